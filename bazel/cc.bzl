@@ -1,0 +1,18 @@
+"""Our C++ rules: the native ones with our warnings, which third parties do not get."""
+
+_WARNINGS = ["-Wall", "-Wextra", "-Werror"]
+
+def paceline_cc_library(name, copts = [], **kwargs):
+    native.cc_library(name = name, copts = _WARNINGS + copts, **kwargs)
+
+def paceline_cc_binary(name, copts = [], **kwargs):
+    native.cc_binary(name = name, copts = _WARNINGS + copts, **kwargs)
+
+def paceline_cc_test(name, size = "small", copts = [], deps = [], **kwargs):
+    native.cc_test(
+        name = name,
+        size = size,
+        copts = _WARNINGS + copts,
+        deps = deps + ["@system//:gtest_main"],
+        **kwargs
+    )

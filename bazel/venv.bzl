@@ -1,0 +1,89 @@
+"""Repositories made of wheels in the project's virtual environment."""
+
+_TORCH_BUILD = """
+package(default_visibility = ["//visibility:public"])
+
+# The wheel ships a copy of protobuf's headers under include/google: left out, it must not shadow the system's.
+cc_library(
+    name = "headers",
+    hdrs = glob(
+        ["site/torch/include/**/*.h", "site/torch/include/**/*.hpp", "site/torch/include/**/*.cuh"],
+        exclude = ["site/torch/include/google/**"],
+    ),
+    defines = ["USE_DISTRIBUTED", "USE_C10D_GLOO"],
+    includes = ["site/torch/include", "site/torch/include/torch/csrc/api/include"],
+)
+
+# Linked by path, not as srcs: the wheel's libraries find each other by a path relative to where they lie.
+cc_library(
+    name = "torch_cpu",
+    linkopts = ["-L{site}/torch/lib", "-Wl,-rpath,{site}/torch/lib", "-ltorch_cpu", "-lc10",
+                "-Wl,--unresolved-symbols=ignore-in-shared-libs"],
+    deps = [":headers"],
+)
+
+# Nothing may refer to libtorch_cuda by name for its kernels to be registered: hence --no-as-needed.
+cc_library(
+    name = "torch_cuda",
+    defines = ["USE_C10D_NCCL"],
+    hdrs = glob(["site/nvidia/cu13/include/**", "site/nvidia/nccl/include/**"]),
+    includes = ["site/nvidia/cu13/include", "site/nvidia/nccl/include"],
+    linkopts = ["-Wl,--no-as-needed", "-ltorch_cuda", "-lc10_cuda", "-L{site}/nvidia/cu13/lib",
+                "-Wl,-rpath,{site}/nvidia/cu13/lib", "-l:libcudart.so.13", "-Wl,--as-needed"],
+    deps = [":torch_cpu"],
+)
+"""
+
+_GOOGLEAPIS_BUILD = """
+package(default_visibility = ["//visibility:public"])
+
+filegroup(name = "rpc_src", srcs = glob(["site/google/rpc/*.proto"]))
+
+genrule(
+    name = "rpc_gen",
+    srcs = [":rpc_src"],
+    outs = ["google/rpc/" + f + e for f in ["status", "error_details"] for e in [".pb.h", ".pb.cc"]],
+    cmd = "protoc -I external/googleapis/site --cpp_out=$(RULEDIR) google/rpc/status.proto google/rpc/error_details.proto",
+)
+
+# google.rpc.Status and the details that go with an error.
+cc_library(
+    name = "rpc",
+    srcs = ["google/rpc/status.pb.cc", "google/rpc/error_details.pb.cc"],
+    hdrs = ["google/rpc/status.pb.h", "google/rpc/error_details.pb.h"],
+    includes = ["."],
+    deps = ["@system//:protobuf"],
+)
+"""
+
+def _site_packages(ctx, package):
+    root = ctx.path(Label("//:WORKSPACE")).dirname
+    lib = root.get_child(ctx.attr.venv).get_child("lib")
+    pythons = [d for d in lib.readdir()] if lib.exists else []
+    if len(pythons) != 1:
+        fail("no virtual environment at %s: run tools/setup.sh" % ctx.attr.venv)
+    site = pythons[0].get_child("site-packages")
+    if not site.get_child(package).exists:
+        fail("%s is not installed in %s: run tools/setup.sh" % (package, ctx.attr.venv))
+    ctx.symlink(site, "site")
+    return site
+
+def _torch_repository_impl(ctx):
+    site = _site_packages(ctx, "torch")
+    ctx.file("BUILD", _TORCH_BUILD.replace("{site}", str(site)))
+
+torch_repository = repository_rule(
+    implementation = _torch_repository_impl,
+    attrs = {"venv": attr.string(mandatory = True)},
+    local = True,
+)
+
+def _googleapis_repository_impl(ctx):
+    _site_packages(ctx, "google")
+    ctx.file("BUILD", _GOOGLEAPIS_BUILD)
+
+googleapis_repository = repository_rule(
+    implementation = _googleapis_repository_impl,
+    attrs = {"venv": attr.string(mandatory = True)},
+    local = True,
+)

@@ -1,0 +1,75 @@
+#include "common/event_loop.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "common/log.h"
+
+namespace paceline {
+
+absl::Time EventLoop::Now() {
+  return absl::UnixEpoch() +
+         absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch());
+}
+
+void EventLoop::Post(Task task) {
+  absl::MutexLock lock(&mutex_);
+  tasks_.push_back(std::move(task));
+  wake_.Signal();
+}
+
+EventLoop::TimerId EventLoop::After(absl::Duration delay, Task task) {
+  absl::MutexLock lock(&mutex_);
+  const TimerId id = next_timer_++;
+  timers_.emplace(TimerKey(Now() + delay, id), std::move(task));
+  wake_.Signal();
+  return id;
+}
+
+void EventLoop::Cancel(TimerId timer) {
+  absl::MutexLock lock(&mutex_);
+  const auto found = std::find_if(timers_.begin(), timers_.end(),
+                                  [timer](const auto& entry) { return entry.first.second == timer; });
+  if (found != timers_.end()) timers_.erase(found);
+}
+
+void EventLoop::Run() {
+  thread_ = std::this_thread::get_id();
+  while (true) {
+    Task task;
+    {
+      absl::MutexLock lock(&mutex_);
+      while (true) {
+        const absl::Time now = Now();
+        if (!timers_.empty() && timers_.begin()->first.first <= now) {
+          tasks_.push_back(std::move(timers_.begin()->second));
+          timers_.erase(timers_.begin());
+        }
+        if (!tasks_.empty()) break;
+        if (stopped_) return;
+        if (timers_.empty()) {
+          wake_.Wait(&mutex_);
+        } else {
+          wake_.WaitWithTimeout(&mutex_, timers_.begin()->first.first - now);
+        }
+      }
+      task = std::move(tasks_.front());
+      tasks_.pop_front();
+    }
+    task();
+  }
+}
+
+void EventLoop::Stop() {
+  absl::MutexLock lock(&mutex_);
+  stopped_ = true;
+  wake_.Signal();
+}
+
+void EventLoop::CheckOnLoop() const {
+  const std::thread::id owner = thread_;
+  PACELINE_CHECK(owner == std::thread::id() || owner == std::this_thread::get_id())
+      << "state of the event loop touched from another thread";
+}
+
+}  // namespace paceline

@@ -1,0 +1,73 @@
+// One thread that owns state: functions posted from anywhere run on it, one at a time, in
+// the order of their posting; timers run on it when they are due.
+//
+//   EventLoop loop;
+//   loop.Post([&] { jobs.Add(...); });           // from any thread
+//   loop.After(absl::Seconds(1), [&] { ... });   // from any thread
+//   loop.Run();                                  // until Stop()
+//
+// The queue is unbounded: posters that outside input can drive must bound themselves.
+// Thread-safe, except Run, which one thread calls once.
+#ifndef COMMON_EVENT_LOOP_H_
+#define COMMON_EVENT_LOOP_H_
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <thread>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+
+namespace paceline {
+
+class EventLoop {
+ public:
+  using Task = std::function<void()>;
+  using TimerId = int64_t;
+
+  EventLoop() = default;
+  EventLoop(const EventLoop&) = delete;
+  EventLoop& operator=(const EventLoop&) = delete;
+
+  // Runs `task` on the loop. After Stop it is dropped when the loop is destroyed.
+  void Post(Task task) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Runs `task` on the loop once, `delay` from now on the monotonic clock.
+  TimerId After(absl::Duration delay, Task task) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // The timer does not run any more, unless it is running or has run.
+  void Cancel(TimerId timer) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Runs tasks until Stop; tasks posted before Stop still run.
+  void Run() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Ends the process unless called on the loop's thread (or before Run).
+  void CheckOnLoop() const;
+
+  // Time on the monotonic clock, as a point after an arbitrary start. For core's `now`.
+  static absl::Time Now();
+
+ private:
+  // Ordered by due time, then by the order of their setting.
+  using TimerKey = std::pair<absl::Time, TimerId>;
+
+  std::atomic<std::thread::id> thread_{};
+
+  absl::Mutex mutex_;
+  absl::CondVar wake_;
+  std::deque<Task> tasks_ ABSL_GUARDED_BY(mutex_);
+  std::map<TimerKey, Task> timers_ ABSL_GUARDED_BY(mutex_);
+  TimerId next_timer_ ABSL_GUARDED_BY(mutex_) = 1;
+  bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace paceline
+
+#endif  // COMMON_EVENT_LOOP_H_

@@ -1,0 +1,58 @@
+#include "common/log.h"
+
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+namespace paceline {
+namespace {
+
+spdlog::logger& Logger() {
+  // Never destroyed: other threads may log while the process exits.
+  static spdlog::logger* const logger = [] {
+    auto* made = new spdlog::logger("paceline", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+    made->set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %L %v");
+    made->flush_on(spdlog::level::debug);
+    return made;
+  }();
+  return *logger;
+}
+
+spdlog::level::level_enum ToSpdlog(LogLevel level) {
+  switch (level) {
+    case LogLevel::kDebug:
+      return spdlog::level::debug;
+    case LogLevel::kInfo:
+      return spdlog::level::info;
+    case LogLevel::kWarning:
+      return spdlog::level::warn;
+    case LogLevel::kError:
+      return spdlog::level::err;
+    case LogLevel::kFatal:
+      break;
+  }
+  return spdlog::level::critical;
+}
+
+const char* BaseName(const char* path) {
+  const char* slash = std::strrchr(path, '/');
+  return slash == nullptr ? path : slash + 1;
+}
+
+}  // namespace
+
+void SetLogLevel(LogLevel level) { Logger().set_level(ToSpdlog(level)); }
+
+LogLine::LogLine(LogLevel level, const char* file, int line)
+    : level_(level), file_(file), line_(line) {}
+
+LogLine::~LogLine() {
+  if (level_ == LogLevel::kFatal) stream_ << " (" << BaseName(file_) << ":" << line_ << ")";
+  Logger().log(ToSpdlog(level_), "{}", stream_.str());
+  if (level_ == LogLevel::kFatal) std::abort();
+}
+
+}  // namespace paceline

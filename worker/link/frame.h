@@ -1,0 +1,37 @@
+// Messages over the Unix socket between a daemon and its trainers: each is preceded by its
+// length, four bytes little-endian, at most kMaxFrameBytes.
+//
+// Knows bytes only, so both the daemon (gRPC's protobuf) and the trainer (torch) can use it.
+#ifndef WORKER_LINK_FRAME_H_
+#define WORKER_LINK_FRAME_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace paceline {
+
+inline constexpr uint32_t kMaxFrameBytes = 1 << 20;
+
+// `payload` with its length in front. Requires: payload.size() <= kMaxFrameBytes.
+std::string EncodeFrame(absl::string_view payload);
+
+// Cuts a stream of bytes into payloads. Thread-compatible.
+class FrameDecoder {
+ public:
+  void Append(absl::string_view bytes);
+  // The next whole payload; nothing when more bytes are needed; InvalidArgument when a
+  // length is beyond the limit, after which the stream is unusable.
+  absl::StatusOr<std::optional<std::string>> Next();
+
+ private:
+  std::string buffer_;
+};
+
+}  // namespace paceline
+
+#endif  // WORKER_LINK_FRAME_H_
