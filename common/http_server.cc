@@ -1,0 +1,84 @@
+#include "common/http_server.h"
+
+#include <httplib.h>
+
+#include <thread>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+
+namespace paceline {
+namespace {
+
+// A scraper or probe that stalls holds one thread of the pool no longer than this.
+constexpr int kTimeoutSeconds = 5;
+constexpr size_t kThreads = 4;
+
+class HttplibServer : public HttpServer {
+ public:
+  explicit HttplibServer(Routes routes) : routes_(std::move(routes)) {
+    server_.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
+    server_.set_read_timeout(kTimeoutSeconds);
+    server_.set_write_timeout(kTimeoutSeconds);
+    server_.set_keep_alive_max_count(100);
+    server_.set_payload_max_length(0);
+    // The library's default shares a port with other processes; ours must notice them.
+    server_.set_socket_options([](socket_t socket) {
+      const int yes = 1;
+      setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    });
+    for (const auto& [path, answer] : routes_) {
+      server_.Get(path, [answer = answer](const httplib::Request&, httplib::Response& response) {
+        HttpResponse made = answer();
+        response.status = made.status;
+        response.set_content(std::move(made.body), made.content_type.c_str());
+      });
+    }
+  }
+
+  ~HttplibServer() override {
+    server_.stop();
+    if (thread_.joinable()) thread_.join();
+  }
+
+  bool Listen(const std::string& host, int port) {
+    port = port == 0 ? server_.bind_to_any_port(host.c_str())
+                     : (server_.bind_to_port(host.c_str(), port) ? port : -1);
+    if (port < 0) return false;
+    address_ = absl::StrCat(host, ":", port);
+    thread_ = std::thread([this] { server_.listen_after_bind(); });
+    // stop() before the thread has begun to accept would be lost.
+    while (!server_.is_running()) std::this_thread::yield();
+    return true;
+  }
+
+  std::string address() const override { return address_; }
+
+ private:
+  const Routes routes_;
+  httplib::Server server_;
+  std::string address_;
+  std::thread thread_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const std::string& address,
+                                                              Routes routes) {
+  const size_t colon = address.rfind(':');
+  int port = 0;
+  if (colon == std::string::npos || !absl::SimpleAtoi(address.substr(colon + 1), &port) ||
+      port < 0 || port > 65535) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", address, "\" is not an address: use HOST:PORT, port 0 for any"));
+  }
+  auto server = std::make_unique<HttplibServer>(std::move(routes));
+  if (!server->Listen(address.substr(0, colon), port)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "cannot listen on ", address, ": the port is in use, or the address is not this host's"));
+  }
+  return std::unique_ptr<HttpServer>(std::move(server));
+}
+
+}  // namespace paceline
