@@ -1,0 +1,35 @@
+// What makes a job spec complete and possible: the defaults and rules that
+// proto/job_spec.proto states, in code, for the CLI and the controller alike.
+//
+// A field that holds proto3's zero value counts as not given wherever zero is not a value of
+// its own (ranks, batch_per_rank, log_every, collective_timeout_s, enumerations).
+#ifndef COMMON_JOB_SPEC_JOB_SPEC_H_
+#define COMMON_JOB_SPEC_JOB_SPEC_H_
+
+#include <string>
+#include <vector>
+
+#include "proto/job_spec.pb.h"
+
+namespace paceline {
+
+// One value that cannot be.
+struct SpecProblem {
+  // Path of the field: "optimizer.learning_rate", "faults[0].rank". A choice that is missing
+  // is named "model.kind".
+  std::string field;
+  // Which value, why not, and what is allowed: "is 5000; allowed is 1 to 4096".
+  std::string message;
+};
+
+// Writes the documented default into every field that was not given. Fields without a
+// default (name, steps, ...) stay as they are. Doing it twice changes nothing more.
+void FillDefaults(v1::JobSpec* spec);
+
+// Every problem of the spec, in the order of the proto's fields; empty when it is sound.
+// A spec without its defaults is judged as if they had been filled in.
+std::vector<SpecProblem> CheckJobSpec(const v1::JobSpec& spec);
+
+}  // namespace paceline
+
+#endif  // COMMON_JOB_SPEC_JOB_SPEC_H_

@@ -1,0 +1,196 @@
+#include "common/job_spec/job_spec.h"
+
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "google/protobuf/text_format.h"
+#include "google/protobuf/util/message_differencer.h"
+#include "gtest/gtest.h"
+
+namespace paceline {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+v1::JobSpec Sound() {
+  v1::JobSpec spec;
+  spec.set_name("digits");
+  spec.mutable_model()->mutable_resnet18();
+  spec.mutable_data()->set_train("/data/train.shard");
+  spec.set_steps(100);
+  spec.mutable_optimizer()->mutable_sgd();
+  spec.mutable_optimizer()->set_learning_rate(0.1);
+  return spec;
+}
+
+std::vector<std::string> Fields(const v1::JobSpec& spec) {
+  std::vector<std::string> fields;
+  for (const SpecProblem& problem : CheckJobSpec(spec)) fields.push_back(problem.field);
+  return fields;
+}
+
+// A change of the sound spec, in text format merged over it, and the field that it breaks
+// (empty: still sound).
+struct Rule {
+  std::string name;
+  std::string change;
+  std::string broken;
+
+  friend std::ostream& operator<<(std::ostream& out, const Rule& r) { return out << r.change; }
+};
+
+class JobSpecRuleTest : public ::testing::TestWithParam<Rule> {};
+
+TEST_P(JobSpecRuleTest, IsKept) {
+  v1::JobSpec change;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(GetParam().change, &change));
+  v1::JobSpec spec = Sound();
+  spec.MergeFrom(change);
+  if (GetParam().broken.empty()) {
+    EXPECT_THAT(Fields(spec), IsEmpty());
+  } else {
+    EXPECT_THAT(Fields(spec), ElementsAre(GetParam().broken));
+  }
+}
+
+std::string Name(const ::testing::TestParamInfo<Rule>& info) { return info.param.name; }
+
+const char kLong63[] = "name: 'a23456789012345678901234567890123456789012345678901234567890123'";
+const char kLong64[] = "name: 'a234567890123456789012345678901234567890123456789012345678901234'";
+
+INSTANTIATE_TEST_SUITE_P(
+    Top, JobSpecRuleTest,
+    ::testing::Values(
+        Rule{"NameStartsWithLetter", "name: '1a'", "name"},
+        Rule{"NameHasNoUpperCase", "name: 'aB'", "name"},
+        Rule{"NameHasNoUnderscore", "name: 'a_b'", "name"},
+        Rule{"NameMayHaveHyphenAndDigit", "name: 'a-1'", ""}, Rule{"NameOf63", kLong63, ""},
+        Rule{"NameOf64", kLong64, "name"}, Rule{"RanksNegative", "ranks: -1", "ranks"},
+        Rule{"RanksMost", "ranks: 4096", ""}, Rule{"RanksTooMany", "ranks: 4097", "ranks"},
+        Rule{"DeviceKnown", "device: CUDA", ""}, Rule{"DeviceUnknown", "device: 7", "device"},
+        Rule{"ThreadsNegative", "threads_per_rank: -1", "threads_per_rank"},
+        Rule{"BatchNegative", "batch_per_rank: -1", "batch_per_rank"},
+        Rule{"StepsNegative", "steps: -1", "steps"}, Rule{"SeedNegative", "seed: -1", "seed"},
+        Rule{"PrecisionUnknown", "precision: 9", "precision"},
+        Rule{"LogEveryNegative", "log_every: -1", "log_every"},
+        Rule{"TimeoutNegative", "collective_timeout_s: -1", "collective_timeout_s"},
+        Rule{"TimeoutInfinite", "collective_timeout_s: inf", "collective_timeout_s"},
+        Rule{"TimeoutNan", "collective_timeout_s: nan", "collective_timeout_s"}),
+    Name);
+
+INSTANTIATE_TEST_SUITE_P(
+    Parts, JobSpecRuleTest,
+    ::testing::Values(
+        Rule{"HiddenZero", "model { mlp { hidden: [8, 0] } }", "model.mlp.hidden[1]"},
+        Rule{"HiddenMost", "model { mlp { hidden: 2147483647 } }", ""},
+        Rule{"HiddenTooWide", "model { mlp { hidden: 2147483648 } }", "model.mlp.hidden[0]"},
+        Rule{"OrderUnknown", "data { order: 5 }", "data.order"},
+        Rule{"RateNegative", "optimizer { learning_rate: -0.1 }", "optimizer.learning_rate"},
+        Rule{"RateNan", "optimizer { learning_rate: nan }", "optimizer.learning_rate"},
+        Rule{"DecayNegative", "optimizer { weight_decay: -1 }", "optimizer.weight_decay"},
+        Rule{"MomentumOne", "optimizer { sgd { momentum: 1 } }", "optimizer.sgd.momentum"},
+        Rule{"MomentumNegative", "optimizer { sgd { momentum: -0.1 } }", "optimizer.sgd.momentum"},
+        Rule{"NesterovAlone", "optimizer { sgd { nesterov: true } }", "optimizer.sgd.nesterov"},
+        Rule{"NesterovWithMomentum", "optimizer { sgd { nesterov: true momentum: 0.9 } }", ""},
+        Rule{"Beta1Zero", "optimizer { adamw { beta1: 0 } }", ""},
+        Rule{"Beta1One", "optimizer { adamw { beta1: 1 } }", "optimizer.adamw.beta1"},
+        Rule{"Beta2Negative", "optimizer { adamw { beta2: -1 } }", "optimizer.adamw.beta2"},
+        Rule{"EpsilonZero", "optimizer { adamw { epsilon: 0 } }", "optimizer.adamw.epsilon"},
+        Rule{"WarmupNegative", "schedule { warmup_steps: -1 }", "schedule.warmup_steps"},
+        Rule{"WarmupBelowSteps", "schedule { warmup_steps: 99 }", ""},
+        Rule{"WarmupAll", "schedule { warmup_steps: 100 }", "schedule.warmup_steps"},
+        Rule{"FinalRatioOne", "schedule { cosine { final_ratio: 1 } }", ""},
+        Rule{"FinalRatioMore", "schedule { cosine { final_ratio: 1.1 } }",
+             "schedule.cosine.final_ratio"},
+        Rule{"StepEveryMissing", "schedule { step {} }", "schedule.step.every"},
+        Rule{"StepEveryNegative", "schedule { step { every: -3 } }", "schedule.step.every"},
+        Rule{"GammaOne", "schedule { step { every: 1 gamma: 1 } }", ""},
+        Rule{"GammaZero", "schedule { step { every: 1 gamma: 0 } }", "schedule.step.gamma"},
+        Rule{"EvaluationNegative", "evaluation { every: -1 }", "evaluation.every"},
+        Rule{"EvaluationWithoutData", "evaluation { every: 5 }", "evaluation.every"},
+        Rule{"EvaluationWithData", "evaluation { every: 5 } data { eval: '/e' }", ""},
+        Rule{"FaultRankLast", "ranks: 2 faults { rank: 1 kind: ABORT }", ""},
+        Rule{"FaultRankBeyond", "ranks: 2 faults { rank: 2 kind: ABORT }", "faults[0].rank"},
+        Rule{"FaultStepNegative", "faults { step: -1 kind: EXIT }", "faults[0].step"},
+        Rule{"FaultStepBeyond", "faults { step: 100 kind: EXIT }", "faults[0].step"},
+        Rule{"FaultKindMissing", "faults { kind: SLEEP } faults {}", "faults[1].kind"},
+        Rule{"FaultKindUnknown", "faults { kind: 99 }", "faults[0].kind"},
+        Rule{"FaultSecondsNegative", "faults { kind: SLEEP seconds: -1 }", "faults[0].seconds"}),
+    Name);
+
+TEST(JobSpecTest, EmptySpecNamesEverythingThatIsRequired) {
+  EXPECT_THAT(Fields(v1::JobSpec()), ElementsAre("name", "model.kind", "data.train", "steps",
+                                                 "optimizer.kind", "optimizer.learning_rate"));
+}
+
+TEST(JobSpecTest, AllProblemsAreToldAtOnce) {
+  v1::JobSpec spec = Sound();
+  spec.set_ranks(5000);
+  spec.set_seed(-4);
+  spec.mutable_optimizer()->set_learning_rate(-1);
+  EXPECT_THAT(Fields(spec), ElementsAre("ranks", "optimizer.learning_rate", "seed"));
+}
+
+TEST(JobSpecTest, MessageSaysWhichValueAndWhatIsAllowed) {
+  v1::JobSpec spec = Sound();
+  spec.set_ranks(5000);
+  EXPECT_EQ(CheckJobSpec(spec).at(0).message, "is 5000; allowed is 1 to 4096");
+}
+
+TEST(JobSpecTest, NameInAMessageIsEscaped) {
+  v1::JobSpec spec = Sound();
+  spec.set_name("a\x1b[2J");
+  EXPECT_THAT(CheckJobSpec(spec).at(0).message, HasSubstr("\"a\\x1b[2J\""));
+}
+
+TEST(FillDefaultsTest, WritesEveryDocumentedDefault) {
+  v1::JobSpec spec = Sound();
+  FillDefaults(&spec);
+  EXPECT_EQ(spec.ranks(), 1);
+  EXPECT_EQ(spec.device(), v1::CPU);
+  EXPECT_EQ(spec.data().order(), v1::SHUFFLE);
+  EXPECT_EQ(spec.batch_per_rank(), 32);
+  EXPECT_TRUE(spec.schedule().has_constant());
+  EXPECT_EQ(spec.precision(), v1::FP32);
+  EXPECT_EQ(spec.log_every(), 10);
+  EXPECT_EQ(spec.collective_timeout_s(), 300);
+}
+
+TEST(FillDefaultsTest, WritesTheDefaultsOfTheChosenKinds) {
+  v1::JobSpec spec = Sound();
+  spec.mutable_model()->mutable_mlp();
+  spec.mutable_optimizer()->mutable_adamw();
+  spec.mutable_schedule()->mutable_step();
+  FillDefaults(&spec);
+  EXPECT_THAT(spec.model().mlp().hidden(), ElementsAre(128));
+  EXPECT_EQ(spec.optimizer().adamw().beta1(), 0.9);
+  EXPECT_EQ(spec.optimizer().adamw().beta2(), 0.999);
+  EXPECT_EQ(spec.optimizer().adamw().epsilon(), 1e-8);
+  EXPECT_EQ(spec.schedule().step().gamma(), 0.1);
+}
+
+TEST(FillDefaultsTest, KeepsWhatWasGiven) {
+  v1::JobSpec spec = Sound();
+  spec.set_ranks(3);
+  spec.mutable_optimizer()->mutable_adamw()->set_beta1(0);
+  spec.mutable_schedule()->mutable_cosine();
+  FillDefaults(&spec);
+  EXPECT_EQ(spec.ranks(), 3);
+  EXPECT_EQ(spec.optimizer().adamw().beta1(), 0);
+  EXPECT_TRUE(spec.schedule().has_cosine());
+}
+
+TEST(FillDefaultsTest, DoingItTwiceChangesNothingMore) {
+  v1::JobSpec once = Sound();
+  FillDefaults(&once);
+  v1::JobSpec twice = once;
+  FillDefaults(&twice);
+  EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(once, twice));
+}
+
+}  // namespace
+}  // namespace paceline
