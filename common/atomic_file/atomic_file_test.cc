@@ -1,0 +1,59 @@
+#include "common/atomic_file/atomic_file.h"
+
+#include <dirent.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <fstream>
+#include <sstream>
+#include <string>
+
+namespace paceline {
+namespace {
+
+std::string Read(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream out;
+  out << in.rdbuf();
+  return out.str();
+}
+
+int CountFiles(const std::string& directory) {
+  DIR* dir = opendir(directory.c_str());
+  int count = 0;
+  while (const dirent* entry = readdir(dir)) count += entry->d_name[0] != '.';
+  closedir(dir);
+  return count;
+}
+
+std::string NewDirectory(const std::string& name) {
+  const std::string directory = testing::TempDir() + "/" + name;
+  mkdir(directory.c_str(), 0755);
+  return directory;
+}
+
+TEST(AtomicFileTest, ReplacesTheContentsAndLeavesNothingElse) {
+  const std::string directory = NewDirectory("replaces");
+  ASSERT_TRUE(WriteFileAtomically(directory + "/f", {"old and long"}).ok());
+  ASSERT_TRUE(WriteFileAtomically(directory + "/f", {"ne", "", "w"}).ok());
+  EXPECT_EQ(Read(directory + "/f"), "new");
+  EXPECT_EQ(CountFiles(directory), 1);
+}
+
+TEST(AtomicFileTest, MissingDirectoryIsNotFoundAndNamed) {
+  const std::string path = testing::TempDir() + "/nowhere/f";
+  const absl::Status status = WriteFileAtomically(path, {"x"});
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_NE(status.message().find(path), absl::string_view::npos);
+}
+
+TEST(AtomicFileTest, FailedRenameRemovesTheTemporaryFile) {
+  const std::string directory = NewDirectory("failed");
+  NewDirectory("failed/f");
+  NewDirectory("failed/f/inside");  // A directory that is not empty cannot be replaced.
+  EXPECT_FALSE(WriteFileAtomically(directory + "/f", {"x"}).ok());
+  EXPECT_EQ(CountFiles(directory), 1);
+}
+
+}  // namespace
+}  // namespace paceline

@@ -1,0 +1,217 @@
+#include "common/image_shard/image_shard.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "common/atomic_file/atomic_file.h"
+#include "common/core/status_macros.h"
+
+namespace paceline {
+namespace {
+
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "shards are little-endian");
+
+constexpr char kMagic[8] = {'P', 'C', 'L', 'I', 'M', 'A', 'G', 'E'};
+constexpr uint32_t kVersion = 1;
+constexpr uint32_t kDtypeUint8 = 1;
+
+// The first 64 bytes of the file.
+struct Header {
+  char magic[8];
+  uint32_t version;
+  uint32_t dtype;
+  uint64_t count;
+  uint32_t channels;
+  uint32_t height;
+  uint32_t width;
+  uint32_t classes;
+  uint64_t labels_offset;
+  uint64_t pixels_offset;
+  uint64_t reserved;
+};
+static_assert(sizeof(Header) == 64, "the layout is the file's");
+
+// Where the parts of a shard lie; false when a size does not fit into 64 bits.
+struct Layout {
+  uint64_t pixels_offset;
+  uint64_t file_bytes;
+};
+bool LayOut(uint64_t count, const ImageFormat& format, Layout* layout) {
+  uint64_t image_bytes = uint64_t{format.channels} * format.height;
+  uint64_t label_bytes;
+  uint64_t pixel_bytes;
+  if (__builtin_mul_overflow(image_bytes, uint64_t{format.width}, &image_bytes) ||
+      __builtin_mul_overflow(count, uint64_t{sizeof(uint32_t)}, &label_bytes) ||
+      __builtin_mul_overflow(count, image_bytes, &pixel_bytes) ||
+      __builtin_add_overflow(label_bytes, uint64_t{sizeof(Header) + 7}, &label_bytes)) {
+    return false;
+  }
+  layout->pixels_offset = label_bytes & ~uint64_t{7};
+  return !__builtin_add_overflow(layout->pixels_offset, pixel_bytes, &layout->file_bytes) &&
+         layout->file_bytes <= uint64_t{std::numeric_limits<int64_t>::max()};
+}
+
+absl::Status CheckFormat(const ImageFormat& format) {
+  if (format.channels == 0 || format.height == 0 || format.width == 0 || format.classes == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("channels ", format.channels, ", height ", format.height, ", width ",
+                     format.width, " and classes ", format.classes, " must all be at least 1"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Damaged(const std::string& path, uint64_t offset, absl::string_view what) {
+  return absl::DataLossError(absl::StrCat(path, ": at offset ", offset, ": ", what));
+}
+
+absl::string_view Bytes(const void* data, size_t size) {
+  return {static_cast<const char*>(data), size};
+}
+
+}  // namespace
+
+absl::Status WriteImageShard(const std::string& path, const ImageFormat& format,
+                             absl::Span<const uint32_t> labels, absl::Span<const uint8_t> pixels) {
+  PACELINE_RETURN_IF_ERROR(CheckFormat(format));
+  Layout layout;
+  if (!LayOut(labels.size(), format, &layout)) {
+    return absl::InvalidArgumentError("the shard would be larger than a file can be");
+  }
+  if (labels.empty()) return absl::InvalidArgumentError("a shard needs at least one image");
+  if (pixels.size() != labels.size() * format.image_bytes()) {
+    return absl::InvalidArgumentError(absl::StrCat(pixels.size(), " bytes of pixels given for ",
+                                                   labels.size(), " images of ",
+                                                   format.image_bytes(), " bytes each"));
+  }
+  for (size_t i = 0; i < labels.size(); ++i) {
+    if (labels[i] >= format.classes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("label ", labels[i], " of image ", i, " is not less than ", format.classes));
+    }
+  }
+
+  Header header{};
+  std::memcpy(header.magic, kMagic, sizeof(kMagic));
+  header.version = kVersion;
+  header.dtype = kDtypeUint8;
+  header.count = labels.size();
+  header.channels = format.channels;
+  header.height = format.height;
+  header.width = format.width;
+  header.classes = format.classes;
+  header.labels_offset = sizeof(Header);
+  header.pixels_offset = layout.pixels_offset;
+  const char padding[8] = {};
+  const size_t label_bytes = labels.size() * sizeof(uint32_t);
+  return WriteFileAtomically(path,
+                             {Bytes(&header, sizeof(header)), Bytes(labels.data(), label_bytes),
+                              Bytes(padding, layout.pixels_offset - sizeof(header) - label_bytes),
+                              Bytes(pixels.data(), pixels.size())});
+}
+
+absl::StatusOr<ImageShard> ImageShard::Open(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) {
+    const std::string message = absl::StrCat("cannot open ", path, ": ", std::strerror(errno));
+    if (errno == ENOENT || errno == ENOTDIR) return absl::NotFoundError(message);
+    return absl::PermissionDeniedError(message);
+  }
+  struct stat info;
+  if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+    close(fd);
+    return absl::DataLossError(absl::StrCat(path, ": is not a regular file"));
+  }
+  const auto bytes = static_cast<uint64_t>(info.st_size);
+  if (bytes < sizeof(Header)) {
+    close(fd);
+    return Damaged(path, bytes,
+                   absl::StrCat("truncated: the header alone needs ", sizeof(Header), " bytes"));
+  }
+  ImageShard shard;
+  void* map = mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, 0);
+  const int error = errno;
+  close(fd);
+  if (map == MAP_FAILED) {
+    return absl::UnavailableError(absl::StrCat("cannot map ", path, ": ", std::strerror(error)));
+  }
+  shard.map_ = map;
+  shard.map_bytes_ = bytes;
+  PACELINE_RETURN_IF_ERROR(shard.Parse(path));
+  return shard;
+}
+
+absl::Status ImageShard::Parse(const std::string& path) {
+  const auto* start = static_cast<const uint8_t*>(map_);
+  Header header;
+  std::memcpy(&header, start, sizeof(header));
+  if (std::memcmp(header.magic, kMagic, sizeof(kMagic)) != 0) {
+    return Damaged(path, 0, "not an image shard (bad magic)");
+  }
+  if (header.version > kVersion) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, ": at offset 8: written in format version ", header.version,
+                     "; this program reads up to version ", kVersion));
+  }
+  if (header.version != kVersion) return Damaged(path, 8, "format version 0 does not exist");
+  if (header.dtype != kDtypeUint8) {
+    return Damaged(path, 12, absl::StrCat("unknown pixel type ", header.dtype));
+  }
+  if (header.count == 0) return Damaged(path, 16, "no images");
+  format_ = {header.channels, header.height, header.width, header.classes};
+  const absl::Status format_status = CheckFormat(format_);
+  if (!format_status.ok()) return Damaged(path, 24, format_status.message());
+  Layout layout;
+  if (!LayOut(header.count, format_, &layout)) {
+    return Damaged(path, 16, "the sizes are larger than a file can be");
+  }
+  if (header.labels_offset != sizeof(Header)) {
+    return Damaged(path, 40, absl::StrCat("labels_offset is not ", sizeof(Header)));
+  }
+  if (header.pixels_offset != layout.pixels_offset) {
+    return Damaged(path, 48, absl::StrCat("pixels_offset is not ", layout.pixels_offset));
+  }
+  if (map_bytes_ < layout.file_bytes) {
+    return Damaged(path, map_bytes_,
+                   absl::StrCat("truncated: its header announces ", layout.file_bytes, " bytes"));
+  }
+  if (map_bytes_ > layout.file_bytes) {
+    return Damaged(path, layout.file_bytes,
+                   absl::StrCat(map_bytes_ - layout.file_bytes, " bytes too many"));
+  }
+  labels_ = {reinterpret_cast<const uint32_t*>(start + sizeof(Header)), header.count};
+  pixels_ = start + layout.pixels_offset;
+  for (uint64_t i = 0; i < header.count; ++i) {
+    if (labels_[i] >= format_.classes) {
+      return Damaged(path, sizeof(Header) + i * sizeof(uint32_t),
+                     absl::StrCat("label ", labels_[i], " of image ", i, " is not less than ",
+                                  format_.classes));
+    }
+  }
+  return absl::OkStatus();
+}
+
+ImageShard::ImageShard(ImageShard&& other) noexcept { *this = std::move(other); }
+
+ImageShard& ImageShard::operator=(ImageShard&& other) noexcept {
+  std::swap(map_, other.map_);
+  std::swap(map_bytes_, other.map_bytes_);
+  std::swap(format_, other.format_);
+  std::swap(labels_, other.labels_);
+  std::swap(pixels_, other.pixels_);
+  return *this;
+}
+
+ImageShard::~ImageShard() {
+  if (map_ != nullptr) munmap(map_, map_bytes_);
+}
+
+}  // namespace paceline

@@ -1,0 +1,70 @@
+// Labelled images of one size in one file that is mapped, never parsed.
+//
+// The format is described in docs/image-shards.md. Everything that the header says is checked
+// against the file when it is opened, so that reading an image later cannot fail.
+#ifndef COMMON_IMAGE_SHARD_IMAGE_SHARD_H_
+#define COMMON_IMAGE_SHARD_IMAGE_SHARD_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+
+namespace paceline {
+
+// What all images of a shard have in common.
+struct ImageFormat {
+  uint32_t channels = 0;
+  uint32_t height = 0;   // Pixels.
+  uint32_t width = 0;    // Pixels.
+  uint32_t classes = 0;  // Labels are less than this.
+
+  // Bytes of one image.
+  uint64_t image_bytes() const { return uint64_t{channels} * height * width; }
+};
+
+// Writes a shard atomically. `pixels` holds one image after the other, each as channels,
+// then rows, then columns; there is one label for each image, and at least one image.
+// InvalidArgument names what contradicts; else as WriteFileAtomically.
+absl::Status WriteImageShard(const std::string& path, const ImageFormat& format,
+                             absl::Span<const uint32_t> labels, absl::Span<const uint8_t> pixels);
+
+// A mapped shard. Thread-safe: it never changes.
+class ImageShard {
+ public:
+  // NotFound when the file is missing; FailedPrecondition when a newer version wrote it;
+  // DataLoss, with the offset of what is wrong, when it is not a shard or is damaged.
+  static absl::StatusOr<ImageShard> Open(const std::string& path);
+
+  ImageShard(ImageShard&& other) noexcept;
+  ImageShard& operator=(ImageShard&& other) noexcept;
+  ~ImageShard();
+
+  const ImageFormat& format() const { return format_; }
+  // Number of images, at least 1.
+  int64_t size() const { return static_cast<int64_t>(labels_.size()); }
+  absl::Span<const uint32_t> labels() const { return labels_; }
+  // Requires: 0 <= index < size(). Valid as long as the shard.
+  const uint8_t* image(int64_t index) const {
+    return pixels_ + static_cast<uint64_t>(index) * format_.image_bytes();
+  }
+
+ private:
+  ImageShard() = default;
+  // Sets the other members from the mapped bytes.
+  absl::Status Parse(const std::string& path);
+
+  void* map_ = nullptr;
+  size_t map_bytes_ = 0;
+  ImageFormat format_;
+  absl::Span<const uint32_t> labels_;
+  const uint8_t* pixels_ = nullptr;
+};
+
+}  // namespace paceline
+
+#endif  // COMMON_IMAGE_SHARD_IMAGE_SHARD_H_
