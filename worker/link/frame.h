@@ -5,6 +5,7 @@
 #ifndef WORKER_LINK_FRAME_H_
 #define WORKER_LINK_FRAME_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -30,6 +31,7 @@ class FrameDecoder {
 
  private:
   std::string buffer_;
+  size_t taken_ = 0;  // Bytes at the front of buffer_ that were returned.
 };
 
 }  // namespace paceline

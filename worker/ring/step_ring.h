@@ -2,29 +2,32 @@
 //
 // A mapped file with one writer (the trainer's training thread) and any number of readers
 // (the daemon; a person's tool after the trainer's death). The layout is fixed, in the
-// machine's byte order:
+// machine's byte order (ring_layout.h):
 //
-//   offset   0  header   magic "PCLRING1", layout version, sizes, capacity
-//   offset 128  now      the phase that the writer is in, its step, since when
-//   offset 256  records  `capacity` slots of 128 bytes; step n's record is in slot n' % capacity,
-//                        where n' counts the records written
+//   offset   0  header   magic "PCLRING1", layout version, sizes, capacity; records written
+//   offset 128  live     two cells: the phase that the writer is in, its step, since when
+//   offset 256  slots    `capacity` of 128 bytes; the n-th record written is in n % capacity
 //
-// Torn reads: the `now` cell and each slot carry a sequence number that is odd while the
+// Torn reads: each live cell and each slot carries a sequence number that is odd while the
 // writer changes them; a reader takes a copy only if the number is even and the same before
-// and after. Every field is a relaxed atomic word, so the race is defined behaviour.
+// and after. All words are atomics, stored with release and loaded with acquire (plain moves
+// on x86), so that the race is defined behaviour. The live cells are written in turn: a writer
+// that is killed in the middle of one leaves the other whole.
 //
 // Times are nanoseconds of CLOCK_MONOTONIC, which all processes of a machine share.
-// The writer costs two clock reads and some ten stores per phase (bench: ring).
+// Entering a phase costs one clock read and some five stores (bench: ring).
 #ifndef WORKER_RING_STEP_RING_H_
 #define WORKER_RING_STEP_RING_H_
 
 #include <array>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "worker/ring/mapped_file.h"
 
 namespace paceline {
 
@@ -39,14 +42,14 @@ enum class Phase : uint32_t {
 };
 inline constexpr int kPhases = 6;
 
-// "forward" etc.
+// "forward", "data_wait" etc.
 const char* PhaseName(Phase phase);
 
 // One finished step.
 struct StepRecord {
-  uint64_t step = 0;          // 0-based.
-  uint64_t start_ns = 0;      // Begin of its first phase.
-  uint64_t total_ns = 0;      // From start_ns to the end of the step.
+  uint64_t step = 0;                         // 0-based.
+  uint64_t start_ns = 0;                     // Begin of its first phase.
+  uint64_t total_ns = 0;                     // From start_ns to the end of the step.
   std::array<uint64_t, kPhases> phase_ns{};  // Time in each phase within the step; kIdle: the rest.
   uint64_t samples = 0;
   float loss = 0;
@@ -59,50 +62,44 @@ struct LivePhase {
   uint64_t since_ns = 0;  // When it entered the phase.
 };
 
-// Creates the file anew with room for `capacity` records, all unused. The daemon does this
-// before it starts the trainer. `capacity` is at least 1.
+// Creates the file anew with room for `capacity` records, all unused; one that is mapped
+// under that name lives on without it. The daemon does this before it starts the trainer.
+// `capacity` is at least 1. ResourceExhausted when the file system is full.
 absl::Status CreateStepRing(const std::string& path, uint32_t capacity);
 
 // The trainer's side. Thread-compatible; one writer per file.
 class StepRingWriter {
  public:
-  // Fails with FailedPrecondition when the file is not a ring of this layout version.
+  // Goes on after the records of an earlier writer. NotFound; FailedPrecondition when the file
+  // is not a ring of this layout version; DataLoss when its header contradicts its size.
   static absl::StatusOr<StepRingWriter> Open(const std::string& path);
 
-  StepRingWriter(StepRingWriter&& other) noexcept;
-  StepRingWriter& operator=(StepRingWriter&& other) noexcept;
-  ~StepRingWriter();
-
-  // Enters `phase` of `step` now; the previous phase ends at the same moment. The first
-  // phase entered after EndStep (or at the start) begins the step. kIdle within a step is
-  // counted as its idle time.
+  // Enters `phase` of `step` now; the previous phase ends at the same moment. The first phase
+  // but kIdle that is entered after EndStep (or at the start) begins the step. kIdle within a
+  // step is counted as its idle time; between steps it only shows.
   void Enter(Phase phase, uint64_t step);
 
   // Ends the step: appends its record, and is idle with step + 1 steps done.
   void EndStep(uint64_t step, uint64_t samples, float loss);
 
  private:
-  explicit StepRingWriter(void* map, size_t size);
+  explicit StepRingWriter(MappedFile file);
+  void ShowLive(Phase phase, uint64_t step, uint64_t now_ns);
 
-  void* map_ = nullptr;
-  size_t size_ = 0;
+  MappedFile file_;
+  uint64_t live_changes_;  // Changes of the live cells so far.
+  uint64_t written_;       // Records so far.
   bool in_step_ = false;
   Phase phase_ = Phase::kIdle;
   uint64_t phase_start_ns_ = 0;
-  uint64_t written_ = 0;
   StepRecord current_;
 };
 
 // The daemon's side. Thread-compatible.
 class StepRingReader {
  public:
-  // Fails with NotFound, or with FailedPrecondition when the file is not a ring of this
-  // layout version; DataLoss when its header contradicts its size.
+  // Fails as StepRingWriter::Open.
   static absl::StatusOr<StepRingReader> Open(const std::string& path);
-
-  StepRingReader(StepRingReader&& other) noexcept;
-  StepRingReader& operator=(StepRingReader&& other) noexcept;
-  ~StepRingReader();
 
   // What the writer is doing, or was doing when it died.
   LivePhase Live() const;
@@ -113,16 +110,15 @@ class StepRingReader {
   struct Batch {
     std::vector<StepRecord> records;  // Oldest first.
     uint64_t next = 0;                // Pass this as `from` the next time.
-    uint64_t lost = 0;                // Records since `from` that were overwritten before they were read.
+    uint64_t lost = 0;  // Records since `from` that were overwritten before they were read.
   };
   // The records from number `from` (0-based count of records written) on.
   Batch ReadFrom(uint64_t from) const;
 
  private:
-  explicit StepRingReader(void* map, size_t size);
+  explicit StepRingReader(MappedFile file) : file_(std::move(file)) {}
 
-  void* map_ = nullptr;
-  size_t size_ = 0;
+  MappedFile file_;
 };
 
 // CLOCK_MONOTONIC in nanoseconds.

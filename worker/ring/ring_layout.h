@@ -1,0 +1,70 @@
+// The bytes of a step ring, as step_ring.h describes them. For step_ring.cc and its test.
+#ifndef WORKER_RING_RING_LAYOUT_H_
+#define WORKER_RING_RING_LAYOUT_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace paceline::ring_layout {
+
+using Word = std::atomic<uint64_t>;
+static_assert(Word::is_always_lock_free && sizeof(Word) == 8, "shared between processes");
+
+inline constexpr char kMagic[8] = {'P', 'C', 'L', 'R', 'I', 'N', 'G', '1'};
+inline constexpr uint32_t kVersion = 1;
+inline constexpr uint32_t kLiveCells = 2;
+
+// The number of phases of a record; those of step_ring.h are checked against it.
+inline constexpr int kPhaseWords = 6;
+
+// Written once, by CreateStepRing, except `written`.
+struct Header {
+  char magic[8];
+  uint32_t version;
+  uint32_t slot_bytes;
+  uint32_t capacity;
+  uint32_t reserved;
+  uint64_t file_bytes;
+  char padding[32];
+  Word written;  // Records ever written; stored with release after the record.
+  char padding2[56];
+};
+static_assert(sizeof(Header) == 128 && offsetof(Header, written) == 64);
+
+// The k-th change (k from 1) goes to cell k % 2: its sequence is 2k - 1 meanwhile, 2k after.
+struct LiveCell {
+  Word sequence;
+  Word step_and_phase;  // step << 8 | phase.
+  Word since_ns;
+  char padding[40];
+};
+static_assert(sizeof(LiveCell) == 64);
+
+// Record n (from 0) has sequence 2n + 1 while it is written, 2n + 2 after.
+struct Slot {
+  Word sequence;
+  Word step;
+  Word start_ns;
+  Word total_ns;
+  Word phase_ns[kPhaseWords];
+  Word samples;
+  Word loss_bits;  // An IEEE float in the lower half.
+  char padding[32];
+};
+static_assert(sizeof(Slot) == 128);
+
+struct Ring {
+  Header header;
+  LiveCell live[kLiveCells];
+  Slot slots[1];  // `capacity` of them.
+};
+static_assert(offsetof(Ring, live) == 128 && offsetof(Ring, slots) == 256);
+
+inline constexpr size_t FileBytes(uint32_t capacity) {
+  return offsetof(Ring, slots) + size_t{capacity} * sizeof(Slot);
+}
+
+}  // namespace paceline::ring_layout
+
+#endif  // WORKER_RING_RING_LAYOUT_H_

@@ -1,0 +1,274 @@
+#include "worker/ring/step_ring.h"
+
+#include <fcntl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/status_macros.h"
+#include "worker/ring/ring_layout.h"
+
+namespace paceline {
+namespace {
+
+using ring_layout::Header;
+using ring_layout::kLiveCells;
+using ring_layout::LiveCell;
+using ring_layout::Ring;
+using ring_layout::Slot;
+
+static_assert(kPhases == ring_layout::kPhaseWords);
+
+// Only a damaged file needs so many: one of the cells is always whole.
+constexpr int kLiveAttempts = 1000;
+
+constexpr auto kAcquire = std::memory_order_acquire;
+constexpr auto kRelease = std::memory_order_release;
+constexpr auto kRelaxed = std::memory_order_relaxed;
+
+Ring& RingOf(const MappedFile& file) { return *static_cast<Ring*>(file.data()); }
+
+absl::Status CheckRing(const MappedFile& file, const std::string& path) {
+  const Header& header = RingOf(file).header;
+  if (file.size() < sizeof(Header) ||
+      std::memcmp(header.magic, ring_layout::kMagic, sizeof(header.magic)) != 0) {
+    return absl::FailedPreconditionError(absl::StrCat(path, " is not a step ring"));
+  }
+  if (header.version != ring_layout::kVersion) {
+    return absl::FailedPreconditionError(absl::StrCat(path, " is a step ring of version ",
+                                                      header.version, ", this program reads ",
+                                                      ring_layout::kVersion));
+  }
+  if (header.capacity == 0 || header.slot_bytes != sizeof(Slot) ||
+      header.file_bytes != file.size() || ring_layout::FileBytes(header.capacity) != file.size()) {
+    return absl::DataLossError(absl::StrCat(path, " is damaged: its header tells of ",
+                                            header.capacity, " records, its size is ", file.size(),
+                                            " bytes"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WriteNewRing(int fd, uint32_t capacity) {
+  const size_t bytes = ring_layout::FileBytes(capacity);
+  // Reserves the space: a full file system is an error here instead of SIGBUS in the trainer.
+  if (const int error = ::posix_fallocate(fd, 0, static_cast<off_t>(bytes)); error != 0) {
+    return absl::ErrnoToStatus(error, "cannot reserve the space");
+  }
+  struct {
+    char magic[8];
+    uint32_t version = ring_layout::kVersion;
+    uint32_t slot_bytes = sizeof(Slot);
+    uint32_t capacity;
+    uint32_t reserved = 0;
+    uint64_t file_bytes;
+  } start;
+  static_assert(sizeof(start) == offsetof(Header, padding));
+  std::memcpy(start.magic, ring_layout::kMagic, sizeof(start.magic));
+  start.capacity = capacity;
+  start.file_bytes = bytes;
+  if (::pwrite(fd, &start, sizeof(start), 0) != ssize_t{sizeof(start)}) {
+    return absl::ErrnoToStatus(errno, "cannot write the header");
+  }
+  return absl::OkStatus();
+}
+
+// The record number `n`, unless the slot holds another or changes meanwhile.
+std::optional<StepRecord> ReadSlot(const Slot& slot, uint64_t n) {
+  const uint64_t whole = 2 * n + 2;
+  if (slot.sequence.load(kAcquire) != whole) return std::nullopt;
+  StepRecord record;
+  record.step = slot.step.load(kAcquire);
+  record.start_ns = slot.start_ns.load(kAcquire);
+  record.total_ns = slot.total_ns.load(kAcquire);
+  for (int i = 0; i < kPhases; ++i) record.phase_ns[i] = slot.phase_ns[i].load(kAcquire);
+  record.samples = slot.samples.load(kAcquire);
+  const auto loss_bits = static_cast<uint32_t>(slot.loss_bits.load(kAcquire));
+  std::memcpy(&record.loss, &loss_bits, sizeof(loss_bits));
+  if (slot.sequence.load(kRelaxed) != whole) return std::nullopt;
+  return record;
+}
+
+void WriteSlot(Slot& slot, uint64_t n, const StepRecord& record) {
+  slot.sequence.store(2 * n + 1, kRelaxed);
+  slot.step.store(record.step, kRelease);
+  slot.start_ns.store(record.start_ns, kRelease);
+  slot.total_ns.store(record.total_ns, kRelease);
+  for (int i = 0; i < kPhases; ++i) slot.phase_ns[i].store(record.phase_ns[i], kRelease);
+  slot.samples.store(record.samples, kRelease);
+  uint32_t loss_bits;
+  std::memcpy(&loss_bits, &record.loss, sizeof(loss_bits));
+  slot.loss_bits.store(loss_bits, kRelease);
+  slot.sequence.store(2 * n + 2, kRelease);
+}
+
+struct LiveCopy {
+  LivePhase live;
+  uint64_t sequence = 0;
+  bool whole = false;
+};
+
+LiveCopy ReadLive(const LiveCell& cell) {
+  LiveCopy copy;
+  copy.sequence = cell.sequence.load(kAcquire);
+  const uint64_t step_and_phase = cell.step_and_phase.load(kAcquire);
+  copy.live.since_ns = cell.since_ns.load(kAcquire);
+  copy.whole = copy.sequence % 2 == 0 && cell.sequence.load(kRelaxed) == copy.sequence;
+  const uint64_t phase = step_and_phase & 0xff;
+  copy.live.phase = phase < kPhases ? static_cast<Phase>(phase) : Phase::kIdle;
+  copy.live.step = step_and_phase >> 8;
+  return copy;
+}
+
+// Whether `copy` was the newest at a moment between the two reads: the other cell held the
+// change before it or was about to get the one after it. Otherwise the writer was faster.
+bool IsNewest(const LiveCopy& copy, const LiveCopy& other) {
+  return copy.whole &&
+         (copy.sequence == other.sequence + 2 || copy.sequence + 1 == other.sequence ||
+          (copy.sequence == 0 && other.sequence == 0));
+}
+
+}  // namespace
+
+const char* PhaseName(Phase phase) {
+  switch (phase) {
+    case Phase::kIdle:
+      return "idle";
+    case Phase::kDataWait:
+      return "data_wait";
+    case Phase::kForward:
+      return "forward";
+    case Phase::kBackward:
+      return "backward";
+    case Phase::kCommunication:
+      return "communication";
+    case Phase::kOptimizer:
+      return "optimizer";
+  }
+  return "unknown";
+}
+
+uint64_t MonotonicNanos() {
+  timespec now;
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+absl::Status CreateStepRing(const std::string& path, uint32_t capacity) {
+  const std::string temporary = path + ".new";
+  const int fd = ::open(temporary.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot create ", temporary));
+  absl::Status status = WriteNewRing(fd, capacity);
+  ::close(fd);
+  if (status.ok() && ::rename(temporary.c_str(), path.c_str()) != 0) {
+    status = absl::ErrnoToStatus(errno, "cannot rename");
+  }
+  if (status.ok()) return status;
+  ::unlink(temporary.c_str());
+  return absl::Status(status.code(), absl::StrCat(path, ": ", status.message()));
+}
+
+absl::StatusOr<StepRingWriter> StepRingWriter::Open(const std::string& path) {
+  PACELINE_ASSIGN_OR_RETURN(MappedFile file,
+                            MappedFile::Open(path, MappedFile::Access::kReadWrite));
+  PACELINE_RETURN_IF_ERROR(CheckRing(file, path));
+  return StepRingWriter(std::move(file));
+}
+
+StepRingWriter::StepRingWriter(MappedFile file) : file_(std::move(file)) {
+  const Ring& ring = RingOf(file_);
+  written_ = ring.header.written.load(kRelaxed);
+  uint64_t newest = 0;
+  for (const LiveCell& cell : ring.live) newest = std::max(newest, cell.sequence.load(kRelaxed));
+  live_changes_ = newest / 2;  // A change that a killed writer began is made again.
+}
+
+void StepRingWriter::ShowLive(Phase phase, uint64_t step, uint64_t now_ns) {
+  const uint64_t change = ++live_changes_;
+  LiveCell& cell = RingOf(file_).live[change % kLiveCells];
+  cell.sequence.store(2 * change - 1, kRelaxed);
+  cell.step_and_phase.store(step << 8 | static_cast<uint64_t>(phase), kRelease);
+  cell.since_ns.store(now_ns, kRelease);
+  cell.sequence.store(2 * change, kRelease);
+}
+
+void StepRingWriter::Enter(Phase phase, uint64_t step) {
+  const uint64_t now_ns = MonotonicNanos();
+  if (in_step_) {
+    current_.phase_ns[static_cast<int>(phase_)] += now_ns - phase_start_ns_;
+  } else if (phase != Phase::kIdle) {
+    in_step_ = true;
+    current_ = StepRecord();
+    current_.start_ns = now_ns;
+  }
+  phase_ = phase;
+  phase_start_ns_ = now_ns;
+  ShowLive(phase, step, now_ns);
+}
+
+void StepRingWriter::EndStep(uint64_t step, uint64_t samples, float loss) {
+  const uint64_t now_ns = MonotonicNanos();
+  if (in_step_) {
+    current_.phase_ns[static_cast<int>(phase_)] += now_ns - phase_start_ns_;
+  } else {
+    current_ = StepRecord();
+    current_.start_ns = now_ns;
+  }
+  in_step_ = false;
+  current_.step = step;
+  current_.total_ns = now_ns - current_.start_ns;
+  current_.samples = samples;
+  current_.loss = loss;
+  Ring& ring = RingOf(file_);
+  WriteSlot(ring.slots[written_ % ring.header.capacity], written_, current_);
+  ring.header.written.store(++written_, kRelease);
+  phase_ = Phase::kIdle;
+  phase_start_ns_ = now_ns;
+  ShowLive(Phase::kIdle, step + 1, now_ns);
+}
+
+absl::StatusOr<StepRingReader> StepRingReader::Open(const std::string& path) {
+  PACELINE_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path, MappedFile::Access::kRead));
+  PACELINE_RETURN_IF_ERROR(CheckRing(file, path));
+  return StepRingReader(std::move(file));
+}
+
+LivePhase StepRingReader::Live() const {
+  const Ring& ring = RingOf(file_);
+  for (int attempt = 0; attempt < kLiveAttempts; ++attempt) {
+    const LiveCopy first = ReadLive(ring.live[0]);
+    const LiveCopy second = ReadLive(ring.live[1]);
+    if (IsNewest(first, second)) return first.live;
+    if (IsNewest(second, first)) return second.live;
+  }
+  return LivePhase();
+}
+
+uint64_t StepRingReader::Written() const { return RingOf(file_).header.written.load(kAcquire); }
+
+StepRingReader::Batch StepRingReader::ReadFrom(uint64_t from) const {
+  const Ring& ring = RingOf(file_);
+  const uint64_t written = Written();
+  Batch batch;
+  batch.next = std::max(from, written);
+  if (from >= written) return batch;
+  const uint64_t capacity = ring.header.capacity;
+  const uint64_t first = std::max(from, written > capacity ? written - capacity : 0);
+  batch.lost = first - from;
+  batch.records.reserve(written - first);
+  for (uint64_t n = first; n < written; ++n) {
+    if (const auto record = ReadSlot(ring.slots[n % capacity], n)) {
+      batch.records.push_back(*record);
+    } else {
+      ++batch.lost;
+    }
+  }
+  return batch;
+}
+
+}  // namespace paceline
