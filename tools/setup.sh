@@ -1,0 +1,99 @@
+#!/usr/bin/env bash
+# Installs what building, testing and running Paceline needs: the Debian packages of
+# packages.txt and, in .venv, the wheels of requirements.txt. Does nothing, in under two
+# seconds, when all is there; safe to call several times at once. Needs root only while a
+# package is missing.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+readonly packages=tools/packages.txt
+readonly requirements=tools/requirements.txt
+readonly venv=.venv
+readonly stamp=$venv/.complete
+readonly python=/usr/bin/python3  # Debian's, whatever else PATH may hold.
+
+# name=version of each package that is missing or has another version.
+missing_packages() {
+  local installed names state name version
+  declare -A have=()
+  if command -v dpkg-query >/dev/null; then
+    mapfile -t names < <(sed -n 's/^\([^#=]*\)=.*/\1/p' "$packages")
+    installed=$(dpkg-query -W -f '${db:Status-Status} ${Package} ${Version}\n' "${names[@]}" \
+      2>/dev/null || true)
+    while read -r state name version; do
+      [[ $state == installed ]] && have[$name]=$version
+    done <<<"$installed"
+  fi
+  while IFS='=' read -r name version; do
+    [[ -z $name || $name == '#'* ]] && continue
+    # The pattern of the list is meant as one here.
+    # shellcheck disable=SC2053
+    [[ ${have[$name]:-} == $version ]] || echo "$name=$version"
+  done <"$packages"
+}
+
+on_debian_12() {
+  [[ -r /etc/os-release ]] &&
+    # shellcheck source=/dev/null
+    (. /etc/os-release && [[ ${ID:-} == debian && ${VERSION_ID:-} == 12 ]])
+}
+
+# Tells what is missing and how to get it, and ends the script.
+cannot_install() {
+  local why=$1
+  shift
+  {
+    echo "set-up: $why. These packages of Debian 12 are missing, or have another version:"
+    printf '  %s\n' "$@"
+    echo "On Debian 12, run tools/setup.sh as root, or install them yourself:"
+    echo "  apt-get update && apt-get install --no-install-recommends$(printf " '%s'" "$@")"
+  } >&2
+  exit 1
+}
+
+install_packages() {
+  echo "set-up: installing $# packages"
+  export DEBIAN_FRONTEND=noninteractive
+  local apt=(apt-get -q -y -o DPkg::Lock::Timeout=600 -o Acquire::Retries=3)
+  "${apt[@]}" update </dev/null >/dev/null || echo "set-up: package lists could not be renewed" >&2
+  "${apt[@]}" install --no-install-recommends --allow-downgrades "$@" </dev/null >/dev/null ||
+    cannot_install "apt-get install failed" "$@"
+}
+
+# Changes with the wheels, with Python, and with the folder (an environment cannot be moved).
+venv_key() {
+  { cat "$requirements"; "$python" --version; pwd -P; } | sha256sum | cut -d' ' -f1
+}
+
+venv_complete() {
+  [[ -x $python && -r $stamp && $(<"$stamp") == "$(venv_key)" ]]
+}
+
+install_venv() {
+  echo "set-up: installing $(grep -c == "$requirements") wheels into $venv"
+  rm -rf "$venv"
+  "$python" -m venv "$venv"
+  # The list names every wheel with its version, so nothing is left to resolve.
+  "$venv/bin/python" -m pip --disable-pip-version-check --no-input install --quiet \
+    --no-deps --only-binary :all: --requirement "$requirements" </dev/null
+  "$venv/bin/python" -m pip --disable-pip-version-check check >/dev/null ||
+    { echo "set-up: $requirements is not consistent" >&2; exit 1; }
+  # Written last: without it the next call starts anew.
+  venv_key >"$stamp"
+}
+
+mapfile -t missing < <(missing_packages)
+if ((${#missing[@]} == 0)) && venv_complete; then
+  exit 0
+fi
+
+# One at a time; whoever waited looks again at what is left to do.
+exec 9<"$requirements"
+flock 9
+mapfile -t missing < <(missing_packages)
+if ((${#missing[@]} > 0)); then
+  on_debian_12 || cannot_install "this is not Debian 12" "${missing[@]}"
+  ((EUID == 0)) || cannot_install "only root can install packages" "${missing[@]}"
+  install_packages "${missing[@]}"
+fi
+venv_complete || install_venv
