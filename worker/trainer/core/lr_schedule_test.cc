@@ -1,0 +1,62 @@
+#include "worker/trainer/core/lr_schedule.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace paceline {
+namespace {
+
+LrSchedule Make(LrSchedule::Kind kind, int64_t steps, int64_t warmup_steps) {
+  LrSchedule schedule;
+  schedule.peak = 0.8;
+  schedule.steps = steps;
+  schedule.warmup_steps = warmup_steps;
+  schedule.kind = kind;
+  return schedule;
+}
+
+TEST(LrScheduleTest, ConstantIsThePeakFromTheFirstStep) {
+  const LrSchedule schedule = Make(LrSchedule::Kind::kConstant, 3, 0);
+  for (int64_t step = 0; step < 3; ++step) EXPECT_EQ(LearningRate(schedule, step), 0.8);
+}
+
+TEST(LrScheduleTest, WarmUpRisesLinearlyAndReachesThePeakAtItsLastStep) {
+  for (auto kind :
+       {LrSchedule::Kind::kConstant, LrSchedule::Kind::kCosine, LrSchedule::Kind::kStep}) {
+    const LrSchedule schedule = Make(kind, 10, 4);
+    EXPECT_DOUBLE_EQ(LearningRate(schedule, 0), 0.2);
+    EXPECT_DOUBLE_EQ(LearningRate(schedule, 1), 0.4);
+    EXPECT_DOUBLE_EQ(LearningRate(schedule, 3), 0.8);
+    EXPECT_DOUBLE_EQ(LearningRate(schedule, 4), 0.8);
+  }
+}
+
+TEST(LrScheduleTest, CosineFallsFromThePeakToTheFinalRatioAtTheLastStep) {
+  LrSchedule schedule = Make(LrSchedule::Kind::kCosine, 7, 2);
+  schedule.final_ratio = 0.25;
+  EXPECT_DOUBLE_EQ(LearningRate(schedule, 2), 0.8);
+  EXPECT_DOUBLE_EQ(LearningRate(schedule, 4), 0.5);
+  EXPECT_DOUBLE_EQ(LearningRate(schedule, 6), 0.2);
+  for (int64_t step = 3; step < 7; ++step) {
+    EXPECT_LT(LearningRate(schedule, step), LearningRate(schedule, step - 1));
+  }
+}
+
+TEST(LrScheduleTest, CosineOfASingleStepIsThePeak) {
+  EXPECT_EQ(LearningRate(Make(LrSchedule::Kind::kCosine, 1, 0), 0), 0.8);
+  EXPECT_EQ(LearningRate(Make(LrSchedule::Kind::kCosine, 5, 4), 4), 0.8);
+}
+
+TEST(LrScheduleTest, StepMultipliesByGammaCountedFromTheEndOfTheWarmUp) {
+  LrSchedule schedule = Make(LrSchedule::Kind::kStep, 9, 2);
+  schedule.every = 3;
+  schedule.gamma = 0.5;
+  const std::vector<double> expected = {0.4, 0.8, 0.8, 0.8, 0.8, 0.4, 0.4, 0.4, 0.2};
+  for (size_t step = 0; step < expected.size(); ++step) {
+    EXPECT_DOUBLE_EQ(LearningRate(schedule, static_cast<int64_t>(step)), expected[step]) << step;
+  }
+}
+
+}  // namespace
+}  // namespace paceline

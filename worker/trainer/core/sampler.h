@@ -1,0 +1,69 @@
+// Which samples a rank sees at a step.
+//
+// An epoch is an order of the samples: the file's order, or a permutation that depends on
+// (seed, epoch) only. Rank r of W takes the positions r, r+W, r+2W, ... of that order, B of
+// them per step, so that the W batches of a step together are the next W*B positions,
+// however these are split. An epoch holds floor(N / (B*W)) steps; the samples that are left
+// over are skipped.
+//
+// The permutation is computed element by element (a Feistel network on the smallest even
+// number of bits that holds N, walked along its cycle until it falls below N), so it takes
+// neither memory nor time to begin an epoch or to start in the middle of one.
+//
+// Thread-safe: it never changes.
+#ifndef WORKER_TRAINER_CORE_SAMPLER_H_
+#define WORKER_TRAINER_CORE_SAMPLER_H_
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+namespace paceline {
+
+// A permutation of 0 .. size-1.
+class Permutation {
+ public:
+  // Requires: size >= 1.
+  Permutation(int64_t size, uint64_t seed, uint64_t epoch);
+
+  // Requires: 0 <= position < size. Expected cost: at most four rounds through the network.
+  int64_t At(int64_t position) const;
+
+ private:
+  static constexpr int kRounds = 6;
+
+  uint64_t Shuffle(uint64_t value) const;
+
+  uint64_t size_;
+  int half_bits_;
+  uint64_t half_mask_;
+  std::array<uint64_t, kRounds> keys_;
+};
+
+class Sampler {
+ public:
+  struct Options {
+    int64_t samples = 0;  // N, in the data set.
+    int rank = 0;
+    int world_size = 1;
+    int64_t batch = 1;  // B, samples per rank and step.
+    bool shuffle = true;
+    uint64_t seed = 0;
+  };
+
+  // Requires: StepsPerEpoch(options) >= 1.
+  explicit Sampler(const Options& options) : options_(options) {}
+
+  // 0 when the data set does not fill one step.
+  static int64_t StepsPerEpoch(const Options& options);
+
+  // Sets `indices` to this rank's samples of `step`, counted from 0 over all epochs.
+  void Batch(int64_t step, std::vector<int64_t>* indices) const;
+
+ private:
+  const Options options_;
+};
+
+}  // namespace paceline
+
+#endif  // WORKER_TRAINER_CORE_SAMPLER_H_
