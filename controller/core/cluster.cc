@@ -1,0 +1,198 @@
+#include "controller/core/cluster.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace paceline {
+
+void Cluster::Restore(std::vector<Job> jobs, std::vector<Node> nodes, Moment now) {
+  for (Job& job : jobs) {
+    next_number_ = std::max(next_number_, job.number + 1);
+    if (job.stop.has_value()) job.stop->deadline = now.steady + job.stop->grace + kNodeSilence;
+    const JobId id = job.request.id;
+    jobs_.emplace(id, std::move(job));
+  }
+  for (Node& node : nodes) {
+    node.state = NodeState::kUnreachable;
+    node.reason = "has not connected since the controller started";
+    node.silence_deadline = absl::InfiniteFuture();
+    const NodeName name = node.facts.name;
+    nodes_.emplace(name, std::move(node));
+  }
+}
+
+Actions Cluster::Step(const Event& event, Moment now) {
+  Actions actions;
+  std::visit([&](const auto& e) { On(e, now, actions); }, event);
+  Schedule(now, actions);
+  ForgetOldJobs(actions);
+  return actions;
+}
+
+void Cluster::On(const JobSubmitted& event, Moment now, Actions& actions) {
+  const Job& job =
+      jobs_.emplace(event.request.id, NewJob(event.request, next_number_++, now)).first->second;
+  Note(job, JobChange::kState, actions);
+}
+
+void Cluster::On(const CancelRequested& event, Moment now, Actions& actions) {
+  const auto job = jobs_.find(event.job);
+  if (job == jobs_.end()) return;
+  Note(job->second, CancelJob(job->second, event.reason, event.grace, now), actions);
+}
+
+void Cluster::On(const NodeConnected& event, Moment now, Actions& actions) {
+  const NodeName& name = event.facts.name;
+  Node& node = nodes_[name];
+  if (!node.facts.uid.empty() && node.facts.uid != event.facts.uid) {
+    for (auto& [id, job] : jobs_) {
+      Note(job, LoseNode(job, name, "the node came back without its trainers", now), actions);
+    }
+  }
+  WelcomeNode(node, event.facts, now);
+  actions.store_nodes.insert(name);
+  actions.show_nodes.insert(name);
+  TakeIn(name, event.trainers, now, actions);
+  actions.send_plans.insert(name);
+}
+
+void Cluster::On(const NodeReported& event, Moment now, Actions& actions) {
+  const auto node = nodes_.find(event.node);
+  if (node == nodes_.end()) return;
+  if (HearFromNode(node->second, now)) actions.show_nodes.insert(event.node);
+  TakeIn(event.node, event.trainers, now, actions);
+}
+
+void Cluster::On(const TimePassed&, Moment now, Actions& actions) {
+  for (auto& [id, job] : jobs_) Note(job, TickJob(job, now), actions);
+  for (auto& [name, node] : nodes_) {
+    if (TickNode(node, now)) actions.show_nodes.insert(name);
+  }
+}
+
+void Cluster::TakeIn(const NodeName& node, const std::vector<TrainerReport>& trainers, Moment now,
+                     Actions& actions) {
+  for (const TrainerReport& report : trainers) {
+    const auto job = jobs_.find(report.id.job);
+    if (job == jobs_.end()) continue;
+    Note(job->second, ApplyReport(job->second, node, report, now), actions);
+  }
+}
+
+void Cluster::Note(const Job& job, JobChange change, Actions& actions) {
+  if (change == JobChange::kNone) return;
+  actions.show_jobs.insert(job.request.id);
+  if (change != JobChange::kState) return;
+  actions.store_jobs.insert(job.request.id);
+  for (const RankState& rank : job.ranks) {
+    actions.send_plans.insert(rank.node);
+    if (job.ended_already() || job.state == JobState::kStarting) {
+      actions.show_nodes.insert(rank.node);
+    }
+  }
+}
+
+void Cluster::Schedule(Moment now, Actions& actions) {
+  std::vector<Job*> queued;
+  for (auto& [id, job] : jobs_) {
+    if (job.state == JobState::kQueued) queued.push_back(&job);
+  }
+  std::sort(queued.begin(), queued.end(),
+            [](const Job* a, const Job* b) { return a->number < b->number; });
+  const Job* waiting = nullptr;
+  for (Job* job : queued) {
+    std::string reason;
+    if (waiting != nullptr) {
+      reason = absl::StrCat("waits behind ", waiting->request.id.value(), " (",
+                            waiting->request.name, ")");
+    } else {
+      Placement placement = Place(job->request, Spaces(job->request.device));
+      if (!placement.nodes.empty()) {
+        PlaceJob(*job, placement.nodes, now);
+        Note(*job, JobChange::kState, actions);
+        continue;
+      }
+      waiting = job;
+      reason = std::move(placement.reason);
+    }
+    if (job->reason == reason) continue;
+    job->reason = std::move(reason);
+    Note(*job, JobChange::kProgress, actions);
+  }
+}
+
+void Cluster::ForgetOldJobs(Actions& actions) {
+  if (jobs_.size() <= options_.ended_jobs_kept) return;
+  std::vector<std::pair<absl::Time, JobId>> ended;
+  for (const auto& [id, job] : jobs_) {
+    if (job.ended_already()) ended.emplace_back(job.ended, id);
+  }
+  if (ended.size() <= options_.ended_jobs_kept) return;
+  std::sort(ended.begin(), ended.end());
+  ended.resize(ended.size() - options_.ended_jobs_kept);
+  for (const auto& [time, id] : ended) {
+    jobs_.erase(id);
+    actions.store_jobs.erase(id);
+    actions.show_jobs.erase(id);
+    actions.delete_jobs.insert(id);
+  }
+}
+
+absl::Time Cluster::NextDeadline() const {
+  absl::Time next = absl::InfiniteFuture();
+  for (const auto& [id, job] : jobs_) next = std::min(next, paceline::NextDeadline(job));
+  for (const auto& [name, node] : nodes_) next = std::min(next, node.silence_deadline);
+  return next;
+}
+
+absl::Status Cluster::CanEverFit(const JobRequest& request) const {
+  return paceline::CanEverFit(request, Spaces(request.device));
+}
+
+std::vector<PlannedTrainer> Cluster::PlanFor(const NodeName& node) const {
+  std::vector<PlannedTrainer> plan;
+  for (const auto& [id, job] : jobs_) {
+    if (!job.holds_slots()) continue;
+    const std::string store_address = StoreAddress(job);
+    for (const RankState& rank : job.ranks) {
+      if (rank.node != node) continue;
+      PlannedTrainer trainer;
+      trainer.id = rank.report.id;
+      trainer.spec = &job.request.spec;
+      trainer.world_size = static_cast<int>(job.ranks.size());
+      trainer.local_rank = rank.local_rank;
+      trainer.local_size = rank.local_size;
+      trainer.store_address = store_address;
+      if (job.stop.has_value()) trainer.stop_grace = job.stop->grace;
+      plan.push_back(std::move(trainer));
+    }
+  }
+  return plan;
+}
+
+int Cluster::PlacesUsed(const NodeName& node, Device device) const {
+  int used = 0;
+  for (const auto& [id, job] : jobs_) {
+    if (!job.holds_slots() || job.request.device != device) continue;
+    for (const RankState& rank : job.ranks) used += rank.node == node ? 1 : 0;
+  }
+  return used;
+}
+
+std::vector<NodeSpace> Cluster::Spaces(Device device) const {
+  std::vector<NodeSpace> spaces;
+  for (const auto& [name, node] : nodes_) {
+    NodeSpace space;
+    space.name = name;
+    space.total =
+        device == Device::kCuda ? static_cast<int>(node.facts.gpus.size()) : node.facts.slots;
+    space.free = std::max(0, space.total - PlacesUsed(name, device));
+    space.open = node.state == NodeState::kReady;
+    spaces.push_back(std::move(space));
+  }
+  return spaces;
+}
+
+}  // namespace paceline

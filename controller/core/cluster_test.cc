@@ -1,0 +1,156 @@
+#include "controller/core/cluster.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace paceline {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+Moment At(double seconds) {
+  return {absl::UnixEpoch() + absl::Seconds(seconds),
+          absl::FromUnixSeconds(1700000000) + absl::Seconds(seconds)};
+}
+
+NodeFacts Facts(const char* name, int slots, const char* uid = "uid") {
+  NodeFacts facts;
+  facts.name = NodeName(name);
+  facts.uid = uid;
+  facts.slots = slots;
+  return facts;
+}
+
+JobRequest Request(const char* id, int ranks) {
+  return {JobId(id), "digits", ranks, Device::kCpu, "spec"};
+}
+
+TrainerReport Report(const char* job, int rank, TrainerState state) {
+  TrainerReport report;
+  report.id = {JobId(job), Generation(1), Rank(rank)};
+  report.state = state;
+  report.pid = 100 + rank;
+  report.store_address = "a:1";
+  if (state == TrainerState::kExited) report.exit = TrainerExit();
+  return report;
+}
+
+class ClusterTest : public ::testing::Test {
+ protected:
+  const Job& job(const char* id) { return cluster_.jobs().at(JobId(id)); }
+
+  Cluster cluster_{Cluster::Options()};
+};
+
+TEST_F(ClusterTest, JobIsStoredBeforeItsNodesAreTold) {
+  cluster_.Step(NodeConnected{Facts("a", 2), {}}, At(0));
+  const Actions actions = cluster_.Step(JobSubmitted{Request("job-1", 2)}, At(1));
+  EXPECT_THAT(actions.store_jobs, ElementsAre(JobId("job-1")));
+  EXPECT_THAT(actions.send_plans, ElementsAre(NodeName("a")));
+  EXPECT_EQ(job("job-1").state, JobState::kStarting);
+  const auto plan = cluster_.PlanFor(NodeName("a"));
+  ASSERT_THAT(plan, SizeIs(2));
+  EXPECT_EQ(plan[1].id.rank, Rank(1));
+  EXPECT_EQ(plan[1].local_rank, 1);
+  EXPECT_EQ(plan[1].world_size, 2);
+  EXPECT_EQ(plan[1].store_address, "");
+  EXPECT_EQ(*plan[1].spec, "spec");
+}
+
+TEST_F(ClusterTest, PlanNamesTheStoreOnceAllRanksAreReady) {
+  cluster_.Step(NodeConnected{Facts("a", 2), {}}, At(0));
+  cluster_.Step(JobSubmitted{Request("job-1", 2)}, At(1));
+  cluster_.Step(NodeReported{NodeName("a"),
+                             {Report("job-1", 0, TrainerState::kReady),
+                              Report("job-1", 1, TrainerState::kReady)}},
+                At(2));
+  EXPECT_EQ(cluster_.PlanFor(NodeName("a"))[0].store_address, "a:1");
+}
+
+TEST_F(ClusterTest, QueueIsServedInOrderAndEachJobSaysWhatItWaitsFor) {
+  cluster_.Step(NodeConnected{Facts("a", 2), {}}, At(0));
+  cluster_.Step(JobSubmitted{Request("job-1", 1)}, At(1));
+  cluster_.Step(JobSubmitted{Request("job-2", 2)}, At(2));
+  cluster_.Step(JobSubmitted{Request("job-3", 1)}, At(3));
+  EXPECT_EQ(job("job-2").state, JobState::kQueued);
+  EXPECT_THAT(job("job-2").reason, HasSubstr("waits for 2 slots: 1 free now"));
+  EXPECT_EQ(job("job-3").state, JobState::kQueued);
+  EXPECT_THAT(job("job-3").reason, HasSubstr("waits behind job-2"));
+
+  const Actions actions = cluster_.Step(
+      NodeReported{NodeName("a"), {Report("job-1", 0, TrainerState::kExited)}}, At(4));
+  EXPECT_EQ(job("job-1").state, JobState::kSucceeded);
+  EXPECT_EQ(job("job-2").state, JobState::kStarting);
+  EXPECT_THAT(actions.store_jobs, ElementsAre(JobId("job-1"), JobId("job-2")));
+  EXPECT_THAT(cluster_.PlanFor(NodeName("a")), SizeIs(2)) << "the ended job's trainer is dropped";
+}
+
+TEST_F(ClusterTest, CancelReachesTheTrainersThroughThePlan) {
+  cluster_.Step(NodeConnected{Facts("a", 1), {}}, At(0));
+  cluster_.Step(JobSubmitted{Request("job-1", 1)}, At(1));
+  const Actions actions =
+      cluster_.Step(CancelRequested{JobId("job-1"), "by hand", absl::Seconds(3)}, At(2));
+  EXPECT_THAT(actions.send_plans, ElementsAre(NodeName("a")));
+  EXPECT_EQ(cluster_.PlanFor(NodeName("a"))[0].stop_grace, absl::Seconds(3));
+  EXPECT_EQ(cluster_.NextDeadline(), At(2 + 3 + 1).steady);
+}
+
+TEST_F(ClusterTest, SilentNodeKeepsItsRanksAndTakesNoOthers) {
+  cluster_.Step(NodeConnected{Facts("a", 2), {}}, At(0));
+  cluster_.Step(JobSubmitted{Request("job-1", 1)}, At(1));
+  EXPECT_EQ(cluster_.NextDeadline(), At(10).steady);
+  const Actions actions = cluster_.Step(TimePassed{}, At(10));
+  EXPECT_THAT(actions.show_nodes, ElementsAre(NodeName("a")));
+  EXPECT_EQ(job("job-1").state, JobState::kStarting);
+  cluster_.Step(JobSubmitted{Request("job-2", 1)}, At(11));
+  EXPECT_EQ(job("job-2").state, JobState::kQueued);
+  cluster_.Step(NodeReported{NodeName("a"), {}}, At(12));
+  EXPECT_EQ(job("job-2").state, JobState::kStarting);
+}
+
+TEST_F(ClusterTest, NodeThatComesBackWithAnotherStateHasLostItsTrainers) {
+  cluster_.Step(NodeConnected{Facts("a", 1, "one"), {}}, At(0));
+  cluster_.Step(JobSubmitted{Request("job-1", 1)}, At(1));
+  cluster_.Step(NodeConnected{Facts("a", 1, "one"), {}}, At(2));
+  EXPECT_EQ(job("job-1").state, JobState::kStarting) << "the same worker, restarted";
+  cluster_.Step(NodeConnected{Facts("a", 1, "two"), {}}, At(3));
+  EXPECT_EQ(job("job-1").state, JobState::kFailed);
+}
+
+TEST_F(ClusterTest, RestoredClusterGoesOnWhereItWas) {
+  cluster_.Step(NodeConnected{Facts("a", 2), {}}, At(0));
+  cluster_.Step(JobSubmitted{Request("job-1", 1)}, At(1));
+  cluster_.Step(NodeReported{NodeName("a"), {Report("job-1", 0, TrainerState::kRunning)}}, At(2));
+
+  Cluster again{Cluster::Options()};
+  again.Restore({job("job-1")}, {cluster_.nodes().at(NodeName("a"))}, At(100));
+  EXPECT_EQ(again.nodes().at(NodeName("a")).state, NodeState::kUnreachable);
+  again.Step(NodeConnected{Facts("a", 2), {Report("job-1", 0, TrainerState::kRunning)}}, At(101));
+  EXPECT_EQ(again.jobs().at(JobId("job-1")).state, JobState::kRunning);
+  ASSERT_THAT(again.PlanFor(NodeName("a")), SizeIs(1));
+  again.Step(JobSubmitted{Request("job-2", 1)}, At(102));
+  EXPECT_GT(again.jobs().at(JobId("job-2")).number, again.jobs().at(JobId("job-1")).number);
+}
+
+TEST_F(ClusterTest, OldestEndedJobsAreForgotten) {
+  Cluster small{Cluster::Options{/*ended_jobs_kept=*/1}};
+  for (const char* id : {"job-1", "job-2"}) {
+    small.Step(JobSubmitted{Request(id, 1)}, At(1));
+    small.Step(CancelRequested{JobId(id), "", absl::ZeroDuration()}, At(id[4] - '0'));
+  }
+  EXPECT_THAT(small.jobs(), SizeIs(1));
+  EXPECT_EQ(small.jobs().begin()->first, JobId("job-2"));
+}
+
+TEST_F(ClusterTest, ReportsOfUnknownJobsAndNodesAreIgnored) {
+  const Actions actions = cluster_.Step(
+      NodeReported{NodeName("ghost"), {Report("job-9", 0, TrainerState::kRunning)}}, At(0));
+  EXPECT_THAT(actions.show_nodes, IsEmpty());
+  EXPECT_THAT(cluster_.nodes(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace paceline

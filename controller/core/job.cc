@@ -1,0 +1,213 @@
+#include "controller/core/job.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+
+namespace paceline {
+namespace {
+
+bool AllRanks(const Job& job, bool (*holds)(const TrainerReport&)) {
+  return std::all_of(job.ranks.begin(), job.ranks.end(),
+                     [holds](const RankState& rank) { return holds(rank.report); });
+}
+
+bool HasExited(const TrainerReport& report) { return report.state == TrainerState::kExited; }
+
+bool IsTraining(const TrainerReport& report) {
+  return report.state == TrainerState::kRunning || report.state == TrainerState::kFinished ||
+         report.state == TrainerState::kExited;
+}
+
+// A rank whose peer has died fails too; so does one whose peer was stopped.
+bool IsEcho(const TrainerExit& exit) { return exit.failure == FailureKind::kCollective; }
+
+std::string DescribeFailure(const JobFailure& failure) {
+  return absl::StrCat("rank ", failure.rank.value(), " on ", failure.node.value(), ": ",
+                      failure.exit.message);
+}
+
+void RecordFailure(Job& job, const RankState& rank) {
+  const TrainerExit& exit = *rank.report.exit;
+  if (job.failure.has_value() && (!IsEcho(job.failure->exit) || IsEcho(exit))) return;
+  job.failure = JobFailure{rank.report.id.rank, rank.node, exit};
+  job.reason = DescribeFailure(*job.failure);
+}
+
+void BeginStop(Job& job, absl::Duration grace, Moment now) {
+  job.state = JobState::kStopping;
+  job.stop = StopOrder{grace, now.steady + grace + kStopConfirmation};
+}
+
+void End(Job& job, JobState state, Moment now) {
+  job.state = state;
+  job.ended = now.wall;
+  job.stop.reset();
+}
+
+// After the ranks changed: what that means for the job.
+void Settle(Job& job, Moment now) {
+  if (job.ended_already() || job.state == JobState::kQueued) return;
+  if (job.state != JobState::kStopping) {
+    for (const RankState& rank : job.ranks) {
+      if (!HasExited(rank.report) || rank.report.exit->failure == FailureKind::kNone) continue;
+      RecordFailure(job, rank);
+    }
+    if (job.failure.has_value()) BeginStop(job, kFailureGrace, now);
+  } else if (job.failure.has_value()) {
+    for (const RankState& rank : job.ranks) {
+      if (HasExited(rank.report) && rank.report.exit->failure != FailureKind::kNone) {
+        RecordFailure(job, rank);
+      }
+    }
+  }
+  if (AllRanks(job, HasExited)) {
+    if (job.state != JobState::kStopping) {
+      End(job, JobState::kSucceeded, now);
+      job.reason = "all ranks finished";
+    } else {
+      End(job, job.failure.has_value() ? JobState::kFailed : JobState::kCancelled, now);
+    }
+  } else if (job.state == JobState::kStarting && AllRanks(job, IsTraining)) {
+    job.state = JobState::kRunning;
+    job.started = now.wall;
+    job.reason = "all ranks train";
+  }
+}
+
+bool ShowsProgress(const TrainerReport& before, const TrainerReport& after) {
+  return before.progress.step != after.progress.step ||
+         before.progress.phase != after.progress.phase || before.state != after.state ||
+         before.pid != after.pid;
+}
+
+TrainerExit Lost(const TrainerReport& last, absl::string_view why) {
+  TrainerExit exit;
+  exit.failure = FailureKind::kLost;
+  exit.message = std::string(why);
+  exit.step = last.progress.step;
+  exit.phase = last.progress.phase;
+  exit.in_phase = last.progress.in_phase;
+  return exit;
+}
+
+}  // namespace
+
+Job NewJob(JobRequest request, int64_t number, Moment now) {
+  Job job;
+  job.request = std::move(request);
+  job.number = number;
+  job.created = now.wall;
+  job.placed = job.started = job.ended = absl::InfinitePast();
+  return job;
+}
+
+void PlaceJob(Job& job, const std::vector<NodeName>& nodes, Moment now) {
+  job.state = JobState::kStarting;
+  job.reason = "trainers start";
+  job.placed = now.wall;
+  job.generation = Generation(job.generation.value() + 1);
+  job.ranks.clear();
+  for (size_t r = 0; r < nodes.size(); ++r) {
+    RankState rank;
+    rank.node = nodes[r];
+    rank.local_rank = std::count(nodes.begin(), nodes.begin() + r, nodes[r]);
+    rank.local_size = std::count(nodes.begin(), nodes.end(), nodes[r]);
+    rank.report.id = {job.request.id, job.generation, Rank(static_cast<int>(r))};
+    job.ranks.push_back(std::move(rank));
+  }
+}
+
+JobChange ApplyReport(Job& job, const NodeName& node, const TrainerReport& report, Moment now) {
+  const int r = report.id.rank.value();
+  if (job.ended_already() || report.id.generation != job.generation || r < 0 ||
+      r >= static_cast<int>(job.ranks.size()) || job.ranks[r].node != node ||
+      HasExited(job.ranks[r].report)) {
+    return JobChange::kNone;
+  }
+  RankState& rank = job.ranks[r];
+  const TrainerReport before = std::exchange(rank.report, report);
+  // A node that lost its state starts the trainer anew; its peers are steps ahead.
+  if (before.pid != 0 && report.pid != 0 && before.pid != report.pid) {
+    rank.report.state = TrainerState::kExited;
+    rank.report.exit = Lost(before, "the node lost the running trainer and started another");
+  }
+  if (HasExited(rank.report) && !rank.report.exit.has_value()) {
+    rank.report.exit = Lost(before, "the node reported an end without saying which");
+  }
+  bool evaluated = false;
+  if (report.evaluation.has_value() &&
+      (!job.evaluation.has_value() || job.evaluation->step < report.evaluation->step)) {
+    job.evaluation = report.evaluation;
+    evaluated = true;
+  }
+  const JobState state = job.state;
+  Settle(job, now);
+  if (job.state != state || rank.report.state != before.state || evaluated ||
+      rank.report.pid != before.pid) {
+    return JobChange::kState;
+  }
+  return ShowsProgress(before, rank.report) ? JobChange::kProgress : JobChange::kNone;
+}
+
+JobChange LoseNode(Job& job, const NodeName& node, const std::string& why, Moment now) {
+  if (job.ended_already()) return JobChange::kNone;
+  bool changed = false;
+  for (RankState& rank : job.ranks) {
+    if (rank.node != node || HasExited(rank.report)) continue;
+    rank.report.exit = Lost(rank.report, why);
+    rank.report.state = TrainerState::kExited;
+    changed = true;
+  }
+  if (!changed) return JobChange::kNone;
+  Settle(job, now);
+  return JobChange::kState;
+}
+
+JobChange CancelJob(Job& job, const std::string& reason, absl::Duration grace, Moment now) {
+  if (job.ended_already() || job.state == JobState::kStopping) return JobChange::kNone;
+  job.reason = reason;
+  if (job.state == JobState::kQueued) {
+    End(job, JobState::kCancelled, now);
+  } else {
+    BeginStop(job, grace, now);
+  }
+  return JobChange::kState;
+}
+
+JobChange TickJob(Job& job, Moment now) {
+  if (!job.stop.has_value() || now.steady < job.stop->deadline) return JobChange::kNone;
+  End(job, job.failure.has_value() ? JobState::kFailed : JobState::kCancelled, now);
+  return JobChange::kState;
+}
+
+absl::Time NextDeadline(const Job& job) {
+  return job.stop.has_value() ? job.stop->deadline : absl::InfiniteFuture();
+}
+
+std::string StoreAddress(const Job& job) {
+  const bool all_ready = AllRanks(job, [](const TrainerReport& report) {
+    return report.state != TrainerState::kStarting && !report.store_address.empty();
+  });
+  return all_ready && !job.ranks.empty() ? job.ranks.front().report.store_address : "";
+}
+
+JobProgress Summarize(const Job& job, absl::Time wall_now) {
+  JobProgress sum;
+  if (job.ranks.empty()) return sum;
+  sum.step = job.ranks.front().report.progress.step;
+  for (const RankState& rank : job.ranks) {
+    const Progress& progress = rank.report.progress;
+    sum.step = std::min(sum.step, progress.step);
+    sum.loss += progress.loss / job.ranks.size();
+    sum.samples_per_second += progress.samples_per_second;
+  }
+  if (job.started != absl::InfinitePast()) {
+    sum.training = (job.ended_already() ? job.ended : wall_now) - job.started;
+  }
+  return sum;
+}
+
+}  // namespace paceline

@@ -1,0 +1,131 @@
+// A job's life: pure functions from a job and what happened to the next state of the job.
+//
+//            Place              all ranks RUNNING          all ranks exited well
+//   QUEUED ────────▶ STARTING ─────────────────▶ RUNNING ────────────────────────▶ SUCCEEDED
+//     │                 │                           │
+//     │ cancel          │ cancel, or a rank fails   │
+//     ▼                 ▼                           ▼
+//  CANCELLED         STOPPING ──── all ranks exited, or the deadline passed ────▶ CANCELLED | FAILED
+//
+// When a rank fails, the others soon fail too, since their collectives break: the failure
+// that is kept is the first that is not such an echo. The others are stopped with a short
+// grace, in which a rank whose own error is still on its way can tell it.
+//
+// A node's silence changes nothing here: its trainers may well be running.
+#ifndef CONTROLLER_CORE_JOB_H_
+#define CONTROLLER_CORE_JOB_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/core/ids.h"
+#include "common/core/moment.h"
+#include "controller/core/trainer_state.h"
+
+namespace paceline {
+
+enum class JobState { kQueued, kStarting, kRunning, kStopping, kSucceeded, kFailed, kCancelled };
+
+enum class Device { kCpu, kCuda };
+
+// Between the failure of a rank and the SIGKILL of the others.
+inline constexpr absl::Duration kFailureGrace = absl::Milliseconds(500);
+// After the grace has passed, the job ends even if a node did not confirm.
+inline constexpr absl::Duration kStopConfirmation = absl::Seconds(1);
+inline constexpr absl::Duration kDefaultCancelGrace = absl::Seconds(5);
+
+// What the controller was asked to run; the spec itself is opaque to core.
+struct JobRequest {
+  JobId id;
+  std::string name;
+  int ranks = 1;
+  Device device = Device::kCpu;
+  std::string spec;  // Serialized paceline.v1.JobSpec.
+};
+
+struct RankState {
+  NodeName node;
+  int local_rank = 0;  // Among the job's ranks on the node.
+  int local_size = 1;
+  TrainerReport report;  // The last one; report.id is the rank's identity.
+};
+
+struct JobFailure {
+  Rank rank;
+  NodeName node;
+  TrainerExit exit;
+};
+
+struct StopOrder {
+  absl::Duration grace;    // Between SIGTERM and SIGKILL.
+  absl::Time deadline;     // Steady; the job ends then at the latest.
+};
+
+struct Job {
+  JobRequest request;
+  int64_t number = 0;  // Order of submission.
+  JobState state = JobState::kQueued;
+  std::string reason;
+  absl::Time created, started, ended;  // Wall; InfinitePast() while it has not happened.
+  absl::Time placed;                   // Wall, as above.
+  Generation generation{0};
+  std::vector<RankState> ranks;  // By rank; empty while queued.
+  std::optional<StopOrder> stop;
+  std::optional<JobFailure> failure;
+  std::optional<Evaluation> evaluation;
+
+  bool ended_already() const {
+    return state == JobState::kSucceeded || state == JobState::kFailed ||
+           state == JobState::kCancelled;
+  }
+  // Ranks hold slots on their nodes.
+  bool holds_slots() const { return !ranks.empty() && !ended_already(); }
+};
+
+// How much a change of a job matters.
+enum class JobChange {
+  kNone,
+  kProgress,  // Worth showing, not worth storing.
+  kState,     // To be stored before anything that depends on it is sent.
+};
+
+// A job just accepted.
+Job NewJob(JobRequest request, int64_t number, Moment now);
+
+// Gives a queued job its first generation: rank r on nodes[r].
+void PlaceJob(Job& job, const std::vector<NodeName>& nodes, Moment now);
+
+// Takes in what a node reports of one of the job's trainers. A report of another generation
+// or of a trainer that runs elsewhere changes nothing.
+JobChange ApplyReport(Job& job, const NodeName& node, const TrainerReport& report, Moment now);
+
+// The trainers that the job had on this node are gone for ever.
+JobChange LoseNode(Job& job, const NodeName& node, const std::string& why, Moment now);
+
+// Asks for the end. Nothing changes in a job that is stopping or has ended.
+JobChange CancelJob(Job& job, const std::string& reason, absl::Duration grace, Moment now);
+
+// What the passing of time does: the deadline of a stop.
+JobChange TickJob(Job& job, Moment now);
+
+// When TickJob has something to do next; InfiniteFuture() if never. Steady.
+absl::Time NextDeadline(const Job& job);
+
+// host:port of the store where the generation meets: rank 0's, once every rank is ready.
+// Empty before.
+std::string StoreAddress(const Job& job);
+
+// What the ranks' progress amounts to.
+struct JobProgress {
+  int64_t step = 0;  // Completed by every rank.
+  double loss = 0;   // Mean over ranks.
+  double samples_per_second = 0;
+  absl::Duration training;  // Since it runs, until now or its end.
+};
+JobProgress Summarize(const Job& job, absl::Time wall_now);
+
+}  // namespace paceline
+
+#endif  // CONTROLLER_CORE_JOB_H_

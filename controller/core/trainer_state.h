@@ -1,0 +1,70 @@
+// What is known of one trainer process: core's form of proto/status.proto, where each field
+// is documented.
+#ifndef CONTROLLER_CORE_TRAINER_STATE_H_
+#define CONTROLLER_CORE_TRAINER_STATE_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/time/time.h"
+#include "common/core/ids.h"
+
+namespace paceline {
+
+enum class TrainerState { kStarting, kReady, kRunning, kFinished, kExited };
+
+enum class FailureKind {
+  kNone,
+  kSignal,
+  kExitCode,
+  kError,
+  kOutOfMemory,
+  kCollective,
+  kInput,
+  kStart,
+  kOrphaned,
+  kLost,
+};
+
+struct Progress {
+  int64_t step = 0;  // Steps completed.
+  int phase = 0;     // Number of a paceline.v1.Phase.
+  absl::Duration in_phase;
+  double loss = 0;
+  absl::Duration step_time;
+  double samples_per_second = 0;
+};
+
+struct Evaluation {
+  int64_t step = 0;
+  double accuracy = 0;  // 0 to 1.
+  double loss = 0;
+  int64_t samples = 0;
+};
+
+struct TrainerExit {
+  FailureKind failure = FailureKind::kNone;
+  int exit_code = 0;
+  int signal = 0;
+  std::string message;
+  int64_t step = 0;
+  int phase = 0;
+  absl::Duration in_phase;
+  std::string log_tail;
+};
+
+// One trainer as its node reports it.
+struct TrainerReport {
+  TrainerId id;
+  TrainerState state = TrainerState::kStarting;
+  int64_t pid = 0;
+  std::string store_address;
+  Progress progress;
+  std::optional<Evaluation> evaluation;
+  std::optional<TrainerExit> exit;  // Set when state is kExited.
+};
+
+}  // namespace paceline
+
+#endif  // CONTROLLER_CORE_TRAINER_STATE_H_
