@@ -1,0 +1,21 @@
+// "Did you mean ...?"
+#ifndef CLI_TEXT_NEAREST_H_
+#define CLI_TEXT_NEAREST_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+namespace paceline {
+
+// Insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`.
+int EditDistance(absl::string_view a, absl::string_view b);
+
+// The candidate nearest to `word`, the first of equals; empty when none is so near that it
+// could be meant (at most a third of the longer one's letters differ, and at least one may).
+std::string Nearest(absl::string_view word, const std::vector<std::string>& candidates);
+
+}  // namespace paceline
+
+#endif  // CLI_TEXT_NEAREST_H_

@@ -1,0 +1,107 @@
+#include "cli/text/neutral.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace paceline {
+namespace {
+
+bool IsContinuation(unsigned char c) { return (c & 0xc0) == 0x80; }
+
+// Length of the well-formed UTF-8 sequence at the start of `text` and its code point;
+// length 0 when there is none.
+struct Decoded {
+  size_t length = 0;
+  uint32_t point = 0;
+};
+
+Decoded Decode(absl::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char lead = byte(0);
+  if (lead < 0x80) return {1, lead};
+  const size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
+  if (lead < 0xc2 || lead > 0xf4 || text.size() < length) return {};
+  uint32_t point = lead & (0x7f >> length);
+  for (size_t i = 1; i < length; ++i) {
+    if (!IsContinuation(byte(i))) return {};
+    point = point << 6 | (byte(i) & 0x3f);
+  }
+  constexpr uint32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};
+  const bool surrogate = point >= 0xd800 && point <= 0xdfff;
+  if (point < kLeast[length] || point > 0x10ffff || surrogate) return {};
+  return {length, point};
+}
+
+// Marks that change the order or direction of the text around them, and line separators.
+bool Reorders(uint32_t point) {
+  return (point >= 0x202a && point <= 0x202e) || (point >= 0x2066 && point <= 0x2069) ||
+         point == 0x200e || point == 0x200f || point == 0x2028 || point == 0x2029;
+}
+
+bool IsControl(uint32_t point) {
+  return (point < 0x20 && point != '\t' && point != '\n') || (point >= 0x7f && point < 0xa0);
+}
+
+}  // namespace
+
+std::string Neutral(absl::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    if (text[0] == '\r' && text.size() > 1 && text[1] == '\n') {
+      text.remove_prefix(1);
+      continue;
+    }
+    const Decoded decoded = Decode(text);
+    const size_t length = std::max<size_t>(decoded.length, 1);
+    if (decoded.length == 0) {
+      absl::StrAppendFormat(&out, "\\x%02x", static_cast<unsigned char>(text[0]));
+    } else if (IsControl(decoded.point)) {
+      absl::StrAppendFormat(&out, "\\x%02x", decoded.point);
+    } else if (Reorders(decoded.point)) {
+      absl::StrAppendFormat(&out, "\\u%04x", decoded.point);
+    } else {
+      absl::StrAppend(&out, text.substr(0, length));
+    }
+    text.remove_prefix(length);
+  }
+  return out;
+}
+
+std::string NeutralLine(absl::string_view text) {
+  std::string line = Neutral(text);
+  std::replace(line.begin(), line.end(), '\n', ' ');
+  std::replace(line.begin(), line.end(), '\t', ' ');
+  return line;
+}
+
+int DisplayWidth(absl::string_view text) {
+  int width = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\x1b') {
+      i = std::min(text.find('m', i), text.size());
+    } else if (!IsContinuation(text[i])) {
+      ++width;
+    }
+  }
+  return width;
+}
+
+std::string Shortened(absl::string_view text, int width) {
+  if (DisplayWidth(text) <= width) return std::string(text);
+  const absl::string_view mark = width >= 6 ? "..." : "";
+  const int kept = width - static_cast<int>(mark.size());
+  int seen = 0;
+  size_t end = 0;
+  while (end < text.size() && (seen < kept || IsContinuation(text[end]))) {
+    ++end;
+    if (end == text.size() || !IsContinuation(text[end])) ++seen;
+  }
+  return absl::StrCat(text.substr(0, end), mark);
+}
+
+}  // namespace paceline

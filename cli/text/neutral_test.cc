@@ -1,0 +1,58 @@
+#include "cli/text/neutral.h"
+
+#include <string>
+
+#include "gtest/gtest.h"
+
+namespace paceline {
+namespace {
+
+TEST(NeutralTest, KeepsPlainAndInternationalText) {
+  EXPECT_EQ(Neutral("step 5\tloss 0.1\nZürich 東京"), "step 5\tloss 0.1\nZürich 東京");
+}
+
+TEST(NeutralTest, ShowsEscapeSequencesInsteadOfObeyingThem) {
+  EXPECT_EQ(Neutral("\x1b[2J\x1b]0;title\x07"), "\\x1b[2J\\x1b]0;title\\x07");
+}
+
+TEST(NeutralTest, ShowsEightBitControlsInBothEncodings) {
+  EXPECT_EQ(Neutral("\xc2\x9b"
+                    "31m"),
+            "\\x9b31m");
+  EXPECT_EQ(Neutral("\x9b"
+                    "31m"),
+            "\\x9b31m");
+}
+
+TEST(NeutralTest, CarriageReturnCannotOverwriteALine) {
+  EXPECT_EQ(Neutral("good\rbad"), "good\\x0dbad");
+  EXPECT_EQ(Neutral("windows\r\n"), "windows\n");
+}
+
+TEST(NeutralTest, ShowsMarksThatReorderText) {
+  EXPECT_EQ(Neutral("a\xe2\x80\xae"
+                    "b"),
+            "a\\u202eb");
+}
+
+TEST(NeutralTest, ShowsBytesThatAreNotUtf8) {
+  EXPECT_EQ(Neutral("\xff\xc0\xaf"), "\\xff\\xc0\\xaf");
+  EXPECT_EQ(Neutral("cut \xe6\x9d"), "cut \\xe6\\x9d");
+  EXPECT_EQ(Neutral("\xed\xa0\x80"), "\\xed\\xa0\\x80");
+}
+
+TEST(NeutralTest, LineHasNoNewlines) { EXPECT_EQ(NeutralLine("a\nb\tc"), "a b c"); }
+
+TEST(DisplayWidthTest, CountsCodePointsAndNoColours) {
+  EXPECT_EQ(DisplayWidth("Zürich"), 6);
+  EXPECT_EQ(DisplayWidth("\x1b[31mred\x1b[0m"), 3);
+}
+
+TEST(ShortenedTest, CutsAtCodePointsAndMarksTheCut) {
+  EXPECT_EQ(Shortened("fits", 4), "fits");
+  EXPECT_EQ(Shortened("Zürich by the lake", 9), "Zürich...");
+  EXPECT_EQ(Shortened("üüüü", 3), "üüü");
+}
+
+}  // namespace
+}  // namespace paceline

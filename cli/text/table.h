@@ -1,0 +1,49 @@
+// A table for people: a line of headings and aligned columns, two spaces apart.
+//
+// Cells are neutralised (cli/text/neutral.h), so that they may hold text from elsewhere.
+// Thread-compatible.
+#ifndef CLI_TEXT_TABLE_H_
+#define CLI_TEXT_TABLE_H_
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/text/style.h"
+
+namespace paceline {
+
+class Table {
+ public:
+  struct Column {
+    std::string heading;
+    bool right = false;  // Numbers are aligned to the right.
+  };
+
+  struct Cell {
+    Cell(std::string t, Colour c = Colour::kNone) : text(std::move(t)), colour(c) {}  // NOLINT
+    Cell(const char* t) : text(t) {}                                                  // NOLINT
+
+    std::string text;  // Empty: shown as "-".
+    Colour colour = Colour::kNone;
+  };
+
+  explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
+
+  // Requires: one cell per column.
+  void Add(std::vector<Cell> row);
+
+  // All lines, each ending in a newline. With `width` > 0 the last column is shortened so
+  // that lines fit; the other columns are never cut.
+  std::string Rendered(int width, bool colours) const;
+
+ private:
+  std::vector<int> Widths() const;
+
+  const std::vector<Column> columns_;
+  std::vector<std::vector<Cell>> rows_;
+};
+
+}  // namespace paceline
+
+#endif  // CLI_TEXT_TABLE_H_
