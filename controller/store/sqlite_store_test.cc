@@ -1,0 +1,87 @@
+#include "controller/store/sqlite_store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sqlite3.h>
+
+#include <fstream>
+#include <sstream>
+
+namespace paceline {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Pair;
+
+std::string Path() {
+  return ::testing::TempDir() + "/" +
+         ::testing::UnitTest::GetInstance()->current_test_info()->name() + ".db";
+}
+
+std::string Contents(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream all;
+  all << file.rdbuf();
+  return all.str();
+}
+
+void RunSql(const std::string& path, const char* sql) {
+  sqlite3* db = nullptr;
+  ASSERT_EQ(sqlite3_open(path.c_str(), &db), SQLITE_OK);
+  ASSERT_EQ(sqlite3_exec(db, sql, nullptr, nullptr, nullptr), SQLITE_OK);
+  sqlite3_close(db);
+}
+
+TEST(SqliteStoreTest, KeepsWhatWasCommittedOverAReopening) {
+  const std::string path = Path();
+  ASSERT_TRUE((*SqliteStore::Open(path))->Commit({{{"a", "1"}}, {}}).ok());
+  EXPECT_THAT(*(*SqliteStore::Open(path))->Load(""), ElementsAre(Pair("a", "1")));
+}
+
+TEST(SqliteStoreTest, NewerSchemaIsRefusedAndLeftAlone) {
+  const std::string path = Path();
+  { auto store = SqliteStore::Open(path); }
+  RunSql(path, "PRAGMA user_version = 99");
+  const std::string before = Contents(path);
+  const absl::Status status = SqliteStore::Open(path).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("newer version (schema 99"));
+  EXPECT_EQ(Contents(path), before);
+}
+
+TEST(SqliteStoreTest, ForeignDatabaseIsRefused) {
+  RunSql(Path(), "CREATE TABLE t (x)");
+  EXPECT_EQ(SqliteStore::Open(Path()).status().code(), absl::StatusCode::kDataLoss);
+}
+
+TEST(SqliteStoreTest, FileThatIsNoDatabaseIsRefusedAndLeftAlone) {
+  const std::string text(5000, 'x');
+  std::ofstream(Path()) << text;
+  EXPECT_EQ(SqliteStore::Open(Path()).status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(Contents(Path()), text);
+}
+
+TEST(SqliteStoreTest, DamagedPageIsNoticedAtOpening) {
+  const std::string path = Path();
+  {
+    auto store = SqliteStore::Open(path);
+    WriteBatch batch;
+    for (int i = 0; i < 2000; ++i) batch.puts["key" + std::to_string(i)] = std::string(100, 'v');
+    ASSERT_TRUE((*store)->Commit(batch).ok());
+  }
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(4096 * 10);
+  file << std::string(4096, '\xee');
+  file.close();
+  EXPECT_EQ(SqliteStore::Open(path).status().code(), absl::StatusCode::kDataLoss);
+}
+
+TEST(SqliteStoreTest, PathThatCannotBeOpenedIsNamed) {
+  const absl::Status status = SqliteStore::Open("/proc/nowhere/state.db").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("/proc/nowhere/state.db"));
+}
+
+}  // namespace
+}  // namespace paceline
