@@ -32,11 +32,12 @@ missing_packages() {
   done <"$packages"
 }
 
-on_debian_12() {
-  [[ -r /etc/os-release ]] &&
-    # shellcheck source=/dev/null
-    (. /etc/os-release && [[ ${ID:-} == debian && ${VERSION_ID:-} == 12 ]])
-}
+on_debian_12() (
+  [[ -r /etc/os-release ]] || exit 1
+  # shellcheck source=/dev/null
+  . /etc/os-release
+  [[ ${ID:-} == debian && ${VERSION_ID:-} == 12 ]]
+)
 
 # Tells what is missing and how to get it, and ends the script.
 cannot_install() {
