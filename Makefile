@@ -1,0 +1,29 @@
+# What a person types. Each target does all the set-up that it needs.
+.DEFAULT_GOAL := help
+.PHONY: help demo test check build bench format
+
+help:  ## Show this list.
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1:\2/p' Makefile | while IFS=: read -r target what; do \
+	  printf 'make %-8s %s\n' "$$target" "$$what"; done
+
+demo: build  ## Train ResNet-18 on real digits over two workers on this machine.
+	@tools/demo.sh
+
+test: .setup  ## Run all tests; ends with a line that counts them.
+	@tools/test.sh
+
+check: .setup  ## Check format, naming, locking, scripts and the wire. CHECK=NAME runs one.
+	@tools/check.sh $(CHECK)
+
+build: .setup  ## Build the programs into build/bin.
+	@tools/build.sh
+
+bench: .setup  ## Run one benchmark, NAME=ring|step|startup, beside its peer.
+	@tools/bench.sh $(NAME)
+
+format: .setup  ## Format all C++ files in place.
+	@tools/check.sh --fix format
+
+.PHONY: .setup
+.setup:
+	@tools/setup.sh
