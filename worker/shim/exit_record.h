@@ -1,0 +1,32 @@
+// How a trainer process ended, as its shim saw it: the file `<trainer dir>/exit`.
+//
+// One "key=value" per line. It appears whole (by a rename), and only after the trainer and
+// what it left in its process group are gone.
+#ifndef WORKER_SHIM_EXIT_RECORD_H_
+#define WORKER_SHIM_EXIT_RECORD_H_
+
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace paceline {
+
+struct ExitRecord {
+  int exit_code = 0;  // Meaningful when signal is 0.
+  int signal = 0;     // 0: it exited by itself.
+  // The kernel ended some process for lack of memory in the last half minute.
+  bool out_of_memory = false;
+  // Not empty: the program was never started, for this reason.
+  std::string start_error;
+};
+
+absl::Status WriteExitRecord(const std::string& trainer_dir, const ExitRecord& record);
+
+// Nothing when there is no record. DataLoss when it cannot be understood.
+absl::StatusOr<std::optional<ExitRecord>> ReadExitRecord(const std::string& trainer_dir);
+
+}  // namespace paceline
+
+#endif  // WORKER_SHIM_EXIT_RECORD_H_

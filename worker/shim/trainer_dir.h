@@ -1,0 +1,19 @@
+// Names within a trainer dir, the folder in which everything about one trainer lies.
+#ifndef WORKER_SHIM_TRAINER_DIR_H_
+#define WORKER_SHIM_TRAINER_DIR_H_
+
+namespace paceline::trainer_dir {
+
+inline constexpr char kPlan[] = "plan";      // paceline.v1.TrainerPlan, written by the daemon.
+inline constexpr char kLock[] = "lock";      // trainer_lock.h.
+inline constexpr char kExit[] = "exit";      // exit_record.h, written by the shim.
+inline constexpr char kStatus[] = "status";  // paceline.v1.TrainerStatus, the trainer's last words.
+inline constexpr char kResult[] = "result";  // paceline.v1.TrainerReport, written by the daemon.
+inline constexpr char kLog[] = "log";        // Directory of log segments.
+
+// The segment that begins at offset 0 of the log.
+inline constexpr char kFirstLogSegment[] = "00000000000000000000.log";
+
+}  // namespace paceline::trainer_dir
+
+#endif  // WORKER_SHIM_TRAINER_DIR_H_
