@@ -1,0 +1,17 @@
+// Reads the configuration that came over the wire.
+#ifndef WORKER_TRAINER_CONFIG_FROM_PROTO_H_
+#define WORKER_TRAINER_CONFIG_FROM_PROTO_H_
+
+#include "absl/status/statusor.h"
+#include "proto/trainer.pb.h"
+#include "worker/trainer/config.h"
+
+namespace paceline {
+
+// Missing values of the job spec take their documented defaults. InvalidArgument names every
+// impossible value of the spec, or what else is.
+absl::StatusOr<TrainerConfig> ConfigFromProto(const v1::TrainerConfig& proto);
+
+}  // namespace paceline
+
+#endif  // WORKER_TRAINER_CONFIG_FROM_PROTO_H_

@@ -1,0 +1,80 @@
+// The trainer's side of the socket to its daemon, on a thread of its own.
+//
+// The thread keeps the connection (dialling again with a growing delay when the daemon is
+// away), sends the status on each change and each new connection, receives the commands,
+// turns over the log segments, and takes SIGTERM:
+//   - before SetRunning there is nothing to finish: the process exits with 0 at once;
+//   - later stop_requested() becomes true, for the training thread to see between two steps.
+// When no daemon has been there for `orphan_timeout` the thread ends the process.
+//
+// How the process ended is left behind in <directory>/status, whether or not a daemon listens.
+//
+// Thread-safe.
+#ifndef WORKER_TRAINER_CONTROL_H_
+#define WORKER_TRAINER_CONTROL_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "worker/trainer/config.h"
+
+namespace paceline {
+
+// Result of an evaluation over all ranks.
+struct EvaluationResult {
+  int64_t step = 0;     // Steps completed.
+  double accuracy = 0;  // 0 to 1.
+  double loss = 0;      // Mean cross-entropy.
+  int64_t samples = 0;
+};
+
+class Control {
+ public:
+  struct Options {
+    std::string socket;     // Path of the daemon's socket.
+    std::string directory;  // The trainer's; its name is <job>.<generation>.<rank>.
+    absl::Duration orphan_timeout = absl::Minutes(10);
+    int64_t log_segment_bytes = 8 << 20;
+  };
+
+  // Directs standard output and error into the log and starts the thread. Call it before
+  // any other thread exists: it blocks SIGTERM for those that follow. InvalidArgument when
+  // the directory's name is not a trainer's; else an error of the log.
+  static absl::StatusOr<std::unique_ptr<Control>> Start(const Options& options);
+
+  virtual ~Control() = default;
+
+  // Blocks until the daemon has sent it. InvalidArgument when it is impossible.
+  virtual absl::StatusOr<TrainerConfig> WaitForConfig() = 0;
+
+  // Model and data are loaded and a store listens on `store_port`.
+  virtual void SetReady(int store_port) = 0;
+
+  // Blocks until the daemon has sent host:port of the store where the ranks meet.
+  virtual std::string WaitForStoreAddress() = 0;
+
+  // All ranks have met.
+  virtual void SetRunning() = 0;
+
+  virtual void SetEvaluation(const EvaluationResult& result) = 0;
+
+  bool stop_requested() const { return stop_requested_.load(std::memory_order_relaxed); }
+
+  // Writes and sends the last words and ends the thread. Returns the process's exit code.
+  // The code of `status` tells the kind of the failure: InvalidArgument is bad input,
+  // ResourceExhausted lack of memory, Unavailable a failed collective (no failure after a
+  // request to stop: others may have stopped first), any other an error of the training.
+  virtual int Finish(const absl::Status& status) = 0;
+
+ protected:
+  std::atomic<bool> stop_requested_{false};
+};
+
+}  // namespace paceline
+
+#endif  // WORKER_TRAINER_CONTROL_H_
