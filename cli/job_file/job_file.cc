@@ -1,0 +1,147 @@
+#include "cli/job_file/job_file.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "cli/job_file/job_file_parser.h"
+#include "cli/job_file/job_keys.h"
+#include "common/job_spec/job_spec.h"
+#include "google/protobuf/descriptor.h"
+#include "yaml-cpp/yaml.h"
+
+namespace paceline {
+namespace {
+
+constexpr int64_t kMaxFileBytes = 1 << 20;
+
+// A rule about `key` that cannot be judged while `other` is wrong itself.
+struct Dependence {
+  const char* key;
+  const char* other;
+};
+constexpr Dependence kDependences[] = {
+    {"faults[].rank", "ranks"},
+    {"faults[].step", "steps"},
+    {"schedule.warmup_steps", "steps"},
+    {"evaluation.every", "data.eval"},
+    {"optimizer.nesterov", "optimizer.momentum"},
+};
+
+// True when `key` or a group around it has been complained about already.
+bool IsTold(const std::set<std::string>& broken, std::string key) {
+  while (true) {
+    if (broken.count(key) > 0) return true;
+    const size_t cut = key.find_last_of(".[");
+    if (cut == std::string::npos) return false;
+    key.resize(cut);
+  }
+}
+
+bool DependsOnBroken(const std::set<std::string>& broken, const std::string& key) {
+  const JobKey* entry = FindJobKey(key);
+  return entry != nullptr &&
+         std::any_of(std::begin(kDependences), std::end(kDependences), [&](const Dependence& d) {
+           return std::strcmp(d.key, entry->path) == 0 && IsTold(broken, d.other);
+         });
+}
+
+void AddRuleProblems(const std::set<std::string>& broken, JobFile* file) {
+  for (const SpecProblem& problem : CheckJobSpec(file->spec)) {
+    const std::string key = KeyOfField(problem.field);
+    if (IsTold(broken, key) || DependsOnBroken(broken, key)) continue;
+    file->problems.push_back(
+        {PositionOf(*file, problem.field), absl::StrCat(key, " ", problem.message)});
+  }
+}
+
+FilePosition PositionOfMark(const YAML::Mark& mark) { return {mark.line + 1, mark.column + 1}; }
+
+}  // namespace
+
+JobFile ParseJobFile(const std::string& yaml, const std::string& folder) {
+  JobFile file;
+  std::vector<YAML::Node> documents;
+  try {
+    documents = YAML::LoadAll(yaml);
+  } catch (const YAML::Exception& e) {
+    file.problems.push_back({PositionOfMark(e.mark), absl::StrCat("not YAML: ", e.msg)});
+    return file;
+  }
+  if (documents.empty() || documents[0].IsNull()) {
+    file.problems.push_back({{}, "the file is empty; docs/job-file.md shows what a job needs"});
+    return file;
+  }
+  if (documents.size() > 1) {
+    file.problems.push_back({PositionOfMark(documents[1].Mark()),
+                             "a second document begins here; a file describes one job"});
+    return file;
+  }
+  JobFileParser parser(folder, &file);
+  parser.Parse(documents[0]);
+  AddRuleProblems(parser.broken(), &file);
+  FillDefaults(&file.spec);
+  std::stable_sort(file.problems.begin(), file.problems.end(),
+                   [](const FileProblem& a, const FileProblem& b) {
+                     return std::make_pair(a.position.line, a.position.column) <
+                            std::make_pair(b.position.line, b.position.column);
+                   });
+  return file;
+}
+
+absl::StatusOr<JobFile> ReadJobFile(const std::string& path) {
+  struct stat info;
+  if (stat(path.c_str(), &info) != 0) {
+    const std::string why = absl::StrCat("cannot read ", path, ": ", std::strerror(errno));
+    return errno == EACCES ? absl::PermissionDeniedError(why) : absl::NotFoundError(why);
+  }
+  if (!S_ISREG(info.st_mode) && !S_ISFIFO(info.st_mode) && !S_ISCHR(info.st_mode)) {
+    return absl::InvalidArgumentError(absl::StrCat(path, " is not a file"));
+  }
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return absl::PermissionDeniedError(absl::StrCat("cannot read ", path));
+  std::string text(kMaxFileBytes + 1, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(in.gcount()));
+  if (text.size() > kMaxFileBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(path, " is larger than 1 MiB: not a job file"));
+  }
+  std::error_code ignored;
+  const auto folder = std::filesystem::absolute(path, ignored).parent_path();
+  return ParseJobFile(text, folder.string());
+}
+
+std::string KeyOfField(absl::string_view field) {
+  const google::protobuf::Descriptor* group = v1::JobSpec::descriptor();
+  std::vector<std::string> parts;
+  for (const absl::string_view part : absl::StrSplit(field, '.')) {
+    const std::string name(part.substr(0, part.find('[')));
+    const auto* found = group == nullptr ? nullptr : group->FindFieldByName(name);
+    const bool choice = found != nullptr && found->real_containing_oneof() != nullptr;
+    if (!choice) parts.emplace_back(part);
+    group = found == nullptr ? nullptr : found->message_type();
+  }
+  return absl::StrJoin(parts, ".");
+}
+
+FilePosition PositionOf(const JobFile& file, absl::string_view field) {
+  std::string key = KeyOfField(field);
+  while (true) {
+    const auto at = file.positions.find(key);
+    if (at != file.positions.end()) return at->second;
+    const size_t cut = key.find_last_of(".[");
+    if (cut == std::string::npos) return {};
+    key.resize(cut);
+  }
+}
+
+}  // namespace paceline

@@ -1,0 +1,54 @@
+// Reads a job file (docs/job-file.md): YAML with a strict schema.
+//
+// All problems of a file are found at once and told in the order of its lines. Paths that
+// are relative are taken from the job file's folder and made absolute.
+#ifndef CLI_JOB_FILE_JOB_FILE_H_
+#define CLI_JOB_FILE_JOB_FILE_H_
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "proto/job_spec.pb.h"
+
+namespace paceline {
+
+// 1-based; columns count bytes.
+struct FilePosition {
+  int line = 1;
+  int column = 1;
+};
+
+struct FileProblem {
+  FilePosition position;
+  std::string message;
+};
+
+struct JobFile {
+  // With all defaults. Meaningful only when there are no problems.
+  v1::JobSpec spec;
+  std::vector<FileProblem> problems;
+  // Where each key that was given stands, by its path: "optimizer.momentum", "faults[0].rank".
+  std::map<std::string, FilePosition> positions;
+};
+
+// `folder`: absolute; that of the job file.
+JobFile ParseJobFile(const std::string& yaml, const std::string& folder);
+
+// NotFound, or PermissionDenied, or InvalidArgument for a folder or more than 1 MiB.
+absl::StatusOr<JobFile> ReadJobFile(const std::string& path);
+
+// Path of the key for a field of JobSpec: optimizer.sgd.momentum is optimizer.momentum.
+std::string KeyOfField(absl::string_view field);
+
+// Position of a field, or of the nearest group around it that the file has.
+FilePosition PositionOf(const JobFile& file, absl::string_view field);
+
+// The spec as a job file with every value written out. ParseJobFile makes the same spec of it.
+std::string SpecAsJobFile(const v1::JobSpec& spec);
+
+}  // namespace paceline
+
+#endif  // CLI_JOB_FILE_JOB_FILE_H_
