@@ -1,0 +1,116 @@
+#!/usr/bin/env bash
+# The checks that need no run of the program: tools/check.sh [--fix] [NAME...]. Without a name
+# all of them, each to its end, and then a list of what failed. --fix lets `format` mend.
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
+
+readonly all=(format scripts python proto core boundaries tidy)
+readonly work=build/check
+fix=0
+
+# Our files that match the patterns, tracked or not, without those that git ignores.
+ours() {
+  git ls-files -co --exclude-standard -- "$@" | while read -r path; do
+    [[ -f $path ]] && echo "$path"
+  done
+}
+
+# C++ is formatted as .clang-format says.
+check_format() {
+  local files
+  mapfile -t files < <(ours '*.h' '*.cc' '*.cu')
+  if ((fix)); then
+    clang-format-14 -i "${files[@]}"
+  else
+    # One line a file; `make format` shows the rest.
+    clang-format-14 --dry-run -Werror "${files[@]}" 2>&1 | sed -n 's/:[0-9]*:[0-9]*: error:.*//p' |
+      sort -u | sed 's/$/: not formatted (make format)/'
+    ((PIPESTATUS[0] == 0))
+  fi
+}
+
+# Shell scripts pass shellcheck.
+check_scripts() {
+  local files
+  mapfile -t files < <(ours '*.sh' .ci/run; ours 'tools/*' | xargs grep -lE '^#!.*\bbash' --)
+  mapfile -t files < <(printf '%s\n' "${files[@]}" | sort -u)
+  shellcheck "${files[@]}"
+}
+
+# Python files compile, without leaving byte code behind.
+check_python() {
+  local files
+  mapfile -t files < <(ours '*.py')
+  /usr/bin/python3 -W error::SyntaxWarning - "${files[@]}" <<'PYTHON'
+import sys
+for path in sys.argv[1:]:
+    compile(open(path, encoding="utf-8").read(), path, "exec")
+PYTHON
+}
+
+# The wire follows buf.yaml. Our protoc builds the image, so that nothing is resolved online.
+check_proto() {
+  local site=(.venv/lib/python3*/site-packages) files
+  mapfile -t files < <(ours '*.proto')
+  protoc -I. -I"${site[0]}" --include_imports --include_source_info \
+    -o "$work/image.binpb" "${files[@]}" &&
+    .venv/bin/buf lint "$work/image.binpb" --config buf.yaml
+}
+
+# Core decides and does nothing else: no IO, threads, locks, wire or clock in its files.
+check_core() {
+  local files wrong
+  mapfile -t files < <(ours '*.h' '*.cc' | grep '/core/' | grep -v '_test\.cc$')
+  wrong=$(grep -nE \
+    -e '#include <(thread|mutex|condition_variable|fstream|iostream|filesystem|future|chrono)>' \
+    -e '#include <(unistd|fcntl|sys/[a-z]+)\.h>' -e '#include "absl/synchronization/' \
+    -e '#include "(proto|google|grpcpp|torch)/' -e '#include "common/[a-z_]+\.h"' \
+    -e 'absl::Now\(' -e 'std::(random_device|cout|cerr)\b' "${files[@]}")
+  [[ -z $wrong ]] || { echo "core must not use:"; echo "$wrong"; return 1; }
+}
+
+# The build refuses each target that crosses a boundary (bazel/boundaries.bzl).
+check_boundaries() {
+  local target output status=0
+  local refused='must not reach|reaches both gRPC and torch'
+  for target in :grpc_and_torch /core:reaches_{library,proto,log,log_indirectly}; do
+    target=//bazel/boundaries_test$target
+    if output=$(bazel build --nobuild "$target" 2>&1); then
+      echo "$target was built, but crosses a boundary"
+      status=1
+    elif ! grep -qE "$refused" <<<"$output"; then
+      echo "$target was refused, but not for crossing a boundary:"
+      echo "$output"
+      status=1
+    fi
+  done
+  return "$status"
+}
+
+# clang-tidy's short list and -Wthread-safety.
+check_tidy() {
+  /usr/bin/python3 tools/tidy.py
+}
+
+if [[ ${1:-} == --fix ]]; then
+  fix=1
+  shift
+fi
+chosen=("$@")
+(($#)) || chosen=("${all[@]}")
+mkdir -p "$work"
+
+failed=()
+for name in "${chosen[@]}"; do
+  declare -F "check_$name" >/dev/null || { echo "no check named $name; there are: ${all[*]}"; exit 2; }
+  start=$SECONDS
+  "check_$name" || failed+=("$name")
+  printf 'check: %-10s %s, %d s\n' "$name" \
+    "$([[ " ${failed[*]:-} " == *" $name "* ]] && echo FAILED || echo ok)" $((SECONDS - start))
+done
+
+if ((${#failed[@]})); then
+  echo "check: failed: ${failed[*]} (one alone: make check CHECK=${failed[0]})"
+  exit 1
+fi
+echo "check: all passed"

@@ -1,0 +1,126 @@
+"""Runs clang-tidy and clang's -Wthread-safety over our C++ files.
+
+One parse does both: thread-safety warnings are clang-diagnostic-* to clang-tidy. Files that
+reach torch's headers take too long for that and are left out; those of them that also reach
+absl::Mutex get the compiler's pass alone. A file that passed is not looked at again until
+it, an own header or proto that it reaches, or .clang-tidy changes: what passed is kept by
+content under ~/.cache/paceline/tidy.
+
+Usage: tidy.py [FILE.cc...], default all; run from the root, after tools/setup.sh.
+"""
+import concurrent.futures
+import functools
+import glob
+import hashlib
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+GENERATED = pathlib.Path("build/check/gen")
+CACHE = pathlib.Path.home() / ".cache/paceline/tidy"
+SITE = glob.glob(".venv/lib/python3*/site-packages")[0]
+CLANG_TIDY = "clang-tidy-14"
+CLANG = "clang++-14"
+FLAGS = [
+    "-std=c++17", "-Wall", "-Wextra", "-Wthread-safety", "-I.", "-isystem", str(GENERATED),
+    "-DSPDLOG_SHARED_LIB", "-DSPDLOG_COMPILED_LIB", "-DSPDLOG_FMT_EXTERNAL",
+]
+TORCH_FLAGS = [
+    "-DUSE_DISTRIBUTED", "-DUSE_C10D_GLOO", "-isystem", f"{SITE}/torch/include",
+    "-isystem", f"{SITE}/torch/include/torch/csrc/api/include",
+]
+INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
+TORCH = re.compile(r"^(torch|c10|ATen|gloo|caffe2)/|^(cuda|nccl|cuda_runtime\w*)\.h$")
+
+
+@functools.lru_cache(maxsize=None)
+def text(path):
+    return pathlib.Path(path).read_text(encoding="utf-8")
+
+
+@functools.lru_cache(maxsize=None)
+def includes(path):
+    return tuple(INCLUDE.findall(text(path)))
+
+
+def closure(path):
+    """Own files that `path` reaches, itself included, and the other headers they name."""
+    own, foreign, left = {path}, set(), [path]
+    while left:
+        for name in includes(left.pop()):
+            if not os.path.isfile(name):
+                foreign.add(name)
+            elif name not in own:
+                own.add(name)
+                left.append(name)
+    return own, foreign
+
+
+@functools.lru_cache(maxsize=None)
+def our_files(pattern):
+    """Paths that match, tracked or not, without those that git ignores."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard", pattern],
+        check=True, capture_output=True, text=True).stdout.split()
+    return sorted(path for path in listed if os.path.isfile(path))
+
+
+def generate_protos():
+    """The headers that our files include as "proto/x.pb.h", and google.rpc's."""
+    shutil.rmtree(GENERATED, ignore_errors=True)
+    GENERATED.mkdir(parents=True)
+    subprocess.run(
+        ["protoc", "-I.", f"-I{SITE}", f"--cpp_out={GENERATED}", f"--grpc_out={GENERATED}",
+         "--plugin=protoc-gen-grpc=/usr/bin/grpc_cpp_plugin", *our_files("*.proto"),
+         "google/rpc/status.proto", "google/rpc/error_details.proto"], check=True)
+
+
+def command_for(path, foreign):
+    """What to run over the file; nothing when it needs no pass."""
+    if not any(TORCH.match(name) for name in foreign):
+        return [CLANG_TIDY, "--quiet", path, "--", *FLAGS]
+    if "absl/synchronization/mutex.h" in foreign:
+        return [CLANG, "-fsyntax-only", "-Werror=thread-safety", *FLAGS, *TORCH_FLAGS, path]
+    return None
+
+
+def check(path, version):
+    """The complaints about one file; empty when there are none."""
+    own, foreign = closure(path)
+    command = command_for(path, foreign)
+    if command is None:
+        return ""
+    protos = our_files("*.proto") if any("pb.h" in name for name in foreign) else []
+    key = hashlib.sha256("\0".join(
+        [version, text(".clang-tidy"), *command, *(name + "\0" + text(name)
+         for name in sorted(own) + sorted(protos))]).encode()).hexdigest()
+    passed = CACHE / key
+    if passed.exists():
+        return ""
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode == 0:
+        passed.touch()
+        return ""
+    return result.stdout + (result.stderr if not result.stdout else "")
+
+
+def main():
+    generate_protos()
+    CACHE.mkdir(parents=True, exist_ok=True)
+    version = subprocess.run(
+        [CLANG_TIDY, "--version"], check=True, capture_output=True, text=True).stdout
+    paths = sys.argv[1:] or our_files("*.cc")
+    failed = 0
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        for complaints in pool.map(lambda path: check(path, version), paths):
+            if complaints:
+                failed += 1
+                print(complaints.strip(), flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
