@@ -13,5 +13,6 @@ events=$(mktemp)
 trap 'rm -f "$events"' EXIT
 bazel test --keep_going --build_event_json_file="$events" "$@" "${targets[@]}"
 status=$?
+echo "tests took $SECONDS s"
 /usr/bin/python3 tools/count_tests.py "$events" || status=$((status ? status : 1))
 exit "$status"
