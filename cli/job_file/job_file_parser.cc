@@ -45,7 +45,11 @@ const char* Shape(const YAML::Node& value) {
 
 }  // namespace
 
-void JobFileParser::Parse(const YAML::Node& document) { ParseGroup(document, "", &file_->spec); }
+void JobFileParser::Parse(const YAML::Node& document) {
+  ParseGroup(document, "", &file_->spec);
+  if (document.IsMap()) return;
+  for (const std::string& key : KeysBelow("")) broken_.insert(key);
+}
 
 void JobFileParser::ParseGroup(const YAML::Node& node, const std::string& path, Message* group) {
   const auto* choice = ChoiceOf(*group->GetDescriptor());

@@ -59,7 +59,6 @@ void EmitGroup(const Message& group, const std::string& path, YAML::Emitter* out
 
 // True when some key of the group has something to say.
 bool HasKeys(const Message& group) {
-  if (ChoiceOf(*group.GetDescriptor()) != nullptr) return true;
   std::vector<const FieldDescriptor*> fields;
   group.GetReflection()->ListFields(group, &fields);
   return !fields.empty();

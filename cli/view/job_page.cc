@@ -1,0 +1,177 @@
+#include "cli/view/job_page.h"
+
+#include <map>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "cli/job_file/job_file.h"
+#include "cli/text/neutral.h"
+#include "cli/text/table.h"
+#include "cli/view/job_text.h"
+#include "cli/view/numbers.h"
+
+namespace paceline {
+namespace {
+
+void AddLine(std::string* page, absl::string_view label, absl::string_view value) {
+  if (value.empty()) return;
+  absl::StrAppend(page, absl::StrFormat("%-12s", absl::StrCat(label, ":")), value, "\n");
+}
+
+// Each line of `text`, neutralised, after `margin`.
+std::string Indented(absl::string_view text, absl::string_view margin) {
+  std::string out;
+  const std::string neutral = Neutral(text);
+  for (absl::string_view line : absl::StrSplit(neutral, '\n')) {
+    absl::StrAppend(&out, margin, line, "\n");
+  }
+  while (absl::EndsWith(out, absl::StrCat("\n", margin, "\n")))
+    out.resize(out.size() - margin.size() - 1);
+  return out;
+}
+
+std::string EvaluationText(const v1::EvaluationResult& result) {
+  return absl::StrCat("accuracy ", PercentText(result.accuracy()), ", loss ",
+                      LossText(result.loss()), " on ", result.samples(), " samples after step ",
+                      result.step());
+}
+
+std::string ProgressFacts(const v1::Job& job) {
+  const v1::JobProgress& progress = job.progress();
+  std::string text = absl::StrCat("step ", progress.step(), " of ", job.spec().steps());
+  if (progress.step() == 0) return text;
+  absl::StrAppend(&text, ", loss ", LossText(progress.loss()), ", ",
+                  RateText(progress.samples_per_s()), " samples/s, ",
+                  DurationText(progress.training_s()), " of training");
+  return text;
+}
+
+std::string RankTable(const v1::Job& job, const PageStyle& style) {
+  Table table({{"RANK", true},
+               {"NODE"},
+               {"PID", true},
+               {"STATE"},
+               {"STEP", true},
+               {"PHASE"},
+               {"FOR", true},
+               {"LOSS", true},
+               {"SAMPLES/S", true},
+               {"EXIT"}});
+  for (const v1::Rank& rank : job.ranks()) {
+    const bool trains = rank.state() == v1::TRAINER_RUNNING;
+    const bool stepped = rank.progress().step() > 0;
+    const bool failed = rank.exit().failure() != v1::FAILURE_KIND_UNSPECIFIED;
+    table.Add({absl::StrCat(rank.rank()),
+               rank.node(),
+               rank.pid() == 0 ? "" : absl::StrCat(rank.pid()),
+               {StateText(rank.state()), failed ? Colour::kRed : Colour::kNone},
+               absl::StrCat(rank.progress().step()),
+               trains ? PhaseText(rank.progress().phase()) : "",
+               trains ? DurationText(rank.progress().phase_s()) : "",
+               stepped ? LossText(rank.progress().loss()) : "",
+               stepped && trains ? RateText(rank.progress().samples_per_s()) : "",
+               rank.has_exit() ? ExitText(rank.exit()) : ""});
+  }
+  return table.Rendered(style.width, style.colours);
+}
+
+std::string LabelsText(const v1::Node& node) {
+  // Sorted: a proto map has no order of its own.
+  std::map<std::string, std::string> sorted(node.labels().begin(), node.labels().end());
+  return NeutralLine(absl::StrJoin(sorted, ", ", absl::PairFormatter("=")));
+}
+
+}  // namespace
+
+std::string FailureText(const v1::Job& job, const PageStyle& style) {
+  if (!job.has_failure()) return "";
+  const v1::JobFailure& failure = job.failure();
+  const v1::TrainerExit& exit = failure.exit();
+  const std::string what = absl::StrCat("rank ", failure.rank(), " on node ",
+                                        NeutralLine(failure.node()), " failed: ", ExitText(exit));
+  std::string text = absl::StrCat(Painted(what, Colour::kRed, style.colours), "\n");
+  absl::StrAppend(&text, "  in step ", exit.step(), ", phase ", PhaseText(exit.phase()), " for ",
+                  DurationText(exit.phase_s()), "\n");
+  if (!exit.log_tail().empty()) {
+    absl::StrAppend(&text, "  its last log lines:\n", Indented(exit.log_tail(), "    "));
+  }
+  return text;
+}
+
+std::string SummaryText(const v1::Job& job, absl::Time now, const PageStyle& style) {
+  const v1::JobProgress& progress = job.progress();
+  std::string text =
+      absl::StrCat(NeutralLine(job.spec().name()), " (", NeutralLine(job.id()), ") ",
+                   Painted(StateText(job.state()), StateColour(job.state()), style.colours), ": ",
+                   progress.step(), " of ", job.spec().steps(), " steps");
+  const double run = RunSeconds(job, now);
+  if (run >= 0) absl::StrAppend(&text, " in ", DurationText(run));
+  if (progress.samples_per_s() > 0) {
+    absl::StrAppend(&text, ", ", RateText(progress.samples_per_s()), " samples/s");
+  }
+  if (job.has_evaluation()) {
+    absl::StrAppend(&text, ", accuracy ", PercentText(job.evaluation().accuracy()));
+  }
+  absl::StrAppend(&text, "\n");
+  if (job.state() != v1::SUCCEEDED && !job.reason().empty()) {
+    absl::StrAppend(&text, "  ", NeutralLine(job.reason()), "\n");
+  }
+  if (job.state() == v1::SUCCEEDED && !job.spec().checkpoint().directory().empty()) {
+    absl::StrAppend(&text, "  weights: ", NeutralLine(job.spec().checkpoint().directory()), "/",
+                    NeutralLine(job.id()), "/final.safetensors\n");
+  }
+  return text;
+}
+
+std::string JobPage(const v1::Job& job, absl::Time now, const PageStyle& style) {
+  std::string page;
+  AddLine(&page, "Name", NeutralLine(job.spec().name()));
+  AddLine(&page, "Id", NeutralLine(job.id()));
+  AddLine(&page, "State", Painted(StateText(job.state()), StateColour(job.state()), style.colours));
+  AddLine(&page, "Reason", NeutralLine(job.reason()));
+  AddLine(&page, "Created", MomentText(TimeOf(job.has_create_time(), job.create_time()), now));
+  if (job.has_start_time()) {
+    AddLine(&page, "Started", MomentText(TimeOf(true, job.start_time()), now));
+  }
+  if (job.has_end_time()) AddLine(&page, "Ended", MomentText(TimeOf(true, job.end_time()), now));
+  const double run = RunSeconds(job, now);
+  if (run >= 0) AddLine(&page, "Ran", DurationText(run));
+  if (job.generation() > 0) AddLine(&page, "Generation", absl::StrCat(job.generation()));
+  AddLine(&page, "Progress", ProgressFacts(job));
+  if (job.has_evaluation()) AddLine(&page, "Evaluation", EvaluationText(job.evaluation()));
+  if (job.has_failure()) absl::StrAppend(&page, "\n", FailureText(job, style));
+  if (job.ranks_size() > 0) absl::StrAppend(&page, "\nRanks:\n", RankTable(job, style));
+  absl::StrAppend(&page, "\nJob file:\n", Indented(SpecAsJobFile(job.spec()), "  "));
+  return page;
+}
+
+std::string NodePage(const v1::Node& node, absl::Time now, const PageStyle& style) {
+  std::string page;
+  AddLine(&page, "Name", NeutralLine(node.name()));
+  AddLine(&page, "State",
+          Painted(StateText(node.state()), StateColour(node.state()), style.colours));
+  AddLine(&page, "Reason", NeutralLine(node.reason()));
+  AddLine(&page, "Slots", absl::StrCat(node.slots_used(), " of ", node.slots(), " used"));
+  AddLine(&page, "GPUs",
+          absl::StrCat(node.gpus_used(), " of ", node.hardware().gpus_size(), " used"));
+  for (const std::string& gpu : node.hardware().gpus()) AddLine(&page, "", NeutralLine(gpu));
+  AddLine(&page, "Processors", absl::StrCat(node.hardware().cpus()));
+  AddLine(&page, "Memory", BytesText(node.hardware().memory_bytes()));
+  AddLine(&page, "System", NeutralLine(node.hardware().os()));
+  AddLine(&page, "Labels", LabelsText(node));
+  AddLine(&page, "Address", NeutralLine(node.address()));
+  AddLine(&page, "Metrics", NeutralLine(node.metrics_address()));
+  AddLine(&page, "Jobs", NeutralLine(absl::StrJoin(node.jobs(), ", ")));
+  AddLine(&page, "Registered",
+          MomentText(TimeOf(node.has_register_time(), node.register_time()), now));
+  AddLine(&page, "Last report",
+          MomentText(TimeOf(node.has_last_report_time(), node.last_report_time()), now));
+  AddLine(&page, "Version", NeutralLine(node.version()));
+  return page;
+}
+
+}  // namespace paceline

@@ -1,0 +1,32 @@
+// Everything about one job or node, for people.
+#ifndef CLI_VIEW_JOB_PAGE_H_
+#define CLI_VIEW_JOB_PAGE_H_
+
+#include <string>
+
+#include "absl/time/time.h"
+#include "proto/job.pb.h"
+#include "proto/node.pb.h"
+
+namespace paceline {
+
+struct PageStyle {
+  int width = 0;  // Columns; 0: unlimited.
+  bool colours = false;
+};
+
+// State and reason, times, progress, evaluation, ranks, failure, spec.
+std::string JobPage(const v1::Job& job, absl::Time now, const PageStyle& style);
+
+// Which rank failed, how, where in the training, and its last log lines. Empty when no
+// failure is recorded.
+std::string FailureText(const v1::Job& job, const PageStyle& style);
+
+// State, steps, time, pace and accuracy of a job that has ended, in one or two lines.
+std::string SummaryText(const v1::Job& job, absl::Time now, const PageStyle& style);
+
+std::string NodePage(const v1::Node& node, absl::Time now, const PageStyle& style);
+
+}  // namespace paceline
+
+#endif  // CLI_VIEW_JOB_PAGE_H_

@@ -1,0 +1,132 @@
+#include "cli/view/job_page.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#include <string>
+
+#include "gmock/gmock.h"
+#include "google/protobuf/text_format.h"
+#include "gtest/gtest.h"
+
+namespace paceline {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+v1::Job Failed() {
+  v1::Job job;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(R"(
+    id: "job-0123456789ab" state: FAILED reason: "rank 1 on w0: killed by SIGKILL"
+    spec { name: "digits" ranks: 2 steps: 150 model { resnet18 {} } data { train: "/t" } }
+    create_time { seconds: 1000 } start_time { seconds: 1010 } end_time { seconds: 1100 }
+    generation: 1
+    progress { step: 60 loss: 0.25 samples_per_s: 812 training_s: 80 }
+    evaluation { step: 50 accuracy: 0.9 loss: 0.3 samples: 360 }
+    ranks { rank: 0 node: "w0" pid: 71 state: TRAINER_RUNNING
+            progress { step: 61 phase: COMMUNICATION phase_s: 1.5 loss: 0.25 samples_per_s: 406 } }
+    ranks { rank: 1 node: "w1" pid: 72 state: TRAINER_EXITED progress { step: 60 loss: 0.5 }
+            exit { failure: FAILURE_SIGNAL signal: 9 } }
+    failure { rank: 1 node: "w1"
+              exit { failure: FAILURE_SIGNAL signal: 9 message: "it\033[2J" step: 60
+                     phase: BACKWARD phase_s: 0.1 log_tail: "step 59\nstep 60\033[H\n" } }
+  )",
+                                                            &job));
+  return job;
+}
+
+TEST(JobPageTest, FailureNamesNodeRankSignalPhaseStepAndLog) {
+  EXPECT_EQ(FailureText(Failed(), {}),
+            "rank 1 on node w1 failed: killed by SIGKILL: it\\x1b[2J\n"
+            "  in step 60, phase backward for 0.1 s\n"
+            "  its last log lines:\n"
+            "    step 59\n"
+            "    step 60\\x1b[H\n");
+}
+
+TEST(JobPageTest, PageIsAsItShouldLook) {
+  setenv("TZ", "UTC", 1);
+  tzset();
+  v1::Job job = Failed();
+  job.clear_failure();
+  EXPECT_EQ(JobPage(job, absl::FromUnixSeconds(1200), {}),
+            "Name:       digits\n"
+            "Id:         job-0123456789ab\n"
+            "State:      FAILED\n"
+            "Reason:     rank 1 on w0: killed by SIGKILL\n"
+            "Created:    1970-01-01 00:16:40 (3 min 20 s ago)\n"
+            "Started:    1970-01-01 00:16:50 (3 min 10 s ago)\n"
+            "Ended:      1970-01-01 00:18:20 (1 min 40 s ago)\n"
+            "Ran:        1 min 30 s\n"
+            "Generation: 1\n"
+            "Progress:   step 60 of 150, loss 0.2500, 812 samples/s, 1 min 20 s of training\n"
+            "Evaluation: accuracy 90.0 %, loss 0.3000 on 360 samples after step 50\n"
+            "\n"
+            "Ranks:\n"
+            "RANK  NODE  PID  STATE    STEP  PHASE            FOR    LOSS  SAMPLES/S  EXIT\n"
+            "   0  w0     71  running    61  communication  1.5 s  0.2500        406  -\n"
+            "   1  w1     72  exited     60  -                  -  0.5000          -  "
+            "killed by SIGKILL\n"
+            "\n"
+            "Job file:\n"
+            "  name: digits\n"
+            "  ranks: 2\n"
+            "  device: device_unspecified\n"
+            "  threads_per_rank: 0\n"
+            "  model:\n"
+            "    kind: resnet18\n"
+            "  data:\n"
+            "    train: /t\n"
+            "    order: data_order_unspecified\n"
+            "  batch_per_rank: 0\n"
+            "  steps: 150\n"
+            "  seed: 0\n"
+            "  precision: precision_unspecified\n"
+            "  log_every: 0\n"
+            "  collective_timeout_s: 0\n");
+}
+
+TEST(JobPageTest, ExitCodeAndMessageAreTold) {
+  v1::Job job = Failed();
+  v1::TrainerExit* exit = job.mutable_failure()->mutable_exit();
+  exit->set_failure(v1::FAILURE_EXIT_CODE);
+  exit->set_signal(0);
+  exit->set_exit_code(42);
+  EXPECT_THAT(FailureText(job, {}), HasSubstr("failed: exit code 42: it"));
+}
+
+TEST(JobPageTest, SummaryTellsStateStepsTimePaceAndAccuracy) {
+  v1::Job job = Failed();
+  job.set_state(v1::SUCCEEDED);
+  job.mutable_progress()->set_step(150);
+  job.mutable_spec()->mutable_checkpoint()->set_directory("/srv/c");
+  EXPECT_EQ(SummaryText(job, absl::FromUnixSeconds(1200), {}),
+            "digits (job-0123456789ab) SUCCEEDED: 150 of 150 steps in 1 min 30 s, 812 samples/s, "
+            "accuracy 90.0 %\n"
+            "  weights: /srv/c/job-0123456789ab/final.safetensors\n");
+}
+
+TEST(JobPageTest, SummaryOfAFailureTellsTheReason) {
+  const std::string text = SummaryText(Failed(), absl::FromUnixSeconds(1200), {});
+  EXPECT_THAT(text, HasSubstr("\n  rank 1 on w0: killed by SIGKILL\n"));
+  EXPECT_THAT(text, Not(HasSubstr("weights")));
+}
+
+TEST(NodePageTest, ShowsWhatTheNodeIsMadeOf) {
+  v1::Node node;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(R"(
+    name: "w0" state: NODE_READY slots: 2 slots_used: 1 jobs: "job-1"
+    hardware { cpus: 8 memory_bytes: 68719476736 os: "Linux 6.1" }
+    labels { key: "zone" value: "a" } labels { key: "rack" value: "3" } version: "0.1.0"
+  )",
+                                                            &node));
+  const std::string page = NodePage(node, absl::FromUnixSeconds(0), {});
+  EXPECT_THAT(page, HasSubstr("State:      READY\n"));
+  EXPECT_THAT(page, HasSubstr("Slots:      1 of 2 used\n"));
+  EXPECT_THAT(page, HasSubstr("Memory:     64.0 GiB\n"));
+  EXPECT_THAT(page, HasSubstr("Labels:     rack=3, zone=a\n"));
+}
+
+}  // namespace
+}  // namespace paceline

@@ -1,0 +1,127 @@
+#include "cli/view/job_text.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
+#include "cli/text/neutral.h"
+#include "cli/view/numbers.h"
+
+namespace paceline {
+namespace {
+
+std::string Words(absl::string_view name, absl::string_view prefix) {
+  absl::ConsumePrefix(&name, prefix);
+  return absl::StrReplaceAll(absl::AsciiStrToLower(name), {{"_", " "}});
+}
+
+}  // namespace
+
+bool HasEnded(v1::JobState state) {
+  return state == v1::SUCCEEDED || state == v1::FAILED || state == v1::CANCELLED;
+}
+
+std::string StateText(v1::JobState state) {
+  if (state == v1::JOB_STATE_UNSPECIFIED || !v1::JobState_IsValid(state)) {
+    return absl::StrCat("state ", static_cast<int>(state));
+  }
+  return v1::JobState_Name(state);
+}
+
+std::string StateText(v1::TrainerState state) {
+  if (state == v1::TRAINER_STATE_UNSPECIFIED) return "placed";
+  if (!v1::TrainerState_IsValid(state)) return absl::StrCat("state ", static_cast<int>(state));
+  return Words(v1::TrainerState_Name(state), "TRAINER_");
+}
+
+std::string StateText(v1::NodeState state) {
+  if (state == v1::NODE_STATE_UNSPECIFIED || !v1::NodeState_IsValid(state)) {
+    return absl::StrCat("state ", static_cast<int>(state));
+  }
+  return std::string(absl::StripPrefix(v1::NodeState_Name(state), "NODE_"));
+}
+
+std::string PhaseText(v1::Phase phase) {
+  if (!v1::Phase_IsValid(phase)) return absl::StrCat("phase ", static_cast<int>(phase));
+  return Words(v1::Phase_Name(phase), "");
+}
+
+Colour StateColour(v1::JobState state) {
+  switch (state) {
+    case v1::RUNNING:
+    case v1::STARTING:
+      return Colour::kCyan;
+    case v1::SUCCEEDED:
+      return Colour::kGreen;
+    case v1::FAILED:
+      return Colour::kRed;
+    case v1::QUEUED:
+    case v1::STOPPING:
+      return Colour::kYellow;
+    default:
+      return Colour::kNone;
+  }
+}
+
+Colour StateColour(v1::NodeState state) {
+  return state == v1::NODE_READY ? Colour::kGreen : Colour::kRed;
+}
+
+std::string SignalText(int signal) {
+  const char* name = sigabbrev_np(signal);
+  return name == nullptr ? absl::StrCat("signal ", signal) : absl::StrCat("SIG", name);
+}
+
+std::string ExitText(const v1::TrainerExit& exit) {
+  std::string text;
+  if (exit.failure() == v1::FAILURE_KIND_UNSPECIFIED) {
+    text = exit.signal() != 0 ? absl::StrCat("stopped by ", SignalText(exit.signal())) : "finished";
+  } else if (exit.signal() != 0) {
+    text = absl::StrCat("killed by ", SignalText(exit.signal()));
+  } else if (exit.failure() == v1::FAILURE_START || exit.failure() == v1::FAILURE_LOST) {
+    text = exit.failure() == v1::FAILURE_START ? "did not start" : "lost";
+  } else {
+    text = absl::StrCat("exit code ", exit.exit_code());
+  }
+  if (exit.failure() == v1::FAILURE_OUT_OF_MEMORY) absl::StrAppend(&text, " (out of memory)");
+  if (!exit.message().empty()) absl::StrAppend(&text, ": ", NeutralLine(exit.message()));
+  return text;
+}
+
+std::string ModelText(const v1::Model& model) {
+  if (model.has_resnet18()) return "resnet18";
+  if (!model.has_mlp()) return "";
+  std::string text = "mlp ";
+  for (int i = 0; i < model.mlp().hidden_size(); ++i) {
+    absl::StrAppend(&text, i == 0 ? "" : "-", model.mlp().hidden(i));
+  }
+  return text;
+}
+
+absl::Time TimeOf(bool set, const google::protobuf::Timestamp& timestamp) {
+  if (!set) return absl::InfinitePast();
+  return absl::FromUnixSeconds(timestamp.seconds()) + absl::Nanoseconds(timestamp.nanos());
+}
+
+std::string MomentText(absl::Time moment, absl::Time now) {
+  if (moment == absl::InfinitePast()) return "-";
+  const std::string ago = DurationText(absl::ToDoubleSeconds(now - moment));
+  const time_t seconds = absl::ToTimeT(moment);
+  struct tm local = {};
+  localtime_r(&seconds, &local);
+  char text[32] = "";
+  strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S", &local);
+  return absl::StrCat(text, ago == "-" ? "" : absl::StrCat(" (", ago, " ago)"));
+}
+
+double RunSeconds(const v1::Job& job, absl::Time now) {
+  if (!job.has_start_time()) return -1;
+  const absl::Time start = TimeOf(true, job.start_time());
+  const absl::Time end = job.has_end_time() ? TimeOf(true, job.end_time()) : now;
+  return absl::ToDoubleSeconds(end - start);
+}
+
+}  // namespace paceline

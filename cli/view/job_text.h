@@ -1,0 +1,49 @@
+// Words for the states of jobs, ranks and nodes. Text that came from elsewhere is
+// neutralised where it is used in a longer text here.
+#ifndef CLI_VIEW_JOB_TEXT_H_
+#define CLI_VIEW_JOB_TEXT_H_
+
+#include <string>
+
+#include "absl/time/time.h"
+#include "cli/text/style.h"
+#include "google/protobuf/timestamp.pb.h"
+#include "proto/job.pb.h"
+#include "proto/node.pb.h"
+#include "proto/status.pb.h"
+
+namespace paceline {
+
+// SUCCEEDED, FAILED or CANCELLED.
+bool HasEnded(v1::JobState state);
+
+// "RUNNING"; a number that this program does not know: "state 12".
+std::string StateText(v1::JobState state);
+std::string StateText(v1::TrainerState state);  // "running"
+std::string StateText(v1::NodeState state);     // "READY"
+std::string PhaseText(v1::Phase phase);         // "data wait"
+
+Colour StateColour(v1::JobState state);
+Colour StateColour(v1::NodeState state);
+
+// "SIGKILL"; "signal 99" for one without a name.
+std::string SignalText(int signal);
+
+// How a trainer ended: "killed by SIGKILL", "exit code 42: it said why", "finished".
+std::string ExitText(const v1::TrainerExit& exit);
+
+// "resnet18", "mlp 128-64".
+std::string ModelText(const v1::Model& model);
+
+// Infinite past for a timestamp that is not set.
+absl::Time TimeOf(bool set, const google::protobuf::Timestamp& timestamp);
+
+// "2026-11-21 08:05:00 (3 min 05 s ago)" in local time; "-" when not set.
+std::string MomentText(absl::Time moment, absl::Time now);
+
+// Seconds from start to end, or to `now` while it goes on; negative before the start.
+double RunSeconds(const v1::Job& job, absl::Time now);
+
+}  // namespace paceline
+
+#endif  // CLI_VIEW_JOB_TEXT_H_

@@ -1,0 +1,44 @@
+#include "cli/view/numbers.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace paceline {
+
+std::string DurationText(double seconds) {
+  if (!std::isfinite(seconds) || seconds < 0) return "-";
+  if (seconds < 9.95) return absl::StrFormat("%.1f s", seconds);
+  const auto s = static_cast<int64_t>(std::llround(std::min(seconds, 1e15)));
+  if (s < 60) return absl::StrCat(s, " s");
+  if (s < 3600) return absl::StrFormat("%d min %02d s", s / 60, s % 60);
+  if (s < 86400) return absl::StrFormat("%d h %02d min", s / 3600, s / 60 % 60);
+  return absl::StrFormat("%d d %d h", s / 86400, s / 3600 % 24);
+}
+
+std::string BytesText(int64_t bytes) {
+  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  auto amount = static_cast<double>(bytes);
+  int unit = 0;
+  while (amount >= 1024 && unit < 6) {
+    amount /= 1024;
+    ++unit;
+  }
+  return absl::StrFormat("%.*f %s", unit == 0 ? 0 : 1, amount, kUnits[unit]);
+}
+
+std::string LossText(double loss) {
+  if (loss != 0 && std::fabs(loss) < 1e-4) return absl::StrFormat("%.1e", loss);
+  return absl::StrFormat("%.4f", loss);
+}
+
+std::string RateText(double per_second) {
+  const int digits = per_second < 10 ? 2 : per_second < 100 ? 1 : 0;
+  return absl::StrFormat("%.*f", digits, per_second);
+}
+
+std::string PercentText(double share) { return absl::StrFormat("%.1f %%", share * 100); }
+
+}  // namespace paceline

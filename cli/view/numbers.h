@@ -1,0 +1,27 @@
+// Quantities as people read them.
+#ifndef CLI_VIEW_NUMBERS_H_
+#define CLI_VIEW_NUMBERS_H_
+
+#include <cstdint>
+#include <string>
+
+namespace paceline {
+
+// "0.4 s", "12 s", "3 min 05 s", "2 h 03 min", "3 d 4 h". Negative or not finite: "-".
+std::string DurationText(double seconds);
+
+// "512 B", "1.5 KiB", "62.8 GiB".
+std::string BytesText(int64_t bytes);
+
+// "0.1234", "1.2e-05"; not finite: "nan", "inf".
+std::string LossText(double loss);
+
+// "0.53", "12.3", "1234".
+std::string RateText(double per_second);
+
+// "97.8 %".
+std::string PercentText(double share);
+
+}  // namespace paceline
+
+#endif  // CLI_VIEW_NUMBERS_H_

@@ -1,0 +1,88 @@
+#include "cli/view/progress_line.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "cli/text/neutral.h"
+#include "cli/view/job_text.h"
+#include "cli/view/numbers.h"
+
+namespace paceline {
+namespace {
+
+constexpr int kLongestBar = 30;
+constexpr int kShortestBar = 10;
+constexpr int kLongestName = 24;
+
+// The facts, the most wanted first.
+std::vector<std::string> Facts(const v1::Job& job) {
+  const v1::JobProgress& progress = job.progress();
+  std::vector<std::string> facts = {
+      absl::StrCat("step ", progress.step(), "/", job.spec().steps())};
+  if (progress.step() == 0) return facts;
+  facts.push_back(absl::StrCat("loss ", LossText(progress.loss())));
+  if (progress.samples_per_s() > 0) {
+    facts.push_back(absl::StrCat(RateText(progress.samples_per_s()), " samples/s"));
+  }
+  const double eta = SecondsToGo(job);
+  if (eta >= 0 && job.state() == v1::RUNNING) {
+    facts.push_back(absl::StrCat("eta ", DurationText(eta)));
+  }
+  if (job.has_evaluation()) {
+    facts.push_back(absl::StrCat("accuracy ", PercentText(job.evaluation().accuracy())));
+  }
+  return facts;
+}
+
+std::string Bar(double share, int length) {
+  const int cells = length - 2;
+  const int full = static_cast<int>(std::clamp(share, 0.0, 1.0) * cells);
+  std::string bar(static_cast<size_t>(full), '=');
+  if (full < cells) bar += full > 0 ? '>' : ' ';
+  bar.resize(static_cast<size_t>(cells), ' ');
+  return absl::StrCat("[", bar, "]");
+}
+
+}  // namespace
+
+double SecondsToGo(const v1::Job& job) {
+  const v1::JobProgress& progress = job.progress();
+  const int64_t left = job.spec().steps() - progress.step();
+  if (left < 0 || progress.samples_per_s() <= 0) return -1;
+  const double batch = static_cast<double>(job.spec().batch_per_rank()) * job.spec().ranks();
+  return static_cast<double>(left) * batch / progress.samples_per_s();
+}
+
+std::string ProgressBar(const v1::Job& job, int width) {
+  const std::string name = Shortened(NeutralLine(job.spec().name()), kLongestName);
+  if (job.state() != v1::RUNNING && job.progress().step() == 0) {
+    const std::string why = job.reason().empty() ? "" : absl::StrCat(": ", job.reason());
+    return Shortened(absl::StrCat(name, "  ", StateText(job.state()), NeutralLine(why)), width);
+  }
+  const std::vector<std::string> facts = Facts(job);
+  std::string text = facts[0];
+  int room = width - DisplayWidth(name) - 4 - kShortestBar;
+  for (size_t i = 1; i < facts.size(); ++i) {
+    if (DisplayWidth(text) + 2 + DisplayWidth(facts[i]) > room) break;
+    absl::StrAppend(&text, "  ", facts[i]);
+  }
+  room = width - DisplayWidth(name) - DisplayWidth(text) - 4;
+  if (room < kShortestBar) return Shortened(absl::StrCat(name, "  ", text), width);
+  const double share = static_cast<double>(job.progress().step()) /
+                       static_cast<double>(std::max<int64_t>(1, job.spec().steps()));
+  return absl::StrCat(name, "  ", Bar(share, std::min(room, kLongestBar)), "  ", text);
+}
+
+std::string ProgressText(const v1::Job& job) {
+  std::string text = absl::StrCat(NeutralLine(job.spec().name()), " ", StateText(job.state()));
+  if (job.state() == v1::RUNNING || job.progress().step() > 0) {
+    absl::StrAppend(&text, " ", absl::StrJoin(Facts(job), " "));
+  }
+  if (!job.reason().empty()) absl::StrAppend(&text, " (", NeutralLine(job.reason()), ")");
+  return text;
+}
+
+}  // namespace paceline

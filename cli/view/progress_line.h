@@ -1,0 +1,23 @@
+// One line that says how far a job is.
+#ifndef CLI_VIEW_PROGRESS_LINE_H_
+#define CLI_VIEW_PROGRESS_LINE_H_
+
+#include <string>
+
+#include "proto/job.pb.h"
+
+namespace paceline {
+
+// Seconds until the last step at the present pace; negative when there is none to go by.
+double SecondsToGo(const v1::Job& job);
+
+// For a terminal: name, bar, and as many of step, loss, samples/s, ETA and accuracy as
+// `width` columns hold; never wider than that. Before the training it says what is awaited.
+std::string ProgressBar(const v1::Job& job, int width);
+
+// For a log: "digits RUNNING step 60/150 loss 0.4242 812 samples/s eta 12 s accuracy 95.3 %".
+std::string ProgressText(const v1::Job& job);
+
+}  // namespace paceline
+
+#endif  // CLI_VIEW_PROGRESS_LINE_H_

@@ -1,0 +1,77 @@
+#include "cli/view/progress_line.h"
+
+#include "cli/text/neutral.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace paceline {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+v1::Job Running() {
+  v1::Job job;
+  job.mutable_spec()->set_name("digits");
+  job.mutable_spec()->set_ranks(4);
+  job.mutable_spec()->set_batch_per_rank(16);
+  job.mutable_spec()->set_steps(200);
+  job.set_state(v1::RUNNING);
+  job.mutable_progress()->set_step(50);
+  job.mutable_progress()->set_loss(0.5);
+  job.mutable_progress()->set_samples_per_s(640);
+  return job;
+}
+
+TEST(ProgressLineTest, EtaFollowsFromThePresentPace) {
+  EXPECT_DOUBLE_EQ(SecondsToGo(Running()), 15);
+  v1::Job still = Running();
+  still.mutable_progress()->set_samples_per_s(0);
+  EXPECT_LT(SecondsToGo(still), 0);
+}
+
+TEST(ProgressLineTest, WideTerminalShowsEverything) {
+  v1::Job job = Running();
+  job.mutable_evaluation()->set_accuracy(0.953);
+  EXPECT_EQ(ProgressBar(job, 120),
+            "digits  [=======>                    ]  step 50/200  loss 0.5000  640 samples/s  "
+            "eta 15 s  accuracy 95.3 %");
+}
+
+TEST(ProgressLineTest, NoLineIsWiderThanTheTerminal) {
+  v1::Job job = Running();
+  job.mutable_evaluation()->set_accuracy(0.953);
+  for (int width = 1; width <= 140; ++width) {
+    EXPECT_LE(DisplayWidth(ProgressBar(job, width)), width);
+  }
+}
+
+TEST(ProgressLineTest, NarrowTerminalKeepsTheBarAndTheStep) {
+  EXPECT_EQ(ProgressBar(Running(), 34), "digits  [==>        ]  step 50/200");
+  EXPECT_EQ(ProgressBar(Running(), 24), "digits  step 50/200");
+}
+
+TEST(ProgressLineTest, FullBarHasNoTip) {
+  v1::Job job = Running();
+  job.mutable_progress()->set_step(200);
+  EXPECT_THAT(ProgressBar(job, 60), HasSubstr("=]  step 200/200"));
+}
+
+TEST(ProgressLineTest, BeforeTheTrainingItSaysWhatIsAwaited) {
+  v1::Job job = Running();
+  job.clear_progress();
+  job.set_state(v1::QUEUED);
+  job.set_reason("waits for 2 slots\x1b[2J");
+  EXPECT_EQ(ProgressBar(job, 80), "digits  QUEUED: waits for 2 slots\\x1b[2J");
+}
+
+TEST(ProgressLineTest, TextHasTheSameFacts) {
+  EXPECT_EQ(ProgressText(Running()),
+            "digits RUNNING step 50/200 loss 0.5000 640 samples/s eta 15 s");
+  v1::Job done = Running();
+  done.set_state(v1::SUCCEEDED);
+  EXPECT_THAT(ProgressText(done), Not(HasSubstr("eta")));
+}
+
+}  // namespace
+}  // namespace paceline
