@@ -1,0 +1,52 @@
+// Judges how a trainer ended, from all that is left of it.
+#ifndef WORKER_DAEMON_CORE_TRAINER_END_H_
+#define WORKER_DAEMON_CORE_TRAINER_END_H_
+
+#include <optional>
+#include <string>
+
+namespace paceline {
+
+// The kinds of paceline.v1.FailureKind, with its numbers.
+enum class FailureKind {
+  kNone = 0,
+  kSignal = 1,
+  kExitCode = 2,
+  kError = 3,
+  kOutOfMemory = 4,
+  kCollective = 5,
+  kInput = 6,
+  kStart = 7,
+  kOrphaned = 8,
+  kLost = 9,
+};
+
+// What the parent of the process saw.
+struct ProcessEnd {
+  int exit_code = 0;
+  int signal = 0;  // 0: it exited by itself.
+  bool out_of_memory = false;
+  std::string start_error;  // Not empty: it was never started.
+};
+
+// What the trainer said at last.
+struct LastWords {
+  bool finished = false;                  // It did all its steps.
+  FailureKind kind = FailureKind::kNone;  // kNone: no error.
+  std::string message;
+};
+
+struct TrainerEnd {
+  FailureKind failure = FailureKind::kNone;
+  int exit_code = 0;
+  int signal = 0;
+  std::string message;  // One line for people.
+};
+
+// `process` is missing when the parent died as well.
+TrainerEnd JudgeEnd(const std::optional<ProcessEnd>& process, const LastWords& words,
+                    bool stop_requested);
+
+}  // namespace paceline
+
+#endif  // WORKER_DAEMON_CORE_TRAINER_END_H_
