@@ -26,8 +26,16 @@ cc_library(
 cc_library(
     name = "torch_cuda",
     defines = ["USE_C10D_NCCL"],
-    hdrs = glob(["site/nvidia/cu13/include/**", "site/nvidia/nccl/include/**"]),
-    includes = ["site/nvidia/cu13/include", "site/nvidia/nccl/include"],
+    # Of CCCL only <nv/target>, which cuda_fp16.h includes.
+    hdrs = glob(
+        ["site/nvidia/cu13/include/**", "site/nvidia/nccl/include/**"],
+        exclude = ["site/nvidia/cu13/include/cccl/**"],
+    ) + glob(["site/nvidia/cu13/include/cccl/nv/**"]),
+    includes = [
+        "site/nvidia/cu13/include",
+        "site/nvidia/cu13/include/cccl",
+        "site/nvidia/nccl/include",
+    ],
     linkopts = ["-Wl,--no-as-needed", "-ltorch_cuda", "-lc10_cuda", "-L{site}/nvidia/cu13/lib",
                 "-Wl,-rpath,{site}/nvidia/cu13/lib", "-l:libcudart.so.13", "-Wl,--as-needed"],
     deps = [":torch_cpu"],

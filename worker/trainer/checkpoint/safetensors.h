@@ -1,0 +1,58 @@
+// Tensors in a file that is mapped, never unpickled: the safetensors format.
+//
+// A file is a length (8 bytes, little-endian), a JSON object of that length which gives each
+// tensor's dtype, shape and place, and the tensors' bytes. Everything is checked when a file
+// is opened, so that reading a tensor later cannot fail.
+#ifndef WORKER_TRAINER_CHECKPOINT_SAFETENSORS_H_
+#define WORKER_TRAINER_CHECKPOINT_SAFETENSORS_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "worker/ring/mapped_file.h"
+
+namespace paceline {
+
+struct Safetensor {
+  std::string name;
+  std::string dtype;           // "F32", "I64", ...
+  std::vector<int64_t> shape;  // Empty for a scalar.
+  absl::string_view bytes;     // Row-major, little-endian; borrowed.
+};
+
+// Bytes of one element; 0 for a dtype that is not known.
+int64_t SafetensorsElementBytes(absl::string_view dtype);
+
+// Writes the file atomically. Errors as WriteFileAtomically; InvalidArgument when bytes do
+// not fit dtype and shape, or a name comes twice.
+absl::Status WriteSafetensors(const std::string& path, const std::vector<Safetensor>& tensors);
+
+// A mapped file. Thread-safe: it never changes.
+class SafetensorsFile {
+ public:
+  // NotFound when there is none; DataLoss, with the tensor's name or the offset, when it is not
+  // a safetensors file or contradicts itself.
+  static absl::StatusOr<SafetensorsFile> Open(const std::string& path);
+
+  // In the order of their bytes. Valid as long as this.
+  const std::vector<Safetensor>& tensors() const { return tensors_; }
+
+ private:
+  SafetensorsFile(MappedFile file, std::vector<Safetensor> tensors)
+      : file_(std::move(file)), tensors_(std::move(tensors)) {}
+
+  MappedFile file_;
+  std::vector<Safetensor> tensors_;
+};
+
+// The tensors of a file with these contents, as views of it. DataLoss as for Open.
+absl::StatusOr<std::vector<Safetensor>> ParseSafetensors(absl::string_view contents);
+
+}  // namespace paceline
+
+#endif  // WORKER_TRAINER_CHECKPOINT_SAFETENSORS_H_

@@ -1,0 +1,117 @@
+#include "worker/trainer/checkpoint/safetensors.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include "absl/strings/match.h"
+
+namespace paceline {
+namespace {
+
+std::string File(const std::string& header, const std::string& data) {
+  const uint64_t size = header.size();
+  std::string bytes(8, '\0');
+  std::memcpy(&bytes[0], &size, 8);
+  return bytes + header + data;
+}
+
+void ExpectDamage(const std::string& contents, const std::string& text) {
+  const absl::Status status = ParseSafetensors(contents).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+  EXPECT_TRUE(absl::StrContains(status.message(), text)) << status;
+}
+
+TEST(SafetensorsTest, ReadsBackWhatWasWritten) {
+  const std::string path = testing::TempDir() + "/round_trip";
+  const std::string weights(24, 'w');
+  const std::string count(8, 'c');
+  ASSERT_TRUE(WriteSafetensors(path, {{"b", "F32", {2, 3}, weights},
+                                      {"a.count", "I64", {}, count},
+                                      {"empty", "BF16", {0, 5}, ""}})
+                  .ok());
+  const absl::StatusOr<SafetensorsFile> file = SafetensorsFile::Open(path);
+  ASSERT_TRUE(file.ok()) << file.status();
+  ASSERT_EQ(file->tensors().size(), 3u);
+  const Safetensor& b = file->tensors()[0];
+  EXPECT_EQ(b.name, "b");
+  EXPECT_EQ(b.dtype, "F32");
+  EXPECT_EQ(b.shape, (std::vector<int64_t>{2, 3}));
+  EXPECT_EQ(b.bytes, weights);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(b.bytes.data()) % 8, 0u);
+  const Safetensor& a = file->tensors()[1];
+  EXPECT_EQ(a.name, "a.count");
+  EXPECT_TRUE(a.shape.empty());
+  EXPECT_EQ(a.bytes, count);
+}
+
+TEST(SafetensorsTest, MetadataIsSkipped) {
+  const auto tensors = ParseSafetensors(File(
+      R"({"__metadata__":{"k":"v"},"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}})", "xy"));
+  ASSERT_TRUE(tensors.ok()) << tensors.status();
+  ASSERT_EQ(tensors->size(), 1u);
+  EXPECT_EQ((*tensors)[0].bytes, "xy");
+}
+
+TEST(SafetensorsTest, EveryTruncationIsNoticed) {
+  const std::string whole =
+      File(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})", "12345678");
+  ASSERT_TRUE(ParseSafetensors(whole).ok());
+  for (size_t size = 0; size < whole.size(); ++size) ExpectDamage(whole.substr(0, size), ":");
+}
+
+TEST(SafetensorsTest, OtherFilesAreRefused) {
+  ExpectDamage("PK\x03\x04 this is a zip archive, not safetensors", "not a safetensors file");
+  ExpectDamage(File("[]", ""), "JSON object");
+  ExpectDamage(File("{", ""), "JSON object");
+  ExpectDamage(File("", ""), "JSON object");
+}
+
+TEST(SafetensorsTest, EntriesThatContradictThemselvesAreNamed) {
+  ExpectDamage(File(R"({"a":7})", ""), "tensor \"a\": needs");
+  ExpectDamage(File(R"({"a":{"dtype":"F32","shape":[2]}})", ""), "needs");
+  ExpectDamage(File(R"({"a":{"dtype":"F31","shape":[1],"data_offsets":[0,4]}})", "1234"), "F31");
+  ExpectDamage(File(R"({"a":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}})", "1234"),
+               "impossible shape");
+  ExpectDamage(File(R"({"a":{"dtype":"F32","shape":[1.5],"data_offsets":[0,4]}})", "1234"),
+               "impossible shape");
+  ExpectDamage(File(R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", "1234"),
+               "do not fit");
+  ExpectDamage(File(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,0]}})", "1234"),
+               "not within");
+  ExpectDamage(File(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})", "1234"),
+               "not within the 4 bytes");
+  ExpectDamage(
+      File(R"({"a":{"dtype":"F32","shape":[4611686018427387904,4],"data_offsets":[0,0]}})", ""),
+      "do not fit");
+}
+
+TEST(SafetensorsTest, OverlapsGapsAndLeftoversAreRefused) {
+  const std::string a = R"("a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]})";
+  ExpectDamage(File("{" + a + R"(,"b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})", "123"),
+               "overlap");
+  ExpectDamage(File("{" + a + R"(,"b":{"dtype":"U8","shape":[1],"data_offsets":[3,4]}})", "1234"),
+               "gap");
+  ExpectDamage(File("{" + a + "}", "123"), "no tensor owns");
+  ExpectDamage(File("{" + a + "," + a + "}", "12"), "unique names");
+}
+
+TEST(SafetensorsTest, WriterRefusesBytesThatDoNotFit) {
+  const std::string path = testing::TempDir() + "/refused";
+  const auto code = absl::StatusCode::kInvalidArgument;
+  EXPECT_EQ(WriteSafetensors(path, {{"a", "F32", {2}, "1234"}}).code(), code);
+  EXPECT_EQ(WriteSafetensors(path, {{"a", "X", {1}, "1"}}).code(), code);
+  EXPECT_EQ(WriteSafetensors(path, {{"a", "U8", {1}, "1"}, {"a", "U8", {1}, "1"}}).code(), code);
+}
+
+TEST(SafetensorsTest, ErrorsOfAFileNameIt) {
+  const std::string path = testing::TempDir() + "/damaged";
+  std::ofstream(path) << "short";
+  EXPECT_TRUE(absl::StrContains(SafetensorsFile::Open(path).status().message(), path));
+  EXPECT_EQ(SafetensorsFile::Open(path + "x").status().code(), absl::StatusCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace paceline

@@ -1,0 +1,150 @@
+#include "worker/trainer/checkpoint/weights.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/from_blob.h>
+#include <torch/csrc/jit/serialization/pickle.h>
+
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/core/status_macros.h"
+#include "worker/trainer/checkpoint/safetensors.h"
+
+namespace paceline {
+namespace {
+
+using Tensors = std::map<std::string, at::Tensor>;
+
+struct DtypeName {
+  const char* name;
+  at::ScalarType type;
+};
+constexpr DtypeName kDtypeNames[] = {
+    {"F64", at::kDouble}, {"F32", at::kFloat}, {"F16", at::kHalf},  {"BF16", at::kBFloat16},
+    {"I64", at::kLong},   {"I32", at::kInt},   {"I16", at::kShort}, {"I8", at::kChar},
+    {"U8", at::kByte},    {"BOOL", at::kBool}};
+
+std::optional<at::ScalarType> TypeOf(const std::string& dtype) {
+  for (const DtypeName& known : kDtypeNames) {
+    if (dtype == known.name) return known.type;
+  }
+  return std::nullopt;
+}
+
+std::string NameOf(at::ScalarType type) {
+  for (const DtypeName& known : kDtypeNames) {
+    if (type == known.type) return known.name;
+  }
+  return std::string();
+}
+
+// The file's tensors, as views of its map.
+absl::StatusOr<Tensors> ViewTensors(const SafetensorsFile& file) {
+  Tensors tensors;
+  for (const Safetensor& entry : file.tensors()) {
+    const std::optional<at::ScalarType> type = TypeOf(entry.dtype);
+    if (!type.has_value()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(entry.name, ": weights of dtype ", entry.dtype, " cannot be read"));
+    }
+    // Only read from, so the constness that from_blob cannot express is kept.
+    tensors[entry.name] =
+        at::from_blob(const_cast<char*>(entry.bytes.data()), entry.shape, at::dtype(*type));
+  }
+  return tensors;
+}
+
+absl::StatusOr<Tensors> Unpickle(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return absl::NotFoundError("cannot be opened");
+  const std::vector<char> bytes{std::istreambuf_iterator<char>(in), {}};
+  Tensors tensors;
+  try {
+    const c10::IValue value = torch::jit::pickle_load(bytes);
+    for (const auto& entry : value.toGenericDict()) {
+      tensors[entry.key().toStringRef()] = entry.value().toTensor();
+    }
+  } catch (const c10::Error& error) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("is neither safetensors nor a state dict that torch.save wrote: ",
+                     error.what_without_backtrace()));
+  }
+  return tensors;
+}
+
+std::vector<NamedTensor> StateOf(const Model& model) {
+  std::vector<NamedTensor> state = model.parameters();
+  state.insert(state.end(), model.buffers().begin(), model.buffers().end());
+  return state;
+}
+
+std::string ShapeOf(const at::Tensor& tensor) {
+  return absl::StrCat("[", absl::StrJoin(tensor.sizes(), ", "), "]");
+}
+
+absl::Status CopyInto(const Tensors& tensors, const std::vector<NamedTensor>& state) {
+  std::vector<std::string> problems;
+  std::map<std::string, const at::Tensor*> unexpected;
+  for (const auto& [name, tensor] : tensors) unexpected[name] = &tensor;
+  for (const NamedTensor& wanted : state) {
+    const auto found = tensors.find(wanted.name);
+    unexpected.erase(wanted.name);
+    if (found == tensors.end()) {
+      problems.push_back(absl::StrCat(wanted.name, " is missing"));
+    } else if (found->second.sizes() != wanted.tensor.sizes()) {
+      problems.push_back(absl::StrCat(wanted.name, " has shape ", ShapeOf(found->second),
+                                      " and needs ", ShapeOf(wanted.tensor)));
+    }
+  }
+  for (const auto& [name, tensor] : unexpected) {
+    problems.push_back(absl::StrCat(name, " is not in the model"));
+  }
+  if (!problems.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("does not fit the model: ", absl::StrJoin(problems, "; ")));
+  }
+  at::NoGradGuard no_grad;
+  for (const NamedTensor& wanted : state) at::Tensor(wanted.tensor).copy_(tensors.at(wanted.name));
+  return absl::OkStatus();
+}
+
+absl::Status LoadAny(const std::string& path, const std::vector<NamedTensor>& state) {
+  if (absl::EndsWith(path, ".pt")) {
+    PACELINE_ASSIGN_OR_RETURN(const Tensors tensors, Unpickle(path));
+    return CopyInto(tensors, state);
+  }
+  PACELINE_ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::Open(path));
+  PACELINE_ASSIGN_OR_RETURN(const Tensors tensors, ViewTensors(file));
+  return CopyInto(tensors, state);
+}
+
+}  // namespace
+
+absl::Status LoadWeights(const std::string& path, const Model& model) {
+  const absl::Status status = LoadAny(path, StateOf(model));
+  if (status.ok()) return status;
+  return absl::InvalidArgumentError(absl::StrCat("initial weights ", path, ": ", status.message()));
+}
+
+absl::Status SaveWeights(const std::string& path, const Model& model) {
+  std::vector<Safetensor> entries;
+  std::vector<at::Tensor> host;  // Keeps the bytes alive.
+  for (const NamedTensor& named : StateOf(model)) {
+    host.push_back(named.tensor.detach().cpu().contiguous());
+    const at::Tensor& tensor = host.back();
+    entries.push_back({named.name,
+                       NameOf(tensor.scalar_type()),
+                       tensor.sizes().vec(),
+                       {static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes()}});
+  }
+  return WriteSafetensors(path, entries);
+}
+
+}  // namespace paceline

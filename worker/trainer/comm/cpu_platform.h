@@ -1,0 +1,19 @@
+// CPU and Gloo.
+#ifndef WORKER_TRAINER_COMM_CPU_PLATFORM_H_
+#define WORKER_TRAINER_COMM_CPU_PLATFORM_H_
+
+#include "worker/trainer/comm/platform.h"
+
+namespace paceline {
+
+class CpuPlatform : public Platform {
+ public:
+  absl::StatusOr<c10::Device> OpenDevice(const TrainerConfig& config) override;
+  c10::intrusive_ptr<c10d::Backend> Connect(const TrainerConfig& config,
+                                            const c10::intrusive_ptr<c10d::Store>& store,
+                                            absl::Duration timeout) override;
+};
+
+}  // namespace paceline
+
+#endif  // WORKER_TRAINER_COMM_CPU_PLATFORM_H_

@@ -1,0 +1,41 @@
+#include "worker/trainer/model/model.h"
+
+#include <ATen/Context.h>
+#include <ATen/ops/empty.h>
+
+#include <cmath>
+#include <utility>
+
+namespace paceline {
+
+at::Tensor Model::AddParameter(std::string name, at::Tensor initial) {
+  parameters_.push_back({std::move(name), initial.to(device_).requires_grad_(true)});
+  return parameters_.back().tensor;
+}
+
+at::Tensor Model::AddBuffer(std::string name, at::Tensor initial) {
+  buffers_.push_back({std::move(name), initial.to(device_)});
+  return buffers_.back().tensor;
+}
+
+Model::Linear Model::AddLinear(const std::string& name, int64_t in, int64_t out) {
+  const double bound = 1 / std::sqrt(static_cast<double>(in));
+  Linear linear;
+  linear.weight = AddParameter(name + ".weight", at::empty({out, in}).uniform_(-bound, bound));
+  linear.bias = AddParameter(name + ".bias", at::empty({out}).uniform_(-bound, bound));
+  return linear;
+}
+
+std::unique_ptr<Model> MakeModel(const ModelConfig& config, const ImageShape& shape, uint64_t seed,
+                                 at::Device device) {
+  at::manual_seed(seed);
+  switch (config.kind) {
+    case ModelConfig::Kind::kResNet18:
+      break;
+    case ModelConfig::Kind::kMlp:
+      return MakeMlp(shape, config.hidden, device);
+  }
+  return MakeResNet18(shape, device);
+}
+
+}  // namespace paceline

@@ -1,0 +1,89 @@
+#include "worker/trainer/optimizer.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/_foreach_add.h>
+#include <ATen/ops/_fused_adamw.h>
+#include <ATen/ops/_fused_sgd.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+
+#include <utility>
+
+namespace paceline {
+namespace {
+
+// Takes the gradients away from the parameters.
+std::vector<at::Tensor> TakeGradients(const std::vector<at::Tensor>& parameters) {
+  std::vector<at::Tensor> gradients;
+  gradients.reserve(parameters.size());
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    at::Tensor& gradient = parameters[i].mutable_grad();
+    TORCH_CHECK(gradient.defined(), "parameter ", i, " has no gradient");
+    gradients.push_back(std::move(gradient));
+    gradient = at::Tensor();
+  }
+  return gradients;
+}
+
+class SgdOptimizer : public Optimizer {
+ public:
+  SgdOptimizer(const OptimizerConfig& config, std::vector<at::Tensor> parameters)
+      : config_(config), parameters_(std::move(parameters)) {
+    if (config_.momentum == 0) return;
+    for (const at::Tensor& p : parameters_) velocities_.push_back(at::empty_like(p.detach()));
+  }
+
+  void Step(double learning_rate) override {
+    at::NoGradGuard no_grad;
+    at::_fused_sgd_(parameters_, TakeGradients(parameters_), velocities_, config_.weight_decay,
+                    config_.momentum, learning_rate, /*dampening=*/0, config_.nesterov,
+                    /*maximize=*/false, std::exchange(first_step_, false));
+  }
+
+ private:
+  const OptimizerConfig config_;
+  const std::vector<at::Tensor> parameters_;
+  std::vector<at::Tensor> velocities_;  // Filled by the first step; empty without momentum.
+  bool first_step_ = true;
+};
+
+class AdamWOptimizer : public Optimizer {
+ public:
+  AdamWOptimizer(const OptimizerConfig& config, std::vector<at::Tensor> parameters)
+      : config_(config), parameters_(std::move(parameters)) {
+    for (const at::Tensor& p : parameters_) {
+      means_.push_back(at::zeros_like(p.detach()));
+      squares_.push_back(at::zeros_like(p.detach()));
+      steps_.push_back(at::zeros({}, p.options().requires_grad(false)));
+    }
+  }
+
+  void Step(double learning_rate) override {
+    at::NoGradGuard no_grad;
+    at::_foreach_add_(steps_, 1);
+    at::_fused_adamw_(parameters_, TakeGradients(parameters_), means_, squares_,
+                      /*max_exp_avg_sqs=*/{}, steps_, learning_rate, config_.beta1, config_.beta2,
+                      config_.weight_decay, config_.epsilon, /*amsgrad=*/false,
+                      /*maximize=*/false);
+  }
+
+ private:
+  const OptimizerConfig config_;
+  const std::vector<at::Tensor> parameters_;
+  std::vector<at::Tensor> means_;
+  std::vector<at::Tensor> squares_;
+  std::vector<at::Tensor> steps_;  // The kernel wants one per parameter.
+};
+
+}  // namespace
+
+std::unique_ptr<Optimizer> MakeOptimizer(const OptimizerConfig& config,
+                                         std::vector<at::Tensor> parameters) {
+  if (config.kind == OptimizerConfig::Kind::kAdamW) {
+    return std::make_unique<AdamWOptimizer>(config, std::move(parameters));
+  }
+  return std::make_unique<SgdOptimizer>(config, std::move(parameters));
+}
+
+}  // namespace paceline
