@@ -1,0 +1,137 @@
+#include "controller/control_loop.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "controller/metrics.h"
+#include "controller/rpc/convert.h"
+
+namespace paceline {
+namespace {
+
+// A watcher that is further behind has to list again.
+constexpr size_t kWatchedChanges = 8192;
+
+}  // namespace
+
+Moment ControlLoop::Now() { return {EventLoop::Now(), absl::Now()}; }
+
+ControlLoop::ControlLoop(EventLoop* loop, StateStore* store, ControllerMetrics* metrics,
+                         StoredState state)
+    : loop_(loop),
+      metrics_(metrics),
+      cluster_id_(std::move(state.cluster_id)),
+      cluster_(Cluster::Options()),
+      job_log_(state.starts, kWatchedChanges),
+      node_log_(state.starts, kWatchedChanges) {
+  cluster_.Restore(std::move(state.jobs), std::move(state.nodes), Now());
+  for (auto& [id, entry] : state.requests) requests_.Add(id, std::move(entry));
+  for (const auto& [id, job] : cluster_.jobs()) shown_jobs_.insert(id);
+  for (const auto& [name, node] : cluster_.nodes()) shown_nodes_.insert(name);
+  metrics_->ShowCluster(cluster_);
+  ArmTimer();
+  commits_ = std::make_unique<CommitQueue>(
+      loop, store,
+      CommitQueue::Observer{[this](absl::Duration took) { metrics_->Committed(took); },
+                            [this](absl::Status status) { listeners_.store_failed(status); }});
+}
+
+ControlLoop::~ControlLoop() = default;
+
+void ControlLoop::Apply(const Event& event, std::function<void()> then) {
+  Run(event, {}, std::move(then));
+}
+
+void ControlLoop::ApplyRequest(const RequestId& request, const JobId& job, const Event& event,
+                               std::function<void()> then) {
+  WriteBatch batch;
+  for (const std::string& id : requests_.Expire(absl::Now())) {
+    batch.deletes.push_back(RequestKey(id));
+  }
+  const RequestLog::Entry entry{request.fingerprint, job, absl::Now()};
+  batch.puts[RequestKey(request.id)] = EncodeRequest(entry);
+  requests_.Add(request.id, entry);
+  Run(event, std::move(batch), std::move(then));
+}
+
+void ControlLoop::Run(const Event& event, WriteBatch batch, std::function<void()> then) {
+  loop_->CheckOnLoop();
+  const Actions actions = cluster_.Step(event, Now());
+  for (const JobId& id : actions.store_jobs) {
+    batch.puts[JobKey(id)] = EncodeJob(cluster_.jobs().at(id));
+  }
+  for (const JobId& id : actions.delete_jobs) batch.deletes.push_back(JobKey(id));
+  for (const NodeName& name : actions.store_nodes) {
+    batch.puts[NodeKey(name)] = EncodeNode(cluster_.nodes().at(name), cluster_);
+  }
+  // As they are now: a later event may change them before this one is durable.
+  std::vector<std::pair<NodeName, v1::NodePlan>> plans;
+  for (const NodeName& name : actions.send_plans) plans.emplace_back(name, PlanFor(name));
+  ArmTimer();
+  commits_->Add(std::move(batch), [this, actions, plans = std::move(plans), then = std::move(then)] {
+    for (const auto& [name, plan] : plans) listeners_.plan(name, plan);
+    Show(actions);
+    then();
+  });
+}
+
+void ControlLoop::Show(const Actions& actions) {
+  for (const JobId& id : actions.show_jobs) {
+    const auto job = cluster_.jobs().find(id);
+    if (job == cluster_.jobs().end()) continue;  // Deleted by a later event.
+    v1::JobEvent event;
+    event.set_type(shown_jobs_.insert(id).second ? v1::ADDED : v1::MODIFIED);
+    *event.mutable_job() = ToProto(job->second, absl::Now());
+    event.mutable_job()->set_revision(job_log_.revision() + 1);
+    job_log_.Append(std::move(event));
+  }
+  for (const JobId& id : actions.delete_jobs) {
+    v1::JobEvent event;
+    event.set_type(v1::DELETED);
+    shown_jobs_.erase(id);
+    event.mutable_job()->set_id(id.value());
+    job_log_.Append(std::move(event));
+  }
+  for (const NodeName& name : actions.show_nodes) {
+    v1::NodeEvent event;
+    event.set_type(shown_nodes_.insert(name).second ? v1::ADDED : v1::MODIFIED);
+    *event.mutable_node() = ToProto(cluster_.nodes().at(name), cluster_);
+    event.mutable_node()->set_revision(node_log_.revision() + 1);
+    node_log_.Append(std::move(event));
+  }
+  if (!actions.show_jobs.empty() || !actions.delete_jobs.empty()) listeners_.jobs_changed();
+  if (!actions.show_nodes.empty()) listeners_.nodes_changed();
+  metrics_->ShowChanges(cluster_, actions);
+}
+
+void ControlLoop::ArmTimer() {
+  const absl::Time due = cluster_.NextDeadline();
+  if (due == timer_due_) return;
+  if (timer_due_ != absl::InfiniteFuture()) loop_->Cancel(timer_);
+  timer_due_ = due;
+  if (due == absl::InfiniteFuture()) return;
+  timer_ = loop_->After(due - EventLoop::Now(), [this] {
+    timer_due_ = absl::InfiniteFuture();
+    Apply(TimePassed{});
+    ArmTimer();
+  });
+}
+
+v1::Job ControlLoop::Describe(const Job& job) const {
+  v1::Job described = ToProto(job, absl::Now());
+  described.set_revision(job_log_.revision());
+  return described;
+}
+
+v1::Node ControlLoop::Describe(const Node& node) const {
+  v1::Node described = ToProto(node, cluster_);
+  described.set_revision(node_log_.revision());
+  return described;
+}
+
+v1::NodePlan ControlLoop::PlanFor(const NodeName& node) const {
+  return ToProto(cluster_.PlanFor(node));
+}
+
+}  // namespace paceline

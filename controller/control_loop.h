@@ -1,0 +1,104 @@
+// The controller's heart: takes events to the cluster's state machine and carries out what
+// it answers, in the order store, send, show.
+//
+//   event ──▶ Cluster::Step ──▶ Actions ──▶ CommitQueue ──▶ plans to workers
+//                                                       └─▶ changes to watchers
+//                                                       └─▶ the answer to the caller
+//
+// Runs on the loop.
+#ifndef CONTROLLER_CONTROL_LOOP_H_
+#define CONTROLLER_CONTROL_LOOP_H_
+
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "absl/status/status.h"
+#include "common/event_loop.h"
+#include "controller/commit_queue.h"
+#include "controller/core/cluster.h"
+#include "controller/core/request_log.h"
+#include "controller/rpc/records.h"
+#include "controller/rpc/watch_log.h"
+#include "proto/job.pb.h"
+#include "proto/node.pb.h"
+#include "proto/worker.pb.h"
+
+namespace paceline {
+
+class ControllerMetrics;
+
+class ControlLoop {
+ public:
+  // A mutation's identity: see RequestLog.
+  struct RequestId {
+    std::string id;
+    uint64_t fingerprint = 0;
+  };
+
+  // Whom to tell. All on the loop, and only of what is durable.
+  struct Listeners {
+    std::function<void(const NodeName&, const v1::NodePlan&)> plan;
+    std::function<void()> jobs_changed;   // job_log() has grown.
+    std::function<void()> nodes_changed;  // node_log() has grown.
+    std::function<void(absl::Status)> store_failed;  // The process must end.
+  };
+
+  // All pointers outlive this.
+  ControlLoop(EventLoop* loop, StateStore* store, ControllerMetrics* metrics, StoredState state);
+  ~ControlLoop();
+
+  // Before the first event.
+  void SetListeners(Listeners listeners) { listeners_ = std::move(listeners); }
+
+  // Takes the event in; `then` runs when its effects are durable.
+  void Apply(const Event& event, std::function<void()> then = [] {});
+
+  // As Apply, for a mutation of `job` by a client: remembers the request.
+  void ApplyRequest(const RequestId& request, const JobId& job, const Event& event,
+                    std::function<void()> then);
+
+  // Runs `then` when everything so far is durable.
+  void WhenDurable(std::function<void()> then) { commits_->Add({}, std::move(then)); }
+
+  const Cluster& cluster() const { return cluster_; }
+  const RequestLog& requests() const { return requests_; }
+  const std::string& cluster_id() const { return cluster_id_; }
+  const WatchLog<v1::JobEvent>& job_log() const { return job_log_; }
+  const WatchLog<v1::NodeEvent>& node_log() const { return node_log_; }
+
+  // Messages for clients, as of now.
+  v1::Job Describe(const Job& job) const;
+  v1::Node Describe(const Node& node) const;
+  // What the node should run.
+  v1::NodePlan PlanFor(const NodeName& node) const;
+
+  static Moment Now();
+
+ private:
+  // Steps the cluster; what follows from it goes in line behind `batch`.
+  void Run(const Event& event, WriteBatch batch, std::function<void()> then);
+  void Show(const Actions& actions);
+  void ArmTimer();
+
+  EventLoop* const loop_;
+  ControllerMetrics* const metrics_;
+  const std::string cluster_id_;
+
+  Cluster cluster_;
+  RequestLog requests_;
+  WatchLog<v1::JobEvent> job_log_;
+  WatchLog<v1::NodeEvent> node_log_;
+  // Known to watchers: what is not in here is ADDED when it is shown.
+  std::set<JobId> shown_jobs_;
+  std::set<NodeName> shown_nodes_;
+  Listeners listeners_;
+  EventLoop::TimerId timer_ = 0;
+  absl::Time timer_due_ = absl::InfiniteFuture();
+  std::unique_ptr<CommitQueue> commits_;
+};
+
+}  // namespace paceline
+
+#endif  // CONTROLLER_CONTROL_LOOP_H_

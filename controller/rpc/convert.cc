@@ -1,0 +1,239 @@
+#include "controller/rpc/convert.h"
+
+#include <algorithm>
+
+namespace paceline {
+namespace {
+
+v1::Progress ToProto(const Progress& progress) {
+  v1::Progress out;
+  out.set_step(progress.step);
+  out.set_phase(static_cast<v1::Phase>(progress.phase));
+  out.set_phase_s(absl::ToDoubleSeconds(progress.in_phase));
+  out.set_loss(progress.loss);
+  out.set_step_s(absl::ToDoubleSeconds(progress.step_time));
+  out.set_samples_per_s(progress.samples_per_second);
+  return out;
+}
+
+v1::EvaluationResult ToProto(const Evaluation& evaluation) {
+  v1::EvaluationResult out;
+  out.set_step(evaluation.step);
+  out.set_accuracy(evaluation.accuracy);
+  out.set_loss(evaluation.loss);
+  out.set_samples(evaluation.samples);
+  return out;
+}
+
+v1::TrainerExit ToProto(const TrainerExit& exit) {
+  v1::TrainerExit out;
+  out.set_failure(static_cast<v1::FailureKind>(exit.failure));
+  out.set_exit_code(exit.exit_code);
+  out.set_signal(exit.signal);
+  out.set_message(exit.message);
+  out.set_step(exit.step);
+  out.set_phase(static_cast<v1::Phase>(exit.phase));
+  out.set_phase_s(absl::ToDoubleSeconds(exit.in_phase));
+  out.set_log_tail(exit.log_tail);
+  return out;
+}
+
+// Core's trainer states are the wire's without UNSPECIFIED.
+v1::TrainerState ToProto(TrainerState state) {
+  return static_cast<v1::TrainerState>(static_cast<int>(state) + 1);
+}
+
+v1::Rank ToProto(int r, const RankState& rank) {
+  v1::Rank out;
+  out.set_rank(r);
+  out.set_node(rank.node.value());
+  out.set_pid(rank.report.pid);
+  out.set_state(ToProto(rank.report.state));
+  *out.mutable_progress() = ToProto(rank.report.progress);
+  if (rank.report.exit.has_value()) *out.mutable_exit() = ToProto(*rank.report.exit);
+  return out;
+}
+
+static_assert(static_cast<int>(FailureKind::kLost) == v1::FAILURE_LOST);
+static_assert(static_cast<int>(TrainerState::kExited) + 1 == v1::TRAINER_EXITED);
+static_assert(static_cast<int>(JobState::kCancelled) + 1 == v1::CANCELLED);
+
+}  // namespace
+
+google::protobuf::Timestamp ToProto(absl::Time time) {
+  google::protobuf::Timestamp out;
+  const int64_t nanos = absl::ToUnixNanos(time);
+  out.set_seconds(nanos / 1000000000);
+  out.set_nanos(static_cast<int32_t>(nanos % 1000000000));
+  return out;
+}
+
+v1::TrainerId ToProto(const TrainerId& id) {
+  v1::TrainerId out;
+  out.set_job_id(id.job.value());
+  out.set_generation(id.generation.value());
+  out.set_rank(id.rank.value());
+  return out;
+}
+
+v1::JobState ToProto(JobState state) {
+  return static_cast<v1::JobState>(static_cast<int>(state) + 1);
+}
+
+v1::Job ToProto(const Job& job, absl::Time wall_now) {
+  v1::Job out;
+  out.set_id(job.request.id.value());
+  out.mutable_spec()->ParseFromString(job.request.spec);
+  out.set_state(ToProto(job.state));
+  out.set_reason(job.reason);
+  *out.mutable_create_time() = ToProto(job.created);
+  if (job.started != absl::InfinitePast()) *out.mutable_start_time() = ToProto(job.started);
+  if (job.ended != absl::InfinitePast()) *out.mutable_end_time() = ToProto(job.ended);
+  out.set_generation(job.generation.value());
+  for (size_t r = 0; r < job.ranks.size(); ++r) {
+    *out.add_ranks() = ToProto(static_cast<int>(r), job.ranks[r]);
+  }
+  if (job.failure.has_value()) {
+    out.mutable_failure()->set_rank(job.failure->rank.value());
+    out.mutable_failure()->set_node(job.failure->node.value());
+    *out.mutable_failure()->mutable_exit() = ToProto(job.failure->exit);
+  }
+  const JobProgress progress = Summarize(job, wall_now);
+  out.mutable_progress()->set_step(progress.step);
+  out.mutable_progress()->set_loss(progress.loss);
+  out.mutable_progress()->set_samples_per_s(progress.samples_per_second);
+  out.mutable_progress()->set_training_s(absl::ToDoubleSeconds(progress.training));
+  if (job.evaluation.has_value()) *out.mutable_evaluation() = ToProto(*job.evaluation);
+  return out;
+}
+
+v1::Node ToProto(const Node& node, const Cluster& cluster) {
+  const NodeFacts& facts = node.facts;
+  v1::Node out;
+  out.set_name(facts.name.value());
+  out.set_state(node.state == NodeState::kReady ? v1::NODE_READY : v1::NODE_UNREACHABLE);
+  out.set_reason(node.reason);
+  out.mutable_hardware()->set_cpus(facts.cpus);
+  out.mutable_hardware()->set_memory_bytes(facts.memory_bytes);
+  for (const std::string& gpu : facts.gpus) out.mutable_hardware()->add_gpus(gpu);
+  out.mutable_hardware()->set_os(facts.os);
+  out.mutable_labels()->insert(facts.labels.begin(), facts.labels.end());
+  out.set_address(facts.address);
+  out.set_metrics_address(facts.metrics_address);
+  out.set_slots(facts.slots);
+  out.set_slots_used(cluster.PlacesUsed(facts.name, Device::kCpu));
+  out.set_gpus_used(cluster.PlacesUsed(facts.name, Device::kCuda));
+  for (const auto& [id, job] : cluster.jobs()) {
+    const bool here =
+        job.holds_slots() && std::any_of(job.ranks.begin(), job.ranks.end(), [&](const auto& r) {
+          return r.node == facts.name;
+        });
+    if (here) out.add_jobs(id.value());
+  }
+  *out.mutable_register_time() = ToProto(node.registered);
+  *out.mutable_last_report_time() = ToProto(node.last_report);
+  out.set_version(facts.version);
+  return out;
+}
+
+v1::NodePlan ToProto(const std::vector<PlannedTrainer>& plan) {
+  v1::NodePlan out;
+  for (const PlannedTrainer& trainer : plan) {
+    v1::TrainerPlan& added = *out.add_trainers();
+    *added.mutable_id() = ToProto(trainer.id);
+    added.mutable_spec()->ParseFromString(*trainer.spec);
+    added.set_world_size(trainer.world_size);
+    added.set_local_rank(trainer.local_rank);
+    added.set_local_size(trainer.local_size);
+    added.set_store_address(trainer.store_address);
+    if (trainer.stop_grace.has_value()) {
+      added.mutable_stop()->set_grace_s(absl::ToDoubleSeconds(*trainer.stop_grace));
+    }
+  }
+  return out;
+}
+
+absl::Time FromProto(const google::protobuf::Timestamp& time) {
+  return absl::FromUnixSeconds(time.seconds()) + absl::Nanoseconds(time.nanos());
+}
+
+TrainerId FromProto(const v1::TrainerId& id) {
+  return {JobId(id.job_id()), Generation(id.generation()), Rank(id.rank())};
+}
+
+TrainerState FromProto(v1::TrainerState state) {
+  if (state <= v1::TRAINER_STATE_UNSPECIFIED || state > v1::TRAINER_EXITED) {
+    return TrainerState::kStarting;
+  }
+  return static_cast<TrainerState>(state - 1);
+}
+
+JobState FromProto(v1::JobState state) {
+  if (state <= v1::JOB_STATE_UNSPECIFIED || state > v1::CANCELLED) return JobState::kQueued;
+  return static_cast<JobState>(state - 1);
+}
+
+Progress FromProto(const v1::Progress& progress) {
+  return {progress.step(),
+          v1::Phase_IsValid(progress.phase()) ? static_cast<int>(progress.phase()) : 0,
+          absl::Seconds(progress.phase_s()),
+          progress.loss(),
+          absl::Seconds(progress.step_s()),
+          progress.samples_per_s()};
+}
+
+Evaluation FromProto(const v1::EvaluationResult& evaluation) {
+  return {evaluation.step(), evaluation.accuracy(), evaluation.loss(), evaluation.samples()};
+}
+
+TrainerExit FromProto(const v1::TrainerExit& exit) {
+  TrainerExit out;
+  out.failure = v1::FailureKind_IsValid(exit.failure()) ? static_cast<FailureKind>(exit.failure())
+                                                        : FailureKind::kError;
+  out.exit_code = exit.exit_code();
+  out.signal = exit.signal();
+  out.message = exit.message();
+  out.step = exit.step();
+  out.phase = v1::Phase_IsValid(exit.phase()) ? static_cast<int>(exit.phase()) : 0;
+  out.in_phase = absl::Seconds(exit.phase_s());
+  out.log_tail = exit.log_tail();
+  return out;
+}
+
+std::vector<TrainerReport> FromProto(const v1::NodeReport& report) {
+  std::vector<TrainerReport> trainers;
+  for (const v1::TrainerReport& trainer : report.trainers()) {
+    TrainerReport& out = trainers.emplace_back();
+    out.id = FromProto(trainer.id());
+    out.state = FromProto(trainer.state());
+    out.pid = trainer.pid();
+    out.store_address = trainer.store_address();
+    out.progress = FromProto(trainer.progress());
+    if (trainer.has_evaluation()) out.evaluation = FromProto(trainer.evaluation());
+    if (trainer.has_exit()) out.exit = FromProto(trainer.exit());
+  }
+  return trainers;
+}
+
+NodeFacts FromProto(const v1::Hello& hello) {
+  NodeFacts facts;
+  facts.name = NodeName(hello.node());
+  facts.uid = hello.node_uid();
+  facts.cpus = hello.hardware().cpus();
+  facts.memory_bytes = hello.hardware().memory_bytes();
+  facts.gpus.assign(hello.hardware().gpus().begin(), hello.hardware().gpus().end());
+  facts.os = hello.hardware().os();
+  facts.labels.insert(hello.labels().begin(), hello.labels().end());
+  facts.address = hello.address();
+  facts.metrics_address = hello.metrics_address();
+  facts.slots = std::max(0, hello.slots());
+  facts.version = hello.version();
+  return facts;
+}
+
+JobRequest FromProto(const JobId& id, const v1::JobSpec& spec) {
+  return {id, spec.name(), spec.ranks(),
+          spec.device() == v1::CUDA ? Device::kCuda : Device::kCpu, spec.SerializeAsString()};
+}
+
+}  // namespace paceline

@@ -1,0 +1,44 @@
+// Between the wire's messages and core's types: the only code that knows both.
+//
+// Input from the wire is not trusted: what has no meaning here becomes the neutral value or
+// an InvalidArgument.
+#ifndef CONTROLLER_RPC_CONVERT_H_
+#define CONTROLLER_RPC_CONVERT_H_
+
+#include <vector>
+
+#include "absl/time/time.h"
+#include "controller/core/cluster.h"
+#include "proto/job.pb.h"
+#include "proto/node.pb.h"
+#include "proto/worker.pb.h"
+
+namespace paceline {
+
+// Core to wire.
+google::protobuf::Timestamp ToProto(absl::Time time);
+v1::TrainerId ToProto(const TrainerId& id);
+v1::JobState ToProto(JobState state);
+// `wall_now` dates the progress. The revision is left unset.
+v1::Job ToProto(const Job& job, absl::Time wall_now);
+// Includes what `cluster` has placed there. The revision is left unset.
+v1::Node ToProto(const Node& node, const Cluster& cluster);
+// The node's trainers; the revision is left unset.
+v1::NodePlan ToProto(const std::vector<PlannedTrainer>& plan);
+
+// Wire to core.
+absl::Time FromProto(const google::protobuf::Timestamp& time);
+TrainerId FromProto(const v1::TrainerId& id);
+TrainerState FromProto(v1::TrainerState state);
+JobState FromProto(v1::JobState state);
+Progress FromProto(const v1::Progress& progress);
+Evaluation FromProto(const v1::EvaluationResult& evaluation);
+TrainerExit FromProto(const v1::TrainerExit& exit);
+std::vector<TrainerReport> FromProto(const v1::NodeReport& report);
+NodeFacts FromProto(const v1::Hello& hello);
+// Requires: the spec was checked.
+JobRequest FromProto(const JobId& id, const v1::JobSpec& spec);
+
+}  // namespace paceline
+
+#endif  // CONTROLLER_RPC_CONVERT_H_

@@ -1,0 +1,53 @@
+#include "controller/rpc/errors.h"
+
+#include "absl/strings/str_cat.h"
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
+
+namespace paceline {
+namespace {
+
+google::rpc::Status NewStatus(grpc::StatusCode code, const std::string& reason,
+                              const std::string& message,
+                              const std::map<std::string, std::string>& metadata) {
+  google::rpc::ErrorInfo info;
+  info.set_domain("paceline");
+  info.set_reason(reason);
+  info.mutable_metadata()->insert(metadata.begin(), metadata.end());
+  google::rpc::Status status;
+  status.set_code(code);
+  status.set_message(message);
+  status.add_details()->PackFrom(info);
+  return status;
+}
+
+grpc::Status ToGrpc(const google::rpc::Status& status) {
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), status.message(),
+                      status.SerializeAsString());
+}
+
+}  // namespace
+
+grpc::Status MakeError(grpc::StatusCode code, const std::string& reason,
+                       const std::string& message,
+                       const std::map<std::string, std::string>& metadata) {
+  return ToGrpc(NewStatus(code, reason, message, metadata));
+}
+
+grpc::Status SpecError(const std::vector<SpecProblem>& problems) {
+  google::rpc::BadRequest bad;
+  std::string lines;
+  for (const SpecProblem& problem : problems) {
+    auto* violation = bad.add_field_violations();
+    violation->set_field(problem.field);
+    violation->set_description(problem.message);
+    absl::StrAppend(&lines, "\n  ", problem.field, ": ", problem.message);
+  }
+  google::rpc::Status status =
+      NewStatus(grpc::StatusCode::INVALID_ARGUMENT, "SPEC_INVALID",
+                absl::StrCat("the job cannot be run as it is:", lines), {});
+  status.add_details()->PackFrom(bad);
+  return ToGrpc(status);
+}
+
+}  // namespace paceline

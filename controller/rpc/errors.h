@@ -1,0 +1,25 @@
+// Errors as clients see them: a code, a line for people, and for programs a
+// google.rpc.ErrorInfo with domain "paceline" and a reason in UPPER_SNAKE.
+#ifndef CONTROLLER_RPC_ERRORS_H_
+#define CONTROLLER_RPC_ERRORS_H_
+
+#include <grpcpp/support/status.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/job_spec/job_spec.h"
+
+namespace paceline {
+
+grpc::Status MakeError(grpc::StatusCode code, const std::string& reason,
+                       const std::string& message,
+                       const std::map<std::string, std::string>& metadata = {});
+
+// INVALID_ARGUMENT, reason SPEC_INVALID, with a google.rpc.BadRequest that names every field.
+grpc::Status SpecError(const std::vector<SpecProblem>& problems);
+
+}  // namespace paceline
+
+#endif  // CONTROLLER_RPC_ERRORS_H_

@@ -1,0 +1,281 @@
+#include "controller/rpc/job_service.h"
+
+#include <algorithm>
+#include <deque>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/job_spec/job_spec.h"
+#include "common/log.h"
+#include "common/uuid.h"
+#include "controller/rpc/convert.h"
+#include "controller/rpc/errors.h"
+#include "controller/rpc/log_stream.h"
+#include "controller/rpc/paging.h"
+
+namespace paceline {
+namespace {
+
+constexpr size_t kMaxRequestId = 64;
+
+// FNV-1a: must be the same in every build, since it is stored.
+uint64_t Fingerprint(const std::string& bytes) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const unsigned char byte : bytes) hash = (hash ^ byte) * 0x100000001b3;
+  return hash;
+}
+
+JobId NewJobId() {
+  return JobId(absl::StrFormat("job-%012x", RandomBits() & 0xffffffffffff));
+}
+
+}  // namespace
+
+void JobService::WakeWatchers() {
+  for (auto* watcher : watchers_) watcher->Wake();
+}
+
+void JobService::CloseStreams() {
+  const grpc::Status status(grpc::StatusCode::UNAVAILABLE, "the controller is shutting down");
+  for (auto* watcher : watchers_) watcher->Close(status);
+  for (auto* stream : log_streams_) stream->Close(status);
+}
+
+grpc::Status JobService::Find(const std::string& reference, const Job** job) const {
+  const auto& jobs = control_->cluster().jobs();
+  std::vector<const Job*> by_prefix;
+  const Job* by_name = nullptr;
+  for (const auto& [id, candidate] : jobs) {
+    if (id.value() == reference) {
+      *job = &candidate;
+      return grpc::Status::OK;
+    }
+    if (absl::StartsWith(id.value(), reference)) by_prefix.push_back(&candidate);
+    if (candidate.request.name == reference &&
+        (by_name == nullptr || by_name->number < candidate.number)) {
+      by_name = &candidate;
+    }
+  }
+  if (reference.empty() || (by_prefix.empty() && by_name == nullptr)) {
+    return MakeError(grpc::StatusCode::NOT_FOUND, "JOB_NOT_FOUND",
+                     absl::StrCat("no job has the id or name \"", reference, "\""),
+                     {{"job", reference}});
+  }
+  if (by_name == nullptr && by_prefix.size() > 1) {
+    return MakeError(grpc::StatusCode::INVALID_ARGUMENT, "AMBIGUOUS_JOB",
+                     absl::StrCat("\"", reference, "\" fits ", by_prefix.size(), " jobs: ",
+                                  by_prefix[0]->request.id.value(), ", ",
+                                  by_prefix[1]->request.id.value(),
+                                  by_prefix.size() > 2 ? ", ..." : ""),
+                     {{"job", reference}});
+  }
+  *job = by_name != nullptr ? by_name : by_prefix.front();
+  return grpc::Status::OK;
+}
+
+void JobService::Reply(const JobId& id, v1::Job* reply, const Answer& answer) {
+  const auto job = control_->cluster().jobs().find(id);
+  if (job == control_->cluster().jobs().end()) {
+    answer(MakeError(grpc::StatusCode::NOT_FOUND, "JOB_NOT_FOUND",
+                     absl::StrCat("job ", id.value(), " is no longer kept")));
+    return;
+  }
+  *reply = control_->Describe(job->second);
+  answer(grpc::Status::OK);
+}
+
+void JobService::Once(const std::string& request_id, uint64_t fingerprint, v1::Job* reply,
+                      Answer answer,
+                      const std::function<void(const ControlLoop::RequestId&)>& mutate) {
+  if (request_id.empty() || request_id.size() > kMaxRequestId) {
+    answer(MakeError(grpc::StatusCode::INVALID_ARGUMENT, "REQUEST_ID_INVALID",
+                     "request_id must have 1 to 64 characters; use a UUID"));
+    return;
+  }
+  switch (control_->requests().Check(request_id, fingerprint)) {
+    case RequestLog::Verdict::kNew:
+      mutate({request_id, fingerprint});
+      return;
+    case RequestLog::Verdict::kReused:
+      answer(MakeError(grpc::StatusCode::INVALID_ARGUMENT, "REQUEST_ID_REUSED",
+                       absl::StrCat("request_id ", request_id,
+                                    " was used for another request: take a new one")));
+      return;
+    case RequestLog::Verdict::kRepeat:
+      metrics_->RequestReplayed();
+      control_->WhenDurable([this, id = control_->requests().Job(request_id), reply, answer] {
+        Reply(id, reply, answer);
+      });
+      return;
+  }
+}
+
+void JobService::DoSubmit(const v1::SubmitJobRequest& request, v1::Job* reply, Answer answer) {
+  v1::JobSpec spec = request.spec();
+  FillDefaults(&spec);
+  const std::vector<SpecProblem> problems = CheckJobSpec(spec);
+  if (!problems.empty()) return answer(SpecError(problems));
+  const auto submit = [&](const ControlLoop::RequestId* request_id) {
+    JobId id = NewJobId();
+    while (control_->cluster().jobs().count(id) > 0) id = NewJobId();
+    const JobRequest job = FromProto(id, spec);
+    const absl::Status fits = control_->cluster().CanEverFit(job);
+    if (!fits.ok()) {
+      return answer(MakeError(grpc::StatusCode::FAILED_PRECONDITION, "JOB_CANNOT_FIT",
+                              std::string(fits.message())));
+    }
+    if (request_id == nullptr) {
+      *reply->mutable_spec() = spec;
+      return answer(grpc::Status::OK);
+    }
+    PACELINE_LOG(INFO) << "job_submitted job=" << id.value() << " name=" << spec.name()
+                       << " ranks=" << spec.ranks();
+    control_->ApplyRequest(*request_id, id, JobSubmitted{job},
+                           [this, id, reply, answer] { Reply(id, reply, answer); });
+  };
+  if (request.validate_only()) return submit(nullptr);
+  Once(request.request_id(), Fingerprint(request.spec().SerializeAsString()), reply, answer,
+       [&](const ControlLoop::RequestId& request_id) { submit(&request_id); });
+}
+
+void JobService::DoCancel(const v1::CancelJobRequest& request, v1::Job* reply, Answer answer) {
+  if (!(request.grace_s() >= 0)) {
+    return answer(MakeError(grpc::StatusCode::INVALID_ARGUMENT, "GRACE_INVALID",
+                            "grace_s must not be negative"));
+  }
+  v1::CancelJobRequest contents = request;
+  contents.clear_request_id();
+  Once(request.request_id(), Fingerprint(contents.SerializeAsString()), reply, answer,
+       [&](const ControlLoop::RequestId& request_id) {
+         const Job* job = nullptr;
+         const grpc::Status found = Find(request.job(), &job);
+         if (!found.ok()) return answer(found);
+         const JobId id = job->request.id;
+         const CancelRequested event{
+             id, request.reason().empty() ? "cancelled by request" : request.reason(),
+             request.grace_s() > 0 ? absl::Seconds(request.grace_s()) : kDefaultCancelGrace};
+         PACELINE_LOG(INFO) << "job_cancel job=" << id.value();
+         control_->ApplyRequest(request_id, id, event,
+                                [this, id, reply, answer] { Reply(id, reply, answer); });
+       });
+}
+
+grpc::ServerUnaryReactor* JobService::Submit(grpc::CallbackServerContext* context,
+                                             const v1::SubmitJobRequest* request,
+                                             v1::Job* reply) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  loop_->Post([=] {
+    DoSubmit(*request, reply, [reactor](const grpc::Status& status) { reactor->Finish(status); });
+  });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* JobService::Cancel(grpc::CallbackServerContext* context,
+                                             const v1::CancelJobRequest* request,
+                                             v1::Job* reply) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  loop_->Post([=] {
+    DoCancel(*request, reply, [reactor](const grpc::Status& status) { reactor->Finish(status); });
+  });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* JobService::Get(grpc::CallbackServerContext* context,
+                                          const v1::GetJobRequest* request, v1::Job* reply) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  loop_->Post([=] {
+    const Job* job = nullptr;
+    const grpc::Status found = Find(request->job(), &job);
+    if (found.ok()) *reply = control_->Describe(*job);
+    reactor->Finish(found);
+  });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* JobService::List(grpc::CallbackServerContext* context,
+                                           const v1::ListJobsRequest* request,
+                                           v1::ListJobsResponse* reply) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  loop_->Post([=] {
+    int size = 0;
+    const grpc::Status page = CheckPageSize(request->page_size(), &size);
+    if (!page.ok()) return reactor->Finish(page);
+    // The token is the number of the last job shown; newer jobs have greater numbers.
+    int64_t before = INT64_MAX;
+    if (!request->page_token().empty() && !absl::SimpleAtoi(request->page_token(), &before)) {
+      return reactor->Finish(BadPageToken(request->page_token()));
+    }
+    const auto wanted = [&](const Job& job) {
+      return job.number < before &&
+             (request->states().empty() ||
+              std::count(request->states().begin(), request->states().end(), ToProto(job.state)));
+    };
+    std::vector<const Job*> jobs;
+    for (const auto& [id, job] : control_->cluster().jobs()) {
+      if (wanted(job)) jobs.push_back(&job);
+    }
+    std::sort(jobs.begin(), jobs.end(),
+              [](const Job* a, const Job* b) { return a->number > b->number; });
+    if (jobs.size() > static_cast<size_t>(size)) {
+      jobs.resize(size);
+      reply->set_next_page_token(absl::StrCat(jobs.back()->number));
+    }
+    for (const Job* job : jobs) *reply->add_jobs() = control_->Describe(*job);
+    reply->set_revision(control_->job_log().revision());
+    reactor->Finish(grpc::Status::OK);
+  });
+  return reactor;
+}
+
+grpc::ServerWriteReactor<v1::JobEvent>* JobService::Watch(grpc::CallbackServerContext*,
+                                                          const v1::WatchJobsRequest* request) {
+  const std::string id = request->job_id();
+  const auto wanted = [id](const v1::JobEvent& event) {
+    return id.empty() || event.job().id() == id;
+  };
+  auto* stream =
+      new WatchStream<v1::JobEvent>(loop_, &control_->job_log(), &watchers_, wanted);
+  loop_->Post([=, after = request->after_revision()] {
+    std::deque<v1::JobEvent> present;
+    for (const auto& [job_id, job] : control_->cluster().jobs()) {
+      if (after != 0 || !(id.empty() || job_id.value() == id)) continue;
+      v1::JobEvent& event = present.emplace_back();
+      event.set_type(v1::ADDED);
+      *event.mutable_job() = control_->Describe(job);
+      event.set_revision(control_->job_log().revision());
+    }
+    stream->Begin(after, std::move(present));
+  });
+  return stream;
+}
+
+grpc::ServerWriteReactor<v1::LogChunk>* JobService::StreamLogs(
+    grpc::CallbackServerContext*, const v1::StreamLogsRequest* request) {
+  auto* stream = new LogStream(loop_, workers_, &log_streams_);
+  loop_->Post([=, wanted = *request] {
+    const Job* job = nullptr;
+    const grpc::Status found = Find(wanted.job(), &job);
+    if (!found.ok()) return stream->Fail(found);
+    if (job->ranks.empty()) {
+      return stream->Fail(MakeError(grpc::StatusCode::FAILED_PRECONDITION, "JOB_NOT_STARTED",
+                                    absl::StrCat("job ", job->request.id.value(),
+                                                 " has not started: ", job->reason)));
+    }
+    if (wanted.rank() < 0 || wanted.rank() >= static_cast<int>(job->ranks.size())) {
+      return stream->Fail(MakeError(
+          grpc::StatusCode::INVALID_ARGUMENT, "NO_SUCH_RANK",
+          absl::StrCat("job ", job->request.id.value(), " has ranks 0 to ",
+                       job->ranks.size() - 1, ", not ", wanted.rank())));
+    }
+    const RankState& rank = job->ranks[wanted.rank()];
+    stream->Begin(rank.node, ToProto(rank.report.id), wanted);
+  });
+  return stream;
+}
+
+}  // namespace paceline

@@ -1,0 +1,72 @@
+// JobService: proto/job.proto.
+//
+// Each handler checks its request, goes to the loop, and is finished from there.
+#ifndef CONTROLLER_RPC_JOB_SERVICE_H_
+#define CONTROLLER_RPC_JOB_SERVICE_H_
+
+#include <functional>
+#include <string>
+
+#include "common/event_loop.h"
+#include "controller/control_loop.h"
+#include "controller/metrics.h"
+#include "controller/rpc/watch_stream.h"
+#include "controller/rpc/worker_sessions.h"
+#include "proto/job.grpc.pb.h"
+
+namespace paceline {
+
+class JobService : public v1::JobService::CallbackService {
+ public:
+  // All pointers outlive this.
+  JobService(EventLoop* loop, ControlLoop* control, WorkerSessions* workers,
+             ControllerMetrics* metrics)
+      : loop_(loop), control_(control), workers_(workers), metrics_(metrics) {}
+
+  // The watch log has grown. On the loop.
+  void WakeWatchers();
+  // Ends all streams: the controller goes away. On the loop.
+  void CloseStreams();
+
+  // Called by gRPC.
+  grpc::ServerUnaryReactor* Submit(grpc::CallbackServerContext* context,
+                                   const v1::SubmitJobRequest* request, v1::Job* reply) override;
+  grpc::ServerUnaryReactor* Get(grpc::CallbackServerContext* context,
+                                const v1::GetJobRequest* request, v1::Job* reply) override;
+  grpc::ServerUnaryReactor* List(grpc::CallbackServerContext* context,
+                                 const v1::ListJobsRequest* request,
+                                 v1::ListJobsResponse* reply) override;
+  grpc::ServerWriteReactor<v1::JobEvent>* Watch(grpc::CallbackServerContext* context,
+                                                const v1::WatchJobsRequest* request) override;
+  grpc::ServerUnaryReactor* Cancel(grpc::CallbackServerContext* context,
+                                   const v1::CancelJobRequest* request, v1::Job* reply) override;
+  grpc::ServerWriteReactor<v1::LogChunk>* StreamLogs(
+      grpc::CallbackServerContext* context, const v1::StreamLogsRequest* request) override;
+
+ private:
+  class LogStream;
+  using Answer = std::function<void(grpc::Status)>;
+
+  // On the loop; the answer comes when what it tells is durable.
+  void DoSubmit(const v1::SubmitJobRequest& request, v1::Job* reply, Answer answer);
+  void DoCancel(const v1::CancelJobRequest& request, v1::Job* reply, Answer answer);
+  // Runs `mutate` for a new request id, and answers a repeat from the record.
+  void Once(const std::string& request_id, uint64_t fingerprint, v1::Job* reply, Answer answer,
+            const std::function<void(const ControlLoop::RequestId&)>& mutate);
+  void Reply(const JobId& id, v1::Job* reply, const Answer& answer);
+  // The job meant by an id, a unique prefix or a name.
+  grpc::Status Find(const std::string& reference, const Job** job) const;
+
+  EventLoop* const loop_;
+  ControlLoop* const control_;
+  WorkerSessions* const workers_;
+  ControllerMetrics* const metrics_;
+
+  // On the loop.
+  WatchStream<v1::JobEvent>::Set watchers_;
+  std::set<LogStream*> log_streams_;
+};
+
+}  // namespace paceline
+
+#endif  // CONTROLLER_RPC_JOB_SERVICE_H_

@@ -1,0 +1,152 @@
+#include "controller/rpc/records.h"
+
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "common/core/status_macros.h"
+#include "common/uuid.h"
+#include "controller/rpc/convert.h"
+#include "controller/store/record.pb.h"
+
+namespace paceline {
+namespace {
+
+constexpr char kClusterIdKey[] = "meta/cluster_id";
+constexpr char kStartsKey[] = "meta/starts";
+
+Job DecodeJob(const v1::JobRecord& record) {
+  const v1::Job& stored = record.job();
+  Job job;
+  job.request = FromProto(JobId(stored.id()), stored.spec());
+  job.number = record.number();
+  job.state = FromProto(stored.state());
+  job.reason = stored.reason();
+  const auto time = [](bool has, const google::protobuf::Timestamp& value) {
+    return has ? FromProto(value) : absl::InfinitePast();
+  };
+  job.created = FromProto(stored.create_time());
+  job.placed = time(record.has_placed_time(), record.placed_time());
+  job.started = time(stored.has_start_time(), stored.start_time());
+  job.ended = time(stored.has_end_time(), stored.end_time());
+  job.generation = Generation(stored.generation());
+  if (record.has_stop_grace_s()) {
+    job.stop = StopOrder{absl::Seconds(record.stop_grace_s()), absl::InfiniteFuture()};
+  }
+  if (stored.has_failure()) {
+    job.failure = JobFailure{Rank(stored.failure().rank()), NodeName(stored.failure().node()),
+                             FromProto(stored.failure().exit())};
+  }
+  if (stored.has_evaluation()) job.evaluation = FromProto(stored.evaluation());
+  std::map<std::string, int> on_node;
+  for (const v1::Rank& stored_rank : stored.ranks()) {
+    RankState rank;
+    rank.node = NodeName(stored_rank.node());
+    rank.local_rank = on_node[stored_rank.node()]++;
+    rank.report.id = {job.request.id, job.generation, Rank(stored_rank.rank())};
+    rank.report.state = FromProto(stored_rank.state());
+    rank.report.pid = stored_rank.pid();
+    rank.report.progress = FromProto(stored_rank.progress());
+    if (stored_rank.has_exit()) rank.report.exit = FromProto(stored_rank.exit());
+    if (stored_rank.rank() < record.store_addresses_size()) {
+      rank.report.store_address = record.store_addresses(stored_rank.rank());
+    }
+    job.ranks.push_back(std::move(rank));
+  }
+  for (RankState& rank : job.ranks) rank.local_size = on_node[rank.node.value()];
+  return job;
+}
+
+Node DecodeNode(const v1::NodeRecord& record) {
+  const v1::Node& stored = record.node();
+  Node node;
+  node.facts.name = NodeName(stored.name());
+  node.facts.uid = record.uid();
+  node.facts.cpus = stored.hardware().cpus();
+  node.facts.memory_bytes = stored.hardware().memory_bytes();
+  node.facts.gpus.assign(stored.hardware().gpus().begin(), stored.hardware().gpus().end());
+  node.facts.os = stored.hardware().os();
+  node.facts.labels.insert(stored.labels().begin(), stored.labels().end());
+  node.facts.address = stored.address();
+  node.facts.metrics_address = stored.metrics_address();
+  node.facts.slots = stored.slots();
+  node.facts.version = stored.version();
+  node.registered = FromProto(stored.register_time());
+  node.last_report = FromProto(stored.last_report_time());
+  return node;
+}
+
+// Calls `use(id, record)` for every record under `prefix`.
+template <typename Record, typename Use>
+absl::Status ForEach(StateStore& store, const std::string& prefix, Use use) {
+  PACELINE_ASSIGN_OR_RETURN(const auto entries, store.Load(prefix));
+  for (const auto& [key, value] : entries) {
+    Record record;
+    if (!record.ParseFromString(value)) {
+      return absl::DataLossError(absl::StrCat("state store: the record ", key, " is damaged"));
+    }
+    use(key.substr(prefix.size()), record);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LoadMeta(StateStore& store, StoredState& state) {
+  PACELINE_ASSIGN_OR_RETURN(auto meta, store.Load("meta/"));
+  if (!absl::SimpleAtoi(meta[kStartsKey], &state.starts)) state.starts = 0;
+  ++state.starts;
+  state.cluster_id = meta[kClusterIdKey];
+  if (state.cluster_id.empty()) state.cluster_id = NewUuid();
+  WriteBatch batch;
+  batch.puts[kClusterIdKey] = state.cluster_id;
+  batch.puts[kStartsKey] = absl::StrCat(state.starts);
+  return store.Commit(batch);
+}
+
+}  // namespace
+
+std::string JobKey(const JobId& id) { return absl::StrCat("job/", id.value()); }
+std::string NodeKey(const NodeName& name) { return absl::StrCat("node/", name.value()); }
+std::string RequestKey(const std::string& id) { return absl::StrCat("request/", id); }
+
+std::string EncodeJob(const Job& job) {
+  v1::JobRecord record;
+  *record.mutable_job() = ToProto(job, job.created);
+  record.set_number(job.number);
+  if (job.placed != absl::InfinitePast()) *record.mutable_placed_time() = ToProto(job.placed);
+  for (const RankState& rank : job.ranks) record.add_store_addresses(rank.report.store_address);
+  if (job.stop.has_value()) record.set_stop_grace_s(absl::ToDoubleSeconds(job.stop->grace));
+  return record.SerializeAsString();
+}
+
+std::string EncodeNode(const Node& node, const Cluster& cluster) {
+  v1::NodeRecord record;
+  *record.mutable_node() = ToProto(node, cluster);
+  record.set_uid(node.facts.uid);
+  return record.SerializeAsString();
+}
+
+std::string EncodeRequest(const RequestLog::Entry& entry) {
+  v1::RequestRecord record;
+  record.set_fingerprint(entry.fingerprint);
+  record.set_job_id(entry.job.value());
+  *record.mutable_time() = ToProto(entry.time);
+  return record.SerializeAsString();
+}
+
+absl::StatusOr<StoredState> LoadState(StateStore& store) {
+  StoredState state;
+  PACELINE_RETURN_IF_ERROR(ForEach<v1::JobRecord>(
+      store, "job/",
+      [&](const std::string&, const v1::JobRecord& r) { state.jobs.push_back(DecodeJob(r)); }));
+  PACELINE_RETURN_IF_ERROR(ForEach<v1::NodeRecord>(
+      store, "node/",
+      [&](const std::string&, const v1::NodeRecord& r) { state.nodes.push_back(DecodeNode(r)); }));
+  PACELINE_RETURN_IF_ERROR(ForEach<v1::RequestRecord>(
+      store, "request/", [&](const std::string& id, const v1::RequestRecord& r) {
+        state.requests[id] = {r.fingerprint(), JobId(r.job_id()), FromProto(r.time())};
+      }));
+  PACELINE_RETURN_IF_ERROR(LoadMeta(store, state));
+  return state;
+}
+
+}  // namespace paceline

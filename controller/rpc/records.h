@@ -1,0 +1,45 @@
+// What is stored under which key, and back.
+//
+//   job/<job id>          v1::JobRecord
+//   node/<node name>      v1::NodeRecord
+//   request/<request id>  v1::RequestRecord
+//   meta/cluster_id       UUID of the cluster, made with the store
+//   meta/starts           how often a controller has opened the store, decimal
+#ifndef CONTROLLER_RPC_RECORDS_H_
+#define CONTROLLER_RPC_RECORDS_H_
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "controller/core/cluster.h"
+#include "controller/core/request_log.h"
+#include "controller/store/state_store.h"
+
+namespace paceline {
+
+std::string JobKey(const JobId& id);
+std::string NodeKey(const NodeName& name);
+std::string RequestKey(const std::string& request_id);
+
+std::string EncodeJob(const Job& job);
+std::string EncodeNode(const Node& node, const Cluster& cluster);
+std::string EncodeRequest(const RequestLog::Entry& entry);
+
+// Everything that a store holds.
+struct StoredState {
+  std::string cluster_id;
+  int64_t starts = 0;  // This one included.
+  std::vector<Job> jobs;
+  std::vector<Node> nodes;
+  std::map<std::string, RequestLog::Entry> requests;
+};
+
+// Loads all and counts the start; a new store gets a cluster id. DataLoss, naming the key,
+// when a record cannot be read.
+absl::StatusOr<StoredState> LoadState(StateStore& store);
+
+}  // namespace paceline
+
+#endif  // CONTROLLER_RPC_RECORDS_H_

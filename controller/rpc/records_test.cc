@@ -1,0 +1,113 @@
+#include "controller/rpc/records.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "controller/store/memory_store.h"
+#include "proto/job_spec.pb.h"
+
+namespace paceline {
+namespace {
+
+const Moment kNow{absl::UnixEpoch(), absl::FromUnixSeconds(1700000000)};
+
+// A running job with one failed rank, stopping.
+Job StoppingJob() {
+  v1::JobSpec spec;
+  spec.set_name("digits");
+  spec.set_ranks(2);
+  Job job = NewJob({JobId("job-1"), "digits", 2, Device::kCpu, spec.SerializeAsString()}, 7, kNow);
+  PlaceJob(job, {NodeName("a"), NodeName("a")}, kNow);
+  for (int r = 0; r < 2; ++r) {
+    TrainerReport report;
+    report.id = {JobId("job-1"), Generation(1), Rank(r)};
+    report.state = TrainerState::kRunning;
+    report.pid = 40 + r;
+    report.store_address = "host:1";
+    report.progress.step = 5;
+    if (r == 1) {
+      report.state = TrainerState::kExited;
+      report.exit = TrainerExit();
+      report.exit->failure = FailureKind::kSignal;
+      report.exit->signal = 9;
+      report.exit->message = "killed by SIGKILL";
+      report.exit->log_tail = "last words\n";
+    }
+    ApplyReport(job, NodeName("a"), report, kNow);
+  }
+  return job;
+}
+
+TEST(RecordsTest, JobComesBackAsItWas) {
+  MemoryStore store;
+  const Job job = StoppingJob();
+  ASSERT_TRUE(store.Commit({{{JobKey(JobId("job-1")), EncodeJob(job)}}, {}}).ok());
+  const auto state = LoadState(store);
+  ASSERT_TRUE(state.ok()) << state.status();
+  ASSERT_EQ(state->jobs.size(), 1u);
+  const Job& again = state->jobs[0];
+  EXPECT_EQ(again.request.id, job.request.id);
+  EXPECT_EQ(again.request.spec, job.request.spec);
+  EXPECT_EQ(again.number, 7);
+  EXPECT_EQ(again.state, JobState::kStopping);
+  EXPECT_EQ(again.reason, job.reason);
+  EXPECT_EQ(again.created, job.created);
+  EXPECT_EQ(again.placed, job.placed);
+  EXPECT_EQ(again.started, absl::InfinitePast());
+  EXPECT_EQ(again.generation, Generation(1));
+  EXPECT_EQ(again.stop->grace, kFailureGrace);
+  EXPECT_EQ(again.failure->rank, Rank(1));
+  EXPECT_EQ(again.failure->exit.signal, 9);
+  ASSERT_EQ(again.ranks.size(), 2u);
+  EXPECT_EQ(again.ranks[1].local_rank, 1);
+  EXPECT_EQ(again.ranks[1].local_size, 2);
+  EXPECT_EQ(again.ranks[0].report.pid, 40);
+  EXPECT_EQ(again.ranks[0].report.progress.step, 5);
+  EXPECT_EQ(again.ranks[1].report.exit->log_tail, "last words\n");
+  EXPECT_EQ(StoreAddress(again), "host:1");
+}
+
+TEST(RecordsTest, ClusterIdStaysAndStartsAreCounted) {
+  MemoryStore store;
+  const auto first = LoadState(store);
+  const auto second = LoadState(store);
+  EXPECT_FALSE(first->cluster_id.empty());
+  EXPECT_EQ(second->cluster_id, first->cluster_id);
+  EXPECT_EQ(first->starts, 1);
+  EXPECT_EQ(second->starts, 2);
+}
+
+TEST(RecordsTest, NodesAndRequestsComeBack) {
+  Cluster cluster{Cluster::Options()};
+  NodeFacts facts;
+  facts.name = NodeName("a");
+  facts.uid = "uid";
+  facts.slots = 3;
+  facts.labels = {{"rack", "7"}};
+  cluster.Step(NodeConnected{facts, {}}, kNow);
+  MemoryStore store;
+  ASSERT_TRUE(
+      store
+          .Commit({{{NodeKey(facts.name), EncodeNode(cluster.nodes().at(facts.name), cluster)},
+                    {RequestKey("r"), EncodeRequest({9, JobId("job-1"), kNow.wall})}},
+                   {}})
+          .ok());
+  const auto state = LoadState(store);
+  ASSERT_EQ(state->nodes.size(), 1u);
+  EXPECT_EQ(state->nodes[0].facts.uid, "uid");
+  EXPECT_EQ(state->nodes[0].facts.slots, 3);
+  EXPECT_EQ(state->nodes[0].facts.labels.at("rack"), "7");
+  EXPECT_EQ(state->requests.at("r").fingerprint, 9u);
+  EXPECT_EQ(state->requests.at("r").time, kNow.wall);
+}
+
+TEST(RecordsTest, DamagedRecordIsNamed) {
+  MemoryStore store;
+  ASSERT_TRUE(store.Commit({{{"job/job-1", "\xff\xff"}}, {}}).ok());
+  const absl::Status status = LoadState(store).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("job/job-1"));
+}
+
+}  // namespace
+}  // namespace paceline

@@ -1,0 +1,261 @@
+#include "controller/rpc/worker_sessions.h"
+
+#include <deque>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/log.h"
+#include "controller/rpc/convert.h"
+#include "controller/rpc/errors.h"
+
+namespace paceline {
+namespace {
+
+constexpr double kReportIntervalSeconds = 1.0;
+constexpr size_t kMaxLogRequests = 256;
+constexpr size_t kMaxNodeName = 63;
+
+bool IsNodeName(const std::string& name) {
+  constexpr char kAllowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
+  return !name.empty() && name.size() <= kMaxNodeName &&
+         name.find_first_not_of(kAllowed) == std::string::npos;
+}
+
+}  // namespace
+
+class WorkerSessions::Stream
+    : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::ControllerMessage> {
+ public:
+  Stream(WorkerSessions* sessions, std::string peer)
+      : sessions_(sessions), peer_(std::move(peer)) {
+    sessions_->loop_->Post([this] {
+      sessions_->streams_.insert(this);
+      StartRead(&incoming_);
+    });
+  }
+
+  void Close(grpc::Status status) {
+    if (closing_) return;
+    closing_ = true;
+    status_ = std::move(status);
+    if (!writing_) Finish(status_);
+  }
+
+  void SendPlan(v1::NodePlan plan) {
+    if (last_plan_ == plan.SerializeAsString()) return;
+    last_plan_ = plan.SerializeAsString();
+    plan.set_revision(++plan_revision_);
+    plan_ = std::move(plan);
+    Write();
+  }
+
+  grpc::Status RequestLog(v1::LogRequest request, LogCallback answer) {
+    if (logs_.size() >= kMaxLogRequests) {
+      return MakeError(grpc::StatusCode::RESOURCE_EXHAUSTED, "TOO_MANY_LOG_READERS",
+                       absl::StrCat("node ", node_.value(), " has ", kMaxLogRequests,
+                                    " log readers already"));
+    }
+    logs_[request.id()] = std::move(answer);
+    v1::ControllerMessage message;
+    *message.mutable_log_request() = std::move(request);
+    Queue(std::move(message));
+    return grpc::Status::OK;
+  }
+
+  void CancelLog(int64_t id) {
+    if (logs_.erase(id) == 0) return;
+    v1::ControllerMessage message;
+    message.mutable_log_cancel()->set_id(id);
+    Queue(std::move(message));
+  }
+
+ private:
+  // gRPC's callbacks.
+  void OnReadDone(bool ok) override {
+    sessions_->loop_->Post([this, ok] {
+      if (!ok) return Close(grpc::Status::OK);
+      if (closing_) return;
+      Handle();
+      if (!closing_) StartRead(&incoming_);
+    });
+  }
+  void OnWriteDone(bool ok) override {
+    sessions_->loop_->Post([this, ok] {
+      writing_ = false;
+      if (closing_) return Finish(status_);
+      if (!ok) return Close(grpc::Status::CANCELLED);
+      Write();
+    });
+  }
+  void OnCancel() override {
+    sessions_->loop_->Post([this] { Close(grpc::Status::CANCELLED); });
+  }
+  void OnDone() override {
+    sessions_->loop_->Post([this] {
+      sessions_->streams_.erase(this);
+      const auto current = sessions_->by_node_.find(node_);
+      if (current != sessions_->by_node_.end() && current->second == this) {
+        sessions_->by_node_.erase(current);
+        sessions_->metrics_->WorkerConnected(false);
+        PACELINE_LOG(INFO) << "worker_gone node=" << node_.value();
+      }
+      for (auto& [id, answer] : logs_) {
+        answer(MakeError(grpc::StatusCode::UNAVAILABLE, "NODE_UNREACHABLE",
+                         absl::StrCat("node ", node_.value(), " is not connected")),
+               {});
+      }
+      delete this;
+    });
+  }
+
+  void Handle() {
+    if (node_.value().empty() && incoming_.kind_case() != v1::WorkerMessage::kHello) {
+      return Close(MakeError(grpc::StatusCode::FAILED_PRECONDITION, "NO_HELLO",
+                             "the first message of a session must be a hello"));
+    }
+    switch (incoming_.kind_case()) {
+      case v1::WorkerMessage::kHello:
+        return Greet(incoming_.hello());
+      case v1::WorkerMessage::kReport:
+        return sessions_->control_->Apply(NodeReported{node_, FromProto(incoming_.report())});
+      case v1::WorkerMessage::kSteps:
+        return sessions_->metrics_->AddSteps(incoming_.steps());
+      case v1::WorkerMessage::kLog: {
+        const auto found = logs_.find(incoming_.log().id());
+        if (found == logs_.end()) return;
+        const LogCallback answer = std::move(found->second);
+        logs_.erase(found);
+        return answer(grpc::Status::OK, incoming_.log());
+      }
+      case v1::WorkerMessage::KIND_NOT_SET:
+        return;
+    }
+  }
+
+  void Greet(const v1::Hello& hello) {
+    grpc::Status refusal = Refusal(hello);
+    if (!refusal.ok()) {
+      PACELINE_LOG(WARNING) << "worker_refused peer=" << peer_ << " reason=\""
+                            << refusal.error_message() << "\"";
+      return Close(std::move(refusal));
+    }
+    node_ = NodeName(hello.node());
+    uid_ = hello.node_uid();
+    Stream*& current = sessions_->by_node_[node_];
+    if (current != nullptr) {
+      current->Close(grpc::Status(grpc::StatusCode::ABORTED, "the worker has connected again"));
+    } else {
+      sessions_->metrics_->WorkerConnected(true);
+    }
+    current = this;
+    PACELINE_LOG(INFO) << "worker_connected node=" << node_.value() << " peer=" << peer_
+                       << " slots=" << hello.slots() << " trainers="
+                       << hello.report().trainers_size();
+    v1::ControllerMessage welcome;
+    welcome.mutable_welcome()->set_cluster_id(sessions_->control_->cluster_id());
+    welcome.mutable_welcome()->set_report_interval_s(kReportIntervalSeconds);
+    Queue(std::move(welcome));
+    sessions_->control_->Apply(NodeConnected{FromProto(hello), FromProto(hello.report())});
+  }
+
+  grpc::Status Refusal(const v1::Hello& hello) const {
+    if (!node_.value().empty()) {
+      return MakeError(grpc::StatusCode::FAILED_PRECONDITION, "SECOND_HELLO",
+                       "a session has one hello");
+    }
+    if (!IsNodeName(hello.node())) {
+      return MakeError(grpc::StatusCode::INVALID_ARGUMENT, "NODE_NAME_INVALID",
+                       "a node's name has 1 to 63 of [A-Za-z0-9-_.]");
+    }
+    const std::string& ours = sessions_->control_->cluster_id();
+    if (!hello.cluster_id().empty() && hello.cluster_id() != ours) {
+      return MakeError(grpc::StatusCode::FAILED_PRECONDITION, "WRONG_CLUSTER",
+                       absl::StrCat("the worker's state belongs to cluster ", hello.cluster_id(),
+                                    ", this is ", ours,
+                                    ": give the worker an empty state directory to move it here"),
+                       {{"cluster_id", ours}});
+    }
+    const auto current = sessions_->by_node_.find(NodeName(hello.node()));
+    if (current != sessions_->by_node_.end() && current->second->uid_ != hello.node_uid()) {
+      return MakeError(grpc::StatusCode::ALREADY_EXISTS, "NODE_NAME_TAKEN",
+                       absl::StrCat("another worker is connected as \"", hello.node(),
+                                    "\" from ", current->second->peer_,
+                                    ": choose another --name"));
+    }
+    return grpc::Status::OK;
+  }
+
+  void Queue(v1::ControllerMessage message) {
+    queue_.push_back(std::move(message));
+    Write();
+  }
+
+  // Starts the next write: what is queued, then the newest plan.
+  void Write() {
+    if (writing_ || closing_) return;
+    if (!queue_.empty()) {
+      outgoing_ = std::move(queue_.front());
+      queue_.pop_front();
+    } else if (plan_.has_value()) {
+      outgoing_.Clear();
+      *outgoing_.mutable_plan() = *std::exchange(plan_, std::nullopt);
+    } else {
+      return;
+    }
+    writing_ = true;
+    StartWrite(&outgoing_);
+  }
+
+  WorkerSessions* const sessions_;
+  const std::string peer_;
+
+  // On the loop.
+  NodeName node_;  // Empty before the hello.
+  std::string uid_;
+  bool writing_ = false;
+  bool closing_ = false;
+  grpc::Status status_;
+  v1::WorkerMessage incoming_;
+  v1::ControllerMessage outgoing_;
+  std::deque<v1::ControllerMessage> queue_;
+  std::optional<v1::NodePlan> plan_;
+  std::string last_plan_ = "none";  // Serialized; no plan has this form.
+  int64_t plan_revision_ = 0;
+  std::map<int64_t, LogCallback> logs_;
+};
+
+grpc::ServerBidiReactor<v1::WorkerMessage, v1::ControllerMessage>* WorkerSessions::Session(
+    grpc::CallbackServerContext* context) {
+  return new Stream(this, context->peer());
+}
+
+void WorkerSessions::SendPlan(const NodeName& node, const v1::NodePlan& plan) {
+  const auto stream = by_node_.find(node);
+  if (stream != by_node_.end()) stream->second->SendPlan(plan);
+}
+
+grpc::Status WorkerSessions::RequestLog(const NodeName& node, v1::LogRequest request,
+                                        LogCallback answer, int64_t* id) {
+  const auto stream = by_node_.find(node);
+  if (stream == by_node_.end()) {
+    return MakeError(grpc::StatusCode::UNAVAILABLE, "NODE_UNREACHABLE",
+                     absl::StrCat("node ", node.value(), " is not connected"));
+  }
+  *id = next_log_id_++;
+  request.set_id(*id);
+  return stream->second->RequestLog(std::move(request), std::move(answer));
+}
+
+void WorkerSessions::CancelLog(const NodeName& node, int64_t id) {
+  const auto stream = by_node_.find(node);
+  if (stream != by_node_.end()) stream->second->CancelLog(id);
+}
+
+void WorkerSessions::CloseAll() {
+  for (Stream* stream : streams_) {
+    stream->Close(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the controller is shutting down"));
+  }
+}
+
+}  // namespace paceline

@@ -1,0 +1,65 @@
+// The streams of the connected workers: proto/worker.proto, the controller's side.
+//
+// A session begins with its worker's Hello. Plans replace one another, so a slow worker
+// gets the newest; log requests are few and bounded. When the same worker (same node_uid)
+// connects again, its older session ends.
+//
+// Runs on the loop, except for gRPC's own callbacks.
+#ifndef CONTROLLER_RPC_WORKER_SESSIONS_H_
+#define CONTROLLER_RPC_WORKER_SESSIONS_H_
+
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+
+#include "common/core/ids.h"
+#include "common/event_loop.h"
+#include "controller/control_loop.h"
+#include "controller/metrics.h"
+#include "proto/worker.grpc.pb.h"
+
+namespace paceline {
+
+class WorkerSessions : public v1::WorkerService::CallbackService {
+ public:
+  // Gets the answer to a log request; UNAVAILABLE when the worker went away before.
+  using LogCallback = std::function<void(grpc::Status, const v1::LogData&)>;
+
+  // All pointers outlive this.
+  WorkerSessions(EventLoop* loop, ControlLoop* control, ControllerMetrics* metrics)
+      : loop_(loop), control_(control), metrics_(metrics) {}
+
+  // Sends the plan if the node is connected and has not got the same one last.
+  void SendPlan(const NodeName& node, const v1::NodePlan& plan);
+
+  // Asks the node for a part of a log; `answer` runs once unless cancelled. Returns the
+  // number to cancel it by. UNAVAILABLE when the node is not connected, RESOURCE_EXHAUSTED
+  // when it has too many requests.
+  grpc::Status RequestLog(const NodeName& node, v1::LogRequest request, LogCallback answer,
+                          int64_t* id);
+  void CancelLog(const NodeName& node, int64_t id);
+
+  // Ends all sessions: the controller goes away.
+  void CloseAll();
+
+  // Called by gRPC.
+  grpc::ServerBidiReactor<v1::WorkerMessage, v1::ControllerMessage>* Session(
+      grpc::CallbackServerContext* context) override;
+
+ private:
+  class Stream;
+
+  EventLoop* const loop_;
+  ControlLoop* const control_;
+  ControllerMetrics* const metrics_;
+
+  // On the loop.
+  std::set<Stream*> streams_;               // All that are open.
+  std::map<NodeName, Stream*> by_node_;     // The current one of each node that said hello.
+  int64_t next_log_id_ = 1;
+};
+
+}  // namespace paceline
+
+#endif  // CONTROLLER_RPC_WORKER_SESSIONS_H_

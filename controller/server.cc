@@ -1,0 +1,205 @@
+#include "controller/server.h"
+
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/server_builder.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/atomic_file/atomic_file.h"
+#include "common/exit_codes.h"
+#include "common/log.h"
+#include "common/version.h"
+#include "controller/rpc/records.h"
+#include "controller/store/sqlite_store.h"
+
+namespace paceline {
+namespace {
+
+// Requests under way get so long to finish when the controller ends.
+constexpr absl::Duration kShutdownGrace = absl::Seconds(3);
+constexpr int kKeepaliveMillis = 10000;
+constexpr int kMaxMessageBytes = 16 << 20;
+
+int ExitCodeFor(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      return kExitOk;
+    case absl::StatusCode::kPermissionDenied:
+      return kExitStateNotWritable;
+    case absl::StatusCode::kFailedPrecondition:
+      return kExitStateFromNewer;
+    case absl::StatusCode::kDataLoss:
+      return kExitStateDamaged;
+    case absl::StatusCode::kResourceExhausted:
+      return kExitNoSpace;
+    default:
+      return kExitFailure;
+  }
+}
+
+ServerFailure StateFailure(absl::Status status) {
+  const int code = ExitCodeFor(status);
+  return {std::move(status), code};
+}
+
+}  // namespace
+
+Server::Server(ServerOptions options) : options_(std::move(options)), metrics_(kVersion) {}
+
+Server::~Server() {
+  if (shutdown_.joinable()) shutdown_.join();
+}
+
+ServerFailure Server::OpenState() {
+  auto lock = StateLock::Take(options_.state_dir);
+  if (!lock.ok()) {
+    const bool held = lock.status().code() == absl::StatusCode::kFailedPrecondition;
+    return held ? ServerFailure{lock.status(), kExitStateInUse} : StateFailure(lock.status());
+  }
+  lock_ = std::make_unique<StateLock>(*std::move(lock));
+  auto store = SqliteStore::Open(options_.state_dir + "/state.db");
+  if (!store.ok()) return StateFailure(store.status());
+  store_ = *std::move(store);
+  auto state = LoadState(*store_);
+  if (!state.ok()) return StateFailure(state.status());
+  PACELINE_LOG(INFO) << "state_loaded jobs=" << state->jobs.size()
+                     << " nodes=" << state->nodes.size() << " cluster=" << state->cluster_id
+                     << " start=" << state->starts;
+  control_ = std::make_unique<ControlLoop>(&loop_, store_.get(), &metrics_, *std::move(state));
+  return {};
+}
+
+ServerFailure Server::Listen() {
+  grpc::EnableDefaultHealthCheckService(true);
+  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+  grpc::ServerBuilder builder;
+  // Two controllers must not share a port unnoticed.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMillis);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
+                             kKeepaliveMillis / 2);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  int port = 0;
+  builder.AddListeningPort(options_.listen, grpc::InsecureServerCredentials(), &port);
+  builder.RegisterService(workers_.get());
+  builder.RegisterService(jobs_.get());
+  builder.RegisterService(nodes_.get());
+  grpc_ = builder.BuildAndStart();
+  if (grpc_ == nullptr || port == 0) {
+    return {absl::FailedPreconditionError(
+                absl::StrCat("cannot listen on ", options_.listen,
+                             ": the port is in use, or the address is not this host's")),
+            kExitCannotListen};
+  }
+  grpc_address_ = absl::StrCat(options_.listen.substr(0, options_.listen.rfind(':')), ":", port);
+  auto http = HttpServer::Start(options_.http, Routes());
+  if (!http.ok()) return {http.status(), kExitCannotListen};
+  http_ = *std::move(http);
+  return {};
+}
+
+ServerFailure Server::Start() {
+  ServerFailure failure = OpenState();
+  if (!failure.status.ok()) return failure;
+  workers_ = std::make_unique<WorkerSessions>(&loop_, control_.get(), &metrics_);
+  jobs_ = std::make_unique<JobService>(&loop_, control_.get(), workers_.get(), &metrics_);
+  nodes_ = std::make_unique<NodeService>(&loop_, control_.get());
+  control_->SetListeners({
+      [this](const NodeName& node, const v1::NodePlan& plan) { workers_->SendPlan(node, plan); },
+      [this] { jobs_->WakeWatchers(); },
+      [this] {
+        nodes_->WakeWatchers();
+        UpdateDiscovery();
+      },
+      [this](absl::Status status) {
+        failure_ = StateFailure(
+            absl::Status(status.code(), absl::StrCat("cannot store state: ", status.message())));
+        Shutdown();
+      },
+  });
+  UpdateDiscovery();
+  failure = Listen();
+  if (!failure.status.ok()) {
+    // Services that gRPC knows of must outlive it.
+    grpc_.reset();
+    return failure;
+  }
+  const absl::Status written = WriteAddressFile();
+  if (!written.ok()) return StateFailure(written);
+  ready_ = true;
+  PACELINE_LOG(INFO) << "serving grpc=" << grpc_address_ << " http=" << http_->address();
+  return {};
+}
+
+absl::Status Server::WriteAddressFile() {
+  if (options_.address_file.empty()) return absl::OkStatus();
+  const std::string text = nlohmann::json{{"pid", getpid()},
+                                          {"grpc", grpc_address_},
+                                          {"http", http_->address()}}
+                               .dump() +
+                           "\n";
+  return WriteFileAtomically(options_.address_file, {text});
+}
+
+ServerFailure Server::Run() {
+  loop_.Run();
+  if (shutdown_.joinable()) shutdown_.join();
+  return failure_;
+}
+
+void Server::Shutdown() {
+  ready_ = false;
+  loop_.Post([this] {
+    if (shutdown_.joinable()) return;
+    PACELINE_LOG(INFO) << "shutting_down";
+    grpc_->GetHealthCheckService()->SetServingStatus(false);
+    jobs_->CloseStreams();
+    nodes_->CloseStreams();
+    workers_->CloseAll();
+    shutdown_ = std::thread([this] {
+      grpc_->Shutdown(absl::ToChronoTime(absl::Now() + kShutdownGrace));
+      grpc_->Wait();
+      http_.reset();
+      loop_.Stop();
+    });
+  });
+}
+
+void Server::UpdateDiscovery() {
+  nlohmann::json targets = nlohmann::json::array();
+  for (const auto& [name, node] : control_->cluster().nodes()) {
+    if (node.facts.metrics_address.empty()) continue;
+    targets.push_back({{"targets", {node.facts.metrics_address}},
+                       {"labels", {{"node", name.value()}, {"__meta_paceline_component", "worker"}}}});
+  }
+  const std::string body = targets.dump();
+  absl::MutexLock lock(&mutex_);
+  discovery_ = body;
+}
+
+HttpServer::Routes Server::Routes() {
+  return {
+      {"/metrics",
+       [this] {
+         return HttpResponse{200, "text/plain; version=0.0.4; charset=utf-8", metrics_.Text()};
+       }},
+      {"/healthz", [] { return HttpResponse{200, "text/plain; charset=utf-8", "ok\n"}; }},
+      {"/readyz",
+       [this] {
+         return ready_ ? HttpResponse{200, "text/plain; charset=utf-8", "ready\n"}
+                       : HttpResponse{503, "text/plain; charset=utf-8", "not ready\n"};
+       }},
+      {"/sd",
+       [this] {
+         absl::MutexLock lock(&mutex_);
+         return HttpResponse{200, "application/json", discovery_};
+       }},
+  };
+}
+
+}  // namespace paceline

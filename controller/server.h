@@ -1,0 +1,88 @@
+// The controller as a whole: owns all parts and wires them; decides nothing.
+//
+// Threads: the event loop (Run's caller), the store's, gRPC's, the HTTP server's.
+#ifndef CONTROLLER_SERVER_H_
+#define CONTROLLER_SERVER_H_
+
+#include <grpcpp/server.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "common/event_loop.h"
+#include "common/http_server.h"
+#include "common/state_lock/state_lock.h"
+#include "controller/control_loop.h"
+#include "controller/metrics.h"
+#include "controller/rpc/job_service.h"
+#include "controller/rpc/node_service.h"
+#include "controller/rpc/worker_sessions.h"
+#include "controller/store/state_store.h"
+
+namespace paceline {
+
+struct ServerOptions {
+  std::string listen;        // gRPC, HOST:PORT, port 0: any.
+  std::string http;          // HTTP, as above.
+  std::string state_dir;     // Made if missing.
+  std::string address_file;  // If set, written once serving; see docs/cli.md.
+};
+
+// An error at the start or while running, and the exit code that tells it apart.
+struct ServerFailure {
+  absl::Status status;
+  int exit_code = 0;
+};
+
+class Server {
+ public:
+  explicit Server(ServerOptions options);
+  ~Server();
+
+  // Opens the state and begins to serve. On failure nothing was overwritten.
+  ServerFailure Start();
+
+  // Serves until Shutdown, or until the state cannot be stored any more.
+  ServerFailure Run();
+
+  // Ends Run: streams are closed, requests under way answered. From any thread, once.
+  void Shutdown();
+
+ private:
+  ServerFailure OpenState();
+  ServerFailure Listen();
+  absl::Status WriteAddressFile();
+  void UpdateDiscovery();
+  HttpServer::Routes Routes();
+
+  const ServerOptions options_;
+  EventLoop loop_;
+  ControllerMetrics metrics_;
+  std::atomic<bool> ready_{false};
+  ServerFailure failure_;  // On the loop.
+
+  absl::Mutex mutex_;
+  std::string discovery_ ABSL_GUARDED_BY(mutex_) = "[]";  // Body of /sd.
+
+  // In the order of construction in Start.
+  std::unique_ptr<StateLock> lock_;
+  std::unique_ptr<StateStore> store_;
+  std::unique_ptr<ControlLoop> control_;
+  std::unique_ptr<WorkerSessions> workers_;
+  std::unique_ptr<JobService> jobs_;
+  std::unique_ptr<NodeService> nodes_;
+  std::string grpc_address_;
+  std::unique_ptr<grpc::Server> grpc_;
+  std::unique_ptr<HttpServer> http_;
+  std::thread shutdown_;  // Waits for gRPC's requests under way.
+};
+
+}  // namespace paceline
+
+#endif  // CONTROLLER_SERVER_H_
