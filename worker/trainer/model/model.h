@@ -45,6 +45,7 @@ class Model {
 
   const std::vector<NamedTensor>& parameters() const { return parameters_; }
   const std::vector<NamedTensor>& buffers() const { return buffers_; }
+  at::Device device() const { return device_; }
 
  protected:
   explicit Model(at::Device device) : device_(device) {}
@@ -61,7 +62,6 @@ class Model {
   Linear AddLinear(const std::string& name, int64_t in, int64_t out);
 
   bool training() const { return training_; }
-  at::Device device() const { return device_; }
 
  private:
   const at::Device device_;

@@ -1,0 +1,19 @@
+// The life of a trainer: told what to do, it prepares, meets the others, and trains.
+#ifndef WORKER_TRAINER_RUN_TRAINER_H_
+#define WORKER_TRAINER_RUN_TRAINER_H_
+
+#include "worker/ring/step_ring.h"
+#include "worker/trainer/comm/platform.h"
+#include "worker/trainer/control.h"
+
+namespace paceline {
+
+// Runs to the end, which it reports by Control::Finish, and ends the process with that exit
+// code. Here torch's exceptions stop. The parts of the training are deliberately not taken
+// down first: threads of a broken group may be stuck in it, while the end of the process
+// closes its connections, so that the other ranks learn of it at once.
+[[noreturn]] void RunTrainer(Control& control, StepRingWriter& ring, Platform& platform);
+
+}  // namespace paceline
+
+#endif  // WORKER_TRAINER_RUN_TRAINER_H_

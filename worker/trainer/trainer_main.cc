@@ -1,0 +1,55 @@
+#include "worker/trainer/trainer_main.h"
+
+#include <malloc.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "common/exit_codes.h"
+#include "worker/ring/step_ring.h"
+#include "worker/trainer/control.h"
+#include "worker/trainer/run_trainer.h"
+
+namespace paceline {
+namespace {
+
+int Fail(const absl::Status& status) {
+  std::fprintf(stderr, "paceline-trainer: %s\n", std::string(status.message()).c_str());
+  return kExitFailure;
+}
+
+}  // namespace
+
+int TrainerMain(int argc, char** argv, Platform& platform) {
+  Control::Options options;
+  std::string ring_path;
+  double orphan_timeout_s = absl::ToDoubleSeconds(options.orphan_timeout);
+  CLI::App app("One rank of a Paceline job. Started by paceline-worker.");
+  app.add_option("--dir", options.directory, "Trainer directory, named <job>.<generation>.<rank>")
+      ->required();
+  app.add_option("--socket", options.socket, "Unix socket of the worker daemon")->required();
+  app.add_option("--ring", ring_path, "Step ring, made by the worker daemon")->required();
+  app.add_option("--log-segment-bytes", options.log_segment_bytes, "Size of a full log segment")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  app.add_option("--orphan-timeout-s", orphan_timeout_s,
+                 "Seconds without a daemon after which the trainer ends itself")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  CLI11_PARSE(app, argc, argv);
+  options.orphan_timeout = absl::Seconds(orphan_timeout_s);
+
+  // Each step frees and allocates the same large blocks: kept, they cost no page faults.
+  mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  mallopt(M_TRIM_THRESHOLD, -1);
+
+  absl::StatusOr<StepRingWriter> ring = StepRingWriter::Open(ring_path);
+  if (!ring.ok()) return Fail(ring.status());
+  absl::StatusOr<std::unique_ptr<Control>> control = Control::Start(options);
+  if (!control.ok()) return Fail(control.status());
+  RunTrainer(**control, *ring, platform);
+}
+
+}  // namespace paceline
