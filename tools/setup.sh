@@ -61,24 +61,41 @@ install_packages() {
     cannot_install "apt-get install failed" "$@"
 }
 
-# Changes with the wheels, with Python, and with the folder (an environment cannot be moved).
+# What an environment depends on besides its wheels: Python, and the folder, since it cannot move.
+venv_base() {
+  { "$python" --version; pwd -P; } | sha256sum | cut -d' ' -f1
+}
+
 venv_key() {
-  { cat "$requirements"; "$python" --version; pwd -P; } | sha256sum | cut -d' ' -f1
+  echo "$(venv_base) $(sha256sum <"$requirements" | cut -d' ' -f1)"
 }
 
 venv_complete() {
   [[ -x $python && -r $stamp && $(<"$stamp") == "$(venv_key)" ]]
 }
 
+pip() {
+  "$venv/bin/python" -m pip --disable-pip-version-check --no-input "$@" </dev/null
+}
+
+# Brings .venv to what the list says: one that was complete for another list is changed in
+# place, one that was left half-finished is made anew.
 install_venv() {
-  echo "set-up: installing $(grep -c == "$requirements") wheels into $venv"
-  rm -rf "$venv"
-  "$python" -m venv "$venv"
+  local extra
+  if [[ -r $stamp && $(cut -d' ' -f1 "$stamp") == "$(venv_base)" ]]; then
+    echo "set-up: updating $venv"
+    rm "$stamp"
+  else
+    echo "set-up: installing $(grep -c == "$requirements") wheels into $venv"
+    rm -rf "$venv"
+    "$python" -m venv "$venv"
+  fi
   # The list names every wheel with its version, so nothing is left to resolve.
-  "$venv/bin/python" -m pip --disable-pip-version-check --no-input install --quiet \
-    --no-deps --only-binary :all: --requirement "$requirements" </dev/null
-  "$venv/bin/python" -m pip --disable-pip-version-check check >/dev/null ||
-    { echo "set-up: $requirements is not consistent" >&2; exit 1; }
+  pip install --quiet --no-deps --only-binary :all: --requirement "$requirements"
+  mapfile -t extra < <(comm -23 <(pip freeze | sed 's/[ =].*//' | sort) \
+    <(sed 's/[ =].*//' "$requirements" | sort))
+  ((${#extra[@]} == 0)) || pip uninstall --quiet --yes "${extra[@]}"
+  pip check >/dev/null || { echo "set-up: $requirements is not consistent:" >&2; pip check >&2; exit 1; }
   # Written last: without it the next call starts anew.
   venv_key >"$stamp"
 }

@@ -1,0 +1,248 @@
+// Runs trainers without a cluster, for benchmarks: plays the daemon for `--ranks` of them on
+// this machine and prints, when all have finished, one JSON object with the times in their
+// step rings: {"spawned_ns": N, "ranks": [{"starts_ns": [...], "totals_ns": [...]}, ...]},
+// CLOCK_MONOTONIC nanoseconds.
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "common/core/status_macros.h"
+#include "google/protobuf/text_format.h"
+#include "proto/trainer.pb.h"
+#include "worker/link/frame.h"
+#include "worker/ring/step_ring.h"
+
+namespace paceline {
+namespace {
+
+struct Options {
+  std::string trainer;    // Program.
+  std::string spec_path;  // paceline.v1.JobSpec as text.
+  std::string directory;  // Existing and empty; short enough for a socket's path.
+  int ranks = 1;
+  int threads = 1;
+};
+
+constexpr char kJob[] = "job-00000000bench";
+constexpr uint32_t kRingCapacity = 1 << 14;
+
+struct Trainer {
+  std::string directory;
+  std::string ring;
+  pid_t pid = -1;
+};
+
+absl::Status Errno(const char* what) {
+  return absl::InternalError(absl::StrCat(what, ": ", strerror(errno)));
+}
+
+class TrainerRun {
+ public:
+  explicit TrainerRun(const Options& options) : options_(options) {}
+
+  absl::Status Run() {
+    PACELINE_RETURN_IF_ERROR(ReadSpec());
+    PACELINE_RETURN_IF_ERROR(Listen());
+    spawned_ns_ = MonotonicNanos();
+    for (int rank = 0; rank < options_.ranks; ++rank) PACELINE_RETURN_IF_ERROR(Spawn(rank));
+    while (running_ > 0) PACELINE_RETURN_IF_ERROR(PollOnce());
+    return absl::OkStatus();
+  }
+
+  absl::Status Print() const {
+    nlohmann::json ranks = nlohmann::json::array();
+    for (const Trainer& trainer : trainers_) {
+      PACELINE_ASSIGN_OR_RETURN(const StepRingReader reader, StepRingReader::Open(trainer.ring));
+      nlohmann::json starts = nlohmann::json::array();
+      nlohmann::json totals = nlohmann::json::array();
+      for (const StepRecord& record : reader.ReadFrom(0).records) {
+        starts.push_back(record.start_ns);
+        totals.push_back(record.total_ns);
+      }
+      ranks.push_back({{"starts_ns", starts}, {"totals_ns", totals}});
+    }
+    std::cout << nlohmann::json({{"spawned_ns", spawned_ns_}, {"ranks", ranks}}) << std::endl;
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status ReadSpec() {
+    std::ifstream file(options_.spec_path);
+    const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+    if (!file || !google::protobuf::TextFormat::ParseFromString(text, &spec_)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(options_.spec_path, ": not a JobSpec as text"));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Listen() {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    socket_path_ = absl::StrCat(options_.directory, "/daemon.sock");
+    if (socket_path_.size() >= sizeof(address.sun_path)) {
+      return absl::InvalidArgumentError(absl::StrCat(socket_path_, ": too long for a socket"));
+    }
+    socket_path_.copy(address.sun_path, sizeof(address.sun_path) - 1);
+    listener_ = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (listener_ < 0 ||
+        ::bind(listener_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0 ||
+        ::listen(listener_, options_.ranks) != 0) {
+      return Errno("socket");
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Spawn(int rank) {
+    Trainer trainer;
+    trainer.directory = absl::StrCat(options_.directory, "/", kJob, ".1.", rank);
+    trainer.ring = absl::StrCat(options_.directory, "/", rank, ".ring");
+    if (::mkdir(trainer.directory.c_str(), 0700) != 0) return Errno("mkdir");
+    PACELINE_RETURN_IF_ERROR(CreateStepRing(trainer.ring, kRingCapacity));
+    trainer.pid = ::fork();
+    if (trainer.pid < 0) return Errno("fork");
+    if (trainer.pid == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      ::execl(options_.trainer.c_str(), options_.trainer.c_str(), "--dir",
+              trainer.directory.c_str(), "--socket", socket_path_.c_str(), "--ring",
+              trainer.ring.c_str(), nullptr);
+      ::_exit(127);
+    }
+    trainers_.push_back(std::move(trainer));
+    ++running_;
+    return absl::OkStatus();
+  }
+
+  // Waits for a connection, a message or an end of one, and deals with what came.
+  absl::Status PollOnce() {
+    std::vector<pollfd> fds = {{listener_, POLLIN, 0}};
+    for (const auto& [fd, decoder] : connections_) fds.push_back({fd, POLLIN, 0});
+    if (::poll(fds.data(), fds.size(), /*timeout=*/1000) < 0) return Errno("poll");
+    if (fds[0].revents != 0) {
+      const int fd = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
+      if (fd < 0) return Errno("accept");
+      connections_.emplace(fd, FrameDecoder());
+    }
+    for (size_t i = 1; i < fds.size(); ++i) {
+      if (fds[i].revents != 0) PACELINE_RETURN_IF_ERROR(Receive(fds[i].fd));
+    }
+    return Reap();
+  }
+
+  absl::Status Receive(int fd) {
+    char buffer[4096];
+    const ssize_t got = ::read(fd, buffer, sizeof(buffer));
+    if (got <= 0) {
+      ::close(fd);
+      connections_.erase(fd);
+      return absl::OkStatus();
+    }
+    FrameDecoder& decoder = connections_[fd];
+    decoder.Append({buffer, static_cast<size_t>(got)});
+    while (true) {
+      PACELINE_ASSIGN_OR_RETURN(const auto payload, decoder.Next());
+      if (!payload) return absl::OkStatus();
+      v1::TrainerStatus status;
+      if (!status.ParseFromString(*payload)) return absl::InternalError("not a TrainerStatus");
+      PACELINE_RETURN_IF_ERROR(Answer(fd, status));
+    }
+  }
+
+  // The trainer learns what to train at once, and the store's address when it is known.
+  absl::Status Answer(int fd, const v1::TrainerStatus& status) {
+    const int rank = status.id().rank();
+    const bool is_new = sockets_.emplace(rank, fd).second;
+    const bool has_store = store_address_.empty() && rank == 0 && status.store_port() > 0;
+    if (has_store) {
+      store_address_ = absl::StrCat("127.0.0.1:", status.store_port());
+      for (const auto& [other, socket] : sockets_) PACELINE_RETURN_IF_ERROR(Send(other, socket));
+    } else if (is_new) {
+      PACELINE_RETURN_IF_ERROR(Send(rank, fd));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Send(int rank, int fd) {
+    v1::TrainerCommand command;
+    command.set_store_address(store_address_);
+    v1::TrainerConfig& config = *command.mutable_config();
+    config.mutable_id()->set_job_id(kJob);
+    config.mutable_id()->set_generation(1);
+    config.mutable_id()->set_rank(rank);
+    *config.mutable_spec() = spec_;
+    config.set_world_size(options_.ranks);
+    config.set_local_rank(rank);
+    config.set_local_size(options_.ranks);
+    config.set_threads(options_.threads);
+    config.set_interface("lo");
+    const std::string frame = EncodeFrame(command.SerializeAsString());
+    if (::send(fd, frame.data(), frame.size(), MSG_NOSIGNAL) !=
+        static_cast<ssize_t>(frame.size())) {
+      return Errno("send");
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Reap() {
+    for (Trainer& trainer : trainers_) {
+      int status = 0;
+      if (trainer.pid < 0 || ::waitpid(trainer.pid, &status, WNOHANG) != trainer.pid) continue;
+      trainer.pid = -1;
+      --running_;
+      if (status != 0) {
+        return absl::InternalError(absl::StrCat("trainer in ", trainer.directory,
+                                                " ended with wait status ", status,
+                                                "; its log lies there"));
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  const Options& options_;
+  v1::JobSpec spec_;
+  std::string socket_path_;
+  std::string store_address_;  // Empty until rank 0 has told it.
+  int listener_ = -1;
+  uint64_t spawned_ns_ = 0;
+  int running_ = 0;
+  std::vector<Trainer> trainers_;            // By rank.
+  std::map<int, FrameDecoder> connections_;  // By file descriptor.
+  std::map<int, int> sockets_;               // File descriptor by rank.
+};
+
+int Main(int argc, char** argv) {
+  Options options;
+  CLI::App app("Runs trainers without a cluster and prints their step times.");
+  app.add_option("--trainer", options.trainer, "the trainer program")->required();
+  app.add_option("--spec", options.spec_path, "file with a JobSpec as protobuf text")->required();
+  app.add_option("--dir", options.directory, "existing empty directory to work in")->required();
+  app.add_option("--ranks", options.ranks, "number of trainers")->capture_default_str();
+  app.add_option("--threads", options.threads, "threads of each trainer")->capture_default_str();
+  CLI11_PARSE(app, argc, argv);
+
+  TrainerRun run(options);
+  absl::Status status = run.Run();
+  if (status.ok()) status = run.Print();
+  if (!status.ok()) std::cerr << "trainer_run: " << status << std::endl;
+  return status.ok() ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace paceline
+
+int main(int argc, char** argv) { return paceline::Main(argc, argv); }
