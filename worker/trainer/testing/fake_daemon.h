@@ -1,0 +1,97 @@
+// Plays the worker daemon for real trainer processes of one job, on the loopback network.
+//
+// It starts one process per rank, answers their statuses with commands, names rank 0's store
+// as soon as that is known, and collects what becomes of the processes.
+//
+// Thread-compatible. What goes wrong here (as opposed to in a trainer) ends the program.
+#ifndef WORKER_TRAINER_TESTING_FAKE_DAEMON_H_
+#define WORKER_TRAINER_TESTING_FAKE_DAEMON_H_
+
+#include <sys/types.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "proto/job_spec.pb.h"
+#include "proto/trainer.pb.h"
+
+namespace paceline {
+
+class FakeDaemon {
+ public:
+  struct Options {
+    std::string trainer;                          // Path of the program.
+    std::string directory;                        // Gets the trainer directories; exists.
+    std::vector<std::string> extra_args;          // For each trainer.
+    int threads = 1;                              // Of each trainer.
+    absl::Duration patience = absl::Seconds(60);  // Of Serve.
+  };
+
+  explicit FakeDaemon(Options options);
+  // Kills what still runs.
+  ~FakeDaemon();
+
+  // Starts spec.ranks() trainers of generation 1.
+  void Launch(const v1::JobSpec& spec);
+
+  // Serves the trainers until `done` (asked after each event) or the end of all of them.
+  // False when neither came within Options::patience.
+  bool Serve(const std::function<bool()>& done = [] { return false; });
+
+  // Closes the socket and all connections, as if the daemon were gone; and comes back.
+  void GoAway();
+  void ComeBack();
+
+  void Signal(int rank, int signal);
+
+  bool ended(int rank) const { return trainers_[static_cast<size_t>(rank)].ended; }
+  // Requires: ended(rank). -1 unless it exited, 0 unless it was killed, by itself or others.
+  int exit_code(int rank) const;
+  int exit_signal(int rank) const;
+  // The latest one received.
+  const v1::TrainerStatus& status(int rank) const {
+    return trainers_[static_cast<size_t>(rank)].status;
+  }
+  // Messages received from this rank.
+  int statuses(int rank) const { return trainers_[static_cast<size_t>(rank)].statuses; }
+  // What it left in its directory.
+  std::optional<v1::TrainerStatus> LastWords(int rank) const;
+  // All segments, one after the other.
+  std::string Log(int rank) const;
+  std::string TrainerDirectory(int rank) const;
+  std::string RingPath(int rank) const;
+
+ private:
+  struct Trainer {
+    pid_t pid = -1;
+    int pidfd = -1;
+    bool ended = false;
+    int wait_status = 0;
+    int statuses = 0;
+    v1::TrainerStatus status;
+    std::string sent;  // The last command, serialized.
+  };
+  struct Connection;
+
+  void Start(int rank);
+  void Accept();
+  // False when the trainer closed it.
+  bool Receive(Connection& connection);
+  void SendCommands();
+  void Reap(Trainer& trainer);
+
+  const Options options_;
+  const std::string socket_;
+  v1::JobSpec spec_;
+  std::vector<Trainer> trainers_;
+  int listen_fd_ = -1;
+  std::vector<std::unique_ptr<Connection>> connections_;
+};
+
+}  // namespace paceline
+
+#endif  // WORKER_TRAINER_TESTING_FAKE_DAEMON_H_
