@@ -1,0 +1,54 @@
+// The log of one trainer: segments, read as one sequence of bytes.
+//
+// A segment's name is the offset of its first byte in the whole log, 20 digits, and ".log"; it
+// ends where the next begins. The trainer writes and rotates them, the daemon deletes the
+// oldest. Stateless: each call looks at the directory.
+//
+// Thread-compatible.
+#ifndef WORKER_DAEMON_LOG_FILES_H_
+#define WORKER_DAEMON_LOG_FILES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace paceline {
+
+class LogFiles {
+ public:
+  static constexpr size_t kMaxChunk = 64 * 1024;
+
+  // `dir`: where the segments lie.
+  explicit LogFiles(std::string dir) : dir_(std::move(dir)) {}
+
+  struct Chunk {
+    int64_t offset = 0;  // Of the first byte: the one asked for, or the oldest one kept.
+    std::string data;    // At most kMaxChunk; empty at the end of the log.
+  };
+  // The bytes from `offset` on. NotFound when there is no log.
+  absl::StatusOr<Chunk> Read(int64_t offset) const;
+
+  // The offset at which the last `lines` lines begin; a line without its end counts as one.
+  // NotFound when there is no log.
+  absl::StatusOr<int64_t> TailOffset(int lines) const;
+
+  // The last lines, at most `lines` and `bytes`, as valid UTF-8: what is not is shown as "?".
+  // Empty when there is no log.
+  std::string Tail(int lines, size_t bytes) const;
+
+  // Deletes the oldest segments beyond the latest `kept` (at least 1).
+  void DeleteOldest(size_t kept) const;
+
+ private:
+  const std::string dir_;
+};
+
+// `text` with each byte that is not part of a valid UTF-8 sequence replaced by "?".
+std::string ToUtf8(std::string text);
+
+}  // namespace paceline
+
+#endif  // WORKER_DAEMON_LOG_FILES_H_

@@ -1,0 +1,41 @@
+// Where the files of a node lie.
+//
+//   <state dir>/node.json
+//   <state dir>/trainers/<job>.<generation>.<rank>/   a trainer dir, see shim/trainer_dir.h
+//   <runtime dir>/daemon.sock
+//   <runtime dir>/<job>.<generation>.<rank>.ring
+#ifndef WORKER_DAEMON_NODE_PATHS_H_
+#define WORKER_DAEMON_NODE_PATHS_H_
+
+#include <optional>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "common/core/ids.h"
+
+namespace paceline {
+
+struct NodePaths {
+  std::string state_dir;
+  std::string runtime_dir;
+
+  std::string NodeFile() const;
+  std::string TrainersDir() const;
+  std::string TrainerDir(const TrainerId& id) const;
+  std::string Socket() const;
+  std::string Ring(const TrainerId& id) const;
+};
+
+// "job-0123456789ab.1.0". Requires IsValid(id).
+std::string TrainerName(const TrainerId& id);
+
+// The opposite; nothing when it is no such name.
+std::optional<TrainerId> ParseTrainerName(absl::string_view name);
+
+// Whether the id may become part of a file's name: a job of 1-63 of [a-z0-9-], a generation
+// from 1, a rank from 0.
+bool IsValid(const TrainerId& id);
+
+}  // namespace paceline
+
+#endif  // WORKER_DAEMON_NODE_PATHS_H_

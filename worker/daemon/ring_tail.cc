@@ -1,0 +1,100 @@
+#include "worker/daemon/ring_tail.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/core/status_macros.h"
+
+namespace paceline {
+namespace {
+
+static_assert(static_cast<int>(Phase::kIdle) == v1::IDLE);
+static_assert(static_cast<int>(Phase::kDataWait) == v1::DATA_WAIT);
+static_assert(static_cast<int>(Phase::kForward) == v1::FORWARD);
+static_assert(static_cast<int>(Phase::kBackward) == v1::BACKWARD);
+static_assert(static_cast<int>(Phase::kCommunication) == v1::COMMUNICATION);
+static_assert(static_cast<int>(Phase::kOptimizer) == v1::OPTIMIZER);
+
+constexpr double kNanosPerSecond = 1e9;
+
+absl::Time AtNanos(uint64_t ns) {
+  return absl::UnixEpoch() + absl::Nanoseconds(static_cast<int64_t>(ns));
+}
+
+int64_t PhaseNanos(const StepRecord& record, Phase phase) {
+  return static_cast<int64_t>(record.phase_ns[static_cast<size_t>(phase)]);
+}
+
+v1::StepRecord ToProto(const StepRecord& record) {
+  v1::StepRecord proto;
+  proto.set_step(static_cast<int64_t>(record.step));
+  proto.set_data_wait_ns(PhaseNanos(record, Phase::kDataWait));
+  proto.set_forward_ns(PhaseNanos(record, Phase::kForward));
+  proto.set_backward_ns(PhaseNanos(record, Phase::kBackward));
+  proto.set_communication_ns(PhaseNanos(record, Phase::kCommunication));
+  proto.set_optimizer_ns(PhaseNanos(record, Phase::kOptimizer));
+  proto.set_total_ns(static_cast<int64_t>(record.total_ns));
+  proto.set_samples(static_cast<int64_t>(record.samples));
+  proto.set_loss(record.loss);
+  return proto;
+}
+
+}  // namespace
+
+absl::StatusOr<RingTail> RingTail::Open(const std::string& path) {
+  PACELINE_ASSIGN_OR_RETURN(StepRingReader reader, StepRingReader::Open(path));
+  RingTail tail(std::move(reader));
+  tail.Poll();
+  tail.dropped_ = tail.total_dropped_ = 0;  // What nobody watched is not a loss.
+  return tail;
+}
+
+RingTail::RingTail(StepRingReader reader) : reader_(std::move(reader)) {}
+
+void RingTail::Poll() {
+  const StepRingReader::Batch batch = reader_.ReadFrom(next_);
+  next_ = batch.next;
+  int64_t lost = static_cast<int64_t>(batch.lost);
+  for (const StepRecord& record : batch.records) {
+    rate_.Add(AtNanos(record.start_ns + record.total_ns),
+              absl::Nanoseconds(static_cast<int64_t>(record.total_ns)),
+              static_cast<int64_t>(record.samples));
+    for (size_t i = 0; i < phase_ns_.size(); ++i) phase_ns_[i] += record.phase_ns[i];
+    kept_.push_back(record);
+    last_ = record;
+  }
+  for (; kept_.size() > kMaxKept; kept_.pop_front()) ++lost;
+  dropped_ += lost;
+  total_dropped_ += lost;
+}
+
+v1::Progress RingTail::Progress(uint64_t now_ns) const {
+  const LivePhase live = reader_.Live();
+  v1::Progress progress;
+  progress.set_step(static_cast<int64_t>(live.step));
+  progress.set_phase(static_cast<v1::Phase>(live.phase));
+  if (live.since_ns > 0 && now_ns > live.since_ns) {
+    progress.set_phase_s(static_cast<double>(now_ns - live.since_ns) / kNanosPerSecond);
+  }
+  if (last_.has_value()) {
+    progress.set_loss(last_->loss);
+    progress.set_step_s(static_cast<double>(last_->total_ns) / kNanosPerSecond);
+  }
+  progress.set_samples_per_s(rate_.PerSecond(AtNanos(now_ns)));
+  return progress;
+}
+
+std::optional<v1::StepBatch> RingTail::TakeBatch() {
+  if (kept_.empty()) return std::nullopt;
+  v1::StepBatch batch;
+  batch.set_dropped(std::exchange(dropped_, 0));
+  const size_t count = std::min(kept_.size(), kMaxBatch);
+  batch.mutable_records()->Reserve(static_cast<int>(count));
+  for (size_t i = 0; i < count; ++i) {
+    *batch.add_records() = ToProto(kept_.front());
+    kept_.pop_front();
+  }
+  return batch;
+}
+
+}  // namespace paceline

@@ -1,0 +1,97 @@
+#include "worker/daemon/ring_tail.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "absl/strings/str_cat.h"
+
+namespace paceline {
+namespace {
+
+class RingTailTest : public ::testing::Test {
+ protected:
+  RingTailTest() {
+    EXPECT_TRUE(CreateStepRing(path_, 8192).ok());
+    writer_.emplace(*StepRingWriter::Open(path_));
+  }
+  ~RingTailTest() override { ::unlink(path_.c_str()); }
+
+  void RunSteps(uint64_t from, uint64_t to) {
+    for (uint64_t step = from; step < to; ++step) {
+      writer_->Enter(Phase::kForward, step);
+      writer_->EndStep(step, 8, 0.25f);
+    }
+  }
+
+  const std::string path_ = absl::StrCat(::testing::TempDir(), "/ring_tail_test.", ::getpid());
+  std::optional<StepRingWriter> writer_;
+};
+
+TEST_F(RingTailTest, ProgressTellsWhereTheTrainerIs) {
+  auto tail = RingTail::Open(path_);
+  ASSERT_TRUE(tail.ok()) << tail.status();
+  RunSteps(0, 3);
+  writer_->Enter(Phase::kCommunication, 3);
+  tail->Poll();
+  const uint64_t now = MonotonicNanos();
+  const v1::Progress progress = tail->Progress(now + 2'000'000'000);
+  EXPECT_EQ(progress.step(), 3);
+  EXPECT_EQ(progress.phase(), v1::COMMUNICATION);
+  EXPECT_GE(progress.phase_s(), 2);
+  EXPECT_LT(progress.phase_s(), 12);
+  EXPECT_EQ(progress.loss(), 0.25);
+  EXPECT_GT(progress.step_s(), 0);
+  EXPECT_GT(progress.samples_per_s(), 0);
+}
+
+TEST_F(RingTailTest, NewRingHasNoProgress) {
+  const v1::Progress progress = RingTail::Open(path_)->Progress(MonotonicNanos());
+  EXPECT_EQ(progress.SerializeAsString(), v1::Progress().SerializeAsString());
+}
+
+TEST_F(RingTailTest, RecordsAreTakenOnceInOrder) {
+  auto tail = RingTail::Open(path_);
+  EXPECT_FALSE(tail->TakeBatch().has_value());
+  RunSteps(0, 1500);
+  tail->Poll();
+  const auto first = tail->TakeBatch();
+  const auto second = tail->TakeBatch();
+  ASSERT_TRUE(first.has_value() && second.has_value());
+  EXPECT_EQ(first->records_size(), 1024);
+  EXPECT_EQ(second->records_size(), 476);
+  EXPECT_EQ(second->records(475).step(), 1499);
+  EXPECT_EQ(second->records(475).samples(), 8);
+  EXPECT_EQ(second->records(475).forward_ns(), second->records(475).total_ns());
+  EXPECT_FALSE(tail->TakeBatch().has_value());
+}
+
+TEST_F(RingTailTest, OldestRecordsAreDroppedAndCounted) {
+  auto tail = RingTail::Open(path_);
+  RunSteps(0, 3000);
+  tail->Poll();
+  RunSteps(3000, 6000);
+  tail->Poll();
+  EXPECT_EQ(tail->dropped(), 6000 - 4096);
+  const auto batch = tail->TakeBatch();
+  EXPECT_EQ(batch->dropped(), 6000 - 4096);
+  EXPECT_EQ(batch->records(0).step(), 6000 - 4096);
+  EXPECT_EQ(tail->TakeBatch()->dropped(), 0);
+}
+
+TEST_F(RingTailTest, PhasesAddUp) {
+  auto tail = RingTail::Open(path_);
+  RunSteps(0, 10);
+  tail->Poll();
+  EXPECT_GT(tail->phase_ns()[static_cast<int>(Phase::kForward)], 0);
+  EXPECT_EQ(tail->phase_ns()[static_cast<int>(Phase::kBackward)], 0);
+}
+
+TEST_F(RingTailTest, NewReaderBeginsWithWhatTheRingHolds) {
+  RunSteps(0, 10);
+  auto tail = RingTail::Open(path_);
+  EXPECT_EQ(tail->TakeBatch()->records_size(), 10);
+  EXPECT_EQ(tail->dropped(), 0);
+}
+
+}  // namespace
+}  // namespace paceline

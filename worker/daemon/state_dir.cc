@@ -1,0 +1,188 @@
+#include "worker/daemon/state_dir.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <sstream>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "common/atomic_file/atomic_file.h"
+#include "common/core/status_macros.h"
+
+namespace paceline {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kVersion = 1;
+
+absl::Status NotUsable(const std::string& path, const std::string& why) {
+  return absl::PermissionDeniedError(absl::StrCat("cannot use the directory ", path, ": ", why,
+                                                  "; give one that this user can write"));
+}
+
+// The file's text; nothing when there is none.
+absl::StatusOr<std::optional<std::string>> ReadText(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    if (errno == ENOENT) return std::nullopt;
+    return absl::PermissionDeniedError(
+        absl::StrCat("cannot read ", path, ": ", std::strerror(errno)));
+  }
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+absl::StatusOr<std::string> NewUuid() {
+  std::ifstream file("/proc/sys/kernel/random/uuid");
+  std::string uuid;
+  if (!(file >> uuid)) return absl::UnavailableError("the kernel gives no random UUID");
+  return uuid;
+}
+
+}  // namespace
+
+ExitCode StateExitCode(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      return kExitOk;
+    case absl::StatusCode::kPermissionDenied:
+      return kExitStateNotWritable;
+    case absl::StatusCode::kAlreadyExists:
+      return kExitStateInUse;
+    case absl::StatusCode::kDataLoss:
+      return kExitStateDamaged;
+    case absl::StatusCode::kOutOfRange:
+      return kExitStateFromNewer;
+    case absl::StatusCode::kResourceExhausted:
+      return kExitNoSpace;
+    default:
+      return kExitFailure;
+  }
+}
+
+absl::StatusOr<OwnedDir> OwnedDir::Open(const std::string& path) {
+  std::error_code error;
+  const bool created = fs::create_directories(path, error);
+  if (error) {
+    if (error == std::errc::no_space_on_device) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("cannot create ", path, ": no space left on its disk"));
+    }
+    return NotUsable(path, error.message());
+  }
+  if (created) ::chmod(path.c_str(), 0700);
+  const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return NotUsable(path, std::strerror(errno));
+  OwnedDir dir(fd);
+  struct stat info;
+  if (::fstat(fd, &info) == 0 && info.st_uid != ::geteuid()) {
+    return NotUsable(path, "it belongs to another user");
+  }
+  if (::faccessat(AT_FDCWD, path.c_str(), W_OK | X_OK, AT_EACCESS) != 0) {
+    return NotUsable(path, std::strerror(errno));
+  }
+  if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    return absl::AlreadyExistsError(absl::StrCat(
+        "another process holds the directory ", path,
+        "; is a paceline-worker already running there? Give each its own --state-dir"));
+  }
+  return dir;
+}
+
+OwnedDir::OwnedDir(OwnedDir&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+
+OwnedDir& OwnedDir::operator=(OwnedDir&& other) noexcept {
+  std::swap(fd_, other.fd_);
+  return *this;
+}
+
+OwnedDir::~OwnedDir() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+absl::StatusOr<NodeIdentity> NodeIdentity::Load(const NodePaths& paths) {
+  NodeIdentity identity(paths.NodeFile());
+  PACELINE_ASSIGN_OR_RETURN(const std::optional<std::string> text, ReadText(identity.path_));
+  if (text.has_value()) {
+    PACELINE_RETURN_IF_ERROR(identity.Read(*text));
+  } else {
+    std::error_code error;
+    if (fs::exists(paths.TrainersDir(), error)) {
+      return absl::DataLossError(absl::StrCat(identity.path_,
+                                              " is missing although the node has trainers; restore "
+                                              "it, or begin with an empty state directory"));
+    }
+    PACELINE_ASSIGN_OR_RETURN(identity.node_uid_, NewUuid());
+    PACELINE_RETURN_IF_ERROR(identity.Write());
+  }
+  std::error_code error;
+  fs::create_directories(paths.TrainersDir(), error);
+  if (error) return NotUsable(paths.TrainersDir(), error.message());
+  return identity;
+}
+
+absl::Status NodeIdentity::Read(const std::string& text) {
+  const nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const absl::Status damaged = absl::DataLossError(
+      absl::StrCat(path_, " is damaged; restore it, or begin with an empty state directory"));
+  if (!json.is_object() || !json.contains("version") || !json["version"].is_number_integer()) {
+    return damaged;
+  }
+  if (json["version"] > kVersion) {
+    return absl::OutOfRangeError(absl::StrCat(
+        path_, " was written by a newer version (format ", json["version"].get<int64_t>(),
+        ", this program knows ", kVersion, "); run that version or a later one"));
+  }
+  for (const auto& [key, value] :
+       {std::pair("node_uid", &node_uid_), {"cluster_id", &cluster_id_}}) {
+    if (!json.contains(key) || !json[key].is_string()) return damaged;
+    *value = json[key].get<std::string>();
+  }
+  return node_uid_.empty() ? damaged : absl::OkStatus();
+}
+
+absl::Status NodeIdentity::Write() const {
+  const nlohmann::json json = {
+      {"version", kVersion}, {"node_uid", node_uid_}, {"cluster_id", cluster_id_}};
+  const std::string text = json.dump(2) + "\n";
+  const absl::Status status = WriteFileAtomically(path_, {absl::string_view(text)});
+  if (status.ok() || status.code() == absl::StatusCode::kResourceExhausted) return status;
+  return absl::PermissionDeniedError(status.message());
+}
+
+absl::Status NodeIdentity::Join(const std::string& cluster_id) {
+  cluster_id_ = cluster_id;
+  return Write();
+}
+
+absl::StatusOr<std::vector<TrainerId>> ListTrainerDirs(const NodePaths& paths) {
+  std::vector<std::pair<fs::file_time_type, TrainerId>> found;
+  std::error_code error;
+  for (fs::directory_iterator entry(paths.TrainersDir(), error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::optional<TrainerId> id = ParseTrainerName(entry->path().filename().string());
+    std::error_code gone;
+    if (id.has_value()) found.emplace_back(entry->last_write_time(gone), *id);
+  }
+  if (error) return NotUsable(paths.TrainersDir(), error.message());
+  std::sort(found.begin(), found.end());
+  std::vector<TrainerId> ids;
+  for (auto& [time, id] : found) ids.push_back(std::move(id));
+  return ids;
+}
+
+}  // namespace paceline

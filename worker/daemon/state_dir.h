@@ -1,0 +1,68 @@
+// The directories that a daemon owns, each held by a lock on the directory itself, so that
+// two daemons cannot share one.
+//
+// Errors, with the daemon's exit code for each (StateExitCode): PermissionDenied: missing and
+// cannot be made, read-only, or somebody else's; AlreadyExists: another process holds it;
+// DataLoss: damaged; OutOfRange: written by a newer version; ResourceExhausted: the disk is
+// full. Nothing is overwritten then.
+#ifndef WORKER_DAEMON_STATE_DIR_H_
+#define WORKER_DAEMON_STATE_DIR_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/core/ids.h"
+#include "common/exit_codes.h"
+#include "worker/daemon/node_paths.h"
+
+namespace paceline {
+
+ExitCode StateExitCode(const absl::Status& status);
+
+// A directory of ours, locked while this object lives. Thread-compatible.
+class OwnedDir {
+ public:
+  // Creates the directory (mode 0700) and its parents if need be.
+  static absl::StatusOr<OwnedDir> Open(const std::string& path);
+
+  OwnedDir(OwnedDir&& other) noexcept;
+  OwnedDir& operator=(OwnedDir&& other) noexcept;
+  ~OwnedDir();
+
+ private:
+  explicit OwnedDir(int fd) : fd_(fd) {}
+
+  int fd_;
+};
+
+// What the node knows of itself: `node.json`. Thread-compatible.
+class NodeIdentity {
+ public:
+  // Reads the file, or makes one with a new uid when the state directory is new.
+  static absl::StatusOr<NodeIdentity> Load(const NodePaths& paths);
+
+  const std::string& node_uid() const { return node_uid_; }
+  // Empty before the node has joined one.
+  const std::string& cluster_id() const { return cluster_id_; }
+
+  // Writes the file.
+  absl::Status Join(const std::string& cluster_id);
+
+ private:
+  explicit NodeIdentity(std::string path) : path_(std::move(path)) {}
+  absl::Status Read(const std::string& text);
+  absl::Status Write() const;
+
+  std::string path_;
+  std::string node_uid_;
+  std::string cluster_id_;
+};
+
+// The trainers that have a dir, the least recently changed first.
+absl::StatusOr<std::vector<TrainerId>> ListTrainerDirs(const NodePaths& paths);
+
+}  // namespace paceline
+
+#endif  // WORKER_DAEMON_STATE_DIR_H_

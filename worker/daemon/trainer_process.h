@@ -1,0 +1,64 @@
+// The process of one trainer, seen through its shim: started by this daemon, or by an earlier
+// one and found again by its lock.
+//
+// Thread-compatible.
+#ifndef WORKER_DAEMON_TRAINER_PROCESS_H_
+#define WORKER_DAEMON_TRAINER_PROCESS_H_
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace paceline {
+
+class TrainerProcess {
+ public:
+  struct Command {
+    std::string shim;                      // Path of paceline-shim.
+    std::vector<std::string> program;      // The trainer and its arguments.
+    std::vector<std::string> environment;  // "KEY=value".
+    std::string trainer_dir;               // Exists, with its log folder.
+  };
+
+  // Takes the trainer's lock and starts the shim, which inherits it. Safe in a process with
+  // many threads.
+  static absl::StatusOr<TrainerProcess> Start(const Command& command);
+
+  // The process that holds the lock in `trainer_dir`; nothing when none does. Unavailable when
+  // one does that has not told its ids yet: ask again.
+  static absl::StatusOr<std::optional<TrainerProcess>> Adopt(const std::string& trainer_dir);
+
+  TrainerProcess(TrainerProcess&& other) noexcept;
+  TrainerProcess& operator=(TrainerProcess&& other) noexcept;
+  // Leaves the process alone.
+  ~TrainerProcess();
+
+  // A descriptor that becomes readable when the shim, and the trainer before it, has ended.
+  int fd() const { return fd_; }
+
+  pid_t shim() const { return shim_; }
+
+  // Asks the trainer to end at the next step.
+  void Terminate() const;
+
+  // Ends the trainer's process group.
+  void Kill() const;
+
+  // To be called once `fd` is readable: takes the ended shim off the process table if it is a
+  // child of ours.
+  void Reap() const;
+
+ private:
+  TrainerProcess(int fd, pid_t shim) : fd_(fd), shim_(shim) {}
+
+  int fd_;
+  pid_t shim_;
+};
+
+}  // namespace paceline
+
+#endif  // WORKER_DAEMON_TRAINER_PROCESS_H_

@@ -1,0 +1,122 @@
+#include "worker/daemon/trainer_process.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include <fstream>
+
+#include "absl/time/clock.h"
+#include "worker/shim/exit_record.h"
+#include "worker/shim/trainer_lock.h"
+
+namespace paceline {
+namespace {
+
+constexpr int kDeadlineMs = 20000;
+
+class TrainerProcessTest : public ::testing::Test {
+ protected:
+  TrainerProcessTest() {
+    dir_ = ::testing::TempDir() + "/trainer_process_test.XXXXXX";
+    EXPECT_NE(::mkdtemp(dir_.data()), nullptr);
+    EXPECT_EQ(::mkdir((dir_ + "/log").c_str(), 0700), 0);
+  }
+
+  TrainerProcess::Command Script(const std::string& script) {
+    return {"worker/shim/paceline-shim", {"/bin/bash", "-c", script}, {"PATH=/usr/bin:/bin"}, dir_};
+  }
+
+  static bool Ended(const TrainerProcess& process) {
+    pollfd waited{process.fd(), POLLIN, 0};
+    return ::poll(&waited, 1, kDeadlineMs) == 1;
+  }
+
+  std::string Log() {
+    std::ifstream file(dir_ + "/log/00000000000000000000.log");
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  }
+
+  void WaitForLog(const std::string& word) {
+    const absl::Time give_up = absl::Now() + absl::Milliseconds(kDeadlineMs);
+    while (Log().find(word) == std::string::npos && absl::Now() < give_up) ::poll(nullptr, 0, 2);
+  }
+
+  std::string dir_;
+};
+
+TEST_F(TrainerProcessTest, TellsWhenItHasEnded) {
+  const auto process = TrainerProcess::Start(Script("exit 5"));
+  ASSERT_TRUE(process.ok()) << process.status();
+  ASSERT_TRUE(Ended(*process));
+  process->Reap();
+  EXPECT_EQ((*ReadExitRecord(dir_))->exit_code, 5);
+  EXPECT_NE(::kill(process->shim(), 0), 0);
+}
+
+TEST_F(TrainerProcessTest, HasOnlyTheGivenEnvironment) {
+  ::setenv("PACELINE_TEST_SECRET", "1", 1);
+  const auto process = TrainerProcess::Start(Script("env"));
+  ASSERT_TRUE(Ended(*process));
+  EXPECT_THAT(Log(), ::testing::Not(::testing::HasSubstr("SECRET")));
+  EXPECT_THAT(Log(), ::testing::HasSubstr("PATH=/usr/bin:/bin"));
+}
+
+TEST_F(TrainerProcessTest, HasDefaultSignals) {
+  ::signal(SIGPIPE, SIG_IGN);
+  const auto process = TrainerProcess::Start(Script("kill -PIPE $$; exit 1"));
+  ASSERT_TRUE(Ended(*process));
+  EXPECT_EQ((*ReadExitRecord(dir_))->signal, SIGPIPE);
+}
+
+TEST_F(TrainerProcessTest, TerminateAndKillReachTheTrainer) {
+  const auto process = TrainerProcess::Start(
+      Script("trap 'echo asked' TERM; echo ready; while :; do read -t 1; done"));
+  WaitForLog("ready");
+  process->Terminate();
+  WaitForLog("asked");
+  EXPECT_TRUE(ReadTrainerLock(dir_)->alive);
+  process->Kill();
+  ASSERT_TRUE(Ended(*process));
+  EXPECT_EQ((*ReadExitRecord(dir_))->signal, SIGKILL);
+}
+
+TEST_F(TrainerProcessTest, IsAdoptedWhileItLives) {
+  auto process = TrainerProcess::Start(Script("echo ready; exec sleep 1000"));
+  const pid_t shim = process->shim();
+  WaitForLog("ready");
+  absl::StatusOr<std::optional<TrainerProcess>> adopted = std::nullopt;
+  do {
+    adopted = TrainerProcess::Adopt(dir_);
+  } while (absl::IsUnavailable(adopted.status()));
+  ASSERT_TRUE(adopted.ok() && adopted->has_value()) << adopted.status();
+  EXPECT_EQ((*adopted)->shim(), shim);
+  (*adopted)->Kill();
+  ASSERT_TRUE(Ended(**adopted));
+  process->Reap();
+  adopted = TrainerProcess::Adopt(dir_);
+  ASSERT_TRUE(adopted.ok());
+  EXPECT_FALSE(adopted->has_value());
+}
+
+TEST_F(TrainerProcessTest, RunningTrainerIsNotStartedTwice) {
+  const auto process = TrainerProcess::Start(Script("exec sleep 1000"));
+  ASSERT_TRUE(process.ok());
+  EXPECT_FALSE(TrainerProcess::Start(Script("exit 0")).ok());
+  process->Kill();
+  EXPECT_TRUE(Ended(*process));
+}
+
+TEST_F(TrainerProcessTest, MissingShimIsNamed) {
+  TrainerProcess::Command command = Script("exit 0");
+  command.shim = "/nonexistent/shim";
+  const absl::Status status = TrainerProcess::Start(command).status();
+  EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("/nonexistent/shim"));
+  EXPECT_FALSE(ReadTrainerLock(dir_)->alive);
+}
+
+}  // namespace
+}  // namespace paceline
