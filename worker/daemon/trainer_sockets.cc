@@ -1,0 +1,195 @@
+#include "worker/daemon/trainer_sockets.h"
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "common/log.h"
+#include "worker/link/frame.h"
+
+namespace paceline {
+namespace {
+
+constexpr int kBacklog = 128;
+
+}  // namespace
+
+struct TrainerSockets::Connection {
+  int fd = -1;
+  FrameDecoder decoder;
+  std::string out;  // Bytes that the socket has not taken yet.
+  std::optional<TrainerId> id;
+  std::string sent;  // The command that it was told last.
+};
+
+TrainerSockets::TrainerSockets(FdPoller& poller, OnStatus on_status)
+    : poller_(poller), on_status_(std::move(on_status)) {}
+
+TrainerSockets::~TrainerSockets() {
+  while (!connections_.empty()) Close(connections_.begin()->first);
+  if (listener_ < 0) return;
+  poller_.Disarm(listener_);
+  ::close(listener_);
+  ::unlink(path_.c_str());
+}
+
+absl::Status TrainerSockets::Listen(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof(address.sun_path)) {
+    return absl::InvalidArgumentError(absl::StrCat("the socket's path ", path, " is longer than ",
+                                                   sizeof(address.sun_path) - 1,
+                                                   " bytes; choose a shorter --runtime-dir"));
+  }
+  std::memcpy(address.sun_path, path.c_str(), path.size());
+  listener_ = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (listener_ < 0) return absl::ErrnoToStatus(errno, "cannot make a socket");
+  ::unlink(path.c_str());
+  path_ = path;
+  if (::bind(listener_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0 ||
+      ::chmod(path.c_str(), 0600) != 0 || ::listen(listener_, kBacklog) != 0) {
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot listen on ", path));
+  }
+  poller_.Arm(listener_, EPOLLIN, [this] { OnAcceptable(); });
+  return absl::OkStatus();
+}
+
+void TrainerSockets::SetCommand(const TrainerId& id, const v1::TrainerCommand& command) {
+  commands_[id] = command.SerializeAsString();
+  std::vector<int> broken;
+  for (auto& [fd, connection] : connections_) {
+    if (!(connection->id == id)) continue;
+    SendCommand(*connection);
+    if (Flush(*connection)) {
+      Arm(*connection);
+    } else {
+      broken.push_back(fd);
+    }
+  }
+  for (const int fd : broken) Close(fd);
+}
+
+void TrainerSockets::Forget(const TrainerId& id) {
+  commands_.erase(id);
+  std::vector<int> gone;
+  for (auto& [fd, connection] : connections_) {
+    if (connection->id == id) gone.push_back(fd);
+  }
+  for (const int fd : gone) Close(fd);
+}
+
+void TrainerSockets::OnAcceptable() {
+  while (true) {
+    const int fd = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd < 0) break;
+    if (connections_.size() >= kMaxConnections) {
+      ::close(fd);
+      continue;
+    }
+    auto connection = std::make_unique<Connection>();
+    connection->fd = fd;
+    Arm(*connection);
+    connections_.emplace(fd, std::move(connection));
+  }
+  poller_.Arm(listener_, EPOLLIN, [this] { OnAcceptable(); });
+}
+
+void TrainerSockets::OnReady(int fd) {
+  Connection& connection = *connections_.at(fd);
+  if (Read(connection) && Flush(connection)) {
+    Arm(connection);
+  } else {
+    Close(fd);
+  }
+}
+
+// False when the connection is at its end.
+bool TrainerSockets::Read(Connection& connection) {
+  std::array<char, 16384> buffer;
+  while (true) {
+    const ssize_t size = ::read(connection.fd, buffer.data(), buffer.size());
+    if (size == 0) return false;
+    if (size < 0) return errno == EAGAIN || errno == EINTR;
+    connection.decoder.Append(absl::string_view(buffer.data(), static_cast<size_t>(size)));
+    while (true) {
+      const absl::StatusOr<std::optional<std::string>> payload = connection.decoder.Next();
+      if (!payload.ok()) {
+        PACELINE_LOG(WARNING) << "trainer_message_refused reason=\"" << payload.status().message()
+                              << "\"";
+        return false;
+      }
+      if (!payload->has_value()) break;
+      if (!OnPayload(connection, **payload)) return false;
+    }
+  }
+}
+
+bool TrainerSockets::OnPayload(Connection& connection, const std::string& payload) {
+  v1::TrainerStatus status;
+  if (!status.ParseFromString(payload)) {
+    PACELINE_LOG(WARNING) << "trainer_message_refused reason=\"no TrainerStatus\"";
+    return false;
+  }
+  const TrainerId id = IdFromProto(status.id());
+  if (connection.id.has_value() && !(*connection.id == id)) {
+    PACELINE_LOG(WARNING) << "trainer_message_refused reason=\"it changed its id\"";
+    return false;
+  }
+  connection.id = id;
+  on_status_(id, status);
+  SendCommand(connection);
+  return true;
+}
+
+void TrainerSockets::SendCommand(Connection& connection) {
+  const auto command = commands_.find(*connection.id);
+  if (command == commands_.end() || command->second == connection.sent) return;
+  connection.sent = command->second;
+  connection.out += EncodeFrame(command->second);
+}
+
+bool TrainerSockets::Flush(Connection& connection) {
+  while (!connection.out.empty()) {
+    const ssize_t size =
+        ::send(connection.fd, connection.out.data(), connection.out.size(), MSG_NOSIGNAL);
+    if (size < 0) return errno == EAGAIN || errno == EINTR;
+    connection.out.erase(0, static_cast<size_t>(size));
+  }
+  return true;
+}
+
+void TrainerSockets::Arm(Connection& connection) {
+  const uint32_t events = connection.out.empty() ? EPOLLIN : EPOLLIN | EPOLLOUT;
+  poller_.Arm(connection.fd, events, [this, fd = connection.fd] { OnReady(fd); });
+}
+
+void TrainerSockets::Close(int fd) {
+  poller_.Disarm(fd);
+  ::close(fd);
+  connections_.erase(fd);
+}
+
+TrainerId IdFromProto(const v1::TrainerId& proto) {
+  return {JobId(proto.job_id()), Generation(proto.generation()), Rank(proto.rank())};
+}
+
+v1::TrainerId IdToProto(const TrainerId& id) {
+  v1::TrainerId proto;
+  proto.set_job_id(id.job.value());
+  proto.set_generation(id.generation.value());
+  proto.set_rank(id.rank.value());
+  return proto;
+}
+
+}  // namespace paceline

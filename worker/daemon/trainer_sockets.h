@@ -1,0 +1,76 @@
+// The Unix socket at which the node's trainers report (proto/trainer.proto).
+//
+// A trainer says who it is with its first status and is answered with its command; later
+// commands are sent when they change. A connection that breaks the protocol is closed; the
+// trainer dials again.
+//
+// Runs on the loop.
+#ifndef WORKER_DAEMON_TRAINER_SOCKETS_H_
+#define WORKER_DAEMON_TRAINER_SOCKETS_H_
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "common/core/ids.h"
+#include "proto/trainer.pb.h"
+#include "worker/daemon/fd_poller.h"
+
+namespace paceline {
+
+class TrainerSockets {
+ public:
+  static constexpr size_t kMaxConnections = 1024;  // More are closed at once.
+
+  // What a trainer told. After it returns, the command of that trainer is sent if it has one.
+  using OnStatus = std::function<void(const TrainerId&, const v1::TrainerStatus&)>;
+
+  // `poller` outlives this object.
+  TrainerSockets(FdPoller& poller, OnStatus on_status);
+  // Closes all; removes the socket's file.
+  ~TrainerSockets();
+  TrainerSockets(const TrainerSockets&) = delete;
+  TrainerSockets& operator=(const TrainerSockets&) = delete;
+
+  // Replaces a socket that an earlier daemon left at `path`. InvalidArgument when the path is
+  // too long for a socket (107 bytes).
+  absl::Status Listen(const std::string& path);
+
+  // What the trainer shall be told, now if it is connected and has not been told already.
+  void SetCommand(const TrainerId& id, const v1::TrainerCommand& command);
+
+  // The trainer is gone: its command and its connections.
+  void Forget(const TrainerId& id);
+
+ private:
+  struct Connection;
+
+  void OnAcceptable();
+  void OnReady(int fd);
+  bool Read(Connection& connection);
+  bool OnPayload(Connection& connection, const std::string& payload);
+  bool Flush(Connection& connection);
+  void SendCommand(Connection& connection);
+  void Arm(Connection& connection);
+  void Close(int fd);
+
+  // Constant.
+  FdPoller& poller_;
+  const OnStatus on_status_;
+
+  // Owned by the loop.
+  int listener_ = -1;
+  std::string path_;
+  std::map<int, std::unique_ptr<Connection>> connections_;
+  std::map<TrainerId, std::string> commands_;  // Serialized.
+};
+
+TrainerId IdFromProto(const v1::TrainerId& proto);
+v1::TrainerId IdToProto(const TrainerId& id);
+
+}  // namespace paceline
+
+#endif  // WORKER_DAEMON_TRAINER_SOCKETS_H_
