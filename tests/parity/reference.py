@@ -1,0 +1,200 @@
+"""What Paceline's trainer is compared with: the same training in plain PyTorch.
+
+`python reference.py rank world store_file task.json` is one rank of a DistributedDataParallel
+job over Gloo. It writes losses.<rank>.json and, on rank 0, final.pt into the task's directory.
+"""
+
+import json
+import math
+import struct
+import sys
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn import functional as F
+from torch.nn.parallel import DistributedDataParallel
+
+
+class BasicBlock(nn.Module):
+    def __init__(self, inputs, outputs, stride):
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(outputs)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(outputs)
+        self.downsample = None
+        if stride != 1 or inputs != outputs:
+            self.downsample = nn.Sequential(
+                nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs)
+            )
+
+    def forward(self, x):
+        y = F.relu(self.bn1(self.conv1(x)), inplace=True)
+        y = self.bn2(self.conv2(y))
+        y += x if self.downsample is None else self.downsample(x)
+        return F.relu(y, inplace=True)
+
+
+class ResNet18(nn.Module):
+    """The network of torchvision.models.resnet18, with its names."""
+
+    def __init__(self, channels, classes):
+        super().__init__()
+        self.conv1 = nn.Conv2d(channels, 64, 7, 2, 3, bias=False)
+        self.bn1 = nn.BatchNorm2d(64)
+        self.maxpool = nn.MaxPool2d(3, 2, 1)
+        inputs = 64
+        for layer, outputs in enumerate([64, 128, 256, 512], 1):
+            stride = 1 if layer == 1 else 2
+            blocks = [BasicBlock(inputs, outputs, stride), BasicBlock(outputs, outputs, 1)]
+            setattr(self, f"layer{layer}", nn.Sequential(*blocks))
+            inputs = outputs
+        self.fc = nn.Linear(512, classes)
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+
+    def forward(self, x):
+        x = self.maxpool(F.relu(self.bn1(self.conv1(x)), inplace=True))
+        x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
+        return self.fc(F.adaptive_avg_pool2d(x, 1).flatten(1))
+
+
+class Mlp(nn.Module):
+    def __init__(self, inputs, hidden, classes):
+        super().__init__()
+        widths = [inputs, *hidden, classes]
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in zip(widths, widths[1:]))
+
+    def forward(self, x):
+        x = self.layers[0](x.flatten(1))
+        for layer in self.layers[1:]:
+            x = layer(F.relu(x))
+        return x
+
+
+def make_model(task):
+    channels, height, width = task["shape"]
+    if task["model"] == "resnet18":
+        return ResNet18(channels, task["classes"])
+    return Mlp(channels * height * width, task["hidden"], task["classes"])
+
+
+def write_shard(path, images, labels, classes):
+    """docs/image-shards.md"""
+    count, channels, height, width = images.shape
+    pixels_offset = (64 + 4 * count + 7) // 8 * 8
+    head = struct.pack("<8sIIQIIIIQQQ", b"PCLIMAGE", 1, 1, count, channels, height, width, classes,
+                       64, pixels_offset, 0)
+    data = head + labels.astype("<u4").tobytes()
+    data += bytes(pixels_offset - len(data)) + images.tobytes()
+    with open(path, "wb") as out:
+        out.write(data)
+
+
+def read_shard(path):
+    with open(path, "rb") as file:
+        data = file.read()
+    _, _, _, count, channels, height, width, _, labels, pixels, _ = struct.unpack_from(
+        "<8sIIQIIIIQQQ", data)
+    images = np.frombuffer(data, np.uint8, offset=pixels).reshape(count, channels, height, width)
+    return images, np.frombuffer(data, "<u4", count, labels).astype(np.int64)
+
+
+def mix(x):
+    mask = (1 << 64) - 1
+    x = (x + 0x9E3779B97F4A7C15) & mask
+    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & mask
+    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) & mask
+    return x ^ (x >> 31)
+
+
+def permutation(size, seed, epoch):
+    """worker/trainer/core/sampler.h"""
+    bits = 1
+    while (1 << (2 * bits)) < size:
+        bits += 1
+    keys = [mix(mix(mix(seed) ^ epoch))]
+    while len(keys) < 6:
+        keys.append(mix(keys[-1]))
+    mask = (1 << bits) - 1
+
+    def shuffle(value):
+        left, right = value >> bits, value & mask
+        for key in keys:
+            left, right = right, left ^ (mix(right ^ key) & mask)
+        return (left << bits) | right
+
+    order = []
+    for position in range(size):
+        value = shuffle(position)
+        while value >= size:
+            value = shuffle(value)
+        order.append(value)
+    return order
+
+
+def batch_indices(task, samples, rank, world, step):
+    batch = task["batch"]
+    per_epoch = samples // (batch * world)
+    epoch, step_of_epoch = divmod(step, per_epoch)
+    positions = [step_of_epoch * batch * world + k * world + rank for k in range(batch)]
+    if not task["shuffle"]:
+        return positions
+    order = permutation(samples, task["seed"], epoch)
+    return [order[p] for p in positions]
+
+
+def learning_rate(task, step):
+    peak, steps, warmup = task["lr"], task["steps"], task["warmup"]
+    if step < warmup:
+        return peak * (step + 1) / warmup
+    if task["schedule"] == "cosine" and steps - warmup > 1:
+        share = (step - warmup) / (steps - warmup - 1)
+        ratio = task["final_ratio"]
+        return peak * (ratio + (1 - ratio) * (1 + math.cos(math.pi * share)) / 2)
+    return peak
+
+
+def make_optimizer(task, model):
+    if task["optimizer"] == "adamw":
+        return torch.optim.AdamW(model.parameters(), lr=task["lr"], betas=(0.9, 0.999), eps=1e-8,
+                                 weight_decay=task["weight_decay"])
+    return torch.optim.SGD(model.parameters(), lr=task["lr"], momentum=task["momentum"],
+                           nesterov=task["nesterov"], weight_decay=task["weight_decay"])
+
+
+def train(rank, world, store_file, task):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{store_file}", rank=rank, world_size=world)
+    images, labels = read_shard(task["train"])
+    model = make_model(task)
+    model.load_state_dict(torch.load(task["init"]))
+    ddp = DistributedDataParallel(model)
+    optimizer = make_optimizer(task, model)
+    losses = []
+    for step in range(task["steps"]):
+        indices = batch_indices(task, len(images), rank, world, step)
+        x = (torch.from_numpy(images[indices]).float() / 255 - 0.5) / 0.5
+        y = torch.from_numpy(labels[indices])
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate(task, step)
+        optimizer.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16, enabled=task["bf16"]):
+            loss = F.cross_entropy(ddp(x), y)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    with open(f"{task['directory']}/losses.{rank}.json", "w") as out:
+        json.dump(losses, out)
+    if rank == 0:
+        torch.save(model.state_dict(), f"{task['directory']}/final.pt")
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    with open(sys.argv[4]) as task_file:
+        train(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], json.load(task_file))
