@@ -1,0 +1,263 @@
+#include "tests/integration/test_cluster.h"
+
+#include <gtest/gtest.h>
+#include <httplib.h>
+#include <signal.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "common/image_shard/image_shard.h"
+
+namespace paceline {
+namespace {
+
+constexpr absl::Duration kPatience = absl::Seconds(60);
+
+std::string MakeDirectory(std::string pattern) {
+  pattern += "/plXXXXXX";
+  return mkdtemp(pattern.data());
+}
+
+// Two classes of 4x4 images: bright on the left, bright on the right, with noise.
+void WriteSamples(const std::string& path, int count, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<uint32_t> labels;
+  std::vector<uint8_t> pixels;
+  for (int i = 0; i < count; ++i) {
+    labels.push_back(random() % 2);
+    for (int p = 0; p < 16; ++p) {
+      const bool bright = (p % 4 < 2) == (labels.back() == 0);
+      pixels.push_back((bright ? 150 : 50) + random() % 50);
+    }
+  }
+  const absl::Status status = WriteImageShard(path, {1, 4, 4, 2}, labels, pixels);
+  ASSERT_TRUE(status.ok()) << status;
+}
+
+std::string Address(const std::string& address_file, const char* kind) {
+  const auto json = nlohmann::json::parse(ReadFile(address_file), nullptr, false);
+  return json.is_discarded() || !json.contains(kind) ? "" : json[kind].get<std::string>();
+}
+
+}  // namespace
+
+std::string Program(const std::string& name) {
+  return absl::StrCat(std::getenv("TEST_SRCDIR"), "/", std::getenv("TEST_WORKSPACE"),
+                      "/dist/bin/", name);
+}
+
+TestCluster::TestCluster(int workers, int slots)
+    : slots_(slots),
+      directory_(MakeDirectory(std::getenv("TEST_TMPDIR"))),
+      runtime_(MakeDirectory("/dev/shm")) {
+  WriteSamples(directory_ + "/train.shard", 256, 1);
+  WriteSamples(directory_ + "/eval.shard", 64, 2);
+  StartController();
+  for (int w = 0; w < workers; ++w) StartWorker(w);
+  WaitForNodes(workers);
+}
+
+TestCluster::~TestCluster() {
+  // As an operator would: no job left, then the daemons.
+  if (!controller_.has_value()) StartController();
+  grpc::ClientContext context;
+  v1::ListJobsResponse jobs;
+  jobs_->List(&context, v1::ListJobsRequest(), &jobs);
+  for (const v1::Job& job : jobs.jobs()) {
+    if (job.state() >= v1::SUCCEEDED) continue;
+    grpc::ClientContext cancel_context;
+    v1::CancelJobRequest request;
+    request.set_job(job.id());
+    request.set_request_id("cancel-" + job.id());
+    request.set_grace_s(0.1);
+    v1::Job cancelled;
+    jobs_->Cancel(&cancel_context, request, &cancelled);
+    WaitForEnd(job.id());
+  }
+  for (auto& [w, worker] : workers_) {
+    if (!worker.has_value()) StartWorker(w);
+  }
+  EXPECT_TRUE(Eventually([&] { return ProcessesMentioning(directory_ + "/w").size() ==
+                                      workers_.size(); }))
+      << "trainers are left behind";
+  for (auto& [w, worker] : workers_) {
+    worker->Signal(SIGTERM);
+    EXPECT_EQ(worker->Wait(), 0) << ReadFile(WorkerFile(w, "log"));
+  }
+  controller_->Signal(SIGTERM);
+  EXPECT_EQ(controller_->Wait(), 0) << ReadFile(directory_ + "/controller.log");
+  EXPECT_TRUE(ProcessesMentioning(directory_).empty()) << "processes are left behind";
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(runtime_)) {
+    EXPECT_TRUE(entry.is_directory()) << "left in shared memory: " << entry.path();
+  }
+  std::filesystem::remove_all(runtime_);
+}
+
+void TestCluster::KillController() {
+  controller_->Kill();
+  controller_.reset();
+}
+
+void TestCluster::StartController() {
+  const std::string address_file = directory_ + "/controller.address";
+  std::filesystem::remove(address_file);
+  controller_.emplace(
+      std::vector<std::string>{Program("paceline-controller"), "--listen", listen_, "--http",
+                               "127.0.0.1:0", "--state-dir", directory_ + "/controller",
+                               "--address-file", address_file},
+      directory_ + "/controller.log");
+  ASSERT_TRUE(Eventually([&] { return !Address(address_file, "grpc").empty(); }))
+      << ReadFile(directory_ + "/controller.log");
+  grpc_address_ = Address(address_file, "grpc");
+  listen_ = grpc_address_;  // When it is started again.
+  Connect();
+}
+
+void TestCluster::Connect() {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 200);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
+  const auto channel =
+      grpc::CreateCustomChannel(grpc_address_, grpc::InsecureChannelCredentials(), arguments);
+  jobs_ = v1::JobService::NewStub(channel);
+  nodes_ = v1::NodeService::NewStub(channel);
+}
+
+void TestCluster::KillWorker(int w) {
+  workers_[w]->Kill();
+  workers_[w].reset();
+}
+
+void TestCluster::StartWorker(int w) {
+  const std::string base = absl::StrCat(directory_, "/w", w);
+  std::filesystem::create_directories(WorkerRuntime(w));
+  std::filesystem::create_directories(base);
+  workers_[w].emplace(
+      std::vector<std::string>{Program("paceline-worker"), "--controller", grpc_address_, "--name",
+                               absl::StrCat("w", w), "--state-dir", base + "/state",
+                               "--runtime-dir", WorkerRuntime(w), "--slots",
+                               absl::StrCat(slots_), "--listen", "127.0.0.1:0", "--address-file",
+                               base + "/address"},
+      WorkerFile(w, "log"));
+}
+
+std::string TestCluster::WorkerFile(int w, const std::string& name) const {
+  return absl::StrCat(directory_, "/w", w, "/", name);
+}
+
+std::string TestCluster::WorkerRuntime(int w) const { return absl::StrCat(runtime_, "/w", w); }
+
+void TestCluster::WaitForNodes(int count) {
+  ASSERT_TRUE(Eventually([&] {
+    grpc::ClientContext context;
+    v1::ListNodesResponse nodes;
+    nodes_->List(&context, v1::ListNodesRequest(), &nodes);
+    int ready = 0;
+    for (const v1::Node& node : nodes.nodes()) ready += node.state() == v1::NODE_READY;
+    return ready == count;
+  })) << ReadFile(WorkerFile(0, "log"));
+}
+
+v1::JobSpec TestCluster::SmallJob(int ranks, int64_t steps) const {
+  v1::JobSpec spec;
+  spec.set_name("small");
+  spec.set_ranks(ranks);
+  spec.set_threads_per_rank(1);
+  spec.mutable_model()->mutable_mlp()->add_hidden(16);
+  spec.mutable_data()->set_train(directory_ + "/train.shard");
+  spec.mutable_data()->set_eval(directory_ + "/eval.shard");
+  spec.set_batch_per_rank(8);
+  spec.set_steps(steps);
+  spec.mutable_optimizer()->mutable_sgd()->set_momentum(0.9);
+  spec.mutable_optimizer()->set_learning_rate(0.05);
+  spec.set_log_every(1);
+  return spec;
+}
+
+v1::JobSpec TestCluster::LongJob(int ranks) const {
+  constexpr int kSteps = 1000;
+  v1::JobSpec spec = SmallJob(ranks, kSteps);
+  for (int step = 0; step < kSteps; ++step) {
+    v1::Fault* fault = spec.add_faults();
+    fault->set_step(step);
+    fault->set_kind(v1::SLEEP);
+    fault->set_seconds(0.05);
+  }
+  return spec;
+}
+
+v1::Job TestCluster::Submit(const v1::JobSpec& spec) {
+  grpc::ClientContext context;
+  v1::SubmitJobRequest request;
+  *request.mutable_spec() = spec;
+  request.set_request_id(absl::StrCat("request-", ++requests_));
+  v1::Job job;
+  const grpc::Status status = jobs_->Submit(&context, request, &job);
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  return job;
+}
+
+v1::Job TestCluster::Get(const std::string& id) {
+  grpc::ClientContext context;
+  v1::GetJobRequest request;
+  request.set_job(id);
+  v1::Job job;
+  jobs_->Get(&context, request, &job);
+  return job;
+}
+
+v1::Job TestCluster::WaitUntil(const std::string& id,
+                               const std::function<bool(const v1::Job&)>& holds) {
+  v1::Job job;
+  const bool in_time = Eventually(
+      [&] {
+        job = Get(id);
+        return holds(job);
+      },
+      kPatience);
+  EXPECT_TRUE(in_time) << job.DebugString();
+  return job;
+}
+
+v1::Job TestCluster::WaitForState(const std::string& id, v1::JobState state) {
+  return WaitUntil(id, [state](const v1::Job& job) { return job.state() == state; });
+}
+
+v1::Job TestCluster::WaitForSteps(const std::string& id, int64_t steps) {
+  return WaitUntil(id, [steps](const v1::Job& job) {
+    return job.state() == v1::RUNNING && job.progress().step() >= steps;
+  });
+}
+
+v1::Job TestCluster::WaitForEnd(const std::string& id) {
+  return WaitUntil(id, [](const v1::Job& job) { return job.state() >= v1::SUCCEEDED; });
+}
+
+std::string TestCluster::Log(const std::string& id, int rank) {
+  grpc::ClientContext context;
+  v1::StreamLogsRequest request;
+  request.set_job(id);
+  request.set_rank(rank);
+  auto stream = jobs_->StreamLogs(&context, request);
+  std::string log;
+  v1::LogChunk chunk;
+  while (stream->Read(&chunk)) {
+    EXPECT_EQ(chunk.offset(), static_cast<int64_t>(log.size())) << "a gap in the log";
+    log += chunk.data();
+  }
+  const grpc::Status status = stream->Finish();
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  return log;
+}
+
+std::string TestCluster::HttpGet(const std::string& address_file, const std::string& path) const {
+  httplib::Client client("http://" + Address(directory_ + "/" + address_file, "http"));
+  const auto response = client.Get(path.c_str());
+  return response ? response->body : "";
+}
+
+}  // namespace paceline

@@ -1,0 +1,86 @@
+// A real cluster on this machine for one test: the controller, worker daemons, shims and
+// trainers as users run them, on free ports and in directories of their own.
+//
+// The destructor ends everything and fails the test if a process or a file in shared memory
+// is left behind.
+//
+// Thread-compatible.
+#ifndef TESTS_INTEGRATION_TEST_CLUSTER_H_
+#define TESTS_INTEGRATION_TEST_CLUSTER_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "proto/job.grpc.pb.h"
+#include "proto/node.grpc.pb.h"
+#include "tests/integration/process.h"
+
+namespace paceline {
+
+// Path of one of our programs, by its installed name.
+std::string Program(const std::string& name);
+
+class TestCluster {
+ public:
+  // Starts a controller and so many workers with so many slots, and waits until they are ready.
+  explicit TestCluster(int workers = 2, int slots = 2);
+  ~TestCluster();
+
+  const std::string& directory() const { return directory_; }
+  std::string server() const { return grpc_address_; }
+  v1::JobService::Stub& jobs() { return *jobs_; }
+
+  // Kills with SIGKILL / starts again where it was.
+  void KillController();
+  void StartController();
+  void KillWorker(int w);
+  void StartWorker(int w);
+
+  // A job that trains a small perceptron on samples that the constructor made; with
+  // evaluation and a log line a step.
+  v1::JobSpec SmallJob(int ranks, int64_t steps) const;
+  // As above, and it lasts until it is stopped: rank 0 takes 50 ms more for each step.
+  v1::JobSpec LongJob(int ranks) const;
+
+  v1::Job Submit(const v1::JobSpec& spec);
+  v1::Job Get(const std::string& id);
+  // Reads the job again and again until `holds`; the test fails after 60 s.
+  v1::Job WaitUntil(const std::string& id, const std::function<bool(const v1::Job&)>& holds);
+  v1::Job WaitForState(const std::string& id, v1::JobState state);
+  // Running, and every rank has completed some steps.
+  v1::Job WaitForSteps(const std::string& id, int64_t steps);
+  v1::Job WaitForEnd(const std::string& id);
+  // One rank's whole log.
+  std::string Log(const std::string& id, int rank);
+
+  // The body of http://<address>/<path>; the worker's or the controller's.
+  std::string HttpGet(const std::string& address_file, const std::string& path) const;
+  std::string WorkerFile(int w, const std::string& name) const;
+  std::string WorkerRuntime(int w) const;
+  pid_t WorkerPid(int w) const { return workers_.at(w)->pid(); }
+
+ private:
+  void Connect();
+  void WaitForNodes(int count);
+
+  const int slots_;
+  std::string directory_;  // State and logs.
+  std::string runtime_;    // Short, in shared memory.
+  std::string listen_ = "127.0.0.1:0";
+  std::string grpc_address_;
+  std::optional<Process> controller_;
+  std::map<int, std::optional<Process>> workers_;
+  std::unique_ptr<v1::JobService::Stub> jobs_;
+  std::unique_ptr<v1::NodeService::Stub> nodes_;
+  int requests_ = 0;
+};
+
+}  // namespace paceline
+
+#endif  // TESTS_INTEGRATION_TEST_CLUSTER_H_
