@@ -2,10 +2,8 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/from_blob.h>
-#include <torch/csrc/jit/serialization/pickle.h>
+#include <caffe2/serialize/inline_container.h>
 
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <optional>
 #include <utility>
@@ -16,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "common/core/status_macros.h"
 #include "worker/trainer/checkpoint/safetensors.h"
+#include "worker/trainer/checkpoint/state_dict_pickle.h"
 
 namespace paceline {
 namespace {
@@ -61,20 +60,50 @@ absl::StatusOr<Tensors> ViewTensors(const SafetensorsFile& file) {
   return tensors;
 }
 
-absl::StatusOr<Tensors> Unpickle(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return absl::NotFoundError("cannot be opened");
-  const std::vector<char> bytes{std::istreambuf_iterator<char>(in), {}};
+std::optional<at::ScalarType> TypeOfStorage(const std::string& storage) {
+  constexpr std::pair<const char*, at::ScalarType> kStorages[] = {
+      {"DoubleStorage", at::kDouble},     {"FloatStorage", at::kFloat}, {"HalfStorage", at::kHalf},
+      {"BFloat16Storage", at::kBFloat16}, {"LongStorage", at::kLong},   {"IntStorage", at::kInt},
+      {"ShortStorage", at::kShort},       {"CharStorage", at::kChar},   {"ByteStorage", at::kByte},
+      {"BoolStorage", at::kBool}};
+  for (const auto& [name, type] : kStorages) {
+    if (storage == name) return type;
+  }
+  return std::nullopt;
+}
+
+absl::string_view RecordOf(caffe2::serialize::PyTorchStreamReader& zip, const std::string& name,
+                           std::vector<at::DataPtr>* kept) {
+  auto [data, size] = zip.getRecord(name);
+  kept->push_back(std::move(data));
+  return {static_cast<const char*>(kept->back().get()), size};
+}
+
+// The tensors of a .pt file.
+absl::StatusOr<Tensors> ReadPt(const std::string& path) {
+  std::vector<at::DataPtr> kept;
   Tensors tensors;
   try {
-    const c10::IValue value = torch::jit::pickle_load(bytes);
-    for (const auto& entry : value.toGenericDict()) {
-      tensors[entry.key().toStringRef()] = entry.value().toTensor();
+    caffe2::serialize::PyTorchStreamReader zip(path);
+    PACELINE_ASSIGN_OR_RETURN(const std::vector<PickledTensor> entries,
+                              ParseStateDictPickle(RecordOf(zip, "data.pkl", &kept)));
+    for (const PickledTensor& entry : entries) {
+      const std::optional<at::ScalarType> type = TypeOfStorage(entry.storage_type);
+      const absl::string_view bytes = RecordOf(zip, "data/" + entry.storage_key, &kept);
+      if (!type.has_value() ||
+          bytes.size() / c10::elementSize(*type) < static_cast<size_t>(entry.storage_elements)) {
+        return absl::DataLossError(absl::StrCat(entry.name, ": unknown or short storage ",
+                                                entry.storage_type, " ", entry.storage_key));
+      }
+      const char* first =
+          bytes.data() + static_cast<size_t>(entry.offset) * c10::elementSize(*type);
+      tensors[entry.name] =
+          at::from_blob(const_cast<char*>(first), entry.shape, entry.strides, at::dtype(*type))
+              .clone();
     }
   } catch (const c10::Error& error) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("is neither safetensors nor a state dict that torch.save wrote: ",
-                     error.what_without_backtrace()));
+    return absl::DataLossError(
+        absl::StrCat("cannot be read as a .pt file: ", error.what_without_backtrace()));
   }
   return tensors;
 }
@@ -117,7 +146,7 @@ absl::Status CopyInto(const Tensors& tensors, const std::vector<NamedTensor>& st
 
 absl::Status LoadAny(const std::string& path, const std::vector<NamedTensor>& state) {
   if (absl::EndsWith(path, ".pt")) {
-    PACELINE_ASSIGN_OR_RETURN(const Tensors tensors, Unpickle(path));
+    PACELINE_ASSIGN_OR_RETURN(const Tensors tensors, ReadPt(path));
     return CopyInto(tensors, state);
   }
   PACELINE_ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::Open(path));

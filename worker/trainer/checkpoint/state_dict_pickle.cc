@@ -1,0 +1,348 @@
+#include "worker/trainer/checkpoint/state_dict_pickle.h"
+
+#include <cstring>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace paceline {
+namespace {
+
+struct Value;
+using ValuePtr =
+    std::shared_ptr<Value>;  // Shared with the memo: a dict is filled after it is kept.
+
+struct Value {
+  enum class Kind { kMark, kNone, kNumber, kText, kGlobal, kTuple, kDict, kStorage, kTensor };
+  Kind kind = Kind::kNone;
+  int64_t number = 0;           // kNumber; also false and true.
+  std::string text;             // kText; kGlobal: "module name".
+  std::vector<ValuePtr> items;  // kTuple and kStorage; kDict: key, value, key, value, ...
+  PickledTensor tensor;         // kTensor.
+};
+using Kind = Value::Kind;
+
+ValuePtr Make(Kind kind) {
+  auto value = std::make_shared<Value>();
+  value->kind = kind;
+  return value;
+}
+
+ValuePtr Number(int64_t number) {
+  ValuePtr value = Make(Kind::kNumber);
+  value->number = number;
+  return value;
+}
+
+ValuePtr Text(Kind kind, std::string text) {
+  ValuePtr value = Make(kind);
+  value->text = std::move(text);
+  return value;
+}
+
+// Executes the instructions one after the other on a stack of values. Each method returns
+// false when the pickle is not one that it understands.
+class Unpickler {
+ public:
+  explicit Unpickler(absl::string_view pickle) : rest_(pickle), size_(pickle.size()) {}
+
+  // A damaged pickle can put a dict into itself: such a circle would never be freed.
+  ~Unpickler() {
+    for (auto& [index, value] : memo_) value->items.clear();
+  }
+
+  absl::StatusOr<std::vector<PickledTensor>> Run() {
+    while (!stopped_) {
+      const size_t offset = size_ - rest_.size();
+      uint8_t instruction = 0;
+      if (!Read(&instruction) || !Execute(instruction)) {
+        return absl::DataLossError(absl::StrFormat(
+            "offset %d of its pickle: not a state dict (instruction 0x%02x)", offset, instruction));
+      }
+    }
+    std::vector<PickledTensor> tensors;
+    if (stack_.size() != 1 || stack_[0]->kind != Kind::kDict) return NotADict();
+    const std::vector<ValuePtr>& items = stack_[0]->items;
+    for (size_t i = 0; i < items.size(); i += 2) {
+      if (items[i]->kind != Kind::kText || items[i + 1]->kind != Kind::kTensor) return NotADict();
+      tensors.push_back(items[i + 1]->tensor);
+      tensors.back().name = items[i]->text;
+    }
+    return tensors;
+  }
+
+ private:
+  static absl::Status NotADict() {
+    return absl::DataLossError("its pickle holds something else than a dict of tensors");
+  }
+
+  bool Execute(uint8_t instruction);
+  bool Reduce();
+  bool Fill(size_t first);
+  bool MakePersistent();
+  static bool RebuildTensor(const std::vector<ValuePtr>& arguments, PickledTensor* tensor);
+
+  template <typename T>
+  bool Read(T* value) {
+    if (rest_.size() < sizeof(T)) return false;
+    std::memcpy(value, rest_.data(), sizeof(T));
+    rest_.remove_prefix(sizeof(T));
+    return true;
+  }
+
+  bool ReadText(size_t size, std::string* text) {
+    if (rest_.size() < size) return false;
+    *text = std::string(rest_.substr(0, size));
+    rest_.remove_prefix(size);
+    return true;
+  }
+
+  bool ReadLine(std::string* line) {
+    const size_t end = rest_.find('\n');
+    if (end == absl::string_view::npos || !ReadText(end, line)) return false;
+    rest_.remove_prefix(1);
+    return true;
+  }
+
+  template <typename T>
+  bool PushNumber() {
+    T number{};
+    if (!Read(&number)) return false;
+    return Push(Number(static_cast<int64_t>(number)));
+  }
+
+  bool PushLong() {
+    uint8_t size = 0;
+    std::string bytes;
+    if (!Read(&size) || size > 8 || !ReadText(size, &bytes)) return false;
+    const bool negative = size > 0 && (bytes.back() & 0x80) != 0;
+    int64_t number = negative ? -1 : 0;
+    std::memcpy(&number, bytes.data(), size);
+    return Push(Number(number));
+  }
+
+  bool PushText() {
+    uint32_t size = 0;
+    std::string text;
+    if (!Read(&size) || !ReadText(size, &text)) return false;
+    return Push(Text(Kind::kText, std::move(text)));
+  }
+
+  bool PushGlobal() {
+    std::string module;
+    std::string name;
+    if (!ReadLine(&module) || !ReadLine(&name)) return false;
+    return Push(Text(Kind::kGlobal, absl::StrCat(module, " ", name)));
+  }
+
+  bool Push(ValuePtr value) {
+    stack_.push_back(std::move(value));
+    return true;
+  }
+
+  ValuePtr Pop() {
+    ValuePtr value = std::move(stack_.back());
+    stack_.pop_back();
+    return value;
+  }
+
+  template <typename Index>
+  bool Remember() {
+    Index index{};
+    if (!Read(&index) || stack_.empty()) return false;
+    memo_[index] = stack_.back();
+    return true;
+  }
+
+  template <typename Index>
+  bool Recall() {
+    Index index{};
+    if (!Read(&index)) return false;
+    const auto found = memo_.find(index);
+    return found != memo_.end() && Push(found->second);
+  }
+
+  // A tuple of the values from position `first` on.
+  bool PushTuple(size_t first) {
+    ValuePtr tuple = Make(Kind::kTuple);
+    tuple->items.assign(stack_.begin() + static_cast<std::ptrdiff_t>(first), stack_.end());
+    stack_.resize(first);
+    return Push(std::move(tuple));
+  }
+
+  bool PushTupleOf(size_t count) {
+    return stack_.size() >= count && PushTuple(stack_.size() - count);
+  }
+
+  // The position of the topmost mark.
+  bool FindMark(size_t* mark) const {
+    for (*mark = stack_.size(); *mark > 0;) {
+      if (stack_[--*mark]->kind == Kind::kMark) return true;
+    }
+    return false;
+  }
+
+  absl::string_view rest_;
+  const size_t size_;
+  bool stopped_ = false;
+  std::vector<ValuePtr> stack_;
+  std::map<uint32_t, ValuePtr> memo_;
+};
+
+// The names are those of Python's pickletools.
+bool Unpickler::Execute(uint8_t instruction) {
+  size_t mark = 0;
+  switch (instruction) {
+    case 0x80: {  // PROTO
+      uint8_t protocol = 0;
+      return Read(&protocol) && protocol >= 2 && protocol <= 3;
+    }
+    case '(':  // MARK
+      return Push(Make(Kind::kMark));
+    case 'N':  // NONE
+      return Push(Make(Kind::kNone));
+    case 0x88:  // NEWTRUE
+      return Push(Number(1));
+    case 0x89:  // NEWFALSE
+      return Push(Number(0));
+    case 'J':  // BININT
+      return PushNumber<int32_t>();
+    case 'K':  // BININT1
+      return PushNumber<uint8_t>();
+    case 'M':  // BININT2
+      return PushNumber<uint16_t>();
+    case 0x8a:  // LONG1
+      return PushLong();
+    case 'X':  // BINUNICODE
+      return PushText();
+    case 'c':  // GLOBAL
+      return PushGlobal();
+    case '}':  // EMPTY_DICT
+      return Push(Make(Kind::kDict));
+    case ')':  // EMPTY_TUPLE
+      return Push(Make(Kind::kTuple));
+    case 0x85:  // TUPLE1
+    case 0x86:  // TUPLE2
+    case 0x87:  // TUPLE3
+      return PushTupleOf(instruction - 0x84u);
+    case 't':  // TUPLE
+      if (!FindMark(&mark)) return false;
+      stack_.erase(stack_.begin() + static_cast<std::ptrdiff_t>(mark));
+      return PushTuple(mark);
+    case 's':  // SETITEM
+      return stack_.size() >= 3 && Fill(stack_.size() - 2);
+    case 'u':  // SETITEMS
+      if (!FindMark(&mark)) return false;
+      stack_.erase(stack_.begin() + static_cast<std::ptrdiff_t>(mark));
+      return Fill(mark);
+    case 'q':  // BINPUT
+      return Remember<uint8_t>();
+    case 'r':  // LONG_BINPUT
+      return Remember<uint32_t>();
+    case 'h':  // BINGET
+      return Recall<uint8_t>();
+    case 'j':  // LONG_BINGET
+      return Recall<uint32_t>();
+    case 'Q':  // BINPERSID
+      return MakePersistent();
+    case 'R':  // REDUCE
+      return Reduce();
+    case 'b':  // BUILD: attributes of the dict (its _metadata), which say nothing of the tensors.
+      if (stack_.size() < 2 || stack_[stack_.size() - 2]->kind != Kind::kDict) return false;
+      stack_.pop_back();
+      return true;
+    case '.':  // STOP
+      stopped_ = true;
+      return true;
+    default:
+      return false;
+  }
+}
+
+// Moves the values from position `first` on into the dict before them.
+bool Unpickler::Fill(size_t first) {
+  if (first == 0 || stack_[first - 1]->kind != Kind::kDict || (stack_.size() - first) % 2 != 0) {
+    return false;
+  }
+  std::vector<ValuePtr>& items = stack_[first - 1]->items;
+  items.insert(items.end(), stack_.begin() + static_cast<std::ptrdiff_t>(first), stack_.end());
+  stack_.resize(first);
+  return true;
+}
+
+// ("storage", type, key, device, elements)
+bool Unpickler::MakePersistent() {
+  if (stack_.empty() || stack_.back()->kind != Kind::kTuple) return false;
+  ValuePtr storage = Make(Kind::kStorage);
+  storage->items = Pop()->items;
+  const std::vector<ValuePtr>& items = storage->items;
+  return items.size() == 5 && items[0]->kind == Kind::kText && items[0]->text == "storage" &&
+         items[1]->kind == Kind::kGlobal && items[2]->kind == Kind::kText &&
+         items[4]->kind == Kind::kNumber && Push(std::move(storage));
+}
+
+// Calls a function with a tuple of arguments.
+bool Unpickler::Reduce() {
+  if (stack_.size() < 2) return false;
+  const ValuePtr arguments = Pop();
+  const ValuePtr function = Pop();
+  if (arguments->kind != Kind::kTuple || function->kind != Kind::kGlobal) return false;
+  if (function->text == "collections OrderedDict") {
+    return arguments->items.empty() && Push(Make(Kind::kDict));
+  }
+  if (function->text == "torch._utils _rebuild_tensor_v2") {
+    ValuePtr tensor = Make(Kind::kTensor);
+    return RebuildTensor(arguments->items, &tensor->tensor) && Push(std::move(tensor));
+  }
+  if (function->text == "torch._utils _rebuild_parameter") {
+    return !arguments->items.empty() && arguments->items[0]->kind == Kind::kTensor &&
+           Push(arguments->items[0]);
+  }
+  return false;
+}
+
+// (storage, offset, shape, strides, requires_grad, hooks, ...)
+bool Unpickler::RebuildTensor(const std::vector<ValuePtr>& arguments, PickledTensor* tensor) {
+  if (arguments.size() < 4 || arguments[0]->kind != Kind::kStorage ||
+      arguments[1]->kind != Kind::kNumber || arguments[2]->kind != Kind::kTuple ||
+      arguments[3]->kind != Kind::kTuple) {
+    return false;
+  }
+  const std::vector<ValuePtr>& storage = arguments[0]->items;
+  const std::string& type = storage[1]->text;
+  constexpr absl::string_view kModule = "torch ";
+  if (type.compare(0, kModule.size(), kModule.data()) != 0) return false;
+  tensor->storage_type = type.substr(kModule.size());
+  tensor->storage_key = storage[2]->text;
+  tensor->storage_elements = storage[4]->number;
+  tensor->offset = arguments[1]->number;
+  for (const ValuePtr& extent : arguments[2]->items) tensor->shape.push_back(extent->number);
+  for (const ValuePtr& stride : arguments[3]->items) tensor->strides.push_back(stride->number);
+  // The view must lie within the storage.
+  if (tensor->shape.size() != tensor->strides.size() || tensor->offset < 0) return false;
+  int64_t last = tensor->offset;
+  bool empty = false;
+  for (size_t i = 0; i < tensor->shape.size(); ++i) {
+    const int64_t extent = tensor->shape[i];
+    const int64_t stride = tensor->strides[i];
+    int64_t reach;
+    if (extent < 0 || stride < 0) return false;
+    empty |= extent == 0;
+    if (__builtin_mul_overflow(extent - 1, stride, &reach) ||
+        __builtin_add_overflow(last, reach, &last)) {
+      return false;
+    }
+  }
+  return empty || last < tensor->storage_elements;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<PickledTensor>> ParseStateDictPickle(absl::string_view pickle) {
+  return Unpickler(pickle).Run();
+}
+
+}  // namespace paceline

@@ -1,0 +1,96 @@
+#include "worker/trainer/checkpoint/state_dict_pickle.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+
+namespace paceline {
+namespace {
+
+// data.pkl of torch.save(net.state_dict()), net = Linear(3, 2) and BatchNorm1d(2)'s counter,
+// written by torch 2.11.
+const std::string& StateDict() {
+  static const std::string* const pickle = new std::string(absl::HexStringToBytes(
+      "800263636f6c6c656374696f6e730a4f726465726564446963740a710029527101285806000000776569"
+      "676874710263746f7263682e5f7574696c730a5f72656275696c645f74656e736f725f76320a71032828"
+      "580700000073746f72616765710463746f7263680a466c6f617453746f726167650a7105580100000030"
+      "7106580300000063707571074b06747108514b004b024b038671094b034b0186710a8968002952710b74"
+      "710c52710d580400000062696173710e6803282868046805580100000031710f68074b02747110514b00"
+      "4b028571114b01857112896800295271137471145271155805000000636f756e74711668032828680463"
+      "746f7263680a4c6f6e6753746f726167650a7117580100000032711868074b01747119514b0029298968"
+      "002952711a74711b52711c757d711d58090000005f6d65746164617461711e68002952711f5800000000"
+      "71207d7121580700000076657273696f6e71224b01737373622e"));
+  return *pickle;
+}
+
+std::string WithByte(size_t offset, char byte) {
+  std::string pickle = StateDict();
+  pickle[offset] = byte;
+  return pickle;
+}
+
+TEST(StateDictPickleTest, ReadsNamesShapesAndStorages) {
+  const auto tensors = ParseStateDictPickle(StateDict());
+  ASSERT_TRUE(tensors.ok()) << tensors.status();
+  ASSERT_EQ(tensors->size(), 3u);
+  const PickledTensor& weight = (*tensors)[0];
+  EXPECT_EQ(weight.name, "weight");
+  EXPECT_EQ(weight.storage_type, "FloatStorage");
+  EXPECT_EQ(weight.storage_key, "0");
+  EXPECT_EQ(weight.storage_elements, 6);
+  EXPECT_EQ(weight.offset, 0);
+  EXPECT_EQ(weight.shape, (std::vector<int64_t>{2, 3}));
+  EXPECT_EQ(weight.strides, (std::vector<int64_t>{3, 1}));
+  EXPECT_EQ((*tensors)[1].name, "bias");
+  EXPECT_EQ((*tensors)[1].shape, (std::vector<int64_t>{2}));
+  const PickledTensor& count = (*tensors)[2];
+  EXPECT_EQ(count.name, "count");
+  EXPECT_EQ(count.storage_type, "LongStorage");
+  EXPECT_TRUE(count.shape.empty());
+}
+
+TEST(StateDictPickleTest, EveryTruncationIsAnError) {
+  for (size_t size = 0; size < StateDict().size(); ++size) {
+    EXPECT_EQ(ParseStateDictPickle(StateDict().substr(0, size)).status().code(),
+              absl::StatusCode::kDataLoss);
+  }
+}
+
+// Whatever a byte is changed into, the reader survives, and what it accepts lies within its
+// storage.
+TEST(StateDictPickleTest, DamagedPicklesAreSurvived) {
+  for (size_t offset = 0; offset < StateDict().size(); ++offset) {
+    for (int byte = 0; byte < 256; ++byte) {
+      const auto tensors = ParseStateDictPickle(WithByte(offset, static_cast<char>(byte)));
+      if (!tensors.ok()) continue;
+      for (const PickledTensor& tensor : *tensors) {
+        int64_t last = tensor.offset;
+        bool empty = false;
+        for (size_t i = 0; i < tensor.shape.size(); ++i) {
+          last += (tensor.shape[i] - 1) * tensor.strides[i];
+          empty |= tensor.shape[i] == 0;
+        }
+        ASSERT_TRUE(empty || last < tensor.storage_elements) << offset << " " << byte;
+      }
+    }
+  }
+}
+
+TEST(StateDictPickleTest, OtherClassesAreRefusedNotExecuted) {
+  // os.system("true")
+  const auto tensors = ParseStateDictPickle(
+      "\x80\x02"
+      "cos\nsystem\nX\x04\0\0\0true\x85R.");
+  EXPECT_EQ(tensors.status().code(), absl::StatusCode::kDataLoss);
+}
+
+TEST(StateDictPickleTest, SomethingElseThanADictIsRefused) {
+  const std::string number("\x80\x02K\x01.", 5);
+  EXPECT_EQ(ParseStateDictPickle(number).status().code(), absl::StatusCode::kDataLoss);
+}
+
+}  // namespace
+}  // namespace paceline
