@@ -1,0 +1,87 @@
+// One run of `paceline`: where its text goes, what the global flags say, and the client
+// that its verb uses. Each verb (cli/verbs) adds a subcommand that sets `action`.
+//
+// Thread-compatible; `Note` is thread-safe.
+#ifndef CLI_PROGRAM_H_
+#define CLI_PROGRAM_H_
+
+#include <functional>
+#include <memory>
+#include <ostream>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "cli/exit_codes.h"
+#include "cli/rpc/client.h"
+#include "cli/rpc/interrupt.h"
+#include "cli/view/job_page.h"
+#include "google/protobuf/message.h"
+#include "grpcpp/support/status.h"
+
+namespace paceline {
+
+// The world around a run; a test has its own.
+struct Surroundings {
+  std::ostream& out;  // Data.
+  std::ostream& err;  // Messages.
+  bool out_is_terminal = false;
+  int width = 0;  // Columns of the terminal; 0: unlimited.
+  // Value of an environment variable; empty when it is not set.
+  std::function<std::string(const char*)> variable;
+};
+
+struct GlobalFlags {
+  std::string server;  // Empty: see Program::server().
+  std::string output = "table";
+  double timeout_s = 30;
+  bool no_color = false;
+  bool quiet = false;
+};
+
+class Program {
+ public:
+  Program(Surroundings surroundings, Interrupt& interrupt);
+
+  GlobalFlags flags;
+  // Set by the verb that was named; returns the exit code.
+  std::function<int()> action;
+
+  std::ostream& out() { return surroundings_.out; }
+  std::ostream& err() { return surroundings_.err; }
+  bool out_is_terminal() const { return surroundings_.out_is_terminal; }
+  Interrupt& interrupt() { return interrupt_; }
+  std::string Variable(const char* name) const { return surroundings_.variable(name); }
+
+  bool json() const { return flags.output == "json"; }
+  // Colours only on a terminal, and not against the user's wish.
+  PageStyle style() const;
+
+  // --server, else $PACELINE_SERVER, else the dev cluster when it is up, else
+  // 127.0.0.1:7450.
+  std::string server() const;
+  // Made at the first call.
+  Client& client();
+
+  // A line on the error stream, unless --quiet.
+  void Note(const std::string& line) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The message as JSON on the output: the API's names, defaults written out.
+  void PrintJson(const google::protobuf::Message& message);
+  // The same in one line, for streams.
+  void PrintJsonLine(const google::protobuf::Message& message);
+
+  // Tells the error; returns its exit code.
+  int Fail(const grpc::Status& status);
+  int Fail(const absl::Status& status);
+  int Fail(CliExit exit, const std::string& message);
+
+ private:
+  const Surroundings surroundings_;
+  Interrupt& interrupt_;
+  std::unique_ptr<Client> client_;
+  absl::Mutex mutex_;  // Orders lines of the error stream.
+};
+
+}  // namespace paceline
+
+#endif  // CLI_PROGRAM_H_

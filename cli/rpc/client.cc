@@ -1,0 +1,135 @@
+#include "cli/rpc/client.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "cli/rpc/error_text.h"
+#include "common/core/backoff.h"
+#include "common/uuid.h"
+
+namespace paceline {
+namespace {
+
+constexpr int kKeepaliveMs = 30'000;
+constexpr int kMinReconnectMs = 100;
+constexpr int kMaxReconnectMs = 1000;
+
+std::shared_ptr<grpc::Channel> NewChannel(const std::string& server) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kMinReconnectMs);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kMinReconnectMs);
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kMaxReconnectMs);
+  // A proxy of the environment is for the web; a controller is reached directly.
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  return grpc::CreateCustomChannel(server, grpc::InsecureChannelCredentials(), arguments);
+}
+
+bool IsAway(const grpc::Status& status) {
+  return status.error_code() == grpc::StatusCode::UNAVAILABLE && ErrorReason(status).empty();
+}
+
+}  // namespace
+
+Client::Client(Options options, Interrupt& interrupt)
+    : options_(std::move(options)),
+      interrupt_(interrupt),
+      jobs_(v1::JobService::NewStub(NewChannel(options_.server))),
+      nodes_(v1::NodeService::NewStub(NewChannel(options_.server))) {}
+
+template <typename Call>
+grpc::Status Client::Unary(const Call& call) {
+  const absl::Time deadline = absl::Now() + options_.timeout;
+  Backoff backoff({absl::Milliseconds(50), absl::Seconds(1)}, RandomBits());
+  bool told = false;
+  while (true) {
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(deadline));
+    const grpc::Status status = [&] {
+      const Interrupt::Listener listener(interrupt_, [&context] { context.TryCancel(); });
+      return call(&context);
+    }();
+    if (!IsAway(status)) return status;
+    const absl::Duration left = deadline - absl::Now();
+    if (left <= absl::ZeroDuration()) return status;
+    if (!told && options_.notice && left >= absl::Seconds(1)) {
+      options_.notice(absl::StrCat("the controller at ", options_.server,
+                                   " does not answer; trying for ", absl::ToInt64Seconds(left),
+                                   " s more"));
+      told = true;
+    }
+    if (interrupt_.WaitFor(std::min(left, backoff.Next()))) {
+      return grpc::Status(grpc::StatusCode::CANCELLED, "interrupted");
+    }
+  }
+}
+
+template <typename Message, typename Open>
+grpc::Status Client::Stream(const Open& open, const std::function<bool(const Message&)>& each,
+                            bool endless, absl::Time deadline) {
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(std::min(deadline, absl::Now() + options_.stream_limit)));
+  const Interrupt::Listener listener(interrupt_, [&context] { context.TryCancel(); });
+  const auto reader = open(&context);
+  Message message;
+  while (reader->Read(&message)) {
+    if (each(message)) continue;
+    context.TryCancel();
+    reader->Finish();
+    return grpc::Status::OK;
+  }
+  grpc::Status status = reader->Finish();
+  if (status.ok() && endless) {
+    return grpc::Status(grpc::StatusCode::UNAVAILABLE, "the server ended the stream");
+  }
+  return status;
+}
+
+grpc::Status Client::Submit(const v1::SubmitJobRequest& request, v1::Job* job) {
+  return Unary([&](grpc::ClientContext* c) { return jobs_->Submit(c, request, job); });
+}
+
+grpc::Status Client::GetJob(const v1::GetJobRequest& request, v1::Job* job) {
+  return Unary([&](grpc::ClientContext* c) { return jobs_->Get(c, request, job); });
+}
+
+grpc::Status Client::ListJobs(const v1::ListJobsRequest& request, v1::ListJobsResponse* response) {
+  return Unary([&](grpc::ClientContext* c) { return jobs_->List(c, request, response); });
+}
+
+grpc::Status Client::CancelJob(const v1::CancelJobRequest& request, v1::Job* job) {
+  return Unary([&](grpc::ClientContext* c) { return jobs_->Cancel(c, request, job); });
+}
+
+grpc::Status Client::GetNode(const v1::GetNodeRequest& request, v1::Node* node) {
+  return Unary([&](grpc::ClientContext* c) { return nodes_->Get(c, request, node); });
+}
+
+grpc::Status Client::ListNodes(const v1::ListNodesRequest& request,
+                               v1::ListNodesResponse* response) {
+  return Unary([&](grpc::ClientContext* c) { return nodes_->List(c, request, response); });
+}
+
+grpc::Status Client::WatchJobs(const v1::WatchJobsRequest& request,
+                               const std::function<bool(const v1::JobEvent&)>& each,
+                               absl::Time deadline) {
+  return Stream<v1::JobEvent>([&](grpc::ClientContext* c) { return jobs_->Watch(c, request); },
+                              each, true, deadline);
+}
+
+grpc::Status Client::WatchNodes(const v1::WatchNodesRequest& request,
+                                const std::function<bool(const v1::NodeEvent&)>& each,
+                                absl::Time deadline) {
+  return Stream<v1::NodeEvent>([&](grpc::ClientContext* c) { return nodes_->Watch(c, request); },
+                               each, true, deadline);
+}
+
+grpc::Status Client::StreamLogs(const v1::StreamLogsRequest& request,
+                                const std::function<bool(const v1::LogChunk&)>& each) {
+  return Stream<v1::LogChunk>([&](grpc::ClientContext* c) { return jobs_->StreamLogs(c, request); },
+                              each, false, absl::InfiniteFuture());
+}
+
+}  // namespace paceline

@@ -1,0 +1,75 @@
+// The calls to a controller, each with a deadline.
+//
+// A unary call that finds the controller away is tried again until the client's timeout is
+// over; that is safe because each is a read or carries a request_id. A stream is not tried
+// again here: its reader knows from where to go on (resumption.h).
+//
+// Thread-safe.
+#ifndef CLI_RPC_CLIENT_H_
+#define CLI_RPC_CLIENT_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/time/time.h"
+#include "cli/rpc/interrupt.h"
+#include "grpcpp/grpcpp.h"
+#include "proto/job.grpc.pb.h"
+#include "proto/node.grpc.pb.h"
+
+namespace paceline {
+
+class Client {
+ public:
+  struct Options {
+    std::string server;                               // host:port.
+    absl::Duration timeout = absl::Seconds(30);       // Of one unary call with its repetitions.
+    absl::Duration stream_limit = absl::Minutes(10);  // A stream is opened anew after that.
+    // One line for people, without a newline, when a call has to wait for the controller.
+    std::function<void(const std::string&)> notice;
+  };
+
+  // Connects at the first call. `interrupt` outlives the client; when it is raised, calls
+  // end with CANCELLED.
+  Client(Options options, Interrupt& interrupt);
+
+  const std::string& server() const { return options_.server; }
+  absl::Duration timeout() const { return options_.timeout; }
+  Interrupt& interrupt() { return interrupt_; }
+
+  grpc::Status Submit(const v1::SubmitJobRequest& request, v1::Job* job);
+  grpc::Status GetJob(const v1::GetJobRequest& request, v1::Job* job);
+  grpc::Status ListJobs(const v1::ListJobsRequest& request, v1::ListJobsResponse* response);
+  grpc::Status CancelJob(const v1::CancelJobRequest& request, v1::Job* job);
+  grpc::Status GetNode(const v1::GetNodeRequest& request, v1::Node* node);
+  grpc::Status ListNodes(const v1::ListNodesRequest& request, v1::ListNodesResponse* response);
+
+  // Hand each message to `each` until that returns false (then OK) or the stream ends. A
+  // watch that the server ends is UNAVAILABLE; a log that ends is OK; DEADLINE_EXCEEDED after
+  // stream_limit, or at `deadline` if that is earlier.
+  grpc::Status WatchJobs(const v1::WatchJobsRequest& request,
+                         const std::function<bool(const v1::JobEvent&)>& each,
+                         absl::Time deadline = absl::InfiniteFuture());
+  grpc::Status WatchNodes(const v1::WatchNodesRequest& request,
+                          const std::function<bool(const v1::NodeEvent&)>& each,
+                          absl::Time deadline = absl::InfiniteFuture());
+  grpc::Status StreamLogs(const v1::StreamLogsRequest& request,
+                          const std::function<bool(const v1::LogChunk&)>& each);
+
+ private:
+  template <typename Call>
+  grpc::Status Unary(const Call& call);
+  template <typename Message, typename Open>
+  grpc::Status Stream(const Open& open, const std::function<bool(const Message&)>& each,
+                      bool endless, absl::Time deadline);
+
+  const Options options_;
+  Interrupt& interrupt_;
+  const std::unique_ptr<v1::JobService::Stub> jobs_;
+  const std::unique_ptr<v1::NodeService::Stub> nodes_;
+};
+
+}  // namespace paceline
+
+#endif  // CLI_RPC_CLIENT_H_

@@ -1,0 +1,128 @@
+#include "cli/rpc/error_text.h"
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "cli/text/neutral.h"
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
+
+namespace paceline {
+namespace {
+
+template <typename Detail>
+Detail DetailOf(const grpc::Status& status) {
+  google::rpc::Status whole;
+  Detail detail;
+  if (!whole.ParseFromString(status.error_details())) return detail;
+  for (const auto& any : whole.details()) {
+    if (any.Is<Detail>() && any.UnpackTo(&detail)) return detail;
+  }
+  return detail;
+}
+
+std::string WhatText(const grpc::Status& status, absl::string_view server) {
+  if (status.error_code() == grpc::StatusCode::UNAVAILABLE && ErrorReason(status).empty()) {
+    return absl::StrCat("the controller at ", server, " does not answer (", status.error_message(),
+                        ")");
+  }
+  if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
+    return absl::StrCat("the controller at ", server, " did not answer in time");
+  }
+  if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED) {
+    return absl::StrCat("the server at ", server, " does not know this request");
+  }
+  return status.error_message().empty() ? "the request failed" : status.error_message();
+}
+
+std::string AdviceOf(const grpc::Status& status) {
+  const std::string reason = ErrorReason(status);
+  if (reason == "JOB_NOT_FOUND") return "`paceline job list` shows the jobs that there are";
+  if (reason == "AMBIGUOUS_JOB") return "give more of the id; `paceline job list` shows it";
+  if (reason == "JOB_CANNOT_FIT") {
+    return "`paceline node list` shows what each node holds; ask for fewer ranks or add nodes";
+  }
+  if (reason == "NODE_NOT_FOUND") return "`paceline node list` shows the nodes that there are";
+  if (reason == "NODE_UNREACHABLE") {
+    return "the log is there again when its node is; `paceline node list` shows the nodes";
+  }
+  if (reason == "REQUEST_ID_REUSED") {
+    return "a --request-id stands for one request; leave it out or take a new one";
+  }
+  if (!reason.empty()) return "";
+  switch (status.error_code()) {
+    case grpc::StatusCode::UNAVAILABLE:
+      return "is it running there? --server or $PACELINE_SERVER names another; `paceline dev up` "
+             "starts a cluster on this machine";
+    case grpc::StatusCode::DEADLINE_EXCEEDED:
+      return "try again, or give it more time with --timeout";
+    case grpc::StatusCode::UNIMPLEMENTED:
+      return "is it a Paceline controller, and as new as this program? `paceline version` tells";
+    default:
+      return "";
+  }
+}
+
+}  // namespace
+
+std::string ErrorReason(const grpc::Status& status) {
+  return DetailOf<google::rpc::ErrorInfo>(status).reason();
+}
+
+std::vector<FieldViolation> FieldViolations(const grpc::Status& status) {
+  std::vector<FieldViolation> violations;
+  const auto request = DetailOf<google::rpc::BadRequest>(status);
+  for (const auto& violation : request.field_violations()) {
+    violations.push_back({violation.field(), violation.description()});
+  }
+  return violations;
+}
+
+CliExit ExitOf(const grpc::Status& status) {
+  // The two libraries number the codes alike.
+  return ExitOf(absl::Status(static_cast<absl::StatusCode>(status.error_code()), ""));
+}
+
+CliExit ExitOf(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      return kCliOk;
+    case absl::StatusCode::kInvalidArgument:
+      return kCliUsage;
+    case absl::StatusCode::kNotFound:
+      return kCliNotFound;
+    case absl::StatusCode::kFailedPrecondition:
+    case absl::StatusCode::kAborted:
+    case absl::StatusCode::kAlreadyExists:
+    case absl::StatusCode::kOutOfRange:
+    case absl::StatusCode::kResourceExhausted:
+      return kCliRefused;
+    case absl::StatusCode::kPermissionDenied:
+    case absl::StatusCode::kUnauthenticated:
+      return kCliPermission;
+    case absl::StatusCode::kUnavailable:
+      return kCliUnavailable;
+    case absl::StatusCode::kDeadlineExceeded:
+      return kCliTimeout;
+    case absl::StatusCode::kCancelled:
+      return kCliInterrupted;
+    default:
+      return kCliFailed;
+  }
+}
+
+std::string ErrorText(const grpc::Status& status, absl::string_view server) {
+  std::string text = absl::StrCat("error: ", NeutralLine(WhatText(status, server)), "\n");
+  for (const FieldViolation& violation : FieldViolations(status)) {
+    absl::StrAppend(&text, "  ", NeutralLine(violation.field), ": ",
+                    NeutralLine(violation.description), "\n");
+  }
+  const std::string advice = AdviceOf(status);
+  if (!advice.empty()) absl::StrAppend(&text, "  ", advice, "\n");
+  return text;
+}
+
+std::string ErrorText(const absl::Status& status) {
+  return absl::StrCat("error: ", NeutralLine(status.message()), "\n");
+}
+
+}  // namespace paceline

@@ -1,0 +1,108 @@
+#include "cli/verbs/follow.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "cli/rpc/job_watch.h"
+#include "cli/view/job_page.h"
+#include "cli/view/job_text.h"
+#include "cli/view/progress_line.h"
+
+namespace paceline {
+namespace {
+
+constexpr absl::Duration kBarInterval = absl::Milliseconds(100);
+constexpr absl::Duration kLineInterval = absl::Seconds(5);
+constexpr int kDefaultWidth = 80;
+
+// Shows the present state of a job in place (terminal) or line by line. Thread-compatible.
+class ProgressView {
+ public:
+  explicit ProgressView(Program& program)
+      : program_(program), bar_(program.out_is_terminal()), enabled_(!program.json()) {}
+
+  void Show(const v1::Job& job, absl::Time now) {
+    if (!enabled_ || program_.flags.quiet) return;
+    const bool changed = job.state() != state_;
+    if (!changed && now < last_ + (bar_ ? kBarInterval : kLineInterval)) return;
+    state_ = job.state();
+    last_ = now;
+    if (bar_) {
+      const int width = program_.style().width;
+      program_.out() << "\r" << ProgressBar(job, (width > 0 ? width : kDefaultWidth) - 1)
+                     << "\x1b[K" << std::flush;
+      drawn_ = true;
+    } else {
+      program_.out() << ProgressText(job) << std::endl;
+    }
+  }
+
+  // Takes the bar away, so that a line can be written.
+  void Clear() {
+    if (drawn_) program_.out() << "\r\x1b[K" << std::flush;
+    drawn_ = false;
+  }
+
+ private:
+  Program& program_;
+  const bool bar_;
+  const bool enabled_;
+  v1::JobState state_ = v1::JOB_STATE_UNSPECIFIED;
+  absl::Time last_ = absl::InfinitePast();
+  bool drawn_ = false;
+};
+
+void ShowEnd(Program& program, const v1::Job& job) {
+  if (program.json()) {
+    program.PrintJson(job);
+    return;
+  }
+  const PageStyle style = program.style();
+  program.out() << SummaryText(job, absl::Now(), style) << FailureText(job, style);
+  if (!program.flags.quiet) {
+    program.out() << "next: paceline job describe " << job.id() << "\n"
+                  << "      paceline job logs " << job.id() << "\n";
+  }
+  program.out() << std::flush;
+}
+
+}  // namespace
+
+int FollowJob(Program& program, const std::string& job_id, const FollowOptions& options) {
+  ProgressView view(program);
+  v1::Job last;
+  bool deleted = false;
+  JobWatch watch;
+  watch.job_id = job_id;
+  watch.deadline = options.deadline;
+  watch.each = [&](const v1::JobEvent& event) {
+    if (event.job().id() != job_id) return true;
+    deleted = event.type() == v1::DELETED;
+    last = event.job();
+    if (options.progress) view.Show(last, absl::Now());
+    return !deleted && !HasEnded(last.state());
+  };
+  watch.on_outage = [&](const grpc::Status&) {
+    view.Clear();
+    program.Note(absl::StrCat("the controller at ", program.server(),
+                              " does not answer; the job goes on, and so does this when it is "
+                              "back"));
+  };
+  const grpc::Status status = WatchJobs(program.client(), watch);
+  view.Clear();
+  if (program.interrupt().raised()) {
+    program.Note(absl::StrCat(job_id, " goes on. `paceline job watch ", job_id,
+                              "` follows it again, `paceline job cancel ", job_id, "` ends it."));
+    return kCliInterrupted;
+  }
+  if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
+    return program.Fail(kCliTimeout,
+                        absl::StrCat(job_id, " is ", StateText(last.state()),
+                                     " and has not ended in the time given; it goes on"));
+  }
+  if (!status.ok()) return program.Fail(status);
+  if (deleted) return program.Fail(kCliNotFound, absl::StrCat(job_id, " was deleted"));
+  if (!options.silent) ShowEnd(program, last);
+  return last.state() == v1::SUCCEEDED ? kCliOk : kCliFailed;
+}
+
+}  // namespace paceline

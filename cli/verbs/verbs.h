@@ -1,0 +1,36 @@
+// The verbs of `paceline`, one file each. Each function adds its subcommand to `parent`; when
+// that is named on the command line, it sets program.action. `program` outlives the parser.
+#ifndef CLI_VERBS_VERBS_H_
+#define CLI_VERBS_VERBS_H_
+
+#include "CLI/App.hpp"
+#include "CLI/Config.hpp"
+#include "CLI/Formatter.hpp"
+#include "cli/program.h"
+
+namespace paceline {
+
+void AddSubmit(CLI::App& parent, Program& program);
+
+void AddJobList(CLI::App& parent, Program& program);
+void AddJobDescribe(CLI::App& parent, Program& program);
+void AddJobLogs(CLI::App& parent, Program& program);
+void AddJobCancel(CLI::App& parent, Program& program);
+void AddJobWait(CLI::App& parent, Program& program);
+void AddJobWatch(CLI::App& parent, Program& program);
+
+void AddNodeList(CLI::App& parent, Program& program);
+void AddNodeDescribe(CLI::App& parent, Program& program);
+
+void AddDevUp(CLI::App& parent, Program& program);
+void AddDevDown(CLI::App& parent, Program& program);
+void AddDevStatus(CLI::App& parent, Program& program);
+
+void AddImportDigits(CLI::App& parent, Program& program);
+
+void AddCompletion(CLI::App& parent, Program& program);
+void AddVersion(CLI::App& parent, Program& program);
+
+}  // namespace paceline
+
+#endif  // CLI_VERBS_VERBS_H_
