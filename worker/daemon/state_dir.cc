@@ -1,10 +1,5 @@
 #include "worker/daemon/state_dir.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -20,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/atomic_file/atomic_file.h"
 #include "common/core/status_macros.h"
+#include "common/uuid.h"
 
 namespace paceline {
 namespace {
@@ -46,13 +42,6 @@ absl::StatusOr<std::optional<std::string>> ReadText(const std::string& path) {
   return text.str();
 }
 
-absl::StatusOr<std::string> NewUuid() {
-  std::ifstream file("/proc/sys/kernel/random/uuid");
-  std::string uuid;
-  if (!(file >> uuid)) return absl::UnavailableError("the kernel gives no random UUID");
-  return uuid;
-}
-
 }  // namespace
 
 ExitCode StateExitCode(const absl::Status& status) {
@@ -61,7 +50,7 @@ ExitCode StateExitCode(const absl::Status& status) {
       return kExitOk;
     case absl::StatusCode::kPermissionDenied:
       return kExitStateNotWritable;
-    case absl::StatusCode::kAlreadyExists:
+    case absl::StatusCode::kFailedPrecondition:
       return kExitStateInUse;
     case absl::StatusCode::kDataLoss:
       return kExitStateDamaged;
@@ -72,46 +61,6 @@ ExitCode StateExitCode(const absl::Status& status) {
     default:
       return kExitFailure;
   }
-}
-
-absl::StatusOr<OwnedDir> OwnedDir::Open(const std::string& path) {
-  std::error_code error;
-  const bool created = fs::create_directories(path, error);
-  if (error) {
-    if (error == std::errc::no_space_on_device) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("cannot create ", path, ": no space left on its disk"));
-    }
-    return NotUsable(path, error.message());
-  }
-  if (created) ::chmod(path.c_str(), 0700);
-  const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return NotUsable(path, std::strerror(errno));
-  OwnedDir dir(fd);
-  struct stat info;
-  if (::fstat(fd, &info) == 0 && info.st_uid != ::geteuid()) {
-    return NotUsable(path, "it belongs to another user");
-  }
-  if (::faccessat(AT_FDCWD, path.c_str(), W_OK | X_OK, AT_EACCESS) != 0) {
-    return NotUsable(path, std::strerror(errno));
-  }
-  if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
-    return absl::AlreadyExistsError(absl::StrCat(
-        "another process holds the directory ", path,
-        "; is a paceline-worker already running there? Give each its own --state-dir"));
-  }
-  return dir;
-}
-
-OwnedDir::OwnedDir(OwnedDir&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-
-OwnedDir& OwnedDir::operator=(OwnedDir&& other) noexcept {
-  std::swap(fd_, other.fd_);
-  return *this;
-}
-
-OwnedDir::~OwnedDir() {
-  if (fd_ >= 0) ::close(fd_);
 }
 
 absl::StatusOr<NodeIdentity> NodeIdentity::Load(const NodePaths& paths) {
@@ -126,7 +75,7 @@ absl::StatusOr<NodeIdentity> NodeIdentity::Load(const NodePaths& paths) {
                                               " is missing although the node has trainers; restore "
                                               "it, or begin with an empty state directory"));
     }
-    PACELINE_ASSIGN_OR_RETURN(identity.node_uid_, NewUuid());
+    identity.node_uid_ = NewUuid();
     PACELINE_RETURN_IF_ERROR(identity.Write());
   }
   std::error_code error;

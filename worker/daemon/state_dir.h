@@ -1,8 +1,8 @@
-// The directories that a daemon owns, each held by a lock on the directory itself, so that
-// two daemons cannot share one.
+// What a node keeps in its state directory: who it is, and the dirs of its trainers. The
+// directory is locked by common/state_lock.
 //
 // Errors, with the daemon's exit code for each (StateExitCode): PermissionDenied: missing and
-// cannot be made, read-only, or somebody else's; AlreadyExists: another process holds it;
+// cannot be made, read-only, or somebody else's; FailedPrecondition: another process holds it;
 // DataLoss: damaged; OutOfRange: written by a newer version; ResourceExhausted: the disk is
 // full. Nothing is overwritten then.
 #ifndef WORKER_DAEMON_STATE_DIR_H_
@@ -20,22 +20,6 @@
 namespace paceline {
 
 ExitCode StateExitCode(const absl::Status& status);
-
-// A directory of ours, locked while this object lives. Thread-compatible.
-class OwnedDir {
- public:
-  // Creates the directory (mode 0700) and its parents if need be.
-  static absl::StatusOr<OwnedDir> Open(const std::string& path);
-
-  OwnedDir(OwnedDir&& other) noexcept;
-  OwnedDir& operator=(OwnedDir&& other) noexcept;
-  ~OwnedDir();
-
- private:
-  explicit OwnedDir(int fd) : fd_(fd) {}
-
-  int fd_;
-};
 
 // What the node knows of itself: `node.json`. Thread-compatible.
 class NodeIdentity {

@@ -11,7 +11,6 @@ namespace paceline {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::HasSubstr;
 
 class StateDirTest : public ::testing::Test {
  protected:
@@ -59,29 +58,9 @@ TEST_F(StateDirTest, LostIdentityIsNotReplaced) {
   EXPECT_FALSE(fs::exists(paths_.NodeFile()));
 }
 
-TEST_F(StateDirTest, DirUnderAFileIsNotWritable) {
-  std::ofstream(paths_.state_dir + "/file") << "x";
-  const absl::Status status = OwnedDir::Open(paths_.state_dir + "/file/state").status();
-  EXPECT_EQ(StateExitCode(status), kExitStateNotWritable);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("/file/state"));
-}
-
-TEST_F(StateDirTest, SecondOwnerIsRefusedUntilTheFirstIsGone) {
-  {
-    const auto first = OwnedDir::Open(paths_.state_dir);
-    ASSERT_TRUE(first.ok()) << first.status();
-    EXPECT_EQ(StateExitCode(OwnedDir::Open(paths_.state_dir).status()), kExitStateInUse);
-  }
-  EXPECT_TRUE(OwnedDir::Open(paths_.state_dir).ok());
-}
-
-TEST_F(StateDirTest, NewDirIsPrivate) {
-  const auto dir = OwnedDir::Open(paths_.state_dir + "/a/b");
-  ASSERT_TRUE(dir.ok());
-  EXPECT_EQ(fs::status(paths_.state_dir + "/a/b").permissions(), fs::perms::owner_all);
-}
-
-TEST_F(StateDirTest, FullDiskHasItsOwnExitCode) {
+TEST_F(StateDirTest, FailuresHaveTheirOwnExitCodes) {
+  EXPECT_EQ(StateExitCode(absl::PermissionDeniedError("")), kExitStateNotWritable);
+  EXPECT_EQ(StateExitCode(absl::FailedPreconditionError("")), kExitStateInUse);
   EXPECT_EQ(StateExitCode(absl::ResourceExhaustedError("full")), kExitNoSpace);
 }
 

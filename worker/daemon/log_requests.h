@@ -1,0 +1,59 @@
+// Log requests of the controller. Each is answered once: with what the log has at its offset,
+// or, when it follows and the trainer still lives, as soon as the log has more.
+//
+// Runs on the loop.
+#ifndef WORKER_DAEMON_LOG_REQUESTS_H_
+#define WORKER_DAEMON_LOG_REQUESTS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "common/core/ids.h"
+#include "proto/worker.pb.h"
+
+namespace paceline {
+
+class LogRequests {
+ public:
+  static constexpr size_t kMaxWaiting = 1024;  // The oldest beyond that are refused.
+
+  // `log_dir`: where the segments of a trainer lie; empty when the node does not keep them.
+  // `is_alive`: whether it may still write.
+  LogRequests(std::function<std::string(const TrainerId&)> log_dir,
+              std::function<bool(const TrainerId&)> is_alive);
+
+  void Add(const v1::LogRequest& request);
+  void Cancel(int64_t id);
+  // The session is over, and with it all requests.
+  void Clear();
+
+  // The next answer; nothing when all requests wait for more output.
+  std::optional<v1::LogData> Next();
+
+  bool empty() const { return requests_.empty(); }
+
+ private:
+  struct Request {
+    TrainerId trainer;
+    int64_t offset = 0;
+    int tail_lines = 0;
+    bool follow = false;
+  };
+
+  std::optional<v1::LogData> Answer(int64_t id, const Request& request) const;
+
+  // Constant.
+  const std::function<std::string(const TrainerId&)> log_dir_;
+  const std::function<bool(const TrainerId&)> is_alive_;
+
+  // Owned by the loop.
+  std::map<int64_t, Request> requests_;
+};
+
+}  // namespace paceline
+
+#endif  // WORKER_DAEMON_LOG_REQUESTS_H_
