@@ -3,6 +3,8 @@
 _TORCH_BUILD = """
 package(default_visibility = ["//visibility:public"])
 
+exports_files(["python.sh"])
+
 # The wheel ships a copy of protobuf's headers under include/google: left out, it must not shadow the system's.
 cc_library(
     name = "headers",
@@ -42,6 +44,11 @@ cc_library(
 )
 """
 
+# Runs the environment's Python: the program of sh_test and sh_binary targets in Python.
+_PYTHON = """#!/bin/sh
+exec {root}/bin/python "$@"
+"""
+
 _GOOGLEAPIS_BUILD = """
 package(default_visibility = ["//visibility:public"])
 
@@ -79,6 +86,8 @@ def _site_packages(ctx, package):
 def _torch_repository_impl(ctx):
     site = _site_packages(ctx, "torch")
     ctx.file("BUILD", _TORCH_BUILD.replace("{site}", str(site)))
+    root = site.dirname.dirname.dirname
+    ctx.file("python.sh", _PYTHON.replace("{root}", str(root)), executable = True)
 
 torch_repository = repository_rule(
     implementation = _torch_repository_impl,

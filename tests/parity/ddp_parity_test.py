@@ -3,10 +3,13 @@
 Both train the same model from the same initial weights on the same data in the same order;
 every rank's loss at every step and the final weights must agree.
 
-Tolerances. Both sides call the same kernels, but the optimizers round differently (ours is
-fused, Python's goes operation by operation), which training then amplifies. The limits
-below lie at least ten times above what was observed, and far below what a real difference
-makes: a wrong weight decay, momentum, schedule or sample shows up at 1e-3 or more.
+Tolerances. Both sides call the same kernels in the same order, except for the optimizer: ours
+is fused, Python's default goes operation by operation and rounds differently in the last
+bit. Errors of up to 2.3e-7 were observed with it, and none beyond the digits of the log with
+Python's fused one. The limit is ten times that; a wrong weight decay, momentum, schedule or
+sample shows up at 1e-3 or more. ResNet-18 with AdamW needs Python's fused optimizer: AdamW
+divides by the root of the squared gradient, so that a gradient that is zero but for
+rounding moves its weight by the whole learning rate in a direction that rounding decides.
 """
 
 import json
@@ -25,12 +28,15 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 import reference  # noqa: E402
 
+# Relative for losses; for weights, relative to the largest of each tensor.
+LIMIT = 3e-6
+
 TRAINER, RUN_JOB = (os.path.abspath(path) for path in sys.argv[1:3])
 
 DEFAULTS = {
     "classes": 10, "hidden": [48, 32], "schedule": "constant", "warmup": 0, "final_ratio": 0.0,
     "momentum": 0.0, "nesterov": False, "weight_decay": 0.0, "shuffle": True, "seed": 5,
-    "world": 2, "init_as": "safetensors", "bf16": False, "batch": 8, "samples": 100,
+    "world": 2, "init_as": "safetensors", "bf16": False, "batch": 8, "samples": 100, "fused": None,
 }
 
 
@@ -117,8 +123,7 @@ class DdpParityTest(unittest.TestCase):
         path = f"{task['directory']}/out/job-0123456789ab/final.safetensors"
         return np.array(losses), safetensors.torch.load_file(path)
 
-    def compare(self, loss_limit, weight_limit, **changes):
-        """Limits: relative for losses; for weights, relative to the largest of each tensor."""
+    def compare(self, **changes):
         task = self.prepare(**changes)
         losses, weights = self.run_trainer(task)
         expected_losses, expected_weights = self.run_python(task)
@@ -133,28 +138,28 @@ class DdpParityTest(unittest.TestCase):
             error = (weights[name] - expected).abs().max().item() / scale
             weight_error = max(weight_error, error)
         print(f"{self.id()}: relative error of losses {loss_error:.2g}, weights {weight_error:.2g}")
-        self.assertLess(loss_error, loss_limit)
-        self.assertLess(weight_error, weight_limit)
+        self.assertLess(loss_error, LIMIT)
+        self.assertLess(weight_error, LIMIT)
 
     def test_mlp_sgd_nesterov_sequential_from_pt(self):
-        self.compare(1e-5, 1e-5, model="mlp", shape=[1, 8, 8], optimizer="sgd", lr=0.05,
+        self.compare(model="mlp", shape=[1, 8, 8], optimizer="sgd", lr=0.05,
                      momentum=0.9, nesterov=True, weight_decay=1e-3, schedule="cosine", warmup=4,
                      steps=40, shuffle=False, init_as="pt", final_ratio=0.1)
 
     def test_mlp_adamw_shuffled_on_three_ranks(self):
-        self.compare(1e-5, 1e-5, model="mlp", shape=[1, 8, 8], optimizer="adamw", lr=2e-3,
+        self.compare(model="mlp", shape=[1, 8, 8], optimizer="adamw", lr=2e-3,
                      weight_decay=0.05, schedule="cosine", warmup=4, steps=40, world=3)
 
     def test_resnet18_sgd_momentum_shuffled(self):
-        self.compare(1e-4, 1e-4, model="resnet18", shape=[3, 32, 32], optimizer="sgd", lr=0.02,
+        self.compare(model="resnet18", shape=[3, 32, 32], optimizer="sgd", lr=0.02,
                      momentum=0.9, weight_decay=5e-4, schedule="cosine", warmup=3, steps=10)
 
     def test_resnet18_adamw_sequential_from_pt(self):
-        self.compare(1e-3, 1e-3, model="resnet18", shape=[3, 32, 32], optimizer="adamw", lr=5e-4,
-                     weight_decay=0.05, steps=8, shuffle=False, init_as="pt")
+        self.compare(model="resnet18", shape=[3, 32, 32], optimizer="adamw", lr=5e-4,
+                     weight_decay=0.05, steps=8, shuffle=False, init_as="pt", fused=True)
 
     def test_mlp_bf16(self):
-        self.compare(1e-2, 1e-2, model="mlp", shape=[1, 8, 8], optimizer="sgd", lr=0.05,
+        self.compare(model="mlp", shape=[1, 8, 8], optimizer="sgd", lr=0.05,
                      momentum=0.9, steps=20, bf16=True)
 
 

@@ -161,9 +161,10 @@ def learning_rate(task, step):
 def make_optimizer(task, model):
     if task["optimizer"] == "adamw":
         return torch.optim.AdamW(model.parameters(), lr=task["lr"], betas=(0.9, 0.999), eps=1e-8,
-                                 weight_decay=task["weight_decay"])
+                                 weight_decay=task["weight_decay"], fused=task["fused"])
     return torch.optim.SGD(model.parameters(), lr=task["lr"], momentum=task["momentum"],
-                           nesterov=task["nesterov"], weight_decay=task["weight_decay"])
+                           nesterov=task["nesterov"], weight_decay=task["weight_decay"],
+                           fused=task["fused"])
 
 
 def train(rank, world, store_file, task):
