@@ -1,0 +1,16 @@
+// Small artificial image sets that a model can learn.
+#ifndef WORKER_TRAINER_TESTING_PATTERNS_H_
+#define WORKER_TRAINER_TESTING_PATTERNS_H_
+
+#include <cstdint>
+#include <string>
+
+namespace paceline {
+
+// Writes a shard of `count` grey 8x8 images of 10 classes: a pattern for each class, and
+// noise that depends on `seed`.
+void WritePatterns(const std::string& path, int count, uint64_t seed);
+
+}  // namespace paceline
+
+#endif  // WORKER_TRAINER_TESTING_PATTERNS_H_
