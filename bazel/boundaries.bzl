@@ -23,7 +23,7 @@ def _is_core(package):
     return "core" in package.split("/")
 
 def _allowed_in_core(name):
-    if name == "@system//:absl":
+    if name in ["@system//:absl", "@paceline//bazel:tsan_absl", "//bazel:tsan_absl"]:
         return True
     if name.startswith("@"):
         return False
