@@ -69,9 +69,18 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(FailureTest, KilledTrainerIsNamedWithSignalPhaseAndStep) {
   TestCluster cluster(/*workers=*/2, /*slots=*/2);
-  const std::string id = cluster.Submit(cluster.LongJob(4)).id();
-  const v1::Job running = cluster.WaitForSteps(id, 3);
-  kill(running.ranks(2).pid(), SIGKILL);
+  v1::JobSpec spec = cluster.SmallJob(4, 100000);
+  v1::Fault* fault = spec.add_faults();
+  fault->set_step(kFailingStep);
+  fault->set_kind(v1::SLEEP);
+  fault->set_seconds(600);
+  const std::string id = cluster.Submit(spec).id();
+  // Rank 0 sleeps, the others wait for it.
+  const v1::Job stuck = cluster.WaitUntil(id, [](const v1::Job& job) {
+    return job.ranks_size() == 4 && job.ranks(2).progress().phase() == v1::COMMUNICATION &&
+           job.ranks(2).progress().phase_s() > 0.3;
+  });
+  kill(stuck.ranks(2).pid(), SIGKILL);
   const absl::Time killed = absl::Now();
   const v1::Job job = cluster.WaitForEnd(id);
   EXPECT_LT(absl::Now() - killed, absl::Seconds(2));
@@ -80,9 +89,9 @@ TEST(FailureTest, KilledTrainerIsNamedWithSignalPhaseAndStep) {
   EXPECT_EQ(job.failure().node(), "w1");
   EXPECT_EQ(job.failure().exit().failure(), v1::FAILURE_SIGNAL);
   EXPECT_EQ(job.failure().exit().signal(), SIGKILL);
-  EXPECT_GE(job.failure().exit().step(), 3);
-  // It waited for rank 0, which is slow.
+  EXPECT_EQ(job.failure().exit().step(), kFailingStep);
   EXPECT_EQ(job.failure().exit().phase(), v1::COMMUNICATION) << job.DebugString();
+  EXPECT_GT(job.failure().exit().phase_s(), 0.3);
 }
 
 TEST(FailureTest, MissingDataIsTheUsersToMend) {

@@ -1,0 +1,156 @@
+// `paceline dev` and the verbs that a first user types, against real processes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "tests/integration/test_cluster.h"
+
+namespace paceline {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr char kJob[] = R"(name: forever
+ranks: 2
+threads_per_rank: 1
+model: {kind: mlp, hidden: [8]}
+data: {train: digits-train.shard}
+batch_per_rank: 4
+steps: 100000000
+optimizer: {kind: sgd, learning_rate: 0.01}
+)";
+
+std::set<std::string> SharedMemory() {
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm")) {
+    names.insert(entry.path().filename());
+  }
+  return names;
+}
+
+class DevTest : public ::testing::Test {
+ protected:
+  DevTest() {
+    std::string folder = std::string(std::getenv("TEST_TMPDIR")) + "/devXXXXXX";
+    directory_ = mkdtemp(folder.data());
+    setenv("PACELINE_DEV_DIR", (directory_ + "/dev").c_str(), 1);
+    unsetenv("PACELINE_SERVER");
+  }
+  ~DevTest() override {
+    Paceline({"dev", "down", "--purge"});
+    EXPECT_THAT(ProcessesMentioning(directory_), IsEmpty());
+    EXPECT_EQ(SharedMemory(), shared_memory_);
+  }
+
+  Finished Paceline(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), Program("paceline"));
+    return RunToEnd(arguments);
+  }
+  // Starts a job that does not end by itself, and waits until it trains.
+  nlohmann::json StartJob() {
+    WriteJobFile();
+    EXPECT_EQ(Paceline({"submit", directory_ + "/job.yaml"}).exit_code, 0);
+    nlohmann::json job;
+    EXPECT_TRUE(Eventually([&] {
+      job = nlohmann::json::parse(Paceline({"job", "describe", "forever", "-o", "json"}).output,
+                                  nullptr, false);
+      return !job.is_discarded() && job.value("state", "") == "RUNNING";
+    })) << Paceline({"job", "describe", "forever"}).output;
+    return job;
+  }
+  void WriteJobFile();
+
+  const std::set<std::string> shared_memory_ = SharedMemory();
+  std::string directory_;
+};
+
+void DevTest::WriteJobFile() {
+  // A CSV like the one of the digits: 64 pixels of 0 to 16 and the label.
+  std::string csv;
+  for (int i = 0; i < 100; ++i) {
+    for (int p = 0; p < 64; ++p) csv += std::to_string((i * 7 + p) % 17) + ",";
+    csv += std::to_string(i % 10) + "\n";
+  }
+  const std::string path = directory_ + "/digits.csv";
+  FILE* file = fopen(path.c_str(), "w");
+  fputs(csv.c_str(), file);
+  fclose(file);
+  const Finished imported =
+      Paceline({"data", "import-digits", "--csv", path, "--out", directory_, "--size", "8"});
+  ASSERT_EQ(imported.exit_code, 0) << imported.output;
+  file = fopen((directory_ + "/job.yaml").c_str(), "w");
+  fputs(kJob, file);
+  fclose(file);
+}
+
+TEST_F(DevTest, UpShowsItsNodesAndDownLeavesNothing) {
+  const Finished up = Paceline({"dev", "up", "--workers", "2", "--slots", "1"});
+  ASSERT_EQ(up.exit_code, 0) << up.output;
+  const Finished nodes = Paceline({"node", "list"});
+  EXPECT_EQ(nodes.exit_code, 0) << nodes.output;
+  EXPECT_THAT(nodes.output, HasSubstr("READY"));
+  EXPECT_EQ(Paceline({"dev", "status"}).exit_code, 0);
+  EXPECT_EQ(Paceline({"dev", "up", "--workers", "2", "--slots", "1"}).exit_code, 0) << "again";
+  const Finished down = Paceline({"dev", "down"});
+  EXPECT_EQ(down.exit_code, 0) << down.output;
+  EXPECT_THAT(ProcessesMentioning(directory_), IsEmpty());
+  EXPECT_EQ(SharedMemory(), shared_memory_);
+  EXPECT_EQ(Paceline({"dev", "down"}).exit_code, 0) << "twice is fine";
+}
+
+TEST_F(DevTest, DownEndsRunningJobs) {
+  ASSERT_EQ(Paceline({"dev", "up", "--workers", "2", "--slots", "1"}).exit_code, 0);
+  StartJob();
+  const Finished down = Paceline({"dev", "down"});
+  EXPECT_EQ(down.exit_code, 0) << down.output;
+  EXPECT_THAT(ProcessesMentioning(directory_), IsEmpty());
+}
+
+TEST_F(DevTest, DownFindsTheTrainersOfDaemonsThatWereKilled) {
+  ASSERT_EQ(Paceline({"dev", "up", "--workers", "2", "--slots", "1"}).exit_code, 0);
+  StartJob();
+  std::vector<pid_t> killed;
+  for (const char* daemon : {"paceline-worker", "paceline-controller"}) {
+    for (const pid_t pid : ProcessesMentioning(Program(daemon))) {
+      kill(pid, SIGKILL);
+      killed.push_back(pid);
+    }
+  }
+  EXPECT_GE(killed.size(), 3u);
+  const Finished down = Paceline({"dev", "down"});
+  EXPECT_EQ(down.exit_code, 0) << down.output;
+  EXPECT_THAT(ProcessesMentioning(directory_), IsEmpty());
+  EXPECT_EQ(SharedMemory(), shared_memory_);
+}
+
+TEST_F(DevTest, UpBringsBackWhatDied) {
+  ASSERT_EQ(Paceline({"dev", "up", "--workers", "1", "--slots", "2"}).exit_code, 0);
+  const nlohmann::json before = StartJob();
+  for (const char* daemon : {"paceline-worker", "paceline-controller"}) {
+    for (const pid_t pid : ProcessesMentioning(Program(daemon))) kill(pid, SIGKILL);
+  }
+  ASSERT_EQ(Paceline({"dev", "up", "--workers", "1", "--slots", "2"}).exit_code, 0);
+  EXPECT_TRUE(Eventually([&] {
+    const auto job = nlohmann::json::parse(
+        Paceline({"job", "describe", "forever", "-o", "json"}).output, nullptr, false);
+    return !job.is_discarded() && job.value("state", "") == "RUNNING" &&
+           job["ranks"][0]["pid"] == before["ranks"][0]["pid"] &&
+           std::stoll(job["progress"]["step"].get<std::string>()) >
+               std::stoll(before["progress"].value("step", "0"));
+  }));
+}
+
+TEST_F(DevTest, WithoutAServerTheErrorSaysWhatToDo) {
+  const Finished finished = Paceline({"--timeout", "1", "node", "list"});
+  EXPECT_EQ(finished.exit_code, 6) << finished.output;
+  EXPECT_THAT(finished.output, HasSubstr("127.0.0.1:7450"));
+}
+
+}  // namespace
+}  // namespace paceline

@@ -1,0 +1,133 @@
+// What stands in a daemon's way at its start or while it runs: one clear line, an exit code
+// of its own, and nothing overwritten.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sqlite3.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/exit_codes.h"
+#include "tests/integration/test_cluster.h"
+
+namespace paceline {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+std::string NewDirectory() {
+  std::string folder = std::string(std::getenv("TEST_TMPDIR")) + "/obstacleXXXXXX";
+  return mkdtemp(folder.data());
+}
+
+std::vector<std::string> Controller(const std::string& state_dir,
+                                    const std::string& listen = "127.0.0.1:0") {
+  return {Program("paceline-controller"), "--listen",    listen,   "--http",
+          "127.0.0.1:0",                  "--state-dir", state_dir};
+}
+
+std::vector<std::string> Worker(const std::string& state_dir, const std::string& runtime_dir) {
+  return {Program("paceline-worker"), "--controller",  "127.0.0.1:1", "--listen", "127.0.0.1:0",
+          "--state-dir",              state_dir,       "--runtime-dir", runtime_dir};
+}
+
+// One line on standard error that is no log line, and what it says.
+void ExpectOneLine(const Finished& finished, const std::string& text) {
+  std::vector<std::string> lines;
+  for (const auto line : absl::StrSplit(finished.output, '\n', absl::SkipEmpty())) {
+    if (!absl::StartsWith(line, "20")) lines.emplace_back(line);
+  }
+  EXPECT_THAT(lines, SizeIs(1)) << finished.output;
+  EXPECT_THAT(finished.output, HasSubstr(text));
+}
+
+TEST(ObstaclesTest, PortInUse) {
+  TestCluster cluster(/*workers=*/0);
+  const Finished finished = RunToEnd(Controller(NewDirectory(), cluster.server()));
+  EXPECT_EQ(finished.exit_code, kExitCannotListen);
+  EXPECT_THAT(finished.output, HasSubstr("cannot listen on " + cluster.server()));
+}
+
+TEST(ObstaclesTest, StateDirectoryInUse) {
+  TestCluster cluster(/*workers=*/1);
+  const Finished controller = RunToEnd(Controller(cluster.directory() + "/controller"));
+  EXPECT_EQ(controller.exit_code, kExitStateInUse);
+  ExpectOneLine(controller, "in use by process");
+  const Finished worker =
+      RunToEnd(Worker(cluster.WorkerFile(0, "state"), cluster.WorkerRuntime(0) + "x"));
+  EXPECT_EQ(worker.exit_code, kExitStateInUse);
+  ExpectOneLine(worker, absl::StrCat(cluster.WorkerPid(0)));
+}
+
+TEST(ObstaclesTest, StateDirectoryThatCannotBeMade) {
+  const std::string file = NewDirectory() + "/file";
+  std::ofstream(file) << "x";
+  for (const Finished& finished :
+       {RunToEnd(Controller(file + "/state")),
+        RunToEnd(Worker(file + "/state", NewDirectory()))}) {
+    EXPECT_EQ(finished.exit_code, kExitStateNotWritable);
+    ExpectOneLine(finished, file);
+  }
+}
+
+TEST(ObstaclesTest, DatabaseFromANewerVersion) {
+  const std::string directory = NewDirectory();
+  sqlite3* db = nullptr;
+  ASSERT_EQ(sqlite3_open((directory + "/state.db").c_str(), &db), SQLITE_OK);
+  ASSERT_EQ(sqlite3_exec(db,
+                         "PRAGMA application_id = 1346587726; PRAGMA user_version = 99; "
+                         "CREATE TABLE state (key TEXT)",
+                         nullptr, nullptr, nullptr),
+            SQLITE_OK);
+  sqlite3_close(db);
+  const std::string before = ReadFile(directory + "/state.db");
+  const Finished finished = RunToEnd(Controller(directory));
+  EXPECT_EQ(finished.exit_code, kExitStateFromNewer);
+  ExpectOneLine(finished, "newer version");
+  EXPECT_EQ(ReadFile(directory + "/state.db"), before);
+}
+
+TEST(ObstaclesTest, DamagedDatabase) {
+  const std::string directory = NewDirectory();
+  std::ofstream(directory + "/state.db") << std::string(10000, 'x');
+  const Finished finished = RunToEnd(Controller(directory));
+  EXPECT_EQ(finished.exit_code, kExitStateDamaged);
+  ExpectOneLine(finished, "state.db");
+  EXPECT_EQ(ReadFile(directory + "/state.db"), std::string(10000, 'x'));
+}
+
+// The program under test, with `directory` on a file system of its own that holds `size`.
+std::vector<std::string> OnSmallDisk(const std::string& directory, const std::string& size,
+                                     const std::vector<std::string>& argv) {
+  std::vector<std::string> wrapped = {"/usr/bin/unshare", "--mount", "/bin/sh", "-c",
+                                      absl::StrCat("mount -t tmpfs -o size=", size, " tmpfs ",
+                                                   directory, " && exec \"$@\""),
+                                      "sh"};
+  wrapped.insert(wrapped.end(), argv.begin(), argv.end());
+  return wrapped;
+}
+
+TEST(ObstaclesTest, DiskFullAtTheStart) {
+  const std::string directory = NewDirectory();
+  const Finished controller =
+      RunToEnd(OnSmallDisk(directory, "8k", Controller(directory + "/state")));
+  EXPECT_EQ(controller.exit_code, kExitNoSpace) << controller.output;
+  ExpectOneLine(controller, directory);
+}
+
+TEST(ObstaclesTest, WrongUsageHasItsOwnCode) {
+  for (const char* program : {"paceline-controller", "paceline-worker"}) {
+    EXPECT_EQ(RunToEnd({Program(program), "--no-such-flag"}).exit_code, kExitUsage) << program;
+    const Finished help = RunToEnd({Program(program), "--help"});
+    EXPECT_EQ(help.exit_code, kExitOk);
+    EXPECT_THAT(help.output, HasSubstr("--state-dir"));
+  }
+}
+
+}  // namespace
+}  // namespace paceline
