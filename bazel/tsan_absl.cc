@@ -22,6 +22,19 @@ Function Next(const char* symbol) {
   return reinterpret_cast<Function>(dlsym(RTLD_NEXT, symbol));
 }
 
+// A condition that is evaluated by whichever thread gives the lock up.
+struct Watched {
+  const absl::Condition* condition;
+  absl::Mutex* mutex;
+
+  static bool Eval(Watched* watched) {
+    __tsan_acquire(watched->mutex);
+    const bool holds = watched->condition->Eval();
+    __tsan_release(watched->mutex);
+    return holds;
+  }
+};
+
 }  // namespace
 
 namespace absl {
@@ -62,7 +75,8 @@ void Mutex::Await(const Condition& condition) {
   static const auto next =
       Next<void (*)(Mutex*, const Condition&)>("_ZN4absl7debian35Mutex5AwaitERKNS0_9ConditionE");
   __tsan_release(this);
-  next(this, condition);
+  Watched watched{&condition, this};
+  next(this, Condition(&Watched::Eval, &watched));
   __tsan_acquire(this);
 }
 
@@ -70,7 +84,8 @@ bool Mutex::AwaitWithTimeout(const Condition& condition, Duration timeout) {
   static const auto next = Next<bool (*)(Mutex*, const Condition&, Duration)>(
       "_ZN4absl7debian35Mutex16AwaitWithTimeoutERKNS0_9ConditionENS0_8DurationE");
   __tsan_release(this);
-  const bool holds = next(this, condition, timeout);
+  Watched watched{&condition, this};
+  const bool holds = next(this, Condition(&Watched::Eval, &watched), timeout);
   __tsan_acquire(this);
   return holds;
 }
