@@ -11,6 +11,8 @@ import time
 
 import paceline_bench
 
+DIGITS = next(paceline_bench.ROOT.glob(
+    ".venv/lib/python3*/site-packages/sklearn/datasets/data/digits.csv.gz"))
 PEER = paceline_bench.ROOT / "bench/peers/ddp_step.py"
 BATCH = 32
 THREADS = 1
@@ -36,7 +38,7 @@ class Training:
             self.runner = built / "bench/trainer_run"
             self.trainer = built / "worker/trainer/trainer"
             self.data = self.directory / "digits-train.shard"
-            subprocess.run([built / "cli/paceline", "data", "import-digits", "--out",
+            subprocess.run([built / "cli/paceline", "data", "import-digits", "--csv", DIGITS, "--out",
                             self.directory], check=True, stdout=subprocess.DEVNULL)
             self.runs = 0
             self.stack = stack.pop_all()

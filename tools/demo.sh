@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# Shows the whole of Paceline on this machine: two worker daemons under a controller train
+# ResNet-18 on real handwritten digits with four ranks. Fails unless it learns to read them.
+# The cluster has a folder of its own and is taken down at the end, whatever happens.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+readonly paceline=$PWD/build/bin/paceline
+readonly required=0.97  # Accuracy on the test images.
+work=$(mktemp -d "${TMPDIR:-/tmp}/paceline-demo.XXXXXX")
+export PACELINE_DEV_DIR=$work/cluster
+unset PACELINE_SERVER
+
+take_down() {
+  trap - EXIT
+  "$paceline" dev down --purge || true
+  rm -rf "$work"
+}
+trap take_down EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+step() { printf '\n== %s\n' "$*"; }
+
+step "The data: UCI's handwritten digits, as image shards"
+digits=(.venv/lib/python3*/site-packages/sklearn/datasets/data/digits.csv.gz)
+"$paceline" data import-digits --csv "${digits[0]}" --out "$work"
+cp deploy/examples/digits-resnet18.yaml "$work"
+
+step "A cluster: a controller and two workers with two slots each"
+"$paceline" --quiet dev up --workers 2 --slots 2
+"$paceline" node list
+
+step "The job: ResNet-18, four ranks, two on each worker"
+"$paceline" --quiet submit "$work/digits-resnet18.yaml" --follow
+job=$("$paceline" --output json job list --limit 1)
+
+step "The result"
+/usr/bin/python3 - "$required" "$job" <<'PYTHON'
+import json
+import sys
+
+required, listed = float(sys.argv[1]), json.loads(sys.argv[2])
+job = listed["jobs"][0]
+progress, accuracy = job["progress"], job["evaluation"]["accuracy"]
+print(f"test accuracy {accuracy:.2%} of {job['evaluation']['samples']} images "
+      f"after {int(progress['step'])} steps in {progress['training_s']:.1f} s, "
+      f"{progress['samples_per_s']:.0f} samples/s")
+if accuracy < required:
+    sys.exit(f"demo: below the required {required:.0%}")
+PYTHON
+
+cat <<TEXT
+
+== Explore further
+  export PATH=$PWD/build/bin:\$PATH
+  paceline dev up                          # a cluster that stays; state in ~/.paceline/dev
+  paceline data import-digits --csv ${digits[0]} --out deploy/examples
+  paceline submit deploy/examples/digits-resnet18.yaml --follow
+  paceline job list                        # and: job describe JOB, job logs -f JOB, job cancel JOB
+  paceline node list                       # and: node describe NODE
+  paceline dev status                      # the daemons' addresses; each serves /metrics
+  paceline dev down --purge
+
+TEXT
