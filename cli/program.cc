@@ -6,6 +6,7 @@
 #include "absl/time/time.h"
 #include "cli/dev/dev_dir.h"
 #include "cli/rpc/error_text.h"
+#include "common/log.h"
 #include "google/protobuf/util/json_util.h"
 
 namespace paceline {
@@ -20,7 +21,8 @@ std::string JsonText(const google::protobuf::Message& message, bool spaced) {
   options.preserve_proto_field_names = true;
   std::string text;
   // Fails only for messages that hold an Any, which ours do not.
-  google::protobuf::util::MessageToJsonString(message, &text, options).IgnoreError();
+  const auto status = google::protobuf::util::MessageToJsonString(message, &text, options);
+  PACELINE_CHECK(status.ok());
   return text;
 }
 

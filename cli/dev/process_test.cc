@@ -40,9 +40,9 @@ TEST(StartDetachedTest, InheritsNoOpenFileAndNoBlockedSignal) {
   pthread_sigmask(SIG_BLOCK, &blocked, &before);
   const int fd = dup(1);
   const std::string log = Temp("inherit.log");
-  const pid_t pid = StartShell(
-      "grep SigBlk /proc/$$/status; [ -e /proc/$$/fd/" + std::to_string(fd) + " ] && echo open",
-      log);
+  const pid_t pid = StartShell("[ -e /proc/$$/fd/" + std::to_string(fd) +
+                                   " ] && echo open; exec grep SigBlk /proc/self/status",
+                               log);
   EXPECT_TRUE(WaitUntil([&] { return !EndOfChild(pid).empty(); }, absl::Seconds(30)));
   close(fd);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);

@@ -1,0 +1,135 @@
+#include "cli/command_line.h"
+
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "cli/text/nearest.h"
+#include "cli/text/neutral.h"
+#include "cli/verbs/verbs.h"
+#include "common/version.h"
+
+namespace paceline {
+namespace {
+
+constexpr char kFooter[] =
+    "\nExit codes: 0 ok, 1 the job or the command failed, 2 wrong usage, 3 not found,\n"
+    "4 refused, 5 not permitted, 6 server unavailable, 7 timeout, 130 interrupted.";
+
+CLI::App* AddGroup(CLI::App& parent, const std::string& name, const std::string& what) {
+  CLI::App* group = parent.add_subcommand(name, what);
+  group->require_subcommand(1);
+  return group;
+}
+
+void AddGlobalFlags(CLI::App& app, GlobalFlags& flags) {
+  app.add_option("-s,--server", flags.server,
+                 "Controller, HOST:PORT. Default: $PACELINE_SERVER, else the dev cluster when it "
+                 "is up, else 127.0.0.1:7450");
+  app.add_option("-o,--output", flags.output, "Form of the output")
+      ->check(CLI::IsMember({"table", "json"}))
+      ->capture_default_str();
+  app.add_option("--timeout", flags.timeout_s,
+                 "Seconds that one request may take, with its repetitions")
+      ->check(CLI::Range(0.001, 86400.0))
+      ->capture_default_str();
+  app.add_flag("--no-color", flags.no_color, "No colours; as is $NO_COLOR");
+  app.add_flag("-q,--quiet", flags.quiet, "No messages besides data and errors");
+}
+
+// The command that was being read when something went wrong.
+const CLI::App& Deepest(const CLI::App& app) {
+  const CLI::App* deepest = &app;
+  while (!deepest->get_subcommands().empty()) deepest = deepest->get_subcommands().front();
+  return *deepest;
+}
+
+std::string FullName(const CLI::App& app) {
+  if (app.get_parent() == nullptr) return app.get_name();
+  return absl::StrCat(FullName(*app.get_parent()), " ", app.get_name());
+}
+
+// The words that `app` would have understood in place of `word`.
+std::vector<std::string> Candidates(const CLI::App& app, const std::string& word) {
+  std::vector<std::string> candidates;
+  if (absl::StartsWith(word, "-")) {
+    for (const CLI::App* at = &app; at != nullptr; at = at->get_parent()) {
+      for (const CLI::Option* option : at->get_options()) {
+        for (const std::string& name : option->get_lnames()) candidates.push_back("--" + name);
+      }
+    }
+    return candidates;
+  }
+  for (const CLI::App* sub : app.get_subcommands({})) candidates.push_back(sub->get_name());
+  return candidates;
+}
+
+int TellUsage(Program& program, const CLI::App& app, const CLI::ParseError& error) {
+  const CLI::App& at = Deepest(app);
+  std::string what = error.what();
+  const std::vector<std::string> extra = app.remaining(/*recurse=*/true);
+  if (!extra.empty()) {
+    const std::string word = extra.front().substr(0, extra.front().find('='));
+    const std::string meant = Nearest(word, Candidates(at, word));
+    const bool command = !at.get_subcommands({}).empty() && !absl::StartsWith(word, "-");
+    what = absl::StrCat(command ? "unknown command" : "unexpected", " \"", word, "\"",
+                        meant.empty() ? "" : absl::StrCat("; did you mean \"", meant, "\"?"));
+  }
+  program.err() << "error: " << NeutralLine(what) << "\n  `" << FullName(at)
+                << " --help` shows what there is" << std::endl;
+  return kCliUsage;
+}
+
+}  // namespace
+
+std::unique_ptr<CLI::App> MakeCommandLine(Program& program) {
+  auto app =
+      std::make_unique<CLI::App>("Trains models on many machines and keeps the pace.", "paceline");
+  // Global flags may stand behind the verb too.
+  app->fallthrough();
+  app->require_subcommand(1);
+  app->footer(kFooter);
+  app->set_version_flag("--version", std::string("paceline ") + kVersion);
+  AddGlobalFlags(*app, program.flags);
+  AddSubmit(*app, program);
+  CLI::App* job = AddGroup(*app, "job", "Jobs: list, describe, logs, cancel, wait, watch");
+  AddJobList(*job, program);
+  AddJobDescribe(*job, program);
+  AddJobLogs(*job, program);
+  AddJobCancel(*job, program);
+  AddJobWait(*job, program);
+  AddJobWatch(*job, program);
+  CLI::App* node = AddGroup(*app, "node", "Nodes: list, describe");
+  AddNodeList(*node, program);
+  AddNodeDescribe(*node, program);
+  CLI::App* dev = AddGroup(*app, "dev", "A cluster on this machine: up, down, status");
+  AddDevUp(*dev, program);
+  AddDevDown(*dev, program);
+  AddDevStatus(*dev, program);
+  CLI::App* data = AddGroup(*app, "data", "Data sets: import-digits");
+  AddImportDigits(*data, program);
+  AddCompletion(*app, program);
+  AddVersion(*app, program);
+  return app;
+}
+
+int RunCommandLine(Program& program, std::vector<std::string> arguments) {
+  const std::unique_ptr<CLI::App> app = MakeCommandLine(program);
+  // CLI11 takes them from the back.
+  std::reverse(arguments.begin(), arguments.end());
+  try {
+    app->parse(std::move(arguments));
+  } catch (const CLI::ParseError& error) {
+    // --help and --version come this way too.
+    if (error.get_exit_code() == 0) {
+      app->exit(error, program.out(), program.err());
+      return kCliOk;
+    }
+    return TellUsage(program, *app, error);
+  }
+  const int exit = program.action();
+  program.out().flush();
+  return exit;
+}
+
+}  // namespace paceline

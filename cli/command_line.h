@@ -1,0 +1,26 @@
+// The command line of `paceline`: all verbs, the global flags, and what is said about usage
+// that is wrong.
+#ifndef CLI_COMMAND_LINE_H_
+#define CLI_COMMAND_LINE_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "CLI/App.hpp"
+#include "CLI/Config.hpp"
+#include "CLI/Formatter.hpp"
+#include "cli/program.h"
+
+namespace paceline {
+
+// The whole tree of commands. `program` outlives it.
+std::unique_ptr<CLI::App> MakeCommandLine(Program& program);
+
+// Parses, runs the verb, returns the exit code (cli/exit_codes.h). `arguments`: without the
+// program's name.
+int RunCommandLine(Program& program, std::vector<std::string> arguments);
+
+}  // namespace paceline
+
+#endif  // CLI_COMMAND_LINE_H_

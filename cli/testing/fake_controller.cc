@@ -1,0 +1,210 @@
+#include "cli/testing/fake_controller.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
+
+namespace paceline {
+namespace {
+
+grpc::Status NotFound(const std::string& what, const std::string& reason) {
+  google::rpc::ErrorInfo info;
+  info.set_reason(reason);
+  info.set_domain("paceline");
+  google::rpc::Status whole;
+  whole.add_details()->PackFrom(info);
+  return grpc::Status(grpc::StatusCode::NOT_FOUND, what, whole.SerializeAsString());
+}
+
+}  // namespace
+
+FakeController::FakeController() {
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
+  builder.RegisterService(static_cast<v1::JobService::Service*>(this));
+  builder.RegisterService(static_cast<v1::NodeService::Service*>(this));
+  server_ = builder.BuildAndStart();
+}
+
+FakeController::~FakeController() {
+  {
+    const absl::MutexLock lock(&mutex_);
+    stopping_ = true;
+  }
+  server_->Shutdown();
+}
+
+std::string FakeController::address() const { return absl::StrCat("127.0.0.1:", port_); }
+
+void FakeController::SetJobs(std::vector<v1::Job> jobs) {
+  const absl::MutexLock lock(&mutex_);
+  jobs_ = std::move(jobs);
+}
+
+void FakeController::SetNodes(std::vector<v1::Node> nodes) {
+  const absl::MutexLock lock(&mutex_);
+  nodes_ = std::move(nodes);
+}
+
+void FakeController::FailNext(grpc::Status status) {
+  const absl::MutexLock lock(&mutex_);
+  failures_.push_back(std::move(status));
+}
+
+void FakeController::AddWatch(StreamScript<v1::JobEvent> script) {
+  const absl::MutexLock lock(&mutex_);
+  watch_scripts_.push_back(std::move(script));
+}
+
+void FakeController::AddLog(int rank, StreamScript<v1::LogChunk> script) {
+  const absl::MutexLock lock(&mutex_);
+  log_scripts_[rank].push_back(std::move(script));
+}
+
+void FakeController::OnWatchIdle(std::function<void()> callback) {
+  const absl::MutexLock lock(&mutex_);
+  on_watch_idle_ = std::move(callback);
+}
+
+std::vector<v1::SubmitJobRequest> FakeController::submits() const {
+  const absl::MutexLock lock(&mutex_);
+  return submits_;
+}
+
+std::vector<v1::CancelJobRequest> FakeController::cancels() const {
+  const absl::MutexLock lock(&mutex_);
+  return cancels_;
+}
+
+std::vector<v1::WatchJobsRequest> FakeController::watches() const {
+  const absl::MutexLock lock(&mutex_);
+  return watches_;
+}
+
+std::vector<v1::StreamLogsRequest> FakeController::logs() const {
+  const absl::MutexLock lock(&mutex_);
+  return logs_;
+}
+
+grpc::Status FakeController::Submit(grpc::ServerContext*, const v1::SubmitJobRequest* request,
+                                    v1::Job* job) {
+  const absl::MutexLock lock(&mutex_);
+  submits_.push_back(*request);
+  if (!failures_.empty()) {
+    const grpc::Status failure = failures_.front();
+    failures_.pop_front();
+    return failure;
+  }
+  job->set_id("job-0123456789ab");
+  *job->mutable_spec() = request->spec();
+  job->set_state(v1::QUEUED);
+  job->set_revision(1);
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeController::Get(grpc::ServerContext*, const v1::GetJobRequest* request,
+                                 v1::Job* job) {
+  const absl::MutexLock lock(&mutex_);
+  for (const v1::Job& known : jobs_) {
+    if (!absl::StartsWith(known.id(), request->job()) && known.spec().name() != request->job()) {
+      continue;
+    }
+    *job = known;
+    return grpc::Status::OK;
+  }
+  return NotFound(absl::StrCat("there is no job \"", request->job(), "\""), "JOB_NOT_FOUND");
+}
+
+grpc::Status FakeController::List(grpc::ServerContext*, const v1::ListJobsRequest* request,
+                                  v1::ListJobsResponse* response) {
+  const absl::MutexLock lock(&mutex_);
+  size_t at = request->page_token().empty() ? 0 : std::stoul(request->page_token());
+  for (; at < jobs_.size() && response->jobs_size() < request->page_size(); ++at) {
+    *response->add_jobs() = jobs_[at];
+  }
+  if (at < jobs_.size()) response->set_next_page_token(absl::StrCat(at));
+  response->set_revision(7);
+  return grpc::Status::OK;
+}
+
+template <typename Message>
+grpc::Status FakeController::Play(grpc::ServerContext* context,
+                                  std::deque<StreamScript<Message>>& scripts,
+                                  grpc::ServerWriter<Message>* writer, bool watch) {
+  StreamScript<Message> script;
+  std::function<void()> idle;
+  {
+    const absl::MutexLock lock(&mutex_);
+    if (scripts.empty()) return grpc::Status(grpc::StatusCode::INTERNAL, "no script is left");
+    script = scripts.front();
+    scripts.pop_front();
+    if (watch && !script.end.has_value()) idle = on_watch_idle_;
+  }
+  for (const Message& message : script.messages) writer->Write(message);
+  if (script.end.has_value()) return *script.end;
+  if (idle) idle();
+  const absl::MutexLock lock(&mutex_);
+  while (!stopping_ && !context->IsCancelled()) {
+    mutex_.AwaitWithTimeout(absl::Condition(&stopping_), absl::Milliseconds(5));
+  }
+  return grpc::Status(grpc::StatusCode::UNAVAILABLE, "shutting down");
+}
+
+grpc::Status FakeController::Watch(grpc::ServerContext* context,
+                                   const v1::WatchJobsRequest* request,
+                                   grpc::ServerWriter<v1::JobEvent>* writer) {
+  {
+    const absl::MutexLock lock(&mutex_);
+    watches_.push_back(*request);
+  }
+  return Play(context, watch_scripts_, writer, true);
+}
+
+grpc::Status FakeController::Cancel(grpc::ServerContext*, const v1::CancelJobRequest* request,
+                                    v1::Job* job) {
+  const absl::MutexLock lock(&mutex_);
+  cancels_.push_back(*request);
+  for (const v1::Job& known : jobs_) {
+    if (known.id() != request->job()) continue;
+    *job = known;
+    job->set_state(v1::STOPPING);
+    return grpc::Status::OK;
+  }
+  return NotFound(absl::StrCat("there is no job \"", request->job(), "\""), "JOB_NOT_FOUND");
+}
+
+grpc::Status FakeController::StreamLogs(grpc::ServerContext* context,
+                                        const v1::StreamLogsRequest* request,
+                                        grpc::ServerWriter<v1::LogChunk>* writer) {
+  std::deque<StreamScript<v1::LogChunk>>* scripts = nullptr;
+  {
+    const absl::MutexLock lock(&mutex_);
+    logs_.push_back(*request);
+    scripts = &log_scripts_[request->rank()];
+  }
+  return Play(context, *scripts, writer, false);
+}
+
+grpc::Status FakeController::Get(grpc::ServerContext*, const v1::GetNodeRequest* request,
+                                 v1::Node* node) {
+  const absl::MutexLock lock(&mutex_);
+  for (const v1::Node& known : nodes_) {
+    if (known.name() != request->name()) continue;
+    *node = known;
+    return grpc::Status::OK;
+  }
+  return NotFound(absl::StrCat("there is no node \"", request->name(), "\""), "NODE_NOT_FOUND");
+}
+
+grpc::Status FakeController::List(grpc::ServerContext*, const v1::ListNodesRequest*,
+                                  v1::ListNodesResponse* response) {
+  const absl::MutexLock lock(&mutex_);
+  for (const v1::Node& node : nodes_) *response->add_nodes() = node;
+  return grpc::Status::OK;
+}
+
+}  // namespace paceline

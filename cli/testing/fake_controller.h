@@ -1,0 +1,95 @@
+// A controller on a real socket that says what a test tells it to.
+//
+// Jobs are a list; watches and logs are scripts, one per call: messages and how the stream
+// ends. A script that does not end stays open until the client goes or the fake is gone.
+//
+// Thread-safe.
+#ifndef CLI_TESTING_FAKE_CONTROLLER_H_
+#define CLI_TESTING_FAKE_CONTROLLER_H_
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "grpcpp/grpcpp.h"
+#include "proto/job.grpc.pb.h"
+#include "proto/node.grpc.pb.h"
+
+namespace paceline {
+
+// What one call of a stream sends.
+template <typename Message>
+struct StreamScript {
+  std::vector<Message> messages;
+  // Unset: the stream stays open.
+  std::optional<grpc::Status> end;
+};
+
+class FakeController : public v1::JobService::Service, public v1::NodeService::Service {
+ public:
+  // Serves on 127.0.0.1 and a port of the system's choice.
+  FakeController();
+  ~FakeController() override;
+
+  // "127.0.0.1:port".
+  std::string address() const;
+
+  // Get and List answer from these.
+  void SetJobs(std::vector<v1::Job> jobs) ABSL_LOCKS_EXCLUDED(mutex_);
+  void SetNodes(std::vector<v1::Node> nodes) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The answer to the next Submit or Cancel when it is no success.
+  void FailNext(grpc::Status status) ABSL_LOCKS_EXCLUDED(mutex_);
+  void AddWatch(StreamScript<v1::JobEvent> script) ABSL_LOCKS_EXCLUDED(mutex_);
+  void AddLog(int rank, StreamScript<v1::LogChunk> script) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  std::vector<v1::SubmitJobRequest> submits() const ABSL_LOCKS_EXCLUDED(mutex_);
+  std::vector<v1::CancelJobRequest> cancels() const ABSL_LOCKS_EXCLUDED(mutex_);
+  std::vector<v1::WatchJobsRequest> watches() const ABSL_LOCKS_EXCLUDED(mutex_);
+  std::vector<v1::StreamLogsRequest> logs() const ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Called when a watch has sent all its messages and stays open.
+  void OnWatchIdle(std::function<void()> callback) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  grpc::Status Submit(grpc::ServerContext*, const v1::SubmitJobRequest*, v1::Job*) override;
+  grpc::Status Get(grpc::ServerContext*, const v1::GetJobRequest*, v1::Job*) override;
+  grpc::Status List(grpc::ServerContext*, const v1::ListJobsRequest*,
+                    v1::ListJobsResponse*) override;
+  grpc::Status Watch(grpc::ServerContext*, const v1::WatchJobsRequest*,
+                     grpc::ServerWriter<v1::JobEvent>*) override;
+  grpc::Status Cancel(grpc::ServerContext*, const v1::CancelJobRequest*, v1::Job*) override;
+  grpc::Status StreamLogs(grpc::ServerContext*, const v1::StreamLogsRequest*,
+                          grpc::ServerWriter<v1::LogChunk>*) override;
+  grpc::Status Get(grpc::ServerContext*, const v1::GetNodeRequest*, v1::Node*) override;
+  grpc::Status List(grpc::ServerContext*, const v1::ListNodesRequest*,
+                    v1::ListNodesResponse*) override;
+
+ private:
+  template <typename Message>
+  grpc::Status Play(grpc::ServerContext* context, std::deque<StreamScript<Message>>& scripts,
+                    grpc::ServerWriter<Message>* writer, bool watch);
+
+  int port_ = 0;
+  mutable absl::Mutex mutex_;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::vector<v1::Job> jobs_ ABSL_GUARDED_BY(mutex_);
+  std::vector<v1::Node> nodes_ ABSL_GUARDED_BY(mutex_);
+  std::deque<grpc::Status> failures_ ABSL_GUARDED_BY(mutex_);
+  std::deque<StreamScript<v1::JobEvent>> watch_scripts_ ABSL_GUARDED_BY(mutex_);
+  std::map<int, std::deque<StreamScript<v1::LogChunk>>> log_scripts_ ABSL_GUARDED_BY(mutex_);
+  std::function<void()> on_watch_idle_ ABSL_GUARDED_BY(mutex_);
+  std::vector<v1::SubmitJobRequest> submits_ ABSL_GUARDED_BY(mutex_);
+  std::vector<v1::CancelJobRequest> cancels_ ABSL_GUARDED_BY(mutex_);
+  std::vector<v1::WatchJobsRequest> watches_ ABSL_GUARDED_BY(mutex_);
+  std::vector<v1::StreamLogsRequest> logs_ ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<grpc::Server> server_;
+};
+
+}  // namespace paceline
+
+#endif  // CLI_TESTING_FAKE_CONTROLLER_H_

@@ -1,0 +1,160 @@
+// paceline job logs JOB
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "cli/rpc/job_watch.h"
+#include "cli/text/neutral.h"
+#include "cli/verbs/rank_log.h"
+#include "cli/verbs/verbs.h"
+#include "cli/view/job_text.h"
+
+namespace paceline {
+namespace {
+
+// Each has a thread while it is followed.
+constexpr size_t kMostFollowed = 64;
+
+struct JobLogsFlags {
+  std::string job;
+  std::string ranks;
+  int tail = 0;
+  bool follow = false;
+};
+
+// Writes the lines of several ranks, each line whole. Thread-safe.
+class LogPrinter {
+ public:
+  LogPrinter(Program& program, bool prefixed) : program_(program), prefixed_(prefixed) {}
+
+  void Print(int rank, const std::vector<std::string>& lines) ABSL_LOCKS_EXCLUDED(mutex_) {
+    const absl::MutexLock lock(&mutex_);
+    for (const std::string& line : lines) {
+      if (prefixed_) program_.out() << "[rank " << rank << "] ";
+      program_.out() << Neutral(line) << "\n";
+    }
+    program_.out() << std::flush;
+  }
+
+ private:
+  Program& program_;
+  const bool prefixed_;
+  absl::Mutex mutex_;
+};
+
+grpc::Status PrintRank(Program& program, const std::string& job_id, int rank,
+                       const JobLogsFlags& flags, LogPrinter& printer) {
+  LineSplitter splitter;
+  RankLog log;
+  log.job_id = job_id;
+  log.rank = rank;
+  log.tail_lines = flags.tail;
+  log.follow = flags.follow;
+  log.each = [&](absl::string_view data) { printer.Print(rank, splitter.Add(data)); };
+  log.on_gap = [&](int64_t bytes) {
+    program.Note(absl::StrCat("rank ", rank, ": ", bytes, " bytes are no longer kept"));
+  };
+  log.on_outage = [&](const grpc::Status& status) {
+    program.Note(absl::StrCat("rank ", rank, ": ", NeutralLine(status.error_message()),
+                              "; going on when it is back"));
+  };
+  const grpc::Status status = ReadRankLog(program.client(), log);
+  const std::string rest = splitter.Rest();
+  if (!rest.empty()) printer.Print(rank, {rest});
+  return status;
+}
+
+// Waits until the job has ranks, or has ended without.
+grpc::Status AwaitRanks(Program& program, v1::Job* job) {
+  JobWatch watch;
+  watch.job_id = job->id();
+  watch.each = [&](const v1::JobEvent& event) {
+    *job = event.job();
+    return job->ranks().empty() && !HasEnded(job->state()) && event.type() != v1::DELETED;
+  };
+  watch.on_outage = [](const grpc::Status&) {};
+  program.Note(
+      absl::StrCat(job->id(), " is ", StateText(job->state()), ": ", NeutralLine(job->reason())));
+  return WatchJobs(program.client(), watch);
+}
+
+// The ranks asked for. NotFound when the job lacks one of them; InvalidArgument when they are
+// too many to be followed.
+absl::StatusOr<std::vector<int>> ChosenRanks(const v1::Job& job, const JobLogsFlags& flags) {
+  const int count = job.ranks_size();
+  std::vector<int> ranks =
+      ParseRanks(flags.ranks.empty() ? absl::StrCat("0-", count - 1) : flags.ranks);
+  if (ranks.back() >= count) {
+    return absl::NotFoundError(
+        absl::StrCat(job.id(), " has no rank ", ranks.back(), "; its ranks are 0 to ", count - 1));
+  }
+  if (flags.follow && ranks.size() > kMostFollowed) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("at most ", kMostFollowed, " ranks can be followed; choose with --rank 0-63"));
+  }
+  return ranks;
+}
+
+int PrintRanks(Program& program, const std::string& job_id, const std::vector<int>& ranks,
+               const JobLogsFlags& flags) {
+  LogPrinter printer(program, ranks.size() > 1);
+  std::vector<grpc::Status> ends(ranks.size());
+  if (flags.follow) {
+    std::vector<std::thread> readers;
+    for (size_t i = 0; i < ranks.size(); ++i) {
+      readers.emplace_back(
+          [&, i] { ends[i] = PrintRank(program, job_id, ranks[i], flags, printer); });
+    }
+    for (std::thread& reader : readers) reader.join();
+  } else {
+    for (size_t i = 0; i < ranks.size(); ++i) {
+      ends[i] = PrintRank(program, job_id, ranks[i], flags, printer);
+    }
+  }
+  for (const grpc::Status& end : ends) {
+    if (!end.ok()) return program.Fail(end);
+  }
+  return kCliOk;
+}
+
+int PrintLogs(Program& program, const JobLogsFlags& flags) {
+  v1::GetJobRequest request;
+  request.set_job(flags.job);
+  v1::Job job;
+  grpc::Status status = program.client().GetJob(request, &job);
+  if (status.ok() && job.ranks().empty() && flags.follow && !HasEnded(job.state())) {
+    status = AwaitRanks(program, &job);
+  }
+  if (!status.ok()) return program.Fail(status);
+  if (job.ranks().empty()) {
+    return program.Fail(kCliRefused, absl::StrCat(job.id(), " is ", StateText(job.state()),
+                                                  " and no rank of it has run"));
+  }
+  const absl::StatusOr<std::vector<int>> chosen = ChosenRanks(job, flags);
+  if (!chosen.ok()) return program.Fail(chosen.status());
+  return PrintRanks(program, job.id(), *chosen, flags);
+}
+
+}  // namespace
+void AddJobLogs(CLI::App& parent, Program& program) {
+  const auto flags = std::make_shared<JobLogsFlags>();
+  CLI::App* verb = parent.add_subcommand("logs", "Print what a job's ranks wrote");
+  verb->add_option("JOB", flags->job, "Id, unique beginning of an id, or name")->required();
+  verb->add_flag("-f,--follow", flags->follow, "Go on until the ranks have ended");
+  verb->add_option("--rank", flags->ranks, "Ranks such as 0 or 0,3-7. Default: all")
+      ->check([](const std::string& text) {
+        return ParseRanks(text).empty() ? "takes ranks such as 0 or 0,3-7" : std::string();
+      });
+  verb->add_option("--tail", flags->tail, "Begin so many lines before the end; 0: at the beginning")
+      ->check(CLI::Range(0, 1000000));
+  verb->callback([flags, &program] {
+    if (program.json()) throw CLI::ValidationError("--output", "job logs prints text only");
+    program.action = [flags, &program] { return PrintLogs(program, *flags); };
+  });
+}
+
+}  // namespace paceline

@@ -1,0 +1,86 @@
+#include "cli/verbs/rank_log.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "cli/rpc/resumption.h"
+
+namespace paceline {
+namespace {
+
+constexpr size_t kLongestLine = 64 * 1024;
+constexpr int kMostRanks = 4096;
+
+}  // namespace
+
+grpc::Status ReadRankLog(Client& client, const RankLog& log) {
+  v1::StreamLogsRequest request;
+  request.set_job(log.job_id);
+  request.set_rank(log.rank);
+  request.set_tail_lines(log.tail_lines);
+  request.set_follow(log.follow);
+  bool begun = false;
+  int64_t next = 0;
+  Resumption resumption(client, absl::InfiniteFuture(), log.on_outage);
+  grpc::Status status;
+  do {
+    status = client.StreamLogs(request, [&](const v1::LogChunk& chunk) {
+      resumption.Arrived();
+      absl::string_view data = chunk.data();
+      // Where the tail begins is known only now; what was rotated away before it is no gap.
+      if (!begun && log.tail_lines > 0) next = chunk.offset();
+      begun = true;
+      if (chunk.offset() > next) log.on_gap(chunk.offset() - next);
+      if (chunk.offset() < next) {
+        data.remove_prefix(std::min<size_t>(data.size(), next - chunk.offset()));
+      }
+      if (!data.empty()) log.each(data);
+      next = std::max<int64_t>(next, chunk.offset() + static_cast<int64_t>(chunk.data().size()));
+      request.set_offset(next);
+      request.set_tail_lines(0);
+      return true;
+    });
+  } while (resumption.Again(&status));
+  return status;
+}
+
+std::vector<std::string> LineSplitter::Add(absl::string_view data) {
+  std::vector<std::string> lines;
+  rest_.append(data.data(), data.size());
+  size_t begin = 0;
+  while (true) {
+    const size_t end = rest_.find('\n', begin);
+    if (end == std::string::npos) break;
+    lines.push_back(rest_.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  rest_.erase(0, begin);
+  while (rest_.size() >= kLongestLine) {
+    lines.push_back(rest_.substr(0, kLongestLine));
+    rest_.erase(0, kLongestLine);
+  }
+  return lines;
+}
+
+std::string LineSplitter::Rest() { return std::exchange(rest_, ""); }
+
+std::vector<int> ParseRanks(absl::string_view text) {
+  std::vector<int> ranks;
+  for (const absl::string_view part : absl::StrSplit(text, ',')) {
+    const std::vector<absl::string_view> ends = absl::StrSplit(part, '-');
+    int first = 0;
+    int last = 0;
+    if (ends.size() > 2 || !absl::SimpleAtoi(ends.front(), &first) ||
+        !absl::SimpleAtoi(ends.back(), &last) || first < 0 || last < first || last >= kMostRanks) {
+      return {};
+    }
+    for (int rank = first; rank <= last; ++rank) ranks.push_back(rank);
+  }
+  std::sort(ranks.begin(), ranks.end());
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+  return ranks;
+}
+
+}  // namespace paceline

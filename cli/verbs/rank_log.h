@@ -1,0 +1,51 @@
+// The log of one rank, from an offset on, without losing or repeating a byte when the
+// connection is lost in between.
+#ifndef CLI_VERBS_RANK_LOG_H_
+#define CLI_VERBS_RANK_LOG_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "cli/rpc/client.h"
+#include "grpcpp/support/status.h"
+
+namespace paceline {
+
+struct RankLog {
+  std::string job_id;
+  int rank = 0;
+  int tail_lines = 0;  // 0: from the beginning.
+  bool follow = false;
+  // Bytes in order.
+  std::function<void(absl::string_view)> each;
+  // So many bytes were rotated away before the next ones.
+  std::function<void(int64_t)> on_gap;
+  // The log cannot be had at the moment; told once per outage.
+  std::function<void(const grpc::Status&)> on_outage;
+};
+
+// OK at the end of the log; CANCELLED when interrupted; else what kept from reading it.
+grpc::Status ReadRankLog(Client& client, const RankLog& log);
+
+// Cuts a stream of bytes into lines. Thread-compatible.
+class LineSplitter {
+ public:
+  // The lines that `data` completes, without their newlines. A line beyond 64 KiB is cut.
+  std::vector<std::string> Add(absl::string_view data);
+
+  // What came after the last newline.
+  std::string Rest();
+
+ private:
+  std::string rest_;
+};
+
+// "0,3-5" as 0, 3, 4, 5. Empty when it is not such a list.
+std::vector<int> ParseRanks(absl::string_view text);
+
+}  // namespace paceline
+
+#endif  // CLI_VERBS_RANK_LOG_H_

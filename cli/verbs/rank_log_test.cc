@@ -1,0 +1,38 @@
+#include "cli/verbs/rank_log.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace paceline {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+TEST(LineSplitterTest, JoinsLinesThatWereCutInBetween) {
+  LineSplitter splitter;
+  EXPECT_THAT(splitter.Add("step 1\nst"), ElementsAre("step 1"));
+  EXPECT_THAT(splitter.Add("ep 2"), IsEmpty());
+  EXPECT_THAT(splitter.Add("\n\nrest"), ElementsAre("step 2", ""));
+  EXPECT_EQ(splitter.Rest(), "rest");
+  EXPECT_EQ(splitter.Rest(), "");
+}
+
+TEST(LineSplitterTest, LineWithoutEndIsCutInsteadOfKeptForEver) {
+  LineSplitter splitter;
+  EXPECT_EQ(splitter.Add(std::string(200'000, 'x')).size(), 3u);
+}
+
+TEST(ParseRanksTest, ReadsNumbersAndRanges) {
+  EXPECT_THAT(ParseRanks("2"), ElementsAre(2));
+  EXPECT_THAT(ParseRanks("0,3-5,4"), ElementsAre(0, 3, 4, 5));
+}
+
+TEST(ParseRanksTest, AnythingElseIsNoList) {
+  for (const char* text : {"", "a", "1,", "3-1", "1-2-3", "-1", "0-99999999"}) {
+    EXPECT_THAT(ParseRanks(text), IsEmpty()) << text;
+  }
+}
+
+}  // namespace
+}  // namespace paceline
