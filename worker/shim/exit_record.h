@@ -5,6 +5,7 @@
 #ifndef WORKER_SHIM_EXIT_RECORD_H_
 #define WORKER_SHIM_EXIT_RECORD_H_
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -18,6 +19,7 @@ struct ExitRecord {
   int signal = 0;     // 0: it exited by itself.
   // The kernel ended some process for lack of memory in the last half minute.
   bool out_of_memory = false;
+  uint64_t end_ns = 0;  // CLOCK_MONOTONIC, in nanoseconds.
   // Not empty: the program was never started, for this reason.
   std::string start_error;
 };

@@ -19,6 +19,7 @@ TEST(ExitRecordTest, ReadsWhatWasWritten) {
   ExitRecord record;
   record.signal = 9;
   record.out_of_memory = true;
+  record.end_ns = 123;
   record.start_error = "two\nlines = one";
   ASSERT_TRUE(WriteExitRecord(dir, record).ok());
   const auto read = ReadExitRecord(dir);
@@ -26,6 +27,7 @@ TEST(ExitRecordTest, ReadsWhatWasWritten) {
   EXPECT_EQ((*read)->exit_code, 0);
   EXPECT_EQ((*read)->signal, 9);
   EXPECT_TRUE((*read)->out_of_memory);
+  EXPECT_EQ((*read)->end_ns, 123);
   EXPECT_EQ((*read)->start_error, "two lines = one");
 }
 

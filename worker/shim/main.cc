@@ -125,6 +125,12 @@ bool KillLeftovers(pid_t trainer) {
   return reaped < 0 && errno == ECHILD;
 }
 
+uint64_t NowNanos() {
+  timespec now;
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
 // Waits until the trainer ends and fills in how.
 void Wait(pid_t trainer, const sigset_t& signals, ExitRecord& record) {
   OomWatch oom;
@@ -135,6 +141,7 @@ void Wait(pid_t trainer, const sigset_t& signals, ExitRecord& record) {
       if (ended != trainer) continue;
       record.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
       record.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+      record.end_ns = NowNanos();
       record.out_of_memory = record.signal == SIGKILL && oom.Grew();
       return;
     }

@@ -8,8 +8,11 @@ inline constexpr char kPlan[] = "plan";      // paceline.v1.TrainerPlan, written
 inline constexpr char kLock[] = "lock";      // trainer_lock.h.
 inline constexpr char kExit[] = "exit";      // exit_record.h, written by the shim.
 inline constexpr char kStatus[] = "status";  // paceline.v1.TrainerStatus, the trainer's last words.
-inline constexpr char kResult[] = "result";  // paceline.v1.TrainerReport, written by the daemon.
-inline constexpr char kLog[] = "log";        // Directory of log segments.
+inline constexpr char kSeen[] =
+    "seen";  // paceline.v1.TrainerStatus, the last one that came by the socket.
+inline constexpr char kResult[] =
+    "result";  // paceline.v1.TrainerReport of the end, written by the daemon.
+inline constexpr char kLog[] = "log";  // Directory of log segments.
 
 // The segment that begins at offset 0 of the log.
 inline constexpr char kFirstLogSegment[] = "00000000000000000000.log";

@@ -1,0 +1,134 @@
+#include "worker/daemon/flags.h"
+
+#include <CLI/CLI.hpp>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "common/exit_codes.h"
+#include "common/version.h"
+
+namespace paceline {
+namespace {
+
+constexpr char kFooter[] =
+    "\nSIGTERM ends the daemon; its trainers run on and are adopted by the next one.\n"
+    "Exit codes: 0 ended on request, 1 failure, 2 wrong usage, 10 cannot listen,\n"
+    "11 state directory not writable, 12 state from a newer version, 13 state damaged,\n"
+    "14 no disk space, 15 state directory in use.";
+
+void AddNodeFlags(CLI::App& app, Flags& flags) {
+  app.add_option("--controller", flags.controller, "Controller's gRPC address, HOST:PORT")
+      ->required();
+  app.add_option("--name", flags.name, "Name of this node, unique in the cluster [the host name]");
+  app.add_option("--slots", flags.slots, "CPU ranks that this node takes [its logical processors]")
+      ->check(CLI::Range(1, 65536));
+  app.add_option("--label", flags.labels, "key=value, shown with the node; may be repeated")
+      ->allow_extra_args(false);
+  app.add_option("--address", flags.address,
+                 "Host under which trainers of other nodes reach this one [127.0.0.1 if the "
+                 "controller is on this machine, else the host name]");
+  app.add_option("--interface", flags.interface,
+                 "Network interface or address of the trainers' collectives [--address if that "
+                 "is 127.0.0.1, else found by the host name]");
+  app.add_option("--listen", flags.listen,
+                 "Address for /metrics, /healthz, /readyz. HOST:PORT, port 0: any")
+      ->capture_default_str();
+  app.add_option("--address-file", flags.address_file,
+                 "Write {\"pid\",\"grpc\",\"http\"} to this file once serving");
+}
+
+void AddTrainerFlags(CLI::App& app, Flags& flags) {
+  app.add_option("--state-dir", flags.state_dir, "Directory of the node's state and the logs")
+      ->capture_default_str();
+  app.add_option("--runtime-dir", flags.runtime_dir,
+                 "Directory of the socket and the step rings, on a memory file system; at most "
+                 "95 bytes long [/dev/shm/paceline-ID]");
+  app.add_option("--trainer", flags.trainer,
+                 "Trainer program for CPU ranks [paceline-trainer beside this program]");
+  app.add_option("--trainer-cuda", flags.trainer_cuda,
+                 "Trainer program for CUDA ranks [paceline-trainer-cuda beside this program]");
+  app.add_option("--shim", flags.shim,
+                 "Parent program of the trainers [paceline-shim beside this program]");
+  app.add_option("--orphan-timeout", flags.orphan_timeout_s,
+                 "Seconds without a daemon after which a trainer ends itself")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  app.add_option("--log-segment-bytes", flags.log_segment_bytes, "Bytes of a full log segment")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
+  app.add_option("--log-segments", flags.log_segments, "Log segments kept per trainer")
+      ->capture_default_str()
+      ->check(CLI::Range(2, 1 << 20));
+}
+
+absl::Status CheckHostPort(absl::string_view flag, const std::string& value) {
+  const size_t colon = value.rfind(':');
+  int port = -1;
+  if (colon != std::string::npos && colon > 0 && absl::SimpleAtoi(value.substr(colon + 1), &port) &&
+      port >= 0 && port <= 65535) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat(flag, ": \"", value, "\" is no address; write HOST:PORT"));
+}
+
+void SetIfEmpty(std::string value, std::string& flag) {
+  if (flag.empty()) flag = std::move(value);
+}
+
+}  // namespace
+
+std::optional<int> ParseFlags(int argc, const char* const* argv, Flags& flags) {
+  CLI::App app("Runs the trainers of one node for a Paceline controller.", "paceline-worker");
+  app.footer(kFooter);
+  app.set_version_flag("--version", kVersion);
+  app.set_config("--config", "", "Read flags from this file: one `flag=value` a line");
+  AddNodeFlags(app, flags);
+  AddTrainerFlags(app, flags);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? kExitOk : kExitUsage;
+  }
+  return std::nullopt;
+}
+
+absl::Status FillDefaults(int cpus, const std::string& host_name, const std::string& program_dir,
+                          Flags& flags) {
+  for (const auto& [flag, value] :
+       {std::pair("--controller", &flags.controller), std::pair("--listen", &flags.listen)}) {
+    const absl::Status status = CheckHostPort(flag, *value);
+    if (!status.ok()) return status;
+  }
+  SetIfEmpty(host_name, flags.name);
+  if (flags.slots == 0) flags.slots = cpus;
+  SetIfEmpty(IsLoopback(flags.controller) ? "127.0.0.1" : host_name, flags.address);
+  if (flags.address == "127.0.0.1") SetIfEmpty(flags.address, flags.interface);
+  SetIfEmpty(absl::StrCat(program_dir, "/paceline-trainer"), flags.trainer);
+  SetIfEmpty(absl::StrCat(program_dir, "/paceline-trainer-cuda"), flags.trainer_cuda);
+  SetIfEmpty(absl::StrCat(program_dir, "/paceline-shim"), flags.shim);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::map<std::string, std::string>> ParseLabels(
+    const std::vector<std::string>& labels) {
+  std::map<std::string, std::string> by_key;
+  for (const std::string& label : labels) {
+    const size_t equals = label.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--label: \"", label, "\" is no label; write key=value"));
+    }
+    by_key[label.substr(0, equals)] = label.substr(equals + 1);
+  }
+  return by_key;
+}
+
+bool IsLoopback(absl::string_view address) {
+  return absl::StartsWith(address, "127.") || absl::StartsWith(address, "localhost:") ||
+         absl::StartsWith(address, "[::1]:");
+}
+
+}  // namespace paceline

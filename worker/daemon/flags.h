@@ -1,0 +1,54 @@
+// The flags of paceline-worker.
+#ifndef WORKER_DAEMON_FLAGS_H_
+#define WORKER_DAEMON_FLAGS_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace paceline {
+
+struct Flags {
+  std::string controller;
+  std::string name;
+  std::string state_dir = "/var/lib/paceline/worker";
+  std::string runtime_dir;  // Empty: made from the node's uid.
+  int slots = 0;
+  std::vector<std::string> labels;  // "key=value"
+  std::string listen = "127.0.0.1:0";
+  std::string address;
+  std::string interface;
+  std::string trainer;
+  std::string trainer_cuda;
+  std::string shim;
+  double orphan_timeout_s = 600;
+  int64_t log_segment_bytes = 8 << 20;
+  int log_segments = 8;
+  std::string address_file;
+};
+
+// Reads the command line and the file that it names. Returns the exit code when the process
+// has to end: after --help or --version, or for wrong usage, which has been told on stderr.
+std::optional<int> ParseFlags(int argc, const char* const* argv, Flags& flags);
+
+// Fills in the defaults that depend on the machine: `cpus`, `host_name`, and the folder of the
+// executable, in which the other programs lie. InvalidArgument for an impossible value.
+absl::Status FillDefaults(int cpus, const std::string& host_name, const std::string& program_dir,
+                          Flags& flags);
+
+// "key=value" entries by key. InvalidArgument for one that is no such entry.
+absl::StatusOr<std::map<std::string, std::string>> ParseLabels(
+    const std::vector<std::string>& labels);
+
+// Whether "host:port" means this machine only.
+bool IsLoopback(absl::string_view address);
+
+}  // namespace paceline
+
+#endif  // WORKER_DAEMON_FLAGS_H_

@@ -1,0 +1,83 @@
+#include "worker/daemon/flags.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "common/exit_codes.h"
+
+namespace paceline {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::Optional;
+using ::testing::Pair;
+
+std::optional<int> Parse(std::vector<const char*> arguments, Flags& flags) {
+  arguments.insert(arguments.begin(), "paceline-worker");
+  return ParseFlags(static_cast<int>(arguments.size()), arguments.data(), flags);
+}
+
+TEST(FlagsTest, EmptyFlagsAreFilledIn) {
+  Flags flags;
+  ASSERT_EQ(Parse({"--controller", "127.0.0.1:7450"}, flags), std::nullopt);
+  ASSERT_TRUE(FillDefaults(8, "node-a", "/opt/bin", flags).ok());
+  EXPECT_EQ(flags.name, "node-a");
+  EXPECT_EQ(flags.slots, 8);
+  EXPECT_EQ(flags.address, "127.0.0.1");
+  EXPECT_EQ(flags.interface, "127.0.0.1");
+  EXPECT_EQ(flags.trainer, "/opt/bin/paceline-trainer");
+  EXPECT_EQ(flags.shim, "/opt/bin/paceline-shim");
+}
+
+TEST(FlagsTest, FarControllerNeedsAnAddressThatOthersReach) {
+  Flags flags;
+  Parse({"--controller", "head:7450"}, flags);
+  ASSERT_TRUE(FillDefaults(8, "node-a", "/opt/bin", flags).ok());
+  EXPECT_EQ(flags.address, "node-a");
+  EXPECT_EQ(flags.interface, "");
+}
+
+TEST(FlagsTest, GivenFlagsStay) {
+  Flags flags;
+  Parse({"--controller", "localhost:1", "--name", "x", "--slots", "3", "--address", "10.0.0.1",
+         "--shim", "/s", "--label", "zone=a", "--label", "rack=7"},
+        flags);
+  ASSERT_TRUE(FillDefaults(8, "node-a", "/opt/bin", flags).ok());
+  EXPECT_EQ(flags.name, "x");
+  EXPECT_EQ(flags.slots, 3);
+  EXPECT_EQ(flags.address, "10.0.0.1");
+  EXPECT_EQ(flags.shim, "/s");
+  EXPECT_THAT(*ParseLabels(flags.labels), ElementsAre(Pair("rack", "7"), Pair("zone", "a")));
+}
+
+TEST(FlagsTest, FlagsComeFromAFileToo) {
+  const std::string path = ::testing::TempDir() + "/flags_test." + std::to_string(::getpid());
+  std::ofstream(path) << "controller=head:1\nslots=5\n";
+  Flags flags;
+  EXPECT_EQ(Parse({"--config", path.c_str()}, flags), std::nullopt);
+  EXPECT_EQ(flags.slots, 5);
+  ::unlink(path.c_str());
+}
+
+TEST(FlagsTest, WrongUsageHasItsExitCode) {
+  Flags flags;
+  EXPECT_THAT(Parse({}, flags), Optional(static_cast<int>(kExitUsage)));
+  EXPECT_THAT(Parse({"--controller", "a:1", "--slots", "0"}, flags),
+              Optional(static_cast<int>(kExitUsage)));
+  EXPECT_THAT(Parse({"--controller", "a:1", "--nonsense"}, flags),
+              Optional(static_cast<int>(kExitUsage)));
+  EXPECT_THAT(Parse({"--help"}, flags), Optional(static_cast<int>(kExitOk)));
+}
+
+TEST(FlagsTest, ImpossibleValuesAreExplained) {
+  Flags flags;
+  flags.controller = "nowhere";
+  EXPECT_EQ(FillDefaults(1, "h", "/", flags).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ParseLabels({"novalue"}).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace paceline

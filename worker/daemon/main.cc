@@ -1,0 +1,175 @@
+// paceline-worker: flags, signals, and the life of the node's parts.
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/atomic_file/atomic_file.h"
+#include "common/core/status_macros.h"
+#include "common/exit_codes.h"
+#include "common/http_server.h"
+#include "common/log.h"
+#include "common/state_lock/state_lock.h"
+#include "common/uuid.h"
+#include "common/version.h"
+#include "worker/daemon/flags.h"
+#include "worker/daemon/hardware.h"
+#include "worker/daemon/runtime_dir.h"
+#include "worker/daemon/trainer_environment.h"
+#include "worker/daemon/worker_node.h"
+
+namespace paceline {
+namespace {
+
+// A loop that has not turned for so long is stuck.
+constexpr absl::Duration kStuck = absl::Seconds(10);
+
+int Fail(const absl::Status& status, int code) {
+  std::fprintf(stderr, "paceline-worker: %s\n", std::string(status.message()).c_str());
+  return code;
+}
+
+std::string HostName() {
+  char name[256] = "localhost";
+  ::gethostname(name, sizeof(name) - 1);
+  return name;
+}
+
+std::string ProgramDir() {
+  std::error_code error;
+  return std::filesystem::read_symlink("/proc/self/exe", error).parent_path().string();
+}
+
+WorkerNode::Options NodeOptions(const Flags& flags, const v1::Hardware& hardware,
+                                const NodePaths& paths) {
+  WorkerNode::Options options;
+  options.hello.set_node(flags.name);
+  *options.hello.mutable_hardware() = hardware;
+  options.hello.set_address(flags.address);
+  options.hello.set_slots(flags.slots);
+  options.hello.set_version(kVersion);
+  options.setup.paths = paths;
+  options.setup.shim = flags.shim;
+  options.setup.trainer = flags.trainer;
+  options.setup.trainer_cuda = flags.trainer_cuda;
+  options.setup.environment = ScrubEnvironment(OwnEnvironment());
+  options.setup.log_segment_bytes = flags.log_segment_bytes;
+  options.setup.orphan_timeout_s = flags.orphan_timeout_s;
+  options.setup.address = flags.address;
+  options.setup.interface = flags.interface;
+  options.setup.default_threads = std::max(1, hardware.cpus() / flags.slots);
+  options.session.controller = flags.controller;
+  options.session.seed = RandomBits();
+  options.log_segments = static_cast<size_t>(flags.log_segments);
+  return options;
+}
+
+HttpServer::Routes Routes(const WorkerMetrics& metrics, const WorkerNode& node) {
+  const auto answer = [](bool good, const char* yes, const char* no) {
+    return HttpResponse{good ? 200 : 503, "text/plain; charset=utf-8", good ? yes : no};
+  };
+  return {
+      {"/metrics",
+       [&metrics] {
+         return HttpResponse{200, "text/plain; version=0.0.4; charset=utf-8", metrics.Text()};
+       }},
+      {"/healthz",
+       [&node, answer] {
+         return answer(EventLoop::Now() - node.last_alive() < kStuck, "ok\n",
+                       "the event loop is stuck\n");
+       }},
+      {"/readyz",
+       [&node, answer] {
+         return answer(node.ready(), "ready\n", "the controller cannot be reached\n");
+       }},
+  };
+}
+
+absl::Status WriteAddressFile(const std::string& path, const std::string& http) {
+  if (path.empty()) return absl::OkStatus();
+  const std::string text =
+      nlohmann::json{{"pid", ::getpid()}, {"grpc", ""}, {"http", http}}.dump() + "\n";
+  return WriteFileAtomically(path, {absl::string_view(text)});
+}
+
+// Serves until a signal comes. The signals are blocked in all threads.
+int Serve(const Flags& flags, const NodePaths& paths, NodeIdentity identity,
+          const sigset_t& signals) {
+  const v1::Hardware hardware = ReadHardware();
+  const auto labels = ParseLabels(flags.labels);
+  if (!labels.ok()) return Fail(labels.status(), kExitUsage);
+  WorkerNode::Options options = NodeOptions(flags, hardware, paths);
+  options.hello.mutable_labels()->insert(labels->begin(), labels->end());
+
+  WorkerMetrics metrics(flags.name, kVersion);
+  EventLoop loop;
+  WorkerNode node(loop, std::move(options), std::move(identity), metrics);
+  const auto http = HttpServer::Start(flags.listen, Routes(metrics, node));
+  if (!http.ok()) return Fail(http.status(), kExitCannotListen);
+  const absl::Status started = node.Start((*http)->address());
+  if (!started.ok()) {
+    return Fail(started, absl::IsInvalidArgument(started) ? kExitUsage : kExitFailure);
+  }
+  const absl::Status written = WriteAddressFile(flags.address_file, (*http)->address());
+  if (!written.ok()) {
+    PACELINE_LOG(ERROR) << "address_file_not_written reason=\"" << written.message() << "\"";
+  }
+  PACELINE_LOG(INFO) << "serving node=" << flags.name << " http=" << (*http)->address()
+                     << " controller=" << flags.controller << " slots=" << flags.slots;
+
+  std::thread waiter([&] {
+    int received = 0;
+    ::sigwait(&signals, &received);
+    loop.Post([&] {
+      PACELINE_LOG(INFO) << "shutting_down trainers run on";
+      node.Close([&] { loop.Stop(); });
+    });
+  });
+  loop.Run();
+  waiter.join();
+  return kExitOk;
+}
+
+int Main(int argc, char** argv) {
+  Flags flags;
+  if (const std::optional<int> code = ParseFlags(argc, argv, flags)) return *code;
+  const absl::Status filled = FillDefaults(ReadHardware().cpus(), HostName(), ProgramDir(), flags);
+  if (!filled.ok()) return Fail(filled, kExitUsage);
+
+  // Blocked before any thread starts, so that all inherit it; one thread waits for them.
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  ::sigaddset(&signals, SIGTERM);
+  ::sigaddset(&signals, SIGINT);
+  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  ::signal(SIGPIPE, SIG_IGN);
+
+  const auto lock = StateLock::Take(flags.state_dir);
+  if (!lock.ok()) return Fail(lock.status(), StateExitCode(lock.status()));
+  std::error_code error;
+  NodePaths paths;
+  paths.state_dir = std::filesystem::absolute(flags.state_dir, error).string();
+  auto identity = NodeIdentity::Load(paths);
+  if (!identity.ok()) return Fail(identity.status(), StateExitCode(identity.status()));
+  paths.runtime_dir = flags.runtime_dir.empty()
+                          ? absl::StrCat("/dev/shm/paceline-", identity->node_uid().substr(0, 8))
+                          : std::filesystem::absolute(flags.runtime_dir, error).string();
+  const auto runtime = RuntimeDir::Open(paths.runtime_dir);
+  if (!runtime.ok()) return Fail(runtime.status(), StateExitCode(runtime.status()));
+  const int code = Serve(flags, paths, *std::move(identity), signals);
+  if (!flags.address_file.empty()) ::unlink(flags.address_file.c_str());
+  return code;
+}
+
+}  // namespace
+}  // namespace paceline
+
+int main(int argc, char** argv) { return paceline::Main(argc, argv); }

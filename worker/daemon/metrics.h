@@ -1,0 +1,78 @@
+// What the daemon shows at /metrics (names and units: metric_names.h).
+//
+// Thread-safe: set on the loop, read by the HTTP threads.
+#ifndef WORKER_DAEMON_METRICS_H_
+#define WORKER_DAEMON_METRICS_H_
+
+#include <prometheus/counter.h>
+#include <prometheus/family.h>
+#include <prometheus/gauge.h>
+#include <prometheus/registry.h>
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "common/core/ids.h"
+#include "proto/status.pb.h"
+#include "worker/ring/step_ring.h"
+
+namespace paceline {
+
+class WorkerMetrics {
+ public:
+  WorkerMetrics(const std::string& node, const std::string& version);
+  WorkerMetrics(const WorkerMetrics&) = delete;
+  WorkerMetrics& operator=(const WorkerMetrics&) = delete;
+
+  void SetConnected(bool connected, int64_t reconnects);
+  void SetTrainers(const std::map<v1::TrainerState, int>& by_state);
+  void AddAdopted() { adopted_.Increment(); }
+  void AddEnded(v1::FailureKind kind);
+  void AddDropped(int64_t records) { dropped_.Increment(static_cast<double>(records)); }
+
+  // `phase_ns`: totals that only grow, by phase.
+  void SetTrainer(const TrainerId& id, const v1::Progress& progress,
+                  const std::array<uint64_t, kPhases>& phase_ns);
+  // Its metrics are no more shown.
+  void ForgetTrainer(const TrainerId& id);
+
+  // In Prometheus' text format.
+  std::string Text() const;
+
+ private:
+  using Gauges = prometheus::Family<prometheus::Gauge>;
+  using Counters = prometheus::Family<prometheus::Counter>;
+
+  struct Trainer {
+    prometheus::Gauge* step;
+    prometheus::Gauge* step_seconds;
+    prometheus::Gauge* samples;
+    prometheus::Gauge* loss;
+    prometheus::Gauge* current_phase;
+    std::array<prometheus::Counter*, kPhases> phases;
+  };
+  Trainer& TrainerOf(const TrainerId& id);
+
+  prometheus::Registry registry_;
+  prometheus::Gauge& connected_;
+  prometheus::Counter& reconnects_;
+  prometheus::Counter& adopted_;
+  prometheus::Counter& dropped_;
+  Gauges& trainers_;
+  Counters& ended_;
+  Gauges& step_;
+  Gauges& step_seconds_;
+  Gauges& samples_;
+  Gauges& loss_;
+  Gauges& current_phase_;
+  Counters& phases_;
+
+  // Owned by the loop.
+  std::map<TrainerId, Trainer> shown_;
+};
+
+}  // namespace paceline
+
+#endif  // WORKER_DAEMON_METRICS_H_

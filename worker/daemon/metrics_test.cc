@@ -1,0 +1,47 @@
+#include "worker/daemon/metrics.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace paceline {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+const TrainerId kId{JobId("job-1"), Generation(2), Rank(3)};
+
+TEST(WorkerMetricsTest, ShowsTheNode) {
+  WorkerMetrics metrics("a", "1.0");
+  metrics.SetConnected(true, 2);
+  metrics.SetTrainers({{v1::TRAINER_RUNNING, 4}});
+  metrics.AddEnded(v1::FAILURE_OUT_OF_MEMORY);
+  metrics.AddDropped(7);
+  const std::string text = metrics.Text();
+  EXPECT_THAT(text, HasSubstr("paceline_worker_info{node=\"a\",version=\"1.0\"} 1"));
+  EXPECT_THAT(text, HasSubstr("paceline_worker_controller_connected 1"));
+  EXPECT_THAT(text, HasSubstr("paceline_worker_reconnects_total 2"));
+  EXPECT_THAT(text, HasSubstr("paceline_worker_trainers{state=\"running\"} 4"));
+  EXPECT_THAT(text, HasSubstr("paceline_worker_trainers{state=\"exited\"} 0"));
+  EXPECT_THAT(text, HasSubstr("paceline_worker_trainers_ended_total{failure=\"out_of_memory\"} 1"));
+  EXPECT_THAT(text, HasSubstr("paceline_worker_telemetry_dropped_total 7"));
+}
+
+TEST(WorkerMetricsTest, ShowsATrainerUntilItIsForgotten) {
+  WorkerMetrics metrics("a", "1.0");
+  v1::Progress progress;
+  progress.set_step(12);
+  std::array<uint64_t, kPhases> phases{};
+  phases[static_cast<int>(Phase::kForward)] = 1'500'000'000;
+  metrics.SetTrainer(kId, progress, phases);
+  metrics.SetTrainer(kId, progress, phases);
+  const std::string text = metrics.Text();
+  EXPECT_THAT(text,
+              HasSubstr("paceline_trainer_step{generation=\"2\",job=\"job-1\",rank=\"3\"} 12"));
+  EXPECT_THAT(text, HasSubstr("phase=\"forward\",rank=\"3\"} 1.5"));
+  metrics.ForgetTrainer(kId);
+  EXPECT_THAT(metrics.Text(), Not(HasSubstr("job-1")));
+}
+
+}  // namespace
+}  // namespace paceline

@@ -1,0 +1,256 @@
+#include "worker/daemon/node_trainer.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/status_macros.h"
+#include "common/log.h"
+#include "worker/daemon/core/trainer_end.h"
+#include "worker/daemon/log_files.h"
+#include "worker/daemon/trainer_sockets.h"
+#include "worker/shim/exit_record.h"
+#include "worker/shim/small_file.h"
+#include "worker/shim/trainer_dir.h"
+#include "worker/shim/trainer_lock.h"
+
+namespace paceline {
+namespace {
+
+constexpr uint32_t kRingCapacity = 4096;
+constexpr int kTailLines = 20;
+constexpr size_t kTailBytes = 8 * 1024;
+
+static_assert(static_cast<int>(FailureKind::kSignal) == v1::FAILURE_SIGNAL);
+static_assert(static_cast<int>(FailureKind::kExitCode) == v1::FAILURE_EXIT_CODE);
+static_assert(static_cast<int>(FailureKind::kError) == v1::FAILURE_ERROR);
+static_assert(static_cast<int>(FailureKind::kOutOfMemory) == v1::FAILURE_OUT_OF_MEMORY);
+static_assert(static_cast<int>(FailureKind::kCollective) == v1::FAILURE_COLLECTIVE);
+static_assert(static_cast<int>(FailureKind::kInput) == v1::FAILURE_INPUT);
+static_assert(static_cast<int>(FailureKind::kStart) == v1::FAILURE_START);
+static_assert(static_cast<int>(FailureKind::kOrphaned) == v1::FAILURE_ORPHANED);
+static_assert(static_cast<int>(FailureKind::kLost) == v1::FAILURE_LOST);
+
+// The message in the file; nothing when it is missing or damaged.
+template <typename Message>
+std::optional<Message> ReadMessage(const std::string& path) {
+  const absl::StatusOr<std::optional<std::string>> text = ReadSmallFile(path);
+  Message message;
+  if (!text.ok() || !text->has_value() || !message.ParseFromString(**text)) return std::nullopt;
+  return message;
+}
+
+// What is lost if this fails is lost only to a later daemon, so this one goes on.
+void KeepMessage(const std::string& path, const google::protobuf::MessageLite& message) {
+  const absl::Status status = WriteSmallFile(path, message.SerializeAsString());
+  if (!status.ok()) PACELINE_LOG(ERROR) << "not_kept reason=\"" << status.message() << "\"";
+}
+
+absl::Status MakeDir(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (!error) return absl::OkStatus();
+  return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot create ", path));
+}
+
+std::optional<ProcessEnd> ProcessEndOf(const std::optional<ExitRecord>& record) {
+  if (!record.has_value()) return std::nullopt;
+  return ProcessEnd{record->exit_code, record->signal, record->out_of_memory, record->start_error};
+}
+
+}  // namespace
+
+NodeTrainer::Remains NodeTrainer::Examine(const NodePaths& paths, const TrainerId& id) {
+  const std::string dir = paths.TrainerDir(id);
+  if (!ReadMessage<v1::TrainerPlan>(absl::StrCat(dir, "/", trainer_dir::kPlan))) {
+    return Remains::kOld;
+  }
+  for (const char* sign : {trainer_dir::kResult, trainer_dir::kExit}) {
+    if (::access(absl::StrCat(dir, "/", sign).c_str(), F_OK) == 0) return Remains::kStarted;
+  }
+  const absl::StatusOr<TrainerProcesses> processes = ReadTrainerLock(dir);
+  if (processes.ok() && processes->alive) return Remains::kStarted;
+  // The shim writes into the lock once its trainer runs.
+  struct stat lock;
+  const bool written =
+      ::stat(absl::StrCat(dir, "/", trainer_dir::kLock).c_str(), &lock) == 0 && lock.st_size > 0;
+  return written ? Remains::kStarted : Remains::kUnborn;
+}
+
+NodeTrainer::NodeTrainer(const TrainerSetup& setup, TrainerId id)
+    : setup_(setup), id_(std::move(id)), dir_(setup.paths.TrainerDir(id_)) {}
+
+absl::Status NodeTrainer::Prepare(const v1::TrainerPlan& plan) {
+  PACELINE_RETURN_IF_ERROR(MakeDir(File(trainer_dir::kLog)));
+  plan_ = plan;
+  PACELINE_RETURN_IF_ERROR(WriteSmallFile(File(trainer_dir::kPlan), plan_.SerializeAsString()));
+  result_ = ReadMessage<v1::TrainerReport>(File(trainer_dir::kResult));
+  return absl::OkStatus();
+}
+
+absl::Status NodeTrainer::Start(const v1::TrainerPlan& plan) {
+  PACELINE_RETURN_IF_ERROR(Prepare(plan));
+  if (ended()) return absl::OkStatus();
+  const std::string ring = setup_.paths.Ring(id_);
+  PACELINE_RETURN_IF_ERROR(CreateStepRing(ring, kRingCapacity));
+  PACELINE_ASSIGN_OR_RETURN(ring_, RingTail::Open(ring));
+  TrainerProcess::Command command;
+  command.shim = setup_.shim;
+  command.program = {plan.spec().device() == v1::CUDA ? setup_.trainer_cuda : setup_.trainer,
+                     "--dir",
+                     dir_,
+                     "--socket",
+                     setup_.paths.Socket(),
+                     "--ring",
+                     ring,
+                     "--log-segment-bytes",
+                     absl::StrCat(setup_.log_segment_bytes),
+                     "--orphan-timeout-s",
+                     absl::StrCat(setup_.orphan_timeout_s)};
+  command.environment = setup_.environment;
+  command.trainer_dir = dir_;
+  PACELINE_ASSIGN_OR_RETURN(process_, TrainerProcess::Start(command));
+  return absl::OkStatus();
+}
+
+void NodeTrainer::FailStart(const absl::Status& status) {
+  v1::TrainerReport result = Report();
+  result.set_state(v1::TRAINER_EXITED);
+  result.mutable_exit()->set_failure(v1::FAILURE_START);
+  result.mutable_exit()->set_message(ToUtf8(std::string(status.message())));
+  SetResult(std::move(result));
+}
+
+void NodeTrainer::Skip(const v1::TrainerPlan& plan) {
+  const absl::Status prepared = Prepare(plan);
+  if (!prepared.ok()) PACELINE_LOG(ERROR) << "not_kept reason=\"" << prepared.message() << "\"";
+  if (ended()) return;
+  v1::TrainerReport result = Report();
+  result.set_state(v1::TRAINER_EXITED);
+  result.mutable_exit()->set_message("stopped on request before it was started");
+  SetResult(std::move(result));
+}
+
+absl::Status NodeTrainer::Adopt() {
+  plan_ = ReadMessage<v1::TrainerPlan>(File(trainer_dir::kPlan)).value_or(plan_);
+  status_ = ReadMessage<v1::TrainerStatus>(File(trainer_dir::kSeen)).value_or(status_);
+  result_ = ReadMessage<v1::TrainerReport>(File(trainer_dir::kResult));
+  if (ended()) return absl::OkStatus();
+  absl::StatusOr<RingTail> ring = RingTail::Open(setup_.paths.Ring(id_));
+  if (ring.ok()) ring_ = *std::move(ring);
+  PACELINE_ASSIGN_OR_RETURN(process_, TrainerProcess::Adopt(dir_));
+  return absl::OkStatus();
+}
+
+void NodeTrainer::SetPlan(const v1::TrainerPlan& plan) {
+  if (plan.SerializeAsString() == plan_.SerializeAsString()) return;
+  plan_ = plan;
+  KeepMessage(File(trainer_dir::kPlan), plan_);
+}
+
+void NodeTrainer::OnStatus(const v1::TrainerStatus& status) {
+  if (ended()) return;
+  status_ = status;
+  KeepMessage(File(trainer_dir::kSeen), status_);
+}
+
+bool NodeTrainer::Poll() {
+  if (ring_.has_value()) ring_->Poll();
+  if (pid_ != 0 || !process_.has_value()) return false;
+  const absl::StatusOr<TrainerProcesses> processes = ReadTrainerLock(dir_);
+  if (processes.ok()) pid_ = processes->trainer;
+  return pid_ != 0;
+}
+
+void NodeTrainer::Judge(bool stop_requested) {
+  if (process_.has_value()) process_->Reap();
+  Poll();
+  const absl::StatusOr<std::optional<ExitRecord>> record = ReadExitRecord(dir_);
+  const std::optional<ExitRecord> known = record.ok() ? *record : std::nullopt;
+  status_ = LastWords();
+  const TrainerEnd end =
+      JudgeEnd(ProcessEndOf(known),
+               {status_.state() == v1::TRAINER_FINISHED,
+                static_cast<FailureKind>(status_.error().kind()), status_.error().message()},
+               stop_requested);
+  v1::TrainerReport result = Report();
+  if (ring_.has_value() && known.has_value()) {
+    *result.mutable_progress() = ring_->Progress(known->end_ns);
+  }
+  result.set_state(v1::TRAINER_EXITED);
+  v1::TrainerExit& exit = *result.mutable_exit();
+  exit.set_failure(static_cast<v1::FailureKind>(end.failure));
+  exit.set_exit_code(end.exit_code);
+  exit.set_signal(end.signal);
+  exit.set_message(ToUtf8(end.message));
+  exit.set_step(result.progress().step());
+  exit.set_phase(result.progress().phase());
+  exit.set_phase_s(result.progress().phase_s());
+  if (end.failure != FailureKind::kNone) {
+    exit.set_log_tail(LogFiles(File(trainer_dir::kLog)).Tail(kTailLines, kTailBytes));
+  }
+  SetResult(std::move(result));
+}
+
+void NodeTrainer::Forget() {
+  ::unlink(File(trainer_dir::kPlan).c_str());
+  ::unlink(setup_.paths.Ring(id_).c_str());
+}
+
+v1::TrainerReport NodeTrainer::Report() const {
+  if (ended()) return *result_;
+  v1::TrainerReport report;
+  *report.mutable_id() = IdToProto(id_);
+  report.set_state(status_.state() == v1::TRAINER_STATE_UNSPECIFIED ? v1::TRAINER_STARTING
+                                                                    : status_.state());
+  report.set_pid(pid_ != 0 ? pid_ : status_.pid());
+  if (status_.store_port() > 0) {
+    report.set_store_address(absl::StrCat(setup_.address, ":", status_.store_port()));
+  }
+  if (ring_.has_value()) *report.mutable_progress() = ring_->Progress(MonotonicNanos());
+  if (status_.has_evaluation()) *report.mutable_evaluation() = status_.evaluation();
+  return report;
+}
+
+v1::TrainerCommand NodeTrainer::Command() const {
+  v1::TrainerCommand command;
+  v1::TrainerConfig& config = *command.mutable_config();
+  *config.mutable_id() = plan_.id();
+  *config.mutable_spec() = plan_.spec();
+  config.set_world_size(plan_.world_size());
+  config.set_local_rank(plan_.local_rank());
+  config.set_local_size(plan_.local_size());
+  config.set_threads(plan_.spec().threads_per_rank() > 0 ? plan_.spec().threads_per_rank()
+                                                         : setup_.default_threads);
+  config.set_interface(setup_.interface);
+  command.set_store_address(plan_.store_address());
+  return command;
+}
+
+void NodeTrainer::SetResult(v1::TrainerReport result) {
+  process_.reset();
+  ::unlink(setup_.paths.Ring(id_).c_str());
+  KeepMessage(File(trainer_dir::kResult), result);
+  result_ = std::move(result);
+}
+
+// The trainer's own file says more than what came by the socket, which may have been late.
+v1::TrainerStatus NodeTrainer::LastWords() const {
+  std::optional<v1::TrainerStatus> last =
+      ReadMessage<v1::TrainerStatus>(File(trainer_dir::kStatus));
+  if (!last.has_value()) return status_;
+  if (!last->has_evaluation() && status_.has_evaluation()) {
+    *last->mutable_evaluation() = status_.evaluation();
+  }
+  if (last->store_port() == 0) last->set_store_port(status_.store_port());
+  return *std::move(last);
+}
+
+std::string NodeTrainer::File(const char* name) const { return absl::StrCat(dir_, "/", name); }
+
+}  // namespace paceline

@@ -1,0 +1,112 @@
+// One trainer of this node, from its start to the report of its end: its files, its process
+// and its ring. Decides nothing (core/trainer_set.h does).
+//
+// All that a later daemon needs lies in the trainer dir: `plan` as long as the trainer is not
+// forgotten, `seen` (its last status), `result` once its end was judged.
+//
+// Runs on the loop.
+#ifndef WORKER_DAEMON_NODE_TRAINER_H_
+#define WORKER_DAEMON_NODE_TRAINER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/core/ids.h"
+#include "proto/trainer.pb.h"
+#include "proto/worker.pb.h"
+#include "worker/daemon/node_paths.h"
+#include "worker/daemon/ring_tail.h"
+#include "worker/daemon/trainer_process.h"
+
+namespace paceline {
+
+// What all trainers of a node have in common.
+struct TrainerSetup {
+  NodePaths paths;
+  std::string shim;          // Paths of the programs.
+  std::string trainer;       // For CPU ranks.
+  std::string trainer_cuda;  // For CUDA ranks.
+  std::vector<std::string> environment;
+  int64_t log_segment_bytes = 8 << 20;
+  double orphan_timeout_s = 600;
+  std::string address;    // Host under which other nodes reach this one.
+  std::string interface;  // For the trainers' collectives.
+  int default_threads = 1;
+};
+
+class NodeTrainer {
+ public:
+  // What an earlier daemon left of a trainer.
+  enum class Remains {
+    kOld,      // Forgotten; only its log counts.
+    kUnborn,   // Planned, and never started.
+    kStarted,  // Everything else.
+  };
+  static Remains Examine(const NodePaths& paths, const TrainerId& id);
+
+  // `setup` outlives this object.
+  NodeTrainer(const TrainerSetup& setup, TrainerId id);
+
+  // Starts the process. When it ran before, it is not started again: ended() is true then. On
+  // an error nothing runs; call FailStart.
+  absl::Status Start(const v1::TrainerPlan& plan);
+  void FailStart(const absl::Status& status);
+  // It was to end before it was started.
+  void Skip(const v1::TrainerPlan& plan);
+
+  // Takes over what an earlier daemon started. Unavailable: ask again soon. Afterwards it
+  // runs, or ended(), or its end has still to be judged (Judge).
+  absl::Status Adopt();
+
+  // Keeps the plan for a later daemon.
+  void SetPlan(const v1::TrainerPlan& plan);
+  const v1::TrainerPlan& plan() const { return plan_; }
+
+  void OnStatus(const v1::TrainerStatus& status);
+
+  // Reads the ring and the process id. True when the latter has become known.
+  bool Poll();
+
+  // Finds out how it ended, puts that on record and removes its ring.
+  // Requires: its process is gone.
+  void Judge(bool stop_requested);
+
+  // Removes what is only for the living: the plan and the ring. The log stays.
+  void Forget();
+
+  bool ended() const { return result_.has_value(); }
+  const std::optional<TrainerProcess>& process() const { return process_; }
+  std::optional<RingTail>& ring() { return ring_; }
+  const TrainerId& id() const { return id_; }
+
+  v1::TrainerReport Report() const;
+  v1::TrainerCommand Command() const;
+
+ private:
+  absl::Status Prepare(const v1::TrainerPlan& plan);
+  void SetResult(v1::TrainerReport result);
+  v1::TrainerStatus LastWords() const;
+  std::string File(const char* name) const;
+
+  // Constant.
+  const TrainerSetup& setup_;
+  const TrainerId id_;
+  const std::string dir_;
+
+  // Owned by the loop.
+  v1::TrainerPlan plan_;
+  v1::TrainerStatus status_;
+  int64_t pid_ = 0;
+  std::optional<TrainerProcess> process_;
+  std::optional<RingTail> ring_;
+  std::optional<v1::TrainerReport> result_;
+};
+
+}  // namespace paceline
+
+#endif  // WORKER_DAEMON_NODE_TRAINER_H_

@@ -1,0 +1,204 @@
+#include "worker/daemon/session.h"
+
+#include <grpcpp/grpcpp.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/log.h"
+
+namespace paceline {
+namespace {
+
+constexpr int kKeepaliveMillis = 10'000;
+constexpr int kKeepaliveTimeoutMillis = 5'000;
+constexpr int kConnectMillis = 5'000;
+constexpr int kMaxMessageBytes = 64 << 20;
+
+std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMillis);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMillis);
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectMillis);
+  // A channel per attempt, of its own: the only back-off is the session's.
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+}
+
+// Codes that say no more than that the controller cannot be reached.
+absl::StatusCode LossKind(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+    case absl::StatusCode::kCancelled:
+    case absl::StatusCode::kDeadlineExceeded:
+    case absl::StatusCode::kInternal:
+    case absl::StatusCode::kUnknown:
+      return absl::StatusCode::kUnavailable;
+    default:
+      return status.code();
+  }
+}
+
+}  // namespace
+
+// One call. Its methods run on the loop; gRPC's callbacks do not and only post. It is destroyed
+// on the loop after gRPC has said that the call is over, to which all posted tasks come first.
+class Session::Stream : public grpc::ClientBidiReactor<v1::WorkerMessage, v1::ControllerMessage> {
+ public:
+  Stream(Session& session, const std::string& address)
+      : session_(session),
+        channel_(MakeChannel(address)),
+        stub_(v1::WorkerService::NewStub(channel_)) {
+    stub_->async()->Session(&context_, this);
+    // Writes begin outside gRPC's callbacks: the call must not end meanwhile.
+    AddHold();
+    StartRead(&incoming_);
+  }
+
+  void Begin(v1::Hello hello) {
+    *outgoing_.mutable_hello() = std::move(hello);
+    writing_ = true;
+    StartWrite(&outgoing_);
+    StartCall();
+  }
+
+  // Sends what the owner has to say, unless a message is on its way.
+  void Pump() {
+    if (writing_ || ended_) return;
+    std::optional<v1::WorkerMessage> message = session_.owner_.NextMessage();
+    if (!message.has_value()) return;
+    outgoing_ = *std::move(message);
+    writing_ = true;
+    StartWrite(&outgoing_);
+  }
+
+  void Cancel() { context_.TryCancel(); }
+
+ private:
+  void OnReadDone(bool ok) override {
+    session_.loop_.Post([this, ok] {
+      if (!ok) return End();
+      session_.OnRead(incoming_);
+      StartRead(&incoming_);
+    });
+  }
+
+  void OnWriteDone(bool ok) override {
+    session_.loop_.Post([this, ok] {
+      // After a failure the read fails, too, and the call ends.
+      writing_ = !ok;
+      if (ok && session_.connected()) Pump();
+    });
+  }
+
+  void OnDone(const grpc::Status& status) override {
+    const absl::Status result(static_cast<absl::StatusCode>(status.error_code()),
+                              status.error_message());
+    session_.loop_.Post([this, result] { session_.OnStreamDone(result); });
+  }
+
+  void End() {
+    if (ended_) return;
+    ended_ = true;
+    RemoveHold();
+  }
+
+  Session& session_;
+  const std::shared_ptr<grpc::Channel> channel_;
+  const std::unique_ptr<v1::WorkerService::Stub> stub_;
+  grpc::ClientContext context_;
+  v1::ControllerMessage incoming_;
+  v1::WorkerMessage outgoing_;
+  bool writing_ = false;
+  bool ended_ = false;
+};
+
+Session::Session(EventLoop& loop, Options options, Owner& owner)
+    : loop_(loop),
+      options_(std::move(options)),
+      owner_(owner),
+      backoff_(options_.backoff, options_.seed) {}
+
+Session::~Session() = default;
+
+void Session::Start() { Dial(); }
+
+void Session::Wake() {
+  if (state_ == State::kConnected) stream_->Pump();
+}
+
+void Session::Close(std::function<void()> closed) {
+  loop_.CheckOnLoop();
+  closed_ = std::move(closed);
+  if (timer_.has_value()) loop_.Cancel(*timer_);
+  if (stream_ == nullptr) return closed_();
+  stream_->Cancel();
+}
+
+void Session::Dial() {
+  loop_.CheckOnLoop();
+  state_ = State::kGreeting;
+  refusal_ = absl::OkStatus();
+  stream_ = std::make_unique<Stream>(*this, options_.controller);
+  stream_->Begin(owner_.MakeHello());
+  timer_ = loop_.After(options_.greeting_limit, [this] {
+    timer_.reset();
+    if (state_ != State::kGreeting) return;
+    refusal_ = absl::DeadlineExceededError("it does not answer");
+    stream_->Cancel();
+  });
+}
+
+void Session::OnRead(const v1::ControllerMessage& message) {
+  if (closed_ || !refusal_.ok()) return;
+  if (state_ == State::kConnected) return owner_.OnMessage(message);
+  refusal_ = message.has_welcome() ? owner_.OnWelcome(message.welcome())
+                                   : absl::InternalError("its first message is no Welcome");
+  if (!refusal_.ok()) return stream_->Cancel();
+  state_ = State::kConnected;
+  if (timer_.has_value()) loop_.Cancel(*timer_);
+  timer_.reset();
+  backoff_.Reset();
+  LogReturn();
+  stream_->Pump();
+}
+
+void Session::OnStreamDone(const absl::Status& status) {
+  const bool was_connected = state_ == State::kConnected;
+  state_ = State::kAway;
+  stream_.reset();
+  if (timer_.has_value()) loop_.Cancel(*timer_);
+  timer_.reset();
+  if (was_connected) owner_.OnLost();
+  if (closed_) return closed_();
+  LogLoss(refusal_.ok() ? status : refusal_);
+  timer_ = loop_.After(backoff_.Next(), [this] {
+    timer_.reset();
+    Dial();
+  });
+}
+
+void Session::LogLoss(const absl::Status& status) {
+  const absl::StatusCode kind = LossKind(status);
+  if (!losses_logged_.insert(kind).second) return;
+  if (kind == absl::StatusCode::kUnavailable) {
+    PACELINE_LOG(WARNING) << "controller_unreachable address=" << options_.controller
+                          << " reason=\"" << status.message() << "\" retrying, trainers run on";
+  } else {
+    PACELINE_LOG(ERROR) << "controller_refused address=" << options_.controller
+                        << " code=" << absl::StatusCodeToString(kind) << " reason=\""
+                        << status.message() << "\" retrying";
+  }
+}
+
+void Session::LogReturn() {
+  PACELINE_LOG(INFO) << (was_connected_ ? "controller_back" : "controller_connected")
+                     << " address=" << options_.controller;
+  if (was_connected_) ++reconnects_;
+  was_connected_ = true;
+  losses_logged_.clear();
+}
+
+}  // namespace paceline

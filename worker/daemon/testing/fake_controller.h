@@ -1,0 +1,80 @@
+// A controller that remembers what a worker says and says what a test wants.
+//
+// Thread-safe. All waits give up after a deadline and fail the test.
+#ifndef WORKER_DAEMON_TESTING_FAKE_CONTROLLER_H_
+#define WORKER_DAEMON_TESTING_FAKE_CONTROLLER_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/synchronization/mutex.h"
+#include "proto/worker.grpc.pb.h"
+
+namespace paceline {
+
+class FakeController : public v1::WorkerService::Service {
+ public:
+  static constexpr char kCluster[] = "cluster-1";
+
+  // Serves at `address`; port 0: any.
+  explicit FakeController(const std::string& address = "127.0.0.1:0",
+                          const std::string& cluster = kCluster);
+  // Ends all sessions.
+  ~FakeController() override;
+
+  // host:port.
+  const std::string& address() const { return address_; }
+
+  // From now on each session is told this plan.
+  void SetPlan(const v1::NodePlan& plan) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // New sessions are refused with this, as long as it is set.
+  void Refuse(std::optional<grpc::Status> refusal) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Waits for a report (or a Hello's) that satisfies `wanted`, and returns it.
+  v1::NodeReport WaitForReport(const std::function<bool(const v1::NodeReport&)>& wanted)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Waits until so many sessions have begun; returns the last Hello.
+  v1::Hello WaitForHello(int sessions = 1) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Asks for a part of a log and waits for the answer.
+  v1::LogData AskForLog(v1::LogRequest request) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Step records received so far, of all trainers.
+  std::vector<v1::StepRecord> Steps() const ABSL_LOCKS_EXCLUDED(mutex_);
+  int Sessions() const ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  using Stream = grpc::ServerReaderWriter<v1::ControllerMessage, v1::WorkerMessage>;
+
+  grpc::Status Session(grpc::ServerContext* context, Stream* stream) override;
+  void Send(const v1::ControllerMessage& message) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const std::string cluster_;
+  std::string address_;
+
+  mutable absl::Mutex mutex_;
+  Stream* stream_ ABSL_GUARDED_BY(mutex_) = nullptr;  // The latest that is open.
+  std::optional<v1::NodePlan> plan_ ABSL_GUARDED_BY(mutex_);
+  std::optional<grpc::Status> refusal_ ABSL_GUARDED_BY(mutex_);
+  v1::Hello hello_ ABSL_GUARDED_BY(mutex_);
+  v1::NodeReport report_ ABSL_GUARDED_BY(mutex_);
+  std::map<int64_t, v1::LogData> logs_ ABSL_GUARDED_BY(mutex_);
+  std::vector<v1::StepRecord> steps_ ABSL_GUARDED_BY(mutex_);
+  int sessions_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t revision_ ABSL_GUARDED_BY(mutex_) = 0;
+
+  std::unique_ptr<grpc::Server> server_;
+};
+
+}  // namespace paceline
+
+#endif  // WORKER_DAEMON_TESTING_FAKE_CONTROLLER_H_
