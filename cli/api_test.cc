@@ -69,7 +69,7 @@ grpc::Status Lost() { return grpc::Status(grpc::StatusCode::UNAVAILABLE, "connec
 
 class ApiTest : public ::testing::Test {
  protected:
-  Ran Run(std::vector<std::string> arguments, bool terminal = false) {
+  Ran Paceline(std::vector<std::string> arguments, bool terminal = false) {
     std::ostringstream out;
     std::ostringstream err;
     Surroundings surroundings{out, err, terminal, terminal ? 100 : 0, [this](const char* name) {
@@ -101,7 +101,7 @@ class ApiTest : public ::testing::Test {
 };
 
 TEST_F(ApiTest, SubmitSendsTheSpecAndTellsTheId) {
-  const Ran ran = Run({"submit", JobFilePath()});
+  const Ran ran = Paceline({"submit", JobFilePath()});
   EXPECT_EQ(ran.exit, kCliOk) << ran.err;
   EXPECT_EQ(ran.out, "submitted digits (job-0123456789ab)\n");
   EXPECT_THAT(ran.err, HasSubstr("paceline job watch job-0123456789ab"));
@@ -113,14 +113,14 @@ TEST_F(ApiTest, SubmitSendsTheSpecAndTellsTheId) {
 }
 
 TEST_F(ApiTest, ParsableSubmitPrintsOnlyTheId) {
-  const Ran ran = Run({"submit", JobFilePath(), "--parsable", "--request-id", "r-1"});
+  const Ran ran = Paceline({"submit", JobFilePath(), "--parsable", "--request-id", "r-1"});
   EXPECT_EQ(ran.out, "job-0123456789ab\n");
   EXPECT_EQ(controller_.submits().at(0).request_id(), "r-1");
 }
 
 TEST_F(ApiTest, WrongJobFileIsToldAndNothingIsSent) {
   const std::string path = JobFilePath("btach_per_rank: 4\nseed: -1\n");
-  const Ran ran = Run({"submit", path});
+  const Ran ran = Paceline({"submit", path});
   EXPECT_EQ(ran.exit, kCliUsage);
   EXPECT_EQ(ran.err, absl::StrCat("error: ", path, " has 2 problems\n  ", path,
                                   ":7:1: unknown key \"btach_per_rank\"; did you mean "
@@ -130,7 +130,7 @@ TEST_F(ApiTest, WrongJobFileIsToldAndNothingIsSent) {
 }
 
 TEST_F(ApiTest, DryRunAsksAndPrintsTheWholeSpec) {
-  const Ran ran = Run({"submit", JobFilePath(), "--dry-run"});
+  const Ran ran = Paceline({"submit", JobFilePath(), "--dry-run"});
   EXPECT_EQ(ran.exit, kCliOk);
   EXPECT_TRUE(controller_.submits().at(0).validate_only());
   EXPECT_THAT(ran.out, HasSubstr("batch_per_rank: 32\n"));
@@ -147,7 +147,7 @@ TEST_F(ApiTest, FieldThatTheServerRefusesIsToldAtItsLine) {
   controller_.FailNext(grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "the spec cannot be",
                                     whole.SerializeAsString()));
   const std::string path = JobFilePath();
-  const Ran ran = Run({"submit", path});
+  const Ran ran = Paceline({"submit", path});
   EXPECT_EQ(ran.exit, kCliUsage);
   EXPECT_THAT(ran.err, HasSubstr(path + ":6:1: optimizer.momentum is odd\n"));
 }
@@ -160,7 +160,7 @@ TEST_F(ApiTest, JobThatCannotFitIsRefusedWithAdvice) {
   controller_.FailNext(grpc::Status(grpc::StatusCode::FAILED_PRECONDITION,
                                     "4 ranks need 4 slots; the cluster has 2",
                                     whole.SerializeAsString()));
-  const Ran ran = Run({"submit", JobFilePath()});
+  const Ran ran = Paceline({"submit", JobFilePath()});
   EXPECT_EQ(ran.exit, kCliRefused);
   EXPECT_THAT(ran.err, StartsWith("error: 4 ranks need 4 slots; the cluster has 2\n"));
   EXPECT_THAT(ran.err, HasSubstr("paceline node list"));
@@ -168,7 +168,7 @@ TEST_F(ApiTest, JobThatCannotFitIsRefusedWithAdvice) {
 
 TEST_F(ApiTest, SubmitIsTriedAgainWithTheSameRequestId) {
   controller_.FailNext(Lost());
-  const Ran ran = Run({"submit", JobFilePath()});
+  const Ran ran = Paceline({"submit", JobFilePath()});
   EXPECT_EQ(ran.exit, kCliOk) << ran.err;
   ASSERT_THAT(controller_.submits(), SizeIs(2));
   EXPECT_EQ(controller_.submits()[0].request_id(), controller_.submits()[1].request_id());
@@ -178,7 +178,7 @@ TEST_F(ApiTest, FollowEndsWithASummary) {
   controller_.AddWatch({{Event(JobIn(v1::QUEUED, 1)), Event(JobIn(v1::RUNNING, 2, 50)),
                          Event(JobIn(v1::SUCCEEDED, 3, 100))},
                         std::nullopt});
-  const Ran ran = Run({"submit", JobFilePath(), "--follow"});
+  const Ran ran = Paceline({"submit", JobFilePath(), "--follow"});
   EXPECT_EQ(ran.exit, kCliOk) << ran.err;
   EXPECT_EQ(ran.out,
             "submitted digits (job-0123456789ab)\n"
@@ -193,8 +193,8 @@ TEST_F(ApiTest, FollowEndsWithASummary) {
 TEST_F(ApiTest, FollowDrawsABarOnATerminalAndTakesItAwayAtTheEnd) {
   controller_.AddWatch(
       {{Event(JobIn(v1::RUNNING, 2, 50)), Event(JobIn(v1::SUCCEEDED, 3, 100))}, std::nullopt});
-  const Ran ran = Run({"submit", JobFilePath(), "--follow", "--no-color"}, /*terminal=*/true);
-  EXPECT_THAT(ran.out, HasSubstr("\rdigits  [=============>"));
+  const Ran ran = Paceline({"submit", JobFilePath(), "--follow", "--no-color"}, /*terminal=*/true);
+  EXPECT_THAT(ran.out, HasSubstr("\rdigits  [==============>"));
   EXPECT_THAT(ran.out, HasSubstr("\r\x1b[Kdigits (job-0123456789ab) SUCCEEDED"));
   EXPECT_THAT(ran.out, Not(HasSubstr("\x1b[32m")));
 }
@@ -206,7 +206,7 @@ TEST_F(ApiTest, FailedJobIsTheExitCodeAndItsFailureIsShown) {
   failed.mutable_failure()->mutable_exit()->set_failure(v1::FAILURE_SIGNAL);
   failed.mutable_failure()->mutable_exit()->set_signal(9);
   controller_.AddWatch({{Event(failed)}, std::nullopt});
-  const Ran ran = Run({"submit", JobFilePath(), "--wait"});
+  const Ran ran = Paceline({"submit", JobFilePath(), "--wait"});
   EXPECT_EQ(ran.exit, kCliFailed);
   EXPECT_THAT(ran.out, HasSubstr("rank 1 on node w1 failed: killed by SIGKILL\n"));
 }
@@ -216,7 +216,7 @@ TEST_F(ApiTest, FollowSurvivesALostConnectionAndResumesAfterTheLastRevision) {
   controller_.AddWatch({{}, Lost()});
   controller_.AddWatch({{Event(JobIn(v1::SUCCEEDED, 9, 100))}, std::nullopt});
   controller_.SetJobs({JobIn(v1::RUNNING, 5, 10)});
-  const Ran ran = Run({"job", "watch", "digits"});
+  const Ran ran = Paceline({"job", "watch", "digits"});
   EXPECT_EQ(ran.exit, kCliOk) << ran.err;
   ASSERT_THAT(controller_.watches(), SizeIs(3));
   EXPECT_EQ(controller_.watches()[0].after_revision(), 0);
@@ -232,7 +232,7 @@ TEST_F(ApiTest, CompactedRevisionStartsTheWatchAnewWithoutShowingAStateTwice) {
   controller_.AddWatch(
       {{Event(JobIn(v1::RUNNING, 5, 10)), Event(JobIn(v1::SUCCEEDED, 9, 100))}, std::nullopt});
   controller_.SetJobs({JobIn(v1::RUNNING, 5, 10)});
-  const Ran ran = Run({"job", "watch", kId});
+  const Ran ran = Paceline({"job", "watch", kId});
   EXPECT_EQ(ran.exit, kCliOk) << ran.err;
   EXPECT_EQ(controller_.watches().at(1).after_revision(), 0);
   EXPECT_EQ(ran.out.find("step 10/100"), ran.out.rfind("step 10/100"));
@@ -241,7 +241,7 @@ TEST_F(ApiTest, CompactedRevisionStartsTheWatchAnewWithoutShowingAStateTwice) {
 TEST_F(ApiTest, CtrlCLeavesTheJobAloneAndTellsHowToComeBack) {
   controller_.AddWatch({{Event(JobIn(v1::RUNNING, 5, 10))}, std::nullopt});
   controller_.OnWatchIdle([this] { interrupt_.Raise(); });
-  const Ran ran = Run({"submit", JobFilePath(), "--follow"});
+  const Ran ran = Paceline({"submit", JobFilePath(), "--follow"});
   EXPECT_EQ(ran.exit, kCliInterrupted);
   EXPECT_THAT(ran.err, HasSubstr("job-0123456789ab goes on. `paceline job watch "
                                  "job-0123456789ab` follows it again"));
@@ -251,7 +251,7 @@ TEST_F(ApiTest, CtrlCLeavesTheJobAloneAndTellsHowToComeBack) {
 TEST_F(ApiTest, WaitGivesUpAfterTheTimeGiven) {
   controller_.SetJobs({JobIn(v1::RUNNING, 5, 10)});
   controller_.AddWatch({{Event(JobIn(v1::RUNNING, 5, 10))}, std::nullopt});
-  const Ran ran = Run({"job", "wait", kId, "--for", "0.2"});
+  const Ran ran = Paceline({"job", "wait", kId, "--for", "0.2"});
   EXPECT_EQ(ran.exit, kCliTimeout);
   EXPECT_THAT(ran.err, HasSubstr("is RUNNING and has not ended in the time given"));
 }
@@ -259,7 +259,7 @@ TEST_F(ApiTest, WaitGivesUpAfterTheTimeGiven) {
 TEST_F(ApiTest, WaitWithJsonPrintsTheJobAndNothingElse) {
   controller_.SetJobs({JobIn(v1::RUNNING, 5, 10)});
   controller_.AddWatch({{Event(JobIn(v1::CANCELLED, 6, 10))}, std::nullopt});
-  const Ran ran = Run({"job", "wait", kId, "-o", "json"});
+  const Ran ran = Paceline({"job", "wait", kId, "-o", "json"});
   EXPECT_EQ(ran.exit, kCliFailed);
   v1::Job job;
   ASSERT_TRUE(google::protobuf::util::JsonStringToMessage(ran.out, &job).ok()) << ran.out;
@@ -270,7 +270,7 @@ TEST_F(ApiTest, ListIsATable) {
   v1::Job queued = JobIn(v1::QUEUED, 1);
   queued.set_reason("waits for 2 slots\x1b[2J");
   controller_.SetJobs({queued, JobIn(v1::RUNNING, 2, 50)});
-  EXPECT_EQ(Run({"job", "list"}).out,
+  EXPECT_EQ(Paceline({"job", "list"}).out,
             "ID                NAME    STATE    RANKS    STEP    LOSS  SAMPLES/S  RAN  REASON\n"
             "job-0123456789ab  digits  QUEUED       2   0/100       -          -    -  "
             "waits for 2 slots\\x1b[2J\n"
@@ -280,15 +280,15 @@ TEST_F(ApiTest, ListIsATable) {
 TEST_F(ApiTest, ListReadsPageAfterPageUpToTheLimit) {
   controller_.SetJobs(std::vector<v1::Job>(2500, JobIn(v1::SUCCEEDED, 1)));
   v1::ListJobsResponse jobs;
-  const Ran all = Run({"job", "list", "--limit", "5000", "--output", "json"});
+  const Ran all = Paceline({"job", "list", "--limit", "5000", "--output", "json"});
   ASSERT_TRUE(google::protobuf::util::JsonStringToMessage(all.out, &jobs).ok());
   EXPECT_EQ(jobs.jobs_size(), 2500);
-  const Ran some = Run({"job", "list", "--limit", "2"});
+  const Ran some = Paceline({"job", "list", "--limit", "2"});
   EXPECT_THAT(some.err, HasSubstr("there are more"));
 }
 
 TEST_F(ApiTest, UnknownJobIsNotFound) {
-  const Ran ran = Run({"job", "describe", "nix"});
+  const Ran ran = Paceline({"job", "describe", "nix"});
   EXPECT_EQ(ran.exit, kCliNotFound);
   EXPECT_EQ(
       ran.err,
@@ -299,12 +299,12 @@ TEST_F(ApiTest, JobMayBeNamedLikeAVerb) {
   v1::Job job = JobIn(v1::RUNNING, 1, 3);
   job.mutable_spec()->set_name("list");
   controller_.SetJobs({job});
-  EXPECT_THAT(Run({"job", "describe", "list"}).out, StartsWith("Name:       list\n"));
+  EXPECT_THAT(Paceline({"job", "describe", "list"}).out, StartsWith("Name:       list\n"));
 }
 
 TEST_F(ApiTest, CancelEndsEachJobThatIsNamed) {
   controller_.SetJobs({JobIn(v1::RUNNING, 1, 3)});
-  const Ran ran = Run({"job", "cancel", kId, "other", "--reason", "enough", "--grace", "2"});
+  const Ran ran = Paceline({"job", "cancel", kId, "other", "--reason", "enough", "--grace", "2"});
   EXPECT_EQ(ran.exit, kCliNotFound);
   EXPECT_EQ(ran.out, "digits (job-0123456789ab) is STOPPING\n");
   ASSERT_THAT(controller_.cancels(), SizeIs(2));
@@ -317,13 +317,13 @@ TEST_F(ApiTest, LogsOfAllRanksHaveTheirRankInFront) {
   controller_.SetJobs({JobIn(v1::RUNNING, 1, 3)});
   controller_.AddLog(0, {{Chunk(0, "a\nb")}, grpc::Status::OK});
   controller_.AddLog(1, {{Chunk(0, "c\x1b[2J\n")}, grpc::Status::OK});
-  EXPECT_EQ(Run({"job", "logs", kId}).out, "[rank 0] a\n[rank 0] b\n[rank 1] c\\x1b[2J\n");
+  EXPECT_EQ(Paceline({"job", "logs", kId}).out, "[rank 0] a\n[rank 0] b\n[rank 1] c\\x1b[2J\n");
 }
 
 TEST_F(ApiTest, LogsOfOneRankHaveNothingInFront) {
   controller_.SetJobs({JobIn(v1::RUNNING, 1, 3)});
   controller_.AddLog(1, {{Chunk(0, "c\n")}, grpc::Status::OK});
-  EXPECT_EQ(Run({"job", "logs", kId, "--rank", "1"}).out, "c\n");
+  EXPECT_EQ(Paceline({"job", "logs", kId, "--rank", "1"}).out, "c\n");
 }
 
 TEST_F(ApiTest, LostLogStreamIsResumedWithoutLosingOrRepeatingAByte) {
@@ -331,7 +331,7 @@ TEST_F(ApiTest, LostLogStreamIsResumedWithoutLosingOrRepeatingAByte) {
   controller_.AddLog(0, {{Chunk(100, "one\ntw")}, Lost()});
   controller_.AddLog(0, {{Chunk(104, "two\nth")}, Lost()});
   controller_.AddLog(0, {{Chunk(110, "ree\n")}, grpc::Status::OK});
-  const Ran ran = Run({"job", "logs", "-f", kId, "--rank", "0", "--tail", "3"});
+  const Ran ran = Paceline({"job", "logs", "-f", kId, "--rank", "0", "--tail", "3"});
   EXPECT_EQ(ran.exit, kCliOk) << ran.err;
   EXPECT_EQ(ran.out, "one\ntwo\nthree\n");
   ASSERT_THAT(controller_.logs(), SizeIs(3));
@@ -345,7 +345,7 @@ TEST_F(ApiTest, LostLogStreamIsResumedWithoutLosingOrRepeatingAByte) {
 TEST_F(ApiTest, RotatedPartOfALogIsTold) {
   controller_.SetJobs({JobIn(v1::RUNNING, 1, 3)});
   controller_.AddLog(0, {{Chunk(5000, "late\n")}, grpc::Status::OK});
-  const Ran ran = Run({"job", "logs", kId, "--rank", "0"});
+  const Ran ran = Paceline({"job", "logs", kId, "--rank", "0"});
   EXPECT_THAT(ran.err, HasSubstr("5000 bytes are no longer kept"));
 }
 
@@ -355,17 +355,17 @@ TEST_F(ApiTest, FollowedLogsWaitForTheJobToStart) {
       {{Event(JobIn(v1::QUEUED, 1)), Event(JobIn(v1::STARTING, 2))}, std::nullopt});
   controller_.AddLog(0, {{Chunk(0, "x\n")}, grpc::Status::OK});
   controller_.AddLog(1, {{}, grpc::Status::OK});
-  const Ran ran = Run({"job", "logs", kId, "-f"});
+  const Ran ran = Paceline({"job", "logs", kId, "-f"});
   EXPECT_EQ(ran.out, "[rank 0] x\n") << ran.err;
 }
 
 TEST_F(ApiTest, LogsThatCannotBeAreToldWithTheRightCode) {
   controller_.SetJobs({JobIn(v1::QUEUED, 1)});
-  EXPECT_EQ(Run({"job", "logs", kId}).exit, kCliRefused);
+  EXPECT_EQ(Paceline({"job", "logs", kId}).exit, kCliRefused);
   controller_.SetJobs({JobIn(v1::RUNNING, 1)});
-  EXPECT_EQ(Run({"job", "logs", kId, "--rank", "2"}).exit, kCliNotFound);
-  EXPECT_EQ(Run({"job", "logs", kId, "--rank", "x"}).exit, kCliUsage);
-  EXPECT_EQ(Run({"job", "logs", kId, "-o", "json"}).exit, kCliUsage);
+  EXPECT_EQ(Paceline({"job", "logs", kId, "--rank", "2"}).exit, kCliNotFound);
+  EXPECT_EQ(Paceline({"job", "logs", kId, "--rank", "x"}).exit, kCliUsage);
+  EXPECT_EQ(Paceline({"job", "logs", kId, "-o", "json"}).exit, kCliUsage);
 }
 
 TEST_F(ApiTest, NodesAreListedAndDescribed) {
@@ -374,24 +374,24 @@ TEST_F(ApiTest, NodesAreListedAndDescribed) {
   node.set_state(v1::NODE_READY);
   node.set_slots(2);
   controller_.SetNodes({node});
-  EXPECT_THAT(Run({"node", "list"}).out, HasSubstr("w0    READY    0/2"));
-  EXPECT_THAT(Run({"node", "describe", "w0"}).out, HasSubstr("Slots:      0 of 2 used"));
-  EXPECT_EQ(Run({"node", "describe", "w9"}).exit, kCliNotFound);
+  EXPECT_THAT(Paceline({"node", "list"}).out, HasSubstr("w0    READY    0/2"));
+  EXPECT_THAT(Paceline({"node", "describe", "w0"}).out, HasSubstr("Slots:      0 of 2 used"));
+  EXPECT_EQ(Paceline({"node", "describe", "w9"}).exit, kCliNotFound);
 }
 
 TEST_F(ApiTest, ServerThatIsAwayIsUnavailable) {
   // Port 1 of the loopback: nothing serves there.
-  const Ran ran = Run({"--server", "127.0.0.1:1", "--timeout", "0.1", "job", "list"});
+  const Ran ran = Paceline({"--server", "127.0.0.1:1", "--timeout", "0.1", "job", "list"});
   EXPECT_EQ(ran.exit, kCliUnavailable);
   EXPECT_THAT(ran.err, HasSubstr("the controller at 127.0.0.1:1 does not answer"));
   EXPECT_THAT(ran.err, HasSubstr("paceline dev up"));
 }
 
 TEST_F(ApiTest, WatchOfAllJobsIsALinePerChange) {
-  controller_.AddWatch(
-      {{Event(JobIn(v1::QUEUED, 1)), Event(JobIn(v1::RUNNING, 2, 5))}, std::nullopt});
+  controller_.AddWatch({{Event(JobIn(v1::QUEUED, 1)), Event(JobIn(v1::RUNNING, 2, 5))}, Lost()});
+  controller_.AddWatch({{}, std::nullopt});
   controller_.OnWatchIdle([this] { interrupt_.Raise(); });
-  const Ran ran = Run({"job", "watch"});
+  const Ran ran = Paceline({"job", "watch"});
   EXPECT_EQ(ran.exit, kCliInterrupted);
   EXPECT_THAT(ran.out, StartsWith("job-0123456789ab digits QUEUED\njob-0123456789ab digits "
                                   "RUNNING step 5/100"));

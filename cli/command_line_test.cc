@@ -24,7 +24,7 @@ struct Ran {
   std::string err;
 };
 
-Ran Run(std::vector<std::string> arguments) {
+Ran Paceline(std::vector<std::string> arguments) {
   Interrupt interrupt;
   std::ostringstream out;
   std::ostringstream err;
@@ -39,7 +39,7 @@ Ran Run(std::vector<std::string> arguments) {
 // What bash completes for `line`, whose last word is the one being typed.
 std::string BashCompletes(const std::vector<std::string>& words) {
   const std::string script = ::testing::TempDir() + "/completion.bash";
-  std::ofstream(script) << Run({"completion", "bash"}).out << "COMP_WORDS=("
+  std::ofstream(script) << Paceline({"completion", "bash"}).out << "COMP_WORDS=("
                         << absl::StrJoin(words, " ",
                                          [](std::string* out, const std::string& w) {
                                            absl::StrAppend(out, "'", w, "'");
@@ -54,41 +54,41 @@ std::string BashCompletes(const std::vector<std::string>& words) {
 }
 
 TEST(CommandLineTest, NothingOrHalfACommandIsWrongUsage) {
-  EXPECT_EQ(Run({}).exit, kCliUsage);
-  EXPECT_EQ(Run({"job"}).exit, kCliUsage);
-  EXPECT_EQ(Run({"submit"}).exit, kCliUsage);
+  EXPECT_EQ(Paceline({}).exit, kCliUsage);
+  EXPECT_EQ(Paceline({"job"}).exit, kCliUsage);
+  EXPECT_EQ(Paceline({"submit"}).exit, kCliUsage);
 }
 
 TEST(CommandLineTest, MisspeltCommandIsToldWithTheNearestOne) {
-  const Ran ran = Run({"jbo", "list"});
+  const Ran ran = Paceline({"jbo", "list"});
   EXPECT_EQ(ran.exit, kCliUsage);
   EXPECT_EQ(ran.err,
             "error: unknown command \"jbo\"; did you mean \"job\"?\n"
             "  `paceline --help` shows what there is\n");
-  EXPECT_THAT(Run({"job", "lst"}).err,
+  EXPECT_THAT(Paceline({"job", "lst"}).err,
               HasSubstr("did you mean \"list\"?\n  `paceline job --help`"));
 }
 
 TEST(CommandLineTest, MisspeltFlagIsToldWithTheNearestOne) {
-  EXPECT_THAT(Run({"submit", "f", "--folow"}).err, HasSubstr("did you mean \"--follow\"?"));
+  EXPECT_THAT(Paceline({"submit", "f", "--folow"}).err, HasSubstr("did you mean \"--follow\"?"));
 }
 
 TEST(CommandLineTest, ValueThatIsNotAllowedIsWrongUsage) {
-  EXPECT_EQ(Run({"-o", "yaml", "version"}).exit, kCliUsage);
-  EXPECT_EQ(Run({"job", "list", "--state", "lost"}).exit, kCliUsage);
-  EXPECT_EQ(Run({"job", "list", "--timeout", "-1"}).exit, kCliUsage);
+  EXPECT_EQ(Paceline({"-o", "yaml", "version"}).exit, kCliUsage);
+  EXPECT_EQ(Paceline({"job", "list", "--state", "lost"}).exit, kCliUsage);
+  EXPECT_EQ(Paceline({"job", "list", "--timeout", "-1"}).exit, kCliUsage);
 }
 
 TEST(CommandLineTest, HelpAndVersionAreFine) {
-  EXPECT_EQ(Run({"--help"}).exit, kCliOk);
-  EXPECT_THAT(Run({"--help"}).out, HasSubstr("Exit codes:"));
-  EXPECT_EQ(Run({"job", "list", "--help"}).exit, kCliOk);
-  EXPECT_THAT(Run({"version"}).out, HasSubstr("paceline 0."));
-  EXPECT_THAT(Run({"version", "-o", "json"}).out, HasSubstr("{\"version\": "));
+  EXPECT_EQ(Paceline({"--help"}).exit, kCliOk);
+  EXPECT_THAT(Paceline({"--help"}).out, HasSubstr("Exit codes:"));
+  EXPECT_EQ(Paceline({"job", "list", "--help"}).exit, kCliOk);
+  EXPECT_THAT(Paceline({"version"}).out, HasSubstr("paceline 0."));
+  EXPECT_THAT(Paceline({"version", "-o", "json"}).out, HasSubstr("{\"version\": "));
 }
 
 TEST(CommandLineTest, MissingJobFileIsNotFound) {
-  EXPECT_EQ(Run({"submit", "/nonexistent.yaml"}).exit, kCliNotFound);
+  EXPECT_EQ(Paceline({"submit", "/nonexistent.yaml"}).exit, kCliNotFound);
 }
 
 TEST(CommandLineTest, EveryCommandAndFlagIsDocumented) {
@@ -131,13 +131,13 @@ TEST(CompletionTest, BashLeavesFileNamesToTheShell) {
 
 TEST(CompletionTest, EveryCommandIsInTheScriptOfEachShell) {
   for (const char* shell : {"bash", "zsh", "fish"}) {
-    const Ran ran = Run({"completion", shell});
+    const Ran ran = Paceline({"completion", shell});
     EXPECT_EQ(ran.exit, kCliOk);
     for (const char* path : {"paceline job describe", "paceline data import-digits"}) {
       EXPECT_THAT(ran.out, HasSubstr(path)) << shell;
     }
   }
-  EXPECT_EQ(Run({"completion", "tcsh"}).exit, kCliUsage);
+  EXPECT_EQ(Paceline({"completion", "tcsh"}).exit, kCliUsage);
 }
 
 }  // namespace

@@ -44,6 +44,7 @@ grpc::Status Client::Unary(const Call& call) {
   const absl::Time deadline = absl::Now() + options_.timeout;
   Backoff backoff({absl::Milliseconds(50), absl::Seconds(1)}, RandomBits());
   bool told = false;
+  grpc::Status away;
   while (true) {
     grpc::ClientContext context;
     context.set_deadline(absl::ToChronoTime(deadline));
@@ -51,7 +52,10 @@ grpc::Status Client::Unary(const Call& call) {
       const Interrupt::Listener listener(interrupt_, [&context] { context.TryCancel(); });
       return call(&context);
     }();
+    // The last attempt may have no time left to learn that nobody is there.
+    if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED && !away.ok()) return away;
     if (!IsAway(status)) return status;
+    away = status;
     const absl::Duration left = deadline - absl::Now();
     if (left <= absl::ZeroDuration()) return status;
     if (!told && options_.notice && left >= absl::Seconds(1)) {
