@@ -1,0 +1,92 @@
+#include "worker/trainer/model/model.h"
+
+#include <ATen/ops/randn.h>
+#include <ATen/ops/std.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace paceline {
+namespace {
+
+constexpr ImageShape kShape{3, 32, 32, 7};
+
+std::map<std::string, std::vector<int64_t>> Shapes(const std::vector<NamedTensor>& tensors) {
+  std::map<std::string, std::vector<int64_t>> shapes;
+  for (const NamedTensor& named : tensors) shapes[named.name] = named.tensor.sizes().vec();
+  return shapes;
+}
+
+at::Tensor Find(const std::vector<NamedTensor>& tensors, const std::string& name) {
+  for (const NamedTensor& named : tensors) {
+    if (named.name == name) return named.tensor;
+  }
+  ADD_FAILURE() << name << " is missing";
+  return at::Tensor();
+}
+
+std::unique_ptr<Model> MakeResNet(uint64_t seed) { return MakeModel({}, kShape, seed, at::kCPU); }
+
+TEST(ModelTest, ResNet18HasTorchvisionsParametersAndBuffers) {
+  const std::unique_ptr<Model> model = MakeResNet(0);
+  const auto parameters = Shapes(model->parameters());
+  int64_t count = 0;
+  for (const NamedTensor& named : model->parameters()) count += named.tensor.numel();
+  EXPECT_EQ(parameters.size(), 62u);
+  EXPECT_EQ(count, 11'180'103);  // 11,689,512 with 1000 classes, of which each takes 513.
+  EXPECT_EQ(model->buffers().size(), 60u);
+  EXPECT_EQ(model->parameters()[0].name, "conv1.weight");
+  EXPECT_EQ(parameters.at("conv1.weight"), (std::vector<int64_t>{64, 3, 7, 7}));
+  EXPECT_EQ(parameters.at("layer2.0.downsample.0.weight"), (std::vector<int64_t>{128, 64, 1, 1}));
+  EXPECT_EQ(parameters.at("layer4.1.bn2.bias"), (std::vector<int64_t>{512}));
+  EXPECT_EQ(parameters.at("fc.weight"), (std::vector<int64_t>{7, 512}));
+  EXPECT_EQ(parameters.count("layer1.0.downsample.0.weight"), 0u);
+}
+
+TEST(ModelTest, ConvolutionsStartWithTheVarianceOfTheirFanOut) {
+  const std::unique_ptr<Model> model = MakeResNet(0);
+  const at::Tensor weight = Find(model->parameters(), "layer3.1.conv2.weight");
+  EXPECT_NEAR(weight.std().item<double>() / std::sqrt(2.0 / (256 * 9)), 1, 0.01);
+  EXPECT_NEAR(weight.mean().item<double>(), 0, 1e-3);
+}
+
+TEST(ModelTest, WeightsDependOnTheSeedOnly) {
+  const auto name = "layer1.0.conv1.weight";
+  const at::Tensor first = Find(MakeResNet(1)->parameters(), name);
+  EXPECT_TRUE(first.equal(Find(MakeResNet(1)->parameters(), name)));
+  EXPECT_FALSE(first.equal(Find(MakeResNet(2)->parameters(), name)));
+}
+
+TEST(ModelTest, OnlyTrainingMovesTheRunningStatistics) {
+  const std::unique_ptr<Model> model = MakeResNet(0);
+  const at::Tensor images = at::randn({2, 3, 32, 32});
+  const at::Tensor count = Find(model->buffers(), "layer4.1.bn2.num_batches_tracked");
+  const at::Tensor mean = Find(model->buffers(), "bn1.running_mean");
+  model->SetTraining(false);
+  EXPECT_EQ(model->Forward(images).sizes().vec(), (std::vector<int64_t>{2, 7}));
+  EXPECT_EQ(count.item<int64_t>(), 0);
+  EXPECT_EQ(mean.abs().sum().item<float>(), 0);
+  model->SetTraining(true);
+  model->Forward(images);
+  EXPECT_EQ(count.item<int64_t>(), 1);
+  EXPECT_GT(mean.abs().sum().item<float>(), 0);
+}
+
+TEST(ModelTest, MlpHasOneLayerMoreThanHiddenWidths) {
+  ModelConfig config;
+  config.kind = ModelConfig::Kind::kMlp;
+  config.hidden = {5, 6};
+  const std::unique_ptr<Model> model = MakeModel(config, {1, 2, 3, 4}, 0, at::kCPU);
+  const auto parameters = Shapes(model->parameters());
+  EXPECT_EQ(parameters.size(), 6u);
+  EXPECT_EQ(parameters.at("layers.0.weight"), (std::vector<int64_t>{5, 6}));
+  EXPECT_EQ(parameters.at("layers.1.weight"), (std::vector<int64_t>{6, 5}));
+  EXPECT_EQ(parameters.at("layers.2.bias"), (std::vector<int64_t>{4}));
+  EXPECT_EQ(model->Forward(at::randn({9, 1, 2, 3})).sizes().vec(), (std::vector<int64_t>{9, 4}));
+}
+
+}  // namespace
+}  // namespace paceline

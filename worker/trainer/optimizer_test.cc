@@ -1,0 +1,95 @@
+// The rules are those of PyTorch's documentation, computed here in double, one number at a
+// time. (tests/parity compares with PyTorch itself.)
+#include "worker/trainer/optimizer.h"
+
+#include <ATen/ops/full.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+namespace paceline {
+namespace {
+
+constexpr double kRates[] = {0.1, 0.2, 0.05, 0.1};
+constexpr double kGradients[] = {0.5, -0.3, 0.25, 1.0};
+
+// The parameter, which begins at 1, after each of the four steps.
+std::vector<float> Train(const OptimizerConfig& config) {
+  at::Tensor parameter = at::full({1}, 1.0).requires_grad_(true);
+  const std::unique_ptr<Optimizer> optimizer = MakeOptimizer(config, {parameter});
+  std::vector<float> values;
+  for (int step = 0; step < 4; ++step) {
+    parameter.mutable_grad() = at::full({1}, kGradients[step]);
+    optimizer->Step(kRates[step]);
+    EXPECT_FALSE(parameter.grad().defined());
+    values.push_back(parameter.detach().item<float>());
+  }
+  return values;
+}
+
+std::vector<double> Sgd(double momentum, bool nesterov, double decay) {
+  std::vector<double> values;
+  double p = 1;
+  double velocity = 0;
+  for (int step = 0; step < 4; ++step) {
+    const double g = kGradients[step] + decay * p;
+    velocity = step == 0 ? g : momentum * velocity + g;
+    p -= kRates[step] * (momentum == 0 ? g : nesterov ? g + momentum * velocity : velocity);
+    values.push_back(p);
+  }
+  return values;
+}
+
+std::vector<double> AdamW(double beta1, double beta2, double epsilon, double decay) {
+  std::vector<double> values;
+  double p = 1;
+  double mean = 0;
+  double square = 0;
+  for (int step = 0; step < 4; ++step) {
+    const double g = kGradients[step];
+    p *= 1 - kRates[step] * decay;
+    mean = beta1 * mean + (1 - beta1) * g;
+    square = beta2 * square + (1 - beta2) * g * g;
+    const double mean_hat = mean / (1 - std::pow(beta1, step + 1));
+    const double square_hat = square / (1 - std::pow(beta2, step + 1));
+    p -= kRates[step] * mean_hat / (std::sqrt(square_hat) + epsilon);
+    values.push_back(p);
+  }
+  return values;
+}
+
+void ExpectNear(const std::vector<float>& actual, const std::vector<double>& expected) {
+  for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(actual[i], expected[i], 1e-6) << i;
+}
+
+TEST(OptimizerTest, SgdFollowsItsRule) {
+  OptimizerConfig config;
+  ExpectNear(Train(config), Sgd(0, false, 0));
+  config.weight_decay = 0.3;
+  ExpectNear(Train(config), Sgd(0, false, 0.3));
+  config.momentum = 0.9;
+  ExpectNear(Train(config), Sgd(0.9, false, 0.3));
+  config.nesterov = true;
+  ExpectNear(Train(config), Sgd(0.9, true, 0.3));
+}
+
+TEST(OptimizerTest, AdamWFollowsItsRule) {
+  OptimizerConfig config;
+  config.kind = OptimizerConfig::Kind::kAdamW;
+  ExpectNear(Train(config), AdamW(0.9, 0.999, 1e-8, 0));
+  config.weight_decay = 0.3;
+  config.beta1 = 0.7;
+  config.beta2 = 0.9;
+  config.epsilon = 1e-2;
+  ExpectNear(Train(config), AdamW(0.7, 0.9, 1e-2, 0.3));
+}
+
+TEST(OptimizerTest, MissingGradientIsAnErrorAndNotSkipped) {
+  at::Tensor parameter = at::full({1}, 1.0).requires_grad_(true);
+  const std::unique_ptr<Optimizer> optimizer = MakeOptimizer({}, {parameter});
+  EXPECT_THROW(optimizer->Step(0.1), std::exception);
+}
+
+}  // namespace
+}  // namespace paceline
