@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/time/clock.h"
+#include "common/log.h"
 #include "controller/metrics.h"
 #include "controller/rpc/convert.h"
 
@@ -27,8 +28,8 @@ ControlLoop::ControlLoop(EventLoop* loop, StateStore* store, ControllerMetrics* 
       node_log_(state.starts, kWatchedChanges) {
   cluster_.Restore(std::move(state.jobs), std::move(state.nodes), Now());
   for (auto& [id, entry] : state.requests) requests_.Add(id, std::move(entry));
-  for (const auto& [id, job] : cluster_.jobs()) shown_jobs_.insert(id);
-  for (const auto& [name, node] : cluster_.nodes()) shown_nodes_.insert(name);
+  for (const auto& [id, job] : cluster_.jobs()) shown_jobs_[id] = ToProto(job.state);
+  for (const auto& [name, node] : cluster_.nodes()) shown_nodes_[name] = v1::NODE_UNREACHABLE;
   metrics_->ShowCluster(cluster_);
   ArmTimer();
   commits_ = std::make_unique<CommitQueue>(
@@ -81,8 +82,14 @@ void ControlLoop::Show(const Actions& actions) {
     const auto job = cluster_.jobs().find(id);
     if (job == cluster_.jobs().end()) continue;  // Deleted by a later event.
     v1::JobEvent event;
-    event.set_type(shown_jobs_.insert(id).second ? v1::ADDED : v1::MODIFIED);
     *event.mutable_job() = ToProto(job->second, absl::Now());
+    const auto [shown, added] = shown_jobs_.emplace(id, v1::JOB_STATE_UNSPECIFIED);
+    event.set_type(added ? v1::ADDED : v1::MODIFIED);
+    if (std::exchange(shown->second, event.job().state()) != event.job().state()) {
+      PACELINE_LOG(INFO) << "job_state job=" << id.value()
+                         << " state=" << v1::JobState_Name(event.job().state()) << " reason=\""
+                         << event.job().reason() << "\"";
+    }
     event.mutable_job()->set_revision(job_log_.revision() + 1);
     job_log_.Append(std::move(event));
   }
@@ -95,8 +102,14 @@ void ControlLoop::Show(const Actions& actions) {
   }
   for (const NodeName& name : actions.show_nodes) {
     v1::NodeEvent event;
-    event.set_type(shown_nodes_.insert(name).second ? v1::ADDED : v1::MODIFIED);
     *event.mutable_node() = ToProto(cluster_.nodes().at(name), cluster_);
+    const auto [shown, added] = shown_nodes_.emplace(name, v1::NODE_STATE_UNSPECIFIED);
+    event.set_type(added ? v1::ADDED : v1::MODIFIED);
+    if (std::exchange(shown->second, event.node().state()) != event.node().state()) {
+      PACELINE_LOG(INFO) << "node_state node=" << name.value()
+                         << " state=" << v1::NodeState_Name(event.node().state()) << " reason=\""
+                         << event.node().reason() << "\"";
+    }
     event.mutable_node()->set_revision(node_log_.revision() + 1);
     node_log_.Append(std::move(event));
   }

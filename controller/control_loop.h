@@ -10,8 +10,8 @@
 #define CONTROLLER_CONTROL_LOOP_H_
 
 #include <functional>
+#include <map>
 #include <memory>
-#include <set>
 #include <string>
 
 #include "absl/status/status.h"
@@ -90,9 +90,9 @@ class ControlLoop {
   RequestLog requests_;
   WatchLog<v1::JobEvent> job_log_;
   WatchLog<v1::NodeEvent> node_log_;
-  // Known to watchers: what is not in here is ADDED when it is shown.
-  std::set<JobId> shown_jobs_;
-  std::set<NodeName> shown_nodes_;
+  // States as last shown to watchers: what is not in here is ADDED when it is shown.
+  std::map<JobId, v1::JobState> shown_jobs_;
+  std::map<NodeName, v1::NodeState> shown_nodes_;
   Listeners listeners_;
   EventLoop::TimerId timer_ = 0;
   absl::Time timer_due_ = absl::InfiniteFuture();

@@ -65,6 +65,8 @@ class DevTest : public ::testing::Test {
     return job;
   }
   void WriteJobFile();
+  // Ends controller and workers with SIGKILL; returns how many there were.
+  int KillDaemons();
 
   const std::set<std::string> shared_memory_ = SharedMemory();
   std::string directory_;
@@ -87,6 +89,21 @@ void DevTest::WriteJobFile() {
   file = fopen((directory_ + "/job.yaml").c_str(), "w");
   fputs(kJob, file);
   fclose(file);
+}
+
+int DevTest::KillDaemons() {
+  int killed = 0;
+  for (const pid_t pid : ProcessesMentioning(directory_ + "/dev")) {
+    const std::string command = ReadFile("/proc/" + std::to_string(pid) + "/cmdline");
+    if (command.find("paceline-worker") == std::string::npos &&
+        command.find("paceline-controller") == std::string::npos) {
+      continue;
+    }
+    kill(pid, SIGKILL);
+    EXPECT_TRUE(Eventually([pid] { return kill(pid, 0) != 0; }));
+    ++killed;
+  }
+  return killed;
 }
 
 TEST_F(DevTest, UpShowsItsNodesAndDownLeavesNothing) {
@@ -115,14 +132,7 @@ TEST_F(DevTest, DownEndsRunningJobs) {
 TEST_F(DevTest, DownFindsTheTrainersOfDaemonsThatWereKilled) {
   ASSERT_EQ(Paceline({"dev", "up", "--workers", "2", "--slots", "1"}).exit_code, 0);
   StartJob();
-  std::vector<pid_t> killed;
-  for (const char* daemon : {"paceline-worker", "paceline-controller"}) {
-    for (const pid_t pid : ProcessesMentioning(Program(daemon))) {
-      kill(pid, SIGKILL);
-      killed.push_back(pid);
-    }
-  }
-  EXPECT_GE(killed.size(), 3u);
+  EXPECT_EQ(KillDaemons(), 3);
   const Finished down = Paceline({"dev", "down"});
   EXPECT_EQ(down.exit_code, 0) << down.output;
   EXPECT_THAT(ProcessesMentioning(directory_), IsEmpty());
@@ -132,9 +142,7 @@ TEST_F(DevTest, DownFindsTheTrainersOfDaemonsThatWereKilled) {
 TEST_F(DevTest, UpBringsBackWhatDied) {
   ASSERT_EQ(Paceline({"dev", "up", "--workers", "1", "--slots", "2"}).exit_code, 0);
   const nlohmann::json before = StartJob();
-  for (const char* daemon : {"paceline-worker", "paceline-controller"}) {
-    for (const pid_t pid : ProcessesMentioning(Program(daemon))) kill(pid, SIGKILL);
-  }
+  EXPECT_EQ(KillDaemons(), 2);
   ASSERT_EQ(Paceline({"dev", "up", "--workers", "1", "--slots", "2"}).exit_code, 0);
   EXPECT_TRUE(Eventually([&] {
     const auto job = nlohmann::json::parse(

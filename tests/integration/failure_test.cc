@@ -60,11 +60,11 @@ TEST_P(InjectedFailureTest, JobFailsWithRankNodePhaseStepAndLog) {
 
 INSTANTIATE_TEST_SUITE_P(
     Faults, InjectedFailureTest,
-    ::testing::Values(
-        Failure{"Throws", v1::THROW, v1::FAILURE_ERROR, 1, 0, "injected"},
-        Failure{"Aborts", v1::ABORT, v1::FAILURE_SIGNAL, 0, SIGABRT, "SIGABRT"},
-        Failure{"Exits", v1::EXIT, v1::FAILURE_EXIT_CODE, 42, 0, "42"},
-        Failure{"RunsOutOfMemory", v1::OUT_OF_MEMORY, v1::FAILURE_OUT_OF_MEMORY, 1, 0, "memory"}),
+    ::testing::Values(Failure{"Throws", v1::THROW, v1::FAILURE_ERROR, 1, 0, "injected"},
+                      Failure{"Aborts", v1::ABORT, v1::FAILURE_SIGNAL, 0, SIGABRT, "SIGABRT"},
+                      Failure{"Exits", v1::EXIT, v1::FAILURE_EXIT_CODE, 42, 0, "42"},
+                      Failure{"RunsOutOfMemory", v1::OUT_OF_MEMORY, v1::FAILURE_OUT_OF_MEMORY, 1, 0,
+                              "memory"}),
     [](const auto& info) { return info.param.name; });
 
 TEST(FailureTest, KilledTrainerIsNamedWithSignalPhaseAndStep) {

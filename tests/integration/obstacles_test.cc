@@ -27,13 +27,25 @@ std::string NewDirectory() {
 
 std::vector<std::string> Controller(const std::string& state_dir,
                                     const std::string& listen = "127.0.0.1:0") {
-  return {Program("paceline-controller"), "--listen",    listen,   "--http",
-          "127.0.0.1:0",                  "--state-dir", state_dir};
+  return {Program("paceline-controller"),
+          "--listen",
+          listen,
+          "--http",
+          "127.0.0.1:0",
+          "--state-dir",
+          state_dir};
 }
 
 std::vector<std::string> Worker(const std::string& state_dir, const std::string& runtime_dir) {
-  return {Program("paceline-worker"), "--controller",  "127.0.0.1:1", "--listen", "127.0.0.1:0",
-          "--state-dir",              state_dir,       "--runtime-dir", runtime_dir};
+  return {Program("paceline-worker"),
+          "--controller",
+          "127.0.0.1:1",
+          "--listen",
+          "127.0.0.1:0",
+          "--state-dir",
+          state_dir,
+          "--runtime-dir",
+          runtime_dir};
 }
 
 // One line on standard error that is no log line, and what it says.
@@ -68,8 +80,7 @@ TEST(ObstaclesTest, StateDirectoryThatCannotBeMade) {
   const std::string file = NewDirectory() + "/file";
   std::ofstream(file) << "x";
   for (const Finished& finished :
-       {RunToEnd(Controller(file + "/state")),
-        RunToEnd(Worker(file + "/state", NewDirectory()))}) {
+       {RunToEnd(Controller(file + "/state")), RunToEnd(Worker(file + "/state", NewDirectory()))}) {
     EXPECT_EQ(finished.exit_code, kExitStateNotWritable);
     ExpectOneLine(finished, file);
   }
@@ -104,10 +115,13 @@ TEST(ObstaclesTest, DamagedDatabase) {
 // The program under test, with `directory` on a file system of its own that holds `size`.
 std::vector<std::string> OnSmallDisk(const std::string& directory, const std::string& size,
                                      const std::vector<std::string>& argv) {
-  std::vector<std::string> wrapped = {"/usr/bin/unshare", "--mount", "/bin/sh", "-c",
-                                      absl::StrCat("mount -t tmpfs -o size=", size, " tmpfs ",
-                                                   directory, " && exec \"$@\""),
-                                      "sh"};
+  std::vector<std::string> wrapped = {
+      "/usr/bin/unshare",
+      "--mount",
+      "/bin/sh",
+      "-c",
+      absl::StrCat("mount -t tmpfs -o size=", size, " tmpfs ", directory, " && exec \"$@\""),
+      "sh"};
   wrapped.insert(wrapped.end(), argv.begin(), argv.end());
   return wrapped;
 }

@@ -1,13 +1,12 @@
 #include "tests/integration/process.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <poll.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -32,8 +31,7 @@ Process::Process(const std::vector<std::string>& argv, const std::string& log) {
   posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_addopen(&actions, 1, log.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644);
   posix_spawn_file_actions_adddup2(&actions, 1, 2);
-  const int error =
-      posix_spawn(&pid_, arguments[0], &actions, nullptr, arguments.data(), environ);
+  const int error = posix_spawn(&pid_, arguments[0], &actions, nullptr, arguments.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   PACELINE_CHECK(error == 0) << "cannot start " << argv[0] << ": error " << error;
 }
@@ -61,15 +59,12 @@ void Process::Kill() {
 int Process::Wait(absl::Duration limit) {
   if (exit_code_.has_value()) return *exit_code_;
   pollfd ended{static_cast<int>(syscall(SYS_pidfd_open, pid_, 0)), POLLIN, 0};
-  const bool in_time =
-      poll(&ended, 1, static_cast<int>(absl::ToInt64Milliseconds(limit))) == 1;
+  const bool in_time = poll(&ended, 1, static_cast<int>(absl::ToInt64Milliseconds(limit))) == 1;
   close(ended.fd);
   if (!in_time) Signal(SIGKILL);
   int status = 0;
   waitpid(pid_, &status, 0);
-  exit_code_ = !in_time             ? -1
-               : WIFEXITED(status) ? WEXITSTATUS(status)
-                                   : 128 + WTERMSIG(status);
+  exit_code_ = !in_time ? -1 : WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   return *exit_code_;
 }
 

@@ -25,7 +25,7 @@ v1::JobSpec Job(const TestCluster& cluster, int64_t steps) {
 void ExpectEveryStepOnce(TestCluster& cluster, const std::string& id, int64_t steps) {
   const std::string log = cluster.Log(id, 0);
   for (int64_t step = 1; step <= steps; ++step) {
-    const std::string line = "step=" + std::to_string(step) + " ";
+    const std::string line = " I step=" + std::to_string(step) + " ";
     const size_t found = log.find(line);
     ASSERT_NE(found, std::string::npos) << line;
     EXPECT_EQ(log.find(line, found + 1), std::string::npos) << line << " twice";

@@ -46,8 +46,8 @@ std::string Address(const std::string& address_file, const char* kind) {
 }  // namespace
 
 std::string Program(const std::string& name) {
-  return absl::StrCat(std::getenv("TEST_SRCDIR"), "/", std::getenv("TEST_WORKSPACE"),
-                      "/dist/bin/", name);
+  return absl::StrCat(std::getenv("TEST_SRCDIR"), "/", std::getenv("TEST_WORKSPACE"), "/dist/bin/",
+                      name);
 }
 
 TestCluster::TestCluster(int workers, int slots)
@@ -81,9 +81,9 @@ TestCluster::~TestCluster() {
   for (auto& [w, worker] : workers_) {
     if (!worker.has_value()) StartWorker(w);
   }
-  EXPECT_TRUE(Eventually([&] { return ProcessesMentioning(directory_ + "/w").size() ==
-                                      workers_.size(); }))
-      << "trainers are left behind";
+  EXPECT_TRUE(Eventually([&] {
+    return ProcessesMentioning(directory_ + "/w").size() == workers_.size();
+  })) << "trainers are left behind";
   for (auto& [w, worker] : workers_) {
     worker->Signal(SIGTERM);
     EXPECT_EQ(worker->Wait(), 0) << ReadFile(WorkerFile(w, "log"));
@@ -139,9 +139,8 @@ void TestCluster::StartWorker(int w) {
   workers_[w].emplace(
       std::vector<std::string>{Program("paceline-worker"), "--controller", grpc_address_, "--name",
                                absl::StrCat("w", w), "--state-dir", base + "/state",
-                               "--runtime-dir", WorkerRuntime(w), "--slots",
-                               absl::StrCat(slots_), "--listen", "127.0.0.1:0", "--address-file",
-                               base + "/address"},
+                               "--runtime-dir", WorkerRuntime(w), "--slots", absl::StrCat(slots_),
+                               "--listen", "127.0.0.1:0", "--address-file", base + "/address"},
       WorkerFile(w, "log"));
 }
 

@@ -19,12 +19,21 @@ std::string EndText(const ProcessEnd& process) {
                              : absl::StrCat("exited with code ", process.exit_code);
 }
 
+// Whether this is how a trainer ends that was asked to: with its own failure still on its
+// way, it ends otherwise, and that failure may be the very cause of the stop.
+bool FollowsFromStop(const ProcessEnd& process, const LastWords& words) {
+  if (words.kind == FailureKind::kCollective) return true;
+  if (words.kind != FailureKind::kNone || process.out_of_memory) return false;
+  return process.signal == SIGTERM || process.signal == SIGKILL ||
+         (process.signal == 0 && process.exit_code == 0);
+}
+
 void Judge(const ProcessEnd& process, const LastWords& words, bool stop_requested,
            TrainerEnd& end) {
   if (!process.start_error.empty()) {
     end.failure = FailureKind::kStart;
     end.message = process.start_error;
-  } else if (stop_requested) {
+  } else if (stop_requested && FollowsFromStop(process, words)) {
     end.message = absl::StrCat("stopped on request: ", EndText(process));
   } else if (words.kind != FailureKind::kNone) {
     end.failure = words.kind;
@@ -53,7 +62,8 @@ TrainerEnd JudgeEnd(const std::optional<ProcessEnd>& process, const LastWords& w
     end.exit_code = process->exit_code;
     end.signal = process->signal;
     Judge(*process, words, stop_requested, end);
-  } else if (words.kind != FailureKind::kNone && !stop_requested) {
+  } else if (words.kind != FailureKind::kNone &&
+             !(stop_requested && words.kind == FailureKind::kCollective)) {
     end.failure = words.kind;
     end.message = words.message;
   } else if (!words.finished && !stop_requested) {

@@ -43,7 +43,8 @@ struct TrainerEnd {
   std::string message;  // One line for people.
 };
 
-// `process` is missing when the parent died as well.
+// `process` is missing when the parent died as well. What follows from a requested stop (our
+// signals, a broken collective) is no failure; a trainer's own failure is one even then.
 TrainerEnd JudgeEnd(const std::optional<ProcessEnd>& process, const LastWords& words,
                     bool stop_requested);
 

@@ -26,12 +26,20 @@ TEST(TrainerEndTest, ExitZeroBeforeTheLastStepIsAFailure) {
   EXPECT_EQ(JudgeEnd(Exited(0), kSilent, false).failure, FailureKind::kExitCode);
 }
 
-TEST(TrainerEndTest, WhateverFollowsAStopIsNoFailure) {
+TEST(TrainerEndTest, WhatFollowsFromAStopIsNoFailure) {
   EXPECT_EQ(JudgeEnd(Exited(0), kSilent, kStopRequested).failure, FailureKind::kNone);
   EXPECT_EQ(JudgeEnd(Signalled(SIGKILL), kSilent, kStopRequested).failure, FailureKind::kNone);
   EXPECT_EQ(JudgeEnd(std::nullopt, kSilent, kStopRequested).failure, FailureKind::kNone);
   const LastWords collective{false, FailureKind::kCollective, "peer gone"};
   EXPECT_EQ(JudgeEnd(Exited(1), collective, kStopRequested).failure, FailureKind::kNone);
+}
+
+TEST(TrainerEndTest, OwnFailureThatWasOnItsWayWhenTheStopCameIsStillTold) {
+  const LastWords error{false, FailureKind::kOutOfMemory, "no memory"};
+  EXPECT_EQ(JudgeEnd(Exited(1), error, kStopRequested).failure, FailureKind::kOutOfMemory);
+  EXPECT_EQ(JudgeEnd(std::nullopt, error, kStopRequested).failure, FailureKind::kOutOfMemory);
+  EXPECT_EQ(JudgeEnd(Exited(42), kSilent, kStopRequested).failure, FailureKind::kExitCode);
+  EXPECT_EQ(JudgeEnd(Signalled(SIGABRT), kSilent, kStopRequested).failure, FailureKind::kSignal);
 }
 
 TEST(TrainerEndTest, SignalIsNamed) {
