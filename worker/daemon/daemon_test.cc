@@ -387,14 +387,14 @@ TEST_F(DaemonTest, EndWhileTheDaemonWasAwayIsStillKnown) {
   controller_->SetPlan(NodePlanOf({FailingPlan(4, v1::SLEEP)}));
   const v1::NodeReport before = controller_->WaitForReport(AllBeyond(3));
   End(SIGKILL);
-  ::kill(static_cast<pid_t>(before.trainers(0).pid()), SIGSEGV);
+  ::kill(static_cast<pid_t>(before.trainers(0).pid()), SIGUSR2);
   const std::string dir = absl::StrCat(root_, "/state/trainers/", kJob, ".1.0");
   ASSERT_TRUE(Eventually([&] { return !ReadTrainerLock(dir)->alive; }));
   for (int restart = 0; restart < 2; ++restart) {
     StartDaemon();
     const v1::NodeReport after = controller_->WaitForHello(2 + restart).report();
     ASSERT_TRUE(AllIn(v1::TRAINER_EXITED)(after)) << after.DebugString();
-    EXPECT_EQ(after.trainers(0).exit().signal(), SIGSEGV);
+    EXPECT_EQ(after.trainers(0).exit().signal(), SIGUSR2);
     EXPECT_EQ(after.trainers(0).exit().step(), 4);
     EXPECT_EQ(after.trainers(0).exit().phase(), v1::FORWARD);
     EXPECT_FALSE(RingExists(0));

@@ -126,6 +126,13 @@ absl::StatusOr<std::map<std::string, std::string>> ParseLabels(
   return by_key;
 }
 
+std::string Advertised(const std::string& served, const std::string& host) {
+  const size_t colon = served.rfind(':');
+  const std::string from = served.substr(0, colon);
+  const bool wildcard = from == "0.0.0.0" || from == "::" || from == "[::]";
+  return wildcard ? host + served.substr(colon) : served;
+}
+
 bool IsLoopback(absl::string_view address) {
   return absl::StartsWith(address, "127.") || absl::StartsWith(address, "localhost:") ||
          absl::StartsWith(address, "[::1]:");

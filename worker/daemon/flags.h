@@ -46,6 +46,10 @@ absl::Status FillDefaults(int cpus, const std::string& host_name, const std::str
 absl::StatusOr<std::map<std::string, std::string>> ParseLabels(
     const std::vector<std::string>& labels);
 
+// `served` ("host:port") as other machines reach it: a host that stands for all interfaces is
+// replaced by `host`.
+std::string Advertised(const std::string& served, const std::string& host);
+
 // Whether "host:port" means this machine only.
 bool IsLoopback(absl::string_view address);
 

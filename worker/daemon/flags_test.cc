@@ -72,6 +72,12 @@ TEST(FlagsTest, WrongUsageHasItsExitCode) {
   EXPECT_THAT(Parse({"--help"}, flags), Optional(static_cast<int>(kExitOk)));
 }
 
+TEST(FlagsTest, AllInterfacesAreAdvertisedAsTheHost) {
+  EXPECT_EQ(Advertised("0.0.0.0:91", "node-a"), "node-a:91");
+  EXPECT_EQ(Advertised("[::]:91", "node-a"), "node-a:91");
+  EXPECT_EQ(Advertised("127.0.0.1:91", "node-a"), "127.0.0.1:91");
+}
+
 TEST(FlagsTest, ImpossibleValuesAreExplained) {
   Flags flags;
   flags.controller = "nowhere";

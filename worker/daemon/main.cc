@@ -114,7 +114,7 @@ int Serve(const Flags& flags, const NodePaths& paths, NodeIdentity identity,
   WorkerNode node(loop, std::move(options), std::move(identity), metrics);
   const auto http = HttpServer::Start(flags.listen, Routes(metrics, node));
   if (!http.ok()) return Fail(http.status(), kExitCannotListen);
-  const absl::Status started = node.Start((*http)->address());
+  const absl::Status started = node.Start(Advertised((*http)->address(), flags.address));
   if (!started.ok()) {
     return Fail(started, absl::IsInvalidArgument(started) ? kExitUsage : kExitFailure);
   }

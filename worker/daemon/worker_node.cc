@@ -119,26 +119,25 @@ void WorkerNode::Adopt(const TrainerId& id) {
   Apply(TrainerFound{id, !trainer.ended(), trainer.plan().has_stop()});
   if (trainer.ended()) return;
   sockets_.SetCommand(id, trainer.Command());
-  if (!status.ok()) {
-    RetryAdoption(id);
-  } else if (trainer.process().has_value()) {
-    metrics_.AddAdopted();
-    PACELINE_LOG(INFO) << "trainer_adopted " << Named(id) << " shim=" << trainer.process()->shim();
-    Watch(trainer);
-  } else {
-    OnProcessEnded(id);
-  }
+  OnAdopted(trainer, status);
 }
 
-void WorkerNode::RetryAdoption(const TrainerId& id) {
-  loop_.After(kAdoptionRetry, [this, id] {
-    NodeTrainer& trainer = *Find(id);
-    if (!trainer.Adopt().ok()) return RetryAdoption(id);
-    if (!trainer.process().has_value()) return OnProcessEnded(id);
-    metrics_.AddAdopted();
-    PACELINE_LOG(INFO) << "trainer_adopted " << Named(id) << " shim=" << trainer.process()->shim();
-    Watch(trainer);
-  });
+void WorkerNode::OnAdopted(NodeTrainer& trainer, const absl::Status& status) {
+  const TrainerId id = trainer.id();
+  if (!status.ok()) {
+    // Its shim is just starting.
+    loop_.After(kAdoptionRetry, [this, id] {
+      NodeTrainer& again = *Find(id);
+      OnAdopted(again, again.Adopt());
+    });
+    return;
+  }
+  if (!trainer.process().has_value()) return OnProcessEnded(id);
+  metrics_.AddAdopted();
+  PACELINE_LOG(INFO) << "trainer_adopted " << Named(id) << " shim=" << trainer.process()->shim();
+  Watch(trainer);
+  // A plan may have come meanwhile.
+  if (plans_.count(id) > 0 && set_.StopRequested(id)) Stop(id, /*kill=*/false);
 }
 
 // ---- The session.

@@ -67,7 +67,7 @@ class WorkerNode : public Session::Owner {
   void FindTrainers();
   void RemoveStrayRings() const;
   void Adopt(const TrainerId& id);
-  void RetryAdoption(const TrainerId& id);
+  void OnAdopted(NodeTrainer& trainer, const absl::Status& status);
   void OnPlan(const v1::NodePlan& plan);
   void Apply(const TrainerEvent& event);
   void Execute(const std::vector<TrainerAction>& actions);
