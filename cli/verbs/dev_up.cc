@@ -58,10 +58,9 @@ int Up(Program& program, const DevUpFlags& flags) {
   const absl::StatusOr<std::vector<std::string>> started =
       cluster->Start(settings, flags.bin_dir.empty() ? ProgramDir() : flags.bin_dir, timeout);
   if (!started.ok()) {
-    program.Fail(started.status());
-    program.Note("`paceline dev down` ends what was started");
-    return started.status().code() == absl::StatusCode::kFailedPrecondition ? kCliRefused
-                                                                            : kCliFailed;
+    const int exit = program.Fail(started.status());
+    if (exit == kCliFailed) program.Note("`paceline dev down` ends what was started");
+    return exit;
   }
   const std::string controller = ReadAddresses(ControllerPlace(dir)).grpc;
   const std::set<std::string> missing =

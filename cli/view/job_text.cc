@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
@@ -76,10 +77,13 @@ std::string SignalText(int signal) {
 }
 
 std::string ExitText(const v1::TrainerExit& exit) {
+  const std::string message = NeutralLine(exit.message());
   std::string text;
   if (exit.failure() == v1::FAILURE_KIND_UNSPECIFIED) {
-    text = exit.signal() != 0 ? absl::StrCat("stopped by ", SignalText(exit.signal())) : "finished";
-  } else if (exit.signal() != 0) {
+    if (!message.empty()) return message;
+    return exit.signal() != 0 ? absl::StrCat("stopped by ", SignalText(exit.signal())) : "finished";
+  }
+  if (exit.signal() != 0) {
     text = absl::StrCat("killed by ", SignalText(exit.signal()));
   } else if (exit.failure() == v1::FAILURE_START || exit.failure() == v1::FAILURE_LOST) {
     text = exit.failure() == v1::FAILURE_START ? "did not start" : "lost";
@@ -87,7 +91,10 @@ std::string ExitText(const v1::TrainerExit& exit) {
     text = absl::StrCat("exit code ", exit.exit_code());
   }
   if (exit.failure() == v1::FAILURE_OUT_OF_MEMORY) absl::StrAppend(&text, " (out of memory)");
-  if (!exit.message().empty()) absl::StrAppend(&text, ": ", NeutralLine(exit.message()));
+  // A message that only says the same again is left out.
+  const bool known = exit.signal() != 0 && absl::StrContains(message, SignalText(exit.signal())) &&
+                     absl::StartsWith(message, "ended by signal");
+  if (!message.empty() && !known) absl::StrAppend(&text, ": ", message);
   return text;
 }
 

@@ -23,7 +23,10 @@ std::vector<std::string> Facts(const v1::Job& job) {
   std::vector<std::string> facts = {
       absl::StrCat("step ", progress.step(), "/", job.spec().steps())};
   if (progress.step() == 0) return facts;
-  facts.push_back(absl::StrCat("loss ", LossText(progress.loss())));
+  // Not reported yet while it is exactly 0.
+  if (progress.loss() != 0) {
+    facts.push_back(absl::StrCat("loss ", LossText(progress.loss())));
+  }
   if (progress.samples_per_s() > 0) {
     facts.push_back(absl::StrCat(RateText(progress.samples_per_s()), " samples/s"));
   }
@@ -81,7 +84,10 @@ std::string ProgressText(const v1::Job& job) {
   if (job.state() == v1::RUNNING || job.progress().step() > 0) {
     absl::StrAppend(&text, " ", absl::StrJoin(Facts(job), " "));
   }
-  if (!job.reason().empty()) absl::StrAppend(&text, " (", NeutralLine(job.reason()), ")");
+  const bool well = job.state() == v1::RUNNING || job.state() == v1::SUCCEEDED;
+  if (!well && !job.reason().empty()) {
+    absl::StrAppend(&text, " (", NeutralLine(job.reason()), ")");
+  }
   return text;
 }
 
