@@ -32,7 +32,7 @@ step "A cluster: a controller and two workers with two slots each"
 "$paceline" node list
 
 step "The job: ResNet-18, four ranks, two on each worker"
-"$paceline" --quiet submit "$work/digits-resnet18.yaml" --follow
+"$paceline" submit "$work/digits-resnet18.yaml" --follow
 job=$("$paceline" --output json job list --limit 1)
 
 step "The result"

@@ -22,7 +22,8 @@ import sys
 GENERATED = pathlib.Path("build/check/gen")
 CACHE = pathlib.Path.home() / ".cache/paceline/tidy"
 SITE = glob.glob(".venv/lib/python3*/site-packages")[0]
-CLANG_TIDY = "clang-tidy-14"
+# Not Debian's: since version 21 it leaves the system's headers out, which is four times as fast.
+CLANG_TIDY = ".venv/bin/clang-tidy"
 CLANG = "clang++-14"
 FLAGS = [
     "-std=c++17", "-Wall", "-Wextra", "-Wthread-safety", "-I.", "-isystem", str(GENERATED),
