@@ -2,21 +2,22 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
 #include <fstream>
 #include <sstream>
 #include <string>
-#include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/types/span.h"
 
 namespace paceline {
 namespace {
 
 // Three 2x1x2 images (an odd number, so that the labels need padding).
 const ImageFormat kFormat{2, 1, 2, 10};
-const std::vector<uint32_t> kLabels = {9, 0, 3};
-const std::vector<uint8_t> kPixels = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 255};
+constexpr std::array<uint32_t, 3> kLabels = {9, 0, 3};
+constexpr std::array<uint8_t, 12> kPixels = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 255};
 constexpr size_t kPixelsOffset = 80;
 
 std::string Path(const std::string& name) { return testing::TempDir() + "/" + name; }
@@ -61,8 +62,8 @@ TEST(ImageShardTest, ReadsBackWhatWasWritten) {
   EXPECT_EQ(shard.format().height, 1u);
   EXPECT_EQ(shard.format().width, 2u);
   EXPECT_EQ(shard.format().classes, 10u);
-  EXPECT_EQ(std::vector<uint32_t>(shard.labels().begin(), shard.labels().end()), kLabels);
-  EXPECT_EQ(std::vector<uint8_t>(shard.image(0), shard.image(0) + 12), kPixels);
+  EXPECT_EQ(shard.labels(), absl::MakeConstSpan(kLabels));
+  EXPECT_EQ(absl::MakeConstSpan(shard.image(0), 12), absl::MakeConstSpan(kPixels));
   EXPECT_EQ(shard.image(2)[3], 255);
 }
 

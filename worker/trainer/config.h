@@ -41,7 +41,7 @@ struct FaultConfig {
 struct TrainerConfig {
   TrainerId id;
   int world_size = 1;
-  int local_rank = 0;
+  int place = 0;  // On its node; the index of its GPU.
   int threads = 1;
   std::string interface;  // Network interface or address; empty: found by host name.
 

@@ -57,10 +57,10 @@ FaultConfig::Kind ReadFaultKind(v1::FaultKind kind) {
 
 absl::Status CheckPlace(const v1::TrainerConfig& proto) {
   if (proto.world_size() < 1 || proto.id().rank() < 0 || proto.id().rank() >= proto.world_size() ||
-      proto.threads() < 1 || proto.local_rank() < 0) {
+      proto.threads() < 1 || proto.place() < 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("impossible place: rank ", proto.id().rank(), " of ", proto.world_size(),
-                     ", local rank ", proto.local_rank(), ", ", proto.threads(), " threads"));
+                     ", place ", proto.place(), ", ", proto.threads(), " threads"));
   }
   return absl::OkStatus();
 }
@@ -83,7 +83,7 @@ absl::StatusOr<TrainerConfig> ConfigFromProto(const v1::TrainerConfig& proto) {
   config.id.generation = Generation(proto.id().generation());
   config.id.rank = Rank(proto.id().rank());
   config.world_size = proto.world_size();
-  config.local_rank = proto.local_rank();
+  config.place = proto.place();
   config.threads = proto.threads();
   config.interface = proto.interface();
   config.cuda = spec.device() == v1::CUDA;

@@ -16,7 +16,7 @@ v1::TrainerConfig Parse(const std::string& text) {
 
 constexpr char kWhole[] = R"(
   id { job_id: "job-0123456789ab" generation: 3 rank: 1 }
-  world_size: 2 local_rank: 1 local_size: 2 threads: 4 interface: "lo"
+  world_size: 2 place: 1 threads: 4 interface: "lo"
   spec {
     name: "a" ranks: 2 device: CUDA
     model { mlp { hidden: 7 hidden: 9 } }
@@ -37,7 +37,7 @@ TEST(ConfigFromProtoTest, EveryValueArrives) {
   EXPECT_EQ(config->id.generation.value(), 3);
   EXPECT_EQ(config->rank(), 1);
   EXPECT_EQ(config->world_size, 2);
-  EXPECT_EQ(config->local_rank, 1);
+  EXPECT_EQ(config->place, 1);
   EXPECT_EQ(config->threads, 4);
   EXPECT_EQ(config->interface, "lo");
   EXPECT_TRUE(config->cuda);
@@ -79,7 +79,7 @@ TEST(ConfigFromProtoTest, OnlyTheOwnFaultsAreKept) {
 
 TEST(ConfigFromProtoTest, MissingValuesTakeTheirDefaults) {
   const absl::StatusOr<TrainerConfig> config = ConfigFromProto(Parse(R"(
-    id { job_id: "job-0123456789ab" generation: 1 } world_size: 1 local_size: 1 threads: 1
+    id { job_id: "job-0123456789ab" generation: 1 } world_size: 1 threads: 1
     spec {
       name: "a" model { resnet18 {} } data { train: "/train" } steps: 1
       optimizer { sgd { momentum: 0.9 nesterov: true } learning_rate: 0.1 }

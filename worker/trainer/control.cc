@@ -78,7 +78,7 @@ v1::FailureKind KindOf(const absl::Status& status) {
 int Dial(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof(address.sun_path)) return -1;
+  if (path.size() >= sizeof(address.sun_path)) return -1;  // Start has said so.
   std::memcpy(address.sun_path, path.data(), path.size());
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return -1;
@@ -318,10 +318,14 @@ void SocketControl::Receive() {
   if (size <= 0) return Disconnect();
   decoder_.Append({buffer, static_cast<size_t>(size)});
   while (true) {
-    absl::StatusOr<std::optional<std::string>> payload = decoder_.Next();
-    if (payload.ok() && !payload->has_value()) return;
+    absl::StatusOr<std::optional<std::string>> next = decoder_.Next();
+    std::optional<std::string> payload;
+    if (next.ok()) {
+      payload = *std::move(next);
+      if (!payload.has_value()) return;
+    }
     v1::TrainerCommand command;
-    if (!payload.ok() || !command.ParseFromString(**payload)) {
+    if (!payload.has_value() || !command.ParseFromString(*payload)) {
       PACELINE_LOG(WARNING) << "unreadable command from the daemon";
       return Disconnect();
     }
@@ -386,6 +390,11 @@ void SocketControl::EndProcess(int code) {
 
 absl::StatusOr<std::unique_ptr<Control>> Control::Start(const Options& options) {
   PACELINE_ASSIGN_OR_RETURN(v1::TrainerId id, ParseId(options.directory));
+  if (options.socket.size() >= sizeof(sockaddr_un::sun_path)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(options.socket, ": a socket's path may have at most ",
+                     sizeof(sockaddr_un::sun_path) - 1, " characters"));
+  }
   PACELINE_ASSIGN_OR_RETURN(LogFile log,
                             LogFile::Attach(options.directory + "/log", options.log_segment_bytes));
   sigset_t term;

@@ -39,12 +39,13 @@ class Control {
     std::string socket;     // Path of the daemon's socket.
     std::string directory;  // The trainer's; its name is <job>.<generation>.<rank>.
     absl::Duration orphan_timeout = absl::Minutes(10);
-    int64_t log_segment_bytes = 8 << 20;
+    int64_t log_segment_bytes = 8 * 1024 * 1024;
   };
 
   // Directs standard output and error into the log and starts the thread. Call it before
   // any other thread exists: it blocks SIGTERM for those that follow. InvalidArgument when
-  // the directory's name is not a trainer's; else an error of the log.
+  // the directory's name is not a trainer's or the socket's path too long for one; else an
+  // error of the log.
   static absl::StatusOr<std::unique_ptr<Control>> Start(const Options& options);
 
   virtual ~Control() = default;

@@ -33,8 +33,8 @@ class TrainerFailureTest : public TrainerTest {
 
   static void ExpectWords(const FakeDaemon& daemon, int rank, v1::FailureKind kind,
                           const std::string& text) {
-    ASSERT_TRUE(daemon.LastWords(rank).has_value()) << daemon.Log(rank);
-    const v1::TrainerError error = daemon.LastWords(rank)->error();
+    ASSERT_TRUE(daemon.HasLastWords(rank)) << daemon.Log(rank);
+    const v1::TrainerError error = daemon.LastWords(rank).error();
     EXPECT_EQ(error.kind(), kind) << error.ShortDebugString();
     EXPECT_TRUE(absl::StrContains(error.message(), text)) << error.message();
     EXPECT_EQ(daemon.status(rank).error().kind(), kind) << "the daemon must have heard it too";
@@ -82,7 +82,7 @@ TEST_F(TrainerFailureTest, AbortAndExitLeaveTheirSignalOrCodeAndNoWords) {
     ASSERT_TRUE(daemon->Serve());
     EXPECT_EQ(daemon->exit_signal(0), kind[0] == 'A' ? SIGABRT : 0);
     EXPECT_EQ(daemon->exit_code(0), kind[0] == 'A' ? -1 : 42);
-    EXPECT_FALSE(daemon->LastWords(0).has_value());
+    EXPECT_FALSE(daemon->HasLastWords(0));
     absl::StatusOr<StepRingReader> ring = StepRingReader::Open(daemon->RingPath(0));
     ASSERT_TRUE(ring.ok());
     EXPECT_EQ(ring->Live().step, 2u);
@@ -132,7 +132,7 @@ TEST_F(TrainerFailureTest, AllTensorsThatDoNotFitAreListedAtOnce) {
   spec.mutable_model()->mutable_mlp()->add_hidden(16);
   spec.mutable_model()->mutable_mlp()->add_hidden(16);
   const auto daemon = ExpectFailure(spec, 0, v1::FAILURE_INPUT, "layers.2.bias is missing");
-  const std::string message = daemon->LastWords(0)->error().message();
+  const std::string message = daemon->LastWords(0).error().message();
   EXPECT_TRUE(absl::StrContains(message, "layers.0.weight has shape [32, 64] and needs [16, 64]"))
       << message;
   EXPECT_TRUE(absl::StrContains(message, "layers.1.bias has shape [10] and needs [16]"));
@@ -152,8 +152,8 @@ TEST_F(TrainerFailureTest, StopEndsTrainingAtTheNextStepWithoutFailure) {
   ASSERT_TRUE(daemon->Serve());
   for (int rank = 0; rank < 2; ++rank) {
     EXPECT_EQ(daemon->exit_code(rank), 0) << daemon->Log(rank);
-    ASSERT_TRUE(daemon->LastWords(rank).has_value());
-    EXPECT_FALSE(daemon->LastWords(rank)->has_error());
+    ASSERT_TRUE(daemon->HasLastWords(rank));
+    EXPECT_FALSE(daemon->LastWords(rank).has_error());
   }
 }
 
@@ -193,8 +193,8 @@ TEST_F(TrainerFailureTest, OrphanEndsItselfAndSaysWhy) {
   daemon->GoAway();
   ASSERT_TRUE(daemon->Serve());
   EXPECT_EQ(daemon->exit_code(0), 1);
-  ASSERT_TRUE(daemon->LastWords(0).has_value());
-  EXPECT_EQ(daemon->LastWords(0)->error().kind(), v1::FAILURE_ORPHANED);
+  ASSERT_TRUE(daemon->HasLastWords(0));
+  EXPECT_EQ(daemon->LastWords(0).error().kind(), v1::FAILURE_ORPHANED);
 }
 
 TEST_F(TrainerFailureTest, LogIsCutIntoSegmentsThatJoinWithoutGapOrOverlap) {

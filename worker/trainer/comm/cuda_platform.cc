@@ -16,12 +16,11 @@ absl::StatusOr<c10::Device> CudaPlatform::OpenDevice(const TrainerConfig& config
         "the job asks for CPUs, but this is the trainer for CUDA; start it with the CPU trainer");
   }
   const int gpus = c10::cuda::device_count();
-  if (config.local_rank >= gpus) {
-    return absl::InvalidArgumentError(absl::StrCat("the job asks for a GPU as local rank ",
-                                                   config.local_rank, ", but this node has ", gpus,
-                                                   " usable ones"));
+  if (config.place >= gpus) {
+    return absl::InvalidArgumentError(absl::StrCat("the job asks for GPU ", config.place,
+                                                   ", but this node has ", gpus, " usable ones"));
   }
-  const c10::Device device(c10::kCUDA, static_cast<c10::DeviceIndex>(config.local_rank));
+  const c10::Device device(c10::kCUDA, static_cast<c10::DeviceIndex>(config.place));
   at::globalContext().lazyInitDevice(c10::kCUDA);
   c10::cuda::set_device(device.index());
   return device;

@@ -20,8 +20,10 @@ double LearningRate(const LrSchedule& schedule, int64_t step) {
       const double ratio = schedule.final_ratio;
       return schedule.peak * (ratio + (1 - ratio) * (1 + std::cos(M_PI * share)) / 2);
     }
-    case LrSchedule::Kind::kStep:
-      return schedule.peak * std::pow(schedule.gamma, static_cast<double>(done / schedule.every));
+    case LrSchedule::Kind::kStep: {
+      const int64_t reductions = done / schedule.every;
+      return schedule.peak * std::pow(schedule.gamma, static_cast<double>(reductions));
+    }
   }
   return schedule.peak;
 }

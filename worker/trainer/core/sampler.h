@@ -35,7 +35,7 @@ class Permutation {
   uint64_t Shuffle(uint64_t value) const;
 
   uint64_t size_;
-  int half_bits_;
+  uint32_t half_bits_;
   uint64_t half_mask_;
   std::array<uint64_t, kRounds> keys_;
 };

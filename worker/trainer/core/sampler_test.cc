@@ -13,6 +13,7 @@ namespace {
 std::vector<int64_t> Order(int64_t size, uint64_t seed, uint64_t epoch) {
   const Permutation permutation(size, seed, epoch);
   std::vector<int64_t> order;
+  order.reserve(static_cast<size_t>(size));
   for (int64_t i = 0; i < size; ++i) order.push_back(permutation.At(i));
   return order;
 }

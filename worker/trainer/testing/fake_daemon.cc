@@ -80,6 +80,7 @@ void FakeDaemon::Start(int rank) {
                                    socket_,          "--ring", RingPath(rank)};
   args.insert(args.end(), options_.extra_args.begin(), options_.extra_args.end());
   std::vector<char*> argv;
+  argv.reserve(args.size() + 1);
   for (std::string& arg : args) argv.push_back(&arg[0]);
   argv.push_back(nullptr);
 
@@ -99,6 +100,7 @@ bool FakeDaemon::Serve(const std::function<bool()>& done) {
   while (!done() && !std::all_of(trainers_.begin(), trainers_.end(),
                                  [](const Trainer& trainer) { return trainer.ended; })) {
     std::vector<pollfd> fds = {{listen_fd_, POLLIN, 0}};
+    fds.reserve(1 + trainers_.size() + connections_.size());
     for (const Trainer& trainer : trainers_) {
       fds.push_back({trainer.ended ? -1 : trainer.pidfd, POLLIN, 0});
     }
@@ -160,8 +162,7 @@ void FakeDaemon::SendCommands() {
     config->mutable_id()->set_rank(connection->rank);
     *config->mutable_spec() = spec_;
     config->set_world_size(spec_.ranks());
-    config->set_local_rank(connection->rank);
-    config->set_local_size(spec_.ranks());
+    config->set_place(connection->rank);
     config->set_threads(options_.threads);
     config->set_interface("lo");
     const int port = trainers_[0].status.store_port();
@@ -210,11 +211,13 @@ int FakeDaemon::exit_signal(int rank) const {
   return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
 }
 
-std::optional<v1::TrainerStatus> FakeDaemon::LastWords(int rank) const {
-  const std::string path = TrainerDirectory(rank) + "/status";
-  if (!std::filesystem::exists(path)) return std::nullopt;
+bool FakeDaemon::HasLastWords(int rank) const {
+  return std::filesystem::exists(TrainerDirectory(rank) + "/status");
+}
+
+v1::TrainerStatus FakeDaemon::LastWords(int rank) const {
   v1::TrainerStatus status;
-  PACELINE_CHECK(status.ParseFromString(ReadFile(path)));
+  PACELINE_CHECK(status.ParseFromString(ReadFile(TrainerDirectory(rank) + "/status")));
   return status;
 }
 

@@ -11,7 +11,6 @@
 
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -58,8 +57,9 @@ class FakeDaemon {
   }
   // Messages received from this rank.
   int statuses(int rank) const { return trainers_[static_cast<size_t>(rank)].statuses; }
-  // What it left in its directory.
-  std::optional<v1::TrainerStatus> LastWords(int rank) const;
+  // What it left in its directory; an empty message when it left nothing.
+  bool HasLastWords(int rank) const;
+  v1::TrainerStatus LastWords(int rank) const;
   // All segments, one after the other.
   std::string Log(int rank) const;
   std::string TrainerDirectory(int rank) const;

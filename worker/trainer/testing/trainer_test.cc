@@ -2,12 +2,13 @@
 
 #include <google/protobuf/text_format.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <sstream>
 
-#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "worker/trainer/testing/patterns.h"
 
 namespace paceline {
@@ -60,7 +61,9 @@ std::vector<double> TrainerTest::Values(const FakeDaemon& daemon, int rank,
   std::string word;
   while (words >> word) {
     const std::string prefix = key + "=";
-    if (absl::StartsWith(word, prefix)) values.push_back(std::atof(&word[prefix.size()]));
+    absl::string_view number = word;
+    if (!absl::ConsumePrefix(&number, prefix)) continue;
+    EXPECT_TRUE(absl::SimpleAtod(number, &values.emplace_back())) << word;
   }
   return values;
 }
