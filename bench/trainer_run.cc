@@ -186,8 +186,7 @@ class TrainerRun {
     config.mutable_id()->set_rank(rank);
     *config.mutable_spec() = spec_;
     config.set_world_size(options_.ranks);
-    config.set_local_rank(rank);
-    config.set_local_size(options_.ranks);
+    config.set_place(rank);
     config.set_threads(options_.threads);
     config.set_interface("lo");
     const std::string frame = EncodeFrame(command.SerializeAsString());

@@ -87,9 +87,9 @@ void Cluster::Note(const Job& job, JobChange change, Actions& actions) {
   if (change != JobChange::kState) return;
   actions.store_jobs.insert(job.request.id);
   for (const RankState& rank : job.ranks) {
-    actions.send_plans.insert(rank.node);
+    actions.send_plans.insert(rank.place.node);
     if (job.ended_already() || job.state == JobState::kStarting) {
-      actions.show_nodes.insert(rank.node);
+      actions.show_nodes.insert(rank.place.node);
     }
   }
 }
@@ -108,9 +108,9 @@ void Cluster::Schedule(Moment now, Actions& actions) {
       reason = absl::StrCat("waits behind ", waiting->request.id.value(), " (",
                             waiting->request.name, ")");
     } else {
-      Placement placement = Place(job->request, Spaces(job->request.device));
-      if (!placement.nodes.empty()) {
-        PlaceJob(*job, placement.nodes, now);
+      Placement placement = PlaceRanks(job->request, Spaces(job->request.device));
+      if (!placement.places.empty()) {
+        PlaceJob(*job, placement.places, now);
         Note(*job, JobChange::kState, actions);
         continue;
       }
@@ -157,13 +157,12 @@ std::vector<PlannedTrainer> Cluster::PlanFor(const NodeName& node) const {
     if (!job.holds_slots()) continue;
     const std::string store_address = StoreAddress(job);
     for (const RankState& rank : job.ranks) {
-      if (rank.node != node) continue;
+      if (rank.place.node != node) continue;
       PlannedTrainer trainer;
       trainer.id = rank.report.id;
       trainer.spec = &job.request.spec;
       trainer.world_size = static_cast<int>(job.ranks.size());
-      trainer.local_rank = rank.local_rank;
-      trainer.local_size = rank.local_size;
+      trainer.place = rank.place.number;
       trainer.store_address = store_address;
       if (job.stop.has_value()) trainer.stop_grace = job.stop->grace;
       plan.push_back(std::move(trainer));
@@ -172,11 +171,13 @@ std::vector<PlannedTrainer> Cluster::PlanFor(const NodeName& node) const {
   return plan;
 }
 
-int Cluster::PlacesUsed(const NodeName& node, Device device) const {
-  int used = 0;
+std::set<int> Cluster::PlacesUsed(const NodeName& node, Device device) const {
+  std::set<int> used;
   for (const auto& [id, job] : jobs_) {
     if (!job.holds_slots() || job.request.device != device) continue;
-    for (const RankState& rank : job.ranks) used += rank.node == node ? 1 : 0;
+    for (const RankState& rank : job.ranks) {
+      if (rank.place.node == node) used.insert(rank.place.number);
+    }
   }
   return used;
 }
@@ -188,7 +189,10 @@ std::vector<NodeSpace> Cluster::Spaces(Device device) const {
     space.name = name;
     space.total =
         device == Device::kCuda ? static_cast<int>(node.facts.gpus.size()) : node.facts.slots;
-    space.free = std::max(0, space.total - PlacesUsed(name, device));
+    const std::set<int> used = PlacesUsed(name, device);
+    for (int number = 0; number < space.total; ++number) {
+      if (used.count(number) == 0) space.free.push_back(number);
+    }
     space.open = node.state == NodeState::kReady;
     spaces.push_back(std::move(space));
   }

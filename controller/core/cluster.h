@@ -44,8 +44,7 @@ struct NodeReported {
   std::vector<TrainerReport> trainers;
 };
 struct TimePassed {};
-using Event =
-    std::variant<JobSubmitted, CancelRequested, NodeConnected, NodeReported, TimePassed>;
+using Event = std::variant<JobSubmitted, CancelRequested, NodeConnected, NodeReported, TimePassed>;
 
 // What is to be done after an event. Sorted, without repetitions.
 struct Actions {
@@ -65,8 +64,7 @@ struct PlannedTrainer {
   TrainerId id;
   const std::string* spec;  // The job's; valid until the next Step.
   int world_size = 1;
-  int local_rank = 0;
-  int local_size = 1;
+  int place = 0;  // Number of its place on the node.
   std::string store_address;
   std::optional<absl::Duration> stop_grace;
 };
@@ -95,8 +93,8 @@ class Cluster {
   // The trainers that should exist on the node, by id.
   std::vector<PlannedTrainer> PlanFor(const NodeName& node) const;
 
-  // Places that running jobs hold on the node.
-  int PlacesUsed(const NodeName& node, Device device) const;
+  // Numbers of the places that jobs hold on the node.
+  std::set<int> PlacesUsed(const NodeName& node, Device device) const;
 
   const std::map<JobId, Job>& jobs() const { return jobs_; }
   const std::map<NodeName, Node>& nodes() const { return nodes_; }

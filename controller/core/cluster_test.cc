@@ -54,7 +54,7 @@ TEST_F(ClusterTest, JobIsStoredBeforeItsNodesAreTold) {
   const auto plan = cluster_.PlanFor(NodeName("a"));
   ASSERT_THAT(plan, SizeIs(2));
   EXPECT_EQ(plan[1].id.rank, Rank(1));
-  EXPECT_EQ(plan[1].local_rank, 1);
+  EXPECT_EQ(plan[1].place, 1);
   EXPECT_EQ(plan[1].world_size, 2);
   EXPECT_EQ(plan[1].store_address, "");
   EXPECT_EQ(*plan[1].spec, "spec");
@@ -96,6 +96,22 @@ TEST_F(ClusterTest, CancelReachesTheTrainersThroughThePlan) {
   EXPECT_THAT(actions.send_plans, ElementsAre(NodeName("a")));
   EXPECT_EQ(cluster_.PlanFor(NodeName("a"))[0].stop_grace, absl::Seconds(3));
   EXPECT_EQ(cluster_.NextDeadline(), At(2 + 3 + 1).steady);
+}
+
+TEST_F(ClusterTest, JobsOnOneNodeShareNoGpu) {
+  NodeFacts facts = Facts("a", 0);
+  facts.gpus = {"H200", "H200", "H200"};
+  cluster_.Step(NodeConnected{facts, {}}, At(0));
+  for (const char* id : {"job-1", "job-2"}) {
+    JobRequest request = Request(id, id[4] - '0');
+    request.device = Device::kCuda;
+    cluster_.Step(JobSubmitted{request}, At(1));
+  }
+  std::vector<int> gpus;
+  for (const PlannedTrainer& trainer : cluster_.PlanFor(NodeName("a"))) {
+    gpus.push_back(trainer.place);
+  }
+  EXPECT_THAT(gpus, ElementsAre(0, 1, 2));
 }
 
 TEST_F(ClusterTest, SilentNodeKeepsItsRanksAndTakesNoOthers) {

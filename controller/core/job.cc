@@ -32,7 +32,7 @@ std::string DescribeFailure(const JobFailure& failure) {
 void RecordFailure(Job& job, const RankState& rank) {
   const TrainerExit& exit = *rank.report.exit;
   if (job.failure.has_value() && (!IsEcho(job.failure->exit) || IsEcho(exit))) return;
-  job.failure = JobFailure{rank.report.id.rank, rank.node, exit};
+  job.failure = JobFailure{rank.report.id.rank, rank.place.node, exit};
   job.reason = DescribeFailure(*job.failure);
 }
 
@@ -104,17 +104,15 @@ Job NewJob(JobRequest request, int64_t number, Moment now) {
   return job;
 }
 
-void PlaceJob(Job& job, const std::vector<NodeName>& nodes, Moment now) {
+void PlaceJob(Job& job, const std::vector<Place>& places, Moment now) {
   job.state = JobState::kStarting;
   job.reason = "trainers start";
   job.placed = now.wall;
   job.generation = Generation(job.generation.value() + 1);
   job.ranks.clear();
-  for (size_t r = 0; r < nodes.size(); ++r) {
+  for (size_t r = 0; r < places.size(); ++r) {
     RankState rank;
-    rank.node = nodes[r];
-    rank.local_rank = std::count(nodes.begin(), nodes.begin() + r, nodes[r]);
-    rank.local_size = std::count(nodes.begin(), nodes.end(), nodes[r]);
+    rank.place = places[r];
     rank.report.id = {job.request.id, job.generation, Rank(static_cast<int>(r))};
     job.ranks.push_back(std::move(rank));
   }
@@ -123,7 +121,7 @@ void PlaceJob(Job& job, const std::vector<NodeName>& nodes, Moment now) {
 JobChange ApplyReport(Job& job, const NodeName& node, const TrainerReport& report, Moment now) {
   const int r = report.id.rank.value();
   if (job.ended_already() || report.id.generation != job.generation || r < 0 ||
-      r >= static_cast<int>(job.ranks.size()) || job.ranks[r].node != node ||
+      r >= static_cast<int>(job.ranks.size()) || job.ranks[r].place.node != node ||
       HasExited(job.ranks[r].report)) {
     return JobChange::kNone;
   }
@@ -156,7 +154,7 @@ JobChange LoseNode(Job& job, const NodeName& node, const std::string& why, Momen
   if (job.ended_already()) return JobChange::kNone;
   bool changed = false;
   for (RankState& rank : job.ranks) {
-    if (rank.node != node || HasExited(rank.report)) continue;
+    if (rank.place.node != node || HasExited(rank.report)) continue;
     rank.report.exit = Lost(rank.report, why);
     rank.report.state = TrainerState::kExited;
     changed = true;

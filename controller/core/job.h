@@ -5,7 +5,8 @@
 //     │                 │                           │
 //     │ cancel          │ cancel, or a rank fails   │
 //     ▼                 ▼                           ▼
-//  CANCELLED         STOPPING ──── all ranks exited, or the deadline passed ────▶ CANCELLED | FAILED
+//  CANCELLED         STOPPING ──── all ranks exited, or the deadline passed ────▶ CANCELLED |
+//  FAILED
 //
 // When a rank fails, the others soon fail too, since their collectives break: the failure
 // that is kept is the first that is not such an echo. The others are stopped with a short
@@ -45,10 +46,14 @@ struct JobRequest {
   std::string spec;  // Serialized paceline.v1.JobSpec.
 };
 
-struct RankState {
+// Room for one rank: a slot, or a GPU.
+struct Place {
   NodeName node;
-  int local_rank = 0;  // Among the job's ranks on the node.
-  int local_size = 1;
+  int number = 0;  // Of the slot or GPU on its node, 0-based.
+};
+
+struct RankState {
+  Place place;
   TrainerReport report;  // The last one; report.id is the rank's identity.
 };
 
@@ -59,8 +64,8 @@ struct JobFailure {
 };
 
 struct StopOrder {
-  absl::Duration grace;    // Between SIGTERM and SIGKILL.
-  absl::Time deadline;     // Steady; the job ends then at the latest.
+  absl::Duration grace;  // Between SIGTERM and SIGKILL.
+  absl::Time deadline;   // Steady; the job ends then at the latest.
 };
 
 struct Job {
@@ -94,8 +99,8 @@ enum class JobChange {
 // A job just accepted.
 Job NewJob(JobRequest request, int64_t number, Moment now);
 
-// Gives a queued job its first generation: rank r on nodes[r].
-void PlaceJob(Job& job, const std::vector<NodeName>& nodes, Moment now);
+// Gives a queued job its first generation: rank r at places[r].
+void PlaceJob(Job& job, const std::vector<Place>& places, Moment now);
 
 // Takes in what a node reports of one of the job's trainers. A report of another generation
 // or of a trainer that runs elsewhere changes nothing.

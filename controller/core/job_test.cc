@@ -16,7 +16,7 @@ const NodeName kB("b");
 // Two ranks, one on each node.
 Job PlacedJob() {
   Job job = NewJob({JobId("job-1"), "digits", 2, Device::kCpu, "spec"}, 1, At(0));
-  PlaceJob(job, {kA, kB}, At(1));
+  PlaceJob(job, {{kA, 0}, {kB, 0}}, At(1));
   return job;
 }
 

@@ -44,9 +44,10 @@ struct Node {
   NodeFacts facts;
   NodeState state = NodeState::kUnreachable;
   std::string reason;
-  absl::Time registered;         // Wall.
-  absl::Time last_report;        // Wall.
-  absl::Time silence_deadline = absl::InfiniteFuture();  // Steady; when READY ends without a report.
+  absl::Time registered;   // Wall.
+  absl::Time last_report;  // Wall.
+  absl::Time silence_deadline =
+      absl::InfiniteFuture();  // Steady; when READY ends without a report.
 };
 
 // A worker said hello. Returns true if anything but times changed.

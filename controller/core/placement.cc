@@ -14,13 +14,13 @@ const char* PlaceName(Device device, int count) {
 
 }  // namespace
 
-Placement Place(const JobRequest& job, const std::vector<NodeSpace>& nodes) {
+Placement PlaceRanks(const JobRequest& job, const std::vector<NodeSpace>& nodes) {
   std::vector<NodeSpace> open;
   int free = 0;
   int closed = 0;
   for (const NodeSpace& node : nodes) {
-    if (node.open && node.free > 0) open.push_back(node);
-    if (node.open) free += node.free;
+    if (node.open && !node.free.empty()) open.push_back(node);
+    if (node.open) free += static_cast<int>(node.free.size());
     if (!node.open) closed += node.total;
   }
   if (free < job.ranks) {
@@ -30,12 +30,14 @@ Placement Place(const JobRequest& job, const std::vector<NodeSpace>& nodes) {
     return {{}, reason};
   }
   std::stable_sort(open.begin(), open.end(), [](const NodeSpace& a, const NodeSpace& b) {
-    return a.free != b.free ? a.free > b.free : a.name < b.name;
+    return a.free.size() != b.free.size() ? a.free.size() > b.free.size() : a.name < b.name;
   });
   Placement placement;
   for (const NodeSpace& node : open) {
-    const int wanted = job.ranks - static_cast<int>(placement.nodes.size());
-    placement.nodes.insert(placement.nodes.end(), std::min(wanted, node.free), node.name);
+    for (const int number : node.free) {
+      if (static_cast<int>(placement.places.size()) == job.ranks) return placement;
+      placement.places.push_back({node.name, number});
+    }
   }
   return placement;
 }
@@ -48,10 +50,10 @@ absl::Status CanEverFit(const JobRequest& job, const std::vector<NodeSpace>& nod
     return absl::FailedPreconditionError(
         "no worker has registered yet: start one (paceline-worker --controller HOST:PORT)");
   }
-  return absl::FailedPreconditionError(absl::StrCat(
-      "the job needs ", job.ranks, " ", PlaceName(job.device, job.ranks), " and the ",
-      nodes.size(), nodes.size() == 1 ? " node has " : " nodes have ", total,
-      " in all: ask for fewer ranks or add workers"));
+  return absl::FailedPreconditionError(
+      absl::StrCat("the job needs ", job.ranks, " ", PlaceName(job.device, job.ranks), " and the ",
+                   nodes.size(), nodes.size() == 1 ? " node has " : " nodes have ", total,
+                   " in all: ask for fewer ranks or add workers"));
 }
 
 }  // namespace paceline

@@ -17,17 +17,17 @@ namespace paceline {
 // A node in the eyes of placement, for one kind of device.
 struct NodeSpace {
   NodeName name;
-  int total = 0;   // Places that it has.
-  int free = 0;    // Places that no job holds.
-  bool open = false;  // Takes ranks now.
+  int total = 0;          // Places that it has.
+  std::vector<int> free;  // Numbers of those that no job holds, ascending.
+  bool open = false;      // Takes ranks now.
 };
 
 struct Placement {
-  std::vector<NodeName> nodes;  // Of rank 0, 1, ...; empty if the job has to wait.
-  std::string reason;           // One line: where it goes, or what it waits for.
+  std::vector<Place> places;  // Of rank 0, 1, ...; empty if the job has to wait.
+  std::string reason;         // One line: what it waits for.
 };
 
-Placement Place(const JobRequest& job, const std::vector<NodeSpace>& nodes);
+Placement PlaceRanks(const JobRequest& job, const std::vector<NodeSpace>& nodes);
 
 // FailedPrecondition, with the reason, when the nodes known could not hold the job even if
 // they were all reachable and empty.

@@ -14,30 +14,35 @@ JobRequest Ranks(int ranks, Device device = Device::kCpu) {
   return {JobId("job-1"), "digits", ranks, device, ""};
 }
 
+// A node whose last `free` places are free.
 NodeSpace Space(const char* name, int total, int free, bool open = true) {
-  return {NodeName(name), total, free, open};
+  NodeSpace space{NodeName(name), total, {}, open};
+  for (int number = total - free; number < total; ++number) space.free.push_back(number);
+  return space;
 }
 
 std::vector<std::string> Names(const Placement& placement) {
   std::vector<std::string> names;
-  for (const NodeName& node : placement.nodes) names.push_back(node.value());
+  for (const Place& place : placement.places) {
+    names.push_back(place.node.value() + std::to_string(place.number));
+  }
   return names;
 }
 
 TEST(PlacementTest, TakesTheEmptiestNodesFirstAndKeepsNeighboursTogether) {
-  EXPECT_THAT(Names(Place(Ranks(4), {Space("a", 4, 1), Space("b", 4, 3), Space("c", 4, 2)})),
-              ElementsAre("b", "b", "b", "c"));
+  EXPECT_THAT(Names(PlaceRanks(Ranks(4), {Space("a", 4, 1), Space("b", 4, 3), Space("c", 4, 2)})),
+              ElementsAre("b1", "b2", "b3", "c2"));
 }
 
 TEST(PlacementTest, AllRanksOrNone) {
-  const Placement placement = Place(Ranks(4), {Space("a", 2, 2), Space("b", 2, 1)});
-  EXPECT_THAT(placement.nodes, IsEmpty());
+  const Placement placement = PlaceRanks(Ranks(4), {Space("a", 2, 2), Space("b", 2, 1)});
+  EXPECT_THAT(placement.places, IsEmpty());
   EXPECT_THAT(placement.reason, HasSubstr("waits for 4 slots: 3 free now"));
 }
 
 TEST(PlacementTest, NodeThatDoesNotAnswerTakesNoRankAndIsNamed) {
-  const Placement placement = Place(Ranks(2), {Space("a", 2, 2, /*open=*/false)});
-  EXPECT_THAT(placement.nodes, IsEmpty());
+  const Placement placement = PlaceRanks(Ranks(2), {Space("a", 2, 2, /*open=*/false)});
+  EXPECT_THAT(placement.places, IsEmpty());
   EXPECT_THAT(placement.reason, HasSubstr("2 on nodes that do not answer"));
 }
 

@@ -46,7 +46,8 @@ v1::TrainerState ToProto(TrainerState state) {
 v1::Rank ToProto(int r, const RankState& rank) {
   v1::Rank out;
   out.set_rank(r);
-  out.set_node(rank.node.value());
+  out.set_node(rank.place.node.value());
+  out.set_place(rank.place.number);
   out.set_pid(rank.report.pid);
   out.set_state(ToProto(rank.report.state));
   *out.mutable_progress() = ToProto(rank.report.progress);
@@ -121,13 +122,12 @@ v1::Node ToProto(const Node& node, const Cluster& cluster) {
   out.set_address(facts.address);
   out.set_metrics_address(facts.metrics_address);
   out.set_slots(facts.slots);
-  out.set_slots_used(cluster.PlacesUsed(facts.name, Device::kCpu));
-  out.set_gpus_used(cluster.PlacesUsed(facts.name, Device::kCuda));
+  out.set_slots_used(static_cast<int>(cluster.PlacesUsed(facts.name, Device::kCpu).size()));
+  out.set_gpus_used(static_cast<int>(cluster.PlacesUsed(facts.name, Device::kCuda).size()));
   for (const auto& [id, job] : cluster.jobs()) {
     const bool here =
-        job.holds_slots() && std::any_of(job.ranks.begin(), job.ranks.end(), [&](const auto& r) {
-          return r.node == facts.name;
-        });
+        job.holds_slots() && std::any_of(job.ranks.begin(), job.ranks.end(),
+                                         [&](const auto& r) { return r.place.node == facts.name; });
     if (here) out.add_jobs(id.value());
   }
   *out.mutable_register_time() = ToProto(node.registered);
@@ -143,8 +143,7 @@ v1::NodePlan ToProto(const std::vector<PlannedTrainer>& plan) {
     *added.mutable_id() = ToProto(trainer.id);
     added.mutable_spec()->ParseFromString(*trainer.spec);
     added.set_world_size(trainer.world_size);
-    added.set_local_rank(trainer.local_rank);
-    added.set_local_size(trainer.local_size);
+    added.set_place(trainer.place);
     added.set_store_address(trainer.store_address);
     if (trainer.stop_grace.has_value()) {
       added.mutable_stop()->set_grace_s(absl::ToDoubleSeconds(*trainer.stop_grace));
@@ -232,8 +231,8 @@ NodeFacts FromProto(const v1::Hello& hello) {
 }
 
 JobRequest FromProto(const JobId& id, const v1::JobSpec& spec) {
-  return {id, spec.name(), spec.ranks(),
-          spec.device() == v1::CUDA ? Device::kCuda : Device::kCpu, spec.SerializeAsString()};
+  return {id, spec.name(), spec.ranks(), spec.device() == v1::CUDA ? Device::kCuda : Device::kCpu,
+          spec.SerializeAsString()};
 }
 
 }  // namespace paceline

@@ -28,8 +28,7 @@ grpc::Status ToGrpc(const google::rpc::Status& status) {
 
 }  // namespace
 
-grpc::Status MakeError(grpc::StatusCode code, const std::string& reason,
-                       const std::string& message,
+grpc::Status MakeError(grpc::StatusCode code, const std::string& reason, const std::string& message,
                        const std::map<std::string, std::string>& metadata) {
   return ToGrpc(NewStatus(code, reason, message, metadata));
 }

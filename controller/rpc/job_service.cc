@@ -30,9 +30,7 @@ uint64_t Fingerprint(const std::string& bytes) {
   return hash;
 }
 
-JobId NewJobId() {
-  return JobId(absl::StrFormat("job-%012x", RandomBits() & 0xffffffffffff));
-}
+JobId NewJobId() { return JobId(absl::StrFormat("job-%012x", RandomBits() & 0xffffffffffff)); }
 
 }  // namespace
 
@@ -67,12 +65,12 @@ grpc::Status JobService::Find(const std::string& reference, const Job** job) con
                      {{"job", reference}});
   }
   if (by_name == nullptr && by_prefix.size() > 1) {
-    return MakeError(grpc::StatusCode::INVALID_ARGUMENT, "AMBIGUOUS_JOB",
-                     absl::StrCat("\"", reference, "\" fits ", by_prefix.size(), " jobs: ",
-                                  by_prefix[0]->request.id.value(), ", ",
-                                  by_prefix[1]->request.id.value(),
-                                  by_prefix.size() > 2 ? ", ..." : ""),
-                     {{"job", reference}});
+    return MakeError(
+        grpc::StatusCode::INVALID_ARGUMENT, "AMBIGUOUS_JOB",
+        absl::StrCat("\"", reference, "\" fits ", by_prefix.size(),
+                     " jobs: ", by_prefix[0]->request.id.value(), ", ",
+                     by_prefix[1]->request.id.value(), by_prefix.size() > 2 ? ", ..." : ""),
+        {{"job", reference}});
   }
   *job = by_name != nullptr ? by_name : by_prefix.front();
   return grpc::Status::OK;
@@ -166,8 +164,7 @@ void JobService::DoCancel(const v1::CancelJobRequest& request, v1::Job* reply, A
 }
 
 grpc::ServerUnaryReactor* JobService::Submit(grpc::CallbackServerContext* context,
-                                             const v1::SubmitJobRequest* request,
-                                             v1::Job* reply) {
+                                             const v1::SubmitJobRequest* request, v1::Job* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   loop_->Post([=] {
     DoSubmit(*request, reply, [reactor](const grpc::Status& status) { reactor->Finish(status); });
@@ -176,8 +173,7 @@ grpc::ServerUnaryReactor* JobService::Submit(grpc::CallbackServerContext* contex
 }
 
 grpc::ServerUnaryReactor* JobService::Cancel(grpc::CallbackServerContext* context,
-                                             const v1::CancelJobRequest* request,
-                                             v1::Job* reply) {
+                                             const v1::CancelJobRequest* request, v1::Job* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   loop_->Post([=] {
     DoCancel(*request, reply, [reactor](const grpc::Status& status) { reactor->Finish(status); });
@@ -238,8 +234,7 @@ grpc::ServerWriteReactor<v1::JobEvent>* JobService::Watch(grpc::CallbackServerCo
   const auto wanted = [id](const v1::JobEvent& event) {
     return id.empty() || event.job().id() == id;
   };
-  auto* stream =
-      new WatchStream<v1::JobEvent>(loop_, &control_->job_log(), &watchers_, wanted);
+  auto* stream = new WatchStream<v1::JobEvent>(loop_, &control_->job_log(), &watchers_, wanted);
   loop_->Post([=, after = request->after_revision()] {
     std::deque<v1::JobEvent> present;
     for (const auto& [job_id, job] : control_->cluster().jobs()) {
@@ -262,18 +257,18 @@ grpc::ServerWriteReactor<v1::LogChunk>* JobService::StreamLogs(
     const grpc::Status found = Find(wanted.job(), &job);
     if (!found.ok()) return stream->Fail(found);
     if (job->ranks.empty()) {
-      return stream->Fail(MakeError(grpc::StatusCode::FAILED_PRECONDITION, "JOB_NOT_STARTED",
-                                    absl::StrCat("job ", job->request.id.value(),
-                                                 " has not started: ", job->reason)));
+      return stream->Fail(MakeError(
+          grpc::StatusCode::FAILED_PRECONDITION, "JOB_NOT_STARTED",
+          absl::StrCat("job ", job->request.id.value(), " has not started: ", job->reason)));
     }
     if (wanted.rank() < 0 || wanted.rank() >= static_cast<int>(job->ranks.size())) {
-      return stream->Fail(MakeError(
-          grpc::StatusCode::INVALID_ARGUMENT, "NO_SUCH_RANK",
-          absl::StrCat("job ", job->request.id.value(), " has ranks 0 to ",
-                       job->ranks.size() - 1, ", not ", wanted.rank())));
+      return stream->Fail(
+          MakeError(grpc::StatusCode::INVALID_ARGUMENT, "NO_SUCH_RANK",
+                    absl::StrCat("job ", job->request.id.value(), " has ranks 0 to ",
+                                 job->ranks.size() - 1, ", not ", wanted.rank())));
     }
     const RankState& rank = job->ranks[wanted.rank()];
-    stream->Begin(rank.node, ToProto(rank.report.id), wanted);
+    stream->Begin(rank.place.node, ToProto(rank.report.id), wanted);
   });
   return stream;
 }

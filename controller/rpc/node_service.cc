@@ -15,8 +15,7 @@ void NodeService::WakeWatchers() {
 
 void NodeService::CloseStreams() {
   for (auto* watcher : watchers_) {
-    watcher->Close(
-        grpc::Status(grpc::StatusCode::UNAVAILABLE, "the controller is shutting down"));
+    watcher->Close(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the controller is shutting down"));
   }
 }
 
@@ -62,8 +61,8 @@ grpc::ServerUnaryReactor* NodeService::List(grpc::CallbackServerContext* context
   return reactor;
 }
 
-grpc::ServerWriteReactor<v1::NodeEvent>* NodeService::Watch(
-    grpc::CallbackServerContext*, const v1::WatchNodesRequest* request) {
+grpc::ServerWriteReactor<v1::NodeEvent>* NodeService::Watch(grpc::CallbackServerContext*,
+                                                            const v1::WatchNodesRequest* request) {
   auto* stream = new WatchStream<v1::NodeEvent>(loop_, &control_->node_log(), &watchers_,
                                                 [](const v1::NodeEvent&) { return true; });
   loop_->Post([=, after = request->after_revision()] {

@@ -10,8 +10,8 @@ namespace paceline {
 grpc::Status CheckPageSize(int asked, int* size) {
   if (asked < 0) {
     return MakeError(grpc::StatusCode::INVALID_ARGUMENT, "PAGE_SIZE_INVALID",
-                     absl::StrCat("page_size is ", asked, "; allowed is 0 (for ",
-                                  kDefaultPageSize, ") to ", kMaxPageSize));
+                     absl::StrCat("page_size is ", asked, "; allowed is 0 (for ", kDefaultPageSize,
+                                  ") to ", kMaxPageSize));
   }
   *size = asked == 0 ? kDefaultPageSize : std::min(asked, kMaxPageSize);
   return grpc::Status::OK;

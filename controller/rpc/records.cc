@@ -38,11 +38,9 @@ Job DecodeJob(const v1::JobRecord& record) {
                              FromProto(stored.failure().exit())};
   }
   if (stored.has_evaluation()) job.evaluation = FromProto(stored.evaluation());
-  std::map<std::string, int> on_node;
   for (const v1::Rank& stored_rank : stored.ranks()) {
     RankState rank;
-    rank.node = NodeName(stored_rank.node());
-    rank.local_rank = on_node[stored_rank.node()]++;
+    rank.place = {NodeName(stored_rank.node()), stored_rank.place()};
     rank.report.id = {job.request.id, job.generation, Rank(stored_rank.rank())};
     rank.report.state = FromProto(stored_rank.state());
     rank.report.pid = stored_rank.pid();
@@ -53,7 +51,6 @@ Job DecodeJob(const v1::JobRecord& record) {
     }
     job.ranks.push_back(std::move(rank));
   }
-  for (RankState& rank : job.ranks) rank.local_size = on_node[rank.node.value()];
   return job;
 }
 

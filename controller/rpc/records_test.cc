@@ -17,7 +17,7 @@ Job StoppingJob() {
   spec.set_name("digits");
   spec.set_ranks(2);
   Job job = NewJob({JobId("job-1"), "digits", 2, Device::kCpu, spec.SerializeAsString()}, 7, kNow);
-  PlaceJob(job, {NodeName("a"), NodeName("a")}, kNow);
+  PlaceJob(job, {{NodeName("a"), 0}, {NodeName("a"), 1}}, kNow);
   for (int r = 0; r < 2; ++r) {
     TrainerReport report;
     report.id = {JobId("job-1"), Generation(1), Rank(r)};
@@ -59,8 +59,7 @@ TEST(RecordsTest, JobComesBackAsItWas) {
   EXPECT_EQ(again.failure->rank, Rank(1));
   EXPECT_EQ(again.failure->exit.signal, 9);
   ASSERT_EQ(again.ranks.size(), 2u);
-  EXPECT_EQ(again.ranks[1].local_rank, 1);
-  EXPECT_EQ(again.ranks[1].local_size, 2);
+  EXPECT_EQ(again.ranks[1].place.number, 1);
   EXPECT_EQ(again.ranks[0].report.pid, 40);
   EXPECT_EQ(again.ranks[0].report.progress.step, 5);
   EXPECT_EQ(again.ranks[1].report.exit->log_tail, "last words\n");

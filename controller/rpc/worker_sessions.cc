@@ -27,8 +27,7 @@ bool IsNodeName(const std::string& name) {
 class WorkerSessions::Stream
     : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::ControllerMessage> {
  public:
-  Stream(WorkerSessions* sessions, std::string peer)
-      : sessions_(sessions), peer_(std::move(peer)) {
+  Stream(WorkerSessions* sessions, std::string peer) : sessions_(sessions), peer_(std::move(peer)) {
     sessions_->loop_->Post([this] {
       sessions_->streams_.insert(this);
       StartRead(&incoming_);
@@ -52,9 +51,9 @@ class WorkerSessions::Stream
 
   grpc::Status RequestLog(v1::LogRequest request, LogCallback answer) {
     if (logs_.size() >= kMaxLogRequests) {
-      return MakeError(grpc::StatusCode::RESOURCE_EXHAUSTED, "TOO_MANY_LOG_READERS",
-                       absl::StrCat("node ", node_.value(), " has ", kMaxLogRequests,
-                                    " log readers already"));
+      return MakeError(
+          grpc::StatusCode::RESOURCE_EXHAUSTED, "TOO_MANY_LOG_READERS",
+          absl::StrCat("node ", node_.value(), " has ", kMaxLogRequests, " log readers already"));
     }
     logs_[request.id()] = std::move(answer);
     v1::ControllerMessage message;
@@ -150,8 +149,8 @@ class WorkerSessions::Stream
     }
     current = this;
     PACELINE_LOG(INFO) << "worker_connected node=" << node_.value() << " peer=" << peer_
-                       << " slots=" << hello.slots() << " trainers="
-                       << hello.report().trainers_size();
+                       << " slots=" << hello.slots()
+                       << " trainers=" << hello.report().trainers_size();
     v1::ControllerMessage welcome;
     welcome.mutable_welcome()->set_cluster_id(sessions_->control_->cluster_id());
     welcome.mutable_welcome()->set_report_interval_s(kReportIntervalSeconds);
@@ -170,18 +169,17 @@ class WorkerSessions::Stream
     }
     const std::string& ours = sessions_->control_->cluster_id();
     if (!hello.cluster_id().empty() && hello.cluster_id() != ours) {
-      return MakeError(grpc::StatusCode::FAILED_PRECONDITION, "WRONG_CLUSTER",
-                       absl::StrCat("the worker's state belongs to cluster ", hello.cluster_id(),
-                                    ", this is ", ours,
-                                    ": give the worker an empty state directory to move it here"),
-                       {{"cluster_id", ours}});
+      return MakeError(
+          grpc::StatusCode::FAILED_PRECONDITION, "WRONG_CLUSTER",
+          absl::StrCat("the worker's state belongs to cluster ", hello.cluster_id(), ", this is ",
+                       ours, ": give the worker an empty state directory to move it here"),
+          {{"cluster_id", ours}});
     }
     const auto current = sessions_->by_node_.find(NodeName(hello.node()));
     if (current != sessions_->by_node_.end() && current->second->uid_ != hello.node_uid()) {
       return MakeError(grpc::StatusCode::ALREADY_EXISTS, "NODE_NAME_TAKEN",
-                       absl::StrCat("another worker is connected as \"", hello.node(),
-                                    "\" from ", current->second->peer_,
-                                    ": choose another --name"));
+                       absl::StrCat("another worker is connected as \"", hello.node(), "\" from ",
+                                    current->second->peer_, ": choose another --name"));
     }
     return grpc::Status::OK;
   }

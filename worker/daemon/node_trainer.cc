@@ -223,8 +223,7 @@ v1::TrainerCommand NodeTrainer::Command() const {
   *config.mutable_id() = plan_.id();
   *config.mutable_spec() = plan_.spec();
   config.set_world_size(plan_.world_size());
-  config.set_local_rank(plan_.local_rank());
-  config.set_local_size(plan_.local_size());
+  config.set_place(plan_.place());
   config.set_threads(plan_.spec().threads_per_rank() > 0 ? plan_.spec().threads_per_rank()
                                                          : setup_.default_threads);
   config.set_interface(setup_.interface);
