@@ -26,7 +26,8 @@ SITE = glob.glob(".venv/lib/python3*/site-packages")[0]
 CLANG_TIDY = ".venv/bin/clang-tidy"
 CLANG = "clang++-14"
 FLAGS = [
-    "-std=c++17", "-Wall", "-Wextra", "-Wthread-safety", "-I.", "-isystem", str(GENERATED),
+    "-std=c++17", "-Wall", "-Wextra", "-Wthread-safety", "-Wno-deprecated-declarations", "-I.",
+    "-isystem", str(GENERATED),
     "-DSPDLOG_SHARED_LIB", "-DSPDLOG_COMPILED_LIB", "-DSPDLOG_FMT_EXTERNAL",
 ]
 TORCH_FLAGS = [
