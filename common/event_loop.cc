@@ -8,8 +8,7 @@
 namespace paceline {
 
 absl::Time EventLoop::Now() {
-  return absl::UnixEpoch() +
-         absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch());
+  return absl::UnixEpoch() + absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch());
 }
 
 void EventLoop::Post(Task task) {
@@ -28,8 +27,9 @@ EventLoop::TimerId EventLoop::After(absl::Duration delay, Task task) {
 
 void EventLoop::Cancel(TimerId timer) {
   absl::MutexLock lock(&mutex_);
-  const auto found = std::find_if(timers_.begin(), timers_.end(),
-                                  [timer](const auto& entry) { return entry.first.second == timer; });
+  const auto found = std::find_if(timers_.begin(), timers_.end(), [timer](const auto& entry) {
+    return entry.first.second == timer;
+  });
   if (found != timers_.end()) timers_.erase(found);
 }
 

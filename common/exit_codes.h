@@ -9,12 +9,12 @@ enum ExitCode : int {
   kExitOk = 0,
   kExitFailure = 1,
   kExitUsage = 2,
-  kExitCannotListen = 10,       // Port in use, or an address that is not ours.
-  kExitStateNotWritable = 11,   // State directory missing, read-only or somebody else's.
-  kExitStateFromNewer = 12,     // Written by a newer version.
-  kExitStateDamaged = 13,       // Cannot be read; nothing was overwritten.
-  kExitNoSpace = 14,            // The disk is full.
-  kExitStateInUse = 15,         // Another process holds the state directory.
+  kExitCannotListen = 10,      // Port in use, or an address that is not ours.
+  kExitStateNotWritable = 11,  // State directory missing, read-only or somebody else's.
+  kExitStateFromNewer = 12,    // Written by a newer version.
+  kExitStateDamaged = 13,      // Cannot be read; nothing was overwritten.
+  kExitNoSpace = 14,           // The disk is full.
+  kExitStateInUse = 15,        // Another process holds the state directory.
 };
 
 }  // namespace paceline

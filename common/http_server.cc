@@ -30,9 +30,9 @@ class HttplibServer : public HttpServer {
     });
     for (const auto& [path, answer] : routes_) {
       server_.Get(path, [answer = answer](const httplib::Request&, httplib::Response& response) {
-        HttpResponse made = answer();
+        const HttpResponse made = answer();
         response.status = made.status;
-        response.set_content(std::move(made.body), made.content_type.c_str());
+        response.set_content(made.body, made.content_type.c_str());
       });
     }
   }

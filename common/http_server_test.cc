@@ -7,8 +7,13 @@ namespace paceline {
 namespace {
 
 HttpServer::Routes Hello() {
-  return {{"/hello", [] { return HttpResponse{200, "text/plain", "world"}; }},
-          {"/busy", [] { return HttpResponse{503, "text/plain", "not yet"}; }}};
+  return {{"/hello",
+           [] {
+             return HttpResponse{200, "text/plain", "world"};
+           }},
+          {"/busy", [] {
+             return HttpResponse{503, "text/plain", "not yet"};
+           }}};
 }
 
 TEST(HttpServerTest, AnswersItsRoutesAndNothingElse) {

@@ -46,9 +46,9 @@ class LogLine {
 #define PACELINE_LOG(severity) \
   ::paceline::LogLine(PACELINE_LOG_##severity, __FILE__, __LINE__).stream()
 
-#define PACELINE_CHECK(condition)                       \
-  if (condition) {                                      \
-  } else /* NOLINT */                                   \
+#define PACELINE_CHECK(condition) \
+  if (condition) {                \
+  } else /* NOLINT */             \
     PACELINE_LOG(FATAL) << "check failed: " #condition " "
 
 #endif  // COMMON_LOG_H_

@@ -5,7 +5,10 @@
 namespace paceline {
 
 CommitQueue::CommitQueue(EventLoop* loop, StateStore* store, Observer observer)
-    : loop_(loop), store_(store), observer_(std::move(observer)), thread_([this] { CommitAll(); }) {}
+    : loop_(loop),
+      store_(store),
+      observer_(std::move(observer)),
+      thread_([this] { CommitAll(); }) {}
 
 CommitQueue::~CommitQueue() {
   {

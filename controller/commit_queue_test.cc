@@ -63,11 +63,12 @@ TEST(CommitQueueTest, FailureIsReportedOnceAndNothingAfterItRuns) {
   FailingStore store(1);
   std::vector<int> order;
   std::vector<absl::Status> failures;
-  CommitQueue queue(&loop, &store, {[](absl::Duration) {},
-                                    [&](absl::Status status) {
-                                      failures.push_back(status);
-                                      loop.Stop();
-                                    }});
+  CommitQueue queue(&loop, &store,
+                    {[](absl::Duration) {},
+                     [&](absl::Status status) {
+                       failures.push_back(status);
+                       loop.Stop();
+                     }});
   loop.Post([&] {
     queue.Add(Put("a"), [&] { order.push_back(1); });
     queue.Add(Put("b"), [&] { order.push_back(2); });

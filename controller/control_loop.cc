@@ -70,11 +70,12 @@ void ControlLoop::Run(const Event& event, WriteBatch batch, std::function<void()
   std::vector<std::pair<NodeName, v1::NodePlan>> plans;
   for (const NodeName& name : actions.send_plans) plans.emplace_back(name, PlanFor(name));
   ArmTimer();
-  commits_->Add(std::move(batch), [this, actions, plans = std::move(plans), then = std::move(then)] {
-    for (const auto& [name, plan] : plans) listeners_.plan(name, plan);
-    Show(actions);
-    then();
-  });
+  commits_->Add(std::move(batch),
+                [this, actions, plans = std::move(plans), then = std::move(then)] {
+                  for (const auto& [name, plan] : plans) listeners_.plan(name, plan);
+                  Show(actions);
+                  then();
+                });
 }
 
 void ControlLoop::Show(const Actions& actions) {

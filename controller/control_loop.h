@@ -40,8 +40,8 @@ class ControlLoop {
   // Whom to tell. All on the loop, and only of what is durable.
   struct Listeners {
     std::function<void(const NodeName&, const v1::NodePlan&)> plan;
-    std::function<void()> jobs_changed;   // job_log() has grown.
-    std::function<void()> nodes_changed;  // node_log() has grown.
+    std::function<void()> jobs_changed;              // job_log() has grown.
+    std::function<void()> nodes_changed;             // node_log() has grown.
     std::function<void(absl::Status)> store_failed;  // The process must end.
   };
 
@@ -53,7 +53,8 @@ class ControlLoop {
   void SetListeners(Listeners listeners) { listeners_ = std::move(listeners); }
 
   // Takes the event in; `then` runs when its effects are durable.
-  void Apply(const Event& event, std::function<void()> then = [] {});
+  void Apply(
+      const Event& event, std::function<void()> then = [] {});
 
   // As Apply, for a mutation of `job` by a client: remembers the request.
   void ApplyRequest(const RequestId& request, const JobId& job, const Event& event,

@@ -18,8 +18,8 @@ using prometheus::BuildHistogram;
 
 const prometheus::Histogram::BucketBoundaries kCommitBuckets = {0.001, 0.0025, 0.005, 0.01, 0.025,
                                                                 0.05,  0.1,    0.25,  0.5,  1};
-const prometheus::Histogram::BucketBoundaries kStepBuckets = {
-    0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30};
+const prometheus::Histogram::BucketBoundaries kStepBuckets = {0.005, 0.01, 0.025, 0.05, 0.1, 0.25,
+                                                              0.5,   1,    2.5,   5,    10,  30};
 const prometheus::Histogram::BucketBoundaries kWaitBuckets = {0.1, 0.5, 1,   2.5, 5,
                                                               10,  30,  120, 600, 3600};
 

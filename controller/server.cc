@@ -138,11 +138,10 @@ ServerFailure Server::Start() {
 
 absl::Status Server::WriteAddressFile() {
   if (options_.address_file.empty()) return absl::OkStatus();
-  const std::string text = nlohmann::json{{"pid", getpid()},
-                                          {"grpc", grpc_address_},
-                                          {"http", http_->address()}}
-                               .dump() +
-                           "\n";
+  const std::string text =
+      nlohmann::json{{"pid", getpid()}, {"grpc", grpc_address_}, {"http", http_->address()}}
+          .dump() +
+      "\n";
   return WriteFileAtomically(options_.address_file, {text});
 }
 
@@ -174,8 +173,9 @@ void Server::UpdateDiscovery() {
   nlohmann::json targets = nlohmann::json::array();
   for (const auto& [name, node] : control_->cluster().nodes()) {
     if (node.facts.metrics_address.empty()) continue;
-    targets.push_back({{"targets", {node.facts.metrics_address}},
-                       {"labels", {{"node", name.value()}, {"__meta_paceline_component", "worker"}}}});
+    targets.push_back(
+        {{"targets", {node.facts.metrics_address}},
+         {"labels", {{"node", name.value()}, {"__meta_paceline_component", "worker"}}}});
   }
   const std::string body = targets.dump();
   absl::MutexLock lock(&mutex_);
@@ -188,7 +188,10 @@ HttpServer::Routes Server::Routes() {
        [this] {
          return HttpResponse{200, "text/plain; version=0.0.4; charset=utf-8", metrics_.Text()};
        }},
-      {"/healthz", [] { return HttpResponse{200, "text/plain; charset=utf-8", "ok\n"}; }},
+      {"/healthz",
+       [] {
+         return HttpResponse{200, "text/plain; charset=utf-8", "ok\n"};
+       }},
       {"/readyz",
        [this] {
          return ready_ ? HttpResponse{200, "text/plain; charset=utf-8", "ready\n"}

@@ -232,8 +232,8 @@ TEST_F(ServerTest, JobRunsFromSubmissionToSuccess) {
   const v1::NodePlan plan = worker->ReadPlan(2);
   EXPECT_EQ(plan.trainers(1).world_size(), 2);
   EXPECT_EQ(plan.trainers(1).spec().name(), "digits");
-  worker->Report({Trainer(plan.trainers(0), v1::TRAINER_READY),
-                  Trainer(plan.trainers(1), v1::TRAINER_READY)});
+  worker->Report(
+      {Trainer(plan.trainers(0), v1::TRAINER_READY), Trainer(plan.trainers(1), v1::TRAINER_READY)});
   EXPECT_EQ(worker->ReadPlan(2).trainers(1).store_address(), "127.0.0.1:5000");
   worker->Report({Trainer(plan.trainers(0), v1::TRAINER_RUNNING),
                   Trainer(plan.trainers(1), v1::TRAINER_RUNNING)});

@@ -23,7 +23,7 @@ DevDir NewDir() {
   return DevDirAt(path);
 }
 
-DevDir DefaultWith(std::map<std::string, std::string> environment) {
+DevDir DefaultWith(const std::map<std::string, std::string>& environment) {
   return DefaultDevDir([environment](const char* name) {
     const auto at = environment.find(name);
     return at == environment.end() ? "" : at->second;

@@ -2,6 +2,7 @@
 
 #include <zlib.h>
 
+#include <cmath>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -63,7 +64,7 @@ TEST(DigitsTest, EnlargingIsLinearBetweenThePixels) {
   for (int i = 0; i < 64; ++i) digit.pixels.push_back(static_cast<uint8_t>(i % 8 * 2));
   const std::vector<uint8_t> image = Enlarged(digit, 16);
   // Between the centres of columns 1 and 2 (levels 2 and 4), a quarter of the way.
-  EXPECT_EQ(image[16 * 8 + 3], static_cast<int>(2.5 * 255 / 16 + 0.5));
+  EXPECT_EQ(image[16 * 8 + 3], std::lround(2.5 * 255 / 16));
 }
 
 TEST(DigitsTest, ReadsGzip) {

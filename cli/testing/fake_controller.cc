@@ -132,20 +132,22 @@ grpc::Status FakeController::List(grpc::ServerContext*, const v1::ListJobsReques
 }
 
 template <typename Message>
+std::optional<StreamScript<Message>> FakeController::Next(
+    std::deque<StreamScript<Message>>& scripts) {
+  if (scripts.empty()) return std::nullopt;
+  StreamScript<Message> script = std::move(scripts.front());
+  scripts.pop_front();
+  return script;
+}
+
+template <typename Message>
 grpc::Status FakeController::Play(grpc::ServerContext* context,
-                                  std::deque<StreamScript<Message>>& scripts,
-                                  grpc::ServerWriter<Message>* writer, bool watch) {
-  StreamScript<Message> script;
-  std::function<void()> idle;
-  {
-    const absl::MutexLock lock(&mutex_);
-    if (scripts.empty()) return grpc::Status(grpc::StatusCode::INTERNAL, "no script is left");
-    script = scripts.front();
-    scripts.pop_front();
-    if (watch && !script.end.has_value()) idle = on_watch_idle_;
-  }
-  for (const Message& message : script.messages) writer->Write(message);
-  if (script.end.has_value()) return *script.end;
+                                  const std::optional<StreamScript<Message>>& script,
+                                  grpc::ServerWriter<Message>* writer,
+                                  const std::function<void()>& idle) {
+  if (!script.has_value()) return grpc::Status(grpc::StatusCode::INTERNAL, "no script is left");
+  for (const Message& message : script->messages) writer->Write(message);
+  if (script->end.has_value()) return *script->end;
   if (idle) idle();
   const absl::MutexLock lock(&mutex_);
   while (!stopping_ && !context->IsCancelled()) {
@@ -157,11 +159,15 @@ grpc::Status FakeController::Play(grpc::ServerContext* context,
 grpc::Status FakeController::Watch(grpc::ServerContext* context,
                                    const v1::WatchJobsRequest* request,
                                    grpc::ServerWriter<v1::JobEvent>* writer) {
+  std::optional<StreamScript<v1::JobEvent>> script;
+  std::function<void()> idle;
   {
     const absl::MutexLock lock(&mutex_);
     watches_.push_back(*request);
+    script = Next(watch_scripts_);
+    idle = on_watch_idle_;
   }
-  return Play(context, watch_scripts_, writer, true);
+  return Play(context, script, writer, idle);
 }
 
 grpc::Status FakeController::Cancel(grpc::ServerContext*, const v1::CancelJobRequest* request,
@@ -180,13 +186,13 @@ grpc::Status FakeController::Cancel(grpc::ServerContext*, const v1::CancelJobReq
 grpc::Status FakeController::StreamLogs(grpc::ServerContext* context,
                                         const v1::StreamLogsRequest* request,
                                         grpc::ServerWriter<v1::LogChunk>* writer) {
-  std::deque<StreamScript<v1::LogChunk>>* scripts = nullptr;
+  std::optional<StreamScript<v1::LogChunk>> script;
   {
     const absl::MutexLock lock(&mutex_);
     logs_.push_back(*request);
-    scripts = &log_scripts_[request->rank()];
+    script = Next(log_scripts_[request->rank()]);
   }
-  return Play(context, *scripts, writer, false);
+  return Play(context, script, writer, /*idle=*/{});
 }
 
 grpc::Status FakeController::Get(grpc::ServerContext*, const v1::GetNodeRequest* request,

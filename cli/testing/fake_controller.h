@@ -60,6 +60,7 @@ class FakeController : public v1::JobService::Service, public v1::NodeService::S
   grpc::Status Get(grpc::ServerContext*, const v1::GetJobRequest*, v1::Job*) override;
   grpc::Status List(grpc::ServerContext*, const v1::ListJobsRequest*,
                     v1::ListJobsResponse*) override;
+  using v1::NodeService::Service::Watch;
   grpc::Status Watch(grpc::ServerContext*, const v1::WatchJobsRequest*,
                      grpc::ServerWriter<v1::JobEvent>*) override;
   grpc::Status Cancel(grpc::ServerContext*, const v1::CancelJobRequest*, v1::Job*) override;
@@ -71,8 +72,13 @@ class FakeController : public v1::JobService::Service, public v1::NodeService::S
 
  private:
   template <typename Message>
-  grpc::Status Play(grpc::ServerContext* context, std::deque<StreamScript<Message>>& scripts,
-                    grpc::ServerWriter<Message>* writer, bool watch);
+  static std::optional<StreamScript<Message>> Next(std::deque<StreamScript<Message>>& scripts);
+  // Sends the script; calls `idle`, if any, when it stays open.
+  template <typename Message>
+  grpc::Status Play(grpc::ServerContext* context,
+                    const std::optional<StreamScript<Message>>& script,
+                    grpc::ServerWriter<Message>* writer, const std::function<void()>& idle)
+      ABSL_LOCKS_EXCLUDED(mutex_);
 
   int port_ = 0;
   mutable absl::Mutex mutex_;

@@ -7,9 +7,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-#define PACELINE_RETURN_IF_ERROR(expr)             \
-  do {                                             \
-    ::absl::Status paceline_status = (expr);       \
+#define PACELINE_RETURN_IF_ERROR(expr)                 \
+  do {                                                 \
+    ::absl::Status paceline_status = (expr);           \
     if (!paceline_status.ok()) return paceline_status; \
   } while (false)
 

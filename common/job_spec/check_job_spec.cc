@@ -1,5 +1,7 @@
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <string>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -12,6 +14,13 @@ namespace {
 
 using absl::StrCat;
 
+// At most `size` bytes of `text`, without a part of a UTF-8 character at the end.
+std::string Beginning(const std::string& text, size_t size) {
+  if (text.size() <= size) return text;
+  while (size > 0 && (text[size] & 0xc0) == 0x80) --size;
+  return text.substr(0, size);
+}
+
 // Collects the problems of one spec, one method per part of it.
 class SpecCheck {
  public:
@@ -19,7 +28,7 @@ class SpecCheck {
     CheckName(spec.name());
     CheckRange("ranks", spec.ranks(), 1, 4096);
     CheckEnum("device", spec.device(), v1::Device_IsValid(spec.device()), "cpu or cuda");
-    CheckAtLeast("threads_per_rank", spec.threads_per_rank(), 0);
+    CheckRange("threads_per_rank", spec.threads_per_rank(), 0, 1024);
     CheckModel(spec.model());
     CheckData(spec.data());
     CheckAtLeast("batch_per_rank", spec.batch_per_rank(), 1);
@@ -94,7 +103,7 @@ class SpecCheck {
     }
     if (sound) return;
     Add("name",
-        StrCat("is \"", absl::CHexEscape(name.substr(0, 80)), "\"",
+        StrCat("is \"", absl::Utf8SafeCHexEscape(Beginning(name, 80)), "\"",
                name.size() > 63 ? StrCat(" of ", name.size(), " characters") : "", "; ", kAllowed));
   }
 

@@ -73,6 +73,8 @@ INSTANTIATE_TEST_SUITE_P(
         Rule{"RanksMost", "ranks: 4096", ""}, Rule{"RanksTooMany", "ranks: 4097", "ranks"},
         Rule{"DeviceKnown", "device: CUDA", ""}, Rule{"DeviceUnknown", "device: 7", "device"},
         Rule{"ThreadsNegative", "threads_per_rank: -1", "threads_per_rank"},
+        Rule{"ThreadsMost", "threads_per_rank: 1024", ""},
+        Rule{"ThreadsTooMany", "threads_per_rank: 1025", "threads_per_rank"},
         Rule{"BatchNegative", "batch_per_rank: -1", "batch_per_rank"},
         Rule{"StepsNegative", "steps: -1", "steps"}, Rule{"SeedNegative", "seed: -1", "seed"},
         Rule{"PrecisionUnknown", "precision: 9", "precision"},
@@ -145,6 +147,15 @@ TEST(JobSpecTest, NameInAMessageIsEscaped) {
   v1::JobSpec spec = Sound();
   spec.set_name("a\x1b[2J");
   EXPECT_THAT(CheckJobSpec(spec).at(0).message, HasSubstr("\"a\\x1b[2J\""));
+}
+
+TEST(JobSpecTest, NameInAMessageKeepsItsLettersWhole) {
+  v1::JobSpec spec = Sound();
+  spec.set_name("g\u00fctes");
+  EXPECT_THAT(CheckJobSpec(spec).at(0).message, HasSubstr("\"g\u00fctes\""));
+  // The 80th byte is the first half of a letter.
+  spec.set_name(std::string(79, 'a') + "\u00fc" + "a");
+  EXPECT_THAT(CheckJobSpec(spec).at(0).message, HasSubstr(std::string(79, 'a') + "\""));
 }
 
 TEST(FillDefaultsTest, WritesEveryDocumentedDefault) {

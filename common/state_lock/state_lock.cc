@@ -5,12 +5,13 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
 namespace paceline {
@@ -26,7 +27,9 @@ absl::Status SystemError(const std::string& what, int error) {
 
 pid_t ReadPid(int fd) {
   char text[32] = {};
-  return pread(fd, text, sizeof text - 1, 0) > 0 ? static_cast<pid_t>(std::atol(text)) : 0;
+  if (pread(fd, text, sizeof text - 1, 0) <= 0) return 0;
+  pid_t pid = 0;
+  return absl::SimpleAtoi(absl::StripAsciiWhitespace(text), &pid) ? pid : 0;
 }
 
 }  // namespace
@@ -51,8 +54,8 @@ absl::StatusOr<StateLock> StateLock::Take(const std::string& directory) {
   if (fd < 0) return SystemError("cannot write state directory: " + path, errno);
   StateLock lock(fd);
   if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-    return absl::FailedPreconditionError(absl::StrCat("state directory ", directory,
-                                                      " is in use by process ", ReadPid(fd)));
+    return absl::FailedPreconditionError(
+        absl::StrCat("state directory ", directory, " is in use by process ", ReadPid(fd)));
   }
   const std::string pid = absl::StrCat(getpid(), "\n");
   if (ftruncate(fd, 0) != 0 ||

@@ -13,8 +13,7 @@
 
 namespace paceline {
 
-grpc::Status MakeError(grpc::StatusCode code, const std::string& reason,
-                       const std::string& message,
+grpc::Status MakeError(grpc::StatusCode code, const std::string& reason, const std::string& message,
                        const std::map<std::string, std::string>& metadata = {});
 
 // INVALID_ARGUMENT, reason SPEC_INVALID, with a google.rpc.BadRequest that names every field.

@@ -230,12 +230,11 @@ grpc::ServerUnaryReactor* JobService::List(grpc::CallbackServerContext* context,
 
 grpc::ServerWriteReactor<v1::JobEvent>* JobService::Watch(grpc::CallbackServerContext*,
                                                           const v1::WatchJobsRequest* request) {
-  const std::string id = request->job_id();
-  const auto wanted = [id](const v1::JobEvent& event) {
+  const auto wanted = [id = request->job_id()](const v1::JobEvent& event) {
     return id.empty() || event.job().id() == id;
   };
   auto* stream = new WatchStream<v1::JobEvent>(loop_, &control_->job_log(), &watchers_, wanted);
-  loop_->Post([=, after = request->after_revision()] {
+  loop_->Post([this, stream, id = request->job_id(), after = request->after_revision()] {
     std::deque<v1::JobEvent> present;
     for (const auto& [job_id, job] : control_->cluster().jobs()) {
       if (after != 0 || !(id.empty() || job_id.value() == id)) continue;

@@ -40,8 +40,8 @@ class JobService : public v1::JobService::CallbackService {
                                                 const v1::WatchJobsRequest* request) override;
   grpc::ServerUnaryReactor* Cancel(grpc::CallbackServerContext* context,
                                    const v1::CancelJobRequest* request, v1::Job* reply) override;
-  grpc::ServerWriteReactor<v1::LogChunk>* StreamLogs(
-      grpc::CallbackServerContext* context, const v1::StreamLogsRequest* request) override;
+  grpc::ServerWriteReactor<v1::LogChunk>* StreamLogs(grpc::CallbackServerContext* context,
+                                                     const v1::StreamLogsRequest* request) override;
 
  private:
   class LogStream;

@@ -55,8 +55,8 @@ class WorkerSessions : public v1::WorkerService::CallbackService {
   ControllerMetrics* const metrics_;
 
   // On the loop.
-  std::set<Stream*> streams_;               // All that are open.
-  std::map<NodeName, Stream*> by_node_;     // The current one of each node that said hello.
+  std::set<Stream*> streams_;            // All that are open.
+  std::map<NodeName, Stream*> by_node_;  // The current one of each node that said hello.
   int64_t next_log_id_ = 1;
 };
 
