@@ -10,6 +10,7 @@
 #include <sstream>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -64,6 +65,17 @@ void AddRuleProblems(const std::set<std::string>& broken, JobFile* file) {
   }
 }
 
+// The first line, from 1, that has a tab in its indentation; 0 when none has.
+int LineIndentedByTab(absl::string_view yaml) {
+  int number = 0;
+  for (const absl::string_view line : absl::StrSplit(yaml, '\n')) {
+    ++number;
+    const size_t text = line.find_first_not_of(" \t");
+    if (text != line.npos && absl::StrContains(line.substr(0, text), '\t')) return number;
+  }
+  return 0;
+}
+
 FilePosition PositionOfMark(const YAML::Mark& mark) { return {mark.line + 1, mark.column + 1}; }
 
 }  // namespace
@@ -74,7 +86,10 @@ JobFile ParseJobFile(const std::string& yaml, const std::string& folder) {
   try {
     documents = YAML::LoadAll(yaml);
   } catch (const YAML::Exception& e) {
-    file.problems.push_back({PositionOfMark(e.mark), absl::StrCat("not YAML: ", e.msg)});
+    const int tab = LineIndentedByTab(yaml);
+    file.problems.push_back(
+        tab > 0 ? FileProblem{{tab, 1}, "not YAML: a tab indents this line; YAML takes spaces only"}
+                : FileProblem{PositionOfMark(e.mark), absl::StrCat("not YAML: ", e.msg)});
     return file;
   }
   if (documents.empty() || documents[0].IsNull()) {

@@ -37,6 +37,17 @@ std::string Quoted(const YAML::Node& value) {
 // YAML gives quoted scalars the tag "!".
 bool IsQuoted(const YAML::Node& value) { return value.Tag() == "!"; }
 
+bool IsDigits(absl::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == text.npos;
+}
+
+// What a whole number of `key` may be, with the type's own limit when the key has none.
+std::string AllowedText(const JobKey& key, bool narrow) {
+  if (absl::StrContains(key.allowed, " to ")) return key.allowed;
+  return StrCat(key.allowed, ", up to ",
+                narrow ? std::numeric_limits<int32_t>::max() : std::numeric_limits<int64_t>::max());
+}
+
 const char* Shape(const YAML::Node& value) {
   if (value.IsMap()) return "a group of keys";
   if (value.IsSequence()) return "a list";
@@ -227,17 +238,21 @@ void JobFileParser::ParseInteger(const JobKey& key, const std::string& path,
                                  const YAML::Node& value, const FieldDescriptor& field,
                                  Message* holder) {
   int64_t number = 0;
+  const bool narrow = field.cpp_type() == FieldDescriptor::CPPTYPE_INT32;
   if (IsQuoted(value) || !absl::SimpleAtoi(value.Scalar(), &number)) {
+    if (!IsQuoted(value) && IsDigits(value.Scalar())) {
+      TellAt(path, StrCat("is too large; allowed is ", AllowedText(key, narrow)));
+      return;
+    }
     TellAt(path, StrCat("is ", Quoted(value), "; it takes a whole number",
                         IsQuoted(value) ? " without quotes" : ""));
     return;
   }
-  const bool narrow = field.cpp_type() == FieldDescriptor::CPPTYPE_INT32;
   const bool fits = !narrow || (number >= std::numeric_limits<int32_t>::min() &&
                                 number <= std::numeric_limits<int32_t>::max());
   if (!fits || (key.no_zero && number == 0)) {
-    TellAt(path,
-           StrCat("is ", number, "; allowed is ", key.allowed, fits ? "" : ", up to 2147483647"));
+    TellAt(path, StrCat("is ", number, "; allowed is ",
+                        fits ? std::string(key.allowed) : AllowedText(key, narrow)));
     return;
   }
   const auto* reflection = holder->GetReflection();
@@ -263,8 +278,8 @@ void JobFileParser::ParseNumber(const JobKey& key, const std::string& path, cons
   }
   double number = 0;
   if (IsQuoted(value) || !absl::SimpleAtod(value.Scalar(), &number) || !std::isfinite(number)) {
-    TellAt(path, StrCat("is ", Quoted(value), "; it takes a number",
-                        IsQuoted(value) ? " without quotes" : ""));
+    TellAt(path, StrCat("is ", Quoted(value), "; it takes a ",
+                        IsQuoted(value) ? "number without quotes" : "finite number"));
     return;
   }
   if (key.no_zero && number == 0) {

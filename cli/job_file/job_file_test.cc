@@ -134,7 +134,7 @@ TEST(JobFileTest, WrongTypesAreTold) {
   EXPECT_THAT(ProblemsOfAddition("seed:\n"),
               ElementsAre("7:1 seed has no value; give one or leave the key out"));
   EXPECT_THAT(ProblemsOfAddition("collective_timeout_s: .nan\n"),
-              ElementsAre("7:1 collective_timeout_s is \".nan\"; it takes a number"));
+              ElementsAre("7:1 collective_timeout_s is \".nan\"; it takes a finite number"));
   EXPECT_THAT(ProblemsOfAddition("evaluation: 5\n"),
               ElementsAre("7:1 evaluation is a single value; it takes a group of keys: every"));
   EXPECT_THAT(ProblemsOfAddition("faults: {rank: 1}\n"),
@@ -170,8 +170,8 @@ TEST(JobFileTest, ZeroThatWouldMeanTheDefaultIsRefused) {
 }
 
 TEST(JobFileTest, NumberBeyondTheFieldIsRefused) {
-  EXPECT_THAT(ProblemsOfAddition("threads_per_rank: 5000000000\n"),
-              ElementsAre("7:1 threads_per_rank is 5000000000; allowed is 0 and more, up to "
+  EXPECT_THAT(ProblemsOfAddition("batch_per_rank: 5000000000\n"),
+              ElementsAre("7:1 batch_per_rank is 5000000000; allowed is 1 and more, up to "
                           "2147483647"));
 }
 
@@ -214,6 +214,24 @@ TEST(JobFileTest, SyntaxErrorIsToldWithItsPlace) {
   ASSERT_EQ(problems.size(), 1u);
   EXPECT_THAT(problems[0], HasSubstr("not YAML: "));
   EXPECT_THAT(problems[0], ::testing::StartsWith("3:"));
+}
+
+TEST(JobFileTest, TabThatIndentsIsNamedAsTheFault) {
+  EXPECT_THAT(Problems("name: a\ndata:\n\ttrain: t\n"),
+              ElementsAre("3:1 not YAML: a tab indents this line; YAML takes spaces only"));
+  EXPECT_THAT(Problems("name: a\n\tranks: 1\n"), ElementsAre(HasSubstr("2:1 not YAML: a tab")));
+  EXPECT_THAT(ProblemsOfAddition("seed: 1\t# a tab that does no harm\n"), IsEmpty());
+}
+
+TEST(JobFileTest, NumberThatIsTooLargeIsToldSo) {
+  EXPECT_THAT(ProblemsOfAddition("seed: 18446744073709551615\n"),
+              ElementsAre("7:1 seed is too large; allowed is 0 and more, up to "
+                          "9223372036854775807"));
+  EXPECT_THAT(ProblemsOfAddition("faults: [{step: 99999999999999999999, kind: exit}]\n"),
+              ElementsAre("7:11 faults[0].step is too large; allowed is 0 to steps - 1"));
+  EXPECT_THAT(ProblemsOfAddition("batch_per_rank: 99999999999999999999\n"),
+              ElementsAre("7:1 batch_per_rank is too large; allowed is 1 and more, up to "
+                          "2147483647"));
 }
 
 TEST(JobFileTest, FilesThatAreNoJobAreTold) {

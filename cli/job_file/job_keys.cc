@@ -32,7 +32,7 @@ const std::vector<JobKey>& JobKeys() {
       {"ranks", T::kInteger, "", "1", "1 to 4096", "4", "Number of ranks, one trainer process each.", true},
       {"device", T::kChoice, "", "cpu", "cpu, cuda", "cpu",
        "Where ranks compute: each takes a slot (cpu) or a GPU (cuda) of its node."},
-      {"threads_per_rank", T::kInteger, "", "0", "0 and more", "1",
+      {"threads_per_rank", T::kInteger, "", "0", "0 to 1024", "1",
        "CPU threads of each rank's tensor operations; 0 is the node's cores divided by its slots."},
 
       {"model", T::kGroup, "", "", "", "", "What is trained."},
