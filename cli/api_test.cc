@@ -211,6 +211,26 @@ TEST_F(ApiTest, FailedJobIsTheExitCodeAndItsFailureIsShown) {
   EXPECT_THAT(ran.out, HasSubstr("rank 1 on node w1 failed: killed by SIGKILL\n"));
 }
 
+TEST_F(ApiTest, ServerWithoutAPortHasTheDefaultOne) {
+  std::ostringstream out;
+  std::map<std::string, std::string> environment = {{"PACELINE_SERVER", "head"}};
+  const auto variable = [&](const char* name) { return environment[name]; };
+  Program program({out, out, false, 0, variable}, interrupt_);
+  EXPECT_EQ(program.server(), "head:7450");
+  program.flags.server = "other:1";
+  EXPECT_EQ(program.server(), "other:1");
+}
+
+TEST_F(ApiTest, ServerThatIsToldIsTheOneThatIsSpokenTo) {
+  std::ostringstream out;
+  std::map<std::string, std::string> environment = {{"PACELINE_SERVER", "head:1"}};
+  const auto variable = [&](const char* name) { return environment[name]; };
+  Program program({out, out, false, 0, variable}, interrupt_);
+  program.client();
+  environment["PACELINE_SERVER"] = "other:1";
+  EXPECT_EQ(program.server(), "head:1");
+}
+
 TEST_F(ApiTest, FollowSurvivesALostConnectionAndResumesAfterTheLastRevision) {
   controller_.AddWatch({{Event(JobIn(v1::RUNNING, 5, 10))}, Lost()});
   controller_.AddWatch({{}, Lost()});
@@ -334,6 +354,8 @@ TEST_F(ApiTest, LostLogStreamIsResumedWithoutLosingOrRepeatingAByte) {
   const Ran ran = Paceline({"job", "logs", "-f", kId, "--rank", "0", "--tail", "3"});
   EXPECT_EQ(ran.exit, kCliOk) << ran.err;
   EXPECT_EQ(ran.out, "one\ntwo\nthree\n");
+  EXPECT_THAT(ran.err, HasSubstr("rank 0: the controller at " + controller_.address() +
+                                 " does not answer; going on when it is back\n"));
   ASSERT_THAT(controller_.logs(), SizeIs(3));
   EXPECT_EQ(controller_.logs()[0].tail_lines(), 3);
   EXPECT_EQ(controller_.logs()[1].tail_lines(), 0);

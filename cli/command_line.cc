@@ -24,7 +24,8 @@ CLI::App* AddGroup(CLI::App& parent, const std::string& name, const std::string&
 
 void AddGlobalFlags(CLI::App& app, GlobalFlags& flags) {
   app.add_option("-s,--server", flags.server,
-                 "Controller, HOST:PORT. Default: $PACELINE_SERVER, else the dev cluster when it "
+                 "Controller, HOST or HOST:PORT (7450). Default: $PACELINE_SERVER, else the dev "
+                 "cluster when it "
                  "is up, else 127.0.0.1:7450");
   app.add_option("-o,--output", flags.output, "Form of the output")
       ->check(CLI::IsMember({"table", "json"}))

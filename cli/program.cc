@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "cli/dev/dev_dir.h"
@@ -13,6 +14,7 @@ namespace paceline {
 namespace {
 
 constexpr char kDefaultServer[] = "127.0.0.1:7450";
+constexpr char kDefaultPort[] = ":7450";
 
 std::string JsonText(const google::protobuf::Message& message, bool spaced) {
   google::protobuf::util::JsonPrintOptions options;
@@ -40,9 +42,9 @@ PageStyle Program::style() const {
 }
 
 std::string Program::server() const {
-  if (!flags.server.empty()) return flags.server;
-  const std::string named = Variable("PACELINE_SERVER");
-  if (!named.empty()) return named;
+  if (client_ != nullptr) return client_server_;
+  const std::string named = flags.server.empty() ? Variable("PACELINE_SERVER") : flags.server;
+  if (!named.empty()) return absl::StrContains(named, ':') ? named : named + kDefaultPort;
   const std::string dev = RunningDevController(DefaultDevDir(surroundings_.variable));
   return dev.empty() ? kDefaultServer : dev;
 }
@@ -50,7 +52,8 @@ std::string Program::server() const {
 Client& Program::client() {
   if (client_ == nullptr) {
     Client::Options options;
-    options.server = server();
+    client_server_ = server();
+    options.server = client_server_;
     options.timeout = absl::Seconds(flags.timeout_s);
     options.notice = [this](const std::string& line) { Note(line); };
     client_ = std::make_unique<Client>(std::move(options), interrupt_);

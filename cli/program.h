@@ -57,8 +57,8 @@ class Program {
   // Colours only on a terminal, and not against the user's wish.
   PageStyle style() const;
 
-  // --server, else $PACELINE_SERVER, else the dev cluster when it is up, else
-  // 127.0.0.1:7450.
+  // --server, else $PACELINE_SERVER, each with port 7450 when it has none, else the dev cluster
+  // when it is up, else 127.0.0.1:7450. Settled once there is a client.
   std::string server() const;
   // Made at the first call.
   Client& client();
@@ -79,7 +79,8 @@ class Program {
   const Surroundings surroundings_;
   Interrupt& interrupt_;
   std::unique_ptr<Client> client_;
-  absl::Mutex mutex_;  // Orders lines of the error stream.
+  std::string client_server_;  // The server that `client_` speaks to.
+  absl::Mutex mutex_;          // Orders lines of the error stream.
 };
 
 }  // namespace paceline

@@ -39,7 +39,7 @@ std::string AdviceOf(const grpc::Status& status) {
   if (reason == "JOB_NOT_FOUND") return "`paceline job list` shows the jobs that there are";
   if (reason == "AMBIGUOUS_JOB") return "give more of the id; `paceline job list` shows it";
   if (reason == "JOB_CANNOT_FIT") {
-    return "`paceline node list` shows what each node holds; ask for fewer ranks or add nodes";
+    return "`paceline node list` shows what each node holds";
   }
   if (reason == "NODE_NOT_FOUND") return "`paceline node list` shows the nodes that there are";
   if (reason == "NODE_UNREACHABLE") {

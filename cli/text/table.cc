@@ -11,6 +11,7 @@ namespace {
 
 constexpr int kGap = 2;
 constexpr int kLeastLastColumn = 8;
+constexpr int kGoodLastColumn = 20;
 
 }  // namespace
 
@@ -29,18 +30,33 @@ std::vector<int> Table::Widths() const {
   return widths;
 }
 
+std::vector<size_t> Table::Shown(const std::vector<int>& widths, int width) const {
+  int whole = std::min(widths.back(), kGoodLastColumn);
+  for (size_t i = 0; i + 1 < widths.size(); ++i) whole += widths[i] + kGap;
+  std::vector<size_t> shown;
+  for (size_t i = columns_.size(); i-- > 0;) {
+    if (columns_[i].spare && width > 0 && whole > width) {
+      whole -= widths[i] + kGap;
+    } else {
+      shown.insert(shown.begin(), i);
+    }
+  }
+  return shown;
+}
+
 std::string Table::Rendered(int width, bool colours) const {
   const std::vector<int> widths = Widths();
+  const std::vector<size_t> shown = Shown(widths, width);
   const size_t last = columns_.size() - 1;
   int room = widths[last];
   if (width > 0) {
     int before = 0;
-    for (size_t i = 0; i < last; ++i) before += widths[i] + kGap;
+    for (const size_t i : shown) before += i == last ? 0 : widths[i] + kGap;
     room = std::min(room, std::max(kLeastLastColumn, width - before));
   }
   std::string out;
   const auto add_line = [&](const std::vector<Cell>& row) {
-    for (size_t i = 0; i < row.size(); ++i) {
+    for (const size_t i : shown) {
       const std::string text = i == last ? Shortened(row[i].text, room) : row[i].text;
       const int column = i == last ? room : widths[i];
       const std::string pad(std::max(0, column - DisplayWidth(text)), ' ');

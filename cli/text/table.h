@@ -5,6 +5,7 @@
 #ifndef CLI_TEXT_TABLE_H_
 #define CLI_TEXT_TABLE_H_
 
+#include <cstddef>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,6 +19,7 @@ class Table {
   struct Column {
     std::string heading;
     bool right = false;  // Numbers are aligned to the right.
+    bool spare = false;  // May be left out where lines are short of room.
   };
 
   struct Cell {
@@ -33,12 +35,15 @@ class Table {
   // Requires: one cell per column.
   void Add(std::vector<Cell> row);
 
-  // All lines, each ending in a newline. With `width` > 0 the last column is shortened so
-  // that lines fit; the other columns are never cut.
+  // All lines, each ending in a newline. With `width` > 0 spare columns are left out, the
+  // rightmost first, and then the last column is shortened, until lines fit; the other
+  // columns are never cut.
   std::string Rendered(int width, bool colours) const;
 
  private:
   std::vector<int> Widths() const;
+  // The places of the columns that lines of `width` have room for.
+  std::vector<size_t> Shown(const std::vector<int>& widths, int width) const;
 
   const std::vector<Column> columns_;
   std::vector<std::vector<Cell>> rows_;

@@ -26,6 +26,14 @@ TEST(TableTest, ShortensOnlyTheLastColumn) {
             "a       1200  -\n");
 }
 
+TEST(TableTest, LeavesSpareColumnsOutBeforeItCutsTheLast) {
+  Table table({{"A"}, {"B", true, true}, {"C", true, true}, {"WHY"}});
+  table.Add({"aaaa", "bbbb", "cccc", "because"});
+  EXPECT_EQ(table.Rendered(25, false), "A        B     C  WHY\naaaa  bbbb  cccc  because\n");
+  EXPECT_EQ(table.Rendered(24, false), "A        B  WHY\naaaa  bbbb  because\n");
+  EXPECT_EQ(table.Rendered(13, false), "A     WHY\naaaa  because\n");
+}
+
 TEST(TableTest, CellsCannotSteerTheTerminal) {
   Table table({{"A"}});
   table.Add({"x\x1b[2J\ny"});

@@ -55,10 +55,10 @@ std::string JobTable(const v1::ListJobsResponse& jobs, absl::Time now, const Pag
   Table table({{"ID"},
                {"NAME"},
                {"STATE"},
-               {"RANKS", true},
+               {"RANKS", true, true},
                {"STEP", true},
-               {"LOSS", true},
-               {"SAMPLES/S", true},
+               {"LOSS", true, true},
+               {"SAMPLES/S", true, true},
                {"RAN", true},
                {"REASON"}});
   for (const v1::Job& job : jobs.jobs()) {

@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "cli/rpc/error_text.h"
 #include "cli/rpc/job_watch.h"
 #include "cli/text/neutral.h"
 #include "cli/verbs/rank_log.h"
@@ -59,8 +60,12 @@ grpc::Status PrintRank(Program& program, const std::string& job_id, int rank,
     program.Note(absl::StrCat("rank ", rank, ": ", bytes, " bytes are no longer kept"));
   };
   log.on_outage = [&](const grpc::Status& status) {
-    program.Note(absl::StrCat("rank ", rank, ": ", NeutralLine(status.error_message()),
-                              "; going on when it is back"));
+    // The controller gives reasons; without one it is the controller that is away.
+    const std::string what =
+        ErrorReason(status).empty()
+            ? absl::StrCat("the controller at ", program.server(), " does not answer")
+            : NeutralLine(status.error_message());
+    program.Note(absl::StrCat("rank ", rank, ": ", what, "; going on when it is back"));
   };
   const grpc::Status status = ReadRankLog(program.client(), log);
   const std::string rest = splitter.Rest();

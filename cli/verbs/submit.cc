@@ -104,8 +104,10 @@ void AddSubmit(CLI::App& parent, Program& program) {
   verb->add_flag("--dry-run", flags->dry_run,
                  "Only ask whether it would be taken, and print it with all defaults");
   verb->add_flag("--parsable", flags->parsable, "Print the job's id and nothing else");
-  verb->add_option("--request-id", flags->request_id,
-                   "UUID of this request: a repetition makes no second job. Default: a new one");
+  verb->add_option(
+      "--request-id", flags->request_id,
+      "Name of this request, 1 to 64 characters, such as a UUID: a repetition makes no "
+      "second job. Default: a new one");
   verb->callback([flags, &program] {
     program.action = [flags, &program] { return Submit(program, *flags); };
   });

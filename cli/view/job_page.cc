@@ -117,7 +117,8 @@ std::string SummaryText(const v1::Job& job, absl::Time now, const PageStyle& sty
     absl::StrAppend(&text, ", accuracy ", PercentText(job.evaluation().accuracy()));
   }
   absl::StrAppend(&text, "\n");
-  if (job.state() != v1::SUCCEEDED && !job.reason().empty()) {
+  // A failure has the reason and more.
+  if (job.state() != v1::SUCCEEDED && !job.has_failure() && !job.reason().empty()) {
     absl::StrAppend(&text, "  ", NeutralLine(job.reason()), "\n");
   }
   if (job.state() == v1::SUCCEEDED && !job.spec().checkpoint().directory().empty()) {
@@ -168,7 +169,7 @@ std::string NodePage(const v1::Node& node, absl::Time now, const PageStyle& styl
   AddLine(&page, "Jobs", NeutralLine(absl::StrJoin(node.jobs(), ", ")));
   AddLine(&page, "Registered",
           MomentText(TimeOf(node.has_register_time(), node.register_time()), now));
-  AddLine(&page, "Last report",
+  AddLine(&page, "Reported",
           MomentText(TimeOf(node.has_last_report_time(), node.last_report_time()), now));
   AddLine(&page, "Version", NeutralLine(node.version()));
   return page;

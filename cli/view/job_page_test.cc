@@ -23,7 +23,7 @@ v1::Job Failed() {
     create_time { seconds: 1000 } start_time { seconds: 1010 } end_time { seconds: 1100 }
     generation: 1
     progress { step: 60 loss: 0.25 samples_per_s: 812 training_s: 80 }
-    evaluation { step: 50 accuracy: 0.9 loss: 0.3 samples: 360 }
+    evaluation { step: 50 accuracy: 0.9 loss: 0.3 samples: 359 }
     ranks { rank: 0 node: "w0" pid: 71 state: TRAINER_RUNNING
             progress { step: 61 phase: COMMUNICATION phase_s: 1.5 loss: 0.25 samples_per_s: 406 } }
     ranks { rank: 1 node: "w1" pid: 72 state: TRAINER_EXITED progress { step: 60 loss: 0.5 }
@@ -61,7 +61,7 @@ TEST(JobPageTest, PageIsAsItShouldLook) {
             "Ran:        1 min 30 s\n"
             "Generation: 1\n"
             "Progress:   step 60 of 150, loss 0.2500, 812 samples/s, 1 min 20 s of training\n"
-            "Evaluation: accuracy 90.0 %, loss 0.3000 on 360 samples after step 50\n"
+            "Evaluation: accuracy 90.0 %, loss 0.3000 on 359 samples after step 50\n"
             "\n"
             "Ranks:\n"
             "RANK  NODE  PID  STATE    STEP  PHASE            FOR    LOSS  SAMPLES/S  EXIT\n"
@@ -94,6 +94,8 @@ TEST(JobPageTest, ExitCodeAndMessageAreTold) {
   exit->set_signal(0);
   exit->set_exit_code(42);
   EXPECT_THAT(FailureText(job, {}), HasSubstr("failed: exit code 42: it"));
+  exit->set_message("exited with code 42");
+  EXPECT_THAT(FailureText(job, {}), HasSubstr("failed: exit code 42\n"));
 }
 
 TEST(JobPageTest, SummaryTellsStateStepsTimePaceAndAccuracy) {
@@ -108,9 +110,16 @@ TEST(JobPageTest, SummaryTellsStateStepsTimePaceAndAccuracy) {
 }
 
 TEST(JobPageTest, SummaryOfAFailureTellsTheReason) {
-  const std::string text = SummaryText(Failed(), absl::FromUnixSeconds(1200), {});
+  v1::Job job = Failed();
+  job.clear_failure();
+  const std::string text = SummaryText(job, absl::FromUnixSeconds(1200), {});
   EXPECT_THAT(text, HasSubstr("\n  rank 1 on w0: killed by SIGKILL\n"));
   EXPECT_THAT(text, Not(HasSubstr("weights")));
+}
+
+TEST(JobPageTest, SummaryLeavesTheReasonToTheFailureBelowIt) {
+  EXPECT_THAT(SummaryText(Failed(), absl::FromUnixSeconds(1200), {}),
+              Not(HasSubstr("killed by SIGKILL")));
 }
 
 TEST(NodePageTest, ShowsWhatTheNodeIsMadeOf) {
@@ -119,6 +128,7 @@ TEST(NodePageTest, ShowsWhatTheNodeIsMadeOf) {
     name: "w0" state: NODE_READY slots: 2 slots_used: 1 jobs: "job-1"
     hardware { cpus: 8 memory_bytes: 68719476736 os: "Linux 6.1" }
     labels { key: "zone" value: "a" } labels { key: "rack" value: "3" } version: "0.1.0"
+    last_report_time { seconds: 1000 }
   )",
                                                             &node));
   const std::string page = NodePage(node, absl::FromUnixSeconds(0), {});
@@ -126,6 +136,7 @@ TEST(NodePageTest, ShowsWhatTheNodeIsMadeOf) {
   EXPECT_THAT(page, HasSubstr("Slots:      1 of 2 used\n"));
   EXPECT_THAT(page, HasSubstr("Memory:     64.0 GiB\n"));
   EXPECT_THAT(page, HasSubstr("Labels:     rack=3, zone=a\n"));
+  EXPECT_THAT(page, HasSubstr("Reported:   1970-01-01"));
 }
 
 }  // namespace

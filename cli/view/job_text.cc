@@ -92,8 +92,10 @@ std::string ExitText(const v1::TrainerExit& exit) {
   }
   if (exit.failure() == v1::FAILURE_OUT_OF_MEMORY) absl::StrAppend(&text, " (out of memory)");
   // A message that only says the same again is left out.
-  const bool known = exit.signal() != 0 && absl::StrContains(message, SignalText(exit.signal())) &&
-                     absl::StartsWith(message, "ended by signal");
+  const bool known = exit.signal() != 0
+                         ? absl::StrContains(message, SignalText(exit.signal())) &&
+                               absl::StartsWith(message, "ended by signal")
+                         : message == absl::StrCat("exited with code ", exit.exit_code());
   if (!message.empty() && !known) absl::StrAppend(&text, ": ", message);
   return text;
 }

@@ -30,6 +30,7 @@ std::string BytesText(int64_t bytes) {
 }
 
 std::string LossText(double loss) {
+  if (std::isnan(loss)) return "nan";  // printf tells its sign too.
   if (loss != 0 && std::fabs(loss) < 1e-4) return absl::StrFormat("%.1e", loss);
   return absl::StrFormat("%.4f", loss);
 }

@@ -1,5 +1,6 @@
 #include "cli/view/numbers.h"
 
+#include <cmath>
 #include <limits>
 
 #include "gtest/gtest.h"
@@ -26,6 +27,7 @@ TEST(NumbersTest, Bytes) {
 
 TEST(NumbersTest, LossesAndRates) {
   EXPECT_EQ(LossText(2.30259), "2.3026");
+  EXPECT_EQ(LossText(-std::nan("")), "nan");
   EXPECT_EQ(LossText(0.0000123), "1.2e-05");
   EXPECT_EQ(RateText(0.527), "0.53");
   EXPECT_EQ(RateText(12.34), "12.3");
