@@ -58,8 +58,9 @@ void AddJobCancel(CLI::App& parent, Program& program) {
                    "Seconds between asking a trainer to stop and killing it; 0: the "
                    "controller's 5 s")
       ->check(CLI::NonNegativeNumber);
-  auto* id = verb->add_option("--request-id", flags->request_id,
-                              "UUID of this request, for one job. Default: a new one");
+  auto* id =
+      verb->add_option("--request-id", flags->request_id,
+                       "Name of this request, such as a UUID, for one job. Default: a new one");
   verb->callback([flags, id, &program] {
     if (flags->jobs.size() > 1 && id->count() > 0) {
       throw CLI::ValidationError("--request-id", "stands for one request: name one job");
