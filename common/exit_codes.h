@@ -3,6 +3,8 @@
 #ifndef COMMON_EXIT_CODES_H_
 #define COMMON_EXIT_CODES_H_
 
+#include "absl/status/status.h"
+
 namespace paceline {
 
 enum ExitCode : int {
@@ -16,6 +18,10 @@ enum ExitCode : int {
   kExitNoSpace = 14,           // The disk is full.
   kExitStateInUse = 15,        // Another process holds the state directory.
 };
+
+// How a daemon ends that cannot use its state: PermissionDenied, FailedPrecondition (in use),
+// OutOfRange (from a newer version), DataLoss and ResourceExhausted have codes of their own.
+ExitCode StateExitCode(const absl::Status& status);
 
 }  // namespace paceline
 

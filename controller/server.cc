@@ -24,25 +24,8 @@ constexpr absl::Duration kShutdownGrace = absl::Seconds(3);
 constexpr int kKeepaliveMillis = 10000;
 constexpr int kMaxMessageBytes = 16 << 20;
 
-int ExitCodeFor(const absl::Status& status) {
-  switch (status.code()) {
-    case absl::StatusCode::kOk:
-      return kExitOk;
-    case absl::StatusCode::kPermissionDenied:
-      return kExitStateNotWritable;
-    case absl::StatusCode::kFailedPrecondition:
-      return kExitStateFromNewer;
-    case absl::StatusCode::kDataLoss:
-      return kExitStateDamaged;
-    case absl::StatusCode::kResourceExhausted:
-      return kExitNoSpace;
-    default:
-      return kExitFailure;
-  }
-}
-
 ServerFailure StateFailure(absl::Status status) {
-  const int code = ExitCodeFor(status);
+  const int code = StateExitCode(status);
   return {std::move(status), code};
 }
 
@@ -56,10 +39,7 @@ Server::~Server() {
 
 ServerFailure Server::OpenState() {
   auto lock = StateLock::Take(options_.state_dir);
-  if (!lock.ok()) {
-    const bool held = lock.status().code() == absl::StatusCode::kFailedPrecondition;
-    return held ? ServerFailure{lock.status(), kExitStateInUse} : StateFailure(lock.status());
-  }
+  if (!lock.ok()) return StateFailure(lock.status());
   lock_ = std::make_unique<StateLock>(*std::move(lock));
   auto store = SqliteStore::Open(options_.state_dir + "/state.db");
   if (!store.ok()) return StateFailure(store.status());

@@ -105,7 +105,7 @@ absl::Status SqliteStore::CheckOrCreateSchema() {
   }
   PACELINE_ASSIGN_OR_RETURN(const int64_t version, ReadNumber("PRAGMA user_version"));
   if (version > kSchemaVersion) {
-    return absl::FailedPreconditionError(
+    return absl::OutOfRangeError(
         absl::StrCat(path_, ": written by a newer version (schema ", version,
                      ", this program knows ", kSchemaVersion, "): use that version"));
   }

@@ -19,8 +19,8 @@ namespace paceline {
 class SqliteStore : public StateStore {
  public:
   // Opens the file, or makes it. Errors, with a line that names the file:
-  // PermissionDenied: cannot be opened or written; FailedPrecondition: from a newer
-  // version; DataLoss: damaged or not ours; ResourceExhausted: no space left.
+  // PermissionDenied: cannot be opened or written; OutOfRange: from a newer version;
+  // DataLoss: damaged or not ours; ResourceExhausted: no space left.
   static absl::StatusOr<std::unique_ptr<SqliteStore>> Open(const std::string& path);
 
   ~SqliteStore() override;

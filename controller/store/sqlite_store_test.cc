@@ -45,7 +45,7 @@ TEST(SqliteStoreTest, NewerSchemaIsRefusedAndLeftAlone) {
   RunSql(path, "PRAGMA user_version = 99");
   const std::string before = Contents(path);
   const absl::Status status = SqliteStore::Open(path).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
   EXPECT_THAT(std::string(status.message()), HasSubstr("newer version (schema 99"));
   EXPECT_EQ(Contents(path), before);
 }

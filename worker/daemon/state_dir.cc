@@ -44,25 +44,6 @@ absl::StatusOr<std::optional<std::string>> ReadText(const std::string& path) {
 
 }  // namespace
 
-ExitCode StateExitCode(const absl::Status& status) {
-  switch (status.code()) {
-    case absl::StatusCode::kOk:
-      return kExitOk;
-    case absl::StatusCode::kPermissionDenied:
-      return kExitStateNotWritable;
-    case absl::StatusCode::kFailedPrecondition:
-      return kExitStateInUse;
-    case absl::StatusCode::kDataLoss:
-      return kExitStateDamaged;
-    case absl::StatusCode::kOutOfRange:
-      return kExitStateFromNewer;
-    case absl::StatusCode::kResourceExhausted:
-      return kExitNoSpace;
-    default:
-      return kExitFailure;
-  }
-}
-
 absl::StatusOr<NodeIdentity> NodeIdentity::Load(const NodePaths& paths) {
   NodeIdentity identity(paths.NodeFile());
   PACELINE_ASSIGN_OR_RETURN(const std::optional<std::string> text, ReadText(identity.path_));

@@ -1,7 +1,7 @@
 // What a node keeps in its state directory: who it is, and the dirs of its trainers. The
 // directory is locked by common/state_lock.
 //
-// Errors, with the daemon's exit code for each (StateExitCode): PermissionDenied: missing and
+// Errors, each with an exit code of its own (StateExitCode): PermissionDenied: missing and
 // cannot be made, read-only, or somebody else's; FailedPrecondition: another process holds it;
 // DataLoss: damaged; OutOfRange: written by a newer version; ResourceExhausted: the disk is
 // full. Nothing is overwritten then.
@@ -14,12 +14,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/core/ids.h"
-#include "common/exit_codes.h"
 #include "worker/daemon/node_paths.h"
 
 namespace paceline {
-
-ExitCode StateExitCode(const absl::Status& status);
 
 // What the node knows of itself: `node.json`. Thread-compatible.
 class NodeIdentity {

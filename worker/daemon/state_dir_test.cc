@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "common/exit_codes.h"
+
 namespace paceline {
 namespace {
 

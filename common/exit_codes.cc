@@ -1,0 +1,24 @@
+#include "common/exit_codes.h"
+
+namespace paceline {
+
+ExitCode StateExitCode(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+      return kExitOk;
+    case absl::StatusCode::kPermissionDenied:
+      return kExitStateNotWritable;
+    case absl::StatusCode::kFailedPrecondition:
+      return kExitStateInUse;
+    case absl::StatusCode::kDataLoss:
+      return kExitStateDamaged;
+    case absl::StatusCode::kOutOfRange:
+      return kExitStateFromNewer;
+    case absl::StatusCode::kResourceExhausted:
+      return kExitNoSpace;
+    default:
+      return kExitFailure;
+  }
+}
+
+}  // namespace paceline
