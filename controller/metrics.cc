@@ -147,7 +147,12 @@ void ControllerMetrics::ShowJob(const Job& job) {
   series.step->Set(static_cast<double>(progress.step));
   series.loss->Set(progress.loss);
   series.samples_per_second->Set(job.ended_already() ? 0 : progress.samples_per_second);
-  if (job.evaluation.has_value()) series.accuracy->Set(job.evaluation->accuracy);
+  if (job.evaluation.has_value()) {
+    if (series.accuracy == nullptr) {
+      series.accuracy = &accuracy_.Add({{"job_id", job.request.id.value()}});
+    }
+    series.accuracy->Set(job.evaluation->accuracy);
+  }
   if (job.ended_already()) series.ended = job.ended;
 }
 
@@ -172,7 +177,6 @@ ControllerMetrics::JobSeries& ControllerMetrics::Series(const std::string& job_i
   series.step = &step_.Add(labels);
   series.loss = &loss_.Add(labels);
   series.samples_per_second = &samples_.Add(labels);
-  series.accuracy = &accuracy_.Add(labels);
   series.step_duration = &step_duration_.Add(labels, kStepBuckets);
   for (int phase = 0; phase < v1::Phase_ARRAYSIZE; ++phase) {
     series.phase_seconds.push_back(
@@ -212,7 +216,7 @@ void ControllerMetrics::RemoveOldSeries(absl::Time wall_now) {
     step_.Remove(series.step);
     loss_.Remove(series.loss);
     samples_.Remove(series.samples_per_second);
-    accuracy_.Remove(series.accuracy);
+    if (series.accuracy != nullptr) accuracy_.Remove(series.accuracy);
     step_duration_.Remove(series.step_duration);
     for (prometheus::Counter* counter : series.phase_seconds) phase_seconds_.Remove(counter);
     i = series_.erase(i);

@@ -50,7 +50,7 @@ class ControllerMetrics {
     prometheus::Gauge* step = nullptr;
     prometheus::Gauge* loss = nullptr;
     prometheus::Gauge* samples_per_second = nullptr;
-    prometheus::Gauge* accuracy = nullptr;
+    prometheus::Gauge* accuracy = nullptr;  // Until it is evaluated.
     prometheus::Histogram* step_duration = nullptr;
     std::vector<prometheus::Counter*> phase_seconds;  // By phase number.
     absl::Time ended = absl::InfiniteFuture();

@@ -65,6 +65,12 @@ void Cluster::On(const NodeReported& event, Moment now, Actions& actions) {
   TakeIn(event.node, event.trainers, now, actions);
 }
 
+void Cluster::On(const NodeDisconnected& event, Moment, Actions& actions) {
+  const auto node = nodes_.find(event.node);
+  if (node == nodes_.end()) return;
+  if (DisconnectNode(node->second)) actions.show_nodes.insert(event.node);
+}
+
 void Cluster::On(const TimePassed&, Moment now, Actions& actions) {
   for (auto& [id, job] : jobs_) Note(job, TickJob(job, now), actions);
   for (auto& [name, node] : nodes_) {

@@ -43,8 +43,12 @@ struct NodeReported {
   NodeName node;
   std::vector<TrainerReport> trainers;
 };
+struct NodeDisconnected {
+  NodeName node;
+};
 struct TimePassed {};
-using Event = std::variant<JobSubmitted, CancelRequested, NodeConnected, NodeReported, TimePassed>;
+using Event = std::variant<JobSubmitted, CancelRequested, NodeConnected, NodeReported,
+                           NodeDisconnected, TimePassed>;
 
 // What is to be done after an event. Sorted, without repetitions.
 struct Actions {
@@ -104,6 +108,7 @@ class Cluster {
   void On(const CancelRequested& event, Moment now, Actions& actions);
   void On(const NodeConnected& event, Moment now, Actions& actions);
   void On(const NodeReported& event, Moment now, Actions& actions);
+  void On(const NodeDisconnected& event, Moment now, Actions& actions);
   void On(const TimePassed& event, Moment now, Actions& actions);
 
   void TakeIn(const NodeName& node, const std::vector<TrainerReport>& trainers, Moment now,

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "controller/core/blame.h"
 
 namespace paceline {
 namespace {
@@ -20,9 +21,6 @@ bool IsTraining(const TrainerReport& report) {
   return report.state == TrainerState::kRunning || report.state == TrainerState::kFinished ||
          report.state == TrainerState::kExited;
 }
-
-// A rank whose peer has died fails too; so does one whose peer was stopped.
-bool IsEcho(const TrainerExit& exit) { return exit.failure == FailureKind::kCollective; }
 
 std::string DescribeFailure(const JobFailure& failure) {
   return absl::StrCat("rank ", failure.rank.value(), " on ", failure.node.value(), ": ",
@@ -47,6 +45,17 @@ void End(Job& job, JobState state, Moment now) {
   job.stop.reset();
 }
 
+// The end of a job that was stopping.
+void EndStopped(Job& job, Moment now) {
+  if (job.failure.has_value() && IsEcho(job.failure->exit)) {
+    if (auto stuck = FindStuckRank(job.ranks, *job.failure); stuck.has_value()) {
+      job.failure = std::move(stuck);
+      job.reason = DescribeFailure(*job.failure);
+    }
+  }
+  End(job, job.failure.has_value() ? JobState::kFailed : JobState::kCancelled, now);
+}
+
 // After the ranks changed: what that means for the job.
 void Settle(Job& job, Moment now) {
   if (job.ended_already() || job.state == JobState::kQueued) return;
@@ -68,7 +77,7 @@ void Settle(Job& job, Moment now) {
       End(job, JobState::kSucceeded, now);
       job.reason = "all ranks finished";
     } else {
-      End(job, job.failure.has_value() ? JobState::kFailed : JobState::kCancelled, now);
+      EndStopped(job, now);
     }
   } else if (job.state == JobState::kStarting && AllRanks(job, IsTraining)) {
     job.state = JobState::kRunning;
@@ -177,7 +186,15 @@ JobChange CancelJob(Job& job, const std::string& reason, absl::Duration grace, M
 
 JobChange TickJob(Job& job, Moment now) {
   if (!job.stop.has_value() || now.steady < job.stop->deadline) return JobChange::kNone;
-  End(job, job.failure.has_value() ? JobState::kFailed : JobState::kCancelled, now);
+  for (RankState& rank : job.ranks) {
+    if (HasExited(rank.report)) continue;
+    rank.report.exit =
+        Lost(rank.report, absl::StrCat("node ", rank.place.node.value(),
+                                       " does not answer: what became of the trainer is unknown"));
+    rank.report.state = TrainerState::kExited;
+    if (job.failure.has_value()) RecordFailure(job, rank);
+  }
+  EndStopped(job, now);
   return JobChange::kState;
 }
 

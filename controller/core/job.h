@@ -8,8 +8,8 @@
 //  CANCELLED         STOPPING ──── all ranks exited, or the deadline passed ────▶ CANCELLED |
 //  FAILED
 //
-// When a rank fails, the others soon fail too, since their collectives break: the failure
-// that is kept is the first that is not such an echo. The others are stopped with a short
+// When a rank fails, the others soon fail too, since their collectives break: blame.h says
+// which failure is kept. The others are stopped with a short
 // grace, in which a rank whose own error is still on its way can tell it.
 //
 // A node's silence changes nothing here: its trainers may well be running.

@@ -108,6 +108,18 @@ TEST(JobTest, StopEndsAtItsDeadlineWhenANodeDoesNotConfirm) {
   EXPECT_EQ(NextDeadline(job), absl::InfiniteFuture());
 }
 
+TEST(JobTest, SilentNodeIsBlamedWhenTheOthersOnlyEcho) {
+  Job job = RunningJob();
+  ApplyReport(job, kA, Exit(0, FailureKind::kCollective, "connection reset"), At(4));
+  TickJob(job, {NextDeadline(job), At(6).wall});
+  EXPECT_EQ(job.state, JobState::kFailed);
+  EXPECT_EQ(job.failure->rank, Rank(1));
+  EXPECT_EQ(job.failure->exit.failure, FailureKind::kLost);
+  EXPECT_EQ(job.reason,
+            "rank 1 on b: node b does not answer: what became of the trainer is unknown");
+  EXPECT_EQ(job.ranks[1].report.state, TrainerState::kExited) << "no rank stays running for ever";
+}
+
 TEST(JobTest, QueuedJobIsCancelledAtOnceARunningOneWhenItsRanksAreGone) {
   Job queued = NewJob({JobId("job-1"), "digits", 2, Device::kCpu, ""}, 1, At(0));
   CancelJob(queued, "not needed", absl::Seconds(5), At(1));

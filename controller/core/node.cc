@@ -5,6 +5,17 @@
 #include "absl/strings/str_cat.h"
 
 namespace paceline {
+namespace {
+
+bool LoseTouch(Node& node, std::string reason) {
+  if (node.state != NodeState::kReady) return false;
+  node.state = NodeState::kUnreachable;
+  node.silence_deadline = absl::InfiniteFuture();
+  node.reason = std::move(reason);
+  return true;
+}
+
+}  // namespace
 
 bool WelcomeNode(Node& node, NodeFacts facts, Moment now) {
   node.facts = std::move(facts);
@@ -22,12 +33,11 @@ bool HearFromNode(Node& node, Moment now) {
   return true;
 }
 
+bool DisconnectNode(Node& node) { return LoseTouch(node, "the worker has disconnected"); }
+
 bool TickNode(Node& node, Moment now) {
-  if (node.state != NodeState::kReady || now.steady < node.silence_deadline) return false;
-  node.state = NodeState::kUnreachable;
-  node.silence_deadline = absl::InfiniteFuture();
-  node.reason = absl::StrCat("no report for ", absl::FormatDuration(kNodeSilence));
-  return true;
+  if (now.steady < node.silence_deadline) return false;
+  return LoseTouch(node, absl::StrCat("no report for ", absl::FormatDuration(kNodeSilence)));
 }
 
 }  // namespace paceline

@@ -2,8 +2,8 @@
 //
 //            a worker says hello
 //   (new) ─────────────────────────▶ READY ◀────────────┐
-//                                      │ silence         │ a report, or hello
-//                                      ▼                 │
+//                       disconnected   │                 │ a report, or hello
+//                         or silent    ▼                 │
 //                                 UNREACHABLE ───────────┘
 //
 // UNREACHABLE takes no new ranks; those it has are neither moved nor given up.
@@ -55,6 +55,9 @@ bool WelcomeNode(Node& node, NodeFacts facts, Moment now);
 
 // A report arrived. Returns true if the state changed.
 bool HearFromNode(Node& node, Moment now);
+
+// Its worker's session has ended. Returns true if the state changed.
+bool DisconnectNode(Node& node);
 
 // What the passing of time does. Returns true if the state changed.
 bool TickNode(Node& node, Moment now);

@@ -30,5 +30,16 @@ TEST(NodeTest, SilenceMakesItUnreachableAndAReportReadyAgain) {
   EXPECT_EQ(node.state, NodeState::kReady);
 }
 
+TEST(NodeTest, DisconnectedNodeIsUnreachableAtOnceUntilItIsBack) {
+  Node node;
+  WelcomeNode(node, NodeFacts{}, At(0));
+  EXPECT_TRUE(DisconnectNode(node));
+  EXPECT_EQ(node.state, NodeState::kUnreachable);
+  EXPECT_FALSE(TickNode(node, At(100)));
+  EXPECT_EQ(node.reason, "the worker has disconnected");
+  WelcomeNode(node, NodeFacts{}, At(101));
+  EXPECT_EQ(node.state, NodeState::kReady);
+}
+
 }  // namespace
 }  // namespace paceline

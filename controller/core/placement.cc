@@ -50,6 +50,11 @@ absl::Status CanEverFit(const JobRequest& job, const std::vector<NodeSpace>& nod
     return absl::FailedPreconditionError(
         "no worker has registered yet: start one (paceline-worker --controller HOST:PORT)");
   }
+  if (total == 0 && job.device == Device::kCuda) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the job needs ", job.ranks, " ", PlaceName(job.device, job.ranks),
+        " and no node has one: add workers on machines with GPUs, or train with device: cpu"));
+  }
   return absl::FailedPreconditionError(
       absl::StrCat("the job needs ", job.ranks, " ", PlaceName(job.device, job.ranks), " and the ",
                    nodes.size(), nodes.size() == 1 ? " node has " : " nodes have ", total,

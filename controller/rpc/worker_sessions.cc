@@ -97,7 +97,7 @@ class WorkerSessions::Stream
       if (current != sessions_->by_node_.end() && current->second == this) {
         sessions_->by_node_.erase(current);
         sessions_->metrics_->WorkerConnected(false);
-        PACELINE_LOG(INFO) << "worker_gone node=" << node_.value();
+        sessions_->control_->Apply(NodeDisconnected{node_});
       }
       for (auto& [id, answer] : logs_) {
         answer(MakeError(grpc::StatusCode::UNAVAILABLE, "NODE_UNREACHABLE",

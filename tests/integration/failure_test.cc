@@ -94,6 +94,35 @@ TEST(FailureTest, KilledTrainerIsNamedWithSignalPhaseAndStep) {
   EXPECT_GT(job.failure().exit().phase_s(), 0.3);
 }
 
+TEST(FailureTest, RankThatHangsIsNamedNotThoseThatWaitedForIt) {
+  TestCluster cluster(/*workers=*/2, /*slots=*/1);
+  v1::JobSpec spec = cluster.SmallJob(2, 100000);
+  spec.set_collective_timeout_s(2);
+  v1::Fault* fault = spec.add_faults();
+  fault->set_rank(1);
+  fault->set_step(kFailingStep);
+  fault->set_kind(v1::SLEEP);
+  fault->set_seconds(600);
+  const v1::Job job = cluster.WaitForEnd(cluster.Submit(spec).id());
+  EXPECT_EQ(job.state(), v1::FAILED);
+  EXPECT_EQ(job.failure().rank(), 1) << job.DebugString();
+  EXPECT_EQ(job.failure().exit().phase(), v1::DATA_WAIT);
+  EXPECT_THAT(job.reason(), HasSubstr("in data wait of step 5"));
+}
+
+TEST(FailureTest, NodeThatIsGoneIsNamedNotThoseThatLostIt) {
+  TestCluster cluster(/*workers=*/2, /*slots=*/2);
+  const std::string id = cluster.Submit(cluster.LongJob(4)).id();
+  const v1::Job running = cluster.WaitForSteps(id, 2);
+  cluster.KillWorker(1);
+  for (const int rank : {2, 3}) kill(running.ranks(rank).pid(), SIGKILL);
+  const v1::Job job = cluster.WaitForEnd(id);
+  EXPECT_EQ(job.state(), v1::FAILED);
+  EXPECT_EQ(job.failure().node(), "w1") << job.DebugString();
+  EXPECT_EQ(job.failure().exit().failure(), v1::FAILURE_LOST);
+  for (const v1::Rank& rank : job.ranks()) EXPECT_EQ(rank.state(), v1::TRAINER_EXITED);
+}
+
 TEST(FailureTest, MissingDataIsTheUsersToMend) {
   TestCluster cluster(/*workers=*/1, /*slots=*/1);
   v1::JobSpec spec = cluster.SmallJob(1, 10);
@@ -114,7 +143,7 @@ TEST(FailureTest, CudaWithoutAGpuIsRefusedAtOnce) {
   v1::Job job;
   const grpc::Status status = cluster.jobs().Submit(&context, request, &job);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
-  EXPECT_THAT(status.error_message(), HasSubstr("needs 1 GPU and the 1 node has 0"));
+  EXPECT_THAT(status.error_message(), HasSubstr("needs 1 GPU and no node has one"));
 }
 
 }  // namespace

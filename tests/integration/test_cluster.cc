@@ -38,6 +38,16 @@ void WriteSamples(const std::string& path, int count, uint64_t seed) {
   ASSERT_TRUE(status.ok()) << status;
 }
 
+// Step rings anywhere below the directory.
+int Rings(const std::string& directory) {
+  int rings = 0;
+  std::error_code vanished;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(directory, vanished)) {
+    rings += entry.path().extension() == ".ring";
+  }
+  return rings;
+}
+
 std::string Address(const std::string& address_file, const char* kind) {
   const auto json = nlohmann::json::parse(ReadFile(address_file), nullptr, false);
   return json.is_discarded() || !json.contains(kind) ? "" : json[kind].get<std::string>();
@@ -81,6 +91,8 @@ TestCluster::~TestCluster() {
   for (auto& [w, worker] : workers_) {
     if (!worker.has_value()) StartWorker(w);
   }
+  WaitForNodes(static_cast<int>(workers_.size()));
+  EXPECT_TRUE(Eventually([&] { return Rings(runtime_) == 0; })) << "rings are left behind";
   EXPECT_TRUE(Eventually([&] {
     return ProcessesMentioning(directory_ + "/w").size() == workers_.size();
   })) << "trainers are left behind";

@@ -1,6 +1,7 @@
 // The metrics of the worker daemon: each name with its help, here only.
 //
-// Labels: `state`, `failure`, `phase`, and `job`, `generation`, `rank` of trainers on the node now.
+// Labels: `state`, `failure`, `phase`, and `job_id`, `generation`, `rank` of
+// trainers on the node now.
 #ifndef WORKER_DAEMON_METRIC_NAMES_H_
 #define WORKER_DAEMON_METRIC_NAMES_H_
 
@@ -11,8 +12,8 @@ struct MetricName {
   const char* help;
 };
 
-inline constexpr MetricName kMetricInfo = {"paceline_worker_info",
-                                           "Always 1; labels tell the version and the node."};
+inline constexpr MetricName kMetricInfo = {"paceline_build_info",
+                                           "Build information; value is always 1."};
 inline constexpr MetricName kMetricConnected = {
     "paceline_worker_controller_connected",
     "1 while the session with the controller stands, else 0."};

@@ -47,7 +47,9 @@ WorkerMetrics::WorkerMetrics(const std::string& node, const std::string& version
       loss_(NewGauges(registry_, kMetricLoss)),
       current_phase_(NewGauges(registry_, kMetricCurrentPhaseSeconds)),
       phases_(NewCounters(registry_, kMetricPhaseSeconds)) {
-  NewGauges(registry_, kMetricInfo).Add({{"node", node}, {"version", version}}).Set(1);
+  NewGauges(registry_, kMetricInfo)
+      .Add({{"component", "worker"}, {"node", node}, {"version", version}})
+      .Set(1);
   SetTrainers({});
 }
 
@@ -104,7 +106,7 @@ std::string WorkerMetrics::Text() const {
 WorkerMetrics::Trainer& WorkerMetrics::TrainerOf(const TrainerId& id) {
   const auto found = shown_.find(id);
   if (found != shown_.end()) return found->second;
-  const prometheus::Labels labels = {{"job", id.job.value()},
+  const prometheus::Labels labels = {{"job_id", id.job.value()},
                                      {"generation", absl::StrCat(id.generation.value())},
                                      {"rank", absl::StrCat(id.rank.value())}};
   Trainer trainer{&step_.Add(labels), &step_seconds_.Add(labels),  &samples_.Add(labels),

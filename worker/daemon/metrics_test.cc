@@ -18,7 +18,8 @@ TEST(WorkerMetricsTest, ShowsTheNode) {
   metrics.AddEnded(v1::FAILURE_OUT_OF_MEMORY);
   metrics.AddDropped(7);
   const std::string text = metrics.Text();
-  EXPECT_THAT(text, HasSubstr("paceline_worker_info{node=\"a\",version=\"1.0\"} 1"));
+  EXPECT_THAT(text,
+              HasSubstr("paceline_build_info{component=\"worker\",node=\"a\",version=\"1.0\"} 1"));
   EXPECT_THAT(text, HasSubstr("paceline_worker_controller_connected 1"));
   EXPECT_THAT(text, HasSubstr("paceline_worker_reconnects_total 2"));
   EXPECT_THAT(text, HasSubstr("paceline_worker_trainers{state=\"running\"} 4"));
@@ -37,7 +38,7 @@ TEST(WorkerMetricsTest, ShowsATrainerUntilItIsForgotten) {
   metrics.SetTrainer(kId, progress, phases);
   const std::string text = metrics.Text();
   EXPECT_THAT(text,
-              HasSubstr("paceline_trainer_step{generation=\"2\",job=\"job-1\",rank=\"3\"} 12"));
+              HasSubstr("paceline_trainer_step{generation=\"2\",job_id=\"job-1\",rank=\"3\"} 12"));
   EXPECT_THAT(text, HasSubstr("phase=\"forward\",rank=\"3\"} 1.5"));
   metrics.ForgetTrainer(kId);
   EXPECT_THAT(metrics.Text(), Not(HasSubstr("job-1")));

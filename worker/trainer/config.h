@@ -64,6 +64,8 @@ struct TrainerConfig {
   std::vector<FaultConfig> faults;  // Of this rank.
 
   int rank() const { return id.rank.value(); }
+  // Requires: checkpoint_directory is not empty.
+  std::string output_directory() const { return checkpoint_directory + "/" + id.job.value(); }
 };
 
 }  // namespace paceline

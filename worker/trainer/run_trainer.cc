@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/status_macros.h"
 #include "common/log.h"
+#include "worker/trainer/checkpoint/output_directory.h"
 #include "worker/trainer/checkpoint/weights.h"
 #include "worker/trainer/train_loop.h"
 
@@ -80,6 +81,9 @@ absl::Status Train(Session& session, Control& control, StepRingWriter& ring, Pla
   session.model =
       MakeModel(config.model, {format.channels, format.height, format.width, format.classes},
                 config.seed, device);
+  if (config.rank() == 0 && !config.checkpoint_directory.empty()) {
+    PACELINE_RETURN_IF_ERROR(PrepareOutputDirectory(config.output_directory()));
+  }
   if (!config.init_from.empty()) {
     PACELINE_RETURN_IF_ERROR(InputError(LoadWeights(config.init_from, *session.model)));
   }

@@ -3,11 +3,9 @@
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/full.h>
 
-#include <filesystem>
+#include <cmath>
 #include <string>
-#include <system_error>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/core/status_macros.h"
 #include "common/log.h"
@@ -87,6 +85,11 @@ absl::Status TrainLoop::Run() {
 
 void TrainLoop::AfterStep(int64_t step, float loss) {
   const int64_t done = step + 1;
+  if (!std::isfinite(loss) && !warned_) {
+    PACELINE_LOG(WARNING) << "the loss of step " << done << " is " << loss
+                          << ": the training has diverged; try a smaller learning rate";
+    warned_ = true;
+  }
   if (done % config_.log_every == 0 || done == config_.steps) LogStep(step, loss);
   if (config_.eval_every > 0 && done % config_.eval_every == 0) EvaluateAt(done);
 }
@@ -121,14 +124,7 @@ void TrainLoop::EvaluateAt(int64_t steps_done) {
 absl::Status TrainLoop::Finish() {
   EvaluateAt(config_.steps);
   if (config_.rank() == 0 && !config_.checkpoint_directory.empty()) {
-    const std::string directory =
-        absl::StrCat(config_.checkpoint_directory, "/", config_.id.job.value());
-    std::error_code error;
-    std::filesystem::create_directories(directory, error);
-    if (error) {
-      return absl::InternalError(absl::StrCat("cannot make ", directory, ": ", error.message()));
-    }
-    const std::string path = directory + "/final.safetensors";
+    const std::string path = config_.output_directory() + "/final.safetensors";
     const absl::Status saved = SaveWeights(path, parts_.model);
     if (!saved.ok()) return absl::InternalError(saved.message());
     PACELINE_LOG(INFO) << "saved " << path;

@@ -66,6 +66,7 @@ class TrainLoop {
   GradientMean gradients_;
   std::unique_ptr<Optimizer> optimizer_;
   std::vector<int64_t> indices_;
+  bool warned_ = false;        // That the loss is not finite.
   int64_t evaluated_at_ = -1;  // Steps done at the latest evaluation.
   int64_t logged_steps_ = 0;   // Steps done at the latest log line,
   uint64_t logged_at_ns_ = 0;  // and its time, moved on by evaluations.

@@ -138,8 +138,8 @@ TEST_F(TrainerFailureTest, AllTensorsThatDoNotFitAreListedAtOnce) {
   EXPECT_TRUE(absl::StrContains(message, "layers.1.bias has shape [10] and needs [16]"));
 }
 
-TEST_F(TrainerFailureTest, UnwritableCheckpointDirectoryIsAnError) {
-  ExpectFailure(Spec(1, "checkpoint { directory: '/proc/nowhere' }"), 0, v1::FAILURE_ERROR,
+TEST_F(TrainerFailureTest, UnwritableCheckpointDirectoryIsNoticedBeforeTheFirstStep) {
+  ExpectFailure(Spec(1, "checkpoint { directory: '/proc/nowhere' }"), 0, v1::FAILURE_INPUT,
                 "/proc/nowhere");
 }
 

@@ -50,7 +50,7 @@ GradientMean::GradientMean(Group& group, const std::vector<NamedTensor>& paramet
   try {
     c10d::verify_params_across_processes(group.torch_group(), tensors, std::nullopt);
   } catch (const std::exception& error) {
-    throw CollectiveError(std::string("comparison of the parameters: ") + error.what());
+    throw CollectiveError("comparison of the parameters", error.what());
   }
   group.CopyFromRankZero(tensors);
   parts_->reducer = MakeReducer(group, parameters);
@@ -82,7 +82,7 @@ void GradientMean::Backward(const at::Tensor& loss, const std::function<void()>&
     loss.backward();
   } catch (const std::exception& error) {
     if (!computed) throw;
-    throw CollectiveError(std::string("mean of the gradients: ") + error.what());
+    throw CollectiveError("mean of the gradients", error.what());
   }
 }
 

@@ -7,6 +7,7 @@
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -24,7 +25,7 @@ void Collective(absl::string_view name, F run) {
   try {
     run();
   } catch (const std::exception& error) {
-    throw CollectiveError(absl::StrCat(name, ": ", error.what()));
+    throw CollectiveError(name, error.what());
   }
 }
 
@@ -34,7 +35,7 @@ c10::intrusive_ptr<c10d::Store> OpenStore(const std::string& address, absl::Dura
   if (colon == std::string::npos ||
       !absl::SimpleAtoi(absl::string_view(address).substr(colon + 1), &port) || port < 1 ||
       port > 65535) {
-    throw CollectiveError(absl::StrCat("store address \"", address, "\" is not host:port"));
+    throw std::invalid_argument(absl::StrCat("store address \"", address, "\" is not host:port"));
   }
   std::string host = address.substr(0, colon);
   if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
@@ -47,7 +48,16 @@ c10::intrusive_ptr<c10d::Store> OpenStore(const std::string& address, absl::Dura
   return c10::make_intrusive<c10d::TCPStore>(host, options);
 }
 
+// "[/some/file.cc:12] text" without what is in the brackets.
+absl::string_view WithoutPosition(absl::string_view what) {
+  const size_t end = what.find("] ");
+  return absl::StartsWith(what, "[/") && end != what.npos ? what.substr(end + 2) : what;
+}
+
 }  // namespace
+
+CollectiveError::CollectiveError(absl::string_view collective, absl::string_view what)
+    : std::runtime_error(absl::StrCat(collective, ": ", WithoutPosition(what))) {}
 
 struct StoreServer::Parts {
   c10::intrusive_ptr<c10d::TCPStore> store;

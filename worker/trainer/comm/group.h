@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "worker/trainer/comm/platform.h"
 #include "worker/trainer/config.h"
@@ -27,7 +28,8 @@ namespace paceline {
 
 class CollectiveError : public std::runtime_error {
  public:
-  using std::runtime_error::runtime_error;
+  // `what` of `collective`, without the source position that the library puts in front.
+  CollectiveError(absl::string_view collective, absl::string_view what);
 };
 
 // A key-value store on a free port of all interfaces, for as long as it lives.

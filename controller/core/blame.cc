@@ -1,0 +1,51 @@
+#include "controller/core/blame.h"
+
+#include <array>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace paceline {
+namespace {
+
+// By number of a paceline.v1.Phase.
+constexpr std::array<const char*, 6> kPhaseNames = {"idle",     "data wait",     "forward",
+                                                    "backward", "communication", "optimizer"};
+constexpr int kIdle = 0;
+constexpr int kCommunication = 4;
+
+// Works on something of its own, and has for a while.
+bool IsStuck(const RankState& rank) {
+  if (!rank.report.exit.has_value()) return false;
+  const TrainerExit& exit = *rank.report.exit;
+  return exit.failure == FailureKind::kNone && exit.phase > kIdle &&
+         exit.phase < static_cast<int>(kPhaseNames.size()) && exit.phase != kCommunication &&
+         exit.in_phase >= kStuck;
+}
+
+}  // namespace
+
+bool IsEcho(const TrainerExit& exit) { return exit.failure == FailureKind::kCollective; }
+
+std::optional<JobFailure> FindStuckRank(const std::vector<RankState>& ranks,
+                                        const JobFailure& echo) {
+  const RankState* longest = nullptr;
+  for (const RankState& rank : ranks) {
+    if (IsStuck(rank) &&
+        (longest == nullptr || rank.report.exit->in_phase > longest->report.exit->in_phase)) {
+      longest = &rank;
+    }
+  }
+  if (longest == nullptr) return std::nullopt;
+  JobFailure stuck{longest->report.id.rank, longest->place.node, *longest->report.exit};
+  stuck.exit.failure = FailureKind::kCollective;
+  stuck.exit.message = absl::StrFormat(
+      "did not come to the collective that the others waited in: in %s of step %d for %.1f s "
+      "(rank %d: %s)",
+      kPhaseNames[stuck.exit.phase], stuck.exit.step, absl::ToDoubleSeconds(stuck.exit.in_phase),
+      echo.rank.value(), echo.exit.message);
+  return stuck;
+}
+
+}  // namespace paceline

@@ -1,0 +1,27 @@
+#include "worker/trainer/checkpoint/output_directory.h"
+
+#include <filesystem>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+#include "common/atomic_file/atomic_file.h"
+
+namespace paceline {
+
+absl::Status PrepareOutputDirectory(const std::string& directory) {
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  if (error) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("checkpoint.directory: cannot make ", directory, ": ", error.message()));
+  }
+  const std::string probe = directory + "/.writable";
+  const absl::Status written = WriteFileAtomically(probe, {"1"});
+  if (!written.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("checkpoint.directory: ", written.message()));
+  }
+  std::filesystem::remove(probe, error);
+  return absl::OkStatus();
+}
+
+}  // namespace paceline
