@@ -19,8 +19,9 @@
 namespace paceline {
 namespace {
 
-// Requests under way get so long to finish when the controller ends.
-constexpr absl::Duration kShutdownGrace = absl::Seconds(3);
+// Requests under way get so long to finish when the controller ends. They take milliseconds,
+// and clients with an idle connection use up all of it.
+constexpr absl::Duration kShutdownGrace = absl::Milliseconds(500);
 constexpr int kKeepaliveMillis = 10000;
 constexpr int kMaxMessageBytes = 16 << 20;
 
