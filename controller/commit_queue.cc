@@ -18,12 +18,8 @@ CommitQueue::~CommitQueue() {
   thread_.join();
 }
 
-void CommitQueue::Add(WriteBatch batch, std::function<void()> then) {
-  if (failed_) return;
-  if (batch.empty() && in_line_ == 0) {
-    then();
-    return;
-  }
+void CommitQueue::Add(WriteBatch batch, Then then) {
+  if (!failure_.ok() || (batch.empty() && in_line_ == 0)) return then(failure_);
   ++in_line_;
   absl::MutexLock lock(&mutex_);
   entries_.push_back({std::move(batch), std::move(then)});
@@ -50,17 +46,14 @@ void CommitQueue::CommitAll() {
   }
 }
 
-void CommitQueue::Finish(std::function<void()> then, const absl::Status& status,
-                         absl::Duration took) {
+void CommitQueue::Finish(const Then& then, const absl::Status& status, absl::Duration took) {
   --in_line_;
-  if (failed_) return;
-  if (!status.ok()) {
-    failed_ = true;
+  if (failure_.ok() && !status.ok()) {
+    failure_ = status;
     observer_.failed(status);
-    return;
   }
-  observer_.committed(took);
-  then();
+  if (failure_.ok()) observer_.committed(took);
+  then(failure_);
 }
 
 }  // namespace paceline

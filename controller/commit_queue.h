@@ -4,8 +4,8 @@
 // order; when one is durable, what depends on it runs on the loop. Work without a batch
 // waits for the batches before it, so nothing is ever told that could still be lost.
 //
-// When a commit fails, the failure is reported once and nothing of what was in line runs:
-// memory is then ahead of the store, and the process must end.
+// When a commit fails, all in line and all that comes later gets the error: memory is then
+// ahead of the store, and the process must end.
 //
 // Runs on the loop, except for its own thread.
 #ifndef CONTROLLER_COMMIT_QUEUE_H_
@@ -25,9 +25,12 @@ namespace paceline {
 
 class CommitQueue {
  public:
+  // Runs on the loop: with OK when everything before is durable, else with the store's error.
+  using Then = std::function<void(const absl::Status&)>;
+
   struct Observer {
     std::function<void(absl::Duration)> committed;  // On the loop, with the time that it took.
-    std::function<void(absl::Status)> failed;       // On the loop, once.
+    std::function<void(absl::Status)> failed;       // On the loop, once, before the others hear.
   };
 
   // `loop` and `store` outlive the queue; the store is used by the queue's thread only.
@@ -36,18 +39,18 @@ class CommitQueue {
   // Waits for the batches in line. Requires: the loop has stopped for good.
   ~CommitQueue();
 
-  // Runs `then` on the loop once `batch` and all before it are durable; at once if there
-  // is nothing to wait for.
-  void Add(WriteBatch batch, std::function<void()> then);
+  // Runs `then` once `batch` and all before it are durable; at once if there is nothing to
+  // wait for.
+  void Add(WriteBatch batch, Then then);
 
  private:
   struct Entry {
     WriteBatch batch;
-    std::function<void()> then;
+    Then then;
   };
 
   void CommitAll() ABSL_LOCKS_EXCLUDED(mutex_);
-  void Finish(std::function<void()> then, const absl::Status& status, absl::Duration took);
+  void Finish(const Then& then, const absl::Status& status, absl::Duration took);
 
   EventLoop* const loop_;
   StateStore* const store_;
@@ -55,7 +58,7 @@ class CommitQueue {
 
   // On the loop.
   int64_t in_line_ = 0;
-  bool failed_ = false;
+  absl::Status failure_;
 
   absl::Mutex mutex_;
   std::deque<Entry> entries_ ABSL_GUARDED_BY(mutex_);

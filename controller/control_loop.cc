@@ -40,12 +40,12 @@ ControlLoop::ControlLoop(EventLoop* loop, StateStore* store, ControllerMetrics* 
 
 ControlLoop::~ControlLoop() = default;
 
-void ControlLoop::Apply(const Event& event, std::function<void()> then) {
-  Run(event, {}, std::move(then));
+void ControlLoop::Apply(const Event& event) {
+  Run(event, {}, [](const absl::Status&) {});
 }
 
 void ControlLoop::ApplyRequest(const RequestId& request, const JobId& job, const Event& event,
-                               std::function<void()> then) {
+                               CommitQueue::Then then) {
   WriteBatch batch;
   for (const std::string& id : requests_.Expire(absl::Now())) {
     batch.deletes.push_back(RequestKey(id));
@@ -56,7 +56,7 @@ void ControlLoop::ApplyRequest(const RequestId& request, const JobId& job, const
   Run(event, std::move(batch), std::move(then));
 }
 
-void ControlLoop::Run(const Event& event, WriteBatch batch, std::function<void()> then) {
+void ControlLoop::Run(const Event& event, WriteBatch batch, CommitQueue::Then then) {
   loop_->CheckOnLoop();
   const Actions actions = cluster_.Step(event, Now());
   for (const JobId& id : actions.store_jobs) {
@@ -70,12 +70,14 @@ void ControlLoop::Run(const Event& event, WriteBatch batch, std::function<void()
   std::vector<std::pair<NodeName, v1::NodePlan>> plans;
   for (const NodeName& name : actions.send_plans) plans.emplace_back(name, PlanFor(name));
   ArmTimer();
-  commits_->Add(std::move(batch),
-                [this, actions, plans = std::move(plans), then = std::move(then)] {
-                  for (const auto& [name, plan] : plans) listeners_.plan(name, plan);
-                  Show(actions);
-                  then();
-                });
+  commits_->Add(std::move(batch), [this, actions, plans = std::move(plans),
+                                   then = std::move(then)](const absl::Status& stored) {
+    if (stored.ok()) {
+      for (const auto& [name, plan] : plans) listeners_.plan(name, plan);
+      Show(actions);
+    }
+    then(stored);
+  });
 }
 
 void ControlLoop::Show(const Actions& actions) {

@@ -52,16 +52,16 @@ class ControlLoop {
   // Before the first event.
   void SetListeners(Listeners listeners) { listeners_ = std::move(listeners); }
 
-  // Takes the event in; `then` runs when its effects are durable.
-  void Apply(
-      const Event& event, std::function<void()> then = [] {});
+  // Takes the event in.
+  void Apply(const Event& event);
 
-  // As Apply, for a mutation of `job` by a client: remembers the request.
+  // As Apply, for a mutation of `job` by a client: remembers the request. `then` hears when
+  // the effects are durable, or that they could not be stored.
   void ApplyRequest(const RequestId& request, const JobId& job, const Event& event,
-                    std::function<void()> then);
+                    CommitQueue::Then then);
 
-  // Runs `then` when everything so far is durable.
-  void WhenDurable(std::function<void()> then) { commits_->Add({}, std::move(then)); }
+  // As `then` of ApplyRequest, for everything so far.
+  void WhenDurable(CommitQueue::Then then) { commits_->Add({}, std::move(then)); }
 
   const Cluster& cluster() const { return cluster_; }
   const RequestLog& requests() const { return requests_; }
@@ -79,7 +79,7 @@ class ControlLoop {
 
  private:
   // Steps the cluster; what follows from it goes in line behind `batch`.
-  void Run(const Event& event, WriteBatch batch, std::function<void()> then);
+  void Run(const Event& event, WriteBatch batch, CommitQueue::Then then);
   void Show(const Actions& actions);
   void ArmTimer();
 

@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "common/exit_codes.h"
+#include "controller/testing/running_server.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 #include "proto/node.grpc.pb.h"
@@ -22,45 +23,6 @@ namespace paceline {
 namespace {
 
 using ::testing::HasSubstr;
-
-std::string NewDirectory() {
-  std::string folder = ::testing::TempDir() + "/controllerXXXXXX";
-  return mkdtemp(folder.data());
-}
-
-// A server with its loop on a thread of its own.
-class RunningServer {
- public:
-  explicit RunningServer(const std::string& state_dir, const std::string& listen = "127.0.0.1:0")
-      : address_file_(state_dir + "/address") {
-    server_.emplace(ServerOptions{listen, "127.0.0.1:0", state_dir, address_file_});
-    failure_ = server_->Start();
-    if (failure_.status.ok()) thread_ = std::thread([this] { failure_ = server_->Run(); });
-  }
-  ~RunningServer() { Stop(); }
-
-  void Stop() {
-    if (!thread_.joinable()) return;
-    server_->Shutdown();
-    thread_.join();
-    server_.reset();
-  }
-
-  std::string Address(const char* kind) const {
-    std::ifstream file(address_file_);
-    return nlohmann::json::parse(file)[kind];
-  }
-  std::shared_ptr<grpc::Channel> Channel() const {
-    return grpc::CreateChannel(Address("grpc"), grpc::InsecureChannelCredentials());
-  }
-  const ServerFailure& failure() const { return failure_; }
-
- private:
-  const std::string address_file_;
-  std::optional<Server> server_;
-  ServerFailure failure_;
-  std::thread thread_;
-};
 
 // A worker played by the test: one session.
 class PlayedWorker {

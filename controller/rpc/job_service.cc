@@ -76,15 +76,21 @@ grpc::Status JobService::Find(const std::string& reference, const Job** job) con
   return grpc::Status::OK;
 }
 
-void JobService::Reply(const JobId& id, v1::Job* reply, const Answer& answer) {
-  const auto job = control_->cluster().jobs().find(id);
-  if (job == control_->cluster().jobs().end()) {
-    answer(MakeError(grpc::StatusCode::NOT_FOUND, "JOB_NOT_FOUND",
-                     absl::StrCat("job ", id.value(), " is no longer kept")));
-    return;
-  }
-  *reply = control_->Describe(job->second);
-  answer(grpc::Status::OK);
+CommitQueue::Then JobService::ReplyTo(const JobId& id, v1::Job* reply, const Answer& answer) {
+  return [this, id, reply, answer](const absl::Status& stored) {
+    if (!stored.ok()) {
+      return answer(MakeError(grpc::StatusCode::UNAVAILABLE, "STORE_FAILED",
+                              "the controller cannot store the change and ends: try again with "
+                              "the same request_id when it is back"));
+    }
+    const auto job = control_->cluster().jobs().find(id);
+    if (job == control_->cluster().jobs().end()) {
+      return answer(MakeError(grpc::StatusCode::NOT_FOUND, "JOB_NOT_FOUND",
+                              absl::StrCat("job ", id.value(), " is no longer kept")));
+    }
+    *reply = control_->Describe(job->second);
+    answer(grpc::Status::OK);
+  };
 }
 
 void JobService::Once(const std::string& request_id, uint64_t fingerprint, v1::Job* reply,
@@ -106,9 +112,7 @@ void JobService::Once(const std::string& request_id, uint64_t fingerprint, v1::J
       return;
     case RequestLog::Verdict::kRepeat:
       metrics_->RequestReplayed();
-      control_->WhenDurable([this, id = control_->requests().Job(request_id), reply, answer] {
-        Reply(id, reply, answer);
-      });
+      control_->WhenDurable(ReplyTo(control_->requests().Job(request_id), reply, answer));
       return;
   }
 }
@@ -133,8 +137,7 @@ void JobService::DoSubmit(const v1::SubmitJobRequest& request, v1::Job* reply, A
     }
     PACELINE_LOG(INFO) << "job_submitted job=" << id.value() << " name=" << spec.name()
                        << " ranks=" << spec.ranks();
-    control_->ApplyRequest(*request_id, id, JobSubmitted{job},
-                           [this, id, reply, answer] { Reply(id, reply, answer); });
+    control_->ApplyRequest(*request_id, id, JobSubmitted{job}, ReplyTo(id, reply, answer));
   };
   if (request.validate_only()) return submit(nullptr);
   Once(request.request_id(), Fingerprint(request.spec().SerializeAsString()), reply, answer,
@@ -158,8 +161,7 @@ void JobService::DoCancel(const v1::CancelJobRequest& request, v1::Job* reply, A
              id, request.reason().empty() ? "cancelled by request" : request.reason(),
              request.grace_s() > 0 ? absl::Seconds(request.grace_s()) : kDefaultCancelGrace};
          PACELINE_LOG(INFO) << "job_cancel job=" << id.value();
-         control_->ApplyRequest(request_id, id, event,
-                                [this, id, reply, answer] { Reply(id, reply, answer); });
+         control_->ApplyRequest(request_id, id, event, ReplyTo(id, reply, answer));
        });
 }
 

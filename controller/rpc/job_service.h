@@ -53,7 +53,8 @@ class JobService : public v1::JobService::CallbackService {
   // Runs `mutate` for a new request id, and answers a repeat from the record.
   void Once(const std::string& request_id, uint64_t fingerprint, v1::Job* reply, Answer answer,
             const std::function<void(const ControlLoop::RequestId&)>& mutate);
-  void Reply(const JobId& id, v1::Job* reply, const Answer& answer);
+  // Answers with the job once what was done to it is durable.
+  CommitQueue::Then ReplyTo(const JobId& id, v1::Job* reply, const Answer& answer);
   // The job meant by an id, a unique prefix or a name.
   grpc::Status Find(const std::string& reference, const Job** job) const;
 

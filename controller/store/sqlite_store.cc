@@ -105,9 +105,9 @@ absl::Status SqliteStore::CheckOrCreateSchema() {
   }
   PACELINE_ASSIGN_OR_RETURN(const int64_t version, ReadNumber("PRAGMA user_version"));
   if (version > kSchemaVersion) {
-    return absl::OutOfRangeError(
-        absl::StrCat(path_, ": written by a newer version (schema ", version,
-                     ", this program knows ", kSchemaVersion, "): use that version"));
+    return absl::OutOfRangeError(absl::StrCat(path_, ": written by a newer version (schema ",
+                                              version, ", this program knows ", kSchemaVersion,
+                                              "): use that version"));
   }
   PACELINE_ASSIGN_OR_RETURN(const Statement check, Prepare("PRAGMA quick_check(1)"));
   const int code = sqlite3_step(check.get());

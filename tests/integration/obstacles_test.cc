@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -132,6 +133,58 @@ TEST(ObstaclesTest, DiskFullAtTheStart) {
       RunToEnd(OnSmallDisk(directory, "8k", Controller(directory + "/state")));
   EXPECT_EQ(controller.exit_code, kExitNoSpace) << controller.output;
   ExpectOneLine(controller, directory);
+}
+
+TEST(ObstaclesTest, DiskThatFillsUpWhileTheControllerRuns) {
+  const std::string disk = NewDirectory();
+  const std::string files = NewDirectory();
+  std::vector<std::string> argv = Controller(disk + "/state");
+  argv.insert(argv.end(), {"--address-file", files + "/address"});
+  Process controller(OnSmallDisk(disk, "1m", argv), files + "/log");
+  std::string address;
+  ASSERT_TRUE(Eventually([&] {
+    const auto json = nlohmann::json::parse(ReadFile(files + "/address"), nullptr, false);
+    if (!json.is_discarded()) address = json["grpc"].get<std::string>();
+    return !address.empty();
+  })) << ReadFile(files + "/log");
+  std::string runtime = "/dev/shm/plXXXXXX";
+  mkdtemp(runtime.data());
+  std::vector<std::string> worker_argv = Worker(files + "/worker", runtime);
+  worker_argv[2] = address;
+  Process worker(worker_argv, files + "/worker.log");
+
+  // Each of these jobs takes some 30 KB; they wait in the queue, as none can be placed.
+  const auto jobs =
+      v1::JobService::NewStub(grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
+  v1::SubmitJobRequest request;
+  v1::JobSpec& spec = *request.mutable_spec();
+  spec.set_name("large");
+  spec.mutable_model()->mutable_mlp()->add_hidden(8);
+  spec.mutable_data()->set_train("/nowhere");
+  spec.set_steps(10000);
+  spec.mutable_optimizer()->mutable_sgd();
+  spec.mutable_optimizer()->set_learning_rate(0.1);
+  for (int step = 0; step < 3000; ++step) {
+    spec.add_faults()->set_step(step);
+    spec.mutable_faults(step)->set_kind(v1::SLEEP);
+  }
+  int accepted = 0;
+  EXPECT_TRUE(Eventually([&] {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(10));
+    request.set_request_id(absl::StrCat("request-", accepted));
+    v1::Job job;
+    const grpc::Status status = jobs->Submit(&context, request, &job);
+    accepted += status.ok() ? 1 : 0;
+    return status.error_code() == grpc::StatusCode::UNAVAILABLE ||
+           status.error_code() == grpc::StatusCode::CANCELLED;
+  }));
+  EXPECT_GT(accepted, 0);
+  EXPECT_EQ(controller.Wait(), kExitNoSpace) << ReadFile(files + "/log");
+  EXPECT_THAT(ReadFile(files + "/log"), HasSubstr("cannot store state: " + disk));
+  worker.Signal(SIGTERM);
+  EXPECT_EQ(worker.Wait(), 0);
+  std::filesystem::remove_all(runtime);
 }
 
 TEST(ObstaclesTest, WrongUsageHasItsOwnCode) {
