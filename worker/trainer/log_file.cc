@@ -23,6 +23,22 @@ int OpenForAppend(const std::string& path) {
   return open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
 }
 
+// While it lives, no other thread writes through stdout or stderr, and none is in the middle
+// of it: all our lines, torch's and the C++ streams' go through these two.
+class OutputPause {
+ public:
+  OutputPause() {
+    flockfile(stdout);
+    flockfile(stderr);
+  }
+  ~OutputPause() {
+    funlockfile(stderr);
+    funlockfile(stdout);
+  }
+  OutputPause(const OutputPause&) = delete;
+  OutputPause& operator=(const OutputPause&) = delete;
+};
+
 }  // namespace
 
 absl::StatusOr<LogFile> LogFile::Attach(std::string directory, int64_t segment_bytes,
@@ -51,8 +67,12 @@ absl::Status LogFile::RotateIfFull() {
     close(next);
     return Failed("duplicate", SegmentPath(base_));
   }
-  absl::Status status = Redirect(next);
-  if (status.ok() && fstat(old, &info) != 0) status = Failed("stat", SegmentPath(base_));
+  absl::Status status;
+  {
+    const OutputPause pause;
+    status = Redirect(next);
+    if (status.ok() && fstat(old, &info) != 0) status = Failed("stat", SegmentPath(base_));
+  }
   close(next);
   close(old);
   PACELINE_RETURN_IF_ERROR(status);

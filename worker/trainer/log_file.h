@@ -3,8 +3,8 @@
 // A segment is called <base, 20 digits>.log, where base is the offset of its first byte in
 // the whole log, so that a reader can go on at any offset. To begin a new one the file
 // descriptors are first pointed at a file with a temporary name; the old segment's final
-// size is then known, and with it the new one's name. (A write that another thread began
-// before that moment may still land in the old segment: the offsets overlap by that line.)
+// size is then known, and with it the new one's name. Writers through stdio wait meanwhile,
+// so that no line lands in the old segment after it was measured.
 //
 // Old segments are deleted by the daemon, not here. Thread-compatible.
 #ifndef WORKER_TRAINER_LOG_FILE_H_
