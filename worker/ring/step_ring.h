@@ -6,7 +6,7 @@
 //
 //   offset   0  header   magic "PCLRING1", layout version, sizes, capacity; records written
 //   offset 128  live     two cells: the phase that the writer is in, its step, since when
-//   offset 256  slots    `capacity` of 128 bytes; the n-th record written is in n % capacity
+//   offset 256  slots    `capacity` of 192 bytes; the n-th record written is in n % capacity
 //
 // Torn reads: each live cell and each slot carries a sequence number that is odd while the
 // writer changes them; a reader takes a copy only if the number is even and the same before
@@ -39,8 +39,9 @@ enum class Phase : uint32_t {
   kBackward = 3,
   kCommunication = 4,
   kOptimizer = 5,
+  kAveraging = 6,
 };
-inline constexpr int kPhases = 6;
+inline constexpr int kPhases = 7;
 
 // "forward", "data_wait" etc.
 const char* PhaseName(Phase phase);
@@ -52,7 +53,14 @@ struct StepRecord {
   uint64_t total_ns = 0;                     // From start_ns to the end of the step.
   std::array<uint64_t, kPhases> phase_ns{};  // Time in each phase within the step; kIdle: the rest.
   uint64_t samples = 0;
+  uint64_t tokens = 0;                // 0 for images.
+  uint64_t wire_bytes = 0;            // Sent by this rank in collectives.
+  uint64_t averaging_group_size = 0;  // 0: no parameters were averaged.
+  double workload = 0;                // As in proto/worker.proto.
   float loss = 0;
+  float grad_norm = 0;  // NaN: not computed.
+  float learning_rate = 0;
+  bool masked = false;  // Its times are not typical.
 };
 
 // What the writer is doing at this moment.
@@ -79,8 +87,12 @@ class StepRingWriter {
   // step is counted as its idle time; between steps it only shows.
   void Enter(Phase phase, uint64_t step);
 
-  // Ends the step: appends its record, and is idle with step + 1 steps done.
-  void EndStep(uint64_t step, uint64_t samples, float loss);
+  // Ends the step and is idle with step + 1 steps done. The result has its times; Append adds
+  // its record.
+  StepRecord EndStep(uint64_t step);
+
+  // Appends a record.
+  void Append(const StepRecord& record);
 
  private:
   explicit StepRingWriter(MappedFile file);

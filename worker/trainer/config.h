@@ -1,5 +1,6 @@
 // Everything that a trainer is told, free of protobuf and torch, which must not meet in one
-// file: config_from_proto fills it, the training code reads it.
+// file: config_from_proto fills it, the training code reads it. Fields mean what those of
+// proto/job_spec.proto and proto/plan.proto with the same names mean.
 #ifndef WORKER_TRAINER_CONFIG_H_
 #define WORKER_TRAINER_CONFIG_H_
 
@@ -13,10 +14,38 @@
 
 namespace paceline {
 
+// All sizes are set.
+struct LlamaConfig {
+  int64_t dim = 0;
+  int64_t layers = 0;
+  int64_t heads = 0;
+  int64_t kv_heads = 0;
+  int64_t ffn_dim = 0;
+  int64_t vocab_size = 0;
+  double rope_theta = 0;
+  double norm_epsilon = 1e-5;
+  bool tie_embeddings = false;
+  bool checkpoint_activations = false;
+};
+
 struct ModelConfig {
-  enum class Kind { kResNet18, kMlp };
+  enum class Kind { kResNet18, kMlp, kLlama, kTorchScript };
   Kind kind = Kind::kResNet18;
-  std::vector<int64_t> hidden;  // Widths of the hidden layers of a kMlp.
+  bool sync_batchnorm = false;   // kResNet18.
+  std::vector<int64_t> hidden;   // kMlp: widths of the hidden layers.
+  LlamaConfig llama;             // kLlama.
+  std::string torchscript_file;  // kTorchScript.
+};
+
+struct DataConfig {
+  enum class TokenType { kInHeader, kUint16, kUint32 };
+  std::string train;
+  std::string eval;  // Empty: no evaluation.
+  bool shuffle = true;
+  int64_t sequence_length = 256;  // Of token files.
+  TokenType token_type = TokenType::kInHeader;
+  int prefetch_threads = 1;
+  int prefetch_batches = 2;
 };
 
 struct OptimizerConfig {
@@ -30,13 +59,48 @@ struct OptimizerConfig {
   double epsilon = 1e-8;  // kAdamW.
 };
 
-// A failure to inject into this rank before a step.
+enum class WireFormat { kFp32, kFp16, kBf16, kInt8 };
+
+// One level of a ladder. Groups are consecutive ranks: their sizes add up to the world size.
+struct PlanLevel {
+  int64_t period = 1;
+  std::vector<int> groups;
+  WireFormat format = WireFormat::kFp32;
+};
+
+// proto/plan.proto, TrainingPlan.
+struct TrainingPlan {
+  int64_t epoch = 0;
+  std::vector<PlanLevel> levels;
+  std::vector<int> gradient_groups;  // After the warm-up; empty: none.
+};
+
+struct StrategyConfig {
+  enum class Kind { kDdp, kLocalSgd, kHsgd };
+  Kind kind = Kind::kDdp;
+  int64_t warmup_steps = 0;
+  bool average_optimizer_state = false;
+};
+
+// A profile that a rank shall make. proto/plan.proto, ProfileRequest.
+struct ProfileRequest {
+  int64_t id = 0;
+  int64_t first_step = 0;
+  int steps = 0;
+  bool memory = false;
+};
+
+// A failure to inject into this rank before steps.
 struct FaultConfig {
-  enum class Kind { kThrow, kAbort, kExit, kOutOfMemory, kSleep };
+  enum class Kind { kThrow, kAbort, kExit, kOutOfMemory, kSleep, kNanLoss };
   Kind kind = Kind::kThrow;
   int64_t step = 0;
+  int64_t steps = 1;
+  double probability = 1;
   absl::Duration duration;  // kSleep.
 };
+
+enum class NonFinite { kStop, kSkip, kIgnore };
 
 struct TrainerConfig {
   TrainerId id;
@@ -48,22 +112,30 @@ struct TrainerConfig {
   bool cuda = false;
   bool bf16 = false;
   ModelConfig model;
-  std::string train_data;
-  std::string eval_data;  // Empty: no evaluation.
-  bool shuffle = true;
-  int64_t batch = 1;  // Samples per rank and step.
+  DataConfig data;
+  int64_t batch = 1;               // Samples per rank and forward pass.
+  int64_t accumulation_steps = 1;  // Forward passes per step.
   int64_t steps = 1;
   OptimizerConfig optimizer;
   LrSchedule schedule;
+  StrategyConfig strategy;
+  WireFormat gradient_format = WireFormat::kFp32;
+  double clip_grad_norm = 0;  // 0: never.
+  NonFinite on_nonfinite = NonFinite::kStop;
   uint64_t seed = 0;
   int64_t eval_every = 0;            // 0: at the end only.
   std::string checkpoint_directory;  // Empty: nothing is written.
   std::string init_from;             // Empty: initialised from the seed.
+  std::string export_final;          // Empty: nothing is written.
   int64_t log_every = 10;
+  absl::Duration startup_timeout = absl::Seconds(900);
   absl::Duration collective_timeout = absl::Seconds(300);
+  double peak_flops = 0;  // 0: from the table.
+  bool cuda_graph = false;
   std::vector<FaultConfig> faults;  // Of this rank.
 
   int rank() const { return id.rank.value(); }
+  int64_t samples_per_step() const { return batch * accumulation_steps; }  // Of this rank.
   // Requires: checkpoint_directory is not empty.
   std::string output_directory() const { return checkpoint_directory + "/" + id.job.value(); }
 };

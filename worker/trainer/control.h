@@ -15,22 +15,23 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "worker/trainer/config.h"
+#include "worker/trainer/figures.h"
 
 namespace paceline {
 
-// Result of an evaluation over all ranks.
-struct EvaluationResult {
-  int64_t step = 0;     // Steps completed.
-  double accuracy = 0;  // 0 to 1.
-  double loss = 0;      // Mean cross-entropy.
-  int64_t samples = 0;
+// What a generation starts with.
+struct StartOrder {
+  std::string store_address;  // host:port of the store where the ranks meet.
+  TrainingPlan plan;          // As known to this rank's daemon; rank 0's counts.
 };
 
 class Control {
@@ -56,13 +57,23 @@ class Control {
   // Model and data are loaded and a store listens on `store_port`.
   virtual void SetReady(int store_port) = 0;
 
-  // Blocks until the daemon has sent host:port of the store where the ranks meet.
-  virtual std::string WaitForStoreAddress() = 0;
+  // Blocks until the daemon has sent the address and a plan.
+  virtual StartOrder WaitForStart() = 0;
+
+  // From now on `on_plan` is called with each new plan of the daemon's, the present one
+  // included, on the control's thread. Null: no longer; no call is under way afterwards.
+  virtual void SetPlanListener(std::function<void(const TrainingPlan&)> on_plan) = 0;
+
+  // The newest profile that was asked for. Costs one atomic read while there is none.
+  virtual std::optional<ProfileRequest> profile_request() const = 0;
 
   // All ranks have met.
   virtual void SetRunning() = 0;
 
   virtual void SetEvaluation(const EvaluationResult& result) = 0;
+  virtual void SetPlanStatus(const PlanStatus& status) = 0;
+  virtual void SetFigures(const RankFigures& figures) = 0;
+  virtual void SetProfile(const ProfileResult& result) = 0;
 
   bool stop_requested() const { return stop_requested_.load(std::memory_order_relaxed); }
 

@@ -1,10 +1,9 @@
-// The ranks of a generation, connected, and the few collectives that training needs.
+// The ranks of a generation, or some of them, connected, and the few collectives that
+// training needs.
 //
 // They meet in a store: each trainer serves one, and the controller names the one to use.
-// All ranks must call the same methods in the same order. A failed or late collective throws
-// CollectiveError; the group is unusable from then on.
-//
-// Thread-compatible.
+// All members must call the same methods in the same order. A failed or late collective
+// throws CollectiveError; the group is unusable from then on.
 #ifndef WORKER_TRAINER_COMM_GROUP_H_
 #define WORKER_TRAINER_COMM_GROUP_H_
 
@@ -44,36 +43,64 @@ class StoreServer {
   std::unique_ptr<Parts> parts_;
 };
 
+// Thread-compatible.
 class Group {
  public:
-  // Meets the other ranks in the store at `store_address` ("host:port") within `timeout`,
-  // which is also that of the collectives until SetTimeout. A rank that is alone needs no
-  // store: all its collectives do nothing.
-  Group(Platform& platform, const TrainerConfig& config, c10::Device device,
-        const std::string& store_address, absl::Duration timeout);
   ~Group();
 
-  int size() const { return size_; }
+  // Global ranks, ascending, this rank's among them.
+  const std::vector<int>& ranks() const { return ranks_; }
+  int size() const { return static_cast<int>(ranks_.size()); }
 
-  // The time that each later collective may take.
-  void SetTimeout(absl::Duration timeout);
-
-  // Replaces `tensor` on every rank by the sum over the ranks.
+  // Replaces `tensor` on every member by the sum over the members. A member that is alone
+  // changes nothing; so below.
   void Sum(at::Tensor tensor);
 
-  // Replaces the tensors, equal in shape on all ranks, by those of rank 0.
-  void CopyFromRankZero(const std::vector<at::Tensor>& tensors);
+  // Replaces the tensors, equal in shape on all members, by those of the first member.
+  void CopyFromFirst(const std::vector<at::Tensor>& tensors);
 
-  // Returns when all ranks have called it.
+  // Returns when all members have called it.
   void Barrier();
 
-  // For torch's own algorithms. Null for a rank that is alone.
+  // For torch's own algorithms. Null for a member that is alone.
   const c10::intrusive_ptr<c10d::ProcessGroup>& torch_group() const;
 
  private:
+  friend class Groups;
   struct Parts;
+  Group(std::vector<int> ranks, std::unique_ptr<Parts> parts);
 
-  const int size_;
+  const std::vector<int> ranks_;
+  std::unique_ptr<Parts> parts_;
+};
+
+// All groups of this rank, each made once and kept: by its members and by what it is for.
+//
+// Thread-safe. Two threads may make different groups at a time.
+class Groups {
+ public:
+  // Makes the group of all ranks: meets the others in the store at `store_address`
+  // ("host:port") within the configuration's startup timeout, which is also that of the
+  // collectives until SetTimeout. A rank that is alone needs no store.
+  Groups(Platform& platform, const TrainerConfig& config, c10::Device device,
+         const std::string& store_address);
+  ~Groups();
+
+  Group& all();
+
+  // The group of these ranks (ascending, this one among them) for `use` ("gradients",
+  // "level 2", ...), made if it is not there yet; each member must ask for it. Blocks until
+  // they have. A group whose members are all ranks is all() unless the use asks for another.
+  Group& Get(const std::vector<int>& ranks, const std::string& use);
+
+  // The time that each later collective of any group may take.
+  void SetTimeout(absl::Duration timeout);
+
+  // What rank 0 passes, on every rank. Collective; at most once per `key`.
+  std::string ShareFromRankZero(const std::string& key, const std::string& value);
+
+ private:
+  struct Parts;
   std::unique_ptr<Parts> parts_;
 };
 

@@ -1,14 +1,23 @@
-// What differs between a trainer on the CPU and one on CUDA: the device and the backend of
-// the collectives. Each program has one platform.
+// What differs between a trainer on the CPU and one on CUDA. Each program has one platform.
 #ifndef WORKER_TRAINER_COMM_PLATFORM_H_
 #define WORKER_TRAINER_COMM_PLATFORM_H_
 
 #include <c10/core/Device.h>
 #include <c10/util/intrusive_ptr.h>
 
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "worker/ring/step_ring.h"
+#include "worker/trainer/comm/int8_codec.h"
 #include "worker/trainer/config.h"
+#include "worker/trainer/figures.h"
+#include "worker/trainer/telemetry/step_timer.h"
 
 namespace c10d {
 class Backend;
@@ -16,6 +25,13 @@ class Store;
 }  // namespace c10d
 
 namespace paceline {
+
+// One member of a group that is being made.
+struct Membership {
+  int rank = 0;  // In the group.
+  int size = 1;
+  bool high_priority = false;  // Its collectives overtake other work of the device.
+};
 
 class Platform {
  public:
@@ -25,11 +41,30 @@ class Platform {
   // does not have what the job asks for.
   virtual absl::StatusOr<c10::Device> OpenDevice(const TrainerConfig& config) = 0;
 
-  // Connects this rank with the others, who all call it with the same store, within
-  // `timeout`. Torch's exceptions pass through.
+  // Connects the members of a group, who all call it with the same store, within `timeout`.
+  // Any thread. Torch's exceptions pass through.
   virtual c10::intrusive_ptr<c10d::Backend> Connect(const TrainerConfig& config,
+                                                    const Membership& membership,
                                                     const c10::intrusive_ptr<c10d::Store>& store,
                                                     absl::Duration timeout) = 0;
+
+  // As its vendor names it ("NVIDIA H200"); empty for a CPU. After OpenDevice, as all below.
+  virtual std::string DeviceName() const = 0;
+
+  // How the time of each step is taken. `ring` outlives the result.
+  virtual std::unique_ptr<StepTimer> MakeStepTimer(StepRingWriter& ring) = 0;
+
+  // Null for a CPU.
+  virtual std::optional<DeviceMemory> Memory() const = 0;
+  virtual void ResetMemoryPeaks() = 0;
+
+  // Begins to record allocations, for SnapshotMemory. Nothing on a CPU.
+  virtual void RecordMemory(bool on) = 0;
+  // Writes them for PyTorch's memory viewer. Unimplemented on a CPU.
+  virtual absl::Status SnapshotMemory(const std::string& path) = 0;
+
+  // For this device.
+  virtual Int8Codec& int8_codec() = 0;
 };
 
 }  // namespace paceline

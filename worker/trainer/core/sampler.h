@@ -40,28 +40,38 @@ class Permutation {
   std::array<uint64_t, kRounds> keys_;
 };
 
+// How far all ranks together have come in the data. What is left of an epoch depends on
+// nothing else, so training can go on with another number of ranks or another batch size.
+struct DataPosition {
+  int64_t epoch = 0;
+  int64_t offset = 0;  // Samples of the epoch's order that are used up.
+};
+
 class Sampler {
  public:
   struct Options {
     int64_t samples = 0;  // N, in the data set.
     int rank = 0;
     int world_size = 1;
-    int64_t batch = 1;  // B, samples per rank and step.
+    int64_t batch = 1;  // B, samples per rank and batch.
     bool shuffle = true;
     uint64_t seed = 0;
   };
 
-  // Requires: StepsPerEpoch(options) >= 1.
-  explicit Sampler(const Options& options) : options_(options) {}
+  // Requires: options.samples >= batch * world_size.
+  explicit Sampler(const Options& options, DataPosition start = {})
+      : options_(options), position_(start) {}
 
-  // 0 when the data set does not fill one step.
-  static int64_t StepsPerEpoch(const Options& options);
+  // Sets `indices` to this rank's next batch and moves on. An epoch whose rest does not fill a
+  // batch of every rank ends.
+  void Next(std::vector<int64_t>* indices);
 
-  // Sets `indices` to this rank's samples of `step`, counted from 0 over all epochs.
-  void Batch(int64_t step, std::vector<int64_t>* indices) const;
+  // Of the next batch.
+  DataPosition position() const { return position_; }
 
  private:
   const Options options_;
+  DataPosition position_;
 };
 
 }  // namespace paceline

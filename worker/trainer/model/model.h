@@ -1,4 +1,4 @@
-// A network: named parameters and buffers, and a forward pass.
+// A network: named parameters and buffers, and the loss of a batch.
 //
 // The names are those of the same network in Python, so that weights travel both ways.
 // Parameters are listed in the order in which Python's module lists them.
@@ -14,21 +14,24 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "worker/trainer/config.h"
+#include "worker/trainer/data/dataset.h"
 
 namespace paceline {
+
+class Group;
 
 struct NamedTensor {
   std::string name;
   at::Tensor tensor;
 };
 
-// What goes in and what comes out.
-struct ImageShape {
-  int64_t channels = 0;
-  int64_t height = 0;
-  int64_t width = 0;
-  int64_t classes = 0;
+// Sums over the predictions of a batch: one for each image, one for each token.
+struct Score {
+  double loss = 0;
+  double correct = 0;  // Negative: the model makes no predictions (a TorchScript module).
+  double predictions = 0;
 };
 
 class Model {
@@ -37,8 +40,15 @@ class Model {
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
 
-  // [batch, channels, height, width] -> scores [batch, classes].
-  virtual at::Tensor Forward(const at::Tensor& images) = 0;
+  // The mean loss of the batch: a scalar, float32, that requires gradients. Whatever it was
+  // computed from, and is not needed for the backward pass, is released on return.
+  virtual at::Tensor Loss(const Batch& batch);
+
+  // How well the model predicts the targets; without gradients.
+  virtual Score Evaluate(const Batch& batch);
+
+  // Floating-point operations of forward and backward per sample by formula; 0: not known.
+  virtual double FlopsPerSample() const { return 0; }
 
   // Training (the initial mode) or evaluation: how normalisation behaves.
   void SetTraining(bool training) { training_ = training; }
@@ -47,8 +57,15 @@ class Model {
   const std::vector<NamedTensor>& buffers() const { return buffers_; }
   at::Device device() const { return device_; }
 
+  // The ranks over whose batches a synchronised normalisation takes its statistics from now on:
+  // all that take part in the next steps. Null (at the start): this rank's batch alone.
+  virtual void SetActiveGroup(Group* /*group*/) {}
+
  protected:
   explicit Model(at::Device device) : device_(device) {}
+
+  // Scores [.., classes] of the inputs, for the cross-entropy that Loss and Evaluate use.
+  virtual at::Tensor Forward(const at::Tensor& inputs) = 0;
 
   // Moves `initial` to the device and registers it. The result is the registered tensor.
   at::Tensor AddParameter(std::string name, at::Tensor initial);
@@ -70,14 +87,12 @@ class Model {
   std::vector<NamedTensor> buffers_;
 };
 
-// A new model on `device`. Its weights depend on `seed` only, not on rank or device.
-std::unique_ptr<Model> MakeModel(const ModelConfig& config, const ImageShape& shape, uint64_t seed,
-                                 at::Device device);
-
-// One for each kind, drawing from the default generator.
-std::unique_ptr<Model> MakeResNet18(const ImageShape& shape, at::Device device);
-std::unique_ptr<Model> MakeMlp(const ImageShape& shape, const std::vector<int64_t>& hidden,
-                               at::Device device);
+// A new model on `device` for data of this format. Its weights depend on `seed` only, not on
+// rank or device. InvalidArgument when model and data do not go together or a TorchScript file
+// cannot be loaded.
+absl::StatusOr<std::unique_ptr<Model>> MakeModel(const ModelConfig& config,
+                                                 const SampleFormat& format, uint64_t seed,
+                                                 at::Device device);
 
 }  // namespace paceline
 

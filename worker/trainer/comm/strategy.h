@@ -1,0 +1,82 @@
+// How the ranks of a job keep their parameters together: the mean of gradients in the
+// backward pass (gradient_mean.h), and the means of parameters after the optimizer's step
+// (model_averager.h), by a plan that may change while the job trains (docs/hsgd.md).
+//
+// A new plan is prepared in the background: its communicators are built beside those in use.
+// At each step that the top level's period divides (in the warm-up too), all ranks learn in
+// the exchange that takes place there anyway whether every one of them is ready, and take the
+// plan up at the same step.
+//
+// Thread-compatible but for Prepare. Torch's exceptions pass through; a failed collective is
+// a CollectiveError.
+#ifndef WORKER_TRAINER_COMM_STRATEGY_H_
+#define WORKER_TRAINER_COMM_STRATEGY_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "worker/trainer/comm/group.h"
+#include "worker/trainer/config.h"
+#include "worker/trainer/control.h"
+#include "worker/trainer/figures.h"
+#include "worker/trainer/model/model.h"
+
+namespace paceline {
+
+// What the exchange after one step amounted to.
+struct StepExchange {
+  int group_size = 0;      // Over which parameters were averaged; 0: not at this step.
+  bool all_equal = false;  // All ranks have the same parameters now.
+  int64_t bytes = 0;       // Sent by this rank in the step, gradients included.
+  // Of the loss that was passed, over all ranks; only where all ranks exchanged something.
+  std::optional<double> mean_loss;
+};
+
+class Strategy {
+ public:
+  // Collective: compares the parameters' shapes over the ranks and gives all of them those of
+  // rank 0. `groups`, `control` and what `state` refers to outlive this. `parameters` are
+  // used in no backward pass after it. `state`: the optimizer's tensors, which are averaged
+  // with the parameters if the configuration says so; asked for at each average.
+  Strategy(Groups& groups, const TrainerConfig& config, TrainingPlan plan,
+           const std::vector<NamedTensor>& parameters,
+           std::function<std::vector<at::Tensor>()> state, Control& control);
+  ~Strategy();
+
+  // Before each forward pass of `step`; `last`: the step's last one, after whose backward pass
+  // gradients are exchanged.
+  void BeginForward(int64_t step, bool last);
+
+  // Adds the gradients of `loss` to those of the parameters. `on_computed` is called once, when
+  // they are computed and only the rest of the exchange is waited for.
+  void Backward(const at::Tensor& loss, const std::function<void()>& on_computed);
+
+  // After the optimizer's step `step` (0-based, counted also if the optimizer left it out).
+  // `loss`: of this rank, undefined if it is not worth a mean. `on_average` is called
+  // before parameters are averaged.
+  StepExchange AfterStep(int64_t step, const at::Tensor& loss,
+                         const std::function<void()>& on_average);
+
+  // Makes the parameters of all ranks equal, if the last step did not. Collective.
+  void AverageAll();
+
+  // Any thread. A plan whose epoch is not above those known is ignored. Control is told when
+  // the plan is prepared and when it is active.
+  void Prepare(const TrainingPlan& plan);
+
+  std::vector<LevelFigures> figures() const;
+  double drift() const;  // Norm of the latest change by a mean over all ranks.
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace paceline
+
+#endif  // WORKER_TRAINER_COMM_STRATEGY_H_

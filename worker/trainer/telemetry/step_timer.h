@@ -1,0 +1,52 @@
+// Takes the times of each step of the training loop and writes its record into the step ring.
+//
+// On a CPU the times are those between the calls. On CUDA the calls only record events in the
+// stream, which are read some steps later: nothing waits for the device, and the record of a
+// step is finished when its events have passed.
+#ifndef WORKER_TRAINER_TELEMETRY_STEP_TIMER_H_
+#define WORKER_TRAINER_TELEMETRY_STEP_TIMER_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "worker/ring/step_ring.h"
+
+namespace paceline {
+
+// What is known of a step besides its times. loss and grad_norm are float scalars on the device.
+struct StepResult {
+  int64_t step = 0;
+  int64_t samples = 0;
+  int64_t tokens = 0;
+  double workload = 0;
+  at::Tensor loss;
+  at::Tensor grad_norm;  // Undefined: not computed at this step; NaN in the record.
+  float learning_rate = 0;
+  int averaging_group_size = 0;
+  int64_t wire_bytes = 0;
+  bool masked = false;
+};
+
+// Thread-compatible, but Enter may come from the thread that runs a backward pass.
+class StepTimer {
+ public:
+  virtual ~StepTimer() = default;
+
+  // As StepRingWriter::Enter.
+  virtual void Enter(Phase phase, int64_t step) = 0;
+
+  // Ends the step.
+  virtual void EndStep(const StepResult& result) = 0;
+
+  // The records finished since the last call, oldest first. They are in the ring.
+  virtual std::vector<StepRecord> TakeFinished() = 0;
+
+  // Waits until the records of all ended steps are finished.
+  virtual void Flush() = 0;
+};
+
+}  // namespace paceline
+
+#endif  // WORKER_TRAINER_TELEMETRY_STEP_TIMER_H_
