@@ -67,7 +67,7 @@ struct LevelFigures {
 struct RankFigures {
   int64_t step = 0;
   int64_t steps = 0;
-  double step_s = 0;
+  double training_s = 0;
   double wall_s = 0;
   double loss = 0;
   double grad_norm = 0;
