@@ -17,7 +17,7 @@ def main():
             times.setdefault(run["run_name"], []).append(run["real_time"])
     return paceline_bench.report("ring", [
         paceline_bench.Row(case="whole step", metric="time", unit="ns", ours=times["BM_WholeStep"],
-                           peers={"six clock reads alone": times["BM_SixClockReads"]}, limit=1000),
+                           peers={"seven clock reads alone": times["BM_SevenClockReads"]}, limit=1000),
     ])
 
 

@@ -12,11 +12,11 @@ using Word = std::atomic<uint64_t>;
 static_assert(Word::is_always_lock_free && sizeof(Word) == 8, "shared between processes");
 
 inline constexpr char kMagic[8] = {'P', 'C', 'L', 'R', 'I', 'N', 'G', '1'};
-inline constexpr uint32_t kVersion = 1;
+inline constexpr uint32_t kVersion = 2;
 inline constexpr uint32_t kLiveCells = 2;
 
 // The number of phases of a record; those of step_ring.h are checked against it.
-inline constexpr int kPhaseWords = 6;
+inline constexpr int kPhaseWords = 7;
 
 // Written once, by CreateStepRing, except `written`.
 struct Header {
@@ -41,7 +41,8 @@ struct LiveCell {
 };
 static_assert(sizeof(LiveCell) == 64);
 
-// Record n (from 0) has sequence 2n + 1 while it is written, 2n + 2 after.
+// Record n (from 0) has sequence 2n + 1 while it is written, 2n + 2 after. Bits are those of an
+// IEEE number.
 struct Slot {
   Word sequence;
   Word step;
@@ -49,10 +50,15 @@ struct Slot {
   Word total_ns;
   Word phase_ns[kPhaseWords];
   Word samples;
-  Word loss_bits;  // An IEEE float in the lower half.
-  char padding[32];
+  Word tokens;
+  Word wire_bytes;
+  Word averaging_group_size;
+  Word workload_bits;
+  Word loss_and_grad_norm_bits;        // The loss in the lower half.
+  Word learning_rate_bits_and_masked;  // The learning rate in the lower half, then one bit.
+  char padding[48];
 };
-static_assert(sizeof(Slot) == 128);
+static_assert(sizeof(Slot) == 192);
 
 struct Ring {
   Header header;

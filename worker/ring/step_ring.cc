@@ -78,6 +78,19 @@ absl::Status WriteNewRing(int fd, uint32_t capacity) {
   return absl::OkStatus();
 }
 
+uint64_t BitsOf(float low, uint64_t high) {
+  uint32_t bits;
+  std::memcpy(&bits, &low, sizeof(bits));
+  return high << 32 | bits;
+}
+
+float FloatOf(uint64_t word) {
+  const auto bits = static_cast<uint32_t>(word);
+  float value;
+  std::memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+
 // The record number `n`, unless the slot holds another or changes meanwhile.
 std::optional<StepRecord> ReadSlot(const Slot& slot, uint64_t n) {
   const uint64_t whole = 2 * n + 2;
@@ -88,8 +101,17 @@ std::optional<StepRecord> ReadSlot(const Slot& slot, uint64_t n) {
   record.total_ns = slot.total_ns.load(kAcquire);
   for (int i = 0; i < kPhases; ++i) record.phase_ns[i] = slot.phase_ns[i].load(kAcquire);
   record.samples = slot.samples.load(kAcquire);
-  const auto loss_bits = static_cast<uint32_t>(slot.loss_bits.load(kAcquire));
-  std::memcpy(&record.loss, &loss_bits, sizeof(loss_bits));
+  record.tokens = slot.tokens.load(kAcquire);
+  record.wire_bytes = slot.wire_bytes.load(kAcquire);
+  record.averaging_group_size = slot.averaging_group_size.load(kAcquire);
+  const uint64_t workload_bits = slot.workload_bits.load(kAcquire);
+  std::memcpy(&record.workload, &workload_bits, sizeof(workload_bits));
+  const uint64_t loss_and_grad_norm = slot.loss_and_grad_norm_bits.load(kAcquire);
+  record.loss = FloatOf(loss_and_grad_norm);
+  record.grad_norm = FloatOf(loss_and_grad_norm >> 32);
+  const uint64_t learning_rate_and_masked = slot.learning_rate_bits_and_masked.load(kAcquire);
+  record.learning_rate = FloatOf(learning_rate_and_masked);
+  record.masked = learning_rate_and_masked >> 32 != 0;
   if (slot.sequence.load(kRelaxed) != whole) return std::nullopt;
   return record;
 }
@@ -101,9 +123,15 @@ void WriteSlot(Slot& slot, uint64_t n, const StepRecord& record) {
   slot.total_ns.store(record.total_ns, kRelease);
   for (int i = 0; i < kPhases; ++i) slot.phase_ns[i].store(record.phase_ns[i], kRelease);
   slot.samples.store(record.samples, kRelease);
-  uint32_t loss_bits;
-  std::memcpy(&loss_bits, &record.loss, sizeof(loss_bits));
-  slot.loss_bits.store(loss_bits, kRelease);
+  slot.tokens.store(record.tokens, kRelease);
+  slot.wire_bytes.store(record.wire_bytes, kRelease);
+  slot.averaging_group_size.store(record.averaging_group_size, kRelease);
+  uint64_t workload_bits;
+  std::memcpy(&workload_bits, &record.workload, sizeof(workload_bits));
+  slot.workload_bits.store(workload_bits, kRelease);
+  slot.loss_and_grad_norm_bits.store(BitsOf(record.loss, BitsOf(record.grad_norm, 0)), kRelease);
+  slot.learning_rate_bits_and_masked.store(BitsOf(record.learning_rate, record.masked ? 1 : 0),
+                                           kRelease);
   slot.sequence.store(2 * n + 2, kRelease);
 }
 
@@ -149,6 +177,8 @@ const char* PhaseName(Phase phase) {
       return "communication";
     case Phase::kOptimizer:
       return "optimizer";
+    case Phase::kAveraging:
+      return "averaging";
   }
   return "unknown";
 }
@@ -211,7 +241,7 @@ void StepRingWriter::Enter(Phase phase, uint64_t step) {
   ShowLive(phase, step, now_ns);
 }
 
-void StepRingWriter::EndStep(uint64_t step, uint64_t samples, float loss) {
+StepRecord StepRingWriter::EndStep(uint64_t step) {
   const uint64_t now_ns = MonotonicNanos();
   if (in_step_) {
     current_.phase_ns[static_cast<int>(phase_)] += now_ns - phase_start_ns_;
@@ -222,14 +252,16 @@ void StepRingWriter::EndStep(uint64_t step, uint64_t samples, float loss) {
   in_step_ = false;
   current_.step = step;
   current_.total_ns = now_ns - current_.start_ns;
-  current_.samples = samples;
-  current_.loss = loss;
-  Ring& ring = RingOf(file_);
-  WriteSlot(ring.slots[written_ % ring.header.capacity], written_, current_);
-  ring.header.written.store(++written_, kRelease);
   phase_ = Phase::kIdle;
   phase_start_ns_ = now_ns;
   ShowLive(Phase::kIdle, step + 1, now_ns);
+  return current_;
+}
+
+void StepRingWriter::Append(const StepRecord& record) {
+  Ring& ring = RingOf(file_);
+  WriteSlot(ring.slots[written_ % ring.header.capacity], written_, record);
+  ring.header.written.store(++written_, kRelease);
 }
 
 absl::StatusOr<StepRingReader> StepRingReader::Open(const std::string& path) {

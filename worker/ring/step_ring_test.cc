@@ -36,13 +36,23 @@ class StepRingTest : public ::testing::Test {
   }
 };
 
+// Ends the step and appends its record, which is returned.
+StepRecord Finish(StepRingWriter& writer, uint64_t step) {
+  StepRecord record = writer.EndStep(step);
+  record.samples = 10 * step;
+  record.loss = static_cast<float>(step);
+  writer.Append(record);
+  return record;
+}
+
 void RunStep(StepRingWriter& writer, uint64_t step) {
   writer.Enter(Phase::kDataWait, step);
   writer.Enter(Phase::kForward, step);
   writer.Enter(Phase::kBackward, step);
   writer.Enter(Phase::kCommunication, step);
   writer.Enter(Phase::kOptimizer, step);
-  writer.EndStep(step, 10 * step, static_cast<float>(step));
+  writer.Enter(Phase::kAveraging, step);
+  Finish(writer, step);
 }
 
 TEST_F(StepRingTest, NewRingIsIdleAndEmpty) {
@@ -68,7 +78,7 @@ TEST_F(StepRingTest, LiveTellsPhaseStepAndSince) {
   EXPECT_EQ(live.step, 7);
   EXPECT_GE(live.since_ns, before);
   EXPECT_LE(live.since_ns, after);
-  writer.EndStep(7, 1, 0.5f);
+  Finish(writer, 7);
   EXPECT_EQ(reader->Live().phase, Phase::kIdle);
   EXPECT_EQ(reader->Live().step, 8);
 }
@@ -82,13 +92,13 @@ TEST_F(StepRingTest, PhasesOfAStepAddUpToItsWhole) {
   writer.Enter(Phase::kForward, 3);
   while (MonotonicNanos() < before + 100'000) {
   }
-  writer.EndStep(3, 32, 1.25f);
+  Finish(writer, 3);
   const auto batch = StepRingReader::Open(path_)->ReadFrom(0);
   ASSERT_EQ(batch.records.size(), 1);
   const StepRecord& record = batch.records[0];
   EXPECT_EQ(record.step, 3);
-  EXPECT_EQ(record.samples, 32);
-  EXPECT_EQ(record.loss, 1.25f);
+  EXPECT_EQ(record.samples, 30);
+  EXPECT_EQ(record.loss, 3.0f);
   EXPECT_GE(record.start_ns, before);
   EXPECT_GT(record.phase_ns[static_cast<int>(Phase::kForward)], 0);
   EXPECT_GT(record.phase_ns[static_cast<int>(Phase::kIdle)], 0);
@@ -97,12 +107,46 @@ TEST_F(StepRingTest, PhasesOfAStepAddUpToItsWhole) {
             record.total_ns);
 }
 
+TEST_F(StepRingTest, EveryFieldOfARecordArrives) {
+  StepRingWriter writer = CreateAndOpen(2);
+  StepRecord record;
+  record.step = 1;
+  record.start_ns = 2;
+  record.total_ns = 3;
+  std::iota(record.phase_ns.begin(), record.phase_ns.end(), uint64_t{4});
+  record.samples = 20;
+  record.tokens = 21;
+  record.wire_bytes = uint64_t{1} << 40;
+  record.averaging_group_size = 8;
+  record.workload = 1e300;
+  record.loss = -1.5f;
+  record.grad_norm = 2.5f;
+  record.learning_rate = 1e-4f;
+  record.masked = true;
+  writer.Append(record);
+  const auto records = StepRingReader::Open(path_)->ReadFrom(0).records;
+  ASSERT_EQ(records.size(), 1);
+  EXPECT_EQ(records[0].step, 1);
+  EXPECT_EQ(records[0].start_ns, 2);
+  EXPECT_EQ(records[0].total_ns, 3);
+  EXPECT_EQ(records[0].phase_ns, record.phase_ns);
+  EXPECT_EQ(records[0].samples, 20);
+  EXPECT_EQ(records[0].tokens, 21);
+  EXPECT_EQ(records[0].wire_bytes, uint64_t{1} << 40);
+  EXPECT_EQ(records[0].averaging_group_size, 8);
+  EXPECT_EQ(records[0].workload, 1e300);
+  EXPECT_EQ(records[0].loss, -1.5f);
+  EXPECT_EQ(records[0].grad_norm, 2.5f);
+  EXPECT_EQ(records[0].learning_rate, 1e-4f);
+  EXPECT_TRUE(records[0].masked);
+}
+
 TEST_F(StepRingTest, IdleBetweenStepsBelongsToNone) {
   StepRingWriter writer = CreateAndOpen(4);
   RunStep(writer, 0);
   writer.Enter(Phase::kIdle, 1);
   writer.Enter(Phase::kDataWait, 1);
-  writer.EndStep(1, 1, 0);
+  Finish(writer, 1);
   const auto records = StepRingReader::Open(path_)->ReadFrom(0).records;
   ASSERT_EQ(records.size(), 2);
   EXPECT_EQ(records[1].phase_ns[static_cast<int>(Phase::kIdle)], 0);
@@ -222,7 +266,7 @@ TEST_F(StepRingTest, RefusesAnotherLayoutVersion) {
   Overwrite<uint32_t>(offsetof(ring_layout::Header, version), 2);
   const absl::Status status = StepRingReader::Open(path_).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("version 2"));
+  EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("version 9"));
 }
 
 TEST_F(StepRingTest, TruncatedRingIsDataLoss) {
