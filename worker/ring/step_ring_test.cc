@@ -263,7 +263,7 @@ TEST_F(StepRingTest, RefusesWhatIsNoRing) {
 
 TEST_F(StepRingTest, RefusesAnotherLayoutVersion) {
   ASSERT_TRUE(CreateStepRing(path_, 4).ok());
-  Overwrite<uint32_t>(offsetof(ring_layout::Header, version), 2);
+  Overwrite<uint32_t>(offsetof(ring_layout::Header, version), 9);
   const absl::Status status = StepRingReader::Open(path_).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("version 9"));
