@@ -15,6 +15,7 @@
 #include "absl/time/time.h"
 #include "worker/ring/step_ring.h"
 #include "worker/trainer/comm/int8_codec.h"
+#include "worker/trainer/comm/step_graph.h"
 #include "worker/trainer/config.h"
 #include "worker/trainer/figures.h"
 #include "worker/trainer/telemetry/step_timer.h"
@@ -62,6 +63,14 @@ class Platform {
   virtual void RecordMemory(bool on) = 0;
   // Writes them for PyTorch's memory viewer. Unimplemented on a CPU.
   virtual absl::Status SnapshotMemory(const std::string& path) = 0;
+
+  // What a person needs to know of the device's memory after an allocation failed: the
+  // allocator's statistics, and where its snapshot lies, which is written to `path` (of the
+  // job's output; empty: none is written). Empty for a CPU. Never fails.
+  virtual std::string DescribeOutOfMemory(const std::string& /*path*/) { return {}; }
+
+  // Null for a CPU.
+  virtual std::unique_ptr<StepGraph> MakeStepGraph() { return nullptr; }
 
   // For this device.
   virtual Int8Codec& int8_codec() = 0;
