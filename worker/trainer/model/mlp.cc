@@ -1,20 +1,21 @@
 #include <ATen/ops/linear.h>
 #include <ATen/ops/relu.h>
 
-#include "worker/trainer/model/model.h"
+#include "worker/trainer/model/models.h"
 
 namespace paceline {
 namespace {
 
 // Linear layers "layers.0", "layers.1", ... with ReLU between them.
-class Mlp : public Model {
+class Mlp : public Classifier {
  public:
-  Mlp(const ImageShape& shape, const std::vector<int64_t>& hidden, at::Device device)
-      : Model(device) {
-    int64_t width = shape.channels * shape.height * shape.width;
+  Mlp(const ImageFormat& format, const std::vector<int64_t>& hidden, at::Device device)
+      : Classifier(device) {
+    auto width = static_cast<int64_t>(format.image_bytes());
     for (size_t i = 0; i <= hidden.size(); ++i) {
-      const int64_t out = i < hidden.size() ? hidden[i] : shape.classes;
+      const int64_t out = i < hidden.size() ? hidden[i] : static_cast<int64_t>(format.classes);
       layers_.push_back(AddLinear("layers." + std::to_string(i), width, out));
+      multiply_adds_ += static_cast<double>(width) * static_cast<double>(out);
       width = out;
     }
   }
@@ -28,15 +29,18 @@ class Mlp : public Model {
     return x;
   }
 
+  double FlopsPerSample() const override { return FlopsOfMultiplyAdds(multiply_adds_); }
+
  private:
   std::vector<Linear> layers_;
+  double multiply_adds_ = 0;  // Of a forward pass, per sample.
 };
 
 }  // namespace
 
-std::unique_ptr<Model> MakeMlp(const ImageShape& shape, const std::vector<int64_t>& hidden,
-                               at::Device device) {
-  return std::make_unique<Mlp>(shape, hidden, device);
+std::unique_ptr<Classifier> MakeMlp(const ImageFormat& format, const std::vector<int64_t>& hidden,
+                                    at::Device device) {
+  return std::make_unique<Mlp>(format, hidden, device);
 }
 
 }  // namespace paceline

@@ -1,6 +1,5 @@
 #include "worker/trainer/model/model.h"
 
-#include <ATen/Context.h>
 #include <ATen/ops/empty.h>
 
 #include <cmath>
@@ -24,18 +23,6 @@ Model::Linear Model::AddLinear(const std::string& name, int64_t in, int64_t out)
   linear.weight = AddParameter(name + ".weight", at::empty({out, in}).uniform_(-bound, bound));
   linear.bias = AddParameter(name + ".bias", at::empty({out}).uniform_(-bound, bound));
   return linear;
-}
-
-std::unique_ptr<Model> MakeModel(const ModelConfig& config, const ImageShape& shape, uint64_t seed,
-                                 at::Device device) {
-  at::manual_seed(seed);
-  switch (config.kind) {
-    case ModelConfig::Kind::kResNet18:
-      break;
-    case ModelConfig::Kind::kMlp:
-      return MakeMlp(shape, config.hidden, device);
-  }
-  return MakeResNet18(shape, device);
 }
 
 }  // namespace paceline

@@ -42,16 +42,17 @@ class Model {
 
   // The mean loss of the batch: a scalar, float32, that requires gradients. Whatever it was
   // computed from, and is not needed for the backward pass, is released on return.
-  virtual at::Tensor Loss(const Batch& batch);
+  virtual at::Tensor Loss(const Batch& batch) = 0;
 
-  // How well the model predicts the targets; without gradients.
-  virtual Score Evaluate(const Batch& batch);
+  // How well the model predicts the targets, in the mode that the caller has set and without
+  // gradients.
+  virtual Score Evaluate(const Batch& batch) = 0;
 
   // Floating-point operations of forward and backward per sample by formula; 0: not known.
   virtual double FlopsPerSample() const { return 0; }
 
   // Training (the initial mode) or evaluation: how normalisation behaves.
-  void SetTraining(bool training) { training_ = training; }
+  virtual void SetTraining(bool training) { training_ = training; }
 
   const std::vector<NamedTensor>& parameters() const { return parameters_; }
   const std::vector<NamedTensor>& buffers() const { return buffers_; }
@@ -63,9 +64,6 @@ class Model {
 
  protected:
   explicit Model(at::Device device) : device_(device) {}
-
-  // Scores [.., classes] of the inputs, for the cross-entropy that Loss and Evaluate use.
-  virtual at::Tensor Forward(const at::Tensor& inputs) = 0;
 
   // Moves `initial` to the device and registers it. The result is the registered tensor.
   at::Tensor AddParameter(std::string name, at::Tensor initial);

@@ -1,7 +1,6 @@
-#include "worker/trainer/model/model.h"
-
 #include <ATen/ops/randn.h>
 #include <ATen/ops/std.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,10 +8,13 @@
 #include <string>
 #include <vector>
 
+#include "worker/trainer/model/models.h"
+
 namespace paceline {
 namespace {
 
-constexpr ImageShape kShape{3, 32, 32, 7};
+constexpr ImageFormat kFormat{3, 32, 32, 7};
+const SampleFormat kImages{kFormat, std::nullopt};
 
 std::map<std::string, std::vector<int64_t>> Shapes(const std::vector<NamedTensor>& tensors) {
   std::map<std::string, std::vector<int64_t>> shapes;
@@ -28,7 +30,11 @@ at::Tensor Find(const std::vector<NamedTensor>& tensors, const std::string& name
   return at::Tensor();
 }
 
-std::unique_ptr<Model> MakeResNet(uint64_t seed) { return MakeModel({}, kShape, seed, at::kCPU); }
+std::unique_ptr<Model> MakeResNet(uint64_t seed) {
+  absl::StatusOr<std::unique_ptr<Model>> model = MakeModel({}, kImages, seed, at::kCPU);
+  EXPECT_TRUE(model.ok()) << model.status();
+  return *std::move(model);
+}
 
 TEST(ModelTest, ResNet18HasTorchvisionsParametersAndBuffers) {
   const std::unique_ptr<Model> model = MakeResNet(0);
@@ -61,7 +67,7 @@ TEST(ModelTest, WeightsDependOnTheSeedOnly) {
 }
 
 TEST(ModelTest, OnlyTrainingMovesTheRunningStatistics) {
-  const std::unique_ptr<Model> model = MakeResNet(0);
+  const std::unique_ptr<Classifier> model = MakeResNet18(kFormat, at::kCPU);
   const at::Tensor images = at::randn({2, 3, 32, 32});
   const at::Tensor count = Find(model->buffers(), "layer4.1.bn2.num_batches_tracked");
   const at::Tensor mean = Find(model->buffers(), "bn1.running_mean");
@@ -76,16 +82,51 @@ TEST(ModelTest, OnlyTrainingMovesTheRunningStatistics) {
 }
 
 TEST(ModelTest, MlpHasOneLayerMoreThanHiddenWidths) {
-  ModelConfig config;
-  config.kind = ModelConfig::Kind::kMlp;
-  config.hidden = {5, 6};
-  const std::unique_ptr<Model> model = MakeModel(config, {1, 2, 3, 4}, 0, at::kCPU);
+  const std::unique_ptr<Classifier> model = MakeMlp({1, 2, 3, 4}, {5, 6}, at::kCPU);
   const auto parameters = Shapes(model->parameters());
   EXPECT_EQ(parameters.size(), 6u);
   EXPECT_EQ(parameters.at("layers.0.weight"), (std::vector<int64_t>{5, 6}));
   EXPECT_EQ(parameters.at("layers.1.weight"), (std::vector<int64_t>{6, 5}));
   EXPECT_EQ(parameters.at("layers.2.bias"), (std::vector<int64_t>{4}));
   EXPECT_EQ(model->Forward(at::randn({9, 1, 2, 3})).sizes().vec(), (std::vector<int64_t>{9, 4}));
+}
+
+TEST(ModelTest, LossIsTheMeanAndEvaluateTheSumOverTheTargets) {
+  const std::unique_ptr<Classifier> model = MakeMlp({1, 2, 3, 4}, {5}, at::kCPU);
+  Batch batch;
+  batch.inputs = at::randn({6, 1, 2, 3});
+  const at::Tensor best = model->Forward(batch.inputs).argmax(1);
+  batch.targets = best.clone();
+  batch.targets[2].fill_((best[2].item<int64_t>() + 1) % 4);
+  const at::Tensor loss = model->Loss(batch);
+  EXPECT_EQ(loss.dim(), 0);
+  EXPECT_TRUE(loss.requires_grad());
+  const Score score = model->Evaluate(batch);
+  EXPECT_NEAR(score.loss / 6, loss.item<double>(), 1e-6);
+  EXPECT_EQ(score.correct, 5);
+  EXPECT_EQ(score.predictions, 6);
+}
+
+TEST(ModelTest, FlopsCountTheMultiplyAddsOfLinearLayersAndConvolutions) {
+  EXPECT_EQ(MakeMlp({1, 2, 3, 4}, {5, 6}, at::kCPU)->FlopsPerSample(), 6 * (6 * 5 + 5 * 6 + 6 * 4));
+  // The 1.814 G multiply-adds that torchvision states for 224x224.
+  const double flops = MakeResNet18({3, 224, 224, 1000}, at::kCPU)->FlopsPerSample();
+  EXPECT_NEAR(flops / 6 * 1e-9, 1.814, 0.0005);
+}
+
+TEST(ModelTest, ImageModelsRefuseTokens) {
+  SampleFormat tokens;
+  tokens.sequence_length = 8;
+  ModelConfig config;
+  for (const auto kind : {ModelConfig::Kind::kResNet18, ModelConfig::Kind::kMlp}) {
+    config.kind = kind;
+    const absl::Status status = MakeModel(config, tokens, 0, at::kCPU).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(
+        std::string(status.message()),
+        testing::AllOf(testing::HasSubstr("model.kind: "), testing::HasSubstr("needs images"),
+                       testing::HasSubstr("data.train holds tokens")));
+  }
 }
 
 }  // namespace

@@ -10,20 +10,22 @@
 #include <cmath>
 #include <optional>
 
-#include "worker/trainer/model/model.h"
+#include "worker/trainer/model/models.h"
 
 namespace paceline {
 namespace {
 
 // The network of "Deep Residual Learning for Image Recognition" with 18 layers, with
 // torchvision's names, order of parameters, strides and initialisation.
-class ResNet18 : public Model {
+class ResNet18 : public Classifier {
  public:
-  ResNet18(const ImageShape& shape, at::Device device) : Model(device) {
+  ResNet18(const ImageFormat& format, at::Device device)
+      : Classifier(device), height_(format.height), width_(format.width) {
     // One counter per normalisation, all in one tensor: one addition per pass instead of 20.
     counters_ = at::zeros({kNorms}, at::dtype(at::kLong).device(device));
-    conv1_ = AddConv("conv1", shape.channels, 64, 7);
+    conv1_ = AddConv("conv1", format.channels, 64, 7, 2);
     bn1_ = AddNorm("bn1", 64);
+    Halve();  // The pooling.
     int64_t channels = 64;
     for (int layer = 1; layer <= 4; ++layer) {
       const int64_t out = 32 << layer;
@@ -33,7 +35,8 @@ class ResNet18 : public Model {
         channels = out;
       }
     }
-    fc_ = AddLinear("fc", channels, shape.classes);
+    fc_ = AddLinear("fc", channels, format.classes);
+    multiply_adds_ += static_cast<double>(channels) * format.classes;
   }
 
   at::Tensor Forward(const at::Tensor& images) override {
@@ -45,6 +48,8 @@ class ResNet18 : public Model {
     x = at::adaptive_avg_pool2d(x, {1, 1}).flatten(1);  // [batch, 512]
     return at::linear(x, fc_.weight, fc_.bias);
   }
+
+  double FlopsPerSample() const override { return FlopsOfMultiplyAdds(multiply_adds_); }
 
  private:
   static constexpr int64_t kNorms = 20;
@@ -69,8 +74,18 @@ class ResNet18 : public Model {
     std::optional<Downsample> downsample;  // When the shape changes.
   };
 
-  // Normal with variance 2 / (out * kernel^2).
-  at::Tensor AddConv(const std::string& name, int64_t in, int64_t out, int64_t kernel) {
+  // A convolution or pooling of stride 2 with (kernel - 1) / 2 of padding.
+  void Halve() {
+    height_ = (height_ + 1) / 2;
+    width_ = (width_ + 1) / 2;
+  }
+
+  // Normal with variance 2 / (out * kernel^2). Counts its work on the shape that the images
+  // have by then.
+  at::Tensor AddConv(const std::string& name, int64_t in, int64_t out, int64_t kernel,
+                     int64_t stride) {
+    if (stride == 2) Halve();
+    multiply_adds_ += static_cast<double>(height_ * width_ * in * out * kernel * kernel);
     const double deviation = std::sqrt(2.0 / static_cast<double>(out * kernel * kernel));
     return AddParameter(name + ".weight",
                         at::empty({out, in, kernel, kernel}).normal_(0, deviation));
@@ -89,13 +104,14 @@ class ResNet18 : public Model {
   Block AddBlock(const std::string& name, int64_t in, int64_t out, int64_t stride) {
     Block block;
     block.stride = stride;
-    block.conv1 = AddConv(name + ".conv1", in, out, 3);
+    block.conv1 = AddConv(name + ".conv1", in, out, 3, stride);
     block.bn1 = AddNorm(name + ".bn1", out);
-    block.conv2 = AddConv(name + ".conv2", out, out, 3);
+    block.conv2 = AddConv(name + ".conv2", out, out, 3, 1);
     block.bn2 = AddNorm(name + ".bn2", out);
     if (stride != 1 || in != out) {
       Downsample downsample;
-      downsample.conv = AddConv(name + ".downsample.0", in, out, 1);
+      // Its stride has been counted with conv1.
+      downsample.conv = AddConv(name + ".downsample.0", in, out, 1, 1);
       downsample.norm = AddNorm(name + ".downsample.1", out);
       block.downsample = downsample;
     }
@@ -119,6 +135,9 @@ class ResNet18 : public Model {
 
   at::Tensor counters_;
   int64_t norms_ = 0;
+  int64_t height_;  // Of the images, as far as the network has been made.
+  int64_t width_;
+  double multiply_adds_ = 0;  // Of a forward pass, per sample.
   at::Tensor conv1_;
   Norm bn1_;
   std::vector<Block> blocks_;
@@ -127,8 +146,8 @@ class ResNet18 : public Model {
 
 }  // namespace
 
-std::unique_ptr<Model> MakeResNet18(const ImageShape& shape, at::Device device) {
-  return std::make_unique<ResNet18>(shape, device);
+std::unique_ptr<Classifier> MakeResNet18(const ImageFormat& format, at::Device device) {
+  return std::make_unique<ResNet18>(format, device);
 }
 
 }  // namespace paceline
