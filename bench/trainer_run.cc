@@ -21,7 +21,9 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/core/ladder.h"
 #include "common/core/status_macros.h"
+#include "common/job_spec/training_plan.h"
 #include "google/protobuf/text_format.h"
 #include "proto/trainer.pb.h"
 #include "worker/link/frame.h"
@@ -189,6 +191,8 @@ class TrainerRun {
     config.set_place(rank);
     config.set_threads(options_.threads);
     config.set_interface("lo");
+    *command.mutable_plan() = MakeTrainingPlan(
+        /*epoch=*/1, spec_.strategy(), std::vector<RankHome>(static_cast<size_t>(options_.ranks)));
     const std::string frame = EncodeFrame(command.SerializeAsString());
     if (::send(fd, frame.data(), frame.size(), MSG_NOSIGNAL) !=
         static_cast<ssize_t>(frame.size())) {

@@ -57,11 +57,12 @@ class Control {
   // Model and data are loaded and a store listens on `store_port`.
   virtual void SetReady(int store_port) = 0;
 
-  // Blocks until the daemon has sent the address and a plan.
-  virtual StartOrder WaitForStart() = 0;
+  // Blocks until the daemon has sent the address. InvalidArgument when no plan came with it.
+  virtual absl::StatusOr<StartOrder> WaitForStart() = 0;
 
   // From now on `on_plan` is called with each new plan of the daemon's, the present one
-  // included, on the control's thread. Null: no longer; no call is under way afterwards.
+  // included, on the control's thread. Null: no longer; no call is under way afterwards. Not to
+  // be called by `on_plan`.
   virtual void SetPlanListener(std::function<void(const TrainingPlan&)> on_plan) = 0;
 
   // The newest profile that was asked for. Costs one atomic read while there is none.

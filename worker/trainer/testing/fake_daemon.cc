@@ -18,6 +18,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/core/ladder.h"
+#include "common/job_spec/training_plan.h"
 #include "common/log.h"
 #include "worker/link/frame.h"
 #include "worker/ring/step_ring.h"
@@ -69,8 +71,24 @@ FakeDaemon::~FakeDaemon() {
 
 void FakeDaemon::Launch(const v1::JobSpec& spec) {
   spec_ = spec;
+  plan_ = MakePlan(1, spec.strategy());
   trainers_.resize(static_cast<size_t>(spec.ranks()));
   for (int rank = 0; rank < spec.ranks(); ++rank) Start(rank);
+}
+
+void FakeDaemon::SetPlan(const v1::TrainingPlan& plan) {
+  plan_ = plan;
+  SendCommands();
+}
+
+v1::TrainingPlan FakeDaemon::MakePlan(int64_t epoch, const v1::Strategy& strategy) const {
+  return MakeTrainingPlan(epoch, strategy,
+                          std::vector<RankHome>(static_cast<size_t>(spec_.ranks())));
+}
+
+void FakeDaemon::SetProfile(const std::vector<int>& ranks, const v1::ProfileRequest& request) {
+  for (const int rank : ranks) trainers_.at(static_cast<size_t>(rank)).profile = request;
+  SendCommands();
 }
 
 void FakeDaemon::Start(int rank) {
@@ -151,23 +169,30 @@ bool FakeDaemon::Receive(Connection& connection) {
   }
 }
 
+v1::TrainerCommand FakeDaemon::Command(int rank) const {
+  v1::TrainerCommand command;
+  v1::TrainerConfig* config = command.mutable_config();
+  config->mutable_id()->set_job_id(kJob);
+  config->mutable_id()->set_generation(1);
+  config->mutable_id()->set_rank(rank);
+  *config->mutable_spec() = spec_;
+  config->set_world_size(spec_.ranks());
+  config->set_place(rank);
+  config->set_threads(options_.threads);
+  config->set_interface("lo");
+  const int port = trainers_[0].status.store_port();
+  if (port != 0) command.set_store_address(absl::StrCat("127.0.0.1:", port));
+  *command.mutable_plan() = plan_;
+  const std::optional<v1::ProfileRequest>& profile = trainers_[static_cast<size_t>(rank)].profile;
+  if (profile.has_value()) *command.mutable_profile() = *profile;
+  return command;
+}
+
 void FakeDaemon::SendCommands() {
   for (const auto& connection : connections_) {
     if (connection->rank < 0) continue;
     Trainer& trainer = trainers_[static_cast<size_t>(connection->rank)];
-    v1::TrainerCommand command;
-    v1::TrainerConfig* config = command.mutable_config();
-    config->mutable_id()->set_job_id(kJob);
-    config->mutable_id()->set_generation(1);
-    config->mutable_id()->set_rank(connection->rank);
-    *config->mutable_spec() = spec_;
-    config->set_world_size(spec_.ranks());
-    config->set_place(connection->rank);
-    config->set_threads(options_.threads);
-    config->set_interface("lo");
-    const int port = trainers_[0].status.store_port();
-    if (port != 0) command.set_store_address(absl::StrCat("127.0.0.1:", port));
-    const std::string bytes = command.SerializeAsString();
+    const std::string bytes = Command(connection->rank).SerializeAsString();
     if (bytes == trainer.sent) continue;
     trainer.sent = bytes;
     const std::string frame = EncodeFrame(bytes);

@@ -1,7 +1,8 @@
 // Plays the worker daemon for real trainer processes of one job, on the loopback network.
 //
 // It starts one process per rank, answers their statuses with commands, names rank 0's store
-// as soon as that is known, and collects what becomes of the processes.
+// as soon as that is known, sends them plans and profile requests, and collects what becomes of
+// the processes. All ranks count as one node.
 //
 // Thread-compatible. What goes wrong here (as opposed to in a trainer) ends the program.
 #ifndef WORKER_TRAINER_TESTING_FAKE_DAEMON_H_
@@ -9,13 +10,16 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/time/time.h"
 #include "proto/job_spec.pb.h"
+#include "proto/plan.pb.h"
 #include "proto/trainer.pb.h"
 
 namespace paceline {
@@ -36,6 +40,13 @@ class FakeDaemon {
 
   // Starts spec.ranks() trainers of generation 1.
   void Launch(const v1::JobSpec& spec);
+
+  // What the ranks shall agree on from now on. Until then: epoch 1, spec.strategy().
+  void SetPlan(const v1::TrainingPlan& plan);
+  // The plan that a ladder would be for this job.
+  v1::TrainingPlan MakePlan(int64_t epoch, const v1::Strategy& strategy) const;
+  // Asks these ranks for a profile.
+  void SetProfile(const std::vector<int>& ranks, const v1::ProfileRequest& request);
 
   // Serves the trainers until `done` (asked after each event) or the end of all of them.
   // False when neither came within Options::patience.
@@ -74,6 +85,7 @@ class FakeDaemon {
     int statuses = 0;
     v1::TrainerStatus status;
     std::string sent;  // The last command, serialized.
+    std::optional<v1::ProfileRequest> profile;
   };
   struct Connection;
 
@@ -81,12 +93,14 @@ class FakeDaemon {
   void Accept();
   // False when the trainer closed it.
   bool Receive(Connection& connection);
+  v1::TrainerCommand Command(int rank) const;
   void SendCommands();
   void Reap(Trainer& trainer);
 
   const Options options_;
   const std::string socket_;
   v1::JobSpec spec_;
+  v1::TrainingPlan plan_;
   std::vector<Trainer> trainers_;
   int listen_fd_ = -1;
   std::vector<std::unique_ptr<Connection>> connections_;

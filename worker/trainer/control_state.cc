@@ -1,0 +1,133 @@
+#include "worker/trainer/control_state.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/atomic_file/atomic_file.h"
+#include "common/log.h"
+#include "worker/trainer/config_from_proto.h"
+
+namespace paceline {
+
+ControlState::ControlState(std::string directory, const v1::TrainerId& id)
+    : directory_(std::move(directory)), wake_fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  *status_.mutable_id() = id;
+  status_.set_pid(getpid());
+  status_.set_state(v1::TRAINER_STARTING);
+}
+
+ControlState::~ControlState() { close(wake_fd_); }
+
+void ControlState::Wake() {
+  const uint64_t one = 1;
+  // Fails only when the counter is full, and then the thread is awake anyway.
+  if (write(wake_fd_, &one, sizeof(one)) < 0) return;
+}
+
+void ControlState::TakeWake() {
+  uint64_t ignored;
+  if (read(wake_fd_, &ignored, sizeof(ignored)) < 0) return;
+}
+
+std::optional<std::string> ControlState::TakeUnsent() {
+  absl::MutexLock lock(&mutex_);
+  if (!std::exchange(unsent_, false)) return std::nullopt;
+  return status_.SerializeAsString();
+}
+
+void ControlState::MarkUnsent() {
+  absl::MutexLock lock(&mutex_);
+  unsent_ = true;
+}
+
+bool ControlState::unsent() const {
+  absl::MutexLock lock(&mutex_);
+  return unsent_;
+}
+
+v1::TrainerState ControlState::state() const {
+  absl::MutexLock lock(&mutex_);
+  return status_.state();
+}
+
+void ControlState::WriteLastWords() {
+  std::string bytes;
+  {
+    absl::MutexLock lock(&mutex_);
+    bytes = status_.SerializeAsString();
+  }
+  const absl::Status written = WriteFileAtomically(directory_ + "/status", {bytes});
+  if (!written.ok()) PACELINE_LOG(ERROR) << "last words lost: " << written.message();
+}
+
+void ControlState::SetCommand(v1::TrainerCommand command) {
+  absl::MutexLock lock(&mutex_);
+  if (command_.has_config()) *command.mutable_config() = command_.config();
+  if (command.store_address().empty()) command.set_store_address(command_.store_address());
+  // A daemon that came back may know less than the one before.
+  if (command.plan().epoch() < command_.plan().epoch()) {
+    *command.mutable_plan() = command_.plan();
+  }
+  if (command.profile().id() < command_.profile().id()) {
+    *command.mutable_profile() = command_.profile();
+  }
+  command_ = std::move(command);
+  has_profile_.store(command_.has_profile(), std::memory_order_release);
+}
+
+absl::StatusOr<TrainerConfig> ControlState::WaitForConfig() {
+  absl::MutexLock lock(&mutex_);
+  mutex_.Await(absl::Condition(
+      +[](ControlState* self)
+           ABSL_EXCLUSIVE_LOCKS_REQUIRED(self->mutex_) { return self->command_.has_config(); },
+      this));
+  return ConfigFromProto(command_.config());
+}
+
+absl::StatusOr<StartOrder> ControlState::WaitForStart() {
+  absl::MutexLock lock(&mutex_);
+  mutex_.Await(absl::Condition(
+      +[](ControlState* self) ABSL_EXCLUSIVE_LOCKS_REQUIRED(self->mutex_) {
+        return !self->command_.store_address().empty();
+      },
+      this));
+  if (command_.plan().epoch() == 0) {
+    return absl::InvalidArgumentError(
+        "the worker daemon sent the store's address without a training plan; it must be of the "
+        "same version as its trainer program");
+  }
+  return StartOrder{command_.store_address(), PlanFromProto(command_.plan())};
+}
+
+std::optional<ProfileRequest> ControlState::profile_request() const {
+  if (!has_profile_.load(std::memory_order_acquire)) return std::nullopt;
+  absl::MutexLock lock(&mutex_);
+  return ProfileRequestFromProto(command_.profile());
+}
+
+void ControlState::SetPlanListener(std::function<void(const TrainingPlan&)> on_plan) {
+  {
+    absl::MutexLock lock(&listener_mutex_);
+    on_plan_ = std::move(on_plan);
+    told_epoch_ = 0;
+  }
+  Wake();
+}
+
+void ControlState::CallPlanListener() {
+  absl::MutexLock listener_lock(&listener_mutex_);
+  if (on_plan_ == nullptr) return;
+  TrainingPlan plan;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (command_.plan().epoch() <= told_epoch_) return;
+    plan = PlanFromProto(command_.plan());
+  }
+  told_epoch_ = plan.epoch;
+  on_plan_(plan);
+}
+
+}  // namespace paceline

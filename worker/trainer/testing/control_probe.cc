@@ -1,0 +1,63 @@
+// A trainer that trains nothing: takes up each plan at once, answers a profile request with a
+// result that repeats it, and goes on until it is told to stop.
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/time/clock.h"
+#include "worker/trainer/control.h"
+
+namespace paceline {
+namespace {
+
+absl::Status Run(Control& control) {
+  const absl::StatusOr<TrainerConfig> config = control.WaitForConfig();
+  if (!config.ok()) return config.status();
+  control.SetReady(/*store_port=*/1234);
+  const absl::StatusOr<StartOrder> start = control.WaitForStart();
+  if (!start.ok()) return start.status();
+  std::printf("start address=%s epoch=%lld\n", start->store_address.c_str(),
+              static_cast<long long>(start->plan.epoch));
+  control.SetRunning();
+  control.SetPlanListener([&](const TrainingPlan& plan) {
+    std::printf("heard epoch=%lld levels=%zu\n", static_cast<long long>(plan.epoch),
+                plan.levels.size());
+    control.SetPlanStatus({plan.epoch, plan.epoch, 10 * plan.epoch});
+  });
+  int64_t answered = 0;
+  while (!control.stop_requested()) {
+    absl::SleepFor(absl::Milliseconds(1));
+    const std::optional<ProfileRequest> profile = control.profile_request();
+    if (!profile.has_value() || profile->id == answered) continue;
+    answered = profile->id;
+    ProfileResult result;
+    result.id = profile->id;
+    result.first_step = profile->first_step;
+    result.steps = profile->steps;
+    control.SetProfile(result);
+    RankFigures figures;
+    figures.step = answered;
+    control.SetFigures(figures);
+  }
+  control.SetPlanListener(nullptr);
+  return absl::OkStatus();
+}
+
+int Main(int argc, char** argv) {
+  std::map<std::string, std::string> flags;
+  for (int i = 1; i + 1 < argc; i += 2) flags[argv[i]] = argv[i + 1];
+  Control::Options options;
+  options.directory = flags["--dir"];
+  options.socket = flags["--socket"];
+  absl::StatusOr<std::unique_ptr<Control>> control = Control::Start(options);
+  if (!control.ok()) return 2;
+  std::setvbuf(stdout, nullptr, _IONBF, 0);
+  return (*control)->Finish(Run(**control));
+}
+
+}  // namespace
+}  // namespace paceline
+
+int main(int argc, char** argv) { return paceline::Main(argc, argv); }
