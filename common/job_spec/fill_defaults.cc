@@ -1,7 +1,51 @@
+#include <algorithm>
+
 #include "common/job_spec/job_spec.h"
 
 namespace paceline {
 namespace {
+
+// The table at LlamaPreset in proto/job_spec.proto.
+struct PresetSizes {
+  v1::LlamaPreset preset;
+  int64_t dim, layers, heads, kv_heads, ffn_dim, vocab_size;
+  double rope_theta;
+  bool tie_embeddings;
+};
+constexpr PresetSizes kPresets[] = {
+    {v1::LLAMA_PRESET_DEBUG, 256, 6, 16, 16, 768, 2048, 5e5, false},
+    {v1::LLAMA_PRESET_160M, 768, 12, 12, 12, 2048, 50304, 1e4, false},
+    {v1::LLAMA_PRESET_1B, 2048, 16, 32, 8, 8192, 128256, 5e5, true},
+    {v1::LLAMA_PRESET_8B, 4096, 32, 32, 8, 14336, 128256, 5e5, false},
+};
+
+void FillLlama(v1::Llama* llama) {
+  if (llama->preset() == v1::LLAMA_PRESET_UNSPECIFIED) llama->set_preset(v1::LLAMA_PRESET_DEBUG);
+  if (llama->norm_epsilon() == 0) llama->set_norm_epsilon(1e-5);
+  for (const PresetSizes& sizes : kPresets) {
+    if (sizes.preset != llama->preset()) continue;
+    if (llama->dim() == 0) llama->set_dim(sizes.dim);
+    if (llama->layers() == 0) llama->set_layers(sizes.layers);
+    if (llama->heads() == 0) llama->set_heads(sizes.heads);
+    if (llama->kv_heads() == 0) llama->set_kv_heads(sizes.kv_heads);
+    if (llama->ffn_dim() == 0) llama->set_ffn_dim(sizes.ffn_dim);
+    if (llama->vocab_size() == 0) llama->set_vocab_size(sizes.vocab_size);
+    if (llama->rope_theta() == 0) llama->set_rope_theta(sizes.rope_theta);
+    if (!llama->has_tie_embeddings()) llama->set_tie_embeddings(sizes.tie_embeddings);
+  }
+}
+
+void FillModel(v1::Model* model) {
+  if (model->has_mlp() && model->mlp().hidden().empty()) model->mutable_mlp()->add_hidden(128);
+  if (model->has_llama()) FillLlama(model->mutable_llama());
+}
+
+void FillData(v1::Data* data) {
+  if (data->order() == v1::DATA_ORDER_UNSPECIFIED) data->set_order(v1::SHUFFLE);
+  if (data->sequence_length() == 0) data->set_sequence_length(256);
+  if (!data->has_prefetch_threads()) data->set_prefetch_threads(1);
+  if (data->prefetch_batches() == 0) data->set_prefetch_batches(2);
+}
 
 void FillOptimizer(v1::Optimizer* optimizer) {
   if (!optimizer->has_adamw()) return;
@@ -18,17 +62,33 @@ void FillSchedule(v1::Schedule* schedule) {
   }
 }
 
+void FillFault(v1::Fault* fault) {
+  if (fault->steps() == 0) fault->set_steps(1);
+  if (!fault->has_probability()) fault->set_probability(1);
+}
+
+void FillStrategy(v1::Strategy* strategy) {
+  if (strategy->kind_case() == v1::Strategy::KIND_NOT_SET) strategy->mutable_ddp();
+  if (strategy->has_ddp()) return;
+  if (strategy->has_hsgd()) FillLadder(strategy->mutable_hsgd()->mutable_ladder());
+  if (strategy->optimizer_state() == v1::OPTIMIZER_STATE_UNSPECIFIED) {
+    strategy->set_optimizer_state(v1::OPTIMIZER_STATE_LOCAL);
+  }
+}
+
 }  // namespace
+
+void FillLadder(google::protobuf::RepeatedPtrField<v1::LadderLevel>* ladder) {
+  for (v1::LadderLevel& level : *ladder) {
+    if (level.format() == v1::WIRE_FORMAT_UNSPECIFIED) level.set_format(v1::WIRE_FORMAT_FP32);
+  }
+}
 
 void FillDefaults(v1::JobSpec* spec) {
   if (spec->ranks() == 0) spec->set_ranks(1);
   if (spec->device() == v1::DEVICE_UNSPECIFIED) spec->set_device(v1::CPU);
-  if (spec->model().has_mlp() && spec->model().mlp().hidden().empty()) {
-    spec->mutable_model()->mutable_mlp()->add_hidden(128);
-  }
-  if (spec->data().order() == v1::DATA_ORDER_UNSPECIFIED) {
-    spec->mutable_data()->set_order(v1::SHUFFLE);
-  }
+  if (spec->has_model()) FillModel(spec->mutable_model());
+  FillData(spec->mutable_data());
   if (spec->batch_per_rank() == 0) spec->set_batch_per_rank(32);
   if (spec->has_optimizer()) FillOptimizer(spec->mutable_optimizer());
   FillSchedule(spec->mutable_schedule());
@@ -37,6 +97,18 @@ void FillDefaults(v1::JobSpec* spec) {
   spec->mutable_checkpoint();
   if (spec->log_every() == 0) spec->set_log_every(10);
   if (spec->collective_timeout_s() == 0) spec->set_collective_timeout_s(300);
+  for (v1::Fault& fault : *spec->mutable_faults()) FillFault(&fault);
+  FillStrategy(spec->mutable_strategy());
+  if (spec->accumulation_steps() == 0) spec->set_accumulation_steps(1);
+  if (spec->on_nonfinite() == v1::NON_FINITE_UNSPECIFIED) {
+    spec->set_on_nonfinite(v1::NON_FINITE_STOP);
+  }
+  if (spec->gradient_format() == v1::WIRE_FORMAT_UNSPECIFIED) {
+    spec->set_gradient_format(v1::WIRE_FORMAT_FP32);
+  }
+  if (spec->startup_timeout_s() == 0) {
+    spec->set_startup_timeout_s(std::max(600.0, 3 * spec->collective_timeout_s()));
+  }
 }
 
 }  // namespace paceline

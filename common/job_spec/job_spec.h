@@ -2,7 +2,7 @@
 // proto/job_spec.proto states, in code, for the CLI and the controller alike.
 //
 // A field that holds proto3's zero value counts as not given wherever zero is not a value of
-// its own (ranks, batch_per_rank, log_every, collective_timeout_s, enumerations).
+// its own (ranks, batch_per_rank, log_every, timeouts, sizes of a llama, enumerations).
 #ifndef COMMON_JOB_SPEC_JOB_SPEC_H_
 #define COMMON_JOB_SPEC_JOB_SPEC_H_
 
@@ -26,9 +26,19 @@ struct SpecProblem {
 // default (name, steps, ...) stay as they are. Doing it twice changes nothing more.
 void FillDefaults(v1::JobSpec* spec);
 
+// The same for a ladder that comes by itself.
+void FillLadder(google::protobuf::RepeatedPtrField<v1::LadderLevel>* ladder);
+
 // Every problem of the spec, in the order of the proto's fields; empty when it is sound.
 // A spec without its defaults is judged as if they had been filled in.
 std::vector<SpecProblem> CheckJobSpec(const v1::JobSpec& spec);
+
+// Every problem of a ladder for so many ranks. `field` is its path: "strategy.hsgd.ladder".
+// Stricter than PyTorch's HierarchicalModelAverager, which accepts ladders that never act as
+// they read (docs/hsgd.md): whatever that refuses is refused here.
+std::vector<SpecProblem> CheckLadder(
+    const google::protobuf::RepeatedPtrField<v1::LadderLevel>& ladder, int ranks,
+    const std::string& field);
 
 }  // namespace paceline
 

@@ -1,0 +1,41 @@
+#include "common/core/ladder.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace paceline {
+namespace {
+
+using ::testing::ElementsAre;
+
+const std::vector<RankHome> kUneven = {{"a", "r1"}, {"a", "r1"}, {"a", "r1"}, {"b", "r1"},
+                                       {"c", "r2"}, {"c", "r2"}, {"d", ""},   {"e", ""}};
+
+TEST(LadderGroupsTest, SizeMakesEqualGroups) {
+  EXPECT_THAT(LadderGroups(LadderScope::kSize, 2, kUneven), ElementsAre(2, 2, 2, 2));
+  EXPECT_THAT(LadderGroups(LadderScope::kSize, 8, kUneven), ElementsAre(8));
+  EXPECT_THAT(LadderGroups(LadderScope::kSize, 1, kUneven), ElementsAre(1, 1, 1, 1, 1, 1, 1, 1));
+}
+
+TEST(LadderGroupsTest, NodesMayHoldDifferentNumbersOfRanks) {
+  EXPECT_THAT(LadderGroups(LadderScope::kNode, 0, kUneven), ElementsAre(3, 1, 2, 1, 1));
+}
+
+TEST(LadderGroupsTest, NodesWithoutARackShareOne) {
+  EXPECT_THAT(LadderGroups(LadderScope::kRack, 0, kUneven), ElementsAre(4, 2, 2));
+}
+
+TEST(LadderGroupsTest, AllIsOneGroup) {
+  EXPECT_THAT(LadderGroups(LadderScope::kAll, 0, kUneven), ElementsAre(8));
+}
+
+TEST(LadderGroupsTest, OneRankIsAGroupInEveryScope) {
+  const std::vector<RankHome> homes = {{"a", ""}};
+  EXPECT_THAT(LadderGroups(LadderScope::kSize, 1, homes), ElementsAre(1));
+  EXPECT_THAT(LadderGroups(LadderScope::kNode, 0, homes), ElementsAre(1));
+  EXPECT_THAT(LadderGroups(LadderScope::kRack, 0, homes), ElementsAre(1));
+  EXPECT_THAT(LadderGroups(LadderScope::kAll, 0, homes), ElementsAre(1));
+}
+
+}  // namespace
+}  // namespace paceline

@@ -1,0 +1,179 @@
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/job_spec/enum_name.h"
+#include "common/job_spec/problem_list.h"
+
+namespace paceline {
+namespace {
+
+using absl::StrCat;
+using Ladder = google::protobuf::RepeatedPtrField<v1::LadderLevel>;
+
+std::string Name(v1::Scope scope) { return EnumName(*v1::Scope_descriptor(), scope); }
+
+// Walks up a ladder with what the level below had.
+class LadderCheck {
+ public:
+  // `ranks` below 1: not known, for it was given wrongly.
+  LadderCheck(int ranks, std::string field, ProblemList& problems)
+      : ranks_(ranks), field_(std::move(field)), problems_(problems) {}
+
+  void Run(const Ladder& ladder) {
+    if (ladder.empty()) {
+      problems_.Add(field_, "is missing; give at least one level, from the smallest group to all");
+    }
+    for (int i = 0; i < ladder.size(); ++i) {
+      at_ = StrCat(field_, "[", i, "].");
+      first_ = i == 0;
+      last_ = i + 1 == ladder.size();
+      CheckPeriod(ladder[i].period());
+      CheckGroup(ladder[i]);
+      CheckFormat(ladder[i].format());
+    }
+  }
+
+ private:
+  void CheckPeriod(int64_t period) {
+    if (period == 0) {
+      problems_.Add(at_ + "period", "is missing or 0; give the steps between two means, 1 or more");
+    } else if (!problems_.CheckAtLeast(at_ + "period", period, 1)) {
+      return;
+    } else if (period <= period_below_ || (period_below_ > 0 && period % period_below_ != 0)) {
+      problems_.Add(at_ + "period",
+                    StrCat("is ", period, "; allowed are multiples of the period before it (",
+                           period_below_, ") that are above it"));
+    } else {
+      period_below_ = period;
+    }
+  }
+
+  void CheckGroup(const v1::LadderLevel& level) {
+    if (!problems_.CheckEnum(at_ + "scope", level.scope(), *v1::Scope_descriptor())) return;
+    if (level.size() != 0 && level.scope() != v1::SCOPE_UNSPECIFIED) {
+      problems_.Add(at_ + "scope", StrCat("is ", Name(level.scope()), " beside size ", level.size(),
+                                          "; give one of the two"));
+    } else if (level.scope() != v1::SCOPE_UNSPECIFIED) {
+      CheckScope(level.scope());
+    } else if (level.size() != 0) {
+      CheckSize(level.size());
+    } else {
+      problems_.Add(at_ + "size", "is missing; give the ranks per group, or a scope");
+    }
+  }
+
+  void CheckScope(v1::Scope scope) {
+    if (scope <= scope_below_) {
+      problems_.Add(at_ + "scope", StrCat("is ", Name(scope), " after ", Name(scope_below_),
+                                          "; the order is node, rack, all"));
+    } else if (last_ && scope != v1::SCOPE_ALL) {
+      problems_.Add(at_ + "scope",
+                    StrCat("is ", Name(scope), "; the last level takes all, or as size ", Ranks()));
+    } else {
+      scope_below_ = scope;
+    }
+  }
+
+  void CheckSize(int size) {
+    const std::string field = at_ + "size";
+    if (scope_below_ != v1::SCOPE_UNSPECIFIED) {
+      problems_.Add(field, StrCat("is ", size, " after scope ", Name(scope_below_),
+                                  "; levels with a size come before those with a scope"));
+    } else if (!problems_.CheckAtLeast(field, size, 1)) {
+      return;
+    } else if (size <= size_below_ || (size_below_ > 0 && size % size_below_ != 0)) {
+      problems_.Add(field, StrCat("is ", size, "; allowed are multiples of the size before it (",
+                                  size_below_, ") that are above it"));
+    } else if (ranks_ > 0 && last_ && size != ranks_) {
+      problems_.Add(field, StrCat("is ", size, "; the last level takes ", Ranks(),
+                                  ", or scope all instead of a size"));
+    } else if (ranks_ > 0 && ranks_ % size != 0) {
+      problems_.Add(field, StrCat("is ", size, "; allowed are the divisors of ", Ranks()));
+    } else {
+      size_below_ = size;
+    }
+  }
+
+  void CheckFormat(v1::WireFormat format) {
+    if (!problems_.CheckEnum(at_ + "format", format, *v1::WireFormat_descriptor())) return;
+    if (format == v1::WIRE_FORMAT_FP16) {
+      problems_.Add(at_ + "format",
+                    "is fp16, a format of gradients only; allowed is fp32, bf16, "
+                    "and int8 above the first level");
+    } else if (format == v1::WIRE_FORMAT_INT8 && first_) {
+      problems_.Add(at_ + "format",
+                    "is int8 in the first level; allowed is fp32, bf16, and int8 above it");
+    }
+  }
+
+  std::string Ranks() const {
+    return ranks_ > 0 ? StrCat("the number of ranks (", ranks_, ")") : "the number of ranks";
+  }
+
+  const int ranks_;
+  const std::string field_;
+  ProblemList& problems_;
+  // Of the level that is looked at.
+  std::string at_;
+  bool first_ = false;
+  bool last_ = false;
+  // Of the nearest sound one before it; 0: none.
+  int64_t period_below_ = 0;
+  int size_below_ = 0;
+  v1::Scope scope_below_ = v1::SCOPE_UNSPECIFIED;
+};
+
+// What only means something when parameters are averaged.
+void CheckUnusedByDdp(const v1::Strategy& strategy, ProblemList& problems) {
+  constexpr char kWhy[] = "; kind ddp has none: leave it out, or give kind local_sgd or hsgd";
+  if (strategy.warmup_steps() != 0) {
+    problems.Add("strategy.warmup_steps", StrCat("is ", strategy.warmup_steps(), kWhy));
+  }
+  if (strategy.gradient_group_size() != 0) {
+    problems.Add("strategy.gradient_group_size",
+                 StrCat("is ", strategy.gradient_group_size(), kWhy));
+  }
+  if (strategy.optimizer_state() != v1::OPTIMIZER_STATE_UNSPECIFIED) {
+    problems.Add(
+        "strategy.optimizer_state",
+        StrCat("is ", EnumName(*v1::OptimizerState_descriptor(), strategy.optimizer_state()),
+               kWhy));
+  }
+}
+
+}  // namespace
+
+void CheckStrategy(const v1::Strategy& strategy, int ranks, ProblemList& problems) {
+  if (strategy.has_ddp()) {
+    CheckUnusedByDdp(strategy, problems);
+    return;
+  }
+  if (strategy.has_local_sgd()) {
+    if (strategy.local_sgd().period() == 0) {
+      problems.Add("strategy.local_sgd.period",
+                   "is missing or 0; give the steps between two means, 1 or more");
+    } else {
+      problems.CheckAtLeast("strategy.local_sgd.period", strategy.local_sgd().period(), 1);
+    }
+  }
+  if (strategy.has_hsgd()) {
+    LadderCheck(ranks, "strategy.hsgd.ladder", problems).Run(strategy.hsgd().ladder());
+  }
+  problems.CheckAtLeast("strategy.warmup_steps", strategy.warmup_steps(), 0);
+  const int group = strategy.gradient_group_size();
+  if (group < 0 || (group > 0 && ranks > 0 && ranks % group != 0)) {
+    problems.Add("strategy.gradient_group_size",
+                 StrCat("is ", group, "; allowed is 0 for the ranks of each node, or a divisor of ",
+                        "the number of ranks", ranks > 0 ? StrCat(" (", ranks, ")") : ""));
+  }
+  problems.CheckEnum("strategy.optimizer_state", strategy.optimizer_state(),
+                     *v1::OptimizerState_descriptor());
+}
+
+std::vector<SpecProblem> CheckLadder(const Ladder& ladder, int ranks, const std::string& field) {
+  ProblemList problems;
+  LadderCheck(ranks, field, problems).Run(ladder);
+  return problems.Take();
+}
+
+}  // namespace paceline

@@ -1,0 +1,58 @@
+#include "common/job_spec/training_plan.h"
+
+#include <algorithm>
+
+namespace paceline {
+namespace {
+
+std::vector<int> GroupsOf(const v1::LadderLevel& level, const std::vector<RankHome>& homes) {
+  switch (level.scope()) {
+    case v1::SCOPE_NODE:
+      return LadderGroups(LadderScope::kNode, 0, homes);
+    case v1::SCOPE_RACK:
+      return LadderGroups(LadderScope::kRack, 0, homes);
+    case v1::SCOPE_ALL:
+      return LadderGroups(LadderScope::kAll, 0, homes);
+    default:
+      return LadderGroups(LadderScope::kSize, level.size(), homes);
+  }
+}
+
+// Empty when no rank would have a peer.
+std::vector<int> GradientGroups(int size, const std::vector<RankHome>& homes) {
+  std::vector<int> groups = size == 0 ? LadderGroups(LadderScope::kNode, 0, homes)
+                                      : LadderGroups(LadderScope::kSize, size, homes);
+  if (std::all_of(groups.begin(), groups.end(), [](int group) { return group == 1; })) {
+    groups.clear();
+  }
+  return groups;
+}
+
+void AddLevel(int64_t period, const std::vector<int>& groups, v1::WireFormat format,
+              v1::TrainingPlan* plan) {
+  v1::PlanLevel* level = plan->add_levels();
+  level->set_period(period);
+  level->mutable_groups()->Add(groups.begin(), groups.end());
+  level->set_format(format == v1::WIRE_FORMAT_UNSPECIFIED ? v1::WIRE_FORMAT_FP32 : format);
+}
+
+}  // namespace
+
+v1::TrainingPlan MakeTrainingPlan(int64_t epoch, const v1::Strategy& strategy,
+                                  const std::vector<RankHome>& homes) {
+  v1::TrainingPlan plan;
+  plan.set_epoch(epoch);
+  if (strategy.has_local_sgd()) {
+    AddLevel(strategy.local_sgd().period(), LadderGroups(LadderScope::kAll, 0, homes),
+             v1::WIRE_FORMAT_FP32, &plan);
+  }
+  for (const v1::LadderLevel& level : strategy.hsgd().ladder()) {
+    AddLevel(level.period(), GroupsOf(level, homes), level.format(), &plan);
+  }
+  if (plan.levels().empty()) return plan;
+  const std::vector<int> groups = GradientGroups(strategy.gradient_group_size(), homes);
+  plan.mutable_gradient_groups()->Add(groups.begin(), groups.end());
+  return plan;
+}
+
+}  // namespace paceline

@@ -1,0 +1,71 @@
+#include "common/job_spec/training_plan.h"
+
+#include "gmock/gmock.h"
+#include "google/protobuf/text_format.h"
+#include "google/protobuf/util/message_differencer.h"
+#include "gtest/gtest.h"
+
+namespace paceline {
+namespace {
+
+template <typename Message>
+Message Parse(const std::string& text) {
+  Message message;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &message)) << text;
+  return message;
+}
+
+// Nodes of three, one and four ranks in two racks.
+const std::vector<RankHome> kUneven = {{"a", "r1"}, {"a", "r1"}, {"a", "r1"}, {"b", "r1"},
+                                       {"c", "r2"}, {"c", "r2"}, {"c", "r2"}, {"c", "r2"}};
+
+void ExpectPlan(const std::string& strategy, const std::vector<RankHome>& homes,
+                const std::string& plan) {
+  const v1::TrainingPlan made = MakeTrainingPlan(7, Parse<v1::Strategy>(strategy), homes);
+  EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(
+      made, Parse<v1::TrainingPlan>("epoch: 7 " + plan)))
+      << made.ShortDebugString();
+}
+
+TEST(MakeTrainingPlanTest, DdpHasNoLevelsAndNoGradientGroups) {
+  ExpectPlan("ddp {}", kUneven, "");
+  ExpectPlan("", kUneven, "");
+}
+
+TEST(MakeTrainingPlanTest, LocalSgdIsOneLevelOfAllRanks) {
+  ExpectPlan("local_sgd { period: 4 } gradient_group_size: 1", kUneven,
+             "levels { period: 4 groups: 8 format: WIRE_FORMAT_FP32 }");
+}
+
+TEST(MakeTrainingPlanTest, LevelsHaveTheirGroupsAndFormats) {
+  ExpectPlan(R"(hsgd {
+                  ladder { period: 2 size: 2 }
+                  ladder { period: 4 scope: SCOPE_NODE format: WIRE_FORMAT_BF16 }
+                  ladder { period: 8 scope: SCOPE_RACK }
+                  ladder { period: 16 scope: SCOPE_ALL format: WIRE_FORMAT_INT8 }
+                } gradient_group_size: 1)",
+             kUneven, R"(levels { period: 2 groups: [2, 2, 2, 2] format: WIRE_FORMAT_FP32 }
+                         levels { period: 4 groups: [3, 1, 4] format: WIRE_FORMAT_BF16 }
+                         levels { period: 8 groups: [4, 4] format: WIRE_FORMAT_FP32 }
+                         levels { period: 16 groups: 8 format: WIRE_FORMAT_INT8 })");
+}
+
+TEST(MakeTrainingPlanTest, GradientsAreAveragedOverTheRanksOfANode) {
+  ExpectPlan("hsgd { ladder { period: 4 size: 8 } }", kUneven,
+             "levels { period: 4 groups: 8 format: WIRE_FORMAT_FP32 } gradient_groups: [3, 1, 4]");
+}
+
+TEST(MakeTrainingPlanTest, GradientsAreAveragedOverGroupsOfAGivenSize) {
+  ExpectPlan("hsgd { ladder { period: 4 size: 8 } } gradient_group_size: 4", kUneven,
+             "levels { period: 4 groups: 8 format: WIRE_FORMAT_FP32 } gradient_groups: [4, 4]");
+}
+
+TEST(MakeTrainingPlanTest, RanksWithoutAPeerOnTheirNodeAverageNoGradients) {
+  ExpectPlan("local_sgd { period: 1 }", {{"a", ""}, {"b", ""}},
+             "levels { period: 1 groups: 2 format: WIRE_FORMAT_FP32 }");
+  ExpectPlan("local_sgd { period: 1 }", {{"a", ""}},
+             "levels { period: 1 groups: 1 format: WIRE_FORMAT_FP32 }");
+}
+
+}  // namespace
+}  // namespace paceline
