@@ -43,20 +43,25 @@ int64_t Permutation::At(int64_t position) const {
   return static_cast<int64_t>(value);
 }
 
-int64_t Sampler::StepsPerEpoch(const Options& options) {
-  return options.samples / options.batch / options.world_size;
+DataPosition Sampler::Take() {
+  const int64_t together = options_.batch * options_.world_size;
+  DataPosition begin = position_;
+  if (begin.offset > options_.samples - together) begin = {begin.epoch + 1, 0};
+  position_ = {begin.epoch, begin.offset + together};
+  return begin;
 }
 
-void Sampler::Batch(int64_t step, std::vector<int64_t>* indices) const {
-  const int64_t steps_per_epoch = StepsPerEpoch(options_);
-  const int64_t epoch = step / steps_per_epoch;
-  const int64_t world = options_.world_size;
-  int64_t position = step % steps_per_epoch * options_.batch * world + options_.rank;
+void Sampler::Skip() { Take(); }
+
+void Sampler::Next(std::vector<int64_t>* indices) {
+  const DataPosition begin = Take();
+  const Permutation permutation(options_.samples, options_.seed,
+                                static_cast<uint64_t>(begin.epoch));
+  int64_t position = begin.offset + options_.rank;
   indices->resize(static_cast<size_t>(options_.batch));
-  const Permutation permutation(options_.samples, options_.seed, static_cast<uint64_t>(epoch));
   for (int64_t& index : *indices) {
     index = options_.shuffle ? permutation.At(position) : position;
-    position += world;
+    position += options_.world_size;
   }
 }
 

@@ -1,16 +1,17 @@
 // Which samples a rank sees at a step.
 //
 // An epoch is an order of the samples: the file's order, or a permutation that depends on
-// (seed, epoch) only. Rank r of W takes the positions r, r+W, r+2W, ... of that order, B of
-// them per step, so that the W batches of a step together are the next W*B positions,
-// however these are split. An epoch holds floor(N / (B*W)) steps; the samples that are left
-// over are skipped.
+// (seed, epoch) only. From the offset o in that order, rank r of W takes the positions o+r,
+// o+r+W, o+r+2W, ..., B of them, so that the W batches together are the next W*B positions,
+// however these are split; then o grows by W*B. When fewer than W*B samples are left, they are
+// skipped and the next epoch begins: fewer than W*B of an epoch, also when W or B have changed
+// in its middle.
 //
 // The permutation is computed element by element (a Feistel network on the smallest even
 // number of bits that holds N, walked along its cycle until it falls below N), so it takes
 // neither memory nor time to begin an epoch or to start in the middle of one.
 //
-// Thread-safe: it never changes.
+// A Permutation is thread-safe, as it never changes; a Sampler is thread-compatible.
 #ifndef WORKER_TRAINER_CORE_SAMPLER_H_
 #define WORKER_TRAINER_CORE_SAMPLER_H_
 
@@ -45,6 +46,10 @@ class Permutation {
 struct DataPosition {
   int64_t epoch = 0;
   int64_t offset = 0;  // Samples of the epoch's order that are used up.
+
+  bool operator==(const DataPosition& other) const {
+    return epoch == other.epoch && offset == other.offset;
+  }
 };
 
 class Sampler {
@@ -62,14 +67,20 @@ class Sampler {
   explicit Sampler(const Options& options, DataPosition start = {})
       : options_(options), position_(start) {}
 
-  // Sets `indices` to this rank's next batch and moves on. An epoch whose rest does not fill a
-  // batch of every rank ends.
+  // Sets `indices` to this rank's next batch and moves on.
   void Next(std::vector<int64_t>* indices);
 
-  // Of the next batch.
+  // Moves on as Next does.
+  void Skip();
+
+  // Behind the batches taken; the end of an epoch and the start of the next one differ, since
+  // smaller batches may find room between them.
   DataPosition position() const { return position_; }
 
  private:
+  // Moves on; returns the position at which the batches of all ranks begin.
+  DataPosition Take();
+
   const Options options_;
   DataPosition position_;
 };

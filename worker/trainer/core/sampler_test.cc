@@ -18,17 +18,33 @@ std::vector<int64_t> Order(int64_t size, uint64_t seed, uint64_t epoch) {
   return order;
 }
 
-// What all ranks take at `step`, sorted.
-std::vector<int64_t> GlobalBatch(Sampler::Options options, int64_t step) {
-  std::vector<int64_t> all;
-  std::vector<int64_t> one;
-  for (options.rank = 0; options.rank < options.world_size; ++options.rank) {
-    Sampler(options).Batch(step, &one);
-    all.insert(all.end(), one.begin(), one.end());
+// The batches of the ranks of one job, step by step.
+class Ranks {
+ public:
+  explicit Ranks(Sampler::Options options, DataPosition start = {}) {
+    for (options.rank = 0; options.rank < options.world_size; ++options.rank) {
+      samplers_.emplace_back(options, start);
+    }
   }
-  std::sort(all.begin(), all.end());
-  return all;
-}
+
+  // What all of them take at the next step, sorted.
+  std::vector<int64_t> Step() {
+    std::vector<int64_t> all;
+    std::vector<int64_t> one;
+    for (Sampler& sampler : samplers_) {
+      sampler.Next(&one);
+      all.insert(all.end(), one.begin(), one.end());
+      EXPECT_EQ(sampler.position(), samplers_.front().position());
+    }
+    std::sort(all.begin(), all.end());
+    return all;
+  }
+
+  DataPosition position() const { return samplers_.front().position(); }
+
+ private:
+  std::vector<Sampler> samplers_;
+};
 
 TEST(PermutationTest, EverySizeIsABijection) {
   for (int64_t size : {1, 2, 3, 4, 5, 15, 16, 17, 63, 64, 65, 1000, 1797, 65536, 65537}) {
@@ -76,6 +92,18 @@ TEST(PermutationTest, NeighboursAreTornApart) {
   EXPECT_LT(kept, 45);  // Mean 20, standard deviation 4.5.
 }
 
+TEST(PermutationTest, HoldsForSizesThatFitNoMemory) {
+  constexpr int64_t kSize = (int64_t{1} << 40) + 12345;
+  const Permutation permutation(kSize, 1, 2);
+  std::set<int64_t> seen;
+  for (int64_t i = 0; i < 10000; ++i) {
+    const int64_t at = permutation.At(kSize - 1 - i);
+    ASSERT_TRUE(at >= 0 && at < kSize) << at;
+    seen.insert(at);
+  }
+  EXPECT_EQ(seen.size(), 10000u);
+}
+
 TEST(SamplerTest, SequentialGoesThroughTheFileByRank) {
   Sampler::Options options;
   options.samples = 14;
@@ -83,14 +111,16 @@ TEST(SamplerTest, SequentialGoesThroughTheFileByRank) {
   options.world_size = 2;
   options.batch = 3;
   options.shuffle = false;
-  const Sampler sampler(options);
+  Sampler sampler(options);
   std::vector<int64_t> indices;
-  sampler.Batch(0, &indices);
+  sampler.Next(&indices);
   EXPECT_EQ(indices, (std::vector<int64_t>{1, 3, 5}));
-  sampler.Batch(1, &indices);
+  sampler.Next(&indices);
   EXPECT_EQ(indices, (std::vector<int64_t>{7, 9, 11}));
-  sampler.Batch(2, &indices);  // Positions 12 and 13 fill no step: a new epoch.
+  EXPECT_EQ(sampler.position(), (DataPosition{0, 12}));
+  sampler.Next(&indices);  // Positions 12 and 13 fill no step: a new epoch.
   EXPECT_EQ(indices, (std::vector<int64_t>{1, 3, 5}));
+  EXPECT_EQ(sampler.position(), (DataPosition{1, 6}));
 }
 
 TEST(SamplerTest, AnEpochTakesEachSampleOnce) {
@@ -98,17 +128,17 @@ TEST(SamplerTest, AnEpochTakesEachSampleOnce) {
   options.samples = 1000;
   options.world_size = 3;
   options.batch = 8;
-  const int64_t steps = Sampler::StepsPerEpoch(options);
-  EXPECT_EQ(steps, 41);
+  Ranks ranks(options);
   for (int64_t epoch = 0; epoch < 3; ++epoch) {
     std::set<int64_t> seen;
-    for (int64_t step = 0; step < steps; ++step) {
-      for (int64_t index : GlobalBatch(options, epoch * steps + step)) {
+    for (int64_t step = 0; step < 41; ++step) {
+      for (int64_t index : ranks.Step()) {
         EXPECT_TRUE(index >= 0 && index < 1000);
         seen.insert(index);
       }
+      EXPECT_EQ(ranks.position(), (DataPosition{epoch, (step + 1) * 24}));
     }
-    EXPECT_EQ(seen.size(), static_cast<size_t>(steps * 24));
+    EXPECT_EQ(seen.size(), 41u * 24u);
   }
 }
 
@@ -123,20 +153,77 @@ TEST(SamplerTest, ManyRanksTakeTogetherWhatOneWithTheWholeBatchTakes) {
     Sampler::Options one = many;
     one.world_size = 1;
     one.batch = 20;
-    for (int64_t step = 0; step < 40; ++step) {
-      ASSERT_EQ(GlobalBatch(many, step), GlobalBatch(one, step)) << step;
+    Ranks four(many);
+    Ranks alone(one);
+    for (int64_t step = 0; step < 40; ++step) ASSERT_EQ(four.Step(), alone.Step()) << step;
+  }
+}
+
+TEST(SamplerTest, SkippingLeadsWhereTakingLeads) {
+  Sampler::Options options;
+  options.samples = 50;
+  options.world_size = 2;
+  options.batch = 4;
+  Sampler taker(options);
+  Sampler skipper(options);
+  std::vector<int64_t> indices;
+  for (int step = 0; step < 20; ++step) {
+    taker.Next(&indices);
+    skipper.Skip();
+    ASSERT_EQ(taker.position(), skipper.position()) << step;
+  }
+}
+
+// At every cut, with every other split: what was taken before the cut and what is taken after
+// it, until the epoch ends, are the samples of the epoch's order from its start, each once.
+TEST(SamplerTest, AnotherNumberOfRanksGoesOnExactlyInTheMiddleOfAnEpoch) {
+  constexpr int64_t kSamples = 97;
+  const std::vector<int64_t> order = Order(kSamples, 5, 1);
+  Sampler::Options before;
+  before.samples = kSamples;
+  before.seed = 5;
+  before.world_size = 3;
+  before.batch = 4;
+  for (int world_size : {1, 2, 3, 5, 8}) {
+    for (int64_t batch : {1, 3, 4, 7}) {
+      for (int64_t cut = 0; cut <= 8; ++cut) {
+        Ranks first(before, {1, 0});
+        std::vector<int64_t> taken;
+        const auto take = [&taken](Ranks& ranks) {
+          const std::vector<int64_t> step = ranks.Step();
+          taken.insert(taken.end(), step.begin(), step.end());
+        };
+        for (int64_t step = 0; step < cut; ++step) take(first);
+        Sampler::Options after = before;
+        after.world_size = world_size;
+        after.batch = batch;
+        const int64_t together = batch * world_size;
+        Ranks second(after, first.position());
+        while (second.position().offset + together <= kSamples) take(second);
+
+        ASSERT_LT(kSamples - static_cast<int64_t>(taken.size()), together);
+        std::vector<int64_t> expected(order.begin(),
+                                      order.begin() + static_cast<int64_t>(taken.size()));
+        std::sort(expected.begin(), expected.end());
+        std::sort(taken.begin(), taken.end());
+        ASSERT_EQ(taken, expected) << world_size << " ranks, batch " << batch << ", cut " << cut;
+        second.Step();
+        ASSERT_EQ(second.position(), (DataPosition{2, together}));
+      }
     }
   }
 }
 
-TEST(SamplerTest, TooFewSamplesFillNoStep) {
+TEST(SamplerTest, ExactlyOneStepAnEpoch) {
   Sampler::Options options;
-  options.samples = 31;
+  options.samples = 32;
   options.world_size = 2;
   options.batch = 16;
-  EXPECT_EQ(Sampler::StepsPerEpoch(options), 0);
-  options.samples = 32;
-  EXPECT_EQ(Sampler::StepsPerEpoch(options), 1);
+  Ranks ranks(options);
+  for (int64_t epoch = 0; epoch < 3; ++epoch) {
+    EXPECT_EQ(ranks.Step().size(), 32u);
+    EXPECT_EQ(ranks.position(), (DataPosition{epoch, 32}));
+  }
 }
 
 }  // namespace
