@@ -2,6 +2,7 @@
 
 #include <ATen/ops/empty.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <stdexcept>
 
@@ -15,11 +16,18 @@ namespace {
 constexpr int kExitCode = 42;
 constexpr int64_t kTooManyBytes = int64_t{1} << 60;
 
-void Inject(const FaultConfig& fault) {
-  PACELINE_LOG(WARNING) << "injecting a fault before step " << fault.step;
+// Steele et al., "Fast splittable pseudorandom number generators" (2014).
+uint64_t Mix(uint64_t x) {
+  x += 0x9e3779b97f4a7c15;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+
+void Inject(const FaultConfig& fault, int64_t step) {
   switch (fault.kind) {
     case FaultConfig::Kind::kThrow:
-      throw std::runtime_error(absl::StrCat("injected fault before step ", fault.step));
+      throw std::runtime_error(absl::StrCat("injected fault before step ", step));
     case FaultConfig::Kind::kAbort:
       std::abort();
     case FaultConfig::Kind::kExit:
@@ -30,15 +38,33 @@ void Inject(const FaultConfig& fault) {
     case FaultConfig::Kind::kSleep:
       absl::SleepFor(fault.duration);
       return;
+    case FaultConfig::Kind::kNanLoss:
+      return;
   }
 }
 
 }  // namespace
 
-void InjectFaults(const TrainerConfig& config, int64_t step) {
+bool Happens(const FaultConfig& fault, uint64_t seed, int rank, int64_t step) {
+  if (step < fault.step || step - fault.step >= fault.steps) return false;
+  if (fault.probability >= 1) return true;
+  const uint64_t draw =
+      Mix(Mix(Mix(seed) ^ static_cast<uint64_t>(rank)) ^ static_cast<uint64_t>(step));
+  return std::ldexp(static_cast<double>(draw), -64) < fault.probability;
+}
+
+bool InjectFaults(const TrainerConfig& config, int64_t step) {
+  bool nan_loss = false;
   for (const FaultConfig& fault : config.faults) {
-    if (fault.step == step) Inject(fault);
+    if (!Happens(fault, config.seed, config.rank(), step)) continue;
+    // A fault of many steps is told once.
+    if (step == fault.step || fault.probability < 1) {
+      PACELINE_LOG(WARNING) << "injecting a fault before step " << step;
+    }
+    nan_loss = nan_loss || fault.kind == FaultConfig::Kind::kNanLoss;
+    Inject(fault, step);
   }
+  return nan_loss;
 }
 
 }  // namespace paceline

@@ -4,10 +4,10 @@
 #include <ATen/ops/_foreach_add.h>
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/_fused_sgd.h>
-#include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
+#include <optional>
 #include <utility>
 
 namespace paceline {
@@ -26,26 +26,32 @@ std::vector<at::Tensor> TakeGradients(const std::vector<at::Tensor>& parameters)
   return gradients;
 }
 
+std::optional<at::Tensor> Optional(const at::Tensor& tensor) {
+  return tensor.defined() ? std::optional(tensor) : std::nullopt;
+}
+
 class SgdOptimizer : public Optimizer {
  public:
   SgdOptimizer(const OptimizerConfig& config, std::vector<at::Tensor> parameters)
       : config_(config), parameters_(std::move(parameters)) {
     if (config_.momentum == 0) return;
-    for (const at::Tensor& p : parameters_) velocities_.push_back(at::empty_like(p.detach()));
+    // From zero, the first step's velocity is its gradient, as torch.optim.SGD has it.
+    for (const at::Tensor& p : parameters_) velocities_.push_back(at::zeros_like(p.detach()));
   }
 
-  void Step(double learning_rate) override {
+  void Step(double learning_rate, const at::Tensor& skip) override {
     at::NoGradGuard no_grad;
     at::_fused_sgd_(parameters_, TakeGradients(parameters_), velocities_, config_.weight_decay,
                     config_.momentum, learning_rate, /*dampening=*/0, config_.nesterov,
-                    /*maximize=*/false, std::exchange(first_step_, false));
+                    /*maximize=*/false, /*is_first_step=*/false, /*grad_scale=*/{}, Optional(skip));
   }
+
+  std::vector<at::Tensor> State() const override { return velocities_; }
 
  private:
   const OptimizerConfig config_;
   const std::vector<at::Tensor> parameters_;
-  std::vector<at::Tensor> velocities_;  // Filled by the first step; empty without momentum.
-  bool first_step_ = true;
+  std::vector<at::Tensor> velocities_;  // Empty without momentum.
 };
 
 class AdamWOptimizer : public Optimizer {
@@ -59,13 +65,20 @@ class AdamWOptimizer : public Optimizer {
     }
   }
 
-  void Step(double learning_rate) override {
+  void Step(double learning_rate, const at::Tensor& skip) override {
     at::NoGradGuard no_grad;
     at::_foreach_add_(steps_, 1);
     at::_fused_adamw_(parameters_, TakeGradients(parameters_), means_, squares_,
                       /*max_exp_avg_sqs=*/{}, steps_, learning_rate, config_.beta1, config_.beta2,
                       config_.weight_decay, config_.epsilon, /*amsgrad=*/false,
-                      /*maximize=*/false);
+                      /*maximize=*/false, /*grad_scale=*/{}, Optional(skip));
+    if (skip.defined()) at::_foreach_add_(steps_, skip, /*alpha=*/-1);
+  }
+
+  std::vector<at::Tensor> State() const override {
+    std::vector<at::Tensor> state = means_;
+    state.insert(state.end(), squares_.begin(), squares_.end());
+    return state;
   }
 
  private:

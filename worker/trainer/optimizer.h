@@ -21,8 +21,14 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
-  // Updates every parameter and drops its gradient. Throws when one has no gradient.
-  virtual void Step(double learning_rate) = 0;
+  // Updates every parameter and drops its gradient. `skip` is a float scalar on the parameters'
+  // device, or undefined: unless it is 0, parameters and state stay as they are, which is
+  // decided on the device. Throws when a parameter has no gradient.
+  virtual void Step(double learning_rate, const at::Tensor& skip) = 0;
+
+  // The tensors that it keeps between steps, one for each parameter or two (AdamW: all first
+  // moments, then all second ones): what is averaged if the optimizer's state is.
+  virtual std::vector<at::Tensor> State() const = 0;
 };
 
 // `parameters` are float leaves on one device.

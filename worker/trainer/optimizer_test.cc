@@ -21,7 +21,7 @@ std::vector<float> Train(const OptimizerConfig& config) {
   std::vector<float> values;
   for (int step = 0; step < 4; ++step) {
     parameter.mutable_grad() = at::full({1}, kGradients[step]);
-    optimizer->Step(kRates[step]);
+    optimizer->Step(kRates[step], {});
     EXPECT_FALSE(parameter.grad().defined());
     values.push_back(parameter.detach().item<float>());
   }
@@ -85,10 +85,45 @@ TEST(OptimizerTest, AdamWFollowsItsRule) {
   ExpectNear(Train(config), AdamW(0.7, 0.9, 1e-2, 0.3));
 }
 
+// A step that is left out leaves no trace: the rest goes as if it had not been.
+TEST(OptimizerTest, SkippedStepChangesNothing) {
+  for (const auto kind : {OptimizerConfig::Kind::kSgd, OptimizerConfig::Kind::kAdamW}) {
+    OptimizerConfig config;
+    config.kind = kind;
+    config.momentum = 0.9;
+    config.weight_decay = 0.1;
+    at::Tensor plain = at::full({1}, 1.0).requires_grad_(true);
+    at::Tensor skipping = at::full({1}, 1.0).requires_grad_(true);
+    const std::unique_ptr<Optimizer> without = MakeOptimizer(config, {plain});
+    const std::unique_ptr<Optimizer> with = MakeOptimizer(config, {skipping});
+    for (int step = 0; step < 4; ++step) {
+      skipping.mutable_grad() = at::full({1}, NAN);
+      with->Step(kRates[step], at::full({}, 1.0));
+      EXPECT_FALSE(skipping.grad().defined());
+      for (const at::Tensor& one : {plain, skipping}) {
+        one.mutable_grad() = at::full({1}, kGradients[step]);
+      }
+      without->Step(kRates[step], {});
+      with->Step(kRates[step], at::full({}, 0.0));
+      EXPECT_EQ(skipping.detach().item<float>(), plain.detach().item<float>());
+    }
+  }
+}
+
+TEST(OptimizerTest, StateHasOneTensorPerParameterAndMoment) {
+  OptimizerConfig config;
+  const at::Tensor parameter = at::full({3}, 1.0).requires_grad_(true);
+  EXPECT_TRUE(MakeOptimizer(config, {parameter})->State().empty());
+  config.momentum = 0.9;
+  EXPECT_EQ(MakeOptimizer(config, {parameter})->State().size(), 1);
+  config.kind = OptimizerConfig::Kind::kAdamW;
+  EXPECT_EQ(MakeOptimizer(config, {parameter})->State().size(), 2);
+}
+
 TEST(OptimizerTest, MissingGradientIsAnErrorAndNotSkipped) {
   at::Tensor parameter = at::full({1}, 1.0).requires_grad_(true);
   const std::unique_ptr<Optimizer> optimizer = MakeOptimizer({}, {parameter});
-  EXPECT_THROW(optimizer->Step(0.1), std::exception);
+  EXPECT_THROW(optimizer->Step(0.1, {}), std::exception);
 }
 
 }  // namespace

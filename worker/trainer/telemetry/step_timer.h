@@ -29,6 +29,9 @@ struct StepResult {
   bool masked = false;
 };
 
+// Copies all that is on the host into `record`; loss and grad_norm are left.
+void DescribeStep(const StepResult& result, StepRecord* record);
+
 // Thread-compatible, but Enter may come from the thread that runs a backward pass.
 class StepTimer {
  public:

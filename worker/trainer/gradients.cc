@@ -1,0 +1,48 @@
+#include "worker/trainer/gradients.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/_foreach_mul.h>
+#include <ATen/ops/_foreach_norm.h>
+#include <ATen/ops/add.h>
+#include <ATen/ops/clamp.h>
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/stack.h>
+
+namespace paceline {
+namespace {
+
+std::vector<at::Tensor> GradientsOf(const std::vector<at::Tensor>& parameters) {
+  std::vector<at::Tensor> gradients;
+  gradients.reserve(parameters.size());
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    TORCH_CHECK(parameters[i].grad().defined(), "parameter ", i, " has no gradient");
+    gradients.push_back(parameters[i].grad());
+  }
+  return gradients;
+}
+
+}  // namespace
+
+GradientNorms NormsOfGradients(const std::vector<at::Tensor>& parameters) {
+  at::NoGradGuard no_grad;
+  GradientNorms norms;
+  norms.each = at::stack(at::_foreach_norm(GradientsOf(parameters), 2));
+  norms.total = at::linalg_vector_norm(norms.each);
+  return norms;
+}
+
+void ClipGradients(const std::vector<at::Tensor>& parameters, const at::Tensor& norm,
+                   double max_norm) {
+  at::NoGradGuard no_grad;
+  const at::Tensor factor = at::add(norm, 1e-6).reciprocal_().mul_(max_norm).clamp_max_(1);
+  at::_foreach_mul_(GradientsOf(parameters), factor);
+}
+
+at::Tensor NotFinite(const at::Tensor& loss, const at::Tensor& norm) {
+  // A sum of something infinite or NaN with anything is one of them too.
+  at::NoGradGuard no_grad;
+  return at::isfinite(at::add(loss, norm)).logical_not_().to(at::kFloat);
+}
+
+}  // namespace paceline

@@ -1,0 +1,32 @@
+// What happens to gradients between the backward pass and the optimizer: their norm, their
+// clipping, and whether they are numbers at all. Nothing here waits for a GPU.
+//
+// Torch's exceptions pass through.
+#ifndef WORKER_TRAINER_GRADIENTS_H_
+#define WORKER_TRAINER_GRADIENTS_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+namespace paceline {
+
+struct GradientNorms {
+  at::Tensor each;   // Float [parameters]: the L2 norm of each one's gradient.
+  at::Tensor total;  // Float scalar: of all together.
+};
+
+// Of gradients as they are now. Requires: every parameter has one.
+GradientNorms NormsOfGradients(const std::vector<at::Tensor>& parameters);
+
+// Multiplies all gradients by max_norm / (norm + 1e-6) if that is below 1, as
+// torch.nn.utils.clip_grad_norm_ does.
+void ClipGradients(const std::vector<at::Tensor>& parameters, const at::Tensor& norm,
+                   double max_norm);
+
+// A float scalar on the device: 0 if both are finite, else 1.
+at::Tensor NotFinite(const at::Tensor& loss, const at::Tensor& norm);
+
+}  // namespace paceline
+
+#endif  // WORKER_TRAINER_GRADIENTS_H_

@@ -1,0 +1,59 @@
+#include "worker/trainer/gradients.h"
+
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+namespace paceline {
+namespace {
+
+// Parameters whose gradients are [3, 0] and [[4], [12]]: norms 3 and 4 sqrt(10), 13 together.
+std::vector<at::Tensor> Parameters() {
+  std::vector<at::Tensor> parameters = {at::zeros({2}), at::zeros({2, 1})};
+  parameters[0].requires_grad_(true).mutable_grad() = at::tensor({3.0f, 0.0f});
+  parameters[1].requires_grad_(true).mutable_grad() = at::tensor({4.0f, 12.0f}).view({2, 1});
+  return parameters;
+}
+
+TEST(GradientsTest, NormsOfEachAndOfAll) {
+  const GradientNorms norms = NormsOfGradients(Parameters());
+  ASSERT_EQ(norms.each.sizes(), at::IntArrayRef({2}));
+  EXPECT_FLOAT_EQ(norms.each[0].item<float>(), 3);
+  EXPECT_FLOAT_EQ(norms.each[1].item<float>(), std::sqrt(160.0f));
+  EXPECT_FLOAT_EQ(norms.total.item<float>(), 13);
+  EXPECT_EQ(norms.total.dim(), 0);
+}
+
+TEST(GradientsTest, ClippingBringsTheNormDownAndNeverUp) {
+  std::vector<at::Tensor> parameters = Parameters();
+  ClipGradients(parameters, NormsOfGradients(parameters).total, 6.5);
+  EXPECT_NEAR(NormsOfGradients(parameters).total.item<float>(), 6.5, 1e-5);
+  EXPECT_NEAR(parameters[1].grad()[1][0].item<float>(), 6, 1e-5);
+  ClipGradients(parameters, NormsOfGradients(parameters).total, 100);
+  EXPECT_NEAR(parameters[1].grad()[1][0].item<float>(), 6, 1e-5);
+}
+
+TEST(GradientsTest, NotFiniteTellsNanAndInfinityInEither) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const float infinity = std::numeric_limits<float>::infinity();
+  const auto judge = [](float loss, float norm) {
+    return NotFinite(at::tensor(loss), at::tensor(norm)).item<float>();
+  };
+  EXPECT_EQ(judge(1, 2), 0);
+  EXPECT_EQ(judge(nan, 2), 1);
+  EXPECT_EQ(judge(1, nan), 1);
+  EXPECT_EQ(judge(infinity, 2), 1);
+  EXPECT_EQ(judge(1, -infinity), 1);
+  EXPECT_EQ(judge(infinity, -infinity), 1);
+}
+
+TEST(GradientsTest, MissingGradientIsAnError) {
+  EXPECT_THROW(NormsOfGradients({at::zeros({1})}), std::exception);
+}
+
+}  // namespace
+}  // namespace paceline

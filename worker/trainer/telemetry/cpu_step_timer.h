@@ -1,0 +1,29 @@
+// The step timer of a rank on the CPU: the times between the calls.
+#ifndef WORKER_TRAINER_TELEMETRY_CPU_STEP_TIMER_H_
+#define WORKER_TRAINER_TELEMETRY_CPU_STEP_TIMER_H_
+
+#include <vector>
+
+#include "worker/ring/step_ring.h"
+#include "worker/trainer/telemetry/step_timer.h"
+
+namespace paceline {
+
+class CpuStepTimer : public StepTimer {
+ public:
+  // `ring` outlives this.
+  explicit CpuStepTimer(StepRingWriter& ring) : ring_(ring) {}
+
+  void Enter(Phase phase, int64_t step) override;
+  void EndStep(const StepResult& result) override;
+  std::vector<StepRecord> TakeFinished() override;
+  void Flush() override {}
+
+ private:
+  StepRingWriter& ring_;
+  std::vector<StepRecord> finished_;
+};
+
+}  // namespace paceline
+
+#endif  // WORKER_TRAINER_TELEMETRY_CPU_STEP_TIMER_H_

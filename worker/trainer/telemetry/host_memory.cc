@@ -1,0 +1,44 @@
+#include "worker/trainer/telemetry/host_memory.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace paceline {
+namespace {
+
+// The value of a line "Key:   123 kB", in bytes.
+int64_t BytesOf(absl::string_view status, absl::string_view key) {
+  const size_t at = status.find(key);
+  if (at == status.npos) return 0;
+  return std::strtoll(status.data() + at + key.size(), nullptr, 10) * 1024;
+}
+
+}  // namespace
+
+HostMemory ReadHostMemory() {
+  // proc(5): the whole file is made at the first read.
+  char text[4096] = {};
+  const int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return {};
+  const ssize_t size = read(fd, text, sizeof(text) - 1);
+  close(fd);
+  if (size <= 0) return {};
+  const absl::string_view status(text, static_cast<size_t>(size));
+  return {BytesOf(status, "VmRSS:"), BytesOf(status, "VmHWM:")};
+}
+
+void ResetRssPeak() {
+  // proc(5), clear_refs: 5 sets the peak to the present size.
+  const int fd = open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC);
+  if (fd < 0) return;
+  // Refused by some kernels: the peak is then that of the process's life.
+  [[maybe_unused]] const ssize_t written = write(fd, "5", 1);
+  close(fd);
+}
+
+}  // namespace paceline

@@ -1,0 +1,135 @@
+#include "worker/trainer/telemetry/profiler.h"
+
+#include <torch/csrc/autograd/profiler_kineto.h>
+
+#include <filesystem>
+#include <memory>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/log.h"
+#include "worker/ring/step_ring.h"
+
+namespace paceline {
+namespace {
+
+namespace kineto = torch::autograd::profiler;
+using torch::profiler::impl::ActivityType;
+using torch::profiler::impl::ProfilerConfig;
+using torch::profiler::impl::ProfilerState;
+
+std::set<ActivityType> Activities(bool cuda) {
+  std::set<ActivityType> activities = {ActivityType::CPU};
+  if (cuda) activities.insert(ActivityType::CUDA);
+  return activities;
+}
+
+double SecondsSince(uint64_t start_ns) {
+  return static_cast<double>(MonotonicNanos() - start_ns) * 1e-9;
+}
+
+// Writes the trace beside its name and moves it there, so that no half of one is read.
+void Save(kineto::ProfilerResult& trace, ProfileResult* result) {
+  const std::string unfinished = result->trace + ".part";
+  trace.save(unfinished);
+  std::error_code error;
+  std::filesystem::rename(unfinished, result->trace, error);
+  if (!error)
+    result->trace_bytes = static_cast<int64_t>(std::filesystem::file_size(result->trace, error));
+  if (error) result->error = absl::StrCat("cannot write ", result->trace, ": ", error.message());
+}
+
+}  // namespace
+
+Profiler::Profiler(Options options) : options_(std::move(options)) {}
+
+Profiler::~Profiler() {
+  if (writer_.joinable()) writer_.join();
+}
+
+void Profiler::BeforeStep(const ProfileRequest& request, int64_t step) {
+  if (request.id != request_.id && !active_) {
+    request_ = request;
+    waiting_ = true;
+  }
+  if (!waiting_ || step < request_.first_step) return;
+  waiting_ = false;
+  if (step > request_.first_step) {
+    return Fail(absl::StrCat("the request for step ", request_.first_step,
+                             " came too late, before step ", step, "; try again"));
+  }
+  Start(step);
+}
+
+void Profiler::Start(int64_t step) {
+  std::error_code error;
+  const std::string directory = absl::StrCat(options_.directory, "/", request_.id);
+  std::filesystem::create_directories(directory, error);
+  if (error) return Fail(absl::StrCat("cannot make ", directory, ": ", error.message()));
+  const ProfilerConfig config(ProfilerState::KINETO, /*report_input_shapes=*/true);
+  if (request_.memory) options_.start_memory();
+  kineto::prepareProfiler(config, Activities(options_.cuda));
+  kineto::enableProfiler(config, Activities(options_.cuda));
+  active_ = true;
+  first_step_ = step;
+  steps_ = 0;
+  PACELINE_LOG(INFO) << "profiling step=" << step << " steps=" << request_.steps;
+}
+
+void Profiler::AfterStep(int64_t /*step*/) {
+  if (active_ && ++steps_ == request_.steps) Stop();
+}
+
+void Profiler::Finish() {
+  if (active_) Stop();
+  if (waiting_) {
+    waiting_ = false;
+    Fail(absl::StrCat("the training ended before step ", request_.first_step));
+  }
+}
+
+void Profiler::Stop() {
+  const uint64_t start_ns = MonotonicNanos();
+  active_ = false;
+  ProfileResult result;
+  result.id = request_.id;
+  result.first_step = first_step_;
+  result.steps = static_cast<int>(steps_);
+  const std::string path =
+      absl::StrCat(options_.directory, "/", request_.id, "/rank", options_.rank);
+  result.trace = path + ".trace.json";
+  if (request_.memory) {
+    const absl::Status status = options_.write_memory(path + ".memory.pickle");
+    if (status.ok()) {
+      result.memory = path + ".memory.pickle";
+    } else {
+      result.error = std::string(status.message());
+    }
+  }
+  std::shared_ptr<kineto::ProfilerResult> trace = kineto::disableProfiler();
+  if (writer_.joinable()) writer_.join();
+  writer_ = std::thread([trace = std::move(trace), result = std::move(result), start_ns,
+                         on_result = options_.on_result]() mutable {
+    try {
+      Save(*trace, &result);
+    } catch (const std::exception& error) {
+      result.error = absl::StrCat("cannot write ", result.trace, ": ", error.what());
+    }
+    result.dump_s = SecondsSince(start_ns);
+    PACELINE_LOG(INFO) << "profiled step=" << result.first_step << " steps=" << result.steps
+                       << " file=" << result.trace << " bytes=" << result.trace_bytes
+                       << " dump_s=" << result.dump_s;
+    on_result(result);
+  });
+}
+
+void Profiler::Fail(const std::string& why) {
+  PACELINE_LOG(WARNING) << "no profile: " << why;
+  ProfileResult result;
+  result.id = request_.id;
+  result.error = why;
+  options_.on_result(result);
+}
+
+}  // namespace paceline
