@@ -24,11 +24,9 @@ cc_library(
     deps = [":headers"],
 )
 
-# Nothing may refer to libtorch_cuda by name for its kernels to be registered: hence --no-as-needed.
+# Of CCCL only <nv/target>, which cuda_fp16.h includes.
 cc_library(
-    name = "torch_cuda",
-    defines = ["USE_C10D_NCCL"],
-    # Of CCCL only <nv/target>, which cuda_fp16.h includes.
+    name = "cuda_runtime",
     hdrs = glob(
         ["site/nvidia/cu13/include/**", "site/nvidia/nccl/include/**"],
         exclude = ["site/nvidia/cu13/include/cccl/**"],
@@ -38,9 +36,28 @@ cc_library(
         "site/nvidia/cu13/include/cccl",
         "site/nvidia/nccl/include",
     ],
-    linkopts = ["-Wl,--no-as-needed", "-ltorch_cuda", "-lc10_cuda", "-L{site}/nvidia/cu13/lib",
-                "-Wl,-rpath,{site}/nvidia/cu13/lib", "-l:libcudart.so.13", "-Wl,--as-needed"],
-    deps = [":torch_cpu"],
+    linkopts = ["-L{site}/nvidia/cu13/lib", "-Wl,-rpath,{site}/nvidia/cu13/lib",
+                "-l:libcudart.so.13"],
+)
+
+# Nothing may refer to libtorch_cuda by name for its kernels to be registered: hence --no-as-needed.
+cc_library(
+    name = "torch_cuda",
+    defines = ["USE_C10D_NCCL"],
+    linkopts = ["-Wl,--no-as-needed", "-ltorch_cuda", "-lc10_cuda", "-Wl,--as-needed"],
+    deps = [":torch_cpu", ":cuda_runtime"],
+)
+
+# The compiler of kernels (bazel/cuda.bzl). It finds its parts beside itself.
+filegroup(name = "nvcc", srcs = ["site/nvidia/cu13/bin/nvcc"])
+
+filegroup(
+    name = "nvcc_parts",
+    srcs = glob(
+        ["site/nvidia/cu13/bin/*", "site/nvidia/cu13/nvvm/**", "site/nvidia/cu13/include/*",
+         "site/nvidia/cu13/include/crt/**"],
+        exclude = ["site/nvidia/cu13/bin/nvcc"],
+    ),
 )
 """
 

@@ -1,0 +1,84 @@
+// Each operation is written as the intrinsic that rounds once, to nearest and ties to even:
+// the compiler may not contract them, so that the bits are those of int8_codec_cpu.cc.
+#include "worker/trainer/cuda/int8_kernels.h"
+
+namespace paceline {
+namespace {
+
+constexpr int kWarp = 32;
+constexpr int kThreads = 128;  // Of a block, which takes one row.
+constexpr int kWarps = kThreads / kWarp;
+constexpr int kValues = kInt8KernelRow / kThreads;  // Of a thread.
+constexpr unsigned kAllLanes = 0xffffffff;
+constexpr float kLargest = 127;
+
+// The greatest `value` of the block's threads, in each of them.
+__device__ float BlockMax(float value) {
+  __shared__ float of_warp[kWarps];
+  for (int lanes = kWarp / 2; lanes > 0; lanes /= 2) {
+    value = fmaxf(value, __shfl_xor_sync(kAllLanes, value, lanes));
+  }
+  if (threadIdx.x % kWarp == 0) of_warp[threadIdx.x / kWarp] = value;
+  __syncthreads();
+  value = of_warp[0];
+  for (int warp = 1; warp < kWarps; ++warp) value = fmaxf(value, of_warp[warp]);
+  return value;
+}
+
+__global__ void Encode(const float* __restrict__ value, float* __restrict__ error,
+                       int8_t* __restrict__ quantized, float* __restrict__ scales, int64_t count) {
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * kInt8KernelRow + threadIdx.x;
+  float x[kValues];
+  float largest = 0;
+#pragma unroll
+  for (int k = 0; k < kValues; ++k) {
+    const int64_t i = first + k * kThreads;
+    x[k] = i < count ? __fadd_rn(value[i], error[i]) : 0;
+    largest = fmaxf(largest, fabsf(x[k]));
+  }
+  const float scale = __fdiv_rn(BlockMax(largest), kLargest);
+  if (threadIdx.x == 0) scales[blockIdx.x] = scale;
+#pragma unroll
+  for (int k = 0; k < kValues; ++k) {
+    const int64_t i = first + k * kThreads;
+    if (i >= count) break;
+    float q = scale == 0 ? 0 : rintf(__fdiv_rn(x[k], scale));
+    // A scale that is no normal number may be too small by its own rounding.
+    q = fminf(fmaxf(q, -kLargest), kLargest);
+    quantized[i] = static_cast<int8_t>(q);
+    error[i] = __fsub_rn(x[k], __fmul_rn(q, scale));
+  }
+}
+
+__global__ void AddDecoded(const int8_t* __restrict__ quantized, const float* __restrict__ scales,
+                           float factor, float* __restrict__ sum, int64_t count) {
+  const float scale = scales[blockIdx.x];
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * kInt8KernelRow + threadIdx.x;
+#pragma unroll
+  for (int k = 0; k < kValues; ++k) {
+    const int64_t i = first + k * kThreads;
+    if (i >= count) break;
+    const float decoded = __fmul_rn(static_cast<float>(quantized[i]), scale);
+    sum[i] = __fadd_rn(sum[i], __fmul_rn(factor, decoded));
+  }
+}
+
+unsigned Rows(int64_t count) {
+  return static_cast<unsigned>((count + kInt8KernelRow - 1) / kInt8KernelRow);
+}
+
+}  // namespace
+
+cudaError_t LaunchInt8Encode(const float* value, float* error, int8_t* quantized, float* scales,
+                             int64_t count, cudaStream_t stream) {
+  Encode<<<Rows(count), kThreads, 0, stream>>>(value, error, quantized, scales, count);
+  return cudaGetLastError();
+}
+
+cudaError_t LaunchInt8AddDecoded(const int8_t* quantized, const float* scales, float factor,
+                                 float* sum, int64_t count, cudaStream_t stream) {
+  AddDecoded<<<Rows(count), kThreads, 0, stream>>>(quantized, scales, factor, sum, count);
+  return cudaGetLastError();
+}
+
+}  // namespace paceline
