@@ -1,17 +1,9 @@
 #include "common/image_shard/image_shard.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <cstring>
 #include <limits>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
 #include "common/atomic_file/atomic_file.h"
 #include "common/core/status_macros.h"
 
@@ -20,7 +12,6 @@ namespace {
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "shards are little-endian");
 
-constexpr char kMagic[8] = {'P', 'C', 'L', 'I', 'M', 'A', 'G', 'E'};
 constexpr uint32_t kVersion = 1;
 constexpr uint32_t kDtypeUint8 = 1;
 
@@ -100,7 +91,7 @@ absl::Status WriteImageShard(const std::string& path, const ImageFormat& format,
   }
 
   Header header{};
-  std::memcpy(header.magic, kMagic, sizeof(kMagic));
+  std::memcpy(header.magic, kImageShardMagic.data(), sizeof(header.magic));
   header.version = kVersion;
   header.dtype = kDtypeUint8;
   header.count = labels.size();
@@ -119,99 +110,66 @@ absl::Status WriteImageShard(const std::string& path, const ImageFormat& format,
 }
 
 absl::StatusOr<ImageShard> ImageShard::Open(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) {
-    const std::string message = absl::StrCat("cannot open ", path, ": ", std::strerror(errno));
-    if (errno == ENOENT || errno == ENOTDIR) return absl::NotFoundError(message);
-    return absl::PermissionDeniedError(message);
-  }
-  struct stat info;
-  if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
-    close(fd);
-    return absl::DataLossError(absl::StrCat(path, ": is not a regular file"));
-  }
-  const auto bytes = static_cast<uint64_t>(info.st_size);
-  if (bytes < sizeof(Header)) {
-    close(fd);
-    return Damaged(path, bytes,
-                   absl::StrCat("truncated: the header alone needs ", sizeof(Header), " bytes"));
-  }
-  ImageShard shard;
-  void* map = mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, 0);
-  const int error = errno;
-  close(fd);
-  if (map == MAP_FAILED) {
-    return absl::UnavailableError(absl::StrCat("cannot map ", path, ": ", std::strerror(error)));
-  }
-  shard.map_ = map;
-  shard.map_bytes_ = bytes;
-  PACELINE_RETURN_IF_ERROR(shard.Parse(path));
+  PACELINE_ASSIGN_OR_RETURN(MappedFile file,
+                            MappedFile::Open(path, MappedFile::Access::kReadOnDemand));
+  ImageShard shard(std::move(file));
+  PACELINE_RETURN_IF_ERROR(shard.Parse());
   return shard;
 }
 
-absl::Status ImageShard::Parse(const std::string& path) {
-  const auto* start = static_cast<const uint8_t*>(map_);
+absl::Status ImageShard::Parse() {
+  const uint64_t bytes = file_.size();
+  if (bytes < sizeof(Header)) {
+    return Damaged(path(), bytes,
+                   absl::StrCat("truncated: the header alone needs ", sizeof(Header), " bytes"));
+  }
+  const auto* start = static_cast<const uint8_t*>(file_.data());
   Header header;
   std::memcpy(&header, start, sizeof(header));
-  if (std::memcmp(header.magic, kMagic, sizeof(kMagic)) != 0) {
-    return Damaged(path, 0, "not an image shard (bad magic)");
+  if (kImageShardMagic != absl::string_view(header.magic, sizeof(header.magic))) {
+    return Damaged(path(), 0, "not an image shard (bad magic)");
   }
   if (header.version > kVersion) {
     return absl::FailedPreconditionError(
-        absl::StrCat(path, ": at offset 8: written in format version ", header.version,
+        absl::StrCat(path(), ": at offset 8: written in format version ", header.version,
                      "; this program reads up to version ", kVersion));
   }
-  if (header.version != kVersion) return Damaged(path, 8, "format version 0 does not exist");
+  if (header.version != kVersion) return Damaged(path(), 8, "format version 0 does not exist");
   if (header.dtype != kDtypeUint8) {
-    return Damaged(path, 12, absl::StrCat("unknown pixel type ", header.dtype));
+    return Damaged(path(), 12, absl::StrCat("unknown pixel type ", header.dtype));
   }
-  if (header.count == 0) return Damaged(path, 16, "no images");
+  if (header.count == 0) return Damaged(path(), 16, "no images");
   format_ = {header.channels, header.height, header.width, header.classes};
   const absl::Status format_status = CheckFormat(format_);
-  if (!format_status.ok()) return Damaged(path, 24, format_status.message());
+  if (!format_status.ok()) return Damaged(path(), 24, format_status.message());
   Layout layout;
   if (!LayOut(header.count, format_, &layout)) {
-    return Damaged(path, 16, "the sizes are larger than a file can be");
+    return Damaged(path(), 16, "the sizes are larger than a file can be");
   }
   if (header.labels_offset != sizeof(Header)) {
-    return Damaged(path, 40, absl::StrCat("labels_offset is not ", sizeof(Header)));
+    return Damaged(path(), 40, absl::StrCat("labels_offset is not ", sizeof(Header)));
   }
   if (header.pixels_offset != layout.pixels_offset) {
-    return Damaged(path, 48, absl::StrCat("pixels_offset is not ", layout.pixels_offset));
+    return Damaged(path(), 48, absl::StrCat("pixels_offset is not ", layout.pixels_offset));
   }
-  if (map_bytes_ < layout.file_bytes) {
-    return Damaged(path, map_bytes_,
+  if (bytes < layout.file_bytes) {
+    return Damaged(path(), bytes,
                    absl::StrCat("truncated: its header announces ", layout.file_bytes, " bytes"));
   }
-  if (map_bytes_ > layout.file_bytes) {
-    return Damaged(path, layout.file_bytes,
-                   absl::StrCat(map_bytes_ - layout.file_bytes, " bytes too many"));
+  if (bytes > layout.file_bytes) {
+    return Damaged(path(), layout.file_bytes,
+                   absl::StrCat(bytes - layout.file_bytes, " bytes too many"));
   }
   labels_ = {reinterpret_cast<const uint32_t*>(start + sizeof(Header)), header.count};
   pixels_ = start + layout.pixels_offset;
   for (uint64_t i = 0; i < header.count; ++i) {
     if (labels_[i] >= format_.classes) {
-      return Damaged(path, sizeof(Header) + i * sizeof(uint32_t),
+      return Damaged(path(), sizeof(Header) + i * sizeof(uint32_t),
                      absl::StrCat("label ", labels_[i], " of image ", i, " is not less than ",
                                   format_.classes));
     }
   }
   return absl::OkStatus();
-}
-
-ImageShard::ImageShard(ImageShard&& other) noexcept { *this = std::move(other); }
-
-ImageShard& ImageShard::operator=(ImageShard&& other) noexcept {
-  std::swap(map_, other.map_);
-  std::swap(map_bytes_, other.map_bytes_);
-  std::swap(format_, other.format_);
-  std::swap(labels_, other.labels_);
-  std::swap(pixels_, other.pixels_);
-  return *this;
-}
-
-ImageShard::~ImageShard() {
-  if (map_ != nullptr) munmap(map_, map_bytes_);
 }
 
 }  // namespace paceline

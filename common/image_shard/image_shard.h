@@ -1,20 +1,26 @@
 // Labelled images of one size in one file that is mapped, never parsed.
 //
 // The format is described in docs/image-shards.md. Everything that the header says is checked
-// against the file when it is opened, so that reading an image later cannot fail.
+// against the file when it is opened, so that reading an image later cannot fail, unless the
+// file is cut meanwhile.
 #ifndef COMMON_IMAGE_SHARD_IMAGE_SHARD_H_
 #define COMMON_IMAGE_SHARD_IMAGE_SHARD_H_
 
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <vector>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "common/mapped_file/mapped_file.h"
 
 namespace paceline {
+
+// The first bytes of a shard.
+constexpr absl::string_view kImageShardMagic = "PCLIMAGE";
 
 // What all images of a shard have in common.
 struct ImageFormat {
@@ -40,10 +46,7 @@ class ImageShard {
   // DataLoss, with the offset of what is wrong, when it is not a shard or is damaged.
   static absl::StatusOr<ImageShard> Open(const std::string& path);
 
-  ImageShard(ImageShard&& other) noexcept;
-  ImageShard& operator=(ImageShard&& other) noexcept;
-  ~ImageShard();
-
+  const std::string& path() const { return file_.path(); }
   const ImageFormat& format() const { return format_; }
   // Number of images, at least 1.
   int64_t size() const { return static_cast<int64_t>(labels_.size()); }
@@ -53,13 +56,16 @@ class ImageShard {
     return pixels_ + static_cast<uint64_t>(index) * format_.image_bytes();
   }
 
- private:
-  ImageShard() = default;
-  // Sets the other members from the mapped bytes.
-  absl::Status Parse(const std::string& path);
+  // DataLoss when the file has become too short: to be asked before reading on, which would end
+  // the process.
+  absl::Status CheckSize() const { return file_.CheckSize(); }
 
-  void* map_ = nullptr;
-  size_t map_bytes_ = 0;
+ private:
+  explicit ImageShard(MappedFile file) : file_(std::move(file)) {}
+  // Sets the other members from the mapped bytes.
+  absl::Status Parse();
+
+  MappedFile file_;
   ImageFormat format_;
   absl::Span<const uint32_t> labels_;
   const uint8_t* pixels_ = nullptr;

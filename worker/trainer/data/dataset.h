@@ -30,10 +30,11 @@ struct Batch {
   double workload = 0;  // Sum of the squared lengths of the sequences; samples for images.
 };
 
-// What a model has to know of its data. Exactly one is set.
+// What a model has to know of its data. Exactly one of image and sequence_length is set.
 struct SampleFormat {
   std::optional<ImageFormat> image;
   std::optional<int64_t> sequence_length;
+  int64_t vocab_size = 0;  // Every token is less; 0: not known (a file without a header).
 };
 
 // Thread-safe: it never changes.
@@ -48,9 +49,9 @@ class Dataset {
   // Tensors on the host for `samples` samples; pinned for fast copies to a GPU.
   virtual Batch Allocate(int64_t samples, bool pinned) const = 0;
 
-  // Reads these samples into the first rows of `batch` and narrows it to them. Requires: at
-  // most as many as were allocated. DataLoss, with file and offset, when the file does not
-  // hold what its header promised.
+  // Reads these samples into the first rows of `batch`, which then has as many rows as there
+  // are samples. Requires: at most as many as were allocated. DataLoss, with file and offset, when
+  // the file does not hold what its header promised.
   virtual absl::Status Read(absl::Span<const int64_t> indices, Batch* batch) const = 0;
 };
 

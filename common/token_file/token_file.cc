@@ -1,0 +1,133 @@
+#include "common/token_file/token_file.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/status_macros.h"
+#include "common/token_file/token_header.h"
+
+namespace paceline {
+namespace {
+
+using token_header::Header;
+
+constexpr uintptr_t kPageBytes = 4096;
+
+absl::Status Damaged(const std::string& path, uint64_t offset, absl::string_view what) {
+  return absl::DataLossError(absl::StrCat(path, ": at offset ", offset, ": ", what));
+}
+
+// What is wrong with the header of a file of so many bytes.
+absl::Status CheckHeader(const Header& header, const std::string& path, uint64_t bytes) {
+  if (kTokenFileMagic != absl::string_view(header.magic, sizeof(header.magic))) {
+    return Damaged(path, 0, "not a token file (bad magic)");
+  }
+  if (header.version > token_header::kVersion) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, ": at offset 8: written in format version ", header.version,
+                     "; this program reads up to version ", token_header::kVersion));
+  }
+  if (header.version != token_header::kVersion) {
+    return Damaged(path, 8, "format version 0 does not exist");
+  }
+  if (header.token_bytes != 2 && header.token_bytes != 4) {
+    return Damaged(path, 12, absl::StrCat("tokens of ", header.token_bytes, " bytes, not 2 or 4"));
+  }
+  if (header.count == 0) return Damaged(path, 16, "no tokens");
+  const uint64_t ids = uint64_t{1} << (8u * header.token_bytes);
+  if (header.vocab_size == 0 || header.vocab_size > ids) {
+    return Damaged(path, 24,
+                   absl::StrCat("a vocabulary of ", header.vocab_size, ", not of 1 to ", ids));
+  }
+  if (header.tokens_offset != sizeof(Header)) {
+    return Damaged(path, 32, absl::StrCat("tokens_offset is not ", sizeof(Header)));
+  }
+  if (header.count > (std::numeric_limits<int64_t>::max() - sizeof(Header)) / header.token_bytes) {
+    return Damaged(path, 16, "more tokens than a file can hold");
+  }
+  const uint64_t announced = sizeof(Header) + header.count * header.token_bytes;
+  if (bytes < announced) {
+    return Damaged(path, bytes,
+                   absl::StrCat("truncated: its header announces ", announced, " bytes"));
+  }
+  if (bytes > announced) {
+    return Damaged(path, announced, absl::StrCat(bytes - announced, " bytes too many"));
+  }
+  return absl::OkStatus();
+}
+
+// Copies the tokens; returns the largest.
+template <typename Token>
+Token Widen(const Token* in, int64_t count, int64_t* out) {
+  Token largest = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    largest = std::max(largest, in[i]);
+    out[i] = in[i];
+  }
+  return largest;
+}
+
+}  // namespace
+
+absl::StatusOr<TokenFile> TokenFile::Open(const std::string& path) {
+  PACELINE_ASSIGN_OR_RETURN(MappedFile file,
+                            MappedFile::Open(path, MappedFile::Access::kReadOnDemand));
+  if (file.size() < sizeof(Header)) {
+    return Damaged(path, file.size(),
+                   absl::StrCat("truncated: the header alone needs ", sizeof(Header), " bytes"));
+  }
+  Header header;
+  std::memcpy(&header, file.data(), sizeof(header));
+  PACELINE_RETURN_IF_ERROR(CheckHeader(header, path, file.size()));
+  return TokenFile(std::move(file), static_cast<TokenType>(header.token_bytes),
+                   static_cast<int64_t>(header.count), sizeof(Header),
+                   static_cast<int64_t>(header.vocab_size));
+}
+
+absl::StatusOr<TokenFile> TokenFile::OpenHeaderless(const std::string& path, TokenType type) {
+  PACELINE_ASSIGN_OR_RETURN(MappedFile file,
+                            MappedFile::Open(path, MappedFile::Access::kReadOnDemand));
+  const size_t left_over = file.size() % static_cast<size_t>(TokenBytes(type));
+  if (left_over != 0) {
+    return Damaged(path, file.size() - left_over,
+                   absl::StrCat("truncated: the last token has ", left_over, " of ",
+                                TokenBytes(type), " bytes"));
+  }
+  const auto size = static_cast<int64_t>(file.size()) / TokenBytes(type);
+  return TokenFile(std::move(file), type, size, 0, 0);
+}
+
+void TokenFile::WillNeed(int64_t first, int64_t count) const {
+  const auto start = reinterpret_cast<uintptr_t>(file_.data()) + offset_ +
+                     static_cast<uintptr_t>(first * TokenBytes(type_));
+  const uintptr_t end = start + static_cast<uintptr_t>(count * TokenBytes(type_));
+  const uintptr_t page = start & ~(kPageBytes - 1);
+  // Advice only: without it the pages come when they are touched.
+  ::madvise(reinterpret_cast<void*>(page), end - page, MADV_WILLNEED);
+}
+
+absl::Status TokenFile::Read(int64_t first, int64_t count, int64_t* tokens) const {
+  const char* const start = static_cast<const char*>(file_.data()) + offset_;
+  const int64_t largest =
+      type_ == TokenType::kUint16
+          ? Widen(reinterpret_cast<const uint16_t*>(start) + first, count, tokens)
+          : Widen(reinterpret_cast<const uint32_t*>(start) + first, count, tokens);
+  if (vocab_size_ == 0 || largest < vocab_size_) return absl::OkStatus();
+  return OutsideVocabulary(first, tokens, count);
+}
+
+absl::Status TokenFile::OutsideVocabulary(int64_t first, const int64_t* tokens,
+                                          int64_t count) const {
+  const int64_t* const wrong =
+      std::find_if(tokens, tokens + count, [this](int64_t token) { return token >= vocab_size_; });
+  const int64_t index = first + (wrong - tokens);
+  return Damaged(
+      path(), offset_ + static_cast<uint64_t>(index * TokenBytes(type_)),
+      absl::StrCat("token ", *wrong, " is not less than the vocabulary's ", vocab_size_));
+}
+
+}  // namespace paceline

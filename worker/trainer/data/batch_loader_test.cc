@@ -1,0 +1,249 @@
+#include "worker/trainer/data/batch_loader.h"
+
+#include <ATen/ops/empty.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <set>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+
+namespace paceline {
+namespace {
+
+constexpr int64_t kSamples = 1000;
+
+// Sample i is the number i.
+class NumberDataset : public Dataset {
+ public:
+  const std::string& path() const override { return path_; }
+  SampleFormat format() const override { return {}; }
+  int64_t size() const override { return kSamples; }
+
+  Batch Allocate(int64_t samples, bool /*pinned*/) const override {
+    Batch batch;
+    batch.inputs = at::empty({samples}, at::kLong);
+    batch.targets = at::empty({samples}, at::kLong);
+    return batch;
+  }
+
+  absl::Status Read(absl::Span<const int64_t> indices, Batch* batch) const override {
+    ++reads;
+    for (int64_t index : indices) {
+      if (index == missing) return absl::DataLossError(absl::StrCat("sample ", index));
+      if (index == throws) throw std::runtime_error("thrown");
+    }
+    if (before_read) before_read(indices);
+    batch->samples = static_cast<int64_t>(indices.size());
+    std::copy(indices.begin(), indices.end(), batch->inputs.mutable_data_ptr<int64_t>());
+    return absl::OkStatus();
+  }
+
+  int64_t missing = -1;
+  int64_t throws = -1;
+  std::function<void(absl::Span<const int64_t>)> before_read;
+  mutable std::atomic<int> reads{0};
+
+ private:
+  const std::string path_ = "numbers";
+};
+
+BatchLoader::Options Options(int threads, int batches_ahead = 3) {
+  BatchLoader::Options options;
+  options.sampler.samples = kSamples;
+  options.sampler.batch = 16;
+  options.sampler.rank = 1;
+  options.sampler.world_size = 2;
+  options.sampler.seed = 3;
+  options.threads = threads;
+  options.batches_ahead = batches_ahead;
+  return options;
+}
+
+std::vector<int64_t> Numbers(const Batch& batch) {
+  const auto* data = batch.inputs.const_data_ptr<int64_t>();
+  return {data, data + batch.samples};
+}
+
+// The next batch of the loader is the next one of the sampler.
+void ExpectSame(BatchLoader& loader, Sampler& sampler) {
+  const absl::StatusOr<Batch> batch = loader.Next();
+  ASSERT_TRUE(batch.ok()) << batch.status();
+  std::vector<int64_t> expected;
+  sampler.Next(&expected);
+  ASSERT_EQ(Numbers(*batch), expected);
+  ASSERT_EQ(loader.position(), sampler.position());
+}
+
+void WaitForReads(const NumberDataset& dataset, int reads) {
+  while (dataset.reads < reads) absl::SleepFor(absl::Milliseconds(1));
+}
+
+TEST(BatchLoaderTest, BatchesComeInTheOrderOfTheSamplerHoweverManyThreadsReadThem) {
+  const NumberDataset dataset;
+  for (int threads : {0, 1, 2, 5}) {
+    for (int ahead : {1, 4}) {
+      BatchLoader loader(dataset, Options(threads, ahead));
+      Sampler sampler(Options(threads).sampler);
+      for (int i = 0; i < 300; ++i) ExpectSame(loader, sampler);  // Almost ten epochs.
+    }
+  }
+}
+
+TEST(BatchLoaderTest, ASlowThreadIsWaitedForInItsTurn) {
+  NumberDataset dataset;
+  BatchLoader::Options options = Options(4);
+  options.sampler.shuffle = false;
+  dataset.before_read = [](absl::Span<const int64_t> indices) {
+    if (indices[0] / 32 % 3 == 0) absl::SleepFor(absl::Milliseconds(3));
+  };
+  BatchLoader loader(dataset, options);
+  Sampler sampler(options.sampler);
+  for (int i = 0; i < 60; ++i) ExpectSame(loader, sampler);
+}
+
+TEST(BatchLoaderTest, FetchesNoFurtherAheadThanItMay) {
+  const NumberDataset dataset;
+  BatchLoader loader(dataset, Options(/*threads=*/4, /*batches_ahead=*/3));
+  WaitForReads(dataset, 4);  // As many as there will be in use and ahead.
+  ASSERT_TRUE(loader.Next().ok());
+  absl::SleepFor(absl::Milliseconds(30));
+  EXPECT_EQ(dataset.reads, 4);
+  ASSERT_TRUE(loader.Next().ok());
+  WaitForReads(dataset, 5);
+  absl::SleepFor(absl::Milliseconds(30));
+  EXPECT_EQ(dataset.reads, 5);
+}
+
+TEST(BatchLoaderTest, ABatchKeepsItsValuesUntilTheNextCall) {
+  const NumberDataset dataset;
+  BatchLoader loader(dataset, Options(/*threads=*/2, /*batches_ahead=*/1));
+  Sampler sampler(Options(2).sampler);
+  std::vector<int64_t> expected;
+  for (int i = 0; i < 10; ++i) {
+    const Batch batch = *loader.Next();
+    sampler.Next(&expected);
+    WaitForReads(dataset, i + 2);  // What may be fetched ahead has been.
+    absl::SleepFor(absl::Milliseconds(2));
+    EXPECT_EQ(Numbers(batch), expected);
+  }
+}
+
+TEST(BatchLoaderTest, MemoryIsUsedAgain) {
+  const NumberDataset dataset;
+  for (int threads : {0, 2}) {
+    BatchLoader loader(dataset, Options(threads, /*batches_ahead=*/2));
+    std::set<const void*> addresses;
+    for (int i = 0; i < 100; ++i) addresses.insert(loader.Next()->inputs.const_data_ptr());
+    EXPECT_EQ(addresses.size(), threads == 0 ? 1u : 3u);
+  }
+}
+
+TEST(BatchLoaderTest, GoesOnFromAPositionWhateverWasFetchedAhead) {
+  const NumberDataset dataset;
+  for (int cut = 0; cut < 70; cut += 7) {
+    BatchLoader first(dataset, Options(/*threads=*/3, /*batches_ahead=*/5));
+    Sampler sampler(Options(3).sampler);
+    for (int i = 0; i < cut; ++i) ExpectSame(first, sampler);
+    BatchLoader::Options rest = Options(/*threads=*/2);
+    rest.start = first.position();
+    BatchLoader second(dataset, rest);
+    EXPECT_EQ(second.position(), first.position());
+    for (int i = 0; i < 50; ++i) ExpectSame(second, sampler);
+  }
+}
+
+// One rank of two takes a part of an epoch; three ranks with other batches take the rest of it.
+TEST(BatchLoaderTest, OtherRanksTakeTheRestOfTheEpoch) {
+  const NumberDataset dataset;
+  std::map<int64_t, int> taken;
+  const auto take = [&taken](BatchLoader& loader) {
+    for (int64_t number : Numbers(*loader.Next())) ++taken[number];
+  };
+  DataPosition position;
+  for (int rank = 0; rank < 2; ++rank) {
+    BatchLoader::Options options = Options(/*threads=*/1);
+    options.sampler.rank = rank;
+    BatchLoader loader(dataset, options);
+    for (int i = 0; i < 10; ++i) take(loader);
+    position = loader.position();
+  }
+  EXPECT_EQ(position, (DataPosition{0, 320}));
+  for (int rank = 0; rank < 3; ++rank) {
+    BatchLoader::Options options = Options(/*threads=*/1);
+    options.sampler.rank = rank;
+    options.sampler.world_size = 3;
+    options.sampler.batch = 4;
+    options.start = position;
+    BatchLoader loader(dataset, options);
+    for (int i = 0; i < 56; ++i) take(loader);
+    EXPECT_EQ(loader.position(), (DataPosition{0, 992}));
+  }
+  EXPECT_EQ(taken.size(), 992u);
+  for (const auto& [number, times] : taken) EXPECT_EQ(times, 1) << number;
+}
+
+TEST(BatchLoaderTest, AnErrorComesInItsTurnAndStays) {
+  for (int threads : {0, 3}) {
+    NumberDataset dataset;
+    BatchLoader::Options options = Options(threads);
+    options.sampler.shuffle = false;
+    dataset.missing = 5 * 32 + 1;
+    BatchLoader loader(dataset, options);
+    Sampler sampler(options.sampler);
+    for (int i = 0; i < 5; ++i) ExpectSame(loader, sampler);
+    for (int i = 0; i < 3; ++i) {
+      EXPECT_EQ(loader.Next().status(), absl::DataLossError("sample 161"));
+      EXPECT_EQ(loader.position(), (DataPosition{0, 160}));
+    }
+  }
+}
+
+TEST(BatchLoaderTest, AnExceptionOfAThreadIsThrownByNext) {
+  for (int threads : {0, 3}) {
+    NumberDataset dataset;
+    BatchLoader::Options options = Options(threads);
+    options.sampler.shuffle = false;
+    dataset.throws = 2 * 32 + 1;
+    BatchLoader loader(dataset, options);
+    EXPECT_TRUE(loader.Next().ok());
+    EXPECT_TRUE(loader.Next().ok());
+    EXPECT_THROW(loader.Next().IgnoreError(), std::runtime_error);
+  }
+}
+
+TEST(BatchLoaderTest, EndsWhileThreadsReadAndWait) {
+  for (int taken : {0, 1, 2, 7}) {
+    NumberDataset dataset;
+    dataset.before_read = [](absl::Span<const int64_t>) { absl::SleepFor(absl::Milliseconds(1)); };
+    BatchLoader loader(dataset, Options(/*threads=*/4, /*batches_ahead=*/2));
+    for (int i = 0; i < taken; ++i) ASSERT_TRUE(loader.Next().ok());
+  }
+}
+
+TEST(BatchLoaderTest, WaitsForASlowReader) {
+  NumberDataset dataset;
+  absl::Notification may_read;
+  dataset.before_read = [&may_read](absl::Span<const int64_t>) {
+    may_read.WaitForNotification();
+  };
+  BatchLoader loader(dataset, Options(/*threads=*/2));
+  std::thread reader([&may_read] {
+    absl::SleepFor(absl::Milliseconds(20));
+    may_read.Notify();
+  });
+  Sampler sampler(Options(2).sampler);
+  ExpectSame(loader, sampler);
+  reader.join();
+}
+
+}  // namespace
+}  // namespace paceline

@@ -1,0 +1,51 @@
+#include "worker/trainer/data/image_dataset.h"
+
+#include <ATen/ops/empty.h>
+
+#include <utility>
+
+#include "common/core/status_macros.h"
+#include "worker/trainer/data/rows.h"
+
+namespace paceline {
+
+ImageDataset::ImageDataset(ImageShard shard) : shard_(std::move(shard)) {
+  for (size_t p = 0; p < values_.size(); ++p) {
+    values_[p] = (static_cast<float>(p) / 255.0f - 0.5f) / 0.5f;
+  }
+}
+
+SampleFormat ImageDataset::format() const {
+  SampleFormat format;
+  format.image = shard_.format();
+  return format;
+}
+
+Batch ImageDataset::Allocate(int64_t samples, bool pinned) const {
+  const ImageFormat& format = shard_.format();
+  const auto options = at::TensorOptions().pinned_memory(pinned);
+  Batch batch;
+  batch.inputs = at::empty({samples, format.channels, format.height, format.width}, options);
+  batch.targets = at::empty({samples}, options.dtype(at::kLong));
+  return batch;
+}
+
+absl::Status ImageDataset::Read(absl::Span<const int64_t> indices, Batch* batch) const {
+  PACELINE_RETURN_IF_ERROR(shard_.CheckSize());
+  const auto samples = static_cast<int64_t>(indices.size());
+  SetRows(samples, batch);
+  batch->tokens = 0;
+  batch->workload = static_cast<double>(samples);
+  const uint64_t image_bytes = shard_.format().image_bytes();
+  auto* image = batch->inputs.mutable_data_ptr<float>();
+  auto* label = batch->targets.mutable_data_ptr<int64_t>();
+  for (int64_t index : indices) {
+    const uint8_t* const pixels = shard_.image(index);
+    for (uint64_t i = 0; i < image_bytes; ++i) image[i] = values_[pixels[i]];
+    image += image_bytes;
+    *label++ = shard_.labels()[static_cast<size_t>(index)];
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace paceline

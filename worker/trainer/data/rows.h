@@ -1,0 +1,24 @@
+// The first rows of a batch's tensors.
+#ifndef WORKER_TRAINER_DATA_ROWS_H_
+#define WORKER_TRAINER_DATA_ROWS_H_
+
+#include <ATen/core/Tensor.h>
+
+#include "worker/trainer/data/dataset.h"
+
+namespace paceline {
+
+// Makes the batch one of `samples` samples. Requires: its memory holds as many.
+inline void SetRows(int64_t samples, Batch* batch) {
+  batch->samples = samples;
+  for (at::Tensor* tensor : {&batch->inputs, &batch->targets}) {
+    if (tensor->size(0) == samples) continue;
+    std::vector<int64_t> sizes = tensor->sizes().vec();
+    sizes[0] = samples;
+    *tensor = tensor->as_strided(sizes, tensor->strides());
+  }
+}
+
+}  // namespace paceline
+
+#endif  // WORKER_TRAINER_DATA_ROWS_H_

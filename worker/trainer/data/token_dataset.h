@@ -1,0 +1,30 @@
+// Sequences out of a token file (dataset.h).
+#ifndef WORKER_TRAINER_DATA_TOKEN_DATASET_H_
+#define WORKER_TRAINER_DATA_TOKEN_DATASET_H_
+
+#include <string>
+
+#include "common/token_file/token_file.h"
+#include "worker/trainer/data/dataset.h"
+
+namespace paceline {
+
+class TokenDataset : public Dataset {
+ public:
+  // Requires: file.size() > sequence_length >= 1.
+  TokenDataset(TokenFile file, int64_t sequence_length);
+
+  const std::string& path() const override { return file_.path(); }
+  SampleFormat format() const override;
+  int64_t size() const override { return (file_.size() - 1) / length_; }
+  Batch Allocate(int64_t samples, bool pinned) const override;
+  absl::Status Read(absl::Span<const int64_t> indices, Batch* batch) const override;
+
+ private:
+  const TokenFile file_;
+  const int64_t length_;
+};
+
+}  // namespace paceline
+
+#endif  // WORKER_TRAINER_DATA_TOKEN_DATASET_H_
