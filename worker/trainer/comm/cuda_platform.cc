@@ -1,14 +1,34 @@
 #include "worker/trainer/comm/cuda_platform.h"
 
 #include <ATen/Context.h>
+#include <ATen/cuda/CUDAContextLight.h>
+#include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
+#include <net/if.h>
 
 #include <cstdlib>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "worker/trainer/cuda/cuda_memory.h"
+#include "worker/trainer/cuda/cuda_step_graph.h"
+#include "worker/trainer/cuda/cuda_stream_events.h"
 
 namespace paceline {
+namespace {
+
+// Before the first communicator, and while there is one thread. NCCL's own settings may be
+// given in the environment, too.
+void SetUpNccl(const TrainerConfig& config) {
+  // On an error abort the communicators but keep the process: it has to say why it ends.
+  setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2", /*overwrite=*/1);
+  // "=": this name exactly, and not all that begin with it.
+  if (if_nametoindex(config.interface.c_str()) != 0) {
+    setenv("NCCL_SOCKET_IFNAME", absl::StrCat("=", config.interface).c_str(), /*overwrite=*/0);
+  }
+}
+
+}  // namespace
 
 absl::StatusOr<c10::Device> CudaPlatform::OpenDevice(const TrainerConfig& config) {
   if (!config.cuda) {
@@ -20,21 +40,54 @@ absl::StatusOr<c10::Device> CudaPlatform::OpenDevice(const TrainerConfig& config
     return absl::InvalidArgumentError(absl::StrCat("the job asks for GPU ", config.place,
                                                    ", but this node has ", gpus, " usable ones"));
   }
-  const c10::Device device(c10::kCUDA, static_cast<c10::DeviceIndex>(config.place));
+  device_ = c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(config.place));
   at::globalContext().lazyInitDevice(c10::kCUDA);
-  c10::cuda::set_device(device.index());
-  return device;
+  c10::cuda::set_device(device_.index());
+  SetUpNccl(config);
+  return device_;
 }
 
 c10::intrusive_ptr<c10d::Backend> CudaPlatform::Connect(
-    const TrainerConfig& config, const c10::intrusive_ptr<c10d::Store>& store,
-    absl::Duration timeout) {
-  // On an error abort the communicators but keep the process: it has to say why it ends.
-  setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2", /*overwrite=*/1);
-  auto options = c10d::ProcessGroupNCCL::Options::create();
+    const TrainerConfig& /*config*/, const Membership& membership,
+    const c10::intrusive_ptr<c10d::Store>& store, absl::Duration timeout) {
+  c10::cuda::set_device(device_.index());  // The calling thread may be new.
+  auto options = c10d::ProcessGroupNCCL::Options::create(membership.high_priority);
   options->timeout = absl::ToChronoMilliseconds(timeout);
-  return c10::make_intrusive<c10d::ProcessGroupNCCL>(store, config.rank(), config.world_size,
-                                                     options);
+  // Returns when the communicator is made. (The other mode hung in NCCL 2.26: PyTorch's issue
+  // 153960.) The numbers of channels are left to NCCL: nothing is computed beside an average of
+  // parameters, and what would suit gradients depends on the machine.
+  options->config.blocking = 1;
+  auto backend = c10::make_intrusive<c10d::ProcessGroupNCCL>(store, membership.rank,
+                                                             membership.size, options);
+  backend->setBoundDeviceId(device_);
+  backend->eagerConnectSingleDevice(device_);
+  return backend;
 }
+
+std::string CudaPlatform::DeviceName() const {
+  return at::cuda::getDeviceProperties(device_.index())->name;
+}
+
+std::unique_ptr<StepTimer> CudaPlatform::MakeStepTimer(StepRingWriter& ring) {
+  return std::make_unique<CudaStepTimer>(ring, MakeCudaStreamEvents());
+}
+
+std::optional<DeviceMemory> CudaPlatform::Memory() const { return ReadDeviceMemory(device_); }
+
+void CudaPlatform::ResetMemoryPeaks() {
+  c10::cuda::CUDACachingAllocator::resetPeakStats(device_.index());
+}
+
+void CudaPlatform::RecordMemory(bool on) { RecordDeviceMemory(on); }
+
+absl::Status CudaPlatform::SnapshotMemory(const std::string& path) {
+  return SnapshotDeviceMemory(path);
+}
+
+std::string CudaPlatform::DescribeOutOfMemory(const std::string& path) {
+  return device_.is_cuda() ? DescribeDeviceOutOfMemory(device_, path) : "";
+}
+
+std::unique_ptr<StepGraph> CudaPlatform::MakeStepGraph() { return MakeCudaStepGraph(); }
 
 }  // namespace paceline

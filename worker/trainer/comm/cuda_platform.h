@@ -2,16 +2,40 @@
 #ifndef WORKER_TRAINER_COMM_CUDA_PLATFORM_H_
 #define WORKER_TRAINER_COMM_CUDA_PLATFORM_H_
 
+#include <memory>
+#include <optional>
+#include <string>
+
 #include "worker/trainer/comm/platform.h"
+#include "worker/trainer/cuda/cuda_int8_codec.h"
 
 namespace paceline {
 
 class CudaPlatform : public Platform {
  public:
   absl::StatusOr<c10::Device> OpenDevice(const TrainerConfig& config) override;
+
+  // Makes the communicator before it returns, so that no step waits for it. On an error (a
+  // peer that died, a collective that is late) NCCL's watchdog aborts the communicator and
+  // the process lives on: later collectives throw.
   c10::intrusive_ptr<c10d::Backend> Connect(const TrainerConfig& config,
+                                            const Membership& membership,
                                             const c10::intrusive_ptr<c10d::Store>& store,
                                             absl::Duration timeout) override;
+
+  std::string DeviceName() const override;
+  std::unique_ptr<StepTimer> MakeStepTimer(StepRingWriter& ring) override;
+  std::optional<DeviceMemory> Memory() const override;
+  void ResetMemoryPeaks() override;
+  void RecordMemory(bool on) override;
+  absl::Status SnapshotMemory(const std::string& path) override;
+  std::string DescribeOutOfMemory(const std::string& path) override;
+  std::unique_ptr<StepGraph> MakeStepGraph() override;
+  Int8Codec& int8_codec() override { return int8_codec_; }
+
+ private:
+  c10::Device device_ = c10::kCPU;  // Until OpenDevice.
+  CudaInt8Codec int8_codec_;
 };
 
 }  // namespace paceline

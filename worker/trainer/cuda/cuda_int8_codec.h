@@ -1,0 +1,20 @@
+// The int8 codec on a GPU: one kernel for each method, in the current stream.
+#ifndef WORKER_TRAINER_CUDA_CUDA_INT8_CODEC_H_
+#define WORKER_TRAINER_CUDA_CUDA_INT8_CODEC_H_
+
+#include "worker/trainer/comm/int8_codec.h"
+
+namespace paceline {
+
+// All tensors are contiguous and on the current device.
+class CudaInt8Codec : public Int8Codec {
+ public:
+  void Encode(const at::Tensor& value, at::Tensor error, at::Tensor quantized,
+              at::Tensor scales) override;
+  void AddDecoded(const at::Tensor& quantized, const at::Tensor& scales, float factor,
+                  at::Tensor sum) override;
+};
+
+}  // namespace paceline
+
+#endif  // WORKER_TRAINER_CUDA_CUDA_INT8_CODEC_H_

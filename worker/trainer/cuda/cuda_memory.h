@@ -1,0 +1,33 @@
+// The caching allocator of a GPU: figures, records, snapshots.
+//
+// Thread-safe. Torch's exceptions pass through.
+#ifndef WORKER_TRAINER_CUDA_CUDA_MEMORY_H_
+#define WORKER_TRAINER_CUDA_CUDA_MEMORY_H_
+
+#include <c10/core/Device.h>
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "worker/trainer/figures.h"
+
+namespace paceline {
+
+DeviceMemory ReadDeviceMemory(c10::Device device);
+
+// The latest allocations and releases, each with the C++ stack that asked for it.
+void RecordDeviceMemory(bool on);
+
+// Writes what is allocated now, and the record if there is one, for PyTorch's memory viewer
+// (https://pytorch.org/memory_viz). Errors as those of WriteFileAtomically.
+absl::Status SnapshotDeviceMemory(const std::string& path);
+
+// As Platform::DescribeOutOfMemory.
+std::string DescribeDeviceOutOfMemory(c10::Device device, const std::string& path);
+
+// What DescribeDeviceOutOfMemory says of these figures.
+std::string DescribeDeviceMemory(const DeviceMemory& memory);
+
+}  // namespace paceline
+
+#endif  // WORKER_TRAINER_CUDA_CUDA_MEMORY_H_
