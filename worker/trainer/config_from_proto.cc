@@ -1,12 +1,74 @@
 #include "worker/trainer/config_from_proto.h"
 
+#include <numeric>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/core/status_macros.h"
 #include "common/job_spec/job_spec.h"
 
 namespace paceline {
 namespace {
+
+using absl::StrCat;
+
+LlamaConfig ReadLlama(const v1::Llama& proto) {
+  LlamaConfig llama;
+  llama.dim = proto.dim();
+  llama.layers = proto.layers();
+  llama.heads = proto.heads();
+  llama.kv_heads = proto.kv_heads();
+  llama.ffn_dim = proto.ffn_dim();
+  llama.vocab_size = proto.vocab_size();
+  llama.rope_theta = proto.rope_theta();
+  llama.norm_epsilon = proto.norm_epsilon();
+  llama.tie_embeddings = proto.tie_embeddings();
+  llama.checkpoint_activations = proto.checkpoint_activations();
+  return llama;
+}
+
+ModelConfig ReadModel(const v1::Model& proto) {
+  ModelConfig model;
+  if (proto.has_mlp()) {
+    model.kind = ModelConfig::Kind::kMlp;
+    model.hidden.assign(proto.mlp().hidden().begin(), proto.mlp().hidden().end());
+  } else if (proto.has_llama()) {
+    model.kind = ModelConfig::Kind::kLlama;
+    model.llama = ReadLlama(proto.llama());
+  } else if (proto.has_torchscript()) {
+    model.kind = ModelConfig::Kind::kTorchScript;
+    model.torchscript_file = proto.torchscript().file();
+  } else {
+    model.kind = ModelConfig::Kind::kResNet18;
+    model.sync_batchnorm = proto.resnet18().sync_batchnorm();
+  }
+  return model;
+}
+
+DataConfig::TokenType ReadTokenType(v1::TokenType type) {
+  switch (type) {
+    case v1::TOKEN_TYPE_UINT16:
+      return DataConfig::TokenType::kUint16;
+    case v1::TOKEN_TYPE_UINT32:
+      return DataConfig::TokenType::kUint32;
+    default:
+      return DataConfig::TokenType::kInHeader;
+  }
+}
+
+DataConfig ReadData(const v1::Data& proto) {
+  DataConfig data;
+  data.train = proto.train();
+  data.eval = proto.eval();
+  data.shuffle = proto.order() != v1::SEQUENTIAL;
+  data.sequence_length = proto.sequence_length();
+  data.token_type = ReadTokenType(proto.token_type());
+  data.prefetch_threads = proto.prefetch_threads();
+  data.prefetch_batches = proto.prefetch_batches();
+  return data;
+}
 
 OptimizerConfig ReadOptimizer(const v1::Optimizer& proto) {
   OptimizerConfig optimizer;
@@ -40,6 +102,39 @@ LrSchedule ReadSchedule(const v1::JobSpec& spec) {
   return schedule;
 }
 
+StrategyConfig ReadStrategy(const v1::Strategy& proto) {
+  StrategyConfig strategy;
+  if (proto.has_local_sgd()) strategy.kind = StrategyConfig::Kind::kLocalSgd;
+  if (proto.has_hsgd()) strategy.kind = StrategyConfig::Kind::kHsgd;
+  strategy.warmup_steps = proto.warmup_steps();
+  strategy.average_optimizer_state = proto.optimizer_state() == v1::OPTIMIZER_STATE_AVERAGE;
+  return strategy;
+}
+
+WireFormat ReadWireFormat(v1::WireFormat format) {
+  switch (format) {
+    case v1::WIRE_FORMAT_FP16:
+      return WireFormat::kFp16;
+    case v1::WIRE_FORMAT_BF16:
+      return WireFormat::kBf16;
+    case v1::WIRE_FORMAT_INT8:
+      return WireFormat::kInt8;
+    default:
+      return WireFormat::kFp32;
+  }
+}
+
+NonFinite ReadNonFinite(v1::NonFinite proto) {
+  switch (proto) {
+    case v1::NON_FINITE_SKIP:
+      return NonFinite::kSkip;
+    case v1::NON_FINITE_IGNORE:
+      return NonFinite::kIgnore;
+    default:
+      return NonFinite::kStop;
+  }
+}
+
 FaultConfig::Kind ReadFaultKind(v1::FaultKind kind) {
   switch (kind) {
     case v1::ABORT:
@@ -50,26 +145,68 @@ FaultConfig::Kind ReadFaultKind(v1::FaultKind kind) {
       return FaultConfig::Kind::kOutOfMemory;
     case v1::SLEEP:
       return FaultConfig::Kind::kSleep;
+    case v1::NAN_LOSS:
+      return FaultConfig::Kind::kNanLoss;
     default:
       return FaultConfig::Kind::kThrow;
   }
 }
 
+FaultConfig ReadFault(const v1::Fault& proto) {
+  FaultConfig fault;
+  fault.kind = ReadFaultKind(proto.kind());
+  fault.step = proto.step();
+  fault.steps = proto.steps();
+  fault.probability = proto.probability();
+  fault.duration = absl::Seconds(proto.seconds());
+  return fault;
+}
+
 absl::Status CheckPlace(const v1::TrainerConfig& proto) {
   if (proto.world_size() < 1 || proto.id().rank() < 0 || proto.id().rank() >= proto.world_size() ||
       proto.threads() < 1 || proto.place() < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("impossible place: rank ", proto.id().rank(), " of ", proto.world_size(),
-                     ", place ", proto.place(), ", ", proto.threads(), " threads"));
+    return absl::InvalidArgumentError(StrCat("impossible place: rank ", proto.id().rank(), " of ",
+                                             proto.world_size(), ", place ", proto.place(), ", ",
+                                             proto.threads(), " threads"));
   }
   return absl::OkStatus();
+}
+
+// `what` begins the message: "level 1 of training plan 3".
+absl::Status CheckGroups(const std::string& what,
+                         const google::protobuf::RepeatedField<int32_t>& groups, int world_size) {
+  bool positive = true;
+  for (const int32_t size : groups) positive = positive && size > 0;
+  const int64_t sum = std::accumulate(groups.begin(), groups.end(), int64_t{0});
+  if (positive && sum == world_size) return absl::OkStatus();
+  return absl::InvalidArgumentError(StrCat(what, " has groups of ", absl::StrJoin(groups, ", "),
+                                           " ranks; their sizes are to be at least 1 and to add up "
+                                           "to the world size ",
+                                           world_size));
+}
+
+absl::Status CheckPlan(const v1::TrainingPlan& plan, int world_size) {
+  const std::string name = StrCat("training plan ", plan.epoch());
+  if (plan.epoch() < 1) {
+    return absl::InvalidArgumentError(StrCat(name, ": an epoch is 1 or more"));
+  }
+  for (int i = 0; i < plan.levels_size(); ++i) {
+    const v1::PlanLevel& level = plan.levels(i);
+    const std::string what = StrCat("level ", i, " of ", name);
+    if (level.period() < 1) {
+      return absl::InvalidArgumentError(
+          StrCat(what, " has the period ", level.period(), "; a period is 1 or more"));
+    }
+    PACELINE_RETURN_IF_ERROR(CheckGroups(what, level.groups(), world_size));
+  }
+  if (plan.gradient_groups().empty()) return absl::OkStatus();
+  return CheckGroups(StrCat("the gradients of ", name), plan.gradient_groups(), world_size);
 }
 
 }  // namespace
 
 absl::StatusOr<TrainerConfig> ConfigFromProto(const v1::TrainerConfig& proto) {
-  const absl::Status place = CheckPlace(proto);
-  if (!place.ok()) return place;
+  PACELINE_RETURN_IF_ERROR(CheckPlace(proto));
   v1::JobSpec spec = proto.spec();
   FillDefaults(&spec);
   std::string problems;
@@ -88,30 +225,50 @@ absl::StatusOr<TrainerConfig> ConfigFromProto(const v1::TrainerConfig& proto) {
   config.interface = proto.interface();
   config.cuda = spec.device() == v1::CUDA;
   config.bf16 = spec.precision() == v1::BF16;
-  if (spec.model().has_mlp()) {
-    config.model.kind = ModelConfig::Kind::kMlp;
-    config.model.hidden.assign(spec.model().mlp().hidden().begin(),
-                               spec.model().mlp().hidden().end());
-  }
-  config.train_data = spec.data().train();
-  config.eval_data = spec.data().eval();
-  config.shuffle = spec.data().order() != v1::SEQUENTIAL;
+  config.model = ReadModel(spec.model());
+  config.data = ReadData(spec.data());
   config.batch = spec.batch_per_rank();
+  config.accumulation_steps = spec.accumulation_steps();
   config.steps = spec.steps();
   config.optimizer = ReadOptimizer(spec.optimizer());
   config.schedule = ReadSchedule(spec);
+  config.strategy = ReadStrategy(spec.strategy());
+  config.gradient_format = ReadWireFormat(spec.gradient_format());
+  config.clip_grad_norm = spec.clip_grad_norm();
+  config.on_nonfinite = ReadNonFinite(spec.on_nonfinite());
   config.seed = static_cast<uint64_t>(spec.seed());
   config.eval_every = spec.evaluation().every();
   config.checkpoint_directory = spec.checkpoint().directory();
   config.init_from = spec.init_from();
+  config.export_final = spec.export_final();
   config.log_every = spec.log_every();
+  config.startup_timeout = absl::Seconds(spec.startup_timeout_s());
   config.collective_timeout = absl::Seconds(spec.collective_timeout_s());
+  config.peak_flops = spec.peak_flops();
+  config.cuda_graph = spec.cuda_graph();
   for (const v1::Fault& fault : spec.faults()) {
-    if (fault.rank() != proto.id().rank()) continue;
-    config.faults.push_back(
-        {ReadFaultKind(fault.kind()), fault.step(), absl::Seconds(fault.seconds())});
+    if (fault.rank() == -1 || fault.rank() == proto.id().rank()) {
+      config.faults.push_back(ReadFault(fault));
+    }
   }
   return config;
+}
+
+absl::StatusOr<TrainingPlan> PlanFromProto(const v1::TrainingPlan& proto, int world_size) {
+  PACELINE_RETURN_IF_ERROR(CheckPlan(proto, world_size));
+  TrainingPlan plan;
+  plan.epoch = proto.epoch();
+  for (const v1::PlanLevel& level : proto.levels()) {
+    plan.levels.push_back({level.period(),
+                           std::vector<int>(level.groups().begin(), level.groups().end()),
+                           ReadWireFormat(level.format())});
+  }
+  plan.gradient_groups.assign(proto.gradient_groups().begin(), proto.gradient_groups().end());
+  return plan;
+}
+
+ProfileRequest ProfileRequestFromProto(const v1::ProfileRequest& proto) {
+  return {proto.id(), proto.first_step(), proto.steps(), proto.memory()};
 }
 
 }  // namespace paceline

@@ -1,8 +1,9 @@
-// Reads the configuration that came over the wire.
+// Reads what the daemon sends: the configuration, plans and requests for profiles.
 #ifndef WORKER_TRAINER_CONFIG_FROM_PROTO_H_
 #define WORKER_TRAINER_CONFIG_FROM_PROTO_H_
 
 #include "absl/status/statusor.h"
+#include "proto/plan.pb.h"
 #include "proto/trainer.pb.h"
 #include "worker/trainer/config.h"
 
@@ -11,6 +12,12 @@ namespace paceline {
 // Missing values of the job spec take their documented defaults. InvalidArgument names every
 // impossible value of the spec, or what else is.
 absl::StatusOr<TrainerConfig> ConfigFromProto(const v1::TrainerConfig& proto);
+
+// InvalidArgument unless the epoch and each period are at least 1 and groups add up to the
+// world size.
+absl::StatusOr<TrainingPlan> PlanFromProto(const v1::TrainingPlan& proto, int world_size);
+
+ProfileRequest ProfileRequestFromProto(const v1::ProfileRequest& proto);
 
 }  // namespace paceline
 

@@ -20,14 +20,23 @@ constexpr char kWhole[] = R"(
   spec {
     name: "a" ranks: 2 device: CUDA
     model { mlp { hidden: 7 hidden: 9 } }
-    data { train: "/train" eval: "/eval" order: SEQUENTIAL }
+    data { train: "/train" eval: "/eval" order: SEQUENTIAL sequence_length: 64 token_type: TOKEN_TYPE_UINT32
+           prefetch_threads: 0 prefetch_batches: 5 }
     batch_per_rank: 5 steps: 100
     optimizer { adamw { beta1: 0.8 beta2: 0.99 epsilon: 1e-6 } learning_rate: 0.5 weight_decay: 0.1 }
     schedule { warmup_steps: 10 step { every: 20 gamma: 0.3 } }
     seed: 6 precision: BF16 evaluation { every: 50 } checkpoint { directory: "/out" }
     init_from: "/weights" log_every: 3 collective_timeout_s: 1.5
     faults { rank: 0 step: 1 kind: THROW }
-    faults { rank: 1 step: 2 kind: SLEEP seconds: 0.25 }
+    faults { rank: 1 step: 2 kind: SLEEP seconds: 0.25 steps: 3 probability: 0.5 }
+    faults { rank: -1 step: 4 kind: NAN_LOSS }
+    strategy {
+      hsgd { ladder { period: 2 size: 1 } ladder { period: 4 scope: SCOPE_ALL } }
+      warmup_steps: 7 optimizer_state: OPTIMIZER_STATE_AVERAGE
+    }
+    accumulation_steps: 4 clip_grad_norm: 0.75 on_nonfinite: NON_FINITE_SKIP
+    export_final: "/final.safetensors" gradient_format: WIRE_FORMAT_BF16 startup_timeout_s: 77
+    peak_flops: 1e15
   })";
 
 TEST(ConfigFromProtoTest, EveryValueArrives) {
@@ -44,10 +53,15 @@ TEST(ConfigFromProtoTest, EveryValueArrives) {
   EXPECT_TRUE(config->bf16);
   EXPECT_EQ(config->model.kind, ModelConfig::Kind::kMlp);
   EXPECT_EQ(config->model.hidden, (std::vector<int64_t>{7, 9}));
-  EXPECT_EQ(config->train_data, "/train");
-  EXPECT_EQ(config->eval_data, "/eval");
-  EXPECT_FALSE(config->shuffle);
+  EXPECT_EQ(config->data.train, "/train");
+  EXPECT_EQ(config->data.eval, "/eval");
+  EXPECT_FALSE(config->data.shuffle);
+  EXPECT_EQ(config->data.sequence_length, 64);
+  EXPECT_EQ(config->data.token_type, DataConfig::TokenType::kUint32);
+  EXPECT_EQ(config->data.prefetch_threads, 0);
+  EXPECT_EQ(config->data.prefetch_batches, 5);
   EXPECT_EQ(config->batch, 5);
+  EXPECT_EQ(config->accumulation_steps, 4);
   EXPECT_EQ(config->steps, 100);
   EXPECT_EQ(config->optimizer.kind, OptimizerConfig::Kind::kAdamW);
   EXPECT_EQ(config->optimizer.beta1, 0.8);
@@ -60,21 +74,36 @@ TEST(ConfigFromProtoTest, EveryValueArrives) {
   EXPECT_EQ(config->schedule.warmup_steps, 10);
   EXPECT_EQ(config->schedule.every, 20);
   EXPECT_EQ(config->schedule.gamma, 0.3);
+  EXPECT_EQ(config->strategy.kind, StrategyConfig::Kind::kHsgd);
+  EXPECT_EQ(config->strategy.warmup_steps, 7);
+  EXPECT_TRUE(config->strategy.average_optimizer_state);
+  EXPECT_EQ(config->gradient_format, WireFormat::kBf16);
+  EXPECT_EQ(config->clip_grad_norm, 0.75);
+  EXPECT_EQ(config->on_nonfinite, NonFinite::kSkip);
   EXPECT_EQ(config->seed, 6u);
   EXPECT_EQ(config->eval_every, 50);
   EXPECT_EQ(config->checkpoint_directory, "/out");
   EXPECT_EQ(config->init_from, "/weights");
+  EXPECT_EQ(config->export_final, "/final.safetensors");
+  EXPECT_EQ(config->startup_timeout, absl::Seconds(77));
+  EXPECT_EQ(config->peak_flops, 1e15);
+  EXPECT_FALSE(config->cuda_graph);
   EXPECT_EQ(config->log_every, 3);
   EXPECT_EQ(config->collective_timeout, absl::Milliseconds(1500));
 }
 
-TEST(ConfigFromProtoTest, OnlyTheOwnFaultsAreKept) {
+TEST(ConfigFromProtoTest, OnlyTheOwnFaultsAndThoseOfEveryRankAreKept) {
   const absl::StatusOr<TrainerConfig> config = ConfigFromProto(Parse(kWhole));
   ASSERT_TRUE(config.ok()) << config.status();
-  ASSERT_EQ(config->faults.size(), 1u);
+  ASSERT_EQ(config->faults.size(), 2u);
   EXPECT_EQ(config->faults[0].kind, FaultConfig::Kind::kSleep);
   EXPECT_EQ(config->faults[0].step, 2);
+  EXPECT_EQ(config->faults[0].steps, 3);
+  EXPECT_EQ(config->faults[0].probability, 0.5);
   EXPECT_EQ(config->faults[0].duration, absl::Milliseconds(250));
+  EXPECT_EQ(config->faults[1].kind, FaultConfig::Kind::kNanLoss);
+  EXPECT_EQ(config->faults[1].steps, 1);
+  EXPECT_EQ(config->faults[1].probability, 1);
 }
 
 TEST(ConfigFromProtoTest, MissingValuesTakeTheirDefaults) {
@@ -87,7 +116,16 @@ TEST(ConfigFromProtoTest, MissingValuesTakeTheirDefaults) {
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->model.kind, ModelConfig::Kind::kResNet18);
   EXPECT_EQ(config->batch, 32);
-  EXPECT_TRUE(config->shuffle);
+  EXPECT_TRUE(config->data.shuffle);
+  EXPECT_EQ(config->data.sequence_length, 256);
+  EXPECT_EQ(config->data.token_type, DataConfig::TokenType::kInHeader);
+  EXPECT_EQ(config->data.prefetch_threads, 1);
+  EXPECT_EQ(config->data.prefetch_batches, 2);
+  EXPECT_EQ(config->accumulation_steps, 1);
+  EXPECT_EQ(config->strategy.kind, StrategyConfig::Kind::kDdp);
+  EXPECT_EQ(config->gradient_format, WireFormat::kFp32);
+  EXPECT_EQ(config->on_nonfinite, NonFinite::kStop);
+  EXPECT_EQ(config->startup_timeout, absl::Seconds(900));
   EXPECT_FALSE(config->cuda);
   EXPECT_FALSE(config->bf16);
   EXPECT_EQ(config->optimizer.kind, OptimizerConfig::Kind::kSgd);
@@ -96,6 +134,38 @@ TEST(ConfigFromProtoTest, MissingValuesTakeTheirDefaults) {
   EXPECT_EQ(config->schedule.kind, LrSchedule::Kind::kConstant);
   EXPECT_EQ(config->log_every, 10);
   EXPECT_EQ(config->collective_timeout, absl::Seconds(300));
+}
+
+TEST(ConfigFromProtoTest, LlamaArrivesWithAllSizes) {
+  v1::TrainerConfig proto = Parse(kWhole);
+  v1::Llama* llama = proto.mutable_spec()->mutable_model()->mutable_llama();
+  llama->set_preset(v1::LLAMA_PRESET_1B);
+  llama->set_layers(3);
+  llama->set_norm_epsilon(1e-6);
+  llama->set_checkpoint_activations(true);
+  const absl::StatusOr<TrainerConfig> config = ConfigFromProto(proto);
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->model.kind, ModelConfig::Kind::kLlama);
+  EXPECT_EQ(config->model.llama.dim, 2048);
+  EXPECT_EQ(config->model.llama.layers, 3);
+  EXPECT_EQ(config->model.llama.heads, 32);
+  EXPECT_EQ(config->model.llama.kv_heads, 8);
+  EXPECT_EQ(config->model.llama.ffn_dim, 8192);
+  EXPECT_EQ(config->model.llama.vocab_size, 128256);
+  EXPECT_EQ(config->model.llama.rope_theta, 5e5);
+  EXPECT_EQ(config->model.llama.norm_epsilon, 1e-6);
+  EXPECT_TRUE(config->model.llama.tie_embeddings);
+  EXPECT_TRUE(config->model.llama.checkpoint_activations);
+}
+
+TEST(ConfigFromProtoTest, OtherModelsArrive) {
+  v1::TrainerConfig proto = Parse(kWhole);
+  proto.mutable_spec()->mutable_model()->mutable_torchscript()->set_file("/m.pt");
+  EXPECT_EQ(ConfigFromProto(proto)->model.kind, ModelConfig::Kind::kTorchScript);
+  EXPECT_EQ(ConfigFromProto(proto)->model.torchscript_file, "/m.pt");
+  proto.mutable_spec()->mutable_model()->mutable_resnet18()->set_sync_batchnorm(true);
+  EXPECT_EQ(ConfigFromProto(proto)->model.kind, ModelConfig::Kind::kResNet18);
+  EXPECT_TRUE(ConfigFromProto(proto)->model.sync_batchnorm);
 }
 
 TEST(ConfigFromProtoTest, AllImpossibleValuesAreNamedAtOnce) {
@@ -112,6 +182,64 @@ TEST(ConfigFromProtoTest, RankOutsideTheWorldIsRefused) {
   v1::TrainerConfig proto = Parse(kWhole);
   proto.mutable_id()->set_rank(2);
   EXPECT_EQ(ConfigFromProto(proto).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+v1::TrainingPlan ParsePlan(const std::string& text) {
+  v1::TrainingPlan proto;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &proto));
+  return proto;
+}
+
+TEST(PlanFromProtoTest, EveryValueArrives) {
+  const absl::StatusOr<TrainingPlan> plan = PlanFromProto(ParsePlan(R"(
+        epoch: 3
+        levels { period: 2 groups: [1, 3] }
+        levels { period: 4 groups: 4 format: WIRE_FORMAT_INT8 }
+        gradient_groups: [3, 1])"),
+                                                          4);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->epoch, 3);
+  ASSERT_EQ(plan->levels.size(), 2u);
+  EXPECT_EQ(plan->levels[0].period, 2);
+  EXPECT_EQ(plan->levels[0].groups, (std::vector<int>{1, 3}));
+  EXPECT_EQ(plan->levels[0].format, WireFormat::kFp32);
+  EXPECT_EQ(plan->levels[1].groups, std::vector<int>{4});
+  EXPECT_EQ(plan->levels[1].format, WireFormat::kInt8);
+  EXPECT_EQ(plan->gradient_groups, (std::vector<int>{3, 1}));
+}
+
+TEST(PlanFromProtoTest, ImpossiblePlansAreRefused) {
+  EXPECT_TRUE(PlanFromProto(ParsePlan("epoch: 1"), 4).ok());
+  for (const char* text :
+       {"", "epoch: -1", "epoch: 1 levels { groups: 4 }", "epoch: 1 levels { period: 1 }",
+        "epoch: 1 levels { period: 1 groups: [2, 3] }",
+        "epoch: 1 levels { period: 1 groups: [5, -1] }",
+        "epoch: 1 levels { period: 1 groups: [4, 0] }", "epoch: 1 gradient_groups: 2"}) {
+    EXPECT_EQ(PlanFromProto(ParsePlan(text), 4).status().code(), absl::StatusCode::kInvalidArgument)
+        << text;
+  }
+}
+
+TEST(PlanFromProtoTest, MessageNamesTheGroupsAndTheWorld) {
+  EXPECT_EQ(
+      PlanFromProto(ParsePlan("epoch: 5 levels { period: 1 groups: [2, 3] }"), 4)
+          .status()
+          .message(),
+      "level 0 of training plan 5 has groups of 2, 3 ranks; their sizes are to be at least 1 and "
+      "to add up to the world size 4");
+}
+
+TEST(ProfileRequestFromProtoTest, EveryValueArrives) {
+  v1::ProfileRequest proto;
+  proto.set_id(1);
+  proto.set_first_step(2);
+  proto.set_steps(3);
+  proto.set_memory(true);
+  const ProfileRequest request = ProfileRequestFromProto(proto);
+  EXPECT_EQ(request.id, 1);
+  EXPECT_EQ(request.first_step, 2);
+  EXPECT_EQ(request.steps, 3);
+  EXPECT_TRUE(request.memory);
 }
 
 }  // namespace

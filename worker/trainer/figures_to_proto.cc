@@ -1,0 +1,88 @@
+#include "worker/trainer/figures_to_proto.h"
+
+namespace paceline {
+namespace {
+
+v1::MemoryFigures ToProto(const MemoryFigures& memory) {
+  v1::MemoryFigures proto;
+  proto.set_rss(memory.rss);
+  proto.set_rss_peak(memory.rss_peak);
+  proto.set_rss_slope(memory.rss_slope);
+  if (!memory.device.has_value()) return proto;
+  const DeviceMemory& device = *memory.device;
+  proto.set_active(device.active);
+  proto.set_active_peak(device.active_peak);
+  proto.set_reserved(device.reserved);
+  proto.set_reserved_peak(device.reserved_peak);
+  proto.set_small_pool(device.small_pool);
+  proto.set_large_pool(device.large_pool);
+  proto.set_capacity(device.capacity);
+  proto.set_alloc_retries(device.alloc_retries);
+  proto.set_ooms(device.ooms);
+  return proto;
+}
+
+v1::LevelFigures ToProto(const LevelFigures& level) {
+  v1::LevelFigures proto;
+  proto.set_group_size(level.group_size);
+  proto.set_gradients(level.gradients);
+  proto.set_count(level.count);
+  proto.set_seconds(level.seconds);
+  proto.set_bytes(level.bytes);
+  return proto;
+}
+
+}  // namespace
+
+v1::EvaluationResult ToProto(const EvaluationResult& result) {
+  v1::EvaluationResult proto;
+  proto.set_step(result.step);
+  if (result.accuracy.has_value()) proto.set_accuracy(*result.accuracy);
+  proto.set_loss(result.loss);
+  proto.set_samples(result.samples);
+  return proto;
+}
+
+v1::PlanStatus ToProto(const PlanStatus& status) {
+  v1::PlanStatus proto;
+  proto.set_prepared_epoch(status.prepared_epoch);
+  proto.set_active_epoch(status.active_epoch);
+  proto.set_active_since_step(status.active_since_step);
+  return proto;
+}
+
+v1::ProfileResult ToProto(const ProfileResult& result) {
+  v1::ProfileResult proto;
+  proto.set_id(result.id);
+  proto.set_trace(result.trace);
+  proto.set_memory(result.memory);
+  proto.set_first_step(result.first_step);
+  proto.set_steps(result.steps);
+  proto.set_trace_bytes(result.trace_bytes);
+  proto.set_dump_s(result.dump_s);
+  proto.set_error(result.error);
+  return proto;
+}
+
+v1::RankFigures ToProto(const RankFigures& figures) {
+  v1::RankFigures proto;
+  proto.set_step(figures.step);
+  proto.set_steps(figures.steps);
+  proto.set_training_s(figures.training_s);
+  proto.set_wall_s(figures.wall_s);
+  proto.set_loss(figures.loss);
+  proto.set_grad_norm(figures.grad_norm);
+  proto.set_learning_rate(figures.learning_rate);
+  proto.set_samples_per_s(figures.samples_per_s);
+  proto.set_tokens_per_s(figures.tokens_per_s);
+  if (figures.mfu.has_value()) proto.set_mfu(*figures.mfu);
+  if (figures.mfu_wall.has_value()) proto.set_mfu_wall(*figures.mfu_wall);
+  proto.set_data_wait_share(figures.data_wait_share);
+  *proto.mutable_memory() = ToProto(figures.memory);
+  for (const LevelFigures& level : figures.levels) *proto.add_levels() = ToProto(level);
+  proto.set_drift(figures.drift);
+  proto.set_skipped_steps(figures.skipped_steps);
+  return proto;
+}
+
+}  // namespace paceline
