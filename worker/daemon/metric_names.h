@@ -1,7 +1,8 @@
 // The metrics of the worker daemon: each name with its help, here only.
 //
-// Labels: `state`, `failure`, `phase`, and `job_id`, `generation`, `rank` of
-// trainers on the node now.
+// Labels: `state`, `failure`, `phase`, and `job_id`, `generation`, `rank` of trainers on the node
+// now; `group_size` and `kind` (gradients, parameters) of communication. What a trainer does not
+// know (the MFU on an unknown device, the device's memory on a CPU) has no series.
 #ifndef WORKER_DAEMON_METRIC_NAMES_H_
 #define WORKER_DAEMON_METRIC_NAMES_H_
 
@@ -41,6 +42,66 @@ inline constexpr MetricName kMetricPhaseSeconds = {
 inline constexpr MetricName kMetricCurrentPhaseSeconds = {
     "paceline_trainer_current_phase_seconds",
     "How long the trainer has been in its present phase."};
+
+// Of the trainer's latest interval of log_every steps.
+inline constexpr MetricName kMetricTokens = {"paceline_trainer_tokens_per_second",
+                                             "Tokens per second of training time."};
+inline constexpr MetricName kMetricMfu = {
+    "paceline_trainer_mfu_ratio", "Model FLOPs utilization, 0 to 1, over the time in steps."};
+inline constexpr MetricName kMetricMfuWall = {"paceline_trainer_mfu_wall_ratio",
+                                              "Model FLOPs utilization, 0 to 1, over all time."};
+inline constexpr MetricName kMetricMeanLoss = {"paceline_trainer_mean_loss",
+                                               "Loss, mean over all ranks."};
+inline constexpr MetricName kMetricGradNorm = {"paceline_trainer_grad_norm",
+                                               "Norm of the gradients before clipping."};
+inline constexpr MetricName kMetricLearningRate = {"paceline_trainer_learning_rate",
+                                                   "Learning rate of the last step."};
+inline constexpr MetricName kMetricDataWait = {
+    "paceline_trainer_data_wait_ratio", "Share of the training time spent waiting for data."};
+inline constexpr MetricName kMetricDrift = {
+    "paceline_trainer_drift",
+    "Norm of the change of the rank's parameters by the latest mean over all ranks."};
+inline constexpr MetricName kMetricSkipped = {"paceline_trainer_skipped_steps_total",
+                                              "Steps that the optimizer left out."};
+inline constexpr MetricName kMetricPlanEpoch = {"paceline_trainer_plan_epoch",
+                                                "Plan epoch that the rank trains by."};
+inline constexpr MetricName kMetricRss = {"paceline_trainer_memory_rss_bytes",
+                                          "Resident memory of the process."};
+inline constexpr MetricName kMetricRssPeak = {"paceline_trainer_memory_rss_peak_bytes",
+                                              "Peak of the resident memory in the interval."};
+inline constexpr MetricName kMetricRssSlope = {
+    "paceline_trainer_memory_rss_slope_bytes_per_second",
+    "Growth of the resident memory over the last intervals."};
+inline constexpr MetricName kMetricActive = {"paceline_trainer_memory_active_bytes",
+                                             "Device memory in live tensors."};
+inline constexpr MetricName kMetricActivePeak = {
+    "paceline_trainer_memory_active_peak_bytes",
+    "Peak of the device memory in live tensors in the interval."};
+inline constexpr MetricName kMetricReserved = {"paceline_trainer_memory_reserved_bytes",
+                                               "Device memory held by the allocator."};
+inline constexpr MetricName kMetricReservedPeak = {
+    "paceline_trainer_memory_reserved_peak_bytes",
+    "Peak of the device memory held by the allocator in the interval."};
+inline constexpr MetricName kMetricSmallPool = {
+    "paceline_trainer_memory_small_pool_bytes",
+    "Device memory that the allocator holds for small blocks."};
+inline constexpr MetricName kMetricLargePool = {
+    "paceline_trainer_memory_large_pool_bytes",
+    "Device memory that the allocator holds for large blocks."};
+inline constexpr MetricName kMetricCapacity = {"paceline_trainer_memory_capacity_bytes",
+                                               "Memory of the device."};
+inline constexpr MetricName kMetricAllocRetries = {
+    "paceline_trainer_alloc_retries_total",
+    "Times that the allocator had to free its cache and try again."};
+inline constexpr MetricName kMetricOoms = {"paceline_trainer_ooms_total",
+                                           "Allocations for which there was no memory."};
+inline constexpr MetricName kMetricCommunicationSeconds = {
+    "paceline_trainer_communication_seconds_total",
+    "Time that the training thread spent in communication, waiting included."};
+inline constexpr MetricName kMetricCommunicationBytes = {
+    "paceline_trainer_communication_bytes_total", "Bytes that the rank sent in communication."};
+inline constexpr MetricName kMetricCommunications = {"paceline_trainer_communications_total",
+                                                     "Means that the rank took part in."};
 
 }  // namespace paceline
 

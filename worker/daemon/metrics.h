@@ -15,7 +15,9 @@
 #include <string>
 
 #include "common/core/ids.h"
+#include "proto/plan.pb.h"
 #include "proto/status.pb.h"
+#include "worker/daemon/figure_metrics.h"
 #include "worker/ring/step_ring.h"
 
 namespace paceline {
@@ -35,6 +37,9 @@ class WorkerMetrics {
   // `phase_ns`: totals that only grow, by phase.
   void SetTrainer(const TrainerId& id, const v1::Progress& progress,
                   const std::array<uint64_t, kPhases>& phase_ns);
+  void SetFigures(const TrainerId& id, const v1::RankFigures& figures, const v1::PlanStatus& plan) {
+    figures_.Set(id, figures, plan);
+  }
   // Its metrics are no more shown.
   void ForgetTrainer(const TrainerId& id);
 
@@ -71,6 +76,7 @@ class WorkerMetrics {
 
   // Owned by the loop.
   std::map<TrainerId, Trainer> shown_;
+  FigureMetrics figures_{registry_};
 };
 
 }  // namespace paceline

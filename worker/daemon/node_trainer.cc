@@ -153,10 +153,14 @@ void NodeTrainer::SetPlan(const v1::TrainerPlan& plan) {
   KeepMessage(File(trainer_dir::kPlan), plan_);
 }
 
-void NodeTrainer::OnStatus(const v1::TrainerStatus& status) {
-  if (ended()) return;
+bool NodeTrainer::OnStatus(const v1::TrainerStatus& status) {
+  if (ended()) return false;
+  status_.clear_figures();
+  if (status.has_figures()) *status_.mutable_figures() = status.figures();
+  if (status.SerializeAsString() == status_.SerializeAsString()) return false;
   status_ = status;
   KeepMessage(File(trainer_dir::kSeen), status_);
+  return true;
 }
 
 bool NodeTrainer::Poll() {
@@ -214,6 +218,9 @@ v1::TrainerReport NodeTrainer::Report() const {
   }
   if (ring_.has_value()) *report.mutable_progress() = ring_->Progress(MonotonicNanos());
   if (status_.has_evaluation()) *report.mutable_evaluation() = status_.evaluation();
+  if (status_.has_plan()) *report.mutable_plan() = status_.plan();
+  if (status_.has_figures()) *report.mutable_figures() = status_.figures();
+  if (status_.has_profile()) *report.mutable_profile() = status_.profile();
   return report;
 }
 
@@ -228,6 +235,8 @@ v1::TrainerCommand NodeTrainer::Command() const {
                                                          : setup_.default_threads);
   config.set_interface(setup_.interface);
   command.set_store_address(plan_.store_address());
+  if (plan_.has_plan()) *command.mutable_plan() = plan_.plan();
+  if (plan_.has_profile()) *command.mutable_profile() = plan_.profile();
   return command;
 }
 

@@ -67,7 +67,8 @@ class NodeTrainer {
   void SetPlan(const v1::TrainerPlan& plan);
   const v1::TrainerPlan& plan() const { return plan_; }
 
-  void OnStatus(const v1::TrainerStatus& status);
+  // True when more than the figures changed, which are worth no report of their own.
+  bool OnStatus(const v1::TrainerStatus& status);
 
   // Reads the ring and the process id. True when the latter has become known.
   bool Poll();

@@ -14,6 +14,7 @@ static_assert(static_cast<int>(Phase::kForward) == v1::FORWARD);
 static_assert(static_cast<int>(Phase::kBackward) == v1::BACKWARD);
 static_assert(static_cast<int>(Phase::kCommunication) == v1::COMMUNICATION);
 static_assert(static_cast<int>(Phase::kOptimizer) == v1::OPTIMIZER);
+static_assert(static_cast<int>(Phase::kAveraging) == v1::AVERAGING);
 
 constexpr double kNanosPerSecond = 1e9;
 
@@ -36,6 +37,14 @@ v1::StepRecord ToProto(const StepRecord& record) {
   proto.set_total_ns(static_cast<int64_t>(record.total_ns));
   proto.set_samples(static_cast<int64_t>(record.samples));
   proto.set_loss(record.loss);
+  proto.set_averaging_ns(PhaseNanos(record, Phase::kAveraging));
+  proto.set_averaging_group_size(static_cast<int32_t>(record.averaging_group_size));
+  proto.set_wire_bytes(static_cast<int64_t>(record.wire_bytes));
+  proto.set_tokens(static_cast<int64_t>(record.tokens));
+  proto.set_workload(record.workload);
+  proto.set_grad_norm(record.grad_norm);
+  proto.set_learning_rate(record.learning_rate);
+  proto.set_masked(record.masked);
   return proto;
 }
 

@@ -19,7 +19,10 @@ class RingTailTest : public ::testing::Test {
   void RunSteps(uint64_t from, uint64_t to) {
     for (uint64_t step = from; step < to; ++step) {
       writer_->Enter(Phase::kForward, step);
-      writer_->EndStep(step, 8, 0.25f);
+      StepRecord record = writer_->EndStep(step);
+      record.samples = 8;
+      record.loss = 0.25f;
+      writer_->Append(record);
     }
   }
 
@@ -63,6 +66,32 @@ TEST_F(RingTailTest, RecordsAreTakenOnceInOrder) {
   EXPECT_EQ(second->records(475).samples(), 8);
   EXPECT_EQ(second->records(475).forward_ns(), second->records(475).total_ns());
   EXPECT_FALSE(tail->TakeBatch().has_value());
+}
+
+TEST_F(RingTailTest, EverythingInARecordIsSent) {
+  auto tail = RingTail::Open(path_);
+  StepRecord record;
+  record.step = 5;
+  record.total_ns = 100;
+  for (int phase = 0; phase < kPhases; ++phase) record.phase_ns[phase] = 10 + phase;
+  record.samples = 8;
+  record.tokens = 64;
+  record.wire_bytes = 4096;
+  record.averaging_group_size = 4;
+  record.workload = 512;
+  record.loss = 0.5f;
+  record.grad_norm = 1.5f;
+  record.learning_rate = 0.25f;
+  record.masked = true;
+  writer_->Append(record);
+  tail->Poll();
+  const auto batch = tail->TakeBatch();
+  ASSERT_TRUE(batch.has_value());
+  EXPECT_EQ(batch->records(0).ShortDebugString(),
+            "step: 5 data_wait_ns: 11 forward_ns: 12 backward_ns: 13 communication_ns: 14 "
+            "optimizer_ns: 15 total_ns: 100 samples: 8 loss: 0.5 averaging_ns: 16 "
+            "averaging_group_size: 4 wire_bytes: 4096 tokens: 64 workload: 512 grad_norm: 1.5 "
+            "learning_rate: 0.25 masked: true");
 }
 
 TEST_F(RingTailTest, OldestRecordsAreDroppedAndCounted) {

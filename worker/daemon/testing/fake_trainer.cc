@@ -60,7 +60,11 @@ class FakeTrainer {
         if (fault.step() == step && fault.rank() == status_.id().rank()) Fail(fault.kind());
       }
       Exchange(1);
-      ring_.EndStep(static_cast<uint64_t>(step), 32, 0.5f);
+      StepRecord record = ring_.EndStep(static_cast<uint64_t>(step));
+      record.samples = 32;
+      record.loss = 0.5f;
+      ring_.Append(record);
+      TakeUpOrders(step + 1);
       std::printf("step %lld\n", static_cast<long long>(step));
       Rotate();
     }
@@ -69,6 +73,20 @@ class FakeTrainer {
   }
 
  private:
+  // Takes up a new plan and makes the profile that it was asked for.
+  void TakeUpOrders(int64_t step) {
+    status_.mutable_figures()->set_step(step);
+    status_.mutable_figures()->set_steps(1);
+    const int64_t epoch = command_.plan().epoch();
+    const int64_t profile = command_.profile().id();
+    if (epoch == status_.plan().active_epoch() && profile == status_.profile().id()) return;
+    status_.mutable_plan()->set_prepared_epoch(epoch);
+    status_.mutable_plan()->set_active_epoch(epoch);
+    status_.mutable_plan()->set_active_since_step(step);
+    status_.mutable_profile()->set_id(profile);
+    Send();
+  }
+
   void SetState(v1::TrainerState state) {
     status_.set_state(state);
     Send();

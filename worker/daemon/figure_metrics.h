@@ -1,0 +1,58 @@
+// The part of /metrics that trainers measure themselves (names: metric_names.h). A figure that
+// is not known has no series.
+//
+// Thread-compatible.
+#ifndef WORKER_DAEMON_FIGURE_METRICS_H_
+#define WORKER_DAEMON_FIGURE_METRICS_H_
+
+#include <prometheus/counter.h>
+#include <prometheus/family.h>
+#include <prometheus/gauge.h>
+#include <prometheus/registry.h>
+
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "common/core/ids.h"
+#include "proto/plan.pb.h"
+#include "proto/status.pb.h"
+
+namespace paceline {
+
+class FigureMetrics {
+ public:
+  // `registry` outlives this object.
+  explicit FigureMetrics(prometheus::Registry& registry);
+
+  void Set(const TrainerId& id, const v1::RankFigures& figures, const v1::PlanStatus& plan);
+  void Forget(const TrainerId& id);
+
+ private:
+  using Gauges = prometheus::Family<prometheus::Gauge>;
+  using Counters = prometheus::Family<prometheus::Counter>;
+
+  struct Level {
+    prometheus::Counter* seconds;
+    prometheus::Counter* bytes;
+    prometheus::Counter* count;
+  };
+  struct Trainer {
+    prometheus::Labels labels;
+    std::vector<prometheus::Gauge*> gauges;        // As gauges_; null: not shown.
+    std::vector<prometheus::Counter*> counters;    // As counters_; null: not shown.
+    std::map<std::pair<int, bool>, Level> levels;  // By group size and whether of gradients.
+  };
+  void SetLevel(Trainer& trainer, const v1::LevelFigures& level);
+
+  std::vector<Gauges*> gauges_;
+  std::vector<Counters*> counters_;
+  Counters& seconds_;
+  Counters& bytes_;
+  Counters& count_;
+  std::map<TrainerId, Trainer> shown_;
+};
+
+}  // namespace paceline
+
+#endif  // WORKER_DAEMON_FIGURE_METRICS_H_

@@ -1,0 +1,99 @@
+#include "worker/daemon/figure_metrics.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <prometheus/text_serializer.h>
+
+#include <limits>
+#include <string>
+
+namespace paceline {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+const TrainerId kId{JobId("job-1"), Generation(2), Rank(3)};
+
+class FigureMetricsTest : public ::testing::Test {
+ protected:
+  std::string Text() const { return prometheus::TextSerializer().Serialize(registry_.Collect()); }
+
+  prometheus::Registry registry_;
+  FigureMetrics metrics_{registry_};
+  v1::RankFigures figures_;
+};
+
+TEST_F(FigureMetricsTest, WhatIsNotKnownHasNoSeries) {
+  metrics_.Set(kId, figures_, {});
+  EXPECT_THAT(Text(), Not(HasSubstr("job-1")));
+  figures_.set_steps(10);
+  figures_.set_grad_norm(std::numeric_limits<double>::quiet_NaN());
+  figures_.mutable_memory()->set_rss(1000);
+  metrics_.Set(kId, figures_, {});
+  const std::string text = Text();
+  EXPECT_THAT(text, HasSubstr("paceline_trainer_learning_rate{generation=\"2\",job_id=\"job-1\","
+                              "rank=\"3\"} 0"));
+  EXPECT_THAT(text, HasSubstr("paceline_trainer_memory_rss_bytes{"));
+  for (const char* name :
+       {"mfu_ratio", "mfu_wall_ratio", "tokens_per_second", "grad_norm", "plan_epoch",
+        "memory_active_bytes", "memory_capacity_bytes", "ooms_total", "drift"}) {
+    EXPECT_THAT(text, Not(HasSubstr(std::string("paceline_trainer_") + name + "{")));
+  }
+}
+
+TEST_F(FigureMetricsTest, SeriesEndsWhenItsFigureIsNoLongerKnown) {
+  figures_.set_steps(10);
+  figures_.set_mfu(0.4);
+  metrics_.Set(kId, figures_, {});
+  EXPECT_THAT(Text(), HasSubstr("paceline_trainer_mfu_ratio{"));
+  figures_.clear_mfu();
+  metrics_.Set(kId, figures_, {});
+  EXPECT_THAT(Text(), Not(HasSubstr("paceline_trainer_mfu_ratio{")));
+}
+
+TEST_F(FigureMetricsTest, DeviceAndPlan) {
+  figures_.set_steps(10);
+  figures_.set_tokens_per_s(2000);
+  figures_.set_skipped_steps(2);
+  figures_.mutable_memory()->set_reserved_peak(4096);
+  figures_.mutable_memory()->set_alloc_retries(3);
+  v1::PlanStatus plan;
+  plan.set_active_epoch(7);
+  metrics_.Set(kId, figures_, plan);
+  const std::string text = Text();
+  const std::string labels = "{generation=\"2\",job_id=\"job-1\",rank=\"3\"} ";
+  EXPECT_THAT(text, HasSubstr("paceline_trainer_tokens_per_second" + labels + "2000"));
+  EXPECT_THAT(text, HasSubstr("paceline_trainer_memory_reserved_peak_bytes" + labels + "4096"));
+  EXPECT_THAT(text, HasSubstr("paceline_trainer_alloc_retries_total" + labels + "3"));
+  EXPECT_THAT(text, HasSubstr("paceline_trainer_skipped_steps_total" + labels + "2"));
+  EXPECT_THAT(text, HasSubstr("paceline_trainer_plan_epoch" + labels + "7"));
+}
+
+TEST_F(FigureMetricsTest, CommunicationByGroupSizeAndKindUntilForgotten) {
+  for (const bool gradients : {true, false}) {
+    v1::LevelFigures& level = *figures_.add_levels();
+    level.set_group_size(4);
+    level.set_gradients(gradients);
+    level.set_count(5);
+    level.set_seconds(1.5);
+    level.set_bytes(800);
+  }
+  metrics_.Set(kId, figures_, {});
+  metrics_.Set(kId, figures_, {});
+  const std::string text = Text();
+  for (const char* kind : {"gradients", "parameters"}) {
+    const std::string labels = std::string(
+                                   "{generation=\"2\",group_size=\"4\",job_id=\"job-1\","
+                                   "kind=\"") +
+                               kind + "\",rank=\"3\"} ";
+    EXPECT_THAT(text, HasSubstr("paceline_trainer_communication_seconds_total" + labels + "1.5"));
+    EXPECT_THAT(text, HasSubstr("paceline_trainer_communication_bytes_total" + labels + "800"));
+    EXPECT_THAT(text, HasSubstr("paceline_trainer_communications_total" + labels + "5"));
+  }
+  metrics_.Forget(kId);
+  EXPECT_THAT(Text(), Not(HasSubstr("job-1")));
+}
+
+}  // namespace
+}  // namespace paceline
