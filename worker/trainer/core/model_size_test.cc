@@ -1,0 +1,52 @@
+#include "worker/trainer/core/model_size.h"
+
+#include <gtest/gtest.h>
+
+namespace paceline {
+namespace {
+
+// dim, layers, heads, kv_heads, ffn_dim, vocab_size, tied: the presets of proto/job_spec.proto.
+constexpr LlamaSize kDebug{256, 6, 16, 16, 768, 2048, false};
+constexpr LlamaSize k160m{768, 12, 12, 12, 2048, 50304, false};
+constexpr LlamaSize k1b{2048, 16, 32, 8, 8192, 128256, true};
+constexpr LlamaSize k8b{4096, 32, 32, 8, 14336, 128256, false};
+
+TEST(ModelSizeTest, ParametersOfThePublishedModels) {
+  EXPECT_EQ(LlamaParameters(k8b), 8'030'261'248);  // Meta-Llama-3-8B.
+  EXPECT_EQ(LlamaEmbeddingParameters(k8b), 525'336'576);
+  EXPECT_EQ(LlamaParameters(k1b), 1'235'814'400);  // Llama-3.2-1B.
+}
+
+TEST(ModelSizeTest, ParametersOfTheSmallPresets) {
+  // Each term by hand: attention, feed-forward, norms; last norm; embeddings.
+  EXPECT_EQ(LlamaParameters(k160m),
+            12 * (4 * 768 * 768 + 3 * 768 * 2048 + 2 * 768) + 768 + 2 * 50304 * 768);
+  EXPECT_EQ(LlamaParameters(k160m), 162'220'800);
+  EXPECT_EQ(LlamaParameters(kDebug),
+            6 * (4 * 256 * 256 + 3 * 256 * 768 + 2 * 256) + 256 + 2 * 2048 * 256);
+}
+
+TEST(ModelSizeTest, KeysAndValuesAreSmallerWithGroupedQueries) {
+  LlamaSize grouped = kDebug;
+  grouped.kv_heads = 4;
+  EXPECT_EQ(LlamaParameters(kDebug) - LlamaParameters(grouped), 6 * 2 * 256 * 12 * 16);
+}
+
+// The golden vectors that docs/models.md lists.
+TEST(ModelSizeTest, FlopsPerTokenOfLlama8b) {
+  EXPECT_EQ(FlopsPerToken(LlamaCost(k8b), 8192), 57'914'449'920.0);
+}
+
+TEST(ModelSizeTest, FlopsPerTokenOfATinyTransformer) {
+  EXPECT_EQ(FlopsPerToken({1'000'000, 200'000, 2, 4, 16, 16}, 128), 4'996'608.0);
+}
+
+TEST(ModelSizeTest, ATiedEmbeddingIsNotSubtracted) {
+  TransformerCost tied = LlamaCost(k8b);
+  tied.lookup_parameters = 0;
+  EXPECT_EQ(FlopsPerToken(tied, 8192), 61'066'469'376.0);
+  EXPECT_EQ(LlamaCost(k1b).lookup_parameters, 0);
+}
+
+}  // namespace
+}  // namespace paceline
