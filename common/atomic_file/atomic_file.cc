@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -41,15 +42,6 @@ bool WriteAll(int fd, absl::string_view bytes) {
   return true;
 }
 
-absl::Status WriteAndSync(int fd, const std::string& path,
-                          absl::Span<const absl::string_view> pieces) {
-  for (absl::string_view piece : pieces) {
-    if (!WriteAll(fd, piece)) return Failed("cannot write", path);
-  }
-  if (fsync(fd) != 0) return Failed("cannot sync", path);
-  return absl::OkStatus();
-}
-
 // Makes the rename itself durable.
 absl::Status SyncDirectoryOf(const std::string& path) {
   const size_t slash = path.rfind('/');
@@ -66,21 +58,65 @@ absl::Status SyncDirectoryOf(const std::string& path) {
 
 }  // namespace
 
-absl::Status WriteFileAtomically(const std::string& path,
-                                 absl::Span<const absl::string_view> pieces) {
-  const std::string temporary = absl::StrCat(path, ".tmp", getpid());
+absl::StatusOr<AtomicFile> AtomicFile::Create(const std::string& path) {
+  std::string temporary = absl::StrCat(path, ".tmp", getpid());
   const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (fd < 0) return Failed("cannot create", temporary);
-  absl::Status status = WriteAndSync(fd, temporary, pieces);
-  close(fd);
-  if (status.ok() && std::rename(temporary.c_str(), path.c_str()) != 0) {
-    status = Failed("cannot rename to", path);
+  return AtomicFile(path, std::move(temporary), fd);
+}
+
+AtomicFile::AtomicFile(std::string path, std::string temporary, int fd)
+    : path_(std::move(path)), temporary_(std::move(temporary)), fd_(fd) {}
+
+AtomicFile::AtomicFile(AtomicFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      temporary_(std::move(other.temporary_)),
+      fd_(std::exchange(other.fd_, -1)) {}
+
+AtomicFile& AtomicFile::operator=(AtomicFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(temporary_, other.temporary_);
+  std::swap(fd_, other.fd_);
+  return *this;
+}
+
+AtomicFile::~AtomicFile() {
+  if (fd_ < 0) return;
+  close(fd_);
+  unlink(temporary_.c_str());
+}
+
+absl::Status AtomicFile::Append(absl::string_view bytes) {
+  if (!WriteAll(fd_, bytes)) return Failed("cannot write", temporary_);
+  return absl::OkStatus();
+}
+
+absl::Status AtomicFile::Overwrite(uint64_t offset, absl::string_view bytes) {
+  const off_t end = lseek(fd_, 0, SEEK_CUR);
+  if (lseek(fd_, static_cast<off_t>(offset), SEEK_SET) < 0 || !WriteAll(fd_, bytes) ||
+      lseek(fd_, end, SEEK_SET) < 0) {
+    return Failed("cannot write", temporary_);
   }
-  if (!status.ok()) {
-    unlink(temporary.c_str());
-    return status;
+  return absl::OkStatus();
+}
+
+absl::Status AtomicFile::Commit() {
+  if (fsync(fd_) != 0) return Failed("cannot sync", temporary_);
+  if (std::rename(temporary_.c_str(), path_.c_str()) != 0) {
+    return Failed("cannot rename to", path_);
   }
-  return SyncDirectoryOf(path);
+  close(std::exchange(fd_, -1));
+  return SyncDirectoryOf(path_);
+}
+
+absl::Status WriteFileAtomically(const std::string& path,
+                                 absl::Span<const absl::string_view> pieces) {
+  absl::StatusOr<AtomicFile> file = AtomicFile::Create(path);
+  if (!file.ok()) return file.status();
+  for (absl::string_view piece : pieces) {
+    if (absl::Status status = file->Append(piece); !status.ok()) return status;
+  }
+  return file->Commit();
 }
 
 }  // namespace paceline

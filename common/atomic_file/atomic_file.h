@@ -8,16 +8,45 @@
 #ifndef COMMON_ATOMIC_FILE_ATOMIC_FILE_H_
 #define COMMON_ATOMIC_FILE_ATOMIC_FILE_H_
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 
 namespace paceline {
 
-// Writes `pieces` one after the other. Errors name the file: NotFound when its directory is
+// A file that is written piece by piece. Errors name the file: NotFound when its directory is
 // missing, PermissionDenied, ResourceExhausted when the disk is full, else Unavailable.
+//
+// Thread-compatible.
+class AtomicFile {
+ public:
+  static absl::StatusOr<AtomicFile> Create(const std::string& path);
+
+  AtomicFile(AtomicFile&& other) noexcept;
+  AtomicFile& operator=(AtomicFile&& other) noexcept;
+  ~AtomicFile();  // Without Commit: nothing was written.
+
+  absl::Status Append(absl::string_view bytes);
+
+  // Replaces bytes that have been appended.
+  absl::Status Overwrite(uint64_t offset, absl::string_view bytes);
+
+  // The file is there, with all its bytes. Nothing may be called after it.
+  absl::Status Commit();
+
+ private:
+  AtomicFile(std::string path, std::string temporary, int fd);
+
+  std::string path_;
+  std::string temporary_;
+  int fd_;  // Negative: nothing is left to be done.
+};
+
+// Writes `pieces` one after the other. Errors as AtomicFile.
 absl::Status WriteFileAtomically(const std::string& path,
                                  absl::Span<const absl::string_view> pieces);
 

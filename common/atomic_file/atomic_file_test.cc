@@ -55,5 +55,30 @@ TEST(AtomicFileTest, FailedRenameRemovesTheTemporaryFile) {
   EXPECT_EQ(CountFiles(directory), 1);
 }
 
+TEST(AtomicFileTest, PiecesAreSeenTogetherAtTheCommit) {
+  const std::string directory = NewDirectory("pieces");
+  absl::StatusOr<AtomicFile> created = AtomicFile::Create(directory + "/f");
+  ASSERT_TRUE(created.ok()) << created.status();
+  AtomicFile file = *std::move(created);
+  ASSERT_TRUE(file.Append("????").ok());
+  ASSERT_TRUE(file.Append("tail").ok());
+  ASSERT_TRUE(file.Overwrite(0, "head").ok());
+  ASSERT_TRUE(file.Append("!").ok());
+  EXPECT_FALSE(std::ifstream(directory + "/f").good());
+  ASSERT_TRUE(file.Commit().ok());
+  EXPECT_EQ(Read(directory + "/f"), "headtail!");
+  EXPECT_EQ(CountFiles(directory), 1);
+}
+
+TEST(AtomicFileTest, WithoutACommitNothingIsLeft) {
+  const std::string directory = NewDirectory("uncommitted");
+  {
+    absl::StatusOr<AtomicFile> file = AtomicFile::Create(directory + "/f");
+    ASSERT_TRUE(file.ok()) << file.status();
+    ASSERT_TRUE(file->Append("x").ok());
+  }
+  EXPECT_EQ(CountFiles(directory), 0);
+}
+
 }  // namespace
 }  // namespace paceline

@@ -26,9 +26,9 @@ absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path, Access acce
     return absl::DataLossError(absl::StrCat(path, ": at offset 0: truncated: the file is empty"));
   }
   const auto size = static_cast<size_t>(info.st_size);
-  void* const data = ::mmap(nullptr, size, writable ? PROT_READ | PROT_WRITE : PROT_READ,
-                            access == Access::kReadOnDemand ? MAP_SHARED : MAP_SHARED | MAP_POPULATE,
-                            fd, 0);
+  void* const data =
+      ::mmap(nullptr, size, writable ? PROT_READ | PROT_WRITE : PROT_READ,
+             access == Access::kReadOnDemand ? MAP_SHARED : MAP_SHARED | MAP_POPULATE, fd, 0);
   if (data == MAP_FAILED) {
     const int error = errno;
     ::close(fd);

@@ -24,6 +24,8 @@ constexpr int TokenBytes(TokenType type) { return static_cast<int>(type); }
 constexpr const char* TokenTypeName(TokenType type) {
   return type == TokenType::kUint16 ? "uint16" : "uint32";
 }
+// As many different tokens as there can be.
+constexpr int64_t MaxVocabSize(TokenType type) { return int64_t{1} << (8 * TokenBytes(type)); }
 
 // The first bytes of a file with a header.
 constexpr absl::string_view kTokenFileMagic = "PCLTOKEN";

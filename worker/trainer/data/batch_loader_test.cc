@@ -232,9 +232,7 @@ TEST(BatchLoaderTest, EndsWhileThreadsReadAndWait) {
 TEST(BatchLoaderTest, WaitsForASlowReader) {
   NumberDataset dataset;
   absl::Notification may_read;
-  dataset.before_read = [&may_read](absl::Span<const int64_t>) {
-    may_read.WaitForNotification();
-  };
+  dataset.before_read = [&may_read](absl::Span<const int64_t>) { may_read.WaitForNotification(); };
   BatchLoader loader(dataset, Options(/*threads=*/2));
   std::thread reader([&may_read] {
     absl::SleepFor(absl::Milliseconds(20));

@@ -34,7 +34,7 @@ std::string MakeShard() {
 std::string MakeTokens(uint32_t count, TokenType type) {
   std::vector<uint32_t> tokens(count);
   std::iota(tokens.begin(), tokens.end(), 0);
-  absl::StatusOr<TokenFileWriter> writer = TokenFileWriter::Create(Path("tokens"), type);
+  absl::StatusOr<TokenFileWriter> writer = TokenFileWriter::Create(Path("tokens"), type, count);
   EXPECT_TRUE(writer.ok()) << writer.status();
   EXPECT_TRUE(writer->Append(tokens).ok());
   EXPECT_TRUE(writer->Finish().ok());

@@ -1,0 +1,48 @@
+// Writes a token file with a header (docs/token-files.md), atomically, piece by piece.
+//
+// Thread-compatible.
+#ifndef COMMON_TOKEN_FILE_TOKEN_FILE_WRITER_H_
+#define COMMON_TOKEN_FILE_TOKEN_FILE_WRITER_H_
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "common/atomic_file/atomic_file.h"
+#include "common/token_file/token_file.h"
+
+namespace paceline {
+
+class TokenFileWriter {
+ public:
+  // Every token will be less than `vocab_size`. InvalidArgument when `type` cannot hold them;
+  // else as AtomicFile, as for the other functions.
+  static absl::StatusOr<TokenFileWriter> Create(const std::string& path, TokenType type,
+                                                int64_t vocab_size);
+
+  // InvalidArgument for a token that is not in the vocabulary.
+  absl::Status Append(absl::Span<const uint32_t> tokens);
+
+  int64_t size() const { return size_; }  // Tokens appended.
+
+  // The file is there; without it, nothing is. InvalidArgument when it has no tokens. Nothing may
+  // be called after it.
+  absl::Status Finish();
+
+ private:
+  TokenFileWriter(AtomicFile file, TokenType type, int64_t vocab_size);
+
+  absl::Status Flush();
+
+  AtomicFile file_;
+  TokenType type_;
+  int64_t vocab_size_;
+  int64_t size_ = 0;
+  std::string buffer_;  // Not yet in the file.
+};
+
+}  // namespace paceline
+
+#endif  // COMMON_TOKEN_FILE_TOKEN_FILE_WRITER_H_
