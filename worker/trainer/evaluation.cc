@@ -1,26 +1,28 @@
 #include "worker/trainer/evaluation.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/tensor.h>
 
 #include <vector>
 
+#include "common/core/status_macros.h"
 #include "worker/trainer/autocast.h"
 
 namespace paceline {
+namespace {
 
-EvaluationResult Evaluate(const TrainerConfig& config, const ImageShard& data,
-                          ImageBatches& batches, Model& model, Group& group, int64_t step) {
-  at::NoGradGuard no_grad;
-  std::vector<at::Tensor> buffers;
-  for (const NamedTensor& buffer : model.buffers()) buffers.push_back(buffer.tensor);
-  group.CopyFromRankZero(buffers);
+Batch OnDevice(Batch batch, c10::Device device) {
+  if (device.is_cpu()) return batch;
+  batch.inputs = batch.inputs.to(device);
+  batch.targets = batch.targets.to(device);
+  return batch;
+}
 
-  double loss = 0;
-  double correct = 0;
-  double samples = 0;
-  model.SetTraining(false);
+// Sums over this rank's share of the samples.
+absl::StatusOr<Score> EvaluateShare(const TrainerConfig& config, const Dataset& data, Model& model,
+                                    int64_t* samples) {
+  Score sum;
+  Batch buffer = data.Allocate(config.batch, /*pinned=*/false);
   std::vector<int64_t> indices;
   for (int64_t next = config.rank(); next < data.size();) {
     indices.clear();
@@ -28,24 +30,45 @@ EvaluationResult Evaluate(const TrainerConfig& config, const ImageShard& data,
          next += config.world_size) {
       indices.push_back(next);
     }
-    const ImageBatch batch = batches.Load(indices);
-    const Autocast autocast(config.bf16, batch.images.device().type());
-    const at::Tensor scores = model.Forward(batch.images).to(at::kFloat);  // [batch, classes]
-    loss += at::cross_entropy_loss(scores, batch.labels, {}, at::Reduction::Sum).item<double>();
-    correct += scores.argmax(1).eq(batch.labels).sum().item<double>();
-    samples += static_cast<double>(indices.size());
+    Batch batch = buffer;
+    PACELINE_RETURN_IF_ERROR(data.Read(indices, &batch));
+    const Autocast autocast(config.bf16, model.device().type());
+    const Score score = model.Evaluate(OnDevice(std::move(batch), model.device()));
+    sum.loss += score.loss;
+    sum.correct += score.correct;
+    sum.predictions += score.predictions;
+    *samples += static_cast<int64_t>(indices.size());
   }
-  model.SetTraining(true);
+  return sum;
+}
 
-  at::Tensor sums = at::tensor({loss, correct, samples}, at::kDouble).to(model.device());
-  group.Sum(sums);
+}  // namespace
+
+absl::StatusOr<EvaluationResult> Evaluate(const TrainerConfig& config, const Dataset& data,
+                                          Model& model, Group& all, int64_t step) {
+  at::NoGradGuard no_grad;
+  std::vector<at::Tensor> buffers;
+  for (const NamedTensor& buffer : model.buffers()) buffers.push_back(buffer.tensor);
+  all.CopyFromFirst(buffers);
+
+  int64_t samples = 0;
+  model.SetTraining(false);
+  const absl::StatusOr<Score> score = EvaluateShare(config, data, model, &samples);
+  model.SetTraining(true);
+  PACELINE_RETURN_IF_ERROR(score.status());
+
+  at::Tensor sums =
+      at::tensor({score->loss, score->correct, score->predictions, static_cast<double>(samples)},
+                 at::kDouble)
+          .to(model.device());
+  all.Sum(sums);
   sums = sums.cpu();
   const double* total = sums.const_data_ptr<double>();
   EvaluationResult result;
   result.step = step;
   result.loss = total[0] / total[2];
-  result.accuracy = total[1] / total[2];
-  result.samples = static_cast<int64_t>(total[2]);
+  if (total[1] >= 0) result.accuracy = total[1] / total[2];
+  result.samples = static_cast<int64_t>(total[3]);
   return result;
 }
 

@@ -2,20 +2,21 @@
 #ifndef WORKER_TRAINER_EVALUATION_H_
 #define WORKER_TRAINER_EVALUATION_H_
 
-#include "common/image_shard/image_shard.h"
+#include "absl/status/statusor.h"
 #include "worker/trainer/comm/group.h"
 #include "worker/trainer/config.h"
-#include "worker/trainer/control.h"
-#include "worker/trainer/data/image_batches.h"
+#include "worker/trainer/data/dataset.h"
+#include "worker/trainer/figures.h"
 #include "worker/trainer/model/model.h"
 
 namespace paceline {
 
-// Collective: each rank takes every world_size-th image, and each image is counted once,
-// however many ranks there are. The running statistics used are those of rank 0, which all
-// ranks have afterwards. `step` is copied into the result, which is the same on every rank.
-EvaluationResult Evaluate(const TrainerConfig& config, const ImageShard& data,
-                          ImageBatches& batches, Model& model, Group& group, int64_t step);
+// Collective over all ranks: each takes every world_size-th sample, and each sample is counted
+// once, however many ranks there are. Each rank uses its own parameters, and the running
+// statistics of rank 0, which all ranks have afterwards. `step` is copied into the result,
+// which is the same on every rank. DataLoss as Dataset::Read.
+absl::StatusOr<EvaluationResult> Evaluate(const TrainerConfig& config, const Dataset& data,
+                                          Model& model, Group& all, int64_t step);
 
 }  // namespace paceline
 

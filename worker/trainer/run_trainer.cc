@@ -18,22 +18,22 @@
 #include "common/log.h"
 #include "worker/trainer/checkpoint/output_directory.h"
 #include "worker/trainer/checkpoint/weights.h"
+#include "worker/trainer/telemetry/host_memory.h"
 #include "worker/trainer/train_loop.h"
 
 namespace paceline {
 namespace {
 
-// Time for all ranks to come to the rendezvous and to agree on the weights.
-constexpr absl::Duration kRendezvousTimeout = absl::Minutes(10);
-
 // In the order of their making.
 struct Session {
   std::optional<StoreServer> store;
   std::optional<TrainerConfig> config;
-  std::optional<ImageShard> train_data;
-  std::optional<ImageShard> eval_data;
+  TrainingPlan plan;
+  std::unique_ptr<Dataset> train_data;
+  std::unique_ptr<Dataset> eval_data;
   std::unique_ptr<Model> model;
-  std::optional<Group> group;
+  std::unique_ptr<StepTimer> timer;
+  std::optional<Groups> groups;
   std::optional<TrainLoop> loop;
 };
 
@@ -41,35 +41,56 @@ absl::Status InputError(const absl::Status& status) {
   return status.ok() ? status : absl::InvalidArgumentError(status.message());
 }
 
-absl::StatusOr<ImageShard> OpenData(absl::string_view key, const std::string& path) {
-  absl::StatusOr<ImageShard> shard = ImageShard::Open(path);
-  if (shard.ok()) return shard;
-  return absl::InvalidArgumentError(absl::StrCat(key, ": ", shard.status().message()));
+bool SameFormat(const SampleFormat& a, const SampleFormat& b) {
+  if (a.image.has_value() != b.image.has_value()) return false;
+  if (!a.image.has_value()) return true;
+  return a.image->channels == b.image->channels && a.image->height == b.image->height &&
+         a.image->width == b.image->width && a.image->classes == b.image->classes;
 }
 
 absl::Status OpenAllData(Session& session) {
   const TrainerConfig& config = *session.config;
-  PACELINE_ASSIGN_OR_RETURN(session.train_data, OpenData("data.train", config.train_data));
+  PACELINE_ASSIGN_OR_RETURN(session.train_data,
+                            OpenDataset("data.train", config.data.train, config.data));
   const int64_t needed = config.batch * config.world_size;
   if (session.train_data->size() < needed) {
     return absl::InvalidArgumentError(
-        absl::StrCat("data.train: ", config.train_data, " has ", session.train_data->size(),
-                     " samples, less than the ", needed, " of one step"));
+        absl::StrCat("data.train: ", config.data.train, " has ", session.train_data->size(),
+                     " samples, less than the ", needed, " of one batch of all ranks"));
   }
-  if (config.eval_data.empty()) return absl::OkStatus();
-  PACELINE_ASSIGN_OR_RETURN(session.eval_data, OpenData("data.eval", config.eval_data));
-  const ImageFormat& train = session.train_data->format();
-  const ImageFormat& eval = session.eval_data->format();
-  if (train.channels != eval.channels || train.height != eval.height || train.width != eval.width ||
-      train.classes != eval.classes) {
-    return absl::InvalidArgumentError(absl::StrCat("data.eval: ", config.eval_data,
-                                                   " differs from ", config.train_data,
-                                                   " in channels, height, width or classes"));
+  if (config.data.eval.empty()) return absl::OkStatus();
+  PACELINE_ASSIGN_OR_RETURN(session.eval_data,
+                            OpenDataset("data.eval", config.data.eval, config.data));
+  if (!SameFormat(session.train_data->format(), session.eval_data->format())) {
+    return absl::InvalidArgumentError(absl::StrCat("data.eval: ", config.data.eval,
+                                                   " differs from ", config.data.train,
+                                                   " in kind, channels, height, width or classes"));
   }
   return absl::OkStatus();
 }
 
-absl::Status Train(Session& session, Control& control, StepRingWriter& ring, Platform& platform) {
+absl::Status PrepareOutput(const TrainerConfig& config) {
+  if (config.rank() == 0 && !config.checkpoint_directory.empty()) {
+    PACELINE_RETURN_IF_ERROR(
+        PrepareOutputDirectory("checkpoint.directory", config.output_directory(), config.rank()));
+  }
+  if (config.export_final.empty()) return absl::OkStatus();
+  const size_t slash = config.export_final.rfind('/');
+  return PrepareOutputDirectory(
+      "export_final", slash == std::string::npos ? "." : config.export_final.substr(0, slash),
+      config.rank());
+}
+
+// For what is made on request or by an accident: the job's output, if it has one.
+std::string RoomFor(const TrainerConfig& config, const std::string& what,
+                    const std::string& trainer_directory) {
+  return absl::StrCat(
+      config.checkpoint_directory.empty() ? trainer_directory : config.output_directory(), "/",
+      what);
+}
+
+absl::Status Train(Session& session, Control& control, StepRingWriter& ring, Platform& platform,
+                   const std::string& directory) {
   session.store.emplace();
   PACELINE_ASSIGN_OR_RETURN(session.config, control.WaitForConfig());
   const TrainerConfig& config = *session.config;
@@ -77,25 +98,26 @@ absl::Status Train(Session& session, Control& control, StepRingWriter& ring, Pla
   at::set_num_interop_threads(1);
   PACELINE_ASSIGN_OR_RETURN(const c10::Device device, platform.OpenDevice(config));
   PACELINE_RETURN_IF_ERROR(OpenAllData(session));
-  const ImageFormat& format = session.train_data->format();
-  session.model =
-      MakeModel(config.model, {format.channels, format.height, format.width, format.classes},
-                config.seed, device);
-  if (config.rank() == 0 && !config.checkpoint_directory.empty()) {
-    PACELINE_RETURN_IF_ERROR(PrepareOutputDirectory(config.output_directory()));
-  }
+  PACELINE_ASSIGN_OR_RETURN(
+      session.model, MakeModel(config.model, session.train_data->format(), config.seed, device));
+  PACELINE_RETURN_IF_ERROR(PrepareOutput(config));
   if (!config.init_from.empty()) {
     PACELINE_RETURN_IF_ERROR(InputError(LoadWeights(config.init_from, *session.model)));
   }
+  session.timer = platform.MakeStepTimer(ring);
   control.SetReady(session.store->port());
 
-  // A rank that is alone has nobody to meet.
-  const std::string address = config.world_size > 1 ? control.WaitForStoreAddress() : "";
-  session.group.emplace(platform, config, device, address, kRendezvousTimeout);
-  session.loop.emplace(TrainLoop::Parts{config, *session.train_data,
-                                        session.eval_data ? &*session.eval_data : nullptr,
-                                        *session.model, *session.group, control, ring});
-  session.group->SetTimeout(config.collective_timeout);
+  // A rank that is alone has nobody to meet, and learns of a changed plan soon enough.
+  StartOrder start;
+  start.plan.epoch = 1;
+  if (config.world_size > 1) {
+    PACELINE_ASSIGN_OR_RETURN(start, control.WaitForStart());
+  }
+  session.plan = start.plan;
+  session.groups.emplace(platform, config, device, start.store_address);
+  session.loop.emplace(TrainLoop::Parts{
+      config, session.plan, *session.train_data, session.eval_data.get(), *session.model,
+      *session.groups, control, platform, *session.timer, RoomFor(config, "profiles", directory)});
   control.SetRunning();
   PACELINE_LOG(INFO) << "training rank=" << config.rank() << " world_size=" << config.world_size
                      << " threads=" << config.threads << " device=" << device.str();
@@ -107,31 +129,45 @@ bool IsOutOfMemory(absl::string_view message) {
          absl::StrContains(message, "out of memory");
 }
 
-// Turns torch's exceptions into the codes that Control::Finish names.
-template <typename F>
-absl::Status CatchAll(F run) {
-  try {
-    return run();
-  } catch (const CollectiveError& error) {
-    return absl::UnavailableError(error.what());
-  } catch (const c10::DistError& error) {
-    return absl::UnavailableError(error.what_without_backtrace());
-  } catch (const c10::Error& error) {
-    const std::string message = error.what_without_backtrace();
-    return IsOutOfMemory(message) ? absl::ResourceExhaustedError(message)
-                                  : absl::InternalError(message);
-  } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError("out of memory");
-  } catch (const std::exception& error) {
-    return absl::InternalError(error.what());
+// What a person needs to know besides: how much the process holds, and what the device says.
+absl::Status OutOfMemory(absl::string_view message, const Session& session, Platform& platform,
+                         const std::string& directory) {
+  std::string text =
+      absl::StrCat(message, "; this process has ", ReadHostMemory().rss >> 20, " MiB in memory");
+  if (session.config.has_value()) {
+    const TrainerConfig& config = *session.config;
+    const std::string device = platform.DescribeOutOfMemory(
+        RoomFor(config, absl::StrCat("oom.rank", config.rank(), ".pickle"), directory));
+    if (!device.empty()) absl::StrAppend(&text, "; ", device);
   }
+  return absl::ResourceExhaustedError(text);
 }
 
 }  // namespace
 
-void RunTrainer(Control& control, StepRingWriter& ring, Platform& platform) {
+void RunTrainer(Control& control, StepRingWriter& ring, Platform& platform,
+                const std::string& directory) {
   Session session;
-  const absl::Status status = CatchAll([&] { return Train(session, control, ring, platform); });
+  const auto out_of_memory = [&](absl::string_view message) {
+    return OutOfMemory(message, session, platform, directory);
+  };
+  // Turns torch's exceptions into the codes that Control::Finish names.
+  const absl::Status status = [&]() -> absl::Status {
+    try {
+      return Train(session, control, ring, platform, directory);
+    } catch (const CollectiveError& error) {
+      return absl::UnavailableError(error.what());
+    } catch (const c10::DistError& error) {
+      return absl::UnavailableError(error.what_without_backtrace());
+    } catch (const c10::Error& error) {
+      const std::string message = error.what_without_backtrace();
+      return IsOutOfMemory(message) ? out_of_memory(message) : absl::InternalError(message);
+    } catch (const std::bad_alloc&) {
+      return out_of_memory("out of memory");
+    } catch (const std::exception& error) {
+      return absl::InternalError(error.what());
+    }
+  }();
   const int code = control.Finish(status);
   std::fflush(nullptr);
   std::_Exit(code);

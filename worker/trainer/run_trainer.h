@@ -2,6 +2,8 @@
 #ifndef WORKER_TRAINER_RUN_TRAINER_H_
 #define WORKER_TRAINER_RUN_TRAINER_H_
 
+#include <string>
+
 #include "worker/ring/step_ring.h"
 #include "worker/trainer/comm/platform.h"
 #include "worker/trainer/control.h"
@@ -12,7 +14,9 @@ namespace paceline {
 // code. Here torch's exceptions stop. The parts of the training are deliberately not taken
 // down first: threads of a broken group may be stuck in it, while the end of the process
 // closes its connections, so that the other ranks learn of it at once.
-[[noreturn]] void RunTrainer(Control& control, StepRingWriter& ring, Platform& platform);
+// What is made on request and has no other place goes to `directory`, the trainer's own.
+[[noreturn]] void RunTrainer(Control& control, StepRingWriter& ring, Platform& platform,
+                             const std::string& directory);
 
 }  // namespace paceline
 

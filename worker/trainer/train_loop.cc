@@ -1,12 +1,14 @@
 #include "worker/trainer/train_loop.h"
 
-#include <ATen/ops/cross_entropy_loss.h>
-#include <ATen/ops/full.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/mul.h>
 
-#include <cmath>
-#include <string>
+#include <limits>
+#include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
 #include "common/core/status_macros.h"
 #include "common/log.h"
 #include "worker/trainer/autocast.h"
@@ -18,16 +20,9 @@
 namespace paceline {
 namespace {
 
-Sampler::Options SamplerOptions(const TrainerConfig& config, const ImageShard& data) {
-  Sampler::Options options;
-  options.samples = data.size();
-  options.rank = config.rank();
-  options.world_size = config.world_size;
-  options.batch = config.batch;
-  options.shuffle = config.shuffle;
-  options.seed = config.seed;
-  return options;
-}
+// Steps that may take as long as the ranks' meeting: libraries settle in the first, the
+// gradients' buckets are laid out anew after it.
+constexpr int64_t kStartupSteps = 2;
 
 std::vector<at::Tensor> TensorsOf(const std::vector<NamedTensor>& named) {
   std::vector<at::Tensor> tensors;
@@ -35,101 +30,189 @@ std::vector<at::Tensor> TensorsOf(const std::vector<NamedTensor>& named) {
   return tensors;
 }
 
+BatchLoader::Options LoaderOptions(const TrainLoop::Parts& parts) {
+  const TrainerConfig& config = parts.config;
+  BatchLoader::Options options;
+  options.sampler.samples = parts.train_data.size();
+  options.sampler.rank = config.rank();
+  options.sampler.world_size = config.world_size;
+  options.sampler.batch = config.batch;
+  options.sampler.shuffle = config.data.shuffle;
+  options.sampler.seed = config.seed;
+  options.threads = config.data.prefetch_threads;
+  options.batches_ahead = config.data.prefetch_batches;
+  options.device = parts.model.device();
+  return options;
+}
+
+Profiler::Options ProfilerOptions(const TrainLoop::Parts& parts) {
+  Profiler::Options options;
+  options.directory = parts.profile_directory;
+  options.rank = parts.config.rank();
+  options.cuda = parts.config.cuda;
+  options.start_memory = [&platform = parts.platform] { platform.RecordMemory(true); };
+  options.write_memory = [&platform = parts.platform](const std::string& path) {
+    const absl::Status status = platform.SnapshotMemory(path);
+    platform.RecordMemory(false);
+    return status;
+  };
+  options.on_result = [&control = parts.control](const ProfileResult& result) {
+    control.SetProfile(result);
+  };
+  return options;
+}
+
 }  // namespace
+
+std::string ExportPath(const std::string& file, int rank) {
+  constexpr absl::string_view kSuffix = ".safetensors";
+  return absl::StrCat(absl::StripSuffix(file, kSuffix), ".rank", rank, kSuffix);
+}
 
 TrainLoop::TrainLoop(const Parts& parts)
     : parts_(parts),
       config_(parts.config),
-      sampler_(SamplerOptions(parts.config, parts.train_data)),
-      train_batches_(parts.train_data, config_.batch, parts.model.device()),
-      gradients_(parts.group, parts.model.parameters()),
-      optimizer_(MakeOptimizer(config_.optimizer, TensorsOf(parts.model.parameters()))) {
-  parts_.group.CopyFromRankZero(TensorsOf(parts_.model.buffers()));
-  if (parts_.eval_data != nullptr) {
-    eval_batches_.emplace(*parts_.eval_data, config_.batch, parts_.model.device());
-  }
+      parameters_(TensorsOf(parts.model.parameters())),
+      optimizer_(MakeOptimizer(config_.optimizer, parameters_)),
+      strategy_(
+          parts.groups, config_, parts.plan, parts.model.parameters(),
+          [this] { return optimizer_->State(); }, parts.control),
+      loader_(parts.train_data, LoaderOptions(parts)),
+      profiler_(ProfilerOptions(parts)),
+      report_({config_, parts.model, parts.control, parts.platform, strategy_}) {
+  parts_.groups.all().CopyFromFirst(TensorsOf(parts_.model.buffers()));
+  parts_.model.SetActiveGroup(&parts_.groups.all());
+  parts_.control.SetPlanListener([this](const TrainingPlan& plan) { strategy_.Prepare(plan); });
 }
 
+TrainLoop::~TrainLoop() { parts_.control.SetPlanListener(nullptr); }
+
 absl::Status TrainLoop::Run() {
-  StepRingWriter& ring = parts_.ring;
-  logged_at_ns_ = MonotonicNanos();
   for (int64_t step = 0; step < config_.steps; ++step) {
     if (parts_.control.stop_requested()) return absl::OkStatus();
-    const auto number = static_cast<uint64_t>(step);
-
-    ring.Enter(Phase::kDataWait, number);
-    InjectFaults(config_, step);
-    sampler_.Batch(step, &indices_);
-    const ImageBatch batch = train_batches_.Load(indices_);
-
-    ring.Enter(Phase::kForward, number);
-    gradients_.BeginForward();
-    at::Tensor loss;
-    {
-      const Autocast autocast(config_.bf16, parts_.model.device().type());
-      loss = at::cross_entropy_loss(parts_.model.Forward(batch.images), batch.labels);
+    if (const auto request = parts_.control.profile_request()) {
+      profiler_.BeforeStep(*request, step);
     }
+    PACELINE_RETURN_IF_ERROR(RunStep(step));
+    profiler_.AfterStep(step);
+    after_a_break_ = false;
 
-    ring.Enter(Phase::kBackward, number);
-    gradients_.Backward(loss, [&] { ring.Enter(Phase::kCommunication, number); });
-
-    ring.Enter(Phase::kOptimizer, number);
-    optimizer_->Step(LearningRate(config_.schedule, step));
-    const float loss_value = loss.item<float>();
-    ring.EndStep(number, static_cast<uint64_t>(config_.batch), loss_value);
-
-    AfterStep(step, loss_value);
+    PACELINE_RETURN_IF_ERROR(report_.Publish(parts_.timer.TakeFinished()));
+    const int64_t done = step + 1;
+    if (done == kStartupSteps) parts_.groups.SetTimeout(config_.collective_timeout);
+    if (config_.eval_every > 0 && done % config_.eval_every == 0) {
+      PACELINE_RETURN_IF_ERROR(EvaluateAt(done));
+    }
   }
   return Finish();
 }
 
-void TrainLoop::AfterStep(int64_t step, float loss) {
-  const int64_t done = step + 1;
-  if (!std::isfinite(loss) && !warned_) {
-    PACELINE_LOG(WARNING) << "the loss of step " << done << " is " << loss
-                          << ": the training has diverged; try a smaller learning rate";
-    warned_ = true;
+absl::Status TrainLoop::RunStep(int64_t step) {
+  StepResult result;
+  result.step = step;
+  result.masked = profiler_.active() || after_a_break_;
+  PACELINE_ASSIGN_OR_RETURN(result.loss, ComputeGradients(step, &result));
+
+  parts_.timer.Enter(Phase::kOptimizer, step);
+  GradientNorms norms = UpdateParameters(step, result.loss);
+  result.grad_norm = norms.total;
+  result.learning_rate = static_cast<float>(LearningRate(config_.schedule, step));
+
+  const StepExchange exchange =
+      strategy_.AfterStep(step, result.loss, [&] { parts_.timer.Enter(Phase::kAveraging, step); });
+  result.averaging_group_size = exchange.group_size;
+  result.wire_bytes = exchange.bytes;
+  report_.Expect(step, std::move(norms.each), MeanLoss(step, result.loss), exchange.mean_loss);
+  parts_.timer.EndStep(result);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<at::Tensor> TrainLoop::ComputeGradients(int64_t step, StepResult* result) {
+  StepTimer& timer = parts_.timer;
+  at::Tensor sum;
+  for (int64_t pass = 0; pass < config_.accumulation_steps; ++pass) {
+    timer.Enter(Phase::kDataWait, step);
+    const bool nan_loss = pass == 0 && InjectFaults(config_, step);
+    PACELINE_ASSIGN_OR_RETURN(const Batch batch, loader_.Next());
+    result->samples += batch.samples;
+    result->tokens += batch.tokens;
+    result->workload += batch.workload;
+
+    timer.Enter(Phase::kForward, step);
+    strategy_.BeginForward(step, /*last=*/pass + 1 == config_.accumulation_steps);
+    at::Tensor loss;
+    {
+      const Autocast autocast(config_.bf16, parts_.model.device().type());
+      loss = parts_.model.Loss(batch);
+    }
+    if (nan_loss) loss = at::mul(loss, std::numeric_limits<float>::quiet_NaN());
+    if (config_.accumulation_steps > 1) {
+      loss = at::mul(loss, 1.0 / static_cast<double>(config_.accumulation_steps));
+    }
+
+    timer.Enter(Phase::kBackward, step);
+    strategy_.Backward(loss, [&] { timer.Enter(Phase::kCommunication, step); });
+    sum = sum.defined() ? sum.add_(loss.detach()) : loss.detach();
   }
-  if (done % config_.log_every == 0 || done == config_.steps) LogStep(step, loss);
-  if (config_.eval_every > 0 && done % config_.eval_every == 0) EvaluateAt(done);
+  return sum;
 }
 
-void TrainLoop::LogStep(int64_t step, float loss) {
-  at::Tensor mean = at::full({1}, loss, parts_.model.parameters()[0].tensor.options());
-  mean = mean.detach();
-  parts_.group.Sum(mean);
-  const uint64_t now = MonotonicNanos();
-  const double seconds = static_cast<double>(now - logged_at_ns_) * 1e-9;
-  const int64_t samples = (step + 1 - logged_steps_) * config_.batch * config_.world_size;
-  logged_at_ns_ = now;
-  logged_steps_ = step + 1;
-  PACELINE_LOG(INFO) << absl::StrFormat(
-      "step=%d loss=%.9g mean_loss=%.9g lr=%.9g samples_per_s=%.1f", step + 1, loss,
-      mean.item<float>() / static_cast<float>(config_.world_size),
-      LearningRate(config_.schedule, step), static_cast<double>(samples) / seconds);
+GradientNorms TrainLoop::UpdateParameters(int64_t step, const at::Tensor& loss) {
+  GradientNorms norms = NormsOfGradients(parameters_);
+  if (config_.clip_grad_norm > 0) {
+    ClipGradients(parameters_, norms.total, config_.clip_grad_norm);
+  }
+  at::Tensor skip;
+  if (config_.on_nonfinite != NonFinite::kIgnore) skip = NotFinite(loss, norms.total);
+  optimizer_->Step(LearningRate(config_.schedule, step), skip);
+  return norms;
 }
 
-void TrainLoop::EvaluateAt(int64_t steps_done) {
-  if (parts_.eval_data == nullptr || evaluated_at_ == steps_done) return;
-  const uint64_t start = MonotonicNanos();
-  const EvaluationResult result =
-      Evaluate(config_, *parts_.eval_data, *eval_batches_, parts_.model, parts_.group, steps_done);
+at::Tensor TrainLoop::MeanLoss(int64_t step, const at::Tensor& loss) {
+  if (config_.strategy.kind != StrategyConfig::Kind::kDdp || !report_.LineIsDue(step)) return {};
+  parts_.timer.Enter(Phase::kCommunication, step);
+  at::Tensor mean = at::mul(loss, 1.0 / config_.world_size);
+  parts_.groups.all().Sum(mean);
+  if (mean.is_cpu()) return mean;
+  at::Tensor host = at::empty({}, mean.options().device(at::kCPU).pinned_memory(true));
+  return host.copy_(mean, /*non_blocking=*/true);
+}
+
+absl::Status TrainLoop::EvaluateAt(int64_t steps_done) {
+  if (parts_.eval_data == nullptr || evaluated_at_ == steps_done) return absl::OkStatus();
+  PACELINE_ASSIGN_OR_RETURN(
+      const EvaluationResult result,
+      Evaluate(config_, *parts_.eval_data, parts_.model, parts_.groups.all(), steps_done));
   evaluated_at_ = steps_done;
+  after_a_break_ = true;
   parts_.control.SetEvaluation(result);
-  PACELINE_LOG(INFO) << absl::StrFormat("evaluated step=%d accuracy=%.6f loss=%.9g samples=%d",
-                                        result.step, result.accuracy, result.loss, result.samples);
-  logged_at_ns_ += MonotonicNanos() - start;
+  PACELINE_LOG(INFO) << absl::StrFormat(
+      "evaluated step=%d %sloss=%.9g samples=%d", result.step,
+      result.accuracy ? absl::StrFormat("accuracy=%.6f ", *result.accuracy) : "", result.loss,
+      result.samples);
+  return absl::OkStatus();
+}
+
+absl::Status TrainLoop::Save(const std::string& path) {
+  const absl::Status saved = SaveWeights(path, parts_.model);
+  if (!saved.ok()) return absl::InternalError(saved.message());
+  PACELINE_LOG(INFO) << "saved " << path;
+  return absl::OkStatus();
 }
 
 absl::Status TrainLoop::Finish() {
-  EvaluateAt(config_.steps);
-  if (config_.rank() == 0 && !config_.checkpoint_directory.empty()) {
-    const std::string path = config_.output_directory() + "/final.safetensors";
-    const absl::Status saved = SaveWeights(path, parts_.model);
-    if (!saved.ok()) return absl::InternalError(saved.message());
-    PACELINE_LOG(INFO) << "saved " << path;
+  parts_.timer.Flush();
+  PACELINE_RETURN_IF_ERROR(report_.Publish(parts_.timer.TakeFinished()));
+  profiler_.Finish();
+  if (!config_.export_final.empty()) {
+    PACELINE_RETURN_IF_ERROR(Save(ExportPath(config_.export_final, config_.rank())));
   }
-  parts_.group.Barrier();
+  strategy_.AverageAll();
+  PACELINE_RETURN_IF_ERROR(EvaluateAt(config_.steps));
+  if (config_.rank() == 0 && !config_.checkpoint_directory.empty()) {
+    PACELINE_RETURN_IF_ERROR(Save(config_.output_directory() + "/final.safetensors"));
+  }
+  parts_.groups.all().Barrier();
   return absl::OkStatus();
 }
 

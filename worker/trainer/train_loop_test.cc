@@ -123,9 +123,16 @@ TEST_F(TrainLoopTest, EveryStepIsInTheRingWithAllItsPhases) {
       EXPECT_EQ(record.step, i);
       EXPECT_EQ(record.samples, 4u);
       EXPECT_NEAR(record.loss, losses[i], 1e-6);
-      for (int phase = 1; phase < kPhases; ++phase) {
-        EXPECT_GT(record.phase_ns[static_cast<size_t>(phase)], 0u) << phase;
+      for (const Phase phase : {Phase::kDataWait, Phase::kForward, Phase::kBackward,
+                                Phase::kCommunication, Phase::kOptimizer}) {
+        EXPECT_GT(record.phase_ns[static_cast<size_t>(phase)], 0u) << PhaseName(phase);
       }
+      EXPECT_GT(record.grad_norm, 0);
+      EXPECT_EQ(record.learning_rate, 0.05f);
+      EXPECT_EQ(record.workload, 4);
+      EXPECT_EQ(record.averaging_group_size, 0u);
+      EXPECT_GT(record.wire_bytes, 0u);
+      EXPECT_FALSE(record.masked);
     }
   }
 }

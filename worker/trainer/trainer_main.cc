@@ -49,7 +49,7 @@ int TrainerMain(int argc, char** argv, Platform& platform) {
   if (!ring.ok()) return Fail(ring.status());
   absl::StatusOr<std::unique_ptr<Control>> control = Control::Start(options);
   if (!control.ok()) return Fail(control.status());
-  RunTrainer(**control, *ring, platform);
+  RunTrainer(**control, *ring, platform, options.directory);
 }
 
 }  // namespace paceline

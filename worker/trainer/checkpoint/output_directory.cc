@@ -8,17 +8,17 @@
 
 namespace paceline {
 
-absl::Status PrepareOutputDirectory(const std::string& directory) {
+absl::Status PrepareOutputDirectory(absl::string_view key, const std::string& directory, int rank) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);
   if (error) {
     return absl::InvalidArgumentError(
-        absl::StrCat("checkpoint.directory: cannot make ", directory, ": ", error.message()));
+        absl::StrCat(key, ": cannot make ", directory, ": ", error.message()));
   }
-  const std::string probe = directory + "/.writable";
+  const std::string probe = absl::StrCat(directory, "/.writable.", rank);
   const absl::Status written = WriteFileAtomically(probe, {"1"});
   if (!written.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat("checkpoint.directory: ", written.message()));
+    return absl::InvalidArgumentError(absl::StrCat(key, ": ", written.message()));
   }
   std::filesystem::remove(probe, error);
   return absl::OkStatus();

@@ -11,8 +11,8 @@ namespace {
 
 TEST(OutputDirectoryTest, IsMadeAndLeftEmpty) {
   const std::string directory = ::testing::TempDir() + "/output/a/b";
-  ASSERT_TRUE(PrepareOutputDirectory(directory).ok());
-  ASSERT_TRUE(PrepareOutputDirectory(directory).ok()) << "again";
+  ASSERT_TRUE(PrepareOutputDirectory("checkpoint.directory", directory, 3).ok());
+  ASSERT_TRUE(PrepareOutputDirectory("checkpoint.directory", directory, 3).ok()) << "again";
   EXPECT_TRUE(std::filesystem::is_empty(directory));
 }
 
@@ -20,7 +20,7 @@ TEST(OutputDirectoryTest, OneThatCannotBeWrittenNamesTheKeyAndThePath) {
   const std::string file = ::testing::TempDir() + "/plain";
   std::ofstream(file) << "x";
   for (const std::string& directory : {file + "/out", std::string("/proc/nope")}) {
-    const absl::Status status = PrepareOutputDirectory(directory);
+    const absl::Status status = PrepareOutputDirectory("checkpoint.directory", directory, 3);
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr("checkpoint.directory"));
     EXPECT_THAT(std::string(status.message()), ::testing::HasSubstr(directory));

@@ -28,6 +28,8 @@ class Interval {
 
   // Steps in it.
   int64_t steps() const { return steps_; }
+  // The latest record, of this interval or the one before.
+  const StepRecord& last() const { return last_; }
 
   // Ends it and begins the next one. Requires: steps() > 0. What records do not tell (mean
   // loss, memory, levels, drift) is left to the caller.

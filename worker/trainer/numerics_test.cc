@@ -1,0 +1,188 @@
+// Accumulation, clipping, losses that are not finite, exports and figures of real trainers.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "worker/trainer/checkpoint/safetensors.h"
+#include "worker/trainer/testing/fake_daemon.h"
+#include "worker/trainer/testing/trainer_test.h"
+
+namespace paceline {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::SizeIs;
+
+class NumericsTest : public TrainerTest {
+ protected:
+  // Runs a job whose ranks must end as they do, and returns it.
+  std::unique_ptr<FakeDaemon> RunToAnyEnd(const v1::JobSpec& spec) {
+    std::unique_ptr<FakeDaemon> daemon = MakeDaemon();
+    daemon->Launch(spec);
+    EXPECT_TRUE(daemon->Serve());
+    return daemon;
+  }
+
+  std::string ExportTo(const std::string& name) const {
+    return absl::StrCat("export_final: '", directory_, "/", name, ".safetensors' ");
+  }
+
+  // All values that a rank exported, one after the other.
+  std::vector<float> Exported(const std::string& name, int rank) const {
+    const auto file =
+        SafetensorsFile::Open(absl::StrCat(directory_, "/", name, ".rank", rank, ".safetensors"));
+    EXPECT_TRUE(file.ok()) << file.status();
+    std::vector<float> values;
+    for (const Safetensor& tensor : file->tensors()) {
+      const auto* first = reinterpret_cast<const float*>(tensor.bytes.data());
+      values.insert(values.end(), first, first + tensor.bytes.size() / sizeof(float));
+    }
+    return values;
+  }
+};
+
+// The gradient of a mean over 16 samples is the mean of those over its parts, whether these lie
+// on ranks or one after the other.
+TEST_F(NumericsTest, AccumulationComputesWhatALargerBatchDoes) {
+  const auto one = RunJob(Spec(1, "batch_per_rank: 16"));
+  const auto accumulated = RunJob(Spec(1, "accumulation_steps: 4"));
+  const auto both = RunJob(Spec(2, "accumulation_steps: 2"));
+  const std::vector<double> expected = Values(*one, 0, "loss");
+  const std::vector<double> in_turn = Values(*accumulated, 0, "loss");
+  const std::vector<double> on_ranks = Values(*both, 0, "mean_loss");
+  ASSERT_EQ(in_turn.size(), 20u);
+  ASSERT_EQ(on_ranks.size(), 20u);
+  for (size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_NEAR(in_turn[i] / expected[i], 1, 1e-5) << "step " << i;
+    EXPECT_NEAR(on_ranks[i] / expected[i], 1, 1e-5) << "step " << i;
+  }
+  EXPECT_EQ(both->status(0).figures().samples_per_s() > 0, true);
+}
+
+TEST_F(NumericsTest, ClippingBoundsTheStepAndTheNormIsThatBeforeIt) {
+  const std::string step = "steps: 1 optimizer { sgd { momentum: 0 } learning_rate: ";
+  v1::JobSpec still = Spec(1, absl::StrCat(step, "1e-30 } ", ExportTo("start")));
+  v1::JobSpec clipped = Spec(1, absl::StrCat(step, "1 } clip_grad_norm: 0.01 ", ExportTo("end")));
+  for (v1::JobSpec* spec : {&still, &clipped}) {
+    spec->mutable_optimizer()->mutable_sgd()->clear_momentum();
+  }
+  RunJob(still);
+  const auto daemon = RunJob(clipped);
+  EXPECT_GT(daemon->status(0).figures().grad_norm(), 0.1);
+  const std::vector<float> start = Exported("start", 0);
+  const std::vector<float> end = Exported("end", 0);
+  ASSERT_EQ(start.size(), end.size());
+  double change = 0;
+  for (size_t i = 0; i < start.size(); ++i) change += std::pow(double{end[i]} - start[i], 2);
+  EXPECT_NEAR(std::sqrt(change), 0.01, 1e-5);
+}
+
+constexpr char kNanOnRankOne[] = "faults { rank: 1 step: 3 kind: NAN_LOSS } ";
+
+TEST_F(NumericsTest, NanStopsTheJobAndNamesStepRankAndParameter) {
+  const auto daemon = RunToAnyEnd(Spec(2, absl::StrCat(kNanOnRankOne, ExportTo("never"))));
+  ASSERT_TRUE(daemon->HasLastWords(1));
+  const v1::TrainerError guilty = daemon->LastWords(1).error();
+  EXPECT_EQ(guilty.kind(), v1::FAILURE_ERROR);
+  EXPECT_THAT(guilty.message(), AllOf(HasSubstr("step 3 (from 0) of rank 1: the loss is nan"),
+                                      HasSubstr("layers.0.weight")));
+  // The other one had a finite loss, and the mean of the gradients was not.
+  const v1::TrainerError other = daemon->LastWords(0).error();
+  EXPECT_EQ(other.kind(), v1::FAILURE_COLLECTIVE);
+  EXPECT_THAT(other.message(), HasSubstr("step 3 (from 0) of rank 0"));
+}
+
+TEST_F(NumericsTest, SkippedStepIsLeftOutOnAllRanksAndCounted) {
+  const auto daemon = RunJob(
+      Spec(2, absl::StrCat(kNanOnRankOne, "on_nonfinite: NON_FINITE_SKIP ", ExportTo("end"))));
+  for (int rank = 0; rank < 2; ++rank) {
+    EXPECT_EQ(daemon->status(rank).figures().skipped_steps(), 1);
+    EXPECT_EQ(daemon->status(rank).figures().step(), 20);
+    EXPECT_THAT(daemon->Log(rank), HasSubstr("skipped step 3 (from 0)"));
+  }
+  EXPECT_EQ(Exported("end", 0), Exported("end", 1));
+  EXPECT_THAT(Exported("end", 0), Each(::testing::Truly([](float x) { return std::isfinite(x); })));
+}
+
+TEST_F(NumericsTest, IgnoredNanPoisonsTheTraining) {
+  const auto daemon = RunJob(
+      Spec(2, absl::StrCat(kNanOnRankOne, "on_nonfinite: NON_FINITE_IGNORE ", ExportTo("end"))));
+  EXPECT_THAT(daemon->Log(0), HasSubstr("the training has diverged"));
+  const std::vector<float> end = Exported("end", 0);
+  EXPECT_TRUE(std::any_of(end.begin(), end.end(), [](float x) { return std::isnan(x); }));
+}
+
+TEST_F(NumericsTest, EveryRankExportsItsReplica) {
+  RunJob(Spec(3, ExportTo("end")));
+  EXPECT_THAT(Exported("end", 0), SizeIs(32 * 64 + 32 + 10 * 32 + 10));
+  EXPECT_EQ(Exported("end", 0), Exported("end", 1));
+  EXPECT_EQ(Exported("end", 0), Exported("end", 2));
+}
+
+TEST_F(NumericsTest, ExportThatCannotBeWrittenIsNoticedBeforeTheFirstStep) {
+  const auto daemon = RunToAnyEnd(Spec(1, "export_final: '/proc/nowhere/x.safetensors'"));
+  EXPECT_EQ(daemon->LastWords(0).error().kind(), v1::FAILURE_INPUT);
+  EXPECT_THAT(daemon->LastWords(0).error().message(), HasSubstr("export_final"));
+}
+
+TEST_F(NumericsTest, FiguresOfTheLastInterval) {
+  const auto daemon = RunJob(Spec(2, "log_every: 8 peak_flops: 1e15 schedule { warmup_steps: 2 }"));
+  const v1::RankFigures& figures = daemon->status(1).figures();
+  EXPECT_EQ(figures.step(), 20);
+  EXPECT_EQ(figures.steps(), 4);
+  EXPECT_GT(figures.training_s(), 0);
+  EXPECT_GE(figures.wall_s(), figures.training_s() * 0.999);
+  EXPECT_EQ(figures.learning_rate(), 0.05f);
+  EXPECT_GT(figures.grad_norm(), 0);
+  EXPECT_GT(figures.samples_per_s(), 0);
+  EXPECT_EQ(figures.tokens_per_s(), 0);
+  EXPECT_GT(figures.mfu(), 0);
+  EXPECT_LE(figures.mfu_wall(), figures.mfu() * 1.001);
+  EXPECT_GT(figures.memory().rss(), 50 << 20);
+  EXPECT_GE(figures.memory().rss_peak(), figures.memory().rss());
+  EXPECT_FALSE(figures.memory().has_active());
+  ASSERT_EQ(figures.levels_size(), 1);
+  EXPECT_TRUE(figures.levels(0).gradients());
+  EXPECT_EQ(figures.levels(0).group_size(), 2);
+  EXPECT_EQ(figures.levels(0).count(), 20);
+  // A rank of two sends each byte of the gradients once.
+  EXPECT_EQ(figures.levels(0).bytes(), 20 * 4 * (32 * 64 + 32 + 10 * 32 + 10));
+  EXPECT_FALSE(RunJob(Spec(1))->status(0).figures().has_mfu()) << "the peak of a CPU is not known";
+}
+
+TEST_F(NumericsTest, ProfileHoldsTheSameStepsOnTheRanksThatWereAsked) {
+  const auto daemon = MakeDaemon();
+  daemon->Launch(Spec(3,
+                      "steps: 100000 log_every: 100 "
+                      "faults { rank: -1 kind: SLEEP seconds: 0.002 steps: 100000 }"));
+  ASSERT_TRUE(daemon->Serve([&] { return daemon->status(2).figures().step() >= 100; }));
+  v1::ProfileRequest request;
+  request.set_id(1);
+  request.set_first_step(daemon->status(2).figures().step() + 400);
+  request.set_steps(3);
+  daemon->SetProfile({0, 2}, request);
+  ASSERT_TRUE(daemon->Serve([&] {
+    return daemon->status(0).profile().id() == 1 && daemon->status(2).profile().id() == 1;
+  }));
+  for (int rank : {0, 2}) {
+    const v1::ProfileResult& result = daemon->status(rank).profile();
+    EXPECT_EQ(result.error(), "");
+    EXPECT_EQ(result.first_step(), request.first_step());
+    EXPECT_EQ(result.steps(), 3);
+    EXPECT_THAT(result.trace(), HasSubstr(daemon->TrainerDirectory(rank) + "/profiles/1/"));
+    EXPECT_GT(result.trace_bytes(), 1000);
+  }
+  EXPECT_EQ(daemon->status(1).profile().id(), 0);
+}
+
+}  // namespace
+}  // namespace paceline

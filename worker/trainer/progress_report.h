@@ -1,0 +1,83 @@
+// What a rank makes of its finished steps: the verdict on losses and gradients that are not
+// finite, the figures of each interval, and the log line:
+//
+//   step=10 loss=2.30258509 mean_loss=2.30258512 lr=0.1 samples_per_s=512.3 grad_norm=1.25
+//
+// with the number of steps done; the loss of this rank's batch; the latest mean over all ranks
+// (with ddp that of this step, else that of the last mean of parameters over all ranks); the
+// learning rate of that step; the samples of all ranks per second of training, as far as this
+// rank can tell; the norm of the gradients before clipping. Token data adds tokens_per_s, a
+// known peak mfu.
+#ifndef WORKER_TRAINER_PROGRESS_REPORT_H_
+#define WORKER_TRAINER_PROGRESS_REPORT_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "worker/ring/step_ring.h"
+#include "worker/trainer/comm/platform.h"
+#include "worker/trainer/comm/strategy.h"
+#include "worker/trainer/config.h"
+#include "worker/trainer/control.h"
+#include "worker/trainer/core/trend.h"
+#include "worker/trainer/model/model.h"
+#include "worker/trainer/telemetry/interval.h"
+
+namespace paceline {
+
+// Thread-compatible. Torch's exceptions pass through.
+class ProgressReport {
+ public:
+  // All of it outlives the report.
+  struct Parts {
+    const TrainerConfig& config;
+    const Model& model;
+    Control& control;
+    Platform& platform;
+    const Strategy& strategy;
+  };
+
+  explicit ProgressReport(const Parts& parts);
+
+  // A line is written for this step (0-based).
+  bool LineIsDue(int64_t step) const;
+
+  // Keeps what belongs to a step until its record is finished: the norm of each parameter's
+  // gradient, on the device, and the mean loss, on its way to the host (may be undefined) or
+  // there already.
+  void Expect(int64_t step, at::Tensor norms, at::Tensor mean_loss,
+              std::optional<double> known_mean_loss);
+
+  // Takes the records of steps that were expected, in order. An error when a loss or gradient
+  // was not finite and the job is to stop then: Unavailable when this rank's own loss was.
+  absl::Status Publish(const std::vector<StepRecord>& records);
+
+ private:
+  struct Expected {
+    int64_t step = 0;
+    at::Tensor norms;
+    at::Tensor mean_loss;
+  };
+
+  absl::Status Judge(const StepRecord& record, const at::Tensor& norms);
+  std::string FirstNotFinite(const at::Tensor& norms) const;
+  void EndInterval();
+  MemoryFigures Memory(double seconds);
+
+  const Parts parts_;
+  Interval interval_;
+  std::deque<Expected> expected_;
+  std::optional<double> mean_loss_;
+  bool warned_ = false;          // That the training has diverged.
+  double training_seconds_ = 0;  // Wall time of all intervals.
+  Trend rss_trend_;
+};
+
+}  // namespace paceline
+
+#endif  // WORKER_TRAINER_PROGRESS_REPORT_H_
