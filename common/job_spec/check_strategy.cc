@@ -87,6 +87,10 @@ class LadderCheck {
     } else if (ranks_ > 0 && last_ && size != ranks_) {
       problems_.Add(field, StrCat("is ", size, "; the last level takes ", Ranks(),
                                   ", or scope all instead of a size"));
+    } else if (!last_ && size == ranks_) {
+      problems_.Add(field, StrCat("is ", size,
+                                  ", the number of ranks, before the last level; give "
+                                  "less"));
     } else if (ranks_ > 0 && ranks_ % size != 0) {
       problems_.Add(field, StrCat("is ", size, "; allowed are the divisors of ", Ranks()));
     } else {

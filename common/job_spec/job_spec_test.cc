@@ -119,9 +119,78 @@ INSTANTIATE_TEST_SUITE_P(
         Rule{"FaultRankBeyond", "ranks: 2 faults { rank: 2 kind: ABORT }", "faults[0].rank"},
         Rule{"FaultStepNegative", "faults { step: -1 kind: EXIT }", "faults[0].step"},
         Rule{"FaultStepBeyond", "faults { step: 100 kind: EXIT }", "faults[0].step"},
+        Rule{"FaultOfEveryRank", "ranks: 2 faults { rank: -1 kind: ABORT }", ""},
+        Rule{"FaultRankBelow", "ranks: 2 faults { rank: -2 kind: ABORT }", "faults[0].rank"},
+        Rule{"FaultNanLoss", "faults { kind: NAN_LOSS steps: 200 probability: 1 }", ""},
+        Rule{"FaultStepsNegative", "faults { kind: EXIT steps: -1 }", "faults[0].steps"},
+        Rule{"FaultNeverProbable", "faults { kind: EXIT probability: 0 }", "faults[0].probability"},
+        Rule{"FaultTooProbable", "faults { kind: EXIT probability: 1.5 }", "faults[0].probability"},
         Rule{"FaultKindMissing", "faults { kind: SLEEP } faults {}", "faults[1].kind"},
         Rule{"FaultKindUnknown", "faults { kind: 99 }", "faults[0].kind"},
         Rule{"FaultSecondsNegative", "faults { kind: SLEEP seconds: -1 }", "faults[0].seconds"}),
+    Name);
+
+INSTANTIATE_TEST_SUITE_P(
+    Steps, JobSpecRuleTest,
+    ::testing::Values(
+        Rule{"AccumulationNegative", "accumulation_steps: -1", "accumulation_steps"},
+        Rule{"Accumulation", "accumulation_steps: 8", ""},
+        Rule{"ClipNegative", "clip_grad_norm: -1", "clip_grad_norm"},
+        Rule{"ClipNan", "clip_grad_norm: nan", "clip_grad_norm"},
+        Rule{"NonFiniteKnown", "on_nonfinite: NON_FINITE_IGNORE", ""},
+        Rule{"NonFiniteUnknown", "on_nonfinite: 7", "on_nonfinite"},
+        Rule{"ExportSafetensors", "export_final: '/a.safetensors'", ""},
+        Rule{"ExportOther", "export_final: '/a.pt'", "export_final"},
+        Rule{"GradientsFp16", "gradient_format: WIRE_FORMAT_FP16", ""},
+        Rule{"GradientsInt8", "gradient_format: WIRE_FORMAT_INT8", "gradient_format"},
+        Rule{"GradientsUnknown", "gradient_format: 9", "gradient_format"},
+        Rule{"StartupJustLong", "collective_timeout_s: 10 startup_timeout_s: 30", ""},
+        Rule{"StartupShort", "collective_timeout_s: 10 startup_timeout_s: 29", "startup_timeout_s"},
+        Rule{"StartupNan", "startup_timeout_s: nan", "startup_timeout_s"},
+        Rule{"StartupInfinite", "startup_timeout_s: inf", "startup_timeout_s"},
+        Rule{"PeakNegative", "peak_flops: -1", "peak_flops"},
+        Rule{"PeakInfinite", "peak_flops: inf", "peak_flops"},
+        Rule{"GraphMlp", "cuda_graph: true device: CUDA model { mlp {} }", ""},
+        Rule{"GraphLlama", "cuda_graph: true device: CUDA model { llama {} }", ""},
+        Rule{"GraphResNet", "cuda_graph: true device: CUDA", "cuda_graph"},
+        Rule{"GraphCpu", "cuda_graph: true model { mlp {} }", "cuda_graph"},
+        Rule{"GraphRanks", "cuda_graph: true device: CUDA model { mlp {} } ranks: 2", "cuda_graph"},
+        Rule{"GraphAccumulation",
+             "cuda_graph: true device: CUDA model { mlp {} } accumulation_steps: 2", "cuda_graph"}),
+    Name);
+
+INSTANTIATE_TEST_SUITE_P(
+    ModelsAndData, JobSpecRuleTest,
+    ::testing::Values(
+        Rule{"Resnet18", "model { resnet18 { sync_batchnorm: true } }", ""},
+        Rule{"Llama", "model { llama {} }", ""},
+        Rule{"Llama8b", "model { llama { preset: LLAMA_PRESET_8B } }", ""},
+        Rule{"PresetUnknown", "model { llama { preset: 9 } }", "model.llama.preset"},
+        Rule{"DimNegative", "model { llama { dim: -1 } }", "model.llama.dim"},
+        Rule{"DimTooWide", "model { llama { dim: 4294967296 } }", "model.llama.dim"},
+        Rule{"LayersNegative", "model { llama { layers: -1 } }", "model.llama.layers"},
+        Rule{"HeadsNegative", "model { llama { heads: -1 } }", "model.llama.heads"},
+        Rule{"HeadsNoDivisor", "model { llama { dim: 250 } }", "model.llama.heads"},
+        Rule{"HeadWidthOdd", "model { llama { dim: 240 } }", "model.llama.heads"},
+        Rule{"KvHeadsNegative", "model { llama { kv_heads: -1 } }", "model.llama.kv_heads"},
+        Rule{"KvHeadsNoDivisor", "model { llama { kv_heads: 3 } }", "model.llama.kv_heads"},
+        Rule{"KvHeadsAbove", "model { llama { heads: 8 } }", "model.llama.kv_heads"},
+        Rule{"KvHeadsOne", "model { llama { kv_heads: 1 } }", ""},
+        Rule{"FfnNegative", "model { llama { ffn_dim: -1 } }", "model.llama.ffn_dim"},
+        Rule{"VocabularyNegative", "model { llama { vocab_size: -1 } }", "model.llama.vocab_size"},
+        Rule{"ThetaNegative", "model { llama { rope_theta: -1 } }", "model.llama.rope_theta"},
+        Rule{"ThetaNan", "model { llama { rope_theta: nan } }", "model.llama.rope_theta"},
+        Rule{"NormNegative", "model { llama { norm_epsilon: -1 } }", "model.llama.norm_epsilon"},
+        Rule{"TorchScript", "model { torchscript { file: '/m.pt' } }", ""},
+        Rule{"TorchScriptNoFile", "model { torchscript {} }", "model.torchscript.file"},
+        Rule{"SequenceNegative", "data { sequence_length: -1 }", "data.sequence_length"},
+        Rule{"SequenceTooLong", "data { sequence_length: 4294967296 }", "data.sequence_length"},
+        Rule{"TokenTypeKnown", "data { token_type: TOKEN_TYPE_UINT16 }", ""},
+        Rule{"TokenTypeUnknown", "data { token_type: 3 }", "data.token_type"},
+        Rule{"NoPrefetchThread", "data { prefetch_threads: 0 }", ""},
+        Rule{"PrefetchThreadsNegative", "data { prefetch_threads: -1 }", "data.prefetch_threads"},
+        Rule{"PrefetchThreadsMany", "data { prefetch_threads: 65 }", "data.prefetch_threads"},
+        Rule{"PrefetchNegative", "data { prefetch_batches: -1 }", "data.prefetch_batches"}),
     Name);
 
 TEST(JobSpecTest, EmptySpecNamesEverythingThatIsRequired) {
@@ -169,6 +238,21 @@ TEST(FillDefaultsTest, WritesEveryDocumentedDefault) {
   EXPECT_EQ(spec.precision(), v1::FP32);
   EXPECT_EQ(spec.log_every(), 10);
   EXPECT_EQ(spec.collective_timeout_s(), 300);
+  EXPECT_EQ(spec.startup_timeout_s(), 900);
+  EXPECT_EQ(spec.data().sequence_length(), 256);
+  EXPECT_EQ(spec.data().prefetch_threads(), 1);
+  EXPECT_EQ(spec.data().prefetch_batches(), 2);
+  EXPECT_TRUE(spec.strategy().has_ddp());
+  EXPECT_EQ(spec.accumulation_steps(), 1);
+  EXPECT_EQ(spec.on_nonfinite(), v1::NON_FINITE_STOP);
+  EXPECT_EQ(spec.gradient_format(), v1::WIRE_FORMAT_FP32);
+}
+
+TEST(FillDefaultsTest, StartupTimeoutIsAtLeastTenMinutes) {
+  v1::JobSpec spec = Sound();
+  spec.set_collective_timeout_s(10);
+  FillDefaults(&spec);
+  EXPECT_EQ(spec.startup_timeout_s(), 600);
 }
 
 TEST(FillDefaultsTest, WritesTheDefaultsOfTheChosenKinds) {
@@ -176,12 +260,67 @@ TEST(FillDefaultsTest, WritesTheDefaultsOfTheChosenKinds) {
   spec.mutable_model()->mutable_mlp();
   spec.mutable_optimizer()->mutable_adamw();
   spec.mutable_schedule()->mutable_step();
+  spec.mutable_strategy()->mutable_hsgd()->add_ladder();
+  spec.add_faults();
   FillDefaults(&spec);
   EXPECT_THAT(spec.model().mlp().hidden(), ElementsAre(128));
   EXPECT_EQ(spec.optimizer().adamw().beta1(), 0.9);
   EXPECT_EQ(spec.optimizer().adamw().beta2(), 0.999);
   EXPECT_EQ(spec.optimizer().adamw().epsilon(), 1e-8);
   EXPECT_EQ(spec.schedule().step().gamma(), 0.1);
+  EXPECT_EQ(spec.strategy().optimizer_state(), v1::OPTIMIZER_STATE_LOCAL);
+  EXPECT_EQ(spec.strategy().hsgd().ladder(0).format(), v1::WIRE_FORMAT_FP32);
+  EXPECT_EQ(spec.faults(0).steps(), 1);
+  EXPECT_EQ(spec.faults(0).probability(), 1);
+}
+
+v1::Llama Filled(v1::LlamaPreset preset) {
+  v1::JobSpec spec = Sound();
+  spec.mutable_model()->mutable_llama()->set_preset(preset);
+  FillDefaults(&spec);
+  return spec.model().llama();
+}
+
+// dim, layers, heads, kv_heads, ffn_dim, vocab_size.
+std::vector<int64_t> Sizes(const v1::Llama& llama) {
+  return {llama.dim(),      llama.layers(),  llama.heads(),
+          llama.kv_heads(), llama.ffn_dim(), llama.vocab_size()};
+}
+
+TEST(FillDefaultsTest, WritesTheSizesOfALlamasPreset) {
+  const v1::Llama none = Filled(v1::LLAMA_PRESET_UNSPECIFIED);
+  EXPECT_EQ(none.preset(), v1::LLAMA_PRESET_DEBUG);
+  EXPECT_THAT(Sizes(none), ElementsAre(256, 6, 16, 16, 768, 2048));
+  EXPECT_EQ(none.rope_theta(), 5e5);
+  EXPECT_EQ(none.norm_epsilon(), 1e-5);
+  EXPECT_TRUE(none.has_tie_embeddings());
+  EXPECT_FALSE(none.tie_embeddings());
+
+  const v1::Llama small = Filled(v1::LLAMA_PRESET_160M);
+  EXPECT_THAT(Sizes(small), ElementsAre(768, 12, 12, 12, 2048, 50304));
+  EXPECT_EQ(small.rope_theta(), 1e4);
+  EXPECT_FALSE(small.tie_embeddings());
+
+  const v1::Llama medium = Filled(v1::LLAMA_PRESET_1B);
+  EXPECT_THAT(Sizes(medium), ElementsAre(2048, 16, 32, 8, 8192, 128256));
+  EXPECT_EQ(medium.rope_theta(), 5e5);
+  EXPECT_TRUE(medium.tie_embeddings());
+
+  const v1::Llama large = Filled(v1::LLAMA_PRESET_8B);
+  EXPECT_THAT(Sizes(large), ElementsAre(4096, 32, 32, 8, 14336, 128256));
+  EXPECT_EQ(large.rope_theta(), 5e5);
+  EXPECT_FALSE(large.tie_embeddings());
+}
+
+TEST(FillDefaultsTest, KeepsTheSizesOfALlamaThatWereGiven) {
+  v1::JobSpec spec = Sound();
+  v1::Llama* llama = spec.mutable_model()->mutable_llama();
+  llama->set_preset(v1::LLAMA_PRESET_1B);
+  llama->set_layers(2);
+  llama->set_tie_embeddings(false);
+  FillDefaults(&spec);
+  EXPECT_THAT(Sizes(*llama), ElementsAre(2048, 2, 32, 8, 8192, 128256));
+  EXPECT_FALSE(llama->tie_embeddings());
 }
 
 TEST(FillDefaultsTest, KeepsWhatWasGiven) {
@@ -197,6 +336,9 @@ TEST(FillDefaultsTest, KeepsWhatWasGiven) {
 
 TEST(FillDefaultsTest, DoingItTwiceChangesNothingMore) {
   v1::JobSpec once = Sound();
+  once.mutable_model()->mutable_llama();
+  once.mutable_strategy()->mutable_hsgd()->add_ladder();
+  once.add_faults();
   FillDefaults(&once);
   v1::JobSpec twice = once;
   FillDefaults(&twice);

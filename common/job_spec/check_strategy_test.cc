@@ -1,0 +1,262 @@
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "common/job_spec/job_spec.h"
+#include "gmock/gmock.h"
+#include "google/protobuf/text_format.h"
+#include "gtest/gtest.h"
+
+namespace paceline {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::ElementsAreArray;
+using ::testing::IsEmpty;
+
+v1::JobSpec SpecWith(const std::string& strategy) {
+  v1::JobSpec spec;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      "name: 'a' ranks: 8 model { resnet18 {} } data { train: '/t' } steps: 1 "
+      "optimizer { sgd {} learning_rate: 1 } strategy { " +
+          strategy + " }",
+      &spec))
+      << strategy;
+  return spec;
+}
+
+// "FIELD MESSAGE" of each problem of a job of 8 ranks, without "strategy.".
+std::vector<std::string> Problems(const std::string& strategy) {
+  std::vector<std::string> out;
+  for (const SpecProblem& problem : CheckJobSpec(SpecWith(strategy))) {
+    EXPECT_EQ(problem.field.rfind("strategy.", 0), 0u) << problem.field;
+    out.push_back(problem.field.substr(9) + " " + problem.message);
+  }
+  return out;
+}
+
+// A level of a ladder, and what is wrong with the ladder of such levels; empty: nothing.
+struct LadderCase {
+  std::string name;
+  std::vector<std::string> levels;
+  std::vector<std::string> problems;
+
+  friend std::ostream& operator<<(std::ostream& out, const LadderCase& c) { return out << c.name; }
+};
+
+class LadderTest : public ::testing::TestWithParam<LadderCase> {};
+
+TEST_P(LadderTest, IsJudged) {
+  std::string text = "hsgd { ";
+  for (const std::string& level : GetParam().levels) text += "ladder { " + level + " } ";
+  std::vector<std::string> expected;
+  for (const std::string& problem : GetParam().problems) expected.push_back("hsgd." + problem);
+  EXPECT_THAT(Problems(text + "}"), ElementsAreArray(expected));
+}
+
+std::string Name(const ::testing::TestParamInfo<LadderCase>& info) { return info.param.name; }
+
+const char kAll[] = "period: 8 size: 8";
+
+INSTANTIATE_TEST_SUITE_P(
+    Sound, LadderTest,
+    ::testing::Values(
+        LadderCase{"ThreeSizes", {"period: 2 size: 2", "period: 4 size: 4", kAll}, {}},
+        LadderCase{"OneLevelOfPeriodOne", {"period: 1 size: 8"}, {}},
+        LadderCase{"GroupsOfOneRank", {"period: 2 size: 1", kAll}, {}},
+        LadderCase{"Scopes",
+                   {"period: 2 scope: SCOPE_NODE", "period: 4 scope: SCOPE_RACK",
+                    "period: 8 scope: SCOPE_ALL"},
+                   {}},
+        LadderCase{
+            "SizesBeforeScopes",
+            {"period: 2 size: 2", "period: 4 scope: SCOPE_NODE", "period: 8 scope: SCOPE_ALL"},
+            {}},
+        LadderCase{"Formats",
+                   {"period: 2 size: 2 format: WIRE_FORMAT_BF16",
+                    "period: 8 size: 8 format: WIRE_FORMAT_INT8"},
+                   {}}),
+    Name);
+
+INSTANTIATE_TEST_SUITE_P(
+    Periods, LadderTest,
+    ::testing::Values(
+        LadderCase{"Missing",
+                   {"size: 8"},
+                   {"ladder[0].period is missing or 0; give the steps between two means, 1 or "
+                    "more"}},
+        LadderCase{
+            "Negative", {"period: -2 size: 8"}, {"ladder[0].period is -2; allowed is 1 and more"}},
+        LadderCase{"NegativeLater",
+                   {"period: 2 size: 2", "period: -4 size: 8"},
+                   {"ladder[1].period is -4; allowed is 1 and more"}},
+        LadderCase{"NotAscending",
+                   {"period: 8 size: 4", "period: 2 size: 8"},
+                   {"ladder[1].period is 2; allowed are multiples of the period before it (8) "
+                    "that are above it"}},
+        LadderCase{"Equal",
+                   {"period: 4 size: 4", "period: 4 size: 8"},
+                   {"ladder[1].period is 4; allowed are multiples of the period before it (4) "
+                    "that are above it"}},
+        LadderCase{"NoMultiple",
+                   {"period: 2 size: 4", "period: 3 size: 8"},
+                   {"ladder[1].period is 3; allowed are multiples of the period before it (2) "
+                    "that are above it"}}),
+    Name);
+
+INSTANTIATE_TEST_SUITE_P(
+    Groups, LadderTest,
+    ::testing::Values(
+        LadderCase{"Missing",
+                   {"period: 8"},
+                   {"ladder[0].size is missing; give the ranks per group, or a scope"}},
+        LadderCase{"Both",
+                   {"period: 8 size: 8 scope: SCOPE_ALL"},
+                   {"ladder[0].scope is all beside size 8; give one of the two"}},
+        LadderCase{"Negative",
+                   {"period: 2 size: -1", kAll},
+                   {"ladder[0].size is -1; allowed is 1 and more"}},
+        LadderCase{"NoDivisor",
+                   {"period: 2 size: 3", "period: 8 scope: SCOPE_ALL"},
+                   {"ladder[0].size is 3; allowed are the divisors of the number of ranks (8)"}},
+        LadderCase{"MoreThanRanks",
+                   {"period: 2 size: 16", "period: 8 scope: SCOPE_ALL"},
+                   {"ladder[0].size is 16; allowed are the divisors of the number of ranks (8)"}},
+        LadderCase{"NotAscending",
+                   {"period: 2 size: 4", "period: 4 size: 2", kAll},
+                   {"ladder[1].size is 2; allowed are multiples of the size before it (4) that "
+                    "are above it"}},
+        LadderCase{"Equal",
+                   {"period: 2 size: 4", "period: 4 size: 4", kAll},
+                   {"ladder[1].size is 4; allowed are multiples of the size before it (4) that "
+                    "are above it"}},
+        LadderCase{"LastIsNotAll",
+                   {"period: 2 size: 2", "period: 4 size: 4"},
+                   {"ladder[1].size is 4; the last level takes the number of ranks (8), or scope "
+                    "all instead of a size"}},
+        LadderCase{"LastIsMoreThanRanks",
+                   {"period: 2 size: 16"},
+                   {"ladder[0].size is 16; the last level takes the number of ranks (8), or scope "
+                    "all instead of a size"}},
+        LadderCase{"AllIsNotLast",
+                   {"period: 2 size: 8", "period: 4 scope: SCOPE_ALL"},
+                   {"ladder[0].size is 8, the number of ranks, before the last level; give less"}},
+        LadderCase{"LastScopeIsNotAll",
+                   {"period: 2 scope: SCOPE_NODE"},
+                   {"ladder[0].scope is node; the last level takes all, or as size the number of "
+                    "ranks (8)"}},
+        LadderCase{"ScopesNotAscending",
+                   {"period: 2 scope: SCOPE_RACK", "period: 4 scope: SCOPE_NODE",
+                    "period: 8 scope: SCOPE_ALL"},
+                   {"ladder[1].scope is node after rack; the order is node, rack, all"}},
+        LadderCase{"ScopeTwice",
+                   {"period: 2 scope: SCOPE_ALL", "period: 4 scope: SCOPE_ALL"},
+                   {"ladder[1].scope is all after all; the order is node, rack, all"}},
+        LadderCase{"SizeAfterScope",
+                   {"period: 2 scope: SCOPE_NODE", kAll},
+                   {"ladder[1].size is 8 after scope node; levels with a size come before those "
+                    "with a scope"}},
+        LadderCase{"ScopeUnknown",
+                   {"period: 2 scope: 7", kAll},
+                   {"ladder[0].scope is the unknown number 7; allowed is node, rack, all"}}),
+    Name);
+
+INSTANTIATE_TEST_SUITE_P(
+    Formats, LadderTest,
+    ::testing::Values(
+        LadderCase{"Fp16",
+                   {"period: 8 size: 8 format: WIRE_FORMAT_FP16"},
+                   {"ladder[0].format is fp16, a format of gradients only; allowed is fp32, bf16, "
+                    "and int8 above the first level"}},
+        LadderCase{"Int8First",
+                   {"period: 8 size: 8 format: WIRE_FORMAT_INT8"},
+                   {"ladder[0].format is int8 in the first level; allowed is fp32, bf16, and int8 "
+                    "above it"}},
+        LadderCase{"Unknown",
+                   {"period: 8 size: 8 format: 9"},
+                   {"ladder[0].format is the unknown number 9; allowed is fp32, fp16, bf16, "
+                    "int8"}}),
+    Name);
+
+INSTANTIATE_TEST_SUITE_P(
+    Whole, LadderTest,
+    ::testing::Values(
+        LadderCase{"Empty",
+                   {},
+                   {"ladder is missing; give at least one level, from the smallest group to "
+                    "all"}},
+        LadderCase{"AllProblemsAtOnce",
+                   {"period: 0 size: 2", "period: 4 size: 3 format: WIRE_FORMAT_FP16", kAll},
+                   {"ladder[0].period is missing or 0; give the steps between two means, 1 or more",
+                    "ladder[1].size is 3; allowed are multiples of the size before it (2) that are "
+                    "above it",
+                    "ladder[1].format is fp16, a format of gradients only; allowed is fp32, bf16, "
+                    "and int8 above the first level"}}),
+    Name);
+
+TEST(StrategyTest, SoundOnesHaveNoProblems) {
+  for (const char* strategy :
+       {"", "ddp {}", "local_sgd { period: 1 }", "local_sgd { period: 4 } warmup_steps: 13",
+        "local_sgd { period: 4 } gradient_group_size: 1",
+        "local_sgd { period: 4 } gradient_group_size: 8",
+        "local_sgd { period: 4 } optimizer_state: OPTIMIZER_STATE_AVERAGE"}) {
+    EXPECT_THAT(Problems(strategy), IsEmpty()) << strategy;
+  }
+}
+
+TEST(StrategyTest, LocalSgdNeedsAPeriod) {
+  EXPECT_THAT(Problems("local_sgd {}"),
+              ElementsAre("local_sgd.period is missing or 0; give the steps between two means, 1 "
+                          "or more"));
+  EXPECT_THAT(Problems("local_sgd { period: -1 }"),
+              ElementsAre("local_sgd.period is -1; allowed is 1 and more"));
+}
+
+TEST(StrategyTest, WarmupIsNotNegative) {
+  EXPECT_THAT(Problems("local_sgd { period: 1 } warmup_steps: -1"),
+              ElementsAre("warmup_steps is -1; allowed is 0 and more"));
+}
+
+TEST(StrategyTest, GradientGroupsDivideTheRanks) {
+  for (const char* size : {"3", "-1", "16"}) {
+    EXPECT_THAT(Problems(std::string("local_sgd { period: 1 } gradient_group_size: ") + size),
+                ElementsAre(std::string("gradient_group_size is ") + size +
+                            "; allowed is 0 for the ranks of each node, or a divisor of the number "
+                            "of ranks (8)"));
+  }
+}
+
+TEST(StrategyTest, OptimizerStateIsKnown) {
+  EXPECT_THAT(Problems("local_sgd { period: 1 } optimizer_state: 9"),
+              ElementsAre("optimizer_state is the unknown number 9; allowed is local, average"));
+}
+
+TEST(StrategyTest, DdpHasNothingOfTheOthers) {
+  const std::string why = "; kind ddp has none: leave it out, or give kind local_sgd or hsgd";
+  EXPECT_THAT(Problems("ddp {} warmup_steps: 5 gradient_group_size: 2 "
+                       "optimizer_state: OPTIMIZER_STATE_LOCAL"),
+              ElementsAre("warmup_steps is 5" + why, "gradient_group_size is 2" + why,
+                          "optimizer_state is local" + why));
+}
+
+TEST(StrategyTest, LadderIsNotJudgedByAnImpossibleNumberOfRanks) {
+  v1::JobSpec spec = SpecWith(
+      "hsgd { ladder { period: 2 size: 3 } ladder { period: 4 size: 9 } } gradient_group_size: 5");
+  spec.set_ranks(-1);
+  const std::vector<SpecProblem> problems = CheckJobSpec(spec);
+  ASSERT_EQ(problems.size(), 1u);
+  EXPECT_EQ(problems[0].field, "ranks");
+}
+
+TEST(CheckLadderTest, NamesTheGivenField) {
+  v1::Hsgd hsgd;
+  EXPECT_EQ(CheckLadder(hsgd.ladder(), 8, "ladder").at(0).field, "ladder");
+  v1::LadderLevel* level = hsgd.add_ladder();
+  level->set_period(1);
+  level->set_size(4);
+  EXPECT_THAT(CheckLadder(hsgd.ladder(), 4, "ladder"), IsEmpty());
+  EXPECT_EQ(CheckLadder(hsgd.ladder(), 8, "ladder").at(0).field, "ladder[0].size");
+}
+
+}  // namespace
+}  // namespace paceline
