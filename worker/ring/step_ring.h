@@ -27,7 +27,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "worker/ring/mapped_file.h"
+#include "common/mapped_file/mapped_file.h"
 
 namespace paceline {
 

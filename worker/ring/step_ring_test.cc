@@ -258,7 +258,7 @@ TEST_F(StepRingTest, RefusesWhatIsNoRing) {
   std::ofstream(path_) << "short";
   EXPECT_EQ(StepRingReader::Open(path_).status().code(), absl::StatusCode::kFailedPrecondition);
   std::ofstream(path_, std::ios::trunc).flush();
-  EXPECT_EQ(StepRingReader::Open(path_).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(StepRingReader::Open(path_).status().code(), absl::StatusCode::kDataLoss);
 }
 
 TEST_F(StepRingTest, RefusesAnotherLayoutVersion) {

@@ -14,7 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "worker/ring/mapped_file.h"
+#include "common/mapped_file/mapped_file.h"
 
 namespace paceline {
 
