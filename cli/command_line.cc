@@ -107,8 +107,9 @@ std::unique_ptr<CLI::App> MakeCommandLine(Program& program) {
   AddDevUp(*dev, program);
   AddDevDown(*dev, program);
   AddDevStatus(*dev, program);
-  CLI::App* data = AddGroup(*app, "data", "Data sets: import-digits");
+  CLI::App* data = AddGroup(*app, "data", "Data sets: import-digits, tokenize");
   AddImportDigits(*data, program);
+  AddTokenize(*data, program);
   AddCompletion(*app, program);
   AddVersion(*app, program);
   return app;

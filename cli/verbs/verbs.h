@@ -27,6 +27,7 @@ void AddDevDown(CLI::App& parent, Program& program);
 void AddDevStatus(CLI::App& parent, Program& program);
 
 void AddImportDigits(CLI::App& parent, Program& program);
+void AddTokenize(CLI::App& parent, Program& program);
 
 void AddCompletion(CLI::App& parent, Program& program);
 void AddVersion(CLI::App& parent, Program& program);
