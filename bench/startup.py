@@ -17,8 +17,8 @@ def main():
     ours, ddp = [], []
     with training.Training() as runs:
         for _ in range(1 + args.rounds):
-            ours.append(runs.ours(1, 1)[1] / 1e6)
-            ddp.append(runs.python(1, 1, "--fused")[1] / 1e6)
+            ours.append(runs.ours(training.RESNET18, 1, 1)[1] / 1e6)
+            ddp.append(runs.python(training.RESNET18, 1, 1, "--fused")[1] / 1e6)
     return paceline_bench.report("startup", [
         paceline_bench.Row(case="resnet18, 1 rank", metric="process start to first step", unit="ms",
                            ours=ours[1:], peers={"python ddp": ddp[1:]}, target=1.0)])

@@ -1,5 +1,6 @@
-"""Runs of our trainer and of its Python peer on the same digits, for step.py and startup.py."""
+"""Runs of our trainer and of its Python peer on the same data, for step.py and startup.py."""
 import contextlib
+import dataclasses
 import json
 import os
 import pathlib
@@ -11,20 +12,45 @@ import time
 
 import paceline_bench
 
-DIGITS = next(paceline_bench.ROOT.glob(
-    ".venv/lib/python3*/site-packages/sklearn/datasets/data/digits.csv.gz"))
+SITE_PACKAGES = next(paceline_bench.ROOT.glob(".venv/lib/python3*/site-packages"))
+DIGITS = SITE_PACKAGES / "sklearn/datasets/data/digits.csv.gz"
 PEER = paceline_bench.ROOT / "bench/peers/ddp_step.py"
-BATCH = 32
 THREADS = 1
 # The first steps allocate, and let torch and the Reducer settle.
 SETTLING_STEPS = 5
 
 SPEC = """
 name: "bench" ranks: {ranks} device: CPU threads_per_rank: {threads}
-model {{ resnet18 {{}} }} data {{ train: "{data}" order: SHUFFLE }}
-batch_per_rank: {batch} steps: {steps}
-optimizer {{ sgd {{ momentum: 0.9 }} learning_rate: 0.05 }} seed: 1
+{training} steps: {steps} seed: 1
 """
+
+
+@dataclasses.dataclass
+class Case:
+    """One training. In `spec` and `options` {data} is the path of the data."""
+
+    name: str
+    data: str  # Name of the file in the training's folder.
+    spec: str  # Model, data, batch and optimizer of the job spec, as text.
+    options: list  # The same for the peer.
+
+
+RESNET18 = Case(
+    "resnet18", "digits-train.shard",
+    'model { resnet18 {} } data { train: "{data}" order: SHUFFLE } batch_per_rank: 32 '
+    "optimizer { sgd { momentum: 0.9 } learning_rate: 0.05 }",
+    ["--model", "resnet18", "--batch", "32", "--data", "{data}"])
+
+_SIZES = {"dim": 256, "layers": 8, "heads": 8, "kv_heads": 8, "ffn_dim": 768, "vocab_size": 2048,
+          "rope_theta": 10000.0}
+LLAMA = Case(
+    "llama", "text.u16",
+    "model { llama { " + " ".join(f"{key}: {value}" for key, value in _SIZES.items()) +
+    ' tie_embeddings: false } } data { train: "{data}" order: SHUFFLE sequence_length: 256 '
+    "token_type: TOKEN_TYPE_UINT16 } batch_per_rank: 8 "
+    "optimizer { adamw {} learning_rate: 3e-4 weight_decay: 0.1 }",
+    ["--model", "llama", "--batch", "8", "--length", "256", "--sizes", json.dumps(_SIZES), "--data",
+     "{data}"])
 
 
 class Training:
@@ -37,9 +63,9 @@ class Training:
             built = paceline_bench.build("//bench:trainer_run", "//worker/trainer", "//cli:paceline")
             self.runner = built / "bench/trainer_run"
             self.trainer = built / "worker/trainer/trainer"
-            self.data = self.directory / "digits-train.shard"
             subprocess.run([built / "cli/paceline", "data", "import-digits", "--csv", DIGITS, "--out",
                             self.directory], check=True, stdout=subprocess.DEVNULL)
+            write_tokens(self.directory / LLAMA.data)
             self.runs = 0
             self.stack = stack.pop_all()
         return self
@@ -47,12 +73,13 @@ class Training:
     def __exit__(self, *exception):
         self.stack.close()
 
-    def ours(self, ranks, steps):
+    def ours(self, case, ranks, steps):
         """(starts of the steps in ns, nanoseconds from process start to the first step's end)."""
         work = self._new_folder()
         spec = work / "spec.textproto"
-        spec.write_text(SPEC.format(ranks=ranks, steps=steps, data=self.data, batch=BATCH,
-                                    threads=THREADS), encoding="utf-8")
+        training = case.spec.replace("{data}", str(self.directory / case.data))
+        spec.write_text(SPEC.format(ranks=ranks, steps=steps, threads=THREADS, training=training),
+                        encoding="utf-8")
         output = subprocess.run(
             [self.runner, "--trainer", self.trainer, "--spec", spec, "--dir", work,
              "--ranks", str(ranks), "--threads", str(THREADS)],
@@ -61,15 +88,16 @@ class Training:
         first = result["ranks"][0]
         return first["starts_ns"], first["starts_ns"][0] + first["totals_ns"][0] - result["spawned_ns"]
 
-    def python(self, ranks, steps, *options):
+    def python(self, case, ranks, steps, *options):
         """The same of the peer."""
         work = self._new_folder()
         environment = dict(os.environ, GLOO_SOCKET_IFNAME="lo", OMP_NUM_THREADS=str(THREADS))
+        training = [option.replace("{data}", str(self.directory / case.data))
+                    for option in case.options]
         spawned = time.monotonic_ns()
         processes = [subprocess.Popen(
-            [sys.executable, PEER, "--data", self.data, "--store", work / "store",
-             "--rank", str(rank), "--world", str(ranks), "--batch", str(BATCH),
-             "--steps", str(steps), "--threads", str(THREADS), *options],
+            [sys.executable, PEER, *training, "--store", work / "store", "--rank", str(rank),
+             "--world", str(ranks), "--steps", str(steps), "--threads", str(THREADS), *options],
             env=environment, stdout=subprocess.PIPE, text=True) for rank in range(ranks)]
         outputs = [process.communicate()[0] for process in processes]
         if any(process.returncode for process in processes):
@@ -82,6 +110,14 @@ class Training:
         folder = self.directory / str(self.runs)
         folder.mkdir()
         return folder
+
+
+def write_tokens(path):
+    """A megabyte of Python's sources, each byte a token of 16 bits."""
+    text = b""
+    for source in sorted((SITE_PACKAGES / "torch/nn/modules").glob("*.py")):
+        text += source.read_bytes()
+    path.write_bytes(b"".join(bytes((byte, 0)) for byte in text))
 
 
 def step_ms(starts):

@@ -1,9 +1,9 @@
 """The peer of our trainer: the same training as a plain Python loop over DistributedDataParallel.
 
-One process per rank, as our trainers. Reads the same image shard (docs/image-shards.md), draws
-its batches from memory (the fastest that Python can be), and times a step as our step ring
-does: from the start of one step to the start of the next. Prints one JSON object:
-{"starts_ns": [...], "first_step_end_ns": N, "loss": last}, CLOCK_MONOTONIC nanoseconds.
+One process per rank, as our trainers. Reads the same file (docs/image-shards.md, or 16-bit tokens
+without a header), draws its batches from memory (the fastest that Python can be), and times a
+step as our step ring does: from the start of one step to the start of the next. Prints one JSON
+object: {"starts_ns": [...], "first_step_end_ns": N, "loss": last}, CLOCK_MONOTONIC nanoseconds.
 """
 import argparse
 import json
@@ -13,6 +13,8 @@ import time
 import numpy
 import torch
 from torch import nn
+
+import llama
 
 
 class BasicBlock(nn.Module):
@@ -70,6 +72,14 @@ def load_shard(path):
     return images, torch.from_numpy(labels), classes
 
 
+def load_tokens(path, length):
+    """Sequences of int64 and, one token later, their targets."""
+    tokens = torch.from_numpy(numpy.fromfile(path, dtype="<u2").astype(numpy.int64))
+    count = (len(tokens) - 1) // length
+    return (tokens[:count * length].view(count, length),
+            tokens[1:count * length + 1].view(count, length))
+
+
 def batches(count, batch, rank, world):
     """Indices of this rank's batches, without end: a new permutation for each epoch."""
     epoch = 0
@@ -80,27 +90,43 @@ def batches(count, batch, rank, world):
         epoch += 1
 
 
+def make_training(args):
+    """Inputs, targets and the model."""
+    if args.model == "resnet18":
+        inputs, targets, classes = load_shard(args.data)
+        return inputs, targets, ResNet18(inputs.shape[1], classes)
+    inputs, targets = load_tokens(args.data, args.length)
+    return inputs, targets, llama.Llama(llama.Sizes(**json.loads(args.sizes)), args.length)
+
+
+def make_optimizer(args, parameters):
+    if args.model == "resnet18":
+        return torch.optim.SGD(parameters, lr=0.05, momentum=0.9, fused=args.fused)
+    return torch.optim.AdamW(parameters, lr=3e-4, weight_decay=0.1, fused=args.fused)
+
+
 def train(args):
     torch.set_num_threads(args.threads)
     torch.manual_seed(1)
-    images, labels, classes = load_shard(args.data)
-    model = ResNet18(images.shape[1], classes)
+    all_inputs, all_targets, model = make_training(args)
     if not args.plain:
         torch.distributed.init_process_group(
             "gloo", init_method=f"file://{args.store}", rank=args.rank, world_size=args.world)
         # Our trainer keeps each rank's running statistics, and reduces in place, too.
         model = nn.parallel.DistributedDataParallel(
             model, broadcast_buffers=False, gradient_as_bucket_view=True)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, fused=args.fused)
+    optimizer = make_optimizer(args, model.parameters())
     criterion = nn.CrossEntropyLoss()
-    indices = batches(len(images), args.batch, args.rank, args.world)
-    starts, first_step_end, loss = [], 0, None
+    indices = batches(len(all_inputs), args.batch, args.rank, args.world)
+    starts, first_step_end, value = [], 0, None
     for step in range(args.steps):
         starts.append(time.monotonic_ns())
         batch = next(indices)
-        inputs, targets = images[batch], labels[batch]
+        inputs, targets = all_inputs[batch], all_targets[batch]
         optimizer.zero_grad()
-        loss = criterion(model(inputs), targets)
+        scores = model(inputs)
+        loss = criterion(scores.flatten(0, -2), targets.flatten())
+        del scores
         loss.backward()
         optimizer.step()
         value = loss.item()
@@ -113,7 +139,10 @@ def train(args):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", required=True, help="image shard")
+    parser.add_argument("--model", choices=("resnet18", "llama"), default="resnet18")
+    parser.add_argument("--sizes", help="of a llama: llama.Sizes as JSON")
+    parser.add_argument("--length", type=int, help="of a llama's sequences")
+    parser.add_argument("--data", required=True, help="image shard or tokens")
     parser.add_argument("--store", help="file where the ranks meet")
     parser.add_argument("--rank", type=int, default=0)
     parser.add_argument("--world", type=int, default=1)
@@ -121,7 +150,7 @@ def main():
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--plain", action="store_true", help="no DistributedDataParallel")
-    parser.add_argument("--fused", action="store_true", help="SGD in one kernel")
+    parser.add_argument("--fused", action="store_true", help="the optimizer in one kernel")
     train(parser.parse_args())
 
 
