@@ -40,9 +40,9 @@ void CudaInt8Codec::AddDecoded(const at::Tensor& quantized, const at::Tensor& sc
                                at::Tensor sum) {
   Check(sum, quantized, scales);
   if (sum.numel() == 0) return;
-  C10_CUDA_CHECK(LaunchInt8AddDecoded(
-      quantized.const_data_ptr<int8_t>(), scales.const_data_ptr<float>(), factor,
-      sum.data_ptr<float>(), sum.numel(), c10::cuda::getCurrentCUDAStream()));
+  C10_CUDA_CHECK(LaunchInt8AddDecoded(quantized.const_data_ptr<int8_t>(),
+                                      scales.const_data_ptr<float>(), factor, sum.data_ptr<float>(),
+                                      sum.numel(), c10::cuda::getCurrentCUDAStream()));
 }
 
 }  // namespace paceline

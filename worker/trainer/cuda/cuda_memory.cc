@@ -43,7 +43,8 @@ DeviceMemory ReadDeviceMemory(c10::Device device) {
 }
 
 void RecordDeviceMemory(bool on) {
-  const std::optional<std::string> what = on ? std::make_optional<std::string>("all") : std::nullopt;
+  const std::optional<std::string> what =
+      on ? std::make_optional<std::string>("all") : std::nullopt;
   torch::cuda::_record_memory_history(what, /*context=*/"all", /*stacks=*/"all", kMostRecorded,
                                       /*clearHistory=*/on);
 }
@@ -53,12 +54,11 @@ absl::Status SnapshotDeviceMemory(const std::string& path) {
 }
 
 std::string DescribeDeviceMemory(const DeviceMemory& memory) {
-  return absl::StrCat("GPU memory: ", GiB(memory.active), " in use (peak ",
-                      GiB(memory.active_peak), "), ", GiB(memory.reserved), " reserved (peak ",
-                      GiB(memory.reserved_peak), "; small pool ", GiB(memory.small_pool),
-                      ", large pool ", GiB(memory.large_pool), ") of ", GiB(memory.capacity),
-                      "; ", memory.alloc_retries, " allocations retried, ", memory.ooms,
-                      " failed");
+  return absl::StrCat("GPU memory: ", GiB(memory.active), " in use (peak ", GiB(memory.active_peak),
+                      "), ", GiB(memory.reserved), " reserved (peak ", GiB(memory.reserved_peak),
+                      "; small pool ", GiB(memory.small_pool), ", large pool ",
+                      GiB(memory.large_pool), ") of ", GiB(memory.capacity), "; ",
+                      memory.alloc_retries, " allocations retried, ", memory.ooms, " failed");
 }
 
 std::string DescribeDeviceOutOfMemory(c10::Device device, const std::string& path) {
@@ -67,9 +67,10 @@ std::string DescribeDeviceOutOfMemory(c10::Device device, const std::string& pat
     text = DescribeDeviceMemory(ReadDeviceMemory(device));
     if (path.empty()) return text;
     const absl::Status written = SnapshotDeviceMemory(path);
-    absl::StrAppend(&text, written.ok() ? "; snapshot (for https://pytorch.org/memory_viz): "
-                                        : "; no snapshot: ",
-                    written.ok() ? absl::string_view(path) : written.message());
+    absl::StrAppend(
+        &text,
+        written.ok() ? "; snapshot (for https://pytorch.org/memory_viz): " : "; no snapshot: ",
+        written.ok() ? absl::string_view(path) : written.message());
   } catch (const std::exception& error) {
     absl::StrAppend(&text, "; no more can be told: ", error.what());
   }

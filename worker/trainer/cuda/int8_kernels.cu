@@ -1,5 +1,6 @@
 // Each operation is written as the intrinsic that rounds once, to nearest and ties to even:
-// the compiler may not contract them, so that the bits are those of int8_codec_cpu.cc.
+// the compiler may not contract them, so that the bits are those of comm/cpu_int8_codec.cc,
+// whose every step is repeated here.
 #include "worker/trainer/cuda/int8_kernels.h"
 
 namespace paceline {
@@ -11,40 +12,53 @@ constexpr int kWarps = kThreads / kWarp;
 constexpr int kValues = kInt8KernelRow / kThreads;  // Of a thread.
 constexpr unsigned kAllLanes = 0xffffffff;
 constexpr float kLargest = 127;
+// Adding and subtracting it rounds a float below 2^22 to a whole number, halves to even.
+constexpr float kRounder = 12582912;  // 1.5 * 2^23.
+
+// The bits of non-negative floats are ordered as they are, NaN above all: so it is not lost.
+__device__ int MagnitudeBits(float value) { return __float_as_int(value) & 0x7fffffff; }
 
 // The greatest `value` of the block's threads, in each of them.
-__device__ float BlockMax(float value) {
-  __shared__ float of_warp[kWarps];
+__device__ int BlockMax(int value) {
+  __shared__ int of_warp[kWarps];
   for (int lanes = kWarp / 2; lanes > 0; lanes /= 2) {
-    value = fmaxf(value, __shfl_xor_sync(kAllLanes, value, lanes));
+    value = max(value, __shfl_xor_sync(kAllLanes, value, lanes));
   }
   if (threadIdx.x % kWarp == 0) of_warp[threadIdx.x / kWarp] = value;
   __syncthreads();
   value = of_warp[0];
-  for (int warp = 1; warp < kWarps; ++warp) value = fmaxf(value, of_warp[warp]);
+  for (int warp = 1; warp < kWarps; ++warp) value = max(value, of_warp[warp]);
   return value;
+}
+
+// x / scale as a whole number.
+__device__ float Quantize(float x, float scale) {
+  if (scale == 0) return 0;
+  // A scale that is no normal number may be too small by its own rounding.
+  float q = __fdiv_rn(x, scale);
+  q = q > -kLargest ? q : -kLargest;
+  q = q < kLargest ? q : kLargest;
+  return __fsub_rn(__fadd_rn(q, kRounder), kRounder);
 }
 
 __global__ void Encode(const float* __restrict__ value, float* __restrict__ error,
                        int8_t* __restrict__ quantized, float* __restrict__ scales, int64_t count) {
   const int64_t first = static_cast<int64_t>(blockIdx.x) * kInt8KernelRow + threadIdx.x;
   float x[kValues];
-  float largest = 0;
+  int largest = 0;
 #pragma unroll
   for (int k = 0; k < kValues; ++k) {
     const int64_t i = first + k * kThreads;
     x[k] = i < count ? __fadd_rn(value[i], error[i]) : 0;
-    largest = fmaxf(largest, fabsf(x[k]));
+    largest = max(largest, MagnitudeBits(x[k]));
   }
-  const float scale = __fdiv_rn(BlockMax(largest), kLargest);
+  const float scale = __fdiv_rn(__int_as_float(BlockMax(largest)), kLargest);
   if (threadIdx.x == 0) scales[blockIdx.x] = scale;
 #pragma unroll
   for (int k = 0; k < kValues; ++k) {
     const int64_t i = first + k * kThreads;
     if (i >= count) break;
-    float q = scale == 0 ? 0 : rintf(__fdiv_rn(x[k], scale));
-    // A scale that is no normal number may be too small by its own rounding.
-    q = fminf(fmaxf(q, -kLargest), kLargest);
+    const float q = Quantize(x[k], scale);
     quantized[i] = static_cast<int8_t>(q);
     error[i] = __fsub_rn(x[k], __fmul_rn(q, scale));
   }

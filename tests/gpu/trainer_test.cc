@@ -1,0 +1,86 @@
+// Whole CUDA trainer processes on one GPU.
+#include "worker/trainer/testing/trainer_test.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "tests/gpu/gpu_count.h"
+#include "worker/ring/step_ring.h"
+#include "worker/trainer/testing/fake_daemon.h"
+
+namespace paceline {
+namespace {
+
+class GpuTrainerTest : public TrainerTest {
+ protected:
+  void SetUp() override {
+    PACELINE_SKIP_WITHOUT_GPU();
+    TrainerTest::SetUp();
+    trainer_ = "worker/trainer/trainer_cuda";
+  }
+
+  // Of a Llama on tokens of this test's own.
+  v1::JobSpec LlamaSpec(const std::string& changes) {
+    const std::string path = directory_ + "/tokens.bin";
+    std::ofstream file(path, std::ios::binary);
+    for (int i = 0; i < 60'000; ++i) {
+      const auto token = static_cast<uint16_t>((i * 7) % 512);
+      file.write(reinterpret_cast<const char*>(&token), sizeof(token));
+    }
+    return Spec(1, absl::StrCat("device: CUDA precision: BF16 model { llama { preset: "
+                                "LLAMA_PRESET_DEBUG layers: 2 vocab_size: 512 } } data { train: '",
+                                path,
+                                "' token_type: TOKEN_TYPE_UINT16 sequence_length: 64 } "
+                                "optimizer { adamw {} learning_rate: 0.003 } steps: 40 ",
+                                changes));
+  }
+
+  static void ExpectFalling(const std::vector<double>& losses, size_t steps) {
+    ASSERT_EQ(losses.size(), steps);
+    EXPECT_LT(losses.back(), 0.7 * losses.front());
+  }
+};
+
+TEST_F(GpuTrainerTest, MlpLearns) {
+  const auto daemon = RunJob(Spec(1, "device: CUDA steps: 60"));
+  ExpectFalling(Values(*daemon, 0, "loss"), 60);
+}
+
+TEST_F(GpuTrainerTest, LlamaInBf16LearnsAndItsStepsAreTimedOnTheDevice) {
+  const auto daemon = RunJob(LlamaSpec("clip_grad_norm: 1"));
+  const std::vector<double> losses = Values(*daemon, 0, "loss");
+  ExpectFalling(losses, 40);
+  const auto ring = StepRingReader::Open(daemon->RingPath(0));
+  ASSERT_TRUE(ring.ok()) << ring.status();
+  const std::vector<StepRecord> records = ring->ReadFrom(0).records;
+  ASSERT_EQ(records.size(), 40);
+  for (const StepRecord& record : records) {
+    EXPECT_GT(record.phase_ns[static_cast<size_t>(Phase::kForward)], 0);
+    EXPECT_GT(record.phase_ns[static_cast<size_t>(Phase::kBackward)], 0);
+    EXPECT_GT(record.grad_norm, 0);
+    EXPECT_EQ(record.tokens, 4 * 64);
+  }
+}
+
+TEST_F(GpuTrainerTest, StepsReplayedAsAGraphLearnAlike) {
+  const std::vector<double> eager = Values(*RunJob(LlamaSpec("")), 0, "loss");
+  const std::vector<double> graph = Values(*RunJob(LlamaSpec("cuda_graph: true")), 0, "loss");
+  ASSERT_EQ(graph.size(), eager.size());
+  for (size_t i = 0; i < eager.size(); ++i) EXPECT_NEAR(graph[i], eager[i], 0.1) << i;
+}
+
+TEST_F(GpuTrainerTest, OutOfMemoryIsToldWithTheAllocatorsFigures) {
+  const auto daemon = MakeDaemon();
+  daemon->Launch(Spec(1, "device: CUDA faults { kind: OUT_OF_MEMORY step: 5 }"));
+  EXPECT_TRUE(daemon->Serve());
+  const v1::TrainerError error = daemon->LastWords(0).error();
+  EXPECT_EQ(error.kind(), v1::FAILURE_OUT_OF_MEMORY) << error.message();
+  EXPECT_NE(error.message().find("reserved"), std::string::npos) << error.message();
+}
+
+}  // namespace
+}  // namespace paceline
