@@ -1,13 +1,11 @@
 #include "cli/job_file/job_fields.h"
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/str_cat.h"
+#include "common/job_spec/enum_name.h"
 
 namespace paceline {
 
 using google::protobuf::Descriptor;
 using google::protobuf::EnumDescriptor;
-using google::protobuf::EnumValueDescriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::OneofDescriptor;
@@ -57,11 +55,6 @@ std::vector<std::string> AllowedNames(const KeyField& key) {
     }
   }
   return names;
-}
-
-std::string EnumName(const EnumDescriptor& type, int number) {
-  const EnumValueDescriptor* value = type.FindValueByNumber(number);
-  return value == nullptr ? absl::StrCat(number) : absl::AsciiStrToLower(value->name());
 }
 
 }  // namespace paceline

@@ -33,9 +33,6 @@ const google::protobuf::FieldDescriptor* ChosenMember(const google::protobuf::Me
 // What an enumeration's key, or the key of a choice, may be: lower-case names.
 std::vector<std::string> AllowedNames(const KeyField& key);
 
-// Name of an enumeration's value in the job file; its number when it is none of ours.
-std::string EnumName(const google::protobuf::EnumDescriptor& type, int number);
-
 }  // namespace paceline
 
 #endif  // CLI_JOB_FILE_JOB_FIELDS_H_

@@ -25,7 +25,8 @@ namespace {
 
 constexpr int64_t kMaxFileBytes = 1 << 20;
 
-// A rule about `key` that cannot be judged while `other` is wrong itself.
+// A rule about `key` that cannot be judged while `other` is wrong itself; in a list, that of the
+// same element.
 struct Dependence {
   const char* key;
   const char* other;
@@ -36,6 +37,21 @@ constexpr Dependence kDependences[] = {
     {"schedule.warmup_steps", "steps"},
     {"evaluation.every", "data.eval"},
     {"optimizer.nesterov", "optimizer.momentum"},
+    {"model.heads", "model.dim"},
+    {"model.kv_heads", "model.heads"},
+    {"strategy.ladder[].size", "ranks"},
+    {"strategy.ladder[].size", "strategy.ladder[].scope"},
+    {"strategy.ladder[].scope", "ranks"},
+    {"strategy.gradient_group_size", "ranks"},
+    {"strategy.warmup_steps", "strategy.kind"},
+    {"strategy.gradient_group_size", "strategy.kind"},
+    {"strategy.optimizer_state", "strategy.kind"},
+    {"startup_timeout_s", "collective_timeout_s"},
+    {"cuda_graph", "device"},
+    {"cuda_graph", "ranks"},
+    {"cuda_graph", "model"},
+    {"cuda_graph", "model.kind"},
+    {"cuda_graph", "accumulation_steps"},
 };
 
 // True when `key` or a group around it has been complained about already.
@@ -50,10 +66,15 @@ bool IsTold(const std::set<std::string>& broken, std::string key) {
 
 bool DependsOnBroken(const std::set<std::string>& broken, const std::string& key) {
   const JobKey* entry = FindJobKey(key);
-  return entry != nullptr &&
-         std::any_of(std::begin(kDependences), std::end(kDependences), [&](const Dependence& d) {
-           return std::strcmp(d.key, entry->path) == 0 && IsTold(broken, d.other);
-         });
+  if (entry == nullptr) return false;
+  const std::string element = key.substr(0, key.rfind(']') + 1);
+  return std::any_of(
+      std::begin(kDependences), std::end(kDependences), [&](const Dependence& dependence) {
+        std::string other = dependence.other;
+        const size_t list = other.find("[]");
+        if (list != std::string::npos) other = element + other.substr(list + 2);
+        return std::strcmp(dependence.key, entry->path) == 0 && IsTold(broken, other);
+      });
 }
 
 void AddRuleProblems(const std::set<std::string>& broken, JobFile* file) {

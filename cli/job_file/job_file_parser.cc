@@ -165,16 +165,16 @@ void JobFileParser::ParseKey(const JobKey& key, const std::string& path, const Y
     ParseGroup(value, path, group->GetReflection()->MutableMessage(group, field.field));
     return;
   }
+  Message* holder = Holder(field, path, group);
+  if (holder == nullptr) return;
   if (key.type == KeyType::kGroups) {
-    ParseGroups(value, path, *field.field, group);
+    ParseGroups(value, path, *field.field, holder);
     return;
   }
   if (key.type == KeyType::kChoice) {
-    if (CheckScalar(key, path, value)) ParseChoice(field, path, value, group);
+    if (CheckScalar(key, path, value)) ParseChoice(field, path, value, holder);
     return;
   }
-  Message* holder = Holder(field, path, group);
-  if (holder == nullptr) return;
   if (key.type == KeyType::kIntegers) {
     if (!value.IsSequence()) {
       TellAt(path, StrCat("is ", Shape(value), "; it takes a list such as ", key.example));

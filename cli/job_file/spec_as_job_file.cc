@@ -5,6 +5,7 @@
 #include "cli/job_file/job_fields.h"
 #include "cli/job_file/job_file.h"
 #include "cli/job_file/job_keys.h"
+#include "common/job_spec/enum_name.h"
 #include "yaml-cpp/yaml.h"
 
 namespace paceline {
@@ -45,6 +46,26 @@ void EmitValue(const Message& holder, const FieldDescriptor& field, YAML::Emitte
       return;
     default:
       return;
+  }
+}
+
+// True for what the key may not say: an empty text, an enumeration's number 0, and a 0 that
+// stands for a value that was not given.
+bool IsNotGiven(const Message& holder, const FieldDescriptor& field, const JobKey& key) {
+  const auto* reflection = holder.GetReflection();
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_STRING:
+      return reflection->GetString(holder, &field).empty();
+    case FieldDescriptor::CPPTYPE_ENUM:
+      return reflection->GetEnumValue(holder, &field) == 0;
+    case FieldDescriptor::CPPTYPE_INT32:
+      return key.no_zero && reflection->GetInt32(holder, &field) == 0;
+    case FieldDescriptor::CPPTYPE_INT64:
+      return key.no_zero && reflection->GetInt64(holder, &field) == 0;
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return key.no_zero && reflection->GetDouble(holder, &field) == 0;
+    default:
+      return false;
   }
 }
 
@@ -100,8 +121,7 @@ void EmitKey(const Message& group, const std::string& path, const std::string& n
     EmitGroup(below, full, out);
     return;
   }
-  const bool text = key.field->cpp_type() == FieldDescriptor::CPPTYPE_STRING;
-  if (text && reflection->GetString(holder, key.field).empty()) return;
+  if (IsNotGiven(holder, *key.field, *FindJobKey(full))) return;
   *out << YAML::Key << name << YAML::Value;
   EmitValue(holder, *key.field, out);
 }

@@ -1,0 +1,91 @@
+#include <string>
+
+#include "cli/job_file/job_file.h"
+#include "gmock/gmock.h"
+#include "google/protobuf/util/message_differencer.h"
+#include "gtest/gtest.h"
+
+namespace paceline {
+namespace {
+
+constexpr char kStart[] = "name: digits\nsteps: 100\n";
+
+TEST(SpecAsJobFileTest, ReadsBackAsTheSameSpec) {
+  for (const char* more : {
+           R"(model: resnet18
+data: {train: train.shard, eval: /abs/test.shard}
+optimizer: {kind: sgd, learning_rate: 0.1, momentum: 0.9, nesterov: true}
+)",
+           R"(model: {kind: mlp, hidden: [3, 4]}
+data: {train: t}
+optimizer: {kind: adamw, learning_rate: 0.1, beta1: 0}
+schedule: {kind: cosine, final_ratio: 0.1}
+threads_per_rank: 2
+)",
+           R"(model: {kind: resnet18, sync_batchnorm: true}
+data: {train: t}
+optimizer: {kind: sgd, learning_rate: 0.1}
+faults: [{kind: sleep, seconds: 0.30000000000000004}, {kind: exit, step: 3, rank: -1},
+         {kind: nan_loss, steps: 5, probability: 0.5}]
+init_from: 'odd: "name" # here'
+checkpoint: {directory: /c}
+)",
+           R"(ranks: 8
+model: {kind: llama, preset: 1b, kv_heads: 4, tie_embeddings: false}
+optimizer: {kind: adamw, learning_rate: 0.1}
+data: {train: t, sequence_length: 64, token_type: uint32, prefetch_threads: 0}
+strategy:
+  kind: hsgd
+  warmup_steps: 3
+  gradient_group_size: 2
+  optimizer_state: average
+  ladder:
+    - {period: 2, size: 2}
+    - {period: 4, scope: node, format: bf16}
+    - {period: 8, scope: all, format: int8}
+)",
+           R"(ranks: 2
+model: {kind: torchscript, file: m.pt}
+data: {train: t, order: sequential}
+optimizer: {kind: sgd, learning_rate: 0.1}
+strategy: {kind: local_sgd, period: 6}
+accumulation_steps: 3
+clip_grad_norm: 0.1
+on_nonfinite: ignore
+gradient_format: bf16
+export_final: o.safetensors
+startup_timeout_s: 1000
+peak_flops: 1e12
+)",
+           R"(model: llama
+data: {train: t}
+device: cuda
+cuda_graph: true
+optimizer: {kind: sgd, learning_rate: 0.1}
+)"}) {
+    const JobFile first = ParseJobFile(std::string(kStart) + more, "/jobs");
+    for (const FileProblem& problem : first.problems) ADD_FAILURE() << problem.message;
+    const JobFile second = ParseJobFile(SpecAsJobFile(first.spec), "/elsewhere");
+    for (const FileProblem& problem : second.problems) ADD_FAILURE() << problem.message;
+    EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(first.spec, second.spec))
+        << SpecAsJobFile(first.spec);
+  }
+}
+
+TEST(SpecAsJobFileTest, SaysEveryValueThatCountsAndNoOther) {
+  const JobFile file = ParseJobFile(
+      std::string(kStart) +
+          "data: {train: t}\nmodel: resnet18\noptimizer: {kind: sgd, learning_rate: 1}\n"
+          "strategy: {kind: hsgd, ladder: [{period: 2, scope: all}]}\n",
+      "/jobs");
+  EXPECT_THAT(file.problems, ::testing::IsEmpty());
+  const std::string text = SpecAsJobFile(file.spec);
+  EXPECT_THAT(text,
+              ::testing::HasSubstr("    - period: 2\n      scope: all\n      format: fp32\n"));
+  EXPECT_THAT(text, ::testing::HasSubstr("startup_timeout_s: 900\n"));
+  EXPECT_THAT(text, ::testing::Not(::testing::HasSubstr("token_type")));
+  EXPECT_THAT(text, ::testing::Not(::testing::HasSubstr("unspecified")));
+}
+
+}  // namespace
+}  // namespace paceline
