@@ -6,6 +6,8 @@
 #include <string>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
+#include "worker/trainer/telemetry/cpu_step_timer.h"
+
 namespace paceline {
 namespace {
 
@@ -28,12 +30,25 @@ absl::StatusOr<c10::Device> CpuPlatform::OpenDevice(const TrainerConfig& config)
 }
 
 c10::intrusive_ptr<c10d::Backend> CpuPlatform::Connect(const TrainerConfig& config,
+                                                       const Membership& membership,
                                                        const c10::intrusive_ptr<c10d::Store>& store,
                                                        absl::Duration timeout) {
   auto options = c10d::ProcessGroupGloo::Options::create(absl::ToChronoMilliseconds(timeout));
-  options->devices.push_back(MakeDevice(config.interface));
-  return c10::make_intrusive<c10d::ProcessGroupGloo>(store, config.rank(), config.world_size,
+  {
+    const absl::MutexLock lock(&mu_);
+    if (device_ == nullptr) device_ = MakeDevice(config.interface);
+    options->devices.push_back(device_);
+  }
+  return c10::make_intrusive<c10d::ProcessGroupGloo>(store, membership.rank, membership.size,
                                                      options);
+}
+
+std::unique_ptr<StepTimer> CpuPlatform::MakeStepTimer(StepRingWriter& ring) {
+  return std::make_unique<CpuStepTimer>(ring);
+}
+
+absl::Status CpuPlatform::SnapshotMemory(const std::string& /*path*/) {
+  return absl::UnimplementedError("there are no memory snapshots on a CPU");
 }
 
 }  // namespace paceline

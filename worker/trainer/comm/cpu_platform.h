@@ -2,7 +2,14 @@
 #ifndef WORKER_TRAINER_COMM_CPU_PLATFORM_H_
 #define WORKER_TRAINER_COMM_CPU_PLATFORM_H_
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "worker/trainer/comm/cpu_int8_codec.h"
 #include "worker/trainer/comm/platform.h"
+
+namespace gloo::transport {
+class Device;
+}  // namespace gloo::transport
 
 namespace paceline {
 
@@ -10,8 +17,22 @@ class CpuPlatform : public Platform {
  public:
   absl::StatusOr<c10::Device> OpenDevice(const TrainerConfig& config) override;
   c10::intrusive_ptr<c10d::Backend> Connect(const TrainerConfig& config,
+                                            const Membership& membership,
                                             const c10::intrusive_ptr<c10d::Store>& store,
                                             absl::Duration timeout) override;
+  std::string DeviceName() const override { return {}; }
+  std::unique_ptr<StepTimer> MakeStepTimer(StepRingWriter& ring) override;
+  std::optional<DeviceMemory> Memory() const override { return std::nullopt; }
+  void ResetMemoryPeaks() override {}
+  void RecordMemory(bool /*on*/) override {}
+  absl::Status SnapshotMemory(const std::string& path) override;
+  Int8Codec& int8_codec() override { return int8_codec_; }
+
+ private:
+  CpuInt8Codec int8_codec_;
+  absl::Mutex mu_;
+  // The network interface, with a thread of its own: one for all groups.
+  std::shared_ptr<gloo::transport::Device> device_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace paceline

@@ -16,8 +16,49 @@ namespace {
 constexpr int64_t kFirstBucketBytes = 1 << 20;
 constexpr int64_t kBucketBytes = 25 << 20;
 
-std::shared_ptr<c10d::Reducer> MakeReducer(const Group& group,
-                                           const std::vector<NamedTensor>& parameters) {
+using GroupHolder = std::shared_ptr<c10::intrusive_ptr<c10d::ProcessGroup>>;
+
+// Sends a bucket in a shorter format. Divides before the sum, lest fp16 overflows. The
+// Reducer's own hook for fp16 would stay with its first group.
+class CompressHook : public c10d::CppCommHookInterface<GroupHolder> {
+ public:
+  CompressHook(GroupHolder group, at::ScalarType type)
+      : CppCommHookInterface(std::move(group)), type_(type) {}
+
+  c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override {
+    c10d::ProcessGroup& group = **state_;
+    at::Tensor buffer = bucket.getBufferRef();
+    std::vector<at::Tensor> sent{buffer.to(type_).div_(group.getSize())};
+    const auto decompress = [buffer](c10::ivalue::Future& done) {
+      at::Tensor result = buffer;
+      result.copy_(done.value().toTensorVector()[0]);
+      return c10::IValue(result);
+    };
+    return group.allreduce(sent)->getFuture()->then(decompress, c10::TensorType::get());
+  }
+
+ private:
+  const at::ScalarType type_;
+};
+
+}  // namespace
+
+struct GradientMean::Parts {
+  Parts(std::vector<NamedTensor> parameters_in, WireFormat format_in)
+      : parameters(std::move(parameters_in)), format(format_in) {}
+
+  const std::vector<NamedTensor> parameters;
+  const WireFormat format;
+  Group* group = nullptr;
+  // For the hook, which is made once.
+  const GroupHolder torch_group = std::make_shared<c10::intrusive_ptr<c10d::ProcessGroup>>();
+  std::shared_ptr<c10d::Reducer> reducer;  // Null without a group.
+  bool reduces = false;                    // After the present backward pass.
+
+  void MakeReducer();
+};
+
+void GradientMean::Parts::MakeReducer() {
   std::vector<at::Tensor> tensors;
   std::unordered_map<size_t, std::string> names;  // For torch's error messages.
   for (const NamedTensor& parameter : parameters) {
@@ -29,38 +70,45 @@ std::shared_ptr<c10d::Reducer> MakeReducer(const Group& group,
       tensors, {size_t{kFirstBucketBytes}, size_t{kBucketBytes}}, sparse));
   // Gradients become ready about in the reverse order of the parameters.
   std::reverse(buckets.begin(), buckets.end());
-  return std::make_shared<c10d::Reducer>(
-      std::move(tensors), std::move(buckets), group.torch_group(), sparse, kBucketBytes,
+  reducer = std::make_shared<c10d::Reducer>(
+      std::move(tensors), std::move(buckets), group->torch_group(), sparse, kBucketBytes,
       /*find_unused_parameters=*/false, /*gradient_as_bucket_view=*/true, std::move(names),
       kFirstBucketBytes, /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false,
       /*bucket_bytes_cap_list=*/std::vector<int64_t>{});
+  if (format == WireFormat::kFp32) return;
+  const auto type = format == WireFormat::kFp16 ? at::kHalf : at::kBFloat16;
+  reducer->register_comm_hook(std::make_unique<CompressHook>(torch_group, type));
 }
 
-}  // namespace
-
-struct GradientMean::Parts {
-  std::shared_ptr<c10d::Reducer> reducer;  // Null for a rank that is alone.
-};
-
-GradientMean::GradientMean(Group& group, const std::vector<NamedTensor>& parameters)
-    : parts_(std::make_unique<Parts>()) {
-  if (group.size() == 1) return;
-  std::vector<at::Tensor> tensors;
-  for (const NamedTensor& parameter : parameters) tensors.push_back(parameter.tensor);
-  try {
-    c10d::verify_params_across_processes(group.torch_group(), tensors, std::nullopt);
-  } catch (const std::exception& error) {
-    throw CollectiveError("comparison of the parameters", error.what());
-  }
-  group.CopyFromRankZero(tensors);
-  parts_->reducer = MakeReducer(group, parameters);
-}
+GradientMean::GradientMean(std::vector<NamedTensor> parameters, WireFormat format)
+    : parts_(std::make_unique<Parts>(std::move(parameters), format)) {}
 
 GradientMean::~GradientMean() = default;
 
-void GradientMean::BeginForward() {
+void GradientMean::SetGroup(Group* group) {
+  if (group != nullptr && group->size() == 1) group = nullptr;
+  if (group == parts_->group) return;
+  parts_->group = group;
+  if (group == nullptr) {
+    parts_->reducer.reset();  // And with it the buckets.
+    parts_->torch_group->reset();
+    return;
+  }
+  *parts_->torch_group = group->torch_group();
+  if (parts_->reducer == nullptr) {
+    parts_->MakeReducer();
+  } else {
+    parts_->reducer->update_process_group(group->torch_group());
+  }
+}
+
+Group* GradientMean::group() const { return parts_->group; }
+
+void GradientMean::BeginForward(bool last) {
+  parts_->reduces = last && parts_->reducer != nullptr;
   if (parts_->reducer == nullptr) return;
   parts_->reducer->prepare_for_forward();
+  if (!last) return;  // The Reducer then lets gradients add up.
   // Acts once, after the first step: the buckets in the order in which gradients came.
   parts_->reducer->rebuild_buckets();
   parts_->reducer->prepare_for_backward({});
@@ -81,9 +129,17 @@ void GradientMean::Backward(const at::Tensor& loss, const std::function<void()>&
   try {
     loss.backward();
   } catch (const std::exception& error) {
-    if (!computed) throw;
+    if (!computed || !parts_->reduces) throw;
     throw CollectiveError("mean of the gradients", error.what());
   }
+}
+
+int64_t GradientMean::bytes() const {
+  if (parts_->group == nullptr) return 0;
+  int64_t values = 0;
+  for (const NamedTensor& parameter : parts_->parameters) values += parameter.tensor.numel();
+  const int64_t members = parts_->group->size();
+  return 2 * (members - 1) * values * (parts_->format == WireFormat::kFp32 ? 4 : 2) / members;
 }
 
 }  // namespace paceline

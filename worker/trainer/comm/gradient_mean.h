@@ -1,9 +1,9 @@
-// The backward pass of a rank, after which every gradient is the mean over the ranks.
+// The backward pass of a rank, after which every gradient is the mean over a group of ranks.
 //
 // This is torch's own Reducer, as Python's DistributedDataParallel uses it: gradients are
 // gathered in buckets, and a bucket is reduced as soon as it is full, while the backward
-// pass goes on. The gradients are views of the buckets, which saves copying them back. A
-// rank that is alone has its mean already and goes without.
+// pass goes on. The gradients are views of the buckets, which saves copying them back.
+// Without a group, or alone in it, a rank keeps its own gradients and goes without.
 //
 // Thread-compatible. Torch's exceptions pass through; a failed reduction is a CollectiveError.
 #ifndef WORKER_TRAINER_COMM_GRADIENT_MEAN_H_
@@ -11,28 +11,42 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <vector>
 
 #include "worker/trainer/comm/group.h"
+#include "worker/trainer/config.h"
 #include "worker/trainer/model/model.h"
 
 namespace paceline {
 
 class GradientMean {
  public:
-  // Makes the parameters those of rank 0. `group` outlives this; the parameters are used in
-  // no backward pass after it.
-  GradientMean(Group& group, const std::vector<NamedTensor>& parameters);
+  // Gradients travel in `format`: fp32, fp16 or bf16, as Python's hooks of these names do it.
+  // The parameters, equal on all ranks at each change of the group, are used in no backward
+  // pass after this. No group at first.
+  GradientMean(std::vector<NamedTensor> parameters, WireFormat format);
   ~GradientMean();
 
-  // To be called before each forward pass in training.
-  void BeginForward();
+  // The group over which the coming steps average; null: none. It outlives its use here.
+  // Between two steps.
+  void SetGroup(Group* group);
+  // Null if none is needed.
+  Group* group() const;
 
-  // Computes the gradients of `loss`. `on_computed` is called once, when they are computed
-  // and only the rest of the reduction is waited for. Parameters must have no gradient yet.
+  // To be called before each forward pass in training. `last`: the last one of a step, after
+  // whose backward pass the sum of the step's gradients is reduced.
+  void BeginForward(bool last);
+
+  // Adds the gradients of `loss` to those of the parameters. `on_computed` is called once, when
+  // they are computed and only the rest of the reduction is waited for. Before the first pass
+  // of a step parameters have no gradient.
   void Backward(const at::Tensor& loss, const std::function<void()>& on_computed);
+
+  // That this rank sends for one reduction.
+  int64_t bytes() const;
 
  private:
   struct Parts;

@@ -1,16 +1,22 @@
 #include "worker/trainer/comm/group.h"
 
+#include <algorithm>
 #include <chrono>
+#include <map>
+#include <numeric>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
 
 namespace paceline {
 namespace {
@@ -54,6 +60,18 @@ absl::string_view WithoutPosition(absl::string_view what) {
   return absl::StartsWith(what, "[/") && end != what.npos ? what.substr(end + 2) : what;
 }
 
+// "0-7" or "0,4".
+std::string RanksText(const std::vector<int>& ranks) {
+  const bool consecutive = ranks.back() - ranks.front() + 1 == static_cast<int>(ranks.size());
+  return consecutive ? absl::StrCat(ranks.front(), "-", ranks.back()) : absl::StrJoin(ranks, ",");
+}
+
+std::vector<int> AllRanks(int world_size) {
+  std::vector<int> ranks(static_cast<size_t>(world_size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
 }  // namespace
 
 CollectiveError::CollectiveError(absl::string_view collective, absl::string_view what)
@@ -80,40 +98,42 @@ struct Group::Parts {
   c10::intrusive_ptr<ProcessGroup> group;
 };
 
-Group::Group(Platform& platform, const TrainerConfig& config, c10::Device device,
-             const std::string& store_address, absl::Duration timeout)
-    : size_(config.world_size), parts_(std::make_unique<Parts>()) {
-  if (size_ == 1) return;
-  Collective("rendezvous", [&] {
-    auto store = c10::make_intrusive<c10d::PrefixStore>(
-        absl::StrCat("gen", config.id.generation.value()), OpenStore(store_address, timeout));
-    parts_->backend = platform.Connect(config, store, timeout);
-    parts_->group = c10::make_intrusive<ProcessGroup>(store, config.rank(), size_);
-    const auto type =
-        device.is_cuda() ? ProcessGroup::BackendType::NCCL : ProcessGroup::BackendType::GLOO;
-    if (device.is_cuda()) parts_->group->setBoundDeviceId(device);
-    parts_->group->setBackend(device.type(), type, parts_->backend);
-    parts_->group->setDefaultBackend(type);
-  });
-}
+Group::Group(std::vector<int> ranks, std::unique_ptr<Parts> parts)
+    : ranks_(std::move(ranks)), parts_(std::move(parts)) {}
 
 Group::~Group() = default;
 
-void Group::SetTimeout(absl::Duration timeout) {
-  if (size_ > 1) parts_->backend->setTimeout(absl::ToChronoMilliseconds(timeout));
-}
-
 void Group::Sum(at::Tensor tensor) {
-  if (size_ == 1) return;
+  if (size() == 1) return;
   Collective("sum over the ranks", [&] {
     std::vector<at::Tensor> tensors{std::move(tensor)};
     parts_->group->allreduce(tensors)->wait();
   });
 }
 
-void Group::CopyFromRankZero(const std::vector<at::Tensor>& tensors) {
-  if (size_ == 1 || tensors.empty()) return;
-  Collective("copy from rank 0", [&] {
+void Group::ExchangeParts(at::Tensor output, at::Tensor input) {
+  if (size() == 1) {
+    output.copy_(input);
+    return;
+  }
+  Collective("exchange between the ranks", [&] {
+    std::vector<int64_t> equal_splits;
+    parts_->group->alltoall_base(output, input, equal_splits, equal_splits)->wait();
+  });
+}
+
+void Group::Gather(at::Tensor output, at::Tensor input) {
+  if (size() == 1) {
+    output.copy_(input);
+    return;
+  }
+  Collective("gathering from the ranks",
+             [&] { parts_->group->_allgather_base(output, input)->wait(); });
+}
+
+void Group::CopyFromFirst(const std::vector<at::Tensor>& tensors) {
+  if (size() == 1 || tensors.empty()) return;
+  Collective(absl::StrCat("copy from rank ", ranks_.front()), [&] {
     at::NoGradGuard no_grad;
     std::vector<at::Tensor> detached;
     for (const at::Tensor& tensor : tensors) detached.push_back(tensor.detach());
@@ -122,9 +142,127 @@ void Group::CopyFromRankZero(const std::vector<at::Tensor>& tensors) {
 }
 
 void Group::Barrier() {
-  if (size_ > 1) Collective("barrier", [&] { parts_->group->barrier()->wait(); });
+  if (size() > 1) Collective("barrier", [&] { parts_->group->barrier()->wait(); });
 }
 
 const c10::intrusive_ptr<ProcessGroup>& Group::torch_group() const { return parts_->group; }
+
+struct Groups::Parts {
+  using Key = std::pair<std::string, std::vector<int>>;
+  struct Entry {
+    std::unique_ptr<Group> group;
+    int made = 0;  // How often: the store still has the addresses of the time before.
+  };
+
+  Platform& platform;
+  const TrainerConfig& config;
+  const c10::Device device;
+  c10::intrusive_ptr<c10d::Store> store;  // Null for a rank that is alone.
+  std::unique_ptr<Group> all;
+
+  absl::Mutex mu;
+  absl::Duration timeout ABSL_GUARDED_BY(mu);
+  std::map<Key, Entry> others ABSL_GUARDED_BY(mu);
+
+  std::unique_ptr<Group::Parts> Connect(const std::vector<int>& ranks, const std::string& name,
+                                        bool high_priority);
+};
+
+// The other members may come late: each has a store connection of its own to wait with.
+std::unique_ptr<Group::Parts> Groups::Parts::Connect(const std::vector<int>& ranks,
+                                                     const std::string& name, bool high_priority) {
+  auto parts = std::make_unique<Group::Parts>();
+  if (ranks.size() == 1) return parts;
+  Collective("rendezvous", [&] {
+    Membership membership;
+    membership.size = static_cast<int>(ranks.size());
+    membership.rank =
+        static_cast<int>(std::find(ranks.begin(), ranks.end(), config.rank()) - ranks.begin());
+    membership.high_priority = high_priority;
+    const auto prefixed = c10::make_intrusive<c10d::PrefixStore>(
+        absl::StrCat("gen", config.id.generation.value(), "/", name), store->clone());
+    parts->backend = platform.Connect(config, membership, prefixed, config.startup_timeout);
+    parts->group = c10::make_intrusive<ProcessGroup>(prefixed, membership.rank, membership.size);
+    const auto type =
+        device.is_cuda() ? ProcessGroup::BackendType::NCCL : ProcessGroup::BackendType::GLOO;
+    if (device.is_cuda()) parts->group->setBoundDeviceId(device);
+    parts->group->setBackend(device.type(), type, parts->backend);
+    parts->group->setDefaultBackend(type);
+  });
+  return parts;
+}
+
+Groups::Groups(Platform& platform, const TrainerConfig& config, c10::Device device,
+               const std::string& store_address)
+    : parts_(
+          new Parts{platform, config, device, nullptr, nullptr, {}, config.startup_timeout, {}}) {
+  if (config.world_size > 1) {
+    Collective("rendezvous",
+               [&] { parts_->store = OpenStore(store_address, config.startup_timeout); });
+  }
+  std::vector<int> ranks = AllRanks(config.world_size);
+  auto connected = parts_->Connect(ranks, "all", /*high_priority=*/false);
+  parts_->all.reset(new Group(std::move(ranks), std::move(connected)));
+}
+
+Groups::~Groups() = default;
+
+Group& Groups::all() { return *parts_->all; }
+
+Group& Groups::Get(const std::vector<int>& ranks, const std::string& use) {
+  if (ranks == parts_->all->ranks()) return *parts_->all;
+  int made = 0;
+  {
+    const absl::MutexLock lock(&parts_->mu);
+    Parts::Entry& entry = parts_->others[{use, ranks}];
+    if (entry.group != nullptr) return *entry.group;
+    made = ++entry.made;
+  }
+  const std::string name = absl::StrCat(use, "/", RanksText(ranks), "/", made);
+  std::unique_ptr<Group> group(
+      new Group(ranks, parts_->Connect(ranks, name, /*high_priority=*/use == "gradients")));
+  const absl::MutexLock lock(&parts_->mu);
+  if (group->size() > 1)
+    group->parts_->backend->setTimeout(absl::ToChronoMilliseconds(parts_->timeout));
+  Parts::Entry& entry = parts_->others[{use, ranks}];
+  entry.group = std::move(group);
+  return *entry.group;
+}
+
+void Groups::Drop(const std::vector<int>& ranks, const std::string& use) {
+  std::unique_ptr<Group> dropped;  // Closed without the lock.
+  const absl::MutexLock lock(&parts_->mu);
+  const auto found = parts_->others.find({use, ranks});
+  if (found != parts_->others.end()) dropped = std::move(found->second.group);
+}
+
+void Groups::SetTimeout(absl::Duration timeout) {
+  const absl::MutexLock lock(&parts_->mu);
+  parts_->timeout = timeout;
+  const auto set = [&](const Group& group) {
+    if (group.size() > 1) {
+      group.parts_->backend->setTimeout(absl::ToChronoMilliseconds(timeout));
+    }
+  };
+  set(*parts_->all);
+  for (const auto& [key, entry] : parts_->others) {
+    if (entry.group != nullptr) set(*entry.group);
+  }
+}
+
+std::string Groups::ShareFromRankZero(const std::string& key, const std::string& value) {
+  if (parts_->store == nullptr) return value;
+  std::string shared = value;
+  Collective("sharing by rank 0", [&] {
+    const c10::intrusive_ptr<c10d::Store> store = c10::make_intrusive<c10d::PrefixStore>(
+        absl::StrCat("gen", parts_->config.id.generation.value(), "/shared"), parts_->store);
+    if (parts_->config.rank() == 0) {
+      store->set(key, value);
+    } else {
+      shared = store->get_to_str(key);
+    }
+  });
+  return shared;
+}
 
 }  // namespace paceline

@@ -56,6 +56,13 @@ class Group {
   // changes nothing; so below.
   void Sum(at::Tensor tensor);
 
+  // Member m's j-th part of `input` becomes the m-th part of member j's `output`: both are
+  // flat and have one part of the same size for each member.
+  void ExchangeParts(at::Tensor output, at::Tensor input);
+
+  // `output` becomes the `input` of all members, one after the other. Both are flat.
+  void Gather(at::Tensor output, at::Tensor input);
+
   // Replaces the tensors, equal in shape on all members, by those of the first member.
   void CopyFromFirst(const std::vector<at::Tensor>& tensors);
 
@@ -76,12 +83,14 @@ class Group {
 
 // All groups of this rank, each made once and kept: by its members and by what it is for.
 //
-// Thread-safe. Two threads may make different groups at a time.
+// Thread-safe, so that a thread may make the groups of the next plan while another trains. A
+// group itself may be used by one thread at a time.
 class Groups {
  public:
   // Makes the group of all ranks: meets the others in the store at `store_address`
   // ("host:port") within the configuration's startup timeout, which is also that of the
-  // collectives until SetTimeout. A rank that is alone needs no store.
+  // collectives until SetTimeout. A rank that is alone needs no store. `platform` and `config`
+  // outlive this.
   Groups(Platform& platform, const TrainerConfig& config, c10::Device device,
          const std::string& store_address);
   ~Groups();
@@ -89,11 +98,15 @@ class Groups {
   Group& all();
 
   // The group of these ranks (ascending, this one among them) for `use` ("gradients",
-  // "level 2", ...), made if it is not there yet; each member must ask for it. Blocks until
-  // they have. A group whose members are all ranks is all() unless the use asks for another.
+  // "parameters", ...), made if it is not there yet; each member must ask for it. Blocks until
+  // they have, at most for the startup timeout. all() if these are all ranks.
   Group& Get(const std::vector<int>& ranks, const std::string& use);
 
-  // The time that each later collective of any group may take.
+  // Closes the group, if it was made and is not all(). Each member must do so before any of
+  // them asks for it again.
+  void Drop(const std::vector<int>& ranks, const std::string& use);
+
+  // The time that each later collective of any group may take, also of those made later.
   void SetTimeout(absl::Duration timeout);
 
   // What rank 0 passes, on every rank. Collective; at most once per `key`.

@@ -1,0 +1,100 @@
+#include "worker/trainer/comm/cpu_int8_codec.h"
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace paceline {
+namespace {
+
+constexpr float kLargest = 127;
+// Adding and subtracting it rounds a float below 2^22 to a whole number, halves to even.
+constexpr float kRounder = 12582912;  // 1.5 * 2^23.
+
+void Check(const at::Tensor& tensor, at::ScalarType type, int64_t count) {
+  TORCH_CHECK(tensor.is_cpu() && tensor.is_contiguous() && tensor.scalar_type() == type &&
+                  tensor.numel() == count,
+              "int8 codec: expected ", count, " contiguous values of type ", type,
+              " on the CPU, got ", tensor.toString(), " ", tensor.sizes());
+}
+
+void Check(const at::Tensor& values, const at::Tensor& quantized, const at::Tensor& scales) {
+  const int64_t count = values.numel();
+  Check(values, at::kFloat, count);
+  Check(quantized, at::kChar, count);
+  Check(scales, at::kFloat, (count + kInt8Row - 1) / kInt8Row);
+}
+
+// The bits of non-negative floats are ordered as they are, NaN above all: so it is not lost.
+float LargestMagnitude(const float* x, int64_t count) {
+  int32_t largest = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    int32_t bits;
+    std::memcpy(&bits, x + i, sizeof(bits));
+    largest = std::max(largest, bits & 0x7fffffff);
+  }
+  float magnitude;
+  std::memcpy(&magnitude, &largest, sizeof(magnitude));
+  return magnitude;
+}
+
+// Returns the scale.
+float EncodeRow(const float* __restrict value, float* __restrict error,
+                int8_t* __restrict quantized, int64_t count) {
+  std::array<float, kInt8Row> x;
+  for (int64_t i = 0; i < count; ++i) x[static_cast<size_t>(i)] = value[i] + error[i];
+  const float scale = LargestMagnitude(x.data(), count) / kLargest;
+  if (scale == 0) {
+    std::fill(quantized, quantized + count, int8_t{0});
+    std::copy(x.data(), x.data() + count, error);
+    return scale;
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    // A scale that is no normal number may be too small by its own rounding.
+    float q = x[static_cast<size_t>(i)] / scale;
+    q = q > -kLargest ? q : -kLargest;
+    q = q < kLargest ? q : kLargest;
+    q = (q + kRounder) - kRounder;
+    quantized[i] = static_cast<int8_t>(static_cast<int32_t>(q));
+    error[i] = x[static_cast<size_t>(i)] - q * scale;
+  }
+  return scale;
+}
+
+}  // namespace
+
+void CpuInt8Codec::Encode(const at::Tensor& value, at::Tensor error, at::Tensor quantized,
+                          at::Tensor scales) {
+  Check(value, quantized, scales);
+  Check(error, at::kFloat, value.numel());
+  const auto* const values = value.const_data_ptr<float>();
+  auto* const errors = error.mutable_data_ptr<float>();
+  auto* const bytes = quantized.mutable_data_ptr<int8_t>();
+  auto* const factors = scales.mutable_data_ptr<float>();
+  for (int64_t row = 0; row < scales.numel(); ++row) {
+    const int64_t first = row * kInt8Row;
+    const int64_t count = std::min(kInt8Row, value.numel() - first);
+    factors[row] = EncodeRow(values + first, errors + first, bytes + first, count);
+  }
+}
+
+void CpuInt8Codec::AddDecoded(const at::Tensor& quantized, const at::Tensor& scales, float factor,
+                              at::Tensor sum) {
+  Check(sum, quantized, scales);
+  const auto* const bytes = quantized.const_data_ptr<int8_t>();
+  const auto* const factors = scales.const_data_ptr<float>();
+  auto* const sums = sum.mutable_data_ptr<float>();
+  for (int64_t row = 0; row < scales.numel(); ++row) {
+    const int64_t first = row * kInt8Row;
+    const int64_t end = std::min(first + kInt8Row, sum.numel());
+    const float scale = factors[row];
+    for (int64_t i = first; i < end; ++i) {
+      const float decoded = static_cast<float>(bytes[i]) * scale;
+      sums[i] += factor * decoded;
+    }
+  }
+}
+
+}  // namespace paceline

@@ -1,0 +1,291 @@
+#include "worker/trainer/comm/strategy.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros.h>
+
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <torch/csrc/distributed/c10d/reducer.hpp>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
+#include "common/log.h"
+#include "worker/trainer/comm/gradient_mean.h"
+#include "worker/trainer/comm/model_averager.h"
+#include "worker/trainer/comm/plan_builder.h"
+#include "worker/trainer/comm/training_plan.h"
+#include "worker/trainer/core/averaging_schedule.h"
+
+namespace paceline {
+namespace {
+
+// What rides along with a mean over all ranks, summed.
+enum Rider { kReady, kLoss, kLosses, kRiders };
+
+std::vector<at::Tensor> TensorsOf(const std::vector<NamedTensor>& named) {
+  std::vector<at::Tensor> tensors;
+  for (const NamedTensor& one : named) tensors.push_back(one.tensor);
+  return tensors;
+}
+
+void MakeEqual(Group& all, const std::vector<NamedTensor>& parameters) {
+  if (all.size() == 1) return;
+  const std::vector<at::Tensor> tensors = TensorsOf(parameters);
+  try {
+    c10d::verify_params_across_processes(all.torch_group(), tensors, std::nullopt);
+  } catch (const std::exception& error) {
+    throw CollectiveError("comparison of the parameters", error.what());
+  }
+  all.CopyFromFirst(tensors);
+}
+
+TrainingPlan PlanOfRankZero(Groups& groups, const TrainerConfig& config, const TrainingPlan& plan) {
+  absl::StatusOr<TrainingPlan> shared =
+      DecodePlan(groups.ShareFromRankZero("plan", EncodePlan(plan)));
+  if (!shared.ok()) throw std::invalid_argument(std::string(shared.status().message()));
+  const absl::Status fits = CheckPlan(*shared, config.strategy.kind, config.world_size);
+  if (!fits.ok()) throw std::invalid_argument(std::string(fits.message()));
+  return *std::move(shared);
+}
+
+AveragingSchedule ScheduleOf(const TrainingPlan& plan, const StrategyConfig& strategy) {
+  AveragingSchedule schedule;
+  schedule.kind = strategy.kind == StrategyConfig::Kind::kLocalSgd
+                      ? AveragingSchedule::Kind::kPeriodic
+                      : AveragingSchedule::Kind::kHierarchical;
+  for (const PlanLevel& level : plan.levels) schedule.periods.push_back(level.period);
+  schedule.warmup_steps = strategy.warmup_steps;
+  return schedule;
+}
+
+}  // namespace
+
+struct Strategy::Parts {
+  Parts(Groups& groups, const TrainerConfig& config, TrainingPlan plan,
+        const std::vector<NamedTensor>& parameters, std::function<std::vector<at::Tensor>()> state,
+        Control& control);
+
+  bool ddp() const { return config.strategy.kind == StrategyConfig::Kind::kDdp; }
+  bool InWarmup(int64_t step) const { return ddp() || step < config.strategy.warmup_steps; }
+
+  Group& GradientGroup(int64_t step) { return InWarmup(step) ? groups.all() : *active->gradients; }
+  std::vector<at::Tensor> AveragedState() const;
+  int64_t Average(Group& group, at::Tensor riders);
+  bool AllPrepared(const BuiltPlan& next);
+  void TakeUp(std::shared_ptr<const BuiltPlan> next, int64_t first_step);
+  void Count(bool gradients, int group_size, absl::Time start, int64_t bytes);
+  void ShowStatus(const std::function<void(PlanStatus&)>& change);
+
+  Groups& groups;
+  const TrainerConfig& config;
+  const std::function<std::vector<at::Tensor>()> state;
+  Control& control;
+  GradientMean gradients;
+  ModelAverager averager;
+  at::Tensor riders;
+
+  std::shared_ptr<const BuiltPlan> active;
+  AveragingSchedule schedule;
+  bool all_equal = true;                                 // At the moment.
+  bool gradients_due = false;                            // After the present backward pass.
+  int64_t bytes = 0;                                     // Sent in the present step.
+  std::map<std::pair<int, bool>, LevelFigures> figures;  // By size; gradients after parameters.
+
+  absl::Mutex mu;  // Held while Control is told, so that it hears of the changes in their order.
+  PlanStatus status ABSL_GUARDED_BY(mu);
+  int64_t known_epoch ABSL_GUARDED_BY(mu) = 0;
+
+  PlanBuilder builder;  // Last, as its thread uses the others.
+};
+
+Strategy::Parts::Parts(Groups& groups_in, const TrainerConfig& config_in, TrainingPlan plan,
+                       const std::vector<NamedTensor>& parameters,
+                       std::function<std::vector<at::Tensor>()> state_in, Control& control_in)
+    : groups(groups_in),
+      config(config_in),
+      state(std::move(state_in)),
+      control(control_in),
+      gradients(parameters, config.gradient_format),
+      averager(TensorsOf(parameters)),
+      riders(at::zeros({kRiders}, parameters.front().tensor.options().requires_grad(false))),
+      builder(groups, config.rank(), [this](int64_t epoch) {
+        PACELINE_LOG(INFO) << "plan prepared epoch=" << epoch;
+        ShowStatus([epoch](PlanStatus& shown) { shown.prepared_epoch = epoch; });
+      }) {
+  MakeEqual(groups.all(), parameters);
+  auto built = std::make_shared<BuiltPlan>(
+      BuildPlan(groups, PlanOfRankZero(groups, config, plan), config.rank()));
+  {
+    const absl::MutexLock lock(&mu);
+    known_epoch = built->plan.epoch;
+  }
+  TakeUp(std::move(built), 0);
+}
+
+std::vector<at::Tensor> Strategy::Parts::AveragedState() const {
+  return config.strategy.average_optimizer_state ? state() : std::vector<at::Tensor>();
+}
+
+int64_t Strategy::Parts::Average(Group& group, at::Tensor with) {
+  const absl::Time start = absl::Now();
+  const bool all = group.size() == config.world_size;
+  const int64_t sent = averager.Average({group, AveragedState(), std::move(with), all});
+  Count(/*gradients=*/false, group.size(), start, sent);
+  bytes += sent;
+  return sent;
+}
+
+// The ranks' newest epochs are equal if this rank's is their mean and their variance is 0.
+bool Strategy::Parts::AllPrepared(const BuiltPlan& next) {
+  const auto epoch = static_cast<double>(next.plan.epoch);
+  at::Tensor sums = at::zeros({2}, riders.options().dtype(at::kDouble));
+  sums[0].fill_(epoch);
+  sums[1].fill_(epoch * epoch);
+  groups.all().Sum(sums);
+  const at::Tensor read = sums.cpu();
+  const double* const sum = read.const_data_ptr<double>();
+  return sum[0] == epoch * config.world_size && sum[1] == epoch * epoch * config.world_size;
+}
+
+void Strategy::Parts::TakeUp(std::shared_ptr<const BuiltPlan> next, int64_t first_step) {
+  const std::shared_ptr<const BuiltPlan> last = std::exchange(active, std::move(next));
+  schedule = ScheduleOf(active->plan, config.strategy);
+  gradients.SetGroup(&GradientGroup(first_step));
+  if (last != nullptr) {
+    for (const auto& [ranks, use] : GroupsOf(last->plan, config.rank())) {
+      if (!builder.Needs(ranks, use)) groups.Drop(ranks, use);
+    }
+  }
+  PACELINE_LOG(INFO) << "plan epoch=" << active->plan.epoch << " step=" << first_step
+                     << " ladder=" << LadderText(active->plan);
+  ShowStatus([&](PlanStatus& shown) {
+    shown.active_epoch = active->plan.epoch;
+    shown.prepared_epoch = std::max(shown.prepared_epoch, shown.active_epoch);
+    shown.active_since_step = first_step;
+  });
+}
+
+void Strategy::Parts::Count(bool of_gradients, int group_size, absl::Time start, int64_t sent) {
+  LevelFigures& level = figures[{group_size, !of_gradients}];
+  level.group_size = group_size;
+  level.gradients = of_gradients;
+  ++level.count;
+  level.seconds += absl::ToDoubleSeconds(absl::Now() - start);
+  level.bytes += sent;
+}
+
+void Strategy::Parts::ShowStatus(const std::function<void(PlanStatus&)>& change) {
+  const absl::MutexLock lock(&mu);
+  change(status);
+  control.SetPlanStatus(status);
+}
+
+Strategy::Strategy(Groups& groups, const TrainerConfig& config, TrainingPlan plan,
+                   const std::vector<NamedTensor>& parameters,
+                   std::function<std::vector<at::Tensor>()> state, Control& control)
+    : parts_(std::make_unique<Parts>(groups, config, std::move(plan), parameters, std::move(state),
+                                     control)) {}
+
+Strategy::~Strategy() = default;
+
+void Strategy::BeginForward(int64_t step, bool last) {
+  Parts& parts = *parts_;
+  parts.gradients.SetGroup(&parts.GradientGroup(step));
+  parts.gradients.BeginForward(last);
+  parts.gradients_due = last && parts.gradients.group() != nullptr;
+}
+
+void Strategy::Backward(const at::Tensor& loss, const std::function<void()>& on_computed) {
+  Parts& parts = *parts_;
+  absl::Time computed = absl::InfiniteFuture();
+  parts.gradients.Backward(loss, [&] {
+    computed = absl::Now();
+    on_computed();
+  });
+  if (!parts.gradients_due) return;
+  const int64_t sent = parts.gradients.bytes();
+  parts.Count(/*gradients=*/true, parts.gradients.group()->size(), computed, sent);
+  parts.bytes += sent;
+}
+
+StepExchange Strategy::AfterStep(int64_t step, const at::Tensor& loss,
+                                 const std::function<void()>& on_average) {
+  Parts& parts = *parts_;
+  StepExchange result;
+  parts.all_equal = parts.config.world_size == 1 || parts.InWarmup(step);
+  const bool boundary = parts.schedule.IsBoundary(step);
+  std::shared_ptr<const BuiltPlan> next;
+  at::Tensor riders;
+  if (boundary) {
+    next = parts.builder.newest();
+    if (next != nullptr && next->plan.epoch <= parts.active->plan.epoch) next = nullptr;
+    const at::NoGradGuard no_grad;
+    riders = parts.riders;
+    riders.zero_();
+    if (next != nullptr) riders[kReady].fill_(1);
+    if (loss.defined()) {
+      riders[kLoss].copy_(loss.detach());
+      riders[kLosses].fill_(1);
+    }
+  }
+  if (const std::optional<int> level = parts.schedule.LevelAt(step)) {
+    Group& group = *parts.active->levels[static_cast<size_t>(*level)];
+    if (group.size() > 1) {
+      on_average();
+      parts.Average(group, riders);
+      result.group_size = group.size();
+    }
+    parts.all_equal = parts.all_equal || group.size() == parts.config.world_size;
+  } else if (boundary) {
+    parts.groups.all().Sum(riders);
+    parts.bytes += AllReduceBytes(static_cast<int64_t>(riders.nbytes()), parts.config.world_size);
+  }
+  if (boundary && (next != nullptr || loss.defined())) {
+    const at::Tensor read = riders.cpu().to(at::kFloat);
+    const float* const sum = read.const_data_ptr<float>();
+    if (loss.defined()) result.mean_loss = sum[kLoss] / sum[kLosses];
+    // Whoever is not ready does not ask, so that all do or none does.
+    if (next != nullptr && sum[kReady] == static_cast<float>(parts.config.world_size) &&
+        parts.AllPrepared(*next)) {
+      parts.TakeUp(std::move(next), step + 1);
+    }
+  }
+  result.all_equal = parts.all_equal;
+  result.bytes = std::exchange(parts.bytes, 0);
+  return result;
+}
+
+void Strategy::AverageAll() {
+  Parts& parts = *parts_;
+  if (parts.all_equal) return;
+  parts.Average(parts.groups.all(), at::Tensor());
+  parts.all_equal = true;
+}
+
+void Strategy::Prepare(const TrainingPlan& plan) {
+  Parts& parts = *parts_;
+  {
+    const absl::MutexLock lock(&parts.mu);
+    if (plan.epoch <= parts.known_epoch) return;
+    parts.known_epoch = plan.epoch;
+  }
+  const absl::Status fits = CheckPlan(plan, parts.config.strategy.kind, parts.config.world_size);
+  if (!fits.ok()) {
+    PACELINE_LOG(ERROR) << "left out: " << fits.message();
+    return;
+  }
+  parts.builder.Build(plan);
+}
+
+std::vector<LevelFigures> Strategy::figures() const {
+  std::vector<LevelFigures> figures;
+  for (const auto& [key, level] : parts_->figures) figures.push_back(level);
+  return figures;
+}
+
+double Strategy::drift() const { return parts_->averager.drift(); }
+
+}  // namespace paceline

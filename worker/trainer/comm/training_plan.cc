@@ -1,0 +1,136 @@
+#include "worker/trainer/comm/training_plan.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+
+namespace paceline {
+namespace {
+
+constexpr char kParameters[] = "parameters";
+constexpr char kGradients[] = "gradients";
+
+absl::Status CheckGroups(absl::string_view what, const std::vector<int>& groups, int world_size) {
+  const int64_t sum = std::accumulate(groups.begin(), groups.end(), int64_t{0});
+  const bool positive = std::all_of(groups.begin(), groups.end(), [](int n) { return n > 0; });
+  if (positive && sum == world_size) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(what, ": groups of ", absl::StrJoin(groups, ", "),
+                                                 " ranks do not make the ", world_size,
+                                                 " of the job"));
+}
+
+bool ParseSizes(absl::string_view text, std::vector<int>* sizes) {
+  for (const absl::string_view part : absl::StrSplit(text, '+', absl::SkipEmpty())) {
+    if (!absl::SimpleAtoi(part, &sizes->emplace_back())) return false;
+  }
+  return true;
+}
+
+bool ParseLevel(absl::string_view text, PlanLevel* level) {
+  const std::vector<absl::string_view> parts = absl::StrSplit(text, ':');
+  int format = 0;
+  if (parts.size() != 3 || !absl::SimpleAtoi(parts[0], &level->period) ||
+      !absl::SimpleAtoi(parts[1], &format) || !ParseSizes(parts[2], &level->groups)) {
+    return false;
+  }
+  level->format = static_cast<WireFormat>(format);
+  return true;
+}
+
+}  // namespace
+
+absl::Status CheckPlan(const TrainingPlan& plan, StrategyConfig::Kind kind, int world_size) {
+  const std::string name = absl::StrCat("plan ", plan.epoch);
+  const size_t levels = plan.levels.size();
+  if (kind == StrategyConfig::Kind::kDdp ? levels != 0 : levels == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(name, " has ", levels,
+                                                   " levels, which does not "
+                                                   "go with the job's strategy"));
+  }
+  if (kind == StrategyConfig::Kind::kLocalSgd && levels != 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, " has ", levels, " levels, but local_sgd has one"));
+  }
+  for (size_t i = 0; i < levels; ++i) {
+    const PlanLevel& level = plan.levels[i];
+    const std::string which = absl::StrCat(name, ", level ", i + 1);
+    if (level.period < 1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(which, ": period ", level.period, " is less than 1"));
+    }
+    if (level.format != WireFormat::kFp32 && level.format != WireFormat::kInt8) {
+      return absl::InvalidArgumentError(absl::StrCat(which, ": parameters travel as fp32 or int8"));
+    }
+    const absl::Status groups = CheckGroups(which, level.groups, world_size);
+    if (!groups.ok()) return groups;
+  }
+  if (levels != 0 && plan.levels.back().groups.size() != 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, ": the last level is not one group of all ranks"));
+  }
+  if (plan.gradient_groups.empty()) return absl::OkStatus();
+  return CheckGroups(absl::StrCat(name, ", gradients"), plan.gradient_groups, world_size);
+}
+
+std::vector<int> MembersOf(const std::vector<int>& groups, int rank) {
+  int first = 0;
+  for (const int size : groups) {
+    if (rank < first + size) {
+      std::vector<int> members(static_cast<size_t>(size));
+      std::iota(members.begin(), members.end(), first);
+      return members;
+    }
+    first += size;
+  }
+  return {rank};
+}
+
+std::vector<std::pair<std::vector<int>, std::string>> GroupsOf(const TrainingPlan& plan, int rank) {
+  std::vector<std::pair<std::vector<int>, std::string>> all;
+  for (const PlanLevel& level : plan.levels) {
+    all.emplace_back(MembersOf(level.groups, rank), kParameters);
+  }
+  all.emplace_back(MembersOf(plan.gradient_groups, rank), kGradients);
+  return all;
+}
+
+std::string LadderText(const TrainingPlan& plan) {
+  if (plan.levels.empty()) return "none";
+  return absl::StrJoin(plan.levels, ",", [](std::string* out, const PlanLevel& level) {
+    const std::vector<int>& groups = level.groups;
+    const bool equal =
+        std::all_of(groups.begin(), groups.end(), [&](int size) { return size == groups.front(); });
+    absl::StrAppend(out, level.period, ":");
+    absl::StrAppend(out, equal ? absl::StrCat(groups.front()) : absl::StrJoin(groups, "+"));
+    if (level.format == WireFormat::kInt8) absl::StrAppend(out, ":int8");
+  });
+}
+
+// "epoch;gradient sizes;period:format:sizes;..." with sizes as in "4+4".
+std::string EncodePlan(const TrainingPlan& plan) {
+  std::string text = absl::StrCat(plan.epoch, ";", absl::StrJoin(plan.gradient_groups, "+"));
+  for (const PlanLevel& level : plan.levels) {
+    absl::StrAppend(&text, ";", level.period, ":", static_cast<int>(level.format), ":",
+                    absl::StrJoin(level.groups, "+"));
+  }
+  return text;
+}
+
+absl::StatusOr<TrainingPlan> DecodePlan(absl::string_view text) {
+  const std::vector<absl::string_view> parts = absl::StrSplit(text, ';');
+  TrainingPlan plan;
+  bool good = parts.size() >= 2 && absl::SimpleAtoi(parts[0], &plan.epoch) &&
+              ParseSizes(parts[1], &plan.gradient_groups);
+  for (size_t i = 2; good && i < parts.size(); ++i) {
+    good = ParseLevel(parts[i], &plan.levels.emplace_back());
+  }
+  if (good) return plan;
+  return absl::InvalidArgumentError(absl::StrCat("\"", text, "\" is not a training plan"));
+}
+
+}  // namespace paceline

@@ -1,0 +1,81 @@
+#include "worker/trainer/comm/training_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace paceline {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Pair;
+using Kind = StrategyConfig::Kind;
+
+TrainingPlan ThreeLevels() {
+  TrainingPlan plan;
+  plan.epoch = 7;
+  plan.levels = {{2, {2, 2, 2, 2}, WireFormat::kFp32},
+                 {4, {3, 5}, WireFormat::kFp32},
+                 {8, {8}, WireFormat::kInt8}};
+  plan.gradient_groups = {4, 4};
+  return plan;
+}
+
+TEST(TrainingPlanTest, TellsTheGroupsOfARank) {
+  EXPECT_THAT(MembersOf({3, 5}, 2), ElementsAre(0, 1, 2));
+  EXPECT_THAT(MembersOf({3, 5}, 3), ElementsAre(3, 4, 5, 6, 7));
+  EXPECT_THAT(MembersOf({}, 3), ElementsAre(3));
+  EXPECT_THAT(GroupsOf(ThreeLevels(), 4),
+              ElementsAre(Pair(ElementsAre(4, 5), "parameters"),
+                          Pair(ElementsAre(3, 4, 5, 6, 7), "parameters"),
+                          Pair(ElementsAre(0, 1, 2, 3, 4, 5, 6, 7), "parameters"),
+                          Pair(ElementsAre(4, 5, 6, 7), "gradients")));
+}
+
+TEST(TrainingPlanTest, TextIsShortForPeople) {
+  EXPECT_EQ(LadderText(ThreeLevels()), "2:2,4:3+5,8:8:int8");
+  EXPECT_EQ(LadderText(TrainingPlan()), "none");
+}
+
+TEST(TrainingPlanTest, SurvivesEncoding) {
+  const absl::StatusOr<TrainingPlan> plan = DecodePlan(EncodePlan(ThreeLevels()));
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->epoch, 7);
+  EXPECT_THAT(plan->gradient_groups, ElementsAre(4, 4));
+  EXPECT_EQ(LadderText(*plan), "2:2,4:3+5,8:8:int8");
+
+  const absl::StatusOr<TrainingPlan> empty = DecodePlan(EncodePlan(TrainingPlan()));
+  ASSERT_TRUE(empty.ok());
+  EXPECT_TRUE(empty->levels.empty());
+  EXPECT_TRUE(empty->gradient_groups.empty());
+
+  for (const char* text : {"", "1", "x;", "1;2+y", "1;;2:0", "1;;2:0:a"}) {
+    EXPECT_EQ(DecodePlan(text).status().code(), absl::StatusCode::kInvalidArgument) << text;
+  }
+}
+
+TEST(TrainingPlanTest, RefusesWhatDoesNotFit) {
+  EXPECT_TRUE(CheckPlan(ThreeLevels(), Kind::kHsgd, 8).ok());
+  EXPECT_TRUE(CheckPlan(TrainingPlan(), Kind::kDdp, 8).ok());
+  EXPECT_FALSE(CheckPlan(TrainingPlan(), Kind::kHsgd, 8).ok());
+  EXPECT_FALSE(CheckPlan(ThreeLevels(), Kind::kDdp, 8).ok());
+  EXPECT_FALSE(CheckPlan(ThreeLevels(), Kind::kLocalSgd, 8).ok());
+  EXPECT_THAT(CheckPlan(ThreeLevels(), Kind::kHsgd, 9).message(),
+              HasSubstr("level 1: groups of 2, 2, 2, 2 ranks do not make the 9"));
+
+  TrainingPlan plan = ThreeLevels();
+  plan.levels[1].period = 0;
+  EXPECT_THAT(CheckPlan(plan, Kind::kHsgd, 8).message(), HasSubstr("level 2: period 0"));
+  plan = ThreeLevels();
+  plan.levels[0].format = WireFormat::kBf16;
+  EXPECT_FALSE(CheckPlan(plan, Kind::kHsgd, 8).ok());
+  plan = ThreeLevels();
+  plan.levels.pop_back();
+  EXPECT_THAT(CheckPlan(plan, Kind::kHsgd, 8).message(), HasSubstr("not one group of all"));
+  plan = ThreeLevels();
+  plan.gradient_groups = {9, -1};
+  EXPECT_FALSE(CheckPlan(plan, Kind::kHsgd, 8).ok());
+}
+
+}  // namespace
+}  // namespace paceline
