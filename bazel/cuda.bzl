@@ -1,4 +1,7 @@
-"""CUDA kernels: compiled by the environment's nvcc (bazel/venv.bzl), linked as any library."""
+"""CUDA kernels: compiled by the environment's nvcc (bazel/venv.bzl), linked as any library.
+And tests of what needs a GPU."""
+
+load("//bazel:cc.bzl", "paceline_cc_test")
 
 # Machine code for A100, H100/H200 and B200; PTX for what comes later.
 _TARGETS = [
@@ -40,5 +43,16 @@ def cuda_library(name, src, hdrs, deps = [], **kwargs):
         # Without it nothing but the launches would keep the registration of the kernels.
         alwayslink = True,
         deps = deps + ["@torch//:cuda_runtime"],
+        **kwargs
+    )
+
+def paceline_gpu_test(name, **kwargs):
+    """A test that every build links and `bazel test //...` leaves out (.bazelrc). Our code is
+    linked statically, so that tools/pack-gpu.sh carries single files."""
+    paceline_cc_test(
+        name = name,
+        linkstatic = True,
+        tags = ["gpu"],
+        visibility = ["//:__pkg__"],
         **kwargs
     )

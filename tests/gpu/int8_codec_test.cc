@@ -7,6 +7,8 @@
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
 
+#include <cmath>
+#include <limits>
 #include <vector>
 
 #include "tests/gpu/gpu_test.h"
@@ -23,7 +25,7 @@ struct Codes {
 };
 
 // Two rounds, so that the error of the first is in the second.
-Codes Run(Int8Codec& codec, const at::Tensor& value, c10::Device device) {
+Codes TwoRounds(Int8Codec& codec, const at::Tensor& value, c10::Device device) {
   const int64_t count = value.numel();
   const auto options = at::TensorOptions().device(device);
   const at::Tensor there = value.to(device);
@@ -49,8 +51,8 @@ class Int8CodecTest : public GpuTest {
  protected:
   void ExpectSame(const at::Tensor& value) {
     CpuInt8Codec cpu;
-    const Codes expected = Run(cpu, value, c10::kCPU);
-    const Codes actual = Run(platform_.int8_codec(), value, device_);
+    const Codes expected = TwoRounds(cpu, value, c10::kCPU);
+    const Codes actual = TwoRounds(platform_.int8_codec(), value, device_);
     ExpectSameBits(actual.quantized, expected.quantized, "quantized");
     ExpectSameBits(actual.scales, expected.scales, "scales");
     ExpectSameBits(actual.error, expected.error, "error");

@@ -5,6 +5,7 @@
 // Each rank is a process of this program: `nccl_test member RANK SIZE STORE_PORT WHAT`.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <spawn.h>
@@ -16,6 +17,7 @@
 #include <cstring>
 #include <exception>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -116,7 +118,7 @@ class NcclTest : public testing::Test {
   void SetUp() override { PACELINE_SKIP_WITHOUT_GPU(); }
 
   // Runs `size` ranks to their ends; skips the test if NCCL refuses.
-  void Run(int size, const std::string& what) {
+  void RunRanks(int size, const std::string& what) {
     const StoreServer store;
     for (int rank = 0; rank < size; ++rank) Spawn(rank, size, store.port(), what);
     for (Rank& rank : ranks_) {
@@ -166,12 +168,12 @@ class NcclTest : public testing::Test {
 };
 
 TEST_F(NcclTest, FourRanksSumOverAllAndOverPairsMadeMeanwhile) {
-  Run(4, "all_reduce");
+  RunRanks(4, "all_reduce");
   for (const Rank& rank : ranks_) EXPECT_EQ(rank.status, 0) << Log(rank);
 }
 
 TEST_F(NcclTest, SurvivorOfAKilledPeerLivesAndTells) {
-  Run(2, "lose_peer");
+  RunRanks(2, "lose_peer");
   if (IsSkipped()) return;
   EXPECT_EQ(ranks_[0].status, 0) << Log(ranks_[0]);
   EXPECT_TRUE(absl::StrContains(Log(ranks_[0]), "told: ")) << Log(ranks_[0]);

@@ -1,8 +1,9 @@
 // The parts of the training, in this process: the loader's copies, and steps of a Llama.
 #include <ATen/cuda/Sleep.h>
 #include <ATen/ops/equal.h>
-#include <ATen/ops/randint.h>
+#include <ATen/ops/full.h>
 
+#include <cmath>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -95,6 +96,7 @@ TEST_F(TrainingTest, LlamaInBf16Learns) {
   adamw.kind = OptimizerConfig::Kind::kAdamW;
   const std::unique_ptr<Optimizer> optimizer = MakeOptimizer(adamw, parameters);
   BatchLoader loader(*dataset, Options(*dataset, device_));
+  const at::Tensor learning_rate = at::full({}, 3e-3, at::TensorOptions().device(device_));
   std::vector<double> losses;
   for (int step = 0; step < 60; ++step) {
     const absl::StatusOr<Batch> batch = loader.Next();
@@ -105,7 +107,7 @@ TEST_F(TrainingTest, LlamaInBf16Learns) {
       loss = (*model)->Loss(*batch);
     }
     loss.backward();
-    optimizer->Step(3e-3, at::Tensor());
+    optimizer->Step(learning_rate, at::Tensor());
     losses.push_back(loss.item<double>());
   }
   EXPECT_NEAR(losses.front(), std::log(static_cast<double>(kVocabulary)), 1.0);
