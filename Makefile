@@ -1,9 +1,9 @@
 # What a person types. Each target does all the set-up that it needs.
 .DEFAULT_GOAL := help
-.PHONY: help demo test check build bench format
+.PHONY: help demo test test-gpu check build bench format
 
 help:  ## Show this list.
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1:\2/p' Makefile | while IFS=: read -r target what; do \
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1:\2/p' Makefile | while IFS=: read -r target what; do \
 	  printf 'make %-8s %s\n' "$$target" "$$what"; done
 
 demo: build  ## Train ResNet-18 on real digits over two workers on this machine.
@@ -11,6 +11,9 @@ demo: build  ## Train ResNet-18 on real digits over two workers on this machine.
 
 test: .setup  ## Run all tests; ends with a line that counts them.
 	@tools/test.sh
+
+test-gpu:  ## Run the tests and the benchmark that need a GPU, here or out of a carried bundle.
+	@tools/test-gpu.sh
 
 check: .setup  ## Check format, naming, locking, scripts and the wire. CHECK=NAME runs one.
 	@tools/check.sh $(CHECK)

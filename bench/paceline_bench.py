@@ -47,8 +47,10 @@ def round_to(value, digits=4):
 
 def versions():
     """What the figures depend on besides our code."""
-    commit = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=ROOT, check=True,
-                            capture_output=True, text=True).stdout.strip()
+    packed = ROOT / "COMMIT"  # Of a bundle (tools/pack-gpu.sh).
+    commit = (packed.read_text(encoding="utf-8") if packed.exists() else subprocess.run(
+        ["git", "describe", "--always", "--dirty"], cwd=ROOT, check=True, capture_output=True,
+        text=True).stdout).strip()
     with open("/proc/cpuinfo", encoding="utf-8") as cpuinfo:
         models = {line.split(":")[1].strip() for line in cpuinfo if line.startswith("model name")}
     found = {"paceline": commit, "kernel": platform.release(),
@@ -61,10 +63,11 @@ def versions():
     return found
 
 
-def report(bench, rows):
+def report(bench, rows, more_versions=None):
     """Prints the table, then the result as the last line. Returns the process's exit code:
     0 although a target is missed, since a figure is to be told in either case."""
-    result = {"bench": bench, "versions": versions(), "rows": [row.as_json() for row in rows]}
+    result = {"bench": bench, "versions": {**versions(), **(more_versions or {})},
+              "rows": [row.as_json() for row in rows]}
     lines = [["case", "metric", "unit", "ours", "min", "max", "peers", "bound", "met"]]
     for row in result["rows"]:
         bounds = [f"{row['limit']:g} {row['unit']}"] if row["limit"] is not None else []

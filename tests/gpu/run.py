@@ -1,0 +1,106 @@
+"""Runs the GPU tests and then the GPU benchmark out of a bundle (tools/pack-gpu.sh).
+
+Needs a Python with torch 2.11 for CUDA 13 and the driver, nothing else: our programs use that
+torch's libraries and, for the rest, those of the bundle. Without a GPU every test is skipped and
+the benchmark left out. The last line is {"tests": {"passed": N, ...}, "bench": {...} or null}.
+Exit code: 1 when a test failed.
+"""
+import argparse
+import glob
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import torch
+
+BUNDLE = pathlib.Path(__file__).resolve().parent
+TIMEOUT_S = 280  # Of one test program.
+
+
+def library_path():
+    """Where our programs find their libraries: torch's, CUDA's beside it, then the bundle's."""
+    site = pathlib.Path(torch.__file__).parent.parent
+    return ":".join([str(site / "torch/lib"), *sorted(glob.glob(str(site / "nvidia/*/lib"))),
+                     str(BUNDLE / "lib")])
+
+
+def run_test(program, environment, options):
+    """(passed, skipped, failed) of one program. One that does not come to its end has failed."""
+    with tempfile.TemporaryDirectory(prefix="paceline-gpu.") as work:
+        report = pathlib.Path(work) / "report.json"
+        try:
+            code = subprocess.run(
+                [program, f"--gtest_output=json:{report}", "--gtest_brief=0", *options],
+                cwd=BUNDLE / "programs", env=dict(environment, TEST_TMPDIR=work),
+                timeout=TIMEOUT_S, check=False).returncode
+        except subprocess.TimeoutExpired:
+            code = f"none within {TIMEOUT_S} s"
+        if not report.exists():
+            print(f"{program.name}: ended without a report, exit code {code}")
+            return 0, 0, 1
+        cases = [case for suite in json.loads(report.read_text())["testsuites"]
+                 for case in suite["testsuite"] if case["status"] == "RUN"]
+    failed = sum("failures" in case for case in cases)
+    skipped = sum(case["result"] == "SKIPPED" for case in cases)
+    return len(cases) - failed - skipped, skipped, failed
+
+
+def run_tests(environment, only, options):
+    passed, skipped, failed = 0, 0, 0
+    for program in sorted((BUNDLE / "programs/tests/gpu").iterdir()):
+        if only and program.name not in only:
+            continue
+        print(f"== {program.name}", flush=True)
+        counts = run_test(program, environment, options)
+        passed, skipped, failed = passed + counts[0], skipped + counts[1], failed + counts[2]
+    print(f"gpu tests: {passed} passed, {failed} failed, {skipped} skipped", flush=True)
+    return {"passed": passed, "failed": failed, "skipped": skipped}
+
+
+def run_bench(options):
+    output = ""
+    with subprocess.Popen(
+            [sys.executable, BUNDLE / "bench/gpu.py", "--programs", BUNDLE / "programs", *options],
+            env=dict(os.environ, PYTHONPATH=str(BUNDLE / "bench"), PYTHONDONTWRITEBYTECODE="1",
+                     PACELINE_LIBRARY_PATH=library_path()),
+            stdout=subprocess.PIPE, text=True) as process:
+        for line in process.stdout:
+            output = line
+            print(line, end="", flush=True)
+    return json.loads(output) if process.returncode == 0 else {"error": process.returncode}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tests", nargs="*", metavar="NAME", help="only these; default all")
+    parser.add_argument("--gtest", nargs="*", default=[], help="options for the test programs")
+    parser.add_argument("--no-tests", action="store_true")
+    parser.add_argument("--no-bench", action="store_true")
+    parser.add_argument("--bench", nargs=argparse.REMAINDER, default=[],
+                        help="the rest: options for bench/gpu.py")
+    args = parser.parse_args()
+    if not torch.__version__.startswith("2.11.") or not (torch.version.cuda or "").startswith("13."):
+        parser.error(f"needs torch 2.11 for CUDA 13, but {sys.executable} has {torch.__version__}")
+
+    gpu = torch.cuda.is_available()
+    print(f"torch {torch.__version__}, GPU: {torch.cuda.get_device_name() if gpu else 'none'}",
+          flush=True)
+    result = {"tests": None, "bench": None}
+    if not args.no_tests:
+        environment = dict(os.environ, LD_LIBRARY_PATH=library_path())
+        result["tests"] = run_tests(environment, args.tests, args.gtest)
+    if not args.no_bench:
+        if gpu:
+            result["bench"] = run_bench(args.bench)
+        else:
+            print("no GPU: benchmark left out")
+    print(json.dumps(result))
+    failed = result["tests"] is not None and result["tests"]["failed"] > 0
+    return 1 if failed or "error" in (result["bench"] or {}) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

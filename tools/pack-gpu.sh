@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# Packs the GPU tests and the GPU benchmark, with the programs and libraries that they need but
+# without torch's, into build/paceline-gpu.tar.gz (docs/gpu.md). It runs on a machine that has
+# only a driver and a Python with torch 2.11 for CUDA 13: unpack it there and call run.sh.
+# CONFIG=fastbuild packs the programs unoptimised.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+readonly bundle=build/paceline-gpu
+readonly archive=$bundle.tar.gz
+readonly largest=$((60 * 1024 * 1024))
+
+config=(--config="${CONFIG:-opt}")
+[[ ${config[0]} == --config=fastbuild ]] && config=()
+mapfile -t tests < <(bazel query --noshow_progress 'attr(tags, gpu, tests(//tests/gpu/...))')
+targets=("${tests[@]}" //worker/trainer:trainer_cuda //bench:trainer_run)
+bazel build "${config[@]}" "${targets[@]}"
+built=$(bazel info "${config[@]}" bazel-bin 2>/dev/null)
+
+rm -rf "$bundle"
+mkdir -p "$bundle"/{bench/peers,lib,tools}
+for target in "${targets[@]}"; do
+  path=${target#//}
+  path=${path/://}
+  mkdir -p "$bundle/programs/${path%/*}"
+  strip -o "$bundle/programs/$path" "$built/$path"
+done
+
+# What the programs are linked to, without torch's and NVIDIA's libraries, and without those of
+# the C and C++ run times, which belong to the system.
+while read -r library; do
+  cp -L "$library" "$bundle/lib/"
+done < <(find "$bundle/programs" -type f -exec ldd {} + |
+  sed -n 's/^\t\(.*\) => \(\/.*\) (0x.*/\1 \2/p' | sort -u |
+  grep -vE '/site-packages/|^(libc|libm|libdl|librt|libpthread|libresolv|libutil|libgcc_s|libstdc\+\+)\.so' |
+  cut -d' ' -f2)
+
+cp bench/gpu.py bench/paceline_bench.py "$bundle/bench/"
+cp bench/peers/llama.py bench/peers/llama_gpu.py "$bundle/bench/peers/"
+cp tools/requirements.txt "$bundle/tools/"
+cp tests/gpu/run.py "$bundle/"
+git describe --always --dirty >"$bundle/COMMIT"
+cat >"$bundle/run.sh" <<'RUN'
+#!/bin/sh
+# Runs the GPU tests and the GPU benchmark: run.sh --help. PYTHON names the Python with torch.
+PYTHONDONTWRITEBYTECODE=1 exec "${PYTHON:-python3}" "$(dirname "$0")/run.py" "$@"
+RUN
+chmod 755 "$bundle/run.sh"
+
+tar -czf "$archive" -C build "${bundle#build/}"
+size=$(stat -c %s "$archive")
+((size < largest)) || { echo "$archive is too large: $size bytes" >&2; exit 1; }
+echo "packed $archive: $((size / 1024 / 1024)) MiB, $(find "$bundle/lib" -type f | wc -l) libraries"

@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# Runs the GPU tests and then the GPU benchmark on this machine: out of the bundle that is being
+# built here, or, where there is no Bazel, out of build/paceline-gpu.tar.gz as it was carried
+# here. Arguments go to the bundle's run.sh (--help lists them). Without a GPU all tests are
+# skipped.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+if command -v bazel >/dev/null && [[ -x .venv/bin/python ]]; then
+  tools/pack-gpu.sh
+  : "${PYTHON:=$PWD/.venv/bin/python}"
+fi
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+tar -xzf build/paceline-gpu.tar.gz -C "$work"
+PYTHON=${PYTHON:-python3} "$work/paceline-gpu/run.sh" "$@"
