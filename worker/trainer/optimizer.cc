@@ -39,7 +39,7 @@ class SgdOptimizer : public Optimizer {
     for (const at::Tensor& p : parameters_) velocities_.push_back(at::zeros_like(p.detach()));
   }
 
-  void Step(double learning_rate, const at::Tensor& skip) override {
+  void Step(const at::Tensor& learning_rate, const at::Tensor& skip) override {
     at::NoGradGuard no_grad;
     at::_fused_sgd_(parameters_, TakeGradients(parameters_), velocities_, config_.weight_decay,
                     config_.momentum, learning_rate, /*dampening=*/0, config_.nesterov,
@@ -65,7 +65,7 @@ class AdamWOptimizer : public Optimizer {
     }
   }
 
-  void Step(double learning_rate, const at::Tensor& skip) override {
+  void Step(const at::Tensor& learning_rate, const at::Tensor& skip) override {
     at::NoGradGuard no_grad;
     at::_foreach_add_(steps_, 1);
     at::_fused_adamw_(parameters_, TakeGradients(parameters_), means_, squares_,
@@ -90,6 +90,11 @@ class AdamWOptimizer : public Optimizer {
 };
 
 }  // namespace
+
+at::Tensor MakeLearningRate(c10::Device device) {
+  return at::zeros(
+      {}, at::TensorOptions().device(device).dtype(device.is_cpu() ? at::kDouble : at::kFloat));
+}
 
 std::unique_ptr<Optimizer> MakeOptimizer(const OptimizerConfig& config,
                                          std::vector<at::Tensor> parameters) {

@@ -21,15 +21,20 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
-  // Updates every parameter and drops its gradient. `skip` is a float scalar on the parameters'
-  // device, or undefined: unless it is 0, parameters and state stay as they are, which is
-  // decided on the device. Throws when a parameter has no gradient.
-  virtual void Step(double learning_rate, const at::Tensor& skip) = 0;
+  // Updates every parameter and drops its gradient. `learning_rate` is a scalar on the
+  // parameters' device (double on a CPU, float on a GPU); `skip` a float scalar there, or
+  // undefined: unless it is 0, parameters and state stay as they are. Both are read on the
+  // device, so that a recorded step may be repeated with others. Throws when a parameter has
+  // no gradient.
+  virtual void Step(const at::Tensor& learning_rate, const at::Tensor& skip) = 0;
 
   // The tensors that it keeps between steps, one for each parameter or two (AdamW: all first
   // moments, then all second ones): what is averaged if the optimizer's state is.
   virtual std::vector<at::Tensor> State() const = 0;
 };
+
+// A scalar for Optimizer::Step.
+at::Tensor MakeLearningRate(c10::Device device);
 
 // `parameters` are float leaves on one device.
 std::unique_ptr<Optimizer> MakeOptimizer(const OptimizerConfig& config,

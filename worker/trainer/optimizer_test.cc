@@ -21,7 +21,7 @@ std::vector<float> Train(const OptimizerConfig& config) {
   std::vector<float> values;
   for (int step = 0; step < 4; ++step) {
     parameter.mutable_grad() = at::full({1}, kGradients[step]);
-    optimizer->Step(kRates[step], {});
+    optimizer->Step(at::full({}, kRates[step], at::kDouble), {});
     EXPECT_FALSE(parameter.grad().defined());
     values.push_back(parameter.detach().item<float>());
   }
@@ -98,13 +98,14 @@ TEST(OptimizerTest, SkippedStepChangesNothing) {
     const std::unique_ptr<Optimizer> with = MakeOptimizer(config, {skipping});
     for (int step = 0; step < 4; ++step) {
       skipping.mutable_grad() = at::full({1}, NAN);
-      with->Step(kRates[step], at::full({}, 1.0));
+      const at::Tensor rate = at::full({}, kRates[step], at::kDouble);
+      with->Step(rate, at::full({}, 1.0));
       EXPECT_FALSE(skipping.grad().defined());
       for (const at::Tensor& one : {plain, skipping}) {
         one.mutable_grad() = at::full({1}, kGradients[step]);
       }
-      without->Step(kRates[step], {});
-      with->Step(kRates[step], at::full({}, 0.0));
+      without->Step(rate, {});
+      with->Step(rate, at::full({}, 0.0));
       EXPECT_EQ(skipping.detach().item<float>(), plain.detach().item<float>());
     }
   }
@@ -123,7 +124,7 @@ TEST(OptimizerTest, StateHasOneTensorPerParameterAndMoment) {
 TEST(OptimizerTest, MissingGradientIsAnErrorAndNotSkipped) {
   at::Tensor parameter = at::full({1}, 1.0).requires_grad_(true);
   const std::unique_ptr<Optimizer> optimizer = MakeOptimizer({}, {parameter});
-  EXPECT_THROW(optimizer->Step(0.1, {}), std::exception);
+  EXPECT_THROW(optimizer->Step(at::full({}, 0.1, at::kDouble), {}), std::exception);
 }
 
 }  // namespace

@@ -44,9 +44,9 @@ bool ProgressReport::LineIsDue(int64_t step) const {
   return done % parts_.config.log_every == 0 || done == parts_.config.steps;
 }
 
-void ProgressReport::Expect(int64_t step, at::Tensor norms, at::Tensor mean_loss,
+void ProgressReport::Expect(int64_t step, at::Tensor mean_loss,
                             std::optional<double> known_mean_loss) {
-  expected_.push_back({step, std::move(norms), std::move(mean_loss)});
+  expected_.push_back({step, std::move(norms_), std::move(mean_loss)});
   if (known_mean_loss.has_value()) mean_loss_ = known_mean_loss;
 }
 

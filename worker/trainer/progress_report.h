@@ -16,6 +16,8 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -47,11 +49,11 @@ class ProgressReport {
   // A line is written for this step (0-based).
   bool LineIsDue(int64_t step) const;
 
-  // Keeps what belongs to a step until its record is finished: the norm of each parameter's
-  // gradient, on the device, and the mean loss, on its way to the host (may be undefined) or
-  // there already.
-  void Expect(int64_t step, at::Tensor norms, at::Tensor mean_loss,
-              std::optional<double> known_mean_loss);
+  // Keep what belongs to a step until its record is finished: the norm of each parameter's
+  // gradient, on the device; then the mean loss, on its way to the host (or undefined) or
+  // known already.
+  void ExpectNorms(at::Tensor norms) { norms_ = std::move(norms); }
+  void Expect(int64_t step, at::Tensor mean_loss, std::optional<double> known_mean_loss);
 
   // Takes the records of steps that were expected, in order. An error when a loss or gradient
   // was not finite and the job is to stop then: Unavailable when this rank's own loss was.
@@ -72,6 +74,7 @@ class ProgressReport {
   const Parts parts_;
   Interval interval_;
   std::deque<Expected> expected_;
+  at::Tensor norms_;  // Of the step that is expected next.
   std::optional<double> mean_loss_;
   bool warned_ = false;          // That the training has diverged.
   double training_seconds_ = 0;  // Wall time of all intervals.

@@ -1,10 +1,10 @@
 #include "worker/trainer/train_loop.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/mul.h>
 
 #include <limits>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -79,7 +79,9 @@ TrainLoop::TrainLoop(const Parts& parts)
           [this] { return optimizer_->State(); }, parts.control),
       loader_(parts.train_data, LoaderOptions(parts)),
       profiler_(ProfilerOptions(parts)),
-      report_({config_, parts.model, parts.control, parts.platform, strategy_}) {
+      report_({config_, parts.model, parts.control, parts.platform, strategy_}),
+      learning_rate_(MakeLearningRate(parts.model.device())),
+      graph_(config_.cuda_graph ? parts.platform.MakeStepGraph() : nullptr) {
   parts_.groups.all().CopyFromFirst(TensorsOf(parts_.model.buffers()));
   parts_.model.SetActiveGroup(&parts_.groups.all());
   parts_.control.SetPlanListener([this](const TrainingPlan& plan) { strategy_.Prepare(plan); });
@@ -111,60 +113,99 @@ absl::Status TrainLoop::RunStep(int64_t step) {
   StepResult result;
   result.step = step;
   result.masked = profiler_.active() || after_a_break_;
-  PACELINE_ASSIGN_OR_RETURN(result.loss, ComputeGradients(step, &result));
+  const double learning_rate = LearningRate(config_.schedule, step);
+  result.learning_rate = static_cast<float>(learning_rate);
+  at::Tensor(learning_rate_).fill_(learning_rate);
 
-  parts_.timer.Enter(Phase::kOptimizer, step);
-  GradientNorms norms = UpdateParameters(step, result.loss);
-  result.grad_norm = norms.total;
-  result.learning_rate = static_cast<float>(LearningRate(config_.schedule, step));
+  PACELINE_RETURN_IF_ERROR(graph_ != nullptr ? Replay(step, &result) : Compute(step, &result));
 
   const StepExchange exchange =
       strategy_.AfterStep(step, result.loss, [&] { parts_.timer.Enter(Phase::kAveraging, step); });
   result.averaging_group_size = exchange.group_size;
   result.wire_bytes = exchange.bytes;
-  report_.Expect(step, std::move(norms.each), MeanLoss(step, result.loss), exchange.mean_loss);
+  report_.Expect(step, MeanLoss(step, result.loss), exchange.mean_loss);
   parts_.timer.EndStep(result);
   return absl::OkStatus();
 }
 
-absl::StatusOr<at::Tensor> TrainLoop::ComputeGradients(int64_t step, StepResult* result) {
+absl::Status TrainLoop::Compute(int64_t step, StepResult* result) {
   StepTimer& timer = parts_.timer;
-  at::Tensor sum;
+  const double share = 1.0 / static_cast<double>(config_.accumulation_steps);
   for (int64_t pass = 0; pass < config_.accumulation_steps; ++pass) {
     timer.Enter(Phase::kDataWait, step);
     const bool nan_loss = pass == 0 && InjectFaults(config_, step);
-    PACELINE_ASSIGN_OR_RETURN(const Batch batch, loader_.Next());
-    result->samples += batch.samples;
-    result->tokens += batch.tokens;
-    result->workload += batch.workload;
+    PACELINE_ASSIGN_OR_RETURN(const Batch batch, NextBatch(result));
 
     timer.Enter(Phase::kForward, step);
     strategy_.BeginForward(step, /*last=*/pass + 1 == config_.accumulation_steps);
-    at::Tensor loss;
-    {
-      const Autocast autocast(config_.bf16, parts_.model.device().type());
-      loss = parts_.model.Loss(batch);
-    }
+    at::Tensor loss = Loss(batch);
     if (nan_loss) loss = at::mul(loss, std::numeric_limits<float>::quiet_NaN());
-    if (config_.accumulation_steps > 1) {
-      loss = at::mul(loss, 1.0 / static_cast<double>(config_.accumulation_steps));
-    }
+    if (config_.accumulation_steps > 1) loss = at::mul(loss, share);
 
     timer.Enter(Phase::kBackward, step);
     strategy_.Backward(loss, [&] { timer.Enter(Phase::kCommunication, step); });
-    sum = sum.defined() ? sum.add_(loss.detach()) : loss.detach();
+    result->loss = pass == 0 ? loss.detach() : result->loss.add_(loss.detach());
   }
-  return sum;
+  timer.Enter(Phase::kOptimizer, step);
+  const GradientNorms norms = UpdateParameters(result->loss);
+  result->grad_norm = norms.total;
+  report_.ExpectNorms(norms.each);
+  return absl::OkStatus();
 }
 
-GradientNorms TrainLoop::UpdateParameters(int64_t step, const at::Tensor& loss) {
+absl::Status TrainLoop::Replay(int64_t step, StepResult* result) {
+  parts_.timer.Enter(Phase::kDataWait, step);
+  InjectFaults(config_, step);
+  PACELINE_ASSIGN_OR_RETURN(const Batch batch, NextBatch(result));
+  if (!graph_batch_.inputs.defined()) {
+    graph_batch_ = batch;
+    graph_batch_.inputs = at::empty_like(batch.inputs);
+    graph_batch_.targets = at::empty_like(batch.targets);
+    graph_result_.loss = at::empty({}, parameters_[0].options().requires_grad(false));
+    graph_result_.grad_norm = at::empty_like(graph_result_.loss);
+    graph_norms_ =
+        at::empty({static_cast<int64_t>(parameters_.size())}, graph_result_.loss.options());
+  }
+  graph_batch_.inputs.copy_(batch.inputs, /*non_blocking=*/true);
+  graph_batch_.targets.copy_(batch.targets, /*non_blocking=*/true);
+
+  parts_.timer.Enter(Phase::kForward, step);
+  graph_->Run([&] {
+    const at::Tensor loss = Loss(graph_batch_);
+    loss.backward();
+    const GradientNorms norms = UpdateParameters(loss.detach());
+    graph_result_.loss.copy_(loss.detach());
+    graph_result_.grad_norm.copy_(norms.total);
+    graph_norms_.copy_(norms.each);
+  });
+  // The graph overwrites its results in the next step, before these are read.
+  result->loss = graph_result_.loss.clone();
+  result->grad_norm = graph_result_.grad_norm.clone();
+  report_.ExpectNorms(graph_norms_.clone());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Batch> TrainLoop::NextBatch(StepResult* result) {
+  PACELINE_ASSIGN_OR_RETURN(const Batch batch, loader_.Next());
+  result->samples += batch.samples;
+  result->tokens += batch.tokens;
+  result->workload += batch.workload;
+  return batch;
+}
+
+at::Tensor TrainLoop::Loss(const Batch& batch) {
+  const Autocast autocast(config_.bf16, parts_.model.device().type());
+  return parts_.model.Loss(batch);
+}
+
+GradientNorms TrainLoop::UpdateParameters(const at::Tensor& loss) {
   GradientNorms norms = NormsOfGradients(parameters_);
   if (config_.clip_grad_norm > 0) {
     ClipGradients(parameters_, norms.total, config_.clip_grad_norm);
   }
   at::Tensor skip;
   if (config_.on_nonfinite != NonFinite::kIgnore) skip = NotFinite(loss, norms.total);
-  optimizer_->Step(LearningRate(config_.schedule, step), skip);
+  optimizer_->Step(learning_rate_, skip);
   return norms;
 }
 

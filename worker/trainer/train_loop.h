@@ -58,9 +58,15 @@ class TrainLoop {
 
  private:
   absl::Status RunStep(int64_t step);
-  // Forward and backward passes of a step. The loss is their mean.
-  absl::StatusOr<at::Tensor> ComputeGradients(int64_t step, StepResult* result);
-  GradientNorms UpdateParameters(int64_t step, const at::Tensor& loss);
+  // Loss, gradients and update of a step, pass by pass.
+  absl::Status Compute(int64_t step, StepResult* result);
+  // The same as one graph of the device. Requires: graph_.
+  absl::Status Replay(int64_t step, StepResult* result);
+  // Data for one forward pass, counted in `result`.
+  absl::StatusOr<Batch> NextBatch(StepResult* result);
+  at::Tensor Loss(const Batch& batch);
+  // Clips and applies the gradients and drops them; their norms before that.
+  GradientNorms UpdateParameters(const at::Tensor& loss);
   // The mean of the loss over all ranks on its way to the host, if a line is due and the
   // strategy gives none.
   at::Tensor MeanLoss(int64_t step, const at::Tensor& loss);
@@ -76,6 +82,11 @@ class TrainLoop {
   BatchLoader loader_;
   Profiler profiler_;
   ProgressReport report_;
+  const at::Tensor learning_rate_;  // Of the present step, on the device.
+  std::unique_ptr<StepGraph> graph_;
+  Batch graph_batch_;           // What the graph reads
+  StepResult graph_result_;     // and writes: loss and grad_norm,
+  at::Tensor graph_norms_;      // and the norm of each gradient.
   int64_t evaluated_at_ = -1;   // Steps done at the latest evaluation.
   bool after_a_break_ = false;  // Something other than a step went before.
 };
