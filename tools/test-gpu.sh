@@ -6,7 +6,8 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-if command -v bazel >/dev/null && [[ -x .venv/bin/python ]]; then
+if command -v bazel >/dev/null; then
+  tools/setup.sh
   tools/pack-gpu.sh
   : "${PYTHON:=$PWD/.venv/bin/python}"
 fi
