@@ -19,6 +19,9 @@ std::unique_ptr<Classifier> MakeMlp(const ImageFormat& format, const std::vector
 
 std::unique_ptr<Classifier> MakeResNet18(const ImageFormat& format, at::Device device);
 
+std::unique_ptr<Classifier> MakeLlama(const LlamaConfig& config, int64_t sequence_length,
+                                      at::Device device);
+
 // Of forward and backward pass, where the forward pass takes so many multiply-adds: two
 // operations each, and twice as many again for the gradients of inputs and weights.
 inline double FlopsOfMultiplyAdds(double multiply_adds) { return 3 * 2 * multiply_adds; }

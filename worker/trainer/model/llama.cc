@@ -1,0 +1,167 @@
+#include <ATen/autocast_mode.h>
+#include <ATen/ops/embedding.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/scaled_dot_product_attention.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "worker/trainer/core/model_size.h"
+#include "worker/trainer/model/checkpointed.h"
+#include "worker/trainer/model/llama_ops.h"
+#include "worker/trainer/model/models.h"
+
+namespace paceline {
+namespace {
+
+// `x` in the type that matrix products of it would be computed in: cast once where several
+// of them use it.
+at::Tensor ForProducts(const at::Tensor& x) {
+  const c10::DeviceType device = x.device().type();
+  if (!at::autocast::is_autocast_enabled(device)) return x;
+  return x.to(at::autocast::get_autocast_dtype(device));
+}
+
+// One layer: attention and feed-forward network, each on a normalised copy of the residual
+// stream, to which their results are added.
+class Block : public Recomputable {
+ public:
+  struct Weights {
+    at::Tensor q, k, v, o;      // [heads * head_dim or kv_heads * head_dim, dim], o transposed.
+    at::Tensor gate, up, down;  // [ffn_dim, dim], down transposed.
+    at::Tensor attention_norm, ffn_norm;  // [dim]
+  };
+
+  // `rotary` outlives this.
+  Block(const LlamaConfig& config, Weights weights, const RotaryTable& rotary)
+      : config_(config), weights_(std::move(weights)), rotary_(rotary) {}
+
+  // [batch, length, dim] to the same.
+  at::Tensor Compute(const at::Tensor& x) const override {
+    const at::Tensor h =
+        x.add(Attention(ForProducts(RmsNorm(x, weights_.attention_norm, config_.norm_epsilon))));
+    return h.add(FeedForward(ForProducts(RmsNorm(h, weights_.ffn_norm, config_.norm_epsilon))));
+  }
+
+ private:
+  at::Tensor Attention(const at::Tensor& x) const {
+    const int64_t batch = x.size(0);
+    const int64_t length = x.size(1);
+    const int64_t head_dim = config_.dim / config_.heads;
+    const auto heads = [&](const at::Tensor& weight, int64_t count) {
+      return at::linear(x, weight).view({batch, length, count, head_dim});
+    };
+    // To [batch, heads, length, head_dim], without a copy.
+    const at::Tensor q = Rotate(heads(weights_.q, config_.heads), rotary_).transpose(1, 2);
+    const at::Tensor k = Rotate(heads(weights_.k, config_.kv_heads), rotary_).transpose(1, 2);
+    const at::Tensor v = heads(weights_.v, config_.kv_heads).transpose(1, 2);
+    const at::Tensor mixed = at::scaled_dot_product_attention(
+        q, k, v, /*attn_mask=*/{}, /*dropout_p=*/0, /*is_causal=*/true, /*scale=*/std::nullopt,
+        /*enable_gqa=*/config_.kv_heads != config_.heads);
+    return at::linear(mixed.transpose(1, 2).reshape({batch, length, config_.dim}), weights_.o);
+  }
+
+  at::Tensor FeedForward(const at::Tensor& x) const {
+    return at::linear(SwiGlu(at::linear(x, weights_.gate), at::linear(x, weights_.up)),
+                      weights_.down);
+  }
+
+  const LlamaConfig& config_;
+  const Weights weights_;
+  const RotaryTable& rotary_;
+};
+
+// A decoder-only transformer of the Llama family, with the names and the order of parameters
+// of Hugging Face's LlamaForCausalLM.
+class Llama : public Classifier {
+ public:
+  Llama(const LlamaConfig& config, int64_t sequence_length, at::Device device)
+      : Classifier(device),
+        config_(config),
+        sequence_length_(sequence_length),
+        rotary_(MakeRotaryTable(sequence_length, config.dim / config.heads, config.rope_theta,
+                                device)) {
+    embedding_ = AddMatrix("model.embed_tokens.weight", config_.vocab_size, config_.dim);
+    for (int64_t layer = 0; layer < config_.layers; ++layer) AddBlock(layer);
+    norm_ = AddParameter("model.norm.weight", at::ones({config_.dim}));
+    head_ = config_.tie_embeddings ? embedding_
+                                   : AddMatrix("lm_head.weight", config_.vocab_size, config_.dim);
+  }
+
+  at::Tensor Loss(const Batch& batch) override {
+    CheckTokens(batch.inputs);
+    CheckTokens(batch.targets);
+    return Classifier::Loss(batch);
+  }
+
+  // Tokens [batch, length], length at most the sequence length, to [batch, length, vocab_size].
+  at::Tensor Forward(const at::Tensor& tokens) override {
+    at::Tensor x = at::embedding(embedding_, tokens);
+    for (const Block& block : blocks_) {
+      x = config_.checkpoint_activations && x.requires_grad() ? Checkpointed(block, x)
+                                                              : block.Compute(x);
+    }
+    return at::linear(RmsNorm(x, norm_, config_.norm_epsilon), head_);
+  }
+
+  double FlopsPerSample() const override {
+    const LlamaSize size{config_.dim,           config_.layers,  config_.heads,
+                         config_.kv_heads,      config_.ffn_dim, config_.vocab_size,
+                         config_.tie_embeddings};
+    return FlopsPerToken(LlamaCost(size), sequence_length_) * static_cast<double>(sequence_length_);
+  }
+
+ private:
+  // Normal with deviation 0.02.
+  at::Tensor AddMatrix(std::string name, int64_t rows, int64_t columns) {
+    return AddParameter(std::move(name), at::empty({rows, columns}).normal_(0, 0.02));
+  }
+
+  void AddBlock(int64_t layer) {
+    const std::string name = absl::StrCat("model.layers.", layer, ".");
+    const int64_t kv_dim = config_.dim / config_.heads * config_.kv_heads;
+    Block::Weights weights;
+    weights.q = AddMatrix(name + "self_attn.q_proj.weight", config_.dim, config_.dim);
+    weights.k = AddMatrix(name + "self_attn.k_proj.weight", kv_dim, config_.dim);
+    weights.v = AddMatrix(name + "self_attn.v_proj.weight", kv_dim, config_.dim);
+    weights.o = AddMatrix(name + "self_attn.o_proj.weight", config_.dim, config_.dim);
+    weights.gate = AddMatrix(name + "mlp.gate_proj.weight", config_.ffn_dim, config_.dim);
+    weights.up = AddMatrix(name + "mlp.up_proj.weight", config_.ffn_dim, config_.dim);
+    weights.down = AddMatrix(name + "mlp.down_proj.weight", config_.dim, config_.ffn_dim);
+    weights.attention_norm = AddParameter(name + "input_layernorm.weight", at::ones({config_.dim}));
+    weights.ffn_norm =
+        AddParameter(name + "post_attention_layernorm.weight", at::ones({config_.dim}));
+    blocks_.emplace_back(config_, std::move(weights), rotary_);
+  }
+
+  // A GPU would have to be waited for; there the lookup itself fails.
+  void CheckTokens(const at::Tensor& tokens) const {
+    if (!tokens.device().is_cpu()) return;
+    const auto largest = tokens.max().item<int64_t>();
+    TORCH_CHECK_VALUE(largest < config_.vocab_size, "the data hold token ", largest,
+                      ", and model.vocab_size is ", config_.vocab_size,
+                      ": tokens must be below it");
+  }
+
+  const LlamaConfig config_;
+  const int64_t sequence_length_;
+  const RotaryTable rotary_;
+  at::Tensor embedding_;  // [vocab_size, dim]
+  std::vector<Block> blocks_;
+  at::Tensor norm_;
+  at::Tensor head_;
+};
+
+}  // namespace
+
+std::unique_ptr<Classifier> MakeLlama(const LlamaConfig& config, int64_t sequence_length,
+                                      at::Device device) {
+  return std::make_unique<Llama>(config, sequence_length, device);
+}
+
+}  // namespace paceline
