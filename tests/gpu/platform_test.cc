@@ -2,7 +2,6 @@
 #include <c10/util/Exception.h>
 
 #include <filesystem>
-#include <optional>
 #include <string>
 
 #include "tests/gpu/gpu_test.h"
@@ -32,7 +31,7 @@ TEST_F(PlatformTest, GpuThatIsNotThereIsRefused) {
 TEST_F(PlatformTest, MemoryIsThatOfTheAllocatorAndPeaksAreReset) {
   const DeviceMemory before = *platform_.Memory();
   EXPECT_GT(before.capacity, 1024 * kMiB);
-  std::optional<at::Tensor> large = Bytes(64 * kMiB, device_);
+  at::Tensor large = Bytes(64 * kMiB, device_);
   const at::Tensor small = Bytes(1024, device_);
   const DeviceMemory during = *platform_.Memory();
   EXPECT_GE(during.active, before.active + 64 * kMiB);
