@@ -57,8 +57,8 @@ c10::intrusive_ptr<c10d::Backend> CudaPlatform::Connect(
   // 153960.) The numbers of channels are left to NCCL: nothing is computed beside an average of
   // parameters, and what would suit gradients depends on the machine.
   options->config.blocking = 1;
-  auto backend = c10::make_intrusive<c10d::ProcessGroupNCCL>(store, membership.rank,
-                                                             membership.size, options);
+  auto backend =
+      c10::make_intrusive<c10d::ProcessGroupNCCL>(store, membership.rank, membership.size, options);
   backend->setBoundDeviceId(device_);
   backend->eagerConnectSingleDevice(device_);
   return backend;
