@@ -28,12 +28,11 @@ done
 
 # What the programs are linked to, without torch's and NVIDIA's libraries, and without those of
 # the C and C++ run times, which belong to the system.
+readonly of_system='lib(c|m|dl|rt|pthread|resolv|util|gcc_s|stdc\+\+)\.so'
 while read -r library; do
   cp -L "$library" "$bundle/lib/"
-done < <(find "$bundle/programs" -type f -exec ldd {} + |
-  sed -n 's/^\t\(.*\) => \(\/.*\) (0x.*/\1 \2/p' | sort -u |
-  grep -vE '/site-packages/|^(libc|libm|libdl|librt|libpthread|libresolv|libutil|libgcc_s|libstdc\+\+)\.so' |
-  cut -d' ' -f2)
+done < <(find "$bundle/programs" -type f -exec ldd {} + | sed -n 's/.* => \(\/.*\) (0x.*/\1/p' |
+  sort -u | grep -vE "/site-packages/|/$of_system")
 
 cp bench/gpu.py bench/paceline_bench.py "$bundle/bench/"
 cp bench/peers/llama.py bench/peers/llama_gpu.py "$bundle/bench/peers/"

@@ -1,8 +1,8 @@
 """The peer of our CUDA trainer: the training of a Llama as a plain eager Python loop on one GPU.
 
 The same network (llama.py), scaled_dot_product_attention, bfloat16 autocast, the fused AdamW,
-batches from pinned memory without blocking, and a wait for the GPU every 10 steps only, to see
-the loss. A step is timed by CUDA events from its start to the start of the next. Prints one JSON object: {"starts_ns": [...], "loss": last, "parameters":
+batches from pinned memory without blocking, and a wait for the GPU every 10 steps, to see the
+loss. A step is timed by CUDA events from its start to the start of the next. Prints one JSON object: {"starts_ns": [...], "loss": last, "parameters":
 N, "embedding_parameters": N, "device": NAME, "torch": VERSION}; starts count from the first.
 """
 import argparse

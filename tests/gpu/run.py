@@ -82,7 +82,7 @@ def main():
     parser.add_argument("--bench", nargs=argparse.REMAINDER, default=[],
                         help="the rest: options for bench/gpu.py")
     args = parser.parse_args()
-    if not torch.__version__.startswith("2.11.") or not (torch.version.cuda or "").startswith("13."):
+    if not (torch.__version__.startswith("2.11.") and str(torch.version.cuda).startswith("13.")):
         parser.error(f"needs torch 2.11 for CUDA 13, but {sys.executable} has {torch.__version__}")
 
     gpu = torch.cuda.is_available()
