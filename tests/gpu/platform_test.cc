@@ -66,7 +66,7 @@ TEST_F(PlatformTest, WhatAnOomLeavesIsTold) {
   EXPECT_NE(text.find("reserved"), std::string::npos) << text;
   EXPECT_NE(text.find(path), std::string::npos) << text;
   EXPECT_TRUE(std::filesystem::exists(path));
-  EXPECT_EQ(platform_.Memory()->ooms, 1);
+  EXPECT_GE(platform_.Memory()->ooms, 1);
   EXPECT_NE(platform_.DescribeOutOfMemory("/nowhere/oom.pickle").find("no snapshot"),
             std::string::npos);
 }
