@@ -250,6 +250,8 @@ void Groups::SetTimeout(absl::Duration timeout) {
   }
 }
 
+Int8Codec& Groups::int8_codec() { return parts_->platform.int8_codec(); }
+
 std::string Groups::ShareFromRankZero(const std::string& key, const std::string& value) {
   if (parts_->store == nullptr) return value;
   std::string shared = value;

@@ -109,6 +109,9 @@ class Groups {
   // The time that each later collective of any group may take, also of those made later.
   void SetTimeout(absl::Duration timeout);
 
+  // For tensors that the groups exchange.
+  Int8Codec& int8_codec();
+
   // What rank 0 passes, on every rank. Collective; at most once per `key`.
   std::string ShareFromRankZero(const std::string& key, const std::string& value);
 

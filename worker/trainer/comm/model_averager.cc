@@ -27,19 +27,25 @@ at::ScalarType CommonType(const std::vector<at::Tensor>& tensors) {
   return type;
 }
 
+int64_t CountValues(const std::vector<at::Tensor>& tensors) {
+  int64_t values = 0;
+  for (const at::Tensor& tensor : tensors) values += tensor.numel();
+  return values;
+}
+
 }  // namespace
 
 int64_t AllReduceBytes(int64_t bytes, int ranks) { return 2 * (ranks - 1) * bytes / ranks; }
 
 ModelAverager::ModelAverager(const std::vector<at::Tensor>& parameters)
-    : parameters_(Detached(parameters)), type_(CommonType(parameters)) {}
+    : parameters_(Detached(parameters)),
+      type_(CommonType(parameters)),
+      values_(CountValues(parameters)) {}
 
 void ModelAverager::Arrange(const std::vector<at::Tensor>& state, int64_t riders) {
   const size_t tensors = parameters_.size() + state.size();
-  int64_t values = riders;
-  for (const at::Tensor& tensor : parameters_) values += tensor.numel();
-  for (const at::Tensor& tensor : state) values += tensor.numel();
-  if (views_.size() == tensors && buffer_.numel() >= values) return;
+  const int64_t values = values_ + CountValues(state) + riders;
+  if (views_.size() >= tensors && buffer_.numel() >= values) return;
   buffer_ = at::empty({values}, parameters_.front().options().dtype(type_));
   views_.clear();
   int64_t offset = 0;
@@ -51,32 +57,63 @@ void ModelAverager::Arrange(const std::vector<at::Tensor>& state, int64_t riders
   }
 }
 
-int64_t ModelAverager::Average(const Mean& mean) {
-  const int members = mean.group.size();
-  if (members == 1) return 0;
+at::Tensor ModelAverager::Flat() {
   const at::NoGradGuard no_grad;
-  const int64_t riders = mean.riders.defined() ? mean.riders.numel() : 0;
-  Arrange(mean.state, riders);
+  Arrange({}, 0);
+  at::_foreach_copy_(Views(parameters_.size()), parameters_);
+  return buffer_.narrow(0, 0, values_).to(at::kFloat);
+}
+
+std::vector<at::Tensor> ModelAverager::Views(size_t count) const {
+  return {views_.begin(), views_.begin() + static_cast<int64_t>(count)};
+}
+
+// Means of the first `values` of the buffer, sums of the next `riders`.
+int64_t ModelAverager::Reduce(Group& group, const at::Tensor& values, const at::Tensor& riders) {
+  values.div_(group.size());
+  at::Tensor sent = values;
+  if (riders.defined()) {
+    const int64_t offset = values.storage_offset() + values.numel();
+    at::Tensor room = buffer_.narrow(0, offset, riders.numel());
+    room.copy_(riders);
+    sent = buffer_.narrow(0, values.storage_offset(), values.numel() + riders.numel());
+    group.Sum(sent);
+    at::Tensor(riders).copy_(room);
+  } else {
+    group.Sum(sent);
+  }
+  return AllReduceBytes(static_cast<int64_t>(sent.nbytes()), group.size());
+}
+
+int64_t ModelAverager::Average(const Mean& mean) {
+  if (mean.group.size() == 1) return 0;
+  const at::NoGradGuard no_grad;
+  Arrange(mean.state, mean.riders.defined() ? mean.riders.numel() : 0);
   std::vector<at::Tensor> averaged = parameters_;
   for (const at::Tensor& tensor : mean.state) averaged.push_back(tensor.detach());
-  int64_t values = 0;
-  for (const at::Tensor& tensor : averaged) values += tensor.numel();
-
-  at::_foreach_copy_(views_, averaged);
-  buffer_.narrow(0, 0, values).div_(members);
-  if (riders > 0) buffer_.narrow(0, values, riders).copy_(mean.riders);
-  const at::Tensor sent = buffer_.narrow(0, 0, values + riders);
-  mean.group.Sum(sent);
-  if (riders > 0) at::Tensor(mean.riders).copy_(buffer_.narrow(0, values, riders));
+  const int64_t state_values = CountValues(mean.state);
+  const std::vector<at::Tensor> views = Views(averaged.size());
+  at::_foreach_copy_(views, averaged);
+  int64_t bytes = 0;
+  if (mean.int8 == nullptr) {
+    bytes = Reduce(mean.group, buffer_.narrow(0, 0, values_ + state_values), mean.riders);
+  } else {
+    at::Tensor parameters = buffer_.narrow(0, 0, values_);
+    at::Tensor floats = parameters.to(at::kFloat);
+    bytes = mean.int8->Average(floats, mean.riders);
+    if (type_ != at::kFloat) parameters.copy_(floats);
+    // Second moments must not become negative by rounding, so state travels as it is.
+    if (state_values > 0) {
+      bytes += Reduce(mean.group, buffer_.narrow(0, values_, state_values), at::Tensor());
+    }
+  }
   if (mean.measure) {
     // In place, since the parameters are overwritten next.
-    const std::vector<at::Tensor> means(views_.begin(),
-                                        views_.begin() + static_cast<int64_t>(parameters_.size()));
-    at::_foreach_sub_(parameters_, means);
+    at::_foreach_sub_(parameters_, Views(parameters_.size()));
     drift_ = at::linalg_vector_norm(at::stack(at::_foreach_norm(parameters_)));
   }
-  at::_foreach_copy_(averaged, views_);
-  return AllReduceBytes(static_cast<int64_t>(sent.nbytes()), members);
+  at::_foreach_copy_(averaged, views);
+  return bytes;
 }
 
 double ModelAverager::drift() const { return drift_.defined() ? drift_.item<double>() : 0; }

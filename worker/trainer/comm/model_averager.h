@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "worker/trainer/comm/group.h"
+#include "worker/trainer/comm/int8_mean.h"
 
 namespace paceline {
 
@@ -27,6 +28,7 @@ struct Mean {
   std::vector<at::Tensor> state;  // Averaged too; the same shapes on all members.
   at::Tensor riders;              // Flat, may be undefined: replaced by the sum over the members.
   bool measure = false;           // For drift().
+  Int8Mean* int8 = nullptr;       // How the parameters travel; null: as they are.
 };
 
 class ModelAverager {
@@ -37,16 +39,22 @@ class ModelAverager {
   // Returns the bytes that this rank sent.
   int64_t Average(const Mean& mean);
 
+  // The parameters' values now, float [all of them]. Until the next call of a method.
+  at::Tensor Flat();
+
   // Norm of the change of the parameters by the latest mean that measured it; 0 before.
   // Waits for the device.
   double drift() const;
 
  private:
+  std::vector<at::Tensor> Views(size_t count) const;  // The first ones.
+  int64_t Reduce(Group& group, const at::Tensor& values, const at::Tensor& riders);
   // Makes buffer_ large enough and views_ fit.
   void Arrange(const std::vector<at::Tensor>& state, int64_t riders);
 
   const std::vector<at::Tensor> parameters_;  // Detached, with the storage of the originals.
   const at::ScalarType type_;                 // Of the buffer.
+  const int64_t values_;                      // Of all parameters.
   at::Tensor buffer_;                         // Parameters, state, riders.
   std::vector<at::Tensor> views_;             // Into buffer_: parameters, then state.
   at::Tensor drift_;                          // Undefined before the first measurement.

@@ -14,6 +14,7 @@
 #include "absl/time/clock.h"
 #include "common/log.h"
 #include "worker/trainer/comm/gradient_mean.h"
+#include "worker/trainer/comm/int8_mean.h"
 #include "worker/trainer/comm/model_averager.h"
 #include "worker/trainer/comm/plan_builder.h"
 #include "worker/trainer/comm/training_plan.h"
@@ -73,7 +74,9 @@ struct Strategy::Parts {
 
   Group& GradientGroup(int64_t step) { return InWarmup(step) ? groups.all() : *active->gradients; }
   std::vector<at::Tensor> AveragedState() const;
-  int64_t Average(Group& group, at::Tensor riders);
+  // Over the group of this level, or over all ranks.
+  void Average(std::optional<int> level, at::Tensor riders);
+  void SetReferences(const Group& equal, const Int8Mean* but);
   bool AllPrepared(const BuiltPlan& next);
   void TakeUp(std::shared_ptr<const BuiltPlan> next, int64_t first_step);
   void Count(bool gradients, int group_size, absl::Time start, int64_t bytes);
@@ -89,6 +92,10 @@ struct Strategy::Parts {
 
   std::shared_ptr<const BuiltPlan> active;
   AveragingSchedule schedule;
+  // By level; null for one that sends fp32. They begin when all ranks are equal: when the plan is
+  // taken up, and again at the end of the warm-up.
+  std::vector<std::unique_ptr<Int8Mean>> int8;
+  bool warming_up = true;
   bool all_equal = true;                                 // At the moment.
   bool gradients_due = false;                            // After the present backward pass.
   int64_t bytes = 0;                                     // Sent in the present step.
@@ -129,13 +136,30 @@ std::vector<at::Tensor> Strategy::Parts::AveragedState() const {
   return config.strategy.average_optimizer_state ? state() : std::vector<at::Tensor>();
 }
 
-int64_t Strategy::Parts::Average(Group& group, at::Tensor with) {
+void Strategy::Parts::Average(std::optional<int> level, at::Tensor with) {
   const absl::Time start = absl::Now();
+  const auto index = static_cast<size_t>(level.value_or(0));
+  Group& group = level ? *active->levels[index] : groups.all();
+  Int8Mean* const codec = level ? int8[index].get() : nullptr;
   const bool all = group.size() == config.world_size;
-  const int64_t sent = averager.Average({group, AveragedState(), std::move(with), all});
+  const int64_t sent = averager.Average({group, AveragedState(), std::move(with), all, codec});
+  SetReferences(group, codec);
   Count(/*gradients=*/false, group.size(), start, sent);
   bytes += sent;
-  return sent;
+}
+
+// A level whose members are all among those that are equal now starts from here.
+void Strategy::Parts::SetReferences(const Group& equal, const Int8Mean* but) {
+  at::Tensor now;
+  for (size_t i = 0; i < int8.size(); ++i) {
+    const std::vector<int>& ranks = active->levels[i]->ranks();
+    if (int8[i] == nullptr || int8[i].get() == but || ranks.front() < equal.ranks().front() ||
+        ranks.back() > equal.ranks().back()) {
+      continue;
+    }
+    if (!now.defined()) now = averager.Flat();
+    int8[i]->SetReference(now);
+  }
 }
 
 // The ranks' newest epochs are equal if this rank's is their mean and their variance is 0.
@@ -152,6 +176,13 @@ bool Strategy::Parts::AllPrepared(const BuiltPlan& next) {
 
 void Strategy::Parts::TakeUp(std::shared_ptr<const BuiltPlan> next, int64_t first_step) {
   const std::shared_ptr<const BuiltPlan> last = std::exchange(active, std::move(next));
+  int8.clear();
+  for (size_t i = 0; i < active->levels.size(); ++i) {
+    Group& group = *active->levels[i];
+    const bool encodes = active->plan.levels[i].format == WireFormat::kInt8 && group.size() > 1;
+    int8.push_back(encodes ? std::make_unique<Int8Mean>(groups.int8_codec(), group, averager.Flat())
+                           : nullptr);
+  }
   schedule = ScheduleOf(active->plan, config.strategy);
   gradients.SetGroup(&GradientGroup(first_step));
   if (last != nullptr) {
@@ -193,6 +224,9 @@ Strategy::~Strategy() = default;
 
 void Strategy::BeginForward(int64_t step, bool last) {
   Parts& parts = *parts_;
+  if (std::exchange(parts.warming_up, parts.InWarmup(step)) && !parts.warming_up) {
+    parts.SetReferences(parts.groups.all(), nullptr);
+  }
   parts.gradients.SetGroup(&parts.GradientGroup(step));
   parts.gradients.BeginForward(last);
   parts.gradients_due = last && parts.gradients.group() != nullptr;
@@ -235,7 +269,7 @@ StepExchange Strategy::AfterStep(int64_t step, const at::Tensor& loss,
     Group& group = *parts.active->levels[static_cast<size_t>(*level)];
     if (group.size() > 1) {
       on_average();
-      parts.Average(group, riders);
+      parts.Average(level, riders);
       result.group_size = group.size();
     }
     parts.all_equal = parts.all_equal || group.size() == parts.config.world_size;
@@ -261,7 +295,7 @@ StepExchange Strategy::AfterStep(int64_t step, const at::Tensor& loss,
 void Strategy::AverageAll() {
   Parts& parts = *parts_;
   if (parts.all_equal) return;
-  parts.Average(parts.groups.all(), at::Tensor());
+  parts.Average(std::nullopt, at::Tensor());
   parts.all_equal = true;
 }
 

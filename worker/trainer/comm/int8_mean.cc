@@ -1,0 +1,94 @@
+#include "worker/trainer/comm/int8_mean.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/sub.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+
+namespace paceline {
+namespace {
+
+constexpr int64_t kFloatBytes = sizeof(float);
+
+// Of a part for each of so many members.
+int64_t RowsPerPart(int64_t values, int members) {
+  const int64_t rows = (values + kInt8Row - 1) / kInt8Row;
+  return (rows + members - 1) / members;
+}
+
+}  // namespace
+
+Int8Mean::Int8Mean(Int8Codec& codec, Group& group, const at::Tensor& reference)
+    : codec_(codec),
+      group_(group),
+      values_(reference.numel()),
+      rows_(RowsPerPart(values_, group.size())),
+      reference_(reference.detach().clone()) {
+  const int64_t part = rows_ * kInt8Row;
+  change_ = at::zeros({part * group.size()}, reference_.options());
+  error_ = at::zeros(change_.sizes(), reference_.options());
+  mean_error_ = at::zeros({part}, reference_.options());
+}
+
+void Int8Mean::SetReference(const at::Tensor& reference) { reference_.copy_(reference); }
+
+Int8Mean::Part Int8Mean::PartOf(const at::Tensor& messages, int member, int64_t riders) const {
+  const at::Tensor message = messages.select(0, member);
+  const int64_t values = rows_ * kInt8Row;
+  Part part;
+  part.quantized = message.narrow(0, 0, values).view(at::kChar);
+  part.scales = message.narrow(0, values, rows_ * kFloatBytes).view(at::kFloat);
+  part.riders =
+      message.narrow(0, values + rows_ * kFloatBytes, riders * kFloatBytes).view(at::kFloat);
+  return part;
+}
+
+int64_t Int8Mean::Average(at::Tensor vector, at::Tensor riders) {
+  const int members = group_.size();
+  if (members == 1) return 0;
+  const at::NoGradGuard no_grad;
+  const int64_t part_values = rows_ * kInt8Row;
+  const int64_t part_bytes = part_values + rows_ * kFloatBytes;
+  const int64_t extra = riders.defined() ? riders.numel() : 0;
+  const auto bytes = vector.options().dtype(at::kByte);
+  const auto part_of = [&](const at::Tensor& flat, int64_t member) {
+    return flat.narrow(0, member * part_values, part_values);
+  };
+
+  at::Tensor change = change_.narrow(0, 0, values_);
+  at::sub_out(change, vector, reference_);
+  at::Tensor own = at::empty({members, part_bytes}, bytes);
+  at::Tensor received = at::empty({members, part_bytes}, bytes);
+  for (int member = 0; member < members; ++member) {
+    const Part part = PartOf(own, member, 0);
+    codec_.Encode(part_of(change_, member), part_of(error_, member), part.quantized, part.scales);
+  }
+  group_.ExchangeParts(received.flatten(), own.flatten());
+
+  at::Tensor mean = at::zeros({part_values}, vector.options());
+  for (int member = 0; member < members; ++member) {
+    const Part part = PartOf(received, member, 0);
+    codec_.AddDecoded(part.quantized, part.scales, 1.0F / static_cast<float>(members), mean);
+  }
+  at::Tensor encoded = at::empty({1, part_bytes + extra * kFloatBytes}, bytes);
+  const Part part = PartOf(encoded, 0, extra);
+  codec_.Encode(mean, mean_error_, part.quantized, part.scales);
+  if (extra > 0) at::Tensor(part.riders).copy_(riders);
+  at::Tensor means = at::empty({members, encoded.numel()}, bytes);
+  group_.Gather(means.flatten(), encoded.flatten());
+
+  change_.zero_();
+  if (extra > 0) riders.zero_();
+  for (int member = 0; member < members; ++member) {
+    const Part from = PartOf(means, member, extra);
+    codec_.AddDecoded(from.quantized, from.scales, 1, part_of(change_, member));
+    if (extra > 0) riders.add_(from.riders);
+  }
+  reference_.add_(change);
+  vector.copy_(reference_);
+  return (members - 1) * (part_bytes + encoded.numel());
+}
+
+}  // namespace paceline

@@ -1,0 +1,66 @@
+// The mean of a vector over a group of ranks, at a quarter of the bytes of fp32.
+//
+// A rank sends how its vector has changed since the reference: a vector that all members have in
+// common, as they were equal then. The values are cut into one part for each member:
+//
+//   1. Each member encodes its change (int8_codec.h) and sends the j-th part to member j.
+//   2. Member j decodes and averages what it received, in the order of the members, encodes the
+//      mean, and sends it to all.
+//   3. Each member decodes all parts and adds them to the reference.
+//
+// All members do the same operations on the same bytes in step 3, so their results are equal bit
+// for bit. What the rounding leaves out, in step 1 on each member and in step 2 on the owner of
+// a part, is added to what is encoded at the next mean: nothing is lost in the long run.
+//
+// A rank sends 2 (n - 1) / n of about P (1 + 4/512) bytes for P values, where fp32 needs 4 P.
+// Handing every change to every member would send (n - 1) P: as much for two members, more for
+// all others, and more than fp32 from eight on.
+//
+// Thread-compatible. Torch's exceptions pass through; a failed collective is a CollectiveError.
+#ifndef WORKER_TRAINER_COMM_INT8_MEAN_H_
+#define WORKER_TRAINER_COMM_INT8_MEAN_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "worker/trainer/comm/group.h"
+#include "worker/trainer/comm/int8_codec.h"
+
+namespace paceline {
+
+class Int8Mean {
+ public:
+  // For vectors like `reference`: float [P], equal on all members of `group`; copied. The
+  // others outlive this.
+  Int8Mean(Int8Codec& codec, Group& group, const at::Tensor& reference);
+
+  // The vector that all members have in common from now on.
+  void SetReference(const at::Tensor& reference);
+
+  // Replaces `vector` by about its mean, which is the new reference. `riders` (flat float, may
+  // be undefined) is replaced by its sum. Returns the bytes that this rank sent.
+  int64_t Average(at::Tensor vector, at::Tensor riders);
+
+ private:
+  // Views into the bytes of a message.
+  struct Part {
+    at::Tensor quantized;
+    at::Tensor scales;
+    at::Tensor riders;
+  };
+  Part PartOf(const at::Tensor& messages, int member, int64_t riders) const;
+
+  Int8Codec& codec_;
+  Group& group_;
+  const int64_t values_;   // P.
+  const int64_t rows_;     // Of a part; the last parts are filled up with zeros.
+  at::Tensor reference_;   // Float [P].
+  at::Tensor change_;      // Float [parts * rows * 512].
+  at::Tensor error_;       // As change_: of this rank's changes.
+  at::Tensor mean_error_;  // Float [rows * 512]: of the means of this rank's part.
+};
+
+}  // namespace paceline
+
+#endif  // WORKER_TRAINER_COMM_INT8_MEAN_H_

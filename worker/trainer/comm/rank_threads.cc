@@ -1,0 +1,39 @@
+#include "worker/trainer/comm/rank_threads.h"
+
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include <exception>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "worker/trainer/comm/cpu_platform.h"
+
+namespace paceline {
+
+void RunRanks(const TrainerConfig& config,
+              const std::function<void(const TrainerConfig&, Groups&)>& rank) {
+  at::set_num_threads(1);
+  StoreServer store;
+  const std::string address = absl::StrCat("127.0.0.1:", store.port());
+  std::vector<std::thread> threads;
+  for (int number = 0; number < config.world_size; ++number) {
+    threads.emplace_back([&, number] {
+      TrainerConfig own = config;
+      own.id = {JobId("job-0"), Generation(1), Rank(number)};
+      own.interface = "lo";
+      CpuPlatform platform;
+      try {
+        Groups groups(platform, own, c10::Device(c10::kCPU), address);
+        rank(own, groups);
+      } catch (const std::exception& error) {
+        ADD_FAILURE() << "rank " << number << ": " << error.what();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace paceline
