@@ -24,7 +24,7 @@ absl::StatusOr<std::unique_ptr<Model>> MakeModel(const ModelConfig& config,
   switch (config.kind) {
     case ModelConfig::Kind::kResNet18:
       if (!format.image.has_value()) return Unfit("resnet18", kImages, kTokens);
-      return MakeResNet18(*format.image, device);
+      return MakeResNet18(*format.image, config.sync_batchnorm, device);
     case ModelConfig::Kind::kMlp:
       if (!format.image.has_value()) return Unfit("mlp", kImages, kTokens);
       return MakeMlp(*format.image, config.hidden, device);
@@ -39,7 +39,7 @@ absl::StatusOr<std::unique_ptr<Model>> MakeModel(const ModelConfig& config,
     case ModelConfig::Kind::kTorchScript:
       break;
   }
-  return absl::UnimplementedError("model.kind: not yet");
+  return LoadTorchScript(config.torchscript_file, format, device);
 }
 
 }  // namespace paceline

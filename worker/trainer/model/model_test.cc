@@ -67,7 +67,7 @@ TEST(ModelTest, WeightsDependOnTheSeedOnly) {
 }
 
 TEST(ModelTest, OnlyTrainingMovesTheRunningStatistics) {
-  const std::unique_ptr<Classifier> model = MakeResNet18(kFormat, at::kCPU);
+  const std::unique_ptr<Classifier> model = MakeResNet18(kFormat, false, at::kCPU);
   const at::Tensor images = at::randn({2, 3, 32, 32});
   const at::Tensor count = Find(model->buffers(), "layer4.1.bn2.num_batches_tracked");
   const at::Tensor mean = Find(model->buffers(), "bn1.running_mean");
@@ -110,7 +110,7 @@ TEST(ModelTest, LossIsTheMeanAndEvaluateTheSumOverTheTargets) {
 TEST(ModelTest, FlopsCountTheMultiplyAddsOfLinearLayersAndConvolutions) {
   EXPECT_EQ(MakeMlp({1, 2, 3, 4}, {5, 6}, at::kCPU)->FlopsPerSample(), 6 * (6 * 5 + 5 * 6 + 6 * 4));
   // The 1.814 G multiply-adds that torchvision states for 224x224.
-  const double flops = MakeResNet18({3, 224, 224, 1000}, at::kCPU)->FlopsPerSample();
+  const double flops = MakeResNet18({3, 224, 224, 1000}, false, at::kCPU)->FlopsPerSample();
   EXPECT_NEAR(flops / 6 * 1e-9, 1.814, 0.0005);
 }
 

@@ -6,8 +6,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "common/image_shard/image_shard.h"
 #include "worker/trainer/model/classifier.h"
 
@@ -17,10 +19,18 @@ namespace paceline {
 std::unique_ptr<Classifier> MakeMlp(const ImageFormat& format, const std::vector<int64_t>& hidden,
                                     at::Device device);
 
-std::unique_ptr<Classifier> MakeResNet18(const ImageFormat& format, at::Device device);
+std::unique_ptr<Classifier> MakeResNet18(const ImageFormat& format, bool sync_batchnorm,
+                                         at::Device device);
 
+// `config` has all sizes.
 std::unique_ptr<Classifier> MakeLlama(const LlamaConfig& config, int64_t sequence_length,
                                       at::Device device);
+
+// The module in `file`, tried out on a batch of `format`. InvalidArgument, with the file, when
+// there is none, or when what it returns is not a loss.
+absl::StatusOr<std::unique_ptr<Model>> LoadTorchScript(const std::string& file,
+                                                       const SampleFormat& format,
+                                                       at::Device device);
 
 // Of forward and backward pass, where the forward pass takes so many multiply-adds: two
 // operations each, and twice as many again for the gradients of inputs and weights.

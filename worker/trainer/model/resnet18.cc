@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "worker/trainer/model/models.h"
+#include "worker/trainer/model/sync_batch_norm.h"
 
 namespace paceline {
 namespace {
@@ -19,8 +20,11 @@ namespace {
 // torchvision's names, order of parameters, strides and initialisation.
 class ResNet18 : public Classifier {
  public:
-  ResNet18(const ImageFormat& format, at::Device device)
-      : Classifier(device), height_(format.height), width_(format.width) {
+  ResNet18(const ImageFormat& format, bool sync_batchnorm, at::Device device)
+      : Classifier(device),
+        sync_batchnorm_(sync_batchnorm),
+        height_(format.height),
+        width_(format.width) {
     // One counter per normalisation, all in one tensor: one addition per pass instead of 20.
     counters_ = at::zeros({kNorms}, at::dtype(at::kLong).device(device));
     conv1_ = AddConv("conv1", format.channels, 64, 7, 2);
@@ -51,26 +55,24 @@ class ResNet18 : public Classifier {
 
   double FlopsPerSample() const override { return FlopsOfMultiplyAdds(multiply_adds_); }
 
+  void SetActiveGroup(Group* group) override {
+    group_ = sync_batchnorm_ && group != nullptr && group->size() > 1 ? group : nullptr;
+  }
+
  private:
   static constexpr int64_t kNorms = 20;
 
-  struct Norm {
-    at::Tensor weight;
-    at::Tensor bias;
-    at::Tensor mean;
-    at::Tensor variance;
-  };
   struct Downsample {
     at::Tensor conv;
-    Norm norm;
+    BatchNormState norm;
   };
   // Two 3x3 convolutions and the way around them.
   struct Block {
     int64_t stride;
     at::Tensor conv1;
-    Norm bn1;
+    BatchNormState bn1;
     at::Tensor conv2;
-    Norm bn2;
+    BatchNormState bn2;
     std::optional<Downsample> downsample;  // When the shape changes.
   };
 
@@ -91,12 +93,12 @@ class ResNet18 : public Classifier {
                         at::empty({out, in, kernel, kernel}).normal_(0, deviation));
   }
 
-  Norm AddNorm(const std::string& name, int64_t channels) {
-    Norm norm;
+  BatchNormState AddNorm(const std::string& name, int64_t channels) {
+    BatchNormState norm;
     norm.weight = AddParameter(name + ".weight", at::ones({channels}));
     norm.bias = AddParameter(name + ".bias", at::zeros({channels}));
-    norm.mean = AddBuffer(name + ".running_mean", at::zeros({channels}));
-    norm.variance = AddBuffer(name + ".running_var", at::ones({channels}));
+    norm.running_mean = AddBuffer(name + ".running_mean", at::zeros({channels}));
+    norm.running_variance = AddBuffer(name + ".running_var", at::ones({channels}));
     AddBuffer(name + ".num_batches_tracked", counters_.select(0, norms_++));
     return norm;
   }
@@ -118,9 +120,14 @@ class ResNet18 : public Classifier {
     return block;
   }
 
-  at::Tensor Normalize(const Norm& norm, const at::Tensor& x) {
-    return at::batch_norm(x, norm.weight, norm.bias, norm.mean, norm.variance, training(),
-                          /*momentum=*/0.1, /*eps=*/1e-5, /*cudnn_enabled=*/true);
+  at::Tensor Normalize(const BatchNormState& norm, const at::Tensor& x) {
+    constexpr double kMomentum = 0.1;
+    constexpr double kEpsilon = 1e-5;
+    if (training() && group_ != nullptr) {
+      return SyncBatchNorm(x, norm, kMomentum, kEpsilon, *group_);
+    }
+    return at::batch_norm(x, norm.weight, norm.bias, norm.running_mean, norm.running_variance,
+                          training(), kMomentum, kEpsilon, /*cudnn_enabled=*/true);
   }
 
   at::Tensor Forward(const Block& block, const at::Tensor& x) {
@@ -133,21 +140,24 @@ class ResNet18 : public Classifier {
     return y.add_(Normalize(block.downsample->norm, around)).relu_();
   }
 
+  const bool sync_batchnorm_;
+  Group* group_ = nullptr;  // Null: each rank normalises by its own batch.
   at::Tensor counters_;
   int64_t norms_ = 0;
   int64_t height_;  // Of the images, as far as the network has been made.
   int64_t width_;
   double multiply_adds_ = 0;  // Of a forward pass, per sample.
   at::Tensor conv1_;
-  Norm bn1_;
+  BatchNormState bn1_;
   std::vector<Block> blocks_;
   Linear fc_;
 };
 
 }  // namespace
 
-std::unique_ptr<Classifier> MakeResNet18(const ImageFormat& format, at::Device device) {
-  return std::make_unique<ResNet18>(format, device);
+std::unique_ptr<Classifier> MakeResNet18(const ImageFormat& format, bool sync_batchnorm,
+                                         at::Device device) {
+  return std::make_unique<ResNet18>(format, sync_batchnorm, device);
 }
 
 }  // namespace paceline

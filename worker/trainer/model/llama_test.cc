@@ -1,0 +1,277 @@
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
+#include <c10/core/Allocator.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "worker/trainer/autocast.h"
+#include "worker/trainer/comm/gradient_mean.h"
+#include "worker/trainer/comm/rank_threads.h"
+#include "worker/trainer/model/models.h"
+
+namespace paceline {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr int64_t kLength = 12;
+
+LlamaConfig SmallConfig() {
+  LlamaConfig config;
+  config.dim = 24;
+  config.layers = 3;
+  config.heads = 4;
+  config.kv_heads = 2;
+  config.ffn_dim = 40;
+  config.vocab_size = 50;
+  config.rope_theta = 1e4;
+  return config;
+}
+
+std::unique_ptr<Classifier> Make(const LlamaConfig& config, uint64_t seed = 1) {
+  at::manual_seed(seed);
+  return MakeLlama(config, kLength, at::kCPU);
+}
+
+Batch MakeBatch(uint64_t seed, int64_t samples = 3, int64_t length = kLength) {
+  at::manual_seed(seed);
+  Batch batch;
+  batch.inputs = at::randint(0, 50, {samples, length}, at::kLong);
+  batch.targets = at::randint(0, 50, {samples, length}, at::kLong);
+  batch.samples = samples;
+  return batch;
+}
+
+std::vector<at::Tensor> Gradients(const Model& model) {
+  std::vector<at::Tensor> gradients;
+  for (const NamedTensor& named : model.parameters()) gradients.push_back(named.tensor.grad());
+  return gradients;
+}
+
+void ExpectBitEqual(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(a[i].equal(b[i])) << "parameter " << i;
+}
+
+TEST(LlamaTest, ParametersHaveHuggingFacesNamesOrderAndShapes) {
+  LlamaConfig config = SmallConfig();
+  config.layers = 1;
+  const std::unique_ptr<Classifier> model = Make(config);
+  std::vector<std::string> names;
+  for (const NamedTensor& named : model->parameters()) {
+    std::string text = named.name;
+    for (const int64_t size : named.tensor.sizes()) text += " " + std::to_string(size);
+    names.push_back(text);
+  }
+  const std::string block = "model.layers.0.";
+  EXPECT_THAT(names,
+              testing::ElementsAre(
+                  "model.embed_tokens.weight 50 24", block + "self_attn.q_proj.weight 24 24",
+                  block + "self_attn.k_proj.weight 12 24", block + "self_attn.v_proj.weight 12 24",
+                  block + "self_attn.o_proj.weight 24 24", block + "mlp.gate_proj.weight 40 24",
+                  block + "mlp.up_proj.weight 40 24", block + "mlp.down_proj.weight 24 40",
+                  block + "input_layernorm.weight 24", block + "post_attention_layernorm.weight 24",
+                  "model.norm.weight 24", "lm_head.weight 50 24"));
+  config.tie_embeddings = true;
+  EXPECT_EQ(Make(config)->parameters().back().name, "model.norm.weight");
+  EXPECT_TRUE(Make(config)->buffers().empty());
+}
+
+TEST(LlamaTest, ATokenDoesNotSeeTheNextOnes) {
+  const std::unique_ptr<Classifier> model = Make(SmallConfig());
+  Batch batch = MakeBatch(2);
+  const at::Tensor before = model->Forward(batch.inputs);
+  EXPECT_EQ(before.sizes().vec(), (std::vector<int64_t>{3, kLength, 50}));
+  batch.inputs.select(1, 7).add_(1).remainder_(50);
+  const at::Tensor after = model->Forward(batch.inputs);
+  EXPECT_TRUE(before.narrow(1, 0, 7).equal(after.narrow(1, 0, 7)));
+  EXPECT_FALSE(before.select(1, 7).equal(after.select(1, 7)));
+}
+
+TEST(LlamaTest, AShorterSequenceGivesTheSameScores) {
+  const std::unique_ptr<Classifier> model = Make(SmallConfig());
+  const Batch batch = MakeBatch(2);
+  const at::Tensor all = model->Forward(batch.inputs);
+  const at::Tensor first = model->Forward(batch.inputs.narrow(1, 0, 5));
+  EXPECT_LT(first.sub(all.narrow(1, 0, 5)).abs().max().item<float>(), 1e-6);
+}
+
+TEST(LlamaTest, FlopsOfASampleAreThoseOfItsTokens) {
+  // 6 (N - N_embedding) + 6 L H (d + d) S per token; S tokens.
+  const int64_t products = 3 * (24 * 24 * 2 + 24 * 12 * 2 + 3 * 24 * 40 + 48) + 24 + 50 * 24;
+  EXPECT_EQ(Make(SmallConfig())->FlopsPerSample(),
+            12.0 * (6 * products + 6 * 3 * 4 * (6 + 6) * 12));
+}
+
+TEST(LlamaTest, Bf16IsCloseToFp32) {
+  const std::unique_ptr<Classifier> model = Make(SmallConfig());
+  const Batch batch = MakeBatch(2);
+  const double expected = model->Loss(batch).item<double>();
+  const Autocast autocast(true, at::kCPU);
+  const at::Tensor loss = model->Loss(batch);
+  EXPECT_EQ(loss.scalar_type(), at::kFloat);
+  EXPECT_NEAR(loss.item<double>(), expected, 0.02);
+  EXPECT_NE(loss.item<double>(), expected);
+}
+
+TEST(LlamaTest, RecomputedBlocksGiveTheSameGradientsBitForBit) {
+  LlamaConfig config = SmallConfig();
+  const std::unique_ptr<Classifier> kept = Make(config);
+  config.checkpoint_activations = true;
+  const std::unique_ptr<Classifier> recomputed = Make(config);
+  const Batch batch = MakeBatch(2);
+  for (const bool bf16 : {false, true}) {
+    at::Tensor kept_loss;
+    at::Tensor recomputed_loss;
+    {
+      const Autocast autocast(bf16, at::kCPU);
+      kept_loss = kept->Loss(batch);
+    }
+    {
+      const Autocast autocast(bf16, at::kCPU);
+      recomputed_loss = recomputed->Loss(batch);
+    }
+    EXPECT_TRUE(kept_loss.equal(recomputed_loss));
+    // A second pass adds to the gradients of the first.
+    kept_loss.backward();
+    recomputed_loss.backward();
+    ExpectBitEqual(Gradients(*kept), Gradients(*recomputed));
+  }
+}
+
+TEST(LlamaTest, TheReducerSeesTheGradientsOfRecomputedBlocks) {
+  constexpr int kRanks = 2;
+  constexpr int kSteps = 3;  // The Reducer changes its buckets after the first.
+  TrainerConfig ranks;
+  ranks.world_size = kRanks;
+  ranks.startup_timeout = absl::Seconds(20);
+  const Batch batches[kRanks] = {MakeBatch(2), MakeBatch(3)};
+  LlamaConfig config = SmallConfig();
+  std::vector<std::vector<at::Tensor>> gradients[2][kRanks];
+  for (const bool checkpoint : {false, true}) {
+    config.checkpoint_activations = checkpoint;
+    const std::unique_ptr<Classifier> models[kRanks] = {Make(config), Make(config)};
+    RunRanks(ranks, [&](const TrainerConfig& trainer, Groups& groups) {
+      const auto rank = static_cast<size_t>(trainer.rank());
+      GradientMean mean(models[rank]->parameters(), WireFormat::kFp32);
+      mean.SetGroup(&groups.all());
+      for (int step = 0; step < kSteps; ++step) {
+        mean.BeginForward(/*last=*/true);
+        mean.Backward(models[rank]->Loss(batches[rank]), [] {});
+        std::vector<at::Tensor> copies;
+        for (const at::Tensor& gradient : Gradients(*models[rank])) {
+          copies.push_back(gradient.clone());
+        }
+        gradients[checkpoint ? 1 : 0][rank].push_back(std::move(copies));
+        for (const NamedTensor& named : models[rank]->parameters()) {
+          named.tensor.mutable_grad() = at::Tensor();
+        }
+      }
+    });
+  }
+  for (size_t step = 0; step < kSteps; ++step) {
+    ExpectBitEqual(gradients[0][0][step], gradients[1][0][step]);
+    ExpectBitEqual(gradients[1][0][step], gradients[1][1][step]);
+  }
+}
+
+// Bytes of tensors that are alive, as the allocator reports them.
+class MemoryCount : public c10::MemoryReportingInfoBase {
+ public:
+  void reportMemoryUsage(void* /*ptr*/, int64_t alloc_size, size_t /*total_allocated*/,
+                         size_t /*total_reserved*/, c10::Device /*device*/) override {
+    live += alloc_size;
+    peak = std::max(peak, live);
+  }
+  bool memoryProfilingEnabled() const override { return true; }
+
+  int64_t live = 0;
+  int64_t peak = 0;
+};
+
+struct Memory {
+  int64_t kept = 0;  // Between forward and backward pass.
+  int64_t peak = 0;
+};
+
+Memory MeasureStep(bool checkpoint) {
+  LlamaConfig config = SmallConfig();
+  config.layers = 10;
+  config.checkpoint_activations = checkpoint;
+  const std::unique_ptr<Classifier> model = Make(config);
+  const Batch batch = MakeBatch(2, /*samples=*/50);
+  const auto count = std::make_shared<MemoryCount>();
+  const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, count);
+  at::Tensor loss = model->Loss(batch);
+  Memory memory;
+  memory.kept = count->live;
+  loss.backward();
+  memory.peak = count->peak;
+  return memory;
+}
+
+TEST(LlamaTest, RecomputedBlocksKeepTheirInputsOnly) {
+  const Memory kept = MeasureStep(false);
+  const Memory recomputed = MeasureStep(true);
+  RecordProperty("kept", std::to_string(kept.kept) + " then " + std::to_string(recomputed.kept));
+  // 10 inputs of blocks, and the probabilities (2 widths): 12 of what were more than 150 widths.
+  EXPECT_LT(recomputed.kept, kept.kept / 8);
+  EXPECT_LT(recomputed.peak, kept.peak / 3);
+}
+
+TEST(LlamaTest, NothingButTheGraphOutlivesTheLoss) {
+  const std::unique_ptr<Classifier> model = Make(SmallConfig());
+  const Batch batch = MakeBatch(2, /*samples=*/50);
+  const auto count = std::make_shared<MemoryCount>();
+  const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, count);
+  at::NoGradGuard no_grad;
+  const at::Tensor loss = model->Loss(batch);
+  EXPECT_LT(count->live, 1024);
+  EXPECT_GT(count->peak, 100'000);
+}
+
+TEST(LlamaTest, TokensBeyondTheVocabularyAreNamed) {
+  const std::unique_ptr<Classifier> model = Make(SmallConfig());
+  Batch batch = MakeBatch(2);
+  batch.targets[1][2].fill_(50);
+  try {
+    model->Loss(batch);
+    FAIL();
+  } catch (const std::exception& error) {
+    EXPECT_THAT(error.what(), HasSubstr("the data hold token 50, and model.vocab_size is 50"));
+  }
+
+  ModelConfig config;
+  config.kind = ModelConfig::Kind::kLlama;
+  config.llama = SmallConfig();
+  SampleFormat format;
+  format.sequence_length = kLength;
+  format.vocab_size = 51;
+  const absl::Status status = MakeModel(config, format, 0, at::kCPU).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("model.vocab_size: is 50, and the tokens of data.train are below 51"));
+  format.vocab_size = 50;
+  EXPECT_TRUE(MakeModel(config, format, 0, at::kCPU).ok());
+}
+
+TEST(LlamaTest, ImagesAreRefused) {
+  ModelConfig config;
+  config.kind = ModelConfig::Kind::kLlama;
+  config.llama = SmallConfig();
+  SampleFormat format;
+  format.image = ImageFormat{3, 4, 4, 10};
+  const absl::Status status = MakeModel(config, format, 0, at::kCPU).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("llama needs tokens"));
+}
+
+}  // namespace
+}  // namespace paceline

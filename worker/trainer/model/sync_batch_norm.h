@@ -1,0 +1,30 @@
+// Batch normalisation over the batches of several ranks.
+#ifndef WORKER_TRAINER_MODEL_SYNC_BATCH_NORM_H_
+#define WORKER_TRAINER_MODEL_SYNC_BATCH_NORM_H_
+
+#include <ATen/core/Tensor.h>
+
+#include "worker/trainer/comm/group.h"
+
+namespace paceline {
+
+struct BatchNormState {
+  at::Tensor weight;  // [channels], and so below.
+  at::Tensor bias;
+  at::Tensor running_mean;      // Buffers: moved by `momentum` towards the batch's.
+  at::Tensor running_variance;  // Unbiased.
+};
+
+// What torch.nn.SyncBatchNorm computes in training, on any device: x [samples, channels, ...]
+// is normalised by mean and variance of the samples of all members of `group`, weighted by
+// their number, and so is the gradient of x. The gradients of weight and bias are those of
+// this rank's samples.
+//
+// Collective in the forward and again in the backward pass: one sum each. Throws
+// CollectiveError. `group` outlives the backward pass.
+at::Tensor SyncBatchNorm(const at::Tensor& x, const BatchNormState& state, double momentum,
+                         double epsilon, Group& group);
+
+}  // namespace paceline
+
+#endif  // WORKER_TRAINER_MODEL_SYNC_BATCH_NORM_H_
