@@ -1,10 +1,10 @@
 #include "worker/trainer/comm/cpu_int8_codec.h"
 
-#include <c10/util/Exception.h>
-
 #include <algorithm>
 #include <array>
 #include <cstring>
+
+#include "worker/trainer/comm/int8_check.h"
 
 namespace paceline {
 namespace {
@@ -12,20 +12,6 @@ namespace {
 constexpr float kLargest = 127;
 // Adding and subtracting it rounds a float below 2^22 to a whole number, halves to even.
 constexpr float kRounder = 12582912;  // 1.5 * 2^23.
-
-void Check(const at::Tensor& tensor, at::ScalarType type, int64_t count) {
-  TORCH_CHECK(tensor.is_cpu() && tensor.is_contiguous() && tensor.scalar_type() == type &&
-                  tensor.numel() == count,
-              "int8 codec: expected ", count, " contiguous values of type ", type,
-              " on the CPU, got ", tensor.toString(), " ", tensor.sizes());
-}
-
-void Check(const at::Tensor& values, const at::Tensor& quantized, const at::Tensor& scales) {
-  const int64_t count = values.numel();
-  Check(values, at::kFloat, count);
-  Check(quantized, at::kChar, count);
-  Check(scales, at::kFloat, (count + kInt8Row - 1) / kInt8Row);
-}
 
 // The bits of non-negative floats are ordered as they are, NaN above all: so it is not lost.
 float LargestMagnitude(const float* x, int64_t count) {
@@ -67,8 +53,7 @@ float EncodeRow(const float* __restrict value, float* __restrict error,
 
 void CpuInt8Codec::Encode(const at::Tensor& value, at::Tensor error, at::Tensor quantized,
                           at::Tensor scales) {
-  Check(value, quantized, scales);
-  Check(error, at::kFloat, value.numel());
+  CheckInt8Codes(c10::kCPU, {value, error}, quantized, scales);
   const auto* const values = value.const_data_ptr<float>();
   auto* const errors = error.mutable_data_ptr<float>();
   auto* const bytes = quantized.mutable_data_ptr<int8_t>();
@@ -82,7 +67,7 @@ void CpuInt8Codec::Encode(const at::Tensor& value, at::Tensor error, at::Tensor 
 
 void CpuInt8Codec::AddDecoded(const at::Tensor& quantized, const at::Tensor& scales, float factor,
                               at::Tensor sum) {
-  Check(sum, quantized, scales);
+  CheckInt8Codes(c10::kCPU, {sum}, quantized, scales);
   const auto* const bytes = quantized.const_data_ptr<int8_t>();
   const auto* const factors = scales.const_data_ptr<float>();
   auto* const sums = sum.mutable_data_ptr<float>();
