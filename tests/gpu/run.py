@@ -14,7 +14,10 @@ import subprocess
 import sys
 import tempfile
 
-import torch
+try:
+    import torch
+except ImportError:
+    sys.exit(f"{sys.executable} has no torch: name a Python that has (PYTHON=... run.sh)")
 
 BUNDLE = pathlib.Path(__file__).resolve().parent
 TIMEOUT_S = 280  # Of one test program.
