@@ -17,11 +17,14 @@
 namespace paceline {
 namespace {
 
-// Before the first communicator, and while there is one thread. NCCL's own settings may be
-// given in the environment, too.
+// Before the first communicator. What the environment has set stays, but for the first.
 void SetUpNccl(const TrainerConfig& config) {
   // On an error abort the communicators but keep the process: it has to say why it ends.
   setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2", /*overwrite=*/1);
+  // The watchdog waits four times this long before it aborts, for a dump that is not asked for
+  // here: by default a minute in which the survivors of a dead peer hang.
+  setenv("TORCH_NCCL_DUMP_ON_TIMEOUT", "0", /*overwrite=*/0);
+  setenv("TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC", "250", /*overwrite=*/0);
   // "=": this name exactly, and not all that begin with it.
   if (if_nametoindex(config.interface.c_str()) != 0) {
     setenv("NCCL_SOCKET_IFNAME", absl::StrCat("=", config.interface).c_str(), /*overwrite=*/0);
