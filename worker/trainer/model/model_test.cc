@@ -1,3 +1,4 @@
+#include <ATen/ops/allclose.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/std.h>
 #include <gmock/gmock.h>
@@ -8,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "worker/trainer/comm/rank_threads.h"
 #include "worker/trainer/model/models.h"
 
 namespace paceline {
@@ -112,6 +114,35 @@ TEST(ModelTest, FlopsCountTheMultiplyAddsOfLinearLayersAndConvolutions) {
   // The 1.814 G multiply-adds that torchvision states for 224x224.
   const double flops = MakeResNet18({3, 224, 224, 1000}, false, at::kCPU)->FlopsPerSample();
   EXPECT_NEAR(flops / 6 * 1e-9, 1.814, 0.0005);
+}
+
+TEST(ModelTest, ResNet18NormalisesOverTheActiveRanksIfItShall) {
+  TrainerConfig ranks;
+  ranks.world_size = 2;
+  ranks.startup_timeout = absl::Seconds(20);
+  const auto make = [](bool sync_batchnorm) {
+    at::manual_seed(1);
+    return MakeResNet18(kFormat, sync_batchnorm, at::kCPU);
+  };
+  at::manual_seed(2);
+  const at::Tensor images = at::randn({6, 3, 32, 32});
+  const std::unique_ptr<Classifier> one = make(false);
+  const at::Tensor expected = one->Forward(images);
+  const at::Tensor expected_mean = Find(one->buffers(), "layer4.1.bn2.running_mean");
+  const std::unique_ptr<Classifier> together[2] = {make(true), make(true)};
+  const std::unique_ptr<Classifier> apart[2] = {make(false), make(false)};
+  RunRanks(ranks, [&](const TrainerConfig& config, Groups& groups) {
+    const int rank = config.rank();
+    const at::Tensor own = images.narrow(0, 3 * rank, 3);
+    together[rank]->SetActiveGroup(&groups.all());
+    EXPECT_TRUE(at::allclose(together[rank]->Forward(own), expected.narrow(0, 3 * rank, 3),
+                             /*rtol=*/1e-3, /*atol=*/1e-4));
+    EXPECT_TRUE(at::allclose(Find(together[rank]->buffers(), "layer4.1.bn2.running_mean"),
+                             expected_mean, 1e-3, 1e-5));
+    apart[rank]->SetActiveGroup(&groups.all());
+    EXPECT_FALSE(
+        at::allclose(apart[rank]->Forward(own), expected.narrow(0, 3 * rank, 3), 1e-3, 1e-4));
+  });
 }
 
 TEST(ModelTest, ImageModelsRefuseTokens) {
