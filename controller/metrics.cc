@@ -2,6 +2,8 @@
 
 #include <prometheus/text_serializer.h>
 
+#include <iterator>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -53,6 +55,14 @@ ControllerMetrics::ControllerMetrics(const std::string& version)
                    .Name("paceline_job_samples_per_second")
                    .Help("Samples per second of all ranks together.")
                    .Register(registry_)),
+      tokens_(BuildGauge()
+                  .Name("paceline_job_tokens_per_second")
+                  .Help("Tokens per second of all ranks together.")
+                  .Register(registry_)),
+      mfu_(BuildGauge()
+               .Name("paceline_job_mfu_ratio")
+               .Help("Model FLOPs utilization, 0 to 1, mean over the ranks.")
+               .Register(registry_)),
       accuracy_(BuildGauge()
                     .Name("paceline_job_evaluation_accuracy_ratio")
                     .Help("Accuracy of the latest evaluation, 0 to 1.")
@@ -147,12 +157,21 @@ void ControllerMetrics::ShowJob(const Job& job) {
   series.step->Set(static_cast<double>(progress.step));
   series.loss->Set(progress.loss);
   series.samples_per_second->Set(job.ended_already() ? 0 : progress.samples_per_second);
-  if (job.evaluation.has_value()) {
-    if (series.accuracy == nullptr) {
-      series.accuracy = &accuracy_.Add({{"job_id", job.request.id.value()}});
-    }
-    series.accuracy->Set(job.evaluation->accuracy);
-  }
+  const prometheus::Labels labels = {{"job_id", job.request.id.value()}};
+  const auto set_if_known = [&](Family<prometheus::Gauge>& family, prometheus::Gauge*& gauge,
+                                double value, bool known) {
+    if (!known) return;
+    if (gauge == nullptr) gauge = &family.Add(labels);
+    gauge->Set(value);
+  };
+  set_if_known(tokens_, series.tokens_per_second,
+               job.ended_already() ? 0 : progress.tokens_per_second,
+               progress.tokens_per_second > 0);
+  set_if_known(mfu_, series.mfu, job.ended_already() ? 0 : progress.mfu.value_or(0),
+               progress.mfu.has_value());
+  const std::optional<double> accuracy =
+      job.evaluation.has_value() ? job.evaluation->accuracy : std::nullopt;
+  set_if_known(accuracy_, series.accuracy, accuracy.value_or(0), accuracy.has_value());
   if (job.ended_already()) series.ended = job.ended;
 }
 
@@ -193,12 +212,14 @@ void ControllerMetrics::AddSteps(const v1::StepBatch& batch) {
   for (const v1::StepRecord& step : batch.records()) {
     const int64_t phases[] = {step.total_ns() - step.data_wait_ns() - step.forward_ns() -
                                   step.backward_ns() - step.communication_ns() -
-                                  step.optimizer_ns(),
+                                  step.optimizer_ns() - step.averaging_ns(),
                               step.data_wait_ns(),
                               step.forward_ns(),
                               step.backward_ns(),
                               step.communication_ns(),
-                              step.optimizer_ns()};
+                              step.optimizer_ns(),
+                              step.averaging_ns()};
+    static_assert(std::size(phases) == v1::Phase_ARRAYSIZE);
     series.step_duration->Observe(1e-9 * step.total_ns());
     for (size_t p = 0; p < series.phase_seconds.size(); ++p) {
       if (phases[p] > 0) series.phase_seconds[p]->Increment(1e-9 * phases[p]);
@@ -216,6 +237,8 @@ void ControllerMetrics::RemoveOldSeries(absl::Time wall_now) {
     step_.Remove(series.step);
     loss_.Remove(series.loss);
     samples_.Remove(series.samples_per_second);
+    if (series.tokens_per_second != nullptr) tokens_.Remove(series.tokens_per_second);
+    if (series.mfu != nullptr) mfu_.Remove(series.mfu);
     if (series.accuracy != nullptr) accuracy_.Remove(series.accuracy);
     step_duration_.Remove(series.step_duration);
     for (prometheus::Counter* counter : series.phase_seconds) phase_seconds_.Remove(counter);

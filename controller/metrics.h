@@ -50,7 +50,10 @@ class ControllerMetrics {
     prometheus::Gauge* step = nullptr;
     prometheus::Gauge* loss = nullptr;
     prometheus::Gauge* samples_per_second = nullptr;
-    prometheus::Gauge* accuracy = nullptr;  // Until it is evaluated.
+    // Null until they are known.
+    prometheus::Gauge* tokens_per_second = nullptr;
+    prometheus::Gauge* mfu = nullptr;
+    prometheus::Gauge* accuracy = nullptr;
     prometheus::Histogram* step_duration = nullptr;
     std::vector<prometheus::Counter*> phase_seconds;  // By phase number.
     absl::Time ended = absl::InfiniteFuture();
@@ -68,6 +71,8 @@ class ControllerMetrics {
   Family<prometheus::Gauge>& step_;
   Family<prometheus::Gauge>& loss_;
   Family<prometheus::Gauge>& samples_;
+  Family<prometheus::Gauge>& tokens_;
+  Family<prometheus::Gauge>& mfu_;
   Family<prometheus::Gauge>& accuracy_;
   Family<prometheus::Histogram>& step_duration_;
   Family<prometheus::Counter>& phase_seconds_;

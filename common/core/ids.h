@@ -1,6 +1,6 @@
 // Identities that cannot be mistaken for one another.
 //
-// A JobId or NodeName wraps its text; Rank, Generation and Revision wrap a number. Ids of
+// A JobId or NodeName wraps its text; Rank, Generation and PlanEpoch wrap a number. Ids of
 // one type compare and hash by value; two types never mix, and nothing converts by itself.
 #ifndef COMMON_CORE_IDS_H_
 #define COMMON_CORE_IDS_H_
@@ -40,6 +40,8 @@ using NodeName = Id<struct NodeNameTag, std::string>;
 using Rank = Id<struct RankTag, int>;
 // Number of a membership of a job, 1-based, never reused.
 using Generation = Id<struct GenerationTag, int64_t>;
+// Number of what a job's ranks agree on (proto/plan.proto), 1-based, never reused.
+using PlanEpoch = Id<struct PlanEpochTag, int64_t>;
 
 // One trainer process: a rank of a job in a generation.
 struct TrainerId {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "controller/core/plan.h"
 
 namespace paceline {
 
@@ -41,6 +42,20 @@ void Cluster::On(const CancelRequested& event, Moment now, Actions& actions) {
   const auto job = jobs_.find(event.job);
   if (job == jobs_.end()) return;
   Note(job->second, CancelJob(job->second, event.reason, event.grace, now), actions);
+}
+
+void Cluster::On(const LadderChanged& event, Moment, Actions& actions) {
+  const auto job = jobs_.find(event.job);
+  if (job == jobs_.end()) return;
+  ChangeLadder(job->second, event.strategy);
+  Note(job->second, JobChange::kState, actions);
+}
+
+void Cluster::On(const ProfileOrdered& event, Moment, Actions& actions) {
+  const auto job = jobs_.find(event.job);
+  if (job == jobs_.end()) return;
+  job->second.profile = event.profile;
+  Note(job->second, JobChange::kState, actions);
 }
 
 void Cluster::On(const NodeConnected& event, Moment now, Actions& actions) {
@@ -116,7 +131,7 @@ void Cluster::Schedule(Moment now, Actions& actions) {
     } else {
       Placement placement = PlaceRanks(job->request, Spaces(job->request.device));
       if (!placement.places.empty()) {
-        PlaceJob(*job, placement.places, now);
+        PlaceJob(*job, std::move(placement.places), now);
         Note(*job, JobChange::kState, actions);
         continue;
       }
@@ -166,8 +181,7 @@ std::vector<PlannedTrainer> Cluster::PlanFor(const NodeName& node) const {
       if (rank.place.node != node) continue;
       PlannedTrainer trainer;
       trainer.id = rank.report.id;
-      trainer.spec = &job.request.spec;
-      trainer.world_size = static_cast<int>(job.ranks.size());
+      trainer.job = &job;
       trainer.place = rank.place.number;
       trainer.store_address = store_address;
       if (job.stop.has_value()) trainer.stop_grace = job.stop->grace;
@@ -200,6 +214,8 @@ std::vector<NodeSpace> Cluster::Spaces(Device device) const {
       if (used.count(number) == 0) space.free.push_back(number);
     }
     space.open = node.state == NodeState::kReady;
+    const auto rack = node.facts.labels.find("rack");
+    if (rack != node.facts.labels.end()) space.rack = rack->second;
     spaces.push_back(std::move(space));
   }
   return spaces;

@@ -35,6 +35,15 @@ struct CancelRequested {
   std::string reason;
   absl::Duration grace;
 };
+// Requires: RefuseLadder has no objection.
+struct LadderChanged {
+  JobId job;
+  std::string strategy;  // Serialized paceline.v1.Strategy.
+};
+struct ProfileOrdered {
+  JobId job;
+  JobProfile profile;  // Of MakeProfile.
+};
 struct NodeConnected {
   NodeFacts facts;
   std::vector<TrainerReport> trainers;
@@ -47,8 +56,8 @@ struct NodeDisconnected {
   NodeName node;
 };
 struct TimePassed {};
-using Event = std::variant<JobSubmitted, CancelRequested, NodeConnected, NodeReported,
-                           NodeDisconnected, TimePassed>;
+using Event = std::variant<JobSubmitted, CancelRequested, LadderChanged, ProfileOrdered,
+                           NodeConnected, NodeReported, NodeDisconnected, TimePassed>;
 
 // What is to be done after an event. Sorted, without repetitions.
 struct Actions {
@@ -66,9 +75,8 @@ struct Actions {
 // A trainer that should exist on a node. proto/worker.proto, TrainerPlan.
 struct PlannedTrainer {
   TrainerId id;
-  const std::string* spec;  // The job's; valid until the next Step.
-  int world_size = 1;
-  int place = 0;  // Number of its place on the node.
+  const Job* job;  // Valid until the next Step.
+  int place = 0;   // Number of its place on the node.
   std::string store_address;
   std::optional<absl::Duration> stop_grace;
 };
@@ -106,6 +114,8 @@ class Cluster {
  private:
   void On(const JobSubmitted& event, Moment now, Actions& actions);
   void On(const CancelRequested& event, Moment now, Actions& actions);
+  void On(const LadderChanged& event, Moment now, Actions& actions);
+  void On(const ProfileOrdered& event, Moment now, Actions& actions);
   void On(const NodeConnected& event, Moment now, Actions& actions);
   void On(const NodeReported& event, Moment now, Actions& actions);
   void On(const NodeDisconnected& event, Moment now, Actions& actions);

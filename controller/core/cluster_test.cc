@@ -55,9 +55,9 @@ TEST_F(ClusterTest, JobIsStoredBeforeItsNodesAreTold) {
   ASSERT_THAT(plan, SizeIs(2));
   EXPECT_EQ(plan[1].id.rank, Rank(1));
   EXPECT_EQ(plan[1].place, 1);
-  EXPECT_EQ(plan[1].world_size, 2);
+  EXPECT_EQ(plan[1].job->ranks.size(), 2u);
   EXPECT_EQ(plan[1].store_address, "");
-  EXPECT_EQ(*plan[1].spec, "spec");
+  EXPECT_EQ(plan[1].job->request.spec, "spec");
 }
 
 TEST_F(ClusterTest, PlanNamesTheStoreOnceAllRanksAreReady) {
@@ -68,6 +68,32 @@ TEST_F(ClusterTest, PlanNamesTheStoreOnceAllRanksAreReady) {
                               Report("job-1", 1, TrainerState::kReady)}},
                 At(2));
   EXPECT_EQ(cluster_.PlanFor(NodeName("a"))[0].store_address, "a:1");
+}
+
+TEST_F(ClusterTest, LadderAndProfileAreStoredBeforeTheNodesAreTold) {
+  cluster_.Step(NodeConnected{Facts("a", 1), {}}, At(0));
+  cluster_.Step(JobSubmitted{Request("job-1", 1)}, At(1));
+  Actions actions = cluster_.Step(LadderChanged{JobId("job-1"), "wider"}, At(2));
+  EXPECT_THAT(actions.store_jobs, ElementsAre(JobId("job-1")));
+  EXPECT_THAT(actions.send_plans, ElementsAre(NodeName("a")));
+  EXPECT_EQ(job("job-1").plan.epoch, PlanEpoch(2));
+  EXPECT_EQ(job("job-1").plan.strategy, "wider");
+  JobProfile profile;
+  profile.id = 4;
+  actions = cluster_.Step(ProfileOrdered{JobId("job-1"), profile}, At(3));
+  EXPECT_THAT(actions.store_jobs, ElementsAre(JobId("job-1")));
+  EXPECT_THAT(actions.send_plans, ElementsAre(NodeName("a")));
+  EXPECT_EQ(job("job-1").profile->id, 4);
+}
+
+TEST_F(ClusterTest, RanksKeepTheRackThatTheirNodeHadWhenTheyWerePlaced) {
+  NodeFacts facts = Facts("a", 1);
+  facts.labels["rack"] = "r1";
+  cluster_.Step(NodeConnected{facts, {}}, At(0));
+  cluster_.Step(JobSubmitted{Request("job-1", 1)}, At(1));
+  facts.labels["rack"] = "r2";
+  cluster_.Step(NodeConnected{facts, {}}, At(2));
+  EXPECT_EQ(job("job-1").ranks[0].place.rack, "r1");
 }
 
 TEST_F(ClusterTest, QueueIsServedInOrderAndEachJobSaysWhatItWaitsFor) {

@@ -1,6 +1,7 @@
 #include "controller/core/job.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -89,7 +90,27 @@ void Settle(Job& job, Moment now) {
 bool ShowsProgress(const TrainerReport& before, const TrainerReport& after) {
   return before.progress.step != after.progress.step ||
          before.progress.phase != after.progress.phase || before.state != after.state ||
-         before.pid != after.pid;
+         before.pid != after.pid || before.figures.details != after.figures.details;
+}
+
+// What must survive the controller.
+bool ShowsState(const TrainerReport& before, const TrainerReport& after) {
+  return before.state != after.state || before.pid != after.pid || !(before.plan == after.plan) ||
+         before.profile.details != after.profile.details;
+}
+
+// Neighbours are the ranks of a node, and the nodes of a rack.
+void SortByHome(std::vector<Place>& places) {
+  std::map<std::string, size_t> racks;
+  std::map<NodeName, size_t> nodes;
+  for (const Place& place : places) {
+    racks.emplace(place.rack, racks.size());
+    nodes.emplace(place.node, nodes.size());
+  }
+  std::stable_sort(places.begin(), places.end(), [&](const Place& a, const Place& b) {
+    return std::make_pair(racks[a.rack], nodes[a.node]) <
+           std::make_pair(racks[b.rack], nodes[b.node]);
+  });
 }
 
 TrainerExit Lost(const TrainerReport& last, absl::string_view why) {
@@ -108,12 +129,14 @@ Job NewJob(JobRequest request, int64_t number, Moment now) {
   Job job;
   job.request = std::move(request);
   job.number = number;
+  job.plan.strategy = job.request.strategy;
   job.created = now.wall;
   job.placed = job.started = job.ended = absl::InfinitePast();
   return job;
 }
 
-void PlaceJob(Job& job, const std::vector<Place>& places, Moment now) {
+void PlaceJob(Job& job, std::vector<Place> places, Moment now) {
+  SortByHome(places);
   job.state = JobState::kStarting;
   job.reason = "trainers start";
   job.placed = now.wall;
@@ -121,7 +144,7 @@ void PlaceJob(Job& job, const std::vector<Place>& places, Moment now) {
   job.ranks.clear();
   for (size_t r = 0; r < places.size(); ++r) {
     RankState rank;
-    rank.place = places[r];
+    rank.place = std::move(places[r]);
     rank.report.id = {job.request.id, job.generation, Rank(static_cast<int>(r))};
     job.ranks.push_back(std::move(rank));
   }
@@ -152,8 +175,7 @@ JobChange ApplyReport(Job& job, const NodeName& node, const TrainerReport& repor
   }
   const JobState state = job.state;
   Settle(job, now);
-  if (job.state != state || rank.report.state != before.state || evaluated ||
-      rank.report.pid != before.pid) {
+  if (job.state != state || evaluated || ShowsState(before, rank.report)) {
     return JobChange::kState;
   }
   return ShowsProgress(before, rank.report) ? JobChange::kProgress : JobChange::kNone;
@@ -213,12 +235,19 @@ JobProgress Summarize(const Job& job, absl::Time wall_now) {
   JobProgress sum;
   if (job.ranks.empty()) return sum;
   sum.step = job.ranks.front().report.progress.step;
+  double mfu = 0;
+  int with_mfu = 0;
   for (const RankState& rank : job.ranks) {
     const Progress& progress = rank.report.progress;
     sum.step = std::min(sum.step, progress.step);
     sum.loss += progress.loss / job.ranks.size();
     sum.samples_per_second += progress.samples_per_second;
+    sum.tokens_per_second += rank.report.figures.tokens_per_second;
+    if (!rank.report.figures.mfu.has_value()) continue;
+    mfu += *rank.report.figures.mfu;
+    ++with_mfu;
   }
+  if (with_mfu > 0) sum.mfu = mfu / with_mfu;
   if (job.started != absl::InfinitePast()) {
     sum.training = (job.ended_already() ? job.ended : wall_now) - job.started;
   }

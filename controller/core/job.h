@@ -43,13 +43,17 @@ struct JobRequest {
   std::string name;
   int ranks = 1;
   Device device = Device::kCpu;
-  std::string spec;  // Serialized paceline.v1.JobSpec.
+  std::string spec;           // Serialized paceline.v1.JobSpec.
+  int64_t steps = 0;          // To train.
+  bool has_ladder = false;    // Its strategy has one, which can be changed.
+  std::string strategy = {};  // Serialized paceline.v1.Strategy, of the spec.
 };
 
 // Room for one rank: a slot, or a GPU.
 struct Place {
   NodeName node;
-  int number = 0;  // Of the slot or GPU on its node, 0-based.
+  int number = 0;         // Of the slot or GPU on its node, 0-based.
+  std::string rack = {};  // Label "rack" of the node when the rank was placed.
 };
 
 struct RankState {
@@ -61,6 +65,21 @@ struct JobFailure {
   Rank rank;
   NodeName node;
   TrainerExit exit;
+};
+
+// What the ranks shall agree on.
+struct JobPlan {
+  PlanEpoch epoch{1};
+  std::string strategy;  // Serialized paceline.v1.Strategy.
+};
+
+// A profile that ranks were asked for. proto/plan.proto, ProfileRequest.
+struct JobProfile {
+  int64_t id = 0;
+  int64_t first_step = 0;
+  int steps = 0;
+  bool memory = false;
+  std::vector<Rank> ranks;  // Ascending.
 };
 
 struct StopOrder {
@@ -80,6 +99,8 @@ struct Job {
   std::optional<StopOrder> stop;
   std::optional<JobFailure> failure;
   std::optional<Evaluation> evaluation;
+  JobPlan plan;                       // As last decided (plan.h).
+  std::optional<JobProfile> profile;  // The newest one (profile.h).
 
   bool ended_already() const {
     return state == JobState::kSucceeded || state == JobState::kFailed ||
@@ -99,8 +120,9 @@ enum class JobChange {
 // A job just accepted.
 Job NewJob(JobRequest request, int64_t number, Moment now);
 
-// Gives a queued job its first generation: rank r at places[r].
-void PlaceJob(Job& job, const std::vector<Place>& places, Moment now);
+// Gives a queued job its first generation. The ranks of a node become neighbours, and so do
+// the nodes of a rack; otherwise they keep the order of `places`.
+void PlaceJob(Job& job, std::vector<Place> places, Moment now);
 
 // Takes in what a node reports of one of the job's trainers. A report of another generation
 // or of a trainer that runs elsewhere changes nothing.
@@ -127,7 +149,9 @@ struct JobProgress {
   int64_t step = 0;  // Completed by every rank.
   double loss = 0;   // Mean over ranks.
   double samples_per_second = 0;
-  absl::Duration training;  // Since it runs, until now or its end.
+  double tokens_per_second = 0;
+  std::optional<double> mfu;  // Mean over the ranks that have one.
+  absl::Duration training;    // Since it runs, until now or its end.
 };
 JobProgress Summarize(const Job& job, absl::Time wall_now);
 

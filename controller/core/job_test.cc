@@ -194,5 +194,18 @@ TEST(JobTest, SummaryIsWhatEveryRankHasDone) {
   EXPECT_EQ(sum.training, absl::Seconds(10));
 }
 
+TEST(JobTest, TokensAddUpAndMfuIsTheMeanOfThoseThatKnowIt) {
+  Job job = RunningJob();
+  EXPECT_FALSE(Summarize(job, At(4).wall).mfu.has_value());
+  TrainerReport report = Report(0, TrainerState::kRunning);
+  report.figures = {1000, 0.5, "figures"};
+  EXPECT_EQ(ApplyReport(job, kA, report, At(4)), JobChange::kProgress);
+  report = Report(1, TrainerState::kRunning);
+  report.figures = {500, std::nullopt, "figures"};
+  ApplyReport(job, kB, report, At(4));
+  EXPECT_EQ(Summarize(job, At(4).wall).tokens_per_second, 1500);
+  EXPECT_EQ(Summarize(job, At(4).wall).mfu, 0.5);
+}
+
 }  // namespace
 }  // namespace paceline

@@ -36,7 +36,7 @@ Placement PlaceRanks(const JobRequest& job, const std::vector<NodeSpace>& nodes)
   for (const NodeSpace& node : open) {
     for (const int number : node.free) {
       if (static_cast<int>(placement.places.size()) == job.ranks) return placement;
-      placement.places.push_back({node.name, number});
+      placement.places.push_back({node.name, number, node.rack});
     }
   }
   return placement;

@@ -20,6 +20,7 @@ struct NodeSpace {
   int total = 0;          // Places that it has.
   std::vector<int> free;  // Numbers of those that no job holds, ascending.
   bool open = false;      // Takes ranks now.
+  std::string rack = {};  // Its label "rack".
 };
 
 struct Placement {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <tuple>
 
 #include "absl/time/time.h"
 #include "common/core/ids.h"
@@ -38,9 +39,34 @@ struct Progress {
 
 struct Evaluation {
   int64_t step = 0;
-  double accuracy = 0;  // 0 to 1.
+  std::optional<double> accuracy;  // 0 to 1.
   double loss = 0;
   int64_t samples = 0;
+};
+
+// How far a rank is with its plan; epochs are 0 before it has one.
+struct PlanStatus {
+  PlanEpoch prepared;
+  PlanEpoch active;
+  int64_t active_since_step = 0;
+
+  friend bool operator==(const PlanStatus& a, const PlanStatus& b) {
+    return std::tie(a.prepared, a.active, a.active_since_step) ==
+           std::tie(b.prepared, b.active, b.active_since_step);
+  }
+};
+
+// The newest profile that a rank has made, or could not make.
+struct ProfileResult {
+  int64_t id = 0;       // Of the request; 0: none yet.
+  std::string details;  // Serialized paceline.v1.ProfileResult.
+};
+
+// What a rank measured; all of it is opaque to core but what a job sums up.
+struct Figures {
+  double tokens_per_second = 0;
+  std::optional<double> mfu;
+  std::string details;  // Serialized paceline.v1.RankFigures; empty: none yet.
 };
 
 struct TrainerExit {
@@ -63,6 +89,9 @@ struct TrainerReport {
   Progress progress;
   std::optional<Evaluation> evaluation;
   std::optional<TrainerExit> exit;  // Set when state is kExited.
+  PlanStatus plan;
+  Figures figures;
+  ProfileResult profile;
 };
 
 }  // namespace paceline

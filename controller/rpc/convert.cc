@@ -1,6 +1,13 @@
 #include "controller/rpc/convert.h"
 
 #include <algorithm>
+#include <map>
+#include <optional>
+
+#include "common/core/ladder.h"
+#include "common/job_spec/training_plan.h"
+#include "controller/core/plan.h"
+#include "controller/core/profile.h"
 
 namespace paceline {
 namespace {
@@ -19,7 +26,7 @@ v1::Progress ToProto(const Progress& progress) {
 v1::EvaluationResult ToProto(const Evaluation& evaluation) {
   v1::EvaluationResult out;
   out.set_step(evaluation.step);
-  out.set_accuracy(evaluation.accuracy);
+  if (evaluation.accuracy.has_value()) out.set_accuracy(*evaluation.accuracy);
   out.set_loss(evaluation.loss);
   out.set_samples(evaluation.samples);
   return out;
@@ -43,6 +50,14 @@ v1::TrainerState ToProto(TrainerState state) {
   return static_cast<v1::TrainerState>(static_cast<int>(state) + 1);
 }
 
+v1::PlanStatus ToProto(const PlanStatus& plan) {
+  v1::PlanStatus out;
+  out.set_prepared_epoch(plan.prepared.value());
+  out.set_active_epoch(plan.active.value());
+  out.set_active_since_step(plan.active_since_step);
+  return out;
+}
+
 v1::Rank ToProto(int r, const RankState& rank) {
   v1::Rank out;
   out.set_rank(r);
@@ -52,7 +67,49 @@ v1::Rank ToProto(int r, const RankState& rank) {
   out.set_state(ToProto(rank.report.state));
   *out.mutable_progress() = ToProto(rank.report.progress);
   if (rank.report.exit.has_value()) *out.mutable_exit() = ToProto(*rank.report.exit);
+  const TrainerReport& report = rank.report;
+  if (!(report.plan == PlanStatus())) *out.mutable_plan() = ToProto(report.plan);
+  if (!report.figures.details.empty()) {
+    out.mutable_figures()->ParseFromString(report.figures.details);
+  }
+  if (report.profile.id != 0) out.mutable_profile()->ParseFromString(report.profile.details);
   return out;
+}
+
+v1::JobPlan ToProto(const JobPlan& plan, const ActivePlan& active) {
+  v1::JobPlan out;
+  out.set_epoch(plan.epoch.value());
+  out.mutable_strategy()->ParseFromString(plan.strategy);
+  out.set_active_epoch(active.epoch.value());
+  out.set_active_since_step(active.since_step);
+  return out;
+}
+
+v1::ProfileRequest ToRequest(const JobProfile& profile) {
+  v1::ProfileRequest out;
+  out.set_id(profile.id);
+  out.set_first_step(profile.first_step);
+  out.set_steps(profile.steps);
+  out.set_memory(profile.memory);
+  return out;
+}
+
+v1::JobProfile ToProto(const JobProfile& profile) {
+  v1::JobProfile out;
+  *out.mutable_request() = ToRequest(profile);
+  for (const Rank rank : profile.ranks) out.add_ranks(rank.value());
+  return out;
+}
+
+v1::TrainingPlan PlanOf(const Job& job) {
+  v1::Strategy strategy;
+  strategy.ParseFromString(job.plan.strategy);
+  std::vector<RankHome> homes;
+  homes.reserve(job.ranks.size());
+  for (const RankState& rank : job.ranks) {
+    homes.push_back({rank.place.node.value(), rank.place.rack});
+  }
+  return MakeTrainingPlan(job.plan.epoch.value(), strategy, homes);
 }
 
 static_assert(static_cast<int>(FailureKind::kLost) == v1::FAILURE_LOST);
@@ -104,7 +161,11 @@ v1::Job ToProto(const Job& job, absl::Time wall_now) {
   out.mutable_progress()->set_loss(progress.loss);
   out.mutable_progress()->set_samples_per_s(progress.samples_per_second);
   out.mutable_progress()->set_training_s(absl::ToDoubleSeconds(progress.training));
+  out.mutable_progress()->set_tokens_per_s(progress.tokens_per_second);
+  if (progress.mfu.has_value()) out.mutable_progress()->set_mfu(*progress.mfu);
   if (job.evaluation.has_value()) *out.mutable_evaluation() = ToProto(*job.evaluation);
+  *out.mutable_plan() = ToProto(job.plan, FindActivePlan(job));
+  if (job.profile.has_value()) *out.mutable_profile() = ToProto(*job.profile);
   return out;
 }
 
@@ -138,11 +199,17 @@ v1::Node ToProto(const Node& node, const Cluster& cluster) {
 
 v1::NodePlan ToProto(const std::vector<PlannedTrainer>& plan) {
   v1::NodePlan out;
+  std::map<JobId, v1::TrainingPlan> training_plans;
   for (const PlannedTrainer& trainer : plan) {
+    const Job& job = *trainer.job;
+    const auto [training_plan, added_plan] = training_plans.try_emplace(job.request.id);
+    if (added_plan) training_plan->second = PlanOf(job);
     v1::TrainerPlan& added = *out.add_trainers();
     *added.mutable_id() = ToProto(trainer.id);
-    added.mutable_spec()->ParseFromString(*trainer.spec);
-    added.set_world_size(trainer.world_size);
+    added.mutable_spec()->ParseFromString(job.request.spec);
+    added.set_world_size(static_cast<int>(job.ranks.size()));
+    *added.mutable_plan() = training_plan->second;
+    if (IsProfiled(job, trainer.id.rank)) *added.mutable_profile() = ToRequest(*job.profile);
     added.set_place(trainer.place);
     added.set_store_address(trainer.store_address);
     if (trainer.stop_grace.has_value()) {
@@ -182,7 +249,34 @@ Progress FromProto(const v1::Progress& progress) {
 }
 
 Evaluation FromProto(const v1::EvaluationResult& evaluation) {
-  return {evaluation.step(), evaluation.accuracy(), evaluation.loss(), evaluation.samples()};
+  return {evaluation.step(),
+          evaluation.has_accuracy() ? std::optional<double>(evaluation.accuracy()) : std::nullopt,
+          evaluation.loss(), evaluation.samples()};
+}
+
+PlanStatus FromProto(const v1::PlanStatus& plan) {
+  return {PlanEpoch(plan.prepared_epoch()), PlanEpoch(plan.active_epoch()),
+          plan.active_since_step()};
+}
+
+Figures FromProto(const v1::RankFigures& figures) {
+  return {figures.tokens_per_s(),
+          figures.has_mfu() ? std::optional<double>(figures.mfu()) : std::nullopt,
+          figures.SerializeAsString()};
+}
+
+ProfileResult FromProto(const v1::ProfileResult& profile) {
+  return {profile.id(), profile.SerializeAsString()};
+}
+
+JobProfile FromProto(const v1::JobProfile& profile) {
+  JobProfile out;
+  out.id = profile.request().id();
+  out.first_step = profile.request().first_step();
+  out.steps = profile.request().steps();
+  out.memory = profile.request().memory();
+  for (const int rank : profile.ranks()) out.ranks.emplace_back(rank);
+  return out;
 }
 
 TrainerExit FromProto(const v1::TrainerExit& exit) {
@@ -210,6 +304,9 @@ std::vector<TrainerReport> FromProto(const v1::NodeReport& report) {
     out.progress = FromProto(trainer.progress());
     if (trainer.has_evaluation()) out.evaluation = FromProto(trainer.evaluation());
     if (trainer.has_exit()) out.exit = FromProto(trainer.exit());
+    out.plan = FromProto(trainer.plan());
+    if (trainer.has_figures()) out.figures = FromProto(trainer.figures());
+    if (trainer.has_profile()) out.profile = FromProto(trainer.profile());
   }
   return trainers;
 }
@@ -231,8 +328,14 @@ NodeFacts FromProto(const v1::Hello& hello) {
 }
 
 JobRequest FromProto(const JobId& id, const v1::JobSpec& spec) {
-  return {id, spec.name(), spec.ranks(), spec.device() == v1::CUDA ? Device::kCuda : Device::kCpu,
-          spec.SerializeAsString()};
+  return {id,
+          spec.name(),
+          spec.ranks(),
+          spec.device() == v1::CUDA ? Device::kCuda : Device::kCpu,
+          spec.SerializeAsString(),
+          spec.steps(),
+          spec.strategy().has_hsgd() || spec.strategy().has_local_sgd(),
+          spec.strategy().SerializeAsString()};
 }
 
 }  // namespace paceline

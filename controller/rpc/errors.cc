@@ -33,7 +33,8 @@ grpc::Status MakeError(grpc::StatusCode code, const std::string& reason, const s
   return ToGrpc(NewStatus(code, reason, message, metadata));
 }
 
-grpc::Status SpecError(const std::vector<SpecProblem>& problems) {
+grpc::Status FieldsError(const std::string& reason, const std::string& what,
+                         const std::vector<SpecProblem>& problems) {
   google::rpc::BadRequest bad;
   std::string lines;
   for (const SpecProblem& problem : problems) {
@@ -43,10 +44,19 @@ grpc::Status SpecError(const std::vector<SpecProblem>& problems) {
     absl::StrAppend(&lines, "\n  ", problem.field, ": ", problem.message);
   }
   google::rpc::Status status =
-      NewStatus(grpc::StatusCode::INVALID_ARGUMENT, "SPEC_INVALID",
-                absl::StrCat("the job cannot be run as it is:", lines), {});
+      NewStatus(grpc::StatusCode::INVALID_ARGUMENT, reason, absl::StrCat(what, ":", lines), {});
   status.add_details()->PackFrom(bad);
   return ToGrpc(status);
+}
+
+grpc::Status SpecError(const std::vector<SpecProblem>& problems) {
+  return FieldsError("SPEC_INVALID", "the job cannot be run as it is", problems);
+}
+
+grpc::Status MakeError(const Refusal& refusal) {
+  return MakeError(refusal.kind == Refusal::Kind::kArgument ? grpc::StatusCode::INVALID_ARGUMENT
+                                                            : grpc::StatusCode::FAILED_PRECONDITION,
+                   refusal.reason, refusal.message);
 }
 
 }  // namespace paceline

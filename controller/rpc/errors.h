@@ -10,14 +10,23 @@
 #include <vector>
 
 #include "common/job_spec/job_spec.h"
+#include "controller/core/refusal.h"
 
 namespace paceline {
 
 grpc::Status MakeError(grpc::StatusCode code, const std::string& reason, const std::string& message,
                        const std::map<std::string, std::string>& metadata = {});
 
-// INVALID_ARGUMENT, reason SPEC_INVALID, with a google.rpc.BadRequest that names every field.
+// INVALID_ARGUMENT with a google.rpc.BadRequest that names every field. `what` is the first
+// line's beginning: "the ladder does not fit".
+grpc::Status FieldsError(const std::string& reason, const std::string& what,
+                         const std::vector<SpecProblem>& problems);
+
+// The same, reason SPEC_INVALID.
 grpc::Status SpecError(const std::vector<SpecProblem>& problems);
+
+// INVALID_ARGUMENT or FAILED_PRECONDITION.
+grpc::Status MakeError(const Refusal& refusal);
 
 }  // namespace paceline
 

@@ -15,6 +15,7 @@
 #include "common/uuid.h"
 #include "controller/rpc/convert.h"
 #include "controller/rpc/errors.h"
+#include "controller/rpc/fingerprint.h"
 #include "controller/rpc/log_stream.h"
 #include "controller/rpc/paging.h"
 
@@ -22,13 +23,6 @@ namespace paceline {
 namespace {
 
 constexpr size_t kMaxRequestId = 64;
-
-// FNV-1a: must be the same in every build, since it is stored.
-uint64_t Fingerprint(const std::string& bytes) {
-  uint64_t hash = 0xcbf29ce484222325;
-  for (const unsigned char byte : bytes) hash = (hash ^ byte) * 0x100000001b3;
-  return hash;
-}
 
 JobId NewJobId() { return JobId(absl::StrFormat("job-%012x", RandomBits() & 0xffffffffffff)); }
 

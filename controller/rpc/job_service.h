@@ -40,6 +40,11 @@ class JobService : public v1::JobService::CallbackService {
                                                 const v1::WatchJobsRequest* request) override;
   grpc::ServerUnaryReactor* Cancel(grpc::CallbackServerContext* context,
                                    const v1::CancelJobRequest* request, v1::Job* reply) override;
+  grpc::ServerUnaryReactor* ChangeLadder(grpc::CallbackServerContext* context,
+                                         const v1::ChangeLadderRequest* request,
+                                         v1::Job* reply) override;
+  grpc::ServerUnaryReactor* Profile(grpc::CallbackServerContext* context,
+                                    const v1::ProfileJobRequest* request, v1::Job* reply) override;
   grpc::ServerWriteReactor<v1::LogChunk>* StreamLogs(grpc::CallbackServerContext* context,
                                                      const v1::StreamLogsRequest* request) override;
 
@@ -50,6 +55,8 @@ class JobService : public v1::JobService::CallbackService {
   // On the loop; the answer comes when what it tells is durable.
   void DoSubmit(const v1::SubmitJobRequest& request, v1::Job* reply, Answer answer);
   void DoCancel(const v1::CancelJobRequest& request, v1::Job* reply, Answer answer);
+  void DoChangeLadder(const v1::ChangeLadderRequest& request, v1::Job* reply, Answer answer);
+  void DoProfile(const v1::ProfileJobRequest& request, v1::Job* reply, Answer answer);
   // Runs `mutate` for a new request id, and answers a repeat from the record.
   void Once(const std::string& request_id, uint64_t fingerprint, v1::Job* reply, Answer answer,
             const std::function<void(const ControlLoop::RequestId&)>& mutate);

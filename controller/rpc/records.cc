@@ -38,6 +38,12 @@ Job DecodeJob(const v1::JobRecord& record) {
                              FromProto(stored.failure().exit())};
   }
   if (stored.has_evaluation()) job.evaluation = FromProto(stored.evaluation());
+  if (stored.has_plan()) {
+    job.plan = {PlanEpoch(stored.plan().epoch()), stored.plan().strategy().SerializeAsString()};
+  } else {  // Of a version without plans.
+    job.plan.strategy = job.request.strategy;
+  }
+  if (stored.has_profile()) job.profile = FromProto(stored.profile());
   for (const v1::Rank& stored_rank : stored.ranks()) {
     RankState rank;
     rank.place = {NodeName(stored_rank.node()), stored_rank.place()};
@@ -45,9 +51,15 @@ Job DecodeJob(const v1::JobRecord& record) {
     rank.report.state = FromProto(stored_rank.state());
     rank.report.pid = stored_rank.pid();
     rank.report.progress = FromProto(stored_rank.progress());
+    rank.report.plan = FromProto(stored_rank.plan());
+    if (stored_rank.has_figures()) rank.report.figures = FromProto(stored_rank.figures());
+    if (stored_rank.has_profile()) rank.report.profile = FromProto(stored_rank.profile());
     if (stored_rank.has_exit()) rank.report.exit = FromProto(stored_rank.exit());
     if (stored_rank.rank() < record.store_addresses_size()) {
       rank.report.store_address = record.store_addresses(stored_rank.rank());
+    }
+    if (stored_rank.rank() < record.racks_size()) {
+      rank.place.rack = record.racks(stored_rank.rank());
     }
     job.ranks.push_back(std::move(rank));
   }
@@ -110,7 +122,10 @@ std::string EncodeJob(const Job& job) {
   *record.mutable_job() = ToProto(job, job.created);
   record.set_number(job.number);
   if (job.placed != absl::InfinitePast()) *record.mutable_placed_time() = ToProto(job.placed);
-  for (const RankState& rank : job.ranks) record.add_store_addresses(rank.report.store_address);
+  for (const RankState& rank : job.ranks) {
+    record.add_store_addresses(rank.report.store_address);
+    record.add_racks(rank.place.rack);
+  }
   if (job.stop.has_value()) record.set_stop_grace_s(absl::ToDoubleSeconds(job.stop->grace));
   return record.SerializeAsString();
 }

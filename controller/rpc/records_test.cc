@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "controller/core/plan.h"
+#include "controller/rpc/convert.h"
 #include "controller/store/memory_store.h"
+#include "controller/store/record.pb.h"
 #include "proto/job_spec.pb.h"
 
 namespace paceline {
@@ -16,8 +19,11 @@ Job StoppingJob() {
   v1::JobSpec spec;
   spec.set_name("digits");
   spec.set_ranks(2);
-  Job job = NewJob({JobId("job-1"), "digits", 2, Device::kCpu, spec.SerializeAsString()}, 7, kNow);
-  PlaceJob(job, {{NodeName("a"), 0}, {NodeName("a"), 1}}, kNow);
+  spec.mutable_strategy()->mutable_local_sgd()->set_period(4);
+  Job job = NewJob(FromProto(JobId("job-1"), spec), 7, kNow);
+  ChangeLadder(job, "");
+  PlaceJob(job, {{NodeName("a"), 0, "r1"}, {NodeName("a"), 1, "r1"}}, kNow);
+  job.profile = JobProfile{3, 40, 5, true, {Rank(1)}};
   for (int r = 0; r < 2; ++r) {
     TrainerReport report;
     report.id = {JobId("job-1"), Generation(1), Rank(r)};
@@ -25,6 +31,13 @@ Job StoppingJob() {
     report.pid = 40 + r;
     report.store_address = "host:1";
     report.progress.step = 5;
+    report.plan = {PlanEpoch(2), PlanEpoch(1), 4};
+    v1::RankFigures figures;
+    figures.set_tokens_per_s(10);
+    report.figures = FromProto(figures);
+    v1::ProfileResult profile;
+    profile.set_id(2);
+    report.profile = FromProto(profile);
     if (r == 1) {
       report.state = TrainerState::kExited;
       report.exit = TrainerExit();
@@ -64,6 +77,29 @@ TEST(RecordsTest, JobComesBackAsItWas) {
   EXPECT_EQ(again.ranks[0].report.progress.step, 5);
   EXPECT_EQ(again.ranks[1].report.exit->log_tail, "last words\n");
   EXPECT_EQ(StoreAddress(again), "host:1");
+  EXPECT_TRUE(again.request.has_ladder);
+  EXPECT_EQ(again.plan.epoch, PlanEpoch(2));
+  EXPECT_EQ(again.plan.strategy, job.plan.strategy);
+  EXPECT_EQ(again.ranks[1].place.rack, "r1");
+  EXPECT_EQ(again.ranks[1].report.plan, job.ranks[1].report.plan);
+  EXPECT_EQ(again.ranks[1].report.figures.details, job.ranks[1].report.figures.details);
+  EXPECT_EQ(again.ranks[1].report.profile.id, 2);
+  EXPECT_EQ(again.profile->id, 3);
+  EXPECT_EQ(again.profile->first_step, 40);
+  EXPECT_EQ(again.profile->steps, 5);
+  EXPECT_TRUE(again.profile->memory);
+  EXPECT_EQ(again.profile->ranks, job.profile->ranks);
+}
+
+TEST(RecordsTest, JobOfAVersionWithoutPlansHasItsFirstEpoch) {
+  v1::JobRecord record;
+  ASSERT_TRUE(record.ParseFromString(EncodeJob(StoppingJob())));
+  record.mutable_job()->clear_plan();
+  MemoryStore store;
+  ASSERT_TRUE(store.Commit({{{JobKey(JobId("job-1")), record.SerializeAsString()}}, {}}).ok());
+  const auto state = LoadState(store);
+  EXPECT_EQ(state->jobs[0].plan.epoch, PlanEpoch(1));
+  EXPECT_EQ(state->jobs[0].plan.strategy, state->jobs[0].request.strategy);
 }
 
 TEST(RecordsTest, ClusterIdStaysAndStartsAreCounted) {

@@ -1,0 +1,33 @@
+// Changes of what a job's ranks agree on: its ladder.
+//
+// Each change has a plan epoch above all that were before. The ranks prepare it and take it up
+// by themselves, all at the same step; the next change has to wait until all of them have told
+// so, so that a rank never has more than one epoch to come. A job that is still queued starts
+// with the newest one.
+#ifndef CONTROLLER_CORE_PLAN_H_
+#define CONTROLLER_CORE_PLAN_H_
+
+#include <optional>
+#include <string>
+
+#include "controller/core/job.h"
+#include "controller/core/refusal.h"
+
+namespace paceline {
+
+// Whether the job's ladder can be changed now: JOB_ENDED, STRATEGY_FIXED, PLAN_PENDING.
+std::optional<Refusal> RefuseLadder(const Job& job);
+
+// Requires: RefuseLadder has no objection. `strategy` is a serialized paceline.v1.Strategy.
+void ChangeLadder(Job& job, std::string strategy);
+
+// What all ranks train by, as far as they have told; the epoch is 0 before.
+struct ActivePlan {
+  PlanEpoch epoch;
+  int64_t since_step = 0;
+};
+ActivePlan FindActivePlan(const Job& job);
+
+}  // namespace paceline
+
+#endif  // CONTROLLER_CORE_PLAN_H_

@@ -1,0 +1,89 @@
+// Changes of a job that trains: its ladder, and profiles.
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/job_spec/job_spec.h"
+#include "common/log.h"
+#include "controller/core/plan.h"
+#include "controller/core/profile.h"
+#include "controller/rpc/errors.h"
+#include "controller/rpc/fingerprint.h"
+#include "controller/rpc/job_service.h"
+
+namespace paceline {
+
+void JobService::DoChangeLadder(const v1::ChangeLadderRequest& request, v1::Job* reply,
+                                Answer answer) {
+  v1::ChangeLadderRequest contents = request;
+  contents.clear_request_id();
+  Once(request.request_id(), Fingerprint(absl::StrCat("ladder ", contents.SerializeAsString())),
+       reply, answer, [&](const ControlLoop::RequestId& request_id) {
+         const Job* job = nullptr;
+         const grpc::Status found = Find(request.job(), &job);
+         if (!found.ok()) return answer(found);
+         FillLadder(contents.mutable_ladder());
+         const std::vector<SpecProblem> problems =
+             CheckLadder(contents.ladder(), job->request.ranks, "ladder");
+         if (!problems.empty()) {
+           return answer(FieldsError("LADDER_INVALID", "the ladder does not fit", problems));
+         }
+         const std::optional<Refusal> refusal = RefuseLadder(*job);
+         if (refusal.has_value()) return answer(MakeError(*refusal));
+         v1::Strategy strategy;
+         strategy.ParseFromString(job->plan.strategy);
+         *strategy.mutable_hsgd()->mutable_ladder() = contents.ladder();
+         const JobId id = job->request.id;
+         PACELINE_LOG(INFO) << "job_ladder job=" << id.value()
+                            << " epoch=" << job->plan.epoch.value() + 1;
+         control_->ApplyRequest(request_id, id, LadderChanged{id, strategy.SerializeAsString()},
+                                ReplyTo(id, reply, answer));
+       });
+}
+
+void JobService::DoProfile(const v1::ProfileJobRequest& request, v1::Job* reply, Answer answer) {
+  v1::ProfileJobRequest contents = request;
+  contents.clear_request_id();
+  Once(request.request_id(), Fingerprint(absl::StrCat("profile ", contents.SerializeAsString())),
+       reply, answer, [&](const ControlLoop::RequestId& request_id) {
+         const Job* job = nullptr;
+         const grpc::Status found = Find(request.job(), &job);
+         if (!found.ok()) return answer(found);
+         const ProfileOrder order{
+             request.steps(), {request.ranks().begin(), request.ranks().end()}, request.memory()};
+         JobProfile profile;
+         const std::optional<Refusal> refusal =
+             MakeProfile(*job, order, ControlLoop::Now().wall, &profile);
+         if (refusal.has_value()) return answer(MakeError(*refusal));
+         const JobId id = job->request.id;
+         PACELINE_LOG(INFO) << "job_profile job=" << id.value() << " profile=" << profile.id
+                            << " first_step=" << profile.first_step << " steps=" << profile.steps;
+         control_->ApplyRequest(request_id, id, ProfileOrdered{id, std::move(profile)},
+                                ReplyTo(id, reply, answer));
+       });
+}
+
+grpc::ServerUnaryReactor* JobService::ChangeLadder(grpc::CallbackServerContext* context,
+                                                   const v1::ChangeLadderRequest* request,
+                                                   v1::Job* reply) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  loop_->Post([=] {
+    DoChangeLadder(*request, reply,
+                   [reactor](const grpc::Status& status) { reactor->Finish(status); });
+  });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* JobService::Profile(grpc::CallbackServerContext* context,
+                                              const v1::ProfileJobRequest* request,
+                                              v1::Job* reply) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  loop_->Post([=] {
+    DoProfile(*request, reply, [reactor](const grpc::Status& status) { reactor->Finish(status); });
+  });
+  return reactor;
+}
+
+}  // namespace paceline

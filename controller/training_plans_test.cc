@@ -1,0 +1,227 @@
+// Changes of a running job over real sockets: ladders, profiles, and what ranks measure.
+#include <gmock/gmock.h>
+#include <httplib.h>
+
+#include "controller/testing/server_fixture.h"
+
+namespace paceline {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+v1::JobSpec HsgdSpec() {
+  v1::JobSpec spec = Spec(4);
+  spec.set_steps(1000);
+  v1::Hsgd* hsgd = spec.mutable_strategy()->mutable_hsgd();
+  for (const int size : {2, 4}) {
+    v1::LadderLevel* level = hsgd->add_ladder();
+    level->set_period(size);
+    level->set_size(size);
+  }
+  return spec;
+}
+
+class TrainingPlansTest : public ServerTest {
+ protected:
+  // Two nodes in a rack each, with two ranks each.
+  void StartJob(const v1::JobSpec& spec) {
+    for (int n = 0; n < 2; ++n) {
+      v1::Hello hello = Hello("w" + std::to_string(n), 2, "uid" + std::to_string(n));
+      (*hello.mutable_labels())["rack"] = "r" + std::to_string(n);
+      workers_.push_back(Join(hello));
+    }
+    ASSERT_TRUE(Submit(spec, "submit", &job_).ok());
+    for (auto& worker : workers_) plans_.push_back(worker->ReadPlan(2));
+    Report(0, 0);
+    job_ = WaitFor(job_.id(), v1::RUNNING);
+  }
+
+  // All ranks run, have done `step` steps and train by `epoch`.
+  void Report(int64_t epoch, int64_t step, int64_t profile = 0) {
+    for (size_t n = 0; n < workers_.size(); ++n) {
+      std::vector<v1::TrainerReport> reports;
+      for (const v1::TrainerPlan& plan : plans_[n].trainers()) {
+        v1::TrainerReport report = Trainer(plan, v1::TRAINER_RUNNING);
+        report.mutable_progress()->set_step(step);
+        report.mutable_plan()->set_active_epoch(epoch);
+        report.mutable_plan()->set_active_since_step(step);
+        report.mutable_figures()->set_steps(10);
+        report.mutable_figures()->set_tokens_per_s(100);
+        report.mutable_figures()->set_mfu(0.5);
+        report.mutable_profile()->set_id(profile);
+        report.mutable_profile()->set_trace("/traces/rank");
+        reports.push_back(std::move(report));
+      }
+      workers_[n]->Report(reports);
+    }
+  }
+
+  // Reports until the controller shows it.
+  v1::Job ReportAndWait(int64_t epoch, int64_t step, int64_t profile = 0) {
+    Report(epoch, step, profile);
+    v1::Job job;
+    for (int i = 0; i < 2000; ++i) {
+      job = Get(job_.id());
+      const bool shown = std::all_of(job.ranks().begin(), job.ranks().end(), [&](const auto& rank) {
+        return rank.progress().step() == step && rank.profile().id() == profile;
+      });
+      if (shown) return job;
+      absl::SleepFor(absl::Milliseconds(5));
+    }
+    ADD_FAILURE() << job.ShortDebugString();
+    return job;
+  }
+
+  grpc::Status ChangeLadder(const std::vector<std::pair<int, int>>& levels,
+                            const std::string& request_id, v1::Job* job) {
+    grpc::ClientContext context;
+    v1::ChangeLadderRequest request;
+    request.set_job(job_.id());
+    request.set_request_id(request_id);
+    for (const auto& [period, size] : levels) {
+      v1::LadderLevel* level = request.add_ladder();
+      level->set_period(period);
+      level->set_size(size);
+    }
+    return jobs_->ChangeLadder(&context, request, job);
+  }
+
+  grpc::Status Profile(const std::vector<int>& ranks, const std::string& request_id, v1::Job* job) {
+    grpc::ClientContext context;
+    v1::ProfileJobRequest request;
+    request.set_job(job_.id());
+    request.set_request_id(request_id);
+    request.mutable_ranks()->Add(ranks.begin(), ranks.end());
+    return jobs_->Profile(&context, request, job);
+  }
+
+  // Skips to a plan that `holds`.
+  v1::TrainerPlan ReadUntil(size_t node, bool (*holds)(const v1::TrainerPlan&)) {
+    while (true) {
+      const v1::NodePlan plan = workers_[node]->ReadPlan(2);
+      if (plan.trainers_size() != 2 || holds(plan.trainers(0))) return plan.trainers(0);
+    }
+  }
+
+  v1::Job job_;
+  std::vector<std::unique_ptr<PlayedWorker>> workers_;
+  std::vector<v1::NodePlan> plans_;
+};
+
+TEST_F(TrainingPlansTest, EveryTrainerHasThePlanFromItsFirstMoment) {
+  v1::JobSpec spec = HsgdSpec();
+  spec.mutable_strategy()->mutable_hsgd()->mutable_ladder(0)->clear_size();
+  spec.mutable_strategy()->mutable_hsgd()->mutable_ladder(0)->set_scope(v1::SCOPE_RACK);
+  spec.mutable_strategy()->mutable_hsgd()->mutable_ladder(1)->clear_size();
+  spec.mutable_strategy()->mutable_hsgd()->mutable_ladder(1)->set_scope(v1::SCOPE_ALL);
+  StartJob(spec);
+  for (const v1::NodePlan& plan : plans_) {
+    const v1::TrainingPlan& training = plan.trainers(1).plan();
+    EXPECT_EQ(training.epoch(), 1);
+    ASSERT_EQ(training.levels_size(), 2);
+    EXPECT_THAT(training.levels(0).groups(), ElementsAre(2, 2));
+    EXPECT_THAT(training.levels(1).groups(), ElementsAre(4));
+    EXPECT_FALSE(plan.trainers(1).has_profile());
+  }
+  EXPECT_EQ(job_.plan().epoch(), 1);
+  EXPECT_EQ(job_.plan().strategy().hsgd().ladder_size(), 2);
+}
+
+TEST_F(TrainingPlansTest, LadderChangesOneAfterTheOtherAlsoOverARestart) {
+  StartJob(HsgdSpec());
+  v1::Job job;
+  EXPECT_EQ(Reason(ChangeLadder({{8, 4}}, "early", &job)), "PLAN_PENDING");
+  ReportAndWait(1, 10);
+  ASSERT_TRUE(ChangeLadder({{8, 4}}, "r2", &job).ok());
+  EXPECT_EQ(job.plan().epoch(), 2);
+  EXPECT_EQ(job.plan().active_epoch(), 1);
+  EXPECT_EQ(job.plan().strategy().hsgd().ladder(0).period(), 8);
+  const v1::TrainerPlan sent =
+      ReadUntil(1, [](const v1::TrainerPlan& plan) { return plan.plan().epoch() == 2; });
+  EXPECT_EQ(sent.plan().levels(0).period(), 8);
+  ASSERT_TRUE(ChangeLadder({{8, 4}}, "r2", &job).ok()) << "a repeat";
+  EXPECT_EQ(job.plan().epoch(), 2);
+  EXPECT_EQ(Reason(ChangeLadder({{4, 4}}, "r3", &job)), "PLAN_PENDING");
+
+  workers_.clear();
+  plans_.clear();
+  Restart();
+  EXPECT_EQ(Get(job_.id()).plan().epoch(), 2);
+  for (int n = 0; n < 2; ++n) {
+    workers_.push_back(std::make_unique<PlayedWorker>(
+        channel_, Hello("w" + std::to_string(n), 2, "uid" + std::to_string(n))));
+    plans_.push_back(workers_.back()->ReadPlan(2));
+    EXPECT_EQ(plans_.back().trainers(0).plan().epoch(), 2);
+    EXPECT_THAT(plans_.back().trainers(0).plan().gradient_groups(), ElementsAre(2, 2));
+  }
+  job = ReportAndWait(2, 30);
+  EXPECT_EQ(job.plan().active_epoch(), 2);
+  EXPECT_EQ(job.plan().active_since_step(), 30);
+  ASSERT_TRUE(ChangeLadder({{4, 4}}, "r3", &job).ok());
+  EXPECT_EQ(job.plan().epoch(), 3);
+}
+
+TEST_F(TrainingPlansTest, LaddersThatCannotBeAreRefused) {
+  StartJob(HsgdSpec());
+  v1::Job job;
+  const grpc::Status status = ChangeLadder({{4, 3}}, "r1", &job);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(Reason(status), "LADDER_INVALID");
+  EXPECT_THAT(status.error_message(), HasSubstr("ladder[0].size: is 3"));
+  EXPECT_EQ(Reason(ChangeLadder({}, "r2", &job)), "LADDER_INVALID");
+  EXPECT_EQ(Get(job_.id()).plan().epoch(), 1);
+}
+
+TEST_F(TrainingPlansTest, SynchronousJobKeepsItsStrategy) {
+  StartJob(Spec(4));
+  v1::Job job;
+  const grpc::Status status = ChangeLadder({{4, 4}}, "r1", &job);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_EQ(Reason(status), "STRATEGY_FIXED");
+}
+
+TEST_F(TrainingPlansTest, ProfileGoesToTheChosenRanksAndComesBack) {
+  StartJob(HsgdSpec());
+  ReportAndWait(1, 20);
+  v1::Job job;
+  EXPECT_EQ(Reason(Profile({4}, "r0", &job)), "PROFILE_INVALID");
+  ASSERT_TRUE(Profile({2}, "r1", &job).ok());
+  EXPECT_EQ(job.profile().request().id(), 1);
+  EXPECT_EQ(job.profile().request().steps(), 3);
+  EXPECT_GE(job.profile().request().first_step(), 25);
+  EXPECT_THAT(job.profile().ranks(), ElementsAre(2));
+  const v1::TrainerPlan asked =
+      ReadUntil(1, [](const v1::TrainerPlan& plan) { return plan.has_profile(); });
+  EXPECT_EQ(asked.id().rank(), 2);
+  EXPECT_EQ(asked.profile().first_step(), job.profile().request().first_step());
+  EXPECT_EQ(Reason(Profile({}, "r2", &job)), "PROFILE_PENDING");
+
+  job = ReportAndWait(1, 40, /*profile=*/1);
+  EXPECT_EQ(job.ranks(2).profile().trace(), "/traces/rank");
+  workers_.clear();
+  Restart();
+  job = Get(job_.id());
+  EXPECT_EQ(job.profile().request().id(), 1);
+  EXPECT_EQ(job.ranks(2).profile().trace(), "/traces/rank");
+  ASSERT_TRUE(Profile({}, "r2", &job).ok());
+  EXPECT_EQ(job.profile().request().id(), 2);
+  EXPECT_EQ(job.profile().ranks_size(), 4);
+}
+
+TEST_F(TrainingPlansTest, FiguresOfTheRanksAndOfTheJob) {
+  StartJob(HsgdSpec());
+  v1::Job job = ReportAndWait(1, 10);
+  EXPECT_EQ(job.progress().tokens_per_s(), 400);
+  EXPECT_EQ(job.progress().mfu(), 0.5);
+  EXPECT_EQ(job.ranks(3).figures().steps(), 10);
+  EXPECT_EQ(job.ranks(3).plan().active_epoch(), 1);
+  httplib::Client client("http://" + server_->Address("http"));
+  const auto metrics = client.Get("/metrics");
+  ASSERT_TRUE(metrics);
+  EXPECT_THAT(metrics->body, HasSubstr("paceline_job_tokens_per_second{job_id=\"" + job_.id()));
+  EXPECT_THAT(metrics->body, HasSubstr("paceline_job_mfu_ratio{job_id=\"" + job_.id() + "\"} 0.5"));
+}
+
+}  // namespace
+}  // namespace paceline
