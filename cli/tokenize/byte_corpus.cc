@@ -114,6 +114,11 @@ absl::StatusOr<std::vector<std::string>> ListAll(const ByteCorpusOptions& option
   return paths;
 }
 
+// How many of the first `files` files are for the evaluation.
+int64_t EvalFiles(int64_t files, const ByteCorpusOptions& options) {
+  return static_cast<int64_t>(static_cast<double>(files) * options.eval_share + 1e-9);
+}
+
 absl::Status NoText(const ByteCorpusOptions& options, int64_t binary_files) {
   std::string what = absl::StrCat("no text in ", absl::StrJoin(options.directories, ", "));
   if (!options.include.empty()) {
@@ -136,30 +141,30 @@ absl::StatusOr<ByteCorpus> WriteByteCorpus(const ByteCorpusOptions& options) {
     PACELINE_ASSIGN_OR_RETURN(eval, Output::Create(options.eval_out));
   }
   ByteCorpus corpus;
-  int64_t all_bytes = 0;
-  int64_t eval_bytes = 0;
+  int64_t files = 0;
   std::string buffer(kPieceBytes, '\0');
   for (const std::string& path : paths) {
-    int64_t bytes = 0;
+    bool is_empty = true;
     bool is_binary = false;
     PACELINE_RETURN_IF_ERROR(ForEachPiece(path, &buffer, [&](absl::string_view piece) {
-      bytes += static_cast<int64_t>(piece.size());
+      is_empty = false;
       is_binary = piece.find('\0') != absl::string_view::npos;
       return !is_binary;
     }));
     if (is_binary) ++corpus.binary_files;
-    if (is_binary || bytes == 0) continue;
-    all_bytes += bytes;
-    const bool for_eval = eval && static_cast<double>(eval_bytes + bytes) <=
-                                      options.eval_share * static_cast<double>(all_bytes);
-    if (for_eval) eval_bytes += bytes;
+    if (is_binary || is_empty) continue;
+    ++files;
+    const bool for_eval = eval && EvalFiles(files, options) > EvalFiles(files - 1, options);
     PACELINE_RETURN_IF_ERROR((for_eval ? *eval : train).AppendFile(path, &buffer));
   }
-  if (train.files() == 0) return NoText(options, corpus.binary_files);
+  if (files == 0) return NoText(options, corpus.binary_files);
+  if (train.files() == 0) {
+    return absl::InvalidArgumentError("all files would be for the evaluation");
+  }
   if (eval && eval->files() == 0) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "none of the ", train.files(), " files fits into a share of ", options.eval_share,
-        " for the evaluation; take more files or a greater share"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("a share of ", options.eval_share, " of ", train.files(),
+                     " files is none for the evaluation; take more files or a greater share"));
   }
   PACELINE_ASSIGN_OR_RETURN(corpus.train, train.Finish());
   if (eval) {

@@ -21,8 +21,7 @@ struct ByteCorpusOptions {
   std::vector<std::string> directories;
   std::vector<std::string> include;  // Shell patterns of file names; empty: every name.
   std::string out;
-  // A file goes to `eval_out` whenever the bytes there do not exceed this share of all bytes so
-  // far, its own included.
+  // Of the files, evenly spread, whatever their size: 0.05 is every twentieth.
   double eval_share = 0;
   std::string eval_out;  // Empty: there is none.
 };
@@ -38,8 +37,8 @@ struct ByteCorpus {
 };
 
 // Writes `out` and `eval_out`, atomically. Errors name the file or folder: NotFound when one is
-// missing or holds no text, InvalidArgument when the outputs are the same file or there are too
-// few files for an evaluation; else as AtomicFile.
+// missing or holds no text, InvalidArgument when the outputs are the same file or the share
+// leaves one of them without a file; else as AtomicFile.
 absl::StatusOr<ByteCorpus> WriteByteCorpus(const ByteCorpusOptions& options);
 
 }  // namespace paceline

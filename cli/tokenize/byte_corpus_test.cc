@@ -88,7 +88,9 @@ TEST_F(ByteCorpusTest, LargeFilesGoThroughInPieces) {
 }
 
 TEST_F(ByteCorpusTest, TheEvaluationGetsItsShareSpreadOverTheFiles) {
-  for (int i = 100; i < 200; ++i) AddFile(absl::StrCat("in/", i), absl::StrCat(i, "......."));
+  for (int i = 100; i < 200; ++i) {
+    AddFile(absl::StrCat("in/", i), absl::StrCat(i, std::string(static_cast<size_t>(i), '.')));
+  }
   options_.eval_share = 0.1;
   options_.eval_out = root_ + "/eval.bin";
   const auto corpus = WriteByteCorpus(options_);

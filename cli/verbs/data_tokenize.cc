@@ -48,7 +48,7 @@ void AddTokenize(CLI::App& parent, Program& program) {
   CLI::Option* eval_out =
       verb->add_option("--eval-out", options->eval_out, "A token file for evaluation")
           ->type_name("FILE");
-  verb->add_option("--eval-share", options->eval_share, "Share of the bytes that it gets")
+  verb->add_option("--eval-share", options->eval_share, "Share of the files that it gets")
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str()
       ->needs(eval_out);
