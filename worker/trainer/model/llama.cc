@@ -143,7 +143,7 @@ class Llama : public Classifier {
   void CheckTokens(const at::Tensor& tokens) const {
     if (!tokens.device().is_cpu()) return;
     const auto largest = tokens.max().item<int64_t>();
-    TORCH_CHECK_VALUE(largest < config_.vocab_size, "the data hold token ", largest,
+    TORCH_CHECK_VALUE(largest < config_.vocab_size, "the data holds token ", largest,
                       ", and model.vocab_size is ", config_.vocab_size,
                       ": tokens must be below it");
   }

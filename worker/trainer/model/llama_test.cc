@@ -245,7 +245,7 @@ TEST(LlamaTest, TokensBeyondTheVocabularyAreNamed) {
     model->Loss(batch);
     FAIL();
   } catch (const std::exception& error) {
-    EXPECT_THAT(error.what(), HasSubstr("the data hold token 50, and model.vocab_size is 50"));
+    EXPECT_THAT(error.what(), HasSubstr("the data holds token 50, and model.vocab_size is 50"));
   }
 
   ModelConfig config;

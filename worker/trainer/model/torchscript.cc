@@ -137,7 +137,8 @@ absl::StatusOr<std::unique_ptr<Model>> LoadTorchScript(const std::string& file,
   try {
     module = torch::jit::load(file, device);
   } catch (const std::exception& caught) {
-    return error(absl::StrCat("is not a TorchScript module: ", Reason(caught)));
+    return error(
+        absl::StrCat("is not a TorchScript module, as torch.jit.save writes it: ", Reason(caught)));
   }
   const auto forward = module.find_method("forward");
   if (!forward.has_value()) {
