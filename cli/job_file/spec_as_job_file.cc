@@ -49,10 +49,11 @@ void EmitValue(const Message& holder, const FieldDescriptor& field, YAML::Emitte
   }
 }
 
-// True for what the key may not say: an empty text, an enumeration's number 0, and a 0 that
-// stands for a value that was not given.
+// True for what the key may not say: a value that is unset, an empty text, an enumeration's
+// number 0, and a 0 that stands for a value that was not given.
 bool IsNotGiven(const Message& holder, const FieldDescriptor& field, const JobKey& key) {
   const auto* reflection = holder.GetReflection();
+  if (field.has_presence() && !reflection->HasField(holder, &field)) return true;
   switch (field.cpp_type()) {
     case FieldDescriptor::CPPTYPE_STRING:
       return reflection->GetString(holder, &field).empty();

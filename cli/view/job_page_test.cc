@@ -72,19 +72,17 @@ TEST(JobPageTest, PageIsAsItShouldLook) {
             "Job file:\n"
             "  name: digits\n"
             "  ranks: 2\n"
-            "  device: device_unspecified\n"
             "  threads_per_rank: 0\n"
             "  model:\n"
             "    kind: resnet18\n"
+            "    sync_batchnorm: false\n"
             "  data:\n"
             "    train: /t\n"
-            "    order: data_order_unspecified\n"
-            "  batch_per_rank: 0\n"
             "  steps: 150\n"
+            "  clip_grad_norm: 0\n"
             "  seed: 0\n"
-            "  precision: precision_unspecified\n"
-            "  log_every: 0\n"
-            "  collective_timeout_s: 0\n");
+            "  peak_flops: 0\n"
+            "  cuda_graph: false\n");
 }
 
 TEST(JobPageTest, ExitCodeAndMessageAreTold) {
