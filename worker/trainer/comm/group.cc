@@ -157,32 +157,62 @@ struct Groups::Parts {
   Platform& platform;
   const TrainerConfig& config;
   const c10::Device device;
-  c10::intrusive_ptr<c10d::Store> store;  // Null for a rank that is alone.
+  const std::string store_address;
   std::unique_ptr<Group> all;
 
   absl::Mutex mu;
+  // Connections with the store that nobody waits on: a waiting thread has one to itself. They are
+  // few, since the store's server takes up to 5 s to accept one.
+  std::vector<c10::intrusive_ptr<c10d::Store>> idle ABSL_GUARDED_BY(mu);
   absl::Duration timeout ABSL_GUARDED_BY(mu);
   std::map<Key, Entry> others ABSL_GUARDED_BY(mu);
 
+  Parts(Platform& platform_in, const TrainerConfig& config_in, c10::Device device_in,
+        const std::string& store_address_in)
+      : platform(platform_in),
+        config(config_in),
+        device(device_in),
+        store_address(store_address_in),
+        timeout(config_in.startup_timeout) {}
+
+  // Runs a use of the store, under the generation's prefix.
+  template <typename F>
+  void WithStore(const std::string& prefix, F use);
   std::unique_ptr<Group::Parts> Connect(const std::vector<int>& ranks, const std::string& name,
                                         bool high_priority);
 };
 
-// The other members may come late: each has a store connection of its own to wait with.
+template <typename F>
+void Groups::Parts::WithStore(const std::string& prefix, F use) {
+  c10::intrusive_ptr<c10d::Store> store;
+  {
+    const absl::MutexLock lock(&mu);
+    if (!idle.empty()) {
+      store = std::move(idle.back());
+      idle.pop_back();
+    }
+  }
+  if (store == nullptr) store = OpenStore(store_address, config.startup_timeout);
+  use(c10::make_intrusive<c10d::PrefixStore>(
+      absl::StrCat("gen", config.id.generation.value(), "/", prefix), store));
+  const absl::MutexLock lock(&mu);
+  idle.push_back(std::move(store));
+}
+
 std::unique_ptr<Group::Parts> Groups::Parts::Connect(const std::vector<int>& ranks,
                                                      const std::string& name, bool high_priority) {
   auto parts = std::make_unique<Group::Parts>();
   if (ranks.size() == 1) return parts;
+  Membership membership;
+  membership.size = static_cast<int>(ranks.size());
+  membership.rank =
+      static_cast<int>(std::find(ranks.begin(), ranks.end(), config.rank()) - ranks.begin());
+  membership.high_priority = high_priority;
   Collective("rendezvous", [&] {
-    Membership membership;
-    membership.size = static_cast<int>(ranks.size());
-    membership.rank =
-        static_cast<int>(std::find(ranks.begin(), ranks.end(), config.rank()) - ranks.begin());
-    membership.high_priority = high_priority;
-    const auto prefixed = c10::make_intrusive<c10d::PrefixStore>(
-        absl::StrCat("gen", config.id.generation.value(), "/", name), store->clone());
-    parts->backend = platform.Connect(config, membership, prefixed, config.startup_timeout);
-    parts->group = c10::make_intrusive<ProcessGroup>(prefixed, membership.rank, membership.size);
+    WithStore(name, [&](const c10::intrusive_ptr<c10d::Store>& store) {
+      parts->backend = platform.Connect(config, membership, store, config.startup_timeout);
+      parts->group = c10::make_intrusive<ProcessGroup>(store, membership.rank, membership.size);
+    });
     const auto type =
         device.is_cuda() ? ProcessGroup::BackendType::NCCL : ProcessGroup::BackendType::GLOO;
     if (device.is_cuda()) parts->group->setBoundDeviceId(device);
@@ -194,12 +224,7 @@ std::unique_ptr<Group::Parts> Groups::Parts::Connect(const std::vector<int>& ran
 
 Groups::Groups(Platform& platform, const TrainerConfig& config, c10::Device device,
                const std::string& store_address)
-    : parts_(
-          new Parts{platform, config, device, nullptr, nullptr, {}, config.startup_timeout, {}}) {
-  if (config.world_size > 1) {
-    Collective("rendezvous",
-               [&] { parts_->store = OpenStore(store_address, config.startup_timeout); });
-  }
+    : parts_(std::make_unique<Parts>(platform, config, device, store_address)) {
   std::vector<int> ranks = AllRanks(config.world_size);
   auto connected = parts_->Connect(ranks, "all", /*high_priority=*/false);
   parts_->all.reset(new Group(std::move(ranks), std::move(connected)));
@@ -253,16 +278,16 @@ void Groups::SetTimeout(absl::Duration timeout) {
 Int8Codec& Groups::int8_codec() { return parts_->platform.int8_codec(); }
 
 std::string Groups::ShareFromRankZero(const std::string& key, const std::string& value) {
-  if (parts_->store == nullptr) return value;
+  if (parts_->config.world_size == 1) return value;
   std::string shared = value;
   Collective("sharing by rank 0", [&] {
-    const c10::intrusive_ptr<c10d::Store> store = c10::make_intrusive<c10d::PrefixStore>(
-        absl::StrCat("gen", parts_->config.id.generation.value(), "/shared"), parts_->store);
-    if (parts_->config.rank() == 0) {
-      store->set(key, value);
-    } else {
-      shared = store->get_to_str(key);
-    }
+    parts_->WithStore("shared", [&](const c10::intrusive_ptr<c10d::Store>& store) {
+      if (parts_->config.rank() == 0) {
+        store->set(key, value);
+      } else {
+        shared = store->get_to_str(key);
+      }
+    });
   });
   return shared;
 }

@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <exception>
 #include <string>
 #include <thread>
@@ -16,6 +17,8 @@ namespace paceline {
 void RunRanks(const TrainerConfig& config,
               const std::function<void(const TrainerConfig&, Groups&)>& rank) {
   at::set_num_threads(1);
+  // Torch's record of collectives is not made for threads with a group each.
+  setenv("TORCH_FR_BUFFER_SIZE", "0", /*overwrite=*/1);
   StoreServer store;
   const std::string address = absl::StrCat("127.0.0.1:", store.port());
   std::vector<std::thread> threads;
