@@ -159,6 +159,8 @@ void RunTrainer(Control& control, StepRingWriter& ring, Platform& platform,
       return absl::UnavailableError(error.what());
     } catch (const c10::DistError& error) {
       return absl::UnavailableError(error.what_without_backtrace());
+    } catch (const c10::ValueError& error) {
+      return absl::InvalidArgumentError(error.what_without_backtrace());
     } catch (const c10::Error& error) {
       const std::string message = error.what_without_backtrace();
       return IsOutOfMemory(message) ? out_of_memory(message) : absl::InternalError(message);
