@@ -1,0 +1,113 @@
+// How many samples a second BatchLoader hands out of a file to somebody who does nothing with
+// them, and how many memcpy copies from the mapped file in the same order, as they lie there.
+// Prints one JSON object: {"loader": samples per second, "memcpy": samples per second}.
+#include <benchmark/benchmark.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/core/status_macros.h"
+#include "common/mapped_file/mapped_file.h"
+#include "worker/trainer/core/sampler.h"
+#include "worker/trainer/data/batch_loader.h"
+#include "worker/trainer/data/dataset.h"
+
+namespace paceline {
+namespace {
+
+struct Options {
+  std::string file;
+  int64_t sequence_length = 1024;
+  int64_t batch = 32;
+  int threads = 1;
+  double seconds = 1;
+};
+
+constexpr int kSettlingBatches = 20;
+
+// Samples per second of calls that make one batch each.
+absl::StatusOr<double> Rate(const Options& options, const std::function<absl::Status()>& next) {
+  for (int i = 0; i < kSettlingBatches; ++i) PACELINE_RETURN_IF_ERROR(next());
+  const absl::Time start = absl::Now();
+  absl::Duration elapsed;
+  int64_t batches = 0;
+  while (elapsed < absl::Seconds(options.seconds)) {
+    PACELINE_RETURN_IF_ERROR(next());
+    ++batches;
+    elapsed = absl::Now() - start;
+  }
+  return static_cast<double>(batches * options.batch) / absl::ToDoubleSeconds(elapsed);
+}
+
+// Bytes of a sample in the file.
+size_t SampleBytes(const Dataset& dataset) {
+  const SampleFormat format = dataset.format();
+  if (format.image) return format.image->image_bytes();
+  return static_cast<size_t>(*format.sequence_length) * sizeof(uint16_t);
+}
+
+absl::Status Measure(const Options& options) {
+  DataConfig config;
+  config.sequence_length = options.sequence_length;
+  PACELINE_ASSIGN_OR_RETURN(const auto dataset, OpenDataset("--file", options.file, config));
+  BatchLoader::Options loading;
+  loading.sampler.samples = dataset->size();
+  loading.sampler.batch = options.batch;
+  loading.threads = options.threads;
+  double loaded = 0;
+  {
+    BatchLoader loader(*dataset, loading);
+    PACELINE_ASSIGN_OR_RETURN(loaded, Rate(options, [&loader] { return loader.Next().status(); }));
+  }
+
+  PACELINE_ASSIGN_OR_RETURN(const MappedFile file,
+                            MappedFile::Open(options.file, MappedFile::Access::kReadOnDemand));
+  const size_t bytes = SampleBytes(*dataset);
+  // The samples end with the file, but for what fills no sample.
+  const size_t samples = static_cast<size_t>(dataset->size()) * bytes;
+  const char* const start = static_cast<const char*>(file.data()) + (file.size() - samples);
+  Sampler sampler(loading.sampler);
+  std::vector<int64_t> indices;
+  std::vector<char> copy(static_cast<size_t>(options.batch) * bytes);
+  PACELINE_ASSIGN_OR_RETURN(const double copied, Rate(options, [&] {
+                              sampler.Next(&indices);
+                              char* out = copy.data();
+                              for (int64_t index : indices) {
+                                std::memcpy(out, start + static_cast<size_t>(index) * bytes, bytes);
+                                out += bytes;
+                              }
+                              benchmark::DoNotOptimize(copy.data());
+                              benchmark::ClobberMemory();
+                              return absl::OkStatus();
+                            }));
+  std::cout << nlohmann::json{{"loader", loaded}, {"memcpy", copied}} << std::endl;
+  return absl::OkStatus();
+}
+
+int Main(int argc, char** argv) {
+  Options options;
+  CLI::App app("Measures the data pipeline.");
+  app.add_option("--file", options.file, "an image shard or token file")->required();
+  app.add_option("--sequence-length", options.sequence_length, "of a token file");
+  app.add_option("--batch", options.batch, "samples of a batch");
+  app.add_option("--threads", options.threads, "of the loader");
+  app.add_option("--seconds", options.seconds, "of each of the two measurements");
+  CLI11_PARSE(app, argc, argv);
+  const absl::Status status = Measure(options);
+  if (!status.ok()) std::cerr << "loader_benchmark: " << status << std::endl;
+  return status.ok() ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace paceline
+
+int main(int argc, char** argv) { return paceline::Main(argc, argv); }
