@@ -93,10 +93,13 @@ std::unique_ptr<CLI::App> MakeCommandLine(Program& program) {
   app->set_version_flag("--version", std::string("paceline ") + kVersion);
   AddGlobalFlags(*app, program.flags);
   AddSubmit(*app, program);
-  CLI::App* job = AddGroup(*app, "job", "Jobs: list, describe, logs, cancel, wait, watch");
+  CLI::App* job =
+      AddGroup(*app, "job", "Jobs: list, describe, logs, ladder, profile, cancel, wait, watch");
   AddJobList(*job, program);
   AddJobDescribe(*job, program);
   AddJobLogs(*job, program);
+  AddJobLadder(*job, program);
+  AddJobProfile(*job, program);
   AddJobCancel(*job, program);
   AddJobWait(*job, program);
   AddJobWatch(*job, program);

@@ -107,6 +107,14 @@ grpc::Status Client::CancelJob(const v1::CancelJobRequest& request, v1::Job* job
   return Unary([&](grpc::ClientContext* c) { return jobs_->Cancel(c, request, job); });
 }
 
+grpc::Status Client::ChangeLadder(const v1::ChangeLadderRequest& request, v1::Job* job) {
+  return Unary([&](grpc::ClientContext* c) { return jobs_->ChangeLadder(c, request, job); });
+}
+
+grpc::Status Client::ProfileJob(const v1::ProfileJobRequest& request, v1::Job* job) {
+  return Unary([&](grpc::ClientContext* c) { return jobs_->Profile(c, request, job); });
+}
+
 grpc::Status Client::GetNode(const v1::GetNodeRequest& request, v1::Node* node) {
   return Unary([&](grpc::ClientContext* c) { return nodes_->Get(c, request, node); });
 }

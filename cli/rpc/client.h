@@ -42,6 +42,8 @@ class Client {
   grpc::Status GetJob(const v1::GetJobRequest& request, v1::Job* job);
   grpc::Status ListJobs(const v1::ListJobsRequest& request, v1::ListJobsResponse* response);
   grpc::Status CancelJob(const v1::CancelJobRequest& request, v1::Job* job);
+  grpc::Status ChangeLadder(const v1::ChangeLadderRequest& request, v1::Job* job);
+  grpc::Status ProfileJob(const v1::ProfileJobRequest& request, v1::Job* job);
   grpc::Status GetNode(const v1::GetNodeRequest& request, v1::Node* node);
   grpc::Status ListNodes(const v1::ListNodesRequest& request, v1::ListNodesResponse* response);
 

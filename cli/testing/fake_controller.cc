@@ -90,15 +90,28 @@ std::vector<v1::StreamLogsRequest> FakeController::logs() const {
   return logs_;
 }
 
+std::vector<v1::ChangeLadderRequest> FakeController::ladders() const {
+  const absl::MutexLock lock(&mutex_);
+  return ladders_;
+}
+
+std::vector<v1::ProfileJobRequest> FakeController::profiles() const {
+  const absl::MutexLock lock(&mutex_);
+  return profiles_;
+}
+
+grpc::Status FakeController::NextFailure() {
+  if (failures_.empty()) return grpc::Status::OK;
+  const grpc::Status failure = failures_.front();
+  failures_.pop_front();
+  return failure;
+}
+
 grpc::Status FakeController::Submit(grpc::ServerContext*, const v1::SubmitJobRequest* request,
                                     v1::Job* job) {
   const absl::MutexLock lock(&mutex_);
   submits_.push_back(*request);
-  if (!failures_.empty()) {
-    const grpc::Status failure = failures_.front();
-    failures_.pop_front();
-    return failure;
-  }
+  if (const grpc::Status failure = NextFailure(); !failure.ok()) return failure;
   job->set_id("job-0123456789ab");
   *job->mutable_spec() = request->spec();
   job->set_state(v1::QUEUED);
@@ -181,6 +194,30 @@ grpc::Status FakeController::Cancel(grpc::ServerContext*, const v1::CancelJobReq
     return grpc::Status::OK;
   }
   return NotFound(absl::StrCat("there is no job \"", request->job(), "\""), "JOB_NOT_FOUND");
+}
+
+grpc::Status FakeController::ChangeLadder(grpc::ServerContext*,
+                                          const v1::ChangeLadderRequest* request, v1::Job* job) {
+  const absl::MutexLock lock(&mutex_);
+  ladders_.push_back(*request);
+  if (const grpc::Status failure = NextFailure(); !failure.ok()) return failure;
+  *job = jobs_.front();
+  job->mutable_plan()->set_epoch(2);
+  *job->mutable_plan()->mutable_strategy()->mutable_hsgd()->mutable_ladder() = request->ladder();
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeController::Profile(grpc::ServerContext*, const v1::ProfileJobRequest* request,
+                                     v1::Job* job) {
+  const absl::MutexLock lock(&mutex_);
+  profiles_.push_back(*request);
+  if (const grpc::Status failure = NextFailure(); !failure.ok()) return failure;
+  *job = jobs_.front();
+  job->mutable_profile()->mutable_request()->set_id(1);
+  job->mutable_profile()->mutable_request()->set_first_step(40);
+  job->mutable_profile()->mutable_request()->set_steps(request->steps());
+  *job->mutable_profile()->mutable_ranks() = request->ranks();
+  return grpc::Status::OK;
 }
 
 grpc::Status FakeController::StreamLogs(grpc::ServerContext* context,

@@ -43,13 +43,15 @@ class FakeController : public v1::JobService::Service, public v1::NodeService::S
   // Get and List answer from these.
   void SetJobs(std::vector<v1::Job> jobs) ABSL_LOCKS_EXCLUDED(mutex_);
   void SetNodes(std::vector<v1::Node> nodes) ABSL_LOCKS_EXCLUDED(mutex_);
-  // The answer to the next Submit or Cancel when it is no success.
+  // The answer to the next change (Submit, ChangeLadder, Profile) when it is no success.
   void FailNext(grpc::Status status) ABSL_LOCKS_EXCLUDED(mutex_);
   void AddWatch(StreamScript<v1::JobEvent> script) ABSL_LOCKS_EXCLUDED(mutex_);
   void AddLog(int rank, StreamScript<v1::LogChunk> script) ABSL_LOCKS_EXCLUDED(mutex_);
 
   std::vector<v1::SubmitJobRequest> submits() const ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<v1::CancelJobRequest> cancels() const ABSL_LOCKS_EXCLUDED(mutex_);
+  std::vector<v1::ChangeLadderRequest> ladders() const ABSL_LOCKS_EXCLUDED(mutex_);
+  std::vector<v1::ProfileJobRequest> profiles() const ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<v1::WatchJobsRequest> watches() const ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<v1::StreamLogsRequest> logs() const ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -64,6 +66,10 @@ class FakeController : public v1::JobService::Service, public v1::NodeService::S
   grpc::Status Watch(grpc::ServerContext*, const v1::WatchJobsRequest*,
                      grpc::ServerWriter<v1::JobEvent>*) override;
   grpc::Status Cancel(grpc::ServerContext*, const v1::CancelJobRequest*, v1::Job*) override;
+  // Answer with the first job, in epoch 2 of this ladder, or asked for profile 1.
+  grpc::Status ChangeLadder(grpc::ServerContext*, const v1::ChangeLadderRequest*,
+                            v1::Job*) override;
+  grpc::Status Profile(grpc::ServerContext*, const v1::ProfileJobRequest*, v1::Job*) override;
   grpc::Status StreamLogs(grpc::ServerContext*, const v1::StreamLogsRequest*,
                           grpc::ServerWriter<v1::LogChunk>*) override;
   grpc::Status Get(grpc::ServerContext*, const v1::GetNodeRequest*, v1::Node*) override;
@@ -71,6 +77,7 @@ class FakeController : public v1::JobService::Service, public v1::NodeService::S
                     v1::ListNodesResponse*) override;
 
  private:
+  grpc::Status NextFailure() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   template <typename Message>
   static std::optional<StreamScript<Message>> Next(std::deque<StreamScript<Message>>& scripts);
   // Sends the script; calls `idle`, if any, when it stays open.
@@ -91,6 +98,8 @@ class FakeController : public v1::JobService::Service, public v1::NodeService::S
   std::function<void()> on_watch_idle_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::SubmitJobRequest> submits_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::CancelJobRequest> cancels_ ABSL_GUARDED_BY(mutex_);
+  std::vector<v1::ChangeLadderRequest> ladders_ ABSL_GUARDED_BY(mutex_);
+  std::vector<v1::ProfileJobRequest> profiles_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::WatchJobsRequest> watches_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::StreamLogsRequest> logs_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<grpc::Server> server_;

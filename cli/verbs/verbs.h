@@ -16,6 +16,8 @@ void AddJobList(CLI::App& parent, Program& program);
 void AddJobDescribe(CLI::App& parent, Program& program);
 void AddJobLogs(CLI::App& parent, Program& program);
 void AddJobCancel(CLI::App& parent, Program& program);
+void AddJobLadder(CLI::App& parent, Program& program);
+void AddJobProfile(CLI::App& parent, Program& program);
 void AddJobWait(CLI::App& parent, Program& program);
 void AddJobWatch(CLI::App& parent, Program& program);
 

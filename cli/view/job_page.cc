@@ -11,7 +11,9 @@
 #include "cli/job_file/job_file.h"
 #include "cli/text/neutral.h"
 #include "cli/text/table.h"
+#include "cli/view/figures_text.h"
 #include "cli/view/job_text.h"
+#include "cli/view/ladder_text.h"
 #include "cli/view/numbers.h"
 
 namespace paceline {
@@ -35,18 +37,33 @@ std::string Indented(absl::string_view text, absl::string_view margin) {
 }
 
 std::string EvaluationText(const v1::EvaluationResult& result) {
-  return absl::StrCat("accuracy ", PercentText(result.accuracy()), ", loss ",
-                      LossText(result.loss()), " on ", result.samples(), " samples after step ",
-                      result.step());
+  return absl::StrCat(
+      result.has_accuracy() ? absl::StrCat("accuracy ", PercentText(result.accuracy()), ", ") : "",
+      "loss ", LossText(result.loss()), " on ", result.samples(), " samples after step ",
+      result.step());
+}
+
+std::string PlanText(const v1::JobPlan& plan) {
+  std::string text = absl::StrCat("epoch ", plan.epoch());
+  if (plan.active_epoch() == plan.epoch()) {
+    absl::StrAppend(&text, " since step ", plan.active_since_step());
+  } else if (plan.active_epoch() > 0) {
+    absl::StrAppend(&text, " is being prepared, epoch ", plan.active_epoch(), " since step ",
+                    plan.active_since_step());
+  }
+  return text;
 }
 
 std::string ProgressFacts(const v1::Job& job) {
   const v1::JobProgress& progress = job.progress();
   std::string text = absl::StrCat("step ", progress.step(), " of ", job.spec().steps());
   if (progress.step() == 0) return text;
-  absl::StrAppend(&text, ", loss ", LossText(progress.loss()), ", ",
-                  RateText(progress.samples_per_s()), " samples/s, ",
-                  DurationText(progress.training_s()), " of training");
+  absl::StrAppend(&text, ", loss ", LossText(progress.loss()), ", ");
+  if (const std::string pace = PaceText(progress); !pace.empty()) {
+    absl::StrAppend(&text, pace, ", ");
+  }
+  if (progress.has_mfu()) absl::StrAppend(&text, "MFU ", PercentText(progress.mfu()), ", ");
+  absl::StrAppend(&text, DurationText(progress.training_s()), " of training");
   return text;
 }
 
@@ -110,10 +127,10 @@ std::string SummaryText(const v1::Job& job, absl::Time now, const PageStyle& sty
                    progress.step(), " of ", job.spec().steps(), " steps");
   const double run = RunSeconds(job, now);
   if (run >= 0) absl::StrAppend(&text, " in ", DurationText(run));
-  if (progress.samples_per_s() > 0) {
-    absl::StrAppend(&text, ", ", RateText(progress.samples_per_s()), " samples/s");
+  if (const std::string pace = PaceText(progress); !pace.empty()) {
+    absl::StrAppend(&text, ", ", pace);
   }
-  if (job.has_evaluation()) {
+  if (job.evaluation().has_accuracy()) {
     absl::StrAppend(&text, ", accuracy ", PercentText(job.evaluation().accuracy()));
   }
   absl::StrAppend(&text, "\n");
@@ -142,10 +159,20 @@ std::string JobPage(const v1::Job& job, absl::Time now, const PageStyle& style) 
   const double run = RunSeconds(job, now);
   if (run >= 0) AddLine(&page, "Ran", DurationText(run));
   if (job.generation() > 0) AddLine(&page, "Generation", absl::StrCat(job.generation()));
+  if (job.plan().epoch() > 0) {
+    AddLine(&page, "Strategy", StrategyText(job.plan().strategy()));
+    AddLine(&page, "Plan", PlanText(job.plan()));
+  }
   AddLine(&page, "Progress", ProgressFacts(job));
   if (job.has_evaluation()) AddLine(&page, "Evaluation", EvaluationText(job.evaluation()));
   if (job.has_failure()) absl::StrAppend(&page, "\n", FailureText(job, style));
   if (job.ranks_size() > 0) absl::StrAppend(&page, "\nRanks:\n", RankTable(job, style));
+  const std::string figures = FigureTable(job, style.width, style.colours);
+  if (!figures.empty()) absl::StrAppend(&page, "\nFigures:\n", figures);
+  if (job.has_profile()) {
+    absl::StrAppend(&page, "\nProfile ", job.profile().request().id(), ":\n",
+                    ProfileTable(job, style.width, style.colours));
+  }
   absl::StrAppend(&page, "\nJob file:\n", Indented(SpecAsJobFile(job.spec()), "  "));
   return page;
 }

@@ -15,7 +15,8 @@ struct PageStyle {
   bool colours = false;
 };
 
-// State and reason, times, progress, evaluation, ranks, failure, spec.
+// State and reason, times, strategy, progress, evaluation, ranks, figures, profile, failure,
+// spec.
 std::string JobPage(const v1::Job& job, absl::Time now, const PageStyle& style);
 
 // Which rank failed, how, where in the training, and its last log lines. Empty when no

@@ -10,6 +10,7 @@
 #include "absl/strings/strip.h"
 #include "cli/text/neutral.h"
 #include "cli/view/numbers.h"
+#include "common/job_spec/enum_name.h"
 
 namespace paceline {
 namespace {
@@ -102,6 +103,10 @@ std::string ExitText(const v1::TrainerExit& exit) {
 
 std::string ModelText(const v1::Model& model) {
   if (model.has_resnet18()) return "resnet18";
+  if (model.has_torchscript()) return "torchscript";
+  if (model.has_llama()) {
+    return absl::StrCat("llama ", EnumName(*v1::LlamaPreset_descriptor(), model.llama().preset()));
+  }
   if (!model.has_mlp()) return "";
   std::string text = "mlp ";
   for (int i = 0; i < model.mlp().hidden_size(); ++i) {

@@ -32,7 +32,7 @@ std::string SignalText(int signal);
 // How a trainer ended: "killed by SIGKILL", "exit code 42: it said why", "finished".
 std::string ExitText(const v1::TrainerExit& exit);
 
-// "resnet18", "mlp 128-64".
+// "resnet18", "mlp 128-64", "llama 160m", "torchscript".
 std::string ModelText(const v1::Model& model);
 
 // Infinite past for a timestamp that is not set.

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cli/text/neutral.h"
+#include "cli/view/figures_text.h"
 #include "cli/view/job_text.h"
 #include "cli/view/numbers.h"
 
@@ -27,14 +28,12 @@ std::vector<std::string> Facts(const v1::Job& job) {
   if (progress.loss() != 0) {
     facts.push_back(absl::StrCat("loss ", LossText(progress.loss())));
   }
-  if (progress.samples_per_s() > 0) {
-    facts.push_back(absl::StrCat(RateText(progress.samples_per_s()), " samples/s"));
-  }
+  if (const std::string pace = PaceText(progress); !pace.empty()) facts.push_back(pace);
   const double eta = SecondsToGo(job);
   if (eta >= 0 && job.state() == v1::RUNNING) {
     facts.push_back(absl::StrCat("eta ", DurationText(eta)));
   }
-  if (job.has_evaluation()) {
+  if (job.evaluation().has_accuracy()) {
     facts.push_back(absl::StrCat("accuracy ", PercentText(job.evaluation().accuracy())));
   }
   return facts;
@@ -55,7 +54,8 @@ double SecondsToGo(const v1::Job& job) {
   const v1::JobProgress& progress = job.progress();
   const int64_t left = job.spec().steps() - progress.step();
   if (left < 0 || progress.samples_per_s() <= 0) return -1;
-  const double batch = static_cast<double>(job.spec().batch_per_rank()) * job.spec().ranks();
+  const double batch = static_cast<double>(job.spec().batch_per_rank()) * job.spec().ranks() *
+                       std::max(1, job.spec().accumulation_steps());
   return static_cast<double>(left) * batch / progress.samples_per_s();
 }
 

@@ -11,7 +11,7 @@ namespace paceline {
 // Seconds until the last step at the present pace; negative when there is none to go by.
 double SecondsToGo(const v1::Job& job);
 
-// For a terminal: name, bar, and as many of step, loss, samples/s, ETA and accuracy as
+// For a terminal: name, bar, and as many of step, loss, tokens/s or samples/s, ETA and accuracy as
 // `width` columns hold; never wider than that. Before the training it says what is awaited.
 std::string ProgressBar(const v1::Job& job, int width);
 

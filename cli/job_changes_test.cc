@@ -1,0 +1,181 @@
+// `job ladder` and `job profile` against a controller on a real socket.
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "cli/command_line.h"
+#include "cli/testing/fake_controller.h"
+#include "gmock/gmock.h"
+#include "google/protobuf/text_format.h"
+#include "google/protobuf/util/json_util.h"
+#include "gtest/gtest.h"
+
+namespace paceline {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr char kId[] = "job-0123456789ab";
+
+struct Ran {
+  int exit = 0;
+  std::string out;
+  std::string err;
+};
+
+class JobChangesTest : public ::testing::Test {
+ protected:
+  JobChangesTest() { controller_.SetJobs({Job(1, "")}); }
+
+  // Two ranks of a running hsgd job, epoch 1 since step 0; `changes` in protobuf's text format.
+  static v1::Job Job(int64_t revision, const std::string& changes) {
+    v1::Job job;
+    const std::string text = R"(
+      id: "job-0123456789ab" state: RUNNING spec { name: "small" ranks: 2 steps: 100 }
+      plan { epoch: 1 active_epoch: 1
+             strategy { hsgd { ladder { period: 2 size: 1 } ladder { period: 4 scope: SCOPE_ALL } } } }
+      ranks { rank: 0 node: "w0" } ranks { rank: 1 node: "w1" } )";
+    EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &job));
+    v1::Job more;
+    EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(changes, &more)) << changes;
+    if (more.ranks_size() > 0) job.clear_ranks();
+    job.MergeFrom(more);
+    job.set_revision(revision);
+    return job;
+  }
+
+  void WatchShows(const std::vector<std::string>& changes) {
+    StreamScript<v1::JobEvent> script;
+    int64_t revision = 1;
+    for (const std::string& change : changes) {
+      v1::JobEvent& event = script.messages.emplace_back();
+      event.set_type(v1::MODIFIED);
+      *event.mutable_job() = Job(++revision, change);
+      event.set_revision(revision);
+    }
+    controller_.AddWatch(std::move(script));
+  }
+
+  Ran Paceline(std::vector<std::string> arguments) {
+    std::ostringstream out;
+    std::ostringstream err;
+    Surroundings surroundings{out, err, false, 0, [this](const char* name) {
+                                const auto at = environment_.find(name);
+                                return at == environment_.end() ? "" : at->second;
+                              }};
+    Program program(surroundings, interrupt_);
+    Ran ran;
+    ran.exit = RunCommandLine(program, std::move(arguments));
+    ran.out = out.str();
+    ran.err = err.str();
+    return ran;
+  }
+
+  FakeController controller_;
+  Interrupt interrupt_;
+  std::map<std::string, std::string> environment_ = {{"PACELINE_SERVER", controller_.address()},
+                                                     {"PACELINE_DEV_DIR", "/nonexistent"}};
+};
+
+TEST_F(JobChangesTest, LadderWithoutAnArgumentIsShown) {
+  const Ran ran = Paceline({"job", "ladder", "small"});
+  EXPECT_EQ(ran.exit, kCliOk) << ran.err;
+  EXPECT_EQ(ran.out, "small (job-0123456789ab): hsgd 2:1,4:all, epoch 1, since step 0\n");
+  EXPECT_THAT(controller_.ladders(), IsEmpty());
+}
+
+TEST_F(JobChangesTest, LadderIsSentAsItIsWritten) {
+  const Ran ran = Paceline({"job", "ladder", kId, "2:node,4:rack:bf16,8:all:int8"});
+  EXPECT_EQ(ran.exit, kCliOk) << ran.err;
+  EXPECT_EQ(ran.out,
+            "small (job-0123456789ab): hsgd 2:node,4:rack:bf16,8:all:int8, epoch 2, not taken up "
+            "yet: epoch 1 since step 0\n");
+  ASSERT_THAT(controller_.ladders(), SizeIs(1));
+  const v1::ChangeLadderRequest request = controller_.ladders()[0];
+  EXPECT_EQ(request.job(), kId);
+  EXPECT_THAT(request.request_id(), SizeIs(36));
+  ASSERT_EQ(request.ladder_size(), 3);
+  EXPECT_EQ(request.ladder(1).period(), 4);
+  EXPECT_EQ(request.ladder(1).scope(), v1::SCOPE_RACK);
+  EXPECT_EQ(request.ladder(2).format(), v1::WIRE_FORMAT_INT8);
+}
+
+TEST_F(JobChangesTest, LadderThatIsNoneIsWrongUsageAndNotSent) {
+  const Ran ran = Paceline({"job", "ladder", kId, "2:2,x"});
+  EXPECT_EQ(ran.exit, kCliUsage);
+  EXPECT_THAT(ran.err, HasSubstr("\"x\" is no level"));
+  EXPECT_EQ(Paceline({"job", "ladder", kId, "--wait"}).exit, kCliUsage);
+  EXPECT_THAT(controller_.ladders(), IsEmpty());
+}
+
+TEST_F(JobChangesTest, RefusalOfALadderIsTold) {
+  controller_.FailNext(grpc::Status(grpc::StatusCode::FAILED_PRECONDITION, "epoch 2 is pending"));
+  const Ran ran = Paceline({"job", "ladder", kId, "2:2"});
+  EXPECT_EQ(ran.exit, kCliRefused);
+  EXPECT_THAT(ran.err, HasSubstr("epoch 2 is pending"));
+}
+
+TEST_F(JobChangesTest, WaitEndsWhenAllRanksTrainByTheLadder) {
+  WatchShows({"plan { epoch: 2 }", "plan { epoch: 2 active_epoch: 2 active_since_step: 128 }"});
+  const Ran ran = Paceline({"job", "ladder", kId, "2:2", "--wait"});
+  EXPECT_EQ(ran.exit, kCliOk) << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("epoch 2, since step 128\n"));
+}
+
+TEST_F(JobChangesTest, WaitFailsWhenTheJobEndsBefore) {
+  WatchShows({"plan { epoch: 2 } state: SUCCEEDED"});
+  const Ran ran = Paceline({"job", "ladder", kId, "2:2", "--wait"});
+  EXPECT_EQ(ran.exit, kCliFailed);
+  EXPECT_THAT(ran.err, HasSubstr("ended before its ranks took epoch 2 up"));
+}
+
+TEST_F(JobChangesTest, ProfileWaitsForTheRanksAndShowsTheirFiles) {
+  const std::string request = "profile { request { id: 1 first_step: 40 steps: 2 } ranks: 1 } ";
+  WatchShows({request, request + R"(ranks { rank: 1 node: "w1"
+      profile { id: 1 trace: "/p/rank1.json" first_step: 40 steps: 2 trace_bytes: 10 } })"});
+  const Ran ran = Paceline({"job", "profile", kId, "--steps", "2", "--ranks", "1"});
+  EXPECT_EQ(ran.exit, kCliOk) << ran.err;
+  EXPECT_EQ(ran.out,
+            "RANK  NODE  STEPS  SIZE   DUMP  FILE           ERROR\n"
+            "   1  w1    40-41  10 B  0.0 s  /p/rank1.json  -\n");
+  EXPECT_THAT(ran.err, HasSubstr("steps 40 to 41 on ranks 1"));
+  ASSERT_THAT(controller_.profiles(), SizeIs(1));
+  EXPECT_EQ(controller_.profiles()[0].steps(), 2);
+  EXPECT_THAT(controller_.profiles()[0].ranks(), ElementsAre(1));
+  EXPECT_FALSE(controller_.profiles()[0].memory());
+}
+
+TEST_F(JobChangesTest, ProfileFailsWhenARankDoes) {
+  const std::string request =
+      "profile { request { id: 1 first_step: 40 steps: 3 } ranks: [0, 1] } ";
+  WatchShows({request + R"(ranks { rank: 0 profile { id: 1 trace: "/p" steps: 3 } }
+                           ranks { rank: 1 profile { id: 1 error: "no space" } })"});
+  const Ran ran = Paceline({"job", "profile", kId, "--ranks", "0-1", "--output", "json"});
+  EXPECT_EQ(ran.exit, kCliFailed);
+  v1::Job job;
+  ASSERT_TRUE(google::protobuf::util::JsonStringToMessage(ran.out, &job).ok()) << ran.out;
+  EXPECT_EQ(job.ranks(1).profile().error(), "no space");
+}
+
+TEST_F(JobChangesTest, ProfileOfAJobThatEndsBeforeFails) {
+  WatchShows({"profile { request { id: 1 steps: 3 } ranks: 0 } state: FAILED"});
+  const Ran ran = Paceline({"job", "profile", kId, "--ranks", "0"});
+  EXPECT_EQ(ran.exit, kCliFailed);
+  EXPECT_THAT(ran.out, HasSubstr("none"));
+}
+
+TEST_F(JobChangesTest, ProfileNeedNotBeWaitedFor) {
+  const Ran ran = Paceline({"job", "profile", kId, "--no-wait", "--ranks", "0,1", "--memory"});
+  EXPECT_EQ(ran.exit, kCliOk) << ran.err;
+  EXPECT_EQ(ran.out, "profile 1 of small (job-0123456789ab): steps 40 to 42 on ranks 0,1\n");
+  EXPECT_TRUE(controller_.profiles().at(0).memory());
+  EXPECT_EQ(Paceline({"job", "profile", kId, "--ranks", "x"}).exit, kCliUsage);
+  EXPECT_EQ(Paceline({"job", "profile", kId, "--steps", "101"}).exit, kCliUsage);
+}
+
+}  // namespace
+}  // namespace paceline
