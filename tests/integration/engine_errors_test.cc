@@ -69,7 +69,8 @@ TEST_F(EngineErrorsTest, WeightsThatDoNotFitAreListedWhole) {
   EXPECT_EQ(failure.exit().failure(), v1::FAILURE_INPUT);
   EXPECT_THAT(failure.exit().message(),
               AllOf(HasSubstr("weights.rank0.safetensors"), HasSubstr("layers.2.weight is missing"),
-                    HasSubstr("layers.3.bias is missing"), HasSubstr("layers.0.weight has shape")));
+                    HasSubstr("layers.3.bias is missing"),
+                    HasSubstr("layers.1.weight has shape [2, 16] and needs [16, 16]")));
 }
 
 TEST_F(EngineErrorsTest, ModelAndDataThatDoNotGoTogether) {
