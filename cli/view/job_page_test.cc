@@ -85,6 +85,28 @@ TEST(JobPageTest, PageIsAsItShouldLook) {
             "  cuda_graph: false\n");
 }
 
+TEST(JobPageTest, StrategyPlanFiguresAndProfileHaveTheirPlaces) {
+  v1::Job job = Failed();
+  v1::Job more;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(R"(
+    plan { epoch: 3 active_epoch: 2 active_since_step: 40 strategy { local_sgd { period: 8 } } }
+    progress { tokens_per_s: 1000 mfu: 0.25 }
+    profile { request { id: 4 } ranks: 0 }
+  )",
+                                                            &more));
+  job.MergeFrom(more);
+  job.mutable_ranks(0)->mutable_figures()->set_tokens_per_s(500);
+  job.clear_evaluation();
+  job.mutable_evaluation()->set_loss(2);
+  const std::string page = JobPage(job, absl::FromUnixSeconds(1200), {});
+  EXPECT_THAT(page, HasSubstr("Strategy:   local_sgd 8:all\n"));
+  EXPECT_THAT(page, HasSubstr("Plan:       epoch 3 is being prepared, epoch 2 since step 40\n"));
+  EXPECT_THAT(page, HasSubstr("1000 tokens/s, MFU 25.0 %, 1 min 20 s of training\n"));
+  EXPECT_THAT(page, HasSubstr("Evaluation: loss 2.0000 on"));
+  EXPECT_THAT(page, HasSubstr("\nFigures:\nRANK  TOKENS/S"));
+  EXPECT_THAT(page, HasSubstr("\nProfile 4:\nRANK"));
+}
+
 TEST(JobPageTest, ExitCodeAndMessageAreTold) {
   v1::Job job = Failed();
   v1::TrainerExit* exit = job.mutable_failure()->mutable_exit();

@@ -38,6 +38,14 @@ TEST(ProgressLineTest, WideTerminalShowsEverything) {
             "eta 15 s  accuracy 95.3 %");
 }
 
+TEST(ProgressLineTest, TokensTakeThePlaceOfSamples) {
+  v1::Job job = Running();
+  job.mutable_spec()->set_accumulation_steps(2);
+  job.mutable_progress()->set_tokens_per_s(20480);
+  job.mutable_evaluation()->set_loss(2);
+  EXPECT_EQ(ProgressText(job), "digits RUNNING step 50/200 loss 0.5000 20480 tokens/s eta 30 s");
+}
+
 TEST(ProgressLineTest, NoLineIsWiderThanTheTerminal) {
   v1::Job job = Running();
   job.mutable_evaluation()->set_accuracy(0.953);
