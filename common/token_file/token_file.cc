@@ -1,7 +1,5 @@
 #include "common/token_file/token_file.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -14,8 +12,6 @@ namespace paceline {
 namespace {
 
 using token_header::Header;
-
-constexpr uintptr_t kPageBytes = 4096;
 
 absl::Status Damaged(const std::string& path, uint64_t offset, absl::string_view what) {
   return absl::DataLossError(absl::StrCat(path, ": at offset ", offset, ": ", what));
@@ -99,15 +95,6 @@ absl::StatusOr<TokenFile> TokenFile::OpenHeaderless(const std::string& path, Tok
   }
   const auto size = static_cast<int64_t>(file.size()) / TokenBytes(type);
   return TokenFile(std::move(file), type, size, 0, 0);
-}
-
-void TokenFile::WillNeed(int64_t first, int64_t count) const {
-  const auto start = reinterpret_cast<uintptr_t>(file_.data()) + offset_ +
-                     static_cast<uintptr_t>(first * TokenBytes(type_));
-  const uintptr_t end = start + static_cast<uintptr_t>(count * TokenBytes(type_));
-  const uintptr_t page = start & ~(kPageBytes - 1);
-  // Advice only: without it the pages come when they are touched.
-  ::madvise(reinterpret_cast<void*>(page), end - page, MADV_WILLNEED);
 }
 
 absl::Status TokenFile::Read(int64_t first, int64_t count, int64_t* tokens) const {

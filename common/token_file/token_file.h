@@ -47,12 +47,9 @@ class TokenFile {
   // Every token is less; 0: not known (no header).
   int64_t vocab_size() const { return vocab_size_; }
 
-  // DataLoss when the file has become too short: to be asked before Read and WillNeed, which
-  // would end the process.
+  // DataLoss when the file has become too short: to be asked before Read, which would end the
+  // process.
   absl::Status CheckSize() const { return file_.CheckSize(); }
-
-  // Lets the kernel read these tokens ahead of their use.
-  void WillNeed(int64_t first, int64_t count) const;
 
   // Copies the tokens first .. first+count-1 to `tokens`. DataLoss, with the offset, for one
   // that is not in the vocabulary. Requires: they lie in the file.

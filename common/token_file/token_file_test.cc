@@ -77,7 +77,6 @@ TEST(TokenFileTest, ReadsBackWhatWasWritten) {
     EXPECT_EQ(file->size(), 700000);
     EXPECT_EQ(file->vocab_size(), MaxVocabSize(type));
     std::vector<int64_t> read(tokens.size());
-    file->WillNeed(0, file->size());
     ASSERT_TRUE(file->Read(0, file->size(), read.data()).ok());
     EXPECT_TRUE(std::equal(read.begin(), read.end(), tokens.begin()));
     ASSERT_TRUE(file->Read(699997, 3, read.data()).ok());

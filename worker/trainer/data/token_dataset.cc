@@ -29,7 +29,6 @@ Batch TokenDataset::Allocate(int64_t samples, bool pinned) const {
 
 absl::Status TokenDataset::Read(absl::Span<const int64_t> indices, Batch* batch) const {
   PACELINE_RETURN_IF_ERROR(file_.CheckSize());
-  for (int64_t index : indices) file_.WillNeed(index * length_, length_ + 1);
   const auto samples = static_cast<int64_t>(indices.size());
   SetRows(samples, batch);
   batch->tokens = samples * length_;
