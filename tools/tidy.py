@@ -33,6 +33,7 @@ FLAGS = [
 TORCH_FLAGS = [
     "-DUSE_DISTRIBUTED", "-DUSE_C10D_GLOO", "-isystem", f"{SITE}/torch/include",
     "-isystem", f"{SITE}/torch/include/torch/csrc/api/include",
+    "-isystem", "third_party/gloo_stub",
 ]
 INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
 TORCH = re.compile(r"^(torch|c10|ATen|gloo|caffe2)/|^(cuda|nccl|cuda_runtime\w*)\.h$")
