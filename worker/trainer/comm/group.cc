@@ -162,7 +162,7 @@ struct Groups::Parts {
 
   absl::Mutex mu;
   // Connections with the store that nobody waits on: a waiting thread has one to itself. They are
-  // few, since the store's server takes up to 5 s to accept one.
+  // few: the store's server looks up the name of each peer that connects, which may take seconds.
   std::vector<c10::intrusive_ptr<c10d::Store>> idle ABSL_GUARDED_BY(mu);
   absl::Duration timeout ABSL_GUARDED_BY(mu);
   std::map<Key, Entry> others ABSL_GUARDED_BY(mu);
