@@ -37,7 +37,7 @@ class JobChangesTest : public ::testing::Test {
     const std::string text = R"(
       id: "job-0123456789ab" state: RUNNING spec { name: "small" ranks: 2 steps: 100 }
       plan { epoch: 1 active_epoch: 1
-             strategy { hsgd { ladder { period: 2 size: 1 } ladder { period: 4 scope: SCOPE_ALL } } } }
+             strategy { hsgd { ladder { period: 2 size: 1 } ladder { period: 4 level: SCOPE_ALL } } } }
       ranks { rank: 0 node: "w0" } ranks { rank: 1 node: "w1" } )";
     EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &job));
     v1::Job more;
@@ -89,10 +89,10 @@ TEST_F(JobChangesTest, LadderWithoutAnArgumentIsShown) {
 }
 
 TEST_F(JobChangesTest, LadderIsSentAsItIsWritten) {
-  const Ran ran = Paceline({"job", "ladder", kId, "2:node,4:rack:bf16,8:all:int8"});
+  const Ran ran = Paceline({"job", "ladder", kId, "2:node,4:rack:int8,8:all:int8"});
   EXPECT_EQ(ran.exit, kCliOk) << ran.err;
   EXPECT_EQ(ran.out,
-            "small (job-0123456789ab): hsgd 2:node,4:rack:bf16,8:all:int8, epoch 2, not taken up "
+            "small (job-0123456789ab): hsgd 2:node,4:rack:int8,8:all:int8, epoch 2, not taken up "
             "yet: epoch 1 since step 0\n");
   ASSERT_THAT(controller_.ladders(), SizeIs(1));
   const v1::ChangeLadderRequest request = controller_.ladders()[0];
@@ -100,7 +100,7 @@ TEST_F(JobChangesTest, LadderIsSentAsItIsWritten) {
   EXPECT_THAT(request.request_id(), SizeIs(36));
   ASSERT_EQ(request.ladder_size(), 3);
   EXPECT_EQ(request.ladder(1).period(), 4);
-  EXPECT_EQ(request.ladder(1).scope(), v1::SCOPE_RACK);
+  EXPECT_EQ(request.ladder(1).level(), v1::SCOPE_RACK);
   EXPECT_EQ(request.ladder(2).format(), v1::WIRE_FORMAT_INT8);
 }
 

@@ -112,9 +112,9 @@ class TrainingPlansTest : public ServerTest {
 TEST_F(TrainingPlansTest, EveryTrainerHasThePlanFromItsFirstMoment) {
   v1::JobSpec spec = HsgdSpec();
   spec.mutable_strategy()->mutable_hsgd()->mutable_ladder(0)->clear_size();
-  spec.mutable_strategy()->mutable_hsgd()->mutable_ladder(0)->set_scope(v1::SCOPE_RACK);
+  spec.mutable_strategy()->mutable_hsgd()->mutable_ladder(0)->set_level(v1::SCOPE_RACK);
   spec.mutable_strategy()->mutable_hsgd()->mutable_ladder(1)->clear_size();
-  spec.mutable_strategy()->mutable_hsgd()->mutable_ladder(1)->set_scope(v1::SCOPE_ALL);
+  spec.mutable_strategy()->mutable_hsgd()->mutable_ladder(1)->set_level(v1::SCOPE_ALL);
   StartJob(spec);
   for (const v1::NodePlan& plan : plans_) {
     const v1::TrainingPlan& training = plan.trainers(1).plan();

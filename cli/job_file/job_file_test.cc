@@ -79,8 +79,8 @@ strategy:
   optimizer_state: average
   ladder:
     - {period: 2, size: 2}
-    - {period: 4, scope: node, format: bf16}
-    - {period: 8, scope: all, format: int8}
+    - {period: 4, level: node, format: int8}
+    - {period: 8, level: all, format: int8}
 )";
 
 TEST(JobFileTest, ReadsALlamaAndALadder) {
@@ -99,7 +99,7 @@ TEST(JobFileTest, ReadsALlamaAndALadder) {
   EXPECT_EQ(strategy.hsgd().ladder(0).size(), 2);
   EXPECT_EQ(strategy.hsgd().ladder(0).format(), v1::WIRE_FORMAT_FP32);
   EXPECT_EQ(strategy.hsgd().ladder(1).period(), 4);
-  EXPECT_EQ(strategy.hsgd().ladder(1).scope(), v1::SCOPE_NODE);
+  EXPECT_EQ(strategy.hsgd().ladder(1).level(), v1::SCOPE_NODE);
   EXPECT_EQ(strategy.hsgd().ladder(2).format(), v1::WIRE_FORMAT_INT8);
 }
 
@@ -142,12 +142,12 @@ TEST(JobFileTest, ReadsTokenFiles) {
 TEST(JobFileTest, ProblemOfALevelIsToldAtItsPlace) {
   EXPECT_THAT(
       Problems(WithModel("model: resnet18\nstrategy:\n  kind: hsgd\n  ladder:\n"
-                         "    - {period: 4, size: 3}\n    - {period: 6, scope: rock}\n")),
+                         "    - {period: 4, size: 3}\n    - {period: 6, level: rock}\n")),
       ElementsAre("10:19 strategy.ladder[0].size is 3; allowed are the divisors of the number of "
                   "ranks (8)",
                   "11:8 strategy.ladder[1].period is 6; allowed are multiples of the period before "
                   "it (4) that are above it",
-                  "11:19 strategy.ladder[1].scope is \"rock\"; allowed is node, rack, all; did you "
+                  "11:19 strategy.ladder[1].level is \"rock\"; allowed is node, rack, all; did you "
                   "mean \"rack\"?"));
 }
 

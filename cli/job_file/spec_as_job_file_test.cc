@@ -41,8 +41,8 @@ strategy:
   optimizer_state: average
   ladder:
     - {period: 2, size: 2}
-    - {period: 4, scope: node, format: bf16}
-    - {period: 8, scope: all, format: int8}
+    - {period: 4, level: node, format: int8}
+    - {period: 8, level: all, format: int8}
 )",
            R"(ranks: 2
 model: {kind: torchscript, file: m.pt}
@@ -76,12 +76,12 @@ TEST(SpecAsJobFileTest, SaysEveryValueThatCountsAndNoOther) {
   const JobFile file = ParseJobFile(
       std::string(kStart) +
           "data: {train: t}\nmodel: resnet18\noptimizer: {kind: sgd, learning_rate: 1}\n"
-          "strategy: {kind: hsgd, ladder: [{period: 2, scope: all}]}\n",
+          "strategy: {kind: hsgd, ladder: [{period: 2, level: all}]}\n",
       "/jobs");
   EXPECT_THAT(file.problems, ::testing::IsEmpty());
   const std::string text = SpecAsJobFile(file.spec);
   EXPECT_THAT(text,
-              ::testing::HasSubstr("    - period: 2\n      scope: all\n      format: fp32\n"));
+              ::testing::HasSubstr("    - period: 2\n      level: all\n      format: fp32\n"));
   EXPECT_THAT(text, ::testing::HasSubstr("startup_timeout_s: 900\n"));
   EXPECT_THAT(text, ::testing::Not(::testing::HasSubstr("token_type")));
   EXPECT_THAT(text, ::testing::Not(::testing::HasSubstr("unspecified")));

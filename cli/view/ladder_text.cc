@@ -13,7 +13,7 @@ namespace paceline {
 namespace {
 
 constexpr char kForm[] =
-    "a level is PERIOD:SIZE or PERIOD:node|rack|all, with :int8, :bf16 or :fp32 behind it if need "
+    "a level is PERIOD:SIZE or PERIOD:node|rack|all, with :int8 or :fp32 behind it if need "
     "be, such as 8:all:int8";
 
 std::optional<v1::Scope> ScopeNamed(absl::string_view name) {
@@ -24,8 +24,7 @@ std::optional<v1::Scope> ScopeNamed(absl::string_view name) {
 }
 
 std::optional<v1::WireFormat> FormatNamed(absl::string_view name) {
-  for (const v1::WireFormat format :
-       {v1::WIRE_FORMAT_FP32, v1::WIRE_FORMAT_BF16, v1::WIRE_FORMAT_INT8}) {
+  for (const v1::WireFormat format : {v1::WIRE_FORMAT_FP32, v1::WIRE_FORMAT_INT8}) {
     if (EnumName(*v1::WireFormat_descriptor(), format) == name) return format;
   }
   return std::nullopt;
@@ -42,7 +41,7 @@ std::optional<v1::LadderLevel> ParseLevel(absl::string_view text) {
   if (absl::SimpleAtoi(parts[1], &size)) {
     level.set_size(size);
   } else if (const std::optional<v1::Scope> scope = ScopeNamed(parts[1]); scope.has_value()) {
-    level.set_scope(*scope);
+    level.set_level(*scope);
   } else {
     return std::nullopt;
   }
@@ -56,10 +55,10 @@ std::optional<v1::LadderLevel> ParseLevel(absl::string_view text) {
 
 std::string LevelText(const v1::LadderLevel& level) {
   std::string text = absl::StrCat(level.period(), ":");
-  if (level.scope() == v1::SCOPE_UNSPECIFIED) {
+  if (level.level() == v1::SCOPE_UNSPECIFIED) {
     absl::StrAppend(&text, level.size());
   } else {
-    absl::StrAppend(&text, EnumName(*v1::Scope_descriptor(), level.scope()));
+    absl::StrAppend(&text, EnumName(*v1::Scope_descriptor(), level.level()));
   }
   if (level.format() != v1::WIRE_FORMAT_UNSPECIFIED && level.format() != v1::WIRE_FORMAT_FP32) {
     absl::StrAppend(&text, ":", EnumName(*v1::WireFormat_descriptor(), level.format()));

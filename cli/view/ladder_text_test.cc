@@ -15,7 +15,7 @@ v1::Strategy Hsgd(const std::vector<v1::LadderLevel>& ladder) {
 }
 
 TEST(LadderTextTest, WhatIsReadIsShownTheSame) {
-  for (const char* text : {"4:8", "2:2,4:4,8:all", "2:node,8:rack:bf16,16:all:int8"}) {
+  for (const char* text : {"4:8", "2:2,4:4,8:all", "2:node,8:rack:int8,16:all:int8"}) {
     const auto ladder = ParseLadder(text);
     ASSERT_TRUE(ladder.ok()) << ladder.status();
     EXPECT_EQ(LadderText(Hsgd(*ladder)), text);

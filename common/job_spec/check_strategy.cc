@@ -49,25 +49,25 @@ class LadderCheck {
   }
 
   void CheckGroup(const v1::LadderLevel& level) {
-    if (!problems_.CheckEnum(at_ + "scope", level.scope(), *v1::Scope_descriptor())) return;
-    if (level.size() != 0 && level.scope() != v1::SCOPE_UNSPECIFIED) {
-      problems_.Add(at_ + "scope", StrCat("is ", Name(level.scope()), " beside size ", level.size(),
+    if (!problems_.CheckEnum(at_ + "level", level.level(), *v1::Scope_descriptor())) return;
+    if (level.size() != 0 && level.level() != v1::SCOPE_UNSPECIFIED) {
+      problems_.Add(at_ + "level", StrCat("is ", Name(level.level()), " beside size ", level.size(),
                                           "; give one of the two"));
-    } else if (level.scope() != v1::SCOPE_UNSPECIFIED) {
-      CheckScope(level.scope());
+    } else if (level.level() != v1::SCOPE_UNSPECIFIED) {
+      CheckScope(level.level());
     } else if (level.size() != 0) {
       CheckSize(level.size());
     } else {
-      problems_.Add(at_ + "size", "is missing; give the ranks per group, or a scope");
+      problems_.Add(at_ + "size", "is missing; give the ranks per group, or a level");
     }
   }
 
   void CheckScope(v1::Scope scope) {
     if (scope <= scope_below_) {
-      problems_.Add(at_ + "scope", StrCat("is ", Name(scope), " after ", Name(scope_below_),
+      problems_.Add(at_ + "level", StrCat("is ", Name(scope), " after ", Name(scope_below_),
                                           "; the order is node, rack, all"));
     } else if (last_ && scope != v1::SCOPE_ALL) {
-      problems_.Add(at_ + "scope",
+      problems_.Add(at_ + "level",
                     StrCat("is ", Name(scope), "; the last level takes all, or as size ", Ranks()));
     } else {
       scope_below_ = scope;
@@ -77,8 +77,8 @@ class LadderCheck {
   void CheckSize(int size) {
     const std::string field = at_ + "size";
     if (scope_below_ != v1::SCOPE_UNSPECIFIED) {
-      problems_.Add(field, StrCat("is ", size, " after scope ", Name(scope_below_),
-                                  "; levels with a size come before those with a scope"));
+      problems_.Add(field, StrCat("is ", size, " after level ", Name(scope_below_),
+                                  "; those with a size come before those with a level"));
     } else if (!problems_.CheckAtLeast(field, size, 1)) {
       return;
     } else if (size <= size_below_ || (size_below_ > 0 && size % size_below_ != 0)) {
@@ -86,7 +86,7 @@ class LadderCheck {
                                   size_below_, ") that are above it"));
     } else if (ranks_ > 0 && last_ && size != ranks_) {
       problems_.Add(field, StrCat("is ", size, "; the last level takes ", Ranks(),
-                                  ", or scope all instead of a size"));
+                                  ", or level all instead of a size"));
     } else if (!last_ && size == ranks_) {
       problems_.Add(field, StrCat("is ", size,
                                   ", the number of ranks, before the last level; give "
@@ -100,13 +100,13 @@ class LadderCheck {
 
   void CheckFormat(v1::WireFormat format) {
     if (!problems_.CheckEnum(at_ + "format", format, *v1::WireFormat_descriptor())) return;
-    if (format == v1::WIRE_FORMAT_FP16) {
-      problems_.Add(at_ + "format",
-                    "is fp16, a format of gradients only; allowed is fp32, bf16, "
-                    "and int8 above the first level");
+    if (format == v1::WIRE_FORMAT_FP16 || format == v1::WIRE_FORMAT_BF16) {
+      problems_.Add(at_ + "format", StrCat("is ", EnumName(*v1::WireFormat_descriptor(), format),
+                                           ", a format of gradients only; allowed is fp32, and "
+                                           "int8 above the first level"));
     } else if (format == v1::WIRE_FORMAT_INT8 && first_) {
       problems_.Add(at_ + "format",
-                    "is int8 in the first level; allowed is fp32, bf16, and int8 above it");
+                    "is int8 in the first level; allowed is fp32, and int8 above it");
     }
   }
 

@@ -65,15 +65,15 @@ INSTANTIATE_TEST_SUITE_P(
         LadderCase{"OneLevelOfPeriodOne", {"period: 1 size: 8"}, {}},
         LadderCase{"GroupsOfOneRank", {"period: 2 size: 1", kAll}, {}},
         LadderCase{"Scopes",
-                   {"period: 2 scope: SCOPE_NODE", "period: 4 scope: SCOPE_RACK",
-                    "period: 8 scope: SCOPE_ALL"},
+                   {"period: 2 level: SCOPE_NODE", "period: 4 level: SCOPE_RACK",
+                    "period: 8 level: SCOPE_ALL"},
                    {}},
         LadderCase{
             "SizesBeforeScopes",
-            {"period: 2 size: 2", "period: 4 scope: SCOPE_NODE", "period: 8 scope: SCOPE_ALL"},
+            {"period: 2 size: 2", "period: 4 level: SCOPE_NODE", "period: 8 level: SCOPE_ALL"},
             {}},
         LadderCase{"Formats",
-                   {"period: 2 size: 2 format: WIRE_FORMAT_BF16",
+                   {"period: 2 size: 2 format: WIRE_FORMAT_FP32",
                     "period: 8 size: 8 format: WIRE_FORMAT_INT8"},
                    {}}),
     Name);
@@ -109,18 +109,18 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         LadderCase{"Missing",
                    {"period: 8"},
-                   {"ladder[0].size is missing; give the ranks per group, or a scope"}},
+                   {"ladder[0].size is missing; give the ranks per group, or a level"}},
         LadderCase{"Both",
-                   {"period: 8 size: 8 scope: SCOPE_ALL"},
-                   {"ladder[0].scope is all beside size 8; give one of the two"}},
+                   {"period: 8 size: 8 level: SCOPE_ALL"},
+                   {"ladder[0].level is all beside size 8; give one of the two"}},
         LadderCase{"Negative",
                    {"period: 2 size: -1", kAll},
                    {"ladder[0].size is -1; allowed is 1 and more"}},
         LadderCase{"NoDivisor",
-                   {"period: 2 size: 3", "period: 8 scope: SCOPE_ALL"},
+                   {"period: 2 size: 3", "period: 8 level: SCOPE_ALL"},
                    {"ladder[0].size is 3; allowed are the divisors of the number of ranks (8)"}},
         LadderCase{"MoreThanRanks",
-                   {"period: 2 size: 16", "period: 8 scope: SCOPE_ALL"},
+                   {"period: 2 size: 16", "period: 8 level: SCOPE_ALL"},
                    {"ladder[0].size is 16; allowed are the divisors of the number of ranks (8)"}},
         LadderCase{"NotAscending",
                    {"period: 2 size: 4", "period: 4 size: 2", kAll},
@@ -132,33 +132,33 @@ INSTANTIATE_TEST_SUITE_P(
                     "are above it"}},
         LadderCase{"LastIsNotAll",
                    {"period: 2 size: 2", "period: 4 size: 4"},
-                   {"ladder[1].size is 4; the last level takes the number of ranks (8), or scope "
+                   {"ladder[1].size is 4; the last level takes the number of ranks (8), or level "
                     "all instead of a size"}},
         LadderCase{"LastIsMoreThanRanks",
                    {"period: 2 size: 16"},
-                   {"ladder[0].size is 16; the last level takes the number of ranks (8), or scope "
+                   {"ladder[0].size is 16; the last level takes the number of ranks (8), or level "
                     "all instead of a size"}},
         LadderCase{"AllIsNotLast",
-                   {"period: 2 size: 8", "period: 4 scope: SCOPE_ALL"},
+                   {"period: 2 size: 8", "period: 4 level: SCOPE_ALL"},
                    {"ladder[0].size is 8, the number of ranks, before the last level; give less"}},
         LadderCase{"LastScopeIsNotAll",
-                   {"period: 2 scope: SCOPE_NODE"},
-                   {"ladder[0].scope is node; the last level takes all, or as size the number of "
+                   {"period: 2 level: SCOPE_NODE"},
+                   {"ladder[0].level is node; the last level takes all, or as size the number of "
                     "ranks (8)"}},
         LadderCase{"ScopesNotAscending",
-                   {"period: 2 scope: SCOPE_RACK", "period: 4 scope: SCOPE_NODE",
-                    "period: 8 scope: SCOPE_ALL"},
-                   {"ladder[1].scope is node after rack; the order is node, rack, all"}},
+                   {"period: 2 level: SCOPE_RACK", "period: 4 level: SCOPE_NODE",
+                    "period: 8 level: SCOPE_ALL"},
+                   {"ladder[1].level is node after rack; the order is node, rack, all"}},
         LadderCase{"ScopeTwice",
-                   {"period: 2 scope: SCOPE_ALL", "period: 4 scope: SCOPE_ALL"},
-                   {"ladder[1].scope is all after all; the order is node, rack, all"}},
+                   {"period: 2 level: SCOPE_ALL", "period: 4 level: SCOPE_ALL"},
+                   {"ladder[1].level is all after all; the order is node, rack, all"}},
         LadderCase{"SizeAfterScope",
-                   {"period: 2 scope: SCOPE_NODE", kAll},
-                   {"ladder[1].size is 8 after scope node; levels with a size come before those "
-                    "with a scope"}},
+                   {"period: 2 level: SCOPE_NODE", kAll},
+                   {"ladder[1].size is 8 after level node; those with a size come before those "
+                    "with a level"}},
         LadderCase{"ScopeUnknown",
-                   {"period: 2 scope: 7", kAll},
-                   {"ladder[0].scope is the unknown number 7; allowed is node, rack, all"}}),
+                   {"period: 2 level: 7", kAll},
+                   {"ladder[0].level is the unknown number 7; allowed is node, rack, all"}}),
     Name);
 
 INSTANTIATE_TEST_SUITE_P(
@@ -166,12 +166,16 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         LadderCase{"Fp16",
                    {"period: 8 size: 8 format: WIRE_FORMAT_FP16"},
-                   {"ladder[0].format is fp16, a format of gradients only; allowed is fp32, bf16, "
-                    "and int8 above the first level"}},
+                   {"ladder[0].format is fp16, a format of gradients only; allowed is fp32, and "
+                    "int8 above the first level"}},
+        LadderCase{"Bf16",
+                   {"period: 8 size: 8 format: WIRE_FORMAT_BF16"},
+                   {"ladder[0].format is bf16, a format of gradients only; allowed is fp32, and "
+                    "int8 above the first level"}},
         LadderCase{"Int8First",
                    {"period: 8 size: 8 format: WIRE_FORMAT_INT8"},
-                   {"ladder[0].format is int8 in the first level; allowed is fp32, bf16, and int8 "
-                    "above it"}},
+                   {"ladder[0].format is int8 in the first level; allowed is fp32, and int8 above "
+                    "it"}},
         LadderCase{"Unknown",
                    {"period: 8 size: 8 format: 9"},
                    {"ladder[0].format is the unknown number 9; allowed is fp32, fp16, bf16, "
@@ -190,8 +194,8 @@ INSTANTIATE_TEST_SUITE_P(
                    {"ladder[0].period is missing or 0; give the steps between two means, 1 or more",
                     "ladder[1].size is 3; allowed are multiples of the size before it (2) that are "
                     "above it",
-                    "ladder[1].format is fp16, a format of gradients only; allowed is fp32, bf16, "
-                    "and int8 above the first level"}}),
+                    "ladder[1].format is fp16, a format of gradients only; allowed is fp32, and "
+                    "int8 above the first level"}}),
     Name);
 
 TEST(StrategyTest, SoundOnesHaveNoProblems) {

@@ -6,7 +6,7 @@ namespace paceline {
 namespace {
 
 std::vector<int> GroupsOf(const v1::LadderLevel& level, const std::vector<RankHome>& homes) {
-  switch (level.scope()) {
+  switch (level.level()) {
     case v1::SCOPE_NODE:
       return LadderGroups(LadderScope::kNode, 0, homes);
     case v1::SCOPE_RACK:

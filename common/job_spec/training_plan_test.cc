@@ -40,12 +40,12 @@ TEST(MakeTrainingPlanTest, LocalSgdIsOneLevelOfAllRanks) {
 TEST(MakeTrainingPlanTest, LevelsHaveTheirGroupsAndFormats) {
   ExpectPlan(R"(hsgd {
                   ladder { period: 2 size: 2 }
-                  ladder { period: 4 scope: SCOPE_NODE format: WIRE_FORMAT_BF16 }
-                  ladder { period: 8 scope: SCOPE_RACK }
-                  ladder { period: 16 scope: SCOPE_ALL format: WIRE_FORMAT_INT8 }
+                  ladder { period: 4 level: SCOPE_NODE format: WIRE_FORMAT_INT8 }
+                  ladder { period: 8 level: SCOPE_RACK }
+                  ladder { period: 16 level: SCOPE_ALL format: WIRE_FORMAT_INT8 }
                 } gradient_group_size: 1)",
              kUneven, R"(levels { period: 2 groups: [2, 2, 2, 2] format: WIRE_FORMAT_FP32 }
-                         levels { period: 4 groups: [3, 1, 4] format: WIRE_FORMAT_BF16 }
+                         levels { period: 4 groups: [3, 1, 4] format: WIRE_FORMAT_INT8 }
                          levels { period: 8 groups: [4, 4] format: WIRE_FORMAT_FP32 }
                          levels { period: 16 groups: 8 format: WIRE_FORMAT_INT8 })");
 }

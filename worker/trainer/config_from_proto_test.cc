@@ -31,7 +31,7 @@ constexpr char kWhole[] = R"(
     faults { rank: 1 step: 2 kind: SLEEP seconds: 0.25 steps: 3 probability: 0.5 }
     faults { rank: -1 step: 4 kind: NAN_LOSS }
     strategy {
-      hsgd { ladder { period: 2 size: 1 } ladder { period: 4 scope: SCOPE_ALL } }
+      hsgd { ladder { period: 2 size: 1 } ladder { period: 4 level: SCOPE_ALL } }
       warmup_steps: 7 optimizer_state: OPTIMIZER_STATE_AVERAGE
     }
     accumulation_steps: 4 clip_grad_norm: 0.75 on_nonfinite: NON_FINITE_SKIP
