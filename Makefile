@@ -21,7 +21,7 @@ check: .setup  ## Check format, naming, locking, scripts and the wire. CHECK=NAM
 build: .setup  ## Build the programs into build/bin.
 	@tools/build.sh
 
-bench: .setup  ## Run one benchmark, NAME=ring|step|startup, beside its peer.
+bench: .setup  ## Run one benchmark beside its peer: NAME=step, loader, hsgd, ...
 	@tools/bench.sh $(NAME)
 
 format: .setup  ## Format all C++ files in place.
