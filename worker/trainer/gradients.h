@@ -24,8 +24,10 @@ GradientNorms NormsOfGradients(const std::vector<at::Tensor>& parameters);
 void ClipGradients(const std::vector<at::Tensor>& parameters, const at::Tensor& norm,
                    double max_norm);
 
-// A float scalar on the device: 0 if both are finite, else 1.
-at::Tensor NotFinite(const at::Tensor& loss, const at::Tensor& norm);
+// A float scalar on the device: 0 if the norm is finite, else 1. Ranks that share a gradient
+// share the answer. (The loss is each rank's own; if it is not finite and its gradient is, no
+// harm is done to the parameters.)
+at::Tensor NotFinite(const at::Tensor& norm);
 
 }  // namespace paceline
 

@@ -37,18 +37,13 @@ TEST(GradientsTest, ClippingBringsTheNormDownAndNeverUp) {
   EXPECT_NEAR(parameters[1].grad()[1][0].item<float>(), 6, 1e-5);
 }
 
-TEST(GradientsTest, NotFiniteTellsNanAndInfinityInEither) {
-  const float nan = std::numeric_limits<float>::quiet_NaN();
-  const float infinity = std::numeric_limits<float>::infinity();
-  const auto judge = [](float loss, float norm) {
-    return NotFinite(at::tensor(loss), at::tensor(norm)).item<float>();
-  };
-  EXPECT_EQ(judge(1, 2), 0);
-  EXPECT_EQ(judge(nan, 2), 1);
-  EXPECT_EQ(judge(1, nan), 1);
-  EXPECT_EQ(judge(infinity, 2), 1);
-  EXPECT_EQ(judge(1, -infinity), 1);
-  EXPECT_EQ(judge(infinity, -infinity), 1);
+TEST(GradientsTest, NotFiniteTellsNanAndInfinity) {
+  const auto judge = [](float norm) { return NotFinite(at::tensor(norm)).item<float>(); };
+  EXPECT_EQ(judge(0), 0);
+  EXPECT_EQ(judge(2), 0);
+  EXPECT_EQ(judge(std::numeric_limits<float>::max()), 0);
+  EXPECT_EQ(judge(std::numeric_limits<float>::quiet_NaN()), 1);
+  EXPECT_EQ(judge(std::numeric_limits<float>::infinity()), 1);
 }
 
 TEST(GradientsTest, MissingGradientIsAnError) {

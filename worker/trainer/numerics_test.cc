@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -44,7 +45,8 @@ class NumericsTest : public TrainerTest {
     std::vector<float> values;
     for (const Safetensor& tensor : file->tensors()) {
       const auto* first = reinterpret_cast<const float*>(tensor.bytes.data());
-      values.insert(values.end(), first, first + tensor.bytes.size() / sizeof(float));
+      const size_t count = tensor.bytes.size() / sizeof(float);
+      values.insert(values.end(), first, first + count);
     }
     return values;
   }
@@ -158,6 +160,34 @@ TEST_F(NumericsTest, FiguresOfTheLastInterval) {
   // A rank of two sends each byte of the gradients once.
   EXPECT_EQ(figures.levels(0).bytes(), 20 * 4 * (32 * 64 + 32 + 10 * 32 + 10));
   EXPECT_FALSE(RunJob(Spec(1))->status(0).figures().has_mfu()) << "the peak of a CPU is not known";
+}
+
+// The last step is profiled, and the file is whole although the process ends.
+TEST_F(NumericsTest, ProfileOfTheLastStepsIsWritten) {
+  const auto daemon = MakeDaemon();
+  daemon->Launch(Spec(1,
+                      "steps: 300 log_every: 1 "
+                      "faults { rank: -1 kind: SLEEP seconds: 0.01 steps: 300 }"));
+  ASSERT_TRUE(daemon->Serve([&] { return daemon->status(0).figures().step() >= 1; }));
+  v1::ProfileRequest request;
+  request.set_id(1);
+  request.set_first_step(298);
+  request.set_steps(5);
+  daemon->SetProfile({0}, request);
+  ASSERT_TRUE(daemon->Serve());
+  ASSERT_TRUE(daemon->HasLastWords(0));
+  const v1::ProfileResult result = daemon->LastWords(0).profile();
+  EXPECT_EQ(result.error(), "");
+  EXPECT_EQ(result.steps(), 2);
+  EXPECT_TRUE(std::filesystem::exists(result.trace())) << result.trace();
+}
+
+TEST_F(NumericsTest, RankThatIsAloneTakesAnyStrategy) {
+  const std::string average = "strategy { local_sgd { period: 4 } warmup_steps: 2 } ";
+  const std::string ladder = "strategy { hsgd { ladder { period: 4 size: 1 } } } ";
+  const auto alone = RunJob(Spec(1));
+  EXPECT_EQ(Values(*RunJob(Spec(1, average)), 0, "loss"), Values(*alone, 0, "loss"));
+  EXPECT_EQ(Values(*RunJob(Spec(1, ladder)), 0, "loss"), Values(*alone, 0, "loss"));
 }
 
 TEST_F(NumericsTest, ProfileHoldsTheSameStepsOnTheRanksThatWereAsked) {

@@ -44,10 +44,8 @@ bool ProgressReport::LineIsDue(int64_t step) const {
   return done % parts_.config.log_every == 0 || done == parts_.config.steps;
 }
 
-void ProgressReport::Expect(int64_t step, at::Tensor mean_loss,
-                            std::optional<double> known_mean_loss) {
-  expected_.push_back({step, std::move(norms_), std::move(mean_loss)});
-  if (known_mean_loss.has_value()) mean_loss_ = known_mean_loss;
+void ProgressReport::Expect(int64_t step, at::Tensor mean_loss, int gradient_group_size) {
+  expected_.push_back({step, std::move(norms_), std::move(mean_loss), gradient_group_size});
 }
 
 absl::Status ProgressReport::Publish(const std::vector<StepRecord>& records) {
@@ -55,9 +53,12 @@ absl::Status ProgressReport::Publish(const std::vector<StepRecord>& records) {
     const Expected expected = std::move(expected_.front());
     expected_.pop_front();
     if (expected.mean_loss.defined()) mean_loss_ = expected.mean_loss.item<double>();
-    const bool finite = std::isfinite(record.loss) && std::isfinite(record.grad_norm);
-    interval_.Add(record, finite || parts_.config.on_nonfinite == NonFinite::kIgnore);
-    if (!finite) PACELINE_RETURN_IF_ERROR(Judge(record, expected.norms));
+    CountCommunication(record, expected.gradient_group_size);
+    const bool taken = std::isfinite(record.grad_norm);
+    interval_.Add(record, taken || parts_.config.on_nonfinite == NonFinite::kIgnore);
+    if (!taken || !std::isfinite(record.loss)) {
+      PACELINE_RETURN_IF_ERROR(Judge(record, expected));
+    }
     if (LineIsDue(expected.step)) EndInterval();
   }
   return absl::OkStatus();
@@ -73,18 +74,17 @@ std::string ProgressReport::FirstNotFinite(const at::Tensor& norms) const {
   return "";
 }
 
-absl::Status ProgressReport::Judge(const StepRecord& record, const at::Tensor& norms) {
-  const std::string parameter = FirstNotFinite(norms);
-  const std::string gradients =
+absl::Status ProgressReport::Judge(const StepRecord& record, const Expected& expected) {
+  const std::string parameter = FirstNotFinite(expected.norms);
+  const std::string what = absl::StrCat(
+      "step ", record.step, " (from 0) of rank ", parts_.config.rank(), ": the loss is ",
+      record.loss, " and ",
       parameter.empty()
           ? "all gradients are finite"
-          : absl::StrCat("the first gradient that is not finite is that of ", parameter);
-  const std::string what =
-      absl::StrCat("step ", record.step, " (from 0) of rank ", parts_.config.rank(),
-                   ": the loss is ", record.loss, " and ", gradients);
+          : absl::StrCat("the first gradient that is not finite is that of ", parameter));
   switch (parts_.config.on_nonfinite) {
     case NonFinite::kSkip:
-      PACELINE_LOG(WARNING) << "skipped " << what;
+      PACELINE_LOG(WARNING) << (parameter.empty() ? "took " : "skipped ") << what;
       return absl::OkStatus();
     case NonFinite::kIgnore:
       if (!std::exchange(warned_, true)) {
@@ -94,14 +94,27 @@ absl::Status ProgressReport::Judge(const StepRecord& record, const at::Tensor& n
     case NonFinite::kStop:
       break;
   }
-  if (std::isfinite(record.loss) && parts_.config.world_size > 1) {
+  if (std::isfinite(record.loss) && expected.gradient_group_size > 1) {
     return absl::UnavailableError(
-        absl::StrCat(what, " after their mean over the ranks: see the ranks whose loss is not"));
+        absl::StrCat(what, ", the mean over ", expected.gradient_group_size,
+                     " ranks: one of them had a loss that is not, or its gradient overflowed"));
   }
-  return absl::InternalError(absl::StrCat(
-      what,
-      "; the parameters are as before it. Try a smaller learning rate or clip_grad_norm; "
-      "on_nonfinite: skip leaves such steps out"));
+  return absl::InternalError(
+      absl::StrCat(what, parameter.empty() ? "" : "; the parameters are as before it",
+                   ". Try a smaller learning rate or clip_grad_norm; on_nonfinite: skip leaves "
+                   "such steps out"));
+}
+
+void ProgressReport::CountCommunication(const StepRecord& record, int gradient_group_size) {
+  const auto seconds = [&](Phase phase) {
+    return static_cast<double>(record.phase_ns[static_cast<size_t>(phase)]) * 1e-9;
+  };
+  if (gradient_group_size > 1) {
+    gradient_seconds_[gradient_group_size] += seconds(Phase::kCommunication);
+  }
+  if (record.averaging_group_size > 1) {
+    parameter_seconds_[static_cast<int>(record.averaging_group_size)] += seconds(Phase::kAveraging);
+  }
 }
 
 void ProgressReport::EndInterval() {
@@ -110,6 +123,9 @@ void ProgressReport::EndInterval() {
   if (mean_loss_.has_value()) figures.loss = *mean_loss_;
   figures.memory = Memory(training_seconds_);
   figures.levels = parts_.strategy.figures();
+  for (LevelFigures& level : figures.levels) {
+    level.seconds = (level.gradients ? gradient_seconds_ : parameter_seconds_)[level.group_size];
+  }
   figures.drift = parts_.strategy.drift();
   parts_.control.SetFigures(figures);
 

@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -50,13 +51,14 @@ class ProgressReport {
   bool LineIsDue(int64_t step) const;
 
   // Keep what belongs to a step until its record is finished: the norm of each parameter's
-  // gradient, on the device; then the mean loss, on its way to the host (or undefined) or
-  // known already.
+  // gradient, on the device; then the mean loss on its way to the host (or undefined), and of
+  // how many ranks the gradients are the mean.
   void ExpectNorms(at::Tensor norms) { norms_ = std::move(norms); }
-  void Expect(int64_t step, at::Tensor mean_loss, std::optional<double> known_mean_loss);
+  void Expect(int64_t step, at::Tensor mean_loss, int gradient_group_size);
 
   // Takes the records of steps that were expected, in order. An error when a loss or gradient
-  // was not finite and the job is to stop then: Unavailable when this rank's own loss was.
+  // was not finite and the job is to stop then: Unavailable when this rank's own loss was
+  // finite and the gradients were shared, so that another rank has more to say.
   absl::Status Publish(const std::vector<StepRecord>& records);
 
  private:
@@ -64,9 +66,11 @@ class ProgressReport {
     int64_t step = 0;
     at::Tensor norms;
     at::Tensor mean_loss;
+    int gradient_group_size = 1;
   };
 
-  absl::Status Judge(const StepRecord& record, const at::Tensor& norms);
+  void CountCommunication(const StepRecord& record, int gradient_group_size);
+  absl::Status Judge(const StepRecord& record, const Expected& expected);
   std::string FirstNotFinite(const at::Tensor& norms) const;
   void EndInterval();
   MemoryFigures Memory(double seconds);
@@ -76,6 +80,10 @@ class ProgressReport {
   std::deque<Expected> expected_;
   at::Tensor norms_;  // Of the step that is expected next.
   std::optional<double> mean_loss_;
+  // Seconds since the start by group size, of gradients (beyond what the backward pass hides)
+  // and of parameters.
+  std::map<int, double> gradient_seconds_;
+  std::map<int, double> parameter_seconds_;
   bool warned_ = false;          // That the training has diverged.
   double training_seconds_ = 0;  // Wall time of all intervals.
   Trend rss_trend_;

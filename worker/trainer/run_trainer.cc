@@ -107,12 +107,7 @@ absl::Status Train(Session& session, Control& control, StepRingWriter& ring, Pla
   session.timer = platform.MakeStepTimer(ring);
   control.SetReady(session.store->port());
 
-  // A rank that is alone has nobody to meet, and learns of a changed plan soon enough.
-  StartOrder start;
-  start.plan.epoch = 1;
-  if (config.world_size > 1) {
-    PACELINE_ASSIGN_OR_RETURN(start, control.WaitForStart());
-  }
+  PACELINE_ASSIGN_OR_RETURN(const StartOrder start, control.WaitForStart());
   session.plan = start.plan;
   session.groups.emplace(platform, config, device, start.store_address);
   session.loop.emplace(TrainLoop::Parts{

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "common/core/status_macros.h"
 #include "common/log.h"
@@ -91,7 +92,10 @@ TrainLoop::~TrainLoop() { parts_.control.SetPlanListener(nullptr); }
 
 absl::Status TrainLoop::Run() {
   for (int64_t step = 0; step < config_.steps; ++step) {
-    if (parts_.control.stop_requested()) return absl::OkStatus();
+    if (parts_.control.stop_requested()) {
+      profiler_.Finish();
+      return absl::OkStatus();
+    }
     if (const auto request = parts_.control.profile_request()) {
       profiler_.BeforeStep(*request, step);
     }
@@ -123,7 +127,8 @@ absl::Status TrainLoop::RunStep(int64_t step) {
       strategy_.AfterStep(step, result.loss, [&] { parts_.timer.Enter(Phase::kAveraging, step); });
   result.averaging_group_size = exchange.group_size;
   result.wire_bytes = exchange.bytes;
-  report_.Expect(step, MeanLoss(step, result.loss), exchange.mean_loss);
+  report_.Expect(step, MeanLoss(step, result.loss, exchange.mean_loss),
+                 exchange.gradient_group_size);
   parts_.timer.EndStep(result);
   return absl::OkStatus();
 }
@@ -144,10 +149,11 @@ absl::Status TrainLoop::Compute(int64_t step, StepResult* result) {
 
     timer.Enter(Phase::kBackward, step);
     strategy_.Backward(loss, [&] { timer.Enter(Phase::kCommunication, step); });
+    if (step == 0 && pass == 0) PACELINE_RETURN_IF_ERROR(CheckGradients());
     result->loss = pass == 0 ? loss.detach() : result->loss.add_(loss.detach());
   }
   timer.Enter(Phase::kOptimizer, step);
-  const GradientNorms norms = UpdateParameters(result->loss);
+  const GradientNorms norms = UpdateParameters();
   result->grad_norm = norms.total;
   report_.ExpectNorms(norms.each);
   return absl::OkStatus();
@@ -173,7 +179,7 @@ absl::Status TrainLoop::Replay(int64_t step, StepResult* result) {
   graph_->Run([&] {
     const at::Tensor loss = Loss(graph_batch_);
     loss.backward();
-    const GradientNorms norms = UpdateParameters(loss.detach());
+    const GradientNorms norms = UpdateParameters();
     graph_result_.loss.copy_(loss.detach());
     graph_result_.grad_norm.copy_(norms.total);
     graph_norms_.copy_(norms.each);
@@ -183,6 +189,17 @@ absl::Status TrainLoop::Replay(int64_t step, StepResult* result) {
   result->grad_norm = graph_result_.grad_norm.clone();
   report_.ExpectNorms(graph_norms_.clone());
   return absl::OkStatus();
+}
+
+absl::Status TrainLoop::CheckGradients() const {
+  std::vector<std::string> without;
+  for (const NamedTensor& parameter : parts_.model.parameters()) {
+    if (!parameter.tensor.grad().defined()) without.push_back(parameter.name);
+  }
+  if (without.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("the loss does not depend on ", absl::StrJoin(without, ", "),
+                   ": every parameter that requires a gradient must take part in it"));
 }
 
 absl::StatusOr<Batch> TrainLoop::NextBatch(StepResult* result) {
@@ -198,23 +215,24 @@ at::Tensor TrainLoop::Loss(const Batch& batch) {
   return parts_.model.Loss(batch);
 }
 
-GradientNorms TrainLoop::UpdateParameters(const at::Tensor& loss) {
+GradientNorms TrainLoop::UpdateParameters() {
   GradientNorms norms = NormsOfGradients(parameters_);
   if (config_.clip_grad_norm > 0) {
     ClipGradients(parameters_, norms.total, config_.clip_grad_norm);
   }
   at::Tensor skip;
-  if (config_.on_nonfinite != NonFinite::kIgnore) skip = NotFinite(loss, norms.total);
+  if (config_.on_nonfinite != NonFinite::kIgnore) skip = NotFinite(norms.total);
   optimizer_->Step(learning_rate_, skip);
   return norms;
 }
 
-at::Tensor TrainLoop::MeanLoss(int64_t step, const at::Tensor& loss) {
-  if (config_.strategy.kind != StrategyConfig::Kind::kDdp || !report_.LineIsDue(step)) return {};
-  parts_.timer.Enter(Phase::kCommunication, step);
-  at::Tensor mean = at::mul(loss, 1.0 / config_.world_size);
-  parts_.groups.all().Sum(mean);
-  if (mean.is_cpu()) return mean;
+at::Tensor TrainLoop::MeanLoss(int64_t step, const at::Tensor& loss, at::Tensor mean) {
+  if (config_.strategy.kind == StrategyConfig::Kind::kDdp && report_.LineIsDue(step)) {
+    parts_.timer.Enter(Phase::kCommunication, step);
+    mean = at::mul(loss, 1.0 / config_.world_size);
+    parts_.groups.all().Sum(mean);
+  }
+  if (!mean.defined() || mean.is_cpu()) return mean;
   at::Tensor host = at::empty({}, mean.options().device(at::kCPU).pinned_memory(true));
   return host.copy_(mean, /*non_blocking=*/true);
 }
@@ -245,6 +263,8 @@ absl::Status TrainLoop::Finish() {
   parts_.timer.Flush();
   PACELINE_RETURN_IF_ERROR(report_.Publish(parts_.timer.TakeFinished()));
   profiler_.Finish();
+  // Rank 0 may write for long while the others wait for it.
+  parts_.groups.SetTimeout(config_.startup_timeout);
   if (!config_.export_final.empty()) {
     PACELINE_RETURN_IF_ERROR(Save(ExportPath(config_.export_final, config_.rank())));
   }

@@ -66,10 +66,12 @@ class TrainLoop {
   absl::StatusOr<Batch> NextBatch(StepResult* result);
   at::Tensor Loss(const Batch& batch);
   // Clips and applies the gradients and drops them; their norms before that.
-  GradientNorms UpdateParameters(const at::Tensor& loss);
-  // The mean of the loss over all ranks on its way to the host, if a line is due and the
-  // strategy gives none.
-  at::Tensor MeanLoss(int64_t step, const at::Tensor& loss);
+  GradientNorms UpdateParameters();
+  // After the first backward pass: every parameter has a gradient.
+  absl::Status CheckGradients() const;
+  // The mean of the loss over all ranks on its way to the host: the strategy's (`mean`), or,
+  // with ddp, made here if a line is due; else undefined.
+  at::Tensor MeanLoss(int64_t step, const at::Tensor& loss, at::Tensor mean);
   absl::Status EvaluateAt(int64_t steps_done);
   absl::Status Finish();
   absl::Status Save(const std::string& path);

@@ -2,7 +2,10 @@
 
 #include <torch/csrc/autograd/engine.h>
 
+#include <c10/util/Exception.h>
+
 #include <algorithm>
+#include <new>
 #include <string>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
@@ -128,6 +131,10 @@ void GradientMean::Backward(const at::Tensor& loss, const std::function<void()>&
   });
   try {
     loss.backward();
+  } catch (const c10::OutOfMemoryError&) {
+    throw;
+  } catch (const std::bad_alloc&) {
+    throw;
   } catch (const std::exception& error) {
     if (!computed || !parts_->reduces) throw;
     throw CollectiveError("mean of the gradients", error.what());

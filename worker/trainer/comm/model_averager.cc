@@ -7,6 +7,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/ScalarType.h>
 
 #include <utility>
@@ -110,7 +111,11 @@ int64_t ModelAverager::Average(const Mean& mean) {
   if (mean.measure) {
     // In place, since the parameters are overwritten next.
     at::_foreach_sub_(parameters_, Views(parameters_.size()));
-    drift_ = at::linalg_vector_norm(at::stack(at::_foreach_norm(parameters_)));
+    const at::Tensor norm = at::linalg_vector_norm(at::stack(at::_foreach_norm(parameters_)));
+    if (!drift_.defined()) {
+      drift_ = at::zeros({}, norm.options().device(at::kCPU).pinned_memory(norm.is_cuda()));
+    }
+    drift_.copy_(norm, /*non_blocking=*/true);
   }
   at::_foreach_copy_(averaged, views);
   return bytes;

@@ -42,8 +42,8 @@ class ModelAverager {
   // The parameters' values now, float [all of them]. Until the next call of a method.
   at::Tensor Flat();
 
-  // Norm of the change of the parameters by the latest mean that measured it; 0 before.
-  // Waits for the device.
+  // Norm of the change of the parameters by the latest mean that measured it; 0 before. On a
+  // GPU that of an earlier one, if the latest is still under way: nothing is waited for.
   double drift() const;
 
  private:
@@ -57,7 +57,7 @@ class ModelAverager {
   const int64_t values_;                      // Of all parameters.
   at::Tensor buffer_;                         // Parameters, state, riders.
   std::vector<at::Tensor> views_;             // Into buffer_: parameters, then state.
-  at::Tensor drift_;                          // Undefined before the first measurement.
+  at::Tensor drift_;                          // On the host; undefined before the first one.
 };
 
 // What each of n ranks sends of `bytes` in an all-reduce: 2 (n - 1) / n of it.

@@ -11,7 +11,6 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/time/clock.h"
 #include "common/log.h"
 #include "worker/trainer/comm/gradient_mean.h"
 #include "worker/trainer/comm/int8_mean.h"
@@ -79,18 +78,20 @@ struct Strategy::Parts {
   void SetReferences(const Group& equal, const Int8Mean* but);
   bool AllPrepared(const BuiltPlan& next);
   void TakeUp(std::shared_ptr<const BuiltPlan> next, int64_t first_step);
-  void Count(bool gradients, int group_size, absl::Time start, int64_t bytes);
+  void Count(bool gradients, int group_size, int64_t bytes);
   void ShowStatus(const std::function<void(PlanStatus&)>& change);
+  void ShowPrepared(int64_t epoch);
+  void ShowFailure(int64_t epoch, const std::string& error);
 
   Groups& groups;
   const TrainerConfig& config;
   const std::function<std::vector<at::Tensor>()> state;
   Control& control;
+  std::shared_ptr<const BuiltPlan> active;  // Before those that use its groups.
   GradientMean gradients;
   ModelAverager averager;
   at::Tensor riders;
 
-  std::shared_ptr<const BuiltPlan> active;
   AveragingSchedule schedule;
   // By level; null for one that sends fp32. They begin when all ranks are equal: when the plan is
   // taken up, and again at the end of the warm-up.
@@ -118,13 +119,12 @@ Strategy::Parts::Parts(Groups& groups_in, const TrainerConfig& config_in, Traini
       gradients(parameters, config.gradient_format),
       averager(TensorsOf(parameters)),
       riders(at::zeros({kRiders}, parameters.front().tensor.options().requires_grad(false))),
-      builder(groups, config.rank(), [this](int64_t epoch) {
-        PACELINE_LOG(INFO) << "plan prepared epoch=" << epoch;
-        ShowStatus([epoch](PlanStatus& shown) { shown.prepared_epoch = epoch; });
-      }) {
+      builder(groups, config.rank(),
+              {[this](int64_t epoch) { ShowPrepared(epoch); },
+               [this](int64_t epoch, const std::string& error) { ShowFailure(epoch, error); }}) {
   MakeEqual(groups.all(), parameters);
   auto built = std::make_shared<BuiltPlan>(
-      BuildPlan(groups, PlanOfRankZero(groups, config, plan), config.rank()));
+      BuildPlan(groups, PlanOfRankZero(groups, config, plan), config.rank(), nullptr));
   {
     const absl::MutexLock lock(&mu);
     known_epoch = built->plan.epoch;
@@ -137,14 +137,13 @@ std::vector<at::Tensor> Strategy::Parts::AveragedState() const {
 }
 
 void Strategy::Parts::Average(std::optional<int> level, at::Tensor with) {
-  const absl::Time start = absl::Now();
   const auto index = static_cast<size_t>(level.value_or(0));
   Group& group = level ? *active->levels[index] : groups.all();
   Int8Mean* const codec = level ? int8[index].get() : nullptr;
   const bool all = group.size() == config.world_size;
   const int64_t sent = averager.Average({group, AveragedState(), std::move(with), all, codec});
   SetReferences(group, codec);
-  Count(/*gradients=*/false, group.size(), start, sent);
+  Count(/*gradients=*/false, group.size(), sent);
   bytes += sent;
 }
 
@@ -185,11 +184,7 @@ void Strategy::Parts::TakeUp(std::shared_ptr<const BuiltPlan> next, int64_t firs
   }
   schedule = ScheduleOf(active->plan, config.strategy);
   gradients.SetGroup(&GradientGroup(first_step));
-  if (last != nullptr) {
-    for (const auto& [ranks, use] : GroupsOf(last->plan, config.rank())) {
-      if (!builder.Needs(ranks, use)) groups.Drop(ranks, use);
-    }
-  }
+  builder.SetActive(active);
   PACELINE_LOG(INFO) << "plan epoch=" << active->plan.epoch << " step=" << first_step
                      << " ladder=" << LadderText(active->plan);
   ShowStatus([&](PlanStatus& shown) {
@@ -199,12 +194,11 @@ void Strategy::Parts::TakeUp(std::shared_ptr<const BuiltPlan> next, int64_t firs
   });
 }
 
-void Strategy::Parts::Count(bool of_gradients, int group_size, absl::Time start, int64_t sent) {
+void Strategy::Parts::Count(bool of_gradients, int group_size, int64_t sent) {
   LevelFigures& level = figures[{group_size, !of_gradients}];
   level.group_size = group_size;
   level.gradients = of_gradients;
   ++level.count;
-  level.seconds += absl::ToDoubleSeconds(absl::Now() - start);
   level.bytes += sent;
 }
 
@@ -212,6 +206,26 @@ void Strategy::Parts::ShowStatus(const std::function<void(PlanStatus&)>& change)
   const absl::MutexLock lock(&mu);
   change(status);
   control.SetPlanStatus(status);
+}
+
+void Strategy::Parts::ShowPrepared(int64_t epoch) {
+  PACELINE_LOG(INFO) << "plan prepared epoch=" << epoch;
+  ShowStatus([epoch](PlanStatus& shown) {
+    shown.prepared_epoch = epoch;
+    if (shown.failed_epoch > epoch) return;
+    shown.failed_epoch = 0;
+    shown.error.clear();
+  });
+}
+
+void Strategy::Parts::ShowFailure(int64_t epoch, const std::string& error) {
+  PACELINE_LOG(ERROR) << "plan epoch=" << epoch
+                      << " cannot be prepared and is left out: " << error;
+  ShowStatus([&](PlanStatus& shown) {
+    if (shown.failed_epoch > epoch) return;
+    shown.failed_epoch = epoch;
+    shown.error = error;
+  });
 }
 
 Strategy::Strategy(Groups& groups, const TrainerConfig& config, TrainingPlan plan,
@@ -234,14 +248,10 @@ void Strategy::BeginForward(int64_t step, bool last) {
 
 void Strategy::Backward(const at::Tensor& loss, const std::function<void()>& on_computed) {
   Parts& parts = *parts_;
-  absl::Time computed = absl::InfiniteFuture();
-  parts.gradients.Backward(loss, [&] {
-    computed = absl::Now();
-    on_computed();
-  });
+  parts.gradients.Backward(loss, on_computed);
   if (!parts.gradients_due) return;
   const int64_t sent = parts.gradients.bytes();
-  parts.Count(/*gradients=*/true, parts.gradients.group()->size(), computed, sent);
+  parts.Count(/*gradients=*/true, parts.gradients.group()->size(), sent);
   parts.bytes += sent;
 }
 
@@ -250,6 +260,9 @@ StepExchange Strategy::AfterStep(int64_t step, const at::Tensor& loss,
   Parts& parts = *parts_;
   StepExchange result;
   parts.all_equal = parts.config.world_size == 1 || parts.InWarmup(step);
+  if (parts.gradients.group() != nullptr) {
+    result.gradient_group_size = parts.gradients.group()->size();
+  }
   const bool boundary = parts.schedule.IsBoundary(step);
   std::shared_ptr<const BuiltPlan> next;
   at::Tensor riders;
@@ -277,15 +290,14 @@ StepExchange Strategy::AfterStep(int64_t step, const at::Tensor& loss,
     parts.groups.all().Sum(riders);
     parts.bytes += AllReduceBytes(static_cast<int64_t>(riders.nbytes()), parts.config.world_size);
   }
-  if (boundary && (next != nullptr || loss.defined())) {
-    const at::Tensor read = riders.cpu().to(at::kFloat);
-    const float* const sum = read.const_data_ptr<float>();
-    if (loss.defined()) result.mean_loss = sum[kLoss] / sum[kLosses];
-    // Whoever is not ready does not ask, so that all do or none does.
-    if (next != nullptr && sum[kReady] == static_cast<float>(parts.config.world_size) &&
-        parts.AllPrepared(*next)) {
-      parts.TakeUp(std::move(next), step + 1);
-    }
+  if (boundary && loss.defined()) {
+    result.mean_loss = riders[kLoss].div(riders[kLosses]).to(at::kFloat);
+  }
+  // Whoever is not ready does not ask, so that all do or none does.
+  if (boundary && next != nullptr &&
+      riders[kReady].item<double>() == static_cast<double>(parts.config.world_size) &&
+      parts.AllPrepared(*next)) {
+    parts.TakeUp(std::move(next), step + 1);
   }
   result.all_equal = parts.all_equal;
   result.bytes = std::exchange(parts.bytes, 0);
@@ -308,7 +320,7 @@ void Strategy::Prepare(const TrainingPlan& plan) {
   }
   const absl::Status fits = CheckPlan(plan, parts.config.strategy.kind, parts.config.world_size);
   if (!fits.ok()) {
-    PACELINE_LOG(ERROR) << "left out: " << fits.message();
+    parts.ShowFailure(plan.epoch, std::string(fits.message()));
     return;
   }
   parts.builder.Build(plan);

@@ -33,8 +33,10 @@ struct StepExchange {
   int group_size = 0;      // Over which parameters were averaged; 0: not at this step.
   bool all_equal = false;  // All ranks have the same parameters now.
   int64_t bytes = 0;       // Sent by this rank in the step, gradients included.
-  // Of the loss that was passed, over all ranks; only where all ranks exchanged something.
-  std::optional<double> mean_loss;
+  int gradient_group_size = 1;  // Ranks that shared the step's gradients.
+  // Of the loss that was passed, over all ranks: a float scalar on the device; undefined unless
+  // all ranks exchanged something.
+  at::Tensor mean_loss;
 };
 
 class Strategy {
@@ -69,6 +71,7 @@ class Strategy {
   // the plan is prepared and when it is active.
   void Prepare(const TrainingPlan& plan);
 
+  // Without seconds, which the step records tell.
   std::vector<LevelFigures> figures() const;
   double drift() const;  // Norm of the latest change by a mean over all ranks.
 

@@ -228,9 +228,9 @@ TEST(StrategyTest, MeansOverAllRanksCarryTheLossAndTheDrift) {
     for (int64_t step = 0; step < 9; ++step) {
       rank.Add(static_cast<float>(config.rank()));
       const StepExchange exchange = rank.AfterStep(step, step == 8 ? at::Tensor() : loss);
-      EXPECT_EQ(exchange.mean_loss.has_value(), step == 0 || step == 4) << step;
-      if (exchange.mean_loss) {
-        EXPECT_EQ(*exchange.mean_loss, 2.5);
+      EXPECT_EQ(exchange.mean_loss.defined(), step == 0 || step == 4) << step;
+      if (exchange.mean_loss.defined()) {
+        EXPECT_EQ(exchange.mean_loss.item<float>(), 2.5);
       }
       EXPECT_EQ(exchange.all_equal, step % 4 == 0);
       EXPECT_EQ(exchange.group_size, step % 4 == 0 ? 4 : step % 2 == 0 ? 2 : 0);
@@ -298,7 +298,7 @@ TEST(StrategyTest, Int8MeansKeepTheRanksEqualAtTheirLevel) {
       const StepExchange exchange = rank.AfterStep(step, at::full({}, 2, at::kFloat));
       EXPECT_EQ(exchange.all_equal, step % 4 == 0);
       if (!exchange.all_equal) continue;
-      EXPECT_EQ(exchange.mean_loss, 2.0);
+      EXPECT_EQ(exchange.mean_loss.item<float>(), 2.0);
       // One row of 512 for each of four members, its scale, and three riders.
       EXPECT_EQ(exchange.bytes, 3 * (2 * 516 + 12));
       const auto steps = static_cast<float>(step - 2);
@@ -379,7 +379,7 @@ TEST(StrategyTest, ARankThatIsAloneFollowsItsPlanToo) {
     const StepExchange exchange = rank.AfterStep(0, at::full({}, 4, at::kFloat));
     EXPECT_TRUE(exchange.all_equal);
     EXPECT_EQ(exchange.bytes, 0);
-    EXPECT_EQ(exchange.mean_loss, 4.0);
+    EXPECT_EQ(exchange.mean_loss.item<float>(), 4.0);
     EXPECT_EQ(rank.control.status().active_since_step, 1);
     EXPECT_EQ(rank.value(), 1);
     EXPECT_EQ(rank.averages, 0);

@@ -68,9 +68,13 @@ void Profiler::Start(int64_t step) {
   std::filesystem::create_directories(directory, error);
   if (error) return Fail(absl::StrCat("cannot make ", directory, ": ", error.message()));
   const ProfilerConfig config(ProfilerState::KINETO, /*report_input_shapes=*/true);
-  if (request_.memory) options_.start_memory();
-  kineto::prepareProfiler(config, Activities(options_.cuda));
-  kineto::enableProfiler(config, Activities(options_.cuda));
+  try {
+    if (request_.memory) options_.start_memory();
+    kineto::prepareProfiler(config, Activities(options_.cuda));
+    kineto::enableProfiler(config, Activities(options_.cuda));
+  } catch (const std::exception& exception) {
+    return Fail(absl::StrCat("the profiler cannot start: ", exception.what()));
+  }
   active_ = true;
   first_step_ = step;
   steps_ = 0;
@@ -83,6 +87,7 @@ void Profiler::AfterStep(int64_t /*step*/) {
 
 void Profiler::Finish() {
   if (active_) Stop();
+  if (writer_.joinable()) writer_.join();
   if (waiting_) {
     waiting_ = false;
     Fail(absl::StrCat("the training ended before step ", request_.first_step));
@@ -99,15 +104,20 @@ void Profiler::Stop() {
   const std::string path =
       absl::StrCat(options_.directory, "/", request_.id, "/rank", options_.rank);
   result.trace = path + ".trace.json";
-  if (request_.memory) {
-    const absl::Status status = options_.write_memory(path + ".memory.pickle");
-    if (status.ok()) {
-      result.memory = path + ".memory.pickle";
-    } else {
-      result.error = std::string(status.message());
+  std::shared_ptr<kineto::ProfilerResult> trace;
+  try {
+    trace = kineto::disableProfiler();
+    if (request_.memory) {
+      const absl::Status status = options_.write_memory(path + ".memory.pickle");
+      if (status.ok()) {
+        result.memory = path + ".memory.pickle";
+      } else {
+        result.error = std::string(status.message());
+      }
     }
+  } catch (const std::exception& error) {
+    return Fail(absl::StrCat("the profiler gives no trace: ", error.what()));
   }
-  std::shared_ptr<kineto::ProfilerResult> trace = kineto::disableProfiler();
   if (writer_.joinable()) writer_.join();
   writer_ = std::thread([trace = std::move(trace), result = std::move(result), start_ns,
                          on_result = options_.on_result]() mutable {

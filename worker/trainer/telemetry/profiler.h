@@ -17,7 +17,7 @@
 
 namespace paceline {
 
-// Thread-compatible. Torch's exceptions pass through.
+// Thread-compatible. A profiler that fails is a result without a trace, not an error.
 class Profiler {
  public:
   struct Options {
@@ -38,7 +38,7 @@ class Profiler {
   void BeforeStep(const ProfileRequest& request, int64_t step);
   // After each step.
   void AfterStep(int64_t step);
-  // The last step was done: a trace that runs ends here.
+  // No step follows: a trace that runs ends here. Returns when it is written.
   void Finish();
 
   // The present step's times are not typical.
