@@ -97,13 +97,13 @@ absl::StatusOr<TokenFile> TokenFile::OpenHeaderless(const std::string& path, Tok
   return TokenFile(std::move(file), type, size, 0, 0);
 }
 
-absl::Status TokenFile::Read(int64_t first, int64_t count, int64_t* tokens) const {
+absl::StatusOr<int64_t> TokenFile::Read(int64_t first, int64_t count, int64_t* tokens) const {
   const char* const start = static_cast<const char*>(file_.data()) + offset_;
   const int64_t largest =
       type_ == TokenType::kUint16
           ? Widen(reinterpret_cast<const uint16_t*>(start) + first, count, tokens)
           : Widen(reinterpret_cast<const uint32_t*>(start) + first, count, tokens);
-  if (vocab_size_ == 0 || largest < vocab_size_) return absl::OkStatus();
+  if (vocab_size_ == 0 || largest < vocab_size_) return largest;
   return OutsideVocabulary(first, tokens, count);
 }
 
@@ -111,9 +111,8 @@ absl::Status TokenFile::OutsideVocabulary(int64_t first, const int64_t* tokens,
                                           int64_t count) const {
   const int64_t* const wrong =
       std::find_if(tokens, tokens + count, [this](int64_t token) { return token >= vocab_size_; });
-  const int64_t index = first + (wrong - tokens);
   return Damaged(
-      path(), offset_ + static_cast<uint64_t>(index * TokenBytes(type_)),
+      path(), OffsetOf(first + (wrong - tokens)),
       absl::StrCat("token ", *wrong, " is not less than the vocabulary's ", vocab_size_));
 }
 

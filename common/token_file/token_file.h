@@ -51,9 +51,15 @@ class TokenFile {
   // process.
   absl::Status CheckSize() const { return file_.CheckSize(); }
 
-  // Copies the tokens first .. first+count-1 to `tokens`. DataLoss, with the offset, for one
-  // that is not in the vocabulary. Requires: they lie in the file.
-  absl::Status Read(int64_t first, int64_t count, int64_t* tokens) const;
+  // Copies the tokens first .. first+count-1 to `tokens`; returns the largest of them. DataLoss,
+  // with the offset, for one that is not in the vocabulary. Requires: they lie in the file, and
+  // count >= 1.
+  absl::StatusOr<int64_t> Read(int64_t first, int64_t count, int64_t* tokens) const;
+
+  // Where this token begins in the file, in bytes.
+  uint64_t OffsetOf(int64_t index) const {
+    return offset_ + static_cast<uint64_t>(index * TokenBytes(type_));
+  }
 
  private:
   TokenFile(MappedFile file, TokenType type, int64_t size, uint64_t offset, int64_t vocab_size)

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <fstream>
 #include <numeric>
@@ -79,7 +80,10 @@ TEST(TokenFileTest, ReadsBackWhatWasWritten) {
     std::vector<int64_t> read(tokens.size());
     ASSERT_TRUE(file->Read(0, file->size(), read.data()).ok());
     EXPECT_TRUE(std::equal(read.begin(), read.end(), tokens.begin()));
-    ASSERT_TRUE(file->Read(699997, 3, read.data()).ok());
+    const absl::StatusOr<int64_t> largest = file->Read(699997, 3, read.data());
+    ASSERT_TRUE(largest.ok()) << largest.status();
+    EXPECT_EQ(*largest, *std::max_element(tokens.end() - 3, tokens.end()));
+    EXPECT_EQ(file->OffsetOf(699997), 64u + 699997u * static_cast<uint64_t>(TokenBytes(type)));
     EXPECT_EQ(read[2], tokens.back());
   }
 }
@@ -129,7 +133,7 @@ TEST(TokenFileTest, TokenOutsideTheVocabularyIsNamedWithItsOffset) {
   ASSERT_TRUE(file.ok()) << file.status();
   std::vector<int64_t> tokens(2);
   EXPECT_TRUE(file->Read(0, 1, tokens.data()).ok());
-  ExpectDamage(file->Read(0, 2, tokens.data()),
+  ExpectDamage(file->Read(0, 2, tokens.data()).status(),
                "at offset 66: token 300 is not less than the vocabulary's 300");
 }
 

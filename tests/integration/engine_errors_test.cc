@@ -91,7 +91,9 @@ TEST_F(EngineErrorsTest, TokensBeyondTheVocabulary) {
   v1::JobSpec spec = Llama(WriteFile("wild.u16", std::string(4000, '\x7f')));
   spec.mutable_data()->set_token_type(v1::TOKEN_TYPE_UINT16);
   const v1::JobFailure failure = Fail(spec);
-  EXPECT_THAT(failure.exit().message(), AllOf(HasSubstr("32639"), HasSubstr("vocab_size")));
+  EXPECT_EQ(failure.exit().failure(), v1::FAILURE_INPUT);
+  EXPECT_THAT(failure.exit().message(), AllOf(HasSubstr("wild.u16: at offset "), HasSubstr("32639"),
+                                              HasSubstr("model.vocab_size")));
 }
 
 TEST_F(EngineErrorsTest, FileThatIsNoTorchScriptModule) {

@@ -44,6 +44,7 @@ struct DataConfig {
   bool shuffle = true;
   int64_t sequence_length = 256;  // Of token files.
   TokenType token_type = TokenType::kInHeader;
+  int64_t vocab_size = 0;  // Of the llama that is trained: every token is less; 0: any token.
   int prefetch_threads = 1;
   int prefetch_batches = 2;
 };

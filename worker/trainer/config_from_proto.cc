@@ -227,6 +227,7 @@ absl::StatusOr<TrainerConfig> ConfigFromProto(const v1::TrainerConfig& proto) {
   config.bf16 = spec.precision() == v1::BF16;
   config.model = ReadModel(spec.model());
   config.data = ReadData(spec.data());
+  config.data.vocab_size = config.model.llama.vocab_size;
   config.batch = spec.batch_per_rank();
   config.accumulation_steps = spec.accumulation_steps();
   config.steps = spec.steps();

@@ -152,6 +152,7 @@ TEST(ConfigFromProtoTest, LlamaArrivesWithAllSizes) {
   EXPECT_EQ(config->model.llama.kv_heads, 8);
   EXPECT_EQ(config->model.llama.ffn_dim, 8192);
   EXPECT_EQ(config->model.llama.vocab_size, 128256);
+  EXPECT_EQ(config->data.vocab_size, 128256);
   EXPECT_EQ(config->model.llama.rope_theta, 5e5);
   EXPECT_EQ(config->model.llama.norm_epsilon, 1e-6);
   EXPECT_TRUE(config->model.llama.tie_embeddings);

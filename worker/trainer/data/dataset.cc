@@ -57,7 +57,13 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenTokens(absl::string_view key, const
                                      config.sequence_length, " needs ", config.sequence_length + 1,
                                      " (data.sequence_length)"));
   }
-  return std::make_unique<TokenDataset>(*std::move(file), config.sequence_length);
+  if (config.vocab_size > 0 && file->vocab_size() > config.vocab_size) {
+    return Invalid(key, absl::StrCat(path, " holds tokens below ", file->vocab_size(),
+                                     ", as its header says, but model.vocab_size is ",
+                                     config.vocab_size, "; give at least ", file->vocab_size()));
+  }
+  return std::make_unique<TokenDataset>(*std::move(file), config.sequence_length,
+                                        config.vocab_size);
 }
 
 }  // namespace

@@ -34,7 +34,6 @@ struct Batch {
 struct SampleFormat {
   std::optional<ImageFormat> image;
   std::optional<int64_t> sequence_length;
-  int64_t vocab_size = 0;  // Every token is less; 0: not known (a file without a header).
 };
 
 // Thread-safe: it never changes.
@@ -50,8 +49,9 @@ class Dataset {
   virtual Batch Allocate(int64_t samples, bool pinned) const = 0;
 
   // Reads these samples into the first rows of `batch`, which then has as many rows as there
-  // are samples. Requires: at most as many as were allocated. DataLoss, with file and offset, when
-  // the file does not hold what its header promised.
+  // are samples. Requires: at most as many as were allocated. With file and offset: DataLoss when
+  // the file does not hold what its header promised, InvalidArgument for a token that the model
+  // does not have.
   virtual absl::Status Read(absl::Span<const int64_t> indices, Batch* batch) const = 0;
 };
 

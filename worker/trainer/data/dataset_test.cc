@@ -127,7 +127,6 @@ TEST(TokenDatasetTest, TargetsAreTheTokensAfterTheInputs) {
     const auto dataset = Open(MakeTokens(20, type), Config(4));
     EXPECT_EQ(dataset->size(), 4);
     EXPECT_EQ(dataset->format().sequence_length, 4);
-    EXPECT_EQ(dataset->format().vocab_size, 20);
     Batch batch = dataset->Allocate(2, /*pinned=*/false);
     ASSERT_TRUE(dataset->Read({3, 0}, &batch).ok());
     EXPECT_EQ(batch.inputs.sizes().vec(), (std::vector<int64_t>{2, 4}));
@@ -144,14 +143,41 @@ TEST(TokenDatasetTest, TheLastTokenIsATarget) {
   EXPECT_EQ(Open(MakeTokens(8, TokenType::kUint16), Config(4))->size(), 1);
 }
 
-TEST(TokenDatasetTest, FilesWithoutAHeaderNeedATypeAndTellNoVocabulary) {
+TEST(TokenDatasetTest, FilesWithoutAHeaderNeedAType) {
   const std::string path = FileWith("headerless", std::string("\1\0\2\0\3\0\4\0", 8));
   const auto dataset = Open(path, Config(3, Type::kUint16));
-  EXPECT_EQ(dataset->format().vocab_size, 0);
   Batch batch = dataset->Allocate(1, /*pinned=*/false);
   ASSERT_TRUE(dataset->Read({0}, &batch).ok());
   EXPECT_EQ(Numbers(batch.targets), (std::vector<int64_t>{2, 3, 4}));
   ExpectError(path, Config(3), "data.token_type");
+}
+
+TEST(TokenDatasetTest, TokensThatTheModelDoesNotHaveAreNamed) {
+  DataConfig config = Config(2, Type::kUint16);
+  config.vocab_size = 5;
+  const std::string path = FileWith("wild", std::string("\1\0\2\0\3\0\4\0\5\0", 10));
+  const auto dataset = Open(path, config);
+  Batch batch = dataset->Allocate(1, /*pinned=*/false);
+  EXPECT_TRUE(dataset->Read({0}, &batch).ok());
+  const absl::Status status = dataset->Read({1}, &batch);  // As a target.
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(absl::StrContains(status.message(),
+                                path + ": at offset 8: token 5 is not less than model.vocab_size, "
+                                       "which is 5"))
+      << status;
+  config.vocab_size = 6;
+  EXPECT_TRUE(Open(path, config)->Read({1}, &batch).ok());
+}
+
+TEST(TokenDatasetTest, AVocabularyBeyondTheModelsIsRefused) {
+  const std::string path = MakeTokens(20, TokenType::kUint16);
+  DataConfig config = Config(4);
+  config.vocab_size = 19;
+  ExpectError(path, config,
+              "holds tokens below 20, as its header says, but model.vocab_size is 19; give at "
+              "least 20");
+  config.vocab_size = 20;
+  EXPECT_NE(Open(path, config), nullptr);
 }
 
 TEST(TokenDatasetTest, AFileThatIsCutWhileItIsReadIsAnErrorNotASignal) {

@@ -2,20 +2,21 @@
 
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/core/status_macros.h"
 #include "worker/trainer/data/rows.h"
 
 namespace paceline {
 
-TokenDataset::TokenDataset(TokenFile file, int64_t sequence_length)
-    : file_(std::move(file)), length_(sequence_length) {}
+TokenDataset::TokenDataset(TokenFile file, int64_t sequence_length, int64_t vocab_size)
+    : file_(std::move(file)), length_(sequence_length), vocab_size_(vocab_size) {}
 
 SampleFormat TokenDataset::format() const {
   SampleFormat format;
   format.sequence_length = length_;
-  format.vocab_size = file_.vocab_size();
   return format;
 }
 
@@ -36,12 +37,23 @@ absl::Status TokenDataset::Read(absl::Span<const int64_t> indices, Batch* batch)
   auto* input = batch->inputs.mutable_data_ptr<int64_t>();
   auto* target = batch->targets.mutable_data_ptr<int64_t>();
   for (int64_t index : indices) {
-    PACELINE_RETURN_IF_ERROR(file_.Read(index * length_, length_, input));
-    PACELINE_RETURN_IF_ERROR(file_.Read(index * length_ + 1, length_, target));
+    PACELINE_RETURN_IF_ERROR(ReadSequence(index * length_, input));
+    PACELINE_RETURN_IF_ERROR(ReadSequence(index * length_ + 1, target));
     input += length_;
     target += length_;
   }
   return absl::OkStatus();
+}
+
+absl::Status TokenDataset::ReadSequence(int64_t first, int64_t* tokens) const {
+  PACELINE_ASSIGN_OR_RETURN(const int64_t largest, file_.Read(first, length_, tokens));
+  if (vocab_size_ == 0 || largest < vocab_size_) return absl::OkStatus();
+  const int64_t* const wrong = std::find_if(tokens, tokens + length_,
+                                            [this](int64_t token) { return token >= vocab_size_; });
+  return absl::InvalidArgumentError(
+      absl::StrCat(path(), ": at offset ", file_.OffsetOf(first + (wrong - tokens)), ": token ",
+                   *wrong, " is not less than model.vocab_size, which is ", vocab_size_,
+                   "; give a larger model.vocab_size, or the right data.token_type"));
 }
 
 }  // namespace paceline

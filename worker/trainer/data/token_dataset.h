@@ -11,8 +11,8 @@ namespace paceline {
 
 class TokenDataset : public Dataset {
  public:
-  // Requires: file.size() > sequence_length >= 1.
-  TokenDataset(TokenFile file, int64_t sequence_length);
+  // vocab_size: the model's; 0: not known. Requires: file.size() > sequence_length >= 1.
+  TokenDataset(TokenFile file, int64_t sequence_length, int64_t vocab_size);
 
   const std::string& path() const override { return file_.path(); }
   SampleFormat format() const override;
@@ -21,8 +21,12 @@ class TokenDataset : public Dataset {
   absl::Status Read(absl::Span<const int64_t> indices, Batch* batch) const override;
 
  private:
+  // Copies one sequence from the token `first` on.
+  absl::Status ReadSequence(int64_t first, int64_t* tokens) const;
+
   const TokenFile file_;
   const int64_t length_;
+  const int64_t vocab_size_;
 };
 
 }  // namespace paceline

@@ -93,12 +93,6 @@ class Llama : public Classifier {
                                    : AddMatrix("lm_head.weight", config_.vocab_size, config_.dim);
   }
 
-  at::Tensor Loss(const Batch& batch) override {
-    CheckTokens(batch.inputs);
-    CheckTokens(batch.targets);
-    return Classifier::Loss(batch);
-  }
-
   // Tokens [batch, length], length at most the sequence length, to [batch, length, vocab_size].
   at::Tensor Forward(const at::Tensor& tokens) override {
     at::Tensor x = at::embedding(embedding_, tokens);
@@ -137,15 +131,6 @@ class Llama : public Classifier {
     weights.ffn_norm =
         AddParameter(name + "post_attention_layernorm.weight", at::ones({config_.dim}));
     blocks_.emplace_back(config_, std::move(weights), rotary_);
-  }
-
-  // A GPU would have to be waited for; there the lookup itself fails.
-  void CheckTokens(const at::Tensor& tokens) const {
-    if (!tokens.device().is_cpu()) return;
-    const auto largest = tokens.max().item<int64_t>();
-    TORCH_CHECK_VALUE(largest < config_.vocab_size, "the data holds token ", largest,
-                      ", and model.vocab_size is ", config_.vocab_size,
-                      ": tokens must be below it");
   }
 
   const LlamaConfig config_;

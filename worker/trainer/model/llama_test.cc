@@ -237,31 +237,6 @@ TEST(LlamaTest, NothingButTheGraphOutlivesTheLoss) {
   EXPECT_GT(count->peak, 100'000);
 }
 
-TEST(LlamaTest, TokensBeyondTheVocabularyAreNamed) {
-  const std::unique_ptr<Classifier> model = Make(SmallConfig());
-  Batch batch = MakeBatch(2);
-  batch.targets[1][2].fill_(50);
-  try {
-    model->Loss(batch);
-    FAIL();
-  } catch (const std::exception& error) {
-    EXPECT_THAT(error.what(), HasSubstr("the data holds token 50, and model.vocab_size is 50"));
-  }
-
-  ModelConfig config;
-  config.kind = ModelConfig::Kind::kLlama;
-  config.llama = SmallConfig();
-  SampleFormat format;
-  format.sequence_length = kLength;
-  format.vocab_size = 51;
-  const absl::Status status = MakeModel(config, format, 0, at::kCPU).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()),
-              HasSubstr("model.vocab_size: is 50, and the tokens of data.train are below 51"));
-  format.vocab_size = 50;
-  EXPECT_TRUE(MakeModel(config, format, 0, at::kCPU).ok());
-}
-
 TEST(LlamaTest, ImagesAreRefused) {
   ModelConfig config;
   config.kind = ModelConfig::Kind::kLlama;

@@ -30,11 +30,6 @@ absl::StatusOr<std::unique_ptr<Model>> MakeModel(const ModelConfig& config,
       return MakeMlp(*format.image, config.hidden, device);
     case ModelConfig::Kind::kLlama:
       if (!format.sequence_length.has_value()) return Unfit("llama", kTokens, kImages);
-      if (format.vocab_size > config.llama.vocab_size) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "model.vocab_size: is ", config.llama.vocab_size, ", and the tokens of data.train are ",
-            "below ", format.vocab_size, "; give at least ", format.vocab_size));
-      }
       return MakeLlama(config.llama, *format.sequence_length, device);
     case ModelConfig::Kind::kTorchScript:
       break;
