@@ -1,5 +1,7 @@
 #include "worker/trainer/data/batch_loader.h"
 
+#include <c10/core/impl/VirtualGuardImpl.h>
+
 #include <algorithm>
 #include <deque>
 #include <exception>
@@ -124,6 +126,9 @@ class BatchLoader::Ring {
   }
 
   void Run() {
+    // Torch gives a thread its first device back after work on another, which costs memory there.
+    const c10::Device device = options_.device;
+    if (!device.is_cpu()) c10::impl::VirtualGuardImpl(device.type()).setDevice(device);
     while (Slot* slot = Claim()) FillOne(slot);
   }
 
