@@ -103,6 +103,9 @@ void CheckCudaGraph(const v1::JobSpec& spec, ProblemList& problems) {
   if (spec.accumulation_steps() != 1) {
     wanted.push_back(StrCat("accumulation_steps 1 instead of ", spec.accumulation_steps()));
   }
+  for (const v1::Fault& fault : spec.faults()) {
+    if (fault.kind() == v1::NAN_LOSS) wanted.emplace_back("no fault of kind nan_loss");
+  }
   if (wanted.empty()) return;
   problems.Add("cuda_graph", StrCat("is true; it needs ", absl::StrJoin(wanted, ", ")));
 }
@@ -136,6 +139,11 @@ std::vector<SpecProblem> CheckJobSpec(const v1::JobSpec& given) {
     CheckFault(StrCat("faults[", i, "]."), spec.faults(i), spec, problems);
   }
   CheckStrategy(spec.strategy(), ranks ? spec.ranks() : 0, problems);
+  if (spec.model().resnet18().sync_batchnorm() && !spec.strategy().has_ddp()) {
+    problems.Add("model.resnet18.sync_batchnorm",
+                 "is true beside a strategy whose ranks do not wait for each other at every step; "
+                 "it needs strategy ddp");
+  }
   problems.CheckAtLeast("accumulation_steps", spec.accumulation_steps(), 1);
   problems.CheckFiniteAtLeast("clip_grad_norm", spec.clip_grad_norm(), 0);
   problems.CheckEnum("on_nonfinite", spec.on_nonfinite(), *v1::NonFinite_descriptor());

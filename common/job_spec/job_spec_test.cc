@@ -154,6 +154,8 @@ INSTANTIATE_TEST_SUITE_P(
         Rule{"GraphLlama", "cuda_graph: true device: CUDA model { llama {} }", ""},
         Rule{"GraphResNet", "cuda_graph: true device: CUDA", "cuda_graph"},
         Rule{"GraphCpu", "cuda_graph: true model { mlp {} }", "cuda_graph"},
+        Rule{"GraphNan", "cuda_graph: true device: CUDA model { mlp {} } faults { kind: NAN_LOSS }",
+             "cuda_graph"},
         Rule{"GraphRanks", "cuda_graph: true device: CUDA model { mlp {} } ranks: 2", "cuda_graph"},
         Rule{"GraphAccumulation",
              "cuda_graph: true device: CUDA model { mlp {} } accumulation_steps: 2", "cuda_graph"}),
@@ -163,6 +165,9 @@ INSTANTIATE_TEST_SUITE_P(
     ModelsAndData, JobSpecRuleTest,
     ::testing::Values(
         Rule{"Resnet18", "model { resnet18 { sync_batchnorm: true } }", ""},
+        Rule{"SyncBatchnormLocal",
+             "model { resnet18 { sync_batchnorm: true } } strategy { local_sgd { period: 4 } }",
+             "model.resnet18.sync_batchnorm"},
         Rule{"Llama", "model { llama {} }", ""},
         Rule{"Llama8b", "model { llama { preset: LLAMA_PRESET_8B } }", ""},
         Rule{"PresetUnknown", "model { llama { preset: 9 } }", "model.llama.preset"},

@@ -51,12 +51,16 @@ int64_t Owing(const Job& job) {
   });
 }
 
-// Steps per second: of the latest step of the fastest rank or of all steps so far, whichever is
-// more, since the latest may have been one that stalled.
+// Steps before the mean of all so far says more than the latest of the fastest rank: single steps
+// differ by much when some of them wait for others.
+constexpr int64_t kStepsOfAMean = 20;
+
+// Steps per second.
 double Pace(const Job& job, absl::Time wall_now) {
   const JobProgress progress = Summarize(job, wall_now);
   const double training_s = absl::ToDoubleSeconds(progress.training);
   double pace = training_s > 0 ? static_cast<double>(progress.step) / training_s : 0;
+  if (progress.step >= kStepsOfAMean && pace > 0) return pace;
   for (const RankState& rank : job.ranks) {
     const double step_s = absl::ToDoubleSeconds(rank.report.progress.step_time);
     if (step_s > 0) pace = std::max(pace, 1 / step_s);

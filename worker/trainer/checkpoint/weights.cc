@@ -159,7 +159,7 @@ absl::Status LoadAny(const std::string& path, const std::vector<NamedTensor>& st
 absl::Status LoadWeights(const std::string& path, const Model& model) {
   const absl::Status status = LoadAny(path, StateOf(model));
   if (status.ok()) return status;
-  return absl::InvalidArgumentError(absl::StrCat("initial weights ", path, ": ", status.message()));
+  return absl::InvalidArgumentError(absl::StrCat("init_from: ", path, ": ", status.message()));
 }
 
 absl::Status SaveWeights(const std::string& path, const Model& model) {

@@ -1,5 +1,6 @@
 #include "worker/trainer/telemetry/profiler.h"
 
+#include <ATen/record_function.h>
 #include <torch/csrc/autograd/profiler_kineto.h>
 
 #include <filesystem>
@@ -53,6 +54,7 @@ void Profiler::BeforeStep(const ProfileRequest& request, int64_t step) {
     request_ = request;
     waiting_ = true;
   }
+  if (active_) return MarkStep(step);
   if (!waiting_ || step < request_.first_step) return;
   waiting_ = false;
   if (step > request_.first_step) {
@@ -78,10 +80,17 @@ void Profiler::Start(int64_t step) {
   active_ = true;
   first_step_ = step;
   steps_ = 0;
+  MarkStep(step);
   PACELINE_LOG(INFO) << "profiling step=" << step << " steps=" << request_.steps;
 }
 
+void Profiler::MarkStep(int64_t step) {
+  mark_ = std::make_unique<at::RecordFunction>(at::RecordScope::USER_SCOPE);
+  if (mark_->isActive()) mark_->before(absl::StrCat("ProfilerStep#", step));
+}
+
 void Profiler::AfterStep(int64_t /*step*/) {
+  mark_.reset();
   if (active_ && ++steps_ == request_.steps) Stop();
 }
 

@@ -1,19 +1,25 @@
 // Traces of a few steps on request, in Chrome's format (Perfetto and chrome://tracing show it).
 //
-// The requests come from the control; the trace of a step holds the operators of the CPU and,
-// with CUDA, the kernels. It is written by a thread of its own, since that takes longer than
-// a step; the result, or why there is none, goes to the control.
+// The requests come from the control; the trace of a step, marked ProfilerStep#<step> as
+// PyTorch's own does, holds the operators of the CPU and, with CUDA, the kernels. It is written by
+// a thread of its own, since that takes longer than a step; the result, or why there is none, goes
+// to the control.
 #ifndef WORKER_TRAINER_TELEMETRY_PROFILER_H_
 #define WORKER_TRAINER_TELEMETRY_PROFILER_H_
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <thread>
 
 #include "absl/status/status.h"
 #include "worker/trainer/config.h"
 #include "worker/trainer/figures.h"
+
+namespace at {
+struct RecordFunction;
+}  // namespace at
 
 namespace paceline {
 
@@ -46,6 +52,7 @@ class Profiler {
 
  private:
   void Start(int64_t step);
+  void MarkStep(int64_t step);
   void Stop();
   void Fail(const std::string& why);
 
@@ -53,8 +60,9 @@ class Profiler {
   ProfileRequest request_;  // The latest one; id 0: none.
   bool waiting_ = false;    // It has not begun.
   bool active_ = false;
-  int64_t first_step_ = 0;  // Of the trace that runs,
-  int64_t steps_ = 0;       // and the steps in it.
+  int64_t first_step_ = 0;                    // Of the trace that runs,
+  int64_t steps_ = 0;                         // and the steps in it.
+  std::unique_ptr<at::RecordFunction> mark_;  // Of the present step.
   std::thread writer_;
 };
 

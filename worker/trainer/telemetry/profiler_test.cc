@@ -75,6 +75,9 @@ TEST_F(ProfilerTest, TraceHoldsTheStepsThatWereAskedFor) {
   std::ifstream file(result.trace);
   const nlohmann::json trace = nlohmann::json::parse(file);
   EXPECT_EQ(Count(trace, "aten::matmul"), 3);
+  for (const char* step : {"ProfilerStep#2", "ProfilerStep#3", "ProfilerStep#4"}) {
+    EXPECT_EQ(Count(trace, step), 1) << step;
+  }
   EXPECT_GT(result.trace_bytes, 0);
 }
 
