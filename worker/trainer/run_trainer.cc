@@ -41,11 +41,11 @@ absl::Status InputError(const absl::Status& status) {
   return status.ok() ? status : absl::InvalidArgumentError(status.message());
 }
 
-bool SameFormat(const SampleFormat& a, const SampleFormat& b) {
-  if (a.image.has_value() != b.image.has_value()) return false;
-  if (!a.image.has_value()) return true;
-  return a.image->channels == b.image->channels && a.image->height == b.image->height &&
-         a.image->width == b.image->width && a.image->classes == b.image->classes;
+std::string FormatText(const SampleFormat& format) {
+  if (!format.image.has_value()) return "tokens";
+  const ImageFormat& image = *format.image;
+  return absl::StrCat("images of ", image.channels, " x ", image.height, " x ", image.width, " in ",
+                      image.classes, " classes");
 }
 
 absl::Status OpenAllData(Session& session) {
@@ -61,10 +61,11 @@ absl::Status OpenAllData(Session& session) {
   if (config.data.eval.empty()) return absl::OkStatus();
   PACELINE_ASSIGN_OR_RETURN(session.eval_data,
                             OpenDataset("data.eval", config.data.eval, config.data));
-  if (!SameFormat(session.train_data->format(), session.eval_data->format())) {
-    return absl::InvalidArgumentError(absl::StrCat("data.eval: ", config.data.eval,
-                                                   " differs from ", config.data.train,
-                                                   " in kind, channels, height, width or classes"));
+  const std::string train = FormatText(session.train_data->format());
+  const std::string eval = FormatText(session.eval_data->format());
+  if (train != eval) {
+    return absl::InvalidArgumentError(absl::StrCat("data.eval: ", config.data.eval, " holds ", eval,
+                                                   ", and ", config.data.train, " ", train));
   }
   return absl::OkStatus();
 }
