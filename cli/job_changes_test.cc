@@ -126,6 +126,25 @@ TEST_F(JobChangesTest, WaitEndsWhenAllRanksTrainByTheLadder) {
   EXPECT_THAT(ran.out, HasSubstr("epoch 2, since step 128\n"));
 }
 
+TEST_F(JobChangesTest, LadderOfAPeriodIsShownAsOneLevel) {
+  v1::Job job = Job(1, "");
+  job.mutable_plan()->mutable_strategy()->mutable_local_sgd()->set_period(8);
+  controller_.SetJobs({job});
+  const Ran ran = Paceline({"job", "ladder", kId});
+  EXPECT_EQ(ran.exit, kCliOk) << ran.err;
+  EXPECT_EQ(ran.out, "small (job-0123456789ab): local_sgd 8:all, epoch 1, since step 0\n");
+}
+
+TEST_F(JobChangesTest, WaitFailsWhenARankCannotPrepareTheLadder) {
+  // Of an epoch before, and of this one.
+  WatchShows({R"(plan { epoch: 2 } ranks { rank: 1 plan { failed_epoch: 1 error: "old" } })",
+              R"(plan { epoch: 2 } ranks { rank: 1 plan { failed_epoch: 2 error: "late" } })"});
+  const Ran ran = Paceline({"job", "ladder", kId, "2:2", "--wait"});
+  EXPECT_EQ(ran.exit, kCliFailed);
+  EXPECT_THAT(ran.out, HasSubstr("epoch 1 since step 0; rank 1 could not prepare it: late\n"));
+  EXPECT_THAT(ran.err, HasSubstr("epoch 2 is not taken up: rank 1 could not prepare it: late"));
+}
+
 TEST_F(JobChangesTest, WaitFailsWhenTheJobEndsBefore) {
   WatchShows({"plan { epoch: 2 } state: SUCCEEDED"});
   const Ran ran = Paceline({"job", "ladder", kId, "2:2", "--wait"});

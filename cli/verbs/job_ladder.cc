@@ -35,6 +35,8 @@ std::string PlanText(const v1::Job& job) {
   } else {
     absl::StrAppend(&text, "not taken up yet");
   }
+  const std::string failure = PlanFailureText(job);
+  if (!failure.empty()) absl::StrAppend(&text, "; ", failure);
   return text;
 }
 
@@ -47,7 +49,7 @@ int Show(Program& program, const v1::Job& job) {
   return kCliOk;
 }
 
-// Until all ranks train by the job's epoch.
+// Until all ranks train by the job's epoch, or one could not prepare it.
 int AwaitPlan(Program& program, v1::Job job) {
   const int64_t epoch = job.plan().epoch();
   const auto active = [&] { return job.plan().active_epoch() >= epoch; };
@@ -56,7 +58,7 @@ int AwaitPlan(Program& program, v1::Job job) {
   watch.each = [&](const v1::JobEvent& event) {
     if (event.type() == v1::DELETED) return false;
     job = event.job();
-    return !active() && !HasEnded(job.state());
+    return !active() && PlanFailureText(job).empty() && !HasEnded(job.state());
   };
   watch.on_outage = [&](const grpc::Status&) {
     program.Note("the controller does not answer; going on when it is back");
@@ -67,6 +69,10 @@ int AwaitPlan(Program& program, v1::Job job) {
   }
   Show(program, job);
   if (active()) return kCliOk;
+  const std::string failure = PlanFailureText(job);
+  if (!failure.empty()) {
+    return program.Fail(kCliFailed, absl::StrCat("epoch ", epoch, " is not taken up: ", failure));
+  }
   return program.Fail(kCliFailed,
                       absl::StrCat(job.id(), " ended before its ranks took epoch ", epoch, " up"));
 }
@@ -99,7 +105,7 @@ void AddJobLadder(CLI::App& parent, Program& program) {
   verb->add_option("JOB", flags->job, "Id, unique beginning of an id, or name")->required();
   auto* ladder = verb->add_option(
       "LADDER", flags->ladder,
-      "New levels PERIOD:SIZE or PERIOD:node|rack|all, each with :int8 or :bf16 if wanted, such "
+      "New levels PERIOD:SIZE or PERIOD:node|rack|all, each with :int8 if wanted, such "
       "as 2:2,4:4,8:all. Default: show the present one");
   auto* wait = verb->add_flag("--wait", flags->wait, "Wait until all ranks have taken it up");
   wait->needs(ladder);

@@ -43,7 +43,8 @@ std::string EvaluationText(const v1::EvaluationResult& result) {
       result.step());
 }
 
-std::string PlanText(const v1::JobPlan& plan) {
+std::string PlanText(const v1::Job& job) {
+  const v1::JobPlan& plan = job.plan();
   std::string text = absl::StrCat("epoch ", plan.epoch());
   if (plan.active_epoch() == plan.epoch()) {
     absl::StrAppend(&text, " since step ", plan.active_since_step());
@@ -51,6 +52,8 @@ std::string PlanText(const v1::JobPlan& plan) {
     absl::StrAppend(&text, " is being prepared, epoch ", plan.active_epoch(), " since step ",
                     plan.active_since_step());
   }
+  const std::string failure = PlanFailureText(job);
+  if (!failure.empty()) absl::StrAppend(&text, "; ", failure);
   return text;
 }
 
@@ -161,7 +164,7 @@ std::string JobPage(const v1::Job& job, absl::Time now, const PageStyle& style) 
   if (job.generation() > 0) AddLine(&page, "Generation", absl::StrCat(job.generation()));
   if (job.plan().epoch() > 0) {
     AddLine(&page, "Strategy", StrategyText(job.plan().strategy()));
-    AddLine(&page, "Plan", PlanText(job.plan()));
+    AddLine(&page, "Plan", PlanText(job));
   }
   AddLine(&page, "Progress", ProgressFacts(job));
   if (job.has_evaluation()) AddLine(&page, "Evaluation", EvaluationText(job.evaluation()));

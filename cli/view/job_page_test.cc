@@ -105,6 +105,10 @@ TEST(JobPageTest, StrategyPlanFiguresAndProfileHaveTheirPlaces) {
   EXPECT_THAT(page, HasSubstr("Evaluation: loss 2.0000 on"));
   EXPECT_THAT(page, HasSubstr("\nFigures:\nRANK  TOKENS/S"));
   EXPECT_THAT(page, HasSubstr("\nProfile 4:\nRANK"));
+  job.mutable_ranks(0)->mutable_plan()->set_failed_epoch(3);
+  job.mutable_ranks(0)->mutable_plan()->set_error("rendezvous: late");
+  EXPECT_THAT(JobPage(job, absl::FromUnixSeconds(1200), {}),
+              HasSubstr("epoch 2 since step 40; rank 0 could not prepare it: rendezvous: late\n"));
 }
 
 TEST(JobPageTest, ExitCodeAndMessageAreTold) {

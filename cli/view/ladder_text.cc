@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "cli/text/neutral.h"
 #include "common/job_spec/enum_name.h"
 
 namespace paceline {
@@ -92,6 +93,17 @@ std::string StrategyText(const v1::Strategy& strategy) {
   if (strategy.has_hsgd()) return absl::StrCat("hsgd ", LadderText(strategy));
   if (strategy.has_local_sgd()) return absl::StrCat("local_sgd ", LadderText(strategy));
   return "ddp";
+}
+
+std::string PlanFailureText(const v1::Job& job) {
+  for (const v1::Rank& rank : job.ranks()) {
+    if (rank.plan().failed_epoch() == 0 || rank.plan().failed_epoch() != job.plan().epoch()) {
+      continue;
+    }
+    return absl::StrCat("rank ", rank.rank(),
+                        " could not prepare it: ", NeutralLine(rank.plan().error()));
+  }
+  return "";
 }
 
 }  // namespace paceline

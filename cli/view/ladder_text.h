@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "proto/job.pb.h"
 #include "proto/job_spec.pb.h"
 
 namespace paceline {
@@ -21,6 +22,9 @@ std::string LadderText(const v1::Strategy& strategy);
 
 // "hsgd 2:2,4:all", "local_sgd 8:all", "ddp".
 std::string StrategyText(const v1::Strategy& strategy);
+
+// "rank 3 could not prepare it: ..." of the job's newest plan; empty if all could so far.
+std::string PlanFailureText(const v1::Job& job);
 
 }  // namespace paceline
 

@@ -21,6 +21,10 @@ std::optional<Refusal> RefuseLadder(const Job& job) {
                                 "with strategy hsgd or local_sgd to change one")};
   }
   if (job.state == JobState::kQueued) return std::nullopt;
+  const bool failed = std::any_of(job.ranks.begin(), job.ranks.end(), [&](const RankState& r) {
+    return r.report.plan.failed == job.plan.epoch;
+  });
+  if (failed) return std::nullopt;
   const auto behind = std::count_if(job.ranks.begin(), job.ranks.end(), [&](const RankState& r) {
     return r.report.plan.active != job.plan.epoch;
   });

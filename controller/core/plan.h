@@ -2,8 +2,9 @@
 //
 // Each change has a plan epoch above all that were before. The ranks prepare it and take it up
 // by themselves, all at the same step; the next change has to wait until all of them have told
-// so, so that a rank never has more than one epoch to come. A job that is still queued starts
-// with the newest one.
+// so, so that all train by the same plan while they prepare the next. Or until one has told that
+// it could not prepare the epoch: then none ever takes that up, and the next replaces it. A job
+// that is still queued starts with the newest one.
 #ifndef CONTROLLER_CORE_PLAN_H_
 #define CONTROLLER_CORE_PLAN_H_
 

@@ -28,7 +28,7 @@ class PlanTest : public ::testing::Test {
     TrainerReport report = job_.ranks[static_cast<size_t>(rank)].report;
     report.state = state;
     report.pid = 7 + rank;
-    report.plan = {PlanEpoch(active), PlanEpoch(active), since};
+    report.plan = {PlanEpoch(active), PlanEpoch(active), since, PlanEpoch(), ""};
     if (state == TrainerState::kExited) report.exit = TrainerExit();
     return ApplyReport(job_, kNode, report, At(2));
   }
@@ -71,6 +71,24 @@ TEST_F(PlanTest, NextChangeWaitsUntilEveryRankTrainsByTheLast) {
   EXPECT_EQ(Reason(), "");
   EXPECT_EQ(FindActivePlan(job_).epoch, PlanEpoch(2));
   EXPECT_EQ(FindActivePlan(job_).since_step, 40);
+}
+
+TEST_F(PlanTest, EpochThatARankCouldNotPrepareIsReplaced) {
+  Place();
+  Report(0, 1, 0);
+  Report(1, 1, 0);
+  ChangeLadder(job_, "second");
+  EXPECT_EQ(Reason(), "PLAN_PENDING");
+  TrainerReport report = job_.ranks[1].report;
+  report.plan.failed = PlanEpoch(2);
+  report.plan.error = "rendezvous: timed out";
+  EXPECT_EQ(ApplyReport(job_, kNode, report, At(3)), JobChange::kState);
+  EXPECT_EQ(Reason(), "");
+  ChangeLadder(job_, "third");
+  EXPECT_EQ(Reason(), "PLAN_PENDING");  // The report is of the epoch before.
+  Report(0, 3, 40);
+  Report(1, 3, 40);
+  EXPECT_EQ(Reason(), "");
 }
 
 TEST_F(PlanTest, NoPlanIsActiveBeforeTheRanksTrain) {

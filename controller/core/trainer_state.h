@@ -49,10 +49,12 @@ struct PlanStatus {
   PlanEpoch prepared;
   PlanEpoch active;
   int64_t active_since_step = 0;
+  PlanEpoch failed;   // Could not be prepared,
+  std::string error;  // for this reason.
 
   friend bool operator==(const PlanStatus& a, const PlanStatus& b) {
-    return std::tie(a.prepared, a.active, a.active_since_step) ==
-           std::tie(b.prepared, b.active, b.active_since_step);
+    return std::tie(a.prepared, a.active, a.active_since_step, a.failed, a.error) ==
+           std::tie(b.prepared, b.active, b.active_since_step, b.failed, b.error);
   }
 };
 

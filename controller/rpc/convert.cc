@@ -55,6 +55,8 @@ v1::PlanStatus ToProto(const PlanStatus& plan) {
   out.set_prepared_epoch(plan.prepared.value());
   out.set_active_epoch(plan.active.value());
   out.set_active_since_step(plan.active_since_step);
+  out.set_failed_epoch(plan.failed.value());
+  out.set_error(plan.error);
   return out;
 }
 
@@ -256,7 +258,7 @@ Evaluation FromProto(const v1::EvaluationResult& evaluation) {
 
 PlanStatus FromProto(const v1::PlanStatus& plan) {
   return {PlanEpoch(plan.prepared_epoch()), PlanEpoch(plan.active_epoch()),
-          plan.active_since_step()};
+          plan.active_since_step(), PlanEpoch(plan.failed_epoch()), plan.error()};
 }
 
 Figures FromProto(const v1::RankFigures& figures) {

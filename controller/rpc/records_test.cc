@@ -31,7 +31,7 @@ Job StoppingJob() {
     report.pid = 40 + r;
     report.store_address = "host:1";
     report.progress.step = 5;
-    report.plan = {PlanEpoch(2), PlanEpoch(1), 4};
+    report.plan = {PlanEpoch(2), PlanEpoch(1), 4, PlanEpoch(3), "late"};
     v1::RankFigures figures;
     figures.set_tokens_per_s(10);
     report.figures = FromProto(figures);

@@ -48,6 +48,8 @@ v1::PlanStatus ToProto(const PlanStatus& status) {
   proto.set_prepared_epoch(status.prepared_epoch);
   proto.set_active_epoch(status.active_epoch);
   proto.set_active_since_step(status.active_since_step);
+  proto.set_error(status.error);
+  proto.set_failed_epoch(status.failed_epoch);
   return proto;
 }
 
