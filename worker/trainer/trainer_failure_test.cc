@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <string>
 
@@ -122,6 +123,22 @@ TEST_F(TrainerFailureTest, UnusableInputIsNamed) {
                 "/nowhere/weights.safetensors");
   ExpectFailure(Spec(1, "device: CUDA"), 0, kind, "this is the trainer for CPUs");
   ExpectFailure(Spec(1, "steps: -3"), 0, kind, "steps");
+}
+
+TEST_F(TrainerFailureTest, DataThatIsCutShortWhileTrainingIsNamedWithItsOffset) {
+  const std::string path = directory_ + "/tokens.u16";
+  std::ofstream(path, std::ios::binary) << std::string(200000, '\1');  // Tokens 257.
+  const auto daemon = MakeDaemon();
+  daemon->Launch(
+      Spec(1, absl::StrCat(kForever,
+                           "model { llama { dim: 8 layers: 1 heads: 2 kv_heads: 2 ffn_dim: 8 "
+                           "vocab_size: 258 } } data { train: '",
+                           path, "' token_type: TOKEN_TYPE_UINT16 sequence_length: 16 }")));
+  WaitForSteps(*daemon, 1, 3);
+  std::filesystem::resize_file(path, 8192);
+  ASSERT_TRUE(daemon->Serve());
+  EXPECT_EQ(daemon->exit_code(0), 1);
+  ExpectWords(*daemon, 0, v1::FAILURE_INPUT, path + ": at offset 8192: ");
 }
 
 TEST_F(TrainerFailureTest, AllTensorsThatDoNotFitAreListedAtOnce) {
