@@ -1,7 +1,9 @@
 // Runs trainers without a cluster, for benchmarks: plays the daemon for `--ranks` of them on
-// this machine and prints, when all have finished, one JSON object with the times in their
-// step rings: {"spawned_ns": N, "ranks": [{"starts_ns": [...], "totals_ns": [...]}, ...]},
-// CLOCK_MONOTONIC nanoseconds.
+// this machine and prints, when all have finished, one JSON object with what is in their step
+// rings and the last evaluation (null without data.eval):
+//   {"spawned_ns": N, "evaluation": {"loss": X, "accuracy": X},
+//    "ranks": [{"starts_ns": [...], "totals_ns": [...], "losses": [...], "wire_bytes": N}, ...]}
+// Times are CLOCK_MONOTONIC nanoseconds; wire_bytes is what the rank sent in all steps.
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -62,7 +64,8 @@ class TrainerRun {
     PACELINE_RETURN_IF_ERROR(Listen());
     spawned_ns_ = MonotonicNanos();
     for (int rank = 0; rank < options_.ranks; ++rank) PACELINE_RETURN_IF_ERROR(Spawn(rank));
-    while (running_ > 0) PACELINE_RETURN_IF_ERROR(PollOnce());
+    // Until all have ended and what they said has been read.
+    while (running_ > 0 || !connections_.empty()) PACELINE_RETURN_IF_ERROR(PollOnce());
     return absl::OkStatus();
   }
 
@@ -72,13 +75,22 @@ class TrainerRun {
       PACELINE_ASSIGN_OR_RETURN(const StepRingReader reader, StepRingReader::Open(trainer.ring));
       nlohmann::json starts = nlohmann::json::array();
       nlohmann::json totals = nlohmann::json::array();
+      nlohmann::json losses = nlohmann::json::array();
+      uint64_t wire_bytes = 0;
       for (const StepRecord& record : reader.ReadFrom(0).records) {
         starts.push_back(record.start_ns);
         totals.push_back(record.total_ns);
+        losses.push_back(record.loss);
+        wire_bytes += record.wire_bytes;
       }
-      ranks.push_back({{"starts_ns", starts}, {"totals_ns", totals}});
+      ranks.push_back({{"starts_ns", starts},
+                       {"totals_ns", totals},
+                       {"losses", losses},
+                       {"wire_bytes", wire_bytes}});
     }
-    std::cout << nlohmann::json({{"spawned_ns", spawned_ns_}, {"ranks", ranks}}) << std::endl;
+    std::cout << nlohmann::json(
+                     {{"spawned_ns", spawned_ns_}, {"evaluation", evaluation_}, {"ranks", ranks}})
+              << std::endl;
     return absl::OkStatus();
   }
 
@@ -168,6 +180,10 @@ class TrainerRun {
   // The trainer learns what to train at once, and the store's address when it is known.
   absl::Status Answer(int fd, const v1::TrainerStatus& status) {
     const int rank = status.id().rank();
+    if (status.has_evaluation()) {
+      evaluation_ = {{"loss", status.evaluation().loss()},
+                     {"accuracy", status.evaluation().accuracy()}};
+    }
     const bool is_new = sockets_.emplace(rank, fd).second;
     const bool has_store = store_address_.empty() && rank == 0 && status.store_port() > 0;
     if (has_store) {
@@ -223,6 +239,7 @@ class TrainerRun {
   int listener_ = -1;
   uint64_t spawned_ns_ = 0;
   int running_ = 0;
+  nlohmann::json evaluation_;
   std::vector<Trainer> trainers_;            // By rank.
   std::map<int, FrameDecoder> connections_;  // By file descriptor.
   std::map<int, int> sockets_;               // File descriptor by rank.

@@ -1,4 +1,4 @@
-"""Runs of our trainer and of its Python peer on the same data, for step.py and startup.py."""
+"""Runs of our trainer and of its Python peer on the same data: step.py, startup.py, formats.py."""
 import contextlib
 import dataclasses
 import json
@@ -21,7 +21,7 @@ SETTLING_STEPS = 5
 
 SPEC = """
 name: "bench" ranks: {ranks} device: CPU threads_per_rank: {threads}
-{training} steps: {steps} seed: 1
+{training} steps: {steps} seed: {seed}
 """
 
 
@@ -75,18 +75,23 @@ class Training:
 
     def ours(self, case, ranks, steps):
         """(starts of the steps in ns, nanoseconds from process start to the first step's end)."""
+        result = self.run(case, ranks, steps)
+        first = result["ranks"][0]
+        return first["starts_ns"], first["starts_ns"][0] + first["totals_ns"][0] - result["spawned_ns"]
+
+    def run(self, case, ranks, steps, seed=1):
+        """What trainer_run prints of one run of our trainer."""
         work = self._new_folder()
         spec = work / "spec.textproto"
         training = case.spec.replace("{data}", str(self.directory / case.data))
-        spec.write_text(SPEC.format(ranks=ranks, steps=steps, threads=THREADS, training=training),
-                        encoding="utf-8")
+        training = training.replace("{directory}", str(self.directory))
+        spec.write_text(SPEC.format(ranks=ranks, steps=steps, seed=seed, threads=THREADS,
+                                    training=training), encoding="utf-8")
         output = subprocess.run(
             [self.runner, "--trainer", self.trainer, "--spec", spec, "--dir", work,
              "--ranks", str(ranks), "--threads", str(THREADS)],
             check=True, stdout=subprocess.PIPE, text=True).stdout
-        result = json.loads(output)
-        first = result["ranks"][0]
-        return first["starts_ns"], first["starts_ns"][0] + first["totals_ns"][0] - result["spawned_ns"]
+        return json.loads(output)
 
     def python(self, case, ranks, steps, *options):
         """The same of the peer."""
