@@ -1,5 +1,6 @@
 #include "cli/view/figures_text.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <utility>
@@ -81,7 +82,19 @@ std::vector<Table::Cell> ProfileRow(const v1::Job& job, int number) {
 
 }  // namespace
 
-std::string PaceText(const v1::JobProgress& progress) {
+std::string PaceText(const v1::Job& job) {
+  v1::JobProgress progress = job.progress();
+  if (job.state() >= v1::SUCCEEDED && progress.step() > 0 && progress.training_s() > 0) {
+    const v1::JobSpec& spec = job.spec();
+    const double samples = static_cast<double>(progress.step()) * spec.ranks() *
+                           spec.batch_per_rank() *
+                           static_cast<double>(std::max<int64_t>(1, spec.accumulation_steps()));
+    progress.set_samples_per_s(samples / progress.training_s());
+    if (progress.tokens_per_s() > 0) {
+      progress.set_tokens_per_s(progress.samples_per_s() *
+                                static_cast<double>(spec.data().sequence_length()));
+    }
+  }
   if (progress.tokens_per_s() > 0) {
     return absl::StrCat(RateText(progress.tokens_per_s()), " tokens/s");
   }

@@ -8,8 +8,9 @@
 
 namespace paceline {
 
-// "1234 tokens/s" for jobs that count tokens, else "812 samples/s"; empty before there is a pace.
-std::string PaceText(const v1::JobProgress& progress);
+// "1234 tokens/s" for jobs that count tokens, else "812 samples/s": at the moment, or over its
+// whole training if the job has ended. Empty before there is a pace.
+std::string PaceText(const v1::Job& job);
 
 // A table of the ranks that have figures; empty when none has. Columns of which no rank has a
 // value are left out. `width`: columns of the terminal, 0: unlimited.

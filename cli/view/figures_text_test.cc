@@ -16,12 +16,22 @@ v1::Job Parsed(const std::string& text) {
 }
 
 TEST(FiguresTextTest, PaceIsInTokensWhereThereAreSome) {
-  v1::JobProgress progress;
-  EXPECT_EQ(PaceText(progress), "");
-  progress.set_samples_per_s(8);
-  EXPECT_EQ(PaceText(progress), "8.00 samples/s");
-  progress.set_tokens_per_s(2048);
-  EXPECT_EQ(PaceText(progress), "2048 tokens/s");
+  v1::Job job;
+  EXPECT_EQ(PaceText(job), "");
+  job.mutable_progress()->set_samples_per_s(8);
+  EXPECT_EQ(PaceText(job), "8.00 samples/s");
+  job.mutable_progress()->set_tokens_per_s(2048);
+  EXPECT_EQ(PaceText(job), "2048 tokens/s");
+}
+
+TEST(FiguresTextTest, PaceOfAnEndedJobIsThatOfItsWholeTraining) {
+  v1::Job job = Parsed(R"(
+    state: SUCCEEDED spec { ranks: 2 batch_per_rank: 4 accumulation_steps: 5
+                            data { sequence_length: 16 } }
+    progress { step: 100 training_s: 50 samples_per_s: 8 })");
+  EXPECT_EQ(PaceText(job), "80.0 samples/s");
+  job.mutable_progress()->set_tokens_per_s(2048);
+  EXPECT_EQ(PaceText(job), "1280 tokens/s");
 }
 
 TEST(FiguresTextTest, OnlyWhatARankKnowsHasAColumn) {

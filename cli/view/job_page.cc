@@ -48,6 +48,12 @@ std::string PlanText(const v1::Job& job) {
   std::string text = absl::StrCat("epoch ", plan.epoch());
   if (plan.active_epoch() == plan.epoch()) {
     absl::StrAppend(&text, " since step ", plan.active_since_step());
+  } else if (job.state() >= v1::SUCCEEDED) {
+    absl::StrAppend(&text, " was never taken up");
+    if (plan.active_epoch() > 0) {
+      absl::StrAppend(&text, ", epoch ", plan.active_epoch(), " since step ",
+                      plan.active_since_step());
+    }
   } else if (plan.active_epoch() > 0) {
     absl::StrAppend(&text, " is being prepared, epoch ", plan.active_epoch(), " since step ",
                     plan.active_since_step());
@@ -62,7 +68,7 @@ std::string ProgressFacts(const v1::Job& job) {
   std::string text = absl::StrCat("step ", progress.step(), " of ", job.spec().steps());
   if (progress.step() == 0) return text;
   absl::StrAppend(&text, ", loss ", LossText(progress.loss()), ", ");
-  if (const std::string pace = PaceText(progress); !pace.empty()) {
+  if (const std::string pace = PaceText(job); !pace.empty()) {
     absl::StrAppend(&text, pace, ", ");
   }
   if (progress.has_mfu()) absl::StrAppend(&text, "MFU ", PercentText(progress.mfu()), ", ");
@@ -130,7 +136,7 @@ std::string SummaryText(const v1::Job& job, absl::Time now, const PageStyle& sty
                    progress.step(), " of ", job.spec().steps(), " steps");
   const double run = RunSeconds(job, now);
   if (run >= 0) absl::StrAppend(&text, " in ", DurationText(run));
-  if (const std::string pace = PaceText(progress); !pace.empty()) {
+  if (const std::string pace = PaceText(job); !pace.empty()) {
     absl::StrAppend(&text, ", ", pace);
   }
   if (job.evaluation().has_accuracy()) {

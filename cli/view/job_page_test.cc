@@ -19,7 +19,8 @@ v1::Job Failed() {
   v1::Job job;
   EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(R"(
     id: "job-0123456789ab" state: FAILED reason: "rank 1 on w0: killed by SIGKILL"
-    spec { name: "digits" ranks: 2 steps: 150 model { resnet18 {} } data { train: "/t" } }
+    spec { name: "digits" ranks: 2 steps: 150 model { resnet18 {} } data { train: "/t" }
+           batch_per_rank: 540 }
     create_time { seconds: 1000 } start_time { seconds: 1010 } end_time { seconds: 1100 }
     generation: 1
     progress { step: 60 loss: 0.25 samples_per_s: 812 training_s: 80 }
@@ -60,7 +61,7 @@ TEST(JobPageTest, PageIsAsItShouldLook) {
             "Ended:      1970-01-01 00:18:20 (1 min 40 s ago)\n"
             "Ran:        1 min 30 s\n"
             "Generation: 1\n"
-            "Progress:   step 60 of 150, loss 0.2500, 812 samples/s, 1 min 20 s of training\n"
+            "Progress:   step 60 of 150, loss 0.2500, 810 samples/s, 1 min 20 s of training\n"
             "Evaluation: accuracy 90.0 %, loss 0.3000 on 359 samples after step 50\n"
             "\n"
             "Ranks:\n"
@@ -78,6 +79,7 @@ TEST(JobPageTest, PageIsAsItShouldLook) {
             "    sync_batchnorm: false\n"
             "  data:\n"
             "    train: /t\n"
+            "  batch_per_rank: 540\n"
             "  steps: 150\n"
             "  clip_grad_norm: 0\n"
             "  seed: 0\n"
@@ -95,6 +97,9 @@ TEST(JobPageTest, StrategyPlanFiguresAndProfileHaveTheirPlaces) {
   )",
                                                             &more));
   job.MergeFrom(more);
+  EXPECT_THAT(JobPage(job, absl::FromUnixSeconds(1200), {}),
+              HasSubstr("Plan:       epoch 3 was never taken up, epoch 2 since step 40\n"));
+  job.set_state(v1::RUNNING);
   job.mutable_ranks(0)->mutable_figures()->set_tokens_per_s(500);
   job.clear_evaluation();
   job.mutable_evaluation()->set_loss(2);
@@ -128,7 +133,7 @@ TEST(JobPageTest, SummaryTellsStateStepsTimePaceAndAccuracy) {
   job.mutable_progress()->set_step(150);
   job.mutable_spec()->mutable_checkpoint()->set_directory("/srv/c");
   EXPECT_EQ(SummaryText(job, absl::FromUnixSeconds(1200), {}),
-            "digits (job-0123456789ab) SUCCEEDED: 150 of 150 steps in 1 min 30 s, 812 samples/s, "
+            "digits (job-0123456789ab) SUCCEEDED: 150 of 150 steps in 1 min 30 s, 2025 samples/s, "
             "accuracy 90.0 %\n"
             "  weights: /srv/c/job-0123456789ab/final.safetensors\n");
 }

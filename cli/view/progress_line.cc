@@ -28,7 +28,7 @@ std::vector<std::string> Facts(const v1::Job& job) {
   if (progress.loss() != 0) {
     facts.push_back(absl::StrCat("loss ", LossText(progress.loss())));
   }
-  if (const std::string pace = PaceText(progress); !pace.empty()) facts.push_back(pace);
+  if (const std::string pace = PaceText(job); !pace.empty()) facts.push_back(pace);
   const double eta = SecondsToGo(job);
   if (eta >= 0 && job.state() == v1::RUNNING) {
     facts.push_back(absl::StrCat("eta ", DurationText(eta)));
