@@ -37,8 +37,8 @@ class TrainingPlansTest : public ServerTest {
     job_ = WaitFor(job_.id(), v1::RUNNING);
   }
 
-  // All ranks run, have done `step` steps and train by `epoch`.
-  void Report(int64_t epoch, int64_t step, int64_t profile = 0) {
+  // All ranks run, have done `step` steps and train by `epoch`; rank 3 could not prepare `failed`.
+  void Report(int64_t epoch, int64_t step, int64_t profile = 0, int64_t failed = 0) {
     for (size_t n = 0; n < workers_.size(); ++n) {
       std::vector<v1::TrainerReport> reports;
       for (const v1::TrainerPlan& plan : plans_[n].trainers()) {
@@ -46,6 +46,10 @@ class TrainingPlansTest : public ServerTest {
         report.mutable_progress()->set_step(step);
         report.mutable_plan()->set_active_epoch(epoch);
         report.mutable_plan()->set_active_since_step(step);
+        if (plan.id().rank() == 3 && failed != 0) {
+          report.mutable_plan()->set_failed_epoch(failed);
+          report.mutable_plan()->set_error("rendezvous: late");
+        }
         report.mutable_figures()->set_steps(10);
         report.mutable_figures()->set_tokens_per_s(100);
         report.mutable_figures()->set_mfu(0.5);
@@ -58,8 +62,8 @@ class TrainingPlansTest : public ServerTest {
   }
 
   // Reports until the controller shows it.
-  v1::Job ReportAndWait(int64_t epoch, int64_t step, int64_t profile = 0) {
-    Report(epoch, step, profile);
+  v1::Job ReportAndWait(int64_t epoch, int64_t step, int64_t profile = 0, int64_t failed = 0) {
+    Report(epoch, step, profile, failed);
     v1::Job job;
     for (int i = 0; i < 2000; ++i) {
       job = Get(job_.id());
@@ -74,7 +78,8 @@ class TrainingPlansTest : public ServerTest {
   }
 
   grpc::Status ChangeLadder(const std::vector<std::pair<int, int>>& levels,
-                            const std::string& request_id, v1::Job* job) {
+                            const std::string& request_id, v1::Job* job,
+                            v1::WireFormat format = v1::WIRE_FORMAT_UNSPECIFIED) {
     grpc::ClientContext context;
     v1::ChangeLadderRequest request;
     request.set_job(job_.id());
@@ -83,6 +88,7 @@ class TrainingPlansTest : public ServerTest {
       v1::LadderLevel* level = request.add_ladder();
       level->set_period(period);
       level->set_size(size);
+      level->set_format(format);
     }
     return jobs_->ChangeLadder(&context, request, job);
   }
@@ -160,6 +166,50 @@ TEST_F(TrainingPlansTest, LadderChangesOneAfterTheOtherAlsoOverARestart) {
   EXPECT_EQ(job.plan().active_since_step(), 30);
   ASSERT_TRUE(ChangeLadder({{4, 4}}, "r3", &job).ok());
   EXPECT_EQ(job.plan().epoch(), 3);
+}
+
+TEST_F(TrainingPlansTest, EpochThatARankCouldNotPrepareIsReplaced) {
+  StartJob(HsgdSpec());
+  ReportAndWait(1, 10);
+  v1::Job job;
+  ASSERT_TRUE(ChangeLadder({{8, 4}}, "r2", &job).ok());
+  job = ReportAndWait(1, 20, 0, /*failed=*/2);
+  EXPECT_EQ(job.ranks(3).plan().failed_epoch(), 2);
+  EXPECT_EQ(job.ranks(3).plan().error(), "rendezvous: late");
+  EXPECT_EQ(job.plan().active_epoch(), 1);
+  ASSERT_TRUE(ChangeLadder({{4, 4}}, "r3", &job).ok());
+  EXPECT_EQ(job.plan().epoch(), 3);
+  const v1::TrainerPlan sent =
+      ReadUntil(1, [](const v1::TrainerPlan& plan) { return plan.plan().epoch() == 3; });
+  EXPECT_EQ(sent.plan().levels(0).period(), 4);
+  ReportAndWait(1, 30, 0, /*failed=*/2);
+  EXPECT_EQ(Reason(ChangeLadder({{8, 4}}, "r4", &job)), "PLAN_PENDING");
+}
+
+TEST_F(TrainingPlansTest, LadderOfLocalSgdIsAPeriod) {
+  v1::JobSpec spec = Spec(4);
+  spec.set_steps(1000);
+  spec.mutable_strategy()->mutable_local_sgd()->set_period(4);
+  StartJob(spec);
+  ReportAndWait(1, 10);
+  v1::Job job;
+  const grpc::Status two = ChangeLadder({{2, 2}, {4, 4}}, "r2", &job);
+  EXPECT_EQ(Reason(two), "LADDER_INVALID");
+  EXPECT_THAT(two.error_message(), HasSubstr("one fp32 level over all ranks"));
+  EXPECT_EQ(Reason(ChangeLadder({{4, 4}}, "r3", &job, v1::WIRE_FORMAT_INT8)), "LADDER_INVALID");
+  ASSERT_TRUE(ChangeLadder({{8, 4}}, "r4", &job).ok());
+  EXPECT_EQ(job.plan().epoch(), 2);
+  EXPECT_EQ(job.plan().strategy().local_sgd().period(), 8);
+  const v1::TrainerPlan sent =
+      ReadUntil(1, [](const v1::TrainerPlan& plan) { return plan.plan().epoch() == 2; });
+  ASSERT_EQ(sent.plan().levels_size(), 1);
+  EXPECT_EQ(sent.plan().levels(0).period(), 8);
+  EXPECT_THAT(sent.plan().levels(0).groups(), ElementsAre(4));
+
+  ASSERT_TRUE(Submit(spec, "another", &job_).ok());
+  ASSERT_TRUE(ChangeLadder({{16, 4}}, "r5", &job).ok());
+  EXPECT_EQ(job.state(), v1::QUEUED);
+  EXPECT_EQ(job.plan().strategy().local_sgd().period(), 16);
 }
 
 TEST_F(TrainingPlansTest, LaddersThatCannotBeAreRefused) {

@@ -14,6 +14,17 @@
 #include "controller/rpc/job_service.h"
 
 namespace paceline {
+namespace {
+
+// Of a ladder that is sound: whether local_sgd, which knows only a period, can follow it.
+std::vector<SpecProblem> CheckPeriodic(const v1::ChangeLadderRequest& request) {
+  if (request.ladder_size() == 1 && request.ladder(0).format() == v1::WIRE_FORMAT_FP32) return {};
+  return {{"ladder",
+           "must be one fp32 level over all ranks, such as 8:all, as the job's strategy is "
+           "local_sgd: submit it with hsgd for others"}};
+}
+
+}  // namespace
 
 void JobService::DoChangeLadder(const v1::ChangeLadderRequest& request, v1::Job* reply,
                                 Answer answer) {
@@ -25,16 +36,21 @@ void JobService::DoChangeLadder(const v1::ChangeLadderRequest& request, v1::Job*
          const grpc::Status found = Find(request.job(), &job);
          if (!found.ok()) return answer(found);
          FillLadder(contents.mutable_ladder());
-         const std::vector<SpecProblem> problems =
+         v1::Strategy strategy;
+         strategy.ParseFromString(job->plan.strategy);
+         std::vector<SpecProblem> problems =
              CheckLadder(contents.ladder(), job->request.ranks, "ladder");
+         if (problems.empty() && strategy.has_local_sgd()) problems = CheckPeriodic(contents);
          if (!problems.empty()) {
            return answer(FieldsError("LADDER_INVALID", "the ladder does not fit", problems));
          }
          const std::optional<Refusal> refusal = RefuseLadder(*job);
          if (refusal.has_value()) return answer(MakeError(*refusal));
-         v1::Strategy strategy;
-         strategy.ParseFromString(job->plan.strategy);
-         *strategy.mutable_hsgd()->mutable_ladder() = contents.ladder();
+         if (strategy.has_local_sgd()) {
+           strategy.mutable_local_sgd()->set_period(contents.ladder(0).period());
+         } else {
+           *strategy.mutable_hsgd()->mutable_ladder() = contents.ladder();
+         }
          const JobId id = job->request.id;
          PACELINE_LOG(INFO) << "job_ladder job=" << id.value()
                             << " epoch=" << job->plan.epoch.value() + 1;
