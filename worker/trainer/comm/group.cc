@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <map>
 #include <numeric>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
@@ -148,24 +147,18 @@ void Group::Barrier() {
 const c10::intrusive_ptr<ProcessGroup>& Group::torch_group() const { return parts_->group; }
 
 struct Groups::Parts {
-  using Key = std::pair<std::string, std::vector<int>>;
-  struct Entry {
-    std::unique_ptr<Group> group;
-    int made = 0;  // How often: the store still has the addresses of the time before.
-  };
-
   Platform& platform;
   const TrainerConfig& config;
   const c10::Device device;
   const std::string store_address;
-  std::unique_ptr<Group> all;
+  std::shared_ptr<Group> all;
 
   absl::Mutex mu;
   // Connections with the store that nobody waits on: a waiting thread has one to itself. They are
   // few: the store's server looks up the name of each peer that connects, which may take seconds.
   std::vector<c10::intrusive_ptr<c10d::Store>> idle ABSL_GUARDED_BY(mu);
   absl::Duration timeout ABSL_GUARDED_BY(mu);
-  std::map<Key, Entry> others ABSL_GUARDED_BY(mu);
+  std::vector<std::weak_ptr<Group>> others ABSL_GUARDED_BY(mu);
 
   Parts(Platform& platform_in, const TrainerConfig& config_in, c10::Device device_in,
         const std::string& store_address_in)
@@ -234,31 +227,21 @@ Groups::~Groups() = default;
 
 Group& Groups::all() { return *parts_->all; }
 
-Group& Groups::Get(const std::vector<int>& ranks, const std::string& use) {
-  if (ranks == parts_->all->ranks()) return *parts_->all;
-  int made = 0;
-  {
-    const absl::MutexLock lock(&parts_->mu);
-    Parts::Entry& entry = parts_->others[{use, ranks}];
-    if (entry.group != nullptr) return *entry.group;
-    made = ++entry.made;
-  }
-  const std::string name = absl::StrCat(use, "/", RanksText(ranks), "/", made);
-  std::unique_ptr<Group> group(
+std::shared_ptr<Group> Groups::Make(const std::vector<int>& ranks, const std::string& use,
+                                    int64_t epoch) {
+  if (ranks == parts_->all->ranks()) return parts_->all;
+  const std::string name = absl::StrCat(use, "/", RanksText(ranks), "/", epoch);
+  std::shared_ptr<Group> group(
       new Group(ranks, parts_->Connect(ranks, name, /*high_priority=*/use == "gradients")));
+  if (group->size() == 1) return group;
   const absl::MutexLock lock(&parts_->mu);
-  if (group->size() > 1)
-    group->parts_->backend->setTimeout(absl::ToChronoMilliseconds(parts_->timeout));
-  Parts::Entry& entry = parts_->others[{use, ranks}];
-  entry.group = std::move(group);
-  return *entry.group;
-}
-
-void Groups::Drop(const std::vector<int>& ranks, const std::string& use) {
-  std::unique_ptr<Group> dropped;  // Closed without the lock.
-  const absl::MutexLock lock(&parts_->mu);
-  const auto found = parts_->others.find({use, ranks});
-  if (found != parts_->others.end()) dropped = std::move(found->second.group);
+  group->parts_->backend->setTimeout(absl::ToChronoMilliseconds(parts_->timeout));
+  std::vector<std::weak_ptr<Group>>& others = parts_->others;
+  others.erase(std::remove_if(others.begin(), others.end(),
+                              [](const std::weak_ptr<Group>& one) { return one.expired(); }),
+               others.end());
+  others.push_back(group);
+  return group;
 }
 
 void Groups::SetTimeout(absl::Duration timeout) {
@@ -270,8 +253,8 @@ void Groups::SetTimeout(absl::Duration timeout) {
     }
   };
   set(*parts_->all);
-  for (const auto& [key, entry] : parts_->others) {
-    if (entry.group != nullptr) set(*entry.group);
+  for (const std::weak_ptr<Group>& other : parts_->others) {
+    if (const std::shared_ptr<Group> group = other.lock()) set(*group);
   }
 }
 

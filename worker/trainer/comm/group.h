@@ -9,6 +9,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -81,7 +82,8 @@ class Group {
   std::unique_ptr<Parts> parts_;
 };
 
-// All groups of this rank, each made once and kept: by its members and by what it is for.
+// Makes the groups of this rank. A group lives as long as somebody holds it, all() as long as
+// this.
 //
 // Thread-safe, so that a thread may make the groups of the next plan while another trains. A
 // group itself may be used by one thread at a time.
@@ -97,14 +99,12 @@ class Groups {
 
   Group& all();
 
-  // The group of these ranks (ascending, this one among them) for `use` ("gradients",
-  // "parameters", ...), made if it is not there yet; each member must ask for it. Blocks until
-  // they have, at most for the startup timeout. all() if these are all ranks.
-  Group& Get(const std::vector<int>& ranks, const std::string& use);
-
-  // Closes the group, if it was made and is not all(). Each member must do so before any of
-  // them asks for it again.
-  void Drop(const std::vector<int>& ranks, const std::string& use);
+  // A new group of these ranks (ascending, this one among them) for `use` ("gradients",
+  // "parameters", ...); all() if these are all ranks. Each member must call it with the same
+  // epoch of a plan, and only once: they meet under these names, so that none meets one that
+  // still tries an epoch before. Blocks until they have, at most for the startup timeout; who
+  // lets go of the group before the others are connected fails them.
+  std::shared_ptr<Group> Make(const std::vector<int>& ranks, const std::string& use, int64_t epoch);
 
   // The time that each later collective of any group may take, also of those made later.
   void SetTimeout(absl::Duration timeout);

@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -41,7 +42,8 @@ std::vector<int> HalfOf(int rank) {
 TEST(GroupTest, CollectivesReachTheMembersOnly) {
   RunRanks(Ranks(4), [](const TrainerConfig& config, Groups& groups) {
     const int rank = config.rank();
-    Group& half = groups.Get(HalfOf(rank), "parameters");
+    const std::shared_ptr<Group> made = groups.Make(HalfOf(rank), "parameters", 1);
+    Group& half = *made;
     EXPECT_EQ(half.ranks(), HalfOf(rank));
 
     at::Tensor value = Filled(2, rank);
@@ -67,39 +69,46 @@ TEST(GroupTest, CollectivesReachTheMembersOnly) {
   });
 }
 
-TEST(GroupTest, IsMadeOnceForItsMembersAndUse) {
+TEST(GroupTest, IsMadeForEachUseAndEpoch) {
   RunRanks(Ranks(4), [](const TrainerConfig& config, Groups& groups) {
-    Group& first = groups.Get(HalfOf(config.rank()), "parameters");
-    EXPECT_EQ(&groups.Get(HalfOf(config.rank()), "parameters"), &first);
-    EXPECT_NE(&groups.Get(HalfOf(config.rank()), "gradients"), &first);
-    EXPECT_EQ(&groups.Get({0, 1, 2, 3}, "parameters"), &groups.all());
-    Group& alone = groups.Get({config.rank()}, "parameters");
+    const auto first = groups.Make(HalfOf(config.rank()), "parameters", 1);
+    const auto second = groups.Make(HalfOf(config.rank()), "parameters", 2);
+    const auto gradients = groups.Make(HalfOf(config.rank()), "gradients", 1);
+    EXPECT_NE(second, first);
+    EXPECT_NE(gradients, first);
+    EXPECT_EQ(groups.Make({0, 1, 2, 3}, "parameters", 1).get(), &groups.all());
+    const auto alone = groups.Make({config.rank()}, "parameters", 1);
     at::Tensor value = Filled(1, 7);
-    alone.Sum(value);
+    alone->Sum(value);
     EXPECT_THAT(Values(value), ElementsAre(7));
-    EXPECT_EQ(alone.torch_group().get(), nullptr);
+    EXPECT_EQ(alone->torch_group().get(), nullptr);
+    groups.all().Sum(value);  // All have connected.
   });
 }
 
-TEST(GroupTest, MayBeMadeAgainAfterItWasDropped) {
+TEST(GroupTest, ClosesWhenNobodyHoldsItAndIsMadeAgain) {
   RunRanks(Ranks(4), [](const TrainerConfig& config, Groups& groups) {
     for (int round = 0; round < 3; ++round) {
       at::Tensor value = Filled(1, 1);
-      groups.Get(HalfOf(config.rank()), "parameters").Sum(value);
+      std::shared_ptr<Group> group = groups.Make(HalfOf(config.rank()), "parameters", round);
+      group->Sum(value);
       EXPECT_THAT(Values(value), ElementsAre(2));
-      groups.all().Sum(value);  // All have left the others.
-      groups.Drop(HalfOf(config.rank()), "parameters");
-      groups.Drop({0, 1, 2, 3}, "parameters");  // Is all(), and stays.
+      groups.all().Sum(value);  // All have left it.
+      const std::weak_ptr<Group> closed = group;
+      group.reset();
+      EXPECT_TRUE(closed.expired());
+      groups.SetTimeout(absl::Seconds(20));
     }
   });
 }
 
 TEST(GroupTest, AreMadeWhileOthersAreInUse) {
   RunRanks(Ranks(4), [](const TrainerConfig& config, Groups& groups) {
+    std::vector<std::shared_ptr<Group>> made;
     std::thread builder([&] {
       absl::SleepFor(absl::Milliseconds(20 * config.rank()));
-      groups.Get(HalfOf(config.rank()), "parameters");
-      groups.Get(HalfOf(config.rank()), "gradients");
+      made.push_back(groups.Make(HalfOf(config.rank()), "parameters", 1));
+      made.push_back(groups.Make(HalfOf(config.rank()), "gradients", 1));
     });
     at::Tensor value = Filled(1, 1);
     for (int step = 0; step < 100; ++step) {
@@ -108,19 +117,20 @@ TEST(GroupTest, AreMadeWhileOthersAreInUse) {
     }
     builder.join();
     EXPECT_THAT(Values(value), ElementsAre(4));
+    groups.all().Sum(value);  // All have connected.
   });
 }
 
 TEST(GroupTest, TimeoutHoldsForAllGroupsAlsoLaterOnes) {
   RunRanks(Ranks(4), [](const TrainerConfig& config, Groups& groups) {
-    Group& before = groups.Get(HalfOf(config.rank()), "before");
+    const auto before = groups.Make(HalfOf(config.rank()), "before", 1);
     groups.SetTimeout(absl::Milliseconds(300));
-    Group& after = groups.Get(HalfOf(config.rank()), "after");
+    const auto after = groups.Make(HalfOf(config.rank()), "after", 1);
     const absl::Time start = absl::Now();
     if (config.rank() % 2 == 0) {
-      EXPECT_THROW(before.Sum(Filled(1, 1)), CollectiveError);
+      EXPECT_THROW(before->Sum(Filled(1, 1)), CollectiveError);
       try {
-        after.Sum(Filled(1, 1));
+        after->Sum(Filled(1, 1));
         ADD_FAILURE() << "a sum without the other member";
       } catch (const CollectiveError& error) {
         EXPECT_THAT(error.what(), HasSubstr("sum over the ranks: "));

@@ -1,28 +1,40 @@
 #include "worker/trainer/comm/plan_builder.h"
 
-#include <algorithm>
 #include <exception>
+#include <map>
 #include <utility>
 
-#include "common/log.h"
 #include "worker/trainer/comm/training_plan.h"
 
 namespace paceline {
 
-BuiltPlan BuildPlan(Groups& groups, TrainingPlan plan, int rank) {
+BuiltPlan BuildPlan(Groups& groups, TrainingPlan plan, int rank, const BuiltPlan* active) {
+  std::map<std::pair<std::vector<int>, std::string>, std::shared_ptr<Group>> known;
+  if (active != nullptr) {
+    std::vector<std::shared_ptr<Group>> held = active->levels;
+    held.push_back(active->gradients);
+    size_t next = 0;
+    for (const auto& members_and_use : GroupsOf(active->plan, rank)) {
+      known[members_and_use] = held[next++];
+    }
+  }
   BuiltPlan built;
   // Every rank goes through the levels in this order, so none waits for one that waits for it.
-  for (const auto& [ranks, use] : GroupsOf(plan, rank)) {
-    built.levels.push_back(&groups.Get(ranks, use));
+  for (const auto& members_and_use : GroupsOf(plan, rank)) {
+    std::shared_ptr<Group>& group = known[members_and_use];
+    if (group == nullptr) {
+      group = groups.Make(members_and_use.first, members_and_use.second, plan.epoch);
+    }
+    built.levels.push_back(group);
   }
-  built.gradients = built.levels.back();
+  built.gradients = std::move(built.levels.back());
   built.levels.pop_back();
   built.plan = std::move(plan);
   return built;
 }
 
-PlanBuilder::PlanBuilder(Groups& groups, int rank, std::function<void(int64_t epoch)> on_built)
-    : groups_(groups), rank_(rank), on_built_(std::move(on_built)), thread_([this] { Run(); }) {}
+PlanBuilder::PlanBuilder(Groups& groups, int rank, Events events)
+    : groups_(groups), rank_(rank), events_(std::move(events)), thread_([this] { Run(); }) {}
 
 PlanBuilder::~PlanBuilder() {
   {
@@ -30,6 +42,11 @@ PlanBuilder::~PlanBuilder() {
     stopping_ = true;
   }
   thread_.join();
+}
+
+void PlanBuilder::SetActive(std::shared_ptr<const BuiltPlan> active) {
+  const absl::MutexLock lock(&mu_);
+  active_.swap(active);  // The last one's groups close without the lock.
 }
 
 void PlanBuilder::Build(const TrainingPlan& plan) {
@@ -42,19 +59,10 @@ std::shared_ptr<const BuiltPlan> PlanBuilder::newest() const {
   return newest_;
 }
 
-bool PlanBuilder::Needs(const std::vector<int>& ranks, const std::string& use) const {
-  const absl::MutexLock lock(&mu_);
-  const auto has = [&](const TrainingPlan& plan) {
-    const auto groups = GroupsOf(plan, rank_);
-    return std::find(groups.begin(), groups.end(), std::make_pair(ranks, use)) != groups.end();
-  };
-  return (waiting_ && has(*waiting_)) || (in_work_ && has(*in_work_)) ||
-         (newest_ != nullptr && has(newest_->plan));
-}
-
 void PlanBuilder::Run() {
   while (true) {
     TrainingPlan plan;
+    std::shared_ptr<const BuiltPlan> active;
     {
       const absl::MutexLock lock(&mu_);
       const auto has_work = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
@@ -62,23 +70,21 @@ void PlanBuilder::Run() {
       };
       mu_.Await(absl::Condition(&has_work));
       if (stopping_) return;
-      plan = *waiting_;
-      in_work_ = std::move(waiting_);
-      waiting_.reset();
+      plan = *std::exchange(waiting_, std::nullopt);
+      active = active_;
     }
-    std::shared_ptr<const BuiltPlan> built;
+    const int64_t epoch = plan.epoch;
     try {
-      built = std::make_shared<BuiltPlan>(BuildPlan(groups_, plan, rank_));
+      std::shared_ptr<const BuiltPlan> built =
+          std::make_shared<BuiltPlan>(BuildPlan(groups_, std::move(plan), rank_, active.get()));
+      {
+        const absl::MutexLock lock(&mu_);
+        newest_.swap(built);
+      }
+      events_.built(epoch);
     } catch (const std::exception& error) {
-      PACELINE_LOG(ERROR) << "plan epoch=" << plan.epoch
-                          << " cannot be prepared and is left out: " << error.what();
+      events_.failed(epoch, error.what());
     }
-    {
-      const absl::MutexLock lock(&mu_);
-      in_work_.reset();
-      if (built != nullptr) newest_ = built;
-    }
-    if (built != nullptr) on_built_(plan.epoch);
   }
 }
 

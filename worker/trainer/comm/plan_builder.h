@@ -17,44 +17,51 @@
 
 namespace paceline {
 
-// A plan whose groups are all connected.
+// A plan whose groups are all connected. They close with the last plan that holds them.
 struct BuiltPlan {
   TrainingPlan plan;
-  std::vector<Group*> levels;  // This rank's group of each level.
-  Group* gradients = nullptr;  // That of the gradients after the warm-up.
+  std::vector<std::shared_ptr<Group>> levels;  // This rank's group of each level.
+  std::shared_ptr<Group> gradients;            // That of the gradients after the warm-up.
 };
 
-// Collective.
-BuiltPlan BuildPlan(Groups& groups, TrainingPlan plan, int rank);
+// Collective. Groups of the same members and use that `active` has, the plan that all ranks
+// train by, are taken over; null: there is none. The others are new, also if another plan has
+// them: that one may have failed on some of their members.
+BuiltPlan BuildPlan(Groups& groups, TrainingPlan plan, int rank, const BuiltPlan* active);
 
 // Thread-safe.
 class PlanBuilder {
  public:
-  // `on_built` is called on the thread. `groups` outlives this.
-  PlanBuilder(Groups& groups, int rank, std::function<void(int64_t epoch)> on_built);
+  // Called on the thread, in the order of the plans.
+  struct Events {
+    std::function<void(int64_t epoch)> built;
+    std::function<void(int64_t epoch, const std::string& error)> failed;
+  };
+
+  // `groups` outlives this.
+  PlanBuilder(Groups& groups, int rank, Events events);
   // Waits for a plan that is being built, as long as the groups' timeout lets it.
   ~PlanBuilder();
 
-  // Builds this plan after the one in work; one that waits is replaced. One that cannot be
-  // built is logged and left out.
+  // The plan that the rank trains by from now on.
+  void SetActive(std::shared_ptr<const BuiltPlan> active);
+
+  // Builds this plan after the one in work; one that waits is replaced.
   void Build(const TrainingPlan& plan);
 
   // The latest that is built, if any.
   std::shared_ptr<const BuiltPlan> newest() const;
-
-  // Whether a plan that is built, in work or waiting has this group.
-  bool Needs(const std::vector<int>& ranks, const std::string& use) const;
 
  private:
   void Run();
 
   Groups& groups_;
   const int rank_;
-  const std::function<void(int64_t)> on_built_;
+  const Events events_;
 
   mutable absl::Mutex mu_;
   std::optional<TrainingPlan> waiting_ ABSL_GUARDED_BY(mu_);
-  std::optional<TrainingPlan> in_work_ ABSL_GUARDED_BY(mu_);
+  std::shared_ptr<const BuiltPlan> active_ ABSL_GUARDED_BY(mu_);
   std::shared_ptr<const BuiltPlan> newest_ ABSL_GUARDED_BY(mu_);
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
 

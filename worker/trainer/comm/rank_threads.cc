@@ -10,12 +10,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "worker/trainer/comm/cpu_platform.h"
 
 namespace paceline {
 
 void RunRanks(const TrainerConfig& config,
-              const std::function<void(const TrainerConfig&, Groups&)>& rank) {
+              const std::function<void(const TrainerConfig&, Groups&)>& rank,
+              const std::function<std::unique_ptr<Platform>(int)>& make_platform) {
   at::set_num_threads(1);
   // Torch's record of collectives is not made for threads with a group each.
   setenv("TORCH_FR_BUFFER_SIZE", "0", /*overwrite=*/1);
@@ -27,9 +27,9 @@ void RunRanks(const TrainerConfig& config,
       TrainerConfig own = config;
       own.id = {JobId("job-0"), Generation(1), Rank(number)};
       own.interface = "lo";
-      CpuPlatform platform;
+      const std::unique_ptr<Platform> platform = make_platform(number);
       try {
-        Groups groups(platform, own, c10::Device(c10::kCPU), address);
+        Groups groups(*platform, own, c10::Device(c10::kCPU), address);
         rank(own, groups);
       } catch (const std::exception& error) {
         ADD_FAILURE() << "rank " << number << ": " << error.what();

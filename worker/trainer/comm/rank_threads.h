@@ -3,7 +3,9 @@
 #define WORKER_TRAINER_COMM_RANK_THREADS_H_
 
 #include <functional>
+#include <memory>
 
+#include "worker/trainer/comm/cpu_platform.h"
 #include "worker/trainer/comm/group.h"
 #include "worker/trainer/config.h"
 
@@ -12,9 +14,14 @@ namespace paceline {
 // Runs `rank` in a thread for each rank of a job with this configuration; config.world_size
 // is their number. Each has a configuration with its rank and groups of its own. Returns when
 // all have ended; an exception of one is a failure of the test. Group::Barrier is not for
-// threads of one process: torch's has a static tensor.
-void RunRanks(const TrainerConfig& config,
-              const std::function<void(const TrainerConfig& config, Groups& groups)>& rank);
+// threads of one process: torch's has a static tensor. `make_platform` is called on the thread
+// of each rank.
+void RunRanks(
+    const TrainerConfig& config,
+    const std::function<void(const TrainerConfig& config, Groups& groups)>& rank,
+    const std::function<std::unique_ptr<Platform>(int rank)>& make_platform = [](int) {
+      return std::make_unique<CpuPlatform>();
+    });
 
 }  // namespace paceline
 

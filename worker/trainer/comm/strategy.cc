@@ -219,8 +219,7 @@ void Strategy::Parts::ShowPrepared(int64_t epoch) {
 }
 
 void Strategy::Parts::ShowFailure(int64_t epoch, const std::string& error) {
-  PACELINE_LOG(ERROR) << "plan epoch=" << epoch
-                      << " cannot be prepared and is left out: " << error;
+  PACELINE_LOG(ERROR) << "plan epoch=" << epoch << " cannot be prepared and is left out: " << error;
   ShowStatus([&](PlanStatus& shown) {
     if (shown.failed_epoch > epoch) return;
     shown.failed_epoch = epoch;

@@ -90,7 +90,8 @@ void ExpectNear(const at::Tensor& actual, const at::Tensor& expected, const char
 // The active ranks against one rank with all of their samples.
 void ExpectEqualToOneRank(int rank, Groups& groups, const Data& data) {
   const Outcome expected = Together(data.samples, data.grad_y, data.MakeState());
-  Group& group = groups.Get(data.active, "batch norm");
+  const std::shared_ptr<Group> made = groups.Make(data.active, "batch norm", 1);
+  Group& group = *made;
   const Outcome actual = Apart(data.OfRank(data.samples, rank), data.OfRank(data.grad_y, rank),
                                data.MakeState(), group);
   ExpectNear(actual.y, data.OfRank(expected.y, rank), "y");
