@@ -20,7 +20,7 @@ DIGITS = training.Case(
     "digits", "digits-train.shard",
     'model { mlp { hidden: 64 } } data { train: "{data}" eval: "{directory}/digits-test.shard" '
     "order: SHUFFLE } batch_per_rank: 16 "
-    "optimizer { sgd { momentum: 0.9 } learning_rate: 0.05 }", [])
+    "optimizer { sgd { momentum: 0.9 } learning_rate: 0.02 } schedule { cosine {} }", [])
 LLAMA = training.Case(
     "llama", training.LLAMA.data,
     "model { llama { dim: 64 layers: 2 heads: 4 kv_heads: 4 ffn_dim: 192 vocab_size: 256 } } "
@@ -87,9 +87,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=3, help="runs of each format")
     parser.add_argument("--steps", type=int, default=240, help="steps of a run")
+    parser.add_argument("--model", choices=("digits", "llama"), help="only this one")
     args = parser.parse_args()
+    models = [model for model in (DIGITS, LLAMA) if args.model in (None, model.name)]
     with training.Training() as runs:
-        rows = [row for model in (DIGITS, LLAMA) for exchange in (GRADIENTS, PARAMETERS)
+        rows = [row for model in models for exchange in (GRADIENTS, PARAMETERS)
                 for row in rows_of(runs, args, model, exchange)]
     return report("formats", rows)
 
