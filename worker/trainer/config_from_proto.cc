@@ -1,11 +1,9 @@
 #include "worker/trainer/config_from_proto.h"
 
-#include <numeric>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "common/core/status_macros.h"
 #include "common/job_spec/job_spec.h"
 
@@ -172,37 +170,6 @@ absl::Status CheckPlace(const v1::TrainerConfig& proto) {
   return absl::OkStatus();
 }
 
-// `what` begins the message: "level 1 of training plan 3".
-absl::Status CheckGroups(const std::string& what,
-                         const google::protobuf::RepeatedField<int32_t>& groups, int world_size) {
-  bool positive = true;
-  for (const int32_t size : groups) positive = positive && size > 0;
-  const int64_t sum = std::accumulate(groups.begin(), groups.end(), int64_t{0});
-  if (positive && sum == world_size) return absl::OkStatus();
-  return absl::InvalidArgumentError(StrCat(what, " has groups of ", absl::StrJoin(groups, ", "),
-                                           " ranks; their sizes are to be at least 1 and to add up "
-                                           "to the world size ",
-                                           world_size));
-}
-
-absl::Status CheckPlan(const v1::TrainingPlan& plan, int world_size) {
-  const std::string name = StrCat("training plan ", plan.epoch());
-  if (plan.epoch() < 1) {
-    return absl::InvalidArgumentError(StrCat(name, ": an epoch is 1 or more"));
-  }
-  for (int i = 0; i < plan.levels_size(); ++i) {
-    const v1::PlanLevel& level = plan.levels(i);
-    const std::string what = StrCat("level ", i, " of ", name);
-    if (level.period() < 1) {
-      return absl::InvalidArgumentError(
-          StrCat(what, " has the period ", level.period(), "; a period is 1 or more"));
-    }
-    PACELINE_RETURN_IF_ERROR(CheckGroups(what, level.groups(), world_size));
-  }
-  if (plan.gradient_groups().empty()) return absl::OkStatus();
-  return CheckGroups(StrCat("the gradients of ", name), plan.gradient_groups(), world_size);
-}
-
 }  // namespace
 
 absl::StatusOr<TrainerConfig> ConfigFromProto(const v1::TrainerConfig& proto) {
@@ -255,8 +222,7 @@ absl::StatusOr<TrainerConfig> ConfigFromProto(const v1::TrainerConfig& proto) {
   return config;
 }
 
-absl::StatusOr<TrainingPlan> PlanFromProto(const v1::TrainingPlan& proto, int world_size) {
-  PACELINE_RETURN_IF_ERROR(CheckPlan(proto, world_size));
+TrainingPlan PlanFromProto(const v1::TrainingPlan& proto) {
   TrainingPlan plan;
   plan.epoch = proto.epoch();
   for (const v1::PlanLevel& level : proto.levels()) {

@@ -13,9 +13,8 @@ namespace paceline {
 // impossible value of the spec, or what else is.
 absl::StatusOr<TrainerConfig> ConfigFromProto(const v1::TrainerConfig& proto);
 
-// InvalidArgument unless the epoch and each period are at least 1 and groups add up to the
-// world size.
-absl::StatusOr<TrainingPlan> PlanFromProto(const v1::TrainingPlan& proto, int world_size);
+// Whether it can be is for CheckPlan (comm/training_plan.h) to say.
+TrainingPlan PlanFromProto(const v1::TrainingPlan& proto);
 
 ProfileRequest ProfileRequestFromProto(const v1::ProfileRequest& proto);
 

@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/atomic_file/atomic_file.h"
-#include "common/core/status_macros.h"
 #include "common/log.h"
 #include "worker/trainer/config_from_proto.h"
 
@@ -100,9 +99,7 @@ absl::StatusOr<StartOrder> ControlState::WaitForStart() {
         "the worker daemon sent the store's address without a training plan; it must be of the "
         "same version as its trainer program");
   }
-  PACELINE_ASSIGN_OR_RETURN(TrainingPlan plan,
-                            PlanFromProto(command_.plan(), command_.config().world_size()));
-  return StartOrder{command_.store_address(), std::move(plan)};
+  return StartOrder{command_.store_address(), PlanFromProto(command_.plan())};
 }
 
 std::optional<ProfileRequest> ControlState::profile_request() const {
@@ -123,18 +120,14 @@ void ControlState::SetPlanListener(std::function<void(const TrainingPlan&)> on_p
 void ControlState::CallPlanListener() {
   absl::MutexLock listener_lock(&listener_mutex_);
   if (on_plan_ == nullptr) return;
-  absl::StatusOr<TrainingPlan> plan;
+  TrainingPlan plan;
   {
     absl::MutexLock lock(&mutex_);
     if (command_.plan().epoch() <= told_epoch_) return;
     told_epoch_ = command_.plan().epoch();
-    plan = PlanFromProto(command_.plan(), command_.config().world_size());
+    plan = PlanFromProto(command_.plan());
   }
-  if (plan.ok()) {
-    on_plan_(*plan);
-  } else {
-    PACELINE_LOG(ERROR) << "training plan ignored: " << plan.status().message();
-  }
+  on_plan_(plan);
 }
 
 }  // namespace paceline

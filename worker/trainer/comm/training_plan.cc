@@ -46,6 +46,7 @@ bool ParseLevel(absl::string_view text, PlanLevel* level) {
 
 absl::Status CheckPlan(const TrainingPlan& plan, StrategyConfig::Kind kind, int world_size) {
   const std::string name = absl::StrCat("plan ", plan.epoch);
+  if (plan.epoch < 1) return absl::InvalidArgumentError(absl::StrCat(name, ": epochs begin at 1"));
   const size_t levels = plan.levels.size();
   if (kind == StrategyConfig::Kind::kDdp ? levels != 0 : levels == 0) {
     return absl::InvalidArgumentError(absl::StrCat(name, " has ", levels,

@@ -56,8 +56,11 @@ TEST(TrainingPlanTest, SurvivesEncoding) {
 
 TEST(TrainingPlanTest, RefusesWhatDoesNotFit) {
   EXPECT_TRUE(CheckPlan(ThreeLevels(), Kind::kHsgd, 8).ok());
-  EXPECT_TRUE(CheckPlan(TrainingPlan(), Kind::kDdp, 8).ok());
-  EXPECT_FALSE(CheckPlan(TrainingPlan(), Kind::kHsgd, 8).ok());
+  TrainingPlan none;
+  EXPECT_THAT(CheckPlan(none, Kind::kDdp, 8).message(), HasSubstr("epochs begin at 1"));
+  none.epoch = 1;
+  EXPECT_TRUE(CheckPlan(none, Kind::kDdp, 8).ok());
+  EXPECT_FALSE(CheckPlan(none, Kind::kHsgd, 8).ok());
   EXPECT_FALSE(CheckPlan(ThreeLevels(), Kind::kDdp, 8).ok());
   EXPECT_FALSE(CheckPlan(ThreeLevels(), Kind::kLocalSgd, 8).ok());
   EXPECT_THAT(CheckPlan(ThreeLevels(), Kind::kHsgd, 9).message(),
@@ -72,6 +75,9 @@ TEST(TrainingPlanTest, RefusesWhatDoesNotFit) {
   plan = ThreeLevels();
   plan.levels.pop_back();
   EXPECT_THAT(CheckPlan(plan, Kind::kHsgd, 8).message(), HasSubstr("not one group of all"));
+  plan = ThreeLevels();
+  plan.levels[0].groups = {5, 3, 0};
+  EXPECT_FALSE(CheckPlan(plan, Kind::kHsgd, 8).ok());
   plan = ThreeLevels();
   plan.gradient_groups = {9, -1};
   EXPECT_FALSE(CheckPlan(plan, Kind::kHsgd, 8).ok());

@@ -24,7 +24,7 @@ absl::Status Run(Control& control) {
   control.SetPlanListener([&](const TrainingPlan& plan) {
     std::printf("heard epoch=%lld levels=%zu\n", static_cast<long long>(plan.epoch),
                 plan.levels.size());
-    control.SetPlanStatus({plan.epoch, plan.epoch, 10 * plan.epoch});
+    control.SetPlanStatus({plan.epoch, plan.epoch, 10 * plan.epoch, "", 0});
   });
   int64_t answered = 0;
   while (!control.stop_requested()) {
