@@ -31,7 +31,11 @@ std::string WhatText(const grpc::Status& status, absl::string_view server) {
   if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED) {
     return absl::StrCat("the server at ", server, " does not know this request");
   }
-  return status.error_message().empty() ? "the request failed" : status.error_message();
+  const std::string& message = status.error_message();
+  if (message.empty()) return "the request failed";
+  // Its other lines are the field violations, which are listed below it.
+  const auto request = DetailOf<google::rpc::BadRequest>(status);
+  return request.field_violations().empty() ? message : message.substr(0, message.find('\n'));
 }
 
 std::string AdviceOf(const grpc::Status& status) {

@@ -52,10 +52,10 @@ TEST(ErrorTextTest, NamesEveryFieldThatTheServerRefused) {
   auto* violation = request.add_field_violations();
   violation->set_field("ranks");
   violation->set_description("is 9999; allowed is 1 to 4096");
-  const grpc::Status status =
-      WithDetail(grpc::StatusCode::INVALID_ARGUMENT, "the spec cannot be", request);
+  const grpc::Status status = WithDetail(grpc::StatusCode::INVALID_ARGUMENT,
+                                         "the spec cannot be:\n  ranks: is 9999; allowed", request);
   EXPECT_EQ(ErrorText(status, "h:1"),
-            "error: the spec cannot be\n  ranks: is 9999; allowed is 1 to 4096\n");
+            "error: the spec cannot be:\n  ranks: is 9999; allowed is 1 to 4096\n");
 }
 
 TEST(ErrorTextTest, UnreachableServerIsNamed) {
