@@ -44,6 +44,7 @@ absl::StatusOr<v1::TrainerId> ParseId(const std::string& directory) {
 v1::FailureKind KindOf(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kDataLoss:
       return v1::FAILURE_INPUT;
     case absl::StatusCode::kResourceExhausted:
       return v1::FAILURE_OUT_OF_MEMORY;

@@ -79,7 +79,7 @@ class Control {
   bool stop_requested() const { return stop_requested_.load(std::memory_order_relaxed); }
 
   // Writes and sends the last words and ends the thread. Returns the process's exit code.
-  // The code of `status` tells the kind of the failure: InvalidArgument is bad input,
+  // The code of `status` tells the kind of the failure: InvalidArgument and DataLoss are bad input,
   // ResourceExhausted lack of memory, Unavailable a failed collective (no failure after a
   // request to stop: others may have stopped first), any other an error of the training.
   virtual int Finish(const absl::Status& status) = 0;
