@@ -1,8 +1,7 @@
 #include "worker/trainer/comm/gradient_mean.h"
 
-#include <torch/csrc/autograd/engine.h>
-
 #include <c10/util/Exception.h>
+#include <torch/csrc/autograd/engine.h>
 
 #include <algorithm>
 #include <new>

@@ -30,9 +30,9 @@ namespace paceline {
 
 // What the exchange after one step amounted to.
 struct StepExchange {
-  int group_size = 0;      // Over which parameters were averaged; 0: not at this step.
-  bool all_equal = false;  // All ranks have the same parameters now.
-  int64_t bytes = 0;       // Sent by this rank in the step, gradients included.
+  int group_size = 0;           // Over which parameters were averaged; 0: not at this step.
+  bool all_equal = false;       // All ranks have the same parameters now.
+  int64_t bytes = 0;            // Sent by this rank in the step, gradients included.
   int gradient_group_size = 1;  // Ranks that shared the step's gradients.
   // Of the loss that was passed, over all ranks: a float scalar on the device; undefined unless
   // all ranks exchanged something.
