@@ -104,7 +104,8 @@ def run(args, program, ranks, kilobytes, share):
         memory, ended = [0], threading.Event()
 
         def watch():
-            while not ended.wait(3):
+            # Twice at least, also in a run of few steps.
+            while not ended.wait(min(3, args.steps * COMPUTE_S / 2)):
                 memory.append(shared_out_bytes(process.pid))
 
         watcher = threading.Thread(target=watch)

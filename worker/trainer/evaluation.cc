@@ -47,9 +47,7 @@ absl::StatusOr<Score> EvaluateShare(const TrainerConfig& config, const Dataset& 
 absl::StatusOr<EvaluationResult> Evaluate(const TrainerConfig& config, const Dataset& data,
                                           Model& model, Group& all, int64_t step) {
   at::NoGradGuard no_grad;
-  std::vector<at::Tensor> buffers;
-  for (const NamedTensor& buffer : model.buffers()) buffers.push_back(buffer.tensor);
-  all.CopyFromFirst(buffers);
+  all.CopyFromFirst(TensorsOf(model.buffers()));
 
   int64_t samples = 0;
   model.SetTraining(false);

@@ -25,12 +25,6 @@ namespace {
 // gradients' buckets are laid out anew after it.
 constexpr int64_t kStartupSteps = 2;
 
-std::vector<at::Tensor> TensorsOf(const std::vector<NamedTensor>& named) {
-  std::vector<at::Tensor> tensors;
-  for (const NamedTensor& one : named) tensors.push_back(one.tensor);
-  return tensors;
-}
-
 BatchLoader::Options LoaderOptions(const TrainLoop::Parts& parts) {
   const TrainerConfig& config = parts.config;
   BatchLoader::Options options;

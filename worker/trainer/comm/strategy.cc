@@ -25,12 +25,6 @@ namespace {
 // What rides along with a mean over all ranks, summed.
 enum Rider { kReady, kLoss, kLosses, kRiders };
 
-std::vector<at::Tensor> TensorsOf(const std::vector<NamedTensor>& named) {
-  std::vector<at::Tensor> tensors;
-  for (const NamedTensor& one : named) tensors.push_back(one.tensor);
-  return tensors;
-}
-
 void MakeEqual(Group& all, const std::vector<NamedTensor>& parameters) {
   if (all.size() == 1) return;
   const std::vector<at::Tensor> tensors = TensorsOf(parameters);

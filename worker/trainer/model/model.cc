@@ -7,6 +7,13 @@
 
 namespace paceline {
 
+std::vector<at::Tensor> TensorsOf(const std::vector<NamedTensor>& named) {
+  std::vector<at::Tensor> tensors;
+  tensors.reserve(named.size());
+  for (const NamedTensor& one : named) tensors.push_back(one.tensor);
+  return tensors;
+}
+
 at::Tensor Model::AddParameter(std::string name, at::Tensor initial) {
   parameters_.push_back({std::move(name), initial.to(device_).requires_grad_(true)});
   return parameters_.back().tensor;

@@ -27,6 +27,9 @@ struct NamedTensor {
   at::Tensor tensor;
 };
 
+// Without their names.
+std::vector<at::Tensor> TensorsOf(const std::vector<NamedTensor>& named);
+
 // Sums over the predictions of a batch: one for each image, one for each token.
 struct Score {
   double loss = 0;
