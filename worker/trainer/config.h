@@ -103,6 +103,27 @@ struct FaultConfig {
 
 enum class NonFinite { kStop, kSkip, kIgnore };
 
+struct CheckpointConfig {
+  std::string directory;  // Empty: nothing is written.
+  int64_t every_steps = 0;
+  bool expected = false;  // Saves will come: by steps, by time or at the end.
+  bool at_end = false;
+  bool wait_when_busy = false;  // Else a save is left out.
+  double write_limit = 0;       // Bytes per second; 0: none.
+};
+
+// proto/plan.proto, SaveOrder.
+struct SaveOrder {
+  int64_t number = 0;  // 0: none.
+  bool now = false;
+};
+
+// proto/plan.proto, CheckpointPlan.
+struct CheckpointPlan {
+  SaveOrder save;
+  std::vector<int64_t> commit_steps;
+};
+
 struct TrainerConfig {
   TrainerId id;
   int world_size = 1;
@@ -125,7 +146,9 @@ struct TrainerConfig {
   NonFinite on_nonfinite = NonFinite::kStop;
   uint64_t seed = 0;
   int64_t eval_every = 0;            // 0: at the end only.
-  std::string checkpoint_directory;  // Empty: nothing is written.
+  CheckpointConfig checkpoint;
+  std::string restore_from;          // Directory of a checkpoint; empty: a new training.
+  std::string spec_json;             // The whole job spec, for the record.
   std::string init_from;             // Empty: initialised from the seed.
   std::string export_final;          // Empty: nothing is written.
   int64_t log_every = 10;
@@ -137,8 +160,8 @@ struct TrainerConfig {
 
   int rank() const { return id.rank.value(); }
   int64_t samples_per_step() const { return batch * accumulation_steps; }  // Of this rank.
-  // Requires: checkpoint_directory is not empty.
-  std::string output_directory() const { return checkpoint_directory + "/" + id.job.value(); }
+  // Requires: checkpoint.directory is not empty.
+  std::string output_directory() const { return checkpoint.directory + "/" + id.job.value(); }
 };
 
 }  // namespace paceline

@@ -206,7 +206,7 @@ absl::StatusOr<TrainerConfig> ConfigFromProto(const v1::TrainerConfig& proto) {
   config.on_nonfinite = ReadNonFinite(spec.on_nonfinite());
   config.seed = static_cast<uint64_t>(spec.seed());
   config.eval_every = spec.evaluation().every();
-  config.checkpoint_directory = spec.checkpoint().directory();
+  config.checkpoint.directory = spec.checkpoint().directory();
   config.init_from = spec.init_from();
   config.export_final = spec.export_final();
   config.log_every = spec.log_every();

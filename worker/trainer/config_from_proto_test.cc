@@ -82,7 +82,7 @@ TEST(ConfigFromProtoTest, EveryValueArrives) {
   EXPECT_EQ(config->on_nonfinite, NonFinite::kSkip);
   EXPECT_EQ(config->seed, 6u);
   EXPECT_EQ(config->eval_every, 50);
-  EXPECT_EQ(config->checkpoint_directory, "/out");
+  EXPECT_EQ(config->checkpoint.directory, "/out");
   EXPECT_EQ(config->init_from, "/weights");
   EXPECT_EQ(config->export_final, "/final.safetensors");
   EXPECT_EQ(config->startup_timeout, absl::Seconds(77));

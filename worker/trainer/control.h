@@ -4,7 +4,10 @@
 // away), sends the status on each change and each new connection, receives the commands,
 // turns over the log segments, and takes SIGTERM:
 //   - before SetRunning there is nothing to finish: the process exits with 0 at once;
-//   - later stop_requested() becomes true, for the training thread to see between two steps.
+//   - later stop_requested() becomes true, for the training thread to see between two steps;
+//   - but if the job has a checkpoint directory and the daemon has not said that it ends the
+//     process, the status tells that somebody asked for its end, and training goes on until the
+//     daemon says so: the controller has the work saved first.
 // When no daemon has been there for `orphan_timeout` the thread ends the process.
 //
 // How the process ended is left behind in <directory>/status, whether or not a daemon listens.
@@ -68,6 +71,10 @@ class Control {
   // The newest profile that was asked for. Costs one atomic read while there is none.
   virtual std::optional<ProfileRequest> profile_request() const = 0;
 
+  // From now on `on_plan` is called with what is wanted of checkpoints (the present state
+  // included), on the control's thread, after each change. Else as SetPlanListener.
+  virtual void SetCheckpointListener(std::function<void(const CheckpointPlan&)> on_plan) = 0;
+
   // All ranks have met.
   virtual void SetRunning() = 0;
 
@@ -75,12 +82,15 @@ class Control {
   virtual void SetPlanStatus(const PlanStatus& status) = 0;
   virtual void SetFigures(const RankFigures& figures) = 0;
   virtual void SetProfile(const ProfileResult& result) = 0;
+  // Replaces what was told of this step (or, with step 0, of this order).
+  virtual void SetSave(const SaveStatus& status) = 0;
+  virtual void SetCheckpointFigures(const CheckpointFigures& figures) = 0;
 
   bool stop_requested() const { return stop_requested_.load(std::memory_order_relaxed); }
 
   // Writes and sends the last words and ends the thread. Returns the process's exit code.
   // The code of `status` tells the kind of the failure: InvalidArgument and DataLoss are bad input,
-  // ResourceExhausted lack of memory, Unavailable a failed collective (no failure after a
+  // FailedPrecondition a checkpoint to start from that cannot be used, ResourceExhausted lack of memory, Unavailable a failed collective (no failure after a
   // request to stop: others may have stopped first), any other an error of the training.
   virtual int Finish(const absl::Status& status) = 0;
 

@@ -4,6 +4,7 @@
 #define WORKER_TRAINER_FIGURES_H_
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -35,6 +36,34 @@ struct ProfileResult {
   int64_t trace_bytes = 0;
   double dump_s = 0;
   std::string error;
+};
+
+enum class SaveState { kWriting, kDurable, kCommitted, kFailed, kSkipped };
+enum class SaveFailure { kNone, kNoSpace, kNoPermission, kIo, kNotAgreed, kInconsistent };
+
+struct SaveStatus {
+  int64_t step = 0;
+  int64_t order = 0;
+  SaveState state = SaveState::kWriting;
+  int64_t bytes = 0;
+  SaveFailure failure = SaveFailure::kNone;
+  std::string error;
+};
+
+struct CheckpointFigures {
+  int64_t saves = 0;
+  int64_t bytes = 0;
+  int64_t skipped = 0;
+  std::map<SaveFailure, int64_t> failures;
+  double staging_s = 0;
+  double blocked_s = 0;
+  double write_s = 0;
+  int64_t commits = 0;
+  double commit_s = 0;
+  double last_blocked_s = 0;
+  int64_t restored_step = 0;
+  int64_t restored_bytes = 0;
+  double restore_s = 0;
 };
 
 // Of the caching allocator of a device, in bytes. Peaks are those since they were reset.

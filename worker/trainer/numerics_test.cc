@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "worker/trainer/checkpoint/safetensors.h"
+#include "common/safetensors/safetensors.h"
 #include "worker/trainer/testing/fake_daemon.h"
 #include "worker/trainer/testing/trainer_test.h"
 

@@ -71,7 +71,7 @@ absl::Status OpenAllData(Session& session) {
 }
 
 absl::Status PrepareOutput(const TrainerConfig& config) {
-  if (config.rank() == 0 && !config.checkpoint_directory.empty()) {
+  if (config.rank() == 0 && !config.checkpoint.directory.empty()) {
     PACELINE_RETURN_IF_ERROR(
         PrepareOutputDirectory("checkpoint.directory", config.output_directory(), config.rank()));
   }
@@ -86,7 +86,7 @@ absl::Status PrepareOutput(const TrainerConfig& config) {
 std::string RoomFor(const TrainerConfig& config, const std::string& what,
                     const std::string& trainer_directory) {
   return absl::StrCat(
-      config.checkpoint_directory.empty() ? trainer_directory : config.output_directory(), "/",
+      config.checkpoint.directory.empty() ? trainer_directory : config.output_directory(), "/",
       what);
 }
 

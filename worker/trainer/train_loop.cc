@@ -264,7 +264,7 @@ absl::Status TrainLoop::Finish() {
   }
   strategy_.AverageAll();
   PACELINE_RETURN_IF_ERROR(EvaluateAt(config_.steps));
-  if (config_.rank() == 0 && !config_.checkpoint_directory.empty()) {
+  if (config_.rank() == 0 && !config_.checkpoint.directory.empty()) {
     PACELINE_RETURN_IF_ERROR(Save(config_.output_directory() + "/final.safetensors"));
   }
   parts_.groups.all().Barrier();

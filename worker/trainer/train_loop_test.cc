@@ -9,7 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "worker/ring/step_ring.h"
-#include "worker/trainer/checkpoint/safetensors.h"
+#include "common/safetensors/safetensors.h"
 #include "worker/trainer/testing/fake_daemon.h"
 #include "worker/trainer/testing/trainer_test.h"
 

@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/core/status_macros.h"
-#include "worker/trainer/checkpoint/safetensors.h"
+#include "common/safetensors/safetensors.h"
 #include "worker/trainer/checkpoint/state_dict_pickle.h"
 
 namespace paceline {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "worker/trainer/checkpoint/safetensors.h"
+#include "common/safetensors/safetensors.h"
 #include "worker/trainer/checkpoint/weights.h"
 #include "worker/trainer/model/models.h"
 

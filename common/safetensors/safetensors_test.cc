@@ -1,4 +1,4 @@
-#include "worker/trainer/checkpoint/safetensors.h"
+#include "common/safetensors/safetensors.h"
 
 #include <gtest/gtest.h>
 

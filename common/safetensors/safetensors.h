@@ -3,8 +3,8 @@
 // A file is a length (8 bytes, little-endian), a JSON object of that length which gives each
 // tensor's dtype, shape and place, and the tensors' bytes. Everything is checked when a file
 // is opened, so that reading a tensor later cannot fail.
-#ifndef WORKER_TRAINER_CHECKPOINT_SAFETENSORS_H_
-#define WORKER_TRAINER_CHECKPOINT_SAFETENSORS_H_
+#ifndef COMMON_SAFETENSORS_SAFETENSORS_H_
+#define COMMON_SAFETENSORS_SAFETENSORS_H_
 
 #include <cstdint>
 #include <string>
@@ -55,4 +55,4 @@ absl::StatusOr<std::vector<Safetensor>> ParseSafetensors(absl::string_view conte
 
 }  // namespace paceline
 
-#endif  // WORKER_TRAINER_CHECKPOINT_SAFETENSORS_H_
+#endif  // COMMON_SAFETENSORS_SAFETENSORS_H_

@@ -1,0 +1,47 @@
+// Names in a job's checkpoint directory, <checkpoint.directory>/<job id>/:
+//
+//   lock                               held by the job's rank 0 while it trains
+//   final.safetensors                  the weights after the last step
+//   step-000000000120.g2/              a checkpoint after 120 steps, by generation 2
+//     manifest.json                    written last: without it there is no checkpoint
+//     shard-00000-of-00004.safetensors one for each rank
+//     part-00000.json                  the rank's slices, until they are in the manifest
+//   removed-step-...                   a checkpoint that is being removed
+//
+// Names sort by step.
+#ifndef COMMON_CHECKPOINT_CHECKPOINT_PATHS_H_
+#define COMMON_CHECKPOINT_CHECKPOINT_PATHS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace paceline {
+
+inline constexpr char kManifestName[] = "manifest.json";
+
+// What a checkpoint is known by within its job.
+struct CheckpointKey {
+  int64_t step = 0;
+  int64_t generation = 0;
+
+  friend bool operator==(const CheckpointKey& a, const CheckpointKey& b) {
+    return a.step == b.step && a.generation == b.generation;
+  }
+  friend bool operator<(const CheckpointKey& a, const CheckpointKey& b) {
+    return a.step != b.step ? a.step < b.step : a.generation < b.generation;
+  }
+};
+
+std::string CheckpointName(const CheckpointKey& key);
+// Of a directory's name without its path; nothing if it is not such a name.
+std::optional<CheckpointKey> ParseCheckpointName(absl::string_view name);
+
+std::string ShardName(int rank, int ranks);
+std::string PartName(int rank);
+
+}  // namespace paceline
+
+#endif  // COMMON_CHECKPOINT_CHECKPOINT_PATHS_H_
