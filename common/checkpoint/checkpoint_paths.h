@@ -12,32 +12,13 @@
 #ifndef COMMON_CHECKPOINT_CHECKPOINT_PATHS_H_
 #define COMMON_CHECKPOINT_CHECKPOINT_PATHS_H_
 
-#include <cstdint>
-#include <optional>
 #include <string>
 
-#include "absl/strings/string_view.h"
+#include "common/core/checkpoint_key.h"
 
 namespace paceline {
 
 inline constexpr char kManifestName[] = "manifest.json";
-
-// What a checkpoint is known by within its job.
-struct CheckpointKey {
-  int64_t step = 0;
-  int64_t generation = 0;
-
-  friend bool operator==(const CheckpointKey& a, const CheckpointKey& b) {
-    return a.step == b.step && a.generation == b.generation;
-  }
-  friend bool operator<(const CheckpointKey& a, const CheckpointKey& b) {
-    return a.step != b.step ? a.step < b.step : a.generation < b.generation;
-  }
-};
-
-std::string CheckpointName(const CheckpointKey& key);
-// Of a directory's name without its path; nothing if it is not such a name.
-std::optional<CheckpointKey> ParseCheckpointName(absl::string_view name);
 
 std::string ShardName(int rank, int ranks);
 std::string PartName(int rank);
