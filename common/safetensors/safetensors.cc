@@ -154,31 +154,45 @@ absl::StatusOr<SafetensorsFile> SafetensorsFile::Open(const std::string& path) {
   return SafetensorsFile(std::move(file), *std::move(tensors));
 }
 
-absl::Status WriteSafetensors(const std::string& path, const std::vector<Safetensor>& tensors) {
+absl::StatusOr<std::string> SafetensorsHeader(const std::vector<Safetensor>& tensors,
+                                              size_t alignment) {
   Json json = Json::object();
   json[kMetadata]["format"] = "pt";
-  uint64_t offset = 0;
+  int64_t offset = 0;
   for (const Safetensor& tensor : tensors) {
     int64_t bytes;
+    int64_t end;
     if (SafetensorsElementBytes(tensor.dtype) == 0 || json.contains(tensor.name) ||
-        !SizeOf(tensor.dtype, tensor.shape, &bytes) ||
-        static_cast<uint64_t>(bytes) != tensor.bytes.size()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("tensor \"", tensor.name, "\": name used twice, or bytes that do not fit ",
-                       tensor.dtype, " and its shape"));
+        !SizeOf(tensor.dtype, tensor.shape, &bytes) || bytes < 0 ||
+        __builtin_add_overflow(offset, bytes, &end)) {
+      return absl::InvalidArgumentError(absl::StrCat("tensor \"", tensor.name,
+                                                     "\": name used twice, or impossible as ",
+                                                     tensor.dtype, " of its shape"));
     }
-    json[tensor.name] = {{"dtype", tensor.dtype},
-                         {"shape", tensor.shape},
-                         {"data_offsets", {offset, offset + tensor.bytes.size()}}};
-    offset += tensor.bytes.size();
+    json[tensor.name] = {
+        {"dtype", tensor.dtype}, {"shape", tensor.shape}, {"data_offsets", {offset, end}}};
+    offset = end;
   }
-  // Padded, so that the data begins at a multiple of 8.
   std::string header = json.dump();
-  header.append((8 - header.size() % 8) % 8, ' ');
+  const size_t beyond = (kLengthBytes + header.size()) % alignment;
+  if (beyond != 0) header.append(alignment - beyond, ' ');
   const uint64_t header_bytes = header.size();
-  std::vector<absl::string_view> pieces = {
-      {reinterpret_cast<const char*>(&header_bytes), kLengthBytes}, header};
-  for (const Safetensor& tensor : tensors) pieces.push_back(tensor.bytes);
+  return absl::StrCat(absl::string_view(reinterpret_cast<const char*>(&header_bytes), kLengthBytes),
+                      header);
+}
+
+absl::Status WriteSafetensors(const std::string& path, const std::vector<Safetensor>& tensors) {
+  PACELINE_ASSIGN_OR_RETURN(const std::string header, SafetensorsHeader(tensors, /*alignment=*/8));
+  std::vector<absl::string_view> pieces = {header};
+  for (const Safetensor& tensor : tensors) {
+    int64_t bytes;
+    if (!SizeOf(tensor.dtype, tensor.shape, &bytes) ||
+        static_cast<uint64_t>(bytes) != tensor.bytes.size()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "tensor \"", tensor.name, "\": bytes that do not fit ", tensor.dtype, " and its shape"));
+    }
+    pieces.push_back(tensor.bytes);
+  }
   return WriteFileAtomically(path, pieces);
 }
 

@@ -6,6 +6,7 @@
 #ifndef COMMON_SAFETENSORS_SAFETENSORS_H_
 #define COMMON_SAFETENSORS_SAFETENSORS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -27,6 +28,12 @@ struct Safetensor {
 
 // Bytes of one element; 0 for a dtype that is not known.
 int64_t SafetensorsElementBytes(absl::string_view dtype);
+
+// The beginning of a file: all that comes before the bytes of `tensors`, which follow in this
+// order and are not looked at here. Padded, so that they begin at a multiple of `alignment`.
+// InvalidArgument when a name comes twice, or a dtype or shape is impossible.
+absl::StatusOr<std::string> SafetensorsHeader(const std::vector<Safetensor>& tensors,
+                                              size_t alignment);
 
 // Writes the file atomically. Errors as WriteFileAtomically; InvalidArgument when bytes do
 // not fit dtype and shape, or a name comes twice.

@@ -106,6 +106,20 @@ TEST(SafetensorsTest, WriterRefusesBytesThatDoNotFit) {
   EXPECT_EQ(WriteSafetensors(path, {{"a", "U8", {1}, "1"}, {"a", "U8", {1}, "1"}}).code(), code);
 }
 
+TEST(SafetensorsTest, AHeaderIsPaddedToItsAlignment) {
+  const std::vector<Safetensor> tensors = {{"a", "F32", {2}, ""}, {"b", "U8", {}, ""}};
+  for (size_t alignment : {8, 64, 4096}) {
+    const absl::StatusOr<std::string> header = SafetensorsHeader(tensors, alignment);
+    ASSERT_TRUE(header.ok()) << header.status();
+    EXPECT_EQ(header->size() % alignment, 0u);
+    const auto parsed = ParseSafetensors(*header + "12345678b");
+    ASSERT_TRUE(parsed.ok()) << parsed.status();
+    EXPECT_EQ((*parsed)[1].bytes, "b");
+  }
+  EXPECT_FALSE(SafetensorsHeader({{"a", "U8", {-1}, ""}}, 8).ok());
+  EXPECT_FALSE(SafetensorsHeader({{"a", "U8", {1}, ""}, {"a", "U8", {1}, ""}}, 8).ok());
+}
+
 TEST(SafetensorsTest, ErrorsOfAFileNameIt) {
   const std::string path = testing::TempDir() + "/damaged";
   std::ofstream(path) << "short";
