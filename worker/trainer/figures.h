@@ -59,7 +59,7 @@ struct CheckpointFigures {
   double blocked_s = 0;
   double write_s = 0;
   int64_t commits = 0;
-  double commit_s = 0;
+  double committing_s = 0;
   double last_blocked_s = 0;
   int64_t restored_step = 0;
   int64_t restored_bytes = 0;
