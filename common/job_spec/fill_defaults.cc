@@ -62,6 +62,21 @@ void FillSchedule(v1::Schedule* schedule) {
   }
 }
 
+void FillCheckpoint(v1::Checkpoint* checkpoint) {
+  if (checkpoint->directory().empty()) return;
+  if (!checkpoint->has_keep_latest()) checkpoint->set_keep_latest(3);
+  if (!checkpoint->has_at_end()) {
+    checkpoint->set_at_end(checkpoint->every_steps() > 0 || checkpoint->every_s() > 0 ||
+                           checkpoint->auto_interval());
+  }
+  if (checkpoint->when_busy() == v1::WHEN_BUSY_UNSPECIFIED) {
+    checkpoint->set_when_busy(v1::WHEN_BUSY_SKIP);
+  }
+  if (checkpoint->on_damage() == v1::ON_DAMAGE_UNSPECIFIED) {
+    checkpoint->set_on_damage(v1::ON_DAMAGE_STOP);
+  }
+}
+
 void FillFault(v1::Fault* fault) {
   if (fault->steps() == 0) fault->set_steps(1);
   if (!fault->has_probability()) fault->set_probability(1);
@@ -94,7 +109,7 @@ void FillDefaults(v1::JobSpec* spec) {
   FillSchedule(spec->mutable_schedule());
   if (spec->precision() == v1::PRECISION_UNSPECIFIED) spec->set_precision(v1::FP32);
   spec->mutable_evaluation();
-  spec->mutable_checkpoint();
+  FillCheckpoint(spec->mutable_checkpoint());
   if (spec->log_every() == 0) spec->set_log_every(10);
   if (spec->collective_timeout_s() == 0) spec->set_collective_timeout_s(300);
   for (v1::Fault& fault : *spec->mutable_faults()) FillFault(&fault);

@@ -1,5 +1,7 @@
 #include "worker/trainer/config_from_proto.h"
 
+#include <google/protobuf/util/json_util.h>
+
 #include <string>
 #include <vector>
 
@@ -160,6 +162,33 @@ FaultConfig ReadFault(const v1::Fault& proto) {
   return fault;
 }
 
+CheckpointConfig ReadCheckpoint(const v1::Checkpoint& proto) {
+  constexpr double kBytesPerMegabyte = 1e6;
+  CheckpointConfig checkpoint;
+  checkpoint.directory = proto.directory();
+  checkpoint.every_steps = proto.every_steps();
+  checkpoint.at_end = proto.at_end();
+  checkpoint.expected =
+      proto.every_steps() > 0 || proto.every_s() > 0 || proto.auto_interval() || proto.at_end();
+  checkpoint.wait_when_busy = proto.when_busy() == v1::WHEN_BUSY_WAIT;
+  checkpoint.write_limit = proto.write_limit_mb_s() * kBytesPerMegabyte;
+  return checkpoint;
+}
+
+bool Concerns(const v1::Fault& fault, const v1::TrainerId& id) {
+  return (fault.rank() == -1 || fault.rank() == id.rank()) &&
+         (fault.generation() == 0 || fault.generation() == id.generation());
+}
+
+absl::StatusOr<std::string> SpecAsJson(const v1::JobSpec& spec) {
+  google::protobuf::util::JsonPrintOptions options;
+  options.preserve_proto_field_names = true;
+  std::string json;
+  const auto status = google::protobuf::util::MessageToJsonString(spec, &json, options);
+  if (status.ok()) return json;
+  return absl::InternalError(StrCat("the job spec as JSON: ", status.ToString()));
+}
+
 absl::Status CheckPlace(const v1::TrainerConfig& proto) {
   if (proto.world_size() < 1 || proto.id().rank() < 0 || proto.id().rank() >= proto.world_size() ||
       proto.threads() < 1 || proto.place() < 0) {
@@ -206,7 +235,9 @@ absl::StatusOr<TrainerConfig> ConfigFromProto(const v1::TrainerConfig& proto) {
   config.on_nonfinite = ReadNonFinite(spec.on_nonfinite());
   config.seed = static_cast<uint64_t>(spec.seed());
   config.eval_every = spec.evaluation().every();
-  config.checkpoint.directory = spec.checkpoint().directory();
+  config.checkpoint = ReadCheckpoint(spec.checkpoint());
+  config.restore_from = proto.restore_from();
+  PACELINE_ASSIGN_OR_RETURN(config.spec_json, SpecAsJson(spec));
   config.init_from = spec.init_from();
   config.export_final = spec.export_final();
   config.log_every = spec.log_every();
@@ -215,9 +246,7 @@ absl::StatusOr<TrainerConfig> ConfigFromProto(const v1::TrainerConfig& proto) {
   config.peak_flops = spec.peak_flops();
   config.cuda_graph = spec.cuda_graph();
   for (const v1::Fault& fault : spec.faults()) {
-    if (fault.rank() == -1 || fault.rank() == proto.id().rank()) {
-      config.faults.push_back(ReadFault(fault));
-    }
+    if (Concerns(fault, proto.id())) config.faults.push_back(ReadFault(fault));
   }
   return config;
 }
@@ -236,6 +265,13 @@ TrainingPlan PlanFromProto(const v1::TrainingPlan& proto) {
 
 ProfileRequest ProfileRequestFromProto(const v1::ProfileRequest& proto) {
   return {proto.id(), proto.first_step(), proto.steps(), proto.memory()};
+}
+
+CheckpointPlan CheckpointPlanFromProto(const v1::CheckpointPlan& proto) {
+  CheckpointPlan plan;
+  plan.save = {proto.save().number(), proto.save().now()};
+  plan.commit_steps.assign(proto.commit_steps().begin(), proto.commit_steps().end());
+  return plan;
 }
 
 }  // namespace paceline

@@ -1,4 +1,4 @@
-// Reads what the daemon sends: the configuration, plans and requests for profiles.
+// Reads what the daemon sends: the configuration, plans, requests for profiles and checkpoints.
 #ifndef WORKER_TRAINER_CONFIG_FROM_PROTO_H_
 #define WORKER_TRAINER_CONFIG_FROM_PROTO_H_
 
@@ -17,6 +17,8 @@ absl::StatusOr<TrainerConfig> ConfigFromProto(const v1::TrainerConfig& proto);
 TrainingPlan PlanFromProto(const v1::TrainingPlan& proto);
 
 ProfileRequest ProfileRequestFromProto(const v1::ProfileRequest& proto);
+
+CheckpointPlan CheckpointPlanFromProto(const v1::CheckpointPlan& proto);
 
 }  // namespace paceline
 

@@ -46,12 +46,42 @@ v1::FailureKind KindOf(const absl::Status& status) {
     case absl::StatusCode::kInvalidArgument:
     case absl::StatusCode::kDataLoss:
       return v1::FAILURE_INPUT;
+    case absl::StatusCode::kFailedPrecondition:
+      return v1::FAILURE_RESTORE;
     case absl::StatusCode::kResourceExhausted:
       return v1::FAILURE_OUT_OF_MEMORY;
     case absl::StatusCode::kUnavailable:
       return v1::FAILURE_COLLECTIVE;
     default:
       return v1::FAILURE_ERROR;
+  }
+}
+
+// Saves of which a status tells (proto/trainer.proto).
+constexpr int kMaxSaves = 8;
+
+bool AreOfOneSave(const v1::SaveStatus& a, const v1::SaveStatus& b) {
+  return a.step() == b.step() && (a.step() > 0 || a.order() == b.order());
+}
+
+// Which of too many saves is told no longer: the oldest that was left out, since on others the
+// daemon may still have to act; else the oldest.
+int LeastNeeded(const v1::TrainerStatus& status) {
+  for (int i = 0; i + 1 < status.saves_size(); ++i) {
+    if (status.saves(i).state() == v1::SAVE_SKIPPED) return i;
+  }
+  return 0;
+}
+
+void PutSave(v1::SaveStatus save, v1::TrainerStatus* status) {
+  for (v1::SaveStatus& known : *status->mutable_saves()) {
+    if (!AreOfOneSave(known, save)) continue;
+    known = std::move(save);
+    return;
+  }
+  *status->add_saves() = std::move(save);
+  if (status->saves_size() > kMaxSaves) {
+    status->mutable_saves()->DeleteSubrange(LeastNeeded(*status), 1);
   }
 }
 
@@ -81,6 +111,10 @@ class SocketControl : public Control {
     return state_.profile_request();
   }
 
+  void SetCheckpointListener(std::function<void(const CheckpointPlan&)> on_plan) override {
+    state_.SetCheckpointListener(std::move(on_plan));
+  }
+
   void SetRunning() override {
     state_.Change([](v1::TrainerStatus* status) { status->set_state(v1::TRAINER_RUNNING); });
   }
@@ -101,6 +135,15 @@ class SocketControl : public Control {
 
   void SetProfile(const ProfileResult& result) override {
     state_.Change([&](v1::TrainerStatus* status) { *status->mutable_profile() = ToProto(result); });
+  }
+
+  void SetSave(const SaveStatus& save) override {
+    state_.Change([&](v1::TrainerStatus* status) { PutSave(ToProto(save), status); });
+  }
+
+  void SetCheckpointFigures(const CheckpointFigures& figures) override {
+    state_.Change(
+        [&](v1::TrainerStatus* status) { *status->mutable_checkpoints() = ToProto(figures); });
   }
 
   int Finish(const absl::Status& status) override {

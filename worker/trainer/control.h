@@ -90,8 +90,9 @@ class Control {
 
   // Writes and sends the last words and ends the thread. Returns the process's exit code.
   // The code of `status` tells the kind of the failure: InvalidArgument and DataLoss are bad input,
-  // FailedPrecondition a checkpoint to start from that cannot be used, ResourceExhausted lack of memory, Unavailable a failed collective (no failure after a
-  // request to stop: others may have stopped first), any other an error of the training.
+  // FailedPrecondition a checkpoint to start from that cannot be used, ResourceExhausted lack of
+  // memory, Unavailable a failed collective (no failure after a request to stop: others may have
+  // stopped first), any other an error of the training.
   virtual int Finish(const absl::Status& status) = 0;
 
  protected:

@@ -74,6 +74,10 @@ void ControlState::SetCommand(v1::TrainerCommand command) {
   if (command.profile().id() < command_.profile().id()) {
     *command.mutable_profile() = command_.profile();
   }
+  if (command.checkpoints().save().number() < command_.checkpoints().save().number()) {
+    *command.mutable_checkpoints()->mutable_save() = command_.checkpoints().save();
+  }
+  if (command_.stopping()) command.set_stopping(true);
   command_ = std::move(command);
   has_profile_.store(command_.has_profile(), std::memory_order_release);
 }
@@ -108,6 +112,11 @@ std::optional<ProfileRequest> ControlState::profile_request() const {
   return ProfileRequestFromProto(command_.profile());
 }
 
+bool ControlState::ends_when_asked() const {
+  absl::MutexLock lock(&mutex_);
+  return command_.stopping() || command_.config().spec().checkpoint().directory().empty();
+}
+
 void ControlState::SetPlanListener(std::function<void(const TrainingPlan&)> on_plan) {
   {
     absl::MutexLock lock(&listener_mutex_);
@@ -117,8 +126,22 @@ void ControlState::SetPlanListener(std::function<void(const TrainingPlan&)> on_p
   Wake();
 }
 
+void ControlState::SetCheckpointListener(std::function<void(const CheckpointPlan&)> on_plan) {
+  {
+    absl::MutexLock lock(&listener_mutex_);
+    on_checkpoints_ = std::move(on_plan);
+    told_checkpoints_.reset();
+  }
+  Wake();
+}
+
+void ControlState::CallListeners() {
+  absl::MutexLock lock(&listener_mutex_);
+  CallPlanListener();
+  CallCheckpointListener();
+}
+
 void ControlState::CallPlanListener() {
-  absl::MutexLock listener_lock(&listener_mutex_);
   if (on_plan_ == nullptr) return;
   TrainingPlan plan;
   {
@@ -128,6 +151,19 @@ void ControlState::CallPlanListener() {
     plan = PlanFromProto(command_.plan());
   }
   on_plan_(plan);
+}
+
+void ControlState::CallCheckpointListener() {
+  if (on_checkpoints_ == nullptr) return;
+  CheckpointPlan plan;
+  {
+    absl::MutexLock lock(&mutex_);
+    std::string wanted = command_.checkpoints().SerializeAsString();
+    if (told_checkpoints_ == wanted) return;
+    told_checkpoints_ = std::move(wanted);
+    plan = CheckpointPlanFromProto(command_.checkpoints());
+  }
+  on_checkpoints_(plan);
 }
 
 }  // namespace paceline

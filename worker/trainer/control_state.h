@@ -55,9 +55,13 @@ class ControlState {
   absl::StatusOr<StartOrder> WaitForStart();
   std::optional<ProfileRequest> profile_request() const;
 
-  // As in Control; CallPlanListener, on the control's thread, makes the calls that are due.
+  // Whether SIGTERM ends the training; else the work is to be saved first.
+  bool ends_when_asked() const;
+
+  // As in Control; CallListeners, on the control's thread, makes the calls that are due.
   void SetPlanListener(std::function<void(const TrainingPlan&)> on_plan);
-  void CallPlanListener();
+  void SetCheckpointListener(std::function<void(const CheckpointPlan&)> on_plan);
+  void CallListeners();
 
  private:
   const std::string directory_;
@@ -70,9 +74,15 @@ class ControlState {
 
   std::atomic<bool> has_profile_{false};
 
+  void CallPlanListener() ABSL_EXCLUSIVE_LOCKS_REQUIRED(listener_mutex_);
+  void CallCheckpointListener() ABSL_EXCLUSIVE_LOCKS_REQUIRED(listener_mutex_);
+
   absl::Mutex listener_mutex_ ABSL_ACQUIRED_BEFORE(mutex_);  // Held during a call.
   std::function<void(const TrainingPlan&)> on_plan_ ABSL_GUARDED_BY(listener_mutex_);
   int64_t told_epoch_ ABSL_GUARDED_BY(listener_mutex_) = 0;  // To this listener.
+  std::function<void(const CheckpointPlan&)> on_checkpoints_ ABSL_GUARDED_BY(listener_mutex_);
+  // To this listener, serialized.
+  std::optional<std::string> told_checkpoints_ ABSL_GUARDED_BY(listener_mutex_);
 };
 
 }  // namespace paceline

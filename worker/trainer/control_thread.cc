@@ -89,7 +89,8 @@ void ControlThread::Run() {
     if (socket_ >= 0) SendStatus();
     if (MayLeave()) break;
     Poll(socket_ < 0 ? std::min(kLogCheckInterval, next_dial_ - Now()) : kLogCheckInterval);
-    state_.CallPlanListener();
+    EndIfAsked();
+    state_.CallListeners();
     TurnOverLog();
     LeaveIfOrphaned();
   }
@@ -159,9 +160,21 @@ void ControlThread::SendStatus() {
 void ControlThread::TakeSignal() {
   signalfd_siginfo info;
   if (read(signal_fd_, &info, sizeof(info)) != static_cast<ssize_t>(sizeof(info))) return;
-  PACELINE_LOG(INFO) << "stop_requested";
   const v1::TrainerState state = state_.state();
-  if (state != v1::TRAINER_RUNNING && state != v1::TRAINER_FINISHED) EndProcess(0);
+  if (state != v1::TRAINER_RUNNING && state != v1::TRAINER_FINISHED) {
+    PACELINE_LOG(INFO) << "stop_requested";
+    EndProcess(0);
+  }
+  asked_to_end_ = true;
+  if (state_.ends_when_asked()) return;
+  PACELINE_LOG(INFO) << "asked_to_end, going on until the daemon says so";
+  state_.Change([](v1::TrainerStatus* status) { status->set_asked_to_end(true); });
+}
+
+void ControlThread::EndIfAsked() {
+  if (!asked_to_end_ || !state_.ends_when_asked()) return;
+  PACELINE_LOG(INFO) << "stop_requested";
+  asked_to_end_ = false;
   on_stop_();
 }
 

@@ -19,7 +19,7 @@ namespace paceline {
 class ControlThread {
  public:
   // `state` outlives this object. `signal_fd` is a signalfd for SIGTERM and is closed at the end;
-  // `on_stop` is called, on the thread, when it came while training.
+  // `on_stop` is called, on the thread, when it came while training and ends it.
   ControlThread(const Control::Options& options, ControlState& state, LogFile log, int signal_fd,
                 std::function<void()> on_stop);
   ~ControlThread();
@@ -35,6 +35,8 @@ class ControlThread {
   void Receive();
   void SendStatus();
   void TakeSignal();
+  // What follows from a signal that came while training.
+  void EndIfAsked();
   void TurnOverLog();
   void LeaveIfOrphaned();
   bool MayLeave();
@@ -47,6 +49,7 @@ class ControlThread {
   std::atomic<bool> stopping_{false};
 
   // Owned by the thread.
+  bool asked_to_end_ = false;
   LogFile log_;
   bool log_failed_ = false;
   Backoff backoff_;

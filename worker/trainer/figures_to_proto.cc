@@ -32,6 +32,40 @@ v1::LevelFigures ToProto(const LevelFigures& level) {
   return proto;
 }
 
+v1::SaveState ToProto(SaveState state) {
+  switch (state) {
+    case SaveState::kWriting:
+      return v1::SAVE_WRITING;
+    case SaveState::kDurable:
+      return v1::SAVE_DURABLE;
+    case SaveState::kCommitted:
+      return v1::SAVE_COMMITTED;
+    case SaveState::kFailed:
+      return v1::SAVE_FAILED;
+    case SaveState::kSkipped:
+      return v1::SAVE_SKIPPED;
+  }
+  return v1::SAVE_STATE_UNSPECIFIED;
+}
+
+v1::SaveFailure ToProto(SaveFailure failure) {
+  switch (failure) {
+    case SaveFailure::kNone:
+      return v1::SAVE_FAILURE_UNSPECIFIED;
+    case SaveFailure::kNoSpace:
+      return v1::SAVE_NO_SPACE;
+    case SaveFailure::kNoPermission:
+      return v1::SAVE_NO_PERMISSION;
+    case SaveFailure::kIo:
+      return v1::SAVE_IO;
+    case SaveFailure::kNotAgreed:
+      return v1::SAVE_NOT_AGREED;
+    case SaveFailure::kInconsistent:
+      return v1::SAVE_INCONSISTENT;
+  }
+  return v1::SAVE_FAILURE_UNSPECIFIED;
+}
+
 }  // namespace
 
 v1::EvaluationResult ToProto(const EvaluationResult& result) {
@@ -84,6 +118,37 @@ v1::RankFigures ToProto(const RankFigures& figures) {
   for (const LevelFigures& level : figures.levels) *proto.add_levels() = ToProto(level);
   proto.set_drift(figures.drift);
   proto.set_skipped_steps(figures.skipped_steps);
+  return proto;
+}
+
+v1::SaveStatus ToProto(const SaveStatus& status) {
+  v1::SaveStatus proto;
+  proto.set_step(status.step);
+  proto.set_order(status.order);
+  proto.set_state(ToProto(status.state));
+  proto.set_bytes(status.bytes);
+  proto.set_failure(ToProto(status.failure));
+  proto.set_error(status.error);
+  return proto;
+}
+
+v1::CheckpointFigures ToProto(const CheckpointFigures& figures) {
+  v1::CheckpointFigures proto;
+  proto.set_saves(figures.saves);
+  proto.set_bytes(figures.bytes);
+  proto.set_skipped(figures.skipped);
+  for (const auto& [failure, count] : figures.failures) {
+    (*proto.mutable_failures())[ToProto(failure)] = count;
+  }
+  proto.set_staging_s(figures.staging_s);
+  proto.set_blocked_s(figures.blocked_s);
+  proto.set_write_s(figures.write_s);
+  proto.set_commits(figures.commits);
+  proto.set_committing_s(figures.committing_s);
+  proto.set_last_blocked_s(figures.last_blocked_s);
+  proto.set_restored_step(figures.restored_step);
+  proto.set_restored_bytes(figures.restored_bytes);
+  proto.set_restore_s(figures.restore_s);
   return proto;
 }
 

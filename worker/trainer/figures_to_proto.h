@@ -12,6 +12,8 @@ v1::EvaluationResult ToProto(const EvaluationResult& result);
 v1::PlanStatus ToProto(const PlanStatus& status);
 v1::ProfileResult ToProto(const ProfileResult& result);
 v1::RankFigures ToProto(const RankFigures& figures);
+v1::SaveStatus ToProto(const SaveStatus& status);
+v1::CheckpointFigures ToProto(const CheckpointFigures& figures);
 
 }  // namespace paceline
 
