@@ -1,9 +1,13 @@
 #include "worker/trainer/config_from_proto.h"
 
 #include <google/protobuf/text_format.h>
+#include <google/protobuf/util/json_util.h>
+#include <google/protobuf/util/message_differencer.h>
 #include <gtest/gtest.h>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/job_spec/job_spec.h"
 
 namespace paceline {
 namespace {
@@ -16,7 +20,7 @@ v1::TrainerConfig Parse(const std::string& text) {
 
 constexpr char kWhole[] = R"(
   id { job_id: "job-0123456789ab" generation: 3 rank: 1 }
-  world_size: 2 place: 1 threads: 4 interface: "lo"
+  world_size: 2 place: 1 threads: 4 interface: "lo" restore_from: "/out/job-1/step-3.g1"
   spec {
     name: "a" ranks: 2 device: CUDA
     model { mlp { hidden: 7 hidden: 9 } }
@@ -25,7 +29,9 @@ constexpr char kWhole[] = R"(
     batch_per_rank: 5 steps: 100
     optimizer { adamw { beta1: 0.8 beta2: 0.99 epsilon: 1e-6 } learning_rate: 0.5 weight_decay: 0.1 }
     schedule { warmup_steps: 10 step { every: 20 gamma: 0.3 } }
-    seed: 6 precision: BF16 evaluation { every: 50 } checkpoint { directory: "/out" }
+    seed: 6 precision: BF16 evaluation { every: 50 }
+    checkpoint { directory: "/out" every_steps: 12 at_end: false when_busy: WHEN_BUSY_WAIT
+                 write_limit_mb_s: 1.5 }
     init_from: "/weights" log_every: 3 collective_timeout_s: 1.5
     faults { rank: 0 step: 1 kind: THROW }
     faults { rank: 1 step: 2 kind: SLEEP seconds: 0.25 steps: 3 probability: 0.5 }
@@ -83,6 +89,12 @@ TEST(ConfigFromProtoTest, EveryValueArrives) {
   EXPECT_EQ(config->seed, 6u);
   EXPECT_EQ(config->eval_every, 50);
   EXPECT_EQ(config->checkpoint.directory, "/out");
+  EXPECT_EQ(config->checkpoint.every_steps, 12);
+  EXPECT_TRUE(config->checkpoint.expected);
+  EXPECT_FALSE(config->checkpoint.at_end);
+  EXPECT_TRUE(config->checkpoint.wait_when_busy);
+  EXPECT_EQ(config->checkpoint.write_limit, 1.5e6);
+  EXPECT_EQ(config->restore_from, "/out/job-1/step-3.g1");
   EXPECT_EQ(config->init_from, "/weights");
   EXPECT_EQ(config->export_final, "/final.safetensors");
   EXPECT_EQ(config->startup_timeout, absl::Seconds(77));
@@ -104,6 +116,48 @@ TEST(ConfigFromProtoTest, OnlyTheOwnFaultsAndThoseOfEveryRankAreKept) {
   EXPECT_EQ(config->faults[1].kind, FaultConfig::Kind::kNanLoss);
   EXPECT_EQ(config->faults[1].steps, 1);
   EXPECT_EQ(config->faults[1].probability, 1);
+}
+
+TEST(ConfigFromProtoTest, FaultsOfOtherGenerationsAreLeftOut) {
+  v1::TrainerConfig proto = Parse(kWhole);
+  proto.mutable_spec()->mutable_faults(1)->set_generation(3);
+  proto.mutable_spec()->mutable_faults(2)->set_generation(2);
+  const absl::StatusOr<TrainerConfig> config = ConfigFromProto(proto);
+  ASSERT_TRUE(config.ok()) << config.status();
+  ASSERT_EQ(config->faults.size(), 1u);
+  EXPECT_EQ(config->faults[0].kind, FaultConfig::Kind::kSleep);
+}
+
+TEST(ConfigFromProtoTest, SavesAreExpectedForAnyReason) {
+  for (const char* reason : {"every_steps: 2", "every_s: 0.5", "auto_interval: true"}) {
+    v1::TrainerConfig proto = Parse(kWhole);
+    v1::JobSpec* spec = proto.mutable_spec();
+    ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
+        absl::StrCat("directory: '/out' ", reason), spec->mutable_checkpoint()));
+    EXPECT_TRUE(ConfigFromProto(proto)->checkpoint.expected) << reason;
+    EXPECT_TRUE(ConfigFromProto(proto)->checkpoint.at_end) << reason;
+    spec->mutable_checkpoint()->set_at_end(false);
+    EXPECT_TRUE(ConfigFromProto(proto)->checkpoint.expected) << reason;
+  }
+  v1::TrainerConfig proto = Parse(kWhole);
+  proto.mutable_spec()->mutable_checkpoint()->clear_every_steps();
+  EXPECT_FALSE(ConfigFromProto(proto)->checkpoint.expected);
+  proto.mutable_spec()->mutable_checkpoint()->set_at_end(true);
+  EXPECT_TRUE(ConfigFromProto(proto)->checkpoint.expected);
+}
+
+// The record can be read back as what was trained, defaults included.
+TEST(ConfigFromProtoTest, SpecIsKeptAsJson) {
+  const v1::TrainerConfig proto = Parse(kWhole);
+  const absl::StatusOr<TrainerConfig> config = ConfigFromProto(proto);
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_TRUE(absl::StrContains(config->spec_json, "\"batch_per_rank\":5")) << config->spec_json;
+  v1::JobSpec read;
+  ASSERT_TRUE(google::protobuf::util::JsonStringToMessage(config->spec_json, &read).ok());
+  v1::JobSpec expected = proto.spec();
+  FillDefaults(&expected);
+  EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(read, expected))
+      << config->spec_json;
 }
 
 TEST(ConfigFromProtoTest, MissingValuesTakeTheirDefaults) {
@@ -219,6 +273,18 @@ TEST(ProfileRequestFromProtoTest, EveryValueArrives) {
   EXPECT_EQ(request.first_step, 2);
   EXPECT_EQ(request.steps, 3);
   EXPECT_TRUE(request.memory);
+}
+
+TEST(CheckpointPlanFromProtoTest, EveryValueArrives) {
+  v1::CheckpointPlan proto;
+  proto.mutable_save()->set_number(4);
+  proto.mutable_save()->set_now(true);
+  proto.add_commit_steps(20);
+  proto.add_commit_steps(30);
+  const CheckpointPlan plan = CheckpointPlanFromProto(proto);
+  EXPECT_EQ(plan.save.number, 4);
+  EXPECT_TRUE(plan.save.now);
+  EXPECT_EQ(plan.commit_steps, (std::vector<int64_t>{20, 30}));
 }
 
 }  // namespace

@@ -39,6 +39,37 @@ TEST(FiguresToProtoTest, EveryValueArrives) {
     drift: 13 skipped_steps: 14)");
 }
 
+TEST(FiguresToProtoTest, EveryValueOfCheckpointsArrives) {
+  ExpectText(ToProto(SaveStatus{1, 2, SaveState::kFailed, 3, SaveFailure::kNoSpace, "full"}),
+             "step: 1 order: 2 state: SAVE_FAILED bytes: 3 failure: SAVE_NO_SPACE error: 'full'");
+  const CheckpointFigures figures = {1,  2,  3, {{SaveFailure::kIo, 4}}, 5, 6, 7, 8, 9, 10,
+                                     11, 12, 13};
+  ExpectText(ToProto(figures), R"(
+    saves: 1 bytes: 2 skipped: 3 failures { key: 3 value: 4 } staging_s: 5 blocked_s: 6 write_s: 7
+    commits: 8 committing_s: 9 last_blocked_s: 10 restored_step: 11 restored_bytes: 12
+    restore_s: 13)");
+}
+
+TEST(FiguresToProtoTest, EveryStateAndFailureHasItsName) {
+  const auto state = [](SaveState value) {
+    return ToProto(SaveStatus{1, 0, value, 0, {}, ""}).state();
+  };
+  EXPECT_EQ(state(SaveState::kWriting), v1::SAVE_WRITING);
+  EXPECT_EQ(state(SaveState::kDurable), v1::SAVE_DURABLE);
+  EXPECT_EQ(state(SaveState::kCommitted), v1::SAVE_COMMITTED);
+  EXPECT_EQ(state(SaveState::kFailed), v1::SAVE_FAILED);
+  EXPECT_EQ(state(SaveState::kSkipped), v1::SAVE_SKIPPED);
+  const auto failure = [](SaveFailure value) {
+    return ToProto(SaveStatus{1, 0, SaveState::kFailed, 0, value, ""}).failure();
+  };
+  EXPECT_EQ(failure(SaveFailure::kNone), v1::SAVE_FAILURE_UNSPECIFIED);
+  EXPECT_EQ(failure(SaveFailure::kNoSpace), v1::SAVE_NO_SPACE);
+  EXPECT_EQ(failure(SaveFailure::kNoPermission), v1::SAVE_NO_PERMISSION);
+  EXPECT_EQ(failure(SaveFailure::kIo), v1::SAVE_IO);
+  EXPECT_EQ(failure(SaveFailure::kNotAgreed), v1::SAVE_NOT_AGREED);
+  EXPECT_EQ(failure(SaveFailure::kInconsistent), v1::SAVE_INCONSISTENT);
+}
+
 TEST(FiguresToProtoTest, WhatIsNotKnownStaysUnset) {
   EXPECT_FALSE(ToProto(EvaluationResult()).has_accuracy());
   const v1::RankFigures figures = ToProto(RankFigures());

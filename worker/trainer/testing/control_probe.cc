@@ -1,6 +1,11 @@
 // A trainer that trains nothing: takes up each plan at once, answers a profile request with a
-// result that repeats it, and goes on until it is told to stop.
+// result that repeats it, saves nothing but tells of saves, and goes on until it is told to stop.
+//
+// An order of number n is answered with n saves, of the steps 10 to 10 n, which are durable; one
+// that says `now` with a failure to agree. A step to commit is committed, or, if it is negative,
+// told to have been left out. A restore fails.
 #include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <string>
@@ -12,15 +17,40 @@
 namespace paceline {
 namespace {
 
+void Answer(const CheckpointPlan& plan, Control& control) {
+  std::printf("checkpoints order=%lld commits=%zu\n", static_cast<long long>(plan.save.number),
+              plan.commit_steps.size());
+  for (const int64_t step : plan.commit_steps) {
+    const SaveState state = step > 0 ? SaveState::kCommitted : SaveState::kSkipped;
+    control.SetSave({std::abs(step), plan.save.number, state, 100, SaveFailure::kNone, ""});
+  }
+  if (!plan.commit_steps.empty()) return;
+  if (plan.save.now) {
+    control.SetSave(
+        {0, plan.save.number, SaveState::kFailed, 0, SaveFailure::kNotAgreed, "rank 1 is away"});
+    return;
+  }
+  for (int64_t i = 1; i <= plan.save.number; ++i) {
+    control.SetSave({10 * i, plan.save.number, SaveState::kDurable, 100, SaveFailure::kNone, ""});
+  }
+  CheckpointFigures figures;
+  figures.saves = plan.save.number;
+  control.SetCheckpointFigures(figures);
+}
+
 absl::Status Run(Control& control) {
   const absl::StatusOr<TrainerConfig> config = control.WaitForConfig();
   if (!config.ok()) return config.status();
+  if (!config->restore_from.empty()) {
+    return absl::FailedPreconditionError("nothing can be read at " + config->restore_from);
+  }
   control.SetReady(/*store_port=*/1234);
   const absl::StatusOr<StartOrder> start = control.WaitForStart();
   if (!start.ok()) return start.status();
   std::printf("start address=%s epoch=%lld\n", start->store_address.c_str(),
               static_cast<long long>(start->plan.epoch));
   control.SetRunning();
+  control.SetCheckpointListener([&](const CheckpointPlan& plan) { Answer(plan, control); });
   control.SetPlanListener([&](const TrainingPlan& plan) {
     std::printf("heard epoch=%lld levels=%zu\n", static_cast<long long>(plan.epoch),
                 plan.levels.size());
@@ -42,6 +72,7 @@ absl::Status Run(Control& control) {
     control.SetFigures(figures);
   }
   control.SetPlanListener(nullptr);
+  control.SetCheckpointListener(nullptr);
   return absl::OkStatus();
 }
 

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <sstream>
 #include <utility>
 
@@ -69,12 +70,24 @@ FakeDaemon::~FakeDaemon() {
   std::filesystem::remove_all(std::filesystem::path(socket_).parent_path());
 }
 
-void FakeDaemon::Launch(const v1::JobSpec& spec) {
+void FakeDaemon::Launch(const v1::JobSpec& spec, int64_t generation,
+                        const std::string& restore_from) {
+  connections_.clear();
+  for (const Trainer& trainer : trainers_) {
+    PACELINE_CHECK(trainer.ended);
+    close(trainer.pidfd);
+  }
   spec_ = spec;
+  generation_ = generation;
+  restore_from_ = restore_from;
+  commit_steps_.clear();
   plan_ = MakePlan(1, spec.strategy());
+  trainers_.clear();
   trainers_.resize(static_cast<size_t>(spec.ranks()));
   for (int rank = 0; rank < spec.ranks(); ++rank) Start(rank);
 }
+
+std::string FakeDaemon::JobId() { return kJob; }
 
 void FakeDaemon::SetPlan(const v1::TrainingPlan& plan) {
   plan_ = plan;
@@ -88,6 +101,21 @@ v1::TrainingPlan FakeDaemon::MakePlan(int64_t epoch, const v1::Strategy& strateg
 
 void FakeDaemon::SetProfile(const std::vector<int>& ranks, const v1::ProfileRequest& request) {
   for (const int rank : ranks) trainers_.at(static_cast<size_t>(rank)).profile = request;
+  SendCommands();
+}
+
+void FakeDaemon::SetSaveOrder(const v1::SaveOrder& order) {
+  for (Trainer& trainer : trainers_) trainer.save = order;
+  SendCommands();
+}
+
+void FakeDaemon::SetSaveOrder(const std::vector<int>& ranks, const v1::SaveOrder& order) {
+  for (const int rank : ranks) trainers_.at(static_cast<size_t>(rank)).save = order;
+  SendCommands();
+}
+
+void FakeDaemon::SetCommitSteps(const std::vector<int64_t>& steps) {
+  commit_steps_ = steps;
   SendCommands();
 }
 
@@ -160,6 +188,7 @@ bool FakeDaemon::Receive(Connection& connection) {
     if (!payload->has_value()) return true;
     v1::TrainerStatus status;
     PACELINE_CHECK(status.ParseFromString(**payload));
+    if (status.id().generation() != generation_) return false;
     Trainer& trainer = trainers_.at(static_cast<size_t>(status.id().rank()));
     // A new connection gets the whole command, whatever the one before was sent.
     if (connection.rank < 0) trainer.sent.clear();
@@ -169,22 +198,49 @@ bool FakeDaemon::Receive(Connection& connection) {
   }
 }
 
+bool FakeDaemon::IsDurable(int64_t step) const {
+  return std::all_of(trainers_.begin(), trainers_.end(), [&](const Trainer& trainer) {
+    return std::any_of(trainer.status.saves().begin(), trainer.status.saves().end(),
+                       [&](const v1::SaveStatus& save) {
+                         return save.step() == step && save.state() == v1::SAVE_DURABLE;
+                       });
+  });
+}
+
+v1::CheckpointPlan FakeDaemon::Checkpoints(int rank) const {
+  v1::CheckpointPlan plan;
+  const Trainer& trainer = trainers_[static_cast<size_t>(rank)];
+  if (trainer.save.has_value()) *plan.mutable_save() = *trainer.save;
+  if (rank != 0) return plan;
+  std::set<int64_t> steps(commit_steps_.begin(), commit_steps_.end());
+  if (options_.commit_saves) {
+    for (const v1::SaveStatus& save : trainer.status.saves()) {
+      if (IsDurable(save.step())) steps.insert(save.step());
+    }
+  }
+  plan.mutable_commit_steps()->Assign(steps.begin(), steps.end());
+  return plan;
+}
+
 v1::TrainerCommand FakeDaemon::Command(int rank) const {
   v1::TrainerCommand command;
   v1::TrainerConfig* config = command.mutable_config();
   config->mutable_id()->set_job_id(kJob);
-  config->mutable_id()->set_generation(1);
+  config->mutable_id()->set_generation(generation_);
   config->mutable_id()->set_rank(rank);
   *config->mutable_spec() = spec_;
   config->set_world_size(spec_.ranks());
   config->set_place(rank);
   config->set_threads(options_.threads);
   config->set_interface("lo");
+  config->set_restore_from(restore_from_);
   const int port = trainers_[0].status.store_port();
   if (port != 0) command.set_store_address(absl::StrCat("127.0.0.1:", port));
   *command.mutable_plan() = plan_;
   const std::optional<v1::ProfileRequest>& profile = trainers_[static_cast<size_t>(rank)].profile;
   if (profile.has_value()) *command.mutable_profile() = *profile;
+  if (!spec_.checkpoint().directory().empty()) *command.mutable_checkpoints() = Checkpoints(rank);
+  command.set_stopping(trainers_[static_cast<size_t>(rank)].stopping);
   return command;
 }
 
@@ -226,6 +282,16 @@ void FakeDaemon::Signal(int rank, int signal) {
   kill(trainers_[static_cast<size_t>(rank)].pid, signal);
 }
 
+void FakeDaemon::Stop(int rank) {
+  SayStopping(rank);
+  Signal(rank, SIGTERM);
+}
+
+void FakeDaemon::SayStopping(int rank) {
+  trainers_[static_cast<size_t>(rank)].stopping = true;
+  SendCommands();
+}
+
 int FakeDaemon::exit_code(int rank) const {
   const int status = trainers_[static_cast<size_t>(rank)].wait_status;
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
@@ -260,7 +326,7 @@ std::string FakeDaemon::Log(int rank) const {
 }
 
 std::string FakeDaemon::TrainerDirectory(int rank) const {
-  return absl::StrCat(options_.directory, "/", kJob, ".1.", rank);
+  return absl::StrCat(options_.directory, "/", kJob, ".", generation_, ".", rank);
 }
 
 std::string FakeDaemon::RingPath(int rank) const { return TrainerDirectory(rank) + ".ring"; }

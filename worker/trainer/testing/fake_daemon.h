@@ -1,8 +1,8 @@
 // Plays the worker daemon for real trainer processes of one job, on the loopback network.
 //
 // It starts one process per rank, answers their statuses with commands, names rank 0's store
-// as soon as that is known, sends them plans and profile requests, and collects what becomes of
-// the processes. All ranks count as one node.
+// as soon as that is known, sends them plans, profile requests and save orders, and collects what
+// becomes of the processes. All ranks count as one node.
 //
 // Thread-compatible. What goes wrong here (as opposed to in a trainer) ends the program.
 #ifndef WORKER_TRAINER_TESTING_FAKE_DAEMON_H_
@@ -32,14 +32,19 @@ class FakeDaemon {
     std::vector<std::string> extra_args;          // For each trainer.
     int threads = 1;                              // Of each trainer.
     absl::Duration patience = absl::Seconds(60);  // Of Serve.
+    // Lists a save for rank 0 to commit when all ranks tell that their shards are durable.
+    bool commit_saves = true;
   };
 
   explicit FakeDaemon(Options options);
   // Kills what still runs.
   ~FakeDaemon();
 
-  // Starts spec.ranks() trainers of generation 1.
-  void Launch(const v1::JobSpec& spec);
+  // Starts spec.ranks() trainers of the one job that it knows. Requires: those of an earlier
+  // generation have ended. `restore_from`: directory of a checkpoint.
+  void Launch(const v1::JobSpec& spec, int64_t generation = 1,
+              const std::string& restore_from = "");
+  static std::string JobId();
 
   // What the ranks shall agree on from now on. Until then: epoch 1, spec.strategy().
   void SetPlan(const v1::TrainingPlan& plan);
@@ -47,6 +52,11 @@ class FakeDaemon {
   v1::TrainingPlan MakePlan(int64_t epoch, const v1::Strategy& strategy) const;
   // Asks these ranks for a profile.
   void SetProfile(const std::vector<int>& ranks, const v1::ProfileRequest& request);
+  // Asks for a save: all ranks, or some of them.
+  void SetSaveOrder(const v1::SaveOrder& order);
+  void SetSaveOrder(const std::vector<int>& ranks, const v1::SaveOrder& order);
+  // Besides those that Options::commit_saves lists.
+  void SetCommitSteps(const std::vector<int64_t>& steps);
 
   // Serves the trainers until `done` (asked after each event) or the end of all of them.
   // False when neither came within Options::patience.
@@ -57,6 +67,10 @@ class FakeDaemon {
   void ComeBack();
 
   void Signal(int rank, int signal);
+  // Ends a rank as a daemon does that was told to: by the word that it is meant, and SIGTERM.
+  void Stop(int rank);
+  // The word alone.
+  void SayStopping(int rank);
 
   bool ended(int rank) const { return trainers_[static_cast<size_t>(rank)].ended; }
   // Requires: ended(rank). -1 unless it exited, 0 unless it was killed, by itself or others.
@@ -86,6 +100,8 @@ class FakeDaemon {
     v1::TrainerStatus status;
     std::string sent;  // The last command, serialized.
     std::optional<v1::ProfileRequest> profile;
+    std::optional<v1::SaveOrder> save;
+    bool stopping = false;
   };
   struct Connection;
 
@@ -94,6 +110,8 @@ class FakeDaemon {
   // False when the trainer closed it.
   bool Receive(Connection& connection);
   v1::TrainerCommand Command(int rank) const;
+  bool IsDurable(int64_t step) const;
+  v1::CheckpointPlan Checkpoints(int rank) const;
   void SendCommands();
   void Reap(Trainer& trainer);
 
@@ -101,6 +119,9 @@ class FakeDaemon {
   const std::string socket_;
   v1::JobSpec spec_;
   v1::TrainingPlan plan_;
+  int64_t generation_ = 1;
+  std::string restore_from_;
+  std::vector<int64_t> commit_steps_;
   std::vector<Trainer> trainers_;
   int listen_fd_ = -1;
   std::vector<std::unique_ptr<Connection>> connections_;
