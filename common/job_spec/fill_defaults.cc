@@ -62,7 +62,7 @@ void FillSchedule(v1::Schedule* schedule) {
   }
 }
 
-void FillCheckpoint(v1::Checkpoint* checkpoint) {
+void FillCheckpoint(v1::CheckpointPolicy* checkpoint) {
   if (checkpoint->directory().empty()) return;
   if (!checkpoint->has_keep_latest()) checkpoint->set_keep_latest(3);
   if (!checkpoint->has_at_end()) {

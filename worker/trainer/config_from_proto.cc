@@ -162,7 +162,7 @@ FaultConfig ReadFault(const v1::Fault& proto) {
   return fault;
 }
 
-CheckpointConfig ReadCheckpoint(const v1::Checkpoint& proto) {
+CheckpointConfig ReadCheckpoint(const v1::CheckpointPolicy& proto) {
   constexpr double kBytesPerMegabyte = 1e6;
   CheckpointConfig checkpoint;
   checkpoint.directory = proto.directory();
