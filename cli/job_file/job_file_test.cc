@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "gmock/gmock.h"
+#include "google/protobuf/text_format.h"
 #include "google/protobuf/util/message_differencer.h"
 #include "gtest/gtest.h"
 
@@ -42,10 +43,13 @@ schedule: {kind: step, every: 10, gamma: 0.5, warmup_steps: 5}
 seed: 7
 precision: bf16
 evaluation: {every: 20}
-checkpoint: {directory: out}
+checkpoint: {directory: out, every_steps: 10, every_s: 1.5, keep_latest: 0, keep_every: 30,
+             at_end: false, when_busy: wait, write_limit_mb_s: 20, on_damage: previous}
+max_restarts: 2
+resume_from: digits/100
 collective_timeout_s: 2.5
 faults:
-  - {rank: 3, step: 5, kind: out_of_memory}
+  - {rank: 3, step: 5, kind: out_of_memory, generation: 2}
   - {kind: sleep, seconds: 1}
 )",
                                     "/jobs");
@@ -62,6 +66,16 @@ faults:
   EXPECT_EQ(spec.collective_timeout_s(), 2.5);
   EXPECT_EQ(spec.faults(0).kind(), v1::OUT_OF_MEMORY);
   EXPECT_EQ(spec.faults(1).seconds(), 1);
+  EXPECT_EQ(spec.faults(0).generation(), 2);
+  EXPECT_EQ(spec.max_restarts(), 2);
+  EXPECT_EQ(spec.resume_from(), "digits/100");
+  v1::CheckpointPolicy checkpoint;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      "directory: '/jobs/out' every_steps: 10 every_s: 1.5 keep_latest: 0 keep_every: 30 "
+      "at_end: false when_busy: WHEN_BUSY_WAIT write_limit_mb_s: 20 on_damage: ON_DAMAGE_PREVIOUS",
+      &checkpoint));
+  EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(spec.checkpoint(), checkpoint))
+      << spec.checkpoint().ShortDebugString();
 }
 
 // A sound file whose model and strategy the lines give.
@@ -236,7 +250,7 @@ TEST(JobFileTest, WrongTypesAreTold) {
               ElementsAre("7:1 evaluation is a single value; it takes a group of keys: every"));
   EXPECT_THAT(ProblemsOfAddition("faults: {rank: 1}\n"),
               ElementsAre("7:1 faults is a group of keys; it takes a list of groups, each with "
-                          "rank, step, kind, seconds, steps, probability"));
+                          "rank, step, kind, seconds, steps, probability, generation"));
   EXPECT_THAT(ProblemsOfAddition("init_from: ''\n"),
               ElementsAre("7:1 init_from is empty; give a value or leave the key out"));
 }

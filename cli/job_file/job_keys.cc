@@ -151,9 +151,32 @@ const std::vector<JobKey>& JobKeys() {
       {"evaluation.every", T::kInteger, "steps", "0", "0 and more; above 0 needs data.eval", "50",
        "Evaluate every so many steps too; 0 is at the end only."},
 
-      {"checkpoint", T::kGroup, "", "", "", "", "Where weights are written."},
+      {"checkpoint", T::kGroup, "", "", "", "", "Where and when the state of the training is saved."},
       {"checkpoint.directory", T::kPath, "", "none", "", "/srv/checkpoints",
-       "Directory that every node can write. At the end the weights go to JOB_ID/final.safetensors in it."},
+       "Directory that every node can write. Checkpoints go to JOB_ID/ in it, and at the end the weights to "
+       "JOB_ID/final.safetensors. The other keys of the group need it."},
+      {"checkpoint.every_steps", T::kInteger, "steps", "0", "0 and more", "500",
+       "Save every so many steps; 0 is not by steps. Where ranks differ in between, at the next step after which they are equal."},
+      {"checkpoint.every_s", T::kNumber, "s", "0", "0 and more", "600", "Save every so many seconds; 0 is not by time."},
+      {"checkpoint.auto_interval", T::kBool, "", "false", "not with every_s", "true",
+       "Save as often as loses the least time, judged by what a save costs and how often ranks fail."},
+      {"checkpoint.keep_latest", T::kInteger, "", "3", "0 and more", "5",
+       "So many of the newest checkpoints are kept; 0 is all."},
+      {"checkpoint.keep_every", T::kInteger, "steps", "0", "0 and more", "10000",
+       "Checkpoints whose step this divides are kept for ever; 0 is none."},
+      {"checkpoint.at_end", T::kBool, "", "true with every_steps, every_s or auto_interval", "", "true",
+       "Save after the last step."},
+      {"checkpoint.when_busy", T::kChoice, "", "skip", "skip, wait", "wait",
+       "What happens to a save while the two before it are still being written: it is left out, or training waits."},
+      {"checkpoint.write_limit_mb_s", T::kNumber, "MB/s", "0", "0 and more", "200",
+       "Megabytes (10^6 bytes) per second that each rank writes at most; 0 is no limit."},
+      {"checkpoint.on_damage", T::kChoice, "", "stop", "stop, previous", "previous",
+       "When the newest checkpoint turns out to be damaged at a restart: the job fails, or starts from the one before."},
+
+      {"max_restarts", T::kInteger, "", "0", "0 and more", "3",
+       "How often the job starts again by itself after a rank failed, from its newest checkpoint or else from the start."},
+      {"resume_from", T::kText, "", "none", "not with init_from", "digits-resnet18/400",
+       "Checkpoint to go on from: JOB for a job's newest one, JOB/STEP, or a directory, which begins with a slash."},
 
       {"init_from", T::kPath, "", "none", "", "resnet18.safetensors",
        "Initial weights, a .safetensors or .pt file that every node can read; without it they come from the seed."},
@@ -184,6 +207,8 @@ const std::vector<JobKey>& JobKeys() {
        "Number of steps, from step on, before which it happens.", true},
       {"faults[].probability", T::kNumber, "", "1", "0 < x <= 1", "0.02",
        "Share of these steps, drawn from the seed for each rank and step."},
+      {"faults[].generation", T::kInteger, "", "0", "0 and more", "1",
+       "Only in this start of the job, counted from 1; 0 is in all."},
   };
   // clang-format on
   return *keys;

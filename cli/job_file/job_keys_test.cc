@@ -107,6 +107,9 @@ TEST(JobKeysTest, AllowedChoicesAreThoseOfTheProto) {
 // Further keys of the same group that an example needs.
 std::string Companions(const std::string& path) {
   if (path == "optimizer.nesterov") return "momentum: 0.9, ";
+  if (absl::StartsWith(path, "checkpoint.") && path != "checkpoint.directory") {
+    return "directory: /c, ";
+  }
   if (absl::StartsWith(path, "strategy.") && !absl::StrContains(path, "ladder") &&
       path != "strategy.kind" && path != "strategy.period") {
     return "kind: local_sgd, ";

@@ -28,7 +28,9 @@ optimizer: {kind: sgd, learning_rate: 0.1}
 faults: [{kind: sleep, seconds: 0.30000000000000004}, {kind: exit, step: 3, rank: -1},
          {kind: nan_loss, steps: 5, probability: 0.5}]
 init_from: 'odd: "name" # here'
-checkpoint: {directory: /c}
+checkpoint: {directory: /c, auto_interval: true, at_end: false, keep_latest: 0, when_busy: wait,
+             write_limit_mb_s: 0.1, on_damage: previous}
+max_restarts: 3
 )",
            R"(ranks: 8
 model: {kind: llama, preset: 1b, kv_heads: 4, tie_embeddings: false}
@@ -59,6 +61,8 @@ peak_flops: 1e12
 )",
            R"(model: llama
 data: {train: t}
+resume_from: job/3
+checkpoint: {directory: c, every_s: 0.1}
 device: cuda
 cuda_graph: true
 optimizer: {kind: sgd, learning_rate: 0.1}

@@ -66,6 +66,7 @@ void CheckFault(const std::string& at, const v1::Fault& fault, const v1::JobSpec
   problems.CheckFiniteAtLeast(StrCat(at, "seconds"), fault.seconds(), 0);
   problems.CheckAtLeast(StrCat(at, "steps"), fault.steps(), 1);
   problems.CheckShare(StrCat(at, "probability"), fault.probability(), false, true);
+  problems.CheckAtLeast(StrCat(at, "generation"), fault.generation(), 0);
 }
 
 void CheckTimeouts(const v1::JobSpec& spec, ProblemList& problems) {
@@ -133,6 +134,7 @@ std::vector<SpecProblem> CheckJobSpec(const v1::JobSpec& given) {
   problems.CheckAtLeast("seed", spec.seed(), 0);
   problems.CheckEnum("precision", spec.precision(), *v1::Precision_descriptor());
   CheckEvaluation(spec, problems);
+  CheckCheckpoint(spec.checkpoint(), problems);
   problems.CheckAtLeast("log_every", spec.log_every(), 1);
   problems.CheckAbove("collective_timeout_s", spec.collective_timeout_s(), 0);
   for (int i = 0; i < spec.faults_size(); ++i) {
@@ -152,6 +154,7 @@ std::vector<SpecProblem> CheckJobSpec(const v1::JobSpec& given) {
   CheckTimeouts(spec, problems);
   problems.CheckFiniteAtLeast("peak_flops", spec.peak_flops(), 0);
   CheckCudaGraph(spec, problems);
+  CheckResumption(spec, problems);
   return problems.Take();
 }
 
