@@ -37,6 +37,7 @@ Client::Client(Options options, Interrupt& interrupt)
     : options_(std::move(options)),
       interrupt_(interrupt),
       jobs_(v1::JobService::NewStub(NewChannel(options_.server))),
+      checkpoints_(v1::CheckpointService::NewStub(NewChannel(options_.server))),
       nodes_(v1::NodeService::NewStub(NewChannel(options_.server))) {}
 
 template <typename Call>
@@ -113,6 +114,35 @@ grpc::Status Client::ChangeLadder(const v1::ChangeLadderRequest& request, v1::Jo
 
 grpc::Status Client::ProfileJob(const v1::ProfileJobRequest& request, v1::Job* job) {
   return Unary([&](grpc::ClientContext* c) { return jobs_->Profile(c, request, job); });
+}
+
+grpc::Status Client::ResumeJob(const v1::ResumeJobRequest& request, v1::Job* job) {
+  return Unary([&](grpc::ClientContext* c) { return jobs_->Resume(c, request, job); });
+}
+
+grpc::Status Client::SaveCheckpoint(const v1::SaveCheckpointRequest& request, v1::Job* job) {
+  return Unary([&](grpc::ClientContext* c) { return checkpoints_->Save(c, request, job); });
+}
+
+grpc::Status Client::GetCheckpoint(const v1::GetCheckpointRequest& request,
+                                   v1::Checkpoint* checkpoint) {
+  return Unary([&](grpc::ClientContext* c) { return checkpoints_->Get(c, request, checkpoint); });
+}
+
+grpc::Status Client::ListCheckpoints(const v1::ListCheckpointsRequest& request,
+                                     v1::ListCheckpointsResponse* response) {
+  return Unary([&](grpc::ClientContext* c) { return checkpoints_->List(c, request, response); });
+}
+
+grpc::Status Client::DeleteCheckpoint(const v1::DeleteCheckpointRequest& request,
+                                      v1::Checkpoint* checkpoint) {
+  return Unary(
+      [&](grpc::ClientContext* c) { return checkpoints_->Delete(c, request, checkpoint); });
+}
+
+grpc::Status Client::PinCheckpoint(const v1::PinCheckpointRequest& request,
+                                   v1::Checkpoint* checkpoint) {
+  return Unary([&](grpc::ClientContext* c) { return checkpoints_->Pin(c, request, checkpoint); });
 }
 
 grpc::Status Client::GetNode(const v1::GetNodeRequest& request, v1::Node* node) {

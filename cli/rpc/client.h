@@ -15,6 +15,7 @@
 #include "absl/time/time.h"
 #include "cli/rpc/interrupt.h"
 #include "grpcpp/grpcpp.h"
+#include "proto/checkpoint.grpc.pb.h"
 #include "proto/job.grpc.pb.h"
 #include "proto/node.grpc.pb.h"
 
@@ -44,6 +45,14 @@ class Client {
   grpc::Status CancelJob(const v1::CancelJobRequest& request, v1::Job* job);
   grpc::Status ChangeLadder(const v1::ChangeLadderRequest& request, v1::Job* job);
   grpc::Status ProfileJob(const v1::ProfileJobRequest& request, v1::Job* job);
+  grpc::Status ResumeJob(const v1::ResumeJobRequest& request, v1::Job* job);
+  grpc::Status SaveCheckpoint(const v1::SaveCheckpointRequest& request, v1::Job* job);
+  grpc::Status GetCheckpoint(const v1::GetCheckpointRequest& request, v1::Checkpoint* checkpoint);
+  grpc::Status ListCheckpoints(const v1::ListCheckpointsRequest& request,
+                               v1::ListCheckpointsResponse* response);
+  grpc::Status DeleteCheckpoint(const v1::DeleteCheckpointRequest& request,
+                                v1::Checkpoint* checkpoint);
+  grpc::Status PinCheckpoint(const v1::PinCheckpointRequest& request, v1::Checkpoint* checkpoint);
   grpc::Status GetNode(const v1::GetNodeRequest& request, v1::Node* node);
   grpc::Status ListNodes(const v1::ListNodesRequest& request, v1::ListNodesResponse* response);
 
@@ -69,6 +78,7 @@ class Client {
   const Options options_;
   Interrupt& interrupt_;
   const std::unique_ptr<v1::JobService::Stub> jobs_;
+  const std::unique_ptr<v1::CheckpointService::Stub> checkpoints_;
   const std::unique_ptr<v1::NodeService::Stub> nodes_;
 };
 

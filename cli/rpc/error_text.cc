@@ -9,6 +9,28 @@
 namespace paceline {
 namespace {
 
+struct Advice {
+  const char* reason;
+  const char* text;
+};
+constexpr Advice kAdvice[] = {
+    {"JOB_NOT_FOUND", "`paceline job list` shows the jobs that there are"},
+    {"AMBIGUOUS_JOB", "give more of the id; `paceline job list` shows it"},
+    {"JOB_CANNOT_FIT", "`paceline node list` shows what each node holds"},
+    {"JOB_NOT_ENDED", "`paceline job cancel --save JOB` ends it with a checkpoint"},
+    {"NO_CHECKPOINT", "submit its job file again: it begins anew"},
+    {"CHECKPOINT_NOT_FOUND", "`paceline checkpoint list` shows those that there are"},
+    {"CHECKPOINT_NAME_INVALID", "name it as `paceline checkpoint list` does: JOB/STEP"},
+    {"CHECKPOINT_PINNED", "`paceline checkpoint unpin` lets it be removed"},
+    {"CHECKPOINT_IN_USE", "try again when the job that starts from it runs"},
+    {"CHECKPOINT_NEWEST", "with --force it is removed all the same"},
+    {"CHECKPOINTS_OFF", "checkpoint.directory of the job file says where they go"},
+    {"NODE_NOT_FOUND", "`paceline node list` shows the nodes that there are"},
+    {"NODE_UNREACHABLE",
+     "the log is there again when its node is; `paceline node list` shows the nodes"},
+    {"REQUEST_ID_REUSED", "a --request-id stands for one request; leave it out or take a new one"},
+};
+
 template <typename Detail>
 Detail DetailOf(const grpc::Status& status) {
   google::rpc::Status whole;
@@ -40,17 +62,8 @@ std::string WhatText(const grpc::Status& status, absl::string_view server) {
 
 std::string AdviceOf(const grpc::Status& status) {
   const std::string reason = ErrorReason(status);
-  if (reason == "JOB_NOT_FOUND") return "`paceline job list` shows the jobs that there are";
-  if (reason == "AMBIGUOUS_JOB") return "give more of the id; `paceline job list` shows it";
-  if (reason == "JOB_CANNOT_FIT") {
-    return "`paceline node list` shows what each node holds";
-  }
-  if (reason == "NODE_NOT_FOUND") return "`paceline node list` shows the nodes that there are";
-  if (reason == "NODE_UNREACHABLE") {
-    return "the log is there again when its node is; `paceline node list` shows the nodes";
-  }
-  if (reason == "REQUEST_ID_REUSED") {
-    return "a --request-id stands for one request; leave it out or take a new one";
+  for (const Advice& advice : kAdvice) {
+    if (reason == advice.reason) return advice.text;
   }
   if (!reason.empty()) return "";
   switch (status.error_code()) {

@@ -1,7 +1,8 @@
 // A controller on a real socket that says what a test tells it to.
 //
-// Jobs are a list; watches and logs are scripts, one per call: messages and how the stream
-// ends. A script that does not end stays open until the client goes or the fake is gone.
+// Jobs, nodes and checkpoints are lists; watches and logs are scripts, one per call: messages and
+// how the stream ends. A script that does not end stays open until the client goes or the fake is
+// gone.
 //
 // Thread-safe.
 #ifndef CLI_TESTING_FAKE_CONTROLLER_H_
@@ -18,6 +19,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "grpcpp/grpcpp.h"
+#include "proto/checkpoint.grpc.pb.h"
 #include "proto/job.grpc.pb.h"
 #include "proto/node.grpc.pb.h"
 
@@ -31,7 +33,9 @@ struct StreamScript {
   std::optional<grpc::Status> end;
 };
 
-class FakeController : public v1::JobService::Service, public v1::NodeService::Service {
+class FakeController : public v1::JobService::Service,
+                       public v1::NodeService::Service,
+                       public v1::CheckpointService::Service {
  public:
   // Serves on 127.0.0.1 and a port of the system's choice.
   FakeController();
@@ -43,7 +47,9 @@ class FakeController : public v1::JobService::Service, public v1::NodeService::S
   // Get and List answer from these.
   void SetJobs(std::vector<v1::Job> jobs) ABSL_LOCKS_EXCLUDED(mutex_);
   void SetNodes(std::vector<v1::Node> nodes) ABSL_LOCKS_EXCLUDED(mutex_);
-  // The answer to the next change (Submit, ChangeLadder, Profile) when it is no success.
+  // Each is known as JOB/STEP, JOB being its id or name, or JOB for the first of the job.
+  void SetCheckpoints(std::vector<v1::Checkpoint> checkpoints) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The answer to the next change when it is no success.
   void FailNext(grpc::Status status) ABSL_LOCKS_EXCLUDED(mutex_);
   void AddWatch(StreamScript<v1::JobEvent> script) ABSL_LOCKS_EXCLUDED(mutex_);
   void AddLog(int rank, StreamScript<v1::LogChunk> script) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -52,6 +58,10 @@ class FakeController : public v1::JobService::Service, public v1::NodeService::S
   std::vector<v1::CancelJobRequest> cancels() const ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<v1::ChangeLadderRequest> ladders() const ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<v1::ProfileJobRequest> profiles() const ABSL_LOCKS_EXCLUDED(mutex_);
+  std::vector<v1::ResumeJobRequest> resumes() const ABSL_LOCKS_EXCLUDED(mutex_);
+  std::vector<v1::SaveCheckpointRequest> saves() const ABSL_LOCKS_EXCLUDED(mutex_);
+  std::vector<v1::DeleteCheckpointRequest> deletes() const ABSL_LOCKS_EXCLUDED(mutex_);
+  std::vector<v1::PinCheckpointRequest> pins() const ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<v1::WatchJobsRequest> watches() const ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<v1::StreamLogsRequest> logs() const ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -70,14 +80,26 @@ class FakeController : public v1::JobService::Service, public v1::NodeService::S
   grpc::Status ChangeLadder(grpc::ServerContext*, const v1::ChangeLadderRequest*,
                             v1::Job*) override;
   grpc::Status Profile(grpc::ServerContext*, const v1::ProfileJobRequest*, v1::Job*) override;
+  // Answers with the first job, QUEUED.
+  grpc::Status Resume(grpc::ServerContext*, const v1::ResumeJobRequest*, v1::Job*) override;
   grpc::Status StreamLogs(grpc::ServerContext*, const v1::StreamLogsRequest*,
                           grpc::ServerWriter<v1::LogChunk>*) override;
   grpc::Status Get(grpc::ServerContext*, const v1::GetNodeRequest*, v1::Node*) override;
   grpc::Status List(grpc::ServerContext*, const v1::ListNodesRequest*,
                     v1::ListNodesResponse*) override;
+  // Answers with the first job and order 1, PENDING.
+  grpc::Status Save(grpc::ServerContext*, const v1::SaveCheckpointRequest*, v1::Job*) override;
+  grpc::Status Get(grpc::ServerContext*, const v1::GetCheckpointRequest*, v1::Checkpoint*) override;
+  grpc::Status List(grpc::ServerContext*, const v1::ListCheckpointsRequest*,
+                    v1::ListCheckpointsResponse*) override;
+  grpc::Status Delete(grpc::ServerContext*, const v1::DeleteCheckpointRequest*,
+                      v1::Checkpoint*) override;
+  grpc::Status Pin(grpc::ServerContext*, const v1::PinCheckpointRequest*, v1::Checkpoint*) override;
 
  private:
   grpc::Status NextFailure() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  grpc::Status Find(const std::string& name, v1::Checkpoint* checkpoint) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   template <typename Message>
   static std::optional<StreamScript<Message>> Next(std::deque<StreamScript<Message>>& scripts);
   // Sends the script; calls `idle`, if any, when it stays open.
@@ -91,6 +113,7 @@ class FakeController : public v1::JobService::Service, public v1::NodeService::S
   mutable absl::Mutex mutex_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<v1::Job> jobs_ ABSL_GUARDED_BY(mutex_);
+  std::vector<v1::Checkpoint> checkpoints_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::Node> nodes_ ABSL_GUARDED_BY(mutex_);
   std::deque<grpc::Status> failures_ ABSL_GUARDED_BY(mutex_);
   std::deque<StreamScript<v1::JobEvent>> watch_scripts_ ABSL_GUARDED_BY(mutex_);
@@ -100,6 +123,10 @@ class FakeController : public v1::JobService::Service, public v1::NodeService::S
   std::vector<v1::CancelJobRequest> cancels_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::ChangeLadderRequest> ladders_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::ProfileJobRequest> profiles_ ABSL_GUARDED_BY(mutex_);
+  std::vector<v1::ResumeJobRequest> resumes_ ABSL_GUARDED_BY(mutex_);
+  std::vector<v1::SaveCheckpointRequest> saves_ ABSL_GUARDED_BY(mutex_);
+  std::vector<v1::DeleteCheckpointRequest> deletes_ ABSL_GUARDED_BY(mutex_);
+  std::vector<v1::PinCheckpointRequest> pins_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::WatchJobsRequest> watches_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::StreamLogsRequest> logs_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<grpc::Server> server_;
