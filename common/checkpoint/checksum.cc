@@ -1,6 +1,11 @@
 #include "common/checkpoint/checksum.h"
 
+// On x86 it chooses the widest vectors of the processor when it runs: twice as fast as the default.
+#ifdef __x86_64__
+#include <xxh_x86dispatch.h>
+#else
 #include <xxhash.h>
+#endif
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"

@@ -63,11 +63,11 @@ struct Manifest {
   std::vector<ManifestTensor> tensors;  // By name.
 };
 
-// Bytes of the whole tensor, and of one row of it.
+// Bytes of the whole tensor, and of one row of it; negative when 63 bits cannot hold them.
 int64_t TensorBytes(const ManifestTensor& tensor);
 int64_t RowBytes(const ManifestTensor& tensor);
 
-// The file's contents.
+// The file's contents. Text that is not UTF-8 is mended; a job_spec that is no object becomes {}.
 std::string FormatManifest(const Manifest& manifest);
 
 // DataLoss, with the place, when it is damaged or contradicts itself (a slice outside its file or
@@ -75,7 +75,8 @@ std::string FormatManifest(const Manifest& manifest);
 // when it is of a newer version. Never allocates more than a small multiple of `contents`.
 absl::StatusOr<Manifest> ParseManifest(absl::string_view contents);
 
-// All slices of all ranks in one. DataLoss, naming tensor or field, when the parts are not of one
+// All slices of all ranks in one, from one part of each. Versions are those of the first part,
+// `created` is the latest. DataLoss, naming tensor or field, when the parts are not of one
 // checkpoint or do not cover each tensor exactly once.
 absl::StatusOr<Manifest> MergeManifests(const std::vector<Manifest>& parts);
 

@@ -1,0 +1,324 @@
+// The part of manifest.h that reads what may be damaged.
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <set>
+#include <utility>
+#include <variant>
+
+#include "absl/algorithm/container.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "common/checkpoint/checkpoint_paths.h"
+#include "common/checkpoint/checksum.h"
+#include "common/checkpoint/manifest.h"
+#include "common/core/status_macros.h"
+#include "common/json/json_walk.h"
+#include "common/safetensors/safetensors.h"
+
+namespace paceline {
+namespace {
+
+constexpr size_t kMaxFileName = 255;
+
+absl::Status Damaged(absl::string_view where, absl::string_view what) {
+  return absl::DataLossError(absl::StrCat(where, ": ", what));
+}
+
+// Where values go while the manifest is read. Of file, tensor and slice, the last one is open.
+struct Target {
+  Manifest manifest;
+  int64_t version = 0;
+  int64_t ranks = 0;
+  JsonCollector job_spec;
+  std::vector<int64_t> rows;  // Of the slice.
+  std::string checksum;       // Of the slice.
+
+  ManifestFile& file() { return manifest.files.back(); }
+  ManifestTensor& tensor() { return manifest.tensors.back(); }
+  TensorSlice& slice() { return tensor().slices.back(); }
+};
+
+struct Object {
+  int values;  // That it must have: all those that are known.
+  void (*begin)(Target&, const std::string& key) = nullptr;
+  absl::Status (*end)(Target&, const std::string& path) = nullptr;
+};
+struct Array {};
+struct Number {
+  int64_t* (*place)(Target&);
+};
+struct Text {
+  std::string* (*place)(Target&);
+};
+
+// A value that this version knows; others are passed over.
+struct Field {
+  std::vector<absl::string_view> path;  // "*": any key or index.
+  std::variant<Object, Array, Number, Text> kind;
+};
+
+absl::Status EndSlice(Target& to, const std::string& path) {
+  const std::optional<uint64_t> checksum = ParseChecksum(to.checksum);
+  if (!checksum.has_value()) return Damaged(path, "its checksum is none");
+  if (to.rows.size() != 2) return Damaged(path, "rows are not two numbers: first and count");
+  to.slice().checksum = *checksum;
+  to.slice().first_row = to.rows[0];
+  to.slice().rows = to.rows[1];
+  to.rows.clear();
+  return absl::OkStatus();
+}
+
+const std::vector<Field>& Fields() {
+  static const auto& fields = *new std::vector<Field>{
+      {{}, Object{14}},
+      {{"format_version"}, Number{[](Target& to) { return &to.version; }}},
+      {{"paceline_version"}, Text{[](Target& to) { return &to.manifest.paceline_version; }}},
+      {{"torch_version"}, Text{[](Target& to) { return &to.manifest.torch_version; }}},
+      {{"created"}, Number{[](Target& to) { return &to.manifest.created; }}},
+      {{"job_id"}, Text{[](Target& to) { return &to.manifest.job_id; }}},
+      {{"generation"}, Number{[](Target& to) { return &to.manifest.generation; }}},
+      {{"step"}, Number{[](Target& to) { return &to.manifest.step; }}},
+      {{"ranks"}, Number{[](Target& to) { return &to.ranks; }}},
+      {{"plan_epoch"}, Number{[](Target& to) { return &to.manifest.plan_epoch; }}},
+      {{"ladder"}, Text{[](Target& to) { return &to.manifest.ladder; }}},
+      {{"data"}, Object{2}},
+      {{"data", "epoch"}, Number{[](Target& to) { return &to.manifest.data_epoch; }}},
+      {{"data", "offset"}, Number{[](Target& to) { return &to.manifest.data_offset; }}},
+      {{"job_spec"}, Object{0}},
+      {{"files"}, Array{}},
+      {{"files", "*"},
+       Object{2, [](Target& to, const std::string&) { to.manifest.files.emplace_back(); }}},
+      {{"files", "*", "name"}, Text{[](Target& to) { return &to.file().name; }}},
+      {{"files", "*", "bytes"}, Number{[](Target& to) { return &to.file().bytes; }}},
+      {{"tensors"}, Object{0}},
+      {{"tensors", "*"},
+       Object{3, [](Target& to,
+                    const std::string& name) { to.manifest.tensors.emplace_back().name = name; }}},
+      {{"tensors", "*", "dtype"}, Text{[](Target& to) { return &to.tensor().dtype; }}},
+      {{"tensors", "*", "shape"}, Array{}},
+      {{"tensors", "*", "shape", "*"},
+       Number{[](Target& to) { return &to.tensor().shape.emplace_back(); }}},
+      {{"tensors", "*", "slices"}, Array{}},
+      {{"tensors", "*", "slices", "*"},
+       Object{5, [](Target& to, const std::string&) { to.tensor().slices.emplace_back(); },
+              EndSlice}},
+      {{"tensors", "*", "slices", "*", "file"}, Text{[](Target& to) { return &to.slice().file; }}},
+      {{"tensors", "*", "slices", "*", "rows"}, Array{}},
+      {{"tensors", "*", "slices", "*", "rows", "*"},
+       Number{[](Target& to) { return &to.rows.emplace_back(); }}},
+      {{"tensors", "*", "slices", "*", "offset"},
+       Number{[](Target& to) { return &to.slice().offset; }}},
+      {{"tensors", "*", "slices", "*", "bytes"},
+       Number{[](Target& to) { return &to.slice().bytes; }}},
+      {{"tensors", "*", "slices", "*", "checksum"}, Text{[](Target& to) { return &to.checksum; }}},
+  };
+  return fields;
+}
+
+const Field* Find(const JsonPath& path) {
+  for (const Field& field : Fields()) {
+    if (absl::c_equal(field.path, path, [](absl::string_view name, const JsonStep& step) {
+          return name == "*" || (!step.in_array && name == step.key);
+        })) {
+      return &field;
+    }
+  }
+  return nullptr;
+}
+
+class ManifestVisitor : public JsonVisitor {
+ public:
+  absl::Status Begin(const JsonPath& path, JsonContainer container) override {
+    if (InJobSpec(path)) PACELINE_RETURN_IF_ERROR(to_.job_spec.Begin(path, container));
+    values_.resize(path.size() + 1);
+    values_[path.size()] = 0;
+    const Field* const field = Found(path);
+    if (field == nullptr) return absl::OkStatus();
+    if (container == JsonContainer::kArray) {
+      return std::holds_alternative<Array>(field->kind) ? absl::OkStatus()
+                                                        : Damaged(Where(path), "is an array");
+    }
+    const auto* object = std::get_if<Object>(&field->kind);
+    if (object == nullptr) return Damaged(Where(path), "is an object");
+    if (object->begin != nullptr) object->begin(to_, path.back().key);
+    return absl::OkStatus();
+  }
+
+  absl::Status Scalar(const JsonPath& path, const JsonScalar& value) override {
+    if (InJobSpec(path)) PACELINE_RETURN_IF_ERROR(to_.job_spec.Scalar(path, value));
+    const Field* const field = Found(path);
+    if (field == nullptr) return absl::OkStatus();
+    if (const auto* text = std::get_if<Text>(&field->kind)) {
+      const auto* given = std::get_if<std::string>(&value);
+      if (given == nullptr) return Damaged(Where(path), "is no text");
+      *text->place(to_) = *given;
+      return absl::OkStatus();
+    }
+    const auto* number = std::get_if<Number>(&field->kind);
+    const auto* given = std::get_if<uint64_t>(&value);
+    if (number == nullptr) return Damaged(Where(path), "is neither object nor array");
+    if (given == nullptr || *given > uint64_t{std::numeric_limits<int64_t>::max()}) {
+      return Damaged(Where(path), "is no whole number from 0 to 2^63 - 1");
+    }
+    *number->place(to_) = static_cast<int64_t>(*given);
+    return absl::OkStatus();
+  }
+
+  absl::Status End(const JsonPath& path, JsonContainer container) override {
+    if (InJobSpec(path)) PACELINE_RETURN_IF_ERROR(to_.job_spec.End(path, container));
+    const Field* const field = Find(path);
+    const auto* object = field == nullptr ? nullptr : std::get_if<Object>(&field->kind);
+    if (object == nullptr) return absl::OkStatus();
+    if (values_[path.size()] < object->values) {
+      return Damaged(Where(path), "lacks a value that belongs to it");
+    }
+    return object->end == nullptr ? absl::OkStatus() : object->end(to_, JsonPathText(path));
+  }
+
+  // Requires: the walk has ended well.
+  absl::StatusOr<Manifest> Take() {
+    constexpr int64_t max_int = std::numeric_limits<int>::max();
+    if (to_.ranks < 1 || to_.ranks > max_int) return Damaged("ranks", "impossible");
+    if (to_.version < 1 || to_.version > max_int) return Damaged("format_version", "impossible");
+    to_.manifest.version = static_cast<int>(to_.version);
+    to_.manifest.ranks = static_cast<int>(to_.ranks);
+    to_.manifest.job_spec = to_.job_spec.text();
+    return std::move(to_.manifest);
+  }
+
+ private:
+  static bool InJobSpec(const JsonPath& path) { return !path.empty() && path[0].key == "job_spec"; }
+
+  static std::string Where(const JsonPath& path) {
+    return path.empty() ? "the manifest" : JsonPathText(path);
+  }
+
+  // Counts it as a value of the object that it is in.
+  const Field* Found(const JsonPath& path) {
+    const Field* const field = Find(path);
+    if (field != nullptr && !path.empty()) ++values_[path.size() - 1];
+    return field;
+  }
+
+  Target to_;
+  std::vector<int> values_;  // Known ones, of each object that is open.
+};
+
+// Shown in messages of one line each, and, for a file, part of a path.
+bool IsName(absl::string_view name) {
+  return !name.empty() && absl::c_none_of(name, [](char c) { return absl::ascii_iscntrl(c); });
+}
+
+bool IsFileName(absl::string_view name) {
+  return IsName(name) && name.size() <= kMaxFileName && !absl::StrContains(name, '/') &&
+         name != "." && name != ".." && name != kManifestName;
+}
+
+absl::Status CheckSlice(const ManifestTensor& tensor, const TensorSlice& slice,
+                        const std::vector<ManifestFile>& files) {
+  const std::string where =
+      absl::StrCat("tensor \"", tensor.name, "\", rows from ", slice.first_row, " on");
+  const auto file = std::lower_bound(
+      files.begin(), files.end(), slice.file,
+      [](const ManifestFile& a, const std::string& name) { return a.name < name; });
+  if (file == files.end() || file->name != slice.file) {
+    return Damaged(where, absl::StrCat("in a file that is not listed: \"", slice.file, "\""));
+  }
+  const int64_t rows = tensor.shape.empty() ? 1 : tensor.shape[0];
+  // An empty tensor may have an entry, which has no rows.
+  if (slice.first_row > rows || slice.rows > rows - slice.first_row ||
+      (slice.rows == 0 && rows != 0)) {
+    return Damaged(where, absl::StrCat(slice.rows, " rows of a tensor that has ", rows));
+  }
+  // Cannot overflow: that of the whole tensor does not.
+  if (slice.bytes != slice.rows * RowBytes(tensor)) {
+    return Damaged(where, absl::StrCat(slice.bytes, " bytes are not those of its rows"));
+  }
+  if (slice.bytes > file->bytes || slice.offset > file->bytes - slice.bytes) {
+    return Damaged(where, absl::StrCat("offset ", slice.offset, " and ", slice.bytes,
+                                       " bytes are not within ", file->name, " of ", file->bytes));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckTensor(const ManifestTensor& tensor, const std::vector<ManifestFile>& files) {
+  const std::string where = absl::StrCat("tensor \"", tensor.name, "\"");
+  if (!IsName(tensor.name)) return Damaged("tensors", "a name that is empty or not printable");
+  if (SafetensorsElementBytes(tensor.dtype) == 0) {
+    return Damaged(where, absl::StrCat("unknown dtype \"", tensor.dtype, "\""));
+  }
+  if (TensorBytes(tensor) < 0) return Damaged(where, "its shape is too large for any memory");
+  std::set<absl::string_view> in_files;
+  for (const TensorSlice& slice : tensor.slices) {
+    PACELINE_RETURN_IF_ERROR(CheckSlice(tensor, slice, files));
+    // Its name stands for one entry there.
+    if (!in_files.insert(slice.file).second) {
+      return Damaged(where, absl::StrCat("two slices in ", slice.file));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Sorts files, tensors and slices, and checks that they agree with each other.
+absl::Status Settle(Manifest& manifest) {
+  const auto by_name = [](const auto& a, const auto& b) { return a.name < b.name; };
+  absl::c_sort(manifest.files, by_name);
+  absl::c_sort(manifest.tensors, by_name);
+  const std::string* last = nullptr;
+  for (const ManifestFile& file : manifest.files) {
+    if (!IsFileName(file.name)) return Damaged("files", "a name that is none of a file beside it");
+    if (last != nullptr && *last == file.name) return Damaged(file.name, "listed twice");
+    last = &file.name;
+  }
+  for (ManifestTensor& tensor : manifest.tensors) {
+    PACELINE_RETURN_IF_ERROR(CheckTensor(tensor, manifest.files));
+    absl::c_sort(tensor.slices, [](const TensorSlice& a, const TensorSlice& b) {
+      return a.first_row < b.first_row;
+    });
+  }
+  return absl::OkStatus();
+}
+
+// The first line has the checksum of the rest and the second the version, in all versions.
+absl::Status CheckFirstLines(absl::string_view contents) {
+  const size_t line_end = contents.find('\n');
+  absl::string_view line = contents.substr(0, line_end);
+  std::optional<uint64_t> checksum;
+  if (absl::ConsumePrefix(&line, "{\"checksum\": \"") && absl::ConsumeSuffix(&line, "\",")) {
+    checksum = ParseChecksum(line);
+  }
+  if (!checksum.has_value() || line_end == absl::string_view::npos) {
+    return Damaged("offset 0", "no line with a checksum");
+  }
+  absl::string_view rest = contents.substr(line_end + 1);
+  if (const uint64_t found = ChecksumOf(rest); found != *checksum) {
+    return Damaged("offset 0", absl::StrCat("damaged: its checksum is ", ChecksumText(found),
+                                            " instead of ", ChecksumText(*checksum)));
+  }
+  int64_t version;
+  if (!absl::ConsumePrefix(&rest, "\"format_version\": ") ||
+      !absl::SimpleAtoi(rest.substr(0, rest.find(',')), &version)) {
+    return Damaged("format_version", "not in the second line");
+  }
+  if (version <= kManifestVersion) return absl::OkStatus();
+  return absl::UnimplementedError(
+      absl::StrCat("format_version ", version, " is newer than ", kManifestVersion,
+                   ", the newest that this program reads: use a newer Paceline"));
+}
+
+}  // namespace
+
+absl::StatusOr<Manifest> ParseManifest(absl::string_view contents) {
+  PACELINE_RETURN_IF_ERROR(CheckFirstLines(contents));
+  ManifestVisitor visitor;
+  PACELINE_RETURN_IF_ERROR(WalkJson(contents, visitor));
+  PACELINE_ASSIGN_OR_RETURN(Manifest manifest, visitor.Take());
+  PACELINE_RETURN_IF_ERROR(Settle(manifest));
+  return manifest;
+}
+
+}  // namespace paceline
