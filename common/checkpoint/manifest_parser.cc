@@ -181,9 +181,9 @@ class ManifestVisitor : public JsonVisitor {
 
   // Requires: the walk has ended well.
   absl::StatusOr<Manifest> Take() {
-    constexpr int64_t max_int = std::numeric_limits<int>::max();
-    if (to_.ranks < 1 || to_.ranks > max_int) return Damaged("ranks", "impossible");
-    if (to_.version < 1 || to_.version > max_int) return Damaged("format_version", "impossible");
+    constexpr int64_t kMaxInt = std::numeric_limits<int>::max();
+    if (to_.ranks < 1 || to_.ranks > kMaxInt) return Damaged("ranks", "impossible");
+    if (to_.version < 1 || to_.version > kMaxInt) return Damaged("format_version", "impossible");
     to_.manifest.version = static_cast<int>(to_.version);
     to_.manifest.ranks = static_cast<int>(to_.ranks);
     to_.manifest.job_spec = to_.job_spec.text();
