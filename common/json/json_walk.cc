@@ -141,6 +141,11 @@ absl::Status JsonCollector::End(const JsonPath&, JsonContainer container) {
   return absl::OkStatus();
 }
 
+bool IsUtf8(absl::string_view text) {
+  return Json(std::string(text)).dump(-1, ' ', false, Json::error_handler_t::ignore) ==
+         JsonQuoted(text);
+}
+
 std::string JsonQuoted(absl::string_view text) {
   return Json(std::string(text)).dump(-1, ' ', false, Json::error_handler_t::replace);
 }

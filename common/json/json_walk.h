@@ -65,6 +65,8 @@ class JsonCollector : public JsonVisitor {
   std::string text_;
 };
 
+bool IsUtf8(absl::string_view text);
+
 // A JSON string: quoted and escaped. What is not UTF-8 becomes U+FFFD.
 std::string JsonQuoted(absl::string_view text);
 

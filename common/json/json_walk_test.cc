@@ -88,6 +88,9 @@ TEST(JsonWalkTest, CompactJsonKeepsTheValue) {
 TEST(JsonWalkTest, QuotedTextIsAlwaysUtf8) {
   EXPECT_EQ(JsonQuoted("a\"\\\xc3\xa4"), "\"a\\\"\\\\\xc3\xa4\"");
   EXPECT_EQ(JsonQuoted("\xff"), "\"\xef\xbf\xbd\"");
+  EXPECT_TRUE(IsUtf8(""));
+  EXPECT_TRUE(IsUtf8("a\n\xc3\xa4\xef\xbf\xbd"));
+  for (const char* text : {"\xff", "a\xc3", "\xc0\x80", "\xed\xa0\x80"}) EXPECT_FALSE(IsUtf8(text));
 }
 
 }  // namespace

@@ -2,19 +2,20 @@
 
 #include <algorithm>
 #include <cstring>
-#include <nlohmann/json.hpp>
-#include <set>
+#include <limits>
+#include <variant>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/atomic_file/atomic_file.h"
 #include "common/core/status_macros.h"
+#include "common/json/json_walk.h"
 
 namespace paceline {
 namespace {
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "safetensors are little-endian");
-
-using Json = nlohmann::json;
 
 constexpr uint64_t kLengthBytes = 8;
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // The format's own limit.
@@ -32,71 +33,108 @@ absl::Status Damaged(absl::string_view where, absl::string_view what) {
   return absl::DataLossError(absl::StrCat(where, ": ", what));
 }
 
-// Bytes of a tensor of this dtype and shape; false when they do not fit into 63 bits.
+// Bytes of a tensor of this dtype and shape; false when it is unknown, or they do not fit into 63
+// bits.
 bool SizeOf(absl::string_view dtype, const std::vector<int64_t>& shape, int64_t* bytes) {
   *bytes = SafetensorsElementBytes(dtype);
   for (int64_t extent : shape) {
-    if (__builtin_mul_overflow(*bytes, extent, bytes)) return false;
+    if (extent < 0 || __builtin_mul_overflow(*bytes, extent, bytes)) return false;
   }
-  return true;
+  return SafetensorsElementBytes(dtype) > 0;
 }
 
-// A JSON array of numbers that are not negative.
-bool ReadNumbers(const Json& json, std::vector<int64_t>* numbers) {
-  if (!json.is_array()) return false;
-  for (const Json& number : json) {
-    if (!number.is_number_unsigned() ||
-        number.get<uint64_t>() > uint64_t{std::numeric_limits<int64_t>::max()}) {
-      return false;
+// Reads the entries of a header. Keys that the format does not have are passed over.
+class HeaderVisitor : public JsonVisitor {
+ public:
+  // `data`: the bytes behind the header.
+  explicit HeaderVisitor(absl::string_view data) : data_(data) {}
+
+  // In the order of the header.
+  std::vector<Safetensor> Take() { return std::move(tensors_); }
+
+  absl::Status Begin(const JsonPath& path, JsonContainer container) override {
+    if (IsMetadata(path)) return absl::OkStatus();
+    const bool object = container == JsonContainer::kObject;
+    if (path.size() < 2 && !object) return Unexpected(path);
+    if (path.size() == 1) {
+      tensors_.emplace_back().name = path[0].key;
+      offsets_.clear();
+      known_ = 0;
     }
-    numbers->push_back(number.get<int64_t>());
-  }
-  return true;
-}
-
-absl::StatusOr<Safetensor> ReadEntry(const std::string& name, const Json& json,
-                                     absl::string_view data) {
-  const std::string where = absl::StrCat("tensor \"", name, "\"");
-  if (!json.is_object() || !json.contains("dtype") || !json["dtype"].is_string() ||
-      !json.contains("shape") || !json.contains("data_offsets")) {
-    return Damaged(where, "needs dtype, shape and data_offsets");
-  }
-  Safetensor tensor;
-  tensor.name = name;
-  tensor.dtype = json["dtype"].get<std::string>();
-  if (SafetensorsElementBytes(tensor.dtype) == 0) {
-    return Damaged(where, absl::StrCat("unknown dtype \"", tensor.dtype, "\""));
-  }
-  std::vector<int64_t> offsets;
-  if (!ReadNumbers(json["shape"], &tensor.shape)) return Damaged(where, "impossible shape");
-  if (!ReadNumbers(json["data_offsets"], &offsets) || offsets.size() != 2 ||
-      offsets[0] > offsets[1] || static_cast<uint64_t>(offsets[1]) > data.size()) {
-    return Damaged(where, absl::StrCat("data_offsets ", json["data_offsets"].dump(),
-                                       " are not within the ", data.size(), " bytes of data"));
-  }
-  int64_t bytes;
-  if (!SizeOf(tensor.dtype, tensor.shape, &bytes) || bytes != offsets[1] - offsets[0]) {
-    return Damaged(where, "its data_offsets do not fit its dtype and shape");
-  }
-  tensor.bytes = data.substr(static_cast<size_t>(offsets[0]), static_cast<size_t>(bytes));
-  return tensor;
-}
-
-// The header as JSON; null when it is none or a name comes twice in one object.
-Json ParseHeader(absl::string_view header) {
-  std::vector<std::set<std::string>> names;
-  bool twice = false;
-  const Json::parser_callback_t check = [&](int, Json::parse_event_t event, Json& parsed) {
-    if (event == Json::parse_event_t::object_start) names.emplace_back();
-    if (event == Json::parse_event_t::object_end) names.pop_back();
-    if (event == Json::parse_event_t::key) {
-      twice |= !names.back().insert(parsed.get<std::string>()).second;
+    if (path.size() == 2 && IsNumbers(path[1])) {
+      if (object) return Unexpected(path);
+      ++known_;
     }
-    return true;
-  };
-  Json json = Json::parse(header.begin(), header.end(), check, /*allow_exceptions=*/false);
-  return twice || !json.is_object() ? Json() : json;
-}
+    return path.size() == 3 && IsNumbers(path[1]) ? Unexpected(path) : absl::OkStatus();
+  }
+
+  absl::Status Scalar(const JsonPath& path, const JsonScalar& value) override {
+    if (IsMetadata(path)) return absl::OkStatus();
+    if (path.size() < 2) return Unexpected(path);
+    if (path.size() == 2) {
+      if (IsNumbers(path[1])) return Unexpected(path);
+      if (path[1].key != "dtype") return absl::OkStatus();
+      if (!std::holds_alternative<std::string>(value)) return Unexpected(path);
+      tensors_.back().dtype = std::get<std::string>(value);
+      ++known_;
+    }
+    if (path.size() == 3 && IsNumbers(path[1])) return AddNumber(path, value);
+    return absl::OkStatus();
+  }
+
+  absl::Status End(const JsonPath& path, JsonContainer) override {
+    return IsMetadata(path) || path.size() != 1 ? absl::OkStatus() : EndTensor(tensors_.back());
+  }
+
+ private:
+  static bool IsMetadata(const JsonPath& path) { return !path.empty() && path[0].key == kMetadata; }
+
+  static bool IsNumbers(const JsonStep& step) {
+    return step.key == "shape" || step.key == "data_offsets";
+  }
+
+  static absl::Status Unexpected(const JsonPath& path) {
+    if (path.empty()) return Damaged("offset 8", "the header is not a JSON object");
+    return Damaged(absl::StrCat("tensor \"", path[0].key, "\""),
+                   "needs dtype, shape and data_offsets: text and lists of numbers");
+  }
+
+  absl::Status AddNumber(const JsonPath& path, const JsonScalar& value) {
+    const auto* number = std::get_if<uint64_t>(&value);
+    if (number == nullptr || *number > uint64_t{std::numeric_limits<int64_t>::max()}) {
+      return Damaged(absl::StrCat("tensor \"", path[0].key, "\""),
+                     absl::StrCat("impossible ", path[1].key));
+    }
+    std::vector<int64_t>& numbers = path[1].key == "shape" ? tensors_.back().shape : offsets_;
+    numbers.push_back(static_cast<int64_t>(*number));
+    return absl::OkStatus();
+  }
+
+  absl::Status EndTensor(Safetensor& tensor) const {
+    const std::string where = absl::StrCat("tensor \"", tensor.name, "\"");
+    if (known_ != 3) return Damaged(where, "needs dtype, shape and data_offsets");
+    if (SafetensorsElementBytes(tensor.dtype) == 0) {
+      return Damaged(where, absl::StrCat("unknown dtype \"", tensor.dtype, "\""));
+    }
+    if (offsets_.size() != 2 || offsets_[0] > offsets_[1] ||
+        static_cast<uint64_t>(offsets_[1]) > data_.size()) {
+      return Damaged(where, absl::StrCat("its data_offsets are not within the ", data_.size(),
+                                         " bytes of data"));
+    }
+    int64_t bytes;
+    if (!SizeOf(tensor.dtype, tensor.shape, &bytes) || bytes != offsets_[1] - offsets_[0]) {
+      return Damaged(where, "its data_offsets do not fit its dtype and shape");
+    }
+    tensor.bytes = data_.substr(static_cast<size_t>(offsets_[0]), static_cast<size_t>(bytes));
+    return absl::OkStatus();
+  }
+
+  const absl::string_view data_;
+  std::vector<Safetensor> tensors_;
+  // Of the tensor that is open.
+  std::vector<int64_t> offsets_;
+  int known_ = 0;  // Keys of the format that it has had.
+};
 
 }  // namespace
 
@@ -117,15 +155,14 @@ absl::StatusOr<std::vector<Safetensor>> ParseSafetensors(absl::string_view conte
   }
   const absl::string_view header = contents.substr(kLengthBytes, header_bytes);
   const absl::string_view data = contents.substr(kLengthBytes + header_bytes);
-  const Json json = header.empty() || header[0] != '{' ? Json() : ParseHeader(header);
-  if (json.is_null()) return Damaged("offset 8", "the header is not a JSON object of unique names");
-
-  std::vector<Safetensor> tensors;
-  for (const auto& [name, entry] : json.items()) {
-    if (name == kMetadata) continue;
-    PACELINE_ASSIGN_OR_RETURN(Safetensor tensor, ReadEntry(name, entry, data));
-    tensors.push_back(std::move(tensor));
+  if (header.empty() || header[0] != '{') {
+    return Damaged("offset 8", "the header is not a JSON object");
   }
+  HeaderVisitor visitor(data);
+  if (absl::Status status = WalkJson(header, visitor); !status.ok()) {
+    return Damaged("header", status.message());
+  }
+  std::vector<Safetensor> tensors = visitor.Take();
   std::sort(tensors.begin(), tensors.end(), [](const Safetensor& a, const Safetensor& b) {
     return a.bytes.data() != b.bytes.data() ? a.bytes.data() < b.bytes.data()
                                             : a.bytes.size() < b.bytes.size();
@@ -156,24 +193,25 @@ absl::StatusOr<SafetensorsFile> SafetensorsFile::Open(const std::string& path) {
 
 absl::StatusOr<std::string> SafetensorsHeader(const std::vector<Safetensor>& tensors,
                                               size_t alignment) {
-  Json json = Json::object();
-  json[kMetadata]["format"] = "pt";
+  std::string header = absl::StrCat("{\"", kMetadata, "\":{\"format\":\"pt\"}");
+  absl::flat_hash_set<absl::string_view> names = {kMetadata};
   int64_t offset = 0;
   for (const Safetensor& tensor : tensors) {
     int64_t bytes;
     int64_t end;
-    if (SafetensorsElementBytes(tensor.dtype) == 0 || json.contains(tensor.name) ||
-        !SizeOf(tensor.dtype, tensor.shape, &bytes) || bytes < 0 ||
+    if (!IsUtf8(tensor.name) || !names.insert(tensor.name).second ||
+        !SizeOf(tensor.dtype, tensor.shape, &bytes) ||
         __builtin_add_overflow(offset, bytes, &end)) {
-      return absl::InvalidArgumentError(absl::StrCat("tensor \"", tensor.name,
-                                                     "\": name used twice, or impossible as ",
-                                                     tensor.dtype, " of its shape"));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "tensor ", JsonQuoted(tensor.name), ": name used twice or not UTF-8, or impossible as ",
+          tensor.dtype, " of its shape"));
     }
-    json[tensor.name] = {
-        {"dtype", tensor.dtype}, {"shape", tensor.shape}, {"data_offsets", {offset, end}}};
+    absl::StrAppend(&header, ",", JsonQuoted(tensor.name), ":{\"dtype\":\"", tensor.dtype,
+                    "\",\"shape\":[", absl::StrJoin(tensor.shape, ","), "],\"data_offsets\":[",
+                    offset, ",", end, "]}");
     offset = end;
   }
-  std::string header = json.dump();
+  header += '}';
   const size_t beyond = (kLengthBytes + header.size()) % alignment;
   if (beyond != 0) header.append(alignment - beyond, ' ');
   const uint64_t header_bytes = header.size();
@@ -182,9 +220,15 @@ absl::StatusOr<std::string> SafetensorsHeader(const std::vector<Safetensor>& ten
 }
 
 absl::Status WriteSafetensors(const std::string& path, const std::vector<Safetensor>& tensors) {
-  PACELINE_ASSIGN_OR_RETURN(const std::string header, SafetensorsHeader(tensors, /*alignment=*/8));
+  // Each begins at a multiple of its element's size then, since those before it are made of larger
+  // ones or the same.
+  std::vector<Safetensor> ordered = tensors;
+  std::stable_sort(ordered.begin(), ordered.end(), [](const Safetensor& a, const Safetensor& b) {
+    return SafetensorsElementBytes(a.dtype) > SafetensorsElementBytes(b.dtype);
+  });
+  PACELINE_ASSIGN_OR_RETURN(const std::string header, SafetensorsHeader(ordered, /*alignment=*/64));
   std::vector<absl::string_view> pieces = {header};
-  for (const Safetensor& tensor : tensors) {
+  for (const Safetensor& tensor : ordered) {
     int64_t bytes;
     if (!SizeOf(tensor.dtype, tensor.shape, &bytes) ||
         static_cast<uint64_t>(bytes) != tensor.bytes.size()) {

@@ -31,12 +31,14 @@ int64_t SafetensorsElementBytes(absl::string_view dtype);
 
 // The beginning of a file: all that comes before the bytes of `tensors`, which follow in this
 // order and are not looked at here. Padded, so that they begin at a multiple of `alignment`.
-// InvalidArgument when a name comes twice, or a dtype or shape is impossible.
+// InvalidArgument when a name comes twice or is not UTF-8, or a dtype or shape is impossible.
+// Requires: alignment >= 1.
 absl::StatusOr<std::string> SafetensorsHeader(const std::vector<Safetensor>& tensors,
                                               size_t alignment);
 
-// Writes the file atomically. Errors as WriteFileAtomically; InvalidArgument when bytes do
-// not fit dtype and shape, or a name comes twice.
+// Writes the file atomically, tensors of large elements first, so that a mapped file holds each
+// aligned for its elements, and the first for cache lines. Errors as WriteFileAtomically;
+// InvalidArgument when bytes do not fit dtype and shape, or as SafetensorsHeader.
 absl::Status WriteSafetensors(const std::string& path, const std::vector<Safetensor>& tensors);
 
 // A mapped file. Thread-safe: it never changes.
@@ -57,7 +59,8 @@ class SafetensorsFile {
   std::vector<Safetensor> tensors_;
 };
 
-// The tensors of a file with these contents, as views of it. DataLoss as for Open.
+// The tensors of a file with these contents, as views of it; only the header is read. DataLoss as
+// for Open. Never allocates more than a small multiple of the header.
 absl::StatusOr<std::vector<Safetensor>> ParseSafetensors(absl::string_view contents);
 
 }  // namespace paceline

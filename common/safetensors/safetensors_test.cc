@@ -35,16 +35,37 @@ TEST(SafetensorsTest, ReadsBackWhatWasWritten) {
   const absl::StatusOr<SafetensorsFile> file = SafetensorsFile::Open(path);
   ASSERT_TRUE(file.ok()) << file.status();
   ASSERT_EQ(file->tensors().size(), 3u);
-  const Safetensor& b = file->tensors()[0];
+  const Safetensor& a = file->tensors()[0];
+  EXPECT_EQ(a.name, "a.count");
+  EXPECT_TRUE(a.shape.empty());
+  EXPECT_EQ(a.bytes, count);
+  const Safetensor& b = file->tensors()[1];
   EXPECT_EQ(b.name, "b");
   EXPECT_EQ(b.dtype, "F32");
   EXPECT_EQ(b.shape, (std::vector<int64_t>{2, 3}));
   EXPECT_EQ(b.bytes, weights);
-  EXPECT_EQ(reinterpret_cast<uintptr_t>(b.bytes.data()) % 8, 0u);
-  const Safetensor& a = file->tensors()[1];
-  EXPECT_EQ(a.name, "a.count");
-  EXPECT_TRUE(a.shape.empty());
-  EXPECT_EQ(a.bytes, count);
+}
+
+TEST(SafetensorsTest, EachTensorIsAlignedForItsElements) {
+  const std::string path = testing::TempDir() + "/aligned";
+  const std::string bytes(64, 'x');
+  const absl::string_view all = bytes;
+  ASSERT_TRUE(WriteSafetensors(path, {{"byte", "U8", {3}, all.substr(0, 3)},
+                                      {"half", "BF16", {3}, all.substr(0, 6)},
+                                      {"single", "F32", {1}, all.substr(0, 4)},
+                                      {"double", "F64", {1}, all.substr(0, 8)},
+                                      {"flag", "BOOL", {1}, all.substr(0, 1)}})
+                  .ok());
+  const absl::StatusOr<SafetensorsFile> file = SafetensorsFile::Open(path);
+  ASSERT_TRUE(file.ok()) << file.status();
+  ASSERT_EQ(file->tensors().size(), 5u);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(file->tensors()[0].bytes.data()) % 64, 0u);
+  for (const Safetensor& tensor : file->tensors()) {
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(tensor.bytes.data()) %
+                  static_cast<uintptr_t>(SafetensorsElementBytes(tensor.dtype)),
+              0u)
+        << tensor.name;
+  }
 }
 
 TEST(SafetensorsTest, MetadataIsSkipped) {
@@ -65,7 +86,7 @@ TEST(SafetensorsTest, EveryTruncationIsNoticed) {
 TEST(SafetensorsTest, OtherFilesAreRefused) {
   ExpectDamage("PK\x03\x04 this is a zip archive, not safetensors", "not a safetensors file");
   ExpectDamage(File("[]", ""), "JSON object");
-  ExpectDamage(File("{", ""), "JSON object");
+  ExpectDamage(File("{", ""), "offset 2: no JSON in UTF-8");
   ExpectDamage(File("", ""), "JSON object");
 }
 
@@ -88,6 +109,42 @@ TEST(SafetensorsTest, EntriesThatContradictThemselvesAreNamed) {
       "do not fit");
 }
 
+TEST(SafetensorsTest, EntriesOfTheWrongKindAreNamed) {
+  const std::string shape = R"("shape":[1])";
+  const std::string offsets = R"("data_offsets":[0,1])";
+  const std::string dtype = R"("dtype":"U8")";
+  const auto expect = [](const std::string& entry, const std::string& text) {
+    ExpectDamage(File("{\"a\":{" + entry + "}}", "1"), "tensor \"a\": " + text);
+  };
+  expect(shape + "," + offsets, "needs");
+  expect(dtype + "," + offsets, "needs");
+  expect(dtype + "," + shape, "needs");
+  expect(R"("dtype":8,)" + shape + "," + offsets, "needs");
+  expect(R"("dtype":["U8"],)" + shape + "," + offsets, "needs");
+  expect(R"("shape":1,)" + dtype + "," + offsets, "needs");
+  expect(R"("shape":{"0":1},)" + dtype + "," + offsets, "needs");
+  expect(R"("shape":[[1]],)" + dtype + "," + offsets, "needs");
+  expect(R"("shape":["1"],)" + dtype + "," + offsets, "impossible shape");
+  expect(R"("shape":[9223372036854775808],)" + dtype + "," + offsets, "impossible shape");
+  expect(R"("data_offsets":[0,18446744073709551616],)" + dtype + "," + shape, "impossible data");
+  expect(R"("data_offsets":[0,9223372036854775807],)" + dtype + "," + shape, "its data_offsets");
+  expect(R"("data_offsets":[0],)" + dtype + "," + shape, "its data_offsets");
+  expect(R"("data_offsets":[0,0,1],)" + dtype + "," + shape, "its data_offsets");
+  ExpectDamage(File(R"({"a":[]})", ""), "needs");
+}
+
+TEST(SafetensorsTest, HostileHeadersAreRefused) {
+  ExpectDamage(File("{\"\xff\":{}}", ""), "no JSON in UTF-8");
+  ExpectDamage(File("{\"a\":" + std::string(4'000'000, '['), ""), "header: tensor \"a\"");
+  ExpectDamage(File("{\"a\":{\"more\":" + std::string(4'000'000, '['), ""), "deeper");
+  ExpectDamage(File("{\"__metadata__\":" + std::string(4'000'000, '['), ""), "deeper");
+  ExpectDamage(File(std::string("{}\0{}", 5), ""), "no JSON in UTF-8");
+  std::string huge(8, '\xff');
+  ExpectDamage(huge, "a header of 18446744073709551615 bytes");
+  huge[7] = '\0';
+  ExpectDamage(huge + std::string(100, '{'), "a header of 72057594037927935 bytes");
+}
+
 TEST(SafetensorsTest, OverlapsGapsAndLeftoversAreRefused) {
   const std::string a = R"("a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]})";
   ExpectDamage(File("{" + a + R"(,"b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}})", "123"),
@@ -95,7 +152,7 @@ TEST(SafetensorsTest, OverlapsGapsAndLeftoversAreRefused) {
   ExpectDamage(File("{" + a + R"(,"b":{"dtype":"U8","shape":[1],"data_offsets":[3,4]}})", "1234"),
                "gap");
   ExpectDamage(File("{" + a + "}", "123"), "no tensor owns");
-  ExpectDamage(File("{" + a + "," + a + "}", "12"), "unique names");
+  ExpectDamage(File("{" + a + "," + a + "}", "12"), "a: comes twice");
 }
 
 TEST(SafetensorsTest, WriterRefusesBytesThatDoNotFit) {
@@ -117,6 +174,12 @@ TEST(SafetensorsTest, AHeaderIsPaddedToItsAlignment) {
     EXPECT_EQ((*parsed)[1].bytes, "b");
   }
   EXPECT_FALSE(SafetensorsHeader({{"a", "U8", {-1}, ""}}, 8).ok());
+  EXPECT_FALSE(SafetensorsHeader({{"a", "U8", {-1, -1}, ""}}, 8).ok());
+  EXPECT_FALSE(SafetensorsHeader({{"\xff", "U8", {1}, ""}}, 8).ok());
+  EXPECT_FALSE(SafetensorsHeader({{"__metadata__", "U8", {1}, ""}}, 8).ok());
+  const int64_t half = int64_t{1} << 62;
+  EXPECT_TRUE(SafetensorsHeader({{"a", "U8", {half}, ""}}, 8).ok());
+  EXPECT_FALSE(SafetensorsHeader({{"a", "U8", {half}, ""}, {"b", "U8", {half}, ""}}, 8).ok());
   EXPECT_FALSE(SafetensorsHeader({{"a", "U8", {1}, ""}, {"a", "U8", {1}, ""}}, 8).ok());
 }
 
