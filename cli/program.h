@@ -15,7 +15,7 @@
 #include "cli/exit_codes.h"
 #include "cli/rpc/client.h"
 #include "cli/rpc/interrupt.h"
-#include "cli/view/job_page.h"
+#include "cli/view/page.h"
 #include "google/protobuf/message.h"
 #include "grpcpp/support/status.h"
 

@@ -3,14 +3,12 @@
 #include <map>
 #include <string>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "cli/job_file/job_file.h"
 #include "cli/text/neutral.h"
 #include "cli/text/table.h"
+#include "cli/view/checkpoint_text.h"
 #include "cli/view/figures_text.h"
 #include "cli/view/job_text.h"
 #include "cli/view/ladder_text.h"
@@ -18,23 +16,6 @@
 
 namespace paceline {
 namespace {
-
-void AddLine(std::string* page, absl::string_view label, absl::string_view value) {
-  if (value.empty()) return;
-  absl::StrAppend(page, absl::StrFormat("%-12s", absl::StrCat(label, ":")), value, "\n");
-}
-
-// Each line of `text`, neutralised, after `margin`.
-std::string Indented(absl::string_view text, absl::string_view margin) {
-  std::string out;
-  const std::string neutral = Neutral(text);
-  for (absl::string_view line : absl::StrSplit(neutral, '\n')) {
-    absl::StrAppend(&out, margin, line, "\n");
-  }
-  while (absl::EndsWith(out, absl::StrCat("\n", margin, "\n")))
-    out.resize(out.size() - margin.size() - 1);
-  return out;
-}
 
 std::string EvaluationText(const v1::EvaluationResult& result) {
   return absl::StrCat(
@@ -172,6 +153,7 @@ std::string JobPage(const v1::Job& job, absl::Time now, const PageStyle& style) 
     AddLine(&page, "Strategy", StrategyText(job.plan().strategy()));
     AddLine(&page, "Plan", PlanText(job));
   }
+  AddCheckpointLines(&page, job, now);
   AddLine(&page, "Progress", ProgressFacts(job));
   if (job.has_evaluation()) AddLine(&page, "Evaluation", EvaluationText(job.evaluation()));
   if (job.has_failure()) absl::StrAppend(&page, "\n", FailureText(job, style));

@@ -5,18 +5,14 @@
 #include <string>
 
 #include "absl/time/time.h"
+#include "cli/view/page.h"
 #include "proto/job.pb.h"
 #include "proto/node.pb.h"
 
 namespace paceline {
 
-struct PageStyle {
-  int width = 0;  // Columns; 0: unlimited.
-  bool colours = false;
-};
-
-// State and reason, times, strategy, progress, evaluation, ranks, figures, profile, failure,
-// spec.
+// State and reason, times, strategy, checkpoints, progress, evaluation, ranks, figures, profile,
+// failure, spec.
 std::string JobPage(const v1::Job& job, absl::Time now, const PageStyle& style);
 
 // Which rank failed, how, where in the training, and its last log lines. Empty when no

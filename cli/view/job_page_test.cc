@@ -83,6 +83,7 @@ TEST(JobPageTest, PageIsAsItShouldLook) {
             "  steps: 150\n"
             "  clip_grad_norm: 0\n"
             "  seed: 0\n"
+            "  max_restarts: 0\n"
             "  peak_flops: 0\n"
             "  cuda_graph: false\n");
 }
@@ -114,6 +115,19 @@ TEST(JobPageTest, StrategyPlanFiguresAndProfileHaveTheirPlaces) {
   job.mutable_ranks(0)->mutable_plan()->set_error("rendezvous: late");
   EXPECT_THAT(JobPage(job, absl::FromUnixSeconds(1200), {}),
               HasSubstr("epoch 2 since step 40; rank 0 could not prepare it: rendezvous: late\n"));
+}
+
+TEST(JobPageTest, CheckpointsStandBetweenPlanAndProgress) {
+  v1::Job job = Failed();
+  job.mutable_plan()->set_epoch(1);
+  job.set_restarts(1);
+  job.mutable_spec()->set_max_restarts(3);
+  job.mutable_checkpoints()->set_complete(2);
+  job.mutable_checkpoints()->set_newest_step(50);
+  const std::string page = JobPage(job, absl::FromUnixSeconds(1200), {});
+  EXPECT_THAT(page, HasSubstr("\nRestarts:   1 of 3 after failures\n"
+                              "Checkpoint: step 50; 2 complete, 0 B\n"
+                              "Progress:"));
 }
 
 TEST(JobPageTest, ExitCodeAndMessageAreTold) {

@@ -18,6 +18,12 @@ std::string DurationText(double seconds) {
   return absl::StrFormat("%d d %d h", s / 86400, s / 3600 % 24);
 }
 
+std::string ShortDurationText(double seconds) {
+  if (!(seconds >= 0 && seconds < 0.9995)) return DurationText(seconds);
+  if (seconds < 0.0995) return absl::StrFormat("%.0f ms", seconds * 1000);
+  return absl::StrFormat("%.2f s", seconds);
+}
+
 std::string BytesText(int64_t bytes) {
   constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   auto amount = static_cast<double>(bytes);

@@ -19,6 +19,15 @@ TEST(NumbersTest, Durations) {
   EXPECT_EQ(DurationText(std::numeric_limits<double>::infinity()), "-");
 }
 
+TEST(NumbersTest, ShortDurations) {
+  EXPECT_EQ(ShortDurationText(0), "0 ms");
+  EXPECT_EQ(ShortDurationText(0.0123), "12 ms");
+  EXPECT_EQ(ShortDurationText(0.0996), "0.10 s");
+  EXPECT_EQ(ShortDurationText(0.934), "0.93 s");
+  EXPECT_EQ(ShortDurationText(1.26), "1.3 s");
+  EXPECT_EQ(ShortDurationText(std::nan("")), "-");
+}
+
 TEST(NumbersTest, Bytes) {
   EXPECT_EQ(BytesText(512), "512 B");
   EXPECT_EQ(BytesText(1536), "1.5 KiB");

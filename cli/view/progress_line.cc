@@ -36,6 +36,10 @@ std::vector<std::string> Facts(const v1::Job& job) {
   if (job.evaluation().has_accuracy()) {
     facts.push_back(absl::StrCat("accuracy ", PercentText(job.evaluation().accuracy())));
   }
+  if (job.checkpoints().complete() > 0) {
+    facts.push_back(absl::StrCat("checkpoint ", job.checkpoints().newest_step()));
+  }
+  if (job.restarts() > 0) facts.push_back(absl::StrCat("restart ", job.restarts()));
   return facts;
 }
 

@@ -46,6 +46,16 @@ TEST(ProgressLineTest, TokensTakeThePlaceOfSamples) {
   EXPECT_EQ(ProgressText(job), "digits RUNNING step 50/200 loss 0.5000 20480 tokens/s eta 30 s");
 }
 
+TEST(ProgressLineTest, CheckpointAndRestartsComeLast) {
+  v1::Job job = Running();
+  job.mutable_checkpoints()->set_complete(1);
+  job.mutable_checkpoints()->set_newest_step(40);
+  job.set_restarts(2);
+  EXPECT_EQ(
+      ProgressText(job),
+      "digits RUNNING step 50/200 loss 0.5000 640 samples/s eta 15 s checkpoint 40 restart 2");
+}
+
 TEST(ProgressLineTest, NoLineIsWiderThanTheTerminal) {
   v1::Job job = Running();
   job.mutable_evaluation()->set_accuracy(0.953);

@@ -1,0 +1,24 @@
+// Pages about one thing: lines of a label and a value, and blocks of text below them.
+#ifndef CLI_VIEW_PAGE_H_
+#define CLI_VIEW_PAGE_H_
+
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace paceline {
+
+struct PageStyle {
+  int width = 0;  // Columns; 0: unlimited.
+  bool colours = false;
+};
+
+// "Label:      value"; nothing when there is no value, which is taken as it is.
+void AddLine(std::string* page, absl::string_view label, absl::string_view value);
+
+// Each line of `text`, neutralised, after `margin`.
+std::string Indented(absl::string_view text, absl::string_view margin);
+
+}  // namespace paceline
+
+#endif  // CLI_VIEW_PAGE_H_
