@@ -1,8 +1,10 @@
 // The metrics of the worker daemon: each name with its help, here only.
 //
 // Labels: `state`, `failure`, `phase`, and `job_id`, `generation`, `rank` of trainers on the node
-// now; `group_size` and `kind` (gradients, parameters) of communication. What a trainer does not
-// know (the MFU on an unknown device, the device's memory on a CPU) has no series.
+// now; `group_size` and `kind` (gradients, parameters) of communication; `op` (stage, blocked,
+// write, commit, restore) and `cause` (no_space, no_permission, io, not_agreed, inconsistent) of
+// checkpoints. What a trainer does not know (the MFU on an unknown device, the device's memory on
+// a CPU, saves of a job without a checkpoint directory) has no series.
 #ifndef WORKER_DAEMON_METRIC_NAMES_H_
 #define WORKER_DAEMON_METRIC_NAMES_H_
 
@@ -102,6 +104,21 @@ inline constexpr MetricName kMetricCommunicationBytes = {
     "paceline_trainer_communication_bytes_total", "Bytes that the rank sent in communication."};
 inline constexpr MetricName kMetricCommunications = {"paceline_trainer_communications_total",
                                                      "Means that the rank took part in."};
+
+// Of the rank's saves, and of its start from a checkpoint.
+inline constexpr MetricName kMetricCheckpointSeconds = {
+    "paceline_checkpoint_seconds_total",
+    "Time for copying to memory (stage), that training stood still (blocked), for writing and "
+    "syncing (write), for manifests (commit), and for reading at the start (restore)."};
+inline constexpr MetricName kMetricCheckpointSaves = {
+    "paceline_checkpoint_saves_total", "Shards of checkpoints that the rank has made durable."};
+inline constexpr MetricName kMetricCheckpointBytes = {"paceline_checkpoint_bytes_total",
+                                                      "Bytes of these shards."};
+inline constexpr MetricName kMetricCheckpointSkipped = {
+    "paceline_checkpoint_skipped_total",
+    "Saves left out because those before them were still being written."};
+inline constexpr MetricName kMetricCheckpointFailures = {"paceline_checkpoint_failures_total",
+                                                         "Saves that failed, by cause."};
 
 }  // namespace paceline
 

@@ -88,6 +88,7 @@ void WorkerMetrics::SetTrainer(const TrainerId& id, const v1::Progress& progress
 
 void WorkerMetrics::ForgetTrainer(const TrainerId& id) {
   figures_.Forget(id);
+  checkpoints_.Forget(id);
   const auto found = shown_.find(id);
   if (found == shown_.end()) return;
   const Trainer& trainer = found->second;

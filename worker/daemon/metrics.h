@@ -17,6 +17,7 @@
 #include "common/core/ids.h"
 #include "proto/plan.pb.h"
 #include "proto/status.pb.h"
+#include "worker/daemon/checkpoint_metrics.h"
 #include "worker/daemon/figure_metrics.h"
 #include "worker/ring/step_ring.h"
 
@@ -39,6 +40,9 @@ class WorkerMetrics {
                   const std::array<uint64_t, kPhases>& phase_ns);
   void SetFigures(const TrainerId& id, const v1::RankFigures& figures, const v1::PlanStatus& plan) {
     figures_.Set(id, figures, plan);
+  }
+  void SetCheckpoints(const TrainerId& id, const v1::CheckpointFigures& figures) {
+    checkpoints_.Set(id, figures);
   }
   // Its metrics are no more shown.
   void ForgetTrainer(const TrainerId& id);
@@ -77,6 +81,7 @@ class WorkerMetrics {
   // Owned by the loop.
   std::map<TrainerId, Trainer> shown_;
   FigureMetrics figures_{registry_};
+  CheckpointMetrics checkpoints_{registry_};
 };
 
 }  // namespace paceline

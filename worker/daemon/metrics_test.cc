@@ -36,10 +36,14 @@ TEST(WorkerMetricsTest, ShowsATrainerUntilItIsForgotten) {
   phases[static_cast<int>(Phase::kForward)] = 1'500'000'000;
   metrics.SetTrainer(kId, progress, phases);
   metrics.SetTrainer(kId, progress, phases);
+  v1::CheckpointFigures checkpoints;
+  checkpoints.set_saves(4);
+  metrics.SetCheckpoints(kId, checkpoints);
   const std::string text = metrics.Text();
   EXPECT_THAT(text,
               HasSubstr("paceline_trainer_step{generation=\"2\",job_id=\"job-1\",rank=\"3\"} 12"));
   EXPECT_THAT(text, HasSubstr("phase=\"forward\",rank=\"3\"} 1.5"));
+  EXPECT_THAT(text, HasSubstr("paceline_checkpoint_saves_total{"));
   metrics.ForgetTrainer(kId);
   EXPECT_THAT(metrics.Text(), Not(HasSubstr("job-1")));
 }

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
@@ -35,6 +36,7 @@ static_assert(static_cast<int>(FailureKind::kInput) == v1::FAILURE_INPUT);
 static_assert(static_cast<int>(FailureKind::kStart) == v1::FAILURE_START);
 static_assert(static_cast<int>(FailureKind::kOrphaned) == v1::FAILURE_ORPHANED);
 static_assert(static_cast<int>(FailureKind::kLost) == v1::FAILURE_LOST);
+static_assert(static_cast<int>(FailureKind::kRestore) == v1::FAILURE_RESTORE);
 
 // The message in the file; nothing when it is missing or damaged.
 template <typename Message>
@@ -56,6 +58,26 @@ absl::Status MakeDir(const std::string& path) {
   std::filesystem::create_directories(path, error);
   if (!error) return absl::OkStatus();
   return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot create ", path));
+}
+
+// What is worth a report of its own.
+std::string WithoutFigures(v1::TrainerStatus status) {
+  status.clear_figures();
+  status.clear_checkpoints();
+  return status.SerializeAsString();
+}
+
+// Adds what only `earlier` tells of saves, before the others.
+void AddSaves(const v1::TrainerStatus& earlier, v1::TrainerStatus* last) {
+  google::protobuf::RepeatedPtrField<v1::SaveStatus> saves;
+  for (const v1::SaveStatus& save : earlier.saves()) {
+    const bool known = std::any_of(last->saves().begin(), last->saves().end(), [&](const auto& s) {
+      return s.step() == save.step() && (save.step() > 0 || s.order() == save.order());
+    });
+    if (!known) *saves.Add() = save;
+  }
+  saves.MergeFrom(last->saves());
+  last->mutable_saves()->Swap(&saves);
 }
 
 std::optional<ProcessEnd> ProcessEndOf(const std::optional<ExitRecord>& record) {
@@ -155,10 +177,9 @@ void NodeTrainer::SetPlan(const v1::TrainerPlan& plan) {
 
 bool NodeTrainer::OnStatus(const v1::TrainerStatus& status) {
   if (ended()) return false;
-  status_.clear_figures();
-  if (status.has_figures()) *status_.mutable_figures() = status.figures();
-  if (status.SerializeAsString() == status_.SerializeAsString()) return false;
+  const bool changed = WithoutFigures(status) != WithoutFigures(status_);
   status_ = status;
+  if (!changed) return false;
   KeepMessage(File(trainer_dir::kSeen), status_);
   return true;
 }
@@ -221,6 +242,9 @@ v1::TrainerReport NodeTrainer::Report() const {
   if (status_.has_plan()) *report.mutable_plan() = status_.plan();
   if (status_.has_figures()) *report.mutable_figures() = status_.figures();
   if (status_.has_profile()) *report.mutable_profile() = status_.profile();
+  *report.mutable_saves() = status_.saves();
+  if (status_.has_checkpoints()) *report.mutable_checkpoints() = status_.checkpoints();
+  report.set_asked_to_end(status_.asked_to_end());
   return report;
 }
 
@@ -234,9 +258,12 @@ v1::TrainerCommand NodeTrainer::Command() const {
   config.set_threads(plan_.spec().threads_per_rank() > 0 ? plan_.spec().threads_per_rank()
                                                          : setup_.default_threads);
   config.set_interface(setup_.interface);
+  config.set_restore_from(plan_.restore_from());
   command.set_store_address(plan_.store_address());
   if (plan_.has_plan()) *command.mutable_plan() = plan_.plan();
   if (plan_.has_profile()) *command.mutable_profile() = plan_.profile();
+  if (plan_.has_checkpoints()) *command.mutable_checkpoints() = plan_.checkpoints();
+  command.set_stopping(plan_.has_stop());
   return command;
 }
 
@@ -256,6 +283,11 @@ v1::TrainerStatus NodeTrainer::LastWords() const {
     *last->mutable_evaluation() = status_.evaluation();
   }
   if (last->store_port() == 0) last->set_store_port(status_.store_port());
+  AddSaves(status_, &*last);
+  if (!last->has_checkpoints() && status_.has_checkpoints()) {
+    *last->mutable_checkpoints() = status_.checkpoints();
+  }
+  if (status_.asked_to_end()) last->set_asked_to_end(true);
   return *std::move(last);
 }
 

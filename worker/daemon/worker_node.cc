@@ -189,7 +189,10 @@ void WorkerNode::OnPlan(const v1::NodePlan& plan) {
     event.trainers.push_back({id, stop});
     NodeTrainer* const trainer = Find(id);
     if (trainer == nullptr || trainer->ended()) continue;
-    trainer->SetPlan(wanted);
+    v1::TrainerPlan kept = wanted;
+    // A stop that was asked for is not taken back.
+    if (set_.StopRequested(id)) kept.mutable_stop();
+    trainer->SetPlan(kept);
     sockets_.SetCommand(id, trainer->Command());
   }
   Apply(event);
@@ -204,6 +207,7 @@ void WorkerNode::Poll() {
     const v1::TrainerReport report = trainer.Report();
     ++by_state[report.state()];
     metrics_.SetFigures(id, report.figures(), report.plan());
+    if (report.has_checkpoints()) metrics_.SetCheckpoints(id, report.checkpoints());
     if (!trainer.ring().has_value()) continue;
     metrics_.SetTrainer(id, report.progress(), trainer.ring()->phase_ns());
     const int64_t dropped = trainer.ring()->dropped();

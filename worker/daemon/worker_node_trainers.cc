@@ -152,6 +152,7 @@ void WorkerNode::Stop(const TrainerId& id, bool kill) {
   v1::TrainerPlan plan = trainer->plan();
   plan.mutable_stop();
   trainer->SetPlan(plan);
+  sockets_.SetCommand(id, trainer->Command());
   PACELINE_LOG(INFO) << (kill ? "trainer_killed " : "trainer_asked_to_stop ") << Named(id);
   kill ? trainer->process()->Kill() : trainer->process()->Terminate();
 }

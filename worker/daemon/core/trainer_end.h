@@ -19,6 +19,7 @@ enum class FailureKind {
   kStart = 7,
   kOrphaned = 8,
   kLost = 9,
+  kRestore = 10,
 };
 
 // What the parent of the process saw.
