@@ -14,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "common/core/status_macros.h"
 #include "common/safetensors/safetensors.h"
+#include "worker/trainer/checkpoint/dtype.h"
 #include "worker/trainer/checkpoint/state_dict_pickle.h"
 
 namespace paceline {
@@ -21,34 +22,11 @@ namespace {
 
 using Tensors = std::map<std::string, at::Tensor>;
 
-struct DtypeName {
-  const char* name;
-  at::ScalarType type;
-};
-constexpr DtypeName kDtypeNames[] = {
-    {"F64", at::kDouble}, {"F32", at::kFloat}, {"F16", at::kHalf},  {"BF16", at::kBFloat16},
-    {"I64", at::kLong},   {"I32", at::kInt},   {"I16", at::kShort}, {"I8", at::kChar},
-    {"U8", at::kByte},    {"BOOL", at::kBool}};
-
-std::optional<at::ScalarType> TypeOf(const std::string& dtype) {
-  for (const DtypeName& known : kDtypeNames) {
-    if (dtype == known.name) return known.type;
-  }
-  return std::nullopt;
-}
-
-std::string NameOf(at::ScalarType type) {
-  for (const DtypeName& known : kDtypeNames) {
-    if (type == known.type) return known.name;
-  }
-  return std::string();
-}
-
 // The file's tensors, as views of its map.
 absl::StatusOr<Tensors> ViewTensors(const SafetensorsFile& file) {
   Tensors tensors;
   for (const Safetensor& entry : file.tensors()) {
-    const std::optional<at::ScalarType> type = TypeOf(entry.dtype);
+    const std::optional<at::ScalarType> type = TypeOfDtype(entry.dtype);
     if (!type.has_value()) {
       return absl::InvalidArgumentError(
           absl::StrCat(entry.name, ": weights of dtype ", entry.dtype, " cannot be read"));
@@ -169,7 +147,7 @@ absl::Status SaveWeights(const std::string& path, const Model& model) {
     host.push_back(named.tensor.detach().cpu().contiguous());
     const at::Tensor& tensor = host.back();
     entries.push_back({named.name,
-                       NameOf(tensor.scalar_type()),
+                       DtypeOfType(tensor.scalar_type()),
                        tensor.sizes().vec(),
                        {static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes()}});
   }

@@ -6,6 +6,7 @@
 #include <string>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
+#include "worker/trainer/comm/cpu_host_copy.h"
 #include "worker/trainer/telemetry/cpu_step_timer.h"
 
 namespace paceline {
@@ -45,6 +46,10 @@ c10::intrusive_ptr<c10d::Backend> CpuPlatform::Connect(const TrainerConfig& conf
 
 std::unique_ptr<StepTimer> CpuPlatform::MakeStepTimer(StepRingWriter& ring) {
   return std::make_unique<CpuStepTimer>(ring);
+}
+
+std::unique_ptr<HostCopy> CpuPlatform::StartHostCopy(const std::vector<HostCopyPiece>& pieces) {
+  return std::make_unique<CpuHostCopy>(pieces);
 }
 
 absl::Status CpuPlatform::SnapshotMemory(const std::string& /*path*/) {

@@ -26,6 +26,9 @@ class CpuPlatform : public Platform {
   void ResetMemoryPeaks() override {}
   void RecordMemory(bool /*on*/) override {}
   absl::Status SnapshotMemory(const std::string& path) override;
+  std::unique_ptr<HostCopy> StartHostCopy(const std::vector<HostCopyPiece>& pieces) override;
+  void PinHostMemory(void* /*memory*/, size_t /*bytes*/) override {}
+  void UnpinHostMemory(void* /*memory*/) override {}
   Int8Codec& int8_codec() override { return int8_codec_; }
 
  private:

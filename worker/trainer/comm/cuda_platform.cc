@@ -10,6 +10,8 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "common/log.h"
+#include "worker/trainer/cuda/cuda_host_copy.h"
 #include "worker/trainer/cuda/cuda_memory.h"
 #include "worker/trainer/cuda/cuda_step_graph.h"
 #include "worker/trainer/cuda/cuda_stream_events.h"
@@ -92,5 +94,18 @@ std::string CudaPlatform::DescribeOutOfMemory(const std::string& path) {
 }
 
 std::unique_ptr<StepGraph> CudaPlatform::MakeStepGraph() { return MakeCudaStepGraph(); }
+
+std::unique_ptr<HostCopy> CudaPlatform::StartHostCopy(const std::vector<HostCopyPiece>& pieces) {
+  return StartCudaHostCopy(pieces);
+}
+
+void CudaPlatform::PinHostMemory(void* memory, size_t bytes) {
+  c10::cuda::set_device(device_.index());  // The calling thread may be new.
+  if (PinMemory(memory, bytes)) return;
+  PACELINE_LOG(WARNING) << "host_memory_not_pinned bytes=" << bytes
+                        << ": saving will hold up the training";
+}
+
+void CudaPlatform::UnpinHostMemory(void* memory) { UnpinMemory(memory); }
 
 }  // namespace paceline

@@ -5,15 +5,18 @@
 #include <c10/core/Device.h>
 #include <c10/util/intrusive_ptr.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "worker/ring/step_ring.h"
+#include "worker/trainer/comm/host_copy.h"
 #include "worker/trainer/comm/int8_codec.h"
 #include "worker/trainer/comm/step_graph.h"
 #include "worker/trainer/config.h"
@@ -71,6 +74,13 @@ class Platform {
 
   // Null for a CPU.
   virtual std::unique_ptr<StepGraph> MakeStepGraph() { return nullptr; }
+
+  // Begins to copy memory of the device, as the training thread's work so far leaves it. Training
+  // thread.
+  virtual std::unique_ptr<HostCopy> StartHostCopy(const std::vector<HostCopyPiece>& pieces) = 0;
+  // Makes memory of the host fit for such copies, until UnpinHostMemory. Any thread.
+  virtual void PinHostMemory(void* memory, size_t bytes) = 0;
+  virtual void UnpinHostMemory(void* memory) = 0;
 
   // For this device.
   virtual Int8Codec& int8_codec() = 0;

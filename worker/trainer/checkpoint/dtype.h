@@ -1,0 +1,22 @@
+// The dtypes of safetensors ("F32") as torch's.
+#ifndef WORKER_TRAINER_CHECKPOINT_DTYPE_H_
+#define WORKER_TRAINER_CHECKPOINT_DTYPE_H_
+
+#include <c10/core/ScalarType.h>
+
+#include <optional>
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace paceline {
+
+// Nothing if torch has no such dtype, or none that a model uses.
+std::optional<c10::ScalarType> TypeOfDtype(absl::string_view dtype);
+
+// Empty if safetensors have none.
+std::string DtypeOfType(c10::ScalarType type);
+
+}  // namespace paceline
+
+#endif  // WORKER_TRAINER_CHECKPOINT_DTYPE_H_

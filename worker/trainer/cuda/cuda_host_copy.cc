@@ -1,0 +1,87 @@
+#include "worker/trainer/cuda/cuda_host_copy.h"
+
+#include <c10/cuda/CUDAEvent.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAStream.h>
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <deque>
+
+namespace paceline {
+namespace {
+
+// Between two marks: about a millisecond of copying.
+constexpr size_t kMarkBytes = 32 << 20;
+// Whoever waits for it sleeps, instead of taking a core from the training.
+constexpr unsigned int kSleepingEvent = cudaEventDisableTiming | cudaEventBlockingSync;
+
+class CudaHostCopy : public HostCopy {
+ public:
+  explicit CudaHostCopy(const std::vector<HostCopyPiece>& pieces)
+      : stream_(c10::cuda::getStreamFromPool()) {
+    c10::cuda::CUDAEvent before;
+    before.record(c10::cuda::getCurrentCUDAStream());
+    before.block(stream_);
+    size_t end = 0;
+    for (const HostCopyPiece& piece : pieces) {
+      for (size_t at = 0; at < piece.bytes; at += kMarkBytes) {
+        const size_t bytes = std::min(kMarkBytes, piece.bytes - at);
+        C10_CUDA_CHECK(cudaMemcpyAsync(piece.to + at, piece.from + at, bytes,
+                                       cudaMemcpyDeviceToHost, stream_));
+        end += bytes;
+        if (end - (marks_.empty() ? 0 : marks_.back().end) >= kMarkBytes) MarkAt(end);
+      }
+    }
+    MarkAt(end);
+  }
+
+  // The pieces may be gone after it.
+  ~CudaHostCopy() override {
+    try {
+      marks_.back().event.synchronize();
+    } catch (const c10::Error&) {
+      // The device has failed: nothing is copied any more.
+    }
+  }
+
+  void BeforeChange() override { marks_.back().event.block(c10::cuda::getCurrentCUDAStream()); }
+
+  void Wait(size_t bytes) override {
+    const auto mark = std::find_if(marks_.begin(), marks_.end(),
+                                   [bytes](const Mark& one) { return one.end >= bytes; });
+    mark->event.synchronize();
+  }
+
+ private:
+  struct Mark {
+    size_t end;  // Bytes that are in place when the event has passed.
+    c10::cuda::CUDAEvent event;
+  };
+
+  void MarkAt(size_t end) {
+    marks_.push_back({end, c10::cuda::CUDAEvent(kSleepingEvent)});
+    marks_.back().event.record(stream_);
+  }
+
+  const c10::cuda::CUDAStream stream_;
+  std::deque<Mark> marks_;  // Never empty. By `end`; the last one is after all.
+};
+
+}  // namespace
+
+std::unique_ptr<HostCopy> StartCudaHostCopy(const std::vector<HostCopyPiece>& pieces) {
+  return std::make_unique<CudaHostCopy>(pieces);
+}
+
+bool PinMemory(void* memory, size_t bytes) {
+  if (cudaHostRegister(memory, bytes, cudaHostRegisterDefault) == cudaSuccess) return true;
+  cudaGetLastError();  // Else the next call of torch would report it.
+  return false;
+}
+
+void UnpinMemory(void* memory) {
+  if (cudaHostUnregister(memory) != cudaSuccess) cudaGetLastError();
+}
+
+}  // namespace paceline
