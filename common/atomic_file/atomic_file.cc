@@ -42,7 +42,8 @@ bool WriteAll(int fd, absl::string_view bytes) {
   return true;
 }
 
-// Makes the rename itself durable.
+}  // namespace
+
 absl::Status SyncDirectoryOf(const std::string& path) {
   const size_t slash = path.rfind('/');
   std::string directory = ".";
@@ -55,8 +56,6 @@ absl::Status SyncDirectoryOf(const std::string& path) {
   close(fd);
   return status;
 }
-
-}  // namespace
 
 absl::StatusOr<AtomicFile> AtomicFile::Create(const std::string& path) {
   std::string temporary = absl::StrCat(path, ".tmp", getpid());

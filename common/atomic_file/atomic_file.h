@@ -50,6 +50,9 @@ class AtomicFile {
 absl::Status WriteFileAtomically(const std::string& path,
                                  absl::Span<const absl::string_view> pieces);
 
+// Makes durable that `path` was made, renamed or removed in its directory. Errors as AtomicFile.
+absl::Status SyncDirectoryOf(const std::string& path);
+
 }  // namespace paceline
 
 #endif  // COMMON_ATOMIC_FILE_ATOMIC_FILE_H_

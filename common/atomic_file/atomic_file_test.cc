@@ -80,5 +80,12 @@ TEST(AtomicFileTest, WithoutACommitNothingIsLeft) {
   EXPECT_EQ(CountFiles(directory), 0);
 }
 
+TEST(AtomicFileTest, SyncsTheDirectoryOfAPathThatNeedNotExist) {
+  const std::string directory = NewDirectory("synced");
+  EXPECT_TRUE(SyncDirectoryOf(directory + "/gone").ok());
+  EXPECT_TRUE(SyncDirectoryOf("relative").ok());
+  EXPECT_EQ(SyncDirectoryOf(directory + "/nowhere/f").code(), absl::StatusCode::kNotFound);
+}
+
 }  // namespace
 }  // namespace paceline

@@ -1,0 +1,134 @@
+// The part of checkpoint_files.h that is about a job's directory.
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <limits>
+#include <system_error>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "common/atomic_file/atomic_file.h"
+#include "common/checkpoint/checkpoint_files.h"
+#include "common/checkpoint/checkpoint_paths.h"
+#include "common/core/status_macros.h"
+
+namespace paceline {
+namespace {
+
+constexpr char kRemovedPrefix[] = "removed-";
+
+absl::Status Failed(absl::string_view what, const std::string& path, const std::error_code& error) {
+  const std::string message = absl::StrCat(what, " ", path, ": ", error.message());
+  if (error == std::errc::permission_denied || error == std::errc::operation_not_permitted ||
+      error == std::errc::read_only_file_system) {
+    return absl::PermissionDeniedError(message);
+  }
+  return absl::UnavailableError(message);
+}
+
+absl::Status RemoveTree(const std::string& path) {
+  std::error_code error;
+  std::filesystem::remove_all(path, error);
+  return error ? Failed("cannot remove", path, error) : absl::OkStatus();
+}
+
+// Names in a directory; none when there is no such directory.
+absl::StatusOr<std::vector<std::string>> NamesIn(const std::string& directory) {
+  std::vector<std::string> names;
+  std::error_code error;
+  std::filesystem::directory_iterator at(directory, error);
+  while (!error && at != std::filesystem::directory_iterator()) {
+    names.push_back(at->path().filename());
+    at.increment(error);
+  }
+  if (error && error != std::errc::no_such_file_or_directory) {
+    return Failed("cannot read", directory, error);
+  }
+  return names;
+}
+
+// Whether there is a manifest, readable or not.
+absl::StatusOr<bool> HasManifest(const std::string& directory) {
+  struct stat info;
+  const std::string path = absl::StrCat(directory, "/", kManifestName);
+  if (::lstat(path.c_str(), &info) == 0) return true;
+  if (errno == ENOENT || errno == ENOTDIR) return false;
+  return Failed("cannot look at", path, std::error_code(errno, std::generic_category()));
+}
+
+// False when the manifest cannot be read or is not that of `key`.
+bool Describe(const std::string& directory, const CheckpointKey& key, CompleteCheckpoint* found) {
+  const absl::StatusOr<MappedFile> file =
+      MappedFile::Open(absl::StrCat(directory, "/", kManifestName), MappedFile::Access::kRead);
+  if (!file.ok()) return false;
+  const absl::StatusOr<Manifest> manifest =
+      ParseManifest({static_cast<const char*>(file->data()), file->size()});
+  if (!manifest.ok() || !CheckComplete(*manifest).ok() || manifest->step != key.step ||
+      manifest->generation != key.generation) {
+    return false;
+  }
+  auto bytes = static_cast<int64_t>(file->size());
+  for (const ManifestFile& listed : manifest->files) {
+    if (__builtin_add_overflow(bytes, listed.bytes, &bytes)) return false;
+  }
+  *found = {CheckpointName(key), key.step,         key.generation, bytes,
+            manifest->ranks,     manifest->created};
+  return true;
+}
+
+}  // namespace
+
+absl::Status RemoveCheckpoint(const std::string& directory) {
+  std::string path = directory;
+  while (absl::EndsWith(path, "/")) path.pop_back();
+  const size_t name_at = path.rfind('/') + 1;  // 0 when there is no slash.
+  const std::string name = path.substr(name_at);
+  if (!ParseCheckpointName(name).has_value()) {
+    return absl::InvalidArgumentError(absl::StrCat(directory, " is no checkpoint's directory"));
+  }
+  // It may hold what an earlier removal has left behind, and has to make room.
+  const std::string removed = absl::StrCat(path.substr(0, name_at), kRemovedPrefix, name);
+  PACELINE_RETURN_IF_ERROR(RemoveTree(removed));
+  if (std::rename(path.c_str(), removed.c_str()) != 0) {
+    if (errno == ENOENT) return absl::OkStatus();
+    return Failed("cannot rename", path, std::error_code(errno, std::generic_category()));
+  }
+  // Before any file goes: a loss of power must not bring back the name of what has lost a shard.
+  PACELINE_RETURN_IF_ERROR(SyncDirectoryOf(path));
+  return RemoveTree(removed);
+}
+
+absl::StatusOr<std::vector<CompleteCheckpoint>> SettleCheckpoints(const std::string& job_directory,
+                                                                  int64_t generation) {
+  PACELINE_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(job_directory));
+  std::vector<CompleteCheckpoint> complete;
+  for (const std::string& name : names) {
+    const std::string path = absl::StrCat(job_directory, "/", name);
+    absl::string_view left = name;
+    if (absl::ConsumePrefix(&left, kRemovedPrefix) && ParseCheckpointName(left).has_value()) {
+      PACELINE_RETURN_IF_ERROR(RemoveTree(path));
+      continue;
+    }
+    const std::optional<CheckpointKey> key = ParseCheckpointName(name);
+    std::error_code error;
+    if (!key.has_value() || !std::filesystem::is_directory(path, error)) continue;
+    PACELINE_ASSIGN_OR_RETURN(const bool has_manifest, HasManifest(path));
+    CompleteCheckpoint found;
+    if (has_manifest) {
+      if (Describe(path, *key, &found)) complete.push_back(std::move(found));
+    } else if (key->generation <= generation) {
+      PACELINE_RETURN_IF_ERROR(RemoveCheckpoint(path));
+    }
+  }
+  std::sort(complete.begin(), complete.end(),
+            [](const CompleteCheckpoint& a, const CompleteCheckpoint& b) {
+              return CheckpointKey{a.step, a.generation} < CheckpointKey{b.step, b.generation};
+            });
+  return complete;
+}
+
+}  // namespace paceline

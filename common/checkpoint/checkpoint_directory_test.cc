@@ -1,0 +1,200 @@
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+#include "common/checkpoint/checkpoint_files.h"
+#include "common/checkpoint/checkpoint_paths.h"
+#include "common/checkpoint/testing/written_checkpoint.h"
+
+namespace paceline {
+namespace {
+
+namespace fs = std::filesystem;
+
+class CheckpointDirectoryTest : public testing::Test {
+ protected:
+  CheckpointDirectoryTest() {
+    fs::remove_all(job_);
+    fs::create_directories(job_);
+  }
+
+  std::string PathOf(const CheckpointKey& key) const { return job_ + "/" + CheckpointName(key); }
+
+  void AddComplete(const CheckpointKey& key) {
+    const absl::StatusOr<Manifest> manifest =
+        WriteExampleCheckpoint(PathOf(key), key.step, key.generation);
+    ASSERT_TRUE(manifest.ok()) << manifest.status();
+  }
+
+  // What a save leaves that was killed before its commit.
+  void AddIncomplete(const CheckpointKey& key) {
+    AddComplete(key);
+    fs::rename(PathOf(key) + "/" + kManifestName, PathOf(key) + "/" + PartName(0));
+  }
+
+  // What a removal leaves that was killed when it had removed a shard.
+  void AddRemoved(const CheckpointKey& key) {
+    AddComplete(key);
+    fs::remove(PathOf(key) + "/" + ShardName(0, 2));
+    fs::rename(PathOf(key), job_ + "/removed-" + CheckpointName(key));
+  }
+
+  std::vector<std::string> Names() const {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(job_)) names.push_back(entry.path().filename());
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+  // Of the complete ones, in order.
+  std::vector<std::string> Settle(int64_t generation) {
+    const absl::StatusOr<std::vector<CompleteCheckpoint>> complete =
+        SettleCheckpoints(job_, generation);
+    EXPECT_TRUE(complete.ok()) << complete.status();
+    std::vector<std::string> names;
+    if (!complete.ok()) return names;
+    for (const CompleteCheckpoint& checkpoint : *complete) names.push_back(checkpoint.name);
+    return names;
+  }
+
+  const std::string job_ = testing::TempDir() + "/job-1";
+};
+
+using Strings = std::vector<std::string>;
+
+TEST_F(CheckpointDirectoryTest, TellsWhatIsComplete) {
+  AddComplete({20, 2});
+  AddComplete({20, 1});
+  AddComplete({100, 3});
+  AddComplete({3, 1});
+  const absl::StatusOr<std::vector<CompleteCheckpoint>> complete = SettleCheckpoints(job_, 2);
+  ASSERT_TRUE(complete.ok()) << complete.status();
+  ASSERT_EQ(complete->size(), 4u);
+  EXPECT_EQ((*complete)[0].name, CheckpointName({3, 1}));
+  EXPECT_EQ((*complete)[1].name, CheckpointName({20, 1}));
+  EXPECT_EQ((*complete)[2].name, CheckpointName({20, 2}));
+  const CompleteCheckpoint& last = (*complete)[3];
+  EXPECT_EQ(last.name, CheckpointName({100, 3}));
+  EXPECT_EQ(last.step, 100);
+  EXPECT_EQ(last.generation, 3);
+  EXPECT_EQ(last.ranks, 2);
+  EXPECT_EQ(last.created, 1'700'000'000);
+  int64_t bytes = 0;
+  for (const auto& file : fs::directory_iterator(PathOf({100, 3}))) {
+    bytes += static_cast<int64_t>(file.file_size());
+  }
+  EXPECT_EQ(last.bytes, bytes);
+}
+
+TEST_F(CheckpointDirectoryTest, RemovesWhatEndedGenerationsLeft) {
+  AddComplete({10, 1});
+  AddIncomplete({20, 1});
+  AddIncomplete({20, 2});
+  AddIncomplete({30, 3});
+  AddRemoved({5, 1});
+  EXPECT_EQ(Settle(2), Strings{CheckpointName({10, 1})});
+  const Strings left = {CheckpointName({10, 1}), CheckpointName({30, 3})};
+  EXPECT_EQ(Names(), left);
+  EXPECT_EQ(Settle(2), Strings{CheckpointName({10, 1})});
+  EXPECT_EQ(Names(), left);
+}
+
+TEST_F(CheckpointDirectoryTest, LeavesAloneWhatIsNotItsOwn) {
+  AddComplete({10, 1});
+  std::ofstream(PathOf({10, 1}) + "/" + kManifestName) << "damaged";
+  AddComplete({11, 1});
+  fs::rename(PathOf({11, 1}), PathOf({12, 1}));  // The manifest tells another step.
+  std::ofstream(job_ + "/lock") << "owner";
+  std::ofstream(job_ + "/final.safetensors") << "weights";
+  std::ofstream(PathOf({13, 1})) << "a file";
+  for (const char* name : {"step-20.g1", "removed-", "removed-mine", "notes"}) {
+    fs::create_directory(job_ + "/" + name);
+  }
+  const Strings before = Names();
+  EXPECT_EQ(Settle(9), Strings{});
+  EXPECT_EQ(Names(), before);
+}
+
+TEST_F(CheckpointDirectoryTest, AMissingDirectoryHoldsNothing) {
+  fs::remove_all(job_);
+  EXPECT_EQ(Settle(1), Strings{});
+  EXPECT_FALSE(fs::exists(job_));
+  std::ofstream(job_) << "a file";
+  EXPECT_EQ(SettleCheckpoints(job_, 1).status().code(), absl::StatusCode::kUnavailable);
+  fs::remove(job_);
+}
+
+TEST_F(CheckpointDirectoryTest, ADirectoryThatMayNotBeReadIsTold) {
+  if (::geteuid() == 0) GTEST_SKIP() << "root may read all";
+  AddComplete({10, 1});
+  AddIncomplete({20, 1});
+  fs::permissions(job_, fs::perms::owner_read | fs::perms::owner_exec);
+  EXPECT_EQ(SettleCheckpoints(job_, 1).status().code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(RemoveCheckpoint(PathOf({10, 1})).code(), absl::StatusCode::kPermissionDenied);
+  fs::permissions(job_, fs::perms::none);
+  EXPECT_EQ(SettleCheckpoints(job_, 1).status().code(), absl::StatusCode::kPermissionDenied);
+  fs::permissions(job_, fs::perms::owner_all);
+}
+
+TEST_F(CheckpointDirectoryTest, RemovesOneAndWhatItsRemovalLeft) {
+  AddComplete({10, 1});
+  AddComplete({20, 1});
+  EXPECT_TRUE(RemoveCheckpoint(PathOf({10, 1}) + "/").ok());
+  EXPECT_EQ(Names(), Strings{CheckpointName({20, 1})});
+  EXPECT_TRUE(RemoveCheckpoint(PathOf({10, 1})).ok());
+
+  // Killed between the rename and the end.
+  AddRemoved({10, 1});
+  EXPECT_TRUE(RemoveCheckpoint(PathOf({10, 1})).ok());
+  EXPECT_EQ(Names(), Strings{CheckpointName({20, 1})});
+
+  // And then made again.
+  AddRemoved({20, 1});
+  AddComplete({20, 1});
+  EXPECT_TRUE(RemoveCheckpoint(PathOf({20, 1})).ok());
+  EXPECT_EQ(Names(), Strings{});
+}
+
+TEST_F(CheckpointDirectoryTest, RemovesCheckpointsOnly) {
+  fs::create_directory(job_ + "/notes");
+  for (const std::string& path :
+       {job_, job_ + "/notes", job_ + "/step-1.g1", std::string(), std::string("/")}) {
+    EXPECT_EQ(RemoveCheckpoint(path).code(), absl::StatusCode::kInvalidArgument) << path;
+  }
+  EXPECT_EQ(Names(), Strings{"notes"});
+}
+
+TEST_F(CheckpointDirectoryTest, KilledAnywhereItLeavesNoHalfCheckpoint) {
+  for (int round = 0; round < 40; ++round) {
+    fs::remove_all(job_);
+    for (int64_t step = 1; step <= 4; ++step) AddIncomplete({step, 1});
+    for (int64_t step = 5; step <= 8; ++step) AddComplete({step, 1});
+    AddRemoved({9, 1});
+    const pid_t child = ::fork();
+    if (child == 0) {
+      for (int64_t step = 5; step <= 7; ++step) (void)RemoveCheckpoint(PathOf({step, 1}));
+      (void)SettleCheckpoints(job_, 1);
+      ::_exit(0);
+    }
+    ::usleep(static_cast<useconds_t>(round * 25));
+    ::kill(child, SIGKILL);
+    ::waitpid(child, nullptr, 0);
+
+    const Strings complete = Settle(1);
+    ASSERT_FALSE(complete.empty());
+    EXPECT_EQ(complete.back(), CheckpointName({8, 1}));
+    EXPECT_EQ(Names(), complete) << round;
+    for (const std::string& name : complete) {
+      EXPECT_TRUE(CheckpointFiles::Open(job_ + "/" + name).ok()) << name << " in round " << round;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace paceline
