@@ -4,14 +4,46 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "controller/core/job_checkpoints.h"
 #include "controller/core/plan.h"
+#include "controller/core/restart.h"
+#include "controller/core/retention.h"
+#include "controller/core/save_order.h"
 
 namespace paceline {
+namespace {
+
+// Steady times do not survive a controller.
+void RestoreDeadlines(Job& job, Moment now) {
+  if (job.stop.has_value()) job.stop->deadline = now.steady + job.stop->grace + kNodeSilence;
+  JobCheckpoints& checkpoints = job.checkpoints;
+  if (checkpoints.stop_after.has_value()) {
+    checkpoints.stop_after->deadline = now.steady + kStopPatience;
+  }
+  if (checkpoints.next_save_wall != absl::InfiniteFuture()) {
+    const absl::Duration left = checkpoints.next_save_wall - now.wall;
+    checkpoints.next_save =
+        now.steady + std::clamp(left, absl::ZeroDuration(), checkpoints.interval);
+  }
+  for (Save& save : checkpoints.saves) save.begun = now.steady;
+}
+
+// Whether a job holds on to the checkpoint in this directory to start from it.
+bool StartsFrom(const Job& job, const std::string& directory) {
+  if (job.ended_already()) return false;
+  if (job.restored_from == directory && job.holds_slots() && job.state != JobState::kRunning) {
+    return true;
+  }
+  const bool from_start_point = job.start.directory == directory;
+  return (job.state == JobState::kQueued || from_start_point) && ChooseStart(job) == directory;
+}
+
+}  // namespace
 
 void Cluster::Restore(std::vector<Job> jobs, std::vector<Node> nodes, Moment now) {
   for (Job& job : jobs) {
     next_number_ = std::max(next_number_, job.number + 1);
-    if (job.stop.has_value()) job.stop->deadline = now.steady + job.stop->grace + kNodeSilence;
+    RestoreDeadlines(job, now);
     const JobId id = job.request.id;
     jobs_.emplace(id, std::move(job));
   }
@@ -28,6 +60,8 @@ Actions Cluster::Step(const Event& event, Moment now) {
   Actions actions;
   std::visit([&](const auto& e) { On(e, now, actions); }, event);
   Schedule(now, actions);
+  RetainCheckpoints(actions);
+  AssignTasks(actions);
   ForgetOldJobs(actions);
   return actions;
 }
@@ -41,7 +75,44 @@ void Cluster::On(const JobSubmitted& event, Moment now, Actions& actions) {
 void Cluster::On(const CancelRequested& event, Moment now, Actions& actions) {
   const auto job = jobs_.find(event.job);
   if (job == jobs_.end()) return;
+  if (event.save) {
+    StopWhenSaved(job->second, event.reason, event.grace, now);
+    return Note(job->second, JobChange::kState, actions);
+  }
   Note(job->second, CancelJob(job->second, event.reason, event.grace, now), actions);
+}
+
+void Cluster::On(const SaveRequested& event, Moment now, Actions& actions) {
+  const auto job = jobs_.find(event.job);
+  if (job == jobs_.end()) return;
+  OrderSave(job->second, event.now, "asked for by a user", now);
+  Note(job->second, JobChange::kState, actions);
+}
+
+void Cluster::On(const ResumeRequested& event, Moment, Actions& actions) {
+  const auto job = jobs_.find(event.request.id);
+  if (job == jobs_.end()) return;
+  ResumeJob(job->second, event.request, event.from);
+  Note(job->second, JobChange::kState, actions);
+}
+
+void Cluster::On(const RemovalRequested& event, Moment, Actions& actions) {
+  const auto job = jobs_.find(event.job);
+  if (job == jobs_.end()) return;
+  Checkpoint* checkpoint = FindCheckpoint(job->second, event.checkpoint);
+  if (checkpoint == nullptr) return;
+  checkpoint->state = CheckpointState::kDeleting;
+  checkpoint->reason.clear();
+  Note(job->second, JobChange::kState, actions);
+}
+
+void Cluster::On(const PinRequested& event, Moment, Actions& actions) {
+  const auto job = jobs_.find(event.job);
+  if (job == jobs_.end()) return;
+  Checkpoint* checkpoint = FindCheckpoint(job->second, event.checkpoint);
+  if (checkpoint == nullptr) return;
+  checkpoint->pinned = event.pinned;
+  Note(job->second, JobChange::kState, actions);
 }
 
 void Cluster::On(const LadderChanged& event, Moment, Actions& actions) {
@@ -70,6 +141,7 @@ void Cluster::On(const NodeConnected& event, Moment now, Actions& actions) {
   actions.store_nodes.insert(name);
   actions.show_nodes.insert(name);
   TakeIn(name, event.trainers, now, actions);
+  TakeIn(name, event.task_results, now, actions);
   actions.send_plans.insert(name);
 }
 
@@ -78,6 +150,7 @@ void Cluster::On(const NodeReported& event, Moment now, Actions& actions) {
   if (node == nodes_.end()) return;
   if (HearFromNode(node->second, now)) actions.show_nodes.insert(event.node);
   TakeIn(event.node, event.trainers, now, actions);
+  TakeIn(event.node, event.task_results, now, actions);
 }
 
 void Cluster::On(const NodeDisconnected& event, Moment, Actions& actions) {
@@ -102,15 +175,22 @@ void Cluster::TakeIn(const NodeName& node, const std::vector<TrainerReport>& tra
   }
 }
 
+void Cluster::TakeIn(const NodeName& node, const std::vector<CheckpointTaskResult>& results,
+                     Moment now, Actions& actions) {
+  for (const CheckpointTaskResult& result : results) {
+    for (auto& [id, job] : jobs_) Note(job, TakeTaskResult(job, node, result, now), actions);
+  }
+}
+
 void Cluster::Note(const Job& job, JobChange change, Actions& actions) {
   if (change == JobChange::kNone) return;
   actions.show_jobs.insert(job.request.id);
   if (change != JobChange::kState) return;
   actions.store_jobs.insert(job.request.id);
-  for (const RankState& rank : job.ranks) {
-    actions.send_plans.insert(rank.place.node);
-    if (job.ended_already() || job.state == JobState::kStarting) {
-      actions.show_nodes.insert(rank.place.node);
+  for (const NodeName& node : job.nodes) {
+    actions.send_plans.insert(node);
+    if (job.state != JobState::kRunning && job.state != JobState::kStopping) {
+      actions.show_nodes.insert(node);
     }
   }
 }
@@ -124,8 +204,11 @@ void Cluster::Schedule(Moment now, Actions& actions) {
             [](const Job* a, const Job* b) { return a->number < b->number; });
   const Job* waiting = nullptr;
   for (Job* job : queued) {
-    std::string reason;
-    if (waiting != nullptr) {
+    std::string reason = WaitsForSettlement(*job, nodes_);
+    if (!reason.empty()) {
+      // One whose directory cannot be looked through holds nobody up.
+      if (job->checkpoints.settlement->error.empty() && waiting == nullptr) waiting = job;
+    } else if (waiting != nullptr) {
       reason = absl::StrCat("waits behind ", waiting->request.id.value(), " (",
                             waiting->request.name, ")");
     } else {
@@ -138,10 +221,46 @@ void Cluster::Schedule(Moment now, Actions& actions) {
       waiting = job;
       reason = std::move(placement.reason);
     }
+    if (!job->restart_reason.empty()) reason = absl::StrCat(job->restart_reason, "; ", reason);
     if (job->reason == reason) continue;
     job->reason = std::move(reason);
     Note(*job, JobChange::kProgress, actions);
   }
+}
+
+void Cluster::RetainCheckpoints(Actions& actions) {
+  if (actions.store_jobs.empty()) return;  // Nothing has changed that matters here.
+  for (auto& [id, job] : jobs_) {
+    const auto in_use = [&, &owner = job](const CheckpointKey& key) {
+      const std::string directory = DirectoryOf(owner, key);
+      return std::any_of(jobs_.begin(), jobs_.end(),
+                         [&](const auto& other) { return StartsFrom(other.second, directory); });
+    };
+    const auto surplus = FindSurplus(job.checkpoints.records, job.request.checkpoints, in_use);
+    for (const CheckpointKey& key : surplus) {
+      FindCheckpoint(job, key)->state = CheckpointState::kDeleting;
+    }
+    if (!surplus.empty()) Note(job, JobChange::kState, actions);
+  }
+}
+
+void Cluster::AssignTasks(Actions& actions) {
+  std::map<NodeName, std::vector<CheckpointTask>> tasks;
+  for (const auto& [id, job] : jobs_) {
+    std::vector<CheckpointTask> wanted = TasksOf(job);
+    const Node* node = wanted.empty() ? nullptr : ChooseTaskNode(job, nodes_);
+    if (node == nullptr) continue;
+    std::vector<CheckpointTask>& of_node = tasks[node->facts.name];
+    of_node.insert(of_node.end(), wanted.begin(), wanted.end());
+  }
+  for (const auto& [name, node] : nodes_) {
+    const auto before = tasks_.find(name);
+    const auto after = tasks.find(name);
+    const bool had = before != tasks_.end();
+    const bool has = after != tasks.end();
+    if (had != has || (had && !(before->second == after->second))) actions.send_plans.insert(name);
+  }
+  tasks_ = std::move(tasks);
 }
 
 void Cluster::ForgetOldJobs(Actions& actions) {
@@ -189,6 +308,34 @@ std::vector<PlannedTrainer> Cluster::PlanFor(const NodeName& node) const {
     }
   }
   return plan;
+}
+
+std::vector<CheckpointTask> Cluster::TasksFor(const NodeName& node) const {
+  const auto tasks = tasks_.find(node);
+  return tasks == tasks_.end() ? std::vector<CheckpointTask>() : tasks->second;
+}
+
+std::optional<Refusal> Cluster::RefuseRemoval(const Job& job, const Checkpoint& checkpoint,
+                                              bool force) const {
+  const std::string directory = DirectoryOf(job, checkpoint.key);
+  if (checkpoint.pinned) {
+    return Refusal{Refusal::Kind::kState, "CHECKPOINT_PINNED",
+                   absl::StrCat(directory, " is pinned: unpin it first")};
+  }
+  for (const auto& [id, other] : jobs_) {
+    if (!StartsFrom(other, directory)) continue;
+    return Refusal{Refusal::Kind::kState, "CHECKPOINT_IN_USE",
+                   absl::StrCat("job ", id.value(), " starts from ", directory,
+                                ": wait until it trains, or cancel it")};
+  }
+  if (!force && NewestComplete(job) == &checkpoint) {
+    return Refusal{Refusal::Kind::kState, "CHECKPOINT_NEWEST",
+                   absl::StrCat(directory, " is the newest complete checkpoint of job ",
+                                job.request.id.value(),
+                                ": without it the job goes on from an older one or from the "
+                                "start; give --force to remove it all the same")};
+  }
+  return std::nullopt;
 }
 
 std::set<int> Cluster::PlacesUsed(const NodeName& node, Device device) const {

@@ -20,9 +20,11 @@
 #include "absl/time/time.h"
 #include "common/core/ids.h"
 #include "common/core/moment.h"
+#include "controller/core/checkpoint_tasks.h"
 #include "controller/core/job.h"
 #include "controller/core/node.h"
 #include "controller/core/placement.h"
+#include "controller/core/refusal.h"
 
 namespace paceline {
 
@@ -34,6 +36,27 @@ struct CancelRequested {
   JobId job;
   std::string reason;
   absl::Duration grace;
+  bool save = false;  // First; requires: RefuseSave has no objection.
+};
+// Requires: RefuseSave has no objection.
+struct SaveRequested {
+  JobId job;
+  bool now = false;
+};
+// Requires: RefuseResume has no objection.
+struct ResumeRequested {
+  JobRequest request;
+  std::string from;  // Directory of a checkpoint; empty: the newest complete one.
+};
+// Requires: RefuseRemoval has no objection.
+struct RemovalRequested {
+  JobId job;
+  CheckpointKey checkpoint;
+};
+struct PinRequested {
+  JobId job;
+  CheckpointKey checkpoint;
+  bool pinned = false;
 };
 // Requires: RefuseLadder has no objection.
 struct LadderChanged {
@@ -47,16 +70,19 @@ struct ProfileOrdered {
 struct NodeConnected {
   NodeFacts facts;
   std::vector<TrainerReport> trainers;
+  std::vector<CheckpointTaskResult> task_results = {};
 };
 struct NodeReported {
   NodeName node;
   std::vector<TrainerReport> trainers;
+  std::vector<CheckpointTaskResult> task_results = {};
 };
 struct NodeDisconnected {
   NodeName node;
 };
 struct TimePassed {};
-using Event = std::variant<JobSubmitted, CancelRequested, LadderChanged, ProfileOrdered,
+using Event = std::variant<JobSubmitted, CancelRequested, SaveRequested, ResumeRequested,
+                           RemovalRequested, PinRequested, LadderChanged, ProfileOrdered,
                            NodeConnected, NodeReported, NodeDisconnected, TimePassed>;
 
 // What is to be done after an event. Sorted, without repetitions.
@@ -105,6 +131,14 @@ class Cluster {
   // The trainers that should exist on the node, by id.
   std::vector<PlannedTrainer> PlanFor(const NodeName& node) const;
 
+  // What the node should do in checkpoint directories.
+  std::vector<CheckpointTask> TasksFor(const NodeName& node) const;
+
+  // Whether the checkpoint, which exists, can be removed: CHECKPOINT_PINNED, CHECKPOINT_IN_USE;
+  // CHECKPOINT_NEWEST unless `force`.
+  std::optional<Refusal> RefuseRemoval(const Job& job, const Checkpoint& checkpoint,
+                                       bool force) const;
+
   // Numbers of the places that jobs hold on the node.
   std::set<int> PlacesUsed(const NodeName& node, Device device) const;
 
@@ -114,6 +148,10 @@ class Cluster {
  private:
   void On(const JobSubmitted& event, Moment now, Actions& actions);
   void On(const CancelRequested& event, Moment now, Actions& actions);
+  void On(const SaveRequested& event, Moment now, Actions& actions);
+  void On(const ResumeRequested& event, Moment now, Actions& actions);
+  void On(const RemovalRequested& event, Moment now, Actions& actions);
+  void On(const PinRequested& event, Moment now, Actions& actions);
   void On(const LadderChanged& event, Moment now, Actions& actions);
   void On(const ProfileOrdered& event, Moment now, Actions& actions);
   void On(const NodeConnected& event, Moment now, Actions& actions);
@@ -123,16 +161,23 @@ class Cluster {
 
   void TakeIn(const NodeName& node, const std::vector<TrainerReport>& trainers, Moment now,
               Actions& actions);
+  void TakeIn(const NodeName& node, const std::vector<CheckpointTaskResult>& results, Moment now,
+              Actions& actions);
   // Records what a change of `job` asks for.
   void Note(const Job& job, JobChange change, Actions& actions);
   // Starts queued jobs in the order of submission until one has to wait.
   void Schedule(Moment now, Actions& actions);
+  // Marks for removal what no job keeps.
+  void RetainCheckpoints(Actions& actions);
+  // Sends plans to the nodes whose tasks have changed.
+  void AssignTasks(Actions& actions);
   void ForgetOldJobs(Actions& actions);
   std::vector<NodeSpace> Spaces(Device device) const;
 
   const Options options_;
   std::map<JobId, Job> jobs_;
   std::map<NodeName, Node> nodes_;
+  std::map<NodeName, std::vector<CheckpointTask>> tasks_;  // As last assigned.
   int64_t next_number_ = 1;
 };
 

@@ -7,6 +7,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "controller/core/blame.h"
+#include "controller/core/job_checkpoints.h"
+#include "controller/core/restart.h"
+#include "controller/core/save_order.h"
+#include "controller/core/save_timing.h"
+#include "controller/core/saving.h"
 
 namespace paceline {
 namespace {
@@ -40,10 +45,55 @@ void BeginStop(Job& job, absl::Duration grace, Moment now) {
   job.stop = StopOrder{grace, now.steady + grace + kStopConfirmation};
 }
 
+// The trainers are gone, or given up: what they leave on disk is to be looked through.
+void EndGeneration(Job& job, Moment now) {
+  job.stop.reset();
+  if (job.ranks.empty()) return;
+  JobCheckpoints& checkpoints = job.checkpoints;
+  if (job.placed != absl::InfinitePast()) {
+    checkpoints.node_time += static_cast<int64_t>(job.nodes.size()) * (now.wall - job.placed);
+  }
+  if (!SavesCheckpoints(job.request)) return;
+  if (IsOrderPending(job)) {
+    FailOrder(job, checkpoints.order->number, "the ranks ended before it was complete");
+  }
+  checkpoints.stop_after.reset();
+  checkpoints.saves.clear();
+  checkpoints.forgotten_step = 0;
+  checkpoints.next_save = checkpoints.next_save_wall = absl::InfiniteFuture();
+  checkpoints.settlement = Settlement{job.generation, ""};
+}
+
 void End(Job& job, JobState state, Moment now) {
+  EndGeneration(job, now);
   job.state = state;
   job.ended = now.wall;
-  job.stop.reset();
+}
+
+// Back into the queue, for the next generation.
+void Requeue(Job& job, Moment now) {
+  EndGeneration(job, now);
+  job.state = JobState::kQueued;
+  job.reason = job.restart_reason;
+  job.placed = job.started = absl::InfinitePast();
+  job.ranks.clear();
+  job.failure.reset();
+  if (job.profile.has_value()) job.profile->ranks.clear();
+}
+
+void BeginTraining(Job& job, Moment now) {
+  job.state = JobState::kRunning;
+  job.started = now.wall;
+  job.reason = "all ranks train";
+  job.restart_reason.clear();
+  // A checkpoint that could not be used once can be, after all.
+  Checkpoint* used =
+      SavesCheckpoints(job.request) ? FindByDirectory(job, job.restored_from) : nullptr;
+  if (used != nullptr && used->state == CheckpointState::kDamaged) {
+    used->state = CheckpointState::kComplete;
+    used->reason.clear();
+  }
+  PlanNextSave(job, now);
 }
 
 // The end of a job that was stopping.
@@ -54,11 +104,13 @@ void EndStopped(Job& job, Moment now) {
       job.reason = DescribeFailure(*job.failure);
     }
   }
-  End(job, job.failure.has_value() ? JobState::kFailed : JobState::kCancelled, now);
+  if (!job.failure.has_value()) return End(job, JobState::kCancelled, now);
+  if (DecideRestart(job)) return Requeue(job, now);
+  End(job, JobState::kFailed, now);
 }
 
 // After the ranks changed: what that means for the job.
-void Settle(Job& job, Moment now) {
+void Advance(Job& job, Moment now) {
   if (job.ended_already() || job.state == JobState::kQueued) return;
   if (job.state != JobState::kStopping) {
     for (const RankState& rank : job.ranks) {
@@ -81,9 +133,7 @@ void Settle(Job& job, Moment now) {
       EndStopped(job, now);
     }
   } else if (job.state == JobState::kStarting && AllRanks(job, IsTraining)) {
-    job.state = JobState::kRunning;
-    job.started = now.wall;
-    job.reason = "all ranks train";
+    BeginTraining(job, now);
   }
 }
 
@@ -130,6 +180,7 @@ Job NewJob(JobRequest request, int64_t number, Moment now) {
   job.request = std::move(request);
   job.number = number;
   job.plan.strategy = job.request.strategy;
+  job.start.directory = job.request.resume_from;
   job.created = now.wall;
   job.placed = job.started = job.ended = absl::InfinitePast();
   return job;
@@ -138,10 +189,16 @@ Job NewJob(JobRequest request, int64_t number, Moment now) {
 void PlaceJob(Job& job, std::vector<Place> places, Moment now) {
   SortByHome(places);
   job.state = JobState::kStarting;
-  job.reason = "trainers start";
+  job.reason = job.restart_reason.empty() ? "trainers start"
+                                          : absl::StrCat(job.restart_reason, "; trainers start");
   job.placed = now.wall;
+  job.restored_from = ChooseStart(job);
   job.generation = Generation(job.generation.value() + 1);
   job.ranks.clear();
+  job.nodes.clear();
+  for (const Place& place : places) job.nodes.push_back(place.node);
+  std::sort(job.nodes.begin(), job.nodes.end());
+  job.nodes.erase(std::unique(job.nodes.begin(), job.nodes.end()), job.nodes.end());
   for (size_t r = 0; r < places.size(); ++r) {
     RankState rank;
     rank.place = std::move(places[r]);
@@ -173,12 +230,14 @@ JobChange ApplyReport(Job& job, const NodeName& node, const TrainerReport& repor
     job.evaluation = report.evaluation;
     evaluated = true;
   }
+  const TrainerReport after = rank.report;  // A restart leaves no ranks.
   const JobState state = job.state;
-  Settle(job, now);
-  if (job.state != state || evaluated || ShowsState(before, rank.report)) {
-    return JobChange::kState;
-  }
-  return ShowsProgress(before, rank.report) ? JobChange::kProgress : JobChange::kNone;
+  JobChange change = TakeSaves(job, rank, now);
+  change = std::max(change, TakeRequestToEnd(job, rank, now));
+  change = std::max(change, StopIfSaved(job, now));
+  Advance(job, now);
+  if (job.state != state || evaluated || ShowsState(before, after)) return JobChange::kState;
+  return std::max(change, ShowsProgress(before, after) ? JobChange::kProgress : JobChange::kNone);
 }
 
 JobChange LoseNode(Job& job, const NodeName& node, const std::string& why, Moment now) {
@@ -191,12 +250,14 @@ JobChange LoseNode(Job& job, const NodeName& node, const std::string& why, Momen
     changed = true;
   }
   if (!changed) return JobChange::kNone;
-  Settle(job, now);
+  Advance(job, now);
   return JobChange::kState;
 }
 
 JobChange CancelJob(Job& job, const std::string& reason, absl::Duration grace, Moment now) {
-  if (job.ended_already() || job.state == JobState::kStopping) return JobChange::kNone;
+  if (job.ended_already() || job.asked_to_stop) return JobChange::kNone;
+  job.asked_to_stop = true;
+  if (job.state == JobState::kStopping) return JobChange::kState;  // It is not restarted then.
   job.reason = reason;
   if (job.state == JobState::kQueued) {
     End(job, JobState::kCancelled, now);
@@ -207,7 +268,8 @@ JobChange CancelJob(Job& job, const std::string& reason, absl::Duration grace, M
 }
 
 JobChange TickJob(Job& job, Moment now) {
-  if (!job.stop.has_value() || now.steady < job.stop->deadline) return JobChange::kNone;
+  const JobChange change = std::max(StopIfSaved(job, now), TickSaving(job, now));
+  if (!job.stop.has_value() || now.steady < job.stop->deadline) return change;
   for (RankState& rank : job.ranks) {
     if (HasExited(rank.report)) continue;
     rank.report.exit =
@@ -221,7 +283,11 @@ JobChange TickJob(Job& job, Moment now) {
 }
 
 absl::Time NextDeadline(const Job& job) {
-  return job.stop.has_value() ? job.stop->deadline : absl::InfiniteFuture();
+  if (job.stop.has_value()) return job.stop->deadline;
+  const absl::Time saved = job.checkpoints.stop_after.has_value()
+                               ? job.checkpoints.stop_after->deadline
+                               : absl::InfiniteFuture();
+  return std::min(saved, NextSaveDeadline(job));
 }
 
 std::string StoreAddress(const Job& job) {

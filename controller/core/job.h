@@ -2,15 +2,18 @@
 //
 //            Place              all ranks RUNNING          all ranks exited well
 //   QUEUED ────────▶ STARTING ─────────────────▶ RUNNING ────────────────────────▶ SUCCEEDED
-//     │                 │                           │
-//     │ cancel          │ cancel, or a rank fails   │
-//     ▼                 ▼                           ▼
-//  CANCELLED         STOPPING ──── all ranks exited, or the deadline passed ────▶ CANCELLED |
-//  FAILED
+//    │  ▲               │                           │
+//    │  │ restart       │ cancel, or a rank fails   │
+//    │  │               ▼                           ▼
+//    │  ╰─────────── STOPPING ──── all ranks exited, or the deadline passed ────▶ CANCELLED |
+//    │ cancel                                                                     FAILED
+//    ▼
+//  CANCELLED
 //
 // When a rank fails, the others soon fail too, since their collectives break: blame.h says
 // which failure is kept. The others are stopped with a short
-// grace, in which a rank whose own error is still on its way can tell it.
+// grace, in which a rank whose own error is still on its way can tell it. Then the job starts
+// again as its next generation, if restart.h says so.
 //
 // A node's silence changes nothing here: its trainers may well be running.
 #ifndef CONTROLLER_CORE_JOB_H_
@@ -23,6 +26,7 @@
 #include "absl/time/time.h"
 #include "common/core/ids.h"
 #include "common/core/moment.h"
+#include "controller/core/checkpoint.h"
 #include "controller/core/trainer_state.h"
 
 namespace paceline {
@@ -47,6 +51,9 @@ struct JobRequest {
   int64_t steps = 0;          // To train.
   bool has_ladder = false;    // Its strategy has one, which can be changed.
   std::string strategy = {};  // Serialized paceline.v1.Strategy, of the spec.
+  CheckpointPolicy checkpoints = {};
+  int max_restarts = 0;
+  std::string resume_from = {};  // Directory of a checkpoint; empty: none.
 };
 
 // Room for one rank: a slot, or a GPU.
@@ -101,6 +108,14 @@ struct Job {
   std::optional<Evaluation> evaluation;
   JobPlan plan;                       // As last decided (plan.h).
   std::optional<JobProfile> profile;  // The newest one (profile.h).
+  std::vector<NodeName> nodes;        // Of the newest generation, by name.
+
+  JobCheckpoints checkpoints;
+  StartPoint start;
+  std::string restored_from;   // Directory that the newest generation started from; empty: none.
+  int restarts = 0;            // Starts after failures since it was submitted or resumed.
+  std::string restart_reason;  // Of the newest one, until all ranks train.
+  bool asked_to_stop = false;  // By a user or from outside: it is not restarted.
 
   bool ended_already() const {
     return state == JobState::kSucceeded || state == JobState::kFailed ||
@@ -120,7 +135,7 @@ enum class JobChange {
 // A job just accepted.
 Job NewJob(JobRequest request, int64_t number, Moment now);
 
-// Gives a queued job its first generation. The ranks of a node become neighbours, and so do
+// Gives a queued job its next generation. The ranks of a node become neighbours, and so do
 // the nodes of a rack; otherwise they keep the order of `places`.
 void PlaceJob(Job& job, std::vector<Place> places, Moment now);
 
@@ -134,7 +149,7 @@ JobChange LoseNode(Job& job, const NodeName& node, const std::string& why, Momen
 // Asks for the end. Nothing changes in a job that is stopping or has ended.
 JobChange CancelJob(Job& job, const std::string& reason, absl::Duration grace, Moment now);
 
-// What the passing of time does: the deadline of a stop.
+// What the passing of time does: the deadline of a stop, a save that is due.
 JobChange TickJob(Job& job, Moment now);
 
 // When TickJob has something to do next; InfiniteFuture() if never. Steady.

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "common/core/ids.h"
@@ -26,6 +27,7 @@ enum class FailureKind {
   kStart,
   kOrphaned,
   kLost,
+  kRestore,
 };
 
 struct Progress {
@@ -71,6 +73,28 @@ struct Figures {
   std::string details;  // Serialized paceline.v1.RankFigures; empty: none yet.
 };
 
+enum class SaveState { kWriting, kDurable, kCommitted, kFailed, kSkipped };
+
+enum class SaveFailure { kNone, kNoSpace, kNoPermission, kIo, kNotAgreed, kInconsistent };
+
+// A rank tells of so many of its newest saves at most.
+inline constexpr size_t kMaxSavesTold = 8;
+
+// One rank's part of one checkpoint of its generation.
+struct SaveStatus {
+  int64_t step = 0;   // Steps completed; 0: of an order that the ranks did not agree on.
+  int64_t order = 0;  // Number of the order that it answers; 0: by the spec.
+  SaveState state = SaveState::kWriting;
+  int64_t bytes = 0;  // Of the shard.
+  SaveFailure failure = SaveFailure::kNone;
+  std::string error;
+
+  friend bool operator==(const SaveStatus& a, const SaveStatus& b) {
+    return std::tie(a.step, a.order, a.state, a.bytes, a.failure, a.error) ==
+           std::tie(b.step, b.order, b.state, b.bytes, b.failure, b.error);
+  }
+};
+
 struct TrainerExit {
   FailureKind failure = FailureKind::kNone;
   int exit_code = 0;
@@ -94,6 +118,10 @@ struct TrainerReport {
   PlanStatus plan;
   Figures figures;
   ProfileResult profile;
+  std::vector<SaveStatus> saves = {};  // Oldest first; at most kMaxSavesTold.
+  // Longest time that training stood still for the latest save.
+  absl::Duration blocked = absl::ZeroDuration();
+  bool asked_to_end = false;  // By somebody else than its daemon.
 };
 
 }  // namespace paceline

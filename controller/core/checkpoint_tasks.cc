@@ -1,0 +1,151 @@
+#include "controller/core/checkpoint_tasks.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "controller/core/job_checkpoints.h"
+#include "controller/core/restart.h"
+
+namespace paceline {
+namespace {
+
+CheckpointTask SettleTask(const Job& job) {
+  return {CheckpointTask::Kind::kSettle, JobDirectory(job.request),
+          job.checkpoints.settlement->up_to};
+}
+
+CheckpointTask RemoveTask(const Job& job, const CheckpointKey& key) {
+  return {CheckpointTask::Kind::kRemove, DirectoryOf(job, key), Generation(0)};
+}
+
+// A checkpoint that its ranks did not live to tell of, or the controller to hear.
+void Adopt(Job& job, const FoundCheckpoint& found) {
+  const auto& remnants = job.checkpoints.remnants;
+  if (FindCheckpoint(job, found.key) != nullptr ||
+      std::count(remnants.begin(), remnants.end(), found.key) > 0) {
+    return;
+  }
+  Checkpoint checkpoint;
+  checkpoint.key = found.key;
+  checkpoint.bytes = found.bytes;
+  checkpoint.ranks = found.ranks;
+  checkpoint.created = found.created;
+  AddCheckpoint(job, std::move(checkpoint));
+  ++job.checkpoints.committed;
+}
+
+// Strikes off what is not on disk any more. The newest one stays, as damaged: nothing must go on
+// from an older one without being told to.
+void StrikeOffMissing(Job& job, const NodeName& node, const std::vector<FoundCheckpoint>& found) {
+  const Checkpoint* newest = NewestComplete(job);
+  const CheckpointKey newest_key = newest != nullptr ? newest->key : CheckpointKey();
+  std::vector<CheckpointKey> missing;
+  for (const Checkpoint& record : job.checkpoints.records) {
+    const bool there = std::any_of(found.begin(), found.end(),
+                                   [&](const FoundCheckpoint& f) { return f.key == record.key; });
+    if (!there) missing.push_back(record.key);
+  }
+  for (const CheckpointKey& key : missing) {
+    const std::string why =
+        absl::StrCat(DirectoryOf(job, key), " is not complete on disk any more, as node ",
+                     node.value(), " sees it: it is gone, or its manifest is damaged");
+    Checkpoint* record = FindCheckpoint(job, key);
+    if (record->state != CheckpointState::kDeleting) job.checkpoints.last_error = why;
+    if (key == newest_key) {
+      record->state = CheckpointState::kDamaged;
+      record->reason = why;
+    } else {
+      DropCheckpoint(job, key);
+    }
+  }
+}
+
+JobChange TakeSettled(Job& job, const NodeName& node, const CheckpointTaskResult& result,
+                      Moment now) {
+  if (!result.error.empty()) {
+    const std::string error = absl::StrCat("node ", node.value(), ": ", result.error);
+    if (std::exchange(job.checkpoints.settlement->error, error) == error) return JobChange::kNone;
+    job.checkpoints.last_error =
+        absl::StrCat("cannot look through ", result.task.directory, ": ", error);
+    return JobChange::kProgress;
+  }
+  job.checkpoints.settlement.reset();
+  const Checkpoint* before = NewestComplete(job);
+  const bool had_newest = before != nullptr;
+  const CheckpointKey newest = had_newest ? before->key : CheckpointKey();
+  StrikeOffMissing(job, node, result.found);
+  for (const FoundCheckpoint& found : result.found) Adopt(job, found);
+  const Checkpoint* record = had_newest ? FindCheckpoint(job, newest) : nullptr;
+  if (record != nullptr && record->state == CheckpointState::kDamaged &&
+      NewestComplete(job, Generation(newest.generation + 1)) == nullptr) {
+    FailForDamage(job, *record, now);
+  }
+  return JobChange::kState;
+}
+
+// Requires: the task is one of the job's.
+JobChange TakeRemoved(Job& job, const NodeName& node, const CheckpointTaskResult& result) {
+  auto& remnants = job.checkpoints.remnants;
+  for (auto key = remnants.begin(); key != remnants.end(); ++key) {
+    if (DirectoryOf(job, *key) != result.task.directory) continue;
+    if (!result.error.empty()) return JobChange::kNone;
+    remnants.erase(key);
+    return JobChange::kState;
+  }
+  Checkpoint* checkpoint = FindByDirectory(job, result.task.directory);
+  if (result.error.empty()) {
+    DropCheckpoint(job, checkpoint->key);
+    return JobChange::kState;
+  }
+  const std::string error = absl::StrCat("node ", node.value(), ": ", result.error);
+  if (std::exchange(checkpoint->reason, error) == error) return JobChange::kNone;
+  job.checkpoints.last_error = absl::StrCat("cannot remove ", result.task.directory, ": ", error);
+  return JobChange::kProgress;
+}
+
+}  // namespace
+
+std::vector<CheckpointTask> TasksOf(const Job& job) {
+  std::vector<CheckpointTask> tasks;
+  if (job.checkpoints.settlement.has_value()) tasks.push_back(SettleTask(job));
+  for (const CheckpointKey& key : job.checkpoints.remnants) tasks.push_back(RemoveTask(job, key));
+  for (const Checkpoint& checkpoint : job.checkpoints.records) {
+    if (checkpoint.state == CheckpointState::kDeleting) {
+      tasks.push_back(RemoveTask(job, checkpoint.key));
+    }
+  }
+  return tasks;
+}
+
+const Node* ChooseTaskNode(const Job& job, const std::map<NodeName, Node>& nodes) {
+  for (const NodeName& name : job.nodes) {
+    const auto node = nodes.find(name);
+    if (node != nodes.end() && node->second.state == NodeState::kReady) return &node->second;
+  }
+  for (const auto& [name, node] : nodes) {
+    if (node.state == NodeState::kReady) return &node;
+  }
+  return nullptr;
+}
+
+JobChange TakeTaskResult(Job& job, const NodeName& node, const CheckpointTaskResult& result,
+                         Moment now) {
+  const std::vector<CheckpointTask> wanted = TasksOf(job);
+  if (std::count(wanted.begin(), wanted.end(), result.task) == 0) return JobChange::kNone;
+  return result.task.kind == CheckpointTask::Kind::kRemove ? TakeRemoved(job, node, result)
+                                                           : TakeSettled(job, node, result, now);
+}
+
+std::string WaitsForSettlement(const Job& job, const std::map<NodeName, Node>& nodes) {
+  if (!job.checkpoints.settlement.has_value()) return "";
+  const std::string what =
+      absl::StrCat("waits until ", JobDirectory(job.request), " was looked through");
+  const Node* node = ChooseTaskNode(job, nodes);
+  if (node == nullptr) return absl::StrCat(what, ": no node answers");
+  const std::string& error = job.checkpoints.settlement->error;
+  return absl::StrCat(what, " on node ", node->facts.name.value(),
+                      error.empty() ? "" : absl::StrCat(" (", error, ")"));
+}
+
+}  // namespace paceline

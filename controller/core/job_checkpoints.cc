@@ -1,0 +1,69 @@
+#include "controller/core/job_checkpoints.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+
+namespace paceline {
+namespace {
+
+bool IsOlder(const Checkpoint& a, const Checkpoint& b) {
+  return std::tie(a.key.generation, a.key.step) < std::tie(b.key.generation, b.key.step);
+}
+
+}  // namespace
+
+bool SavesCheckpoints(const JobRequest& request) { return !request.checkpoints.directory.empty(); }
+
+std::string JobDirectory(const JobRequest& request) {
+  return absl::StrCat(absl::StripSuffix(request.checkpoints.directory, "/"), "/",
+                      request.id.value());
+}
+
+std::string DirectoryOf(const Job& job, const CheckpointKey& key) {
+  return absl::StrCat(JobDirectory(job.request), "/", CheckpointName(key));
+}
+
+const Checkpoint* NewestComplete(const Job& job, Generation since) {
+  const auto& records = job.checkpoints.records;
+  const auto found = std::find_if(records.rbegin(), records.rend(), [&](const Checkpoint& c) {
+    return c.state == CheckpointState::kComplete && c.key.generation >= since.value();
+  });
+  return found == records.rend() ? nullptr : &*found;
+}
+
+const Checkpoint* FindCheckpoint(const Job& job, const CheckpointKey& key) {
+  for (const Checkpoint& checkpoint : job.checkpoints.records) {
+    if (checkpoint.key == key) return &checkpoint;
+  }
+  return nullptr;
+}
+
+Checkpoint* FindCheckpoint(Job& job, const CheckpointKey& key) {
+  return const_cast<Checkpoint*>(FindCheckpoint(std::as_const(job), key));
+}
+
+Checkpoint* FindByDirectory(Job& job, const std::string& directory) {
+  for (Checkpoint& checkpoint : job.checkpoints.records) {
+    if (DirectoryOf(job, checkpoint.key) == directory) return &checkpoint;
+  }
+  return nullptr;
+}
+
+void AddCheckpoint(Job& job, Checkpoint checkpoint) {
+  auto& records = job.checkpoints.records;
+  records.insert(std::upper_bound(records.begin(), records.end(), checkpoint, IsOlder),
+                 std::move(checkpoint));
+}
+
+void DropCheckpoint(Job& job, const CheckpointKey& key) {
+  auto& records = job.checkpoints.records;
+  records.erase(std::remove_if(records.begin(), records.end(),
+                               [&](const Checkpoint& c) { return c.key == key; }),
+                records.end());
+}
+
+}  // namespace paceline

@@ -1,0 +1,33 @@
+// Finding one's way among the checkpoints of a job.
+#ifndef CONTROLLER_CORE_JOB_CHECKPOINTS_H_
+#define CONTROLLER_CORE_JOB_CHECKPOINTS_H_
+
+#include <string>
+
+#include "controller/core/job.h"
+
+namespace paceline {
+
+// Whether the job has a checkpoint directory.
+bool SavesCheckpoints(const JobRequest& request);
+
+// <checkpoint.directory>/<job id>. Requires: SavesCheckpoints.
+std::string JobDirectory(const JobRequest& request);
+std::string DirectoryOf(const Job& job, const CheckpointKey& key);
+
+// The one that was made last among the complete ones of generation `since` and later; null if
+// there is none. Pointers here are valid until the records change.
+const Checkpoint* NewestComplete(const Job& job, Generation since = Generation(0));
+
+Checkpoint* FindCheckpoint(Job& job, const CheckpointKey& key);
+const Checkpoint* FindCheckpoint(const Job& job, const CheckpointKey& key);
+// Of the job's own, by its directory.
+Checkpoint* FindByDirectory(Job& job, const std::string& directory);
+
+// Puts it where its age belongs. Requires: its key is new.
+void AddCheckpoint(Job& job, Checkpoint checkpoint);
+void DropCheckpoint(Job& job, const CheckpointKey& key);
+
+}  // namespace paceline
+
+#endif  // CONTROLLER_CORE_JOB_CHECKPOINTS_H_

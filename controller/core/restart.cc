@@ -1,0 +1,125 @@
+#include "controller/core/restart.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "controller/core/job_checkpoints.h"
+
+namespace paceline {
+namespace {
+
+Generation Next(const Job& job) { return Generation(job.generation.value() + 1); }
+
+// The newest complete one that was made before `key`.
+const Checkpoint* CompleteBefore(const Job& job, const CheckpointKey& key) {
+  const Checkpoint* before = nullptr;
+  for (const Checkpoint& checkpoint : job.checkpoints.records) {
+    const bool older = std::tie(checkpoint.key.generation, checkpoint.key.step) <
+                       std::tie(key.generation, key.step);
+    if (older && checkpoint.state == CheckpointState::kComplete) before = &checkpoint;
+  }
+  return before;
+}
+
+std::string HowToGoOn(const Job& job, const Checkpoint* older) {
+  if (older == nullptr) return "there is no older one to go on from";
+  return absl::StrCat("to go on from the one before, run paceline job resume ",
+                      job.request.id.value(), " --from ", job.request.id.value(), "/",
+                      older->key.step, ", or submit jobs with checkpoint.on_damage: previous");
+}
+
+bool IsToStop(const Job& job) {
+  return job.asked_to_stop || job.checkpoints.stop_after.has_value();
+}
+
+// The checkpoint that the generation was to start from could not be used.
+bool DecideAfterDamage(Job& job) {
+  Checkpoint* used =
+      SavesCheckpoints(job.request) ? FindByDirectory(job, job.restored_from) : nullptr;
+  if (used == nullptr) {  // Another job's, or one that was named by its path.
+    absl::StrAppend(&job.reason, "; the checkpoint ", job.restored_from, " cannot be used");
+    return false;
+  }
+  used->state = CheckpointState::kDamaged;
+  used->reason = job.reason;
+  const Checkpoint* older = CompleteBefore(job, used->key);
+  if (IsToStop(job) || !job.request.checkpoints.previous_on_damage || older == nullptr) {
+    absl::StrAppend(&job.reason, "; the checkpoint ", job.restored_from,
+                    " cannot be used: ", HowToGoOn(job, older));
+    return false;
+  }
+  job.start = {DirectoryOf(job, older->key), Next(job)};
+  job.restart_reason = absl::StrCat("goes on from ", job.start.directory, ", since ",
+                                    job.restored_from, " cannot be used: ", job.reason);
+  return true;
+}
+
+}  // namespace
+
+std::string ChooseStart(const Job& job) {
+  const Checkpoint* newest = NewestComplete(job, job.start.since);
+  return newest != nullptr ? DirectoryOf(job, newest->key) : job.start.directory;
+}
+
+bool DecideRestart(Job& job) {
+  const FailureKind kind = job.failure->exit.failure;
+  if (kind == FailureKind::kRestore) return DecideAfterDamage(job);
+  if (kind == FailureKind::kInput) return false;
+  ++job.checkpoints.failures;
+  if (IsToStop(job) || job.restarts >= job.request.max_restarts) return false;
+  ++job.restarts;
+  job.restart_reason =
+      absl::StrCat("restart ", job.restarts, " of ", job.request.max_restarts, ": ", job.reason);
+  return true;
+}
+
+void FailForDamage(Job& job, const Checkpoint& damaged, Moment now) {
+  if (job.state != JobState::kQueued || job.request.checkpoints.previous_on_damage) return;
+  if (damaged.key.generation < job.start.since.value()) return;  // Not what it would start from.
+  job.state = JobState::kFailed;
+  job.ended = now.wall;
+  job.reason = absl::StrCat(damaged.reason, "; ", HowToGoOn(job, CompleteBefore(job, damaged.key)));
+}
+
+std::optional<Refusal> RefuseResume(const Job& job, bool has_from) {
+  const std::string name = absl::StrCat("job ", job.request.id.value());
+  if (!job.ended_already()) {
+    return Refusal{Refusal::Kind::kState, "JOB_NOT_ENDED",
+                   absl::StrCat(name,
+                                " has not ended: cancel it first to resume it from a "
+                                "checkpoint")};
+  }
+  if (has_from || NewestComplete(job) != nullptr || !job.request.resume_from.empty()) {
+    return std::nullopt;
+  }
+  if (job.checkpoints.settlement.has_value()) {
+    return Refusal{
+        Refusal::Kind::kState, "NO_CHECKPOINT",
+        absl::StrCat(name, " has no checkpoint that is known; ", JobDirectory(job.request),
+                     " is being looked through: try again when it was")};
+  }
+  return Refusal{Refusal::Kind::kState, "NO_CHECKPOINT",
+                 absl::StrCat(name,
+                              " has no complete checkpoint to go on from: submit it again, "
+                              "or name one with --from")};
+}
+
+void ResumeJob(Job& job, JobRequest request, const std::string& from) {
+  job.request = std::move(request);
+  job.plan = {PlanEpoch(job.plan.epoch.value() + 1), job.request.strategy};
+  job.start = from.empty() ? StartPoint{job.request.resume_from, Generation(1)}
+                           : StartPoint{from, Next(job)};
+  job.state = JobState::kQueued;
+  job.reason = "resumed by request";
+  job.placed = job.started = job.ended = absl::InfinitePast();
+  job.ranks.clear();
+  job.failure.reset();
+  if (job.profile.has_value()) job.profile->ranks.clear();
+  job.restarts = 0;
+  job.restart_reason.clear();
+  job.asked_to_stop = false;
+}
+
+}  // namespace paceline

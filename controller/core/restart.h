@@ -1,0 +1,39 @@
+// From what a job starts, and whether it does again after it failed or ended.
+//
+// A generation starts from the newest complete checkpoint of the job since its start point, else
+// from the start point's, else from the beginning. A job that a rank's failure ended is restarted
+// by itself, max_restarts times, unless its input was bad or somebody had asked for its end. A
+// checkpoint that could not be used is marked damaged; whether the job may then go on from the one
+// before, its spec says (checkpoint.on_damage).
+#ifndef CONTROLLER_CORE_RESTART_H_
+#define CONTROLLER_CORE_RESTART_H_
+
+#include <optional>
+#include <string>
+
+#include "controller/core/job.h"
+#include "controller/core/refusal.h"
+
+namespace paceline {
+
+// Directory of the checkpoint that the job would start from now; empty: from the beginning.
+std::string ChooseStart(const Job& job);
+
+// What follows from the failure of a generation whose trainers are gone. True: the job starts
+// again, for the reason in restart_reason. False: it has failed; the reason is completed.
+bool DecideRestart(Job& job);
+
+// A queued job's newest checkpoint has turned out to be damaged: it fails, unless it may go on
+// from the one before.
+void FailForDamage(Job& job, const Checkpoint& damaged, Moment now);
+
+// Whether the job can be resumed: JOB_NOT_ENDED; NO_CHECKPOINT unless `has_from`.
+std::optional<Refusal> RefuseResume(const Job& job, bool has_from);
+
+// Puts an ended job back into the queue, as `request`. `from` is the directory of a checkpoint;
+// empty: the newest complete one. Requires: RefuseResume has no objection.
+void ResumeJob(Job& job, JobRequest request, const std::string& from);
+
+}  // namespace paceline
+
+#endif  // CONTROLLER_CORE_RESTART_H_

@@ -1,0 +1,92 @@
+#include "controller/core/save_order.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "controller/core/job_checkpoints.h"
+#include "controller/core/save_timing.h"
+
+namespace paceline {
+
+std::optional<Refusal> RefuseSave(const Job& job) {
+  const std::string name = absl::StrCat("job ", job.request.id.value());
+  if (!SavesCheckpoints(job.request)) {
+    return Refusal{Refusal::Kind::kState, "CHECKPOINTS_OFF",
+                   absl::StrCat(name,
+                                " has no directory for checkpoints: submit it with "
+                                "checkpoint.directory")};
+  }
+  if (job.state != JobState::kRunning) {
+    return Refusal{Refusal::Kind::kState, "JOB_NOT_RUNNING",
+                   absl::StrCat(name, " does not train: only a running job can be saved")};
+  }
+  return std::nullopt;
+}
+
+bool IsOrderPending(const Job& job) {
+  return job.checkpoints.order.has_value() &&
+         job.checkpoints.order->state == SaveOrder::State::kPending;
+}
+
+void OrderSave(Job& job, bool at_once, std::string reason, Moment now) {
+  if (IsOrderPending(job)) return;
+  SaveOrder order;
+  order.number = job.checkpoints.order.has_value() ? job.checkpoints.order->number + 1 : 1;
+  order.generation = job.generation;
+  order.now = at_once;
+  order.reason = std::move(reason);
+  job.checkpoints.order = std::move(order);
+  PlanNextSave(job, now);
+}
+
+void CompleteOrder(Job& job, int64_t number, int64_t step) {
+  if (!IsOrderPending(job) || job.checkpoints.order->number != number) return;
+  job.checkpoints.order->state = SaveOrder::State::kComplete;
+  job.checkpoints.order->step = step;
+}
+
+void FailOrder(Job& job, int64_t number, std::string error) {
+  if (!IsOrderPending(job) || job.checkpoints.order->number != number) return;
+  job.checkpoints.order->state = SaveOrder::State::kFailed;
+  job.checkpoints.order->error = std::move(error);
+}
+
+void StopWhenSaved(Job& job, const std::string& reason, absl::Duration grace, Moment now) {
+  if (job.checkpoints.stop_after.has_value()) return;
+  OrderSave(job, /*at_once=*/false, reason, now);
+  job.checkpoints.stop_after = StopAfterSave{reason, grace, now.steady + kStopPatience};
+  job.reason = absl::StrCat(reason, ": saves a checkpoint before it stops");
+}
+
+JobChange TakeRequestToEnd(Job& job, const RankState& rank, Moment now) {
+  if (!rank.report.asked_to_end || rank.report.state == TrainerState::kExited ||
+      job.checkpoints.stop_after.has_value() ||
+      (job.state != JobState::kStarting && job.state != JobState::kRunning)) {
+    return JobChange::kNone;
+  }
+  const std::string reason = absl::StrCat("rank ", rank.report.id.rank.value(), " on ",
+                                          rank.place.node.value(), " was asked to end (SIGTERM)");
+  if (RefuseSave(job).has_value()) return CancelJob(job, reason, kDefaultCancelGrace, now);
+  StopWhenSaved(job, reason, kDefaultCancelGrace, now);
+  return JobChange::kState;
+}
+
+JobChange StopIfSaved(Job& job, Moment now) {
+  if (!job.checkpoints.stop_after.has_value() || job.state != JobState::kRunning) {
+    return JobChange::kNone;
+  }
+  const StopAfterSave stop = *job.checkpoints.stop_after;
+  if (IsOrderPending(job)) {
+    if (now.steady < stop.deadline) return JobChange::kNone;
+    FailOrder(job, job.checkpoints.order->number,
+              absl::StrCat("not complete within ", absl::FormatDuration(kStopPatience)));
+  }
+  const SaveOrder& order = *job.checkpoints.order;
+  const std::string outcome =
+      order.state == SaveOrder::State::kComplete
+          ? absl::StrCat("saved as ", DirectoryOf(job, {order.step, order.generation.value()}))
+          : absl::StrCat("not saved: ", order.error);
+  return CancelJob(job, absl::StrCat(stop.reason, "; ", outcome), stop.grace, now);
+}
+
+}  // namespace paceline

@@ -1,0 +1,47 @@
+// Saves that are asked for: by a user, by time, or because a job is to be stopped.
+//
+// An order has a number above all before it and is given to one generation; all its ranks save
+// after a step that they agree on. One order is pending at a time: who asks for another gets that.
+// It ends COMPLETE with its checkpoint, or FAILED: when a rank says so, when the generation ends,
+// or when somebody waits for it to stop the job and kStopPatience has passed.
+#ifndef CONTROLLER_CORE_SAVE_ORDER_H_
+#define CONTROLLER_CORE_SAVE_ORDER_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/time/time.h"
+#include "controller/core/job.h"
+#include "controller/core/refusal.h"
+
+namespace paceline {
+
+// A job that is to be stopped waits at most so long for its checkpoint.
+inline constexpr absl::Duration kStopPatience = absl::Minutes(10);
+
+// CHECKPOINTS_OFF, JOB_NOT_RUNNING.
+std::optional<Refusal> RefuseSave(const Job& job);
+
+bool IsOrderPending(const Job& job);
+
+// Orders a save unless one is pending. Requires: RefuseSave has no objection.
+void OrderSave(Job& job, bool at_once, std::string reason, Moment now);
+
+// The order has ended; nothing happens unless it is the pending one.
+void CompleteOrder(Job& job, int64_t number, int64_t step);
+void FailOrder(Job& job, int64_t number, std::string error);
+
+// Orders a save, and stops the job when it has ended. Requires: RefuseSave has no objection.
+void StopWhenSaved(Job& job, const std::string& reason, absl::Duration grace, Moment now);
+
+// A rank's process was asked to end by somebody else: as StopWhenSaved, or a stop at once when
+// there is nothing to save.
+JobChange TakeRequestToEnd(Job& job, const RankState& rank, Moment now);
+
+// Stops a job whose order was waited for and has ended, or must be waited for no longer.
+JobChange StopIfSaved(Job& job, Moment now);
+
+}  // namespace paceline
+
+#endif  // CONTROLLER_CORE_SAVE_ORDER_H_

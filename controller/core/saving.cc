@@ -1,0 +1,233 @@
+#include "controller/core/saving.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "controller/core/job_checkpoints.h"
+#include "controller/core/save_order.h"
+#include "controller/core/save_timing.h"
+
+namespace paceline {
+namespace {
+
+// A part only moves forward through these.
+int StageOf(SaveState state) {
+  switch (state) {
+    case SaveState::kWriting:
+      return 0;
+    case SaveState::kDurable:
+      return 1;
+    default:
+      return 2;
+  }
+}
+
+bool IsDurable(const std::optional<Save::Part>& part) {
+  return part.has_value() && part->state == SaveState::kDurable;
+}
+
+bool MayCommit(const Save& save) {
+  return save.outcome == Save::Outcome::kUnderWay &&
+         std::all_of(save.parts.begin(), save.parts.end(), IsDurable);
+}
+
+// Every rank is done with its part.
+bool IsToldByAll(const Save& save) {
+  return std::all_of(save.parts.begin(), save.parts.end(), [](const auto& part) {
+    return part.has_value() && part->state != SaveState::kWriting;
+  });
+}
+
+bool HasEnded(const Save& save) {
+  return save.outcome == Save::Outcome::kComplete ||
+         (save.outcome == Save::Outcome::kFailed && IsToldByAll(save));
+}
+
+bool LeavesFiles(const Save& save) {
+  return std::any_of(save.parts.begin(), save.parts.end(), [](const auto& part) {
+    return part.has_value() && part->state != SaveState::kSkipped;
+  });
+}
+
+CheckpointKey KeyOf(const Job& job, const Save& save) {
+  return {save.step, job.generation.value()};
+}
+
+std::string RankName(const RankState& rank) {
+  return absl::StrCat("rank ", rank.report.id.rank.value(), " on ", rank.place.node.value());
+}
+
+// Null: it has ended long ago.
+Save* FindOrAdd(Job& job, int64_t step, Moment now) {
+  auto& saves = job.checkpoints.saves;
+  const auto place = std::lower_bound(saves.begin(), saves.end(), step,
+                                      [](const Save& save, int64_t s) { return save.step < s; });
+  if (place != saves.end() && place->step == step) return &*place;
+  if (step <= job.checkpoints.forgotten_step) return nullptr;
+  Save save;
+  save.step = step;
+  save.begun = now.steady;
+  save.parts.resize(job.ranks.size());
+  return &*saves.insert(place, std::move(save));
+}
+
+void Complete(Job& job, Save& save, Moment now) {
+  save.outcome = Save::Outcome::kComplete;
+  Checkpoint checkpoint;
+  checkpoint.key = KeyOf(job, save);
+  for (const auto& part : save.parts) checkpoint.bytes += part.has_value() ? part->bytes : 0;
+  checkpoint.ranks = static_cast<int>(job.ranks.size());
+  checkpoint.created = now.wall;
+  JobCheckpoints& checkpoints = job.checkpoints;
+  if (FindCheckpoint(job, checkpoint.key) == nullptr) AddCheckpoint(job, std::move(checkpoint));
+  ++checkpoints.committed;
+  checkpoints.last_error.clear();
+  checkpoints.durable = now.steady - save.begun;
+  checkpoints.blocked = absl::ZeroDuration();
+  for (const RankState& rank : job.ranks) {
+    checkpoints.blocked = std::max(checkpoints.blocked, rank.report.blocked);
+  }
+  if (save.order != 0) CompleteOrder(job, save.order, save.step);
+  PlanNextSave(job, now);
+}
+
+void Fail(Job& job, Save& save, const RankState& rank, const SaveStatus& status) {
+  save.outcome = Save::Outcome::kFailed;
+  JobCheckpoints& checkpoints = job.checkpoints;
+  std::string why = status.error;
+  if (status.state == SaveState::kSkipped) {
+    ++checkpoints.skipped;
+    if (why.empty()) why = "left out, for the buffers were still in use";
+  } else {
+    ++checkpoints.failed[status.failure];
+    if (why.empty()) why = "failed";
+  }
+  checkpoints.last_error =
+      absl::StrCat("save after step ", save.step, ": ", RankName(rank), ": ", why);
+  if (save.order != 0) FailOrder(job, save.order, checkpoints.last_error);
+}
+
+void LeaveRemnants(Job& job, const Save& save) {
+  auto& remnants = job.checkpoints.remnants;
+  const CheckpointKey key = KeyOf(job, save);
+  if (remnants.size() >= kMaxRemnants) return;
+  if (std::count(remnants.begin(), remnants.end(), key) == 0) remnants.push_back(key);
+}
+
+// An order that the ranks could not agree on belongs to no save.
+JobChange TakeDisagreement(Job& job, const RankState& rank, const SaveStatus& status) {
+  if (status.state != SaveState::kFailed || !IsOrderPending(job) ||
+      job.checkpoints.order->number != status.order) {
+    return JobChange::kNone;
+  }
+  ++job.checkpoints.failed[status.failure];
+  job.checkpoints.last_error = absl::StrCat("save that was asked for: ", RankName(rank), ": ",
+                                            status.error.empty() ? "failed" : status.error);
+  FailOrder(job, status.order, job.checkpoints.last_error);
+  return JobChange::kState;
+}
+
+JobChange TakePart(Job& job, const RankState& rank, SaveStatus status, Moment now) {
+  const int r = rank.report.id.rank.value();
+  // Only rank 0 writes manifests.
+  if (r != 0 && status.state == SaveState::kCommitted) status.state = SaveState::kDurable;
+  Save* save = FindOrAdd(job, status.step, now);
+  if (save == nullptr) return JobChange::kNone;
+  std::optional<Save::Part>& part = save->parts[static_cast<size_t>(r)];
+  if (part.has_value() && StageOf(status.state) <= StageOf(part->state)) return JobChange::kNone;
+  part = Save::Part{status.state, status.bytes};
+  if (save->order == 0) save->order = status.order;
+  JobChange change = JobChange::kProgress;
+  if (save->outcome == Save::Outcome::kUnderWay) {
+    if (status.state == SaveState::kFailed || status.state == SaveState::kSkipped) {
+      Fail(job, *save, rank, status);
+      change = JobChange::kState;
+    } else if (status.state == SaveState::kCommitted) {
+      Complete(job, *save, now);
+      change = JobChange::kState;
+    } else if (MayCommit(*save)) {
+      change = JobChange::kState;
+    }
+  }
+  if (save->outcome == Save::Outcome::kFailed && IsToldByAll(*save) && LeavesFiles(*save)) {
+    LeaveRemnants(job, *save);
+    change = JobChange::kState;
+  }
+  return change;
+}
+
+// A rank that tells of as many saves as it can, and not of one that it owes, will never do so.
+JobChange MissLostParts(Job& job, const RankState& rank, Moment now) {
+  const auto& told = rank.report.saves;
+  if (told.size() < kMaxSavesTold) return JobChange::kNone;
+  const auto r = static_cast<size_t>(rank.report.id.rank.value());
+  const int64_t oldest = told.front().step;
+  std::vector<int64_t> lost;
+  for (const Save& save : job.checkpoints.saves) {
+    const auto& part = save.parts[r];
+    const bool owes = !part.has_value() || StageOf(part->state) < (r == 0 ? 2 : 1);
+    if (save.outcome != Save::Outcome::kComplete && save.step < oldest && owes) {
+      lost.push_back(save.step);
+    }
+  }
+  JobChange change = JobChange::kNone;
+  for (const int64_t step : lost) {
+    SaveStatus status;
+    status.step = step;
+    status.state = SaveState::kFailed;
+    status.failure = SaveFailure::kInconsistent;
+    status.error = "does not tell any more what became of its part";
+    change = std::max(change, TakePart(job, rank, std::move(status), now));
+  }
+  return change;
+}
+
+bool IsTold(const Job& job, int64_t step) {
+  return std::any_of(job.ranks.begin(), job.ranks.end(), [&](const RankState& rank) {
+    const auto& saves = rank.report.saves;
+    return std::any_of(saves.begin(), saves.end(),
+                       [&](const SaveStatus& status) { return status.step == step; });
+  });
+}
+
+void ForgetEnded(Job& job) {
+  auto& saves = job.checkpoints.saves;
+  while (!saves.empty() && HasEnded(saves.front()) && !IsTold(job, saves.front().step)) {
+    job.checkpoints.forgotten_step = saves.front().step;
+    saves.erase(saves.begin());
+  }
+}
+
+}  // namespace
+
+JobChange TakeSaves(Job& job, const RankState& rank, Moment now) {
+  if (!SavesCheckpoints(job.request)) return JobChange::kNone;
+  JobChange change = JobChange::kNone;
+  for (const SaveStatus& status : rank.report.saves) {
+    change = std::max(change, status.step > 0 ? TakePart(job, rank, status, now)
+                                              : TakeDisagreement(job, rank, status));
+  }
+  change = std::max(change, MissLostParts(job, rank, now));
+  ForgetEnded(job);
+  return change;
+}
+
+std::vector<int64_t> CommitSteps(const Job& job) {
+  std::vector<int64_t> steps;
+  for (const Save& save : job.checkpoints.saves) {
+    if (MayCommit(save)) steps.push_back(save.step);
+  }
+  return steps;
+}
+
+std::vector<int64_t> StepsUnderWay(const Job& job) {
+  std::vector<int64_t> steps;
+  for (const Save& save : job.checkpoints.saves) {
+    if (save.outcome == Save::Outcome::kUnderWay) steps.push_back(save.step);
+  }
+  return steps;
+}
+
+}  // namespace paceline

@@ -1,0 +1,33 @@
+// What becomes of the saves that the ranks of a job tell of.
+//
+//   all parts DURABLE ──▶ rank 0 may commit ──▶ COMMITTED: a checkpoint
+//   a part FAILED or SKIPPED ──▶ the save has failed; when all ranks have told what became of
+//   their parts, what they wrote is removed
+//
+// What ranks tell is complete and repeated; a repeat changes nothing. Saves are kept as long as a
+// rank tells of them, so that none is counted twice.
+#ifndef CONTROLLER_CORE_SAVING_H_
+#define CONTROLLER_CORE_SAVING_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "controller/core/job.h"
+
+namespace paceline {
+
+// Remnants of failed saves beyond so many are left to the settling of the generation.
+inline constexpr size_t kMaxRemnants = 16;
+
+// Takes in what the rank's newest report tells of saves.
+JobChange TakeSaves(Job& job, const RankState& rank, Moment now);
+
+// Steps of the saves that rank 0 may commit.
+std::vector<int64_t> CommitSteps(const Job& job);
+
+// Steps of the saves under way.
+std::vector<int64_t> StepsUnderWay(const Job& job);
+
+}  // namespace paceline
+
+#endif  // CONTROLLER_CORE_SAVING_H_
