@@ -1,11 +1,13 @@
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/ptrace.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/checkpoint_files.h"
@@ -170,30 +172,63 @@ TEST_F(CheckpointDirectoryTest, RemovesCheckpointsOnly) {
   EXPECT_EQ(Names(), Strings{"notes"});
 }
 
-TEST_F(CheckpointDirectoryTest, KilledAnywhereItLeavesNoHalfCheckpoint) {
-  for (int round = 0; round < 40; ++round) {
+// Runs `act` in a process that is killed at its n-th system call. False when it ended before.
+bool RunKilledAt(int call, const std::function<void()>& act) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
+    ::raise(SIGSTOP);
+    act();
+    ::_exit(0);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  // It stops where a call begins and where it ends.
+  for (int stops = 0; WIFSTOPPED(status) && stops < 2 * call - 1; ++stops) {
+    ::ptrace(PTRACE_SYSCALL, child, nullptr, nullptr);
+    ::waitpid(child, &status, 0);
+  }
+  if (!WIFSTOPPED(status)) {
+    EXPECT_TRUE(WIFEXITED(status));
+    return false;
+  }
+  ::kill(child, SIGKILL);
+  ::waitpid(child, &status, 0);
+  return true;
+}
+
+TEST_F(CheckpointDirectoryTest, KilledAtAnyCallItLeavesNoHalfCheckpoint) {
+  int call = 0;
+  bool killed = true;
+  while (killed) {
     fs::remove_all(job_);
-    for (int64_t step = 1; step <= 4; ++step) AddIncomplete({step, 1});
-    for (int64_t step = 5; step <= 8; ++step) AddComplete({step, 1});
-    AddRemoved({9, 1});
-    const pid_t child = ::fork();
-    if (child == 0) {
-      for (int64_t step = 5; step <= 7; ++step) (void)RemoveCheckpoint(PathOf({step, 1}));
-      (void)SettleCheckpoints(job_, 1);
-      ::_exit(0);
+    AddIncomplete({1, 1});
+    AddComplete({2, 1});
+    // Some file systems list what is newest first, and who removes all in that order would have
+    // luck with a manifest that is.
+    for (int rank = 0; rank < 2; ++rank) {
+      const std::string shard = PathOf({2, 1}) + "/" + ShardName(rank, 2);
+      fs::copy_file(shard, shard + ".copy");
+      fs::remove(shard);
+      fs::rename(shard + ".copy", shard);
     }
-    ::usleep(static_cast<useconds_t>(round * 25));
-    ::kill(child, SIGKILL);
-    ::waitpid(child, nullptr, 0);
+    AddComplete({3, 1});
+    AddRemoved({4, 1});
+    killed = RunKilledAt(++call, [this] {
+      RemoveCheckpoint(PathOf({2, 1})).IgnoreError();
+      SettleCheckpoints(job_, 1).status().IgnoreError();
+    });
 
     const Strings complete = Settle(1);
     ASSERT_FALSE(complete.empty());
-    EXPECT_EQ(complete.back(), CheckpointName({8, 1}));
-    EXPECT_EQ(Names(), complete) << round;
+    EXPECT_EQ(complete.back(), CheckpointName({3, 1}));
+    EXPECT_EQ(Names(), complete) << call;
     for (const std::string& name : complete) {
-      EXPECT_TRUE(CheckpointFiles::Open(job_ + "/" + name).ok()) << name << " in round " << round;
+      EXPECT_TRUE(CheckpointFiles::Open(job_ + "/" + name).ok()) << name << " at call " << call;
     }
   }
+  EXPECT_EQ(Names(), Strings{CheckpointName({3, 1})});
+  EXPECT_GT(call, 20);
 }
 
 }  // namespace
