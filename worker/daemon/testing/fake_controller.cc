@@ -47,6 +47,11 @@ void FakeController::SetPlan(const v1::NodePlan& plan) {
   Send(message);
 }
 
+void FakeController::SetReportInterval(absl::Duration interval) {
+  absl::MutexLock lock(&mutex_);
+  report_interval_ = interval;
+}
+
 void FakeController::Refuse(std::optional<grpc::Status> refusal) {
   absl::MutexLock lock(&mutex_);
   refusal_ = std::move(refusal);
@@ -90,6 +95,11 @@ int FakeController::Sessions() const {
   return sessions_;
 }
 
+int FakeController::Reports() const {
+  absl::MutexLock lock(&mutex_);
+  return reports_;
+}
+
 void FakeController::Send(const v1::ControllerMessage& message) {
   if (stream_ != nullptr) stream_->Write(message);
 }
@@ -106,7 +116,7 @@ grpc::Status FakeController::Session(grpc::ServerContext* /*context*/, Stream* s
     stream_ = stream;
     v1::ControllerMessage welcome;
     welcome.mutable_welcome()->set_cluster_id(cluster_);
-    welcome.mutable_welcome()->set_report_interval_s(0.2);
+    welcome.mutable_welcome()->set_report_interval_s(absl::ToDoubleSeconds(report_interval_));
     Send(welcome);
     v1::ControllerMessage plan;
     if (plan_.has_value()) *plan.mutable_plan() = *plan_;
@@ -114,7 +124,10 @@ grpc::Status FakeController::Session(grpc::ServerContext* /*context*/, Stream* s
   }
   while (stream->Read(&message)) {
     absl::MutexLock lock(&mutex_);
-    if (message.has_report()) report_ = message.report();
+    if (message.has_report()) {
+      report_ = message.report();
+      ++reports_;
+    }
     if (message.has_log()) logs_[message.log().id()] = message.log();
     for (const v1::StepRecord& record : message.steps().records()) steps_.push_back(record);
   }

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "proto/worker.grpc.pb.h"
 
 namespace paceline {
@@ -35,6 +36,9 @@ class FakeController : public v1::WorkerService::Service {
   // From now on each session is told this plan.
   void SetPlan(const v1::NodePlan& plan) ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // Told to new sessions. Until then: 0.2 s.
+  void SetReportInterval(absl::Duration interval) ABSL_LOCKS_EXCLUDED(mutex_);
+
   // New sessions are refused with this, as long as it is set.
   void Refuse(std::optional<grpc::Status> refusal) ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -51,6 +55,8 @@ class FakeController : public v1::WorkerService::Service {
   // Step records received so far, of all trainers.
   std::vector<v1::StepRecord> Steps() const ABSL_LOCKS_EXCLUDED(mutex_);
   int Sessions() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Reports received, without those of Hellos.
+  int Reports() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   using Stream = grpc::ServerReaderWriter<v1::ControllerMessage, v1::WorkerMessage>;
@@ -70,6 +76,8 @@ class FakeController : public v1::WorkerService::Service {
   std::map<int64_t, v1::LogData> logs_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::StepRecord> steps_ ABSL_GUARDED_BY(mutex_);
   int sessions_ ABSL_GUARDED_BY(mutex_) = 0;
+  int reports_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::Duration report_interval_ ABSL_GUARDED_BY(mutex_) = absl::Milliseconds(200);
   int64_t revision_ ABSL_GUARDED_BY(mutex_) = 0;
 
   std::unique_ptr<grpc::Server> server_;

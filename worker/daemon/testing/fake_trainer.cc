@@ -1,7 +1,10 @@
 // A trainer without torch: speaks the socket's protocol, writes the ring and the log, and ends
 // as the spec's faults say. One step takes about a millisecond.
 //
-// A job named "stubborn" ignores SIGTERM.
+// A job named "stubborn" ignores SIGTERM. A job with a checkpoint directory answers each order with
+// a save that is durable at once, and ends by SIGTERM only when the daemon says that it is meant.
+// The last words of one named "forgetful" lack the first save, say that the others are
+// committed, and have no figures.
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -50,11 +53,14 @@ class FakeTrainer {
     SetState(v1::TRAINER_READY);
     while (command_.store_address().empty() && stop_requested == 0) Exchange(10);
     std::printf("store at %s\n", command_.store_address().c_str());
+    if (!command_.config().restore_from().empty()) {
+      std::printf("restored from %s\n", command_.config().restore_from().c_str());
+    }
     SetState(v1::TRAINER_RUNNING);
     const v1::JobSpec spec = command_.config().spec();
     if (spec.name() == "stubborn") ::signal(SIGTERM, SIG_IGN);
     for (int64_t step = 0; step < spec.steps(); ++step) {
-      if (stop_requested != 0) return Leave(v1::TRAINER_RUNNING);
+      if (stop_requested != 0 && MayEnd()) return Leave(v1::TRAINER_RUNNING);
       ring_.Enter(Phase::kForward, static_cast<uint64_t>(step));
       for (const v1::Fault& fault : spec.faults()) {
         if (fault.step() == step && fault.rank() == status_.id().rank()) Fail(fault.kind());
@@ -65,6 +71,7 @@ class FakeTrainer {
       record.loss = 0.5f;
       ring_.Append(record);
       TakeUpOrders(step + 1);
+      Save(step + 1);
       std::printf("step %lld\n", static_cast<long long>(step));
       Rotate();
     }
@@ -87,6 +94,38 @@ class FakeTrainer {
     Send();
   }
 
+  // Whether SIGTERM is the daemon's.
+  bool MayEnd() {
+    if (!Saves() || command_.stopping()) return true;
+    if (!status_.asked_to_end()) {
+      status_.set_asked_to_end(true);
+      Send();
+    }
+    return false;
+  }
+
+  bool Saves() const { return !command_.config().spec().checkpoint().directory().empty(); }
+
+  // Answers an order, and commits what may be. The figures are sent at each step.
+  void Save(int64_t step) {
+    if (!Saves()) return;
+    const int64_t order = command_.checkpoints().save().number();
+    if (order > status_.checkpoints().saves()) {
+      v1::SaveStatus& save = *status_.add_saves();
+      save.set_step(step);
+      save.set_order(order);
+      save.set_state(v1::SAVE_DURABLE);
+      status_.mutable_checkpoints()->set_saves(order);
+    }
+    for (const int64_t committed : command_.checkpoints().commit_steps()) {
+      for (v1::SaveStatus& save : *status_.mutable_saves()) {
+        if (save.step() == committed) save.set_state(v1::SAVE_COMMITTED);
+      }
+    }
+    status_.mutable_checkpoints()->set_staging_s(static_cast<double>(step));
+    Send();
+  }
+
   void SetState(v1::TrainerState state) {
     status_.set_state(state);
     Send();
@@ -94,6 +133,11 @@ class FakeTrainer {
 
   int Leave(v1::TrainerState state) {
     SetState(state);
+    if (command_.config().spec().name() == "forgetful") {
+      status_.mutable_saves()->DeleteSubrange(0, 1);
+      for (v1::SaveStatus& save : *status_.mutable_saves()) save.set_state(v1::SAVE_COMMITTED);
+      status_.clear_checkpoints();
+    }
     const absl::Status kept =
         WriteSmallFile(flags_.at("--dir") + "/status", status_.SerializeAsString());
     return kept.ok() && !status_.has_error() ? 0 : 1;

@@ -1,0 +1,149 @@
+// Checkpoints on their way through the daemon: orders and restores down, saves up, and requests
+// of others to end.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <string>
+
+#include "absl/time/clock.h"
+#include "worker/daemon/testing/daemon_test.h"
+
+namespace paceline {
+namespace {
+
+using ::testing::HasSubstr;
+
+v1::TrainerPlan SavingPlan(int64_t steps) {
+  v1::TrainerPlan plan = Plan(0, steps);
+  plan.mutable_spec()->mutable_checkpoint()->set_directory("/unused");
+  return plan;
+}
+
+v1::SaveStatus LastSave(const v1::NodeReport& report) {
+  if (report.trainers_size() == 0 || report.trainers(0).saves().empty()) return {};
+  return *report.trainers(0).saves().rbegin();
+}
+
+class DaemonCheckpointTest : public DaemonTest {
+ protected:
+  // Asks for a save and waits until the trainer's part is durable. Returns its step.
+  int64_t Save(v1::TrainerPlan* plan) {
+    const int64_t number = plan->checkpoints().save().number() + 1;
+    plan->mutable_checkpoints()->mutable_save()->set_number(number);
+    controller_->SetPlan(NodePlanOf({*plan}));
+    return LastSave(controller_->WaitForReport([&](const v1::NodeReport& report) {
+             return LastSave(report).order() == number;
+           }))
+        .step();
+  }
+};
+
+TEST_F(DaemonCheckpointTest, OrdersPassDownAndSavesUp) {
+  StartDaemon();
+  v1::TrainerPlan plan = SavingPlan(1000000);
+  plan.set_restore_from("/c/step-000000000007.g1");
+  const int64_t step = Save(&plan);
+  EXPECT_GT(step, 0);
+  EXPECT_THAT(Contents(TrainerDir(0) + "/log/00000000000000000000.log"),
+              HasSubstr("restored from /c/step-000000000007.g1\n"));
+  plan.mutable_checkpoints()->add_commit_steps(step);
+  controller_->SetPlan(NodePlanOf({plan}));
+  controller_->WaitForReport([&](const v1::NodeReport& report) {
+    return LastSave(report).state() == v1::SAVE_COMMITTED &&
+           report.trainers(0).checkpoints().saves() == 1;
+  });
+  // A later daemon knows it at once, too.
+  End(SIGKILL);
+  StartDaemon();
+  const v1::NodeReport report = controller_->WaitForHello(2).report();
+  EXPECT_EQ(LastSave(report).step(), step);
+  EXPECT_EQ(LastSave(report).state(), v1::SAVE_COMMITTED);
+}
+
+TEST_F(DaemonCheckpointTest, SavesAreReportedAtOnceAndFiguresAreNot) {
+  controller_->SetReportInterval(absl::Seconds(60));
+  StartDaemon();
+  v1::TrainerPlan plan = SavingPlan(1000000);
+  controller_->SetPlan(NodePlanOf({plan}));
+  controller_->WaitForReport(AllIn(v1::TRAINER_RUNNING));
+  Save(&plan);
+  // The trainer's figures change at each step, a thousand times a second.
+  const int reports = controller_->Reports();
+  const absl::Time until = absl::Now() + absl::Seconds(1);
+  EXPECT_TRUE(Eventually([&] { return absl::Now() > until; }));
+  EXPECT_LE(controller_->Reports(), reports + 1);
+}
+
+TEST_F(DaemonCheckpointTest, RequestOfSomebodyElseIsReportedAndTheWordOfTheControllerCounts) {
+  StartDaemon();
+  v1::TrainerPlan plan = SavingPlan(1000000);
+  controller_->SetPlan(NodePlanOf({plan}));
+  const v1::NodeReport running = controller_->WaitForReport(AllBeyond(5));
+  EXPECT_FALSE(running.trainers(0).asked_to_end());
+  ::kill(static_cast<pid_t>(running.trainers(0).pid()), SIGTERM);
+  const v1::NodeReport asked = controller_->WaitForReport(
+      [](const v1::NodeReport& report) { return report.trainers(0).asked_to_end(); });
+  controller_->WaitForReport(AllBeyond(asked.trainers(0).progress().step() + 20));
+  plan.mutable_stop()->set_grace_s(30);
+  const v1::TrainerReport ended = RunOne(plan);
+  EXPECT_EQ(ended.exit().failure(), v1::FAILURE_KIND_UNSPECIFIED);
+  EXPECT_EQ(ended.exit().exit_code(), 0);
+  EXPECT_EQ(ended.exit().signal(), 0);
+  EXPECT_TRUE(ended.asked_to_end());
+}
+
+TEST_F(DaemonCheckpointTest, UnlistedTrainerHearsThatTheDaemonEndsIt) {
+  StartDaemon();
+  controller_->SetPlan(NodePlanOf({SavingPlan(1000000)}));
+  controller_->WaitForReport(AllBeyond(5));
+  controller_->SetPlan(NodePlanOf({}));
+  WaitForLog("reason=\"stopped on request: exited with code 0\"");
+}
+
+TEST_F(DaemonCheckpointTest, StopIsNotTakenBack) {
+  StartDaemon();
+  v1::TrainerPlan plan = SavingPlan(1000000);
+  plan.mutable_spec()->set_name("stubborn");
+  controller_->SetPlan(NodePlanOf({plan}));
+  controller_->WaitForReport(AllBeyond(5));
+  controller_->SetPlan(NodePlanOf({}));
+  WaitForLog("trainer_asked_to_stop");
+  // Listed again: what a daemon that comes back then knows is the stop.
+  controller_->SetPlan(NodePlanOf({plan}));
+  controller_->WaitForReport([](const v1::NodeReport& r) { return r.plan_revision() >= 3; });
+  v1::TrainerPlan kept;
+  ASSERT_TRUE(kept.ParseFromString(Contents(TrainerDir(0) + "/plan")));
+  EXPECT_TRUE(kept.has_stop());
+}
+
+// The fake trainer's last words lack the first save and know more about the others.
+TEST_F(DaemonCheckpointTest, LastWordsAndWhatWasHeardBeforeAddUp) {
+  StartDaemon();
+  v1::TrainerPlan plan = SavingPlan(1000000);
+  plan.mutable_spec()->set_name("forgetful");
+  const int64_t first = Save(&plan);
+  const int64_t second = Save(&plan);
+  plan.mutable_stop()->set_grace_s(30);
+  const v1::TrainerReport ended = RunOne(plan);
+  ASSERT_EQ(ended.saves_size(), 2);
+  EXPECT_EQ(ended.saves(0).step(), first);
+  EXPECT_EQ(ended.saves(0).state(), v1::SAVE_DURABLE);
+  EXPECT_EQ(ended.saves(1).step(), second);
+  EXPECT_EQ(ended.saves(1).state(), v1::SAVE_COMMITTED);
+  EXPECT_EQ(ended.checkpoints().saves(), 2);
+}
+
+TEST_F(DaemonCheckpointTest, SavesOfAKilledTrainerAreKnown) {
+  StartDaemon();
+  v1::TrainerPlan plan = SavingPlan(1000000);
+  const int64_t step = Save(&plan);
+  const v1::NodeReport running = controller_->WaitForReport(AllBeyond(5));
+  ::kill(static_cast<pid_t>(running.trainers(0).pid()), SIGKILL);
+  const v1::NodeReport ended = controller_->WaitForReport(AllIn(v1::TRAINER_EXITED));
+  EXPECT_EQ(LastSave(ended).step(), step);
+  EXPECT_EQ(LastSave(ended).state(), v1::SAVE_DURABLE);
+}
+
+}  // namespace
+}  // namespace paceline
