@@ -3,16 +3,17 @@
 //
 //   training thread   Begin ── forward, backward ── BeforeChange ── optimizer ...
 //   copy              ├──── staging ─────┤
-//   writer thread                        ├── checksums, write, fsync, part ──┤ on_durable
+//   checksums                            ├────────┤
+//   writer thread      ├────── write ──────────────────────────┤ fsync, part ┤ on_durable
 //
-// The memory is kept and used again: two buffers of the size of the rank's shard, the second of
-// which is made when it is first needed. A shard is written with large aligned writes.
+// Writing follows the copy piece by piece and checksums are taken beside it, so that a shard is
+// durable almost as soon as the disk allows. The memory is kept and used again: two buffers of the
+// size of the rank's shard, the second of which is made when it is first needed. A shard is
+// written with large aligned writes.
 //
 // Thread-compatible: one training thread. Callbacks come on the writer's thread.
 #ifndef WORKER_TRAINER_CHECKPOINT_SHARD_SAVER_H_
 #define WORKER_TRAINER_CHECKPOINT_SHARD_SAVER_H_
-
-#include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <functional>
@@ -22,25 +23,20 @@
 
 #include "absl/status/status.h"
 #include "common/checkpoint/manifest.h"
+#include "worker/trainer/checkpoint/shard_layout.h"
 #include "worker/trainer/comm/platform.h"
 
 namespace paceline {
 
-// Consecutive rows of a tensor, to become one entry of the shard.
-struct ShardEntry {
-  std::string name;            // In manifest and shard.
-  std::vector<int64_t> shape;  // Of the whole tensor.
-  int64_t first_row = 0;
-  at::Tensor rows;             // The rows themselves: contiguous, detached, on the device.
-};
-
 // What happens at a save.
 struct ShardResult {
-  absl::Status status;     // OK: durable. ResourceExhausted: the disk is full; PermissionDenied;
-                           // Unavailable: any other error of the file system.
-  int64_t bytes = 0;       // Of the shard.
-  double staging_s = 0;    // From Begin until all was copied.
-  double write_s = 0;      // From then until durable.
+  absl::Status status;   // OK: durable. ResourceExhausted: the disk is full; PermissionDenied;
+                         // InvalidArgument: an entry that no shard can hold (LayOutShard);
+                         // Unavailable: any other error. Of the save nothing but the directory is
+                         // left then.
+  int64_t bytes = 0;     // Of the shard.
+  double staging_s = 0;  // From Begin until all was copied.
+  double write_s = 0;    // From then until durable; writing begins earlier.
 };
 
 class ShardSaver {
@@ -56,7 +52,7 @@ class ShardSaver {
   // Waits for what is being written.
   ~ShardSaver();
 
-  // Makes memory for a shard of so many bytes on a thread of its own, so that the first save need
+  // Makes memory for entries of so many bytes on a thread of its own, so that the first save need
   // not. Does not wait for it.
   void Reserve(int64_t bytes);
 

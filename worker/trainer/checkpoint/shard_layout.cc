@@ -1,0 +1,62 @@
+#include "worker/trainer/checkpoint/shard_layout.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "common/core/status_macros.h"
+#include "common/safetensors/safetensors.h"
+#include "worker/trainer/checkpoint/dtype.h"
+#include "worker/trainer/checkpoint/shard_writer.h"
+
+namespace paceline {
+namespace {
+
+constexpr size_t kMostAligned = 8;
+
+// The greatest power of two up to 8 that divides the size.
+size_t AlignmentKept(const at::Tensor& tensor) {
+  size_t alignment = kMostAligned;
+  while (tensor.nbytes() % alignment != 0) alignment /= 2;
+  return alignment;
+}
+
+std::vector<size_t> OrderInFile(const std::vector<const ShardEntry*>& entries) {
+  std::vector<size_t> order(entries.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&entries](size_t a, size_t b) {
+    return AlignmentKept(entries[a]->rows) > AlignmentKept(entries[b]->rows);
+  });
+  return order;
+}
+
+}  // namespace
+
+absl::StatusOr<ShardLayout> LayOutShard(const std::string& file,
+                                        const std::vector<const ShardEntry*>& entries) {
+  ShardLayout layout;
+  layout.order = OrderInFile(entries);
+  std::vector<Safetensor> in_file;
+  for (size_t index : layout.order) {
+    const ShardEntry& entry = *entries[index];
+    in_file.push_back(
+        {entry.name, DtypeOfType(entry.rows.scalar_type()), entry.rows.sizes().vec(), {}});
+  }
+  PACELINE_ASSIGN_OR_RETURN(layout.header, SafetensorsHeader(in_file, kDirectAlignment));
+  layout.bytes = static_cast<int64_t>(layout.header.size());
+  for (size_t index : layout.order) {
+    const ShardEntry& entry = *entries[index];
+    TensorSlice slice;
+    slice.file = file;
+    slice.first_row = entry.first_row;
+    slice.rows = entry.rows.dim() == 0 ? 1 : entry.rows.size(0);
+    slice.offset = layout.bytes;
+    slice.bytes = static_cast<int64_t>(entry.rows.nbytes());
+    layout.bytes += slice.bytes;
+    layout.tensors.push_back(
+        {entry.name, DtypeOfType(entry.rows.scalar_type()), entry.shape, {std::move(slice)}});
+  }
+  return layout;
+}
+
+}  // namespace paceline

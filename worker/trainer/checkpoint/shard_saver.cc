@@ -1,0 +1,333 @@
+#include "worker/trainer/checkpoint/shard_saver.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <deque>
+#include <exception>
+#include <future>
+#include <thread>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/checkpoint/checkpoint_paths.h"
+#include "common/checkpoint/checksum.h"
+#include "common/core/status_macros.h"
+#include "common/log.h"
+#include "worker/trainer/checkpoint/host_buffer.h"
+#include "worker/trainer/checkpoint/part_files.h"
+#include "worker/trainer/checkpoint/shard_writer.h"
+
+namespace paceline {
+namespace {
+
+// More than the header of any model has.
+constexpr size_t kHeaderBytes = 4 << 20;
+
+// What is copied to a shard's memory, in the order in which it lies there.
+struct Staging {
+  std::vector<HostCopyPiece> pieces;
+  std::shared_ptr<HostCopy> copy;  // Shared by the training thread and the writer's.
+
+  // Until what lies before `limit` is copied.
+  void Wait(const char* limit) const {
+    size_t bytes = 0;
+    for (const HostCopyPiece& piece : pieces) {
+      if (piece.to >= limit) break;
+      bytes += std::min(piece.bytes, static_cast<size_t>(limit - piece.to));
+    }
+    copy->Wait(bytes);
+  }
+};
+
+// A shard on its way from the device by memory to the disk.
+struct Save {
+  std::string directory;
+  Manifest part;
+  ShardLayout layout;
+  std::vector<at::Tensor> sources;  // Kept until they are copied.
+  absl::string_view image;          // The file's contents, once they are copied.
+  Staging at_once;
+  Staging rest;
+  absl::Time begun;
+  absl::Time staged;
+
+  // Until the image's first `end` bytes are copied.
+  void Wait(size_t end) const {
+    at_once.Wait(image.data() + end);
+    rest.Wait(image.data() + end);
+  }
+};
+
+// Waits until all is copied, and takes the checksums.
+void TakeChecksums(Save& save) {
+  save.Wait(save.image.size());
+  save.staged = absl::Now();
+  save.sources.clear();
+  for (ManifestTensor& tensor : save.layout.tensors) {
+    TensorSlice& slice = tensor.slices.front();
+    slice.checksum = ChecksumOf(
+        save.image.substr(static_cast<size_t>(slice.offset), static_cast<size_t>(slice.bytes)));
+  }
+  save.part.tensors = save.layout.tensors;
+  std::sort(save.part.tensors.begin(), save.part.tensors.end(),
+            [](const ManifestTensor& a, const ManifestTensor& b) { return a.name < b.name; });
+}
+
+std::string ShardPath(const Save& save) {
+  return absl::StrCat(save.directory, "/", save.part.files.front().name);
+}
+
+}  // namespace
+
+struct ShardSaver::Parts {
+  struct Buffer {
+    std::unique_ptr<HostBuffer> memory;  // Null until it is made.
+    bool busy = false;
+  };
+
+  Parts(Platform& its_platform, const Options& its_options)
+      : platform(its_platform), options(its_options), writer([this] { WorkOff(); }) {}
+
+  ~Parts() {
+    if (reserving.joinable()) reserving.join();
+    {
+      const absl::MutexLock lock(&mu);
+      ending = true;
+    }
+    writer.join();
+  }
+
+  void MakeFirstBuffer(int64_t bytes);
+  size_t TakeBuffer(size_t bytes);
+  char* MemoryOf(size_t buffer) const;
+  void GiveBack(size_t buffer);
+  bool IsFree() const ABSL_SHARED_LOCKS_REQUIRED(mu);
+  void Enqueue(std::function<void()> task);
+  void WorkOff();
+  Save Stage(const std::vector<const ShardEntry*>& entries, size_t first_at_once,
+             ShardLayout layout, size_t buffer);
+  absl::Status Write(Save& save) const;
+  ShardResult WriteAndTell(Save& save) const;
+
+  Platform& platform;
+  const Options options;
+
+  // The training thread's.
+  std::thread reserving;
+  std::shared_ptr<HostCopy> copying;  // Null while nothing is being copied.
+
+  mutable absl::Mutex mu;
+  // `memory` of one that is busy is the save's, else the training thread's.
+  std::array<Buffer, 2> buffers ABSL_GUARDED_BY(mu);
+  std::deque<std::function<void()>> line ABSL_GUARDED_BY(mu);
+  bool working ABSL_GUARDED_BY(mu) = false;
+  bool ending ABSL_GUARDED_BY(mu) = false;
+
+  std::thread writer;  // The last member: it uses the others.
+};
+
+bool ShardSaver::Parts::IsFree() const {
+  return std::any_of(buffers.begin(), buffers.end(),
+                     [](const Buffer& buffer) { return !buffer.busy; });
+}
+
+// On a thread of its own.
+void ShardSaver::Parts::MakeFirstBuffer(int64_t bytes) {
+  try {
+    auto memory = std::make_unique<HostBuffer>(platform, static_cast<size_t>(bytes) + kHeaderBytes);
+    memory->Touch();
+    const absl::MutexLock lock(&mu);
+    buffers.front().memory = std::move(memory);
+  } catch (const std::exception& error) {
+    // The first save tries again, where it can be told.
+    PACELINE_LOG(WARNING) << "no_memory_for_saves bytes=" << bytes << ": " << error.what();
+  }
+}
+
+// A free one, with so much memory.
+size_t ShardSaver::Parts::TakeBuffer(size_t bytes) {
+  if (reserving.joinable()) reserving.join();
+  const absl::MutexLock lock(&mu);
+  PACELINE_CHECK(IsFree()) << "a save was begun while two are being written";
+  size_t chosen = buffers.size();
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    if (!buffers[i].busy && (chosen == buffers.size() || buffers[i].memory != nullptr)) chosen = i;
+  }
+  Buffer& buffer = buffers[chosen];
+  if (buffer.memory == nullptr || buffer.memory->size() < bytes) {
+    buffer.memory.reset();  // First: both together may be more than there is.
+    buffer.memory = std::make_unique<HostBuffer>(platform, bytes);
+  }
+  buffer.busy = true;
+  return chosen;
+}
+
+char* ShardSaver::Parts::MemoryOf(size_t buffer) const {
+  const absl::MutexLock lock(&mu);
+  return buffers[buffer].memory->data();
+}
+
+void ShardSaver::Parts::GiveBack(size_t buffer) {
+  const absl::MutexLock lock(&mu);
+  buffers[buffer].busy = false;
+}
+
+void ShardSaver::Parts::Enqueue(std::function<void()> task) {
+  const absl::MutexLock lock(&mu);
+  line.push_back(std::move(task));
+}
+
+// The writer's thread.
+void ShardSaver::Parts::WorkOff() {
+  const auto has_work = [this]() ABSL_SHARED_LOCKS_REQUIRED(mu) { return ending || !line.empty(); };
+  while (true) {
+    std::function<void()> task;
+    {
+      const absl::MutexLock lock(&mu);
+      working = false;
+      mu.Await(absl::Condition(&has_work));
+      if (line.empty()) return;
+      working = true;
+      task = std::move(line.front());
+      line.pop_front();
+    }
+    task();
+  }
+}
+
+// Begins to copy the entries, of which those from `first_at_once` on are copied at once, as far as
+// the training thread is concerned.
+Save ShardSaver::Parts::Stage(const std::vector<const ShardEntry*>& entries, size_t first_at_once,
+                              ShardLayout layout, size_t buffer) {
+  const auto bytes = static_cast<size_t>(layout.bytes);
+  Save save;
+  char* const memory = MemoryOf(buffer);
+  save.image = {memory, bytes};
+  std::memcpy(memory, layout.header.data(), layout.header.size());
+  for (size_t i = 0; i < layout.order.size(); ++i) {
+    const at::Tensor& rows = entries[layout.order[i]]->rows;
+    Staging& staging = layout.order[i] < first_at_once ? save.rest : save.at_once;
+    staging.pieces.push_back({static_cast<const char*>(rows.const_data_ptr()),
+                              memory + layout.tensors[i].slices.front().offset, rows.nbytes()});
+    save.sources.push_back(rows);
+  }
+  save.layout = std::move(layout);
+  save.at_once.copy = platform.StartHostCopy(save.at_once.pieces);
+  save.at_once.copy->BeforeChange();
+  save.rest.copy = platform.StartHostCopy(save.rest.pieces);
+  return save;
+}
+
+// The writer's thread.
+absl::Status ShardSaver::Parts::Write(Save& save) const {
+  // Its destructor waits, so that nobody reads the buffer afterwards.
+  std::future<void> checksums = std::async(std::launch::async, [&save] { TakeChecksums(save); });
+  PACELINE_RETURN_IF_ERROR(MakeDirectory(save.directory));
+  ShardWriteOptions writing;
+  writing.bytes_per_second = options.write_limit;
+  writing.wait = [&save](size_t end) { save.Wait(end); };
+  PACELINE_RETURN_IF_ERROR(WriteShard(ShardPath(save), save.image, writing));
+  checksums.get();
+  return WritePart(save.directory, options.rank, save.part);
+}
+
+ShardResult ShardSaver::Parts::WriteAndTell(Save& save) const {
+  ShardResult result;
+  result.bytes = save.layout.bytes;
+  try {
+    result.status = Write(save);
+  } catch (const std::exception& error) {  // Of torch, or of memory.
+    result.status = absl::UnavailableError(absl::StrCat("cannot save: ", error.what()));
+  }
+  if (!result.status.ok()) ::unlink(ShardPath(save).c_str());
+  save.staged = std::max(save.staged, save.begun);  // It may have failed before.
+  result.staging_s = absl::ToDoubleSeconds(save.staged - save.begun);
+  result.write_s = absl::ToDoubleSeconds(absl::Now() - save.staged);
+  return result;
+}
+
+ShardSaver::ShardSaver(Platform& platform, const Options& options)
+    : parts_(std::make_unique<Parts>(platform, options)) {}
+
+ShardSaver::~ShardSaver() = default;
+
+void ShardSaver::Reserve(int64_t bytes) {
+  PACELINE_CHECK(!parts_->reserving.joinable()) << "memory is reserved once";
+  parts_->reserving = std::thread([parts = parts_.get(), bytes] { parts->MakeFirstBuffer(bytes); });
+}
+
+bool ShardSaver::IsFree() const {
+  const absl::MutexLock lock(&parts_->mu);
+  return parts_->IsFree();
+}
+
+void ShardSaver::WaitUntilFree() {
+  const absl::MutexLock lock(&parts_->mu);
+  parts_->mu.Await(absl::Condition(parts_.get(), &Parts::IsFree));
+}
+
+int64_t ShardSaver::Begin(const std::string& directory, const Manifest& part,
+                          const std::vector<ShardEntry>& entries,
+                          const std::vector<ShardEntry>& at_once,
+                          std::function<void(const ShardResult&)> on_durable) {
+  const absl::Time begun = absl::Now();
+  BeforeChange();  // Of a save that has just begun.
+  std::vector<const ShardEntry*> all;
+  for (const ShardEntry& entry : entries) all.push_back(&entry);
+  for (const ShardEntry& entry : at_once) all.push_back(&entry);
+  const std::string file = ShardName(parts_->options.rank, parts_->options.ranks);
+  absl::StatusOr<ShardLayout> layout = LayOutShard(file, all);
+  if (!layout.ok()) {
+    ShardResult result;
+    result.status = layout.status();
+    parts_->Enqueue([on_durable = std::move(on_durable), result] { on_durable(result); });
+    return 0;
+  }
+  const int64_t bytes = layout->bytes;
+  const size_t buffer = parts_->TakeBuffer(static_cast<size_t>(bytes));
+  auto save =
+      std::make_shared<Save>(parts_->Stage(all, entries.size(), *std::move(layout), buffer));
+  save->begun = begun;
+  save->directory = directory;
+  save->part = part;
+  save->part.files = {{file, bytes}};
+  parts_->copying = save->rest.copy;
+  parts_->Enqueue([parts = parts_.get(), save, buffer, on_durable = std::move(on_durable)] {
+    const ShardResult result = parts->WriteAndTell(*save);
+    parts->GiveBack(buffer);
+    on_durable(result);
+  });
+  return bytes;
+}
+
+void ShardSaver::BeforeChange() {
+  if (parts_->copying == nullptr) return;
+  parts_->copying->BeforeChange();
+  parts_->copying = nullptr;
+}
+
+void ShardSaver::Commit(const std::string& directory,
+                        std::function<void(const absl::Status&, double seconds)> on_done) {
+  parts_->Enqueue([directory, ranks = parts_->options.ranks, on_done = std::move(on_done)] {
+    const absl::Time begun = absl::Now();
+    const absl::Status status = CommitParts(directory, ranks);
+    on_done(status, absl::ToDoubleSeconds(absl::Now() - begun));
+  });
+}
+
+void ShardSaver::Drain() {
+  const auto is_idle = [parts = parts_.get()]() ABSL_SHARED_LOCKS_REQUIRED(parts->mu) {
+    return parts->line.empty() && !parts->working;
+  };
+  const absl::MutexLock lock(&parts_->mu);
+  parts_->mu.Await(absl::Condition(&is_idle));
+}
+
+}  // namespace paceline

@@ -1,0 +1,219 @@
+#include "worker/trainer/checkpoint/state_reader.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <future>
+#include <map>
+#include <memory>
+#include <optional>
+#include <tuple>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/synchronization/mutex.h"
+#include "common/checkpoint/checksum.h"
+#include "common/core/status_macros.h"
+#include "worker/trainer/checkpoint/dtype.h"
+
+namespace paceline {
+namespace {
+
+constexpr size_t kPieceBytes = 1 << 20;
+constexpr uintptr_t kPageBytes = 4096;
+
+// A slice, and the rows that become its copy, as one row of elements.
+struct SliceToRead {
+  const ManifestTensor* tensor;
+  const TensorSlice* slice;
+  at::Tensor rows;
+};
+
+// Why the tensor of a checkpoint cannot be read into this one; empty if it can.
+std::string Mismatch(const ManifestTensor* found, const ReadTarget& target) {
+  if (found == nullptr) return absl::StrCat(target.name, " is missing");
+  const at::Tensor& wanted = target.tensor;
+  if (wanted.sizes() != at::IntArrayRef(found->shape)) {
+    return absl::StrCat(target.name, " has shape [", absl::StrJoin(found->shape, ", "),
+                        "] and needs [", absl::StrJoin(wanted.sizes(), ", "), "]");
+  }
+  const std::optional<at::ScalarType> type = TypeOfDtype(found->dtype);
+  if (type == wanted.scalar_type()) return "";
+  if (type.has_value() && at::isFloatingType(*type) && wanted.is_floating_point()) return "";
+  return absl::StrCat(target.name, " is of type ", found->dtype, " and needs ",
+                      at::toString(wanted.scalar_type()));
+}
+
+// The rows of a slice, as one row of elements.
+at::Tensor RowsOf(const at::Tensor& tensor, const TensorSlice& slice) {
+  const at::Tensor rows =
+      tensor.dim() == 0 ? tensor : tensor.narrow(0, slice.first_row, slice.rows);
+  return rows.view({-1});
+}
+
+// All slices of the targets: the largest first, so that the threads end at about the same time, and
+// equal ones as they lie in the files.
+std::vector<SliceToRead> SlicesOf(const CheckpointFiles& files,
+                                  const std::vector<ReadTarget>& targets) {
+  std::vector<SliceToRead> slices;
+  for (const ReadTarget& target : targets) {
+    const ManifestTensor* const tensor = files.Find(target.name);
+    for (const TensorSlice& slice : tensor->slices) {
+      if (slice.bytes > 0) slices.push_back({tensor, &slice, RowsOf(target.tensor, slice)});
+    }
+  }
+  const auto place = [](const SliceToRead& one) {
+    return std::make_tuple(-one.slice->bytes, absl::string_view(one.slice->file),
+                           one.slice->offset);
+  };
+  std::sort(slices.begin(), slices.end(),
+            [&place](const SliceToRead& a, const SliceToRead& b) { return place(a) < place(b); });
+  return slices;
+}
+
+// Whether mapped bytes are in the page cache, so that touching them needs no disk.
+bool AreCached(absl::string_view mapped) {
+  const uintptr_t begin = reinterpret_cast<uintptr_t>(mapped.data()) / kPageBytes * kPageBytes;
+  const uintptr_t end = reinterpret_cast<uintptr_t>(mapped.data()) + mapped.size();
+  unsigned char pages[kPieceBytes / kPageBytes + 2];
+  if (::mincore(reinterpret_cast<void*>(begin), end - begin, pages) != 0) return false;
+  const size_t count = (end - begin + kPageBytes - 1) / kPageBytes;
+  return std::all_of(pages, pages + count, [](unsigned char page) { return (page & 1) != 0; });
+}
+
+bool ReadAll(int fd, int64_t offset, char* to, size_t bytes) {
+  while (bytes > 0) {
+    const ssize_t got = ::pread(fd, to, bytes, offset);
+    if (got < 0 && errno == EINTR) continue;
+    if (got == 0) errno = ENODATA;
+    if (got <= 0) return false;
+    to += got;
+    offset += got;
+    bytes -= static_cast<size_t>(got);
+  }
+  return true;
+}
+
+// Reads one slice after the other; each thread has one.
+class SliceReader {
+ public:
+  SliceReader(const CheckpointFiles& files, const std::map<std::string, int>& descriptors)
+      : files_(files), descriptors_(descriptors) {}
+
+  absl::Status Read(const SliceToRead& one) {
+    const at::ScalarType type = *TypeOfDtype(one.tensor->dtype);
+    const size_t element_bytes = c10::elementSize(type);
+    const bool straight = one.rows.is_cpu() && one.rows.scalar_type() == type;
+    const absl::string_view mapped = files_.Bytes(*one.slice);
+    for (size_t at = 0; at < mapped.size(); at += kPieceBytes) {
+      const absl::string_view piece = mapped.substr(at, kPieceBytes);
+      char* const to = straight ? static_cast<char*>(one.rows.mutable_data_ptr()) + at
+                                : BufferFor(one.rows.device());
+      PACELINE_RETURN_IF_ERROR(Fetch(one, piece, at, to));
+      checksum_.Add({to, piece.size()});
+      if (straight) continue;
+      const auto elements = static_cast<int64_t>(piece.size() / element_bytes);
+      one.rows.narrow(0, static_cast<int64_t>(at / element_bytes), elements)
+          .copy_(buffer_.view(type).narrow(0, 0, elements));
+    }
+    return files_.VerifyChecksum(*one.tensor, *one.slice, checksum_.Take());
+  }
+
+ private:
+  // What is cached is copied from the map, which is twice as fast as a read; the rest is read, so
+  // that an error of the disk is a message and no signal.
+  absl::Status Fetch(const SliceToRead& one, absl::string_view piece, size_t at, char* to) {
+    if (AreCached(piece)) {
+      std::memcpy(to, piece.data(), piece.size());
+      return absl::OkStatus();
+    }
+    const int64_t offset = one.slice->offset + static_cast<int64_t>(at);
+    if (ReadAll(descriptors_.at(one.slice->file), offset, to, piece.size())) {
+      return absl::OkStatus();
+    }
+    return absl::DataLossError(absl::StrCat(files_.PathOf(*one.slice), ": tensor \"",
+                                            one.tensor->name, "\": cannot be read at offset ",
+                                            offset, ": ", std::strerror(errno)));
+  }
+
+  // Pinned for a GPU.
+  char* BufferFor(const at::Device& device) {
+    if (!buffer_.defined() || (device.is_cuda() && !buffer_.is_pinned())) {
+      buffer_ = at::empty({static_cast<int64_t>(kPieceBytes)},
+                          at::TensorOptions().dtype(at::kByte).pinned_memory(device.is_cuda()));
+    }
+    return static_cast<char*>(buffer_.mutable_data_ptr());
+  }
+
+  const CheckpointFiles& files_;
+  const std::map<std::string, int>& descriptors_;
+  Checksum checksum_;
+  at::Tensor buffer_;
+};
+
+}  // namespace
+
+absl::StatusOr<StateReader> StateReader::Open(const std::string& directory, int threads) {
+  PACELINE_ASSIGN_OR_RETURN(CheckpointFiles files, CheckpointFiles::Open(directory));
+  return StateReader(std::move(files), threads);
+}
+
+StateReader::StateReader(CheckpointFiles files, int threads)
+    : files_(std::move(files)), threads_(threads) {}
+
+absl::Status StateReader::Read(const std::vector<ReadTarget>& targets) {
+  std::vector<std::string> problems;
+  for (const ReadTarget& target : targets) {
+    std::string problem = Mismatch(files_.Find(target.name), target);
+    if (!problem.empty()) problems.push_back(std::move(problem));
+  }
+  if (!problems.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        files_.directory(), ": does not fit the job: ", absl::StrJoin(problems, "; ")));
+  }
+  const std::vector<SliceToRead> slices = SlicesOf(files_, targets);
+
+  std::map<std::string, int> descriptors;
+  const absl::Cleanup close = [&descriptors] {
+    for (const auto& [name, fd] : descriptors) ::close(fd);
+  };
+  for (const SliceToRead& one : slices) {
+    if (descriptors.count(one.slice->file) > 0) continue;
+    const std::string path = files_.PathOf(*one.slice);
+    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
+    ::posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);  // Reads further ahead.
+    descriptors[one.slice->file] = fd;
+  }
+
+  std::atomic<size_t> next{0};
+  const auto work = [&]() -> absl::Status {
+    const at::NoGradGuard no_grad;
+    SliceReader reader(files_, descriptors);
+    size_t index;
+    while ((index = next++) < slices.size()) {
+      const absl::Status status = reader.Read(slices[index]);
+      if (status.ok()) continue;
+      next = slices.size();  // The others need not go on.
+      return status;
+    }
+    return absl::OkStatus();
+  };
+  std::vector<std::future<absl::Status>> others;
+  for (int i = 1; i < threads_; ++i) others.push_back(std::async(std::launch::async, work));
+  absl::Status status = work();
+  for (std::future<absl::Status>& other : others) status.Update(other.get());
+  for (const SliceToRead& one : slices) bytes_read_ += one.slice->bytes;
+  return status;
+}
+
+}  // namespace paceline
