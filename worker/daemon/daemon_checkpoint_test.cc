@@ -4,14 +4,19 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <filesystem>
+#include <functional>
 #include <string>
 
 #include "absl/time/clock.h"
+#include "common/checkpoint/checkpoint_paths.h"
+#include "common/checkpoint/testing/written_checkpoint.h"
 #include "worker/daemon/testing/daemon_test.h"
 
 namespace paceline {
 namespace {
 
+namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
 v1::TrainerPlan SavingPlan(int64_t steps) {
@@ -143,6 +148,46 @@ TEST_F(DaemonCheckpointTest, SavesOfAKilledTrainerAreKnown) {
   const v1::NodeReport ended = controller_->WaitForReport(AllIn(v1::TRAINER_EXITED));
   EXPECT_EQ(LastSave(ended).step(), step);
   EXPECT_EQ(LastSave(ended).state(), v1::SAVE_DURABLE);
+}
+
+v1::CheckpointTask Task(v1::CheckpointTask::Kind kind, const std::string& directory) {
+  v1::CheckpointTask task;
+  task.set_kind(kind);
+  task.set_directory(directory);
+  task.set_generation(1);
+  return task;
+}
+
+std::function<bool(const v1::NodeReport&)> HasResults(int count) {
+  return [count](const v1::NodeReport& report) { return report.task_results_size() == count; };
+}
+
+TEST_F(DaemonCheckpointTest, TasksOfAPlanAreDoneAndToldAsLongAsTheyAreListed) {
+  const std::string job = root_ + "/checkpoints/job-1";
+  const std::string directory = job + "/" + CheckpointName({20, 1});
+  fs::create_directories(job);
+  ASSERT_TRUE(WriteExampleCheckpoint(directory, 20, 1).ok());
+  StartDaemon();
+  v1::NodePlan plan = NodePlanOf({Plan(0, 1000000)});
+  *plan.add_tasks() = Task(v1::CheckpointTask::SETTLE, job);
+  *plan.add_tasks() = Task(v1::CheckpointTask::REMOVE, job);
+  controller_->SetPlan(plan);
+  const v1::NodeReport report = controller_->WaitForReport(HasResults(2));
+  EXPECT_EQ(report.task_results(0).error(), "");
+  ASSERT_EQ(report.task_results(0).found_size(), 1);
+  EXPECT_EQ(report.task_results(0).found(0).step(), 20);
+  EXPECT_NE(report.task_results(1).error(), "") << "not a checkpoint, and yet removed";
+
+  plan.clear_tasks();
+  *plan.add_tasks() = Task(v1::CheckpointTask::REMOVE, directory);
+  controller_->SetPlan(plan);
+  const v1::NodeReport next = controller_->WaitForReport([&](const v1::NodeReport& r) {
+    return HasResults(1)(r) && r.task_results(0).task().directory() == directory;
+  });
+  EXPECT_EQ(next.task_results(0).error(), "");
+  EXPECT_FALSE(fs::exists(directory));
+  controller_->SetPlan(NodePlanOf({}));
+  controller_->WaitForReport(HasResults(0));
 }
 
 }  // namespace

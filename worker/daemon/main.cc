@@ -22,6 +22,7 @@
 #include "common/version.h"
 #include "worker/daemon/flags.h"
 #include "worker/daemon/hardware.h"
+#include "worker/daemon/run_checkpoint_task.h"
 #include "worker/daemon/runtime_dir.h"
 #include "worker/daemon/trainer_environment.h"
 #include "worker/daemon/worker_node.h"
@@ -68,6 +69,7 @@ WorkerNode::Options NodeOptions(const Flags& flags, const v1::Hardware& hardware
   options.setup.default_threads = std::max(1, hardware.cpus() / flags.slots);
   options.session.controller = flags.controller;
   options.session.seed = RandomBits();
+  options.tasks.run = RunCheckpointTask;
   options.log_segments = static_cast<size_t>(flags.log_segments);
   return options;
 }

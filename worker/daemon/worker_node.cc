@@ -46,6 +46,7 @@ WorkerNode::WorkerNode(EventLoop& loop, Options options, NodeIdentity identity,
             const NodeTrainer* const trainer = Find(id);
             return trainer != nullptr && !trainer->ended();
           }),
+      tasks_(loop, options_.tasks, [this] { Changed(); }),
       session_(loop, options_.session, *this) {}
 
 absl::Status WorkerNode::Start(const std::string& metrics_address) {
@@ -168,6 +169,7 @@ v1::NodeReport WorkerNode::MakeReport() const {
   v1::NodeReport report;
   for (const auto& [id, trainer] : trainers_) *report.add_trainers() = trainer.Report();
   report.set_plan_revision(plan_revision_);
+  *report.mutable_task_results() = tasks_.Results();
   return report;
 }
 
@@ -196,6 +198,7 @@ void WorkerNode::OnPlan(const v1::NodePlan& plan) {
     sockets_.SetCommand(id, trainer->Command());
   }
   Apply(event);
+  tasks_.SetWanted(plan.tasks());
   Changed();
 }
 

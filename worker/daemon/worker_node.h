@@ -19,6 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/event_loop.h"
+#include "worker/daemon/checkpoint_tasks.h"
 #include "worker/daemon/core/trainer_set.h"
 #include "worker/daemon/fd_poller.h"
 #include "worker/daemon/log_requests.h"
@@ -38,6 +39,7 @@ class WorkerNode : public Session::Owner {
     Session::Options session;
     size_t log_segments = 8;  // Kept per trainer.
     TrainerSet::Options trainers;
+    CheckpointTasks::Options tasks;
   };
 
   // `loop` and `metrics` outlive this object.
@@ -104,6 +106,7 @@ class WorkerNode : public Session::Owner {
   FdPoller poller_;
   TrainerSockets sockets_;
   LogRequests logs_;
+  CheckpointTasks tasks_;
   Session session_;
   std::optional<EventLoop::TimerId> deadline_;
   std::optional<EventLoop::TimerId> report_timer_;  // Of a change.

@@ -1,0 +1,54 @@
+#include "worker/daemon/run_checkpoint_task.h"
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "common/checkpoint/checkpoint_files.h"
+#include "common/core/status_macros.h"
+#include "worker/daemon/log_files.h"
+
+namespace paceline {
+namespace {
+
+absl::Status Settle(const v1::CheckpointTask& task, v1::CheckpointTaskResult* result) {
+  PACELINE_ASSIGN_OR_RETURN(const std::vector<CompleteCheckpoint> complete,
+                            SettleCheckpoints(task.directory(), task.generation()));
+  for (const CompleteCheckpoint& checkpoint : complete) {
+    v1::FoundCheckpoint& found = *result->add_found();
+    found.set_name(checkpoint.name);
+    found.set_step(checkpoint.step);
+    found.set_generation(checkpoint.generation);
+    found.set_bytes(checkpoint.bytes);
+    found.set_ranks(checkpoint.ranks);
+    found.mutable_create_time()->set_seconds(checkpoint.created);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Run(const v1::CheckpointTask& task, v1::CheckpointTaskResult* result) {
+  switch (task.kind()) {
+    case v1::CheckpointTask::SETTLE:
+      return Settle(task, result);
+    case v1::CheckpointTask::REMOVE:
+      return RemoveCheckpoint(task.directory());
+    default:
+      return absl::UnimplementedError(
+          absl::StrCat("this worker knows no task of kind ", static_cast<int>(task.kind()),
+                       "; it must be of the same version as its controller"));
+  }
+}
+
+}  // namespace
+
+v1::CheckpointTaskResult RunCheckpointTask(const v1::CheckpointTask& task) {
+  v1::CheckpointTaskResult result;
+  *result.mutable_task() = task;
+  const absl::Status status = Run(task, &result);
+  if (!status.ok()) result.set_error(ToUtf8(std::string(status.message())));
+  return result;
+}
+
+}  // namespace paceline

@@ -1,0 +1,86 @@
+#include "worker/daemon/run_checkpoint_task.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+
+#include "common/checkpoint/checkpoint_paths.h"
+#include "common/checkpoint/testing/written_checkpoint.h"
+
+namespace paceline {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+class RunCheckpointTaskTest : public ::testing::Test {
+ protected:
+  RunCheckpointTaskTest() { fs::remove_all(job_); }
+
+  void Write(const CheckpointKey& key) const {
+    ASSERT_TRUE(WriteExampleCheckpoint(PathOf(key), key.step, key.generation).ok());
+  }
+
+  std::string PathOf(const CheckpointKey& key) const { return job_ + "/" + CheckpointName(key); }
+
+  static v1::CheckpointTaskResult Run(v1::CheckpointTask::Kind kind, const std::string& directory) {
+    v1::CheckpointTask task;
+    task.set_kind(kind);
+    task.set_directory(directory);
+    task.set_generation(2);
+    const v1::CheckpointTaskResult result = RunCheckpointTask(task);
+    EXPECT_EQ(result.task().SerializeAsString(), task.SerializeAsString());
+    return result;
+  }
+
+  const std::string job_ = ::testing::TempDir() + "/job-1";
+};
+
+TEST_F(RunCheckpointTaskTest, SettlingTellsWhatIsCompleteAndRemovesTheRest) {
+  Write({20, 2});
+  Write({5, 1});
+  fs::create_directories(PathOf({30, 2}));
+  fs::create_directories(PathOf({30, 3}));
+  const v1::CheckpointTaskResult result = Run(v1::CheckpointTask::SETTLE, job_);
+  EXPECT_EQ(result.error(), "");
+  ASSERT_EQ(result.found_size(), 2);
+  EXPECT_EQ(result.found(0).name(), CheckpointName({5, 1}));
+  EXPECT_EQ(result.found(1).name(), CheckpointName({20, 2}));
+  EXPECT_EQ(result.found(1).step(), 20);
+  EXPECT_EQ(result.found(1).generation(), 2);
+  EXPECT_EQ(result.found(1).ranks(), 2);
+  EXPECT_GT(result.found(1).bytes(), 100);
+  EXPECT_GT(result.found(1).create_time().seconds(), 0);
+  EXPECT_FALSE(fs::exists(PathOf({30, 2})));
+  EXPECT_TRUE(fs::exists(PathOf({30, 3}))) << "of a later generation";
+}
+
+TEST_F(RunCheckpointTaskTest, NothingIsFoundWhereNothingWasSaved) {
+  const v1::CheckpointTaskResult result = Run(v1::CheckpointTask::SETTLE, job_);
+  EXPECT_EQ(result.error(), "");
+  EXPECT_EQ(result.found_size(), 0);
+}
+
+TEST_F(RunCheckpointTaskTest, RemovingTakesOneAway) {
+  Write({20, 2});
+  Write({5, 1});
+  EXPECT_EQ(Run(v1::CheckpointTask::REMOVE, PathOf({20, 2})).error(), "");
+  EXPECT_FALSE(fs::exists(PathOf({20, 2})));
+  EXPECT_TRUE(fs::exists(PathOf({5, 1})));
+}
+
+TEST_F(RunCheckpointTaskTest, ErrorsAreInTheResult) {
+  fs::create_directories(job_ + "/mine");
+  EXPECT_THAT(Run(v1::CheckpointTask::REMOVE, job_ + "/mine").error(), HasSubstr("mine"));
+  EXPECT_TRUE(fs::exists(job_ + "/mine"));
+  EXPECT_THAT(Run(v1::CheckpointTask::KIND_UNSPECIFIED, job_).error(),
+              HasSubstr("no task of kind 0"));
+  // A message is UTF-8, whatever a path is.
+  const std::string latin = job_ + "/\xfc";
+  EXPECT_EQ(Run(v1::CheckpointTask::REMOVE, latin).error().find('\xfc'), std::string::npos);
+}
+
+}  // namespace
+}  // namespace paceline
