@@ -93,16 +93,27 @@ std::unique_ptr<CLI::App> MakeCommandLine(Program& program) {
   app->set_version_flag("--version", std::string("paceline ") + kVersion);
   AddGlobalFlags(*app, program.flags);
   AddSubmit(*app, program);
-  CLI::App* job =
-      AddGroup(*app, "job", "Jobs: list, describe, logs, ladder, profile, cancel, wait, watch");
+  CLI::App* job = AddGroup(
+      *app, "job", "Jobs: list, describe, logs, ladder, profile, cancel, resume, wait, watch");
   AddJobList(*job, program);
   AddJobDescribe(*job, program);
   AddJobLogs(*job, program);
   AddJobLadder(*job, program);
   AddJobProfile(*job, program);
   AddJobCancel(*job, program);
+  AddJobResume(*job, program);
   AddJobWait(*job, program);
   AddJobWatch(*job, program);
+  CLI::App* checkpoint = AddGroup(
+      *app, "checkpoint", "Checkpoints: list, describe, save, verify, export, delete, pin, unpin");
+  AddCheckpointList(*checkpoint, program);
+  AddCheckpointDescribe(*checkpoint, program);
+  AddCheckpointSave(*checkpoint, program);
+  AddCheckpointVerify(*checkpoint, program);
+  AddCheckpointExport(*checkpoint, program);
+  AddCheckpointDelete(*checkpoint, program);
+  AddCheckpointPin(*checkpoint, program);
+  AddCheckpointUnpin(*checkpoint, program);
   CLI::App* node = AddGroup(*app, "node", "Nodes: list, describe");
   AddNodeList(*node, program);
   AddNodeDescribe(*node, program);

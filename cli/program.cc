@@ -67,8 +67,12 @@ void Program::Note(const std::string& line) {
   surroundings_.err << line << std::endl;
 }
 
+std::string Program::JsonOf(const google::protobuf::Message& message) {
+  return JsonText(message, true);
+}
+
 void Program::PrintJson(const google::protobuf::Message& message) {
-  surroundings_.out << JsonText(message, true) << std::flush;
+  surroundings_.out << JsonOf(message) << std::flush;
 }
 
 void Program::PrintJsonLine(const google::protobuf::Message& message) {

@@ -65,7 +65,9 @@ class Program {
 
   // A line on the error stream, unless --quiet.
   void Note(const std::string& line) ABSL_LOCKS_EXCLUDED(mutex_);
-  // The message as JSON on the output: the API's names, defaults written out.
+  // The message as JSON: the API's names, defaults written out.
+  static std::string JsonOf(const google::protobuf::Message& message);
+  // The same on the output.
   void PrintJson(const google::protobuf::Message& message);
   // The same in one line, for streams.
   void PrintJsonLine(const google::protobuf::Message& message);

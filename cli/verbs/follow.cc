@@ -61,6 +61,9 @@ void ShowEnd(Program& program, const v1::Job& job) {
   if (!program.flags.quiet) {
     program.out() << "next: paceline job describe " << job.id() << "\n"
                   << "      paceline job logs " << job.id() << "\n";
+    if (job.state() != v1::SUCCEEDED && job.checkpoints().complete() > 0) {
+      program.out() << "      paceline job resume " << job.id() << "\n";
+    }
   }
   program.out() << std::flush;
 }

@@ -17,6 +17,7 @@ struct JobCancelFlags {
   std::string reason;
   std::string request_id;
   double grace_s = 0;
+  bool save = false;
 };
 
 int CancelJob(Program& program, const JobCancelFlags& flags, const std::string& name) {
@@ -25,6 +26,7 @@ int CancelJob(Program& program, const JobCancelFlags& flags, const std::string& 
   request.set_request_id(flags.request_id.empty() ? NewUuid() : flags.request_id);
   request.set_reason(flags.reason);
   request.set_grace_s(flags.grace_s);
+  request.set_save(flags.save);
   v1::Job job;
   const grpc::Status status = program.client().CancelJob(request, &job);
   if (!status.ok()) return program.Fail(status);
@@ -58,6 +60,8 @@ void AddJobCancel(CLI::App& parent, Program& program) {
                    "Seconds between asking a trainer to stop and killing it; 0: the "
                    "controller's 5 s")
       ->check(CLI::NonNegativeNumber);
+  verb->add_flag("--save", flags->save,
+                 "Save a checkpoint first, and end when it is complete or has failed");
   auto* id =
       verb->add_option("--request-id", flags->request_id,
                        "Name of this request, such as a UUID, for one job. Default: a new one");

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -9,6 +10,7 @@
 #include "absl/time/clock.h"
 #include "cli/text/table.h"
 #include "cli/verbs/verbs.h"
+#include "cli/view/checkpoint_text.h"
 #include "cli/view/job_text.h"
 #include "cli/view/numbers.h"
 
@@ -52,27 +54,33 @@ grpc::Status FetchJobs(Program& program, const JobListFlags& flags, v1::ListJobs
 }
 
 std::string JobTable(const v1::ListJobsResponse& jobs, absl::Time now, const PageStyle& style) {
-  Table table({{"ID"},
-               {"NAME"},
-               {"STATE"},
-               {"RANKS", true, true},
-               {"STEP", true},
-               {"LOSS", true, true},
-               {"SAMPLES/S", true, true},
-               {"RAN", true},
-               {"REASON"}});
+  const bool checkpoints = std::any_of(jobs.jobs().begin(), jobs.jobs().end(),
+                                       [](const v1::Job& job) { return job.has_checkpoints(); });
+  std::vector<Table::Column> columns = {{"ID"},
+                                        {"NAME"},
+                                        {"STATE"},
+                                        {"RANKS", true, true},
+                                        {"STEP", true},
+                                        {"LOSS", true, true},
+                                        {"SAMPLES/S", true, true},
+                                        {"RAN", true}};
+  if (checkpoints) columns.push_back({"CHECKPOINT", true, true});
+  columns.push_back({"REASON"});
+  Table table(std::move(columns));
   for (const v1::Job& job : jobs.jobs()) {
     const bool stepped = job.progress().step() > 0;
     const double run = RunSeconds(job, now);
-    table.Add({job.id(),
-               job.spec().name(),
-               {StateText(job.state()), StateColour(job.state())},
-               absl::StrCat(job.spec().ranks()),
-               absl::StrCat(job.progress().step(), "/", job.spec().steps()),
-               stepped ? LossText(job.progress().loss()) : "",
-               stepped ? RateText(job.progress().samples_per_s()) : "",
-               run >= 0 ? DurationText(run) : "",
-               job.reason()});
+    std::vector<Table::Cell> row = {job.id(),
+                                    job.spec().name(),
+                                    {StateText(job.state()), StateColour(job.state())},
+                                    absl::StrCat(job.spec().ranks()),
+                                    absl::StrCat(job.progress().step(), "/", job.spec().steps()),
+                                    stepped ? LossText(job.progress().loss()) : "",
+                                    stepped ? RateText(job.progress().samples_per_s()) : "",
+                                    run >= 0 ? DurationText(run) : ""};
+    if (checkpoints) row.emplace_back(NewestText(job, now));
+    row.emplace_back(job.reason());
+    table.Add(std::move(row));
   }
   return table.Rendered(style.width, style.colours);
 }

@@ -6,7 +6,8 @@
 #include "cli/job_file/job_file.h"
 #include "cli/rpc/error_text.h"
 #include "cli/text/neutral.h"
-#include "cli/verbs/follow.h"
+#include "cli/verbs/accepted_job.h"
+#include "cli/verbs/checkpoint_place.h"
 #include "cli/verbs/verbs.h"
 #include "common/uuid.h"
 
@@ -15,10 +16,10 @@ namespace {
 
 struct SubmitFlags {
   std::string file;
-  bool wait = false;
-  bool follow = false;
+  std::string from;
+  std::string from_weights;
   bool dry_run = false;
-  bool parsable = false;
+  AcceptedJobFlags accepted;
   std::string request_id;
 };
 
@@ -50,6 +51,13 @@ int TellRefusal(Program& program, const std::string& file, const JobFile& job_fi
   return refused.problems.empty() ? program.Fail(status) : TellProblems(program, file, refused);
 }
 
+// A job begins from one thing: what a flag names takes the place of all that the file says.
+void SetBeginning(const SubmitFlags& flags, v1::JobSpec* spec) {
+  if (flags.from.empty() && flags.from_weights.empty()) return;
+  spec->set_resume_from(ForController(flags.from));
+  spec->set_init_from(flags.from_weights.empty() ? "" : AbsolutePath(flags.from_weights));
+}
+
 int Submit(Program& program, const SubmitFlags& flags) {
   const absl::StatusOr<JobFile> file = ReadJobFile(flags.file);
   if (!file.ok()) return program.Fail(file.status());
@@ -57,6 +65,7 @@ int Submit(Program& program, const SubmitFlags& flags) {
 
   v1::SubmitJobRequest request;
   *request.mutable_spec() = file->spec;
+  SetBeginning(flags, request.mutable_spec());
   request.set_request_id(flags.request_id.empty() ? NewUuid() : flags.request_id);
   request.set_validate_only(flags.dry_run);
   v1::Job job;
@@ -72,24 +81,7 @@ int Submit(Program& program, const SubmitFlags& flags) {
     }
     return kCliOk;
   }
-  const bool stay = flags.wait || flags.follow;
-  if (flags.parsable) {
-    program.out() << job.id() << std::endl;
-  } else if (program.json()) {
-    if (!stay) program.PrintJson(job);
-  } else {
-    program.out() << "submitted " << NeutralLine(job.spec().name()) << " (" << job.id() << ")"
-                  << std::endl;
-    if (!stay) {
-      program.Note(absl::StrCat("next: paceline job watch ", job.id()));
-      program.Note(absl::StrCat("      paceline job logs -f ", job.id()));
-    }
-  }
-  if (!stay) return kCliOk;
-  FollowOptions options;
-  options.progress = flags.follow && !flags.parsable;
-  options.silent = flags.parsable;
-  return FollowJob(program, job.id(), options);
+  return TellAcceptedJob(program, job, "submitted", flags.accepted);
 }
 
 }  // namespace
@@ -98,12 +90,17 @@ void AddSubmit(CLI::App& parent, Program& program) {
   const auto flags = std::make_shared<SubmitFlags>();
   CLI::App* verb = parent.add_subcommand("submit", "Submit the job of a job file");
   verb->add_option("FILE", flags->file, "Job file (docs/job-file.md)")->required();
-  auto* wait = verb->add_flag("--wait", flags->wait, "Wait for the end; the exit code tells it");
-  verb->add_flag("-f,--follow", flags->follow, "Show the progress until the end, then as --wait")
-      ->excludes(wait);
+  auto* from =
+      verb->add_option("--from", flags->from,
+                       "Checkpoint to go on from, instead of what the file says: a name JOB, "
+                       "JOB/STEP or JOB/STEP.gGENERATION, or a path (begins with / or .)");
+  verb->add_option("--from-weights", flags->from_weights,
+                   "Initial weights only, instead of what the file says: a safetensors or .pt "
+                   "file, a directory in Hugging Face's layout, or a checkpoint's directory")
+      ->excludes(from);
+  AddAcceptedJobFlags(*verb, &flags->accepted);
   verb->add_flag("--dry-run", flags->dry_run,
                  "Only ask whether it would be taken, and print it with all defaults");
-  verb->add_flag("--parsable", flags->parsable, "Print the job's id and nothing else");
   verb->add_option(
       "--request-id", flags->request_id,
       "Name of this request, 1 to 64 characters, such as a UUID: a repetition makes no "

@@ -18,8 +18,18 @@ void AddJobLogs(CLI::App& parent, Program& program);
 void AddJobCancel(CLI::App& parent, Program& program);
 void AddJobLadder(CLI::App& parent, Program& program);
 void AddJobProfile(CLI::App& parent, Program& program);
+void AddJobResume(CLI::App& parent, Program& program);
 void AddJobWait(CLI::App& parent, Program& program);
 void AddJobWatch(CLI::App& parent, Program& program);
+
+void AddCheckpointList(CLI::App& parent, Program& program);
+void AddCheckpointDescribe(CLI::App& parent, Program& program);
+void AddCheckpointSave(CLI::App& parent, Program& program);
+void AddCheckpointVerify(CLI::App& parent, Program& program);
+void AddCheckpointExport(CLI::App& parent, Program& program);
+void AddCheckpointDelete(CLI::App& parent, Program& program);
+void AddCheckpointPin(CLI::App& parent, Program& program);
+void AddCheckpointUnpin(CLI::App& parent, Program& program);
 
 void AddNodeList(CLI::App& parent, Program& program);
 void AddNodeDescribe(CLI::App& parent, Program& program);

@@ -43,7 +43,9 @@ std::vector<std::string> Facts(const v1::Job& job) {
   return facts;
 }
 
-std::string Bar(double share, int length) {
+}  // namespace
+
+std::string BarText(double share, int length) {
   const int cells = length - 2;
   const int full = static_cast<int>(std::clamp(share, 0.0, 1.0) * cells);
   std::string bar(static_cast<size_t>(full), '=');
@@ -51,8 +53,6 @@ std::string Bar(double share, int length) {
   bar.resize(static_cast<size_t>(cells), ' ');
   return absl::StrCat("[", bar, "]");
 }
-
-}  // namespace
 
 double SecondsToGo(const v1::Job& job) {
   const v1::JobProgress& progress = job.progress();
@@ -80,7 +80,7 @@ std::string ProgressBar(const v1::Job& job, int width) {
   if (room < kShortestBar) return Shortened(absl::StrCat(name, "  ", text), width);
   const double share = static_cast<double>(job.progress().step()) /
                        static_cast<double>(std::max<int64_t>(1, job.spec().steps()));
-  return absl::StrCat(name, "  ", Bar(share, std::min(room, kLongestBar)), "  ", text);
+  return absl::StrCat(name, "  ", BarText(share, std::min(room, kLongestBar)), "  ", text);
 }
 
 std::string ProgressText(const v1::Job& job) {

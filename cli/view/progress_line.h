@@ -11,8 +11,12 @@ namespace paceline {
 // Seconds until the last step at the present pace; negative when there is none to go by.
 double SecondsToGo(const v1::Job& job);
 
-// For a terminal: name, bar, and as many of step, loss, tokens/s or samples/s, ETA and accuracy as
-// `width` columns hold; never wider than that. Before the training it says what is awaited.
+// "[=====>    ]" of so many columns, filled to a share of 0 to 1.
+std::string BarText(double share, int length);
+
+// For a terminal: name, bar, and as many of step, loss, tokens/s or samples/s, ETA, accuracy
+// and newest checkpoint as `width` columns hold; never wider than that. Before the training it says
+// what is awaited.
 std::string ProgressBar(const v1::Job& job, int width);
 
 // For a log: "digits RUNNING step 60/150 loss 0.4242 812 samples/s eta 12 s accuracy 95.3 %".

@@ -78,7 +78,9 @@ class ExportTest : public ::testing::Test {
   }
 
   const std::string root_ =
-      ::testing::TempDir() + "/" + ::testing::UnitTest::GetInstance()->current_test_info()->name();
+      fs::path(::testing::TempDir() + "/" +
+               ::testing::UnitTest::GetInstance()->current_test_info()->name())
+          .lexically_normal();
   const std::string stored_ = root_ + "/step-000000000120.g1";
   const std::string out_ = root_ + "/out";
 };

@@ -14,6 +14,7 @@ namespace {
 
 constexpr char kModelPrefix[] = "model/";
 constexpr size_t kPieceBytes = 1 << 20;
+constexpr size_t kAlignment = 64;  // A cache line.
 
 FloatFormat FormatOf(const ModelTensor& tensor) {
   if (tensor.dtype == tensor.stored->dtype) return FloatFormat::kFp32;
@@ -58,13 +59,16 @@ std::vector<ModelTensor> ModelTensors(const Manifest& manifest, FloatFormat floa
   return tensors;
 }
 
-absl::Status WriteModelFile(const CheckpointFiles& files, const std::vector<ModelTensor>& tensors,
+absl::Status WriteModelFile(const CheckpointFiles& files, std::vector<ModelTensor> tensors,
                             const std::string& path, const OnWritten& on_written) {
+  std::stable_sort(tensors.begin(), tensors.end(), [](const ModelTensor& a, const ModelTensor& b) {
+    return SafetensorsElementBytes(a.dtype) > SafetensorsElementBytes(b.dtype);
+  });
   std::vector<Safetensor> entries;
   for (const ModelTensor& tensor : tensors) {
     entries.push_back({tensor.name, tensor.dtype, tensor.stored->shape, {}});
   }
-  PACELINE_ASSIGN_OR_RETURN(const std::string header, SafetensorsHeader(entries, /*alignment=*/8));
+  PACELINE_ASSIGN_OR_RETURN(const std::string header, SafetensorsHeader(entries, kAlignment));
   PACELINE_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(path));
   PACELINE_RETURN_IF_ERROR(file.Append(header));
   for (const ModelTensor& tensor : tensors) {

@@ -31,9 +31,10 @@ std::vector<ModelTensor> ModelTensors(const Manifest& manifest, FloatFormat floa
 // Called with the bytes that were written since the call before.
 using OnWritten = std::function<void(int64_t bytes)>;
 
-// Writes a file of these tensors atomically. DataLoss, as CheckpointFiles::Verify; else as
+// Writes a file of these tensors atomically, those of large elements first, so that each is aligned
+// for its elements when the file is mapped. DataLoss, as CheckpointFiles::Verify; else as
 // AtomicFile.
-absl::Status WriteModelFile(const CheckpointFiles& files, const std::vector<ModelTensor>& tensors,
+absl::Status WriteModelFile(const CheckpointFiles& files, std::vector<ModelTensor> tensors,
                             const std::string& path, const OnWritten& on_written);
 
 }  // namespace paceline

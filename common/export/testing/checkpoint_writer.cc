@@ -1,8 +1,8 @@
 #include "common/export/testing/checkpoint_writer.h"
 
-#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <sstream>
 #include <utility>
 
@@ -18,10 +18,30 @@ namespace {
 
 int64_t RowsOf(const TensorToStore& tensor) { return tensor.shape.empty() ? 1 : tensor.shape[0]; }
 
-// The rows of `tensor` that are in the shard of `rank`.
-std::pair<int64_t, int64_t> Share(const TensorToStore& tensor, int rank, int ranks) {
-  const int64_t rows = RowsOf(tensor);
-  return {rows * rank / ranks, rows * (rank + 1) / ranks};
+// The rows of each tensor that are in the shard of `rank`.
+std::vector<Safetensor> EntriesOf(const std::vector<TensorToStore>& tensors, int rank, int ranks) {
+  std::vector<Safetensor> entries;
+  for (const TensorToStore& tensor : tensors) {
+    const int64_t rows = RowsOf(tensor);
+    const int64_t begin = rows * rank / ranks;
+    const int64_t end = rows * (rank + 1) / ranks;
+    if (begin == end) continue;
+    std::vector<int64_t> shape = tensor.shape;
+    if (!shape.empty()) shape[0] = end - begin;
+    const size_t row_bytes = tensor.bytes.size() / static_cast<size_t>(rows);
+    entries.push_back({tensor.name, tensor.dtype, shape,
+                       absl::string_view(tensor.bytes)
+                           .substr(static_cast<size_t>(begin) * row_bytes,
+                                   static_cast<size_t>(end - begin) * row_bytes)});
+  }
+  return entries;
+}
+
+std::string ContentsOf(const std::string& path) {
+  std::ifstream in(path);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
 }
 
 }  // namespace
@@ -38,52 +58,36 @@ void WriteCheckpoint(const std::string& directory, Manifest manifest,
                      const std::vector<TensorToStore>& tensors) {
   std::filesystem::create_directories(directory);
   manifest.files.clear();
-  manifest.tensors.clear();
+  std::map<std::string, ManifestTensor> stored;
   for (const TensorToStore& tensor : tensors) {
-    manifest.tensors.push_back({tensor.name, tensor.dtype, tensor.shape, {}});
+    stored[tensor.name] = {tensor.name, tensor.dtype, tensor.shape, {}};
   }
   for (int rank = 0; rank < manifest.ranks; ++rank) {
     const std::string file = ShardName(rank, manifest.ranks);
-    std::vector<Safetensor> entries;
-    int64_t data_bytes = 0;
-    for (const TensorToStore& tensor : tensors) {
-      const auto [begin, end] = Share(tensor, rank, manifest.ranks);
-      if (begin == end) continue;
-      std::vector<int64_t> shape = tensor.shape;
-      if (!shape.empty()) shape[0] = end - begin;
-      const auto row_bytes = static_cast<int64_t>(tensor.bytes.size()) / RowsOf(tensor);
-      entries.push_back({tensor.name, tensor.dtype, shape,
-                         absl::string_view(tensor.bytes)
-                             .substr(static_cast<size_t>(begin * row_bytes),
-                                     static_cast<size_t>((end - begin) * row_bytes))});
-      data_bytes += static_cast<int64_t>(entries.back().bytes.size());
-    }
     const std::string path = absl::StrCat(directory, "/", file);
-    PACELINE_CHECK(WriteSafetensors(path, entries).ok());
-    const auto file_bytes = static_cast<int64_t>(std::filesystem::file_size(path));
-    manifest.files.push_back({file, file_bytes});
-    int64_t offset = file_bytes - data_bytes;
-    size_t entry = 0;
-    for (size_t i = 0; i < tensors.size(); ++i) {
-      const auto [begin, end] = Share(tensors[i], rank, manifest.ranks);
-      if (begin == end) continue;
-      const absl::string_view bytes = entries[entry++].bytes;
-      manifest.tensors[i].slices.push_back({file, begin, end - begin, offset,
-                                            static_cast<int64_t>(bytes.size()), ChecksumOf(bytes)});
-      offset += static_cast<int64_t>(bytes.size());
+    PACELINE_CHECK(WriteSafetensors(path, EntriesOf(tensors, rank, manifest.ranks)).ok());
+    const std::string contents = ContentsOf(path);
+    manifest.files.push_back({file, static_cast<int64_t>(contents.size())});
+    const auto entries = ParseSafetensors(contents);
+    PACELINE_CHECK(entries.ok());
+    for (const Safetensor& entry : *entries) {
+      ManifestTensor& tensor = stored[entry.name];
+      const int64_t first =
+          tensor.slices.empty() ? 0 : tensor.slices.back().first_row + tensor.slices.back().rows;
+      tensor.slices.push_back({file, first, entry.shape.empty() ? 1 : entry.shape[0],
+                               entry.bytes.data() - contents.data(),
+                               static_cast<int64_t>(entry.bytes.size()), ChecksumOf(entry.bytes)});
     }
   }
-  std::sort(manifest.tensors.begin(), manifest.tensors.end(),
-            [](const ManifestTensor& a, const ManifestTensor& b) { return a.name < b.name; });
+  manifest.tensors.clear();
+  for (auto& [name, tensor] : stored) manifest.tensors.push_back(std::move(tensor));
   const std::string path = absl::StrCat(directory, "/", kManifestName);
   PACELINE_CHECK(WriteFileAtomically(path, {FormatManifest(manifest)}).ok());
 }
 
 void DamageSlice(const std::string& directory, const std::string& tensor, size_t slice) {
-  std::ifstream in(absl::StrCat(directory, "/", kManifestName));
-  std::stringstream text;
-  text << in.rdbuf();
-  const absl::StatusOr<Manifest> manifest = ParseManifest(text.str());
+  const absl::StatusOr<Manifest> manifest =
+      ParseManifest(ContentsOf(absl::StrCat(directory, "/", kManifestName)));
   PACELINE_CHECK(manifest.ok());
   for (const ManifestTensor& stored : manifest->tensors) {
     if (stored.name != tensor) continue;

@@ -1,0 +1,485 @@
+// The verbs about checkpoints against a controller on a real socket and real files.
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "cli/command_line.h"
+#include "cli/testing/fake_controller.h"
+#include "common/export/testing/checkpoint_writer.h"
+#include "common/safetensors/safetensors.h"
+#include "gmock/gmock.h"
+#include "google/protobuf/text_format.h"
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
+#include "gtest/gtest.h"
+
+namespace paceline {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+
+constexpr char kId[] = "job-0123456789ab";
+constexpr char kOlderId[] = "job-ba9876543210";
+
+struct Ran {
+  int exit = 0;
+  std::string out;
+  std::string err;
+};
+
+template <typename Message>
+Message Parsed(const std::string& text) {
+  Message message;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &message)) << text;
+  return message;
+}
+
+grpc::Status Refused(const std::string& message, const std::string& reason) {
+  google::rpc::ErrorInfo info;
+  info.set_reason(reason);
+  google::rpc::Status whole;
+  whole.add_details()->PackFrom(info);
+  return grpc::Status(grpc::StatusCode::FAILED_PRECONDITION, message, whole.SerializeAsString());
+}
+
+class CheckpointTest : public ::testing::Test {
+ protected:
+  CheckpointTest() {
+    fs::remove_all(root_);
+    fs::create_directories(root_);
+    controller_.SetJobs({Job("")});
+    controller_.SetCheckpoints({Known(kId, 120, 2), Known(kId, 60, 1)});
+  }
+  ~CheckpointTest() override { fs::remove_all(root_); }
+
+  // `changes` in protobuf's text format.
+  static v1::Job Job(const std::string& changes) {
+    auto job = Parsed<v1::Job>(
+        "id: 'job-0123456789ab' state: RUNNING spec { name: 'small' ranks: 2 steps: 200 }");
+    job.MergeFrom(Parsed<v1::Job>(changes));
+    return job;
+  }
+
+  v1::Checkpoint Known(const std::string& job, int64_t step, int64_t generation) const {
+    v1::Checkpoint checkpoint;
+    checkpoint.set_job_id(job);
+    checkpoint.set_job_name("small");
+    checkpoint.set_step(step);
+    checkpoint.set_generation(generation);
+    checkpoint.set_ranks(2);
+    checkpoint.set_bytes(2048);
+    checkpoint.set_state(v1::CHECKPOINT_COMPLETE);
+    checkpoint.set_directory(stored_);
+    return checkpoint;
+  }
+
+  // On disk, of a llama (with two of its tensors).
+  void Store() const {
+    Manifest manifest;
+    manifest.job_id = kId;
+    manifest.generation = 2;
+    manifest.step = 120;
+    manifest.ranks = 2;
+    manifest.paceline_version = "1";
+    manifest.torch_version = "2";
+    manifest.job_spec =
+        R"({"name": "small", "model": {"llama": {"dim": "4", "heads": "2"}}, "steps": "200"})";
+    WriteCheckpoint(stored_, manifest,
+                    {FloatsToStore("model/model.norm.weight", {4}, {1, 2, 3, 4}),
+                     FloatsToStore("model/lm_head.weight", {2, 4}, {1, 2, 3, 4, 5, 6, 7, 8}),
+                     FloatsToStore("optimizer/exp_avg/model.norm.weight", {4}, {1, 2, 3, 4})});
+  }
+
+  void WatchShows(const std::vector<std::string>& changes) {
+    StreamScript<v1::JobEvent> script;
+    int64_t revision = 1;
+    for (const std::string& change : changes) {
+      v1::JobEvent& event = script.messages.emplace_back();
+      event.set_type(v1::MODIFIED);
+      *event.mutable_job() = Job(change);
+      event.mutable_job()->set_revision(++revision);
+      event.set_revision(revision);
+    }
+    controller_.AddWatch(std::move(script));
+  }
+
+  Ran Paceline(std::vector<std::string> arguments, bool terminal = false) {
+    std::ostringstream out;
+    std::ostringstream err;
+    Surroundings surroundings{out, err, terminal, terminal ? 100 : 0, [this](const char* name) {
+                                const auto at = environment_.find(name);
+                                return at == environment_.end() ? "" : at->second;
+                              }};
+    Program program(surroundings, interrupt_);
+    Ran ran;
+    ran.exit = RunCommandLine(program, std::move(arguments));
+    ran.out = out.str();
+    ran.err = err.str();
+    return ran;
+  }
+
+  const std::string root_ =
+      fs::path(::testing::TempDir() + "/" +
+               ::testing::UnitTest::GetInstance()->current_test_info()->name())
+          .lexically_normal();
+  const std::string stored_ = root_ + "/step-000000000120.g2";
+  FakeController controller_;
+  Interrupt interrupt_;
+  std::map<std::string, std::string> environment_ = {{"PACELINE_SERVER", controller_.address()},
+                                                     {"PACELINE_DEV_DIR", "/nonexistent"}};
+};
+
+TEST_F(CheckpointTest, ListedNamesCanBeTypedBack) {
+  // An older job of the same name, and a step that two generations saved.
+  controller_.SetCheckpoints(
+      {Known(kId, 120, 2), Known(kId, 60, 2), Known(kId, 60, 1), Known(kOlderId, 60, 1)});
+  const Ran ran = Paceline({"checkpoint", "list"});
+  EXPECT_EQ(ran.exit, kCliOk) << ran.err;
+  EXPECT_EQ(ran.out,
+            "CHECKPOINT           STEP  GEN  RANKS     SIZE  AGE  STATE     PINNED\n"
+            "small/120             120    2      2  2.0 KiB    -  COMPLETE  -\n"
+            "small/60               60    2      2  2.0 KiB    -  COMPLETE  -\n"
+            "small/60.g1            60    1      2  2.0 KiB    -  COMPLETE  -\n"
+            "job-ba9876543210/60    60    1      2  2.0 KiB    -  COMPLETE  -\n");
+}
+
+TEST_F(CheckpointTest, ListIsPagedAndLimited) {
+  std::vector<v1::Checkpoint> many;
+  for (int step = 30; step > 0; --step) many.push_back(Known(kId, step, 1));
+  controller_.SetCheckpoints(many);
+  const Ran ran = Paceline({"checkpoint", "list", "small", "--limit", "20", "-o", "json"});
+  EXPECT_EQ(ran.exit, kCliOk) << ran.err;
+  EXPECT_THAT(nlohmann::json::parse(ran.out)["checkpoints"], SizeIs(20));
+  EXPECT_THAT(Paceline({"checkpoint", "list", "--limit", "20"}).err,
+              HasSubstr("--limit shows more than 20"));
+}
+
+TEST_F(CheckpointTest, NoCheckpointsAreNoError) {
+  controller_.SetCheckpoints({});
+  const Ran ran = Paceline({"checkpoint", "list"});
+  EXPECT_EQ(ran.exit, kCliOk);
+  EXPECT_THAT(ran.out, IsEmpty());
+  EXPECT_THAT(ran.err, HasSubstr("no checkpoints yet"));
+}
+
+TEST_F(CheckpointTest, DescribeTellsWhatTheControllerAndTheFilesSay) {
+  Store();
+  const Ran ran = Paceline({"checkpoint", "describe", "small/120"});
+  EXPECT_EQ(ran.exit, kCliOk) << ran.err;
+  EXPECT_THAT(ran.out, StartsWith("Name:       small/120\n"));
+  EXPECT_THAT(ran.out, HasSubstr("\nPinned:     no\n"));
+  EXPECT_THAT(ran.out, HasSubstr("\nmodel            2  48 B\noptimizer        1  16 B\n"));
+  EXPECT_THAT(ran.out, HasSubstr("\n  name: small\n"));
+  EXPECT_THAT(ran.err, IsEmpty());
+}
+
+TEST_F(CheckpointTest, DescribeOfAPathAsksNobody) {
+  Store();
+  environment_["PACELINE_SERVER"] = "127.0.0.1:1";
+  const Ran ran = Paceline({"checkpoint", "describe", root_ + "/./step-000000000120.g2/"});
+  EXPECT_EQ(ran.exit, kCliOk) << ran.err;
+  EXPECT_THAT(ran.out, StartsWith("Job:        job-0123456789ab\n"));
+  EXPECT_THAT(ran.out, HasSubstr(absl::StrCat("\nDirectory:  ", stored_, "\n")));
+  const Ran tensors = Paceline({"checkpoint", "describe", stored_, "--tensors"});
+  EXPECT_THAT(tensors.out, HasSubstr("\nmodel/model.norm.weight              F32    [4]     16 B  "
+                                     "shard-00000-of-00002.safetensors, shard-00001-of-00002"));
+}
+
+TEST_F(CheckpointTest, DescribeWithoutTheFilesTellsWhereTheyAre) {
+  const Ran ran = Paceline({"checkpoint", "describe", "small"});
+  EXPECT_EQ(ran.exit, kCliOk) << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("Step:       120\n"));
+  EXPECT_THAT(ran.err, HasSubstr("cannot be read on this machine"));
+  EXPECT_EQ(Paceline({"checkpoint", "describe", "small", "--tensors"}).exit, kCliRefused);
+  EXPECT_EQ(Paceline({"checkpoint", "describe", stored_}).exit, kCliNotFound);
+}
+
+TEST_F(CheckpointTest, DescribeAsJsonHasBothSources) {
+  Store();
+  const auto both =
+      nlohmann::json::parse(Paceline({"checkpoint", "describe", "small", "-o", "json"}).out);
+  EXPECT_EQ(both["checkpoint"]["job_name"], "small");
+  EXPECT_EQ(both["manifest"]["step"], 120);
+  const auto one =
+      nlohmann::json::parse(Paceline({"checkpoint", "describe", stored_, "-o", "json"}).out);
+  EXPECT_TRUE(one["checkpoint"].is_null());
+}
+
+TEST_F(CheckpointTest, UnknownNameIsNotFoundWithAdvice) {
+  const Ran ran = Paceline({"checkpoint", "describe", "small/7"});
+  EXPECT_EQ(ran.exit, kCliNotFound);
+  EXPECT_THAT(ran.err, HasSubstr("`paceline checkpoint list` shows those that there are"));
+}
+
+TEST_F(CheckpointTest, SaveWaitsUntilItIsSafe) {
+  WatchShows({"checkpoints { order { number: 1 state: PENDING } in_progress: 120 }",
+              "checkpoints { order { number: 1 state: COMPLETE step: 120 } blocked_s: 0.012 "
+              "durable_s: 0.93 }"});
+  const Ran ran = Paceline({"checkpoint", "save", "small", "--now"});
+  EXPECT_EQ(ran.exit, kCliOk) << ran.err;
+  EXPECT_EQ(ran.out, absl::StrCat("small/120: 2.0 KiB in ", stored_,
+                                  "; training stood still for 12 ms, durable after 0.93 s\n"));
+  ASSERT_THAT(controller_.saves(), SizeIs(1));
+  EXPECT_EQ(controller_.saves()[0].job(), "small");
+  EXPECT_TRUE(controller_.saves()[0].now());
+  EXPECT_THAT(controller_.saves()[0].request_id(), SizeIs(36));
+}
+
+TEST_F(CheckpointTest, SaveThatFailedIsToldWithItsReason) {
+  WatchShows({"checkpoints { order { number: 1 state: FAILED error: 'rank 1: disk full' } }"});
+  const Ran ran = Paceline({"checkpoint", "save", "small"});
+  EXPECT_EQ(ran.exit, kCliFailed);
+  EXPECT_THAT(ran.err, HasSubstr("nothing was saved: rank 1: disk full"));
+  EXPECT_THAT(ran.out, IsEmpty());
+}
+
+TEST_F(CheckpointTest, SaveEndsWhenTheJobDoes) {
+  WatchShows({"state: FAILED checkpoints { order { number: 1 state: PENDING } }"});
+  const Ran ran = Paceline({"checkpoint", "save", "small"});
+  EXPECT_EQ(ran.exit, kCliFailed);
+  EXPECT_THAT(ran.err, HasSubstr("ended as FAILED before the checkpoint was complete"));
+}
+
+TEST_F(CheckpointTest, SaveThatAnotherFollowedIsUncertain) {
+  WatchShows({"checkpoints { order { number: 2 state: PENDING } }"});
+  const Ran ran = Paceline({"checkpoint", "save", "small"});
+  EXPECT_EQ(ran.exit, kCliFailed);
+  EXPECT_THAT(ran.err, HasSubstr("a later save"));
+}
+
+TEST_F(CheckpointTest, SaveWaitsNoLongerThanItMay) {
+  WatchShows({"checkpoints { order { number: 1 state: PENDING } }"});
+  const Ran ran = Paceline({"checkpoint", "save", "small", "--for", "0.2"});
+  EXPECT_EQ(ran.exit, kCliTimeout);
+  EXPECT_THAT(ran.err, HasSubstr("it goes on"));
+}
+
+TEST_F(CheckpointTest, SaveNeedNotBeWaitedFor) {
+  const Ran ran = Paceline({"checkpoint", "save", kId, "--no-wait", "--request-id", "mine"});
+  EXPECT_EQ(ran.exit, kCliOk) << ran.err;
+  EXPECT_EQ(ran.out, "asked small (job-0123456789ab) for a checkpoint\n");
+  EXPECT_THAT(controller_.watches(), IsEmpty());
+  EXPECT_FALSE(controller_.saves()[0].now());
+  EXPECT_EQ(controller_.saves()[0].request_id(), "mine");
+  EXPECT_EQ(Paceline({"checkpoint", "save", kId, "--no-wait", "--for", "2"}).exit, kCliUsage);
+}
+
+TEST_F(CheckpointTest, SaveThatIsRefusedHasAdvice) {
+  controller_.FailNext(Refused("small saves no checkpoints", "CHECKPOINTS_OFF"));
+  const Ran ran = Paceline({"checkpoint", "save", "small"});
+  EXPECT_EQ(ran.exit, kCliRefused);
+  EXPECT_THAT(ran.err, HasSubstr("checkpoint.directory of the job file"));
+}
+
+TEST_F(CheckpointTest, VerifyOfSoundFiles) {
+  Store();
+  const Ran ran = Paceline({"checkpoint", "verify", "small"});
+  EXPECT_EQ(ran.exit, kCliOk) << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr(stored_ + " is sound: "));
+  const auto json =
+      nlohmann::json::parse(Paceline({"checkpoint", "verify", stored_, "-o", "json"}).out);
+  EXPECT_EQ(json["sound"], true);
+  EXPECT_EQ(json["bytes_read"], 64);
+}
+
+TEST_F(CheckpointTest, VerifyNamesEveryDamage) {
+  Store();
+  DamageSlice(stored_, "model/model.norm.weight", 0);
+  DamageSlice(stored_, "model/lm_head.weight", 1);
+  const Ran ran = Paceline({"checkpoint", "verify", stored_});
+  EXPECT_EQ(ran.exit, kCliFailed);
+  EXPECT_THAT(ran.out, HasSubstr("model/model.norm.weight"));
+  EXPECT_THAT(ran.out, HasSubstr("shard-00001-of-00002.safetensors"));
+  EXPECT_EQ(std::count(ran.out.begin(), ran.out.end(), '\n'), 2) << ran.out;
+  EXPECT_THAT(ran.err, HasSubstr("is damaged in 2 places"));
+  const Ran json = Paceline({"checkpoint", "verify", stored_, "-o", "json"});
+  EXPECT_EQ(json.exit, kCliFailed);
+  EXPECT_THAT(nlohmann::json::parse(json.out)["damages"], SizeIs(2));
+}
+
+TEST_F(CheckpointTest, VerifyTellsAMissingShard) {
+  Store();
+  fs::remove(stored_ + "/shard-00001-of-00002.safetensors");
+  const Ran ran = Paceline({"checkpoint", "verify", stored_});
+  EXPECT_EQ(ran.exit, kCliFailed);
+  EXPECT_THAT(ran.out, HasSubstr("shard-00001-of-00002.safetensors"));
+}
+
+TEST_F(CheckpointTest, VerifyNeedsTheFiles) {
+  const Ran ran = Paceline({"checkpoint", "verify", "small"});
+  EXPECT_EQ(ran.exit, kCliRefused);
+  EXPECT_THAT(ran.err, HasSubstr("run this where that is mounted"));
+  EXPECT_EQ(Paceline({"checkpoint", "verify", "./nothing"}).exit, kCliNotFound);
+}
+
+TEST_F(CheckpointTest, TerminalShowsABarAndTakesItAway) {
+  Store();
+  const Ran ran = Paceline({"checkpoint", "verify", stored_}, /*terminal=*/true);
+  EXPECT_THAT(ran.out, HasSubstr("\rverifying  ["));
+  EXPECT_THAT(ran.out, HasSubstr("\r\x1b[K" + stored_ + " is sound"));
+}
+
+TEST_F(CheckpointTest, ExportOfALlamaIsADirectory) {
+  Store();
+  const Ran ran = Paceline({"checkpoint", "export", "small", "--to", root_ + "/out", "--dtype",
+                            "bf16", "--max-shard-size", "16B"});
+  EXPECT_EQ(ran.exit, kCliOk) << ran.err;
+  EXPECT_THAT(ran.out, StartsWith("2 tensors, 24 B, in " + root_ + "/out/model-00001-of-00002"));
+  EXPECT_THAT(ran.out, EndsWith("/config.json\n"));
+  EXPECT_TRUE(fs::exists(root_ + "/out/model.safetensors.index.json"));
+  const Ran again = Paceline({"checkpoint", "export", "small", "--to", root_ + "/out"});
+  EXPECT_EQ(again.exit, kCliRefused);
+  EXPECT_THAT(again.err, HasSubstr("is not empty"));
+}
+
+TEST_F(CheckpointTest, ExportToAFileIsOneFile) {
+  Store();
+  const std::string file = root_ + "/all.safetensors";
+  const Ran ran = Paceline({"checkpoint", "export", stored_, "--to", file, "-o", "json"});
+  EXPECT_EQ(ran.exit, kCliOk) << ran.err;
+  EXPECT_THAT(nlohmann::json::parse(ran.out)["files"], ElementsAre(file));
+  const auto exported = SafetensorsFile::Open(file);
+  ASSERT_TRUE(exported.ok()) << exported.status();
+  EXPECT_THAT(exported->tensors(), SizeIs(2));
+}
+
+TEST_F(CheckpointTest, ExportOfDamagedFilesFails) {
+  Store();
+  DamageSlice(stored_, "model/lm_head.weight", 0);
+  const Ran ran = Paceline({"checkpoint", "export", stored_, "--to", root_ + "/out"});
+  EXPECT_EQ(ran.exit, kCliFailed);
+  EXPECT_THAT(ran.err, HasSubstr("model/lm_head.weight"));
+  EXPECT_FALSE(fs::exists(root_ + "/out"));
+}
+
+TEST_F(CheckpointTest, ExportFlagsAreChecked) {
+  EXPECT_EQ(Paceline({"checkpoint", "export", "small"}).exit, kCliUsage);
+  EXPECT_EQ(Paceline({"checkpoint", "export", "s", "--to", "o", "--dtype", "int8"}).exit,
+            kCliUsage);
+  EXPECT_EQ(Paceline({"checkpoint", "export", "s", "--to", "o", "--max-shard-size", "0"}).exit,
+            kCliUsage);
+}
+
+TEST_F(CheckpointTest, DeleteAndPinAreSentAsTheyAreNamed) {
+  const Ran deleted = Paceline({"checkpoint", "delete", "small/60", "--force"});
+  EXPECT_EQ(deleted.exit, kCliOk) << deleted.err;
+  EXPECT_EQ(deleted.out, absl::StrCat("small/60 (", stored_, ") is being removed\n"));
+  ASSERT_THAT(controller_.deletes(), SizeIs(1));
+  EXPECT_EQ(controller_.deletes()[0].checkpoint(), "small/60");
+  EXPECT_TRUE(controller_.deletes()[0].force());
+
+  EXPECT_EQ(Paceline({"checkpoint", "pin", "small/60"}).out,
+            "small/60 is pinned: it is kept until it is unpinned\n");
+  EXPECT_EQ(Paceline({"checkpoint", "unpin", "small/60"}).out, "small/60 is not pinned\n");
+  ASSERT_THAT(controller_.pins(), SizeIs(2));
+  EXPECT_TRUE(controller_.pins()[0].pinned());
+  EXPECT_FALSE(controller_.pins()[1].pinned());
+  EXPECT_NE(controller_.pins()[0].request_id(), controller_.pins()[1].request_id());
+}
+
+TEST_F(CheckpointTest, RefusedDeletionsHaveAdvice) {
+  const std::map<std::string, std::string> advice = {{"CHECKPOINT_PINNED", "checkpoint unpin"},
+                                                     {"CHECKPOINT_IN_USE", "try again"},
+                                                     {"CHECKPOINT_NEWEST", "--force"}};
+  for (const auto& [reason, text] : advice) {
+    controller_.FailNext(Refused("no", reason));
+    const Ran ran = Paceline({"checkpoint", "delete", "small/60"});
+    EXPECT_EQ(ran.exit, kCliRefused);
+    EXPECT_THAT(ran.err, HasSubstr(text));
+  }
+}
+
+TEST_F(CheckpointTest, ResumeSendsWhatChanges) {
+  const Ran ran =
+      Paceline({"job", "resume", "small", "--from", "small/60", "--ranks", "1", "--batch-per-rank",
+                "8", "--accumulation-steps", "2", "--steps", "300", "--ladder", "2:2,4:all"});
+  EXPECT_EQ(ran.exit, kCliOk) << ran.err;
+  EXPECT_EQ(ran.out, "resumed small (job-0123456789ab)\n");
+  EXPECT_THAT(ran.err, HasSubstr("paceline job watch"));
+  ASSERT_THAT(controller_.resumes(), SizeIs(1));
+  const v1::ResumeJobRequest request = controller_.resumes()[0];
+  EXPECT_EQ(request.job(), "small");
+  EXPECT_EQ(request.from(), "small/60");
+  EXPECT_EQ(request.ranks(), 1);
+  EXPECT_EQ(request.batch_per_rank(), 8);
+  EXPECT_EQ(request.accumulation_steps(), 2);
+  EXPECT_EQ(request.steps(), 300);
+  EXPECT_THAT(request.ladder(), SizeIs(2));
+  EXPECT_THAT(request.request_id(), SizeIs(36));
+}
+
+TEST_F(CheckpointTest, ResumeMayBeFollowedAndChangesNothingByItself) {
+  WatchShows({"progress { step: 150 }", "state: SUCCEEDED progress { step: 200 }"});
+  const Ran ran = Paceline({"job", "resume", kId, "--follow", "--from", "./c/../d"});
+  EXPECT_EQ(ran.exit, kCliOk) << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("SUCCEEDED: 200 of 200 steps"));
+  const v1::ResumeJobRequest request = controller_.resumes()[0];
+  EXPECT_EQ(request.from(), fs::current_path().string() + "/d");
+  EXPECT_EQ(request.ranks(), 0);
+  EXPECT_EQ(request.steps(), 0);
+  EXPECT_THAT(request.ladder(), IsEmpty());
+}
+
+TEST_F(CheckpointTest, ResumeThatCannotBeIsNotSent) {
+  EXPECT_EQ(Paceline({"job", "resume", kId, "--ladder", "2:"}).exit, kCliUsage);
+  EXPECT_EQ(Paceline({"job", "resume", kId, "--ranks", "0"}).exit, kCliUsage);
+  EXPECT_THAT(controller_.resumes(), IsEmpty());
+  controller_.FailNext(Refused("small runs", "JOB_NOT_ENDED"));
+  EXPECT_THAT(Paceline({"job", "resume", kId}).err, HasSubstr("cancel --save"));
+}
+
+TEST_F(CheckpointTest, SubmitBeginsFromWhatAFlagNames) {
+  const std::string file = root_ + "/job.yaml";
+  std::ofstream(file) << "name: small\nmodel: resnet18\ndata: {train: t}\nsteps: 100\n"
+                         "optimizer: {kind: sgd, learning_rate: 0.1}\ninit_from: /weights\n";
+  ASSERT_EQ(Paceline({"submit", file}).exit, kCliOk);
+  ASSERT_EQ(Paceline({"submit", file, "--from", "small/60"}).exit, kCliOk);
+  ASSERT_EQ(Paceline({"submit", file, "--from", stored_ + "/"}).exit, kCliOk);
+  ASSERT_EQ(Paceline({"submit", file, "--from-weights", "w"}).exit, kCliOk);
+  EXPECT_EQ(Paceline({"submit", file, "--from", "a", "--from-weights", "w"}).exit, kCliUsage);
+  const std::vector<v1::SubmitJobRequest> requests = controller_.submits();
+  ASSERT_THAT(requests, SizeIs(4));
+  EXPECT_EQ(requests[0].spec().init_from(), "/weights");
+  EXPECT_EQ(requests[1].spec().init_from(), "");
+  EXPECT_EQ(requests[1].spec().resume_from(), "small/60");
+  EXPECT_EQ(requests[2].spec().resume_from(), stored_);
+  EXPECT_EQ(requests[3].spec().resume_from(), "");
+  EXPECT_EQ(requests[3].spec().init_from(), fs::current_path().string() + "/w");
+}
+
+TEST_F(CheckpointTest, CancelMaySaveFirst) {
+  EXPECT_EQ(Paceline({"job", "cancel", kId, "--save"}).exit, kCliOk);
+  EXPECT_EQ(Paceline({"job", "cancel", kId}).exit, kCliOk);
+  EXPECT_TRUE(controller_.cancels()[0].save());
+  EXPECT_FALSE(controller_.cancels()[1].save());
+}
+
+TEST_F(CheckpointTest, JobListShowsTheNewestCheckpoint) {
+  EXPECT_THAT(Paceline({"job", "list"}).out, Not(HasSubstr("CHECKPOINT")));
+  controller_.SetJobs({Job("checkpoints { complete: 2 newest_step: 60 }")});
+  const Ran ran = Paceline({"job", "list"});
+  EXPECT_THAT(ran.out, HasSubstr("CHECKPOINT  REASON\n"));
+  EXPECT_THAT(ran.out, HasSubstr("         60  -\n"));
+}
+
+TEST_F(CheckpointTest, JobThatFailedCanBeResumed) {
+  WatchShows({"state: FAILED checkpoints { complete: 1 newest_step: 60 }"});
+  const Ran ran = Paceline({"job", "watch", kId});
+  EXPECT_EQ(ran.exit, kCliFailed);
+  EXPECT_THAT(ran.out, HasSubstr("      paceline job resume job-0123456789ab\n"));
+}
+
+}  // namespace
+}  // namespace paceline

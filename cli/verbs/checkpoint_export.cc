@@ -1,0 +1,97 @@
+// paceline checkpoint export CHECKPOINT|PATH --to DIR|FILE
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "cli/text/neutral.h"
+#include "cli/verbs/byte_bar.h"
+#include "cli/verbs/checkpoint_place.h"
+#include "cli/verbs/verbs.h"
+#include "cli/view/numbers.h"
+#include "common/core/status_macros.h"
+#include "common/export/export.h"
+
+namespace paceline {
+namespace {
+
+struct CheckpointExportFlags {
+  std::string checkpoint;
+  std::string to;
+  std::string format = "auto";
+  std::string dtype = "fp32";
+  uint64_t max_shard_bytes = 5'000'000'000;
+};
+
+bool NamesAFile(const std::string& path) { return absl::EndsWith(path, ".safetensors"); }
+
+FloatFormat FloatsOf(const std::string& dtype) {
+  if (dtype == "bf16") return FloatFormat::kBf16;
+  return dtype == "fp16" ? FloatFormat::kFp16 : FloatFormat::kFp32;
+}
+
+absl::StatusOr<ExportResult> Export(Program& program, const CheckpointExportFlags& flags,
+                                    const std::string& directory) {
+  PACELINE_ASSIGN_OR_RETURN(const CheckpointFiles files, CheckpointFiles::Open(directory));
+  PACELINE_ASSIGN_OR_RETURN(const v1::JobSpec spec, SpecOf(files.manifest()));
+  ByteBar bar(program, "exporting");
+  ExportOptions options;
+  options.floats = FloatsOf(flags.dtype);
+  options.max_file_bytes = static_cast<int64_t>(flags.max_shard_bytes);
+  options.on_progress = [&bar](int64_t done, int64_t all) { bar.Show(done, all); };
+  const bool hugging_face =
+      flags.format == "hf" ||
+      (flags.format == "auto" && spec.model().has_llama() && !NamesAFile(flags.to));
+  return hugging_face ? ExportHuggingFace(files, flags.to, options)
+                      : ExportFile(files, flags.to, options);
+}
+
+int ExportCheckpoint(Program& program, const CheckpointExportFlags& flags) {
+  CheckpointPlace place;
+  const int found = FindCheckpoint(program, flags.checkpoint, &place);
+  if (found != kCliOk) return found;
+  const absl::StatusOr<ExportResult> result = Export(program, flags, place.directory);
+  if (!result.ok()) return program.Fail(Explained(result.status(), place));
+  if (program.json()) {
+    const nlohmann::json json = {
+        {"tensors", result->tensors}, {"bytes", result->bytes}, {"files", result->files}};
+    program.out() << json.dump(1) << std::endl;
+    return kCliOk;
+  }
+  program.out() << result->tensors << " tensors, " << BytesText(result->bytes) << ", in "
+                << NeutralLine(absl::StrJoin(result->files, ", ")) << std::endl;
+  return kCliOk;
+}
+
+}  // namespace
+
+void AddCheckpointExport(CLI::App& parent, Program& program) {
+  const auto flags = std::make_shared<CheckpointExportFlags>();
+  CLI::App* verb =
+      parent.add_subcommand("export", "Write the model of a checkpoint for other programs");
+  verb->add_option("CHECKPOINT", flags->checkpoint, kCheckpointHelp)->required();
+  verb->add_option("--to", flags->to,
+                   "A new directory (hf), or a file, which is replaced if it is there")
+      ->required();
+  verb->add_option("--format", flags->format,
+                   "hf: a directory as Hugging Face's transformers reads it, of llamas; "
+                   "safetensors: one file; auto: hf for a llama unless --to ends in .safetensors")
+      ->check(CLI::IsMember({"auto", "hf", "safetensors"}))
+      ->capture_default_str();
+  verb->add_option("--dtype", flags->dtype, "Number format of what is fp32 in the checkpoint")
+      ->check(CLI::IsMember({"fp32", "bf16", "fp16"}))
+      ->capture_default_str();
+  verb->add_option("--max-shard-size", flags->max_shard_bytes,
+                   "Of each file of hf, such as 500MB or 2GiB")
+      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true))
+      ->check(CLI::PositiveNumber)
+      ->default_str("5GB");
+  verb->callback([flags, &program] {
+    program.action = [flags, &program] { return ExportCheckpoint(program, *flags); };
+  });
+}
+
+}  // namespace paceline

@@ -1,0 +1,75 @@
+// paceline job resume JOB
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/verbs/accepted_job.h"
+#include "cli/verbs/checkpoint_place.h"
+#include "cli/verbs/verbs.h"
+#include "cli/view/ladder_text.h"
+#include "common/uuid.h"
+
+namespace paceline {
+namespace {
+
+struct JobResumeFlags {
+  std::string job;
+  std::string from;
+  int ranks = 0;
+  int batch_per_rank = 0;
+  int accumulation_steps = 0;
+  int64_t steps = 0;
+  std::string ladder;
+  std::string request_id;
+  AcceptedJobFlags accepted;
+};
+
+int ResumeJob(Program& program, const JobResumeFlags& flags) {
+  v1::ResumeJobRequest request;
+  if (!flags.ladder.empty()) {
+    const absl::StatusOr<std::vector<v1::LadderLevel>> ladder = ParseLadder(flags.ladder);
+    if (!ladder.ok()) return program.Fail(ladder.status());
+    request.mutable_ladder()->Add(ladder->begin(), ladder->end());
+  }
+  request.set_job(flags.job);
+  request.set_request_id(flags.request_id.empty() ? NewUuid() : flags.request_id);
+  request.set_from(ForController(flags.from));
+  request.set_ranks(flags.ranks);
+  request.set_batch_per_rank(flags.batch_per_rank);
+  request.set_accumulation_steps(flags.accumulation_steps);
+  request.set_steps(flags.steps);
+  v1::Job job;
+  const grpc::Status status = program.client().ResumeJob(request, &job);
+  if (!status.ok()) return program.Fail(status);
+  return TellAcceptedJob(program, job, "resumed", flags.accepted);
+}
+
+}  // namespace
+
+void AddJobResume(CLI::App& parent, Program& program) {
+  const auto flags = std::make_shared<JobResumeFlags>();
+  CLI::App* verb = parent.add_subcommand(
+      "resume", "Let a job that has ended train on from a checkpoint, also on other ranks");
+  verb->add_option("JOB", flags->job, "Id, unique beginning of an id, or name")->required();
+  verb->add_option("--from", flags->from,
+                   std::string(kCheckpointHelp) + ". Default: the job's newest complete one");
+  const auto number = [verb](const std::string& name, auto& value, const std::string& what) {
+    verb->add_option(name, value, what + ". Default: as before")->check(CLI::PositiveNumber);
+  };
+  number("--ranks", flags->ranks, "Number of ranks");
+  number("--batch-per-rank", flags->batch_per_rank, "Samples per rank and forward pass");
+  number("--accumulation-steps", flags->accumulation_steps,
+         "Forward and backward passes per optimizer step");
+  number("--steps", flags->steps, "Number of steps, those done included");
+  verb->add_option("--ladder", flags->ladder,
+                   "New levels of an hsgd job, as `paceline job ladder` takes them. Default: as "
+                   "before");
+  AddAcceptedJobFlags(*verb, &flags->accepted);
+  verb->add_option("--request-id", flags->request_id,
+                   "Name of this request, such as a UUID. Default: a new one");
+  verb->callback([flags, &program] {
+    program.action = [flags, &program] { return ResumeJob(program, *flags); };
+  });
+}
+
+}  // namespace paceline
