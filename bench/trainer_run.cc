@@ -3,7 +3,8 @@
 // rings and the last evaluation (null without data.eval):
 //   {"spawned_ns": N, "evaluation": {"loss": X, "accuracy": X},
 //    "ranks": [{"starts_ns": [...], "totals_ns": [...], "losses": [...], "wire_bytes": N}, ...]}
-// Times are CLOCK_MONOTONIC nanoseconds; wire_bytes is what the rank sent in all steps.
+// Times are CLOCK_MONOTONIC nanoseconds; wire_bytes is what the rank sent in all steps. Checkpoints
+// are made complete as a controller does it.
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -14,10 +15,12 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <fstream>
 #include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -192,7 +195,33 @@ class TrainerRun {
     } else if (is_new) {
       PACELINE_RETURN_IF_ERROR(Send(rank, fd));
     }
-    return absl::OkStatus();
+    return CommitSaves(status);
+  }
+
+  // Rank 0 is told to commit the saves whose shards are durable on all ranks.
+  absl::Status CommitSaves(const v1::TrainerStatus& status) {
+    statuses_[status.id().rank()] = status;
+    std::set<int64_t> steps;
+    for (const v1::SaveStatus& save : statuses_[0].saves()) {
+      if (IsDurable(save.step())) steps.insert(save.step());
+    }
+    // It hears no more of those that it has told the end of: it may be gone by then.
+    const bool more =
+        !std::includes(commit_steps_.begin(), commit_steps_.end(), steps.begin(), steps.end());
+    commit_steps_ = std::move(steps);
+    return more ? Send(0, sockets_.at(0)) : absl::OkStatus();
+  }
+
+  bool IsDurable(int64_t step) {
+    for (int rank = 0; rank < options_.ranks; ++rank) {
+      const auto& saves = statuses_[rank].saves();
+      if (std::none_of(saves.begin(), saves.end(), [step](const v1::SaveStatus& save) {
+            return save.step() == step && save.state() == v1::SAVE_DURABLE;
+          })) {
+        return false;
+      }
+    }
+    return true;
   }
 
   absl::Status Send(int rank, int fd) {
@@ -209,6 +238,10 @@ class TrainerRun {
     config.set_interface("lo");
     *command.mutable_plan() = MakeTrainingPlan(
         /*epoch=*/1, spec_.strategy(), std::vector<RankHome>(static_cast<size_t>(options_.ranks)));
+    if (rank == 0) {
+      command.mutable_checkpoints()->mutable_commit_steps()->Assign(commit_steps_.begin(),
+                                                                    commit_steps_.end());
+    }
     const std::string frame = EncodeFrame(command.SerializeAsString());
     if (::send(fd, frame.data(), frame.size(), MSG_NOSIGNAL) !=
         static_cast<ssize_t>(frame.size())) {
@@ -240,9 +273,11 @@ class TrainerRun {
   uint64_t spawned_ns_ = 0;
   int running_ = 0;
   nlohmann::json evaluation_;
-  std::vector<Trainer> trainers_;            // By rank.
-  std::map<int, FrameDecoder> connections_;  // By file descriptor.
-  std::map<int, int> sockets_;               // File descriptor by rank.
+  std::vector<Trainer> trainers_;              // By rank.
+  std::map<int, FrameDecoder> connections_;    // By file descriptor.
+  std::map<int, int> sockets_;                 // File descriptor by rank.
+  std::map<int, v1::TrainerStatus> statuses_;  // The latest, by rank.
+  std::set<int64_t> commit_steps_;
 };
 
 int Main(int argc, char** argv) {
