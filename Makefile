@@ -1,6 +1,6 @@
 # What a person types. Each target does all the set-up that it needs.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-gpu check build bench format
+.PHONY: help demo test test-gpu check build bench fuzz format
 
 help:  ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1:\2/p' Makefile | while IFS=: read -r target what; do \
@@ -23,6 +23,9 @@ build: .setup  ## Build the programs into build/bin.
 
 bench: .setup  ## Run one benchmark beside its peer: NAME=step, loader, hsgd, ...
 	@tools/bench.sh $(NAME)
+
+fuzz: .setup  ## Fuzz the parsers of checkpoints: TARGET=safetensors or manifest, SECONDS=60.
+	@tools/fuzz.sh $(TARGET) $(SECONDS)
 
 format: .setup  ## Format all C++ files in place.
 	@tools/check.sh --fix format
