@@ -50,7 +50,7 @@ void ControlLoop::ApplyRequest(const RequestId& request, const JobId& job, const
   for (const std::string& id : requests_.Expire(absl::Now())) {
     batch.deletes.push_back(RequestKey(id));
   }
-  const RequestLog::Entry entry{request.fingerprint, job, absl::Now()};
+  const RequestLog::Entry entry{request.fingerprint, job, absl::Now(), request.checkpoint};
   batch.puts[RequestKey(request.id)] = EncodeRequest(entry);
   requests_.Add(request.id, entry);
   Run(event, std::move(batch), std::move(then));
@@ -147,7 +147,7 @@ v1::Node ControlLoop::Describe(const Node& node) const {
 }
 
 v1::NodePlan ControlLoop::PlanFor(const NodeName& node) const {
-  return ToProto(cluster_.PlanFor(node));
+  return ToProto(cluster_.PlanFor(node), cluster_.TasksFor(node));
 }
 
 }  // namespace paceline

@@ -35,6 +35,7 @@ class ControlLoop {
   struct RequestId {
     std::string id;
     uint64_t fingerprint = 0;
+    CheckpointKey checkpoint = {};  // That it is about, if one.
   };
 
   // Whom to tell. All on the loop, and only of what is durable.

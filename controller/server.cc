@@ -70,6 +70,7 @@ ServerFailure Server::Listen() {
   builder.RegisterService(workers_.get());
   builder.RegisterService(jobs_.get());
   builder.RegisterService(nodes_.get());
+  builder.RegisterService(checkpoints_.get());
   grpc_ = builder.BuildAndStart();
   if (grpc_ == nullptr || port == 0) {
     return {absl::FailedPreconditionError(
@@ -90,6 +91,7 @@ ServerFailure Server::Start() {
   workers_ = std::make_unique<WorkerSessions>(&loop_, control_.get(), &metrics_);
   jobs_ = std::make_unique<JobService>(&loop_, control_.get(), workers_.get(), &metrics_);
   nodes_ = std::make_unique<NodeService>(&loop_, control_.get());
+  checkpoints_ = std::make_unique<CheckpointService>(&loop_, control_.get(), &metrics_);
   control_->SetListeners({
       [this](const NodeName& node, const v1::NodePlan& plan) { workers_->SendPlan(node, plan); },
       [this] { jobs_->WakeWatchers(); },

@@ -20,6 +20,7 @@
 #include "common/state_lock/state_lock.h"
 #include "controller/control_loop.h"
 #include "controller/metrics.h"
+#include "controller/rpc/checkpoint_service.h"
 #include "controller/rpc/job_service.h"
 #include "controller/rpc/node_service.h"
 #include "controller/rpc/worker_sessions.h"
@@ -77,6 +78,7 @@ class Server {
   std::unique_ptr<WorkerSessions> workers_;
   std::unique_ptr<JobService> jobs_;
   std::unique_ptr<NodeService> nodes_;
+  std::unique_ptr<CheckpointService> checkpoints_;
   std::string grpc_address_;
   std::unique_ptr<grpc::Server> grpc_;
   std::unique_ptr<HttpServer> http_;

@@ -1,6 +1,5 @@
 // Changes of a running job over real sockets: ladders, profiles, and what ranks measure.
 #include <gmock/gmock.h>
-#include <httplib.h>
 
 #include "controller/testing/server_fixture.h"
 
@@ -266,11 +265,8 @@ TEST_F(TrainingPlansTest, FiguresOfTheRanksAndOfTheJob) {
   EXPECT_EQ(job.progress().mfu(), 0.5);
   EXPECT_EQ(job.ranks(3).figures().steps(), 10);
   EXPECT_EQ(job.ranks(3).plan().active_epoch(), 1);
-  httplib::Client client("http://" + server_->Address("http"));
-  const auto metrics = client.Get("/metrics");
-  ASSERT_TRUE(metrics);
-  EXPECT_THAT(metrics->body, HasSubstr("paceline_job_tokens_per_second{job_id=\"" + job_.id()));
-  EXPECT_THAT(metrics->body, HasSubstr("paceline_job_mfu_ratio{job_id=\"" + job_.id() + "\"} 0.5"));
+  const std::string metrics = ReadMetrics("paceline_job_tokens_per_second{job_id=\"" + job_.id());
+  EXPECT_THAT(metrics, HasSubstr("paceline_job_mfu_ratio{job_id=\"" + job_.id() + "\"} 0.5"));
 }
 
 }  // namespace

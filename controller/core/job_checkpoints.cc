@@ -46,11 +46,15 @@ Checkpoint* FindCheckpoint(Job& job, const CheckpointKey& key) {
   return const_cast<Checkpoint*>(FindCheckpoint(std::as_const(job), key));
 }
 
-Checkpoint* FindByDirectory(Job& job, const std::string& directory) {
-  for (Checkpoint& checkpoint : job.checkpoints.records) {
+const Checkpoint* FindByDirectory(const Job& job, const std::string& directory) {
+  for (const Checkpoint& checkpoint : job.checkpoints.records) {
     if (DirectoryOf(job, checkpoint.key) == directory) return &checkpoint;
   }
   return nullptr;
+}
+
+Checkpoint* FindByDirectory(Job& job, const std::string& directory) {
+  return const_cast<Checkpoint*>(FindByDirectory(std::as_const(job), directory));
 }
 
 void AddCheckpoint(Job& job, Checkpoint checkpoint) {

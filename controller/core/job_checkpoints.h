@@ -23,6 +23,7 @@ Checkpoint* FindCheckpoint(Job& job, const CheckpointKey& key);
 const Checkpoint* FindCheckpoint(const Job& job, const CheckpointKey& key);
 // Of the job's own, by its directory.
 Checkpoint* FindByDirectory(Job& job, const std::string& directory);
+const Checkpoint* FindByDirectory(const Job& job, const std::string& directory);
 
 // Puts it where its age belongs. Requires: its key is new.
 void AddCheckpoint(Job& job, Checkpoint checkpoint);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "common/core/checkpoint_key.h"
 #include "common/core/ids.h"
 
 namespace paceline {
@@ -21,9 +22,10 @@ inline constexpr absl::Duration kRequestMemory = absl::Hours(24);
 class RequestLog {
  public:
   struct Entry {
-    uint64_t fingerprint = 0;  // Of the request's contents.
-    JobId job;                 // What it was about.
-    absl::Time time;           // Wall, when it was first answered.
+    uint64_t fingerprint = 0;       // Of the request's contents.
+    JobId job;                      // What it was about.
+    absl::Time time;                // Wall, when it was first answered.
+    CheckpointKey checkpoint = {};  // Of the job, if it was about one.
   };
 
   enum class Verdict { kNew, kRepeat, kReused };
@@ -36,7 +38,7 @@ class RequestLog {
   }
 
   // Requires: Check(id) was kRepeat.
-  const JobId& Job(const std::string& id) const { return entries_.at(id).job; }
+  const Entry& Find(const std::string& id) const { return entries_.at(id); }
 
   void Add(const std::string& id, Entry entry) {
     by_time_.emplace(entry.time, id);

@@ -16,7 +16,7 @@ TEST(RequestLogTest, TellsARepeatFromAnotherRequestWithTheSameId) {
   EXPECT_EQ(log.Check("id", 7), RequestLog::Verdict::kNew);
   log.Add("id", {7, JobId("job-1"), kNow});
   EXPECT_EQ(log.Check("id", 7), RequestLog::Verdict::kRepeat);
-  EXPECT_EQ(log.Job("id"), JobId("job-1"));
+  EXPECT_EQ(log.Find("id").job, JobId("job-1"));
   EXPECT_EQ(log.Check("id", 8), RequestLog::Verdict::kReused);
 }
 

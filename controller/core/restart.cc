@@ -27,7 +27,8 @@ std::string HowToGoOn(const Job& job, const Checkpoint* older) {
   if (older == nullptr) return "there is no older one to go on from";
   return absl::StrCat("to go on from the one before, run paceline job resume ",
                       job.request.id.value(), " --from ", job.request.id.value(), "/",
-                      older->key.step, ", or submit jobs with checkpoint.on_damage: previous");
+                      older->key.step, ".g", older->key.generation,
+                      ", or submit jobs with checkpoint.on_damage: previous");
 }
 
 bool IsToStop(const Job& job) {

@@ -6,8 +6,10 @@
 
 #include "common/core/ladder.h"
 #include "common/job_spec/training_plan.h"
+#include "controller/core/job_checkpoints.h"
 #include "controller/core/plan.h"
 #include "controller/core/profile.h"
+#include "controller/rpc/convert_checkpoint.h"
 
 namespace paceline {
 namespace {
@@ -114,7 +116,7 @@ v1::TrainingPlan PlanOf(const Job& job) {
   return MakeTrainingPlan(job.plan.epoch.value(), strategy, homes);
 }
 
-static_assert(static_cast<int>(FailureKind::kLost) == v1::FAILURE_LOST);
+static_assert(static_cast<int>(FailureKind::kRestore) == v1::FAILURE_RESTORE);
 static_assert(static_cast<int>(TrainerState::kExited) + 1 == v1::TRAINER_EXITED);
 static_assert(static_cast<int>(JobState::kCancelled) + 1 == v1::CANCELLED);
 
@@ -168,6 +170,9 @@ v1::Job ToProto(const Job& job, absl::Time wall_now) {
   if (job.evaluation.has_value()) *out.mutable_evaluation() = ToProto(*job.evaluation);
   *out.mutable_plan() = ToProto(job.plan, FindActivePlan(job));
   if (job.profile.has_value()) *out.mutable_profile() = ToProto(*job.profile);
+  if (SavesCheckpoints(job.request)) *out.mutable_checkpoints() = SummarizeCheckpoints(job);
+  out.set_restarts(job.restarts);
+  out.set_restored_from(job.restored_from);
   return out;
 }
 
@@ -199,8 +204,10 @@ v1::Node ToProto(const Node& node, const Cluster& cluster) {
   return out;
 }
 
-v1::NodePlan ToProto(const std::vector<PlannedTrainer>& plan) {
+v1::NodePlan ToProto(const std::vector<PlannedTrainer>& plan,
+                     const std::vector<CheckpointTask>& tasks) {
   v1::NodePlan out;
+  for (const CheckpointTask& task : tasks) *out.add_tasks() = ToProto(task);
   std::map<JobId, v1::TrainingPlan> training_plans;
   for (const PlannedTrainer& trainer : plan) {
     const Job& job = *trainer.job;
@@ -216,6 +223,10 @@ v1::NodePlan ToProto(const std::vector<PlannedTrainer>& plan) {
     added.set_store_address(trainer.store_address);
     if (trainer.stop_grace.has_value()) {
       added.mutable_stop()->set_grace_s(absl::ToDoubleSeconds(*trainer.stop_grace));
+    }
+    added.set_restore_from(job.restored_from);
+    if (SavesCheckpoints(job.request)) {
+      *added.mutable_checkpoints() = CheckpointPlanFor(job, trainer.id.rank);
     }
   }
   return out;
@@ -309,6 +320,9 @@ std::vector<TrainerReport> FromProto(const v1::NodeReport& report) {
     out.plan = FromProto(trainer.plan());
     if (trainer.has_figures()) out.figures = FromProto(trainer.figures());
     if (trainer.has_profile()) out.profile = FromProto(trainer.profile());
+    out.saves = FromProto(trainer.saves());
+    out.blocked = BlockedTime(trainer.checkpoints());
+    out.asked_to_end = trainer.asked_to_end();
   }
   return trainers;
 }
@@ -337,7 +351,10 @@ JobRequest FromProto(const JobId& id, const v1::JobSpec& spec) {
           spec.SerializeAsString(),
           spec.steps(),
           spec.strategy().has_hsgd() || spec.strategy().has_local_sgd(),
-          spec.strategy().SerializeAsString()};
+          spec.strategy().SerializeAsString(),
+          FromProto(spec.checkpoint()),
+          spec.max_restarts(),
+          spec.resume_from()};
 }
 
 }  // namespace paceline

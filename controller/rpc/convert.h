@@ -23,8 +23,9 @@ v1::JobState ToProto(JobState state);
 v1::Job ToProto(const Job& job, absl::Time wall_now);
 // Includes what `cluster` has placed there. The revision is left unset.
 v1::Node ToProto(const Node& node, const Cluster& cluster);
-// The node's trainers; the revision is left unset.
-v1::NodePlan ToProto(const std::vector<PlannedTrainer>& plan);
+// The node's trainers and tasks; the revision is left unset.
+v1::NodePlan ToProto(const std::vector<PlannedTrainer>& plan,
+                     const std::vector<CheckpointTask>& tasks);
 
 // Wire to core.
 absl::Time FromProto(const google::protobuf::Timestamp& time);

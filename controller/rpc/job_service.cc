@@ -3,26 +3,26 @@
 #include <algorithm>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/job_spec/job_spec.h"
 #include "common/log.h"
 #include "common/uuid.h"
+#include "controller/core/save_order.h"
 #include "controller/rpc/convert.h"
 #include "controller/rpc/errors.h"
+#include "controller/rpc/find_job.h"
 #include "controller/rpc/fingerprint.h"
 #include "controller/rpc/log_stream.h"
 #include "controller/rpc/paging.h"
 
 namespace paceline {
 namespace {
-
-constexpr size_t kMaxRequestId = 64;
 
 JobId NewJobId() { return JobId(absl::StrFormat("job-%012x", RandomBits() & 0xffffffffffff)); }
 
@@ -39,76 +39,22 @@ void JobService::CloseStreams() {
 }
 
 grpc::Status JobService::Find(const std::string& reference, const Job** job) const {
-  const auto& jobs = control_->cluster().jobs();
-  std::vector<const Job*> by_prefix;
-  const Job* by_name = nullptr;
-  for (const auto& [id, candidate] : jobs) {
-    if (id.value() == reference) {
-      *job = &candidate;
-      return grpc::Status::OK;
-    }
-    if (absl::StartsWith(id.value(), reference)) by_prefix.push_back(&candidate);
-    if (candidate.request.name == reference &&
-        (by_name == nullptr || by_name->number < candidate.number)) {
-      by_name = &candidate;
-    }
-  }
-  if (reference.empty() || (by_prefix.empty() && by_name == nullptr)) {
-    return MakeError(grpc::StatusCode::NOT_FOUND, "JOB_NOT_FOUND",
-                     absl::StrCat("no job has the id or name \"", reference, "\""),
-                     {{"job", reference}});
-  }
-  if (by_name == nullptr && by_prefix.size() > 1) {
-    return MakeError(
-        grpc::StatusCode::INVALID_ARGUMENT, "AMBIGUOUS_JOB",
-        absl::StrCat("\"", reference, "\" fits ", by_prefix.size(),
-                     " jobs: ", by_prefix[0]->request.id.value(), ", ",
-                     by_prefix[1]->request.id.value(), by_prefix.size() > 2 ? ", ..." : ""),
-        {{"job", reference}});
-  }
-  *job = by_name != nullptr ? by_name : by_prefix.front();
-  return grpc::Status::OK;
+  return FindJob(control_->cluster(), reference, job);
 }
 
 CommitQueue::Then JobService::ReplyTo(const JobId& id, v1::Job* reply, const Answer& answer) {
-  return [this, id, reply, answer](const absl::Status& stored) {
-    if (!stored.ok()) {
-      return answer(MakeError(grpc::StatusCode::UNAVAILABLE, "STORE_FAILED",
-                              "the controller cannot store the change and ends: try again with "
-                              "the same request_id when it is back"));
-    }
-    const auto job = control_->cluster().jobs().find(id);
-    if (job == control_->cluster().jobs().end()) {
-      return answer(MakeError(grpc::StatusCode::NOT_FOUND, "JOB_NOT_FOUND",
-                              absl::StrCat("job ", id.value(), " is no longer kept")));
-    }
-    *reply = control_->Describe(job->second);
-    answer(grpc::Status::OK);
-  };
+  return mutations_.ReplyJob(id, reply, answer);
 }
 
 void JobService::Once(const std::string& request_id, uint64_t fingerprint, v1::Job* reply,
-                      Answer answer,
+                      const Answer& answer,
                       const std::function<void(const ControlLoop::RequestId&)>& mutate) {
-  if (request_id.empty() || request_id.size() > kMaxRequestId) {
-    answer(MakeError(grpc::StatusCode::INVALID_ARGUMENT, "REQUEST_ID_INVALID",
-                     "request_id must have 1 to 64 characters; use a UUID"));
-    return;
-  }
-  switch (control_->requests().Check(request_id, fingerprint)) {
-    case RequestLog::Verdict::kNew:
-      mutate({request_id, fingerprint});
-      return;
-    case RequestLog::Verdict::kReused:
-      answer(MakeError(grpc::StatusCode::INVALID_ARGUMENT, "REQUEST_ID_REUSED",
-                       absl::StrCat("request_id ", request_id,
-                                    " was used for another request: take a new one")));
-      return;
-    case RequestLog::Verdict::kRepeat:
-      metrics_->RequestReplayed();
-      control_->WhenDurable(ReplyTo(control_->requests().Job(request_id), reply, answer));
-      return;
-  }
+  mutations_.Once(
+      request_id, fingerprint, answer,
+      [&](const RequestLog::Entry& entry) {
+        control_->WhenDurable(ReplyTo(entry.job, reply, answer));
+      },
+      mutate);
 }
 
 void JobService::DoSubmit(const v1::SubmitJobRequest& request, v1::Job* reply, Answer answer) {
@@ -116,6 +62,8 @@ void JobService::DoSubmit(const v1::SubmitJobRequest& request, v1::Job* reply, A
   FillDefaults(&spec);
   const std::vector<SpecProblem> problems = CheckJobSpec(spec);
   if (!problems.empty()) return answer(SpecError(problems));
+  const grpc::Status resolved = ResolveStart(spec.mutable_resume_from());
+  if (!resolved.ok()) return answer(resolved);
   const auto submit = [&](const ControlLoop::RequestId* request_id) {
     JobId id = NewJobId();
     while (control_->cluster().jobs().count(id) > 0) id = NewJobId();
@@ -150,10 +98,13 @@ void JobService::DoCancel(const v1::CancelJobRequest& request, v1::Job* reply, A
          const Job* job = nullptr;
          const grpc::Status found = Find(request.job(), &job);
          if (!found.ok()) return answer(found);
+         const std::optional<Refusal> refusal = request.save() ? RefuseSave(*job) : std::nullopt;
+         if (refusal.has_value()) return answer(MakeError(*refusal));
          const JobId id = job->request.id;
          const CancelRequested event{
              id, request.reason().empty() ? "cancelled by request" : request.reason(),
-             request.grace_s() > 0 ? absl::Seconds(request.grace_s()) : kDefaultCancelGrace};
+             request.grace_s() > 0 ? absl::Seconds(request.grace_s()) : kDefaultCancelGrace,
+             request.save()};
          PACELINE_LOG(INFO) << "job_cancel job=" << id.value();
          control_->ApplyRequest(request_id, id, event, ReplyTo(id, reply, answer));
        });

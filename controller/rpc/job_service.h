@@ -10,6 +10,7 @@
 #include "common/event_loop.h"
 #include "controller/control_loop.h"
 #include "controller/metrics.h"
+#include "controller/rpc/mutations.h"
 #include "controller/rpc/watch_stream.h"
 #include "controller/rpc/worker_sessions.h"
 #include "proto/job.grpc.pb.h"
@@ -21,7 +22,7 @@ class JobService : public v1::JobService::CallbackService {
   // All pointers outlive this.
   JobService(EventLoop* loop, ControlLoop* control, WorkerSessions* workers,
              ControllerMetrics* metrics)
-      : loop_(loop), control_(control), workers_(workers), metrics_(metrics) {}
+      : loop_(loop), control_(control), workers_(workers), mutations_(control, metrics) {}
 
   // The watch log has grown. On the loop.
   void WakeWatchers();
@@ -45,21 +46,26 @@ class JobService : public v1::JobService::CallbackService {
                                          v1::Job* reply) override;
   grpc::ServerUnaryReactor* Profile(grpc::CallbackServerContext* context,
                                     const v1::ProfileJobRequest* request, v1::Job* reply) override;
+  grpc::ServerUnaryReactor* Resume(grpc::CallbackServerContext* context,
+                                   const v1::ResumeJobRequest* request, v1::Job* reply) override;
   grpc::ServerWriteReactor<v1::LogChunk>* StreamLogs(grpc::CallbackServerContext* context,
                                                      const v1::StreamLogsRequest* request) override;
 
  private:
   class LogStream;
-  using Answer = std::function<void(grpc::Status)>;
+  using Answer = Mutations::Answer;
 
   // On the loop; the answer comes when what it tells is durable.
   void DoSubmit(const v1::SubmitJobRequest& request, v1::Job* reply, Answer answer);
   void DoCancel(const v1::CancelJobRequest& request, v1::Job* reply, Answer answer);
   void DoChangeLadder(const v1::ChangeLadderRequest& request, v1::Job* reply, Answer answer);
   void DoProfile(const v1::ProfileJobRequest& request, v1::Job* reply, Answer answer);
+  void DoResume(const v1::ResumeJobRequest& request, v1::Job* reply, Answer answer);
+  // Puts the directory in the place of a checkpoint's name.
+  grpc::Status ResolveStart(std::string* from) const;
   // Runs `mutate` for a new request id, and answers a repeat from the record.
-  void Once(const std::string& request_id, uint64_t fingerprint, v1::Job* reply, Answer answer,
-            const std::function<void(const ControlLoop::RequestId&)>& mutate);
+  void Once(const std::string& request_id, uint64_t fingerprint, v1::Job* reply,
+            const Answer& answer, const std::function<void(const ControlLoop::RequestId&)>& mutate);
   // Answers with the job once what was done to it is durable.
   CommitQueue::Then ReplyTo(const JobId& id, v1::Job* reply, const Answer& answer);
   // The job meant by an id, a unique prefix or a name.
@@ -68,9 +74,9 @@ class JobService : public v1::JobService::CallbackService {
   EventLoop* const loop_;
   ControlLoop* const control_;
   WorkerSessions* const workers_;
-  ControllerMetrics* const metrics_;
 
   // On the loop.
+  Mutations mutations_;
   WatchStream<v1::JobEvent>::Set watchers_;
   std::set<LogStream*> log_streams_;
 };

@@ -1,5 +1,6 @@
 #include "controller/rpc/records.h"
 
+#include <set>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -7,6 +8,7 @@
 #include "common/core/status_macros.h"
 #include "common/uuid.h"
 #include "controller/rpc/convert.h"
+#include "controller/rpc/convert_checkpoint.h"
 #include "controller/store/record.pb.h"
 
 namespace paceline {
@@ -14,6 +16,14 @@ namespace {
 
 constexpr char kClusterIdKey[] = "meta/cluster_id";
 constexpr char kStartsKey[] = "meta/starts";
+
+// Of a version without: those of the ranks.
+std::vector<NodeName> DecodeNodes(const v1::JobRecord& record) {
+  std::set<NodeName> nodes;
+  for (const std::string& node : record.nodes()) nodes.insert(NodeName(node));
+  for (const v1::Rank& rank : record.job().ranks()) nodes.insert(NodeName(rank.node()));
+  return {nodes.begin(), nodes.end()};
+}
 
 Job DecodeJob(const v1::JobRecord& record) {
   const v1::Job& stored = record.job();
@@ -44,6 +54,15 @@ Job DecodeJob(const v1::JobRecord& record) {
     job.plan.strategy = job.request.strategy;
   }
   if (stored.has_profile()) job.profile = FromProto(stored.profile());
+  job.nodes = DecodeNodes(record);
+  job.checkpoints = DecodeCheckpoints(record);
+  job.start = record.start_since() > 0
+                  ? StartPoint{record.start_directory(), Generation(record.start_since())}
+                  : StartPoint{job.request.resume_from, Generation(1)};
+  job.restored_from = stored.restored_from();
+  job.restarts = stored.restarts();
+  job.restart_reason = record.restart_reason();
+  job.asked_to_stop = record.asked_to_stop();
   for (const v1::Rank& stored_rank : stored.ranks()) {
     RankState rank;
     rank.place = {NodeName(stored_rank.node()), stored_rank.place()};
@@ -127,6 +146,15 @@ std::string EncodeJob(const Job& job) {
     record.add_racks(rank.place.rack);
   }
   if (job.stop.has_value()) record.set_stop_grace_s(absl::ToDoubleSeconds(job.stop->grace));
+  for (const Checkpoint& checkpoint : job.checkpoints.records) {
+    *record.add_checkpoints() = ToProto(job, checkpoint);
+  }
+  *record.mutable_saving() = EncodeSaving(job.checkpoints);
+  for (const NodeName& node : job.nodes) record.add_nodes(node.value());
+  record.set_start_directory(job.start.directory);
+  record.set_start_since(job.start.since.value());
+  record.set_restart_reason(job.restart_reason);
+  record.set_asked_to_stop(job.asked_to_stop);
   return record.SerializeAsString();
 }
 
@@ -142,6 +170,10 @@ std::string EncodeRequest(const RequestLog::Entry& entry) {
   record.set_fingerprint(entry.fingerprint);
   record.set_job_id(entry.job.value());
   *record.mutable_time() = ToProto(entry.time);
+  if (!(entry.checkpoint == CheckpointKey())) {
+    record.mutable_checkpoint()->set_step(entry.checkpoint.step);
+    record.mutable_checkpoint()->set_generation(entry.checkpoint.generation);
+  }
   return record.SerializeAsString();
 }
 
@@ -155,7 +187,10 @@ absl::StatusOr<StoredState> LoadState(StateStore& store) {
       [&](const std::string&, const v1::NodeRecord& r) { state.nodes.push_back(DecodeNode(r)); }));
   PACELINE_RETURN_IF_ERROR(ForEach<v1::RequestRecord>(
       store, "request/", [&](const std::string& id, const v1::RequestRecord& r) {
-        state.requests[id] = {r.fingerprint(), JobId(r.job_id()), FromProto(r.time())};
+        state.requests[id] = {r.fingerprint(),
+                              JobId(r.job_id()),
+                              FromProto(r.time()),
+                              {r.checkpoint().step(), r.checkpoint().generation()}};
       }));
   PACELINE_RETURN_IF_ERROR(LoadMeta(store, state));
   return state;

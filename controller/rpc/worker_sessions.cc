@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/log.h"
 #include "controller/rpc/convert.h"
+#include "controller/rpc/convert_checkpoint.h"
 #include "controller/rpc/errors.h"
 
 namespace paceline {
@@ -117,7 +118,8 @@ class WorkerSessions::Stream
       case v1::WorkerMessage::kHello:
         return Greet(incoming_.hello());
       case v1::WorkerMessage::kReport:
-        return sessions_->control_->Apply(NodeReported{node_, FromProto(incoming_.report())});
+        return sessions_->control_->Apply(
+            NodeReported{node_, FromProto(incoming_.report()), TaskResults(incoming_.report())});
       case v1::WorkerMessage::kSteps:
         return sessions_->metrics_->AddSteps(incoming_.steps());
       case v1::WorkerMessage::kLog: {
@@ -155,7 +157,8 @@ class WorkerSessions::Stream
     welcome.mutable_welcome()->set_cluster_id(sessions_->control_->cluster_id());
     welcome.mutable_welcome()->set_report_interval_s(kReportIntervalSeconds);
     Queue(std::move(welcome));
-    sessions_->control_->Apply(NodeConnected{FromProto(hello), FromProto(hello.report())});
+    sessions_->control_->Apply(
+        NodeConnected{FromProto(hello), FromProto(hello.report()), TaskResults(hello.report())});
   }
 
   grpc::Status Refusal(const v1::Hello& hello) const {

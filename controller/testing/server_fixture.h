@@ -4,6 +4,7 @@
 
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
+#include <httplib.h>
 
 #include <chrono>
 #include <memory>
@@ -12,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/time/clock.h"
 #include "controller/testing/running_server.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
@@ -173,6 +175,19 @@ class ServerTest : public ::testing::Test {
     }
     ADD_FAILURE() << "the job did not become " << v1::JobState_Name(state);
     return {};
+  }
+
+  // The controller's metrics once they hold `wanted`: what is stored is shown, and a bit later.
+  std::string ReadMetrics(const std::string& wanted) {
+    httplib::Client client("http://" + server_->Address("http"));
+    std::string body;
+    for (int i = 0; i < 1000; ++i) {
+      body = client.Get("/metrics")->body;
+      if (body.find(wanted) != std::string::npos) return body;
+      absl::SleepFor(absl::Milliseconds(5));
+    }
+    ADD_FAILURE() << "no " << wanted << " in the metrics";
+    return body;
   }
 
   const std::string directory_ = NewDirectory();

@@ -1,0 +1,112 @@
+#include "controller/rpc/find_job.h"
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "controller/core/job_checkpoints.h"
+#include "controller/rpc/errors.h"
+
+namespace paceline {
+namespace {
+
+// What follows the slash: STEP or STEP.gGENERATION. A generation of 0 stands for the newest.
+std::optional<CheckpointKey> ParseStep(const std::string& text) {
+  CheckpointKey key;
+  const size_t dot = text.find(".g");
+  if (!absl::SimpleAtoi(text.substr(0, dot), &key.step) || key.step < 0) return std::nullopt;
+  if (dot == std::string::npos) return key;
+  if (!absl::SimpleAtoi(text.substr(dot + 2), &key.generation) || key.generation < 1) {
+    return std::nullopt;
+  }
+  return key;
+}
+
+const Checkpoint* FindByStep(const Job& job, const CheckpointKey& wanted) {
+  const Checkpoint* newest = nullptr;
+  for (const Checkpoint& checkpoint : job.checkpoints.records) {
+    if (checkpoint.key.step != wanted.step) continue;
+    if (wanted.generation != 0 && wanted.generation != checkpoint.key.generation) continue;
+    newest = &checkpoint;  // Records are in the order of their generations.
+  }
+  return newest;
+}
+
+grpc::Status NotFound(const std::string& name, const std::string& why) {
+  return MakeError(grpc::StatusCode::NOT_FOUND, "CHECKPOINT_NOT_FOUND", why,
+                   {{"checkpoint", name}});
+}
+
+}  // namespace
+
+grpc::Status FindJob(const Cluster& cluster, const std::string& reference, const Job** job) {
+  const auto& jobs = cluster.jobs();
+  std::vector<const Job*> by_prefix;
+  const Job* by_name = nullptr;
+  for (const auto& [id, candidate] : jobs) {
+    if (id.value() == reference) {
+      *job = &candidate;
+      return grpc::Status::OK;
+    }
+    if (absl::StartsWith(id.value(), reference)) by_prefix.push_back(&candidate);
+    if (candidate.request.name == reference &&
+        (by_name == nullptr || by_name->number < candidate.number)) {
+      by_name = &candidate;
+    }
+  }
+  if (reference.empty() || (by_prefix.empty() && by_name == nullptr)) {
+    return MakeError(grpc::StatusCode::NOT_FOUND, "JOB_NOT_FOUND",
+                     absl::StrCat("no job has the id or name \"", reference, "\""),
+                     {{"job", reference}});
+  }
+  if (by_name == nullptr && by_prefix.size() > 1) {
+    return MakeError(
+        grpc::StatusCode::INVALID_ARGUMENT, "AMBIGUOUS_JOB",
+        absl::StrCat("\"", reference, "\" fits ", by_prefix.size(),
+                     " jobs: ", by_prefix[0]->request.id.value(), ", ",
+                     by_prefix[1]->request.id.value(), by_prefix.size() > 2 ? ", ..." : ""),
+        {{"job", reference}});
+  }
+  *job = by_name != nullptr ? by_name : by_prefix.front();
+  return grpc::Status::OK;
+}
+
+grpc::Status FindCheckpointByName(const Cluster& cluster, const std::string& name,
+                                  NamedCheckpoint* found) {
+  const size_t slash = name.find('/');
+  std::optional<CheckpointKey> key;
+  if (slash != std::string::npos) {
+    key = ParseStep(name.substr(slash + 1));
+    if (!key.has_value()) {
+      return MakeError(grpc::StatusCode::INVALID_ARGUMENT, "CHECKPOINT_NAME_INVALID",
+                       absl::StrCat("\"", name,
+                                    "\" is no checkpoint's name: give JOB, JOB/STEP or "
+                                    "JOB/STEP.gGENERATION, such as digits/1200"),
+                       {{"checkpoint", name}});
+    }
+  }
+  grpc::Status status = FindJob(cluster, name.substr(0, slash), &found->job);
+  if (!status.ok()) return status;
+  const std::string job = absl::StrCat("job ", found->job->request.id.value());
+  found->checkpoint = key.has_value() ? FindByStep(*found->job, *key) : NewestComplete(*found->job);
+  if (found->checkpoint != nullptr) return grpc::Status::OK;
+  if (!key.has_value()) return NotFound(name, absl::StrCat(job, " has no complete checkpoint"));
+  return NotFound(
+      name,
+      absl::StrCat(job, " has no checkpoint of step ", key->step,
+                   key->generation == 0 ? "" : absl::StrCat(" and generation ", key->generation)));
+}
+
+grpc::Status FindStartCheckpoint(const Cluster& cluster, const std::string& name,
+                                 NamedCheckpoint* found) {
+  grpc::Status status = FindCheckpointByName(cluster, name, found);
+  if (status.ok() && found->checkpoint->state == CheckpointState::kDeleting) {
+    return NotFound(name, absl::StrCat("the checkpoint ", name, " is being removed"));
+  }
+  return status;
+}
+
+}  // namespace paceline
