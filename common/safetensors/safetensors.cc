@@ -19,6 +19,7 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "safetensors are little
 
 constexpr uint64_t kLengthBytes = 8;
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // The format's own limit.
+constexpr size_t kMostAligned = 64;
 constexpr char kMetadata[] = "__metadata__";
 
 struct Dtype {
@@ -31,6 +32,14 @@ constexpr Dtype kDtypes[] = {{"F64", 8}, {"F32", 4}, {"F16", 2},  {"BF16", 2},  
 
 absl::Status Damaged(absl::string_view where, absl::string_view what) {
   return absl::DataLossError(absl::StrCat(where, ": ", what));
+}
+
+// The greatest power of two, up to that of a cache line, at a multiple of which the next tensor
+// begins if one of so many bytes does.
+size_t AlignmentKept(size_t bytes) {
+  size_t alignment = kMostAligned;
+  while (bytes % alignment != 0) alignment /= 2;
+  return alignment;
 }
 
 // Bytes of a tensor of this dtype and shape; false when it is unknown, or they do not fit into 63
@@ -220,13 +229,11 @@ absl::StatusOr<std::string> SafetensorsHeader(const std::vector<Safetensor>& ten
 }
 
 absl::Status WriteSafetensors(const std::string& path, const std::vector<Safetensor>& tensors) {
-  // Each begins at a multiple of its element's size then, since those before it are made of larger
-  // ones or the same.
   std::vector<Safetensor> ordered = tensors;
   std::stable_sort(ordered.begin(), ordered.end(), [](const Safetensor& a, const Safetensor& b) {
-    return SafetensorsElementBytes(a.dtype) > SafetensorsElementBytes(b.dtype);
+    return AlignmentKept(a.bytes.size()) > AlignmentKept(b.bytes.size());
   });
-  PACELINE_ASSIGN_OR_RETURN(const std::string header, SafetensorsHeader(ordered, /*alignment=*/64));
+  PACELINE_ASSIGN_OR_RETURN(const std::string header, SafetensorsHeader(ordered, kMostAligned));
   std::vector<absl::string_view> pieces = {header};
   for (const Safetensor& tensor : ordered) {
     int64_t bytes;

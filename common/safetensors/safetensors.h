@@ -36,9 +36,10 @@ int64_t SafetensorsElementBytes(absl::string_view dtype);
 absl::StatusOr<std::string> SafetensorsHeader(const std::vector<Safetensor>& tensors,
                                               size_t alignment);
 
-// Writes the file atomically, tensors of large elements first, so that a mapped file holds each
-// aligned for its elements, and the first for cache lines. Errors as WriteFileAtomically;
-// InvalidArgument when bytes do not fit dtype and shape, or as SafetensorsHeader.
+// Writes the file atomically, tensors whose bytes are multiples of 64 first, then those of 32, 16
+// and so on, so that a mapped file holds each aligned for its elements, and most for cache lines.
+// Errors as WriteFileAtomically; InvalidArgument when bytes do not fit dtype and shape, or as
+// SafetensorsHeader.
 absl::Status WriteSafetensors(const std::string& path, const std::vector<Safetensor>& tensors);
 
 // A mapped file. Thread-safe: it never changes.

@@ -54,11 +54,13 @@ TEST(SafetensorsTest, EachTensorIsAlignedForItsElements) {
                                       {"half", "BF16", {3}, all.substr(0, 6)},
                                       {"single", "F32", {1}, all.substr(0, 4)},
                                       {"double", "F64", {1}, all.substr(0, 8)},
-                                      {"flag", "BOOL", {1}, all.substr(0, 1)}})
+                                      {"flag", "BOOL", {1}, all.substr(0, 1)},
+                                      {"line", "U8", {64}, all}})
                   .ok());
   const absl::StatusOr<SafetensorsFile> file = SafetensorsFile::Open(path);
   ASSERT_TRUE(file.ok()) << file.status();
-  ASSERT_EQ(file->tensors().size(), 5u);
+  ASSERT_EQ(file->tensors().size(), 6u);
+  EXPECT_EQ(file->tensors()[0].name, "line");
   EXPECT_EQ(reinterpret_cast<uintptr_t>(file->tensors()[0].bytes.data()) % 64, 0u);
   for (const Safetensor& tensor : file->tensors()) {
     EXPECT_EQ(reinterpret_cast<uintptr_t>(tensor.bytes.data()) %
