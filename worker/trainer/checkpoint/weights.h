@@ -9,10 +9,14 @@
 
 namespace paceline {
 
-// Copies the tensors of a safetensors file, or of a .pt file that torch.save made of a state
-// dict, into the model. InvalidArgument when the file cannot be read, or when its names and
-// shapes are not exactly the model's; the message then lists all that differ, and the model
-// is unchanged.
+// Copies weights into the model from
+//   - a safetensors file, or a .pt file that torch.save made of a state dict,
+//   - a directory in Hugging Face's layout (weights_directory.h),
+//   - the directory of a checkpoint, of which only the model is taken.
+// Other number formats are converted. A llama whose embedding is tied takes a file that holds it
+// as lm_head.weight too. InvalidArgument when something cannot be read, or when names and shapes
+// are not exactly the model's; the message then lists all that differ. The model is unchanged
+// then, but for a checkpoint with damaged bytes.
 absl::Status LoadWeights(const std::string& path, const Model& model);
 
 // Writes a safetensors file atomically. Errors as WriteFileAtomically.

@@ -1,0 +1,201 @@
+#include "worker/trainer/checkpoint/weights.h"
+
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/export/testing/checkpoint_writer.h"
+#include "common/safetensors/safetensors.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace paceline {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// An embedding of 3 x 2, a norm and a counter; with a head if it is not tied.
+class SmallModel : public Model {
+ public:
+  explicit SmallModel(bool tied) : Model(at::kCPU) {
+    AddParameter("model.embed_tokens.weight", at::zeros({3, 2}));
+    AddParameter("model.norm.weight", at::zeros({2}));
+    if (!tied) AddParameter("lm_head.weight", at::zeros({3, 2}));
+    AddBuffer("seen", at::zeros({}, at::kLong));
+  }
+
+  at::Tensor Loss(const Batch&) override { return {}; }
+  Score Evaluate(const Batch&) override { return {}; }
+
+  std::vector<float> Values(size_t parameter) const {
+    const at::Tensor values = parameters()[parameter].tensor.detach();
+    return {values.const_data_ptr<float>(), values.const_data_ptr<float>() + values.numel()};
+  }
+};
+
+const std::vector<float> kRows = {1, 2, 3, 4, 5, 6};
+const std::string kSeven("\7\0\0\0\0\0\0\0", 8);
+
+class WeightsTest : public ::testing::Test {
+ protected:
+  WeightsTest() {
+    fs::remove_all(root_);
+    fs::create_directories(root_);
+  }
+  ~WeightsTest() override { fs::remove_all(root_); }
+
+  void Write(const std::string& name, const std::vector<TensorToStore>& tensors) const {
+    std::vector<Safetensor> entries;
+    for (const TensorToStore& tensor : tensors) {
+      entries.push_back({tensor.name, tensor.dtype, tensor.shape, tensor.bytes});
+    }
+    ASSERT_TRUE(WriteSafetensors(absl::StrCat(root_, "/", name), entries).ok());
+  }
+
+  void WriteIndex(const std::string& map) const {
+    std::ofstream(root_ + "/model.safetensors.index.json")
+        << R"({"metadata": {"total_size": 1}, "weight_map": {)" << map << "}}";
+  }
+
+  std::string Error(const std::string& path = "") const {
+    const absl::Status status = LoadWeights(path.empty() ? root_ : path, model_);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(model_.Values(1), ElementsAre(0, 0));
+    return std::string(status.message());
+  }
+
+  const std::string root_ =
+      fs::path(::testing::TempDir() + "/" +
+               ::testing::UnitTest::GetInstance()->current_test_info()->name())
+          .lexically_normal();
+  const TensorToStore embedding_ = FloatsToStore("model.embed_tokens.weight", {3, 2}, kRows);
+  const TensorToStore norm_ = FloatsToStore("model.norm.weight", {2}, {7, 8});
+  const TensorToStore head_ = FloatsToStore("lm_head.weight", {3, 2}, kRows);
+  const TensorToStore seen_ = {"seen", "I64", {}, kSeven};
+  const SmallModel model_{/*tied=*/true};
+  const SmallModel untied_{/*tied=*/false};
+};
+
+TEST_F(WeightsTest, DirectoryWithOneFile) {
+  Write("model.safetensors", {embedding_, norm_, seen_});
+  const absl::Status loaded = LoadWeights(root_, model_);
+  ASSERT_TRUE(loaded.ok()) << loaded;
+  EXPECT_EQ(model_.Values(0), kRows);
+  EXPECT_THAT(model_.Values(1), ElementsAre(7, 8));
+  EXPECT_EQ(model_.buffers()[0].tensor.item<int64_t>(), 7);
+}
+
+TEST_F(WeightsTest, SeveralFilesByTheIndexAndHalvesConverted) {
+  Write("a.safetensors",
+        {{"model.norm.weight", "BF16", {2}, std::string("\x80\x3F\x00\xC0", 4)}, seen_});
+  Write("b.safetensors", {embedding_, {"lm_head.weight", "F16", {3, 2}, std::string(12, '\x3C')}});
+  Write("unrelated.safetensors", {norm_});
+  WriteIndex(R"("model.norm.weight": "a.safetensors", "seen": "a.safetensors",
+                "model.embed_tokens.weight": "b.safetensors", "lm_head.weight": "b.safetensors")");
+  const absl::Status loaded = LoadWeights(root_, untied_);
+  ASSERT_TRUE(loaded.ok()) << loaded;
+  EXPECT_EQ(untied_.Values(0), kRows);
+  EXPECT_THAT(untied_.Values(1), ElementsAre(1, -2));
+  EXPECT_FLOAT_EQ(untied_.Values(2)[0], 1.05859375F);
+}
+
+TEST_F(WeightsTest, FileThatTheIndexNamesAndIsMissingIsNamed) {
+  Write("a.safetensors", {norm_});
+  WriteIndex(R"("model.norm.weight": "a.safetensors", "seen": "b.safetensors")");
+  EXPECT_THAT(Error(), HasSubstr(absl::StrCat("init_from: ", root_, ": b.safetensors is missing")));
+}
+
+TEST_F(WeightsTest, IndexThatContradictsTheFilesIsRefused) {
+  Write("a.safetensors", {norm_, seen_});
+  WriteIndex(R"("model.norm.weight": "a.safetensors")");
+  EXPECT_THAT(Error(), HasSubstr("a.safetensors holds seen"));
+  WriteIndex(R"("model.norm.weight": "a.safetensors", "seen": "a.safetensors",
+                "more": "a.safetensors")");
+  EXPECT_THAT(Error(), HasSubstr("a.safetensors does not hold more"));
+  WriteIndex(R"("seen": "../a.safetensors")");
+  EXPECT_THAT(Error(), HasSubstr("the file of seen is no name of a file here"));
+  WriteIndex(R"("seen": 3)");
+  EXPECT_THAT(Error(), HasSubstr("the file of seen"));
+  std::ofstream(root_ + "/model.safetensors.index.json") << "{";
+  EXPECT_THAT(Error(), HasSubstr("no JSON object with a weight_map"));
+}
+
+TEST_F(WeightsTest, DirectoryWithoutWeightsTellsWhatItLacks) {
+  EXPECT_THAT(Error(), HasSubstr("neither model.safetensors nor model.safetensors.index.json"));
+}
+
+TEST_F(WeightsTest, AllThatDiffersIsListed) {
+  Write("w.safetensors", {FloatsToStore("model.embed_tokens.weight", {2, 2}, {1, 2, 3, 4}), norm_,
+                          FloatsToStore("other", {1}, {1})});
+  EXPECT_THAT(Error(root_ + "/w.safetensors"),
+              HasSubstr("does not fit the model: model.embed_tokens.weight has shape [2, 2] and "
+                        "needs [3, 2]; seen is missing; other is not in the model"));
+}
+
+TEST_F(WeightsTest, TiedModelTakesAHeadThatIsTheEmbedding) {
+  Write("w.safetensors", {embedding_, norm_, head_, seen_});
+  EXPECT_TRUE(LoadWeights(root_ + "/w.safetensors", model_).ok());
+  EXPECT_EQ(model_.Values(0), kRows);
+}
+
+TEST_F(WeightsTest, TiedModelRefusesAnotherHead) {
+  Write("w.safetensors",
+        {embedding_, norm_, FloatsToStore("lm_head.weight", {3, 2}, {1, 2, 3, 4, 5, 7}), seen_});
+  EXPECT_THAT(Error(root_ + "/w.safetensors"), HasSubstr("lm_head.weight is not in the model"));
+}
+
+class CheckpointWeightsTest : public WeightsTest {
+ protected:
+  void Store(const std::vector<TensorToStore>& tensors) const {
+    Manifest manifest;
+    manifest.job_id = "job-0123456789ab";
+    manifest.generation = 1;
+    manifest.step = 2;
+    manifest.ranks = 3;
+    manifest.paceline_version = "1";
+    manifest.torch_version = "2";
+    manifest.job_spec = "{}";
+    WriteCheckpoint(root_, manifest, tensors);
+  }
+
+  static TensorToStore OfModel(TensorToStore tensor) {
+    tensor.name = absl::StrCat("model/", tensor.name);
+    return tensor;
+  }
+};
+
+TEST_F(CheckpointWeightsTest, OfACheckpointTheModelIsTakenFromAllShards) {
+  Store({OfModel(embedding_), OfModel(norm_), OfModel(seen_),
+         FloatsToStore("optimizer/exp_avg/model.norm.weight", {2}, {1, 1}),
+         FloatsToStore("rank1/model/seen", {1}, {1})});
+  const absl::Status loaded = LoadWeights(root_, model_);
+  ASSERT_TRUE(loaded.ok()) << loaded;
+  EXPECT_EQ(model_.Values(0), kRows);
+  EXPECT_THAT(model_.Values(1), ElementsAre(7, 8));
+  EXPECT_EQ(model_.buffers()[0].tensor.item<int64_t>(), 7);
+}
+
+TEST_F(CheckpointWeightsTest, WhatDoesNotFitIsListedWithoutThePrefix) {
+  Store({OfModel(embedding_), OfModel(head_)});
+  EXPECT_THAT(Error(),
+              HasSubstr("does not fit the model: model.norm.weight is missing; seen is missing; "
+                        "lm_head.weight is not in the model"));
+}
+
+TEST_F(CheckpointWeightsTest, DamageIsFound) {
+  Store({OfModel(embedding_), OfModel(norm_), OfModel(seen_)});
+  DamageSlice(root_, "model/model.embed_tokens.weight", 2);
+  const absl::Status status = LoadWeights(root_, model_);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("shard-00002-of-00003.safetensors"));
+}
+
+}  // namespace
+}  // namespace paceline
