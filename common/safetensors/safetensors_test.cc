@@ -35,7 +35,11 @@ TEST(SafetensorsTest, ReadsBackWhatWasWritten) {
   const absl::StatusOr<SafetensorsFile> file = SafetensorsFile::Open(path);
   ASSERT_TRUE(file.ok()) << file.status();
   ASSERT_EQ(file->tensors().size(), 3u);
-  const Safetensor& a = file->tensors()[0];
+  const Safetensor& empty = file->tensors()[0];
+  EXPECT_EQ(empty.name, "empty");
+  EXPECT_EQ(empty.shape, (std::vector<int64_t>{0, 5}));
+  EXPECT_TRUE(empty.bytes.empty());
+  const Safetensor& a = file->tensors()[2];
   EXPECT_EQ(a.name, "a.count");
   EXPECT_TRUE(a.shape.empty());
   EXPECT_EQ(a.bytes, count);
