@@ -1,0 +1,163 @@
+#include "controller/core/save_order.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "controller/core/job_checkpoints.h"
+#include "controller/core/testing/played_job.h"
+
+namespace paceline {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string Reason(const std::optional<Refusal>& refusal) {
+  return refusal.has_value() ? refusal->reason : "";
+}
+
+TEST(SaveOrderTest, OnlyARunningJobWithADirectoryIsSaved) {
+  JobRequest request = PlayedRequest();
+  request.checkpoints.directory.clear();
+  EXPECT_EQ(Reason(RefuseSave(RunningJob(request))), "CHECKPOINTS_OFF");
+  EXPECT_EQ(Reason(RefuseSave(NewJob(PlayedRequest(), 1, At(0)))), "JOB_NOT_RUNNING");
+  EXPECT_EQ(Reason(RefuseSave(RunningJob())), "");
+}
+
+TEST(SaveOrderTest, SecondOrderIsTheFirstUntilThatHasEnded) {
+  Job job = RunningJob();
+  OrderSave(job, true, "first", At(3));
+  OrderSave(job, false, "second", At(4));
+  EXPECT_EQ(job.checkpoints.order->number, 1);
+  EXPECT_EQ(job.checkpoints.order->reason, "first");
+  EXPECT_TRUE(job.checkpoints.order->now);
+  SaveAll(job, 20, At(5), /*order=*/1);
+  EXPECT_EQ(job.checkpoints.order->state, SaveOrder::State::kComplete);
+  EXPECT_EQ(job.checkpoints.order->step, 20);
+  OrderSave(job, false, "third", At(6));
+  EXPECT_EQ(job.checkpoints.order->number, 2);
+  EXPECT_EQ(job.checkpoints.order->state, SaveOrder::State::kPending);
+}
+
+TEST(SaveOrderTest, SaveOfAnotherOrderOrNoneDoesNotCompleteIt) {
+  Job job = RunningJob();
+  OrderSave(job, false, "asked", At(3));
+  SaveAll(job, 20, At(4));
+  SaveAll(job, 40, At(5), /*order=*/7);
+  EXPECT_TRUE(IsOrderPending(job));
+}
+
+TEST(SaveOrderTest, FailedOrSkippedPartFailsTheOrder) {
+  for (const SaveState state : {SaveState::kFailed, SaveState::kSkipped}) {
+    Job job = RunningJob();
+    OrderSave(job, false, "asked", At(3));
+    TellSaves(job, 1, {Told(20, state, 1)}, At(4));
+    EXPECT_EQ(job.checkpoints.order->state, SaveOrder::State::kFailed);
+    EXPECT_THAT(job.checkpoints.order->error, HasSubstr("rank 1 on b"));
+  }
+}
+
+TEST(SaveOrderTest, DisagreementFailsTheOrderAndIsCountedOnce) {
+  Job job = RunningJob();
+  OrderSave(job, false, "asked", At(3));
+  SaveStatus status = Told(0, SaveState::kFailed, 1);
+  status.failure = SaveFailure::kNotAgreed;
+  status.error = "rank 1 did not answer";
+  EXPECT_EQ(TellSaves(job, 0, {status}, At(4)), JobChange::kState);
+  EXPECT_EQ(job.checkpoints.order->state, SaveOrder::State::kFailed);
+  EXPECT_THAT(job.checkpoints.order->error, HasSubstr("rank 1 did not answer"));
+  EXPECT_EQ(TellSaves(job, 1, {status}, At(5)), JobChange::kNone);
+  EXPECT_EQ(job.checkpoints.failed[SaveFailure::kNotAgreed], 1);
+  EXPECT_TRUE(job.checkpoints.saves.empty());
+}
+
+TEST(SaveOrderTest, OrderWhoseGenerationHasEndedHasFailed) {
+  Job job = RunningJob();
+  OrderSave(job, false, "asked", At(3));
+  FailRank1(job, FailureKind::kSignal, At(4));
+  EXPECT_EQ(job.state, JobState::kFailed);
+  EXPECT_EQ(job.checkpoints.order->state, SaveOrder::State::kFailed);
+  EXPECT_EQ(job.checkpoints.order->error, "the ranks ended before it was complete");
+}
+
+TEST(SaveOrderTest, JobIsStoppedWhenItsCheckpointIsComplete) {
+  Job job = RunningJob();
+  StopWhenSaved(job, "maintenance", absl::Seconds(7), At(3));
+  EXPECT_EQ(job.state, JobState::kRunning);
+  SaveAll(job, 20, At(4), /*order=*/1);
+  EXPECT_EQ(job.state, JobState::kStopping);
+  EXPECT_EQ(job.stop->grace, absl::Seconds(7));
+  EXPECT_EQ(job.reason, "maintenance; saved as /ckpt/job-1/step-000000000020.g1");
+  Exit(job, 0, FailureKind::kNone, "", At(5));
+  Exit(job, 1, FailureKind::kNone, "", At(5));
+  EXPECT_EQ(job.state, JobState::kCancelled);
+}
+
+TEST(SaveOrderTest, JobIsStoppedAlsoWhenItCouldNotBeSaved) {
+  Job job = RunningJob();
+  StopWhenSaved(job, "maintenance", absl::Seconds(7), At(3));
+  TellSaves(job, 1, {Told(20, SaveState::kFailed, 1)}, At(4));
+  EXPECT_EQ(job.state, JobState::kStopping);
+  EXPECT_EQ(job.reason,
+            "maintenance; not saved: save after step 20: rank 1 on b: the disk is full");
+}
+
+TEST(SaveOrderTest, StopWaitsForAPendingOrderAndNoLongerThanItsPatience) {
+  Job job = RunningJob();
+  OrderSave(job, false, "by a user", At(3));
+  StopWhenSaved(job, "maintenance", absl::Seconds(7), At(4));
+  EXPECT_EQ(job.checkpoints.order->number, 1);
+  const absl::Time deadline = NextDeadline(job);
+  EXPECT_EQ(deadline, At(4).steady + absl::Minutes(10));
+  EXPECT_EQ(TickJob(job, At(100)), JobChange::kNone);
+  EXPECT_EQ(TickJob(job, At(604)), JobChange::kState);
+  EXPECT_EQ(job.state, JobState::kStopping);
+  EXPECT_EQ(job.checkpoints.order->state, SaveOrder::State::kFailed);
+  EXPECT_THAT(job.reason, HasSubstr("not complete within 10m"));
+}
+
+TEST(SaveOrderTest, PlainCancelDoesNotWaitForTheSave) {
+  Job job = RunningJob();
+  StopWhenSaved(job, "maintenance", absl::Seconds(7), At(3));
+  CancelJob(job, "now", absl::Seconds(1), At(4));
+  EXPECT_EQ(job.state, JobState::kStopping);
+  EXPECT_EQ(job.reason, "now");
+}
+
+TEST(SaveOrderTest, RankThatWasAskedToEndHasTheJobSavedAndStopped) {
+  JobRequest request = PlayedRequest();
+  request.max_restarts = 3;
+  Job job = RunningJob(request);
+  TrainerReport report = PlayedReport(job, 1, TrainerState::kRunning);
+  report.asked_to_end = true;
+  EXPECT_EQ(Tell(job, report, At(3)), JobChange::kState);
+  EXPECT_EQ(job.checkpoints.order->reason, "rank 1 on b was asked to end (SIGTERM)");
+  EXPECT_EQ(Tell(job, report, At(4)), JobChange::kNone);
+  SaveAll(job, 20, At(5), /*order=*/1);
+  Exit(job, 0, FailureKind::kNone, "", At(6));
+  Exit(job, 1, FailureKind::kSignal, "killed by signal 15", At(6));
+  EXPECT_EQ(job.state, JobState::kCancelled);
+  EXPECT_EQ(job.reason,
+            "rank 1 on b was asked to end (SIGTERM); saved as /ckpt/job-1/step-000000000020.g1");
+}
+
+TEST(SaveOrderTest, RankThatDiesWhileTheJobIsSavedToStopDoesNotRestartIt) {
+  JobRequest request = PlayedRequest();
+  request.max_restarts = 3;
+  Job job = RunningJob(request);
+  StopWhenSaved(job, "maintenance", absl::Seconds(7), At(3));
+  FailRank1(job, FailureKind::kSignal, At(4));
+  EXPECT_EQ(job.state, JobState::kFailed);
+}
+
+TEST(SaveOrderTest, RankOfAStartingJobThatWasAskedToEndStopsItAtOnce) {
+  Job job = NewJob(PlayedRequest(), 1, At(0));
+  Place(job, At(1));
+  TrainerReport report = PlayedReport(job, 1, TrainerState::kReady);
+  report.asked_to_end = true;
+  Tell(job, report, At(3));
+  EXPECT_EQ(job.state, JobState::kStopping);
+  EXPECT_FALSE(job.checkpoints.order.has_value());
+}
+
+}  // namespace
+}  // namespace paceline

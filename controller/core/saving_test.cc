@@ -1,0 +1,168 @@
+#include "controller/core/saving.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "controller/core/job_checkpoints.h"
+#include "controller/core/testing/played_job.h"
+
+namespace paceline {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+constexpr SaveState kWriting = SaveState::kWriting;
+constexpr SaveState kDurable = SaveState::kDurable;
+constexpr SaveState kCommitted = SaveState::kCommitted;
+constexpr SaveState kFailed = SaveState::kFailed;
+constexpr SaveState kSkipped = SaveState::kSkipped;
+
+TEST(SavingTest, ManifestMayBeWrittenWhenEveryShardIsDurableAndThenTheCheckpointExists) {
+  Job job = RunningJob();
+  EXPECT_EQ(TellSaves(job, 0, {Told(20, kWriting)}, At(10)), JobChange::kProgress);
+  EXPECT_THAT(StepsUnderWay(job), ElementsAre(20));
+  TellSaves(job, 0, {Told(20, kDurable)}, At(11));
+  EXPECT_THAT(CommitSteps(job), IsEmpty());
+  TellSaves(job, 1, {Told(20, kWriting)}, At(11));
+  EXPECT_THAT(CommitSteps(job), IsEmpty());
+  EXPECT_EQ(TellSaves(job, 1, {Told(20, kDurable)}, At(12)), JobChange::kState);
+  EXPECT_THAT(CommitSteps(job), ElementsAre(20));
+  EXPECT_EQ(NewestComplete(job), nullptr);
+
+  TrainerReport report = PlayedReport(job, 0, TrainerState::kRunning);
+  report.saves = {Told(20, kCommitted)};
+  report.blocked = absl::Milliseconds(30);
+  EXPECT_EQ(Tell(job, report, At(13)), JobChange::kState);
+  const Checkpoint* newest = NewestComplete(job);
+  ASSERT_NE(newest, nullptr);
+  EXPECT_EQ(newest->key, (CheckpointKey{20, 1}));
+  EXPECT_EQ(newest->bytes, 200);
+  EXPECT_EQ(newest->ranks, 2);
+  EXPECT_EQ(newest->created, At(13).wall);
+  EXPECT_EQ(DirectoryOf(job, newest->key), "/ckpt/job-1/step-000000000020.g1");
+  EXPECT_THAT(CommitSteps(job), IsEmpty());
+  EXPECT_THAT(StepsUnderWay(job), IsEmpty());
+  EXPECT_EQ(job.checkpoints.committed, 1);
+  EXPECT_EQ(job.checkpoints.durable, absl::Seconds(3));
+  EXPECT_EQ(job.checkpoints.blocked, absl::Milliseconds(30));
+}
+
+TEST(SavingTest, RepeatsAndStepsBackChangeNothing) {
+  Job job = RunningJob();
+  SaveAll(job, 20, At(10));
+  EXPECT_EQ(TellSaves(job, 0, {Told(20, kCommitted)}, At(11)), JobChange::kNone);
+  EXPECT_EQ(TellSaves(job, 0, {Told(20, kDurable)}, At(11)), JobChange::kNone);
+  EXPECT_EQ(TellSaves(job, 1, {Told(20, kFailed)}, At(11)), JobChange::kProgress);
+  EXPECT_EQ(job.checkpoints.committed, 1);
+  EXPECT_THAT(job.checkpoints.records, SizeIs(1));
+  EXPECT_THAT(job.checkpoints.failed, IsEmpty());
+}
+
+TEST(SavingTest, OnlyRank0Commits) {
+  Job job = RunningJob();
+  TellSaves(job, 0, {Told(20, kWriting)}, At(10));
+  TellSaves(job, 1, {Told(20, kCommitted)}, At(10));
+  EXPECT_EQ(NewestComplete(job), nullptr);
+}
+
+TEST(SavingTest, FencedGenerationCommitsNothing) {
+  JobRequest request = PlayedRequest();
+  request.max_restarts = 1;
+  Job job = RunningJob(request);
+  TrainerReport late = PlayedReport(job, 0, TrainerState::kRunning);
+  late.saves = {Told(20, kCommitted)};
+  TellSaves(job, 0, {Told(20, kDurable)}, At(10));
+  TellSaves(job, 1, {Told(20, kDurable)}, At(10));
+  FailRank1(job, FailureKind::kSignal, At(11));
+  EXPECT_THAT(CommitSteps(job), IsEmpty()) << "its generation has ended";
+  EXPECT_EQ(Tell(job, late, At(12)), JobChange::kNone);
+  job.checkpoints.settlement.reset();
+  Place(job, At(13));
+  EXPECT_EQ(Tell(job, late, At(14)), JobChange::kNone);
+  EXPECT_THAT(job.checkpoints.records, IsEmpty());
+}
+
+TEST(SavingTest, OneFailedPartFailsTheSaveOnceAndWhatWasWrittenIsRemovedWhenAllHaveTold) {
+  Job job = RunningJob();
+  TellSaves(job, 0, {Told(20, kWriting)}, At(10));
+  EXPECT_EQ(TellSaves(job, 1, {Told(20, kFailed)}, At(11)), JobChange::kState);
+  EXPECT_EQ(job.checkpoints.failed[SaveFailure::kNoSpace], 1);
+  EXPECT_EQ(job.checkpoints.last_error, "save after step 20: rank 1 on b: the disk is full");
+  EXPECT_THAT(job.checkpoints.remnants, IsEmpty()) << "rank 0 still writes";
+  EXPECT_EQ(TellSaves(job, 0, {Told(20, kFailed)}, At(12)), JobChange::kState);
+  EXPECT_EQ(job.checkpoints.failed[SaveFailure::kNoSpace], 1) << "one save, one failure";
+  EXPECT_THAT(job.checkpoints.remnants, ElementsAre(CheckpointKey{20, 1}));
+  EXPECT_THAT(CommitSteps(job), IsEmpty());
+  SaveAll(job, 40, At(20));
+  EXPECT_EQ(job.checkpoints.last_error, "");
+}
+
+TEST(SavingTest, ManifestThatCannotBeWrittenFailsTheSave) {
+  Job job = RunningJob();
+  TellSaves(job, 0, {Told(20, kDurable)}, At(10));
+  TellSaves(job, 1, {Told(20, kDurable)}, At(10));
+  TellSaves(job, 0, {Told(20, kFailed)}, At(11));
+  EXPECT_THAT(CommitSteps(job), IsEmpty());
+  EXPECT_THAT(job.checkpoints.remnants, ElementsAre(CheckpointKey{20, 1}));
+}
+
+TEST(SavingTest, SkippedSaveIsCountedAsSkippedAndLeavesNothingIfNobodyWrote) {
+  Job job = RunningJob();
+  TellSaves(job, 0, {Told(20, kSkipped)}, At(10));
+  TellSaves(job, 1, {Told(20, kSkipped)}, At(10));
+  EXPECT_EQ(job.checkpoints.skipped, 1);
+  EXPECT_THAT(job.checkpoints.failed, IsEmpty());
+  EXPECT_THAT(job.checkpoints.remnants, IsEmpty());
+  EXPECT_THAT(job.checkpoints.last_error, HasSubstr("rank 0 on a: left out"));
+
+  TellSaves(job, 0, {Told(40, kSkipped)}, At(11));
+  TellSaves(job, 1, {Told(40, kDurable)}, At(11));
+  EXPECT_EQ(job.checkpoints.skipped, 2);
+  EXPECT_THAT(job.checkpoints.remnants, ElementsAre(CheckpointKey{40, 1}));
+}
+
+TEST(SavingTest, SavesThatNobodyTellsOfAnyMoreAreForgottenAndNotTakenForNew) {
+  Job job = RunningJob();
+  SaveAll(job, 20, At(10));
+  for (int64_t step = 40; step <= 400; step += 20) SaveAll(job, step, At(10));
+  EXPECT_THAT(job.checkpoints.saves, SizeIs(1));
+  EXPECT_EQ(job.checkpoints.committed, 20);
+  EXPECT_EQ(TellSaves(job, 1, {Told(20, kWriting)}, At(11)), JobChange::kNone) << "an old report";
+  EXPECT_THAT(StepsUnderWay(job), IsEmpty());
+}
+
+TEST(SavingTest, PartThatARankTellsOfNoMoreIsLost) {
+  Job job = RunningJob();
+  TellSaves(job, 0, {Told(1, kDurable)}, At(10));
+  std::vector<SaveStatus> newer;
+  for (int64_t step = 2; step <= 9; ++step) newer.push_back(Told(step, kDurable));
+  ASSERT_EQ(newer.size(), kMaxSavesTold);
+  TellSaves(job, 1, newer, At(11));
+  EXPECT_EQ(job.checkpoints.failed[SaveFailure::kInconsistent], 1);
+  EXPECT_THAT(job.checkpoints.last_error, HasSubstr("save after step 1: rank 1 on b"));
+}
+
+TEST(SavingTest, RemnantsAreBounded) {
+  Job job = RunningJob();
+  for (int64_t step = 1; step <= 40; ++step) {
+    TellSaves(job, 0, {Told(step, kFailed)}, At(10));
+    TellSaves(job, 1, {Told(step, kFailed)}, At(10));
+  }
+  EXPECT_THAT(job.checkpoints.remnants, SizeIs(kMaxRemnants));
+  EXPECT_EQ(job.checkpoints.failed[SaveFailure::kNoSpace], 40);
+}
+
+TEST(SavingTest, JobWithoutADirectoryTakesNoSaves) {
+  JobRequest request = PlayedRequest();
+  request.checkpoints.directory.clear();
+  Job job = RunningJob(request);
+  SaveAll(job, 20, At(10));
+  EXPECT_THAT(job.checkpoints.saves, IsEmpty());
+  EXPECT_THAT(job.checkpoints.records, IsEmpty());
+}
+
+}  // namespace
+}  // namespace paceline
