@@ -139,13 +139,16 @@ TEST_F(ControlTest, SavesAreToldUntilEightNewerOnesAre) {
   ASSERT_TRUE(daemon_->Serve([&] { return Saves(0) == "10 20 30 "; })) << Saves(0);
   EXPECT_EQ(daemon_->status(0).saves(2).order(), 3);
   EXPECT_EQ(daemon_->status(0).saves(2).state(), v1::SAVE_DURABLE);
-  // The answer to an order without a step is one more; those told again are not.
+  // Each answer to an order without a step is one more; those told again are not.
   Order(4, /*now=*/true);
   ASSERT_TRUE(daemon_->Serve([&] { return Saves(0) == "10 20 30 0 "; })) << Saves(0);
   EXPECT_EQ(daemon_->status(0).saves(3).failure(), v1::SAVE_NOT_AGREED);
+  Order(5, /*now=*/true);
+  ASSERT_TRUE(daemon_->Serve([&] { return Saves(0) == "10 20 30 0 0 "; })) << Saves(0);
   Order(9, /*now=*/false);
-  ASSERT_TRUE(daemon_->Serve([&] { return Saves(0) == "30 0 40 50 60 70 80 90 "; })) << Saves(0);
-  EXPECT_EQ(daemon_->status(0).saves(0).order(), 9);
+  ASSERT_TRUE(daemon_->Serve([&] { return Saves(0) == "0 0 40 50 60 70 80 90 "; })) << Saves(0);
+  EXPECT_EQ(daemon_->status(0).saves(1).order(), 5);
+  EXPECT_EQ(daemon_->status(0).saves(7).order(), 9);
   EXPECT_EQ(daemon_->status(0).checkpoints().saves(), 9);
 }
 
