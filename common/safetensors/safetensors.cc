@@ -207,7 +207,7 @@ absl::StatusOr<std::string> SafetensorsHeader(const std::vector<Safetensor>& ten
   int64_t offset = 0;
   for (const Safetensor& tensor : tensors) {
     int64_t bytes;
-    int64_t end;
+    int64_t end = 0;
     if (!IsUtf8(tensor.name) || !names.insert(tensor.name).second ||
         !SizeOf(tensor.dtype, tensor.shape, &bytes) ||
         __builtin_add_overflow(offset, bytes, &end)) {

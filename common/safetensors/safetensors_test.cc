@@ -75,8 +75,9 @@ TEST(SafetensorsTest, EachTensorIsAlignedForItsElements) {
 }
 
 TEST(SafetensorsTest, MetadataIsSkipped) {
-  const auto tensors = ParseSafetensors(File(
-      R"({"__metadata__":{"k":"v"},"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}})", "xy"));
+  const std::string contents = File(
+      R"({"__metadata__":{"k":"v"},"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}})", "xy");
+  const auto tensors = ParseSafetensors(contents);
   ASSERT_TRUE(tensors.ok()) << tensors.status();
   ASSERT_EQ(tensors->size(), 1u);
   EXPECT_EQ((*tensors)[0].bytes, "xy");
@@ -175,7 +176,8 @@ TEST(SafetensorsTest, AHeaderIsPaddedToItsAlignment) {
     const absl::StatusOr<std::string> header = SafetensorsHeader(tensors, alignment);
     ASSERT_TRUE(header.ok()) << header.status();
     EXPECT_EQ(header->size() % alignment, 0u);
-    const auto parsed = ParseSafetensors(*header + "12345678b");
+    const std::string contents = *header + "12345678b";
+    const auto parsed = ParseSafetensors(contents);
     ASSERT_TRUE(parsed.ok()) << parsed.status();
     EXPECT_EQ((*parsed)[1].bytes, "b");
   }
