@@ -23,7 +23,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::ElementsAre;
-using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -287,7 +286,7 @@ TEST_F(CheckpointTest, VerifyOfSoundFiles) {
   Store();
   const Ran ran = Paceline({"checkpoint", "verify", "small"});
   EXPECT_EQ(ran.exit, kCliOk) << ran.err;
-  EXPECT_THAT(ran.out, HasSubstr(stored_ + " is sound: "));
+  EXPECT_THAT(ran.out, HasSubstr(stored_ + " is sound: all 64 B are"));
   const auto json =
       nlohmann::json::parse(Paceline({"checkpoint", "verify", stored_, "-o", "json"}).out);
   EXPECT_EQ(json["sound"], true);
@@ -336,8 +335,7 @@ TEST_F(CheckpointTest, ExportOfALlamaIsADirectory) {
   const Ran ran = Paceline({"checkpoint", "export", "small", "--to", root_ + "/out", "--dtype",
                             "bf16", "--max-shard-size", "16B"});
   EXPECT_EQ(ran.exit, kCliOk) << ran.err;
-  EXPECT_THAT(ran.out, StartsWith("2 tensors, 24 B, in " + root_ + "/out/model-00001-of-00002"));
-  EXPECT_THAT(ran.out, EndsWith("/config.json\n"));
+  EXPECT_EQ(ran.out, "2 tensors, 24 B, in " + root_ + "/out (4 files)\n");
   EXPECT_TRUE(fs::exists(root_ + "/out/model.safetensors.index.json"));
   const Ran again = Paceline({"checkpoint", "export", "small", "--to", root_ + "/out"});
   EXPECT_EQ(again.exit, kCliRefused);

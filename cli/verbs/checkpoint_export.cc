@@ -1,12 +1,10 @@
 // paceline checkpoint export CHECKPOINT|PATH --to DIR|FILE
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "cli/text/neutral.h"
 #include "cli/verbs/byte_bar.h"
 #include "cli/verbs/checkpoint_place.h"
@@ -45,8 +43,8 @@ absl::StatusOr<ExportResult> Export(Program& program, const CheckpointExportFlag
   const bool hugging_face =
       flags.format == "hf" ||
       (flags.format == "auto" && spec.model().has_llama() && !NamesAFile(flags.to));
-  return hugging_face ? ExportHuggingFace(files, flags.to, options)
-                      : ExportFile(files, flags.to, options);
+  const std::string to = AbsolutePath(flags.to);
+  return hugging_face ? ExportHuggingFace(files, to, options) : ExportFile(files, to, options);
 }
 
 int ExportCheckpoint(Program& program, const CheckpointExportFlags& flags) {
@@ -61,8 +59,10 @@ int ExportCheckpoint(Program& program, const CheckpointExportFlags& flags) {
     program.out() << json.dump(1) << std::endl;
     return kCliOk;
   }
+  const size_t files = result->files.size();
   program.out() << result->tensors << " tensors, " << BytesText(result->bytes) << ", in "
-                << NeutralLine(absl::StrJoin(result->files, ", ")) << std::endl;
+                << NeutralLine(flags.to) << (files == 1 ? "" : absl::StrCat(" (", files, " files)"))
+                << std::endl;
   return kCliOk;
 }
 

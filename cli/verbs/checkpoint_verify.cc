@@ -49,8 +49,8 @@ int Tell(Program& program, const std::string& directory, const Verdict& verdict)
   }
   program.out() << std::flush;
   if (sound) {
-    program.out() << NeutralLine(directory) << " is sound: " << BytesText(verdict.bytes)
-                  << " as they were saved" << std::endl;
+    program.out() << NeutralLine(directory) << " is sound: all " << BytesText(verdict.bytes)
+                  << " are as they were saved" << std::endl;
     return kCliOk;
   }
   const size_t count = verdict.damages.size();

@@ -150,6 +150,11 @@ absl::StatusOr<v1::JobSpec> SpecOf(const Manifest& manifest) {
 
 absl::StatusOr<ExportResult> ExportFile(const CheckpointFiles& checkpoint, const std::string& path,
                                         const ExportOptions& options) {
+  std::error_code ignored;
+  if (fs::is_directory(path, ignored)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, " is a directory, and this export is one file: name a file in it"));
+  }
   PACELINE_ASSIGN_OR_RETURN(const std::vector<ModelTensor> tensors,
                             TensorsToExport(checkpoint, options));
   ExportResult result{static_cast<int64_t>(tensors.size()), BytesOf(tensors), {path}};

@@ -35,7 +35,8 @@ struct ExportResult {
 absl::StatusOr<v1::JobSpec> SpecOf(const Manifest& manifest);
 
 // Writes parameters and buffers under the model's own names; a file that is there is replaced.
-// Errors as WriteModelFile; InvalidArgument when the checkpoint holds no model.
+// Errors as WriteModelFile; InvalidArgument when the checkpoint holds no model, or `path` is
+// a directory.
 absl::StatusOr<ExportResult> ExportFile(const CheckpointFiles& checkpoint, const std::string& path,
                                         const ExportOptions& options);
 

@@ -229,6 +229,12 @@ TEST_F(ExportTest, DirectoryWithSomethingInItIsRefused) {
             absl::StatusCode::kNotFound);
 }
 
+TEST_F(ExportTest, FileIsNoDirectory) {
+  const auto refused = ExportFile(Checkpoint("{}"), root_, {});
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Names(root_), ElementsAre("step-000000000120.g1"));
+}
+
 TEST_F(ExportTest, OnlyALlamaHasHuggingFacesLayout) {
   const auto refused = ExportHuggingFace(Checkpoint(R"({"model": {"resnet18": {}}})"), out_, {});
   EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument);
