@@ -1,0 +1,260 @@
+"""What a checkpoint costs: our saving and restoring beside torch's, safetensors' and the bare disk.
+
+Two ranks with one thread each hold a Llama's parameters and both moments of AdamW as fp32, each of
+them one half of the bytes, 1 GiB together. In a step they multiply matrices, meet in an all-reduce
+and change all of the state. Measured at each save: how long the training thread is held up, how
+much longer the steps around it are than the others, and when the checkpoint is durable on both
+ranks. Then processes that hold such a state already read the last checkpoint, out of the disk and
+out of the page cache. The programs take turns.
+"""
+import argparse
+import contextlib
+import json
+import math
+import os
+import pathlib
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import paceline_bench
+
+PEER = paceline_bench.ROOT / "bench/peers/checkpoint.py"
+RANKS = 2
+PAGE = 4096
+OURS = "ours"
+ASYNC = {"dcp-async-thread": "async_save, thread", "dcp-async-process": "async_save, process"}
+PEERS = {"dcp-save": "dcp save", **ASYNC, "dcp-staging-thread": "async_save, staging thread",
+         "safetensors": "safetensors"}
+READERS = ("dcp-save", "safetensors")
+WRITES = ("write-buffered", "write-direct")
+COLD_READS = ("read-buffered", "read-direct", "read-mapped")
+WARM_READS = ("read-buffered", "read-mapped")
+
+
+def llama_tensors(dim, ffn_dim, layers, vocab):
+    """(name, shape) of all parameters and their moments."""
+    parameters = [("tok_embeddings.weight", (vocab, dim))]
+    for layer in range(layers):
+        parameters += [(f"layers.{layer}.{name}.weight", shape) for name, shape in (
+            ("attention.wq", (dim, dim)), ("attention.wk", (dim, dim)), ("attention.wv", (dim, dim)),
+            ("attention.wo", (dim, dim)), ("feed_forward.w1", (ffn_dim, dim)),
+            ("feed_forward.w2", (dim, ffn_dim)), ("feed_forward.w3", (ffn_dim, dim)),
+            ("attention_norm", (dim,)), ("ffn_norm", (dim,)))]
+    parameters += [("norm.weight", (dim,)), ("output.weight", (vocab, dim))]
+    return [(prefix + name, shape) for prefix in ("model/", "optimizer/exp_avg/",
+                                                  "optimizer/exp_avg_sq/")
+            for name, shape in parameters]
+
+
+def row_bytes(shape):
+    return 4 * math.prod(shape[1:])
+
+
+def bytes_of(part):
+    return sum(one["shape"][0] * row_bytes(one["shape"]) for one in part)
+
+
+def parts_of_ranks(tensors):
+    """Cut by bytes into one part for each rank; a cut within a tensor makes two of it."""
+    total = bytes_of([{"shape": shape} for _, shape in tensors])
+    parts, done = [[] for _ in range(RANKS)], 0
+    for name, shape in tensors:
+        rows, row = shape[0], row_bytes(shape)
+        while rows > 0:
+            rank = done * RANKS // total
+            room = (rank + 1) * total // RANKS - done
+            taken = min(rows, math.ceil(room / row))
+            name_of_part = name if taken == shape[0] else f"{name}/{rank}"
+            parts[rank].append({"name": name_of_part, "shape": [taken, *shape[1:]]})
+            rows, done = rows - taken, done + taken * row
+    return parts
+
+
+def run_ranks(command_of, folder):
+    """Runs a program for each rank; returns what they print, and leaves nothing running."""
+    environment = dict(os.environ, GLOO_SOCKET_IFNAME="lo", OMP_NUM_THREADS="1",
+                       MASTER_ADDR="127.0.0.1", TORCH_FR_BUFFER_SIZE="0")
+    with contextlib.ExitStack() as stack:
+        outputs = [stack.enter_context(open(folder / f"output-{rank}", "w+", encoding="utf-8"))
+                   for rank in range(RANKS)]
+        processes = [subprocess.Popen(
+            [str(word) for word in command_of(rank)], env=environment, stdout=outputs[rank],
+            start_new_session=True) for rank in range(RANKS)]
+        codes = [process.wait() for process in processes]
+        for process in processes:  # What async_save has started ends with its rank.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        if any(codes):
+            raise RuntimeError(f"a rank failed: {' '.join(map(str, command_of(0)))}")
+        for output in outputs:
+            output.seek(0)
+        return [json.loads(output.read()) for output in outputs]
+
+
+def forget(folder):
+    """Takes a folder's files out of the page cache."""
+    for file in folder.rglob("*"):
+        if file.is_file():
+            descriptor = os.open(file, os.O_RDONLY)
+            os.fsync(descriptor)
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            os.close(descriptor)
+
+
+def stretch(steps, begin, durable):
+    """How much longer than others the steps of a rank were between two times, all together, from
+    the start of each to the start of the next; seconds."""
+    around, others = [], []
+    for (start, _), (following, _) in zip(steps, steps[1:]):
+        touched = start <= durable and following > begin
+        (around if touched else others).append((following - start) * 1e-9)
+    return sum(around) - len(around) * statistics.median(others)
+
+
+class Measurement:
+    """Runs of all programs, and what they gave: {(metric, program): values}."""
+
+    def __init__(self, args, programs, folder):
+        self.args, self.programs, self.folder = args, programs, folder
+        self.state = folder / "state.json"
+        self.parts = parts_of_ranks(llama_tensors(args.dim, args.ffn_dim, args.layers, args.vocab))
+        self.state.write_text(json.dumps(self.parts), encoding="utf-8")
+        self.total = sum(map(bytes_of, self.parts))
+        self.values = {}
+
+    def add(self, metric, program, value):
+        self.values.setdefault((metric, program), []).append(value)
+
+    def of(self, metric, *programs):
+        return {program: self.values[metric, program] for program in programs}
+
+    def round(self):
+        for way in (OURS, *PEERS):
+            with tempfile.TemporaryDirectory(prefix="run.", dir=self.folder) as run:
+                self.measure(way, pathlib.Path(run))
+        with tempfile.TemporaryDirectory(prefix="run.", dir=self.folder) as run:
+            self.measure_disk(pathlib.Path(run))
+
+    def command(self, way, run, phase, directory):
+        program = ([self.programs / "checkpoint_benchmark"] if way == OURS else
+                   [sys.executable, PEER, "--way", way])
+        return lambda rank: [*program, "--state", self.state, "--store", run / f"store-{phase}",
+                             "--directory", directory, "--rank", rank, "--ranks", RANKS]
+
+    def measure(self, way, run):
+        job = run / "job"
+        job.mkdir()
+        command = self.command(way, run, "save", job)
+        saving = ["--saves", self.args.saves, "--quiet-steps", self.args.quiet_steps, "--products",
+                  self.args.products]
+        ranks = run_ranks(lambda rank: [*command(rank), *saving], run)
+        for number in range(1, self.args.saves + 1):  # The first one makes what the others reuse.
+            saves = [rank["saves"][number] for rank in ranks]
+            begin = min(save["begin"] for save in saves)
+            durable = max(save["durable"] for save in saves)
+            self.add("blocked", way, max(save["blocked"] for save in saves) * 1e-9)
+            self.add("durable", way, (durable - begin) * 1e-9)
+            # The ranks wait for each other in each step.
+            self.add("stretch", way, stretch(own_steps(ranks[0], number), begin, durable))
+        if way in (OURS, *READERS):
+            last = sorted(job.iterdir())[-1]
+            for old in sorted(job.iterdir())[:-1]:
+                shutil.rmtree(old)
+            forget(last)
+            ranks = run_ranks(self.command(way, run, "read", last), run)
+            for temperature in ("cold", "warm"):
+                self.add(temperature, way, max(rank[temperature] for rank in ranks))
+
+    def measure_disk(self, run):
+        for way in WRITES:
+            self.add("durable", way, self.disk(way, run))
+        for way in COLD_READS:
+            forget(run)
+            self.add("cold", way, self.disk(way, run))
+        for way in WARM_READS:
+            self.disk("read-buffered", run)
+            self.add("warm", way, self.disk(way, run))
+
+    def disk(self, way, run):
+        start = time.monotonic_ns() + 2 * 10**9  # When all have their memory.
+        ranks = run_ranks(lambda rank: [
+            self.programs / "disk_benchmark", way, "--file", run / f"raw-{rank}", "--start", start,
+            "--bytes", -(-bytes_of(self.parts[rank]) // PAGE) * PAGE], run)
+        return (max(rank["end"] for rank in ranks) - min(rank["begin"] for rank in ranks)) * 1e-9
+
+
+def own_steps(rank, number):
+    """The steps from the save before until the save after."""
+    saves = rank["saves"]
+    first = saves[number - 1]["durable"]
+    last = saves[number + 1]["begin"] if number + 1 < len(saves) else rank["steps"][-1][1]
+    return [step for step in rank["steps"] if first < step[0] < last]
+
+
+def as_rates(times, total):
+    """Of bytes; in GB/s, which is better when it is higher."""
+    return {name: [total / value * 1e-9 for value in values] for name, values in times.items()}
+
+
+def milliseconds(times):
+    return {PEERS.get(name, name): [value * 1e3 for value in values]
+            for name, values in times.items()}
+
+
+def make_rows(results, case):
+    def row(metric, measured, peers, **options):
+        ours = results.of(measured, OURS)
+        return paceline_bench.Row(case=case, metric=metric, unit="ms",
+                                  ours=milliseconds(ours)[OURS],
+                                  peers=milliseconds(results.of(measured, *peers)), **options)
+
+    def rate(metric, measured, limits):
+        ours = as_rates(results.of(measured, OURS), results.total)[OURS]
+        return paceline_bench.Row(case=case, metric=metric, unit="GB/s", better="higher", ours=ours,
+                                  peers=as_rates(results.of(measured, *limits), results.total),
+                                  target=0.9)
+
+    return [
+        row("training held up", "blocked", ASYNC, target=0.25),
+        row("training held up, all peers", "blocked", PEERS),
+        row("steps around the save longer by", "stretch", PEERS),
+        row("durable after", "durable", PEERS),
+        rate("written", "durable", WRITES),
+        row("restored, cold", "cold", ["dcp-save"], target=0.5),
+        row("restored, warm", "warm", ["dcp-save"], target=0.5),
+        row("restored, cold", "cold", ["safetensors"]),
+        row("restored, warm", "warm", ["safetensors"]),
+        rate("read, cold", "cold", COLD_READS),
+        rate("read, warm", "warm", WARM_READS),
+    ]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3, help="runs of each program")
+    parser.add_argument("--saves", type=int, default=2, help="measured in each run")
+    parser.add_argument("--quiet-steps", type=int, default=4, help="steps between two saves")
+    parser.add_argument("--products", type=int, default=150, help="of matrices in a step")
+    parser.add_argument("--dim", type=int, default=768)
+    parser.add_argument("--ffn-dim", type=int, default=2048)
+    parser.add_argument("--layers", type=int, default=6)
+    parser.add_argument("--vocab", type=int, default=32000)
+    parser.add_argument("--directory", type=pathlib.Path, default=paceline_bench.ROOT / "build",
+                        help="on the disk that is to be measured")
+    args = parser.parse_args()
+    programs = paceline_bench.build("//bench:checkpoint_benchmark", "//bench:disk_benchmark") / "bench"
+    with tempfile.TemporaryDirectory(prefix="paceline-bench.", dir=args.directory) as folder:
+        results = Measurement(args, programs, pathlib.Path(folder))
+        for _ in range(args.rounds):
+            results.round()
+    case = f"{results.total / 2**30:.2f} GiB, {RANKS} ranks"
+    return paceline_bench.report("checkpoint", make_rows(results, case))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
