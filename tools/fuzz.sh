@@ -37,7 +37,7 @@ fuzz() {
 }
 
 merge() {
-  nice -n 19 "$work/$1" "${limits[@]}" -merge=1 "tests/fuzz/corpus/$1" "$work/corpus/$1" \
+  nice -n 19 "$work/$1" "${limits[@]}" -merge=1 -use_counters=0 "tests/fuzz/corpus/$1" "$work/corpus/$1" \
     2>"$work/$1-merge.log"
   echo "fuzz: $1: $(find "tests/fuzz/corpus/$1" -type f | wc -l) inputs in the corpus"
 }
