@@ -1,9 +1,9 @@
 // Where a rank's entries lie in its shard.
 //
 // The file is the length, the JSON header, padded so that the data begins at a multiple of 4096,
-// and the entries without gaps, as safetensors want it. Entries whose sizes are multiples of 8
-// come first, then those of 4, of 2, and the rest: so each lies at a multiple of its element, and
-// of 8 if it has 8 bytes or more of any even sort.
+// and the entries without gaps, as safetensors want it. Entries whose sizes are multiples of 64
+// come first, then those of 32, of 16 and so on: so each lies at a multiple of its element, and
+// those of 64 at one of 64.
 #ifndef WORKER_TRAINER_CHECKPOINT_SHARD_LAYOUT_H_
 #define WORKER_TRAINER_CHECKPOINT_SHARD_LAYOUT_H_
 
