@@ -61,7 +61,7 @@ struct CompleteCheckpoint {
   std::string name;
   int64_t step = 0;
   int64_t generation = 0;
-  int64_t bytes = 0;   // Of its files, the manifest included.
+  int64_t bytes = 0;  // Of its files, the manifest included.
   int ranks = 0;
   int64_t created = 0;  // Unix seconds.
 };

@@ -23,18 +23,18 @@ inline constexpr int kManifestVersion = 1;
 
 // Consecutive rows of a tensor, in one entry of a shard. A tensor without dimensions is one row.
 struct TensorSlice {
-  std::string file;        // Name of the shard in the checkpoint's directory.
+  std::string file;  // Name of the shard in the checkpoint's directory.
   int64_t first_row = 0;
   int64_t rows = 0;
-  int64_t offset = 0;      // Of the first byte, from the start of the file.
+  int64_t offset = 0;  // Of the first byte, from the start of the file.
   int64_t bytes = 0;
-  uint64_t checksum = 0;   // Of the bytes (checksum.h).
+  uint64_t checksum = 0;  // Of the bytes (checksum.h).
 };
 
 struct ManifestTensor {
-  std::string name;            // "model/fc.weight"; in a shard too.
-  std::string dtype;           // As in safetensors: "F32".
-  std::vector<int64_t> shape;  // Of the whole tensor.
+  std::string name;                 // "model/fc.weight"; in a shard too.
+  std::string dtype;                // As in safetensors: "F32".
+  std::vector<int64_t> shape;       // Of the whole tensor.
   std::vector<TensorSlice> slices;  // By first_row, without gaps; of a part: some of them.
 };
 
@@ -47,17 +47,17 @@ struct Manifest {
   int version = kManifestVersion;
   std::string paceline_version;
   std::string torch_version;
-  int64_t created = 0;        // Unix seconds, by the clock of the node that wrote it.
+  int64_t created = 0;  // Unix seconds, by the clock of the node that wrote it.
 
   std::string job_id;
   int64_t generation = 0;
-  int64_t step = 0;           // Steps completed.
-  int ranks = 0;              // That saved it.
+  int64_t step = 0;  // Steps completed.
+  int ranks = 0;     // That saved it.
   int64_t plan_epoch = 0;
-  std::string ladder;         // For people and for comparison: "2:2,8:8".
-  int64_t data_epoch = 0;     // Position in the data (worker/trainer/core/sampler.h).
+  std::string ladder;      // For people and for comparison: "2:2,8:8".
+  int64_t data_epoch = 0;  // Position in the data (worker/trainer/core/sampler.h).
   int64_t data_offset = 0;
-  std::string job_spec;       // A JSON object: paceline.v1.JobSpec, as protobuf writes it.
+  std::string job_spec;  // A JSON object: paceline.v1.JobSpec, as protobuf writes it.
 
   std::vector<ManifestFile> files;      // By name.
   std::vector<ManifestTensor> tensors;  // By name.
