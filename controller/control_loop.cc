@@ -5,6 +5,7 @@
 
 #include "absl/time/clock.h"
 #include "common/log.h"
+#include "controller/core/job_checkpoints.h"
 #include "controller/metrics.h"
 #include "controller/rpc/convert.h"
 
@@ -28,7 +29,9 @@ ControlLoop::ControlLoop(EventLoop* loop, StateStore* store, ControllerMetrics* 
       node_log_(state.starts, kWatchedChanges) {
   cluster_.Restore(std::move(state.jobs), std::move(state.nodes), Now());
   for (auto& [id, entry] : state.requests) requests_.Add(id, std::move(entry));
-  for (const auto& [id, job] : cluster_.jobs()) shown_jobs_[id] = ToProto(job.state);
+  for (const auto& [id, job] : cluster_.jobs()) {
+    shown_jobs_[id] = {ToProto(job.state), job.checkpoints.committed, job.checkpoints.last_error};
+  }
   for (const auto& [name, node] : cluster_.nodes()) shown_nodes_[name] = v1::NODE_UNREACHABLE;
   metrics_->ShowCluster(cluster_);
   ArmTimer();
@@ -86,13 +89,9 @@ void ControlLoop::Show(const Actions& actions) {
     if (job == cluster_.jobs().end()) continue;  // Deleted by a later event.
     v1::JobEvent event;
     *event.mutable_job() = ToProto(job->second, absl::Now());
-    const auto [shown, added] = shown_jobs_.emplace(id, v1::JOB_STATE_UNSPECIFIED);
+    const auto [shown, added] = shown_jobs_.try_emplace(id);
     event.set_type(added ? v1::ADDED : v1::MODIFIED);
-    if (std::exchange(shown->second, event.job().state()) != event.job().state()) {
-      PACELINE_LOG(INFO) << "job_state job=" << id.value()
-                         << " state=" << v1::JobState_Name(event.job().state()) << " reason=\""
-                         << event.job().reason() << "\"";
-    }
+    LogChanges(job->second, shown->second);
     event.mutable_job()->set_revision(job_log_.revision() + 1);
     job_log_.Append(std::move(event));
   }
@@ -119,6 +118,28 @@ void ControlLoop::Show(const Actions& actions) {
   if (!actions.show_jobs.empty() || !actions.delete_jobs.empty()) listeners_.jobs_changed();
   if (!actions.show_nodes.empty()) listeners_.nodes_changed();
   metrics_->ShowChanges(cluster_, actions);
+}
+
+void ControlLoop::LogChanges(const Job& job, ShownJob& shown) {
+  const std::string& id = job.request.id.value();
+  const v1::JobState state = ToProto(job.state);
+  if (std::exchange(shown.state, state) != state) {
+    PACELINE_LOG(INFO) << "job_state job=" << id << " state=" << v1::JobState_Name(state)
+                       << " reason=\"" << job.reason << "\"";
+  }
+  const JobCheckpoints& checkpoints = job.checkpoints;
+  const Checkpoint* newest = NewestComplete(job);
+  if (std::exchange(shown.committed, checkpoints.committed) != checkpoints.committed &&
+      newest != nullptr) {
+    PACELINE_LOG(INFO) << "checkpoint_complete job=" << id
+                       << " directory=" << DirectoryOf(job, newest->key)
+                       << " bytes=" << newest->bytes << " took=" << checkpoints.durable;
+  }
+  if (std::exchange(shown.save_error, checkpoints.last_error) != checkpoints.last_error &&
+      !checkpoints.last_error.empty()) {
+    PACELINE_LOG(WARNING) << "checkpoint_error job=" << id << " error=\"" << checkpoints.last_error
+                          << "\"";
+  }
 }
 
 void ControlLoop::ArmTimer() {

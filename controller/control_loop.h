@@ -79,9 +79,18 @@ class ControlLoop {
   static Moment Now();
 
  private:
+  // Of a job as last shown to watchers, and told in the log.
+  struct ShownJob {
+    v1::JobState state = v1::JOB_STATE_UNSPECIFIED;
+    int64_t committed = 0;
+    std::string save_error;
+  };
+
   // Steps the cluster; what follows from it goes in line behind `batch`.
   void Run(const Event& event, WriteBatch batch, CommitQueue::Then then);
   void Show(const Actions& actions);
+  // Tells what of the job has changed.
+  static void LogChanges(const Job& job, ShownJob& shown);
   void ArmTimer();
 
   EventLoop* const loop_;
@@ -92,8 +101,8 @@ class ControlLoop {
   RequestLog requests_;
   WatchLog<v1::JobEvent> job_log_;
   WatchLog<v1::NodeEvent> node_log_;
-  // States as last shown to watchers: what is not in here is ADDED when it is shown.
-  std::map<JobId, v1::JobState> shown_jobs_;
+  // What is not in here is ADDED when it is shown.
+  std::map<JobId, ShownJob> shown_jobs_;
   std::map<NodeName, v1::NodeState> shown_nodes_;
   Listeners listeners_;
   EventLoop::TimerId timer_ = 0;

@@ -104,7 +104,8 @@ ControllerMetrics::ControllerMetrics(const std::string& version)
                     .Name("paceline_worker_sessions")
                     .Help("Workers connected.")
                     .Register(registry_)
-                    .Add({})) {
+                    .Add({})),
+      checkpoints_(&registry_) {
   BuildGauge()
       .Name("paceline_build_info")
       .Help("Build information; value is always 1.")
@@ -121,6 +122,7 @@ std::string ControllerMetrics::Text() const {
 void ControllerMetrics::ShowCluster(const Cluster& cluster) {
   for (const auto& [id, job] : cluster.jobs()) {
     states_[id] = job.state;
+    checkpoints_.Begin(job);
     if (!job.ended_already()) ShowJob(job);
   }
   CountStates(cluster);
@@ -131,9 +133,10 @@ void ControllerMetrics::ShowChanges(const Cluster& cluster, const Actions& actio
     const auto found = cluster.jobs().find(id);
     if (found == cluster.jobs().end()) continue;
     const Job& job = found->second;
+    checkpoints_.Count(job);
     const auto [known, added] = states_.emplace(id, JobState::kQueued);
     const JobState before = std::exchange(known->second, job.state);
-    if (before == JobState::kQueued && job.holds_slots()) {
+    if (before == JobState::kQueued && job.holds_slots() && job.generation == Generation(1)) {
       queue_wait_.Observe(absl::ToDoubleSeconds(job.placed - job.created));
     }
     if (before != JobState::kRunning && job.state == JobState::kRunning) {
@@ -144,7 +147,10 @@ void ControllerMetrics::ShowChanges(const Cluster& cluster, const Actions& actio
     }
     if (!job.ranks.empty()) ShowJob(job);
   }
-  for (const JobId& id : actions.delete_jobs) states_.erase(id);
+  for (const JobId& id : actions.delete_jobs) {
+    states_.erase(id);
+    checkpoints_.Forget(id);
+  }
   if (!actions.store_jobs.empty() || !actions.delete_jobs.empty() || !actions.show_nodes.empty()) {
     CountStates(cluster);
     RemoveOldSeries(absl::Now());
@@ -172,7 +178,8 @@ void ControllerMetrics::ShowJob(const Job& job) {
   const std::optional<double> accuracy =
       job.evaluation.has_value() ? job.evaluation->accuracy : std::nullopt;
   set_if_known(accuracy_, series.accuracy, accuracy.value_or(0), accuracy.has_value());
-  if (job.ended_already()) series.ended = job.ended;
+  checkpoints_.Show(job);
+  series.ended = job.ended_already() ? job.ended : absl::InfiniteFuture();
 }
 
 void ControllerMetrics::CountStates(const Cluster& cluster) {
@@ -242,6 +249,7 @@ void ControllerMetrics::RemoveOldSeries(absl::Time wall_now) {
     if (series.accuracy != nullptr) accuracy_.Remove(series.accuracy);
     step_duration_.Remove(series.step_duration);
     for (prometheus::Counter* counter : series.phase_seconds) phase_seconds_.Remove(counter);
+    checkpoints_.Remove(JobId(i->first));
     i = series_.erase(i);
   }
 }

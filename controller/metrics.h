@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "controller/checkpoint_metrics.h"
 #include "controller/core/cluster.h"
 #include "proto/worker.pb.h"
 
@@ -82,6 +83,8 @@ class ControllerMetrics {
   prometheus::Counter& replays_;
   prometheus::Counter& dropped_;
   prometheus::Gauge& sessions_;
+
+  CheckpointMetrics checkpoints_;
 
   std::map<std::string, JobSeries> series_;
   std::map<JobId, JobState> states_;  // As last counted.

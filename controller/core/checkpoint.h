@@ -107,7 +107,7 @@ struct JobCheckpoints {
 
   // Of the latest complete one.
   absl::Duration blocked;  // Longest time that a rank stood still for it.
-  absl::Duration durable;  // From the first that was told of it.
+  absl::Duration durable;  // From the first that was told of it; zero: not known.
 
   // Saves by time (save_timing.h).
   absl::Duration interval;                             // Zero: none.

@@ -33,6 +33,7 @@ void Adopt(Job& job, const FoundCheckpoint& found) {
   checkpoint.created = found.created;
   AddCheckpoint(job, std::move(checkpoint));
   ++job.checkpoints.committed;
+  job.checkpoints.durable = absl::ZeroDuration();  // Nobody knows.
 }
 
 // Strikes off what is not on disk any more. The newest one stays, as damaged: nothing must go on

@@ -7,6 +7,7 @@
 #include <httplib.h>
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,6 +18,7 @@
 #include "controller/testing/running_server.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
+#include "proto/checkpoint.grpc.pb.h"
 #include "proto/job.grpc.pb.h"
 #include "proto/node.grpc.pb.h"
 #include "proto/worker.grpc.pb.h"
@@ -57,6 +59,14 @@ class PlayedWorker {
       }
     }
     ADD_FAILURE() << "the session ended without a plan of " << trainers << " trainers";
+    return {};
+  }
+  // Skips to a plan that `holds`.
+  v1::NodePlan ReadUntil(const std::function<bool(const v1::NodePlan&)>& holds) {
+    while (auto message = Read()) {
+      if (message->has_plan() && holds(message->plan())) return message->plan();
+    }
+    ADD_FAILURE() << "the session ended without the plan that was waited for";
     return {};
   }
   void Write(const v1::WorkerMessage& message) { stream_->Write(message); }
@@ -128,6 +138,7 @@ class ServerTest : public ::testing::Test {
     channel_ = server_->Channel();
     jobs_ = v1::JobService::NewStub(channel_);
     nodes_ = v1::NodeService::NewStub(channel_);
+    checkpoints_ = v1::CheckpointService::NewStub(channel_);
   }
   void Restart() {
     server_.reset();
@@ -195,6 +206,7 @@ class ServerTest : public ::testing::Test {
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::JobService::Stub> jobs_;
   std::unique_ptr<v1::NodeService::Stub> nodes_;
+  std::unique_ptr<v1::CheckpointService::Stub> checkpoints_;
 };
 
 }  // namespace paceline
