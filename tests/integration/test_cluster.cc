@@ -136,6 +136,7 @@ void TestCluster::Connect() {
   const auto channel =
       grpc::CreateCustomChannel(grpc_address_, grpc::InsecureChannelCredentials(), arguments);
   jobs_ = v1::JobService::NewStub(channel);
+  checkpoints_ = v1::CheckpointService::NewStub(channel);
   nodes_ = v1::NodeService::NewStub(channel);
 }
 
@@ -246,6 +247,16 @@ v1::Job TestCluster::WaitForSteps(const std::string& id, int64_t steps) {
 
 v1::Job TestCluster::WaitForEnd(const std::string& id) {
   return WaitUntil(id, [](const v1::Job& job) { return job.state() >= v1::SUCCEEDED; });
+}
+
+std::vector<v1::Checkpoint> TestCluster::ListCheckpoints(const std::string& id) {
+  grpc::ClientContext context;
+  v1::ListCheckpointsRequest request;
+  request.set_job(id);
+  v1::ListCheckpointsResponse response;
+  const grpc::Status status = checkpoints_->List(&context, request, &response);
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  return {response.checkpoints().begin(), response.checkpoints().end()};
 }
 
 std::string TestCluster::Log(const std::string& id, int rank) {

@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "proto/checkpoint.grpc.pb.h"
 #include "proto/job.grpc.pb.h"
 #include "proto/node.grpc.pb.h"
 #include "tests/integration/process.h"
@@ -35,6 +36,7 @@ class TestCluster {
   const std::string& directory() const { return directory_; }
   std::string server() const { return grpc_address_; }
   v1::JobService::Stub& jobs() { return *jobs_; }
+  v1::CheckpointService::Stub& checkpoints() { return *checkpoints_; }
 
   // Kills with SIGKILL / starts again where it was.
   void KillController();
@@ -56,6 +58,8 @@ class TestCluster {
   // Running, and every rank has completed some steps.
   v1::Job WaitForSteps(const std::string& id, int64_t steps);
   v1::Job WaitForEnd(const std::string& id);
+  // Complete and damaged ones of a job, newest first.
+  std::vector<v1::Checkpoint> ListCheckpoints(const std::string& id);
   // One rank's whole log.
   std::string Log(const std::string& id, int rank);
 
@@ -77,6 +81,7 @@ class TestCluster {
   std::optional<Process> controller_;
   std::map<int, std::optional<Process>> workers_;
   std::unique_ptr<v1::JobService::Stub> jobs_;
+  std::unique_ptr<v1::CheckpointService::Stub> checkpoints_;
   std::unique_ptr<v1::NodeService::Stub> nodes_;
   int requests_ = 0;
 };

@@ -46,7 +46,11 @@ class SgdOptimizer : public Optimizer {
                     /*maximize=*/false, /*is_first_step=*/false, /*grad_scale=*/{}, Optional(skip));
   }
 
-  std::vector<at::Tensor> State() const override { return velocities_; }
+  std::vector<OptimizerSlot> Slots() const override {
+    if (velocities_.empty()) return {};
+    return {{"momentum_buffer", velocities_}};
+  }
+  std::vector<at::Tensor> StepCounts() const override { return {}; }
 
  private:
   const OptimizerConfig config_;
@@ -75,11 +79,10 @@ class AdamWOptimizer : public Optimizer {
     if (skip.defined()) at::_foreach_add_(steps_, skip, /*alpha=*/-1);
   }
 
-  std::vector<at::Tensor> State() const override {
-    std::vector<at::Tensor> state = means_;
-    state.insert(state.end(), squares_.begin(), squares_.end());
-    return state;
+  std::vector<OptimizerSlot> Slots() const override {
+    return {{"exp_avg", means_}, {"exp_avg_sq", squares_}};
   }
+  std::vector<at::Tensor> StepCounts() const override { return steps_; }
 
  private:
   const OptimizerConfig config_;
@@ -90,6 +93,14 @@ class AdamWOptimizer : public Optimizer {
 };
 
 }  // namespace
+
+std::vector<at::Tensor> TensorsOf(const std::vector<OptimizerSlot>& slots) {
+  std::vector<at::Tensor> tensors;
+  for (const OptimizerSlot& slot : slots) {
+    tensors.insert(tensors.end(), slot.tensors.begin(), slot.tensors.end());
+  }
+  return tensors;
+}
 
 at::Tensor MakeLearningRate(c10::Device device) {
   return at::zeros(

@@ -11,11 +11,18 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "worker/trainer/config.h"
 
 namespace paceline {
+
+// A tensor for each parameter, by the name that torch.optim gives it.
+struct OptimizerSlot {
+  std::string name;
+  std::vector<at::Tensor> tensors;
+};
 
 class Optimizer {
  public:
@@ -28,10 +35,17 @@ class Optimizer {
   // no gradient.
   virtual void Step(const at::Tensor& learning_rate, const at::Tensor& skip) = 0;
 
-  // The tensors that it keeps between steps, one for each parameter or two (AdamW: all first
-  // moments, then all second ones): what is averaged if the optimizer's state is.
-  virtual std::vector<at::Tensor> State() const = 0;
+  // What it keeps between steps with the shape of the parameters: nothing (SGD without momentum),
+  // their "momentum_buffer", or (AdamW) "exp_avg" and "exp_avg_sq".
+  virtual std::vector<OptimizerSlot> Slots() const = 0;
+
+  // Steps that it has made, as a float scalar for each parameter: all of one value. Empty if it
+  // does not count.
+  virtual std::vector<at::Tensor> StepCounts() const = 0;
 };
+
+// The tensors of all slots, one slot after the other: what is averaged if the optimizer's state is.
+std::vector<at::Tensor> TensorsOf(const std::vector<OptimizerSlot>& slots);
 
 // A scalar for Optimizer::Step.
 at::Tensor MakeLearningRate(c10::Device device);

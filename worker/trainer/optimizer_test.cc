@@ -114,11 +114,11 @@ TEST(OptimizerTest, SkippedStepChangesNothing) {
 TEST(OptimizerTest, StateHasOneTensorPerParameterAndMoment) {
   OptimizerConfig config;
   const at::Tensor parameter = at::full({3}, 1.0).requires_grad_(true);
-  EXPECT_TRUE(MakeOptimizer(config, {parameter})->State().empty());
+  EXPECT_TRUE(MakeOptimizer(config, {parameter})->Slots().empty());
   config.momentum = 0.9;
-  EXPECT_EQ(MakeOptimizer(config, {parameter})->State().size(), 1);
+  EXPECT_EQ(MakeOptimizer(config, {parameter})->Slots().size(), 1);
   config.kind = OptimizerConfig::Kind::kAdamW;
-  EXPECT_EQ(MakeOptimizer(config, {parameter})->State().size(), 2);
+  EXPECT_EQ(MakeOptimizer(config, {parameter})->Slots().size(), 2);
 }
 
 TEST(OptimizerTest, MissingGradientIsAnErrorAndNotSkipped) {

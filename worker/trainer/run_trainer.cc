@@ -14,9 +14,11 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/core/status_macros.h"
 #include "common/log.h"
 #include "worker/trainer/checkpoint/output_directory.h"
+#include "worker/trainer/checkpoint/train_state.h"
 #include "worker/trainer/checkpoint/weights.h"
 #include "worker/trainer/telemetry/host_memory.h"
 #include "worker/trainer/train_loop.h"
@@ -32,6 +34,10 @@ struct Session {
   std::unique_ptr<Dataset> train_data;
   std::unique_ptr<Dataset> eval_data;
   std::unique_ptr<Model> model;
+  std::unique_ptr<Optimizer> optimizer;
+  std::optional<OutputLock> output;
+  std::optional<StateReader> checkpoint;
+  TrainStart start;
   std::unique_ptr<StepTimer> timer;
   std::optional<Groups> groups;
   std::optional<TrainLoop> loop;
@@ -70,16 +76,54 @@ absl::Status OpenAllData(Session& session) {
   return absl::OkStatus();
 }
 
-absl::Status PrepareOutput(const TrainerConfig& config) {
-  if (config.rank() == 0 && !config.checkpoint.directory.empty()) {
+absl::Status PrepareOutput(Session& session) {
+  const TrainerConfig& config = *session.config;
+  if (!config.checkpoint.directory.empty()) {
     PACELINE_RETURN_IF_ERROR(
         PrepareOutputDirectory("checkpoint.directory", config.output_directory(), config.rank()));
+    if (config.rank() == 0) {
+      absl::StatusOr<OutputLock> lock =
+          OutputLock::Take("checkpoint.directory", config.output_directory(),
+                           absl::StrCat("job ", config.id.job.value(), ", generation ",
+                                        config.id.generation.value()));
+      if (!lock.ok()) return InputError(lock.status());
+      session.output.emplace(*std::move(lock));
+    }
   }
   if (config.export_final.empty()) return absl::OkStatus();
   const size_t slash = config.export_final.rfind('/');
   return PrepareOutputDirectory(
       "export_final", slash == std::string::npos ? "." : config.export_final.substr(0, slash),
       config.rank());
+}
+
+// Model and optimizer as they were in the checkpoint.
+absl::Status Restore(Session& session) {
+  const TrainerConfig& config = *session.config;
+  const absl::Time began = absl::Now();
+  const absl::Status restored = [&]() -> absl::Status {
+    PACELINE_ASSIGN_OR_RETURN(session.checkpoint,
+                              StateReader::Open(config.restore_from, config.threads));
+    return RestoreState(*session.checkpoint, config, *session.model, *session.optimizer);
+  }();
+  if (!restored.ok()) {
+    const bool named = absl::StrContains(restored.message(), config.restore_from);
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot go on from the checkpoint", named ? "" : " ",
+                     named ? "" : config.restore_from, ": ", restored.message()));
+  }
+  const Manifest& manifest = session.checkpoint->manifest();
+  TrainStart& start = session.start;
+  start.step = manifest.step;
+  start.position = {manifest.data_epoch, manifest.data_offset};
+  start.checkpoint = &*session.checkpoint;
+  start.figures.restored_step = manifest.step;
+  start.figures.restored_bytes = session.checkpoint->bytes_read();
+  start.figures.restore_s = absl::ToDoubleSeconds(absl::Now() - began);
+  PACELINE_LOG(INFO) << "restored step=" << manifest.step << " from " << config.restore_from
+                     << " bytes=" << start.figures.restored_bytes
+                     << " seconds=" << start.figures.restore_s;
+  return absl::OkStatus();
 }
 
 // For what is made on request or by an accident: the job's output, if it has one.
@@ -101,8 +145,11 @@ absl::Status Train(Session& session, Control& control, StepRingWriter& ring, Pla
   PACELINE_RETURN_IF_ERROR(OpenAllData(session));
   PACELINE_ASSIGN_OR_RETURN(
       session.model, MakeModel(config.model, session.train_data->format(), config.seed, device));
-  PACELINE_RETURN_IF_ERROR(PrepareOutput(config));
-  if (!config.init_from.empty()) {
+  session.optimizer = MakeOptimizer(config.optimizer, TensorsOf(session.model->parameters()));
+  PACELINE_RETURN_IF_ERROR(PrepareOutput(session));
+  if (!config.restore_from.empty()) {
+    PACELINE_RETURN_IF_ERROR(Restore(session));
+  } else if (!config.init_from.empty()) {
     PACELINE_RETURN_IF_ERROR(InputError(LoadWeights(config.init_from, *session.model)));
   }
   session.timer = platform.MakeStepTimer(ring);
@@ -111,9 +158,10 @@ absl::Status Train(Session& session, Control& control, StepRingWriter& ring, Pla
   PACELINE_ASSIGN_OR_RETURN(const StartOrder start, control.WaitForStart());
   session.plan = start.plan;
   session.groups.emplace(platform, config, device, start.store_address);
-  session.loop.emplace(TrainLoop::Parts{
-      config, session.plan, *session.train_data, session.eval_data.get(), *session.model,
-      *session.groups, control, platform, *session.timer, RoomFor(config, "profiles", directory)});
+  session.loop.emplace(TrainLoop::Parts{config, session.plan, *session.train_data,
+                                        session.eval_data.get(), *session.model, *session.optimizer,
+                                        session.start, *session.groups, control, platform,
+                                        *session.timer, RoomFor(config, "profiles", directory)});
   control.SetRunning();
   PACELINE_LOG(INFO) << "training rank=" << config.rank() << " world_size=" << config.world_size
                      << " threads=" << config.threads << " device=" << device.str();

@@ -4,6 +4,7 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/mul.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "absl/strings/str_cat.h"
@@ -13,6 +14,7 @@
 #include "common/core/status_macros.h"
 #include "common/log.h"
 #include "worker/trainer/autocast.h"
+#include "worker/trainer/checkpoint/train_state.h"
 #include "worker/trainer/checkpoint/weights.h"
 #include "worker/trainer/core/lr_schedule.h"
 #include "worker/trainer/evaluation.h"
@@ -28,6 +30,7 @@ constexpr int64_t kStartupSteps = 2;
 BatchLoader::Options LoaderOptions(const TrainLoop::Parts& parts) {
   const TrainerConfig& config = parts.config;
   BatchLoader::Options options;
+  options.start = parts.start.position;
   options.sampler.samples = parts.train_data.size();
   options.sampler.rank = config.rank();
   options.sampler.world_size = config.world_size;
@@ -68,24 +71,32 @@ TrainLoop::TrainLoop(const Parts& parts)
     : parts_(parts),
       config_(parts.config),
       parameters_(TensorsOf(parts.model.parameters())),
-      optimizer_(MakeOptimizer(config_.optimizer, parameters_)),
       strategy_(
-          parts.groups, config_, parts.plan, parts.model.parameters(),
-          [this] { return optimizer_->State(); }, parts.control),
+          parts.groups, config_, parts.plan, parts.start.step, parts.model.parameters(),
+          [this] { return TensorsOf(parts_.optimizer.Slots()); }, parts.control),
       loader_(parts.train_data, LoaderOptions(parts)),
       profiler_(ProfilerOptions(parts)),
       report_({config_, parts.model, parts.control, parts.platform, strategy_}),
       learning_rate_(MakeLearningRate(parts.model.device())),
       graph_(config_.cuda_graph ? parts.platform.MakeStepGraph() : nullptr) {
-  parts_.groups.all().CopyFromFirst(TensorsOf(parts_.model.buffers()));
+  if (parts_.start.checkpoint == nullptr) {
+    parts_.groups.all().CopyFromFirst(TensorsOf(parts_.model.buffers()));
+  }
   parts_.model.SetActiveGroup(&parts_.groups.all());
+  if (!config_.checkpoint.directory.empty()) {
+    saver_ = std::make_unique<Saver>(
+        Saver::Parts{config_, parts_.model, parts_.optimizer, parts_.groups, strategy_,
+                     parts_.control, parts_.platform, [this] { return loader_.position(); }},
+        parts_.start.step, parts_.start.figures);
+  }
   parts_.control.SetPlanListener([this](const TrainingPlan& plan) { strategy_.Prepare(plan); });
 }
 
 TrainLoop::~TrainLoop() { parts_.control.SetPlanListener(nullptr); }
 
 absl::Status TrainLoop::Run() {
-  for (int64_t step = 0; step < config_.steps; ++step) {
+  PACELINE_RETURN_IF_ERROR(Resume());
+  for (int64_t step = parts_.start.step; step < config_.steps; ++step) {
     if (parts_.control.stop_requested()) {
       profiler_.Finish();
       return absl::OkStatus();
@@ -99,7 +110,8 @@ absl::Status TrainLoop::Run() {
 
     PACELINE_RETURN_IF_ERROR(report_.Publish(parts_.timer.TakeFinished()));
     const int64_t done = step + 1;
-    if (done == kStartupSteps) parts_.groups.SetTimeout(config_.collective_timeout);
+    if (step - parts_.start.step + 1 == kStartupSteps)
+      parts_.groups.SetTimeout(config_.collective_timeout);
     if (config_.eval_every > 0 && done % config_.eval_every == 0) {
       PACELINE_RETURN_IF_ERROR(EvaluateAt(done));
     }
@@ -107,10 +119,44 @@ absl::Status TrainLoop::Run() {
   return Finish();
 }
 
+absl::Status TrainLoop::Resume() {
+  if (parts_.start.checkpoint == nullptr) return absl::OkStatus();
+  const absl::Status restored = RestoreStrategyState(*parts_.start.checkpoint, config_,
+                                                     strategy_.ladder(), strategy_.State());
+  if (!restored.ok()) return absl::FailedPreconditionError(restored.message());
+  return SettleBuckets();
+}
+
+absl::Status TrainLoop::SettleBuckets() {
+  if (config_.world_size == 1 || parts_.start.step == config_.steps) return absl::OkStatus();
+  const RandomNumbers random(parts_.model.device());
+  std::vector<at::Tensor> buffers;
+  for (const NamedTensor& buffer : parts_.model.buffers()) {
+    buffers.push_back(buffer.tensor.clone());
+  }
+  BatchLoader::Options options = LoaderOptions(parts_);
+  options.threads = 0;
+  BatchLoader loader(parts_.train_data, options);
+  PACELINE_ASSIGN_OR_RETURN(const Batch batch, loader.Next());
+  const int64_t passes = std::min<int64_t>(config_.accumulation_steps, 2);
+  for (int64_t step = 0; step < std::min(parts_.start.step, passes); ++step) {
+    for (int64_t pass = 0; pass < passes; ++pass) {
+      strategy_.BeginForward(parts_.start.step, /*last=*/pass + 1 == passes);
+      strategy_.Backward(Loss(batch), [] {});
+    }
+    for (const at::Tensor& parameter : parameters_) parameter.mutable_grad() = at::Tensor();
+  }
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    at::Tensor(parts_.model.buffers()[i].tensor).copy_(buffers[i]);
+  }
+  random.Restore();
+  return absl::OkStatus();
+}
+
 absl::Status TrainLoop::RunStep(int64_t step) {
   StepResult result;
   result.step = step;
-  result.masked = profiler_.active() || after_a_break_;
+  result.masked = profiler_.active() || after_a_break_ || saving_;
   const double learning_rate = LearningRate(config_.schedule, step);
   result.learning_rate = static_cast<float>(learning_rate);
   at::Tensor(learning_rate_).fill_(learning_rate);
@@ -124,6 +170,7 @@ absl::Status TrainLoop::RunStep(int64_t step) {
   report_.Expect(step, MeanLoss(step, result.loss, exchange.mean_loss),
                  exchange.gradient_group_size);
   parts_.timer.EndStep(result);
+  if (saver_ != nullptr) saving_ = saver_->AfterStep(step + 1, exchange.all_equal);
   return absl::OkStatus();
 }
 
@@ -143,7 +190,7 @@ absl::Status TrainLoop::Compute(int64_t step, StepResult* result) {
 
     timer.Enter(Phase::kBackward, step);
     strategy_.Backward(loss, [&] { timer.Enter(Phase::kCommunication, step); });
-    if (step == 0 && pass == 0) PACELINE_RETURN_IF_ERROR(CheckGradients());
+    if (step == parts_.start.step && pass == 0) PACELINE_RETURN_IF_ERROR(CheckGradients());
     result->loss = pass == 0 ? loss.detach() : result->loss.add_(loss.detach());
   }
   timer.Enter(Phase::kOptimizer, step);
@@ -170,6 +217,7 @@ absl::Status TrainLoop::Replay(int64_t step, StepResult* result) {
   graph_batch_.targets.copy_(batch.targets, /*non_blocking=*/true);
 
   parts_.timer.Enter(Phase::kForward, step);
+  if (saver_ != nullptr) saver_->BeforeChange();
   graph_->Run([&] {
     const at::Tensor loss = Loss(graph_batch_);
     loss.backward();
@@ -216,7 +264,8 @@ GradientNorms TrainLoop::UpdateParameters() {
   }
   at::Tensor skip;
   if (config_.on_nonfinite != NonFinite::kIgnore) skip = NotFinite(norms.total);
-  optimizer_->Step(learning_rate_, skip);
+  if (saver_ != nullptr && graph_ == nullptr) saver_->BeforeChange();
+  parts_.optimizer.Step(learning_rate_, skip);
   return norms;
 }
 
@@ -263,10 +312,12 @@ absl::Status TrainLoop::Finish() {
     PACELINE_RETURN_IF_ERROR(Save(ExportPath(config_.export_final, config_.rank())));
   }
   strategy_.AverageAll();
+  if (saver_ != nullptr) saver_->SaveAtEnd(config_.steps);
   PACELINE_RETURN_IF_ERROR(EvaluateAt(config_.steps));
   if (config_.rank() == 0 && !config_.checkpoint.directory.empty()) {
     PACELINE_RETURN_IF_ERROR(Save(config_.output_directory() + "/final.safetensors"));
   }
+  if (saver_ != nullptr) saver_->Finish();
   parts_.groups.all().Barrier();
   return absl::OkStatus();
 }

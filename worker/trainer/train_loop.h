@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "worker/trainer/checkpoint/state_reader.h"
 #include "worker/trainer/comm/group.h"
 #include "worker/trainer/comm/strategy.h"
 #include "worker/trainer/config.h"
@@ -22,10 +23,19 @@
 #include "worker/trainer/model/model.h"
 #include "worker/trainer/optimizer.h"
 #include "worker/trainer/progress_report.h"
+#include "worker/trainer/saver.h"
 #include "worker/trainer/telemetry/profiler.h"
 #include "worker/trainer/telemetry/step_timer.h"
 
 namespace paceline {
+
+// Where training begins: anew, or behind a checkpoint, whose state model and optimizer have.
+struct TrainStart {
+  int64_t step = 0;
+  DataPosition position;
+  StateReader* checkpoint = nullptr;  // Null: anew.
+  CheckpointFigures figures;          // Of the restore.
+};
 
 // Where a rank exports its weights: "a/b.safetensors" becomes "a/b.rank3.safetensors".
 std::string ExportPath(const std::string& file, int rank);
@@ -40,6 +50,8 @@ class TrainLoop {
     const Dataset& train_data;
     const Dataset* eval_data;  // Null: no evaluation.
     Model& model;
+    Optimizer& optimizer;
+    const TrainStart& start;
     Groups& groups;
     Control& control;
     Platform& platform;
@@ -47,16 +59,23 @@ class TrainLoop {
     std::string profile_directory;
   };
 
-  // Collective: gives all ranks the weights of rank 0.
+  // Collective: gives all ranks that begin anew the weights of rank 0.
   explicit TrainLoop(const Parts& parts);
   ~TrainLoop();
 
   // Trains until all steps are done, then exports, evaluates and saves; or until a stop is
-  // requested. DataLoss: the data could not be read. Unavailable: the gradients of other ranks
-  // were not finite. Any other: this rank's loss was not, or what was to be written could not.
+  // requested. DataLoss: the data could not be read. FailedPrecondition: the checkpoint could not.
+  // Unavailable: the gradients of other ranks were not finite. Any other: this rank's loss was not,
+  // or what was to be written could not.
   absl::Status Run();
 
  private:
+  // Brings back what a checkpoint has of the strategy, and of the order of gradients.
+  absl::Status Resume();
+  // One or two steps without consequences. Torch's Reducer lays its buckets out anew after the
+  // first; with accumulation it divides sums where it multiplied them by the inverse until the
+  // second: what it computes depends on how many there were.
+  absl::Status SettleBuckets();
   absl::Status RunStep(int64_t step);
   // Loss, gradients and update of a step, pass by pass.
   absl::Status Compute(int64_t step, StepResult* result);
@@ -79,9 +98,9 @@ class TrainLoop {
   const Parts parts_;
   const TrainerConfig& config_;
   const std::vector<at::Tensor> parameters_;
-  const std::unique_ptr<Optimizer> optimizer_;
   Strategy strategy_;
   BatchLoader loader_;
+  std::unique_ptr<Saver> saver_;  // Null without a checkpoint directory.
   Profiler profiler_;
   ProgressReport report_;
   const at::Tensor learning_rate_;  // Of the present step, on the device.
@@ -91,6 +110,7 @@ class TrainLoop {
   at::Tensor graph_norms_;      // and the norm of each gradient.
   int64_t evaluated_at_ = -1;   // Steps done at the latest evaluation.
   bool after_a_break_ = false;  // Something other than a step went before.
+  bool saving_ = false;         // A save began after the step before.
 };
 
 }  // namespace paceline

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
 namespace paceline {
@@ -14,6 +15,26 @@ namespace paceline {
 // Makes `directory` with all above it, and writes and removes a file there, whose name is this
 // rank's own. InvalidArgument, naming the job file's `key`, when it cannot.
 absl::Status PrepareOutputDirectory(absl::string_view key, const std::string& directory, int rank);
+
+// Held by a job's rank 0 in the job's directory as long as it lives, so that no other process
+// writes there: not the same job of another cluster, and not one that was given up but lives on.
+// It is flock on the file `lock`, which names the holder; the kernel releases it with the process.
+class OutputLock {
+ public:
+  // FailedPrecondition, naming the holder as it named itself, when there is one; InvalidArgument
+  // when the directory cannot be written. `key` as above.
+  static absl::StatusOr<OutputLock> Take(absl::string_view key, const std::string& directory,
+                                         const std::string& holder);
+
+  OutputLock(OutputLock&& other) noexcept;
+  OutputLock& operator=(OutputLock&& other) noexcept;
+  ~OutputLock();
+
+ private:
+  explicit OutputLock(int fd) : fd_(fd) {}
+
+  int fd_;
+};
 
 }  // namespace paceline
 

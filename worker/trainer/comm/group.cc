@@ -71,6 +71,38 @@ std::vector<int> AllRanks(int world_size) {
   return ranks;
 }
 
+using StorePointer = c10::intrusive_ptr<c10d::Store>;
+
+std::vector<uint8_t> BytesOf(const std::string& text) { return {text.begin(), text.end()}; }
+
+// Sets `key` to `desired` if it has the value `expected` (empty: none). The value afterwards.
+std::string CompareSet(const StorePointer& store, const std::string& key,
+                       const std::string& expected, const std::string& desired) {
+  const std::vector<uint8_t> now = store->compareSet(key, BytesOf(expected), BytesOf(desired));
+  return {now.begin(), now.end()};
+}
+
+// Raises the number at `key`, which begins as none, to at least `value`. Returns it.
+int64_t RaiseTo(const StorePointer& store, const std::string& key, int64_t value) {
+  std::string expected;
+  while (true) {
+    const std::string now = CompareSet(store, key, expected, absl::StrCat(value));
+    int64_t greatest = 0;
+    if (!absl::SimpleAtoi(now, &greatest)) throw std::runtime_error("the store holds no number");
+    if (greatest >= value) return greatest;
+    expected = now;
+  }
+}
+
+constexpr char kAbandoned[] = "abandoned";
+
+// Keeps the first decision and wakes those who wait for it.
+std::string Decide(const StorePointer& store, const std::string& proposal) {
+  const std::string decision = CompareSet(store, "decision", "", proposal);
+  store->set("decided", "1");
+  return decision;
+}
+
 }  // namespace
 
 CollectiveError::CollectiveError(absl::string_view collective, absl::string_view what)
@@ -273,6 +305,29 @@ std::string Groups::ShareFromRankZero(const std::string& key, const std::string&
     });
   });
   return shared;
+}
+
+std::optional<int64_t> Groups::GreatestOfAll(const std::string& key, int64_t value,
+                                             absl::Duration timeout) {
+  if (parts_->config.world_size == 1) return value;
+  std::string decision;
+  Collective("agreement of the ranks", [&] {
+    parts_->WithStore(absl::StrCat("agree/", key), [&](const StorePointer& store) {
+      RaiseTo(store, "greatest", value);
+      if (store->add("ranks", 1) == parts_->config.world_size) {
+        decision = Decide(store, store->get_to_str("greatest"));
+        return;
+      }
+      try {
+        store->wait({"decided"}, absl::ToChronoMilliseconds(timeout));
+      } catch (const std::exception&) {
+        // Too late, or the store is gone: then this throws as well.
+      }
+      decision = Decide(store, kAbandoned);
+    });
+  });
+  int64_t greatest = 0;
+  return absl::SimpleAtoi(decision, &greatest) ? std::optional(greatest) : std::nullopt;
 }
 
 }  // namespace paceline

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -114,6 +115,12 @@ class Groups {
 
   // What rank 0 passes, on every rank. Collective; at most once per `key`.
   std::string ShareFromRankZero(const std::string& key, const std::string& value);
+
+  // The greatest of the values that all ranks pass, each at most once per `key`; nothing, on every
+  // rank alike, when one has waited for `timeout` and not all had come: the store keeps what was
+  // decided first. Any thread. Throws CollectiveError when the store is gone.
+  std::optional<int64_t> GreatestOfAll(const std::string& key, int64_t value,
+                                       absl::Duration timeout);
 
  private:
   struct Parts;

@@ -161,5 +161,23 @@ TEST(GroupTest, ARankThatIsAloneNeedsNoStore) {
   });
 }
 
+TEST(GroupTest, TheRanksAgreeOnTheGreatest) {
+  RunRanks(Ranks(4), [](const TrainerConfig& config, Groups& groups) {
+    const int64_t values[] = {7, 31, 5, 9};
+    const int rank = config.rank();
+    EXPECT_EQ(groups.GreatestOfAll("first", values[rank], absl::Seconds(20)), 31);
+    EXPECT_EQ(groups.GreatestOfAll("second", -values[rank], absl::Seconds(20)), -5);
+  });
+}
+
+TEST(GroupTest, WithoutOneRankNobodyAgrees) {
+  RunRanks(Ranks(3), [](const TrainerConfig& config, Groups& groups) {
+    // Rank 2 comes when the others have given up, and has to accept that.
+    if (config.rank() == 2) absl::SleepFor(absl::Milliseconds(700));
+    EXPECT_FALSE(groups.GreatestOfAll("late", 1, absl::Milliseconds(200)).has_value());
+    EXPECT_EQ(groups.GreatestOfAll("next", config.rank(), absl::Seconds(20)), 2);
+  });
+}
+
 }  // namespace
 }  // namespace paceline

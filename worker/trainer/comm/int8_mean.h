@@ -38,6 +38,11 @@ class Int8Mean {
   // The vector that all members have in common from now on.
   void SetReference(const at::Tensor& reference);
 
+  // What has still to be sent, of this rank's changes and of the means of its part: its own
+  // tensors, zero at the start.
+  at::Tensor error() const { return error_; }
+  at::Tensor mean_error() const { return mean_error_; }
+
   // Replaces `vector` by about its mean, which is the new reference. `riders` (flat float, may
   // be undefined) is replaced by its sum. Returns the bytes that this rank sent.
   int64_t Average(at::Tensor vector, at::Tensor riders);

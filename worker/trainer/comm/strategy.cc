@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "common/log.h"
 #include "worker/trainer/comm/gradient_mean.h"
@@ -58,7 +59,7 @@ AveragingSchedule ScheduleOf(const TrainingPlan& plan, const StrategyConfig& str
 }  // namespace
 
 struct Strategy::Parts {
-  Parts(Groups& groups, const TrainerConfig& config, TrainingPlan plan,
+  Parts(Groups& groups, const TrainerConfig& config, TrainingPlan plan, int64_t first_step,
         const std::vector<NamedTensor>& parameters, std::function<std::vector<at::Tensor>()> state,
         Control& control);
 
@@ -104,7 +105,7 @@ struct Strategy::Parts {
 };
 
 Strategy::Parts::Parts(Groups& groups_in, const TrainerConfig& config_in, TrainingPlan plan,
-                       const std::vector<NamedTensor>& parameters,
+                       int64_t first_step, const std::vector<NamedTensor>& parameters,
                        std::function<std::vector<at::Tensor>()> state_in, Control& control_in)
     : groups(groups_in),
       config(config_in),
@@ -123,7 +124,7 @@ Strategy::Parts::Parts(Groups& groups_in, const TrainerConfig& config_in, Traini
     const absl::MutexLock lock(&mu);
     known_epoch = built->plan.epoch;
   }
-  TakeUp(std::move(built), 0);
+  TakeUp(std::move(built), first_step);
 }
 
 std::vector<at::Tensor> Strategy::Parts::AveragedState() const {
@@ -222,10 +223,10 @@ void Strategy::Parts::ShowFailure(int64_t epoch, const std::string& error) {
 }
 
 Strategy::Strategy(Groups& groups, const TrainerConfig& config, TrainingPlan plan,
-                   const std::vector<NamedTensor>& parameters,
+                   int64_t first_step, const std::vector<NamedTensor>& parameters,
                    std::function<std::vector<at::Tensor>()> state, Control& control)
-    : parts_(std::make_unique<Parts>(groups, config, std::move(plan), parameters, std::move(state),
-                                     control)) {}
+    : parts_(std::make_unique<Parts>(groups, config, std::move(plan), first_step, parameters,
+                                     std::move(state), control)) {}
 
 Strategy::~Strategy() = default;
 
@@ -318,6 +319,22 @@ void Strategy::Prepare(const TrainingPlan& plan) {
   }
   parts.builder.Build(plan);
 }
+
+std::vector<NamedTensor> Strategy::State() const {
+  std::vector<NamedTensor> state;
+  for (size_t level = 0; level < parts_->int8.size(); ++level) {
+    const Int8Mean* const mean = parts_->int8[level].get();
+    if (mean == nullptr) continue;
+    const std::string name = absl::StrCat("averager/level", level);
+    state.push_back({name + "/error", mean->error()});
+    state.push_back({name + "/mean_error", mean->mean_error()});
+  }
+  return state;
+}
+
+int64_t Strategy::plan_epoch() const { return parts_->active->plan.epoch; }
+
+std::string Strategy::ladder() const { return LadderText(parts_->active->plan); }
 
 std::vector<LevelFigures> Strategy::figures() const {
   std::vector<LevelFigures> figures;

@@ -18,6 +18,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "worker/trainer/comm/group.h"
@@ -43,9 +44,10 @@ class Strategy {
  public:
   // Collective: compares the parameters' shapes over the ranks and gives all of them those of
   // rank 0. `groups`, `control` and what `state` refers to outlive this. `parameters` are
-  // used in no backward pass after it. `state`: the optimizer's tensors, which are averaged
-  // with the parameters if the configuration says so; asked for at each average.
-  Strategy(Groups& groups, const TrainerConfig& config, TrainingPlan plan,
+  // used in no backward pass after it. `first_step`: the one that training begins with. `state`:
+  // the optimizer's tensors, which are averaged with the parameters if the configuration says so;
+  // asked for at each average.
+  Strategy(Groups& groups, const TrainerConfig& config, TrainingPlan plan, int64_t first_step,
            const std::vector<NamedTensor>& parameters,
            std::function<std::vector<at::Tensor>()> state, Control& control);
   ~Strategy();
@@ -70,6 +72,13 @@ class Strategy {
   // Any thread. A plan whose epoch is not above those known is ignored. Control is told when
   // the plan is prepared and when it is active.
   void Prepare(const TrainingPlan& plan);
+
+  // What has to be kept besides the parameters for training to go on exactly: each rank's own
+  // tensors, by name, as long as the present plan is active.
+  std::vector<NamedTensor> State() const;
+  // Epoch and ladder ("2:2,8:8") of the active plan.
+  int64_t plan_epoch() const;
+  std::string ladder() const;
 
   // Without seconds, which the step records tell.
   std::vector<LevelFigures> figures() const;

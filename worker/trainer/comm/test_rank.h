@@ -28,6 +28,7 @@ class FakeControl : public Control {
   void SetReady(int /*store_port*/) override {}
   absl::StatusOr<StartOrder> WaitForStart() override { return StartOrder(); }
   void SetPlanListener(std::function<void(const TrainingPlan&)> /*on_plan*/) override {}
+  void SetCheckpointListener(std::function<void(const CheckpointPlan&)> /*on_plan*/) override {}
   std::optional<ProfileRequest> profile_request() const override { return std::nullopt; }
   void SetRunning() override {}
   void SetEvaluation(const EvaluationResult& /*result*/) override {}
@@ -37,6 +38,8 @@ class FakeControl : public Control {
   }
   void SetFigures(const RankFigures& /*figures*/) override {}
   void SetProfile(const ProfileResult& /*result*/) override {}
+  void SetSave(const SaveStatus& /*status*/) override {}
+  void SetCheckpointFigures(const CheckpointFigures& /*figures*/) override {}
   int Finish(const absl::Status& /*status*/) override { return 0; }
 
   PlanStatus status() const {
@@ -84,7 +87,8 @@ struct TestRank {
       : config(config_in),
         a(at::full({2}, initial, at::kFloat).requires_grad_()),
         b(at::full({}, initial, at::kFloat).requires_grad_()),
-        strategy(groups, config, plan, {{"a", a}, {"b", b}}, std::move(state), control) {}
+        strategy(groups, config, plan, /*first_step=*/0, {{"a", a}, {"b", b}}, std::move(state),
+                 control) {}
 
   void Add(float value) {
     const at::NoGradGuard no_grad;

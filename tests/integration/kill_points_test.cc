@@ -1,0 +1,117 @@
+// Whatever is killed while checkpoints are made, the newest complete one is sound, is never older
+// than the one before, and the job goes on from it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/checkpoint/checkpoint_files.h"
+#include "tests/integration/test_cluster.h"
+
+namespace paceline {
+namespace {
+
+using ::testing::IsEmpty;
+
+constexpr int kKills = 100;
+constexpr int kRanks = 2;
+constexpr int kWorkers = 2;
+
+v1::JobSpec SavingJob(const TestCluster& cluster) {
+  v1::JobSpec spec = cluster.SmallJob(kRanks, 1000000000);
+  spec.mutable_data()->clear_eval();
+  spec.set_log_every(1000);
+  spec.set_max_restarts(1000000);
+  spec.mutable_model()->mutable_mlp()->set_hidden(0, 256);
+  spec.mutable_model()->mutable_mlp()->add_hidden(256);
+  // About 280 KB for each rank, which take 140 ms; a save is under way most of the time.
+  spec.mutable_checkpoint()->set_directory(cluster.directory() + "/checkpoints");
+  spec.mutable_checkpoint()->set_every_steps(20);
+  spec.mutable_checkpoint()->set_write_limit_mb_s(2);
+  spec.mutable_checkpoint()->set_keep_latest(2);
+  v1::Fault* slow = spec.add_faults();
+  slow->set_rank(-1);
+  slow->set_kind(v1::SLEEP);
+  slow->set_seconds(0.008);
+  slow->set_steps(spec.steps());
+  return spec;
+}
+
+class KillPointsTest : public testing::Test {
+ protected:
+  // The newest complete checkpoint of the job, which must be sound.
+  v1::Checkpoint NewestSound() {
+    std::vector<v1::Checkpoint> all = cluster_.ListCheckpoints(id_);
+    all.erase(std::remove_if(
+                  all.begin(), all.end(),
+                  [](const v1::Checkpoint& one) { return one.state() != v1::CHECKPOINT_COMPLETE; }),
+              all.end());
+    if (all.empty()) return {};
+    const auto damages = VerifyCheckpoint(all.front().directory(), [](int64_t, int64_t) {});
+    EXPECT_TRUE(damages.ok()) << damages.status();
+    if (damages.ok()) EXPECT_THAT(*damages, IsEmpty());
+    return all.front();
+  }
+
+  // Kills somebody; true if a trainer.
+  bool Kill() {
+    const uint64_t victim = random_() % 4;
+    if (victim == 0) {
+      cluster_.KillController();
+      cluster_.StartController();
+      return false;
+    }
+    if (victim == 1) {
+      const int worker = static_cast<int>(random_() % kWorkers);
+      cluster_.KillWorker(worker);
+      cluster_.StartWorker(worker);
+      return false;
+    }
+    const v1::Job job = cluster_.Get(id_);
+    const int64_t pid = job.ranks(static_cast<int>(random_() % kRanks)).pid();
+    return kill(static_cast<pid_t>(pid), SIGKILL) == 0;
+  }
+
+  TestCluster cluster_{kWorkers, 1};
+  std::string id_;
+  std::mt19937_64 random_{20261121};
+};
+
+TEST_F(KillPointsTest, TheNewestCompleteCheckpointIsSoundAfterEachOfThem) {
+  id_ = cluster_.Submit(SavingJob(cluster_)).id();
+  v1::Checkpoint newest;
+  int in_progress = 0;
+  int restarts = 0;
+  std::set<std::string> restored;
+  for (int k = 0; k < kKills; ++k) {
+    SCOPED_TRACE(absl::StrCat("kill ", k));
+    // All is well again: it trains, and has made a checkpoint since.
+    const v1::Job job = cluster_.WaitUntil(id_, [&](const v1::Job& j) {
+      return j.state() == v1::RUNNING && j.generation() == restarts + 1 &&
+             j.checkpoints().newest_step() > newest.step();
+    });
+    if (HasFailure()) return;
+    if (!job.restored_from().empty()) restored.insert(job.restored_from());
+    newest = NewestSound();
+    absl::SleepFor(absl::Milliseconds(random_() % 300));
+    in_progress += cluster_.Get(id_).checkpoints().in_progress_size() > 0;
+    if (Kill()) ++restarts;
+    // At once, whatever was going on.
+    const v1::Checkpoint now = NewestSound();
+    EXPECT_GE(now.step(), newest.step());
+    newest = now;
+  }
+  EXPECT_GE(in_progress, kKills / 4) << "too few kills met a save";
+  EXPECT_GE(static_cast<int>(restored.size()), restarts / 2) << "it restored what it had saved";
+  RecordProperty("restarts", restarts);
+  RecordProperty("in_progress", in_progress);
+}
+
+}  // namespace
+}  // namespace paceline

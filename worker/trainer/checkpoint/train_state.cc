@@ -1,0 +1,161 @@
+#include "worker/trainer/checkpoint/train_state.h"
+
+#include <ATen/Context.h>
+#include <ATen/core/Generator.h>
+#include <ATen/core/grad_mode.h>
+
+#include <mutex>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/status_macros.h"
+#include "worker/trainer/core/state_partition.h"
+
+namespace paceline {
+namespace {
+
+std::string NameOf(const std::string& name, int rank) {
+  return rank == 0 ? name : absl::StrCat("rank", rank, "/", name);
+}
+
+std::string RandomName(at::Device device) {
+  return absl::StrCat("rng/", device.is_cuda() ? "cuda" : "cpu");
+}
+
+at::Generator GeneratorOf(at::Device device) {
+  return at::globalContext().defaultGenerator(device);
+}
+
+at::Tensor RandomState(at::Device device) {
+  at::Generator generator = GeneratorOf(device);
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  return generator.get_state();
+}
+
+void SetRandomState(at::Device device, const at::Tensor& state) {
+  at::Generator generator = GeneratorOf(device);
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  generator.set_state(state);
+}
+
+// A tensor without dimensions is one row.
+RowLayout LayoutOf(const at::Tensor& tensor) {
+  const int64_t rows = tensor.dim() == 0 ? 1 : tensor.size(0);
+  return {rows, rows == 0 ? 0 : static_cast<int64_t>(tensor.nbytes()) / rows};
+}
+
+ShardEntry EntryOf(std::string name, const at::Tensor& tensor, const RowRange& range) {
+  ShardEntry entry;
+  entry.name = std::move(name);
+  entry.shape = tensor.sizes().vec();
+  entry.first_row = range.first_row;
+  entry.rows = tensor.dim() == 0 ? tensor : tensor.narrow(0, range.first_row, range.rows);
+  return entry;
+}
+
+// The name under which this rank finds a tensor in the checkpoint.
+std::string StoredName(const StateReader& reader, const TrainerConfig& config,
+                       const std::string& name) {
+  const int64_t saved = reader.manifest().ranks;
+  const auto source = static_cast<int>(config.rank() * saved / config.world_size);
+  const std::string own = NameOf(name, source);
+  return reader.files().Find(own) != nullptr ? own : name;
+}
+
+}  // namespace
+
+RandomNumbers::RandomNumbers(at::Device device)
+    : device_(device),
+      cpu_(RandomState(at::kCPU)),
+      device_state_(device.is_cpu() ? at::Tensor() : RandomState(device)) {}
+
+void RandomNumbers::Restore() const {
+  SetRandomState(at::kCPU, cpu_);
+  if (device_state_.defined()) SetRandomState(device_, device_state_);
+}
+
+std::vector<StateTensor> CollectState(const TrainerConfig& config, const Model& model,
+                                      const Optimizer& optimizer) {
+  const bool several = config.world_size > 1;
+  const bool ddp = config.strategy.kind == StrategyConfig::Kind::kDdp;
+  const bool own_slots = several && !ddp && !config.strategy.average_optimizer_state;
+  std::vector<StateTensor> state;
+  for (const NamedTensor& parameter : model.parameters()) {
+    state.push_back({absl::StrCat("model/", parameter.name), parameter.tensor.detach()});
+  }
+  for (const OptimizerSlot& slot : optimizer.Slots()) {
+    for (size_t i = 0; i < slot.tensors.size(); ++i) {
+      state.push_back({absl::StrCat("optimizer/", slot.name, "/", model.parameters()[i].name),
+                       slot.tensors[i], own_slots});
+    }
+  }
+  if (const std::vector<at::Tensor> counts = optimizer.StepCounts(); !counts.empty()) {
+    state.push_back({"optimizer/step", counts.front(), several && !ddp});
+  }
+  for (const NamedTensor& buffer : model.buffers()) {
+    state.push_back(
+        {absl::StrCat("model/", buffer.name), buffer.tensor.detach(), several, /*at_once=*/true});
+  }
+  state.push_back({RandomName(at::kCPU), RandomState(at::kCPU), several, /*at_once=*/true});
+  if (model.device().is_cuda()) {
+    state.push_back({RandomName(model.device()), RandomState(model.device()), several,
+                     /*at_once=*/true});
+  }
+  return state;
+}
+
+StatePart PartOfRank(const std::vector<StateTensor>& state, int rank, int ranks) {
+  StatePart part;
+  const auto list = [&](const StateTensor& one) -> std::vector<ShardEntry>& {
+    return one.at_once ? part.at_once : part.entries;
+  };
+  std::vector<const StateTensor*> shared;
+  std::vector<RowLayout> layouts;
+  for (const StateTensor& one : state) {
+    if (one.own) {
+      const RowRange all{0, 0, LayoutOf(one.tensor).rows};
+      list(one).push_back(EntryOf(NameOf(one.name, rank), one.tensor, all));
+    } else {
+      shared.push_back(&one);
+      layouts.push_back(LayoutOf(one.tensor));
+    }
+  }
+  for (const RowRange& range : PartOfRank(layouts, rank, ranks)) {
+    const StateTensor& one = *shared[range.tensor];
+    list(one).push_back(EntryOf(one.name, one.tensor, range));
+  }
+  return part;
+}
+
+absl::Status RestoreState(StateReader& reader, const TrainerConfig& config, const Model& model,
+                          const Optimizer& optimizer) {
+  const at::NoGradGuard no_grad;
+  const std::vector<StateTensor> state = CollectState(config, model, optimizer);
+  std::vector<ReadTarget> targets;
+  for (const StateTensor& one : state) {
+    targets.push_back({StoredName(reader, config, one.name), one.tensor});
+  }
+  PACELINE_RETURN_IF_ERROR(reader.Read(targets));
+  for (const StateTensor& one : state) {
+    if (one.name == RandomName(at::kCPU)) SetRandomState(at::kCPU, one.tensor);
+    if (one.name == RandomName(at::kCUDA)) SetRandomState(model.device(), one.tensor);
+  }
+  const std::vector<at::Tensor> counts = optimizer.StepCounts();
+  for (const at::Tensor& count : counts) count.copy_(counts.front());
+  return absl::OkStatus();
+}
+
+absl::Status RestoreStrategyState(StateReader& reader, const TrainerConfig& config,
+                                  const std::string& ladder,
+                                  const std::vector<NamedTensor>& state) {
+  const Manifest& manifest = reader.manifest();
+  if (manifest.ranks != config.world_size || manifest.ladder != ladder) return absl::OkStatus();
+  std::vector<ReadTarget> targets;
+  for (const NamedTensor& one : state) {
+    const std::string name = NameOf(one.name, config.rank());
+    if (reader.files().Find(name) != nullptr) targets.push_back({name, one.tensor});
+  }
+  return reader.Read(targets);
+}
+
+}  // namespace paceline

@@ -1,0 +1,123 @@
+#include "worker/trainer/comm/save_agreement.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <utility>
+
+namespace paceline {
+namespace {
+
+// How far ahead of the present step a promise lies: the skew between the ranks' hearing of an
+// order is mostly far below it.
+constexpr absl::Duration kLead = absl::Seconds(1);
+constexpr double kMaxLeadSteps = 1e6;
+
+absl::Time MonotonicNow() {
+  return absl::UnixEpoch() + absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch());
+}
+
+int64_t LeadSteps(absl::Duration step_time) {
+  if (step_time <= absl::ZeroDuration()) return 1;
+  const double steps = std::ceil(absl::FDivDuration(kLead, step_time));
+  return static_cast<int64_t>(std::clamp(steps, 1.0, kMaxLeadSteps));
+}
+
+}  // namespace
+
+SaveAgreement::SaveAgreement(Events events, int64_t steps_done)
+    : events_(std::move(events)), steps_done_(steps_done), thread_([this] { Run(); }) {}
+
+SaveAgreement::~SaveAgreement() {
+  {
+    const absl::MutexLock lock(&mu_);
+    stopping_ = true;
+  }
+  thread_.join();
+}
+
+void SaveAgreement::Propose(const SaveOrder& order) {
+  {
+    const absl::MutexLock lock(&mu_);
+    if (order.number <= known_) return;
+    known_ = order.number;
+    if (!closed_) {
+      waiting_ = order;
+      return;
+    }
+  }
+  events_.given_up(order.number, "the last step was done when it was asked for");
+}
+
+bool SaveAgreement::MayGoOn() const {
+  return steps_done_ < limit_ || !agreeing_ || error_ != nullptr;
+}
+
+std::optional<SaveOrder> SaveAgreement::AfterStep(int64_t steps_done) {
+  const absl::MutexLock lock(&mu_);
+  const absl::Time now = MonotonicNow();
+  if (last_step_ != absl::InfinitePast()) step_time_ = now - last_step_;
+  last_step_ = now;
+  steps_done_ = steps_done;
+  mu_.Await(absl::Condition(this, &SaveAgreement::MayGoOn));
+  if (error_ != nullptr) std::rethrow_exception(error_);
+  if (agreed_.empty() || agreed_.front().step > steps_done) return std::nullopt;
+  const SaveOrder due = agreed_.front().order;
+  agreed_.pop_front();
+  return due;
+}
+
+std::optional<SaveOrder> SaveAgreement::Close() {
+  std::optional<SaveOrder> dropped;
+  std::optional<SaveOrder> due;
+  {
+    const absl::MutexLock lock(&mu_);
+    closed_ = true;
+    dropped = std::exchange(waiting_, std::nullopt);
+    const auto settled = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return !agreeing_; };
+    mu_.Await(absl::Condition(&settled));
+    if (error_ != nullptr) std::rethrow_exception(error_);
+    if (!agreed_.empty()) due = agreed_.back().order;
+  }
+  if (dropped) events_.given_up(dropped->number, "the last step was done when it was asked for");
+  return due;
+}
+
+void SaveAgreement::Run() {
+  const auto has_work = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return waiting_.has_value() || stopping_;
+  };
+  while (true) {
+    SaveOrder order;
+    int64_t promise = 0;
+    {
+      const absl::MutexLock lock(&mu_);
+      mu_.Await(absl::Condition(&has_work));
+      if (stopping_) return;
+      order = *std::exchange(waiting_, std::nullopt);
+      agreeing_ = true;
+      promise = limit_ = steps_done_ + LeadSteps(step_time_);
+    }
+    Agree(order, promise);
+  }
+}
+
+void SaveAgreement::Agree(const SaveOrder& order, int64_t promise) {
+  std::optional<int64_t> step;
+  std::exception_ptr error;
+  try {
+    step = events_.greatest(order.number, promise);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  if (!step.has_value()) {
+    events_.given_up(order.number, "not all ranks answered in time");
+  }
+  const absl::MutexLock lock(&mu_);
+  if (step.has_value()) agreed_.push_back({order, *step});
+  error_ = error;
+  agreeing_ = false;
+  limit_ = kNoLimit;
+}
+
+}  // namespace paceline

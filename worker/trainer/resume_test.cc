@@ -1,0 +1,387 @@
+// Checkpoints of real trainer processes: a job that goes on from one computes what it would have
+// computed without the break.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/checkpoint/checkpoint_files.h"
+#include "common/checkpoint/checkpoint_paths.h"
+#include "worker/trainer/testing/fake_daemon.h"
+#include "worker/trainer/testing/trainer_test.h"
+
+namespace paceline {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class ResumeTest : public TrainerTest {
+ protected:
+  // Saves into a directory of this name.
+  std::string SaveTo(const std::string& name, const std::string& more = "") const {
+    return absl::StrCat("checkpoint { directory: '", directory_, "/", name, "' at_end: false ",
+                        more, " } ");
+  }
+
+  std::string JobDirectory(const std::string& name) const {
+    return absl::StrCat(directory_, "/", name, "/", FakeDaemon::JobId());
+  }
+  std::string Checkpoint(const std::string& name, int64_t step, int64_t generation = 1) const {
+    return absl::StrCat(JobDirectory(name), "/", CheckpointName({step, generation}));
+  }
+
+  std::unique_ptr<FakeDaemon> Resume(const v1::JobSpec& spec, const std::string& checkpoint,
+                                     int64_t generation = 2) {
+    std::unique_ptr<FakeDaemon> daemon = MakeDaemon();
+    daemon->Launch(spec, generation, checkpoint);
+    EXPECT_TRUE(daemon->Serve());
+    for (int rank = 0; rank < spec.ranks(); ++rank) {
+      EXPECT_EQ(daemon->exit_code(rank), 0) << daemon->Log(rank);
+    }
+    return daemon;
+  }
+
+  // A job of 20 steps, once in one piece, and once from its checkpoint after `step`: all ranks must
+  // show the same losses and gradients, digit for digit.
+  void ExpectSameAfter(int64_t step, int ranks, const std::string& changes,
+                       const std::string& directory = "whole") {
+    const v1::JobSpec spec =
+        Spec(ranks, changes + SaveTo(directory, "every_steps: 1 when_busy: WHEN_BUSY_WAIT"));
+    const auto whole = RunJob(spec);
+    ExpectSameFrom(*whole, spec, step, directory);
+  }
+  void ExpectSameFrom(const FakeDaemon& whole, const v1::JobSpec& spec, int64_t step,
+                      const std::string& directory) {
+    v1::JobSpec again = spec;
+    again.mutable_checkpoint()->set_directory(directory_ + "/again");
+    const auto resumed = Resume(again, Checkpoint(directory, step));
+    for (int rank = 0; rank < spec.ranks(); ++rank) {
+      for (const char* key : {"loss", "grad_norm", "lr"}) {
+        std::vector<double> expected = Values(whole, rank, key);
+        ASSERT_GE(expected.size(), 20u);
+        expected.resize(20);  // Without those of evaluations.
+        expected.erase(expected.begin(), expected.begin() + step);
+        std::vector<double> values = Values(*resumed, rank, key);
+        values.resize(expected.size());
+        EXPECT_EQ(values, expected) << key << " of rank " << rank;
+      }
+    }
+  }
+};
+
+constexpr char kAdamW[] = "optimizer { adamw {} learning_rate: 0.01 } schedule { cosine {} } ";
+
+TEST_F(ResumeTest, OneRankGoesOnExactly) { ExpectSameAfter(7, 1, kAdamW); }
+
+TEST_F(ResumeTest, FourRanksGoOnExactly) { ExpectSameAfter(11, 4, kAdamW); }
+
+TEST_F(ResumeTest, MomentumAndStatisticsGoOnExactly) {
+  ExpectSameAfter(
+      3, 2,
+      absl::StrCat("model { resnet18 {} } batch_per_rank: 2 evaluation { every: 5 } data { eval: '",
+                   directory_, "/eval.shard' } "));
+}
+
+// A third is not what a sum divided by three is: in a process's first steps and later ones.
+TEST_F(ResumeTest, AccumulationGoesOnExactly) {
+  const v1::JobSpec spec = Spec(3, "accumulation_steps: 3 clip_grad_norm: 0.5 " +
+                                       SaveTo("whole", "every_steps: 1 when_busy: WHEN_BUSY_WAIT"));
+  const auto whole = RunJob(spec);
+  for (const int64_t step : {1, 2, 9}) ExpectSameFrom(*whole, spec, step, "whole");
+}
+
+// At each step of the outer period at which all ranks are equal: the warm-up, and the global means.
+TEST_F(ResumeTest, HierarchicalSgdGoesOnExactly) {
+  const v1::JobSpec spec =
+      Spec(4, absl::StrCat(kAdamW,
+                           "strategy { warmup_steps: 3 gradient_group_size: 2 hsgd { "
+                           "ladder { period: 2 size: 2 } ladder { period: 4 size: 4 } } } ",
+                           SaveTo("whole", "every_steps: 1 when_busy: WHEN_BUSY_WAIT")));
+  const auto whole = RunJob(spec);
+  std::vector<int64_t> saved;
+  const auto found = SettleCheckpoints(JobDirectory("whole"), 1);
+  ASSERT_TRUE(found.ok()) << found.status();
+  for (const CompleteCheckpoint& one : *found) saved.push_back(one.step);
+  EXPECT_THAT(saved, ElementsAre(1, 2, 3, 5, 9, 13, 17));
+  for (const int64_t step : {2, 3, 5, 13}) ExpectSameFrom(*whole, spec, step, "whole");
+}
+
+TEST_F(ResumeTest, Int8AveragesGoOnExactly) {
+  ExpectSameAfter(9, 4,
+                  "strategy { hsgd { ladder { period: 2 size: 2 } ladder { period: 4 size: 4 "
+                  "format: WIRE_FORMAT_INT8 } } } ");
+}
+
+TEST_F(ResumeTest, EveryCheckpointVerifies) {
+  const auto daemon = RunJob(Spec(3, SaveTo("out", "every_steps: 5")));
+  for (const int64_t step : {5, 10, 15, 20}) {
+    const auto damages = VerifyCheckpoint(Checkpoint("out", step), [](int64_t, int64_t) {});
+    ASSERT_TRUE(damages.ok()) << damages.status();
+    EXPECT_THAT(*damages, ElementsAre());
+  }
+  const auto files = CheckpointFiles::Open(Checkpoint("out", 10));
+  ASSERT_TRUE(files.ok()) << files.status();
+  EXPECT_EQ(files->manifest().step, 10);
+  EXPECT_EQ(files->manifest().ranks, 3);
+  EXPECT_EQ(files->manifest().data_offset, 10 * 3 * 4);
+  EXPECT_THAT(files->manifest().job_spec, HasSubstr("learning_rate"));
+  EXPECT_EQ(daemon->status(0).checkpoints().commits(), 4);
+  EXPECT_EQ(daemon->status(2).checkpoints().saves(), 4);
+}
+
+// Weights that never change make a sample's loss its name. With batches of one, the losses
+// that all ranks log tell which samples were seen.
+TEST_F(ResumeTest, NoSampleIsLostOrRepeatedOnOtherNumbersOfRanks) {
+  const std::string still =
+      "batch_per_rank: 1 optimizer { sgd { momentum: 0 } learning_rate: 1e-30 } ";
+  const auto losses = [](const FakeDaemon& daemon, int ranks, size_t steps) {
+    std::vector<double> seen;
+    for (int rank = 0; rank < ranks; ++rank) {
+      std::vector<double> own = Values(daemon, rank, "loss");
+      own.resize(std::min(own.size(), steps));
+      seen.insert(seen.end(), own.begin(), own.end());
+    }
+    return seen;
+  };
+  // 200 samples: 4 ranks see 4 x 20, then 2 ranks 2 x 15, then 3 ranks 3 x 30.
+  const auto one = RunJob(Spec(1, still + "steps: 200 "));
+  std::vector<double> all = losses(*one, 1, 200);
+  const auto four = RunJob(Spec(4, still + "steps: 25 " + SaveTo("out", "every_steps: 20")));
+  std::vector<double> seen = losses(*four, 4, 20);
+  const auto two = Resume(Spec(2, still + "steps: 40 " + SaveTo("out", "every_steps: 35")),
+                          Checkpoint("out", 20));
+  const std::vector<double> second = losses(*two, 2, 15);
+  seen.insert(seen.end(), second.begin(), second.end());
+  const auto three =
+      Resume(Spec(3, still + "steps: 65 " + SaveTo("out")), Checkpoint("out", 35, 2), 3);
+  const std::vector<double> third = losses(*three, 3, 30);
+  seen.insert(seen.end(), third.begin(), third.end());
+
+  ASSERT_EQ(seen.size(), 200u);
+  std::sort(all.begin(), all.end());
+  std::sort(seen.begin(), seen.end());
+  ASSERT_EQ(std::unique(all.begin(), all.end()) - all.begin(), 200)
+      << "samples cannot be told apart";
+  for (size_t i = 0; i < seen.size(); ++i) EXPECT_NEAR(seen[i], all[i], 1e-6) << i;
+}
+
+TEST_F(ResumeTest, AnyNumberOfRanksGoesOnFromAnyOther) {
+  const std::string changes = kAdamW;
+  const auto whole =
+      RunJob(Spec(4, changes + "batch_per_rank: 3 " + SaveTo("out", "every_steps: 10")));
+  const std::vector<double> expected = Values(*whole, 0, "mean_loss");
+  const std::vector<std::pair<int, int>> shapes = {{1, 12}, {2, 6}, {3, 4}, {6, 2}};
+  for (const auto& [ranks, batch] : shapes) {
+    const auto resumed =
+        Resume(Spec(ranks, absl::StrCat(changes, "batch_per_rank: ", batch, " ", SaveTo("again"))),
+               Checkpoint("out", 10));
+    const std::vector<double> losses = Values(*resumed, 0, ranks == 1 ? "loss" : "mean_loss");
+    ASSERT_EQ(losses.size(), 10u);
+    for (size_t i = 0; i < 10; ++i) {
+      EXPECT_NEAR(losses[i] / expected[10 + i], 1, 2e-5) << ranks << " ranks, step " << i;
+    }
+  }
+}
+
+TEST_F(ResumeTest, HierarchicalSgdGoesOnWithOtherRanks) {
+  const std::string ladder4 =
+      "strategy { hsgd { ladder { period: 2 size: 2 } ladder { period: 4 size: 4 } } } ";
+  const std::string ladder2 = "strategy { hsgd { ladder { period: 4 size: 2 } } } ";
+  const auto four = RunJob(Spec(4, kAdamW + ladder4 + SaveTo("out", "every_steps: 9")));
+  const auto two = Resume(Spec(2, kAdamW + ladder2 + SaveTo("again")), Checkpoint("out", 9));
+  EXPECT_LT(Values(*two, 0, "loss").back(), Values(*four, 0, "loss").front());
+  const std::string ladder8 = "strategy { hsgd { ladder { period: 4 size: 8 } } } ";
+  const auto eight = Resume(Spec(8, kAdamW + ladder8 + "batch_per_rank: 2 " + SaveTo("again")),
+                            Checkpoint("out", 9));
+  EXPECT_LT(Values(*eight, 7, "loss").back(), Values(*four, 0, "loss").front());
+}
+
+TEST_F(ResumeTest, AnOrderTakesEffectWhenAllRanksAreEqual) {
+  const v1::JobSpec spec =
+      Spec(4,
+           "steps: 100000 log_every: 1000 strategy { hsgd { ladder { period: 2 "
+           "size: 2 } ladder { period: 64 size: 4 } } } " +
+               SaveTo("out"));
+  const auto daemon = MakeDaemon();
+  daemon->Launch(spec);
+  const auto committed = [&](int64_t order) {
+    const auto& saves = daemon->status(0).saves();
+    return std::any_of(saves.begin(), saves.end(), [&](const v1::SaveStatus& save) {
+      return save.order() == order && save.state() == v1::SAVE_COMMITTED;
+    });
+  };
+  v1::SaveOrder order;
+  order.set_number(1);
+  daemon->SetSaveOrder(order);
+  ASSERT_TRUE(daemon->Serve([&] { return committed(1); }));
+  order.set_number(2);
+  order.set_now(true);
+  daemon->SetSaveOrder(order);
+  ASSERT_TRUE(daemon->Serve([&] { return committed(2); }));
+  const auto found = SettleCheckpoints(JobDirectory("out"), 0);
+  ASSERT_TRUE(found.ok()) << found.status();
+  ASSERT_EQ(found->size(), 2u);
+  EXPECT_EQ(found->front().step % 64, 1) << "the first order waits for the mean of all";
+}
+
+TEST_F(ResumeTest, AnOrderThatDoesNotReachAllRanksIsGivenUpByAll) {
+  const auto daemon = MakeDaemon();
+  daemon->Launch(Spec(3, "steps: 200000 log_every: 1000 " + SaveTo("out")));
+  v1::SaveOrder order;
+  order.set_number(1);
+  daemon->SetSaveOrder({0, 2}, order);
+  const auto gave_up = [&](int rank) {
+    return daemon->status(rank).saves_size() == 1 &&
+           daemon->status(rank).saves(0).failure() == v1::SAVE_NOT_AGREED;
+  };
+  ASSERT_TRUE(daemon->Serve([&] { return gave_up(0) && gave_up(2); })) << daemon->Log(0);
+  order.set_number(2);
+  daemon->SetSaveOrder(order);
+  ASSERT_TRUE(daemon->Serve([&] {
+    const auto& saves = daemon->status(0).saves();
+    return saves.size() == 2 && saves.rbegin()->state() == v1::SAVE_COMMITTED;
+  })) << daemon->Log(0);
+  EXPECT_EQ(daemon->status(1).saves_size(), 1) << "it never heard of the first";
+}
+
+TEST_F(ResumeTest, TheEndIsSavedAndComplete) {
+  v1::JobSpec spec = Spec(2, "steps: 6 " + SaveTo("out"));
+  spec.mutable_checkpoint()->set_at_end(true);
+  RunJob(spec);
+  EXPECT_TRUE(CheckpointFiles::Open(Checkpoint("out", 6)).ok());
+  // And with more steps it goes on from there.
+  spec.set_steps(9);
+  const auto resumed = Resume(spec, Checkpoint("out", 6));
+  EXPECT_EQ(Values(*resumed, 0, "loss").size(), 3u);
+  EXPECT_TRUE(CheckpointFiles::Open(Checkpoint("out", 9, 2)).ok());
+  // One with no steps left has nothing to do, and says so by its success.
+  Resume(spec, Checkpoint("out", 9, 2), 3);
+}
+
+TEST_F(ResumeTest, SlowWritingSkipsSavesAndLeavesTrainingAlone) {
+  // 4 MB of state at 1 MB/s, a save every 5 steps.
+  const auto daemon = RunJob(Spec(1, "model { mlp { hidden: 2000 hidden: 250 } } steps: 60 " +
+                                         SaveTo("out", "every_steps: 5 write_limit_mb_s: 2")));
+  EXPECT_GT(daemon->status(0).checkpoints().skipped(), 0);
+  EXPECT_GT(daemon->status(0).checkpoints().saves(), 0);
+  EXPECT_EQ(Values(*daemon, 0, "loss").size(), 60u);
+  const auto found = SettleCheckpoints(JobDirectory("out"), 1);
+  ASSERT_TRUE(found.ok());
+  EXPECT_EQ(static_cast<int64_t>(found->size()), daemon->status(0).checkpoints().saves());
+}
+
+TEST_F(ResumeTest, ADirectoryThatVanishesFailsSavesNotTraining) {
+  v1::JobSpec spec = Spec(1, "steps: 100000 log_every: 1000 " + SaveTo("out", "every_steps: 200"));
+  const auto daemon = MakeDaemon();
+  daemon->Launch(spec);
+  ASSERT_TRUE(daemon->Serve([&] { return daemon->status(0).checkpoints().saves() > 0; }));
+  // A file where the directory was: nothing can be made there, not even by root.
+  std::filesystem::rename(JobDirectory("out"), JobDirectory("out") + ".away");
+  std::ofstream(JobDirectory("out")) << "in the way";
+  ASSERT_TRUE(daemon->Serve([&] { return daemon->status(0).checkpoints().failures_size() > 0; }));
+  const std::string error = daemon->status(0).saves().rbegin()->error();
+  EXPECT_THAT(error, HasSubstr(JobDirectory("out")));
+  std::filesystem::remove(JobDirectory("out"));
+  const int64_t saves = daemon->status(0).checkpoints().saves();
+  ASSERT_TRUE(daemon->Serve([&] { return daemon->status(0).checkpoints().saves() > saves; }))
+      << "it recovers";
+}
+
+TEST_F(ResumeTest, DamageIsNamed) {
+  const v1::JobSpec spec = Spec(2, SaveTo("out", "every_steps: 10"));
+  RunJob(spec);
+  const auto expect_refusal = [&](const std::string& checkpoint, const std::string& what) {
+    const auto daemon = MakeDaemon();
+    daemon->Launch(spec, 2, checkpoint);
+    ASSERT_TRUE(daemon->Serve());
+    EXPECT_EQ(daemon->exit_code(0), 1);
+    EXPECT_EQ(daemon->LastWords(0).error().kind(), v1::FAILURE_RESTORE);
+    EXPECT_THAT(daemon->LastWords(0).error().message(), HasSubstr(what));
+    EXPECT_THAT(daemon->LastWords(0).error().message(), HasSubstr(checkpoint));
+  };
+  expect_refusal(directory_ + "/nowhere", "no");
+
+  // What both ranks read.
+  const std::string shard = Checkpoint("out", 10) + "/" + ShardName(1, 2);
+  int64_t offset = 0;
+  {
+    const auto files = CheckpointFiles::Open(Checkpoint("out", 10));
+    ASSERT_TRUE(files.ok()) << files.status();
+    for (const ManifestTensor& tensor : files->manifest().tensors) {
+      const TensorSlice& slice = tensor.slices.back();
+      if (tensor.name.rfind("optimizer/", 0) == 0 && slice.file == ShardName(1, 2)) {
+        offset = slice.offset;
+      }
+    }
+  }
+  ASSERT_GT(offset, 0);
+  std::fstream file(shard, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(offset);
+  file.put('\x55');
+  file.close();
+  expect_refusal(Checkpoint("out", 10), ShardName(1, 2));
+
+  const std::string manifest = Checkpoint("out", 20) + "/" + kManifestName;
+  std::fstream text(manifest, std::ios::in | std::ios::out | std::ios::binary);
+  text.seekp(200);
+  text.put('#');
+  text.close();
+  expect_refusal(Checkpoint("out", 20), kManifestName);
+  std::filesystem::remove(shard);
+  expect_refusal(Checkpoint("out", 10), ShardName(1, 2));
+}
+
+TEST_F(ResumeTest, AnotherModelIsRefusedWithAllThatDiffers) {
+  RunJob(Spec(1, SaveTo("out", "every_steps: 10")));
+  const auto daemon = MakeDaemon();
+  v1::JobSpec spec = Spec(1, SaveTo("again"));
+  spec.mutable_model()->mutable_mlp()->clear_hidden();
+  spec.mutable_model()->mutable_mlp()->add_hidden(16);
+  daemon->Launch(spec, 2, Checkpoint("out", 10));
+  ASSERT_TRUE(daemon->Serve());
+  const v1::TrainerError error = daemon->LastWords(0).error();
+  EXPECT_EQ(error.kind(), v1::FAILURE_RESTORE);
+  EXPECT_THAT(error.message(), HasSubstr("32"));
+  EXPECT_THAT(error.message(), HasSubstr("16"));
+}
+
+TEST_F(ResumeTest, OneJobAtATimeWritesToADirectory) {
+  const auto first = MakeDaemon();
+  first->Launch(Spec(1, "steps: 1000000 log_every: 10000 " + SaveTo("out")));
+  ASSERT_TRUE(first->Serve([&] { return first->status(0).state() == v1::TRAINER_RUNNING; }));
+  const auto second = MakeDaemon();
+  second->Launch(Spec(1, SaveTo("out")), 2);
+  ASSERT_TRUE(second->Serve());
+  EXPECT_EQ(second->exit_code(0), 1);
+  const v1::TrainerError error = second->LastWords(0).error();
+  EXPECT_EQ(error.kind(), v1::FAILURE_INPUT);
+  EXPECT_THAT(error.message(), HasSubstr("generation 1"));
+  EXPECT_THAT(error.message(), HasSubstr(absl::StrCat("process ", first->status(0).pid())));
+}
+
+TEST_F(ResumeTest, WhoIsAskedToEndGoesOnUntilToldTo) {
+  const auto daemon = MakeDaemon();
+  daemon->Launch(Spec(1, "steps: 1000000 log_every: 10000 " + SaveTo("out")));
+  ASSERT_TRUE(daemon->Serve([&] { return daemon->status(0).state() == v1::TRAINER_RUNNING; }));
+  daemon->Signal(0, SIGTERM);
+  ASSERT_TRUE(daemon->Serve([&] { return daemon->status(0).asked_to_end(); }));
+  v1::SaveOrder order;
+  order.set_number(1);
+  daemon->SetSaveOrder(order);
+  ASSERT_TRUE(daemon->Serve([&] { return daemon->status(0).checkpoints().commits() == 1; }));
+  EXPECT_FALSE(daemon->ended(0));
+  daemon->SayStopping(0);
+  ASSERT_TRUE(daemon->Serve());
+  EXPECT_EQ(daemon->exit_code(0), 0);
+}
+
+}  // namespace
+}  // namespace paceline

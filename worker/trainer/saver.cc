@@ -1,0 +1,273 @@
+#include "worker/trainer/saver.h"
+
+#include <ATen/ops/full.h>
+#include <torch/csrc/api/include/torch/version.h>
+
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/checkpoint/checkpoint_paths.h"
+#include "common/log.h"
+#include "common/version.h"
+#include "worker/trainer/checkpoint/train_state.h"
+
+namespace paceline {
+namespace {
+
+// Rank 0 waits so long for the last checkpoint to become complete before it ends.
+constexpr absl::Duration kCommitPatience = absl::Minutes(5);
+
+using Clock = std::chrono::steady_clock;
+
+double SecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+SaveFailure FailureOf(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kResourceExhausted:
+      return SaveFailure::kNoSpace;
+    case absl::StatusCode::kPermissionDenied:
+      return SaveFailure::kNoPermission;
+    case absl::StatusCode::kDataLoss:
+      return SaveFailure::kInconsistent;
+    default:
+      return SaveFailure::kIo;
+  }
+}
+
+ShardSaver::Options ShardOptions(const TrainerConfig& config) {
+  ShardSaver::Options options;
+  options.rank = config.rank();
+  options.ranks = config.world_size;
+  options.write_limit = config.checkpoint.write_limit;
+  return options;
+}
+
+int64_t BytesOf(const StatePart& part) {
+  int64_t bytes = 0;
+  for (const auto* entries : {&part.entries, &part.at_once}) {
+    for (const ShardEntry& entry : *entries) bytes += static_cast<int64_t>(entry.rows.nbytes());
+  }
+  return bytes;
+}
+
+}  // namespace
+
+Saver::Saver(const Parts& parts, int64_t steps_done, const CheckpointFigures& restored)
+    : parts_(parts),
+      config_(parts.config),
+      last_saved_(steps_done),
+      figures_(restored),
+      shards_(parts.platform, ShardOptions(parts.config)),
+      agreement_({[this](int64_t order, int64_t promise) {
+                    return parts_.groups.GreatestOfAll(absl::StrCat("save/", order), promise,
+                                                       SaveAgreement::kPatience);
+                  },
+                  [this](int64_t order, const std::string& why) {
+                    SaveStatus save;
+                    save.order = order;
+                    Fail(save, SaveFailure::kNotAgreed, why);
+                  }},
+                 steps_done) {
+  if (config_.checkpoint.expected) {
+    shards_.Reserve(BytesOf(PartOfRank(CollectState(config_, parts_.model, parts_.optimizer),
+                                       config_.rank(), config_.world_size)));
+  }
+  parts_.control.SetCheckpointFigures(restored);
+  parts_.control.SetCheckpointListener([this](const CheckpointPlan& plan) { OnPlan(plan); });
+}
+
+Saver::~Saver() { parts_.control.SetCheckpointListener(nullptr); }
+
+void Saver::OnPlan(const CheckpointPlan& plan) {
+  agreement_.Propose(plan.save);
+  for (const int64_t step : plan.commit_steps) Commit(step);
+}
+
+bool Saver::AfterStep(int64_t steps_done, bool all_equal) {
+  const int64_t every = config_.checkpoint.every_steps;
+  if (every > 0 && steps_done % every == 0 && !due_) due_.emplace();
+  const Clock::time_point start = Clock::now();
+  if (const std::optional<SaveOrder> order = agreement_.AfterStep(steps_done)) {
+    due_ = Due{order->number, order->now};
+  }
+  if (!due_) return false;
+  if (due_->now && !all_equal) {
+    parts_.strategy.AverageAll();
+    all_equal = true;
+  }
+  if (!all_equal) return false;
+  if (config_.checkpoint.wait_when_busy) shards_.WaitUntilFree();
+  Save(steps_done, std::exchange(due_, std::nullopt)->order);
+  CountBlocked(SecondsSince(start));
+  return true;
+}
+
+void Saver::Save(int64_t steps_done, int64_t order) {
+  SaveStatus save;
+  save.step = steps_done;
+  save.order = order;
+  last_saved_ = steps_done;
+  if (!shards_.IsFree()) {
+    save.state = SaveState::kSkipped;
+    save.error = "the saves before are still being written";
+    PACELINE_LOG(WARNING) << "save skipped step=" << steps_done << ": " << save.error;
+    const absl::MutexLock lock(&mu_);
+    ++figures_.skipped;
+    Tell(save);
+    return;
+  }
+  std::vector<StateTensor> state = CollectState(config_, parts_.model, parts_.optimizer);
+  for (const NamedTensor& one : parts_.strategy.State()) {
+    state.push_back({one.name, one.tensor, /*own=*/true});
+  }
+  const StatePart part = PartOfRank(state, config_.rank(), config_.world_size);
+  {
+    // Before the writer can tell more of it.
+    const absl::MutexLock lock(&mu_);
+    figures_.last_blocked_s = 0;
+    Tell(save);
+  }
+  const int64_t bytes =
+      shards_.Begin(DirectoryOf(steps_done), Describe(steps_done), part.entries, part.at_once,
+                    [this, save](const ShardResult& result) { OnDurable(save, result); });
+  copying_ = true;
+  PACELINE_LOG(INFO) << "save step=" << steps_done << " bytes=" << bytes;
+}
+
+void Saver::BeforeChange() {
+  if (!std::exchange(copying_, false)) return;
+  const Clock::time_point start = Clock::now();
+  shards_.BeforeChange();
+  CountBlocked(SecondsSince(start));
+}
+
+void Saver::CountBlocked(double seconds) {
+  const absl::MutexLock lock(&mu_);
+  figures_.blocked_s += seconds;
+  figures_.last_blocked_s += seconds;
+}
+
+void Saver::OnDurable(const SaveStatus& begun, const ShardResult& result) {
+  SaveStatus save = begun;
+  save.bytes = result.bytes;
+  if (!result.status.ok()) {
+    return Fail(std::move(save), FailureOf(result.status), std::string(result.status.message()));
+  }
+  save.state = SaveState::kDurable;
+  const absl::MutexLock lock(&mu_);
+  ++figures_.saves;
+  figures_.bytes += result.bytes;
+  figures_.staging_s += result.staging_s;
+  figures_.write_s += result.write_s;
+  durable_[save.step] = save;
+  last_durable_ = save.step;
+  Tell(save);
+}
+
+void Saver::Commit(int64_t step) {
+  SaveStatus save;
+  {
+    const absl::MutexLock lock(&mu_);
+    const auto durable = durable_.find(step);
+    if (durable == durable_.end() || !committing_.insert(step).second) return;
+    save = durable->second;
+  }
+  shards_.Commit(DirectoryOf(step), [this, save](const absl::Status& status, double seconds) {
+    OnCommitted(save, status, seconds);
+  });
+}
+
+void Saver::OnCommitted(const SaveStatus& begun, const absl::Status& status, double seconds) {
+  SaveStatus save = begun;
+  if (status.ok()) {
+    PACELINE_LOG(INFO) << "checkpoint complete step=" << save.step << " " << DirectoryOf(save.step);
+    save.state = SaveState::kCommitted;
+    const absl::MutexLock lock(&mu_);
+    ++figures_.commits;
+    figures_.committing_s += seconds;
+    Tell(save);
+  } else {
+    Fail(save, FailureOf(status), std::string(status.message()));
+  }
+  const absl::MutexLock lock(&mu_);
+  durable_.erase(save.step);
+}
+
+void Saver::Tell(const SaveStatus& save) {
+  parts_.control.SetSave(save);
+  parts_.control.SetCheckpointFigures(figures_);
+}
+
+void Saver::Fail(SaveStatus save, SaveFailure failure, std::string why) {
+  PACELINE_LOG(ERROR) << "save failed step=" << save.step << " order=" << save.order << ": " << why;
+  save.state = SaveState::kFailed;
+  save.failure = failure;
+  save.error = std::move(why);
+  const absl::MutexLock lock(&mu_);
+  ++figures_.failures[failure];
+  Tell(save);
+}
+
+void Saver::SaveAtEnd(int64_t steps_done) {
+  const std::optional<SaveOrder> agreed = agreement_.Close();
+  const int64_t order = agreed ? agreed->number : due_ ? due_->order : 0;
+  if ((order == 0 && !config_.checkpoint.at_end) || last_saved_ == steps_done) return;
+  shards_.WaitUntilFree();
+  Save(steps_done, order);
+}
+
+void Saver::Finish() {
+  shards_.Drain();
+  double last = 0;
+  {
+    const absl::MutexLock lock(&mu_);
+    last = static_cast<double>(last_durable_);
+  }
+  // A save that failed on some rank will not become complete.
+  at::Tensor sum =
+      at::full({1}, last, at::TensorOptions().dtype(at::kDouble).device(parts_.model.device()));
+  parts_.groups.all().Sum(sum);
+  if (config_.rank() != 0 || sum.item<double>() != last * config_.world_size) return;
+  const auto settled = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return durable_.count(last_durable_) == 0 || parts_.control.stop_requested();
+  };
+  const absl::Time deadline = absl::Now() + kCommitPatience;
+  const absl::MutexLock lock(&mu_);
+  while (!settled()) {
+    // The request to stop is not a condition of this mutex.
+    mu_.AwaitWithTimeout(absl::Condition(&settled), absl::Milliseconds(100));
+    if (absl::Now() > deadline) {
+      PACELINE_LOG(ERROR) << "the last checkpoint stays incomplete: the controller has not "
+                             "answered for "
+                          << absl::FormatDuration(kCommitPatience);
+      return;
+    }
+  }
+}
+
+Manifest Saver::Describe(int64_t steps_done) const {
+  Manifest manifest;
+  manifest.paceline_version = kVersion;
+  manifest.torch_version = TORCH_VERSION;
+  manifest.job_id = config_.id.job.value();
+  manifest.generation = config_.id.generation.value();
+  manifest.step = steps_done;
+  manifest.ranks = config_.world_size;
+  manifest.plan_epoch = parts_.strategy.plan_epoch();
+  manifest.ladder = parts_.strategy.ladder();
+  const DataPosition position = parts_.position();
+  manifest.data_epoch = position.epoch;
+  manifest.data_offset = position.offset;
+  manifest.job_spec = config_.spec_json;
+  return manifest;
+}
+
+std::string Saver::DirectoryOf(int64_t step) const {
+  return absl::StrCat(config_.output_directory(), "/",
+                      CheckpointName({step, config_.id.generation.value()}));
+}
+
+}  // namespace paceline
