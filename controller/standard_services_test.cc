@@ -60,7 +60,7 @@ TEST(StandardServicesTest, ReflectionListsOurServices) {
   const std::string services =
       Call(server.Channel(), "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
            std::string("\x3a\x00", 2));
-  for (const char* service : {"JobService", "NodeService", "WorkerService"}) {
+  for (const char* service : {"JobService", "NodeService", "WorkerService", "CheckpointService"}) {
     EXPECT_THAT(services, HasSubstr(std::string("paceline.v1.") + service));
   }
 }

@@ -22,7 +22,7 @@ JobRequest RestartingRequest(int max_restarts = 2) {
 // As if its directory had been looked through.
 void PlaceAgain(Job& job, Moment now) {
   job.checkpoints.settlement.reset();
-  Place(job, now);
+  PlaceOnBoth(job, now);
 }
 
 std::string Reason(const std::optional<Refusal>& refusal) {
@@ -74,7 +74,7 @@ TEST(RestartTest, JobWithoutADirectoryStartsFromTheBeginning) {
   FailRank1(job, FailureKind::kSignal, At(5));
   EXPECT_EQ(job.state, JobState::kQueued);
   EXPECT_FALSE(job.checkpoints.settlement.has_value());
-  Place(job, At(6));
+  PlaceOnBoth(job, At(6));
   EXPECT_EQ(job.restored_from, "");
 }
 
@@ -159,7 +159,7 @@ TEST(RestartTest, AnothersCheckpointIsNotMarked) {
   JobRequest request = RestartingRequest();
   request.resume_from = "/other/step-000000000007.g1";
   Job job = NewJob(request, 1, At(0));
-  Place(job, At(1));
+  PlaceOnBoth(job, At(1));
   EXPECT_EQ(job.restored_from, request.resume_from);
   FailRank1(job, FailureKind::kRestore, At(2));
   EXPECT_EQ(job.state, JobState::kFailed);

@@ -151,7 +151,7 @@ TEST(SaveOrderTest, RankThatDiesWhileTheJobIsSavedToStopDoesNotRestartIt) {
 
 TEST(SaveOrderTest, RankOfAStartingJobThatWasAskedToEndStopsItAtOnce) {
   Job job = NewJob(PlayedRequest(), 1, At(0));
-  Place(job, At(1));
+  PlaceOnBoth(job, At(1));
   TrainerReport report = PlayedReport(job, 1, TrainerState::kReady);
   report.asked_to_end = true;
   Tell(job, report, At(3));

@@ -89,7 +89,7 @@ TEST(SaveTimingTest, NothingIsDueWithoutATimeOrBeforeAllRanksTrain) {
   JobRequest request = PlayedRequest();
   request.checkpoints.every = absl::Seconds(60);
   Job job = NewJob(request, 1, At(0));
-  Place(job, At(1));
+  PlaceOnBoth(job, At(1));
   EXPECT_EQ(NextDeadline(job), absl::InfiniteFuture());
 }
 

@@ -59,13 +59,13 @@ std::string RankName(const RankState& rank) {
   return absl::StrCat("rank ", rank.report.id.rank.value(), " on ", rank.place.node.value());
 }
 
-// Null: it has ended long ago.
+// Null: it has ended long ago, or there are too many.
 Save* FindOrAdd(Job& job, int64_t step, Moment now) {
   auto& saves = job.checkpoints.saves;
   const auto place = std::lower_bound(saves.begin(), saves.end(), step,
                                       [](const Save& save, int64_t s) { return save.step < s; });
   if (place != saves.end() && place->step == step) return &*place;
-  if (step <= job.checkpoints.forgotten_step) return nullptr;
+  if (step <= job.checkpoints.forgotten_step || saves.size() >= kMaxSaves) return nullptr;
   Save save;
   save.step = step;
   save.begun = now.steady;

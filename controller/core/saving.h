@@ -19,6 +19,9 @@ namespace paceline {
 // Remnants of failed saves beyond so many are left to the settling of the generation.
 inline constexpr size_t kMaxRemnants = 16;
 
+// A generation that tells of more saves at once is not taken at its word.
+inline constexpr size_t kMaxSaves = 64;
+
 // Takes in what the rank's newest report tells of saves.
 JobChange TakeSaves(Job& job, const RankState& rank, Moment now);
 

@@ -80,7 +80,7 @@ TEST(SavingTest, FencedGenerationCommitsNothing) {
   EXPECT_THAT(CommitSteps(job), IsEmpty()) << "its generation has ended";
   EXPECT_EQ(Tell(job, late, At(12)), JobChange::kNone);
   job.checkpoints.settlement.reset();
-  Place(job, At(13));
+  PlaceOnBoth(job, At(13));
   EXPECT_EQ(Tell(job, late, At(14)), JobChange::kNone);
   EXPECT_THAT(job.checkpoints.records, IsEmpty());
 }
@@ -143,6 +143,12 @@ TEST(SavingTest, PartThatARankTellsOfNoMoreIsLost) {
   TellSaves(job, 1, newer, At(11));
   EXPECT_EQ(job.checkpoints.failed[SaveFailure::kInconsistent], 1);
   EXPECT_THAT(job.checkpoints.last_error, HasSubstr("save after step 1: rank 1 on b"));
+}
+
+TEST(SavingTest, SavesThatNeverEndAreBounded) {
+  Job job = RunningJob();
+  for (int64_t step = 1; step <= 200; ++step) TellSaves(job, 0, {Told(step, kWriting)}, At(10));
+  EXPECT_THAT(job.checkpoints.saves, SizeIs(kMaxSaves));
 }
 
 TEST(SavingTest, RemnantsAreBounded) {

@@ -54,7 +54,7 @@ inline JobChange Tell(Job& job, TrainerReport report, Moment now) {
   return ApplyReport(job, NodeName(report.id.rank == Rank(0) ? "a" : "b"), report, now);
 }
 
-inline void Place(Job& job, Moment now) {
+inline void PlaceOnBoth(Job& job, Moment now) {
   PlaceJob(job, {{NodeName("a"), 0}, {NodeName("b"), 0}}, now);
 }
 
@@ -66,7 +66,7 @@ inline void RunPlaced(Job& job, Moment now) {
 
 inline Job RunningJob(JobRequest request = PlayedRequest()) {
   Job job = NewJob(std::move(request), 1, At(0));
-  Place(job, At(1));
+  PlaceOnBoth(job, At(1));
   RunPlaced(job, At(2));
   return job;
 }
