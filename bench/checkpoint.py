@@ -1,11 +1,11 @@
 """What a checkpoint costs: our saving and restoring beside torch's, safetensors' and the bare disk.
 
-Two ranks with one thread each hold a Llama's parameters and both moments of AdamW as fp32, each of
-them one half of the bytes, 1 GiB together. In a step they multiply matrices, meet in an all-reduce
-and change all of the state. Measured at each save: how long the training thread is held up, how
+The state is a Llama's parameters and both moments of AdamW as fp32, 1 GiB together, of which each
+of two ranks saves one half. In a step they multiply matrices with one thread each, meet in an
+all-reduce and change that half. Measured at each save: how long the training thread is held up, how
 much longer the steps around it are than the others, and when the checkpoint is durable on both
-ranks. Then processes that hold such a state already read the last checkpoint, out of the disk and
-out of the page cache. The programs take turns.
+ranks. Then two processes that hold all of the state already read all of the last checkpoint, as
+ranks of data parallelism do, out of the disk and out of the page cache. The programs take turns.
 """
 import argparse
 import contextlib
@@ -19,7 +19,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 
 import paceline_bench
 
@@ -121,11 +120,13 @@ class Measurement:
 
     def __init__(self, args, programs, folder):
         self.args, self.programs, self.folder = args, programs, folder
-        self.state = folder / "state.json"
         self.parts = parts_of_ranks(llama_tensors(args.dim, args.ffn_dim, args.layers, args.vocab))
-        self.state.write_text(json.dumps(self.parts), encoding="utf-8")
+        self.saved, self.read = folder / "saved.json", folder / "read.json"
+        self.saved.write_text(json.dumps(self.parts), encoding="utf-8")
+        self.read.write_text(json.dumps([sum(self.parts, [])] * RANKS), encoding="utf-8")
         self.total = sum(map(bytes_of, self.parts))
         self.values = {}
+        self.disk_runs = 0
 
     def add(self, metric, program, value):
         self.values.setdefault((metric, program), []).append(value)
@@ -140,16 +141,16 @@ class Measurement:
         with tempfile.TemporaryDirectory(prefix="run.", dir=self.folder) as run:
             self.measure_disk(pathlib.Path(run))
 
-    def command(self, way, run, phase, directory):
+    def command(self, way, run, state, directory):
         program = ([self.programs / "checkpoint_benchmark"] if way == OURS else
                    [sys.executable, PEER, "--way", way])
-        return lambda rank: [*program, "--state", self.state, "--store", run / f"store-{phase}",
+        return lambda rank: [*program, "--state", state, "--store", run / f"store-{state.stem}",
                              "--directory", directory, "--rank", rank, "--ranks", RANKS]
 
     def measure(self, way, run):
         job = run / "job"
         job.mkdir()
-        command = self.command(way, run, "save", job)
+        command = self.command(way, run, self.saved, job)
         saving = ["--saves", self.args.saves, "--quiet-steps", self.args.quiet_steps, "--products",
                   self.args.products]
         ranks = run_ranks(lambda rank: [*command(rank), *saving], run)
@@ -166,7 +167,7 @@ class Measurement:
             for old in sorted(job.iterdir())[:-1]:
                 shutil.rmtree(old)
             forget(last)
-            ranks = run_ranks(self.command(way, run, "read", last), run)
+            ranks = run_ranks(self.command(way, run, self.read, last), run)
             for temperature in ("cold", "warm"):
                 self.add(temperature, way, max(rank[temperature] for rank in ranks))
 
@@ -181,10 +182,14 @@ class Measurement:
             self.add("warm", way, self.disk(way, run))
 
     def disk(self, way, run):
-        start = time.monotonic_ns() + 2 * 10**9  # When all have their memory.
+        """Each rank writes its part, or reads all of them."""
+        self.disk_runs += 1
+        meeting = run / f"meeting-{self.disk_runs}-"
+        size = max(-(-bytes_of(part) // PAGE) * PAGE for part in self.parts)
+        files = [run / f"raw-{rank}" for rank in range(RANKS)]
         ranks = run_ranks(lambda rank: [
-            self.programs / "disk_benchmark", way, "--file", run / f"raw-{rank}", "--start", start,
-            "--bytes", -(-bytes_of(self.parts[rank]) // PAGE) * PAGE], run)
+            self.programs / "disk_benchmark", way, "--bytes", size, "--rank", rank, "--ranks", RANKS,
+            "--meet", meeting, "--file", *([files[rank]] if way in WRITES else files)], run)
         return (max(rank["end"] for rank in ranks) - min(rank["begin"] for rank in ranks)) * 1e-9
 
 

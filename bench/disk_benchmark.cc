@@ -1,5 +1,5 @@
-// What the disk itself can do: writes memory to a file and makes it durable, or reads a file into
-// memory. Prints {"begin", "end"}, nanoseconds of CLOCK_MONOTONIC.
+// What the disk itself can do: writes memory to a file and makes it durable, or reads files into
+// memory, one after the other. Prints {"begin", "end"}, nanoseconds of CLOCK_MONOTONIC.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -9,12 +9,15 @@
 #include <cstdint>
 #include <cstring>
 #include <ctime>
+#include <fstream>
 #include <functional>
 #include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/log.h"
 
 namespace paceline {
@@ -29,16 +32,18 @@ uint64_t Now() {
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
 }
 
-void SleepUntil(uint64_t nanos) {
-  const timespec wanted = {static_cast<time_t>(nanos / 1'000'000'000),
-                           static_cast<long>(nanos % 1'000'000'000)};
-  ::clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &wanted, nullptr);
+// Returns when all ranks have come.
+void Meet(const std::string& prefix, int rank, int ranks) {
+  std::ofstream(absl::StrCat(prefix, rank));
+  for (int other = 0; other < ranks; ++other) {
+    while (::access(absl::StrCat(prefix, other).c_str(), F_OK) != 0) ::usleep(100);
+  }
 }
 
 struct File {
   std::string path;
   char* memory = nullptr;
-  size_t bytes = 0;
+  size_t bytes = 0;  // Of the memory; a multiple of 4096. Files are as long, or shorter.
 };
 
 void InPieces(size_t bytes, size_t piece, const std::function<void(size_t, size_t)>& each) {
@@ -59,20 +64,25 @@ void Write(const File& file, int flags, size_t piece) {
 void Read(const File& file, int flags, size_t piece) {
   const int fd = ::open(file.path.c_str(), O_RDONLY | flags);
   PACELINE_CHECK(fd >= 0) << file.path;
-  InPieces(file.bytes, piece, [&](size_t at, size_t bytes) {
-    PACELINE_CHECK(::pread(fd, file.memory + at, bytes, static_cast<off_t>(at)) ==
-                   static_cast<ssize_t>(bytes));
-  });
+  size_t at = 0;
+  while (at < file.bytes) {
+    const ssize_t got =
+        ::pread(fd, file.memory + at, std::min(piece, file.bytes - at), static_cast<off_t>(at));
+    PACELINE_CHECK(got >= 0) << file.path;
+    if (got == 0) break;
+    at += static_cast<size_t>(got);
+  }
   ::close(fd);
 }
 
 void ReadMapped(const File& file) {
   const int fd = ::open(file.path.c_str(), O_RDONLY);
   PACELINE_CHECK(fd >= 0) << file.path;
-  void* const mapped = ::mmap(nullptr, file.bytes, PROT_READ, MAP_SHARED, fd, 0);
+  const size_t bytes = std::min(file.bytes, static_cast<size_t>(::lseek(fd, 0, SEEK_END)));
+  void* const mapped = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, 0);
   PACELINE_CHECK(mapped != MAP_FAILED);
-  std::memcpy(file.memory, mapped, file.bytes);
-  ::munmap(mapped, file.bytes);
+  std::memcpy(file.memory, mapped, bytes);
+  ::munmap(mapped, bytes);
   ::close(fd);
 }
 
@@ -85,13 +95,19 @@ int Main(int argc, char** argv) {
       {"read-mapped", ReadMapped},
   };
   File file;
+  std::vector<std::string> paths;
   std::string way;
-  uint64_t start = 0;
+  std::string meeting;
+  int rank = 0;
+  int ranks = 1;
   CLI::App app("Writes or reads a file.");
   app.add_option("way", way, "write-buffered, write-direct, read-...")->required();
-  app.add_option("--file", file.path, "to be written or read")->required();
+  app.add_option("--file", paths, "to be written or read, each of so many bytes")->required();
   app.add_option("--bytes", file.bytes, "a multiple of 4096")->required();
-  app.add_option("--start", start, "when to begin: nanoseconds of CLOCK_MONOTONIC");
+  app.add_option("--meet", meeting, "prefix of the files by which the ranks begin together")
+      ->required();
+  app.add_option("--rank", rank, "of this process");
+  app.add_option("--ranks", ranks, "of all");
   CLI11_PARSE(app, argc, argv);
   void* const memory =
       ::mmap(nullptr, file.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -100,10 +116,12 @@ int Main(int argc, char** argv) {
   std::memset(memory, 1, file.bytes);
   file.memory = static_cast<char*>(memory);
 
-  PACELINE_CHECK(Now() < start) << "too late";
-  SleepUntil(start);
+  Meet(meeting, rank, ranks);
   const uint64_t begin = Now();
-  ways.at(way)(file);
+  for (const std::string& path : paths) {
+    file.path = path;
+    ways.at(way)(file);
+  }
   std::cout << nlohmann::json{{"begin", begin}, {"end", Now()}} << std::endl;
   return 0;
 }

@@ -1,6 +1,6 @@
 """The peers of our checkpoints: torch.distributed.checkpoint and safetensors, in the same loop.
 
-One process per rank, which holds its part of the state; prints what bench/checkpoint_benchmark.cc
+One process per rank, which holds what --state says; prints what bench/checkpoint_benchmark.cc
 prints, for one --way of saving and reading.
 """
 import argparse
@@ -88,9 +88,9 @@ class Safetensors(DcpSave):
         os.close(descriptor)
 
     def load(self, state, path):
-        loaded = safetensors.torch.load_file(path / f"{dist.get_rank()}.safetensors")
-        for name, tensor in state.items():
-            tensor.copy_(loaded[name])
+        for file in sorted(path.iterdir()):
+            for name, tensor in safetensors.torch.load_file(file).items():
+                state[name].copy_(tensor)
 
 
 WAYS = {
