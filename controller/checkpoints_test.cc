@@ -1,8 +1,8 @@
-// Checkpoints over real sockets: saves, orders, restarts, resumption and removal, with a worker
-// played by the test.
+// Checkpoints over real sockets: saves, orders, restarts and removal, with a worker played by the
+// test.
 #include <gmock/gmock.h>
 
-#include "controller/testing/server_fixture.h"
+#include "controller/testing/checkpoints_fixture.h"
 
 namespace paceline {
 namespace {
@@ -11,176 +11,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
-
-class CheckpointsTest : public ServerTest {
- protected:
-  v1::JobSpec SavingSpec(int max_restarts = 0) {
-    v1::JobSpec spec = Spec(2);
-    spec.set_steps(1000);
-    spec.mutable_checkpoint()->set_directory("/ckpt");
-    spec.set_max_restarts(max_restarts);
-    return spec;
-  }
-
-  void Start(const v1::JobSpec& spec) {
-    if (worker_ == nullptr) worker_ = Join(Hello("w0"));
-    ASSERT_TRUE(Submit(spec, "submit " + spec.name(), &job_).ok());
-    Run(spec.ranks());
-  }
-  // Takes up the newest generation's plan and trains.
-  void Run(int ranks) {
-    plan_ = worker_->ReadPlan(ranks);
-    Tell(v1::TRAINER_RUNNING);
-    WaitFor(job_.id(), v1::RUNNING);
-  }
-
-  static v1::SaveStatus Save(int64_t step, v1::SaveState state, int64_t order = 0) {
-    v1::SaveStatus save;
-    save.set_step(step);
-    save.set_order(order);
-    save.set_state(state);
-    save.set_bytes(100);
-    if (state == v1::SAVE_FAILED) {
-      save.set_failure(v1::SAVE_NO_SPACE);
-      save.set_error("the disk is full");
-    }
-    return save;
-  }
-
-  // All ranks are in `state`; rank r tells of saves[r], or of none.
-  void Tell(v1::TrainerState state, const std::vector<v1::SaveStatus>& saves = {}) {
-    std::vector<v1::TrainerReport> reports;
-    for (int r = 0; r < plan_.trainers_size(); ++r) {
-      v1::TrainerReport report = Trainer(plan_.trainers(r), state);
-      report.set_pid(report.pid() + 100 * report.id().generation());
-      if (r < static_cast<int>(saves.size())) {
-        *report.add_saves() = saves[static_cast<size_t>(r)];
-        report.mutable_checkpoints()->set_last_blocked_s(0.25);
-      }
-      reports.push_back(std::move(report));
-    }
-    worker_->Report(reports);
-  }
-  void TellResult(const v1::CheckpointTask& task, const std::vector<int64_t>& found = {}) {
-    v1::WorkerMessage message;
-    v1::CheckpointTaskResult* result = message.mutable_report()->add_task_results();
-    *result->mutable_task() = task;
-    for (const int64_t step : found) {
-      v1::FoundCheckpoint* checkpoint = result->add_found();
-      checkpoint->set_step(step);
-      checkpoint->set_generation(1);
-      checkpoint->set_bytes(220);
-      checkpoint->set_ranks(2);
-      checkpoint->mutable_create_time()->set_seconds(1700000000 + step);
-    }
-    worker_->Write(message);
-  }
-  // Both ranks save and rank 0 commits when it may.
-  void Complete(int64_t step, int64_t order = 0) {
-    const v1::SaveStatus durable = Save(step, v1::SAVE_DURABLE, order);
-    Tell(v1::TRAINER_RUNNING, {durable, durable});
-    worker_->ReadUntil([&](const v1::NodePlan& plan) {
-      const auto& steps = plan.trainers(0).checkpoints().commit_steps();
-      return std::count(steps.begin(), steps.end(), step) > 0;
-    });
-    Tell(v1::TRAINER_RUNNING, {Save(step, v1::SAVE_COMMITTED, order), durable});
-    WaitUntil([&](const v1::Job& job) {
-      return job.checkpoints().complete() > 0 && job.checkpoints().newest_step() == step;
-    });
-  }
-  void FailRank1() {
-    std::vector<v1::TrainerReport> reports;
-    for (const v1::TrainerPlan& plan : plan_.trainers()) {
-      reports.push_back(Trainer(plan, v1::TRAINER_EXITED));
-      reports.back().set_pid(reports.back().pid() + 100 * plan.id().generation());
-    }
-    reports[1].mutable_exit()->set_failure(v1::FAILURE_SIGNAL);
-    reports[1].mutable_exit()->set_message("killed by signal 9");
-    worker_->Report(reports);
-  }
-  v1::CheckpointTask ReadTask() {
-    return worker_->ReadUntil([](const v1::NodePlan& plan) { return plan.tasks_size() > 0; })
-        .tasks(0);
-  }
-
-  v1::Job WaitUntil(const std::function<bool(const v1::Job&)>& holds) {
-    v1::Job job;
-    for (int i = 0; i < 2000; ++i) {
-      job = Get(job_.id());
-      if (holds(job)) return job;
-      absl::SleepFor(absl::Milliseconds(5));
-    }
-    ADD_FAILURE() << job.ShortDebugString();
-    return job;
-  }
-
-  grpc::Status Order(const std::string& request_id, v1::Job* job, bool now = false) {
-    grpc::ClientContext context;
-    v1::SaveCheckpointRequest request;
-    request.set_job(job_.id());
-    request.set_request_id(request_id);
-    request.set_now(now);
-    return checkpoints_->Save(&context, request, job);
-  }
-  grpc::Status GetCheckpoint(const std::string& name, v1::Checkpoint* checkpoint) {
-    grpc::ClientContext context;
-    v1::GetCheckpointRequest request;
-    request.set_checkpoint(name);
-    return checkpoints_->Get(&context, request, checkpoint);
-  }
-  grpc::Status Delete(const std::string& name, const std::string& request_id, bool force,
-                      v1::Checkpoint* checkpoint) {
-    grpc::ClientContext context;
-    v1::DeleteCheckpointRequest request;
-    request.set_checkpoint(name);
-    request.set_request_id(request_id);
-    request.set_force(force);
-    return checkpoints_->Delete(&context, request, checkpoint);
-  }
-  grpc::Status Pin(const std::string& name, const std::string& request_id, bool pinned,
-                   v1::Checkpoint* checkpoint) {
-    grpc::ClientContext context;
-    v1::PinCheckpointRequest request;
-    request.set_checkpoint(name);
-    request.set_request_id(request_id);
-    request.set_pinned(pinned);
-    return checkpoints_->Pin(&context, request, checkpoint);
-  }
-  std::vector<int64_t> List(const std::string& job) {
-    std::vector<int64_t> steps;
-    v1::ListCheckpointsRequest request;
-    request.set_job(job);
-    request.set_page_size(2);
-    do {
-      grpc::ClientContext context;
-      v1::ListCheckpointsResponse response;
-      EXPECT_TRUE(checkpoints_->List(&context, request, &response).ok());
-      EXPECT_LE(response.checkpoints_size(), 2);
-      for (const auto& checkpoint : response.checkpoints()) steps.push_back(checkpoint.step());
-      request.set_page_token(response.next_page_token());
-    } while (!request.page_token().empty());
-    return steps;
-  }
-  grpc::Status Resume(v1::ResumeJobRequest request, const std::string& request_id, v1::Job* job) {
-    grpc::ClientContext context;
-    request.set_job(job_.id());
-    request.set_request_id(request_id);
-    return jobs_->Resume(&context, request, job);
-  }
-  grpc::Status Cancel(bool save, const std::string& request_id, v1::Job* job) {
-    grpc::ClientContext context;
-    v1::CancelJobRequest request;
-    request.set_job(job_.id());
-    request.set_request_id(request_id);
-    request.set_save(save);
-    return jobs_->Cancel(&context, request, job);
-  }
-  std::string Directory(const std::string& name) { return "/ckpt/" + job_.id() + "/" + name; }
-
-  v1::Job job_;
-  v1::NodePlan plan_;
-  std::unique_ptr<PlayedWorker> worker_;
-};
 
 TEST_F(CheckpointsTest, SaveBecomesACheckpointAndOutlivesTheController) {
   Start(SavingSpec());
@@ -293,6 +123,7 @@ TEST_F(CheckpointsTest, FailedJobIsRestartedFromWhatItsDirectoryHoldsAlsoByTheNe
   EXPECT_EQ(job.state(), v1::QUEUED);
   EXPECT_EQ(job.restarts(), 1);
   EXPECT_THAT(job.reason(), HasSubstr("restart 1 of 1: rank 1 on w0: killed by signal 9"));
+  ReadMetrics("paceline_job_restarts_total 1");
 
   worker_.reset();
   Restart();
@@ -379,100 +210,6 @@ TEST_F(CheckpointsTest, RankThatWasAskedToEndHasItsJobSavedAndStopped) {
   Tell(v1::TRAINER_EXITED);
   EXPECT_THAT(WaitFor(job_.id(), v1::CANCELLED).reason(),
               HasSubstr("was asked to end (SIGTERM); not saved: save after step 20"));
-}
-
-TEST_F(CheckpointsTest, EndedJobIsResumedWithOtherRanks) {
-  Start(SavingSpec());
-  Complete(20);
-  Complete(40);
-  v1::ResumeJobRequest request;
-  v1::Job job;
-  EXPECT_EQ(Reason(Resume(request, "r0", &job)), "JOB_NOT_ENDED");
-  FailRank1();
-  WaitFor(job_.id(), v1::FAILED);
-  TellResult(ReadTask(), {20, 40});
-
-  request.set_ranks(3);
-  EXPECT_EQ(Reason(Resume(request, "r1", &job)), "JOB_CANNOT_FIT");
-  request.set_ranks(-1);
-  const grpc::Status impossible = Resume(request, "r2", &job);
-  EXPECT_EQ(Reason(impossible), "SPEC_INVALID");
-  EXPECT_THAT(impossible.error_message(), HasSubstr("ranks: is -1"));
-  request.set_ranks(1);
-  request.set_from(job_.id() + "/30");
-  EXPECT_EQ(Reason(Resume(request, "r3", &job)), "CHECKPOINT_NOT_FOUND");
-  request.set_from(job_.id() + "/20");
-  request.set_steps(20);
-  EXPECT_THAT(Resume(request, "r4", &job).error_message(), HasSubstr("steps: is 20, and 20"));
-  request.clear_steps();
-  request.add_ladder()->set_period(4);
-  EXPECT_THAT(Resume(request, "r5", &job).error_message(), HasSubstr("strategy.hsgd.ladder"));
-  request.clear_ladder();
-  request.set_batch_per_rank(64);
-  ASSERT_TRUE(Resume(request, "r6", &job).ok());
-  EXPECT_EQ(job.spec().ranks(), 1);
-  EXPECT_EQ(job.spec().batch_per_rank(), 64);
-  EXPECT_EQ(job.spec().steps(), 1000);
-  EXPECT_EQ(job.plan().epoch(), 2);
-  EXPECT_FALSE(job.has_failure());
-  EXPECT_FALSE(job.has_end_time());
-  Run(1);
-  EXPECT_EQ(plan_.trainers(0).restore_from(), Directory("step-000000000020.g1"));
-  EXPECT_EQ(plan_.trainers(0).world_size(), 1);
-  EXPECT_EQ(plan_.trainers(0).plan().epoch(), 2);
-  const v1::JobState state = Get(job_.id()).state();
-  ASSERT_TRUE(Resume(request, "r6", &job).ok()) << "a repeat";
-  EXPECT_EQ(job.state(), state);
-  EXPECT_EQ(job.generation(), 2);
-}
-
-TEST_F(CheckpointsTest, JobThatHasSucceededIsResumedForMoreSteps) {
-  Start(SavingSpec());
-  Complete(40);
-  Tell(v1::TRAINER_EXITED);
-  WaitFor(job_.id(), v1::SUCCEEDED);
-  TellResult(ReadTask(), {40});
-  v1::ResumeJobRequest request;
-  v1::Job job;
-  EXPECT_THAT(Resume(request, "r1", &job).error_message(), HasSubstr("1000 are done"));
-  request.set_steps(1500);
-  ASSERT_TRUE(Resume(request, "r2", &job).ok());
-  EXPECT_EQ(job.spec().steps(), 1500);
-}
-
-TEST_F(CheckpointsTest, JobWithoutACheckpointIsNotResumed) {
-  Start(SavingSpec());
-  FailRank1();
-  WaitFor(job_.id(), v1::FAILED);
-  v1::Job job;
-  EXPECT_EQ(Reason(Resume({}, "r1", &job)), "NO_CHECKPOINT");
-}
-
-TEST_F(CheckpointsTest, NewJobStartsFromTheCheckpointThatItsSpecNames) {
-  Start(SavingSpec());
-  Complete(20);
-  Tell(v1::TRAINER_EXITED);
-  WaitFor(job_.id(), v1::SUCCEEDED);
-  const std::string directory = Directory("step-000000000020.g1");
-  v1::JobSpec spec = Spec(1);
-  spec.set_name("heir");
-  spec.set_resume_from("digits/30");
-  v1::Job heir;
-  EXPECT_EQ(Reason(Submit(spec, "s1", &heir)), "CHECKPOINT_NOT_FOUND");
-  spec.set_resume_from("digits/20");
-  ASSERT_TRUE(Submit(spec, "s2", &heir).ok());
-  EXPECT_EQ(heir.spec().resume_from(), directory) << "what it means is written in";
-  plan_ = worker_->ReadUntil([](const v1::NodePlan& plan) {
-    return plan.trainers_size() == 1 && plan.trainers(0).id().generation() == 1 &&
-           plan.trainers(0).spec().name() == "heir";
-  });
-  EXPECT_EQ(plan_.trainers(0).restore_from(), directory);
-  v1::Checkpoint checkpoint;
-  EXPECT_EQ(Reason(Delete("digits/20", "d1", true, &checkpoint)), "CHECKPOINT_IN_USE");
-  spec.set_name("by-path");
-  spec.set_resume_from("/elsewhere/step-000000000007.g1/");
-  ASSERT_TRUE(Submit(spec, "s3", &heir).ok());
-  EXPECT_EQ(heir.spec().resume_from(), "/elsewhere/step-000000000007.g1");
 }
 
 }  // namespace

@@ -37,6 +37,7 @@ bool IsToStop(const Job& job) {
 
 // The checkpoint that the generation was to start from could not be used.
 bool DecideAfterDamage(Job& job) {
+  if (job.restored_from.empty()) return false;
   Checkpoint* used =
       SavesCheckpoints(job.request) ? FindByDirectory(job, job.restored_from) : nullptr;
   if (used == nullptr) {  // Another job's, or one that was named by its path.

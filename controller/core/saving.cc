@@ -28,9 +28,9 @@ bool IsDurable(const std::optional<Save::Part>& part) {
   return part.has_value() && part->state == SaveState::kDurable;
 }
 
+// A part of a save that has ended is not durable any more, but committed, failed or skipped.
 bool MayCommit(const Save& save) {
-  return save.outcome == Save::Outcome::kUnderWay &&
-         std::all_of(save.parts.begin(), save.parts.end(), IsDurable);
+  return std::all_of(save.parts.begin(), save.parts.end(), IsDurable);
 }
 
 // Every rank is done with its part.
