@@ -220,6 +220,26 @@ TEST_F(ClusterCheckpointsTest, NewestIsRemovedByForceOnly) {
   EXPECT_THAT(Steps(CheckpointState::kDeleting), ElementsAre(20));
 }
 
+TEST_F(ClusterCheckpointsTest, OneThatARestartedJobReadsIsNotRemovedByForceEither) {
+  JobRequest request = PlayedRequest();
+  request.max_restarts = 1;
+  Submit(request);
+  Run();
+  Save(20);
+  Fail();
+  ASSERT_EQ(job().state, JobState::kQueued);
+  EXPECT_EQ(RemovalRefused(20, true), "CHECKPOINT_IN_USE");
+  FoundCheckpoint found;
+  found.key = {20, 1};
+  Finish("a", cluster_.TasksFor(NodeName("a"))[0], {found});
+  ASSERT_EQ(job().state, JobState::kStarting);
+  EXPECT_EQ(RemovalRefused(20, true), "CHECKPOINT_IN_USE");
+  Tell(0, TrainerState::kRunning);
+  EXPECT_EQ(RemovalRefused(20, true), "CHECKPOINT_IN_USE") << "rank 1 still reads";
+  Tell(1, TrainerState::kRunning);
+  EXPECT_EQ(RemovalRefused(20, true), "");
+}
+
 TEST_F(ClusterCheckpointsTest, OrderIsStoredBeforeItIsSentAndSurvivesTheController) {
   JobRequest request = PlayedRequest();
   request.checkpoints.every = absl::Seconds(100);
