@@ -1,5 +1,6 @@
 #include "worker/trainer/checkpoint/shard_saver.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>
@@ -99,6 +100,8 @@ ShardResult SaveAndWait(ShardSaver& saver, const std::string& directory, const M
 
 class ShardSaverTest : public testing::Test {
  protected:
+  static void SetUpTestSuite() { at::set_num_threads(1); }  // Torch's own confuse sanitizers.
+
   CpuPlatform platform_;
   const std::string job_ = NewDirectory();
   const std::string directory_ = job_ + "/step-000000000007.g1";

@@ -1,5 +1,6 @@
 #include "worker/trainer/checkpoint/state_reader.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
@@ -75,6 +76,8 @@ std::string WriteCheckpoint() {
 
 class StateReaderTest : public testing::TestWithParam<int> {
  protected:
+  static void SetUpTestSuite() { at::set_num_threads(1); }  // Torch's own confuse sanitizers.
+
   StateReader Open() {
     absl::StatusOr<StateReader> reader = StateReader::Open(directory_, /*threads=*/GetParam());
     EXPECT_TRUE(reader.ok()) << reader.status();

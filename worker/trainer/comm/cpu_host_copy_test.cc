@@ -32,6 +32,23 @@ TEST(CpuHostCopyTest, HoldsWhatWasThereBeforeTheChange) {
   EXPECT_TRUE(copied == before);
 }
 
+TEST(CpuHostCopyTest, NobodyReadsAfterTheChange) {
+  // Two chunks, one for each thread, so often that the other one sometimes ends later. Of each the
+  // last byte is changed.
+  const std::string before = Pattern(2 << 20, 'a');
+  for (int i = 0; i < 200; ++i) {
+    std::string from = before;
+    std::string to(from.size(), '\0');
+    CpuHostCopy copy({{from.data(), to.data(), from.size()}});
+    copy.BeforeChange();
+    from[from.size() / 2 - 1] = 'x';
+    from.back() = 'x';
+    copy.Wait(from.size());
+    const bool same = to == before;
+    ASSERT_TRUE(same) << i;
+  }
+}
+
 TEST(CpuHostCopyTest, WaitsForAsMuchAsIsAskedFor) {
   const std::string from = Pattern(kBytes, 1);
   std::string to(from.size(), '\0');
