@@ -86,7 +86,7 @@ std::string PaceText(const v1::Job& job) {
   v1::JobProgress progress = job.progress();
   if (job.state() >= v1::SUCCEEDED && progress.step() > 0 && progress.training_s() > 0) {
     const v1::JobSpec& spec = job.spec();
-    const double samples = static_cast<double>(progress.step()) * spec.ranks() *
+    const double samples = static_cast<double>(progress.step() - StepsBefore(job)) * spec.ranks() *
                            spec.batch_per_rank() *
                            static_cast<double>(std::max<int64_t>(1, spec.accumulation_steps()));
     progress.set_samples_per_s(samples / progress.training_s());

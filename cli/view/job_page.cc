@@ -116,6 +116,9 @@ std::string SummaryText(const v1::Job& job, absl::Time now, const PageStyle& sty
                    Painted(StateText(job.state()), StateColour(job.state()), style.colours), ": ",
                    progress.step(), " of ", job.spec().steps(), " steps");
   const double run = RunSeconds(job, now);
+  const int64_t before = StepsBefore(job);
+  if (run >= 0 && before > 0 && progress.step() > before)
+    absl::StrAppend(&text, ", the last ", progress.step() - before);
   if (run >= 0) absl::StrAppend(&text, " in ", DurationText(run));
   if (const std::string pace = PaceText(job); !pace.empty()) {
     absl::StrAppend(&text, ", ", pace);

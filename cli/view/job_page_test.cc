@@ -152,6 +152,17 @@ TEST(JobPageTest, SummaryTellsStateStepsTimePaceAndAccuracy) {
             "  weights: /srv/c/job-0123456789ab/final.safetensors\n");
 }
 
+TEST(JobPageTest, SummaryOfAResumedJobCountsItsOwnSteps) {
+  v1::Job job = Failed();
+  job.set_state(v1::SUCCEEDED);
+  job.mutable_progress()->set_step(150);
+  job.clear_evaluation();
+  job.set_restored_from("/srv/c/job-0123456789ab/step-000000000130.g1");
+  EXPECT_EQ(SummaryText(job, absl::FromUnixSeconds(1200), {}),
+            "digits (job-0123456789ab) SUCCEEDED: 150 of 150 steps, the last 20 in 1 min 30 s, "
+            "270 samples/s\n");
+}
+
 TEST(JobPageTest, SummaryOfAFailureTellsTheReason) {
   v1::Job job = Failed();
   job.clear_failure();

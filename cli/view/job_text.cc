@@ -10,6 +10,7 @@
 #include "absl/strings/strip.h"
 #include "cli/text/neutral.h"
 #include "cli/view/numbers.h"
+#include "common/core/checkpoint_key.h"
 #include "common/job_spec/enum_name.h"
 
 namespace paceline {
@@ -136,6 +137,12 @@ double RunSeconds(const v1::Job& job, absl::Time now) {
   const absl::Time start = TimeOf(true, job.start_time());
   const absl::Time end = job.has_end_time() ? TimeOf(true, job.end_time()) : now;
   return absl::ToDoubleSeconds(end - start);
+}
+
+int64_t StepsBefore(const v1::Job& job) {
+  const absl::string_view directory = job.restored_from();
+  const auto key = ParseCheckpointName(directory.substr(directory.rfind('/') + 1));
+  return key.has_value() ? key->step : 0;
 }
 
 }  // namespace paceline

@@ -3,6 +3,7 @@
 #ifndef CLI_VIEW_JOB_TEXT_H_
 #define CLI_VIEW_JOB_TEXT_H_
 
+#include <cstdint>
 #include <string>
 
 #include "absl/time/time.h"
@@ -43,6 +44,9 @@ std::string MomentText(absl::Time moment, absl::Time now);
 
 // Seconds from start to end, or to `now` while it goes on; negative before the start.
 double RunSeconds(const v1::Job& job, absl::Time now);
+
+// Steps that had been done when it started: those of the checkpoint that it goes on from, or 0.
+int64_t StepsBefore(const v1::Job& job);
 
 }  // namespace paceline
 
