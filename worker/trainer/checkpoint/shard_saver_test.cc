@@ -73,6 +73,8 @@ struct Outcome {
   std::function<void(const ShardResult&)> Recorder() {
     return [this](const ShardResult& its_result) {
       result = its_result;
+      // A copy that shares nothing: sanitizers do not see how Abseil counts references.
+      result.status = absl::Status(its_result.status.code(), its_result.status.message());
       done.Notify();
     };
   }
@@ -171,23 +173,23 @@ TEST_F(ShardSaverTest, EntriesAreAlignedAndThePartTellsWhereTheyLie) {
 }
 
 TEST_F(ShardSaverTest, TwoSavesAreInFlightAndAThirdHasToWait) {
-  ShardSaver::Options slow;
-  slow.write_limit = 30e6;
-  ShardSaver saver(platform_, slow);
+  ShardSaver saver(platform_, {});
   saver.Reserve(4'000'000);
+  absl::Notification go_on;  // Until then the writer's thread is busy.
+  saver.Commit(directory_, [&go_on](const absl::Status&, double) { go_on.WaitForNotification(); });
   at::Tensor tensor = Floats(1'500'000);
   std::vector<std::string> before;
   Outcome outcomes[3];
   for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(saver.IsFree(), i < 2);
+    if (i == 2) go_on.Notify();
     saver.WaitUntilFree();
     before.push_back(BytesOf(tensor));
     saver.Begin(absl::StrCat(job_, "/", i), Part(i, 1), {Whole("t", tensor)}, {},
                 outcomes[i].Recorder());
     saver.BeforeChange();
     tensor.add_(1);
-    EXPECT_EQ(saver.IsFree(), i == 0);
   }
-  EXPECT_TRUE(outcomes[0].done.HasBeenNotified() || !saver.IsFree());
   saver.Drain();
   EXPECT_TRUE(saver.IsFree());
   for (int i = 0; i < 3; ++i) {
