@@ -25,7 +25,6 @@ namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using ::testing::Not;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 
@@ -393,86 +392,6 @@ TEST_F(CheckpointTest, DeletionThatIsRefusedIsTold) {
   const Ran ran = Paceline({"checkpoint", "delete", "small/60"});
   EXPECT_EQ(ran.exit, kCliRefused);
   EXPECT_EQ(ran.err, "error: it is pinned: unpin it first\n");
-}
-
-TEST_F(CheckpointTest, ResumeSendsWhatChanges) {
-  const Ran ran =
-      Paceline({"job", "resume", "small", "--from", "small/60", "--ranks", "1", "--batch-per-rank",
-                "8", "--accumulation-steps", "2", "--steps", "300", "--ladder", "2:2,4:all"});
-  EXPECT_EQ(ran.exit, kCliOk) << ran.err;
-  EXPECT_EQ(ran.out, "resumed small (job-0123456789ab)\n");
-  EXPECT_THAT(ran.err, HasSubstr("paceline job watch"));
-  ASSERT_THAT(controller_.resumes(), SizeIs(1));
-  const v1::ResumeJobRequest request = controller_.resumes()[0];
-  EXPECT_EQ(request.job(), "small");
-  EXPECT_EQ(request.from(), "small/60");
-  EXPECT_EQ(request.ranks(), 1);
-  EXPECT_EQ(request.batch_per_rank(), 8);
-  EXPECT_EQ(request.accumulation_steps(), 2);
-  EXPECT_EQ(request.steps(), 300);
-  EXPECT_THAT(request.ladder(), SizeIs(2));
-  EXPECT_THAT(request.request_id(), SizeIs(36));
-}
-
-TEST_F(CheckpointTest, ResumeMayBeFollowedAndChangesNothingByItself) {
-  WatchShows({"progress { step: 150 }", "state: SUCCEEDED progress { step: 200 }"});
-  const Ran ran = Paceline({"job", "resume", kId, "--follow", "--from", "./c/../d"});
-  EXPECT_EQ(ran.exit, kCliOk) << ran.err;
-  EXPECT_THAT(ran.out, HasSubstr("SUCCEEDED: 200 of 200 steps"));
-  const v1::ResumeJobRequest request = controller_.resumes()[0];
-  EXPECT_EQ(request.from(), fs::current_path().string() + "/d");
-  EXPECT_EQ(request.ranks(), 0);
-  EXPECT_EQ(request.steps(), 0);
-  EXPECT_THAT(request.ladder(), IsEmpty());
-}
-
-TEST_F(CheckpointTest, ResumeThatCannotBeIsNotSent) {
-  EXPECT_EQ(Paceline({"job", "resume", kId, "--ladder", "2:"}).exit, kCliUsage);
-  EXPECT_EQ(Paceline({"job", "resume", kId, "--ranks", "0"}).exit, kCliUsage);
-  EXPECT_THAT(controller_.resumes(), IsEmpty());
-  controller_.FailNext(Refused("small runs", "JOB_NOT_ENDED"));
-  EXPECT_THAT(Paceline({"job", "resume", kId}).err, HasSubstr("cancel --save"));
-}
-
-TEST_F(CheckpointTest, SubmitBeginsFromWhatAFlagNames) {
-  const std::string file = root_ + "/job.yaml";
-  std::ofstream(file) << "name: small\nmodel: resnet18\ndata: {train: t}\nsteps: 100\n"
-                         "optimizer: {kind: sgd, learning_rate: 0.1}\ninit_from: /weights\n";
-  ASSERT_EQ(Paceline({"submit", file}).exit, kCliOk);
-  ASSERT_EQ(Paceline({"submit", file, "--from", "small/60"}).exit, kCliOk);
-  ASSERT_EQ(Paceline({"submit", file, "--from", stored_ + "/"}).exit, kCliOk);
-  ASSERT_EQ(Paceline({"submit", file, "--from-weights", "w"}).exit, kCliOk);
-  EXPECT_EQ(Paceline({"submit", file, "--from", "a", "--from-weights", "w"}).exit, kCliUsage);
-  const std::vector<v1::SubmitJobRequest> requests = controller_.submits();
-  ASSERT_THAT(requests, SizeIs(4));
-  EXPECT_EQ(requests[0].spec().init_from(), "/weights");
-  EXPECT_EQ(requests[1].spec().init_from(), "");
-  EXPECT_EQ(requests[1].spec().resume_from(), "small/60");
-  EXPECT_EQ(requests[2].spec().resume_from(), stored_);
-  EXPECT_EQ(requests[3].spec().resume_from(), "");
-  EXPECT_EQ(requests[3].spec().init_from(), fs::current_path().string() + "/w");
-}
-
-TEST_F(CheckpointTest, CancelMaySaveFirst) {
-  EXPECT_EQ(Paceline({"job", "cancel", kId, "--save"}).exit, kCliOk);
-  EXPECT_EQ(Paceline({"job", "cancel", kId}).exit, kCliOk);
-  EXPECT_TRUE(controller_.cancels()[0].save());
-  EXPECT_FALSE(controller_.cancels()[1].save());
-}
-
-TEST_F(CheckpointTest, JobListShowsTheNewestCheckpoint) {
-  EXPECT_THAT(Paceline({"job", "list"}).out, Not(HasSubstr("CHECKPOINT")));
-  controller_.SetJobs({Job("checkpoints { complete: 2 newest_step: 60 }")});
-  const Ran ran = Paceline({"job", "list"});
-  EXPECT_THAT(ran.out, HasSubstr("CHECKPOINT  REASON\n"));
-  EXPECT_THAT(ran.out, HasSubstr("         60  -\n"));
-}
-
-TEST_F(CheckpointTest, JobThatFailedCanBeResumed) {
-  WatchShows({"state: FAILED checkpoints { complete: 1 newest_step: 60 }"});
-  const Ran ran = Paceline({"job", "watch", kId});
-  EXPECT_EQ(ran.exit, kCliFailed);
-  EXPECT_THAT(ran.out, HasSubstr("      paceline job resume job-0123456789ab\n"));
 }
 
 }  // namespace

@@ -1,4 +1,7 @@
-// `job ladder` and `job profile` against a controller on a real socket.
+// What changes jobs (`job ladder`, `profile`, `resume`, `cancel --save`, `submit --from`), and what
+// is seen of it, against a controller on a real socket.
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <sstream>
 #include <string>
@@ -9,6 +12,8 @@
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "google/protobuf/util/json_util.h"
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
 #include "gtest/gtest.h"
 
 namespace paceline {
@@ -17,6 +22,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::SizeIs;
 
 constexpr char kId[] = "job-0123456789ab";
@@ -26,6 +32,14 @@ struct Ran {
   std::string out;
   std::string err;
 };
+
+grpc::Status Refused(const std::string& message, const std::string& reason) {
+  google::rpc::ErrorInfo info;
+  info.set_reason(reason);
+  google::rpc::Status whole;
+  whole.add_details()->PackFrom(info);
+  return grpc::Status(grpc::StatusCode::FAILED_PRECONDITION, message, whole.SerializeAsString());
+}
 
 class JobChangesTest : public ::testing::Test {
  protected:
@@ -194,6 +208,86 @@ TEST_F(JobChangesTest, ProfileNeedNotBeWaitedFor) {
   EXPECT_TRUE(controller_.profiles().at(0).memory());
   EXPECT_EQ(Paceline({"job", "profile", kId, "--ranks", "x"}).exit, kCliUsage);
   EXPECT_EQ(Paceline({"job", "profile", kId, "--steps", "101"}).exit, kCliUsage);
+}
+
+TEST_F(JobChangesTest, ResumeSendsWhatChanges) {
+  const Ran ran =
+      Paceline({"job", "resume", "small", "--from", "small/60", "--ranks", "1", "--batch-per-rank",
+                "8", "--accumulation-steps", "2", "--steps", "300", "--ladder", "2:2,4:all"});
+  EXPECT_EQ(ran.exit, kCliOk) << ran.err;
+  EXPECT_EQ(ran.out, "resumed small (job-0123456789ab)\n");
+  EXPECT_THAT(ran.err, HasSubstr("paceline job watch"));
+  ASSERT_THAT(controller_.resumes(), SizeIs(1));
+  const v1::ResumeJobRequest request = controller_.resumes()[0];
+  EXPECT_EQ(request.job(), "small");
+  EXPECT_EQ(request.from(), "small/60");
+  EXPECT_EQ(request.ranks(), 1);
+  EXPECT_EQ(request.batch_per_rank(), 8);
+  EXPECT_EQ(request.accumulation_steps(), 2);
+  EXPECT_EQ(request.steps(), 300);
+  EXPECT_THAT(request.ladder(), SizeIs(2));
+  EXPECT_THAT(request.request_id(), SizeIs(36));
+}
+
+TEST_F(JobChangesTest, ResumeMayBeFollowedAndChangesNothingByItself) {
+  WatchShows({"progress { step: 50 }", "state: SUCCEEDED progress { step: 100 }"});
+  const Ran ran = Paceline({"job", "resume", kId, "--follow", "--from", "./c/../d"});
+  EXPECT_EQ(ran.exit, kCliOk) << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("SUCCEEDED: 100 of 100 steps"));
+  const v1::ResumeJobRequest request = controller_.resumes()[0];
+  EXPECT_EQ(request.from(), std::filesystem::current_path().string() + "/d");
+  EXPECT_EQ(request.ranks(), 0);
+  EXPECT_EQ(request.steps(), 0);
+  EXPECT_THAT(request.ladder(), IsEmpty());
+}
+
+TEST_F(JobChangesTest, ResumeThatCannotBeIsNotSent) {
+  EXPECT_EQ(Paceline({"job", "resume", kId, "--ladder", "2:"}).exit, kCliUsage);
+  EXPECT_EQ(Paceline({"job", "resume", kId, "--ranks", "0"}).exit, kCliUsage);
+  EXPECT_THAT(controller_.resumes(), IsEmpty());
+  controller_.FailNext(Refused("small runs", "JOB_NOT_ENDED"));
+  EXPECT_THAT(Paceline({"job", "resume", kId}).err, HasSubstr("cancel --save"));
+}
+
+TEST_F(JobChangesTest, SubmitBeginsFromWhatAFlagNames) {
+  const std::string file = ::testing::TempDir() + "/job.yaml";
+  std::ofstream(file) << "name: small\nmodel: resnet18\ndata: {train: t}\nsteps: 100\n"
+                         "optimizer: {kind: sgd, learning_rate: 0.1}\ninit_from: /weights\n";
+  ASSERT_EQ(Paceline({"submit", file}).exit, kCliOk);
+  ASSERT_EQ(Paceline({"submit", file, "--from", "small/60"}).exit, kCliOk);
+  ASSERT_EQ(Paceline({"submit", file, "--from", "/srv/c/./step-000000000060.g1/"}).exit, kCliOk);
+  ASSERT_EQ(Paceline({"submit", file, "--from-weights", "w"}).exit, kCliOk);
+  EXPECT_EQ(Paceline({"submit", file, "--from", "a", "--from-weights", "w"}).exit, kCliUsage);
+  const std::vector<v1::SubmitJobRequest> requests = controller_.submits();
+  ASSERT_THAT(requests, SizeIs(4));
+  EXPECT_EQ(requests[0].spec().init_from(), "/weights");
+  EXPECT_EQ(requests[1].spec().init_from(), "");
+  EXPECT_EQ(requests[1].spec().resume_from(), "small/60");
+  EXPECT_EQ(requests[2].spec().resume_from(), "/srv/c/step-000000000060.g1");
+  EXPECT_EQ(requests[3].spec().resume_from(), "");
+  EXPECT_EQ(requests[3].spec().init_from(), std::filesystem::current_path().string() + "/w");
+}
+
+TEST_F(JobChangesTest, CancelMaySaveFirst) {
+  EXPECT_EQ(Paceline({"job", "cancel", kId, "--save"}).exit, kCliOk);
+  EXPECT_EQ(Paceline({"job", "cancel", kId}).exit, kCliOk);
+  EXPECT_TRUE(controller_.cancels()[0].save());
+  EXPECT_FALSE(controller_.cancels()[1].save());
+}
+
+TEST_F(JobChangesTest, JobListShowsTheNewestCheckpoint) {
+  EXPECT_THAT(Paceline({"job", "list"}).out, Not(HasSubstr("CHECKPOINT")));
+  controller_.SetJobs({Job(1, "checkpoints { complete: 2 newest_step: 60 }")});
+  const Ran ran = Paceline({"job", "list"});
+  EXPECT_THAT(ran.out, HasSubstr("CHECKPOINT  REASON\n"));
+  EXPECT_THAT(ran.out, HasSubstr("         60  -\n"));
+}
+
+TEST_F(JobChangesTest, JobThatFailedCanBeResumed) {
+  WatchShows({"state: FAILED checkpoints { complete: 1 newest_step: 60 }"});
+  const Ran ran = Paceline({"job", "watch", kId});
+  EXPECT_EQ(ran.exit, kCliFailed);
+  EXPECT_THAT(ran.out, HasSubstr("      paceline job resume job-0123456789ab\n"));
 }
 
 }  // namespace

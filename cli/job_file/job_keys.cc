@@ -179,7 +179,7 @@ const std::vector<JobKey>& JobKeys() {
        "Checkpoint to go on from: JOB for a job's newest one, JOB/STEP, or a directory, which begins with a slash."},
 
       {"init_from", T::kPath, "", "none", "", "resnet18.safetensors",
-       "Initial weights, a .safetensors or .pt file that every node can read; without it they come from the seed."},
+       "Initial weights that every node can read: a .safetensors or .pt file, a directory in Hugging Face's layout, or a checkpoint's; without it they come from the seed."},
       {"export_final", T::kPath, "", "none", "a name that ends in .safetensors", "final.safetensors",
        "Where each rank R writes its weights at the end: final.rankR.safetensors in the example."},
       {"log_every", T::kInteger, "steps", "10", "1 and more", "20",
