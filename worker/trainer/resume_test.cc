@@ -287,8 +287,9 @@ TEST_F(ResumeTest, ADirectoryThatVanishesFailsSavesNotTraining) {
   std::filesystem::rename(JobDirectory("out"), JobDirectory("out") + ".away");
   std::ofstream(JobDirectory("out")) << "in the way";
   ASSERT_TRUE(daemon->Serve([&] { return daemon->status(0).checkpoints().failures_size() > 0; }));
-  const std::string error = daemon->status(0).saves().rbegin()->error();
-  EXPECT_THAT(error, HasSubstr(JobDirectory("out")));
+  std::string errors;
+  for (const v1::SaveStatus& save : daemon->status(0).saves()) errors += save.error();
+  EXPECT_THAT(errors, HasSubstr(JobDirectory("out")));
   std::filesystem::remove(JobDirectory("out"));
   const int64_t saves = daemon->status(0).checkpoints().saves();
   ASSERT_TRUE(daemon->Serve([&] { return daemon->status(0).checkpoints().saves() > saves; }))
