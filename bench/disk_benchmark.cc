@@ -34,7 +34,7 @@ uint64_t Now() {
 
 // Returns when all ranks have come.
 void Meet(const std::string& prefix, int rank, int ranks) {
-  std::ofstream(absl::StrCat(prefix, rank));
+  std::ofstream(absl::StrCat(prefix, rank)).close();
   for (int other = 0; other < ranks; ++other) {
     while (::access(absl::StrCat(prefix, other).c_str(), F_OK) != 0) ::usleep(100);
   }

@@ -109,12 +109,13 @@ struct ShardSaver::Parts {
   char* MemoryOf(size_t buffer) const;
   void GiveBack(size_t buffer);
   bool IsFree() const ABSL_SHARED_LOCKS_REQUIRED(mu);
+  bool IsIdle() const ABSL_SHARED_LOCKS_REQUIRED(mu) { return line.empty() && !working; }
   void Enqueue(std::function<void()> task);
   void WorkOff();
   Save Stage(const std::vector<const ShardEntry*>& entries, size_t first_at_once,
              ShardLayout layout, size_t buffer);
   absl::Status Write(Save& save) const;
-  ShardResult WriteAndTell(Save& save) const;
+  ShardResult FinishSave(Save& save) const;
 
   Platform& platform;
   const Options options;
@@ -238,7 +239,7 @@ absl::Status ShardSaver::Parts::Write(Save& save) const {
   return WritePart(save.directory, options.rank, save.part);
 }
 
-ShardResult ShardSaver::Parts::WriteAndTell(Save& save) const {
+ShardResult ShardSaver::Parts::FinishSave(Save& save) const {
   ShardResult result;
   result.bytes = save.layout.bytes;
   try {
@@ -300,7 +301,7 @@ int64_t ShardSaver::Begin(const std::string& directory, const Manifest& part,
   save->part.files = {{file, bytes}};
   parts_->copying = save->rest.copy;
   parts_->Enqueue([parts = parts_.get(), save, buffer, on_durable = std::move(on_durable)] {
-    const ShardResult result = parts->WriteAndTell(*save);
+    const ShardResult result = parts->FinishSave(*save);
     parts->GiveBack(buffer);
     on_durable(result);
   });
@@ -323,11 +324,8 @@ void ShardSaver::Commit(const std::string& directory,
 }
 
 void ShardSaver::Drain() {
-  const auto is_idle = [parts = parts_.get()]() ABSL_SHARED_LOCKS_REQUIRED(parts->mu) {
-    return parts->line.empty() && !parts->working;
-  };
   const absl::MutexLock lock(&parts_->mu);
-  parts_->mu.Await(absl::Condition(&is_idle));
+  parts_->mu.Await(absl::Condition(parts_.get(), &Parts::IsIdle));
 }
 
 }  // namespace paceline

@@ -52,8 +52,8 @@ class ShardSaver {
   // Waits for what is being written.
   ~ShardSaver();
 
-  // Makes memory for entries of so many bytes on a thread of its own, so that the first save need
-  // not. Does not wait for it.
+  // Once: makes memory for entries of so many bytes on a thread of its own, so that the first save
+  // need not. Does not wait for it.
   void Reserve(int64_t bytes);
 
   // A buffer is free. WaitUntilFree returns when one is.
