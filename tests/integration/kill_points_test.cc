@@ -55,7 +55,9 @@ class KillPointsTest : public testing::Test {
     if (all.empty()) return {};
     const auto damages = VerifyCheckpoint(all.front().directory(), [](int64_t, int64_t) {});
     EXPECT_TRUE(damages.ok()) << damages.status();
-    if (damages.ok()) EXPECT_THAT(*damages, IsEmpty());
+    if (damages.ok()) {
+      EXPECT_THAT(*damages, IsEmpty());
+    }
     return all.front();
   }
 
