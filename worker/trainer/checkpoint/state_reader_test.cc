@@ -31,7 +31,7 @@ at::Tensor Numbers(at::IntArrayRef shape, at::ScalarType type) {
 
 // The tensors of the checkpoint.
 struct State {
-  at::Tensor matrix = Numbers({700, 1001}, at::kFloat);  // Cut into three slices.
+  at::Tensor matrix = Numbers({700, 3001}, at::kFloat);  // Cut into three slices, one of 7 MB.
   at::Tensor half = Numbers({3, 3}, at::kBFloat16);
   at::Tensor step = at::full({}, 42, at::kLong);
   at::Tensor bytes = Numbers({5000}, at::kByte);
@@ -120,7 +120,7 @@ TEST_P(StateReaderTest, PutsTogetherWhatRanksHaveWritten) {
 
 TEST_P(StateReaderTest, OtherFloatingTypesAreConverted) {
   StateReader reader = Open();
-  const at::Tensor matrix = at::zeros({700, 1001}, at::kDouble);
+  const at::Tensor matrix = at::zeros({700, 3001}, at::kDouble);
   const at::Tensor half = at::zeros({3, 3}, at::kFloat);
   ASSERT_TRUE(reader.Read({{"matrix", matrix}, {"half", half}}).ok());
   EXPECT_TRUE(at::equal(matrix, state_.matrix.to(at::kDouble)));
@@ -140,11 +140,11 @@ TEST_P(StateReaderTest, AllThatDoesNotFitIsListedAndNothingChanges) {
   const at::Tensor step = at::zeros({}, at::kLong);
   const absl::Status status = reader.Read({{"step", step},
                                            {"other", at::zeros({1})},
-                                           {"matrix", at::zeros({700, 1000})},
+                                           {"matrix", at::zeros({700, 3000})},
                                            {"bytes", at::zeros({5000})}});
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   for (const char* text :
-       {"other is missing", "[700, 1001] and needs [700, 1000]", "bytes is of"}) {
+       {"other is missing", "[700, 3001] and needs [700, 3000]", "bytes is of"}) {
     EXPECT_TRUE(absl::StrContains(status.message(), text)) << status;
   }
   EXPECT_EQ(step.item<int64_t>(), 0);
