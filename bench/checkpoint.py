@@ -105,6 +105,13 @@ def forget(folder):
             os.close(descriptor)
 
 
+def remember(folder):
+    """Reads a folder's files into the page cache."""
+    for file in folder.rglob("*"):
+        if file.is_file():
+            file.read_bytes()
+
+
 def stretch(steps, begin, durable):
     """How much longer than others the steps of a rank were between two times, all together, from
     the start of each to the start of the next; seconds."""
@@ -166,10 +173,11 @@ class Measurement:
             last = sorted(job.iterdir())[-1]
             for old in sorted(job.iterdir())[:-1]:
                 shutil.rmtree(old)
-            forget(last)
-            ranks = run_ranks(self.command(way, run, self.read, last), run)
-            for temperature in ("cold", "warm"):
-                self.add(temperature, way, max(rank[temperature] for rank in ranks))
+            for temperature, prepare in (("cold", forget), ("warm", remember)):
+                prepare(last)
+                (run / f"store-{self.read.stem}").unlink(missing_ok=True)
+                ranks = run_ranks(self.command(way, run, self.read, last), run)
+                self.add(temperature, way, max(rank["seconds"] for rank in ranks))
 
     def measure_disk(self, run):
         for way in WRITES:
