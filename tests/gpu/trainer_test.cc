@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <numeric>
 #include <string>
@@ -67,6 +68,27 @@ TEST_F(GpuTrainerTest, LlamaInBf16LearnsAndItsStepsAreTimedOnTheDevice) {
     EXPECT_GT(record.phase_ns[static_cast<size_t>(Phase::kBackward)], 0);
     EXPECT_GT(record.grad_norm, 0);
     EXPECT_EQ(record.tokens, 4 * 64);
+  }
+}
+
+// Staged by the side stream, read back through pinned memory. Sums on a GPU need not repeat to the
+// last bit.
+TEST_F(GpuTrainerTest, GoesOnFromACheckpoint) {
+  const std::string saving = absl::StrCat("checkpoint { directory: '", directory_,
+                                          "/out' every_steps: 20 at_end: false } ");
+  const std::vector<double> whole = Values(*RunJob(LlamaSpec(saving)), 0, "loss");
+  const std::string checkpoint =
+      absl::StrCat(directory_, "/out/", FakeDaemon::JobId(), "/step-000000000020.g1");
+  for (const char* how : {"", "cuda_graph: true "}) {
+    const auto daemon = MakeDaemon();
+    daemon->Launch(LlamaSpec(absl::StrCat(how, saving)), 2, checkpoint);
+    ASSERT_TRUE(daemon->Serve());
+    ASSERT_EQ(daemon->exit_code(0), 0) << daemon->Log(0);
+    const std::vector<double> resumed = Values(*daemon, 0, "loss");
+    ASSERT_EQ(resumed.size(), 20u);
+    for (size_t i = 0; i < 10; ++i) EXPECT_NEAR(resumed[i], whole[20 + i], 0.05) << i;
+    std::filesystem::remove_all(
+        absl::StrCat(directory_, "/out/", FakeDaemon::JobId(), "/step-000000000040.g2"));
   }
 }
 

@@ -110,7 +110,7 @@ TEST_F(ResumeTest, HierarchicalSgdGoesOnExactly) {
   const auto found = SettleCheckpoints(JobDirectory("whole"), 1);
   ASSERT_TRUE(found.ok()) << found.status();
   for (const CompleteCheckpoint& one : *found) saved.push_back(one.step);
-  EXPECT_THAT(saved, ElementsAre(1, 2, 3, 5, 9, 13, 17));
+  EXPECT_THAT(saved, ElementsAre(1, 2, 3, 5, 9, 13, 17, 20)) << "what is due at the end is saved";
   for (const int64_t step : {2, 3, 5, 13}) ExpectSameFrom(*whole, spec, step, "whole");
 }
 
@@ -267,7 +267,7 @@ TEST_F(ResumeTest, TheEndIsSavedAndComplete) {
 }
 
 TEST_F(ResumeTest, SlowWritingSkipsSavesAndLeavesTrainingAlone) {
-  // 4 MB of state at 1 MB/s, a save every 5 steps.
+  // 5 MB of state at 2 MB/s, a save every 5 steps.
   const auto daemon = RunJob(Spec(1, "model { mlp { hidden: 2000 hidden: 250 } } steps: 60 " +
                                          SaveTo("out", "every_steps: 5 write_limit_mb_s: 2")));
   EXPECT_GT(daemon->status(0).checkpoints().skipped(), 0);
@@ -276,6 +276,70 @@ TEST_F(ResumeTest, SlowWritingSkipsSavesAndLeavesTrainingAlone) {
   const auto found = SettleCheckpoints(JobDirectory("out"), 1);
   ASSERT_TRUE(found.ok());
   EXPECT_EQ(static_cast<int64_t>(found->size()), daemon->status(0).checkpoints().saves());
+}
+
+// The buffers are busy all the time, yet an order and the last step are saved.
+TEST_F(ResumeTest, WhatMustBeSavedWaitsForABuffer) {
+  v1::JobSpec spec = Spec(1,
+                          "model { mlp { hidden: 2000 hidden: 250 } } steps: 600 optimizer { "
+                          "learning_rate: 0.0001 } " +
+                              SaveTo("out", "every_steps: 2 write_limit_mb_s: 8"));
+  spec.mutable_checkpoint()->set_at_end(true);
+  const auto daemon = MakeDaemon();
+  daemon->Launch(spec);
+  ASSERT_TRUE(daemon->Serve([&] { return daemon->status(0).checkpoints().skipped() > 2; }));
+  v1::SaveOrder order;
+  order.set_number(1);
+  daemon->SetSaveOrder(order);
+  bool served = false;
+  ASSERT_TRUE(daemon->Serve([&] {
+    for (const v1::SaveStatus& save : daemon->status(0).saves()) {
+      served |= save.order() == 1 && save.state() == v1::SAVE_COMMITTED;
+    }
+    return served;
+  }));
+  EXPECT_TRUE(served);
+  ASSERT_TRUE(daemon->Serve());
+  EXPECT_EQ(daemon->exit_code(0), 0) << daemon->Log(0);
+  EXPECT_TRUE(CheckpointFiles::Open(Checkpoint("out", 600)).ok());
+}
+
+TEST_F(ResumeTest, AnotherStrategyStartsWithEqualRanks) {
+  const std::string ladder = "strategy { hsgd { ladder { period: 4 size: 2 } } } ";
+  RunJob(Spec(2, kAdamW + ladder + SaveTo("out", "every_steps: 9")));
+  // Were the moments of the ranks not equal, their parameters would drift apart, and rank 1's share
+  // of the mean gradient with them: one rank with both batches tells.
+  const auto two = Resume(Spec(2, kAdamW + SaveTo("two", "every_steps: 20")), Checkpoint("out", 9));
+  const auto one = Resume(Spec(1, kAdamW + std::string("batch_per_rank: 8 ") + SaveTo("one")),
+                          Checkpoint("out", 9));
+  const std::vector<double> together = Values(*two, 0, "mean_loss");
+  const std::vector<double> alone = Values(*one, 0, "loss");
+  ASSERT_EQ(together.size(), 11u);
+  ASSERT_EQ(alone.size(), 11u);
+  for (size_t i = 0; i < 11; ++i) EXPECT_NEAR(together[i] / alone[i], 1, 2e-5) << i;
+}
+
+TEST_F(ResumeTest, ACheckpointBeyondTheLastStepIsRefused) {
+  RunJob(Spec(1, SaveTo("out", "every_steps: 20")));
+  const auto daemon = MakeDaemon();
+  daemon->Launch(Spec(1, "steps: 12 " + SaveTo("again")), 2, Checkpoint("out", 20));
+  ASSERT_TRUE(daemon->Serve());
+  EXPECT_EQ(daemon->LastWords(0).error().kind(), v1::FAILURE_INPUT);
+  EXPECT_THAT(daemon->LastWords(0).error().message(), HasSubstr("20 steps"));
+}
+
+TEST_F(ResumeTest, NothingIsOverwritten) {
+  const v1::JobSpec spec = Spec(1, SaveTo("out", "every_steps: 20"));
+  RunJob(spec);
+  const auto before = VerifyCheckpoint(Checkpoint("out", 20), [](int64_t, int64_t) {});
+  const auto daemon = MakeDaemon();
+  daemon->Launch(spec);  // The same generation once more.
+  ASSERT_TRUE(daemon->Serve());
+  EXPECT_EQ(daemon->exit_code(0), 0) << "training itself goes on";
+  EXPECT_EQ(daemon->status(0).checkpoints().saves(), 0);
+  const auto after = VerifyCheckpoint(Checkpoint("out", 20), [](int64_t, int64_t) {});
+  ASSERT_TRUE(after.ok()) << after.status();
+  EXPECT_THAT(*after, ElementsAre());
 }
 
 TEST_F(ResumeTest, ADirectoryThatVanishesFailsSavesNotTraining) {
@@ -359,11 +423,11 @@ TEST_F(ResumeTest, OneJobAtATimeWritesToADirectory) {
   first->Launch(Spec(1, "steps: 1000000 log_every: 10000 " + SaveTo("out")));
   ASSERT_TRUE(first->Serve([&] { return first->status(0).state() == v1::TRAINER_RUNNING; }));
   const auto second = MakeDaemon();
-  second->Launch(Spec(1, SaveTo("out")), 2);
+  second->Launch(Spec(1, "collective_timeout_s: 1 startup_timeout_s: 3 " + SaveTo("out")), 2);
   ASSERT_TRUE(second->Serve());
   EXPECT_EQ(second->exit_code(0), 1);
   const v1::TrainerError error = second->LastWords(0).error();
-  EXPECT_EQ(error.kind(), v1::FAILURE_INPUT);
+  EXPECT_EQ(error.kind(), v1::FAILURE_ERROR) << "the other may end, and this one start again";
   EXPECT_THAT(error.message(), HasSubstr("generation 1"));
   EXPECT_THAT(error.message(), HasSubstr(absl::StrCat("process ", first->status(0).pid())));
 }

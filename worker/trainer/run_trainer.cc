@@ -26,6 +26,8 @@
 namespace paceline {
 namespace {
 
+constexpr absl::Duration kLockPatience = absl::Minutes(1);
+
 // In the order of their making.
 struct Session {
   std::optional<StoreServer> store;
@@ -36,7 +38,6 @@ struct Session {
   std::unique_ptr<Model> model;
   std::unique_ptr<Optimizer> optimizer;
   std::optional<OutputLock> output;
-  std::optional<StateReader> checkpoint;
   TrainStart start;
   std::unique_ptr<StepTimer> timer;
   std::optional<Groups> groups;
@@ -82,11 +83,14 @@ absl::Status PrepareOutput(Session& session) {
     PACELINE_RETURN_IF_ERROR(
         PrepareOutputDirectory("checkpoint.directory", config.output_directory(), config.rank()));
     if (config.rank() == 0) {
+      // One that was given up may live on for a while, and a network's file system may take as long
+      // to notice that it is dead.
       absl::StatusOr<OutputLock> lock =
           OutputLock::Take("checkpoint.directory", config.output_directory(),
                            absl::StrCat("job ", config.id.job.value(), ", generation ",
-                                        config.id.generation.value()));
-      if (!lock.ok()) return InputError(lock.status());
+                                        config.id.generation.value()),
+                           std::min(kLockPatience, config.startup_timeout / 10));
+      if (!lock.ok()) return absl::InternalError(lock.status().message());
       session.output.emplace(*std::move(lock));
     }
   }
@@ -97,32 +101,50 @@ absl::Status PrepareOutput(Session& session) {
       config.rank());
 }
 
+// What is wrong with the checkpoint itself will be wrong at the next start too; any other error
+// may pass.
+absl::Status RestoreError(const TrainerConfig& config, const absl::Status& status) {
+  const bool named = absl::StrContains(status.message(), config.restore_from);
+  const std::string message =
+      absl::StrCat("cannot go on from the checkpoint", named ? "" : " ",
+                   named ? "" : config.restore_from, ": ", status.message());
+  switch (status.code()) {
+    case absl::StatusCode::kDataLoss:
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kUnimplemented:
+    case absl::StatusCode::kInvalidArgument:
+      return absl::FailedPreconditionError(message);
+    default:
+      return absl::InternalError(message);
+  }
+}
+
 // Model and optimizer as they were in the checkpoint.
 absl::Status Restore(Session& session) {
   const TrainerConfig& config = *session.config;
   const absl::Time began = absl::Now();
-  const absl::Status restored = [&]() -> absl::Status {
-    PACELINE_ASSIGN_OR_RETURN(session.checkpoint,
-                              StateReader::Open(config.restore_from, config.threads));
-    return RestoreState(*session.checkpoint, config, *session.model, *session.optimizer);
-  }();
-  if (!restored.ok()) {
-    const bool named = absl::StrContains(restored.message(), config.restore_from);
-    return absl::FailedPreconditionError(
-        absl::StrCat("cannot go on from the checkpoint", named ? "" : " ",
-                     named ? "" : config.restore_from, ": ", restored.message()));
+  absl::StatusOr<StateReader> opened = StateReader::Open(config.restore_from, config.threads);
+  if (!opened.ok()) return RestoreError(config, opened.status());
+  auto checkpoint = std::make_unique<StateReader>(*std::move(opened));
+  const Manifest& manifest = checkpoint->manifest();
+  if (manifest.step > config.steps) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("steps is ", config.steps, ", and the checkpoint ", config.restore_from,
+                     " was made after ", manifest.step, " steps: give more"));
   }
-  const Manifest& manifest = session.checkpoint->manifest();
+  const absl::Status restored =
+      RestoreState(*checkpoint, config, *session.model, *session.optimizer);
+  if (!restored.ok()) return RestoreError(config, restored);
   TrainStart& start = session.start;
   start.step = manifest.step;
   start.position = {manifest.data_epoch, manifest.data_offset};
-  start.checkpoint = &*session.checkpoint;
   start.figures.restored_step = manifest.step;
-  start.figures.restored_bytes = session.checkpoint->bytes_read();
+  start.figures.restored_bytes = checkpoint->bytes_read();
   start.figures.restore_s = absl::ToDoubleSeconds(absl::Now() - began);
   PACELINE_LOG(INFO) << "restored step=" << manifest.step << " from " << config.restore_from
                      << " bytes=" << start.figures.restored_bytes
                      << " seconds=" << start.figures.restore_s;
+  start.checkpoint = std::move(checkpoint);
   return absl::OkStatus();
 }
 
@@ -162,6 +184,7 @@ absl::Status Train(Session& session, Control& control, StepRingWriter& ring, Pla
                                         session.eval_data.get(), *session.model, *session.optimizer,
                                         session.start, *session.groups, control, platform,
                                         *session.timer, RoomFor(config, "profiles", directory)});
+  PACELINE_RETURN_IF_ERROR(session.loop->Resume());
   control.SetRunning();
   PACELINE_LOG(INFO) << "training rank=" << config.rank() << " world_size=" << config.world_size
                      << " threads=" << config.threads << " device=" << device.str();

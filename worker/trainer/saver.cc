@@ -3,6 +3,7 @@
 #include <ATen/ops/full.h>
 #include <torch/csrc/api/include/torch/version.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -10,13 +11,16 @@
 #include "common/checkpoint/checkpoint_paths.h"
 #include "common/log.h"
 #include "common/version.h"
-#include "worker/trainer/checkpoint/train_state.h"
 
 namespace paceline {
 namespace {
 
 // Rank 0 waits so long for the last checkpoint to become complete before it ends.
 constexpr absl::Duration kCommitPatience = absl::Minutes(5);
+
+// Saves of rank 0 that wait for the controller's word: while it is away for long, the older ones
+// stay incomplete.
+constexpr size_t kDurableKept = 8;
 
 using Clock = std::chrono::steady_clock;
 
@@ -72,8 +76,7 @@ Saver::Saver(const Parts& parts, int64_t steps_done, const CheckpointFigures& re
                   }},
                  steps_done) {
   if (config_.checkpoint.expected) {
-    shards_.Reserve(BytesOf(PartOfRank(CollectState(config_, parts_.model, parts_.optimizer),
-                                       config_.rank(), config_.world_size)));
+    shards_.Reserve(BytesOf(PartOfRank(State(), config_.rank(), config_.world_size)));
   }
   parts_.control.SetCheckpointFigures(restored);
   parts_.control.SetCheckpointListener([this](const CheckpointPlan& plan) { OnPlan(plan); });
@@ -89,27 +92,34 @@ void Saver::OnPlan(const CheckpointPlan& plan) {
 bool Saver::AfterStep(int64_t steps_done, bool all_equal) {
   const int64_t every = config_.checkpoint.every_steps;
   if (every > 0 && steps_done % every == 0 && !due_) due_.emplace();
-  const Clock::time_point start = Clock::now();
-  if (const std::optional<SaveOrder> order = agreement_.AfterStep(steps_done)) {
+  absl::Duration waited;
+  if (const std::optional<SaveOrder> order = agreement_.AfterStep(steps_done, &waited)) {
     due_ = Due{order->number, order->now};
   }
-  if (!due_) return false;
-  if (due_->now && !all_equal) {
-    parts_.strategy.AverageAll();
-    all_equal = true;
+  const Clock::time_point start = Clock::now();
+  const bool save = due_ && steps_done < config_.steps && (all_equal || due_->now);
+  if (save) {
+    if (!all_equal) parts_.strategy.AverageAll();
+    const int64_t order = std::exchange(due_, std::nullopt)->order;
+    Save(steps_done, order, /*must=*/order != 0 || config_.checkpoint.wait_when_busy);
   }
-  if (!all_equal) return false;
-  if (config_.checkpoint.wait_when_busy) shards_.WaitUntilFree();
-  Save(steps_done, std::exchange(due_, std::nullopt)->order);
-  CountBlocked(SecondsSince(start));
-  return true;
+  CountBlocked(absl::ToDoubleSeconds(waited) + (save ? SecondsSince(start) : 0));
+  return save || waited > absl::ZeroDuration();
 }
 
-void Saver::Save(int64_t steps_done, int64_t order) {
+std::vector<StateTensor> Saver::State() const {
+  std::vector<StateTensor> state = CollectState(config_, parts_.model, parts_.optimizer);
+  for (const NamedTensor& one : parts_.strategy.State()) {
+    state.push_back({one.name, one.tensor, /*own=*/true});
+  }
+  return state;
+}
+
+void Saver::Save(int64_t steps_done, int64_t order, bool must) {
   SaveStatus save;
   save.step = steps_done;
   save.order = order;
-  last_saved_ = steps_done;
+  if (must) shards_.WaitUntilFree();
   if (!shards_.IsFree()) {
     save.state = SaveState::kSkipped;
     save.error = "the saves before are still being written";
@@ -119,11 +129,8 @@ void Saver::Save(int64_t steps_done, int64_t order) {
     Tell(save);
     return;
   }
-  std::vector<StateTensor> state = CollectState(config_, parts_.model, parts_.optimizer);
-  for (const NamedTensor& one : parts_.strategy.State()) {
-    state.push_back({one.name, one.tensor, /*own=*/true});
-  }
-  const StatePart part = PartOfRank(state, config_.rank(), config_.world_size);
+  last_saved_ = steps_done;
+  const StatePart part = PartOfRank(State(), config_.rank(), config_.world_size);
   {
     // Before the writer can tell more of it.
     const absl::MutexLock lock(&mu_);
@@ -145,6 +152,7 @@ void Saver::BeforeChange() {
 }
 
 void Saver::CountBlocked(double seconds) {
+  if (seconds == 0) return;
   const absl::MutexLock lock(&mu_);
   figures_.blocked_s += seconds;
   figures_.last_blocked_s += seconds;
@@ -162,8 +170,12 @@ void Saver::OnDurable(const SaveStatus& begun, const ShardResult& result) {
   figures_.bytes += result.bytes;
   figures_.staging_s += result.staging_s;
   figures_.write_s += result.write_s;
-  durable_[save.step] = save;
   last_durable_ = save.step;
+  if (config_.rank() == 0) {
+    durable_[save.step] = {save};
+    // Those that other ranks could not write are never committed.
+    if (durable_.size() > kDurableKept) durable_.erase(durable_.begin());
+  }
   Tell(save);
 }
 
@@ -172,8 +184,8 @@ void Saver::Commit(int64_t step) {
   {
     const absl::MutexLock lock(&mu_);
     const auto durable = durable_.find(step);
-    if (durable == durable_.end() || !committing_.insert(step).second) return;
-    save = durable->second;
+    if (durable == durable_.end() || std::exchange(durable->second.committing, true)) return;
+    save = durable->second.save;
   }
   shards_.Commit(DirectoryOf(step), [this, save](const absl::Status& status, double seconds) {
     OnCommitted(save, status, seconds);
@@ -212,11 +224,9 @@ void Saver::Fail(SaveStatus save, SaveFailure failure, std::string why) {
 }
 
 void Saver::SaveAtEnd(int64_t steps_done) {
-  const std::optional<SaveOrder> agreed = agreement_.Close();
-  const int64_t order = agreed ? agreed->number : due_ ? due_->order : 0;
-  if ((order == 0 && !config_.checkpoint.at_end) || last_saved_ == steps_done) return;
-  shards_.WaitUntilFree();
-  Save(steps_done, order);
+  if (const std::optional<SaveOrder> agreed = agreement_.Close()) due_ = Due{agreed->number};
+  if ((!due_ && !config_.checkpoint.at_end) || last_saved_ == steps_done) return;
+  Save(steps_done, due_ ? due_->order : 0, /*must=*/true);
 }
 
 void Saver::Finish() {
@@ -234,7 +244,9 @@ void Saver::Finish() {
   const auto settled = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return durable_.count(last_durable_) == 0 || parts_.control.stop_requested();
   };
-  const absl::Time deadline = absl::Now() + kCommitPatience;
+  // The others wait in a collective.
+  const absl::Duration patience = std::min(kCommitPatience, config_.startup_timeout / 2);
+  const absl::Time deadline = absl::Now() + patience;
   const absl::MutexLock lock(&mu_);
   while (!settled()) {
     // The request to stop is not a condition of this mutex.
@@ -242,7 +254,7 @@ void Saver::Finish() {
     if (absl::Now() > deadline) {
       PACELINE_LOG(ERROR) << "the last checkpoint stays incomplete: the controller has not "
                              "answered for "
-                          << absl::FormatDuration(kCommitPatience);
+                          << absl::FormatDuration(patience);
       return;
     }
   }

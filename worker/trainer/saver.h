@@ -15,13 +15,14 @@
 #include <functional>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "worker/trainer/checkpoint/shard_saver.h"
+#include "worker/trainer/checkpoint/train_state.h"
 #include "worker/trainer/comm/group.h"
 #include "worker/trainer/comm/platform.h"
 #include "worker/trainer/comm/save_agreement.h"
@@ -76,9 +77,15 @@ class Saver {
     int64_t order = 0;
     bool now = false;
   };
+  struct Durable {
+    SaveStatus save;
+    bool committing = false;
+  };
 
   void OnPlan(const CheckpointPlan& plan);
-  void Save(int64_t steps_done, int64_t order);
+  std::vector<StateTensor> State() const;
+  // One that must be made waits for memory; another is left out if there is none.
+  void Save(int64_t steps_done, int64_t order, bool must);
   void OnDurable(const SaveStatus& save, const ShardResult& result);
   void Commit(int64_t step);
   void OnCommitted(const SaveStatus& save, const absl::Status& status, double seconds);
@@ -93,13 +100,13 @@ class Saver {
 
   // Of the training thread.
   std::optional<Due> due_;
-  int64_t last_saved_;    // Step of the latest save, or of the restore.
+  int64_t last_saved_;    // Step of the latest save that began, or of the restore.
   bool copying_ = false;  // A save has begun since the last BeforeChange.
 
   absl::Mutex mu_;
   CheckpointFigures figures_ ABSL_GUARDED_BY(mu_);
-  std::map<int64_t, SaveStatus> durable_ ABSL_GUARDED_BY(mu_);  // Not committed yet, by step.
-  std::set<int64_t> committing_ ABSL_GUARDED_BY(mu_);
+  // Of rank 0: the newest that are not committed, by step.
+  std::map<int64_t, Durable> durable_ ABSL_GUARDED_BY(mu_);
   int64_t last_durable_ ABSL_GUARDED_BY(mu_) = 0;  // Step.
 
   ShardSaver shards_;

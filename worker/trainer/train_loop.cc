@@ -95,7 +95,6 @@ TrainLoop::TrainLoop(const Parts& parts)
 TrainLoop::~TrainLoop() { parts_.control.SetPlanListener(nullptr); }
 
 absl::Status TrainLoop::Run() {
-  PACELINE_RETURN_IF_ERROR(Resume());
   for (int64_t step = parts_.start.step; step < config_.steps; ++step) {
     if (parts_.control.stop_requested()) {
       profiler_.Finish();
@@ -123,6 +122,7 @@ absl::Status TrainLoop::Resume() {
   if (parts_.start.checkpoint == nullptr) return absl::OkStatus();
   const absl::Status restored = RestoreStrategyState(*parts_.start.checkpoint, config_,
                                                      strategy_.ladder(), strategy_.State());
+  parts_.start.checkpoint.reset();
   if (!restored.ok()) return absl::FailedPreconditionError(restored.message());
   return SettleBuckets();
 }

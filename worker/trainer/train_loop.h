@@ -33,8 +33,8 @@ namespace paceline {
 struct TrainStart {
   int64_t step = 0;
   DataPosition position;
-  StateReader* checkpoint = nullptr;  // Null: anew.
-  CheckpointFigures figures;          // Of the restore.
+  std::unique_ptr<StateReader> checkpoint;  // Null: anew. Let go of when training begins.
+  CheckpointFigures figures;                // Of the restore.
 };
 
 // Where a rank exports its weights: "a/b.safetensors" becomes "a/b.rank3.safetensors".
@@ -51,7 +51,7 @@ class TrainLoop {
     const Dataset* eval_data;  // Null: no evaluation.
     Model& model;
     Optimizer& optimizer;
-    const TrainStart& start;
+    TrainStart& start;
     Groups& groups;
     Control& control;
     Platform& platform;
@@ -63,15 +63,17 @@ class TrainLoop {
   explicit TrainLoop(const Parts& parts);
   ~TrainLoop();
 
+  // Before Run: brings back what the checkpoint has of the strategy, and the order in which
+  // gradients are added. Collective. FailedPrecondition: the checkpoint could not be read.
+  absl::Status Resume();
+
   // Trains until all steps are done, then exports, evaluates and saves; or until a stop is
-  // requested. DataLoss: the data could not be read. FailedPrecondition: the checkpoint could not.
+  // requested. DataLoss: the data could not be read.
   // Unavailable: the gradients of other ranks were not finite. Any other: this rank's loss was not,
   // or what was to be written could not.
   absl::Status Run();
 
  private:
-  // Brings back what a checkpoint has of the strategy, and of the order of gradients.
-  absl::Status Resume();
   // One or two steps without consequences. Torch's Reducer lays its buckets out anew after the
   // first; with accumulation it divides sums where it multiplied them by the inverse until the
   // second: what it computes depends on how many there were.

@@ -12,9 +12,15 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/atomic_file/atomic_file.h"
 
 namespace paceline {
+namespace {
+
+constexpr absl::Duration kLockRetry = absl::Milliseconds(100);
+
+}  // namespace
 
 absl::Status PrepareOutputDirectory(absl::string_view key, const std::string& directory, int rank) {
   std::error_code error;
@@ -25,6 +31,9 @@ absl::Status PrepareOutputDirectory(absl::string_view key, const std::string& di
   }
   const std::string probe = absl::StrCat(directory, "/.writable.", rank);
   const absl::Status written = WriteFileAtomically(probe, {"1"});
+  if (absl::IsResourceExhausted(written) || absl::IsUnavailable(written)) {
+    return absl::InternalError(absl::StrCat(key, ": ", written.message()));  // It may pass.
+  }
   if (!written.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(key, ": ", written.message()));
   }
@@ -44,7 +53,7 @@ OutputLock::~OutputLock() {
 }
 
 absl::StatusOr<OutputLock> OutputLock::Take(absl::string_view key, const std::string& directory,
-                                            const std::string& holder) {
+                                            const std::string& holder, absl::Duration patience) {
   const std::string path = directory + "/lock";
   const auto failed = [&] {
     return absl::InvalidArgumentError(
@@ -53,7 +62,12 @@ absl::StatusOr<OutputLock> OutputLock::Take(absl::string_view key, const std::st
   const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (fd < 0) return failed();
   OutputLock lock(fd);
-  if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+  const absl::Time deadline = absl::Now() + patience;
+  while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    if (absl::Now() < deadline) {
+      absl::SleepFor(kLockRetry);
+      continue;
+    }
     char other[256] = {};
     if (pread(fd, other, sizeof other - 1, 0) < 0) other[0] = '\0';
     return absl::FailedPreconditionError(absl::StrCat(key, ": ", directory, " is being written by ",

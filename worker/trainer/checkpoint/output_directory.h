@@ -9,11 +9,13 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 
 namespace paceline {
 
 // Makes `directory` with all above it, and writes and removes a file there, whose name is this
-// rank's own. InvalidArgument, naming the job file's `key`, when it cannot.
+// rank's own. InvalidArgument, naming the job file's `key`, when it cannot; Internal when that may
+// pass (a full disk).
 absl::Status PrepareOutputDirectory(absl::string_view key, const std::string& directory, int rank);
 
 // Held by a job's rank 0 in the job's directory as long as it lives, so that no other process
@@ -21,10 +23,10 @@ absl::Status PrepareOutputDirectory(absl::string_view key, const std::string& di
 // It is flock on the file `lock`, which names the holder; the kernel releases it with the process.
 class OutputLock {
  public:
-  // FailedPrecondition, naming the holder as it named itself, when there is one; InvalidArgument
-  // when the directory cannot be written. `key` as above.
+  // FailedPrecondition, naming the holder as it named itself, when there is one for longer than
+  // `patience`; InvalidArgument when the directory cannot be written. `key` as above.
   static absl::StatusOr<OutputLock> Take(absl::string_view key, const std::string& directory,
-                                         const std::string& holder);
+                                         const std::string& holder, absl::Duration patience);
 
   OutputLock(OutputLock&& other) noexcept;
   OutputLock& operator=(OutputLock&& other) noexcept;

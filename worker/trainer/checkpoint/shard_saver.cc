@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
@@ -105,7 +106,7 @@ struct ShardSaver::Parts {
   }
 
   void MakeFirstBuffer(int64_t bytes);
-  size_t TakeBuffer(size_t bytes);
+  absl::StatusOr<size_t> TakeBuffer(size_t bytes);
   char* MemoryOf(size_t buffer) const;
   void GiveBack(size_t buffer);
   bool IsFree() const ABSL_SHARED_LOCKS_REQUIRED(mu);
@@ -152,8 +153,8 @@ void ShardSaver::Parts::MakeFirstBuffer(int64_t bytes) {
   }
 }
 
-// A free one, with so much memory.
-size_t ShardSaver::Parts::TakeBuffer(size_t bytes) {
+// A free one, with so much memory. Unavailable: there is not so much.
+absl::StatusOr<size_t> ShardSaver::Parts::TakeBuffer(size_t bytes) {
   if (reserving.joinable()) reserving.join();
   const absl::MutexLock lock(&mu);
   PACELINE_CHECK(IsFree()) << "a save was begun while two are being written";
@@ -164,7 +165,12 @@ size_t ShardSaver::Parts::TakeBuffer(size_t bytes) {
   Buffer& buffer = buffers[chosen];
   if (buffer.memory == nullptr || buffer.memory->size() < bytes) {
     buffer.memory.reset();  // First: both together may be more than there is.
-    buffer.memory = std::make_unique<HostBuffer>(platform, bytes);
+    try {
+      buffer.memory = std::make_unique<HostBuffer>(platform, bytes);
+    } catch (const std::exception& error) {
+      return absl::UnavailableError(
+          absl::StrCat("no memory for a copy of ", bytes, " bytes: ", error.what()));
+    }
   }
   buffer.busy = true;
   return chosen;
@@ -236,7 +242,9 @@ absl::Status ShardSaver::Parts::Write(Save& save) const {
   writing.wait = [&save](size_t end) { save.Wait(end); };
   PACELINE_RETURN_IF_ERROR(WriteShard(ShardPath(save), save.image, writing));
   checksums.get();
-  return WritePart(save.directory, options.rank, save.part);
+  const absl::Status status = WritePart(save.directory, options.rank, save.part);
+  if (!status.ok()) ::unlink(ShardPath(save).c_str());
+  return status;
 }
 
 ShardResult ShardSaver::Parts::FinishSave(Save& save) const {
@@ -247,7 +255,6 @@ ShardResult ShardSaver::Parts::FinishSave(Save& save) const {
   } catch (const std::exception& error) {  // Of torch, or of memory.
     result.status = absl::UnavailableError(absl::StrCat("cannot save: ", error.what()));
   }
-  if (!result.status.ok()) ::unlink(ShardPath(save).c_str());
   save.staged = std::max(save.staged, save.begun);  // It may have failed before.
   result.staging_s = absl::ToDoubleSeconds(save.staged - save.begun);
   result.write_s = absl::ToDoubleSeconds(absl::Now() - save.staged);
@@ -284,15 +291,18 @@ int64_t ShardSaver::Begin(const std::string& directory, const Manifest& part,
   for (const ShardEntry& entry : entries) all.push_back(&entry);
   for (const ShardEntry& entry : at_once) all.push_back(&entry);
   const std::string file = ShardName(parts_->options.rank, parts_->options.ranks);
-  absl::StatusOr<ShardLayout> layout = LayOutShard(file, all);
-  if (!layout.ok()) {
+  const auto fail = [&](absl::Status status) {
     ShardResult result;
-    result.status = layout.status();
+    result.status = std::move(status);
     parts_->Enqueue([on_durable = std::move(on_durable), result] { on_durable(result); });
     return 0;
-  }
+  };
+  absl::StatusOr<ShardLayout> layout = LayOutShard(file, all);
+  if (!layout.ok()) return fail(layout.status());
   const int64_t bytes = layout->bytes;
-  const size_t buffer = parts_->TakeBuffer(static_cast<size_t>(bytes));
+  const absl::StatusOr<size_t> taken = parts_->TakeBuffer(static_cast<size_t>(bytes));
+  if (!taken.ok()) return fail(taken.status());
+  const size_t buffer = *taken;
   auto save =
       std::make_shared<Save>(parts_->Stage(all, entries.size(), *std::move(layout), buffer));
   save->begun = begun;

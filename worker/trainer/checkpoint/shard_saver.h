@@ -30,10 +30,10 @@ namespace paceline {
 
 // What happens at a save.
 struct ShardResult {
-  absl::Status status;   // OK: durable. ResourceExhausted: the disk is full; PermissionDenied;
-                         // InvalidArgument: an entry that no shard can hold (LayOutShard);
-                         // Unavailable: any other error. Of the save nothing but the directory is
-                         // left then.
+  absl::Status status;  // OK: durable. ResourceExhausted: the disk is full; PermissionDenied;
+                        // InvalidArgument: an entry that no shard can hold (LayOutShard);
+                        // Unavailable: any other error, also no memory for the copy. Of the save
+                        // nothing but the directory is left then.
   int64_t bytes = 0;     // Of the shard.
   double staging_s = 0;  // From Begin until all was copied.
   double write_s = 0;    // From then until durable; writing begins earlier.

@@ -206,10 +206,12 @@ TEST_F(ShardSaverTest, AMemoryTooSmallGrows) {
   saver.Reserve(1000);
   for (int64_t count : {100, 5'000'000, 100}) {
     const at::Tensor tensor = Floats(count);
+    const std::string path = directory_ + "/" + ShardName(0, 1);
     ASSERT_TRUE(SaveAndWait(saver, directory_, Part(7, 1), {Whole("t", tensor)}).status.ok());
-    const auto shard = SafetensorsFile::Open(directory_ + "/" + ShardName(0, 1));
+    const auto shard = SafetensorsFile::Open(path);
     ASSERT_TRUE(shard.ok()) << shard.status();
     EXPECT_TRUE(shard->tensors().at(0).bytes == BytesOf(tensor)) << count;
+    ::unlink(path.c_str());
   }
 }
 

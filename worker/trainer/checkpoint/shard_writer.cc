@@ -30,11 +30,10 @@ class ShardFile {
   ShardFile& operator=(const ShardFile&) = delete;
 
   absl::Status Create(size_t bytes) {
-    constexpr int kFlags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC;
-    fd_ = ::open(path_.c_str(), kFlags | O_DIRECT, 0644);
-    direct_ = fd_ >= 0;
-    if (fd_ < 0 && errno == EINVAL) fd_ = ::open(path_.c_str(), kFlags, 0644);
+    fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     if (fd_ < 0) return FileError("cannot create", path_);
+    // Not with open: where it is refused that leaves the new file behind.
+    direct_ = ::fcntl(fd_, F_SETFL, O_DIRECT) == 0;
     // So that a full disk is noticed before anything is written. Not all file systems can.
     if (bytes != 0 && ::fallocate(fd_, 0, 0, static_cast<off_t>(bytes)) != 0 &&
         errno != EOPNOTSUPP && errno != ENOSYS) {

@@ -27,8 +27,8 @@ struct ShardWriteOptions {
   std::function<void(size_t)> wait = [](size_t) {};
 };
 
-// Writes the file anew and makes its bytes durable, but not its name: that is its directory's.
-// On an error (file_error.h) there is no file.
+// Makes the file, which must not be there yet, and its bytes durable, but not its name: that is its
+// directory's. On an error (file_error.h) there is no file but what was there before.
 absl::Status WriteShard(const std::string& path, absl::string_view contents,
                         const ShardWriteOptions& options);
 

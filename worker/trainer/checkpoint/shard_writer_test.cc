@@ -58,6 +58,7 @@ TEST(ShardWriterTest, FilesOfAnySizeHoldTheirBytes) {
     const std::string path = testing::TempDir() + "/any_size";
     ASSERT_TRUE(WriteShard(path, contents.view(), {}).ok()) << size;
     EXPECT_TRUE(Read(path) == contents.view()) << size;
+    ::unlink(path.c_str());
   }
 }
 
@@ -73,12 +74,12 @@ TEST(ShardWriterTest, SoDoFilesWithoutDirectWrites) {
   EXPECT_TRUE(Read(path) == contents.view().substr(8));
 }
 
-TEST(ShardWriterTest, ALongerFileIsReplaced) {
-  const std::string path = testing::TempDir() + "/replaced";
-  ASSERT_TRUE(WriteShard(path, Contents(20'000).view(), {}).ok());
-  const Contents shorter(10'000);
-  ASSERT_TRUE(WriteShard(path, shorter.view(), {}).ok());
-  EXPECT_TRUE(Read(path) == shorter.view());
+TEST(ShardWriterTest, NothingIsOverwritten) {
+  const std::string path = testing::TempDir() + "/there";
+  const Contents first(20'000);
+  ASSERT_TRUE(WriteShard(path, first.view(), {}).ok());
+  EXPECT_FALSE(WriteShard(path, Contents(10'000).view(), {}).ok());
+  EXPECT_TRUE(Read(path) == first.view());
 }
 
 TEST(ShardWriterTest, NothingIsWrittenBeforeItIsThere) {
@@ -143,7 +144,7 @@ TEST(ShardWriterTest, AFullDiskAndAReadOnlyOneAreTold) {
   ASSERT_TRUE(WriteShard(path, Contents(1'000'000).view(), {}).ok());
 
   disk.MakeReadOnly();
-  const absl::Status read_only = WriteShard(path, Contents(10).view(), {});
+  const absl::Status read_only = WriteShard(path + "2", Contents(10).view(), {});
   EXPECT_EQ(read_only.code(), absl::StatusCode::kPermissionDenied) << read_only;
   EXPECT_EQ(MakeDirectory(disk.directory() + "/d").code(), absl::StatusCode::kPermissionDenied);
 }

@@ -41,7 +41,7 @@ void SetRandomState(at::Device device, const at::Tensor& state) {
 // A tensor without dimensions is one row.
 RowLayout LayoutOf(const at::Tensor& tensor) {
   const int64_t rows = tensor.dim() == 0 ? 1 : tensor.size(0);
-  return {rows, rows == 0 ? 0 : static_cast<int64_t>(tensor.nbytes()) / rows};
+  return {rows, rows == 0 ? 0 : tensor.numel() * tensor.element_size() / rows};
 }
 
 ShardEntry EntryOf(std::string name, const at::Tensor& tensor, const RowRange& range) {
@@ -49,17 +49,21 @@ ShardEntry EntryOf(std::string name, const at::Tensor& tensor, const RowRange& r
   entry.name = std::move(name);
   entry.shape = tensor.sizes().vec();
   entry.first_row = range.first_row;
-  entry.rows = tensor.dim() == 0 ? tensor : tensor.narrow(0, range.first_row, range.rows);
+  // A copy of what lies otherwise in memory: a user's module may have such tensors.
+  entry.rows =
+      (tensor.dim() == 0 ? tensor : tensor.narrow(0, range.first_row, range.rows)).contiguous();
   return entry;
 }
 
-// The name under which this rank finds a tensor in the checkpoint.
+// The name under which this rank finds a tensor in the checkpoint. What all ranks shall have in
+// common is rank 0's, if each had its own.
 std::string StoredName(const StateReader& reader, const TrainerConfig& config,
-                       const std::string& name) {
+                       const StateTensor& one) {
+  if (!one.own) return one.name;
   const int64_t saved = reader.manifest().ranks;
   const auto source = static_cast<int>(config.rank() * saved / config.world_size);
-  const std::string own = NameOf(name, source);
-  return reader.files().Find(own) != nullptr ? own : name;
+  const std::string own = NameOf(one.name, source);
+  return reader.files().Find(own) != nullptr ? own : one.name;
 }
 
 }  // namespace
@@ -93,8 +97,8 @@ std::vector<StateTensor> CollectState(const TrainerConfig& config, const Model& 
     state.push_back({"optimizer/step", counts.front(), several && !ddp});
   }
   for (const NamedTensor& buffer : model.buffers()) {
-    state.push_back(
-        {absl::StrCat("model/", buffer.name), buffer.tensor.detach(), several, /*at_once=*/true});
+    state.push_back({absl::StrCat("model/", buffer.name), buffer.tensor.detach(),
+                     several && !buffer.frozen, /*at_once=*/!buffer.frozen});
   }
   state.push_back({RandomName(at::kCPU), RandomState(at::kCPU), several, /*at_once=*/true});
   if (model.device().is_cuda()) {
@@ -133,9 +137,12 @@ absl::Status RestoreState(StateReader& reader, const TrainerConfig& config, cons
   const std::vector<StateTensor> state = CollectState(config, model, optimizer);
   std::vector<ReadTarget> targets;
   for (const StateTensor& one : state) {
-    targets.push_back({StoredName(reader, config, one.name), one.tensor});
+    targets.push_back({StoredName(reader, config, one), one.tensor.contiguous()});
   }
   PACELINE_RETURN_IF_ERROR(reader.Read(targets));
+  for (size_t i = 0; i < state.size(); ++i) {
+    if (!state[i].tensor.is_contiguous()) state[i].tensor.copy_(targets[i].tensor);
+  }
   for (const StateTensor& one : state) {
     if (one.name == RandomName(at::kCPU)) SetRandomState(at::kCPU, one.tensor);
     if (one.name == RandomName(at::kCUDA)) SetRandomState(model.device(), one.tensor);

@@ -1,7 +1,7 @@
 // What a checkpoint of a training holds, by name, and how the ranks share it:
 //
 //   model/<parameter>               equal on all ranks, as a save takes place only when they are
-//   model/<buffer>                  each rank's own (statistics of BatchNorm)
+//   model/<buffer>                  each rank's own (statistics of BatchNorm), unless frozen
 //   optimizer/<slot>/<parameter>    equal under ddp, and where it is averaged; else each rank's own
 //   optimizer/step                  steps that the optimizer made; own unless ddp
 //   averager/level<i>/<residual>    own: what int8 averages have still to send
@@ -12,7 +12,8 @@
 // schedule of averages are functions of the step, and so need no state.
 //
 // On the same number of ranks each gets back its own. Else rank r of W takes what rank
-// floor(r V / W) of the V before had, and residuals of int8 start from zero.
+// floor(r V / W) of the V before had, and residuals of int8 start from zero. With another strategy
+// what ranks had for themselves and now have in common is rank 0's.
 //
 // Thread-compatible. Torch's exceptions pass through.
 #ifndef WORKER_TRAINER_CHECKPOINT_TRAIN_STATE_H_

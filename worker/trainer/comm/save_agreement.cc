@@ -53,13 +53,16 @@ bool SaveAgreement::MayGoOn() const {
   return steps_done_ < limit_ || !agreeing_ || error_ != nullptr;
 }
 
-std::optional<SaveOrder> SaveAgreement::AfterStep(int64_t steps_done) {
+std::optional<SaveOrder> SaveAgreement::AfterStep(int64_t steps_done, absl::Duration* waited) {
   const absl::MutexLock lock(&mu_);
   const absl::Time now = MonotonicNow();
   if (last_step_ != absl::InfinitePast()) step_time_ = now - last_step_;
   last_step_ = now;
   steps_done_ = steps_done;
-  mu_.Await(absl::Condition(this, &SaveAgreement::MayGoOn));
+  if (!MayGoOn()) {
+    mu_.Await(absl::Condition(this, &SaveAgreement::MayGoOn));
+    *waited = MonotonicNow() - now;
+  }
   if (error_ != nullptr) std::rethrow_exception(error_);
   if (agreed_.empty() || agreed_.front().step > steps_done) return std::nullopt;
   const SaveOrder due = agreed_.front().order;

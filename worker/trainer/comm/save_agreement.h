@@ -49,9 +49,9 @@ class SaveAgreement {
   // Any thread. An order that is not newer than those known is ignored.
   void Propose(const SaveOrder& order);
 
-  // The training thread, after each step: an order that is due now. May wait. Throws what
-  // Events::greatest has thrown.
-  std::optional<SaveOrder> AfterStep(int64_t steps_done);
+  // The training thread, after each step: an order that is due now. `waited`: for others, mostly
+  // nothing. Throws what Events::greatest has thrown.
+  std::optional<SaveOrder> AfterStep(int64_t steps_done, absl::Duration* waited);
 
   // No further step comes. Waits for an agreement that is under way; returns the newest order
   // that was agreed on and not due yet. What is proposed later is given up.

@@ -69,22 +69,27 @@ class Ranks {
   std::vector<std::pair<int64_t, std::string>> given_up_;
 };
 
+std::optional<SaveOrder> After(SaveAgreement& agreement, int64_t step) {
+  absl::Duration waited;
+  return agreement.AfterStep(step, &waited);
+}
+
 TEST(SaveAgreementTest, IsDueAtTheAgreedStep) {
   Ranks ranks;
   SaveAgreement agreement(ranks.events(), 4);
-  EXPECT_FALSE(agreement.AfterStep(5).has_value());
+  EXPECT_FALSE(After(agreement, 5).has_value());
   agreement.Propose({3, true});
   const int64_t promise = ranks.AwaitPromise();
   EXPECT_GT(promise, 5);
   ranks.Answer(promise + 2);
   for (int64_t step = 6; step < promise + 2; ++step) {
-    EXPECT_FALSE(agreement.AfterStep(step).has_value()) << step;
+    EXPECT_FALSE(After(agreement, step).has_value()) << step;
   }
-  const std::optional<SaveOrder> due = agreement.AfterStep(promise + 2);
+  const std::optional<SaveOrder> due = After(agreement, promise + 2);
   ASSERT_TRUE(due.has_value());
   EXPECT_EQ(due->number, 3);
   EXPECT_TRUE(due->now);
-  EXPECT_FALSE(agreement.AfterStep(promise + 3).has_value()) << "only once";
+  EXPECT_FALSE(After(agreement, promise + 3).has_value()) << "only once";
 }
 
 TEST(SaveAgreementTest, WaitsAtItsPromise) {
@@ -95,7 +100,9 @@ TEST(SaveAgreementTest, WaitsAtItsPromise) {
   EXPECT_EQ(promise, 1) << "without a known pace the next step";
   absl::Notification passed;
   std::thread training([&] {
-    EXPECT_TRUE(agreement.AfterStep(promise).has_value());
+    absl::Duration waited;
+    EXPECT_TRUE(agreement.AfterStep(promise, &waited).has_value());
+    EXPECT_GE(waited, absl::Milliseconds(100));
     passed.Notify();
   });
   EXPECT_FALSE(passed.WaitForNotificationWithTimeout(absl::Milliseconds(100)));
@@ -106,9 +113,9 @@ TEST(SaveAgreementTest, WaitsAtItsPromise) {
 TEST(SaveAgreementTest, PromisesAboutASecondAhead) {
   Ranks ranks;
   SaveAgreement agreement(ranks.events(), 0);
-  agreement.AfterStep(1);
+  After(agreement, 1);
   absl::SleepFor(absl::Milliseconds(50));
-  agreement.AfterStep(2);
+  After(agreement, 2);
   agreement.Propose({1, false});
   const int64_t promise = ranks.AwaitPromise();
   EXPECT_GT(promise, 2 + 4);   // Had the step taken 250 ms,
@@ -122,8 +129,8 @@ TEST(SaveAgreementTest, WithoutAllRanksTrainingGoesOn) {
   agreement.Propose({1, false});
   const int64_t promise = ranks.AwaitPromise();
   ranks.Answer(std::nullopt);
-  EXPECT_FALSE(agreement.AfterStep(promise).has_value());
-  EXPECT_FALSE(agreement.AfterStep(promise + 1).has_value());
+  EXPECT_FALSE(After(agreement, promise).has_value());
+  EXPECT_FALSE(After(agreement, promise + 1).has_value());
   EXPECT_EQ(ranks.given_up(), std::vector<int64_t>{1});
 
   agreement.Propose({2, false});
@@ -157,7 +164,7 @@ TEST(SaveAgreementTest, TheTrainingThreadHearsOfABrokenStore) {
   agreement.Propose({1, false});
   const int64_t promise = ranks.AwaitPromise();
   ranks.Break();
-  EXPECT_THROW(agreement.AfterStep(promise), std::runtime_error);
+  EXPECT_THROW(After(agreement, promise), std::runtime_error);
 }
 
 }  // namespace

@@ -27,8 +27,9 @@ class CudaHostCopy : public HostCopy {
     for (const HostCopyPiece& piece : pieces) {
       for (size_t at = 0; at < piece.bytes; at += kMarkBytes) {
         const size_t bytes = std::min(kMarkBytes, piece.bytes - at);
-        C10_CUDA_CHECK(cudaMemcpyAsync(piece.to + at, piece.from + at, bytes,
-                                       cudaMemcpyDeviceToHost, stream_));
+        // Some pieces are the host's own: the state of random numbers.
+        C10_CUDA_CHECK(
+            cudaMemcpyAsync(piece.to + at, piece.from + at, bytes, cudaMemcpyDefault, stream_));
         end += bytes;
         if (end - (marks_.empty() ? 0 : marks_.back().end) >= kMarkBytes) MarkAt(end);
       }

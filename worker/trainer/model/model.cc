@@ -19,8 +19,8 @@ at::Tensor Model::AddParameter(std::string name, at::Tensor initial) {
   return parameters_.back().tensor;
 }
 
-at::Tensor Model::AddBuffer(std::string name, at::Tensor initial) {
-  buffers_.push_back({std::move(name), initial.to(device_)});
+at::Tensor Model::AddBuffer(std::string name, at::Tensor initial, bool frozen) {
+  buffers_.push_back({std::move(name), initial.to(device_), frozen});
   return buffers_.back().tensor;
 }
 

@@ -25,6 +25,7 @@ class Group;
 struct NamedTensor {
   std::string name;
   at::Tensor tensor;
+  bool frozen = false;  // A buffer that never changes.
 };
 
 // Without their names.
@@ -70,7 +71,7 @@ class Model {
 
   // Moves `initial` to the device and registers it. The result is the registered tensor.
   at::Tensor AddParameter(std::string name, at::Tensor initial);
-  at::Tensor AddBuffer(std::string name, at::Tensor initial);
+  at::Tensor AddBuffer(std::string name, at::Tensor initial, bool frozen = false);
 
   // Weights [out, in] and bias [out], uniform within +-1/sqrt(in) as in torch.nn.Linear.
   struct Linear {

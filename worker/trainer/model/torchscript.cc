@@ -49,7 +49,7 @@ class TorchScript : public Model {
       if (parameter.value.requires_grad()) {
         AddParameter(parameter.name, parameter.value);
       } else {
-        AddBuffer(parameter.name, parameter.value);  // Frozen: kept, and not trained.
+        AddBuffer(parameter.name, parameter.value, /*frozen=*/true);
       }
     }
     for (const auto& buffer : module_.named_buffers()) AddBuffer(buffer.name, buffer.value);
