@@ -36,7 +36,6 @@ absl::Status RemoveTree(const std::string& path) {
   return error ? Failed("cannot remove", path, error) : absl::OkStatus();
 }
 
-// Names in a directory; none when there is no such directory.
 absl::StatusOr<std::vector<std::string>> NamesIn(const std::string& directory) {
   std::vector<std::string> names;
   std::error_code error;
@@ -45,9 +44,10 @@ absl::StatusOr<std::vector<std::string>> NamesIn(const std::string& directory) {
     names.push_back(at->path().filename());
     at.increment(error);
   }
-  if (error && error != std::errc::no_such_file_or_directory) {
-    return Failed("cannot read", directory, error);
+  if (error == std::errc::no_such_file_or_directory) {
+    return absl::NotFoundError(absl::StrCat("there is no directory ", directory));
   }
+  if (error) return Failed("cannot read", directory, error);
   return names;
 }
 
@@ -100,6 +100,11 @@ absl::Status RemoveCheckpoint(const std::string& directory) {
   // Before any file goes: a loss of power must not bring back the name of what has lost a shard.
   PACELINE_RETURN_IF_ERROR(SyncDirectoryOf(path));
   return RemoveTree(removed);
+}
+
+absl::Status RemoveIncompleteCheckpoint(const std::string& directory) {
+  PACELINE_ASSIGN_OR_RETURN(const bool has_manifest, HasManifest(directory));
+  return has_manifest ? absl::OkStatus() : RemoveCheckpoint(directory);
 }
 
 absl::StatusOr<std::vector<CompleteCheckpoint>> SettleCheckpoints(const std::string& job_directory,

@@ -123,9 +123,9 @@ TEST_F(CheckpointDirectoryTest, LeavesAloneWhatIsNotItsOwn) {
   EXPECT_EQ(Names(), before);
 }
 
-TEST_F(CheckpointDirectoryTest, AMissingDirectoryHoldsNothing) {
+TEST_F(CheckpointDirectoryTest, AMissingDirectoryIsToldAndNotMade) {
   fs::remove_all(job_);
-  EXPECT_EQ(Settle(1), Strings{});
+  EXPECT_EQ(SettleCheckpoints(job_, 1).status().code(), absl::StatusCode::kNotFound);
   EXPECT_FALSE(fs::exists(job_));
   std::ofstream(job_) << "a file";
   EXPECT_EQ(SettleCheckpoints(job_, 1).status().code(), absl::StatusCode::kUnavailable);
@@ -161,6 +161,16 @@ TEST_F(CheckpointDirectoryTest, RemovesOneAndWhatItsRemovalLeft) {
   AddComplete({20, 1});
   EXPECT_TRUE(RemoveCheckpoint(PathOf({20, 1})).ok());
   EXPECT_EQ(Names(), Strings{});
+}
+
+TEST_F(CheckpointDirectoryTest, RemovesAnIncompleteOneAndLeavesACompleteOneAlone) {
+  AddComplete({10, 1});
+  AddIncomplete({20, 1});
+  EXPECT_TRUE(RemoveIncompleteCheckpoint(PathOf({10, 1})).ok());
+  EXPECT_TRUE(RemoveIncompleteCheckpoint(PathOf({20, 1})).ok());
+  EXPECT_TRUE(RemoveIncompleteCheckpoint(PathOf({20, 1})).ok()) << "removed already";
+  EXPECT_EQ(Names(), Strings{CheckpointName({10, 1})});
+  EXPECT_TRUE(CheckpointFiles::Open(PathOf({10, 1})).ok());
 }
 
 TEST_F(CheckpointDirectoryTest, RemovesCheckpointsOnly) {

@@ -67,15 +67,18 @@ struct CompleteCheckpoint {
 };
 
 // Tells what lies complete in a job's directory, by step and generation; removes what generations
-// up to `generation` left incomplete, and what was being removed. A directory that is missing holds
-// nothing. A manifest that cannot be read is left alone and not listed. Unavailable,
-// PermissionDenied: of the directory.
+// up to `generation` left incomplete, and what was being removed. A manifest that cannot be read is
+// left alone and not listed. NotFound: there is no such directory. Unavailable, PermissionDenied:
+// it cannot be read.
 absl::StatusOr<std::vector<CompleteCheckpoint>> SettleCheckpoints(const std::string& job_directory,
                                                                   int64_t generation);
 
 // Removes a checkpoint's directory: the manifest's place first, so that it is never half there.
 // One that is missing is removed already. InvalidArgument when its name is not a checkpoint's.
 absl::Status RemoveCheckpoint(const std::string& directory);
+
+// The same, unless there is a manifest.
+absl::Status RemoveIncompleteCheckpoint(const std::string& directory);
 
 }  // namespace paceline
 

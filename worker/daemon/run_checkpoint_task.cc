@@ -14,9 +14,17 @@ namespace paceline {
 namespace {
 
 absl::Status Settle(const v1::CheckpointTask& task, v1::CheckpointTaskResult* result) {
-  PACELINE_ASSIGN_OR_RETURN(const std::vector<CompleteCheckpoint> complete,
-                            SettleCheckpoints(task.directory(), task.generation()));
-  for (const CompleteCheckpoint& checkpoint : complete) {
+  const absl::StatusOr<std::vector<CompleteCheckpoint>> complete =
+      SettleCheckpoints(task.directory(), task.generation());
+  if (absl::IsNotFound(complete.status())) {
+    if (!task.must_exist()) return absl::OkStatus();  // The job has not saved anything.
+    return absl::NotFoundError(absl::StrCat(
+        task.directory(),
+        " is missing here, and checkpoints are known to be in it: see whether its file system is "
+        "mounted; if they are gone for good, make the directory again"));
+  }
+  PACELINE_RETURN_IF_ERROR(complete.status());
+  for (const CompleteCheckpoint& checkpoint : *complete) {
     v1::FoundCheckpoint& found = *result->add_found();
     found.set_name(checkpoint.name);
     found.set_step(checkpoint.step);
@@ -33,7 +41,8 @@ absl::Status Run(const v1::CheckpointTask& task, v1::CheckpointTaskResult* resul
     case v1::CheckpointTask::SETTLE:
       return Settle(task, result);
     case v1::CheckpointTask::REMOVE:
-      return RemoveCheckpoint(task.directory());
+      return task.incomplete_only() ? RemoveIncompleteCheckpoint(task.directory())
+                                    : RemoveCheckpoint(task.directory());
     default:
       return absl::UnimplementedError(
           absl::StrCat("this worker knows no task of kind ", static_cast<int>(task.kind()),

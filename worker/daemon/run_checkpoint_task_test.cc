@@ -63,6 +63,30 @@ TEST_F(RunCheckpointTaskTest, NothingIsFoundWhereNothingWasSaved) {
   EXPECT_EQ(result.found_size(), 0);
 }
 
+TEST_F(RunCheckpointTaskTest, MissingDirectoryIsAnErrorWhereCheckpointsAreKnown) {
+  v1::CheckpointTask task;
+  task.set_kind(v1::CheckpointTask::SETTLE);
+  task.set_directory(job_);
+  task.set_must_exist(true);
+  EXPECT_THAT(RunCheckpointTask(task).error(), HasSubstr(job_ + " is missing here"));
+  fs::create_directories(job_);
+  EXPECT_EQ(RunCheckpointTask(task).error(), "");
+}
+
+TEST_F(RunCheckpointTaskTest, RemnantsThatAreCompleteAfterAllStay) {
+  Write({20, 2});
+  fs::create_directories(PathOf({30, 2}));
+  v1::CheckpointTask task;
+  task.set_kind(v1::CheckpointTask::REMOVE);
+  task.set_incomplete_only(true);
+  for (const CheckpointKey& key : {CheckpointKey{20, 2}, CheckpointKey{30, 2}}) {
+    task.set_directory(PathOf(key));
+    EXPECT_EQ(RunCheckpointTask(task).error(), "");
+  }
+  EXPECT_TRUE(fs::exists(PathOf({20, 2}) + "/" + kManifestName));
+  EXPECT_FALSE(fs::exists(PathOf({30, 2})));
+}
+
 TEST_F(RunCheckpointTaskTest, RemovingTakesOneAway) {
   Write({20, 2});
   Write({5, 1});
