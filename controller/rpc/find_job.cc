@@ -25,12 +25,17 @@ std::optional<CheckpointKey> ParseStep(const std::string& text) {
   return key;
 }
 
+// The newest one, but a complete one rather than another.
 const Checkpoint* FindByStep(const Job& job, const CheckpointKey& wanted) {
+  const auto is_complete = [](const Checkpoint* checkpoint) {
+    return checkpoint != nullptr && checkpoint->state == CheckpointState::kComplete;
+  };
   const Checkpoint* newest = nullptr;
   for (const Checkpoint& checkpoint : job.checkpoints.records) {
     if (checkpoint.key.step != wanted.step) continue;
     if (wanted.generation != 0 && wanted.generation != checkpoint.key.generation) continue;
-    newest = &checkpoint;  // Records are in the order of their generations.
+    // Records are in the order of their generations.
+    if (is_complete(&checkpoint) || !is_complete(newest)) newest = &checkpoint;
   }
   return newest;
 }

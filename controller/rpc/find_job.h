@@ -20,9 +20,9 @@ struct NamedCheckpoint {
   const Checkpoint* checkpoint = nullptr;
 };
 
-// By JOB (its newest complete one), JOB/STEP (of that step, the newest generation's) or
-// JOB/STEP.gGENERATION. Errors as above, and NOT_FOUND, CHECKPOINT_NOT_FOUND; INVALID_ARGUMENT,
-// CHECKPOINT_NAME_INVALID.
+// By JOB (its newest complete one), JOB/STEP (of that step, the newest complete one, else the
+// newest) or JOB/STEP.gGENERATION. Errors as above, and NOT_FOUND, CHECKPOINT_NOT_FOUND;
+// INVALID_ARGUMENT, CHECKPOINT_NAME_INVALID.
 grpc::Status FindCheckpointByName(const Cluster& cluster, const std::string& name,
                                   NamedCheckpoint* found);
 
