@@ -45,7 +45,9 @@ struct Checkpoint {
 
 // A save of the current generation, as far as its ranks have told.
 struct Save {
-  enum class Outcome { kUnderWay, kComplete, kFailed };
+  // kUnknown: rank 0 was allowed to commit it, and does not tell any more whether it has. Settling
+  // will find out.
+  enum class Outcome { kUnderWay, kComplete, kFailed, kUnknown };
   struct Part {
     SaveState state = SaveState::kWriting;
     int64_t bytes = 0;
@@ -78,10 +80,15 @@ struct StopAfterSave {
   absl::Time deadline;  // Steady; it is stopped then at the latest.
 };
 
+// A queued job keeps its place in the queue for so long while its directory is looked through.
+inline constexpr absl::Duration kSettlementPatience = absl::Seconds(10);
+
 // The directory must be looked through before it is relied on.
 struct Settlement {
   Generation up_to;   // What generations up to this one left incomplete is removed.
   std::string error;  // Why it could not be done so far.
+  // Steady, kSettlementPatience after its begin; infinite: that has passed.
+  absl::Time deadline = absl::InfiniteFuture();
 };
 
 // Where a job starts that has no checkpoint of its own since.

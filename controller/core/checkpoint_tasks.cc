@@ -11,21 +11,60 @@ namespace paceline {
 namespace {
 
 CheckpointTask SettleTask(const Job& job) {
-  return {CheckpointTask::Kind::kSettle, JobDirectory(job.request),
-          job.checkpoints.settlement->up_to};
+  const auto& records = job.checkpoints.records;
+  CheckpointTask task;
+  task.kind = CheckpointTask::Kind::kSettle;
+  task.directory = JobDirectory(job.request);
+  task.generation = job.checkpoints.settlement->up_to;
+  task.must_exist = std::any_of(records.begin(), records.end(), [](const Checkpoint& record) {
+    return record.state != CheckpointState::kDeleting;
+  });
+  return task;
 }
 
 CheckpointTask RemoveTask(const Job& job, const CheckpointKey& key) {
-  return {CheckpointTask::Kind::kRemove, DirectoryOf(job, key), Generation(0)};
+  CheckpointTask task;
+  task.kind = CheckpointTask::Kind::kRemove;
+  task.directory = DirectoryOf(job, key);
+  return task;
 }
 
-// A checkpoint that its ranks did not live to tell of, or the controller to hear.
-void Adopt(Job& job, const FoundCheckpoint& found) {
-  const auto& remnants = job.checkpoints.remnants;
-  if (FindCheckpoint(job, found.key) != nullptr ||
-      std::count(remnants.begin(), remnants.end(), found.key) > 0) {
-    return;
+// A failed save's directory may hold a whole checkpoint: rank 0 may have died, or gone wrong, after
+// it had renamed the manifest.
+CheckpointTask RemoveRemnantsTask(const Job& job, const CheckpointKey& key) {
+  CheckpointTask task = RemoveTask(job, key);
+  task.incomplete_only = true;
+  return task;
+}
+
+// In order of preference.
+std::vector<NodeName> TaskNodes(const Job& job, const std::map<NodeName, Node>& nodes) {
+  std::vector<NodeName> ready;
+  for (const NodeName& name : job.nodes) {
+    const auto node = nodes.find(name);
+    if (node != nodes.end() && node->second.state == NodeState::kReady) ready.push_back(name);
   }
+  for (const auto& [name, node] : nodes) {
+    if (node.state == NodeState::kReady && std::count(ready.begin(), ready.end(), name) == 0) {
+      ready.push_back(name);
+    }
+  }
+  return ready;
+}
+
+// One of the earlier tasks is listed no more: its node has done it, or need not.
+bool IsGettingOn(const TaskAssignment& before, const std::vector<CheckpointTask>& tasks) {
+  return std::any_of(before.tasks.begin(), before.tasks.end(), [&](const CheckpointTask& task) {
+    return std::count(tasks.begin(), tasks.end(), task) == 0;
+  });
+}
+
+// A checkpoint that its ranks did not live to tell of, or the controller to hear, or whose save was
+// taken for a failure.
+void Adopt(Job& job, const FoundCheckpoint& found) {
+  auto& remnants = job.checkpoints.remnants;
+  remnants.erase(std::remove(remnants.begin(), remnants.end(), found.key), remnants.end());
+  if (FindCheckpoint(job, found.key) != nullptr) return;
   Checkpoint checkpoint;
   checkpoint.key = found.key;
   checkpoint.bytes = found.bytes;
@@ -110,7 +149,9 @@ JobChange TakeRemoved(Job& job, const NodeName& node, const CheckpointTaskResult
 std::vector<CheckpointTask> TasksOf(const Job& job) {
   std::vector<CheckpointTask> tasks;
   if (job.checkpoints.settlement.has_value()) tasks.push_back(SettleTask(job));
-  for (const CheckpointKey& key : job.checkpoints.remnants) tasks.push_back(RemoveTask(job, key));
+  for (const CheckpointKey& key : job.checkpoints.remnants) {
+    tasks.push_back(RemoveRemnantsTask(job, key));
+  }
   for (const Checkpoint& checkpoint : job.checkpoints.records) {
     if (checkpoint.state == CheckpointState::kDeleting) {
       tasks.push_back(RemoveTask(job, checkpoint.key));
@@ -119,15 +160,24 @@ std::vector<CheckpointTask> TasksOf(const Job& job) {
   return tasks;
 }
 
-const Node* ChooseTaskNode(const Job& job, const std::map<NodeName, Node>& nodes) {
-  for (const NodeName& name : job.nodes) {
-    const auto node = nodes.find(name);
-    if (node != nodes.end() && node->second.state == NodeState::kReady) return &node->second;
+std::optional<TaskAssignment> AssignTasks(const Job& job, const std::map<NodeName, Node>& nodes,
+                                          const TaskAssignment* before, absl::Time steady_now) {
+  std::vector<CheckpointTask> tasks = TasksOf(job);
+  if (tasks.empty()) return std::nullopt;
+  const std::vector<NodeName> ready = TaskNodes(job, nodes);
+  if (ready.empty()) return std::nullopt;
+  auto node = before != nullptr ? std::find(ready.begin(), ready.end(), before->node) : ready.end();
+  absl::Time deadline = steady_now + kTaskPatience;
+  if (node == ready.end()) {
+    node = ready.begin();
+  } else if (!IsGettingOn(*before, tasks)) {
+    if (steady_now < before->deadline) {
+      deadline = before->deadline;
+    } else if (++node == ready.end()) {
+      node = ready.begin();
+    }
   }
-  for (const auto& [name, node] : nodes) {
-    if (node.state == NodeState::kReady) return &node;
-  }
-  return nullptr;
+  return TaskAssignment{*node, deadline, std::move(tasks)};
 }
 
 JobChange TakeTaskResult(Job& job, const NodeName& node, const CheckpointTaskResult& result,
@@ -138,15 +188,20 @@ JobChange TakeTaskResult(Job& job, const NodeName& node, const CheckpointTaskRes
                                                            : TakeSettled(job, node, result, now);
 }
 
-std::string WaitsForSettlement(const Job& job, const std::map<NodeName, Node>& nodes) {
+std::string WaitsForSettlement(const Job& job, const TaskAssignment* assignment) {
   if (!job.checkpoints.settlement.has_value()) return "";
   const std::string what =
       absl::StrCat("waits until ", JobDirectory(job.request), " was looked through");
-  const Node* node = ChooseTaskNode(job, nodes);
-  if (node == nullptr) return absl::StrCat(what, ": no node answers");
+  if (assignment == nullptr) return absl::StrCat(what, ": no node answers");
   const std::string& error = job.checkpoints.settlement->error;
-  return absl::StrCat(what, " on node ", node->facts.name.value(),
+  return absl::StrCat(what, " on node ", assignment->node.value(),
                       error.empty() ? "" : absl::StrCat(" (", error, ")"));
+}
+
+bool KeepsPlaceInQueue(const Job& job) {
+  const auto& settlement = job.checkpoints.settlement;
+  return settlement.has_value() && settlement->error.empty() &&
+         settlement->deadline != absl::InfiniteFuture();
 }
 
 }  // namespace paceline

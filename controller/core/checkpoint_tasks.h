@@ -4,7 +4,9 @@
 #define CONTROLLER_CORE_CHECKPOINT_TASKS_H_
 
 #include <map>
+#include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "controller/core/job.h"
@@ -18,10 +20,13 @@ struct CheckpointTask {
 
   Kind kind = Kind::kSettle;
   std::string directory;
-  Generation generation;  // Of kSettle.
+  Generation generation;         // Of kSettle.
+  bool must_exist = false;       // Of kSettle.
+  bool incomplete_only = false;  // Of kRemove.
 
   friend bool operator==(const CheckpointTask& a, const CheckpointTask& b) {
-    return a.kind == b.kind && a.directory == b.directory && a.generation == b.generation;
+    return std::tie(a.kind, a.directory, a.generation, a.must_exist, a.incomplete_only) ==
+           std::tie(b.kind, b.directory, b.generation, b.must_exist, b.incomplete_only);
   }
 };
 
@@ -38,20 +43,38 @@ struct CheckpointTaskResult {
   std::vector<FoundCheckpoint> found;  // Of kSettle.
 };
 
+// A node that has got none of a job's tasks done for so long hands them over: its file system may
+// hang, or not be mounted.
+inline constexpr absl::Duration kTaskPatience = absl::Seconds(60);
+
+// Who does the tasks of a job.
+struct TaskAssignment {
+  NodeName node;
+  absl::Time deadline;  // Steady; another node takes over then.
+  std::vector<CheckpointTask> tasks;
+};
+
 // What is to be done for the job now.
 std::vector<CheckpointTask> TasksOf(const Job& job);
 
-// Which node shall do it: one of those that the job ran on last, else the first by name; only
-// READY ones. Null: none is.
-const Node* ChooseTaskNode(const Job& job, const std::map<NodeName, Node>& nodes);
+// Which node shall do it: that of `before`, while it gets on; else the next of those that the job
+// ran on last and then of the others by name; only READY ones. Nothing: there are no tasks, or no
+// such node. `before` may be null.
+std::optional<TaskAssignment> AssignTasks(const Job& job, const std::map<NodeName, Node>& nodes,
+                                          const TaskAssignment* before, absl::Time steady_now);
 
 // Takes in what became of a task. One that is not to be done for this job (any more) changes
 // nothing.
 JobChange TakeTaskResult(Job& job, const NodeName& node, const CheckpointTaskResult& result,
                          Moment now);
 
-// Why a queued job cannot start yet; empty: its directory is settled.
-std::string WaitsForSettlement(const Job& job, const std::map<NodeName, Node>& nodes);
+// Why a queued job cannot start yet; empty: its directory is settled. `assignment`: null if no node
+// does its tasks.
+std::string WaitsForSettlement(const Job& job, const TaskAssignment* assignment);
+
+// Whether a queued job that waits for settlement holds up those behind it: it goes on where it was
+// if that takes a moment, and a file system that hangs stops nobody else.
+bool KeepsPlaceInQueue(const Job& job);
 
 }  // namespace paceline
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "controller/core/job_checkpoints.h"
 #include "controller/core/testing/played_job.h"
 
@@ -16,6 +17,8 @@ using ::testing::SizeIs;
 
 constexpr auto kSettle = CheckpointTask::Kind::kSettle;
 constexpr auto kRemove = CheckpointTask::Kind::kRemove;
+constexpr auto kReady = NodeState::kReady;
+constexpr auto kGone = NodeState::kUnreachable;
 const NodeName kA("a");
 
 // Failed after checkpoints of steps 20 and 40, and is to be restarted.
@@ -39,8 +42,25 @@ FoundCheckpoint Found(int64_t step, int64_t generation = 1) {
   return found;
 }
 
+CheckpointTask Settle(int64_t generation = 1) {
+  CheckpointTask task;
+  task.kind = kSettle;
+  task.directory = "/ckpt/job-1";
+  task.generation = Generation(generation);
+  task.must_exist = true;
+  return task;
+}
+
+CheckpointTask Remove(const char* name, bool incomplete_only = false) {
+  CheckpointTask task;
+  task.kind = kRemove;
+  task.directory = absl::StrCat("/ckpt/job-1/", name);
+  task.incomplete_only = incomplete_only;
+  return task;
+}
+
 CheckpointTaskResult Settled(std::vector<FoundCheckpoint> found, int64_t generation = 1) {
-  return {{kSettle, "/ckpt/job-1", Generation(generation)}, "", std::move(found)};
+  return {Settle(generation), "", std::move(found)};
 }
 
 std::map<NodeName, Node> Nodes(std::vector<std::pair<const char*, NodeState>> states) {
@@ -56,7 +76,7 @@ std::map<NodeName, Node> Nodes(std::vector<std::pair<const char*, NodeState>> st
 TEST(CheckpointTasksTest, EndedGenerationIsSettledOnce) {
   EXPECT_THAT(TasksOf(RunningJob()), IsEmpty());
   Job job = QueuedJob();
-  EXPECT_THAT(TasksOf(job), ElementsAre(CheckpointTask{kSettle, "/ckpt/job-1", Generation(1)}));
+  EXPECT_THAT(TasksOf(job), ElementsAre(Settle()));
   EXPECT_EQ(TakeTaskResult(job, kA, Settled({Found(20), Found(40)}), At(6)), JobChange::kState);
   EXPECT_THAT(TasksOf(job), IsEmpty());
   EXPECT_EQ(TakeTaskResult(job, kA, Settled({Found(20)}), At(6)), JobChange::kNone) << "a repeat";
@@ -120,8 +140,8 @@ TEST(CheckpointTasksTest, ErrorIsShownAndTheTaskStays) {
   EXPECT_THAT(TasksOf(job), SizeIs(1));
   EXPECT_THAT(job.checkpoints.records, SizeIs(2));
   EXPECT_THAT(job.checkpoints.last_error, HasSubstr("node a: permission denied"));
-  EXPECT_THAT(WaitsForSettlement(job, Nodes({{"b", NodeState::kReady}})),
-              HasSubstr("permission denied"));
+  const auto assignment = AssignTasks(job, Nodes({{"b", kReady}}), nullptr, At(7).steady);
+  EXPECT_THAT(WaitsForSettlement(job, &*assignment), HasSubstr("permission denied"));
 }
 
 TEST(CheckpointTasksTest, RemnantsAndLeavingCheckpointsAreRemovedAndThenForgotten) {
@@ -131,8 +151,8 @@ TEST(CheckpointTasksTest, RemnantsAndLeavingCheckpointsAreRemovedAndThenForgotte
   TellSaves(job, 0, {Told(60, SaveState::kFailed)}, At(5));
   TellSaves(job, 1, {Told(60, SaveState::kDurable)}, At(5));
   FindCheckpoint(job, {20, 1})->state = CheckpointState::kDeleting;
-  const CheckpointTask remnant{kRemove, "/ckpt/job-1/step-000000000060.g1", Generation(0)};
-  const CheckpointTask leaving{kRemove, "/ckpt/job-1/step-000000000020.g1", Generation(0)};
+  const CheckpointTask remnant = Remove("step-000000000060.g1", /*incomplete_only=*/true);
+  const CheckpointTask leaving = Remove("step-000000000020.g1");
   EXPECT_THAT(TasksOf(job), ElementsAre(remnant, leaving));
   EXPECT_EQ(TakeTaskResult(job, kA, {leaving, "busy", {}}, At(6)), JobChange::kProgress);
   EXPECT_EQ(FindCheckpoint(job, {20, 1})->reason, "node a: busy");
@@ -146,37 +166,99 @@ TEST(CheckpointTasksTest, RemnantsAndLeavingCheckpointsAreRemovedAndThenForgotte
 TEST(CheckpointTasksTest, CompleteCheckpointIsNeverDroppedByAResultThatNobodyAskedFor) {
   Job job = RunningJob();
   SaveAll(job, 20, At(3));
-  const CheckpointTask task{kRemove, "/ckpt/job-1/step-000000000020.g1", Generation(0)};
+  const CheckpointTask task = Remove("step-000000000020.g1");
   EXPECT_EQ(TakeTaskResult(job, kA, {task, "", {}}, At(6)), JobChange::kNone);
   EXPECT_THAT(job.checkpoints.records, SizeIs(1));
 }
 
-TEST(CheckpointTasksTest, RemnantThatIsFoundCompleteIsNotAdopted) {
+TEST(CheckpointTasksTest, RemnantThatIsFoundCompleteIsAdoptedAndNotRemoved) {
   Job job = RunningJob();
   TellSaves(job, 1, {Told(60, SaveState::kDurable)}, At(5));
   TellSaves(job, 0, {Told(60, SaveState::kFailed)}, At(5));
   FailRank1(job, FailureKind::kSignal, At(6));
-  TakeTaskResult(job, kA, Settled({Found(60)}), At(7));
-  EXPECT_THAT(job.checkpoints.records, IsEmpty());
-  EXPECT_THAT(TasksOf(job), SizeIs(1));
+  ASSERT_THAT(TasksOf(job), SizeIs(2));
+  CheckpointTaskResult result = Settled({Found(60)});
+  result.task.must_exist = false;
+  TakeTaskResult(job, kA, result, At(7));
+  ASSERT_NE(NewestComplete(job), nullptr);
+  EXPECT_EQ(NewestComplete(job)->key, (CheckpointKey{60, 1}));
+  EXPECT_THAT(TasksOf(job), IsEmpty());
 }
 
-TEST(CheckpointTasksTest, NodeOfTheRanksIsPreferredAndAnotherTakesOver) {
-  const Job job = QueuedJob();
-  const auto chosen = [&](std::vector<std::pair<const char*, NodeState>> states) {
-    const std::map<NodeName, Node> nodes = Nodes(std::move(states));
-    const Node* node = ChooseTaskNode(job, nodes);
-    return node == nullptr ? "" : node->facts.name.value();
-  };
-  constexpr auto kReady = NodeState::kReady;
-  constexpr auto kGone = NodeState::kUnreachable;
-  EXPECT_EQ(chosen({{"0", kReady}, {"a", kReady}, {"b", kReady}}), "a");
-  EXPECT_EQ(chosen({{"0", kReady}, {"a", kGone}, {"b", kReady}}), "b");
-  EXPECT_EQ(chosen({{"0", kReady}, {"a", kGone}, {"b", kGone}}), "0");
-  EXPECT_EQ(chosen({{"a", kGone}}), "");
-  EXPECT_EQ(WaitsForSettlement(job, Nodes({{"b", kReady}})),
-            "waits until /ckpt/job-1 was looked through on node b");
-  EXPECT_THAT(WaitsForSettlement(job, {}), HasSubstr("no node answers"));
+TEST(CheckpointTasksTest, DirectoryMustExistIfCheckpointsInItAreKnown) {
+  Job job = QueuedJob();
+  EXPECT_TRUE(TasksOf(job)[0].must_exist);
+  for (Checkpoint& record : job.checkpoints.records) record.state = CheckpointState::kDeleting;
+  EXPECT_FALSE(TasksOf(job)[0].must_exist) << "nobody wants them any more";
+  job.checkpoints.records.clear();
+  EXPECT_FALSE(TasksOf(job)[0].must_exist) << "nothing may have been saved";
+}
+
+TEST(CheckpointTasksTest, NewestOneThatIsGoneIsNoReasonToBeginAnew) {
+  Job job = QueuedJob(/*previous_on_damage=*/true);
+  TakeTaskResult(job, kA, Settled({}), At(6));
+  EXPECT_EQ(job.state, JobState::kFailed);
+  EXPECT_THAT(job.reason, HasSubstr("there is no older one to go on from"));
+}
+
+// Which node does the job's tasks as time goes by.
+class TaskNodeTest : public ::testing::Test {
+ protected:
+  std::string Assign(std::vector<std::pair<const char*, NodeState>> states, double seconds) {
+    assignment_ =
+        AssignTasks(job_, Nodes(std::move(states)),
+                    assignment_.has_value() ? &*assignment_ : nullptr, At(seconds).steady);
+    return assignment_.has_value() ? assignment_->node.value() : "";
+  }
+
+  Job job_ = QueuedJob();
+  std::optional<TaskAssignment> assignment_;
+};
+
+TEST_F(TaskNodeTest, NodeOfTheRanksIsPreferredAndAnotherTakesOver) {
+  EXPECT_EQ(Assign({{"0", kReady}, {"a", kReady}, {"b", kReady}}, 6), "a");
+  EXPECT_EQ(WaitsForSettlement(job_, &*assignment_),
+            "waits until /ckpt/job-1 was looked through on node a");
+  EXPECT_EQ(Assign({{"0", kReady}, {"a", kGone}, {"b", kReady}}, 7), "b");
+  EXPECT_EQ(Assign({{"0", kReady}, {"a", kGone}, {"b", kGone}}, 8), "0");
+  EXPECT_EQ(Assign({{"a", kGone}}, 9), "");
+  EXPECT_THAT(WaitsForSettlement(job_, nullptr), HasSubstr("no node answers"));
+}
+
+TEST_F(TaskNodeTest, NodeWithoutAnAnswerIsRelievedAfterAWhile) {
+  EXPECT_EQ(Assign({{"0", kReady}, {"a", kReady}, {"b", kReady}}, 6), "a");
+  EXPECT_EQ(Assign({{"0", kReady}, {"a", kReady}, {"b", kReady}}, 65), "a");
+  EXPECT_EQ(assignment_->deadline, At(66).steady);
+  EXPECT_EQ(Assign({{"0", kReady}, {"a", kReady}, {"b", kReady}}, 66), "b");
+  EXPECT_EQ(Assign({{"0", kReady}, {"a", kReady}, {"b", kReady}}, 125), "b");
+  EXPECT_EQ(Assign({{"0", kReady}, {"a", kReady}, {"b", kReady}}, 126), "0");
+  EXPECT_EQ(Assign({{"0", kReady}, {"a", kReady}, {"b", kReady}}, 186), "a") << "from the start";
+  EXPECT_EQ(Assign({{"a", kReady}}, 300), "a") << "there is no other";
+  EXPECT_EQ(assignment_->deadline, At(360).steady);
+}
+
+TEST_F(TaskNodeTest, NodeThatGetsOnKeepsTheTasks) {
+  job_ = RunningJob();
+  for (const int64_t step : {20, 40, 60}) SaveAll(job_, step, At(3));
+  FindCheckpoint(job_, {20, 1})->state = CheckpointState::kDeleting;
+  EXPECT_EQ(Assign({{"a", kReady}, {"b", kReady}}, 6), "a");
+  FindCheckpoint(job_, {40, 1})->state = CheckpointState::kDeleting;
+  EXPECT_EQ(Assign({{"a", kReady}, {"b", kReady}}, 50), "a");
+  EXPECT_EQ(assignment_->deadline, At(66).steady) << "more work is no sign of life";
+  DropCheckpoint(job_, {20, 1});
+  EXPECT_EQ(Assign({{"a", kReady}, {"b", kReady}}, 65), "a");
+  EXPECT_EQ(assignment_->deadline, At(125).steady);
+}
+
+TEST(CheckpointTasksTest, PlaceInTheQueueIsKeptForAWhile) {
+  Job job = QueuedJob();  // Since 5 s.
+  EXPECT_TRUE(KeepsPlaceInQueue(job));
+  EXPECT_EQ(NextDeadline(job), At(15).steady);
+  TickJob(job, At(14.9));
+  EXPECT_TRUE(KeepsPlaceInQueue(job));
+  EXPECT_EQ(TickJob(job, At(15)), JobChange::kProgress);
+  EXPECT_FALSE(KeepsPlaceInQueue(job));
+  EXPECT_EQ(NextDeadline(job), absl::InfiniteFuture());
 }
 
 }  // namespace

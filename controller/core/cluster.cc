@@ -26,6 +26,19 @@ void RestoreDeadlines(Job& job, Moment now) {
         now.steady + std::clamp(left, absl::ZeroDuration(), checkpoints.interval);
   }
   for (Save& save : checkpoints.saves) save.begun = now.steady;
+  if (checkpoints.settlement.has_value()) {
+    checkpoints.settlement->deadline = now.steady + kSettlementPatience;
+  }
+}
+
+std::vector<CheckpointTask> TasksOn(const NodeName& node,
+                                    const std::map<JobId, TaskAssignment>& assignments) {
+  std::vector<CheckpointTask> tasks;
+  for (const auto& [id, assignment] : assignments) {
+    if (assignment.node != node) continue;
+    tasks.insert(tasks.end(), assignment.tasks.begin(), assignment.tasks.end());
+  }
+  return tasks;
 }
 
 // Whether a job holds on to the checkpoint in this directory to start from it.
@@ -59,9 +72,9 @@ void Cluster::Restore(std::vector<Job> jobs, std::vector<Node> nodes, Moment now
 Actions Cluster::Step(const Event& event, Moment now) {
   Actions actions;
   std::visit([&](const auto& e) { On(e, now, actions); }, event);
-  Schedule(now, actions);
   RetainCheckpoints(actions);
-  AssignTasks(actions);
+  AssignTasks(now, actions);
+  Schedule(now, actions);
   ForgetOldJobs(actions);
   return actions;
 }
@@ -100,7 +113,7 @@ void Cluster::On(const RemovalRequested& event, Moment, Actions& actions) {
   const auto job = jobs_.find(event.job);
   if (job == jobs_.end()) return;
   Checkpoint* checkpoint = FindCheckpoint(job->second, event.checkpoint);
-  if (checkpoint == nullptr) return;
+  if (checkpoint == nullptr || checkpoint->state == CheckpointState::kDeleting) return;
   checkpoint->state = CheckpointState::kDeleting;
   checkpoint->reason.clear();
   Note(job->second, JobChange::kState, actions);
@@ -110,7 +123,7 @@ void Cluster::On(const PinRequested& event, Moment, Actions& actions) {
   const auto job = jobs_.find(event.job);
   if (job == jobs_.end()) return;
   Checkpoint* checkpoint = FindCheckpoint(job->second, event.checkpoint);
-  if (checkpoint == nullptr) return;
+  if (checkpoint == nullptr || checkpoint->state == CheckpointState::kDeleting) return;
   checkpoint->pinned = event.pinned;
   Note(job->second, JobChange::kState, actions);
 }
@@ -204,10 +217,9 @@ void Cluster::Schedule(Moment now, Actions& actions) {
             [](const Job* a, const Job* b) { return a->number < b->number; });
   const Job* waiting = nullptr;
   for (Job* job : queued) {
-    std::string reason = WaitsForSettlement(*job, nodes_);
+    std::string reason = WaitsForSettlement(*job, AssignmentOf(job->request.id));
     if (!reason.empty()) {
-      // One whose directory cannot be looked through holds nobody up.
-      if (job->checkpoints.settlement->error.empty() && waiting == nullptr) waiting = job;
+      if (waiting == nullptr && KeepsPlaceInQueue(*job)) waiting = job;
     } else if (waiting != nullptr) {
       reason = absl::StrCat("waits behind ", waiting->request.id.value(), " (",
                             waiting->request.name, ")");
@@ -244,23 +256,21 @@ void Cluster::RetainCheckpoints(Actions& actions) {
   }
 }
 
-void Cluster::AssignTasks(Actions& actions) {
-  std::map<NodeName, std::vector<CheckpointTask>> tasks;
+void Cluster::AssignTasks(Moment now, Actions& actions) {
+  std::map<JobId, TaskAssignment> assignments;
   for (const auto& [id, job] : jobs_) {
-    std::vector<CheckpointTask> wanted = TasksOf(job);
-    const Node* node = wanted.empty() ? nullptr : ChooseTaskNode(job, nodes_);
-    if (node == nullptr) continue;
-    std::vector<CheckpointTask>& of_node = tasks[node->facts.name];
-    of_node.insert(of_node.end(), wanted.begin(), wanted.end());
+    auto assignment = paceline::AssignTasks(job, nodes_, AssignmentOf(id), now.steady);
+    if (assignment.has_value()) assignments.emplace(id, *std::move(assignment));
   }
+  const auto before = std::exchange(assignments_, std::move(assignments));
   for (const auto& [name, node] : nodes_) {
-    const auto before = tasks_.find(name);
-    const auto after = tasks.find(name);
-    const bool had = before != tasks_.end();
-    const bool has = after != tasks.end();
-    if (had != has || (had && !(before->second == after->second))) actions.send_plans.insert(name);
+    if (TasksOn(name, before) != TasksOn(name, assignments_)) actions.send_plans.insert(name);
   }
-  tasks_ = std::move(tasks);
+}
+
+const TaskAssignment* Cluster::AssignmentOf(const JobId& job) const {
+  const auto found = assignments_.find(job);
+  return found == assignments_.end() ? nullptr : &found->second;
 }
 
 void Cluster::ForgetOldJobs(Actions& actions) {
@@ -284,6 +294,7 @@ absl::Time Cluster::NextDeadline() const {
   absl::Time next = absl::InfiniteFuture();
   for (const auto& [id, job] : jobs_) next = std::min(next, paceline::NextDeadline(job));
   for (const auto& [name, node] : nodes_) next = std::min(next, node.silence_deadline);
+  for (const auto& [id, assignment] : assignments_) next = std::min(next, assignment.deadline);
   return next;
 }
 
@@ -311,8 +322,7 @@ std::vector<PlannedTrainer> Cluster::PlanFor(const NodeName& node) const {
 }
 
 std::vector<CheckpointTask> Cluster::TasksFor(const NodeName& node) const {
-  const auto tasks = tasks_.find(node);
-  return tasks == tasks_.end() ? std::vector<CheckpointTask>() : tasks->second;
+  return TasksOn(node, assignments_);
 }
 
 std::optional<Refusal> Cluster::RefuseRemoval(const Job& job, const Checkpoint& checkpoint,

@@ -170,14 +170,15 @@ class Cluster {
   // Marks for removal what no job keeps.
   void RetainCheckpoints(Actions& actions);
   // Sends plans to the nodes whose tasks have changed.
-  void AssignTasks(Actions& actions);
+  void AssignTasks(Moment now, Actions& actions);
+  const TaskAssignment* AssignmentOf(const JobId& job) const;
   void ForgetOldJobs(Actions& actions);
   std::vector<NodeSpace> Spaces(Device device) const;
 
   const Options options_;
   std::map<JobId, Job> jobs_;
   std::map<NodeName, Node> nodes_;
-  std::map<NodeName, std::vector<CheckpointTask>> tasks_;  // As last assigned.
+  std::map<JobId, TaskAssignment> assignments_;  // Of the jobs whose tasks a node does.
   int64_t next_number_ = 1;
 };
 

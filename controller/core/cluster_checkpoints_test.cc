@@ -143,12 +143,62 @@ TEST_F(ClusterCheckpointsTest, JobBehindOneThatCannotBeSettledIsStarted) {
   JobRequest second = PlayedRequest();
   second.id = JobId("job-2");
   Submit(second);
-  EXPECT_EQ(job("job-2").state, JobState::kQueued) << "the first has the older right";
+  EXPECT_EQ(job("job-2").state, JobState::kQueued) << "it goes on in a moment";
   const CheckpointTask task = cluster_.TasksFor(NodeName("a"))[0];
   cluster_.Step(NodeReported{NodeName("a"), {}, {{task, "read-only", {}}}}, At(20));
   EXPECT_EQ(job().state, JobState::kQueued);
   EXPECT_THAT(job().reason, HasSubstr("node a: read-only"));
   EXPECT_EQ(job("job-2").state, JobState::kStarting);
+}
+
+TEST_F(ClusterCheckpointsTest, FileSystemThatHangsHoldsNobodyUpAndAnotherNodeIsAsked) {
+  JobRequest request = PlayedRequest();
+  request.max_restarts = 1;
+  Submit(request);
+  Run();
+  Fail();
+  const Moment failed = At(now_);
+  JobRequest second = PlayedRequest();
+  second.id = JobId("job-2");
+  second.ranks = 1;
+  Submit(second);
+  ASSERT_EQ(job("job-2").state, JobState::kQueued);
+  const auto hear_from_both = [&](absl::Time now) {
+    for (const char* node : {"a", "b"}) {
+      cluster_.Step(NodeReported{NodeName(node), {}}, {now, failed.wall});
+    }
+  };
+  const absl::Time patience = failed.steady + kSettlementPatience;
+  hear_from_both(patience - absl::Seconds(1));
+  EXPECT_EQ(cluster_.NextDeadline(), patience);
+  cluster_.Step(TimePassed{}, {patience, failed.wall});
+  EXPECT_EQ(job("job-2").state, JobState::kStarting);
+  EXPECT_EQ(job().state, JobState::kQueued);
+
+  ASSERT_THAT(cluster_.TasksFor(NodeName("a")), SizeIs(1));
+  const absl::Time relief = failed.steady + kTaskPatience;
+  hear_from_both(relief - absl::Seconds(1));
+  EXPECT_EQ(cluster_.NextDeadline(), relief);
+  const Actions actions = cluster_.Step(TimePassed{}, {relief, failed.wall});
+  EXPECT_THAT(cluster_.TasksFor(NodeName("a")), IsEmpty());
+  EXPECT_THAT(cluster_.TasksFor(NodeName("b")), SizeIs(1));
+  EXPECT_THAT(actions.send_plans, ElementsAre(NodeName("a"), NodeName("b")));
+  EXPECT_THAT(job().reason, HasSubstr("on node b"));
+  EXPECT_GT(cluster_.NextDeadline(), relief);
+}
+
+TEST_F(ClusterCheckpointsTest, WhatIsBeingRemovedIsNeitherPinnedNorRemovedAgain) {
+  Submit(PlayedRequest());
+  Run();
+  Save(20);
+  Save(40);
+  cluster_.Step(RemovalRequested{JobId("job-1"), {20, 1}}, At(++now_));
+  const CheckpointTask task = cluster_.TasksFor(NodeName("a"))[0];
+  cluster_.Step(NodeReported{NodeName("a"), {}, {{task, "busy", {}}}}, At(++now_));
+  cluster_.Step(PinRequested{JobId("job-1"), {20, 1}, true}, At(++now_));
+  EXPECT_FALSE(FindCheckpoint(job(), {20, 1})->pinned);
+  cluster_.Step(RemovalRequested{JobId("job-1"), {20, 1}}, At(++now_));
+  EXPECT_EQ(FindCheckpoint(job(), {20, 1})->reason, "node a: busy") << "still so";
 }
 
 TEST_F(ClusterCheckpointsTest, OldCheckpointsAreRemovedThroughTasks) {

@@ -61,7 +61,7 @@ void EndGeneration(Job& job, Moment now) {
   checkpoints.saves.clear();
   checkpoints.forgotten_step = 0;
   checkpoints.next_save = checkpoints.next_save_wall = absl::InfiniteFuture();
-  checkpoints.settlement = Settlement{job.generation, ""};
+  checkpoints.settlement = Settlement{job.generation, "", now.steady + kSettlementPatience};
 }
 
 void End(Job& job, JobState state, Moment now) {
@@ -107,6 +107,13 @@ void EndStopped(Job& job, Moment now) {
   if (!job.failure.has_value()) return End(job, JobState::kCancelled, now);
   if (DecideRestart(job)) return Requeue(job, now);
   End(job, JobState::kFailed, now);
+}
+
+JobChange TickSettlement(Job& job, Moment now) {
+  auto& settlement = job.checkpoints.settlement;
+  if (!settlement.has_value() || now.steady < settlement->deadline) return JobChange::kNone;
+  settlement->deadline = absl::InfiniteFuture();
+  return JobChange::kProgress;
 }
 
 // After the ranks changed: what that means for the job.
@@ -268,7 +275,8 @@ JobChange CancelJob(Job& job, const std::string& reason, absl::Duration grace, M
 }
 
 JobChange TickJob(Job& job, Moment now) {
-  const JobChange change = std::max(StopIfSaved(job, now), TickSaving(job, now));
+  const JobChange change =
+      std::max({StopIfSaved(job, now), TickSaving(job, now), TickSettlement(job, now)});
   if (!job.stop.has_value() || now.steady < job.stop->deadline) return change;
   for (RankState& rank : job.ranks) {
     if (HasExited(rank.report)) continue;
@@ -287,7 +295,10 @@ absl::Time NextDeadline(const Job& job) {
   const absl::Time saved = job.checkpoints.stop_after.has_value()
                                ? job.checkpoints.stop_after->deadline
                                : absl::InfiniteFuture();
-  return std::min(saved, NextSaveDeadline(job));
+  const absl::Time settled = job.checkpoints.settlement.has_value()
+                                 ? job.checkpoints.settlement->deadline
+                                 : absl::InfiniteFuture();
+  return std::min({saved, settled, NextSaveDeadline(job)});
 }
 
 std::string StoreAddress(const Job& job) {

@@ -149,7 +149,7 @@ JobChange LoseNode(Job& job, const NodeName& node, const std::string& why, Momen
 // Asks for the end. Nothing changes in a job that is stopping or has ended.
 JobChange CancelJob(Job& job, const std::string& reason, absl::Duration grace, Moment now);
 
-// What the passing of time does: the deadline of a stop, a save that is due.
+// What the passing of time does: the deadline of a stop or of a settlement, a save that is due.
 JobChange TickJob(Job& job, Moment now);
 
 // When TickJob has something to do next; InfiniteFuture() if never. Steady.

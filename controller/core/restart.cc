@@ -69,6 +69,11 @@ bool DecideRestart(Job& job) {
   const FailureKind kind = job.failure->exit.failure;
   if (kind == FailureKind::kRestore) return DecideAfterDamage(job);
   if (kind == FailureKind::kInput) return false;
+  // Not the checkpoint's fault: it is tried again.
+  if (!job.restored_from.empty() && job.started == absl::InfinitePast()) {
+    absl::StrAppend(&job.reason, "; this was before it trained, on its start from ",
+                    job.restored_from);
+  }
   ++job.checkpoints.failures;
   if (IsToStop(job) || job.restarts >= job.request.max_restarts) return false;
   ++job.restarts;
@@ -78,8 +83,9 @@ bool DecideRestart(Job& job) {
 }
 
 void FailForDamage(Job& job, const Checkpoint& damaged, Moment now) {
-  if (job.state != JobState::kQueued || job.request.checkpoints.previous_on_damage) return;
+  if (job.state != JobState::kQueued) return;
   if (damaged.key.generation < job.start.since.value()) return;  // Not what it would start from.
+  if (job.request.checkpoints.previous_on_damage && !ChooseStart(job).empty()) return;
   job.state = JobState::kFailed;
   job.ended = now.wall;
   job.reason = absl::StrCat(damaged.reason, "; ", HowToGoOn(job, CompleteBefore(job, damaged.key)));

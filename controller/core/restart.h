@@ -24,7 +24,7 @@ std::string ChooseStart(const Job& job);
 bool DecideRestart(Job& job);
 
 // A queued job's newest checkpoint has turned out to be damaged: it fails, unless it may go on
-// from the one before.
+// from the one before and there is one. It never begins anew for that.
 void FailForDamage(Job& job, const Checkpoint& damaged, Moment now);
 
 // Whether the job can be resumed: JOB_NOT_ENDED; NO_CHECKPOINT unless `has_from`.

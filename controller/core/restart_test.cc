@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "controller/core/job_checkpoints.h"
 #include "controller/core/save_order.h"
 #include "controller/core/testing/played_job.h"
@@ -12,6 +13,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 JobRequest RestartingRequest(int max_restarts = 2) {
   JobRequest request = PlayedRequest();
@@ -121,6 +123,28 @@ TEST(RestartTest, DamagedCheckpointEndsTheJobUnlessThePreviousIsAllowed) {
   EXPECT_THAT(job.reason, HasSubstr("paceline job resume job-1 --from job-1/20.g1"));
   EXPECT_THAT(job.reason, HasSubstr("checkpoint.on_damage: previous"));
   EXPECT_EQ(job.restarts, 1);
+}
+
+TEST(RestartTest, CheckpointThatCouldNotBeReadIsTriedAgain) {
+  JobRequest request = RestartingRequest(2);
+  request.checkpoints.previous_on_damage = true;
+  Job job = RunningJob(request);
+  SaveAll(job, 20, At(5));
+  SaveAll(job, 40, At(6));
+  FailRank1(job, FailureKind::kSignal, At(7));
+  PlaceAgain(job, At(8));
+  FailRank1(job, FailureKind::kError, At(9));
+  EXPECT_EQ(job.state, JobState::kQueued);
+  EXPECT_EQ(job.restarts, 2) << "it counts as a failure";
+  EXPECT_THAT(job.reason, HasSubstr("restart 2 of 2"));
+  EXPECT_THAT(job.reason, HasSubstr(absl::StrCat("on its start from ", kStep40)));
+  EXPECT_EQ(FindCheckpoint(job, {40, 1})->state, CheckpointState::kComplete);
+  PlaceAgain(job, At(10));
+  EXPECT_EQ(job.restored_from, kStep40);
+  RunPlaced(job, At(11));
+  FailRank1(job, FailureKind::kError, At(12));
+  EXPECT_EQ(job.state, JobState::kFailed);
+  EXPECT_THAT(job.reason, Not(HasSubstr("on its start"))) << "it trained";
 }
 
 TEST(RestartTest, OlderCheckpointTakesTheDamagedOnesPlaceWithoutCountingAsARestart) {

@@ -28,9 +28,9 @@ bool IsDurable(const std::optional<Save::Part>& part) {
   return part.has_value() && part->state == SaveState::kDurable;
 }
 
-// A part of a save that has ended is not durable any more, but committed, failed or skipped.
 bool MayCommit(const Save& save) {
-  return std::all_of(save.parts.begin(), save.parts.end(), IsDurable);
+  return save.outcome == Save::Outcome::kUnderWay &&
+         std::all_of(save.parts.begin(), save.parts.end(), IsDurable);
 }
 
 // Every rank is done with its part.
@@ -41,7 +41,7 @@ bool IsToldByAll(const Save& save) {
 }
 
 bool HasEnded(const Save& save) {
-  return save.outcome == Save::Outcome::kComplete ||
+  return save.outcome == Save::Outcome::kComplete || save.outcome == Save::Outcome::kUnknown ||
          (save.outcome == Save::Outcome::kFailed && IsToldByAll(save));
 }
 
@@ -140,6 +140,9 @@ JobChange TakePart(Job& job, const RankState& rank, SaveStatus status, Moment no
   part = Save::Part{status.state, status.bytes};
   if (save->order == 0) save->order = status.order;
   JobChange change = JobChange::kProgress;
+  if (save->outcome == Save::Outcome::kUnknown && status.state == SaveState::kCommitted) {
+    save->outcome = Save::Outcome::kUnderWay;
+  }
   if (save->outcome == Save::Outcome::kUnderWay) {
     if (status.state == SaveState::kFailed || status.state == SaveState::kSkipped) {
       Fail(job, *save, rank, status);
@@ -158,6 +161,15 @@ JobChange TakePart(Job& job, const RankState& rank, SaveStatus status, Moment no
   return change;
 }
 
+// Rank 0 tells of a save no more that it was allowed to commit: it may well lie complete on disk.
+void LoseOutcome(Job& job, const RankState& rank, Save& save) {
+  save.outcome = Save::Outcome::kUnknown;
+  job.checkpoints.last_error = absl::StrCat(
+      "save after step ", save.step, ": ", RankName(rank),
+      " does not tell any more whether it is complete: it is looked for when the ranks have ended");
+  if (save.order != 0) FailOrder(job, save.order, job.checkpoints.last_error);
+}
+
 // A rank that tells of as many saves as it can, and not of one that it owes, will never do so.
 JobChange MissLostParts(Job& job, const RankState& rank, Moment now) {
   const auto& told = rank.report.saves;
@@ -168,12 +180,20 @@ JobChange MissLostParts(Job& job, const RankState& rank, Moment now) {
   for (const Save& save : job.checkpoints.saves) {
     const auto& part = save.parts[r];
     const bool owes = !part.has_value() || StageOf(part->state) < (r == 0 ? 2 : 1);
-    if (save.outcome != Save::Outcome::kComplete && save.step < oldest && owes) {
+    const bool open = save.outcome == Save::Outcome::kUnderWay ||
+                      (save.outcome == Save::Outcome::kFailed && !IsToldByAll(save));
+    if (open && save.step < oldest && owes) {
       lost.push_back(save.step);
     }
   }
   JobChange change = JobChange::kNone;
   for (const int64_t step : lost) {
+    Save& save = *FindOrAdd(job, step, now);
+    if (MayCommit(save)) {
+      LoseOutcome(job, rank, save);
+      change = JobChange::kState;
+      continue;
+    }
     SaveStatus status;
     status.step = step;
     status.state = SaveState::kFailed;

@@ -3,6 +3,7 @@
 //   all parts DURABLE ──▶ rank 0 may commit ──▶ COMMITTED: a checkpoint
 //   a part FAILED or SKIPPED ──▶ the save has failed; when all ranks have told what became of
 //   their parts, what they wrote is removed
+//   rank 0 may commit, and tells of the save no more ──▶ nobody knows: settling will adopt it
 //
 // What ranks tell is complete and repeated; a repeat changes nothing. Saves are kept as long as a
 // rank tells of them, so that none is counted twice.

@@ -4,14 +4,17 @@
 #include <gtest/gtest.h>
 
 #include "controller/core/job_checkpoints.h"
+#include "controller/core/save_order.h"
 #include "controller/core/testing/played_job.h"
 
 namespace paceline {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::SizeIs;
 
 constexpr SaveState kWriting = SaveState::kWriting;
@@ -134,15 +137,62 @@ TEST(SavingTest, SavesThatNobodyTellsOfAnyMoreAreForgottenAndNotTakenForNew) {
   EXPECT_THAT(StepsUnderWay(job), IsEmpty());
 }
 
+// Newer saves than the one of step 1, so many that a rank does not tell of that any more.
+std::vector<SaveStatus> NewerSaves() {
+  std::vector<SaveStatus> newer;
+  for (int64_t step = 2; step <= 9; ++step) newer.push_back(Told(step, kDurable));
+  return newer;
+}
+
 TEST(SavingTest, PartThatARankTellsOfNoMoreIsLost) {
   Job job = RunningJob();
   TellSaves(job, 0, {Told(1, kDurable)}, At(10));
-  std::vector<SaveStatus> newer;
-  for (int64_t step = 2; step <= 9; ++step) newer.push_back(Told(step, kDurable));
-  ASSERT_EQ(newer.size(), kMaxSavesTold);
-  TellSaves(job, 1, newer, At(11));
+  ASSERT_EQ(NewerSaves().size(), kMaxSavesTold);
+  TellSaves(job, 1, NewerSaves(), At(11));
   EXPECT_EQ(job.checkpoints.failed[SaveFailure::kInconsistent], 1);
   EXPECT_THAT(job.checkpoints.last_error, HasSubstr("save after step 1: rank 1 on b"));
+}
+
+TEST(SavingTest, CheckpointThatMayHaveBeenCommittedUnheardIsNotRemoved) {
+  Job job = RunningJob();
+  TellSaves(job, 0, {Told(1, kDurable)}, At(10));
+  TellSaves(job, 1, {Told(1, kDurable)}, At(10));
+  ASSERT_THAT(CommitSteps(job), ElementsAre(1));
+  EXPECT_EQ(TellSaves(job, 0, NewerSaves(), At(100)), JobChange::kState);
+  EXPECT_THAT(job.checkpoints.remnants, IsEmpty());
+  EXPECT_THAT(job.checkpoints.failed, IsEmpty());
+  EXPECT_THAT(CommitSteps(job), IsEmpty());
+  EXPECT_THAT(StepsUnderWay(job), Not(Contains(1)));
+  EXPECT_THAT(job.checkpoints.last_error,
+              HasSubstr("save after step 1: rank 0 on a does not tell any more"));
+  TellSaves(job, 1, NewerSaves(), At(101));
+  EXPECT_THAT(CommitSteps(job), ElementsAre(2, 3, 4, 5, 6, 7, 8, 9));
+  EXPECT_THAT(job.checkpoints.remnants, IsEmpty());
+  EXPECT_EQ(job.checkpoints.forgotten_step, 1);
+}
+
+TEST(SavingTest, CommitThatIsToldLateCounts) {
+  Job job = RunningJob();
+  TellSaves(job, 0, {Told(1, kDurable)}, At(10));
+  TellSaves(job, 1, {Told(1, kDurable)}, At(10));
+  std::vector<SaveStatus> saves = NewerSaves();
+  TellSaves(job, 0, saves, At(100));
+  saves.erase(saves.begin());
+  saves.push_back(Told(1, kCommitted));
+  TellSaves(job, 0, saves, At(101));
+  ASSERT_NE(NewestComplete(job), nullptr);
+  EXPECT_EQ(NewestComplete(job)->key, (CheckpointKey{1, 1}));
+  EXPECT_EQ(job.checkpoints.committed, 1);
+}
+
+TEST(SavingTest, OrderWhoseOutcomeIsNotKnownHasEnded) {
+  Job job = RunningJob();
+  OrderSave(job, /*at_once=*/true, "asked for by a user", At(9));
+  TellSaves(job, 0, {Told(1, kDurable, 1)}, At(10));
+  TellSaves(job, 1, {Told(1, kDurable, 1)}, At(10));
+  TellSaves(job, 0, NewerSaves(), At(100));
+  EXPECT_EQ(job.checkpoints.order->state, SaveOrder::State::kFailed);
+  EXPECT_THAT(job.checkpoints.order->error, HasSubstr("whether it is complete"));
 }
 
 TEST(SavingTest, SavesThatNeverEndAreBounded) {

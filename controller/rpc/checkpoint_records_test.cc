@@ -83,6 +83,20 @@ TEST(CheckpointRecordsTest, SaveThatIsHalfDurableBecomesComplete) {
   EXPECT_EQ(job.checkpoints.committed, 1) << "told again, counted once";
 }
 
+TEST(CheckpointRecordsTest, SaveOfUnknownOutcomeStaysSo) {
+  Job job = RunningJob(SavingRequest());
+  for (const int rank : {0, 1}) TellSaves(job, rank, {Told(1, SaveState::kDurable)}, At(5));
+  job = Stored(job);
+  std::vector<SaveStatus> newer;
+  for (int64_t step = 2; step <= 9; ++step) newer.push_back(Told(step, SaveState::kDurable));
+  TellSaves(job, 1, {Told(1, SaveState::kDurable)}, At(1001));
+  TellSaves(job, 0, newer, At(1001));
+  job = Stored(job);
+  EXPECT_THAT(CommitSteps(job), IsEmpty());
+  EXPECT_EQ(job.checkpoints.saves[0].outcome, Save::Outcome::kUnknown);
+  EXPECT_THAT(job.checkpoints.remnants, IsEmpty());
+}
+
 TEST(CheckpointRecordsTest, FailedSaveIsNotCountedAgainAndItsRemnantsAreStillRemoved) {
   Job job = RunningJob(SavingRequest());
   TellSaves(job, 0, {Told(20, SaveState::kDurable)}, At(5));

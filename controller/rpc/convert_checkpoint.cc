@@ -56,9 +56,13 @@ absl::Time Time(bool has, const google::protobuf::Timestamp& time) {
 }
 
 CheckpointTask FromProto(const v1::CheckpointTask& task) {
-  return {task.kind() == v1::CheckpointTask::REMOVE ? CheckpointTask::Kind::kRemove
-                                                    : CheckpointTask::Kind::kSettle,
-          task.directory(), Generation(task.generation())};
+  CheckpointTask out;
+  if (task.kind() == v1::CheckpointTask::REMOVE) out.kind = CheckpointTask::Kind::kRemove;
+  out.directory = task.directory();
+  out.generation = Generation(task.generation());
+  out.incomplete_only = task.incomplete_only();
+  out.must_exist = task.must_exist();
+  return out;
 }
 
 FoundCheckpoint FromProto(const v1::FoundCheckpoint& found) {
@@ -82,6 +86,7 @@ v1::SaveRecord EncodeSave(const Save& save) {
   }
   out.set_complete(save.outcome == Save::Outcome::kComplete);
   out.set_failed(save.outcome == Save::Outcome::kFailed);
+  out.set_unknown(save.outcome == Save::Outcome::kUnknown);
   return out;
 }
 
@@ -96,6 +101,7 @@ Save DecodeSave(const v1::SaveRecord& record) {
   }
   if (record.complete()) save.outcome = Save::Outcome::kComplete;
   if (record.failed()) save.outcome = Save::Outcome::kFailed;
+  if (record.unknown()) save.outcome = Save::Outcome::kUnknown;
   return save;
 }
 
@@ -182,6 +188,8 @@ v1::CheckpointTask ToProto(const CheckpointTask& task) {
                                                           : v1::CheckpointTask::SETTLE);
   out.set_directory(task.directory);
   out.set_generation(task.generation.value());
+  out.set_incomplete_only(task.incomplete_only);
+  out.set_must_exist(task.must_exist);
   return out;
 }
 
