@@ -3,6 +3,7 @@
 #include <malloc.h>
 
 #include <CLI/CLI.hpp>
+#include <csignal>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -40,6 +41,9 @@ int TrainerMain(int argc, char** argv, Platform& platform) {
       ->check(CLI::PositiveNumber);
   CLI11_PARSE(app, argc, argv);
   options.orphan_timeout = absl::Seconds(orphan_timeout_s);
+
+  // A peer that dies closes its connections: that is an error of the write, not of this process.
+  std::signal(SIGPIPE, SIG_IGN);
 
   // Each step frees and allocates the same large blocks: kept, they cost no page faults.
   mallopt(M_MMAP_THRESHOLD, 1 << 30);

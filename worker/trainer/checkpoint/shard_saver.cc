@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <deque>
 #include <exception>
 #include <future>
 #include <thread>
@@ -24,6 +23,7 @@
 #include "worker/trainer/checkpoint/host_buffer.h"
 #include "worker/trainer/checkpoint/part_files.h"
 #include "worker/trainer/checkpoint/shard_writer.h"
+#include "worker/trainer/checkpoint/task_thread.h"
 
 namespace paceline {
 namespace {
@@ -94,15 +94,10 @@ struct ShardSaver::Parts {
   };
 
   Parts(Platform& its_platform, const Options& its_options)
-      : platform(its_platform), options(its_options), writer([this] { WorkOff(); }) {}
+      : platform(its_platform), options(its_options) {}
 
   ~Parts() {
     if (reserving.joinable()) reserving.join();
-    {
-      const absl::MutexLock lock(&mu);
-      ending = true;
-    }
-    writer.join();
   }
 
   void MakeFirstBuffer(int64_t bytes);
@@ -110,9 +105,6 @@ struct ShardSaver::Parts {
   char* MemoryOf(size_t buffer) const;
   void GiveBack(size_t buffer);
   bool IsFree() const ABSL_SHARED_LOCKS_REQUIRED(mu);
-  bool IsIdle() const ABSL_SHARED_LOCKS_REQUIRED(mu) { return line.empty() && !working; }
-  void Enqueue(std::function<void()> task);
-  void WorkOff();
   Save Stage(const std::vector<const ShardEntry*>& entries, size_t first_at_once,
              ShardLayout layout, size_t buffer);
   absl::Status Write(Save& save) const;
@@ -128,11 +120,10 @@ struct ShardSaver::Parts {
   mutable absl::Mutex mu;
   // `memory` of one that is busy is the save's, else the training thread's.
   std::array<Buffer, 2> buffers ABSL_GUARDED_BY(mu);
-  std::deque<std::function<void()>> line ABSL_GUARDED_BY(mu);
-  bool working ABSL_GUARDED_BY(mu) = false;
-  bool ending ABSL_GUARDED_BY(mu) = false;
 
-  std::thread writer;  // The last member: it uses the others.
+  // The last members: they use the others.
+  TaskThread writer;
+  TaskThread committer;  // Of its own: a shard that is being written may take long.
 };
 
 bool ShardSaver::Parts::IsFree() const {
@@ -184,29 +175,6 @@ char* ShardSaver::Parts::MemoryOf(size_t buffer) const {
 void ShardSaver::Parts::GiveBack(size_t buffer) {
   const absl::MutexLock lock(&mu);
   buffers[buffer].busy = false;
-}
-
-void ShardSaver::Parts::Enqueue(std::function<void()> task) {
-  const absl::MutexLock lock(&mu);
-  line.push_back(std::move(task));
-}
-
-// The writer's thread.
-void ShardSaver::Parts::WorkOff() {
-  const auto has_work = [this]() ABSL_SHARED_LOCKS_REQUIRED(mu) { return ending || !line.empty(); };
-  while (true) {
-    std::function<void()> task;
-    {
-      const absl::MutexLock lock(&mu);
-      working = false;
-      mu.Await(absl::Condition(&has_work));
-      if (line.empty()) return;
-      working = true;
-      task = std::move(line.front());
-      line.pop_front();
-    }
-    task();
-  }
 }
 
 // Begins to copy the entries, of which those from `first_at_once` on are copied at once, as far as
@@ -294,7 +262,7 @@ int64_t ShardSaver::Begin(const std::string& directory, const Manifest& part,
   const auto fail = [&](absl::Status status) {
     ShardResult result;
     result.status = std::move(status);
-    parts_->Enqueue([on_durable = std::move(on_durable), result] { on_durable(result); });
+    parts_->writer.Enqueue([on_durable = std::move(on_durable), result] { on_durable(result); });
     return 0;
   };
   absl::StatusOr<ShardLayout> layout = LayOutShard(file, all);
@@ -310,7 +278,7 @@ int64_t ShardSaver::Begin(const std::string& directory, const Manifest& part,
   save->part = part;
   save->part.files = {{file, bytes}};
   parts_->copying = save->rest.copy;
-  parts_->Enqueue([parts = parts_.get(), save, buffer, on_durable = std::move(on_durable)] {
+  parts_->writer.Enqueue([parts = parts_.get(), save, buffer, on_durable = std::move(on_durable)] {
     const ShardResult result = parts->FinishSave(*save);
     parts->GiveBack(buffer);
     on_durable(result);
@@ -326,16 +294,17 @@ void ShardSaver::BeforeChange() {
 
 void ShardSaver::Commit(const std::string& directory,
                         std::function<void(const absl::Status&, double seconds)> on_done) {
-  parts_->Enqueue([directory, ranks = parts_->options.ranks, on_done = std::move(on_done)] {
-    const absl::Time begun = absl::Now();
-    const absl::Status status = CommitParts(directory, ranks);
-    on_done(status, absl::ToDoubleSeconds(absl::Now() - begun));
-  });
+  parts_->committer.Enqueue(
+      [directory, ranks = parts_->options.ranks, on_done = std::move(on_done)] {
+        const absl::Time begun = absl::Now();
+        const absl::Status status = CommitParts(directory, ranks);
+        on_done(status, absl::ToDoubleSeconds(absl::Now() - begun));
+      });
 }
 
 void ShardSaver::Drain() {
-  const absl::MutexLock lock(&parts_->mu);
-  parts_->mu.Await(absl::Condition(parts_.get(), &Parts::IsIdle));
+  parts_->writer.Drain();
+  parts_->committer.Drain();
 }
 
 }  // namespace paceline

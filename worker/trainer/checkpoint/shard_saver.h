@@ -11,7 +11,7 @@
 // size of the rank's shard, the second of which is made when it is first needed. A shard is
 // written with large aligned writes.
 //
-// Thread-compatible: one training thread. Callbacks come on the writer's thread.
+// Thread-compatible: one training thread. Callbacks come on threads of this.
 #ifndef WORKER_TRAINER_CHECKPOINT_SHARD_SAVER_H_
 #define WORKER_TRAINER_CHECKPOINT_SHARD_SAVER_H_
 
@@ -30,10 +30,10 @@ namespace paceline {
 
 // What happens at a save.
 struct ShardResult {
-  absl::Status status;  // OK: durable. ResourceExhausted: the disk is full; PermissionDenied;
-                        // InvalidArgument: an entry that no shard can hold (LayOutShard);
-                        // Unavailable: any other error, also no memory for the copy. Of the save
-                        // nothing but the directory is left then.
+  absl::Status status;   // OK: durable. ResourceExhausted: the disk is full; PermissionDenied;
+                         // InvalidArgument: an entry that no shard can hold (LayOutShard);
+                         // Unavailable: any other error, also no memory for the copy. Of the save
+                         // nothing but the directory is left then.
   int64_t bytes = 0;     // Of the shard.
   double staging_s = 0;  // From Begin until all was copied.
   double write_s = 0;    // From then until durable; writing begins earlier.
@@ -73,8 +73,8 @@ class ShardSaver {
   void BeforeChange();
 
   // Merges the parts of all ranks in `directory` to the manifest, which makes the checkpoint
-  // complete, on the writer's thread behind the writes in line. `on_done`: DataLoss when the parts
-  // do not make up a checkpoint; else as ShardResult; and the seconds it took.
+  // complete, beside what is being written. `on_done`: DataLoss when the parts do not make up a
+  // checkpoint; else as ShardResult; and the seconds it took.
   void Commit(const std::string& directory,
               std::function<void(const absl::Status&, double seconds)> on_done);
 

@@ -81,12 +81,14 @@ struct Outcome {
 };
 
 absl::Status Commit(ShardSaver& saver, const std::string& directory) {
-  absl::Status committed = absl::UnknownError("not called");
-  saver.Commit(directory, [&committed](const absl::Status& status, double seconds) {
+  absl::Status committed;
+  absl::Notification done;
+  saver.Commit(directory, [&](const absl::Status& status, double seconds) {
     committed = status;
     EXPECT_GE(seconds, 0);
+    done.Notify();
   });
-  saver.Drain();
+  done.WaitForNotification();
   return committed;
 }
 
@@ -245,6 +247,20 @@ TEST_F(ShardSaverTest, PartsOfAllRanksBecomeTheManifest) {
   for (int rank = 0; rank < 3; ++rank) EXPECT_FALSE(Exists(directory_ + "/" + PartName(rank)));
 }
 
+// Not only when the next shard is on disk.
+TEST_F(ShardSaverTest, ACommitDoesNotWaitForWhatIsBeingWritten) {
+  ShardSaver::Options slow;
+  slow.write_limit = 4e6;
+  ShardSaver saver(platform_, slow);
+  ASSERT_TRUE(SaveAndWait(saver, directory_, Part(7, 1), {Whole("t", Floats(10))}).status.ok());
+  const at::Tensor large = Floats(5'000'000);  // 5 s of writing.
+  absl::Notification written;
+  saver.Begin(directory_ + "/next", Part(8, 1), {Whole("t", large)}, {},
+              [&](const ShardResult&) { written.Notify(); });
+  EXPECT_TRUE(Commit(saver, directory_).ok());
+  EXPECT_FALSE(written.HasBeenNotified());
+}
+
 TEST_F(ShardSaverTest, AShardThatHasChangedIsNotCommitted) {
   ShardSaver saver(platform_, {});
   const std::vector<ShardEntry> entries = {Whole("t", Floats(1000))};
@@ -267,10 +283,10 @@ TEST_F(ShardSaverTest, AnEntryThatNoShardCanHoldFailsTheSave) {
   EXPECT_TRUE(saver.IsFree());
 }
 
-TEST_F(ShardSaverTest, AMissingJobDirectoryIsUnavailable) {
+TEST_F(ShardSaverTest, AFileInTheWayOfADirectoryIsUnavailable) {
   ShardSaver saver(platform_, {});
   const ShardResult result =
-      SaveAndWait(saver, job_ + "/missing/step", Part(7, 1), {Whole("t", Floats(10))});
+      SaveAndWait(saver, "/dev/null/step", Part(7, 1), {Whole("t", Floats(10))});
   EXPECT_EQ(result.status.code(), absl::StatusCode::kUnavailable) << result.status;
   EXPECT_TRUE(saver.IsFree());
 }

@@ -144,7 +144,12 @@ absl::Status WriteShard(const std::string& path, absl::string_view contents,
 
 absl::Status MakeDirectory(const std::string& path) {
   if (::mkdir(path.c_str(), 0755) == 0) return SyncDirectory(ParentOf(path));
-  return errno == EEXIST ? absl::OkStatus() : FileError("cannot make", path);
+  if (errno == EEXIST) return absl::OkStatus();
+  const std::string parent = ParentOf(path);
+  if (errno != ENOENT || parent == path) return FileError("cannot make", path);
+  PACELINE_RETURN_IF_ERROR(MakeDirectory(parent));
+  if (::mkdir(path.c_str(), 0755) == 0 || errno == EEXIST) return SyncDirectory(parent);
+  return FileError("cannot make", path);
 }
 
 }  // namespace paceline

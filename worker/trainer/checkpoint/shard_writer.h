@@ -32,7 +32,7 @@ struct ShardWriteOptions {
 absl::Status WriteShard(const std::string& path, absl::string_view contents,
                         const ShardWriteOptions& options);
 
-// Makes the last directory of the path, if it is missing, and its name durable.
+// Makes the directory and those above it, as far as they are missing, and their names durable.
 absl::Status MakeDirectory(const std::string& path);
 
 }  // namespace paceline

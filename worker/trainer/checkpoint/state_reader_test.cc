@@ -67,6 +67,7 @@ std::string WriteCheckpoint() {
                 [](const ShardResult& result) { EXPECT_TRUE(result.status.ok()); });
     saver.BeforeChange();
     if (rank == 2) {
+      saver.Drain();
       saver.Commit(directory,
                    [](const absl::Status& status, double) { EXPECT_TRUE(status.ok()) << status; });
     }

@@ -17,12 +17,6 @@ absl::Time MonotonicNow() {
   return absl::UnixEpoch() + absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch());
 }
 
-int64_t LeadSteps(absl::Duration step_time) {
-  if (step_time <= absl::ZeroDuration()) return 1;
-  const double steps = std::ceil(absl::FDivDuration(kLead, step_time));
-  return static_cast<int64_t>(std::clamp(steps, 1.0, kMaxLeadSteps));
-}
-
 }  // namespace
 
 SaveAgreement::SaveAgreement(Events events, int64_t steps_done)
@@ -49,6 +43,28 @@ void SaveAgreement::Propose(const SaveOrder& order) {
   events_.given_up(order.number, "the last step was done when it was asked for");
 }
 
+void SaveAgreement::CountStep(absl::Time now) {
+  if (window_begin_ == absl::InfinitePast()) {
+    window_begin_ = now;
+    return;
+  }
+  ++window_steps_;
+  if (now - window_begin_ < kLead) return;
+  step_time_ = (now - window_begin_) / window_steps_;
+  window_begin_ = now;
+  window_steps_ = 0;
+}
+
+int64_t SaveAgreement::LeadSteps() const {
+  absl::Duration step_time = step_time_;
+  if (step_time == absl::ZeroDuration() && window_steps_ > 0) {
+    step_time = (MonotonicNow() - window_begin_) / window_steps_;
+  }
+  if (step_time == absl::ZeroDuration()) return 1;
+  const double steps = std::ceil(absl::FDivDuration(kLead, step_time));
+  return static_cast<int64_t>(std::clamp(steps, 1.0, kMaxLeadSteps));
+}
+
 bool SaveAgreement::MayGoOn() const {
   return steps_done_ < limit_ || !agreeing_ || error_ != nullptr;
 }
@@ -56,8 +72,7 @@ bool SaveAgreement::MayGoOn() const {
 std::optional<SaveOrder> SaveAgreement::AfterStep(int64_t steps_done, absl::Duration* waited) {
   const absl::MutexLock lock(&mu_);
   const absl::Time now = MonotonicNow();
-  if (last_step_ != absl::InfinitePast()) step_time_ = now - last_step_;
-  last_step_ = now;
+  CountStep(now);
   steps_done_ = steps_done;
   if (!MayGoOn()) {
     mu_.Await(absl::Condition(this, &SaveAgreement::MayGoOn));
@@ -99,7 +114,7 @@ void SaveAgreement::Run() {
       if (stopping_) return;
       order = *std::exchange(waiting_, std::nullopt);
       agreeing_ = true;
-      promise = limit_ = steps_done_ + LeadSteps(step_time_);
+      promise = limit_ = steps_done_ + LeadSteps();
     }
     Agree(order, promise);
   }

@@ -65,6 +65,8 @@ class SaveAgreement {
   static constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
 
   void Run();
+  void CountStep(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  int64_t LeadSteps() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Agree(const SaveOrder& order, int64_t promise);
   bool MayGoOn() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -77,9 +79,12 @@ class SaveAgreement {
   std::deque<Agreed> agreed_ ABSL_GUARDED_BY(mu_);
   std::exception_ptr error_ ABSL_GUARDED_BY(mu_);
   int64_t steps_done_ ABSL_GUARDED_BY(mu_);
-  int64_t limit_ ABSL_GUARDED_BY(mu_) = kNoLimit;                     // The promise.
-  absl::Time last_step_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();  // Its end; monotonic.
-  absl::Duration step_time_ ABSL_GUARDED_BY(mu_);                     // Of the last step.
+  int64_t limit_ ABSL_GUARDED_BY(mu_) = kNoLimit;  // The promise.
+  // The pace is that of the latest window of about a second: single steps differ by far more, when
+  // only some of them wait for other ranks.
+  absl::Time window_begin_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();  // Monotonic.
+  int64_t window_steps_ ABSL_GUARDED_BY(mu_) = 0;
+  absl::Duration step_time_ ABSL_GUARDED_BY(mu_);  // In the window before; zero: none yet.
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
 
