@@ -18,6 +18,13 @@ std::string AgeText(absl::Time moment, absl::Time now) {
   return DurationText(absl::ToDoubleSeconds(std::max(now - moment, absl::ZeroDuration())));
 }
 
+std::string RestartsText(const v1::Job& job) {
+  const std::string why = NeutralLine(job.restart_reason());
+  if (job.restarts() == 0 && job.spec().max_restarts() == 0 && why.empty()) return "";
+  return absl::StrCat(job.restarts(), " of ", job.spec().max_restarts(),
+                      why.empty() ? " after failures" : absl::StrCat(", last: ", why));
+}
+
 std::string StateOfSaves(const v1::Job& job, absl::Time now) {
   const v1::JobCheckpoints& checkpoints = job.checkpoints();
   if (checkpoints.complete() == 0) return "none yet";
@@ -121,10 +128,7 @@ std::string SaveCostText(const v1::JobCheckpoints& checkpoints) {
 }
 
 void AddCheckpointLines(std::string* page, const v1::Job& job, absl::Time now) {
-  if (job.restarts() > 0 || job.spec().max_restarts() > 0) {
-    AddLine(page, "Restarts",
-            absl::StrCat(job.restarts(), " of ", job.spec().max_restarts(), " after failures"));
-  }
+  AddLine(page, "Restarts", RestartsText(job));
   AddLine(
       page, "Resumed",
       job.restored_from().empty() ? "" : absl::StrCat("from ", NeutralLine(job.restored_from())));

@@ -101,8 +101,11 @@ std::string FailureText(const v1::Job& job, const PageStyle& style) {
   const std::string what = absl::StrCat("rank ", failure.rank(), " on node ",
                                         NeutralLine(failure.node()), " failed: ", ExitText(exit));
   std::string text = absl::StrCat(Painted(what, Colour::kRed, style.colours), "\n");
-  absl::StrAppend(&text, "  in step ", exit.step(), ", phase ", PhaseText(exit.phase()), " for ",
-                  DurationText(exit.phase_s()), "\n");
+  const bool trained = exit.step() > 0 || exit.phase() != v1::IDLE;
+  if (trained) {
+    absl::StrAppend(&text, "  in step ", exit.step(), ", phase ", PhaseText(exit.phase()), " for ",
+                    DurationText(exit.phase_s()), "\n");
+  }
   if (!exit.log_tail().empty()) {
     absl::StrAppend(&text, "  its last log lines:\n", Indented(exit.log_tail(), "    "));
   }
@@ -123,7 +126,7 @@ std::string SummaryText(const v1::Job& job, absl::Time now, const PageStyle& sty
   if (const std::string pace = PaceText(job); !pace.empty()) {
     absl::StrAppend(&text, ", ", pace);
   }
-  if (job.evaluation().has_accuracy()) {
+  if (HasAccuracy(job)) {
     absl::StrAppend(&text, ", accuracy ", PercentText(job.evaluation().accuracy()));
   }
   absl::StrAppend(&text, "\n");

@@ -130,6 +130,33 @@ TEST(JobPageTest, CheckpointsStandBetweenPlanAndProgress) {
                               "Progress:"));
 }
 
+TEST(JobPageTest, LastRestartIsToldWithItsCause) {
+  v1::Job job = Failed();
+  job.set_restarts(1);
+  job.mutable_spec()->set_max_restarts(3);
+  job.set_restart_reason("rank 1 on w0: ended by signal 9 (SIGKILL)\033");
+  EXPECT_THAT(
+      JobPage(job, absl::FromUnixSeconds(1200), {}),
+      HasSubstr("\nRestarts:   1 of 3, last: rank 1 on w0: ended by signal 9 (SIGKILL)\\x1b\n"));
+}
+
+TEST(JobPageTest, FailureBeforeTheFirstStepIsInNoStep) {
+  v1::Job job = Failed();
+  v1::TrainerExit* exit = job.mutable_failure()->mutable_exit();
+  exit->set_failure(v1::FAILURE_RESTORE);
+  exit->set_step(0);
+  EXPECT_THAT(FailureText(job, {}), HasSubstr("in step 0, phase backward"));
+  exit->set_phase(v1::IDLE);
+  EXPECT_THAT(FailureText(job, {}), Not(HasSubstr("in step")));
+}
+
+TEST(JobPageTest, AccuracyOfStepsThatWereLostIsNotTheJobs) {
+  v1::Job job = Failed();
+  EXPECT_THAT(SummaryText(job, absl::FromUnixSeconds(1200), {}), HasSubstr("accuracy 90.0 %"));
+  job.mutable_progress()->set_step(49);
+  EXPECT_THAT(SummaryText(job, absl::FromUnixSeconds(1200), {}), Not(HasSubstr("accuracy")));
+}
+
 TEST(JobPageTest, ExitCodeAndMessageAreTold) {
   v1::Job job = Failed();
   v1::TrainerExit* exit = job.mutable_failure()->mutable_exit();

@@ -139,6 +139,10 @@ double RunSeconds(const v1::Job& job, absl::Time now) {
   return absl::ToDoubleSeconds(end - start);
 }
 
+bool HasAccuracy(const v1::Job& job) {
+  return job.evaluation().has_accuracy() && job.evaluation().step() <= job.progress().step();
+}
+
 int64_t StepsBefore(const v1::Job& job) {
   const absl::string_view directory = job.restored_from();
   const auto key = ParseCheckpointName(directory.substr(directory.rfind('/') + 1));

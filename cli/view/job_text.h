@@ -45,6 +45,9 @@ std::string MomentText(absl::Time moment, absl::Time now);
 // Seconds from start to end, or to `now` while it goes on; negative before the start.
 double RunSeconds(const v1::Job& job, absl::Time now);
 
+// Whether the latest evaluation has an accuracy, and is not of steps that were lost since.
+bool HasAccuracy(const v1::Job& job);
+
 // Steps that had been done when it started: those of the checkpoint that it goes on from, or 0.
 int64_t StepsBefore(const v1::Job& job);
 

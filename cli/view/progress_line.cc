@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "cli/text/neutral.h"
 #include "cli/view/figures_text.h"
+#include "cli/view/global_batch.h"
 #include "cli/view/job_text.h"
 #include "cli/view/numbers.h"
 
@@ -33,7 +34,7 @@ std::vector<std::string> Facts(const v1::Job& job) {
   if (eta >= 0 && job.state() == v1::RUNNING) {
     facts.push_back(absl::StrCat("eta ", DurationText(eta)));
   }
-  if (job.evaluation().has_accuracy()) {
+  if (HasAccuracy(job)) {
     facts.push_back(absl::StrCat("accuracy ", PercentText(job.evaluation().accuracy())));
   }
   if (job.checkpoints().complete() > 0) {
@@ -58,9 +59,8 @@ double SecondsToGo(const v1::Job& job) {
   const v1::JobProgress& progress = job.progress();
   const int64_t left = job.spec().steps() - progress.step();
   if (left < 0 || progress.samples_per_s() <= 0) return -1;
-  const double batch = static_cast<double>(job.spec().batch_per_rank()) * job.spec().ranks() *
-                       std::max(1, job.spec().accumulation_steps());
-  return static_cast<double>(left) * batch / progress.samples_per_s();
+  return static_cast<double>(left) * static_cast<double>(GlobalBatch(job.spec())) /
+         progress.samples_per_s();
 }
 
 std::string ProgressBar(const v1::Job& job, int width) {

@@ -38,6 +38,13 @@ TEST(ProgressLineTest, WideTerminalShowsEverything) {
             "eta 15 s  accuracy 95.3 %");
 }
 
+TEST(ProgressLineTest, AccuracyOfStepsThatWereLostIsLeftOut) {
+  v1::Job job = Running();
+  job.mutable_evaluation()->set_accuracy(0.953);
+  job.mutable_evaluation()->set_step(51);
+  EXPECT_EQ(ProgressText(job).find("accuracy"), std::string::npos);
+}
+
 TEST(ProgressLineTest, TokensTakeThePlaceOfSamples) {
   v1::Job job = Running();
   job.mutable_spec()->set_accumulation_steps(2);
