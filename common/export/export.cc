@@ -18,10 +18,24 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Whether there is a directory for `path`.
+absl::Status CheckParent(const std::string& path) {
+  const fs::path parent = fs::path(path).parent_path();
+  std::error_code error;
+  if (parent.empty() || fs::is_directory(parent, error)) return absl::OkStatus();
+  if (error == std::errc::permission_denied) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("cannot write ", path, ": ", parent.string(), ": ", error.message()));
+  }
+  return absl::NotFoundError(absl::StrCat("there is no directory ", parent.string(),
+                                          " to write into: make it, or name another"));
+}
+
 // A directory that is being filled. Unless Keep is called, what was written goes with it.
 class OutputDirectory {
  public:
   static absl::StatusOr<OutputDirectory> Open(const std::string& path) {
+    PACELINE_RETURN_IF_ERROR(CheckParent(path));
     std::error_code error;
     const bool made = fs::create_directory(path, error);
     if (error) return Failed(path, error);
@@ -106,10 +120,13 @@ std::vector<std::vector<ModelTensor>> Split(const std::vector<ModelTensor>& tens
 }
 
 OnWritten Counter(const ExportOptions& options, int64_t all) {
-  if (!options.on_progress) return nullptr;
   return [&options, all, done = int64_t{0}](int64_t bytes) mutable {
     done += bytes;
-    options.on_progress(done, all);
+    if (options.on_progress) options.on_progress(done, all);
+    if (options.is_cancelled && options.is_cancelled()) {
+      return absl::CancelledError("interrupted; nothing was exported");
+    }
+    return absl::OkStatus();
   };
 }
 
@@ -155,6 +172,7 @@ absl::StatusOr<ExportResult> ExportFile(const CheckpointFiles& checkpoint, const
     return absl::InvalidArgumentError(
         absl::StrCat(path, " is a directory, and this export is one file: name a file in it"));
   }
+  PACELINE_RETURN_IF_ERROR(CheckParent(path));
   PACELINE_ASSIGN_OR_RETURN(const std::vector<ModelTensor> tensors,
                             TensorsToExport(checkpoint, options));
   ExportResult result{static_cast<int64_t>(tensors.size()), BytesOf(tensors), {path}};

@@ -23,6 +23,7 @@ struct ExportOptions {
   FloatFormat floats = FloatFormat::kFp32;  // What becomes of fp32; others stay as they are.
   int64_t max_file_bytes = 5'000'000'000;   // Of tensors in one file of a directory.
   std::function<void(int64_t done, int64_t all)> on_progress;  // Bytes; may be empty.
+  std::function<bool()> is_cancelled;  // True ends it with Cancelled; may be empty.
 };
 
 struct ExportResult {
@@ -35,8 +36,8 @@ struct ExportResult {
 absl::StatusOr<v1::JobSpec> SpecOf(const Manifest& manifest);
 
 // Writes parameters and buffers under the model's own names; a file that is there is replaced.
-// Errors as WriteModelFile; InvalidArgument when the checkpoint holds no model, or `path` is
-// a directory.
+// Errors as WriteModelFile; NotFound when there is no directory for it; InvalidArgument when the
+// checkpoint holds no model, or `path` is a directory.
 absl::StatusOr<ExportResult> ExportFile(const CheckpointFiles& checkpoint, const std::string& path,
                                         const ExportOptions& options);
 

@@ -229,6 +229,29 @@ TEST_F(ExportTest, DirectoryWithSomethingInItIsRefused) {
             absl::StatusCode::kNotFound);
 }
 
+TEST_F(ExportTest, CancelledExportLeavesNothing) {
+  const CheckpointFiles checkpoint = Checkpoint(kLlama);
+  ExportOptions options;
+  options.max_file_bytes = 24;
+  int pieces = 0;
+  options.is_cancelled = [&pieces] { return ++pieces == 3; };
+  EXPECT_EQ(ExportHuggingFace(checkpoint, out_, options).status().code(),
+            absl::StatusCode::kCancelled);
+  EXPECT_EQ(pieces, 3);
+  pieces = 0;
+  EXPECT_EQ(ExportFile(checkpoint, root_ + "/y.safetensors", options).status().code(),
+            absl::StatusCode::kCancelled);
+  EXPECT_THAT(Names(root_), ElementsAre("step-000000000120.g1"));
+}
+
+TEST_F(ExportTest, MissingDirectoryIsNamed) {
+  const auto refused = ExportFile(Checkpoint(kLlama), root_ + "/no/y.safetensors", {});
+  EXPECT_EQ(refused.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(
+      refused.status().message(),
+      absl::StrCat("there is no directory ", root_, "/no to write into: make it, or name another"));
+}
+
 TEST_F(ExportTest, FileIsNoDirectory) {
   const auto refused = ExportFile(Checkpoint("{}"), root_, {});
   EXPECT_EQ(refused.status().code(), absl::StatusCode::kInvalidArgument);

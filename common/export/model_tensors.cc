@@ -34,7 +34,7 @@ absl::Status AppendTensor(const CheckpointFiles& files, const ModelTensor& tenso
       piece.clear();
       AppendConverted(taken, format, &piece);
       PACELINE_RETURN_IF_ERROR(file.Append(piece));
-      if (on_written) on_written(static_cast<int64_t>(piece.size()));
+      PACELINE_RETURN_IF_ERROR(on_written(static_cast<int64_t>(piece.size())));
     }
   }
   return absl::OkStatus();

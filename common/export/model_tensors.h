@@ -28,12 +28,12 @@ struct ModelTensor {
 // By name. `manifest` outlives them.
 std::vector<ModelTensor> ModelTensors(const Manifest& manifest, FloatFormat floats);
 
-// Called with the bytes that were written since the call before.
-using OnWritten = std::function<void(int64_t bytes)>;
+// Called with the bytes that were written since the call before; an error ends the writing.
+using OnWritten = std::function<absl::Status(int64_t bytes)>;
 
 // Writes a file of these tensors atomically, those of large elements first, so that each is aligned
-// for its elements when the file is mapped. DataLoss, as CheckpointFiles::Verify; else as
-// AtomicFile.
+// for its elements when the file is mapped. DataLoss, as CheckpointFiles::Verify; what `on_written`
+// returned; else as AtomicFile.
 absl::Status WriteModelFile(const CheckpointFiles& files, std::vector<ModelTensor> tensors,
                             const std::string& path, const OnWritten& on_written);
 
