@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/text/nearest.h"
 #include "cli/text/neutral.h"
+#include "cli/verbs/value_check.h"
 #include "cli/verbs/verbs.h"
 #include "common/version.h"
 
@@ -32,7 +33,7 @@ void AddGlobalFlags(CLI::App& app, GlobalFlags& flags) {
       ->capture_default_str();
   app.add_option("--timeout", flags.timeout_s,
                  "Seconds that one request may take, with its repetitions")
-      ->check(CLI::Range(0.001, 86400.0))
+      ->check(Number(0.001, 86400))
       ->capture_default_str();
   app.add_flag("--no-color", flags.no_color, "No colours; as is $NO_COLOR");
   app.add_flag("-q,--quiet", flags.quiet, "No messages besides data and errors");

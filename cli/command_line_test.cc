@@ -17,6 +17,7 @@ namespace paceline {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 struct Ran {
   int exit = 0;
@@ -77,6 +78,16 @@ TEST(CommandLineTest, ValueThatIsNotAllowedIsWrongUsage) {
   EXPECT_EQ(Paceline({"-o", "yaml", "version"}).exit, kCliUsage);
   EXPECT_EQ(Paceline({"job", "list", "--state", "lost"}).exit, kCliUsage);
   EXPECT_EQ(Paceline({"job", "list", "--timeout", "-1"}).exit, kCliUsage);
+}
+
+TEST(CommandLineTest, NumberThatIsNotAllowedIsToldWithThoseThatAre) {
+  EXPECT_THAT(Paceline({"job", "resume", "j", "--ranks", "0"}).err,
+              StartsWith("error: --ranks: 0 is not allowed; give a whole number of at least 1\n"));
+  EXPECT_THAT(Paceline({"job", "wait", "j", "--for", "-1"}).err,
+              StartsWith("error: --for: -1 is not allowed; give a number of at least 0\n"));
+  EXPECT_THAT(Paceline({"checkpoint", "export", "j", "--to", "d", "--max-shard-size", "5XB"}).err,
+              StartsWith("error: --max-shard-size: 5XB is not allowed; give a whole number above"));
+  EXPECT_EQ(Paceline({"job", "resume", "j", "--steps", "3000000000", "--help"}).exit, kCliOk);
 }
 
 TEST(CommandLineTest, HelpAndVersionAreFine) {

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "cli/text/neutral.h"
+#include "cli/verbs/value_check.h"
 #include "cli/verbs/verbs.h"
 #include "cli/view/checkpoint_text.h"
 
@@ -102,7 +103,7 @@ void AddCheckpointList(CLI::App& parent, Program& program) {
   verb->add_option("JOB", flags->job,
                    "Only of this job: id, unique beginning of an id, or name. Default: all");
   verb->add_option("--limit", flags->limit, "List at most so many checkpoints")
-      ->check(CLI::Range(1, 1000000))
+      ->check(WholeNumber(1, 1000000))
       ->capture_default_str();
   verb->callback([flags, &program] {
     program.action = [flags, &program] { return ListCheckpoints(program, *flags); };

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/text/neutral.h"
 #include "cli/tokenize/byte_corpus.h"
+#include "cli/verbs/value_check.h"
 #include "cli/verbs/verbs.h"
 #include "cli/view/numbers.h"
 
@@ -49,7 +50,7 @@ void AddTokenize(CLI::App& parent, Program& program) {
       verb->add_option("--eval-out", options->eval_out, "A token file for evaluation")
           ->type_name("FILE");
   verb->add_option("--eval-share", options->eval_share, "Share of the files that it gets")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(Number(0, 1))
       ->capture_default_str()
       ->needs(eval_out);
   verb->callback([options, &program] {

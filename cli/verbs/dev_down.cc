@@ -8,6 +8,7 @@
 #include "cli/dev/dev_cluster.h"
 #include "cli/text/neutral.h"
 #include "cli/verbs/dev_common.h"
+#include "cli/verbs/value_check.h"
 #include "cli/verbs/verbs.h"
 #include "common/uuid.h"
 
@@ -80,7 +81,7 @@ void AddDevDown(CLI::App& parent, Program& program) {
   verb->add_flag("--purge", flags->purge, "Remove its state and logs too");
   verb->add_option("--grace", flags->grace_s,
                    "Seconds between asking a process to stop and killing it")
-      ->check(CLI::NonNegativeNumber)
+      ->check(Number(0))
       ->capture_default_str();
   AddDirFlag(*verb, flags->dir);
   verb->callback(

@@ -11,6 +11,7 @@
 #include "cli/dev/process.h"
 #include "cli/rpc/resumption.h"
 #include "cli/verbs/dev_common.h"
+#include "cli/verbs/value_check.h"
 #include "cli/verbs/verbs.h"
 
 namespace paceline {
@@ -93,10 +94,10 @@ void AddDevUp(CLI::App& parent, Program& program) {
       parent.add_subcommand("up", "Start a cluster on this machine, or what is missing of it");
   verb->add_option("--workers", flags->workers,
                    "Number of worker daemons. Default: as before, else 2")
-      ->check(CLI::Range(1, 64));
+      ->check(WholeNumber(1, 64));
   verb->add_option("--slots", flags->slots,
                    "CPU ranks that each worker takes. Default: as before, else 2")
-      ->check(CLI::Range(1, 1024));
+      ->check(WholeNumber(1, 1024));
   AddDirFlag(*verb, flags->dir);
   verb->add_option("--bin-dir", flags->bin_dir,
                    "Folder of the daemons' programs. Default: that of this program")

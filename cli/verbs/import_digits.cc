@@ -4,6 +4,7 @@
 
 #include "cli/digits/digits.h"
 #include "cli/text/neutral.h"
+#include "cli/verbs/value_check.h"
 #include "cli/verbs/verbs.h"
 
 namespace paceline {
@@ -36,7 +37,7 @@ void AddImportDigits(CLI::App& parent, Program& program) {
   verb->add_option("--out", flags->out, "Folder for digits-train.shard and digits-test.shard")
       ->required();
   verb->add_option("--size", flags->size, "Width and height of the images, in pixels")
-      ->check(CLI::Range(8, 1024))
+      ->check(WholeNumber(8, 1024))
       ->capture_default_str();
   verb->callback([flags, &program] {
     program.action = [flags, &program] { return ImportDigits(program, *flags); };

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "cli/text/table.h"
+#include "cli/verbs/value_check.h"
 #include "cli/verbs/verbs.h"
 #include "cli/view/checkpoint_text.h"
 #include "cli/view/job_text.h"
@@ -114,7 +115,7 @@ void AddJobList(CLI::App& parent, Program& program) {
       ->delimiter(',')
       ->check(CLI::IsMember(StateNames(), CLI::ignore_case));
   verb->add_option("--limit", flags->limit, "List at most so many jobs")
-      ->check(CLI::Range(1, 1000000))
+      ->check(WholeNumber(1, 1000000))
       ->capture_default_str();
   verb->callback([flags, &program] {
     program.action = [flags, &program] { return ListJobs(program, *flags); };

@@ -11,6 +11,7 @@
 #include "cli/rpc/job_watch.h"
 #include "cli/text/neutral.h"
 #include "cli/verbs/rank_log.h"
+#include "cli/verbs/value_check.h"
 #include "cli/verbs/verbs.h"
 #include "cli/view/job_text.h"
 
@@ -155,7 +156,7 @@ void AddJobLogs(CLI::App& parent, Program& program) {
         return ParseRanks(text).empty() ? "takes ranks such as 0 or 0,3-7" : std::string();
       });
   verb->add_option("--tail", flags->tail, "Begin so many lines before the end; 0: at the beginning")
-      ->check(CLI::Range(0, 1000000));
+      ->check(WholeNumber(0, 1000000));
   verb->callback([flags, &program] {
     if (program.json()) throw CLI::ValidationError("--output", "job logs prints text only");
     program.action = [flags, &program] { return PrintLogs(program, *flags); };

@@ -9,6 +9,7 @@
 #include "cli/rpc/job_watch.h"
 #include "cli/text/neutral.h"
 #include "cli/verbs/rank_log.h"
+#include "cli/verbs/value_check.h"
 #include "cli/verbs/verbs.h"
 #include "cli/view/figures_text.h"
 #include "cli/view/job_text.h"
@@ -97,7 +98,7 @@ void AddJobProfile(CLI::App& parent, Program& program) {
       "profile", "Trace the same few steps on ranks of a running job, for Chrome's trace viewer");
   verb->add_option("JOB", flags->job, "Id, unique beginning of an id, or name")->required();
   verb->add_option("--steps", flags->steps, "Steps to trace")
-      ->check(CLI::Range(1, 100))
+      ->check(WholeNumber(1, 100))
       ->capture_default_str();
   verb->add_option("--ranks", flags->ranks, "Ranks such as 0 or 0,3-7. Default: all")
       ->check([](const std::string& text) {

@@ -4,6 +4,7 @@
 
 #include "absl/time/clock.h"
 #include "cli/verbs/follow.h"
+#include "cli/verbs/value_check.h"
 #include "cli/verbs/verbs.h"
 
 namespace paceline {
@@ -35,7 +36,7 @@ void AddJobWait(CLI::App& parent, Program& program) {
   verb->add_option("JOB", flags->job, "Id, unique beginning of an id, or name")->required();
   verb->add_option("--for", flags->timeout_s,
                    "Wait at most so many seconds; 0: as long as it takes")
-      ->check(CLI::NonNegativeNumber);
+      ->check(Number(0));
   verb->callback([flags, &program] {
     program.action = [flags, &program] { return WaitForJob(program, *flags); };
   });

@@ -1,0 +1,25 @@
+// What values a flag takes, with messages that say so: "--ranks: 0 is not allowed; give a whole
+// number of at least 1".
+#ifndef CLI_VERBS_VALUE_CHECK_H_
+#define CLI_VERBS_VALUE_CHECK_H_
+
+#include <cstdint>
+#include <limits>
+
+#include "CLI/App.hpp"
+#include "CLI/Config.hpp"
+#include "CLI/Formatter.hpp"
+
+namespace paceline {
+
+// `most`: no larger than what the flag's type holds.
+CLI::Validator WholeNumber(int64_t least, int64_t most = std::numeric_limits<int32_t>::max());
+CLI::Validator Number(double least, double most = std::numeric_limits<double>::infinity());
+
+// Turns sizes such as "500MB" into bytes, of a uint64_t and more than 0. Letters may be of either
+// case.
+CLI::Validator Size();
+
+}  // namespace paceline
+
+#endif  // CLI_VERBS_VALUE_CHECK_H_
