@@ -250,11 +250,21 @@ TEST_F(CheckpointTest, SaveEndsWhenTheJobDoes) {
   EXPECT_THAT(ran.err, HasSubstr("ended as FAILED before the checkpoint was complete"));
 }
 
-TEST_F(CheckpointTest, SaveThatAnotherFollowedIsUncertain) {
-  WatchShows({"checkpoints { order { number: 2 state: PENDING } }"});
+TEST_F(CheckpointTest, SaveThatAnotherFollowedEndsAsThatDoes) {
+  const std::string later =
+      "checkpoints { order { number: 2 state: PENDING reason: 'asked for by a user' } }";
+  WatchShows({later, later, "checkpoints { order { number: 2 state: COMPLETE step: 120 } }"});
   const Ran ran = Paceline({"checkpoint", "save", "small"});
-  EXPECT_EQ(ran.exit, kCliFailed);
-  EXPECT_THAT(ran.err, HasSubstr("a later save"));
+  EXPECT_EQ(ran.exit, kCliOk);
+  EXPECT_THAT(ran.out, StartsWith("small/120: "));
+  EXPECT_EQ(ran.err,
+            "asked small (job-0123456789ab) for a checkpoint\n"
+            "a later save, asked for by a user, takes the place of this one\n");
+
+  WatchShows({"checkpoints { order { number: 2 state: FAILED error: 'disk full' } }"});
+  const Ran failed = Paceline({"checkpoint", "save", "small"});
+  EXPECT_EQ(failed.exit, kCliFailed);
+  EXPECT_THAT(failed.err, HasSubstr("nothing was saved: disk full"));
 }
 
 TEST_F(CheckpointTest, SaveWaitsNoLongerThanItMay) {
@@ -360,6 +370,61 @@ TEST_F(CheckpointTest, ExportOfDamagedFilesFails) {
   EXPECT_EQ(ran.exit, kCliFailed);
   EXPECT_THAT(ran.err, HasSubstr("model/lm_head.weight"));
   EXPECT_FALSE(fs::exists(root_ + "/out"));
+}
+
+TEST_F(CheckpointTest, ExportWritesNoFilesOfTorchSave) {
+  Store();
+  for (const char* name : {"y.pt", "y.pth", "y.bin"}) {
+    const Ran ran = Paceline({"checkpoint", "export", stored_, "--to", root_ + "/" + name});
+    EXPECT_EQ(ran.exit, kCliUsage);
+    EXPECT_THAT(ran.err, HasSubstr("load_file(\"" + root_ + "/y.safetensors\")\n  torch.save("));
+    EXPECT_FALSE(fs::exists(root_ + "/" + name));
+  }
+}
+
+TEST_F(CheckpointTest, ExportNamesTheDirectoryThatIsMissing) {
+  Store();
+  for (const char* name : {"/no/y.safetensors", "/no/y"}) {
+    const Ran ran = Paceline({"checkpoint", "export", stored_, "--to", root_ + name});
+    EXPECT_EQ(ran.exit, kCliNotFound);
+    EXPECT_EQ(ran.err, absl::StrCat("error: there is no directory ", root_,
+                                    "/no to write into: make it, or name another\n"));
+  }
+}
+
+TEST_F(CheckpointTest, InterruptedExportLeavesNothing) {
+  Store();
+  interrupt_.Raise();
+  for (const char* name : {"/y.safetensors", "/y"}) {
+    const Ran ran = Paceline({"checkpoint", "export", stored_, "--to", root_ + name});
+    EXPECT_EQ(ran.exit, kCliInterrupted);
+    EXPECT_THAT(ran.err, HasSubstr("nothing was exported"));
+  }
+  // The checkpoint alone.
+  EXPECT_EQ(std::distance(fs::directory_iterator(root_), {}), 1);
+}
+
+TEST_F(CheckpointTest, PathOfTheManifestIsThatOfItsDirectory) {
+  Store();
+  const Ran ran = Paceline({"checkpoint", "describe", stored_ + "/manifest.json"});
+  EXPECT_EQ(ran.exit, kCliOk) << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr(absl::StrCat("\nDirectory:  ", stored_, "\n")));
+}
+
+TEST_F(CheckpointTest, PathOfNothingIsTold) {
+  const Ran ran = Paceline({"checkpoint", "verify", "/nosuch"});
+  EXPECT_EQ(ran.exit, kCliNotFound);
+  EXPECT_EQ(ran.err, "error: there is no directory /nosuch\n");
+}
+
+TEST_F(CheckpointTest, DeleteAndPinTakeNoPath) {
+  for (const char* verb : {"delete", "pin", "unpin"}) {
+    const Ran ran = Paceline({"checkpoint", verb, "./w"});
+    EXPECT_EQ(ran.exit, kCliUsage);
+    EXPECT_EQ(ran.err, "error: pin, unpin and delete take JOB/STEP, not a path\n");
+  }
+  EXPECT_THAT(controller_.pins(), IsEmpty());
+  EXPECT_THAT(controller_.deletes(), IsEmpty());
 }
 
 TEST_F(CheckpointTest, ExportFlagsAreChecked) {

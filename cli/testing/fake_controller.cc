@@ -216,7 +216,7 @@ grpc::Status FakeController::Cancel(grpc::ServerContext*, const v1::CancelJobReq
   for (const v1::Job& known : jobs_) {
     if (known.id() != request->job()) continue;
     *job = known;
-    job->set_state(v1::STOPPING);
+    if (!request->save()) job->set_state(v1::STOPPING);
     return grpc::Status::OK;
   }
   return NotFound(absl::StrCat("there is no job \"", request->job(), "\""), "JOB_NOT_FOUND");
@@ -252,6 +252,12 @@ grpc::Status FakeController::Resume(grpc::ServerContext*, const v1::ResumeJobReq
   resumes_.push_back(*request);
   if (const grpc::Status failure = NextFailure(); !failure.ok()) return failure;
   *job = jobs_.front();
+  v1::JobSpec& spec = *job->mutable_spec();
+  if (request->ranks() > 0) spec.set_ranks(request->ranks());
+  if (request->batch_per_rank() > 0) spec.set_batch_per_rank(request->batch_per_rank());
+  if (request->accumulation_steps() > 0) {
+    spec.set_accumulation_steps(request->accumulation_steps());
+  }
   job->set_state(v1::QUEUED);
   return grpc::Status::OK;
 }

@@ -75,12 +75,13 @@ class FakeController : public v1::JobService::Service,
   using v1::NodeService::Service::Watch;
   grpc::Status Watch(grpc::ServerContext*, const v1::WatchJobsRequest*,
                      grpc::ServerWriter<v1::JobEvent>*) override;
+  // Answers with the job, STOPPING, or as it is if it shall save first.
   grpc::Status Cancel(grpc::ServerContext*, const v1::CancelJobRequest*, v1::Job*) override;
   // Answer with the first job, in epoch 2 of this ladder, or asked for profile 1.
   grpc::Status ChangeLadder(grpc::ServerContext*, const v1::ChangeLadderRequest*,
                             v1::Job*) override;
   grpc::Status Profile(grpc::ServerContext*, const v1::ProfileJobRequest*, v1::Job*) override;
-  // Answers with the first job, QUEUED.
+  // Answers with the first job, QUEUED, its ranks and batch changed.
   grpc::Status Resume(grpc::ServerContext*, const v1::ResumeJobRequest*, v1::Job*) override;
   grpc::Status StreamLogs(grpc::ServerContext*, const v1::StreamLogsRequest*,
                           grpc::ServerWriter<v1::LogChunk>*) override;

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "cli/text/neutral.h"
+#include "cli/verbs/checkpoint_place.h"
 #include "cli/verbs/verbs.h"
 #include "cli/view/checkpoint_text.h"
 #include "common/uuid.h"
@@ -17,6 +18,8 @@ struct CheckpointDeleteFlags {
 };
 
 int DeleteCheckpoint(Program& program, const CheckpointDeleteFlags& flags) {
+  const int refused = RefusePath(program, flags.checkpoint);
+  if (refused != kCliOk) return refused;
   v1::DeleteCheckpointRequest request;
   request.set_checkpoint(flags.checkpoint);
   request.set_request_id(flags.request_id.empty() ? NewUuid() : flags.request_id);

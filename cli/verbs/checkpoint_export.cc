@@ -8,6 +8,7 @@
 #include "cli/text/neutral.h"
 #include "cli/verbs/byte_bar.h"
 #include "cli/verbs/checkpoint_place.h"
+#include "cli/verbs/value_check.h"
 #include "cli/verbs/verbs.h"
 #include "cli/view/numbers.h"
 #include "common/core/status_macros.h"
@@ -39,6 +40,9 @@ absl::StatusOr<ExportResult> Export(Program& program, const CheckpointExportFlag
   ExportOptions options;
   options.floats = FloatsOf(flags.dtype);
   options.max_file_bytes = static_cast<int64_t>(flags.max_shard_bytes);
+  // Listening keeps the first Ctrl-C from ending the process before what was written is removed.
+  const Interrupt::Listener listener(program.interrupt(), [] {});
+  options.is_cancelled = [&program] { return program.interrupt().raised(); };
   options.on_progress = [&bar](int64_t done, int64_t all) { bar.Show(done, all); };
   const bool hugging_face =
       flags.format == "hf" ||
@@ -47,7 +51,28 @@ absl::StatusOr<ExportResult> Export(Program& program, const CheckpointExportFlag
   return hugging_face ? ExportHuggingFace(files, to, options) : ExportFile(files, to, options);
 }
 
+// What torch.load reads is not written here.
+bool NamesAPickle(const std::string& path) {
+  return absl::EndsWith(path, ".pt") || absl::EndsWith(path, ".pth") ||
+         absl::EndsWith(path, ".bin");
+}
+
+int RefusePickle(Program& program, const std::string& to) {
+  const std::string stem = to.substr(0, to.rfind('.'));
+  const int exit =
+      program.Fail(kCliUsage, absl::StrCat(NeutralLine(to),
+                                           " would be a file of torch.save, which is not "
+                                           "written; export to ",
+                                           NeutralLine(stem), ".safetensors, and in Python:"));
+  program.err() << "  import safetensors.torch, torch\n"
+                << "  state = safetensors.torch.load_file(\"" << NeutralLine(stem)
+                << ".safetensors\")\n"
+                << "  torch.save(state, \"" << NeutralLine(to) << "\")" << std::endl;
+  return exit;
+}
+
 int ExportCheckpoint(Program& program, const CheckpointExportFlags& flags) {
+  if (NamesAPickle(flags.to)) return RefusePickle(program, flags.to);
   CheckpointPlace place;
   const int found = FindCheckpoint(program, flags.checkpoint, &place);
   if (found != kCliOk) return found;
@@ -86,8 +111,7 @@ void AddCheckpointExport(CLI::App& parent, Program& program) {
       ->capture_default_str();
   verb->add_option("--max-shard-size", flags->max_shard_bytes,
                    "Of each file of hf, such as 500MB or 2GiB")
-      ->transform(CLI::AsSizeValue(/*kb_is_1000=*/true))
-      ->check(CLI::PositiveNumber)
+      ->transform(Size())
       ->default_str("5GB");
   verb->callback([flags, &program] {
     program.action = [flags, &program] { return ExportCheckpoint(program, *flags); };

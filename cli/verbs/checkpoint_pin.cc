@@ -2,6 +2,7 @@
 #include <memory>
 #include <string>
 
+#include "cli/verbs/checkpoint_place.h"
 #include "cli/verbs/verbs.h"
 #include "cli/view/checkpoint_text.h"
 #include "common/uuid.h"
@@ -15,6 +16,8 @@ struct CheckpointPinFlags {
 };
 
 int PinCheckpoint(Program& program, const CheckpointPinFlags& flags, bool pinned) {
+  const int refused = RefusePath(program, flags.checkpoint);
+  if (refused != kCliOk) return refused;
   v1::PinCheckpointRequest request;
   request.set_checkpoint(flags.checkpoint);
   request.set_request_id(flags.request_id.empty() ? NewUuid() : flags.request_id);

@@ -6,6 +6,7 @@
 #include "absl/time/clock.h"
 #include "cli/rpc/job_watch.h"
 #include "cli/text/neutral.h"
+#include "cli/verbs/value_check.h"
 #include "cli/verbs/verbs.h"
 #include "cli/view/checkpoint_text.h"
 #include "cli/view/job_text.h"
@@ -23,14 +24,21 @@ struct CheckpointSaveFlags {
   double wait_s = 0;
 };
 
+// A later order takes the place of one that is pending, and covers it.
 bool IsPending(const v1::Job& job, int64_t order) {
-  return job.checkpoints().order().number() == order &&
+  return job.checkpoints().order().number() >= order &&
          job.checkpoints().order().state() == v1::SaveOrderStatus::PENDING &&
          !HasEnded(job.state());
 }
 
 std::string JobText(const v1::Job& job) {
   return absl::StrCat(NeutralLine(job.spec().name()), " (", NeutralLine(job.id()), ")");
+}
+
+std::string LaterSaveText(const v1::Job& job) {
+  const std::string why = NeutralLine(job.checkpoints().order().reason());
+  return absl::StrCat("a later save", why.empty() ? "" : absl::StrCat(", ", why, ","),
+                      " takes the place of this one");
 }
 
 // "digits/120: 44.7 MiB in /srv/...; training stood still for ...".
@@ -53,19 +61,13 @@ int TellSaved(Program& program, const v1::Job& job) {
 
 int TellOutcome(Program& program, const v1::Job& job, int64_t order) {
   const v1::SaveOrderStatus& outcome = job.checkpoints().order();
-  if (outcome.number() == order && outcome.state() == v1::SaveOrderStatus::COMPLETE) {
+  if (outcome.number() >= order && outcome.state() == v1::SaveOrderStatus::COMPLETE) {
     return TellSaved(program, job);
   }
   if (program.json()) program.PrintJson(job);
-  if (outcome.number() == order && outcome.state() == v1::SaveOrderStatus::FAILED) {
+  if (outcome.number() >= order && outcome.state() == v1::SaveOrderStatus::FAILED) {
     return program.Fail(kCliFailed,
                         absl::StrCat("nothing was saved: ", NeutralLine(outcome.error())));
-  }
-  if (outcome.number() > order) {
-    return program.Fail(kCliFailed,
-                        absl::StrCat("a later save of ", JobText(job),
-                                     " was asked for before the end of this one was seen; "
-                                     "`paceline checkpoint list` shows whether it is there"));
   }
   return program.Fail(kCliFailed, absl::StrCat(JobText(job), " ended as ", StateText(job.state()),
                                                " before the checkpoint was complete"));
@@ -76,9 +78,14 @@ int AwaitSave(Program& program, const CheckpointSaveFlags& flags, v1::Job job) {
   JobWatch watch;
   watch.job_id = job.id();
   if (flags.wait_s > 0) watch.deadline = absl::Now() + absl::Seconds(flags.wait_s);
+  int64_t newest = order;
   watch.each = [&](const v1::JobEvent& event) {
     if (event.type() == v1::DELETED) return false;
     job = event.job();
+    if (job.checkpoints().order().number() > newest) {
+      newest = job.checkpoints().order().number();
+      program.Note(LaterSaveText(job));
+    }
     return IsPending(job, order);
   };
   watch.on_outage = [&](const grpc::Status&) {
@@ -125,7 +132,7 @@ void AddCheckpointSave(CLI::App& parent, Program& program) {
                  "changes the training");
   auto* no_wait = verb->add_flag("--no-wait", flags->no_wait, "Only ask for it");
   verb->add_option("--for", flags->wait_s, "Wait at most so many seconds; 0: as long as it takes")
-      ->check(CLI::NonNegativeNumber)
+      ->check(Number(0))
       ->excludes(no_wait);
   verb->add_option("--request-id", flags->request_id,
                    "Name of this request, such as a UUID. Default: a new one");

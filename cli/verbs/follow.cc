@@ -1,8 +1,12 @@
 #include "cli/verbs/follow.h"
 
+#include <optional>
+#include <string>
+
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "cli/rpc/job_watch.h"
+#include "cli/text/neutral.h"
 #include "cli/view/job_page.h"
 #include "cli/view/job_text.h"
 #include "cli/view/progress_line.h"
@@ -22,6 +26,7 @@ class ProgressView {
 
   void Show(const v1::Job& job, absl::Time now) {
     if (!enabled_ || program_.flags.quiet) return;
+    ShowRestart(job);
     const bool changed = job.state() != state_;
     if (!changed && now < last_ + (bar_ ? kBarInterval : kLineInterval)) return;
     state_ = job.state();
@@ -43,9 +48,21 @@ class ProgressView {
   }
 
  private:
+  // A line that stays, when it has started again since the last look.
+  void ShowRestart(const v1::Job& job) {
+    const bool again = restarts_.has_value() && job.restarts() > *restarts_;
+    restarts_ = job.restarts();
+    if (!again) return;
+    Clear();
+    const std::string why = NeutralLine(job.restart_reason());
+    program_.out() << "restart " << job.restarts() << " of " << job.spec().max_restarts()
+                   << (why.empty() ? "" : ": ") << why << std::endl;
+  }
+
   Program& program_;
   const bool bar_;
   const bool enabled_;
+  std::optional<int> restarts_;
   v1::JobState state_ = v1::JOB_STATE_UNSPECIFIED;
   absl::Time last_ = absl::InfinitePast();
   bool drawn_ = false;
@@ -57,14 +74,17 @@ void ShowEnd(Program& program, const v1::Job& job) {
     return;
   }
   const PageStyle style = program.style();
+  const bool unusable = job.failure().exit().failure() == v1::FAILURE_RESTORE;
   program.out() << SummaryText(job, absl::Now(), style) << FailureText(job, style);
   if (!program.flags.quiet) {
     program.out() << "next: paceline job describe " << job.id() << "\n"
                   << "      paceline job logs " << job.id() << "\n";
-    if (job.state() != v1::SUCCEEDED && job.checkpoints().complete() > 0) {
+    if (job.state() != v1::SUCCEEDED && !unusable && job.checkpoints().complete() > 0) {
       program.out() << "      paceline job resume " << job.id() << "\n";
     }
   }
+  // It says from which checkpoint the job can go on.
+  if (unusable) program.out() << NeutralLine(job.reason()) << "\n";
   program.out() << std::flush;
 }
 

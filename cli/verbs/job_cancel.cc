@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/text/neutral.h"
+#include "cli/verbs/value_check.h"
 #include "cli/verbs/verbs.h"
 #include "cli/view/job_text.h"
 #include "common/uuid.h"
@@ -34,6 +35,13 @@ int CancelJob(Program& program, const JobCancelFlags& flags, const std::string& 
     program.PrintJsonLine(job);
     return kCliOk;
   }
+  if (flags.save && (job.state() == v1::RUNNING || job.state() == v1::STARTING)) {
+    program.out() << NeutralLine(job.spec().name()) << " (" << NeutralLine(job.id())
+                  << ") saves a checkpoint and then ends; until then it is "
+                  << StateText(job.state()) << std::endl;
+    program.Note(absl::StrCat("next: paceline job watch ", NeutralLine(job.id())));
+    return kCliOk;
+  }
   const bool ended = HasEnded(job.state()) && job.state() != v1::CANCELLED;
   program.out() << NeutralLine(job.spec().name()) << " (" << NeutralLine(job.id()) << ") "
                 << (ended ? "had ended: " : "is ") << StateText(job.state()) << std::endl;
@@ -59,7 +67,7 @@ void AddJobCancel(CLI::App& parent, Program& program) {
   verb->add_option("--grace", flags->grace_s,
                    "Seconds between asking a trainer to stop and killing it; 0: the "
                    "controller's 5 s")
-      ->check(CLI::NonNegativeNumber);
+      ->check(Number(0));
   verb->add_flag("--save", flags->save,
                  "Save a checkpoint first, and end when it is complete or has failed");
   auto* id =

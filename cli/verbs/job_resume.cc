@@ -1,11 +1,17 @@
 // paceline job resume JOB
+#include <limits>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "cli/rpc/error_text.h"
 #include "cli/verbs/accepted_job.h"
 #include "cli/verbs/checkpoint_place.h"
+#include "cli/verbs/value_check.h"
 #include "cli/verbs/verbs.h"
+#include "cli/view/global_batch.h"
 #include "cli/view/ladder_text.h"
 #include "common/uuid.h"
 
@@ -24,6 +30,21 @@ struct JobResumeFlags {
   AcceptedJobFlags accepted;
 };
 
+bool ChangesBatch(const JobResumeFlags& flags) {
+  return flags.ranks != 0 || flags.batch_per_rank != 0 || flags.accumulation_steps != 0;
+}
+
+int TellRefusal(Program& program, const grpc::Status& status) {
+  const int exit = program.Fail(status);
+  for (const FieldViolation& violation : FieldViolations(status)) {
+    if (!absl::StrContains(violation.field, "hsgd.ladder")) continue;
+    program.err() << "  --ladder gives the job one that fits, as `paceline job ladder` takes it"
+                  << std::endl;
+    break;
+  }
+  return exit;
+}
+
 int ResumeJob(Program& program, const JobResumeFlags& flags) {
   v1::ResumeJobRequest request;
   if (!flags.ladder.empty()) {
@@ -38,9 +59,22 @@ int ResumeJob(Program& program, const JobResumeFlags& flags) {
   request.set_batch_per_rank(flags.batch_per_rank);
   request.set_accumulation_steps(flags.accumulation_steps);
   request.set_steps(flags.steps);
+  const int unusable = CheckStart(program, flags.from);
+  if (unusable != kCliOk) return unusable;
+  v1::Job before;
+  if (ChangesBatch(flags)) {
+    v1::GetJobRequest get;
+    get.set_job(flags.job);
+    const grpc::Status status = program.client().GetJob(get, &before);
+    if (!status.ok()) return program.Fail(status);
+  }
   v1::Job job;
   const grpc::Status status = program.client().ResumeJob(request, &job);
-  if (!status.ok()) return program.Fail(status);
+  if (!status.ok()) return TellRefusal(program, status);
+  if (ChangesBatch(flags)) {
+    const std::string change = BatchChangeText(before.spec(), job.spec(), request);
+    if (!change.empty()) program.Note(change);
+  }
   return TellAcceptedJob(program, job, "resumed", flags.accepted);
 }
 
@@ -54,7 +88,8 @@ void AddJobResume(CLI::App& parent, Program& program) {
   verb->add_option("--from", flags->from,
                    std::string(kCheckpointHelp) + ". Default: the job's newest complete one");
   const auto number = [verb](const std::string& name, auto& value, const std::string& what) {
-    verb->add_option(name, value, what + ". Default: as before")->check(CLI::PositiveNumber);
+    const auto most = std::numeric_limits<std::decay_t<decltype(value)>>::max();
+    verb->add_option(name, value, what + ". Default: as before")->check(WholeNumber(1, most));
   };
   number("--ranks", flags->ranks, "Number of ranks");
   number("--batch-per-rank", flags->batch_per_rank, "Samples per rank and forward pass");

@@ -58,10 +58,17 @@ void SetBeginning(const SubmitFlags& flags, v1::JobSpec* spec) {
   spec->set_init_from(flags.from_weights.empty() ? "" : AbsolutePath(flags.from_weights));
 }
 
+int CheckBeginning(Program& program, const SubmitFlags& flags) {
+  if (!flags.from.empty()) return CheckStart(program, flags.from);
+  return flags.from_weights.empty() ? kCliOk : CheckWeights(program, flags.from_weights);
+}
+
 int Submit(Program& program, const SubmitFlags& flags) {
   const absl::StatusOr<JobFile> file = ReadJobFile(flags.file);
   if (!file.ok()) return program.Fail(file.status());
   if (!file->problems.empty()) return TellProblems(program, flags.file, *file);
+  const int unusable = CheckBeginning(program, flags);
+  if (unusable != kCliOk) return unusable;
 
   v1::SubmitJobRequest request;
   *request.mutable_spec() = file->spec;
