@@ -10,6 +10,7 @@
 #include "cli/view/job_page.h"
 #include "cli/view/job_text.h"
 #include "cli/view/progress_line.h"
+#include "cli/view/restart_text.h"
 
 namespace paceline {
 namespace {
@@ -54,7 +55,7 @@ class ProgressView {
     restarts_ = job.restarts();
     if (!again) return;
     Clear();
-    const std::string why = NeutralLine(job.restart_reason());
+    const std::string why = RestartCause(job);
     program_.out() << "restart " << job.restarts() << " of " << job.spec().max_restarts()
                    << (why.empty() ? "" : ": ") << why << std::endl;
   }

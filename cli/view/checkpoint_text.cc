@@ -9,6 +9,7 @@
 #include "cli/text/table.h"
 #include "cli/view/job_text.h"
 #include "cli/view/numbers.h"
+#include "cli/view/restart_text.h"
 
 namespace paceline {
 namespace {
@@ -19,7 +20,7 @@ std::string AgeText(absl::Time moment, absl::Time now) {
 }
 
 std::string RestartsText(const v1::Job& job) {
-  const std::string why = NeutralLine(job.restart_reason());
+  const std::string why = RestartCause(job);
   if (job.restarts() == 0 && job.spec().max_restarts() == 0 && why.empty()) return "";
   return absl::StrCat(job.restarts(), " of ", job.spec().max_restarts(),
                       why.empty() ? " after failures" : absl::StrCat(", last: ", why));

@@ -138,6 +138,9 @@ TEST(JobPageTest, LastRestartIsToldWithItsCause) {
   EXPECT_THAT(
       JobPage(job, absl::FromUnixSeconds(1200), {}),
       HasSubstr("\nRestarts:   1 of 3, last: rank 1 on w0: ended by signal 9 (SIGKILL)\\x1b\n"));
+  job.set_restart_reason("restart 1 of 3: rank 1 on w0: gone");
+  EXPECT_THAT(JobPage(job, absl::FromUnixSeconds(1200), {}),
+              HasSubstr("\nRestarts:   1 of 3, last: rank 1 on w0: gone\n"));
 }
 
 TEST(JobPageTest, FailureBeforeTheFirstStepIsInNoStep) {
