@@ -61,17 +61,17 @@ CLI::Validator Size() {
   const CLI::AsNumberWithUnit convert(units, CLI::AsNumberWithUnit::CASE_INSENSITIVE);
   const auto check = [convert](std::string& text) {
     const std::string given = text;
+    const std::string problem =
+        NotAllowed(given,
+                   "a whole number above 0 with B, KB, MB or GB (of 1000) or KiB, MiB or GiB "
+                   "(of 1024)");
     try {
       int64_t bytes = 0;
-      if (convert(text).empty() && absl::SimpleAtoi(text, &bytes) && bytes > 0) {
-        return std::string();
-      }
+      const bool is_size = convert(text).empty() && absl::SimpleAtoi(text, &bytes) && bytes > 0;
+      return is_size ? std::string() : problem;
     } catch (const CLI::ValidationError&) {
-      // Told below, in our words.
+      return problem;  // In our words.
     }
-    return NotAllowed(given,
-                      "a whole number above 0 with B, KB, MB or GB (of 1000) or KiB, MiB or GiB "
-                      "(of 1024)");
   };
   return CLI::Validator(check, "SIZE");
 }

@@ -57,16 +57,17 @@ TEST(CheckCheckpointTest, SoundValuesAreAccepted) {
 }
 
 TEST(CheckCheckpointTest, ImpossibleValuesAreNamed) {
-  EXPECT_THAT(ProblemsWithDirectory("every_steps: -1 every_s: -0.5 keep_latest: -1 "
-                                    "keep_every: -2 when_busy: 9 write_limit_mb_s: inf "
-                                    "on_damage: 9"),
-              ElementsAre("checkpoint.every_steps is -1; allowed is 0 and more",
-                          "checkpoint.every_s is -0.5; allowed is 0 and more",
-                          "checkpoint.keep_latest is -1; allowed is 0 and more",
-                          "checkpoint.keep_every is -2; allowed is 0 and more",
-                          "checkpoint.when_busy is the unknown number 9; allowed is skip, wait",
-                          "checkpoint.write_limit_mb_s is inf; allowed is 0 and more",
-                          "checkpoint.on_damage is the unknown number 9; allowed is stop, previous"));
+  EXPECT_THAT(
+      ProblemsWithDirectory("every_steps: -1 every_s: -0.5 keep_latest: -1 "
+                            "keep_every: -2 when_busy: 9 write_limit_mb_s: inf "
+                            "on_damage: 9"),
+      ElementsAre("checkpoint.every_steps is -1; allowed is 0 and more",
+                  "checkpoint.every_s is -0.5; allowed is 0 and more",
+                  "checkpoint.keep_latest is -1; allowed is 0 and more",
+                  "checkpoint.keep_every is -2; allowed is 0 and more",
+                  "checkpoint.when_busy is the unknown number 9; allowed is skip, wait",
+                  "checkpoint.write_limit_mb_s is inf; allowed is 0 and more",
+                  "checkpoint.on_damage is the unknown number 9; allowed is stop, previous"));
 }
 
 TEST(CheckCheckpointTest, IntervalIsEitherGivenOrChosen) {

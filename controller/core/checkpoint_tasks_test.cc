@@ -63,7 +63,7 @@ CheckpointTaskResult Settled(std::vector<FoundCheckpoint> found, int64_t generat
   return {Settle(generation), "", std::move(found)};
 }
 
-std::map<NodeName, Node> Nodes(std::vector<std::pair<const char*, NodeState>> states) {
+std::map<NodeName, Node> Nodes(const std::vector<std::pair<const char*, NodeState>>& states) {
   std::map<NodeName, Node> nodes;
   for (const auto& [name, state] : states) {
     Node& node = nodes[NodeName(name)];

@@ -45,7 +45,7 @@ class ClusterCheckpointsTest : public ::testing::Test {
     }
     return cluster_.Step(NodeReported{NodeName(rank == 0 ? "a" : "b"), {report}}, At(++now_));
   }
-  void Run() {
+  void Train() {
     for (int rank = 0; rank < 2; ++rank) Tell(rank, TrainerState::kRunning);
     ASSERT_EQ(job().state, JobState::kRunning);
   }
@@ -85,7 +85,7 @@ TEST_F(ClusterCheckpointsTest, FailedJobIsPlacedAgainOnlyWhenItsDirectoryWasLook
   JobRequest request = PlayedRequest();
   request.max_restarts = 1;
   Submit(request);
-  Run();
+  Train();
   Save(20);
   Tell(1, TrainerState::kExited, {}, FailureKind::kSignal);
   const Actions actions = Tell(0, TrainerState::kExited);
@@ -112,7 +112,7 @@ TEST_F(ClusterCheckpointsTest, FailedJobIsPlacedAgainOnlyWhenItsDirectoryWasLook
 
 TEST_F(ClusterCheckpointsTest, TasksMoveToAnotherNodeWhenTheirsDoesNotAnswer) {
   Submit(PlayedRequest());
-  Run();
+  Train();
   Fail();
   ASSERT_EQ(job().state, JobState::kFailed);
   ASSERT_THAT(cluster_.TasksFor(NodeName("a")), SizeIs(1));
@@ -124,7 +124,7 @@ TEST_F(ClusterCheckpointsTest, TasksMoveToAnotherNodeWhenTheirsDoesNotAnswer) {
 
 TEST_F(ClusterCheckpointsTest, TasksOutliveTheController) {
   Submit(PlayedRequest());
-  Run();
+  Train();
   Fail();
   Cluster again{Cluster::Options()};
   again.Restore({job()}, {cluster_.nodes().at(NodeName("a"))}, At(100));
@@ -138,7 +138,7 @@ TEST_F(ClusterCheckpointsTest, JobBehindOneThatCannotBeSettledIsStarted) {
   JobRequest request = PlayedRequest();
   request.max_restarts = 1;
   Submit(request);
-  Run();
+  Train();
   Fail();
   JobRequest second = PlayedRequest();
   second.id = JobId("job-2");
@@ -155,7 +155,7 @@ TEST_F(ClusterCheckpointsTest, FileSystemThatHangsHoldsNobodyUpAndAnotherNodeIsA
   JobRequest request = PlayedRequest();
   request.max_restarts = 1;
   Submit(request);
-  Run();
+  Train();
   Fail();
   const Moment failed = At(now_);
   JobRequest second = PlayedRequest();
@@ -189,7 +189,7 @@ TEST_F(ClusterCheckpointsTest, FileSystemThatHangsHoldsNobodyUpAndAnotherNodeIsA
 
 TEST_F(ClusterCheckpointsTest, WhatIsBeingRemovedIsNeitherPinnedNorRemovedAgain) {
   Submit(PlayedRequest());
-  Run();
+  Train();
   Save(20);
   Save(40);
   cluster_.Step(RemovalRequested{JobId("job-1"), {20, 1}}, At(++now_));
@@ -205,7 +205,7 @@ TEST_F(ClusterCheckpointsTest, OldCheckpointsAreRemovedThroughTasks) {
   JobRequest request = PlayedRequest();
   request.checkpoints.keep_latest = 2;
   Submit(request);
-  Run();
+  Train();
   for (const int64_t step : {20, 40, 60}) Save(step);
   EXPECT_THAT(Steps(CheckpointState::kComplete), ElementsAre(40, 60));
   EXPECT_THAT(Steps(CheckpointState::kDeleting), ElementsAre(20));
@@ -220,7 +220,7 @@ TEST_F(ClusterCheckpointsTest, PinnedCheckpointStaysUntilItIsUnpinned) {
   JobRequest request = PlayedRequest();
   request.checkpoints.keep_latest = 1;
   Submit(request);
-  Run();
+  Train();
   Save(20);
   cluster_.Step(PinRequested{JobId("job-1"), {20, 1}, true}, At(++now_));
   Save(40);
@@ -234,7 +234,7 @@ TEST_F(ClusterCheckpointsTest, CheckpointThatAnotherJobStartsFromIsKeptUntilThat
   JobRequest request = PlayedRequest();
   request.checkpoints.keep_latest = 1;
   Submit(request);
-  Run();
+  Train();
   Save(20);
   JobRequest second = PlayedRequest();
   second.id = JobId("job-2");
@@ -259,7 +259,7 @@ TEST_F(ClusterCheckpointsTest, CheckpointThatAnotherJobStartsFromIsKeptUntilThat
 
 TEST_F(ClusterCheckpointsTest, NewestIsRemovedByForceOnly) {
   Submit(PlayedRequest());
-  Run();
+  Train();
   Save(20);
   EXPECT_EQ(RemovalRefused(20, false), "CHECKPOINT_NEWEST");
   EXPECT_EQ(RemovalRefused(20, true), "");
@@ -274,7 +274,7 @@ TEST_F(ClusterCheckpointsTest, OneThatARestartedJobReadsIsNotRemovedByForceEithe
   JobRequest request = PlayedRequest();
   request.max_restarts = 1;
   Submit(request);
-  Run();
+  Train();
   Save(20);
   Fail();
   ASSERT_EQ(job().state, JobState::kQueued);
@@ -294,7 +294,7 @@ TEST_F(ClusterCheckpointsTest, OrderIsStoredBeforeItIsSentAndSurvivesTheControll
   JobRequest request = PlayedRequest();
   request.checkpoints.every = absl::Seconds(100);
   Submit(request);
-  Run();  // Since 12 s.
+  Train();  // Since 12 s.
   const Actions actions = cluster_.Step(SaveRequested{JobId("job-1"), true}, At(20));
   EXPECT_THAT(actions.store_jobs, ElementsAre(JobId("job-1")));
   EXPECT_THAT(actions.send_plans, ElementsAre(NodeName("a"), NodeName("b")));
@@ -309,7 +309,7 @@ TEST_F(ClusterCheckpointsTest, NextSaveIsDueAtTheSameTimeUnderTheNextController)
   JobRequest request = PlayedRequest();
   request.checkpoints.every = absl::Seconds(100);
   Submit(request);
-  Run();
+  Train();
   const absl::Time due = job().checkpoints.next_save_wall;
   Cluster again{Cluster::Options()};
   // Another steady clock: 1000 s behind.
@@ -322,7 +322,7 @@ TEST_F(ClusterCheckpointsTest, NextSaveIsDueAtTheSameTimeUnderTheNextController)
 
 TEST_F(ClusterCheckpointsTest, EndedJobIsResumedOnFewerRanks) {
   Submit(PlayedRequest());
-  Run();
+  Train();
   Save(20);
   Fail();
   ASSERT_EQ(job().state, JobState::kFailed);

@@ -114,7 +114,7 @@ struct Job {
   StartPoint start;
   std::string restored_from;   // Directory that the newest generation started from; empty: none.
   int restarts = 0;            // Starts after failures since it was submitted or resumed.
-  std::string restart_reason;  // Of the newest one, until all ranks train.
+  std::string restart_reason;  // Of the newest one.
   bool asked_to_stop = false;  // By a user or from outside: it is not restarted.
 
   bool ended_already() const {

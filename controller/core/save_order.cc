@@ -29,7 +29,7 @@ bool IsOrderPending(const Job& job) {
 }
 
 void OrderSave(Job& job, bool at_once, std::string reason, Moment now) {
-  if (IsOrderPending(job)) return;
+  if (IsOrderPending(job) && (job.checkpoints.order->now || !at_once)) return;
   SaveOrder order;
   order.number = job.checkpoints.order.has_value() ? job.checkpoints.order->number + 1 : 1;
   order.generation = job.generation;

@@ -1,7 +1,8 @@
 // Saves that are asked for: by a user, by time, or because a job is to be stopped.
 //
 // An order has a number above all before it and is given to one generation; all its ranks save
-// after a step that they agree on. One order is pending at a time: who asks for another gets that.
+// after a step that they agree on. One order is pending at a time: who asks for another gets that,
+// but one for now takes the place of one that was not.
 // It ends COMPLETE with its checkpoint, or FAILED: when a rank says so, when the generation ends,
 // or when somebody waits for it to stop the job and kStopPatience has passed.
 #ifndef CONTROLLER_CORE_SAVE_ORDER_H_
@@ -25,7 +26,7 @@ std::optional<Refusal> RefuseSave(const Job& job);
 
 bool IsOrderPending(const Job& job);
 
-// Orders a save unless one is pending. Requires: RefuseSave has no objection.
+// Orders a save unless one is pending that does as well. Requires: RefuseSave has no objection.
 void OrderSave(Job& job, bool at_once, std::string reason, Moment now);
 
 // The order has ended; nothing happens unless it is the pending one.

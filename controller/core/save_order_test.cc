@@ -23,6 +23,16 @@ TEST(SaveOrderTest, OnlyARunningJobWithADirectoryIsSaved) {
   EXPECT_EQ(Reason(RefuseSave(RunningJob())), "");
 }
 
+TEST(SaveOrderTest, AnOrderForNowTakesThePlaceOfOneThatWaits) {
+  Job job = RunningJob();
+  OrderSave(job, false, "by time", At(3));
+  OrderSave(job, true, "by a user", At(4));
+  EXPECT_EQ(job.checkpoints.order->number, 2);
+  EXPECT_TRUE(job.checkpoints.order->now);
+  CompleteOrder(job, 1, 20);
+  EXPECT_TRUE(IsOrderPending(job)) << "what the first one saved came too late to be now";
+}
+
 TEST(SaveOrderTest, SecondOrderIsTheFirstUntilThatHasEnded) {
   Job job = RunningJob();
   OrderSave(job, true, "first", At(3));

@@ -104,9 +104,9 @@ void Fail(Job& job, Save& save, const RankState& rank, const SaveStatus& status)
     ++checkpoints.failed[status.failure];
     if (why.empty()) why = "failed";
   }
-  checkpoints.last_error =
-      absl::StrCat("save after step ", save.step, ": ", RankName(rank), ": ", why);
-  if (save.order != 0) FailOrder(job, save.order, checkpoints.last_error);
+  why = absl::StrCat("save after step ", save.step, ": ", RankName(rank), ": ", why);
+  if (save.order != 0) FailOrder(job, save.order, why);
+  if (status.state != SaveState::kSkipped) checkpoints.last_error = std::move(why);
 }
 
 void LeaveRemnants(Job& job, const Save& save) {

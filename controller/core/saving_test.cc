@@ -119,7 +119,7 @@ TEST(SavingTest, SkippedSaveIsCountedAsSkippedAndLeavesNothingIfNobodyWrote) {
   EXPECT_EQ(job.checkpoints.skipped, 1);
   EXPECT_THAT(job.checkpoints.failed, IsEmpty());
   EXPECT_THAT(job.checkpoints.remnants, IsEmpty());
-  EXPECT_THAT(job.checkpoints.last_error, HasSubstr("rank 0 on a: left out"));
+  EXPECT_EQ(job.checkpoints.last_error, "") << "no error: it is counted";
 
   TellSaves(job, 0, {Told(40, kSkipped)}, At(11));
   TellSaves(job, 1, {Told(40, kDurable)}, At(11));

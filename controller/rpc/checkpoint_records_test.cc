@@ -107,7 +107,7 @@ TEST(CheckpointRecordsTest, FailedSaveIsNotCountedAgainAndItsRemnantsAreStillRem
   EXPECT_EQ(job.checkpoints.failed.at(SaveFailure::kNoSpace), 1);
   EXPECT_EQ(job.checkpoints.skipped, 1);
   EXPECT_THAT(job.checkpoints.remnants, ElementsAre(CheckpointKey{20, 1}));
-  EXPECT_THAT(job.checkpoints.last_error, ::testing::HasSubstr("rank 0 on a: left out"));
+  EXPECT_THAT(job.checkpoints.last_error, ::testing::HasSubstr("rank 1 on b: the disk is full"));
 }
 
 TEST(CheckpointRecordsTest, OrderAndTheStopBehindItGoOn) {

@@ -172,6 +172,7 @@ v1::Job ToProto(const Job& job, absl::Time wall_now) {
   if (job.profile.has_value()) *out.mutable_profile() = ToProto(*job.profile);
   if (SavesCheckpoints(job.request)) *out.mutable_checkpoints() = SummarizeCheckpoints(job);
   out.set_restarts(job.restarts);
+  out.set_restart_reason(job.restart_reason);
   out.set_restored_from(job.restored_from);
   return out;
 }

@@ -92,7 +92,8 @@ class KillPointsTest : public testing::Test {
 
   TestCluster cluster_{kWorkers, 1};
   std::string id_;
-  std::mt19937_64 random_{20261121};
+  const uint64_t seed_ = std::random_device()();  // Other points in each run.
+  std::mt19937_64 random_{seed_};
 };
 
 TEST_F(KillPointsTest, TheNewestCompleteCheckpointIsSoundAfterEachOfThem) {
@@ -103,7 +104,7 @@ TEST_F(KillPointsTest, TheNewestCompleteCheckpointIsSoundAfterEachOfThem) {
   int64_t known_before = 0;  // Step of the newest complete one before the latest restart.
   std::set<std::string> restored;
   for (int k = 0; k < kKills; ++k) {
-    SCOPED_TRACE(absl::StrCat("kill ", k));
+    SCOPED_TRACE(absl::StrCat("kill ", k, ", seed ", seed_));
     // All is well again: it trains, and has made a checkpoint since.
     const v1::Job job = cluster_.WaitUntil(id_, [&](const v1::Job& j) {
       return j.state() == v1::RUNNING && j.generation() == restarts + 1 &&

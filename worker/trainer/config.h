@@ -145,12 +145,12 @@ struct TrainerConfig {
   double clip_grad_norm = 0;  // 0: never.
   NonFinite on_nonfinite = NonFinite::kStop;
   uint64_t seed = 0;
-  int64_t eval_every = 0;            // 0: at the end only.
+  int64_t eval_every = 0;  // 0: at the end only.
   CheckpointConfig checkpoint;
-  std::string restore_from;          // Directory of a checkpoint; empty: a new training.
-  std::string spec_json;             // The whole job spec, for the record.
-  std::string init_from;             // Empty: initialised from the seed.
-  std::string export_final;          // Empty: nothing is written.
+  std::string restore_from;  // Directory of a checkpoint; empty: a new training.
+  std::string spec_json;     // The whole job spec, for the record.
+  std::string init_from;     // Empty: initialised from the seed.
+  std::string export_final;  // Empty: nothing is written.
   int64_t log_every = 10;
   absl::Duration startup_timeout = absl::Seconds(900);
   absl::Duration collective_timeout = absl::Seconds(300);

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "worker/ring/step_ring.h"
 #include "common/safetensors/safetensors.h"
+#include "worker/ring/step_ring.h"
 #include "worker/trainer/testing/fake_daemon.h"
 #include "worker/trainer/testing/trainer_test.h"
 

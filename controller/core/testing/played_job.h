@@ -50,7 +50,7 @@ inline TrainerReport PlayedReport(const Job& job, int rank, TrainerState state) 
   return report;
 }
 
-inline JobChange Tell(Job& job, TrainerReport report, Moment now) {
+inline JobChange Tell(Job& job, const TrainerReport& report, Moment now) {
   return ApplyReport(job, NodeName(report.id.rank == Rank(0) ? "a" : "b"), report, now);
 }
 

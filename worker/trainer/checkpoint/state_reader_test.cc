@@ -93,7 +93,7 @@ class StateReaderTest : public testing::TestWithParam<int> {
     ::close(fd);
   }
 
-  const State state_;
+  const State state_{};
   const std::string directory_ = WriteCheckpoint();
 };
 
