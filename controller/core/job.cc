@@ -85,7 +85,6 @@ void BeginTraining(Job& job, Moment now) {
   job.state = JobState::kRunning;
   job.started = now.wall;
   job.reason = "all ranks train";
-  job.restart_reason.clear();
   // A checkpoint that could not be used once can be, after all.
   Checkpoint* used =
       SavesCheckpoints(job.request) ? FindByDirectory(job, job.restored_from) : nullptr;

@@ -144,6 +144,7 @@ TEST_F(CheckpointTest, AKilledJobGoesOnAsIfNothingHadHappened) {
   EXPECT_THAT(again.restored_from(), HasSubstr("/step-0000000000"));
   const v1::Job ended = cluster_.WaitForEnd(id);
   EXPECT_EQ(ended.state(), v1::SUCCEEDED) << ended.reason();
+  EXPECT_THAT(ended.restart_reason(), AllOf(HasSubstr("rank 1"), HasSubstr("signal 9")));
   for (const int rank : {0, 3}) {
     const std::map<int64_t, std::string> expected = Losses(whole, rank);
     const std::map<int64_t, std::string> resumed = Losses(id, rank);
@@ -315,6 +316,7 @@ TEST_F(CheckpointTest, ToldSoAJobFallsBackToTheOneBefore) {
   EXPECT_EQ(ended.state(), v1::SUCCEEDED) << ended.reason();
   EXPECT_EQ(ended.restored_from(), all[1].directory());
   EXPECT_EQ(ended.restarts(), 1) << "the damaged one is not a failure of its own";
+  EXPECT_THAT(ended.restart_reason(), HasSubstr("cannot be used"));
   EXPECT_EQ(ended.generation(), 3);
 }
 
