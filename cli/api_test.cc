@@ -7,8 +7,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "cli/command_line.h"
-#include "cli/testing/fake_controller.h"
+#include "cli/exit_codes.h"
+#include "cli/program.h"
+#include "cli/testing/command_test.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/util/json_util.h"
 #include "google/rpc/error_details.pb.h"
@@ -25,12 +26,6 @@ using ::testing::SizeIs;
 using ::testing::StartsWith;
 
 constexpr char kId[] = "job-0123456789ab";
-
-struct Ran {
-  int exit = 0;
-  std::string out;
-  std::string err;
-};
 
 v1::Job JobIn(v1::JobState state, int64_t revision, int64_t step = 0) {
   v1::Job job;
@@ -67,23 +62,8 @@ v1::LogChunk Chunk(int64_t offset, const std::string& data) {
 
 grpc::Status Lost() { return grpc::Status(grpc::StatusCode::UNAVAILABLE, "connection lost"); }
 
-class ApiTest : public ::testing::Test {
+class ApiTest : public CommandTest {
  protected:
-  Ran Paceline(std::vector<std::string> arguments, bool terminal = false) {
-    std::ostringstream out;
-    std::ostringstream err;
-    Surroundings surroundings{out, err, terminal, terminal ? 100 : 0, [this](const char* name) {
-                                const auto at = environment_.find(name);
-                                return at == environment_.end() ? "" : at->second;
-                              }};
-    Program program(surroundings, interrupt_);
-    Ran ran;
-    ran.exit = RunCommandLine(program, std::move(arguments));
-    ran.out = out.str();
-    ran.err = err.str();
-    return ran;
-  }
-
   std::string JobFilePath(const std::string& more = "") {
     const std::string path = ::testing::TempDir() + "/" +
                              ::testing::UnitTest::GetInstance()->current_test_info()->name() +
@@ -93,11 +73,6 @@ class ApiTest : public ::testing::Test {
                         << more;
     return path;
   }
-
-  FakeController controller_;
-  Interrupt interrupt_;
-  std::map<std::string, std::string> environment_ = {{"PACELINE_SERVER", controller_.address()},
-                                                     {"PACELINE_DEV_DIR", "/nonexistent"}};
 };
 
 TEST_F(ApiTest, SubmitSendsTheSpecAndTellsTheId) {

@@ -8,9 +8,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "cli/command_line.h"
-#include "cli/testing/fake_controller.h"
-#include "common/export/testing/checkpoint_writer.h"
+#include "cli/exit_codes.h"
+#include "cli/testing/checkpoint_command_test.h"
 #include "common/safetensors/safetensors.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
@@ -28,116 +27,7 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 
-constexpr char kId[] = "job-0123456789ab";
 constexpr char kOlderId[] = "job-ba9876543210";
-
-struct Ran {
-  int exit = 0;
-  std::string out;
-  std::string err;
-};
-
-template <typename Message>
-Message Parsed(const std::string& text) {
-  Message message;
-  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &message)) << text;
-  return message;
-}
-
-grpc::Status Refused(const std::string& message, const std::string& reason) {
-  google::rpc::ErrorInfo info;
-  info.set_reason(reason);
-  google::rpc::Status whole;
-  whole.add_details()->PackFrom(info);
-  return grpc::Status(grpc::StatusCode::FAILED_PRECONDITION, message, whole.SerializeAsString());
-}
-
-class CheckpointTest : public ::testing::Test {
- protected:
-  CheckpointTest() {
-    fs::remove_all(root_);
-    fs::create_directories(root_);
-    controller_.SetJobs({Job("")});
-    controller_.SetCheckpoints({Known(kId, 120, 2), Known(kId, 60, 1)});
-  }
-  ~CheckpointTest() override { fs::remove_all(root_); }
-
-  // `changes` in protobuf's text format.
-  static v1::Job Job(const std::string& changes) {
-    auto job = Parsed<v1::Job>(
-        "id: 'job-0123456789ab' state: RUNNING spec { name: 'small' ranks: 2 steps: 200 }");
-    job.MergeFrom(Parsed<v1::Job>(changes));
-    return job;
-  }
-
-  v1::Checkpoint Known(const std::string& job, int64_t step, int64_t generation) const {
-    v1::Checkpoint checkpoint;
-    checkpoint.set_job_id(job);
-    checkpoint.set_job_name("small");
-    checkpoint.set_step(step);
-    checkpoint.set_generation(generation);
-    checkpoint.set_ranks(2);
-    checkpoint.set_bytes(2048);
-    checkpoint.set_state(v1::CHECKPOINT_COMPLETE);
-    checkpoint.set_directory(stored_);
-    return checkpoint;
-  }
-
-  // On disk, of a llama (with two of its tensors).
-  void Store() const {
-    Manifest manifest;
-    manifest.job_id = kId;
-    manifest.generation = 2;
-    manifest.step = 120;
-    manifest.ranks = 2;
-    manifest.paceline_version = "1";
-    manifest.torch_version = "2";
-    manifest.job_spec =
-        R"({"name": "small", "model": {"llama": {"dim": "4", "heads": "2"}}, "steps": "200"})";
-    WriteCheckpoint(stored_, manifest,
-                    {FloatsToStore("model/model.norm.weight", {4}, {1, 2, 3, 4}),
-                     FloatsToStore("model/lm_head.weight", {2, 4}, {1, 2, 3, 4, 5, 6, 7, 8}),
-                     FloatsToStore("optimizer/exp_avg/model.norm.weight", {4}, {1, 2, 3, 4})});
-  }
-
-  void WatchShows(const std::vector<std::string>& changes) {
-    StreamScript<v1::JobEvent> script;
-    int64_t revision = 1;
-    for (const std::string& change : changes) {
-      v1::JobEvent& event = script.messages.emplace_back();
-      event.set_type(v1::MODIFIED);
-      *event.mutable_job() = Job(change);
-      event.mutable_job()->set_revision(++revision);
-      event.set_revision(revision);
-    }
-    controller_.AddWatch(std::move(script));
-  }
-
-  Ran Paceline(std::vector<std::string> arguments, bool terminal = false) {
-    std::ostringstream out;
-    std::ostringstream err;
-    Surroundings surroundings{out, err, terminal, terminal ? 100 : 0, [this](const char* name) {
-                                const auto at = environment_.find(name);
-                                return at == environment_.end() ? "" : at->second;
-                              }};
-    Program program(surroundings, interrupt_);
-    Ran ran;
-    ran.exit = RunCommandLine(program, std::move(arguments));
-    ran.out = out.str();
-    ran.err = err.str();
-    return ran;
-  }
-
-  const std::string root_ =
-      fs::path(::testing::TempDir() + "/" +
-               ::testing::UnitTest::GetInstance()->current_test_info()->name())
-          .lexically_normal();
-  const std::string stored_ = root_ + "/step-000000000120.g2";
-  FakeController controller_;
-  Interrupt interrupt_;
-  std::map<std::string, std::string> environment_ = {{"PACELINE_SERVER", controller_.address()},
-                                                     {"PACELINE_DEV_DIR", "/nonexistent"}};
-};
 
 TEST_F(CheckpointTest, ListedNamesCanBeTypedBack) {
   // An older job of the same name, and a step that two generations saved.
@@ -292,118 +182,6 @@ TEST_F(CheckpointTest, SaveThatIsRefusedIsTold) {
   EXPECT_THAT(controller_.watches(), IsEmpty());
 }
 
-TEST_F(CheckpointTest, VerifyOfSoundFiles) {
-  Store();
-  const Ran ran = Paceline({"checkpoint", "verify", "small"});
-  EXPECT_EQ(ran.exit, kCliOk) << ran.err;
-  EXPECT_THAT(ran.out, HasSubstr(stored_ + " is sound: all 64 B are"));
-  const auto json =
-      nlohmann::json::parse(Paceline({"checkpoint", "verify", stored_, "-o", "json"}).out);
-  EXPECT_EQ(json["sound"], true);
-  EXPECT_EQ(json["bytes_read"], 64);
-}
-
-TEST_F(CheckpointTest, VerifyNamesEveryDamage) {
-  Store();
-  DamageSlice(stored_, "model/model.norm.weight", 0);
-  DamageSlice(stored_, "model/lm_head.weight", 1);
-  const Ran ran = Paceline({"checkpoint", "verify", stored_});
-  EXPECT_EQ(ran.exit, kCliFailed);
-  EXPECT_THAT(ran.out, HasSubstr("model/model.norm.weight"));
-  EXPECT_THAT(ran.out, HasSubstr("shard-00001-of-00002.safetensors"));
-  EXPECT_EQ(std::count(ran.out.begin(), ran.out.end(), '\n'), 2) << ran.out;
-  EXPECT_THAT(ran.err, HasSubstr("is damaged in 2 places"));
-  const Ran json = Paceline({"checkpoint", "verify", stored_, "-o", "json"});
-  EXPECT_EQ(json.exit, kCliFailed);
-  EXPECT_THAT(nlohmann::json::parse(json.out)["damages"], SizeIs(2));
-}
-
-TEST_F(CheckpointTest, VerifyTellsAMissingShard) {
-  Store();
-  fs::remove(stored_ + "/shard-00001-of-00002.safetensors");
-  const Ran ran = Paceline({"checkpoint", "verify", stored_});
-  EXPECT_EQ(ran.exit, kCliFailed);
-  EXPECT_THAT(ran.out, HasSubstr("shard-00001-of-00002.safetensors"));
-}
-
-TEST_F(CheckpointTest, VerifyNeedsTheFiles) {
-  const Ran ran = Paceline({"checkpoint", "verify", "small"});
-  EXPECT_EQ(ran.exit, kCliRefused);
-  EXPECT_THAT(ran.err, HasSubstr("run this where that is mounted"));
-  EXPECT_EQ(Paceline({"checkpoint", "verify", "./nothing"}).exit, kCliNotFound);
-}
-
-TEST_F(CheckpointTest, TerminalShowsABarAndTakesItAway) {
-  Store();
-  const Ran ran = Paceline({"checkpoint", "verify", stored_}, /*terminal=*/true);
-  EXPECT_THAT(ran.out, HasSubstr("\rverifying  ["));
-  EXPECT_THAT(ran.out, HasSubstr("\r\x1b[K" + stored_ + " is sound"));
-}
-
-TEST_F(CheckpointTest, ExportOfALlamaIsADirectory) {
-  Store();
-  const Ran ran = Paceline({"checkpoint", "export", "small", "--to", root_ + "/out", "--dtype",
-                            "bf16", "--max-shard-size", "16B"});
-  EXPECT_EQ(ran.exit, kCliOk) << ran.err;
-  EXPECT_EQ(ran.out, "2 tensors, 24 B, in " + root_ + "/out (4 files)\n");
-  EXPECT_TRUE(fs::exists(root_ + "/out/model.safetensors.index.json"));
-  const Ran again = Paceline({"checkpoint", "export", "small", "--to", root_ + "/out"});
-  EXPECT_EQ(again.exit, kCliRefused);
-  EXPECT_THAT(again.err, HasSubstr("is not empty"));
-}
-
-TEST_F(CheckpointTest, ExportToAFileIsOneFile) {
-  Store();
-  const std::string file = root_ + "/all.safetensors";
-  const Ran ran = Paceline({"checkpoint", "export", stored_, "--to", file, "-o", "json"});
-  EXPECT_EQ(ran.exit, kCliOk) << ran.err;
-  EXPECT_THAT(nlohmann::json::parse(ran.out)["files"], ElementsAre(file));
-  const auto exported = SafetensorsFile::Open(file);
-  ASSERT_TRUE(exported.ok()) << exported.status();
-  EXPECT_THAT(exported->tensors(), SizeIs(2));
-}
-
-TEST_F(CheckpointTest, ExportOfDamagedFilesFails) {
-  Store();
-  DamageSlice(stored_, "model/lm_head.weight", 0);
-  const Ran ran = Paceline({"checkpoint", "export", stored_, "--to", root_ + "/out"});
-  EXPECT_EQ(ran.exit, kCliFailed);
-  EXPECT_THAT(ran.err, HasSubstr("model/lm_head.weight"));
-  EXPECT_FALSE(fs::exists(root_ + "/out"));
-}
-
-TEST_F(CheckpointTest, ExportWritesNoFilesOfTorchSave) {
-  Store();
-  for (const char* name : {"y.pt", "y.pth", "y.bin"}) {
-    const Ran ran = Paceline({"checkpoint", "export", stored_, "--to", root_ + "/" + name});
-    EXPECT_EQ(ran.exit, kCliUsage);
-    EXPECT_THAT(ran.err, HasSubstr("load_file(\"" + root_ + "/y.safetensors\")\n  torch.save("));
-    EXPECT_FALSE(fs::exists(root_ + "/" + name));
-  }
-}
-
-TEST_F(CheckpointTest, ExportNamesTheDirectoryThatIsMissing) {
-  Store();
-  for (const char* name : {"/no/y.safetensors", "/no/y"}) {
-    const Ran ran = Paceline({"checkpoint", "export", stored_, "--to", root_ + name});
-    EXPECT_EQ(ran.exit, kCliNotFound);
-    EXPECT_EQ(ran.err, absl::StrCat("error: there is no directory ", root_,
-                                    "/no to write into: make it, or name another\n"));
-  }
-}
-
-TEST_F(CheckpointTest, InterruptedExportLeavesNothing) {
-  Store();
-  interrupt_.Raise();
-  for (const char* name : {"/y.safetensors", "/y"}) {
-    const Ran ran = Paceline({"checkpoint", "export", stored_, "--to", root_ + name});
-    EXPECT_EQ(ran.exit, kCliInterrupted);
-    EXPECT_THAT(ran.err, HasSubstr("nothing was exported"));
-  }
-  // The checkpoint alone.
-  EXPECT_EQ(std::distance(fs::directory_iterator(root_), {}), 1);
-}
-
 TEST_F(CheckpointTest, PathOfTheManifestIsThatOfItsDirectory) {
   Store();
   const Ran ran = Paceline({"checkpoint", "describe", stored_ + "/manifest.json"});
@@ -425,14 +203,6 @@ TEST_F(CheckpointTest, DeleteAndPinTakeNoPath) {
   }
   EXPECT_THAT(controller_.pins(), IsEmpty());
   EXPECT_THAT(controller_.deletes(), IsEmpty());
-}
-
-TEST_F(CheckpointTest, ExportFlagsAreChecked) {
-  EXPECT_EQ(Paceline({"checkpoint", "export", "small"}).exit, kCliUsage);
-  EXPECT_EQ(Paceline({"checkpoint", "export", "s", "--to", "o", "--dtype", "int8"}).exit,
-            kCliUsage);
-  EXPECT_EQ(Paceline({"checkpoint", "export", "s", "--to", "o", "--max-shard-size", "0"}).exit,
-            kCliUsage);
 }
 
 TEST_F(CheckpointTest, DeleteAndPinAreSentAsTheyAreNamed) {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/command_line.h"
-#include "cli/testing/fake_controller.h"
+#include "cli/exit_codes.h"
+#include "cli/testing/command_test.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "google/protobuf/util/json_util.h"
@@ -28,20 +28,6 @@ using ::testing::SizeIs;
 
 constexpr char kId[] = "job-0123456789ab";
 
-struct Ran {
-  int exit = 0;
-  std::string out;
-  std::string err;
-};
-
-grpc::Status Refused(const std::string& message, const std::string& reason) {
-  google::rpc::ErrorInfo info;
-  info.set_reason(reason);
-  google::rpc::Status whole;
-  whole.add_details()->PackFrom(info);
-  return grpc::Status(grpc::StatusCode::FAILED_PRECONDITION, message, whole.SerializeAsString());
-}
-
 grpc::Status Invalid(const std::string& field, const std::string& description) {
   google::rpc::BadRequest request;
   google::rpc::BadRequest::FieldViolation& violation = *request.add_field_violations();
@@ -53,7 +39,7 @@ grpc::Status Invalid(const std::string& field, const std::string& description) {
                       whole.SerializeAsString());
 }
 
-class JobChangesTest : public ::testing::Test {
+class JobChangesTest : public CommandTest {
  protected:
   JobChangesTest() { controller_.SetJobs({Job(1, "")}); }
 
@@ -98,26 +84,6 @@ class JobChangesTest : public ::testing::Test {
     }
     controller_.AddWatch(std::move(script));
   }
-
-  Ran Paceline(std::vector<std::string> arguments) {
-    std::ostringstream out;
-    std::ostringstream err;
-    Surroundings surroundings{out, err, false, 0, [this](const char* name) {
-                                const auto at = environment_.find(name);
-                                return at == environment_.end() ? "" : at->second;
-                              }};
-    Program program(surroundings, interrupt_);
-    Ran ran;
-    ran.exit = RunCommandLine(program, std::move(arguments));
-    ran.out = out.str();
-    ran.err = err.str();
-    return ran;
-  }
-
-  FakeController controller_;
-  Interrupt interrupt_;
-  std::map<std::string, std::string> environment_ = {{"PACELINE_SERVER", controller_.address()},
-                                                     {"PACELINE_DEV_DIR", "/nonexistent"}};
 };
 
 TEST_F(JobChangesTest, LadderWithoutAnArgumentIsShown) {

@@ -2,7 +2,6 @@
 // computed without the break.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -15,7 +14,7 @@
 #include "common/checkpoint/checkpoint_files.h"
 #include "common/checkpoint/checkpoint_paths.h"
 #include "worker/trainer/testing/fake_daemon.h"
-#include "worker/trainer/testing/trainer_test.h"
+#include "worker/trainer/testing/saving_test.h"
 
 namespace paceline {
 namespace {
@@ -23,32 +22,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-class ResumeTest : public TrainerTest {
+class ResumeTest : public SavingTest {
  protected:
-  // Saves into a directory of this name.
-  std::string SaveTo(const std::string& name, const std::string& more = "") const {
-    return absl::StrCat("checkpoint { directory: '", directory_, "/", name, "' at_end: false ",
-                        more, " } ");
-  }
-
-  std::string JobDirectory(const std::string& name) const {
-    return absl::StrCat(directory_, "/", name, "/", FakeDaemon::JobId());
-  }
-  std::string Checkpoint(const std::string& name, int64_t step, int64_t generation = 1) const {
-    return absl::StrCat(JobDirectory(name), "/", CheckpointName({step, generation}));
-  }
-
-  std::unique_ptr<FakeDaemon> Resume(const v1::JobSpec& spec, const std::string& checkpoint,
-                                     int64_t generation = 2) {
-    std::unique_ptr<FakeDaemon> daemon = MakeDaemon();
-    daemon->Launch(spec, generation, checkpoint);
-    EXPECT_TRUE(daemon->Serve());
-    for (int rank = 0; rank < spec.ranks(); ++rank) {
-      EXPECT_EQ(daemon->exit_code(rank), 0) << daemon->Log(rank);
-    }
-    return daemon;
-  }
-
   // A job of 20 steps, once in one piece, and once from its checkpoint after `step`: all ranks must
   // show the same losses and gradients, digit for digit.
   void ExpectSameAfter(int64_t step, int ranks, const std::string& changes,
@@ -79,6 +54,11 @@ class ResumeTest : public TrainerTest {
 
 constexpr char kAdamW[] = "optimizer { adamw {} learning_rate: 0.01 } schedule { cosine {} } ";
 
+// A third is not what a sum divided by three is: in a process's first steps and later ones.
+// At each step of the outer period at which all ranks are equal: the warm-up, and the global means.
+// Weights that never change make a sample's loss its name. With batches of one, the losses
+// that all ranks log tell which samples were seen.
+// The buffers are busy all the time, yet an order and the last step are saved.
 TEST_F(ResumeTest, OneRankGoesOnExactly) { ExpectSameAfter(7, 1, kAdamW); }
 
 TEST_F(ResumeTest, FourRanksGoOnExactly) { ExpectSameAfter(11, 4, kAdamW); }
@@ -90,7 +70,6 @@ TEST_F(ResumeTest, MomentumAndStatisticsGoOnExactly) {
                    directory_, "/eval.shard' } "));
 }
 
-// A third is not what a sum divided by three is: in a process's first steps and later ones.
 TEST_F(ResumeTest, AccumulationGoesOnExactly) {
   const v1::JobSpec spec = Spec(3, "accumulation_steps: 3 clip_grad_norm: 0.5 " +
                                        SaveTo("whole", "every_steps: 1 when_busy: WHEN_BUSY_WAIT"));
@@ -98,7 +77,6 @@ TEST_F(ResumeTest, AccumulationGoesOnExactly) {
   for (const int64_t step : {1, 2, 9}) ExpectSameFrom(*whole, spec, step, "whole");
 }
 
-// At each step of the outer period at which all ranks are equal: the warm-up, and the global means.
 TEST_F(ResumeTest, HierarchicalSgdGoesOnExactly) {
   const v1::JobSpec spec =
       Spec(4, absl::StrCat(kAdamW,
@@ -120,25 +98,6 @@ TEST_F(ResumeTest, Int8AveragesGoOnExactly) {
                   "format: WIRE_FORMAT_INT8 } } } ");
 }
 
-TEST_F(ResumeTest, EveryCheckpointVerifies) {
-  const auto daemon = RunJob(Spec(3, SaveTo("out", "every_steps: 5")));
-  for (const int64_t step : {5, 10, 15, 20}) {
-    const auto damages = VerifyCheckpoint(Checkpoint("out", step), [](int64_t, int64_t) {});
-    ASSERT_TRUE(damages.ok()) << damages.status();
-    EXPECT_THAT(*damages, ElementsAre());
-  }
-  const auto files = CheckpointFiles::Open(Checkpoint("out", 10));
-  ASSERT_TRUE(files.ok()) << files.status();
-  EXPECT_EQ(files->manifest().step, 10);
-  EXPECT_EQ(files->manifest().ranks, 3);
-  EXPECT_EQ(files->manifest().data_offset, 10 * 3 * 4);
-  EXPECT_THAT(files->manifest().job_spec, HasSubstr("learning_rate"));
-  EXPECT_EQ(daemon->status(0).checkpoints().commits(), 4);
-  EXPECT_EQ(daemon->status(2).checkpoints().saves(), 4);
-}
-
-// Weights that never change make a sample's loss its name. With batches of one, the losses
-// that all ranks log tell which samples were seen.
 TEST_F(ResumeTest, NoSampleIsLostOrRepeatedOnOtherNumbersOfRanks) {
   const std::string still =
       "batch_per_rank: 1 optimizer { sgd { momentum: 0 } learning_rate: 1e-30 } ";
@@ -204,54 +163,6 @@ TEST_F(ResumeTest, HierarchicalSgdGoesOnWithOtherRanks) {
   EXPECT_LT(Values(*eight, 7, "loss").back(), Values(*four, 0, "loss").front());
 }
 
-TEST_F(ResumeTest, AnOrderTakesEffectWhenAllRanksAreEqual) {
-  const v1::JobSpec spec =
-      Spec(4,
-           "steps: 100000 log_every: 1000 strategy { hsgd { ladder { period: 2 "
-           "size: 2 } ladder { period: 64 size: 4 } } } " +
-               SaveTo("out"));
-  const auto daemon = MakeDaemon();
-  daemon->Launch(spec);
-  const auto committed = [&](int64_t order) {
-    const auto& saves = daemon->status(0).saves();
-    return std::any_of(saves.begin(), saves.end(), [&](const v1::SaveStatus& save) {
-      return save.order() == order && save.state() == v1::SAVE_COMMITTED;
-    });
-  };
-  v1::SaveOrder order;
-  order.set_number(1);
-  daemon->SetSaveOrder(order);
-  ASSERT_TRUE(daemon->Serve([&] { return committed(1); }));
-  order.set_number(2);
-  order.set_now(true);
-  daemon->SetSaveOrder(order);
-  ASSERT_TRUE(daemon->Serve([&] { return committed(2); }));
-  const auto found = SettleCheckpoints(JobDirectory("out"), 0);
-  ASSERT_TRUE(found.ok()) << found.status();
-  ASSERT_EQ(found->size(), 2u);
-  EXPECT_EQ(found->front().step % 64, 1) << "the first order waits for the mean of all";
-}
-
-TEST_F(ResumeTest, AnOrderThatDoesNotReachAllRanksIsGivenUpByAll) {
-  const auto daemon = MakeDaemon();
-  daemon->Launch(Spec(3, "steps: 200000 log_every: 1000 " + SaveTo("out")));
-  v1::SaveOrder order;
-  order.set_number(1);
-  daemon->SetSaveOrder({0, 2}, order);
-  const auto gave_up = [&](int rank) {
-    return daemon->status(rank).saves_size() == 1 &&
-           daemon->status(rank).saves(0).failure() == v1::SAVE_NOT_AGREED;
-  };
-  ASSERT_TRUE(daemon->Serve([&] { return gave_up(0) && gave_up(2); })) << daemon->Log(0);
-  order.set_number(2);
-  daemon->SetSaveOrder(order);
-  ASSERT_TRUE(daemon->Serve([&] {
-    const auto& saves = daemon->status(0).saves();
-    return saves.size() == 2 && saves.rbegin()->state() == v1::SAVE_COMMITTED;
-  })) << daemon->Log(0);
-  EXPECT_EQ(daemon->status(1).saves_size(), 1) << "it never heard of the first";
-}
-
 TEST_F(ResumeTest, TheEndIsSavedAndComplete) {
   v1::JobSpec spec = Spec(2, "steps: 6 " + SaveTo("out"));
   spec.mutable_checkpoint()->set_at_end(true);
@@ -264,44 +175,6 @@ TEST_F(ResumeTest, TheEndIsSavedAndComplete) {
   EXPECT_TRUE(CheckpointFiles::Open(Checkpoint("out", 9, 2)).ok());
   // One with no steps left has nothing to do, and says so by its success.
   Resume(spec, Checkpoint("out", 9, 2), 3);
-}
-
-TEST_F(ResumeTest, SlowWritingSkipsSavesAndLeavesTrainingAlone) {
-  // 5 MB of state at 2 MB/s, a save every 5 steps.
-  const auto daemon = RunJob(Spec(1, "model { mlp { hidden: 2000 hidden: 250 } } steps: 60 " +
-                                         SaveTo("out", "every_steps: 5 write_limit_mb_s: 2")));
-  EXPECT_GT(daemon->status(0).checkpoints().skipped(), 0);
-  EXPECT_GT(daemon->status(0).checkpoints().saves(), 0);
-  EXPECT_EQ(Values(*daemon, 0, "loss").size(), 60u);
-  const auto found = SettleCheckpoints(JobDirectory("out"), 1);
-  ASSERT_TRUE(found.ok());
-  EXPECT_EQ(static_cast<int64_t>(found->size()), daemon->status(0).checkpoints().saves());
-}
-
-// The buffers are busy all the time, yet an order and the last step are saved.
-TEST_F(ResumeTest, WhatMustBeSavedWaitsForABuffer) {
-  v1::JobSpec spec = Spec(1,
-                          "model { mlp { hidden: 2000 hidden: 250 } } steps: 600 optimizer { "
-                          "learning_rate: 0.0001 } " +
-                              SaveTo("out", "every_steps: 2 write_limit_mb_s: 8"));
-  spec.mutable_checkpoint()->set_at_end(true);
-  const auto daemon = MakeDaemon();
-  daemon->Launch(spec);
-  ASSERT_TRUE(daemon->Serve([&] { return daemon->status(0).checkpoints().skipped() > 2; }));
-  v1::SaveOrder order;
-  order.set_number(1);
-  daemon->SetSaveOrder(order);
-  bool served = false;
-  ASSERT_TRUE(daemon->Serve([&] {
-    for (const v1::SaveStatus& save : daemon->status(0).saves()) {
-      served |= save.order() == 1 && save.state() == v1::SAVE_COMMITTED;
-    }
-    return served;
-  }));
-  EXPECT_TRUE(served);
-  ASSERT_TRUE(daemon->Serve());
-  EXPECT_EQ(daemon->exit_code(0), 0) << daemon->Log(0);
-  EXPECT_TRUE(CheckpointFiles::Open(Checkpoint("out", 600)).ok());
 }
 
 TEST_F(ResumeTest, AnotherStrategyStartsWithEqualRanks) {
@@ -326,38 +199,6 @@ TEST_F(ResumeTest, ACheckpointBeyondTheLastStepIsRefused) {
   ASSERT_TRUE(daemon->Serve());
   EXPECT_EQ(daemon->LastWords(0).error().kind(), v1::FAILURE_INPUT);
   EXPECT_THAT(daemon->LastWords(0).error().message(), HasSubstr("20 steps"));
-}
-
-TEST_F(ResumeTest, NothingIsOverwritten) {
-  const v1::JobSpec spec = Spec(1, SaveTo("out", "every_steps: 20"));
-  RunJob(spec);
-  const auto before = VerifyCheckpoint(Checkpoint("out", 20), [](int64_t, int64_t) {});
-  const auto daemon = MakeDaemon();
-  daemon->Launch(spec);  // The same generation once more.
-  ASSERT_TRUE(daemon->Serve());
-  EXPECT_EQ(daemon->exit_code(0), 0) << "training itself goes on";
-  EXPECT_EQ(daemon->status(0).checkpoints().saves(), 0);
-  const auto after = VerifyCheckpoint(Checkpoint("out", 20), [](int64_t, int64_t) {});
-  ASSERT_TRUE(after.ok()) << after.status();
-  EXPECT_THAT(*after, ElementsAre());
-}
-
-TEST_F(ResumeTest, ADirectoryThatVanishesFailsSavesNotTraining) {
-  v1::JobSpec spec = Spec(1, "steps: 100000 log_every: 1000 " + SaveTo("out", "every_steps: 200"));
-  const auto daemon = MakeDaemon();
-  daemon->Launch(spec);
-  ASSERT_TRUE(daemon->Serve([&] { return daemon->status(0).checkpoints().saves() > 0; }));
-  // A file where the directory was: nothing can be made there, not even by root.
-  std::filesystem::rename(JobDirectory("out"), JobDirectory("out") + ".away");
-  std::ofstream(JobDirectory("out")) << "in the way";
-  ASSERT_TRUE(daemon->Serve([&] { return daemon->status(0).checkpoints().failures_size() > 0; }));
-  std::string errors;
-  for (const v1::SaveStatus& save : daemon->status(0).saves()) errors += save.error();
-  EXPECT_THAT(errors, HasSubstr(JobDirectory("out")));
-  std::filesystem::remove(JobDirectory("out"));
-  const int64_t saves = daemon->status(0).checkpoints().saves();
-  ASSERT_TRUE(daemon->Serve([&] { return daemon->status(0).checkpoints().saves() > saves; }))
-      << "it recovers";
 }
 
 TEST_F(ResumeTest, DamageIsNamed) {
@@ -416,36 +257,6 @@ TEST_F(ResumeTest, AnotherModelIsRefusedWithAllThatDiffers) {
   EXPECT_EQ(error.kind(), v1::FAILURE_RESTORE);
   EXPECT_THAT(error.message(), HasSubstr("32"));
   EXPECT_THAT(error.message(), HasSubstr("16"));
-}
-
-TEST_F(ResumeTest, OneJobAtATimeWritesToADirectory) {
-  const auto first = MakeDaemon();
-  first->Launch(Spec(1, "steps: 1000000 log_every: 10000 " + SaveTo("out")));
-  ASSERT_TRUE(first->Serve([&] { return first->status(0).state() == v1::TRAINER_RUNNING; }));
-  const auto second = MakeDaemon();
-  second->Launch(Spec(1, "collective_timeout_s: 1 startup_timeout_s: 3 " + SaveTo("out")), 2);
-  ASSERT_TRUE(second->Serve());
-  EXPECT_EQ(second->exit_code(0), 1);
-  const v1::TrainerError error = second->LastWords(0).error();
-  EXPECT_EQ(error.kind(), v1::FAILURE_ERROR) << "the other may end, and this one start again";
-  EXPECT_THAT(error.message(), HasSubstr("generation 1"));
-  EXPECT_THAT(error.message(), HasSubstr(absl::StrCat("process ", first->status(0).pid())));
-}
-
-TEST_F(ResumeTest, WhoIsAskedToEndGoesOnUntilToldTo) {
-  const auto daemon = MakeDaemon();
-  daemon->Launch(Spec(1, "steps: 1000000 log_every: 10000 " + SaveTo("out")));
-  ASSERT_TRUE(daemon->Serve([&] { return daemon->status(0).state() == v1::TRAINER_RUNNING; }));
-  daemon->Signal(0, SIGTERM);
-  ASSERT_TRUE(daemon->Serve([&] { return daemon->status(0).asked_to_end(); }));
-  v1::SaveOrder order;
-  order.set_number(1);
-  daemon->SetSaveOrder(order);
-  ASSERT_TRUE(daemon->Serve([&] { return daemon->status(0).checkpoints().commits() == 1; }));
-  EXPECT_FALSE(daemon->ended(0));
-  daemon->SayStopping(0);
-  ASSERT_TRUE(daemon->Serve());
-  EXPECT_EQ(daemon->exit_code(0), 0);
 }
 
 }  // namespace

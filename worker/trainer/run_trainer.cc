@@ -101,30 +101,12 @@ absl::Status PrepareOutput(Session& session) {
       config.rank());
 }
 
-// What is wrong with the checkpoint itself will be wrong at the next start too; any other error
-// may pass.
-absl::Status RestoreError(const TrainerConfig& config, const absl::Status& status) {
-  const bool named = absl::StrContains(status.message(), config.restore_from);
-  const std::string message =
-      absl::StrCat("cannot go on from the checkpoint", named ? "" : " ",
-                   named ? "" : config.restore_from, ": ", status.message());
-  switch (status.code()) {
-    case absl::StatusCode::kDataLoss:
-    case absl::StatusCode::kNotFound:
-    case absl::StatusCode::kUnimplemented:
-    case absl::StatusCode::kInvalidArgument:
-      return absl::FailedPreconditionError(message);
-    default:
-      return absl::InternalError(message);
-  }
-}
-
 // Model and optimizer as they were in the checkpoint.
 absl::Status Restore(Session& session) {
   const TrainerConfig& config = *session.config;
   const absl::Time began = absl::Now();
   absl::StatusOr<StateReader> opened = StateReader::Open(config.restore_from, config.threads);
-  if (!opened.ok()) return RestoreError(config, opened.status());
+  if (!opened.ok()) return RestoreError(config.restore_from, opened.status());
   auto checkpoint = std::make_unique<StateReader>(*std::move(opened));
   const Manifest& manifest = checkpoint->manifest();
   if (manifest.step > config.steps) {
@@ -134,7 +116,7 @@ absl::Status Restore(Session& session) {
   }
   const absl::Status restored =
       RestoreState(*checkpoint, config, *session.model, *session.optimizer);
-  if (!restored.ok()) return RestoreError(config, restored);
+  if (!restored.ok()) return RestoreError(config.restore_from, restored);
   TrainStart& start = session.start;
   start.step = manifest.step;
   start.position = {manifest.data_epoch, manifest.data_offset};

@@ -91,7 +91,7 @@ void Saver::OnPlan(const CheckpointPlan& plan) {
 
 bool Saver::AfterStep(int64_t steps_done, bool all_equal) {
   const int64_t every = config_.checkpoint.every_steps;
-  if (every > 0 && steps_done % every == 0 && !due_) due_.emplace();
+  if (every > 0 && steps_done % every == 0 && !due_) due_ = Due{0, false};
   absl::Duration waited;
   if (const std::optional<SaveOrder> order = agreement_.AfterStep(steps_done, &waited)) {
     due_ = Due{order->number, order->now};
@@ -224,7 +224,7 @@ void Saver::Fail(SaveStatus save, SaveFailure failure, std::string why) {
 }
 
 void Saver::SaveAtEnd(int64_t steps_done) {
-  if (const std::optional<SaveOrder> agreed = agreement_.Close()) due_ = Due{agreed->number};
+  if (const std::optional<SaveOrder> agreed = agreement_.Close()) due_ = Due{agreed->number, false};
   if ((!due_ && !config_.checkpoint.at_end) || last_saved_ == steps_done) return;
   Save(steps_done, due_ ? due_->order : 0, /*must=*/true);
 }

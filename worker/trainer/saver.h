@@ -74,8 +74,8 @@ class Saver {
 
  private:
   struct Due {
-    int64_t order = 0;
-    bool now = false;
+    int64_t order;  // 0: of the spec.
+    bool now;
   };
   struct Durable {
     SaveStatus save;

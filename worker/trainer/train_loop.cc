@@ -109,8 +109,9 @@ absl::Status TrainLoop::Run() {
 
     PACELINE_RETURN_IF_ERROR(report_.Publish(parts_.timer.TakeFinished()));
     const int64_t done = step + 1;
-    if (step - parts_.start.step + 1 == kStartupSteps)
+    if (step + 1 == parts_.start.step + kStartupSteps) {
       parts_.groups.SetTimeout(config_.collective_timeout);
+    }
     if (config_.eval_every > 0 && done % config_.eval_every == 0) {
       PACELINE_RETURN_IF_ERROR(EvaluateAt(done));
     }
@@ -123,7 +124,7 @@ absl::Status TrainLoop::Resume() {
   const absl::Status restored = RestoreStrategyState(*parts_.start.checkpoint, config_,
                                                      strategy_.ladder(), strategy_.State());
   parts_.start.checkpoint.reset();
-  if (!restored.ok()) return absl::FailedPreconditionError(restored.message());
+  if (!restored.ok()) return RestoreError(config_.restore_from, restored);
   return SettleBuckets();
 }
 

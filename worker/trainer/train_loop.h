@@ -64,7 +64,7 @@ class TrainLoop {
   ~TrainLoop();
 
   // Before Run: brings back what the checkpoint has of the strategy, and the order in which
-  // gradients are added. Collective. FailedPrecondition: the checkpoint could not be read.
+  // gradients are added. Collective. Errors of the checkpoint as RestoreError.
   absl::Status Resume();
 
   // Trains until all steps are done, then exports, evaluates and saves; or until a stop is

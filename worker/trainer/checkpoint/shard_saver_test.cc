@@ -177,8 +177,14 @@ TEST_F(ShardSaverTest, EntriesAreAlignedAndThePartTellsWhereTheyLie) {
 TEST_F(ShardSaverTest, TwoSavesAreInFlightAndAThirdHasToWait) {
   ShardSaver saver(platform_, {});
   saver.Reserve(4'000'000);
-  absl::Notification go_on;  // Until then the writer's thread is busy.
-  saver.Commit(directory_, [&go_on](const absl::Status&, double) { go_on.WaitForNotification(); });
+  // The writer's thread is busy with telling of a save that holds no memory any more.
+  absl::Notification telling, go_on;
+  saver.Begin(absl::StrCat(job_, "/first"), Part(0, 1), {Whole("t", Floats(1))}, {},
+              [&](const ShardResult&) {
+                telling.Notify();
+                go_on.WaitForNotification();
+              });
+  telling.WaitForNotification();
   at::Tensor tensor = Floats(1'500'000);
   std::vector<std::string> before;
   Outcome outcomes[3];

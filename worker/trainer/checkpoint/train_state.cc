@@ -7,6 +7,7 @@
 #include <mutex>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/core/status_macros.h"
 #include "worker/trainer/core/state_partition.h"
@@ -150,6 +151,21 @@ absl::Status RestoreState(StateReader& reader, const TrainerConfig& config, cons
   const std::vector<at::Tensor> counts = optimizer.StepCounts();
   for (const at::Tensor& count : counts) count.copy_(counts.front());
   return absl::OkStatus();
+}
+
+absl::Status RestoreError(const std::string& directory, const absl::Status& status) {
+  const bool named = absl::StrContains(status.message(), directory);
+  const std::string message = absl::StrCat("cannot go on from the checkpoint", named ? "" : " ",
+                                           named ? "" : directory, ": ", status.message());
+  switch (status.code()) {
+    case absl::StatusCode::kDataLoss:
+    case absl::StatusCode::kNotFound:
+    case absl::StatusCode::kUnimplemented:
+    case absl::StatusCode::kInvalidArgument:
+      return absl::FailedPreconditionError(message);
+    default:
+      return absl::InternalError(message);
+  }
 }
 
 absl::Status RestoreStrategyState(StateReader& reader, const TrainerConfig& config,

@@ -69,6 +69,10 @@ StatePart PartOfRank(const std::vector<StateTensor>& state, int rank, int ranks)
 absl::Status RestoreState(StateReader& reader, const TrainerConfig& config, const Model& model,
                           const Optimizer& optimizer);
 
+// For people, of what RestoreState and its like have returned. FailedPrecondition: the checkpoint
+// itself is wrong, and will be at the next start; Internal: the error may pass.
+absl::Status RestoreError(const std::string& directory, const absl::Status& status);
+
 // Reads what the strategy had, if the same number of ranks had the same `ladder`; else leaves it.
 absl::Status RestoreStrategyState(StateReader& reader, const TrainerConfig& config,
                                   const std::string& ladder, const std::vector<NamedTensor>& state);

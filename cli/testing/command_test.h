@@ -1,0 +1,40 @@
+// A fixture for tests of verbs: command lines against a controller on a real socket.
+#ifndef CLI_TESTING_COMMAND_TEST_H_
+#define CLI_TESTING_COMMAND_TEST_H_
+
+#include <grpcpp/support/status.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "cli/rpc/interrupt.h"
+#include "cli/testing/fake_controller.h"
+
+namespace paceline {
+
+// What a command left behind.
+struct Ran {
+  int exit = 0;
+  std::string out;
+  std::string err;
+};
+
+// FAILED_PRECONDITION with this reason in its details.
+grpc::Status Refused(const std::string& message, const std::string& reason);
+
+class CommandTest : public ::testing::Test {
+ protected:
+  // Runs `paceline` with these arguments; on a terminal of 100 columns, or none.
+  Ran Paceline(std::vector<std::string> arguments, bool terminal = false);
+
+  FakeController controller_;
+  Interrupt interrupt_;
+  std::map<std::string, std::string> environment_ = {{"PACELINE_SERVER", controller_.address()},
+                                                     {"PACELINE_DEV_DIR", "/nonexistent"}};
+};
+
+}  // namespace paceline
+
+#endif  // CLI_TESTING_COMMAND_TEST_H_

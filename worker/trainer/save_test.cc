@@ -1,0 +1,193 @@
+// Saves of real trainer processes: when they are made, what keeps them from it, and that training
+// does not mind.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/checkpoint/checkpoint_files.h"
+#include "common/checkpoint/checkpoint_paths.h"
+#include "worker/trainer/testing/fake_daemon.h"
+#include "worker/trainer/testing/saving_test.h"
+
+namespace paceline {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+using SaveTest = SavingTest;
+
+TEST_F(SaveTest, EveryCheckpointVerifies) {
+  const auto daemon = RunJob(Spec(3, SaveTo("out", "every_steps: 5")));
+  for (const int64_t step : {5, 10, 15, 20}) {
+    const auto damages = VerifyCheckpoint(Checkpoint("out", step), [](int64_t, int64_t) {});
+    ASSERT_TRUE(damages.ok()) << damages.status();
+    EXPECT_THAT(*damages, ElementsAre());
+  }
+  const auto files = CheckpointFiles::Open(Checkpoint("out", 10));
+  ASSERT_TRUE(files.ok()) << files.status();
+  EXPECT_EQ(files->manifest().step, 10);
+  EXPECT_EQ(files->manifest().ranks, 3);
+  EXPECT_EQ(files->manifest().data_offset, 10 * 3 * 4);
+  EXPECT_THAT(files->manifest().job_spec, HasSubstr("learning_rate"));
+  EXPECT_EQ(daemon->status(0).checkpoints().commits(), 4);
+  EXPECT_EQ(daemon->status(2).checkpoints().saves(), 4);
+}
+
+TEST_F(SaveTest, AnOrderTakesEffectWhenAllRanksAreEqual) {
+  const v1::JobSpec spec =
+      Spec(4,
+           "steps: 100000 log_every: 1000 strategy { hsgd { ladder { period: 2 "
+           "size: 2 } ladder { period: 64 size: 4 } } } " +
+               SaveTo("out"));
+  const auto daemon = MakeDaemon();
+  daemon->Launch(spec);
+  const auto committed = [&](int64_t order) {
+    const auto& saves = daemon->status(0).saves();
+    return std::any_of(saves.begin(), saves.end(), [&](const v1::SaveStatus& save) {
+      return save.order() == order && save.state() == v1::SAVE_COMMITTED;
+    });
+  };
+  v1::SaveOrder order;
+  order.set_number(1);
+  daemon->SetSaveOrder(order);
+  ASSERT_TRUE(daemon->Serve([&] { return committed(1); }));
+  order.set_number(2);
+  order.set_now(true);
+  daemon->SetSaveOrder(order);
+  ASSERT_TRUE(daemon->Serve([&] { return committed(2); }));
+  const auto found = SettleCheckpoints(JobDirectory("out"), 0);
+  ASSERT_TRUE(found.ok()) << found.status();
+  ASSERT_EQ(found->size(), 2u);
+  EXPECT_EQ(found->front().step % 64, 1) << "the first order waits for the mean of all";
+}
+
+TEST_F(SaveTest, AnOrderThatDoesNotReachAllRanksIsGivenUpByAll) {
+  const auto daemon = MakeDaemon();
+  daemon->Launch(Spec(3, "steps: 200000 log_every: 1000 " + SaveTo("out")));
+  v1::SaveOrder order;
+  order.set_number(1);
+  daemon->SetSaveOrder({0, 2}, order);
+  const auto gave_up = [&](int rank) {
+    return daemon->status(rank).saves_size() == 1 &&
+           daemon->status(rank).saves(0).failure() == v1::SAVE_NOT_AGREED;
+  };
+  ASSERT_TRUE(daemon->Serve([&] { return gave_up(0) && gave_up(2); })) << daemon->Log(0);
+  order.set_number(2);
+  daemon->SetSaveOrder(order);
+  ASSERT_TRUE(daemon->Serve([&] {
+    const auto& saves = daemon->status(0).saves();
+    return saves.size() == 2 && saves.rbegin()->state() == v1::SAVE_COMMITTED;
+  })) << daemon->Log(0);
+  EXPECT_EQ(daemon->status(1).saves_size(), 1) << "it never heard of the first";
+}
+
+TEST_F(SaveTest, SlowWritingSkipsSavesAndLeavesTrainingAlone) {
+  // 5 MB of state at 2 MB/s, a save every 5 steps.
+  const auto daemon = RunJob(Spec(1, "model { mlp { hidden: 2000 hidden: 250 } } steps: 60 " +
+                                         SaveTo("out", "every_steps: 5 write_limit_mb_s: 2")));
+  EXPECT_GT(daemon->status(0).checkpoints().skipped(), 0);
+  EXPECT_GT(daemon->status(0).checkpoints().saves(), 0);
+  EXPECT_EQ(Values(*daemon, 0, "loss").size(), 60u);
+  const auto found = SettleCheckpoints(JobDirectory("out"), 1);
+  ASSERT_TRUE(found.ok());
+  EXPECT_EQ(static_cast<int64_t>(found->size()), daemon->status(0).checkpoints().saves());
+}
+
+TEST_F(SaveTest, WhatMustBeSavedWaitsForABuffer) {
+  v1::JobSpec spec = Spec(1,
+                          "model { mlp { hidden: 2000 hidden: 250 } } steps: 600 optimizer { "
+                          "learning_rate: 0.0001 } " +
+                              SaveTo("out", "every_steps: 2 write_limit_mb_s: 8"));
+  spec.mutable_checkpoint()->set_at_end(true);
+  const auto daemon = MakeDaemon();
+  daemon->Launch(spec);
+  ASSERT_TRUE(daemon->Serve([&] { return daemon->status(0).checkpoints().skipped() > 2; }));
+  v1::SaveOrder order;
+  order.set_number(1);
+  daemon->SetSaveOrder(order);
+  bool served = false;
+  ASSERT_TRUE(daemon->Serve([&] {
+    for (const v1::SaveStatus& save : daemon->status(0).saves()) {
+      served |= save.order() == 1 && save.state() == v1::SAVE_COMMITTED;
+    }
+    return served;
+  }));
+  EXPECT_TRUE(served);
+  ASSERT_TRUE(daemon->Serve());
+  EXPECT_EQ(daemon->exit_code(0), 0) << daemon->Log(0);
+  EXPECT_TRUE(CheckpointFiles::Open(Checkpoint("out", 600)).ok());
+}
+
+TEST_F(SaveTest, NothingIsOverwritten) {
+  const v1::JobSpec spec = Spec(1, SaveTo("out", "every_steps: 20"));
+  RunJob(spec);
+  const auto before = VerifyCheckpoint(Checkpoint("out", 20), [](int64_t, int64_t) {});
+  const auto daemon = MakeDaemon();
+  daemon->Launch(spec);  // The same generation once more.
+  ASSERT_TRUE(daemon->Serve());
+  EXPECT_EQ(daemon->exit_code(0), 0) << "training itself goes on";
+  EXPECT_EQ(daemon->status(0).checkpoints().saves(), 0);
+  const auto after = VerifyCheckpoint(Checkpoint("out", 20), [](int64_t, int64_t) {});
+  ASSERT_TRUE(after.ok()) << after.status();
+  EXPECT_THAT(*after, ElementsAre());
+}
+
+TEST_F(SaveTest, ADirectoryThatVanishesFailsSavesNotTraining) {
+  v1::JobSpec spec = Spec(1, "steps: 100000 log_every: 1000 " + SaveTo("out", "every_steps: 200"));
+  const auto daemon = MakeDaemon();
+  daemon->Launch(spec);
+  ASSERT_TRUE(daemon->Serve([&] { return daemon->status(0).checkpoints().saves() > 0; }));
+  // A file where the directory was: nothing can be made there, not even by root.
+  std::filesystem::rename(JobDirectory("out"), JobDirectory("out") + ".away");
+  std::ofstream(JobDirectory("out")) << "in the way";
+  ASSERT_TRUE(daemon->Serve([&] { return daemon->status(0).checkpoints().failures_size() > 0; }));
+  std::string errors;
+  for (const v1::SaveStatus& save : daemon->status(0).saves()) errors += save.error();
+  EXPECT_THAT(errors, HasSubstr(JobDirectory("out")));
+  std::filesystem::remove(JobDirectory("out"));
+  const int64_t saves = daemon->status(0).checkpoints().saves();
+  ASSERT_TRUE(daemon->Serve([&] { return daemon->status(0).checkpoints().saves() > saves; }))
+      << "it recovers";
+}
+
+TEST_F(SaveTest, OneJobAtATimeWritesToADirectory) {
+  const auto first = MakeDaemon();
+  first->Launch(Spec(1, "steps: 1000000 log_every: 10000 " + SaveTo("out")));
+  ASSERT_TRUE(first->Serve([&] { return first->status(0).state() == v1::TRAINER_RUNNING; }));
+  const auto second = MakeDaemon();
+  second->Launch(Spec(1, "collective_timeout_s: 1 startup_timeout_s: 3 " + SaveTo("out")), 2);
+  ASSERT_TRUE(second->Serve());
+  EXPECT_EQ(second->exit_code(0), 1);
+  const v1::TrainerError error = second->LastWords(0).error();
+  EXPECT_EQ(error.kind(), v1::FAILURE_ERROR) << "the other may end, and this one start again";
+  EXPECT_THAT(error.message(), HasSubstr("generation 1"));
+  EXPECT_THAT(error.message(), HasSubstr(absl::StrCat("process ", first->status(0).pid())));
+}
+
+TEST_F(SaveTest, WhoIsAskedToEndGoesOnUntilToldTo) {
+  const auto daemon = MakeDaemon();
+  daemon->Launch(Spec(1, "steps: 1000000 log_every: 10000 " + SaveTo("out")));
+  ASSERT_TRUE(daemon->Serve([&] { return daemon->status(0).state() == v1::TRAINER_RUNNING; }));
+  daemon->Signal(0, SIGTERM);
+  ASSERT_TRUE(daemon->Serve([&] { return daemon->status(0).asked_to_end(); }));
+  v1::SaveOrder order;
+  order.set_number(1);
+  daemon->SetSaveOrder(order);
+  ASSERT_TRUE(daemon->Serve([&] { return daemon->status(0).checkpoints().commits() == 1; }));
+  EXPECT_FALSE(daemon->ended(0));
+  daemon->SayStopping(0);
+  ASSERT_TRUE(daemon->Serve());
+  EXPECT_EQ(daemon->exit_code(0), 0);
+}
+
+}  // namespace
+}  // namespace paceline
