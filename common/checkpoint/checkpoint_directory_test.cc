@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
+#include <linux/capability.h>
 #include <signal.h>
 #include <sys/ptrace.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -132,29 +134,28 @@ TEST_F(CheckpointDirectoryTest, AMissingDirectoryIsToldAndNotMade) {
   fs::remove(job_);
 }
 
-// Root may read all: as long as it lives, this process is the user "nobody", who owns the
-// directory.
-class NobodyElse {
+// As long as it lives, this thread is bound by the modes of files, even root's.
+class BoundByModes {
  public:
-  explicit NobodyElse(const std::string& directory) {
-    if (::geteuid() != 0) return;
-    constexpr uid_t kNobody = 65534;
-    EXPECT_EQ(::chown(directory.c_str(), kNobody, static_cast<gid_t>(-1)), 0);
-    EXPECT_EQ(::seteuid(kNobody), 0);
+  BoundByModes() {
+    EXPECT_EQ(::syscall(SYS_capget, &header_, before_), 0);
+    __user_cap_data_struct bound[2] = {before_[0], before_[1]};
+    bound[0].effective &= ~(1U << CAP_DAC_OVERRIDE | 1U << CAP_DAC_READ_SEARCH);
+    EXPECT_EQ(::syscall(SYS_capset, &header_, bound), 0);
   }
-  ~NobodyElse() {
-    if (::getuid() == 0) {
-      EXPECT_EQ(::seteuid(0), 0);
-    }
-  }
-  NobodyElse(const NobodyElse&) = delete;
-  NobodyElse& operator=(const NobodyElse&) = delete;
+  ~BoundByModes() { EXPECT_EQ(::syscall(SYS_capset, &header_, before_), 0); }
+  BoundByModes(const BoundByModes&) = delete;
+  BoundByModes& operator=(const BoundByModes&) = delete;
+
+ private:
+  __user_cap_header_struct header_ = {_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct before_[2] = {};
 };
 
 TEST_F(CheckpointDirectoryTest, ADirectoryThatMayNotBeReadIsTold) {
   AddComplete({10, 1});
   AddIncomplete({20, 1});
-  const NobodyElse nobody(job_);
+  const BoundByModes bound;
   fs::permissions(job_, fs::perms::owner_read | fs::perms::owner_exec);
   EXPECT_EQ(SettleCheckpoints(job_, 1).status().code(), absl::StatusCode::kPermissionDenied);
   EXPECT_EQ(RemoveCheckpoint(PathOf({10, 1})).code(), absl::StatusCode::kPermissionDenied);
