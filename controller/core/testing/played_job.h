@@ -74,7 +74,7 @@ inline Job RunningJob(JobRequest request = PlayedRequest()) {
 inline JobChange TellSaves(Job& job, int rank, std::vector<SaveStatus> saves, Moment now) {
   TrainerReport report = PlayedReport(job, rank, TrainerState::kRunning);
   report.saves = std::move(saves);
-  return Tell(job, std::move(report), now);
+  return Tell(job, report, now);
 }
 
 // Both ranks save after the step, and rank 0 commits it.
@@ -90,7 +90,7 @@ inline void Exit(Job& job, int rank, FailureKind failure, const std::string& mes
   report.exit = TrainerExit();
   report.exit->failure = failure;
   report.exit->message = message;
-  Tell(job, std::move(report), now);
+  Tell(job, report, now);
 }
 
 // Rank 1 fails, and rank 0 is stopped.

@@ -57,8 +57,8 @@ TEST(StatePartition, TensorsWithoutBytesAreRankZeros) {
 }
 
 TEST(StatePartition, PartsAreEvenToOneRow) {
-  std::mt19937 random(1);
-  for (int round = 0; round < 200; ++round) {
+  for (unsigned round = 0; round < 200; ++round) {
+    std::mt19937 random(round);
     std::vector<RowLayout> tensors(1 + random() % 20);
     int64_t largest_row = 0;
     for (RowLayout& tensor : tensors) {
