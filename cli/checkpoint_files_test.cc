@@ -27,8 +27,6 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 
-constexpr char kOlderId[] = "job-ba9876543210";
-
 TEST_F(CheckpointTest, VerifyOfSoundFiles) {
   Store();
   const Ran ran = Paceline({"checkpoint", "verify", "small"});

@@ -204,10 +204,9 @@ TEST(CheckpointTasksTest, NewestOneThatIsGoneIsNoReasonToBeginAnew) {
 // Which node does the job's tasks as time goes by.
 class TaskNodeTest : public ::testing::Test {
  protected:
-  std::string Assign(std::vector<std::pair<const char*, NodeState>> states, double seconds) {
-    assignment_ =
-        AssignTasks(job_, Nodes(std::move(states)),
-                    assignment_.has_value() ? &*assignment_ : nullptr, At(seconds).steady);
+  std::string Assign(const std::vector<std::pair<const char*, NodeState>>& states, double seconds) {
+    assignment_ = AssignTasks(
+        job_, Nodes(states), assignment_.has_value() ? &*assignment_ : nullptr, At(seconds).steady);
     return assignment_.has_value() ? assignment_->node.value() : "";
   }
 
