@@ -2,12 +2,15 @@
 
 One parse does both: thread-safety warnings are clang-diagnostic-* to clang-tidy. Files that
 reach torch's headers take too long for that and are left out; those of them that also reach
-absl::Mutex get the compiler's pass alone. A file that passed is not looked at again until
-it, an own header or proto that it reaches, or .clang-tidy changes: what passed is kept by
-content under ~/.cache/paceline/tidy.
+absl::Mutex get the compiler's pass alone. Most of a parse are headers, so the files of a folder
+are first looked at together, and apart only where that finds anything: two of them may well have
+one name for two things. A file that passed is not looked at again until it, an own header or
+proto that it reaches, or .clang-tidy changes: what passed is kept by content under
+~/.cache/paceline/tidy.
 
 Usage: tidy.py [FILE.cc...], default all; run from the root, after tools/setup.sh.
 """
+import collections
 import concurrent.futures
 import functools
 import glob
@@ -18,6 +21,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 
 GENERATED = pathlib.Path("build/check/gen")
 CACHE = pathlib.Path.home() / ".cache/paceline/tidy"
@@ -25,6 +29,7 @@ SITE = glob.glob(".venv/lib/python3*/site-packages")[0]
 # Not Debian's: since version 21 it leaves the system's headers out, which is four times as fast.
 CLANG_TIDY = ".venv/bin/clang-tidy"
 CLANG = "clang++-14"
+BATCH = 8  # Files that are looked at together.
 FLAGS = [
     "-std=c++17", "-Wall", "-Wextra", "-Wthread-safety", "-Wno-deprecated-declarations", "-I.",
     "-isystem", str(GENERATED),
@@ -35,6 +40,7 @@ TORCH_FLAGS = [
     "-isystem", f"{SITE}/torch/include/torch/csrc/api/include",
     "-isystem", "third_party/gloo_stub",
 ]
+OUR_CODE = r"(^|/)(bench|cli|common|controller|tests|worker)/.*\.(h|cc)$"
 INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
 TORCH = re.compile(r"^(torch|c10|ATen|gloo|caffe2)/|^(cuda|nccl|cuda_runtime\w*)\.h$")
 
@@ -81,8 +87,10 @@ def generate_protos():
          "google/rpc/status.proto", "google/rpc/error_details.proto"], check=True)
 
 
-def command_for(path, foreign):
+@functools.lru_cache(maxsize=None)
+def command_for(path):
     """What to run over the file; nothing when it needs no pass."""
+    _, foreign = closure(path)
     if not any(TORCH.match(name) for name in foreign):
         return [CLANG_TIDY, "--quiet", path, "--", *FLAGS]
     if "absl/synchronization/mutex.h" in foreign:
@@ -90,24 +98,49 @@ def command_for(path, foreign):
     return None
 
 
-def check(path, version):
-    """The complaints about one file; empty when there are none."""
+def mark(path, version):
+    """The file that tells that this one, as it is now, has passed."""
     own, foreign = closure(path)
-    command = command_for(path, foreign)
-    if command is None:
-        return ""
     protos = our_files("*.proto") if any("pb.h" in name for name in foreign) else []
     key = hashlib.sha256("\0".join(
-        [version, text(".clang-tidy"), *command, *(name + "\0" + text(name)
+        [version, text(".clang-tidy"), *command_for(path), *(name + "\0" + text(name)
          for name in sorted(own) + sorted(protos))]).encode()).hexdigest()
-    passed = CACHE / key
-    if passed.exists():
-        return ""
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    if result.returncode == 0:
-        passed.touch()
-        return ""
-    return result.stdout + (result.stderr if not result.stdout else "")
+    return CACHE / key
+
+
+def batches(paths):
+    """Lists of files to look at together: of one folder, tests apart."""
+    groups = collections.defaultdict(list)
+    for path in paths:
+        alone = path if command_for(path)[0] != CLANG_TIDY else ""
+        groups[os.path.dirname(path), path.endswith("_test.cc"), alone].append(path)
+    return [group[first:first + BATCH] for group in groups.values()
+            for first in range(0, len(group), BATCH)]
+
+
+def pass_together(paths):
+    with tempfile.NamedTemporaryFile("w", suffix=".cc") as joined:
+        joined.write("".join(f'#include "{path}"\n' for path in paths))
+        joined.flush()
+        return subprocess.run(
+            [CLANG_TIDY, "--quiet", "--config-file=.clang-tidy",
+             "--checks=-bugprone-suspicious-include", "--header-filter=" + OUR_CODE, joined.name,
+             "--", *FLAGS], capture_output=True, check=False).returncode == 0
+
+
+def check(paths, version):
+    """The complaints about these files."""
+    if len(paths) > 1:
+        if not pass_together(paths):
+            half = len(paths) // 2
+            return check(paths[:half], version) + check(paths[half:], version)
+    else:
+        result = subprocess.run(command_for(paths[0]), capture_output=True, text=True, check=False)
+        if result.returncode != 0:
+            return [result.stdout + (result.stderr if not result.stdout else "")]
+    for path in paths:
+        mark(path, version).touch()
+    return []
 
 
 def main():
@@ -115,13 +148,14 @@ def main():
     CACHE.mkdir(parents=True, exist_ok=True)
     version = subprocess.run(
         [CLANG_TIDY, "--version"], check=True, capture_output=True, text=True).stdout
-    paths = sys.argv[1:] or our_files("*.cc")
+    paths = [path for path in sys.argv[1:] or our_files("*.cc")
+             if command_for(path) and not mark(path, version).exists()]
     failed = 0
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        for complaints in pool.map(lambda path: check(path, version), paths):
-            if complaints:
-                failed += 1
-                print(complaints.strip(), flush=True)
+        for complaints in pool.map(lambda batch: check(batch, version), batches(paths)):
+            failed += len(complaints)
+            for complaint in complaints:
+                print(complaint.strip(), flush=True)
     return 1 if failed else 0
 
 
