@@ -60,10 +60,22 @@ absl::Status MakeDir(const std::string& path) {
   return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot create ", path));
 }
 
-// What is worth a report of its own.
-std::string WithoutFigures(v1::TrainerStatus status) {
+// What is worth a report of its own. While a trainer trains, its step is a figure.
+v1::TrainerStatus WithoutFigures(v1::TrainerStatus status) {
   status.clear_figures();
   status.clear_checkpoints();
+  if (!status.membership().waiting() && status.has_membership()) {
+    status.mutable_membership()->clear_step();
+  }
+  return status;
+}
+
+// What other ranks may be waiting for. `status` is without figures.
+std::string WaitedFor(v1::TrainerStatus status) {
+  status.clear_evaluation();
+  status.clear_plan();
+  status.clear_profile();
+  status.clear_saves();
   return status.SerializeAsString();
 }
 
@@ -175,21 +187,30 @@ void NodeTrainer::SetPlan(const v1::TrainerPlan& plan) {
   KeepMessage(File(trainer_dir::kPlan), plan_);
 }
 
-bool NodeTrainer::OnStatus(const v1::TrainerStatus& status) {
-  if (ended()) return false;
-  const bool changed = WithoutFigures(status) != WithoutFigures(status_);
+Tell NodeTrainer::OnStatus(const v1::TrainerStatus& status) {
+  if (ended()) return Tell::kNothing;
+  const v1::TrainerStatus before = WithoutFigures(status_);
+  const v1::TrainerStatus after = WithoutFigures(status);
   status_ = status;
-  if (!changed) return false;
+  if (before.SerializeAsString() == after.SerializeAsString()) return Tell::kNothing;
   KeepMessage(File(trainer_dir::kSeen), status_);
-  return true;
+  return WaitedFor(before) == WaitedFor(after) ? Tell::kSoon : Tell::kNow;
 }
 
-bool NodeTrainer::Poll() {
+Tell NodeTrainer::Poll() {
   if (ring_.has_value()) ring_->Poll();
-  if (pid_ != 0 || !process_.has_value()) return false;
-  const absl::StatusOr<TrainerProcesses> processes = ReadTrainerLock(dir_);
-  if (processes.ok()) pid_ = processes->trainer;
-  return pid_ != 0;
+  if (!process_.has_value()) return Tell::kNothing;
+  Tell tell = Tell::kNothing;
+  if (pid_ == 0) {
+    const absl::StatusOr<TrainerProcesses> processes = ReadTrainerLock(dir_);
+    if (!processes.ok() || processes->trainer == 0) return Tell::kNothing;
+    pid_ = processes->trainer;
+    state_.emplace(processes->trainer);
+    tell = Tell::kSoon;
+  }
+  const bool suspended = state_->Suspended();
+  if (std::exchange(suspended_, suspended) != suspended) tell = Tell::kNow;
+  return tell;
 }
 
 void NodeTrainer::Judge(bool stop_requested) {
@@ -219,7 +240,8 @@ void NodeTrainer::Judge(bool stop_requested) {
   if (end.failure != FailureKind::kNone) {
     exit.set_log_tail(LogFiles(File(trainer_dir::kLog)).Tail(kTailLines, kTailBytes));
   }
-  SetResult(std::move(result));
+  process_.reset();
+  result_ = std::move(result);
 }
 
 void NodeTrainer::Forget() {
@@ -245,6 +267,8 @@ v1::TrainerReport NodeTrainer::Report() const {
   *report.mutable_saves() = status_.saves();
   if (status_.has_checkpoints()) *report.mutable_checkpoints() = status_.checkpoints();
   report.set_asked_to_end(status_.asked_to_end());
+  if (status_.has_membership()) *report.mutable_membership() = status_.membership();
+  report.set_suspended(suspended_);
   return report;
 }
 
@@ -264,14 +288,24 @@ v1::TrainerCommand NodeTrainer::Command() const {
   if (plan_.has_profile()) *command.mutable_profile() = plan_.profile();
   if (plan_.has_checkpoints()) *command.mutable_checkpoints() = plan_.checkpoints();
   command.set_stopping(plan_.has_stop());
+  if (plan_.has_membership()) *command.mutable_membership() = plan_.membership();
   return command;
+}
+
+TrainerId NodeTrainer::Member() const {
+  if (!plan_.has_membership()) return id_;
+  return {id_.job, Generation(plan_.membership().generation()), Rank(plan_.membership().rank())};
 }
 
 void NodeTrainer::SetResult(v1::TrainerReport result) {
   process_.reset();
-  ::unlink(setup_.paths.Ring(id_).c_str());
-  KeepMessage(File(trainer_dir::kResult), result);
   result_ = std::move(result);
+  KeepResult();
+}
+
+void NodeTrainer::KeepResult() {
+  ::unlink(setup_.paths.Ring(id_).c_str());
+  KeepMessage(File(trainer_dir::kResult), *result_);
 }
 
 // The trainer's own file says more than what came by the socket, which may have been late.
@@ -288,6 +322,9 @@ v1::TrainerStatus NodeTrainer::LastWords() const {
     *last->mutable_checkpoints() = status_.checkpoints();
   }
   if (status_.asked_to_end()) last->set_asked_to_end(true);
+  if (!last->has_membership() && status_.has_membership()) {
+    *last->mutable_membership() = status_.membership();
+  }
   return *std::move(last);
 }
 

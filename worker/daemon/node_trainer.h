@@ -20,10 +20,18 @@
 #include "proto/trainer.pb.h"
 #include "proto/worker.pb.h"
 #include "worker/daemon/node_paths.h"
+#include "worker/daemon/process_state.h"
 #include "worker/daemon/ring_tail.h"
 #include "worker/daemon/trainer_process.h"
 
 namespace paceline {
+
+// Whether the controller should hear of a change, and how soon.
+enum class Tell {
+  kNothing,  // With the next report.
+  kSoon,     // With other changes that come in the same moment.
+  kNow,      // Others wait for it.
+};
 
 // What all trainers of a node have in common.
 struct TrainerSetup {
@@ -67,23 +75,29 @@ class NodeTrainer {
   void SetPlan(const v1::TrainerPlan& plan);
   const v1::TrainerPlan& plan() const { return plan_; }
 
-  // True when more than the figures changed, which are worth no report of their own.
-  bool OnStatus(const v1::TrainerStatus& status);
+  // Figures alone are worth no report of their own.
+  Tell OnStatus(const v1::TrainerStatus& status);
 
-  // Reads the ring and the process id. True when the latter has become known.
-  bool Poll();
+  // Reads the ring, the process id, and whether the process is suspended.
+  Tell Poll();
 
-  // Finds out how it ended, puts that on record and removes its ring.
-  // Requires: its process is gone.
+  // Finds out how it ended. Requires: its process is gone.
   void Judge(bool stop_requested);
+  // Puts that on record and removes its ring. Apart from the above, since the controller should
+  // not wait for a disk. Requires: ended().
+  void KeepResult();
 
   // Removes what is only for the living: the plan and the ring. The log stays.
   void Forget();
 
   bool ended() const { return result_.has_value(); }
   const std::optional<TrainerProcess>& process() const { return process_; }
+  const std::optional<RingTail>& ring() const { return ring_; }
   std::optional<RingTail>& ring() { return ring_; }
   const TrainerId& id() const { return id_; }
+  // What it is to the job by now: its generation and rank (-1: a spare) of its membership, those of
+  // id() without one.
+  TrainerId Member() const;
 
   v1::TrainerReport Report() const;
   v1::TrainerCommand Command() const;
@@ -103,6 +117,8 @@ class NodeTrainer {
   v1::TrainerPlan plan_;
   v1::TrainerStatus status_;
   int64_t pid_ = 0;
+  std::optional<ProcessState> state_;  // Of the process pid_.
+  bool suspended_ = false;
   std::optional<TrainerProcess> process_;
   std::optional<RingTail> ring_;
   std::optional<v1::TrainerReport> result_;
