@@ -27,6 +27,7 @@
 #include "common/core/ids.h"
 #include "common/core/moment.h"
 #include "controller/core/checkpoint.h"
+#include "controller/core/placement_policy.h"
 #include "controller/core/trainer_state.h"
 
 namespace paceline {
@@ -54,6 +55,10 @@ struct JobRequest {
   CheckpointPolicy checkpoints = {};
   int max_restarts = 0;
   std::string resume_from = {};  // Directory of a checkpoint; empty: none.
+  std::string queue = "default";
+  int priority = 0;  // Within its queue; the greater goes first.
+  PlacementPolicy placement = {};
+  int spares = 0;  // Places kept for ranks that are lost; beside those of the ranks.
 };
 
 // Room for one rank: a slot, or a GPU.

@@ -29,9 +29,9 @@ std::vector<std::string> Names(const Placement& placement) {
   return names;
 }
 
-TEST(PlacementTest, TakesTheEmptiestNodesFirstAndKeepsNeighboursTogether) {
+TEST(PlacementTest, TakesTheEmptiestNodesFirstAndFillsTheLastOne) {
   EXPECT_THAT(Names(PlaceRanks(Ranks(4), {Space("a", 4, 1), Space("b", 4, 3), Space("c", 4, 2)})),
-              ElementsAre("b1", "b2", "b3", "c2"));
+              ElementsAre("b1", "b2", "b3", "a3"));
 }
 
 TEST(PlacementTest, AllRanksOrNone) {

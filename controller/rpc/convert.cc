@@ -344,6 +344,20 @@ NodeFacts FromProto(const v1::Hello& hello) {
   return facts;
 }
 
+namespace {
+
+PlacementPolicy FromProto(const v1::PlacementPolicy& placement) {
+  PlacementPolicy policy;
+  policy.labels.insert(placement.labels().begin(), placement.labels().end());
+  for (const std::string& node : placement.nodes()) policy.nodes.emplace_back(node);
+  for (const std::string& node : placement.exclude_nodes()) policy.exclude_nodes.emplace_back(node);
+  policy.tolerate.assign(placement.tolerate().begin(), placement.tolerate().end());
+  policy.same = placement.same();
+  return policy;
+}
+
+}  // namespace
+
 JobRequest FromProto(const JobId& id, const v1::JobSpec& spec) {
   return {id,
           spec.name(),
@@ -355,7 +369,11 @@ JobRequest FromProto(const JobId& id, const v1::JobSpec& spec) {
           spec.strategy().SerializeAsString(),
           FromProto(spec.checkpoint()),
           spec.max_restarts(),
-          spec.resume_from()};
+          spec.resume_from(),
+          spec.queue().empty() ? "default" : spec.queue(),  // Of a version without: empty.
+          spec.priority(),
+          FromProto(spec.placement()),
+          spec.recovery().spares()};
 }
 
 }  // namespace paceline

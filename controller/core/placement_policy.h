@@ -1,0 +1,30 @@
+// Which nodes a job may use: core's form of proto/job_spec.proto, PlacementPolicy, where each
+// field is documented.
+#ifndef CONTROLLER_CORE_PLACEMENT_POLICY_H_
+#define CONTROLLER_CORE_PLACEMENT_POLICY_H_
+
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "common/core/ids.h"
+
+namespace paceline {
+
+struct PlacementPolicy {
+  std::map<std::string, std::string> labels;
+  std::vector<NodeName> nodes;  // Empty: all but those excluded.
+  std::vector<NodeName> exclude_nodes;
+  std::vector<std::string> tolerate;  // KEY or KEY=VALUE.
+  std::string same;                   // A label; empty: none.
+
+  friend bool operator<(const PlacementPolicy& a, const PlacementPolicy& b) {
+    return std::tie(a.labels, a.nodes, a.exclude_nodes, a.tolerate, a.same) <
+           std::tie(b.labels, b.nodes, b.exclude_nodes, b.tolerate, b.same);
+  }
+};
+
+}  // namespace paceline
+
+#endif  // CONTROLLER_CORE_PLACEMENT_POLICY_H_
