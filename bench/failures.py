@@ -80,6 +80,10 @@ class Run:
         os.kill(pid, signal.SIGKILL)
         return now
 
+    def kill_and_replace(self, rank):
+        """Kills the rank's process; what does not start another by itself is helped to."""
+        self.kill(rank)
+
 
 class Ours(Run):
     """A controller and five workers; the job has the recovery that is given."""
@@ -181,10 +185,18 @@ class Torchft(Peer):
         self.spawn(VENV / "torchft_lighthouse", "--bind", f"127.0.0.1:{port}", "--min_replicas", "1",
                    "--quorum_tick_ms", str(tick), "--join_timeout_ms", str(join),
                    "--heartbeat_timeout_ms", str(dead))
+        self.replica = ["--lighthouse", f"http://127.0.0.1:{port}", "--timeout", "5", "--heartbeat",
+                        str(heartbeat)]
         for rank in range(RANKS):
-            self.spawn(sys.executable, PEER, "torchft", *self.options, "--rank", str(rank),
-                       "--lighthouse", f"http://127.0.0.1:{port}", "--timeout", "5",
-                       "--heartbeat", str(heartbeat))
+            self.start(rank)
+
+    def start(self, rank):
+        self.spawn(sys.executable, PEER, "torchft", *self.options, "--rank", str(rank), *self.replica)
+
+    def kill_and_replace(self, rank):
+        super().kill_and_replace(rank)
+        time.sleep(1)
+        self.start(rank)
 
 
 @contextlib.contextmanager
