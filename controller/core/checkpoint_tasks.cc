@@ -42,10 +42,10 @@ std::vector<NodeName> TaskNodes(const Job& job, const std::map<NodeName, Node>& 
   std::vector<NodeName> ready;
   for (const NodeName& name : job.nodes) {
     const auto node = nodes.find(name);
-    if (node != nodes.end() && node->second.state == NodeState::kReady) ready.push_back(name);
+    if (node != nodes.end() && IsReachable(node->second.state)) ready.push_back(name);
   }
   for (const auto& [name, node] : nodes) {
-    if (node.state == NodeState::kReady && std::count(ready.begin(), ready.end(), name) == 0) {
+    if (IsReachable(node.state) && std::count(ready.begin(), ready.end(), name) == 0) {
       ready.push_back(name);
     }
   }

@@ -53,7 +53,9 @@ bool StartsFrom(const Job& job, const std::string& directory) {
 
 }  // namespace
 
-void Cluster::Restore(std::vector<Job> jobs, std::vector<Node> nodes, Moment now) {
+void Cluster::Restore(std::vector<Job> jobs, std::vector<Node> nodes, Moment now,
+                      Automation automation) {
+  automation_ = std::move(automation);
   for (Job& job : jobs) {
     next_number_ = std::max(next_number_, job.number + 1);
     RestoreDeadlines(job, now);
@@ -61,9 +63,7 @@ void Cluster::Restore(std::vector<Job> jobs, std::vector<Node> nodes, Moment now
     jobs_.emplace(id, std::move(job));
   }
   for (Node& node : nodes) {
-    node.state = NodeState::kUnreachable;
-    node.reason = "has not connected since the controller started";
-    node.silence_deadline = absl::InfiniteFuture();
+    RestoreNode(node, options_.node_lease, now);
     const NodeName name = node.facts.name;
     nodes_.emplace(name, std::move(node));
   }
@@ -72,10 +72,12 @@ void Cluster::Restore(std::vector<Job> jobs, std::vector<Node> nodes, Moment now
 Actions Cluster::Step(const Event& event, Moment now) {
   Actions actions;
   std::visit([&](const auto& e) { On(e, now, actions); }, event);
+  DrainNodes(now, actions);
   RetainCheckpoints(actions);
   AssignTasks(now, actions);
   Schedule(now, actions);
   ForgetOldJobs(actions);
+  ShowNodes(now, actions);
   return actions;
 }
 
@@ -142,41 +144,9 @@ void Cluster::On(const ProfileOrdered& event, Moment, Actions& actions) {
   Note(job->second, JobChange::kState, actions);
 }
 
-void Cluster::On(const NodeConnected& event, Moment now, Actions& actions) {
-  const NodeName& name = event.facts.name;
-  Node& node = nodes_[name];
-  if (!node.facts.uid.empty() && node.facts.uid != event.facts.uid) {
-    for (auto& [id, job] : jobs_) {
-      Note(job, LoseNode(job, name, "the node came back without its trainers", now), actions);
-    }
-  }
-  WelcomeNode(node, event.facts, now);
-  actions.store_nodes.insert(name);
-  actions.show_nodes.insert(name);
-  TakeIn(name, event.trainers, now, actions);
-  TakeIn(name, event.task_results, now, actions);
-  actions.send_plans.insert(name);
-}
-
-void Cluster::On(const NodeReported& event, Moment now, Actions& actions) {
-  const auto node = nodes_.find(event.node);
-  if (node == nodes_.end()) return;
-  if (HearFromNode(node->second, now)) actions.show_nodes.insert(event.node);
-  TakeIn(event.node, event.trainers, now, actions);
-  TakeIn(event.node, event.task_results, now, actions);
-}
-
-void Cluster::On(const NodeDisconnected& event, Moment, Actions& actions) {
-  const auto node = nodes_.find(event.node);
-  if (node == nodes_.end()) return;
-  if (DisconnectNode(node->second)) actions.show_nodes.insert(event.node);
-}
-
 void Cluster::On(const TimePassed&, Moment now, Actions& actions) {
   for (auto& [id, job] : jobs_) Note(job, TickJob(job, now), actions);
-  for (auto& [name, node] : nodes_) {
-    if (TickNode(node, now)) actions.show_nodes.insert(name);
-  }
+  TickNodes(now, actions);
 }
 
 void Cluster::TakeIn(const NodeName& node, const std::vector<TrainerReport>& trainers, Moment now,
@@ -293,7 +263,7 @@ void Cluster::ForgetOldJobs(Actions& actions) {
 absl::Time Cluster::NextDeadline() const {
   absl::Time next = absl::InfiniteFuture();
   for (const auto& [id, job] : jobs_) next = std::min(next, paceline::NextDeadline(job));
-  for (const auto& [name, node] : nodes_) next = std::min(next, node.silence_deadline);
+  for (const auto& [name, node] : nodes_) next = std::min(next, paceline::NextDeadline(node));
   for (const auto& [id, assignment] : assignments_) next = std::min(next, assignment.deadline);
   return next;
 }

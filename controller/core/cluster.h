@@ -20,9 +20,12 @@
 #include "absl/time/time.h"
 #include "common/core/ids.h"
 #include "common/core/moment.h"
+#include "controller/core/automation.h"
 #include "controller/core/checkpoint_tasks.h"
+#include "controller/core/drain.h"
 #include "controller/core/job.h"
 #include "controller/core/node.h"
+#include "controller/core/node_events.h"
 #include "controller/core/placement.h"
 #include "controller/core/refusal.h"
 
@@ -67,23 +70,13 @@ struct ProfileOrdered {
   JobId job;
   JobProfile profile;  // Of MakeProfile.
 };
-struct NodeConnected {
-  NodeFacts facts;
-  std::vector<TrainerReport> trainers;
-  std::vector<CheckpointTaskResult> task_results = {};
-};
-struct NodeReported {
-  NodeName node;
-  std::vector<TrainerReport> trainers;
-  std::vector<CheckpointTaskResult> task_results = {};
-};
-struct NodeDisconnected {
-  NodeName node;
-};
 struct TimePassed {};
 using Event = std::variant<JobSubmitted, CancelRequested, SaveRequested, ResumeRequested,
                            RemovalRequested, PinRequested, LadderChanged, ProfileOrdered,
-                           NodeConnected, NodeReported, NodeDisconnected, TimePassed>;
+                           NodeConnected, NodeReported, NodeDisconnected, HoldRequested,
+                           UncordonRequested, NodeResumeRequested, LossDeclared, CheckRequested,
+                           AutomaticDrainRequested, AutomationPauseRequested,
+                           AutomationResumeRequested, TimePassed>;
 
 // What is to be done after an event. Sorted, without repetitions.
 struct Actions {
@@ -91,6 +84,7 @@ struct Actions {
   std::set<JobId> store_jobs;
   std::set<JobId> delete_jobs;
   std::set<NodeName> store_nodes;
+  bool store_automation = false;
   // 2. Then send these nodes their plans.
   std::set<NodeName> send_plans;
   // 3. And show these to those who watch; a superset of what is stored.
@@ -112,13 +106,18 @@ class Cluster {
   struct Options {
     // Of the jobs that have ended, the newest so many are kept.
     size_t ended_jobs_kept = 10000;
+    // A node that has not reported for so long, and a margin, counts as LOST; zero: never.
+    absl::Duration node_lease = absl::ZeroDuration();
+    // Share of the nodes that may be out before the automation brakes (automation.h).
+    double max_out_share = 0.25;
   };
 
   explicit Cluster(Options options) : options_(options) {}
 
   // Takes over what a store held; before the first Step. Nodes count as UNREACHABLE until
   // they say hello, and running stops get their whole time again.
-  void Restore(std::vector<Job> jobs, std::vector<Node> nodes, Moment now);
+  void Restore(std::vector<Job> jobs, std::vector<Node> nodes, Moment now,
+               Automation automation = {});
 
   Actions Step(const Event& event, Moment now);
 
@@ -142,6 +141,18 @@ class Cluster {
   // Numbers of the places that jobs hold on the node.
   std::set<int> PlacesUsed(const NodeName& node, Device device) const;
 
+  // What a drain in `mode` does to each job on the node; by job.
+  std::vector<DrainEffect> EffectsOfDrain(const NodeName& node, DrainMode mode) const;
+
+  // Whether the automation must not drain the node: RefuseAutomaticDrain, or DRAIN_IN_FLIGHT when
+  // it empties another node of the same job.
+  std::optional<Refusal> RefuseAutomatic(const NodeName& node) const;
+
+  // The check that the node shall do, if one is due.
+  std::optional<int64_t> CheckFor(const NodeName& node) const;
+
+  const Automation& automation() const { return automation_; }
+  const Options& options() const { return options_; }
   const std::map<JobId, Job>& jobs() const { return jobs_; }
   const std::map<NodeName, Node>& nodes() const { return nodes_; }
 
@@ -157,12 +168,32 @@ class Cluster {
   void On(const NodeConnected& event, Moment now, Actions& actions);
   void On(const NodeReported& event, Moment now, Actions& actions);
   void On(const NodeDisconnected& event, Moment now, Actions& actions);
+  void On(const HoldRequested& event, Moment now, Actions& actions);
+  void On(const UncordonRequested& event, Moment now, Actions& actions);
+  void On(const NodeResumeRequested& event, Moment now, Actions& actions);
+  void On(const LossDeclared& event, Moment now, Actions& actions);
+  void On(const CheckRequested& event, Moment now, Actions& actions);
+  void On(const AutomaticDrainRequested& event, Moment now, Actions& actions);
+  void On(const AutomationPauseRequested& event, Moment now, Actions& actions);
+  void On(const AutomationResumeRequested& event, Moment now, Actions& actions);
   void On(const TimePassed& event, Moment now, Actions& actions);
 
   void TakeIn(const NodeName& node, const std::vector<TrainerReport>& trainers, Moment now,
               Actions& actions);
   void TakeIn(const NodeName& node, const std::vector<CheckpointTaskResult>& results, Moment now,
               Actions& actions);
+  void TakeIn(Node& node, const std::optional<CheckResult>& check, Moment now, Actions& actions);
+  void TickNodes(Moment now, Actions& actions);
+  // Stores and shows what somebody has done with the node.
+  void RecordDone(Node& node, const std::string& who, std::string what, Moment now,
+                  Actions& actions);
+  // Goes on with the drains: tells the jobs that still have ranks there.
+  void DrainNodes(Moment now, Actions& actions);
+  // After a change of the node's holds: takes back what jobs were asked for and need not do.
+  void EndDrain(const Node& node, Actions& actions);
+  JobChange Drain(Job& job, DrainWay way, const NodeName& node, const std::string& why, Moment now);
+  // Derives the nodes' states; records, stores and shows those that have changed.
+  void ShowNodes(Moment now, Actions& actions);
   // Records what a change of `job` asks for.
   void Note(const Job& job, JobChange change, Actions& actions);
   // Starts queued jobs in the order of submission until one has to wait.
@@ -179,6 +210,8 @@ class Cluster {
   std::map<JobId, Job> jobs_;
   std::map<NodeName, Node> nodes_;
   std::map<JobId, TaskAssignment> assignments_;  // Of the jobs whose tasks a node does.
+  Automation automation_;
+  std::map<JobId, absl::Time> saves_for_drains_;  // Steady; when one was asked for last.
   int64_t next_number_ = 1;
 };
 
