@@ -37,6 +37,9 @@ struct Membership {
   RankBatch batch;
 };
 
+// No planned change so soon after another change.
+inline constexpr absl::Duration kPlannedPause = absl::Seconds(10);
+
 // Whether lost ranks are replaced inside the running job (spec.recovery.max_failures).
 bool Recovers(const Job& job);
 
@@ -54,11 +57,23 @@ std::vector<bool> FilledSeats(const Job& job);
 
 Membership MembershipOf(const Job& job, const RankState& trainer);
 
+// Whether nobody else can have the trainer's place yet: its process may be there.
+bool HoldsPlace(const Job& job, const RankState& trainer);
+
 bool HasEnded(const RankState& trainer);
 // It ended as it should not have.
 bool HasFailed(const RankState& trainer);
+// It is out of the generation: failed, or given up.
+bool IsLost(const RankState& member);
+// It can be made a member, and is not on a node that the job leaves or that does not answer.
+bool IsUsable(const Job& job, const RankState& spare);
+// Its model and data are loaded.
+bool IsReady(const RankState& trainer);
 // It has taken part in training, so its state is worth something.
 bool HasState(const RankState& trainer);
+
+// Some member has done all its steps: nothing is replaced any more.
+bool IsOver(const Job& job);
 
 // The change of membership under way; null: there is none.
 const MembershipChange* ChangeUnderWay(const Job& job);
@@ -71,8 +86,8 @@ void StartSpare(Job& job, Place place, Moment now);
 // shall take over the ranks of nodes that it leaves, or empty seats. A place for each is to be
 // found, and StartSpare to be called. 0 while it is not the time for it.
 int MissingSpares(const Job& job, Moment now);
-// Seats whose holder was lost and that no spare can take: recovery.h asks for their places.
-int LostSeats(const Job& job);
+// Trainers that shall stand by, all told.
+int WantedSpares(const Job& job);
 
 // Whether ranks can move to other nodes while the job trains; why not, else.
 std::optional<std::string> WhyRanksCannotMove(const Job& job);

@@ -67,6 +67,7 @@ struct JobRecovery {
   std::vector<MemberFailure> failures;    // Oldest first; within the window, as far as it matters.
   std::map<NodeName, std::string> vacate;  // Nodes that its ranks shall leave, and why.
   bool hopeless = false;  // Its failure is one that a restart would only repeat.
+  bool stalled = false;   // The job's reason tells of a slow rank.
 
   // Steady; infinite future: there is none.
   absl::Time deadline = absl::InfiniteFuture();          // Of the change under way.
@@ -75,6 +76,7 @@ struct JobRecovery {
   absl::Time next_planned = absl::InfinitePast();        // No planned change before.
   absl::Time next_spare_start = absl::InfinitePast();    // No spare is started before.
   int spares_failed = 0;                                 // In a row.
+  absl::Time wake = absl::InfiniteFuture();              // AdvanceMembership has something to do.
 };
 
 }  // namespace paceline
