@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/status_macros.h"
 #include "common/log.h"
+#include "worker/daemon/boot_clock.h"
 #include "worker/daemon/core/trainer_end.h"
 #include "worker/daemon/log_files.h"
 #include "worker/daemon/trainer_sockets.h"
@@ -117,7 +118,7 @@ NodeTrainer::Remains NodeTrainer::Examine(const NodePaths& paths, const TrainerI
 }
 
 NodeTrainer::NodeTrainer(const TrainerSetup& setup, TrainerId id)
-    : setup_(setup), id_(std::move(id)), dir_(setup.paths.TrainerDir(id_)) {}
+    : setup_(setup), id_(std::move(id)), dir_(setup.paths.TrainerDir(id_)), last_step_(BootNow()) {}
 
 absl::Status NodeTrainer::Prepare(const v1::TrainerPlan& plan) {
   PACELINE_RETURN_IF_ERROR(MakeDir(File(trainer_dir::kLog)));
@@ -176,7 +177,14 @@ absl::Status NodeTrainer::Adopt() {
   result_ = ReadMessage<v1::TrainerReport>(File(trainer_dir::kResult));
   if (ended()) return absl::OkStatus();
   absl::StatusOr<RingTail> ring = RingTail::Open(setup_.paths.Ring(id_));
-  if (ring.ok()) ring_ = *std::move(ring);
+  if (ring.ok()) {
+    ring_ = *std::move(ring);
+    steps_seen_ = ring_->written();
+    if (ring_->last().has_value()) {
+      const uint64_t end_ns = ring_->last()->start_ns + ring_->last()->total_ns;
+      last_step_ = BootNow() - absl::Nanoseconds(static_cast<int64_t>(MonotonicNanos() - end_ns));
+    }
+  }
   PACELINE_ASSIGN_OR_RETURN(process_, TrainerProcess::Adopt(dir_));
   return absl::OkStatus();
 }
@@ -197,8 +205,11 @@ Tell NodeTrainer::OnStatus(const v1::TrainerStatus& status) {
   return WaitedFor(before) == WaitedFor(after) ? Tell::kSoon : Tell::kNow;
 }
 
-Tell NodeTrainer::Poll() {
-  if (ring_.has_value()) ring_->Poll();
+Tell NodeTrainer::Poll(absl::Time now) {
+  if (ring_.has_value()) {
+    ring_->Poll();
+    if (std::exchange(steps_seen_, ring_->written()) != steps_seen_) last_step_ = now;
+  }
   if (!process_.has_value()) return Tell::kNothing;
   Tell tell = Tell::kNothing;
   if (pid_ == 0) {
@@ -213,9 +224,34 @@ Tell NodeTrainer::Poll() {
   return tell;
 }
 
+HeldTrainer NodeTrainer::Held() const {
+  HeldTrainer held;
+  held.id = id_;
+  held.generation = Member().generation;
+  held.rank = Member().rank.value();
+  held.world_size = plan_.has_membership() ? plan_.membership().world_size() : plan_.world_size();
+  held.leased = plan_.leased();
+  held.running = process_.has_value() && !fenced_;
+  held.waiting = status_.membership().waiting();
+  held.last_step = last_step_;
+  if (ring_.has_value() && ring_->last().has_value()) {
+    held.step_length = absl::Nanoseconds(static_cast<int64_t>(ring_->last()->total_ns));
+  }
+  return held;
+}
+
+void NodeTrainer::Fence(const std::string& why) {
+  fenced_ = true;
+  const absl::Status kept = WriteSmallFile(File(trainer_dir::kFenced), why);
+  if (!kept.ok()) PACELINE_LOG(ERROR) << "not_kept reason=\"" << kept.message() << "\"";
+  process_->Kill();
+}
+
 void NodeTrainer::Judge(bool stop_requested) {
   if (process_.has_value()) process_->Reap();
-  Poll();
+  Poll(BootNow());
+  const absl::StatusOr<std::optional<std::string>> fenced =
+      ReadSmallFile(File(trainer_dir::kFenced));
   const absl::StatusOr<std::optional<ExitRecord>> record = ReadExitRecord(dir_);
   const std::optional<ExitRecord> known = record.ok() ? *record : std::nullopt;
   status_ = LastWords();
@@ -223,7 +259,7 @@ void NodeTrainer::Judge(bool stop_requested) {
       JudgeEnd(ProcessEndOf(known),
                {status_.state() == v1::TRAINER_FINISHED,
                 static_cast<FailureKind>(status_.error().kind()), status_.error().message()},
-               stop_requested);
+               stop_requested, fenced.ok() ? fenced->value_or("") : "");
   v1::TrainerReport result = Report();
   if (ring_.has_value() && known.has_value()) {
     *result.mutable_progress() = ring_->Progress(known->end_ns);

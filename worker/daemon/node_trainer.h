@@ -16,9 +16,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "common/core/ids.h"
 #include "proto/trainer.pb.h"
 #include "proto/worker.pb.h"
+#include "worker/daemon/core/lease.h"
 #include "worker/daemon/node_paths.h"
 #include "worker/daemon/process_state.h"
 #include "worker/daemon/ring_tail.h"
@@ -78,8 +80,14 @@ class NodeTrainer {
   // Figures alone are worth no report of their own.
   Tell OnStatus(const v1::TrainerStatus& status);
 
-  // Reads the ring, the process id, and whether the process is suspended.
-  Tell Poll();
+  // Reads the ring, the process id, and whether the process is suspended. `now`: BootNow.
+  Tell Poll(absl::Time now);
+
+  // For core/lease.h.
+  HeldTrainer Held() const;
+
+  // Kills it, and puts `why` on record first. Once only.
+  void Fence(const std::string& why);
 
   // Finds out how it ended. Requires: its process is gone.
   void Judge(bool stop_requested);
@@ -119,6 +127,9 @@ class NodeTrainer {
   int64_t pid_ = 0;
   std::optional<ProcessState> state_;  // Of the process pid_.
   bool suspended_ = false;
+  bool fenced_ = false;
+  uint64_t steps_seen_ = 0;
+  absl::Time last_step_;  // When they were seen; BootNow.
   std::optional<TrainerProcess> process_;
   std::optional<RingTail> ring_;
   std::optional<v1::TrainerReport> result_;

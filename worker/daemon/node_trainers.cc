@@ -266,15 +266,26 @@ void NodeTrainers::OnStatus(const TrainerId& id, const v1::TrainerStatus& status
   if (trainer != nullptr) tell_(trainer->OnStatus(status));
 }
 
-void NodeTrainers::Poll() {
+void NodeTrainers::Poll(absl::Time now) {
   std::map<v1::TrainerState, int> by_state;
   for (auto& [id, trainer] : trainers_) {
-    if (!trainer.ended()) tell_(trainer.Poll());
+    if (!trainer.ended()) tell_(trainer.Poll(now));
     const v1::TrainerReport report = trainer.Report();
     ++by_state[report.state()];
     Show(trainer, report);
   }
   metrics_.SetTrainers(by_state);
+}
+
+void NodeTrainers::Fence(const Lease& lease, absl::Time now) {
+  std::vector<HeldTrainer> held;
+  for (const auto& [id, trainer] : trainers_) held.push_back(trainer.Held());
+  for (const FencedTrainer& fenced : ToFence(held, lease, now)) {
+    NodeTrainer& trainer = *Find(fenced.id);
+    trainer.Fence(fenced.why);
+    PACELINE_LOG(WARNING) << "trainer_fenced " << Named(trainer) << " reason=\"" << fenced.why
+                          << "\"";
+  }
 }
 
 void NodeTrainers::Show(const NodeTrainer& trainer, const v1::TrainerReport& report) {
@@ -327,6 +338,11 @@ std::optional<v1::StepBatch> NodeTrainers::NextBatch() {
 bool NodeTrainers::Runs(const TrainerId& id) const {
   const auto found = trainers_.find(id);
   return found != trainers_.end() && !found->second.ended();
+}
+
+bool NodeTrainers::AnyRuns() const {
+  return std::any_of(trainers_.begin(), trainers_.end(),
+                     [](const auto& entry) { return !entry.second.ended(); });
 }
 
 NodeTrainer* NodeTrainers::Find(const TrainerId& id) {

@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/event_loop.h"
+#include "worker/daemon/core/lease.h"
 #include "worker/daemon/core/trainer_set.h"
 #include "worker/daemon/fd_poller.h"
 #include "worker/daemon/metrics.h"
@@ -46,7 +47,12 @@ class NodeTrainers {
   void SetPlan(const v1::NodePlan& plan);
 
   // Looks at what the trainers tell nobody: rings, processes. To be called ten times a second.
-  void Poll();
+  // `now`: BootNow; so below.
+  void Poll(absl::Time now);
+
+  // Kills those that have to end when `lease` has run out.
+  void Fence(const Lease& lease, absl::Time now);
+
   void PruneLogs();
 
   google::protobuf::RepeatedPtrField<v1::TrainerReport> Report() const;
@@ -56,6 +62,7 @@ class NodeTrainers {
   std::optional<v1::StepBatch> NextBatch();
 
   bool Runs(const TrainerId& id) const;
+  bool AnyRuns() const;
 
  private:
   void FindTrainers();

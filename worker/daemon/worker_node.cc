@@ -8,6 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/status_macros.h"
 #include "common/log.h"
+#include "worker/daemon/boot_clock.h"
+#include "worker/daemon/lease_file.h"
 #include "worker/shim/trainer_dir.h"
 
 namespace paceline {
@@ -18,6 +20,7 @@ constexpr absl::Duration kPruneInterval = absl::Seconds(5);
 // Changes that come together make one report.
 constexpr absl::Duration kCoalesce = absl::Milliseconds(10);
 constexpr absl::Duration kMinReportInterval = absl::Milliseconds(50);
+constexpr double kMaxLeaseSeconds = 86'400;
 constexpr absl::Duration kMaxReportInterval = absl::Seconds(60);
 
 }  // namespace
@@ -43,6 +46,7 @@ WorkerNode::WorkerNode(EventLoop& loop, Options options, NodeIdentity identity,
 
 absl::Status WorkerNode::Start(const std::string& metrics_address) {
   metrics_address_ = metrics_address;
+  lease_ = ReadLease(RuntimeDir());
   PACELINE_RETURN_IF_ERROR(trainers_.Start());
   session_.Start();
   Poll();
@@ -50,7 +54,10 @@ absl::Status WorkerNode::Start(const std::string& metrics_address) {
   return absl::OkStatus();
 }
 
-void WorkerNode::Close(std::function<void()> closed) { session_.Close(std::move(closed)); }
+void WorkerNode::Close(std::function<void()> closed) {
+  if (!trainers_.AnyRuns()) KeepLease(RuntimeDir(), Lease());
+  session_.Close(std::move(closed));
+}
 
 // ---- The session.
 
@@ -60,6 +67,8 @@ v1::Hello WorkerNode::MakeHello() {
   hello.set_cluster_id(identity_.cluster_id());
   hello.set_metrics_address(metrics_address_);
   plan_revision_ = 0;
+  report_number_ = 0;
+  lease_.BeginSession();
   *hello.mutable_report() = MakeReport();
   return hello;
 }
@@ -77,6 +86,8 @@ absl::Status WorkerNode::OnWelcome(const v1::Welcome& welcome) {
   }
   interval_ = std::clamp(absl::Seconds(welcome.report_interval_s()), kMinReportInterval,
                          kMaxReportInterval);
+  lease_.SetLength(absl::Seconds(std::clamp(welcome.lease_s(), 0.0, kMaxLeaseSeconds)));
+  if (lease_.length() == absl::ZeroDuration()) KeepLease(RuntimeDir(), lease_);
   ready_ = true;
   metrics_.SetConnected(true, session_.reconnects());
   // What has changed since the Hello.
@@ -86,6 +97,8 @@ absl::Status WorkerNode::OnWelcome(const v1::Welcome& welcome) {
 }
 
 void WorkerNode::OnMessage(const v1::ControllerMessage& message) {
+  if (message.has_lease()) return OnLease(message.lease());
+  CheckLease();
   switch (message.kind_case()) {
     case v1::ControllerMessage::kPlan:
       OnPlan(message.plan());
@@ -145,8 +158,10 @@ void WorkerNode::ReportEveryInterval() {
   });
 }
 
-v1::NodeReport WorkerNode::MakeReport() const {
+v1::NodeReport WorkerNode::MakeReport() {
   v1::NodeReport report;
+  report.set_number(++report_number_);
+  lease_.Sent(report_number_, BootNow());
   *report.mutable_trainers() = trainers_.Report();
   report.set_plan_revision(plan_revision_);
   *report.mutable_task_results() = tasks_.Results();
@@ -162,11 +177,46 @@ void WorkerNode::OnPlan(const v1::NodePlan& plan) {
   OnTell(Tell::kSoon);
 }
 
+// ---- The lease.
+
+void WorkerNode::OnLease(const v1::Lease& granted) {
+  if (lease_.Grant(granted.report_number())) {
+    KeepLease(RuntimeDir(), lease_);
+    ArmLeaseEnd();
+  }
+  CheckLease();
+}
+
+// First of all that is done after a pause: what the node held may be in other hands.
+void WorkerNode::CheckLease() {
+  const absl::Time now = BootNow();
+  const bool has_run_out = lease_.HasRunOut(now);
+  if (has_run_out) trainers_.Fence(lease_, now);
+  if (std::exchange(lease_has_run_out_, has_run_out) == has_run_out) return;
+  if (has_run_out) {
+    PACELINE_LOG(WARNING) << "lease_run_out length=" << absl::FormatDuration(lease_.length())
+                          << ", trainers whose ranks may be given to other nodes end";
+  } else {
+    PACELINE_LOG(INFO) << "lease_held_again";
+  }
+}
+
+void WorkerNode::ArmLeaseEnd() {
+  if (lease_timer_.has_value()) loop_.Cancel(*lease_timer_);
+  lease_timer_ = loop_.After(lease_.end() - BootNow(), [this] {
+    lease_timer_.reset();
+    CheckLease();
+  });
+}
+
+std::string WorkerNode::RuntimeDir() const { return options_.trainers.setup.paths.runtime_dir; }
+
 // ---- What is done again and again.
 
 void WorkerNode::Poll() {
+  CheckLease();
   last_alive_ns_ = absl::ToUnixNanos(EventLoop::Now());
-  trainers_.Poll();
+  trainers_.Poll(BootNow());
   session_.Wake();
   loop_.After(kPollInterval, [this] { Poll(); });
 }

@@ -16,6 +16,7 @@
 #include "absl/time/time.h"
 #include "common/event_loop.h"
 #include "worker/daemon/checkpoint_tasks.h"
+#include "worker/daemon/core/lease.h"
 #include "worker/daemon/log_requests.h"
 #include "worker/daemon/metrics.h"
 #include "worker/daemon/node_trainers.h"
@@ -61,7 +62,11 @@ class WorkerNode : public Session::Owner {
   void OnTell(Tell tell);
   void Report();
   void ReportEveryInterval();
-  v1::NodeReport MakeReport() const;
+  v1::NodeReport MakeReport();
+  void OnLease(const v1::Lease& granted);
+  void CheckLease();
+  void ArmLeaseEnd();
+  std::string RuntimeDir() const;
   void Poll();
   void PruneLogs();
 
@@ -81,6 +86,10 @@ class WorkerNode : public Session::Owner {
   EventLoop::TimerId interval_timer_ = 0;
   absl::Duration interval_ = absl::Seconds(1);
   bool report_due_ = false;
+  int64_t report_number_ = 0;  // Of the session's latest report.
+  Lease lease_;
+  bool lease_has_run_out_ = false;
+  std::optional<EventLoop::TimerId> lease_timer_;  // Its end.
   int64_t plan_revision_ = 0;
 
   std::atomic<bool> ready_{false};
