@@ -178,38 +178,6 @@ void Cluster::Note(const Job& job, JobChange change, Actions& actions) {
   }
 }
 
-void Cluster::Schedule(Moment now, Actions& actions) {
-  std::vector<Job*> queued;
-  for (auto& [id, job] : jobs_) {
-    if (job.state == JobState::kQueued) queued.push_back(&job);
-  }
-  std::sort(queued.begin(), queued.end(),
-            [](const Job* a, const Job* b) { return a->number < b->number; });
-  const Job* waiting = nullptr;
-  for (Job* job : queued) {
-    std::string reason = WaitsForSettlement(*job, AssignmentOf(job->request.id));
-    if (!reason.empty()) {
-      if (waiting == nullptr && KeepsPlaceInQueue(*job)) waiting = job;
-    } else if (waiting != nullptr) {
-      reason = absl::StrCat("waits behind ", waiting->request.id.value(), " (",
-                            waiting->request.name, ")");
-    } else {
-      Placement placement = PlaceRanks(job->request, Spaces(job->request.device));
-      if (!placement.places.empty()) {
-        PlaceJob(*job, std::move(placement.places), now);
-        Note(*job, JobChange::kState, actions);
-        continue;
-      }
-      waiting = job;
-      reason = std::move(placement.reason);
-    }
-    if (!job->restart_reason.empty()) reason = absl::StrCat(job->restart_reason, "; ", reason);
-    if (job->reason == reason) continue;
-    job->reason = std::move(reason);
-    Note(*job, JobChange::kProgress, actions);
-  }
-}
-
 void Cluster::RetainCheckpoints(Actions& actions) {
   if (actions.store_jobs.empty()) return;  // Nothing has changed that matters here.
   for (auto& [id, job] : jobs_) {
@@ -268,10 +236,6 @@ absl::Time Cluster::NextDeadline() const {
   return next;
 }
 
-absl::Status Cluster::CanEverFit(const JobRequest& request) const {
-  return paceline::CanEverFit(request, Spaces(request.device));
-}
-
 std::vector<PlannedTrainer> Cluster::PlanFor(const NodeName& node) const {
   std::vector<PlannedTrainer> plan;
   for (const auto& [id, job] : jobs_) {
@@ -316,36 +280,6 @@ std::optional<Refusal> Cluster::RefuseRemoval(const Job& job, const Checkpoint& 
                                 "start; give --force to remove it all the same")};
   }
   return std::nullopt;
-}
-
-std::set<int> Cluster::PlacesUsed(const NodeName& node, Device device) const {
-  std::set<int> used;
-  for (const auto& [id, job] : jobs_) {
-    if (!job.holds_slots() || job.request.device != device) continue;
-    for (const RankState& rank : job.ranks) {
-      if (rank.place.node == node) used.insert(rank.place.number);
-    }
-  }
-  return used;
-}
-
-std::vector<NodeSpace> Cluster::Spaces(Device device) const {
-  std::vector<NodeSpace> spaces;
-  for (const auto& [name, node] : nodes_) {
-    NodeSpace space;
-    space.name = name;
-    space.total =
-        device == Device::kCuda ? static_cast<int>(node.facts.gpus.size()) : node.facts.slots;
-    const std::set<int> used = PlacesUsed(name, device);
-    for (int number = 0; number < space.total; ++number) {
-      if (used.count(number) == 0) space.free.push_back(number);
-    }
-    space.open = node.state == NodeState::kReady;
-    const auto rack = node.facts.labels.find("rack");
-    if (rack != node.facts.labels.end()) space.rack = rack->second;
-    spaces.push_back(std::move(space));
-  }
-  return spaces;
 }
 
 }  // namespace paceline

@@ -9,10 +9,13 @@
 #ifndef CONTROLLER_CORE_CLUSTER_H_
 #define CONTROLLER_CORE_CLUSTER_H_
 
+#include <array>
+#include <cstddef>
 #include <map>
 #include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <variant>
 #include <vector>
 
@@ -28,6 +31,7 @@
 #include "controller/core/node_events.h"
 #include "controller/core/placement.h"
 #include "controller/core/refusal.h"
+#include "controller/core/schedule.h"
 
 namespace paceline {
 
@@ -101,6 +105,18 @@ struct PlannedTrainer {
   std::optional<absl::Duration> stop_grace;
 };
 
+// What the scheduler knows of a job or node: it need not run while these stay the same.
+struct JobMark {
+  std::tuple<JobState, Generation, bool, bool, bool> state;
+  size_t places = 0;  // Hash.
+  std::string settles;
+
+  friend bool operator==(const JobMark& a, const JobMark& b) {
+    return std::tie(a.state, a.places, a.settles) == std::tie(b.state, b.places, b.settles);
+  }
+};
+using NodeMark = std::tuple<bool, int, size_t>;  // Open, slots, GPUs.
+
 class Cluster {
  public:
   struct Options {
@@ -110,6 +126,7 @@ class Cluster {
     absl::Duration node_lease = absl::ZeroDuration();
     // Share of the nodes that may be out before the automation brakes (automation.h).
     double max_out_share = 0.25;
+    Queues queues = DefaultQueues();
   };
 
   explicit Cluster(Options options) : options_(options) {}
@@ -124,8 +141,14 @@ class Cluster {
   // When TimePassed has something to do next; InfiniteFuture() if never. Steady.
   absl::Time NextDeadline() const;
 
-  // Why no set of known nodes could ever hold the job; OK if one could.
+  // Why no set of known nodes, or its queue's quota, could ever hold the job; OK if one could.
   absl::Status CanEverFit(const JobRequest& request) const;
+
+  // QUEUE_UNKNOWN if the job's queue is.
+  std::optional<Refusal> RefuseQueue(const JobRequest& request) const;
+
+  // Every node's places as they are now, for PlaceOne; by name. Valid until the next Step.
+  std::vector<NodeSpace> Spaces(Device device) const;
 
   // The trainers that should exist on the node, by id.
   std::vector<PlannedTrainer> PlanFor(const NodeName& node) const;
@@ -196,15 +219,17 @@ class Cluster {
   void ShowNodes(Moment now, Actions& actions);
   // Records what a change of `job` asks for.
   void Note(const Job& job, JobChange change, Actions& actions);
-  // Starts queued jobs in the order of submission until one has to wait.
+  // Starts jobs that wait, and lets others make room (schedule.h), if anything has changed that
+  // matters to it.
   void Schedule(Moment now, Actions& actions);
+  bool MustSchedule(const Actions& actions);
+  ScheduleInput MakeScheduleInput(const std::array<std::vector<NodeSpace>, 2>& spaces) const;
   // Marks for removal what no job keeps.
   void RetainCheckpoints(Actions& actions);
   // Sends plans to the nodes whose tasks have changed.
   void AssignTasks(Moment now, Actions& actions);
   const TaskAssignment* AssignmentOf(const JobId& job) const;
   void ForgetOldJobs(Actions& actions);
-  std::vector<NodeSpace> Spaces(Device device) const;
 
   const Options options_;
   std::map<JobId, Job> jobs_;
@@ -213,6 +238,11 @@ class Cluster {
   Automation automation_;
   std::map<JobId, absl::Time> saves_for_drains_;  // Steady; when one was asked for last.
   int64_t next_number_ = 1;
+
+  // Of the last pass of the scheduler.
+  ScheduleDecision schedule_;
+  std::map<JobId, JobMark> job_marks_;  // Of the jobs that had not ended.
+  std::vector<NodeMark> node_marks_;    // In the order of nodes_.
 };
 
 }  // namespace paceline

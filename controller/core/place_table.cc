@@ -81,6 +81,16 @@ const std::vector<NodeSet>& PlaceTable::Groups(const std::string& label) {
   return groups->second;
 }
 
+std::vector<NodeSet> PlaceTable::Choices(const PlacementPolicy& policy, const NodeSet& nodes) {
+  if (policy.same.empty()) return {nodes};
+  std::vector<NodeSet> choices;
+  for (const NodeSet& group : Groups(policy.same)) {
+    choices.push_back(group);
+    choices.back().Keep(nodes);
+  }
+  return choices;
+}
+
 NodeSet PlaceTable::Find(const PlacementPolicy& policy) const {
   NodeSet set(size(), /*all=*/policy.nodes.empty());
   for (const NodeName& name : policy.nodes) {

@@ -39,6 +39,10 @@ class PlaceTable {
   // Sets of nodes with the same value of `label`, in the order of the values.
   const std::vector<NodeSet>& Groups(const std::string& label);
 
+  // Sets of which one is to take all ranks of a job: by the value of the policy's `same`, cut down
+  // to `nodes`; `nodes` itself without one.
+  std::vector<NodeSet> Choices(const PlacementPolicy& policy, const NodeSet& nodes);
+
   // Value of a label; empty: none.
   absl::string_view Label(int index, const std::string& label) const;
 
@@ -82,9 +86,6 @@ std::vector<Place> PlaceRanks(const JobRequest& job, PlaceTable& table);  // Emp
 std::vector<Place> PlaceSpares(const JobRequest& job, const std::vector<Place>& ranks, int count,
                                PlaceTable& table);  // As many as there is room for.
 std::string DescribeShortage(const JobRequest& job, PlaceTable& table);
-
-// "slot", "GPUs".
-const char* PlaceName(Device device, int count);
 
 }  // namespace paceline
 

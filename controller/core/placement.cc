@@ -12,16 +12,8 @@
 namespace paceline {
 namespace {
 
-// By the value of the policy's `same`; one set if there is none.
 std::vector<NodeSet> Choices(const JobRequest& job, PlaceTable& table) {
-  const NodeSet& allowed = table.Allowed(job.placement, /*with_pool=*/false);
-  if (job.placement.same.empty()) return {allowed};
-  std::vector<NodeSet> choices;
-  for (const NodeSet& group : table.Groups(job.placement.same)) {
-    choices.push_back(group);
-    choices.back().Keep(allowed);
-  }
-  return choices;
+  return table.Choices(job.placement, table.Allowed(job.placement, /*with_pool=*/false));
 }
 
 // How well a node suits a wish; the least is best, and not at all if there is none.

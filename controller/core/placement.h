@@ -64,6 +64,9 @@ Placement PlaceOne(const JobRequest& job, const std::vector<NodeSpace>& nodes,
 // they were all reachable and empty.
 absl::Status CanEverFit(const JobRequest& job, const std::vector<NodeSpace>& nodes);
 
+// "slot", "GPUs".
+const char* PlaceName(Device device, int count);
+
 }  // namespace paceline
 
 #endif  // CONTROLLER_CORE_PLACEMENT_H_
