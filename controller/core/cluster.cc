@@ -5,6 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "controller/core/job_checkpoints.h"
+#include "controller/core/membership.h"
+#include "controller/core/recovery.h"
 #include "controller/core/plan.h"
 #include "controller/core/restart.h"
 #include "controller/core/retention.h"
@@ -29,6 +31,7 @@ void RestoreDeadlines(Job& job, Moment now) {
   if (checkpoints.settlement.has_value()) {
     checkpoints.settlement->deadline = now.steady + kSettlementPatience;
   }
+  RestoreRecovery(job, now);
 }
 
 std::vector<CheckpointTask> TasksOn(const NodeName& node,
@@ -73,6 +76,7 @@ Actions Cluster::Step(const Event& event, Moment now) {
   Actions actions;
   std::visit([&](const auto& e) { On(e, now, actions); }, event);
   DrainNodes(now, actions);
+  AdvanceMemberships(!std::holds_alternative<NodeReported>(event), now, actions);
   RetainCheckpoints(actions);
   AssignTasks(now, actions);
   Schedule(now, actions);
@@ -133,7 +137,7 @@ void Cluster::On(const PinRequested& event, Moment, Actions& actions) {
 void Cluster::On(const LadderChanged& event, Moment, Actions& actions) {
   const auto job = jobs_.find(event.job);
   if (job == jobs_.end()) return;
-  ChangeLadder(job->second, event.strategy);
+  ChangeLadder(job->second, event.strategy, event.groups);
   Note(job->second, JobChange::kState, actions);
 }
 
@@ -234,25 +238,6 @@ absl::Time Cluster::NextDeadline() const {
   for (const auto& [name, node] : nodes_) next = std::min(next, paceline::NextDeadline(node));
   for (const auto& [id, assignment] : assignments_) next = std::min(next, assignment.deadline);
   return next;
-}
-
-std::vector<PlannedTrainer> Cluster::PlanFor(const NodeName& node) const {
-  std::vector<PlannedTrainer> plan;
-  for (const auto& [id, job] : jobs_) {
-    if (!job.holds_slots()) continue;
-    const std::string store_address = StoreAddress(job);
-    for (const RankState& rank : job.ranks) {
-      if (rank.place.node != node) continue;
-      PlannedTrainer trainer;
-      trainer.id = rank.report.id;
-      trainer.job = &job;
-      trainer.place = rank.place.number;
-      trainer.store_address = store_address;
-      if (job.stop.has_value()) trainer.stop_grace = job.stop->grace;
-      plan.push_back(std::move(trainer));
-    }
-  }
-  return plan;
 }
 
 std::vector<CheckpointTask> Cluster::TasksFor(const NodeName& node) const {

@@ -27,9 +27,11 @@
 #include "controller/core/checkpoint_tasks.h"
 #include "controller/core/drain.h"
 #include "controller/core/job.h"
+#include "controller/core/membership.h"
 #include "controller/core/node.h"
 #include "controller/core/node_events.h"
 #include "controller/core/placement.h"
+#include "controller/core/recovery.h"
 #include "controller/core/refusal.h"
 #include "controller/core/schedule.h"
 
@@ -69,6 +71,7 @@ struct PinRequested {
 struct LadderChanged {
   JobId job;
   std::string strategy;  // Serialized paceline.v1.Strategy.
+  StateGroups groups = {};
 };
 struct ProfileOrdered {
   JobId job;
@@ -103,6 +106,10 @@ struct PlannedTrainer {
   int place = 0;   // Number of its place on the node.
   std::string store_address;
   std::optional<absl::Duration> stop_grace;
+  Membership membership;
+  bool save_stacks = false;
+  bool leased = false;
+  bool restores = false;  // It starts from the job's checkpoint, if there is one.
 };
 
 // What the scheduler knows of a job or node: it need not run while these stay the same.
@@ -210,6 +217,10 @@ class Cluster {
   // Stores and shows what somebody has done with the node.
   void RecordDone(Node& node, const std::string& who, std::string what, Moment now,
                   Actions& actions);
+  // Goes on with changes of membership: of all jobs, or of those that the event was about.
+  void AdvanceMemberships(bool all, Moment now, Actions& actions);
+  // Free places for so many more trainers of the job, as many as there are.
+  std::vector<Place> FindPlacesFor(const Job& job, PlaceUse use, int count) const;
   // Goes on with the drains: tells the jobs that still have ranks there.
   void DrainNodes(Moment now, Actions& actions);
   // After a change of the node's holds: takes back what jobs were asked for and need not do.
@@ -237,6 +248,7 @@ class Cluster {
   std::map<JobId, TaskAssignment> assignments_;  // Of the jobs whose tasks a node does.
   Automation automation_;
   std::map<JobId, absl::Time> saves_for_drains_;  // Steady; when one was asked for last.
+  std::set<NodeName> silent_;  // Nodes that do not answer, as of the last event.
   int64_t next_number_ = 1;
 
   // Of the last pass of the scheduler.

@@ -29,8 +29,8 @@ absl::Time StuckSince(const RankState& rank) {
 }
 
 absl::Duration Patience(const Job& job, const RankState& rank, absl::Duration usual) {
-  const bool first_steps = rank.first_step < 0 ||
-                           rank.report.progress.step - rank.first_step < kFirstSteps;
+  const bool first_steps =
+      rank.first_step < 0 || rank.report.progress.step - rank.first_step < kFirstSteps;
   return first_steps ? std::max(usual, job.request.timeouts.startup) : usual;
 }
 

@@ -147,9 +147,7 @@ JobChange TickSettlement(Job& job, Moment now) {
   return JobChange::kProgress;
 }
 
-bool HasLost(const Job& job) {
-  return std::any_of(job.ranks.begin(), job.ranks.end(), IsLost);
-}
+bool HasLost(const Job& job) { return std::any_of(job.ranks.begin(), job.ranks.end(), IsLost); }
 
 // After the ranks changed: what that means for the job.
 void Advance(Job& job, Moment now) {
@@ -176,7 +174,8 @@ void Advance(Job& job, Moment now) {
 }
 
 bool ShowsProgress(const TrainerReport& before, const TrainerReport& after) {
-  return before.progress.step != after.progress.step ||
+  return !(before.membership == after.membership) || before.suspended != after.suspended ||
+         before.stacks_file != after.stacks_file || before.progress.step != after.progress.step ||
          before.progress.phase != after.progress.phase || before.state != after.state ||
          before.pid != after.pid || before.figures.details != after.figures.details;
 }

@@ -124,8 +124,7 @@ bool IsReady(const RankState& trainer) {
 
 bool IsOver(const Job& job) {
   return std::any_of(job.ranks.begin(), job.ranks.end(), [](const RankState& member) {
-    return member.report.state == TrainerState::kFinished ||
-           (HasEnded(member) && !IsLost(member));
+    return member.report.state == TrainerState::kFinished || (HasEnded(member) && !IsLost(member));
   });
 }
 
@@ -156,8 +155,8 @@ int WantedSpares(const Job& job) {
   if (IsOver(job)) return 0;
   int wanted = job.request.spares;
   if (job.state == JobState::kStarting) return wanted;
-  wanted += static_cast<int>(std::count_if(
-      job.ranks.begin(), job.ranks.end(), [&](const RankState& r) { return Vacates(job, r); }));
+  wanted += static_cast<int>(std::count_if(job.ranks.begin(), job.ranks.end(),
+                                           [&](const RankState& r) { return Vacates(job, r); }));
   return wanted + job.request.ranks - static_cast<int>(job.ranks.size());
 }
 
@@ -239,9 +238,33 @@ void CompleteChange(Job& job, Moment now) {
     if (!trainer.stop.has_value()) trainer.stop = StopOrder{kDefaultCancelGrace, now.steady};
   }
   if (!SavesCheckpoints(job.request)) return;
-  job.checkpoints.settlement = Settlement{Generation(job.generation.value() - 1), "",
-                                          now.steady + kSettlementPatience};
+  job.checkpoints.settlement =
+      Settlement{Generation(job.generation.value() - 1), "", now.steady + kSettlementPatience};
   PlanNextSave(job, now);
+}
+
+std::optional<absl::Duration> StopGrace(const Job& job, const RankState& trainer) {
+  if (!trainer.lost.empty()) return absl::ZeroDuration();
+  if (job.stop.has_value()) return job.stop->grace;
+  if (trainer.stop.has_value()) return trainer.stop->grace;
+  return std::nullopt;
+}
+
+JobChange EndTrainersOn(Job& job, const NodeName& node, const std::string& why, Moment now) {
+  bool changed = false;
+  for (RankState& member : job.ranks) {
+    if (member.place.node != node || HasEnded(member) || IsLost(member)) continue;
+    member.lost = why;
+    changed = true;
+  }
+  for (size_t i = job.spares.size(); i-- > 0;) {
+    if (job.spares[i].place.node != node) continue;
+    RankState spare = std::move(job.spares[i]);
+    job.spares.erase(job.spares.begin() + static_cast<int64_t>(i));
+    Release(job, std::move(spare), absl::ZeroDuration(), now);
+    changed = true;
+  }
+  return changed ? JobChange::kState : JobChange::kNone;
 }
 
 void Release(Job& job, RankState trainer, absl::Duration grace, Moment now) {

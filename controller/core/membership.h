@@ -11,9 +11,9 @@
 //                               │                              │
 //                               ╰───────────▶ leaving ◀────────╯ ───────────────────────▶ gone
 //
-// A generation follows another without a new start in one of two ways (proto/plan.proto, Membership):
-// unplanned, when members are lost, and planned, when ranks move or the job grows. recovery.h
-// decides; here is what that does to the job.
+// A generation follows another without a new start in one of two ways (proto/plan.proto,
+// Membership): unplanned, when members are lost, and planned, when ranks move or the job grows.
+// recovery.h decides; here is what that does to the job.
 //
 // Pointers and references to trainers are valid until the job changes.
 #ifndef CONTROLLER_CORE_MEMBERSHIP_H_
@@ -110,6 +110,12 @@ void BeginGeneration(Job& job, NextGeneration next, Moment now);
 
 // All members train in the present generation: those that are out may end.
 void CompleteChange(Job& job, Moment now);
+
+// Set: the trainer shall end, with so long between SIGTERM and SIGKILL.
+std::optional<absl::Duration> StopGrace(const Job& job, const RankState& trainer);
+
+// All trainers of the job on the node are given up, and ended at once: recovery.h replaces them.
+JobChange EndTrainersOn(Job& job, const NodeName& node, const std::string& why, Moment now);
 
 // The trainer is out and shall end.
 void Release(Job& job, RankState trainer, absl::Duration grace, Moment now);

@@ -106,8 +106,8 @@ JobChange KeepSpares(Job& job, const FindPlaces& find_places, Moment now) {
   if (ChangeUnderWay(job) == nullptr) changed = ReleaseSurplus(job, now);
   const int missing = MissingSpares(job, now);
   if (missing > 0) {
-    const int for_ranks = std::clamp(
-        WantedForRanks(job) - static_cast<int>(job.spares.size()), 0, missing);
+    const int for_ranks =
+        std::clamp(WantedForRanks(job) - static_cast<int>(job.spares.size()), 0, missing);
     std::vector<Place> places = find_places(job, PlaceUse::kRank, for_ranks);
     const bool none_kept = static_cast<int>(places.size()) < for_ranks;
     for (Place& place : places) StartSpare(job, std::move(place), now);

@@ -31,8 +31,8 @@ const RankState* FindWaiting(const Job& job) {
 
 std::string Describe(const Job& job, const RankState& member) {
   const std::string& why = HasFailed(member) ? member.report.exit->message : member.lost;
-  return absl::StrCat("rank ", RankOf(job, member).value(), " on ", member.place.node.value(),
-                      ": ", why);
+  return absl::StrCat("rank ", RankOf(job, member).value(), " on ", member.place.node.value(), ": ",
+                      why);
 }
 
 std::vector<const RankState*> LostMembers(const Job& job) {
@@ -52,14 +52,14 @@ const RankState& FirstCause(const std::vector<const RankState*>& lost) {
 }
 
 JobChange Fail(Job& job, const RankState& member, const std::string& why, Moment now) {
-  JobFailure failure{RankOf(job, member), member.place.node,
-                     HasFailed(member) ? *member.report.exit
-                                       : LostExit(member.report, member.lost.empty()
-                                                                     ? member.report.membership.error
-                                                                     : member.lost)};
-  const std::string reason =
-      absl::StrCat(why, ": rank ", failure.rank.value(), " on ", failure.node.value(), ": ",
-                   failure.exit.message);
+  JobFailure failure{
+      RankOf(job, member), member.place.node,
+      HasFailed(member)
+          ? *member.report.exit
+          : LostExit(member.report,
+                     member.lost.empty() ? member.report.membership.error : member.lost)};
+  const std::string reason = absl::StrCat(why, ": rank ", failure.rank.value(), " on ",
+                                          failure.node.value(), ": ", failure.exit.message);
   StopForFailure(job, std::move(failure), reason, now);
   return JobChange::kState;
 }
@@ -123,8 +123,8 @@ void TakeSpares(const Job& job, Holders& holders, std::vector<std::string>& outc
                                     [&](const RankState& s) { return IsUsable(job, s); });
     if (spare == spares.end()) return;
     spare->seat = holders.vacant.front();
-    outcomes.push_back(absl::StrCat("a spare on ", spare->place.node.value(), " takes seat ",
-                                    spare->seat));
+    outcomes.push_back(
+        absl::StrCat("a spare on ", spare->place.node.value(), " takes seat ", spare->seat));
     holders.next.members.push_back(std::move(*spare));
     spares.erase(spare);
     holders.vacant.erase(holders.vacant.begin());
@@ -158,9 +158,8 @@ void SortBySeat(std::vector<RankState>& members) {
 // A lost member may still end, or come back, and its place be used again.
 bool MayReturn(const Job& job, Moment now) {
   if (now.steady >= job.recovery.recovering_since + kReturn) return false;
-  return std::any_of(job.ranks.begin(), job.ranks.end(), [](const RankState& member) {
-    return IsLost(member) && !HasEnded(member);
-  });
+  return std::any_of(job.ranks.begin(), job.ranks.end(),
+                     [](const RankState& member) { return IsLost(member) && !HasEnded(member); });
 }
 
 // The next generation, unless it has to wait for places.
@@ -185,8 +184,8 @@ JobChange Replace(Job& job, const std::string& cause, const FindPlaces& find_pla
     SortBySeat(holders.next.members);
     StandBack(holders, ranks);
     places.resize(static_cast<size_t>(std::max(0, ranks - filled)));
-    outcomes.push_back(absl::StrCat("the job goes on with ", ranks, " of ", job.request.ranks,
-                                    " ranks"));
+    outcomes.push_back(
+        absl::StrCat("the job goes on with ", ranks, " of ", job.request.ranks, " ranks"));
   }
   for (size_t i = 0; i < places.size(); ++i) {
     outcomes.push_back(absl::StrCat("a new trainer on ", places[i].node.value(), " takes seat ",
@@ -194,9 +193,8 @@ JobChange Replace(Job& job, const std::string& cause, const FindPlaces& find_pla
     holders.next.members.push_back(Newcomer(job, holders.vacant[i], std::move(places[i]), now));
   }
   SortBySeat(holders.next.members);
-  holders.next.reason = outcomes.empty()
-                            ? absl::StrCat(cause, "; the members meet anew")
-                            : absl::StrCat(cause, "; ", absl::StrJoin(outcomes, ", "));
+  holders.next.reason = outcomes.empty() ? absl::StrCat(cause, "; the members meet anew")
+                                         : absl::StrCat(cause, "; ", absl::StrJoin(outcomes, ", "));
   BeginGeneration(job, std::move(holders.next), now);
   return JobChange::kState;
 }
@@ -211,7 +209,8 @@ std::string WhyNot(Job& job, const std::vector<const RankState*>& lost) {
   }
   if (std::string why = WhyBudgetIsSpent(job); !why.empty()) return why;
   if (IsOver(job)) return "other ranks have done all steps";
-  if (job.checkpoints.stop_after.has_value() || job.asked_to_stop) return "the job is to be stopped";
+  if (job.checkpoints.stop_after.has_value() || job.asked_to_stop)
+    return "the job is to be stopped";
   return WhyStateIsLost(job);
 }
 
@@ -258,24 +257,22 @@ JobChange TakeTrouble(Job& job, const FindPlaces& find_places, Moment now) {
   recovery.trouble_since = std::min(recovery.trouble_since, now.steady);
   // A silent node, or a rank that hangs, will be the explanation.
   const bool explained = std::any_of(job.ranks.begin(), job.ranks.end(), [](const RankState& m) {
-    return m.silent_since != absl::InfiniteFuture() ||
-           m.stacks_deadline != absl::InfiniteFuture();
+    return m.silent_since != absl::InfiniteFuture() || m.stacks_deadline != absl::InfiniteFuture();
   });
   if (explained || now.steady < recovery.trouble_since + kEchoPatience) return JobChange::kNone;
   return MeetAnew(job, *waiting,
                   absl::StrCat("rank ", RankOf(job, *waiting).value(), " on ",
-                               waiting->place.node.value(), ": ",
-                               waiting->report.membership.error),
+                               waiting->place.node.value(), ": ", waiting->report.membership.error),
                   find_places, now);
 }
 
 // Since when others wait for the member's node to answer; infinite: they do not.
 absl::Time NeededSince(const Job& job, const RankState& member) {
-  const bool recovering = job.state == JobState::kRecovering &&
-                          member.report.membership.generation != job.generation;
-  const absl::Time since =
-      recovering ? std::min(job.recovery.recovering_since, job.recovery.trouble_since)
-                 : job.recovery.trouble_since;
+  const bool recovering =
+      job.state == JobState::kRecovering && member.report.membership.generation != job.generation;
+  const absl::Time since = recovering
+                               ? std::min(job.recovery.recovering_since, job.recovery.trouble_since)
+                               : job.recovery.trouble_since;
   if (since == absl::InfiniteFuture()) return since;
   return std::max(since, member.silent_since);
 }
@@ -297,8 +294,8 @@ JobChange TakeHang(Job& job, const FindPlaces& find_places, Moment now) {
       return JobChange::kNone;
     }
     member.stacks_deadline = absl::InfiniteFuture();
-    member.lost = file.empty() ? member.hangs
-                               : absl::StrCat(member.hangs, "; its stacks are in ", file);
+    member.lost =
+        file.empty() ? member.hangs : absl::StrCat(member.hangs, "; its stacks are in ", file);
     return JobChange::kState;
   }
   if (job.state != JobState::kRunning || IsOver(job)) return JobChange::kNone;
@@ -309,8 +306,7 @@ JobChange TakeHang(Job& job, const FindPlaces& find_places, Moment now) {
   }
   RankState& culprit = job.ranks[static_cast<size_t>(verdict->rank.value())];
   culprit.hangs = verdict->why;
-  culprit.stacks_deadline =
-      culprit.report.suspended ? now.steady : now.steady + kStacksPatience;
+  culprit.stacks_deadline = culprit.report.suspended ? now.steady : now.steady + kStacksPatience;
   return JobChange::kState;
 }
 
@@ -344,18 +340,16 @@ JobChange TakeChangeUnderWay(Job& job, const FindPlaces& find_places, Moment now
       std::find_if(job.ranks.begin(), job.ranks.end(), [&](const RankState& member) {
         return member.report.membership.generation != job.generation;
       });
-  const std::string why =
-      absl::StrCat("generation ", job.generation.value(), " did not come about within ",
-                   absl::ToDoubleSeconds(job.request.timeouts.collective), " s: rank ",
-                   RankOf(job, *missing).value(), " on ", missing->place.node.value(),
-                   " is missing");
+  const std::string why = absl::StrCat(
+      "generation ", job.generation.value(), " did not come about within ",
+      absl::ToDoubleSeconds(job.request.timeouts.collective), " s: rank ",
+      RankOf(job, *missing).value(), " on ", missing->place.node.value(), " is missing");
   return MeetAnew(job, *missing, why, find_places, now);
 }
 
 JobChange GiveUp(Job& job, Moment now) {
   const absl::Duration patience = job.request.timeouts.give_up;
-  if (job.state != JobState::kRecovering ||
-      now.steady < job.recovery.recovering_since + patience) {
+  if (job.state != JobState::kRecovering || now.steady < job.recovery.recovering_since + patience) {
     return JobChange::kNone;
   }
   const auto lost = LostMembers(job);
@@ -449,17 +443,38 @@ JobChange AdvanceMembership(Job& job, const FindPlaces& find_places, Moment now)
   return change;
 }
 
-void SetNodeSilence(Job& job, const NodeName& node, bool silent, Moment now) {
+void SetSilentNodes(Job& job, const std::set<NodeName>& silent, Moment now) {
   for (auto* part : {&job.ranks, &job.spares, &job.leaving}) {
     for (RankState& trainer : *part) {
-      if (trainer.place.node != node) continue;
-      if (!silent) {
+      if (silent.count(trainer.place.node) == 0) {
         trainer.silent_since = absl::InfiniteFuture();
-      } else {
-        trainer.silent_since = std::min(trainer.silent_since, now.steady);
+      } else if (trainer.silent_since == absl::InfiniteFuture()) {
+        trainer.silent_since = now.steady;
       }
     }
   }
+}
+
+void RestoreRecovery(Job& job, Moment now) {
+  JobRecovery& recovery = job.recovery;
+  for (MemberFailure& failure : recovery.failures) {
+    failure.steady = now.steady - std::max(now.wall - failure.wall, absl::ZeroDuration());
+  }
+  for (auto* part : {&job.ranks, &job.spares, &job.leaving}) {
+    for (RankState& trainer : *part) {
+      // Workers need a while to connect again: until then silence is no evidence.
+      trainer.silent_since = now.steady + kRestoreGrace;
+      if (trainer.stop.has_value()) trainer.stop->deadline = now.steady + trainer.stop->grace;
+      if (!trainer.hangs.empty() && trainer.lost.empty()) {
+        trainer.stacks_deadline = now.steady + kStacksPatience;
+      }
+    }
+  }
+  if (job.state == JobState::kRecovering) recovery.recovering_since = now.steady;
+  if (!Recovers(job) || job.ended_already()) return;
+  recovery.next_planned = now.steady + kPlannedPause;
+  recovery.next_spare_start = now.steady + kRestoreGrace;
+  recovery.wake = now.steady;
 }
 
 }  // namespace paceline

@@ -28,6 +28,7 @@
 #define CONTROLLER_CORE_RECOVERY_H_
 
 #include <functional>
+#include <set>
 #include <vector>
 
 #include "controller/core/job.h"
@@ -40,7 +41,10 @@ inline constexpr absl::Duration kEvidencePatience = absl::Seconds(2);
 inline constexpr absl::Duration kReturn = absl::Seconds(2);
 // A rank that hangs is ended after so long, even if its stacks were not saved.
 inline constexpr absl::Duration kStacksPatience = absl::Seconds(2);
-// Between two starts of spares, after so many failed in a row: doubles from the first to the second.
+// After a start of the controller.
+inline constexpr absl::Duration kRestoreGrace = absl::Seconds(10);
+// Between two starts of spares, after so many failed in a row: doubles from the first to the
+// second.
 inline constexpr absl::Duration kFirstSparePause = absl::Seconds(1);
 inline constexpr absl::Duration kMaxSparePause = absl::Minutes(1);
 
@@ -52,8 +56,11 @@ using FindPlaces = std::function<std::vector<Place>(const Job& job, PlaceUse use
 // job, and when job.recovery.wake has come.
 JobChange AdvanceMembership(Job& job, const FindPlaces& find_places, Moment now);
 
-// Whether the node answers has changed.
-void SetNodeSilence(Job& job, const NodeName& node, bool silent, Moment now);
+// Which nodes do not answer now.
+void SetSilentNodes(Job& job, const std::set<NodeName>& silent, Moment now);
+
+// A job out of the store: steady times do not survive a controller, and no node answers yet.
+void RestoreRecovery(Job& job, Moment now);
 
 }  // namespace paceline
 

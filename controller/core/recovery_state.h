@@ -42,7 +42,7 @@ struct JobTimeouts {
 struct MembershipChange {
   Generation generation;
   std::string reason;
-  absl::Time begun;                        // Wall.
+  absl::Time begun;                         // Wall.
   absl::Time ended = absl::InfinitePast();  // Wall; infinite: not yet.
   int ranks_before = 0;
   int ranks_after = 0;
@@ -59,15 +59,16 @@ struct MemberFailure {
 };
 
 struct JobRecovery {
-  Generation started{0};  // That the newest start began; members of it load a checkpoint by themselves.
-  int next_spare = 0;     // Number (TrainerId::rank) of the next spare of the present generation.
-  RankBatch batch;        // Of the present generation; zeros: those of the spec.
-  std::vector<MembershipChange> history;  // Oldest first; at most kChangesKept.
-  int64_t changes = 0;                    // That were begun since it was submitted.
-  std::vector<MemberFailure> failures;    // Oldest first; within the window, as far as it matters.
+  Generation started{
+      0};  // That the newest start began; members of it load a checkpoint by themselves.
+  int next_spare = 0;  // Number (TrainerId::rank) of the next spare of the present generation.
+  RankBatch batch;     // Of the present generation; zeros: those of the spec.
+  std::vector<MembershipChange> history;   // Oldest first; at most kChangesKept.
+  int64_t changes = 0;                     // That were begun since it was submitted.
+  std::vector<MemberFailure> failures;     // Oldest first; within the window, as far as it matters.
   std::map<NodeName, std::string> vacate;  // Nodes that its ranks shall leave, and why.
-  bool hopeless = false;  // Its failure is one that a restart would only repeat.
-  bool stalled = false;   // The job's reason tells of a slow rank.
+  bool hopeless = false;                   // Its failure is one that a restart would only repeat.
+  bool stalled = false;                    // The job's reason tells of a slow rank.
 
   // Steady; infinite future: there is none.
   absl::Time deadline = absl::InfiniteFuture();          // Of the change under way.

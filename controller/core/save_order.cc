@@ -64,7 +64,7 @@ void RequeueWhenSaved(Job& job, const std::string& reason, const NodeName& leave
   if (job.checkpoints.stop_after.has_value()) return;
   OrderSave(job, /*at_once=*/false, reason, now);
   job.checkpoints.stop_after =
-            StopAfterSave{reason, kDefaultCancelGrace, now.steady + kStopPatience,
+      StopAfterSave{reason, kDefaultCancelGrace, now.steady + kStopPatience,
                     /*requeue=*/true, leaves};
   job.reason = absl::StrCat(reason, "; saves a checkpoint before it is queued again");
 }
