@@ -4,6 +4,8 @@
 #include <signal.h>
 
 #include <functional>
+#include <iterator>
+#include <set>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -14,7 +16,6 @@ namespace paceline {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 // Reports at intervals would hide one that is late.
 constexpr absl::Duration kRarely = absl::Seconds(20);
@@ -82,6 +83,78 @@ TEST_F(DaemonTest, SuspendedTrainerIsReportedAtOnce) {
     });
     EXPECT_LT(absl::Now() - now, 3 * kAtOnce);
   }
+}
+
+TEST_F(DaemonTest, StacksAreSavedWhenTheyAreWanted) {
+  controller_->SetReportInterval(kRarely);
+  StartDaemon();
+  v1::TrainerPlan plan = Member(1, 0);
+  controller_->SetPlan(NodePlanOf({plan}));
+  const v1::NodeReport running = controller_->WaitForReport([](const v1::NodeReport& report) {
+    return AllIn(v1::TRAINER_RUNNING)(report) && report.trainers(0).pid() > 0;
+  });
+  ::kill(static_cast<pid_t>(running.trainers(0).pid()), SIGSTOP);
+  controller_->WaitForReport([](const auto& report) { return report.trainers(0).suspended(); });
+  plan.set_save_stacks(true);
+  controller_->SetPlan(NodePlanOf({plan}));
+  const v1::TrainerReport saved = controller_
+                                      ->WaitForReport([](const auto& report) {
+                                        return !report.trainers(0).stacks_file().empty();
+                                      })
+                                      .trainers(0);
+  EXPECT_EQ(saved.stacks_file(), TrainerDir(2) + "/stacks.txt");
+  EXPECT_TRUE(saved.suspended());
+  EXPECT_THAT(Contents(saved.stacks_file()), HasSubstr("fake_trainer"));
+  // The file's place outlives the trainer.
+  plan.mutable_stop();
+  EXPECT_EQ(RunOne(plan).stacks_file(), saved.stacks_file());
+}
+
+// Of many times, since another process may hold the processor at any of them.
+struct Times {
+  void Add(absl::Duration time) { sorted.insert(time); }
+  absl::Duration Best() const { return *sorted.begin(); }
+  std::string Text() const {
+    return absl::StrCat("best ", absl::FormatDuration(Best()), ", median ",
+                        absl::FormatDuration(*std::next(sorted.begin(), sorted.size() / 2)));
+  }
+  std::multiset<absl::Duration> sorted;
+};
+
+TEST_F(DaemonTest, MembershipThereAndBackTakesAMillisecond) {
+  controller_->SetReportInterval(kRarely);
+  StartDaemon();
+  Times times;
+  for (int64_t generation = 1; generation <= 30; ++generation) {
+    const v1::NodePlan plan = NodePlanOf({Member(generation, 0)});
+    const absl::Time asked = absl::Now();
+    controller_->SetPlan(plan);
+    controller_->WaitForReport(In(generation, false));
+    if (generation > 1) times.Add(absl::Now() - asked);
+  }
+  EXPECT_LT(times.Best(), absl::Milliseconds(5)) << times.Text();
+  RecordProperty("times", times.Text());
+}
+
+TEST_F(DaemonTest, KilledTrainerIsReportedWithinMilliseconds) {
+  controller_->SetReportInterval(kRarely);
+  StartDaemon();
+  Times times;
+  for (int64_t generation = 1; generation <= 10; ++generation) {
+    v1::TrainerPlan plan = Member(generation, 0);
+    plan.mutable_id()->set_generation(generation);
+    controller_->SetPlan(NodePlanOf({plan}));
+    const v1::NodeReport running = controller_->WaitForReport([&](const v1::NodeReport& report) {
+      return report.trainers_size() == 1 && report.trainers(0).id().generation() == generation &&
+             report.trainers(0).pid() > 0 && In(generation, false)(report);
+    });
+    const absl::Time killed = absl::Now();
+    ::kill(static_cast<pid_t>(running.trainers(0).pid()), SIGKILL);
+    controller_->WaitForReport(AllIn(v1::TRAINER_EXITED));
+    times.Add(absl::Now() - killed);
+  }
+  EXPECT_LT(times.Best(), absl::Milliseconds(8)) << times.Text();
+  RecordProperty("times", times.Text());
 }
 
 }  // namespace

@@ -176,6 +176,7 @@ absl::Status NodeTrainer::Adopt() {
   status_ = ReadMessage<v1::TrainerStatus>(File(trainer_dir::kSeen)).value_or(status_);
   result_ = ReadMessage<v1::TrainerReport>(File(trainer_dir::kResult));
   if (ended()) return absl::OkStatus();
+  if (::access(StacksPath().c_str(), F_OK) == 0) stacks_ = Stacks::kSaved;
   absl::StatusOr<RingTail> ring = RingTail::Open(setup_.paths.Ring(id_));
   if (ring.ok()) {
     ring_ = *std::move(ring);
@@ -219,9 +220,27 @@ Tell NodeTrainer::Poll(absl::Time now) {
     state_.emplace(processes->trainer);
     tell = Tell::kSoon;
   }
+  if (stacks_ == Stacks::kBeingSaved) return tell;
   const bool suspended = state_->Suspended();
   if (std::exchange(suspended_, suspended) != suspended) tell = Tell::kNow;
   return tell;
+}
+
+std::optional<pid_t> NodeTrainer::BeginStacks() {
+  if (!plan_.save_stacks() || stacks_ != Stacks::kNone || ended() || pid_ == 0) {
+    return std::nullopt;
+  }
+  stacks_ = Stacks::kBeingSaved;
+  return static_cast<pid_t>(pid_);
+}
+
+std::string NodeTrainer::StacksPath() const { return File(trainer_dir::kStacks); }
+
+void NodeTrainer::EndStacks(bool saved) {
+  stacks_ = Stacks::kSaved;
+  if (!saved || !ended()) return;
+  result_->set_stacks_file(StacksPath());
+  KeepResult();
 }
 
 HeldTrainer NodeTrainer::Held() const {
@@ -305,6 +324,9 @@ v1::TrainerReport NodeTrainer::Report() const {
   report.set_asked_to_end(status_.asked_to_end());
   if (status_.has_membership()) *report.mutable_membership() = status_.membership();
   report.set_suspended(suspended_);
+  if (stacks_ == Stacks::kSaved && ::access(StacksPath().c_str(), F_OK) == 0) {
+    report.set_stacks_file(StacksPath());
+  }
   return report;
 }
 

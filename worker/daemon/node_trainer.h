@@ -8,6 +8,8 @@
 #ifndef WORKER_DAEMON_NODE_TRAINER_H_
 #define WORKER_DAEMON_NODE_TRAINER_H_
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -83,6 +85,12 @@ class NodeTrainer {
   // Reads the ring, the process id, and whether the process is suspended. `now`: BootNow.
   Tell Poll(absl::Time now);
 
+  // While its threads' stacks are being saved: to look at them suspends it, which is not told.
+  // The process to look at; nothing when they are not wanted, or were saved already.
+  std::optional<pid_t> BeginStacks();
+  std::string StacksPath() const;
+  void EndStacks(bool saved);
+
   // For core/lease.h.
   HeldTrainer Held() const;
 
@@ -128,6 +136,7 @@ class NodeTrainer {
   std::optional<ProcessState> state_;  // Of the process pid_.
   bool suspended_ = false;
   bool fenced_ = false;
+  enum class Stacks { kNone, kBeingSaved, kSaved } stacks_ = Stacks::kNone;
   uint64_t steps_seen_ = 0;
   absl::Time last_step_;  // When they were seen; BootNow.
   std::optional<TrainerProcess> process_;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <memory>
 #include <system_error>
 #include <utility>
 #include <variant>
@@ -15,6 +16,7 @@
 #include "common/log.h"
 #include "worker/daemon/log_files.h"
 #include "worker/daemon/state_dir.h"
+#include "worker/daemon/thread_stacks.h"
 #include "worker/shim/trainer_dir.h"
 
 namespace paceline {
@@ -42,10 +44,11 @@ Overloaded(Functions...) -> Overloaded<Functions...>;
 }  // namespace
 
 NodeTrainers::NodeTrainers(EventLoop& loop, Options options, WorkerMetrics& metrics,
-                           std::function<void(Tell)> tell)
+                           SideThreads& threads, std::function<void(Tell)> tell)
     : loop_(loop),
       options_(std::move(options)),
       metrics_(metrics),
+      threads_(threads),
       tell_(std::move(tell)),
       set_(options_.set),
       poller_(loop),
@@ -147,6 +150,7 @@ void NodeTrainers::SetPlan(const v1::NodePlan& plan) {
     if (set_.StopRequested(id)) kept.mutable_stop();
     trainer->SetPlan(kept);
     sockets_.SetCommand(id, trainer->Command());
+    SaveWantedStacks(*trainer);
   }
   Apply(event);
 }
@@ -270,6 +274,7 @@ void NodeTrainers::Poll(absl::Time now) {
   std::map<v1::TrainerState, int> by_state;
   for (auto& [id, trainer] : trainers_) {
     if (!trainer.ended()) tell_(trainer.Poll(now));
+    SaveWantedStacks(trainer);
     const v1::TrainerReport report = trainer.Report();
     ++by_state[report.state()];
     Show(trainer, report);
@@ -286,6 +291,23 @@ void NodeTrainers::Fence(const Lease& lease, absl::Time now) {
     PACELINE_LOG(WARNING) << "trainer_fenced " << Named(trainer) << " reason=\"" << fenced.why
                           << "\"";
   }
+}
+
+void NodeTrainers::SaveWantedStacks(NodeTrainer& trainer) {
+  const std::optional<pid_t> process = trainer.BeginStacks();
+  if (!process.has_value()) return;
+  const auto status = std::make_shared<absl::Status>();
+  threads_.Run([pid = *process, path = trainer.StacksPath(),
+                status](const std::atomic<bool>& stop) { *status = SaveStacks(pid, path, stop); },
+               [this, id = trainer.id(), status] {
+                 NodeTrainer* const saved = Find(id);
+                 if (saved == nullptr) return;
+                 saved->EndStacks(status->ok());
+                 tell_(Tell::kNow);
+                 PACELINE_LOG(INFO)
+                     << "stacks_saved " << Named(*saved) << " file=" << saved->StacksPath()
+                     << (status->ok() ? "" : absl::StrCat(" error=\"", status->message(), "\""));
+               });
 }
 
 void NodeTrainers::Show(const NodeTrainer& trainer, const v1::TrainerReport& report) {

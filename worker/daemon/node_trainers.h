@@ -21,6 +21,7 @@
 #include "worker/daemon/fd_poller.h"
 #include "worker/daemon/metrics.h"
 #include "worker/daemon/node_trainer.h"
+#include "worker/daemon/side_threads.h"
 #include "worker/daemon/trainer_sockets.h"
 
 namespace paceline {
@@ -34,8 +35,8 @@ class NodeTrainers {
   };
 
   // `tell` is called when the controller should hear of a change; what is told is Report then.
-  // `loop` and `metrics` outlive this object.
-  NodeTrainers(EventLoop& loop, Options options, WorkerMetrics& metrics,
+  // `loop`, `metrics` and `threads` outlive this object.
+  NodeTrainers(EventLoop& loop, Options options, WorkerMetrics& metrics, SideThreads& threads,
                std::function<void(Tell)> tell);
   NodeTrainers(const NodeTrainers&) = delete;
   NodeTrainers& operator=(const NodeTrainers&) = delete;
@@ -81,6 +82,7 @@ class NodeTrainers {
   void OnProcessEnded(const TrainerId& id);
   void OnEnded(const NodeTrainer& trainer);
   void OnStatus(const TrainerId& id, const v1::TrainerStatus& status);
+  void SaveWantedStacks(NodeTrainer& trainer);
   void Show(const NodeTrainer& trainer, const v1::TrainerReport& report);
   NodeTrainer* Find(const TrainerId& id);
 
@@ -88,6 +90,7 @@ class NodeTrainers {
   EventLoop& loop_;
   const Options options_;
   WorkerMetrics& metrics_;
+  SideThreads& threads_;
   const std::function<void(Tell)> tell_;
 
   // Owned by the loop.

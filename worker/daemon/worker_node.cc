@@ -31,7 +31,8 @@ WorkerNode::WorkerNode(EventLoop& loop, Options options, NodeIdentity identity,
       options_(std::move(options)),
       metrics_(metrics),
       identity_(std::move(identity)),
-      trainers_(loop, options_.trainers, metrics, [this](Tell tell) { OnTell(tell); }),
+      threads_(loop),
+      trainers_(loop, options_.trainers, metrics, threads_, [this](Tell tell) { OnTell(tell); }),
       logs_(
           [this](const TrainerId& id) -> std::string {
             if (!IsValid(id)) return "";

@@ -21,6 +21,7 @@
 #include "worker/daemon/metrics.h"
 #include "worker/daemon/node_trainers.h"
 #include "worker/daemon/session.h"
+#include "worker/daemon/side_threads.h"
 #include "worker/daemon/state_dir.h"
 
 namespace paceline {
@@ -78,6 +79,7 @@ class WorkerNode : public Session::Owner {
   // Owned by the loop.
   std::string metrics_address_;
   NodeIdentity identity_;
+  SideThreads threads_;
   NodeTrainers trainers_;
   LogRequests logs_;
   CheckpointTasks tasks_;
