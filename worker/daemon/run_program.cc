@@ -102,30 +102,22 @@ absl::StatusOr<ProgramEnd> RunProgram(std::vector<std::string> arguments,
 
   const absl::Time deadline = EventLoop::Now() + limits.time;
   ProgramEnd end;
-  absl::Status status;
   std::array<pollfd, 2> waited = {{{out.read_end(), POLLIN, 0}, {err.read_end(), POLLIN, 0}}};
   int code = 0;
   while (true) {
     ::poll(waited.data(), waited.size(), static_cast<int>(absl::ToInt64Milliseconds(kLook)));
+    const bool quiet = waited[0].revents == 0 && waited[1].revents == 0;
     if (waited[0].revents != 0 && !out.Read(limits.bytes, end.out)) waited[0].fd = -1;
     if (waited[1].revents != 0 && !err.Read(limits.bytes, end.err)) waited[1].fd = -1;
-    const bool quiet = waited[0].revents == 0 && waited[1].revents == 0;
+    // What it has started may hold the pipes open: its own end counts.
     const bool silent = waited[0].fd < 0 && waited[1].fd < 0;
-    // What it left behind may hold the pipes open: its own end counts.
     if ((quiet || silent) && ::waitpid(child, &code, WNOHANG) == child) break;
-    if (stop) {
-      status = absl::CancelledError(absl::StrCat(name, " was stopped"));
-    } else if (EventLoop::Now() > deadline) {
-      status = absl::DeadlineExceededError(
-          absl::StrCat(name, " took longer than ", absl::FormatDuration(limits.time),
-                       end.err.empty() ? "" : ": ", end.err.substr(0, 200)));
-    } else {
-      if (silent) ::poll(nullptr, 0, 1);
-      continue;
-    }
+    end.timed_out = EventLoop::Now() > deadline;
+    if (!stop && !end.timed_out) continue;
     ::kill(-child, SIGKILL);
     ::waitpid(child, &code, 0);
-    return status;
+    if (!end.timed_out) return absl::CancelledError(absl::StrCat(name, " was stopped"));
+    break;
   }
   ::kill(-child, SIGKILL);
   if (WIFEXITED(code)) end.exit_code = WEXITSTATUS(code);

@@ -18,15 +18,15 @@ struct ProgramLimits {
 };
 
 struct ProgramEnd {
-  int exit_code = -1;  // -1: it was ended by a signal.
+  int exit_code = -1;      // -1: it was ended by a signal.
+  bool timed_out = false;  // By ours, since its time was over.
   std::string out;
   std::string err;  // The beginning of it.
 };
 
 // `arguments`: the program, looked up in PATH unless it has a slash, and its arguments. Blocks
-// until it has ended; it is killed when its time is over (DeadlineExceeded, with what it said
-// first on standard error), or `stop` becomes true (Cancelled). NotFound when there is none.
-// Its process group is killed with it.
+// until it has ended; it is killed, with its process group, when its time is over or `stop` becomes
+// true (Cancelled then). NotFound when there is no such program.
 absl::StatusOr<ProgramEnd> RunProgram(std::vector<std::string> arguments,
                                       std::vector<std::string> environment,
                                       const ProgramLimits& limits, const std::atomic<bool>& stop);

@@ -51,7 +51,8 @@ std::string UserStacks(pid_t pid, const std::atomic<bool>& stop) {
     return "eu-stack is not installed (Debian: elfutils): no frames of the program itself\n";
   }
   if (!end.ok()) return absl::StrCat(end.status().message(), "\n");
-  return absl::StrCat(end->out, end->err.substr(0, kMaxBytes / 16));
+  return absl::StrCat(end->out, end->err.substr(0, kMaxBytes / 16),
+                      end->timed_out ? "eu-stack took too long and was ended\n" : "");
 }
 
 }  // namespace
