@@ -70,6 +70,10 @@ WorkerNode::Options NodeOptions(const Flags& flags, const v1::Hardware& hardware
   options.session.controller = flags.controller;
   options.session.seed = RandomBits();
   options.tasks.run = RunCheckpointTask;
+  options.check.program = flags.probe;
+  options.check.dir = paths.state_dir;
+  options.check.port = flags.probe_port;
+  options.check.environment = options.trainers.setup.environment;
   options.trainers.log_segments = static_cast<size_t>(flags.log_segments);
   return options;
 }

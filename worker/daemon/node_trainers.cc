@@ -362,9 +362,9 @@ bool NodeTrainers::Runs(const TrainerId& id) const {
   return found != trainers_.end() && !found->second.ended();
 }
 
-bool NodeTrainers::AnyRuns() const {
-  return std::any_of(trainers_.begin(), trainers_.end(),
-                     [](const auto& entry) { return !entry.second.ended(); });
+int NodeTrainers::Running() const {
+  return static_cast<int>(std::count_if(trainers_.begin(), trainers_.end(),
+                                        [](const auto& entry) { return !entry.second.ended(); }));
 }
 
 NodeTrainer* NodeTrainers::Find(const TrainerId& id) {

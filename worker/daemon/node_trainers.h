@@ -63,7 +63,7 @@ class NodeTrainers {
   std::optional<v1::StepBatch> NextBatch();
 
   bool Runs(const TrainerId& id) const;
-  bool AnyRuns() const;
+  int Running() const;
 
  private:
   void FindTrainers();

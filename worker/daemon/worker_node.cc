@@ -43,6 +43,9 @@ WorkerNode::WorkerNode(EventLoop& loop, Options options, NodeIdentity identity,
           },
           [this](const TrainerId& id) { return trainers_.Runs(id); }),
       tasks_(loop, options_.tasks, [this] { OnTell(Tell::kSoon); }),
+      check_(
+          options_.check, threads_, [this] { return trainers_.Running(); },
+          [this] { OnTell(Tell::kSoon); }),
       session_(loop, options_.session, *this) {}
 
 absl::Status WorkerNode::Start(const std::string& metrics_address) {
@@ -56,7 +59,7 @@ absl::Status WorkerNode::Start(const std::string& metrics_address) {
 }
 
 void WorkerNode::Close(std::function<void()> closed) {
-  if (!trainers_.AnyRuns()) KeepLease(RuntimeDir(), Lease());
+  if (trainers_.Running() == 0) KeepLease(RuntimeDir(), Lease());
   session_.Close(std::move(closed));
 }
 
@@ -166,6 +169,7 @@ v1::NodeReport WorkerNode::MakeReport() {
   *report.mutable_trainers() = trainers_.Report();
   report.set_plan_revision(plan_revision_);
   *report.mutable_task_results() = tasks_.Results();
+  if (check_.Result().has_value()) *report.mutable_check() = *check_.Result();
   return report;
 }
 
@@ -175,6 +179,7 @@ void WorkerNode::OnPlan(const v1::NodePlan& plan) {
   plan_revision_ = std::max(plan_revision_, plan.revision());
   trainers_.SetPlan(plan);
   tasks_.SetWanted(plan.tasks());
+  check_.SetWanted(plan.has_check() ? std::optional(plan.check()) : std::nullopt);
   OnTell(Tell::kSoon);
 }
 

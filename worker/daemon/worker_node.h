@@ -19,6 +19,7 @@
 #include "worker/daemon/core/lease.h"
 #include "worker/daemon/log_requests.h"
 #include "worker/daemon/metrics.h"
+#include "worker/daemon/node_check.h"
 #include "worker/daemon/node_trainers.h"
 #include "worker/daemon/session.h"
 #include "worker/daemon/side_threads.h"
@@ -33,6 +34,7 @@ class WorkerNode : public Session::Owner {
     Session::Options session;
     NodeTrainers::Options trainers;
     CheckpointTasks::Options tasks;
+    NodeCheck::Options check;
   };
 
   // `loop` and `metrics` outlive this object.
@@ -83,6 +85,7 @@ class WorkerNode : public Session::Owner {
   NodeTrainers trainers_;
   LogRequests logs_;
   CheckpointTasks tasks_;
+  NodeCheck check_;
   Session session_;
   std::optional<EventLoop::TimerId> report_timer_;  // Of changes that are told soon.
   EventLoop::TimerId interval_timer_ = 0;
