@@ -115,9 +115,25 @@ std::unique_ptr<CLI::App> MakeCommandLine(Program& program) {
   AddCheckpointDelete(*checkpoint, program);
   AddCheckpointPin(*checkpoint, program);
   AddCheckpointUnpin(*checkpoint, program);
-  CLI::App* node = AddGroup(*app, "node", "Nodes: list, describe");
+  CLI::App* node = AddGroup(*app, "node",
+                            "Nodes: list, describe, cordon, uncordon, drain, replace, resume, "
+                            "lost, history, check, watch");
   AddNodeList(*node, program);
   AddNodeDescribe(*node, program);
+  AddNodeCordon(*node, program);
+  AddNodeUncordon(*node, program);
+  AddNodeDrain(*node, program);
+  AddNodeReplace(*node, program);
+  AddNodeResume(*node, program);
+  AddNodeLost(*node, program);
+  AddNodeHistory(*node, program);
+  AddNodeCheck(*node, program);
+  AddNodeWatch(*node, program);
+  CLI::App* automation = AddGroup(
+      *app, "automation", "What the controller does to nodes by itself: status, pause, resume");
+  AddAutomationStatus(*automation, program);
+  AddAutomationPause(*automation, program);
+  AddAutomationResume(*automation, program);
   CLI::App* dev = AddGroup(*app, "dev", "A cluster on this machine: up, down, status");
   AddDevUp(*dev, program);
   AddDevDown(*dev, program);

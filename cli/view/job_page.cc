@@ -1,6 +1,5 @@
 #include "cli/view/job_page.h"
 
-#include <map>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -86,12 +85,6 @@ std::string RankTable(const v1::Job& job, const PageStyle& style) {
   return table.Rendered(style.width, style.colours);
 }
 
-std::string LabelsText(const v1::Node& node) {
-  // Sorted: a proto map has no order of its own.
-  std::map<std::string, std::string> sorted(node.labels().begin(), node.labels().end());
-  return NeutralLine(absl::StrJoin(sorted, ", ", absl::PairFormatter("=")));
-}
-
 }  // namespace
 
 std::string FailureText(const v1::Job& job, const PageStyle& style) {
@@ -171,31 +164,6 @@ std::string JobPage(const v1::Job& job, absl::Time now, const PageStyle& style) 
                     ProfileTable(job, style.width, style.colours));
   }
   absl::StrAppend(&page, "\nJob file:\n", Indented(SpecAsJobFile(job.spec()), "  "));
-  return page;
-}
-
-std::string NodePage(const v1::Node& node, absl::Time now, const PageStyle& style) {
-  std::string page;
-  AddLine(&page, "Name", NeutralLine(node.name()));
-  AddLine(&page, "State",
-          Painted(StateText(node.state()), StateColour(node.state()), style.colours));
-  AddLine(&page, "Reason", NeutralLine(node.reason()));
-  AddLine(&page, "Slots", absl::StrCat(node.slots_used(), " of ", node.slots(), " used"));
-  AddLine(&page, "GPUs",
-          absl::StrCat(node.gpus_used(), " of ", node.hardware().gpus_size(), " used"));
-  for (const std::string& gpu : node.hardware().gpus()) AddLine(&page, "", NeutralLine(gpu));
-  AddLine(&page, "Processors", absl::StrCat(node.hardware().cpus()));
-  AddLine(&page, "Memory", BytesText(node.hardware().memory_bytes()));
-  AddLine(&page, "System", NeutralLine(node.hardware().os()));
-  AddLine(&page, "Labels", LabelsText(node));
-  AddLine(&page, "Address", NeutralLine(node.address()));
-  AddLine(&page, "Metrics", NeutralLine(node.metrics_address()));
-  AddLine(&page, "Jobs", NeutralLine(absl::StrJoin(node.jobs(), ", ")));
-  AddLine(&page, "Registered",
-          MomentText(TimeOf(node.has_register_time(), node.register_time()), now));
-  AddLine(&page, "Reported",
-          MomentText(TimeOf(node.has_last_report_time(), node.last_report_time()), now));
-  AddLine(&page, "Version", NeutralLine(node.version()));
   return page;
 }
 

@@ -70,7 +70,16 @@ Colour StateColour(v1::JobState state) {
 }
 
 Colour StateColour(v1::NodeState state) {
-  return state == v1::NODE_READY ? Colour::kGreen : Colour::kRed;
+  switch (state) {
+    case v1::NODE_READY:
+      return Colour::kGreen;
+    case v1::NODE_CORDONED:
+    case v1::NODE_DRAINING:
+    case v1::NODE_DRAINED:
+      return Colour::kYellow;
+    default:
+      return Colour::kRed;
+  }
 }
 
 std::string SignalText(int signal) {
