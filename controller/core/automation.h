@@ -42,9 +42,7 @@ std::optional<Refusal> RefuseAutomaticDrain(const Automation& automation,
                                             const NodeName& node, double max_share);
 
 // Of an automatic drain that was refused: whether it is the brake that must be pulled.
-inline bool PullsBrake(const Refusal& refusal) {
-  return std::string(refusal.reason) == "BRAKE";
-}
+inline bool PullsBrake(const Refusal& refusal) { return std::string(refusal.reason) == "BRAKE"; }
 
 }  // namespace paceline
 

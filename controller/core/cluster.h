@@ -78,12 +78,12 @@ struct ProfileOrdered {
   JobProfile profile;  // Of MakeProfile.
 };
 struct TimePassed {};
-using Event = std::variant<JobSubmitted, CancelRequested, SaveRequested, ResumeRequested,
-                           RemovalRequested, PinRequested, LadderChanged, ProfileOrdered,
-                           NodeConnected, NodeReported, NodeDisconnected, HoldRequested,
-                           UncordonRequested, NodeResumeRequested, LossDeclared, CheckRequested,
-                           AutomaticDrainRequested, AutomationPauseRequested,
-                           AutomationResumeRequested, TimePassed>;
+using Event =
+    std::variant<JobSubmitted, CancelRequested, SaveRequested, ResumeRequested, RemovalRequested,
+                 PinRequested, LadderChanged, ProfileOrdered, NodeConnected, NodeReported,
+                 NodeDisconnected, HoldRequested, UncordonRequested, NodeResumeRequested,
+                 LossDeclared, CheckRequested, AutomaticDrainRequested, AutomationPauseRequested,
+                 AutomationResumeRequested, TimePassed>;
 
 // What is to be done after an event. Sorted, without repetitions.
 struct Actions {
@@ -223,6 +223,8 @@ class Cluster {
   std::vector<Place> FindPlacesFor(const Job& job, PlaceUse use, int count) const;
   // Goes on with the drains: tells the jobs that still have ranks there.
   void DrainNodes(Moment now, Actions& actions);
+  // Names the nodes that the ranks of a swap move to.
+  void FindSubstitutes(const Job& job, const NodeName& node, DrainEffect& effect) const;
   // After a change of the node's holds: takes back what jobs were asked for and need not do.
   void EndDrain(const Node& node, Actions& actions);
   JobChange Drain(Job& job, DrainWay way, const NodeName& node, const std::string& why, Moment now);
@@ -248,7 +250,7 @@ class Cluster {
   std::map<JobId, TaskAssignment> assignments_;  // Of the jobs whose tasks a node does.
   Automation automation_;
   std::map<JobId, absl::Time> saves_for_drains_;  // Steady; when one was asked for last.
-  std::set<NodeName> silent_;  // Nodes that do not answer, as of the last event.
+  std::set<NodeName> silent_;                     // Nodes that do not answer, as of the last event.
   int64_t next_number_ = 1;
 
   // Of the last pass of the scheduler.

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "controller/core/cluster.h"
 #include "controller/core/membership.h"
+#include "controller/core/recovery.h"
 #include "controller/core/save_order.h"
 
 namespace paceline {
@@ -18,9 +19,27 @@ constexpr absl::Duration kSaveAgain = absl::Minutes(1);
 std::vector<DrainEffect> Cluster::EffectsOfDrain(const NodeName& node, DrainMode mode) const {
   std::vector<DrainEffect> effects;
   for (const auto& [id, job] : jobs_) {
-    if (job.holds_slots() && HasTrainersOn(job, node)) effects.push_back(ChooseEffect(job, node, mode));
+    if (!job.holds_slots() || !HasTrainersOn(job, node)) continue;
+    effects.push_back(ChooseEffect(job, node, mode));
+    if (effects.back().way == DrainWay::kSwap) FindSubstitutes(job, node, effects.back());
   }
   return effects;
+}
+
+void Cluster::FindSubstitutes(const Job& job, const NodeName& node, DrainEffect& effect) const {
+  Job leaving = job;
+  leaving.recovery.vacate.emplace(node, "");
+  const size_t ranks = effect.ranks.size();
+  std::vector<NodeName> spares;
+  for (const RankState& spare : leaving.spares) {
+    if (spares.size() < ranks && IsUsable(leaving, spare)) spares.push_back(spare.place.node);
+  }
+  std::vector<NodeName> places;
+  const int wanted = static_cast<int>(ranks - spares.size());
+  for (const Place& place : FindPlacesFor(leaving, PlaceUse::kRank, wanted)) {
+    places.push_back(place.node);
+  }
+  NameSubstitutes(effect, spares, places);
 }
 
 void Cluster::DrainNodes(Moment now, Actions& actions) {
@@ -28,9 +47,9 @@ void Cluster::DrainNodes(Moment now, Actions& actions) {
     const Hold* drain = EffectiveDrain(node.holds);
     if (drain == nullptr || node.contact == Contact::kLost) continue;
     const std::string why = absl::StrCat("node ", name.value(), " is ", DescribeHold(*drain));
-    for (const DrainEffect& effect : EffectsOfDrain(name, *drain->drain)) {
-      Job& job = jobs_.at(effect.job);
-      Note(job, Drain(job, effect.way, name, why, now), actions);
+    for (auto& [id, job] : jobs_) {
+      if (!job.holds_slots() || !HasTrainersOn(job, name)) continue;
+      Note(job, Drain(job, ChooseEffect(job, name, *drain->drain).way, name, why, now), actions);
     }
   }
 }

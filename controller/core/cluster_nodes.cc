@@ -23,10 +23,9 @@ std::string DescribeDone(const Hold& hold, absl::Time wall_now) {
 }
 
 int CountRunning(const std::vector<TrainerReport>& trainers) {
-  return static_cast<int>(
-      std::count_if(trainers.begin(), trainers.end(), [](const TrainerReport& report) {
-        return report.state != TrainerState::kExited;
-      }));
+  return static_cast<int>(std::count_if(
+      trainers.begin(), trainers.end(),
+      [](const TrainerReport& report) { return report.state != TrainerState::kExited; }));
 }
 
 bool SameHardware(const NodeFacts& a, const NodeFacts& b) {

@@ -43,8 +43,9 @@ class ClusterNodesTest : public ::testing::Test {
     for (const char* name : names) cluster_.Step(NodeConnected{Facts(name), {}}, At(at));
   }
   // Job 1, of two ranks, trains on a and b.
-  void Train(const std::string& directory = "/ckpt") {
+  void Train(const std::string& directory = "/ckpt", int max_failures = 0) {
     JobRequest request = PlayedRequest();
+    request.recovery.max_failures = max_failures;
     request.checkpoints.directory = directory;
     cluster_.Step(JobSubmitted{request}, At(1));
     TellAll(TrainerState::kRunning, 2);
@@ -75,8 +76,7 @@ class ClusterNodesTest : public ::testing::Test {
 
 TEST_F(ClusterNodesTest, CordonedNodeTakesNoRanksUntilItIsFree) {
   Join({"a", "b"});
-  Actions actions =
-      cluster_.Step(HoldRequested{NodeName("a"), HoldBy("ann", std::nullopt)}, At(1));
+  Actions actions = cluster_.Step(HoldRequested{NodeName("a"), HoldBy("ann", std::nullopt)}, At(1));
   EXPECT_THAT(actions.store_nodes, ElementsAre(NodeName("a")));
   EXPECT_THAT(actions.show_nodes, ElementsAre(NodeName("a")));
   EXPECT_EQ(state("a"), NodeState::kCordoned);
@@ -176,6 +176,44 @@ TEST_F(ClusterNodesTest, DeadlineEndsWhatIsLeft) {
   EXPECT_EQ(job().state, JobState::kQueued);
   EXPECT_EQ(job().restarts, 0);
   EXPECT_THAT(job().reason, HasSubstr("node b is drained (now) by ann"));
+}
+
+TEST_F(ClusterNodesTest, RanksMoveToWhereThereIsRoomAndTheDrainCanBeTakenBack) {
+  Join({"a", "b"});
+  Train("/ckpt", 3);
+  EXPECT_EQ(cluster_.EffectsOfDrain(NodeName("b"), DrainMode::kSwap).at(0).missing, 1);
+  Join({"c"}, 3);
+  const DrainEffect effect = cluster_.EffectsOfDrain(NodeName("b"), DrainMode::kSwap).at(0);
+  EXPECT_EQ(effect.missing, 0);
+  EXPECT_EQ(effect.text, "rank 1 moves to a new trainer on c while the job trains on");
+  Drain("b", DrainMode::kSwap, 4);
+  EXPECT_EQ(state("b"), NodeState::kDraining);
+  EXPECT_EQ(job().state, JobState::kRunning);
+  EXPECT_EQ(job().recovery.vacate.count(NodeName("b")), 1u);
+  cluster_.Step(NodeResumeRequested{NodeName("b"), "ann"}, At(5));
+  EXPECT_THAT(job().recovery.vacate, IsEmpty());
+  EXPECT_EQ(state("b"), NodeState::kReady);
+}
+
+TEST_F(ClusterNodesTest, DrainForNowEndsOnlyTheRanksOfAJobThatRecovers) {
+  Join({"a", "b", "c"});
+  Train("", 3);
+  Drain("b", DrainMode::kNow, 3);
+  EXPECT_EQ(job().state, JobState::kRecovering);
+  EXPECT_EQ(job().restarts, 0);
+}
+
+TEST_F(ClusterNodesTest, LeaseThatRunsOutTakesTheRanksOfAJobThatRecovers) {
+  Join({"a", "b", "c"});
+  Train("", 3);
+  for (const char* name : {"a", "c"}) {
+    std::vector<TrainerReport> reports;
+    if (name[0] == 'a') reports.push_back(ReportOf(0, TrainerState::kRunning));
+    cluster_.Step(NodeReported{NodeName(name), reports}, At(60));
+  }
+  cluster_.Step(TimePassed{}, At(68));
+  EXPECT_EQ(state("b"), NodeState::kLost);
+  EXPECT_EQ(job().state, JobState::kRecovering);
 }
 
 TEST_F(ClusterNodesTest, DrainGoesOnAfterARestartOfTheController) {

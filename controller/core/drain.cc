@@ -25,6 +25,17 @@ DrainWay ChooseWay(const Job& job, DrainMode mode) {
   return SavesCheckpoints(job.request) ? DrainWay::kSaveAndRequeue : DrainWay::kFinish;
 }
 
+std::string RanksText(const std::vector<int>& ranks) {
+  if (ranks.empty()) return "its spares there";
+  return absl::StrCat(ranks.size() == 1 ? "rank " : "ranks ", absl::StrJoin(ranks, ", "));
+}
+
+std::string NodesText(const char* what, const std::vector<NodeName>& nodes) {
+  std::vector<std::string> names;
+  for (const NodeName& node : nodes) names.push_back(node.value());
+  return absl::StrCat(what, nodes.size() == 1 ? "" : "s", " on ", absl::StrJoin(names, ", "));
+}
+
 // Why the ranks do not move while the job trains on, as a beginning.
 std::string NoSwapText(const Job& job, DrainMode mode) {
   const auto why = mode == DrainMode::kSwap ? WhyRanksCannotMove(job) : std::nullopt;
@@ -41,11 +52,7 @@ std::string FinishText(const Job& job, DrainMode mode) {
 }
 
 std::string TextOf(const DrainEffect& effect, const Job& job, DrainMode mode) {
-  const std::string ranks =
-      effect.ranks.empty()
-          ? "its spares there"
-          : absl::StrCat(effect.ranks.size() == 1 ? "rank " : "ranks ",
-                         absl::StrJoin(effect.ranks, ", "));
+  const std::string ranks = RanksText(effect.ranks);
   switch (effect.way) {
     case DrainWay::kSwap:
       return absl::StrCat(ranks, effect.ranks.size() == 1 ? " moves" : " move",
@@ -79,6 +86,25 @@ DrainEffect ChooseEffect(const Job& job, const NodeName& node, DrainMode mode) {
   effect.way = ChooseWay(job, mode);
   effect.text = TextOf(effect, job, mode);
   return effect;
+}
+
+void NameSubstitutes(DrainEffect& effect, const std::vector<NodeName>& spares,
+                     const std::vector<NodeName>& places) {
+  if (effect.ranks.empty()) return;
+  std::vector<std::string> where;
+  if (!spares.empty()) where.push_back(NodesText("a spare", spares));
+  if (spares.size() > 1) where.back() = NodesText("spare", spares);
+  if (!places.empty()) {
+    where.push_back(NodesText(places.size() == 1 ? "a new trainer" : "new trainer", places));
+  }
+  effect.missing = static_cast<int>(effect.ranks.size() - spares.size() - places.size());
+  effect.text = absl::StrCat(RanksText(effect.ranks), effect.ranks.size() == 1 ? " moves" : " move",
+                             where.empty() ? "" : " to ", absl::StrJoin(where, " and "),
+                             " while the job trains on");
+  if (effect.missing > 0) {
+    absl::StrAppend(&effect.text, "; there is no free place for ", effect.missing, " of ",
+                    effect.ranks.size(), " now: the drain waits for one");
+  }
 }
 
 DrainMode ModeOf(DrainWay way) {

@@ -28,10 +28,16 @@ struct DrainEffect {
   std::vector<int> ranks;  // On the node; ascending.
   DrainWay way = DrainWay::kFinish;
   std::string text;  // One line for people.
+  int missing = 0;   // Of a swap: ranks for which there is no other place now.
 };
 
 // Requires: HasTrainersOn(job, node).
 DrainEffect ChooseEffect(const Job& job, const NodeName& node, DrainMode mode);
+
+// Says in a swap's text where its ranks go: first to spares that are there, on these nodes, then to
+// new trainers on free places. One node per rank; what they fall short of is `missing`.
+void NameSubstitutes(DrainEffect& effect, const std::vector<NodeName>& spares,
+                     const std::vector<NodeName>& places);
 
 // The mode that a way stands for.
 DrainMode ModeOf(DrainWay way);

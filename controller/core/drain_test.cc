@@ -54,6 +54,20 @@ TEST(DrainTest, RanksOfAJobThatRecoversMoveOrEndAlone) {
   EXPECT_EQ(ChooseEffect(job, kB, DrainMode::kCheckpoint).way, DrainWay::kSaveAndRequeue);
 }
 
+TEST(DrainTest, SwapSaysWhereItsRanksGo) {
+  DrainEffect effect;
+  effect.ranks = {2};
+  NameSubstitutes(effect, {NodeName("c")}, {});
+  EXPECT_EQ(effect.text, "rank 2 moves to a spare on c while the job trains on");
+  EXPECT_EQ(effect.missing, 0);
+  effect.ranks = {2, 3, 4};
+  NameSubstitutes(effect, {NodeName("c")}, {NodeName("d")});
+  EXPECT_EQ(effect.text,
+            "ranks 2, 3, 4 move to a spare on c and a new trainer on d while the job trains on; "
+            "there is no free place for 1 of 3 now: the drain waits for one");
+  EXPECT_EQ(effect.missing, 1);
+}
+
 TEST(DrainTest, TextOfANowDrainNamesTheCheckpoint) {
   Job job = RunningJob();
   SaveAll(job, 40, At(3));

@@ -164,7 +164,7 @@ struct Job {
   int restarts = 0;            // Starts after failures since it was submitted or resumed.
   std::string restart_reason;  // Of the newest one.
   bool asked_to_stop = false;  // By a user or from outside: it is not restarted.
-  bool requeue = false;        // While it is stopping: it is queued again, not counted as a restart.
+  bool requeue = false;  // While it is stopping: it is queued again, not counted as a restart.
 
   // Membership (membership.h).
   std::vector<Place> homes;        // By seat: where the newest start placed it. Groups follow.
@@ -204,8 +204,8 @@ JobChange LoseNode(Job& job, const NodeName& node, const std::string& why, Momen
 // Asks for the end. Nothing changes in a job that is stopping or has ended.
 JobChange CancelJob(Job& job, const std::string& reason, absl::Duration grace, Moment now);
 
-// Stops the trainers of a job that starts, trains or recovers and queues it again; that is not counted as a
-// restart. Nothing changes in a job in another state.
+// Stops the trainers of a job that starts, trains or recovers and queues it again; that is not
+// counted as a restart. Nothing changes in a job in another state.
 JobChange RequeueJob(Job& job, const std::string& reason, absl::Duration grace, Moment now);
 
 // What the passing of time does: the deadline of a stop or of a settlement, a save that is due.

@@ -79,6 +79,20 @@ bool TickNode(Node& node, Moment now) {
   return changed;
 }
 
+std::optional<Refusal> RefuseCheck(const Node& node, absl::Time wall_now) {
+  const std::string& name = node.facts.name.value();
+  if (node.contact != Contact::kReachable) {
+    return Refusal{Refusal::Kind::kState, "NODE_UNREACHABLE",
+                   absl::StrCat("node ", name, " does not answer: ", node.contact_reason)};
+  }
+  if (node.checks.running && wall_now < node.checks.begun + kCheckPatience) {
+    return Refusal{Refusal::Kind::kState, "CHECK_RUNNING",
+                   absl::StrCat("check ", node.checks.asked, " of node ", name,
+                                " is under way: wait for its result")};
+  }
+  return std::nullopt;
+}
+
 absl::Time NextDeadline(const Node& node) {
   return std::min({node.silence_deadline, node.lease_deadline, NextExpiry(node.holds)});
 }

@@ -20,6 +20,7 @@
 #define CONTROLLER_CORE_NODE_H_
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,7 @@
 #include "common/core/moment.h"
 #include "controller/core/hold.h"
 #include "controller/core/node_check.h"
+#include "controller/core/refusal.h"
 
 namespace paceline {
 
@@ -71,8 +73,8 @@ struct NodeLifeEvent {
 
 struct Node {
   NodeFacts facts;
-  NodeState state = NodeState::kUnreachable;  // Follows from the rest: ShowState.
-  std::string reason;                         // The same.
+  NodeState state = NodeState::kUnreachable;     // Follows from the rest: ShowState.
+  std::string reason;                            // The same.
   NodeState recorded = NodeState::kUnreachable;  // The state at the last RecordState.
 
   Contact contact = Contact::kUnreachable;
@@ -108,6 +110,9 @@ bool LoseContact(Node& node, std::string why);
 
 // What the passing of time does to contact and holds. Returns true if anything changed.
 bool TickNode(Node& node, Moment now);
+
+// Whether it cannot be checked now: NODE_UNREACHABLE, CHECK_RUNNING.
+std::optional<Refusal> RefuseCheck(const Node& node, absl::Time wall_now);
 
 // When TickNode has something to do next; InfiniteFuture() if never. Steady.
 absl::Time NextDeadline(const Node& node);

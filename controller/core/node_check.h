@@ -53,7 +53,8 @@ struct NodeChecks {
 };
 
 // Fills in medians and verdicts. `peers`: the newest results of nodes of the same hardware.
-void Judge(CheckResult& result, const NodeChecks& own, const std::vector<const CheckResult*>& peers);
+void Judge(CheckResult& result, const NodeChecks& own,
+           const std::vector<const CheckResult*>& peers);
 
 // Takes in a result of the check that runs; false if it is another's. The one before becomes
 // history. The result must have been judged.
