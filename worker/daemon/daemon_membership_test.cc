@@ -1,6 +1,7 @@
 // What a daemon's trainers are to their job: passed down and up, at once; and whether they go on.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <httplib.h>
 #include <signal.h>
 
 #include <functional>
@@ -65,6 +66,22 @@ TEST_F(DaemonTest, MembershipOutlivesTheDaemon) {
   StartDaemon();
   EXPECT_TRUE(In(3, false)(controller_->WaitForHello().report()));
   WaitForLog("trainer_adopted trainer=job-0123456789ab.1.2 generation=3 rank=1");
+}
+
+TEST_F(DaemonTest, MetricsNameTheRankOfTheMembership) {
+  StartDaemon();
+  httplib::Client client("http://" + controller_->WaitForHello().metrics_address());
+  const auto shown = [&](const std::string& rank) {
+    const auto answer = client.Get("/metrics");
+    return answer ? Count(answer->body, absl::StrCat("rank=\"", rank, "\"")) : 0;
+  };
+  controller_->SetPlan(NodePlanOf({Member(1, 2)}));
+  EXPECT_TRUE(Eventually([&] { return shown("2") > 5; }));
+  controller_->SetPlan(NodePlanOf({Member(2, 1)}));
+  EXPECT_TRUE(Eventually([&] { return shown("1") > 5 && shown("2") == 0; }));
+  // Spares train nothing.
+  controller_->SetPlan(NodePlanOf({Member(3, -1)}));
+  EXPECT_TRUE(Eventually([&] { return shown("1") == 0 && shown("-1") == 0; }));
 }
 
 TEST_F(DaemonTest, SuspendedTrainerIsReportedAtOnce) {

@@ -3,7 +3,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
@@ -14,6 +13,7 @@
 #include "common/log.h"
 #include "worker/daemon/boot_clock.h"
 #include "worker/daemon/core/trainer_end.h"
+#include "worker/daemon/kept_message.h"
 #include "worker/daemon/log_files.h"
 #include "worker/daemon/trainer_sockets.h"
 #include "worker/shim/exit_record.h"
@@ -39,58 +39,11 @@ static_assert(static_cast<int>(FailureKind::kOrphaned) == v1::FAILURE_ORPHANED);
 static_assert(static_cast<int>(FailureKind::kLost) == v1::FAILURE_LOST);
 static_assert(static_cast<int>(FailureKind::kRestore) == v1::FAILURE_RESTORE);
 
-// The message in the file; nothing when it is missing or damaged.
-template <typename Message>
-std::optional<Message> ReadMessage(const std::string& path) {
-  const absl::StatusOr<std::optional<std::string>> text = ReadSmallFile(path);
-  Message message;
-  if (!text.ok() || !text->has_value() || !message.ParseFromString(**text)) return std::nullopt;
-  return message;
-}
-
-// What is lost if this fails is lost only to a later daemon, so this one goes on.
-void KeepMessage(const std::string& path, const google::protobuf::MessageLite& message) {
-  const absl::Status status = WriteSmallFile(path, message.SerializeAsString());
-  if (!status.ok()) PACELINE_LOG(ERROR) << "not_kept reason=\"" << status.message() << "\"";
-}
-
 absl::Status MakeDir(const std::string& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);
   if (!error) return absl::OkStatus();
   return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot create ", path));
-}
-
-// What is worth a report of its own. While a trainer trains, its step is a figure.
-v1::TrainerStatus WithoutFigures(v1::TrainerStatus status) {
-  status.clear_figures();
-  status.clear_checkpoints();
-  if (!status.membership().waiting() && status.has_membership()) {
-    status.mutable_membership()->clear_step();
-  }
-  return status;
-}
-
-// What other ranks may be waiting for. `status` is without figures.
-std::string WaitedFor(v1::TrainerStatus status) {
-  status.clear_evaluation();
-  status.clear_plan();
-  status.clear_profile();
-  status.clear_saves();
-  return status.SerializeAsString();
-}
-
-// Adds what only `earlier` tells of saves, before the others.
-void AddSaves(const v1::TrainerStatus& earlier, v1::TrainerStatus* last) {
-  google::protobuf::RepeatedPtrField<v1::SaveStatus> saves;
-  for (const v1::SaveStatus& save : earlier.saves()) {
-    const bool known = std::any_of(last->saves().begin(), last->saves().end(), [&](const auto& s) {
-      return s.step() == save.step() && (save.step() > 0 || s.order() == save.order());
-    });
-    if (!known) *saves.Add() = save;
-  }
-  saves.MergeFrom(last->saves());
-  last->mutable_saves()->Swap(&saves);
 }
 
 std::optional<ProcessEnd> ProcessEndOf(const std::optional<ExitRecord>& record) {
@@ -198,12 +151,10 @@ void NodeTrainer::SetPlan(const v1::TrainerPlan& plan) {
 
 Tell NodeTrainer::OnStatus(const v1::TrainerStatus& status) {
   if (ended()) return Tell::kNothing;
-  const v1::TrainerStatus before = WithoutFigures(status_);
-  const v1::TrainerStatus after = WithoutFigures(status);
+  const Tell tell = HowSoon(status_, status);
   status_ = status;
-  if (before.SerializeAsString() == after.SerializeAsString()) return Tell::kNothing;
-  KeepMessage(File(trainer_dir::kSeen), status_);
-  return WaitedFor(before) == WaitedFor(after) ? Tell::kSoon : Tell::kNow;
+  if (tell != Tell::kNothing) KeepMessage(File(trainer_dir::kSeen), status_);
+  return tell;
 }
 
 Tell NodeTrainer::Poll(absl::Time now) {
@@ -304,6 +255,12 @@ void NodeTrainer::Forget() {
   ::unlink(setup_.paths.Ring(id_).c_str());
 }
 
+std::string NodeTrainer::Named() const {
+  const TrainerId member = Member();
+  return absl::StrCat("trainer=", TrainerName(id_), " generation=", member.generation.value(),
+                      " rank=", member.rank.value());
+}
+
 v1::TrainerReport NodeTrainer::Report() const {
   if (ended()) return *result_;
   v1::TrainerReport report;
@@ -366,24 +323,9 @@ void NodeTrainer::KeepResult() {
   KeepMessage(File(trainer_dir::kResult), *result_);
 }
 
-// The trainer's own file says more than what came by the socket, which may have been late.
 v1::TrainerStatus NodeTrainer::LastWords() const {
-  std::optional<v1::TrainerStatus> last =
-      ReadMessage<v1::TrainerStatus>(File(trainer_dir::kStatus));
-  if (!last.has_value()) return status_;
-  if (!last->has_evaluation() && status_.has_evaluation()) {
-    *last->mutable_evaluation() = status_.evaluation();
-  }
-  if (last->store_port() == 0) last->set_store_port(status_.store_port());
-  AddSaves(status_, &*last);
-  if (!last->has_checkpoints() && status_.has_checkpoints()) {
-    *last->mutable_checkpoints() = status_.checkpoints();
-  }
-  if (status_.asked_to_end()) last->set_asked_to_end(true);
-  if (!last->has_membership() && status_.has_membership()) {
-    *last->mutable_membership() = status_.membership();
-  }
-  return *std::move(last);
+  const auto last = ReadMessage<v1::TrainerStatus>(File(trainer_dir::kStatus));
+  return last.has_value() ? MergeLastWords(status_, *last) : status_;
 }
 
 std::string NodeTrainer::File(const char* name) const { return absl::StrCat(dir_, "/", name); }

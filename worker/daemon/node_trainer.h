@@ -27,15 +27,9 @@
 #include "worker/daemon/process_state.h"
 #include "worker/daemon/ring_tail.h"
 #include "worker/daemon/trainer_process.h"
+#include "worker/daemon/trainer_status.h"
 
 namespace paceline {
-
-// Whether the controller should hear of a change, and how soon.
-enum class Tell {
-  kNothing,  // With the next report.
-  kSoon,     // With other changes that come in the same moment.
-  kNow,      // Others wait for it.
-};
 
 // What all trainers of a node have in common.
 struct TrainerSetup {
@@ -114,6 +108,8 @@ class NodeTrainer {
   // What it is to the job by now: its generation and rank (-1: a spare) of its membership, those of
   // id() without one.
   TrainerId Member() const;
+  // Process and member, for log lines: "trainer=job-1.1.2 generation=3 rank=0".
+  std::string Named() const;
 
   v1::TrainerReport Report() const;
   v1::TrainerCommand Command() const;
@@ -121,6 +117,7 @@ class NodeTrainer {
  private:
   absl::Status Prepare(const v1::TrainerPlan& plan);
   void SetResult(v1::TrainerReport result);
+  // The trainer's own file says more than what came by the socket, which may have been late.
   v1::TrainerStatus LastWords() const;
   std::string File(const char* name) const;
 

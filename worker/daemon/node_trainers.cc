@@ -11,28 +11,14 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "common/core/status_macros.h"
 #include "common/log.h"
 #include "worker/daemon/log_files.h"
-#include "worker/daemon/state_dir.h"
 #include "worker/daemon/thread_stacks.h"
 #include "worker/shim/trainer_dir.h"
 
 namespace paceline {
 namespace {
-
-constexpr absl::Duration kAdoptionRetry = absl::Milliseconds(10);
-
-// For log lines.
-std::string Named(const TrainerId& id) { return absl::StrCat("trainer=", TrainerName(id)); }
-
-// With what it is to the job.
-std::string Named(const NodeTrainer& trainer) {
-  const TrainerId member = trainer.Member();
-  return absl::StrCat(Named(trainer.id()), " generation=", member.generation.value(),
-                      " rank=", member.rank.value());
-}
 
 template <typename... Functions>
 struct Overloaded : Functions... {
@@ -61,71 +47,6 @@ absl::Status NodeTrainers::Start() {
   FindTrainers();
   RemoveStrayRings();
   return absl::OkStatus();
-}
-
-// ---- What an earlier daemon left.
-
-void NodeTrainers::FindTrainers() {
-  const absl::StatusOr<std::vector<TrainerId>> ids = ListTrainerDirs(options_.setup.paths);
-  if (!ids.ok()) {
-    PACELINE_LOG(ERROR) << "trainers_not_found reason=\"" << ids.status().message() << "\"";
-    return;
-  }
-  for (const TrainerId& id : *ids) {
-    switch (NodeTrainer::Examine(options_.setup.paths, id)) {
-      case NodeTrainer::Remains::kOld:
-      case NodeTrainer::Remains::kUnborn:  // A plan that still lists it starts it.
-        Apply(OldDirFound{id});
-        break;
-      case NodeTrainer::Remains::kStarted:
-        Adopt(id);
-        break;
-    }
-  }
-}
-
-// Of trainers whose dir is gone: a daemon that was killed at the wrong moment leaves them.
-void NodeTrainers::RemoveStrayRings() const {
-  std::error_code error;
-  for (const auto& entry :
-       std::filesystem::directory_iterator(options_.setup.paths.runtime_dir, error)) {
-    const std::string name = entry.path().filename().string();
-    absl::string_view stem = name;
-    if (!absl::ConsumeSuffix(&stem, ".ring") && !absl::ConsumeSuffix(&stem, ".ring.new")) continue;
-    const std::optional<TrainerId> id = ParseTrainerName(stem);
-    if (!id.has_value()) continue;
-    const auto trainer = trainers_.find(*id);
-    if (trainer != trainers_.end() && !trainer->second.ended()) continue;
-    std::filesystem::remove(entry.path(), error);
-  }
-}
-
-void NodeTrainers::Adopt(const TrainerId& id) {
-  NodeTrainer& trainer = trainers_.try_emplace(id, options_.setup, id).first->second;
-  const absl::Status status = trainer.Adopt();
-  Apply(TrainerFound{id, !trainer.ended(), trainer.plan().has_stop()});
-  if (trainer.ended()) return;
-  sockets_.SetCommand(id, trainer.Command());
-  OnAdopted(trainer, status);
-}
-
-void NodeTrainers::OnAdopted(NodeTrainer& trainer, const absl::Status& status) {
-  const TrainerId id = trainer.id();
-  if (!status.ok()) {
-    // Its shim is just starting.
-    loop_.After(kAdoptionRetry, [this, id] {
-      NodeTrainer& again = *Find(id);
-      OnAdopted(again, again.Adopt());
-    });
-    return;
-  }
-  if (!trainer.process().has_value()) return OnProcessEnded(id);
-  metrics_.AddAdopted();
-  PACELINE_LOG(INFO) << "trainer_adopted " << Named(trainer)
-                     << " shim=" << trainer.process()->shim();
-  Watch(trainer);
-  // A plan may have come meanwhile.
-  if (plans_.count(id) > 0 && set_.StopRequested(id)) Stop(id, /*kill=*/false);
 }
 
 // ---- What the controller wants.
@@ -197,7 +118,7 @@ void NodeTrainers::Start(const TrainerId& id) {
     loop_.Post([this, id] { Apply(TrainerEnded{id}); });
     return;
   }
-  PACELINE_LOG(INFO) << "trainer_started " << Named(trainer)
+  PACELINE_LOG(INFO) << "trainer_started " << trainer.Named()
                      << " shim=" << trainer.process()->shim();
   sockets_.SetCommand(id, trainer.Command());
   Watch(trainer);
@@ -216,7 +137,7 @@ void NodeTrainers::Stop(const TrainerId& id, bool kill) {
   plan.mutable_stop();
   trainer->SetPlan(plan);
   sockets_.SetCommand(id, trainer->Command());
-  PACELINE_LOG(INFO) << (kill ? "trainer_killed " : "trainer_asked_to_stop ") << Named(*trainer);
+  PACELINE_LOG(INFO) << (kill ? "trainer_killed " : "trainer_asked_to_stop ") << trainer->Named();
   kill ? trainer->process()->Kill() : trainer->process()->Terminate();
 }
 
@@ -259,7 +180,7 @@ void NodeTrainers::OnEnded(const NodeTrainer& trainer) {
   const v1::TrainerExit exit = trainer.Report().exit();
   metrics_.AddEnded(exit.failure());
   sockets_.Forget(trainer.id());
-  PACELINE_LOG(INFO) << "trainer_ended " << Named(trainer)
+  PACELINE_LOG(INFO) << "trainer_ended " << trainer.Named()
                      << " failure=" << v1::FailureKind_Name(exit.failure())
                      << " code=" << exit.exit_code() << " signal=" << exit.signal() << " reason=\""
                      << exit.message() << "\"";
@@ -288,7 +209,7 @@ void NodeTrainers::Fence(const Lease& lease, absl::Time now) {
   for (const FencedTrainer& fenced : ToFence(held, lease, now)) {
     NodeTrainer& trainer = *Find(fenced.id);
     trainer.Fence(fenced.why);
-    PACELINE_LOG(WARNING) << "trainer_fenced " << Named(trainer) << " reason=\"" << fenced.why
+    PACELINE_LOG(WARNING) << "trainer_fenced " << trainer.Named() << " reason=\"" << fenced.why
                           << "\"";
   }
 }
@@ -305,7 +226,7 @@ void NodeTrainers::SaveWantedStacks(NodeTrainer& trainer) {
                  saved->EndStacks(status->ok());
                  tell_(Tell::kNow);
                  PACELINE_LOG(INFO)
-                     << "stacks_saved " << Named(*saved) << " file=" << saved->StacksPath()
+                     << "stacks_saved " << saved->Named() << " file=" << saved->StacksPath()
                      << (status->ok() ? "" : absl::StrCat(" error=\"", status->message(), "\""));
                });
 }

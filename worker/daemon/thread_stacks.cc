@@ -1,12 +1,12 @@
 #include "worker/daemon/thread_stacks.h"
 
-#include <cstdlib>
 #include <filesystem>
 #include <optional>
 #include <set>
 #include <system_error>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
@@ -62,7 +62,8 @@ std::string KernelStacks(pid_t pid) {
   std::set<int> threads;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(tasks, error)) {
-    threads.insert(std::atoi(entry.path().filename().c_str()));
+    int thread = 0;
+    if (absl::SimpleAtoi(entry.path().filename().string(), &thread)) threads.insert(thread);
   }
   std::string text;
   size_t told = 0;

@@ -90,8 +90,11 @@ int Main(int argc, char** argv) {
   std::unique_ptr<PairServer> server;
   if (flags.listen > 0) {
     auto started = PairServer::Start(flags.listen);
-    if (started.ok()) server = *std::move(started);
-    if (!started.ok()) Tell(ErrorToJson(std::string(started.status().message())));
+    if (started.ok()) {
+      server = *std::move(started);
+    } else {
+      Tell(ErrorToJson(std::string(started.status().message())));
+    }
   }
   if (!flags.peer.empty()) Tell(CheckPair(flags.peer, kPeerPatience));
   Tell(CheckGemm(flags.quick ? 256 : 1024, kThreads, absl::Seconds(flags.quick ? 0.1 : 1.5)));
