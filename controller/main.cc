@@ -7,6 +7,7 @@
 #include <string>
 #include <thread>
 
+#include "absl/time/time.h"
 #include "common/exit_codes.h"
 #include "common/version.h"
 #include "controller/server.h"
@@ -43,11 +44,24 @@ int Main(int argc, char** argv) {
       ->default_val("/var/lib/paceline/controller");
   app.add_option("--address-file", options.address_file,
                  "Write {\"pid\",\"grpc\",\"http\"} to this file once serving");
+  double node_lease_s = 60;
+  app.add_option("--node-lease", node_lease_s,
+                 "Seconds after the last report until a node that does not answer counts as LOST, "
+                 "and its trainers have ended by themselves. 0: never")
+      ->check(CLI::Range(0.0, 86400.0))
+      ->capture_default_str();
+  app.add_option("--max-out-share", options.cluster.max_out_share,
+                 "Share of the nodes that may be drained by the automation, unreachable or lost "
+                 "before the automation pauses itself")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? kExitOk : kExitUsage;
   }
+
+  options.cluster.node_lease = absl::Seconds(node_lease_s);
 
   // Blocked before any thread starts, so that all inherit it; one thread waits for them.
   sigset_t signals;

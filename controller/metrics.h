@@ -83,6 +83,7 @@ class ControllerMetrics {
   prometheus::Counter& replays_;
   prometheus::Counter& dropped_;
   prometheus::Gauge& sessions_;
+  prometheus::Gauge& automation_paused_;
 
   CheckpointMetrics checkpoints_;
 

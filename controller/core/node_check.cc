@@ -49,6 +49,10 @@ bool IsWorse(const Measurement& measurement, std::optional<double> median) {
 
 }  // namespace
 
+bool IsCircumstance(const Measurement& measurement) {
+  return measurement.name == "trainers_beside";
+}
+
 bool CountsErrors(const Measurement& measurement) {
   return absl::EndsWith(measurement.name, "_errors");
 }
@@ -62,6 +66,7 @@ void Judge(CheckResult& result, const NodeChecks& own,
       measurement.bad = measurement.value > 0;
       continue;
     }
+    if (IsCircumstance(measurement)) continue;
     const bool comparable =
         measurement.own_median.has_value() || measurement.peer_median.has_value();
     measurement.bad = comparable && IsWorse(measurement, measurement.own_median) &&

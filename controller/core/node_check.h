@@ -63,6 +63,10 @@ bool TakeCheckResult(NodeChecks& checks, CheckResult result);
 // Whether a measurement counts errors, so that any is a fault: its name ends in "_errors".
 bool CountsErrors(const Measurement& measurement);
 
+// Whether a measurement only says under what circumstances the others were made: trainers that ran
+// beside. It is never bad.
+bool IsCircumstance(const Measurement& measurement);
+
 }  // namespace paceline
 
 #endif  // CONTROLLER_CORE_NODE_CHECK_H_

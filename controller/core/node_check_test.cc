@@ -68,6 +68,15 @@ TEST(NodeCheckTest, AnyErrorIsAFault) {
   EXPECT_TRUE(result.measurements[2].bad);
 }
 
+TEST(NodeCheckTest, TrainersBesideAreNoFault) {
+  CheckResult result;
+  result.measurements = {{"trainers_beside", 2, "", false}};
+  CheckResult peer = result;
+  peer.measurements[0].value = 0;
+  Judge(result, NodeChecks(), {&peer});
+  EXPECT_FALSE(result.measurements[0].bad);
+}
+
 TEST(NodeCheckTest, ResultOfAnotherCheckIsNotTaken) {
   NodeChecks checks = Known(100);
   EXPECT_FALSE(TakeCheckResult(checks, Measured(3, 1))) << "it is done";
