@@ -9,7 +9,6 @@
 #ifndef CONTROLLER_CORE_CLUSTER_H_
 #define CONTROLLER_CORE_CLUSTER_H_
 
-#include <array>
 #include <cstddef>
 #include <map>
 #include <optional>
@@ -154,6 +153,9 @@ class Cluster {
   // QUEUE_UNKNOWN if the job's queue is.
   std::optional<Refusal> RefuseQueue(const JobRequest& request) const;
 
+  // Why the job waits, or is not whole: a sentence for each obstacle (why.h).
+  std::vector<std::string> Why(const Job& job) const;
+
   // Every node's places as they are now, for PlaceOne; by name. Valid until the next Step.
   std::vector<NodeSpace> Spaces(Device device) const;
 
@@ -236,7 +238,7 @@ class Cluster {
   // matters to it.
   void Schedule(Moment now, Actions& actions);
   bool MustSchedule(const Actions& actions);
-  ScheduleInput MakeScheduleInput(const std::array<std::vector<NodeSpace>, 2>& spaces) const;
+  ScheduleInput MakeScheduleInput() const;
   // Marks for removal what no job keeps.
   void RetainCheckpoints(Actions& actions);
   // Sends plans to the nodes whose tasks have changed.
@@ -252,6 +254,8 @@ class Cluster {
   std::map<JobId, absl::Time> saves_for_drains_;  // Steady; when one was asked for last.
   std::set<NodeName> silent_;                     // Nodes that do not answer, as of the last event.
   int64_t next_number_ = 1;
+
+  std::optional<NodeIndex> node_index_;  // Of nodes_, as long as no labels change.
 
   // Of the last pass of the scheduler.
   ScheduleDecision schedule_;

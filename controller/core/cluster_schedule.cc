@@ -1,28 +1,19 @@
 // The cluster's side of scheduling: what the pass is told (schedule.h), when there is need for
 // one, and what becomes of its decision.
-#include <algorithm>
 #include <array>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/hash/hash.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "controller/core/cluster.h"
 #include "controller/core/membership.h"
 #include "controller/core/save_order.h"
+#include "controller/core/spaces.h"
+#include "controller/core/why.h"
 
 namespace paceline {
 namespace {
-
-// Not by its state, which is derived when a step ends.
-bool IsOpen(const Node& node) { return node.contact == Contact::kReachable && node.holds.empty(); }
-
-// "on nodes that ...".
-std::string WhyClosed(const Node& node) {
-  if (node.contact == Contact::kLost) return "are lost";
-  return node.contact == Contact::kUnreachable ? "do not answer" : "are held";
-}
 
 NodeMark Mark(const Node& node) { return {IsOpen(node), node.facts.slots, node.facts.gpus.size()}; }
 
@@ -61,42 +52,13 @@ absl::Status Cluster::CanEverFit(const JobRequest& request) const {
       request.queue, " may hold ", *quota, ": ask for fewer ranks or submit to another queue"));
 }
 
+std::vector<std::string> Cluster::Why(const Job& job) const {
+  return FindObstacles({job, jobs_, nodes_, options_.queues, schedule_});
+}
+
 std::vector<NodeSpace> Cluster::Spaces(Device device) const {
-  std::vector<NodeSpace> spaces;
-  spaces.reserve(nodes_.size());
-  absl::flat_hash_map<absl::string_view, size_t> index;
-  index.reserve(nodes_.size());
-  for (const auto& [name, node] : nodes_) {
-    index[name.value()] = spaces.size();
-    NodeSpace& space = spaces.emplace_back();
-    space.name = name;
-    space.total =
-        device == Device::kCuda ? static_cast<int>(node.facts.gpus.size()) : node.facts.slots;
-    for (int number = 0; number < space.total; ++number) space.free.push_back(number);
-    space.open = IsOpen(node);
-    if (!space.open) space.closed = WhyClosed(node);
-    space.labels = &node.facts.labels;
-    const auto rack = node.facts.labels.find("rack");
-    if (rack != node.facts.labels.end()) space.rack = rack->second;
-  }
-  for (const auto& [id, job] : jobs_) {
-    if (job.request.device != device) continue;
-    ForEachPlace(job, [&](const Place& place) {
-      const auto found = index.find(place.node.value());
-      if (found == index.end()) return;
-      std::vector<int>& free = spaces[found->second].free;
-      const auto number = std::lower_bound(free.begin(), free.end(), place.number);
-      if (number != free.end() && *number == place.number) free.erase(number);
-    });
-  }
-  for (const Reservation& reservation : schedule_.reservations) {
-    const auto job = jobs_.find(reservation.job);
-    if (job == jobs_.end() || job->second.request.device != device) continue;
-    for (const auto& [name, kept] : reservation.kept) {
-      const auto found = index.find(name.value());
-      if (found != index.end()) spaces[found->second].kept += kept;
-    }
-  }
+  std::vector<NodeSpace> spaces = SpacesOf(nodes_, jobs_, device);
+  MarkKept(schedule_.reservations, jobs_, device, spaces);
   return spaces;
 }
 
@@ -128,13 +90,12 @@ bool Cluster::MustSchedule(const Actions& actions) {
   return changed;
 }
 
-ScheduleInput Cluster::MakeScheduleInput(
-    const std::array<std::vector<NodeSpace>, 2>& spaces) const {
+ScheduleInput Cluster::MakeScheduleInput() const {
   ScheduleInput input;
   input.queues = &options_.queues;
-  input.spaces = {&spaces[0], &spaces[1]};
+  input.index = &*node_index_;
+  Survey(nodes_, jobs_, input);
   for (const auto& [id, job] : jobs_) {
-    if (job.holds_slots()) input.holding.push_back(&job);
     if (job.state != JobState::kQueued) continue;
     input.waiting.push_back(
         {&job, WaitsForSettlement(job, AssignmentOf(id)), KeepsPlaceInQueue(job)});
@@ -144,12 +105,10 @@ ScheduleInput Cluster::MakeScheduleInput(
 }
 
 void Cluster::Schedule(Moment now, Actions& actions) {
+  const bool nodes_changed = !actions.store_nodes.empty() || node_marks_.size() != nodes_.size();
   if (!MustSchedule(actions)) return;
-  std::array<std::vector<NodeSpace>, 2> spaces = {Spaces(Device::kCpu), Spaces(Device::kCuda)};
-  for (auto& nodes : spaces) {
-    for (NodeSpace& node : nodes) node.kept = 0;
-  }
-  schedule_ = DecideSchedule(MakeScheduleInput(spaces));
+  if (nodes_changed || !node_index_.has_value()) node_index_.emplace(IndexOf(nodes_));
+  schedule_ = DecideSchedule(MakeScheduleInput());
   for (const auto& preemption : schedule_.preemptions) {
     Job& job = jobs_.at(preemption.victim);
     const JobRequest& other = jobs_.at(preemption.beneficiary).request;

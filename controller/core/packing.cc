@@ -49,6 +49,7 @@ class Packing {
     const NodeRoom* best = nullptr;
     for (const NodeRoom& room : rooms_) {
       if (room.room >= left_ && (best == nullptr || room.room < best->room)) best = &room;
+      if (room.room == left_) break;
     }
     if (best == nullptr) return false;
     Take(*best);
@@ -85,23 +86,27 @@ class Packing {
                  rooms_.end());
   }
 
-  std::vector<NodeRoom> Cut(Member domain, int number) {
-    const auto part = std::stable_partition(
-        rooms_.begin(), rooms_.end(), [=](const NodeRoom& room) { return room.*domain != number; });
-    std::vector<NodeRoom> cut(part, rooms_.end());
-    rooms_.erase(part, rooms_.end());
-    std::stable_sort(cut.begin(), cut.end(),
+  // Of the domain; the largest first.
+  std::vector<NodeRoom> Members(Member domain, int number) const {
+    std::vector<NodeRoom> members;
+    for (const NodeRoom& room : rooms_) {
+      if (room.*domain == number) members.push_back(room);
+    }
+    std::stable_sort(members.begin(), members.end(),
                      [](const NodeRoom& a, const NodeRoom& b) { return a.room > b.room; });
-    return cut;
+    return members;
   }
 
   void TakeWhole(Member domain, int number) {
-    for (const NodeRoom& room : Cut(domain, number)) Take(room);
+    for (const NodeRoom& room : Members(domain, number)) Take(room);
+    rooms_.erase(std::remove_if(rooms_.begin(), rooms_.end(),
+                                [=](const NodeRoom& room) { return room.*domain == number; }),
+                 rooms_.end());
   }
 
   // All that is left from one domain: its largest nodes, and the smallest that holds the rest.
   void Fill(Member domain, int number) {
-    const std::vector<NodeRoom> rooms = Cut(domain, number);
+    const std::vector<NodeRoom> rooms = Members(domain, number);
     for (auto room = rooms.begin(); left_ > 0; ++room) {
       if (room->room < left_) {
         Take(*room);

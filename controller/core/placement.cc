@@ -13,7 +13,8 @@ namespace paceline {
 namespace {
 
 std::vector<NodeSet> Choices(const JobRequest& job, PlaceTable& table) {
-  return table.Choices(job.placement, table.Allowed(job.placement, /*with_pool=*/false));
+  return table.index().Choices(job.placement,
+                               table.index().Allowed(job.placement, /*with_pool=*/false));
 }
 
 // How well a node suits a wish; the least is best, and not at all if there is none.
@@ -26,7 +27,7 @@ Unfitness ForRank(const PlaceTable& table, int n, const PlaceWish& wish) {
     if (rank.node == node.name) far = 0;
     if (rank.rack == node.rack) far = std::min(far, 1);
   }
-  return {far, table.room(n) == 0, table.pool().Contains(n), table.free(n), n};
+  return {far, table.room(n) == 0, table.index().pool().Contains(n), table.free(n), n};
 }
 
 Unfitness ForSpare(const PlaceTable& table, int n, const PlaceWish& wish) {
@@ -38,23 +39,25 @@ Unfitness ForSpare(const PlaceTable& table, int n, const PlaceWish& wish) {
   const bool beside_rank = std::any_of(wish.ranks.begin(), wish.ranks.end(), on_node);
   const bool near_rank = std::any_of(wish.ranks.begin(), wish.ranks.end(), in_rack);
   const bool beside_spare = std::any_of(wish.spares.begin(), wish.spares.end(), on_node);
-  return {2 * beside_rank + !table.pool().Contains(n), near_rank, beside_spare, table.room(n), n};
+  return {2 * beside_rank + !table.index().pool().Contains(n), near_rank, beside_spare,
+          table.room(n), n};
 }
 
 // The index of the best node; -1: none.
 int FindOne(const JobRequest& job, PlaceTable& table, const PlaceWish& wish) {
-  NodeSet nodes = table.Allowed(job.placement, /*with_pool=*/true);
+  NodeSet nodes = table.index().Allowed(job.placement, /*with_pool=*/true);
   nodes.Keep(table.open());
   const std::string& same = job.placement.same;
-  const int peer = same.empty() || wish.ranks.empty() ? -1 : table.Find(wish.ranks.front().node);
+  const int peer =
+      same.empty() || wish.ranks.empty() ? -1 : table.index().Find(wish.ranks.front().node);
   const bool spare = wish.use == PlaceWish::Use::kSpare;
   int best = -1;
   std::optional<Unfitness> least;
   nodes.ForEach([&](int n) {
     if ((spare ? table.room(n) : table.free(n)) == 0) return;
     if (wish.avoid.count(table.node(n).name) > 0) return;
-    if (!same.empty() && table.Label(n, same).empty()) return;
-    if (peer >= 0 && table.Label(n, same) != table.Label(peer, same)) return;
+    if (!same.empty() && table.index().Label(n, same).empty()) return;
+    if (peer >= 0 && table.index().Label(n, same) != table.index().Label(peer, same)) return;
     const Unfitness unfitness = spare ? ForSpare(table, n, wish) : ForRank(table, n, wish);
     if (least.has_value() && !(unfitness < *least)) return;
     least = unfitness;
@@ -70,16 +73,6 @@ const char* PlaceName(Device device, int count) {
   return count == 1 ? "slot" : "slots";
 }
 
-std::vector<Place> PlaceRanks(const JobRequest& job, PlaceTable& table) {
-  std::vector<NodeShare> best;
-  for (NodeSet& choice : Choices(job, table)) {
-    choice.Keep(table.open());
-    std::vector<NodeShare> shares = table.Pack(choice, job.ranks);
-    if (!shares.empty() && (best.empty() || shares.size() < best.size())) best = std::move(shares);
-  }
-  return table.Take(best);
-}
-
 std::vector<Place> PlaceSpares(const JobRequest& job, const std::vector<Place>& ranks, int count,
                                PlaceTable& table) {
   PlaceWish wish{PlaceWish::Use::kSpare, ranks, {}};
@@ -91,8 +84,13 @@ std::vector<Place> PlaceSpares(const JobRequest& job, const std::vector<Place>& 
   return wish.spares;
 }
 
-std::string DescribeShortage(const JobRequest& job, PlaceTable& table) {
-  const NodeSet& allowed = table.Allowed(job.placement, /*with_pool=*/false);
+std::string DescribeWish(const JobRequest& job) {
+  std::string text = absl::StrCat("waits for ", job.ranks, " ", PlaceName(job.device, job.ranks));
+  if (!job.placement.same.empty()) absl::StrAppend(&text, " with the same ", job.placement.same);
+  return text;
+}
+
+std::string DescribeShortage(const NodeSet& allowed, const PlaceTable& table) {
   int free = 0;
   int kept = 0;
   std::map<std::string, int> closed;
@@ -105,22 +103,23 @@ std::string DescribeShortage(const JobRequest& job, PlaceTable& table) {
       kept += table.free(n) - table.room(n);
     }
   });
-  std::string text = absl::StrCat("waits for ", job.ranks, " ", PlaceName(job.device, job.ranks));
-  if (!job.placement.same.empty()) absl::StrAppend(&text, " with the same ", job.placement.same);
-  absl::StrAppend(&text, ": ", free, " free now");
+  std::string text = absl::StrCat(free, " free now");
   if (kept > 0) absl::StrAppend(&text, ", ", kept, " kept for jobs ahead of it");
   for (const auto& [why, count] : closed) {
-    absl::StrAppend(&text, ", ", count, " on nodes that ", why);
+    if (count > 0) absl::StrAppend(&text, ", ", count, " on nodes that ", why);
   }
   return text;
 }
 
 Placement PlaceRanks(const JobRequest& job, const std::vector<NodeSpace>& nodes) {
-  PlaceTable table(nodes);
+  const NodeIndex index = IndexOf(nodes);
+  PlaceTable table(nodes, index);
   Placement placement;
-  placement.places = PlaceRanks(job, table);
+  placement.places = table.Take(table.Pack(job).shares);
   if (placement.places.empty()) {
-    placement.reason = DescribeShortage(job, table);
+    placement.reason =
+        absl::StrCat(DescribeWish(job), ": ",
+                     DescribeShortage(index.Allowed(job.placement, /*with_pool=*/false), table));
   } else {
     placement.spares = PlaceSpares(job, placement.places, job.spares, table);
   }
@@ -129,7 +128,8 @@ Placement PlaceRanks(const JobRequest& job, const std::vector<NodeSpace>& nodes)
 
 Placement PlaceOne(const JobRequest& job, const std::vector<NodeSpace>& nodes,
                    const PlaceWish& wish) {
-  PlaceTable table(nodes);
+  const NodeIndex index = IndexOf(nodes);
+  PlaceTable table(nodes, index);
   const int node = FindOne(job, table, wish);
   if (node >= 0) return {{table.TakeOne(node)}, ""};
   const bool spare = wish.use == PlaceWish::Use::kSpare;
@@ -143,7 +143,8 @@ absl::Status CanEverFit(const JobRequest& job, const std::vector<NodeSpace>& nod
     return absl::FailedPreconditionError(
         "no worker has registered yet: start one (paceline-worker --controller HOST:PORT)");
   }
-  PlaceTable table(nodes);
+  const NodeIndex index = IndexOf(nodes);
+  PlaceTable table(nodes, index);
   int all = 0;
   for (const NodeSpace& node : nodes) all += node.total;
   int most = 0;

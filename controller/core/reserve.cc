@@ -24,7 +24,7 @@ class Planner {
   std::optional<ReservationPlan> Plan() {
     ReservationPlan plan;
     std::vector<NodeSet> choices;
-    for (NodeSet& choice : table_.Choices(wish_.job->placement, wish_.nodes)) {
+    for (NodeSet& choice : table_.index().Choices(wish_.job->placement, wish_.nodes)) {
       if (Total(choice) >= wish_.job->ranks) choices.push_back(std::move(choice));
     }
     if (choices.empty()) return std::nullopt;
@@ -76,7 +76,7 @@ class Planner {
     Candidate candidate;
     int count = 0;
     for (const auto& [name, kept] : wish_.present->kept) {
-      const int n = table_.Find(name);
+      const int n = table_.index().Find(name);
       if (n < 0 || !wish_.nodes.Contains(n) || table_.node(n).total < kept) return std::nullopt;
       candidate.kept.push_back({n, kept});
       candidate.lacking += std::max(0, kept - Soon(n));

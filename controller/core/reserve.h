@@ -13,14 +13,6 @@
 
 namespace paceline {
 
-// What a running job holds, by node.
-struct HeldPlaces {
-  const Job* job = nullptr;
-  std::pair<int, int> priority;  // PriorityOf.
-  std::vector<NodeShare> shares;
-  bool leaves = false;  // It is on its way out.
-};
-
 struct ReservationWish {
   const JobRequest* job = nullptr;
   std::pair<int, int> priority;

@@ -4,10 +4,8 @@
 #include <tuple>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/string_view.h"
 #include "controller/core/job_checkpoints.h"
 #include "controller/core/place_table.h"
 #include "controller/core/reserve.h"
@@ -17,22 +15,25 @@ namespace {
 
 // The same jobs and nodes, for one kind of device.
 struct DevicePass {
-  explicit DevicePass(const std::vector<NodeSpace>& nodes)
-      : table(nodes), coming(nodes.size()), reserved(static_cast<int>(nodes.size())) {}
+  DevicePass(const std::vector<NodeSpace>& nodes, const NodeIndex& index)
+      : table(nodes, index), coming(nodes.size()), reserved(table.size()) {}
 
   PlaceTable table;
   std::vector<int> coming;  // By node: places of jobs that are on their way out.
   NodeSet reserved;         // Nodes on which places are kept.
   std::vector<std::pair<NodeSet, JobId>> keepers;  // For whom.
   std::vector<HeldPlaces> held;
-  // By set of allowed nodes and `same`: room that there was at most; it only shrinks.
+  // By set of allowed nodes and `same`: room for ranks when it was last looked for; it only
+  // shrinks.
   std::map<std::pair<const NodeSet*, std::string>, int> room;
+  // By set of allowed nodes: what is free, as of a version of the table.
+  std::map<const NodeSet*, std::pair<int64_t, std::string>> shortages;
 };
 
 class Pass {
  public:
-  explicit Pass(const ScheduleInput& input) : input_(input) {
-    for (const auto* nodes : input.spaces) devices_.emplace_back(*nodes);
+  explicit Pass(ScheduleInput input) : input_(std::move(input)) {
+    for (const auto& nodes : input_.spaces) devices_.emplace_back(nodes, *input_.index);
     CountHeld();
   }
 
@@ -51,28 +52,13 @@ class Pass {
   DevicePass& Of(const JobRequest& job) { return devices_[static_cast<int>(job.device)]; }
 
   void CountHeld() {
-    absl::flat_hash_map<absl::string_view, int> index;
-    const std::vector<NodeSpace>& nodes = *input_.spaces[0];
-    index.reserve(nodes.size());
-    for (size_t n = 0; n < nodes.size(); ++n) index[nodes[n].name.value()] = static_cast<int>(n);
-    for (const Job* job : input_.holding) {
-      DevicePass& device = Of(job->request);
-      HeldPlaces& held = device.held.emplace_back();
-      held.job = job;
-      held.priority = PriorityOf(job->request, *input_.queues);
-      const NodeName* last = nullptr;
-      int n = -1;
-      ForEachPlace(*job, [&](const Place& place) {
-        if (last == nullptr || *last != place.node) {
-          last = &place.node;
-          const auto found = index.find(place.node.value());
-          n = found == index.end() ? -1 : found->second;
-          if (n >= 0) held.shares.push_back({n, 0});
-        }
-        if (n >= 0) ++held.shares.back().count;
-        ++Used(job->request);
-      });
-      if (IsOnItsWayOut(*job)) LetGo(held, device);
+    for (HeldPlaces& holding : input_.holding) {
+      const JobRequest& job = holding.job->request;
+      for (const NodeShare& share : holding.shares) Used(job) += share.count;
+      DevicePass& device = Of(job);
+      HeldPlaces& held = device.held.emplace_back(std::move(holding));
+      held.priority = PriorityOf(job, *input_.queues);
+      if (IsOnItsWayOut(*held.job)) LetGo(held, device);
     }
   }
 
@@ -107,8 +93,7 @@ class Pass {
                       : waiting.settles);
     }
     DevicePass& device = Of(job);
-    std::vector<Place> places =
-        Fits(job, device) ? PlaceRanks(job, device.table) : std::vector<Place>();
+    std::vector<Place> places = TryToPlace(job, device);
     if (places.empty()) return Reserve(waiting, device);
     if (!waiting.settles.empty()) {
       NoteKeeper(device, NodesOf(places, device.table), job.id);
@@ -123,28 +108,19 @@ class Pass {
     decision_.starts.push_back({job.id, std::move(placement)});
   }
 
-  // Whether there may be room: quickly "no" for most.
-  static bool Fits(const JobRequest& job, DevicePass& device) {
-    const NodeSet& allowed = device.table.Allowed(job.placement, /*with_pool=*/false);
-    const auto [room, added] = device.room.try_emplace({&allowed, job.placement.same}, job.ranks);
-    if (!added && room->second < job.ranks) return false;
-    room->second = MostRoom(job, allowed, device.table);
-    return room->second >= job.ranks;
-  }
-
-  // The most room that there is in one of the job's choices.
-  static int MostRoom(const JobRequest& job, const NodeSet& allowed, PlaceTable& table) {
-    if (job.placement.same.empty()) return table.Room(allowed);
-    int most = 0;
-    for (const NodeSet& choice : table.Choices(job.placement, allowed)) {
-      most = std::max(most, table.Room(choice));
-    }
-    return most;
+  // Empty: there is no room. Quick for most that have none.
+  std::vector<Place> TryToPlace(const JobRequest& job, DevicePass& device) const {
+    const NodeSet& allowed = input_.index->Allowed(job.placement, /*with_pool=*/false);
+    const auto [room, first] = device.room.try_emplace({&allowed, job.placement.same}, 0);
+    if (!first && room->second < job.ranks) return {};
+    const PlaceTable::Packed packed = device.table.Pack(job);
+    room->second = packed.room;
+    return device.table.Take(packed.shares);
   }
 
   static NodeSet NodesOf(const std::vector<Place>& places, const PlaceTable& table) {
     NodeSet nodes(table.size());
-    for (const Place& place : places) nodes.Add(table.Find(place.node));
+    for (const Place& place : places) nodes.Add(table.index().Find(place.node));
     return nodes;
   }
 
@@ -169,7 +145,7 @@ class Pass {
   void Reserve(const WaitingJob& waiting, DevicePass& device) {
     const JobRequest& job = waiting.job->request;
     const bool settles = !waiting.settles.empty();
-    NodeSet open = device.table.Allowed(job.placement, /*with_pool=*/false);
+    NodeSet open = input_.index->Allowed(job.placement, /*with_pool=*/false);
     open.Keep(device.table.open());
     if (open.Meets(device.reserved)) {
       const auto keeper = std::find_if(device.keepers.begin(), device.keepers.end(),
@@ -178,7 +154,7 @@ class Pass {
                   settles ? waiting.settles : absl::StrCat("waits behind ", NameOf(keeper->second)),
                   keeper->second);
     }
-    std::string reason = settles ? waiting.settles : DescribeShortage(job, device.table);
+    std::string reason = settles ? waiting.settles : DescribeShortage(job, device);
     std::optional<ReservationPlan> plan =
         PlanReservation({&job, PriorityOf(job, *input_.queues), open, &device.table, device.coming,
                          device.held, FindReservation(job.id), /*may_displace=*/!settles});
@@ -202,6 +178,17 @@ class Pass {
     Keep(job, settles ? Wait::Kind::kSettlement : Wait::Kind::kReservation, std::move(reason));
   }
 
+  // Many jobs of the same policy lack the same.
+  std::string DescribeShortage(const JobRequest& job, DevicePass& device) {
+    const NodeSet* allowed = &input_.index->Allowed(job.placement, /*with_pool=*/false);
+    auto& [version, text] = device.shortages[allowed];
+    if (text.empty() || version != device.table.version()) {
+      version = device.table.version();
+      text = paceline::DescribeShortage(*allowed, device.table);
+    }
+    return absl::StrCat(DescribeWish(job), ": ", text);
+  }
+
   const Reservation* FindReservation(const JobId& job) const {
     const auto found =
         std::find_if(input_.reservations.begin(), input_.reservations.end(),
@@ -209,7 +196,7 @@ class Pass {
     return found == input_.reservations.end() ? nullptr : &*found;
   }
 
-  const ScheduleInput& input_;
+  ScheduleInput input_;
   std::vector<DevicePass> devices_;  // By Device.
   std::map<std::string, std::array<int, 2>> used_;
   ScheduleDecision decision_;
@@ -235,6 +222,6 @@ bool CanBeDisplaced(const Job& job) {
          order->generation != job.generation;
 }
 
-ScheduleDecision DecideSchedule(const ScheduleInput& input) { return Pass(input).Run(); }
+ScheduleDecision DecideSchedule(ScheduleInput input) { return Pass(std::move(input)).Run(); }
 
 }  // namespace paceline

@@ -6,11 +6,12 @@
 // is passed over (backfill) on these conditions:
 //   - Its queue's quota is counted as if it held its places, so those behind it in the queue cannot
 //     keep it from them.
-//   - If it could run were all other jobs gone, places are reserved for it: on the nodes with the
-//     most free ones, as few as hold its ranks. Nobody behind it gets more of those nodes than it
-//     leaves; so the places that it lacks only become fewer, and it starts when the jobs there have
-//     ended, or earlier where others become free. A reservation stays as it is unless another one
-//     lacks fewer places, or one of its nodes takes no ranks any more.
+//   - If it could run were all other jobs gone, places are reserved for it: those that come free by
+//     themselves, if they suffice, else so many that its ranks fit, on the nodes with the most free
+//     ones. Nobody behind it gets a place of such a node unless more are free there than are
+//     reserved; so what it lacks only becomes less, and it starts when the jobs there have ended,
+//     or earlier where other places become free. A reservation stays as it is unless another one
+//     lacks less, or one of its nodes takes no ranks any more.
 //   - A job whose possible nodes touch those of a reservation ahead of it has none itself.
 // A job that has a reservation may displace running ones of a lower priority (of queue, then job):
 // the lowest first, then those that started last, and no more than are needed. Only jobs that save
@@ -25,11 +26,14 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/core/ids.h"
 #include "controller/core/job.h"
 #include "controller/core/membership.h"
+#include "controller/core/node_index.h"
+#include "controller/core/packing.h"
 #include "controller/core/placement.h"
 #include "controller/core/queue.h"
 
@@ -41,6 +45,14 @@ struct WaitingJob {
   bool keeps_place = false;  // While it cannot, its places are kept as if it started.
 };
 
+// What a job holds, by node.
+struct HeldPlaces {
+  const Job* job = nullptr;
+  std::vector<NodeShare> shares;      // Nodes by their index in ScheduleInput.spaces.
+  std::pair<int, int> priority = {};  // PriorityOf; set by the pass.
+  bool leaves = false;                // It is on its way out; set by the pass.
+};
+
 // Places that are kept for a job that waits.
 struct Reservation {
   JobId job;
@@ -49,9 +61,10 @@ struct Reservation {
 
 struct ScheduleInput {
   const Queues* queues = nullptr;
-  std::array<const std::vector<NodeSpace>*, 2> spaces = {};  // By Device; the same nodes.
+  std::array<std::vector<NodeSpace>, 2> spaces;  // By Device; the same nodes, by name.
+  const NodeIndex* index = nullptr;              // Of these nodes.
   std::vector<WaitingJob> waiting;
-  std::vector<const Job*> holding;        // Jobs that hold places.
+  std::vector<HeldPlaces> holding;        // Jobs that hold places.
   std::vector<Reservation> reservations;  // Of the last pass.
 };
 
@@ -84,7 +97,7 @@ struct ScheduleDecision {
   std::vector<Reservation> reservations;
 };
 
-ScheduleDecision DecideSchedule(const ScheduleInput& input);
+ScheduleDecision DecideSchedule(ScheduleInput input);
 
 // Greater: may displace. {priority of the queue, of the job}.
 std::pair<int, int> PriorityOf(const JobRequest& job, const Queues& queues);

@@ -3,13 +3,14 @@
 #define CONTROLLER_CORE_TESTING_SMALL_CLUSTER_H_
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "controller/core/place_table.h"
 #include "controller/core/schedule.h"
 
 namespace paceline {
@@ -79,20 +80,26 @@ class SmallCluster {
   }
 
   ScheduleDecision Decide() const {
-    const std::array<std::vector<NodeSpace>, 2> spaces = {Spaces(Device::kCpu),
-                                                          Spaces(Device::kCuda)};
     ScheduleInput input;
     input.queues = &queues;
-    input.spaces = {&spaces[0], &spaces[1]};
+    input.spaces = {Spaces(Device::kCpu), Spaces(Device::kCuda)};
+    const NodeIndex index = IndexOf(input.spaces[0]);
+    input.index = &index;
     for (const auto& [id, job] : jobs) {
-      if (job.holds_slots()) input.holding.push_back(&job);
+      if (job.holds_slots()) input.holding.push_back({&job, Shares(job, index)});
       if (job.state != JobState::kQueued) continue;
       const auto settles = settling.find(id);
       input.waiting.push_back({&job, settles == settling.end() ? "" : "is looked through",
                                settles != settling.end() && settles->second});
     }
     input.reservations = last.reservations;
-    return DecideSchedule(input);
+    return DecideSchedule(std::move(input));
+  }
+
+  static std::vector<NodeShare> Shares(const Job& job, const NodeIndex& index) {
+    std::vector<NodeShare> shares;
+    ForEachPlace(job, [&](const Place& place) { shares.push_back({index.Find(place.node), 1}); });
+    return shares;
   }
 
   // Decides, and lets those that start run.
