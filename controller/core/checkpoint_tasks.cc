@@ -75,16 +75,18 @@ void Adopt(Job& job, const FoundCheckpoint& found) {
   job.checkpoints.durable = absl::ZeroDuration();  // Nobody knows.
 }
 
-// Strikes off what is not on disk any more. The newest one stays, as damaged: nothing must go on
-// from an older one without being told to.
-void StrikeOffMissing(Job& job, const NodeName& node, const std::vector<FoundCheckpoint>& found) {
+// Strikes off what is not on disk any more, of generations up to `up_to`: a later one may have been
+// completed after the node looked. The newest one stays, as damaged: nothing must go on from an
+// older one without being told to.
+void StrikeOffMissing(Job& job, const NodeName& node, const std::vector<FoundCheckpoint>& found,
+                      Generation up_to) {
   const Checkpoint* newest = NewestComplete(job);
   const CheckpointKey newest_key = newest != nullptr ? newest->key : CheckpointKey();
   std::vector<CheckpointKey> missing;
   for (const Checkpoint& record : job.checkpoints.records) {
     const bool there = std::any_of(found.begin(), found.end(),
                                    [&](const FoundCheckpoint& f) { return f.key == record.key; });
-    if (!there) missing.push_back(record.key);
+    if (!there && record.key.generation <= up_to.value()) missing.push_back(record.key);
   }
   for (const CheckpointKey& key : missing) {
     const std::string why =
@@ -110,12 +112,15 @@ JobChange TakeSettled(Job& job, const NodeName& node, const CheckpointTaskResult
         absl::StrCat("cannot look through ", result.task.directory, ": ", error);
     return JobChange::kProgress;
   }
+  const Generation up_to = job.checkpoints.settlement->up_to;
   job.checkpoints.settlement.reset();
   const Checkpoint* before = NewestComplete(job);
   const bool had_newest = before != nullptr;
   const CheckpointKey newest = had_newest ? before->key : CheckpointKey();
-  StrikeOffMissing(job, node, result.found);
-  for (const FoundCheckpoint& found : result.found) Adopt(job, found);
+  StrikeOffMissing(job, node, result.found, up_to);
+  for (const FoundCheckpoint& found : result.found) {
+    if (found.key.generation <= up_to.value()) Adopt(job, found);
+  }
   const Checkpoint* record = had_newest ? FindCheckpoint(job, newest) : nullptr;
   if (record != nullptr && record->state == CheckpointState::kDamaged &&
       NewestComplete(job, Generation(newest.generation + 1)) == nullptr) {

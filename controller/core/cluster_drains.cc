@@ -74,7 +74,7 @@ JobChange Cluster::Drain(Job& job, DrainWay way, const NodeName& node, const std
     case DrainWay::kRequeue:
       return RequeueJob(job, why, kFailureGrace, now);
     case DrainWay::kEndRanks:
-      return LoseNode(job, node, why, now);
+      return EndTrainersOn(job, node, why, now);
   }
   return JobChange::kNone;
 }

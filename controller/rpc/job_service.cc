@@ -60,7 +60,9 @@ void JobService::Once(const std::string& request_id, uint64_t fingerprint, v1::J
 void JobService::DoSubmit(const v1::SubmitJobRequest& request, v1::Job* reply, Answer answer) {
   v1::JobSpec spec = request.spec();
   FillDefaults(&spec);
-  const std::vector<SpecProblem> problems = CheckJobSpec(spec);
+  std::vector<SpecProblem> problems = CheckJobSpec(spec);
+  const absl::Duration lease = control_->cluster().options().node_lease;
+  if (problems.empty()) problems = CheckLease(spec, absl::ToDoubleSeconds(lease));
   if (!problems.empty()) return answer(SpecError(problems));
   const grpc::Status resolved = ResolveStart(spec.mutable_resume_from());
   if (!resolved.ok()) return answer(resolved);
