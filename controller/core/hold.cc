@@ -16,10 +16,15 @@ absl::Time SteadyOf(absl::Time wall, Moment now) {
   return now.steady + std::max(wall - now.wall, absl::ZeroDuration());
 }
 
-// So much is left until the end; two requests for the same time are alike.
+// Two drains with the same time from their request to their deadline are alike.
 bool SameTerm(const Hold& before, const Hold& after, absl::Time wall_now) {
   if (before.until == after.until) return true;
-  return before.drain.has_value() && after.until - wall_now == before.until - before.since;
+  if (!before.drain.has_value() || before.until == absl::InfiniteFuture() ||
+      after.until == absl::InfiniteFuture()) {
+    return false;
+  }
+  const absl::Duration differ = (after.until - wall_now) - (before.until - before.since);
+  return absl::AbsDuration(differ) < absl::Seconds(1);
 }
 
 template <typename Holds>

@@ -44,7 +44,7 @@ TEST(HoldTest, OwnerHasOneCordonAndOneDrain) {
 TEST(HoldTest, RepeatChangesNothingAndItsDeadlineRunsOn) {
   std::vector<Hold> holds;
   SetHold(holds, Drain("ann", DrainMode::kSwap, 3600), At(0));
-  EXPECT_FALSE(SetHold(holds, Drain("ann", DrainMode::kSwap, 3700), At(100)));
+  EXPECT_FALSE(SetHold(holds, Drain("ann", DrainMode::kSwap, 3700.1), At(100)));
   EXPECT_EQ(holds[0].due, At(3600).steady);
   EXPECT_TRUE(SetHold(holds, Drain("ann", DrainMode::kSwap, 7300), At(100))) << "two hours";
   EXPECT_EQ(holds[0].due, At(7300).steady);
