@@ -117,7 +117,8 @@ ControllerMetrics::ControllerMetrics(const std::string& version)
                              .Help("1 while the automation is paused, by a person or the brake.")
                              .Register(registry_)
                              .Add({})),
-      checkpoints_(&registry_) {
+      checkpoints_(&registry_),
+      memberships_(&registry_) {
   BuildGauge()
       .Name("paceline_build_info")
       .Help("Build information; value is always 1.")
@@ -135,6 +136,7 @@ void ControllerMetrics::ShowCluster(const Cluster& cluster) {
   for (const auto& [id, job] : cluster.jobs()) {
     states_[id] = job.state;
     checkpoints_.Begin(job);
+    memberships_.Begin(job);
     if (!job.ended_already()) ShowJob(job);
   }
   CountStates(cluster);
@@ -146,12 +148,14 @@ void ControllerMetrics::ShowChanges(const Cluster& cluster, const Actions& actio
     if (found == cluster.jobs().end()) continue;
     const Job& job = found->second;
     checkpoints_.Count(job);
+    memberships_.Count(job);
     const auto [known, added] = states_.emplace(id, JobState::kQueued);
     const JobState before = std::exchange(known->second, job.state);
     if (before == JobState::kQueued && job.holds_slots() && job.generation == Generation(1)) {
       queue_wait_.Observe(absl::ToDoubleSeconds(job.placed - job.created));
     }
-    if (before != JobState::kRunning && job.state == JobState::kRunning) {
+    if (before != JobState::kRunning && before != JobState::kRecovering &&
+        job.state == JobState::kRunning) {
       start_duration_.Observe(absl::ToDoubleSeconds(job.started - job.placed));
     }
     if (before != job.state && job.ended_already()) {
@@ -162,6 +166,7 @@ void ControllerMetrics::ShowChanges(const Cluster& cluster, const Actions& actio
   for (const JobId& id : actions.delete_jobs) {
     states_.erase(id);
     checkpoints_.Forget(id);
+    memberships_.Forget(id);
   }
   if (!actions.store_jobs.empty() || !actions.delete_jobs.empty() || !actions.show_nodes.empty() ||
       actions.store_automation) {

@@ -107,6 +107,9 @@ TEST(JobKeysTest, AllowedChoicesAreThoseOfTheProto) {
 // Further keys of the same group that an example needs.
 std::string Companions(const std::string& path) {
   if (path == "optimizer.nesterov") return "momentum: 0.9, ";
+  if (absl::StartsWith(path, "recovery.") && path != "recovery.max_failures") {
+    return "max_failures: 1, ";
+  }
   if (absl::StartsWith(path, "checkpoint.") && path != "checkpoint.directory") {
     return "directory: /c, ";
   }

@@ -63,6 +63,7 @@ Colour StateColour(v1::JobState state) {
       return Colour::kRed;
     case v1::QUEUED:
     case v1::STOPPING:
+    case v1::RECOVERING:
       return Colour::kYellow;
     default:
       return Colour::kNone;

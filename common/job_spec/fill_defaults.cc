@@ -94,8 +94,8 @@ void FillTimeouts(v1::JobSpec* spec) {
   const double collective = spec->collective_timeout_s();
   const double long_time = std::max(600.0, 3 * collective);
   if (spec->startup_timeout_s() == 0) spec->set_startup_timeout_s(long_time);
-  if (spec->stall_warning_s() == 0) spec->set_stall_warning_s(collective / 3);
   if (spec->hang_timeout_s() == 0) spec->set_hang_timeout_s(collective * 2 / 3);
+  if (spec->stall_warning_s() == 0) spec->set_stall_warning_s(spec->hang_timeout_s() / 2);
   if (spec->give_up_s() == 0) spec->set_give_up_s(long_time);
 }
 

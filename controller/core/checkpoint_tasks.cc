@@ -75,9 +75,14 @@ void Adopt(Job& job, const FoundCheckpoint& found) {
   job.checkpoints.durable = absl::ZeroDuration();  // Nobody knows.
 }
 
-// Strikes off what is not on disk any more, of generations up to `up_to`: a later one may have been
-// completed after the node looked. The newest one stays, as damaged: nothing must go on from an
-// older one without being told to.
+// The ranks of a job that trains tell of the checkpoints of its later generations; one may have
+// been completed after the node looked.
+bool IsSettled(const Job& job, const CheckpointKey& key, Generation up_to) {
+  return key.generation <= up_to.value() || !job.holds_slots();
+}
+
+// Strikes off what is not on disk any more. The newest one stays, as damaged: nothing must go on
+// from an older one without being told to.
 void StrikeOffMissing(Job& job, const NodeName& node, const std::vector<FoundCheckpoint>& found,
                       Generation up_to) {
   const Checkpoint* newest = NewestComplete(job);
@@ -86,7 +91,7 @@ void StrikeOffMissing(Job& job, const NodeName& node, const std::vector<FoundChe
   for (const Checkpoint& record : job.checkpoints.records) {
     const bool there = std::any_of(found.begin(), found.end(),
                                    [&](const FoundCheckpoint& f) { return f.key == record.key; });
-    if (!there && record.key.generation <= up_to.value()) missing.push_back(record.key);
+    if (!there && IsSettled(job, record.key, up_to)) missing.push_back(record.key);
   }
   for (const CheckpointKey& key : missing) {
     const std::string why =
@@ -119,7 +124,7 @@ JobChange TakeSettled(Job& job, const NodeName& node, const CheckpointTaskResult
   const CheckpointKey newest = had_newest ? before->key : CheckpointKey();
   StrikeOffMissing(job, node, result.found, up_to);
   for (const FoundCheckpoint& found : result.found) {
-    if (found.key.generation <= up_to.value()) Adopt(job, found);
+    if (IsSettled(job, found.key, up_to)) Adopt(job, found);
   }
   const Checkpoint* record = had_newest ? FindCheckpoint(job, newest) : nullptr;
   if (record != nullptr && record->state == CheckpointState::kDamaged &&

@@ -78,9 +78,6 @@ void DropOthers(Job& job) {
   job.recovery.vacate.clear();
   job.recovery.wake = job.recovery.recovering_since = job.recovery.deadline =
       absl::InfiniteFuture();
-  if (MembershipChange* change = ChangeUnderWay(job); change != nullptr) {
-    change->ended = change->begun;
-  }
 }
 
 void End(Job& job, JobState state, Moment now) {

@@ -134,8 +134,8 @@ bool HasState(const RankState& trainer) {
 
 const MembershipChange* ChangeUnderWay(const Job& job) {
   const auto& history = job.recovery.history;
-  return !history.empty() && history.back().ended == absl::InfinitePast() ? &history.back()
-                                                                          : nullptr;
+  if (history.empty() || history.back().generation != job.generation) return nullptr;
+  return history.back().ended == absl::InfinitePast() ? &history.back() : nullptr;
 }
 
 MembershipChange* ChangeUnderWay(Job& job) {

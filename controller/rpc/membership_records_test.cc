@@ -9,6 +9,7 @@
 #include "controller/rpc/convert.h"
 #include "controller/rpc/records.h"
 #include "controller/store/memory_store.h"
+#include "controller/store/record.pb.h"
 #include "google/protobuf/text_format.h"
 #include "proto/job_spec.pb.h"
 
@@ -48,7 +49,7 @@ TEST(MembershipRecordsTest, RecoveryGoesOnWhereverTheControllerDied) {
   for (int died = 0; died < 5; ++died) {
     SCOPED_TRACE(died);
     MemberJob played(Request());
-    const auto maybe_die = [&, stage = 0](double at) mutable {
+    auto maybe_die = [&, stage = 0](double at) mutable {
       if (stage++ == died) Die(played, at);
     };
     maybe_die(4);
@@ -79,7 +80,7 @@ TEST(MembershipRecordsTest, MoveGoesOnWhereverTheControllerDied) {
   for (int died = 0; died < 5; ++died) {
     SCOPED_TRACE(died);
     MemberJob played(Request());
-    const auto maybe_die = [&, stage = 0](double at) mutable {
+    auto maybe_die = [&, stage = 0](double at) mutable {
       if (stage++ == died) Die(played, at);
     };
     played.places.Add("e");
