@@ -54,6 +54,7 @@ class ClusterNodesTest : public ::testing::Test {
   TrainerReport ReportOf(int rank, TrainerState state) {
     TrainerReport report = PlayedReport(job(), rank, state);
     if (state == TrainerState::kExited) report.exit = TrainerExit();
+    report.membership.generation = job().generation;  // It has trained, and has its state.
     return report;
   }
   // Each node of the job tells of its rank. Returns what has to be done.
