@@ -14,6 +14,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <tuple>
 #include <variant>
 #include <vector>
@@ -135,7 +136,7 @@ class Cluster {
     Queues queues = DefaultQueues();
   };
 
-  explicit Cluster(Options options) : options_(options) {}
+  explicit Cluster(Options options) : options_(std::move(options)) {}
 
   // Takes over what a store held; before the first Step. Nodes count as UNREACHABLE until
   // they say hello, and running stops get their whole time again.

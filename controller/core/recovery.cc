@@ -209,8 +209,6 @@ std::string WhyNot(Job& job, const std::vector<const RankState*>& lost) {
   }
   if (std::string why = WhyBudgetIsSpent(job); !why.empty()) return why;
   if (IsOver(job)) return "other ranks have done all steps";
-  if (job.checkpoints.stop_after.has_value() || job.asked_to_stop)
-    return "the job is to be stopped";
   return WhyStateIsLost(job);
 }
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "controller/core/save_order.h"
 #include "controller/core/testing/member_job.h"
 
 namespace paceline {
@@ -488,6 +489,21 @@ TEST(RecoveryTest, JobIsCancelledWhileItRecovers) {
     played.End(member.report.id, 7, FailureKind::kNone, "");
   }
   EXPECT_EQ(job.state, JobState::kCancelled);
+}
+
+TEST(RecoveryTest, JobThatIsSavedToBeStoppedRecoversFirstButNotForEver) {
+  JobRequest request = MemberRequest();
+  request.checkpoints.directory = "/ckpt";
+  MemberJob played(std::move(request));
+  Job& job = played.job;
+  StopWhenSaved(job, "cancelled by request", absl::Seconds(5), At(4));
+  played.End(played.Id(0), 5);
+  EXPECT_EQ(job.state, JobState::kRecovering);
+  TickJob(job, At(100));
+  EXPECT_EQ(job.state, JobState::kRecovering);
+  TickJob(job, At(604));
+  EXPECT_EQ(job.state, JobState::kStopping);
+  EXPECT_TRUE(job.asked_to_stop);
 }
 
 TEST(RecoveryTest, WithoutRecoveryAFailureEndsTheGenerationAsEver) {

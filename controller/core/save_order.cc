@@ -92,7 +92,8 @@ JobChange TakeRequestToEnd(Job& job, const RankState& rank, Moment now) {
 }
 
 JobChange StopIfSaved(Job& job, Moment now) {
-  if (!job.checkpoints.stop_after.has_value() || job.state != JobState::kRunning) {
+  if (!job.checkpoints.stop_after.has_value() ||
+      (job.state != JobState::kRunning && job.state != JobState::kRecovering)) {
     return JobChange::kNone;
   }
   const StopAfterSave stop = *job.checkpoints.stop_after;
