@@ -95,7 +95,7 @@ std::unique_ptr<CLI::App> MakeCommandLine(Program& program) {
   AddGlobalFlags(*app, program.flags);
   AddSubmit(*app, program);
   CLI::App* job = AddGroup(
-      *app, "job", "Jobs: list, describe, logs, ladder, profile, cancel, resume, wait, watch");
+      *app, "job", "Jobs: list, describe, logs, ladder, profile, cancel, resume, wait, watch, why");
   AddJobList(*job, program);
   AddJobDescribe(*job, program);
   AddJobLogs(*job, program);
@@ -105,6 +105,7 @@ std::unique_ptr<CLI::App> MakeCommandLine(Program& program) {
   AddJobResume(*job, program);
   AddJobWait(*job, program);
   AddJobWatch(*job, program);
+  AddJobWhy(*job, program);
   CLI::App* checkpoint = AddGroup(
       *app, "checkpoint", "Checkpoints: list, describe, save, verify, export, delete, pin, unpin");
   AddCheckpointList(*checkpoint, program);

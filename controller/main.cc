@@ -6,10 +6,12 @@
 #include <cstdio>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "absl/time/time.h"
 #include "common/exit_codes.h"
 #include "common/version.h"
+#include "controller/queue_file.h"
 #include "controller/server.h"
 
 namespace paceline {
@@ -55,6 +57,10 @@ int Main(int argc, char** argv) {
                  "before the automation pauses itself")
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
+  std::string queues;
+  app.add_option("--queues", queues,
+                 "YAML file of the queues that jobs wait in, with their priorities and quotas "
+                 "(docs/scheduling.md). Without it: one queue, default");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -62,6 +68,11 @@ int Main(int argc, char** argv) {
   }
 
   options.cluster.node_lease = absl::Seconds(node_lease_s);
+  if (!queues.empty()) {
+    absl::StatusOr<Queues> read = ReadQueueFile(queues);
+    if (!read.ok()) return Fail({read.status(), kExitUsage});
+    options.cluster.queues = *std::move(read);
+  }
 
   // Blocked before any thread starts, so that all inherit it; one thread waits for them.
   sigset_t signals;

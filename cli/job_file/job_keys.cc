@@ -34,6 +34,17 @@ const std::vector<JobKey>& JobKeys() {
        "Where ranks compute: each takes a slot (cpu) or a GPU (cuda) of its node."},
       {"threads_per_rank", T::kInteger, "", "0", "0 to 1024", "1",
        "CPU threads of each rank's tensor operations; 0 is the node's cores divided by its slots."},
+      {"queue", T::kText, "", "default", "a name as of jobs, of a queue that the controller knows", "research",
+       "The queue that the job waits in."},
+      {"priority", T::kInteger, "", "0", "-1000 to 1000", "10",
+       "Jobs of a higher priority go first in their queue, and may displace running ones of a lower priority that save checkpoints."},
+      {"placement", T::kGroup, "", "", "", "", "Which nodes may be used; all that is given must hold."},
+      {"placement.labels", T::kLabels, "", "none", "", "{kind: new}", "Labels that a node must have."},
+      {"placement.nodes", T::kTexts, "", "none", "", "[node-1, node-2]", "Names of the only nodes that may be used."},
+      {"placement.exclude_nodes", T::kTexts, "", "none", "", "[node-3]", "Names of nodes that are not used."},
+      {"placement.tolerate", T::kTexts, "", "none", "each KEY or KEY=VALUE", "[team=vision]",
+       "Taints (labels taint.KEY) that do not matter; a node with another one is not used."},
+      {"placement.same", T::kText, "", "none", "", "rack", "A label of which all ranks' nodes must have the same value."},
 
       {"model", T::kGroup, "", "", "", "", "What is trained."},
       {"model.kind", T::kChoice, "", "required", "resnet18, mlp, llama, torchscript", "resnet18",
@@ -259,6 +270,10 @@ const char* TypeName(KeyType type) {
       return "list of groups";
     case KeyType::kText:
       return "text";
+    case KeyType::kTexts:
+      return "list of texts";
+    case KeyType::kLabels:
+      return "labels with values";
     case KeyType::kPath:
       return "path";
     case KeyType::kInteger:

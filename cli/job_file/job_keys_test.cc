@@ -56,7 +56,9 @@ void AddPaths(const google::protobuf::Descriptor& group, const std::string& pref
     }
     const std::string path = prefix + field->name();
     paths->insert(path);
-    if (type != nullptr) AddPaths(*type, path + (field->is_repeated() ? "[]." : "."), paths);
+    if (type != nullptr && !field->is_map()) {
+      AddPaths(*type, path + (field->is_repeated() ? "[]." : "."), paths);
+    }
   }
 }
 

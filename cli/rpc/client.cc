@@ -117,6 +117,10 @@ grpc::Status Client::ProfileJob(const v1::ProfileJobRequest& request, v1::Job* j
   return Unary([&](grpc::ClientContext* c) { return jobs_->Profile(c, request, job); });
 }
 
+grpc::Status Client::WhyJob(const v1::WhyRequest& request, v1::WhyResponse* response) {
+  return Unary([&](grpc::ClientContext* c) { return jobs_->Why(c, request, response); });
+}
+
 grpc::Status Client::ResumeJob(const v1::ResumeJobRequest& request, v1::Job* job) {
   return Unary([&](grpc::ClientContext* c) { return jobs_->Resume(c, request, job); });
 }

@@ -45,6 +45,7 @@ class Client {
   grpc::Status CancelJob(const v1::CancelJobRequest& request, v1::Job* job);
   grpc::Status ChangeLadder(const v1::ChangeLadderRequest& request, v1::Job* job);
   grpc::Status ProfileJob(const v1::ProfileJobRequest& request, v1::Job* job);
+  grpc::Status WhyJob(const v1::WhyRequest& request, v1::WhyResponse* response);
   grpc::Status ResumeJob(const v1::ResumeJobRequest& request, v1::Job* job);
   grpc::Status SaveCheckpoint(const v1::SaveCheckpointRequest& request, v1::Job* job);
   grpc::Status GetCheckpoint(const v1::GetCheckpointRequest& request, v1::Checkpoint* checkpoint);

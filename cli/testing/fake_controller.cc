@@ -155,6 +155,16 @@ grpc::Status FakeController::Get(grpc::ServerContext*, const v1::GetJobRequest* 
   return NotFound(absl::StrCat("there is no job \"", request->job(), "\""), "JOB_NOT_FOUND");
 }
 
+grpc::Status FakeController::Why(grpc::ServerContext* context, const v1::WhyRequest* request,
+                                 v1::WhyResponse* response) {
+  v1::GetJobRequest wanted;
+  wanted.set_job(request->job());
+  v1::Job job;
+  const grpc::Status status = Get(context, &wanted, &job);
+  if (status.ok() && !job.reason().empty()) response->add_obstacles(job.reason());
+  return status;
+}
+
 grpc::Status FakeController::List(grpc::ServerContext*, const v1::ListJobsRequest* request,
                                   v1::ListJobsResponse* response) {
   const absl::MutexLock lock(&mutex_);

@@ -70,6 +70,8 @@ class FakeController : public v1::JobService::Service, public v1::CheckpointServ
 
   grpc::Status Submit(grpc::ServerContext*, const v1::SubmitJobRequest*, v1::Job*) override;
   grpc::Status Get(grpc::ServerContext*, const v1::GetJobRequest*, v1::Job*) override;
+  // Tells the job's reason.
+  grpc::Status Why(grpc::ServerContext*, const v1::WhyRequest*, v1::WhyResponse*) override;
   grpc::Status List(grpc::ServerContext*, const v1::ListJobsRequest*,
                     v1::ListJobsResponse*) override;
   grpc::Status Watch(grpc::ServerContext*, const v1::WatchJobsRequest*,

@@ -21,6 +21,7 @@ void AddJobProfile(CLI::App& parent, Program& program);
 void AddJobResume(CLI::App& parent, Program& program);
 void AddJobWait(CLI::App& parent, Program& program);
 void AddJobWatch(CLI::App& parent, Program& program);
+void AddJobWhy(CLI::App& parent, Program& program);
 
 void AddCheckpointList(CLI::App& parent, Program& program);
 void AddCheckpointDescribe(CLI::App& parent, Program& program);

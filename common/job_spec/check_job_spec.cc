@@ -145,6 +145,7 @@ std::vector<SpecProblem> CheckJobSpec(const v1::JobSpec& given) {
   CheckCudaGraph(spec, problems);
   CheckResumption(spec, problems);
   CheckRecovery(spec, problems);
+  CheckPlacement(spec, problems);
   return problems.Take();
 }
 

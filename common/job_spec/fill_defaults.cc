@@ -124,6 +124,7 @@ void FillLadder(google::protobuf::RepeatedPtrField<v1::LadderLevel>* ladder) {
 void FillDefaults(v1::JobSpec* spec) {
   if (spec->ranks() == 0) spec->set_ranks(1);
   if (spec->device() == v1::DEVICE_UNSPECIFIED) spec->set_device(v1::CPU);
+  if (spec->queue().empty()) spec->set_queue("default");
   if (spec->has_model()) FillModel(spec->mutable_model());
   FillData(spec->mutable_data());
   if (spec->batch_per_rank() == 0) spec->set_batch_per_rank(32);

@@ -51,6 +51,9 @@ void CheckResumption(const v1::JobSpec& spec, ProblemList& problems);
 void CheckTimeouts(const v1::JobSpec& spec, ProblemList& problems);
 void CheckRecovery(const v1::JobSpec& spec, ProblemList& problems);
 
+// queue, priority and placement.
+void CheckPlacement(const v1::JobSpec& spec, ProblemList& problems);
+
 }  // namespace paceline
 
 #endif  // COMMON_JOB_SPEC_PROBLEM_LIST_H_

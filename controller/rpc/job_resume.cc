@@ -106,6 +106,8 @@ void JobService::DoResume(const v1::ResumeJobRequest& request, v1::Job* reply, A
          if (!problems.empty()) return answer(SpecError(problems));
          const JobId id = job->request.id;
          const ResumeRequested event{FromProto(id, spec), from};
+         const std::optional<Refusal> unknown = control_->cluster().RefuseQueue(event.request);
+         if (unknown.has_value()) return answer(MakeError(*unknown));
          const absl::Status fits = control_->cluster().CanEverFit(event.request);
          if (!fits.ok()) {
            return answer(MakeError(grpc::StatusCode::FAILED_PRECONDITION, "JOB_CANNOT_FIT",

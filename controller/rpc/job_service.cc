@@ -70,6 +70,8 @@ void JobService::DoSubmit(const v1::SubmitJobRequest& request, v1::Job* reply, A
     JobId id = NewJobId();
     while (control_->cluster().jobs().count(id) > 0) id = NewJobId();
     const JobRequest job = FromProto(id, spec);
+    const std::optional<Refusal> refusal = control_->cluster().RefuseQueue(job);
+    if (refusal.has_value()) return answer(MakeError(*refusal));
     const absl::Status fits = control_->cluster().CanEverFit(job);
     if (!fits.ok()) {
       return answer(MakeError(grpc::StatusCode::FAILED_PRECONDITION, "JOB_CANNOT_FIT",
