@@ -355,7 +355,9 @@ absl::Time NextDeadline(const Job& job) {
   const absl::Time settled = job.checkpoints.settlement.has_value()
                                  ? job.checkpoints.settlement->deadline
                                  : absl::InfiniteFuture();
-  return std::min({saved, settled, NextSaveDeadline(job), job.recovery.wake});
+  // What waits or has ended has no members to see to (cluster_membership.cc).
+  const absl::Time wake = job.holds_slots() ? job.recovery.wake : absl::InfiniteFuture();
+  return std::min({saved, settled, NextSaveDeadline(job), wake});
 }
 
 std::string StoreAddress(const Job& job) {

@@ -7,6 +7,7 @@
 #include "controller/core/job_checkpoints.h"
 #include "controller/core/save_order.h"
 #include "controller/core/save_timing.h"
+#include "controller/core/state_groups.h"
 
 namespace paceline {
 namespace {
@@ -175,8 +176,11 @@ std::optional<std::string> WhyRanksCannotMove(const Job& job) {
   if (!Recovers(job)) return "recovery.max_failures of its spec is 0";
   if (job.asked_to_stop || job.stop.has_value()) return "it is being stopped";
   if (job.checkpoints.stop_after.has_value()) return "it is saved to be stopped";
-  if (job.state == JobState::kRunning || job.state == JobState::kRecovering) return std::nullopt;
-  return "it does not train yet";
+  if (job.state != JobState::kRunning && job.state != JobState::kRecovering) {
+    return "it does not train yet";
+  }
+  if (HasLoneMember(job)) return "no other rank has the same state to give it on";
+  return std::nullopt;
 }
 
 JobChange RequestReplacement(Job& job, const NodeName& node, const std::string& why) {
@@ -244,7 +248,8 @@ void CompleteChange(Job& job, Moment now) {
 }
 
 std::optional<absl::Duration> StopGrace(const Job& job, const RankState& trainer) {
-  if (!trainer.lost.empty()) return absl::ZeroDuration();
+  // A node that has lost its state must not start anew what has ended.
+  if (!trainer.lost.empty() || HasEnded(trainer)) return absl::ZeroDuration();
   if (job.stop.has_value()) return job.stop->grace;
   if (trainer.stop.has_value()) return trainer.stop->grace;
   return std::nullopt;

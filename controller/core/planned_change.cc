@@ -10,6 +10,7 @@
 #include "controller/core/membership.h"
 #include "controller/core/save_order.h"
 #include "controller/core/saving.h"
+#include "controller/core/state_groups.h"
 
 namespace paceline {
 namespace {
@@ -57,7 +58,8 @@ std::vector<size_t> ReadySpares(const Job& job) {
   return ready;
 }
 
-// Members on nodes to be left, node by node as far as `ready` spares go; by index.
+// Members on nodes to be left, node by node as far as `ready` spares go, that can be replaced at
+// once; by index.
 std::vector<size_t> FindMoving(const Job& job, size_t ready) {
   std::vector<size_t> moving;
   for (const auto& [node, why] : job.recovery.vacate) {
@@ -67,7 +69,7 @@ std::vector<size_t> FindMoving(const Job& job, size_t ready) {
     }
     if (moving.size() + here.size() <= ready) moving.insert(moving.end(), here.begin(), here.end());
   }
-  return moving;
+  return WithoutLastHolders(job, moving);
 }
 
 std::vector<int> FindGrowth(const Job& job, size_t ready) {

@@ -212,5 +212,32 @@ TEST(PlannedChangeTest, OrderOfTheGenerationBeforeGoesOnInTheNext) {
   EXPECT_EQ(job.checkpoints.saves[0].step, 30);
 }
 
+TEST(PlannedChangeTest, SomebodyStaysWhoGivesTheStateToTheOthers) {
+  MemberJob played(MemberRequest(2));
+  Job& job = played.job;
+  played.places.Add("e");
+  played.places.Add("f");
+  RequestReplacement(job, NodeName("a"), "drained");
+  RequestReplacement(job, NodeName("b"), "drained");
+  played.Advance(20);
+  ASSERT_EQ(job.spares.size(), 2U);
+  const TrainerId first = job.spares[0].report.id;
+  const TrainerId second = job.spares[1].report.id;
+  played.Ready(first, 21);
+  played.Ready(second, 21);
+  played.Advance(40);
+  EXPECT_EQ(job.generation, Generation(2));
+  EXPECT_EQ(job.ranks[1].place.node, NodeName("b"));
+  played.TrainAll(41, 30);
+  played.Advance(60);
+  EXPECT_EQ(job.generation, Generation(3));
+  EXPECT_EQ(played.Nodes(), "ef");
+}
+
+TEST(PlannedChangeTest, LoneRankCannotMove) {
+  EXPECT_TRUE(WhyRanksCannotMove(MemberJob(MemberRequest(1)).job).has_value());
+  EXPECT_FALSE(WhyRanksCannotMove(MemberJob(MemberRequest(2)).job).has_value());
+}
+
 }  // namespace
 }  // namespace paceline

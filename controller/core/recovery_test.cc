@@ -517,5 +517,23 @@ TEST(RecoveryTest, WithoutRecoveryAFailureEndsTheGenerationAsEver) {
   EXPECT_EQ(played.places.size(), 1U);
 }
 
+TEST(RecoveryTest, JobWhoseRanksAllEndDuringAChangeIsQueuedAgain) {
+  JobRequest request = MemberRequest(2);
+  request.max_restarts = 1;
+  MemberJob played(request);
+  Job& job = played.job;
+  played.places.Add("e");
+  played.End(job.ranks[1].report.id, 5);
+  ASSERT_NE(ChangeUnderWay(job), nullptr);
+  TrainerReport report = played.Last(job.ranks[1].report.id);
+  report.state = TrainerState::kExited;
+  report.exit = TrainerExit();
+  report.exit->failure = FailureKind::kSignal;
+  ApplyReport(job, job.ranks[1].place.node, report, At(6));
+  played.End(job.ranks[0].report.id, 6);
+  EXPECT_EQ(job.state, JobState::kQueued);
+  EXPECT_EQ(NextDeadline(job), absl::InfiniteFuture());
+}
+
 }  // namespace
 }  // namespace paceline

@@ -1,5 +1,7 @@
 #include "controller/core/state_groups.h"
 
+#include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -15,6 +17,22 @@ std::vector<int> GroupSizes(const Job& job) {
   homes.reserve(job.homes.size());
   for (const Place& home : job.homes) homes.push_back({home.node.value(), home.rack});
   return LadderGroups(job.plan.groups.scope, job.plan.groups.size, homes);
+}
+
+// The members of each group that has some, as indices in Job.ranks.
+std::vector<std::vector<size_t>> MembersOfGroups(const Job& job) {
+  std::vector<std::vector<size_t>> groups;
+  int first = 0;
+  for (const int size : GroupSizes(job)) {
+    std::vector<size_t> members;
+    for (size_t r = 0; r < job.ranks.size(); ++r) {
+      const int seat = job.ranks[r].seat;
+      if (seat >= first && seat < first + size) members.push_back(r);
+    }
+    if (!members.empty()) groups.push_back(std::move(members));
+    first += size;
+  }
+  return groups;
 }
 
 bool IsHeld(const RankState& trainer, int first, int end) {
@@ -45,6 +63,23 @@ std::string WhyStateIsLost(const Job& job) {
     first = end;
   }
   return "";
+}
+
+std::vector<size_t> WithoutLastHolders(const Job& job, const std::vector<size_t>& replaced) {
+  std::vector<size_t> left = replaced;
+  for (const std::vector<size_t>& members : MembersOfGroups(job)) {
+    const bool all = std::all_of(members.begin(), members.end(), [&](size_t r) {
+      return std::find(left.begin(), left.end(), r) != left.end();
+    });
+    if (all) left.erase(std::find(left.begin(), left.end(), members.back()));
+  }
+  return left;
+}
+
+bool HasLoneMember(const Job& job) {
+  const auto groups = MembersOfGroups(job);
+  return std::any_of(groups.begin(), groups.end(),
+                     [](const std::vector<size_t>& members) { return members.size() == 1; });
 }
 
 }  // namespace paceline

@@ -2,7 +2,9 @@
 #ifndef CONTROLLER_CORE_STATE_GROUPS_H_
 #define CONTROLLER_CORE_STATE_GROUPS_H_
 
+#include <cstddef>
 #include <string>
+#include <vector>
 
 #include "controller/core/job.h"
 
@@ -11,6 +13,13 @@ namespace paceline {
 // Why the job cannot go on without its lost members: all ranks of a group that had the same state
 // are lost. Empty: it can.
 std::string WhyStateIsLost(const Job& job);
+
+// Of members that are to be replaced (indices in Job.ranks), those that can be in one generation:
+// of each group somebody has to stay who gives the state to the others.
+std::vector<size_t> WithoutLastHolders(const Job& job, const std::vector<size_t>& replaced);
+
+// Whether a member is alone in its group: nobody else could give its state to another trainer.
+bool HasLoneMember(const Job& job);
 
 }  // namespace paceline
 
