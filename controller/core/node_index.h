@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/node_hash_map.h"
 #include "absl/strings/string_view.h"
 #include "common/core/ids.h"
 #include "controller/core/node_set.h"
@@ -68,7 +69,7 @@ class NodeIndex {
   // What was asked so far.
   mutable std::map<std::string, std::map<std::string, std::vector<int>>> values_;
   mutable std::map<std::string, std::vector<int>> groups_;
-  mutable std::map<std::pair<PlacementPolicy, bool>, NodeSet> allowed_;
+  mutable absl::node_hash_map<std::pair<PlacementPolicy, bool>, NodeSet> allowed_;
 };
 
 }  // namespace paceline

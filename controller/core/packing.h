@@ -24,9 +24,9 @@ struct NodeShare {
   int count = 0;
 };
 
-// `count` places in all; empty when the rooms together have fewer. The order of `rooms` decides
-// between equals. `domains`: above all numbers of racks and islands.
-std::vector<NodeShare> Pack(std::vector<NodeRoom> rooms, int count, int domains);
+// `count` places in all; empty when the rooms together have fewer. `rooms` ascend by node; between
+// equals the lower number decides. `domains`: above all numbers of racks and islands.
+std::vector<NodeShare> Pack(const std::vector<NodeRoom>& rooms, int count, int domains);
 
 }  // namespace paceline
 

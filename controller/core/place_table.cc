@@ -1,6 +1,7 @@
 #include "controller/core/place_table.h"
 
 #include <algorithm>
+#include <string>
 #include <tuple>
 #include <utility>
 
@@ -39,7 +40,7 @@ PlaceTable::Packed PlaceTable::Pack(const JobRequest& job) const {
     packed.room = KeepOneGroup(job, rooms);
   }
   if (packed.room >= job.ranks) {
-    packed.shares = paceline::Pack(std::move(rooms), job.ranks, index_.domains());
+    packed.shares = paceline::Pack(rooms, job.ranks, index_.domains());
   }
   return packed;
 }
@@ -86,7 +87,7 @@ Place PlaceTable::TakeOne(int index) {
   --(room_[index] > 0 ? room_[index] : kept_[index]);
   ++version_;
   const NodeSpace& node = nodes_[index];
-  return {node.name, node.free[used_[index]++], node.rack};
+  return {node.name, node.free[used_[index]++], std::string(index_.Label(index, "rack"))};
 }
 
 NodeIndex IndexOf(const std::vector<NodeSpace>& nodes) {

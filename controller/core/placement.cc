@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 #include "controller/core/place_table.h"
 
 namespace paceline {
@@ -22,20 +22,20 @@ using Unfitness = std::tuple<int, int, int, int, int>;
 
 Unfitness ForRank(const PlaceTable& table, int n, const PlaceWish& wish) {
   const NodeSpace& node = table.node(n);
+  const absl::string_view rack = table.index().Label(n, "rack");
   int far = 2;
   for (const Place& rank : wish.ranks) {
     if (rank.node == node.name) far = 0;
-    if (rank.rack == node.rack) far = std::min(far, 1);
+    if (rank.rack == rack) far = std::min(far, 1);
   }
   return {far, table.room(n) == 0, table.index().pool().Contains(n), table.free(n), n};
 }
 
 Unfitness ForSpare(const PlaceTable& table, int n, const PlaceWish& wish) {
   const NodeSpace& node = table.node(n);
+  const absl::string_view rack = table.index().Label(n, "rack");
   const auto on_node = [&](const Place& place) { return place.node == node.name; };
-  const auto in_rack = [&](const Place& place) {
-    return !node.rack.empty() && place.rack == node.rack;
-  };
+  const auto in_rack = [&](const Place& place) { return !rack.empty() && place.rack == rack; };
   const bool beside_rank = std::any_of(wish.ranks.begin(), wish.ranks.end(), on_node);
   const bool near_rank = std::any_of(wish.ranks.begin(), wish.ranks.end(), in_rack);
   const bool beside_spare = std::any_of(wish.spares.begin(), wish.spares.end(), on_node);

@@ -28,7 +28,6 @@ struct NodeSpace {
   int total = 0;          // Places that it has.
   std::vector<int> free;  // Numbers of those that no job holds, ascending.
   bool open = false;      // Takes ranks now.
-  std::string rack = {};  // Its label "rack".
   // All its labels; null: none. Borrowed.
   const std::map<std::string, std::string>* labels = nullptr;
   std::string closed = {};  // While it is not open: why, "does not answer".

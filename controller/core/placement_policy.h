@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "common/core/ids.h"
@@ -19,9 +20,17 @@ struct PlacementPolicy {
   std::vector<std::string> tolerate;  // KEY or KEY=VALUE.
   std::string same;                   // A label; empty: none.
 
-  friend bool operator<(const PlacementPolicy& a, const PlacementPolicy& b) {
-    return std::tie(a.labels, a.nodes, a.exclude_nodes, a.tolerate, a.same) <
+  friend bool operator==(const PlacementPolicy& a, const PlacementPolicy& b) {
+    return std::tie(a.labels, a.nodes, a.exclude_nodes, a.tolerate, a.same) ==
            std::tie(b.labels, b.nodes, b.exclude_nodes, b.tolerate, b.same);
+  }
+  template <typename H>
+  friend H AbslHashValue(H hash, const PlacementPolicy& policy) {
+    for (const auto* nodes : {&policy.nodes, &policy.exclude_nodes}) {
+      for (const NodeName& node : *nodes) hash = H::combine(std::move(hash), node.value());
+      hash = H::combine(std::move(hash), nodes->size());
+    }
+    return H::combine(std::move(hash), policy.labels, policy.tolerate, policy.same);
   }
 };
 

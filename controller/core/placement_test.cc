@@ -49,8 +49,6 @@ class PlacementOnRacks : public ::testing::Test {
     labels_.push_back(std::move(labels));
     NodeSpace space = Space(name, places, places);
     space.labels = &labels_.back();
-    const auto rack = labels_.back().find("rack");
-    if (rack != labels_.back().end()) space.rack = rack->second;
     nodes_.push_back(std::move(space));
   }
 

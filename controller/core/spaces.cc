@@ -24,34 +24,38 @@ namespace {
 // Places of one kind of device, while jobs are gone through.
 struct Filling {
   std::vector<NodeSpace> spaces;
-  std::vector<std::vector<bool>> used;
+  std::vector<size_t> first;  // By node: of its places in `used`.
+  std::vector<char> used;     // By place.
 };
 
 Filling Begin(const std::map<NodeName, Node>& nodes, Device device) {
   Filling filling;
   filling.spaces.reserve(nodes.size());
-  filling.used.reserve(nodes.size());
+  filling.first.reserve(nodes.size());
+  size_t places = 0;
   for (const auto& [name, node] : nodes) {
     NodeSpace& space = filling.spaces.emplace_back();
     space.name = name;
     space.total =
         device == Device::kCuda ? static_cast<int>(node.facts.gpus.size()) : node.facts.slots;
-    filling.used.emplace_back(static_cast<size_t>(std::max(0, space.total)));
+    filling.first.push_back(places);
+    places += static_cast<size_t>(std::max(0, space.total));
     space.open = IsOpen(node);
     if (!space.open) space.closed = WhyClosed(node);
     space.labels = &node.facts.labels;
-    const auto rack = node.facts.labels.find("rack");
-    if (rack != node.facts.labels.end()) space.rack = rack->second;
   }
+  filling.used.resize(places);
   return filling;
 }
 
 std::vector<NodeSpace> Finish(Filling filling) {
   for (size_t n = 0; n < filling.spaces.size(); ++n) {
     NodeSpace& space = filling.spaces[n];
-    space.free.reserve(filling.used[n].size());
+    const char* const used = filling.used.data() + filling.first[n];
+    const auto free = std::count(used, used + std::max(0, space.total), 0);
+    space.free.reserve(static_cast<size_t>(free));
     for (int number = 0; number < space.total; ++number) {
-      if (!filling.used[n][static_cast<size_t>(number)]) space.free.push_back(number);
+      if (used[number] == 0) space.free.push_back(number);
     }
   }
   return std::move(filling.spaces);
@@ -71,9 +75,8 @@ std::vector<NodeShare> Mark(const Job& job, Find find, Filling& filling) {
     last = &place.node;
     if (n < 0) return;
     ++shares.back().count;
-    std::vector<bool>& used = filling.used[static_cast<size_t>(n)];
-    const auto number = static_cast<size_t>(place.number);
-    if (place.number >= 0 && number < used.size()) used[number] = true;
+    if (place.number < 0 || place.number >= filling.spaces[static_cast<size_t>(n)].total) return;
+    filling.used[filling.first[static_cast<size_t>(n)] + static_cast<size_t>(place.number)] = 1;
   });
   return shares;
 }

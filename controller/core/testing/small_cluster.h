@@ -63,8 +63,6 @@ class SmallCluster {
       space.total = device == Device::kCuda ? node.gpus : node.slots;
       space.open = node.open;
       space.labels = &node.labels;
-      const auto rack = node.labels.find("rack");
-      if (rack != node.labels.end()) space.rack = rack->second;
       std::vector<bool> used(space.total);
       for (const auto& [id, job] : jobs) {
         if (job.request.device != device) continue;
