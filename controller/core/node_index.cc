@@ -29,6 +29,10 @@ NodeIndex::NodeIndex(std::vector<NodeLabels> nodes) : nodes_(std::move(nodes)), 
     const absl::string_view rack = Label(n, "rack");
     rack_.push_back(number(racks, {rack, ""}));
     island_.push_back(number(islands, {rack, Label(n, "island")}));
+    racks_.resize(racks.size());
+    rack_names_.resize(racks.size(), std::string(rack));
+    racks_[rack_.back()].push_back(n);
+    island_racks_.resize(islands.size(), rack_.back());
     if (nodes_[n].labels == nullptr) continue;
     if (Label(n, "pool") == "spare") pool_.Add(n);
     for (auto label = nodes_[n].labels->lower_bound(kTaintPrefix);
@@ -38,7 +42,6 @@ NodeIndex::NodeIndex(std::vector<NodeLabels> nodes) : nodes_(std::move(nodes)), 
       taints_[absl::StrCat(key, "=", label->second)].push_back(n);
     }
   }
-  domains_ = static_cast<int>(std::max(racks.size(), islands.size()));
 }
 
 int NodeIndex::Find(const NodeName& name) const {

@@ -41,7 +41,12 @@ class NodeIndex {
   // Numbers of the failure domains that the nodes are in.
   int rack(int node) const { return rack_[node]; }
   int island(int node) const { return island_[node]; }
-  int domains() const { return domains_; }  // Above all of these.
+  // Label "rack" of the node; empty: none.
+  const std::string& rack_name(int node) const { return rack_names_[rack_[node]]; }
+  // By number of the rack: its nodes, ascending.
+  const std::vector<std::vector<int>>& racks() const { return racks_; }
+  // By number of the island: its rack.
+  const std::vector<int>& island_racks() const { return island_racks_; }
 
   // The nodes that the policy allows, without regard to `same`. Those of the pool of spares are in
   // it for spares and replacements only. Valid as long as this.
@@ -63,7 +68,9 @@ class NodeIndex {
   absl::flat_hash_map<absl::string_view, int> index_;
   NodeSet pool_;
   std::vector<int> rack_, island_;
-  int domains_ = 0;
+  std::vector<std::vector<int>> racks_;
+  std::vector<int> island_racks_;
+  std::vector<std::string> rack_names_;
   std::map<std::string, std::vector<int>> taints_;  // By KEY=VALUE.
 
   // What was asked so far.

@@ -2,31 +2,63 @@
 //
 // In this order: one node that is just large enough; else one island; else one rack; else whole
 // racks, the largest first, and the rest as before. Of domains that are large enough the one with
-// the fewest nodes (as if all were as free as its freest), then the smallest is taken. This is not
-// always the least that is possible, which would be a knapsack problem.
+// the fewest nodes (as if all were as free as its freest ever was), then the smallest is taken.
+// Between equals the lower number decides. This is not always the least that is possible, which
+// would be a knapsack problem.
+//
+// Thread-compatible.
 #ifndef CONTROLLER_CORE_PACKING_H_
 #define CONTROLLER_CORE_PACKING_H_
 
 #include <vector>
 
-namespace paceline {
+#include "controller/core/node_index.h"
 
-// A node with room; domains are numbers below the count of nodes that there are.
-struct NodeRoom {
-  int node = 0;
-  int room = 0;    // Places; > 0.
-  int rack = 0;    // Racks of different nodes that are the same have the same number.
-  int island = 0;  // So have islands; those of different racks differ.
-};
+namespace paceline {
 
 struct NodeShare {
   int node = 0;
   int count = 0;
 };
 
-// `count` places in all; empty when the rooms together have fewer. `rooms` ascend by node; between
-// equals the lower number decides. `domains`: above all numbers of racks and islands.
-std::vector<NodeShare> Pack(const std::vector<NodeRoom>& rooms, int count, int domains);
+class Packing {
+ public:
+  // No node has room. `index` outlives this.
+  explicit Packing(const NodeIndex& index);
+
+  void SetRoom(int node, int room);
+
+  // Places on all nodes.
+  int room() const { return total_; }
+
+  // `count` places in all; empty when there is less room. They are not taken.
+  std::vector<NodeShare> Pack(int count);
+
+ private:
+  struct Domain {
+    int room = 0;
+    int largest = 0;  // Node's room, at most.
+  };
+
+  // What follows is on the way to a result. `rack`: to which it is confined; -1: none.
+  void Take(int node);
+  bool TakeFromOneNode(int rack);
+  int FindEnough(const std::vector<Domain>& domains, int rack) const;
+  int FindLargest(const std::vector<Domain>& domains, int rack) const;
+  // Nodes of a rack, or of one of its islands (-1: all), with room; those with the most first.
+  std::vector<int> Members(int rack, int island) const;
+  void TakeAll(const std::vector<int>& nodes);
+  void Fill(const std::vector<int>& nodes);
+
+  const NodeIndex& index_;
+  std::vector<int> room_;  // By node.
+  std::vector<Domain> racks_, islands_;
+  int largest_ = 0;  // Node's room, at most.
+  int total_ = 0;
+
+  int left_ = 0;
+  std::vector<NodeShare> shares_;
+};
 
 }  // namespace paceline
 

@@ -2,10 +2,15 @@
 
 #include <algorithm>
 #include <string>
-#include <tuple>
 #include <utility>
 
 namespace paceline {
+namespace {
+
+// Most jobs have one of a few policies; each that is kept takes some 10 bytes per node.
+constexpr size_t kPackingsKept = 16;
+
+}  // namespace
 
 PlaceTable::PlaceTable(const std::vector<NodeSpace>& nodes, const NodeIndex& index)
     : nodes_(nodes), index_(index), open_(size()), used_(nodes.size()) {
@@ -24,55 +29,69 @@ void PlaceTable::Keep(int index, int count) {
   const int kept = std::min(room_[index], std::max(0, count));
   room_[index] -= kept;
   kept_[index] += kept;
-  ++version_;
+  changes_.push_back(index);
 }
 
-PlaceTable::Packed PlaceTable::Pack(const JobRequest& job) const {
-  std::vector<NodeRoom> rooms;
-  rooms.reserve(room_.size());
-  index_.Allowed(job.placement, /*with_pool=*/false).ForEach([&](int n) {
-    if (room_[n] > 0) rooms.push_back({n, room_[n], index_.rack(n), index_.island(n)});
+Packing& PlaceTable::PackingOf(const NodeSet& nodes) {
+  const auto known = known_.find(&nodes);
+  if (known != known_.end()) {
+    Known& found = known->second;
+    for (; found.changes < changes_.size(); ++found.changes) {
+      const int n = changes_[found.changes];
+      if (nodes.Contains(n)) found.packing.SetRoom(n, room_[n]);
+    }
+    return found.packing;
+  }
+  Packing packing(index_);
+  nodes.ForEach([&](int n) {
+    if (room_[n] > 0) packing.SetRoom(n, room_[n]);
   });
-  Packed packed;
-  if (job.placement.same.empty()) {
-    for (const NodeRoom& room : rooms) packed.room += room.room;
-  } else {
-    packed.room = KeepOneGroup(job, rooms);
+  if (known_.size() < kPackingsKept) {
+    return known_.emplace(&nodes, Known{std::move(packing), changes_.size()}).first->second.packing;
   }
-  if (packed.room >= job.ranks) {
-    packed.shares = paceline::Pack(rooms, job.ranks, index_.domains());
-  }
-  return packed;
+  other_.reset();
+  return other_.emplace(std::move(packing));
 }
 
-int PlaceTable::KeepOneGroup(const JobRequest& job, std::vector<NodeRoom>& rooms) const {
+PlaceTable::Packed PlaceTable::Pack(const JobRequest& job) {
+  const NodeSet& allowed = index_.Allowed(job.placement, /*with_pool=*/false);
+  if (!job.placement.same.empty()) return PackInOneGroup(job, allowed);
+  Packing& packing = PackingOf(allowed);
+  return {packing.Pack(job.ranks), packing.room()};
+}
+
+PlaceTable::Packed PlaceTable::PackInOneGroup(const JobRequest& job, const NodeSet& nodes) const {
   struct Sum {
     int room = 0;
     int largest = 0;
   };
   const std::vector<int>& groups = index_.Groups(job.placement.same);
   std::vector<Sum> sums(nodes_.size());
-  for (const NodeRoom& room : rooms) {
-    if (groups[room.node] < 0) continue;
-    Sum& sum = sums[groups[room.node]];
-    sum.room += room.room;
-    sum.largest = std::max(sum.largest, room.room);
+  Packed packed;
+  nodes.ForEach([&](int n) {
+    if (groups[n] < 0) return;
+    Sum& sum = sums[groups[n]];
+    sum.room += room_[n];
+    sum.largest = std::max(sum.largest, room_[n]);
+    packed.room = std::max(packed.room, sum.room);
+  });
+  int best = -1;
+  std::pair<int, int> least;
+  for (int g = 0; g < static_cast<int>(sums.size()); ++g) {
+    if (sums[g].room < job.ranks) continue;
+    const std::pair<int, int> cost = {(job.ranks + sums[g].largest - 1) / sums[g].largest,
+                                      sums[g].room};
+    if (best >= 0 && !(cost < least)) continue;
+    best = g;
+    least = cost;
   }
-  const auto cost = [&](const Sum& sum) {
-    const bool enough = sum.room >= job.ranks;
-    const int nodes = enough ? (job.ranks + sum.largest - 1) / sum.largest : 0;
-    return std::make_tuple(!enough, nodes, enough ? sum.room : -sum.room);
-  };
-  const auto best =
-      std::min_element(sums.begin(), sums.end(),
-                       [&](const Sum& a, const Sum& b) { return cost(a) < cost(b); }) -
-      sums.begin();
-  rooms.erase(std::remove_if(rooms.begin(), rooms.end(),
-                             [&](const NodeRoom& room) { return groups[room.node] != best; }),
-              rooms.end());
-  int most = 0;
-  for (const Sum& sum : sums) most = std::max(most, sum.room);
-  return most;
+  if (best < 0) return packed;
+  Packing packing(index_);
+  nodes.ForEach([&](int n) {
+    if (groups[n] == best) packing.SetRoom(n, room_[n]);
+  });
+  packed.shares = packing.Pack(job.ranks);
+  return packed;
 }
 
 std::vector<Place> PlaceTable::Take(const std::vector<NodeShare>& shares) {
@@ -85,9 +104,9 @@ std::vector<Place> PlaceTable::Take(const std::vector<NodeShare>& shares) {
 
 Place PlaceTable::TakeOne(int index) {
   --(room_[index] > 0 ? room_[index] : kept_[index]);
-  ++version_;
+  changes_.push_back(index);
   const NodeSpace& node = nodes_[index];
-  return {node.name, node.free[used_[index]++], std::string(index_.Label(index, "rack"))};
+  return {node.name, node.free[used_[index]++], index_.rack_name(index)};
 }
 
 NodeIndex IndexOf(const std::vector<NodeSpace>& nodes) {

@@ -5,7 +5,10 @@
 #ifndef CONTROLLER_CORE_PLACE_TABLE_H_
 #define CONTROLLER_CORE_PLACE_TABLE_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,7 +30,7 @@ class PlaceTable {
   const NodeSet& open() const { return open_; }
 
   // Grows with each change of what is free.
-  int64_t version() const { return version_; }
+  int64_t version() const { return static_cast<int64_t>(changes_.size()); }
 
   // Free places that are neither taken nor kept; 0 when the node is not open.
   int room(int index) const { return room_[index]; }
@@ -42,23 +45,31 @@ class PlaceTable {
     std::vector<NodeShare> shares;
     int room = 0;
   };
-  Packed Pack(const JobRequest& job) const;
+  Packed Pack(const JobRequest& job);
   // Takes them. Requires: there is so much room.
   std::vector<Place> Take(const std::vector<NodeShare>& shares);
   // Takes one, even if it is kept.
   Place TakeOne(int index);
 
  private:
-  // Leaves those of one group of the policy's `same`: the one with the fewest nodes that can hold
-  // the ranks, then the smallest; or the largest if none can. Returns the
-  // room of the largest.
-  int KeepOneGroup(const JobRequest& job, std::vector<NodeRoom>& rooms) const;
+  // The nodes' rooms; one that was asked for lately is only brought up to date.
+  Packing& PackingOf(const NodeSet& nodes);
+  // Within one group of the policy's `same`: the one with the fewest nodes that can hold the ranks,
+  // then the smallest.
+  Packed PackInOneGroup(const JobRequest& job, const NodeSet& nodes) const;
+
+  struct Known {
+    Packing packing;
+    size_t changes = 0;  // So many of changes_ are in it.
+  };
 
   const std::vector<NodeSpace>& nodes_;
   const NodeIndex& index_;
   NodeSet open_;
   std::vector<int> room_, kept_, used_;  // By node.
-  int64_t version_ = 0;
+  std::vector<int> changes_;             // Nodes whose room has changed, in order.
+  std::map<const NodeSet*, Known> known_;
+  std::optional<Packing> other_;  // Of the last set that is not in known_.
 };
 
 // The index of these nodes.

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <optional>
+#include <string>
 #include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
 #include "controller/core/place_table.h"
 
 namespace paceline {
@@ -22,7 +22,7 @@ using Unfitness = std::tuple<int, int, int, int, int>;
 
 Unfitness ForRank(const PlaceTable& table, int n, const PlaceWish& wish) {
   const NodeSpace& node = table.node(n);
-  const absl::string_view rack = table.index().Label(n, "rack");
+  const std::string& rack = table.index().rack_name(n);
   int far = 2;
   for (const Place& rank : wish.ranks) {
     if (rank.node == node.name) far = 0;
@@ -33,7 +33,7 @@ Unfitness ForRank(const PlaceTable& table, int n, const PlaceWish& wish) {
 
 Unfitness ForSpare(const PlaceTable& table, int n, const PlaceWish& wish) {
   const NodeSpace& node = table.node(n);
-  const absl::string_view rack = table.index().Label(n, "rack");
+  const std::string& rack = table.index().rack_name(n);
   const auto on_node = [&](const Place& place) { return place.node == node.name; };
   const auto in_rack = [&](const Place& place) { return !rack.empty() && place.rack == rack; };
   const bool beside_rank = std::any_of(wish.ranks.begin(), wish.ranks.end(), on_node);
