@@ -134,10 +134,10 @@ void ProgressReport::EndInterval() {
   if (mean_loss_) absl::StrAppendFormat(&line, " mean_loss=%.9g", *mean_loss_);
   absl::StrAppendFormat(&line, " lr=%.9g samples_per_s=%.1f grad_norm=%.6g",
                         LearningRate(parts_.config.schedule, figures.step - 1),
-                        figures.samples_per_s * parts_.config.world_size, last.grad_norm);
+                        figures.samples_per_s * parts_.config.member.world_size, last.grad_norm);
   if (figures.tokens_per_s > 0) {
     absl::StrAppendFormat(&line, " tokens_per_s=%.1f",
-                          figures.tokens_per_s * parts_.config.world_size);
+                          figures.tokens_per_s * parts_.config.member.world_size);
   }
   if (figures.mfu) absl::StrAppendFormat(&line, " mfu=%.4f", *figures.mfu);
   PACELINE_LOG(INFO) << line;
