@@ -20,7 +20,7 @@ def main():
             times.setdefault(run["run_name"].split("/")[1], []).append(run["cpu_time"])
     return paceline_bench.report("schedule", [
         paceline_bench.Row(case=shape.replace("_", " "), metric="time of a pass", unit="ms", ours=runs,
-                           limit=LIMIT_MS)
+                           limit=None if shape.endswith("first_pass") else LIMIT_MS)
         for shape, runs in times.items()
     ])
 

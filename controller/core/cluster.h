@@ -257,6 +257,7 @@ class Cluster {
   int64_t next_number_ = 1;
 
   std::optional<NodeIndex> node_index_;  // Of nodes_, as long as no labels change.
+  std::map<NodeName, size_t> label_hashes_;
 
   // Of the last pass of the scheduler.
   ScheduleDecision schedule_;

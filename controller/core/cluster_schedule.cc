@@ -105,9 +105,15 @@ ScheduleInput Cluster::MakeScheduleInput() const {
 }
 
 void Cluster::Schedule(Moment now, Actions& actions) {
-  const bool nodes_changed = !actions.store_nodes.empty() || node_marks_.size() != nodes_.size();
+  for (const NodeName& name : actions.store_nodes) {
+    const size_t hash = absl::HashOf(nodes_.at(name).facts.labels);
+    const auto [known, added] = label_hashes_.try_emplace(name, hash);
+    if (added || std::exchange(known->second, hash) != hash) node_index_.reset();
+  }
   if (!MustSchedule(actions)) return;
-  if (nodes_changed || !node_index_.has_value()) node_index_.emplace(IndexOf(nodes_));
+  if (!node_index_.has_value() || node_index_->size() != static_cast<int>(nodes_.size())) {
+    node_index_.emplace(IndexOf(nodes_));
+  }
   schedule_ = DecideSchedule(MakeScheduleInput());
   for (const auto& preemption : schedule_.preemptions) {
     Job& job = jobs_.at(preemption.victim);

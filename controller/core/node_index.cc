@@ -39,7 +39,7 @@ NodeIndex::NodeIndex(std::vector<NodeLabels> nodes) : nodes_(std::move(nodes)), 
          label != nodes_[n].labels->end() && absl::StartsWith(label->first, kTaintPrefix);
          ++label) {
       const auto key = label->first.substr(sizeof(kTaintPrefix) - 1);
-      taints_[absl::StrCat(key, "=", label->second)].push_back(n);
+      taints_.try_emplace(absl::StrCat(key, "=", label->second), size()).first->second.Add(n);
     }
   }
 }
@@ -89,6 +89,16 @@ std::vector<NodeSet> NodeIndex::Choices(const PlacementPolicy& policy, const Nod
   return sets;
 }
 
+const NodeSet& NodeIndex::With(const std::string& label, const std::string& value) const {
+  const auto [with, added] = with_.try_emplace({label, value}, size());
+  if (!added) return with->second;
+  const auto found = Values(label).find(value);
+  if (found != Values(label).end()) {
+    for (const int n : found->second) with->second.Add(n);
+  }
+  return with->second;
+}
+
 NodeSet NodeIndex::Select(const PlacementPolicy& policy) const {
   NodeSet set(size(), /*all=*/policy.nodes.empty());
   for (const NodeName& name : policy.nodes) {
@@ -100,16 +110,10 @@ NodeSet NodeIndex::Select(const PlacementPolicy& policy) const {
     if (n >= 0) set.Remove(n);
   }
   for (const auto& [label, value] : policy.labels) {
-    NodeSet with(size());
-    const auto found = Values(label).find(value);
-    if (found != Values(label).end()) {
-      for (const int n : found->second) with.Add(n);
-    }
-    set.Keep(with);
+    set.Keep(With(label, value));
   }
   for (const auto& [taint, nodes] : taints_) {
-    if (Tolerates(policy, taint)) continue;
-    for (const int n : nodes) set.Remove(n);
+    if (!Tolerates(policy, taint)) set.Remove(nodes);
   }
   return set;
 }

@@ -61,6 +61,8 @@ class NodeIndex {
 
  private:
   NodeSet Select(const PlacementPolicy& policy) const;
+  // Nodes with this value of the label.
+  const NodeSet& With(const std::string& label, const std::string& value) const;
   // By value of the label: nodes that have it.
   const std::map<std::string, std::vector<int>>& Values(const std::string& label) const;
 
@@ -71,10 +73,11 @@ class NodeIndex {
   std::vector<std::vector<int>> racks_;
   std::vector<int> island_racks_;
   std::vector<std::string> rack_names_;
-  std::map<std::string, std::vector<int>> taints_;  // By KEY=VALUE.
+  std::map<std::string, NodeSet> taints_;  // By KEY=VALUE.
 
   // What was asked so far.
   mutable std::map<std::string, std::map<std::string, std::vector<int>>> values_;
+  mutable std::map<std::pair<std::string, std::string>, NodeSet> with_;
   mutable std::map<std::string, std::vector<int>> groups_;
   mutable absl::node_hash_map<std::pair<PlacementPolicy, bool>, NodeSet> allowed_;
 };
