@@ -97,7 +97,7 @@ class Tables {
   std::map<JobId, Job> jobs;
 
  private:
-  std::mt19937_64 random_{1};
+  std::mt19937_64 random_{1};  // NOLINT(bugprone-random-generator-seed): the same each time.
   int64_t number_ = 0;
   const Queues queues_ = DefaultQueues();
   std::optional<NodeIndex> index_;
