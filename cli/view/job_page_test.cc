@@ -74,6 +74,7 @@ TEST(JobPageTest, PageIsAsItShouldLook) {
             "  name: digits\n"
             "  ranks: 2\n"
             "  threads_per_rank: 0\n"
+            "  priority: 0\n"
             "  model:\n"
             "    kind: resnet18\n"
             "    sync_batchnorm: false\n"
