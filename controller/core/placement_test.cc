@@ -57,7 +57,7 @@ class PlacementOnRacks : public ::testing::Test {
     const Placement placement = PlaceRanks(job, nodes_);
     std::string text;
     for (const Place& place : placement.places) text += place.node.value();
-    if (!placement.spares.empty()) text += "|";
+    if (!placement.spares.empty()) text += '|';
     for (const Place& place : placement.spares) text += place.node.value();
     return text;
   }
