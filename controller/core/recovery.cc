@@ -187,6 +187,8 @@ JobChange TakeChangeUnderWay(Job& job, const FindPlaces& find_places, Moment now
     CompleteChange(job, now);
     return JobChange::kState;
   }
+  // One that was lost after it had met, and waits to be replaced, is the reason.
+  if (!LostMembers(job).empty()) return JobChange::kNone;
   JobRecovery& recovery = job.recovery;
   if (recovery.deadline == absl::InfiniteFuture() && !StoreAddress(job).empty()) {
     recovery.deadline = now.steady + job.request.timeouts.collective;

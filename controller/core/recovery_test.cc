@@ -535,5 +535,19 @@ TEST(RecoveryTest, JobWhoseRanksAllEndDuringAChangeIsQueuedAgain) {
   EXPECT_EQ(NextDeadline(job), absl::InfiniteFuture());
 }
 
+TEST(RecoveryTest, ChangeWaitsForThePlaceOfAMemberThatIsLostAfterItHasMet) {
+  MemberJob played(MemberRequest(2));
+  Job& job = played.job;
+  played.places.Add("e");
+  played.End(job.ranks[1].report.id, 5);
+  played.Ready(job.ranks[1].report.id, 6);
+  played.Train(job.ranks[1].report.id, 7, 11);
+  played.End(job.ranks[1].report.id, 8);
+  played.Train(job.ranks[0].report.id, 9, 10);
+  played.Advance(100);
+  EXPECT_EQ(job.state, JobState::kRecovering);
+  EXPECT_EQ(job.generation, Generation(2));
+}
+
 }  // namespace
 }  // namespace paceline
