@@ -63,6 +63,8 @@ void Cluster::Restore(std::vector<Job> jobs, std::vector<Node> nodes, Moment now
     next_number_ = std::max(next_number_, job.number + 1);
     RestoreDeadlines(job, now);
     const JobId id = job.request.id;
+    // Its end makes room, even if that is the first that is heard of it.
+    if (!job.ended_already()) job_marks_.emplace(id, JobMark());
     jobs_.emplace(id, std::move(job));
   }
   for (Node& node : nodes) {

@@ -226,5 +226,18 @@ TEST_F(ClusterTest, SparesStartWithTheRanks) {
   EXPECT_EQ(job("job-2").state, JobState::kQueued) << "the spare keeps its place";
 }
 
+TEST_F(ClusterTest, PlacesOfARestoredJobAreGivenToOthersWhenItEnds) {
+  cluster_.Step(NodeConnected{Facts("a", 1), {}}, At(0));
+  cluster_.Step(JobSubmitted{Request("job-1", 1)}, At(1));
+  cluster_.Step(JobSubmitted{Request("job-2", 1)}, At(2));
+  const NodeName a("a");
+  cluster_.Step(NodeReported{a, {Report("job-1", 0, TrainerState::kRunning)}}, At(3));
+  Cluster again{Cluster::Options()};
+  again.Restore({job("job-1"), job("job-2")}, {cluster_.nodes().at(a)}, At(4));
+  again.Step(NodeConnected{Facts("a", 1), {Report("job-1", 0, TrainerState::kRunning)}}, At(5));
+  again.Step(NodeReported{a, {Report("job-1", 0, TrainerState::kExited)}}, At(6));
+  EXPECT_EQ(again.jobs().at(JobId("job-2")).state, JobState::kStarting);
+}
+
 }  // namespace
 }  // namespace paceline
