@@ -40,9 +40,20 @@ void Conductor::OnAssignment(const Assignment& assignment) {
   const MembershipState::Step next = state_.Next(MonotonicNow());
   is_planned_.store(next.action == Action::kConnect || next.action == Action::kAgree,
                     std::memory_order_release);
-  if (next.action != Action::kLeave || is_over_.exchange(true, std::memory_order_acq_rel)) return;
-  end_collectives_();
+  if (next.action != Action::kLeave || is_over()) return;
+  End();
   PACELINE_LOG(INFO) << "generation=" << next.generation << " replaced by=" << member.generation;
+}
+
+void Conductor::End() {
+  is_over_.store(true, std::memory_order_release);
+  ended_at_ = MonotonicNow();
+  end_collectives_();
+}
+
+absl::Duration Conductor::since_end() const {
+  const absl::MutexLock lock(&mu_);
+  return MonotonicNow() - ended_at_;
 }
 
 void Conductor::Tell() {
@@ -90,7 +101,7 @@ void Conductor::SetMet(int64_t step) {
 
 void Conductor::EndCollectives() {
   const absl::MutexLock lock(&mu_);
-  if (!is_over_.exchange(true, std::memory_order_acq_rel)) end_collectives_();
+  if (!is_over()) End();
 }
 
 void Conductor::SetFailed(const std::string& error, int64_t step) {

@@ -17,6 +17,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "worker/trainer/config.h"
 #include "worker/trainer/control.h"
 #include "worker/trainer/core/membership.h"
@@ -47,6 +48,9 @@ class Conductor {
   void SetFailed(const std::string& error, int64_t step);
   void SetLeft(int64_t step);
 
+  // How long ago the collectives of the present generation were ended.
+  absl::Duration since_end() const;
+
   // The present generation has been replaced, and must be left at once. Any thread.
   bool is_over() const { return is_over_.load(std::memory_order_acquire); }
 
@@ -61,6 +65,7 @@ class Conductor {
 
  private:
   void OnAssignment(const Assignment& assignment);
+  void End() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Tell() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   Control& control_;
@@ -72,6 +77,7 @@ class Conductor {
   MembershipState state_ ABSL_GUARDED_BY(mu_);
   Assignment newest_ ABSL_GUARDED_BY(mu_);
   int64_t step_ ABSL_GUARDED_BY(mu_) = 0;
+  absl::Time ended_at_ ABSL_GUARDED_BY(mu_);  // Of the collectives; monotonic.
 };
 
 }  // namespace paceline

@@ -333,7 +333,8 @@ absl::StatusOr<bool> Meet(const Meeting& meeting, TrainingState& state) {
   }
   Transfers transfers(meeting, rows, state);
   for (const Transfer& transfer : decision.transfers) transfers.Make(transfer);
-  if (!decision.same_groups) {
+  state.regrouped = !decision.same_groups;
+  if (state.regrouped) {
     state.memory.levels.clear();
     state.memory.equal = {};
   }

@@ -110,10 +110,11 @@ void ProgressReport::CountCommunication(const StepRecord& record, int gradient_g
     return static_cast<double>(record.phase_ns[static_cast<size_t>(phase)]) * 1e-9;
   };
   if (gradient_group_size > 1) {
-    gradient_seconds_[gradient_group_size] += seconds(Phase::kCommunication);
+    parts_.communication.gradients[gradient_group_size] += seconds(Phase::kCommunication);
   }
   if (record.averaging_group_size > 1) {
-    parameter_seconds_[static_cast<int>(record.averaging_group_size)] += seconds(Phase::kAveraging);
+    parts_.communication.parameters[static_cast<int>(record.averaging_group_size)] +=
+        seconds(Phase::kAveraging);
   }
 }
 
@@ -124,7 +125,8 @@ void ProgressReport::EndInterval() {
   figures.memory = Memory(training_seconds_);
   figures.levels = parts_.strategy.figures();
   for (LevelFigures& level : figures.levels) {
-    level.seconds = (level.gradients ? gradient_seconds_ : parameter_seconds_)[level.group_size];
+    level.seconds = (level.gradients ? parts_.communication.gradients
+                                     : parts_.communication.parameters)[level.group_size];
   }
   figures.drift = parts_.strategy.drift();
   parts_.control.SetFigures(figures);

@@ -95,7 +95,7 @@ TEST_F(TrainerRecoveryTest, AtAnyMomentOfAStep) {
   const auto undisturbed = RunUndisturbed(3, "");
   for (int i = 0; i < 6; ++i) {
     Loss loss;
-    loss.steps = static_cast<uint64_t>(20 + 13 * i);
+    loss.steps = 20 + 13 * static_cast<uint64_t>(i);
     loss.later = absl::Microseconds(700 * i);
     LoseAndCompareTo(*undisturbed, "", loss);
   }
@@ -138,7 +138,7 @@ TEST_F(TrainerRecoveryTest, AConnectionThatBreaksIsMadeAnew) {
   const auto daemon = MakeDaemon();
   daemon->Launch(RecoveringSpec(3, "disturbed", ""));
   for (int round = 1; round <= 3; ++round) {
-    WaitForSteps(*daemon, 0, static_cast<uint64_t>(40 * round));
+    WaitForSteps(*daemon, 0, 40 * static_cast<uint64_t>(round));
     daemon->SetMembers({First(3)});
     WaitUntilMet(*daemon);
   }

@@ -13,8 +13,10 @@
 #include <string>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "common/core/status_macros.h"
 #include "common/log.h"
@@ -47,6 +49,8 @@ struct Session {
   std::unique_ptr<StepTimer> timer;
   std::optional<StepUndo> undo;
   std::optional<Saver> saver;
+  absl::Mutex mu;
+  std::shared_ptr<Groups> groups ABSL_GUARDED_BY(mu);  // To be aborted.
   std::optional<Conductor> conductor;
   Connected before;  // Of the generation before, if it was left with all others.
 };
@@ -235,6 +239,10 @@ absl::Status Enter(Session& session, GenerationParts& generation, const Assignme
     if (!connected.has_value()) throw CollectiveError("rendezvous", "the generation is over");
     generation.connected = *std::move(connected);
   }
+  {
+    const absl::MutexLock lock(&session.mu);
+    session.groups = generation.connected.groups;
+  }
   const absl::Time connected_at = absl::Now();
   Groups& groups = *generation.connected.groups;
   PACELINE_ASSIGN_OR_RETURN(const bool begins,
@@ -352,8 +360,11 @@ void RunTrainer(Control& control, StepRingWriter& ring, Platform& platform,
   bool collective = false;
   absl::Status status = run([&] { return Load(session, control, ring, platform); }, &collective);
   if (status.ok()) {
-    session.conductor.emplace(control, session.config->recovery,
-                              [&session] { ShutDownConnections(session.store->port()); });
+    session.conductor.emplace(control, session.config->recovery, [&session] {
+      ShutDownConnections(session.store->port());
+      const absl::MutexLock lock(&session.mu);
+      if (session.groups != nullptr) session.groups->Abort();
+    });
     control.SetReady(session.store->port());
     session.conductor->SetLoaded(std::max<int64_t>(session.state.position.step, 0));
   }
@@ -377,6 +388,9 @@ void RunTrainer(Control& control, StepRingWriter& ring, Platform& platform,
           return ended.status();
         },
         &collective);
+    const absl::Time ended = absl::Now();
+    bool told = false;
+    double error_ms = 0;  // Until the training thread noticed what it was told.
     const bool left = status.ok() && end == TrainEnd::kLeft;
     const bool lost = collective && session.config->recovery.enabled && !control.stop_requested();
     if (!left && !lost) {
@@ -393,16 +407,33 @@ void RunTrainer(Control& control, StepRingWriter& ring, Platform& platform,
       session.conductor->SetLeft(session.state.position.step);
       if (session.conductor->newest().member.rank != 0) session.output.reset();
     } else {
-      const bool told = session.conductor->is_over();
+      told = session.conductor->is_over();
       session.conductor->EndCollectives();
-      Leave(*generation);
+      error_ms = absl::ToDoubleMilliseconds(session.conductor->since_end());
+      const absl::Status taken_down = run(
+          [&] {
+            Leave(*generation);
+            return absl::OkStatus();
+          },
+          &collective);
+      if (!taken_down.ok()) {
+        status = taken_down;
+        break;
+      }
       session.before = Connected();
       generation->connected = Connected();
+      {
+        const absl::MutexLock lock(&session.mu);
+        session.groups.reset();
+      }
       session.conductor->SetFailed(told ? "" : std::string(status.message()),
                                    std::max<int64_t>(session.state.position.step, 0));
     }
     PACELINE_LOG(INFO) << "left generation=" << (*next)->member.generation
-                       << " step=" << session.state.position.step << ": " << status.message();
+                       << " step=" << session.state.position.step << " told=" << told
+                       << " error_ms=" << error_ms
+                       << " leaving_ms=" << absl::ToDoubleMilliseconds(absl::Now() - ended) << ": "
+                       << status.message();
   }
   const int code = control.Finish(status);
   std::fflush(nullptr);

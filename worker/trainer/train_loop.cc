@@ -99,11 +99,12 @@ TrainLoop::TrainLoop(const Parts& parts)
       strategy_(
           parts.groups, config_,
           StrategyStart{parts.plan, first_step_, /*resumes=*/!parts.begins, parts.state.memory,
-                        parts.state.position.alone_below},
+                        parts.state.position.alone_below, parts.state.regrouped},
           parts.model.parameters(), [this] { return TensorsOf(parts_.optimizer.Slots()); },
           parts.control),
       profiler_(ProfilerOptions(parts)),
-      report_({config_, parts.model, parts.control, parts.platform, strategy_}),
+      report_({config_, parts.model, parts.control, parts.platform, strategy_,
+               parts.state.communication}),
       learning_rate_(MakeLearningRate(parts.model.device())),
       graph_(config_.cuda_graph ? parts.platform.MakeStepGraph() : nullptr),
       after_a_break_(!parts.begins) {
@@ -189,7 +190,8 @@ void TrainLoop::Leave() {
   position.rank = config_.rank();
   position.gradients = strategy_.GradientGroupAt(position.step);
   position.exchange = strategy_.ExchangeAt(position.step - 1);
-  position.layout = LayoutOf(config_.member, strategy_.plan());
+  // 0 is no layout: the next generation's is another one again.
+  position.layout = strategy_.is_regrouping() ? 0 : LayoutOf(config_.member, strategy_.plan());
   state_.member = config_.member;
   state_.memory = strategy_.Memory();
 }

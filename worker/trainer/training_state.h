@@ -12,6 +12,7 @@
 #include "worker/trainer/core/meeting.h"
 #include "worker/trainer/core/sampler.h"
 #include "worker/trainer/figures.h"
+#include "worker/trainer/progress_report.h"
 #include "worker/trainer/telemetry/step_timer.h"
 
 namespace paceline {
@@ -25,10 +26,12 @@ struct SaverMemory {
 
 struct TrainingState {
   RankPosition position;
-  DataPosition data;      // Behind the steps done.
-  Member member;          // Of the generation that it trained in last.
-  Member alone_as;        // How data is taken for steps below position.alone_below.
-  StrategyMemory memory;  // Of the strategy of the generation before.
+  DataPosition data;       // Behind the steps done.
+  Member member;           // Of the generation that it trained in last.
+  Member alone_as;         // How data is taken for steps below position.alone_below.
+  bool regrouped = false;  // The groups of the present generation are others than its.
+  StrategyMemory memory;   // Of the strategy of the generation before.
+  CommunicationSeconds communication;
   SaverMemory saver;
 
   bool in_step = false;  // One has begun and is not done.

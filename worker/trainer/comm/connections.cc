@@ -5,8 +5,9 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include <cstdlib>
 #include <vector>
+
+#include "absl/strings/numbers.h"
 
 namespace paceline {
 namespace {
@@ -16,7 +17,8 @@ std::vector<int> OpenFiles() {
   DIR* const directory = opendir("/proc/self/fd");
   if (directory == nullptr) return files;
   while (const dirent* const entry = readdir(directory)) {
-    if (entry->d_name[0] != '.') files.push_back(std::atoi(entry->d_name));
+    int file = 0;
+    if (absl::SimpleAtoi(entry->d_name, &file)) files.push_back(file);
   }
   closedir(directory);
   return files;

@@ -121,7 +121,13 @@ void GradientMean::BeginForward(bool last) {
   parts_->reducer->prepare_for_forward();
   // Acts once, after the first step: the buckets in the order in which gradients came. Before the
   // first pass, as gradients that exist would be divided otherwise than those of later steps.
-  parts_->reducer->rebuild_buckets();
+  try {
+    parts_->reducer->rebuild_buckets();
+  } catch (const c10::OutOfMemoryError&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw CollectiveError("layout of the gradients", error.what());
+  }
   if (!last) return;  // The Reducer then lets gradients add up.
   parts_->reducer->prepare_for_backward({});
 }

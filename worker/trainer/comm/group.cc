@@ -56,8 +56,9 @@ c10::intrusive_ptr<c10d::Store> OpenStore(const std::string& address, absl::Dura
   return c10::make_intrusive<c10d::TCPStore>(host, options);
 }
 
-// "[/some/file.cc:12] text" without what is in the brackets.
+// "[/some/file.cc:12] text" without what is in the brackets, and without a backtrace below it.
 absl::string_view WithoutPosition(absl::string_view what) {
+  what = what.substr(0, what.find('\n'));
   const size_t end = what.find("] ");
   return absl::StartsWith(what, "[/") && end != what.npos ? what.substr(end + 2) : what;
 }

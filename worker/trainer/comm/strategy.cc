@@ -93,9 +93,10 @@ struct Strategy::Parts {
   // taken up, and again at the end of the warm-up.
   std::vector<std::unique_ptr<Int8Mean>> int8;
   bool warming_up = true;
-  bool all_equal = true;                                 // At the moment.
-  bool gradients_due = false;                            // After the present backward pass.
-  int64_t bytes = 0;                                     // Sent in the present step.
+  bool regroups = false;       // StrategyStart::regrouped, until it is done.
+  bool all_equal = true;       // At the moment.
+  bool gradients_due = false;  // After the present backward pass.
+  int64_t bytes = 0;           // Sent in the present step.
   std::map<std::pair<int, bool>, LevelFigures> figures;  // By size; gradients after parameters.
 
   absl::Mutex mu;  // Held while Control is told, so that it hears of the changes in their order.
@@ -126,7 +127,10 @@ Strategy::Parts::Parts(Groups& groups_in, const TrainerConfig& config_in, Strate
   }
   TakeUp(std::move(start.plan), start.step);
   if (!start.resumes) return;
+  figures = std::move(start.memory.figures);
   warming_up = InWarmup(start.step);
+  regroups = start.regrouped && std::any_of(int8.begin(), int8.end(),
+                                            [](const auto& mean) { return mean != nullptr; });
   all_equal = start.memory.all_equal;
   for (size_t i = 0; i < std::min(int8.size(), start.memory.levels.size()); ++i) {
     const StrategyMemory::Level& level = start.memory.levels[i];
@@ -245,6 +249,11 @@ Strategy::~Strategy() = default;
 
 void Strategy::BeginForward(int64_t step, bool last) {
   Parts& parts = *parts_;
+  if (parts.regroups && step >= parts.alone_below) {
+    parts.Average(std::nullopt, at::Tensor());
+    parts.all_equal = true;
+    parts.regroups = false;
+  }
   if (std::exchange(parts.warming_up, parts.InWarmup(step)) && !parts.warming_up) {
     parts.SetReferences(RangeOf(parts.groups.all()), nullptr);
   }
@@ -347,10 +356,13 @@ RankRange Strategy::ExchangeAt(int64_t step) const {
   return parts_->IsBoundary(step) ? RangeOf(parts_->groups.all()) : RankRange{};
 }
 
+bool Strategy::is_regrouping() const { return parts_->regroups; }
+
 StrategyMemory Strategy::Memory() const {
   StrategyMemory memory;
   memory.gradient_order = parts_->gradients.order();
   memory.all_equal = parts_->all_equal;
+  memory.figures = parts_->figures;
   memory.mean = parts_->averager.latest();
   for (const std::unique_ptr<Int8Mean>& mean : parts_->int8) {
     StrategyMemory::Level& level = memory.levels.emplace_back();

@@ -16,9 +16,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "worker/trainer/comm/group.h"
@@ -58,6 +60,7 @@ struct StrategyMemory {
   at::Tensor mean;            // ModelAverager::latest
   std::vector<Level> levels;  // Of the plan that was active.
   RankRange equal;            // These ranks, with this one, have become equal since.
+  std::map<std::pair<int, bool>, LevelFigures> figures;  // Strategy::figures
 };
 
 // How a strategy begins.
@@ -68,6 +71,9 @@ struct StrategyStart {
   bool resumes = false;
   StrategyMemory memory;    // Of the same plan, if it has levels.
   int64_t alone_below = 0;  // Steps below it are made without exchanges (core/meeting.h).
+  // The groups are others than those of the memory. Members of a group that sends int8 then have no
+  // vector in common, so that all take the mean of all parameters before the first exchange.
+  bool regrouped = false;
 };
 
 class Strategy {
@@ -106,6 +112,9 @@ class Strategy {
   // after it, in ranks; the latter is empty when there is none.
   RankRange GradientGroupAt(int64_t step) const;
   RankRange ExchangeAt(int64_t step) const;
+
+  // The mean of all that has to be taken first is still to come.
+  bool is_regrouping() const;
 
   // For the strategy of the next generation; also after an exchange that failed.
   StrategyMemory Memory() const;
