@@ -239,5 +239,19 @@ TEST(PlannedChangeTest, LoneRankCannotMove) {
   EXPECT_FALSE(WhyRanksCannotMove(MemberJob(MemberRequest(2)).job).has_value());
 }
 
+TEST(PlannedChangeTest, OldHolderOnASilentNodeGivesItsStateToNobody) {
+  MemberJob played(MemberRequest(2));
+  Job& job = played.job;
+  played.places.Add("e");
+  RequestReplacement(job, NodeName("a"), "drained");
+  played.Advance(20);
+  played.Ready(job.spares[0].report.id, 21);
+  ASSERT_EQ(played.Nodes(), "eb");
+  SetSilentNodes(job, {NodeName("a")}, At(22));
+  played.places.Add("f");
+  played.End(job.ranks[1].report.id, 23);
+  EXPECT_EQ(job.state, JobState::kStopping) << "a generation without any state would begin anew";
+}
+
 }  // namespace
 }  // namespace paceline

@@ -54,7 +54,8 @@ std::string WhyStateIsLost(const Job& job) {
     }
     // Of a planned change that did not come about.
     for (const RankState& trainer : job.leaving) {
-      held = held || (!trainer.stop.has_value() && IsHeld(trainer, first, end));
+      held = held || (!trainer.stop.has_value() && IsHeld(trainer, first, end) &&
+                      trainer.silent_since == absl::InfiniteFuture());
     }
     if (filled && !held) {
       if (size == static_cast<int>(job.homes.size())) return "no rank is left with its state";
