@@ -44,6 +44,46 @@ void AddCheckpoints(const Job& job, Hash& hash) {
   for (const int64_t step : CommitSteps(job)) hash.Add(step);
 }
 
+void AddTrainer(const RankState& trainer, Hash& hash) {
+  hash.Add(trainer.place.node.value());
+  hash.Add(trainer.place.number);
+  hash.Add(trainer.seat);
+  hash.Add(trainer.report.id.generation.value());
+  hash.Add(trainer.report.id.rank.value());
+  hash.Add(static_cast<int64_t>(trainer.report.state));
+  hash.Add(trainer.report.pid);
+  hash.Add(trainer.report.store_address);
+  hash.Add(trainer.report.plan.active.value());
+  hash.Add(trainer.report.membership.generation.value());
+  hash.Add(trainer.report.exit.has_value() ? static_cast<int64_t>(trainer.report.exit->failure)
+                                           : -1);
+  hash.Add(trainer.stop.has_value() ? 1 : 0);
+  hash.Add(trainer.lost.empty() ? 0 : 1);
+  hash.Add(trainer.counted ? 1 : 0);
+}
+
+void AddRecovery(const Job& job, Hash& hash) {
+  const JobRecovery& recovery = job.recovery;
+  hash.Add(recovery.started.value());
+  hash.Add(recovery.next_spare);
+  hash.Add(recovery.batch.samples);
+  hash.Add(recovery.batch.passes);
+  hash.Add(recovery.changes);
+  hash.Add(recovery.hopeless ? 1 : 0);
+  for (const auto& [node, why] : recovery.vacate) hash.Add(node.value());
+  for (const MembershipChange& change : recovery.history) {
+    hash.Add(change.generation.value());
+    hash.Add(change.planned ? 1 : 0);
+    hash.Add(change.ended == absl::InfinitePast() ? 0 : 1);
+  }
+  for (const MemberFailure& failure : recovery.failures) {
+    hash.Add(failure.seat);
+    hash.Add(failure.step);
+    hash.Add(failure.own_error ? 1 : 0);
+  }
+  for (const Place& home : job.homes) hash.Add(home.node.value());
+}
+
 }  // namespace
 
 uint64_t DigestOf(const Job& job) {
@@ -63,18 +103,34 @@ uint64_t DigestOf(const Job& job) {
   hash.Add(job.stop.has_value() ? ToInt64Milliseconds(job.stop->grace) : -1);
   hash.Add(job.failure.has_value() ? static_cast<int64_t>(job.failure->exit.failure) : -1);
   for (const NodeName& node : job.nodes) hash.Add(node.value());
-  for (const RankState& rank : job.ranks) {
-    hash.Add(rank.place.node.value());
-    hash.Add(rank.place.number);
-    hash.Add(rank.report.id.generation.value());
-    hash.Add(rank.report.id.rank.value());
-    hash.Add(static_cast<int64_t>(rank.report.state));
-    hash.Add(rank.report.pid);
-    hash.Add(rank.report.store_address);
-    hash.Add(rank.report.plan.active.value());
-    hash.Add(rank.report.exit.has_value() ? static_cast<int64_t>(rank.report.exit->failure) : -1);
+  hash.Add(job.requeue ? 1 : 0);
+  for (const auto* part : {&job.ranks, &job.spares, &job.leaving}) {
+    hash.Add(static_cast<int64_t>(part->size()));
+    for (const RankState& trainer : *part) AddTrainer(trainer, hash);
   }
+  AddRecovery(job, hash);
   AddCheckpoints(job, hash);
+  return hash.value();
+}
+
+uint64_t DigestOf(const Node& node) {
+  Hash hash;
+  hash.Add(node.facts.uid);
+  hash.Add(node.facts.slots);
+  for (const Hold& hold : node.holds) {
+    hash.Add(hold.drain.has_value() ? static_cast<int64_t>(*hold.drain) : 0);
+    hash.Add(hold.owner);
+    hash.Add(hold.until == absl::InfiniteFuture() ? 0 : absl::ToUnixSeconds(hold.until));
+  }
+  hash.Add(node.contact == Contact::kLost ? 1 : 0);
+  hash.Add(node.checks.asked);
+  return hash.value();
+}
+
+uint64_t DigestOf(const Automation& automation) {
+  Hash hash;
+  hash.Add(automation.paused ? 1 : 0);
+  hash.Add(automation.owner);
   return hash.value();
 }
 

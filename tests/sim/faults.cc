@@ -21,6 +21,7 @@ void Faults::Start() {
   Repeat(s.host_crash, &Faults::CrashHost);
   Repeat(s.trainer_crash, &Faults::CrashTrainer);
   Repeat(s.trainer_freeze, &Faults::FreezeTrainer);
+  Repeat(s.trainer_hang, &Faults::HangTrainer);
   Repeat(s.host_freeze, &Faults::FreezeHost);
   Repeat(s.session_break, &Faults::BreakSession);
   Repeat(s.control_cut, &Faults::CutControl);
@@ -28,7 +29,9 @@ void Faults::Start() {
   Repeat(s.wall_jump, &Faults::JumpWallClock);
   Repeat(s.sigterm, &Faults::AskToEnd);
   for (const auto& node : world_.nodes) {
-    if (random_.Chance(0.2)) node->slowness = 1 + 4 * random_.Unit();
+    if (!random_.Chance(0.2)) continue;
+    node->slowness = 1 + 4 * random_.Unit();
+    world_.time.At(s.quiet, [n = node.get()] { n->slowness = 1; });
   }
   // A controller that has died by itself is started again.
   const auto watch = [this](const auto& self) -> void {
@@ -48,10 +51,11 @@ void Faults::Repeat(Micros mean, Break one) {
   });
 }
 
-void Faults::Undo(Timeline::Action undo) {
+void Faults::Undo(Timeline::Action undo, Micros at_least) {
   const Micros length =
       random_.Chance(0.7) ? random_.Exponential(2 * kSecond) : random_.Exponential(20 * kSecond);
-  world_.time.At(std::min(world_.time.now() + length, world_.settings.quiet), std::move(undo));
+  world_.time.At(std::min(world_.time.now() + at_least + length, world_.settings.quiet),
+                 std::move(undo));
 }
 
 SimNode& Faults::AnyNode() {
@@ -91,16 +95,32 @@ void Faults::CrashHost() {
 void Faults::CrashTrainer() {
   const TrainerPtr trainer = AnyTrainer();
   if (trainer == nullptr || trainer->node().is_frozen()) return;
-  world_.trace.Add("kill -9 ", trainer->id().job.value(), " r", trainer->id().rank.value());
+  if (random_.Chance(0.2)) {
+    world_.trace.Add("error in ", trainer->name());
+    return trainer->Throw();
+  }
+  world_.trace.Add("kill -9 ", trainer->name());
   trainer->CrashBy(9);
 }
 
 void Faults::FreezeTrainer() {
   const TrainerPtr trainer = AnyTrainer();
   if (trainer == nullptr) return;
-  world_.trace.Add("freeze ", trainer->id().job.value(), " r", trainer->id().rank.value());
+  world_.trace.Add("freeze ", trainer->name());
   trainer->Freeze();
   Undo([trainer] { trainer->Thaw(); });
+}
+
+void Faults::HangTrainer() {
+  const TrainerPtr trainer = AnyTrainer();
+  // Nobody waits for the only rank: it is not found out.
+  if (trainer == nullptr || trainer->facts().ranks < 2) return;
+  world_.trace.Add("hang ", trainer->name());
+  trainer->Hang();
+  // The others may be gone by the time.
+  world_.time.At(world_.settings.quiet, [trainer] {
+    if (trainer->is_alive()) trainer->CrashBy(9);
+  });
 }
 
 void Faults::FreezeHost() {
@@ -125,10 +145,14 @@ void Faults::CutControl() {
   world_.time.After(kKeepalive, [this, &node] {
     if (world_.network->ControlIsCut(node.index())) node.BreakSession();
   });
-  Undo([this, &node, up, down] {
-    world_.trace.Add(node.name().value(), ": reaches the controller again");
-    world_.network->MendControl(node.index(), up, down);
-  });
+  // Often for longer than a lease.
+  const Micros at_least = random_.Chance(0.4) ? world_.settings.lease : 0;
+  Undo(
+      [this, &node, up, down] {
+        world_.trace.Add(node.name().value(), ": reaches the controller again");
+        world_.network->MendControl(node.index(), up, down);
+      },
+      at_least);
 }
 
 void Faults::CutData() {
@@ -151,7 +175,7 @@ void Faults::JumpWallClock() {
 void Faults::AskToEnd() {
   const TrainerPtr trainer = AnyTrainer();
   if (trainer == nullptr) return;
-  world_.trace.Add("SIGTERM to ", trainer->id().job.value(), " r", trainer->id().rank.value());
+  world_.trace.Add("SIGTERM to ", trainer->name());
   trainer->AskToEnd();
 }
 

@@ -27,6 +27,7 @@ class Faults {
   void CrashHost();
   void CrashTrainer();
   void FreezeTrainer();
+  void HangTrainer();
   void FreezeHost();
   void BreakSession();
   void CutControl();
@@ -35,7 +36,7 @@ class Faults {
   void AskToEnd();
 
   // For some time, mostly short, sometimes long; the quiet at the latest.
-  void Undo(Timeline::Action undo);
+  void Undo(Timeline::Action undo, Micros at_least = 0);
   SimNode& AnyNode();
   TrainerPtr AnyTrainer();  // Null: none lives.
 

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/sim/faults.h"
+#include "tests/sim/node_requests.h"
 #include "tests/sim/observer.h"
 #include "tests/sim/requests.h"
 #include "tests/sim/sim_controller.h"
@@ -14,6 +15,8 @@
 namespace paceline::sim {
 namespace {
 
+// A history of more events does not get on.
+constexpr int64_t kMaxEvents = 200000;
 // After all jobs have ended, for the rest to be tidied up.
 constexpr Micros kTidyUp = 120 * kSecond;
 
@@ -38,13 +41,18 @@ Outcome RunHistory(uint64_t seed, size_t kept_events) {
   World world(seed, kept_events);
   Faults faults(world);
   Requests requests(world);
+  NodeRequests node_requests(world);
   world.controller->Start();
   for (const auto& node : world.nodes) node->StartDaemon();
   requests.Start();
+  node_requests.Start();
   faults.Start();
   Micros end = world.settings.end;
   bool over = false;
   while (!world.trace.failure().has_value() && world.time.RunNext(end)) {
+    if (world.time.events() > kMaxEvents) {
+      world.trace.Fail("more than ", kMaxEvents, " events: something happens again and again");
+    }
     if (over || world.time.now() < world.settings.quiet || !world.controller->is_up()) continue;
     over = world.observer->IsOver(world.controller->cluster());
     if (over) end = std::min(end, world.time.now() + kTidyUp);

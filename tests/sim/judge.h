@@ -14,6 +14,7 @@ struct Remains {
   int exit_code = 0;
   int signal = 0;
   std::string start_error;
+  std::string fenced;  // Why its node has killed it.
   bool finished = false;
   FailureKind said = FailureKind::kNone;  // At last, by itself.
   std::string message;

@@ -5,7 +5,8 @@
 namespace paceline::sim {
 
 JudgedEnd JudgeProcess(bool seen, int exit_code, int signal, const std::string& start_error,
-                       bool finished, int said, const std::string& message, bool stop_requested) {
+                       bool finished, int said, const std::string& message, bool stop_requested,
+                       const std::string& fenced) {
   std::optional<ProcessEnd> process;
   if (seen) {
     process = ProcessEnd();
@@ -17,7 +18,7 @@ JudgedEnd JudgeProcess(bool seen, int exit_code, int signal, const std::string& 
   words.finished = finished;
   words.kind = static_cast<FailureKind>(said);
   words.message = message;
-  const TrainerEnd end = JudgeEnd(process, words, stop_requested);
+  const TrainerEnd end = JudgeEnd(process, words, stop_requested, fenced);
   return {static_cast<int>(end.failure), end.exit_code, end.signal, end.message};
 }
 

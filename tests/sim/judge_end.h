@@ -15,7 +15,8 @@ struct JudgedEnd {
 };
 
 JudgedEnd JudgeProcess(bool seen, int exit_code, int signal, const std::string& start_error,
-                       bool finished, int said, const std::string& message, bool stop_requested);
+                       bool finished, int said, const std::string& message, bool stop_requested,
+                       const std::string& fenced);
 
 }  // namespace paceline::sim
 

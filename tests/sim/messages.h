@@ -19,19 +19,28 @@ namespace paceline::sim {
 struct TrainerOrder {
   TrainerId id;
   int place = 0;
-  int world_size = 0;
-  std::string store_address;
   std::optional<absl::Duration> stop;
   int64_t epoch = 0;
   int64_t save_order = 0;
   std::vector<int64_t> commit_steps;
   std::string restore_from;
+  bool save_stacks = false;
+  bool leased = false;
+
+  // Membership.
+  int64_t generation = 0;
+  int rank = -1;
+  int world_size = 0;
+  std::string store_address;
+  bool planned = false;
 
   friend bool operator==(const TrainerOrder& a, const TrainerOrder& b) {
-    return std::tie(a.id, a.place, a.world_size, a.store_address, a.stop, a.epoch, a.save_order,
-                    a.commit_steps, a.restore_from) ==
-           std::tie(b.id, b.place, b.world_size, b.store_address, b.stop, b.epoch, b.save_order,
-                    b.commit_steps, b.restore_from);
+    return std::tie(a.id, a.place, a.stop, a.epoch, a.save_order, a.commit_steps, a.restore_from,
+                    a.save_stacks, a.leased) == std::tie(b.id, b.place, b.stop, b.epoch,
+                                                         b.save_order, b.commit_steps,
+                                                         b.restore_from, b.save_stacks, b.leased) &&
+           std::tie(a.generation, a.rank, a.world_size, a.store_address, a.planned) ==
+               std::tie(b.generation, b.rank, b.world_size, b.store_address, b.planned);
   }
 };
 
@@ -47,6 +56,7 @@ struct NodeOrders {
 
 // NodeReport.
 struct Report {
+  int64_t number = 0;
   std::vector<TrainerReport> trainers;
   std::vector<CheckpointTaskResult> results;
 };

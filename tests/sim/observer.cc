@@ -3,16 +3,79 @@
 #include <algorithm>
 
 #include "controller/core/job_checkpoints.h"
+#include "controller/core/membership.h"
 #include "tests/sim/digest.h"
 #include "tests/sim/sim_controller.h"
 #include "tests/sim/sim_node.h"
 
 namespace paceline::sim {
+namespace {
 
-void Observer::OnStep(const Cluster& cluster, const StoredJobs& puts) {
-  for (const auto& [id, job] : puts) seen_[id].stored = DigestOf(*job);
+// A daemon needs so long to end trainers after its host has stood still.
+constexpr Micros kFenceTime = kSecond;
+
+}  // namespace
+
+void Observer::OnStep(const Cluster& cluster, const Stored& puts,
+                      const std::optional<Automation>& automation) {
+  for (const auto& [id, job] : puts.jobs) seen_[id].stored = DigestOf(*job);
   for (const auto& [id, job] : cluster.jobs()) CheckJob(job);
   CheckPlaces(cluster);
+  CheckNodes(cluster, puts);
+  if (automation.has_value()) stored_automation_ = DigestOf(*automation);
+  if (stored_automation_ != DigestOf(cluster.automation())) {
+    world_.trace.Fail("what is known of the automation has changed and was not stored");
+  }
+  CheckAutomation(cluster);
+}
+
+void Observer::CheckNodes(const Cluster& cluster, const Stored& puts) {
+  for (const auto& [name, node] : puts.nodes) stored_nodes_[name] = DigestOf(*node);
+  for (const auto& [name, node] : cluster.nodes()) {
+    if (DigestOf(node) != stored_nodes_[name]) {
+      world_.trace.Fail("node ", name.value(),
+                        " has changed and was not stored with the event that changed it");
+    }
+    if (node.state == NodeState::kDrained && !cluster.PlanFor(name).empty()) {
+      world_.trace.Fail("node ", name.value(), " is DRAINED, and a trainer is planned on it");
+    }
+  }
+}
+
+void Observer::CheckAutomation(const Cluster& cluster) {
+  for (const auto& [name, node] : cluster.nodes()) {
+    const bool drains = std::any_of(node.holds.begin(), node.holds.end(), [](const Hold& hold) {
+      return hold.drain.has_value() && hold.owner == kAutomationOwner;
+    });
+    if (!drains) {
+      automatic_.erase(name);
+      continue;
+    }
+    if (!automatic_.insert(name).second) continue;
+    const auto out =
+        std::count_if(cluster.nodes().begin(), cluster.nodes().end(), [&](const auto& entry) {
+          return automatic_.count(entry.first) > 0 || !IsReachable(entry.second.state);
+        });
+    const auto limit =
+        cluster.options().max_out_share * static_cast<double>(cluster.nodes().size());
+    if (static_cast<double>(out) > limit) {
+      world_.trace.Fail("the automation drains ", name.value(), ", and ", out, " of ",
+                        cluster.nodes().size(), " nodes are out");
+    }
+    if (cluster.automation().paused) {
+      world_.trace.Fail("the automation drains ", name.value(), " while it is paused");
+    }
+    for (const auto& [id, job] : cluster.jobs()) {
+      const auto emptied =
+          std::count_if(automatic_.begin(), automatic_.end(), [&, &j = job](const NodeName& n) {
+            return j.holds_slots() && HasTrainersOn(j, n) &&
+                   cluster.nodes().at(n).state == NodeState::kDraining;
+          });
+      if (emptied > 1) {
+        world_.trace.Fail("the automation empties two nodes of ", id.value(), " at a time");
+      }
+    }
+  }
 }
 
 void Observer::CheckJob(const Job& job) {
@@ -29,6 +92,9 @@ void Observer::CheckJob(const Job& job) {
     trace.Fail(id, " has changed and was not stored with the event that changed it");
   }
   if (job.generation.value() > seen.generation) CheckStart(job);
+  if (job.recovery.started == job.generation) {
+    starts_[job.request.id].insert(job.generation.value());
+  }
   if (job.checkpoints.stop_after.has_value()) seen.to_stop = job.generation.value();
   if (job.state != seen.state) {
     trace.Add(id, " is ", static_cast<int>(job.state), " g", job.generation.value(), ": ",
@@ -44,17 +110,19 @@ void Observer::CheckPlaces(const Cluster& cluster) {
   std::set<std::pair<NodeName, int>> given;
   for (const auto& [id, job] : cluster.jobs()) {
     if (!job.holds_slots()) continue;
-    for (const RankState& rank : job.ranks) {
-      if (given.insert({rank.place.node, rank.place.number}).second) continue;
-      world_.trace.Fail("place ", rank.place.number, " on ", rank.place.node.value(),
-                        " is given twice, to ", id.value(), " the second time");
+    for (const RankState* trainer : TrainersOf(job)) {
+      if (Recovers(job) && HasEnded(*trainer)) continue;
+      const Place& place = trainer->place;
+      if (given.insert({place.node, place.number}).second) continue;
+      world_.trace.Fail("place ", place.number, " on ", place.node.value(), " is given twice, to ",
+                        id.value(), " the second time");
     }
   }
 }
 
-// A generation begins with the newest checkpoint that is complete on disk.
+// A start begins with the newest checkpoint that is complete on disk.
 void Observer::CheckStart(const Job& job) {
-  if (!SavesCheckpoints(job.request)) return;
+  if (job.recovery.started != job.generation || !SavesCheckpoints(job.request)) return;
   CheckpointKey newest;
   std::string expected = job.start.directory;
   for (const std::string& path : world_.disk.Complete(JobDirectory(job.request))) {
@@ -80,9 +148,10 @@ void Observer::CheckEndOf(const Job& job) {
   Trace& trace = world_.trace;
   const std::string& id = job.request.id.value();
   if (job.state == JobState::kSucceeded) {
-    const int finished = finished_[{job.request.id, job.generation.value()}];
-    if (finished < job.request.ranks) {
-      trace.Fail(id, " has SUCCEEDED, and ", finished, " of its ranks did all steps");
+    for (const RankState& member : job.ranks) {
+      if (finished_.count(member.report.id) > 0) continue;
+      trace.Fail(id, " has SUCCEEDED, and its rank ", member.report.id.rank.value(),
+                 " has not done all steps");
     }
   }
   if (job.state == JobState::kCancelled && !job.asked_to_stop) {
@@ -90,19 +159,21 @@ void Observer::CheckEndOf(const Job& job) {
   }
   if (job.state == JobState::kFailed) {
     const bool damage = job.reason.find("on disk any more") != std::string::npos;
-    const bool allowed =
-        damage || job.asked_to_stop || seen_[job.request.id].to_stop == job.generation.value() ||
-        job.restarts >= job.request.max_restarts ||
+    const bool hopeless =
+        job.recovery.hopeless || job.reason.find("crash loop") != std::string::npos ||
         (job.failure.has_value() && job.failure->exit.failure == FailureKind::kRestore);
+    const bool allowed = damage || hopeless || job.asked_to_stop ||
+                         seen_[job.request.id].to_stop == job.generation.value() ||
+                         job.restarts >= job.request.max_restarts;
     if (!allowed) trace.Fail(id, " has FAILED with restarts left: ", job.reason);
   }
 }
 
-void Observer::OnRestored(const Cluster& cluster, const StoredJobs& stored) {
+void Observer::OnRestored(const Cluster& cluster, const Stored& stored) {
   for (const JobId& id : submitted_) {
-    if (stored.count(id) == 0) world_.trace.Fail(id.value(), " was acknowledged, and is lost");
+    if (stored.jobs.count(id) == 0) world_.trace.Fail(id.value(), " was acknowledged, and is lost");
   }
-  for (const auto& [id, job] : stored) {
+  for (const auto& [id, job] : stored.jobs) {
     const auto restored = cluster.jobs().find(id);
     if (restored == cluster.jobs().end() || DigestOf(restored->second) != DigestOf(*job)) {
       world_.trace.Fail(id.value(), " is not what was stored after a restart");
@@ -114,25 +185,57 @@ void Observer::OnRestored(const Cluster& cluster, const StoredJobs& stored) {
     seen.state = job->state;
   }
   for (auto seen = seen_.begin(); seen != seen_.end();) {
-    seen = stored.count(seen->first) == 0 ? seen_.erase(seen) : std::next(seen);
+    seen = stored.jobs.count(seen->first) == 0 ? seen_.erase(seen) : std::next(seen);
+  }
+  stored_nodes_.clear();
+  automatic_.clear();
+  for (const auto& [name, node] : stored.nodes) {
+    const auto restored = cluster.nodes().find(name);
+    if (restored == cluster.nodes().end() || DigestOf(restored->second) != DigestOf(*node)) {
+      world_.trace.Fail("node ", name.value(), " is not what was stored after a restart");
+    }
+    stored_nodes_[name] = DigestOf(*node);
+    for (const Hold& hold : node->holds) {
+      if (hold.drain.has_value() && hold.owner == kAutomationOwner) automatic_.insert(name);
+    }
+  }
+  stored_automation_ = DigestOf(stored.automation);
+}
+
+void Observer::OnPlanned(const Cluster& cluster, const NodeOrders& plan) {
+  for (const TrainerOrder& order : plan.trainers) {
+    if (order.stop.has_value()) continue;
+    for (const RankState* trainer : TrainersOf(cluster.jobs().at(order.id.job))) {
+      if (!(trainer->report.id == order.id) || !HasEnded(*trainer)) continue;
+      world_.trace.Fail("a node that has lost its disk would start a trainer of ",
+                        order.id.job.value(), " again that has ended: rank ", order.id.rank.value(),
+                        " of generation ", order.id.generation.value());
+    }
   }
 }
 
 void Observer::OnPlanSent(const NodeName& node, const NodeOrders& plan) {
   for (const TrainerOrder& order : plan.trainers) {
-    const Member member{node, order.place, order.restore_from};
-    const auto [known, added] = members_.emplace(order.id, member);
-    if (!added && (known->second.node != node || known->second.place != order.place ||
-                   known->second.restore_from != order.restore_from)) {
+    const auto [known, added] = members_.emplace(order.id, Member{node, order.place});
+    if (!added && (known->second.node != node || known->second.place != order.place)) {
       world_.trace.Fail("generation ", order.id.generation.value(), " of ", order.id.job.value(),
                         " is used twice: its rank ", order.id.rank.value(), " was sent to ",
                         known->second.node.value(), " and now to ", node.value());
     }
+    const auto [role, first] = roles_.emplace(std::make_pair(order.id, order.generation),
+                                              Role{order.rank, order.world_size});
+    if (!first &&
+        (role->second.rank != order.rank || role->second.world_size != order.world_size)) {
+      world_.trace.Fail("generation ", order.generation, " of ", order.id.job.value(),
+                        " means two memberships: a trainer on ", node.value(), " was sent rank ",
+                        role->second.rank, " of ", role->second.world_size, " and now rank ",
+                        order.rank, " of ", order.world_size);
+    }
     const JobFacts& facts = world_.jobs.at(order.id.job);
     for (const int64_t step : order.commit_steps) {
       const std::string path = absl::StrCat(facts.directory, "/", order.id.job.value(), "/",
-                                            CheckpointName({step, order.id.generation.value()}));
-      if (!world_.disk.HasShards(path, facts.ranks)) {
+                                            CheckpointName({step, order.generation}));
+      if (!world_.disk.HasShards(path, order.world_size)) {
         world_.trace.Fail(path, " is to be committed, and a shard is missing");
       }
     }
@@ -162,28 +265,72 @@ void Observer::OnBadRestore(const Trainer& trainer, bool damaged) {
                     t.order().restore_from, ", which is not there");
 }
 
-void Observer::OnExchange(const Trainer& first) {
-  int64_t& newest = stepping_[first.id().job];
-  const int64_t generation = first.id().generation.value();
-  if (generation < newest) {
-    world_.trace.Fail(first.id().job.value(), " g", generation, " makes a step after generation ",
-                      newest, " has");
+void Observer::OnMet(int64_t generation, const std::vector<const Trainer*>& trainers,
+                     int64_t position) {
+  const JobId& id = trainers.front()->id().job;
+  Work& work = work_[id];
+  world_.trace.Add(id.value(), " has met as generation ", generation, " at step ", position);
+  if (generation < work.generation && IsLeftOver(trainers)) return;
+  // Those whom a new start began have the number of its generation.
+  const bool starts = std::none_of(trainers.begin(), trainers.end(),
+                                   [](const Trainer* trainer) { return trainer->has_trained(); });
+  const int64_t started = trainers.front()->id().generation.value();
+  if (starts && started == generation && started > work.started && Restarted(id, started)) {
+    work.started = started;
+    work.done = position;
   }
-  newest = std::max(newest, generation);
+  if (position < work.done) {
+    world_.trace.Fail(id.value(), " goes on as generation ", generation, " at step ", position,
+                      ", and all ranks had done ", work.done);
+  }
+}
+
+bool Observer::Restarted(const JobId& id, int64_t generation) const {
+  const auto starts = starts_.find(id);
+  return starts != starts_.end() && starts->second.count(generation) > 0;
+}
+
+// Trainers of an earlier generation that may still be there: the job has no lease on them, or was
+// stopped and did not wait for them (kStopConfirmation); their daemon is dead, or their host has
+// stood still until a moment ago.
+bool Observer::IsLeftOver(const std::vector<const Trainer*>& trainers) const {
+  if (world_.settings.lease == 0 || !trainers.front()->facts().recovers) return true;
+  if (!world_.controller->is_up()) return true;
+  const auto& known = world_.controller->cluster().nodes();
+  return std::any_of(trainers.begin(), trainers.end(), [&](const Trainer* trainer) {
+    const SimNode& node = trainer->node();
+    const auto found = known.find(node.name());
+    return found == known.end() || found->second.contact != Contact::kLost ||
+           !node.daemon_is_up() || node.thawed() + kFenceTime > world_.time.now();
+  });
+}
+
+void Observer::OnExchange(int64_t generation, const std::vector<const Trainer*>& trainers) {
+  const Trainer& first = *trainers.front();
+  Work& work = work_[first.id().job];
+  if (generation < work.generation && !IsLeftOver(trainers)) {
+    world_.trace.Fail(first.id().job.value(), ": generation ", generation,
+                      " makes a step after generation ", work.generation, " has");
+  }
+  work.generation = std::max(work.generation, generation);
+  // All have done the steps before.
+  if (generation >= work.started) work.done = std::max(work.done, first.step());
+  if (!world_.controller->is_up()) return;
+  const auto& nodes = world_.controller->cluster().nodes();
+  for (const Trainer* trainer : trainers) {
+    const auto node = nodes.find(trainer->node().name());
+    if (node == nodes.end() || node->second.state != NodeState::kDrained) continue;
+    world_.trace.Fail("node ", node->first.value(), " is DRAINED, and ", trainer->name(),
+                      " trains on it");
+  }
 }
 
 void Observer::OnFinished(const Trainer& trainer) {
-  ++finished_[{trainer.id().job, trainer.id().generation.value()}];
+  finished_.insert(trainer.id());
   if (trainer.step() != trainer.facts().steps) {
     world_.trace.Fail("a rank of ", trainer.id().job.value(), " finished after step ",
                       trainer.step());
   }
-}
-
-void Observer::OnManifest(const Trainer& trainer, int64_t step, bool complete) {
-  if (!complete) return;
-  world_.trace.Add(trainer.id().job.value(), " g", trainer.id().generation.value(),
-                   ": checkpoint after step ", step);
 }
 
 bool Observer::IsOver(const Cluster& cluster) const {
@@ -198,6 +345,17 @@ void Observer::CheckEnd() {
   const Cluster& cluster = world_.controller->cluster();
   for (const auto& [id, job] : cluster.jobs()) {
     if (!job.ended_already()) {
+      for (const auto& [name, node] : cluster.nodes()) {
+        trace.Add("  ", name.value(), ": state ", static_cast<int>(node.state), ", ",
+                  node.facts.slots, " slots, ", cluster.PlacesUsed(name, Device::kCpu).size(),
+                  " used");
+      }
+      for (const RankState* trainer : TrainersOf(job)) {
+        trace.Add("  ", trainer->place.node.value(), ": g", trainer->report.id.generation.value(),
+                  " r", trainer->report.id.rank.value(), " state ",
+                  static_cast<int>(trainer->report.state), " trained in ",
+                  trainer->report.membership.generation.value());
+      }
       trace.Fail(id.value(), " has not ended: state ", static_cast<int>(job.state), ", ",
                  job.reason);
     } else if (!TasksOf(job).empty()) {
@@ -208,8 +366,12 @@ void Observer::CheckEnd() {
   }
   for (const auto& node : world_.nodes) {
     const auto known = cluster.nodes().find(node->name());
-    if (known == cluster.nodes().end() || known->second.state != NodeState::kReady) {
-      trace.Fail(node->name().value(), " is not READY in the end");
+    if (known == cluster.nodes().end() || !IsReachable(known->second.state)) {
+      trace.Fail(node->name().value(), " does not answer in the end");
+    } else if (EffectiveDrain(known->second.holds) != nullptr &&
+               known->second.state != NodeState::kDrained) {
+      trace.Fail(node->name().value(),
+                 " is drained, and not DRAINED in the end: ", known->second.reason);
     }
     for (const TrainerPtr& trainer : node->Living()) {
       trace.Fail("trainer ", trainer->id().job.value(), " g", trainer->id().generation.value(),

@@ -15,14 +15,29 @@ namespace {
 
 constexpr Micros kRetry = kSecond;
 
-v1::JobSpec DrawSpec(Random& random, int number) {
+v1::JobSpec DrawSpec(Random& random, int number, double recovers, Micros lease) {
   v1::JobSpec spec;
   spec.set_name(absl::StrCat("job", number));
   spec.set_ranks(static_cast<int>(random.Between(1, 4)));
   spec.set_steps(random.Between(5, 40));
   spec.set_collective_timeout_s(static_cast<double>(random.Between(3, 15)));
   spec.set_max_restarts(static_cast<int>(random.Between(0, 6)));
-  if (random.Chance(0.5)) spec.mutable_strategy()->mutable_hsgd();
+  spec.set_batch_per_rank(12);
+  spec.set_accumulation_steps(1);
+  spec.set_priority(static_cast<int>(random.Between(-1, 1)));
+  spec.set_startup_timeout_s(60);
+  spec.set_stall_warning_s(spec.collective_timeout_s() / 3);
+  spec.set_hang_timeout_s(spec.collective_timeout_s() * 2 / 3);
+  spec.set_give_up_s(static_cast<double>(random.Between(20, 60)) +
+                     static_cast<double>(lease / kSecond));
+  if (random.Chance(recovers)) {
+    v1::Recovery& recovery = *spec.mutable_recovery();
+    recovery.set_max_failures(static_cast<int>(random.Between(1, 12)));
+    recovery.set_window_s(3600);
+    if (random.Chance(0.4)) recovery.set_spares(static_cast<int>(random.Between(1, 2)));
+    recovery.set_min_ranks(static_cast<int>(random.Between(1, spec.ranks())));
+    recovery.set_batch(random.Chance(0.5) ? v1::KEEP_GLOBAL_BATCH : v1::KEEP_RANK_BATCH);
+  }
   if (random.Chance(0.3)) return spec;
   v1::CheckpointPolicy& checkpoint = *spec.mutable_checkpoint();
   checkpoint.set_directory("/ckpt");
@@ -53,15 +68,19 @@ void Requests::Submit(int number) {
   if (world_.controller->cluster().jobs().count(id) > 0) return;
   const auto known = world_.jobs.find(id);
   Random random(static_cast<uint64_t>(number) + world_.settings.end);
-  const v1::JobSpec spec = DrawSpec(random, number);
+  const v1::JobSpec spec =
+      DrawSpec(random, number, world_.settings.recovers, world_.settings.lease);
   if (known == world_.jobs.end()) {
     JobFacts& facts = world_.jobs[id];
     facts.ranks = spec.ranks();
     facts.steps = spec.steps();
     facts.every_steps = spec.checkpoint().every_steps();
     facts.directory = spec.checkpoint().directory();
-    facts.step_time = random_.Between(50, 700) * kMilli;
+    facts.step_time =
+        (random_.Chance(0.75) ? random_.Between(50, 700) : random_.Between(700, 3000)) * kMilli;
     facts.collective_timeout = static_cast<Micros>(spec.collective_timeout_s()) * kSecond;
+    facts.give_up = static_cast<Micros>(spec.give_up_s()) * kSecond;
+    facts.recovers = spec.recovery().max_failures() > 0;
   }
   JobRequest request = FromProto(id, spec);
   if (!world_.controller->cluster().CanEverFit(request).ok()) {
@@ -72,7 +91,10 @@ void Requests::Submit(int number) {
   }
   world_.trace.Add("submit ", id.value(), ": ranks ", spec.ranks(), " steps ", spec.steps(),
                    " restarts ", spec.max_restarts(), " every_steps ",
-                   spec.checkpoint().every_steps(), " every_s ", spec.checkpoint().every_s());
+                   spec.checkpoint().every_steps(), " every_s ", spec.checkpoint().every_s(),
+                   " failures ", spec.recovery().max_failures(), " spares ",
+                   spec.recovery().spares(), " min ", spec.recovery().min_ranks(), " timeout ",
+                   spec.collective_timeout_s());
   world_.controller->Apply(JobSubmitted{std::move(request)},
                            [this, id] { world_.observer->OnSubmitted(id); });
   // Nobody has heard an answer: it is asked for again.

@@ -15,15 +15,28 @@ double DrawProbability(Random& random, double highest) {
   return left_out ? 0 : probability;
 }
 
+// Nodes lose touch for longer than their lease, and little else happens.
+void Isolate(Random& random, Settings& s) {
+  s.lease = random.Between(10, 14) * kSecond;
+  s.quiet = 70 * kSecond;
+  s.end = s.quiet + 1000 * kSecond;
+  s.recovers = 1;
+  s.control_cut = random.Between(4, 10) * kSecond;
+  s.daemon_crash = s.host_crash = s.trainer_crash = s.trainer_freeze = kNever;
+  s.trainer_hang = s.host_freeze = s.data_cut = s.sigterm = kNever;
+  s.between_holds = s.between_automatic = kNever;
+}
+
 }  // namespace
 
 Settings DrawSettings(Random& random) {
   Settings s;
   s.nodes = static_cast<int>(random.Between(1, 5));
   s.jobs = static_cast<int>(random.Between(1, 3));
+  s.lease = random.Chance(0.6) ? random.Between(12, 20) * kSecond : 0;
   s.encoded = random.Chance(0.1);
   s.quiet = random.Between(15, 60) * kSecond;
-  s.end = s.quiet + 400 * kSecond;
+  s.end = s.quiet + 1000 * kSecond;
 
   s.controller_crash = DrawRate(random, 3 * kSecond, 30 * kSecond);
   s.daemon_crash = DrawRate(random, 3 * kSecond, 30 * kSecond);
@@ -35,6 +48,7 @@ Settings DrawSettings(Random& random) {
   s.control_cut = DrawRate(random, 5 * kSecond, 40 * kSecond);
   s.data_cut = DrawRate(random, 5 * kSecond, 60 * kSecond);
   s.wall_jump = DrawRate(random, 5 * kSecond, 60 * kSecond);
+  s.trainer_hang = DrawRate(random, 8 * kSecond, 60 * kSecond);
   s.sigterm = DrawRate(random, 20 * kSecond, 120 * kSecond);
 
   s.host_loses_disk = DrawProbability(random, 0.5);
@@ -49,7 +63,11 @@ Settings DrawSettings(Random& random) {
   s.control_delay = random.Between(1, 100) * kMilli;
   s.store_delay = random.Between(1, 100) * kMilli;
   s.disk_delay = random.Between(10, 2000) * kMilli;
+  s.recovers = random.Chance(0.3) ? 0 : 0.8;
+  s.between_holds = DrawRate(random, 3 * kSecond, 30 * kSecond);
+  s.between_automatic = DrawRate(random, 5 * kSecond, 30 * kSecond);
   s.between_requests = random.Between(2, 15) * kSecond;
+  if (random.Chance(0.1)) Isolate(random, s);
   return s;
 }
 

@@ -12,6 +12,7 @@ namespace paceline::sim {
 struct Settings {
   int nodes = 0;
   int jobs = 0;
+  Micros lease = 0;      // Of a node; 0: none.
   bool encoded = false;  // What is stored goes through the encoding of the real store.
 
   Micros quiet = 0;  // No faults, and nothing asked for by people, from then on.
@@ -28,7 +29,8 @@ struct Settings {
   Micros control_cut = kNever;  // Between a node and the controller, one way or both.
   Micros data_cut = kNever;     // Between two nodes.
   Micros wall_jump = kNever;
-  Micros sigterm = kNever;  // To a trainer, by somebody outside.
+  Micros trainer_hang = kNever;  // In its own computation.
+  Micros sigterm = kNever;       // To a trainer, by somebody outside.
 
   // Probabilities.
   double host_loses_disk = 0;
@@ -36,14 +38,17 @@ struct Settings {
   double store_fails = 0;      // Per batch.
   double crash_at_commit = 0;  // Of the controller between storing and sending.
   double save_fails = 0;       // Per shard.
+  double recovers = 0;         // Of jobs.
   double task_fails = 0;       // Of a node in a checkpoint directory.
   double repeated_message = 0;
   double checkpoint_damage = 0;  // Per checkpoint.
 
-  Micros control_delay = 0;  // Mean.
-  Micros store_delay = 0;    // Mean.
-  Micros disk_delay = 0;     // Mean, of a shard.
-  Micros between_requests = 0;
+  Micros control_delay = 0;           // Mean.
+  Micros store_delay = 0;             // Mean.
+  Micros disk_delay = 0;              // Mean, of a shard.
+  Micros between_requests = 0;        // About jobs.
+  Micros between_holds = kNever;      // Requests about nodes.
+  Micros between_automatic = kNever;  // Drains by the automation.
 };
 
 // A seed's settings.

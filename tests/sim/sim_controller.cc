@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "controller/core/job_checkpoints.h"
+#include "controller/core/membership.h"
 #include "controller/core/saving.h"
 #include "controller/rpc/records.h"
 #include "tests/sim/observer.h"
@@ -13,18 +14,28 @@ namespace {
 
 TrainerOrder ToOrder(const PlannedTrainer& planned) {
   const Job& job = *planned.job;
+  const Membership& membership = planned.membership;
   TrainerOrder order;
   order.id = planned.id;
   order.place = planned.place;
-  order.world_size = static_cast<int>(job.ranks.size());
-  order.store_address = planned.store_address;
   order.stop = planned.stop_grace;
   order.epoch = job.plan.epoch.value();
-  order.restore_from = job.restored_from;
+  order.save_stacks = planned.save_stacks;
+  order.leased = planned.leased;
+  if (planned.restores) order.restore_from = job.restored_from;
+  order.generation = membership.generation.value();
+  order.rank = membership.rank.value();
+  order.world_size = membership.world_size;
+  order.store_address = planned.store_address;
+  order.planned = membership.planned;
   if (!SavesCheckpoints(job.request)) return order;
+  // As CheckpointPlanFor.
   const auto& save = job.checkpoints.order;
-  if (save.has_value() && save->generation == job.generation) order.save_order = save->number;
-  if (planned.id.rank == Rank(0)) order.commit_steps = CommitSteps(job);
+  if (save.has_value() && save->generation == job.generation && order.rank != -1 &&
+      ChangeUnderWay(job) == nullptr) {
+    order.save_order = save->number;
+  }
+  if (order.rank == 0) order.commit_steps = CommitSteps(job);
   return order;
 }
 
@@ -43,7 +54,9 @@ void SimController::Start() {
   world_.trace.Add("controller starts, number ", start_number_);
   steady_offset_ = absl::Seconds(random_.Between(0, 1000));
   timer_ = kNever;
-  cluster_.emplace(Cluster::Options());
+  Cluster::Options options;
+  options.node_lease = absl::Microseconds(world_.settings.lease);
+  cluster_.emplace(options);
   std::vector<Job> jobs;
   std::vector<Node> nodes;
   if (world_.settings.encoded) {
@@ -55,8 +68,8 @@ void SimController::Start() {
     for (const auto& [id, job] : stored_.jobs) jobs.push_back(*job);
     for (const auto& [name, node] : stored_.nodes) nodes.push_back(*node);
   }
-  cluster_->Restore(std::move(jobs), std::move(nodes), Now());
-  world_.observer->OnRestored(*cluster_, stored_.jobs);
+  cluster_->Restore(std::move(jobs), std::move(nodes), Now(), stored_.automation);
+  world_.observer->OnRestored(*cluster_, stored_);
   ArmTimer();
 }
 
@@ -89,9 +102,13 @@ void SimController::Apply(const Event& event, Answer answer) {
     batch.puts.nodes[name] = std::make_shared<const Node>(node);
     if (world_.settings.encoded) batch.encoded.puts[NodeKey(name)] = EncodeNode(node, *cluster_);
   }
-  for (const NodeName& name : actions.send_plans) batch.plans.emplace_back(name, PlanFor(name));
+  for (const NodeName& name : actions.send_plans) {
+    batch.plans.emplace_back(name, PlanFor(name));
+    world_.observer->OnPlanned(*cluster_, *batch.plans.back().second);
+  }
+  if (actions.store_automation) batch.automation = cluster_->automation();
   batch.answer = std::move(answer);
-  world_.observer->OnStep(*cluster_, batch.puts.jobs);
+  world_.observer->OnStep(*cluster_, batch.puts, batch.automation);
   ArmTimer();
   Add(std::move(batch));
 }
@@ -132,6 +149,7 @@ void SimController::Store(const Batch& batch) {
   for (const auto& [id, job] : batch.puts.jobs) stored_.jobs[id] = job;
   for (const auto& [name, node] : batch.puts.nodes) stored_.nodes[name] = node;
   for (const JobId& id : batch.deletes) stored_.jobs.erase(id);
+  if (batch.automation.has_value()) stored_.automation = *batch.automation;
   if (world_.settings.encoded) (void)encoded_.Commit(batch.encoded);
 }
 
@@ -192,6 +210,14 @@ void SimController::OnHello(const SessionPtr& session, NodeFacts facts, const Re
   SimNode* const receiver = world_.nodes[session->node].get();
   world_.network->SendDown(session, [receiver, session] { receiver->OnWelcome(session); });
   Apply(NodeConnected{std::move(facts), report.trainers, report.results});
+  Grant(session, report.number);
+}
+
+void SimController::Grant(const SessionPtr& session, int64_t report) {
+  if (world_.settings.lease == 0) return;
+  SimNode* const receiver = world_.nodes[session->node].get();
+  world_.network->SendDown(session,
+                           [receiver, session, report] { receiver->OnLease(session, report); });
 }
 
 void SimController::OnReport(const SessionPtr& session, const Report& report) {
@@ -200,6 +226,7 @@ void SimController::OnReport(const SessionPtr& session, const Report& report) {
   const auto current = sessions_.find(name);
   if (current == sessions_.end() || current->second != session) return;
   Apply(NodeReported{name, report.trainers, report.results});
+  Grant(session, report.number);
 }
 
 void SimController::OnSessionEnd(const SessionPtr& session) {

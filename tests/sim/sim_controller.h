@@ -22,6 +22,13 @@
 
 namespace paceline::sim {
 
+// What survives the controller.
+struct Stored {
+  std::map<JobId, std::shared_ptr<const Job>> jobs;
+  std::map<NodeName, std::shared_ptr<const Node>> nodes;
+  Automation automation;
+};
+
 class SimController {
  public:
   using Answer = std::function<void()>;
@@ -48,21 +55,17 @@ class SimController {
 
   void JumpWallClock(absl::Duration by) { wall_offset_ += by; }
 
-  // As it would be after a crash at this moment.
-  const std::map<JobId, std::shared_ptr<const Job>>& stored_jobs() const { return stored_.jobs; }
-
  private:
-  struct Stored {
-    std::map<JobId, std::shared_ptr<const Job>> jobs;
-    std::map<NodeName, std::shared_ptr<const Node>> nodes;
-  };
   struct Batch {
     Stored puts;
     std::vector<JobId> deletes;
+    std::optional<Automation> automation;
     WriteBatch encoded;
     std::vector<std::pair<NodeName, std::shared_ptr<const NodeOrders>>> plans;
     Answer answer;
-    bool empty() const { return puts.jobs.empty() && puts.nodes.empty() && deletes.empty(); }
+    bool empty() const {
+      return puts.jobs.empty() && puts.nodes.empty() && deletes.empty() && !automation.has_value();
+    }
   };
 
   void Add(Batch batch);
@@ -71,6 +74,7 @@ class SimController {
   void Finish(const Batch& batch);
   void SendPlan(const NodeName& node, const std::shared_ptr<const NodeOrders>& plan);
   std::shared_ptr<const NodeOrders> PlanFor(const NodeName& node) const;
+  void Grant(const SessionPtr& session, int64_t report);
   void ArmTimer();
   void CloseAtNode(const SessionPtr& session);
 

@@ -30,6 +30,7 @@ int main(int argc, char** argv) {
   app.add_option("--failures", failures_allowed, "Stop after so many that fail.");
   app.add_flag("--trace", trace, "Show all events.");
   CLI11_PARSE(app, argc, argv);
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
   if (one->count() > 0) {
     std::fputs(paceline::sim::Describe(seed, trace ? kAllEvents : kEventsShown).c_str(), stdout);
     return paceline::sim::RunHistory(seed, 0).failure.empty() ? 0 : 1;

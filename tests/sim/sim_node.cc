@@ -58,6 +58,7 @@ void SimNode::CrashHost(bool lose_disk) {
   CrashDaemon();
   host_up_ = false;
   for (const TrainerPtr& trainer : Living()) trainer->Vanish();
+  kept_lease_ = paceline::Lease();
   if (!lose_disk) return;
   directories_.clear();
   facts_.uid = absl::StrCat(name_.value(), "-", daemon_number_ + 1);
@@ -80,6 +81,7 @@ void SimNode::Thaw() {
   if (!frozen_) return;
   world_.trace.Add(name_.value(), ": host goes on");
   frozen_ = false;
+  thawed_ = world_.time.now();
   const auto held = std::move(held_);
   held_.clear();
   for (const Timeline::Action& action : held) world_.time.After(0, action);
@@ -119,8 +121,10 @@ void SimNode::StartDaemon() {
     Apply(TrainerFound{id, directory.alive(), directory.stop_requested});
     if (directory.alive()) directory.process->Command(directory.plan);
   }
+  lease_ = kept_lease_;
   backoff_ = kFirstBackoff;
   Dial();
+  Poll();
 }
 
 void SimNode::CrashDaemon() {
@@ -143,6 +147,8 @@ void SimNode::Dial() {
   session_->node = index_;
   session_->uid = facts_.uid;
   welcomed_ = false;
+  report_number_ = 0;
+  lease_.BeginSession();
   world_.network->Register(session_);
   World& world = world_;
   world_.network->SendUp(
@@ -192,6 +198,8 @@ void SimNode::OnWelcome(const SessionPtr& session) {
     if (session != session_ || welcomed_) return;
     world_.trace.Add(name_.value(), ": connected");
     welcomed_ = true;
+    lease_.SetLength(absl::Microseconds(world_.settings.lease));
+    kept_lease_ = lease_;
     backoff_ = kFirstBackoff;
     Report();
     ReportEveryInterval();
@@ -200,7 +208,15 @@ void SimNode::OnWelcome(const SessionPtr& session) {
 
 void SimNode::OnPlan(const SessionPtr& session, const std::shared_ptr<const NodeOrders>& plan) {
   Later(0, [this, session, plan] {
+    CheckLease();
     if (session == session_ && welcomed_) Take(*plan);
+  });
+}
+
+void SimNode::OnLease(const SessionPtr& session, int64_t report) {
+  Later(0, [this, session, report] {
+    if (session == session_ && lease_.Grant(report)) kept_lease_ = lease_;
+    CheckLease();
   });
 }
 
@@ -229,12 +245,17 @@ void SimNode::Report() {
   });
 }
 
-sim::Report SimNode::MakeReport() const {
+sim::Report SimNode::MakeReport() {
   sim::Report report;
+  report.number = ++report_number_;
+  lease_.Sent(report_number_, Clock());
   for (const TrainerId& id : known_) {
     const Directory& directory = directories_.at(id);
     TrainerReport trainer = directory.seen;
-    if (directory.alive()) trainer.progress = directory.process->status().progress;
+    if (directory.alive()) {
+      trainer.progress = directory.process->Progress();
+      trainer.suspended = directory.process->is_suspended();
+    }
     if (directory.result.has_value()) {
       trainer.state = TrainerState::kExited;
       trainer.exit = directory.result;
@@ -244,176 +265,6 @@ sim::Report SimNode::MakeReport() const {
   }
   report.results = results_;
   return report;
-}
-
-// ---- The trainers.
-
-void SimNode::Take(const NodeOrders& plan) {
-  PlanReceived event;
-  plans_.clear();
-  for (const TrainerOrder& order : plan.trainers) {
-    plans_[order.id] = order;
-    event.trainers.push_back({order.id, order.stop});
-    if (known_.count(order.id) == 0) continue;
-    Directory& directory = directories_.at(order.id);
-    if (directory.result.has_value()) continue;
-    directory.plan = order;
-    directory.stop_requested = order.stop.has_value() || set_->StopRequested(order.id);
-    if (directory.alive()) directory.process->Command(order);
-  }
-  Apply(event);
-  tasks_ = plan.tasks;
-  results_.erase(std::remove_if(results_.begin(), results_.end(),
-                                [&](const CheckpointTaskResult& result) {
-                                  return std::count(tasks_.begin(), tasks_.end(), result.task) == 0;
-                                }),
-                 results_.end());
-  RunTasks();
-  Changed();
-}
-
-void SimNode::Apply(const TrainerEvent& event) {
-  Execute(set_->Step(event, Clock()));
-  ArmDeadline();
-}
-
-void SimNode::Execute(const std::vector<TrainerAction>& actions) {
-  for (const TrainerAction& action : actions) {
-    if (const auto* start = std::get_if<StartTrainer>(&action)) Start(start->id);
-    if (const auto* skip = std::get_if<SkipTrainer>(&action)) Skip(skip->id);
-    if (const auto* stop = std::get_if<TerminateTrainer>(&action)) Stop(stop->id, false);
-    if (const auto* stop = std::get_if<KillTrainer>(&action)) Stop(stop->id, true);
-    if (const auto* forget = std::get_if<ForgetTrainer>(&action)) {
-      known_.erase(forget->id);
-      directories_.at(forget->id).forgotten = true;
-      Changed();
-    }
-    if (const auto* gone = std::get_if<DeleteTrainerDir>(&action)) directories_.erase(gone->id);
-  }
-}
-
-void SimNode::ArmDeadline() {
-  const int64_t timer = ++deadline_timer_;
-  const absl::Time next = set_->NextDeadline();
-  if (next == absl::InfiniteFuture()) return;
-  const auto delay = static_cast<Micros>(
-      static_cast<double>(ToMicros(std::max(next - Clock(), absl::ZeroDuration()))) / clock_rate_);
-  Later(delay + 1, [this, timer] {
-    if (timer != deadline_timer_) return;
-    Execute(set_->Tick(Clock()));
-    ArmDeadline();
-  });
-}
-
-void SimNode::Start(const TrainerId& id) {
-  world_.observer->OnStart(*this, id);
-  Directory& directory = directories_[id];
-  directory = Directory();
-  directory.plan = plans_.at(id);
-  directory.seen.id = id;
-  known_.insert(id);
-  Changed();
-  if (random_.Chance(world_.settings.start_fails) && world_.time.now() < world_.settings.quiet) {
-    directory.remains = Remains();
-    directory.remains->seen = true;
-    directory.remains->start_error = "cannot be started";
-    JudgeIt(directory, false);
-    Later(0, [this, id] { Apply(TrainerEnded{id}); });
-    return;
-  }
-  directory.process = Trainer::Start(world_, *this, id, plans_.at(id));
-  directory.seen = directory.process->status();
-}
-
-void SimNode::Skip(const TrainerId& id) {
-  Directory& directory = directories_[id];
-  directory = Directory();
-  directory.plan = plans_.at(id);
-  directory.stop_requested = true;
-  directory.seen.id = id;
-  directory.result = TrainerExit();
-  directory.result->message = "not started";
-  known_.insert(id);
-  Changed();
-}
-
-void SimNode::Stop(const TrainerId& id, bool kill) {
-  Directory& directory = directories_.at(id);
-  if (!directory.alive()) return;
-  directory.stop_requested = true;
-  kill ? directory.process->Kill() : directory.process->Terminate();
-}
-
-void SimNode::OnTold(const Trainer& trainer) {
-  if (!set_.has_value() || frozen_ || known_.count(trainer.id()) == 0) return;
-  directories_.at(trainer.id()).seen = trainer.status();
-  Changed();
-}
-
-void SimNode::OnEnded(const Trainer& trainer, Remains remains) {
-  const TrainerId id = trainer.id();
-  const auto found = directories_.find(id);
-  if (found == directories_.end()) return;
-  found->second.remains = std::move(remains);
-  if (!set_.has_value()) return;
-  Later(1 * kMilli, [this, id] {
-    if (known_.count(id) == 0) return;
-    Directory& directory = directories_.at(id);
-    if (directory.result.has_value()) return;
-    JudgeIt(directory, set_->StopRequested(id));
-    Apply(TrainerEnded{id});
-    Changed();
-  });
-}
-
-void SimNode::JudgeIt(Directory& directory, bool stop_requested) {
-  directory.result = Judge(directory.remains.value_or(Remains()), stop_requested);
-  world_.trace.Add(name_.value(), ": trainer of ", directory.seen.id.job.value(), " g",
-                   directory.seen.id.generation.value(), " r", directory.seen.id.rank.value(),
-                   " ended: failure ", static_cast<int>(directory.result->failure), " ",
-                   directory.result->message);
-}
-
-// ---- Work in checkpoint directories: one task at a time, again after a while if it failed.
-
-void SimNode::RunTasks() {
-  if (task_runs_) return;
-  for (const CheckpointTask& task : tasks_) {
-    const bool tried =
-        std::any_of(results_.begin(), results_.end(),
-                    [&](const CheckpointTaskResult& result) { return result.task == task; });
-    if (tried) continue;
-    task_runs_ = true;
-    const Micros delay = 1 * kMilli + random_.Exponential(world_.settings.disk_delay / 4);
-    Later(delay, [this, task] {
-      task_runs_ = false;
-      CheckpointTaskResult result;
-      if (random_.Chance(world_.settings.task_fails) && world_.time.now() < world_.settings.quiet) {
-        result.task = task;
-        result.error = "the file system does not answer";
-      } else {
-        result = world_.disk.Run(task);
-      }
-      world_.trace.Add(name_.value(), ": task ", task.directory,
-                       result.error.empty() ? " done" : " failed");
-      if (std::count(tasks_.begin(), tasks_.end(), task) > 0) {
-        results_.push_back(result);
-        Changed();
-        if (!result.error.empty()) {
-          Later(30 * kSecond, [this, task] {
-            results_.erase(std::remove_if(results_.begin(), results_.end(),
-                                          [&](const CheckpointTaskResult& r) {
-                                            return r.task == task && !r.error.empty();
-                                          }),
-                           results_.end());
-            RunTasks();
-          });
-        }
-      }
-      RunTasks();
-    });
-    return;
-  }
 }
 
 }  // namespace paceline::sim

@@ -1,6 +1,6 @@
-// A host with a worker daemon: the real TrainerSet and JudgeEnd, and a model of what is around them
-// (worker_node, session, the directories of the trainers). The directories survive the daemon, the
-// trainers do, too; a host that dies takes its trainers along.
+// A host with a worker daemon: the real TrainerSet, Lease and JudgeEnd, and a model of what is
+// around them (worker_node, session, the directories of the trainers). The directories survive the
+// daemon, the trainers do, too; a host that dies takes its trainers along.
 //
 // Thread-compatible.
 #ifndef TESTS_SIM_SIM_NODE_H_
@@ -18,6 +18,7 @@
 #include "tests/sim/network.h"
 #include "tests/sim/trainer.h"
 #include "tests/sim/world.h"
+#include "worker/daemon/core/lease.h"
 #include "worker/daemon/core/trainer_set.h"
 
 namespace paceline::sim {
@@ -40,6 +41,7 @@ class SimNode {
   void Freeze();
   void Thaw();
   bool is_frozen() const { return frozen_; }
+  Micros thawed() const { return thawed_; }  // When it last went on.
   // Of its training; 1: as fast as the others.
   double slowness = 1;
 
@@ -49,10 +51,12 @@ class SimNode {
   // From the controller.
   void OnWelcome(const SessionPtr& session);
   void OnPlan(const SessionPtr& session, const std::shared_ptr<const NodeOrders>& plan);
+  void OnLease(const SessionPtr& session, int64_t report);
   void OnSessionEnd(const SessionPtr& session);
 
   // From its trainers.
   void OnTold(const Trainer& trainer);
+  void OnSuspended(const Trainer& trainer);
   void OnEnded(const Trainer& trainer, Remains remains);
 
   // Of the trainers whose processes live.
@@ -70,6 +74,10 @@ class SimNode {
     std::optional<Remains> remains;
     std::optional<TrainerExit> result;
     TrainerPtr process;
+    absl::Time last_step;
+    int64_t steps_seen = -1;
+    bool fenced = false;
+    bool stacks_asked = false;
     bool alive() const { return process != nullptr && process->is_alive(); }
   };
 
@@ -81,7 +89,10 @@ class SimNode {
   void Changed();
   void Report();
   void ReportEveryInterval();
-  sim::Report MakeReport() const;
+  sim::Report MakeReport();
+  void CheckLease();
+  void Poll();
+  void SaveStacks(const TrainerOrder& order, Directory& directory);
 
   void Take(const NodeOrders& plan);
   void Apply(const TrainerEvent& event);
@@ -103,8 +114,10 @@ class SimNode {
 
   bool host_up_ = true;
   bool frozen_ = false;
+  Micros thawed_ = -kSecond;
   std::vector<Timeline::Action> held_;  // For the end of a freeze.
   std::map<TrainerId, Directory> directories_;
+  paceline::Lease kept_lease_;  // Outlives the daemon, not the host.
 
   // Of the daemon that runs.
   int64_t daemon_number_ = 0;
@@ -114,6 +127,8 @@ class SimNode {
   std::vector<CheckpointTask> tasks_;
   std::vector<CheckpointTaskResult> results_;
   bool task_runs_ = false;
+  paceline::Lease lease_;
+  int64_t report_number_ = 0;
   SessionPtr session_;
   bool welcomed_ = false;
   bool report_due_ = false;

@@ -29,7 +29,8 @@ struct JobFacts {
   std::string directory;    // Of its checkpoints; empty: none.
   Micros step_time = 0;     // Mean.
   Micros collective_timeout = 0;
-  bool has_ladder = false;
+  Micros give_up = 0;
+  bool recovers = false;
 };
 
 struct World {
