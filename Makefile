@@ -1,6 +1,6 @@
 # What a person types. Each target does all the set-up that it needs.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-gpu check build bench fuzz format
+.PHONY: help demo test test-gpu check build bench fuzz sim format
 
 help:  ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1:\2/p' Makefile | while IFS=: read -r target what; do \
@@ -26,6 +26,9 @@ bench: .setup  ## Run one benchmark beside its peer: NAME=step, loader, hsgd, ..
 
 fuzz: .setup  ## Fuzz the parsers of checkpoints: TARGET=safetensors or manifest, SECONDS=60.
 	@tools/fuzz.sh $(TARGET) $(SECONDS)
+
+sim: .setup  ## Play simulated histories of a cluster: SEEDS=100000.
+	@tools/sim.sh $(SEEDS)
 
 format: .setup  ## Format all C++ files in place.
 	@tools/check.sh --fix format

@@ -130,7 +130,8 @@ class SavingLoop {
       : options_(options),
         peers_(options),
         state_(MakeState(options)),
-        saver_(platform_, {options.rank, options.ranks, 0}) {
+        saver_(platform_, {}) {
+    saver_.SetPlace(options.rank, options.ranks);
     int64_t bytes = 0;
     for (const ShardEntry& entry : state_) bytes += static_cast<int64_t>(entry.rows.nbytes());
     saver_.Reserve(bytes);

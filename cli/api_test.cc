@@ -370,7 +370,7 @@ TEST_F(ApiTest, NodesAreListedAndDescribed) {
   node.set_name("w0");
   node.set_state(v1::NODE_READY);
   node.set_slots(2);
-  controller_.SetNodes({node});
+  controller_.nodes().SetNodes({node});
   EXPECT_THAT(Paceline({"node", "list"}).out, HasSubstr("w0    READY    0/2"));
   EXPECT_THAT(Paceline({"node", "describe", "w0"}).out, HasSubstr("Slots:      0 of 2 used"));
   EXPECT_EQ(Paceline({"node", "describe", "w9"}).exit, kCliNotFound);

@@ -95,7 +95,7 @@ std::unique_ptr<CLI::App> MakeCommandLine(Program& program) {
   AddGlobalFlags(*app, program.flags);
   AddSubmit(*app, program);
   CLI::App* job = AddGroup(
-      *app, "job", "Jobs: list, describe, logs, ladder, profile, cancel, resume, wait, watch");
+      *app, "job", "Jobs: list, describe, logs, ladder, profile, cancel, resume, wait, watch, why");
   AddJobList(*job, program);
   AddJobDescribe(*job, program);
   AddJobLogs(*job, program);
@@ -105,6 +105,7 @@ std::unique_ptr<CLI::App> MakeCommandLine(Program& program) {
   AddJobResume(*job, program);
   AddJobWait(*job, program);
   AddJobWatch(*job, program);
+  AddJobWhy(*job, program);
   CLI::App* checkpoint = AddGroup(
       *app, "checkpoint", "Checkpoints: list, describe, save, verify, export, delete, pin, unpin");
   AddCheckpointList(*checkpoint, program);
@@ -115,9 +116,25 @@ std::unique_ptr<CLI::App> MakeCommandLine(Program& program) {
   AddCheckpointDelete(*checkpoint, program);
   AddCheckpointPin(*checkpoint, program);
   AddCheckpointUnpin(*checkpoint, program);
-  CLI::App* node = AddGroup(*app, "node", "Nodes: list, describe");
+  CLI::App* node = AddGroup(*app, "node",
+                            "Nodes: list, describe, cordon, uncordon, drain, replace, resume, "
+                            "lost, history, check, watch");
   AddNodeList(*node, program);
   AddNodeDescribe(*node, program);
+  AddNodeCordon(*node, program);
+  AddNodeUncordon(*node, program);
+  AddNodeDrain(*node, program);
+  AddNodeReplace(*node, program);
+  AddNodeResume(*node, program);
+  AddNodeLost(*node, program);
+  AddNodeHistory(*node, program);
+  AddNodeCheck(*node, program);
+  AddNodeWatch(*node, program);
+  CLI::App* automation = AddGroup(
+      *app, "automation", "What the controller does to nodes by itself: status, pause, resume");
+  AddAutomationStatus(*automation, program);
+  AddAutomationPause(*automation, program);
+  AddAutomationResume(*automation, program);
   CLI::App* dev = AddGroup(*app, "dev", "A cluster on this machine: up, down, status");
   AddDevUp(*dev, program);
   AddDevDown(*dev, program);

@@ -122,7 +122,7 @@ TEST(CommandLineTest, EveryCommandAndFlagIsDocumented) {
 
 TEST(CompletionTest, BashCompletesCommands) {
   EXPECT_EQ(BashCompletes({"paceline", "jo"}), "job\n");
-  EXPECT_EQ(BashCompletes({"paceline", "job", "w"}), "wait watch\n");
+  EXPECT_EQ(BashCompletes({"paceline", "job", "w"}), "wait watch why\n");
   EXPECT_EQ(BashCompletes({"paceline", "-q", "dev", ""}), "up down status\n");
 }
 

@@ -86,6 +86,15 @@ class JobChangesTest : public CommandTest {
   }
 };
 
+TEST_F(JobChangesTest, WhyTellsALinePerObstacle) {
+  controller_.SetJobs({Job(1, "reason: 'It waits for 2 slots.'")});
+  EXPECT_EQ(Paceline({"job", "why", "small"}).out, "It waits for 2 slots.\n");
+  controller_.SetJobs({Job(1, "")});
+  const Ran ran = Paceline({"job", "why", "small"});
+  EXPECT_EQ(ran.exit, kCliOk) << ran.err;
+  EXPECT_EQ(ran.out, "Nothing is in its way.\n");
+}
+
 TEST_F(JobChangesTest, LadderWithoutAnArgumentIsShown) {
   const Ran ran = Paceline({"job", "ladder", "small"});
   EXPECT_EQ(ran.exit, kCliOk) << ran.err;

@@ -1,5 +1,6 @@
 #include "controller/control_loop.h"
 
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include "controller/core/job_checkpoints.h"
 #include "controller/metrics.h"
 #include "controller/rpc/convert.h"
+#include "controller/rpc/convert_node.h"
 
 namespace paceline {
 namespace {
@@ -20,19 +22,20 @@ constexpr size_t kWatchedChanges = 8192;
 Moment ControlLoop::Now() { return {EventLoop::Now(), absl::Now()}; }
 
 ControlLoop::ControlLoop(EventLoop* loop, StateStore* store, ControllerMetrics* metrics,
-                         StoredState state)
+                         StoredState state, const Cluster::Options& options)
     : loop_(loop),
       metrics_(metrics),
       cluster_id_(std::move(state.cluster_id)),
-      cluster_(Cluster::Options()),
+      cluster_(options),
       job_log_(state.starts, kWatchedChanges),
       node_log_(state.starts, kWatchedChanges) {
-  cluster_.Restore(std::move(state.jobs), std::move(state.nodes), Now());
+  cluster_.Restore(std::move(state.jobs), std::move(state.nodes), Now(),
+                   std::move(state.automation));
   for (auto& [id, entry] : state.requests) requests_.Add(id, std::move(entry));
   for (const auto& [id, job] : cluster_.jobs()) {
     shown_jobs_[id] = {ToProto(job.state), job.checkpoints.committed, job.checkpoints.last_error};
   }
-  for (const auto& [name, node] : cluster_.nodes()) shown_nodes_[name] = v1::NODE_UNREACHABLE;
+  for (const auto& [name, node] : cluster_.nodes()) shown_nodes_[name] = ToProto(node.state);
   metrics_->ShowCluster(cluster_);
   ArmTimer();
   commits_ = std::make_unique<CommitQueue>(
@@ -68,6 +71,9 @@ void ControlLoop::Run(const Event& event, WriteBatch batch, CommitQueue::Then th
   for (const JobId& id : actions.delete_jobs) batch.deletes.push_back(JobKey(id));
   for (const NodeName& name : actions.store_nodes) {
     batch.puts[NodeKey(name)] = EncodeNode(cluster_.nodes().at(name), cluster_);
+  }
+  if (actions.store_automation) {
+    batch.puts[kAutomationKey] = EncodeAutomation(cluster_.automation());
   }
   // As they are now: a later event may change them before this one is durable.
   std::vector<std::pair<NodeName, v1::NodePlan>> plans;
@@ -168,7 +174,10 @@ v1::Node ControlLoop::Describe(const Node& node) const {
 }
 
 v1::NodePlan ControlLoop::PlanFor(const NodeName& node) const {
-  return ToProto(cluster_.PlanFor(node), cluster_.TasksFor(node));
+  v1::NodePlan plan = ToProto(cluster_.PlanFor(node), cluster_.TasksFor(node));
+  const std::optional<int64_t> check = cluster_.CheckFor(node);
+  if (check.has_value()) plan.mutable_check()->set_id(*check);
+  return plan;
 }
 
 }  // namespace paceline

@@ -47,7 +47,8 @@ class ControlLoop {
   };
 
   // All pointers outlive this.
-  ControlLoop(EventLoop* loop, StateStore* store, ControllerMetrics* metrics, StoredState state);
+  ControlLoop(EventLoop* loop, StateStore* store, ControllerMetrics* metrics, StoredState state,
+              const Cluster::Options& options);
   ~ControlLoop();
 
   // Before the first event.

@@ -6,9 +6,12 @@
 #include <cstdio>
 #include <string>
 #include <thread>
+#include <utility>
 
+#include "absl/time/time.h"
 #include "common/exit_codes.h"
 #include "common/version.h"
+#include "controller/queue_file.h"
 #include "controller/server.h"
 
 namespace paceline {
@@ -43,10 +46,32 @@ int Main(int argc, char** argv) {
       ->default_val("/var/lib/paceline/controller");
   app.add_option("--address-file", options.address_file,
                  "Write {\"pid\",\"grpc\",\"http\"} to this file once serving");
+  double node_lease_s = 60;
+  app.add_option("--node-lease", node_lease_s,
+                 "Seconds after the last report until a node that does not answer counts as LOST, "
+                 "and its trainers have ended by themselves. 0: never")
+      ->check(CLI::Range(0.0, 86400.0))
+      ->capture_default_str();
+  app.add_option("--max-out-share", options.cluster.max_out_share,
+                 "Share of the nodes that may be drained by the automation, unreachable or lost "
+                 "before the automation pauses itself")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  std::string queues;
+  app.add_option("--queues", queues,
+                 "YAML file of the queues that jobs wait in, with their priorities and quotas "
+                 "(docs/scheduling.md). Without it: one queue, default");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? kExitOk : kExitUsage;
+  }
+
+  options.cluster.node_lease = absl::Seconds(node_lease_s);
+  if (!queues.empty()) {
+    absl::StatusOr<Queues> read = ReadQueueFile(queues);
+    if (!read.ok()) return Fail({read.status(), kExitUsage});
+    options.cluster.queues = *std::move(read);
   }
 
   // Blocked before any thread starts, so that all inherit it; one thread waits for them.

@@ -7,8 +7,10 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "proto/job.pb.h"
+#include "proto/node.pb.h"
 #include "proto/status.pb.h"
 
 namespace paceline {
@@ -28,6 +30,11 @@ const prometheus::Histogram::BucketBoundaries kWaitBuckets = {0.1, 0.5, 1,   2.5
 std::string StateLabel(JobState state) {
   return absl::AsciiStrToLower(
       v1::JobState_Name(static_cast<v1::JobState>(static_cast<int>(state) + 1)));
+}
+
+std::string StateLabel(NodeState state) {
+  std::string name = v1::NodeState_Name(static_cast<v1::NodeState>(static_cast<int>(state) + 1));
+  return absl::AsciiStrToLower(absl::StripPrefix(name, "NODE_"));
 }
 
 std::string PhaseLabel(int phase) {
@@ -105,7 +112,13 @@ ControllerMetrics::ControllerMetrics(const std::string& version)
                     .Help("Workers connected.")
                     .Register(registry_)
                     .Add({})),
-      checkpoints_(&registry_) {
+      automation_paused_(BuildGauge()
+                             .Name("paceline_automation_paused")
+                             .Help("1 while the automation is paused, by a person or the brake.")
+                             .Register(registry_)
+                             .Add({})),
+      checkpoints_(&registry_),
+      memberships_(&registry_) {
   BuildGauge()
       .Name("paceline_build_info")
       .Help("Build information; value is always 1.")
@@ -123,6 +136,7 @@ void ControllerMetrics::ShowCluster(const Cluster& cluster) {
   for (const auto& [id, job] : cluster.jobs()) {
     states_[id] = job.state;
     checkpoints_.Begin(job);
+    memberships_.Begin(job);
     if (!job.ended_already()) ShowJob(job);
   }
   CountStates(cluster);
@@ -134,12 +148,14 @@ void ControllerMetrics::ShowChanges(const Cluster& cluster, const Actions& actio
     if (found == cluster.jobs().end()) continue;
     const Job& job = found->second;
     checkpoints_.Count(job);
+    memberships_.Count(job);
     const auto [known, added] = states_.emplace(id, JobState::kQueued);
     const JobState before = std::exchange(known->second, job.state);
     if (before == JobState::kQueued && job.holds_slots() && job.generation == Generation(1)) {
       queue_wait_.Observe(absl::ToDoubleSeconds(job.placed - job.created));
     }
-    if (before != JobState::kRunning && job.state == JobState::kRunning) {
+    if (before != JobState::kRunning && before != JobState::kRecovering &&
+        job.state == JobState::kRunning) {
       start_duration_.Observe(absl::ToDoubleSeconds(job.started - job.placed));
     }
     if (before != job.state && job.ended_already()) {
@@ -150,8 +166,10 @@ void ControllerMetrics::ShowChanges(const Cluster& cluster, const Actions& actio
   for (const JobId& id : actions.delete_jobs) {
     states_.erase(id);
     checkpoints_.Forget(id);
+    memberships_.Forget(id);
   }
-  if (!actions.store_jobs.empty() || !actions.delete_jobs.empty() || !actions.show_nodes.empty()) {
+  if (!actions.store_jobs.empty() || !actions.delete_jobs.empty() || !actions.show_nodes.empty() ||
+      actions.store_automation) {
     CountStates(cluster);
     RemoveOldSeries(absl::Now());
   }
@@ -184,15 +202,18 @@ void ControllerMetrics::ShowJob(const Job& job) {
 
 void ControllerMetrics::CountStates(const Cluster& cluster) {
   std::map<std::string, int> jobs;
-  for (int s = 0; s <= static_cast<int>(JobState::kCancelled); ++s) {
+  for (int s = 0; s <= static_cast<int>(JobState::kRecovering); ++s) {
     jobs[StateLabel(static_cast<JobState>(s))] = 0;
   }
   for (const auto& [id, job] : cluster.jobs()) ++jobs[StateLabel(job.state)];
   for (const auto& [state, count] : jobs) jobs_.Add({{"state", state}}).Set(count);
-  int ready = 0;
-  for (const auto& [name, node] : cluster.nodes()) ready += node.state == NodeState::kReady;
-  nodes_.Add({{"state", "ready"}}).Set(ready);
-  nodes_.Add({{"state", "unreachable"}}).Set(static_cast<double>(cluster.nodes().size()) - ready);
+  std::map<NodeState, int> nodes;
+  for (const auto& [name, node] : cluster.nodes()) ++nodes[node.state];
+  for (int s = 0; s <= static_cast<int>(NodeState::kLost); ++s) {
+    const auto state = static_cast<NodeState>(s);
+    nodes_.Add({{"state", StateLabel(state)}}).Set(nodes[state]);
+  }
+  automation_paused_.Set(cluster.automation().paused ? 1 : 0);
 }
 
 ControllerMetrics::JobSeries& ControllerMetrics::Series(const std::string& job_id) {

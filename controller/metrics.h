@@ -19,6 +19,7 @@
 #include "absl/time/time.h"
 #include "controller/checkpoint_metrics.h"
 #include "controller/core/cluster.h"
+#include "controller/membership_metrics.h"
 #include "proto/worker.pb.h"
 
 namespace paceline {
@@ -83,8 +84,10 @@ class ControllerMetrics {
   prometheus::Counter& replays_;
   prometheus::Counter& dropped_;
   prometheus::Gauge& sessions_;
+  prometheus::Gauge& automation_paused_;
 
   CheckpointMetrics checkpoints_;
+  MembershipMetrics memberships_;
 
   std::map<std::string, JobSeries> series_;
   std::map<JobId, JobState> states_;  // As last counted.

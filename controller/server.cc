@@ -50,7 +50,8 @@ ServerFailure Server::OpenState() {
   PACELINE_LOG(INFO) << "state_loaded jobs=" << state->jobs.size()
                      << " nodes=" << state->nodes.size() << " cluster=" << state->cluster_id
                      << " start=" << state->starts;
-  control_ = std::make_unique<ControlLoop>(&loop_, store_.get(), &metrics_, *std::move(state));
+  control_ = std::make_unique<ControlLoop>(&loop_, store_.get(), &metrics_, *std::move(state),
+                                           options_.cluster);
   return {};
 }
 
@@ -70,6 +71,7 @@ ServerFailure Server::Listen() {
   builder.RegisterService(workers_.get());
   builder.RegisterService(jobs_.get());
   builder.RegisterService(nodes_.get());
+  builder.RegisterService(automation_.get());
   builder.RegisterService(checkpoints_.get());
   grpc_ = builder.BuildAndStart();
   if (grpc_ == nullptr || port == 0) {
@@ -90,7 +92,8 @@ ServerFailure Server::Start() {
   if (!failure.status.ok()) return failure;
   workers_ = std::make_unique<WorkerSessions>(&loop_, control_.get(), &metrics_);
   jobs_ = std::make_unique<JobService>(&loop_, control_.get(), workers_.get(), &metrics_);
-  nodes_ = std::make_unique<NodeService>(&loop_, control_.get());
+  nodes_ = std::make_unique<NodeService>(&loop_, control_.get(), &metrics_);
+  automation_ = std::make_unique<AutomationService>(&loop_, control_.get(), &metrics_);
   checkpoints_ = std::make_unique<CheckpointService>(&loop_, control_.get(), &metrics_);
   control_->SetListeners({
       [this](const NodeName& node, const v1::NodePlan& plan) { workers_->SendPlan(node, plan); },

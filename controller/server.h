@@ -20,6 +20,7 @@
 #include "common/state_lock/state_lock.h"
 #include "controller/control_loop.h"
 #include "controller/metrics.h"
+#include "controller/rpc/automation_service.h"
 #include "controller/rpc/checkpoint_service.h"
 #include "controller/rpc/job_service.h"
 #include "controller/rpc/node_service.h"
@@ -33,6 +34,7 @@ struct ServerOptions {
   std::string http;          // HTTP, as above.
   std::string state_dir;     // Made if missing.
   std::string address_file;  // If set, written once serving; see docs/cli.md.
+  Cluster::Options cluster = {};
 };
 
 // An error at the start or while running, and the exit code that tells it apart.
@@ -78,6 +80,7 @@ class Server {
   std::unique_ptr<WorkerSessions> workers_;
   std::unique_ptr<JobService> jobs_;
   std::unique_ptr<NodeService> nodes_;
+  std::unique_ptr<AutomationService> automation_;
   std::unique_ptr<CheckpointService> checkpoints_;
   std::string grpc_address_;
   std::unique_ptr<grpc::Server> grpc_;

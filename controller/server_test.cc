@@ -90,6 +90,26 @@ TEST_F(ServerTest, JobThatCanNeverFitIsRefusedAndOneThatMustWaitSaysWhatFor) {
   ASSERT_TRUE(Submit(Spec(1), "r3", &job).ok());
   EXPECT_EQ(job.state(), v1::QUEUED);
   EXPECT_THAT(job.reason(), HasSubstr("waits for 1 slot: 0 free now"));
+
+  v1::WhyRequest request;
+  request.set_job(job.id());
+  v1::WhyResponse why;
+  grpc::ClientContext context;
+  ASSERT_TRUE(jobs_->Why(&context, request, &why).ok());
+  ASSERT_GE(why.obstacles_size(), 1);
+  EXPECT_EQ(why.obstacles(0),
+            "It needs 1 slot: 0 are free and 2 held by jobs, of those that it may use.");
+}
+
+TEST_F(ServerTest, JobOfAnUnknownQueueIsRefusedAndTheQueuesAreNamed) {
+  auto worker = Join(Hello("w0", /*slots=*/2));
+  v1::JobSpec spec = Spec();
+  spec.set_queue("nowhere");
+  v1::Job job;
+  const grpc::Status status = Submit(spec, "r0", &job);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_EQ(Reason(status), "QUEUE_UNKNOWN");
+  EXPECT_THAT(status.error_message(), HasSubstr("submit to one of default"));
 }
 
 TEST_F(ServerTest, JobsAreFoundByIdPrefixAndName) {

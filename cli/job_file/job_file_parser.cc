@@ -190,6 +190,8 @@ void JobFileParser::ParseKey(const JobKey& key, const std::string& path, const Y
     }
     return;
   }
+  if (key.type == KeyType::kTexts) return ParseTexts(key, path, value, *field.field, holder);
+  if (key.type == KeyType::kLabels) return ParseLabels(key, path, value, *field.field, holder);
   if (!CheckScalar(key, path, value)) return;
   if (key.type == KeyType::kInteger) ParseInteger(key, path, value, *field.field, holder);
   if (key.type == KeyType::kNumber || key.type == KeyType::kBool) {
@@ -302,13 +304,53 @@ void JobFileParser::ParseText(const JobKey& key, const std::string& path, const 
   holder->GetReflection()->SetString(holder, &field, text);
 }
 
+void JobFileParser::ParseTexts(const JobKey& key, const std::string& path, const YAML::Node& value,
+                               const FieldDescriptor& field, Message* holder) {
+  if (!value.IsSequence()) {
+    TellAt(path, StrCat("is ", Shape(value), "; it takes a list such as ", key.example));
+    return;
+  }
+  int index = 0;
+  for (const YAML::Node& item : value) {
+    const std::string item_path = StrCat(path, "[", index++, "]");
+    file_->positions[item_path] = PositionOfNode(item);
+    if (!CheckScalar(key, item_path, item)) continue;
+    holder->GetReflection()->AddString(holder, &field, item.Scalar());
+  }
+}
+
+void JobFileParser::ParseLabels(const JobKey& key, const std::string& path, const YAML::Node& value,
+                                const FieldDescriptor& field, Message* holder) {
+  if (!value.IsMap()) {
+    TellAt(path, StrCat("is ", Shape(value), "; it takes labels such as ", key.example));
+    return;
+  }
+  std::set<std::string> labels;
+  for (const auto& pair : value) {
+    if (!pair.first.IsScalar() || !pair.second.IsScalar()) {
+      TellAt(path, StrCat("has a label that is no text with a text; write ", key.example));
+      continue;
+    }
+    if (!labels.insert(pair.first.Scalar()).second) {
+      TellAt(path, StrCat("has the label ", Quoted(pair.first), " twice"));
+      continue;
+    }
+    Message* entry = holder->GetReflection()->AddMessage(holder, &field);
+    const auto* type = field.message_type();
+    entry->GetReflection()->SetString(entry, type->FindFieldByName("key"), pair.first.Scalar());
+    entry->GetReflection()->SetString(entry, type->FindFieldByName("value"), pair.second.Scalar());
+  }
+}
+
 bool JobFileParser::CheckScalar(const JobKey& key, const std::string& path,
                                 const YAML::Node& value) {
   if (value.IsScalar()) return true;
   if (value.IsNull()) {
     TellAt(path, "has no value; give one or leave the key out");
   } else {
-    const char* type = key.type == KeyType::kIntegers ? "whole number" : TypeName(key.type);
+    const char* type = key.type == KeyType::kIntegers ? "whole number"
+                       : key.type == KeyType::kTexts  ? "text"
+                                                      : TypeName(key.type);
     TellAt(path, StrCat("is ", Shape(value), "; it takes a ", type));
   }
   return false;

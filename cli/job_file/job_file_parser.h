@@ -57,6 +57,12 @@ class JobFileParser {
                    google::protobuf::Message* holder);
   void ParseText(const JobKey& key, const std::string& path, const YAML::Node& value,
                  const google::protobuf::FieldDescriptor& field, google::protobuf::Message* holder);
+  void ParseTexts(const JobKey& key, const std::string& path, const YAML::Node& value,
+                  const google::protobuf::FieldDescriptor& field,
+                  google::protobuf::Message* holder);
+  void ParseLabels(const JobKey& key, const std::string& path, const YAML::Node& value,
+                   const google::protobuf::FieldDescriptor& field,
+                   google::protobuf::Message* holder);
   // False, with a problem told, unless `value` is a single value that is there.
   bool CheckScalar(const JobKey& key, const std::string& path, const YAML::Node& value);
 

@@ -34,6 +34,17 @@ const std::vector<JobKey>& JobKeys() {
        "Where ranks compute: each takes a slot (cpu) or a GPU (cuda) of its node."},
       {"threads_per_rank", T::kInteger, "", "0", "0 to 1024", "1",
        "CPU threads of each rank's tensor operations; 0 is the node's cores divided by its slots."},
+      {"queue", T::kText, "", "default", "a name as of jobs, of a queue that the controller knows", "research",
+       "The queue that the job waits in."},
+      {"priority", T::kInteger, "", "0", "-1000 to 1000", "10",
+       "Jobs of a higher priority go first in their queue, and may displace running ones of a lower priority that save checkpoints."},
+      {"placement", T::kGroup, "", "", "", "", "Which nodes may be used; all that is given must hold."},
+      {"placement.labels", T::kLabels, "", "none", "", "{kind: new}", "Labels that a node must have."},
+      {"placement.nodes", T::kTexts, "", "none", "", "[node-1, node-2]", "Names of the only nodes that may be used."},
+      {"placement.exclude_nodes", T::kTexts, "", "none", "", "[node-3]", "Names of nodes that are not used."},
+      {"placement.tolerate", T::kTexts, "", "none", "each KEY or KEY=VALUE", "[team=vision]",
+       "Taints (labels taint.KEY) that do not matter; a node with another one is not used."},
+      {"placement.same", T::kText, "", "none", "", "rack", "A label of which all ranks' nodes must have the same value."},
 
       {"model", T::kGroup, "", "", "", "", "What is trained."},
       {"model.kind", T::kChoice, "", "required", "resnet18, mlp, llama, torchscript", "resnet18",
@@ -175,6 +186,16 @@ const std::vector<JobKey>& JobKeys() {
 
       {"max_restarts", T::kInteger, "", "0", "0 and more", "3",
        "How often the job starts again by itself after a rank failed, from its newest checkpoint or else from the start."},
+      {"recovery", T::kGroup, "", "", "", "", "Lost ranks are replaced while the others keep their state."},
+      {"recovery.max_failures", T::kInteger, "", "0", "0 and more", "10",
+       "So many ranks may be lost within window_s; with one more the job starts again (max_restarts) or has failed. 0: a lost rank ends the training at once. The other keys of the group need it."},
+      {"recovery.window_s", T::kNumber, "s", "3600", "more than 0", "7200", "Failures count for so long.", true},
+      {"recovery.spares", T::kInteger, "", "0", "0 and more", "1",
+       "Trainers that stand by with model and data loaded, each on a place of its own."},
+      {"recovery.min_ranks", T::kInteger, "", "ranks", "1 to ranks", "2",
+       "So many ranks go on when lost ones cannot be replaced at once; the job grows again when places are free.", true},
+      {"recovery.batch", T::kChoice, "", "keep_global_batch", "keep_global_batch, keep_rank_batch", "keep_rank_batch",
+       "With fewer ranks: the same samples per step, by smaller batches and more passes, where that is possible; or the same per rank."},
       {"resume_from", T::kText, "", "none", "not with init_from", "digits-resnet18/400",
        "Checkpoint to go on from: JOB for a job's newest one, JOB/STEP, or a directory, which begins with a slash."},
 
@@ -184,11 +205,19 @@ const std::vector<JobKey>& JobKeys() {
        "Where each rank R writes its weights at the end: final.rankR.safetensors in the example."},
       {"log_every", T::kInteger, "steps", "10", "1 and more", "20",
        "A log line with step and loss is written every so many steps.", true},
-      {"collective_timeout_s", T::kNumber, "s", "300", "more than 0", "60",
+      {"collective_timeout_s", T::kNumber, "s", "300, or 30 with recovery.max_failures", "more than 0", "60",
        "Longest time that a collective may take after the first two steps.", true},
       {"startup_timeout_s", T::kNumber, "s", "the larger of 600 and 3 times collective_timeout_s",
        "3 times collective_timeout_s and more", "900",
        "Longest time for the ranks to meet and for a collective of the first two steps.", true},
+      {"stall_warning_s", T::kNumber, "s", "half of hang_timeout_s", "more than 0, below hang_timeout_s", "20",
+       "A rank that has made no step for so long is told of.", true},
+      {"hang_timeout_s", T::kNumber, "s", "two thirds of collective_timeout_s",
+       "above stall_warning_s, below collective_timeout_s", "40",
+       "A rank that has made no step for so long, while others wait for it, counts as hung and is replaced; needs recovery.max_failures.", true},
+      {"give_up_s", T::kNumber, "s", "the larger of 600 and 3 times collective_timeout_s",
+       "above collective_timeout_s and the controller's --node-lease", "1200",
+       "Longest time that ranks wait for lost ones to be replaced, before the job starts again or has failed.", true},
       {"peak_flops", T::kNumber, "1/s", "0", "0 and more", "1e15",
        "Floating-point operations that a device can do at most; 0 is those of a GPU that is known, else no MFU is told."},
       {"cuda_graph", T::kBool, "", "false",
@@ -241,6 +270,10 @@ const char* TypeName(KeyType type) {
       return "list of groups";
     case KeyType::kText:
       return "text";
+    case KeyType::kTexts:
+      return "list of texts";
+    case KeyType::kLabels:
+      return "labels with values";
     case KeyType::kPath:
       return "path";
     case KeyType::kInteger:

@@ -14,7 +14,19 @@
 
 namespace paceline {
 
-enum class KeyType { kGroup, kGroups, kText, kPath, kInteger, kIntegers, kNumber, kBool, kChoice };
+enum class KeyType {
+  kGroup,
+  kGroups,
+  kText,
+  kTexts,
+  kLabels,
+  kPath,
+  kInteger,
+  kIntegers,
+  kNumber,
+  kBool,
+  kChoice,
+};
 
 struct JobKey {
   const char* path;  // "optimizer.momentum", "faults[].rank".

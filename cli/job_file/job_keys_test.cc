@@ -56,7 +56,9 @@ void AddPaths(const google::protobuf::Descriptor& group, const std::string& pref
     }
     const std::string path = prefix + field->name();
     paths->insert(path);
-    if (type != nullptr) AddPaths(*type, path + (field->is_repeated() ? "[]." : "."), paths);
+    if (type != nullptr && !field->is_map()) {
+      AddPaths(*type, path + (field->is_repeated() ? "[]." : "."), paths);
+    }
   }
 }
 
@@ -107,6 +109,9 @@ TEST(JobKeysTest, AllowedChoicesAreThoseOfTheProto) {
 // Further keys of the same group that an example needs.
 std::string Companions(const std::string& path) {
   if (path == "optimizer.nesterov") return "momentum: 0.9, ";
+  if (absl::StartsWith(path, "recovery.") && path != "recovery.max_failures") {
+    return "max_failures: 1, ";
+  }
   if (absl::StartsWith(path, "checkpoint.") && path != "checkpoint.directory") {
     return "directory: /c, ";
   }

@@ -1,5 +1,8 @@
 #include <cstdint>
 #include <cstdlib>
+#include <map>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_format.h"
 #include "cli/job_file/job_fields.h"
@@ -86,6 +89,19 @@ bool HasKeys(const Message& group) {
   return !fields.empty();
 }
 
+void EmitLabels(const Message& holder, const FieldDescriptor& field, const std::string& name,
+                YAML::Emitter* out) {
+  std::map<std::string, std::string> labels;
+  for (int i = 0; i < holder.GetReflection()->FieldSize(holder, &field); ++i) {
+    const Message& entry = holder.GetReflection()->GetRepeatedMessage(holder, &field, i);
+    const auto* type = field.message_type();
+    labels[entry.GetReflection()->GetString(entry, type->FindFieldByName("key"))] =
+        entry.GetReflection()->GetString(entry, type->FindFieldByName("value"));
+  }
+  if (labels.empty()) return;
+  *out << YAML::Key << name << YAML::Value << YAML::Flow << labels;
+}
+
 void EmitKey(const Message& group, const std::string& path, const std::string& name,
              YAML::Emitter* out) {
   const KeyField key = FindKeyField(*group.GetDescriptor(), name);
@@ -99,6 +115,7 @@ void EmitKey(const Message& group, const std::string& path, const std::string& n
   const Message& holder =
       key.member == nullptr ? group : group.GetReflection()->GetMessage(group, chosen);
   const auto* reflection = holder.GetReflection();
+  if (key.field->is_map()) return EmitLabels(holder, *key.field, name, out);
   if (key.field->is_repeated()) {
     const int count = reflection->FieldSize(holder, key.field);
     if (count == 0) return;
@@ -108,6 +125,8 @@ void EmitKey(const Message& group, const std::string& path, const std::string& n
     for (int i = 0; i < count; ++i) {
       if (key.field->message_type() != nullptr) {
         EmitGroup(reflection->GetRepeatedMessage(holder, key.field, i), full + "[]", out);
+      } else if (key.field->cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
+        *out << reflection->GetRepeatedString(holder, key.field, i);
       } else {
         *out << reflection->GetRepeatedInt64(holder, key.field, i);
       }

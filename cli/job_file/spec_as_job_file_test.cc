@@ -21,6 +21,10 @@ data: {train: t}
 optimizer: {kind: adamw, learning_rate: 0.1, beta1: 0}
 schedule: {kind: cosine, final_ratio: 0.1}
 threads_per_rank: 2
+queue: research
+priority: -5
+placement: {labels: {kind: new, "zone 1": "7"}, nodes: [a, "b c"], exclude_nodes: [d], tolerate: [old, team=x],
+            same: rack}
 )",
            R"(model: {kind: resnet18, sync_batchnorm: true}
 data: {train: t}

@@ -38,7 +38,8 @@ Client::Client(Options options, Interrupt& interrupt)
       interrupt_(interrupt),
       jobs_(v1::JobService::NewStub(NewChannel(options_.server))),
       checkpoints_(v1::CheckpointService::NewStub(NewChannel(options_.server))),
-      nodes_(v1::NodeService::NewStub(NewChannel(options_.server))) {}
+      nodes_(v1::NodeService::NewStub(NewChannel(options_.server))),
+      automation_(v1::AutomationService::NewStub(NewChannel(options_.server))) {}
 
 template <typename Call>
 grpc::Status Client::Unary(const Call& call) {
@@ -116,6 +117,10 @@ grpc::Status Client::ProfileJob(const v1::ProfileJobRequest& request, v1::Job* j
   return Unary([&](grpc::ClientContext* c) { return jobs_->Profile(c, request, job); });
 }
 
+grpc::Status Client::WhyJob(const v1::WhyRequest& request, v1::WhyResponse* response) {
+  return Unary([&](grpc::ClientContext* c) { return jobs_->Why(c, request, response); });
+}
+
 grpc::Status Client::ResumeJob(const v1::ResumeJobRequest& request, v1::Job* job) {
   return Unary([&](grpc::ClientContext* c) { return jobs_->Resume(c, request, job); });
 }
@@ -152,6 +157,51 @@ grpc::Status Client::GetNode(const v1::GetNodeRequest& request, v1::Node* node) 
 grpc::Status Client::ListNodes(const v1::ListNodesRequest& request,
                                v1::ListNodesResponse* response) {
   return Unary([&](grpc::ClientContext* c) { return nodes_->List(c, request, response); });
+}
+
+grpc::Status Client::CordonNode(const v1::CordonNodeRequest& request, v1::Node* node) {
+  return Unary([&](grpc::ClientContext* c) { return nodes_->Cordon(c, request, node); });
+}
+
+grpc::Status Client::UncordonNode(const v1::UncordonNodeRequest& request, v1::Node* node) {
+  return Unary([&](grpc::ClientContext* c) { return nodes_->Uncordon(c, request, node); });
+}
+
+grpc::Status Client::DrainNode(const v1::DrainNodeRequest& request,
+                               v1::DrainNodeResponse* response) {
+  return Unary([&](grpc::ClientContext* c) { return nodes_->Drain(c, request, response); });
+}
+
+grpc::Status Client::ResumeNode(const v1::ResumeNodeRequest& request, v1::Node* node) {
+  return Unary([&](grpc::ClientContext* c) { return nodes_->Resume(c, request, node); });
+}
+
+grpc::Status Client::DeclareNodeLost(const v1::DeclareNodeLostRequest& request, v1::Node* node) {
+  return Unary([&](grpc::ClientContext* c) { return nodes_->DeclareLost(c, request, node); });
+}
+
+grpc::Status Client::NodeHistory(const v1::NodeHistoryRequest& request, v1::NodeHistory* history) {
+  return Unary([&](grpc::ClientContext* c) { return nodes_->History(c, request, history); });
+}
+
+grpc::Status Client::CheckNode(const v1::CheckNodeRequest& request, v1::Node* node) {
+  return Unary([&](grpc::ClientContext* c) { return nodes_->Check(c, request, node); });
+}
+
+grpc::Status Client::GetAutomationStatus(const v1::GetAutomationStatusRequest& request,
+                                         v1::AutomationStatus* automation) {
+  return Unary(
+      [&](grpc::ClientContext* c) { return automation_->GetStatus(c, request, automation); });
+}
+
+grpc::Status Client::PauseAutomation(const v1::PauseAutomationRequest& request,
+                                     v1::AutomationStatus* automation) {
+  return Unary([&](grpc::ClientContext* c) { return automation_->Pause(c, request, automation); });
+}
+
+grpc::Status Client::ResumeAutomation(const v1::ResumeAutomationRequest& request,
+                                      v1::AutomationStatus* automation) {
+  return Unary([&](grpc::ClientContext* c) { return automation_->Resume(c, request, automation); });
 }
 
 grpc::Status Client::WatchJobs(const v1::WatchJobsRequest& request,

@@ -45,6 +45,7 @@ class Client {
   grpc::Status CancelJob(const v1::CancelJobRequest& request, v1::Job* job);
   grpc::Status ChangeLadder(const v1::ChangeLadderRequest& request, v1::Job* job);
   grpc::Status ProfileJob(const v1::ProfileJobRequest& request, v1::Job* job);
+  grpc::Status WhyJob(const v1::WhyRequest& request, v1::WhyResponse* response);
   grpc::Status ResumeJob(const v1::ResumeJobRequest& request, v1::Job* job);
   grpc::Status SaveCheckpoint(const v1::SaveCheckpointRequest& request, v1::Job* job);
   grpc::Status GetCheckpoint(const v1::GetCheckpointRequest& request, v1::Checkpoint* checkpoint);
@@ -55,6 +56,19 @@ class Client {
   grpc::Status PinCheckpoint(const v1::PinCheckpointRequest& request, v1::Checkpoint* checkpoint);
   grpc::Status GetNode(const v1::GetNodeRequest& request, v1::Node* node);
   grpc::Status ListNodes(const v1::ListNodesRequest& request, v1::ListNodesResponse* response);
+  grpc::Status CordonNode(const v1::CordonNodeRequest& request, v1::Node* node);
+  grpc::Status UncordonNode(const v1::UncordonNodeRequest& request, v1::Node* node);
+  grpc::Status DrainNode(const v1::DrainNodeRequest& request, v1::DrainNodeResponse* response);
+  grpc::Status ResumeNode(const v1::ResumeNodeRequest& request, v1::Node* node);
+  grpc::Status DeclareNodeLost(const v1::DeclareNodeLostRequest& request, v1::Node* node);
+  grpc::Status NodeHistory(const v1::NodeHistoryRequest& request, v1::NodeHistory* history);
+  grpc::Status CheckNode(const v1::CheckNodeRequest& request, v1::Node* node);
+  grpc::Status GetAutomationStatus(const v1::GetAutomationStatusRequest& request,
+                                   v1::AutomationStatus* automation);
+  grpc::Status PauseAutomation(const v1::PauseAutomationRequest& request,
+                               v1::AutomationStatus* automation);
+  grpc::Status ResumeAutomation(const v1::ResumeAutomationRequest& request,
+                                v1::AutomationStatus* automation);
 
   // Hand each message to `each` until that returns false (then OK) or the stream ends. A
   // watch that the server ends is UNAVAILABLE; a log that ends is OK; DEADLINE_EXCEEDED after
@@ -80,6 +94,7 @@ class Client {
   const std::unique_ptr<v1::JobService::Stub> jobs_;
   const std::unique_ptr<v1::CheckpointService::Stub> checkpoints_;
   const std::unique_ptr<v1::NodeService::Stub> nodes_;
+  const std::unique_ptr<v1::AutomationService::Stub> automation_;
 };
 
 }  // namespace paceline

@@ -21,7 +21,9 @@ constexpr Advice kAdvice[] = {
     {"CHECKPOINT_NOT_FOUND", "`paceline checkpoint list` shows those that there are"},
     {"NODE_NOT_FOUND", "`paceline node list` shows the nodes that there are"},
     {"NODE_UNREACHABLE",
-     "the log is there again when its node is; `paceline node list` shows the nodes"},
+     "logs and checks are there again when the node is; `paceline node list` shows the nodes"},
+    {"NO_SUBSTITUTE", "`paceline node drain --dry-run` tells what each mode would do"},
+    {"BRAKE", "`paceline automation resume` lets the automation act again"},
     {"REQUEST_ID_REUSED", "a --request-id stands for one request; leave it out or take a new one"},
 };
 

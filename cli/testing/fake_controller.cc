@@ -26,7 +26,8 @@ FakeController::FakeController() {
   grpc::ServerBuilder builder;
   builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
   builder.RegisterService(static_cast<v1::JobService::Service*>(this));
-  builder.RegisterService(static_cast<v1::NodeService::Service*>(this));
+  builder.RegisterService(static_cast<v1::NodeService::Service*>(&nodes_));
+  builder.RegisterService(static_cast<v1::AutomationService::Service*>(&nodes_));
   builder.RegisterService(static_cast<v1::CheckpointService::Service*>(this));
   server_ = builder.BuildAndStart();
 }
@@ -36,6 +37,7 @@ FakeController::~FakeController() {
     const absl::MutexLock lock(&mutex_);
     stopping_ = true;
   }
+  nodes_.Stop();
   server_->Shutdown();
 }
 
@@ -44,11 +46,6 @@ std::string FakeController::address() const { return absl::StrCat("127.0.0.1:", 
 void FakeController::SetJobs(std::vector<v1::Job> jobs) {
   const absl::MutexLock lock(&mutex_);
   jobs_ = std::move(jobs);
-}
-
-void FakeController::SetNodes(std::vector<v1::Node> nodes) {
-  const absl::MutexLock lock(&mutex_);
-  nodes_ = std::move(nodes);
 }
 
 void FakeController::SetCheckpoints(std::vector<v1::Checkpoint> checkpoints) {
@@ -156,6 +153,16 @@ grpc::Status FakeController::Get(grpc::ServerContext*, const v1::GetJobRequest* 
     return grpc::Status::OK;
   }
   return NotFound(absl::StrCat("there is no job \"", request->job(), "\""), "JOB_NOT_FOUND");
+}
+
+grpc::Status FakeController::Why(grpc::ServerContext* context, const v1::WhyRequest* request,
+                                 v1::WhyResponse* response) {
+  v1::GetJobRequest wanted;
+  wanted.set_job(request->job());
+  v1::Job job;
+  const grpc::Status status = Get(context, &wanted, &job);
+  if (status.ok() && !job.reason().empty()) response->add_obstacles(job.reason());
+  return status;
 }
 
 grpc::Status FakeController::List(grpc::ServerContext*, const v1::ListJobsRequest* request,
@@ -336,24 +343,6 @@ grpc::Status FakeController::StreamLogs(grpc::ServerContext* context,
     script = Next(log_scripts_[request->rank()]);
   }
   return Play(context, script, writer, /*idle=*/{});
-}
-
-grpc::Status FakeController::Get(grpc::ServerContext*, const v1::GetNodeRequest* request,
-                                 v1::Node* node) {
-  const absl::MutexLock lock(&mutex_);
-  for (const v1::Node& known : nodes_) {
-    if (known.name() != request->name()) continue;
-    *node = known;
-    return grpc::Status::OK;
-  }
-  return NotFound(absl::StrCat("there is no node \"", request->name(), "\""), "NODE_NOT_FOUND");
-}
-
-grpc::Status FakeController::List(grpc::ServerContext*, const v1::ListNodesRequest*,
-                                  v1::ListNodesResponse* response) {
-  const absl::MutexLock lock(&mutex_);
-  for (const v1::Node& node : nodes_) *response->add_nodes() = node;
-  return grpc::Status::OK;
 }
 
 }  // namespace paceline

@@ -1,6 +1,6 @@
 // A controller on a real socket that says what a test tells it to.
 //
-// Jobs, nodes and checkpoints are lists; watches and logs are scripts, one per call: messages and
+// Jobs and checkpoints are lists; watches and logs are scripts, one per call: messages and
 // how the stream ends. A script that does not end stays open until the client goes or the fake is
 // gone.
 //
@@ -18,10 +18,10 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "cli/testing/fake_nodes.h"
 #include "grpcpp/grpcpp.h"
 #include "proto/checkpoint.grpc.pb.h"
 #include "proto/job.grpc.pb.h"
-#include "proto/node.grpc.pb.h"
 
 namespace paceline {
 
@@ -33,9 +33,7 @@ struct StreamScript {
   std::optional<grpc::Status> end;
 };
 
-class FakeController : public v1::JobService::Service,
-                       public v1::NodeService::Service,
-                       public v1::CheckpointService::Service {
+class FakeController : public v1::JobService::Service, public v1::CheckpointService::Service {
  public:
   // Serves on 127.0.0.1 and a port of the system's choice.
   FakeController();
@@ -44,9 +42,11 @@ class FakeController : public v1::JobService::Service,
   // "127.0.0.1:port".
   std::string address() const;
 
+  // Its nodes, and its automation.
+  FakeNodes& nodes() { return nodes_; }
+
   // Get and List answer from these.
   void SetJobs(std::vector<v1::Job> jobs) ABSL_LOCKS_EXCLUDED(mutex_);
-  void SetNodes(std::vector<v1::Node> nodes) ABSL_LOCKS_EXCLUDED(mutex_);
   // Each is known as JOB/STEP, JOB being its id or name, or JOB for the first of the job.
   void SetCheckpoints(std::vector<v1::Checkpoint> checkpoints) ABSL_LOCKS_EXCLUDED(mutex_);
   // The answer to the next change when it is no success.
@@ -70,9 +70,10 @@ class FakeController : public v1::JobService::Service,
 
   grpc::Status Submit(grpc::ServerContext*, const v1::SubmitJobRequest*, v1::Job*) override;
   grpc::Status Get(grpc::ServerContext*, const v1::GetJobRequest*, v1::Job*) override;
+  // Tells the job's reason.
+  grpc::Status Why(grpc::ServerContext*, const v1::WhyRequest*, v1::WhyResponse*) override;
   grpc::Status List(grpc::ServerContext*, const v1::ListJobsRequest*,
                     v1::ListJobsResponse*) override;
-  using v1::NodeService::Service::Watch;
   grpc::Status Watch(grpc::ServerContext*, const v1::WatchJobsRequest*,
                      grpc::ServerWriter<v1::JobEvent>*) override;
   // Answers with the job, STOPPING, or as it is if it shall save first.
@@ -85,9 +86,6 @@ class FakeController : public v1::JobService::Service,
   grpc::Status Resume(grpc::ServerContext*, const v1::ResumeJobRequest*, v1::Job*) override;
   grpc::Status StreamLogs(grpc::ServerContext*, const v1::StreamLogsRequest*,
                           grpc::ServerWriter<v1::LogChunk>*) override;
-  grpc::Status Get(grpc::ServerContext*, const v1::GetNodeRequest*, v1::Node*) override;
-  grpc::Status List(grpc::ServerContext*, const v1::ListNodesRequest*,
-                    v1::ListNodesResponse*) override;
   // Answers with the first job and order 1, PENDING.
   grpc::Status Save(grpc::ServerContext*, const v1::SaveCheckpointRequest*, v1::Job*) override;
   grpc::Status Get(grpc::ServerContext*, const v1::GetCheckpointRequest*, v1::Checkpoint*) override;
@@ -110,12 +108,12 @@ class FakeController : public v1::JobService::Service,
                     grpc::ServerWriter<Message>* writer, const std::function<void()>& idle)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
+  FakeNodes nodes_;
   int port_ = 0;
   mutable absl::Mutex mutex_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<v1::Job> jobs_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::Checkpoint> checkpoints_ ABSL_GUARDED_BY(mutex_);
-  std::vector<v1::Node> nodes_ ABSL_GUARDED_BY(mutex_);
   std::deque<grpc::Status> failures_ ABSL_GUARDED_BY(mutex_);
   std::deque<StreamScript<v1::JobEvent>> watch_scripts_ ABSL_GUARDED_BY(mutex_);
   std::map<int, std::deque<StreamScript<v1::LogChunk>>> log_scripts_ ABSL_GUARDED_BY(mutex_);

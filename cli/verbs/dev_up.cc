@@ -24,7 +24,13 @@ struct DevUpFlags {
   int slots = 0;
 };
 
-// Waits until the controller knows every worker as ready. Returns those that are missing.
+// One that is cordoned or drained is up, too.
+bool Answers(const v1::Node& node) {
+  return node.state() != v1::NODE_STATE_UNSPECIFIED && node.state() != v1::NODE_UNREACHABLE &&
+         node.state() != v1::NODE_LOST;
+}
+
+// Waits until every worker reports to the controller. Returns those that are missing.
 std::set<std::string> AwaitReady(Program& program, const std::string& controller, int workers,
                                  absl::Time deadline) {
   std::set<std::string> missing;
@@ -40,7 +46,7 @@ std::set<std::string> AwaitReady(Program& program, const std::string& controller
         v1::WatchNodesRequest(),
         [&](const v1::NodeEvent& event) {
           resumption.Arrived();
-          if (event.node().state() == v1::NODE_READY) missing.erase(event.node().name());
+          if (Answers(event.node())) missing.erase(event.node().name());
           return !missing.empty();
         },
         deadline);

@@ -4,7 +4,7 @@
 
 #include "absl/time/clock.h"
 #include "cli/verbs/verbs.h"
-#include "cli/view/job_page.h"
+#include "cli/view/node_page.h"
 
 namespace paceline {
 namespace {

@@ -1,13 +1,9 @@
 // paceline node list
 #include <string>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
-#include "cli/text/table.h"
 #include "cli/verbs/verbs.h"
-#include "cli/view/job_text.h"
-#include "cli/view/numbers.h"
+#include "cli/view/node_page.h"
 
 namespace paceline {
 namespace {
@@ -24,31 +20,6 @@ grpc::Status FetchNodes(Program& program, v1::ListNodesResponse* nodes) {
     request.set_page_token(page.next_page_token());
   } while (!request.page_token().empty());
   return grpc::Status::OK;
-}
-
-std::string NodeTable(const v1::ListNodesResponse& nodes, absl::Time now, const PageStyle& style) {
-  Table table({{"NAME"},
-               {"STATE"},
-               {"SLOTS", true},
-               {"GPUS", true},
-               {"CPUS", true},
-               {"MEMORY", true},
-               {"REPORT", true},
-               {"JOBS"},
-               {"REASON"}});
-  for (const v1::Node& node : nodes.nodes()) {
-    const absl::Time report = TimeOf(node.has_last_report_time(), node.last_report_time());
-    table.Add({node.name(),
-               {StateText(node.state()), StateColour(node.state())},
-               absl::StrCat(node.slots_used(), "/", node.slots()),
-               absl::StrCat(node.gpus_used(), "/", node.hardware().gpus_size()),
-               absl::StrCat(node.hardware().cpus()),
-               BytesText(node.hardware().memory_bytes()),
-               node.has_last_report_time() ? DurationText(absl::ToDoubleSeconds(now - report)) : "",
-               absl::StrJoin(node.jobs(), ","),
-               node.reason()});
-  }
-  return table.Rendered(style.width, style.colours);
 }
 
 int ListNodes(Program& program) {

@@ -21,6 +21,7 @@ void AddJobProfile(CLI::App& parent, Program& program);
 void AddJobResume(CLI::App& parent, Program& program);
 void AddJobWait(CLI::App& parent, Program& program);
 void AddJobWatch(CLI::App& parent, Program& program);
+void AddJobWhy(CLI::App& parent, Program& program);
 
 void AddCheckpointList(CLI::App& parent, Program& program);
 void AddCheckpointDescribe(CLI::App& parent, Program& program);
@@ -33,6 +34,19 @@ void AddCheckpointUnpin(CLI::App& parent, Program& program);
 
 void AddNodeList(CLI::App& parent, Program& program);
 void AddNodeDescribe(CLI::App& parent, Program& program);
+void AddNodeCordon(CLI::App& parent, Program& program);
+void AddNodeUncordon(CLI::App& parent, Program& program);
+void AddNodeDrain(CLI::App& parent, Program& program);
+void AddNodeReplace(CLI::App& parent, Program& program);
+void AddNodeResume(CLI::App& parent, Program& program);
+void AddNodeLost(CLI::App& parent, Program& program);
+void AddNodeHistory(CLI::App& parent, Program& program);
+void AddNodeCheck(CLI::App& parent, Program& program);
+void AddNodeWatch(CLI::App& parent, Program& program);
+
+void AddAutomationStatus(CLI::App& parent, Program& program);
+void AddAutomationPause(CLI::App& parent, Program& program);
+void AddAutomationResume(CLI::App& parent, Program& program);
 
 void AddDevUp(CLI::App& parent, Program& program);
 void AddDevDown(CLI::App& parent, Program& program);

@@ -1,6 +1,5 @@
 #include "cli/view/job_page.h"
 
-#include <map>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -12,6 +11,7 @@
 #include "cli/view/figures_text.h"
 #include "cli/view/job_text.h"
 #include "cli/view/ladder_text.h"
+#include "cli/view/membership_text.h"
 #include "cli/view/numbers.h"
 
 namespace paceline {
@@ -68,11 +68,11 @@ std::string RankTable(const v1::Job& job, const PageStyle& style) {
                {"LOSS", true},
                {"SAMPLES/S", true},
                {"EXIT"}});
-  for (const v1::Rank& rank : job.ranks()) {
+  const auto add = [&](const std::string& name, const v1::Rank& rank) {
     const bool trains = rank.state() == v1::TRAINER_RUNNING;
     const bool stepped = rank.progress().step() > 0;
     const bool failed = rank.exit().failure() != v1::FAILURE_KIND_UNSPECIFIED;
-    table.Add({absl::StrCat(rank.rank()),
+    table.Add({name,
                rank.node(),
                rank.pid() == 0 ? "" : absl::StrCat(rank.pid()),
                {StateText(rank.state()), failed ? Colour::kRed : Colour::kNone},
@@ -82,14 +82,10 @@ std::string RankTable(const v1::Job& job, const PageStyle& style) {
                stepped ? LossText(rank.progress().loss()) : "",
                stepped && trains ? RateText(rank.progress().samples_per_s()) : "",
                rank.has_exit() ? ExitText(rank.exit()) : ""});
-  }
+  };
+  for (const v1::Rank& rank : job.ranks()) add(absl::StrCat(rank.rank()), rank);
+  for (const v1::Rank& spare : job.spares()) add("spare", spare);
   return table.Rendered(style.width, style.colours);
-}
-
-std::string LabelsText(const v1::Node& node) {
-  // Sorted: a proto map has no order of its own.
-  std::map<std::string, std::string> sorted(node.labels().begin(), node.labels().end());
-  return NeutralLine(absl::StrJoin(sorted, ", ", absl::PairFormatter("=")));
 }
 
 }  // namespace
@@ -155,6 +151,9 @@ std::string JobPage(const v1::Job& job, absl::Time now, const PageStyle& style) 
   const double run = RunSeconds(job, now);
   if (run >= 0) AddLine(&page, "Ran", DurationText(run));
   if (job.generation() > 0) AddLine(&page, "Generation", absl::StrCat(job.generation()));
+  if (const std::string fewer = FewerRanksText(job); !fewer.empty()) {
+    AddLine(&page, "Shrunk", fewer);
+  }
   if (job.plan().epoch() > 0) {
     AddLine(&page, "Strategy", StrategyText(job.plan().strategy()));
     AddLine(&page, "Plan", PlanText(job));
@@ -164,6 +163,8 @@ std::string JobPage(const v1::Job& job, absl::Time now, const PageStyle& style) 
   if (job.has_evaluation()) AddLine(&page, "Evaluation", EvaluationText(job.evaluation()));
   if (job.has_failure()) absl::StrAppend(&page, "\n", FailureText(job, style));
   if (job.ranks_size() > 0) absl::StrAppend(&page, "\nRanks:\n", RankTable(job, style));
+  const std::string changes = ChangeTable(job, now, style.width, style.colours);
+  if (!changes.empty()) absl::StrAppend(&page, "\nChanges of membership:\n", changes);
   const std::string figures = FigureTable(job, style.width, style.colours);
   if (!figures.empty()) absl::StrAppend(&page, "\nFigures:\n", figures);
   if (job.has_profile()) {
@@ -171,31 +172,6 @@ std::string JobPage(const v1::Job& job, absl::Time now, const PageStyle& style) 
                     ProfileTable(job, style.width, style.colours));
   }
   absl::StrAppend(&page, "\nJob file:\n", Indented(SpecAsJobFile(job.spec()), "  "));
-  return page;
-}
-
-std::string NodePage(const v1::Node& node, absl::Time now, const PageStyle& style) {
-  std::string page;
-  AddLine(&page, "Name", NeutralLine(node.name()));
-  AddLine(&page, "State",
-          Painted(StateText(node.state()), StateColour(node.state()), style.colours));
-  AddLine(&page, "Reason", NeutralLine(node.reason()));
-  AddLine(&page, "Slots", absl::StrCat(node.slots_used(), " of ", node.slots(), " used"));
-  AddLine(&page, "GPUs",
-          absl::StrCat(node.gpus_used(), " of ", node.hardware().gpus_size(), " used"));
-  for (const std::string& gpu : node.hardware().gpus()) AddLine(&page, "", NeutralLine(gpu));
-  AddLine(&page, "Processors", absl::StrCat(node.hardware().cpus()));
-  AddLine(&page, "Memory", BytesText(node.hardware().memory_bytes()));
-  AddLine(&page, "System", NeutralLine(node.hardware().os()));
-  AddLine(&page, "Labels", LabelsText(node));
-  AddLine(&page, "Address", NeutralLine(node.address()));
-  AddLine(&page, "Metrics", NeutralLine(node.metrics_address()));
-  AddLine(&page, "Jobs", NeutralLine(absl::StrJoin(node.jobs(), ", ")));
-  AddLine(&page, "Registered",
-          MomentText(TimeOf(node.has_register_time(), node.register_time()), now));
-  AddLine(&page, "Reported",
-          MomentText(TimeOf(node.has_last_report_time(), node.last_report_time()), now));
-  AddLine(&page, "Version", NeutralLine(node.version()));
   return page;
 }
 

@@ -1,4 +1,4 @@
-// Everything about one job or node, for people.
+// Everything about one job, for people.
 #ifndef CLI_VIEW_JOB_PAGE_H_
 #define CLI_VIEW_JOB_PAGE_H_
 
@@ -7,7 +7,6 @@
 #include "absl/time/time.h"
 #include "cli/view/page.h"
 #include "proto/job.pb.h"
-#include "proto/node.pb.h"
 
 namespace paceline {
 
@@ -21,8 +20,6 @@ std::string FailureText(const v1::Job& job, const PageStyle& style);
 
 // State, steps, time, pace and accuracy of a job that has ended, in one or two lines.
 std::string SummaryText(const v1::Job& job, absl::Time now, const PageStyle& style);
-
-std::string NodePage(const v1::Node& node, absl::Time now, const PageStyle& style);
 
 }  // namespace paceline
 

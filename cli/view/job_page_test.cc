@@ -74,6 +74,7 @@ TEST(JobPageTest, PageIsAsItShouldLook) {
             "  name: digits\n"
             "  ranks: 2\n"
             "  threads_per_rank: 0\n"
+            "  priority: 0\n"
             "  model:\n"
             "    kind: resnet18\n"
             "    sync_batchnorm: false\n"
@@ -204,23 +205,6 @@ TEST(JobPageTest, SummaryOfAFailureTellsTheReason) {
 TEST(JobPageTest, SummaryLeavesTheReasonToTheFailureBelowIt) {
   EXPECT_THAT(SummaryText(Failed(), absl::FromUnixSeconds(1200), {}),
               Not(HasSubstr("killed by SIGKILL")));
-}
-
-TEST(NodePageTest, ShowsWhatTheNodeIsMadeOf) {
-  v1::Node node;
-  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(R"(
-    name: "w0" state: NODE_READY slots: 2 slots_used: 1 jobs: "job-1"
-    hardware { cpus: 8 memory_bytes: 68719476736 os: "Linux 6.1" }
-    labels { key: "zone" value: "a" } labels { key: "rack" value: "3" } version: "0.1.0"
-    last_report_time { seconds: 1000 }
-  )",
-                                                            &node));
-  const std::string page = NodePage(node, absl::FromUnixSeconds(0), {});
-  EXPECT_THAT(page, HasSubstr("State:      READY\n"));
-  EXPECT_THAT(page, HasSubstr("Slots:      1 of 2 used\n"));
-  EXPECT_THAT(page, HasSubstr("Memory:     64.0 GiB\n"));
-  EXPECT_THAT(page, HasSubstr("Labels:     rack=3, zone=a\n"));
-  EXPECT_THAT(page, HasSubstr("Reported:   1970-01-01"));
 }
 
 }  // namespace

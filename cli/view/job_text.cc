@@ -63,6 +63,7 @@ Colour StateColour(v1::JobState state) {
       return Colour::kRed;
     case v1::QUEUED:
     case v1::STOPPING:
+    case v1::RECOVERING:
       return Colour::kYellow;
     default:
       return Colour::kNone;
@@ -70,7 +71,16 @@ Colour StateColour(v1::JobState state) {
 }
 
 Colour StateColour(v1::NodeState state) {
-  return state == v1::NODE_READY ? Colour::kGreen : Colour::kRed;
+  switch (state) {
+    case v1::NODE_READY:
+      return Colour::kGreen;
+    case v1::NODE_CORDONED:
+    case v1::NODE_DRAINING:
+    case v1::NODE_DRAINED:
+      return Colour::kYellow;
+    default:
+      return Colour::kRed;
+  }
 }
 
 std::string SignalText(int signal) {

@@ -10,6 +10,7 @@
 #include "cli/view/figures_text.h"
 #include "cli/view/global_batch.h"
 #include "cli/view/job_text.h"
+#include "cli/view/membership_text.h"
 #include "cli/view/numbers.h"
 
 namespace paceline {
@@ -31,6 +32,7 @@ std::vector<std::string> Facts(const v1::Job& job) {
   }
   if (const std::string pace = PaceText(job); !pace.empty()) facts.push_back(pace);
   const double eta = SecondsToGo(job);
+  if (const std::string fewer = FewerRanksText(job); !fewer.empty()) facts.push_back(fewer);
   if (eta >= 0 && job.state() == v1::RUNNING) {
     facts.push_back(absl::StrCat("eta ", DurationText(eta)));
   }
@@ -70,7 +72,9 @@ std::string ProgressBar(const v1::Job& job, int width) {
     return Shortened(absl::StrCat(name, "  ", StateText(job.state()), NeutralLine(why)), width);
   }
   const std::vector<std::string> facts = Facts(job);
-  std::string text = facts[0];
+  std::string text = job.state() == v1::RECOVERING
+                         ? absl::StrCat(StateText(job.state()), "  ", facts[0])
+                         : facts[0];
   int room = width - DisplayWidth(name) - 4 - kShortestBar;
   for (size_t i = 1; i < facts.size(); ++i) {
     if (DisplayWidth(text) + 2 + DisplayWidth(facts[i]) > room) break;

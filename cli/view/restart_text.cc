@@ -9,8 +9,10 @@ namespace paceline {
 
 std::string RestartCause(const v1::Job& job) {
   absl::string_view cause = job.restart_reason();
-  absl::ConsumePrefix(
-      &cause, absl::StrCat("restart ", job.restarts(), " of ", job.spec().max_restarts(), ": "));
+  const std::string number = absl::StrCat("restart ", job.restarts());
+  if (!absl::ConsumePrefix(&cause, absl::StrCat(number, " of ", job.spec().max_restarts(), ": "))) {
+    absl::ConsumePrefix(&cause, absl::StrCat(number, ": "));
+  }
   return NeutralLine(cause);
 }
 

@@ -1,4 +1,3 @@
-#include <cmath>
 #include <cstddef>
 #include <string>
 
@@ -67,16 +66,6 @@ void CheckFault(const std::string& at, const v1::Fault& fault, const v1::JobSpec
   problems.CheckAtLeast(StrCat(at, "steps"), fault.steps(), 1);
   problems.CheckShare(StrCat(at, "probability"), fault.probability(), false, true);
   problems.CheckAtLeast(StrCat(at, "generation"), fault.generation(), 0);
-}
-
-void CheckTimeouts(const v1::JobSpec& spec, ProblemList& problems) {
-  const double least = 3 * spec.collective_timeout_s();
-  // Without a sound collective_timeout_s there is nothing to compare with.
-  if (!(std::isfinite(least) && least > 0)) return;
-  if (std::isfinite(spec.startup_timeout_s()) && spec.startup_timeout_s() >= least) return;
-  problems.Add("startup_timeout_s",
-               StrCat("is ", spec.startup_timeout_s(),
-                      "; allowed is 3 times collective_timeout_s (", least, ") and more"));
 }
 
 void CheckExport(const std::string& file, ProblemList& problems) {
@@ -155,6 +144,8 @@ std::vector<SpecProblem> CheckJobSpec(const v1::JobSpec& given) {
   problems.CheckFiniteAtLeast("peak_flops", spec.peak_flops(), 0);
   CheckCudaGraph(spec, problems);
   CheckResumption(spec, problems);
+  CheckRecovery(spec, problems);
+  CheckPlacement(spec, problems);
   return problems.Take();
 }
 

@@ -77,6 +77,28 @@ void FillCheckpoint(v1::CheckpointPolicy* checkpoint) {
   }
 }
 
+void FillRecovery(v1::JobSpec* spec) {
+  v1::Recovery* recovery = spec->mutable_recovery();
+  if (recovery->window_s() == 0) recovery->set_window_s(3600);
+  if (recovery->min_ranks() == 0 && recovery->max_failures() > 0) {
+    recovery->set_min_ranks(spec->ranks());
+  }
+  if (recovery->batch() == v1::BATCH_RULE_UNSPECIFIED) recovery->set_batch(v1::KEEP_GLOBAL_BATCH);
+}
+
+void FillTimeouts(v1::JobSpec* spec) {
+  // Where a rank that hangs costs a moment only, it need not be borne for long.
+  if (spec->collective_timeout_s() == 0) {
+    spec->set_collective_timeout_s(spec->recovery().max_failures() > 0 ? 30 : 300);
+  }
+  const double collective = spec->collective_timeout_s();
+  const double long_time = std::max(600.0, 3 * collective);
+  if (spec->startup_timeout_s() == 0) spec->set_startup_timeout_s(long_time);
+  if (spec->hang_timeout_s() == 0) spec->set_hang_timeout_s(collective * 2 / 3);
+  if (spec->stall_warning_s() == 0) spec->set_stall_warning_s(spec->hang_timeout_s() / 2);
+  if (spec->give_up_s() == 0) spec->set_give_up_s(long_time);
+}
+
 void FillFault(v1::Fault* fault) {
   if (fault->steps() == 0) fault->set_steps(1);
   if (!fault->has_probability()) fault->set_probability(1);
@@ -102,6 +124,7 @@ void FillLadder(google::protobuf::RepeatedPtrField<v1::LadderLevel>* ladder) {
 void FillDefaults(v1::JobSpec* spec) {
   if (spec->ranks() == 0) spec->set_ranks(1);
   if (spec->device() == v1::DEVICE_UNSPECIFIED) spec->set_device(v1::CPU);
+  if (spec->queue().empty()) spec->set_queue("default");
   if (spec->has_model()) FillModel(spec->mutable_model());
   FillData(spec->mutable_data());
   if (spec->batch_per_rank() == 0) spec->set_batch_per_rank(32);
@@ -111,7 +134,7 @@ void FillDefaults(v1::JobSpec* spec) {
   spec->mutable_evaluation();
   FillCheckpoint(spec->mutable_checkpoint());
   if (spec->log_every() == 0) spec->set_log_every(10);
-  if (spec->collective_timeout_s() == 0) spec->set_collective_timeout_s(300);
+  FillRecovery(spec);
   for (v1::Fault& fault : *spec->mutable_faults()) FillFault(&fault);
   FillStrategy(spec->mutable_strategy());
   if (spec->accumulation_steps() == 0) spec->set_accumulation_steps(1);
@@ -121,9 +144,7 @@ void FillDefaults(v1::JobSpec* spec) {
   if (spec->gradient_format() == v1::WIRE_FORMAT_UNSPECIFIED) {
     spec->set_gradient_format(v1::WIRE_FORMAT_FP32);
   }
-  if (spec->startup_timeout_s() == 0) {
-    spec->set_startup_timeout_s(std::max(600.0, 3 * spec->collective_timeout_s()));
-  }
+  FillTimeouts(spec);
 }
 
 }  // namespace paceline

@@ -33,6 +33,10 @@ void FillLadder(google::protobuf::RepeatedPtrField<v1::LadderLevel>* ladder);
 // A spec without its defaults is judged as if they had been filled in.
 std::vector<SpecProblem> CheckJobSpec(const v1::JobSpec& spec);
 
+// Problems that a spec without others has under a controller whose node lease is `lease_s` seconds,
+// 0: none. Where ranks are replaced, a lease outlasts a collective, and waiting outlasts a lease.
+std::vector<SpecProblem> CheckLease(const v1::JobSpec& spec, double lease_s);
+
 // Every problem of a ladder for so many ranks. `field` is its path: "strategy.hsgd.ladder".
 // Stricter than PyTorch's HierarchicalModelAverager, which accepts ladders that never act as
 // they read (docs/hsgd.md): whatever that refuses is refused here.

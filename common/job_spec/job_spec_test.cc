@@ -244,6 +244,12 @@ TEST(FillDefaultsTest, WritesEveryDocumentedDefault) {
   EXPECT_EQ(spec.log_every(), 10);
   EXPECT_EQ(spec.collective_timeout_s(), 300);
   EXPECT_EQ(spec.startup_timeout_s(), 900);
+  EXPECT_EQ(spec.stall_warning_s(), 100);
+  EXPECT_EQ(spec.hang_timeout_s(), 200);
+  EXPECT_EQ(spec.give_up_s(), 900);
+  EXPECT_EQ(spec.recovery().max_failures(), 0);
+  EXPECT_EQ(spec.recovery().window_s(), 3600);
+  EXPECT_EQ(spec.recovery().batch(), v1::KEEP_GLOBAL_BATCH);
   EXPECT_EQ(spec.data().sequence_length(), 256);
   EXPECT_EQ(spec.data().prefetch_threads(), 1);
   EXPECT_EQ(spec.data().prefetch_batches(), 2);

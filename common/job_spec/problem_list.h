@@ -47,6 +47,12 @@ void CheckStrategy(const v1::Strategy& strategy, int ranks, ProblemList& problem
 void CheckCheckpoint(const v1::CheckpointPolicy& checkpoint, ProblemList& problems);
 // max_restarts and resume_from.
 void CheckResumption(const v1::JobSpec& spec, ProblemList& problems);
+// Those in seconds, and the order of those that form a ladder.
+void CheckTimeouts(const v1::JobSpec& spec, ProblemList& problems);
+void CheckRecovery(const v1::JobSpec& spec, ProblemList& problems);
+
+// queue, priority and placement.
+void CheckPlacement(const v1::JobSpec& spec, ProblemList& problems);
 
 }  // namespace paceline
 

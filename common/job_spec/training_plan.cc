@@ -18,10 +18,25 @@ std::vector<int> GroupsOf(const v1::LadderLevel& level, const std::vector<RankHo
   }
 }
 
+// The groups of all seats as groups of the ranks: without the seats that are empty.
+std::vector<int> WithoutEmpty(const std::vector<int>& groups, const std::vector<bool>& filled) {
+  if (filled.empty()) return groups;
+  std::vector<int> left;
+  auto seat = filled.begin();
+  for (const int size : groups) {
+    const int ranks = static_cast<int>(std::count(seat, seat + size, true));
+    seat += size;
+    if (ranks > 0) left.push_back(ranks);
+  }
+  return left;
+}
+
 // Empty when no rank would have a peer.
-std::vector<int> GradientGroups(int size, const std::vector<RankHome>& homes) {
-  std::vector<int> groups = size == 0 ? LadderGroups(LadderScope::kNode, 0, homes)
-                                      : LadderGroups(LadderScope::kSize, size, homes);
+std::vector<int> GradientGroups(int size, const std::vector<RankHome>& homes,
+                                const std::vector<bool>& filled) {
+  std::vector<int> groups = WithoutEmpty(size == 0 ? LadderGroups(LadderScope::kNode, 0, homes)
+                                                   : LadderGroups(LadderScope::kSize, size, homes),
+                                         filled);
   if (std::all_of(groups.begin(), groups.end(), [](int group) { return group == 1; })) {
     groups.clear();
   }
@@ -39,18 +54,20 @@ void AddLevel(int64_t period, const std::vector<int>& groups, v1::WireFormat for
 }  // namespace
 
 v1::TrainingPlan MakeTrainingPlan(int64_t epoch, const v1::Strategy& strategy,
-                                  const std::vector<RankHome>& homes) {
+                                  const std::vector<RankHome>& homes,
+                                  const std::vector<bool>& filled) {
   v1::TrainingPlan plan;
   plan.set_epoch(epoch);
   if (strategy.has_local_sgd()) {
-    AddLevel(strategy.local_sgd().period(), LadderGroups(LadderScope::kAll, 0, homes),
-             v1::WIRE_FORMAT_FP32, &plan);
+    AddLevel(strategy.local_sgd().period(),
+             WithoutEmpty(LadderGroups(LadderScope::kAll, 0, homes), filled), v1::WIRE_FORMAT_FP32,
+             &plan);
   }
   for (const v1::LadderLevel& level : strategy.hsgd().ladder()) {
-    AddLevel(level.period(), GroupsOf(level, homes), level.format(), &plan);
+    AddLevel(level.period(), WithoutEmpty(GroupsOf(level, homes), filled), level.format(), &plan);
   }
   if (plan.levels().empty()) return plan;
-  const std::vector<int> groups = GradientGroups(strategy.gradient_group_size(), homes);
+  const std::vector<int> groups = GradientGroups(strategy.gradient_group_size(), homes, filled);
   plan.mutable_gradient_groups()->Add(groups.begin(), groups.end());
   return plan;
 }

@@ -60,6 +60,23 @@ TEST(MakeTrainingPlanTest, GradientsAreAveragedOverGroupsOfAGivenSize) {
              "levels { period: 4 groups: 8 format: WIRE_FORMAT_FP32 } gradient_groups: [4, 4]");
 }
 
+TEST(MakeTrainingPlanTest, ShrunkJobKeepsTheGroupsOfItsSeats) {
+  const v1::TrainingPlan made =
+      MakeTrainingPlan(7, Parse<v1::Strategy>(R"(hsgd {
+                                                   ladder { period: 2 size: 2 }
+                                                   ladder { period: 4 level: SCOPE_NODE }
+                                                   ladder { period: 8 level: SCOPE_ALL }
+                                                 })"),
+                       kUneven, {true, false, true, false, false, false, true, true});
+  EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(made, Parse<v1::TrainingPlan>(R"(
+          epoch: 7
+          levels { period: 2 groups: [1, 1, 2] format: WIRE_FORMAT_FP32 }
+          levels { period: 4 groups: [2, 2] format: WIRE_FORMAT_FP32 }
+          levels { period: 8 groups: 4 format: WIRE_FORMAT_FP32 }
+          gradient_groups: [2, 2])")))
+      << made.ShortDebugString();
+}
+
 TEST(MakeTrainingPlanTest, RanksWithoutAPeerOnTheirNodeAverageNoGradients) {
   ExpectPlan("local_sgd { period: 1 }", {{"a", ""}, {"b", ""}},
              "levels { period: 1 groups: 2 format: WIRE_FORMAT_FP32 }");

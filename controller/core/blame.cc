@@ -10,21 +10,26 @@ namespace paceline {
 namespace {
 
 // By number of a paceline.v1.Phase.
-constexpr std::array<const char*, 6> kPhaseNames = {"idle",     "data wait",     "forward",
-                                                    "backward", "communication", "optimizer"};
+constexpr std::array<const char*, 7> kPhaseNames = {
+    "idle", "data wait", "forward", "backward", "communication", "optimizer", "averaging"};
 constexpr int kIdle = 0;
 constexpr int kCommunication = 4;
+constexpr int kAveraging = 6;
 
 // Works on something of its own, and has for a while.
 bool IsStuck(const RankState& rank) {
   if (!rank.report.exit.has_value()) return false;
   const TrainerExit& exit = *rank.report.exit;
   return exit.failure == FailureKind::kNone && exit.phase > kIdle &&
-         exit.phase < static_cast<int>(kPhaseNames.size()) && exit.phase != kCommunication &&
-         exit.in_phase >= kStuck;
+         exit.phase != kCommunication && exit.phase != kAveraging && exit.in_phase >= kStuck;
 }
 
 }  // namespace
+
+const char* PhaseName(int phase) {
+  const bool known = phase >= 0 && phase < static_cast<int>(kPhaseNames.size());
+  return known ? kPhaseNames[static_cast<size_t>(phase)] : "an unknown phase";
+}
 
 bool IsEcho(const TrainerExit& exit) { return exit.failure == FailureKind::kCollective; }
 
@@ -43,7 +48,7 @@ std::optional<JobFailure> FindStuckRank(const std::vector<RankState>& ranks,
   stuck.exit.message = absl::StrFormat(
       "did not come to the collective that the others waited in: in %s of step %d for %.1f s "
       "(rank %d: %s)",
-      kPhaseNames[stuck.exit.phase], stuck.exit.step, absl::ToDoubleSeconds(stuck.exit.in_phase),
+      PhaseName(stuck.exit.phase), stuck.exit.step, absl::ToDoubleSeconds(stuck.exit.in_phase),
       echo.rank.value(), echo.exit.message);
   return stuck;
 }

@@ -18,6 +18,9 @@ namespace paceline {
 // In its phase for so long, while the others waited: not just caught between two steps.
 inline constexpr absl::Duration kStuck = absl::Seconds(1);
 
+// Of a paceline.v1.Phase, for people.
+const char* PhaseName(int phase);
+
 bool IsEcho(const TrainerExit& exit);
 
 // Of ranks that have all ended, of which `echo` failed: the one that the others waited for;

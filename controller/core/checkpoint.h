@@ -73,11 +73,13 @@ struct SaveOrder {
   std::string error;  // Why it failed.
 };
 
-// The job is stopped when its pending order has ended.
+// The job is stopped, or queued again, when its pending order has ended.
 struct StopAfterSave {
   std::string reason;
   absl::Duration grace;
-  absl::Time deadline;  // Steady; it is stopped then at the latest.
+  absl::Time deadline;  // Steady; the order has failed then at the latest.
+  bool requeue = false;
+  NodeName leaves = {};  // Of a requeue: the node for which it happens, if one.
 };
 
 // A queued job keeps its place in the queue for so long while its directory is looked through.

@@ -42,10 +42,10 @@ std::vector<NodeName> TaskNodes(const Job& job, const std::map<NodeName, Node>& 
   std::vector<NodeName> ready;
   for (const NodeName& name : job.nodes) {
     const auto node = nodes.find(name);
-    if (node != nodes.end() && node->second.state == NodeState::kReady) ready.push_back(name);
+    if (node != nodes.end() && IsReachable(node->second.state)) ready.push_back(name);
   }
   for (const auto& [name, node] : nodes) {
-    if (node.state == NodeState::kReady && std::count(ready.begin(), ready.end(), name) == 0) {
+    if (IsReachable(node.state) && std::count(ready.begin(), ready.end(), name) == 0) {
       ready.push_back(name);
     }
   }
@@ -75,16 +75,23 @@ void Adopt(Job& job, const FoundCheckpoint& found) {
   job.checkpoints.durable = absl::ZeroDuration();  // Nobody knows.
 }
 
+// The ranks of a job that trains tell of the checkpoints of its later generations; one may have
+// been completed after the node looked.
+bool IsSettled(const Job& job, const CheckpointKey& key, Generation up_to) {
+  return key.generation <= up_to.value() || !job.holds_slots();
+}
+
 // Strikes off what is not on disk any more. The newest one stays, as damaged: nothing must go on
 // from an older one without being told to.
-void StrikeOffMissing(Job& job, const NodeName& node, const std::vector<FoundCheckpoint>& found) {
+void StrikeOffMissing(Job& job, const NodeName& node, const std::vector<FoundCheckpoint>& found,
+                      Generation up_to) {
   const Checkpoint* newest = NewestComplete(job);
   const CheckpointKey newest_key = newest != nullptr ? newest->key : CheckpointKey();
   std::vector<CheckpointKey> missing;
   for (const Checkpoint& record : job.checkpoints.records) {
     const bool there = std::any_of(found.begin(), found.end(),
                                    [&](const FoundCheckpoint& f) { return f.key == record.key; });
-    if (!there) missing.push_back(record.key);
+    if (!there && IsSettled(job, record.key, up_to)) missing.push_back(record.key);
   }
   for (const CheckpointKey& key : missing) {
     const std::string why =
@@ -110,12 +117,15 @@ JobChange TakeSettled(Job& job, const NodeName& node, const CheckpointTaskResult
         absl::StrCat("cannot look through ", result.task.directory, ": ", error);
     return JobChange::kProgress;
   }
+  const Generation up_to = job.checkpoints.settlement->up_to;
   job.checkpoints.settlement.reset();
   const Checkpoint* before = NewestComplete(job);
   const bool had_newest = before != nullptr;
   const CheckpointKey newest = had_newest ? before->key : CheckpointKey();
-  StrikeOffMissing(job, node, result.found);
-  for (const FoundCheckpoint& found : result.found) Adopt(job, found);
+  StrikeOffMissing(job, node, result.found, up_to);
+  for (const FoundCheckpoint& found : result.found) {
+    if (IsSettled(job, found.key, up_to)) Adopt(job, found);
+  }
   const Checkpoint* record = had_newest ? FindCheckpoint(job, newest) : nullptr;
   if (record != nullptr && record->state == CheckpointState::kDamaged &&
       NewestComplete(job, Generation(newest.generation + 1)) == nullptr) {

@@ -125,6 +125,23 @@ TEST(CheckpointTasksTest, NewestOneThatIsGoneEndsTheJobUnlessThePreviousIsAllowe
   EXPECT_EQ(NewestComplete(tolerant)->key, (CheckpointKey{20, 1}));
 }
 
+TEST(CheckpointTasksTest, SettlingBesideALaterGenerationLeavesItsCheckpointsAlone) {
+  Job job = RunningJob();
+  SaveAll(job, 20, At(3));
+  SaveAll(job, 40, At(4));
+  FindCheckpoint(job, {40, 1})->key.generation = 2;  // Complete after the node has looked.
+  job.generation = Generation(2);
+  job.checkpoints.settlement = Settlement{Generation(1), ""};
+  CheckpointTaskResult result;
+  result.task = Settle();
+  result.found = {Found(30), Found(50, 2)};
+  EXPECT_EQ(TakeTaskResult(job, kA, result, At(6)), JobChange::kState);
+  EXPECT_EQ(FindCheckpoint(job, {20, 1}), nullptr);
+  EXPECT_NE(FindCheckpoint(job, {30, 1}), nullptr);
+  EXPECT_EQ(FindCheckpoint(job, {40, 2})->state, CheckpointState::kComplete);
+  EXPECT_EQ(FindCheckpoint(job, {50, 2}), nullptr) << "its ranks will tell";
+}
+
 TEST(CheckpointTasksTest, OneThatIsGoneDoesNotMatterWhenANewerOneIsFound) {
   Job job = QueuedJob();
   TakeTaskResult(job, kA, Settled({Found(20), Found(10, 2)}), At(6));

@@ -5,6 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "controller/core/job_checkpoints.h"
+#include "controller/core/membership.h"
+#include "controller/core/recovery.h"
 #include "controller/core/plan.h"
 #include "controller/core/restart.h"
 #include "controller/core/retention.h"
@@ -29,6 +31,7 @@ void RestoreDeadlines(Job& job, Moment now) {
   if (checkpoints.settlement.has_value()) {
     checkpoints.settlement->deadline = now.steady + kSettlementPatience;
   }
+  RestoreRecovery(job, now);
 }
 
 std::vector<CheckpointTask> TasksOn(const NodeName& node,
@@ -53,17 +56,19 @@ bool StartsFrom(const Job& job, const std::string& directory) {
 
 }  // namespace
 
-void Cluster::Restore(std::vector<Job> jobs, std::vector<Node> nodes, Moment now) {
+void Cluster::Restore(std::vector<Job> jobs, std::vector<Node> nodes, Moment now,
+                      Automation automation) {
+  automation_ = std::move(automation);
   for (Job& job : jobs) {
     next_number_ = std::max(next_number_, job.number + 1);
     RestoreDeadlines(job, now);
     const JobId id = job.request.id;
+    // Its end makes room, even if that is the first that is heard of it.
+    if (!job.ended_already()) job_marks_.emplace(id, JobMark());
     jobs_.emplace(id, std::move(job));
   }
   for (Node& node : nodes) {
-    node.state = NodeState::kUnreachable;
-    node.reason = "has not connected since the controller started";
-    node.silence_deadline = absl::InfiniteFuture();
+    RestoreNode(node, options_.node_lease, now);
     const NodeName name = node.facts.name;
     nodes_.emplace(name, std::move(node));
   }
@@ -72,10 +77,13 @@ void Cluster::Restore(std::vector<Job> jobs, std::vector<Node> nodes, Moment now
 Actions Cluster::Step(const Event& event, Moment now) {
   Actions actions;
   std::visit([&](const auto& e) { On(e, now, actions); }, event);
+  DrainNodes(now, actions);
+  AdvanceMemberships(!std::holds_alternative<NodeReported>(event), now, actions);
   RetainCheckpoints(actions);
   AssignTasks(now, actions);
   Schedule(now, actions);
   ForgetOldJobs(actions);
+  ShowNodes(now, actions);
   return actions;
 }
 
@@ -131,7 +139,7 @@ void Cluster::On(const PinRequested& event, Moment, Actions& actions) {
 void Cluster::On(const LadderChanged& event, Moment, Actions& actions) {
   const auto job = jobs_.find(event.job);
   if (job == jobs_.end()) return;
-  ChangeLadder(job->second, event.strategy);
+  ChangeLadder(job->second, event.strategy, event.groups);
   Note(job->second, JobChange::kState, actions);
 }
 
@@ -142,41 +150,9 @@ void Cluster::On(const ProfileOrdered& event, Moment, Actions& actions) {
   Note(job->second, JobChange::kState, actions);
 }
 
-void Cluster::On(const NodeConnected& event, Moment now, Actions& actions) {
-  const NodeName& name = event.facts.name;
-  Node& node = nodes_[name];
-  if (!node.facts.uid.empty() && node.facts.uid != event.facts.uid) {
-    for (auto& [id, job] : jobs_) {
-      Note(job, LoseNode(job, name, "the node came back without its trainers", now), actions);
-    }
-  }
-  WelcomeNode(node, event.facts, now);
-  actions.store_nodes.insert(name);
-  actions.show_nodes.insert(name);
-  TakeIn(name, event.trainers, now, actions);
-  TakeIn(name, event.task_results, now, actions);
-  actions.send_plans.insert(name);
-}
-
-void Cluster::On(const NodeReported& event, Moment now, Actions& actions) {
-  const auto node = nodes_.find(event.node);
-  if (node == nodes_.end()) return;
-  if (HearFromNode(node->second, now)) actions.show_nodes.insert(event.node);
-  TakeIn(event.node, event.trainers, now, actions);
-  TakeIn(event.node, event.task_results, now, actions);
-}
-
-void Cluster::On(const NodeDisconnected& event, Moment, Actions& actions) {
-  const auto node = nodes_.find(event.node);
-  if (node == nodes_.end()) return;
-  if (DisconnectNode(node->second)) actions.show_nodes.insert(event.node);
-}
-
 void Cluster::On(const TimePassed&, Moment now, Actions& actions) {
   for (auto& [id, job] : jobs_) Note(job, TickJob(job, now), actions);
-  for (auto& [name, node] : nodes_) {
-    if (TickNode(node, now)) actions.show_nodes.insert(name);
-  }
+  TickNodes(now, actions);
 }
 
 void Cluster::TakeIn(const NodeName& node, const std::vector<TrainerReport>& trainers, Moment now,
@@ -205,38 +181,6 @@ void Cluster::Note(const Job& job, JobChange change, Actions& actions) {
     if (job.state != JobState::kRunning && job.state != JobState::kStopping) {
       actions.show_nodes.insert(node);
     }
-  }
-}
-
-void Cluster::Schedule(Moment now, Actions& actions) {
-  std::vector<Job*> queued;
-  for (auto& [id, job] : jobs_) {
-    if (job.state == JobState::kQueued) queued.push_back(&job);
-  }
-  std::sort(queued.begin(), queued.end(),
-            [](const Job* a, const Job* b) { return a->number < b->number; });
-  const Job* waiting = nullptr;
-  for (Job* job : queued) {
-    std::string reason = WaitsForSettlement(*job, AssignmentOf(job->request.id));
-    if (!reason.empty()) {
-      if (waiting == nullptr && KeepsPlaceInQueue(*job)) waiting = job;
-    } else if (waiting != nullptr) {
-      reason = absl::StrCat("waits behind ", waiting->request.id.value(), " (",
-                            waiting->request.name, ")");
-    } else {
-      Placement placement = PlaceRanks(job->request, Spaces(job->request.device));
-      if (!placement.places.empty()) {
-        PlaceJob(*job, std::move(placement.places), now);
-        Note(*job, JobChange::kState, actions);
-        continue;
-      }
-      waiting = job;
-      reason = std::move(placement.reason);
-    }
-    if (!job->restart_reason.empty()) reason = absl::StrCat(job->restart_reason, "; ", reason);
-    if (job->reason == reason) continue;
-    job->reason = std::move(reason);
-    Note(*job, JobChange::kProgress, actions);
   }
 }
 
@@ -293,32 +237,9 @@ void Cluster::ForgetOldJobs(Actions& actions) {
 absl::Time Cluster::NextDeadline() const {
   absl::Time next = absl::InfiniteFuture();
   for (const auto& [id, job] : jobs_) next = std::min(next, paceline::NextDeadline(job));
-  for (const auto& [name, node] : nodes_) next = std::min(next, node.silence_deadline);
+  for (const auto& [name, node] : nodes_) next = std::min(next, paceline::NextDeadline(node));
   for (const auto& [id, assignment] : assignments_) next = std::min(next, assignment.deadline);
   return next;
-}
-
-absl::Status Cluster::CanEverFit(const JobRequest& request) const {
-  return paceline::CanEverFit(request, Spaces(request.device));
-}
-
-std::vector<PlannedTrainer> Cluster::PlanFor(const NodeName& node) const {
-  std::vector<PlannedTrainer> plan;
-  for (const auto& [id, job] : jobs_) {
-    if (!job.holds_slots()) continue;
-    const std::string store_address = StoreAddress(job);
-    for (const RankState& rank : job.ranks) {
-      if (rank.place.node != node) continue;
-      PlannedTrainer trainer;
-      trainer.id = rank.report.id;
-      trainer.job = &job;
-      trainer.place = rank.place.number;
-      trainer.store_address = store_address;
-      if (job.stop.has_value()) trainer.stop_grace = job.stop->grace;
-      plan.push_back(std::move(trainer));
-    }
-  }
-  return plan;
 }
 
 std::vector<CheckpointTask> Cluster::TasksFor(const NodeName& node) const {
@@ -346,36 +267,6 @@ std::optional<Refusal> Cluster::RefuseRemoval(const Job& job, const Checkpoint& 
                                 "start; give --force to remove it all the same")};
   }
   return std::nullopt;
-}
-
-std::set<int> Cluster::PlacesUsed(const NodeName& node, Device device) const {
-  std::set<int> used;
-  for (const auto& [id, job] : jobs_) {
-    if (!job.holds_slots() || job.request.device != device) continue;
-    for (const RankState& rank : job.ranks) {
-      if (rank.place.node == node) used.insert(rank.place.number);
-    }
-  }
-  return used;
-}
-
-std::vector<NodeSpace> Cluster::Spaces(Device device) const {
-  std::vector<NodeSpace> spaces;
-  for (const auto& [name, node] : nodes_) {
-    NodeSpace space;
-    space.name = name;
-    space.total =
-        device == Device::kCuda ? static_cast<int>(node.facts.gpus.size()) : node.facts.slots;
-    const std::set<int> used = PlacesUsed(name, device);
-    for (int number = 0; number < space.total; ++number) {
-      if (used.count(number) == 0) space.free.push_back(number);
-    }
-    space.open = node.state == NodeState::kReady;
-    const auto rack = node.facts.labels.find("rack");
-    if (rack != node.facts.labels.end()) space.rack = rack->second;
-    spaces.push_back(std::move(space));
-  }
-  return spaces;
 }
 
 }  // namespace paceline

@@ -9,10 +9,13 @@
 #ifndef CONTROLLER_CORE_CLUSTER_H_
 #define CONTROLLER_CORE_CLUSTER_H_
 
+#include <cstddef>
 #include <map>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
+#include <tuple>
 #include <variant>
 #include <vector>
 
@@ -20,11 +23,17 @@
 #include "absl/time/time.h"
 #include "common/core/ids.h"
 #include "common/core/moment.h"
+#include "controller/core/automation.h"
 #include "controller/core/checkpoint_tasks.h"
+#include "controller/core/drain.h"
 #include "controller/core/job.h"
+#include "controller/core/membership.h"
 #include "controller/core/node.h"
+#include "controller/core/node_events.h"
 #include "controller/core/placement.h"
+#include "controller/core/recovery.h"
 #include "controller/core/refusal.h"
+#include "controller/core/schedule.h"
 
 namespace paceline {
 
@@ -62,28 +71,19 @@ struct PinRequested {
 struct LadderChanged {
   JobId job;
   std::string strategy;  // Serialized paceline.v1.Strategy.
+  StateGroups groups = {};
 };
 struct ProfileOrdered {
   JobId job;
   JobProfile profile;  // Of MakeProfile.
 };
-struct NodeConnected {
-  NodeFacts facts;
-  std::vector<TrainerReport> trainers;
-  std::vector<CheckpointTaskResult> task_results = {};
-};
-struct NodeReported {
-  NodeName node;
-  std::vector<TrainerReport> trainers;
-  std::vector<CheckpointTaskResult> task_results = {};
-};
-struct NodeDisconnected {
-  NodeName node;
-};
 struct TimePassed {};
-using Event = std::variant<JobSubmitted, CancelRequested, SaveRequested, ResumeRequested,
-                           RemovalRequested, PinRequested, LadderChanged, ProfileOrdered,
-                           NodeConnected, NodeReported, NodeDisconnected, TimePassed>;
+using Event =
+    std::variant<JobSubmitted, CancelRequested, SaveRequested, ResumeRequested, RemovalRequested,
+                 PinRequested, LadderChanged, ProfileOrdered, NodeConnected, NodeReported,
+                 NodeDisconnected, HoldRequested, UncordonRequested, NodeResumeRequested,
+                 LossDeclared, CheckRequested, AutomaticDrainRequested, AutomationPauseRequested,
+                 AutomationResumeRequested, TimePassed>;
 
 // What is to be done after an event. Sorted, without repetitions.
 struct Actions {
@@ -91,6 +91,7 @@ struct Actions {
   std::set<JobId> store_jobs;
   std::set<JobId> delete_jobs;
   std::set<NodeName> store_nodes;
+  bool store_automation = false;
   // 2. Then send these nodes their plans.
   std::set<NodeName> send_plans;
   // 3. And show these to those who watch; a superset of what is stored.
@@ -105,28 +106,59 @@ struct PlannedTrainer {
   int place = 0;   // Number of its place on the node.
   std::string store_address;
   std::optional<absl::Duration> stop_grace;
+  Membership membership;
+  bool save_stacks = false;
+  bool leased = false;
+  bool restores = false;  // It starts from the job's checkpoint, if there is one.
 };
+
+// What the scheduler knows of a job or node: it need not run while these stay the same.
+struct JobMark {
+  std::tuple<JobState, Generation, bool, bool, bool> state;
+  size_t places = 0;  // Hash.
+  std::string settles;
+
+  friend bool operator==(const JobMark& a, const JobMark& b) {
+    return std::tie(a.state, a.places, a.settles) == std::tie(b.state, b.places, b.settles);
+  }
+};
+using NodeMark = std::tuple<bool, int, size_t>;  // Open, slots, GPUs.
 
 class Cluster {
  public:
   struct Options {
     // Of the jobs that have ended, the newest so many are kept.
     size_t ended_jobs_kept = 10000;
+    // A node that has not reported for so long, and a margin, counts as LOST; zero: never.
+    absl::Duration node_lease = absl::ZeroDuration();
+    // Share of the nodes that may be out before the automation brakes (automation.h).
+    double max_out_share = 0.25;
+    Queues queues = DefaultQueues();
   };
 
-  explicit Cluster(Options options) : options_(options) {}
+  explicit Cluster(Options options) : options_(std::move(options)) {}
 
   // Takes over what a store held; before the first Step. Nodes count as UNREACHABLE until
   // they say hello, and running stops get their whole time again.
-  void Restore(std::vector<Job> jobs, std::vector<Node> nodes, Moment now);
+  void Restore(std::vector<Job> jobs, std::vector<Node> nodes, Moment now,
+               Automation automation = {});
 
   Actions Step(const Event& event, Moment now);
 
   // When TimePassed has something to do next; InfiniteFuture() if never. Steady.
   absl::Time NextDeadline() const;
 
-  // Why no set of known nodes could ever hold the job; OK if one could.
+  // Why no set of known nodes, or its queue's quota, could ever hold the job; OK if one could.
   absl::Status CanEverFit(const JobRequest& request) const;
+
+  // QUEUE_UNKNOWN if the job's queue is.
+  std::optional<Refusal> RefuseQueue(const JobRequest& request) const;
+
+  // Why the job waits, or is not whole: a sentence for each obstacle (why.h).
+  std::vector<std::string> Why(const Job& job) const;
+
+  // Every node's places as they are now, for PlaceOne; by name. Valid until the next Step.
+  std::vector<NodeSpace> Spaces(Device device) const;
 
   // The trainers that should exist on the node, by id.
   std::vector<PlannedTrainer> PlanFor(const NodeName& node) const;
@@ -142,6 +174,18 @@ class Cluster {
   // Numbers of the places that jobs hold on the node.
   std::set<int> PlacesUsed(const NodeName& node, Device device) const;
 
+  // What a drain in `mode` does to each job on the node; by job.
+  std::vector<DrainEffect> EffectsOfDrain(const NodeName& node, DrainMode mode) const;
+
+  // Whether the automation must not drain the node: RefuseAutomaticDrain, or DRAIN_IN_FLIGHT when
+  // it empties another node of the same job.
+  std::optional<Refusal> RefuseAutomatic(const NodeName& node) const;
+
+  // The check that the node shall do, if one is due.
+  std::optional<int64_t> CheckFor(const NodeName& node) const;
+
+  const Automation& automation() const { return automation_; }
+  const Options& options() const { return options_; }
   const std::map<JobId, Job>& jobs() const { return jobs_; }
   const std::map<NodeName, Node>& nodes() const { return nodes_; }
 
@@ -157,29 +201,68 @@ class Cluster {
   void On(const NodeConnected& event, Moment now, Actions& actions);
   void On(const NodeReported& event, Moment now, Actions& actions);
   void On(const NodeDisconnected& event, Moment now, Actions& actions);
+  void On(const HoldRequested& event, Moment now, Actions& actions);
+  void On(const UncordonRequested& event, Moment now, Actions& actions);
+  void On(const NodeResumeRequested& event, Moment now, Actions& actions);
+  void On(const LossDeclared& event, Moment now, Actions& actions);
+  void On(const CheckRequested& event, Moment now, Actions& actions);
+  void On(const AutomaticDrainRequested& event, Moment now, Actions& actions);
+  void On(const AutomationPauseRequested& event, Moment now, Actions& actions);
+  void On(const AutomationResumeRequested& event, Moment now, Actions& actions);
   void On(const TimePassed& event, Moment now, Actions& actions);
 
   void TakeIn(const NodeName& node, const std::vector<TrainerReport>& trainers, Moment now,
               Actions& actions);
   void TakeIn(const NodeName& node, const std::vector<CheckpointTaskResult>& results, Moment now,
               Actions& actions);
+  void TakeIn(Node& node, const std::optional<CheckResult>& check, Moment now, Actions& actions);
+  void TickNodes(Moment now, Actions& actions);
+  // Stores and shows what somebody has done with the node.
+  void RecordDone(Node& node, const std::string& who, std::string what, Moment now,
+                  Actions& actions);
+  // Goes on with changes of membership: of all jobs, or of those that the event was about.
+  void AdvanceMemberships(bool all, Moment now, Actions& actions);
+  // Free places for so many more trainers of the job, as many as there are.
+  std::vector<Place> FindPlacesFor(const Job& job, PlaceUse use, int count) const;
+  // Goes on with the drains: tells the jobs that still have ranks there.
+  void DrainNodes(Moment now, Actions& actions);
+  // Names the nodes that the ranks of a swap move to.
+  void FindSubstitutes(const Job& job, const NodeName& node, DrainEffect& effect) const;
+  // After a change of the node's holds: takes back what jobs were asked for and need not do.
+  void EndDrain(const Node& node, Actions& actions);
+  JobChange Drain(Job& job, DrainWay way, const NodeName& node, const std::string& why, Moment now);
+  // Derives the nodes' states; records, stores and shows those that have changed.
+  void ShowNodes(Moment now, Actions& actions);
   // Records what a change of `job` asks for.
   void Note(const Job& job, JobChange change, Actions& actions);
-  // Starts queued jobs in the order of submission until one has to wait.
+  // Starts jobs that wait, and lets others make room (schedule.h), if anything has changed that
+  // matters to it.
   void Schedule(Moment now, Actions& actions);
+  bool MustSchedule(const Actions& actions);
+  ScheduleInput MakeScheduleInput() const;
   // Marks for removal what no job keeps.
   void RetainCheckpoints(Actions& actions);
   // Sends plans to the nodes whose tasks have changed.
   void AssignTasks(Moment now, Actions& actions);
   const TaskAssignment* AssignmentOf(const JobId& job) const;
   void ForgetOldJobs(Actions& actions);
-  std::vector<NodeSpace> Spaces(Device device) const;
 
   const Options options_;
   std::map<JobId, Job> jobs_;
   std::map<NodeName, Node> nodes_;
   std::map<JobId, TaskAssignment> assignments_;  // Of the jobs whose tasks a node does.
+  Automation automation_;
+  std::map<JobId, absl::Time> saves_for_drains_;  // Steady; when one was asked for last.
+  std::set<NodeName> silent_;                     // Nodes that do not answer, as of the last event.
   int64_t next_number_ = 1;
+
+  std::optional<NodeIndex> node_index_;  // Of nodes_, as long as no labels change.
+  std::map<NodeName, size_t> label_hashes_;
+
+  // Of the last pass of the scheduler.
+  ScheduleDecision schedule_;
+  std::map<JobId, JobMark> job_marks_;  // Of the jobs that had not ended.
+  std::vector<NodeMark> node_marks_;    // In the order of nodes_.
 };
 
 }  // namespace paceline

@@ -194,5 +194,50 @@ TEST_F(ClusterTest, ReportsOfUnknownJobsAndNodesAreIgnored) {
   EXPECT_THAT(cluster_.nodes(), IsEmpty());
 }
 
+TEST_F(ClusterTest, JobOfAHigherPriorityDisplacesOneThatSavesAndTakesItsPlace) {
+  cluster_.Step(NodeConnected{Facts("a", 1), {}}, At(0));
+  JobRequest low = Request("job-1", 1);
+  low.checkpoints.directory = "/checkpoints";
+  cluster_.Step(JobSubmitted{low}, At(1));
+  cluster_.Step(NodeReported{NodeName("a"), {Report("job-1", 0, TrainerState::kRunning)}}, At(2));
+  JobRequest high = Request("job-2", 1);
+  high.priority = 1;
+  Actions actions = cluster_.Step(JobSubmitted{high}, At(3));
+  EXPECT_THAT(actions.store_jobs, ElementsAre(JobId("job-1"), JobId("job-2")));
+  EXPECT_THAT(actions.send_plans, ElementsAre(NodeName("a")));
+  ASSERT_TRUE(job("job-1").checkpoints.stop_after.has_value());
+  EXPECT_THAT(job("job-1").reason, HasSubstr("preempted by job job-2 (digits)"));
+  EXPECT_THAT(cluster_.Why(job("job-2")),
+              ::testing::Contains(HasSubstr("Room is made there by job job-1")));
+  actions = cluster_.Step(NodeReported{NodeName("a"), {}}, At(4));
+  EXPECT_THAT(actions.show_jobs, IsEmpty()) << "nothing has changed";
+}
+
+TEST_F(ClusterTest, SparesStartWithTheRanks) {
+  cluster_.Step(NodeConnected{Facts("a", 2), {}}, At(0));
+  cluster_.Step(NodeConnected{Facts("b", 1), {}}, At(0));
+  JobRequest request = Request("job-1", 2);
+  request.recovery.max_failures = 1;
+  request.spares = 1;
+  cluster_.Step(JobSubmitted{request}, At(1));
+  ASSERT_THAT(job("job-1").spares, SizeIs(1));
+  EXPECT_EQ(job("job-1").spares[0].place.node, NodeName("b"));
+  cluster_.Step(JobSubmitted{Request("job-2", 1)}, At(2));
+  EXPECT_EQ(job("job-2").state, JobState::kQueued) << "the spare keeps its place";
+}
+
+TEST_F(ClusterTest, PlacesOfARestoredJobAreGivenToOthersWhenItEnds) {
+  cluster_.Step(NodeConnected{Facts("a", 1), {}}, At(0));
+  cluster_.Step(JobSubmitted{Request("job-1", 1)}, At(1));
+  cluster_.Step(JobSubmitted{Request("job-2", 1)}, At(2));
+  const NodeName a("a");
+  cluster_.Step(NodeReported{a, {Report("job-1", 0, TrainerState::kRunning)}}, At(3));
+  Cluster again{Cluster::Options()};
+  again.Restore({job("job-1"), job("job-2")}, {cluster_.nodes().at(a)}, At(4));
+  again.Step(NodeConnected{Facts("a", 1), {Report("job-1", 0, TrainerState::kRunning)}}, At(5));
+  again.Step(NodeReported{a, {Report("job-1", 0, TrainerState::kExited)}}, At(6));
+  EXPECT_EQ(again.jobs().at(JobId("job-2")).state, JobState::kStarting);
+}
+
 }  // namespace
 }  // namespace paceline

@@ -7,7 +7,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "controller/core/blame.h"
+#include "controller/core/failure_budget.h"
+#include "controller/core/hang.h"
 #include "controller/core/job_checkpoints.h"
+#include "controller/core/membership.h"
 #include "controller/core/restart.h"
 #include "controller/core/save_order.h"
 #include "controller/core/save_timing.h"
@@ -16,12 +19,16 @@
 namespace paceline {
 namespace {
 
-bool AllRanks(const Job& job, bool (*holds)(const TrainerReport&)) {
-  return std::all_of(job.ranks.begin(), job.ranks.end(),
-                     [holds](const RankState& rank) { return holds(rank.report); });
+bool All(const std::vector<RankState>& trainers, bool (*holds)(const TrainerReport&)) {
+  return std::all_of(trainers.begin(), trainers.end(),
+                     [holds](const RankState& trainer) { return holds(trainer.report); });
 }
 
 bool HasExited(const TrainerReport& report) { return report.state == TrainerState::kExited; }
+
+bool AllHaveExited(const Job& job) {
+  return All(job.ranks, HasExited) && All(job.spares, HasExited) && All(job.leaving, HasExited);
+}
 
 bool IsTraining(const TrainerReport& report) {
   return report.state == TrainerState::kRunning || report.state == TrainerState::kFinished ||
@@ -36,7 +43,7 @@ std::string DescribeFailure(const JobFailure& failure) {
 void RecordFailure(Job& job, const RankState& rank) {
   const TrainerExit& exit = *rank.report.exit;
   if (job.failure.has_value() && (!IsEcho(job.failure->exit) || IsEcho(exit))) return;
-  job.failure = JobFailure{rank.report.id.rank, rank.place.node, exit};
+  job.failure = JobFailure{RankOf(job, rank), rank.place.node, exit};
   job.reason = DescribeFailure(*job.failure);
 }
 
@@ -64,8 +71,18 @@ void EndGeneration(Job& job, Moment now) {
   checkpoints.settlement = Settlement{job.generation, "", now.steady + kSettlementPatience};
 }
 
+// Trainers beside the members are forgotten: none is wanted any more.
+void DropOthers(Job& job) {
+  job.spares.clear();
+  job.leaving.clear();
+  job.recovery.vacate.clear();
+  job.recovery.wake = job.recovery.recovering_since = job.recovery.deadline =
+      absl::InfiniteFuture();
+}
+
 void End(Job& job, JobState state, Moment now) {
   EndGeneration(job, now);
+  DropOthers(job);
   job.state = state;
   job.ended = now.wall;
 }
@@ -73,8 +90,10 @@ void End(Job& job, JobState state, Moment now) {
 // Back into the queue, for the next generation.
 void Requeue(Job& job, Moment now) {
   EndGeneration(job, now);
+  DropOthers(job);
   job.state = JobState::kQueued;
   job.reason = job.restart_reason;
+  job.requeue = false;
   job.placed = job.started = absl::InfinitePast();
   job.ranks.clear();
   job.failure.reset();
@@ -95,6 +114,14 @@ void BeginTraining(Job& job, Moment now) {
   PlanNextSave(job, now);
 }
 
+// A failure before all ranks trained is not recovered from, but counts.
+void CountAtStart(Job& job, Moment now) {
+  if (!Recovers(job)) return;
+  const int r = job.failure->rank.value();
+  if (r < 0 || r >= static_cast<int>(job.ranks.size())) return;
+  CountLoss(job, job.ranks[static_cast<size_t>(r)], now);
+}
+
 // The end of a job that was stopping.
 void EndStopped(Job& job, Moment now) {
   if (job.failure.has_value() && IsEcho(job.failure->exit)) {
@@ -103,7 +130,9 @@ void EndStopped(Job& job, Moment now) {
       job.reason = DescribeFailure(*job.failure);
     }
   }
+  if (job.requeue && !job.asked_to_stop) return Requeue(job, now);
   if (!job.failure.has_value()) return End(job, JobState::kCancelled, now);
+  CountAtStart(job, now);
   if (DecideRestart(job)) return Requeue(job, now);
   End(job, JobState::kFailed, now);
 }
@@ -115,44 +144,44 @@ JobChange TickSettlement(Job& job, Moment now) {
   return JobChange::kProgress;
 }
 
+bool HasLost(const Job& job) { return std::any_of(job.ranks.begin(), job.ranks.end(), IsLost); }
+
 // After the ranks changed: what that means for the job.
 void Advance(Job& job, Moment now) {
   if (job.ended_already() || job.state == JobState::kQueued) return;
   if (job.state != JobState::kStopping) {
+    if (Recovers(job) && job.state != JobState::kStarting && HasLost(job)) return;  // recovery.h
     for (const RankState& rank : job.ranks) {
-      if (!HasExited(rank.report) || rank.report.exit->failure == FailureKind::kNone) continue;
-      RecordFailure(job, rank);
+      if (HasFailed(rank)) RecordFailure(job, rank);
     }
     if (job.failure.has_value()) BeginStop(job, kFailureGrace, now);
   } else if (job.failure.has_value()) {
     for (const RankState& rank : job.ranks) {
-      if (HasExited(rank.report) && rank.report.exit->failure != FailureKind::kNone) {
-        RecordFailure(job, rank);
-      }
+      if (HasFailed(rank)) RecordFailure(job, rank);
     }
   }
-  if (AllRanks(job, HasExited)) {
-    if (job.state != JobState::kStopping) {
-      End(job, JobState::kSucceeded, now);
-      job.reason = "all ranks finished";
-    } else {
-      EndStopped(job, now);
-    }
-  } else if (job.state == JobState::kStarting && AllRanks(job, IsTraining)) {
+  if (job.state == JobState::kStopping) {
+    if (AllHaveExited(job)) EndStopped(job, now);
+  } else if (All(job.ranks, HasExited)) {
+    End(job, JobState::kSucceeded, now);
+    job.reason = "all ranks finished";
+  } else if (job.state == JobState::kStarting && All(job.ranks, IsTraining)) {
     BeginTraining(job, now);
   }
 }
 
 bool ShowsProgress(const TrainerReport& before, const TrainerReport& after) {
-  return before.progress.step != after.progress.step ||
+  return !(before.membership == after.membership) || before.suspended != after.suspended ||
+         before.stacks_file != after.stacks_file || before.progress.step != after.progress.step ||
          before.progress.phase != after.progress.phase || before.state != after.state ||
          before.pid != after.pid || before.figures.details != after.figures.details;
 }
 
 // What must survive the controller.
 bool ShowsState(const TrainerReport& before, const TrainerReport& after) {
+  const auto joined = [](const TrainerReport& r) { return r.membership.generation; };
   return before.state != after.state || before.pid != after.pid || !(before.plan == after.plan) ||
-         before.profile.details != after.profile.details;
+         before.profile.details != after.profile.details || joined(before) != joined(after);
 }
 
 // Neighbours are the ranks of a node, and the nodes of a rack.
@@ -169,23 +198,24 @@ void SortByHome(std::vector<Place>& places) {
   });
 }
 
-TrainerExit Lost(const TrainerReport& last, absl::string_view why) {
+}  // namespace
+
+TrainerExit LostExit(const TrainerReport& last, const std::string& why) {
   TrainerExit exit;
   exit.failure = FailureKind::kLost;
-  exit.message = std::string(why);
+  exit.message = why;
   exit.step = last.progress.step;
   exit.phase = last.progress.phase;
   exit.in_phase = last.progress.in_phase;
   return exit;
 }
 
-}  // namespace
-
 Job NewJob(JobRequest request, int64_t number, Moment now) {
   Job job;
   job.request = std::move(request);
   job.number = number;
   job.plan.strategy = job.request.strategy;
+  job.plan.groups = job.request.state_groups;
   job.start.directory = job.request.resume_from;
   job.created = now.wall;
   job.placed = job.started = job.ended = absl::InfinitePast();
@@ -207,29 +237,34 @@ void PlaceJob(Job& job, std::vector<Place> places, Moment now) {
   job.nodes.erase(std::unique(job.nodes.begin(), job.nodes.end()), job.nodes.end());
   for (size_t r = 0; r < places.size(); ++r) {
     RankState rank;
-    rank.place = std::move(places[r]);
+    rank.place = places[r];
     rank.report.id = {job.request.id, job.generation, Rank(static_cast<int>(r))};
+    rank.seat = static_cast<int>(r);
     job.ranks.push_back(std::move(rank));
   }
+  job.homes = std::move(places);
+  job.recovery.started = job.generation;
+  job.recovery.next_spare = job.request.ranks;
+  job.recovery.batch = RankBatch();
+  job.recovery.hopeless = false;
 }
 
 JobChange ApplyReport(Job& job, const NodeName& node, const TrainerReport& report, Moment now) {
-  const int r = report.id.rank.value();
-  if (job.ended_already() || report.id.generation != job.generation || r < 0 ||
-      r >= static_cast<int>(job.ranks.size()) || job.ranks[r].place.node != node ||
-      HasExited(job.ranks[r].report)) {
+  RankState* const found = job.ended_already() ? nullptr : FindTrainer(job, report.id);
+  if (found == nullptr || found->place.node != node || HasExited(found->report)) {
     return JobChange::kNone;
   }
-  RankState& rank = job.ranks[r];
+  RankState& rank = *found;
   const TrainerReport before = std::exchange(rank.report, report);
   // A node that lost its state starts the trainer anew; its peers are steps ahead.
   if (before.pid != 0 && report.pid != 0 && before.pid != report.pid) {
     rank.report.state = TrainerState::kExited;
-    rank.report.exit = Lost(before, "the node lost the running trainer and started another");
+    rank.report.exit = LostExit(before, "the node lost the running trainer and started another");
   }
   if (HasExited(rank.report) && !rank.report.exit.has_value()) {
-    rank.report.exit = Lost(before, "the node reported an end without saying which");
+    rank.report.exit = LostExit(before, "the node reported an end without saying which");
   }
+  NoteProgress(rank, before, now);
   bool evaluated = false;
   if (report.evaluation.has_value() &&
       (!job.evaluation.has_value() || job.evaluation->step < report.evaluation->step)) {
@@ -238,8 +273,11 @@ JobChange ApplyReport(Job& job, const NodeName& node, const TrainerReport& repor
   }
   const TrainerReport after = rank.report;  // A restart leaves no ranks.
   const JobState state = job.state;
-  JobChange change = TakeSaves(job, rank, now);
-  change = std::max(change, TakeRequestToEnd(job, rank, now));
+  JobChange change = JobChange::kNone;
+  if (RankOf(job, rank) != Rank(-1)) {
+    change = TakeSaves(job, rank, now);
+    change = std::max(change, TakeRequestToEnd(job, rank, now));
+  }
   change = std::max(change, StopIfSaved(job, now));
   Advance(job, now);
   if (job.state != state || evaluated || ShowsState(before, after)) return JobChange::kState;
@@ -249,11 +287,13 @@ JobChange ApplyReport(Job& job, const NodeName& node, const TrainerReport& repor
 JobChange LoseNode(Job& job, const NodeName& node, const std::string& why, Moment now) {
   if (job.ended_already()) return JobChange::kNone;
   bool changed = false;
-  for (RankState& rank : job.ranks) {
-    if (rank.place.node != node || HasExited(rank.report)) continue;
-    rank.report.exit = Lost(rank.report, why);
-    rank.report.state = TrainerState::kExited;
-    changed = true;
+  for (auto* part : {&job.ranks, &job.spares, &job.leaving}) {
+    for (RankState& trainer : *part) {
+      if (trainer.place.node != node || HasExited(trainer.report)) continue;
+      trainer.report.exit = LostExit(trainer.report, why);
+      trainer.report.state = TrainerState::kExited;
+      changed = true;
+    }
   }
   if (!changed) return JobChange::kNone;
   Advance(job, now);
@@ -273,20 +313,38 @@ JobChange CancelJob(Job& job, const std::string& reason, absl::Duration grace, M
   return JobChange::kState;
 }
 
+JobChange RequeueJob(Job& job, const std::string& reason, absl::Duration grace, Moment now) {
+  if (job.state != JobState::kStarting && job.state != JobState::kRunning &&
+      job.state != JobState::kRecovering) {
+    return JobChange::kNone;
+  }
+  job.requeue = true;
+  job.reason = job.restart_reason = reason;
+  BeginStop(job, grace, now);
+  return JobChange::kState;
+}
+
 JobChange TickJob(Job& job, Moment now) {
   const JobChange change =
       std::max({StopIfSaved(job, now), TickSaving(job, now), TickSettlement(job, now)});
   if (!job.stop.has_value() || now.steady < job.stop->deadline) return change;
   for (RankState& rank : job.ranks) {
     if (HasExited(rank.report)) continue;
-    rank.report.exit =
-        Lost(rank.report, absl::StrCat("node ", rank.place.node.value(),
-                                       " does not answer: what became of the trainer is unknown"));
+    rank.report.exit = LostExit(
+        rank.report, absl::StrCat("node ", rank.place.node.value(),
+                                  " does not answer: what became of the trainer is unknown"));
     rank.report.state = TrainerState::kExited;
     if (job.failure.has_value()) RecordFailure(job, rank);
   }
   EndStopped(job, now);
   return JobChange::kState;
+}
+
+void StopForFailure(Job& job, JobFailure failure, std::string reason, Moment now) {
+  job.failure = std::move(failure);
+  job.reason = std::move(reason);
+  BeginStop(job, kFailureGrace, now);
+  if (AllHaveExited(job)) EndStopped(job, now);
 }
 
 absl::Time NextDeadline(const Job& job) {
@@ -297,11 +355,13 @@ absl::Time NextDeadline(const Job& job) {
   const absl::Time settled = job.checkpoints.settlement.has_value()
                                  ? job.checkpoints.settlement->deadline
                                  : absl::InfiniteFuture();
-  return std::min({saved, settled, NextSaveDeadline(job)});
+  // What waits or has ended has no members to see to (cluster_membership.cc).
+  const absl::Time wake = job.holds_slots() ? job.recovery.wake : absl::InfiniteFuture();
+  return std::min({saved, settled, NextSaveDeadline(job), wake});
 }
 
 std::string StoreAddress(const Job& job) {
-  const bool all_ready = AllRanks(job, [](const TrainerReport& report) {
+  const bool all_ready = All(job.ranks, [](const TrainerReport& report) {
     return report.state != TrainerState::kStarting && !report.store_address.empty();
   });
   return all_ready && !job.ranks.empty() ? job.ranks.front().report.store_address : "";
@@ -310,12 +370,16 @@ std::string StoreAddress(const Job& job) {
 JobProgress Summarize(const Job& job, absl::Time wall_now) {
   JobProgress sum;
   if (job.ranks.empty()) return sum;
-  sum.step = job.ranks.front().report.progress.step;
+  const bool replaced = job.generation != job.recovery.started;
+  bool any = false;
   double mfu = 0;
   int with_mfu = 0;
   for (const RankState& rank : job.ranks) {
     const Progress& progress = rank.report.progress;
-    sum.step = std::min(sum.step, progress.step);
+    if (!replaced || HasState(rank)) {  // A newcomer has done no step yet.
+      sum.step = any ? std::min(sum.step, progress.step) : progress.step;
+      any = true;
+    }
     sum.loss += progress.loss / job.ranks.size();
     sum.samples_per_second += progress.samples_per_second;
     sum.tokens_per_second += rank.report.figures.tokens_per_second;

@@ -1,5 +1,8 @@
 // A job's life: pure functions from a job and what happened to the next state of the job.
 //
+//                                              RECOVERING
+//                          ranks are lost, and  ▲      │ all members train
+//                          can be replaced      │      ▼
 //            Place              all ranks RUNNING          all ranks exited well
 //   QUEUED ────────▶ STARTING ─────────────────▶ RUNNING ────────────────────────▶ SUCCEEDED
 //    │  ▲               │                           │
@@ -10,7 +13,8 @@
 //    ▼
 //  CANCELLED
 //
-// When a rank fails, the others soon fail too, since their collectives break: blame.h says
+// Where the spec says so, lost ranks are replaced inside the running job: recovery.h. Otherwise:
+// when a rank fails, the others soon fail too, since their collectives break: blame.h says
 // which failure is kept. The others are stopped with a short
 // grace, in which a rank whose own error is still on its way can tell it. Then the job starts
 // again as its next generation, if restart.h says so.
@@ -25,13 +29,25 @@
 
 #include "absl/time/time.h"
 #include "common/core/ids.h"
+#include "common/core/ladder.h"
 #include "common/core/moment.h"
 #include "controller/core/checkpoint.h"
+#include "controller/core/placement_policy.h"
+#include "controller/core/recovery_state.h"
 #include "controller/core/trainer_state.h"
 
 namespace paceline {
 
-enum class JobState { kQueued, kStarting, kRunning, kStopping, kSucceeded, kFailed, kCancelled };
+enum class JobState {
+  kQueued,
+  kStarting,
+  kRunning,
+  kStopping,
+  kSucceeded,
+  kFailed,
+  kCancelled,
+  kRecovering,
+};
 
 enum class Device { kCpu, kCuda };
 
@@ -40,6 +56,12 @@ inline constexpr absl::Duration kFailureGrace = absl::Milliseconds(500);
 // After the grace has passed, the job ends even if a node did not confirm.
 inline constexpr absl::Duration kStopConfirmation = absl::Seconds(1);
 inline constexpr absl::Duration kDefaultCancelGrace = absl::Seconds(5);
+
+// Ranks with the same state: the smallest groups of the strategy (ladder.h).
+struct StateGroups {
+  LadderScope scope = LadderScope::kAll;
+  int size = 0;  // Of kSize.
+};
 
 // What the controller was asked to run; the spec itself is opaque to core.
 struct JobRequest {
@@ -54,6 +76,13 @@ struct JobRequest {
   CheckpointPolicy checkpoints = {};
   int max_restarts = 0;
   std::string resume_from = {};  // Directory of a checkpoint; empty: none.
+  std::string queue = "default";
+  int priority = 0;  // Within its queue; the greater goes first.
+  PlacementPolicy placement = {};
+  int spares = 0;  // Places kept for ranks that are lost; beside those of the ranks.
+  RecoveryPolicy recovery = {};
+  JobTimeouts timeouts = {};
+  StateGroups state_groups = {};  // Of its strategy.
 };
 
 // Room for one rank: a slot, or a GPU.
@@ -63,9 +92,32 @@ struct Place {
   std::string rack = {};  // Label "rack" of the node when the rank was placed.
 };
 
+struct StopOrder {
+  absl::Duration grace;  // Between SIGTERM and SIGKILL.
+  absl::Time deadline;   // Steady; the job ends then at the latest.
+};
+
+// A trainer of the job: a member of its present generation, a spare, or one that is to end.
 struct RankState {
   Place place;
-  TrainerReport report;  // The last one; report.id is the rank's identity.
+  TrainerReport report;  // The last one; report.id is the identity of the process.
+  int seat = -1;         // 0-based; of a trainer that is out: the one it had. -1: none.
+
+  // Of one that is out: it is ended, at once or when the change under way is done.
+  std::optional<StopOrder> stop = std::nullopt;
+  // It hangs, and how: it is given up when its stacks are saved, or then (steady).
+  std::string hangs = {};
+  absl::Time stacks_deadline = absl::InfiniteFuture();
+
+  // Steady, and not stored.
+  absl::Time silent_since = absl::InfiniteFuture();  // Its node does not answer.
+  absl::Time progressed = absl::InfinitePast();      // It was seen to go on last.
+  int64_t first_step = -1;                           // Seen of it.
+  std::string old_error = {};                        // Told before the present generation.
+
+  // A member that is given up although its end is not known: why. It is ended.
+  std::string lost = {};
+  bool counted = false;  // Its loss was (failure_budget.h).
 };
 
 struct JobFailure {
@@ -78,6 +130,7 @@ struct JobFailure {
 struct JobPlan {
   PlanEpoch epoch{1};
   std::string strategy;  // Serialized paceline.v1.Strategy.
+  StateGroups groups = {};
 };
 
 // A profile that ranks were asked for. proto/plan.proto, ProfileRequest.
@@ -89,11 +142,6 @@ struct JobProfile {
   std::vector<Rank> ranks;  // Ascending.
 };
 
-struct StopOrder {
-  absl::Duration grace;  // Between SIGTERM and SIGKILL.
-  absl::Time deadline;   // Steady; the job ends then at the latest.
-};
-
 struct Job {
   JobRequest request;
   int64_t number = 0;  // Order of submission.
@@ -102,13 +150,13 @@ struct Job {
   absl::Time created, started, ended;  // Wall; InfinitePast() while it has not happened.
   absl::Time placed;                   // Wall, as above.
   Generation generation{0};
-  std::vector<RankState> ranks;  // By rank; empty while queued.
+  std::vector<RankState> ranks;  // Members of the generation, by rank; empty while queued.
   std::optional<StopOrder> stop;
   std::optional<JobFailure> failure;
   std::optional<Evaluation> evaluation;
   JobPlan plan;                       // As last decided (plan.h).
   std::optional<JobProfile> profile;  // The newest one (profile.h).
-  std::vector<NodeName> nodes;        // Of the newest generation, by name.
+  std::vector<NodeName> nodes;        // Used since the newest start, by name.
 
   JobCheckpoints checkpoints;
   StartPoint start;
@@ -116,6 +164,13 @@ struct Job {
   int restarts = 0;            // Starts after failures since it was submitted or resumed.
   std::string restart_reason;  // Of the newest one.
   bool asked_to_stop = false;  // By a user or from outside: it is not restarted.
+  bool requeue = false;  // While it is stopping: it is queued again, not counted as a restart.
+
+  // Membership (membership.h).
+  std::vector<Place> homes;        // By seat: where the newest start placed it. Groups follow.
+  std::vector<RankState> spares;   // Stand by, or start.
+  std::vector<RankState> leaving;  // Are out, and shall end.
+  JobRecovery recovery;
 
   bool ended_already() const {
     return state == JobState::kSucceeded || state == JobState::kFailed ||
@@ -149,6 +204,10 @@ JobChange LoseNode(Job& job, const NodeName& node, const std::string& why, Momen
 // Asks for the end. Nothing changes in a job that is stopping or has ended.
 JobChange CancelJob(Job& job, const std::string& reason, absl::Duration grace, Moment now);
 
+// Stops the trainers of a job that starts, trains or recovers and queues it again; that is not
+// counted as a restart. Nothing changes in a job in another state.
+JobChange RequeueJob(Job& job, const std::string& reason, absl::Duration grace, Moment now);
+
 // What the passing of time does: the deadline of a stop or of a settlement, a save that is due.
 JobChange TickJob(Job& job, Moment now);
 
@@ -158,6 +217,12 @@ absl::Time NextDeadline(const Job& job);
 // host:port of the store where the generation meets: rank 0's, once every rank is ready.
 // Empty before.
 std::string StoreAddress(const Job& job);
+
+// A rank's failure that is not recovered from: the others are stopped, and then restart.h decides.
+void StopForFailure(Job& job, JobFailure failure, std::string reason, Moment now);
+
+// Of a trainer of which nothing but its last report is known.
+TrainerExit LostExit(const TrainerReport& last, const std::string& why);
 
 // What the ranks' progress amounts to.
 struct JobProgress {

@@ -35,9 +35,10 @@ std::optional<Refusal> RefuseLadder(const Job& job) {
                    behind, " of ", job.ranks.size(), " ranks: try again when it has")};
 }
 
-void ChangeLadder(Job& job, std::string strategy) {
+void ChangeLadder(Job& job, std::string strategy, StateGroups groups) {
   job.plan.epoch = PlanEpoch(job.plan.epoch.value() + 1);
   job.plan.strategy = std::move(strategy);
+  job.plan.groups = groups;
 }
 
 ActivePlan FindActivePlan(const Job& job) {

@@ -20,7 +20,7 @@ namespace paceline {
 std::optional<Refusal> RefuseLadder(const Job& job);
 
 // Requires: RefuseLadder has no objection. `strategy` is a serialized paceline.v1.Strategy.
-void ChangeLadder(Job& job, std::string strategy);
+void ChangeLadder(Job& job, std::string strategy, StateGroups groups = {});
 
 // What all ranks train by, as far as they have told; the epoch is 0 before.
 struct ActivePlan {

@@ -5,7 +5,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "controller/core/failure_budget.h"
 #include "controller/core/job_checkpoints.h"
+#include "controller/core/membership.h"
 
 namespace paceline {
 namespace {
@@ -32,7 +34,8 @@ std::string HowToGoOn(const Job& job, const Checkpoint* older) {
 }
 
 bool IsToStop(const Job& job) {
-  return job.asked_to_stop || job.checkpoints.stop_after.has_value();
+  const auto& stop = job.checkpoints.stop_after;
+  return job.asked_to_stop || (stop.has_value() && !stop->requeue);
 }
 
 // The checkpoint that the generation was to start from could not be used.
@@ -75,10 +78,19 @@ bool DecideRestart(Job& job) {
                     job.restored_from);
   }
   ++job.checkpoints.failures;
-  if (IsToStop(job) || job.restarts >= job.request.max_restarts) return false;
+  if (IsToStop(job) || job.recovery.hopeless) return false;
+  const bool spent = Recovers(job) && !WhyBudgetIsSpent(job).empty();
+  if (job.restarts < job.request.max_restarts) {
+    if (spent) job.recovery.failures.clear();
+    ++job.restarts;
+    job.restart_reason =
+        absl::StrCat("restart ", job.restarts, " of ", job.request.max_restarts, ": ", job.reason);
+    return true;
+  }
+  // The budget of recovery stands for restarts where the spec gives none.
+  if (!Recovers(job) || job.request.max_restarts > 0 || spent) return false;
   ++job.restarts;
-  job.restart_reason =
-      absl::StrCat("restart ", job.restarts, " of ", job.request.max_restarts, ": ", job.reason);
+  job.restart_reason = absl::StrCat("restart ", job.restarts, ": ", job.reason);
   return true;
 }
 
@@ -116,7 +128,8 @@ std::optional<Refusal> RefuseResume(const Job& job, bool has_from) {
 
 void ResumeJob(Job& job, JobRequest request, const std::string& from) {
   job.request = std::move(request);
-  job.plan = {PlanEpoch(job.plan.epoch.value() + 1), job.request.strategy};
+  job.plan = {PlanEpoch(job.plan.epoch.value() + 1), job.request.strategy,
+              job.request.state_groups};
   job.start = from.empty() ? StartPoint{job.request.resume_from, Generation(1)}
                            : StartPoint{from, Next(job)};
   job.state = JobState::kQueued;
@@ -128,6 +141,7 @@ void ResumeJob(Job& job, JobRequest request, const std::string& from) {
   job.restarts = 0;
   job.restart_reason.clear();
   job.asked_to_stop = false;
+  job.recovery.failures.clear();
 }
 
 }  // namespace paceline

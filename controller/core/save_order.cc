@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "controller/core/job_checkpoints.h"
+#include "controller/core/membership.h"
 #include "controller/core/save_timing.h"
 
 namespace paceline {
@@ -52,19 +53,38 @@ void FailOrder(Job& job, int64_t number, std::string error) {
 }
 
 void StopWhenSaved(Job& job, const std::string& reason, absl::Duration grace, Moment now) {
-  if (job.checkpoints.stop_after.has_value()) return;
+  const auto& stop = job.checkpoints.stop_after;
+  if (stop.has_value() && !stop->requeue) return;
   OrderSave(job, /*at_once=*/false, reason, now);
   job.checkpoints.stop_after = StopAfterSave{reason, grace, now.steady + kStopPatience};
   job.reason = absl::StrCat(reason, ": saves a checkpoint before it stops");
 }
 
+void RequeueWhenSaved(Job& job, const std::string& reason, const NodeName& leaves, Moment now) {
+  if (job.checkpoints.stop_after.has_value()) return;
+  OrderSave(job, /*at_once=*/false, reason, now);
+  job.checkpoints.stop_after =
+      StopAfterSave{reason, kDefaultCancelGrace, now.steady + kStopPatience,
+                    /*requeue=*/true, leaves};
+  job.reason = absl::StrCat(reason, "; saves a checkpoint before it is queued again");
+}
+
+JobChange WithdrawRequeue(Job& job, const NodeName& node) {
+  const auto& stop = job.checkpoints.stop_after;
+  if (!stop.has_value() || !stop->requeue || stop->leaves != node) return JobChange::kNone;
+  job.checkpoints.stop_after.reset();
+  job.reason = absl::StrCat("stays on ", node.value());
+  return JobChange::kState;
+}
+
 JobChange TakeRequestToEnd(Job& job, const RankState& rank, Moment now) {
   if (!rank.report.asked_to_end || rank.report.state == TrainerState::kExited ||
       job.checkpoints.stop_after.has_value() ||
-      (job.state != JobState::kStarting && job.state != JobState::kRunning)) {
+      (job.state != JobState::kStarting && job.state != JobState::kRunning &&
+       job.state != JobState::kRecovering)) {
     return JobChange::kNone;
   }
-  const std::string reason = absl::StrCat("rank ", rank.report.id.rank.value(), " on ",
+  const std::string reason = absl::StrCat("rank ", RankOf(job, rank).value(), " on ",
                                           rank.place.node.value(), " was asked to end (SIGTERM)");
   if (RefuseSave(job).has_value()) return CancelJob(job, reason, kDefaultCancelGrace, now);
   StopWhenSaved(job, reason, kDefaultCancelGrace, now);
@@ -72,7 +92,8 @@ JobChange TakeRequestToEnd(Job& job, const RankState& rank, Moment now) {
 }
 
 JobChange StopIfSaved(Job& job, Moment now) {
-  if (!job.checkpoints.stop_after.has_value() || job.state != JobState::kRunning) {
+  if (!job.checkpoints.stop_after.has_value() ||
+      (job.state != JobState::kRunning && job.state != JobState::kRecovering)) {
     return JobChange::kNone;
   }
   const StopAfterSave stop = *job.checkpoints.stop_after;
@@ -82,6 +103,12 @@ JobChange StopIfSaved(Job& job, Moment now) {
               absl::StrCat("not complete within ", absl::FormatDuration(kStopPatience)));
   }
   const SaveOrder& order = *job.checkpoints.order;
+  if (stop.requeue && order.state == SaveOrder::State::kFailed) {
+    job.checkpoints.stop_after.reset();
+    job.reason = absl::StrCat("trains on, as it could not be saved: ", order.error);
+    return JobChange::kState;
+  }
+  if (stop.requeue) return RequeueJob(job, stop.reason, stop.grace, now);
   const std::string outcome =
       order.state == SaveOrder::State::kComplete
           ? absl::StrCat("saved as ", DirectoryOf(job, {order.step, order.generation.value()}))

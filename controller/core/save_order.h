@@ -36,11 +36,20 @@ void FailOrder(Job& job, int64_t number, std::string error);
 // Orders a save, and stops the job when it has ended. Requires: RefuseSave has no objection.
 void StopWhenSaved(Job& job, const std::string& reason, absl::Duration grace, Moment now);
 
+// Orders a save, and queues the job again (RequeueJob) when it is complete; if the save fails, the
+// job trains on. `leaves`: the node for which it happens; may be empty. Requires: RefuseSave has no
+// objection.
+void RequeueWhenSaved(Job& job, const std::string& reason, const NodeName& leaves, Moment now);
+
+// The job need not leave the node any more: it trains on when the save has ended.
+JobChange WithdrawRequeue(Job& job, const NodeName& node);
+
 // A rank's process was asked to end by somebody else: as StopWhenSaved, or a stop at once when
 // there is nothing to save.
 JobChange TakeRequestToEnd(Job& job, const RankState& rank, Moment now);
 
-// Stops a job whose order was waited for and has ended, or must be waited for no longer.
+// Stops a job whose order was waited for and has ended, or must be waited for no longer; or queues
+// it again.
 JobChange StopIfSaved(Job& job, Moment now);
 
 }  // namespace paceline

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "controller/core/job_checkpoints.h"
+#include "controller/core/membership.h"
 #include "controller/core/save_order.h"
 #include "controller/core/save_timing.h"
 
@@ -55,8 +56,15 @@ CheckpointKey KeyOf(const Job& job, const Save& save) {
   return {save.step, job.generation.value()};
 }
 
-std::string RankName(const RankState& rank) {
-  return absl::StrCat("rank ", rank.report.id.rank.value(), " on ", rank.place.node.value());
+std::string RankName(const Job& job, const RankState& rank) {
+  return absl::StrCat("rank ", RankOf(job, rank).value(), " on ", rank.place.node.value());
+}
+
+// Saves of an earlier generation are looked for on disk (membership.h).
+bool IsOfThisGeneration(const Job& job, const RankState& rank, const SaveStatus& status) {
+  const Generation made =
+      status.generation == Generation(0) ? rank.report.id.generation : status.generation;
+  return made == job.generation;
 }
 
 // Null: it has ended long ago, or there are too many.
@@ -104,7 +112,7 @@ void Fail(Job& job, Save& save, const RankState& rank, const SaveStatus& status)
     ++checkpoints.failed[status.failure];
     if (why.empty()) why = "failed";
   }
-  why = absl::StrCat("save after step ", save.step, ": ", RankName(rank), ": ", why);
+  why = absl::StrCat("save after step ", save.step, ": ", RankName(job, rank), ": ", why);
   if (save.order != 0) FailOrder(job, save.order, why);
   if (status.state != SaveState::kSkipped) checkpoints.last_error = std::move(why);
 }
@@ -123,14 +131,14 @@ JobChange TakeDisagreement(Job& job, const RankState& rank, const SaveStatus& st
     return JobChange::kNone;
   }
   ++job.checkpoints.failed[status.failure];
-  job.checkpoints.last_error = absl::StrCat("save that was asked for: ", RankName(rank), ": ",
+  job.checkpoints.last_error = absl::StrCat("save that was asked for: ", RankName(job, rank), ": ",
                                             status.error.empty() ? "failed" : status.error);
   FailOrder(job, status.order, job.checkpoints.last_error);
   return JobChange::kState;
 }
 
 JobChange TakePart(Job& job, const RankState& rank, SaveStatus status, Moment now) {
-  const int r = rank.report.id.rank.value();
+  const int r = RankOf(job, rank).value();
   // Only rank 0 writes manifests.
   if (r != 0 && status.state == SaveState::kCommitted) status.state = SaveState::kDurable;
   Save* save = FindOrAdd(job, status.step, now);
@@ -165,7 +173,7 @@ JobChange TakePart(Job& job, const RankState& rank, SaveStatus status, Moment no
 void LoseOutcome(Job& job, const RankState& rank, Save& save) {
   save.outcome = Save::Outcome::kUnknown;
   job.checkpoints.last_error = absl::StrCat(
-      "save after step ", save.step, ": ", RankName(rank),
+      "save after step ", save.step, ": ", RankName(job, rank),
       " does not tell any more whether it is complete: it is looked for when the ranks have ended");
   if (save.order != 0) FailOrder(job, save.order, job.checkpoints.last_error);
 }
@@ -174,7 +182,7 @@ void LoseOutcome(Job& job, const RankState& rank, Save& save) {
 JobChange MissLostParts(Job& job, const RankState& rank, Moment now) {
   const auto& told = rank.report.saves;
   if (told.size() < kMaxSavesTold) return JobChange::kNone;
-  const auto r = static_cast<size_t>(rank.report.id.rank.value());
+  const auto r = static_cast<size_t>(RankOf(job, rank).value());
   const int64_t oldest = told.front().step;
   std::vector<int64_t> lost;
   for (const Save& save : job.checkpoints.saves) {
@@ -226,6 +234,7 @@ JobChange TakeSaves(Job& job, const RankState& rank, Moment now) {
   if (!SavesCheckpoints(job.request)) return JobChange::kNone;
   JobChange change = JobChange::kNone;
   for (const SaveStatus& status : rank.report.saves) {
+    if (!IsOfThisGeneration(job, rank, status)) continue;
     change = std::max(change, status.step > 0 ? TakePart(job, rank, status, now)
                                               : TakeDisagreement(job, rank, status));
   }

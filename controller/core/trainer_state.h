@@ -80,7 +80,7 @@ enum class SaveFailure { kNone, kNoSpace, kNoPermission, kIo, kNotAgreed, kIncon
 // A rank tells of so many of its newest saves at most.
 inline constexpr size_t kMaxSavesTold = 8;
 
-// One rank's part of one checkpoint of its generation.
+// One rank's part of one checkpoint of a generation.
 struct SaveStatus {
   int64_t step = 0;   // Steps completed; 0: of an order that the ranks did not agree on.
   int64_t order = 0;  // Number of the order that it answers; 0: by the spec.
@@ -88,10 +88,25 @@ struct SaveStatus {
   int64_t bytes = 0;  // Of the shard.
   SaveFailure failure = SaveFailure::kNone;
   std::string error;
+  Generation generation = Generation(0);  // In which it was made; 0: that of the process.
 
   friend bool operator==(const SaveStatus& a, const SaveStatus& b) {
-    return std::tie(a.step, a.order, a.state, a.bytes, a.failure, a.error) ==
-           std::tie(b.step, b.order, b.state, b.bytes, b.failure, b.error);
+    return std::tie(a.step, a.order, a.state, a.bytes, a.failure, a.error, a.generation) ==
+           std::tie(b.step, b.order, b.state, b.bytes, b.failure, b.error, b.generation);
+  }
+};
+
+// What a trainer tells of its part in the generations of its job. proto/plan.proto.
+struct MembershipStatus {
+  Generation generation{0};  // Newest one that it has trained in; 0: it has no state yet.
+  bool waiting = false;
+  std::string error;
+  int64_t step = 0;
+  Generation ready{0};  // Planned one that it could take part in at once.
+
+  friend bool operator==(const MembershipStatus& a, const MembershipStatus& b) {
+    return std::tie(a.generation, a.waiting, a.error, a.step, a.ready) ==
+           std::tie(b.generation, b.waiting, b.error, b.step, b.ready);
   }
 };
 
@@ -122,6 +137,9 @@ struct TrainerReport {
   // Longest time that training stood still for the latest save.
   absl::Duration blocked = absl::ZeroDuration();
   bool asked_to_end = false;  // By somebody else than its daemon.
+  MembershipStatus membership = {};
+  bool suspended = false;         // The process is stopped.
+  std::string stacks_file = {};  // Where its threads were, once that was asked for.
 };
 
 }  // namespace paceline

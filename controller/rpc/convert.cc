@@ -10,6 +10,7 @@
 #include "controller/core/plan.h"
 #include "controller/core/profile.h"
 #include "controller/rpc/convert_checkpoint.h"
+#include "controller/rpc/convert_membership.h"
 
 namespace paceline {
 namespace {
@@ -62,30 +63,22 @@ v1::PlanStatus ToProto(const PlanStatus& plan) {
   return out;
 }
 
-v1::Rank ToProto(int r, const RankState& rank) {
-  v1::Rank out;
-  out.set_rank(r);
-  out.set_node(rank.place.node.value());
-  out.set_place(rank.place.number);
-  out.set_pid(rank.report.pid);
-  out.set_state(ToProto(rank.report.state));
-  *out.mutable_progress() = ToProto(rank.report.progress);
-  if (rank.report.exit.has_value()) *out.mutable_exit() = ToProto(*rank.report.exit);
-  const TrainerReport& report = rank.report;
-  if (!(report.plan == PlanStatus())) *out.mutable_plan() = ToProto(report.plan);
-  if (!report.figures.details.empty()) {
-    out.mutable_figures()->ParseFromString(report.figures.details);
-  }
-  if (report.profile.id != 0) out.mutable_profile()->ParseFromString(report.profile.details);
-  return out;
-}
-
 v1::JobPlan ToProto(const JobPlan& plan, const ActivePlan& active) {
   v1::JobPlan out;
   out.set_epoch(plan.epoch.value());
   out.mutable_strategy()->ParseFromString(plan.strategy);
   out.set_active_epoch(active.epoch.value());
   out.set_active_since_step(active.since_step);
+  return out;
+}
+
+v1::MembershipStatus ToProto(const MembershipStatus& status) {
+  v1::MembershipStatus out;
+  out.set_generation(status.generation.value());
+  out.set_waiting(status.waiting);
+  out.set_error(status.error);
+  out.set_step(status.step);
+  out.set_ready_generation(status.ready.value());
   return out;
 }
 
@@ -109,18 +102,39 @@ v1::TrainingPlan PlanOf(const Job& job) {
   v1::Strategy strategy;
   strategy.ParseFromString(job.plan.strategy);
   std::vector<RankHome> homes;
-  homes.reserve(job.ranks.size());
-  for (const RankState& rank : job.ranks) {
-    homes.push_back({rank.place.node.value(), rank.place.rack});
-  }
-  return MakeTrainingPlan(job.plan.epoch.value(), strategy, homes);
+  homes.reserve(job.homes.size());
+  for (const Place& home : job.homes) homes.push_back({home.node.value(), home.rack});
+  return MakeTrainingPlan(job.plan.epoch.value(), strategy, homes, FilledSeats(job));
 }
 
 static_assert(static_cast<int>(FailureKind::kRestore) == v1::FAILURE_RESTORE);
 static_assert(static_cast<int>(TrainerState::kExited) + 1 == v1::TRAINER_EXITED);
-static_assert(static_cast<int>(JobState::kCancelled) + 1 == v1::CANCELLED);
+static_assert(static_cast<int>(JobState::kRecovering) + 1 == v1::RECOVERING);
 
 }  // namespace
+
+v1::Rank ToProto(int r, const RankState& rank) {
+  v1::Rank out;
+  const TrainerReport& report = rank.report;
+  out.set_rank(r);
+  out.set_node(rank.place.node.value());
+  out.set_place(rank.place.number);
+  out.set_pid(report.pid);
+  out.set_state(ToProto(report.state));
+  *out.mutable_progress() = ToProto(report.progress);
+  if (report.exit.has_value()) *out.mutable_exit() = ToProto(*report.exit);
+  if (!(report.plan == PlanStatus())) *out.mutable_plan() = ToProto(report.plan);
+  if (!report.figures.details.empty()) {
+    out.mutable_figures()->ParseFromString(report.figures.details);
+  }
+  if (report.profile.id != 0) out.mutable_profile()->ParseFromString(report.profile.details);
+  if (!(report.membership == MembershipStatus())) {
+    *out.mutable_membership() = ToProto(report.membership);
+  }
+  out.set_started_generation(report.id.generation.value());
+  out.set_started_rank(report.id.rank.value());
+  return out;
+}
 
 google::protobuf::Timestamp ToProto(absl::Time time) {
   google::protobuf::Timestamp out;
@@ -155,6 +169,10 @@ v1::Job ToProto(const Job& job, absl::Time wall_now) {
   for (size_t r = 0; r < job.ranks.size(); ++r) {
     *out.add_ranks() = ToProto(static_cast<int>(r), job.ranks[r]);
   }
+  for (const RankState& spare : job.spares) *out.add_spares() = ToProto(-1, spare);
+  for (const MembershipChange& change : job.recovery.history) {
+    *out.add_membership_changes() = ToProto(change);
+  }
   if (job.failure.has_value()) {
     out.mutable_failure()->set_rank(job.failure->rank.value());
     out.mutable_failure()->set_node(job.failure->node.value());
@@ -177,34 +195,6 @@ v1::Job ToProto(const Job& job, absl::Time wall_now) {
   return out;
 }
 
-v1::Node ToProto(const Node& node, const Cluster& cluster) {
-  const NodeFacts& facts = node.facts;
-  v1::Node out;
-  out.set_name(facts.name.value());
-  out.set_state(node.state == NodeState::kReady ? v1::NODE_READY : v1::NODE_UNREACHABLE);
-  out.set_reason(node.reason);
-  out.mutable_hardware()->set_cpus(facts.cpus);
-  out.mutable_hardware()->set_memory_bytes(facts.memory_bytes);
-  for (const std::string& gpu : facts.gpus) out.mutable_hardware()->add_gpus(gpu);
-  out.mutable_hardware()->set_os(facts.os);
-  out.mutable_labels()->insert(facts.labels.begin(), facts.labels.end());
-  out.set_address(facts.address);
-  out.set_metrics_address(facts.metrics_address);
-  out.set_slots(facts.slots);
-  out.set_slots_used(static_cast<int>(cluster.PlacesUsed(facts.name, Device::kCpu).size()));
-  out.set_gpus_used(static_cast<int>(cluster.PlacesUsed(facts.name, Device::kCuda).size()));
-  for (const auto& [id, job] : cluster.jobs()) {
-    const bool here =
-        job.holds_slots() && std::any_of(job.ranks.begin(), job.ranks.end(),
-                                         [&](const auto& r) { return r.place.node == facts.name; });
-    if (here) out.add_jobs(id.value());
-  }
-  *out.mutable_register_time() = ToProto(node.registered);
-  *out.mutable_last_report_time() = ToProto(node.last_report);
-  out.set_version(facts.version);
-  return out;
-}
-
 v1::NodePlan ToProto(const std::vector<PlannedTrainer>& plan,
                      const std::vector<CheckpointTask>& tasks) {
   v1::NodePlan out;
@@ -219,16 +209,19 @@ v1::NodePlan ToProto(const std::vector<PlannedTrainer>& plan,
     added.mutable_spec()->ParseFromString(job.request.spec);
     added.set_world_size(static_cast<int>(job.ranks.size()));
     *added.mutable_plan() = training_plan->second;
-    if (IsProfiled(job, trainer.id.rank)) *added.mutable_profile() = ToRequest(*job.profile);
+    if (IsProfiled(job, trainer.membership.rank)) *added.mutable_profile() = ToRequest(*job.profile);
     added.set_place(trainer.place);
     added.set_store_address(trainer.store_address);
     if (trainer.stop_grace.has_value()) {
       added.mutable_stop()->set_grace_s(absl::ToDoubleSeconds(*trainer.stop_grace));
     }
-    added.set_restore_from(job.restored_from);
+    if (trainer.restores) added.set_restore_from(job.restored_from);
     if (SavesCheckpoints(job.request)) {
-      *added.mutable_checkpoints() = CheckpointPlanFor(job, trainer.id.rank);
+      *added.mutable_checkpoints() = CheckpointPlanFor(job, trainer.membership.rank);
     }
+    *added.mutable_membership() = ToProto(trainer.membership);
+    added.set_save_stacks(trainer.save_stacks);
+    added.set_leased(trainer.leased);
   }
   return out;
 }
@@ -249,7 +242,7 @@ TrainerState FromProto(v1::TrainerState state) {
 }
 
 JobState FromProto(v1::JobState state) {
-  if (state <= v1::JOB_STATE_UNSPECIFIED || state > v1::CANCELLED) return JobState::kQueued;
+  if (state <= v1::JOB_STATE_UNSPECIFIED || state > v1::RECOVERING) return JobState::kQueued;
   return static_cast<JobState>(state - 1);
 }
 
@@ -324,25 +317,26 @@ std::vector<TrainerReport> FromProto(const v1::NodeReport& report) {
     out.saves = FromProto(trainer.saves());
     out.blocked = BlockedTime(trainer.checkpoints());
     out.asked_to_end = trainer.asked_to_end();
+    out.membership = FromProto(trainer.membership());
+    out.suspended = trainer.suspended();
+    out.stacks_file = trainer.stacks_file();
   }
   return trainers;
 }
 
-NodeFacts FromProto(const v1::Hello& hello) {
-  NodeFacts facts;
-  facts.name = NodeName(hello.node());
-  facts.uid = hello.node_uid();
-  facts.cpus = hello.hardware().cpus();
-  facts.memory_bytes = hello.hardware().memory_bytes();
-  facts.gpus.assign(hello.hardware().gpus().begin(), hello.hardware().gpus().end());
-  facts.os = hello.hardware().os();
-  facts.labels.insert(hello.labels().begin(), hello.labels().end());
-  facts.address = hello.address();
-  facts.metrics_address = hello.metrics_address();
-  facts.slots = std::max(0, hello.slots());
-  facts.version = hello.version();
-  return facts;
+namespace {
+
+PlacementPolicy FromProto(const v1::PlacementPolicy& placement) {
+  PlacementPolicy policy;
+  policy.labels.insert(placement.labels().begin(), placement.labels().end());
+  for (const std::string& node : placement.nodes()) policy.nodes.emplace_back(node);
+  for (const std::string& node : placement.exclude_nodes()) policy.exclude_nodes.emplace_back(node);
+  policy.tolerate.assign(placement.tolerate().begin(), placement.tolerate().end());
+  policy.same = placement.same();
+  return policy;
 }
+
+}  // namespace
 
 JobRequest FromProto(const JobId& id, const v1::JobSpec& spec) {
   return {id,
@@ -355,7 +349,14 @@ JobRequest FromProto(const JobId& id, const v1::JobSpec& spec) {
           spec.strategy().SerializeAsString(),
           FromProto(spec.checkpoint()),
           spec.max_restarts(),
-          spec.resume_from()};
+          spec.resume_from(),
+          spec.queue().empty() ? "default" : spec.queue(),  // Of a version without: empty.
+          spec.priority(),
+          FromProto(spec.placement()),
+          spec.recovery().spares(),
+          RecoveryOf(spec),
+          TimeoutsOf(spec),
+          StateGroupsOf(spec.strategy())};
 }
 
 }  // namespace paceline

@@ -21,8 +21,6 @@ v1::TrainerId ToProto(const TrainerId& id);
 v1::JobState ToProto(JobState state);
 // `wall_now` dates the progress. The revision is left unset.
 v1::Job ToProto(const Job& job, absl::Time wall_now);
-// Includes what `cluster` has placed there. The revision is left unset.
-v1::Node ToProto(const Node& node, const Cluster& cluster);
 // The node's trainers and tasks; the revision is left unset.
 v1::NodePlan ToProto(const std::vector<PlannedTrainer>& plan,
                      const std::vector<CheckpointTask>& tasks);
@@ -40,7 +38,6 @@ ProfileResult FromProto(const v1::ProfileResult& profile);
 JobProfile FromProto(const v1::JobProfile& profile);
 TrainerExit FromProto(const v1::TrainerExit& exit);
 std::vector<TrainerReport> FromProto(const v1::NodeReport& report);
-NodeFacts FromProto(const v1::Hello& hello);
 // Requires: the spec was checked.
 JobRequest FromProto(const JobId& id, const v1::JobSpec& spec);
 

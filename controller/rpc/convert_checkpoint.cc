@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "controller/core/job_checkpoints.h"
+#include "controller/core/membership.h"
 #include "controller/core/save_timing.h"
 #include "controller/core/saving.h"
 #include "controller/rpc/convert.h"
@@ -172,7 +173,9 @@ v1::JobCheckpoints SummarizeCheckpoints(const Job& job) {
 v1::CheckpointPlan CheckpointPlanFor(const Job& job, Rank rank) {
   v1::CheckpointPlan out;
   const auto& order = job.checkpoints.order;
-  if (order.has_value() && order->generation == job.generation) {
+  // While the membership changes, the ranks could answer for either generation.
+  if (order.has_value() && order->generation == job.generation && rank != Rank(-1) &&
+      ChangeUnderWay(job) == nullptr) {
     out.mutable_save()->set_number(order->number);
     out.mutable_save()->set_now(order->now);
   }
@@ -218,6 +221,7 @@ std::vector<SaveStatus> FromProto(const google::protobuf::RepeatedPtrField<v1::S
                         ? static_cast<SaveFailure>(save.failure())
                         : SaveFailure::kIo;
     added.error = save.error();
+    added.generation = Generation(save.generation());
   }
   return out;
 }
@@ -258,6 +262,8 @@ v1::SavingRecord EncodeSaving(const JobCheckpoints& checkpoints) {
   if (checkpoints.stop_after.has_value()) {
     out.set_stop_reason(checkpoints.stop_after->reason);
     out.set_stop_grace_s(absl::ToDoubleSeconds(checkpoints.stop_after->grace));
+    out.set_stop_requeue(checkpoints.stop_after->requeue);
+    out.set_stop_leaves(checkpoints.stop_after->leaves.value());
   }
   for (const auto& [cause, count] : checkpoints.failed) {
     (*out.mutable_failed())[static_cast<int>(cause)] = count;
@@ -295,7 +301,8 @@ JobCheckpoints DecodeCheckpoints(const v1::JobRecord& record) {
   }
   if (saving.has_stop_reason()) {
     out.stop_after =
-        StopAfterSave{saving.stop_reason(), Seconds(saving.stop_grace_s()), absl::InfiniteFuture()};
+        StopAfterSave{saving.stop_reason(), Seconds(saving.stop_grace_s()), absl::InfiniteFuture(),
+                      saving.stop_requeue(), NodeName(saving.stop_leaves())};
   }
   out.committed = shown.committed();
   for (const auto& [cause, count] : saving.failed()) {

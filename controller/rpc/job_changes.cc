@@ -9,6 +9,7 @@
 #include "common/log.h"
 #include "controller/core/plan.h"
 #include "controller/core/profile.h"
+#include "controller/rpc/convert_membership.h"
 #include "controller/rpc/errors.h"
 #include "controller/rpc/fingerprint.h"
 #include "controller/rpc/job_service.h"
@@ -54,8 +55,10 @@ void JobService::DoChangeLadder(const v1::ChangeLadderRequest& request, v1::Job*
          const JobId id = job->request.id;
          PACELINE_LOG(INFO) << "job_ladder job=" << id.value()
                             << " epoch=" << job->plan.epoch.value() + 1;
-         control_->ApplyRequest(request_id, id, LadderChanged{id, strategy.SerializeAsString()},
-                                ReplyTo(id, reply, answer));
+         control_->ApplyRequest(
+             request_id, id,
+             LadderChanged{id, strategy.SerializeAsString(), StateGroupsOf(strategy)},
+             ReplyTo(id, reply, answer));
        });
 }
 

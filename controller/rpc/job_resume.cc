@@ -36,7 +36,11 @@ v1::JobSpec ChangedSpec(const Job& job, const v1::ResumeJobRequest& request) {
   v1::JobSpec spec;
   spec.ParseFromString(job.request.spec);
   spec.mutable_strategy()->ParseFromString(job.plan.strategy);
-  if (request.ranks() != 0) spec.set_ranks(request.ranks());
+  if (request.ranks() != 0) {
+    // What stood for all ranks still does.
+    if (spec.recovery().min_ranks() == spec.ranks()) spec.mutable_recovery()->clear_min_ranks();
+    spec.set_ranks(request.ranks());
+  }
   if (request.batch_per_rank() != 0) spec.set_batch_per_rank(request.batch_per_rank());
   if (request.accumulation_steps() != 0) {
     spec.set_accumulation_steps(request.accumulation_steps());
@@ -102,6 +106,8 @@ void JobService::DoResume(const v1::ResumeJobRequest& request, v1::Job* reply, A
          if (!problems.empty()) return answer(SpecError(problems));
          const JobId id = job->request.id;
          const ResumeRequested event{FromProto(id, spec), from};
+         const std::optional<Refusal> unknown = control_->cluster().RefuseQueue(event.request);
+         if (unknown.has_value()) return answer(MakeError(*unknown));
          const absl::Status fits = control_->cluster().CanEverFit(event.request);
          if (!fits.ok()) {
            return answer(MakeError(grpc::StatusCode::FAILED_PRECONDITION, "JOB_CANNOT_FIT",

@@ -60,7 +60,9 @@ void JobService::Once(const std::string& request_id, uint64_t fingerprint, v1::J
 void JobService::DoSubmit(const v1::SubmitJobRequest& request, v1::Job* reply, Answer answer) {
   v1::JobSpec spec = request.spec();
   FillDefaults(&spec);
-  const std::vector<SpecProblem> problems = CheckJobSpec(spec);
+  std::vector<SpecProblem> problems = CheckJobSpec(spec);
+  const absl::Duration lease = control_->cluster().options().node_lease;
+  if (problems.empty()) problems = CheckLease(spec, absl::ToDoubleSeconds(lease));
   if (!problems.empty()) return answer(SpecError(problems));
   const grpc::Status resolved = ResolveStart(spec.mutable_resume_from());
   if (!resolved.ok()) return answer(resolved);
@@ -68,6 +70,8 @@ void JobService::DoSubmit(const v1::SubmitJobRequest& request, v1::Job* reply, A
     JobId id = NewJobId();
     while (control_->cluster().jobs().count(id) > 0) id = NewJobId();
     const JobRequest job = FromProto(id, spec);
+    const std::optional<Refusal> refusal = control_->cluster().RefuseQueue(job);
+    if (refusal.has_value()) return answer(MakeError(*refusal));
     const absl::Status fits = control_->cluster().CanEverFit(job);
     if (!fits.ok()) {
       return answer(MakeError(grpc::StatusCode::FAILED_PRECONDITION, "JOB_CANNOT_FIT",

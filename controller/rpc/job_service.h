@@ -48,6 +48,8 @@ class JobService : public v1::JobService::CallbackService {
                                     const v1::ProfileJobRequest* request, v1::Job* reply) override;
   grpc::ServerUnaryReactor* Resume(grpc::CallbackServerContext* context,
                                    const v1::ResumeJobRequest* request, v1::Job* reply) override;
+  grpc::ServerUnaryReactor* Why(grpc::CallbackServerContext* context, const v1::WhyRequest* request,
+                                v1::WhyResponse* reply) override;
   grpc::ServerWriteReactor<v1::LogChunk>* StreamLogs(grpc::CallbackServerContext* context,
                                                      const v1::StreamLogsRequest* request) override;
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "controller/rpc/convert_node.h"
 #include "controller/rpc/errors.h"
 #include "controller/rpc/paging.h"
 
@@ -19,18 +20,38 @@ void NodeService::CloseStreams() {
   }
 }
 
+grpc::Status NodeService::Find(const std::string& name, const Node** node) const {
+  const auto& nodes = control_->cluster().nodes();
+  const auto found = nodes.find(NodeName(name));
+  if (found == nodes.end()) {
+    return MakeError(grpc::StatusCode::NOT_FOUND, "NODE_NOT_FOUND",
+                     absl::StrCat("no node is named \"", name, "\""), {{"node", name}});
+  }
+  *node = &found->second;
+  return grpc::Status::OK;
+}
+
 grpc::ServerUnaryReactor* NodeService::Get(grpc::CallbackServerContext* context,
                                            const v1::GetNodeRequest* request, v1::Node* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   loop_->Post([=] {
-    const auto& nodes = control_->cluster().nodes();
-    const auto node = nodes.find(NodeName(request->name()));
-    if (node == nodes.end()) {
-      return reactor->Finish(MakeError(grpc::StatusCode::NOT_FOUND, "NODE_NOT_FOUND",
-                                       absl::StrCat("no node is named \"", request->name(), "\""),
-                                       {{"node", request->name()}}));
-    }
-    *reply = control_->Describe(node->second);
+    const Node* node = nullptr;
+    const grpc::Status found = Find(request->name(), &node);
+    if (found.ok()) *reply = control_->Describe(*node);
+    reactor->Finish(found);
+  });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* NodeService::History(grpc::CallbackServerContext* context,
+                                               const v1::NodeHistoryRequest* request,
+                                               v1::NodeHistory* reply) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  loop_->Post([=] {
+    const Node* node = nullptr;
+    const grpc::Status found = Find(request->name(), &node);
+    if (!found.ok()) return reactor->Finish(found);
+    for (const NodeLifeEvent& event : node->history) *reply->add_events() = ToProto(event);
     reactor->Finish(grpc::Status::OK);
   });
   return reactor;

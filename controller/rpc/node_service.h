@@ -1,9 +1,17 @@
 // NodeService: proto/node.proto.
+//
+// Each handler goes to the loop and is finished from there: a mutation when what it changed is
+// durable.
 #ifndef CONTROLLER_RPC_NODE_SERVICE_H_
 #define CONTROLLER_RPC_NODE_SERVICE_H_
 
+#include <functional>
+#include <string>
+
 #include "common/event_loop.h"
 #include "controller/control_loop.h"
+#include "controller/metrics.h"
+#include "controller/rpc/mutations.h"
 #include "controller/rpc/watch_stream.h"
 #include "proto/node.grpc.pb.h"
 
@@ -11,8 +19,9 @@ namespace paceline {
 
 class NodeService : public v1::NodeService::CallbackService {
  public:
-  // Both outlive this.
-  NodeService(EventLoop* loop, ControlLoop* control) : loop_(loop), control_(control) {}
+  // All pointers outlive this.
+  NodeService(EventLoop* loop, ControlLoop* control, ControllerMetrics* metrics)
+      : loop_(loop), control_(control), mutations_(control, metrics) {}
 
   // The watch log has grown. On the loop.
   void WakeWatchers();
@@ -27,12 +36,51 @@ class NodeService : public v1::NodeService::CallbackService {
                                  v1::ListNodesResponse* reply) override;
   grpc::ServerWriteReactor<v1::NodeEvent>* Watch(grpc::CallbackServerContext* context,
                                                  const v1::WatchNodesRequest* request) override;
+  grpc::ServerUnaryReactor* History(grpc::CallbackServerContext* context,
+                                    const v1::NodeHistoryRequest* request,
+                                    v1::NodeHistory* reply) override;
+  grpc::ServerUnaryReactor* Cordon(grpc::CallbackServerContext* context,
+                                   const v1::CordonNodeRequest* request, v1::Node* reply) override;
+  grpc::ServerUnaryReactor* Uncordon(grpc::CallbackServerContext* context,
+                                     const v1::UncordonNodeRequest* request,
+                                     v1::Node* reply) override;
+  grpc::ServerUnaryReactor* Drain(grpc::CallbackServerContext* context,
+                                  const v1::DrainNodeRequest* request,
+                                  v1::DrainNodeResponse* reply) override;
+  grpc::ServerUnaryReactor* Resume(grpc::CallbackServerContext* context,
+                                   const v1::ResumeNodeRequest* request, v1::Node* reply) override;
+  grpc::ServerUnaryReactor* DeclareLost(grpc::CallbackServerContext* context,
+                                        const v1::DeclareNodeLostRequest* request,
+                                        v1::Node* reply) override;
+  grpc::ServerUnaryReactor* Check(grpc::CallbackServerContext* context,
+                                  const v1::CheckNodeRequest* request, v1::Node* reply) override;
 
  private:
+  using Answer = Mutations::Answer;
+
+  // On the loop; the answer comes when what it tells is durable.
+  void DoCordon(const v1::CordonNodeRequest& request, v1::Node* reply, Answer answer);
+  void DoUncordon(const v1::UncordonNodeRequest& request, v1::Node* reply, Answer answer);
+  void DoDrain(const v1::DrainNodeRequest& request, v1::DrainNodeResponse* reply, Answer answer);
+  void DoResume(const v1::ResumeNodeRequest& request, v1::Node* reply, Answer answer);
+  void DoDeclareLost(const v1::DeclareNodeLostRequest& request, v1::Node* reply, Answer answer);
+  void DoCheck(const v1::CheckNodeRequest& request, v1::Node* reply, Answer answer);
+
+  // NODE_NOT_FOUND.
+  grpc::Status Find(const std::string& name, const Node** node) const;
+  // Runs `mutate` for a new request about the node; a repeat is answered with `reply`.
+  template <typename Request>
+  void Once(const char* verb, const Request& request, const CommitQueue::Then& reply,
+            const Answer& answer,
+            const std::function<void(const ControlLoop::RequestId&, const Node&)>& mutate);
+  // Answers with the node once all changes so far are durable.
+  CommitQueue::Then ReplyNode(const std::string& name, v1::Node* reply, const Answer& answer);
+
   EventLoop* const loop_;
   ControlLoop* const control_;
 
   // On the loop.
+  Mutations mutations_;
   WatchStream<v1::NodeEvent>::Set watchers_;
 };
 

@@ -9,6 +9,9 @@
 #include "common/uuid.h"
 #include "controller/rpc/convert.h"
 #include "controller/rpc/convert_checkpoint.h"
+#include "controller/rpc/convert_membership.h"
+#include "controller/rpc/convert_node.h"
+#include "controller/rpc/node_records.h"
 #include "controller/store/record.pb.h"
 
 namespace paceline {
@@ -63,45 +66,9 @@ Job DecodeJob(const v1::JobRecord& record) {
   job.restarts = stored.restarts();
   job.restart_reason = record.restart_reason();
   job.asked_to_stop = record.asked_to_stop();
-  for (const v1::Rank& stored_rank : stored.ranks()) {
-    RankState rank;
-    rank.place = {NodeName(stored_rank.node()), stored_rank.place()};
-    rank.report.id = {job.request.id, job.generation, Rank(stored_rank.rank())};
-    rank.report.state = FromProto(stored_rank.state());
-    rank.report.pid = stored_rank.pid();
-    rank.report.progress = FromProto(stored_rank.progress());
-    rank.report.plan = FromProto(stored_rank.plan());
-    if (stored_rank.has_figures()) rank.report.figures = FromProto(stored_rank.figures());
-    if (stored_rank.has_profile()) rank.report.profile = FromProto(stored_rank.profile());
-    if (stored_rank.has_exit()) rank.report.exit = FromProto(stored_rank.exit());
-    if (stored_rank.rank() < record.store_addresses_size()) {
-      rank.report.store_address = record.store_addresses(stored_rank.rank());
-    }
-    if (stored_rank.rank() < record.racks_size()) {
-      rank.place.rack = record.racks(stored_rank.rank());
-    }
-    job.ranks.push_back(std::move(rank));
-  }
+  job.requeue = record.requeue();
+  DecodeMembership(record, &job);
   return job;
-}
-
-Node DecodeNode(const v1::NodeRecord& record) {
-  const v1::Node& stored = record.node();
-  Node node;
-  node.facts.name = NodeName(stored.name());
-  node.facts.uid = record.uid();
-  node.facts.cpus = stored.hardware().cpus();
-  node.facts.memory_bytes = stored.hardware().memory_bytes();
-  node.facts.gpus.assign(stored.hardware().gpus().begin(), stored.hardware().gpus().end());
-  node.facts.os = stored.hardware().os();
-  node.facts.labels.insert(stored.labels().begin(), stored.labels().end());
-  node.facts.address = stored.address();
-  node.facts.metrics_address = stored.metrics_address();
-  node.facts.slots = stored.slots();
-  node.facts.version = stored.version();
-  node.registered = FromProto(stored.register_time());
-  node.last_report = FromProto(stored.last_report_time());
-  return node;
 }
 
 // Calls `use(id, record)` for every record under `prefix`.
@@ -141,10 +108,7 @@ std::string EncodeJob(const Job& job) {
   *record.mutable_job() = ToProto(job, job.created);
   record.set_number(job.number);
   if (job.placed != absl::InfinitePast()) *record.mutable_placed_time() = ToProto(job.placed);
-  for (const RankState& rank : job.ranks) {
-    record.add_store_addresses(rank.report.store_address);
-    record.add_racks(rank.place.rack);
-  }
+  EncodeMembership(job, &record);
   if (job.stop.has_value()) record.set_stop_grace_s(absl::ToDoubleSeconds(job.stop->grace));
   for (const Checkpoint& checkpoint : job.checkpoints.records) {
     *record.add_checkpoints() = ToProto(job, checkpoint);
@@ -155,14 +119,12 @@ std::string EncodeJob(const Job& job) {
   record.set_start_since(job.start.since.value());
   record.set_restart_reason(job.restart_reason);
   record.set_asked_to_stop(job.asked_to_stop);
+  record.set_requeue(job.requeue);
   return record.SerializeAsString();
 }
 
-std::string EncodeNode(const Node& node, const Cluster& cluster) {
-  v1::NodeRecord record;
-  *record.mutable_node() = ToProto(node, cluster);
-  record.set_uid(node.facts.uid);
-  return record.SerializeAsString();
+std::string EncodeAutomation(const Automation& automation) {
+  return ToProto(automation).SerializeAsString();
 }
 
 std::string EncodeRequest(const RequestLog::Entry& entry) {
@@ -191,6 +153,10 @@ absl::StatusOr<StoredState> LoadState(StateStore& store) {
                               JobId(r.job_id()),
                               FromProto(r.time()),
                               {r.checkpoint().step(), r.checkpoint().generation()}};
+      }));
+  PACELINE_RETURN_IF_ERROR(ForEach<v1::AutomationStatus>(
+      store, kAutomationKey, [&](const std::string&, const v1::AutomationStatus& status) {
+        state.automation = FromProto(status);
       }));
   PACELINE_RETURN_IF_ERROR(LoadMeta(store, state));
   return state;

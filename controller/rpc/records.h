@@ -3,6 +3,7 @@
 //   job/<job id>          v1::JobRecord
 //   node/<node name>      v1::NodeRecord
 //   request/<request id>  v1::RequestRecord
+//   automation            v1::AutomationStatus
 //   meta/cluster_id       UUID of the cluster, made with the store
 //   meta/starts           how often a controller has opened the store, decimal
 #ifndef CONTROLLER_RPC_RECORDS_H_
@@ -22,9 +23,11 @@ namespace paceline {
 std::string JobKey(const JobId& id);
 std::string NodeKey(const NodeName& name);
 std::string RequestKey(const std::string& request_id);
+inline constexpr char kAutomationKey[] = "automation";
 
 std::string EncodeJob(const Job& job);
 std::string EncodeNode(const Node& node, const Cluster& cluster);
+std::string EncodeAutomation(const Automation& automation);
 std::string EncodeRequest(const RequestLog::Entry& entry);
 
 // Everything that a store holds.
@@ -33,6 +36,7 @@ struct StoredState {
   int64_t starts = 0;  // This one included.
   std::vector<Job> jobs;
   std::vector<Node> nodes;
+  Automation automation;
   std::map<std::string, RequestLog::Entry> requests;
 };
 

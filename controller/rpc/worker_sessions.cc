@@ -8,6 +8,7 @@
 #include "common/log.h"
 #include "controller/rpc/convert.h"
 #include "controller/rpc/convert_checkpoint.h"
+#include "controller/rpc/convert_node.h"
 #include "controller/rpc/errors.h"
 
 namespace paceline {
@@ -118,8 +119,10 @@ class WorkerSessions::Stream
       case v1::WorkerMessage::kHello:
         return Greet(incoming_.hello());
       case v1::WorkerMessage::kReport:
-        return sessions_->control_->Apply(
-            NodeReported{node_, FromProto(incoming_.report()), TaskResults(incoming_.report())});
+        sessions_->control_->Apply(NodeReported{node_, FromProto(incoming_.report()),
+                                                TaskResults(incoming_.report()),
+                                                CheckOf(incoming_.report())});
+        return Grant(incoming_.report().number());
       case v1::WorkerMessage::kSteps:
         return sessions_->metrics_->AddSteps(incoming_.steps());
       case v1::WorkerMessage::kLog: {
@@ -132,6 +135,17 @@ class WorkerSessions::Stream
       case v1::WorkerMessage::KIND_NOT_SET:
         return;
     }
+  }
+
+  // The lease of the report's sender begins anew. Only the newest answer counts.
+  void Grant(int64_t report) {
+    if (LeaseSeconds() <= 0) return;
+    lease_ = report;
+    Write();
+  }
+
+  double LeaseSeconds() const {
+    return absl::ToDoubleSeconds(sessions_->control_->cluster().options().node_lease);
   }
 
   void Greet(const v1::Hello& hello) {
@@ -156,9 +170,12 @@ class WorkerSessions::Stream
     v1::ControllerMessage welcome;
     welcome.mutable_welcome()->set_cluster_id(sessions_->control_->cluster_id());
     welcome.mutable_welcome()->set_report_interval_s(kReportIntervalSeconds);
+    welcome.mutable_welcome()->set_lease_s(LeaseSeconds());
     Queue(std::move(welcome));
-    sessions_->control_->Apply(
-        NodeConnected{FromProto(hello), FromProto(hello.report()), TaskResults(hello.report())});
+    sessions_->control_->Apply(NodeConnected{FromProto(hello), FromProto(hello.report()),
+                                             TaskResults(hello.report()),
+                                             CheckOf(hello.report())});
+    Grant(hello.report().number());
   }
 
   grpc::Status Refusal(const v1::Hello& hello) const {
@@ -192,7 +209,7 @@ class WorkerSessions::Stream
     Write();
   }
 
-  // Starts the next write: what is queued, then the newest plan.
+  // Starts the next write: what is queued, then the newest plan, then the newest lease.
   void Write() {
     if (writing_ || closing_) return;
     if (!queue_.empty()) {
@@ -201,6 +218,9 @@ class WorkerSessions::Stream
     } else if (plan_.has_value()) {
       outgoing_.Clear();
       *outgoing_.mutable_plan() = *std::exchange(plan_, std::nullopt);
+    } else if (lease_.has_value()) {
+      outgoing_.Clear();
+      outgoing_.mutable_lease()->set_report_number(*std::exchange(lease_, std::nullopt));
     } else {
       return;
     }
@@ -223,6 +243,7 @@ class WorkerSessions::Stream
   std::optional<v1::NodePlan> plan_;
   std::string last_plan_ = "none";  // Serialized; no plan has this form.
   int64_t plan_revision_ = 0;
+  std::optional<int64_t> lease_;  // Number of the newest report, while it is not answered.
   std::map<int64_t, LogCallback> logs_;
 };
 

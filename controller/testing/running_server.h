@@ -26,9 +26,10 @@ inline std::string NewDirectory() {
 // Serves from the constructor to Stop or the destructor. Thread-compatible.
 class RunningServer {
  public:
-  explicit RunningServer(const std::string& state_dir, const std::string& listen = "127.0.0.1:0")
+  explicit RunningServer(const std::string& state_dir, const std::string& listen = "127.0.0.1:0",
+                         const Cluster::Options& cluster = {})
       : address_file_(state_dir + "/address") {
-    server_.emplace(ServerOptions{listen, "127.0.0.1:0", state_dir, address_file_});
+    server_.emplace(ServerOptions{listen, "127.0.0.1:0", state_dir, address_file_, cluster});
     failure_ = server_->Start();
     if (failure_.status.ok()) thread_ = std::thread([this] { failure_ = server_->Run(); });
   }

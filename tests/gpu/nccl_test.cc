@@ -83,11 +83,11 @@ void LosePeer(Groups& groups, int rank, c10::Device device) {
   Expect(false, "nobody was told of the lost peer");
 }
 
-int Member(int rank, int size, const std::string& port, const std::string& what) {
+int RunMember(int rank, int size, const std::string& port, const std::string& what) {
   TrainerConfig config;
   config.cuda = true;
-  config.id.rank = Rank(rank);
-  config.world_size = size;
+  config.member.rank = rank;
+  config.member.world_size = size;
   config.interface = "lo";
   config.startup_timeout = absl::Seconds(60);
   CudaPlatform platform;
@@ -186,7 +186,7 @@ TEST_F(NcclTest, SurvivorOfAKilledPeerLivesAndTells) {
 
 int main(int argc, char** argv) {
   if (argc == 6 && std::strcmp(argv[1], "member") == 0) {
-    return paceline::Member(std::atoi(argv[2]), std::atoi(argv[3]), argv[4], argv[5]);
+    return paceline::RunMember(std::atoi(argv[2]), std::atoi(argv[3]), argv[4], argv[5]);
   }
   testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();

@@ -51,6 +51,14 @@ void AddTrainerFlags(CLI::App& app, Flags& flags) {
                  "Trainer program for CUDA ranks [paceline-trainer-cuda beside this program]");
   app.add_option("--shim", flags.shim,
                  "Parent program of the trainers [paceline-shim beside this program]");
+  app.add_option("--probe", flags.probe,
+                 "Program that measures this node [paceline-probe beside this program]");
+  app.add_option(
+         "--probe-port", flags.probe_port,
+         "Port at which it lets other nodes measure the network to this one, while it runs; "
+         "0: none")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 65535));
   app.add_option("--orphan-timeout", flags.orphan_timeout_s,
                  "Seconds without a daemon after which a trainer ends itself")
       ->capture_default_str()
@@ -109,6 +117,7 @@ absl::Status FillDefaults(int cpus, const std::string& host_name, const std::str
   SetIfEmpty(absl::StrCat(program_dir, "/paceline-trainer"), flags.trainer);
   SetIfEmpty(absl::StrCat(program_dir, "/paceline-trainer-cuda"), flags.trainer_cuda);
   SetIfEmpty(absl::StrCat(program_dir, "/paceline-shim"), flags.shim);
+  SetIfEmpty(absl::StrCat(program_dir, "/paceline-probe"), flags.probe);
   return absl::OkStatus();
 }
 

@@ -27,6 +27,8 @@ struct Flags {
   std::string trainer;
   std::string trainer_cuda;
   std::string shim;
+  std::string probe;
+  int probe_port = 0;
   double orphan_timeout_s = 600;
   int64_t log_segment_bytes = 8 << 20;
   int log_segments = 8;

@@ -30,6 +30,7 @@ TEST(FlagsTest, EmptyFlagsAreFilledIn) {
   EXPECT_EQ(flags.interface, "127.0.0.1");
   EXPECT_EQ(flags.trainer, "/opt/bin/paceline-trainer");
   EXPECT_EQ(flags.shim, "/opt/bin/paceline-shim");
+  EXPECT_EQ(flags.probe, "/opt/bin/paceline-probe");
 }
 
 TEST(FlagsTest, FarControllerNeedsAnAddressThatOthersReach) {

@@ -57,20 +57,24 @@ WorkerNode::Options NodeOptions(const Flags& flags, const v1::Hardware& hardware
   options.hello.set_address(flags.address);
   options.hello.set_slots(flags.slots);
   options.hello.set_version(kVersion);
-  options.setup.paths = paths;
-  options.setup.shim = flags.shim;
-  options.setup.trainer = flags.trainer;
-  options.setup.trainer_cuda = flags.trainer_cuda;
-  options.setup.environment = ScrubEnvironment(OwnEnvironment());
-  options.setup.log_segment_bytes = flags.log_segment_bytes;
-  options.setup.orphan_timeout_s = flags.orphan_timeout_s;
-  options.setup.address = flags.address;
-  options.setup.interface = flags.interface;
-  options.setup.default_threads = std::max(1, hardware.cpus() / flags.slots);
+  options.trainers.setup.paths = paths;
+  options.trainers.setup.shim = flags.shim;
+  options.trainers.setup.trainer = flags.trainer;
+  options.trainers.setup.trainer_cuda = flags.trainer_cuda;
+  options.trainers.setup.environment = ScrubEnvironment(OwnEnvironment());
+  options.trainers.setup.log_segment_bytes = flags.log_segment_bytes;
+  options.trainers.setup.orphan_timeout_s = flags.orphan_timeout_s;
+  options.trainers.setup.address = flags.address;
+  options.trainers.setup.interface = flags.interface;
+  options.trainers.setup.default_threads = std::max(1, hardware.cpus() / flags.slots);
   options.session.controller = flags.controller;
   options.session.seed = RandomBits();
   options.tasks.run = RunCheckpointTask;
-  options.log_segments = static_cast<size_t>(flags.log_segments);
+  options.check.program = flags.probe;
+  options.check.dir = paths.state_dir;
+  options.check.port = flags.probe_port;
+  options.check.environment = options.trainers.setup.environment;
+  options.trainers.log_segments = static_cast<size_t>(flags.log_segments);
   return options;
 }
 

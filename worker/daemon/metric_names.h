@@ -1,10 +1,11 @@
 // The metrics of the worker daemon: each name with its help, here only.
 //
 // Labels: `state`, `failure`, `phase`, and `job_id`, `generation`, `rank` of trainers on the node
-// now; `group_size` and `kind` (gradients, parameters) of communication; `op` (stage, blocked,
-// write, commit, restore) and `cause` (no_space, no_permission, io, not_agreed, inconsistent) of
-// checkpoints. What a trainer does not know (the MFU on an unknown device, the device's memory on
-// a CPU, saves of a job without a checkpoint directory) has no series.
+// now, as in their newest membership (spares train nothing and have no series); `group_size` and
+// `kind` (gradients, parameters) of communication; `op` (stage, blocked, write, commit, restore)
+// and `cause` (no_space, no_permission, io, not_agreed, inconsistent) of checkpoints. What a
+// trainer does not know (the MFU on an unknown device, the device's memory on a CPU, saves of a job
+// without a checkpoint directory) has no series.
 #ifndef WORKER_DAEMON_METRIC_NAMES_H_
 #define WORKER_DAEMON_METRIC_NAMES_H_
 

@@ -3,7 +3,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
@@ -12,7 +11,9 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/status_macros.h"
 #include "common/log.h"
+#include "worker/daemon/boot_clock.h"
 #include "worker/daemon/core/trainer_end.h"
+#include "worker/daemon/kept_message.h"
 #include "worker/daemon/log_files.h"
 #include "worker/daemon/trainer_sockets.h"
 #include "worker/shim/exit_record.h"
@@ -38,46 +39,11 @@ static_assert(static_cast<int>(FailureKind::kOrphaned) == v1::FAILURE_ORPHANED);
 static_assert(static_cast<int>(FailureKind::kLost) == v1::FAILURE_LOST);
 static_assert(static_cast<int>(FailureKind::kRestore) == v1::FAILURE_RESTORE);
 
-// The message in the file; nothing when it is missing or damaged.
-template <typename Message>
-std::optional<Message> ReadMessage(const std::string& path) {
-  const absl::StatusOr<std::optional<std::string>> text = ReadSmallFile(path);
-  Message message;
-  if (!text.ok() || !text->has_value() || !message.ParseFromString(**text)) return std::nullopt;
-  return message;
-}
-
-// What is lost if this fails is lost only to a later daemon, so this one goes on.
-void KeepMessage(const std::string& path, const google::protobuf::MessageLite& message) {
-  const absl::Status status = WriteSmallFile(path, message.SerializeAsString());
-  if (!status.ok()) PACELINE_LOG(ERROR) << "not_kept reason=\"" << status.message() << "\"";
-}
-
 absl::Status MakeDir(const std::string& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);
   if (!error) return absl::OkStatus();
   return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot create ", path));
-}
-
-// What is worth a report of its own.
-std::string WithoutFigures(v1::TrainerStatus status) {
-  status.clear_figures();
-  status.clear_checkpoints();
-  return status.SerializeAsString();
-}
-
-// Adds what only `earlier` tells of saves, before the others.
-void AddSaves(const v1::TrainerStatus& earlier, v1::TrainerStatus* last) {
-  google::protobuf::RepeatedPtrField<v1::SaveStatus> saves;
-  for (const v1::SaveStatus& save : earlier.saves()) {
-    const bool known = std::any_of(last->saves().begin(), last->saves().end(), [&](const auto& s) {
-      return s.step() == save.step() && (save.step() > 0 || s.order() == save.order());
-    });
-    if (!known) *saves.Add() = save;
-  }
-  saves.MergeFrom(last->saves());
-  last->mutable_saves()->Swap(&saves);
 }
 
 std::optional<ProcessEnd> ProcessEndOf(const std::optional<ExitRecord>& record) {
@@ -105,7 +71,7 @@ NodeTrainer::Remains NodeTrainer::Examine(const NodePaths& paths, const TrainerI
 }
 
 NodeTrainer::NodeTrainer(const TrainerSetup& setup, TrainerId id)
-    : setup_(setup), id_(std::move(id)), dir_(setup.paths.TrainerDir(id_)) {}
+    : setup_(setup), id_(std::move(id)), dir_(setup.paths.TrainerDir(id_)), last_step_(BootNow()) {}
 
 absl::Status NodeTrainer::Prepare(const v1::TrainerPlan& plan) {
   PACELINE_RETURN_IF_ERROR(MakeDir(File(trainer_dir::kLog)));
@@ -163,8 +129,16 @@ absl::Status NodeTrainer::Adopt() {
   status_ = ReadMessage<v1::TrainerStatus>(File(trainer_dir::kSeen)).value_or(status_);
   result_ = ReadMessage<v1::TrainerReport>(File(trainer_dir::kResult));
   if (ended()) return absl::OkStatus();
+  if (::access(StacksPath().c_str(), F_OK) == 0) stacks_ = Stacks::kSaved;
   absl::StatusOr<RingTail> ring = RingTail::Open(setup_.paths.Ring(id_));
-  if (ring.ok()) ring_ = *std::move(ring);
+  if (ring.ok()) {
+    ring_ = *std::move(ring);
+    steps_seen_ = ring_->written();
+    if (ring_->last().has_value()) {
+      const uint64_t end_ns = ring_->last()->start_ns + ring_->last()->total_ns;
+      last_step_ = BootNow() - absl::Nanoseconds(static_cast<int64_t>(MonotonicNanos() - end_ns));
+    }
+  }
   PACELINE_ASSIGN_OR_RETURN(process_, TrainerProcess::Adopt(dir_));
   return absl::OkStatus();
 }
@@ -175,26 +149,79 @@ void NodeTrainer::SetPlan(const v1::TrainerPlan& plan) {
   KeepMessage(File(trainer_dir::kPlan), plan_);
 }
 
-bool NodeTrainer::OnStatus(const v1::TrainerStatus& status) {
-  if (ended()) return false;
-  const bool changed = WithoutFigures(status) != WithoutFigures(status_);
+Tell NodeTrainer::OnStatus(const v1::TrainerStatus& status) {
+  if (ended()) return Tell::kNothing;
+  const Tell tell = HowSoon(status_, status);
   status_ = status;
-  if (!changed) return false;
-  KeepMessage(File(trainer_dir::kSeen), status_);
-  return true;
+  if (tell != Tell::kNothing) KeepMessage(File(trainer_dir::kSeen), status_);
+  return tell;
 }
 
-bool NodeTrainer::Poll() {
-  if (ring_.has_value()) ring_->Poll();
-  if (pid_ != 0 || !process_.has_value()) return false;
-  const absl::StatusOr<TrainerProcesses> processes = ReadTrainerLock(dir_);
-  if (processes.ok()) pid_ = processes->trainer;
-  return pid_ != 0;
+Tell NodeTrainer::Poll(absl::Time now) {
+  if (ring_.has_value()) {
+    ring_->Poll();
+    if (std::exchange(steps_seen_, ring_->written()) != steps_seen_) last_step_ = now;
+  }
+  if (!process_.has_value()) return Tell::kNothing;
+  Tell tell = Tell::kNothing;
+  if (pid_ == 0) {
+    const absl::StatusOr<TrainerProcesses> processes = ReadTrainerLock(dir_);
+    if (!processes.ok() || processes->trainer == 0) return Tell::kNothing;
+    pid_ = processes->trainer;
+    state_.emplace(processes->trainer);
+    tell = Tell::kSoon;
+  }
+  if (stacks_ == Stacks::kBeingSaved) return tell;
+  const bool suspended = state_->Suspended();
+  if (std::exchange(suspended_, suspended) != suspended) tell = Tell::kNow;
+  return tell;
+}
+
+std::optional<pid_t> NodeTrainer::BeginStacks() {
+  if (!plan_.save_stacks() || stacks_ != Stacks::kNone || ended() || pid_ == 0) {
+    return std::nullopt;
+  }
+  stacks_ = Stacks::kBeingSaved;
+  return static_cast<pid_t>(pid_);
+}
+
+std::string NodeTrainer::StacksPath() const { return File(trainer_dir::kStacks); }
+
+void NodeTrainer::EndStacks(bool saved) {
+  stacks_ = Stacks::kSaved;
+  if (!saved || !ended()) return;
+  result_->set_stacks_file(StacksPath());
+  KeepResult();
+}
+
+HeldTrainer NodeTrainer::Held() const {
+  HeldTrainer held;
+  held.id = id_;
+  held.generation = Member().generation;
+  held.rank = Member().rank.value();
+  held.world_size = plan_.has_membership() ? plan_.membership().world_size() : plan_.world_size();
+  held.leased = plan_.leased();
+  held.running = process_.has_value() && !fenced_;
+  held.waiting = status_.membership().waiting();
+  held.last_step = last_step_;
+  if (ring_.has_value() && ring_->last().has_value()) {
+    held.step_length = absl::Nanoseconds(static_cast<int64_t>(ring_->last()->total_ns));
+  }
+  return held;
+}
+
+void NodeTrainer::Fence(const std::string& why) {
+  fenced_ = true;
+  const absl::Status kept = WriteSmallFile(File(trainer_dir::kFenced), why);
+  if (!kept.ok()) PACELINE_LOG(ERROR) << "not_kept reason=\"" << kept.message() << "\"";
+  process_->Kill();
 }
 
 void NodeTrainer::Judge(bool stop_requested) {
   if (process_.has_value()) process_->Reap();
-  Poll();
+  Poll(BootNow());
+  const absl::StatusOr<std::optional<std::string>> fenced =
+      ReadSmallFile(File(trainer_dir::kFenced));
   const absl::StatusOr<std::optional<ExitRecord>> record = ReadExitRecord(dir_);
   const std::optional<ExitRecord> known = record.ok() ? *record : std::nullopt;
   status_ = LastWords();
@@ -202,7 +229,7 @@ void NodeTrainer::Judge(bool stop_requested) {
       JudgeEnd(ProcessEndOf(known),
                {status_.state() == v1::TRAINER_FINISHED,
                 static_cast<FailureKind>(status_.error().kind()), status_.error().message()},
-               stop_requested);
+               stop_requested, fenced.ok() ? fenced->value_or("") : "");
   v1::TrainerReport result = Report();
   if (ring_.has_value() && known.has_value()) {
     *result.mutable_progress() = ring_->Progress(known->end_ns);
@@ -219,12 +246,19 @@ void NodeTrainer::Judge(bool stop_requested) {
   if (end.failure != FailureKind::kNone) {
     exit.set_log_tail(LogFiles(File(trainer_dir::kLog)).Tail(kTailLines, kTailBytes));
   }
-  SetResult(std::move(result));
+  process_.reset();
+  result_ = std::move(result);
 }
 
 void NodeTrainer::Forget() {
   ::unlink(File(trainer_dir::kPlan).c_str());
   ::unlink(setup_.paths.Ring(id_).c_str());
+}
+
+std::string NodeTrainer::Named() const {
+  const TrainerId member = Member();
+  return absl::StrCat("trainer=", TrainerName(id_), " generation=", member.generation.value(),
+                      " rank=", member.rank.value());
 }
 
 v1::TrainerReport NodeTrainer::Report() const {
@@ -245,6 +279,11 @@ v1::TrainerReport NodeTrainer::Report() const {
   *report.mutable_saves() = status_.saves();
   if (status_.has_checkpoints()) *report.mutable_checkpoints() = status_.checkpoints();
   report.set_asked_to_end(status_.asked_to_end());
+  if (status_.has_membership()) *report.mutable_membership() = status_.membership();
+  report.set_suspended(suspended_);
+  if (stacks_ == Stacks::kSaved && ::access(StacksPath().c_str(), F_OK) == 0) {
+    report.set_stacks_file(StacksPath());
+  }
   return report;
 }
 
@@ -264,31 +303,29 @@ v1::TrainerCommand NodeTrainer::Command() const {
   if (plan_.has_profile()) *command.mutable_profile() = plan_.profile();
   if (plan_.has_checkpoints()) *command.mutable_checkpoints() = plan_.checkpoints();
   command.set_stopping(plan_.has_stop());
+  if (plan_.has_membership()) *command.mutable_membership() = plan_.membership();
   return command;
+}
+
+TrainerId NodeTrainer::Member() const {
+  if (!plan_.has_membership()) return id_;
+  return {id_.job, Generation(plan_.membership().generation()), Rank(plan_.membership().rank())};
 }
 
 void NodeTrainer::SetResult(v1::TrainerReport result) {
   process_.reset();
-  ::unlink(setup_.paths.Ring(id_).c_str());
-  KeepMessage(File(trainer_dir::kResult), result);
   result_ = std::move(result);
+  KeepResult();
 }
 
-// The trainer's own file says more than what came by the socket, which may have been late.
+void NodeTrainer::KeepResult() {
+  ::unlink(setup_.paths.Ring(id_).c_str());
+  KeepMessage(File(trainer_dir::kResult), *result_);
+}
+
 v1::TrainerStatus NodeTrainer::LastWords() const {
-  std::optional<v1::TrainerStatus> last =
-      ReadMessage<v1::TrainerStatus>(File(trainer_dir::kStatus));
-  if (!last.has_value()) return status_;
-  if (!last->has_evaluation() && status_.has_evaluation()) {
-    *last->mutable_evaluation() = status_.evaluation();
-  }
-  if (last->store_port() == 0) last->set_store_port(status_.store_port());
-  AddSaves(status_, &*last);
-  if (!last->has_checkpoints() && status_.has_checkpoints()) {
-    *last->mutable_checkpoints() = status_.checkpoints();
-  }
-  if (status_.asked_to_end()) last->set_asked_to_end(true);
-  return *std::move(last);
+  const auto last = ReadMessage<v1::TrainerStatus>(File(trainer_dir::kStatus));
+  return last.has_value() ? MergeLastWords(status_, *last) : status_;
 }
 
 std::string NodeTrainer::File(const char* name) const { return absl::StrCat(dir_, "/", name); }

@@ -8,6 +8,8 @@
 #ifndef WORKER_DAEMON_NODE_TRAINER_H_
 #define WORKER_DAEMON_NODE_TRAINER_H_
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -16,12 +18,16 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "common/core/ids.h"
 #include "proto/trainer.pb.h"
 #include "proto/worker.pb.h"
+#include "worker/daemon/core/lease.h"
 #include "worker/daemon/node_paths.h"
+#include "worker/daemon/process_state.h"
 #include "worker/daemon/ring_tail.h"
 #include "worker/daemon/trainer_process.h"
+#include "worker/daemon/trainer_status.h"
 
 namespace paceline {
 
@@ -67,23 +73,43 @@ class NodeTrainer {
   void SetPlan(const v1::TrainerPlan& plan);
   const v1::TrainerPlan& plan() const { return plan_; }
 
-  // True when more than the figures changed, which are worth no report of their own.
-  bool OnStatus(const v1::TrainerStatus& status);
+  // Figures alone are worth no report of their own.
+  Tell OnStatus(const v1::TrainerStatus& status);
 
-  // Reads the ring and the process id. True when the latter has become known.
-  bool Poll();
+  // Reads the ring, the process id, and whether the process is suspended. `now`: BootNow.
+  Tell Poll(absl::Time now);
 
-  // Finds out how it ended, puts that on record and removes its ring.
-  // Requires: its process is gone.
+  // While its threads' stacks are being saved: to look at them suspends it, which is not told.
+  // The process to look at; nothing when they are not wanted, or were saved already.
+  std::optional<pid_t> BeginStacks();
+  std::string StacksPath() const;
+  void EndStacks(bool saved);
+
+  // For core/lease.h.
+  HeldTrainer Held() const;
+
+  // Kills it, and puts `why` on record first. Once only.
+  void Fence(const std::string& why);
+
+  // Finds out how it ended. Requires: its process is gone.
   void Judge(bool stop_requested);
+  // Puts that on record and removes its ring. Apart from the above, since the controller should
+  // not wait for a disk. Requires: ended().
+  void KeepResult();
 
   // Removes what is only for the living: the plan and the ring. The log stays.
   void Forget();
 
   bool ended() const { return result_.has_value(); }
   const std::optional<TrainerProcess>& process() const { return process_; }
+  const std::optional<RingTail>& ring() const { return ring_; }
   std::optional<RingTail>& ring() { return ring_; }
   const TrainerId& id() const { return id_; }
+  // What it is to the job by now: its generation and rank (-1: a spare) of its membership, those of
+  // id() without one.
+  TrainerId Member() const;
+  // Process and member, for log lines: "trainer=job-1.1.2 generation=3 rank=0".
+  std::string Named() const;
 
   v1::TrainerReport Report() const;
   v1::TrainerCommand Command() const;
@@ -91,6 +117,7 @@ class NodeTrainer {
  private:
   absl::Status Prepare(const v1::TrainerPlan& plan);
   void SetResult(v1::TrainerReport result);
+  // The trainer's own file says more than what came by the socket, which may have been late.
   v1::TrainerStatus LastWords() const;
   std::string File(const char* name) const;
 
@@ -103,6 +130,12 @@ class NodeTrainer {
   v1::TrainerPlan plan_;
   v1::TrainerStatus status_;
   int64_t pid_ = 0;
+  std::optional<ProcessState> state_;  // Of the process pid_.
+  bool suspended_ = false;
+  bool fenced_ = false;
+  enum class Stacks { kNone, kBeingSaved, kSaved } stacks_ = Stacks::kNone;
+  uint64_t steps_seen_ = 0;
+  absl::Time last_step_;  // When they were seen; BootNow.
   std::optional<TrainerProcess> process_;
   std::optional<RingTail> ring_;
   std::optional<v1::TrainerReport> result_;

@@ -35,6 +35,10 @@ class RingTail {
   // `now_ns`: MonotonicNanos(), or when the trainer ended.
   v1::Progress Progress(uint64_t now_ns) const;
 
+  // Records ever written, as far as they were polled, and the last of them.
+  uint64_t written() const { return next_; }
+  const std::optional<StepRecord>& last() const { return last_; }
+
   // The oldest records that were not sent yet, without an id; nothing when there are none.
   std::optional<v1::StepBatch> TakeBatch();
 

@@ -116,7 +116,10 @@ TrainerProcess::~TrainerProcess() {
 
 void TrainerProcess::Terminate() const { ::pidfd_send_signal(fd_, SIGTERM, nullptr, 0); }
 
-void TrainerProcess::Kill() const { ::pidfd_send_signal(fd_, SIGUSR1, nullptr, 0); }
+void TrainerProcess::Kill() const {
+  ::pidfd_send_signal(fd_, SIGUSR1, nullptr, 0);
+  ::pidfd_send_signal(fd_, SIGCONT, nullptr, 0);
+}
 
 void TrainerProcess::Reap() const {
   siginfo_t info;

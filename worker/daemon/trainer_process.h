@@ -45,7 +45,7 @@ class TrainerProcess {
   // Asks the trainer to end at the next step.
   void Terminate() const;
 
-  // Ends the trainer's process group.
+  // Ends the trainer's process group, even if it or the shim is suspended.
   void Kill() const;
 
   // To be called once `fd` is readable: takes the ended shim off the process table if it is a

@@ -4,12 +4,12 @@
 #include <filesystem>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status_macros.h"
 #include "common/log.h"
-#include "worker/daemon/log_files.h"
+#include "worker/daemon/boot_clock.h"
+#include "worker/daemon/lease_file.h"
 #include "worker/shim/trainer_dir.h"
 
 namespace paceline {
@@ -20,6 +20,7 @@ constexpr absl::Duration kPruneInterval = absl::Seconds(5);
 // Changes that come together make one report.
 constexpr absl::Duration kCoalesce = absl::Milliseconds(10);
 constexpr absl::Duration kMinReportInterval = absl::Milliseconds(50);
+constexpr double kMaxLeaseSeconds = 86'400;
 constexpr absl::Duration kMaxReportInterval = absl::Seconds(60);
 
 }  // namespace
@@ -30,37 +31,37 @@ WorkerNode::WorkerNode(EventLoop& loop, Options options, NodeIdentity identity,
       options_(std::move(options)),
       metrics_(metrics),
       identity_(std::move(identity)),
-      set_(options_.trainers),
-      poller_(loop),
-      sockets_(poller_, [this](const TrainerId& id,
-                               const v1::TrainerStatus& status) { OnStatus(id, status); }),
+      threads_(loop),
+      trainers_(loop, options_.trainers, metrics, threads_, [this](Tell tell) { OnTell(tell); }),
       logs_(
           [this](const TrainerId& id) -> std::string {
             if (!IsValid(id)) return "";
-            const std::string dir = options_.setup.paths.TrainerDir(id);
+            const std::string dir = options_.trainers.setup.paths.TrainerDir(id);
             std::error_code error;
             if (!std::filesystem::exists(dir, error)) return "";
             return absl::StrCat(dir, "/", trainer_dir::kLog);
           },
-          [this](const TrainerId& id) {
-            const NodeTrainer* const trainer = Find(id);
-            return trainer != nullptr && !trainer->ended();
-          }),
-      tasks_(loop, options_.tasks, [this] { Changed(); }),
+          [this](const TrainerId& id) { return trainers_.Runs(id); }),
+      tasks_(loop, options_.tasks, [this] { OnTell(Tell::kSoon); }),
+      check_(
+          options_.check, threads_, [this] { return trainers_.Running(); },
+          [this] { OnTell(Tell::kSoon); }),
       session_(loop, options_.session, *this) {}
 
 absl::Status WorkerNode::Start(const std::string& metrics_address) {
   metrics_address_ = metrics_address;
-  PACELINE_RETURN_IF_ERROR(sockets_.Listen(options_.setup.paths.Socket()));
-  FindTrainers();
-  RemoveStrayRings();
+  lease_ = ReadLease(RuntimeDir());
+  PACELINE_RETURN_IF_ERROR(trainers_.Start());
   session_.Start();
   Poll();
   PruneLogs();
   return absl::OkStatus();
 }
 
-void WorkerNode::Close(std::function<void()> closed) { session_.Close(std::move(closed)); }
+void WorkerNode::Close(std::function<void()> closed) {
+  if (trainers_.Running() == 0) KeepLease(RuntimeDir(), Lease());
+  session_.Close(std::move(closed));
+}
 
 // ---- The session.
 
@@ -70,6 +71,8 @@ v1::Hello WorkerNode::MakeHello() {
   hello.set_cluster_id(identity_.cluster_id());
   hello.set_metrics_address(metrics_address_);
   plan_revision_ = 0;
+  report_number_ = 0;
+  lease_.BeginSession();
   *hello.mutable_report() = MakeReport();
   return hello;
 }
@@ -87,6 +90,8 @@ absl::Status WorkerNode::OnWelcome(const v1::Welcome& welcome) {
   }
   interval_ = std::clamp(absl::Seconds(welcome.report_interval_s()), kMinReportInterval,
                          kMaxReportInterval);
+  lease_.SetLength(absl::Seconds(std::clamp(welcome.lease_s(), 0.0, kMaxLeaseSeconds)));
+  if (lease_.length() == absl::ZeroDuration()) KeepLease(RuntimeDir(), lease_);
   ready_ = true;
   metrics_.SetConnected(true, session_.reconnects());
   // What has changed since the Hello.
@@ -96,6 +101,8 @@ absl::Status WorkerNode::OnWelcome(const v1::Welcome& welcome) {
 }
 
 void WorkerNode::OnMessage(const v1::ControllerMessage& message) {
+  if (message.has_lease()) return OnLease(message.lease());
+  CheckLease();
   switch (message.kind_case()) {
     case v1::ControllerMessage::kPlan:
       OnPlan(message.plan());
@@ -125,7 +132,7 @@ std::optional<v1::WorkerMessage> WorkerNode::NextMessage() {
     *message.mutable_report() = MakeReport();
   } else if (std::optional<v1::LogData> data = logs_.Next()) {
     *message.mutable_log() = *std::move(data);
-  } else if (std::optional<v1::StepBatch> batch = NextBatch()) {
+  } else if (std::optional<v1::StepBatch> batch = trainers_.NextBatch()) {
     *message.mutable_steps() = *std::move(batch);
   } else {
     return std::nullopt;
@@ -133,43 +140,36 @@ std::optional<v1::WorkerMessage> WorkerNode::NextMessage() {
   return message;
 }
 
-// The trainers take turns, so that one with short steps does not hold up the others.
-std::optional<v1::StepBatch> WorkerNode::NextBatch() {
-  auto next = last_batch_.has_value() ? trainers_.upper_bound(*last_batch_) : trainers_.begin();
-  for (size_t tried = 0; tried < trainers_.size(); ++tried, ++next) {
-    if (next == trainers_.end()) next = trainers_.begin();
-    if (!next->second.ring().has_value()) continue;
-    std::optional<v1::StepBatch> batch = next->second.ring()->TakeBatch();
-    if (!batch.has_value()) continue;
-    last_batch_ = next->first;
-    *batch->mutable_id() = IdToProto(next->first);
-    return batch;
-  }
-  return std::nullopt;
+// ---- What the controller is told.
+
+void WorkerNode::OnTell(Tell tell) {
+  if (tell == Tell::kNow) return Report();
+  if (tell == Tell::kNothing || report_timer_.has_value()) return;
+  report_timer_ = loop_.After(kCoalesce, [this] { Report(); });
 }
 
-void WorkerNode::Changed() {
-  if (report_timer_.has_value()) return;
-  report_timer_ = loop_.After(kCoalesce, [this] {
-    report_timer_.reset();
-    report_due_ = true;
-    session_.Wake();
-  });
+void WorkerNode::Report() {
+  if (report_timer_.has_value()) loop_.Cancel(*report_timer_);
+  report_timer_.reset();
+  report_due_ = true;
+  session_.Wake();
 }
 
 void WorkerNode::ReportEveryInterval() {
   interval_timer_ = loop_.After(interval_, [this] {
-    report_due_ = true;
-    session_.Wake();
+    Report();
     ReportEveryInterval();
   });
 }
 
-v1::NodeReport WorkerNode::MakeReport() const {
+v1::NodeReport WorkerNode::MakeReport() {
   v1::NodeReport report;
-  for (const auto& [id, trainer] : trainers_) *report.add_trainers() = trainer.Report();
+  report.set_number(++report_number_);
+  lease_.Sent(report_number_, BootNow());
+  *report.mutable_trainers() = trainers_.Report();
   report.set_plan_revision(plan_revision_);
   *report.mutable_task_results() = tasks_.Results();
+  if (check_.Result().has_value()) *report.mutable_check() = *check_.Result();
   return report;
 }
 
@@ -177,62 +177,59 @@ v1::NodeReport WorkerNode::MakeReport() const {
 
 void WorkerNode::OnPlan(const v1::NodePlan& plan) {
   plan_revision_ = std::max(plan_revision_, plan.revision());
-  PlanReceived event;
-  plans_.clear();
-  for (const v1::TrainerPlan& wanted : plan.trainers()) {
-    const TrainerId id = IdFromProto(wanted.id());
-    if (!IsValid(id)) {
-      PACELINE_LOG(ERROR) << "plan_entry_ignored reason=\"impossible id\"";
-      continue;
-    }
-    plans_[id] = wanted;
-    std::optional<absl::Duration> stop;
-    if (wanted.has_stop()) stop = absl::Seconds(std::max(0.0, wanted.stop().grace_s()));
-    event.trainers.push_back({id, stop});
-    NodeTrainer* const trainer = Find(id);
-    if (trainer == nullptr || trainer->ended()) continue;
-    v1::TrainerPlan kept = wanted;
-    // A stop that was asked for is not taken back.
-    if (set_.StopRequested(id)) kept.mutable_stop();
-    trainer->SetPlan(kept);
-    sockets_.SetCommand(id, trainer->Command());
-  }
-  Apply(event);
+  trainers_.SetPlan(plan);
   tasks_.SetWanted(plan.tasks());
-  Changed();
+  check_.SetWanted(plan.has_check() ? std::optional(plan.check()) : std::nullopt);
+  OnTell(Tell::kSoon);
 }
 
-void WorkerNode::Poll() {
-  last_alive_ns_ = absl::ToUnixNanos(EventLoop::Now());
-  std::map<v1::TrainerState, int> by_state;
-  for (auto& [id, trainer] : trainers_) {
-    if (!trainer.ended() && trainer.Poll()) Changed();
-    const v1::TrainerReport report = trainer.Report();
-    ++by_state[report.state()];
-    metrics_.SetFigures(id, report.figures(), report.plan());
-    if (report.has_checkpoints()) metrics_.SetCheckpoints(id, report.checkpoints());
-    if (!trainer.ring().has_value()) continue;
-    metrics_.SetTrainer(id, report.progress(), trainer.ring()->phase_ns());
-    const int64_t dropped = trainer.ring()->dropped();
-    metrics_.AddDropped(dropped - std::exchange(dropped_[id], dropped));
+// ---- The lease.
+
+void WorkerNode::OnLease(const v1::Lease& granted) {
+  if (lease_.Grant(granted.report_number())) {
+    KeepLease(RuntimeDir(), lease_);
+    ArmLeaseEnd();
   }
-  metrics_.SetTrainers(by_state);
+  CheckLease();
+}
+
+// First of all that is done after a pause: what the node held may be in other hands.
+void WorkerNode::CheckLease() {
+  const absl::Time now = BootNow();
+  const bool has_run_out = lease_.HasRunOut(now);
+  if (has_run_out) trainers_.Fence(lease_, now);
+  if (std::exchange(lease_has_run_out_, has_run_out) == has_run_out) return;
+  if (has_run_out) {
+    PACELINE_LOG(WARNING) << "lease_run_out length=" << absl::FormatDuration(lease_.length())
+                          << ", trainers whose ranks may be given to other nodes end";
+  } else {
+    PACELINE_LOG(INFO) << "lease_held_again";
+  }
+}
+
+void WorkerNode::ArmLeaseEnd() {
+  if (lease_timer_.has_value()) loop_.Cancel(*lease_timer_);
+  lease_timer_ = loop_.After(lease_.end() - BootNow(), [this] {
+    lease_timer_.reset();
+    CheckLease();
+  });
+}
+
+std::string WorkerNode::RuntimeDir() const { return options_.trainers.setup.paths.runtime_dir; }
+
+// ---- What is done again and again.
+
+void WorkerNode::Poll() {
+  CheckLease();
+  last_alive_ns_ = absl::ToUnixNanos(EventLoop::Now());
+  trainers_.Poll(BootNow());
   session_.Wake();
   loop_.After(kPollInterval, [this] { Poll(); });
 }
 
 void WorkerNode::PruneLogs() {
-  for (const auto& [id, trainer] : trainers_) {
-    if (trainer.ended()) continue;
-    LogFiles(absl::StrCat(options_.setup.paths.TrainerDir(id), "/", trainer_dir::kLog))
-        .DeleteOldest(options_.log_segments);
-  }
+  trainers_.PruneLogs();
   loop_.After(kPruneInterval, [this] { PruneLogs(); });
-}
-
-NodeTrainer* WorkerNode::Find(const TrainerId& id) {
-  const auto found = trainers_.find(id);
-  return found == trainers_.end() ? nullptr : &found->second;
 }
 
 }  // namespace paceline

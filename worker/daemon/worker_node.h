@@ -1,33 +1,29 @@
-// The worker daemon without its flags: owns the parts and connects them. Wanted state comes
-// from the controller's plans, observed state from processes, rings and sockets;
-// core/trainer_set.h decides, this carries out.
+// The worker daemon without its flags: owns the parts and connects them to the controller.
+// Wanted state comes from its plans, observed state goes back in reports: at once where others
+// wait for it.
 //
 // Runs on the loop.
 #ifndef WORKER_DAEMON_WORKER_NODE_H_
 #define WORKER_DAEMON_WORKER_NODE_H_
 
 #include <atomic>
-#include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <map>
-#include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/event_loop.h"
 #include "worker/daemon/checkpoint_tasks.h"
-#include "worker/daemon/core/trainer_set.h"
-#include "worker/daemon/fd_poller.h"
+#include "worker/daemon/core/lease.h"
 #include "worker/daemon/log_requests.h"
 #include "worker/daemon/metrics.h"
-#include "worker/daemon/node_trainer.h"
+#include "worker/daemon/node_check.h"
+#include "worker/daemon/node_trainers.h"
 #include "worker/daemon/session.h"
+#include "worker/daemon/side_threads.h"
 #include "worker/daemon/state_dir.h"
-#include "worker/daemon/trainer_sockets.h"
 
 namespace paceline {
 
@@ -35,11 +31,10 @@ class WorkerNode : public Session::Owner {
  public:
   struct Options {
     v1::Hello hello;  // What does not change: name, hardware, addresses, slots, version.
-    TrainerSetup setup;
     Session::Options session;
-    size_t log_segments = 8;  // Kept per trainer.
-    TrainerSet::Options trainers;
+    NodeTrainers::Options trainers;
     CheckpointTasks::Options tasks;
+    NodeCheck::Options check;
   };
 
   // `loop` and `metrics` outlive this object.
@@ -66,30 +61,17 @@ class WorkerNode : public Session::Owner {
   std::optional<v1::WorkerMessage> NextMessage() override;
   void OnLost() override;
 
-  void FindTrainers();
-  void RemoveStrayRings() const;
-  void Adopt(const TrainerId& id);
-  void OnAdopted(NodeTrainer& trainer, const absl::Status& status);
   void OnPlan(const v1::NodePlan& plan);
-  void Apply(const TrainerEvent& event);
-  void Execute(const std::vector<TrainerAction>& actions);
-  void ArmDeadline();
-  void Start(const TrainerId& id);
-  void Skip(const TrainerId& id);
-  void Stop(const TrainerId& id, bool kill);
-  void Forget(const TrainerId& id);
-  void DeleteDir(const TrainerId& id);
-  void Watch(NodeTrainer& trainer);
-  void OnProcessEnded(const TrainerId& id);
-  void OnEnded(const NodeTrainer& trainer);
-  void OnStatus(const TrainerId& id, const v1::TrainerStatus& status);
+  void OnTell(Tell tell);
+  void Report();
+  void ReportEveryInterval();
+  v1::NodeReport MakeReport();
+  void OnLease(const v1::Lease& granted);
+  void CheckLease();
+  void ArmLeaseEnd();
+  std::string RuntimeDir() const;
   void Poll();
   void PruneLogs();
-  void Changed();
-  void ReportEveryInterval();
-  v1::NodeReport MakeReport() const;
-  std::optional<v1::StepBatch> NextBatch();
-  NodeTrainer* Find(const TrainerId& id);
 
   // Constant.
   EventLoop& loop_;
@@ -99,22 +81,21 @@ class WorkerNode : public Session::Owner {
   // Owned by the loop.
   std::string metrics_address_;
   NodeIdentity identity_;
-  TrainerSet set_;
-  std::map<TrainerId, NodeTrainer> trainers_;
-  std::map<TrainerId, v1::TrainerPlan> plans_;  // Of the latest plan.
-  std::map<TrainerId, int64_t> dropped_;        // Lost step records already counted.
-  FdPoller poller_;
-  TrainerSockets sockets_;
+  SideThreads threads_;
+  NodeTrainers trainers_;
   LogRequests logs_;
   CheckpointTasks tasks_;
+  NodeCheck check_;
   Session session_;
-  std::optional<EventLoop::TimerId> deadline_;
-  std::optional<EventLoop::TimerId> report_timer_;  // Of a change.
+  std::optional<EventLoop::TimerId> report_timer_;  // Of changes that are told soon.
   EventLoop::TimerId interval_timer_ = 0;
   absl::Duration interval_ = absl::Seconds(1);
   bool report_due_ = false;
+  int64_t report_number_ = 0;  // Of the session's latest report.
+  Lease lease_;
+  bool lease_has_run_out_ = false;
+  std::optional<EventLoop::TimerId> lease_timer_;  // Its end.
   int64_t plan_revision_ = 0;
-  std::optional<TrainerId> last_batch_;  // Whose turn was last.
 
   std::atomic<bool> ready_{false};
   std::atomic<int64_t> last_alive_ns_{0};  // EventLoop::Now.

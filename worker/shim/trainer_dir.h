@@ -10,9 +10,12 @@ inline constexpr char kExit[] = "exit";      // exit_record.h, written by the sh
 inline constexpr char kStatus[] = "status";  // paceline.v1.TrainerStatus, the trainer's last words.
 inline constexpr char kSeen[] =
     "seen";  // paceline.v1.TrainerStatus, the last one that came by the socket.
+inline constexpr char kFenced[] =
+    "fenced";  // Why the daemon killed it when the node's lease had run out; text.
 inline constexpr char kResult[] =
     "result";  // paceline.v1.TrainerReport of the end, written by the daemon.
-inline constexpr char kLog[] = "log";  // Directory of log segments.
+inline constexpr char kStacks[] = "stacks.txt";  // Where its threads were (thread_stacks.h).
+inline constexpr char kLog[] = "log";            // Directory of log segments.
 
 // The segment that begins at offset 0 of the log.
 inline constexpr char kFirstLogSegment[] = "00000000000000000000.log";

@@ -91,10 +91,12 @@ struct ProfileRequest {
   bool memory = false;
 };
 
-// A failure to inject into this rank before steps.
+// A failure to inject before steps.
 struct FaultConfig {
   enum class Kind { kThrow, kAbort, kExit, kOutOfMemory, kSleep, kNanLoss };
   Kind kind = Kind::kThrow;
+  int rank = -1;           // -1: each.
+  int64_t generation = 0;  // 0: each.
   int64_t step = 0;
   int64_t steps = 1;
   double probability = 1;
@@ -124,9 +126,38 @@ struct CheckpointPlan {
   std::vector<int64_t> commit_steps;
 };
 
-struct TrainerConfig {
-  TrainerId id;
+// What a trainer is in one generation of its job.
+struct Member {
+  int64_t generation = 1;
+  int rank = 0;  // -1: none of its ranks.
   int world_size = 1;
+  int64_t batch = 1;               // Samples per rank and forward pass.
+  int64_t accumulation_steps = 1;  // Forward passes per step.
+
+  int64_t samples_per_step() const { return batch * accumulation_steps; }  // Of this rank.
+  bool operator==(const Member& other) const {
+    return generation == other.generation && rank == other.rank && world_size == other.world_size &&
+           batch == other.batch && accumulation_steps == other.accumulation_steps;
+  }
+};
+
+// proto/plan.proto, Membership.
+struct Assignment {
+  Member member;
+  std::string store_address;  // Empty until it is known.
+  bool planned = false;
+};
+
+// proto/job_spec.proto, Recovery.
+struct RecoveryConfig {
+  bool enabled = false;
+  absl::Duration give_up = absl::Seconds(600);
+};
+
+// All but `member` is constant for the life of the process.
+struct TrainerConfig {
+  TrainerId id;   // Names the process, and nothing else.
+  Member member;  // Of the generation that the configuration is for.
   int place = 0;  // On its node; the index of its GPU.
   int threads = 1;
   std::string interface;  // Network interface or address; empty: found by host name.
@@ -135,8 +166,6 @@ struct TrainerConfig {
   bool bf16 = false;
   ModelConfig model;
   DataConfig data;
-  int64_t batch = 1;               // Samples per rank and forward pass.
-  int64_t accumulation_steps = 1;  // Forward passes per step.
   int64_t steps = 1;
   OptimizerConfig optimizer;
   LrSchedule schedule;
@@ -156,10 +185,10 @@ struct TrainerConfig {
   absl::Duration collective_timeout = absl::Seconds(300);
   double peak_flops = 0;  // 0: from the table.
   bool cuda_graph = false;
-  std::vector<FaultConfig> faults;  // Of this rank.
+  std::vector<FaultConfig> faults;  // Of all ranks.
+  RecoveryConfig recovery;
 
-  int rank() const { return id.rank.value(); }
-  int64_t samples_per_step() const { return batch * accumulation_steps; }  // Of this rank.
+  int rank() const { return member.rank; }
   // Requires: checkpoint.directory is not empty.
   std::string output_directory() const { return checkpoint.directory + "/" + id.job.value(); }
 };

@@ -155,6 +155,8 @@ FaultConfig::Kind ReadFaultKind(v1::FaultKind kind) {
 FaultConfig ReadFault(const v1::Fault& proto) {
   FaultConfig fault;
   fault.kind = ReadFaultKind(proto.kind());
+  fault.rank = proto.rank();
+  fault.generation = proto.generation();
   fault.step = proto.step();
   fault.steps = proto.steps();
   fault.probability = proto.probability();
@@ -175,11 +177,6 @@ CheckpointConfig ReadCheckpoint(const v1::CheckpointPolicy& proto) {
   return checkpoint;
 }
 
-bool Concerns(const v1::Fault& fault, const v1::TrainerId& id) {
-  return (fault.rank() == -1 || fault.rank() == id.rank()) &&
-         (fault.generation() == 0 || fault.generation() == id.generation());
-}
-
 absl::StatusOr<std::string> SpecAsJson(const v1::JobSpec& spec) {
   google::protobuf::util::JsonPrintOptions options;
   options.preserve_proto_field_names = true;
@@ -190,8 +187,7 @@ absl::StatusOr<std::string> SpecAsJson(const v1::JobSpec& spec) {
 }
 
 absl::Status CheckPlace(const v1::TrainerConfig& proto) {
-  if (proto.world_size() < 1 || proto.id().rank() < 0 || proto.id().rank() >= proto.world_size() ||
-      proto.threads() < 1 || proto.place() < 0) {
+  if (proto.world_size() < 1 || proto.id().rank() < 0 || proto.threads() < 1 || proto.place() < 0) {
     return absl::InvalidArgumentError(StrCat("impossible place: rank ", proto.id().rank(), " of ",
                                              proto.world_size(), ", place ", proto.place(), ", ",
                                              proto.threads(), " threads"));
@@ -215,7 +211,11 @@ absl::StatusOr<TrainerConfig> ConfigFromProto(const v1::TrainerConfig& proto) {
   config.id.job = JobId(proto.id().job_id());
   config.id.generation = Generation(proto.id().generation());
   config.id.rank = Rank(proto.id().rank());
-  config.world_size = proto.world_size();
+  config.member.generation = proto.id().generation();
+  config.member.rank = proto.id().rank() < proto.world_size() ? proto.id().rank() : -1;
+  config.member.world_size = proto.world_size();
+  config.member.batch = spec.batch_per_rank();
+  config.member.accumulation_steps = spec.accumulation_steps();
   config.place = proto.place();
   config.threads = proto.threads();
   config.interface = proto.interface();
@@ -224,8 +224,6 @@ absl::StatusOr<TrainerConfig> ConfigFromProto(const v1::TrainerConfig& proto) {
   config.model = ReadModel(spec.model());
   config.data = ReadData(spec.data());
   config.data.vocab_size = config.model.llama.vocab_size;
-  config.batch = spec.batch_per_rank();
-  config.accumulation_steps = spec.accumulation_steps();
   config.steps = spec.steps();
   config.optimizer = ReadOptimizer(spec.optimizer());
   config.schedule = ReadSchedule(spec);
@@ -246,9 +244,32 @@ absl::StatusOr<TrainerConfig> ConfigFromProto(const v1::TrainerConfig& proto) {
   config.peak_flops = spec.peak_flops();
   config.cuda_graph = spec.cuda_graph();
   for (const v1::Fault& fault : spec.faults()) {
-    if (Concerns(fault, proto.id())) config.faults.push_back(ReadFault(fault));
+    config.faults.push_back(ReadFault(fault));
   }
+  config.recovery.enabled = spec.recovery().max_failures() > 0;
+  config.recovery.give_up = absl::Seconds(spec.give_up_s());
   return config;
+}
+
+absl::StatusOr<Assignment> AssignmentFromProto(const v1::Membership& proto,
+                                               const Member& configured) {
+  if (proto.generation() < 1 || proto.world_size() < 1 || proto.rank() < -1 ||
+      proto.rank() >= proto.world_size() || proto.batch_per_rank() < 0 ||
+      proto.accumulation_steps() < 0) {
+    return absl::InvalidArgumentError(StrCat("impossible membership: ", proto.ShortDebugString()));
+  }
+  Assignment assignment;
+  assignment.member = configured;
+  assignment.member.generation = proto.generation();
+  assignment.member.rank = proto.rank();
+  assignment.member.world_size = proto.world_size();
+  if (proto.batch_per_rank() > 0) assignment.member.batch = proto.batch_per_rank();
+  if (proto.accumulation_steps() > 0) {
+    assignment.member.accumulation_steps = proto.accumulation_steps();
+  }
+  assignment.store_address = proto.store_address();
+  assignment.planned = proto.planned();
+  return assignment;
 }
 
 TrainingPlan PlanFromProto(const v1::TrainingPlan& proto) {

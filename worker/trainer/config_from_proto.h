@@ -13,6 +13,10 @@ namespace paceline {
 // impossible value of the spec, or what else is.
 absl::StatusOr<TrainerConfig> ConfigFromProto(const v1::TrainerConfig& proto);
 
+// Zeros of the membership are the configuration's own. InvalidArgument when it is impossible.
+absl::StatusOr<Assignment> AssignmentFromProto(const v1::Membership& proto,
+                                               const Member& configured);
+
 // Whether it can be is for CheckPlan (comm/training_plan.h) to say.
 TrainingPlan PlanFromProto(const v1::TrainingPlan& proto);
 

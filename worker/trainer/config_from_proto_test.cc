@@ -51,7 +51,7 @@ TEST(ConfigFromProtoTest, EveryValueArrives) {
   EXPECT_EQ(config->id.job.value(), "job-0123456789ab");
   EXPECT_EQ(config->id.generation.value(), 3);
   EXPECT_EQ(config->rank(), 1);
-  EXPECT_EQ(config->world_size, 2);
+  EXPECT_EQ(config->member.world_size, 2);
   EXPECT_EQ(config->place, 1);
   EXPECT_EQ(config->threads, 4);
   EXPECT_EQ(config->interface, "lo");
@@ -66,8 +66,8 @@ TEST(ConfigFromProtoTest, EveryValueArrives) {
   EXPECT_EQ(config->data.token_type, DataConfig::TokenType::kUint32);
   EXPECT_EQ(config->data.prefetch_threads, 0);
   EXPECT_EQ(config->data.prefetch_batches, 5);
-  EXPECT_EQ(config->batch, 5);
-  EXPECT_EQ(config->accumulation_steps, 4);
+  EXPECT_EQ(config->member.batch, 5);
+  EXPECT_EQ(config->member.accumulation_steps, 4);
   EXPECT_EQ(config->steps, 100);
   EXPECT_EQ(config->optimizer.kind, OptimizerConfig::Kind::kAdamW);
   EXPECT_EQ(config->optimizer.beta1, 0.8);
@@ -104,28 +104,65 @@ TEST(ConfigFromProtoTest, EveryValueArrives) {
   EXPECT_EQ(config->collective_timeout, absl::Milliseconds(1500));
 }
 
-TEST(ConfigFromProtoTest, OnlyTheOwnFaultsAndThoseOfEveryRankAreKept) {
+TEST(ConfigFromProtoTest, FaultsKeepWhomTheyConcern) {
   const absl::StatusOr<TrainerConfig> config = ConfigFromProto(Parse(kWhole));
   ASSERT_TRUE(config.ok()) << config.status();
-  ASSERT_EQ(config->faults.size(), 2u);
-  EXPECT_EQ(config->faults[0].kind, FaultConfig::Kind::kSleep);
-  EXPECT_EQ(config->faults[0].step, 2);
-  EXPECT_EQ(config->faults[0].steps, 3);
-  EXPECT_EQ(config->faults[0].probability, 0.5);
-  EXPECT_EQ(config->faults[0].duration, absl::Milliseconds(250));
-  EXPECT_EQ(config->faults[1].kind, FaultConfig::Kind::kNanLoss);
-  EXPECT_EQ(config->faults[1].steps, 1);
-  EXPECT_EQ(config->faults[1].probability, 1);
+  ASSERT_EQ(config->faults.size(), 3u);
+  EXPECT_EQ(config->faults[0].rank, 0);
+  EXPECT_EQ(config->faults[1].kind, FaultConfig::Kind::kSleep);
+  EXPECT_EQ(config->faults[1].step, 2);
+  EXPECT_EQ(config->faults[1].steps, 3);
+  EXPECT_EQ(config->faults[1].probability, 0.5);
+  EXPECT_EQ(config->faults[1].duration, absl::Milliseconds(250));
+  EXPECT_EQ(config->faults[2].kind, FaultConfig::Kind::kNanLoss);
+  EXPECT_EQ(config->faults[2].steps, 1);
+  EXPECT_EQ(config->faults[2].probability, 1);
 }
 
-TEST(ConfigFromProtoTest, FaultsOfOtherGenerationsAreLeftOut) {
+TEST(ConfigFromProtoTest, ZerosOfAMembershipAreTheConfigurations) {
+  Member configured;
+  configured.batch = 8;
+  configured.accumulation_steps = 3;
+  v1::Membership proto;
+  proto.set_generation(4);
+  proto.set_rank(1);
+  proto.set_world_size(2);
+  proto.set_store_address("node:1");
+  absl::StatusOr<Assignment> assignment = AssignmentFromProto(proto, configured);
+  ASSERT_TRUE(assignment.ok()) << assignment.status();
+  EXPECT_EQ(assignment->member.generation, 4);
+  EXPECT_EQ(assignment->member.rank, 1);
+  EXPECT_EQ(assignment->member.world_size, 2);
+  EXPECT_EQ(assignment->member.samples_per_step(), 24);
+  EXPECT_EQ(assignment->store_address, "node:1");
+  EXPECT_FALSE(assignment->planned);
+  proto.set_batch_per_rank(4);
+  proto.set_accumulation_steps(6);
+  proto.set_planned(true);
+  assignment = AssignmentFromProto(proto, configured);
+  EXPECT_EQ(assignment->member.batch, 4);
+  EXPECT_EQ(assignment->member.accumulation_steps, 6);
+  EXPECT_TRUE(assignment->planned);
+}
+
+TEST(ConfigFromProtoTest, AnImpossibleMembershipIsRefused) {
+  v1::Membership proto;
+  proto.set_generation(1);
+  proto.set_rank(2);
+  proto.set_world_size(2);
+  EXPECT_EQ(AssignmentFromProto(proto, Member()).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  proto.set_rank(-1);
+  EXPECT_TRUE(AssignmentFromProto(proto, Member()).ok());
+}
+
+TEST(ConfigFromProtoTest, ASpareIsNoRank) {
   v1::TrainerConfig proto = Parse(kWhole);
-  proto.mutable_spec()->mutable_faults(1)->set_generation(3);
-  proto.mutable_spec()->mutable_faults(2)->set_generation(2);
+  proto.mutable_id()->set_rank(2);
   const absl::StatusOr<TrainerConfig> config = ConfigFromProto(proto);
   ASSERT_TRUE(config.ok()) << config.status();
-  ASSERT_EQ(config->faults.size(), 1u);
-  EXPECT_EQ(config->faults[0].kind, FaultConfig::Kind::kSleep);
+  EXPECT_EQ(config->id.rank.value(), 2);
+  EXPECT_EQ(config->rank(), -1);
 }
 
 TEST(ConfigFromProtoTest, SavesAreExpectedForAnyReason) {
@@ -169,13 +206,13 @@ TEST(ConfigFromProtoTest, MissingValuesTakeTheirDefaults) {
     })"));
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->model.kind, ModelConfig::Kind::kResNet18);
-  EXPECT_EQ(config->batch, 32);
+  EXPECT_EQ(config->member.batch, 32);
   EXPECT_TRUE(config->data.shuffle);
   EXPECT_EQ(config->data.sequence_length, 256);
   EXPECT_EQ(config->data.token_type, DataConfig::TokenType::kInHeader);
   EXPECT_EQ(config->data.prefetch_threads, 1);
   EXPECT_EQ(config->data.prefetch_batches, 2);
-  EXPECT_EQ(config->accumulation_steps, 1);
+  EXPECT_EQ(config->member.accumulation_steps, 1);
   EXPECT_EQ(config->strategy.kind, StrategyConfig::Kind::kDdp);
   EXPECT_EQ(config->gradient_format, WireFormat::kFp32);
   EXPECT_EQ(config->on_nonfinite, NonFinite::kStop);
@@ -234,9 +271,9 @@ TEST(ConfigFromProtoTest, AllImpossibleValuesAreNamedAtOnce) {
   EXPECT_TRUE(absl::StrContains(status.message(), "optimizer.learning_rate")) << status;
 }
 
-TEST(ConfigFromProtoTest, RankOutsideTheWorldIsRefused) {
+TEST(ConfigFromProtoTest, AnImpossiblePlaceIsRefused) {
   v1::TrainerConfig proto = Parse(kWhole);
-  proto.mutable_id()->set_rank(2);
+  proto.mutable_id()->set_rank(-1);
   EXPECT_EQ(ConfigFromProto(proto).status().code(), absl::StatusCode::kInvalidArgument);
 }
 

@@ -61,7 +61,8 @@ v1::FailureKind KindOf(const absl::Status& status) {
 constexpr int kMaxSaves = 8;
 
 bool AreOfOneSave(const v1::SaveStatus& a, const v1::SaveStatus& b) {
-  return a.step() == b.step() && (a.step() > 0 || a.order() == b.order());
+  return a.generation() == b.generation() && a.step() == b.step() &&
+         (a.step() > 0 || a.order() == b.order());
 }
 
 // Which of too many saves is told no longer: the oldest that was left out, since on others the
@@ -101,7 +102,11 @@ class SocketControl : public Control {
     });
   }
 
-  absl::StatusOr<StartOrder> WaitForStart() override { return state_.WaitForStart(); }
+  void SetMembershipListener(std::function<void(const Assignment&)> on_assignment) override {
+    state_.SetMembershipListener(std::move(on_assignment));
+  }
+
+  absl::StatusOr<TrainingPlan> plan() const override { return state_.plan(); }
 
   void SetPlanListener(std::function<void(const TrainingPlan&)> on_plan) override {
     state_.SetPlanListener(std::move(on_plan));
@@ -117,6 +122,11 @@ class SocketControl : public Control {
 
   void SetRunning() override {
     state_.Change([](v1::TrainerStatus* status) { status->set_state(v1::TRAINER_RUNNING); });
+  }
+
+  void SetMembership(const MembershipStatus& membership) override {
+    state_.Change(
+        [&](v1::TrainerStatus* status) { *status->mutable_membership() = ToProto(membership); });
   }
 
   void SetEvaluation(const EvaluationResult& result) override {

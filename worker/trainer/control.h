@@ -31,12 +31,6 @@
 
 namespace paceline {
 
-// What a generation starts with.
-struct StartOrder {
-  std::string store_address;  // host:port of the store where the ranks meet.
-  TrainingPlan plan;          // As known to this rank's daemon; rank 0's counts.
-};
-
 class Control {
  public:
   struct Options {
@@ -60,8 +54,13 @@ class Control {
   // Model and data are loaded and a store listens on `store_port`.
   virtual void SetReady(int store_port) = 0;
 
-  // Blocks until the daemon has sent the address. InvalidArgument when no plan came with it.
-  virtual absl::StatusOr<StartOrder> WaitForStart() = 0;
+  // From now on `on_assignment` is called with what this trainer is in the newest generation, on
+  // the control's thread, at once after each change. When the daemon sends no membership: what the
+  // configuration says, with the store's address. Else as SetPlanListener.
+  virtual void SetMembershipListener(std::function<void(const Assignment&)> on_assignment) = 0;
+
+  // The newest one. InvalidArgument when none came with the store's address.
+  virtual absl::StatusOr<TrainingPlan> plan() const = 0;
 
   // From now on `on_plan` is called with each new plan of the daemon's, the present one
   // included, on the control's thread. Null: no longer; no call is under way afterwards. Not to
@@ -75,14 +74,15 @@ class Control {
   // included), on the control's thread, after each change. Else as SetPlanListener.
   virtual void SetCheckpointListener(std::function<void(const CheckpointPlan&)> on_plan) = 0;
 
-  // All ranks have met.
+  // All ranks have met for the first time.
   virtual void SetRunning() = 0;
+  virtual void SetMembership(const MembershipStatus& status) = 0;
 
   virtual void SetEvaluation(const EvaluationResult& result) = 0;
   virtual void SetPlanStatus(const PlanStatus& status) = 0;
   virtual void SetFigures(const RankFigures& figures) = 0;
   virtual void SetProfile(const ProfileResult& result) = 0;
-  // Replaces what was told of this step (or, with step 0, of this order).
+  // Replaces what was told of this step (or, with step 0, of this order) and generation.
   virtual void SetSave(const SaveStatus& status) = 0;
   virtual void SetCheckpointFigures(const CheckpointFigures& figures) = 0;
 

@@ -3,6 +3,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -68,6 +69,13 @@ void ControlState::SetCommand(v1::TrainerCommand command) {
   if (command_.has_config()) *command.mutable_config() = command_.config();
   if (command.store_address().empty()) command.set_store_address(command_.store_address());
   // A daemon that came back may know less than the one before.
+  const v1::Membership& known = command_.membership();
+  if (command.membership().generation() < known.generation()) {
+    *command.mutable_membership() = known;
+  } else if (command.membership().generation() == known.generation() &&
+             command.membership().store_address().empty() && command.has_membership()) {
+    command.mutable_membership()->set_store_address(known.store_address());
+  }
   if (command.plan().epoch() < command_.plan().epoch()) {
     *command.mutable_plan() = command_.plan();
   }
@@ -90,19 +98,14 @@ absl::StatusOr<TrainerConfig> ControlState::WaitForConfig() {
   return ConfigFromProto(command_.config());
 }
 
-absl::StatusOr<StartOrder> ControlState::WaitForStart() {
+absl::StatusOr<TrainingPlan> ControlState::plan() const {
   absl::MutexLock lock(&mutex_);
-  mutex_.Await(absl::Condition(
-      +[](ControlState* self) ABSL_EXCLUSIVE_LOCKS_REQUIRED(self->mutex_) {
-        return !self->command_.store_address().empty();
-      },
-      this));
   if (command_.plan().epoch() == 0) {
     return absl::InvalidArgumentError(
         "the worker daemon sent the store's address without a training plan; it must be of the "
         "same version as its trainer program");
   }
-  return StartOrder{command_.store_address(), PlanFromProto(command_.plan())};
+  return PlanFromProto(command_.plan());
 }
 
 std::optional<ProfileRequest> ControlState::profile_request() const {
@@ -114,6 +117,15 @@ std::optional<ProfileRequest> ControlState::profile_request() const {
 bool ControlState::ends_when_asked() const {
   absl::MutexLock lock(&mutex_);
   return command_.stopping() || command_.config().spec().checkpoint().directory().empty();
+}
+
+void ControlState::SetMembershipListener(std::function<void(const Assignment&)> on_assignment) {
+  {
+    absl::MutexLock lock(&listener_mutex_);
+    on_assignment_ = std::move(on_assignment);
+    told_membership_.reset();
+  }
+  Wake();
 }
 
 void ControlState::SetPlanListener(std::function<void(const TrainingPlan&)> on_plan) {
@@ -136,8 +148,34 @@ void ControlState::SetCheckpointListener(std::function<void(const CheckpointPlan
 
 void ControlState::CallListeners() {
   absl::MutexLock lock(&listener_mutex_);
+  CallMembershipListener();
   CallPlanListener();
   CallCheckpointListener();
+}
+
+void ControlState::CallMembershipListener() {
+  if (on_assignment_ == nullptr) return;
+  absl::StatusOr<Assignment> assignment;
+  {
+    absl::MutexLock lock(&mutex_);
+    v1::Membership wanted = command_.membership();
+    if (!command_.has_membership()) {
+      wanted.set_generation(command_.config().id().generation());
+      wanted.set_rank(command_.config().id().rank());
+      wanted.set_world_size(command_.config().world_size());
+      wanted.set_store_address(command_.store_address());
+    }
+    std::string bytes = wanted.SerializeAsString();
+    if (told_membership_ == bytes) return;
+    told_membership_ = std::move(bytes);
+    Member configured;
+    configured.batch = command_.config().spec().batch_per_rank();
+    configured.accumulation_steps =
+        std::max<int64_t>(1, command_.config().spec().accumulation_steps());
+    assignment = AssignmentFromProto(wanted, configured);
+  }
+  if (assignment.ok()) return on_assignment_(*assignment);
+  PACELINE_LOG(ERROR) << assignment.status().message();
 }
 
 void ControlState::CallPlanListener() {

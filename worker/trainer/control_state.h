@@ -52,13 +52,14 @@ class ControlState {
   // What the daemon sent. A part that is missing stays as it was; the configuration is constant.
   void SetCommand(v1::TrainerCommand command);
   absl::StatusOr<TrainerConfig> WaitForConfig();
-  absl::StatusOr<StartOrder> WaitForStart();
+  absl::StatusOr<TrainingPlan> plan() const;
   std::optional<ProfileRequest> profile_request() const;
 
   // Whether SIGTERM ends the training; else the work is to be saved first.
   bool ends_when_asked() const;
 
   // As in Control; CallListeners, on the control's thread, makes the calls that are due.
+  void SetMembershipListener(std::function<void(const Assignment&)> on_assignment);
   void SetPlanListener(std::function<void(const TrainingPlan&)> on_plan);
   void SetCheckpointListener(std::function<void(const CheckpointPlan&)> on_plan);
   void CallListeners();
@@ -74,10 +75,14 @@ class ControlState {
 
   std::atomic<bool> has_profile_{false};
 
+  void CallMembershipListener() ABSL_EXCLUSIVE_LOCKS_REQUIRED(listener_mutex_);
   void CallPlanListener() ABSL_EXCLUSIVE_LOCKS_REQUIRED(listener_mutex_);
   void CallCheckpointListener() ABSL_EXCLUSIVE_LOCKS_REQUIRED(listener_mutex_);
 
   absl::Mutex listener_mutex_ ABSL_ACQUIRED_BEFORE(mutex_);  // Held during a call.
+  std::function<void(const Assignment&)> on_assignment_ ABSL_GUARDED_BY(listener_mutex_);
+  // To this listener, serialized.
+  std::optional<std::string> told_membership_ ABSL_GUARDED_BY(listener_mutex_);
   std::function<void(const TrainingPlan&)> on_plan_ ABSL_GUARDED_BY(listener_mutex_);
   int64_t told_epoch_ ABSL_GUARDED_BY(listener_mutex_) = 0;  // To this listener.
   std::function<void(const CheckpointPlan&)> on_checkpoints_ ABSL_GUARDED_BY(listener_mutex_);

@@ -22,12 +22,12 @@ Batch OnDevice(Batch batch, c10::Device device) {
 absl::StatusOr<Score> EvaluateShare(const TrainerConfig& config, const Dataset& data, Model& model,
                                     int64_t* samples) {
   Score sum;
-  Batch buffer = data.Allocate(config.batch, /*pinned=*/false);
+  Batch buffer = data.Allocate(config.member.batch, /*pinned=*/false);
   std::vector<int64_t> indices;
   for (int64_t next = config.rank(); next < data.size();) {
     indices.clear();
-    for (; next < data.size() && static_cast<int64_t>(indices.size()) < config.batch;
-         next += config.world_size) {
+    for (; next < data.size() && static_cast<int64_t>(indices.size()) < config.member.batch;
+         next += config.member.world_size) {
       indices.push_back(next);
     }
     Batch batch = buffer;

@@ -45,6 +45,11 @@ void Inject(const FaultConfig& fault, int64_t step) {
 
 }  // namespace
 
+bool Concerns(const FaultConfig& fault, const Member& member) {
+  return (fault.rank == -1 || fault.rank == member.rank) &&
+         (fault.generation == 0 || fault.generation == member.generation);
+}
+
 bool Happens(const FaultConfig& fault, uint64_t seed, int rank, int64_t step) {
   if (step < fault.step || step - fault.step >= fault.steps) return false;
   if (fault.probability >= 1) return true;
@@ -56,7 +61,9 @@ bool Happens(const FaultConfig& fault, uint64_t seed, int rank, int64_t step) {
 bool InjectFaults(const TrainerConfig& config, int64_t step) {
   bool nan_loss = false;
   for (const FaultConfig& fault : config.faults) {
-    if (!Happens(fault, config.seed, config.rank(), step)) continue;
+    if (!Concerns(fault, config.member) || !Happens(fault, config.seed, config.rank(), step)) {
+      continue;
+    }
     // A fault of many steps is told once.
     if (step == fault.step || fault.probability < 1) {
       PACELINE_LOG(WARNING) << "injecting a fault before step " << step;

@@ -8,6 +8,9 @@
 
 namespace paceline {
 
+// Whether it is one of this rank in this generation.
+bool Concerns(const FaultConfig& fault, const Member& member);
+
 // Whether the fault happens to `rank` before `step`. With a probability it is drawn from
 // (seed, rank, step) alone: mix(mix(mix(seed) ^ rank) ^ step) / 2^64 < probability, where mix
 // is the finalizer of SplitMix64.

@@ -15,6 +15,23 @@ TEST(FaultTest, HappensAtItsSteps) {
   EXPECT_FALSE(Happens(fault, 0, 0, 5));
 }
 
+TEST(FaultTest, ConcernsItsRankAndGeneration) {
+  FaultConfig fault;
+  Member member;
+  member.rank = 2;
+  member.generation = 3;
+  EXPECT_TRUE(Concerns(fault, member));
+  fault.rank = 2;
+  EXPECT_TRUE(Concerns(fault, member));
+  fault.generation = 3;
+  EXPECT_TRUE(Concerns(fault, member));
+  fault.generation = 2;
+  EXPECT_FALSE(Concerns(fault, member));
+  fault.generation = 0;
+  fault.rank = 1;
+  EXPECT_FALSE(Concerns(fault, member));
+}
+
 TEST(FaultTest, ProbabilityIsTheShareOfStepsAndDependsOnSeedRankAndStep) {
   FaultConfig fault;
   fault.steps = 100000;

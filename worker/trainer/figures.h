@@ -27,6 +27,14 @@ struct PlanStatus {
   int64_t failed_epoch = 0;
 };
 
+struct MembershipStatus {
+  int64_t generation = 0;
+  bool waiting = false;
+  std::string error;
+  int64_t step = 0;
+  int64_t ready_generation = 0;
+};
+
 struct ProfileResult {
   int64_t id = 0;
   std::string trace;
@@ -48,6 +56,7 @@ struct SaveStatus {
   int64_t bytes = 0;
   SaveFailure failure = SaveFailure::kNone;
   std::string error;
+  int64_t generation = 0;
 };
 
 struct CheckpointFigures {

@@ -87,6 +87,16 @@ v1::PlanStatus ToProto(const PlanStatus& status) {
   return proto;
 }
 
+v1::MembershipStatus ToProto(const MembershipStatus& status) {
+  v1::MembershipStatus proto;
+  proto.set_generation(status.generation);
+  proto.set_waiting(status.waiting);
+  proto.set_error(status.error);
+  proto.set_step(status.step);
+  proto.set_ready_generation(status.ready_generation);
+  return proto;
+}
+
 v1::ProfileResult ToProto(const ProfileResult& result) {
   v1::ProfileResult proto;
   proto.set_id(result.id);
@@ -129,6 +139,7 @@ v1::SaveStatus ToProto(const SaveStatus& status) {
   proto.set_bytes(status.bytes);
   proto.set_failure(ToProto(status.failure));
   proto.set_error(status.error);
+  proto.set_generation(status.generation);
   return proto;
 }
 

@@ -10,6 +10,7 @@ namespace paceline {
 
 v1::EvaluationResult ToProto(const EvaluationResult& result);
 v1::PlanStatus ToProto(const PlanStatus& status);
+v1::MembershipStatus ToProto(const MembershipStatus& status);
 v1::ProfileResult ToProto(const ProfileResult& result);
 v1::RankFigures ToProto(const RankFigures& figures);
 v1::SaveStatus ToProto(const SaveStatus& status);

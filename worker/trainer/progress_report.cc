@@ -110,10 +110,11 @@ void ProgressReport::CountCommunication(const StepRecord& record, int gradient_g
     return static_cast<double>(record.phase_ns[static_cast<size_t>(phase)]) * 1e-9;
   };
   if (gradient_group_size > 1) {
-    gradient_seconds_[gradient_group_size] += seconds(Phase::kCommunication);
+    parts_.communication.gradients[gradient_group_size] += seconds(Phase::kCommunication);
   }
   if (record.averaging_group_size > 1) {
-    parameter_seconds_[static_cast<int>(record.averaging_group_size)] += seconds(Phase::kAveraging);
+    parts_.communication.parameters[static_cast<int>(record.averaging_group_size)] +=
+        seconds(Phase::kAveraging);
   }
 }
 
@@ -124,7 +125,8 @@ void ProgressReport::EndInterval() {
   figures.memory = Memory(training_seconds_);
   figures.levels = parts_.strategy.figures();
   for (LevelFigures& level : figures.levels) {
-    level.seconds = (level.gradients ? gradient_seconds_ : parameter_seconds_)[level.group_size];
+    level.seconds = (level.gradients ? parts_.communication.gradients
+                                     : parts_.communication.parameters)[level.group_size];
   }
   figures.drift = parts_.strategy.drift();
   parts_.control.SetFigures(figures);
@@ -134,10 +136,10 @@ void ProgressReport::EndInterval() {
   if (mean_loss_) absl::StrAppendFormat(&line, " mean_loss=%.9g", *mean_loss_);
   absl::StrAppendFormat(&line, " lr=%.9g samples_per_s=%.1f grad_norm=%.6g",
                         LearningRate(parts_.config.schedule, figures.step - 1),
-                        figures.samples_per_s * parts_.config.world_size, last.grad_norm);
+                        figures.samples_per_s * parts_.config.member.world_size, last.grad_norm);
   if (figures.tokens_per_s > 0) {
     absl::StrAppendFormat(&line, " tokens_per_s=%.1f",
-                          figures.tokens_per_s * parts_.config.world_size);
+                          figures.tokens_per_s * parts_.config.member.world_size);
   }
   if (figures.mfu) absl::StrAppendFormat(&line, " mfu=%.4f", *figures.mfu);
   PACELINE_LOG(INFO) << line;

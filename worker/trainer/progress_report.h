@@ -33,6 +33,13 @@
 
 namespace paceline {
 
+// Seconds since the start by size of the group: of gradients (beyond what the backward pass hides),
+// and of parameters.
+struct CommunicationSeconds {
+  std::map<int, double> gradients;
+  std::map<int, double> parameters;
+};
+
 // Thread-compatible. Torch's exceptions pass through.
 class ProgressReport {
  public:
@@ -43,6 +50,7 @@ class ProgressReport {
     Control& control;
     Platform& platform;
     const Strategy& strategy;
+    CommunicationSeconds& communication;  // Goes on from what it is.
   };
 
   explicit ProgressReport(const Parts& parts);
@@ -80,10 +88,6 @@ class ProgressReport {
   std::deque<Expected> expected_;
   at::Tensor norms_;  // Of the step that is expected next.
   std::optional<double> mean_loss_;
-  // Seconds since the start by group size, of gradients (beyond what the backward pass hides)
-  // and of parameters.
-  std::map<int, double> gradient_seconds_;
-  std::map<int, double> parameter_seconds_;
   bool warned_ = false;          // That the training has diverged.
   double training_seconds_ = 0;  // Wall time of all intervals.
   Trend rss_trend_;

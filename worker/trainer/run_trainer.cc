@@ -6,20 +6,28 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <memory>
 #include <new>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "common/core/status_macros.h"
 #include "common/log.h"
 #include "worker/trainer/checkpoint/output_directory.h"
 #include "worker/trainer/checkpoint/train_state.h"
 #include "worker/trainer/checkpoint/weights.h"
+#include "worker/trainer/comm/connecting.h"
+#include "worker/trainer/comm/connections.h"
+#include "worker/trainer/conductor.h"
+#include "worker/trainer/meeting.h"
+#include "worker/trainer/succession.h"
 #include "worker/trainer/telemetry/host_memory.h"
 #include "worker/trainer/train_loop.h"
 
@@ -28,19 +36,30 @@ namespace {
 
 constexpr absl::Duration kLockPatience = absl::Minutes(1);
 
-// In the order of their making.
+// What lives as long as the process, in the order of its making.
 struct Session {
   std::optional<StoreServer> store;
   std::optional<TrainerConfig> config;
-  TrainingPlan plan;
   std::unique_ptr<Dataset> train_data;
   std::unique_ptr<Dataset> eval_data;
   std::unique_ptr<Model> model;
   std::unique_ptr<Optimizer> optimizer;
   std::optional<OutputLock> output;
-  TrainStart start;
+  TrainingState state;
   std::unique_ptr<StepTimer> timer;
-  std::optional<Groups> groups;
+  std::optional<StepUndo> undo;
+  std::optional<Saver> saver;
+  absl::Mutex mu;
+  std::shared_ptr<Groups> groups ABSL_GUARDED_BY(mu);  // To be aborted.
+  std::optional<Conductor> conductor;
+  Connected before;  // Of the generation before, if it was left with all others.
+};
+
+// What belongs to one generation, in the order of its making.
+struct GenerationParts {
+  TrainerConfig config;
+  Connected connected;
+  std::optional<Succession> succession;
   std::optional<TrainLoop> loop;
 };
 
@@ -59,7 +78,7 @@ absl::Status OpenAllData(Session& session) {
   const TrainerConfig& config = *session.config;
   PACELINE_ASSIGN_OR_RETURN(session.train_data,
                             OpenDataset("data.train", config.data.train, config.data));
-  const int64_t needed = config.batch * config.world_size;
+  const int64_t needed = config.member.batch * config.member.world_size;
   if (session.train_data->size() < needed) {
     return absl::InvalidArgumentError(
         absl::StrCat("data.train: ", config.data.train, " has ", session.train_data->size(),
@@ -77,22 +96,32 @@ absl::Status OpenAllData(Session& session) {
   return absl::OkStatus();
 }
 
+// Rank 0 of a generation holds the lock of the job's directory.
+absl::Status LockOutput(Session& session, const TrainerConfig& config) {
+  if (config.checkpoint.directory.empty()) return absl::OkStatus();
+  if (config.rank() != 0) {
+    session.output.reset();
+    return absl::OkStatus();
+  }
+  if (session.output.has_value()) return absl::OkStatus();
+  // One that was given up may live on for a while, and a network's file system may take as long
+  // to notice that it is dead.
+  absl::StatusOr<OutputLock> lock = OutputLock::Take(
+      "checkpoint.directory", config.output_directory(),
+      absl::StrCat("job ", config.id.job.value(), ", generation ", config.member.generation),
+      std::min(kLockPatience, config.startup_timeout / 10));
+  if (!lock.ok()) return absl::InternalError(lock.status().message());
+  session.output.emplace(*std::move(lock));
+  return absl::OkStatus();
+}
+
 absl::Status PrepareOutput(Session& session) {
   const TrainerConfig& config = *session.config;
+  const int number = config.id.rank.value();
   if (!config.checkpoint.directory.empty()) {
     PACELINE_RETURN_IF_ERROR(
-        PrepareOutputDirectory("checkpoint.directory", config.output_directory(), config.rank()));
-    if (config.rank() == 0) {
-      // One that was given up may live on for a while, and a network's file system may take as long
-      // to notice that it is dead.
-      absl::StatusOr<OutputLock> lock =
-          OutputLock::Take("checkpoint.directory", config.output_directory(),
-                           absl::StrCat("job ", config.id.job.value(), ", generation ",
-                                        config.id.generation.value()),
-                           std::min(kLockPatience, config.startup_timeout / 10));
-      if (!lock.ok()) return absl::InternalError(lock.status().message());
-      session.output.emplace(*std::move(lock));
-    }
+        PrepareOutputDirectory("checkpoint.directory", config.output_directory(), number));
+    PACELINE_RETURN_IF_ERROR(LockOutput(session, config));
   }
   if (config.export_final.empty()) return absl::OkStatus();
   const size_t slash = config.export_final.rfind('/');
@@ -117,16 +146,21 @@ absl::Status Restore(Session& session) {
   const absl::Status restored =
       RestoreState(*checkpoint, config, *session.model, *session.optimizer);
   if (!restored.ok()) return RestoreError(config.restore_from, restored);
-  TrainStart& start = session.start;
-  start.step = manifest.step;
-  start.position = {manifest.data_epoch, manifest.data_offset};
-  start.figures.restored_step = manifest.step;
-  start.figures.restored_bytes = checkpoint->bytes_read();
-  start.figures.restore_s = absl::ToDoubleSeconds(absl::Now() - began);
+  TrainingState& state = session.state;
+  state.position.step = manifest.step;
+  state.data = {manifest.data_epoch, manifest.data_offset};
+  state.saver.last_saved = manifest.step;
+  if (config.member.world_size > 1 && manifest.step > 0) {
+    PACELINE_ASSIGN_OR_RETURN(state.memory.gradient_order,
+                              TrainDry(config, *session.train_data, *session.model, state.data));
+  }
+  state.figures.restored_step = manifest.step;
+  state.figures.restored_bytes = checkpoint->bytes_read();
+  state.figures.restore_s = absl::ToDoubleSeconds(absl::Now() - began);
   PACELINE_LOG(INFO) << "restored step=" << manifest.step << " from " << config.restore_from
-                     << " bytes=" << start.figures.restored_bytes
-                     << " seconds=" << start.figures.restore_s;
-  start.checkpoint = std::move(checkpoint);
+                     << " bytes=" << state.figures.restored_bytes
+                     << " seconds=" << state.figures.restore_s;
+  state.checkpoint = std::move(checkpoint);
   return absl::OkStatus();
 }
 
@@ -138,8 +172,8 @@ std::string RoomFor(const TrainerConfig& config, const std::string& what,
       what);
 }
 
-absl::Status Train(Session& session, Control& control, StepRingWriter& ring, Platform& platform,
-                   const std::string& directory) {
+// Until the trainer may be told to train.
+absl::Status Load(Session& session, Control& control, StepRingWriter& ring, Platform& platform) {
   session.store.emplace();
   PACELINE_ASSIGN_OR_RETURN(session.config, control.WaitForConfig());
   const TrainerConfig& config = *session.config;
@@ -151,26 +185,118 @@ absl::Status Train(Session& session, Control& control, StepRingWriter& ring, Pla
       session.model, MakeModel(config.model, session.train_data->format(), config.seed, device));
   session.optimizer = MakeOptimizer(config.optimizer, TensorsOf(session.model->parameters()));
   PACELINE_RETURN_IF_ERROR(PrepareOutput(session));
-  if (!config.restore_from.empty()) {
+  const bool spare = config.rank() < 0;
+  if (!spare) session.state.position.step = 0;
+  if (!config.restore_from.empty() && !spare) {
     PACELINE_RETURN_IF_ERROR(Restore(session));
-  } else if (!config.init_from.empty()) {
+  } else if (!config.init_from.empty() && !spare) {
     PACELINE_RETURN_IF_ERROR(InputError(LoadWeights(config.init_from, *session.model)));
   }
+  // What it prepares is then there when a rank is lost.
+  if (spare)
+    PACELINE_RETURN_IF_ERROR(
+        TrainDry(config, *session.train_data, *session.model, DataPosition()).status());
   session.timer = platform.MakeStepTimer(ring);
-  control.SetReady(session.store->port());
+  if (config.recovery.enabled) session.undo.emplace(*session.model);
+  if (!config.checkpoint.directory.empty()) {
+    session.saver.emplace(
+        Saver::Parts{config, *session.model, *session.optimizer, control, platform},
+        session.state.figures);
+  }
+  return absl::OkStatus();
+}
 
-  PACELINE_ASSIGN_OR_RETURN(const StartOrder start, control.WaitForStart());
-  session.plan = start.plan;
-  session.groups.emplace(platform, config, device, start.store_address);
-  session.loop.emplace(TrainLoop::Parts{config, session.plan, *session.train_data,
-                                        session.eval_data.get(), *session.model, *session.optimizer,
-                                        session.start, *session.groups, control, platform,
-                                        *session.timer, RoomFor(config, "profiles", directory)});
-  PACELINE_RETURN_IF_ERROR(session.loop->Resume());
+TrainerConfig ConfigOf(const Session& session, const Assignment& assignment) {
+  TrainerConfig config = *session.config;
+  config.member = assignment.member;
+  return config;
+}
+
+// Begins to connect the members of a generation.
+std::unique_ptr<Connecting> Connect(const Session& session, const Assignment& assignment,
+                                    const TrainingPlan& plan, Platform& platform) {
+  return std::make_unique<Connecting>([&platform, plan, config = ConfigOf(session, assignment),
+                                       device = session.model->device(),
+                                       address = assignment.store_address] {
+    Connected connected;
+    connected.groups = std::make_shared<Groups>(platform, config, device, address);
+    connected.plan = BuildFirstPlan(*connected.groups, config, plan);
+    return connected;
+  });
+}
+
+// Meets the members of a generation, which are connected unless this does it, and prepares its
+// training.
+absl::Status Enter(Session& session, GenerationParts& generation, const Assignment& assignment,
+                   Control& control, Platform& platform, const std::string& directory) {
+  Conductor& conductor = *session.conductor;
+  generation.config = ConfigOf(session, assignment);
+  const TrainerConfig& config = generation.config;
+  if (generation.connected.groups == nullptr) {
+    PACELINE_ASSIGN_OR_RETURN(const TrainingPlan plan, control.plan());
+    const std::unique_ptr<Connecting> connecting = Connect(session, assignment, plan, platform);
+    std::optional<Connected> connected = connecting->Wait([&] { return conductor.is_over(); });
+    if (!connected.has_value()) throw CollectiveError("rendezvous", "the generation is over");
+    generation.connected = *std::move(connected);
+  }
+  {
+    const absl::MutexLock lock(&session.mu);
+    session.groups = generation.connected.groups;
+  }
+  const absl::Time connected_at = absl::Now();
+  Groups& groups = *generation.connected.groups;
+  PACELINE_ASSIGN_OR_RETURN(const bool begins,
+                            Meet({config, generation.connected.plan->plan, groups, *session.model,
+                                  *session.optimizer, session.undo ? &*session.undo : nullptr},
+                                 session.state));
+  const absl::Time met_at = absl::Now();
+  PACELINE_RETURN_IF_ERROR(LockOutput(session, config));
+  if (config.recovery.enabled) {
+    generation.succession.emplace(conductor, groups, session.state.position.step,
+                                  [&session, &control, &platform](const Assignment& next) {
+                                    // Every command brings the plan before the membership that it
+                                    // is for.
+                                    return Connect(session, next, *control.plan(), platform);
+                                  });
+  }
+  generation.loop.emplace(TrainLoop::Parts{
+      config, generation.connected.plan, *session.train_data, session.eval_data.get(),
+      *session.model, *session.optimizer, session.state, begins,
+      session.undo ? &*session.undo : nullptr, session.saver ? &*session.saver : nullptr, groups,
+      control, platform, *session.timer, RoomFor(config, "profiles", directory),
+      [&generation](int64_t steps_done) {
+        return generation.succession.has_value() && generation.succession->AfterStep(steps_done);
+      },
+      [&conductor] { return conductor.HasSuccessor(); },
+      [&conductor] { return conductor.is_over(); }});
+  session.state.position.generation = config.member.generation;
+  PACELINE_LOG(INFO) << "met generation=" << config.member.generation
+                     << " meeting_ms=" << absl::ToDoubleMilliseconds(met_at - connected_at)
+                     << " preparing_ms=" << absl::ToDoubleMilliseconds(absl::Now() - met_at);
+  return generation.loop->Resume();
+}
+
+absl::StatusOr<TrainEnd> TrainGeneration(Session& session, GenerationParts& generation,
+                                         const Assignment& assignment, Control& control,
+                                         Platform& platform, const std::string& directory) {
+  PACELINE_RETURN_IF_ERROR(Enter(session, generation, assignment, control, platform, directory));
   control.SetRunning();
-  PACELINE_LOG(INFO) << "training rank=" << config.rank() << " world_size=" << config.world_size
-                     << " threads=" << config.threads << " device=" << device.str();
-  return session.loop->Run();
+  session.conductor->SetMet(session.state.position.step);
+  session.before = Connected();
+  const Member& member = generation.config.member;
+  PACELINE_LOG(INFO) << "training generation=" << member.generation << " rank=" << member.rank
+                     << " world_size=" << member.world_size
+                     << " step=" << session.state.position.step
+                     << " threads=" << generation.config.threads
+                     << " device=" << session.model->device().str();
+  return generation.loop->Run();
+}
+
+// What belongs to the generation but for its groups ends; its state stays.
+void Leave(GenerationParts& generation) {
+  if (generation.loop.has_value()) generation.loop->Leave();
+  generation.loop.reset();
+  generation.succession.reset();
 }
 
 bool IsOutOfMemory(absl::string_view message) {
@@ -197,28 +323,118 @@ absl::Status OutOfMemory(absl::string_view message, const Session& session, Plat
 void RunTrainer(Control& control, StepRingWriter& ring, Platform& platform,
                 const std::string& directory) {
   Session session;
-  const auto out_of_memory = [&](absl::string_view message) {
-    return OutOfMemory(message, session, platform, directory);
-  };
-  // Turns torch's exceptions into the codes that Control::Finish names.
-  const absl::Status status = [&]() -> absl::Status {
+  // Turns torch's exceptions into the codes that Control::Finish names. `collective`: it was a
+  // collective that failed, perhaps since the generation is over.
+  const auto run = [&](const std::function<absl::Status()>& part, bool* collective) {
+    const auto out_of_memory = [&](absl::string_view message) {
+      return OutOfMemory(message, session, platform, directory);
+    };
+    const bool conducted = session.conductor.has_value();
+    const auto is_over = [&] { return conducted && session.conductor->is_over(); };
+    *collective = true;
     try {
-      return Train(session, control, ring, platform, directory);
+      const absl::Status status = part();
+      *collective = false;
+      return status;
     } catch (const CollectiveError& error) {
       return absl::UnavailableError(error.what());
     } catch (const c10::DistError& error) {
       return absl::UnavailableError(error.what_without_backtrace());
-    } catch (const c10::ValueError& error) {
-      return absl::InvalidArgumentError(error.what_without_backtrace());
     } catch (const c10::Error& error) {
       const std::string message = error.what_without_backtrace();
+      *collective = is_over() && !IsOutOfMemory(message);
+      if (*collective) return absl::UnavailableError(message);
+      if (dynamic_cast<const c10::ValueError*>(&error) != nullptr) {
+        return absl::InvalidArgumentError(message);
+      }
       return IsOutOfMemory(message) ? out_of_memory(message) : absl::InternalError(message);
     } catch (const std::bad_alloc&) {
+      *collective = false;
       return out_of_memory("out of memory");
     } catch (const std::exception& error) {
-      return absl::InternalError(error.what());
+      *collective = is_over();
+      return *collective ? absl::UnavailableError(error.what()) : absl::InternalError(error.what());
     }
-  }();
+  };
+
+  bool collective = false;
+  absl::Status status = run([&] { return Load(session, control, ring, platform); }, &collective);
+  if (status.ok()) {
+    session.conductor.emplace(control, session.config->recovery, [&session] {
+      ShutDownConnections(session.store->port());
+      const absl::MutexLock lock(&session.mu);
+      if (session.groups != nullptr) session.groups->Abort();
+    });
+    control.SetReady(session.store->port());
+    session.conductor->SetLoaded(std::max<int64_t>(session.state.position.step, 0));
+  }
+  bool goes_on = status.ok();
+  std::optional<Succession::Next> connected;  // Beside the generation before.
+  while (goes_on) {
+    const absl::StatusOr<std::optional<Assignment>> next = session.conductor->WaitToMeet();
+    status = next.status();
+    if (!next.ok() || !next->has_value()) break;
+    auto generation = std::make_unique<GenerationParts>();
+    if (connected.has_value() && connected->generation == (*next)->member.generation) {
+      generation->connected = std::move(connected->connected);
+    }
+    connected.reset();
+    TrainEnd end = TrainEnd::kDone;
+    status = run(
+        [&] {
+          const absl::StatusOr<TrainEnd> ended =
+              TrainGeneration(session, *generation, **next, control, platform, directory);
+          if (ended.ok()) end = *ended;
+          return ended.status();
+        },
+        &collective);
+    const absl::Time ended = absl::Now();
+    bool told = false;
+    double error_ms = 0;  // Until the training thread noticed what it was told.
+    const bool left = status.ok() && end == TrainEnd::kLeft;
+    const bool lost = collective && session.config->recovery.enabled && !control.stop_requested();
+    if (!left && !lost) {
+      // Not taken down: threads of a broken group may be stuck in it.
+      const int code = control.Finish(status);
+      std::fflush(nullptr);
+      std::_Exit(code);
+    }
+    if (left) {
+      connected = generation->succession->TakeNext();
+      Leave(*generation);
+      // Kept until the next generation has met, as others may be a moment behind.
+      session.before = std::move(generation->connected);
+      session.conductor->SetLeft(session.state.position.step);
+      if (session.conductor->newest().member.rank != 0) session.output.reset();
+    } else {
+      told = session.conductor->is_over();
+      session.conductor->EndCollectives();
+      error_ms = absl::ToDoubleMilliseconds(session.conductor->since_end());
+      const absl::Status taken_down = run(
+          [&] {
+            Leave(*generation);
+            return absl::OkStatus();
+          },
+          &collective);
+      if (!taken_down.ok()) {
+        status = taken_down;
+        break;
+      }
+      session.before = Connected();
+      generation->connected = Connected();
+      {
+        const absl::MutexLock lock(&session.mu);
+        session.groups.reset();
+      }
+      session.conductor->SetFailed(told ? "" : std::string(status.message()),
+                                   std::max<int64_t>(session.state.position.step, 0));
+    }
+    PACELINE_LOG(INFO) << "left generation=" << (*next)->member.generation
+                       << " step=" << session.state.position.step << " told=" << told
+                       << " error_ms=" << error_ms
+                       << " leaving_ms=" << absl::ToDoubleMilliseconds(absl::Now() - ended) << ": "
+                       << status.message();
+  }
   const int code = control.Finish(status);
   std::fflush(nullptr);
   std::_Exit(code);

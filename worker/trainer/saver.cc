@@ -43,8 +43,6 @@ SaveFailure FailureOf(const absl::Status& status) {
 
 ShardSaver::Options ShardOptions(const TrainerConfig& config) {
   ShardSaver::Options options;
-  options.rank = config.rank();
-  options.ranks = config.world_size;
   options.write_limit = config.checkpoint.write_limit;
   return options;
 }
@@ -59,64 +57,92 @@ int64_t BytesOf(const StatePart& part) {
 
 }  // namespace
 
-Saver::Saver(const Parts& parts, int64_t steps_done, const CheckpointFigures& restored)
-    : parts_(parts),
-      config_(parts.config),
-      last_saved_(steps_done),
-      figures_(restored),
-      shards_(parts.platform, ShardOptions(parts.config)),
-      agreement_({[this](int64_t order, int64_t promise) {
-                    return parts_.groups.GreatestOfAll(absl::StrCat("save/", order), promise,
-                                                       SaveAgreement::kPatience);
-                  },
-                  [this](int64_t order, const std::string& why) {
-                    SaveStatus save;
-                    save.order = order;
-                    Fail(save, SaveFailure::kNotAgreed, why);
-                  }},
-                 steps_done) {
-  if (config_.checkpoint.expected) {
-    shards_.Reserve(BytesOf(PartOfRank(State(), config_.rank(), config_.world_size)));
+Saver::Saver(const Parts& parts, const CheckpointFigures& restored)
+    : parts_(parts), figures_(restored), shards_(parts.platform, ShardOptions(parts.config)) {}
+
+Saver::~Saver() { Leave(); }
+
+void Saver::Enter(const Generation& generation, int64_t steps_done, SaverMemory* memory) {
+  generation_.emplace(generation);
+  memory_ = memory;
+  due_.reset();
+  if (memory->due) due_ = Due{0, false};
+  const Member& member = generation.config.member;
+  {
+    const absl::MutexLock lock(&mu_);
+    member_ = member;
+    parts_.control.SetCheckpointFigures(figures_);
   }
-  parts_.control.SetCheckpointFigures(restored);
-  parts_.control.SetCheckpointListener([this](const CheckpointPlan& plan) { OnPlan(plan); });
+  shards_.SetPlace(member.rank, member.world_size);
+  if (parts_.config.checkpoint.expected && !std::exchange(reserved_, true)) {
+    shards_.Reserve(BytesOf(PartOfRank(State(), member.rank, member.world_size)));
+  }
+  agreement_ = std::make_unique<SaveAgreement>(
+      SaveAgreement::Events{[this](int64_t order, int64_t promise) {
+                              return generation_->groups.GreatestOfAll(
+                                  absl::StrCat("save/", order), promise, SaveAgreement::kPatience);
+                            },
+                            [this](int64_t order, const std::string& why) {
+                              SaveStatus save = NewStatus();
+                              save.order = order;
+                              Fail(save, SaveFailure::kNotAgreed, why);
+                            }},
+      steps_done);
+  parts_.control.SetCheckpointListener(
+      [this, done = memory->last_order](const CheckpointPlan& plan) {
+        if (plan.save.number > done) agreement_->Propose(plan.save);
+        for (const int64_t step : plan.commit_steps) Commit(step);
+      });
 }
 
-Saver::~Saver() { parts_.control.SetCheckpointListener(nullptr); }
+void Saver::Leave() {
+  if (!generation_.has_value()) return;
+  parts_.control.SetCheckpointListener(nullptr);
+  agreement_.reset();
+  BeforeChange();
+  memory_->due = due_.has_value() && due_->order == 0;
+  generation_.reset();
+  const absl::MutexLock lock(&mu_);
+  durable_.clear();
+  last_durable_ = 0;
+}
 
-void Saver::OnPlan(const CheckpointPlan& plan) {
-  agreement_.Propose(plan.save);
-  for (const int64_t step : plan.commit_steps) Commit(step);
+SaveStatus Saver::NewStatus() {
+  const absl::MutexLock lock(&mu_);
+  SaveStatus save;
+  save.generation = member_.generation;
+  return save;
 }
 
 bool Saver::AfterStep(int64_t steps_done, bool all_equal) {
-  const int64_t every = config_.checkpoint.every_steps;
+  const int64_t every = parts_.config.checkpoint.every_steps;
   if (every > 0 && steps_done % every == 0 && !due_) due_ = Due{0, false};
   absl::Duration waited;
-  if (const std::optional<SaveOrder> order = agreement_.AfterStep(steps_done, &waited)) {
+  if (const std::optional<SaveOrder> order = agreement_->AfterStep(steps_done, &waited)) {
     due_ = Due{order->number, order->now};
   }
   const Clock::time_point start = Clock::now();
-  const bool save = due_ && steps_done < config_.steps && (all_equal || due_->now);
+  const bool save = due_ && steps_done < parts_.config.steps && (all_equal || due_->now);
   if (save) {
-    if (!all_equal) parts_.strategy.AverageAll();
+    if (!all_equal) generation_->strategy.AverageAll();
     const int64_t order = std::exchange(due_, std::nullopt)->order;
-    Save(steps_done, order, /*must=*/order != 0 || config_.checkpoint.wait_when_busy);
+    Save(steps_done, order, /*must=*/order != 0 || parts_.config.checkpoint.wait_when_busy);
   }
   CountBlocked(absl::ToDoubleSeconds(waited) + (save ? SecondsSince(start) : 0));
   return save || waited > absl::ZeroDuration();
 }
 
 std::vector<StateTensor> Saver::State() const {
-  std::vector<StateTensor> state = CollectState(config_, parts_.model, parts_.optimizer);
-  for (const NamedTensor& one : parts_.strategy.State()) {
+  std::vector<StateTensor> state =
+      CollectState(generation_->config, parts_.model, parts_.optimizer);
+  for (const NamedTensor& one : generation_->strategy.State()) {
     state.push_back({one.name, one.tensor, /*own=*/true});
   }
   return state;
 }
 
 void Saver::Save(int64_t steps_done, int64_t order, bool must) {
-  SaveStatus save;
+  SaveStatus save = NewStatus();
   save.step = steps_done;
   save.order = order;
   if (must) shards_.WaitUntilFree();
@@ -129,8 +155,10 @@ void Saver::Save(int64_t steps_done, int64_t order, bool must) {
     Tell(save);
     return;
   }
-  last_saved_ = steps_done;
-  const StatePart part = PartOfRank(State(), config_.rank(), config_.world_size);
+  memory_->last_saved = steps_done;
+  memory_->last_order = std::max(memory_->last_order, order);
+  const Member& member = generation_->config.member;
+  const StatePart part = PartOfRank(State(), member.rank, member.world_size);
   {
     // Before the writer can tell more of it.
     const absl::MutexLock lock(&mu_);
@@ -138,7 +166,7 @@ void Saver::Save(int64_t steps_done, int64_t order, bool must) {
     Tell(save);
   }
   const int64_t bytes =
-      shards_.Begin(DirectoryOf(steps_done), Describe(steps_done), part.entries, part.at_once,
+      shards_.Begin(DirectoryOf(save), Describe(steps_done), part.entries, part.at_once,
                     [this, save](const ShardResult& result) { OnDurable(save, result); });
   copying_ = true;
   PACELINE_LOG(INFO) << "save step=" << steps_done << " bytes=" << bytes;
@@ -170,8 +198,8 @@ void Saver::OnDurable(const SaveStatus& begun, const ShardResult& result) {
   figures_.bytes += result.bytes;
   figures_.staging_s += result.staging_s;
   figures_.write_s += result.write_s;
-  last_durable_ = save.step;
-  if (config_.rank() == 0) {
+  if (save.generation == member_.generation) last_durable_ = save.step;
+  if (save.generation == member_.generation && member_.rank == 0) {
     durable_[save.step] = {save};
     // Those that other ranks could not write are never committed.
     if (durable_.size() > kDurableKept) durable_.erase(durable_.begin());
@@ -187,7 +215,7 @@ void Saver::Commit(int64_t step) {
     if (durable == durable_.end() || std::exchange(durable->second.committing, true)) return;
     save = durable->second.save;
   }
-  shards_.Commit(DirectoryOf(step), [this, save](const absl::Status& status, double seconds) {
+  shards_.Commit(DirectoryOf(save), [this, save](const absl::Status& status, double seconds) {
     OnCommitted(save, status, seconds);
   });
 }
@@ -195,7 +223,7 @@ void Saver::Commit(int64_t step) {
 void Saver::OnCommitted(const SaveStatus& begun, const absl::Status& status, double seconds) {
   SaveStatus save = begun;
   if (status.ok()) {
-    PACELINE_LOG(INFO) << "checkpoint complete step=" << save.step << " " << DirectoryOf(save.step);
+    PACELINE_LOG(INFO) << "checkpoint complete step=" << save.step << " " << DirectoryOf(save);
     save.state = SaveState::kCommitted;
     const absl::MutexLock lock(&mu_);
     ++figures_.commits;
@@ -205,7 +233,7 @@ void Saver::OnCommitted(const SaveStatus& begun, const absl::Status& status, dou
     Fail(save, FailureOf(status), std::string(status.message()));
   }
   const absl::MutexLock lock(&mu_);
-  durable_.erase(save.step);
+  if (save.generation == member_.generation) durable_.erase(save.step);
 }
 
 void Saver::Tell(const SaveStatus& save) {
@@ -224,8 +252,9 @@ void Saver::Fail(SaveStatus save, SaveFailure failure, std::string why) {
 }
 
 void Saver::SaveAtEnd(int64_t steps_done) {
-  if (const std::optional<SaveOrder> agreed = agreement_.Close()) due_ = Due{agreed->number, false};
-  if ((!due_ && !config_.checkpoint.at_end) || last_saved_ == steps_done) return;
+  if (const std::optional<SaveOrder> agreed = agreement_->Close())
+    due_ = Due{agreed->number, false};
+  if ((!due_ && !parts_.config.checkpoint.at_end) || memory_->last_saved == steps_done) return;
   Save(steps_done, due_ ? due_->order : 0, /*must=*/true);
 }
 
@@ -239,13 +268,14 @@ void Saver::Finish() {
   // A save that failed on some rank will not become complete.
   at::Tensor sum =
       at::full({1}, last, at::TensorOptions().dtype(at::kDouble).device(parts_.model.device()));
-  parts_.groups.all().Sum(sum);
-  if (config_.rank() != 0 || sum.item<double>() != last * config_.world_size) return;
+  generation_->groups.all().Sum(sum);
+  const Member& member = generation_->config.member;
+  if (member.rank != 0 || sum.item<double>() != last * member.world_size) return;
   const auto settled = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return durable_.count(last_durable_) == 0 || parts_.control.stop_requested();
   };
   // The others wait in a collective.
-  const absl::Duration patience = std::min(kCommitPatience, config_.startup_timeout / 2);
+  const absl::Duration patience = std::min(kCommitPatience, parts_.config.startup_timeout / 2);
   const absl::Time deadline = absl::Now() + patience;
   const absl::MutexLock lock(&mu_);
   while (!settled()) {
@@ -264,22 +294,22 @@ Manifest Saver::Describe(int64_t steps_done) const {
   Manifest manifest;
   manifest.paceline_version = kVersion;
   manifest.torch_version = TORCH_VERSION;
-  manifest.job_id = config_.id.job.value();
-  manifest.generation = config_.id.generation.value();
+  manifest.job_id = parts_.config.id.job.value();
+  manifest.generation = generation_->config.member.generation;
   manifest.step = steps_done;
-  manifest.ranks = config_.world_size;
-  manifest.plan_epoch = parts_.strategy.plan_epoch();
-  manifest.ladder = parts_.strategy.ladder();
-  const DataPosition position = parts_.position();
+  manifest.ranks = generation_->config.member.world_size;
+  manifest.plan_epoch = generation_->strategy.plan().epoch;
+  manifest.ladder = generation_->strategy.ladder();
+  const DataPosition position = generation_->position();
   manifest.data_epoch = position.epoch;
   manifest.data_offset = position.offset;
-  manifest.job_spec = config_.spec_json;
+  manifest.job_spec = parts_.config.spec_json;
   return manifest;
 }
 
-std::string Saver::DirectoryOf(int64_t step) const {
-  return absl::StrCat(config_.output_directory(), "/",
-                      CheckpointName({step, config_.id.generation.value()}));
+std::string Saver::DirectoryOf(const SaveStatus& save) const {
+  return absl::StrCat(parts_.config.output_directory(), "/",
+                      CheckpointName({save.step, save.generation}));
 }
 
 }  // namespace paceline

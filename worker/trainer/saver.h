@@ -6,6 +6,10 @@
 // written beside the training (checkpoint/shard_saver.h); rank 0 writes the manifest when the
 // controller says that the shards of all ranks are durable.
 //
+// It lives as long as the process, so that what a generation's end leaves unwritten does not hold
+// up the next one: a shard is written to its end, and told with the generation in which it was
+// made.
+//
 // One training thread; the control's and the writer's threads come in by callbacks. Torch's
 // exceptions pass through.
 #ifndef WORKER_TRAINER_SAVER_H_
@@ -14,6 +18,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -33,6 +38,7 @@
 #include "worker/trainer/figures.h"
 #include "worker/trainer/model/model.h"
 #include "worker/trainer/optimizer.h"
+#include "worker/trainer/training_state.h"
 
 namespace paceline {
 
@@ -40,25 +46,33 @@ class Saver {
  public:
   // All of it outlives the saver.
   struct Parts {
-    const TrainerConfig& config;
+    const TrainerConfig& config;  // Of any generation.
     const Model& model;
     const Optimizer& optimizer;
-    Groups& groups;
-    Strategy& strategy;
     Control& control;
     Platform& platform;
+  };
+  // All of it is there until Leave.
+  struct Generation {
+    const TrainerConfig& config;
+    Groups& groups;
+    Strategy& strategy;
     std::function<DataPosition()> position;  // Behind the steps done.
   };
 
-  // Training goes on after `steps_done` steps. `restored`: figures of the restore.
-  // Requires: the job has a checkpoint directory.
-  Saver(const Parts& parts, int64_t steps_done, const CheckpointFigures& restored);
+  // `restored`: figures of the restore. Requires: the job has a checkpoint directory.
+  Saver(const Parts& parts, const CheckpointFigures& restored);
   ~Saver();
   Saver(const Saver&) = delete;
   Saver& operator=(const Saver&) = delete;
 
-  // After each step; `all_equal`: the ranks' parameters. True when a save began, or something
-  // else than a step took time.
+  // Training goes on after `steps_done` steps. `memory` is kept up to date.
+  void Enter(const Generation& generation, int64_t steps_done, SaverMemory* memory);
+  // Gives up what is not written yet but for the own shard. Afterwards the state may change.
+  void Leave();
+
+  // Between Enter and Leave, as all below. After each step; `all_equal`: the ranks' parameters.
+  // True when a save began, or something else than a step took time.
   bool AfterStep(int64_t steps_done, bool all_equal);
 
   // Before the parameters or the optimizer's state change. Costs next to nothing unless a save has
@@ -82,7 +96,7 @@ class Saver {
     bool committing = false;
   };
 
-  void OnPlan(const CheckpointPlan& plan);
+  SaveStatus NewStatus();
   std::vector<StateTensor> State() const;
   // One that must be made waits for memory; another is left out if there is none.
   void Save(int64_t steps_done, int64_t order, bool must);
@@ -93,24 +107,26 @@ class Saver {
   void Fail(SaveStatus save, SaveFailure failure, std::string why);
   void CountBlocked(double seconds);
   Manifest Describe(int64_t steps_done) const;
-  std::string DirectoryOf(int64_t step) const;
+  std::string DirectoryOf(const SaveStatus& save) const;
 
   const Parts parts_;
-  const TrainerConfig& config_;
 
   // Of the training thread.
+  std::optional<Generation> generation_;
+  SaverMemory* memory_ = nullptr;
   std::optional<Due> due_;
-  int64_t last_saved_;    // Step of the latest save that began, or of the restore.
+  bool reserved_ = false;
   bool copying_ = false;  // A save has begun since the last BeforeChange.
 
   absl::Mutex mu_;
   CheckpointFigures figures_ ABSL_GUARDED_BY(mu_);
   // Of rank 0: the newest that are not committed, by step.
   std::map<int64_t, Durable> durable_ ABSL_GUARDED_BY(mu_);
+  Member member_ ABSL_GUARDED_BY(mu_);             // Of the generation.
   int64_t last_durable_ ABSL_GUARDED_BY(mu_) = 0;  // Step.
 
   ShardSaver shards_;
-  SaveAgreement agreement_;  // After what its callbacks use.
+  std::unique_ptr<SaveAgreement> agreement_;  // After what its callbacks use. Of the generation.
 };
 
 }  // namespace paceline

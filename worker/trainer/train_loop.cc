@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -16,9 +17,11 @@
 #include "worker/trainer/autocast.h"
 #include "worker/trainer/checkpoint/train_state.h"
 #include "worker/trainer/checkpoint/weights.h"
+#include "worker/trainer/comm/gradient_mean.h"
 #include "worker/trainer/core/lr_schedule.h"
 #include "worker/trainer/evaluation.h"
 #include "worker/trainer/fault.h"
+#include "worker/trainer/meeting.h"
 
 namespace paceline {
 namespace {
@@ -27,19 +30,20 @@ namespace {
 // gradients' buckets are laid out anew after it.
 constexpr int64_t kStartupSteps = 2;
 
-BatchLoader::Options LoaderOptions(const TrainLoop::Parts& parts) {
-  const TrainerConfig& config = parts.config;
+BatchLoader::Options LoaderOptions(const TrainerConfig& config, const Member& member,
+                                   const Dataset& data, const DataPosition& start,
+                                   c10::Device device) {
   BatchLoader::Options options;
-  options.start = parts.start.position;
-  options.sampler.samples = parts.train_data.size();
-  options.sampler.rank = config.rank();
-  options.sampler.world_size = config.world_size;
-  options.sampler.batch = config.batch;
+  options.start = start;
+  options.sampler.samples = data.size();
+  options.sampler.rank = member.rank;
+  options.sampler.world_size = member.world_size;
+  options.sampler.batch = member.batch;
   options.sampler.shuffle = config.data.shuffle;
   options.sampler.seed = config.seed;
   options.threads = config.data.prefetch_threads;
   options.batches_ahead = config.data.prefetch_batches;
-  options.device = parts.model.device();
+  options.device = device;
   return options;
 }
 
@@ -67,38 +71,88 @@ std::string ExportPath(const std::string& file, int rank) {
   return absl::StrCat(absl::StripSuffix(file, kSuffix), ".rank", rank, kSuffix);
 }
 
+absl::StatusOr<std::vector<int64_t>> TrainDry(const TrainerConfig& config, const Dataset& data,
+                                              Model& model, const DataPosition& position) {
+  Member member = config.member;
+  member.rank = std::max(member.rank, 0);
+  BatchLoader::Options options = LoaderOptions(config, member, data, position, model.device());
+  options.threads = 0;
+  BatchLoader loader(data, options);
+  PACELINE_ASSIGN_OR_RETURN(const Batch batch, loader.Next());
+  StepUndo undo(model);
+  undo.Keep();
+  GradientOrder order(model.parameters());
+  {
+    const Autocast autocast(config.bf16, model.device().type());
+    model.Loss(batch).backward();
+  }
+  undo.Undo();
+  return order.Take();
+}
+
 TrainLoop::TrainLoop(const Parts& parts)
     : parts_(parts),
       config_(parts.config),
       parameters_(TensorsOf(parts.model.parameters())),
+      state_(parts.state),
+      first_step_(parts.state.position.step),
       strategy_(
-          parts.groups, config_, parts.plan, parts.start.step, parts.model.parameters(),
-          [this] { return TensorsOf(parts_.optimizer.Slots()); }, parts.control),
-      loader_(parts.train_data, LoaderOptions(parts)),
+          parts.groups, config_,
+          StrategyStart{parts.plan, first_step_, /*resumes=*/!parts.begins, parts.state.memory,
+                        parts.state.position.alone_below, parts.state.regrouped},
+          parts.model.parameters(), [this] { return TensorsOf(parts_.optimizer.Slots()); },
+          parts.control),
       profiler_(ProfilerOptions(parts)),
-      report_({config_, parts.model, parts.control, parts.platform, strategy_}),
+      report_({config_, parts.model, parts.control, parts.platform, strategy_,
+               parts.state.communication}),
       learning_rate_(MakeLearningRate(parts.model.device())),
-      graph_(config_.cuda_graph ? parts.platform.MakeStepGraph() : nullptr) {
-  if (parts_.start.checkpoint == nullptr) {
+      graph_(config_.cuda_graph ? parts.platform.MakeStepGraph() : nullptr),
+      after_a_break_(!parts.begins) {
+  if (parts_.begins && state_.checkpoint == nullptr) {
     parts_.groups.all().CopyFromFirst(TensorsOf(parts_.model.buffers()));
   }
   parts_.model.SetActiveGroup(&parts_.groups.all());
-  if (!config_.checkpoint.directory.empty()) {
-    saver_ = std::make_unique<Saver>(
-        Saver::Parts{config_, parts_.model, parts_.optimizer, parts_.groups, strategy_,
-                     parts_.control, parts_.platform, [this] { return loader_.position(); }},
-        parts_.start.step, parts_.start.figures);
+  OpenData(first_step_);
+  if (parts_.saver != nullptr) {
+    parts_.saver->Enter({config_, parts_.groups, strategy_, [this] { return state_.data; }},
+                        state_.position.step, &state_.saver);
   }
-  parts_.control.SetPlanListener([this](const TrainingPlan& plan) { strategy_.Prepare(plan); });
+  parts_.control.SetPlanListener([this](const TrainingPlan& plan) {
+    if (!parts_.has_successor()) strategy_.Prepare(plan);
+  });
 }
 
-TrainLoop::~TrainLoop() { parts_.control.SetPlanListener(nullptr); }
+TrainLoop::~TrainLoop() {
+  parts_.control.SetPlanListener(nullptr);
+  parts_.model.SetActiveGroup(nullptr);
+  if (parts_.saver != nullptr) parts_.saver->Leave();
+}
 
-absl::Status TrainLoop::Run() {
-  for (int64_t step = parts_.start.step; step < config_.steps; ++step) {
+void TrainLoop::OpenData(int64_t step) {
+  const Member& as = step < state_.position.alone_below ? state_.alone_as : config_.member;
+  if (loader_ != nullptr && data_as_ == as) return;
+  data_as_ = as;
+  loader_ = std::make_unique<BatchLoader>(
+      parts_.train_data,
+      LoaderOptions(config_, as, parts_.train_data, state_.data, parts_.model.device()));
+}
+
+void TrainLoop::CheckGeneration() const {
+  if (parts_.is_over()) throw CollectiveError("training", "the generation is over");
+}
+
+absl::StatusOr<TrainEnd> TrainLoop::Run() {
+  if (state_.is_open || !state_.position.exchanged) EndOpenStep();
+  // An evaluation that was cut off.
+  const int64_t every = config_.eval_every;
+  if (!parts_.begins && first_step_ > 0 && every > 0 && first_step_ % every == 0) {
+    PACELINE_RETURN_IF_ERROR(EvaluateAt(first_step_));
+  }
+  if (!parts_.begins) parts_.groups.SetTimeout(config_.collective_timeout);
+  for (int64_t step = first_step_; step < config_.steps; ++step) {
     if (parts_.control.stop_requested()) {
       profiler_.Finish();
-      return absl::OkStatus();
+      return TrainEnd::kDone;
     }
     if (const auto request = parts_.control.profile_request()) {
       profiler_.BeforeStep(*request, step);
@@ -109,53 +163,46 @@ absl::Status TrainLoop::Run() {
 
     PACELINE_RETURN_IF_ERROR(report_.Publish(parts_.timer.TakeFinished()));
     const int64_t done = step + 1;
-    if (step + 1 == parts_.start.step + kStartupSteps) {
+    if (parts_.begins && done == first_step_ + kStartupSteps) {
       parts_.groups.SetTimeout(config_.collective_timeout);
     }
-    if (config_.eval_every > 0 && done % config_.eval_every == 0) {
-      PACELINE_RETURN_IF_ERROR(EvaluateAt(done));
-    }
+    if (every > 0 && done % every == 0) PACELINE_RETURN_IF_ERROR(EvaluateAt(done));
+    if (done < config_.steps && parts_.leaves_after(done)) return TrainEnd::kLeft;
   }
-  return Finish();
+  PACELINE_RETURN_IF_ERROR(Finish());
+  return TrainEnd::kDone;
 }
 
 absl::Status TrainLoop::Resume() {
-  if (parts_.start.checkpoint == nullptr) return absl::OkStatus();
-  const absl::Status restored = RestoreStrategyState(*parts_.start.checkpoint, config_,
-                                                     strategy_.ladder(), strategy_.State());
-  parts_.start.checkpoint.reset();
-  if (!restored.ok()) return RestoreError(config_.restore_from, restored);
-  return SettleBuckets();
+  if (state_.checkpoint == nullptr) return absl::OkStatus();
+  const absl::Status restored =
+      RestoreStrategyState(*state_.checkpoint, config_, strategy_.ladder(), strategy_.State());
+  state_.checkpoint.reset();
+  return restored.ok() ? restored : RestoreError(config_.restore_from, restored);
 }
 
-absl::Status TrainLoop::SettleBuckets() {
-  if (config_.world_size == 1 || parts_.start.step == config_.steps) return absl::OkStatus();
-  const RandomNumbers random(parts_.model.device());
-  std::vector<at::Tensor> buffers;
-  for (const NamedTensor& buffer : parts_.model.buffers()) {
-    buffers.push_back(buffer.tensor.clone());
-  }
-  BatchLoader::Options options = LoaderOptions(parts_);
-  options.threads = 0;
-  BatchLoader loader(parts_.train_data, options);
-  PACELINE_ASSIGN_OR_RETURN(const Batch batch, loader.Next());
-  const int64_t passes = std::min<int64_t>(config_.accumulation_steps, 2);
-  for (int64_t step = 0; step < std::min(parts_.start.step, passes); ++step) {
-    for (int64_t pass = 0; pass < passes; ++pass) {
-      strategy_.BeginForward(parts_.start.step, /*last=*/pass + 1 == passes);
-      strategy_.Backward(Loss(batch), [] {});
-    }
-    for (const at::Tensor& parameter : parameters_) parameter.mutable_grad() = at::Tensor();
-  }
-  for (size_t i = 0; i < buffers.size(); ++i) {
-    at::Tensor(parts_.model.buffers()[i].tensor).copy_(buffers[i]);
-  }
-  random.Restore();
-  return absl::OkStatus();
+void TrainLoop::Leave() {
+  parts_.timer.Flush();
+  const absl::Status published = report_.Publish(parts_.timer.TakeFinished());
+  if (!published.ok()) PACELINE_LOG(ERROR) << published.message();
+  profiler_.Finish();
+  RankPosition& position = state_.position;
+  position.rank = config_.rank();
+  position.gradients = strategy_.GradientGroupAt(position.step);
+  position.exchange = strategy_.ExchangeAt(position.step - 1);
+  // 0 is no layout: the next generation's is another one again.
+  position.layout = strategy_.is_regrouping() ? 0 : LayoutOf(config_.member, strategy_.plan());
+  state_.member = config_.member;
+  state_.memory = strategy_.Memory();
 }
 
 absl::Status TrainLoop::RunStep(int64_t step) {
-  StepResult result;
+  CheckGeneration();
+  if (parts_.undo != nullptr) parts_.undo->Keep();
+  state_.in_step = true;
+  OpenData(step);
+  StepResult& result = state_.open_result;
+  result = StepResult();
   result.step = step;
   result.masked = profiler_.active() || after_a_break_ || saving_;
   const double learning_rate = LearningRate(config_.schedule, step);
@@ -163,36 +210,81 @@ absl::Status TrainLoop::RunStep(int64_t step) {
   at::Tensor(learning_rate_).fill_(learning_rate);
 
   PACELINE_RETURN_IF_ERROR(graph_ != nullptr ? Replay(step, &result) : Compute(step, &result));
+  state_.in_step = false;
+  state_.is_open = true;
+  state_.data = loader_->position();
+  state_.position.computed = false;
+  state_.position.step = step + 1;
+  state_.position.exchanged = strategy_.ExchangeAt(step).size <= 1;
+  EndStep(step);
+  return absl::OkStatus();
+}
 
+void TrainLoop::EndStep(int64_t step) {
+  StepResult& result = state_.open_result;
   const StepExchange exchange =
       strategy_.AfterStep(step, result.loss, [&] { parts_.timer.Enter(Phase::kAveraging, step); });
+  state_.position.exchanged = true;
   result.averaging_group_size = exchange.group_size;
   result.wire_bytes = exchange.bytes;
   report_.Expect(step, MeanLoss(step, result.loss, exchange.mean_loss),
                  exchange.gradient_group_size);
   parts_.timer.EndStep(result);
-  if (saver_ != nullptr) saving_ = saver_->AfterStep(step + 1, exchange.all_equal);
-  return absl::OkStatus();
+  state_.is_open = false;
+  if (parts_.saver != nullptr) saving_ = parts_.saver->AfterStep(step + 1, exchange.all_equal);
+}
+
+void TrainLoop::EndOpenStep() {
+  const int64_t step = first_step_ - 1;
+  StepResult& result = state_.open_result;
+  result.masked = true;
+  if (!state_.is_open) result.loss = at::Tensor();
+  StepExchange exchange;
+  const bool exchanges = !state_.position.exchanged;
+  if (exchanges) {
+    exchange = strategy_.AfterStep(step, result.loss,
+                                   [&] { parts_.timer.Enter(Phase::kAveraging, step); });
+    state_.position.exchanged = true;
+  }
+  if (std::exchange(state_.is_open, false)) {
+    result.averaging_group_size = exchange.group_size;
+    result.wire_bytes = exchange.bytes;
+    report_.Expect(step, exchange.mean_loss, exchange.gradient_group_size);
+    parts_.timer.EndStep(result);
+  }
+  // A save that other ranks began in the generation before is given up.
+  if (exchanges && parts_.saver != nullptr) {
+    saving_ = parts_.saver->AfterStep(step + 1, exchange.all_equal);
+  }
 }
 
 absl::Status TrainLoop::Compute(int64_t step, StepResult* result) {
   StepTimer& timer = parts_.timer;
-  const double share = 1.0 / static_cast<double>(config_.accumulation_steps);
-  for (int64_t pass = 0; pass < config_.accumulation_steps; ++pass) {
+  const int64_t passes = data_as_.accumulation_steps;
+  const double share = 1.0 / static_cast<double>(passes);
+  for (int64_t pass = 0; pass < passes; ++pass) {
+    CheckGeneration();
+    const bool last = pass + 1 == passes;
     timer.Enter(Phase::kDataWait, step);
     const bool nan_loss = pass == 0 && InjectFaults(config_, step);
     PACELINE_ASSIGN_OR_RETURN(const Batch batch, NextBatch(result));
 
     timer.Enter(Phase::kForward, step);
-    strategy_.BeginForward(step, /*last=*/pass + 1 == config_.accumulation_steps);
+    strategy_.BeginForward(step, last);
     at::Tensor loss = Loss(batch);
     if (nan_loss) loss = at::mul(loss, std::numeric_limits<float>::quiet_NaN());
-    if (config_.accumulation_steps > 1) loss = at::mul(loss, share);
+    if (passes > 1) loss = at::mul(loss, share);
+    result->loss = pass == 0 ? loss.detach() : result->loss.add_(loss.detach());
 
     timer.Enter(Phase::kBackward, step);
-    strategy_.Backward(loss, [&] { timer.Enter(Phase::kCommunication, step); });
-    if (step == parts_.start.step && pass == 0) PACELINE_RETURN_IF_ERROR(CheckGradients());
-    result->loss = pass == 0 ? loss.detach() : result->loss.add_(loss.detach());
+    strategy_.Backward(loss, [&] {
+      timer.Enter(Phase::kCommunication, step);
+      if (!last) return;
+      // Other ranks may do the step from now on.
+      state_.open_data = loader_->position();
+      state_.position.computed = state_.is_open = true;
+    });
+    if (step == first_step_ && pass == 0) PACELINE_RETURN_IF_ERROR(CheckGradients());
   }
   timer.Enter(Phase::kOptimizer, step);
   const GradientNorms norms = UpdateParameters();
@@ -218,7 +310,7 @@ absl::Status TrainLoop::Replay(int64_t step, StepResult* result) {
   graph_batch_.targets.copy_(batch.targets, /*non_blocking=*/true);
 
   parts_.timer.Enter(Phase::kForward, step);
-  if (saver_ != nullptr) saver_->BeforeChange();
+  if (parts_.saver != nullptr) parts_.saver->BeforeChange();
   graph_->Run([&] {
     const at::Tensor loss = Loss(graph_batch_);
     loss.backward();
@@ -246,7 +338,7 @@ absl::Status TrainLoop::CheckGradients() const {
 }
 
 absl::StatusOr<Batch> TrainLoop::NextBatch(StepResult* result) {
-  PACELINE_ASSIGN_OR_RETURN(const Batch batch, loader_.Next());
+  PACELINE_ASSIGN_OR_RETURN(const Batch batch, loader_->Next());
   result->samples += batch.samples;
   result->tokens += batch.tokens;
   result->workload += batch.workload;
@@ -265,7 +357,7 @@ GradientNorms TrainLoop::UpdateParameters() {
   }
   at::Tensor skip;
   if (config_.on_nonfinite != NonFinite::kIgnore) skip = NotFinite(norms.total);
-  if (saver_ != nullptr && graph_ == nullptr) saver_->BeforeChange();
+  if (parts_.saver != nullptr && graph_ == nullptr) parts_.saver->BeforeChange();
   parts_.optimizer.Step(learning_rate_, skip);
   return norms;
 }
@@ -273,7 +365,7 @@ GradientNorms TrainLoop::UpdateParameters() {
 at::Tensor TrainLoop::MeanLoss(int64_t step, const at::Tensor& loss, at::Tensor mean) {
   if (config_.strategy.kind == StrategyConfig::Kind::kDdp && report_.LineIsDue(step)) {
     parts_.timer.Enter(Phase::kCommunication, step);
-    mean = at::mul(loss, 1.0 / config_.world_size);
+    mean = at::mul(loss, 1.0 / config_.member.world_size);
     parts_.groups.all().Sum(mean);
   }
   if (!mean.defined() || mean.is_cpu()) return mean;
@@ -282,11 +374,13 @@ at::Tensor TrainLoop::MeanLoss(int64_t step, const at::Tensor& loss, at::Tensor 
 }
 
 absl::Status TrainLoop::EvaluateAt(int64_t steps_done) {
-  if (parts_.eval_data == nullptr || evaluated_at_ == steps_done) return absl::OkStatus();
+  if (parts_.eval_data == nullptr || state_.position.evaluated == steps_done) {
+    return absl::OkStatus();
+  }
   PACELINE_ASSIGN_OR_RETURN(
       const EvaluationResult result,
       Evaluate(config_, *parts_.eval_data, parts_.model, parts_.groups.all(), steps_done));
-  evaluated_at_ = steps_done;
+  state_.position.evaluated = steps_done;
   after_a_break_ = true;
   parts_.control.SetEvaluation(result);
   PACELINE_LOG(INFO) << absl::StrFormat(
@@ -309,16 +403,19 @@ absl::Status TrainLoop::Finish() {
   profiler_.Finish();
   // Rank 0 may write for long while the others wait for it.
   parts_.groups.SetTimeout(config_.startup_timeout);
-  if (!config_.export_final.empty()) {
-    PACELINE_RETURN_IF_ERROR(Save(ExportPath(config_.export_final, config_.rank())));
+  if (!state_.position.final_mean) {
+    if (!config_.export_final.empty()) {
+      PACELINE_RETURN_IF_ERROR(Save(ExportPath(config_.export_final, config_.rank())));
+    }
+    strategy_.AverageAll();
+    state_.position.final_mean = true;
   }
-  strategy_.AverageAll();
-  if (saver_ != nullptr) saver_->SaveAtEnd(config_.steps);
+  if (parts_.saver != nullptr) parts_.saver->SaveAtEnd(config_.steps);
   PACELINE_RETURN_IF_ERROR(EvaluateAt(config_.steps));
   if (config_.rank() == 0 && !config_.checkpoint.directory.empty()) {
     PACELINE_RETURN_IF_ERROR(Save(config_.output_directory() + "/final.safetensors"));
   }
-  if (saver_ != nullptr) saver_->Finish();
+  if (parts_.saver != nullptr) parts_.saver->Finish();
   parts_.groups.all().Barrier();
   return absl::OkStatus();
 }

@@ -56,9 +56,15 @@ void Judge(const ProcessEnd& process, const LastWords& words, bool stop_requeste
 }  // namespace
 
 TrainerEnd JudgeEnd(const std::optional<ProcessEnd>& process, const LastWords& words,
-                    bool stop_requested) {
+                    bool stop_requested, const std::string& fenced) {
   TrainerEnd end;
-  if (process.has_value()) {
+  const bool killed =
+      !process.has_value() || (process->signal == SIGKILL && !process->out_of_memory);
+  if (!fenced.empty() && killed) {
+    end.failure = FailureKind::kLost;
+    end.signal = SIGKILL;
+    end.message = fenced;
+  } else if (process.has_value()) {
     end.exit_code = process->exit_code;
     end.signal = process->signal;
     Judge(*process, words, stop_requested, end);

@@ -45,9 +45,10 @@ struct TrainerEnd {
 };
 
 // `process` is missing when the parent died as well. What follows from a requested stop (our
-// signals, a broken collective) is no failure; a trainer's own failure is one even then.
+// signals, a broken collective) is no failure; a trainer's own failure is one even then. `fenced`
+// says why it was killed by its node (lease.h); empty: it was not.
 TrainerEnd JudgeEnd(const std::optional<ProcessEnd>& process, const LastWords& words,
-                    bool stop_requested);
+                    bool stop_requested, const std::string& fenced = "");
 
 }  // namespace paceline
 

@@ -80,5 +80,20 @@ TEST(TrainerEndTest, NothingLeftIsLost) {
   EXPECT_EQ(JudgeEnd(std::nullopt, kSilent, false).failure, FailureKind::kLost);
 }
 
+TEST(TrainerEndTest, FencedTrainerIsLostForTheReasonOfTheFence) {
+  for (const bool stop_requested : {false, true}) {
+    for (const auto& process : {std::optional(Signalled(SIGKILL)), std::optional<ProcessEnd>()}) {
+      const TrainerEnd end = JudgeEnd(process, kSilent, stop_requested, "no lease");
+      EXPECT_EQ(end.failure, FailureKind::kLost);
+      EXPECT_EQ(end.message, "no lease");
+    }
+  }
+}
+
+TEST(TrainerEndTest, TrainerThatEndedBeforeTheFenceCameEndedByItself) {
+  EXPECT_EQ(JudgeEnd(Exited(0), kFinished, false, "no lease").failure, FailureKind::kNone);
+  EXPECT_EQ(JudgeEnd(Signalled(SIGSEGV), kSilent, false, "no lease").failure, FailureKind::kSignal);
+}
+
 }  // namespace
 }  // namespace paceline

@@ -52,6 +52,16 @@ void FakeController::SetReportInterval(absl::Duration interval) {
   report_interval_ = interval;
 }
 
+void FakeController::SetLease(absl::Duration length) {
+  absl::MutexLock lock(&mutex_);
+  lease_ = length;
+}
+
+void FakeController::StopLeases() {
+  absl::MutexLock lock(&mutex_);
+  answers_ = false;
+}
+
 void FakeController::Refuse(std::optional<grpc::Status> refusal) {
   absl::MutexLock lock(&mutex_);
   refusal_ = std::move(refusal);
@@ -117,6 +127,7 @@ grpc::Status FakeController::Session(grpc::ServerContext* /*context*/, Stream* s
     v1::ControllerMessage welcome;
     welcome.mutable_welcome()->set_cluster_id(cluster_);
     welcome.mutable_welcome()->set_report_interval_s(absl::ToDoubleSeconds(report_interval_));
+    welcome.mutable_welcome()->set_lease_s(absl::ToDoubleSeconds(lease_));
     Send(welcome);
     v1::ControllerMessage plan;
     if (plan_.has_value()) *plan.mutable_plan() = *plan_;
@@ -127,6 +138,9 @@ grpc::Status FakeController::Session(grpc::ServerContext* /*context*/, Stream* s
     if (message.has_report()) {
       report_ = message.report();
       ++reports_;
+      v1::ControllerMessage lease;
+      lease.mutable_lease()->set_report_number(report_.number());
+      if (lease_ > absl::ZeroDuration() && answers_) Send(lease);
     }
     if (message.has_log()) logs_[message.log().id()] = message.log();
     for (const v1::StepRecord& record : message.steps().records()) steps_.push_back(record);

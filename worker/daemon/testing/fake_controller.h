@@ -39,6 +39,11 @@ class FakeController : public v1::WorkerService::Service {
   // Told to new sessions. Until then: 0.2 s.
   void SetReportInterval(absl::Duration interval) ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // Told to new sessions; each of their reports is answered by a lease then. Until then: off.
+  void SetLease(absl::Duration length) ABSL_LOCKS_EXCLUDED(mutex_);
+  // No report is answered by a lease any more.
+  void StopLeases() ABSL_LOCKS_EXCLUDED(mutex_);
+
   // New sessions are refused with this, as long as it is set.
   void Refuse(std::optional<grpc::Status> refusal) ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -78,6 +83,8 @@ class FakeController : public v1::WorkerService::Service {
   int sessions_ ABSL_GUARDED_BY(mutex_) = 0;
   int reports_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::Duration report_interval_ ABSL_GUARDED_BY(mutex_) = absl::Milliseconds(200);
+  absl::Duration lease_ ABSL_GUARDED_BY(mutex_);
+  bool answers_ ABSL_GUARDED_BY(mutex_) = true;
   int64_t revision_ ABSL_GUARDED_BY(mutex_) = 0;
 
   std::unique_ptr<grpc::Server> server_;

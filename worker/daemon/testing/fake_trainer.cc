@@ -4,7 +4,8 @@
 // A job named "stubborn" ignores SIGTERM. A job with a checkpoint directory answers each order with
 // a save that is durable at once, and ends by SIGTERM only when the daemon says that it is meant.
 // The last words of one named "forgetful" lack the first save, say that the others are
-// committed, and have no figures.
+// committed, and have no figures. A membership is taken up at the next step; without a rank in it,
+// it waits.
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -71,6 +72,7 @@ class FakeTrainer {
       record.loss = 0.5f;
       ring_.Append(record);
       TakeUpOrders(step + 1);
+      TakeUpMembership(step + 1);
       Save(step + 1);
       std::printf("step %lld\n", static_cast<long long>(step));
       Rotate();
@@ -92,6 +94,17 @@ class FakeTrainer {
     status_.mutable_plan()->set_active_since_step(step);
     status_.mutable_profile()->set_id(profile);
     Send();
+  }
+
+  void TakeUpMembership(int64_t step) {
+    const v1::Membership& wanted = command_.membership();
+    v1::MembershipStatus& known = *status_.mutable_membership();
+    const bool waiting = command_.has_membership() && wanted.rank() < 0;
+    const bool changed = wanted.generation() != known.generation() || waiting != known.waiting();
+    known.set_generation(wanted.generation());
+    known.set_waiting(waiting);
+    known.set_step(step);
+    if (changed) Send();
   }
 
   // Whether SIGTERM is the daemon's.

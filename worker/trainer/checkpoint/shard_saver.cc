@@ -50,6 +50,7 @@ struct Staging {
 // A shard on its way from the device by memory to the disk.
 struct Save {
   std::string directory;
+  int rank = 0;
   Manifest part;
   ShardLayout layout;
   std::vector<at::Tensor> sources;  // Kept until they are copied.
@@ -118,6 +119,8 @@ struct ShardSaver::Parts {
   std::shared_ptr<HostCopy> copying;  // Null while nothing is being copied.
 
   mutable absl::Mutex mu;
+  int rank ABSL_GUARDED_BY(mu) = 0;
+  int ranks ABSL_GUARDED_BY(mu) = 1;
   // `memory` of one that is busy is the save's, else the training thread's.
   std::array<Buffer, 2> buffers ABSL_GUARDED_BY(mu);
 
@@ -210,7 +213,7 @@ absl::Status ShardSaver::Parts::Write(Save& save) const {
   writing.wait = [&save](size_t end) { save.Wait(end); };
   PACELINE_RETURN_IF_ERROR(WriteShard(ShardPath(save), save.image, writing));
   checksums.get();
-  const absl::Status status = WritePart(save.directory, options.rank, save.part);
+  const absl::Status status = WritePart(save.directory, save.rank, save.part);
   if (!status.ok()) ::unlink(ShardPath(save).c_str());
   return status;
 }
@@ -233,6 +236,12 @@ ShardSaver::ShardSaver(Platform& platform, const Options& options)
     : parts_(std::make_unique<Parts>(platform, options)) {}
 
 ShardSaver::~ShardSaver() = default;
+
+void ShardSaver::SetPlace(int rank, int ranks) {
+  const absl::MutexLock lock(&parts_->mu);
+  parts_->rank = rank;
+  parts_->ranks = ranks;
+}
 
 void ShardSaver::Reserve(int64_t bytes) {
   PACELINE_CHECK(!parts_->reserving.joinable()) << "memory is reserved once";
@@ -258,7 +267,13 @@ int64_t ShardSaver::Begin(const std::string& directory, const Manifest& part,
   std::vector<const ShardEntry*> all;
   for (const ShardEntry& entry : entries) all.push_back(&entry);
   for (const ShardEntry& entry : at_once) all.push_back(&entry);
-  const std::string file = ShardName(parts_->options.rank, parts_->options.ranks);
+  int rank = 0;
+  std::string file;
+  {
+    const absl::MutexLock lock(&parts_->mu);
+    rank = parts_->rank;
+    file = ShardName(rank, parts_->ranks);
+  }
   const auto fail = [&](absl::Status status) {
     ShardResult result;
     result.status = std::move(status);
@@ -275,6 +290,7 @@ int64_t ShardSaver::Begin(const std::string& directory, const Manifest& part,
       std::make_shared<Save>(parts_->Stage(all, entries.size(), *std::move(layout), buffer));
   save->begun = begun;
   save->directory = directory;
+  save->rank = rank;
   save->part = part;
   save->part.files = {{file, bytes}};
   parts_->copying = save->rest.copy;
@@ -294,12 +310,16 @@ void ShardSaver::BeforeChange() {
 
 void ShardSaver::Commit(const std::string& directory,
                         std::function<void(const absl::Status&, double seconds)> on_done) {
-  parts_->committer.Enqueue(
-      [directory, ranks = parts_->options.ranks, on_done = std::move(on_done)] {
-        const absl::Time begun = absl::Now();
-        const absl::Status status = CommitParts(directory, ranks);
-        on_done(status, absl::ToDoubleSeconds(absl::Now() - begun));
-      });
+  int ranks = 0;
+  {
+    const absl::MutexLock lock(&parts_->mu);
+    ranks = parts_->ranks;
+  }
+  parts_->committer.Enqueue([directory, ranks, on_done = std::move(on_done)] {
+    const absl::Time begun = absl::Now();
+    const absl::Status status = CommitParts(directory, ranks);
+    on_done(status, absl::ToDoubleSeconds(absl::Now() - begun));
+  });
 }
 
 void ShardSaver::Drain() {

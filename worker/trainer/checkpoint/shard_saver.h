@@ -42,8 +42,6 @@ struct ShardResult {
 class ShardSaver {
  public:
   struct Options {
-    int rank = 0;
-    int ranks = 1;
     double write_limit = 0;  // Bytes per second; 0: none.
   };
 
@@ -51,6 +49,10 @@ class ShardSaver {
   ShardSaver(Platform& platform, const Options& options);
   // Waits for what is being written.
   ~ShardSaver();
+
+  // Which part of a checkpoint the coming saves are: that of this rank, of so many. Before the
+  // first save and Commit.
+  void SetPlace(int rank, int ranks);
 
   // Once: makes memory for entries of so many bytes on a thread of its own, so that the first save
   // need not. Does not wait for it.

@@ -226,10 +226,8 @@ TEST_F(ShardSaverTest, AMemoryTooSmallGrows) {
 TEST_F(ShardSaverTest, PartsOfAllRanksBecomeTheManifest) {
   const at::Tensor tensor = Floats(10).reshape({5, 2});
   for (int rank = 0; rank < 3; ++rank) {
-    ShardSaver::Options options;
-    options.rank = rank;
-    options.ranks = 3;
-    ShardSaver saver(platform_, options);
+    ShardSaver saver(platform_, {});
+    saver.SetPlace(rank, 3);
     std::vector<ShardEntry> entries;  // Of rank 2: none.
     if (rank == 0) entries = {{"t", {5, 2}, 0, tensor.narrow(0, 0, 2)}};
     if (rank == 1) entries = {{"t", {5, 2}, 2, tensor.narrow(0, 2, 3)}};

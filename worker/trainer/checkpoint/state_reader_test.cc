@@ -53,10 +53,8 @@ std::string WriteCheckpoint() {
       {Rows("matrix", state.matrix, 690, 10), Rows("half", state.half, 0, 3)}};
   CpuPlatform platform;
   for (int rank = 0; rank < 3; ++rank) {
-    ShardSaver::Options options;
-    options.rank = rank;
-    options.ranks = 3;
-    ShardSaver saver(platform, options);
+    ShardSaver saver(platform, {});
+    saver.SetPlace(rank, 3);
     Manifest part;
     part.job_id = "j-1";
     part.generation = 1;

@@ -62,7 +62,7 @@ std::string StoredName(const StateReader& reader, const TrainerConfig& config,
                        const StateTensor& one) {
   if (!one.own) return one.name;
   const int64_t saved = reader.manifest().ranks;
-  const auto source = static_cast<int>(config.rank() * saved / config.world_size);
+  const auto source = static_cast<int>(config.rank() * saved / config.member.world_size);
   const std::string own = NameOf(one.name, source);
   return reader.files().Find(own) != nullptr ? own : one.name;
 }
@@ -79,9 +79,15 @@ void RandomNumbers::Restore() const {
   if (device_state_.defined()) SetRandomState(device_, device_state_);
 }
 
+std::vector<at::Tensor> RandomNumbers::tensors() const {
+  std::vector<at::Tensor> tensors{cpu_};
+  if (device_state_.defined()) tensors.push_back(device_state_);
+  return tensors;
+}
+
 std::vector<StateTensor> CollectState(const TrainerConfig& config, const Model& model,
                                       const Optimizer& optimizer) {
-  const bool several = config.world_size > 1;
+  const bool several = config.member.world_size > 1;
   const bool ddp = config.strategy.kind == StrategyConfig::Kind::kDdp;
   const bool own_slots = several && !ddp && !config.strategy.average_optimizer_state;
   std::vector<StateTensor> state;
@@ -172,7 +178,8 @@ absl::Status RestoreStrategyState(StateReader& reader, const TrainerConfig& conf
                                   const std::string& ladder,
                                   const std::vector<NamedTensor>& state) {
   const Manifest& manifest = reader.manifest();
-  if (manifest.ranks != config.world_size || manifest.ladder != ladder) return absl::OkStatus();
+  if (manifest.ranks != config.member.world_size || manifest.ladder != ladder)
+    return absl::OkStatus();
   std::vector<ReadTarget> targets;
   for (const NamedTensor& one : state) {
     const std::string name = NameOf(one.name, config.rank());

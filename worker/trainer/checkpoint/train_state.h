@@ -40,6 +40,8 @@ class RandomNumbers {
   explicit RandomNumbers(at::Device device);
   // Puts it back.
   void Restore() const;
+  // What was taken: bytes on the host, the same number for a device of the same kind.
+  std::vector<at::Tensor> tensors() const;
 
  private:
   const at::Device device_;

@@ -39,7 +39,7 @@ std::vector<StateTensor> State(const TrainerConfig& config) {
 
 TrainerConfig Ranks(int ranks, StrategyConfig::Kind kind) {
   TrainerConfig config;
-  config.world_size = ranks;
+  config.member.world_size = ranks;
   config.strategy.kind = kind;
   return config;
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <new>
+#include <optional>
 #include <string>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
@@ -46,11 +47,13 @@ class CompressHook : public c10d::CppCommHookInterface<GroupHolder> {
 }  // namespace
 
 struct GradientMean::Parts {
-  Parts(std::vector<NamedTensor> parameters_in, WireFormat format_in)
-      : parameters(std::move(parameters_in)), format(format_in) {}
+  Parts(std::vector<NamedTensor> parameters_in, WireFormat format_in, std::vector<int64_t> order_in)
+      : parameters(std::move(parameters_in)), format(format_in), order(std::move(order_in)) {}
 
   const std::vector<NamedTensor> parameters;
   const WireFormat format;
+  std::vector<int64_t> order;  // Empty until it is known.
+  bool order_was_known = !order.empty();
   Group* group = nullptr;
   // For the hook, which is made once.
   const GroupHolder torch_group = std::make_shared<c10::intrusive_ptr<c10d::ProcessGroup>>();
@@ -68,10 +71,15 @@ void GradientMean::Parts::MakeReducer() {
     tensors.push_back(parameter.tensor);
   }
   const std::vector<bool> sparse(tensors.size(), false);
+  std::vector<at::Tensor> ordered;
+  if (order_was_known) {
+    for (const int64_t index : order) ordered.push_back(tensors[static_cast<size_t>(index)]);
+  }
   auto buckets = std::get<0>(c10d::compute_bucket_assignment_by_size(
-      tensors, {size_t{kFirstBucketBytes}, size_t{kBucketBytes}}, sparse));
+      order_was_known ? ordered : tensors, {size_t{kFirstBucketBytes}, size_t{kBucketBytes}},
+      sparse, order_was_known ? order : std::vector<int64_t>()));
   // Gradients become ready about in the reverse order of the parameters.
-  std::reverse(buckets.begin(), buckets.end());
+  if (!order_was_known) std::reverse(buckets.begin(), buckets.end());
   reducer = std::make_shared<c10d::Reducer>(
       std::move(tensors), std::move(buckets), group->torch_group(), sparse, kBucketBytes,
       /*find_unused_parameters=*/false, /*gradient_as_bucket_view=*/true, std::move(names),
@@ -82,8 +90,9 @@ void GradientMean::Parts::MakeReducer() {
   reducer->register_comm_hook(std::make_unique<CompressHook>(torch_group, type));
 }
 
-GradientMean::GradientMean(std::vector<NamedTensor> parameters, WireFormat format)
-    : parts_(std::make_unique<Parts>(std::move(parameters), format)) {}
+GradientMean::GradientMean(std::vector<NamedTensor> parameters, WireFormat format,
+                           std::vector<int64_t> order)
+    : parts_(std::make_unique<Parts>(std::move(parameters), format, std::move(order))) {}
 
 GradientMean::~GradientMean() = default;
 
@@ -110,9 +119,16 @@ void GradientMean::BeginForward(bool last) {
   parts_->reduces = last && parts_->reducer != nullptr;
   if (parts_->reducer == nullptr) return;
   parts_->reducer->prepare_for_forward();
+  // Acts once, after the first step: the buckets in the order in which gradients came. Before the
+  // first pass, as gradients that exist would be divided otherwise than those of later steps.
+  try {
+    parts_->reducer->rebuild_buckets();
+  } catch (const c10::OutOfMemoryError&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw CollectiveError("layout of the gradients", error.what());
+  }
   if (!last) return;  // The Reducer then lets gradients add up.
-  // Acts once, after the first step: the buckets in the order in which gradients came.
-  parts_->reducer->rebuild_buckets();
   parts_->reducer->prepare_for_backward({});
 }
 
@@ -128,8 +144,11 @@ void GradientMean::Backward(const at::Tensor& loss, const std::function<void()>&
   loss.register_hook([&](const at::Tensor&) {
     torch::autograd::Engine::get_default_engine().queue_callback(mark);
   });
+  std::optional<GradientOrder> order;
+  if (parts_->order.empty()) order.emplace(parts_->parameters);
   try {
     loss.backward();
+    if (order) parts_->order = order->Take();
   } catch (const c10::OutOfMemoryError&) {
     throw;
   } catch (const std::bad_alloc&) {
@@ -140,12 +159,36 @@ void GradientMean::Backward(const at::Tensor& loss, const std::function<void()>&
   }
 }
 
+const std::vector<int64_t>& GradientMean::order() const { return parts_->order; }
+
 int64_t GradientMean::bytes() const {
   if (parts_->group == nullptr) return 0;
   int64_t values = 0;
   for (const NamedTensor& parameter : parts_->parameters) values += parameter.tensor.numel();
   const int64_t members = parts_->group->size();
   return 2 * (members - 1) * values * (parts_->format == WireFormat::kFp32 ? 4 : 2) / members;
+}
+
+GradientOrder::GradientOrder(const std::vector<NamedTensor>& parameters)
+    : parameters_(TensorsOf(parameters)) {
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    hooks_.push_back(parameters_[i].register_hook(
+        [this, i](const at::Tensor&) { order_.push_back(static_cast<int64_t>(i)); }));
+  }
+}
+
+GradientOrder::~GradientOrder() {
+  for (size_t i = 0; i < hooks_.size(); ++i) parameters_[i].remove_hook(hooks_[i]);
+}
+
+std::vector<int64_t> GradientOrder::Take() {
+  // A parameter that is used twice has one gradient: it is ready with the last part.
+  std::vector<int64_t> order;
+  for (auto index = order_.rbegin(); index != order_.rend(); ++index) {
+    if (std::find(order.begin(), order.end(), *index) == order.end()) order.push_back(*index);
+  }
+  std::reverse(order.begin(), order.end());
+  return order;
 }
 
 }  // namespace paceline

@@ -5,6 +5,10 @@
 // pass goes on. The gradients are views of the buckets, which saves copying them back.
 // Without a group, or alone in it, a rank keeps its own gradients and goes without.
 //
+// Torch's Reducer lays its buckets out anew after its first step, in the order in which gradients
+// became ready, and what is added in which order depends on the layout. With that order known from
+// the start, the first step computes what any later one does.
+//
 // Thread-compatible. Torch's exceptions pass through; a failed reduction is a CollectiveError.
 #ifndef WORKER_TRAINER_COMM_GRADIENT_MEAN_H_
 #define WORKER_TRAINER_COMM_GRADIENT_MEAN_H_
@@ -26,8 +30,11 @@ class GradientMean {
  public:
   // Gradients travel in `format`: fp32, fp16 or bf16, as Python's hooks of these names do it.
   // The parameters, equal on all ranks at each change of the group, are used in no backward
-  // pass after this. No group at first.
-  GradientMean(std::vector<NamedTensor> parameters, WireFormat format);
+  // pass after this. No group at first. `order`: indices of the parameters as their gradients
+  // become ready (GradientOrder), if it is known and training is behind its first step; equal on
+  // all ranks.
+  GradientMean(std::vector<NamedTensor> parameters, WireFormat format,
+               std::vector<int64_t> order = {});
   ~GradientMean();
 
   // The group over which the coming steps average; null: none. It outlives its use here.
@@ -48,9 +55,30 @@ class GradientMean {
   // That this rank sends for one reduction.
   int64_t bytes() const;
 
+  // For another one of the same parameters: the order that was given, or else that of the first
+  // backward pass. Empty: there was none.
+  const std::vector<int64_t>& order() const;
+
  private:
   struct Parts;
   std::unique_ptr<Parts> parts_;
+};
+
+// Records in which order the gradients of parameters become ready, in one backward pass.
+class GradientOrder {
+ public:
+  explicit GradientOrder(const std::vector<NamedTensor>& parameters);
+  ~GradientOrder();
+  GradientOrder(const GradientOrder&) = delete;
+  GradientOrder& operator=(const GradientOrder&) = delete;
+
+  // After the pass: indices of the parameters, of all that have a gradient.
+  std::vector<int64_t> Take();
+
+ private:
+  std::vector<at::Tensor> parameters_;
+  std::vector<unsigned> hooks_;
+  std::vector<int64_t> order_;
 };
 
 }  // namespace paceline

@@ -24,6 +24,9 @@ using c10d::ProcessGroup;
 
 constexpr size_t kBroadcastBytes = 250 << 20;
 
+// To connect with a store that has answered before.
+constexpr absl::Duration kStoreTimeout = absl::Seconds(10);
+
 // Runs a collective and gives its exceptions one type.
 template <typename F>
 void Collective(absl::string_view name, F run) {
@@ -53,8 +56,9 @@ c10::intrusive_ptr<c10d::Store> OpenStore(const std::string& address, absl::Dura
   return c10::make_intrusive<c10d::TCPStore>(host, options);
 }
 
-// "[/some/file.cc:12] text" without what is in the brackets.
+// "[/some/file.cc:12] text" without what is in the brackets, and without a backtrace below it.
 absl::string_view WithoutPosition(absl::string_view what) {
+  what = what.substr(0, what.find('\n'));
   const size_t end = what.find("] ");
   return absl::StartsWith(what, "[/") && end != what.npos ? what.substr(end + 2) : what;
 }
@@ -172,6 +176,20 @@ void Group::CopyFromFirst(const std::vector<at::Tensor>& tensors) {
   });
 }
 
+void Group::Send(at::Tensor tensor, int to) {
+  Collective("sending to a rank", [&] {
+    std::vector<at::Tensor> tensors{std::move(tensor)};
+    parts_->group->send(tensors, to, /*tag=*/0)->wait();
+  });
+}
+
+void Group::Receive(at::Tensor tensor, int from) {
+  Collective("receiving from a rank", [&] {
+    std::vector<at::Tensor> tensors{std::move(tensor)};
+    parts_->group->recv(tensors, from, /*tag=*/0)->wait();
+  });
+}
+
 void Group::Barrier() {
   if (size() > 1) Collective("barrier", [&] { parts_->group->barrier()->wait(); });
 }
@@ -180,10 +198,13 @@ const c10::intrusive_ptr<ProcessGroup>& Group::torch_group() const { return part
 
 struct Groups::Parts {
   Platform& platform;
-  const TrainerConfig& config;
+  const TrainerConfig config;
   const c10::Device device;
   const std::string store_address;
   std::shared_ptr<Group> all;
+
+  // Until the ranks have met; then the store is known to live.
+  absl::Duration store_timeout;
 
   absl::Mutex mu;
   // Connections with the store that nobody waits on: a waiting thread has one to itself. They are
@@ -198,6 +219,7 @@ struct Groups::Parts {
         config(config_in),
         device(device_in),
         store_address(store_address_in),
+        store_timeout(config_in.startup_timeout),
         timeout(config_in.startup_timeout) {}
 
   // Runs a use of the store, under the generation's prefix.
@@ -217,9 +239,9 @@ void Groups::Parts::WithStore(const std::string& prefix, F use) {
       idle.pop_back();
     }
   }
-  if (store == nullptr) store = OpenStore(store_address, config.startup_timeout);
+  if (store == nullptr) store = OpenStore(store_address, store_timeout);
   use(c10::make_intrusive<c10d::PrefixStore>(
-      absl::StrCat("gen", config.id.generation.value(), "/", prefix), store));
+      absl::StrCat("gen", config.member.generation, "/", prefix), store));
   const absl::MutexLock lock(&mu);
   idle.push_back(std::move(store));
 }
@@ -249,11 +271,14 @@ std::unique_ptr<Group::Parts> Groups::Parts::Connect(const std::vector<int>& ran
 
 Groups::Groups(Platform& platform, const TrainerConfig& config, c10::Device device,
                const std::string& store_address)
-    : parts_(std::make_unique<Parts>(platform, config, device, store_address)) {
-  std::vector<int> ranks = AllRanks(config.world_size);
+    : parts_(std::make_shared<Parts>(platform, config, device, store_address)) {
+  std::vector<int> ranks = AllRanks(config.member.world_size);
   auto connected = parts_->Connect(ranks, "all", /*high_priority=*/false);
   parts_->all.reset(new Group(std::move(ranks), std::move(connected)));
+  parts_->store_timeout = std::min(config.startup_timeout, kStoreTimeout);
 }
+
+Groups::Groups(const Groups& other) = default;
 
 Groups::~Groups() = default;
 
@@ -290,10 +315,39 @@ void Groups::SetTimeout(absl::Duration timeout) {
   }
 }
 
+void Groups::Abort() {
+  if (!parts_->device.is_cuda()) return;
+  std::vector<std::shared_ptr<Group>> groups;
+  {
+    const absl::MutexLock lock(&parts_->mu);
+    groups.push_back(parts_->all);
+    for (const std::weak_ptr<Group>& other : parts_->others) groups.push_back(other.lock());
+  }
+  for (const std::shared_ptr<Group>& group : groups) {
+    if (group != nullptr && group->size() > 1) group->parts_->backend->abort();
+  }
+}
+
 Int8Codec& Groups::int8_codec() { return parts_->platform.int8_codec(); }
 
+void Groups::Say(const std::string& word) {
+  if (parts_->config.member.world_size == 1) return;
+  Collective("word to the ranks", [&] {
+    parts_->WithStore("said", [&](const StorePointer& store) { store->set(word, "1"); });
+  });
+}
+
+bool Groups::WasSaid(const std::string& word) {
+  if (parts_->config.member.world_size == 1) return false;
+  bool said = false;
+  Collective("word to the ranks", [&] {
+    parts_->WithStore("said", [&](const StorePointer& store) { said = store->check({word}); });
+  });
+  return said;
+}
+
 std::string Groups::ShareFromRankZero(const std::string& key, const std::string& value) {
-  if (parts_->config.world_size == 1) return value;
+  if (parts_->config.member.world_size == 1) return value;
   std::string shared = value;
   Collective("sharing by rank 0", [&] {
     parts_->WithStore("shared", [&](const c10::intrusive_ptr<c10d::Store>& store) {
@@ -309,12 +363,12 @@ std::string Groups::ShareFromRankZero(const std::string& key, const std::string&
 
 std::optional<int64_t> Groups::GreatestOfAll(const std::string& key, int64_t value,
                                              absl::Duration timeout) {
-  if (parts_->config.world_size == 1) return value;
+  if (parts_->config.member.world_size == 1) return value;
   std::string decision;
   Collective("agreement of the ranks", [&] {
     parts_->WithStore(absl::StrCat("agree/", key), [&](const StorePointer& store) {
       RaiseTo(store, "greatest", value);
-      if (store->add("ranks", 1) == parts_->config.world_size) {
+      if (store->add("ranks", 1) == parts_->config.member.world_size) {
         decision = Decide(store, store->get_to_str("greatest"));
         return;
       }

@@ -68,6 +68,11 @@ class Group {
   // Replaces the tensors, equal in shape on all members, by those of the first member.
   void CopyFromFirst(const std::vector<at::Tensor>& tensors);
 
+  // One member's `tensor` becomes that of another one, who calls Receive meanwhile. Members are
+  // numbered within the group.
+  void Send(at::Tensor tensor, int to);
+  void Receive(at::Tensor tensor, int from);
+
   // Returns when all members have called it.
   void Barrier();
 
@@ -87,15 +92,17 @@ class Group {
 // this.
 //
 // Thread-safe, so that a thread may make the groups of the next plan while another trains. A
-// group itself may be used by one thread at a time.
+// group itself may be used by one thread at a time. Copies are the same; the last one closes all().
 class Groups {
  public:
   // Makes the group of all ranks: meets the others in the store at `store_address`
   // ("host:port") within the configuration's startup timeout, which is also that of the
-  // collectives until SetTimeout. A rank that is alone needs no store. `platform` and `config`
-  // outlive this.
+  // collectives until SetTimeout. A rank that is alone needs no store. `platform` outlives
+  // this.
   Groups(Platform& platform, const TrainerConfig& config, c10::Device device,
          const std::string& store_address);
+  Groups(const Groups& other);
+  Groups& operator=(const Groups&) = delete;
   ~Groups();
 
   Group& all();
@@ -110,8 +117,17 @@ class Groups {
   // The time that each later collective of any group may take, also of those made later.
   void SetTimeout(absl::Duration timeout);
 
+  // Ends the collectives of all groups that are under way, on a device whose library can: they
+  // throw. Any thread. (Those of Gloo end with their connections: connections.h.)
+  void Abort();
+
   // For tensors that the groups exchange.
   Int8Codec& int8_codec();
+
+  // A word to all ranks, which stays; and whether some rank has said it. Any thread. Throws
+  // CollectiveError when the store is gone.
+  void Say(const std::string& word);
+  bool WasSaid(const std::string& word);
 
   // What rank 0 passes, on every rank. Collective; at most once per `key`.
   std::string ShareFromRankZero(const std::string& key, const std::string& value);
@@ -124,7 +140,7 @@ class Groups {
 
  private:
   struct Parts;
-  std::unique_ptr<Parts> parts_;
+  std::shared_ptr<Parts> parts_;
 };
 
 }  // namespace paceline

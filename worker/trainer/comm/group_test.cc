@@ -23,7 +23,7 @@ using testing::HasSubstr;
 
 TrainerConfig Ranks(int count) {
   TrainerConfig config;
-  config.world_size = count;
+  config.member.world_size = count;
   config.startup_timeout = absl::Seconds(20);
   return config;
 }

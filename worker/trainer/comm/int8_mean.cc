@@ -28,11 +28,16 @@ Int8Mean::Int8Mean(Int8Codec& codec, Group& group, const at::Tensor& reference)
       reference_(reference.detach().clone()) {
   const int64_t part = rows_ * kInt8Row;
   change_ = at::zeros({part * group.size()}, reference_.options());
-  error_ = at::zeros(change_.sizes(), reference_.options());
-  mean_error_ = at::zeros({part}, reference_.options());
+  residuals_.own = at::zeros(change_.sizes(), reference_.options());
+  residuals_.mean = at::zeros({part}, reference_.options());
 }
 
 void Int8Mean::SetReference(const at::Tensor& reference) { reference_.copy_(reference); }
+
+void Int8Mean::SetResiduals(const Residuals& residuals) {
+  if (residuals.own.defined()) residuals_.own.copy_(residuals.own);
+  if (residuals.mean.defined()) residuals_.mean.copy_(residuals.mean);
+}
 
 Int8Mean::Part Int8Mean::PartOf(const at::Tensor& messages, int member, int64_t riders) const {
   const at::Tensor message = messages.select(0, member);
@@ -57,13 +62,15 @@ int64_t Int8Mean::Average(at::Tensor vector, at::Tensor riders) {
     return flat.narrow(0, member * part_values, part_values);
   };
 
+  before_ = {residuals_.own.clone(), residuals_.mean.clone()};
   at::Tensor change = change_.narrow(0, 0, values_);
   at::sub_out(change, vector, reference_);
   at::Tensor own = at::empty({members, part_bytes}, bytes);
   at::Tensor received = at::empty({members, part_bytes}, bytes);
   for (int member = 0; member < members; ++member) {
     const Part part = PartOf(own, member, 0);
-    codec_.Encode(part_of(change_, member), part_of(error_, member), part.quantized, part.scales);
+    codec_.Encode(part_of(change_, member), part_of(residuals_.own, member), part.quantized,
+                  part.scales);
   }
   group_.ExchangeParts(received.flatten(), own.flatten());
 
@@ -74,7 +81,7 @@ int64_t Int8Mean::Average(at::Tensor vector, at::Tensor riders) {
   }
   at::Tensor encoded = at::empty({1, part_bytes + extra * kFloatBytes}, bytes);
   const Part part = PartOf(encoded, 0, extra);
-  codec_.Encode(mean, mean_error_, part.quantized, part.scales);
+  codec_.Encode(mean, residuals_.mean, part.quantized, part.scales);
   if (extra > 0) at::Tensor(part.riders).copy_(riders);
   at::Tensor means = at::empty({members, encoded.numel()}, bytes);
   group_.Gather(means.flatten(), encoded.flatten());
@@ -88,6 +95,7 @@ int64_t Int8Mean::Average(at::Tensor vector, at::Tensor riders) {
   }
   reference_.add_(change);
   vector.copy_(reference_);
+  before_.reset();
   return (members - 1) * (part_bytes + encoded.numel());
 }
 

@@ -23,6 +23,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 
 #include "worker/trainer/comm/group.h"
 #include "worker/trainer/comm/int8_codec.h"
@@ -38,10 +39,18 @@ class Int8Mean {
   // The vector that all members have in common from now on.
   void SetReference(const at::Tensor& reference);
 
-  // What has still to be sent, of this rank's changes and of the means of its part: its own
-  // tensors, zero at the start.
-  at::Tensor error() const { return error_; }
-  at::Tensor mean_error() const { return mean_error_; }
+  const at::Tensor& reference() const { return reference_; }
+
+  // What has still to be sent: tensors of this, zero at the start.
+  struct Residuals {
+    at::Tensor own;   // Of this rank's changes.
+    at::Tensor mean;  // Of the means of this rank's part.
+  };
+  const Residuals& residuals() const { return residuals_; }
+  // Sets them to those of another one for the same group; undefined ones are left.
+  void SetResiduals(const Residuals& residuals);
+  // After an Average that has thrown: copies of what they were before it.
+  const std::optional<Residuals>& residuals_before() const { return before_; }
 
   // Replaces `vector` by about its mean, which is the new reference. `riders` (flat float, may
   // be undefined) is replaced by its sum. Returns the bytes that this rank sent.
@@ -58,12 +67,12 @@ class Int8Mean {
 
   Int8Codec& codec_;
   Group& group_;
-  const int64_t values_;   // P.
-  const int64_t rows_;     // Of a part; the last parts are filled up with zeros.
-  at::Tensor reference_;   // Float [P].
-  at::Tensor change_;      // Float [parts * rows * 512].
-  at::Tensor error_;       // As change_: of this rank's changes.
-  at::Tensor mean_error_;  // Float [rows * 512]: of the means of this rank's part.
+  const int64_t values_;  // P.
+  const int64_t rows_;    // Of a part; the last parts are filled up with zeros.
+  at::Tensor reference_;  // Float [P].
+  at::Tensor change_;     // Float [parts * rows * 512].
+  Residuals residuals_;   // As change_; float [rows * 512].
+  std::optional<Residuals> before_;
 };
 
 }  // namespace paceline

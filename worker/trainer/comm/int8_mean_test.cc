@@ -20,7 +20,7 @@ constexpr int64_t kValues = 5 * kInt8Row + 100;
 
 TrainerConfig Ranks(int count) {
   TrainerConfig config;
-  config.world_size = count;
+  config.member.world_size = count;
   config.startup_timeout = absl::Seconds(20);
   return config;
 }

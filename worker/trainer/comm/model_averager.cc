@@ -94,6 +94,7 @@ int64_t ModelAverager::Average(const Mean& mean) {
   for (const at::Tensor& tensor : mean.state) averaged.push_back(tensor.detach());
   const int64_t state_values = CountValues(mean.state);
   const std::vector<at::Tensor> views = Views(averaged.size());
+  latest_ = 0;
   at::_foreach_copy_(views, averaged);
   int64_t bytes = 0;
   if (mean.int8 == nullptr) {
@@ -118,7 +119,12 @@ int64_t ModelAverager::Average(const Mean& mean) {
     drift_.copy_(norm, /*non_blocking=*/true);
   }
   at::_foreach_copy_(averaged, views);
+  latest_ = values_ + state_values;
   return bytes;
+}
+
+at::Tensor ModelAverager::latest() const {
+  return latest_ > 0 ? buffer_.narrow(0, 0, latest_) : at::Tensor();
 }
 
 double ModelAverager::drift() const { return drift_.defined() ? drift_.item<double>() : 0; }

@@ -42,6 +42,10 @@ class ModelAverager {
   // The parameters' values now, float [all of them]. Until the next call of a method.
   at::Tensor Flat();
 
+  // What the latest mean gave: parameters, then state, float or wider, as one vector. Undefined
+  // before the first one; valid until the next call of Average.
+  at::Tensor latest() const;
+
   // Norm of the change of the parameters by the latest mean that measured it; 0 before. On a
   // GPU that of an earlier one, if the latest is still under way: nothing is waited for.
   double drift() const;
@@ -57,6 +61,7 @@ class ModelAverager {
   const int64_t values_;                      // Of all parameters.
   at::Tensor buffer_;                         // Parameters, state, riders.
   std::vector<at::Tensor> views_;             // Into buffer_: parameters, then state.
+  int64_t latest_ = 0;                        // Values of the latest mean, in buffer_.
   at::Tensor drift_;                          // On the host; undefined before the first one.
 };
 

@@ -2,8 +2,13 @@
 
 #include <exception>
 #include <map>
+#include <optional>
+#include <stdexcept>
+#include <thread>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "worker/trainer/comm/training_plan.h"
 
 namespace paceline {
@@ -33,57 +38,100 @@ BuiltPlan BuildPlan(Groups& groups, TrainingPlan plan, int rank, const BuiltPlan
   return built;
 }
 
-PlanBuilder::PlanBuilder(Groups& groups, int rank, Events events)
-    : groups_(groups), rank_(rank), events_(std::move(events)), thread_([this] { Run(); }) {}
+std::shared_ptr<const BuiltPlan> BuildFirstPlan(Groups& groups, const TrainerConfig& config,
+                                                const TrainingPlan& plan) {
+  absl::StatusOr<TrainingPlan> shared =
+      DecodePlan(groups.ShareFromRankZero("plan", EncodePlan(plan)));
+  if (!shared.ok()) throw std::invalid_argument(std::string(shared.status().message()));
+  const absl::Status fits = CheckPlan(*shared, config.strategy.kind, config.member.world_size);
+  if (!fits.ok()) throw std::invalid_argument(std::string(fits.message()));
+  return std::make_shared<BuiltPlan>(BuildPlan(groups, *std::move(shared), config.rank(), nullptr));
+}
+
+struct PlanBuilder::Work {
+  Work(const Groups& its_groups, int its_rank, Events its_events)
+      : groups(its_groups), rank(its_rank), events(std::move(its_events)) {}
+
+  void Run();
+  void Tell(const std::function<void(const Events&)>& event);
+
+  Groups groups;
+  const int rank;
+  const Events events;
+
+  absl::Mutex telling;  // Held during an event.
+  bool abandoned ABSL_GUARDED_BY(telling) = false;
+
+  absl::Mutex mu;
+  std::optional<TrainingPlan> waiting ABSL_GUARDED_BY(mu);
+  std::shared_ptr<const BuiltPlan> active ABSL_GUARDED_BY(mu);
+  std::shared_ptr<const BuiltPlan> newest ABSL_GUARDED_BY(mu);
+  bool stopping ABSL_GUARDED_BY(mu) = false;
+};
+
+PlanBuilder::PlanBuilder(const Groups& groups, int rank, Events events)
+    : work_(std::make_shared<Work>(groups, rank, std::move(events))) {
+  std::thread([work = work_] { work->Run(); }).detach();
+}
 
 PlanBuilder::~PlanBuilder() {
+  std::shared_ptr<const BuiltPlan> active;
+  std::shared_ptr<const BuiltPlan> newest;
   {
-    const absl::MutexLock lock(&mu_);
-    stopping_ = true;
+    const absl::MutexLock lock(&work_->mu);
+    work_->stopping = true;
+    active.swap(work_->active);  // Their groups close without the lock.
+    newest.swap(work_->newest);
   }
-  thread_.join();
+  const absl::MutexLock lock(&work_->telling);
+  work_->abandoned = true;
 }
 
 void PlanBuilder::SetActive(std::shared_ptr<const BuiltPlan> active) {
-  const absl::MutexLock lock(&mu_);
-  active_.swap(active);  // The last one's groups close without the lock.
+  const absl::MutexLock lock(&work_->mu);
+  work_->active.swap(active);  // The last one's groups close without the lock.
 }
 
 void PlanBuilder::Build(const TrainingPlan& plan) {
-  const absl::MutexLock lock(&mu_);
-  waiting_ = plan;
+  const absl::MutexLock lock(&work_->mu);
+  work_->waiting = plan;
 }
 
 std::shared_ptr<const BuiltPlan> PlanBuilder::newest() const {
-  const absl::MutexLock lock(&mu_);
-  return newest_;
+  const absl::MutexLock lock(&work_->mu);
+  return work_->newest;
 }
 
-void PlanBuilder::Run() {
+void PlanBuilder::Work::Tell(const std::function<void(const Events&)>& event) {
+  const absl::MutexLock lock(&telling);
+  if (!abandoned) event(events);
+}
+
+void PlanBuilder::Work::Run() {
   while (true) {
     TrainingPlan plan;
-    std::shared_ptr<const BuiltPlan> active;
+    std::shared_ptr<const BuiltPlan> present;
     {
-      const absl::MutexLock lock(&mu_);
-      const auto has_work = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-        return waiting_.has_value() || stopping_;
+      const absl::MutexLock lock(&mu);
+      const auto has_work = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+        return waiting.has_value() || stopping;
       };
-      mu_.Await(absl::Condition(&has_work));
-      if (stopping_) return;
-      plan = *std::exchange(waiting_, std::nullopt);
-      active = active_;
+      mu.Await(absl::Condition(&has_work));
+      if (stopping) return;
+      plan = *std::exchange(waiting, std::nullopt);
+      present = active;
     }
     const int64_t epoch = plan.epoch;
     try {
       std::shared_ptr<const BuiltPlan> built =
-          std::make_shared<BuiltPlan>(BuildPlan(groups_, std::move(plan), rank_, active.get()));
+          std::make_shared<BuiltPlan>(BuildPlan(groups, std::move(plan), rank, present.get()));
       {
-        const absl::MutexLock lock(&mu_);
-        newest_.swap(built);
+        const absl::MutexLock lock(&mu);
+        if (!stopping) newest.swap(built);
       }
-      events_.built(epoch);
+      Tell([&](const Events& on) { on.built(epoch); });
     } catch (const std::exception& error) {
-      events_.failed(epoch, error.what());
+      Tell([&](const Events& on) { on.failed(epoch, error.what()); });
     }
   }
 }

@@ -5,13 +5,9 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "worker/trainer/comm/group.h"
 #include "worker/trainer/config.h"
 
@@ -29,18 +25,23 @@ struct BuiltPlan {
 // them: that one may have failed on some of their members.
 BuiltPlan BuildPlan(Groups& groups, TrainingPlan plan, int rank, const BuiltPlan* active);
 
+// The first plan of a generation, that of rank 0. Collective. Throws std::invalid_argument when it
+// does not fit the job.
+std::shared_ptr<const BuiltPlan> BuildFirstPlan(Groups& groups, const TrainerConfig& config,
+                                                const TrainingPlan& plan);
+
 // Thread-safe.
 class PlanBuilder {
  public:
-  // Called on the thread, in the order of the plans.
+  // Called on the thread, in the order of the plans; not after the destructor.
   struct Events {
     std::function<void(int64_t epoch)> built;
     std::function<void(int64_t epoch, const std::string& error)> failed;
   };
 
-  // `groups` outlives this.
-  PlanBuilder(Groups& groups, int rank, Events events);
-  // Waits for a plan that is being built, as long as the groups' timeout lets it.
+  PlanBuilder(const Groups& groups, int rank, Events events);
+  // Does not wait for a plan that is being built: a member that never comes would hold up all that
+  // follows. The thread then ends by itself, when the groups' timeout lets it.
   ~PlanBuilder();
 
   // The plan that the rank trains by from now on.
@@ -53,19 +54,8 @@ class PlanBuilder {
   std::shared_ptr<const BuiltPlan> newest() const;
 
  private:
-  void Run();
-
-  Groups& groups_;
-  const int rank_;
-  const Events events_;
-
-  mutable absl::Mutex mu_;
-  std::optional<TrainingPlan> waiting_ ABSL_GUARDED_BY(mu_);
-  std::shared_ptr<const BuiltPlan> active_ ABSL_GUARDED_BY(mu_);
-  std::shared_ptr<const BuiltPlan> newest_ ABSL_GUARDED_BY(mu_);
-  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
-
-  std::thread thread_;
+  struct Work;  // Shared with the thread.
+  const std::shared_ptr<Work> work_;
 };
 
 }  // namespace paceline

@@ -22,10 +22,11 @@ void RunRanks(const TrainerConfig& config,
   StoreServer store;
   const std::string address = absl::StrCat("127.0.0.1:", store.port());
   std::vector<std::thread> threads;
-  for (int number = 0; number < config.world_size; ++number) {
+  for (int number = 0; number < config.member.world_size; ++number) {
     threads.emplace_back([&, number] {
       TrainerConfig own = config;
       own.id = {JobId("job-0"), Generation(1), Rank(number)};
+      own.member.rank = number;
       own.interface = "lo";
       const std::unique_ptr<Platform> platform = make_platform(number);
       try {

@@ -11,7 +11,7 @@
 
 namespace paceline {
 
-// Runs `rank` in a thread for each rank of a job with this configuration; config.world_size
+// Runs `rank` in a thread for each rank of a job with this configuration; config.member.world_size
 // is their number. Each has a configuration with its rank and groups of its own. Returns when
 // all have ended; an exception of one is a failure of the test. Group::Barrier is not for
 // threads of one process: torch's has a static tensor. `make_platform` is called on the thread

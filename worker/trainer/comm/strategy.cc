@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <map>
 #include <stdexcept>
 #include <string>
@@ -14,9 +15,7 @@
 #include "absl/synchronization/mutex.h"
 #include "common/log.h"
 #include "worker/trainer/comm/gradient_mean.h"
-#include "worker/trainer/comm/int8_mean.h"
 #include "worker/trainer/comm/model_averager.h"
-#include "worker/trainer/comm/plan_builder.h"
 #include "worker/trainer/comm/training_plan.h"
 #include "worker/trainer/core/averaging_schedule.h"
 
@@ -37,14 +36,7 @@ void MakeEqual(Group& all, const std::vector<NamedTensor>& parameters) {
   all.CopyFromFirst(tensors);
 }
 
-TrainingPlan PlanOfRankZero(Groups& groups, const TrainerConfig& config, const TrainingPlan& plan) {
-  absl::StatusOr<TrainingPlan> shared =
-      DecodePlan(groups.ShareFromRankZero("plan", EncodePlan(plan)));
-  if (!shared.ok()) throw std::invalid_argument(std::string(shared.status().message()));
-  const absl::Status fits = CheckPlan(*shared, config.strategy.kind, config.world_size);
-  if (!fits.ok()) throw std::invalid_argument(std::string(fits.message()));
-  return *std::move(shared);
-}
+RankRange RangeOf(const Group& group) { return {group.ranks().front(), group.size()}; }
 
 AveragingSchedule ScheduleOf(const TrainingPlan& plan, const StrategyConfig& strategy) {
   AveragingSchedule schedule;
@@ -59,18 +51,26 @@ AveragingSchedule ScheduleOf(const TrainingPlan& plan, const StrategyConfig& str
 }  // namespace
 
 struct Strategy::Parts {
-  Parts(Groups& groups, const TrainerConfig& config, TrainingPlan plan, int64_t first_step,
+  Parts(Groups& groups, const TrainerConfig& config, StrategyStart start,
         const std::vector<NamedTensor>& parameters, std::function<std::vector<at::Tensor>()> state,
         Control& control);
 
   bool ddp() const { return config.strategy.kind == StrategyConfig::Kind::kDdp; }
   bool InWarmup(int64_t step) const { return ddp() || step < config.strategy.warmup_steps; }
 
-  Group& GradientGroup(int64_t step) { return InWarmup(step) ? groups.all() : *active->gradients; }
+  // Null: this rank is alone with them.
+  Group* GradientGroup(int64_t step) {
+    if (step < alone_below) return nullptr;
+    return InWarmup(step) ? &groups.all() : active->gradients.get();
+  }
+  std::optional<int> LevelAt(int64_t step) const {
+    return step < alone_below ? std::nullopt : schedule.LevelAt(step);
+  }
+  bool IsBoundary(int64_t step) const { return step >= alone_below && schedule.IsBoundary(step); }
   std::vector<at::Tensor> AveragedState() const;
   // Over the group of this level, or over all ranks.
   void Average(std::optional<int> level, at::Tensor riders);
-  void SetReferences(const Group& equal, const Int8Mean* but);
+  void SetReferences(const RankRange& equal, const Int8Mean* but);
   bool AllPrepared(const BuiltPlan& next);
   void TakeUp(std::shared_ptr<const BuiltPlan> next, int64_t first_step);
   void Count(bool gradients, int group_size, int64_t bytes);
@@ -82,6 +82,7 @@ struct Strategy::Parts {
   const TrainerConfig& config;
   const std::function<std::vector<at::Tensor>()> state;
   Control& control;
+  const int64_t alone_below;
   std::shared_ptr<const BuiltPlan> active;  // Before those that use its groups.
   GradientMean gradients;
   ModelAverager averager;
@@ -92,9 +93,10 @@ struct Strategy::Parts {
   // taken up, and again at the end of the warm-up.
   std::vector<std::unique_ptr<Int8Mean>> int8;
   bool warming_up = true;
-  bool all_equal = true;                                 // At the moment.
-  bool gradients_due = false;                            // After the present backward pass.
-  int64_t bytes = 0;                                     // Sent in the present step.
+  bool regroups = false;       // StrategyStart::regrouped, until it is done.
+  bool all_equal = true;       // At the moment.
+  bool gradients_due = false;  // After the present backward pass.
+  int64_t bytes = 0;           // Sent in the present step.
   std::map<std::pair<int, bool>, LevelFigures> figures;  // By size; gradients after parameters.
 
   absl::Mutex mu;  // Held while Control is told, so that it hears of the changes in their order.
@@ -104,27 +106,41 @@ struct Strategy::Parts {
   PlanBuilder builder;  // Last, as its thread uses the others.
 };
 
-Strategy::Parts::Parts(Groups& groups_in, const TrainerConfig& config_in, TrainingPlan plan,
-                       int64_t first_step, const std::vector<NamedTensor>& parameters,
+Strategy::Parts::Parts(Groups& groups_in, const TrainerConfig& config_in, StrategyStart start,
+                       const std::vector<NamedTensor>& parameters,
                        std::function<std::vector<at::Tensor>()> state_in, Control& control_in)
     : groups(groups_in),
       config(config_in),
       state(std::move(state_in)),
       control(control_in),
-      gradients(parameters, config.gradient_format),
+      alone_below(start.alone_below),
+      gradients(parameters, config.gradient_format, std::move(start.memory.gradient_order)),
       averager(TensorsOf(parameters)),
       riders(at::zeros({kRiders}, parameters.front().tensor.options().requires_grad(false))),
       builder(groups, config.rank(),
               {[this](int64_t epoch) { ShowPrepared(epoch); },
                [this](int64_t epoch, const std::string& error) { ShowFailure(epoch, error); }}) {
-  MakeEqual(groups.all(), parameters);
-  auto built = std::make_shared<BuiltPlan>(
-      BuildPlan(groups, PlanOfRankZero(groups, config, plan), config.rank(), nullptr));
+  if (!start.resumes) MakeEqual(groups.all(), parameters);
   {
     const absl::MutexLock lock(&mu);
-    known_epoch = built->plan.epoch;
+    known_epoch = start.plan->plan.epoch;
   }
-  TakeUp(std::move(built), first_step);
+  TakeUp(std::move(start.plan), start.step);
+  if (!start.resumes) return;
+  figures = std::move(start.memory.figures);
+  warming_up = InWarmup(start.step);
+  regroups = start.regrouped && std::any_of(int8.begin(), int8.end(),
+                                            [](const auto& mean) { return mean != nullptr; });
+  all_equal = start.memory.all_equal;
+  for (size_t i = 0; i < std::min(int8.size(), start.memory.levels.size()); ++i) {
+    const StrategyMemory::Level& level = start.memory.levels[i];
+    if (int8[i] == nullptr || !level.reference.defined()) continue;
+    int8[i]->SetReference(level.reference);
+    int8[i]->SetResiduals(level.before.value_or(level.residuals));
+  }
+  if (start.memory.equal.size == 0) return;
+  SetReferences(start.memory.equal, nullptr);
+  all_equal = start.memory.equal.size == config.member.world_size;
 }
 
 std::vector<at::Tensor> Strategy::Parts::AveragedState() const {
@@ -135,20 +151,20 @@ void Strategy::Parts::Average(std::optional<int> level, at::Tensor with) {
   const auto index = static_cast<size_t>(level.value_or(0));
   Group& group = level ? *active->levels[index] : groups.all();
   Int8Mean* const codec = level ? int8[index].get() : nullptr;
-  const bool all = group.size() == config.world_size;
+  const bool all = group.size() == config.member.world_size;
   const int64_t sent = averager.Average({group, AveragedState(), std::move(with), all, codec});
-  SetReferences(group, codec);
+  SetReferences(RangeOf(group), codec);
   Count(/*gradients=*/false, group.size(), sent);
   bytes += sent;
 }
 
 // A level whose members are all among those that are equal now starts from here.
-void Strategy::Parts::SetReferences(const Group& equal, const Int8Mean* but) {
+void Strategy::Parts::SetReferences(const RankRange& equal, const Int8Mean* but) {
   at::Tensor now;
   for (size_t i = 0; i < int8.size(); ++i) {
     const std::vector<int>& ranks = active->levels[i]->ranks();
-    if (int8[i] == nullptr || int8[i].get() == but || ranks.front() < equal.ranks().front() ||
-        ranks.back() > equal.ranks().back()) {
+    if (int8[i] == nullptr || int8[i].get() == but || !equal.Holds(ranks.front()) ||
+        !equal.Holds(ranks.back())) {
       continue;
     }
     if (!now.defined()) now = averager.Flat();
@@ -165,7 +181,8 @@ bool Strategy::Parts::AllPrepared(const BuiltPlan& next) {
   groups.all().Sum(sums);
   const at::Tensor read = sums.cpu();
   const double* const sum = read.const_data_ptr<double>();
-  return sum[0] == epoch * config.world_size && sum[1] == epoch * epoch * config.world_size;
+  return sum[0] == epoch * config.member.world_size &&
+         sum[1] == epoch * epoch * config.member.world_size;
 }
 
 void Strategy::Parts::TakeUp(std::shared_ptr<const BuiltPlan> next, int64_t first_step) {
@@ -178,7 +195,7 @@ void Strategy::Parts::TakeUp(std::shared_ptr<const BuiltPlan> next, int64_t firs
                            : nullptr);
   }
   schedule = ScheduleOf(active->plan, config.strategy);
-  gradients.SetGroup(&GradientGroup(first_step));
+  gradients.SetGroup(GradientGroup(first_step));
   builder.SetActive(active);
   PACELINE_LOG(INFO) << "plan epoch=" << active->plan.epoch << " step=" << first_step
                      << " ladder=" << LadderText(active->plan);
@@ -222,20 +239,25 @@ void Strategy::Parts::ShowFailure(int64_t epoch, const std::string& error) {
   });
 }
 
-Strategy::Strategy(Groups& groups, const TrainerConfig& config, TrainingPlan plan,
-                   int64_t first_step, const std::vector<NamedTensor>& parameters,
+Strategy::Strategy(Groups& groups, const TrainerConfig& config, StrategyStart start,
+                   const std::vector<NamedTensor>& parameters,
                    std::function<std::vector<at::Tensor>()> state, Control& control)
-    : parts_(std::make_unique<Parts>(groups, config, std::move(plan), first_step, parameters,
-                                     std::move(state), control)) {}
+    : parts_(std::make_unique<Parts>(groups, config, std::move(start), parameters, std::move(state),
+                                     control)) {}
 
 Strategy::~Strategy() = default;
 
 void Strategy::BeginForward(int64_t step, bool last) {
   Parts& parts = *parts_;
-  if (std::exchange(parts.warming_up, parts.InWarmup(step)) && !parts.warming_up) {
-    parts.SetReferences(parts.groups.all(), nullptr);
+  if (parts.regroups && step >= parts.alone_below) {
+    parts.Average(std::nullopt, at::Tensor());
+    parts.all_equal = true;
+    parts.regroups = false;
   }
-  parts.gradients.SetGroup(&parts.GradientGroup(step));
+  if (std::exchange(parts.warming_up, parts.InWarmup(step)) && !parts.warming_up) {
+    parts.SetReferences(RangeOf(parts.groups.all()), nullptr);
+  }
+  parts.gradients.SetGroup(parts.GradientGroup(step));
   parts.gradients.BeginForward(last);
   parts.gradients_due = last && parts.gradients.group() != nullptr;
 }
@@ -253,11 +275,12 @@ StepExchange Strategy::AfterStep(int64_t step, const at::Tensor& loss,
                                  const std::function<void()>& on_average) {
   Parts& parts = *parts_;
   StepExchange result;
-  parts.all_equal = parts.config.world_size == 1 || parts.InWarmup(step);
+  parts.all_equal =
+      parts.config.member.world_size == 1 || (parts.InWarmup(step) && step >= parts.alone_below);
   if (parts.gradients.group() != nullptr) {
     result.gradient_group_size = parts.gradients.group()->size();
   }
-  const bool boundary = parts.schedule.IsBoundary(step);
+  const bool boundary = parts.IsBoundary(step);
   std::shared_ptr<const BuiltPlan> next;
   at::Tensor riders;
   if (boundary) {
@@ -272,24 +295,25 @@ StepExchange Strategy::AfterStep(int64_t step, const at::Tensor& loss,
       riders[kLosses].fill_(1);
     }
   }
-  if (const std::optional<int> level = parts.schedule.LevelAt(step)) {
+  if (const std::optional<int> level = parts.LevelAt(step)) {
     Group& group = *parts.active->levels[static_cast<size_t>(*level)];
     if (group.size() > 1) {
       on_average();
       parts.Average(level, riders);
       result.group_size = group.size();
     }
-    parts.all_equal = parts.all_equal || group.size() == parts.config.world_size;
+    parts.all_equal = parts.all_equal || group.size() == parts.config.member.world_size;
   } else if (boundary) {
     parts.groups.all().Sum(riders);
-    parts.bytes += AllReduceBytes(static_cast<int64_t>(riders.nbytes()), parts.config.world_size);
+    parts.bytes +=
+        AllReduceBytes(static_cast<int64_t>(riders.nbytes()), parts.config.member.world_size);
   }
   if (boundary && loss.defined()) {
     result.mean_loss = riders[kLoss].div(riders[kLosses]).to(at::kFloat);
   }
   // Whoever is not ready does not ask, so that all do or none does.
   if (boundary && next != nullptr &&
-      riders[kReady].item<double>() == static_cast<double>(parts.config.world_size) &&
+      riders[kReady].item<double>() == static_cast<double>(parts.config.member.world_size) &&
       parts.AllPrepared(*next)) {
     parts.TakeUp(std::move(next), step + 1);
   }
@@ -312,12 +336,42 @@ void Strategy::Prepare(const TrainingPlan& plan) {
     if (plan.epoch <= parts.known_epoch) return;
     parts.known_epoch = plan.epoch;
   }
-  const absl::Status fits = CheckPlan(plan, parts.config.strategy.kind, parts.config.world_size);
+  const absl::Status fits =
+      CheckPlan(plan, parts.config.strategy.kind, parts.config.member.world_size);
   if (!fits.ok()) {
     parts.ShowFailure(plan.epoch, std::string(fits.message()));
     return;
   }
   parts.builder.Build(plan);
+}
+
+RankRange Strategy::GradientGroupAt(int64_t step) const {
+  Group* const group = parts_->GradientGroup(step);
+  return group != nullptr ? RangeOf(*group) : RankRange{parts_->config.rank(), 1};
+}
+
+RankRange Strategy::ExchangeAt(int64_t step) const {
+  const std::optional<int> level = parts_->LevelAt(step);
+  if (level.has_value()) return RangeOf(*parts_->active->levels[static_cast<size_t>(*level)]);
+  return parts_->IsBoundary(step) ? RangeOf(parts_->groups.all()) : RankRange{};
+}
+
+bool Strategy::is_regrouping() const { return parts_->regroups; }
+
+StrategyMemory Strategy::Memory() const {
+  StrategyMemory memory;
+  memory.gradient_order = parts_->gradients.order();
+  memory.all_equal = parts_->all_equal;
+  memory.figures = parts_->figures;
+  memory.mean = parts_->averager.latest();
+  for (const std::unique_ptr<Int8Mean>& mean : parts_->int8) {
+    StrategyMemory::Level& level = memory.levels.emplace_back();
+    if (mean == nullptr) continue;
+    level.reference = mean->reference();
+    level.residuals = mean->residuals();
+    level.before = mean->residuals_before();
+  }
+  return memory;
 }
 
 std::vector<NamedTensor> Strategy::State() const {
@@ -326,13 +380,13 @@ std::vector<NamedTensor> Strategy::State() const {
     const Int8Mean* const mean = parts_->int8[level].get();
     if (mean == nullptr) continue;
     const std::string name = absl::StrCat("averager/level", level);
-    state.push_back({name + "/error", mean->error()});
-    state.push_back({name + "/mean_error", mean->mean_error()});
+    state.push_back({name + "/error", mean->residuals().own});
+    state.push_back({name + "/mean_error", mean->residuals().mean});
   }
   return state;
 }
 
-int64_t Strategy::plan_epoch() const { return parts_->active->plan.epoch; }
+const TrainingPlan& Strategy::plan() const { return parts_->active->plan; }
 
 std::string Strategy::ladder() const { return LadderText(parts_->active->plan); }
 

@@ -16,14 +16,19 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "worker/trainer/comm/group.h"
+#include "worker/trainer/comm/int8_mean.h"
+#include "worker/trainer/comm/plan_builder.h"
 #include "worker/trainer/config.h"
 #include "worker/trainer/control.h"
+#include "worker/trainer/core/meeting.h"
 #include "worker/trainer/figures.h"
 #include "worker/trainer/model/model.h"
 
@@ -40,14 +45,44 @@ struct StepExchange {
   at::Tensor mean_loss;
 };
 
+// What a rank's exchanges have to remember from one generation to the next.
+struct StrategyMemory {
+  // Of a level that sends int8 (int8_mean.h); undefined for others.
+  struct Level {
+    at::Tensor reference;
+    Int8Mean::Residuals residuals;
+    // When an exchange was cut off: as they were before it.
+    std::optional<Int8Mean::Residuals> before;
+  };
+
+  std::vector<int64_t> gradient_order;  // gradient_mean.h
+  bool all_equal = true;
+  at::Tensor mean;            // ModelAverager::latest
+  std::vector<Level> levels;  // Of the plan that was active.
+  RankRange equal;            // These ranks, with this one, have become equal since.
+  std::map<std::pair<int, bool>, LevelFigures> figures;  // Strategy::figures
+};
+
+// How a strategy begins.
+struct StrategyStart {
+  std::shared_ptr<const BuiltPlan> plan;
+  int64_t step = 0;  // The first one.
+  // The ranks have trained before: none is given the parameters of rank 0.
+  bool resumes = false;
+  StrategyMemory memory;    // Of the same plan, if it has levels.
+  int64_t alone_below = 0;  // Steps below it are made without exchanges (core/meeting.h).
+  // The groups are others than those of the memory. Members of a group that sends int8 then have no
+  // vector in common, so that all take the mean of all parameters before the first exchange.
+  bool regrouped = false;
+};
+
 class Strategy {
  public:
-  // Collective: compares the parameters' shapes over the ranks and gives all of them those of
-  // rank 0. `groups`, `control` and what `state` refers to outlive this. `parameters` are
-  // used in no backward pass after it. `first_step`: the one that training begins with. `state`:
-  // the optimizer's tensors, which are averaged with the parameters if the configuration says so;
-  // asked for at each average.
-  Strategy(Groups& groups, const TrainerConfig& config, TrainingPlan plan, int64_t first_step,
+  // Collective, unless it resumes: compares the parameters' shapes over the ranks and gives all of
+  // them those of rank 0. `groups`, `control` and what `state` refers to outlive this. `parameters`
+  // are used in no backward pass after it. `state`: the optimizer's tensors, which are averaged
+  // with the parameters if the configuration says so; asked for at each average.
+  Strategy(Groups& groups, const TrainerConfig& config, StrategyStart start,
            const std::vector<NamedTensor>& parameters,
            std::function<std::vector<at::Tensor>()> state, Control& control);
   ~Strategy();
@@ -73,11 +108,22 @@ class Strategy {
   // the plan is prepared and when it is active.
   void Prepare(const TrainingPlan& plan);
 
+  // What takes part with this rank in the mean of the gradients of `step`, and in the exchange
+  // after it, in ranks; the latter is empty when there is none.
+  RankRange GradientGroupAt(int64_t step) const;
+  RankRange ExchangeAt(int64_t step) const;
+
+  // The mean of all that has to be taken first is still to come.
+  bool is_regrouping() const;
+
+  // For the strategy of the next generation; also after an exchange that failed.
+  StrategyMemory Memory() const;
+
   // What has to be kept besides the parameters for training to go on exactly: each rank's own
   // tensors, by name, as long as the present plan is active.
   std::vector<NamedTensor> State() const;
-  // Epoch and ladder ("2:2,8:8") of the active plan.
-  int64_t plan_epoch() const;
+  // The active one; its ladder is like "2:2,8:8".
+  const TrainingPlan& plan() const;
   std::string ladder() const;
 
   // Without seconds, which the step records tell.

@@ -83,7 +83,7 @@ TEST(StrategyPlanTest, AllRanksTakeUpAPlanAtTheSameStep) {
     RunRanks(Job(8, Kind::kHsgd, warmup), [&](const TrainerConfig& config, Groups& groups) {
       // Rank 0's plan counts.
       TestRank rank(config, groups, plans[config.rank() == 0 ? 0 : 5]);
-      Reference reference(config.world_size, warmup);
+      Reference reference(config.member.world_size, warmup);
       size_t active = 0;  // Of the plans.
       size_t told = 0;
       EXPECT_EQ(rank.control.status().active_epoch, 1);
@@ -106,7 +106,7 @@ TEST(StrategyPlanTest, AllRanksTakeUpAPlanAtTheSameStep) {
                     rounded ? 0.4 : 1e-6 * (1 + rank.value()))
             << plan.epoch << " " << step;
         if (rounded) {
-          at::Tensor gathered = at::zeros({2 * config.world_size}, at::kFloat);
+          at::Tensor gathered = at::zeros({2 * config.member.world_size}, at::kFloat);
           groups.all().Gather(gathered, rank.a.detach());
           reference.Set(gathered.view({-1, 2}).select(1, 0).contiguous());
         }

@@ -26,11 +26,13 @@ class FakeControl : public Control {
  public:
   absl::StatusOr<TrainerConfig> WaitForConfig() override { return TrainerConfig(); }
   void SetReady(int /*store_port*/) override {}
-  absl::StatusOr<StartOrder> WaitForStart() override { return StartOrder(); }
+  void SetMembershipListener(std::function<void(const Assignment&)> /*listener*/) override {}
+  absl::StatusOr<TrainingPlan> plan() const override { return TrainingPlan(); }
   void SetPlanListener(std::function<void(const TrainingPlan&)> /*on_plan*/) override {}
   void SetCheckpointListener(std::function<void(const CheckpointPlan&)> /*on_plan*/) override {}
   std::optional<ProfileRequest> profile_request() const override { return std::nullopt; }
   void SetRunning() override {}
+  void SetMembership(const MembershipStatus& /*status*/) override {}
   void SetEvaluation(const EvaluationResult& /*result*/) override {}
   void SetPlanStatus(const PlanStatus& status) override {
     const absl::MutexLock lock(&mu_);
@@ -62,7 +64,7 @@ class FakeControl : public Control {
 
 inline TrainerConfig Job(int ranks, StrategyConfig::Kind kind, int64_t warmup = 0) {
   TrainerConfig config;
-  config.world_size = ranks;
+  config.member.world_size = ranks;
   config.startup_timeout = absl::Seconds(20);
   config.strategy.kind = kind;
   config.strategy.warmup_steps = warmup;
@@ -80,6 +82,13 @@ inline TrainingPlan Plan(int64_t epoch, std::vector<PlanLevel> levels,
 
 inline std::vector<PlanLevel> Ladder248() { return {{2, {2, 2, 2, 2}}, {4, {4, 4}}, {8, {8}}}; }
 
+inline StrategyStart StartOf(Groups& groups, const TrainerConfig& config,
+                             const TrainingPlan& plan) {
+  StrategyStart start;
+  start.plan = BuildFirstPlan(groups, config, plan);
+  return start;
+}
+
 // A rank with two parameters, "a" [2] and "b" [].
 struct TestRank {
   TestRank(const TrainerConfig& config_in, Groups& groups, const TrainingPlan& plan,
@@ -87,8 +96,8 @@ struct TestRank {
       : config(config_in),
         a(at::full({2}, initial, at::kFloat).requires_grad_()),
         b(at::full({}, initial, at::kFloat).requires_grad_()),
-        strategy(groups, config, plan, /*first_step=*/0, {{"a", a}, {"b", b}}, std::move(state),
-                 control) {}
+        strategy(groups, config, StartOf(groups, config, plan), {{"a", a}, {"b", b}},
+                 std::move(state), control) {}
 
   void Add(float value) {
     const at::NoGradGuard no_grad;

@@ -150,7 +150,7 @@ TEST(LlamaTest, TheReducerSeesTheGradientsOfRecomputedBlocks) {
   constexpr int kRanks = 2;
   constexpr int kSteps = 3;  // The Reducer changes its buckets after the first.
   TrainerConfig ranks;
-  ranks.world_size = kRanks;
+  ranks.member.world_size = kRanks;
   ranks.startup_timeout = absl::Seconds(20);
   const Batch batches[kRanks] = {MakeBatch(2), MakeBatch(3)};
   LlamaConfig config = SmallConfig();

@@ -118,7 +118,7 @@ TEST(ModelTest, FlopsCountTheMultiplyAddsOfLinearLayersAndConvolutions) {
 
 TEST(ModelTest, ResNet18NormalisesOverTheActiveRanksIfItShall) {
   TrainerConfig ranks;
-  ranks.world_size = 2;
+  ranks.member.world_size = 2;
   ranks.startup_timeout = absl::Seconds(20);
   const auto make = [](bool sync_batchnorm) {
     at::manual_seed(1);

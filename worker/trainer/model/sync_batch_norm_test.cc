@@ -108,7 +108,7 @@ void ExpectEqualToOneRank(int rank, Groups& groups, const Data& data) {
 
 TrainerConfig Ranks(int count) {
   TrainerConfig config;
-  config.world_size = count;
+  config.member.world_size = count;
   config.startup_timeout = absl::Seconds(20);
   return config;
 }

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "worker/trainer/control.h"
 
@@ -45,10 +46,27 @@ absl::Status Run(Control& control) {
     return absl::FailedPreconditionError("nothing can be read at " + config->restore_from);
   }
   control.SetReady(/*store_port=*/1234);
-  const absl::StatusOr<StartOrder> start = control.WaitForStart();
-  if (!start.ok()) return start.status();
-  std::printf("start address=%s epoch=%lld\n", start->store_address.c_str(),
-              static_cast<long long>(start->plan.epoch));
+  absl::Mutex mu;
+  Assignment newest;
+  control.SetMembershipListener([&](const Assignment& assignment) {
+    std::printf("membership generation=%lld rank=%d of=%d\n",
+                static_cast<long long>(assignment.member.generation), assignment.member.rank,
+                assignment.member.world_size);
+    MembershipStatus status;
+    status.generation = assignment.member.generation;
+    control.SetMembership(status);
+    const absl::MutexLock lock(&mu);
+    newest = assignment;
+  });
+  {
+    const auto has_store = [&] { return !newest.store_address.empty(); };
+    const absl::MutexLock lock(&mu);
+    mu.Await(absl::Condition(&has_store));
+    const absl::StatusOr<TrainingPlan> plan = control.plan();
+    if (!plan.ok()) return plan.status();
+    std::printf("start address=%s epoch=%lld\n", newest.store_address.c_str(),
+                static_cast<long long>(plan->epoch));
+  }
   control.SetRunning();
   control.SetCheckpointListener([&](const CheckpointPlan& plan) { Answer(plan, control); });
   control.SetPlanListener([&](const TrainingPlan& plan) {
@@ -71,6 +89,7 @@ absl::Status Run(Control& control) {
     figures.step = answered;
     control.SetFigures(figures);
   }
+  control.SetMembershipListener(nullptr);
   control.SetPlanListener(nullptr);
   control.SetCheckpointListener(nullptr);
   return absl::OkStatus();

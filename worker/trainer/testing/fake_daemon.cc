@@ -49,7 +49,7 @@ std::string ReadFile(const std::string& path) {
 struct FakeDaemon::Connection {
   int fd = -1;
   FrameDecoder decoder;
-  int rank = -1;  // Until the first status.
+  int number = -1;  // Of the trainer; until the first status.
 
   ~Connection() { close(fd); }
 };
@@ -78,13 +78,38 @@ void FakeDaemon::Launch(const v1::JobSpec& spec, int64_t generation,
     close(trainer.pidfd);
   }
   spec_ = spec;
-  generation_ = generation;
+  first_generation_ = generation_ = generation;
   restore_from_ = restore_from;
   commit_steps_.clear();
+  members_ = {};
+  for (int rank = 0; rank < spec.ranks(); ++rank) members_.trainers.push_back(rank);
+  sends_members_ = spec.recovery().max_failures() > 0;
   plan_ = MakePlan(1, spec.strategy());
   trainers_.clear();
-  trainers_.resize(static_cast<size_t>(spec.ranks()));
-  for (int rank = 0; rank < spec.ranks(); ++rank) Start(rank);
+  for (int rank = 0; rank < spec.ranks() + spec.recovery().spares(); ++rank) Add(generation, rank);
+}
+
+int FakeDaemon::Add(int64_t generation, int rank) {
+  Trainer& trainer = trainers_.emplace_back();
+  trainer.generation = generation;
+  trainer.rank = rank;
+  const int number = static_cast<int>(trainers_.size()) - 1;
+  Start(number);
+  return number;
+}
+
+void FakeDaemon::SetMembers(const Members& members) {
+  ++generation_;
+  sends_members_ = true;
+  members_ = members;
+  plan_ = MakePlan(plan_.epoch() + 1, spec_.strategy());
+  SendCommands();
+}
+
+bool FakeDaemon::Met() const {
+  return std::all_of(members_.trainers.begin(), members_.trainers.end(), [this](int number) {
+    return status(number).membership().generation() == generation_;
+  });
 }
 
 std::string FakeDaemon::JobId() { return kJob; }
@@ -95,8 +120,10 @@ void FakeDaemon::SetPlan(const v1::TrainingPlan& plan) {
 }
 
 v1::TrainingPlan FakeDaemon::MakePlan(int64_t epoch, const v1::Strategy& strategy) const {
-  return MakeTrainingPlan(epoch, strategy,
-                          std::vector<RankHome>(static_cast<size_t>(spec_.ranks())));
+  // A job that shrinks leaves its last seats.
+  std::vector<bool> filled(static_cast<size_t>(spec_.ranks()), true);
+  for (size_t seat = members_.trainers.size(); seat < filled.size(); ++seat) filled[seat] = false;
+  return MakeTrainingPlan(epoch, strategy, std::vector<RankHome>(filled.size()), filled);
 }
 
 void FakeDaemon::SetProfile(const std::vector<int>& ranks, const v1::ProfileRequest& request) {
@@ -119,18 +146,18 @@ void FakeDaemon::SetCommitSteps(const std::vector<int64_t>& steps) {
   SendCommands();
 }
 
-void FakeDaemon::Start(int rank) {
-  std::filesystem::create_directories(TrainerDirectory(rank));
-  PACELINE_CHECK(CreateStepRing(RingPath(rank), kRingRecords).ok());
-  std::vector<std::string> args = {options_.trainer, "--dir",  TrainerDirectory(rank), "--socket",
-                                   socket_,          "--ring", RingPath(rank)};
+void FakeDaemon::Start(int number) {
+  std::filesystem::create_directories(TrainerDirectory(number));
+  PACELINE_CHECK(CreateStepRing(RingPath(number), kRingRecords).ok());
+  std::vector<std::string> args = {options_.trainer, "--dir",  TrainerDirectory(number), "--socket",
+                                   socket_,          "--ring", RingPath(number)};
   args.insert(args.end(), options_.extra_args.begin(), options_.extra_args.end());
   std::vector<char*> argv;
   argv.reserve(args.size() + 1);
   for (std::string& arg : args) argv.push_back(&arg[0]);
   argv.push_back(nullptr);
 
-  Trainer& trainer = trainers_[static_cast<size_t>(rank)];
+  Trainer& trainer = trainers_[static_cast<size_t>(number)];
   trainer.pid = fork();
   PACELINE_CHECK(trainer.pid >= 0);
   if (trainer.pid == 0) {
@@ -188,22 +215,26 @@ bool FakeDaemon::Receive(Connection& connection) {
     if (!payload->has_value()) return true;
     v1::TrainerStatus status;
     PACELINE_CHECK(status.ParseFromString(**payload));
-    if (status.id().generation() != generation_) return false;
-    Trainer& trainer = trainers_.at(static_cast<size_t>(status.id().rank()));
+    const auto found = std::find_if(trainers_.begin(), trainers_.end(), [&](const Trainer& one) {
+      return one.generation == status.id().generation() && one.rank == status.id().rank();
+    });
+    if (found == trainers_.end()) return false;
+    Trainer& trainer = *found;
     // A new connection gets the whole command, whatever the one before was sent.
-    if (connection.rank < 0) trainer.sent.clear();
-    connection.rank = status.id().rank();
+    if (connection.number < 0) trainer.sent.clear();
+    connection.number = static_cast<int>(found - trainers_.begin());
     trainer.status = std::move(status);
     ++trainer.statuses;
   }
 }
 
 bool FakeDaemon::IsDurable(int64_t step) const {
-  return std::all_of(trainers_.begin(), trainers_.end(), [&](const Trainer& trainer) {
-    return std::any_of(trainer.status.saves().begin(), trainer.status.saves().end(),
-                       [&](const v1::SaveStatus& save) {
-                         return save.step() == step && save.state() == v1::SAVE_DURABLE;
-                       });
+  return std::all_of(members_.trainers.begin(), members_.trainers.end(), [&](int number) {
+    const auto& saves = status(number).saves();
+    return std::any_of(saves.begin(), saves.end(), [&](const v1::SaveStatus& save) {
+      return save.step() == step && save.state() == v1::SAVE_DURABLE &&
+             (save.generation() == 0 || save.generation() == generation_);
+    });
   });
 }
 
@@ -211,7 +242,7 @@ v1::CheckpointPlan FakeDaemon::Checkpoints(int rank) const {
   v1::CheckpointPlan plan;
   const Trainer& trainer = trainers_[static_cast<size_t>(rank)];
   if (trainer.save.has_value()) *plan.mutable_save() = *trainer.save;
-  if (rank != 0) return plan;
+  if (rank != members_.trainers.front()) return plan;
   std::set<int64_t> steps(commit_steps_.begin(), commit_steps_.end());
   if (options_.commit_saves) {
     for (const v1::SaveStatus& save : trainer.status.saves()) {
@@ -222,33 +253,54 @@ v1::CheckpointPlan FakeDaemon::Checkpoints(int rank) const {
   return plan;
 }
 
-v1::TrainerCommand FakeDaemon::Command(int rank) const {
+v1::Membership FakeDaemon::MembershipOf(int number) const {
+  const std::vector<int>& ranks = members_.trainers;
+  v1::Membership membership;
+  membership.set_generation(generation_);
+  const auto seat = std::find(ranks.begin(), ranks.end(), number);
+  membership.set_rank(seat == ranks.end() ? -1 : static_cast<int>(seat - ranks.begin()));
+  membership.set_world_size(static_cast<int>(ranks.size()));
+  membership.set_planned(members_.planned);
+  membership.set_batch_per_rank(members_.batch_per_rank);
+  membership.set_accumulation_steps(members_.accumulation_steps);
+  const bool all_loaded = std::all_of(
+      ranks.begin(), ranks.end(), [this](int member) { return status(member).store_port() != 0; });
+  if (all_loaded) {
+    membership.set_store_address(absl::StrCat("127.0.0.1:", status(ranks.front()).store_port()));
+  }
+  return membership;
+}
+
+v1::TrainerCommand FakeDaemon::Command(int number) const {
+  const Trainer& trainer = trainers_[static_cast<size_t>(number)];
   v1::TrainerCommand command;
   v1::TrainerConfig* config = command.mutable_config();
   config->mutable_id()->set_job_id(kJob);
-  config->mutable_id()->set_generation(generation_);
-  config->mutable_id()->set_rank(rank);
+  config->mutable_id()->set_generation(trainer.generation);
+  config->mutable_id()->set_rank(trainer.rank);
   *config->mutable_spec() = spec_;
   config->set_world_size(spec_.ranks());
-  config->set_place(rank);
+  config->set_place(number);
   config->set_threads(options_.threads);
   config->set_interface("lo");
-  config->set_restore_from(restore_from_);
-  const int port = trainers_[0].status.store_port();
-  if (port != 0) command.set_store_address(absl::StrCat("127.0.0.1:", port));
+  if (trainer.generation == first_generation_) config->set_restore_from(restore_from_);
+  if (sends_members_) {
+    *command.mutable_membership() = MembershipOf(number);
+  } else if (const int port = trainers_[0].status.store_port(); port != 0) {
+    command.set_store_address(absl::StrCat("127.0.0.1:", port));
+  }
   *command.mutable_plan() = plan_;
-  const std::optional<v1::ProfileRequest>& profile = trainers_[static_cast<size_t>(rank)].profile;
-  if (profile.has_value()) *command.mutable_profile() = *profile;
-  if (!spec_.checkpoint().directory().empty()) *command.mutable_checkpoints() = Checkpoints(rank);
-  command.set_stopping(trainers_[static_cast<size_t>(rank)].stopping);
+  if (trainer.profile.has_value()) *command.mutable_profile() = *trainer.profile;
+  if (!spec_.checkpoint().directory().empty()) *command.mutable_checkpoints() = Checkpoints(number);
+  command.set_stopping(trainer.stopping);
   return command;
 }
 
 void FakeDaemon::SendCommands() {
   for (const auto& connection : connections_) {
-    if (connection->rank < 0) continue;
-    Trainer& trainer = trainers_[static_cast<size_t>(connection->rank)];
-    const std::string bytes = Command(connection->rank).SerializeAsString();
+    if (connection->number < 0) continue;
+    Trainer& trainer = trainers_[static_cast<size_t>(connection->number)];
+    const std::string bytes = Command(connection->number).SerializeAsString();
     if (bytes == trainer.sent) continue;
     trainer.sent = bytes;
     const std::string frame = EncodeFrame(bytes);
@@ -326,7 +378,8 @@ std::string FakeDaemon::Log(int rank) const {
 }
 
 std::string FakeDaemon::TrainerDirectory(int rank) const {
-  return absl::StrCat(options_.directory, "/", kJob, ".", generation_, ".", rank);
+  const Trainer& trainer = trainers_[static_cast<size_t>(rank)];
+  return absl::StrCat(options_.directory, "/", kJob, ".", trainer.generation, ".", trainer.rank);
 }
 
 std::string FakeDaemon::RingPath(int rank) const { return TrainerDirectory(rank) + ".ring"; }

@@ -1,8 +1,10 @@
-// Plays the worker daemon for real trainer processes of one job, on the loopback network.
+// Plays the worker daemon, and what the controller would tell it, for real trainer processes of one
+// job, on the loopback network.
 //
 // It starts one process per rank, answers their statuses with commands, names rank 0's store
-// as soon as that is known, sends them plans, profile requests and save orders, and collects what
-// becomes of the processes. All ranks count as one node.
+// as soon as that is known, sends them memberships, plans, profile requests and save orders, and
+// collects what becomes of the processes. All ranks count as one node. Trainers are numbered in the
+// order of their start: those that Launch starts by their ranks, then the spares.
 //
 // Thread-compatible. What goes wrong here (as opposed to in a trainer) ends the program.
 #ifndef WORKER_TRAINER_TESTING_FAKE_DAEMON_H_
@@ -40,11 +42,27 @@ class FakeDaemon {
   // Kills what still runs.
   ~FakeDaemon();
 
-  // Starts spec.ranks() trainers of the one job that it knows. Requires: those of an earlier
-  // generation have ended. `restore_from`: directory of a checkpoint.
+  // Starts spec.ranks() trainers of the one job that it knows, and spec.recovery().spares() more.
+  // Requires: those of an earlier generation have ended. `restore_from`: directory of a checkpoint.
   void Launch(const v1::JobSpec& spec, int64_t generation = 1,
               const std::string& restore_from = "");
   static std::string JobId();
+
+  // Starts another trainer, for this rank of this generation. Returns its number.
+  int Add(int64_t generation, int rank);
+
+  // The generation after the present one, with these trainers as its ranks. All get its plan. Until
+  // the first call no membership is sent, unless the job recovers.
+  struct Members {
+    std::vector<int> trainers;  // By rank.
+    bool planned = false;
+    int batch_per_rank = 0;
+    int accumulation_steps = 0;
+  };
+  void SetMembers(const Members& members);
+  int64_t generation() const { return generation_; }
+  // All members train in the newest generation.
+  bool Met() const;
 
   // What the ranks shall agree on from now on. Until then: epoch 1, spec.strategy().
   void SetPlan(const v1::TrainingPlan& plan);
@@ -92,6 +110,8 @@ class FakeDaemon {
 
  private:
   struct Trainer {
+    int64_t generation = 1;  // These two name it.
+    int rank = 0;
     pid_t pid = -1;
     int pidfd = -1;
     bool ended = false;
@@ -105,11 +125,12 @@ class FakeDaemon {
   };
   struct Connection;
 
-  void Start(int rank);
+  void Start(int number);
+  v1::Membership MembershipOf(int number) const;
   void Accept();
   // False when the trainer closed it.
   bool Receive(Connection& connection);
-  v1::TrainerCommand Command(int rank) const;
+  v1::TrainerCommand Command(int number) const;
   bool IsDurable(int64_t step) const;
   v1::CheckpointPlan Checkpoints(int rank) const;
   void SendCommands();
@@ -119,7 +140,10 @@ class FakeDaemon {
   const std::string socket_;
   v1::JobSpec spec_;
   v1::TrainingPlan plan_;
+  int64_t first_generation_ = 1;
   int64_t generation_ = 1;
+  bool sends_members_ = false;
+  Members members_;
   std::string restore_from_;
   std::vector<int64_t> commit_steps_;
   std::vector<Trainer> trainers_;

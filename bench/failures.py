@@ -1,0 +1,228 @@
+"""Trainings of four ranks that are made to fail, ours and the peers': recovery.py, goodput.py, hotswap.py.
+
+All train the same perceptron on one thread each. A run yields the committed steps of every rank as
+(step, end in ns of CLOCK_MONOTONIC, process id).
+"""
+import contextlib
+import json
+import os
+import pathlib
+import re
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+import paceline_bench
+import training
+
+RANKS = 4
+HIDDEN = [1024, 1024]
+BATCH = 64
+PEER = paceline_bench.ROOT / "bench/peers/recovery.py"
+VENV = paceline_bench.ROOT / ".venv/bin"
+
+JOB = """
+name: bench
+ranks: {ranks}
+threads_per_rank: 1
+model: {{kind: mlp, hidden: {hidden}}}
+data: {{train: {train}}}
+batch_per_rank: {batch}
+steps: 1000000
+optimizer: {{kind: sgd, learning_rate: 0.01, momentum: 0.9}}
+collective_timeout_s: 10
+recovery: {recovery}
+"""
+
+# worker/ring/ring_layout.h
+RING_HEADER = struct.Struct("<8sIIII8x32xQ")
+SLOT_OFFSET = 256
+SLOT = struct.Struct("<QQQQ")
+
+
+def read_ring(path):
+    """The (step, end) that the ring still holds, oldest first."""
+    data = pathlib.Path(path).read_bytes()
+    magic, _, slot_bytes, capacity, _, written = RING_HEADER.unpack_from(data)
+    assert magic == b"PCLRING1", path
+    steps = []
+    for record in range(max(0, written - capacity + 1), written):
+        at = SLOT_OFFSET + record % capacity * slot_bytes
+        sequence, step, start, total = SLOT.unpack_from(data, at)
+        if sequence == 2 * record + 2:
+            steps.append((step + 1, start + total))
+    return steps
+
+
+class Run:
+    """A training under way. `steps()`: of each process, or of each rank whatever processes it had."""
+
+    def progress(self, since=0):
+        """The greatest step that was committed after `since`; 0: none."""
+        return max((step for steps in self.steps().values() for step, end in steps if end > since),
+                   default=0)
+
+    def wait_for(self, step, since=0, timeout=180):
+        deadline = time.monotonic() + timeout
+        while self.progress(since) < step:
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{type(self).__name__}: step {step} not reached in {timeout} s")
+            time.sleep(0.05)
+
+    def kill(self, rank):
+        """Kills the rank's process; returns when, in ns."""
+        pid = self.pid(rank)
+        now = time.monotonic_ns()
+        os.kill(pid, signal.SIGKILL)
+        return now
+
+    def kill_and_replace(self, rank):
+        """Kills the rank's process; what does not start another by itself is helped to."""
+        self.kill(rank)
+
+
+class Ours(Run):
+    """A controller and five workers; the job has the recovery that is given."""
+
+    def __init__(self, programs, folder, recovery, workers=5, slots=1):
+        self.cli = [programs / "paceline", "--no-color"]
+        self.folder = folder
+        self.environment = dict(os.environ, PACELINE_DEV_DIR=str(folder / "dev"))
+        self.run("dev", "up", "--workers", workers, "--slots", slots, "--bin-dir", programs)
+        self.run("data", "import-digits", "--csv", training.DIGITS, "--out", folder)
+        job = folder / "job.yaml"
+        job.write_text(JOB.format(ranks=RANKS, hidden=HIDDEN, batch=BATCH, recovery=recovery,
+                                  train=folder / "digits-train.shard"), encoding="utf-8")
+        self.job = json.loads(self.run("submit", job, "-o", "json"))["id"]
+        self.seen = {}  # Ring: its steps, since a ring goes with its trainer.
+
+    def run(self, *arguments):
+        done = subprocess.run([*self.cli, *map(str, arguments)], env=self.environment, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+        if done.returncode:
+            raise RuntimeError(f"paceline {arguments[0]} {arguments[1]}: {done.stderr}")
+        return done.stdout
+
+    def describe(self):
+        return json.loads(self.run("job", "describe", self.job, "-o", "json"))
+
+    def pid(self, rank):
+        ranks = self.describe()["ranks"]
+        return int(next(one for one in ranks if one.get("rank", 0) == rank)["pid"])
+
+    def steps(self):
+        """By trainer: each is one process."""
+        for ring in pathlib.Path("/dev/shm").glob(f"paceline-*/*/{self.job}.*.ring"):
+            with contextlib.suppress(FileNotFoundError):
+                known = self.seen.setdefault(ring.name, [])
+                last = known[-1][1] if known else 0
+                known += [one for one in read_ring(ring) if one[1] > last]
+        return self.seen
+
+    def stop(self):
+        with contextlib.suppress(RuntimeError):
+            self.run("job", "cancel", self.job)
+        self.run("dev", "down", "--purge")
+
+
+class Peer(Run):
+    """Ranks that write their steps to files."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.processes = []
+        self.options = ["--hidden", *map(str, HIDDEN), "--batch", str(BATCH), "--ranks", str(RANKS),
+                        "--steps", folder / "steps.{rank}"]
+        self.environment = dict(os.environ, GLOO_SOCKET_IFNAME="lo", OMP_NUM_THREADS="1")
+
+    def spawn(self, *command):
+        with open(self.folder / f"log.{len(self.processes)}", "wb") as log:
+            self.processes.append(subprocess.Popen(
+                command, env=self.environment, stdout=log, stderr=log, start_new_session=True))
+
+    def steps(self):
+        result = {}
+        for rank in range(RANKS):
+            path = self.folder / f"steps.{rank}"
+            lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+            result[rank] = [tuple(map(int, line.split()[:2])) for line in lines if line[-1] == "\n"]
+        return result
+
+    def pid(self, rank):
+        return int((self.folder / f"steps.{rank}").read_text().split()[-1])
+
+    def stop(self):
+        for process in self.processes:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+class Torchrun(Peer):
+    def __init__(self, folder):
+        super().__init__(folder)
+        self.spawn(VENV / "torchrun", "--nnodes=1", f"--nproc_per_node={RANKS}",
+                   "--max_restarts=1000", "--monitor_interval=0.1", "--rdzv_backend=c10d",
+                   "--rdzv_endpoint=localhost:0", PEER, "torchrun", *self.options,
+                   "--checkpoint", folder / "checkpoint")
+
+
+class Torchft(Peer):
+    """README: the settings of its examples. Tuned: as quick as its defaults' meaning allows."""
+
+    README = {"tick": 100, "join": 10000, "dead": 5000, "heartbeat": 0.1}
+    TUNED = {"tick": 10, "join": 500, "dead": 400, "heartbeat": 0.05}
+
+    def __init__(self, folder, tick, join, dead, heartbeat):
+        super().__init__(folder)
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self.spawn(VENV / "torchft_lighthouse", "--bind", f"127.0.0.1:{port}", "--min_replicas", "1",
+                   "--quorum_tick_ms", str(tick), "--join_timeout_ms", str(join),
+                   "--heartbeat_timeout_ms", str(dead))
+        self.replica = ["--lighthouse", f"http://127.0.0.1:{port}", "--timeout", "5", "--heartbeat",
+                        str(heartbeat)]
+        for rank in range(RANKS):
+            self.start(rank)
+
+    def start(self, rank):
+        self.spawn(sys.executable, PEER, "torchft", *self.options, "--rank", str(rank), *self.replica)
+
+    def kill_and_replace(self, rank):
+        super().kill_and_replace(rank)
+        time.sleep(1)
+        self.start(rank)
+
+
+@contextlib.contextmanager
+def running(make):
+    """A run in a folder in memory, ended at the end; with the tail of its logs when it fails."""
+    with tempfile.TemporaryDirectory(prefix="paceline-bench.", dir="/dev/shm") as folder:
+        run = make(pathlib.Path(folder))
+        try:
+            yield run
+        except BaseException:
+            for log in sorted(pathlib.Path(folder).rglob("log*")):
+                if log.is_file():
+                    tail = log.read_bytes()[-600:].decode(errors="replace")
+                    print(f"{log}:\n{re.sub('^', '    ', tail, flags=re.M)}", file=sys.stderr)
+            raise
+        finally:
+            run.stop()
+
+
+def outage(run, killed):
+    """Seen by one that has steps on both sides of the kill: (nanoseconds from the kill to the end of
+    the first step behind the longest pause, steps that were left out or done twice)."""
+    survivor = next(steps for steps in run.steps().values()
+                    if steps and steps[0][1] < killed < steps[-1][1] - 1_000_000_000)
+    around = [step for step in survivor if step[1] > killed - 1_000_000_000]
+    pairs = list(zip(around, around[1:]))
+    pauses = [(after[1] - before[1], after[1]) for before, after in pairs if after[1] > killed]
+    wrong = sum(abs(after[0] - before[0] - 1) for before, after in pairs)
+    return max(pauses)[1] - killed, wrong

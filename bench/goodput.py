@@ -1,0 +1,66 @@
+"""The share of time that goes into useful steps while ranks keep failing.
+
+One of four ranks, each in turn, is killed every so many seconds for five minutes. Useful is the time
+of the committed steps as long as they take without a failure, which is measured first, in the same
+run. Ours with a spare; torchrun with a checkpoint of each step in memory; torchft with quick
+settings, whose lost replica is started again by the benchmark after a second.
+"""
+import argparse
+import functools
+import statistics
+import sys
+import time
+
+import failures
+import paceline_bench
+
+STEPS_BEFORE = 60
+SETTLED = 20
+
+
+def step_time(steps):
+    ends = [end for _, end in steps[SETTLED:]]
+    return statistics.median(after - before for before, after in zip(ends, ends[1:]))
+
+
+def measure(make, every, seconds):
+    """The share of the time."""
+    with failures.running(make) as run:
+        run.wait_for(STEPS_BEFORE)
+        alone = step_time(max(run.steps().values(), key=len))
+        begin_step, begin = run.progress(), time.monotonic_ns()
+        victim = 0
+        while (passed := (time.monotonic_ns() - begin) * 1e-9) < seconds:
+            due = (passed // every + 1) * every
+            wait = min(due, seconds) - passed
+            time.sleep(wait)
+            if due < seconds:
+                run.kill_and_replace(victim % failures.RANKS)
+                victim += 1
+        done = run.progress() - begin_step
+        return done * alone / (time.monotonic_ns() - begin)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=300, help="of each run")
+    parser.add_argument("--every", type=float, nargs="*", default=[60, 15], help="seconds")
+    args = parser.parse_args()
+    programs = paceline_bench.build("//:dist") / "dist/bin"
+    systems = {
+        "ours": functools.partial(failures.Ours, programs, workers=6,
+                                  recovery="{max_failures: 1000, spares: 1}"),
+        "torchrun": failures.Torchrun,
+        "torchft, tuned": functools.partial(failures.Torchft, **failures.Torchft.TUNED),
+    }
+    rows = []
+    for every, limit in zip(args.every, (0.97, 0.9)):
+        shares = {name: [measure(make, every, args.seconds)] for name, make in systems.items()}
+        rows.append(paceline_bench.Row(
+            case=f"a failure every {every:g} s", metric="useful time", unit="share", better="higher",
+            ours=shares.pop("ours"), peers=shares, limit=limit))
+    return paceline_bench.report("goodput", rows)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,131 @@
+"""The peers of our recovery: one rank of a small perceptron under torchrun, or under torchft.
+
+    torchrun    started by torchrun; a checkpoint after each step on a file system in memory, from
+                which all ranks go on when torchrun has started them again.
+    torchft     one replica group of one rank, with its manager and store; survivors go on without
+                the lost one.
+
+Appends a line "STEP NANOSECONDS PID" (CLOCK_MONOTONIC) to --steps after each committed step.
+"""
+import argparse
+import contextlib
+import datetime
+import os
+import pathlib
+import time
+
+import torch
+from torch import distributed, nn
+
+THREADS = 1
+
+
+class Recorder:
+    def __init__(self, path):
+        self.file = open(path, "a", buffering=1, encoding="ascii")
+
+    def committed(self, step):
+        self.file.write(f"{step} {time.monotonic_ns()} {os.getpid()}\n")
+
+
+def perceptron(args):
+    widths = [args.inputs, *args.hidden, args.classes]
+    layers = []
+    for before, after in zip(widths, widths[1:]):
+        layers += [nn.Linear(before, after), nn.ReLU()]
+    return nn.Sequential(*layers[:-1])
+
+
+def train_step(model, optimizer, inputs, targets):
+    optimizer.zero_grad()
+    nn.functional.cross_entropy(model(inputs), targets).backward()
+    optimizer.step()
+
+
+def batches(args):
+    generator = torch.Generator().manual_seed(args.rank)
+    while True:
+        yield (torch.rand(args.batch, args.inputs, generator=generator),
+               torch.randint(args.classes, (args.batch,), generator=generator))
+
+
+def save(path, step, model, optimizer):
+    torch.save({"step": step, "model": model.state_dict(), "optimizer": optimizer.state_dict()},
+               path.with_suffix(".new"))
+    os.replace(path.with_suffix(".new"), path)
+
+
+def under_torchrun(args):
+    # Its own store: with the one of the launcher no restart succeeds (torchrun --standalone).
+    attempt = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+    store = distributed.FileStore(f"{args.checkpoint}.store{attempt}", args.ranks)
+    distributed.init_process_group("gloo", store=store, rank=args.rank, world_size=args.ranks,
+                                   timeout=datetime.timedelta(seconds=60))
+    inner = perceptron(args)
+    model = nn.parallel.DistributedDataParallel(inner)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    step = 0
+    if args.checkpoint.exists():
+        state = torch.load(args.checkpoint, weights_only=True)
+        step = state["step"]
+        inner.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+    recorder = Recorder(args.steps)
+    for inputs, targets in batches(args):
+        train_step(model, optimizer, inputs, targets)
+        step += 1
+        if args.rank == 0:
+            save(args.checkpoint, step, inner, optimizer)
+        recorder.committed(step)
+
+
+def under_torchft(args):
+    import torchft
+
+    store = distributed.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
+    inner = perceptron(args)
+    optimizer = torch.optim.SGD(inner.parameters(), lr=0.01, momentum=0.9)
+    timeout = datetime.timedelta(seconds=args.timeout)
+    manager = torchft.Manager(
+        pg=torchft.ProcessGroupGloo(timeout=timeout), min_replica_size=args.ranks - 1,
+        load_state_dict=lambda state: (inner.load_state_dict(state["model"]),
+                                       optimizer.load_state_dict(state["optimizer"])),
+        state_dict=lambda: {"model": inner.state_dict(), "optimizer": optimizer.state_dict()},
+        timeout=timeout, heartbeat_interval=datetime.timedelta(seconds=args.heartbeat),
+        rank=0, world_size=1, store_addr="localhost", store_port=store.port,
+        lighthouse_addr=args.lighthouse, replica_id=f"replica_{args.rank}")
+    model = torchft.DistributedDataParallel(manager, inner)
+    wrapped = torchft.Optimizer(manager, optimizer)
+    recorder = Recorder(args.steps)
+    done = 0
+    for inputs, targets in batches(args):
+        train_step(model, wrapped, inputs, targets)
+        if manager.current_step() > done:
+            done = manager.current_step()
+            recorder.committed(done)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("way", choices=["torchrun", "torchft"])
+    parser.add_argument("--inputs", type=int, default=1024)
+    parser.add_argument("--hidden", type=int, nargs="*", default=[])
+    parser.add_argument("--classes", type=int, default=10)
+    parser.add_argument("--batch", type=int, required=True)
+    parser.add_argument("--ranks", type=int, required=True)
+    parser.add_argument("--rank", type=int, default=int(os.environ.get("RANK", 0)))
+    parser.add_argument("--steps", type=pathlib.Path, required=True, help="{rank} is replaced")
+    parser.add_argument("--checkpoint", type=pathlib.Path, help="of torchrun")
+    parser.add_argument("--lighthouse", help="of torchft")
+    parser.add_argument("--timeout", type=float, default=60, help="of torchft, seconds")
+    parser.add_argument("--heartbeat", type=float, default=0.1, help="of torchft, seconds")
+    args = parser.parse_args()
+    args.steps = pathlib.Path(str(args.steps).replace("{rank}", str(args.rank)))
+    torch.set_num_threads(THREADS)
+    torch.manual_seed(0)
+    with contextlib.suppress(KeyboardInterrupt):
+        {"torchrun": under_torchrun, "torchft": under_torchft}[args.way](args)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+// The changes that a watch brings, without gaps, however often the connection is lost.
+#ifndef CLI_RPC_WATCH_CHANGES_H_
+#define CLI_RPC_WATCH_CHANGES_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+
+#include "absl/time/time.h"
+#include "cli/rpc/client.h"
+#include "cli/rpc/resumption.h"
+#include "grpcpp/support/status.h"
+#include "proto/job.pb.h"
+
+namespace paceline {
+
+template <typename Event>
+struct ChangeWatch {
+  absl::Time deadline = absl::InfiniteFuture();
+  // First each present object, then each change; a state that was seen is not shown again.
+  // False ends the watch.
+  std::function<bool(const Event&)> each;
+  // The controller is away; told once per outage. The watch goes on when it is back.
+  std::function<void(const grpc::Status&)> on_outage;
+};
+
+// `open(request, each)` opens a stream; `seen(event)` is a pair: what the event's object is known
+// by, and its revision. OK when `each` returned false; CANCELLED when interrupted;
+// DEADLINE_EXCEEDED after the deadline; UNAVAILABLE when the controller was never there; else what
+// it answered.
+template <typename Event, typename Request, typename Open, typename Seen>
+grpc::Status WatchChanges(Client& client, Request request, const ChangeWatch<Event>& watch,
+                          const Open& open, const Seen& seen) {
+  std::map<std::string, int64_t> revisions;
+  Resumption resumption(client, watch.deadline, watch.on_outage);
+  grpc::Status status;
+  do {
+    status = open(request, [&](const Event& event) {
+      resumption.Arrived();
+      request.set_after_revision(std::max(request.after_revision(), event.revision()));
+      if (event.type() == v1::BOOKMARK) return true;
+      const auto [id, revision] = seen(event);
+      int64_t& known = revisions.emplace(id, -1).first->second;
+      if (event.type() != v1::DELETED && revision <= known) return true;
+      known = revision;
+      return watch.each(event);
+    });
+    // What lies between is no longer kept: begin again with the present state.
+    if (status.error_code() == grpc::StatusCode::OUT_OF_RANGE) request.set_after_revision(0);
+  } while (resumption.Again(&status));
+  return status;
+}
+
+}  // namespace paceline
+
+#endif  // CLI_RPC_WATCH_CHANGES_H_

@@ -1,0 +1,80 @@
+// The nodes and the automation of the fake controller (fake_controller.h).
+//
+// A change is answered with the node that it names, in the state that follows. Watches are scripts,
+// one per call: their events are sent, then the stream stays open until the client goes or Stop.
+//
+// Thread-safe.
+#ifndef CLI_TESTING_FAKE_NODES_H_
+#define CLI_TESTING_FAKE_NODES_H_
+
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "grpcpp/grpcpp.h"
+#include "proto/node.grpc.pb.h"
+
+namespace paceline {
+
+class FakeNodes : public v1::NodeService::Service, public v1::AutomationService::Service {
+ public:
+  void SetNodes(std::vector<v1::Node> nodes) ABSL_LOCKS_EXCLUDED(mutex_);
+  void SetHistory(v1::NodeHistory history) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Told with each drain.
+  void SetEffects(std::vector<v1::DrainEffect> effects) ABSL_LOCKS_EXCLUDED(mutex_);
+  void AddWatch(std::vector<v1::NodeEvent> events) ABSL_LOCKS_EXCLUDED(mutex_);
+  // The answer to the next change when it is no success.
+  void FailNext(grpc::Status status) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Changes in their order: "Cordon name: \"a\" request_id: ...".
+  std::vector<std::string> requests() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Ends open streams.
+  void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  grpc::Status Get(grpc::ServerContext*, const v1::GetNodeRequest*, v1::Node*) override;
+  grpc::Status List(grpc::ServerContext*, const v1::ListNodesRequest*,
+                    v1::ListNodesResponse*) override;
+  grpc::Status Watch(grpc::ServerContext*, const v1::WatchNodesRequest*,
+                     grpc::ServerWriter<v1::NodeEvent>*) override;
+  grpc::Status History(grpc::ServerContext*, const v1::NodeHistoryRequest*,
+                       v1::NodeHistory*) override;
+  grpc::Status Cordon(grpc::ServerContext*, const v1::CordonNodeRequest*, v1::Node*) override;
+  grpc::Status Uncordon(grpc::ServerContext*, const v1::UncordonNodeRequest*, v1::Node*) override;
+  grpc::Status Drain(grpc::ServerContext*, const v1::DrainNodeRequest*,
+                     v1::DrainNodeResponse*) override;
+  grpc::Status Resume(grpc::ServerContext*, const v1::ResumeNodeRequest*, v1::Node*) override;
+  grpc::Status DeclareLost(grpc::ServerContext*, const v1::DeclareNodeLostRequest*,
+                           v1::Node*) override;
+  grpc::Status Check(grpc::ServerContext*, const v1::CheckNodeRequest*, v1::Node*) override;
+  grpc::Status GetStatus(grpc::ServerContext*, const v1::GetAutomationStatusRequest*,
+                         v1::AutomationStatus*) override;
+  grpc::Status Pause(grpc::ServerContext*, const v1::PauseAutomationRequest*,
+                     v1::AutomationStatus*) override;
+  grpc::Status Resume(grpc::ServerContext*, const v1::ResumeAutomationRequest*,
+                      v1::AutomationStatus*) override;
+
+ private:
+  // Records the change and answers it.
+  grpc::Status Change(const std::string& verb, const google::protobuf::Message& request,
+                      const std::string& name, v1::NodeState state, const std::string& reason,
+                      v1::Node* node) ABSL_LOCKS_EXCLUDED(mutex_);
+  grpc::Status Find(const std::string& name, v1::Node* node) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  grpc::Status Record(const std::string& verb, const google::protobuf::Message& request)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  mutable absl::Mutex mutex_;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::vector<v1::Node> nodes_ ABSL_GUARDED_BY(mutex_);
+  v1::NodeHistory history_ ABSL_GUARDED_BY(mutex_);
+  v1::AutomationStatus automation_ ABSL_GUARDED_BY(mutex_);
+  std::vector<v1::DrainEffect> effects_ ABSL_GUARDED_BY(mutex_);
+  std::deque<std::vector<v1::NodeEvent>> watches_ ABSL_GUARDED_BY(mutex_);
+  std::deque<grpc::Status> failures_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::string> requests_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace paceline
+
+#endif  // CLI_TESTING_FAKE_NODES_H_

@@ -1,0 +1,47 @@
+#include "common/core/batch_rule.h"
+
+#include <gtest/gtest.h>
+
+namespace paceline {
+namespace {
+
+TEST(BatchRuleTest, AllRanksHaveWhatTheSpecSays) {
+  for (const BatchRule rule : {BatchRule::kKeepGlobal, BatchRule::kKeepRank}) {
+    EXPECT_EQ(BatchFor(rule, 4, {32, 3}, 4), (RankBatch{32, 3}));
+  }
+}
+
+TEST(BatchRuleTest, GlobalBatchIsKeptExactly) {
+  for (int full_ranks = 1; full_ranks <= 12; ++full_ranks) {
+    for (int ranks = 1; ranks <= full_ranks; ++ranks) {
+      const auto batch = BatchFor(BatchRule::kKeepGlobal, full_ranks, {24, 2}, ranks);
+      const int global = full_ranks * 24 * 2;
+      ASSERT_EQ(batch.has_value(), global % ranks == 0) << full_ranks << " to " << ranks;
+      if (!batch.has_value()) continue;
+      EXPECT_EQ(ranks * batch->samples * batch->passes, global) << full_ranks << " to " << ranks;
+      EXPECT_LE(batch->samples, 24) << "a rank's memory holds no more";
+    }
+  }
+}
+
+TEST(BatchRuleTest, PassesAreAsFewAsPossible) {
+  EXPECT_EQ(BatchFor(BatchRule::kKeepGlobal, 4, {32, 1}, 2), (RankBatch{32, 2}));
+  EXPECT_EQ(BatchFor(BatchRule::kKeepGlobal, 3, {32, 1}, 2), (RankBatch{24, 2}));
+  EXPECT_EQ(BatchFor(BatchRule::kKeepGlobal, 3, {34, 1}, 2), (RankBatch{17, 3}));
+}
+
+TEST(BatchRuleTest, ShareThatIsNoWholeNumberIsImpossible) {
+  EXPECT_EQ(BatchFor(BatchRule::kKeepGlobal, 4, {32, 1}, 3), std::nullopt);
+  EXPECT_EQ(PossibleRanks(BatchRule::kKeepGlobal, 4, {32, 1}, 3), 2);
+  EXPECT_EQ(PossibleRanks(BatchRule::kKeepGlobal, 4, {32, 1}, 4), 4);
+  EXPECT_EQ(PossibleRanks(BatchRule::kKeepGlobal, 4, {32, 1}, 9), 4);
+}
+
+TEST(BatchRuleTest, RankBatchIsKeptWithAnyNumberOfRanks) {
+  EXPECT_EQ(BatchFor(BatchRule::kKeepRank, 4, {32, 1}, 3), (RankBatch{32, 1}));
+  EXPECT_EQ(PossibleRanks(BatchRule::kKeepRank, 4, {32, 1}, 3), 3);
+  EXPECT_EQ(PossibleRanks(BatchRule::kKeepRank, 4, {32, 1}, 0), 0);
+}
+
+}  // namespace
+}  // namespace paceline

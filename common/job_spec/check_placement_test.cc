@@ -1,0 +1,62 @@
+#include <string>
+#include <vector>
+
+#include "common/job_spec/job_spec.h"
+#include "gmock/gmock.h"
+#include "google/protobuf/text_format.h"
+#include "gtest/gtest.h"
+
+namespace paceline {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+v1::JobSpec Spec(const std::string& changes) {
+  v1::JobSpec spec;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      "name: 'digits' model { mlp {} } data { train: '/train' } steps: 100 "
+      "optimizer { sgd {} learning_rate: 0.1 } " +
+          changes,
+      &spec))
+      << changes;
+  return spec;
+}
+
+// "FIELD MESSAGE" of each problem.
+std::vector<std::string> Problems(const std::string& changes) {
+  std::vector<std::string> problems;
+  for (const SpecProblem& problem : CheckJobSpec(Spec(changes))) {
+    problems.push_back(problem.field + " " + problem.message);
+  }
+  return problems;
+}
+
+TEST(CheckPlacementTest, DefaultQueueIsWrittenOut) {
+  v1::JobSpec spec = Spec("");
+  FillDefaults(&spec);
+  EXPECT_EQ(spec.queue(), "default");
+  EXPECT_EQ(spec.priority(), 0);
+}
+
+TEST(CheckPlacementTest, SoundPolicyHasNoProblem) {
+  EXPECT_THAT(Problems("queue: 'research' priority: -1000 placement { "
+                       "labels { key: 'kind' value: 'new' } nodes: 'a' exclude_nodes: 'b' "
+                       "tolerate: 'team' tolerate: 'old=yes' same: 'rack' }"),
+              IsEmpty());
+}
+
+TEST(CheckPlacementTest, EveryProblemIsTold) {
+  EXPECT_THAT(
+      Problems("queue: 'My queue' priority: 1001 placement { nodes: 'a' nodes: '' "
+               "exclude_nodes: 'a' tolerate: '=x' tolerate: 'taint.team' }"),
+      ElementsAre(HasSubstr("queue is no name"),
+                  HasSubstr("priority is 1001; allowed is -1000 to 1000"),
+                  HasSubstr("placement.nodes[0] is a, which is in exclude_nodes too"),
+                  "placement.nodes[1] is empty", HasSubstr("placement.tolerate[0] has no key"),
+                  HasSubstr("placement.tolerate[1] is taint.team; leave out taint.")));
+}
+
+}  // namespace
+}  // namespace paceline

@@ -1,0 +1,128 @@
+#include <cmath>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/core/batch_rule.h"
+#include "common/job_spec/problem_list.h"
+
+namespace paceline {
+namespace {
+
+using absl::StrCat;
+
+struct Rung {
+  const char* name;
+  double seconds;
+};
+
+bool IsSound(double seconds) { return std::isfinite(seconds) && seconds > 0; }
+
+std::string DescribeLadder(const std::vector<Rung>& ladder) {
+  return absl::StrJoin(ladder, " < ", [](std::string* out, const Rung& rung) {
+    absl::StrAppend(out, rung.name, " (", rung.seconds, ")");
+  });
+}
+
+// Tells the first pair that is out of order, at the field of the lower rung.
+void CheckOrder(const std::vector<Rung>& ladder, ProblemList& problems) {
+  for (size_t i = 0; i + 1 < ladder.size(); ++i) {
+    if (ladder[i].seconds < ladder[i + 1].seconds) continue;
+    problems.Add(ladder[i].name,
+                 StrCat("is ", ladder[i].seconds, ", not below ", ladder[i + 1].name, " (",
+                        ladder[i + 1].seconds, "); timeouts rise: ", DescribeLadder(ladder)));
+    return;
+  }
+}
+
+std::vector<Rung> LadderOf(const v1::JobSpec& spec) {
+  return {{"stall_warning_s", spec.stall_warning_s()},
+          {"hang_timeout_s", spec.hang_timeout_s()},
+          {"collective_timeout_s", spec.collective_timeout_s()},
+          {"give_up_s", spec.give_up_s()}};
+}
+
+void CheckShrinking(const v1::JobSpec& spec, ProblemList& problems) {
+  const v1::Recovery& recovery = spec.recovery();
+  if (!problems.CheckRange("recovery.min_ranks", recovery.min_ranks(), 1, spec.ranks()) ||
+      recovery.min_ranks() == spec.ranks() || recovery.batch() != v1::KEEP_GLOBAL_BATCH ||
+      spec.batch_per_rank() < 1 || spec.accumulation_steps() < 1) {
+    return;
+  }
+  const int most =
+      PossibleRanks(BatchRule::kKeepGlobal, spec.ranks(),
+                    {spec.batch_per_rank(), spec.accumulation_steps()}, spec.ranks() - 1);
+  if (most >= recovery.min_ranks()) return;
+  problems.Add("recovery.min_ranks",
+               StrCat("is ", recovery.min_ranks(), ", but ",
+                      int64_t{spec.ranks()} * spec.batch_per_rank() * spec.accumulation_steps(),
+                      " samples per step cannot be shared equally by any number of ranks from "
+                      "there to ",
+                      spec.ranks() - 1, most > 0 ? StrCat("; the next is ", most) : "",
+                      ". Allow fewer ranks, or give recovery.batch: keep_rank_batch"));
+}
+
+}  // namespace
+
+void CheckTimeouts(const v1::JobSpec& spec, ProblemList& problems) {
+  // Without a sound collective_timeout_s there is nothing to compare with.
+  if (!IsSound(spec.collective_timeout_s())) return;
+  bool sound = problems.CheckAbove("stall_warning_s", spec.stall_warning_s(), 0);
+  sound = problems.CheckAbove("hang_timeout_s", spec.hang_timeout_s(), 0) && sound;
+  sound = problems.CheckAbove("give_up_s", spec.give_up_s(), 0) && sound;
+  if (sound) CheckOrder(LadderOf(spec), problems);
+  const double least = 3 * spec.collective_timeout_s();
+  if (std::isfinite(spec.startup_timeout_s()) && spec.startup_timeout_s() >= least) return;
+  problems.Add("startup_timeout_s",
+               StrCat("is ", spec.startup_timeout_s(),
+                      "; allowed is 3 times collective_timeout_s (", least, ") and more"));
+}
+
+void CheckRecovery(const v1::JobSpec& spec, ProblemList& problems) {
+  const v1::Recovery& recovery = spec.recovery();
+  problems.CheckAtLeast("recovery.max_failures", recovery.max_failures(), 0);
+  problems.CheckAbove("recovery.window_s", recovery.window_s(), 0);
+  problems.CheckAtLeast("recovery.spares", recovery.spares(), 0);
+  problems.CheckEnum("recovery.batch", recovery.batch(), *v1::BatchRule_descriptor());
+  if (recovery.max_failures() > 0) {
+    if (spec.ranks() > 0) CheckShrinking(spec, problems);
+    if (spec.cuda_graph()) {
+      problems.Add("recovery.max_failures",
+                   "is more than 0 beside cuda_graph, whose one rank has no other to get its state "
+                   "from; use max_restarts");
+    }
+    return;
+  }
+  if (recovery.spares() > 0) {
+    problems.Add("recovery.spares",
+                 StrCat("is ", recovery.spares(), "; it needs recovery.max_failures above 0"));
+  }
+  if (recovery.min_ranks() != 0) {
+    problems.Add("recovery.min_ranks",
+                 StrCat("is ", recovery.min_ranks(), "; it needs recovery.max_failures above 0"));
+  }
+}
+
+std::vector<SpecProblem> CheckLease(const v1::JobSpec& given, double lease_s) {
+  v1::JobSpec spec = given;
+  FillDefaults(&spec);
+  ProblemList problems;
+  if (lease_s > 0 && spec.recovery().max_failures() > 0) {
+    const std::vector<Rung> ladder = LadderOf(spec);
+    const Rung lease = {"the controller's --node-lease", lease_s};
+    const Rung& collective = ladder[2];
+    const Rung& give_up = ladder[3];
+    if (collective.seconds >= lease_s) {
+      problems.Add(collective.name,
+                   StrCat("is ", collective.seconds, ", not below ", lease.name, " (", lease_s,
+                          "); timeouts rise: ", DescribeLadder({collective, lease, give_up})));
+    } else if (give_up.seconds <= lease_s) {
+      problems.Add(give_up.name,
+                   StrCat("is ", give_up.seconds, ", not above ", lease.name, " (", lease_s,
+                          "); timeouts rise: ", DescribeLadder({collective, lease, give_up})));
+    }
+  }
+  return problems.Take();
+}
+
+}  // namespace paceline

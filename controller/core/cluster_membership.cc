@@ -1,0 +1,102 @@
+// The cluster's part in the membership of jobs: which nodes answer, which places are free, and what
+// the trainers are told.
+#include <algorithm>
+#include <utility>
+
+#include "controller/core/cluster.h"
+#include "controller/core/membership.h"
+#include "controller/core/recovery.h"
+
+namespace paceline {
+namespace {
+
+bool IsActive(const Job& job) { return job.holds_slots() && !job.stop.has_value(); }
+
+// Any event may make a place free that the job waits for.
+bool WaitsForPlaces(const Job& job) {
+  return job.state == JobState::kRecovering &&
+         std::any_of(job.ranks.begin(), job.ranks.end(), IsLost);
+}
+
+void Take(const Place& place, std::vector<NodeSpace>& spaces) {
+  for (NodeSpace& space : spaces) {
+    if (space.name != place.node) continue;
+    space.free.erase(std::remove(space.free.begin(), space.free.end(), place.number),
+                     space.free.end());
+  }
+}
+
+PlaceWish WishOf(const Job& job, PlaceUse use) {
+  PlaceWish wish;
+  wish.use = use == PlaceUse::kRank ? PlaceWish::Use::kRank : PlaceWish::Use::kSpare;
+  for (const RankState& member : job.ranks) {
+    if (!IsLost(member)) wish.ranks.push_back(member.place);
+  }
+  for (const RankState& spare : job.spares) wish.spares.push_back(spare.place);
+  for (const auto& [node, why] : job.recovery.vacate) wish.avoid.insert(node);
+  return wish;
+}
+
+}  // namespace
+
+std::vector<Place> Cluster::FindPlacesFor(const Job& job, PlaceUse use, int count) const {
+  std::vector<Place> places;
+  if (count <= 0) return places;
+  std::vector<NodeSpace> spaces = Spaces(job.request.device);
+  PlaceWish wish = WishOf(job, use);
+  while (static_cast<int>(places.size()) < count) {
+    const Placement found = PlaceOne(job.request, spaces, wish);
+    if (found.places.empty()) break;
+    const Place& place = found.places.front();
+    Take(place, spaces);
+    (use == PlaceUse::kRank ? wish.ranks : wish.spares).push_back(place);
+    places.push_back(place);
+  }
+  return places;
+}
+
+void Cluster::AdvanceMemberships(bool all, Moment now, Actions& actions) {
+  std::set<NodeName> silent;
+  for (const auto& [name, node] : nodes_) {
+    if (node.contact != Contact::kReachable) silent.insert(name);
+  }
+  all = all || silent != silent_;
+  silent_ = std::move(silent);
+  const FindPlaces find = [this](const Job& job, PlaceUse use, int count) {
+    return FindPlacesFor(job, use, count);
+  };
+  for (auto& [id, job] : jobs_) {
+    if (!IsActive(job) || (!all && actions.show_jobs.count(id) == 0 && !WaitsForPlaces(job))) {
+      continue;
+    }
+    SetSilentNodes(job, silent_, now);
+    Note(job, AdvanceMembership(job, find, now), actions);
+  }
+}
+
+std::vector<PlannedTrainer> Cluster::PlanFor(const NodeName& node) const {
+  std::vector<PlannedTrainer> plan;
+  for (const auto& [id, job] : jobs_) {
+    if (!job.holds_slots()) continue;
+    for (const RankState* trainer : TrainersOf(job)) {
+      if (trainer->place.node != node) continue;
+      PlannedTrainer planned;
+      planned.id = trainer->report.id;
+      planned.job = &job;
+      planned.place = trainer->place.number;
+      planned.membership = MembershipOf(job, *trainer);
+      planned.store_address = planned.membership.store_address;
+      planned.stop_grace = StopGrace(job, *trainer);
+      planned.save_stacks = !trainer->hangs.empty();
+      planned.leased = Recovers(job);
+      planned.restores = trainer->report.id.generation == job.recovery.started &&
+                         trainer->report.id.rank.value() < job.request.ranks;
+      plan.push_back(std::move(planned));
+    }
+  }
+  std::sort(plan.begin(), plan.end(),
+            [](const PlannedTrainer& a, const PlannedTrainer& b) { return a.id < b.id; });
+  return plan;
+}
+
+}  // namespace paceline

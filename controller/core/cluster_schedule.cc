@@ -1,0 +1,158 @@
+// The cluster's side of scheduling: what the pass is told (schedule.h), when there is need for
+// one, and what becomes of its decision.
+#include <array>
+#include <utility>
+
+#include "absl/hash/hash.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "controller/core/cluster.h"
+#include "controller/core/membership.h"
+#include "controller/core/save_order.h"
+#include "controller/core/spaces.h"
+#include "controller/core/why.h"
+
+namespace paceline {
+namespace {
+
+NodeMark Mark(const Node& node) { return {IsOpen(node), node.facts.slots, node.facts.gpus.size()}; }
+
+JobMark Mark(const Job& job, std::string settles) {
+  JobMark mark;
+  mark.state = {job.state, job.generation, IsOnItsWayOut(job), CanBeDisplaced(job),
+                KeepsPlaceInQueue(job)};
+  ForEachPlace(job, [&](const Place&) { ++mark.places; });
+  for (const RankState& spare : job.spares) {
+    mark.places = absl::HashOf(mark.places, spare.place.node.value(), spare.place.number);
+  }
+  mark.settles = std::move(settles);
+  return mark;
+}
+
+}  // namespace
+
+std::optional<Refusal> Cluster::RefuseQueue(const JobRequest& request) const {
+  if (options_.queues.count(request.queue) > 0) return std::nullopt;
+  const std::string known = absl::StrJoin(
+      options_.queues, ", ", [](std::string* out, const auto& queue) { out->append(queue.first); });
+  return Refusal{Refusal::Kind::kState, "QUEUE_UNKNOWN",
+                 absl::StrCat("there is no queue \"", request.queue, "\": submit to one of ", known,
+                              ", or add it to the controller's file of queues (--queues)")};
+}
+
+absl::Status Cluster::CanEverFit(const JobRequest& request) const {
+  const absl::Status fits = paceline::CanEverFit(request, Spaces(request.device));
+  if (!fits.ok()) return fits;
+  const auto queue = options_.queues.find(request.queue);
+  if (queue == options_.queues.end()) return fits;
+  const std::optional<int> quota = queue->second.Quota(request.device);
+  if (!quota.has_value() || request.ranks <= *quota) return fits;
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the job needs ", request.ranks, " ", PlaceName(request.device, request.ranks), " and queue ",
+      request.queue, " may hold ", *quota, ": ask for fewer ranks or submit to another queue"));
+}
+
+std::vector<std::string> Cluster::Why(const Job& job) const {
+  return FindObstacles({job, jobs_, nodes_, options_.queues, schedule_});
+}
+
+std::vector<NodeSpace> Cluster::Spaces(Device device) const {
+  std::vector<NodeSpace> spaces = SpacesOf(nodes_, jobs_, device);
+  MarkKept(schedule_.reservations, jobs_, device, spaces);
+  return spaces;
+}
+
+bool Cluster::MustSchedule(const Actions& actions) {
+  bool changed = !actions.store_nodes.empty() || node_marks_.size() != nodes_.size();
+  node_marks_.resize(nodes_.size());
+  auto mark = node_marks_.begin();
+  for (const auto& [name, node] : nodes_) {
+    NodeMark now = Mark(node);
+    if (std::exchange(*mark++, now) != now) changed = true;
+  }
+  const auto look = [&](const JobId& id) {
+    const auto job = jobs_.find(id);
+    if (job == jobs_.end() || job->second.ended_already()) {
+      if (job_marks_.erase(id) > 0) changed = true;
+      return;
+    }
+    JobMark now = Mark(job->second, WaitsForSettlement(job->second, AssignmentOf(id)));
+    const auto [before, added] = job_marks_.try_emplace(id);
+    if (!added && before->second == now) return;
+    before->second = std::move(now);
+    changed = true;
+  };
+  for (const JobId& id : actions.show_jobs) look(id);
+  // Which node looks through their directories changes without an event of theirs.
+  for (const auto& [id, wait] : schedule_.waits) {
+    if (wait.kind == Wait::Kind::kSettlement) look(id);
+  }
+  return changed;
+}
+
+ScheduleInput Cluster::MakeScheduleInput() const {
+  ScheduleInput input;
+  input.queues = &options_.queues;
+  input.index = &*node_index_;
+  Survey(nodes_, jobs_, input);
+  for (const auto& [id, job] : jobs_) {
+    if (job.state != JobState::kQueued) continue;
+    input.waiting.push_back(
+        {&job, WaitsForSettlement(job, AssignmentOf(id)), KeepsPlaceInQueue(job)});
+  }
+  input.reservations = schedule_.reservations;
+  return input;
+}
+
+void Cluster::Schedule(Moment now, Actions& actions) {
+  for (const NodeName& name : actions.store_nodes) {
+    const size_t hash = absl::HashOf(nodes_.at(name).facts.labels);
+    const auto [known, added] = label_hashes_.try_emplace(name, hash);
+    if (added || std::exchange(known->second, hash) != hash) node_index_.reset();
+  }
+  if (!MustSchedule(actions)) return;
+  if (!node_index_.has_value() || node_index_->size() != static_cast<int>(nodes_.size())) {
+    node_index_.emplace(IndexOf(nodes_));
+  }
+  schedule_ = DecideSchedule(MakeScheduleInput());
+  for (const auto& preemption : schedule_.preemptions) {
+    Job& job = jobs_.at(preemption.victim);
+    const JobRequest& other = jobs_.at(preemption.beneficiary).request;
+    RequeueWhenSaved(job,
+                     absl::StrCat("preempted by job ", other.id.value(), " (", other.name,
+                                  ") of a higher priority"),
+                     NodeName(), now);
+    Note(job, JobChange::kState, actions);
+  }
+  for (auto& start : schedule_.starts) {
+    Job& job = jobs_.at(start.job);
+    PlaceJob(job, std::move(start.placement.places), now);
+    for (Place& place : start.placement.spares) StartSpare(job, std::move(place), now);
+    Note(job, JobChange::kState, actions);
+  }
+  for (const auto& [id, wait] : schedule_.waits) {
+    Job& job = jobs_.at(id);
+    std::string reason = job.restart_reason.empty()
+                             ? wait.reason
+                             : absl::StrCat(job.restart_reason, "; ", wait.reason);
+    if (job.reason == reason) continue;
+    job.reason = std::move(reason);
+    Note(job, JobChange::kProgress, actions);
+  }
+  schedule_.starts.clear();
+  schedule_.preemptions.clear();
+  MustSchedule(actions);  // Nothing follows from what it has done itself.
+}
+
+std::set<int> Cluster::PlacesUsed(const NodeName& node, Device device) const {
+  std::set<int> used;
+  for (const auto& [id, job] : jobs_) {
+    if (job.request.device != device) continue;
+    ForEachPlace(job, [&](const Place& place) {
+      if (place.node == node) used.insert(place.number);
+    });
+  }
+  return used;
+}
+
+}  // namespace paceline

@@ -1,0 +1,124 @@
+#include "controller/core/hang.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "controller/core/blame.h"
+#include "controller/core/membership.h"
+
+namespace paceline {
+namespace {
+
+// Numbers of a paceline.v1.Phase.
+constexpr int kCommunication = 4;
+constexpr int kAveraging = 6;
+
+bool WaitsForOthers(const RankState& rank) {
+  const int phase = rank.report.progress.phase;
+  return (phase == kCommunication || phase == kAveraging) && !rank.report.suspended;
+}
+
+// Since when the rank makes no step, as far as that means anything; infinite future: it does not.
+absl::Time StuckSince(const RankState& rank) {
+  if (rank.report.state != TrainerState::kRunning || IsLost(rank) ||
+      rank.silent_since != absl::InfiniteFuture() || rank.progressed == absl::InfinitePast()) {
+    return absl::InfiniteFuture();
+  }
+  return rank.progressed;
+}
+
+absl::Duration Patience(const Job& job, const RankState& rank, absl::Duration usual) {
+  const bool first_steps =
+      rank.first_step < 0 || rank.report.progress.step - rank.first_step < kFirstSteps;
+  return first_steps ? std::max(usual, job.request.timeouts.startup) : usual;
+}
+
+bool Hangs(const Job& job, const RankState& rank, absl::Time now) {
+  const absl::Time since = StuckSince(rank);
+  return since != absl::InfiniteFuture() &&
+         now - since >= Patience(job, rank, job.request.timeouts.hang);
+}
+
+std::string WhereIs(const RankState& rank, absl::Time now) {
+  return absl::StrFormat("in %s of step %d, without a step for %.1f s",
+                         PhaseName(rank.report.progress.phase), rank.report.progress.step,
+                         absl::ToDoubleSeconds(now - rank.progressed));
+}
+
+}  // namespace
+
+std::optional<HangVerdict> FindHung(const Job& job, absl::Time steady_now) {
+  const RankState* culprit = nullptr;
+  const RankState* victim = nullptr;
+  bool all_wait = !job.ranks.empty();
+  for (const RankState& rank : job.ranks) {
+    const bool hangs = Hangs(job, rank, steady_now);
+    all_wait = all_wait && hangs && WaitsForOthers(rank);
+    if (!hangs) continue;
+    if (WaitsForOthers(rank)) {
+      if (victim == nullptr) victim = &rank;
+    } else if (culprit == nullptr || rank.progressed < culprit->progressed ||
+               (rank.report.suspended && !culprit->report.suspended)) {
+      culprit = &rank;
+    }
+  }
+  HangVerdict verdict;
+  if (all_wait && job.ranks.size() > 1) {
+    verdict.all_wait = true;
+    verdict.why = absl::StrCat("all ranks wait in collectives, rank 0 ",
+                               WhereIs(job.ranks.front(), steady_now));
+    return verdict;
+  }
+  if (culprit == nullptr || (victim == nullptr && !culprit->report.suspended)) return std::nullopt;
+  verdict.rank = RankOf(job, *culprit);
+  verdict.why = absl::StrCat("hangs", culprit->report.suspended ? " (its process is stopped)" : "",
+                             " ", WhereIs(*culprit, steady_now));
+  if (victim != nullptr) {
+    absl::StrAppend(&verdict.why, ", while rank ", RankOf(job, *victim).value(), " waits for it");
+  }
+  return verdict;
+}
+
+std::string DescribeStall(const Job& job, absl::Time steady_now) {
+  const RankState* slowest = nullptr;
+  for (const RankState& rank : job.ranks) {
+    const absl::Time since = StuckSince(rank);
+    if (since == absl::InfiniteFuture() || WaitsForOthers(rank) ||
+        steady_now - since < Patience(job, rank, job.request.timeouts.stall_warning)) {
+      continue;
+    }
+    if (slowest == nullptr || since < slowest->progressed) slowest = &rank;
+  }
+  if (slowest == nullptr) return "";
+  return absl::StrCat("rank ", RankOf(job, *slowest).value(), " on ", slowest->place.node.value(),
+                      " is slow: ", WhereIs(*slowest, steady_now));
+}
+
+absl::Time NextHangCheck(const Job& job, absl::Time steady_now) {
+  absl::Time next = absl::InfiniteFuture();
+  for (const RankState& rank : job.ranks) {
+    const absl::Time since = StuckSince(rank);
+    if (since == absl::InfiniteFuture()) continue;
+    for (const absl::Duration limit :
+         {job.request.timeouts.stall_warning, job.request.timeouts.hang}) {
+      const absl::Time due = since + Patience(job, rank, limit);
+      if (due > steady_now) next = std::min(next, due);
+    }
+  }
+  return next;
+}
+
+void NoteProgress(RankState& trainer, const TrainerReport& before, Moment now) {
+  const TrainerReport& report = trainer.report;
+  if (report.state == TrainerState::kRunning && trainer.first_step < 0) {
+    trainer.first_step = report.progress.step;
+  }
+  if (report.progress.step != before.progress.step || report.state != before.state ||
+      report.membership.generation != before.membership.generation ||
+      trainer.progressed == absl::InfinitePast()) {
+    trainer.progressed = now.steady;
+  }
+}
+
+}  // namespace paceline

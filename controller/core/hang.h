@@ -1,0 +1,43 @@
+// Which rank hangs, told from those that wait for it.
+//
+// A rank counts as hung when it has made no step for hang_timeout_s while another, which has made
+// none for as long either, waits in a collective. A rank that waits in one itself is a victim,
+// unless its process is stopped. When all wait, nobody can tell who does not: then the members meet
+// anew (recovery.h). The first steps of a process may take startup_timeout_s.
+//
+// The measure is what the controller has seen: a node that is silent proves nothing.
+#ifndef CONTROLLER_CORE_HANG_H_
+#define CONTROLLER_CORE_HANG_H_
+
+#include <optional>
+#include <string>
+
+#include "controller/core/job.h"
+
+namespace paceline {
+
+// So many first steps of a process may take long.
+inline constexpr int64_t kFirstSteps = 2;
+
+struct HangVerdict {
+  bool all_wait = false;  // In collectives: there is no culprit.
+  Rank rank{-1};          // The culprit.
+  std::string why;        // "hangs in forward of step 12 for 20.0 s while rank 1 waits for it".
+};
+
+// Nothing: no rank hangs.
+std::optional<HangVerdict> FindHung(const Job& job, absl::Time steady_now);
+
+// The rank that has made no step for the longest time of stall_warning_s and more, in words; empty:
+// there is none.
+std::string DescribeStall(const Job& job, absl::Time steady_now);
+
+// When the answer of one of these may change next by the passing of time; steady, infinite: never.
+absl::Time NextHangCheck(const Job& job, absl::Time steady_now);
+
+// Takes in what a new report tells about progress.
+void NoteProgress(RankState& trainer, const TrainerReport& before, Moment now);
+
+}  // namespace paceline
+
+#endif  // CONTROLLER_CORE_HANG_H_

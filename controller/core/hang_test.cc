@@ -1,0 +1,135 @@
+#include "controller/core/hang.h"
+
+#include <gtest/gtest.h>
+
+#include "controller/core/membership.h"
+#include "controller/core/testing/member_job.h"
+
+namespace paceline {
+namespace {
+
+constexpr int kForward = 2;
+constexpr int kCommunication = 4;
+constexpr int kAveraging = 6;
+
+// Four ranks that were seen at steps 10 to 12, the last time at 5 s; `phases` then.
+MemberJob StuckJob(const std::vector<int>& phases) {
+  MemberJob played;
+  for (int step = 10; step <= 12; ++step) {
+    for (int rank = 0; rank < 4; ++rank) {
+      TrainerReport report = played.Last(played.Id(rank));
+      report.progress.step = step;
+      report.progress.phase = phases[static_cast<size_t>(rank)];
+      played.Tell(report, step - 7);
+    }
+  }
+  return played;
+}
+
+TEST(HangTest, RankThatOthersWaitForIsTheCulprit) {
+  MemberJob played = StuckJob({kCommunication, kCommunication, kForward, kAveraging});
+  EXPECT_EQ(FindHung(played.job, At(24.9).steady), std::nullopt);
+  const auto verdict = FindHung(played.job, At(25).steady);
+  ASSERT_TRUE(verdict.has_value());
+  EXPECT_EQ(verdict->rank, Rank(2));
+  EXPECT_EQ(verdict->why,
+            "hangs in forward of step 12, without a step for 20.0 s, while rank 0 waits for it");
+}
+
+TEST(HangTest, SlowRankThatNobodyWaitsForHangsNot) {
+  MemberJob played = StuckJob({kForward, kForward, kForward, kForward});
+  EXPECT_EQ(FindHung(played.job, At(1000).steady), std::nullopt);
+}
+
+TEST(HangTest, StoppedProcessIsNoVictim) {
+  MemberJob played = StuckJob({kCommunication, kCommunication, kCommunication, kCommunication});
+  TrainerReport report = played.Last(played.Id(1));
+  report.suspended = true;
+  played.Tell(report, 6);
+  const auto verdict = FindHung(played.job, At(25).steady);
+  ASSERT_TRUE(verdict.has_value());
+  EXPECT_FALSE(verdict->all_wait);
+  EXPECT_EQ(verdict->rank, Rank(1));
+}
+
+TEST(HangTest, WhenAllWaitNobodyIsTheCulprit) {
+  MemberJob played = StuckJob({kCommunication, kCommunication, kCommunication, kAveraging});
+  const auto verdict = FindHung(played.job, At(25).steady);
+  ASSERT_TRUE(verdict.has_value());
+  EXPECT_TRUE(verdict->all_wait);
+}
+
+TEST(HangTest, FirstStepsMayTakeLong) {
+  MemberJob played;
+  for (int rank = 0; rank < 4; ++rank) {
+    TrainerReport report = played.Last(played.Id(rank));
+    report.progress.phase = rank == 2 ? kForward : kCommunication;
+    played.Tell(report, 2);
+  }
+  EXPECT_EQ(FindHung(played.job, At(50).steady), std::nullopt);
+  EXPECT_TRUE(FindHung(played.job, At(102).steady).has_value());
+}
+
+TEST(HangTest, SilentNodeProvesNothing) {
+  MemberJob played = StuckJob({kCommunication, kCommunication, kForward, kCommunication});
+  SetSilentNodes(played.job, {NodeName("c")}, At(10));
+  EXPECT_EQ(FindHung(played.job, At(30).steady), std::nullopt);
+}
+
+TEST(HangTest, CulpritIsReplacedWhenItsStacksAreSaved) {
+  MemberJob played = StuckJob({kCommunication, kCommunication, kForward, kCommunication});
+  Job& job = played.job;
+  played.places.Add("e");
+  EXPECT_EQ(NextDeadline(job), At(15).steady) << "the warning";
+  EXPECT_EQ(played.Advance(15), JobChange::kProgress);
+  EXPECT_EQ(job.reason, "rank 2 on c is slow: in forward of step 12, without a step for 10.0 s");
+  EXPECT_EQ(NextDeadline(job), At(25).steady);
+  EXPECT_EQ(played.Advance(25), JobChange::kState);
+  EXPECT_EQ(job.generation, Generation(1));
+  EXPECT_FALSE(job.ranks[2].hangs.empty()) << "its stacks are wanted";
+  EXPECT_EQ(StopGrace(job, job.ranks[2]), std::nullopt);
+  const TrainerId culprit = played.Id(2);
+  TrainerReport report = played.Last(culprit);
+  report.stacks_file = "/var/stacks";
+  played.Tell(report, 25.5);
+  EXPECT_EQ(job.generation, Generation(2));
+  EXPECT_EQ(played.Nodes(), "abed");
+  ASSERT_EQ(job.leaving.size(), 1U);
+  EXPECT_EQ(job.leaving[0].report.id, culprit);
+  EXPECT_EQ(StopGrace(job, job.leaving[0]), absl::ZeroDuration());
+  EXPECT_EQ(job.recovery.history.back().reason,
+            "rank 2 on c: hangs in forward of step 12, without a step for 20.0 s, while rank 0 "
+            "waits for it; its stacks are in /var/stacks; a new trainer on e takes seat 2");
+}
+
+TEST(HangTest, CulpritIsReplacedAlsoWithoutStacks) {
+  MemberJob played = StuckJob({kCommunication, kCommunication, kForward, kCommunication});
+  played.places.Add("e");
+  played.Advance(25);
+  played.Advance(26.9);
+  EXPECT_EQ(played.job.generation, Generation(1));
+  played.Advance(27);
+  EXPECT_EQ(played.job.generation, Generation(2));
+}
+
+TEST(HangTest, StoppedProcessIsReplacedAtOnceForItCannotTellItsStacks) {
+  MemberJob played = StuckJob({kCommunication, kCommunication, kForward, kCommunication});
+  played.places.Add("e");
+  TrainerReport report = played.Last(played.Id(2));
+  report.suspended = true;
+  played.Tell(report, 6);
+  played.Advance(25);
+  played.Advance(25);
+  EXPECT_EQ(played.job.generation, Generation(2));
+}
+
+TEST(HangTest, ReasonOfAStallGoesWhenTheRankGoesOn) {
+  MemberJob played = StuckJob({kForward, kForward, kForward, kForward});
+  played.Advance(16);
+  EXPECT_NE(played.job.reason, "all ranks train");
+  for (int rank = 0; rank < 4; ++rank) played.Train(played.Id(rank), 17, 13);
+  EXPECT_EQ(played.job.reason, "all ranks train");
+}
+
+}  // namespace
+}  // namespace paceline

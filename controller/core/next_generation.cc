@@ -1,0 +1,150 @@
+#include "controller/core/next_generation.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "controller/core/membership.h"
+
+namespace paceline {
+namespace {
+
+// Who holds which seat in the next generation, before the seats that are free then are filled.
+struct Holders {
+  NextGeneration next;
+  std::vector<int> vacant;  // Seats; ascending.
+};
+
+// The holder of the seat before the planned generation that did not come about.
+RankState* EarlierHolder(Job& job, int seat) {
+  for (RankState& trainer : job.leaving) {
+    if (trainer.seat == seat && !trainer.stop.has_value() && !HasEnded(trainer) &&
+        HasState(trainer) && trainer.silent_since == absl::InfiniteFuture()) {
+      return &trainer;
+    }
+  }
+  return nullptr;
+}
+
+Holders KeepHolders(Job job, Moment now) {
+  Holders holders;
+  holders.next.spares = job.spares;
+  for (RankState& member : job.ranks) {
+    RankState* earlier = EarlierHolder(job, member.seat);
+    if (!IsLost(member) && (HasState(member) || earlier == nullptr)) {
+      holders.next.members.push_back(std::move(member));
+      continue;
+    }
+    const int seat = member.seat;
+    if (!IsLost(member)) {
+      member.seat = -1;
+      holders.next.spares.push_back(std::move(member));
+    } else if (!HasEnded(member)) {
+      member.stop = StopOrder{absl::ZeroDuration(), now.steady};
+      holders.next.leaving.push_back(std::move(member));
+    }
+    if (earlier == nullptr) {
+      holders.vacant.push_back(seat);
+    } else {
+      holders.next.members.push_back(*earlier);
+      earlier->seat = -1;
+    }
+  }
+  for (RankState& trainer : job.leaving) {
+    if (!trainer.stop.has_value()) {
+      if (trainer.seat == -1) continue;  // It is a member again.
+      trainer.stop = StopOrder{kFailureGrace, now.steady};
+    }
+    holders.next.leaving.push_back(std::move(trainer));
+  }
+  return holders;
+}
+
+void TakeSpares(const Job& job, Holders& holders, std::vector<std::string>& outcomes) {
+  std::stable_partition(holders.next.spares.begin(), holders.next.spares.end(), IsReady);
+  while (!holders.vacant.empty()) {
+    auto& spares = holders.next.spares;
+    const auto spare = std::find_if(spares.begin(), spares.end(),
+                                    [&](const RankState& s) { return IsUsable(job, s); });
+    if (spare == spares.end()) return;
+    spare->seat = holders.vacant.front();
+    outcomes.push_back(
+        absl::StrCat("a spare on ", spare->place.node.value(), " takes seat ", spare->seat));
+    holders.next.members.push_back(std::move(*spare));
+    spares.erase(spare);
+    holders.vacant.erase(holders.vacant.begin());
+  }
+}
+
+RankState Newcomer(const Job& job, int seat, Place place, Moment now) {
+  RankState newcomer;
+  newcomer.report.id = {job.request.id, Generation(job.generation.value() + 1), Rank(seat)};
+  newcomer.place = std::move(place);
+  newcomer.seat = seat;
+  newcomer.progressed = now.steady;
+  return newcomer;
+}
+
+// Members beyond `ranks` stand by.
+void StandBack(Holders& holders, int ranks) {
+  auto& members = holders.next.members;
+  while (static_cast<int>(members.size()) > ranks) {
+    members.back().seat = -1;
+    holders.next.spares.push_back(std::move(members.back()));
+    members.pop_back();
+  }
+}
+
+void SortBySeat(std::vector<RankState>& members) {
+  std::sort(members.begin(), members.end(),
+            [](const RankState& a, const RankState& b) { return a.seat < b.seat; });
+}
+
+// A lost member may still end, or come back, and its place be used again.
+bool MayReturn(const Job& job, Moment now) {
+  if (now.steady >= job.recovery.recovering_since + kReturn) return false;
+  return std::any_of(job.ranks.begin(), job.ranks.end(),
+                     [](const RankState& member) { return IsLost(member) && !HasEnded(member); });
+}
+
+}  // namespace
+
+JobChange Replace(Job& job, const std::string& cause, const FindPlaces& find_places, Moment now) {
+  std::vector<std::string> outcomes;
+  Holders holders = KeepHolders(job, now);
+  TakeSpares(job, holders, outcomes);
+  const int vacant = static_cast<int>(holders.vacant.size());
+  std::vector<Place> places =
+      vacant == 0 ? std::vector<Place>() : find_places(job, PlaceUse::kRank, vacant);
+  if (static_cast<int>(places.size()) < vacant) {
+    const RecoveryPolicy& policy = job.request.recovery;
+    const int filled = static_cast<int>(holders.next.members.size());
+    const int ranks = PossibleRanks(policy.rule, job.request.ranks, policy.batch,
+                                    filled + static_cast<int>(places.size()));
+    const int least = policy.min_ranks == 0 ? job.request.ranks : policy.min_ranks;
+    if (ranks < least || ranks == 0 || MayReturn(job, now)) {
+      const std::string reason = absl::StrCat(cause, "; waits for ", vacant - places.size(),
+                                              vacant - places.size() == 1 ? " place" : " places");
+      return std::exchange(job.reason, reason) == reason ? JobChange::kNone : JobChange::kState;
+    }
+    SortBySeat(holders.next.members);
+    StandBack(holders, ranks);
+    places.resize(static_cast<size_t>(std::max(0, ranks - filled)));
+    outcomes.push_back(
+        absl::StrCat("the job goes on with ", ranks, " of ", job.request.ranks, " ranks"));
+  }
+  for (size_t i = 0; i < places.size(); ++i) {
+    outcomes.push_back(absl::StrCat("a new trainer on ", places[i].node.value(), " takes seat ",
+                                    holders.vacant[i]));
+    holders.next.members.push_back(Newcomer(job, holders.vacant[i], std::move(places[i]), now));
+  }
+  SortBySeat(holders.next.members);
+  holders.next.reason = outcomes.empty() ? absl::StrCat(cause, "; the members meet anew")
+                                         : absl::StrCat(cause, "; ", absl::StrJoin(outcomes, ", "));
+  BeginGeneration(job, std::move(holders.next), now);
+  return JobChange::kState;
+}
+
+}  // namespace paceline

@@ -1,0 +1,72 @@
+// Daemons and the controller are killed and frozen around the loss of a rank.
+#include <gmock/gmock.h>
+#include <signal.h>
+
+#include "absl/time/clock.h"
+#include "tests/faults/recovering_job.h"
+
+namespace paceline {
+namespace {
+
+using DaemonFaultsTest = RecoveringJobTest;
+
+int WorkerOf(const v1::Rank& rank) {
+  int worker = -1;
+  EXPECT_EQ(std::sscanf(rank.node().c_str(), "w%d", &worker), 1) << rank.node();
+  return worker;
+}
+
+TEST_F(DaemonFaultsTest, AControllerThatDiesInTheRecoveryFinishesItLater) {
+  StartCluster(4);
+  v1::JobSpec spec = Spec(250);
+  spec.mutable_recovery()->set_spares(1);
+  v1::Job before = Start(spec, 1);
+  // At other moments of the recovery each time.
+  for (const absl::Duration delay :
+       {absl::ZeroDuration(), absl::Milliseconds(10), absl::Milliseconds(40)}) {
+    Signal(before.ranks(1), SIGKILL);
+    absl::SleepFor(delay);
+    cluster_->KillController();
+    cluster_->StartController();
+    before = WaitForGenerationAfter(before.generation());
+  }
+  ExpectUndisturbedEnd();
+}
+
+TEST_F(DaemonFaultsTest, ADaemonThatDiesTakesNoRankWithIt) {
+  StartCluster(3);
+  const v1::Job before = Start(Spec(100));
+  cluster_->KillWorker(WorkerOf(before.ranks(1)));
+  absl::SleepFor(absl::Milliseconds(300));
+  cluster_->StartWorker(WorkerOf(before.ranks(1)));
+  ExpectUndisturbedEnd();
+  EXPECT_EQ(cluster_->Get(id_).generation(), before.generation());
+}
+
+TEST_F(DaemonFaultsTest, ANodeThatIsGoneWithItsRankIsReplaced) {
+  StartCluster(4);
+  v1::JobSpec spec = Spec(250);
+  spec.mutable_recovery()->set_spares(1);
+  const v1::Job before = Start(spec, 1);
+  const int gone = WorkerOf(before.ranks(1));
+  cluster_->KillWorker(gone);
+  Signal(before.ranks(1), SIGKILL);
+  const v1::Job after = WaitForGenerationAfter(before.generation());
+  EXPECT_EQ(after.ranks(1).pid(), before.spares(0).pid());
+  cluster_->StartWorker(gone);
+  ExpectUndisturbedEnd();
+}
+
+TEST_F(DaemonFaultsTest, AFrozenDaemonDoesNotDisturbItsRank) {
+  StartCluster(3);
+  const v1::Job before = Start(Spec(150));
+  const pid_t daemon = cluster_->WorkerPid(WorkerOf(before.ranks(2)));
+  ASSERT_EQ(::kill(daemon, SIGSTOP), 0);
+  absl::SleepFor(absl::Seconds(2));
+  ASSERT_EQ(::kill(daemon, SIGCONT), 0);
+  ExpectUndisturbedEnd();
+  EXPECT_EQ(cluster_->Get(id_).generation(), before.generation());
+}
+
+}  // namespace
+}  // namespace paceline

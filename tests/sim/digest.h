@@ -1,0 +1,20 @@
+// Numbers for what of a job or node must survive the controller: all that a plan, or a later
+// decision, follows from. Deadlines begin anew with the controller, and progress is told again.
+#ifndef TESTS_SIM_DIGEST_H_
+#define TESTS_SIM_DIGEST_H_
+
+#include <cstdint>
+
+#include "controller/core/automation.h"
+#include "controller/core/job.h"
+#include "controller/core/node.h"
+
+namespace paceline::sim {
+
+uint64_t DigestOf(const Job& job);
+uint64_t DigestOf(const Node& node);
+uint64_t DigestOf(const Automation& automation);
+
+}  // namespace paceline::sim
+
+#endif  // TESTS_SIM_DIGEST_H_

@@ -1,0 +1,66 @@
+// What controller and daemons tell each other, in core's types; the messages of proto/worker.proto.
+#ifndef TESTS_SIM_MESSAGES_H_
+#define TESTS_SIM_MESSAGES_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "controller/core/checkpoint_tasks.h"
+#include "controller/core/node.h"
+#include "controller/core/trainer_state.h"
+
+namespace paceline::sim {
+
+// TrainerPlan.
+struct TrainerOrder {
+  TrainerId id;
+  int place = 0;
+  std::optional<absl::Duration> stop;
+  int64_t epoch = 0;
+  int64_t save_order = 0;
+  std::vector<int64_t> commit_steps;
+  std::string restore_from;
+  bool save_stacks = false;
+  bool leased = false;
+
+  // Membership.
+  int64_t generation = 0;
+  int rank = -1;
+  int world_size = 0;
+  std::string store_address;
+  bool planned = false;
+
+  friend bool operator==(const TrainerOrder& a, const TrainerOrder& b) {
+    return std::tie(a.id, a.place, a.stop, a.epoch, a.save_order, a.commit_steps, a.restore_from,
+                    a.save_stacks, a.leased) == std::tie(b.id, b.place, b.stop, b.epoch,
+                                                         b.save_order, b.commit_steps,
+                                                         b.restore_from, b.save_stacks, b.leased) &&
+           std::tie(a.generation, a.rank, a.world_size, a.store_address, a.planned) ==
+               std::tie(b.generation, b.rank, b.world_size, b.store_address, b.planned);
+  }
+};
+
+// NodePlan.
+struct NodeOrders {
+  std::vector<TrainerOrder> trainers;
+  std::vector<CheckpointTask> tasks;
+
+  friend bool operator==(const NodeOrders& a, const NodeOrders& b) {
+    return a.trainers == b.trainers && a.tasks == b.tasks;
+  }
+};
+
+// NodeReport.
+struct Report {
+  int64_t number = 0;
+  std::vector<TrainerReport> trainers;
+  std::vector<CheckpointTaskResult> results;
+};
+
+}  // namespace paceline::sim
+
+#endif  // TESTS_SIM_MESSAGES_H_

@@ -1,0 +1,169 @@
+#include "tests/sim/requests.h"
+
+#include <iterator>
+
+#include "controller/core/job_checkpoints.h"
+#include "controller/core/plan.h"
+#include "controller/core/restart.h"
+#include "controller/core/save_order.h"
+#include "controller/rpc/convert.h"
+#include "tests/sim/observer.h"
+#include "tests/sim/sim_controller.h"
+
+namespace paceline::sim {
+namespace {
+
+constexpr Micros kRetry = kSecond;
+
+v1::JobSpec DrawSpec(Random& random, int number, double recovers, Micros lease) {
+  v1::JobSpec spec;
+  spec.set_name(absl::StrCat("job", number));
+  spec.set_ranks(static_cast<int>(random.Between(1, 4)));
+  spec.set_steps(random.Between(5, 40));
+  spec.set_collective_timeout_s(static_cast<double>(random.Between(3, 15)));
+  spec.set_max_restarts(static_cast<int>(random.Between(0, 6)));
+  spec.set_batch_per_rank(12);
+  spec.set_accumulation_steps(1);
+  spec.set_priority(static_cast<int>(random.Between(-1, 1)));
+  spec.set_startup_timeout_s(60);
+  spec.set_stall_warning_s(spec.collective_timeout_s() / 3);
+  spec.set_hang_timeout_s(spec.collective_timeout_s() * 2 / 3);
+  spec.set_give_up_s(static_cast<double>(random.Between(20, 60)) +
+                     static_cast<double>(lease / kSecond));
+  if (random.Chance(recovers)) {
+    v1::Recovery& recovery = *spec.mutable_recovery();
+    recovery.set_max_failures(static_cast<int>(random.Between(1, 12)));
+    recovery.set_window_s(3600);
+    if (random.Chance(0.4)) recovery.set_spares(static_cast<int>(random.Between(1, 2)));
+    recovery.set_min_ranks(static_cast<int>(random.Between(1, spec.ranks())));
+    recovery.set_batch(random.Chance(0.5) ? v1::KEEP_GLOBAL_BATCH : v1::KEEP_RANK_BATCH);
+  }
+  if (random.Chance(0.3)) return spec;
+  v1::CheckpointPolicy& checkpoint = *spec.mutable_checkpoint();
+  checkpoint.set_directory("/ckpt");
+  if (random.Chance(0.6)) checkpoint.set_every_steps(random.Between(2, 10));
+  if (random.Chance(0.3)) checkpoint.set_every_s(static_cast<double>(random.Between(2, 10)));
+  checkpoint.set_keep_latest(static_cast<int>(random.Between(0, 3)));
+  if (random.Chance(0.2)) checkpoint.set_keep_every(random.Between(2, 10));
+  if (random.Chance(0.7)) checkpoint.set_on_damage(v1::ON_DAMAGE_PREVIOUS);
+  return spec;
+}
+
+}  // namespace
+
+void Requests::Start() {
+  for (int number = 1; number <= world_.settings.jobs; ++number) {
+    world_.time.After(random_.Between(0, world_.settings.quiet / 2),
+                      [this, number] { Submit(number); });
+  }
+  world_.time.After(random_.Exponential(world_.settings.between_requests),
+                    [this] { AskForSomething(); });
+}
+
+void Requests::Submit(int number) {
+  if (!world_.controller->is_up()) {
+    return world_.time.After(kRetry, [this, number] { Submit(number); });
+  }
+  const JobId id(absl::StrCat("job-", number));
+  if (world_.controller->cluster().jobs().count(id) > 0) return;
+  const auto known = world_.jobs.find(id);
+  Random random(static_cast<uint64_t>(number) + world_.settings.end);
+  const v1::JobSpec spec =
+      DrawSpec(random, number, world_.settings.recovers, world_.settings.lease);
+  if (known == world_.jobs.end()) {
+    JobFacts& facts = world_.jobs[id];
+    facts.ranks = spec.ranks();
+    facts.steps = spec.steps();
+    facts.every_steps = spec.checkpoint().every_steps();
+    facts.directory = spec.checkpoint().directory();
+    facts.step_time =
+        (random_.Chance(0.75) ? random_.Between(50, 700) : random_.Between(700, 3000)) * kMilli;
+    facts.collective_timeout = static_cast<Micros>(spec.collective_timeout_s()) * kSecond;
+    facts.give_up = static_cast<Micros>(spec.give_up_s()) * kSecond;
+    facts.recovers = spec.recovery().max_failures() > 0;
+  }
+  JobRequest request = FromProto(id, spec);
+  if (!world_.controller->cluster().CanEverFit(request).ok()) {
+    if (world_.time.now() < world_.settings.quiet) {
+      world_.time.After(kRetry, [this, number] { Submit(number); });
+    }
+    return;
+  }
+  world_.trace.Add("submit ", id.value(), ": ranks ", spec.ranks(), " steps ", spec.steps(),
+                   " restarts ", spec.max_restarts(), " every_steps ",
+                   spec.checkpoint().every_steps(), " every_s ", spec.checkpoint().every_s(),
+                   " failures ", spec.recovery().max_failures(), " spares ",
+                   spec.recovery().spares(), " min ", spec.recovery().min_ranks(), " timeout ",
+                   spec.collective_timeout_s());
+  world_.controller->Apply(JobSubmitted{std::move(request)},
+                           [this, id] { world_.observer->OnSubmitted(id); });
+  // Nobody has heard an answer: it is asked for again.
+  if (world_.time.now() < world_.settings.quiet) {
+    world_.time.After(5 * kSecond, [this, number] { Submit(number); });
+  }
+}
+
+void Requests::AskForSomething() {
+  if (world_.time.now() > world_.settings.quiet) return;
+  world_.time.After(random_.Exponential(world_.settings.between_requests),
+                    [this] { AskForSomething(); });
+  SimController& controller = *world_.controller;
+  if (!controller.is_up() || controller.cluster().jobs().empty()) return;
+  const auto& jobs = controller.cluster().jobs();
+  const Job& job =
+      std::next(jobs.begin(), random_.Between(0, static_cast<int64_t>(jobs.size()) - 1))->second;
+  const JobId id = job.request.id;
+  switch (random_.Between(0, 9)) {
+    case 0:
+      return Cancel(job);
+    case 1:
+    case 2:
+      if (RefuseSave(job).has_value()) return;
+      return controller.Apply(SaveRequested{id, random_.Chance(0.5)});
+    case 3:
+    case 4:
+    case 5:
+      return Resume(job);
+    case 6:
+      return Remove(job);
+    case 7:
+      if (job.checkpoints.records.empty()) return;
+      return controller.Apply(
+          PinRequested{id, job.checkpoints.records.back().key, random_.Chance(0.5)});
+    default:
+      if (RefuseLadder(job).has_value()) return;
+      return controller.Apply(LadderChanged{id, job.plan.strategy});
+  }
+}
+
+void Requests::Cancel(const Job& job) {
+  const JobId id = job.request.id;
+  const bool save = random_.Chance(0.4) && !RefuseSave(job).has_value();
+  world_.trace.Add("cancel ", id.value(), save ? " after a save" : "");
+  const absl::Duration grace = absl::Milliseconds(random_.Between(0, 5000));
+  world_.controller->Apply(CancelRequested{id, "cancelled by request", grace, save},
+                           [this, id] { world_.observer->OnCancelled(id); });
+}
+
+void Requests::Resume(const Job& job) {
+  std::string from;
+  if (!job.checkpoints.records.empty() && random_.Chance(0.3)) {
+    const Checkpoint& record = job.checkpoints.records.front();
+    if (record.state == CheckpointState::kComplete) from = DirectoryOf(job, record.key);
+  }
+  if (RefuseResume(job, !from.empty()).has_value()) return;
+  const JobId id = job.request.id;
+  world_.trace.Add("resume ", id.value(), " ", from);
+  world_.controller->Apply(ResumeRequested{job.request, from},
+                           [this, id] { world_.observer->OnResumed(id); });
+}
+
+void Requests::Remove(const Job& job) {
+  if (job.checkpoints.records.empty()) return;
+  const Checkpoint& record = job.checkpoints.records.front();
+  if (world_.controller->cluster().RefuseRemoval(job, record, false).has_value()) return;
+  world_.trace.Add("remove checkpoint of ", job.request.id.value());
+  world_.controller->Apply(RemovalRequested{job.request.id, record.key});
+}
+
+}  // namespace paceline::sim

@@ -1,0 +1,74 @@
+#include "tests/sim/settings.h"
+
+namespace paceline::sim {
+namespace {
+
+Micros DrawRate(Random& random, Micros shortest, Micros longest) {
+  const bool left_out = random.Chance(0.5);
+  const Micros rate = random.Between(shortest, longest);
+  return left_out ? kNever : rate;
+}
+
+double DrawProbability(Random& random, double highest) {
+  const bool left_out = random.Chance(0.5);
+  const double probability = random.Unit() * highest;
+  return left_out ? 0 : probability;
+}
+
+// Nodes lose touch for longer than their lease, and little else happens.
+void Isolate(Random& random, Settings& s) {
+  s.lease = random.Between(10, 14) * kSecond;
+  s.quiet = 70 * kSecond;
+  s.end = s.quiet + 1000 * kSecond;
+  s.recovers = 1;
+  s.control_cut = random.Between(4, 10) * kSecond;
+  s.daemon_crash = s.host_crash = s.trainer_crash = s.trainer_freeze = kNever;
+  s.trainer_hang = s.host_freeze = s.data_cut = s.sigterm = kNever;
+  s.between_holds = s.between_automatic = kNever;
+}
+
+}  // namespace
+
+Settings DrawSettings(Random& random) {
+  Settings s;
+  s.nodes = static_cast<int>(random.Between(1, 5));
+  s.jobs = static_cast<int>(random.Between(1, 3));
+  s.lease = random.Chance(0.6) ? random.Between(12, 20) * kSecond : 0;
+  s.encoded = random.Chance(0.1);
+  s.quiet = random.Between(15, 60) * kSecond;
+  s.end = s.quiet + 1000 * kSecond;
+
+  s.controller_crash = DrawRate(random, 3 * kSecond, 30 * kSecond);
+  s.daemon_crash = DrawRate(random, 3 * kSecond, 30 * kSecond);
+  s.host_crash = DrawRate(random, 8 * kSecond, 60 * kSecond);
+  s.trainer_crash = DrawRate(random, 4 * kSecond, 40 * kSecond);
+  s.trainer_freeze = DrawRate(random, 6 * kSecond, 60 * kSecond);
+  s.host_freeze = DrawRate(random, 8 * kSecond, 60 * kSecond);
+  s.session_break = DrawRate(random, 2 * kSecond, 20 * kSecond);
+  s.control_cut = DrawRate(random, 5 * kSecond, 40 * kSecond);
+  s.data_cut = DrawRate(random, 5 * kSecond, 60 * kSecond);
+  s.wall_jump = DrawRate(random, 5 * kSecond, 60 * kSecond);
+  s.trainer_hang = DrawRate(random, 8 * kSecond, 60 * kSecond);
+  s.sigterm = DrawRate(random, 20 * kSecond, 120 * kSecond);
+
+  s.host_loses_disk = DrawProbability(random, 0.5);
+  s.start_fails = DrawProbability(random, 0.1);
+  s.store_fails = DrawProbability(random, 0.01);
+  s.crash_at_commit = DrawProbability(random, 0.02);
+  s.save_fails = DrawProbability(random, 0.2);
+  s.task_fails = DrawProbability(random, 0.3);
+  s.repeated_message = DrawProbability(random, 0.1);
+  s.checkpoint_damage = DrawProbability(random, 0.05);
+
+  s.control_delay = random.Between(1, 100) * kMilli;
+  s.store_delay = random.Between(1, 100) * kMilli;
+  s.disk_delay = random.Between(10, 2000) * kMilli;
+  s.recovers = random.Chance(0.3) ? 0 : 0.8;
+  s.between_holds = DrawRate(random, 3 * kSecond, 30 * kSecond);
+  s.between_automatic = DrawRate(random, 5 * kSecond, 30 * kSecond);
+  s.between_requests = random.Between(2, 15) * kSecond;
+  if (random.Chance(0.1)) Isolate(random, s);
+  return s;
+}
+
+}  // namespace paceline::sim

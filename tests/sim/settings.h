@@ -1,0 +1,59 @@
+// What a seed makes of a history: how large the cluster is, and which faults happen how often.
+// Each kind of fault is left out in half of the histories, so that what remains is seen without
+// the noise of the others.
+#ifndef TESTS_SIM_SETTINGS_H_
+#define TESTS_SIM_SETTINGS_H_
+
+#include "tests/sim/random.h"
+#include "tests/sim/timeline.h"
+
+namespace paceline::sim {
+
+struct Settings {
+  int nodes = 0;
+  int jobs = 0;
+  Micros lease = 0;      // Of a node; 0: none.
+  bool encoded = false;  // What is stored goes through the encoding of the real store.
+
+  Micros quiet = 0;  // No faults, and nothing asked for by people, from then on.
+  Micros end = 0;
+
+  // Mean time between two such faults in the whole cluster; kNever: they do not happen.
+  Micros controller_crash = kNever;
+  Micros daemon_crash = kNever;
+  Micros host_crash = kNever;
+  Micros trainer_crash = kNever;
+  Micros trainer_freeze = kNever;
+  Micros host_freeze = kNever;
+  Micros session_break = kNever;
+  Micros control_cut = kNever;  // Between a node and the controller, one way or both.
+  Micros data_cut = kNever;     // Between two nodes.
+  Micros wall_jump = kNever;
+  Micros trainer_hang = kNever;  // In its own computation.
+  Micros sigterm = kNever;       // To a trainer, by somebody outside.
+
+  // Probabilities.
+  double host_loses_disk = 0;
+  double start_fails = 0;
+  double store_fails = 0;      // Per batch.
+  double crash_at_commit = 0;  // Of the controller between storing and sending.
+  double save_fails = 0;       // Per shard.
+  double recovers = 0;         // Of jobs.
+  double task_fails = 0;       // Of a node in a checkpoint directory.
+  double repeated_message = 0;
+  double checkpoint_damage = 0;  // Per checkpoint.
+
+  Micros control_delay = 0;           // Mean.
+  Micros store_delay = 0;             // Mean.
+  Micros disk_delay = 0;              // Mean, of a shard.
+  Micros between_requests = 0;        // About jobs.
+  Micros between_holds = kNever;      // Requests about nodes.
+  Micros between_automatic = kNever;  // Drains by the automation.
+};
+
+// A seed's settings.
+Settings DrawSettings(Random& random);
+
+}  // namespace paceline::sim
+
+#endif  // TESTS_SIM_SETTINGS_H_

@@ -1,0 +1,101 @@
+// The controller: the real Cluster, and a model of what is around it (control_loop, commit_queue,
+// worker_sessions). What it stores survives it; nothing is sent before what it tells is stored.
+//
+// Thread-compatible.
+#ifndef TESTS_SIM_SIM_CONTROLLER_H_
+#define TESTS_SIM_SIM_CONTROLLER_H_
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "controller/core/cluster.h"
+#include "controller/store/memory_store.h"
+#include "tests/sim/messages.h"
+#include "tests/sim/network.h"
+#include "tests/sim/world.h"
+
+namespace paceline::sim {
+
+// What survives the controller.
+struct Stored {
+  std::map<JobId, std::shared_ptr<const Job>> jobs;
+  std::map<NodeName, std::shared_ptr<const Node>> nodes;
+  Automation automation;
+};
+
+class SimController {
+ public:
+  using Answer = std::function<void()>;
+
+  explicit SimController(World& world);
+
+  void Start();
+  // Its process is gone; the batch that is being stored may have become durable.
+  void Crash();
+  bool is_up() const { return cluster_.has_value(); }
+  int64_t start_number() const { return start_number_; }
+
+  // Requires: is_up().
+  const Cluster& cluster() const { return *cluster_; }
+  Moment Now() const;
+  // `answer` runs when all that follows from the event is durable.
+  void Apply(const Event& event, Answer answer = nullptr);
+
+  // From daemons.
+  void OnHello(const SessionPtr& session, NodeFacts facts, const Report& report);
+  void OnReport(const SessionPtr& session, const Report& report);
+  // The wire has told that the session is over.
+  void OnSessionEnd(const SessionPtr& session);
+
+  void JumpWallClock(absl::Duration by) { wall_offset_ += by; }
+
+ private:
+  struct Batch {
+    Stored puts;
+    std::vector<JobId> deletes;
+    std::optional<Automation> automation;
+    WriteBatch encoded;
+    std::vector<std::pair<NodeName, std::shared_ptr<const NodeOrders>>> plans;
+    Answer answer;
+    bool empty() const {
+      return puts.jobs.empty() && puts.nodes.empty() && deletes.empty() && !automation.has_value();
+    }
+  };
+
+  void Add(Batch batch);
+  void CommitNext();
+  void Store(const Batch& batch);
+  void Finish(const Batch& batch);
+  void SendPlan(const NodeName& node, const std::shared_ptr<const NodeOrders>& plan);
+  std::shared_ptr<const NodeOrders> PlanFor(const NodeName& node) const;
+  void Grant(const SessionPtr& session, int64_t report);
+  void ArmTimer();
+  void CloseAtNode(const SessionPtr& session);
+
+  World& world_;
+  Random random_;
+  std::optional<Cluster> cluster_;
+  int64_t start_number_ = 0;
+  absl::Duration steady_offset_;
+  absl::Duration wall_offset_;
+  Micros timer_ = kNever;
+  int64_t timer_number_ = 0;
+
+  // What survives.
+  Stored stored_;
+  MemoryStore encoded_;
+
+  std::deque<Batch> queue_;
+  bool committing_ = false;
+  std::map<NodeName, SessionPtr> sessions_;
+};
+
+}  // namespace paceline::sim
+
+#endif  // TESTS_SIM_SIM_CONTROLLER_H_

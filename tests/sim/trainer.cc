@@ -1,0 +1,361 @@
+#include "tests/sim/trainer.h"
+
+#include <algorithm>
+
+#include "tests/sim/observer.h"
+#include "tests/sim/sim_node.h"
+#include "tests/sim/training.h"
+
+namespace paceline::sim {
+namespace {
+
+constexpr Micros kOrphanTimeout = 20 * kSecond;
+constexpr Micros kFinishPatience = 20 * kSecond;
+
+// By number of a paceline.v1.Phase.
+constexpr int kIdle = 0;
+constexpr int kBackward = 3;
+constexpr int kCommunication = 4;
+
+}  // namespace
+
+TrainerPtr Trainer::Start(World& world, SimNode& node, const TrainerId& id, TrainerOrder order) {
+  auto trainer = std::make_shared<Trainer>(world, node, id, std::move(order));
+  world.trace.Add(node.name().value(), ": starts ", trainer->name());
+  trainer->Later(world.random.Between(50 * kMilli, 2 * kSecond),
+                 [t = trainer.get()] { t->Load(); });
+  return trainer;
+}
+
+Trainer::Trainer(World& world, SimNode& node, const TrainerId& id, TrainerOrder order)
+    : world_(world),
+      node_(node),
+      id_(id),
+      facts_(world.jobs.at(id.job)),
+      order_(std::move(order)),
+      membership_(facts_.recovers, absl::Microseconds(facts_.give_up)) {
+  static constexpr int64_t kFirstPid = 100;
+  status_.id = id;
+  status_.pid = kFirstPid + world.time.events();
+}
+
+std::string Trainer::name() const {
+  return absl::StrCat(id_.job.value(), " g", id_.generation.value(), " r", id_.rank.value());
+}
+
+absl::Time Trainer::Clock() const {
+  return absl::UnixEpoch() + absl::Microseconds(world_.time.now());
+}
+
+void Trainer::Later(Micros delay, Timeline::Action action) {
+  world_.time.After(delay, [self = shared_from_this(), action = std::move(action)] {
+    if (!self->alive_) return;
+    if (self->frozen_) {
+      self->held_.push_back(action);
+    } else if (self->node_.is_frozen()) {
+      self->node_.WhenThawed([self, action] {
+        if (self->alive_) action();
+      });
+    } else {
+      action();
+    }
+  });
+}
+
+void Trainer::Freeze() {
+  if (!alive_ || frozen_) return;
+  frozen_ = true;
+  node_.OnSuspended(*this);
+}
+
+void Trainer::Thaw() {
+  if (!frozen_) return;
+  frozen_ = false;
+  const auto held = std::move(held_);
+  held_.clear();
+  for (const Timeline::Action& action : held) Later(0, action);
+  if (alive_) node_.OnSuspended(*this);
+}
+
+void Trainer::Tell() {
+  MembershipStatus& told = status_.membership;
+  told.generation = Generation(membership_.trained_generation());
+  told.waiting = membership_.waiting();
+  told.error = membership_.error();
+  told.step = step();
+  told.ready = Generation(membership_.ready_generation());
+  node_.OnTold(*this);
+}
+
+struct Progress Trainer::Progress() const {
+  struct Progress progress = status_.progress;
+  progress.in_phase = absl::Microseconds(world_.time.now() - phase_since_);
+  return progress;
+}
+
+void Trainer::SetPhase(int phase) {
+  status_.progress.phase = phase;
+  phase_since_ = world_.time.now();
+}
+
+// ---- Memberships.
+
+void Trainer::Load() {
+  if (!order_.restore_from.empty()) {
+    const Disk::Directory* directory = world_.disk.Find(order_.restore_from);
+    if (directory == nullptr || !directory->complete() || directory->damaged) {
+      world_.observer->OnBadRestore(*this, directory != nullptr && directory->damaged);
+      return Exit(FailureKind::kRestore, "the checkpoint cannot be used");
+    }
+    status_.progress.step = directory->key.step;
+  }
+  status_.state = TrainerState::kReady;
+  status_.store_address = absl::StrCat(node_.name().value(), ":", status_.pid);
+  membership_.OnLoaded();
+  Tell();
+  Command(order_);
+}
+
+void Trainer::Command(const TrainerOrder& order) {
+  Later(500, [this, order] {
+    // As ControlState::SetCommand: a daemon that came back may know less than the one before.
+    const TrainerOrder before = std::exchange(order_, order);
+    if (order_.generation < before.generation) {
+      order_.generation = before.generation;
+      order_.rank = before.rank;
+      order_.world_size = before.world_size;
+      order_.store_address = before.store_address;
+      order_.planned = before.planned;
+    }
+    order_.epoch = std::max(order_.epoch, before.epoch);
+    order_.save_order = std::max(order_.save_order, before.save_order);
+    membership_.OnOrder(
+        {order_.generation, order_.rank, !order_.store_address.empty(), order_.planned});
+    Act();
+    CheckCommits();
+  });
+}
+
+void Trainer::Act() {
+  if (ending_) return;
+  const MembershipState::Step next = membership_.Next(Clock());
+  switch (next.action) {
+    case Action::kMeet:
+      if (membership_.present() == next.generation) return;
+      membership_.OnMeeting(next.generation);
+      is_over_ = false;
+      ++run_;
+      SetPhase(kIdle);
+      return world_.training->Meet(shared_from_this());
+    case Action::kConnect:
+      if (std::exchange(connecting_, next.generation) == next.generation) return;
+      return world_.training->Connect(shared_from_this());
+    case Action::kLeave:
+      if (std::exchange(is_over_, true)) return;
+      world_.training->Sever(*this);
+      // Whoever computes hears of it before the next exchange.
+      if (computing_) return;
+      return Later(world_.random.Between(1, 10) * kMilli, [this, run = run_] {
+        if (run == run_ && is_over_) OnCollectiveError("");
+      });
+    case Action::kGiveUp:
+      return Exit(FailureKind::kCollective, membership_.error());
+    case Action::kWait: {
+      const absl::Time at = membership_.give_up_at();
+      if (at == absl::InfiniteFuture()) return;
+      const Micros wake = ToMicros(at - absl::UnixEpoch());
+      if (std::exchange(wake_, wake) == wake) return;
+      return Later(wake - world_.time.now(), [this] { Act(); });
+    }
+    case Action::kTrain:
+    case Action::kAgree:
+      return;
+  }
+}
+
+void Trainer::OnConnected(int64_t generation, bool connected) {
+  if (ending_) return;
+  if (connected) {
+    membership_.OnConnected(generation);
+  } else {
+    membership_.OnConnectFailed(generation);
+  }
+  Tell();
+  Act();
+}
+
+void Trainer::Met(int64_t step, int64_t epoch) {
+  if (ending_ || is_over_ || membership_.present() == 0) return;
+  if (has_trained() && step < this->step()) {
+    world_.trace.Fail(name(), " goes back from step ", this->step(), " to ", step);
+  }
+  computed_ = false;
+  status_.progress.step = step;
+  membership_.OnMet(membership_.present());
+  status_.state = TrainerState::kRunning;
+  status_.plan.prepared = status_.plan.active = PlanEpoch(epoch);
+  status_.plan.active_since_step = step;
+  Tell();
+  Act();
+  if (!is_over_) Compute();
+}
+
+void Trainer::OnCollectiveError(const std::string& why) {
+  if (ending_ || membership_.present() == 0) return;
+  world_.training->Sever(*this);
+  ++run_;
+  is_over_ = false;
+  computing_ = false;
+  SetPhase(kIdle);
+  membership_.OnFailed(why, Clock());
+  world_.trace.Add(name(), " waits: ", why.empty() ? "told to leave" : why);
+  Tell();
+  Act();
+}
+
+// ---- Steps.
+
+void Trainer::Compute() {
+  if (step() >= facts_.steps) return FinishWhenSaved();
+  SetPhase(kBackward);
+  computing_ = true;
+  const auto mean = static_cast<double>(facts_.step_time) * node_.slowness;
+  Later(static_cast<Micros>(mean * (0.8 + 0.4 * world_.random.Unit())), [this, run = run_] {
+    if (ending_ || run != run_ || hangs_) return;
+    computing_ = false;
+    if (is_over_) return OnCollectiveError("");
+    computed_ = true;
+    SetPhase(kCommunication);
+    world_.training->Arrive(shared_from_this());
+  });
+}
+
+void Trainer::CompleteStep(int64_t epoch, int64_t save_order, bool leaves) {
+  if (ending_) return;
+  computed_ = false;
+  ++steps_made_;
+  ++status_.progress.step;
+  if (status_.plan.active.value() != epoch) {
+    status_.plan.prepared = status_.plan.active = PlanEpoch(epoch);
+    status_.plan.active_since_step = step();
+    Tell();
+  }
+  const bool by_steps =
+      facts_.every_steps > 0 && (step() % facts_.every_steps == 0 || step() == facts_.steps);
+  if (!facts_.directory.empty() && (save_order != 0 || by_steps)) Save(save_order);
+  if (leaves && !is_over_ && step() < facts_.steps) {
+    ++run_;
+    SetPhase(kIdle);
+    membership_.OnLeft(Clock());
+    world_.trace.Add(name(), " leaves with the others after step ", step());
+    Tell();
+    return Act();
+  }
+  Act();
+  if (is_over_) return;
+  Compute();
+}
+
+void Trainer::FinishWhenSaved() {
+  if (ending_ || status_.state == TrainerState::kFinished) return;
+  SetPhase(kIdle);
+  const bool saving =
+      std::any_of(status_.saves.begin(), status_.saves.end(), [this](const SaveStatus& save) {
+        return save.generation.value() == membership_.present() &&
+               (save.state == SaveState::kWriting ||
+                (save.state == SaveState::kDurable && order_.rank == 0));
+      });
+  if (saving && !finishing_) {
+    finishing_ = true;
+    Later(kFinishPatience, [this] {
+      if (step() < facts_.steps) return;
+      status_.saves.clear();
+      FinishWhenSaved();
+    });
+  }
+  if (saving) return;
+  status_.state = TrainerState::kFinished;
+  world_.observer->OnFinished(*this);
+  Tell();
+  ending_ = true;
+  Later(20 * kMilli, [this] {
+    Remains remains;
+    remains.seen = true;
+    remains.finished = true;
+    End(remains, true);
+  });
+}
+
+// ---- The end.
+
+void Trainer::Terminate() {
+  Later(world_.random.Between(2, 300) * kMilli, [this] {
+    ending_ = true;
+    Remains remains;
+    remains.seen = true;
+    remains.finished = status_.state == TrainerState::kFinished;
+    End(remains, true);
+  });
+}
+
+void Trainer::Kill() {
+  world_.time.After(2 * kMilli, [self = shared_from_this()] {
+    // A host that stands still ends nobody.
+    if (!self->node_.is_frozen()) return self->CrashBy(9);
+    self->node_.WhenThawed([self] { self->CrashBy(9); });
+  });
+}
+
+void Trainer::OnAlone() {
+  Later(kOrphanTimeout, [this, daemon = node_.daemon_number()] {
+    if (node_.daemon_is_up() || node_.daemon_number() != daemon) return;
+    Exit(FailureKind::kOrphaned, "no daemon");
+  });
+}
+
+void Trainer::CrashBy(int signal) {
+  if (!alive_) return;
+  Remains remains;
+  remains.seen = true;
+  remains.signal = signal;
+  remains.finished = status_.state == TrainerState::kFinished;
+  End(remains, true);
+}
+
+void Trainer::Throw() {
+  Later(0, [this] { Exit(FailureKind::kError, "threw"); });
+}
+
+void Trainer::AskToEnd() {
+  Later(0, [this] {
+    status_.asked_to_end = true;
+    Tell();
+  });
+}
+
+void Trainer::Vanish() {
+  if (alive_) End(Remains(), false);
+}
+
+void Trainer::Exit(FailureKind kind, const std::string& message) {
+  if (ending_) return;
+  ending_ = true;
+  Later(20 * kMilli, [this, kind, message] {
+    Remains remains;
+    remains.seen = true;
+    remains.exit_code = 1;
+    remains.said = kind;
+    remains.message = message;
+    End(remains, true);
+  });
+}
+
+void Trainer::End(Remains remains, bool reset) {
+  const TrainerPtr self = shared_from_this();
+  alive_ = false;
+  held_.clear();
+  if (remains.seen) node_.OnEnded(*this, std::move(remains));
+  world_.training->OnEnd(*this, reset);
+}
+
+}  // namespace paceline::sim

@@ -1,0 +1,119 @@
+// A trainer's process: starts, meets its peers, trains, leaves for another generation, saves, ends.
+// What it does about its memberships is decided by the real MembershipState; the rest is a model,
+// which behaves as the trainer towards its daemon and its peers, and computes nothing.
+//
+// Thread-compatible.
+#ifndef TESTS_SIM_TRAINER_H_
+#define TESTS_SIM_TRAINER_H_
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "controller/core/trainer_state.h"
+#include "tests/sim/judge.h"
+#include "tests/sim/messages.h"
+#include "tests/sim/world.h"
+#include "worker/trainer/core/membership.h"
+
+namespace paceline::sim {
+
+class Trainer;
+using TrainerPtr = std::shared_ptr<Trainer>;
+
+class Trainer : public std::enable_shared_from_this<Trainer> {
+ public:
+  using Action = MembershipState::Action;
+
+  static TrainerPtr Start(World& world, SimNode& node, const TrainerId& id, TrainerOrder order);
+
+  Trainer(World& world, SimNode& node, const TrainerId& id, TrainerOrder order);
+
+  const TrainerId& id() const { return id_; }
+  SimNode& node() const { return node_; }
+  const TrainerOrder& order() const { return order_; }
+  const TrainerReport& status() const { return status_; }
+  const JobFacts& facts() const { return facts_; }
+  bool is_alive() const { return alive_; }
+  int64_t step() const { return status_.progress.step; }
+  bool has_trained() const { return membership_.trained_generation() > 0; }
+  // The gradients of the step after those done, but for their mean.
+  bool has_computed() const { return computed_; }
+  // "job-1 g2 r0".
+  std::string name() const;
+
+  // From its daemon.
+  void Command(const TrainerOrder& order);
+  void Terminate();
+  void Kill();
+  void OnAlone();  // The daemon is gone.
+  struct Progress Progress() const;
+  bool is_suspended() const { return frozen_; }
+  int64_t steps_made() const { return steps_made_; }
+
+  // From outside.
+  void CrashBy(int signal);
+  void Throw();
+  void AskToEnd();  // SIGTERM by somebody else.
+  void Freeze();
+  void Thaw();
+  void Hang() { hangs_ = true; }  // In its next step, for ever.
+  // With its host: nothing of its end is on record.
+  void Vanish();
+
+  // From the training. All are of the generation that it meets or trains in.
+  void Met(int64_t step, int64_t epoch);
+  // The step's exchange is done. `save_order` 0: no order is to be answered after it.
+  void CompleteStep(int64_t epoch, int64_t save_order, bool leaves);
+  void OnCollectiveError(const std::string& why);
+  void OnConnected(int64_t generation, bool connected);
+  bool agrees() const { return membership_.Next(Clock()).action == Action::kAgree; }
+  int64_t present() const { return membership_.present(); }
+  // Runs later as part of the process, if it still lives.
+  void Later(Micros delay, Timeline::Action action);
+
+ private:
+  absl::Time Clock() const;
+  void Load();
+  void Act();
+  void CheckCommits();
+  void SetPhase(int phase);
+  void Compute();
+  void Save(int64_t order);
+  void EndSave(const CheckpointKey& key, int rank, bool fails);
+  void CommitManifest(const CheckpointKey& key, int ranks);
+  void FinishWhenSaved();
+  void Tell();
+  SaveStatus* FindSave(const CheckpointKey& key);
+  std::string DirectoryOf(const CheckpointKey& key) const;
+  void End(Remains remains, bool reset);
+  void Exit(FailureKind kind, const std::string& message);
+
+  World& world_;
+  SimNode& node_;
+  const TrainerId id_;
+  const JobFacts& facts_;
+  TrainerOrder order_;
+  TrainerReport status_;
+  MembershipState membership_;
+  int64_t connecting_ = 0;  // Generation.
+  Micros phase_since_ = 0;
+  Micros wake_ = kNever;  // For MembershipState's giving up.
+  bool alive_ = true;
+  bool frozen_ = false;
+  bool hangs_ = false;
+  bool computed_ = false;
+  bool computing_ = false;
+  bool is_over_ = false;  // The generation that it is in was replaced.
+  bool finishing_ = false;
+  bool ending_ = false;
+  int64_t steps_made_ = 0;
+  int64_t run_ = 0;  // Number of the meeting or training; older computations are void.
+  std::vector<CheckpointKey> committing_;
+  std::vector<Timeline::Action> held_;
+};
+
+}  // namespace paceline::sim
+
+#endif  // TESTS_SIM_TRAINER_H_

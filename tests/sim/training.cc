@@ -1,0 +1,254 @@
+#include "tests/sim/training.h"
+
+#include <algorithm>
+
+#include "tests/sim/observer.h"
+#include "tests/sim/sim_node.h"
+
+namespace paceline::sim {
+namespace {
+
+// Sending the whole state takes at most so long.
+constexpr Micros kTransfer = 400 * kMilli;
+
+}  // namespace
+
+Training::Group& Training::Enter(const TrainerPtr& trainer, size_t* m) {
+  const TrainerOrder& order = trainer->order();
+  Group& group = groups_[{trainer->id().job, order.generation}];
+  group.job = trainer->id().job;
+  group.generation = order.generation;
+  group.members.resize(static_cast<size_t>(order.world_size));
+  *m = static_cast<size_t>(order.rank);
+  Member& member = group.members[*m];
+  if (member.trainer != nullptr && member.trainer != trainer && member.trainer->is_alive()) {
+    world_.trace.Fail(member.trainer->name(), " and ", trainer->name(), " are both rank ",
+                      order.rank, " of generation ", order.generation);
+  }
+  member.trainer = trainer;
+  return group;
+}
+
+void Training::Connect(const TrainerPtr& trainer) {
+  size_t m = 0;
+  Group& group = Enter(trainer, &m);
+  const int64_t generation = group.generation;
+  trainer->Later(trainer->facts().collective_timeout, [t = trainer.get(), &group, generation] {
+    if (!group.connected) t->OnConnected(generation, false);
+  });
+  TryConnect(group);
+  TryExchange(group);
+}
+
+void Training::Meet(const TrainerPtr& trainer) {
+  size_t m = 0;
+  Group& group = Enter(trainer, &m);
+  TryConnect(group);
+  Wait(group, m);
+}
+
+void Training::Arrive(const TrainerPtr& trainer) {
+  size_t m = 0;
+  Group* group = Find(*trainer, &m);
+  Wait(*group, m);
+}
+
+Training::Group* Training::Find(const Trainer& trainer, size_t* m) {
+  const auto found = groups_.find({trainer.id().job, trainer.present()});
+  if (found == groups_.end()) return nullptr;
+  auto& members = found->second.members;
+  for (*m = 0; *m < members.size(); ++*m) {
+    if (members[*m].trainer.get() == &trainer) return &found->second;
+  }
+  return nullptr;
+}
+
+int Training::RankIn(const Trainer& trainer, int64_t generation) const {
+  const auto found = groups_.find({trainer.id().job, generation});
+  if (found == groups_.end()) return -1;
+  const auto& members = found->second.members;
+  for (size_t m = 0; m < members.size(); ++m) {
+    if (members[m].trainer.get() == &trainer) return static_cast<int>(m);
+  }
+  return -1;
+}
+
+void Training::TryConnect(Group& group) {
+  if (group.connected) return;
+  const bool all = std::all_of(group.members.begin(), group.members.end(), [](const Member& m) {
+    return m.trainer != nullptr && m.trainer->is_alive() && !m.out;
+  });
+  if (!all || !IsConnected(group)) return;
+  group.connected = true;
+  for (const Member& member : group.members) {
+    Trainer* const trainer = member.trainer.get();
+    trainer->Later(random_.Between(1, 30) * kMilli, [trainer, generation = group.generation] {
+      trainer->OnConnected(generation, true);
+    });
+  }
+}
+
+void Training::Wait(Group& group, size_t m) {
+  Member& member = group.members[m];
+  member.waits = true;
+  ++member.wait;
+  const bool gone = std::any_of(group.members.begin(), group.members.end(), [](const Member& peer) {
+    return peer.trainer != nullptr && (peer.out || !peer.trainer->is_alive());
+  });
+  if (gone) Fail(group, m, random_.Between(1, 30) * kMilli, "a peer is gone");
+  Fail(group, m, member.trainer->facts().collective_timeout, "timed out");
+  TryExchange(group);
+}
+
+void Training::Fail(Group& group, size_t m, Micros delay, std::string why) {
+  Member& member = group.members[m];
+  member.trainer->Later(delay, [&group, m, wait = member.wait, why = std::move(why)] {
+    Member& waiting = group.members[m];
+    if (!waiting.waits || waiting.wait != wait) return;
+    waiting.waits = false;
+    waiting.trainer->OnCollectiveError(why);
+  });
+}
+
+bool Training::IsConnected(const Group& group) const {
+  for (const Member& a : group.members) {
+    for (const Member& b : group.members) {
+      const int x = a.trainer->node().index();
+      const int y = b.trainer->node().index();
+      if (x < y && world_.network->DataIsCut(x, y)) return false;
+    }
+  }
+  return true;
+}
+
+void Training::TryExchange(Group& group) {
+  const bool all = std::all_of(group.members.begin(), group.members.end(), [](const Member& m) {
+    return m.trainer != nullptr && !m.out && m.waits && m.trainer->is_alive();
+  });
+  if (!all || !IsConnected(group)) return;
+  for (Member& member : group.members) {
+    member.waits = false;
+    ++member.wait;
+  }
+  switch (group.stage) {
+    case Group::Stage::kMeeting:
+      return Decide(group);
+    case Group::Stage::kTransfer:
+      group.stage = Group::Stage::kTraining;
+      world_.observer->OnMet(group.generation, TrainersOf(group), group.position);
+      for (const Member& member : group.members) {
+        Trainer* const trainer = member.trainer.get();
+        trainer->Later(random_.Between(100, 3000),
+                       [trainer, position = group.position, epoch = group.epoch,
+                        generation = group.generation] {
+                         if (trainer->present() == generation) trainer->Met(position, epoch);
+                       });
+      }
+      return;
+    case Group::Stage::kTraining:
+      return Exchange(group);
+  }
+}
+
+// As worker/trainer/core/meeting.h decides for ranks that are all one group: the most advanced of
+// those that have trained gives its state to the others; when none has, that of those that have
+// loaded one.
+void Training::Decide(Group& group) {
+  bool trained = false;
+  bool transfers = false;
+  group.position = 0;
+  for (const Member& member : group.members) trained = trained || member.trainer->has_trained();
+  for (const Member& member : group.members) {
+    const Trainer& trainer = *member.trainer;
+    group.epoch = std::max(group.epoch, trainer.order().epoch);
+    if (trained && !trainer.has_trained()) continue;
+    group.position = std::max(group.position, trainer.step());
+  }
+  for (const Member& member : group.members) {
+    transfers = transfers || member.trainer->step() != group.position ||
+                (trained && !member.trainer->has_trained());
+  }
+  group.stage = Group::Stage::kTransfer;
+  for (size_t m = 0; m < group.members.size(); ++m) {
+    group.members[m].trainer->Later(transfers ? random_.Between(1 * kMilli, kTransfer) : 200,
+                                    [this, &group, m] {
+                                      if (!group.members[m].out) Wait(group, m);
+                                    });
+  }
+}
+
+std::vector<const Trainer*> Training::TrainersOf(const Group& group) {
+  std::vector<const Trainer*> trainers;
+  trainers.reserve(group.members.size());
+  for (const Member& member : group.members) trainers.push_back(member.trainer.get());
+  return trainers;
+}
+
+void Training::Exchange(Group& group) {
+  const Trainer& first = *group.members.front().trainer;
+  int64_t order = first.order().save_order;
+  bool leaves = true;
+  for (const Member& member : group.members) {
+    const Trainer& trainer = *member.trainer;
+    if (trainer.step() != first.step()) {
+      world_.trace.Fail(first.name(), " and ", trainer.name(), " exchange gradients of steps ",
+                        first.step(), " and ", trainer.step());
+    }
+    order = std::min(order, trainer.order().save_order);
+    leaves = leaves && trainer.agrees();
+  }
+  int64_t epoch = first.order().epoch;
+  for (const Member& member : group.members) epoch = std::min(epoch, member.trainer->order().epoch);
+  group.epoch = std::max(group.epoch, epoch);
+  const bool saves = order > group.answered_order;
+  if (saves) group.answered_order = order;
+  world_.observer->OnExchange(group.generation, TrainersOf(group));
+  for (const Member& member : group.members) {
+    Trainer* const trainer = member.trainer.get();
+    trainer->Later(random_.Between(100, 3000),
+                   [trainer, leaves, epoch = group.epoch, generation = group.generation,
+                    order = saves ? order : 0] {
+                     if (trainer->present() == generation)
+                       trainer->CompleteStep(epoch, order, leaves);
+                   });
+  }
+}
+
+void Training::Sever(const Trainer& trainer) {
+  size_t m = 0;
+  Group* group = Find(trainer, &m);
+  if (group == nullptr) return;
+  group->members[m].out = true;
+  group->members[m].waits = false;
+  OnEnd(trainer, true);
+}
+
+void Training::OnEnd(const Trainer& trainer, bool reset) {
+  if (!reset) return;
+  for (auto i = groups_.lower_bound({trainer.id().job, 0});
+       i != groups_.end() && i->first.first == trainer.id().job; ++i) {
+    Group& group = i->second;
+    const bool joined =
+        std::any_of(group.members.begin(), group.members.end(), [&](const Member& member) {
+          return member.trainer.get() == &trainer && (member.out || !trainer.is_alive());
+        });
+    if (!joined) continue;
+    for (size_t m = 0; m < group.members.size(); ++m) {
+      const Member& member = group.members[m];
+      if (member.trainer == nullptr || !member.waits || !member.trainer->is_alive()) continue;
+      if (world_.network->DataIsCut(member.trainer->node().index(), trainer.node().index())) {
+        continue;
+      }
+      Fail(group, m, random_.Between(1, 30) * kMilli, "a peer is gone");
+    }
+  }
+}
+
+void Training::OnMended() {
+  for (auto& [key, group] : groups_) {
+    TryConnect(group);
+    TryExchange(group);
+  }
+}
+
+}  // namespace paceline::sim

@@ -1,0 +1,76 @@
+// What the trainers of a generation do together: they connect and meet, get the state, and exchange
+// gradients step by step. A member that is gone, stands still or cannot be reached fails the
+// others, at once or when their timeout has passed.
+//
+// Thread-compatible.
+#ifndef TESTS_SIM_TRAINING_H_
+#define TESTS_SIM_TRAINING_H_
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/sim/trainer.h"
+#include "tests/sim/world.h"
+
+namespace paceline::sim {
+
+class Training {
+ public:
+  explicit Training(World& world) : world_(world), random_(world.random.Fork()) {}
+
+  // Connects to the other members of the planned generation, beside its training.
+  void Connect(const TrainerPtr& trainer);
+  // Waits in its newest generation for the others, and for the state.
+  void Meet(const TrainerPtr& trainer);
+  // Waits in the exchange of its next step for the others.
+  void Arrive(const TrainerPtr& trainer);
+  // Of one that has met in this generation; -1 else.
+  int RankIn(const Trainer& trainer, int64_t generation) const;
+  // It has ended its collectives: those who wait for it hear of that.
+  void Sever(const Trainer& trainer);
+  // The process is gone. `reset`: its host tells those who are connected to it.
+  void OnEnd(const Trainer& trainer, bool reset);
+  // A wire between two nodes works again.
+  void OnMended();
+
+ private:
+  struct Member {
+    TrainerPtr trainer;
+    bool out = false;    // Has left, or failed.
+    bool waits = false;  // In a collective, or to meet.
+    int64_t wait = 0;    // Number of the latest one.
+  };
+  struct Group {
+    JobId job;
+    int64_t generation = 0;
+    std::vector<Member> members;
+    enum class Stage { kMeeting, kTransfer, kTraining } stage = Stage::kMeeting;
+    bool connected = false;
+    int64_t position = 0;
+    int64_t epoch = 0;
+    int64_t answered_order = 0;
+  };
+  using Key = std::pair<JobId, int64_t>;
+
+  Group& Enter(const TrainerPtr& trainer, size_t* member);
+  void Wait(Group& group, size_t m);
+  void TryConnect(Group& group);
+  void TryExchange(Group& group);
+  static std::vector<const Trainer*> TrainersOf(const Group& group);
+  void Exchange(Group& group);
+  void Decide(Group& group);
+  bool IsConnected(const Group& group) const;
+  // The member's wait fails after `delay`, unless it has ended by then.
+  void Fail(Group& group, size_t m, Micros delay, std::string why);
+  Group* Find(const Trainer& trainer, size_t* member);
+
+  World& world_;
+  Random random_;
+  std::map<Key, Group> groups_;
+};
+
+}  // namespace paceline::sim
+
+#endif  // TESTS_SIM_TRAINING_H_

@@ -1,0 +1,55 @@
+// All parts of one history. Each knows the world, and through it the others.
+#ifndef TESTS_SIM_WORLD_H_
+#define TESTS_SIM_WORLD_H_
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "common/core/ids.h"
+#include "tests/sim/disk.h"
+#include "tests/sim/network.h"
+#include "tests/sim/random.h"
+#include "tests/sim/settings.h"
+#include "tests/sim/timeline.h"
+#include "tests/sim/trace.h"
+
+namespace paceline::sim {
+
+class Observer;
+class SimController;
+class SimNode;
+class Training;
+
+// What the ranks of a job do.
+struct JobFacts {
+  int ranks = 1;
+  int64_t steps = 1;
+  int64_t every_steps = 0;  // Between saves.
+  std::string directory;    // Of its checkpoints; empty: none.
+  Micros step_time = 0;     // Mean.
+  Micros collective_timeout = 0;
+  Micros give_up = 0;
+  bool recovers = false;
+};
+
+struct World {
+  World(uint64_t seed, size_t kept_lines);
+  ~World();
+
+  Random random;
+  Settings settings;
+  Timeline time;
+  Trace trace;
+  Disk disk;
+  std::map<JobId, JobFacts> jobs;
+  std::unique_ptr<Network> network;
+  std::unique_ptr<Observer> observer;
+  std::unique_ptr<SimController> controller;
+  std::unique_ptr<Training> training;
+  std::vector<std::unique_ptr<SimNode>> nodes;
+};
+
+}  // namespace paceline::sim
+
+#endif  // TESTS_SIM_WORLD_H_

@@ -1,0 +1,124 @@
+// What becomes of a daemon's trainers when the controller is silent for longer than its lease.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "worker/daemon/testing/daemon_test.h"
+#include "worker/shim/trainer_lock.h"
+
+namespace paceline {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr absl::Duration kLease = absl::Seconds(1);
+
+// One of two ranks of its job; the other is on another node.
+v1::TrainerPlan Leased(int rank) {
+  v1::TrainerPlan plan = Plan(rank, 1000000);
+  plan.mutable_membership()->set_generation(1);
+  plan.mutable_membership()->set_rank(rank);
+  plan.mutable_membership()->set_world_size(2);
+  plan.set_leased(true);
+  return plan;
+}
+
+class LeaseTest : public DaemonTest {
+ protected:
+  LeaseTest() { controller_->SetLease(kLease); }
+
+  // Lets all trainers of the plan train, and some reports be answered.
+  v1::NodeReport Train(const std::vector<v1::TrainerPlan>& trainers) {
+    StartDaemon();
+    controller_->SetPlan(NodePlanOf(trainers));
+    controller_->WaitForReport(AllBeyond(5));
+    const int reports = controller_->Reports();
+    EXPECT_TRUE(Eventually([&] { return controller_->Reports() > reports + 3; }));
+    return controller_->WaitForReport(AllBeyond(5));
+  }
+
+  pid_t Shim(int rank) const { return ReadTrainerLock(TrainerDir(rank))->shim; }
+};
+
+bool Lost(const v1::TrainerReport& trainer) { return trainer.exit().failure() == v1::FAILURE_LOST; }
+
+TEST_F(LeaseTest, JobWhollyOnTheNodeEndsWhenTheControllerIsSilent) {
+  v1::TrainerPlan free = Leased(0);
+  free.mutable_id()->set_job_id("job-aaaaaaaaaaaa");
+  free.set_leased(false);
+  Train({Leased(0), Leased(1), free});
+  controller_->StopLeases();
+  const absl::Time silent = absl::Now();
+  const v1::NodeReport report = controller_->WaitForReport(
+      [](const v1::NodeReport& r) { return Lost(r.trainers(0)) && Lost(r.trainers(1)); });
+  EXPECT_GT(absl::Now() - silent, kLease / 2);
+  EXPECT_THAT(report.trainers(0).exit().message(), HasSubstr("all ranks of its job"));
+  EXPECT_EQ(report.trainers(0).exit().signal(), SIGKILL);
+  EXPECT_EQ(report.trainers(2).state(), v1::TRAINER_RUNNING);
+}
+
+TEST_F(LeaseTest, OnlyRanksThatMakeNoStepEndWhereAJobHasOtherNodes) {
+  v1::TrainerPlan other = Leased(1);
+  other.mutable_id()->set_job_id("job-aaaaaaaaaaaa");
+  const v1::NodeReport running = Train({Leased(0), other});
+  controller_->StopLeases();
+  // Rank 0 of kJob: its id comes first.
+  ::kill(static_cast<pid_t>(running.trainers(0).pid()), SIGSTOP);
+  const v1::NodeReport report =
+      controller_->WaitForReport([](const v1::NodeReport& r) { return Lost(r.trainers(0)); });
+  EXPECT_THAT(report.trainers(0).exit().message(), HasSubstr("no step"));
+  const int64_t step = report.trainers(1).progress().step();
+  controller_->WaitForReport(
+      [&](const v1::NodeReport& r) { return r.trainers(1).progress().step() > step + 300; });
+}
+
+TEST_F(LeaseTest, NothingEndsWithoutALeaseThatWasGranted) {
+  controller_->StopLeases();
+  const v1::NodeReport running = Train({Leased(0), Leased(1)});
+  const int64_t step = running.trainers(0).progress().step();
+  controller_->WaitForReport([&](const v1::NodeReport& r) {
+    return r.trainers(0).progress().step() > step + 1500;  // Longer than a lease.
+  });
+}
+
+TEST_F(LeaseTest, NodeThatWakesUpAfterItsLeaseEndsItsTrainersFirst) {
+  const v1::NodeReport running = Train({Leased(0)});
+  const auto trainer = static_cast<pid_t>(running.trainers(0).pid());
+  for (const pid_t process : {daemon_, Shim(0), trainer}) ::kill(process, SIGSTOP);
+  const auto stopped = ReadTrainerLock(TrainerDir(0));
+  // The membership that it gets when it wakes up is not for a trainer that others have replaced.
+  v1::TrainerPlan next = Leased(0);
+  next.mutable_membership()->set_generation(2);
+  controller_->SetPlan(NodePlanOf({next}));
+  const absl::Time until = absl::Now() + 2 * kLease;
+  EXPECT_TRUE(Eventually([&] { return absl::Now() > until; }));
+  ::kill(daemon_, SIGCONT);  // Neither the shim nor the trainer: the daemon sees to that.
+  const v1::NodeReport report =
+      controller_->WaitForReport([](const v1::NodeReport& r) { return Lost(r.trainers(0)); });
+  EXPECT_EQ(report.trainers(0).membership().generation(), 1);
+  EXPECT_TRUE(stopped->alive);
+}
+
+TEST_F(LeaseTest, LaterDaemonKnowsTheLease) {
+  Train({Leased(0), Leased(1)});
+  controller_.reset();
+  End(SIGKILL);
+  StartDaemon();
+  WaitForLog("trainer_fenced", 2);
+  EXPECT_TRUE(Eventually([&] { return !ReadTrainerLock(TrainerDir(0))->alive; }));
+  // And why, when it comes back another time.
+  End(SIGKILL);
+  controller_ = std::make_unique<FakeController>(controller_address_);
+  StartDaemon();
+  const v1::NodeReport report = controller_->WaitForHello().report();
+  EXPECT_TRUE(AllIn(v1::TRAINER_EXITED)(report));
+  EXPECT_TRUE(Lost(report.trainers(0))) << report.DebugString();
+}
+
+}  // namespace
+}  // namespace paceline

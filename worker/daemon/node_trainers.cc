@@ -1,0 +1,296 @@
+#include "worker/daemon/node_trainers.h"
+
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <system_error>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/status_macros.h"
+#include "common/log.h"
+#include "worker/daemon/log_files.h"
+#include "worker/daemon/thread_stacks.h"
+#include "worker/shim/trainer_dir.h"
+
+namespace paceline {
+namespace {
+
+template <typename... Functions>
+struct Overloaded : Functions... {
+  using Functions::operator()...;
+};
+template <typename... Functions>
+Overloaded(Functions...) -> Overloaded<Functions...>;
+
+}  // namespace
+
+NodeTrainers::NodeTrainers(EventLoop& loop, Options options, WorkerMetrics& metrics,
+                           SideThreads& threads, std::function<void(Tell)> tell)
+    : loop_(loop),
+      options_(std::move(options)),
+      metrics_(metrics),
+      threads_(threads),
+      tell_(std::move(tell)),
+      set_(options_.set),
+      poller_(loop),
+      sockets_(poller_, [this](const TrainerId& id, const v1::TrainerStatus& status) {
+        OnStatus(id, status);
+      }) {}
+
+absl::Status NodeTrainers::Start() {
+  PACELINE_RETURN_IF_ERROR(sockets_.Listen(options_.setup.paths.Socket()));
+  FindTrainers();
+  RemoveStrayRings();
+  return absl::OkStatus();
+}
+
+// ---- What the controller wants.
+
+void NodeTrainers::SetPlan(const v1::NodePlan& plan) {
+  PlanReceived event;
+  plans_.clear();
+  for (const v1::TrainerPlan& wanted : plan.trainers()) {
+    const TrainerId id = IdFromProto(wanted.id());
+    if (!IsValid(id)) {
+      PACELINE_LOG(ERROR) << "plan_entry_ignored reason=\"impossible id\"";
+      continue;
+    }
+    plans_[id] = wanted;
+    std::optional<absl::Duration> stop;
+    if (wanted.has_stop()) stop = absl::Seconds(std::max(0.0, wanted.stop().grace_s()));
+    event.trainers.push_back({id, stop});
+    NodeTrainer* const trainer = Find(id);
+    if (trainer == nullptr || trainer->ended()) continue;
+    v1::TrainerPlan kept = wanted;
+    // A stop that was asked for is not taken back.
+    if (set_.StopRequested(id)) kept.mutable_stop();
+    trainer->SetPlan(kept);
+    sockets_.SetCommand(id, trainer->Command());
+    SaveWantedStacks(*trainer);
+  }
+  Apply(event);
+}
+
+void NodeTrainers::Apply(const TrainerEvent& event) {
+  Execute(set_.Step(event, EventLoop::Now()));
+  ArmDeadline();
+}
+
+void NodeTrainers::Execute(const std::vector<TrainerAction>& actions) {
+  for (const TrainerAction& action : actions) {
+    std::visit(Overloaded{
+                   [this](const StartTrainer& start) { Start(start.id); },
+                   [this](const SkipTrainer& skip) { Skip(skip.id); },
+                   [this](const TerminateTrainer& stop) { Stop(stop.id, /*kill=*/false); },
+                   [this](const KillTrainer& stop) { Stop(stop.id, /*kill=*/true); },
+                   [this](const ForgetTrainer& forget) { Forget(forget.id); },
+                   [this](const DeleteTrainerDir& gone) { DeleteDir(gone.id); },
+               },
+               action);
+  }
+}
+
+void NodeTrainers::ArmDeadline() {
+  if (deadline_.has_value()) loop_.Cancel(*deadline_);
+  deadline_.reset();
+  const absl::Time next = set_.NextDeadline();
+  if (next == absl::InfiniteFuture()) return;
+  deadline_ = loop_.After(next - EventLoop::Now(), [this] {
+    deadline_.reset();
+    Execute(set_.Tick(EventLoop::Now()));
+    ArmDeadline();
+  });
+}
+
+void NodeTrainers::Start(const TrainerId& id) {
+  NodeTrainer& trainer = trainers_.try_emplace(id, options_.setup, id).first->second;
+  const absl::Status status = trainer.Start(plans_.at(id));
+  if (!status.ok()) trainer.FailStart(status);
+  tell_(Tell::kSoon);
+  if (trainer.ended()) {
+    OnEnded(trainer);
+    // Not now: an action must not change what decides under its feet.
+    loop_.Post([this, id] { Apply(TrainerEnded{id}); });
+    return;
+  }
+  PACELINE_LOG(INFO) << "trainer_started " << trainer.Named()
+                     << " shim=" << trainer.process()->shim();
+  sockets_.SetCommand(id, trainer.Command());
+  Watch(trainer);
+}
+
+void NodeTrainers::Skip(const TrainerId& id) {
+  trainers_.try_emplace(id, options_.setup, id).first->second.Skip(plans_.at(id));
+  tell_(Tell::kSoon);
+}
+
+void NodeTrainers::Stop(const TrainerId& id, bool kill) {
+  NodeTrainer* const trainer = Find(id);
+  if (trainer == nullptr || !trainer->process().has_value()) return;
+  // A later daemon must know that the end was wanted, before it comes.
+  v1::TrainerPlan plan = trainer->plan();
+  plan.mutable_stop();
+  trainer->SetPlan(plan);
+  sockets_.SetCommand(id, trainer->Command());
+  PACELINE_LOG(INFO) << (kill ? "trainer_killed " : "trainer_asked_to_stop ") << trainer->Named();
+  kill ? trainer->process()->Kill() : trainer->process()->Terminate();
+}
+
+void NodeTrainers::Forget(const TrainerId& id) {
+  NodeTrainer* const trainer = Find(id);
+  if (trainer == nullptr) return;
+  trainer->Forget();
+  trainers_.erase(id);
+  dropped_.erase(id);
+  if (const auto shown = shown_as_.find(id); shown != shown_as_.end()) {
+    metrics_.ForgetTrainer(shown->second);
+    shown_as_.erase(shown);
+  }
+  tell_(Tell::kSoon);
+}
+
+void NodeTrainers::DeleteDir(const TrainerId& id) {
+  std::error_code error;
+  std::filesystem::remove_all(options_.setup.paths.TrainerDir(id), error);
+}
+
+// ---- What happens to the trainers.
+
+void NodeTrainers::Watch(NodeTrainer& trainer) {
+  poller_.Arm(trainer.process()->fd(), EPOLLIN, [this, id = trainer.id()] { OnProcessEnded(id); });
+}
+
+void NodeTrainers::OnProcessEnded(const TrainerId& id) {
+  NodeTrainer& trainer = *Find(id);
+  if (trainer.process().has_value()) poller_.Disarm(trainer.process()->fd());
+  trainer.Judge(set_.StopRequested(id));
+  // Before it is forgotten: its last steps are worth to be seen.
+  tell_(Tell::kNow);
+  trainer.KeepResult();
+  OnEnded(trainer);
+  Apply(TrainerEnded{id});
+}
+
+void NodeTrainers::OnEnded(const NodeTrainer& trainer) {
+  const v1::TrainerExit exit = trainer.Report().exit();
+  metrics_.AddEnded(exit.failure());
+  sockets_.Forget(trainer.id());
+  PACELINE_LOG(INFO) << "trainer_ended " << trainer.Named()
+                     << " failure=" << v1::FailureKind_Name(exit.failure())
+                     << " code=" << exit.exit_code() << " signal=" << exit.signal() << " reason=\""
+                     << exit.message() << "\"";
+}
+
+void NodeTrainers::OnStatus(const TrainerId& id, const v1::TrainerStatus& status) {
+  NodeTrainer* const trainer = Find(id);
+  if (trainer != nullptr) tell_(trainer->OnStatus(status));
+}
+
+void NodeTrainers::Poll(absl::Time now) {
+  std::map<v1::TrainerState, int> by_state;
+  for (auto& [id, trainer] : trainers_) {
+    if (!trainer.ended()) tell_(trainer.Poll(now));
+    SaveWantedStacks(trainer);
+    const v1::TrainerReport report = trainer.Report();
+    ++by_state[report.state()];
+    Show(trainer, report);
+  }
+  metrics_.SetTrainers(by_state);
+}
+
+void NodeTrainers::Fence(const Lease& lease, absl::Time now) {
+  std::vector<HeldTrainer> held;
+  for (const auto& [id, trainer] : trainers_) held.push_back(trainer.Held());
+  for (const FencedTrainer& fenced : ToFence(held, lease, now)) {
+    NodeTrainer& trainer = *Find(fenced.id);
+    trainer.Fence(fenced.why);
+    PACELINE_LOG(WARNING) << "trainer_fenced " << trainer.Named() << " reason=\"" << fenced.why
+                          << "\"";
+  }
+}
+
+void NodeTrainers::SaveWantedStacks(NodeTrainer& trainer) {
+  const std::optional<pid_t> process = trainer.BeginStacks();
+  if (!process.has_value()) return;
+  const auto status = std::make_shared<absl::Status>();
+  threads_.Run([pid = *process, path = trainer.StacksPath(),
+                status](const std::atomic<bool>& stop) { *status = SaveStacks(pid, path, stop); },
+               [this, id = trainer.id(), status] {
+                 NodeTrainer* const saved = Find(id);
+                 if (saved == nullptr) return;
+                 saved->EndStacks(status->ok());
+                 tell_(Tell::kNow);
+                 PACELINE_LOG(INFO)
+                     << "stacks_saved " << saved->Named() << " file=" << saved->StacksPath()
+                     << (status->ok() ? "" : absl::StrCat(" error=\"", status->message(), "\""));
+               });
+}
+
+void NodeTrainers::Show(const NodeTrainer& trainer, const v1::TrainerReport& report) {
+  const TrainerId& id = trainer.id();
+  const TrainerId member = trainer.Member();
+  const auto [shown, is_new] = shown_as_.try_emplace(id, member);
+  if (!(shown->second == member)) metrics_.ForgetTrainer(std::exchange(shown->second, member));
+  if (const std::optional<RingTail>& ring = trainer.ring(); ring.has_value()) {
+    const int64_t dropped = ring->dropped();
+    metrics_.AddDropped(dropped - std::exchange(dropped_[id], dropped));
+  }
+  if (member.rank.value() < 0) return;  // Spares are not told apart, and train nothing.
+  metrics_.SetFigures(member, report.figures(), report.plan());
+  if (report.has_checkpoints()) metrics_.SetCheckpoints(member, report.checkpoints());
+  if (trainer.ring().has_value()) {
+    metrics_.SetTrainer(member, report.progress(), trainer.ring()->phase_ns());
+  }
+}
+
+void NodeTrainers::PruneLogs() {
+  for (const auto& [id, trainer] : trainers_) {
+    if (trainer.ended()) continue;
+    LogFiles(absl::StrCat(options_.setup.paths.TrainerDir(id), "/", trainer_dir::kLog))
+        .DeleteOldest(options_.log_segments);
+  }
+}
+
+// ---- What is told of them.
+
+google::protobuf::RepeatedPtrField<v1::TrainerReport> NodeTrainers::Report() const {
+  google::protobuf::RepeatedPtrField<v1::TrainerReport> reports;
+  for (const auto& [id, trainer] : trainers_) *reports.Add() = trainer.Report();
+  return reports;
+}
+
+std::optional<v1::StepBatch> NodeTrainers::NextBatch() {
+  auto next = last_batch_.has_value() ? trainers_.upper_bound(*last_batch_) : trainers_.begin();
+  for (size_t tried = 0; tried < trainers_.size(); ++tried, ++next) {
+    if (next == trainers_.end()) next = trainers_.begin();
+    if (!next->second.ring().has_value()) continue;
+    std::optional<v1::StepBatch> batch = next->second.ring()->TakeBatch();
+    if (!batch.has_value()) continue;
+    last_batch_ = next->first;
+    *batch->mutable_id() = IdToProto(next->first);
+    return batch;
+  }
+  return std::nullopt;
+}
+
+bool NodeTrainers::Runs(const TrainerId& id) const {
+  const auto found = trainers_.find(id);
+  return found != trainers_.end() && !found->second.ended();
+}
+
+int NodeTrainers::Running() const {
+  return static_cast<int>(std::count_if(trainers_.begin(), trainers_.end(),
+                                        [](const auto& entry) { return !entry.second.ended(); }));
+}
+
+NodeTrainer* NodeTrainers::Find(const TrainerId& id) {
+  const auto found = trainers_.find(id);
+  return found == trainers_.end() ? nullptr : &found->second;
+}
+
+}  // namespace paceline

@@ -1,0 +1,110 @@
+// All trainers of this node: finds what an earlier daemon left, starts, watches, tells, stops and
+// forgets them, as core/trainer_set.h decides from the controller's plans.
+//
+// Runs on the loop.
+#ifndef WORKER_DAEMON_NODE_TRAINERS_H_
+#define WORKER_DAEMON_NODE_TRAINERS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/event_loop.h"
+#include "worker/daemon/core/lease.h"
+#include "worker/daemon/core/trainer_set.h"
+#include "worker/daemon/fd_poller.h"
+#include "worker/daemon/metrics.h"
+#include "worker/daemon/node_trainer.h"
+#include "worker/daemon/side_threads.h"
+#include "worker/daemon/trainer_sockets.h"
+
+namespace paceline {
+
+class NodeTrainers {
+ public:
+  struct Options {
+    TrainerSetup setup;
+    TrainerSet::Options set;
+    size_t log_segments = 8;  // Kept per trainer.
+  };
+
+  // `tell` is called when the controller should hear of a change; what is told is Report then.
+  // `loop`, `metrics` and `threads` outlive this object.
+  NodeTrainers(EventLoop& loop, Options options, WorkerMetrics& metrics, SideThreads& threads,
+               std::function<void(Tell)> tell);
+  NodeTrainers(const NodeTrainers&) = delete;
+  NodeTrainers& operator=(const NodeTrainers&) = delete;
+
+  // Listens for trainers and adopts those that run.
+  absl::Status Start();
+
+  // The node's trainers in the controller's latest plan.
+  void SetPlan(const v1::NodePlan& plan);
+
+  // Looks at what the trainers tell nobody: rings, processes. To be called ten times a second.
+  // `now`: BootNow; so below.
+  void Poll(absl::Time now);
+
+  // Kills those that have to end when `lease` has run out.
+  void Fence(const Lease& lease, absl::Time now);
+
+  void PruneLogs();
+
+  google::protobuf::RepeatedPtrField<v1::TrainerReport> Report() const;
+
+  // Steps that were not sent yet, of one trainer. They take turns, so that one with short steps
+  // does not hold up the others.
+  std::optional<v1::StepBatch> NextBatch();
+
+  bool Runs(const TrainerId& id) const;
+  int Running() const;
+
+ private:
+  void FindTrainers();
+  void RemoveStrayRings() const;
+  void Adopt(const TrainerId& id);
+  void OnAdopted(NodeTrainer& trainer, const absl::Status& status);
+  void Apply(const TrainerEvent& event);
+  void Execute(const std::vector<TrainerAction>& actions);
+  void ArmDeadline();
+  void Start(const TrainerId& id);
+  void Skip(const TrainerId& id);
+  void Stop(const TrainerId& id, bool kill);
+  void Forget(const TrainerId& id);
+  void DeleteDir(const TrainerId& id);
+  void Watch(NodeTrainer& trainer);
+  void OnProcessEnded(const TrainerId& id);
+  void OnEnded(const NodeTrainer& trainer);
+  void OnStatus(const TrainerId& id, const v1::TrainerStatus& status);
+  void SaveWantedStacks(NodeTrainer& trainer);
+  void Show(const NodeTrainer& trainer, const v1::TrainerReport& report);
+  NodeTrainer* Find(const TrainerId& id);
+
+  // Constant.
+  EventLoop& loop_;
+  const Options options_;
+  WorkerMetrics& metrics_;
+  SideThreads& threads_;
+  const std::function<void(Tell)> tell_;
+
+  // Owned by the loop.
+  TrainerSet set_;
+  std::map<TrainerId, NodeTrainer> trainers_;
+  std::map<TrainerId, v1::TrainerPlan> plans_;  // Of the latest plan.
+  std::map<TrainerId, int64_t> dropped_;        // Lost step records already counted.
+  std::map<TrainerId, TrainerId> shown_as_;     // The members whose metrics are shown.
+  FdPoller poller_;
+  TrainerSockets sockets_;
+  std::optional<EventLoop::TimerId> deadline_;
+  std::optional<TrainerId> last_batch_;  // Whose turn was last.
+};
+
+}  // namespace paceline
+
+#endif  // WORKER_DAEMON_NODE_TRAINERS_H_

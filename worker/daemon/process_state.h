@@ -1,0 +1,33 @@
+// Whether a process is stopped, by SIGSTOP or by a debugger: it lives and does nothing.
+//
+// Thread-compatible.
+#ifndef WORKER_DAEMON_PROCESS_STATE_H_
+#define WORKER_DAEMON_PROCESS_STATE_H_
+
+#include <sys/types.h>
+
+#include "absl/strings/string_view.h"
+
+namespace paceline {
+
+// The state letter in the text of /proc/<pid>/stat (proc(5)); '\0' when there is none.
+char StateLetter(absl::string_view stat);
+
+class ProcessState {
+ public:
+  // Stays with this process, whoever gets its id later.
+  explicit ProcessState(pid_t pid);
+  ProcessState(ProcessState&& other) noexcept;
+  ProcessState& operator=(ProcessState&& other) noexcept;
+  ~ProcessState();
+
+  // False, too, when the process is gone.
+  bool Suspended() const;
+
+ private:
+  int fd_;
+};
+
+}  // namespace paceline
+
+#endif  // WORKER_DAEMON_PROCESS_STATE_H_

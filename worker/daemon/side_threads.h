@@ -1,0 +1,41 @@
+// Runs on threads of their own what would hold up the loop, and then, on the loop, what is to be
+// done with its result.
+//
+// Runs on the loop.
+#ifndef WORKER_DAEMON_SIDE_THREADS_H_
+#define WORKER_DAEMON_SIDE_THREADS_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <thread>
+
+#include "common/event_loop.h"
+
+namespace paceline {
+
+class SideThreads {
+ public:
+  // `stop` becomes true when nobody waits for it any more: it ends soon then.
+  using Work = std::function<void(const std::atomic<bool>& stop)>;
+
+  // `loop` outlives this object.
+  explicit SideThreads(EventLoop& loop) : loop_(loop) {}
+  // Waits for what still runs, whose `done` does not run any more. Requires: the loop runs no more.
+  ~SideThreads();
+  SideThreads(const SideThreads&) = delete;
+  SideThreads& operator=(const SideThreads&) = delete;
+
+  void Run(Work work, std::function<void()> done);
+
+ private:
+  EventLoop& loop_;
+  std::atomic<bool> stop_{false};
+  std::map<int64_t, std::thread> threads_;
+  int64_t last_ = 0;
+};
+
+}  // namespace paceline
+
+#endif  // WORKER_DAEMON_SIDE_THREADS_H_

@@ -1,0 +1,26 @@
+// Where the threads of a process are, as text: what the kernel tells of each, and their frames as
+// the tool eu-stack (Debian's elfutils) finds them, if it is installed.
+#ifndef WORKER_DAEMON_THREAD_STACKS_H_
+#define WORKER_DAEMON_THREAD_STACKS_H_
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace paceline {
+
+// Of each thread its name, state, wait channel, system call and, if this user may read it, the
+// kernel's stack (proc(5)). Bounded in size.
+std::string KernelStacks(pid_t pid);
+
+// Writes both to `path`; the file appears whole. Blocks for up to five seconds, less when `stop`
+// becomes true. The process may be suspended; else it stands still while its frames are read. What
+// could not be found out is told in the file; fails when that cannot be written.
+absl::Status SaveStacks(pid_t pid, const std::string& path, const std::atomic<bool>& stop);
+
+}  // namespace paceline
+
+#endif  // WORKER_DAEMON_THREAD_STACKS_H_

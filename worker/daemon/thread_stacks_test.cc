@@ -1,0 +1,76 @@
+#include "worker/daemon/thread_stacks.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <iterator>
+
+#include "worker/daemon/process_state.h"
+
+namespace paceline {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+
+// A process that waits, suspended if wished.
+class Waiting {
+ public:
+  explicit Waiting(bool suspended) : pid_(::fork()) {
+    if (pid_ == 0) {
+      while (true) ::pause();
+    }
+    int status = 0;
+    if (suspended) ::kill(pid_, SIGSTOP);
+    if (suspended) ::waitpid(pid_, &status, WUNTRACED);
+  }
+  ~Waiting() {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  pid_t pid() const { return pid_; }
+
+ private:
+  const pid_t pid_;
+};
+
+std::string Saved(pid_t pid) {
+  const std::string path = ::testing::TempDir() + "/stacks.txt";
+  const std::atomic<bool> never{false};
+  EXPECT_TRUE(SaveStacks(pid, path, never).ok());
+  std::ifstream file(path);
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+TEST(ThreadStacksTest, TellsWhatTheKernelKnowsOfEachThread) {
+  const Waiting process(true);
+  EXPECT_THAT(KernelStacks(process.pid()), HasSubstr("thread_stacks"));
+  EXPECT_THAT(KernelStacks(process.pid()), HasSubstr("state T"));
+}
+
+TEST(ThreadStacksTest, FramesOfRunningAndSuspendedProcessesOrWhyThereAreNone) {
+  for (const bool suspended : {false, true}) {
+    const Waiting process(suspended);
+    // Where it is installed, and may look at other processes, it finds the call.
+    EXPECT_THAT(Saved(process.pid()),
+                AnyOf(HasSubstr("TestBody"), HasSubstr("eu-stack is not installed"),
+                      HasSubstr("Operation not permitted")));
+    EXPECT_EQ(ProcessState(process.pid()).Suspended(), suspended) << "left as it was found";
+  }
+}
+
+TEST(ThreadStacksTest, ProcessThatIsGoneIsTold) {
+  EXPECT_THAT(Saved(999999999), HasSubstr("process 999999999 is gone"));
+}
+
+TEST(ThreadStacksTest, FileThatCannotBeWrittenIsAnError) {
+  const std::atomic<bool> never{false};
+  EXPECT_FALSE(SaveStacks(::getpid(), "/nonexistent/stacks.txt", never).ok());
+}
+
+}  // namespace
+}  // namespace paceline

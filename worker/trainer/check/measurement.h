@@ -1,0 +1,27 @@
+// One thing that the probe has measured, and how it is told: as a line of JSON.
+#ifndef WORKER_TRAINER_CHECK_MEASUREMENT_H_
+#define WORKER_TRAINER_CHECK_MEASUREMENT_H_
+
+#include <string>
+#include <vector>
+
+namespace paceline {
+
+struct Measurement {
+  std::string name;  // "gemm"; one that counts errors ends in "_errors".
+  double value = 0;
+  std::string unit;
+  bool more_is_better = false;
+};
+
+// The middle one; of an even number the greater of the two. Requires: not empty.
+double Median(std::vector<double> values);
+
+// {"name": .., "value": .., "unit": .., "more_is_better": ..}
+std::string ToJson(const Measurement& measurement);
+// {"error": ..}: what could not be measured, and why.
+std::string ErrorToJson(const std::string& error);
+
+}  // namespace paceline
+
+#endif  // WORKER_TRAINER_CHECK_MEASUREMENT_H_

@@ -1,0 +1,185 @@
+#include "worker/trainer/check/pair_check.h"
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/core/status_macros.h"
+
+namespace paceline {
+namespace {
+
+// A client sends so many single bytes, each of which is sent back, then kBulkBytes, answered by
+// one.
+constexpr int kPings = 200;
+constexpr size_t kBulkBytes = 64 << 20;
+constexpr size_t kBlock = 256 << 10;
+constexpr timeval kPatience{3, 0};  // Of one read or write.
+constexpr int kLookMillis = 50;     // For the end of the server.
+
+class Socket {
+ public:
+  explicit Socket(int fd) : fd_(fd) {
+    const int on = 1;
+    ::setsockopt(fd_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    ::setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &kPatience, sizeof(kPatience));
+    ::setsockopt(fd_, SOL_SOCKET, SO_SNDTIMEO, &kPatience, sizeof(kPatience));
+  }
+  Socket(Socket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Socket(const Socket&) = delete;
+  ~Socket() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+
+  bool Send(const char* bytes, size_t size) const {
+    while (size > 0) {
+      const ssize_t sent = ::send(fd_, bytes, size, MSG_NOSIGNAL);
+      if (sent <= 0) return false;
+      bytes += sent;
+      size -= static_cast<size_t>(sent);
+    }
+    return true;
+  }
+
+  bool Receive(char* bytes, size_t size) const {
+    while (size > 0) {
+      const ssize_t received = ::recv(fd_, bytes, size, 0);
+      if (received <= 0) return false;
+      bytes += received;
+      size -= static_cast<size_t>(received);
+    }
+    return true;
+  }
+
+ private:
+  int fd_;
+};
+
+void Answer(const Socket& socket) {
+  char byte = 0;
+  for (int i = 0; i < kPings; ++i) {
+    if (!socket.Receive(&byte, 1) || !socket.Send(&byte, 1)) return;
+  }
+  std::vector<char> block(kBlock);
+  for (size_t done = 0; done < kBulkBytes; done += kBlock) {
+    if (!socket.Receive(block.data(), kBlock)) return;
+  }
+  socket.Send(&byte, 1);
+}
+
+absl::StatusOr<Socket> Dial(const std::string& address) {
+  const size_t colon = address.rfind(':');
+  if (colon == std::string::npos) {
+    return absl::InvalidArgumentError(absl::StrCat("\"", address, "\" is not host:port"));
+  }
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const int error = ::getaddrinfo(address.substr(0, colon).c_str(),
+                                  address.substr(colon + 1).c_str(), &hints, &found);
+  if (error != 0) return absl::UnavailableError(::gai_strerror(error));
+  absl::Status status = absl::UnavailableError("no address");
+  for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {
+    const int fd = ::socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    Socket socket(fd);
+    if (fd >= 0 && ::connect(fd, at->ai_addr, at->ai_addrlen) == 0) {
+      ::freeaddrinfo(found);
+      return socket;
+    }
+    status = absl::UnavailableError(std::strerror(errno));
+  }
+  ::freeaddrinfo(found);
+  return status;
+}
+
+absl::StatusOr<std::vector<Measurement>> Measure(const Socket& socket) {
+  const absl::Status broken = absl::UnavailableError("the peer went away while it was measured");
+  std::vector<double> round_trips;
+  char byte = 1;
+  for (int i = 0; i < kPings; ++i) {
+    const absl::Time start = absl::Now();
+    if (!socket.Send(&byte, 1) || !socket.Receive(&byte, 1)) return broken;
+    round_trips.push_back(absl::ToDoubleMicroseconds(absl::Now() - start));
+  }
+  const std::vector<char> block(kBlock, 'x');
+  const absl::Time start = absl::Now();
+  for (size_t done = 0; done < kBulkBytes; done += kBlock) {
+    if (!socket.Send(block.data(), kBlock)) return broken;
+  }
+  if (!socket.Receive(&byte, 1)) return broken;
+  const double seconds = absl::ToDoubleSeconds(absl::Now() - start);
+  return std::vector<Measurement>{
+      {"pair_latency", Median(round_trips), "us", false},
+      {"pair_bandwidth", static_cast<double>(kBulkBytes) / seconds / 1e9, "GB/s", true}};
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<PairServer>> PairServer::Start(int port) {
+  const int fd = ::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int on = 1;
+  const int off = 0;
+  ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  ::setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+  sockaddr_in6 address{};
+  address.sin6_family = AF_INET6;
+  address.sin6_port = htons(static_cast<uint16_t>(port));
+  socklen_t size = sizeof(address);
+  if (fd < 0 || ::bind(fd, reinterpret_cast<sockaddr*>(&address), size) != 0 ||
+      ::listen(fd, 4) != 0 ||
+      ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+    const absl::Status status =
+        absl::ErrnoToStatus(errno, absl::StrCat("cannot listen on port ", port));
+    if (fd >= 0) ::close(fd);
+    return status;
+  }
+  return std::unique_ptr<PairServer>(new PairServer(fd, ntohs(address.sin6_port)));
+}
+
+PairServer::PairServer(int fd, int port) : fd_(fd), port_(port) {
+  thread_ = std::thread([this] { Serve(); });
+}
+
+PairServer::~PairServer() {
+  stop_ = true;
+  thread_.join();
+  ::close(fd_);
+}
+
+void PairServer::Serve() {
+  while (!stop_) {
+    pollfd waited{fd_, POLLIN, 0};
+    if (::poll(&waited, 1, kLookMillis) <= 0) continue;
+    const int peer = ::accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC);
+    if (peer >= 0) Answer(Socket(peer));
+  }
+}
+
+absl::StatusOr<std::vector<Measurement>> CheckPair(const std::string& address,
+                                                   absl::Duration patience) {
+  const absl::Time give_up = absl::Now() + patience;
+  while (true) {
+    absl::StatusOr<Socket> socket = Dial(address);
+    if (socket.ok()) return Measure(*socket);
+    if (absl::IsInvalidArgument(socket.status())) return socket.status();
+    if (absl::Now() > give_up) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("network not measured: the peer ", address,
+                       " does not answer: ", socket.status().message()));
+    }
+    ::poll(nullptr, 0, kLookMillis);
+  }
+}
+
+}  // namespace paceline

@@ -1,0 +1,47 @@
+// The network between the probes of two nodes: one dials, the other serves while it measures
+// something else.
+#ifndef WORKER_TRAINER_CHECK_PAIR_CHECK_H_
+#define WORKER_TRAINER_CHECK_PAIR_CHECK_H_
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "worker/trainer/check/measurement.h"
+
+namespace paceline {
+
+// Takes and answers what other probes send, one after the other. Thread-compatible.
+class PairServer {
+ public:
+  // On all interfaces; port 0: any.
+  static absl::StatusOr<std::unique_ptr<PairServer>> Start(int port);
+  ~PairServer();
+  PairServer(const PairServer&) = delete;
+  PairServer& operator=(const PairServer&) = delete;
+
+  int port() const { return port_; }
+
+ private:
+  PairServer(int fd, int port);
+  void Serve();
+
+  const int fd_;
+  const int port_;
+  std::atomic<bool> stop_{false};
+  std::thread thread_;
+};
+
+// "pair_latency" of a round trip and "pair_bandwidth" of 64 MiB to the PairServer at `address`
+// (host:port), which is dialled again and again for `patience`. DeadlineExceeded when it does not
+// answer.
+absl::StatusOr<std::vector<Measurement>> CheckPair(const std::string& address,
+                                                   absl::Duration patience);
+
+}  // namespace paceline
+
+#endif  // WORKER_TRAINER_CHECK_PAIR_CHECK_H_

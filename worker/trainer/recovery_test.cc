@@ -1,0 +1,168 @@
+// Real trainer processes of which some are lost while they train: the others keep their processes,
+// and the job computes what it would have computed undisturbed.
+#include "worker/trainer/testing/recovery_test.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "worker/trainer/testing/fake_daemon.h"
+
+namespace paceline {
+namespace {
+
+class TrainerRecoveryTest : public RecoveryTest {
+ protected:
+  struct Loss {
+    int ranks = 3;
+    std::vector<int> victims = {1};
+    uint64_t steps = 50;  // Done by rank 0 before it.
+    absl::Duration later = absl::ZeroDuration();
+    int spares = 1;
+    bool own_buffers = false;  // Statistics of a rank are lost with it.
+  };
+
+  // Runs the job with these changes, kills trainers, lets spares, then new trainers, take their
+  // ranks, and compares with the undisturbed job.
+  void LoseAndCompare(const std::string& changes, const Loss& loss) {
+    const auto undisturbed = RunUndisturbed(loss.ranks, changes);
+    LoseAndCompareTo(*undisturbed, changes, loss);
+  }
+
+  void LoseAndCompareTo(const FakeDaemon& undisturbed, const std::string& changes,
+                        const Loss& loss) {
+    const auto daemon = MakeDaemon();
+    daemon->Launch(RecoveringSpec(loss.ranks, "disturbed", changes, loss.spares));
+    for (int spare = loss.ranks; spare < loss.ranks + loss.spares; ++spare) {
+      WaitUntilReady(*daemon, spare);
+    }
+    WaitForSteps(*daemon, 0, loss.steps);
+    absl::SleepFor(loss.later);
+    for (const int victim : loss.victims) daemon->Signal(victim, SIGKILL);
+    std::vector<int> trainers = First(loss.ranks);
+    int spare = loss.ranks;
+    for (const int victim : loss.victims) {
+      WaitForEnd(*daemon, victim);
+      trainers[static_cast<size_t>(victim)] =
+          spare < loss.ranks + loss.spares ? spare++ : daemon->Add(2, victim);
+    }
+    daemon->SetMembers({trainers});
+    WaitForSuccess(*daemon, trainers);
+    std::vector<int> compared = trainers;
+    if (loss.own_buffers) {
+      for (const int victim : loss.victims) compared[static_cast<size_t>(victim)] = -1;
+    }
+    ExpectSame(undisturbed, *daemon, compared, "disturbed");
+  }
+
+  static Loss Of(int ranks, const std::vector<int>& victims) {
+    Loss loss;
+    loss.ranks = ranks;
+    loss.victims = victims;
+    return loss;
+  }
+
+  static std::vector<int> First(int ranks) {
+    std::vector<int> trainers;
+    for (int rank = 0; rank < ranks; ++rank) trainers.push_back(rank);
+    return trainers;
+  }
+};
+
+TEST_F(TrainerRecoveryTest, ASpareTakesTheRankAndNothingIsLost) { LoseAndCompare("", Of(4, {2})); }
+
+TEST_F(TrainerRecoveryTest, ANewProcessTakesTheRankAndNothingIsLost) {
+  Loss loss;
+  loss.spares = 0;
+  LoseAndCompare("", loss);
+}
+
+TEST_F(TrainerRecoveryTest, RankZeroIsReplacedAsAnyOther) { LoseAndCompare("", Of(3, {0})); }
+
+TEST_F(TrainerRecoveryTest, TwoAtOnceAreReplacedBySpareAndNewProcess) {
+  LoseAndCompare("optimizer { adamw {} learning_rate: 0.01 } schedule { cosine {} } ",
+                 Of(4, {0, 3}));
+}
+
+// In forward, in backward, in the exchange, at the log's mean.
+TEST_F(TrainerRecoveryTest, AtAnyMomentOfAStep) {
+  const auto undisturbed = RunUndisturbed(3, "");
+  for (int i = 0; i < 6; ++i) {
+    Loss loss;
+    loss.steps = 20 + 13 * static_cast<uint64_t>(i);
+    loss.later = absl::Microseconds(700 * i);
+    LoseAndCompareTo(*undisturbed, "", loss);
+  }
+}
+
+TEST_F(TrainerRecoveryTest, BeforeTheSecondStep) {
+  Loss loss;
+  loss.steps = 1;
+  LoseAndCompare("", loss);
+}
+
+TEST_F(TrainerRecoveryTest, AccumulatedAndClippedGradientsGoOnExactly) {
+  LoseAndCompare("accumulation_steps: 3 clip_grad_norm: 0.5 steps: 120 ", Loss());
+}
+
+TEST_F(TrainerRecoveryTest, MomentumAndStatisticsGoOnExactly) {
+  Loss loss;
+  loss.steps = 4;
+  loss.own_buffers = true;
+  LoseAndCompare("model { resnet18 {} } batch_per_rank: 2 steps: 10 ", loss);
+}
+
+TEST_F(TrainerRecoveryTest, LlamaGoesOnExactly) {
+  const std::string path = directory_ + "/tokens.u16";
+  {
+    std::ofstream file(path, std::ios::binary);
+    for (int i = 0; i < 40000; ++i) {
+      const uint16_t token = static_cast<uint16_t>((i * 7919 + i / 13) % 250);
+      file.write(reinterpret_cast<const char*>(&token), sizeof(token));
+    }
+  }
+  LoseAndCompare(absl::StrCat("model { llama { dim: 32 layers: 2 heads: 4 kv_heads: 2 ffn_dim: 64 "
+                              "vocab_size: 256 } } data { train: '",
+                              path, "' token_type: TOKEN_TYPE_UINT16 sequence_length: 16 } "),
+                 Loss());
+}
+
+TEST_F(TrainerRecoveryTest, AConnectionThatBreaksIsMadeAnew) {
+  const auto undisturbed = RunUndisturbed(3, "");
+  const auto daemon = MakeDaemon();
+  daemon->Launch(RecoveringSpec(3, "disturbed", ""));
+  for (int round = 1; round <= 3; ++round) {
+    WaitForSteps(*daemon, 0, 40 * static_cast<uint64_t>(round));
+    daemon->SetMembers({First(3)});
+    WaitUntilMet(*daemon);
+  }
+  WaitForSuccess(*daemon, First(3));
+  ExpectSame(*undisturbed, *daemon, First(3), "disturbed");
+}
+
+TEST_F(TrainerRecoveryTest, ASubstituteThatDiesWhileTheyMeetIsReplacedToo) {
+  const auto undisturbed = RunUndisturbed(3, "");
+  const auto daemon = MakeDaemon();
+  daemon->Launch(RecoveringSpec(3, "disturbed", "", /*spares=*/2));
+  for (const int spare : {3, 4}) WaitUntilReady(*daemon, spare);
+  WaitForSteps(*daemon, 0, 50);
+  daemon->Signal(1, SIGKILL);
+  daemon->Signal(3, SIGSTOP);  // It will not come to the meeting.
+  WaitForEnd(*daemon, 1);
+  daemon->SetMembers({{0, 3, 2}});
+  ASSERT_TRUE(daemon->Serve([&] { return daemon->status(0).membership().waiting(); }));
+  daemon->Signal(3, SIGKILL);
+  WaitForEnd(*daemon, 3);
+  daemon->SetMembers({{0, 4, 2}});
+  WaitForSuccess(*daemon, {0, 4, 2});
+  ExpectSame(*undisturbed, *daemon, {0, 4, 2}, "disturbed");
+}
+
+}  // namespace
+}  // namespace paceline

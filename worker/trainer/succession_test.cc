@@ -1,0 +1,220 @@
+// Real trainer processes whose ranks change while they train: planned swaps, fewer ranks and more,
+// hierarchical groups, and saves across generations.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/checkpoint/checkpoint_files.h"
+#include "common/checkpoint/checkpoint_paths.h"
+#include "worker/trainer/testing/fake_daemon.h"
+#include "worker/trainer/testing/recovery_test.h"
+
+namespace paceline {
+namespace {
+
+using testing::ElementsAre;
+
+class SuccessionTest : public RecoveryTest {
+ protected:
+  static FakeDaemon::Members Planned(std::vector<int> trainers) {
+    FakeDaemon::Members members;
+    members.trainers = std::move(trainers);
+    members.planned = true;
+    return members;
+  }
+
+  // Takes the rank of `leaver` away by a plan, and compares with the undisturbed job.
+  void Swap(int leaver) {
+    const auto undisturbed = RunUndisturbed(3, "steps: 1500 ");
+    const auto daemon = MakeDaemon();
+    daemon->Launch(RecoveringSpec(3, "disturbed", "steps: 1500 ", /*spares=*/1));
+    WaitUntilReady(*daemon, 3);
+    WaitForSteps(*daemon, 0, 50);
+    std::vector<int> trainers = {0, 1, 2};
+    trainers[static_cast<size_t>(leaver)] = 3;
+    daemon->SetMembers(Planned(trainers));
+    WaitUntilMet(*daemon);
+    for (const int trainer : trainers) EXPECT_EQ(daemon->status(trainer).membership().error(), "");
+    EXPECT_TRUE(daemon->status(leaver).membership().waiting());
+    daemon->Stop(leaver);
+    WaitForSuccess(*daemon, {leaver});
+    WaitForSuccess(*daemon, trainers);
+    ExpectSame(*undisturbed, *daemon, trainers, "disturbed");
+  }
+
+  // Losses by sample: weights that never change make a sample's loss its name.
+  static constexpr char kStill[] =
+      "batch_per_rank: 1 optimizer { sgd { momentum: 0 } learning_rate: 1e-30 } ";
+  static void CountLosses(const FakeDaemon& daemon, int number, std::vector<double>* seen) {
+    for (const double loss : Values(daemon, number, "loss")) seen->push_back(loss);
+  }
+  void ExpectEachSampleOnce(std::vector<double> seen, size_t least) {
+    const auto one = RunJob(Spec(1, absl::StrCat(kStill, "steps: 200 ")));
+    std::vector<double> all = Values(*one, 0, "loss");
+    std::sort(all.begin(), all.end());
+    std::sort(seen.begin(), seen.end());
+    ASSERT_GE(seen.size(), least);
+    size_t next = 0;
+    for (const double loss : seen) {
+      while (next < all.size() && all[next] < loss - 1e-6) ++next;
+      ASSERT_LT(next, all.size());
+      EXPECT_NEAR(all[next], loss, 1e-6) << "a sample was seen twice";
+      ++next;
+    }
+  }
+};
+
+TEST_F(SuccessionTest, ASpareTakesARankByAPlan) { Swap(1); }
+
+TEST_F(SuccessionTest, RankZeroIsSwappedAsAnyOther) { Swap(0); }
+
+TEST_F(SuccessionTest, FewerRanksGoOnWithTheSamplesThatAreLeft) {
+  const auto daemon = MakeDaemon();
+  daemon->Launch(RecoveringSpec(4, "disturbed", absl::StrCat(kStill, "steps: 60 ")));
+  WaitForSteps(*daemon, 0, 10);
+  daemon->Signal(2, SIGKILL);
+  WaitForEnd(*daemon, 2);
+  daemon->SetMembers({{0, 1, 3}});
+  WaitForSuccess(*daemon, {0, 1, 3});
+  std::vector<double> seen;
+  for (int trainer = 0; trainer < 4; ++trainer) CountLosses(*daemon, trainer, &seen);
+  // 60 steps of three ranks and the steps of the fourth; what it did not tell may be one.
+  ExpectEachSampleOnce(seen, 60 * 3 + 9);
+}
+
+TEST_F(SuccessionTest, TheBatchOfAllRanksStaysWithFewerOfThem) {
+  const auto undisturbed = RunUndisturbed(4, "batch_per_rank: 5 ");
+  const auto daemon = MakeDaemon();
+  daemon->Launch(RecoveringSpec(4, "disturbed", "batch_per_rank: 5 "));
+  WaitForSteps(*daemon, 0, 50);
+  for (const int victim : {1, 3}) {
+    daemon->Signal(victim, SIGKILL);
+    WaitForEnd(*daemon, victim);
+  }
+  FakeDaemon::Members members;
+  members.trainers = {0, 2};
+  members.batch_per_rank = 5;
+  members.accumulation_steps = 2;
+  daemon->SetMembers(members);
+  WaitForSuccess(*daemon, {0, 2});
+  const std::vector<double> expected = Values(*undisturbed, 0, "mean_loss");
+  const std::vector<double> losses = Values(*daemon, 0, "mean_loss");
+  ASSERT_EQ(expected.size(), 200u);
+  ASSERT_GE(losses.size(), 199u);
+  for (size_t i = 1; i <= 20; ++i) {
+    EXPECT_NEAR(losses[losses.size() - i] / expected[200 - i], 1, 1e-3) << i;
+  }
+}
+
+TEST_F(SuccessionTest, ANewRankJoinsByAPlan) {
+  const auto daemon = MakeDaemon();
+  daemon->Launch(RecoveringSpec(4, "disturbed", "steps: 2000 log_every: 10 "));
+  WaitForSteps(*daemon, 0, 20);
+  daemon->Signal(3, SIGKILL);
+  WaitForEnd(*daemon, 3);
+  daemon->SetMembers({{0, 1, 2}});
+  WaitUntilMet(*daemon);
+  const int joins = daemon->Add(2, 4);
+  WaitUntilReady(*daemon, joins);
+  daemon->SetMembers(Planned({0, 1, 2, joins}));
+  WaitUntilMet(*daemon);
+  WaitForSuccess(*daemon, {0, 1, 2, joins});
+  EXPECT_EQ(Losses(*daemon, 0).size(), 200u);
+}
+
+TEST_F(SuccessionTest, ALossDuringAPlannedChangeIsRecoveredFrom) {
+  const auto undisturbed = RunUndisturbed(3, "steps: 1500 ");
+  const auto daemon = MakeDaemon();
+  daemon->Launch(RecoveringSpec(3, "disturbed", "steps: 1500 ", /*spares=*/2));
+  for (const int spare : {3, 4}) WaitUntilReady(*daemon, spare);
+  WaitForSteps(*daemon, 0, 50);
+  daemon->SetMembers(Planned({0, 3, 2}));
+  daemon->Signal(2, SIGKILL);
+  WaitForEnd(*daemon, 2);
+  daemon->SetMembers({{0, 1, 4}});
+  WaitForSuccess(*daemon, {0, 1, 4});
+  ExpectSame(*undisturbed, *daemon, {0, 1, 4}, "disturbed");
+}
+
+// The ranks drift apart between their means: only that all go on, and are equal where the method
+// says so, can be told.
+TEST_F(SuccessionTest, HierarchicalGroupsGoOnAfterALoss) {
+  for (const char* ladder :
+       {"ladder { period: 2 size: 2 } ladder { period: 8 size: 4 }",
+        "ladder { period: 2 size: 2 } ladder { period: 4 size: 4 format: WIRE_FORMAT_INT8 }"}) {
+    const auto daemon = MakeDaemon();
+    daemon->Launch(RecoveringSpec(
+        4, "disturbed",
+        absl::StrCat("steps: 301 strategy { warmup_steps: 3 hsgd { ", ladder, " } } "),
+        /*spares=*/2));
+    for (const int spare : {4, 5}) WaitUntilReady(*daemon, spare);
+    WaitForSteps(*daemon, 0, 40);
+    daemon->Signal(3, SIGKILL);
+    WaitForEnd(*daemon, 3);
+    daemon->SetMembers({{0, 1, 2, 4}});
+    WaitUntilMet(*daemon);
+    WaitForSteps(*daemon, 0, 140);
+    daemon->Signal(0, SIGKILL);
+    daemon->Signal(1, SIGKILL);
+    for (const int victim : {0, 1}) WaitForEnd(*daemon, victim);
+    const int added = daemon->Add(3, 1);
+    daemon->SetMembers({{5, added, 2, 4}});
+    WaitForSuccess(*daemon, {5, added, 2, 4});
+    for (const int number : {5, added, 2, 4}) {
+      const auto losses = Losses(*daemon, number);
+      ASSERT_FALSE(losses.empty());
+      EXPECT_EQ(losses.rbegin()->first, 301);
+      EXPECT_EQ(static_cast<int64_t>(losses.size()), 302 - losses.begin()->first);
+    }
+  }
+}
+
+TEST_F(SuccessionTest, HierarchicalGroupsShrink) {
+  const auto daemon = MakeDaemon();
+  daemon->Launch(RecoveringSpec(
+      4, "disturbed",
+      absl::StrCat(kStill,
+                   "steps: 40 strategy { hsgd { ladder { period: 2 size: 2 } ladder { "
+                   "period: 4 size: 4 } } } ")));
+  WaitForSteps(*daemon, 0, 10);
+  daemon->Signal(3, SIGKILL);
+  WaitForEnd(*daemon, 3);
+  daemon->SetMembers({{0, 1, 2}});
+  WaitForSuccess(*daemon, {0, 1, 2});
+  std::vector<double> seen;
+  for (int trainer = 0; trainer < 4; ++trainer) CountLosses(*daemon, trainer, &seen);
+  ExpectEachSampleOnce(seen, 40 * 3);
+}
+
+TEST_F(SuccessionTest, SavesGoOnInTheNextGeneration) {
+  const std::string out = directory_ + "/out";
+  const auto daemon = MakeDaemon();
+  daemon->Launch(
+      RecoveringSpec(3, "disturbed",
+                     absl::StrCat("checkpoint { directory: '", out,
+                                  "' every_steps: 5 when_busy: WHEN_BUSY_WAIT } steps: 120 "),
+                     /*spares=*/1));
+  WaitUntilReady(*daemon, 3);
+  WaitForSteps(*daemon, 1, 50);
+  daemon->Signal(0, SIGKILL);
+  WaitForEnd(*daemon, 0);
+  daemon->SetMembers({{3, 1, 2}});
+  WaitForSuccess(*daemon, {3, 1, 2});
+  const std::string last =
+      absl::StrCat(out, "/", FakeDaemon::JobId(), "/", CheckpointName({120, 2}));
+  const auto damages = VerifyCheckpoint(last, [](int64_t, int64_t) {});
+  ASSERT_TRUE(damages.ok()) << damages.status();
+  EXPECT_THAT(*damages, ElementsAre());
+  for (const v1::SaveStatus& save : daemon->status(1).saves()) EXPECT_EQ(save.generation(), 2);
+}
+
+}  // namespace
+}  // namespace paceline
