@@ -40,8 +40,11 @@ enum Column {
   kModel,
   kEpoch,
   kOffset,
+  kOpenEpoch,
+  kOpenOffset,
   kGradNorm,
   kMeanBytes,
+  kAllEqual,
   kHasOrder,
   kLevels,
   kSaveDue,
@@ -97,6 +100,9 @@ Row RowOf(const Meeting& meeting, const TrainingState& state) {
   row[kModel] = HashOfModel(meeting.model, meeting.optimizer);
   row[kEpoch] = state.data.epoch;
   row[kOffset] = state.data.offset;
+  row[kOpenEpoch] = state.open_data.epoch;
+  row[kOpenOffset] = state.open_data.offset;
+  row[kAllEqual] = state.memory.all_equal ? 1 : 0;
   row[kGradNorm] = BitsOf(has_norm ? state.open_result.grad_norm.item<double>() : 0);
   row[kMeanBytes] =
       state.memory.mean.defined() ? static_cast<int64_t>(state.memory.mean.nbytes()) : 0;
@@ -152,8 +158,10 @@ std::vector<at::Tensor> StepTensors(const Meeting& meeting) {
 // The exchanges of one meeting, with the state that they change.
 class Transfers {
  public:
-  Transfers(const Meeting& meeting, const std::vector<Row>& rows, TrainingState& state)
-      : meeting_(meeting), rows_(rows), state_(state) {}
+  // `equal`: the ranks that each one becomes equal to, if it takes a mean.
+  Transfers(const Meeting& meeting, const std::vector<Row>& rows,
+            const std::vector<RankRange>& equal, TrainingState& state)
+      : meeting_(meeting), rows_(rows), equal_(equal), state_(state) {}
 
   void Make(const Transfer& transfer) {
     const int me = meeting_.config.rank();
@@ -198,6 +206,8 @@ class Transfers {
     for (const at::Tensor& tensor : TensorsOf(meeting_.model.buffers())) tensors.push_back(tensor);
     for (const at::Tensor& tensor : random.tensors()) tensors.push_back(tensor);
     state_.memory = StrategyMemory();
+    state_.memory.all_equal = source[kAllEqual] != 0;
+    state_.memory.equal = equal_[static_cast<size_t>(from)];
     for (int64_t left = source[kLevels]; left != 0; left >>= 1) {
       StrategyMemory::Level& level = state_.memory.levels.emplace_back();
       if ((left & 1) == 0) continue;
@@ -249,9 +259,7 @@ class Transfers {
     }
     // What this rank sent has arrived.
     for (StrategyMemory::Level& level : state_.memory.levels) level.before.reset();
-    state_.memory.equal = state_.position.exchanged
-                              ? RankRange{0, meeting_.config.member.world_size}
-                              : state_.position.exchange;
+    state_.memory.equal = equal_[static_cast<size_t>(meeting_.config.rank())];
   }
 
   int64_t CountParameters() const {
@@ -262,6 +270,7 @@ class Transfers {
 
   const Meeting& meeting_;
   const std::vector<Row>& rows_;
+  const std::vector<RankRange>& equal_;
   TrainingState& state_;
 };
 
@@ -293,6 +302,20 @@ int64_t LastOrderOfAll(const std::vector<Row>& rows) {
   return last == std::numeric_limits<int64_t>::max() ? 0 : last;
 }
 
+// By rank; empty where no mean is taken.
+std::vector<RankRange> EqualRanks(const std::vector<RankPosition>& told,
+                                  const MeetingDecision& decision) {
+  std::vector<RankRange> equal(told.size());
+  for (const Transfer& transfer : decision.transfers) {
+    if (transfer.what != Transfer::What::kMean) continue;
+    const auto rank = static_cast<size_t>(transfer.to);
+    const RankPosition& after = decision.positions[rank];
+    const bool final = after.final_mean && !told[rank].final_mean;
+    equal[rank] = final ? RankRange{0, static_cast<int>(told.size())} : after.exchange;
+  }
+  return equal;
+}
+
 }  // namespace
 
 uint64_t LayoutOf(const Member& member, const TrainingPlan& plan) {
@@ -303,7 +326,7 @@ uint64_t LayoutOf(const Member& member, const TrainingPlan& plan) {
 
 absl::StatusOr<bool> Meet(const Meeting& meeting, TrainingState& state) {
   const at::NoGradGuard no_grad;
-  const std::vector<Row> rows =
+  std::vector<Row> rows =
       Gather(meeting.groups.all(), RowOf(meeting, state), meeting.model.device());
   std::vector<RankPosition> told;
   std::vector<uint64_t> layouts;
@@ -331,7 +354,14 @@ absl::StatusOr<bool> Meet(const Meeting& meeting, TrainingState& state) {
     meeting.undo->Undo();
     state.in_step = state.is_open = state.position.computed = false;
   }
-  Transfers transfers(meeting, rows, state);
+  for (size_t rank = 0; rank < rows.size(); ++rank) {
+    // Others get what it has after it took the step.
+    if (!told[rank].computed || decision.positions[rank].step == told[rank].step) continue;
+    rows[rank][kEpoch] = rows[rank][kOpenEpoch];
+    rows[rank][kOffset] = rows[rank][kOpenOffset];
+  }
+  const std::vector<RankRange> equal = EqualRanks(told, decision);
+  Transfers transfers(meeting, rows, equal, state);
   for (const Transfer& transfer : decision.transfers) transfers.Make(transfer);
   state.regrouped = !decision.same_groups;
   if (state.regrouped) {
