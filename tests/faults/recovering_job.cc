@@ -3,20 +3,12 @@
 #include <gmock/gmock.h>
 #include <signal.h>
 
-#include <fstream>
-#include <iterator>
-
 #include "absl/strings/str_cat.h"
 
 namespace paceline {
 namespace {
 
 constexpr int kRanks = 3;
-
-std::string ReadFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 int ReadySpares(const v1::Job& job) {
   int ready = 0;
