@@ -84,7 +84,7 @@ std::vector<Table::Cell> ProfileRow(const v1::Job& job, int number) {
 
 std::string PaceText(const v1::Job& job) {
   v1::JobProgress progress = job.progress();
-  if (job.state() >= v1::SUCCEEDED && progress.step() > 0 && progress.training_s() > 0) {
+  if (HasEnded(job.state()) && progress.step() > 0 && progress.training_s() > 0) {
     const v1::JobSpec& spec = job.spec();
     const double samples = static_cast<double>(progress.step() - StepsBefore(job)) * spec.ranks() *
                            spec.batch_per_rank() *

@@ -29,7 +29,7 @@ std::string PlanText(const v1::Job& job) {
   std::string text = absl::StrCat("epoch ", plan.epoch());
   if (plan.active_epoch() == plan.epoch()) {
     absl::StrAppend(&text, " since step ", plan.active_since_step());
-  } else if (job.state() >= v1::SUCCEEDED) {
+  } else if (HasEnded(job.state())) {
     absl::StrAppend(&text, " was never taken up");
     if (plan.active_epoch() > 0) {
       absl::StrAppend(&text, ", epoch ", plan.active_epoch(), " since step ",

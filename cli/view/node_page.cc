@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -59,6 +60,12 @@ const v1::Hold* MainHold(const v1::Node& node) {
 
 std::string ValueText(double value, const std::string& unit) {
   return absl::StrCat(absl::StrFormat("%.4g", value), unit.empty() ? "" : " ", NeutralLine(unit));
+}
+
+// "pair_latency to w2".
+std::string NameText(const v1::NodeMeasurement& measurement, const std::string& peer) {
+  const bool is_pair = absl::StartsWith(measurement.name(), "pair_") && !peer.empty();
+  return is_pair ? absl::StrCat(measurement.name(), " to ", peer) : measurement.name();
 }
 
 std::string MedianText(bool known, double median, const v1::NodeMeasurement& measurement) {
@@ -177,9 +184,11 @@ std::string HistoryTable(const v1::NodeHistory& history, absl::Time now, const P
 }
 
 std::string CheckTable(const v1::NodeCheckResult& result, const PageStyle& style) {
-  if (!result.error().empty()) {
-    return absl::StrCat("could not be measured: ", NeutralLine(result.error()), "\n");
-  }
+  const std::string missing =
+      result.error().empty()
+          ? ""
+          : absl::StrCat("could not be measured: ", NeutralLine(result.error()), "\n");
+  if (result.measurements().empty()) return missing;
   Table table({{"MEASUREMENT"},
                {"VALUE", true},
                {"OWN MEDIAN", true},
@@ -187,13 +196,13 @@ std::string CheckTable(const v1::NodeCheckResult& result, const PageStyle& style
                {"VERDICT"}});
   for (const v1::NodeMeasurement& measurement : result.measurements()) {
     table.Add(
-        {measurement.name(),
+        {NameText(measurement, result.peer()),
          ValueText(measurement.value(), measurement.unit()),
          MedianText(measurement.has_own_median(), measurement.own_median(), measurement),
          MedianText(measurement.has_peer_median(), measurement.peer_median(), measurement),
          {measurement.bad() ? "bad" : "ok", measurement.bad() ? Colour::kRed : Colour::kGreen}});
   }
-  return table.Rendered(style.width, style.colours);
+  return absl::StrCat(table.Rendered(style.width, style.colours), missing);
 }
 
 std::string AutomationPage(const v1::AutomationStatus& automation, absl::Time now,

@@ -20,6 +20,12 @@ bool IsOwnError(const TrainerExit& exit) {
   }
 }
 
+// Also when it ended before it could say so.
+bool TookPart(const RankState& member) {
+  const auto& exit = member.report.exit;
+  return HasState(member) || (exit.has_value() && (exit->step > 0 || exit->phase != 0));
+}
+
 void Add(Job& job, MemberFailure failure, Moment now) {
   failure.steady = now.steady;
   failure.wall = now.wall;
@@ -49,7 +55,7 @@ void CountLoss(Job& job, RankState& member, Moment now) {
   member.counted = true;
   MemberFailure failure;
   failure.seat = member.seat;
-  if (HasState(member) && HasFailed(member)) {
+  if (TookPart(member) && HasFailed(member)) {
     failure.step = member.report.exit->step;
     failure.own_error = IsOwnError(*member.report.exit);
   }

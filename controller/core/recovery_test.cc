@@ -258,6 +258,20 @@ TEST(RecoveryTest, SameStepTwiceIsACrashLoop) {
   EXPECT_EQ(job.state, JobState::kFailed) << "a restart would only repeat it";
 }
 
+TEST(RecoveryTest, ARankThatFailsBeforeItIsSeenToTrainIsInACrashLoopToo) {
+  MemberJob played;
+  Job& job = played.job;
+  played.places.Add("e");
+  played.places.Add("f");
+  played.End(played.Id(2), 5, FailureKind::kError, "boom");
+  ASSERT_EQ(job.state, JobState::kRecovering);
+  TrainerReport report = played.Last(played.Id(2));
+  report.progress.step = 10;
+  FindTrainer(job, report.id)->report = report;
+  played.End(report.id, 6, FailureKind::kError, "boom");
+  EXPECT_EQ(job.reason, "crash loop: the same rank failed at step 10 before: rank 2 on e: boom");
+}
+
 TEST(RecoveryTest, AnotherStepOrAnotherRankIsNoCrashLoop) {
   MemberJob played;
   Job& job = played.job;

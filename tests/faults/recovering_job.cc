@@ -49,7 +49,8 @@ void RecoveringJobTest::Signal(const v1::Rank& rank, int signal) const {
 v1::Job RecoveringJobTest::WaitForGenerationAfter(int64_t generation) {
   return cluster_->WaitUntil(id_, [&](const v1::Job& job) {
     return job.state() == v1::RUNNING && job.generation() > generation &&
-           job.ranks_size() == spec_.ranks();
+           job.ranks_size() == spec_.ranks() && job.membership_changes_size() > 0 &&
+           job.progress().step() > job.membership_changes().rbegin()->step();
   });
 }
 

@@ -27,7 +27,7 @@ class RecoveringJobTest : public ::testing::Test {
 
   void Signal(const v1::Rank& rank, int signal) const;
 
-  // Waits until the job trains as a generation after `generation`, with all seats filled.
+  // Waits until the job trains as a generation after `generation`, with all seats filled, and makes steps.
   v1::Job WaitForGenerationAfter(int64_t generation);
 
   // The job succeeds without a restart, with the weights of an undisturbed one.

@@ -281,7 +281,7 @@ TEST_F(CheckpointTest, DamageStopsTheJobUnlessToldOtherwise) {
 
   ASSERT_TRUE(Resume(id).ok());
   v1::Job ended = cluster_.WaitUntil(
-      id, [](const v1::Job& job) { return job.generation() == 2 && job.state() >= v1::SUCCEEDED; });
+      id, [](const v1::Job& job) { return job.generation() == 2 && HasEnded(job); });
   EXPECT_EQ(ended.state(), v1::FAILED);
   EXPECT_THAT(ended.reason(), AllOf(HasSubstr("shard-00000-of-00002"), HasSubstr("on_damage")));
 

@@ -30,7 +30,7 @@ double SecondsToEnd(TestCluster& cluster, const std::string& id) {
   absl::Time failed = absl::InfiniteFuture();
   cluster.WaitUntil(id, [&](const v1::Job& job) {
     if (job.has_failure() && failed == absl::InfiniteFuture()) failed = absl::Now();
-    return job.state() >= v1::SUCCEEDED;
+    return HasEnded(job);
   });
   return absl::ToDoubleSeconds(absl::Now() - failed);
 }

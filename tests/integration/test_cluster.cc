@@ -78,7 +78,7 @@ TestCluster::~TestCluster() {
   v1::ListJobsResponse jobs;
   jobs_->List(&context, v1::ListJobsRequest(), &jobs);
   for (const v1::Job& job : jobs.jobs()) {
-    if (job.state() >= v1::SUCCEEDED) continue;
+    if (HasEnded(job)) continue;
     grpc::ClientContext cancel_context;
     v1::CancelJobRequest request;
     request.set_job(job.id());
@@ -245,8 +245,12 @@ v1::Job TestCluster::WaitForSteps(const std::string& id, int64_t steps) {
   });
 }
 
+bool HasEnded(const v1::Job& job) {
+  return job.state() == v1::SUCCEEDED || job.state() == v1::FAILED || job.state() == v1::CANCELLED;
+}
+
 v1::Job TestCluster::WaitForEnd(const std::string& id) {
-  return WaitUntil(id, [](const v1::Job& job) { return job.state() >= v1::SUCCEEDED; });
+  return WaitUntil(id, HasEnded);
 }
 
 std::vector<v1::Checkpoint> TestCluster::ListCheckpoints(const std::string& id) {

@@ -27,6 +27,8 @@ namespace paceline {
 // Path of one of our programs, by its installed name.
 std::string Program(const std::string& name);
 
+bool HasEnded(const v1::Job& job);
+
 class TestCluster {
  public:
   // Starts a controller and so many workers with so many slots, and waits until they are ready.
