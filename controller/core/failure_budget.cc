@@ -23,7 +23,7 @@ bool IsOwnError(const TrainerExit& exit) {
 // Also when it ended before it could say so.
 bool TookPart(const RankState& member) {
   const auto& exit = member.report.exit;
-  return HasState(member) || (exit.has_value() && (exit->step > 0 || exit->phase != 0));
+  return HasTrained(member) || (exit.has_value() && (exit->step > 0 || exit->phase != 0));
 }
 
 void Add(Job& job, MemberFailure failure, Moment now) {

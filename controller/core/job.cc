@@ -376,7 +376,7 @@ JobProgress Summarize(const Job& job, absl::Time wall_now) {
   int with_mfu = 0;
   for (const RankState& rank : job.ranks) {
     const Progress& progress = rank.report.progress;
-    if (!replaced || HasState(rank)) {  // A newcomer has done no step yet.
+    if (!replaced || HasState(job, rank)) {  // A newcomer has done no step yet.
       sum.step = any ? std::min(sum.step, progress.step) : progress.step;
       any = true;
     }

@@ -32,6 +32,17 @@ void CarryOverSaves(Job& job) {
   order.generation = job.generation;
 }
 
+// All members have trained in it.
+Generation NewestThatCameAbout(const Job& job) {
+  const auto& history = job.recovery.history;
+  for (auto change = history.rbegin(); change != history.rend(); ++change) {
+    if (change->ended != absl::InfinitePast()) {
+      return std::max(change->generation, job.recovery.started);
+    }
+  }
+  return job.recovery.started;
+}
+
 RankBatch BatchOf(const Job& job, int ranks) {
   const RecoveryPolicy& policy = job.request.recovery;
   return BatchFor(policy.rule, job.request.ranks, policy.batch, ranks).value_or(policy.batch);
@@ -129,8 +140,12 @@ bool IsOver(const Job& job) {
   });
 }
 
-bool HasState(const RankState& trainer) {
+bool HasTrained(const RankState& trainer) {
   return trainer.report.membership.generation != Generation(0);
+}
+
+bool HasState(const Job& job, const RankState& trainer) {
+  return HasTrained(trainer) && !(trainer.report.membership.generation < NewestThatCameAbout(job));
 }
 
 const MembershipChange* ChangeUnderWay(const Job& job) {

@@ -69,8 +69,10 @@ bool IsLost(const RankState& member);
 bool IsUsable(const Job& job, const RankState& spare);
 // Its model and data are loaded.
 bool IsReady(const RankState& trainer);
-// It has taken part in training, so its state is worth something.
-bool HasState(const RankState& trainer);
+bool HasTrained(const RankState& trainer);
+// It has the job's present state, as far as is known: it has trained in the newest generation that
+// came about, or in a later one. Who stood by or was out meanwhile has one that is old.
+bool HasState(const Job& job, const RankState& trainer);
 
 // Some member has done all its steps: nothing is replaced any more.
 bool IsOver(const Job& job);

@@ -1,12 +1,14 @@
 #include "controller/core/next_generation.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "controller/core/membership.h"
+#include "controller/core/state_groups.h"
 
 namespace paceline {
 namespace {
@@ -17,23 +19,59 @@ struct Holders {
   std::vector<int> vacant;  // Seats; ascending.
 };
 
-// The holder of the seat before the planned generation that did not come about.
+// It held its seat before the planned generation that did not come about.
+bool MayComeBack(const Job& job, const RankState& leaver) {
+  return leaver.seat != -1 && !leaver.stop.has_value() && !HasEnded(leaver) &&
+         HasState(job, leaver) && leaver.silent_since == absl::InfiniteFuture();
+}
+
 RankState* EarlierHolder(Job& job, int seat) {
   for (RankState& trainer : job.leaving) {
-    if (trainer.seat == seat && !trainer.stop.has_value() && !HasEnded(trainer) &&
-        HasState(trainer) && trainer.silent_since == absl::InfiniteFuture()) {
-      return &trainer;
-    }
+    if (trainer.seat == seat && MayComeBack(job, trainer)) return &trainer;
   }
   return nullptr;
+}
+
+// By seat: whether a member of its group is left that certainly has the state.
+std::vector<bool> HasHolder(const Job& job, const std::vector<int>& groups) {
+  std::set<int> held;
+  for (const RankState& member : job.ranks) {
+    if (!IsLost(member) && HasState(job, member)) {
+      held.insert(groups[static_cast<size_t>(member.seat)]);
+    }
+  }
+  std::vector<bool> has_holder;
+  has_holder.reserve(groups.size());
+  for (const int group : groups) has_holder.push_back(held.count(group) > 0);
+  return has_holder;
+}
+
+// Leavers take free seats of their groups.
+void ComeBack(Job& job, const std::vector<int>& groups, const std::vector<bool>& has_holder,
+              Holders& holders) {
+  for (RankState& leaver : job.leaving) {
+    if (!MayComeBack(job, leaver) || has_holder[static_cast<size_t>(leaver.seat)]) continue;
+    const auto seat = std::find_if(holders.vacant.begin(), holders.vacant.end(), [&](int vacant) {
+      return groups[static_cast<size_t>(vacant)] == groups[static_cast<size_t>(leaver.seat)];
+    });
+    if (seat == holders.vacant.end()) continue;
+    holders.next.members.push_back(leaver);
+    holders.next.members.back().seat = *seat;
+    holders.vacant.erase(seat);
+    leaver.seat = -1;
+  }
 }
 
 Holders KeepHolders(Job job, Moment now) {
   Holders holders;
   holders.next.spares = job.spares;
+  const std::vector<int> groups = GroupsOfSeats(job);
+  const std::vector<bool> has_holder = HasHolder(job, groups);
   for (RankState& member : job.ranks) {
     RankState* earlier = EarlierHolder(job, member.seat);
-    if (!IsLost(member) && (HasState(member) || earlier == nullptr)) {
+    const bool may_have_state =
+        HasState(job, member) || !has_holder[static_cast<size_t>(member.seat)];
+    if (!IsLost(member) && (may_have_state || earlier == nullptr)) {
       holders.next.members.push_back(std::move(member));
       continue;
     }
@@ -52,6 +90,7 @@ Holders KeepHolders(Job job, Moment now) {
       earlier->seat = -1;
     }
   }
+  ComeBack(job, groups, has_holder, holders);
   for (RankState& trainer : job.leaving) {
     if (!trainer.stop.has_value()) {
       if (trainer.seat == -1) continue;  // It is a member again.
@@ -87,13 +126,16 @@ RankState Newcomer(const Job& job, int seat, Place place, Moment now) {
   return newcomer;
 }
 
-// Members beyond `ranks` stand by.
-void StandBack(Holders& holders, int ranks) {
+// Members beyond `ranks` stand by, those first who have no state to give to the others.
+void StandBack(const Job& job, Holders& holders, int ranks) {
   auto& members = holders.next.members;
   while (static_cast<int>(members.size()) > ranks) {
-    members.back().seat = -1;
-    holders.next.spares.push_back(std::move(members.back()));
-    members.pop_back();
+    auto last = std::find_if(members.rbegin(), members.rend(),
+                             [&](const RankState& member) { return !HasState(job, member); });
+    if (last == members.rend()) last = members.rbegin();
+    last->seat = -1;
+    holders.next.spares.push_back(std::move(*last));
+    members.erase(std::next(last).base());
   }
 }
 
@@ -130,7 +172,7 @@ JobChange Replace(Job& job, const std::string& cause, const FindPlaces& find_pla
       return std::exchange(job.reason, reason) == reason ? JobChange::kNone : JobChange::kState;
     }
     SortBySeat(holders.next.members);
-    StandBack(holders, ranks);
+    StandBack(job, holders, ranks);
     places.resize(static_cast<size_t>(std::max(0, ranks - filled)));
     outcomes.push_back(
         absl::StrCat("the job goes on with ", ranks, " of ", job.request.ranks, " ranks"));

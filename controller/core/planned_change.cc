@@ -43,9 +43,9 @@ bool ReleaseSurplus(Job& job, Moment now) {
 bool MayChange(const Job& job, Moment now) {
   return ChangeUnderWay(job) == nullptr && now.steady >= job.recovery.next_planned &&
          !IsOver(job) && !IsOrderPending(job) && StepsUnderWay(job).empty() &&
-         std::all_of(job.ranks.begin(), job.ranks.end(), [](const RankState& member) {
+         std::all_of(job.ranks.begin(), job.ranks.end(), [&](const RankState& member) {
            return !IsLost(member) && member.hangs.empty() &&
-                  member.silent_since == absl::InfiniteFuture() && HasState(member);
+                  member.silent_since == absl::InfiniteFuture() && HasState(job, member);
          });
 }
 

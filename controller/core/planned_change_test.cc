@@ -135,6 +135,42 @@ TEST(PlannedChangeTest, MemberThatFailsIsReplacedByTheNewcomerThatWasToMove) {
   EXPECT_EQ(played.Id(0), newcomer);
 }
 
+TEST(PlannedChangeTest, NewcomerStaysWhenNobodyKnowsWhetherItAloneHasTrainedOn) {
+  MemberJob played(MemberRequest(2));
+  Job& job = played.job;
+  played.places.Add("e");
+  RequestReplacement(job, NodeName("a"), "drained");
+  played.Advance(20);
+  played.Ready(job.spares.at(0).report.id, 21);
+  ASSERT_EQ(played.Nodes(), "eb");
+  const TrainerId old = job.leaving.at(0).report.id;
+  played.places.Add("f");
+  played.End(played.Id(1), 22);
+  EXPECT_EQ(job.generation, Generation(3));
+  EXPECT_EQ(played.Nodes(), "ea") << "whoever is further gives its state to the other";
+  EXPECT_EQ(played.Id(1), old);
+  EXPECT_TRUE(job.leaving.empty());
+}
+
+TEST(PlannedChangeTest, StateThatIsLostWhileTheyWaitForAPlaceIsNotBegunAnew) {
+  MemberJob played(MemberRequest(3));
+  Job& job = played.job;
+  played.places.Add("e");
+  RequestReplacement(job, NodeName("a"), "drained");
+  played.Advance(20);
+  played.Ready(job.spares.at(0).report.id, 21);
+  ASSERT_EQ(played.Nodes(), "ebc");
+  job.ranks[1].lost = job.ranks[2].lost = "its node burns";
+  played.Advance(22);
+  EXPECT_EQ(job.state, JobState::kRecovering);
+  EXPECT_EQ(job.generation, Generation(2)) << "there is no place for the third";
+  SetSilentNodes(job, {NodeName("a")}, At(23));
+  played.places.Add("f");
+  played.places.Add("g");
+  played.Advance(23);
+  EXPECT_EQ(job.state, JobState::kStopping);
+}
+
 TEST(PlannedChangeTest, OldHolderThatFailsLeavesTheSeatToTheNewcomer) {
   MemberJob played = MovingJob();
   Job& job = played.job;

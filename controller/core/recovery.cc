@@ -64,15 +64,17 @@ JobChange Fail(Job& job, const RankState& member, const std::string& why, Moment
   return JobChange::kState;
 }
 
-// Why the losses just counted cannot be recovered from; empty: they can.
-std::string WhyNot(Job& job, const std::vector<const RankState*>& lost) {
-  for (const RankState* member : lost) {
-    std::string why = WhyHopeless(job, *member);
-    if (why.empty()) continue;
-    job.recovery.hopeless = true;
-    return why;
+// Why the losses cannot be recovered from; empty: they can. `news`: some were just counted.
+std::string WhyNot(Job& job, const std::vector<const RankState*>& lost, bool news) {
+  if (news) {
+    for (const RankState* member : lost) {
+      std::string why = WhyHopeless(job, *member);
+      if (why.empty()) continue;
+      job.recovery.hopeless = true;
+      return why;
+    }
+    if (std::string why = WhyBudgetIsSpent(job); !why.empty()) return why;
   }
-  if (std::string why = WhyBudgetIsSpent(job); !why.empty()) return why;
   if (IsOver(job)) return "other ranks have done all steps";
   return WhyStateIsLost(job);
 }
@@ -87,16 +89,17 @@ JobChange RecoverLost(Job& job, const FindPlaces& find_places, Moment now) {
     for (RankState& member : job.ranks) {
       if (IsLost(member)) CountLoss(job, member, now);
     }
-    const std::string why = WhyNot(job, lost);
-    if (!why.empty()) return Fail(job, FirstCause(lost), why, now);
-    job.state = JobState::kRecovering;
-    job.recovery.recovering_since = std::min(job.recovery.recovering_since, now.steady);
   }
+  // While they wait for a place, the last who have the state may be lost.
+  const std::string why = WhyNot(job, lost, news);
+  if (!why.empty()) return Fail(job, FirstCause(lost), why, now);
+  const bool begins = std::exchange(job.state, JobState::kRecovering) != JobState::kRecovering;
+  job.recovery.recovering_since = std::min(job.recovery.recovering_since, now.steady);
   const std::string cause =
       absl::StrCat(Describe(job, FirstCause(lost)),
                    lost.size() > 1 ? absl::StrCat(", and ", lost.size() - 1, " more lost") : "");
   const JobChange change = Replace(job, cause, find_places, now);
-  return news ? JobChange::kState : change;
+  return news || begins ? JobChange::kState : change;
 }
 
 // The same members once more.

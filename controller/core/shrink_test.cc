@@ -37,6 +37,31 @@ TEST(ShrinkTest, GlobalBatchIsKeptByFewerRanksWithMorePasses) {
   EXPECT_EQ(job.spares[0].place.node, NodeName("d"));
 }
 
+TEST(ShrinkTest, WhoHasTheStateDoesNotStandByForThoseWithout) {
+  MemberJob played(ShrinkingRequest(2, BatchRule::kKeepGlobal));
+  Job& job = played.job;
+  played.places.Add("e");
+  played.places.Add("f");
+  played.End(played.Id(0), 5);
+  played.End(played.Id(1), 5.1);
+  ASSERT_EQ(played.Nodes(), "efcd");
+  played.End(played.Id(3), 5.2);
+  EXPECT_EQ(played.Nodes(), "ec");
+  ASSERT_EQ(job.spares.size(), 1U);
+  EXPECT_EQ(job.spares[0].place.node, NodeName("f"));
+}
+
+TEST(ShrinkTest, WhoStandsByWhileOthersTrainHasAnOldState) {
+  MemberJob played(ShrinkingRequest(2, BatchRule::kKeepGlobal));
+  Job& job = played.job;
+  played.End(played.Id(1), 5);
+  ASSERT_EQ(job.spares.size(), 1U);
+  EXPECT_TRUE(HasState(job, job.spares[0])) << "as long as nobody has trained on";
+  played.TrainAll(6, 20);
+  EXPECT_FALSE(HasState(job, job.spares[0]));
+  EXPECT_TRUE(HasState(job, job.ranks[0]));
+}
+
 TEST(ShrinkTest, NotBelowTheMinimum) {
   MemberJob played(ShrinkingRequest(3, BatchRule::kKeepRank));
   Job& job = played.job;

@@ -35,12 +35,22 @@ std::vector<std::vector<size_t>> MembersOfGroups(const Job& job) {
   return groups;
 }
 
-bool IsHeld(const RankState& trainer, int first, int end) {
+bool IsHeld(const Job& job, const RankState& trainer, int first, int end) {
   return trainer.seat >= first && trainer.seat < end && !IsLost(trainer) && !HasEnded(trainer) &&
-         HasState(trainer);
+         HasState(job, trainer);
 }
 
 }  // namespace
+
+std::vector<int> GroupsOfSeats(const Job& job) {
+  std::vector<int> groups;
+  int group = 0;
+  for (const int size : GroupSizes(job)) {
+    groups.insert(groups.end(), static_cast<size_t>(size), group);
+    ++group;
+  }
+  return groups;
+}
 
 std::string WhyStateIsLost(const Job& job) {
   int first = 0;
@@ -50,11 +60,11 @@ std::string WhyStateIsLost(const Job& job) {
     bool held = false;
     for (const RankState& member : job.ranks) {
       filled = filled || (member.seat >= first && member.seat < end);
-      held = held || IsHeld(member, first, end);
+      held = held || IsHeld(job, member, first, end);
     }
     // Of a planned change that did not come about.
     for (const RankState& trainer : job.leaving) {
-      held = held || (!trainer.stop.has_value() && IsHeld(trainer, first, end) &&
+      held = held || (!trainer.stop.has_value() && IsHeld(job, trainer, first, end) &&
                       trainer.silent_since == absl::InfiniteFuture());
     }
     if (filled && !held) {

@@ -10,6 +10,9 @@
 
 namespace paceline {
 
+// By seat: the number of its group.
+std::vector<int> GroupsOfSeats(const Job& job);
+
 // Why the job cannot go on without its lost members: all ranks of a group that had the same state
 // are lost. Empty: it can.
 std::string WhyStateIsLost(const Job& job);

@@ -96,10 +96,10 @@ void Observer::CheckJob(const Job& job) {
     starts_[job.request.id].insert(job.generation.value());
   }
   if (job.checkpoints.stop_after.has_value()) seen.to_stop = job.generation.value();
-  if (job.state != seen.state) {
+  if (job.state != seen.state || job.generation.value() != seen.generation) {
     trace.Add(id, " is ", static_cast<int>(job.state), " g", job.generation.value(), ": ",
               job.reason);
-    if (job.ended_already()) CheckEndOf(job);
+    if (job.ended_already() && job.state != seen.state) CheckEndOf(job);
   }
   seen.generation = job.generation.value();
   seen.epoch = job.plan.epoch.value();

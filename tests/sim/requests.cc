@@ -22,7 +22,8 @@ v1::JobSpec DrawSpec(Random& random, int number, double recovers, Micros lease) 
   spec.set_steps(random.Between(5, 40));
   spec.set_collective_timeout_s(static_cast<double>(random.Between(3, 15)));
   spec.set_max_restarts(static_cast<int>(random.Between(0, 6)));
-  spec.set_batch_per_rank(12);
+  // 12 samples of a rank can be shared by any number of ranks here, 1 by few: others then stand by.
+  spec.set_batch_per_rank(spec.steps() % 2 == 0 ? 12 : 1);
   spec.set_accumulation_steps(1);
   spec.set_priority(static_cast<int>(random.Between(-1, 1)));
   spec.set_startup_timeout_s(60);

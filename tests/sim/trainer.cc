@@ -33,7 +33,8 @@ Trainer::Trainer(World& world, SimNode& node, const TrainerId& id, TrainerOrder 
       id_(id),
       facts_(world.jobs.at(id.job)),
       order_(std::move(order)),
-      membership_(facts_.recovers, absl::Microseconds(facts_.give_up)) {
+      membership_(facts_.recovers, absl::Microseconds(facts_.give_up)),
+      began_as_rank_(order_.rank >= 0) {
   static constexpr int64_t kFirstPid = 100;
   status_.id = id;
   status_.pid = kFirstPid + world.time.events();

@@ -37,7 +37,10 @@ class Trainer : public std::enable_shared_from_this<Trainer> {
   const JobFacts& facts() const { return facts_; }
   bool is_alive() const { return alive_; }
   int64_t step() const { return status_.progress.step; }
-  bool has_trained() const { return membership_.trained_generation() > 0; }
+  int64_t trained_generation() const { return membership_.trained_generation(); }
+  bool has_trained() const { return trained_generation() > 0; }
+  // Of the training, be it that of its beginning: whoever started as a rank, or got it.
+  bool has_state() const { return has_trained() || began_as_rank_; }
   // The gradients of the step after those done, but for their mean.
   bool has_computed() const { return computed_; }
   // "job-1 g2 r0".
@@ -103,6 +106,7 @@ class Trainer : public std::enable_shared_from_this<Trainer> {
   bool alive_ = true;
   bool frozen_ = false;
   bool hangs_ = false;
+  const bool began_as_rank_;
   bool computed_ = false;
   bool computing_ = false;
   bool is_over_ = false;  // The generation that it is in was replaced.

@@ -11,6 +11,8 @@ namespace {
 // Sending the whole state takes at most so long.
 constexpr Micros kTransfer = 400 * kMilli;
 
+uint64_t LayoutOf(int rank, size_t ranks) { return 1000 * ranks + static_cast<uint64_t>(rank); }
+
 }  // namespace
 
 Training::Group& Training::Enter(const TrainerPtr& trainer, size_t* m) {
@@ -150,24 +152,25 @@ void Training::TryExchange(Group& group) {
   }
 }
 
-// As worker/trainer/core/meeting.h decides for ranks that are all one group: the most advanced of
-// those that have trained gives its state to the others; when none has, that of those that have
-// loaded one.
+// The real decision, for ranks that are all one group of gradients: afterwards all are at one step.
 void Training::Decide(Group& group) {
-  bool trained = false;
-  bool transfers = false;
-  group.position = 0;
-  for (const Member& member : group.members) trained = trained || member.trainer->has_trained();
+  std::vector<RankPosition> told;
+  std::vector<uint64_t> layouts;
   for (const Member& member : group.members) {
     const Trainer& trainer = *member.trainer;
     group.epoch = std::max(group.epoch, trainer.order().epoch);
-    if (trained && !trainer.has_trained()) continue;
-    group.position = std::max(group.position, trainer.step());
+    told.push_back(PositionOf(trainer));
+    layouts.push_back(LayoutOf(static_cast<int>(layouts.size()), group.members.size()));
   }
-  for (const Member& member : group.members) {
-    transfers = transfers || member.trainer->step() != group.position ||
-                (trained && !member.trainer->has_trained());
+  const MeetingDecision decision = DecideMeeting(told, layouts, {});
+  group.position = decision.positions.front().step;
+  for (size_t m = 0; m < group.members.size(); ++m) {
+    if (decision.positions[m].step == group.position && group.position >= 0) continue;
+    world_.trace.Fail(group.members[m].trainer->name(), " goes on at step ",
+                      decision.positions[m].step, ", and ", group.members.front().trainer->name(),
+                      " at step ", group.position);
   }
+  const bool transfers = !decision.transfers.empty();
   group.stage = Group::Stage::kTransfer;
   for (size_t m = 0; m < group.members.size(); ++m) {
     group.members[m].trainer->Later(transfers ? random_.Between(1 * kMilli, kTransfer) : 200,
@@ -175,6 +178,20 @@ void Training::Decide(Group& group) {
                                       if (!group.members[m].out) Wait(group, m);
                                     });
   }
+}
+
+RankPosition Training::PositionOf(const Trainer& trainer) const {
+  RankPosition position;
+  position.generation = trainer.trained_generation();
+  position.step = trainer.has_state() ? trainer.step() : -1;
+  position.computed = trainer.has_computed();
+  const auto trained = groups_.find({trainer.id().job, position.generation});
+  if (trained == groups_.end()) return position;
+  const size_t ranks = trained->second.members.size();
+  position.rank = RankIn(trainer, position.generation);
+  position.gradients = {0, static_cast<int>(ranks)};
+  position.layout = LayoutOf(position.rank, ranks);
+  return position;
 }
 
 std::vector<const Trainer*> Training::TrainersOf(const Group& group) {

@@ -13,6 +13,7 @@
 
 #include "tests/sim/trainer.h"
 #include "tests/sim/world.h"
+#include "worker/trainer/core/meeting.h"
 
 namespace paceline::sim {
 
@@ -61,6 +62,7 @@ class Training {
   static std::vector<const Trainer*> TrainersOf(const Group& group);
   void Exchange(Group& group);
   void Decide(Group& group);
+  RankPosition PositionOf(const Trainer& trainer) const;
   bool IsConnected(const Group& group) const;
   // The member's wait fails after `delay`, unless it has ended by then.
   void Fail(Group& group, size_t m, Micros delay, std::string why);

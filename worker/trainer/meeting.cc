@@ -350,7 +350,11 @@ absl::StatusOr<bool> Meet(const Meeting& meeting, TrainingState& state) {
 
   const auto me = static_cast<size_t>(meeting.config.rank());
   const RankPosition& after = decision.positions[me];
-  if (state.in_step && after.step == told[me].step) {
+  const bool takes_step =
+      std::any_of(decision.transfers.begin(), decision.transfers.end(), [&](const Transfer& one) {
+        return one.what == Transfer::What::kStep && one.to == meeting.config.rank();
+      });
+  if (state.in_step && !takes_step) {
     meeting.undo->Undo();
     state.in_step = state.is_open = state.position.computed = false;
   }

@@ -146,6 +146,20 @@ TEST_F(TrainerRecoveryTest, AConnectionThatBreaksIsMadeAnew) {
   ExpectSame(*undisturbed, *daemon, First(3), "disturbed");
 }
 
+TEST_F(TrainerRecoveryTest, WhoStoodByForAWhileComesBackWithTheStateOfTheOthers) {
+  const std::string steps = "steps: 1000 ";
+  const auto undisturbed = RunUndisturbed(3, steps);
+  const auto daemon = MakeDaemon();
+  daemon->Launch(RecoveringSpec(3, "disturbed", steps, /*spares=*/1));
+  WaitUntilReady(*daemon, 3);
+  WaitForSteps(*daemon, 0, 50);
+  daemon->SetMembers({{0, 3, 2}});
+  WaitForSteps(*daemon, 0, 200);
+  daemon->SetMembers({{0, 1, 2}});
+  WaitForSuccess(*daemon, {0, 1, 2});
+  ExpectSame(*undisturbed, *daemon, {0, -1, 2}, "disturbed");
+}
+
 TEST_F(TrainerRecoveryTest, ASubstituteThatDiesWhileTheyMeetIsReplacedToo) {
   const auto undisturbed = RunUndisturbed(3, "");
   const auto daemon = MakeDaemon();

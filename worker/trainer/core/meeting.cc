@@ -26,7 +26,10 @@ struct Meeting {
   void TakeSteps() const;
   void GoBack() const;
   void TakeMeans(const std::vector<RankPosition>& told) const;
-  void TakeAll(const std::vector<std::vector<int>>& groups) const;
+  bool IsLeftBehind(int rank, const std::vector<std::vector<int>>& groups) const;
+  // `left_behind`: by rank.
+  void TakeAll(const std::vector<std::vector<int>>& groups,
+               const std::vector<bool>& left_behind) const;
 };
 
 // Rule 1. The other one is one step ahead: for the next it would need this rank's gradients.
@@ -93,13 +96,32 @@ std::vector<RankRange> GroupsHolding(int rank, const std::vector<std::vector<int
   return holding;
 }
 
+// Of rule 4. Its smallest group with others that have trained knows.
+bool Meeting::IsLeftBehind(int rank, const std::vector<std::vector<int>>& groups) const {
+  if (!Trained(rank)) return false;
+  for (const RankRange& group : GroupsHolding(rank, groups, size())) {
+    bool knows = false;
+    for (int other = group.first; other < group.first + group.size; ++other) {
+      if (other == rank || !Trained(other)) continue;
+      knows = true;
+      if (at(other).generation > at(rank).generation && Progress(other) > Progress(rank)) {
+        return true;
+      }
+    }
+    if (knows) return false;
+  }
+  return false;
+}
+
 // Rule 4.
-void Meeting::TakeAll(const std::vector<std::vector<int>>& groups) const {
+void Meeting::TakeAll(const std::vector<std::vector<int>>& groups,
+                      const std::vector<bool>& left_behind) const {
   std::tuple<bool, int64_t, bool, bool> furthest = Progress(0);
   for (int rank = 0; rank < size(); ++rank) furthest = std::max(furthest, Progress(rank));
   const bool begins = !std::get<0>(furthest);
   const auto has_state = [&](int rank) {
-    return begins ? at(rank).step == std::get<1>(furthest) : Trained(rank);
+    if (begins) return at(rank).step == std::get<1>(furthest);
+    return Trained(rank) && !left_behind[static_cast<size_t>(rank)];
   };
   std::vector<Transfer> added;
   for (int to = 0; to < size(); ++to) {
@@ -153,12 +175,14 @@ MeetingDecision DecideMeeting(const std::vector<RankPosition>& told,
   meeting.TakeMeans(told);
   bool& same = decision.same_groups;
   bool trained = false;
+  std::vector<bool> left_behind;
   for (size_t rank = 0; rank < told.size(); ++rank) {
-    if (told[rank].generation == 0) continue;
+    left_behind.push_back(meeting.IsLeftBehind(static_cast<int>(rank), groups));
+    if (told[rank].generation == 0 || left_behind.back()) continue;
     trained = true;
     same = same && told[rank].layout == layouts[rank];
   }
-  meeting.TakeAll(groups);
+  meeting.TakeAll(groups, left_behind);
   decision.begins = !trained && decision.transfers.empty();
   SettleEvaluations(decision.positions);
   // Rule 5.

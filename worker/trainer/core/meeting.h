@@ -17,7 +17,8 @@
 //      exchange is repeated, with the state of newcomers in the place of what is lost.
 //   4. A rank without the state of the training gets all of it from the most advanced member of the
 //      smallest of its groups that has some, and goes on from where that one is. Where all members
-//      are alike the sources are spread.
+//      are alike the sources are spread. A rank that was left behind counts as one without: it
+//      stood by, or had left, and members of its group have trained on in a later generation.
 //   5. If the groups are not those of before (other ranks, another plan), nobody can make up for
 //      what only some have exchanged: each rank goes on by itself, without exchanges and with the
 //      samples that it would have had, up to the step that the most advanced one has done; from

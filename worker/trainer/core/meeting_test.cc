@@ -90,6 +90,24 @@ TEST(MeetingTest, WhoComputedTheStepThatAnotherOneDidTakesItsUpdate) {
   EXPECT_THAT(Steps(decision), ElementsAre(6, 6, 6, 6));
 }
 
+TEST(MeetingTest, WhoStoodByWhileOthersTrainedOnGetsTheirState) {
+  std::vector<RankPosition> told = AllAt(9, 3);
+  told[0].generation = told[1].generation = 2;
+  told[2] = At(4, 5, 6);
+  told[2].computed = true;
+  const MeetingDecision decision = Decide(told);
+  EXPECT_THAT(decision.transfers, ElementsAre(Transfer{What::kAll, 0, 2}));
+  EXPECT_THAT(Steps(decision), ElementsAre(9, 9, 9));
+  EXPECT_TRUE(decision.same_groups);
+  EXPECT_EQ(decision.alone_below, 0);
+}
+
+TEST(MeetingTest, WhoMissedTheEndOfAMeetingHasWhatTheOthersHave) {
+  std::vector<RankPosition> told = AllAt(9, 3);
+  told[0].generation = told[1].generation = 2;
+  EXPECT_THAT(Decide(told).transfers, IsEmpty());
+}
+
 TEST(MeetingTest, AStepThatNobodyDidIsRepeated) {
   std::vector<RankPosition> told = AllAt(5, 3);
   told[0].computed = told[1].computed = true;
@@ -168,10 +186,18 @@ TEST_F(HsgdMeetingTest, TheNewcomerCopiesWhatTheOtherOneHasAfterItsMean) {
   EXPECT_TRUE(decision.positions[1].exchanged);
 }
 
-TEST_F(HsgdMeetingTest, MembersOfAnotherGenerationKnowNothingOfThisExchange) {
+TEST_F(HsgdMeetingTest, WhoseGroupHasGoneOnWithoutItTakesAllOfIt) {
   Cut(2, {2, 2});
   told_[3].step = 11;
   told_[3].generation = 2;
+  const MeetingDecision decision = Meet();
+  EXPECT_THAT(decision.transfers, ElementsAre(Transfer{What::kAll, 3, 2}));
+  EXPECT_TRUE(decision.positions[2].exchanged);
+}
+
+TEST_F(HsgdMeetingTest, OtherGroupsThatAreAheadLeaveNobodyBehind) {
+  told_[0].step = told_[1].step = 13;
+  told_[0].generation = told_[1].generation = 2;
   EXPECT_THAT(Meet().transfers, IsEmpty());
 }
 
