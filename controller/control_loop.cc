@@ -175,8 +175,8 @@ v1::Node ControlLoop::Describe(const Node& node) const {
 
 v1::NodePlan ControlLoop::PlanFor(const NodeName& node) const {
   v1::NodePlan plan = ToProto(cluster_.PlanFor(node), cluster_.TasksFor(node));
-  const std::optional<int64_t> check = cluster_.CheckFor(node);
-  if (check.has_value()) plan.mutable_check()->set_id(*check);
+  const std::optional<CheckOrder> check = cluster_.CheckFor(node);
+  if (check.has_value()) *plan.mutable_check() = ToProto(*check);
   return plan;
 }
 

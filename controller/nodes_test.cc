@@ -128,6 +128,24 @@ TEST_F(NodesTest, DrainTellsItsEffectsAndEndsWhenTheNodeIsEmpty) {
   EXPECT_EQ(Node("w0").state(), v1::NODE_DRAINED);
 }
 
+TEST_F(NodesTest, EffectsOfADrainAreThoseBeforeIt) {
+  auto worker = Join(Hello("w0"));
+  v1::Job job;
+  v1::JobSpec spec = Spec();
+  spec.mutable_recovery()->set_max_failures(5);
+  ASSERT_TRUE(Submit(spec, "r1", &job).ok());
+  const v1::NodePlan plan = worker->ReadPlan(1);
+  worker->Report({Trainer(plan.trainers(0), v1::TRAINER_READY)});
+  worker->Report({Trainer(plan.trainers(0), v1::TRAINER_RUNNING)});
+  WaitFor(job.id(), v1::RUNNING);
+  v1::DrainNodeRequest request = DrainOf("w0", "r2");
+  request.set_mode(v1::DRAIN_NOW);
+  v1::DrainNodeResponse reply;
+  ASSERT_TRUE(Drain(request, &reply).ok());
+  ASSERT_EQ(reply.effects_size(), 1);
+  EXPECT_THAT(reply.effects(0).effect(), HasSubstr("rank 0 ends at once"));
+}
+
 TEST_F(NodesTest, ReplacementNeedsAJobThatCanMoveItsRanks) {
   auto worker = Join(Hello("w0"));
   v1::Job job;

@@ -95,6 +95,18 @@ TEST(CheckTableTest, MediansBesideTheValueAndTheVerdict) {
             "could not be measured: no disk\n");
 }
 
+TEST(CheckTableTest, NamesThePeerAndTellsWhatCouldNotBeMeasured) {
+  const std::string table = CheckTable(Parsed<v1::NodeCheckResult>(R"(
+    peer: "w2" error: "no disk"
+    measurements { name: "pair_latency" value: 41.5 unit: "us" }
+    measurements { name: "gemm" value: 70 unit: "GFLOP/s" more_is_better: true }
+  )"),
+                                       {});
+  EXPECT_THAT(table, HasSubstr("pair_latency to w2     41.5 us"));
+  EXPECT_THAT(table, HasSubstr("\ngemm "));
+  EXPECT_THAT(table, HasSubstr("\ncould not be measured: no disk\n"));
+}
+
 TEST(AutomationPageTest, PauseHasAnOwnerAndAReason) {
   const std::string active =
       AutomationPage(Parsed<v1::AutomationStatus>("max_share: 0.25"), kNow, {});

@@ -14,8 +14,8 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <utility>
 #include <tuple>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -182,7 +182,7 @@ class Cluster {
   std::optional<Refusal> RefuseAutomatic(const NodeName& node) const;
 
   // The check that the node shall do, if one is due.
-  std::optional<int64_t> CheckFor(const NodeName& node) const;
+  std::optional<CheckOrder> CheckFor(const NodeName& node) const;
 
   const Automation& automation() const { return automation_; }
   const Options& options() const { return options_; }
@@ -232,6 +232,8 @@ class Cluster {
   void EndDrain(const Node& node, Actions& actions);
   JobChange Drain(Job& job, DrainWay way, const NodeName& node, const std::string& why, Moment now);
   // Derives the nodes' states; records, stores and shows those that have changed.
+  // Whether trainers are there, or should be.
+  bool IsOccupied(const Node& node) const;
   void ShowNodes(Moment now, Actions& actions);
   // Records what a change of `job` asks for.
   void Note(const Job& job, JobChange change, Actions& actions);

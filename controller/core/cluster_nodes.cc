@@ -14,7 +14,8 @@ std::string DescribeDone(const Hold& hold, absl::Time wall_now) {
   const std::string term =
       hold.until == absl::InfiniteFuture()
           ? ""
-          : absl::FormatDuration(absl::Trunc(hold.until - wall_now, absl::Seconds(1)));
+          : absl::FormatDuration(
+                absl::Trunc(hold.until - wall_now + absl::Milliseconds(500), absl::Seconds(1)));
   const std::string what = hold.drain.has_value()
                                ? absl::StrCat("drain (", DrainModeName(*hold.drain),
                                               term.empty() ? "" : ", deadline in ", term, ")")
@@ -30,6 +31,26 @@ int CountRunning(const std::vector<TrainerReport>& trainers) {
 
 bool SameHardware(const NodeFacts& a, const NodeFacts& b) {
   return a.cpus == b.cpus && a.gpus == b.gpus;
+}
+
+std::string RackOf(const NodeFacts& facts) {
+  const auto rack = facts.labels.find("rack");
+  return rack == facts.labels.end() ? "" : rack->second;
+}
+
+// Whom a node measures the network with: one of its rack if there is one, rather one without
+// trainers, else the first by name. Null: nobody answers.
+const Node* PeerFor(const Node& node, const std::map<NodeName, Node>& nodes) {
+  const Node* best = nullptr;
+  const auto cost = [&](const Node& peer) {
+    return std::make_pair(RackOf(peer.facts) != RackOf(node.facts), peer.trainers > 0);
+  };
+  for (const auto& [name, peer] : nodes) {
+    if (&peer == &node || peer.contact != Contact::kReachable) continue;
+    if (peer.facts.probe_address.empty()) continue;
+    if (best == nullptr || cost(peer) < cost(*best)) best = &peer;
+  }
+  return best;
 }
 
 }  // namespace
@@ -106,6 +127,9 @@ void Cluster::On(const CheckRequested& event, Moment now, Actions& actions) {
   ++checks.asked;
   checks.running = true;
   checks.begun = now.wall;
+  const Node* peer = PeerFor(node->second, nodes_);
+  checks.peer = peer == nullptr ? "" : peer->facts.name.value();
+  checks.peer_address = peer == nullptr ? "" : peer->facts.probe_address;
   actions.store_nodes.insert(event.node);
   actions.show_nodes.insert(event.node);
   actions.send_plans.insert(event.node);
@@ -173,16 +197,21 @@ void Cluster::TickNodes(Moment now, Actions& actions) {
 
 void Cluster::RecordDone(Node& node, const std::string& who, std::string what, Moment now,
                          Actions& actions) {
+  node.occupied = IsOccupied(node);
   ShowState(node);
   Record(node, who, std::move(what), now);
   actions.store_nodes.insert(node.facts.name);
   actions.show_nodes.insert(node.facts.name);
 }
 
+bool Cluster::IsOccupied(const Node& node) const {
+  return node.trainers > 0 || !PlanFor(node.facts.name).empty();
+}
+
 void Cluster::ShowNodes(Moment now, Actions& actions) {
   for (auto& [name, node] : nodes_) {
     if (!node.holds.empty()) {
-      node.occupied = node.trainers > 0 || !PlanFor(name).empty();
+      node.occupied = IsOccupied(node);
       ShowState(node);
     }
     if (!RecordState(node, now)) continue;
@@ -206,10 +235,10 @@ std::optional<Refusal> Cluster::RefuseAutomatic(const NodeName& node) const {
   return std::nullopt;
 }
 
-std::optional<int64_t> Cluster::CheckFor(const NodeName& node) const {
+std::optional<CheckOrder> Cluster::CheckFor(const NodeName& node) const {
   const auto found = nodes_.find(node);
   if (found == nodes_.end() || !found->second.checks.running) return std::nullopt;
-  return found->second.checks.asked;
+  return CheckOrder{found->second.checks.asked, found->second.checks.peer_address};
 }
 
 }  // namespace paceline

@@ -1,5 +1,6 @@
 #include "controller/core/drain.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
@@ -32,7 +33,11 @@ std::string RanksText(const std::vector<int>& ranks) {
 
 std::string NodesText(const char* what, const std::vector<NodeName>& nodes) {
   std::vector<std::string> names;
-  for (const NodeName& node : nodes) names.push_back(node.value());
+  for (const NodeName& node : nodes) {
+    if (std::find(names.begin(), names.end(), node.value()) == names.end()) {
+      names.push_back(node.value());
+    }
+  }
   return absl::StrCat(what, nodes.size() == 1 ? "" : "s", " on ", absl::StrJoin(names, ", "));
 }
 

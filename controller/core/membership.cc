@@ -275,6 +275,7 @@ JobChange EndTrainersOn(Job& job, const NodeName& node, const std::string& why, 
   for (RankState& member : job.ranks) {
     if (member.place.node != node || HasEnded(member) || IsLost(member)) continue;
     member.lost = why;
+    member.counted = true;  // It is no failure.
     changed = true;
   }
   for (size_t i = job.spares.size(); i-- > 0;) {

@@ -59,6 +59,7 @@ struct NodeFacts {
   std::map<std::string, std::string> labels;
   std::string address;
   std::string metrics_address;
+  std::string probe_address;
   int slots = 0;
   std::string version;
 };

@@ -84,6 +84,7 @@ bool TakeCheckResult(NodeChecks& checks, CheckResult result) {
     }
   }
   checks.running = false;
+  result.peer = checks.peer;
   checks.result = std::move(result);
   return true;
 }

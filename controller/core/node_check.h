@@ -39,14 +39,23 @@ struct CheckResult {
   int64_t id = 0;
   absl::Time time;  // Wall.
   std::vector<Measurement> measurements;
-  std::string error;  // Why there are none.
+  std::string error;  // What could not be measured, and why.
+  std::string peer;   // Node that the network was measured with; empty: none.
+};
+
+// What a node is told.
+struct CheckOrder {
+  int64_t id = 0;
+  std::string peer_address;  // To measure the network to; empty: none.
 };
 
 // A node's checks.
 struct NodeChecks {
   int64_t asked = 0;  // Id of the newest one; 0: none yet.
   bool running = false;
-  absl::Time begun;                   // Wall; of the newest one.
+  absl::Time begun;  // Wall; of the newest one.
+  std::string peer;  // Of the newest one: the node to measure the network to.
+  std::string peer_address;
   std::optional<CheckResult> result;  // The newest there is.
   // By name of the measurement, oldest first; without the newest result.
   std::map<std::string, std::deque<double>> earlier;

@@ -40,11 +40,19 @@ v1::NodeHistoryEvent ToProto(const NodeLifeEvent& event) {
   return out;
 }
 
+v1::NodeCheckRequest ToProto(const CheckOrder& check) {
+  v1::NodeCheckRequest out;
+  out.set_id(check.id);
+  out.set_peer_address(check.peer_address);
+  return out;
+}
+
 v1::NodeCheckResult ToProto(const CheckResult& result) {
   v1::NodeCheckResult out;
   out.set_id(result.id);
   *out.mutable_time() = ToProto(result.time);
   out.set_error(result.error);
+  out.set_peer(result.peer);
   for (const Measurement& measurement : result.measurements) {
     v1::NodeMeasurement& added = *out.add_measurements();
     added.set_name(measurement.name);
@@ -132,6 +140,7 @@ CheckResult FromProto(const v1::NodeCheckResult& result) {
   out.id = result.id();
   out.time = FromProto(result.time());
   out.error = result.error();
+  out.peer = result.peer();
   for (const v1::NodeMeasurement& measurement : result.measurements()) {
     if (out.measurements.size() == kMaxMeasurements) break;
     Measurement& added = out.measurements.emplace_back();
@@ -162,6 +171,7 @@ NodeFacts FromProto(const v1::Hello& hello) {
   facts.labels.insert(hello.labels().begin(), hello.labels().end());
   facts.address = hello.address();
   facts.metrics_address = hello.metrics_address();
+  facts.probe_address = hello.probe_address();
   facts.slots = std::max(0, hello.slots());
   facts.version = hello.version();
   return facts;

@@ -14,6 +14,7 @@ namespace paceline {
 v1::NodeState ToProto(NodeState state);
 v1::Hold ToProto(const Hold& hold);
 v1::NodeHistoryEvent ToProto(const NodeLifeEvent& event);
+v1::NodeCheckRequest ToProto(const CheckOrder& check);
 v1::NodeCheckResult ToProto(const CheckResult& result);
 v1::DrainEffect ToProto(const DrainEffect& effect);
 v1::AutomationStatus ToProto(const Automation& automation);

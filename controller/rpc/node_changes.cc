@@ -103,25 +103,25 @@ void NodeService::DoDrain(const v1::DrainNodeRequest& request, v1::DrainNodeResp
                           Answer answer) {
   const grpc::Status valid = CheckRequest(request);
   if (!valid.ok()) return answer(valid);
-  const auto fill = [this, request, reply] {
+  // As they are before anything is begun.
+  const std::vector<DrainEffect> effects =
+      control_->cluster().EffectsOfDrain(NodeName(request.name()), ModeIn(request));
+  const auto fill = [this, name = request.name(), effects, reply] {
     const Node* node = nullptr;
-    const grpc::Status found = Find(request.name(), &node);
+    const grpc::Status found = Find(name, &node);
     if (!found.ok()) return found;
     *reply->mutable_node() = control_->Describe(*node);
-    for (const DrainEffect& effect :
-         control_->cluster().EffectsOfDrain(node->facts.name, ModeIn(request))) {
-      *reply->add_effects() = ToProto(effect);
-    }
+    for (const DrainEffect& effect : effects) *reply->add_effects() = ToProto(effect);
     return grpc::Status::OK;
   };
-  const auto refuse = [this, &request](const Node& node) -> grpc::Status {
+  const auto refuse = [this, &request, &effects](const Node& node) -> grpc::Status {
     const NodeName& name = node.facts.name;
     const auto refusal = request.owner() == kAutomationOwner
                              ? control_->cluster().RefuseAutomatic(name)
                              : std::nullopt;
     if (refusal.has_value()) return MakeError(*refusal);
     if (!request.replace()) return grpc::Status::OK;
-    return CheckReplaceable(control_->cluster().EffectsOfDrain(name, DrainMode::kSwap));
+    return CheckReplaceable(effects);
   };
   if (request.dry_run()) {
     const Node* node = nullptr;

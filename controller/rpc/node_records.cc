@@ -14,6 +14,8 @@ NodeChecks DecodeChecks(const v1::NodeRecord& record) {
   checks.asked = record.check_asked();
   checks.running = record.check_running();
   checks.begun = FromProto(record.check_begin_time());
+  checks.peer = record.check_peer();
+  checks.peer_address = record.check_peer_address();
   if (record.node().has_check()) checks.result = FromProto(record.node().check());
   for (const auto& [name, values] : record.earlier()) {
     checks.earlier[name].assign(values.value().begin(), values.value().end());
@@ -63,6 +65,8 @@ std::string EncodeNode(const Node& node, const Cluster& cluster) {
   record.set_check_asked(node.checks.asked);
   record.set_check_running(node.checks.running);
   *record.mutable_check_begin_time() = ToProto(node.checks.begun);
+  record.set_check_peer(node.checks.peer);
+  record.set_check_peer_address(node.checks.peer_address);
   for (const auto& [name, values] : node.checks.earlier) {
     v1::NodeRecord::Values& kept = (*record.mutable_earlier())[name];
     for (const double value : values) kept.add_value(value);

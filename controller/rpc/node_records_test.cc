@@ -79,11 +79,17 @@ TEST_F(NodeRecordsTest, ChecksComeBackWithTheirHistory) {
     result.measurements = {{"gemm", 100.0 * id, "GFLOP/s", true}};
     cluster_.Step(NodeReported{NodeName("a"), {}, {}, result}, At(id + 0.5));
   }
+  NodeFacts peer;
+  peer.name = NodeName("b");
+  peer.probe_address = "b:7070";
+  cluster_.Step(NodeConnected{peer, {}}, At(3));
   cluster_.Step(CheckRequested{NodeName("a")}, At(3));
   const NodeChecks checks = Again().checks;
   EXPECT_EQ(checks.asked, 3);
   EXPECT_TRUE(checks.running);
   EXPECT_EQ(checks.begun, At(3).wall);
+  EXPECT_EQ(checks.peer, "b");
+  EXPECT_EQ(checks.peer_address, "b:7070");
   EXPECT_EQ(checks.result->id, 2);
   EXPECT_EQ(checks.result->measurements[0].value, 200);
   EXPECT_EQ(checks.result->measurements[0].own_median, 100);

@@ -63,6 +63,19 @@ TEST_F(CheckTest, MeasuresTheNodeBesideItsTrainers) {
   controller_->WaitForReport([](const v1::NodeReport& report) { return !report.has_check(); });
 }
 
+TEST_F(CheckTest, MeasuresTheNetworkToWhereADaemonLetsItBeMeasured) {
+  StartQuickDaemon();
+  v1::NodePlan plan;
+  plan.mutable_check()->set_id(1);
+  plan.mutable_check()->set_peer_address(controller_->WaitForHello().probe_address());
+  controller_->SetPlan(plan);
+  const v1::NodeCheckResult result = controller_->WaitForReport(Checked(1)).check();
+  EXPECT_EQ(result.error(), "");
+  ASSERT_GT(result.measurements_size(), 1);
+  EXPECT_EQ(result.measurements(0).name(), "pair_latency");
+  EXPECT_EQ(result.measurements(1).name(), "pair_bandwidth");
+}
+
 TEST_F(CheckTest, ProbeThatCannotBeStartedIsTold) {
   std::vector<std::string> arguments = Arguments();
   arguments.insert(arguments.end(), {"--probe", "/nonexistent/probe"});

@@ -55,8 +55,7 @@ void AddTrainerFlags(CLI::App& app, Flags& flags) {
                  "Program that measures this node [paceline-probe beside this program]");
   app.add_option(
          "--probe-port", flags.probe_port,
-         "Port at which it lets other nodes measure the network to this one, while it runs; "
-         "0: none")
+         "Port at which the programs of other nodes measure the network to this one; 0: any")
       ->capture_default_str()
       ->check(CLI::Range(0, 65535));
   app.add_option("--orphan-timeout", flags.orphan_timeout_s,

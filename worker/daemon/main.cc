@@ -26,6 +26,7 @@
 #include "worker/daemon/runtime_dir.h"
 #include "worker/daemon/trainer_environment.h"
 #include "worker/daemon/worker_node.h"
+#include "worker/trainer/check/pair_check.h"
 
 namespace paceline {
 namespace {
@@ -72,7 +73,6 @@ WorkerNode::Options NodeOptions(const Flags& flags, const v1::Hardware& hardware
   options.tasks.run = RunCheckpointTask;
   options.check.program = flags.probe;
   options.check.dir = paths.state_dir;
-  options.check.port = flags.probe_port;
   options.check.environment = options.trainers.setup.environment;
   options.trainers.log_segments = static_cast<size_t>(flags.log_segments);
   return options;
@@ -114,6 +114,14 @@ int Serve(const Flags& flags, const NodePaths& paths, NodeIdentity identity,
   if (!labels.ok()) return Fail(labels.status(), kExitUsage);
   WorkerNode::Options options = NodeOptions(flags, hardware, paths);
   options.hello.mutable_labels()->insert(labels->begin(), labels->end());
+
+  const auto pair_server = PairServer::Start(flags.probe_port, flags.address == "127.0.0.1");
+  if (pair_server.ok()) {
+    options.hello.set_probe_address(absl::StrCat(flags.address, ":", (*pair_server)->port()));
+  } else {
+    PACELINE_LOG(ERROR) << "pair_server_not_started reason=\"" << pair_server.status().message()
+                        << "\", other nodes cannot measure the network to this one";
+  }
 
   WorkerMetrics metrics(flags.name, kVersion);
   EventLoop loop;

@@ -91,8 +91,7 @@ void NodeCheck::SetWanted(std::optional<v1::NodeCheckRequest> wanted) {
 void NodeCheck::StartNext() {
   if (running_ || !wanted_.has_value() || result_.has_value()) return;
   running_ = true;
-  std::vector<std::string> arguments = {options_.program, "--dir", options_.dir, "--listen",
-                                        absl::StrCat(options_.port)};
+  std::vector<std::string> arguments = {options_.program, "--dir", options_.dir};
   if (!wanted_->peer_address().empty()) {
     arguments.insert(arguments.end(), {"--peer", wanted_->peer_address()});
   }

@@ -27,7 +27,6 @@ class NodeCheck {
   struct Options {
     std::string program;                   // Path of paceline-probe.
     std::string dir;                       // On the disk to measure.
-    int port = 0;                          // For the probes of other nodes; 0: none.
     std::vector<std::string> environment;  // "KEY=value".
     absl::Duration limit = absl::Seconds(25);
   };

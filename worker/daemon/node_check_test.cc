@@ -75,7 +75,7 @@ class NodeCheckTest : public ::testing::Test {
   EventLoop loop_;
   SideThreads threads_{loop_};
   int results_ = 0;
-  NodeCheck check_{{Probe(), "/state", 7070, {}, absl::Seconds(20)},
+  NodeCheck check_{{Probe(), "/state", {}, absl::Seconds(20)},
                    threads_,
                    [] { return 0; },
                    [this] {
@@ -93,7 +93,7 @@ TEST_F(NodeCheckTest, RunsWhatIsWantedOnce) {
   ASSERT_TRUE(check_.Result().has_value());
   EXPECT_EQ(check_.Result()->id(), 1);
   EXPECT_GT(check_.Result()->time().seconds(), 0);
-  EXPECT_EQ(check_.Result()->error(), "--dir /state --listen 7070 --peer b:1");
+  EXPECT_EQ(check_.Result()->error(), "--dir /state --peer b:1");
   check_.SetWanted(Request(1, "b:1"));
   EXPECT_TRUE(check_.Result().has_value()) << "not run again";
   check_.SetWanted(std::nullopt);

@@ -1,7 +1,11 @@
 // The parts of the probe that need no torch; the whole of it is run by the daemon's tests.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include "absl/time/clock.h"
 #include "worker/trainer/check/gpu_check.h"
 #include "worker/trainer/check/host_check.h"
 #include "worker/trainer/check/pair_check.h"
@@ -53,7 +57,7 @@ TEST(HostCheckTest, WhatCannotBeMeasuredIsTold) {
 }
 
 TEST(PairCheckTest, MeasuresTheWayToAnotherProbe) {
-  const auto server = PairServer::Start(0);
+  const auto server = PairServer::Start(0, /*only_this_host=*/false);
   ASSERT_TRUE(server.ok()) << server.status();
   for (const char* host : {"127.0.0.1", "localhost"}) {
     const auto pair =
@@ -62,6 +66,22 @@ TEST(PairCheckTest, MeasuresTheWayToAnotherProbe) {
     EXPECT_THAT(Names(*pair), ElementsAre("pair_latency", "pair_bandwidth"));
     for (const Measurement& measurement : *pair) EXPECT_GT(measurement.value, 0);
   }
+}
+
+TEST(PairCheckTest, ServerEndsThoughAPeerSaysNothing) {
+  auto server = PairServer::Start(0, /*only_this_host=*/true);
+  ASSERT_TRUE(server.ok()) << server.status();
+  const int silent = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>((*server)->port()));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(::connect(silent, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  absl::SleepFor(absl::Milliseconds(100));
+  const absl::Time start = absl::Now();
+  server->reset();
+  EXPECT_LT(absl::Now() - start, absl::Seconds(2));
+  ::close(silent);
 }
 
 TEST(PairCheckTest, PeerThatDoesNotAnswerIsNamed) {

@@ -1,5 +1,6 @@
 #include "worker/trainer/check/pair_check.h"
 
+#include <arpa/inet.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -25,18 +26,22 @@ namespace {
 constexpr int kPings = 200;
 constexpr size_t kBulkBytes = 64 << 20;
 constexpr size_t kBlock = 256 << 10;
-constexpr timeval kPatience{3, 0};  // Of one read or write.
-constexpr int kLookMillis = 50;     // For the end of the server.
+constexpr absl::Duration kPatience = absl::Seconds(10);  // Of all of it.
+constexpr int kLookMillis = 50;                          // For the end of the server.
 
 class Socket {
  public:
-  explicit Socket(int fd) : fd_(fd) {
+  // Gives up at `deadline`, or when `stop` is set; null: never.
+  Socket(int fd, absl::Time deadline, const std::atomic<bool>* stop)
+      : fd_(fd), deadline_(deadline), stop_(stop) {
     const int on = 1;
+    const timeval look{0, kLookMillis * 1000};
     ::setsockopt(fd_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    ::setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &kPatience, sizeof(kPatience));
-    ::setsockopt(fd_, SOL_SOCKET, SO_SNDTIMEO, &kPatience, sizeof(kPatience));
+    ::setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &look, sizeof(look));
+    ::setsockopt(fd_, SOL_SOCKET, SO_SNDTIMEO, &look, sizeof(look));
   }
-  Socket(Socket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Socket(Socket&& other) noexcept
+      : fd_(std::exchange(other.fd_, -1)), deadline_(other.deadline_), stop_(other.stop_) {}
   Socket(const Socket&) = delete;
   ~Socket() {
     if (fd_ >= 0) ::close(fd_);
@@ -44,7 +49,9 @@ class Socket {
 
   bool Send(const char* bytes, size_t size) const {
     while (size > 0) {
+      if (IsOver()) return false;
       const ssize_t sent = ::send(fd_, bytes, size, MSG_NOSIGNAL);
+      if (sent < 0 && IsTimeout(errno)) continue;
       if (sent <= 0) return false;
       bytes += sent;
       size -= static_cast<size_t>(sent);
@@ -54,7 +61,9 @@ class Socket {
 
   bool Receive(char* bytes, size_t size) const {
     while (size > 0) {
+      if (IsOver()) return false;
       const ssize_t received = ::recv(fd_, bytes, size, 0);
+      if (received < 0 && IsTimeout(errno)) continue;
       if (received <= 0) return false;
       bytes += received;
       size -= static_cast<size_t>(received);
@@ -63,7 +72,12 @@ class Socket {
   }
 
  private:
+  static bool IsTimeout(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
+  bool IsOver() const { return absl::Now() > deadline_ || (stop_ != nullptr && *stop_); }
+
   int fd_;
+  const absl::Time deadline_;
+  const std::atomic<bool>* const stop_;
 };
 
 void Answer(const Socket& socket) {
@@ -92,7 +106,7 @@ absl::StatusOr<Socket> Dial(const std::string& address) {
   absl::Status status = absl::UnavailableError("no address");
   for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {
     const int fd = ::socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    Socket socket(fd);
+    Socket socket(fd, absl::Now() + kPatience, nullptr);
     if (fd >= 0 && ::connect(fd, at->ai_addr, at->ai_addrlen) == 0) {
       ::freeaddrinfo(found);
       return socket;
@@ -126,7 +140,7 @@ absl::StatusOr<std::vector<Measurement>> Measure(const Socket& socket) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<PairServer>> PairServer::Start(int port) {
+absl::StatusOr<std::unique_ptr<PairServer>> PairServer::Start(int port, bool only_this_host) {
   const int fd = ::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const int on = 1;
   const int off = 0;
@@ -135,6 +149,7 @@ absl::StatusOr<std::unique_ptr<PairServer>> PairServer::Start(int port) {
   sockaddr_in6 address{};
   address.sin6_family = AF_INET6;
   address.sin6_port = htons(static_cast<uint16_t>(port));
+  if (only_this_host) ::inet_pton(AF_INET6, "::ffff:127.0.0.1", &address.sin6_addr);
   socklen_t size = sizeof(address);
   if (fd < 0 || ::bind(fd, reinterpret_cast<sockaddr*>(&address), size) != 0 ||
       ::listen(fd, 4) != 0 ||
@@ -162,7 +177,7 @@ void PairServer::Serve() {
     pollfd waited{fd_, POLLIN, 0};
     if (::poll(&waited, 1, kLookMillis) <= 0) continue;
     const int peer = ::accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC);
-    if (peer >= 0) Answer(Socket(peer));
+    if (peer >= 0) Answer(Socket(peer, absl::Now() + kPatience, &stop_));
   }
 }
 

@@ -1,5 +1,4 @@
-// The network between the probes of two nodes: one dials, the other serves while it measures
-// something else.
+// The network between two nodes: the probe of one dials, the daemon of the other serves.
 #ifndef WORKER_TRAINER_CHECK_PAIR_CHECK_H_
 #define WORKER_TRAINER_CHECK_PAIR_CHECK_H_
 
@@ -15,11 +14,12 @@
 
 namespace paceline {
 
-// Takes and answers what other probes send, one after the other. Thread-compatible.
+// Takes and answers what probes send, one after the other, each for ten seconds at most.
+// Thread-compatible.
 class PairServer {
  public:
-  // On all interfaces; port 0: any.
-  static absl::StatusOr<std::unique_ptr<PairServer>> Start(int port);
+  // On all interfaces, or for this host only; port 0: any.
+  static absl::StatusOr<std::unique_ptr<PairServer>> Start(int port, bool only_this_host);
   ~PairServer();
   PairServer(const PairServer&) = delete;
   PairServer& operator=(const PairServer&) = delete;

@@ -1,11 +1,11 @@
 // paceline-probe: measures the host that it runs on, in less than 20 seconds, and tells one line
 // of JSON on standard output for each thing as soon as it is known (measurement.h).
 //
-//   paceline-probe --dir DIR [--listen PORT] [--peer HOST:PORT] [--quick]
+//   paceline-probe --dir DIR [--peer HOST:PORT] [--quick]
 //
 // Runs with low priority and two threads at most, since trainers may run beside it. DIR is on the
-// disk to measure. With --listen other probes can measure the network to this one while it runs,
-// with --peer it does so to another. --quick measures less exactly.
+// disk to measure. With --peer it measures the network to another node, at whose daemon it finds a
+// PairServer. --quick measures less exactly.
 #include <signal.h>
 #include <spawn.h>
 #include <sys/prctl.h>
@@ -36,7 +36,6 @@ constexpr absl::Duration kPeerPatience = absl::Seconds(4);
 
 struct Flags {
   std::string dir;
-  int listen = 0;
   std::string peer;
   int loopback = 0;
   bool quick = false;
@@ -67,9 +66,7 @@ int Main(int argc, char** argv) {
   Flags flags;
   CLI::App app("Measures this host and tells what it finds as lines of JSON");
   app.add_option("--dir", flags.dir, "Directory on the disk to measure");
-  app.add_option("--listen", flags.listen, "Port for other nodes' probes; 0: none")
-      ->check(CLI::Range(0, 65535));
-  app.add_option("--peer", flags.peer, "host:port of another node's probe");
+  app.add_option("--peer", flags.peer, "host:port at which another node lets itself be measured");
   app.add_option("--loopback", flags.loopback)->group("");
   app.add_flag("--quick", flags.quick, "Measure less exactly");
   try {
@@ -87,15 +84,6 @@ int Main(int argc, char** argv) {
     return kExitUsage;
   }
 
-  std::unique_ptr<PairServer> server;
-  if (flags.listen > 0) {
-    auto started = PairServer::Start(flags.listen);
-    if (started.ok()) {
-      server = *std::move(started);
-    } else {
-      Tell(ErrorToJson(std::string(started.status().message())));
-    }
-  }
   if (!flags.peer.empty()) Tell(CheckPair(flags.peer, kPeerPatience));
   Tell(CheckGemm(flags.quick ? 256 : 1024, kThreads, absl::Seconds(flags.quick ? 0.1 : 1.5)));
   Tell(CheckMemory(flags.quick ? kCheckBytes / 16 : kCheckBytes));
