@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/image_shard/image_shard.h"
@@ -60,10 +61,12 @@ std::string Program(const std::string& name) {
                       name);
 }
 
-TestCluster::TestCluster(int workers, int slots)
+TestCluster::TestCluster(int workers, int slots, TestNetwork network)
     : slots_(slots),
+      network_(std::move(network)),
       directory_(MakeDirectory(std::getenv("TEST_TMPDIR"))),
-      runtime_(MakeDirectory("/dev/shm")) {
+      runtime_(MakeDirectory("/dev/shm")),
+      listen_(network_.controller_host + ":0") {
   WriteSamples(directory_ + "/train.shard", 256, 1);
   WriteSamples(directory_ + "/eval.shard", 64, 2);
   StartController();
@@ -117,11 +120,18 @@ void TestCluster::KillController() {
 void TestCluster::StartController() {
   const std::string address_file = directory_ + "/controller.address";
   std::filesystem::remove(address_file);
-  controller_.emplace(
-      std::vector<std::string>{Program("paceline-controller"), "--listen", listen_, "--http",
-                               "127.0.0.1:0", "--state-dir", directory_ + "/controller",
-                               "--address-file", address_file},
-      directory_ + "/controller.log");
+  std::vector<std::string> command = {Program("paceline-controller"),
+                                      "--listen",
+                                      listen_,
+                                      "--http",
+                                      "127.0.0.1:0",
+                                      "--state-dir",
+                                      directory_ + "/controller",
+                                      "--address-file",
+                                      address_file};
+  const std::vector<std::string>& flags = network_.controller_flags;
+  command.insert(command.end(), flags.begin(), flags.end());
+  controller_.emplace(command, directory_ + "/controller.log");
   ASSERT_TRUE(Eventually([&] { return !Address(address_file, "grpc").empty(); }))
       << ReadFile(directory_ + "/controller.log");
   grpc_address_ = Address(address_file, "grpc");
@@ -149,12 +159,31 @@ void TestCluster::StartWorker(int w) {
   const std::string base = absl::StrCat(directory_, "/w", w);
   std::filesystem::create_directories(WorkerRuntime(w));
   std::filesystem::create_directories(base);
-  workers_[w].emplace(
-      std::vector<std::string>{Program("paceline-worker"), "--controller", grpc_address_, "--name",
-                               absl::StrCat("w", w), "--state-dir", base + "/state",
-                               "--runtime-dir", WorkerRuntime(w), "--slots", absl::StrCat(slots_),
-                               "--listen", "127.0.0.1:0", "--address-file", base + "/address"},
-      WorkerFile(w, "log"));
+  std::vector<std::string> command = {Program("paceline-worker"),
+                                      "--controller",
+                                      grpc_address_,
+                                      "--name",
+                                      absl::StrCat("w", w),
+                                      "--state-dir",
+                                      base + "/state",
+                                      "--runtime-dir",
+                                      WorkerRuntime(w),
+                                      "--slots",
+                                      absl::StrCat(slots_),
+                                      "--listen",
+                                      "127.0.0.1:0",
+                                      "--address-file",
+                                      base + "/address"};
+  if (network_.host != nullptr) {
+    for (const char* flag : {"--address", "--interface"}) {
+      command.insert(command.end(), {flag, network_.host(w)});
+    }
+  }
+  if (network_.enter != nullptr) {
+    const std::vector<std::string> enter = network_.enter(w);
+    command.insert(command.begin(), enter.begin(), enter.end());
+  }
+  workers_[w].emplace(command, WorkerFile(w, "log"));
 }
 
 std::string TestCluster::WorkerFile(int w, const std::string& name) const {
@@ -249,9 +278,7 @@ bool HasEnded(const v1::Job& job) {
   return job.state() == v1::SUCCEEDED || job.state() == v1::FAILED || job.state() == v1::CANCELLED;
 }
 
-v1::Job TestCluster::WaitForEnd(const std::string& id) {
-  return WaitUntil(id, HasEnded);
-}
+v1::Job TestCluster::WaitForEnd(const std::string& id) { return WaitUntil(id, HasEnded); }
 
 std::vector<v1::Checkpoint> TestCluster::ListCheckpoints(const std::string& id) {
   grpc::ClientContext context;

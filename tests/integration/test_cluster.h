@@ -29,16 +29,26 @@ std::string Program(const std::string& name);
 
 bool HasEnded(const v1::Job& job);
 
+// Where the daemons of a cluster are. Default: all on this host.
+struct TestNetwork {
+  std::string controller_host = "127.0.0.1";
+  std::vector<std::string> controller_flags = {};
+  // Of worker w: what its command begins with, and the address of its host.
+  std::function<std::vector<std::string>(int w)> enter = {};
+  std::function<std::string(int w)> host = {};
+};
+
 class TestCluster {
  public:
   // Starts a controller and so many workers with so many slots, and waits until they are ready.
-  explicit TestCluster(int workers = 2, int slots = 2);
+  explicit TestCluster(int workers = 2, int slots = 2, TestNetwork network = {});
   ~TestCluster();
 
   const std::string& directory() const { return directory_; }
   std::string server() const { return grpc_address_; }
   v1::JobService::Stub& jobs() { return *jobs_; }
   v1::CheckpointService::Stub& checkpoints() { return *checkpoints_; }
+  v1::NodeService::Stub& nodes() { return *nodes_; }
 
   // Kills with SIGKILL / starts again where it was.
   void KillController();
@@ -76,9 +86,10 @@ class TestCluster {
   void WaitForNodes(int count);
 
   const int slots_;
+  const TestNetwork network_;
   std::string directory_;  // State and logs.
   std::string runtime_;    // Short, in shared memory.
-  std::string listen_ = "127.0.0.1:0";
+  std::string listen_;
   std::string grpc_address_;
   std::optional<Process> controller_;
   std::map<int, std::optional<Process>> workers_;

@@ -1,0 +1,80 @@
+// Nodes are drained by the program that people use while a job trains there.
+#include <gmock/gmock.h>
+
+#include "tests/faults/recovering_job.h"
+
+namespace paceline {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class DrainTest : public RecoveringJobTest {
+ protected:
+  Finished Paceline(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {Program("paceline"), "--server", cluster_->server()});
+    return RunToEnd(arguments);
+  }
+
+  // What runs there of trainers.
+  std::vector<pid_t> TrainersOn(const std::string& node) const {
+    return ProcessesMentioning(cluster_->directory() + "/" + node + "/state/trainers");
+  }
+};
+
+TEST_F(DrainTest, TheJobTrainsOnWhileANodeIsEmptiedAndChecked) {
+  StartCluster(4);
+  const v1::Job before = Start(Spec(300));
+  const std::string node = before.ranks(1).node();
+  const std::vector<std::string> drain = {"node",     "drain",          node, "--owner", "ann",
+                                          "--reason", "its fan is loud"};
+
+  std::vector<std::string> ask = drain;
+  ask.push_back("--dry-run");
+  EXPECT_THAT(Paceline(ask).output, AllOf(HasSubstr("rank 1 moves to a new trainer on w"),
+                                          HasSubstr("nothing was done")));
+  EXPECT_EQ(cluster_->Get(id_).generation(), before.generation());
+
+  const Finished drained = Paceline(drain);
+  EXPECT_EQ(drained.exit_code, 0) << drained.output;
+  EXPECT_THAT(drained.output, AllOf(HasSubstr("rank 1 moves to a new trainer on w"),
+                                    HasSubstr(node + " DRAINED: drained (swap) by ann")));
+  EXPECT_THAT(TrainersOn(node), IsEmpty());
+  const v1::Job after = cluster_->Get(id_);
+  EXPECT_EQ(after.state(), v1::RUNNING);
+  EXPECT_NE(after.ranks(1).node(), node);
+  EXPECT_EQ(after.ranks(0).pid(), before.ranks(0).pid());
+  EXPECT_EQ(after.ranks(2).pid(), before.ranks(2).pid());
+  ASSERT_EQ(after.membership_changes_size(), 1);
+  EXPECT_TRUE(after.membership_changes(0).planned());
+
+  EXPECT_THAT(Paceline({"node", "check", node}).output,
+              AllOf(HasSubstr("pair_bandwidth to w"), HasSubstr("disk_write")));
+  EXPECT_EQ(Paceline({"node", "resume", node, "--owner", "ann"}).exit_code, 0);
+  EXPECT_THAT(Paceline({"node", "history", node}).output,
+              AllOf(HasSubstr("drain (swap, deadline in 1h): its fan is loud"),
+                    HasSubstr("nothing runs there any more"), HasSubstr("resume")));
+  ExpectUndisturbedEnd();
+}
+
+TEST_F(DrainTest, NowEndsTheRanksAndIsNoFailure) {
+  StartCluster(4);
+  v1::JobSpec spec = Spec(200);
+  spec.mutable_recovery()->set_max_failures(1);
+  v1::Job job = Start(spec);
+  for (int i = 0; i < 2; ++i) {
+    const std::string node = job.ranks(1).node();
+    const Finished drained = Paceline(
+        {"node", "drain", node, "--mode", "now", "--owner", "ann", "--reason", "it smokes"});
+    EXPECT_EQ(drained.exit_code, 0) << drained.output;
+    EXPECT_THAT(drained.output, HasSubstr("rank 1 ends at once"));
+    EXPECT_THAT(TrainersOn(node), IsEmpty());
+    job = WaitForGenerationAfter(job.generation());
+    EXPECT_EQ(Paceline({"node", "resume", node, "--owner", "ann"}).exit_code, 0);
+  }
+  ExpectUndisturbedEnd();
+}
+
+}  // namespace
+}  // namespace paceline

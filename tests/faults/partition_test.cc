@@ -1,0 +1,123 @@
+// The wire of a node is cut while its rank trains: for a moment, and for longer than its lease.
+#include <gmock/gmock.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "tests/faults/network_host.h"
+#include "tests/faults/recovering_job.h"
+
+namespace paceline {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int kWorkers = 4;
+
+class PartitionTest : public RecoveringJobTest {
+ protected:
+  void SetUp() override {
+    const absl::Status entered = EnterOwnNetwork();
+    if (!entered.ok()) GTEST_SKIP() << "wires cannot be cut here: " << entered.message();
+    for (int w = 0; w < kWorkers; ++w) hosts_.emplace_back(w);
+  }
+  // The daemons end before their hosts.
+  void TearDown() override { cluster_.reset(); }
+
+  // Four workers with one slot each, each on a host of its own.
+  void StartHosts(double lease_s) {
+    TestNetwork network;
+    network.controller_host = kBridgeAddress;
+    network.controller_flags = {"--node-lease", absl::StrCat(lease_s)};
+    network.enter = [this](int w) { return hosts_[w].Enter(); };
+    network.host = [this](int w) { return hosts_[w].address(); };
+    cluster_ = std::make_unique<TestCluster>(kWorkers, 1, network);
+  }
+
+  static int WorkerOf(const v1::Rank& rank) {
+    int worker = -1;
+    EXPECT_EQ(std::sscanf(rank.node().c_str(), "w%d", &worker), 1) << rank.node();
+    return worker;
+  }
+
+  v1::Node NodeOf(int w) {
+    grpc::ClientContext context;
+    v1::GetNodeRequest request;
+    request.set_name(absl::StrCat("w", w));
+    v1::Node node;
+    cluster_->nodes().Get(&context, request, &node);
+    return node;
+  }
+
+  // Steps done, as the log of the process of a rank that has not been replaced tells.
+  int64_t StepsIn(const v1::Rank& rank) const {
+    const std::string dir =
+        absl::StrCat(cluster_->WorkerFile(WorkerOf(rank), "state"), "/trainers/", id_, ".",
+                     rank.started_generation(), ".", rank.started_rank());
+    int64_t steps = 0;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(dir)) {
+      if (!entry.is_regular_file()) continue;
+      const std::string text = ReadFile(entry.path());
+      for (size_t at = text.find("step="); at != std::string::npos; at = text.find("step=", at)) {
+        at += 5;
+        int64_t step = 0;
+        if (absl::SimpleAtoi(text.substr(at, text.find(' ', at) - at), &step)) {
+          steps = std::max(steps, step);
+        }
+      }
+    }
+    return steps;
+  }
+
+  std::vector<NetworkHost> hosts_;
+};
+
+TEST_F(PartitionTest, AShortCutMovesNothing) {
+  StartHosts(/*lease_s=*/60);
+  const v1::Job before = Start(Spec(200));
+  const NetworkHost& host = hosts_[WorkerOf(before.ranks(1))];
+  host.Cut();
+  absl::SleepFor(absl::Seconds(5));
+  const int64_t meanwhile = Step(cluster_->Get(id_));
+  EXPECT_LT(meanwhile, 200) << "it went on without a rank";
+  host.Mend();
+  ExpectUndisturbedEnd();
+  const v1::Job after = cluster_->Get(id_);
+  EXPECT_EQ(after.generation(), before.generation());
+  EXPECT_EQ(after.membership_changes_size(), 0);
+}
+
+TEST_F(PartitionTest, ANodeThatIsCutOffForLongerThanItsLeaseHoldsNoRank) {
+  StartHosts(/*lease_s=*/4);
+  v1::JobSpec spec = Spec(400);
+  spec.set_stall_warning_s(3.7);
+  spec.set_hang_timeout_s(3.8);
+  spec.set_collective_timeout_s(3.9);
+  const v1::Job before = Start(spec);
+  const v1::Rank& lost = before.ranks(0);  // Whose store they all use.
+  const int node = WorkerOf(lost);
+  hosts_[node].Cut();
+
+  const v1::Job after = WaitForGenerationAfter(before.generation());
+  EXPECT_NE(::kill(static_cast<pid_t>(lost.pid()), 0), 0) << "two processes hold rank 0";
+  EXPECT_EQ(NodeOf(node).state(), v1::NODE_LOST);
+  EXPECT_NE(after.ranks(0).node(), lost.node());
+  EXPECT_EQ(after.ranks(1).pid(), before.ranks(1).pid());
+  EXPECT_EQ(after.ranks(2).pid(), before.ranks(2).pid());
+  EXPECT_LE(StepsIn(lost), after.membership_changes().rbegin()->step());
+  EXPECT_THAT(ReadFile(cluster_->WorkerFile(node, "log")), HasSubstr("lease_run_out"));
+
+  hosts_[node].Mend();
+  EXPECT_TRUE(Eventually([&] { return NodeOf(node).state() == v1::NODE_READY; }));
+  EXPECT_EQ(NodeOf(node).slots_used(), 0);
+  EXPECT_THAT(ProcessesMentioning(cluster_->WorkerFile(node, "state/trainers")),
+              ::testing::IsEmpty());
+  ExpectUndisturbedEnd();
+}
+
+}  // namespace
+}  // namespace paceline
