@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "controller/core/membership.h"
 #include "tests/sim/sim_controller.h"
 #include "tests/sim/training.h"
 
@@ -28,6 +29,7 @@ void Faults::Start() {
   Repeat(s.data_cut, &Faults::CutData);
   Repeat(s.wall_jump, &Faults::JumpWallClock);
   Repeat(s.sigterm, &Faults::AskToEnd);
+  if (s.interrupts > 0) Watch();
   for (const auto& node : world_.nodes) {
     if (!random_.Chance(0.2)) continue;
     node->slowness = 1 + 4 * random_.Unit();
@@ -70,6 +72,37 @@ TrainerPtr Faults::AnyTrainer() {
   }
   if (living.empty()) return nullptr;
   return living[static_cast<size_t>(random_.Between(0, static_cast<int64_t>(living.size()) - 1))];
+}
+
+void Faults::Watch() {
+  if (world_.time.now() >= world_.settings.quiet) return;
+  world_.time.After(100 * kMilli, [this] { Watch(); });
+  if (!world_.controller->is_up()) return;
+  for (const auto& [id, job] : world_.controller->cluster().jobs()) {
+    const MembershipChange* change = ChangeUnderWay(job);
+    if (change == nullptr || !change->planned) continue;
+    if (std::exchange(planned_[id], job.generation) == job.generation) continue;
+    if (random_.Chance(world_.settings.interrupts)) Interrupt(job);
+  }
+}
+
+// Each that takes part is as likely as the others; so is the controller.
+void Faults::Interrupt(const Job& job) {
+  const Micros delay = random_.Exponential(300 * kMilli);
+  const std::vector<const RankState*> trainers = TrainersOf(job);
+  const auto chosen =
+      static_cast<size_t>(random_.Between(0, static_cast<int64_t>(trainers.size())));
+  if (chosen == trainers.size()) return world_.time.After(delay, [this] { CrashController(); });
+  const TrainerId id = trainers[chosen]->report.id;
+  world_.time.After(delay, [this, id] {
+    for (const auto& node : world_.nodes) {
+      for (const TrainerPtr& trainer : node->Living()) {
+        if (!(trainer->id() == id)) continue;
+        world_.trace.Add("kill -9 ", trainer->name(), " in a planned change");
+        trainer->CrashBy(9);
+      }
+    }
+  });
 }
 
 void Faults::CrashController() {

@@ -4,6 +4,9 @@
 #ifndef TESTS_SIM_FAULTS_H_
 #define TESTS_SIM_FAULTS_H_
 
+#include <map>
+
+#include "controller/core/job.h"
 #include "tests/sim/sim_node.h"
 #include "tests/sim/world.h"
 
@@ -22,6 +25,9 @@ class Faults {
   // Again and again, with times of that mean between.
   void Repeat(Micros mean, Break one);
 
+  // Looks for planned changes, to interrupt some of them.
+  void Watch();
+  void Interrupt(const Job& job);
   void CrashController();
   void CrashDaemon();
   void CrashHost();
@@ -41,6 +47,7 @@ class Faults {
   TrainerPtr AnyTrainer();  // Null: none lives.
 
   World& world_;
+  std::map<JobId, Generation> planned_;  // Changes seen.
   Random random_;
 };
 

@@ -61,6 +61,7 @@ Outcome RunHistory(uint64_t seed, size_t kept_events) {
   Outcome outcome;
   outcome.failure = world.trace.failure().value_or("");
   outcome.events = world.trace.lines();
+  outcome.coverage = world.coverage.counts();
   outcome.steps = world.time.events();
   outcome.seconds = static_cast<double>(world.time.now()) / kSecond;
   return outcome;

@@ -5,15 +5,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <string>
 
 namespace paceline::sim {
 
 struct Outcome {
-  std::string failure;             // The invariant that did not hold; empty: all did.
-  std::deque<std::string> events;  // The newest ones, as many as were to be kept.
-  int64_t steps = 0;               // Events that happened.
-  double seconds = 0;              // Simulated.
+  std::string failure;                      // The invariant that did not hold; empty: all did.
+  std::deque<std::string> events;           // The newest ones, as many as were to be kept.
+  int64_t steps = 0;                        // Events that happened.
+  double seconds = 0;                       // Simulated.
+  std::map<std::string, int64_t> coverage;  // How often what happened.
 };
 
 Outcome RunHistory(uint64_t seed, size_t kept_events);

@@ -33,6 +33,10 @@ Hold NodeRequests::DrawHold(const char* owner) {
   if (random_.Chance(0.5)) {
     hold.until = world_.controller->Now().wall + absl::Seconds(random_.Between(1, 30));
   }
+  if (world_.settings.swaps > 0 && random_.Chance(world_.settings.swaps)) {
+    hold.drain = DrainMode::kSwap;
+    hold.until = world_.controller->Now().wall + absl::Seconds(random_.Between(5, 15));
+  }
   return hold;
 }
 

@@ -18,6 +18,7 @@ constexpr Micros kFenceTime = kSecond;
 
 void Observer::OnStep(const Cluster& cluster, const Stored& puts,
                       const std::optional<Automation>& automation) {
+  world_.coverage.OnStep(cluster);
   for (const auto& [id, job] : puts.jobs) seen_[id].stored = DigestOf(*job);
   for (const auto& [id, job] : cluster.jobs()) CheckJob(job);
   CheckPlaces(cluster);
@@ -170,6 +171,7 @@ void Observer::CheckEndOf(const Job& job) {
 }
 
 void Observer::OnRestored(const Cluster& cluster, const Stored& stored) {
+  world_.coverage.OnRestored(cluster);
   for (const JobId& id : submitted_) {
     if (stored.jobs.count(id) == 0) world_.trace.Fail(id.value(), " was acknowledged, and is lost");
   }

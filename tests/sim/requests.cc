@@ -15,23 +15,23 @@ namespace {
 
 constexpr Micros kRetry = kSecond;
 
-v1::JobSpec DrawSpec(Random& random, int number, double recovers, Micros lease) {
+v1::JobSpec DrawSpec(Random& random, int number, const Settings& settings) {
   v1::JobSpec spec;
   spec.set_name(absl::StrCat("job", number));
   spec.set_ranks(static_cast<int>(random.Between(1, 4)));
-  spec.set_steps(random.Between(5, 40));
+  spec.set_steps(random.Between(5, 40) * settings.steps);
   spec.set_collective_timeout_s(static_cast<double>(random.Between(3, 15)));
   spec.set_max_restarts(static_cast<int>(random.Between(0, 6)));
   // 12 samples of a rank can be shared by any number of ranks here, 1 by few: others then stand by.
-  spec.set_batch_per_rank(spec.steps() % 2 == 0 ? 12 : 1);
+  spec.set_batch_per_rank(spec.steps() / settings.steps % 2 == 0 ? 12 : 1);
   spec.set_accumulation_steps(1);
   spec.set_priority(static_cast<int>(random.Between(-1, 1)));
   spec.set_startup_timeout_s(60);
   spec.set_stall_warning_s(spec.collective_timeout_s() / 3);
   spec.set_hang_timeout_s(spec.collective_timeout_s() * 2 / 3);
   spec.set_give_up_s(static_cast<double>(random.Between(20, 60)) +
-                     static_cast<double>(lease / kSecond));
-  if (random.Chance(recovers)) {
+                     static_cast<double>(settings.lease) / kSecond);
+  if (random.Chance(settings.recovers)) {
     v1::Recovery& recovery = *spec.mutable_recovery();
     recovery.set_max_failures(static_cast<int>(random.Between(1, 12)));
     recovery.set_window_s(3600);
@@ -69,8 +69,7 @@ void Requests::Submit(int number) {
   if (world_.controller->cluster().jobs().count(id) > 0) return;
   const auto known = world_.jobs.find(id);
   Random random(static_cast<uint64_t>(number) + world_.settings.end);
-  const v1::JobSpec spec =
-      DrawSpec(random, number, world_.settings.recovers, world_.settings.lease);
+  const v1::JobSpec spec = DrawSpec(random, number, world_.settings);
   if (known == world_.jobs.end()) {
     JobFacts& facts = world_.jobs[id];
     facts.ranks = spec.ranks();

@@ -27,6 +27,24 @@ void Isolate(Random& random, Settings& s) {
   s.between_holds = s.between_automatic = kNever;
 }
 
+// Jobs live long, nodes are drained by swaps all the time, and what dies is mostly a trainer: most
+// changes of membership are planned, and many are interrupted.
+void Rearrange(Random& random, Settings& s) {
+  s.nodes = static_cast<int>(random.Between(3, 5));
+  s.jobs = static_cast<int>(random.Between(1, 2));
+  s.quiet = 90 * kSecond;
+  s.end = s.quiet + 3000 * kSecond;
+  s.recovers = 1;
+  s.steps = 6;
+  s.swaps = 0.8;
+  s.interrupts = 0.5;
+  s.between_holds = random.Between(8, 20) * kSecond;
+  s.trainer_crash = random.Between(10, 60) * kSecond;
+  s.controller_crash = kNever;
+  s.daemon_crash = s.host_crash = s.host_freeze = s.trainer_hang = s.sigterm = kNever;
+  s.between_automatic = kNever;
+}
+
 }  // namespace
 
 Settings DrawSettings(Random& random) {
@@ -67,7 +85,12 @@ Settings DrawSettings(Random& random) {
   s.between_holds = DrawRate(random, 3 * kSecond, 30 * kSecond);
   s.between_automatic = DrawRate(random, 5 * kSecond, 30 * kSecond);
   s.between_requests = random.Between(2, 15) * kSecond;
-  if (random.Chance(0.1)) Isolate(random, s);
+  const double kind = random.Unit();
+  if (kind < 0.1) {
+    Isolate(random, s);
+  } else if (kind < 0.3) {
+    Rearrange(random, s);
+  }
   return s;
 }
 

@@ -15,6 +15,8 @@ struct Settings {
   Micros lease = 0;      // Of a node; 0: none.
   bool encoded = false;  // What is stored goes through the encoding of the real store.
 
+  int64_t steps = 1;  // Times as many of each job as usual.
+
   Micros quiet = 0;  // No faults, and nothing asked for by people, from then on.
   Micros end = 0;
 
@@ -39,6 +41,8 @@ struct Settings {
   double crash_at_commit = 0;  // Of the controller between storing and sending.
   double save_fails = 0;       // Per shard.
   double recovers = 0;         // Of jobs.
+  double interrupts = 0;       // Of planned changes: something that takes part in it dies.
+  double swaps = 0;            // Of holds: that they are drains by swap.
   double task_fails = 0;       // Of a node in a checkpoint directory.
   double repeated_message = 0;
   double checkpoint_damage = 0;  // Per checkpoint.

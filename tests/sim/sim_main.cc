@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <map>
 #include <string>
 
 #include "tests/sim/history.h"
@@ -23,12 +24,14 @@ int main(int argc, char** argv) {
   uint64_t stride = 1;
   uint64_t failures_allowed = 1;
   bool trace = false;
+  bool coverage = false;
   auto* one = app.add_option("--seed", seed, "Run this one.");
   app.add_option("--first", first, "Run those from this one on.");
   app.add_option("--seeds", count, "So many.");
   app.add_option("--stride", stride, "Only each so manieth: for several processes.");
   app.add_option("--failures", failures_allowed, "Stop after so many that fail.");
   app.add_flag("--trace", trace, "Show all events.");
+  app.add_flag("--coverage", coverage, "Show how often what happened.");
   CLI11_PARSE(app, argc, argv);
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   if (one->count() > 0) {
@@ -38,12 +41,14 @@ int main(int argc, char** argv) {
   const auto start = std::chrono::steady_clock::now();
   int64_t events = 0;
   double simulated = 0;
+  std::map<std::string, int64_t> counts;
   uint64_t done = 0;
   uint64_t failures = 0;
   for (uint64_t s = first; s < first + count && failures < failures_allowed; s += stride) {
     const paceline::sim::Outcome outcome = paceline::sim::RunHistory(s, 0);
     events += outcome.steps;
     simulated += outcome.seconds;
+    for (const auto& [what, times] : outcome.coverage) counts[what] += times;
     ++done;
     if (outcome.failure.empty()) continue;
     ++failures;
@@ -52,6 +57,9 @@ int main(int argc, char** argv) {
     } else {
       std::printf("seed %llu: %s\n", static_cast<unsigned long long>(s), outcome.failure.c_str());
     }
+  }
+  for (const auto& [what, times] : counts) {
+    if (coverage) std::printf("%9lld  %s\n", static_cast<long long>(times), what.c_str());
   }
   const double took =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

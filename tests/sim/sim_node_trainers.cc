@@ -34,6 +34,7 @@ void SimNode::CheckLease() {
   for (const FencedTrainer& fenced : ToFence(held, lease_, Clock())) {
     Directory& directory = directories_.at(fenced.id);
     directory.fenced = true;
+    world_.coverage.Count("trainer fenced");
     world_.trace.Add(name_.value(), ": fences ", fenced.id.job.value(), " g",
                      fenced.id.generation.value(), " r", fenced.id.rank.value());
     directory.process->Kill();
@@ -193,6 +194,10 @@ void SimNode::JudgeIt(Directory& directory, bool stop_requested) {
   Remains remains = directory.remains.value_or(Remains());
   if (directory.fenced) remains.fenced = "its node's lease has run out";
   directory.result = Judge(remains, stop_requested);
+  if (directory.plan.rank == -1 && directory.seen.state == TrainerState::kStarting &&
+      !stop_requested) {
+    world_.coverage.Count("spare ended while it started");
+  }
   world_.trace.Add(name_.value(), ": trainer of ", directory.seen.id.job.value(), " g",
                    directory.seen.id.generation.value(), " r", directory.seen.id.rank.value(),
                    " ended: failure ", static_cast<int>(directory.result->failure), " ",

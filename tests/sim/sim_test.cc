@@ -11,7 +11,7 @@ namespace paceline::sim {
 namespace {
 
 constexpr uint64_t kFirstSeed = 1;
-constexpr uint64_t kSeeds = 3000;
+constexpr uint64_t kSeeds = 2000;
 constexpr size_t kEventsShown = 40;
 
 void RunSeed(uint64_t seed) {

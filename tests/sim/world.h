@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/core/ids.h"
+#include "tests/sim/coverage.h"
 #include "tests/sim/disk.h"
 #include "tests/sim/network.h"
 #include "tests/sim/random.h"
@@ -41,6 +42,7 @@ struct World {
   Settings settings;
   Timeline time;
   Trace trace;
+  Coverage coverage;
   Disk disk;
   std::map<JobId, JobFacts> jobs;
   std::unique_ptr<Network> network;

@@ -1,0 +1,50 @@
+// How often things happened of which a simulator may well do none without anybody noticing.
+//
+// Thread-compatible.
+#ifndef TESTS_SIM_COVERAGE_H_
+#define TESTS_SIM_COVERAGE_H_
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "controller/core/cluster.h"
+
+namespace paceline::sim {
+
+class Coverage {
+ public:
+  void Count(const std::string& what) { ++counts_[what]; }
+  // The controller has taken an event in.
+  void OnStep(const Cluster& cluster);
+  // It has started with what was stored.
+  void OnRestored(const Cluster& cluster);
+
+  const std::map<std::string, int64_t>& counts() const { return counts_; }
+
+ private:
+  struct Seen {
+    int64_t generation = 0;
+    JobState state = JobState::kQueued;
+    std::string reason;
+    bool under_way = false;
+    bool planned = false;
+    // Of the planned change under way.
+    std::vector<TrainerId> newcomers, stayers, leavers;
+    bool shrank = false;
+    bool grew = false;  // After that.
+  };
+
+  void OnNewGeneration(const Job& job, const MembershipChange& change, Seen& seen);
+  void OnInterrupted(const Job& job, const Seen& seen);
+
+  std::map<std::string, int64_t> counts_;
+  std::map<JobId, Seen> seen_;
+  std::set<NodeName> lost_, drained_;
+};
+
+}  // namespace paceline::sim
+
+#endif  // TESTS_SIM_COVERAGE_H_
