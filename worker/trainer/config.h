@@ -146,6 +146,7 @@ struct Assignment {
   Member member;
   std::string store_address;  // Empty until it is known.
   bool planned = false;
+  TrainingPlan plan;  // The newest when this came.
 };
 
 // proto/job_spec.proto, Recovery.

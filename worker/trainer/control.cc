@@ -106,8 +106,6 @@ class SocketControl : public Control {
     state_.SetMembershipListener(std::move(on_assignment));
   }
 
-  absl::StatusOr<TrainingPlan> plan() const override { return state_.plan(); }
-
   void SetPlanListener(std::function<void(const TrainingPlan&)> on_plan) override {
     state_.SetPlanListener(std::move(on_plan));
   }
@@ -184,6 +182,15 @@ class SocketControl : public Control {
 };
 
 }  // namespace
+
+absl::StatusOr<TrainingPlan> PlanOf(const Assignment& assignment) {
+  if (assignment.plan.epoch == 0) {
+    return absl::InvalidArgumentError(
+        "the worker daemon sent the store's address without a training plan; it must be of the "
+        "same version as its trainer program");
+  }
+  return assignment.plan;
+}
 
 absl::StatusOr<std::unique_ptr<Control>> Control::Start(const Options& options) {
   PACELINE_ASSIGN_OR_RETURN(v1::TrainerId id, ParseId(options.directory));

@@ -59,9 +59,6 @@ class Control {
   // configuration says, with the store's address. Else as SetPlanListener.
   virtual void SetMembershipListener(std::function<void(const Assignment&)> on_assignment) = 0;
 
-  // The newest one. InvalidArgument when none came with the store's address.
-  virtual absl::StatusOr<TrainingPlan> plan() const = 0;
-
   // From now on `on_plan` is called with each new plan of the daemon's, the present one
   // included, on the control's thread. Null: no longer; no call is under way afterwards. Not to
   // be called by `on_plan`.
@@ -98,6 +95,9 @@ class Control {
  protected:
   std::atomic<bool> stop_requested_{false};
 };
+
+// The plan of an assignment with a store's address. InvalidArgument when none came with it.
+absl::StatusOr<TrainingPlan> PlanOf(const Assignment& assignment);
 
 }  // namespace paceline
 

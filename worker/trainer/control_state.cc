@@ -98,16 +98,6 @@ absl::StatusOr<TrainerConfig> ControlState::WaitForConfig() {
   return ConfigFromProto(command_.config());
 }
 
-absl::StatusOr<TrainingPlan> ControlState::plan() const {
-  absl::MutexLock lock(&mutex_);
-  if (command_.plan().epoch() == 0) {
-    return absl::InvalidArgumentError(
-        "the worker daemon sent the store's address without a training plan; it must be of the "
-        "same version as its trainer program");
-  }
-  return PlanFromProto(command_.plan());
-}
-
 std::optional<ProfileRequest> ControlState::profile_request() const {
   if (!has_profile_.load(std::memory_order_acquire)) return std::nullopt;
   absl::MutexLock lock(&mutex_);
@@ -173,6 +163,7 @@ void ControlState::CallMembershipListener() {
     configured.accumulation_steps =
         std::max<int64_t>(1, command_.config().spec().accumulation_steps());
     assignment = AssignmentFromProto(wanted, configured);
+    if (assignment.ok()) assignment->plan = PlanFromProto(command_.plan());
   }
   if (assignment.ok()) return on_assignment_(*assignment);
   PACELINE_LOG(ERROR) << assignment.status().message();

@@ -52,7 +52,6 @@ class ControlState {
   // What the daemon sent. A part that is missing stays as it was; the configuration is constant.
   void SetCommand(v1::TrainerCommand command);
   absl::StatusOr<TrainerConfig> WaitForConfig();
-  absl::StatusOr<TrainingPlan> plan() const;
   std::optional<ProfileRequest> profile_request() const;
 
   // Whether SIGTERM ends the training; else the work is to be saved first.

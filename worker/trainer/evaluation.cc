@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "common/core/status_macros.h"
 #include "worker/trainer/autocast.h"
 
@@ -20,11 +21,12 @@ Batch OnDevice(Batch batch, c10::Device device) {
 
 // Sums over this rank's share of the samples.
 absl::StatusOr<Score> EvaluateShare(const TrainerConfig& config, const Dataset& data, Model& model,
-                                    int64_t* samples) {
+                                    const std::function<void()>& check, int64_t* samples) {
   Score sum;
   Batch buffer = data.Allocate(config.member.batch, /*pinned=*/false);
   std::vector<int64_t> indices;
   for (int64_t next = config.rank(); next < data.size();) {
+    check();
     indices.clear();
     for (; next < data.size() && static_cast<int64_t>(indices.size()) < config.member.batch;
          next += config.member.world_size) {
@@ -45,14 +47,18 @@ absl::StatusOr<Score> EvaluateShare(const TrainerConfig& config, const Dataset& 
 }  // namespace
 
 absl::StatusOr<EvaluationResult> Evaluate(const TrainerConfig& config, const Dataset& data,
-                                          Model& model, Group& all, int64_t step) {
+                                          Model& model, Group& all, int64_t step,
+                                          const std::function<void()>& check) {
   at::NoGradGuard no_grad;
   all.CopyFromFirst(TensorsOf(model.buffers()));
 
   int64_t samples = 0;
-  model.SetTraining(false);
-  const absl::StatusOr<Score> score = EvaluateShare(config, data, model, &samples);
-  model.SetTraining(true);
+  absl::StatusOr<Score> score;
+  {
+    model.SetTraining(false);
+    const absl::Cleanup trains_again = [&model] { model.SetTraining(true); };
+    score = EvaluateShare(config, data, model, check, &samples);
+  }
   PACELINE_RETURN_IF_ERROR(score.status());
 
   at::Tensor sums =

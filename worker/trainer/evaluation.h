@@ -2,6 +2,9 @@
 #ifndef WORKER_TRAINER_EVALUATION_H_
 #define WORKER_TRAINER_EVALUATION_H_
 
+#include <cstdint>
+#include <functional>
+
 #include "absl/status/statusor.h"
 #include "worker/trainer/comm/group.h"
 #include "worker/trainer/config.h"
@@ -14,9 +17,11 @@ namespace paceline {
 // Collective over all ranks: each takes every world_size-th sample, and each sample is counted
 // once, however many ranks there are. Each rank uses its own parameters, and the running
 // statistics of rank 0, which all ranks have afterwards. `step` is copied into the result,
-// which is the same on every rank. DataLoss as Dataset::Read.
+// which is the same on every rank. `check` is called before each batch; what it throws ends the
+// evaluation. DataLoss as Dataset::Read.
 absl::StatusOr<EvaluationResult> Evaluate(const TrainerConfig& config, const Dataset& data,
-                                          Model& model, Group& all, int64_t step);
+                                          Model& model, Group& all, int64_t step,
+                                          const std::function<void()>& check);
 
 }  // namespace paceline
 

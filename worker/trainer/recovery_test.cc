@@ -5,7 +5,10 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -144,6 +147,42 @@ TEST_F(TrainerRecoveryTest, AConnectionThatBreaksIsMadeAnew) {
   }
   WaitForSuccess(*daemon, First(3));
   ExpectSame(*undisturbed, *daemon, First(3), "disturbed");
+}
+
+// Of a process, by kind ("fd", "task").
+size_t CountOf(const FakeDaemon& daemon, int number, const std::string& kind) {
+  const std::string path = absl::StrCat("/proc/", daemon.status(number).pid(), "/", kind);
+  const std::filesystem::directory_iterator entries(path);
+  return static_cast<size_t>(std::distance(begin(entries), end(entries)));
+}
+
+TEST_F(TrainerRecoveryTest, GenerationsLeaveNoThreadsAndFilesBehind) {
+  constexpr int kGenerations = 20;
+  const auto daemon = MakeDaemon();
+  daemon->Launch(
+      RecoveringSpec(4, "disturbed",
+                     "steps: 100000 log_every: 1000 strategy { hsgd { ladder { period: 2 "
+                     "size: 2 } ladder { period: 4 size: 4 } } } "));
+  std::vector<std::map<std::string, size_t>> after_two(4);
+  for (int generation = 2; generation <= kGenerations; ++generation) {
+    WaitForSteps(*daemon, 0, 30 * static_cast<uint64_t>(generation));
+    daemon->SetMembers({First(4), /*planned=*/generation % 2 == 0});
+    WaitUntilMet(*daemon);
+    for (const int rank : First(4)) {
+      for (const std::string kind : {"fd", "task"}) {
+        if (generation == 3)
+          after_two[static_cast<size_t>(rank)][kind] = CountOf(*daemon, rank, kind);
+        if (generation < kGenerations) continue;
+        const size_t before = after_two[static_cast<size_t>(rank)][kind];
+        // Threads that nobody waits for end a moment later.
+        const absl::Time deadline = absl::Now() + absl::Seconds(10);
+        while (CountOf(*daemon, rank, kind) > before && absl::Now() < deadline) {
+          absl::SleepFor(absl::Milliseconds(10));
+        }
+        EXPECT_LE(CountOf(*daemon, rank, kind), before) << kind << " of rank " << rank;
+      }
+    }
+  }
 }
 
 TEST_F(TrainerRecoveryTest, WhoStoodByForAWhileComesBackWithTheStateOfTheOthers) {

@@ -1,6 +1,5 @@
 #include "worker/trainer/run_trainer.h"
 
-#include <ATen/Parallel.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/distributed/c10d/exception.h>
 
@@ -13,47 +12,22 @@
 #include <string>
 #include <utility>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "common/core/status_macros.h"
 #include "common/log.h"
-#include "worker/trainer/checkpoint/output_directory.h"
-#include "worker/trainer/checkpoint/train_state.h"
-#include "worker/trainer/checkpoint/weights.h"
 #include "worker/trainer/comm/connecting.h"
 #include "worker/trainer/comm/connections.h"
-#include "worker/trainer/conductor.h"
 #include "worker/trainer/meeting.h"
+#include "worker/trainer/session.h"
 #include "worker/trainer/succession.h"
 #include "worker/trainer/telemetry/host_memory.h"
 #include "worker/trainer/train_loop.h"
 
 namespace paceline {
 namespace {
-
-constexpr absl::Duration kLockPatience = absl::Minutes(1);
-
-// What lives as long as the process, in the order of its making.
-struct Session {
-  std::optional<StoreServer> store;
-  std::optional<TrainerConfig> config;
-  std::unique_ptr<Dataset> train_data;
-  std::unique_ptr<Dataset> eval_data;
-  std::unique_ptr<Model> model;
-  std::unique_ptr<Optimizer> optimizer;
-  std::optional<OutputLock> output;
-  TrainingState state;
-  std::unique_ptr<StepTimer> timer;
-  std::optional<StepUndo> undo;
-  std::optional<Saver> saver;
-  absl::Mutex mu;
-  std::shared_ptr<Groups> groups ABSL_GUARDED_BY(mu);  // To be aborted.
-  std::optional<Conductor> conductor;
-  Connected before;  // Of the generation before, if it was left with all others.
-};
 
 // What belongs to one generation, in the order of its making.
 struct GenerationParts {
@@ -63,147 +37,12 @@ struct GenerationParts {
   std::optional<TrainLoop> loop;
 };
 
-absl::Status InputError(const absl::Status& status) {
-  return status.ok() ? status : absl::InvalidArgumentError(status.message());
-}
-
-std::string FormatText(const SampleFormat& format) {
-  if (!format.image.has_value()) return "tokens";
-  const ImageFormat& image = *format.image;
-  return absl::StrCat("images of ", image.channels, " x ", image.height, " x ", image.width, " in ",
-                      image.classes, " classes");
-}
-
-absl::Status OpenAllData(Session& session) {
-  const TrainerConfig& config = *session.config;
-  PACELINE_ASSIGN_OR_RETURN(session.train_data,
-                            OpenDataset("data.train", config.data.train, config.data));
-  const int64_t needed = config.member.batch * config.member.world_size;
-  if (session.train_data->size() < needed) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("data.train: ", config.data.train, " has ", session.train_data->size(),
-                     " samples, less than the ", needed, " of one batch of all ranks"));
-  }
-  if (config.data.eval.empty()) return absl::OkStatus();
-  PACELINE_ASSIGN_OR_RETURN(session.eval_data,
-                            OpenDataset("data.eval", config.data.eval, config.data));
-  const std::string train = FormatText(session.train_data->format());
-  const std::string eval = FormatText(session.eval_data->format());
-  if (train != eval) {
-    return absl::InvalidArgumentError(absl::StrCat("data.eval: ", config.data.eval, " holds ", eval,
-                                                   ", and ", config.data.train, " ", train));
-  }
-  return absl::OkStatus();
-}
-
-// Rank 0 of a generation holds the lock of the job's directory.
-absl::Status LockOutput(Session& session, const TrainerConfig& config) {
-  if (config.checkpoint.directory.empty()) return absl::OkStatus();
-  if (config.rank() != 0) {
-    session.output.reset();
-    return absl::OkStatus();
-  }
-  if (session.output.has_value()) return absl::OkStatus();
-  // One that was given up may live on for a while, and a network's file system may take as long
-  // to notice that it is dead.
-  absl::StatusOr<OutputLock> lock = OutputLock::Take(
-      "checkpoint.directory", config.output_directory(),
-      absl::StrCat("job ", config.id.job.value(), ", generation ", config.member.generation),
-      std::min(kLockPatience, config.startup_timeout / 10));
-  if (!lock.ok()) return absl::InternalError(lock.status().message());
-  session.output.emplace(*std::move(lock));
-  return absl::OkStatus();
-}
-
-absl::Status PrepareOutput(Session& session) {
-  const TrainerConfig& config = *session.config;
-  const int number = config.id.rank.value();
-  if (!config.checkpoint.directory.empty()) {
-    PACELINE_RETURN_IF_ERROR(
-        PrepareOutputDirectory("checkpoint.directory", config.output_directory(), number));
-    PACELINE_RETURN_IF_ERROR(LockOutput(session, config));
-  }
-  if (config.export_final.empty()) return absl::OkStatus();
-  const size_t slash = config.export_final.rfind('/');
-  return PrepareOutputDirectory(
-      "export_final", slash == std::string::npos ? "." : config.export_final.substr(0, slash),
-      config.rank());
-}
-
-// Model and optimizer as they were in the checkpoint.
-absl::Status Restore(Session& session) {
-  const TrainerConfig& config = *session.config;
-  const absl::Time began = absl::Now();
-  absl::StatusOr<StateReader> opened = StateReader::Open(config.restore_from, config.threads);
-  if (!opened.ok()) return RestoreError(config.restore_from, opened.status());
-  auto checkpoint = std::make_unique<StateReader>(*std::move(opened));
-  const Manifest& manifest = checkpoint->manifest();
-  if (manifest.step > config.steps) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("steps is ", config.steps, ", and the checkpoint ", config.restore_from,
-                     " was made after ", manifest.step, " steps: give more"));
-  }
-  const absl::Status restored =
-      RestoreState(*checkpoint, config, *session.model, *session.optimizer);
-  if (!restored.ok()) return RestoreError(config.restore_from, restored);
-  TrainingState& state = session.state;
-  state.position.step = manifest.step;
-  state.data = {manifest.data_epoch, manifest.data_offset};
-  state.saver.last_saved = manifest.step;
-  if (config.member.world_size > 1 && manifest.step > 0) {
-    PACELINE_ASSIGN_OR_RETURN(state.memory.gradient_order,
-                              TrainDry(config, *session.train_data, *session.model, state.data));
-  }
-  state.figures.restored_step = manifest.step;
-  state.figures.restored_bytes = checkpoint->bytes_read();
-  state.figures.restore_s = absl::ToDoubleSeconds(absl::Now() - began);
-  PACELINE_LOG(INFO) << "restored step=" << manifest.step << " from " << config.restore_from
-                     << " bytes=" << state.figures.restored_bytes
-                     << " seconds=" << state.figures.restore_s;
-  state.checkpoint = std::move(checkpoint);
-  return absl::OkStatus();
-}
-
 // For what is made on request or by an accident: the job's output, if it has one.
 std::string RoomFor(const TrainerConfig& config, const std::string& what,
                     const std::string& trainer_directory) {
   return absl::StrCat(
       config.checkpoint.directory.empty() ? trainer_directory : config.output_directory(), "/",
       what);
-}
-
-// Until the trainer may be told to train.
-absl::Status Load(Session& session, Control& control, StepRingWriter& ring, Platform& platform) {
-  session.store.emplace();
-  PACELINE_ASSIGN_OR_RETURN(session.config, control.WaitForConfig());
-  const TrainerConfig& config = *session.config;
-  at::set_num_threads(config.threads);
-  at::set_num_interop_threads(1);
-  PACELINE_ASSIGN_OR_RETURN(const c10::Device device, platform.OpenDevice(config));
-  PACELINE_RETURN_IF_ERROR(OpenAllData(session));
-  PACELINE_ASSIGN_OR_RETURN(
-      session.model, MakeModel(config.model, session.train_data->format(), config.seed, device));
-  session.optimizer = MakeOptimizer(config.optimizer, TensorsOf(session.model->parameters()));
-  PACELINE_RETURN_IF_ERROR(PrepareOutput(session));
-  const bool spare = config.rank() < 0;
-  if (!spare) session.state.position.step = 0;
-  if (!config.restore_from.empty() && !spare) {
-    PACELINE_RETURN_IF_ERROR(Restore(session));
-  } else if (!config.init_from.empty() && !spare) {
-    PACELINE_RETURN_IF_ERROR(InputError(LoadWeights(config.init_from, *session.model)));
-  }
-  // What it prepares is then there when a rank is lost.
-  if (spare)
-    PACELINE_RETURN_IF_ERROR(
-        TrainDry(config, *session.train_data, *session.model, DataPosition()).status());
-  session.timer = platform.MakeStepTimer(ring);
-  if (config.recovery.enabled) session.undo.emplace(*session.model);
-  if (!config.checkpoint.directory.empty()) {
-    session.saver.emplace(
-        Saver::Parts{config, *session.model, *session.optimizer, control, platform},
-        session.state.figures);
-  }
-  return absl::OkStatus();
 }
 
 TrainerConfig ConfigOf(const Session& session, const Assignment& assignment) {
@@ -233,9 +72,10 @@ absl::Status Enter(Session& session, GenerationParts& generation, const Assignme
   generation.config = ConfigOf(session, assignment);
   const TrainerConfig& config = generation.config;
   if (generation.connected.groups == nullptr) {
-    PACELINE_ASSIGN_OR_RETURN(const TrainingPlan plan, control.plan());
+    PACELINE_ASSIGN_OR_RETURN(const TrainingPlan plan, PlanOf(assignment));
     const std::unique_ptr<Connecting> connecting = Connect(session, assignment, plan, platform);
-    std::optional<Connected> connected = connecting->Wait([&] { return conductor.is_over(); });
+    std::optional<Connected> connected =
+        connecting->Wait([&] { return conductor.is_over() || control.stop_requested(); });
     if (!connected.has_value()) throw CollectiveError("rendezvous", "the generation is over");
     generation.connected = *std::move(connected);
   }
@@ -253,10 +93,8 @@ absl::Status Enter(Session& session, GenerationParts& generation, const Assignme
   PACELINE_RETURN_IF_ERROR(LockOutput(session, config));
   if (config.recovery.enabled) {
     generation.succession.emplace(conductor, groups, session.state.position.step,
-                                  [&session, &control, &platform](const Assignment& next) {
-                                    // Every command brings the plan before the membership that it
-                                    // is for.
-                                    return Connect(session, next, *control.plan(), platform);
+                                  [&session, &platform](const Assignment& next) {
+                                    return Connect(session, next, next.plan, platform);
                                   });
   }
   generation.loop.emplace(TrainLoop::Parts{
@@ -361,8 +199,9 @@ void RunTrainer(Control& control, StepRingWriter& ring, Platform& platform,
   absl::Status status = run([&] { return Load(session, control, ring, platform); }, &collective);
   if (status.ok()) {
     session.conductor.emplace(control, session.config->recovery, [&session] {
-      ShutDownConnections(session.store->port());
       const absl::MutexLock lock(&session.mu);
+      if (session.groups != nullptr) session.groups->EndStore();
+      ShutDownConnections(session.store->port());
       if (session.groups != nullptr) session.groups->Abort();
     });
     control.SetReady(session.store->port());

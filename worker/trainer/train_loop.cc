@@ -17,8 +17,8 @@
 #include "worker/trainer/autocast.h"
 #include "worker/trainer/checkpoint/train_state.h"
 #include "worker/trainer/checkpoint/weights.h"
-#include "worker/trainer/comm/gradient_mean.h"
 #include "worker/trainer/core/lr_schedule.h"
+#include "worker/trainer/dry_step.h"
 #include "worker/trainer/evaluation.h"
 #include "worker/trainer/fault.h"
 #include "worker/trainer/meeting.h"
@@ -29,23 +29,6 @@ namespace {
 // Steps that may take as long as the ranks' meeting: libraries settle in the first, the
 // gradients' buckets are laid out anew after it.
 constexpr int64_t kStartupSteps = 2;
-
-BatchLoader::Options LoaderOptions(const TrainerConfig& config, const Member& member,
-                                   const Dataset& data, const DataPosition& start,
-                                   c10::Device device) {
-  BatchLoader::Options options;
-  options.start = start;
-  options.sampler.samples = data.size();
-  options.sampler.rank = member.rank;
-  options.sampler.world_size = member.world_size;
-  options.sampler.batch = member.batch;
-  options.sampler.shuffle = config.data.shuffle;
-  options.sampler.seed = config.seed;
-  options.threads = config.data.prefetch_threads;
-  options.batches_ahead = config.data.prefetch_batches;
-  options.device = device;
-  return options;
-}
 
 Profiler::Options ProfilerOptions(const TrainLoop::Parts& parts) {
   Profiler::Options options;
@@ -69,25 +52,6 @@ Profiler::Options ProfilerOptions(const TrainLoop::Parts& parts) {
 std::string ExportPath(const std::string& file, int rank) {
   constexpr absl::string_view kSuffix = ".safetensors";
   return absl::StrCat(absl::StripSuffix(file, kSuffix), ".rank", rank, kSuffix);
-}
-
-absl::StatusOr<std::vector<int64_t>> TrainDry(const TrainerConfig& config, const Dataset& data,
-                                              Model& model, const DataPosition& position) {
-  Member member = config.member;
-  member.rank = std::max(member.rank, 0);
-  BatchLoader::Options options = LoaderOptions(config, member, data, position, model.device());
-  options.threads = 0;
-  BatchLoader loader(data, options);
-  PACELINE_ASSIGN_OR_RETURN(const Batch batch, loader.Next());
-  StepUndo undo(model);
-  undo.Keep();
-  GradientOrder order(model.parameters());
-  {
-    const Autocast autocast(config.bf16, model.device().type());
-    model.Loss(batch).backward();
-  }
-  undo.Undo();
-  return order.Take();
 }
 
 TrainLoop::TrainLoop(const Parts& parts)
@@ -120,6 +84,7 @@ TrainLoop::TrainLoop(const Parts& parts)
   parts_.control.SetPlanListener([this](const TrainingPlan& plan) {
     if (!parts_.has_successor()) strategy_.Prepare(plan);
   });
+  state_.memory = StrategyMemory();  // The strategy has it now.
 }
 
 TrainLoop::~TrainLoop() {
@@ -377,9 +342,9 @@ absl::Status TrainLoop::EvaluateAt(int64_t steps_done) {
   if (parts_.eval_data == nullptr || state_.position.evaluated == steps_done) {
     return absl::OkStatus();
   }
-  PACELINE_ASSIGN_OR_RETURN(
-      const EvaluationResult result,
-      Evaluate(config_, *parts_.eval_data, parts_.model, parts_.groups.all(), steps_done));
+  PACELINE_ASSIGN_OR_RETURN(const EvaluationResult result,
+                            Evaluate(config_, *parts_.eval_data, parts_.model, parts_.groups.all(),
+                                     steps_done, [this] { CheckGeneration(); }));
   state_.position.evaluated = steps_done;
   after_a_break_ = true;
   parts_.control.SetEvaluation(result);
@@ -403,10 +368,11 @@ absl::Status TrainLoop::Finish() {
   profiler_.Finish();
   // Rank 0 may write for long while the others wait for it.
   parts_.groups.SetTimeout(config_.startup_timeout);
+  if (!config_.export_final.empty() && state_.exported_as != config_.rank()) {
+    PACELINE_RETURN_IF_ERROR(Save(ExportPath(config_.export_final, config_.rank())));
+    state_.exported_as = config_.rank();
+  }
   if (!state_.position.final_mean) {
-    if (!config_.export_final.empty()) {
-      PACELINE_RETURN_IF_ERROR(Save(ExportPath(config_.export_final, config_.rank())));
-    }
     strategy_.AverageAll();
     state_.position.final_mean = true;
   }

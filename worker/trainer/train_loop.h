@@ -38,11 +38,6 @@ enum class TrainEnd {
   kLeft,  // As Parts::leaves_after told.
 };
 
-// One forward and backward pass without consequences, on the first batch from `position` on: the
-// order in which gradients become ready, and all that libraries prepare at their first use.
-absl::StatusOr<std::vector<int64_t>> TrainDry(const TrainerConfig& config, const Dataset& data,
-                                              Model& model, const DataPosition& position);
-
 // Where a rank exports its weights: "a/b.safetensors" becomes "a/b.rank3.safetensors".
 std::string ExportPath(const std::string& file, int rank);
 

@@ -33,6 +33,7 @@ struct TrainingState {
   StrategyMemory memory;   // Of the strategy of the generation before.
   CommunicationSeconds communication;
   SaverMemory saver;
+  int exported_as = -1;  // The rank under which the weights were exported at the end.
 
   bool in_step = false;  // One has begun and is not done.
   // A step that is computed, and perhaps done, but not ended: its data and result.

@@ -212,6 +212,7 @@ struct Groups::Parts {
   std::vector<c10::intrusive_ptr<c10d::Store>> idle ABSL_GUARDED_BY(mu);
   absl::Duration timeout ABSL_GUARDED_BY(mu);
   std::vector<std::weak_ptr<Group>> others ABSL_GUARDED_BY(mu);
+  bool store_ended ABSL_GUARDED_BY(mu) = false;
 
   Parts(Platform& platform_in, const TrainerConfig& config_in, c10::Device device_in,
         const std::string& store_address_in)
@@ -234,12 +235,18 @@ void Groups::Parts::WithStore(const std::string& prefix, F use) {
   c10::intrusive_ptr<c10d::Store> store;
   {
     const absl::MutexLock lock(&mu);
+    if (store_ended) throw std::runtime_error("the generation is over");
     if (!idle.empty()) {
       store = std::move(idle.back());
       idle.pop_back();
     }
   }
   if (store == nullptr) store = OpenStore(store_address, store_timeout);
+  {
+    // Those that were made before it ended are shut down with the others.
+    const absl::MutexLock lock(&mu);
+    if (store_ended) throw std::runtime_error("the generation is over");
+  }
   use(c10::make_intrusive<c10d::PrefixStore>(
       absl::StrCat("gen", config.member.generation, "/", prefix), store));
   const absl::MutexLock lock(&mu);
@@ -313,6 +320,11 @@ void Groups::SetTimeout(absl::Duration timeout) {
   for (const std::weak_ptr<Group>& other : parts_->others) {
     if (const std::shared_ptr<Group> group = other.lock()) set(*group);
   }
+}
+
+void Groups::EndStore() {
+  const absl::MutexLock lock(&parts_->mu);
+  parts_->store_ended = true;
 }
 
 void Groups::Abort() {

@@ -117,6 +117,10 @@ class Groups {
   // The time that each later collective of any group may take, also of those made later.
   void SetTimeout(absl::Duration timeout);
 
+  // From now on a use of the store throws, and does not connect with it again. Any thread. (A use
+  // that is under way ends with its connection.)
+  void EndStore();
+
   // Ends the collectives of all groups that are under way, on a device whose library can: they
   // throw. Any thread. (Those of Gloo end with their connections: connections.h.)
   void Abort();

@@ -32,7 +32,14 @@ Int8Mean::Int8Mean(Int8Codec& codec, Group& group, const at::Tensor& reference)
   residuals_.mean = at::zeros({part}, reference_.options());
 }
 
-void Int8Mean::SetReference(const at::Tensor& reference) { reference_.copy_(reference); }
+void Int8Mean::SetReference(const at::Tensor& reference) {
+  Resume(reference, reference_number_ + 1);
+}
+
+void Int8Mean::Resume(const at::Tensor& reference, int64_t number) {
+  reference_.copy_(reference);
+  reference_number_ = number;
+}
 
 void Int8Mean::SetResiduals(const Residuals& residuals) {
   if (residuals.own.defined()) residuals_.own.copy_(residuals.own);
@@ -94,6 +101,7 @@ int64_t Int8Mean::Average(at::Tensor vector, at::Tensor riders) {
     if (extra > 0) riders.add_(from.riders);
   }
   reference_.add_(change);
+  ++reference_number_;
   vector.copy_(reference_);
   before_.reset();
   return (members - 1) * (part_bytes + encoded.numel());

@@ -40,6 +40,10 @@ class Int8Mean {
   void SetReference(const at::Tensor& reference);
 
   const at::Tensor& reference() const { return reference_; }
+  // Counts the references: members of a group have the same one if their numbers are equal.
+  int64_t reference_number() const { return reference_number_; }
+  // Goes on where another one for the same group was.
+  void Resume(const at::Tensor& reference, int64_t number);
 
   // What has still to be sent: tensors of this, zero at the start.
   struct Residuals {
@@ -70,8 +74,9 @@ class Int8Mean {
   const int64_t values_;  // P.
   const int64_t rows_;    // Of a part; the last parts are filled up with zeros.
   at::Tensor reference_;  // Float [P].
-  at::Tensor change_;     // Float [parts * rows * 512].
-  Residuals residuals_;   // As change_; float [rows * 512].
+  int64_t reference_number_ = 1;
+  at::Tensor change_;    // Float [parts * rows * 512].
+  Residuals residuals_;  // As change_; float [rows * 512].
   std::optional<Residuals> before_;
 };
 

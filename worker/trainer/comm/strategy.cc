@@ -10,12 +10,10 @@
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 #include <utility>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
 #include "common/log.h"
 #include "worker/trainer/comm/gradient_mean.h"
 #include "worker/trainer/comm/model_averager.h"
+#include "worker/trainer/comm/plan_progress.h"
 #include "worker/trainer/comm/training_plan.h"
 #include "worker/trainer/core/averaging_schedule.h"
 
@@ -74,14 +72,10 @@ struct Strategy::Parts {
   bool AllPrepared(const BuiltPlan& next);
   void TakeUp(std::shared_ptr<const BuiltPlan> next, int64_t first_step);
   void Count(bool gradients, int group_size, int64_t bytes);
-  void ShowStatus(const std::function<void(PlanStatus&)>& change);
-  void ShowPrepared(int64_t epoch);
-  void ShowFailure(int64_t epoch, const std::string& error);
 
   Groups& groups;
   const TrainerConfig& config;
   const std::function<std::vector<at::Tensor>()> state;
-  Control& control;
   const int64_t alone_below;
   std::shared_ptr<const BuiltPlan> active;  // Before those that use its groups.
   GradientMean gradients;
@@ -93,16 +87,15 @@ struct Strategy::Parts {
   // taken up, and again at the end of the warm-up.
   std::vector<std::unique_ptr<Int8Mean>> int8;
   bool warming_up = true;
-  bool regroups = false;       // StrategyStart::regrouped, until it is done.
-  bool all_equal = true;       // At the moment.
-  bool gradients_due = false;  // After the present backward pass.
-  int64_t bytes = 0;           // Sent in the present step.
+  bool regroups = false;  // StrategyStart::regrouped, until it is done.
+  bool all_equal = true;  // At the moment.
+  int64_t steps_done = 0;
+  int64_t mean_step = -1;                                // StrategyMemory::mean_step
+  bool gradients_due = false;                            // After the present backward pass.
+  int64_t bytes = 0;                                     // Sent in the present step.
   std::map<std::pair<int, bool>, LevelFigures> figures;  // By size; gradients after parameters.
 
-  absl::Mutex mu;  // Held while Control is told, so that it hears of the changes in their order.
-  PlanStatus status ABSL_GUARDED_BY(mu);
-  int64_t known_epoch ABSL_GUARDED_BY(mu) = 0;
-
+  PlanProgress progress;
   PlanBuilder builder;  // Last, as its thread uses the others.
 };
 
@@ -112,30 +105,30 @@ Strategy::Parts::Parts(Groups& groups_in, const TrainerConfig& config_in, Strate
     : groups(groups_in),
       config(config_in),
       state(std::move(state_in)),
-      control(control_in),
       alone_below(start.alone_below),
       gradients(parameters, config.gradient_format, std::move(start.memory.gradient_order)),
       averager(TensorsOf(parameters)),
       riders(at::zeros({kRiders}, parameters.front().tensor.options().requires_grad(false))),
-      builder(groups, config.rank(),
-              {[this](int64_t epoch) { ShowPrepared(epoch); },
-               [this](int64_t epoch, const std::string& error) { ShowFailure(epoch, error); }}) {
+      progress(control_in),
+      builder(
+          groups, config.rank(),
+          {[this](int64_t epoch) { progress.SetPrepared(epoch); },
+           [this](int64_t epoch, const std::string& error) { progress.SetFailed(epoch, error); }}) {
   if (!start.resumes) MakeEqual(groups.all(), parameters);
-  {
-    const absl::MutexLock lock(&mu);
-    known_epoch = start.plan->plan.epoch;
-  }
+  progress.IsNew(start.plan->plan.epoch);
   TakeUp(std::move(start.plan), start.step);
+  steps_done = start.step;
   if (!start.resumes) return;
   figures = std::move(start.memory.figures);
-  warming_up = InWarmup(start.step);
+  // A rank may have begun the first step after it, and taken that back.
+  warming_up = InWarmup(start.step - 1);
   regroups = start.regrouped && std::any_of(int8.begin(), int8.end(),
                                             [](const auto& mean) { return mean != nullptr; });
   all_equal = start.memory.all_equal;
   for (size_t i = 0; i < std::min(int8.size(), start.memory.levels.size()); ++i) {
     const StrategyMemory::Level& level = start.memory.levels[i];
     if (int8[i] == nullptr || !level.reference.defined()) continue;
-    int8[i]->SetReference(level.reference);
+    int8[i]->Resume(level.reference, level.reference_number);
     int8[i]->SetResiduals(level.before.value_or(level.residuals));
   }
   if (start.memory.equal.size == 0) return;
@@ -152,6 +145,7 @@ void Strategy::Parts::Average(std::optional<int> level, at::Tensor with) {
   Group& group = level ? *active->levels[index] : groups.all();
   Int8Mean* const codec = level ? int8[index].get() : nullptr;
   const bool all = group.size() == config.member.world_size;
+  mean_step = steps_done;
   const int64_t sent = averager.Average({group, AveragedState(), std::move(with), all, codec});
   SetReferences(RangeOf(group), codec);
   Count(/*gradients=*/false, group.size(), sent);
@@ -199,11 +193,7 @@ void Strategy::Parts::TakeUp(std::shared_ptr<const BuiltPlan> next, int64_t firs
   builder.SetActive(active);
   PACELINE_LOG(INFO) << "plan epoch=" << active->plan.epoch << " step=" << first_step
                      << " ladder=" << LadderText(active->plan);
-  ShowStatus([&](PlanStatus& shown) {
-    shown.active_epoch = active->plan.epoch;
-    shown.prepared_epoch = std::max(shown.prepared_epoch, shown.active_epoch);
-    shown.active_since_step = first_step;
-  });
+  progress.SetActive(active->plan.epoch, first_step);
 }
 
 void Strategy::Parts::Count(bool of_gradients, int group_size, int64_t sent) {
@@ -212,31 +202,6 @@ void Strategy::Parts::Count(bool of_gradients, int group_size, int64_t sent) {
   level.gradients = of_gradients;
   ++level.count;
   level.bytes += sent;
-}
-
-void Strategy::Parts::ShowStatus(const std::function<void(PlanStatus&)>& change) {
-  const absl::MutexLock lock(&mu);
-  change(status);
-  control.SetPlanStatus(status);
-}
-
-void Strategy::Parts::ShowPrepared(int64_t epoch) {
-  PACELINE_LOG(INFO) << "plan prepared epoch=" << epoch;
-  ShowStatus([epoch](PlanStatus& shown) {
-    shown.prepared_epoch = epoch;
-    if (shown.failed_epoch > epoch) return;
-    shown.failed_epoch = 0;
-    shown.error.clear();
-  });
-}
-
-void Strategy::Parts::ShowFailure(int64_t epoch, const std::string& error) {
-  PACELINE_LOG(ERROR) << "plan epoch=" << epoch << " cannot be prepared and is left out: " << error;
-  ShowStatus([&](PlanStatus& shown) {
-    if (shown.failed_epoch > epoch) return;
-    shown.failed_epoch = epoch;
-    shown.error = error;
-  });
 }
 
 Strategy::Strategy(Groups& groups, const TrainerConfig& config, StrategyStart start,
@@ -274,6 +239,7 @@ void Strategy::Backward(const at::Tensor& loss, const std::function<void()>& on_
 StepExchange Strategy::AfterStep(int64_t step, const at::Tensor& loss,
                                  const std::function<void()>& on_average) {
   Parts& parts = *parts_;
+  parts.steps_done = step + 1;
   StepExchange result;
   parts.all_equal =
       parts.config.member.world_size == 1 || (parts.InWarmup(step) && step >= parts.alone_below);
@@ -331,15 +297,11 @@ void Strategy::AverageAll() {
 
 void Strategy::Prepare(const TrainingPlan& plan) {
   Parts& parts = *parts_;
-  {
-    const absl::MutexLock lock(&parts.mu);
-    if (plan.epoch <= parts.known_epoch) return;
-    parts.known_epoch = plan.epoch;
-  }
+  if (!parts.progress.IsNew(plan.epoch)) return;
   const absl::Status fits =
       CheckPlan(plan, parts.config.strategy.kind, parts.config.member.world_size);
   if (!fits.ok()) {
-    parts.ShowFailure(plan.epoch, std::string(fits.message()));
+    parts.progress.SetFailed(plan.epoch, std::string(fits.message()));
     return;
   }
   parts.builder.Build(plan);
@@ -364,10 +326,12 @@ StrategyMemory Strategy::Memory() const {
   memory.all_equal = parts_->all_equal;
   memory.figures = parts_->figures;
   memory.mean = parts_->averager.latest();
+  memory.mean_step = parts_->mean_step;
   for (const std::unique_ptr<Int8Mean>& mean : parts_->int8) {
     StrategyMemory::Level& level = memory.levels.emplace_back();
     if (mean == nullptr) continue;
     level.reference = mean->reference();
+    level.reference_number = mean->reference_number();
     level.residuals = mean->residuals();
     level.before = mean->residuals_before();
   }

@@ -50,6 +50,7 @@ struct StrategyMemory {
   // Of a level that sends int8 (int8_mean.h); undefined for others.
   struct Level {
     at::Tensor reference;
+    int64_t reference_number = 0;
     Int8Mean::Residuals residuals;
     // When an exchange was cut off: as they were before it.
     std::optional<Int8Mean::Residuals> before;
@@ -58,6 +59,7 @@ struct StrategyMemory {
   std::vector<int64_t> gradient_order;  // gradient_mean.h
   bool all_equal = true;
   at::Tensor mean;            // ModelAverager::latest
+  int64_t mean_step = -1;     // Steps done when it was taken.
   std::vector<Level> levels;  // Of the plan that was active.
   RankRange equal;            // These ranks, with this one, have become equal since.
   std::map<std::pair<int, bool>, LevelFigures> figures;  // Strategy::figures

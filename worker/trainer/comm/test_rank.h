@@ -1,5 +1,4 @@
-// Ranks for tests of the strategy: jobs and plans in short, a control that only remembers, and a
-// rank with two small parameters.
+// Ranks for tests of the strategy: jobs and plans in short, and a rank with two small parameters.
 #ifndef WORKER_TRAINER_COMM_TEST_RANK_H_
 #define WORKER_TRAINER_COMM_TEST_RANK_H_
 
@@ -9,58 +8,14 @@
 
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <utility>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "worker/trainer/comm/strategy.h"
 #include "worker/trainer/config.h"
-#include "worker/trainer/control.h"
+#include "worker/trainer/testing/fake_control.h"
 
 namespace paceline {
-
-// Thread-safe.
-class FakeControl : public Control {
- public:
-  absl::StatusOr<TrainerConfig> WaitForConfig() override { return TrainerConfig(); }
-  void SetReady(int /*store_port*/) override {}
-  void SetMembershipListener(std::function<void(const Assignment&)> /*listener*/) override {}
-  absl::StatusOr<TrainingPlan> plan() const override { return TrainingPlan(); }
-  void SetPlanListener(std::function<void(const TrainingPlan&)> /*on_plan*/) override {}
-  void SetCheckpointListener(std::function<void(const CheckpointPlan&)> /*on_plan*/) override {}
-  std::optional<ProfileRequest> profile_request() const override { return std::nullopt; }
-  void SetRunning() override {}
-  void SetMembership(const MembershipStatus& /*status*/) override {}
-  void SetEvaluation(const EvaluationResult& /*result*/) override {}
-  void SetPlanStatus(const PlanStatus& status) override {
-    const absl::MutexLock lock(&mu_);
-    status_ = status;
-  }
-  void SetFigures(const RankFigures& /*figures*/) override {}
-  void SetProfile(const ProfileResult& /*result*/) override {}
-  void SetSave(const SaveStatus& /*status*/) override {}
-  void SetCheckpointFigures(const CheckpointFigures& /*figures*/) override {}
-  int Finish(const absl::Status& /*status*/) override { return 0; }
-
-  PlanStatus status() const {
-    const absl::MutexLock lock(&mu_);
-    return status_;
-  }
-  // Also if it could not be prepared.
-  void AwaitPrepared(int64_t epoch) const {
-    const auto prepared = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-      return status_.prepared_epoch >= epoch || status_.failed_epoch >= epoch;
-    };
-    const absl::MutexLock lock(&mu_);
-    mu_.Await(absl::Condition(&prepared));
-  }
-
- private:
-  mutable absl::Mutex mu_;
-  PlanStatus status_ ABSL_GUARDED_BY(mu_);
-};
 
 inline TrainerConfig Job(int ranks, StrategyConfig::Kind kind, int64_t warmup = 0) {
   TrainerConfig config;

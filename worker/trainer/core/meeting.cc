@@ -23,7 +23,7 @@ struct Meeting {
     return {Trained(rank), one.step, one.exchanged, one.final_mean};
   }
 
-  void TakeSteps() const;
+  void TakeSteps(const std::vector<RankPosition>& told) const;
   void GoBack() const;
   void TakeMeans(const std::vector<RankPosition>& told) const;
   bool IsLeftBehind(int rank, const std::vector<std::vector<int>>& groups) const;
@@ -32,13 +32,14 @@ struct Meeting {
                const std::vector<bool>& left_behind) const;
 };
 
-// Rule 1. The other one is one step ahead: for the next it would need this rank's gradients.
-void Meeting::TakeSteps() const {
+// Rule 1. The other one is one step ahead: for the next it would need this rank's gradients. Only
+// who did the step itself knows all of it.
+void Meeting::TakeSteps(const std::vector<RankPosition>& told) const {
   for (int to = 0; to < size(); ++to) {
     RankPosition& behind = at(to);
     if (!behind.computed) continue;
     for (int from = 0; from < size(); ++from) {
-      const RankPosition& ahead = at(from);
+      const RankPosition& ahead = told[static_cast<size_t>(from)];
       if (ahead.generation != behind.generation || !behind.gradients.Holds(ahead.rank) ||
           ahead.step <= behind.step) {
         continue;
@@ -170,7 +171,7 @@ MeetingDecision DecideMeeting(const std::vector<RankPosition>& told,
   MeetingDecision decision;
   decision.positions = told;
   const Meeting meeting{decision.positions, decision.transfers};
-  meeting.TakeSteps();
+  meeting.TakeSteps(told);
   meeting.GoBack();
   meeting.TakeMeans(told);
   bool& same = decision.same_groups;

@@ -90,6 +90,14 @@ TEST(MeetingTest, WhoComputedTheStepThatAnotherOneDidTakesItsUpdate) {
   EXPECT_THAT(Steps(decision), ElementsAre(6, 6, 6, 6));
 }
 
+TEST(MeetingTest, AStepIsTakenFromWhoDidItItself) {
+  std::vector<RankPosition> told = AllAt(5, 3);
+  told[0].computed = told[1].computed = true;
+  told[2].step = 6;
+  EXPECT_THAT(Decide(told).transfers,
+              ElementsAre(Transfer{What::kStep, 2, 0}, Transfer{What::kStep, 2, 1}));
+}
+
 TEST(MeetingTest, WhoStoodByWhileOthersTrainedOnGetsTheirState) {
   std::vector<RankPosition> told = AllAt(9, 3);
   told[0].generation = told[1].generation = 2;

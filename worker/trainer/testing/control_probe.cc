@@ -62,7 +62,7 @@ absl::Status Run(Control& control) {
     const auto has_store = [&] { return !newest.store_address.empty(); };
     const absl::MutexLock lock(&mu);
     mu.Await(absl::Condition(&has_store));
-    const absl::StatusOr<TrainingPlan> plan = control.plan();
+    const absl::StatusOr<TrainingPlan> plan = PlanOf(newest);
     if (!plan.ok()) return plan.status();
     std::printf("start address=%s epoch=%lld\n", newest.store_address.c_str(),
                 static_cast<long long>(plan->epoch));

@@ -1,0 +1,57 @@
+// What the members of a generation tell each other of themselves when they meet, and what follows
+// from it for what others get.
+//
+// Thread-compatible. A failed collective is a CollectiveError.
+#ifndef WORKER_TRAINER_MEETING_ROWS_H_
+#define WORKER_TRAINER_MEETING_ROWS_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "worker/trainer/core/meeting.h"
+#include "worker/trainer/core/sampler.h"
+#include "worker/trainer/meeting.h"
+#include "worker/trainer/training_state.h"
+
+namespace paceline {
+
+// Of a ladder. Group sizes at least double from one to the next.
+constexpr size_t kMaxLevels = 16;
+
+// What a rank tells of itself. Travels as bytes: all run the same program.
+struct MeetingRow {
+  RankPosition position;
+  uint64_t layout = 0;  // In this generation.
+  uint64_t model = 0;   // A hash of the names, types and shapes of model and optimizer.
+  DataPosition data;
+  DataPosition open_data;
+  double grad_norm = 0;  // Of the open step.
+  int64_t mean_step = -1;
+  int64_t mean_bytes = 0;
+  bool all_equal = true;
+  RankRange equal;
+  std::array<int64_t, kMaxLevels> references{};  // Their numbers, by level; 0: none.
+  bool has_order = false;
+  bool save_due = false;
+  int64_t last_order = 0;
+};
+
+// By rank. Collective.
+std::vector<MeetingRow> GatherRows(const Meeting& meeting, const TrainingState& state);
+
+// Whether a rank that takes the mean of another one gets parameters with it: those that the
+// exchange gave, or a later one. (An exchange may have been one of figures only.)
+bool HasMean(const MeetingRow& from, const RankPosition& to);
+
+// Makes the rows those of the ranks as they are after the transfers: others get what a rank has
+// then. Positions are left as they were told.
+void Foresee(const MeetingDecision& decision, std::vector<MeetingRow>* rows);
+
+// Whether the members of each group that sends int8 refer to the same vector (comm/int8_mean.h).
+bool ReferencesAgree(const std::vector<MeetingRow>& rows, const TrainingPlan& plan);
+
+}  // namespace paceline
+
+#endif  // WORKER_TRAINER_MEETING_ROWS_H_
