@@ -361,6 +361,24 @@ TEST_F(ClusterNodesTest, WhatADrainEndsIsNoFailure) {
   EXPECT_THAT(job().recovery.failures, IsEmpty());
 }
 
+TEST_F(ClusterNodesTest, JobWaitsForAPlaceOfWhatADrainHasEnded) {
+  Join({"a", "b"});
+  Train("/ckpt", /*max_failures=*/1);
+  Drain("b", DrainMode::kNow, 3);
+  for (double at = 3.1; at < 30; at += 0.7) {
+    TrainerReport survivor = ReportOf(0, TrainerState::kRunning);
+    survivor.membership.waiting = true;
+    survivor.membership.error = "the peer is gone";
+    cluster_.Step(NodeReported{NodeName("a"), {survivor}}, At(at));
+    cluster_.Step(NodeReported{NodeName("b"), {ReportOf(1, TrainerState::kExited)}}, At(at));
+  }
+  EXPECT_EQ(job().state, JobState::kRecovering);
+  EXPECT_THAT(job().recovery.failures, IsEmpty());
+  EXPECT_THAT(job().reason, HasSubstr("drained (now) by ann: its fan is loud; waits for 1 place"));
+  cluster_.Step(NodeResumeRequested{NodeName("b"), "ann"}, At(31));
+  EXPECT_EQ(job().generation, Generation(2));
+}
+
 TEST_F(ClusterNodesTest, HistoryOfADrainBeginsWithWhatRunsThere) {
   Join({"a", "b"});
   Train();

@@ -121,9 +121,11 @@ JobChange TakeTrouble(Job& job, const FindPlaces& find_places, Moment now) {
     return JobChange::kNone;
   }
   recovery.trouble_since = std::min(recovery.trouble_since, now.steady);
-  // A silent node, or a rank that hangs, will be the explanation.
+  // A rank that is lost and waits for a place is the explanation; a silent node, or a rank that
+  // hangs, will be.
   const bool explained = std::any_of(job.ranks.begin(), job.ranks.end(), [](const RankState& m) {
-    return m.silent_since != absl::InfiniteFuture() || m.stacks_deadline != absl::InfiniteFuture();
+    return IsLost(m) || m.silent_since != absl::InfiniteFuture() ||
+           m.stacks_deadline != absl::InfiniteFuture();
   });
   if (explained || now.steady < recovery.trouble_since + kEchoPatience) return JobChange::kNone;
   return MeetAnew(job, *waiting,

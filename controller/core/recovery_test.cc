@@ -183,6 +183,18 @@ TEST(RecoveryTest, WithoutAPlaceTheOthersWaitAndTheJobGoesOnWhenThereIsOne) {
   EXPECT_EQ(job.generation, Generation(2));
 }
 
+TEST(RecoveryTest, SurvivorsThatWaitForAPlaceAreNoFailures) {
+  MemberJob played;
+  Job& job = played.job;
+  const TrainerId survivor = played.Id(0);
+  played.End(played.Id(2), 5);
+  played.Wait(survivor, 5.1);
+  for (double at = 5.5; at < 30; at += 0.5) played.Advance(at);
+  EXPECT_EQ(job.state, JobState::kRecovering);
+  EXPECT_EQ(job.reason, "rank 2 on c: killed by SIGKILL; waits for 1 place");
+  EXPECT_EQ(job.recovery.failures.size(), 1u);
+}
+
 TEST(RecoveryTest, WaitingForAPlaceEndsAtGiveUp) {
   MemberJob played;
   Job& job = played.job;
