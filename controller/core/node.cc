@@ -69,6 +69,7 @@ bool TickNode(Node& node, Moment now) {
     changed = LoseTouch(node, absl::StrCat("no report for ", absl::FormatDuration(kNodeSilence)));
   }
   if (now.steady >= node.lease_deadline) {
+    LoseTouch(node, "no report");
     changed |= LoseContact(node, absl::StrCat(node.contact_reason, ", and its lease has run out"));
   }
   for (std::string& happened : ExpireHolds(node.holds, now.steady)) {

@@ -140,5 +140,13 @@ TEST(NodeTest, RestoredNodeIsLostIfItDoesNotReturnWithinALease) {
   EXPECT_EQ(NextDeadline(node), absl::InfiniteFuture());
 }
 
+TEST(NodeTest, LeaseThatIsShorterThanSilenceIsToldAsSuch) {
+  Node node;
+  WelcomeNode(node, NodeFacts(), absl::Seconds(4), At(0));
+  EXPECT_TRUE(TickNode(node, At(5.1)));
+  EXPECT_EQ(node.state, NodeState::kLost);
+  EXPECT_EQ(node.reason, "no report, and its lease has run out");
+}
+
 }  // namespace
 }  // namespace paceline

@@ -40,7 +40,7 @@ class PartitionTest : public RecoveringJobTest {
 
   static int WorkerOf(const v1::Rank& rank) {
     int worker = -1;
-    EXPECT_EQ(std::sscanf(rank.node().c_str(), "w%d", &worker), 1) << rank.node();
+    EXPECT_TRUE(absl::SimpleAtoi(rank.node().substr(1), &worker)) << rank.node();
     return worker;
   }
 
