@@ -1,9 +1,10 @@
 // Ending what hangs in collectives on a CPU, from outside.
 //
 // Gloo has no way to abort a collective: who waits for a peer does so until the timeout. But it
-// reacts to a closed connection within a millisecond, on both ends. All TCP connections of a
-// trainer are those of its groups, with their stores and with the own store; so all but the last
-// can be shut down. Their owners close them as ever.
+// reacts to a closed connection within a millisecond, on both ends, unless a message is half-way
+// (abortable_backend.h). All TCP connections of a trainer are those of its groups, with their
+// stores and with the own store; so all but the last can be shut down. Their owners close them as
+// ever.
 #ifndef WORKER_TRAINER_COMM_CONNECTIONS_H_
 #define WORKER_TRAINER_COMM_CONNECTIONS_H_
 

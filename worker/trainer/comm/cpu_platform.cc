@@ -6,6 +6,7 @@
 #include <string>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
+#include "worker/trainer/comm/abortable_backend.h"
 #include "worker/trainer/comm/cpu_host_copy.h"
 #include "worker/trainer/telemetry/cpu_step_timer.h"
 
@@ -40,8 +41,8 @@ c10::intrusive_ptr<c10d::Backend> CpuPlatform::Connect(const TrainerConfig& conf
     if (device_ == nullptr) device_ = MakeDevice(config.interface);
     options->devices.push_back(device_);
   }
-  return c10::make_intrusive<c10d::ProcessGroupGloo>(store, membership.rank, membership.size,
-                                                     options);
+  return MakeAbortable(c10::make_intrusive<c10d::ProcessGroupGloo>(store, membership.rank,
+                                                                   membership.size, options));
 }
 
 std::unique_ptr<StepTimer> CpuPlatform::MakeStepTimer(StepRingWriter& ring) {

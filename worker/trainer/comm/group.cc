@@ -328,7 +328,6 @@ void Groups::EndStore() {
 }
 
 void Groups::Abort() {
-  if (!parts_->device.is_cuda()) return;
   std::vector<std::shared_ptr<Group>> groups;
   {
     const absl::MutexLock lock(&parts_->mu);

@@ -121,8 +121,8 @@ class Groups {
   // that is under way ends with its connection.)
   void EndStore();
 
-  // Ends the collectives of all groups that are under way, on a device whose library can: they
-  // throw. Any thread. (Those of Gloo end with their connections: connections.h.)
+  // Ends the collectives of all groups that are under way: they throw. Any thread. (On a CPU, those
+  // that have not ended by themselves when their connections were shut down: connections.h.)
   void Abort();
 
   // For tensors that the groups exchange.

@@ -6,13 +6,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "worker/trainer/comm/connections.h"
 #include "worker/trainer/comm/rank_threads.h"
 
 namespace paceline {
@@ -140,6 +143,34 @@ TEST(GroupTest, TimeoutHoldsForAllGroupsAlsoLaterOnes) {
     }
     EXPECT_LT(absl::Now() - start, absl::Seconds(10));
   });
+}
+
+// A thread waits in `use`, of a message that the socket does not hold, for a rank that never comes.
+void ExpectEnds(const std::function<void(Group&, at::Tensor)>& use) {
+  RunRanks(Ranks(2), [&](const TrainerConfig& config, Groups& groups) {
+    if (config.rank() == 1) {
+      absl::SleepFor(absl::Seconds(2));
+      return;
+    }
+    std::thread ends([&] {
+      absl::SleepFor(absl::Milliseconds(500));
+      ShutDownConnections(/*store_port=*/0);
+      groups.Abort();
+    });
+    const absl::Time start = absl::Now();
+    EXPECT_THROW(use(groups.all(), at::empty({32 << 20}, at::kFloat)), CollectiveError);
+    EXPECT_LT(absl::Now() - start, absl::Seconds(2));
+    ends.join();
+    EXPECT_THROW(use(groups.all(), Filled(1, 1)), CollectiveError) << "it is over";
+  });
+}
+
+TEST(GroupTest, EndsASumThatIsHalfWay) {
+  ExpectEnds([](Group& group, at::Tensor tensor) { group.Sum(std::move(tensor)); });
+}
+
+TEST(GroupTest, EndsAMessageThatIsHalfWay) {
+  ExpectEnds([](Group& group, at::Tensor tensor) { group.Send(std::move(tensor), 1); });
 }
 
 TEST(GroupTest, RankZeroTellsTheOthers) {
