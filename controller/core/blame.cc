@@ -20,8 +20,8 @@ constexpr int kAveraging = 6;
 bool IsStuck(const RankState& rank) {
   if (!rank.report.exit.has_value()) return false;
   const TrainerExit& exit = *rank.report.exit;
-  return exit.failure == FailureKind::kNone && exit.phase > kIdle &&
-         exit.phase != kCommunication && exit.phase != kAveraging && exit.in_phase >= kStuck;
+  return exit.failure == FailureKind::kNone && exit.phase > kIdle && exit.phase != kCommunication &&
+         exit.phase != kAveraging && exit.in_phase >= kStuck;
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "controller/core/cluster.h"
 #include "controller/core/membership.h"
+#include "controller/core/recovery.h"
 
 namespace paceline {
 namespace {
@@ -189,8 +190,8 @@ void Cluster::TickNodes(Moment now, Actions& actions) {
     if (before == Contact::kLost || node.contact != Contact::kLost) continue;
     for (auto& [id, job] : jobs_) {
       if (!Recovers(job)) continue;
-      Note(job, LoseNode(job, name, absl::StrCat("its node is lost: ", node.contact_reason), now),
-           actions);
+      const std::string why = absl::StrCat("its node is lost: ", node.contact_reason);
+      Note(job, TakeLostNode(job, name, why, now), actions);
     }
   }
 }

@@ -218,6 +218,52 @@ TEST_F(ClusterNodesTest, LeaseThatRunsOutTakesTheRanksOfAJobThatRecovers) {
   EXPECT_EQ(job().state, JobState::kRecovering);
 }
 
+TEST_F(ClusterNodesTest, RanksThatAreCutOffTogetherAreGivenToNobody) {
+  Join({"a", "b", "c", "d"});
+  Train("", 3);
+  const auto tell = [&](const char* name, int rank, double at) {
+    cluster_.Step(NodeReported{NodeName(name), {ReportOf(rank, TrainerState::kRunning)}}, At(at));
+  };
+  const auto free_nodes = [&](double at) {
+    for (const char* name : {"c", "d"}) cluster_.Step(NodeReported{NodeName(name), {}}, At(at));
+  };
+  free_nodes(67);
+  cluster_.Step(TimePassed{}, At(69));
+  EXPECT_EQ(state("a"), NodeState::kLost);
+  EXPECT_EQ(state("b"), NodeState::kLost);
+  EXPECT_EQ(job().state, JobState::kRunning);
+  EXPECT_THAT(job().reason, HasSubstr("none of its nodes answers"));
+
+  // The first that is back brings no verdict over the other.
+  free_nodes(100);
+  tell("a", 0, 100);
+  tell("a", 0, 109);
+  cluster_.Step(TimePassed{}, At(109.5));
+  EXPECT_EQ(job().state, JobState::kRunning);
+  tell("b", 1, 109.7);
+  for (double at = 110; at < 130; ++at) {
+    tell("a", 0, at);
+    tell("b", 1, at);
+    free_nodes(at);
+    cluster_.Step(TimePassed{}, At(at));
+  }
+  EXPECT_EQ(job().state, JobState::kRunning);
+  EXPECT_EQ(job().generation, Generation(1));
+}
+
+TEST_F(ClusterNodesTest, RankThatStaysAwayWhenItsPeerIsBackIsReplaced) {
+  Join({"a", "b", "c"});
+  Train("", 3);
+  cluster_.Step(NodeReported{NodeName("c"), {}}, At(67));
+  cluster_.Step(TimePassed{}, At(69));
+  for (double at = 100; at <= 111; ++at) {
+    cluster_.Step(NodeReported{NodeName("a"), {ReportOf(0, TrainerState::kRunning)}}, At(at));
+    cluster_.Step(NodeReported{NodeName("c"), {}}, At(at));
+    cluster_.Step(TimePassed{}, At(at));
+    EXPECT_EQ(job().state, at < 110 ? JobState::kRunning : JobState::kRecovering) << at;
+  }
+}
+
 TEST_F(ClusterNodesTest, DrainGoesOnAfterARestartOfTheController) {
   Join({"a", "b"});
   Train();

@@ -1,6 +1,8 @@
 #include "controller/core/recovery.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -145,6 +147,41 @@ absl::Time NeededSince(const Job& job, const RankState& member) {
   return std::max(since, member.silent_since);
 }
 
+// All nodes of its members are silent, and there are several: as far as can be told it is the
+// controller that is cut off, and they train on with each other. (A worker with all ranks of a job
+// ends them when its lease has run out.)
+bool IsCutOff(const Job& job) {
+  std::set<NodeName> nodes;
+  for (const RankState& member : job.ranks) {
+    if (HasEnded(member)) continue;
+    if (member.silent_since == absl::InfiniteFuture()) return false;
+    nodes.insert(member.place.node);
+  }
+  return nodes.size() > 1;
+}
+
+bool DoesSilenceCount(Job& job, Moment now) {
+  absl::Time& counts = job.recovery.silence_counts;
+  if (IsCutOff(job)) {
+    counts = absl::InfiniteFuture();
+  } else if (counts == absl::InfiniteFuture()) {
+    counts = now.steady + kRestoreGrace;  // Until the others have connected again.
+  }
+  return now.steady >= counts;
+}
+
+JobChange LoseNodes(Job& job, Moment now) {
+  std::map<NodeName, std::string> lost;
+  for (const RankState* trainer : TrainersOf(job)) {
+    if (!HasEnded(*trainer) && !trainer->node_lost.empty()) {
+      lost.emplace(trainer->place.node, trainer->node_lost);
+    }
+  }
+  JobChange change = JobChange::kNone;
+  for (const auto& [node, why] : lost) change = std::max(change, LoseNode(job, node, why, now));
+  return change;
+}
+
 void GiveUpSilent(Job& job, Moment now) {
   for (RankState& member : job.ranks) {
     if (IsLost(member) || now.steady < NeededSince(job, member) + kEvidencePatience) continue;
@@ -229,6 +266,11 @@ JobChange GiveUp(Job& job, Moment now) {
               now);
 }
 
+bool HasMembers(const Job& job) {
+  return job.state == JobState::kStarting || job.state == JobState::kRunning ||
+         job.state == JobState::kRecovering;
+}
+
 // Trainers whose end was reported are forgotten.
 JobChange ForgetEnded(Job& job, Moment now) {
   JobChange change = JobChange::kNone;
@@ -253,6 +295,12 @@ JobChange TellStall(Job& job, Moment now) {
     return JobChange::kNone;
   }
   std::string reason = DescribeStall(job, now.steady);
+  if (job.recovery.silence_counts == absl::InfiniteFuture() &&
+      !job.ranks.front().node_lost.empty()) {
+    reason =
+        "none of its nodes answers; the ranks may train on, so nothing is moved until one answers, "
+        "or is declared lost (paceline node lost)";
+  }
   const bool told = job.recovery.stalled;
   job.recovery.stalled = !reason.empty();
   if (reason.empty() && !told) return JobChange::kNone;
@@ -269,6 +317,7 @@ void SetWake(Job& job, Moment now) {
   at(NextHangCheck(job, now.steady));
   if (Recovers(job)) {
     at(recovery.deadline);
+    at(recovery.silence_counts);
     at(recovery.trouble_since + kEchoPatience);
     at(recovery.recovering_since + kReturn);
     at(recovery.recovering_since + job.request.timeouts.give_up);
@@ -283,11 +332,13 @@ void SetWake(Job& job, Moment now) {
 }
 
 JobChange Advance(Job& job, const FindPlaces& find_places, Moment now) {
-  JobChange change = ForgetEnded(job, now);
+  const bool counts = DoesSilenceCount(job, now);
+  JobChange change = counts ? LoseNodes(job, now) : JobChange::kNone;
+  change = std::max(change, ForgetEnded(job, now));
   const auto take = [&](JobChange next) { change = std::max(change, next); };
   if (job.state == JobState::kStarting) return std::max(change, KeepSpares(job, find_places, now));
   take(TakeHang(job, find_places, now));
-  GiveUpSilent(job, now);
+  if (counts) GiveUpSilent(job, now);
   take(GiveUp(job, now));
   // Each may end the job, or queue it again.
   const auto goes_on = [&] {
@@ -305,9 +356,7 @@ JobChange Advance(Job& job, const FindPlaces& find_places, Moment now) {
 
 JobChange AdvanceMembership(Job& job, const FindPlaces& find_places, Moment now) {
   JobChange change = JobChange::kNone;
-  const bool here = job.state == JobState::kStarting || job.state == JobState::kRunning ||
-                    job.state == JobState::kRecovering;
-  if (!here) {
+  if (!HasMembers(job)) {
     job.recovery.wake = absl::InfiniteFuture();
     return change;
   }
@@ -317,11 +366,22 @@ JobChange AdvanceMembership(Job& job, const FindPlaces& find_places, Moment now)
   return change;
 }
 
+JobChange TakeLostNode(Job& job, const NodeName& node, const std::string& why, Moment now) {
+  if (!HasMembers(job) || job.stop.has_value()) return LoseNode(job, node, why, now);
+  for (auto* part : {&job.ranks, &job.spares, &job.leaving}) {
+    for (RankState& trainer : *part) {
+      if (trainer.place.node == node) trainer.node_lost = why;
+    }
+  }
+  return JobChange::kNone;
+}
+
 void SetSilentNodes(Job& job, const std::set<NodeName>& silent, Moment now) {
   for (auto* part : {&job.ranks, &job.spares, &job.leaving}) {
     for (RankState& trainer : *part) {
       if (silent.count(trainer.place.node) == 0) {
         trainer.silent_since = absl::InfiniteFuture();
+        trainer.node_lost.clear();
       } else if (trainer.silent_since == absl::InfiniteFuture()) {
         trainer.silent_since = now.steady;
       }

@@ -56,6 +56,10 @@ using FindPlaces = std::function<std::vector<Place>(const Job& job, PlaceUse use
 // job, and when job.recovery.wake has come.
 JobChange AdvanceMembership(Job& job, const FindPlaces& find_places, Moment now);
 
+// A node counts as lost: its lease has run out. Its ranks are given up, at once or when that is
+// safe.
+JobChange TakeLostNode(Job& job, const NodeName& node, const std::string& why, Moment now);
+
 // Which nodes do not answer now.
 void SetSilentNodes(Job& job, const std::set<NodeName>& silent, Moment now);
 

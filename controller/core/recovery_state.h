@@ -74,10 +74,12 @@ struct JobRecovery {
   absl::Time deadline = absl::InfiniteFuture();          // Of the change under way.
   absl::Time recovering_since = absl::InfiniteFuture();  // Of RECOVERING.
   absl::Time trouble_since = absl::InfiniteFuture();     // A member waits, and nobody has failed.
-  absl::Time next_planned = absl::InfinitePast();        // No planned change before.
-  absl::Time next_spare_start = absl::InfinitePast();    // No spare is started before.
-  int spares_failed = 0;                                 // In a row.
-  absl::Time wake = absl::InfiniteFuture();              // AdvanceMembership has something to do.
+  // No rank is given up for its node's silence before; infinite future: the job is cut off.
+  absl::Time silence_counts = absl::InfinitePast();
+  absl::Time next_planned = absl::InfinitePast();      // No planned change before.
+  absl::Time next_spare_start = absl::InfinitePast();  // No spare is started before.
+  int spares_failed = 0;                               // In a row.
+  absl::Time wake = absl::InfiniteFuture();            // AdvanceMembership has something to do.
 };
 
 }  // namespace paceline

@@ -138,7 +138,7 @@ struct TrainerReport {
   absl::Duration blocked = absl::ZeroDuration();
   bool asked_to_end = false;  // By somebody else than its daemon.
   MembershipStatus membership = {};
-  bool suspended = false;         // The process is stopped.
+  bool suspended = false;        // The process is stopped.
   std::string stacks_file = {};  // Where its threads were, once that was asked for.
 };
 

@@ -209,7 +209,8 @@ v1::NodePlan ToProto(const std::vector<PlannedTrainer>& plan,
     added.mutable_spec()->ParseFromString(job.request.spec);
     added.set_world_size(static_cast<int>(job.ranks.size()));
     *added.mutable_plan() = training_plan->second;
-    if (IsProfiled(job, trainer.membership.rank)) *added.mutable_profile() = ToRequest(*job.profile);
+    if (IsProfiled(job, trainer.membership.rank))
+      *added.mutable_profile() = ToRequest(*job.profile);
     added.set_place(trainer.place);
     added.set_store_address(trainer.store_address);
     if (trainer.stop_grace.has_value()) {

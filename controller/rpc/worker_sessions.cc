@@ -173,8 +173,7 @@ class WorkerSessions::Stream
     welcome.mutable_welcome()->set_lease_s(LeaseSeconds());
     Queue(std::move(welcome));
     sessions_->control_->Apply(NodeConnected{FromProto(hello), FromProto(hello.report()),
-                                             TaskResults(hello.report()),
-                                             CheckOf(hello.report())});
+                                             TaskResults(hello.report()), CheckOf(hello.report())});
     Grant(hello.report().number());
   }
 
