@@ -127,10 +127,7 @@ void WaitForParts(const std::string& directory, int ranks) {
 class SavingLoop {
  public:
   explicit SavingLoop(const Options& options)
-      : options_(options),
-        peers_(options),
-        state_(MakeState(options)),
-        saver_(platform_, {}) {
+      : options_(options), peers_(options), state_(MakeState(options)), saver_(platform_, {}) {
     saver_.SetPlace(options.rank, options.ranks);
     int64_t bytes = 0;
     for (const ShardEntry& entry : state_) bytes += static_cast<int64_t>(entry.rows.nbytes());

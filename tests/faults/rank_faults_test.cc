@@ -1,4 +1,5 @@
-// Ranks of a running job are killed and frozen: the others keep their processes, and no step is lost.
+// Ranks of a running job are killed and frozen: the others keep their processes, and no step is
+// lost.
 #include <gmock/gmock.h>
 #include <signal.h>
 
@@ -115,9 +116,8 @@ TEST_F(RankFaultsTest, WithoutAPlaceTheJobShrinksAndGrowsAgain) {
   ASSERT_EQ(std::sscanf(before.ranks(1).node().c_str(), "w%d", &lost), 1);
   cluster_->KillWorker(lost);
   Signal(before.ranks(1), SIGKILL);
-  const v1::Job small = cluster_->WaitUntil(id_, [&](const v1::Job& job) {
-    return job.state() == v1::RUNNING && job.ranks_size() == 2;
-  });
+  const v1::Job small = cluster_->WaitUntil(
+      id_, [&](const v1::Job& job) { return job.state() == v1::RUNNING && job.ranks_size() == 2; });
   EXPECT_EQ(Pids(small), (std::set<int64_t>{before.ranks(0).pid(), before.ranks(2).pid()}));
   cluster_->StartWorker(lost);
   WaitForGenerationAfter(small.generation());

@@ -1,7 +1,7 @@
 // A fixture: a cluster with a job that recovers inside its run, and what must be true afterwards.
 //
-// The job is plain data parallelism on CPUs, so whatever happens to its ranks, its final weights are
-// those of the same job undisturbed, bit for bit, as long as it has as many ranks.
+// The job is plain data parallelism on CPUs, so whatever happens to its ranks, its final weights
+// are those of the same job undisturbed, bit for bit, as long as it has as many ranks.
 #ifndef TESTS_FAULTS_RECOVERING_JOB_H_
 #define TESTS_FAULTS_RECOVERING_JOB_H_
 
@@ -27,7 +27,8 @@ class RecoveringJobTest : public ::testing::Test {
 
   void Signal(const v1::Rank& rank, int signal) const;
 
-  // Waits until the job trains as a generation after `generation`, with all seats filled, and makes steps.
+  // Waits until the job trains as a generation after `generation`, with all seats filled, and makes
+  // steps.
   v1::Job WaitForGenerationAfter(int64_t generation);
 
   // The job succeeds without a restart, with the weights of an undisturbed one.
