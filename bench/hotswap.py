@@ -26,7 +26,7 @@ def measure(programs):
         job = run.describe()
         node = next(one for one in job["ranks"] if int(one.get("rank", 0)) == DRAINED)["node"]
         begin = time.monotonic_ns()
-        run.run("node", "drain", node, "--reason", "benchmark")
+        run.run("node", "drain", node, "--owner", "bench", "--reason", "benchmark")
         swapped = time.monotonic_ns()
         run.wait_for(run.progress() + STEPS_AFTER, since=swapped)
         steps = next(steps for steps in run.steps().values()
