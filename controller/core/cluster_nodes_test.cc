@@ -40,7 +40,7 @@ class ClusterNodesTest : public ::testing::Test {
     return options;
   }
 
-  void Join(std::vector<const char*> names, double at = 0) {
+  void Join(const std::vector<const char*>& names, double at = 0) {
     for (const char* name : names) cluster_.Step(NodeConnected{Facts(name), {}}, At(at));
   }
   // Job 1, of two ranks, trains on a and b.
@@ -241,7 +241,7 @@ TEST_F(ClusterNodesTest, RanksThatAreCutOffTogetherAreGivenToNobody) {
   cluster_.Step(TimePassed{}, At(109.5));
   EXPECT_EQ(job().state, JobState::kRunning);
   tell("b", 1, 109.7);
-  for (double at = 110; at < 130; ++at) {
+  for (int at = 110; at < 130; ++at) {
     tell("a", 0, at);
     tell("b", 1, at);
     free_nodes(at);
@@ -256,7 +256,7 @@ TEST_F(ClusterNodesTest, RankThatStaysAwayWhenItsPeerIsBackIsReplaced) {
   Train("", 3);
   cluster_.Step(NodeReported{NodeName("c"), {}}, At(67));
   cluster_.Step(TimePassed{}, At(69));
-  for (double at = 100; at <= 111; ++at) {
+  for (int at = 100; at <= 111; ++at) {
     cluster_.Step(NodeReported{NodeName("a"), {ReportOf(0, TrainerState::kRunning)}}, At(at));
     cluster_.Step(NodeReported{NodeName("c"), {}}, At(at));
     cluster_.Step(TimePassed{}, At(at));
@@ -411,7 +411,7 @@ TEST_F(ClusterNodesTest, JobWaitsForAPlaceOfWhatADrainHasEnded) {
   Join({"a", "b"});
   Train("/ckpt", /*max_failures=*/1);
   Drain("b", DrainMode::kNow, 3);
-  for (double at = 3.1; at < 30; at += 0.7) {
+  for (int at = 4; at < 30; ++at) {
     TrainerReport survivor = ReportOf(0, TrainerState::kRunning);
     survivor.membership.waiting = true;
     survivor.membership.error = "the peer is gone";

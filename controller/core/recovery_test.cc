@@ -189,7 +189,7 @@ TEST(RecoveryTest, SurvivorsThatWaitForAPlaceAreNoFailures) {
   const TrainerId survivor = played.Id(0);
   played.End(played.Id(2), 5);
   played.Wait(survivor, 5.1);
-  for (double at = 5.5; at < 30; at += 0.5) played.Advance(at);
+  for (int tick = 11; tick < 60; ++tick) played.Advance(0.5 * tick);
   EXPECT_EQ(job.state, JobState::kRecovering);
   EXPECT_EQ(job.reason, "rank 2 on c: killed by SIGKILL; waits for 1 place");
   EXPECT_EQ(job.recovery.failures.size(), 1u);

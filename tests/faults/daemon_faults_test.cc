@@ -33,6 +33,20 @@ TEST_F(DaemonFaultsTest, AControllerThatDiesInTheRecoveryFinishesItLater) {
   ExpectUndisturbedEnd();
 }
 
+TEST_F(DaemonFaultsTest, AControllerThatIsFrozenReplacesTheRankLater) {
+  StartCluster(4);
+  v1::JobSpec spec = Spec(150);
+  spec.mutable_recovery()->set_spares(1);
+  const v1::Job before = Start(spec, 1);
+  ASSERT_EQ(::kill(cluster_->ControllerPid(), SIGSTOP), 0);
+  Signal(before.ranks(1), SIGKILL);
+  absl::SleepFor(absl::Seconds(2));
+  ASSERT_EQ(::kill(cluster_->ControllerPid(), SIGCONT), 0);
+  const v1::Job after = WaitForGenerationAfter(before.generation());
+  EXPECT_EQ(after.ranks(0).pid(), before.ranks(0).pid());
+  ExpectUndisturbedEnd();
+}
+
 TEST_F(DaemonFaultsTest, ADaemonThatDiesTakesNoRankWithIt) {
   StartCluster(3);
   const v1::Job before = Start(Spec(100));

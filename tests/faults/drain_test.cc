@@ -1,5 +1,8 @@
 // Nodes are drained by the program that people use while a job trains there.
 #include <gmock/gmock.h>
+#include <signal.h>
+
+#include <thread>
 
 #include "tests/faults/recovering_job.h"
 
@@ -55,6 +58,30 @@ TEST_F(DrainTest, TheJobTrainsOnWhileANodeIsEmptiedAndChecked) {
   EXPECT_THAT(Paceline({"node", "history", node}).output,
               AllOf(HasSubstr("drain (swap, deadline in 1h): its fan is loud"),
                     HasSubstr("nothing runs there any more"), HasSubstr("resume")));
+  ExpectUndisturbedEnd();
+}
+
+TEST_F(DrainTest, WhoeverDiesInAHotSwapTheNodeIsEmptied) {
+  StartCluster(4);
+  v1::Job before = Start(Spec(400));
+  for (const char* victim : {"newcomer", "leaver", "other"}) {
+    SCOPED_TRACE(victim);
+    const std::string node = before.ranks(1).node();
+    Finished drained;
+    std::thread operator_([&] {
+      drained = Paceline({"node", "drain", node, "--owner", "ann", "--reason", "its fan is loud"});
+    });
+    const v1::Job swapping = cluster_->WaitUntil(
+        id_, [](const v1::Job& job) { return job.spares_size() > 0 && job.spares(0).pid() > 0; });
+    const std::string who = victim;
+    Signal(who == "newcomer" ? swapping.spares(0) : swapping.ranks(who == "leaver" ? 1 : 2),
+           SIGKILL);
+    operator_.join();
+    EXPECT_EQ(drained.exit_code, 0) << drained.output;
+    EXPECT_THAT(TrainersOn(node), IsEmpty());
+    before = WaitForGenerationAfter(before.generation());
+    EXPECT_EQ(Paceline({"node", "resume", node, "--owner", "ann"}).exit_code, 0);
+  }
   ExpectUndisturbedEnd();
 }
 

@@ -119,5 +119,43 @@ TEST_F(PartitionTest, ANodeThatIsCutOffForLongerThanItsLeaseHoldsNoRank) {
   ExpectUndisturbedEnd();
 }
 
+TEST_F(PartitionTest, AJobThatIsCutOffAsAWholeTrainsOnAndIsGivenToNobody) {
+  StartHosts(/*lease_s=*/13);
+  v1::JobSpec spec = Spec(1500);
+  spec.set_stall_warning_s(10);
+  spec.set_hang_timeout_s(11);
+  spec.set_collective_timeout_s(12);
+  const v1::Job before = Start(spec);
+  // Its hosts reach each other, and nothing else.
+  const Finished added = RunToEnd({"/sbin/ip", "link", "add", "other", "type", "bridge"});
+  ASSERT_EQ(added.exit_code, 0) << added.output;
+  RunToEnd({"/sbin/ip", "link", "set", "other", "up"});
+  const auto connect = [&](const std::string& bridge) {
+    for (const v1::Rank& rank : before.ranks()) {
+      RunToEnd({"/sbin/ip", "link", "set", absl::StrCat("wire", WorkerOf(rank)), "master", bridge});
+    }
+  };
+  connect("other");
+  EXPECT_TRUE(Eventually(
+      [&] {
+        for (const v1::Rank& rank : before.ranks()) {
+          if (NodeOf(WorkerOf(rank)).state() != v1::NODE_LOST) return false;
+        }
+        return true;
+      },
+      absl::Seconds(30)));
+  absl::SleepFor(absl::Seconds(2));
+  EXPECT_THAT(cluster_->Get(id_).reason(), HasSubstr("none of its nodes answers"));
+  EXPECT_EQ(cluster_->Get(id_).generation(), before.generation());
+  const int64_t steps = StepsIn(before.ranks(0));
+  absl::SleepFor(absl::Seconds(1));
+  EXPECT_GT(StepsIn(before.ranks(0)), steps) << "the ranks train on";
+  connect("bridge");
+  ExpectUndisturbedEnd();
+  const v1::Job after = cluster_->Get(id_);
+  EXPECT_EQ(after.generation(), before.generation());
+  EXPECT_EQ(after.ranks(0).pid(), before.ranks(0).pid());
+}
+
 }  // namespace
 }  // namespace paceline

@@ -80,6 +80,7 @@ class TestCluster {
   std::string WorkerFile(int w, const std::string& name) const;
   std::string WorkerRuntime(int w) const;
   pid_t WorkerPid(int w) const { return workers_.at(w)->pid(); }
+  pid_t ControllerPid() const { return controller_->pid(); }
 
  private:
   void Connect();
