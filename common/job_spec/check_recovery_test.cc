@@ -51,7 +51,7 @@ TEST(CheckTimeoutsTest, PairOutOfOrderIsNamed) {
   EXPECT_THAT(
       Problems("collective_timeout_s: 30 hang_timeout_s: 30"),
       ElementsAre("hang_timeout_s is 30, not below collective_timeout_s (30); timeouts rise: "
-                  "stall_warning_s (10) < hang_timeout_s (30) < collective_timeout_s (30) < "
+                  "stall_warning_s (15) < hang_timeout_s (30) < collective_timeout_s (30) < "
                   "give_up_s (600)"));
   EXPECT_THAT(Problems("collective_timeout_s: 30 stall_warning_s: 25"),
               ElementsAre(StartsWith("stall_warning_s is 25, not below hang_timeout_s (20); ")));
@@ -64,7 +64,7 @@ TEST(CheckTimeoutsTest, PairOutOfOrderIsNamed) {
 
 TEST(CheckTimeoutsTest, EachIsPositive) {
   EXPECT_THAT(Problems("stall_warning_s: -1"), ElementsAre(StartsWith("stall_warning_s is -1")));
-  EXPECT_THAT(Problems("hang_timeout_s: inf give_up_s: nan"),
+  EXPECT_THAT(Problems("stall_warning_s: 1 hang_timeout_s: inf give_up_s: nan"),
               ElementsAre(StartsWith("hang_timeout_s is inf"), StartsWith("give_up_s is nan")));
 }
 

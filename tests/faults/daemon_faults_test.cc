@@ -10,12 +10,6 @@ namespace {
 
 using DaemonFaultsTest = RecoveringJobTest;
 
-int WorkerOf(const v1::Rank& rank) {
-  int worker = -1;
-  EXPECT_EQ(std::sscanf(rank.node().c_str(), "w%d", &worker), 1) << rank.node();
-  return worker;
-}
-
 TEST_F(DaemonFaultsTest, AControllerThatDiesInTheRecoveryFinishesItLater) {
   StartCluster(4);
   v1::JobSpec spec = Spec(250);

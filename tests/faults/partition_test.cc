@@ -38,12 +38,6 @@ class PartitionTest : public RecoveringJobTest {
     cluster_ = std::make_unique<TestCluster>(kWorkers, 1, network);
   }
 
-  static int WorkerOf(const v1::Rank& rank) {
-    int worker = -1;
-    EXPECT_TRUE(absl::SimpleAtoi(rank.node().substr(1), &worker)) << rank.node();
-    return worker;
-  }
-
   v1::Node NodeOf(int w) {
     grpc::ClientContext context;
     v1::GetNodeRequest request;

@@ -112,8 +112,7 @@ TEST_F(RankFaultsTest, WithoutAPlaceTheJobShrinksAndGrowsAgain) {
   spec.mutable_recovery()->set_min_ranks(2);
   spec.mutable_recovery()->set_batch(v1::KEEP_RANK_BATCH);
   const v1::Job before = Start(spec);
-  int lost = 0;  // The worker of rank 1.
-  ASSERT_EQ(std::sscanf(before.ranks(1).node().c_str(), "w%d", &lost), 1);
+  const int lost = WorkerOf(before.ranks(1));
   cluster_->KillWorker(lost);
   Signal(before.ranks(1), SIGKILL);
   const v1::Job small = cluster_->WaitUntil(

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <signal.h>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
 namespace paceline {
@@ -39,6 +40,12 @@ v1::Job RecoveringJobTest::Start(const v1::JobSpec& spec, int spares) {
   return cluster_->WaitUntil(id_, [&](const v1::Job& job) {
     return job.state() == v1::RUNNING && job.progress().step() > 3 && ReadySpares(job) >= spares;
   });
+}
+
+int RecoveringJobTest::WorkerOf(const v1::Rank& rank) {
+  int worker = -1;
+  EXPECT_TRUE(absl::SimpleAtoi(rank.node().substr(1), &worker)) << rank.node();
+  return worker;
 }
 
 void RecoveringJobTest::Signal(const v1::Rank& rank, int signal) const {

@@ -25,6 +25,9 @@ class RecoveringJobTest : public ::testing::Test {
   // Submits it and waits until it has done some steps and has so many spares ready.
   v1::Job Start(const v1::JobSpec& spec, int spares = 0);
 
+  // Number of the worker where it runs.
+  static int WorkerOf(const v1::Rank& rank);
+
   void Signal(const v1::Rank& rank, int signal) const;
 
   // Waits until the job trains as a generation after `generation`, with all seats filled, and makes

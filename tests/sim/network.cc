@@ -4,15 +4,15 @@
 
 namespace paceline::sim {
 
-void Network::SendUp(const SessionPtr& session, Timeline::Action arrive) {
-  Send(session, true, std::move(arrive));
+void Network::SendUp(const SessionPtr& session, const Timeline::Action& arrive) {
+  Send(session, true, arrive);
 }
 
-void Network::SendDown(const SessionPtr& session, Timeline::Action arrive) {
-  Send(session, false, std::move(arrive));
+void Network::SendDown(const SessionPtr& session, const Timeline::Action& arrive) {
+  Send(session, false, arrive);
 }
 
-void Network::Send(const SessionPtr& session, bool up, Timeline::Action arrive) {
+void Network::Send(const SessionPtr& session, bool up, const Timeline::Action& arrive) {
   Session::Wire& wire = up ? session->up : session->down;
   wire.last = std::max(wire.last, time_.now() + Delay());
   const bool twice = random_.Chance(options_.repeated);

@@ -47,8 +47,8 @@ class Network {
       : time_(time), random_(random), options_(options), cut_up_(nodes), cut_down_(nodes) {}
 
   // `arrive` runs when the message arrives, if the receiver's end is still open.
-  void SendUp(const SessionPtr& session, Timeline::Action arrive);
-  void SendDown(const SessionPtr& session, Timeline::Action arrive);
+  void SendUp(const SessionPtr& session, const Timeline::Action& arrive);
+  void SendDown(const SessionPtr& session, const Timeline::Action& arrive);
 
   // Each cut is one more; what is cut twice must be mended twice.
   void CutControl(int node, bool up, bool down);
@@ -67,7 +67,7 @@ class Network {
   Micros Delay() { return 200 + random_.Exponential(options_.mean_delay); }
 
  private:
-  void Send(const SessionPtr& session, bool up, Timeline::Action arrive);
+  void Send(const SessionPtr& session, bool up, const Timeline::Action& arrive);
   void Arrive(const SessionPtr& session, bool up, const Timeline::Action& arrive);
 
   Timeline& time_;

@@ -11,6 +11,8 @@ bool IsFirst(void* device) { return device == &devices[0]; }
 
 extern "C" {
 
+// NOLINTBEGIN(readability-identifier-naming): NVML's names.
+
 int nvmlInit_v2() { return 0; }
 int nvmlShutdown() { return 0; }
 int nvmlDeviceGetCount_v2(unsigned* count) {
@@ -42,4 +44,7 @@ int nvmlDeviceGetCurrentClocksThrottleReasons(void* device, unsigned long long* 
   *reasons = 0x40 | 0x1;
   return 0;
 }
-}
+
+// NOLINTEND(readability-identifier-naming)
+
+}  // extern "C"
