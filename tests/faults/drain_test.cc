@@ -63,12 +63,12 @@ TEST_F(DrainTest, TheJobTrainsOnWhileANodeIsEmptiedAndChecked) {
 
 TEST_F(DrainTest, WhoeverDiesInAHotSwapTheNodeIsEmptied) {
   StartCluster(4);
-  v1::Job before = Start(Spec(400));
+  v1::Job before = Start(Spec(1500));
   for (const char* victim : {"newcomer", "leaver", "other"}) {
     SCOPED_TRACE(victim);
     const std::string node = before.ranks(1).node();
     Finished drained;
-    std::thread operator_([&] {
+    std::thread ann([&] {
       drained = Paceline({"node", "drain", node, "--owner", "ann", "--reason", "its fan is loud"});
     });
     const v1::Job swapping = cluster_->WaitUntil(
@@ -76,7 +76,7 @@ TEST_F(DrainTest, WhoeverDiesInAHotSwapTheNodeIsEmptied) {
     const std::string who = victim;
     Signal(who == "newcomer" ? swapping.spares(0) : swapping.ranks(who == "leaver" ? 1 : 2),
            SIGKILL);
-    operator_.join();
+    ann.join();
     EXPECT_EQ(drained.exit_code, 0) << drained.output;
     EXPECT_THAT(TrainersOn(node), IsEmpty());
     before = WaitForGenerationAfter(before.generation());
