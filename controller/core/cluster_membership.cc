@@ -6,6 +6,7 @@
 #include "controller/core/cluster.h"
 #include "controller/core/membership.h"
 #include "controller/core/recovery.h"
+#include "controller/core/silence.h"
 
 namespace paceline {
 namespace {

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "controller/core/cluster.h"
 #include "controller/core/membership.h"
-#include "controller/core/recovery.h"
+#include "controller/core/silence.h"
 
 namespace paceline {
 namespace {

@@ -50,6 +50,11 @@ RankBatch BatchOf(const Job& job, int ranks) {
 
 }  // namespace
 
+bool HasMembers(const Job& job) {
+  return job.state == JobState::kStarting || job.state == JobState::kRunning ||
+         job.state == JobState::kRecovering;
+}
+
 bool Recovers(const Job& job) { return job.request.recovery.max_failures > 0; }
 
 std::vector<const RankState*> TrainersOf(const Job& job) {

@@ -40,6 +40,9 @@ struct Membership {
 // No planned change so soon after another change.
 inline constexpr absl::Duration kPlannedPause = absl::Seconds(10);
 
+// Trainers run, or start.
+bool HasMembers(const Job& job);
+
 // Whether lost ranks are replaced inside the running job (spec.recovery.max_failures).
 bool Recovers(const Job& job);
 

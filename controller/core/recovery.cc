@@ -1,8 +1,6 @@
 #include "controller/core/recovery.h"
 
 #include <algorithm>
-#include <map>
-#include <set>
 #include <string>
 #include <utility>
 
@@ -13,6 +11,7 @@
 #include "controller/core/membership.h"
 #include "controller/core/next_generation.h"
 #include "controller/core/planned_change.h"
+#include "controller/core/silence.h"
 #include "controller/core/state_groups.h"
 
 namespace paceline {
@@ -136,60 +135,6 @@ JobChange TakeTrouble(Job& job, const FindPlaces& find_places, Moment now) {
                   find_places, now);
 }
 
-// Since when others wait for the member's node to answer; infinite: they do not.
-absl::Time NeededSince(const Job& job, const RankState& member) {
-  const bool recovering =
-      job.state == JobState::kRecovering && member.report.membership.generation != job.generation;
-  const absl::Time since = recovering
-                               ? std::min(job.recovery.recovering_since, job.recovery.trouble_since)
-                               : job.recovery.trouble_since;
-  if (since == absl::InfiniteFuture()) return since;
-  return std::max(since, member.silent_since);
-}
-
-// All nodes of its members are silent, and there are several: as far as can be told it is the
-// controller that is cut off, and they train on with each other. (A worker with all ranks of a job
-// ends them when its lease has run out.)
-bool IsCutOff(const Job& job) {
-  std::set<NodeName> nodes;
-  for (const RankState& member : job.ranks) {
-    if (HasEnded(member)) continue;
-    if (member.silent_since == absl::InfiniteFuture()) return false;
-    nodes.insert(member.place.node);
-  }
-  return nodes.size() > 1;
-}
-
-bool DoesSilenceCount(Job& job, Moment now) {
-  absl::Time& counts = job.recovery.silence_counts;
-  if (IsCutOff(job)) {
-    counts = absl::InfiniteFuture();
-  } else if (counts == absl::InfiniteFuture()) {
-    counts = now.steady + kRestoreGrace;  // Until the others have connected again.
-  }
-  return now.steady >= counts;
-}
-
-JobChange LoseNodes(Job& job, Moment now) {
-  std::map<NodeName, std::string> lost;
-  for (const RankState* trainer : TrainersOf(job)) {
-    if (!HasEnded(*trainer) && !trainer->node_lost.empty()) {
-      lost.emplace(trainer->place.node, trainer->node_lost);
-    }
-  }
-  JobChange change = JobChange::kNone;
-  for (const auto& [node, why] : lost) change = std::max(change, LoseNode(job, node, why, now));
-  return change;
-}
-
-void GiveUpSilent(Job& job, Moment now) {
-  for (RankState& member : job.ranks) {
-    if (IsLost(member) || now.steady < NeededSince(job, member) + kEvidencePatience) continue;
-    member.lost = absl::StrCat("node ", member.place.node.value(),
-                               " does not answer, and others wait for the rank");
-  }
-}
-
 // Looks for a rank that hangs, and gives it up when its stacks are saved.
 JobChange TakeHang(Job& job, const FindPlaces& find_places, Moment now) {
   for (RankState& member : job.ranks) {
@@ -266,11 +211,6 @@ JobChange GiveUp(Job& job, Moment now) {
               now);
 }
 
-bool HasMembers(const Job& job) {
-  return job.state == JobState::kStarting || job.state == JobState::kRunning ||
-         job.state == JobState::kRecovering;
-}
-
 // Trainers whose end was reported are forgotten.
 JobChange ForgetEnded(Job& job, Moment now) {
   JobChange change = JobChange::kNone;
@@ -325,7 +265,7 @@ void SetWake(Job& job, Moment now) {
     at(recovery.next_spare_start);
     for (const RankState& member : job.ranks) {
       at(member.stacks_deadline);
-      at(NeededSince(job, member) + kEvidencePatience);
+      at(SilentUntil(job, member));
     }
   }
   job.recovery.wake = wake;
@@ -366,38 +306,14 @@ JobChange AdvanceMembership(Job& job, const FindPlaces& find_places, Moment now)
   return change;
 }
 
-JobChange TakeLostNode(Job& job, const NodeName& node, const std::string& why, Moment now) {
-  if (!HasMembers(job) || job.stop.has_value()) return LoseNode(job, node, why, now);
-  for (auto* part : {&job.ranks, &job.spares, &job.leaving}) {
-    for (RankState& trainer : *part) {
-      if (trainer.place.node == node) trainer.node_lost = why;
-    }
-  }
-  return JobChange::kNone;
-}
-
-void SetSilentNodes(Job& job, const std::set<NodeName>& silent, Moment now) {
-  for (auto* part : {&job.ranks, &job.spares, &job.leaving}) {
-    for (RankState& trainer : *part) {
-      if (silent.count(trainer.place.node) == 0) {
-        trainer.silent_since = absl::InfiniteFuture();
-        trainer.node_lost.clear();
-      } else if (trainer.silent_since == absl::InfiniteFuture()) {
-        trainer.silent_since = now.steady;
-      }
-    }
-  }
-}
-
 void RestoreRecovery(Job& job, Moment now) {
   JobRecovery& recovery = job.recovery;
   for (MemberFailure& failure : recovery.failures) {
     failure.steady = now.steady - std::max(now.wall - failure.wall, absl::ZeroDuration());
   }
+  RestoreSilence(job, now);
   for (auto* part : {&job.ranks, &job.spares, &job.leaving}) {
     for (RankState& trainer : *part) {
-      // Workers need a while to connect again: until then silence is no evidence.
-      trainer.silent_since = now.steady + kRestoreGrace;
       if (trainer.stop.has_value()) trainer.stop->deadline = now.steady + trainer.stop->grace;
       if (!trainer.hangs.empty() && trainer.lost.empty()) {
         trainer.stacks_deadline = now.steady + kStacksPatience;
@@ -407,7 +323,7 @@ void RestoreRecovery(Job& job, Moment now) {
   if (job.state == JobState::kRecovering) recovery.recovering_since = now.steady;
   if (!Recovers(job) || job.ended_already()) return;
   recovery.next_planned = now.steady + kPlannedPause;
-  recovery.next_spare_start = now.steady + kRestoreGrace;
+  recovery.next_spare_start = now.steady + kReconnectGrace;
   recovery.wake = now.steady;
 }
 

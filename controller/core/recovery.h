@@ -2,7 +2,7 @@
 // the places that are free, and the time.
 //
 //   a member failed (its end was reported), hangs (hang.h), or is on a node that does not answer
-//   while others wait for it
+//   while others wait for it (silence.h)
 //      ├─ bad input, crash loop, the budget is spent (failure_budget.h), nobody is left with its
 //      │  state, or another rank is done with all steps ──▶ as without recovery: restart.h decides
 //      ├─ its seat is taken by a spare, one that is ready first
@@ -28,7 +28,6 @@
 #define CONTROLLER_CORE_RECOVERY_H_
 
 #include <functional>
-#include <set>
 #include <vector>
 
 #include "controller/core/job.h"
@@ -36,13 +35,9 @@
 namespace paceline {
 
 inline constexpr absl::Duration kEchoPatience = absl::Milliseconds(200);
-// A silent node's rank is replaced when others have waited for it for so long.
-inline constexpr absl::Duration kEvidencePatience = absl::Seconds(2);
 inline constexpr absl::Duration kReturn = absl::Seconds(2);
 // A rank that hangs is ended after so long, even if its stacks were not saved.
 inline constexpr absl::Duration kStacksPatience = absl::Seconds(2);
-// After a start of the controller.
-inline constexpr absl::Duration kRestoreGrace = absl::Seconds(10);
 // Between two starts of spares, after so many failed in a row: doubles from the first to the
 // second.
 inline constexpr absl::Duration kFirstSparePause = absl::Seconds(1);
@@ -55,13 +50,6 @@ using FindPlaces = std::function<std::vector<Place>(const Job& job, PlaceUse use
 // Goes on with everything of the above that is due. To be called after each event that concerns the
 // job, and when job.recovery.wake has come.
 JobChange AdvanceMembership(Job& job, const FindPlaces& find_places, Moment now);
-
-// A node counts as lost: its lease has run out. Its ranks are given up, at once or when that is
-// safe.
-JobChange TakeLostNode(Job& job, const NodeName& node, const std::string& why, Moment now);
-
-// Which nodes do not answer now.
-void SetSilentNodes(Job& job, const std::set<NodeName>& silent, Moment now);
 
 // A job out of the store: steady times do not survive a controller, and no node answers yet.
 void RestoreRecovery(Job& job, Moment now);

@@ -9,6 +9,7 @@
 
 #include "controller/core/membership.h"
 #include "controller/core/recovery.h"
+#include "controller/core/silence.h"
 #include "controller/core/testing/played_job.h"
 
 namespace paceline {
