@@ -1,9 +1,10 @@
 """The share of time that goes into useful steps while ranks keep failing.
 
-One of four ranks, each in turn, is killed every so many seconds for five minutes. Useful is the time
-of the committed steps as long as they take without a failure, which is measured first, in the same
-run. Ours with a spare; torchrun with a checkpoint of each step in memory; torchft with quick
-settings, whose lost replica is started again by the benchmark after a second.
+One of four ranks, each in turn, is killed every so many seconds for five minutes. Useful is the
+number of committed steps times what a step takes without a failure: the median over the same
+minutes, so that a machine that gets slower or faster meanwhile changes nothing. Ours with a spare;
+torchrun with a checkpoint of each step in memory; torchft with quick settings, whose lost replica
+is started again by the benchmark after a second.
 """
 import argparse
 import functools
@@ -19,16 +20,18 @@ SETTLED = 20
 LIMITS = {60: 0.97, 15: 0.9}  # By the time between two failures.
 
 
-def step_time(steps):
-    ends = [end for _, end in steps[SETTLED:]]
-    return statistics.median(after - before for before, after in zip(ends, ends[1:]))
+def step_time(run):
+    return statistics.median(after - before
+                             for steps in run.steps().values()
+                             for (step, before), (following, after) in zip(steps[SETTLED:],
+                                                                           steps[SETTLED + 1:])
+                             if following == step + 1)
 
 
 def measure(make, every, seconds):
     """The share of the time."""
     with failures.running(make) as run:
         run.wait_for(STEPS_BEFORE)
-        alone = step_time(max(run.steps().values(), key=len))
         begin_step, begin = run.progress(), time.monotonic_ns()
         victim = 0
         while (passed := (time.monotonic_ns() - begin) * 1e-9) < seconds:
@@ -38,8 +41,8 @@ def measure(make, every, seconds):
             if due < seconds:
                 run.kill_and_replace(victim % failures.RANKS)
                 victim += 1
-        done = run.progress() - begin_step
-        return done * alone / (time.monotonic_ns() - begin)
+        done, passed = run.progress() - begin_step, time.monotonic_ns() - begin
+        return done * step_time(run) / passed
 
 
 def main():
