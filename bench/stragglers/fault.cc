@@ -1,0 +1,122 @@
+#include "bench/stragglers/fault.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <set>
+
+namespace paceline::detect {
+namespace {
+
+constexpr int kAttempts = 1000;
+
+std::vector<int> Sequence(int begin, int end) {
+  std::vector<int> numbers(static_cast<size_t>(end - begin));
+  std::iota(numbers.begin(), numbers.end(), begin);
+  return numbers;
+}
+
+// So many of the numbers, ascending.
+std::vector<int> Sample(std::vector<int> numbers, int count, Random& random) {
+  for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
+    std::swap(numbers[i],
+              numbers[i + static_cast<size_t>(random.Below(static_cast<int>(numbers.size() - i)))]);
+  }
+  numbers.resize(static_cast<size_t>(count));
+  std::sort(numbers.begin(), numbers.end());
+  return numbers;
+}
+
+Fault OfSpec(const HistorySpec& spec, double onset) {
+  Fault fault;
+  fault.scope = spec.scope;
+  fault.shape = spec.shape;
+  fault.cause = spec.cause;
+  fault.factor = spec.factor;
+  fault.begin = static_cast<int64_t>(onset * spec.steps);
+  fault.lasting = spec.shape != Shape::kOneOff;
+  fault.end = fault.lasting ? spec.steps : fault.begin + 1;
+  fault.ramp = spec.ramp;
+  fault.on = spec.on;
+  fault.off = spec.off;
+  return fault;
+}
+
+std::vector<Fault> LastingFaults(const HistorySpec& spec, Random& random) {
+  std::vector<Fault> faults;
+  const int of_stage = spec.ranks / spec.stages;
+  const double onset_of_all = random.Between(spec.onset.low, spec.onset.high);
+  const int first_stage = random.Below(spec.stages);
+  std::set<int> nodes_taken;
+  for (int i = 0; i < spec.faults; ++i) {
+    const double onset = random.Between(spec.onset.low, spec.onset.high);
+    Fault fault = OfSpec(spec, spec.together ? onset_of_all : onset);
+    fault.stage = (first_stage + (spec.together ? 0 : i)) % spec.stages;
+    const std::vector<int> stage = Sequence(fault.stage * of_stage, (fault.stage + 1) * of_stage);
+    if (fault.of_few()) {
+      int rank = -1;
+      for (int attempt = 0; rank < 0 && attempt < kAttempts; ++attempt) {
+        const int drawn = stage[static_cast<size_t>(random.Below(of_stage))];
+        if (nodes_taken.insert(drawn / spec.ranks_per_node).second) rank = drawn;
+      }
+      if (rank < 0) continue;  // No node is left.
+      const int node = rank / spec.ranks_per_node * spec.ranks_per_node;
+      fault.ranks = spec.scope == Scope::kRank
+                        ? std::vector<int>{rank}
+                        : Sequence(node, std::min(spec.ranks, node + spec.ranks_per_node));
+      if (fault.ranks.front() / of_stage != fault.ranks.back() / of_stage) fault.stage = -1;
+    } else if (spec.scope == Scope::kGroup) {
+      fault.ranks = Sample(stage, static_cast<int>(std::lround(spec.share * of_stage)), random);
+    } else if (spec.scope == Scope::kStage) {
+      fault.ranks = stage;
+    } else {
+      fault.ranks = Sequence(0, spec.ranks);
+      fault.stage = spec.stages == 1 ? 0 : -1;
+    }
+    faults.push_back(std::move(fault));
+  }
+  return faults;
+}
+
+}  // namespace
+
+bool Fault::Covers(int rank) const { return std::binary_search(ranks.begin(), ranks.end(), rank); }
+
+double Fault::FactorAt(int64_t step) const {
+  if (step < begin || step >= end) return 1;
+  const int64_t since = step - begin;
+  if (shape == Shape::kRamp && since < ramp) {
+    return 1 + (factor - 1) * static_cast<double>(since + 1) / ramp;
+  }
+  if (shape == Shape::kIntermittent && since % (on + off) >= on) return 1;
+  return factor;
+}
+
+std::vector<Fault> DrawFaults(const HistorySpec& spec, Random& random) {
+  std::vector<Fault> faults = LastingFaults(spec, random);
+  std::set<int> taken;
+  for (const Fault& fault : faults) {
+    if (fault.of_few()) taken.insert(fault.ranks.begin(), fault.ranks.end());
+  }
+  const int transients = random.Poisson(spec.transients);
+  for (int i = 0; i < transients; ++i) {
+    const int rank = random.Below(spec.ranks);
+    const double factor = random.Between(spec.transient_factor.low, spec.transient_factor.high);
+    const auto length =
+        static_cast<int64_t>(random.Between(spec.transient_steps.low, spec.transient_steps.high));
+    const auto begin = static_cast<int64_t>(random.Unit() * spec.steps);
+    if (begin + length > spec.steps || !taken.insert(rank).second) continue;
+    Fault fault;
+    fault.factor = factor;
+    fault.ranks = {rank};
+    fault.stage = rank / (spec.ranks / spec.stages);
+    fault.begin = begin;
+    fault.end = begin + length;
+    faults.push_back(std::move(fault));
+  }
+  std::stable_sort(faults.begin(), faults.end(),
+                   [](const Fault& a, const Fault& b) { return a.begin < b.begin; });
+  return faults;
+}
+
+}  // namespace paceline::detect
