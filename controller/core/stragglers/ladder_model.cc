@@ -32,7 +32,7 @@ LadderModel::LadderModel(const OwnTimes& times, const std::vector<int>& gradient
   for (auto row = times.seconds.begin(); row != times.seconds.end(); row += times.ranks) {
     synchronous_.push_back(*std::max_element(row, row + times.ranks));
   }
-  if (!gradient_groups.empty()) Widen(units_, gradient_groups);
+  if (!gradient_groups.empty()) units_ = Widen(units_, gradient_groups);
 }
 
 LadderModel::Table LadderModel::Sum(const Table& table, int64_t windows) {
@@ -49,35 +49,33 @@ LadderModel::Table LadderModel::Sum(const Table& table, int64_t windows) {
   return sum;
 }
 
-bool LadderModel::Widen(Table& table, const std::vector<int>& groups) {
+LadderModel::Table LadderModel::Widen(const Table& table, const std::vector<int>& groups) {
   const auto parts = PartsOf(groups, table.groups);
-  // Groups inside those that wait for one another anyway.
-  if (!parts.has_value()) return PartsOf(table.groups, groups).has_value();
-  const double* in = table.values.data();
-  double* out = table.values.data();
+  if (!parts.has_value()) {
+    // Groups inside those that wait for one another anyway.
+    return PartsOf(table.groups, groups).has_value() ? table : Table{groups, {}};
+  }
   const size_t rows = table.values.size() / table.groups.size();
+  Table wide{groups, std::vector<double>(rows * groups.size())};
+  const double* in = table.values.data();
+  double* out = wide.values.data();
   for (size_t row = 0; row < rows; ++row) {
     for (const size_t part : *parts) {
-      double largest = *in;
-      for (size_t i = 1; i < part; ++i) largest = std::max(largest, in[i]);
+      *out++ = *std::max_element(in, in + part);
       in += part;
-      *out++ = largest;
     }
   }
-  table.values.resize(rows * groups.size());
-  table.groups = groups;
-  return true;
+  return wide;
 }
 
-const LadderModel::Table* LadderModel::FirstLevel(const ModelLevel& level) {
+const LadderModel::Table& LadderModel::FirstLevel(const ModelLevel& level) {
   const auto [known, is_new] = first_levels_.try_emplace({level.period, level.groups});
   if (is_new) {
     auto sum = sums_.find(level.period);
     if (sum == sums_.end()) sum = sums_.emplace(level.period, Sum(units_, level.period)).first;
-    known->second = sum->second;
-    if (!Widen(known->second, level.groups)) known->second.values.clear();
+    known->second = Widen(sum->second, level.groups);
   }
-  return known->second.values.empty() ? nullptr : &known->second;
+  return known->second;
 }
 
 std::vector<double> LadderModel::Cycles(const std::vector<ModelLevel>& levels) {
@@ -86,16 +84,15 @@ std::vector<double> LadderModel::Cycles(const std::vector<ModelLevel>& levels) {
       levels.back().groups.size() != 1) {
     return {};
   }
-  const Table* first = FirstLevel(levels.front());
-  if (first == nullptr) return {};
-  Table table = *first;
-  for (size_t level = 1; level < levels.size(); ++level) {
+  const Table* table = &FirstLevel(levels.front());
+  Table wider;
+  for (size_t level = 1; level < levels.size() && !table->values.empty(); ++level) {
     const int64_t inner = levels[level - 1].period;
     if (levels[level].period % inner != 0) return {};
-    table = Sum(table, levels[level].period / inner);
-    if (!Widen(table, levels[level].groups)) return {};
+    wider = Widen(Sum(*table, levels[level].period / inner), levels[level].groups);
+    table = &wider;
   }
-  return table.values;
+  return table->values;
 }
 
 }  // namespace paceline

@@ -55,9 +55,10 @@ class LadderModel {
 
   // Sums of so many windows.
   static Table Sum(const Table& table, int64_t windows);
-  // Largest value of each group. False: the groups are not made of the table's.
-  static bool Widen(Table& table, const std::vector<int>& groups);
-  const Table* FirstLevel(const ModelLevel& level);
+  // Largest value of each group; the table's own if the groups are inside its. No values: neither
+  // is made of the other.
+  static Table Widen(const Table& table, const std::vector<int>& groups);
+  const Table& FirstLevel(const ModelLevel& level);
 
   Table units_;  // By steps and gradient groups.
   std::vector<double> synchronous_;

@@ -7,7 +7,7 @@ namespace paceline {
 namespace {
 
 constexpr int kMaxSteps = 1024;
-constexpr int kMinSteps = 64;
+constexpr int kMinSteps = 192;
 constexpr int kMaxValues = 1 << 19;
 constexpr double kMaxOwnS = 3600;
 // Medians are taken of so many values, evenly spread.

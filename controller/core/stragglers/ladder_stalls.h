@@ -5,8 +5,8 @@
 // (ladder_model.h). So whole steps are kept, with all their ranks: whatever the stalls have in
 // common, by rank, by node or in time, is in there, and nothing is assumed of their distribution.
 //
-// Memory is bounded: 1,024 steps, fewer with more than 512 ranks (4 bytes a value, 2 MiB at most
-// up to 8,192 ranks). Pure. Thread-compatible.
+// Memory is bounded: 1,024 steps are kept, fewer with more than 512 ranks so that it is 2 MiB, but
+// at least 192. Pure. Thread-compatible.
 #ifndef CONTROLLER_CORE_STRAGGLERS_LADDER_STALLS_H_
 #define CONTROLLER_CORE_STRAGGLERS_LADDER_STALLS_H_
 

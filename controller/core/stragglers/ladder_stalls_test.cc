@@ -76,7 +76,7 @@ TEST(LadderStallsTest, KeepsTheLatestWindow) {
 TEST(LadderStallsTest, MemoryIsBounded) {
   EXPECT_EQ(LadderStalls(64).window(), 1024);
   EXPECT_EQ(LadderStalls(1024).window(), 512);
-  EXPECT_EQ(LadderStalls(10000).window(), 64);
+  EXPECT_EQ(LadderStalls(10000).window(), 192);
 }
 
 TEST(LadderStallsTest, StepsFarAheadThatFewHaveToldKeepNoRealOnesAway) {
