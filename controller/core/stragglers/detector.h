@@ -3,6 +3,7 @@
 //
 //   samples, in any order ─▶ StepWindow ─▶ PeerResiduals ─▶ RankWatch ─▶ verdicts
 //                            open steps    ln(own / peers)  evidence, verification, state
+//                                        ╰───────── JobWatch ───────╯
 //
 // A step that all ranks have reported, or are no longer expected to, is a row; decisions count
 // rows, whatever numbers the steps have. Waits for others are no part of what a rank reports: they
@@ -17,24 +18,14 @@
 #include <memory>
 #include <vector>
 
+#include "controller/core/stragglers/detector_options.h"
+#include "controller/core/stragglers/job_watch.h"
+#include "controller/core/stragglers/node_history.h"
 #include "controller/core/stragglers/step_sample.h"
+#include "controller/core/stragglers/step_window.h"
 #include "controller/core/stragglers/verdict.h"
 
 namespace paceline {
-
-struct DetectorOptions {
-  int warm_up_steps = 20;      // Rows left out after construction and Restart.
-  int open_steps = 64;         // How far the ranks' reports may lie apart.
-  double max_step_s = 3600;    // A sample with a longer duration is invalid.
-  int min_peers = 3;           // On other nodes, else no verdict.
-  double min_slowdown = 0.05;  // What counts as slow, in ln; grows with the noise up to:
-  double max_slowdown = 0.10;
-  int release_steps = 20;       // Normal rows that end an episode.
-  int persistent_steps = 120;   // Slow rows after which it is persistent,
-  double persistent_s = 60;     // and so much time, as far as it is measured.
-  int recurrence_steps = 1000;  // Episodes within so many rows count as one trouble.
-  int recurrence_episodes = 3;  // So many make it persistent.
-};
 
 struct DetectorCounts {
   int64_t taken = 0;     // Samples in an open step.
@@ -47,14 +38,11 @@ struct DetectorCounts {
   int64_t left_out = 0;  // Steps closed without: warm-up, masked.
 };
 
-enum class RankStatus { kWarmingUp, kTooFewPeers, kHealthy, kSuspect, kPersistent };
-
 class StragglerDetector {
  public:
   StragglerDetector(DetectorOptions options, std::vector<DetectorRank> ranks);
-  ~StragglerDetector();
-  StragglerDetector(StragglerDetector&&) noexcept;
-  StragglerDetector& operator=(StragglerDetector&&) noexcept;
+  StragglerDetector(const StragglerDetector&) = delete;
+  StragglerDetector& operator=(const StragglerDetector&) = delete;
 
   // Appends what the sample makes known. Samples that are invalid, late or repeated change nothing
   // but the counts.
@@ -67,14 +55,20 @@ class StragglerDetector {
   // the episodes of the nodes' ranks; warm-up begins anew, and any step number may follow.
   void Restart(std::vector<DetectorRank> ranks);
 
-  const DetectorCounts& counts() const;
+  const DetectorCounts& counts() const { return counts_; }
 
   // kTooFewPeers: it is told neither slow nor healthy. Requires: a rank of the list.
   RankStatus status(int rank) const;
 
  private:
-  class State;
-  std::unique_ptr<State> state_;
+  void CloseOldest(std::vector<Verdict>& verdicts);
+
+  const DetectorOptions options_;
+  DetectorCounts counts_;
+  NodeHistory history_;
+  int rows_to_warm_up_ = 0;
+  std::unique_ptr<StepWindow> window_;
+  std::unique_ptr<JobWatch> watch_;
 };
 
 }  // namespace paceline
