@@ -23,6 +23,7 @@ constexpr std::pair<const char*, const char*> kReasons[] = {
     {"is left with", "state lost"},
     {"within give_up_s", "recovery given up"},
     {"takes seat", "seat taken"},
+    {"none of its nodes answers", "job left alone while its nodes are cut off together"},
 };
 
 bool IsThere(const Job& job, const TrainerId& id, bool member) {

@@ -26,6 +26,7 @@ void Faults::Start() {
   Repeat(s.host_freeze, &Faults::FreezeHost);
   Repeat(s.session_break, &Faults::BreakSession);
   Repeat(s.control_cut, &Faults::CutControl);
+  Repeat(s.job_cut, &Faults::CutJob);
   Repeat(s.data_cut, &Faults::CutData);
   Repeat(s.wall_jump, &Faults::JumpWallClock);
   Repeat(s.sigterm, &Faults::AskToEnd);
@@ -172,18 +173,42 @@ void Faults::CutControl() {
   SimNode& node = AnyNode();
   const bool up = random_.Chance(0.7);
   const bool down = !up || random_.Chance(0.6);
-  world_.trace.Add(node.name().value(), ": cut from the controller,", up ? " up" : "",
-                   down ? " down" : "");
-  world_.network->CutControl(node.index(), up, down);
-  world_.time.After(kKeepalive, [this, &node] {
-    if (world_.network->ControlIsCut(node.index())) node.BreakSession();
-  });
+  Cut({&node}, up, down);
+}
+
+// As when a switch fails: its ranks still reach each other.
+void Faults::CutJob() {
+  const TrainerPtr trainer = AnyTrainer();
+  if (trainer == nullptr) return;
+  std::vector<SimNode*> nodes;
+  for (const auto& node : world_.nodes) {
+    const std::vector<TrainerPtr> living = node->Living();
+    if (std::any_of(living.begin(), living.end(), [&](const TrainerPtr& other) {
+          return other->id().job == trainer->id().job;
+        })) {
+      nodes.push_back(node.get());
+    }
+  }
+  Cut(nodes, true, true);
+}
+
+void Faults::Cut(const std::vector<SimNode*>& nodes, bool up, bool down) {
+  for (SimNode* node : nodes) {
+    world_.trace.Add(node->name().value(), ": cut from the controller,", up ? " up" : "",
+                     down ? " down" : "");
+    world_.network->CutControl(node->index(), up, down);
+    world_.time.After(kKeepalive, [this, node] {
+      if (world_.network->ControlIsCut(node->index())) node->BreakSession();
+    });
+  }
   // Often for longer than a lease.
   const Micros at_least = random_.Chance(0.4) ? world_.settings.lease : 0;
   Undo(
-      [this, &node, up, down] {
-        world_.trace.Add(node.name().value(), ": reaches the controller again");
-        world_.network->MendControl(node.index(), up, down);
+      [this, nodes, up, down] {
+        for (SimNode* node : nodes) {
+          world_.trace.Add(node->name().value(), ": reaches the controller again");
+          world_.network->MendControl(node->index(), up, down);
+        }
       },
       at_least);
 }

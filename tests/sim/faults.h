@@ -5,6 +5,7 @@
 #define TESTS_SIM_FAULTS_H_
 
 #include <map>
+#include <vector>
 
 #include "controller/core/job.h"
 #include "tests/sim/sim_node.h"
@@ -37,10 +38,12 @@ class Faults {
   void FreezeHost();
   void BreakSession();
   void CutControl();
+  void CutJob();
   void CutData();
   void JumpWallClock();
   void AskToEnd();
 
+  void Cut(const std::vector<SimNode*>& nodes, bool up, bool down);
   // For some time, mostly short, sometimes long; the quiet at the latest.
   void Undo(Timeline::Action undo, Micros at_least = 0);
   SimNode& AnyNode();

@@ -91,6 +91,8 @@ Settings DrawSettings(Random& random) {
   } else if (kind < 0.3) {
     Rearrange(random, s);
   }
+  Random rare = random;  // A copy: the other histories stay what they are.
+  if (rare.Chance(0.15)) s.job_cut = rare.Between(8, 30) * kSecond;
   return s;
 }
 

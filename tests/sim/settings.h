@@ -29,6 +29,7 @@ struct Settings {
   Micros host_freeze = kNever;
   Micros session_break = kNever;
   Micros control_cut = kNever;  // Between a node and the controller, one way or both.
+  Micros job_cut = kNever;      // Between all nodes of a job and the controller, at once.
   Micros data_cut = kNever;     // Between two nodes.
   Micros wall_jump = kNever;
   Micros trainer_hang = kNever;  // In its own computation.
