@@ -1,0 +1,49 @@
+// What one rule achieved on some histories.
+#ifndef BENCH_STRAGGLERS_FIGURES_H_
+#define BENCH_STRAGGLERS_FIGURES_H_
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+namespace paceline::detect {
+
+// Distribution of times in steps.
+class StepTimes {
+ public:
+  void Add(int64_t steps) { ++counts_[steps]; }
+  void Merge(const StepTimes& other) {
+    for (const auto& [steps, count] : other.counts_) counts_[steps] += count;
+  }
+  int64_t count() const;
+  // Least time that so large a share does not exceed; -1 without any. Requires: 0 < share <= 1.
+  int64_t Quantile(double share) const;
+
+ private:
+  std::map<int64_t, int64_t> counts_;
+};
+
+struct Figures {
+  int64_t histories = 0;
+  int64_t rank_steps = 0;
+  int64_t positives = 0;  // Faults that last, and how many of them were found.
+  int64_t found = 0;
+  int64_t right_suspects = 0;  // By whether the rank was slow.
+  int64_t wrong_suspects = 0;
+  int64_t transients = 0;  // Slowdowns of 20 steps and more that ended, and how many were found.
+  int64_t transients_found = 0;
+  int64_t classed = 0;  // Slowdowns that were found, and of these as what they were.
+  int64_t classed_right = 0;
+  int64_t wrong_drains = 0;  // PERSISTENT or NODE of what is not slow for good.
+  int64_t wrong_groups = 0;  // GROUP without a job-wide event.
+  int64_t causes = 0;        // Right suspects of lasting faults, and those with the right cause.
+  int64_t causes_right = 0;
+  StepTimes to_suspect;  // Steps from a lasting fault's first one to when it was told, inclusive.
+  StepTimes to_persistent;
+
+  void Merge(const Figures& other);
+};
+
+}  // namespace paceline::detect
+
+#endif  // BENCH_STRAGGLERS_FIGURES_H_

@@ -1,0 +1,66 @@
+// Compares what was told about one history with its labels.
+//
+//   right SUSPECT    the rank has a fault or transient then, or had within the last kGrace steps
+//   wrong drain      PERSISTENT or NODE without a lasting fault of that rank or on that node
+//   right class      a lasting fault was called PERSISTENT or NODE; a transient never was
+//   right GROUP      something that many ranks of the group share, or the last stage's longer work
+//
+// Being slow for one step is no fault that is to be told. Faults of a group, stage or job are found
+// by GROUP: their ranks are no stragglers, and draining one is wrong. Times count up to the step
+// whose reports made the verdict known, which is later than the one at which it says so when
+// reports were waited for.
+//
+// Thread-compatible.
+#ifndef BENCH_STRAGGLERS_JUDGE_H_
+#define BENCH_STRAGGLERS_JUDGE_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "bench/stragglers/fault.h"
+#include "bench/stragglers/figures.h"
+#include "controller/core/stragglers/step_sample.h"
+#include "controller/core/stragglers/verdict.h"
+
+namespace paceline::detect {
+
+inline constexpr int64_t kGrace = 20;
+inline constexpr int64_t kFindable = 20;  // A transient of so many steps should be found.
+
+class Judge {
+ public:
+  // `spec`, `faults` and `ranks` are those of the history, and outlive the judge.
+  Judge(const HistorySpec& spec, const std::vector<Fault>& faults,
+        const std::vector<DetectorRank>& ranks);
+
+  // A verdict that the reports up to those of step `now` made known.
+  void Hear(const Verdict& verdict, int64_t now);
+
+  // The same of a rule that only calls ranks slow: it counts as both SUSPECT and a drain.
+  void HearAlarm(int rank, int64_t now);
+
+  // The history has ended after so many rank-steps.
+  Figures Sum(int64_t rank_steps) const;
+
+ private:
+  struct Heard {
+    int64_t suspect = -1;  // When it was found, and called lasting; -1: not.
+    int64_t drain = -1;
+  };
+
+  void HearSuspect(const Verdict& verdict, int64_t now);
+  void HearDrain(const Verdict& verdict, int64_t now);
+  void HearGroup(const Verdict& verdict, int64_t now);
+  bool Touches(const Fault& fault, const Verdict& verdict) const;
+  bool ManyAreSlow(int peer_group, int64_t step) const;
+
+  const HistorySpec& spec_;
+  const std::vector<Fault>& faults_;
+  const std::vector<DetectorRank>& ranks_;
+  std::vector<Heard> heard_;  // By fault.
+  Figures figures_;
+};
+
+}  // namespace paceline::detect
+
+#endif  // BENCH_STRAGGLERS_JUDGE_H_

@@ -1,0 +1,42 @@
+// The histories that claims about detection rest on (docs/stragglers.md).
+#ifndef BENCH_STRAGGLERS_SWEEP_H_
+#define BENCH_STRAGGLERS_SWEEP_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace paceline::detect {
+
+// Seeds by which parameters were chosen, and those by which figures are reported: no seed is both.
+struct Seeds {
+  uint64_t first = 0;
+  uint64_t last = 0;
+};
+inline constexpr Seeds kTuningSeeds = {1, 1000};
+inline constexpr Seeds kReportingSeeds = {1'000'001, 1'000'120};
+
+// Rows are added up by what they prove.
+enum class Claim {
+  kTenPercent,    // A slowdown of 10 % or more at once, in the usual noise.
+  kHarder,        // One that is smaller, slow, on and off, or in more noise.
+  kFivePercent,   // One of 5 % at once, in the usual noise.
+  kNotStraggler,  // Nothing, or what many ranks share: nobody is to be called slow.
+};
+
+struct SweepRow {
+  std::string name;
+  std::string spec;
+  Claim claim = Claim::kTenPercent;
+  int per_seed = 1;  // Histories of each seed;
+  int every = 1;     // or one for each so manieth seed.
+};
+
+const std::vector<SweepRow>& Sweep();
+
+// Seed of the `index`th history (from 0) of a row for a seed.
+uint64_t HistorySeed(uint64_t seed, int index);
+
+}  // namespace paceline::detect
+
+#endif  // BENCH_STRAGGLERS_SWEEP_H_
