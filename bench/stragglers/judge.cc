@@ -81,15 +81,18 @@ void Judge::HearSuspect(const Verdict& verdict, int64_t now) {
 }
 
 void Judge::HearDrain(const Verdict& verdict, int64_t now) {
-  bool right = false;
+  std::vector<size_t> lasting;
+  std::vector<size_t> transient;
   for (size_t f = 0; f < faults_.size(); ++f) {
     const Fault& fault = faults_[f];
     if (!fault.of_few() || !Active(fault, verdict.step) || !Touches(fault, verdict)) continue;
+    (fault.lasting ? lasting : transient).push_back(f);
+  }
+  if (lasting.empty()) ++figures_.wrong_drains;
+  for (const size_t f : lasting.empty() ? transient : lasting) {
     if (heard_[f].drain < 0) heard_[f].drain = now;
     if (heard_[f].suspect < 0) heard_[f].suspect = now;
-    right = right || fault.lasting;
   }
-  if (!right) ++figures_.wrong_drains;
 }
 
 void Judge::HearGroup(const Verdict& verdict, int64_t now) {

@@ -23,9 +23,10 @@ const std::vector<SweepRow>& Sweep() {
       {"two nodes of a stage 1.1x at once", "factor=1.1 scope=node faults=2 together=yes",  //
        Claim::kTenPercent, 2},
       {"six ranks of a stage 1.1x at once", "factor=1.1 faults=6 together=yes"},
-      {"half a stage 1.3x", "factor=1.3 scope=group share=0.5 faults=1", Claim::kNotStraggler, 4},
-      {"a stage 1.3x", "factor=1.3 scope=stage faults=1", Claim::kNotStraggler, 4},
-      {"the job 1.3x", "factor=1.3 scope=job faults=1", Claim::kNotStraggler, 4},
+      {"half a stage 1.3x", "ranks=64 factor=1.3 scope=group share=0.5 faults=1",
+       Claim::kNotStraggler, 4},
+      {"a stage 1.3x", "ranks=64 factor=1.3 scope=stage faults=1", Claim::kNotStraggler, 4},
+      {"the job 1.3x", "ranks=64 factor=1.3 scope=job faults=1", Claim::kNotStraggler, 4},
       {"nobody", "faults=0 transients=0", Claim::kNotStraggler, 2},
       {"30 transients", "faults=0 transients=30", Claim::kNotStraggler, 2},
       // How many ranks.
