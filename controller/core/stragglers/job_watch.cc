@@ -205,15 +205,17 @@ void JobWatch::TakeChange(Channel& channel, int rank, RankWatch::Change change, 
 // Several ranks of a node are one trouble.
 void JobWatch::RollUp(NodeState& node, int64_t step, int64_t row, std::vector<Verdict>& verdicts) {
   int slow = 0;
-  bool persistent = false;
+  int persistent = 0;
   Verdict verdict;
   for (const int rank : node.ranks) {
     if (!slow_[static_cast<size_t>(rank)]) continue;
-    persistent = persistent || IsPersistent(rank);
+    ++slow;
+    if (!IsPersistent(rank)) continue;
+    ++persistent;
     const Verdict of_rank = MakeVerdict(own_.is_slow(rank) ? own_ : data_, rank, step, row);
-    if (slow == 0 || of_rank.slowdown > verdict.slowdown) {
-      const int64_t since = slow == 0 ? of_rank.since_step : verdict.since_step;
-      const int group = slow == 0 ? of_rank.peer_group : verdict.peer_group;
+    if (persistent == 1 || of_rank.slowdown > verdict.slowdown) {
+      const int64_t since = persistent == 1 ? of_rank.since_step : verdict.since_step;
+      const int group = persistent == 1 ? of_rank.peer_group : verdict.peer_group;
       verdict = of_rank;
       verdict.since_step = std::min(since, of_rank.since_step);
       verdict.peer_group = group == of_rank.peer_group ? group : -1;
@@ -221,10 +223,9 @@ void JobWatch::RollUp(NodeState& node, int64_t step, int64_t row, std::vector<Ve
       verdict.since_step = std::min(verdict.since_step, of_rank.since_step);
       if (verdict.peer_group != of_rank.peer_group) verdict.peer_group = -1;
     }
-    ++slow;
   }
   if (slow == 0) node.told = false;
-  if (node.told || slow < kNodeRanks || !persistent) return;
+  if (node.told || persistent < kNodeRanks) return;
   node.told = true;
   verdict.kind = VerdictKind::kNode;
   verdict.rank = -1;
@@ -238,8 +239,7 @@ StragglerCause JobWatch::CauseOf(const Channel& channel, int rank) const {
       watch.backward() < kHostOnly * watch.forward()) {
     return StragglerCause::kHostPause;
   }
-  const bool certain = watch.state() == RankWatch::State::kPersistent ||
-                       std::log(watch.estimate().low) > channel.noise().sigma;
+  const bool certain = std::log(watch.estimate().low) > options_.min_slowdown / 2;
   return !times_.normalised() && imbalance_.holds() && !certain ? StragglerCause::kImbalance
                                                                 : StragglerCause::kCompute;
 }

@@ -18,12 +18,14 @@ constexpr double kClipLeast = kEvidence / 10;
 constexpr double kClipAgainst = kEvidence / 2;
 constexpr double kMostEvidence = kEvidence + kClipBoth;
 constexpr double kReleaseEvidence = 10;
-constexpr double kSlowShare = 0.75;
+constexpr double kSlowShare = 0.55;
 constexpr double kSpreads = 4;
 constexpr double kFirstRows = 8;  // The noise is not known better than by a guess at first.
 constexpr int kMostSeen = 1000;
-constexpr int kMinMedian = 10;
-constexpr double kMedianSigmas = 3;     // How precise the verification is to be.
+constexpr int kMinMedian = 24;
+constexpr double kMedianSigmas = 3;  // How precise the verification is to be.
+// What is called for of few rows, at most: of so many twice of what is called for of many.
+constexpr double kCautionRows = 8;
 constexpr double kMedianLoss = 1.2533;  // The deviation of a Gaussian median / that of the mean.
 constexpr double kMeanDifference = 1.1284;  // E|a - b| of independent Gaussians of deviation 1.
 constexpr double kOwnScaleRows = 50;
@@ -51,18 +53,17 @@ RankWatch::Change RankWatch::Update(const WatchRow& row, const NoiseLevel& noise
     estimate_ = Estimate(noise);
     return Change::kSuspect;
   }
-  if (Release(row, slow, sigma, noise, options)) {
+  if (Release(row, slow, noise, options)) {
     const bool persistent = state_ == State::kPersistent;
     state_ = State::kHealthy;
     ended_ = true;
     return persistent ? Change::kRecovered : Change::kTransient;
   }
-  if (state_ == State::kPersistent || row.held || released_ > kReleaseEvidence / 2) {
-    return Change::kNone;
-  }
-  ++slow_rows_;
+  if (state_ == State::kPersistent || row.held) return Change::kNone;
+  if (row.residual > slow / 2 && released_ <= kReleaseEvidence / 2) ++slow_rows_;
   const bool long_enough = slow_rows_ >= options.persistent_steps && job_s_ >= options.persistent_s;
   if (!long_enough && !recurrent_) return Change::kNone;
+  if (Median(std::min(episode_rows_, kMinMedian)) <= kSlowShare * slow) return Change::kNone;
   state_ = State::kPersistent;
   estimate_ = Estimate(noise);
   return Change::kPersistent;
@@ -165,20 +166,22 @@ bool RankWatch::Gather(const WatchRow& row, double slow, double sigma, const Noi
   }
   if (candidate < 0) return false;
   const int since = evidence_rows_[static_cast<size_t>(candidate)];
-  const double wanted = kMedianSigmas * kMedianLoss * sigma / slow;
-  const int count = std::min(
-      {since, kKept,
-       std::max(kMinMedian, static_cast<int>(std::ceil(noise.inflation * wanted * wanted)))});
-  if (Median(count) <= std::max(kSlowShare * slow, kSpreads * noise.spread)) return false;
+  const double wanted = kMedianSigmas * kMedianLoss * sigma * std::sqrt(noise.inflation);
+  const int precise = static_cast<int>(std::ceil(wanted * wanted / (slow * slow)));
+  const int count = std::min({since, kKept, std::max(kMinMedian, precise)});
+  const double limit =
+      kSlowShare * slow + std::min(wanted / std::sqrt(count), kCautionRows * slow / count);
+  if (Median(count) <= std::max(limit, kSpreads * noise.spread)) return false;
   since_step_ = evidence_step_[static_cast<size_t>(candidate)];
   episode_rows_ = slow_rows_ = since;
   return true;
 }
 
-bool RankWatch::Release(const WatchRow& row, double slow, double sigma, const NoiseLevel& noise,
+bool RankWatch::Release(const WatchRow& row, double slow, const NoiseLevel& noise,
                         const WatchOptions& options) {
   const double step = kReleaseEvidence / options.release_steps;
-  const double ratio = slow / (sigma * sigma * noise.inflation) * (slow / 2 - row.residual);
+  const double ratio =
+      slow / (noise.sigma * noise.sigma * noise.inflation) * (slow / 2 - row.residual);
   released_ = std::max(0.0, released_ + std::clamp(ratio, -step, step));
   const double wanted = kReleaseEvidence * (state_ == State::kPersistent ? kPersistentRelease : 1);
   return released_ >= wanted - 1e-9;

@@ -90,7 +90,7 @@ class RankWatch {
   void CountRun(const WatchRow& row, const NoiseLevel& noise);
   void Collect(const WatchRow& row);
   bool Gather(const WatchRow& row, double slow, double sigma, const NoiseLevel& noise);
-  bool Release(const WatchRow& row, double slow, double sigma, const NoiseLevel& noise,
+  bool Release(const WatchRow& row, double slow, const NoiseLevel& noise,
                const WatchOptions& options);
   void Forget();
   double Median(int count) const;

@@ -8,6 +8,9 @@ namespace paceline {
 namespace {
 
 constexpr int64_t kNoStep = std::numeric_limits<int64_t>::min();
+constexpr int kFew = 8;  // One of so many ranks.
+constexpr double kLateRate = 1.0 / 32;
+constexpr double kOftenLate = 0.25;
 
 }  // namespace
 
@@ -15,7 +18,7 @@ StepWindow::StepWindow(int ranks, int open_steps)
     : ranks_(ranks),
       open_steps_(open_steps),
       cells_(static_cast<size_t>(ranks) * static_cast<size_t>(open_steps)),
-      progress_(static_cast<size_t>(ranks), RankProgress{kNoStep}),
+      progress_(static_cast<size_t>(ranks), RankProgress{kNoStep, 0, 0}),
       removed_(kNoStep) {
   open_.reserve(static_cast<size_t>(open_steps));
   for (int slot = 0; slot < open_steps; ++slot) free_.push_back(slot);
@@ -30,7 +33,11 @@ bool StepWindow::NeedsRoom(int64_t step) const {
 }
 
 StepWindow::Taken StepWindow::Add(const StepSample& sample) {
-  if (sample.step <= removed_) return Taken::kLate;
+  RankProgress& progress = progress_[static_cast<size_t>(sample.rank)];
+  if (sample.step <= removed_) {
+    CountLate(progress);
+    return Taken::kLate;
+  }
   auto open = Find(sample.step);
   if (open == open_.end() || open->step != sample.step) {
     if (free_.empty()) return Taken::kLate;
@@ -44,10 +51,17 @@ StepWindow::Taken StepWindow::Add(const StepSample& sample) {
   cell.wall_s = static_cast<float>(sample.wall_s);
   cell.workload = static_cast<float>(sample.workload);
   cell.present = true;
+  progress.late -= kLateRate * progress.late;
   ++open->present;
   open->masked = open->masked || sample.masked;
   Settle(sample.rank, open);
   return Taken::kTaken;
+}
+
+bool StepWindow::settled() const {
+  if (open_.front().awaited <= 0) return true;
+  const auto younger = static_cast<size_t>(patience_);
+  return younger < open_.size() && FewAwaited(open_.front()) && FewAwaited(open_[younger]);
 }
 
 absl::Span<const StepCell> StepWindow::cells() const {
@@ -102,6 +116,17 @@ bool StepWindow::IsPresent(const Open& open, int rank) const {
 
 bool StepWindow::IsAwaited(const RankProgress& rank, int64_t step) const {
   return rank.silent < open_steps_ && step > rank.settled;
+}
+
+bool StepWindow::FewAwaited(const Open& open) const {
+  return open.awaited <= (ranks_ + kFew / 2) / kFew;
+}
+
+void StepWindow::CountLate(RankProgress& rank) {
+  rank.late += kLateRate * (1 - rank.late);
+  if (rank.late <= kOftenLate) return;
+  patience_ = std::min(2 * patience_, open_steps_ - 1);
+  for (RankProgress& each : progress_) each.late = 0;
 }
 
 void StepWindow::Settle(int rank, std::vector<Open>::iterator reported) {

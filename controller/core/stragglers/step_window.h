@@ -1,8 +1,11 @@
 // The steps of which reports still come: a bounded, preallocated window.
 //
 // A step is settled when no rank is awaited any more: each has reported it, or kReorder steps after
-// it, or has been silent for as many steps as the window holds. Steps leave in ascending order:
-// when the oldest is settled, or to make room for a newer one.
+// it, or has been silent for as many steps as the window holds. It is also settled when few are
+// awaited, and few for the step that is `patience` younger: reports get lost. Patience begins with
+// 1, and doubles when that would leave out a rank whose reports always come later than others'.
+//
+// Steps leave in ascending order: when the oldest is settled, or to make room for a newer one.
 //
 // Thread-compatible.
 #ifndef CONTROLLER_CORE_STRAGGLERS_STEP_WINDOW_H_
@@ -45,7 +48,7 @@ class StepWindow {
 
   bool empty() const { return open_.empty(); }
   // Of the oldest. Require: !empty().
-  bool settled() const { return open_.front().awaited <= 0; }
+  bool settled() const;
   int64_t step() const { return open_.front().step; }
   bool masked() const { return open_.front().masked; }
   int missing() const { return ranks_ - open_.front().present; }
@@ -63,6 +66,7 @@ class StepWindow {
   struct RankProgress {
     int64_t settled;  // Up to this step it is awaited no more.
     int silent = 0;   // Steps in a row that have left without it; open_steps: not awaited.
+    double late = 0;  // Share of its reports, forgetting.
   };
 
   std::vector<Open>::iterator Find(int64_t step);
@@ -70,6 +74,8 @@ class StepWindow {
   size_t CellIndex(const Open& open, int rank) const;
   bool IsPresent(const Open& open, int rank) const;
   bool IsAwaited(const RankProgress& rank, int64_t step) const;
+  bool FewAwaited(const Open& open) const;
+  void CountLate(RankProgress& rank);
   void Settle(int rank, std::vector<Open>::iterator reported);
 
   const int ranks_;
@@ -78,6 +84,7 @@ class StepWindow {
   std::vector<int> free_;        // Slots.
   std::vector<Open> open_;       // By step.
   std::vector<RankProgress> progress_;
+  int patience_ = 1;
   int64_t removed_;  // The newest step that has left.
 };
 

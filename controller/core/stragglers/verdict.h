@@ -18,7 +18,7 @@ enum class VerdictKind {
   kTransient,   // It was, and is no longer.
   kPersistent,  // It is slow, and has been for long, or again and again.
   kRecovered,   // A persistent one is slow no longer.
-  kNode,        // Several ranks of the node are slow, one at least persistently.
+  kNode,        // Several ranks of the node are persistently slow.
   // More than a quarter of a peer group is slow at once, or the group's typical time has jumped, or
   // the stage is slower than the others.
   kGroup,
