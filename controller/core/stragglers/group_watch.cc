@@ -26,7 +26,7 @@ constexpr double kSigmaPerDifference = 0.886;
 }  // namespace
 
 GroupWatch::Event GroupWatch::Update(const GroupRow& row) {
-  const bool many = row.slow > kManyShare * row.ranks && !row.one_node;
+  const bool many = row.slow > kManyShare * row.ranks;
   const bool many_begins = many && !many_;
   many_ = many;
   bool jump_begins = false;

@@ -1,6 +1,6 @@
 // What concerns a whole peer group, and therefore the job, not a rank:
 //
-//   many    more than a quarter of its ranks are slow at once, on several nodes
+//   many    more than a quarter of its ranks are slow at once
 //   jump    its typical time has moved by 10 % and more, up or down, and has stayed there for 10
 //           rows; what lasts for 150 is the new normal
 //   uneven  its typical time exceeds the median of all groups' by 10 % and more, over 20 rows: the
@@ -25,7 +25,6 @@ struct GroupRow {
   bool normalised = false;  // By workload.
   int ranks = 0;
   int slow = 0;            // Of these,
-  bool one_node = false;   // all on one node,
   double slow_excess = 0;  // and ln of their mean slowdown.
 };
 

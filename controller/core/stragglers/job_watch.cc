@@ -141,14 +141,9 @@ void JobWatch::WatchGroups(int64_t step, std::vector<Verdict>& verdicts) {
 }
 
 void JobWatch::CountSlow(size_t group, GroupRow& row) const {
-  row.one_node = true;
-  size_t node = nodes_.size();
   for (const int rank : peers_.members(group)) {
-    const auto r = static_cast<size_t>(rank);
-    if (!slow_[r]) continue;
+    if (!slow_[static_cast<size_t>(rank)]) continue;
     ++row.slow;
-    row.one_node = row.one_node && (node == nodes_.size() || node == node_of_[r]);
-    node = node_of_[r];
     const Channel& channel = own_.is_slow(rank) ? own_ : data_;
     row.slow_excess += std::log(channel.watch(rank).estimate().slowdown);
   }

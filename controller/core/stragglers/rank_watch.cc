@@ -25,7 +25,7 @@ constexpr int kMostSeen = 1000;
 constexpr int kMinMedian = 24;
 constexpr double kMedianSigmas = 3;  // How precise the verification is to be.
 // What is called for of few rows, at most: of so many twice of what is called for of many.
-constexpr double kCautionRows = 8;
+constexpr double kCautionRows = 12;
 constexpr double kMedianLoss = 1.2533;  // The deviation of a Gaussian median / that of the mean.
 constexpr double kMeanDifference = 1.1284;  // E|a - b| of independent Gaussians of deviation 1.
 constexpr double kOwnScaleRows = 50;
