@@ -56,8 +56,8 @@ class ProgressView {
     if (!again) return;
     Clear();
     const std::string why = RestartCause(job);
-    program_.out() << "restart " << job.restarts() << " of " << job.spec().max_restarts()
-                   << (why.empty() ? "" : ": ") << why << std::endl;
+    program_.out() << "restart " << RestartsOf(job) << (why.empty() ? "" : ": ") << why
+                   << std::endl;
   }
 
   Program& program_;

@@ -19,13 +19,6 @@ std::string AgeText(absl::Time moment, absl::Time now) {
   return DurationText(absl::ToDoubleSeconds(std::max(now - moment, absl::ZeroDuration())));
 }
 
-std::string RestartsText(const v1::Job& job) {
-  const std::string why = RestartCause(job);
-  if (job.restarts() == 0 && job.spec().max_restarts() == 0 && why.empty()) return "";
-  return absl::StrCat(job.restarts(), " of ", job.spec().max_restarts(),
-                      why.empty() ? " after failures" : absl::StrCat(", last: ", why));
-}
-
 std::string StateOfSaves(const v1::Job& job, absl::Time now) {
   const v1::JobCheckpoints& checkpoints = job.checkpoints();
   if (checkpoints.complete() == 0) return "none yet";
@@ -129,7 +122,12 @@ std::string SaveCostText(const v1::JobCheckpoints& checkpoints) {
 }
 
 void AddCheckpointLines(std::string* page, const v1::Job& job, absl::Time now) {
-  AddLine(page, "Restarts", RestartsText(job));
+  const std::string why = RestartCause(job);
+  if (job.restarts() > 0 || job.spec().max_restarts() > 0 || !why.empty()) {
+    AddLine(page, "Restarts",
+            absl::StrCat(RestartsOf(job),
+                         why.empty() ? " after failures" : absl::StrCat(", last: ", why)));
+  }
   AddLine(
       page, "Resumed",
       job.restored_from().empty() ? "" : absl::StrCat("from ", NeutralLine(job.restored_from())));

@@ -70,7 +70,7 @@ std::string RankTable(const v1::Job& job, const PageStyle& style) {
                {"EXIT"}});
   const auto add = [&](const std::string& name, const v1::Rank& rank) {
     const bool trains = rank.state() == v1::TRAINER_RUNNING;
-    const bool stepped = rank.progress().step() > 0;
+    const bool stepped = rank.progress().step_s() > 0;  // Itself.
     const bool failed = rank.exit().failure() != v1::FAILURE_KIND_UNSPECIFIED;
     table.Add({name,
                rank.node(),

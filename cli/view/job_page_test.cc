@@ -26,8 +26,9 @@ v1::Job Failed() {
     progress { step: 60 loss: 0.25 samples_per_s: 812 training_s: 80 }
     evaluation { step: 50 accuracy: 0.9 loss: 0.3 samples: 359 }
     ranks { rank: 0 node: "w0" pid: 71 state: TRAINER_RUNNING
-            progress { step: 61 phase: COMMUNICATION phase_s: 1.5 loss: 0.25 samples_per_s: 406 } }
-    ranks { rank: 1 node: "w1" pid: 72 state: TRAINER_EXITED progress { step: 60 loss: 0.5 }
+            progress { step: 61 phase: COMMUNICATION phase_s: 1.5 loss: 0.25 step_s: 0.1
+                       samples_per_s: 406 } }
+    ranks { rank: 1 node: "w1" pid: 72 state: TRAINER_EXITED progress { step: 60 loss: 0.5 step_s: 0.1 }
             exit { failure: FAILURE_SIGNAL signal: 9 } }
     failure { rank: 1 node: "w1"
               exit { failure: FAILURE_SIGNAL signal: 9 message: "it\033[2J" step: 60
@@ -139,6 +140,9 @@ TEST(JobPageTest, LastRestartIsToldWithItsCause) {
   EXPECT_THAT(
       JobPage(job, absl::FromUnixSeconds(1200), {}),
       HasSubstr("\nRestarts:   1 of 3, last: rank 1 on w0: ended by signal 9 (SIGKILL)\\x1b\n"));
+  job.mutable_spec()->set_max_restarts(0);
+  EXPECT_THAT(JobPage(job, absl::FromUnixSeconds(1200), {}), HasSubstr("\nRestarts:   1, last: "));
+  job.mutable_spec()->set_max_restarts(3);
   job.set_restart_reason("restart 1 of 3: rank 1 on w0: gone");
   EXPECT_THAT(JobPage(job, absl::FromUnixSeconds(1200), {}),
               HasSubstr("\nRestarts:   1 of 3, last: rank 1 on w0: gone\n"));

@@ -16,4 +16,10 @@ std::string RestartCause(const v1::Job& job) {
   return NeutralLine(cause);
 }
 
+std::string RestartsOf(const v1::Job& job) {
+  // Without max_restarts they are within the budget of recovery.
+  if (job.spec().max_restarts() == 0) return absl::StrCat(job.restarts());
+  return absl::StrCat(job.restarts(), " of ", job.spec().max_restarts());
+}
+
 }  // namespace paceline

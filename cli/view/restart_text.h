@@ -12,6 +12,9 @@ namespace paceline {
 // may put before it; neutralised. Empty when it has not.
 std::string RestartCause(const v1::Job& job);
 
+// "1 of 3", or "1" without a limit of its own.
+std::string RestartsOf(const v1::Job& job);
+
 }  // namespace paceline
 
 #endif  // CLI_VIEW_RESTART_TEXT_H_
