@@ -211,7 +211,7 @@ TEST_F(ClusterNodesTest, LeaseThatRunsOutTakesTheRanksOfAJobThatRecovers) {
   for (const char* name : {"a", "c"}) {
     std::vector<TrainerReport> reports;
     if (name[0] == 'a') reports.push_back(ReportOf(0, TrainerState::kRunning));
-    cluster_.Step(NodeReported{NodeName(name), reports}, At(60));
+    cluster_.Step(NodeReported{NodeName(name), reports}, At(67));
   }
   cluster_.Step(TimePassed{}, At(68));
   EXPECT_EQ(state("b"), NodeState::kLost);

@@ -37,7 +37,7 @@ absl::Duration Patience(const Job& job, const RankState& rank, absl::Duration us
 bool Hangs(const Job& job, const RankState& rank, absl::Time now) {
   const absl::Time since = StuckSince(rank);
   return since != absl::InfiniteFuture() &&
-         now - since >= Patience(job, rank, job.request.timeouts.hang);
+         std::min(now, rank.heard) - since >= Patience(job, rank, job.request.timeouts.hang);
 }
 
 std::string WhereIs(const RankState& rank, absl::Time now) {
@@ -111,6 +111,7 @@ absl::Time NextHangCheck(const Job& job, absl::Time steady_now) {
 
 void NoteProgress(RankState& trainer, const TrainerReport& before, Moment now) {
   const TrainerReport& report = trainer.report;
+  trainer.heard = now.steady;
   if (report.state == TrainerState::kRunning && trainer.first_step < 0) {
     trainer.first_step = report.progress.step;
   }

@@ -5,7 +5,7 @@
 // unless its process is stopped. When all wait, nobody can tell who does not: then the members meet
 // anew (recovery.h). The first steps of a process may take startup_timeout_s.
 //
-// The measure is what the controller has seen: a node that is silent proves nothing.
+// The measure is what the nodes have told: the time after a node's latest report proves nothing.
 #ifndef CONTROLLER_CORE_HANG_H_
 #define CONTROLLER_CORE_HANG_H_
 

@@ -26,9 +26,16 @@ MemberJob StuckJob(const std::vector<int>& phases) {
   return played;
 }
 
+// All nodes tell that nothing has changed.
+void Hear(Job& job, double at) {
+  for (RankState& rank : job.ranks) rank.heard = At(at).steady;
+}
+
 TEST(HangTest, RankThatOthersWaitForIsTheCulprit) {
   MemberJob played = StuckJob({kCommunication, kCommunication, kForward, kAveraging});
+  Hear(played.job, 24.9);
   EXPECT_EQ(FindHung(played.job, At(24.9).steady), std::nullopt);
+  Hear(played.job, 25);
   const auto verdict = FindHung(played.job, At(25).steady);
   ASSERT_TRUE(verdict.has_value());
   EXPECT_EQ(verdict->rank, Rank(2));
@@ -38,6 +45,7 @@ TEST(HangTest, RankThatOthersWaitForIsTheCulprit) {
 
 TEST(HangTest, SlowRankThatNobodyWaitsForHangsNot) {
   MemberJob played = StuckJob({kForward, kForward, kForward, kForward});
+  Hear(played.job, 1000);
   EXPECT_EQ(FindHung(played.job, At(1000).steady), std::nullopt);
 }
 
@@ -46,6 +54,7 @@ TEST(HangTest, StoppedProcessIsNoVictim) {
   TrainerReport report = played.Last(played.Id(1));
   report.suspended = true;
   played.Tell(report, 6);
+  Hear(played.job, 25);
   const auto verdict = FindHung(played.job, At(25).steady);
   ASSERT_TRUE(verdict.has_value());
   EXPECT_FALSE(verdict->all_wait);
@@ -54,6 +63,7 @@ TEST(HangTest, StoppedProcessIsNoVictim) {
 
 TEST(HangTest, WhenAllWaitNobodyIsTheCulprit) {
   MemberJob played = StuckJob({kCommunication, kCommunication, kCommunication, kAveraging});
+  Hear(played.job, 25);
   const auto verdict = FindHung(played.job, At(25).steady);
   ASSERT_TRUE(verdict.has_value());
   EXPECT_TRUE(verdict->all_wait);
@@ -66,14 +76,26 @@ TEST(HangTest, FirstStepsMayTakeLong) {
     report.progress.phase = rank == 2 ? kForward : kCommunication;
     played.Tell(report, 2);
   }
+  Hear(played.job, 50);
   EXPECT_EQ(FindHung(played.job, At(50).steady), std::nullopt);
+  Hear(played.job, 102);
   EXPECT_TRUE(FindHung(played.job, At(102).steady).has_value());
 }
 
 TEST(HangTest, SilentNodeProvesNothing) {
   MemberJob played = StuckJob({kCommunication, kCommunication, kForward, kCommunication});
   SetSilentNodes(played.job, {NodeName("c")}, At(10));
+  Hear(played.job, 30);
   EXPECT_EQ(FindHung(played.job, At(30).steady), std::nullopt);
+}
+
+TEST(HangTest, TimeAfterTheLatestReportProvesNothing) {
+  MemberJob played = StuckJob({kCommunication, kCommunication, kForward, kCommunication});
+  Hear(played.job, 25);
+  played.job.ranks[2].heard = At(24.9).steady;
+  EXPECT_EQ(FindHung(played.job, At(30).steady), std::nullopt);
+  Hear(played.job, 25);
+  EXPECT_TRUE(FindHung(played.job, At(30).steady).has_value());
 }
 
 TEST(HangTest, CulpritIsReplacedWhenItsStacksAreSaved) {
@@ -81,9 +103,11 @@ TEST(HangTest, CulpritIsReplacedWhenItsStacksAreSaved) {
   Job& job = played.job;
   played.places.Add("e");
   EXPECT_EQ(NextDeadline(job), At(15).steady) << "the warning";
+  Hear(played.job, 15);
   EXPECT_EQ(played.Advance(15), JobChange::kProgress);
   EXPECT_EQ(job.reason, "rank 2 on c is slow: in forward of step 12, without a step for 10.0 s");
   EXPECT_EQ(NextDeadline(job), At(25).steady);
+  Hear(played.job, 25);
   EXPECT_EQ(played.Advance(25), JobChange::kState);
   EXPECT_EQ(job.generation, Generation(1));
   EXPECT_FALSE(job.ranks[2].hangs.empty()) << "its stacks are wanted";
@@ -105,9 +129,12 @@ TEST(HangTest, CulpritIsReplacedWhenItsStacksAreSaved) {
 TEST(HangTest, CulpritIsReplacedAlsoWithoutStacks) {
   MemberJob played = StuckJob({kCommunication, kCommunication, kForward, kCommunication});
   played.places.Add("e");
+  Hear(played.job, 25);
   played.Advance(25);
+  Hear(played.job, 26.9);
   played.Advance(26.9);
   EXPECT_EQ(played.job.generation, Generation(1));
+  Hear(played.job, 27);
   played.Advance(27);
   EXPECT_EQ(played.job.generation, Generation(2));
 }
@@ -118,13 +145,16 @@ TEST(HangTest, StoppedProcessIsReplacedAtOnceForItCannotTellItsStacks) {
   TrainerReport report = played.Last(played.Id(2));
   report.suspended = true;
   played.Tell(report, 6);
+  Hear(played.job, 25);
   played.Advance(25);
+  Hear(played.job, 25);
   played.Advance(25);
   EXPECT_EQ(played.job.generation, Generation(2));
 }
 
 TEST(HangTest, ReasonOfAStallGoesWhenTheRankGoesOn) {
   MemberJob played = StuckJob({kForward, kForward, kForward, kForward});
+  Hear(played.job, 16);
   played.Advance(16);
   EXPECT_NE(played.job.reason, "all ranks train");
   for (int rank = 0; rank < 4; ++rank) played.Train(played.Id(rank), 17, 13);

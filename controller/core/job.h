@@ -113,6 +113,7 @@ struct RankState {
   absl::Time silent_since = absl::InfiniteFuture();  // Its node does not answer.
   std::string node_lost = {};                        // Its node counts as lost; why.
   absl::Time progressed = absl::InfinitePast();      // It was seen to go on last.
+  absl::Time heard = absl::InfinitePast();           // Its node told of it last.
   int64_t first_step = -1;                           // Seen of it.
   std::string old_error = {};                        // Told before the present generation.
 

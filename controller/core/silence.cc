@@ -21,14 +21,19 @@ absl::Time NeededSince(const Job& job, const RankState& member) {
 }
 
 // As far as can be told, the controller is cut off from them, and not they from each other.
-bool IsCutOff(const Job& job) {
+bool IsCutOff(const Job& job, Moment now) {
+  bool silent = false;
   std::set<NodeName> nodes;
   for (const RankState& member : job.ranks) {
     if (HasEnded(member)) continue;
-    if (member.silent_since == absl::InfiniteFuture()) return false;
+    if (member.silent_since != absl::InfiniteFuture()) {
+      silent = true;
+    } else if (member.heard == absl::InfinitePast() || now.steady < member.heard + kFreshness) {
+      return false;
+    }
     nodes.insert(member.place.node);
   }
-  return nodes.size() > 1;
+  return silent && nodes.size() > 1;
 }
 
 }  // namespace
@@ -64,7 +69,7 @@ void RestoreSilence(Job& job, Moment now) {
 
 bool DoesSilenceCount(Job& job, Moment now) {
   absl::Time& counts = job.recovery.silence_counts;
-  if (IsCutOff(job)) {
+  if (IsCutOff(job, now)) {
     counts = absl::InfiniteFuture();
   } else if (counts == absl::InfiniteFuture()) {
     counts = now.steady + kReconnectGrace;

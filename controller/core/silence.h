@@ -2,10 +2,10 @@
 // frozen, or merely unheard: its ranks are given up once others wait for them, or once its lease
 // has run out.
 //
-// When all nodes of a job's members are silent, and there are several, it is as far as can be told
-// the controller that is cut off, and they train on with each other: their silence does not
-// count until one of them is back and the others have had time to follow. (A worker with all ranks
-// of a job ends them itself when its lease has run out.)
+// When all nodes of a job's members are silent, or about to be, and there are several, it is as far
+// as can be told the controller that is cut off, and they train on with each other: their silence
+// does not count until one of them is back and the others have had time to follow. (A worker with
+// all ranks of a job ends them itself when its lease has run out.)
 #ifndef CONTROLLER_CORE_SILENCE_H_
 #define CONTROLLER_CORE_SILENCE_H_
 
@@ -18,6 +18,8 @@ namespace paceline {
 
 // A silent node's rank is given up when others have waited for it for so long.
 inline constexpr absl::Duration kEvidencePatience = absl::Seconds(2);
+// Nodes report every second: one that has not for so long may be about to be silent.
+inline constexpr absl::Duration kFreshness = absl::Seconds(3);
 // Within this time after a start of the controller, or after a silence of all nodes, the workers
 // connect again.
 inline constexpr absl::Duration kReconnectGrace = absl::Seconds(10);

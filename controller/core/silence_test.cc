@@ -24,6 +24,7 @@ TEST(SilenceTest, SilentNodeIsGivenUpWhenOthersHaveWaitedForIt) {
   MemberJob played;
   Job& job = played.job;
   played.places.Add("e");
+  played.Train(played.Id(0), 5);
   SetSilentNodes(job, {NodeName("c")}, At(5));
   played.Advance(5);
   played.Wait(played.Id(0), 6);
@@ -54,6 +55,23 @@ TEST(SilenceTest, NodeThatComesBackInTimeKeepsItsRank) {
   played.Advance(7);
   EXPECT_EQ(job.generation, Generation(2)) << "the members meet anew";
   EXPECT_EQ(played.Nodes(), "abcd");
+}
+
+TEST(SilenceTest, SilenceDoesNotCountWhileTheOtherNodesMayBeAboutToBeSilent) {
+  MemberJob played;
+  Job& job = played.job;
+  played.places.Add("e");
+  for (const int rank : {0, 1, 3}) played.Train(played.Id(rank), 9, 20);
+  SetSilentNodes(job, {NodeName("c")}, At(10));
+  TakeLostNode(job, NodeName("c"), "its lease has run out", At(11.9));
+  played.Advance(12);
+  EXPECT_EQ(job.generation, Generation(1)) << "the others have not reported for 3 s";
+  for (int t = 13; t < 23; ++t) {
+    played.Train(played.Id(0), t, t);
+    EXPECT_EQ(job.generation, Generation(1)) << "they are given time to follow";
+  }
+  played.Train(played.Id(0), 23, 23);
+  EXPECT_EQ(played.Nodes(), "abed");
 }
 
 TEST(SilenceTest, SilentNodeInTheChangeIsGivenUp) {
