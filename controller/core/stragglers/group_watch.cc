@@ -4,9 +4,6 @@
 #include <cmath>
 #include <cstddef>
 
-#include "absl/types/span.h"
-#include "controller/core/stragglers/median.h"
-
 namespace paceline {
 namespace {
 
@@ -42,7 +39,7 @@ GroupWatch::Event GroupWatch::Update(const GroupRow& row) {
   }
   if (jump_begins) {
     since_step_ = recent_steps_[static_cast<size_t>((rows_ - 1 - kRecent / 2) % kRecent)];
-    slowdown_ = std::exp(RecentMedian() - usual_);
+    slowdown_ = std::exp(RecentMove());
     return Event::kJump;
   }
   if (uneven_begins) {
@@ -73,10 +70,10 @@ bool GroupWatch::UpdateJump(const GroupRow& row) {
     usual_ += (row.typical - usual_) / static_cast<double>(rows_);
     return false;
   }
-  const double moved = std::abs(RecentMedian() - usual_);
+  const double moved = std::abs(RecentMove());
   const double limit = std::max(kEvent, kJumpSigmas * kMedianSigma * sigma);
   if (jumped_) {
-    if (++jump_rows_ >= kNewNormal) usual_ = RecentMedian();
+    if (++jump_rows_ >= kNewNormal) usual_ += RecentMove();
     jumped_ = moved > limit / 2 && jump_rows_ < kNewNormal;
     return false;
   }
@@ -100,9 +97,12 @@ bool GroupWatch::UpdateUneven(const GroupRow& row) {
   return uneven_ && !before;
 }
 
-double GroupWatch::RecentMedian() const {
+double GroupWatch::RecentMove() const {
   std::array<double, kRecent> sorted = recent_;
-  return MedianOf(absl::MakeSpan(sorted));
+  std::sort(sorted.begin(), sorted.end());
+  const double lower = sorted[kRecent / 2 - 1] - usual_;
+  const double upper = sorted[kRecent / 2] - usual_;
+  return std::abs(lower) < std::abs(upper) ? lower : upper;
 }
 
 }  // namespace paceline

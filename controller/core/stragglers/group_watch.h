@@ -45,7 +45,8 @@ class GroupWatch {
 
   bool UpdateJump(const GroupRow& row);
   bool UpdateUneven(const GroupRow& row);
-  double RecentMedian() const;
+  // By how much more than half of the recent rows have moved at least.
+  double RecentMove() const;
 
   bool many_ = false;
   bool jumped_ = false;

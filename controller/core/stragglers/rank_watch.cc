@@ -19,6 +19,7 @@ constexpr double kClipAgainst = kEvidence / 2;
 constexpr double kMostEvidence = kEvidence + kClipBoth;
 constexpr double kReleaseEvidence = 10;
 constexpr double kSlowShare = 0.55;
+constexpr double kPersistentShare = 0.75;
 constexpr double kSpreads = 4;
 constexpr double kFirstRows = 8;  // The noise is not known better than by a guess at first.
 constexpr int kMostSeen = 1000;
@@ -63,7 +64,11 @@ RankWatch::Change RankWatch::Update(const WatchRow& row, const NoiseLevel& noise
   if (row.residual > slow / 2 && released_ <= kReleaseEvidence / 2) ++slow_rows_;
   const bool long_enough = slow_rows_ >= options.persistent_steps && job_s_ >= options.persistent_s;
   if (!long_enough && !recurrent_) return Change::kNone;
-  if (Median(std::min(episode_rows_, kMinMedian)) <= kSlowShare * slow) return Change::kNone;
+  const double limit = std::max(kPersistentShare * slow, kSpreads * noise.spread);
+  if (Median(std::min(episode_rows_, kMinMedian)) <= limit ||
+      Median(std::min(episode_rows_, kKept)) <= limit) {
+    return Change::kNone;
+  }
   state_ = State::kPersistent;
   estimate_ = Estimate(noise);
   return Change::kPersistent;

@@ -8,6 +8,7 @@ namespace paceline {
 namespace {
 
 constexpr int64_t kNoStep = std::numeric_limits<int64_t>::min();
+constexpr int kPatienceSteps = 32;
 constexpr int kFew = 8;  // One of so many ranks.
 constexpr double kLateRate = 1.0 / 32;
 constexpr double kOftenLate = 0.25;
@@ -18,7 +19,8 @@ StepWindow::StepWindow(int ranks, int open_steps)
     : ranks_(ranks),
       open_steps_(open_steps),
       cells_(static_cast<size_t>(ranks) * static_cast<size_t>(open_steps)),
-      progress_(static_cast<size_t>(ranks), RankProgress{kNoStep, 0, 0}),
+      progress_(static_cast<size_t>(ranks), RankProgress{kNoStep, kNoStep, 0, 0}),
+      patience_(open_steps),
       removed_(kNoStep) {
   open_.reserve(static_cast<size_t>(open_steps));
   for (int slot = 0; slot < open_steps; ++slot) free_.push_back(slot);
@@ -52,6 +54,10 @@ StepWindow::Taken StepWindow::Add(const StepSample& sample) {
   cell.workload = static_cast<float>(sample.workload);
   cell.present = true;
   progress.late -= kLateRate * progress.late;
+  if (sample.step > progress.newest) {
+    progress.newest = sample.step;
+    behind_ = std::max(behind_, static_cast<int>(open_.end() - open) - 1);
+  }
   ++open->present;
   open->masked = open->masked || sample.masked;
   Settle(sample.rank, open);
@@ -98,6 +104,10 @@ std::vector<StepWindow::Open>::iterator StepWindow::Find(int64_t step) {
 
 std::vector<StepWindow::Open>::iterator StepWindow::Insert(std::vector<Open>::iterator before,
                                                            int64_t step) {
+  if (++opened_ > kPatienceSteps) {
+    patience_ = std::min(behind_ + 1, open_steps_);
+    opened_ = behind_ = 0;
+  }
   Open open{step, free_.back(), 0, 0, false};
   free_.pop_back();
   const auto row = cells_.begin() + static_cast<ptrdiff_t>(open.slot) * ranks_;
@@ -125,7 +135,7 @@ bool StepWindow::FewAwaited(const Open& open) const {
 void StepWindow::CountLate(RankProgress& rank) {
   rank.late += kLateRate * (1 - rank.late);
   if (rank.late <= kOftenLate) return;
-  patience_ = std::min(2 * patience_, open_steps_ - 1);
+  patience_ = std::min(2 * patience_, open_steps_);
   for (RankProgress& each : progress_) each.late = 0;
 }
 

@@ -2,8 +2,9 @@
 //
 // A step is settled when no rank is awaited any more: each has reported it, or kReorder steps after
 // it, or has been silent for as many steps as the window holds. It is also settled when few are
-// awaited, and few for the step that is `patience` younger: reports get lost. Patience begins with
-// 1, and doubles when that would leave out a rank whose reports always come later than others'.
+// awaited, and few for the step that is `patience` younger: reports get lost. Patience is what
+// ranks lay behind of late with what they reported in order; it doubles when a rank often comes too
+// late.
 //
 // Steps leave in ascending order: when the oldest is settled, or to make room for a newer one.
 //
@@ -65,6 +66,7 @@ class StepWindow {
   };
   struct RankProgress {
     int64_t settled;  // Up to this step it is awaited no more.
+    int64_t newest;   // Reported.
     int silent = 0;   // Steps in a row that have left without it; open_steps: not awaited.
     double late = 0;  // Share of its reports, forgetting.
   };
@@ -84,7 +86,9 @@ class StepWindow {
   std::vector<int> free_;        // Slots.
   std::vector<Open> open_;       // By step.
   std::vector<RankProgress> progress_;
-  int patience_ = 1;
+  int patience_;
+  int opened_ = 0;   // Steps since patience was set,
+  int behind_ = 0;   // and how far behind the newest one a report was that came in order.
   int64_t removed_;  // The newest step that has left.
 };
 
