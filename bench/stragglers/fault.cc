@@ -27,6 +27,13 @@ std::vector<int> Sample(std::vector<int> numbers, int count, Random& random) {
   return numbers;
 }
 
+// -1: of several.
+int StageOf(const std::vector<int>& ranks, const HistorySpec& spec) {
+  const int of_stage = spec.ranks / spec.stages;
+  const int stage = ranks.front() / of_stage;
+  return ranks.back() / of_stage == stage ? stage : -1;
+}
+
 Fault OfSpec(const HistorySpec& spec, double onset) {
   Fault fault;
   fault.scope = spec.scope;
@@ -64,7 +71,7 @@ std::vector<Fault> LastingFaults(const HistorySpec& spec, Random& random) {
       fault.ranks = spec.scope == Scope::kRank
                         ? std::vector<int>{rank}
                         : Sequence(node, std::min(spec.ranks, node + spec.ranks_per_node));
-      if (fault.ranks.front() / of_stage != fault.ranks.back() / of_stage) fault.stage = -1;
+      fault.stage = StageOf(fault.ranks, spec);
     } else if (spec.scope == Scope::kGroup) {
       fault.ranks = Sample(stage, static_cast<int>(std::lround(spec.share * of_stage)), random);
     } else if (spec.scope == Scope::kStage) {
@@ -105,11 +112,20 @@ std::vector<Fault> DrawFaults(const HistorySpec& spec, Random& random) {
     const auto length =
         static_cast<int64_t>(random.Between(spec.transient_steps.low, spec.transient_steps.high));
     const auto begin = static_cast<int64_t>(random.Unit() * spec.steps);
-    if (begin + length > spec.steps || !taken.insert(rank).second) continue;
+    const int node = rank / spec.ranks_per_node * spec.ranks_per_node;
     Fault fault;
+    fault.ranks = spec.transient_nodes
+                      ? Sequence(node, std::min(spec.ranks, node + spec.ranks_per_node))
+                      : std::vector<int>{rank};
+    if (begin + length > spec.steps ||
+        std::any_of(fault.ranks.begin(), fault.ranks.end(),
+                    [&](int slow) { return taken.count(slow) > 0; })) {
+      continue;
+    }
+    taken.insert(fault.ranks.begin(), fault.ranks.end());
+    if (spec.transient_nodes) fault.scope = Scope::kNode;
     fault.factor = factor;
-    fault.ranks = {rank};
-    fault.stage = rank / (spec.ranks / spec.stages);
+    fault.stage = StageOf(fault.ranks, spec);
     fault.begin = begin;
     fault.end = begin + length;
     faults.push_back(std::move(fault));

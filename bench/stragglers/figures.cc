@@ -32,6 +32,7 @@ void Figures::Merge(const Figures& other) {
   classed_right += other.classed_right;
   wrong_drains += other.wrong_drains;
   wrong_groups += other.wrong_groups;
+  wrong_ends += other.wrong_ends;
   causes += other.causes;
   causes_right += other.causes_right;
   to_suspect.Merge(other.to_suspect);

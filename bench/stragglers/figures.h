@@ -36,6 +36,7 @@ struct Figures {
   int64_t classed_right = 0;
   int64_t wrong_drains = 0;  // PERSISTENT or NODE of what is not slow for good.
   int64_t wrong_groups = 0;  // GROUP without a job-wide event.
+  int64_t wrong_ends = 0;    // TRANSIENT or RECOVERED of what is slow for good, without a break.
   int64_t causes = 0;        // Right suspects of lasting faults, and those with the right cause.
   int64_t causes_right = 0;
   StepTimes to_suspect;  // Steps from a lasting fault's first one to when it was told, inclusive.

@@ -86,6 +86,8 @@ const std::vector<Key>& Keys() {
       {"off", &S::off, 1, 1e6, "steps that it is not"},
       {"share", &S::share, 0, 1, "of a stage's ranks, for scope=group"},
       {"transients", &S::transients, 0, 10000, "slowdowns of a rank that end, on average"},
+      {"transient_nodes", YesOrNo(&S::transient_nodes), 0, 0,
+       "whether they slow all ranks of a node"},
       {"transient_factor", &S::transient_factor, 1, 100, "of each"},
       {"transient_steps", &S::transient_steps, 1, 1e6, "that each lasts"},
   };

@@ -76,6 +76,7 @@ struct HistorySpec {
   int off = 30;
   double share = 0.5;
   double transients = 4;
+  bool transient_nodes = false;
   Range transient_factor = {1.1, 3};
   Range transient_steps = {5, 100};
 };

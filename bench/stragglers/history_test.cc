@@ -152,6 +152,16 @@ TEST(HistoryTest, TransientsEndAndAreNeverOnASlowRank) {
   EXPECT_GT(transients, 10);
 }
 
+TEST(HistoryTest, TransientsMayMeetNodes) {
+  const Played played = Play("ranks=64 steps=500 transients=10 transient_nodes=yes faults=0");
+  ASSERT_FALSE(played.faults.empty());
+  for (const Fault& fault : played.faults) {
+    EXPECT_EQ(fault.ranks.size(), 8);
+    EXPECT_EQ(fault.scope, Scope::kNode);
+    EXPECT_FALSE(fault.lasting);
+  }
+}
+
 TEST(HistoryTest, ReportsAreLostLateAndRepeated) {
   const Played played =
       Play(std::string(kQuiet) + "missing=0.1 late=0.1 repeated=0.1 reordered=yes garbage=0.02");

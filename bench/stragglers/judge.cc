@@ -47,8 +47,9 @@ void Judge::Hear(const Verdict& verdict, int64_t now) {
       return HearDrain(verdict, now);
     case VerdictKind::kGroup:
       return HearGroup(verdict, now);
-    default:
-      return;  // That it is over.
+    case VerdictKind::kTransient:
+    case VerdictKind::kRecovered:
+      return HearEnd(verdict);
   }
 }
 
@@ -93,6 +94,13 @@ void Judge::HearDrain(const Verdict& verdict, int64_t now) {
     if (heard_[f].drain < 0) heard_[f].drain = now;
     if (heard_[f].suspect < 0) heard_[f].suspect = now;
   }
+}
+
+void Judge::HearEnd(const Verdict& verdict) {
+  figures_.wrong_ends += std::any_of(faults_.begin(), faults_.end(), [&](const Fault& fault) {
+    return fault.lasting && fault.of_few() && fault.shape != Shape::kIntermittent &&
+           verdict.step >= fault.begin && fault.Covers(verdict.rank);
+  });
 }
 
 void Judge::HearGroup(const Verdict& verdict, int64_t now) {

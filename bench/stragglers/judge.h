@@ -3,6 +3,7 @@
 //   right SUSPECT    the rank has a fault or transient then, or had within the last kGrace steps
 //   wrong drain      PERSISTENT or NODE without a lasting fault of that rank or on that node
 //   right class      a lasting fault was called PERSISTENT or NODE; a transient never was
+//   wrong end        TRANSIENT or RECOVERED while a lasting fault that is never off goes on
 //   right GROUP      something that many ranks of the group share, or the last stage's longer work
 //
 // Being slow for one step is no fault that is to be told. Faults of a group, stage or job are found
@@ -50,6 +51,7 @@ class Judge {
 
   void HearSuspect(const Verdict& verdict, int64_t now);
   void HearDrain(const Verdict& verdict, int64_t now);
+  void HearEnd(const Verdict& verdict);
   void HearGroup(const Verdict& verdict, int64_t now);
   bool Touches(const Fault& fault, const Verdict& verdict) const;
   bool ManyAreSlow(int peer_group, int64_t step) const;

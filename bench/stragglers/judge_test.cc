@@ -93,6 +93,15 @@ TEST_F(JudgeTest, ALastingFaultThatIsOnlySuspectIsNotClassedRight) {
   EXPECT_EQ(figures.classed_right, 0);
 }
 
+TEST_F(JudgeTest, AnEndIsWrongWhileTheFaultGoesOn) {
+  const std::vector<Verdict> ends = {
+      Of(VerdictKind::kTransient, 5, 80), Of(VerdictKind::kTransient, 2, 99),
+      Of(VerdictKind::kTransient, 2, 150), Of(VerdictKind::kRecovered, 2, 300)};
+  EXPECT_EQ(Hear(ends).wrong_ends, 2);
+  faults_[1].shape = Shape::kIntermittent;
+  EXPECT_EQ(Hear(ends).wrong_ends, 0);
+}
+
 TEST_F(JudgeTest, ANodeIsRightIfARankOnItIsSlowForGood) {
   Verdict node = Of(VerdictKind::kNode, -1, 200);
   node.node = 1;

@@ -11,12 +11,12 @@ namespace paceline::detect {
 namespace {
 
 using nlohmann::json;
-using Line = std::array<std::string, 13>;
+using Line = std::array<std::string, 14>;
 
 const Line kHead = {"",        "million",    "found", "recall", "precision", "wrong", "per 10^6",
-                    "SUSPECT", "PERSISTENT", "wrong", "wrong",  "class",     "cause"};
+                    "SUSPECT", "PERSISTENT", "wrong", "wrong",  "wrong",     "class", "cause"};
 const Line kHead2 = {"",         "steps",    "",      "[95 %]", "[95 %]", "SUSPECT", "(95 %)",
-                     "p50, p99", "p50, p99", "drain", "GROUP",  "right",  "right"};
+                     "p50, p99", "p50, p99", "drain", "GROUP",  "end",    "right",   "right"};
 
 struct ClaimName {
   Claim claim;
@@ -62,6 +62,7 @@ Line Describe(const std::string& name, const Figures& f) {
           Quantiles(f.to_persistent),
           absl::StrFormat("%d", f.wrong_drains),
           absl::StrFormat("%d", f.wrong_groups),
+          absl::StrFormat("%d", f.wrong_ends),
           f.classed == 0 ? "-" : absl::StrFormat("%.2f", 100 * Share(f.classed_right, f.classed)),
           f.causes == 0 ? "-" : absl::StrFormat("%.1f", 100 * Share(f.causes_right, f.causes))};
 }
@@ -114,6 +115,7 @@ json AsJson(const Figures& f) {
           {"steps_to_persistent", Times(f.to_persistent)},
           {"wrong_drains", Rate(f.wrong_drains, f.rank_steps)},
           {"wrong_groups", f.wrong_groups},
+          {"wrong_ends", f.wrong_ends},
           {"transients_found", Proportion(f.transients_found, f.transients)},
           {"class_right", Proportion(f.classed_right, f.classed)},
           {"cause_right", Proportion(f.causes_right, f.causes)}};

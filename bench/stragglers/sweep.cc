@@ -31,6 +31,8 @@ const std::vector<SweepRow>& Sweep() {
       {"the job 1.3x", "ranks=64 factor=1.3 scope=job faults=1", Claim::kNotStraggler, 4},
       {"nobody", "faults=0 transients=0", Claim::kNotStraggler, 2},
       {"30 transients", "faults=0 transients=30", Claim::kNotStraggler, 2},
+      {"12 transients of nodes", "faults=0 transients=12 transient_nodes=yes", Claim::kNotStraggler,
+       2},
       // How many ranks.
       {"8 ranks, 1.1x", "ranks=8 ranks_per_node=1 stages=1 faults=1 transients=1",
        Claim::kTenPercent, 4},
