@@ -156,28 +156,50 @@ TEST(LadderPlannerTest, DriftIsBounded) {
   for (const auto& candidate : plan.candidates) EXPECT_LE(candidate.equivalent_period, 4.25);
 }
 
-// So that the bound does not exclude what others recommend.
-TEST(LadderPlannerTest, BoundAdmitsThePublishedLadders) {
-  const struct {
-    int ranks;
-    std::vector<std::pair<int64_t, int>> inner;
-  } published[] = {{64, {{2, 8}, {4, 32}}},
-                   {64, {{4, 32}}},
-                   {128, {{2, 8}, {4, 32}}},
-                   {128, {{4, 32}}},
-                   {256, {{1, 4}, {2, 16}, {4, 64}}},
-                   {256, {{2, 8}, {4, 64}}},
-                   {256, {{4, 16}}}};
-  double longest = 0;
-  for (const auto& row : published) {
+struct Published {
+  int ranks;
+  double share;
+  std::vector<std::pair<int64_t, int>> inner;
+
+  Ladder ladder() const {
     Ladder ladder;
-    for (const auto& [period, size] : row.inner) {
-      ladder.push_back({period, LadderScope::kSize, size});
-    }
+    for (const auto& [period, size] : inner) ladder.push_back({period, LadderScope::kSize, size});
     ladder.push_back({8, LadderScope::kAll, 0});
-    longest = std::max(longest, EquivalentPeriod(ladder, Homes(row.ranks, 1, row.ranks), {}));
+    return ladder;
+  }
+};
+
+std::vector<Published> PublishedLadders() {
+  return {{64, 0.02, {{2, 8}, {4, 32}}},
+          {64, 0.02, {{4, 32}}},
+          {128, 0.01, {{2, 8}, {4, 32}}},
+          {128, 0.01, {{4, 32}}},
+          {256, 0.01, {{1, 4}, {2, 16}, {4, 64}}},
+          {256, 0.01, {{2, 8}, {4, 64}}},
+          {256, 0.01, {{4, 16}}}};
+}
+
+TEST(LadderPlannerTest, BoundAdmitsThePublishedLadders) {
+  double longest = 0;
+  for (const Published& row : PublishedLadders()) {
+    longest = std::max(longest, EquivalentPeriod(row.ladder(), Homes(row.ranks, 1, row.ranks), {}));
   }
   EXPECT_NEAR(longest, 4.22, 0.005);
+}
+
+// Planned from one history, played with another.
+TEST(LadderPlannerTest, IsAheadOfThePublishedLadders) {
+  for (const Published& row : PublishedLadders()) {
+    DrawnTimes wish = Stalling(row.ranks, row.share);
+    const Ladder ours = PlanLadder(InputsOf(Draw(wish), 0)).ladder;
+    wish.seed = 2;
+    LadderInputs later = InputsOf(Draw(wish), 0);
+    later.current = ours;
+    const double step_s = PlanLadder(later).current.step_s;
+    later.current = row.ladder();
+    EXPECT_LT(step_s, PlanLadder(later).current.step_s)
+        << DescribeLadder(ours) << " against " << DescribeLadder(row.ladder());
+  }
 }
 
 TEST(LadderPlannerTest, OfEqualOnesTheOneThatDriftsLeast) {

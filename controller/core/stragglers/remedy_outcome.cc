@@ -94,29 +94,25 @@ void RemedyPolicy::EndCheck(RemedyDecision& decision, DecisionState state, std::
   SetState(decision, state, now);
 }
 
-void RemedyPolicy::FollowUp(const RemedyDecision& decision, const RemedyFacts& facts, Moment now) {
+void RemedyPolicy::FollowUp(const RemedyDecision& in_vain, const RemedyFacts& facts, Moment now) {
   if (mode_ == StragglerMode::kOff) return;
-  // `decision` is gone once another is advised.
-  const RemedyDecision in_vain = decision;
-  const std::string why = absl::StrCat("decision ", in_vain.id, " did not help: ", in_vain.outcome);
-  if (in_vain.kind == RemedyKind::kLadder || in_vain.kind == RemedyKind::kDrain) {
-    RemedyDecision undo = NewDecision(in_vain.kind, facts);
-    undo.undoes = in_vain.id;
-    undo.node = in_vain.node;
-    undo.ladder = in_vain.former;
-    undo.former = in_vain.ladder;
-    undo.before.seconds = in_vain.measured_s;
-    undo.predicted_s = in_vain.before.seconds;
-    undo.reason = why;
-    Advise(std::move(undo), now);
-  }
-  if (in_vain.kind == RemedyKind::kLadder) return;
+  const bool is_ladder = in_vain.kind == RemedyKind::kLadder;
+  RemedyDecision undo = NewDecision(in_vain.kind, facts);
+  undo.undoes = in_vain.id;
+  undo.node = in_vain.node;
+  undo.ladder = in_vain.former;
+  undo.former = in_vain.ladder;
+  undo.before.seconds = in_vain.measured_s;
+  undo.predicted_s = in_vain.before.seconds;
+  undo.reason = absl::StrCat("decision ", in_vain.id, " did not help: ", in_vain.outcome);
   RemedyDecision question = NewDecision(RemedyKind::kAskPerson, facts);
   question.rank = in_vain.rank;
   question.node = in_vain.node;
   question.verdict = in_vain.verdict;
-  question.reason = why;
-  AskPerson(std::move(question), now);
+  question.reason = undo.reason;
+  // From here on `in_vain` may be gone.
+  if (is_ladder || undo.kind == RemedyKind::kDrain) Advise(std::move(undo), now);
+  if (!is_ladder) AskPerson(std::move(question), now);
 }
 
 void RemedyPolicy::Fail(RemedyDecision& decision, const std::string& error,

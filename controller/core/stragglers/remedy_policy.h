@@ -162,7 +162,7 @@ class RemedyPolicy {
   void MeasureCheck(const StepWindow& window, const RemedyFacts& facts, Moment now);
   void EndCheck(RemedyDecision& decision, DecisionState state, std::string outcome, Moment now);
   // Undoes or escalates what did not help.
-  void FollowUp(const RemedyDecision& decision, const RemedyFacts& facts, Moment now);
+  void FollowUp(const RemedyDecision& in_vain, const RemedyFacts& facts, Moment now);
   void Fail(RemedyDecision& decision, const std::string& error, const RemedyFacts& facts,
             Moment now);
 

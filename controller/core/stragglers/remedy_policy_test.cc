@@ -72,6 +72,22 @@ TEST(RemedyPolicyTest, IsCheckedAfterwards) {
   EXPECT_EQ(job.orders, 1);
 }
 
+TEST(RemedyPolicyTest, EachCheckHasItsOwnSteps) {
+  PolicyJob job(StragglerMode::kAuto);
+  AddStraggler(job);
+  job.facts.checked_spares = 3;
+  job.Done();
+  job.Train(130, 0.1);
+  job.Train(1000, 0.15);
+  job.Tell(VerdictKind::kPersistent, 2);
+  ASSERT_EQ(job.orders, 2);
+  job.Done();
+  job.Train(110, 0.1);
+  EXPECT_EQ(job.stored.at(2).state, DecisionState::kChecking);
+  job.Train(20, 0.1);
+  EXPECT_EQ(job.stored.at(2).state, DecisionState::kHelped);
+}
+
 TEST(RemedyPolicyTest, SuspectsAndTransientsAreLeftAlone) {
   PolicyJob job(StragglerMode::kAuto);
   job.Train(300, 0.15);
@@ -201,6 +217,29 @@ TEST(RemedyPolicyTest, NewGenerationOrEpochWithdrawsAdvice) {
     job.Train(1000, 0.15);
     EXPECT_THAT(job.policy->decisions(), SizeIs(1)) << "nothing is known of the new one";
   }
+}
+
+TEST(RemedyPolicyTest, StepsOfAnEarlierGenerationAreNotWhatIsBefore) {
+  PolicyJob job(StragglerMode::kAuto);
+  job.Train(500, 0.3);
+  job.facts.generation = Generation(2);
+  job.Train(30, 0.15);
+  job.Tell(VerdictKind::kPersistent, 5);
+  EXPECT_EQ(job.orders, 0) << "three windows";
+  job.Train(500, 0.15);
+  ASSERT_EQ(job.orders, 1);
+  EXPECT_NEAR(job.Last().before.seconds, 0.15, 1e-9);
+}
+
+TEST(RemedyPolicyTest, PlansOfTwoEpochsDoNotAgree) {
+  PolicyJob job(StragglerMode::kAuto);
+  job.Train(300, 0.3);
+  job.TellPlan(LadderAdvice::kChange, kLadder, 0.2, {}, 0.3);
+  job.facts.epoch = PlanEpoch(2);
+  job.Train(300, 0.3);
+  job.TellPlan(LadderAdvice::kChange, kLadder, 0.2, {}, 0.3);
+  job.Train(100, 0.3);
+  EXPECT_EQ(job.orders, 0);
 }
 
 TEST(RemedyPolicyTest, StepTimesOfAnotherGenerationAndNonsenseDoNotCount) {
@@ -456,6 +495,8 @@ TEST(RemedyPolicyTest, SameRankSlowOnAnotherNodeIsNotTheNodesFault) {
   job.Tell(again);
   EXPECT_EQ(job.stored.at(1).state, DecisionState::kDidNotHelp);
   EXPECT_EQ(job.stored.at(1).outcome, "rank 5 on n9 is slow again");
+  ASSERT_THAT(job.Open(), SizeIs(1));
+  EXPECT_THAT(job.Last().reason, HasSubstr("decision 1 did not help"));
   job.Train(5000, 0.15);
   EXPECT_EQ(job.orders, 1);
 }
