@@ -105,7 +105,7 @@ std::vector<StepWindow::Open>::iterator StepWindow::Find(int64_t step) {
 std::vector<StepWindow::Open>::iterator StepWindow::Insert(std::vector<Open>::iterator before,
                                                            int64_t step) {
   if (++opened_ > kPatienceSteps) {
-    patience_ = std::min(behind_ + 1, open_steps_);
+    patience_ = std::min(std::max(behind_ + 1, least_patience_), open_steps_);
     opened_ = behind_ = 0;
   }
   Open open{step, free_.back(), 0, 0, false};
@@ -135,7 +135,7 @@ bool StepWindow::FewAwaited(const Open& open) const {
 void StepWindow::CountLate(RankProgress& rank) {
   rank.late += kLateRate * (1 - rank.late);
   if (rank.late <= kOftenLate) return;
-  patience_ = std::min(2 * patience_, open_steps_);
+  least_patience_ = patience_ = std::min(2 * patience_, open_steps_);
   for (RankProgress& each : progress_) each.late = 0;
 }
 

@@ -3,8 +3,8 @@
 // A step is settled when no rank is awaited any more: each has reported it, or kReorder steps after
 // it, or has been silent for as many steps as the window holds. It is also settled when few are
 // awaited, and few for the step that is `patience` younger: reports get lost. Patience is what
-// ranks lay behind of late with what they reported in order; it doubles when a rank often comes too
-// late.
+// ranks lay behind of late with what they reported in order; it doubles for good when a rank often
+// comes too late.
 //
 // Steps leave in ascending order: when the oldest is settled, or to make room for a newer one.
 //
@@ -87,6 +87,7 @@ class StepWindow {
   std::vector<Open> open_;       // By step.
   std::vector<RankProgress> progress_;
   int patience_;
+  int least_patience_ = 1;
   int opened_ = 0;   // Steps since patience was set,
   int behind_ = 0;   // and how far behind the newest one a report was that came in order.
   int64_t removed_;  // The newest step that has left.
