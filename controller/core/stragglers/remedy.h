@@ -14,12 +14,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/time/time.h"
 #include "common/core/ids.h"
 #include "controller/core/stragglers/ladder_candidates.h"
+#include "controller/core/stragglers/ladder_planner.h"
 #include "controller/core/stragglers/verdict.h"
 
 namespace paceline {
@@ -81,6 +83,7 @@ struct RemedyDecision {
   NodeName node;
   Verdict verdict;  // Not of kLadder.
   StepMean before;
+  std::optional<LadderPlan> plan;     // Of kLadder; not of an undo.
   double lost_s = 0;                  // Up to then.
   std::vector<RemedyOption> options;  // The best first; with none, nothing was possible.
   std::string reason;                 // One line.

@@ -372,6 +372,7 @@ TEST(RemedyPolicyTest, NothingIsBegunBeforeTheLastWasChecked) {
   job.Train(110, 0.1);
   EXPECT_EQ(job.orders, 1);
   EXPECT_EQ(job.stored.at(1).state, DecisionState::kChecking);
+  EXPECT_THAT(job.Open(), IsEmpty());
   job.Train(20, 0.1);
   EXPECT_EQ(job.stored.at(1).state, DecisionState::kHelped);
   EXPECT_EQ(job.orders, 2);
@@ -426,6 +427,7 @@ TEST(RemedyPolicyTest, NothingWhileTheMembershipChanges) {
   job.Train(500, 0.15);
   job.facts.running = false;
   job.Tell(VerdictKind::kPersistent, 5);
+  job.Train(1000, 0.15);
   EXPECT_THAT(job.policy->decisions(), IsEmpty());
   job.facts.running = true;
   job.Wait(absl::Seconds(1));
@@ -597,6 +599,7 @@ TEST(RemedyPolicyTest, LadderChangesAfterTwoPlansThatAgree) {
   ASSERT_EQ(job.orders, 1);
   EXPECT_EQ(job.Last().kind, RemedyKind::kLadder);
   EXPECT_EQ(job.Last().ladder, kLadder);
+  EXPECT_EQ(job.Last().plan->ladder, kLadder);
   EXPECT_NEAR(job.Last().predicted_s, 0.2, 1e-9);
   job.Done();
   EXPECT_EQ(job.Last().done_epoch, PlanEpoch(2));
@@ -613,6 +616,37 @@ TEST(RemedyPolicyTest, LadderWaitsUntilEnoughIsLost) {
   job.Train(50, 0.3);
   EXPECT_EQ(job.orders, 0) << "0.5 s of 0.6";
   job.Train(20, 0.3);
+  EXPECT_EQ(job.orders, 1);
+}
+
+TEST(RemedyPolicyTest, LadderWaitsForAPlanThatIsPending) {
+  PolicyJob job(StragglerMode::kAdvise);
+  job.facts.plan_pending = true;
+  AddStalls(job);
+  EXPECT_THAT(job.policy->decisions(), IsEmpty());
+  job.facts.plan_pending = false;
+  job.Wait(absl::Seconds(1));
+  EXPECT_THAT(job.Open(), SizeIs(1));
+}
+
+TEST(RemedyPolicyTest, InModeAdviseBothAreAdvised) {
+  PolicyJob job(StragglerMode::kAdvise);
+  AddStraggler(job);
+  for (int i = 0; i < 2; ++i) job.TellPlan(LadderAdvice::kChange, kLadder, 0.1, {}, 0.15);
+  job.Train(100, 0.15);
+  EXPECT_THAT(job.Open(), SizeIs(2));
+}
+
+TEST(RemedyPolicyTest, LadderDoesNotChangeShortlyBeforeTheEnd) {
+  PolicyJob job(StragglerMode::kAuto);
+  job.Train(300, 0.3);
+  job.facts.steps_left = 105;  // It costs 0.6 s, and gains 0.1 s a step.
+  job.TellPlan(LadderAdvice::kChange, kLadder, 0.2, {}, 0.3);
+  job.Train(100, 0.3);
+  job.TellPlan(LadderAdvice::kChange, kLadder, 0.2, {}, 0.3);
+  EXPECT_EQ(job.orders, 0);
+  job.facts.steps_left = 7;
+  job.Wait(absl::Seconds(1));
   EXPECT_EQ(job.orders, 1);
 }
 
@@ -780,6 +814,18 @@ TEST(RemedyPolicyTest, SlowNetworkIsForAPerson) {
   job.Train(1000, 0.15);
   EXPECT_EQ(job.orders, 0);
   ASSERT_THAT(job.policy->decisions(), SizeIs(1));
+  EXPECT_EQ(job.Last().kind, RemedyKind::kAskPerson);
+}
+
+TEST(RemedyPolicyTest, NobodyIsAskedForALittle) {
+  PolicyJob job(StragglerMode::kAuto);
+  job.facts.recovers = false;
+  job.Train(500, 0.104);
+  job.Tell(VerdictKind::kPersistent, 5, 1.04);
+  job.Train(20000, 0.104);
+  EXPECT_THAT(job.policy->decisions(), IsEmpty());
+  job.Tell(VerdictKind::kPersistent, 5, 1.06);
+  job.Train(10, 0.106);
   EXPECT_EQ(job.Last().kind, RemedyKind::kAskPerson);
 }
 

@@ -117,6 +117,7 @@ void RemedyPolicy::AdviseLadder(const RemedyFacts& facts, Moment now) {
   RemedyDecision decision = NewDecision(RemedyKind::kLadder, facts);
   decision.before = *before;
   decision.lost_s = wish_->lost_s;
+  decision.plan = plan;
   decision.ladder = plan.ladder;
   decision.former = plan.current.ladder;
   decision.cost_s =
