@@ -84,7 +84,7 @@ const std::vector<Key>& Keys() {
       {"ramp", &S::ramp, 1, 1e6, "steps until a ramp has its factor"},
       {"on", &S::on, 1, 1e6, "steps that an intermittent fault is slow for"},
       {"off", &S::off, 1, 1e6, "steps that it is not"},
-      {"share", &S::share, 0, 1, "of a stage's ranks, for scope=group"},
+      {"share", &S::share, 0.26, 1, "of a stage's ranks, for scope=group"},
       {"transients", &S::transients, 0, 10000, "slowdowns of a rank that end, on average"},
       {"transient_nodes", YesOrNo(&S::transient_nodes), 0, 0,
        "whether they slow all ranks of a node"},

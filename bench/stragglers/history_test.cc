@@ -107,7 +107,7 @@ TEST(HistoryTest, ScopesOfFaults) {
   };
   EXPECT_EQ(ranks("rank"), 1);
   EXPECT_EQ(ranks("node"), 4);
-  EXPECT_EQ(ranks("group share=0.25"), 4);
+  EXPECT_EQ(ranks("group share=0.375"), 6);
   EXPECT_EQ(ranks("stage"), 16);
   EXPECT_EQ(ranks("job"), 32);
 }

@@ -37,6 +37,24 @@ TEST(ReplayTest, TheSlowWorkerOfARealTraceIsNamedAndNobodyElse) {
   }
 }
 
+// As the authors of the trace slowed one worker, so each other one is slowed here.
+TEST(ReplayTest, TenPercentMoreOfAnyWorkerOfARealTraceIsFound) {
+  for (size_t slowed = 1; slowed < 16; ++slowed) {
+    std::ifstream csv("bench/stragglers/testdata/AR_rank_steps.csv");
+    auto trace = ReadTrace(csv);
+    ASSERT_TRUE(trace.ok()) << trace.status();
+    constexpr int64_t kFrom = 415;  // A third of the traced steps comes before.
+    for (TraceRow& row : trace->rows) {
+      if (row.sample.rank != static_cast<int>(slowed) || row.sample.step < kFrom) continue;
+      row.sample.forward_s *= 1.1;
+      row.sample.backward_s *= 1.1;
+    }
+    const TraceWorker& worker = trace->workers[slowed];
+    EXPECT_EQ(Named(Replay(*trace, 0)),
+              (std::set<std::pair<int, int>>{{0, 0}, {worker.dp, worker.stage}}));
+  }
+}
+
 TEST(ReplayTest, UnevenStagesOfARealTraceAreNoStragglers) {
   const std::vector<json> lines = ReplayFile("ST_rank_steps.csv");
   EXPECT_TRUE(Named(lines).empty());
