@@ -415,6 +415,7 @@ TEST_F(ClusterNodesTest, JobWaitsForAPlaceOfWhatADrainHasEnded) {
     TrainerReport survivor = ReportOf(0, TrainerState::kRunning);
     survivor.membership.waiting = true;
     survivor.membership.error = "the peer is gone";
+    survivor.membership.left = Generation(1);
     cluster_.Step(NodeReported{NodeName("a"), {survivor}}, At(at));
     cluster_.Step(NodeReported{NodeName("b"), {ReportOf(1, TrainerState::kExited)}}, At(at));
   }

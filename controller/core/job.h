@@ -115,7 +115,6 @@ struct RankState {
   absl::Time progressed = absl::InfinitePast();      // It was seen to go on last.
   absl::Time heard = absl::InfinitePast();           // Its node told of it last.
   int64_t first_step = -1;                           // Seen of it.
-  std::string old_error = {};                        // Told before the present generation.
 
   // A member that is given up although its end is not known: why. It is ended.
   std::string lost = {};

@@ -32,17 +32,6 @@ void CarryOverSaves(Job& job) {
   order.generation = job.generation;
 }
 
-// All members have trained in it.
-Generation NewestThatCameAbout(const Job& job) {
-  const auto& history = job.recovery.history;
-  for (auto change = history.rbegin(); change != history.rend(); ++change) {
-    if (change->ended != absl::InfinitePast()) {
-      return std::max(change->generation, job.recovery.started);
-    }
-  }
-  return job.recovery.started;
-}
-
 RankBatch BatchOf(const Job& job, int ranks) {
   const RecoveryPolicy& policy = job.request.recovery;
   return BatchFor(policy.rule, job.request.ranks, policy.batch, ranks).value_or(policy.batch);
@@ -153,6 +142,16 @@ bool HasState(const Job& job, const RankState& trainer) {
   return HasTrained(trainer) && !(trainer.report.membership.generation < NewestThatCameAbout(job));
 }
 
+Generation NewestThatCameAbout(const Job& job) {
+  const auto& history = job.recovery.history;
+  for (auto change = history.rbegin(); change != history.rend(); ++change) {
+    if (change->ended != absl::InfinitePast()) {
+      return std::max(change->generation, job.recovery.started);
+    }
+  }
+  return job.recovery.started;
+}
+
 const MembershipChange* ChangeUnderWay(const Job& job) {
   const auto& history = job.recovery.history;
   if (history.empty() || history.back().generation != job.generation) return nullptr;
@@ -236,7 +235,6 @@ void BeginGeneration(Job& job, NextGeneration next, Moment now) {
   recovery.deadline = absl::InfiniteFuture();
   for (RankState& member : job.ranks) {
     UseNode(job, member.place.node);
-    member.old_error = member.report.membership.error;
     member.stop.reset();
   }
   if (!next.planned) {

@@ -80,6 +80,8 @@ bool HasState(const Job& job, const RankState& trainer);
 // Some member has done all its steps: nothing is replaced any more.
 bool IsOver(const Job& job);
 
+// The newest generation in which all members have trained.
+Generation NewestThatCameAbout(const Job& job);
 // The change of membership under way; null: there is none.
 const MembershipChange* ChangeUnderWay(const Job& job);
 MembershipChange* ChangeUnderWay(Job& job);

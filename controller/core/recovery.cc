@@ -17,10 +17,13 @@
 namespace paceline {
 namespace {
 
+// Errors of generations before those that are to train now are echoes of what ended these.
 bool WaitsWithError(const Job& job, const RankState& member) {
   const MembershipStatus& status = member.report.membership;
   if (!status.waiting || status.error.empty() || HasEnded(member)) return false;
-  return status.generation == job.generation || status.error != member.old_error;
+  const MembershipChange* change = ChangeUnderWay(job);
+  const bool planned = change != nullptr && change->planned;
+  return !(status.left < (planned ? NewestThatCameAbout(job) : job.generation));
 }
 
 const RankState* FindWaiting(const Job& job) {

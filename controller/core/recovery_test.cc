@@ -165,7 +165,9 @@ TEST(RecoveryTest, LateReportOfAnOldGenerationChangesNothing) {
   elsewhere.state = TrainerState::kRunning;
   EXPECT_EQ(ApplyReport(job, NodeName("a"), elsewhere, At(6)), JobChange::kNone);
   played.Wait(played.Id(0), 6);
+  played.Advance(10);
   EXPECT_EQ(job.generation, Generation(2)) << "why it left the generation before is known";
+  EXPECT_EQ(job.recovery.failures.size(), 1U);
 }
 
 TEST(RecoveryTest, WithoutAPlaceTheOthersWaitAndTheJobGoesOnWhenThereIsOne) {
@@ -318,7 +320,7 @@ TEST(RecoveryTest, ErrorInTheMeetingItselfMakesTheNextOne) {
   played.Wait(played.Id(0), 5.5);
   played.Advance(6);
   EXPECT_EQ(job.generation, Generation(2)) << "it has not heard of the generation yet";
-  played.Wait(played.Id(0), 7, "cannot connect to rank 3");
+  played.WaitAfter(Generation(2), played.Id(0), 7, "cannot connect to rank 3");
   played.Advance(7.2);
   EXPECT_EQ(job.generation, Generation(3));
 }

@@ -103,10 +103,11 @@ struct MembershipStatus {
   std::string error;
   int64_t step = 0;
   Generation ready{0};  // Planned one that it could take part in at once.
+  Generation left{0};   // Newest one that it has left, met or not: the error's.
 
   friend bool operator==(const MembershipStatus& a, const MembershipStatus& b) {
-    return std::tie(a.generation, a.waiting, a.error, a.step, a.ready) ==
-           std::tie(b.generation, b.waiting, b.error, b.step, b.ready);
+    return std::tie(a.generation, a.waiting, a.error, a.step, a.ready, a.left) ==
+           std::tie(b.generation, b.waiting, b.error, b.step, b.ready, b.left);
   }
 };
 

@@ -79,6 +79,7 @@ v1::MembershipStatus ToProto(const MembershipStatus& status) {
   out.set_error(status.error);
   out.set_step(status.step);
   out.set_ready_generation(status.ready.value());
+  out.set_left_generation(status.left.value());
   return out;
 }
 

@@ -155,6 +155,7 @@ MembershipStatus FromProto(const v1::MembershipStatus& status) {
   out.error = status.error();
   out.step = status.step();
   out.ready = Generation(status.ready_generation());
+  out.left = Generation(status.left_generation());
   return out;
 }
 

@@ -85,6 +85,7 @@ void Trainer::Tell() {
   told.error = membership_.error();
   told.step = step();
   told.ready = Generation(membership_.ready_generation());
+  told.left = Generation(membership_.left_generation());
   node_.OnTold(*this);
 }
 

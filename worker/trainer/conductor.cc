@@ -63,6 +63,7 @@ void Conductor::Tell() {
   status.error = state_.error();
   status.step = step_;
   status.ready_generation = state_.ready_generation();
+  status.left_generation = state_.left_generation();
   control_.SetMembership(status);
 }
 

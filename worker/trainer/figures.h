@@ -33,6 +33,7 @@ struct MembershipStatus {
   std::string error;
   int64_t step = 0;
   int64_t ready_generation = 0;
+  int64_t left_generation = 0;
 };
 
 struct ProfileResult {

@@ -97,10 +97,15 @@ class MemberJob {
     const std::vector<RankState> members = job.ranks;
     for (const RankState& member : members) Train(member.report.id, at, step);
   }
-  void Wait(const TrainerId& id, double at, const std::string& error = "connection reset") {
+  // It has left the generation that it trained in.
+  void Wait(const TrainerId& id, double at) {
+    WaitAfter(Last(id).membership.generation, id, at, "connection reset");
+  }
+  void WaitAfter(Generation left, const TrainerId& id, double at, const std::string& error) {
     TrainerReport report = Last(id);
     report.membership.waiting = true;
     report.membership.error = error;
+    report.membership.left = left;
     Tell(report, at);
   }
   void End(const TrainerId& id, double at, FailureKind failure = FailureKind::kSignal,

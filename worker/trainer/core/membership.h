@@ -77,6 +77,7 @@ class MembershipState {
   bool waiting() const { return waiting_since_.has_value(); }
   const std::string& error() const { return error_; }
   int64_t ready_generation() const { return connected_; }
+  int64_t left_generation() const { return over_; }
   // When Next becomes kGiveUp by itself.
   absl::Time give_up_at() const;
 

@@ -153,5 +153,16 @@ TEST_F(MembershipTest, APlannedGenerationThatCannotBeConnectedIsNotTriedAgain) {
   EXPECT_EQ(Next(), Action::kLeave);
 }
 
+TEST_F(MembershipTest, AnErrorIsOfTheGenerationThatWasLeft) {
+  Train();
+  EXPECT_EQ(state_.left_generation(), 0);
+  state_.OnFailed("the peer is gone", kNow);
+  state_.OnOrder(Order(2, 0));
+  EXPECT_EQ(state_.left_generation(), 1) << "whatever it is told then";
+  state_.OnMeeting(2);
+  state_.OnFailed("cannot connect", kNow);
+  EXPECT_EQ(state_.left_generation(), 2);
+}
+
 }  // namespace
 }  // namespace paceline
