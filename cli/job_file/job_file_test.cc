@@ -346,7 +346,7 @@ TEST(JobFileTest, NumberThatIsTooLargeIsToldSo) {
                           "9223372036854775807"));
   EXPECT_THAT(
       ProblemsOfAddition("chaos: [{step: 99999999999999999999, kind: exit}]\nallow_chaos: true\n"),
-      ElementsAre("7:11 chaos[0].step is too large; allowed is 0 to steps - 1"));
+      ElementsAre("7:10 chaos[0].step is too large; allowed is 0 to steps - 1"));
   EXPECT_THAT(ProblemsOfAddition("batch_per_rank: 99999999999999999999\n"),
               ElementsAre("7:1 batch_per_rank is too large; allowed is 1 and more, up to "
                           "2147483647"));

@@ -243,8 +243,8 @@ const std::vector<JobKey>& JobKeys() {
        "Share of these steps, drawn from the seed for each rank and step."},
       {"chaos[].generation", T::kInteger, "", "0", "0 and more", "1",
        "Only in this start of the job, counted from 1; 0 is in all."},
-      {"chaos[].node", T::kText, "", "all", "", "dev-2", "Only on the node of this name."},
-      {"chaos[].factor", T::kNumber, "", "required for slow", "1 and more", "1.5", "By which a slow rank's passes take longer."},
+      {"chaos[].node", T::kText, "", "none", "", "dev-2", "Only on the node of this name; none is on all."},
+      {"chaos[].factor", T::kNumber, "", "0", "1 and more for slow", "1.5", "By which a slow rank's passes take longer."},
       {"chaos[].megabytes", T::kNumber, "MB", "0", "0 and more", "10", "What memory_growth takes at each step."},
   };
   // clang-format on

@@ -70,8 +70,8 @@ void CheckFault(const std::string& at, const v1::Fault& fault, const v1::JobSpec
   problems.CheckFiniteAtLeast(StrCat(at, "megabytes"), fault.megabytes(), 0);
   if (fault.kind() == v1::SLOW) {
     problems.CheckFiniteAtLeast(StrCat(at, "factor"), fault.factor(), 1);
-  } else if (fault.factor() != 0) {
-    problems.Add(StrCat(at, "factor"), "is given, but only slow has one");
+  } else {
+    problems.CheckFiniteAtLeast(StrCat(at, "factor"), fault.factor(), 0);
   }
 }
 

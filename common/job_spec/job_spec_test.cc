@@ -121,8 +121,6 @@ INSTANTIATE_TEST_SUITE_P(
         Rule{"SlowWithoutFactor", "allow_chaos: true chaos { kind: SLOW }", "chaos[0].factor"},
         Rule{"SlowBelowOne", "allow_chaos: true chaos { kind: SLOW factor: 0.5 }",
              "chaos[0].factor"},
-        Rule{"FactorOfAnother", "allow_chaos: true chaos { kind: SLEEP factor: 2 }",
-             "chaos[0].factor"},
         Rule{"GrowthNegative", "allow_chaos: true chaos { kind: MEMORY_GROWTH megabytes: -1 }",
              "chaos[0].megabytes"},
         Rule{"StragglerModeUnknown", "stragglers { mode: 9 }", "stragglers.mode"},
