@@ -22,7 +22,7 @@ import paceline_bench
 EXAMPLE = paceline_bench.ROOT / "deploy/examples/llama-hsgd.yaml"
 PICTURE = paceline_bench.ROOT / "docs/images/llama-hsgd.svg"
 TEXT = next(paceline_bench.ROOT.glob(".venv/lib/python3*/site-packages/torch"))
-STALLS = "faults: [{{rank: -1, kind: sleep, seconds: 1, probability: 0.02, steps: {steps}}}]\n"
+STALLS = "allow_chaos: true\nchaos: [{{rank: -1, kind: sleep, seconds: 1, probability: 0.02, steps: {steps}}}]\n"
 LINE = re.compile(r"^(\S+) \w+ step=(\d+) loss=\S+ mean_loss=(\S+)", re.MULTILINE)
 NAMES = {"ddp": "data parallel", "hsgd": "hierarchical"}
 COLOURS = {"ddp": "#1f77b4", "hsgd": "#d62728"}

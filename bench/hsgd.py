@@ -53,14 +53,14 @@ def spec(args, ranks, kilobytes, share, hierarchical):
     else:
         strategy = "ddp {}"
     fault = f"rank: -1 kind: SLEEP steps: {args.steps}"
-    stalls = f"faults {{ {fault} seconds: {STALL_S} probability: {share} }}" if share else ""
+    stalls = f"chaos {{ {fault} seconds: {STALL_S} probability: {share} }}" if share else ""
     return f"""
         name: "bench" ranks: {ranks} device: CPU threads_per_rank: 1 seed: {SEED}
         model {{ mlp {{ hidden: {HIDDEN[kilobytes]} }} }}
         data {{ train: "{args.directory}/noise.shard" order: SEQUENTIAL prefetch_threads: 0 }}
         batch_per_rank: {BATCH} steps: {args.steps} log_every: {args.steps}
         optimizer {{ sgd {{ momentum: 0.9 }} learning_rate: 0.01 }}
-        strategy {{ {strategy} }} faults {{ {fault} seconds: {COMPUTE_S} }} {stalls}
+        strategy {{ {strategy} }} allow_chaos: true chaos {{ {fault} seconds: {COMPUTE_S} }} {stalls}
     """
 
 

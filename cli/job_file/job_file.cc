@@ -32,8 +32,8 @@ struct Dependence {
   const char* other;
 };
 constexpr Dependence kDependences[] = {
-    {"faults[].rank", "ranks"},
-    {"faults[].step", "steps"},
+    {"chaos[].rank", "ranks"},
+    {"chaos[].step", "steps"},
     {"schedule.warmup_steps", "steps"},
     {"evaluation.every", "data.eval"},
     {"optimizer.nesterov", "optimizer.momentum"},

@@ -30,7 +30,7 @@ struct JobFile {
   // With all defaults. Meaningful only when there are no problems.
   v1::JobSpec spec;
   std::vector<FileProblem> problems;
-  // Where each key that was given stands, by its path: "optimizer.momentum", "faults[0].rank".
+  // Where each key that was given stands, by its path: "optimizer.momentum", "chaos[0].rank".
   std::map<std::string, FilePosition> positions;
 };
 

@@ -48,7 +48,8 @@ checkpoint: {directory: out, every_steps: 10, every_s: 1.5, keep_latest: 0, keep
 max_restarts: 2
 resume_from: digits/100
 collective_timeout_s: 2.5
-faults:
+allow_chaos: true
+chaos:
   - {rank: 3, step: 5, kind: out_of_memory, generation: 2}
   - {kind: sleep, seconds: 1}
 )",
@@ -64,9 +65,9 @@ faults:
   EXPECT_EQ(spec.schedule().warmup_steps(), 5);
   EXPECT_EQ(spec.precision(), v1::BF16);
   EXPECT_EQ(spec.collective_timeout_s(), 2.5);
-  EXPECT_EQ(spec.faults(0).kind(), v1::OUT_OF_MEMORY);
-  EXPECT_EQ(spec.faults(1).seconds(), 1);
-  EXPECT_EQ(spec.faults(0).generation(), 2);
+  EXPECT_EQ(spec.chaos(0).kind(), v1::OUT_OF_MEMORY);
+  EXPECT_EQ(spec.chaos(1).seconds(), 1);
+  EXPECT_EQ(spec.chaos(0).generation(), 2);
   EXPECT_EQ(spec.max_restarts(), 2);
   EXPECT_EQ(spec.resume_from(), "digits/100");
   v1::CheckpointPolicy checkpoint;
@@ -119,11 +120,12 @@ TEST(JobFileTest, ReadsALlamaAndALadder) {
 
 TEST(JobFileTest, ReadsWhatStepsDo) {
   const JobFile file = ParseJobFile(
-      WithModel("model: {kind: torchscript, file: m.pt}\naccumulation_steps: 4\n"
-                "clip_grad_norm: 0.5\non_nonfinite: skip\nexport_final: out.safetensors\n"
-                "gradient_format: fp16\nstartup_timeout_s: 1000\npeak_flops: 1e12\n"
-                "strategy: {kind: local_sgd, period: 6}\n"
-                "faults: [{rank: -1, kind: nan_loss, steps: 2, probability: 0.5}]\n"),
+      WithModel(
+          "model: {kind: torchscript, file: m.pt}\naccumulation_steps: 4\n"
+          "clip_grad_norm: 0.5\non_nonfinite: skip\nexport_final: out.safetensors\n"
+          "gradient_format: fp16\nstartup_timeout_s: 1000\npeak_flops: 1e12\n"
+          "strategy: {kind: local_sgd, period: 6}\n"
+          "chaos: [{rank: -1, kind: nan_loss, steps: 2, probability: 0.5}]\nallow_chaos: true\n"),
       "/jobs");
   for (const FileProblem& problem : file.problems) ADD_FAILURE() << problem.message;
   EXPECT_EQ(file.spec.model().torchscript().file(), "/jobs/m.pt");
@@ -135,9 +137,9 @@ TEST(JobFileTest, ReadsWhatStepsDo) {
   EXPECT_EQ(file.spec.startup_timeout_s(), 1000);
   EXPECT_EQ(file.spec.peak_flops(), 1e12);
   EXPECT_EQ(file.spec.strategy().local_sgd().period(), 6);
-  EXPECT_EQ(file.spec.faults(0).rank(), -1);
-  EXPECT_EQ(file.spec.faults(0).kind(), v1::NAN_LOSS);
-  EXPECT_EQ(file.spec.faults(0).probability(), 0.5);
+  EXPECT_EQ(file.spec.chaos(0).rank(), -1);
+  EXPECT_EQ(file.spec.chaos(0).kind(), v1::NAN_LOSS);
+  EXPECT_EQ(file.spec.chaos(0).probability(), 0.5);
 }
 
 TEST(JobFileTest, ReadsTokenFiles) {
@@ -248,9 +250,11 @@ TEST(JobFileTest, WrongTypesAreTold) {
               ElementsAre("7:1 collective_timeout_s is \".nan\"; it takes a finite number"));
   EXPECT_THAT(ProblemsOfAddition("evaluation: 5\n"),
               ElementsAre("7:1 evaluation is a single value; it takes a group of keys: every"));
-  EXPECT_THAT(ProblemsOfAddition("faults: {rank: 1}\n"),
-              ElementsAre("7:1 faults is a group of keys; it takes a list of groups, each with "
-                          "rank, step, kind, seconds, steps, probability, generation"));
+  EXPECT_THAT(
+      ProblemsOfAddition("chaos: {rank: 1}\n"),
+      ElementsAre("7:1 chaos is a group of keys; it takes a list of groups, each with rank, "
+                  "step, kind, seconds, steps, probability, generation, node, factor, "
+                  "megabytes"));
   EXPECT_THAT(ProblemsOfAddition("init_from: ''\n"),
               ElementsAre("7:1 init_from is empty; give a value or leave the key out"));
 }
@@ -287,9 +291,10 @@ TEST(JobFileTest, NumberBeyondTheFieldIsRefused) {
 }
 
 TEST(JobFileTest, ImpossibleValueIsToldAtItsKey) {
-  EXPECT_THAT(ProblemsOfAddition("faults:\n- {kind: abort}\n- {kind: abort, rank: 4}\n"),
-              ElementsAre("9:17 faults[1].rank is 4; allowed is 0 to ranks - 1 (3), or -1 "
-                          "for every rank"));
+  EXPECT_THAT(
+      ProblemsOfAddition("chaos:\n- {kind: abort}\n- {kind: abort, rank: 4}\nallow_chaos: true\n"),
+      ElementsAre("9:17 chaos[1].rank is 4; allowed is 0 to ranks - 1 (3), or -1 "
+                  "for every rank"));
   EXPECT_THAT(ProblemsOfAddition("evaluation: {every: -1}\n"),
               ElementsAre("7:14 evaluation.every is -1; allowed is 0 and more"));
 }
@@ -317,7 +322,7 @@ TEST(JobFileTest, AllProblemsAreToldAtOnceInTheOrderOfLines) {
 TEST(JobFileTest, RuleIsNotJudgedByAValueThatIsWrongItself) {
   EXPECT_THAT(Problems("name: a\nranks: x\nmodel: resnet18\ndata: {train: t}\nsteps: 5\n"
                        "optimizer: {kind: sgd, learning_rate: 1}\n"
-                       "faults: [{rank: 3, kind: abort}]\n"),
+                       "chaos: [{rank: 3, kind: abort}]\nallow_chaos: true\n"),
               ElementsAre(HasSubstr("2:1 ranks is \"x\"")));
 }
 
@@ -339,8 +344,9 @@ TEST(JobFileTest, NumberThatIsTooLargeIsToldSo) {
   EXPECT_THAT(ProblemsOfAddition("seed: 18446744073709551615\n"),
               ElementsAre("7:1 seed is too large; allowed is 0 and more, up to "
                           "9223372036854775807"));
-  EXPECT_THAT(ProblemsOfAddition("faults: [{step: 99999999999999999999, kind: exit}]\n"),
-              ElementsAre("7:11 faults[0].step is too large; allowed is 0 to steps - 1"));
+  EXPECT_THAT(
+      ProblemsOfAddition("chaos: [{step: 99999999999999999999, kind: exit}]\nallow_chaos: true\n"),
+      ElementsAre("7:10 chaos[0].step is too large; allowed is 0 to steps - 1"));
   EXPECT_THAT(ProblemsOfAddition("batch_per_rank: 99999999999999999999\n"),
               ElementsAre("7:1 batch_per_rank is too large; allowed is 1 and more, up to "
                           "2147483647"));
@@ -367,7 +373,7 @@ TEST(JobFileTest, KeyOfAFieldLeavesTheChoiceOut) {
   EXPECT_EQ(KeyOfField("optimizer.adamw.beta1"), "optimizer.beta1");
   EXPECT_EQ(KeyOfField("model.kind"), "model.kind");
   EXPECT_EQ(KeyOfField("model.mlp.hidden[2]"), "model.hidden[2]");
-  EXPECT_EQ(KeyOfField("faults[0].rank"), "faults[0].rank");
+  EXPECT_EQ(KeyOfField("chaos[0].rank"), "chaos[0].rank");
   EXPECT_EQ(KeyOfField("strategy.hsgd.ladder[1].size"), "strategy.ladder[1].size");
   EXPECT_EQ(KeyOfField("model.llama.tie_embeddings"), "model.tie_embeddings");
 }

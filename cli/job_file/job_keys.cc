@@ -9,7 +9,7 @@
 namespace paceline {
 namespace {
 
-// "faults[12].rank" as "faults[].rank".
+// "chaos[12].rank" as "chaos[].rank".
 std::string WithoutIndices(absl::string_view path) {
   std::string out;
   bool inside = false;
@@ -224,20 +224,28 @@ const std::vector<JobKey>& JobKeys() {
        "true needs device cuda, ranks 1, model llama or mlp, accumulation_steps 1", "true",
        "Replay each step as one CUDA graph."},
 
-      {"faults", T::kGroups, "", "none", "", "", "Failures to inject, for drills and tests."},
-      {"faults[].rank", T::kInteger, "", "0", "-1 to ranks - 1", "1", "The rank that fails, counted from 0; -1 is every rank."},
-      {"faults[].step", T::kInteger, "steps", "0", "0 to steps - 1", "50",
+      {"stragglers", T::kGroup, "", "", "", "", "What is done about ranks that are slow."},
+      {"stragglers.mode", T::kChoice, "", "advise", "off, advise, auto", "auto",
+       "Nobody looks for them; they are told of, with the remedy that would be taken; the remedy is taken."},
+
+      {"allow_chaos", T::kBool, "", "false", "", "true", "The job may be disturbed as chaos says."},
+      {"chaos", T::kGroups, "", "none", "needs allow_chaos", "", "Disturbances on purpose, for drills and tests."},
+      {"chaos[].rank", T::kInteger, "", "0", "-1 to ranks - 1", "1", "The rank that fails, counted from 0; -1 is every rank."},
+      {"chaos[].step", T::kInteger, "steps", "0", "0 to steps - 1", "50",
        "The step before which it happens, counted from 0."},
-      {"faults[].kind", T::kChoice, "", "required", "throw, abort, exit, out_of_memory, sleep, nan_loss",
+      {"chaos[].kind", T::kChoice, "", "required", "throw, abort, exit, out_of_memory, sleep, nan_loss, slow, loader_stall, communication_delay, memory_growth, freeze",
        "throw",
-       "What happens: an exception, abort(), exit code 42, an allocation of 2^60 bytes, a pause, a loss that is NaN."},
-      {"faults[].seconds", T::kNumber, "s", "0", "0 and more", "30", "How long a sleep lasts."},
-      {"faults[].steps", T::kInteger, "steps", "1", "1 and more", "100",
+       "What happens: an exception, abort(), exit code 42, an allocation of 2^60 bytes, a pause in the forward pass, a loss that is NaN, passes that take factor times as long, a wait for data, gradients that are late, memory that is taken and kept, SIGSTOP."},
+      {"chaos[].seconds", T::kNumber, "s", "0", "0 and more", "30", "How long a sleep, loader_stall or communication_delay lasts."},
+      {"chaos[].steps", T::kInteger, "steps", "1", "1 and more", "100",
        "Number of steps, from step on, before which it happens.", true},
-      {"faults[].probability", T::kNumber, "", "1", "0 < x <= 1", "0.02",
+      {"chaos[].probability", T::kNumber, "", "1", "0 < x <= 1", "0.02",
        "Share of these steps, drawn from the seed for each rank and step."},
-      {"faults[].generation", T::kInteger, "", "0", "0 and more", "1",
+      {"chaos[].generation", T::kInteger, "", "0", "0 and more", "1",
        "Only in this start of the job, counted from 1; 0 is in all."},
+      {"chaos[].node", T::kText, "", "none", "", "dev-2", "Only on the node of this name; none is on all."},
+      {"chaos[].factor", T::kNumber, "", "0", "1 and more for slow", "1.5", "By which a slow rank's passes take longer."},
+      {"chaos[].megabytes", T::kNumber, "MB", "0", "0 and more", "10", "What memory_growth takes at each step."},
   };
   // clang-format on
   return *keys;

@@ -29,7 +29,7 @@ enum class KeyType {
 };
 
 struct JobKey {
-  const char* path;  // "optimizer.momentum", "faults[].rank".
+  const char* path;  // "optimizer.momentum", "chaos[].rank".
   KeyType type;
   const char* unit;      // "steps", "s"; empty: none.
   const char* fallback;  // The default as text; "required", or empty for a group.
@@ -43,10 +43,10 @@ struct JobKey {
 // In the order of the documentation; a group comes before its keys.
 const std::vector<JobKey>& JobKeys();
 
-// Null when there is none. List indices in `path` are ignored: "faults[3].rank" is found.
+// Null when there is none. List indices in `path` are ignored: "chaos[3].rank" is found.
 const JobKey* FindJobKey(absl::string_view path);
 
-// Last parts of the keys right below `group` ("" for the file itself; "faults[2]" is fine).
+// Last parts of the keys right below `group` ("" for the file itself; "chaos[2]" is fine).
 std::vector<std::string> KeysBelow(absl::string_view group);
 
 // "text", "path", "whole number", ... as the documentation says it.

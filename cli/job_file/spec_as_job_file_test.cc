@@ -29,8 +29,10 @@ placement: {labels: {kind: new, "zone 1": "7"}, nodes: [a, "b c"], exclude_nodes
            R"(model: {kind: resnet18, sync_batchnorm: true}
 data: {train: t}
 optimizer: {kind: sgd, learning_rate: 0.1}
-faults: [{kind: sleep, seconds: 0.30000000000000004}, {kind: exit, step: 3, rank: -1},
-         {kind: nan_loss, steps: 5, probability: 0.5}]
+allow_chaos: true
+chaos: [{kind: sleep, seconds: 0.30000000000000004}, {kind: exit, step: 3, rank: -1},
+         {kind: nan_loss, steps: 5, probability: 0.5}, {kind: slow, factor: 1.5, node: dev-2}]
+stragglers: {mode: auto}
 init_from: 'odd: "name" # here'
 checkpoint: {directory: /c, auto_interval: true, at_end: false, keep_latest: 0, when_busy: wait,
              write_limit_mb_s: 0.1, on_damage: previous}

@@ -87,9 +87,9 @@ TEST(CheckCheckpointTest, RestartsAndResumption) {
 }
 
 TEST(CheckCheckpointTest, FaultsOfAGeneration) {
-  EXPECT_THAT(Problems("faults { kind: ABORT generation: 2 }"), IsEmpty());
-  EXPECT_THAT(Problems("faults { kind: ABORT generation: -1 }"),
-              ElementsAre("faults[0].generation is -1; allowed is 0 and more"));
+  EXPECT_THAT(Problems("allow_chaos: true chaos { kind: ABORT generation: 2 }"), IsEmpty());
+  EXPECT_THAT(Problems("allow_chaos: true chaos { kind: ABORT generation: -1 }"),
+              ElementsAre("chaos[0].generation is -1; allowed is 0 and more"));
 }
 
 v1::CheckpointPolicy Filled(const std::string& changes) {

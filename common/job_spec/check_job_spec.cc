@@ -59,13 +59,31 @@ void CheckFault(const std::string& at, const v1::Fault& fault, const v1::JobSpec
   }
   if (fault.kind() == v1::FAULT_KIND_UNSPECIFIED) {
     problems.Add(StrCat(at, "kind"),
-                 "is missing; allowed is throw, abort, exit, out_of_memory, sleep, nan_loss");
+                 "is missing; allowed is throw, abort, exit, out_of_memory, sleep, nan_loss, slow, "
+                 "loader_stall, communication_delay, memory_growth, freeze");
   }
   problems.CheckEnum(StrCat(at, "kind"), fault.kind(), *v1::FaultKind_descriptor());
   problems.CheckFiniteAtLeast(StrCat(at, "seconds"), fault.seconds(), 0);
   problems.CheckAtLeast(StrCat(at, "steps"), fault.steps(), 1);
   problems.CheckShare(StrCat(at, "probability"), fault.probability(), false, true);
   problems.CheckAtLeast(StrCat(at, "generation"), fault.generation(), 0);
+  problems.CheckFiniteAtLeast(StrCat(at, "megabytes"), fault.megabytes(), 0);
+  if (fault.kind() == v1::SLOW) {
+    problems.CheckFiniteAtLeast(StrCat(at, "factor"), fault.factor(), 1);
+  } else {
+    problems.CheckFiniteAtLeast(StrCat(at, "factor"), fault.factor(), 0);
+  }
+}
+
+void CheckChaos(const v1::JobSpec& spec, ProblemList& problems) {
+  if (spec.chaos_size() > 0 && !spec.allow_chaos()) {
+    problems.Add("chaos",
+                 "is given, but allow_chaos is false; set allow_chaos: true for a job that may be "
+                 "disturbed on purpose");
+  }
+  for (int i = 0; i < spec.chaos_size(); ++i) {
+    CheckFault(StrCat("chaos[", i, "]."), spec.chaos(i), spec, problems);
+  }
 }
 
 void CheckExport(const std::string& file, ProblemList& problems) {
@@ -93,7 +111,7 @@ void CheckCudaGraph(const v1::JobSpec& spec, ProblemList& problems) {
   if (spec.accumulation_steps() != 1) {
     wanted.push_back(StrCat("accumulation_steps 1 instead of ", spec.accumulation_steps()));
   }
-  for (const v1::Fault& fault : spec.faults()) {
+  for (const v1::Fault& fault : spec.chaos()) {
     if (fault.kind() == v1::NAN_LOSS) wanted.emplace_back("no fault of kind nan_loss");
   }
   if (wanted.empty()) return;
@@ -126,9 +144,8 @@ std::vector<SpecProblem> CheckJobSpec(const v1::JobSpec& given) {
   CheckCheckpoint(spec.checkpoint(), problems);
   problems.CheckAtLeast("log_every", spec.log_every(), 1);
   problems.CheckAbove("collective_timeout_s", spec.collective_timeout_s(), 0);
-  for (int i = 0; i < spec.faults_size(); ++i) {
-    CheckFault(StrCat("faults[", i, "]."), spec.faults(i), spec, problems);
-  }
+  CheckChaos(spec, problems);
+  problems.CheckEnum("stragglers.mode", spec.stragglers().mode(), *v1::StragglerMode_descriptor());
   CheckStrategy(spec.strategy(), ranks ? spec.ranks() : 0, problems);
   if (spec.model().resnet18().sync_batchnorm() && !spec.strategy().has_ddp()) {
     problems.Add("model.resnet18.sync_batchnorm",

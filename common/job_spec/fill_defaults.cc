@@ -135,7 +135,10 @@ void FillDefaults(v1::JobSpec* spec) {
   FillCheckpoint(spec->mutable_checkpoint());
   if (spec->log_every() == 0) spec->set_log_every(10);
   FillRecovery(spec);
-  for (v1::Fault& fault : *spec->mutable_faults()) FillFault(&fault);
+  for (v1::Fault& fault : *spec->mutable_chaos()) FillFault(&fault);
+  if (spec->stragglers().mode() == v1::STRAGGLER_MODE_UNSPECIFIED) {
+    spec->mutable_stragglers()->set_mode(v1::STRAGGLER_MODE_ADVISE);
+  }
   FillStrategy(spec->mutable_strategy());
   if (spec->accumulation_steps() == 0) spec->set_accumulation_steps(1);
   if (spec->on_nonfinite() == v1::NON_FINITE_UNSPECIFIED) {

@@ -15,7 +15,7 @@ namespace paceline {
 
 // One value that cannot be.
 struct SpecProblem {
-  // Path of the field: "optimizer.learning_rate", "faults[0].rank". A choice that is missing
+  // Path of the field: "optimizer.learning_rate", "chaos[0].rank". A choice that is missing
   // is named "model.kind".
   std::string field;
   // Which value, why not, and what is allowed: "is 5000; allowed is 1 to 4096".

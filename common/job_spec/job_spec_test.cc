@@ -115,19 +115,38 @@ INSTANTIATE_TEST_SUITE_P(
         Rule{"EvaluationNegative", "evaluation { every: -1 }", "evaluation.every"},
         Rule{"EvaluationWithoutData", "evaluation { every: 5 }", "evaluation.every"},
         Rule{"EvaluationWithData", "evaluation { every: 5 } data { eval: '/e' }", ""},
-        Rule{"FaultRankLast", "ranks: 2 faults { rank: 1 kind: ABORT }", ""},
-        Rule{"FaultRankBeyond", "ranks: 2 faults { rank: 2 kind: ABORT }", "faults[0].rank"},
-        Rule{"FaultStepNegative", "faults { step: -1 kind: EXIT }", "faults[0].step"},
-        Rule{"FaultStepBeyond", "faults { step: 100 kind: EXIT }", "faults[0].step"},
-        Rule{"FaultOfEveryRank", "ranks: 2 faults { rank: -1 kind: ABORT }", ""},
-        Rule{"FaultRankBelow", "ranks: 2 faults { rank: -2 kind: ABORT }", "faults[0].rank"},
-        Rule{"FaultNanLoss", "faults { kind: NAN_LOSS steps: 200 probability: 1 }", ""},
-        Rule{"FaultStepsNegative", "faults { kind: EXIT steps: -1 }", "faults[0].steps"},
-        Rule{"FaultNeverProbable", "faults { kind: EXIT probability: 0 }", "faults[0].probability"},
-        Rule{"FaultTooProbable", "faults { kind: EXIT probability: 1.5 }", "faults[0].probability"},
-        Rule{"FaultKindMissing", "faults { kind: SLEEP } faults {}", "faults[1].kind"},
-        Rule{"FaultKindUnknown", "faults { kind: 99 }", "faults[0].kind"},
-        Rule{"FaultSecondsNegative", "faults { kind: SLEEP seconds: -1 }", "faults[0].seconds"}),
+        Rule{"ChaosNotAllowed", "chaos { kind: ABORT }", "chaos"},
+        Rule{"ChaosAllowedAndNone", "allow_chaos: true", ""},
+        Rule{"SlowWithFactor", "allow_chaos: true chaos { kind: SLOW factor: 1.5 }", ""},
+        Rule{"SlowWithoutFactor", "allow_chaos: true chaos { kind: SLOW }", "chaos[0].factor"},
+        Rule{"SlowBelowOne", "allow_chaos: true chaos { kind: SLOW factor: 0.5 }",
+             "chaos[0].factor"},
+        Rule{"GrowthNegative", "allow_chaos: true chaos { kind: MEMORY_GROWTH megabytes: -1 }",
+             "chaos[0].megabytes"},
+        Rule{"StragglerModeUnknown", "stragglers { mode: 9 }", "stragglers.mode"},
+        Rule{"FaultRankLast", "ranks: 2 allow_chaos: true chaos { rank: 1 kind: ABORT }", ""},
+        Rule{"FaultRankBeyond", "ranks: 2 allow_chaos: true chaos { rank: 2 kind: ABORT }",
+             "chaos[0].rank"},
+        Rule{"FaultStepNegative", "allow_chaos: true chaos { step: -1 kind: EXIT }",
+             "chaos[0].step"},
+        Rule{"FaultStepBeyond", "allow_chaos: true chaos { step: 100 kind: EXIT }",
+             "chaos[0].step"},
+        Rule{"FaultOfEveryRank", "ranks: 2 allow_chaos: true chaos { rank: -1 kind: ABORT }", ""},
+        Rule{"FaultRankBelow", "ranks: 2 allow_chaos: true chaos { rank: -2 kind: ABORT }",
+             "chaos[0].rank"},
+        Rule{"FaultNanLoss", "allow_chaos: true chaos { kind: NAN_LOSS steps: 200 probability: 1 }",
+             ""},
+        Rule{"FaultStepsNegative", "allow_chaos: true chaos { kind: EXIT steps: -1 }",
+             "chaos[0].steps"},
+        Rule{"FaultNeverProbable", "allow_chaos: true chaos { kind: EXIT probability: 0 }",
+             "chaos[0].probability"},
+        Rule{"FaultTooProbable", "allow_chaos: true chaos { kind: EXIT probability: 1.5 }",
+             "chaos[0].probability"},
+        Rule{"FaultKindMissing", "allow_chaos: true chaos { kind: SLEEP } chaos {}",
+             "chaos[1].kind"},
+        Rule{"FaultKindUnknown", "allow_chaos: true chaos { kind: 99 }", "chaos[0].kind"},
+        Rule{"FaultSecondsNegative", "allow_chaos: true chaos { kind: SLEEP seconds: -1 }",
+             "chaos[0].seconds"}),
     Name);
 
 INSTANTIATE_TEST_SUITE_P(
@@ -154,7 +173,9 @@ INSTANTIATE_TEST_SUITE_P(
         Rule{"GraphLlama", "cuda_graph: true device: CUDA model { llama {} }", ""},
         Rule{"GraphResNet", "cuda_graph: true device: CUDA", "cuda_graph"},
         Rule{"GraphCpu", "cuda_graph: true model { mlp {} }", "cuda_graph"},
-        Rule{"GraphNan", "cuda_graph: true device: CUDA model { mlp {} } faults { kind: NAN_LOSS }",
+        Rule{"GraphNan",
+             "cuda_graph: true device: CUDA model { mlp {} } allow_chaos: true chaos { kind: "
+             "NAN_LOSS }",
              "cuda_graph"},
         Rule{"GraphRanks", "cuda_graph: true device: CUDA model { mlp {} } ranks: 2", "cuda_graph"},
         Rule{"GraphAccumulation",
@@ -272,7 +293,8 @@ TEST(FillDefaultsTest, WritesTheDefaultsOfTheChosenKinds) {
   spec.mutable_optimizer()->mutable_adamw();
   spec.mutable_schedule()->mutable_step();
   spec.mutable_strategy()->mutable_hsgd()->add_ladder();
-  spec.add_faults();
+  spec.set_allow_chaos(true);
+  spec.add_chaos();
   FillDefaults(&spec);
   EXPECT_THAT(spec.model().mlp().hidden(), ElementsAre(128));
   EXPECT_EQ(spec.optimizer().adamw().beta1(), 0.9);
@@ -281,8 +303,8 @@ TEST(FillDefaultsTest, WritesTheDefaultsOfTheChosenKinds) {
   EXPECT_EQ(spec.schedule().step().gamma(), 0.1);
   EXPECT_EQ(spec.strategy().optimizer_state(), v1::OPTIMIZER_STATE_LOCAL);
   EXPECT_EQ(spec.strategy().hsgd().ladder(0).format(), v1::WIRE_FORMAT_FP32);
-  EXPECT_EQ(spec.faults(0).steps(), 1);
-  EXPECT_EQ(spec.faults(0).probability(), 1);
+  EXPECT_EQ(spec.chaos(0).steps(), 1);
+  EXPECT_EQ(spec.chaos(0).probability(), 1);
 }
 
 v1::Llama Filled(v1::LlamaPreset preset) {
@@ -349,7 +371,8 @@ TEST(FillDefaultsTest, DoingItTwiceChangesNothingMore) {
   v1::JobSpec once = Sound();
   once.mutable_model()->mutable_llama();
   once.mutable_strategy()->mutable_hsgd()->add_ladder();
-  once.add_faults();
+  once.set_allow_chaos(true);
+  once.add_chaos();
   FillDefaults(&once);
   v1::JobSpec twice = once;
   FillDefaults(&twice);

@@ -22,13 +22,13 @@ namespace {
 
 // Drills for ranks and steps that the job has no more would make its spec impossible.
 void DropFaultsOutside(v1::JobSpec* spec) {
-  auto* faults = spec->mutable_faults();
-  faults->erase(std::remove_if(faults->begin(), faults->end(),
-                               [&](const v1::Fault& fault) {
-                                 return fault.rank() >= spec->ranks() ||
-                                        fault.step() >= spec->steps();
-                               }),
-                faults->end());
+  auto* chaos = spec->mutable_chaos();
+  chaos->erase(std::remove_if(chaos->begin(), chaos->end(),
+                              [&](const v1::Fault& fault) {
+                                return fault.rank() >= spec->ranks() ||
+                                       fault.step() >= spec->steps();
+                              }),
+               chaos->end());
 }
 
 // The job's spec as it trains now, with the changes.

@@ -128,7 +128,8 @@ TEST_F(RankFaultsTest, WithoutAPlaceTheJobShrinksAndGrowsAgain) {
 TEST_F(RankFaultsTest, ARankThatFailsAgainAtTheSameStepIsNotReplacedForEver) {
   StartCluster(3);
   v1::JobSpec spec = Spec(50);
-  v1::Fault* fault = spec.add_faults();
+  spec.set_allow_chaos(true);
+  v1::Fault* fault = spec.add_chaos();
   fault->set_rank(1);
   fault->set_step(10);
   fault->set_kind(v1::ABORT);

@@ -27,7 +27,8 @@ v1::JobSpec RecoveringJobTest::Spec(int64_t steps) const {
   v1::JobSpec spec = cluster_->SmallJob(kRanks, steps);
   spec.mutable_checkpoint()->set_directory(cluster_->directory() + "/output");
   spec.mutable_recovery()->set_max_failures(100);
-  v1::Fault* slow = spec.add_faults();
+  spec.set_allow_chaos(true);
+  v1::Fault* slow = spec.add_chaos();
   slow->set_kind(v1::SLEEP);
   slow->set_seconds(0.02);
   slow->set_steps(steps);
@@ -67,7 +68,7 @@ void RecoveringJobTest::ExpectUndisturbedEnd() {
   EXPECT_EQ(job.restarts(), 0);
   v1::JobSpec undisturbed = spec_;
   undisturbed.clear_recovery();
-  undisturbed.clear_faults();
+  undisturbed.clear_chaos();
   const v1::Job other = cluster_->WaitForEnd(cluster_->Submit(undisturbed).id());
   EXPECT_EQ(other.state(), v1::SUCCEEDED) << other.reason();
   const auto weights = [&](const v1::Job& of) {

@@ -103,7 +103,7 @@ TEST_F(GpuTrainerTest, StepsReplayedAsAGraphLearnAlike) {
 
 TEST_F(GpuTrainerTest, OutOfMemoryIsToldWithTheAllocatorsFigures) {
   const auto daemon = MakeDaemon();
-  daemon->Launch(Spec(1, "device: CUDA faults { kind: OUT_OF_MEMORY step: 5 }"));
+  daemon->Launch(Spec(1, "device: CUDA allow_chaos: true chaos { kind: OUT_OF_MEMORY step: 5 }"));
   EXPECT_TRUE(daemon->Serve());
   const v1::TrainerError error = daemon->LastWords(0).error();
   EXPECT_EQ(error.kind(), v1::FAILURE_OUT_OF_MEMORY) << error.message();

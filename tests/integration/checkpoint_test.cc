@@ -29,7 +29,8 @@ class CheckpointTest : public testing::Test {
     spec.mutable_data()->clear_eval();
     spec.mutable_checkpoint()->set_directory(cluster_.directory() + "/checkpoints");
     spec.mutable_checkpoint()->set_at_end(false);
-    v1::Fault* slow = spec.add_faults();
+    spec.set_allow_chaos(true);
+    v1::Fault* slow = spec.add_chaos();
     slow->set_rank(-1);
     slow->set_kind(v1::SLEEP);
     slow->set_seconds(step_ms / 1000);
@@ -158,7 +159,8 @@ TEST_F(CheckpointTest, AKilledJobGoesOnAsIfNothingHadHappened) {
 TEST_F(CheckpointTest, WithoutACheckpointARestartBeginsAnew) {
   v1::JobSpec spec = Job(2, 30);
   spec.set_max_restarts(1);
-  v1::Fault* fault = spec.add_faults();
+  spec.set_allow_chaos(true);
+  v1::Fault* fault = spec.add_chaos();
   fault->set_rank(1);
   fault->set_step(5);
   fault->set_kind(v1::ABORT);
@@ -174,7 +176,8 @@ TEST_F(CheckpointTest, WithoutACheckpointARestartBeginsAnew) {
 TEST_F(CheckpointTest, RestartsAreCounted) {
   v1::JobSpec spec = Job(2, 30);
   spec.set_max_restarts(2);
-  v1::Fault* fault = spec.add_faults();
+  spec.set_allow_chaos(true);
+  v1::Fault* fault = spec.add_chaos();
   fault->set_rank(1);
   fault->set_step(5);
   fault->set_kind(v1::ABORT);
@@ -301,7 +304,8 @@ TEST_F(CheckpointTest, ToldSoAJobFallsBackToTheOneBefore) {
   spec.mutable_checkpoint()->set_every_steps(20);
   spec.mutable_checkpoint()->set_on_damage(v1::ON_DAMAGE_PREVIOUS);
   spec.set_max_restarts(1);
-  v1::Fault* fault = spec.add_faults();
+  spec.set_allow_chaos(true);
+  v1::Fault* fault = spec.add_chaos();
   fault->set_rank(0);
   fault->set_step(130);
   fault->set_kind(v1::SLEEP);

@@ -45,7 +45,8 @@ class EngineErrorsTest : public ::testing::Test {
 
 TEST_F(EngineErrorsTest, NanLossNamesStepRankAndParameter) {
   v1::JobSpec spec = cluster_.SmallJob(2, 100000);
-  v1::Fault* fault = spec.add_faults();
+  spec.set_allow_chaos(true);
+  v1::Fault* fault = spec.add_chaos();
   fault->set_rank(1);
   fault->set_step(3);
   fault->set_kind(v1::NAN_LOSS);

@@ -38,7 +38,8 @@ double SecondsToEnd(TestCluster& cluster, const std::string& id) {
 TEST_P(InjectedFailureTest, JobFailsWithRankNodePhaseStepAndLog) {
   TestCluster cluster(/*workers=*/2, /*slots=*/2);
   v1::JobSpec spec = cluster.SmallJob(4, 100000);
-  v1::Fault* fault = spec.add_faults();
+  spec.set_allow_chaos(true);
+  v1::Fault* fault = spec.add_chaos();
   fault->set_rank(kFailingRank);
   fault->set_step(kFailingStep);
   fault->set_kind(GetParam().fault);
@@ -70,7 +71,8 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(FailureTest, KilledTrainerIsNamedWithSignalPhaseAndStep) {
   TestCluster cluster(/*workers=*/2, /*slots=*/2);
   v1::JobSpec spec = cluster.SmallJob(4, 100000);
-  v1::Fault* fault = spec.add_faults();
+  spec.set_allow_chaos(true);
+  v1::Fault* fault = spec.add_chaos();
   fault->set_step(kFailingStep);
   fault->set_kind(v1::SLEEP);
   fault->set_seconds(600);
@@ -98,7 +100,8 @@ TEST(FailureTest, RankThatHangsIsNamedNotThoseThatWaitedForIt) {
   TestCluster cluster(/*workers=*/2, /*slots=*/1);
   v1::JobSpec spec = cluster.SmallJob(2, 100000);
   spec.set_collective_timeout_s(2);
-  v1::Fault* fault = spec.add_faults();
+  spec.set_allow_chaos(true);
+  v1::Fault* fault = spec.add_chaos();
   fault->set_rank(1);
   fault->set_step(kFailingStep);
   fault->set_kind(v1::SLEEP);

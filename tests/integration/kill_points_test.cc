@@ -35,7 +35,8 @@ v1::JobSpec SavingJob(const TestCluster& cluster) {
   spec.mutable_checkpoint()->set_every_steps(20);
   spec.mutable_checkpoint()->set_write_limit_mb_s(2);
   spec.mutable_checkpoint()->set_keep_latest(2);
-  v1::Fault* slow = spec.add_faults();
+  spec.set_allow_chaos(true);
+  v1::Fault* slow = spec.add_chaos();
   slow->set_rank(-1);
   slow->set_kind(v1::SLEEP);
   slow->set_seconds(0.008);

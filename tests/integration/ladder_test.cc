@@ -35,7 +35,8 @@ v1::JobSpec Job(const TestCluster& cluster, int ranks, const Levels& levels) {
   if (!levels.empty()) {
     AddLevels(levels, spec.mutable_strategy()->mutable_hsgd()->mutable_ladder());
   }
-  v1::Fault* slow = spec.add_faults();
+  spec.set_allow_chaos(true);
+  v1::Fault* slow = spec.add_chaos();
   slow->set_rank(-1);
   slow->set_kind(v1::SLEEP);
   slow->set_seconds(0.005);

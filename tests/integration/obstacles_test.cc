@@ -165,8 +165,9 @@ TEST(ObstaclesTest, DiskThatFillsUpWhileTheControllerRuns) {
   spec.mutable_optimizer()->mutable_sgd();
   spec.mutable_optimizer()->set_learning_rate(0.1);
   for (int step = 0; step < 3000; ++step) {
-    spec.add_faults()->set_step(step);
-    spec.mutable_faults(step)->set_kind(v1::SLEEP);
+    spec.set_allow_chaos(true);
+    spec.add_chaos()->set_step(step);
+    spec.mutable_chaos(step)->set_kind(v1::SLEEP);
   }
   int accepted = 0;
   EXPECT_TRUE(Eventually([&] {

@@ -18,7 +18,7 @@ std::vector<int64_t> Pids(const v1::Job& job) {
 v1::JobSpec Job(const TestCluster& cluster, int64_t steps) {
   v1::JobSpec spec = cluster.LongJob(4);
   spec.set_steps(steps);
-  spec.mutable_faults()->DeleteSubrange(steps, spec.faults_size() - steps);
+  spec.mutable_chaos()->DeleteSubrange(steps, spec.chaos_size() - steps);
   return spec;
 }
 

@@ -223,7 +223,8 @@ v1::JobSpec TestCluster::LongJob(int ranks) const {
   constexpr int kSteps = 1000;
   v1::JobSpec spec = SmallJob(ranks, kSteps);
   for (int step = 0; step < kSteps; ++step) {
-    v1::Fault* fault = spec.add_faults();
+    spec.set_allow_chaos(true);
+    v1::Fault* fault = spec.add_chaos();
     fault->set_step(step);
     fault->set_kind(v1::SLEEP);
     fault->set_seconds(0.05);

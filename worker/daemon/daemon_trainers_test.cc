@@ -65,6 +65,16 @@ TEST_F(DaemonTest, ErrorIsReportedWithPhaseStepAndLog) {
   EXPECT_LE(Count(exit.log_tail(), "\n"), 20);
 }
 
+TEST_F(DaemonTest, OnlyItsNodesFaultsReachATrainer) {
+  StartDaemon();
+  v1::TrainerPlan plan = FailingPlan(3, v1::EXIT);
+  plan.mutable_spec()->mutable_chaos(0)->set_node("node-b");
+  *plan.mutable_spec()->add_chaos() = plan.spec().chaos(0);
+  plan.mutable_spec()->mutable_chaos(1)->set_node("node-a");
+  plan.mutable_spec()->mutable_chaos(1)->set_step(5);
+  EXPECT_EQ(RunOne(plan).exit().step(), 5);
+}
+
 TEST_F(DaemonTest, SignalAndExitCodeAreReported) {
   StartDaemon();
   const v1::TrainerExit aborted = RunOne(FailingPlan(3, v1::ABORT)).exit();

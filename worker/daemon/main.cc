@@ -65,6 +65,7 @@ WorkerNode::Options NodeOptions(const Flags& flags, const v1::Hardware& hardware
   options.trainers.setup.environment = ScrubEnvironment(OwnEnvironment());
   options.trainers.setup.log_segment_bytes = flags.log_segment_bytes;
   options.trainers.setup.orphan_timeout_s = flags.orphan_timeout_s;
+  options.trainers.setup.node = flags.name;
   options.trainers.setup.address = flags.address;
   options.trainers.setup.interface = flags.interface;
   options.trainers.setup.default_threads = std::max(1, hardware.cpus() / flags.slots);

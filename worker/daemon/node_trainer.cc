@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
@@ -38,6 +39,16 @@ static_assert(static_cast<int>(FailureKind::kStart) == v1::FAILURE_START);
 static_assert(static_cast<int>(FailureKind::kOrphaned) == v1::FAILURE_ORPHANED);
 static_assert(static_cast<int>(FailureKind::kLost) == v1::FAILURE_LOST);
 static_assert(static_cast<int>(FailureKind::kRestore) == v1::FAILURE_RESTORE);
+
+// Leaves out what is meant for other nodes.
+void KeepChaosOf(const std::string& node, v1::JobSpec& spec) {
+  auto* chaos = spec.mutable_chaos();
+  chaos->erase(std::remove_if(chaos->begin(), chaos->end(),
+                              [&](const v1::Fault& fault) {
+                                return !fault.node().empty() && fault.node() != node;
+                              }),
+               chaos->end());
+}
 
 absl::Status MakeDir(const std::string& path) {
   std::error_code error;
@@ -292,6 +303,7 @@ v1::TrainerCommand NodeTrainer::Command() const {
   v1::TrainerConfig& config = *command.mutable_config();
   *config.mutable_id() = plan_.id();
   *config.mutable_spec() = plan_.spec();
+  KeepChaosOf(setup_.node, *config.mutable_spec());
   config.set_world_size(plan_.world_size());
   config.set_place(plan_.place());
   config.set_threads(plan_.spec().threads_per_rank() > 0 ? plan_.spec().threads_per_rank()

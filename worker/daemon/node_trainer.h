@@ -40,6 +40,7 @@ struct TrainerSetup {
   std::vector<std::string> environment;
   int64_t log_segment_bytes = 8 << 20;
   double orphan_timeout_s = 600;
+  std::string node;       // Name of this one.
   std::string address;    // Host under which other nodes reach this one.
   std::string interface;  // For the trainers' collectives.
   int default_threads = 1;

@@ -91,16 +91,30 @@ struct ProfileRequest {
   bool memory = false;
 };
 
-// A failure to inject before steps.
+// A disturbance on purpose. proto/job_spec.proto, Fault.
 struct FaultConfig {
-  enum class Kind { kThrow, kAbort, kExit, kOutOfMemory, kSleep, kNanLoss };
+  enum class Kind {
+    kThrow,
+    kAbort,
+    kExit,
+    kOutOfMemory,
+    kSleep,
+    kNanLoss,
+    kSlow,
+    kLoaderStall,
+    kCommunicationDelay,
+    kMemoryGrowth,
+    kFreeze,
+  };
   Kind kind = Kind::kThrow;
   int rank = -1;           // -1: each.
   int64_t generation = 0;  // 0: each.
   int64_t step = 0;
   int64_t steps = 1;
   double probability = 1;
-  absl::Duration duration;  // kSleep.
+  absl::Duration duration;  // kSleep, kLoaderStall, kCommunicationDelay.
+  double factor = 1;        // kSlow.
+  int64_t bytes = 0;        // kMemoryGrowth.
 };
 
 enum class NonFinite { kStop, kSkip, kIgnore };
@@ -186,7 +200,7 @@ struct TrainerConfig {
   absl::Duration collective_timeout = absl::Seconds(300);
   double peak_flops = 0;  // 0: from the table.
   bool cuda_graph = false;
-  std::vector<FaultConfig> faults;  // Of all ranks.
+  std::vector<FaultConfig> chaos;  // Of all ranks.
   RecoveryConfig recovery;
 
   int rank() const { return member.rank; }

@@ -147,6 +147,16 @@ FaultConfig::Kind ReadFaultKind(v1::FaultKind kind) {
       return FaultConfig::Kind::kSleep;
     case v1::NAN_LOSS:
       return FaultConfig::Kind::kNanLoss;
+    case v1::SLOW:
+      return FaultConfig::Kind::kSlow;
+    case v1::LOADER_STALL:
+      return FaultConfig::Kind::kLoaderStall;
+    case v1::COMMUNICATION_DELAY:
+      return FaultConfig::Kind::kCommunicationDelay;
+    case v1::MEMORY_GROWTH:
+      return FaultConfig::Kind::kMemoryGrowth;
+    case v1::FREEZE:
+      return FaultConfig::Kind::kFreeze;
     default:
       return FaultConfig::Kind::kThrow;
   }
@@ -161,6 +171,8 @@ FaultConfig ReadFault(const v1::Fault& proto) {
   fault.steps = proto.steps();
   fault.probability = proto.probability();
   fault.duration = absl::Seconds(proto.seconds());
+  fault.factor = proto.factor();
+  fault.bytes = static_cast<int64_t>(proto.megabytes() * 1e6);
   return fault;
 }
 
@@ -243,8 +255,8 @@ absl::StatusOr<TrainerConfig> ConfigFromProto(const v1::TrainerConfig& proto) {
   config.collective_timeout = absl::Seconds(spec.collective_timeout_s());
   config.peak_flops = spec.peak_flops();
   config.cuda_graph = spec.cuda_graph();
-  for (const v1::Fault& fault : spec.faults()) {
-    config.faults.push_back(ReadFault(fault));
+  for (const v1::Fault& fault : spec.chaos()) {
+    config.chaos.push_back(ReadFault(fault));
   }
   config.recovery.enabled = spec.recovery().max_failures() > 0;
   config.recovery.give_up = absl::Seconds(spec.give_up_s());

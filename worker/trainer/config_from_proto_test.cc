@@ -33,9 +33,9 @@ constexpr char kWhole[] = R"(
     checkpoint { directory: "/out" every_steps: 12 at_end: false when_busy: WHEN_BUSY_WAIT
                  write_limit_mb_s: 1.5 }
     init_from: "/weights" log_every: 3 collective_timeout_s: 1.5
-    faults { rank: 0 step: 1 kind: THROW }
-    faults { rank: 1 step: 2 kind: SLEEP seconds: 0.25 steps: 3 probability: 0.5 }
-    faults { rank: -1 step: 4 kind: NAN_LOSS }
+    allow_chaos: true chaos { rank: 0 step: 1 kind: THROW }
+    chaos { rank: 1 step: 2 kind: SLEEP seconds: 0.25 steps: 3 probability: 0.5 }
+    chaos { rank: -1 step: 4 kind: NAN_LOSS }
     strategy {
       hsgd { ladder { period: 2 size: 1 } ladder { period: 4 level: SCOPE_ALL } }
       warmup_steps: 7 optimizer_state: OPTIMIZER_STATE_AVERAGE
@@ -107,16 +107,16 @@ TEST(ConfigFromProtoTest, EveryValueArrives) {
 TEST(ConfigFromProtoTest, FaultsKeepWhomTheyConcern) {
   const absl::StatusOr<TrainerConfig> config = ConfigFromProto(Parse(kWhole));
   ASSERT_TRUE(config.ok()) << config.status();
-  ASSERT_EQ(config->faults.size(), 3u);
-  EXPECT_EQ(config->faults[0].rank, 0);
-  EXPECT_EQ(config->faults[1].kind, FaultConfig::Kind::kSleep);
-  EXPECT_EQ(config->faults[1].step, 2);
-  EXPECT_EQ(config->faults[1].steps, 3);
-  EXPECT_EQ(config->faults[1].probability, 0.5);
-  EXPECT_EQ(config->faults[1].duration, absl::Milliseconds(250));
-  EXPECT_EQ(config->faults[2].kind, FaultConfig::Kind::kNanLoss);
-  EXPECT_EQ(config->faults[2].steps, 1);
-  EXPECT_EQ(config->faults[2].probability, 1);
+  ASSERT_EQ(config->chaos.size(), 3u);
+  EXPECT_EQ(config->chaos[0].rank, 0);
+  EXPECT_EQ(config->chaos[1].kind, FaultConfig::Kind::kSleep);
+  EXPECT_EQ(config->chaos[1].step, 2);
+  EXPECT_EQ(config->chaos[1].steps, 3);
+  EXPECT_EQ(config->chaos[1].probability, 0.5);
+  EXPECT_EQ(config->chaos[1].duration, absl::Milliseconds(250));
+  EXPECT_EQ(config->chaos[2].kind, FaultConfig::Kind::kNanLoss);
+  EXPECT_EQ(config->chaos[2].steps, 1);
+  EXPECT_EQ(config->chaos[2].probability, 1);
 }
 
 TEST(ConfigFromProtoTest, ZerosOfAMembershipAreTheConfigurations) {

@@ -2,9 +2,13 @@
 
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <csignal>
 #include <cstdlib>
 #include <stdexcept>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -24,23 +28,8 @@ uint64_t Mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-void Inject(const FaultConfig& fault, int64_t step) {
-  switch (fault.kind) {
-    case FaultConfig::Kind::kThrow:
-      throw std::runtime_error(absl::StrCat("injected fault before step ", step));
-    case FaultConfig::Kind::kAbort:
-      std::abort();
-    case FaultConfig::Kind::kExit:
-      std::_Exit(kExitCode);
-    case FaultConfig::Kind::kOutOfMemory:
-      at::empty({kTooManyBytes}, at::kByte);
-      return;
-    case FaultConfig::Kind::kSleep:
-      absl::SleepFor(fault.duration);
-      return;
-    case FaultConfig::Kind::kNanLoss:
-      return;
-  }
+absl::Time MonotonicNow() {
+  return absl::UnixEpoch() + absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch());
 }
 
 }  // namespace
@@ -58,10 +47,52 @@ bool Happens(const FaultConfig& fault, uint64_t seed, int rank, int64_t step) {
   return std::ldexp(static_cast<double>(draw), -64) < fault.probability;
 }
 
-bool InjectFaults(const TrainerConfig& config, int64_t step) {
+Chaos::Chaos(const TrainerConfig& config)
+    : config_(config),
+      active_(std::any_of(config.chaos.begin(), config.chaos.end(),
+                          [&](const auto& fault) { return Concerns(fault, config.member); })) {}
+
+void Chaos::Inject(const FaultConfig& fault, int64_t step) {
+  switch (fault.kind) {
+    case FaultConfig::Kind::kThrow:
+      throw std::runtime_error(absl::StrCat("injected fault before step ", step));
+    case FaultConfig::Kind::kAbort:
+      std::abort();
+    case FaultConfig::Kind::kExit:
+      std::_Exit(kExitCode);
+    case FaultConfig::Kind::kOutOfMemory:
+      at::empty({kTooManyBytes}, at::kByte);
+      return;
+    case FaultConfig::Kind::kFreeze:
+      ::raise(SIGSTOP);
+      return;
+    case FaultConfig::Kind::kMemoryGrowth:
+      hoard_.emplace_back(fault.bytes, '\1');
+      return;
+    case FaultConfig::Kind::kLoaderStall:
+      absl::SleepFor(fault.duration);
+      return;
+    case FaultConfig::Kind::kSleep:
+      pause_ += fault.duration;
+      return;
+    case FaultConfig::Kind::kCommunicationDelay:
+      delay_ += fault.duration;
+      return;
+    case FaultConfig::Kind::kSlow:
+      factor_ *= fault.factor;
+      return;
+    case FaultConfig::Kind::kNanLoss:
+      return;
+  }
+}
+
+bool Chaos::BeginStep(int64_t step) {
+  if (!active_) return false;
+  factor_ = 1;
+  pause_ = delay_ = absl::ZeroDuration();
   bool nan_loss = false;
-  for (const FaultConfig& fault : config.faults) {
-    if (!Concerns(fault, config.member) || !Happens(fault, config.seed, config.rank(), step)) {
+  for (const FaultConfig& fault : config_.chaos) {
+    if (!Concerns(fault, config_.member) || !Happens(fault, config_.seed, config_.rank(), step)) {
       continue;
     }
     // A fault of many steps is told once.
@@ -73,5 +104,28 @@ bool InjectFaults(const TrainerConfig& config, int64_t step) {
   }
   return nan_loss;
 }
+
+void Chaos::BeginForward() {
+  if (!active_) return;
+  absl::SleepFor(std::exchange(pause_, absl::ZeroDuration()));
+  begin_ = MonotonicNow();
+}
+
+void Chaos::EndForward() {
+  if (factor_ > 1) absl::SleepFor((MonotonicNow() - begin_) * (factor_ - 1));
+}
+
+// The gradients must leave late, so the time comes first; it is that of the pass before.
+void Chaos::BeginBackward() {
+  if (!active_) return;
+  if (factor_ > 1) absl::SleepFor(backward_ * (factor_ - 1));
+  begin_ = MonotonicNow();
+}
+
+void Chaos::EndBackward() {
+  if (active_) backward_ = MonotonicNow() - begin_;
+}
+
+void Chaos::BeforeExchange() { absl::SleepFor(std::exchange(delay_, absl::ZeroDuration())); }
 
 }  // namespace paceline

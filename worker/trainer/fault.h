@@ -1,9 +1,11 @@
-// Failures on purpose, for drills and tests.
+// Disturbances on purpose, for drills and tests: what a job file's `chaos` asks for.
 #ifndef WORKER_TRAINER_FAULT_H_
 #define WORKER_TRAINER_FAULT_H_
 
 #include <cstdint>
+#include <vector>
 
+#include "absl/time/time.h"
 #include "worker/trainer/config.h"
 
 namespace paceline {
@@ -16,9 +18,37 @@ bool Concerns(const FaultConfig& fault, const Member& member);
 // is the finalizer of SplitMix64.
 bool Happens(const FaultConfig& fault, uint64_t seed, int rank, int64_t step);
 
-// Does what the configuration's faults ask for before this step. True: the loss of the step
-// shall become NaN.
-bool InjectFaults(const TrainerConfig& config, int64_t step);
+// Disturbs the steps of one rank, in the phases that the disturbances belong to. `config` outlives
+// this. Thread-compatible, but EndBackward may come from the thread that runs a backward pass.
+class Chaos {
+ public:
+  explicit Chaos(const TrainerConfig& config);
+
+  // A step begins; it waits for its data. True: its loss shall become NaN.
+  bool BeginStep(int64_t step);
+  // Around each forward and each backward pass. On CUDA a pass is what the host does of it.
+  void BeginForward();
+  void EndForward();
+  void BeginBackward();
+  void EndBackward();
+  // After the last pass of the step, before others have got all that it has computed.
+  void BeforeExchange();
+
+ private:
+  void Inject(const FaultConfig& fault, int64_t step);
+
+  const TrainerConfig& config_;
+  const bool active_;
+
+  // Of the step.
+  double factor_ = 1;
+  absl::Duration pause_;  // In its first forward pass.
+  absl::Duration delay_;  // Of its exchange.
+
+  absl::Time begin_;         // Of the pass, monotonic.
+  absl::Duration backward_;  // Time of the last backward pass, undisturbed.
+  std::vector<std::vector<char>> hoard_;
+};
 
 }  // namespace paceline
 

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <stdexcept>
+
+#include "absl/time/clock.h"
+
 namespace paceline {
 namespace {
 
@@ -61,6 +65,80 @@ TEST(FaultTest, DrawsAreThoseOfTheDocumentedHash) {
     drawn |= static_cast<uint64_t>(Happens(fault, 7, 3, step)) << step;
   }
   EXPECT_EQ(drawn, 0x42625084001342c6);
+}
+
+TrainerConfig Disturbed(FaultConfig::Kind kind) {
+  TrainerConfig config;
+  config.chaos.resize(1);
+  config.chaos[0].kind = kind;
+  config.chaos[0].step = 1;
+  config.chaos[0].steps = 2;
+  config.chaos[0].duration = absl::Milliseconds(30);
+  config.chaos[0].factor = 3;
+  return config;
+}
+
+template <typename Do>
+absl::Duration TimeOf(Do act) {
+  const absl::Time begin = absl::Now();
+  act();
+  return absl::Now() - begin;
+}
+
+constexpr absl::Duration kPass = absl::Milliseconds(20);
+
+TEST(ChaosTest, PassesOfASlowRankTakeItsFactor) {
+  const TrainerConfig config = Disturbed(FaultConfig::Kind::kSlow);
+  Chaos chaos(config);
+  const auto forward = [&] {
+    chaos.BeginForward();
+    absl::SleepFor(kPass);
+    chaos.EndForward();
+  };
+  const auto backward = [&] {
+    chaos.BeginBackward();
+    absl::SleepFor(kPass);
+    chaos.EndBackward();
+  };
+  EXPECT_FALSE(chaos.BeginStep(0));
+  forward();
+  backward();
+  for (int64_t step = 1; step < 3; ++step) {
+    chaos.BeginStep(step);
+    EXPECT_GE(TimeOf(forward), 3 * kPass);
+    EXPECT_GE(TimeOf(backward), 3 * kPass) << "the pass before was not twice as long for it";
+  }
+  chaos.BeginStep(3);
+  chaos.BeginForward();
+  EXPECT_LT(TimeOf([&] { chaos.EndForward(); }), kPass);
+}
+
+TEST(ChaosTest, EachPauseIsInItsPhase) {
+  const TrainerConfig stall = Disturbed(FaultConfig::Kind::kLoaderStall);
+  Chaos loader(stall);
+  EXPECT_GE(TimeOf([&] { loader.BeginStep(1); }), absl::Milliseconds(30));
+
+  const TrainerConfig sleep = Disturbed(FaultConfig::Kind::kSleep);
+  Chaos sleeper(sleep);
+  sleeper.BeginStep(1);
+  EXPECT_GE(TimeOf([&] { sleeper.BeginForward(); }), absl::Milliseconds(30));
+  EXPECT_LT(TimeOf([&] { sleeper.BeginForward(); }), absl::Milliseconds(30)) << "once a step";
+
+  const TrainerConfig delay = Disturbed(FaultConfig::Kind::kCommunicationDelay);
+  Chaos sender(delay);
+  sender.BeginStep(2);
+  EXPECT_GE(TimeOf([&] { sender.BeforeExchange(); }), absl::Milliseconds(30));
+  sender.BeginStep(3);
+  EXPECT_LT(TimeOf([&] { sender.BeforeExchange(); }), absl::Milliseconds(30));
+}
+
+TEST(ChaosTest, StopsOrThrowsAtItsStep) {
+  const TrainerConfig config = Disturbed(FaultConfig::Kind::kThrow);
+  Chaos chaos(config);
+  EXPECT_FALSE(chaos.BeginStep(0));
+  EXPECT_THROW(chaos.BeginStep(1), std::runtime_error);
+  const TrainerConfig nan = Disturbed(FaultConfig::Kind::kNanLoss);
+  EXPECT_TRUE(Chaos(nan).BeginStep(1));
 }
 
 }  // namespace

@@ -89,7 +89,7 @@ TEST_F(NumericsTest, ClippingBoundsTheStepAndTheNormIsThatBeforeIt) {
   EXPECT_NEAR(std::sqrt(change), 0.01, 1e-5);
 }
 
-constexpr char kNanOnRankOne[] = "faults { rank: 1 step: 3 kind: NAN_LOSS } ";
+constexpr char kNanOnRankOne[] = "allow_chaos: true chaos { rank: 1 step: 3 kind: NAN_LOSS } ";
 
 TEST_F(NumericsTest, NanStopsTheJobAndNamesStepRankAndParameter) {
   const auto daemon = RunToAnyEnd(Spec(2, absl::StrCat(kNanOnRankOne, ExportTo("never"))));
@@ -167,7 +167,7 @@ TEST_F(NumericsTest, ProfileOfTheLastStepsIsWritten) {
   const auto daemon = MakeDaemon();
   daemon->Launch(Spec(1,
                       "steps: 300 log_every: 1 "
-                      "faults { rank: -1 kind: SLEEP seconds: 0.01 steps: 300 }"));
+                      "allow_chaos: true chaos { rank: -1 kind: SLEEP seconds: 0.01 steps: 300 }"));
   ASSERT_TRUE(daemon->Serve([&] { return daemon->status(0).figures().step() >= 1; }));
   v1::ProfileRequest request;
   request.set_id(1);
@@ -192,9 +192,10 @@ TEST_F(NumericsTest, RankThatIsAloneTakesAnyStrategy) {
 
 TEST_F(NumericsTest, ProfileHoldsTheSameStepsOnTheRanksThatWereAsked) {
   const auto daemon = MakeDaemon();
-  daemon->Launch(Spec(3,
-                      "steps: 100000 log_every: 100 "
-                      "faults { rank: -1 kind: SLEEP seconds: 0.002 steps: 100000 }"));
+  daemon->Launch(
+      Spec(3,
+           "steps: 100000 log_every: 100 "
+           "allow_chaos: true chaos { rank: -1 kind: SLEEP seconds: 0.002 steps: 100000 }"));
   ASSERT_TRUE(daemon->Serve([&] { return daemon->status(2).figures().step() >= 100; }));
   v1::ProfileRequest request;
   request.set_id(1);

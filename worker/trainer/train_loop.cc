@@ -20,7 +20,6 @@
 #include "worker/trainer/core/lr_schedule.h"
 #include "worker/trainer/dry_step.h"
 #include "worker/trainer/evaluation.h"
-#include "worker/trainer/fault.h"
 #include "worker/trainer/meeting.h"
 
 namespace paceline {
@@ -67,6 +66,7 @@ TrainLoop::TrainLoop(const Parts& parts)
           parts.model.parameters(), [this] { return TensorsOf(parts_.optimizer.Slots()); },
           parts.control),
       profiler_(ProfilerOptions(parts)),
+      chaos_(config_),
       report_({config_, parts.model, parts.control, parts.platform, strategy_,
                parts.state.communication}),
       learning_rate_(MakeLearningRate(parts.model.device())),
@@ -231,20 +231,25 @@ absl::Status TrainLoop::Compute(int64_t step, StepResult* result) {
     CheckGeneration();
     const bool last = pass + 1 == passes;
     timer.Enter(Phase::kDataWait, step);
-    const bool nan_loss = pass == 0 && InjectFaults(config_, step);
+    const bool nan_loss = pass == 0 && chaos_.BeginStep(step);
     PACELINE_ASSIGN_OR_RETURN(const Batch batch, NextBatch(result));
 
     timer.Enter(Phase::kForward, step);
+    chaos_.BeginForward();
     strategy_.BeginForward(step, last);
     at::Tensor loss = Loss(batch);
+    chaos_.EndForward();
     if (nan_loss) loss = at::mul(loss, std::numeric_limits<float>::quiet_NaN());
     if (passes > 1) loss = at::mul(loss, share);
     result->loss = pass == 0 ? loss.detach() : result->loss.add_(loss.detach());
 
     timer.Enter(Phase::kBackward, step);
+    chaos_.BeginBackward();
     strategy_.Backward(loss, [&] {
+      chaos_.EndBackward();
       timer.Enter(Phase::kCommunication, step);
       if (!last) return;
+      chaos_.BeforeExchange();
       // Other ranks may do the step from now on.
       state_.open_data = loader_->position();
       state_.position.computed = state_.is_open = true;
@@ -260,7 +265,7 @@ absl::Status TrainLoop::Compute(int64_t step, StepResult* result) {
 
 absl::Status TrainLoop::Replay(int64_t step, StepResult* result) {
   parts_.timer.Enter(Phase::kDataWait, step);
-  InjectFaults(config_, step);
+  chaos_.BeginStep(step);
   PACELINE_ASSIGN_OR_RETURN(const Batch batch, NextBatch(result));
   if (!graph_batch_.inputs.defined()) {
     graph_batch_ = batch;
@@ -275,6 +280,7 @@ absl::Status TrainLoop::Replay(int64_t step, StepResult* result) {
   graph_batch_.targets.copy_(batch.targets, /*non_blocking=*/true);
 
   parts_.timer.Enter(Phase::kForward, step);
+  chaos_.BeginForward();
   if (parts_.saver != nullptr) parts_.saver->BeforeChange();
   graph_->Run([&] {
     const at::Tensor loss = Loss(graph_batch_);
@@ -284,6 +290,7 @@ absl::Status TrainLoop::Replay(int64_t step, StepResult* result) {
     graph_result_.grad_norm.copy_(norms.total);
     graph_norms_.copy_(norms.each);
   });
+  chaos_.EndForward();
   // The graph overwrites its results in the next step, before these are read.
   result->loss = graph_result_.loss.clone();
   result->grad_norm = graph_result_.grad_norm.clone();

@@ -20,6 +20,7 @@
 #include "worker/trainer/control.h"
 #include "worker/trainer/data/batch_loader.h"
 #include "worker/trainer/data/dataset.h"
+#include "worker/trainer/fault.h"
 #include "worker/trainer/gradients.h"
 #include "worker/trainer/model/model.h"
 #include "worker/trainer/optimizer.h"
@@ -126,6 +127,7 @@ class TrainLoop {
   Member data_as_;  // How data is taken now.
   std::unique_ptr<BatchLoader> loader_;
   Profiler profiler_;
+  Chaos chaos_;
   ProgressReport report_;
   const at::Tensor learning_rate_;  // Of the present step, on the device.
   std::unique_ptr<StepGraph> graph_;

@@ -139,7 +139,8 @@ TEST_F(TrainLoopTest, EveryStepIsInTheRingWithAllItsPhases) {
 
 // Rank 1 comes 0.3 s late to step 7, and rank 0 waits for it: in COMMUNICATION, not in BACKWARD.
 TEST_F(TrainLoopTest, WaitingForASlowRankIsCommunication) {
-  const auto daemon = RunJob(Spec(2, "faults { rank: 1 step: 7 kind: SLEEP seconds: 0.3 }"));
+  const auto daemon =
+      RunJob(Spec(2, "allow_chaos: true chaos { rank: 1 step: 7 kind: SLEEP seconds: 0.3 }"));
   absl::StatusOr<StepRingReader> ring = StepRingReader::Open(daemon->RingPath(0));
   ASSERT_TRUE(ring.ok()) << ring.status();
   const StepRecord record = ring->ReadFrom(0).records.at(7);

@@ -63,8 +63,9 @@ class TrainerFailureTest : public TrainerTest {
 };
 
 TEST_F(TrainerFailureTest, ExceptionIsAnErrorAndTheOthersSayThatACollectiveFailed) {
-  const auto daemon = ExpectFailure(Spec(3, "faults { rank: 1 step: 5 kind: THROW }"), 1,
-                                    v1::FAILURE_ERROR, "injected fault before step 5");
+  const auto daemon =
+      ExpectFailure(Spec(3, "allow_chaos: true chaos { rank: 1 step: 5 kind: THROW }"), 1,
+                    v1::FAILURE_ERROR, "injected fault before step 5");
   for (int rank : {0, 2}) {
     EXPECT_EQ(daemon->exit_code(rank), 1);
     ExpectWords(*daemon, rank, v1::FAILURE_COLLECTIVE, "");
@@ -72,14 +73,14 @@ TEST_F(TrainerFailureTest, ExceptionIsAnErrorAndTheOthersSayThatACollectiveFaile
 }
 
 TEST_F(TrainerFailureTest, AllocationThatFailsIsOutOfMemory) {
-  ExpectFailure(Spec(1, "faults { step: 2 kind: OUT_OF_MEMORY }"), 0, v1::FAILURE_OUT_OF_MEMORY,
-                "1152921504606846976 bytes");
+  ExpectFailure(Spec(1, "allow_chaos: true chaos { step: 2 kind: OUT_OF_MEMORY }"), 0,
+                v1::FAILURE_OUT_OF_MEMORY, "1152921504606846976 bytes");
 }
 
 TEST_F(TrainerFailureTest, AbortAndExitLeaveTheirSignalOrCodeAndNoWords) {
   for (const char* kind : {"ABORT", "EXIT"}) {
     const auto daemon = MakeDaemon();
-    daemon->Launch(Spec(1, absl::StrCat("faults { step: 2 kind: ", kind, " }")));
+    daemon->Launch(Spec(1, absl::StrCat("allow_chaos: true chaos { step: 2 kind: ", kind, " }")));
     ASSERT_TRUE(daemon->Serve());
     EXPECT_EQ(daemon->exit_signal(0), kind[0] == 'A' ? SIGABRT : 0);
     EXPECT_EQ(daemon->exit_code(0), kind[0] == 'A' ? -1 : 42);
@@ -106,8 +107,9 @@ TEST_F(TrainerFailureTest, KilledRankEndsTheOthersWithinTwoSeconds) {
 
 TEST_F(TrainerFailureTest, RankThatHangsEndsTheOthersAfterTheCollectiveTimeout) {
   const auto daemon = MakeDaemon();
-  daemon->Launch(
-      Spec(2, "collective_timeout_s: 0.5 faults { rank: 1 step: 5 kind: SLEEP seconds: 3600 }"));
+  daemon->Launch(Spec(2,
+                      "collective_timeout_s: 0.5 allow_chaos: true chaos { rank: 1 step: 5 kind: "
+                      "SLEEP seconds: 3600 }"));
   ASSERT_TRUE(daemon->Serve([&] { return daemon->ended(0); }));
   EXPECT_EQ(daemon->exit_code(0), 1);
   ExpectWords(*daemon, 0, v1::FAILURE_COLLECTIVE, "");

@@ -61,7 +61,8 @@ v1::TrainerPlan Plan(int rank, int64_t steps) {
 
 v1::TrainerPlan FailingPlan(int64_t step, v1::FaultKind kind) {
   v1::TrainerPlan plan = Plan(0, 1000000);
-  v1::Fault& fault = *plan.mutable_spec()->add_faults();
+  plan.mutable_spec()->set_allow_chaos(true);
+  v1::Fault& fault = *plan.mutable_spec()->add_chaos();
   fault.set_step(step);
   fault.set_kind(kind);
   return plan;

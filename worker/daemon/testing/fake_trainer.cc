@@ -63,7 +63,7 @@ class FakeTrainer {
     for (int64_t step = 0; step < spec.steps(); ++step) {
       if (stop_requested != 0 && MayEnd()) return Leave(v1::TRAINER_RUNNING);
       ring_.Enter(Phase::kForward, static_cast<uint64_t>(step));
-      for (const v1::Fault& fault : spec.faults()) {
+      for (const v1::Fault& fault : spec.chaos()) {
         if (fault.step() == step && fault.rank() == status_.id().rank()) Fail(fault.kind());
       }
       Exchange(1);
