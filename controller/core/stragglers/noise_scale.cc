@@ -10,6 +10,7 @@
 namespace paceline {
 namespace {
 
+constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 constexpr double kGaussian = 1.4826;
 constexpr double kFirstSigma = 0.01;
 constexpr double kMinSigma = 0.005;
@@ -19,7 +20,9 @@ constexpr double kCutOff = 3;
 constexpr double kMaxRho = 0.9;
 constexpr double kRhoPrior = 0.3;
 constexpr double kRhoPriorSamples = 100;
-constexpr double kForget = 0.998;  // Per row.
+constexpr int kBlockRows = 8;
+constexpr double kMeanMagnitude = 0.7979;  // E|x| of a Gaussian of deviation 1.
+constexpr double kForget = 0.998;          // Per row.
 constexpr double kTailPrior = 0.005;
 constexpr double kTailPriorRows = 40;
 
@@ -28,7 +31,11 @@ constexpr double kTailPriorRows = 40;
 NoiseScale::NoiseScale(int ranks)
     : product_(kRhoPrior * kRhoPriorSamples),
       square_(kRhoPriorSamples),
-      last_(static_cast<size_t>(ranks), std::numeric_limits<double>::quiet_NaN()),
+      block_difference_(kRhoPriorSamples * kMeanMagnitude *
+                        std::sqrt(2 * kBlockRows * NoiseLevel().inflation)),
+      blocks_(kRhoPriorSamples),
+      last_(static_cast<size_t>(ranks), kNone),
+      block_(static_cast<size_t>(ranks), Block{0, 0, kNone}),
       scratch_(static_cast<size_t>(ranks)) {
   level_.sigma = kFirstSigma;
 }
@@ -42,6 +49,8 @@ void NoiseScale::AddRow(absl::Span<const double> residuals) {
 
   product_ *= kForget;
   square_ *= kForget;
+  block_difference_ *= kForget;
+  blocks_ *= kForget;
   samples_ *= kForget;
   far_off_ *= kForget;
   continued_ *= kForget;
@@ -52,15 +61,28 @@ void NoiseScale::AddRow(absl::Span<const double> residuals) {
     last_[rank] = now;
     if (std::isnan(now)) continue;
     samples_ += 1;
+    AddToBlock(block_[rank], now);
     if (std::isnan(before)) continue;
     product_ += now * before;
     square_ += (now * now + before * before) / 2;
   }
   level_.rho = square_ > 0 ? std::clamp(product_ / square_, 0.0, kMaxRho) : 0;
-  level_.inflation = (1 + level_.rho) / (1 - level_.rho);
+  const double block = block_difference_ / blocks_ / kMeanMagnitude;
+  level_.inflation =
+      std::max((1 + level_.rho) / (1 - level_.rho), block * block / (2 * kBlockRows));
   const double alone = far_off_ / std::max(samples_, kTailPriorRows);
   const double following = (continued_ + kTailPrior * kTailPriorRows) / (far_off_ + kTailPriorRows);
   level_.tail = std::max(alone, following);
+}
+
+void NoiseScale::AddToBlock(Block& block, double z) {
+  block.sum += z;
+  if (++block.rows < kBlockRows) return;
+  if (!std::isnan(block.before)) {
+    block_difference_ += std::abs(block.sum - block.before);
+    blocks_ += 1;
+  }
+  block = {0, 0, block.sum};
 }
 
 void NoiseScale::AddRun(int far_off_rows) {
@@ -78,7 +100,7 @@ double NoiseScale::MedianMagnitude(absl::Span<const double> values) {
   for (const double value : values) {
     if (!std::isnan(value)) scratch_[count++] = std::abs(value);
   }
-  if (count == 0) return std::numeric_limits<double>::quiet_NaN();
+  if (count == 0) return kNone;
   return kGaussian * MedianOf(absl::MakeSpan(scratch_).subspan(0, count));
 }
 

@@ -3,9 +3,10 @@
 //
 //   sigma      1.4826 * median |residual| of a row, averaged over rows. The constant makes it the
 //              standard deviation of Gaussian noise.
-//   inflation  (1 + rho) / (1 - rho), by which the variance of a sum of AR(1) noise exceeds that of
-//              independent noise (G. M. Jenkins and D. G. Watts, Spectral Analysis, 1968); rho is
-//              the lag-1 autocorrelation of the residuals, cut off at 3 sigma.
+//   inflation  by which the variance of a sum of residuals exceeds that of independent ones: the
+//              larger of (1 + rho) / (1 - rho), which is that of AR(1) noise (G. M. Jenkins and
+//              D. G. Watts, Spectral Analysis, 1968), with rho the correlation from row to row; and
+//              what the sums of blocks of 8 rows show. Residuals are cut off at 3 sigma.
 //   tail       how probable it is that a far-off row follows a far-off row: pauses come alone, slow
 //              ranks do not.
 //   spread     the standard deviation of the ranks' own levels, that is of the hardware.
@@ -45,6 +46,13 @@ class NoiseScale {
   const NoiseLevel& level() const { return level_; }
 
  private:
+  struct Block {
+    int rows = 0;
+    double sum = 0;
+    double before;  // The sum of the block before; NaN: none.
+  };
+
+  void AddToBlock(Block& block, double z);
   double MedianMagnitude(absl::Span<const double> values);
 
   NoiseLevel level_;
@@ -54,7 +62,10 @@ class NoiseScale {
   double far_off_ = 0;  // Rows, and those that follow one.
   double continued_ = 0;
   double samples_ = 0;
+  double block_difference_;   // Sum of |the sum of a block - that of the block before|,
+  double blocks_;             // of so many.
   std::vector<double> last_;  // In sigma, by rank.
+  std::vector<Block> block_;  // By rank.
   std::vector<double> scratch_;
 };
 

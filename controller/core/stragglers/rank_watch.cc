@@ -31,6 +31,8 @@ constexpr double kMedianLoss = 1.2533;  // The deviation of a Gaussian median / 
 constexpr double kMeanDifference = 1.1284;  // E|a - b| of independent Gaussians of deviation 1.
 constexpr double kOwnScaleRows = 50;
 constexpr double kOwnScaleSlack = 1.15;
+constexpr double kRecentScaleRows = 8;
+constexpr double kRecentScaleSlack = 1.4;
 constexpr double kLevelRows = 100;
 constexpr double kTailRate = 0.005;
 // An episode that was persistent ends after so many times the rows of another.
@@ -96,22 +98,28 @@ SlowdownEstimate RankWatch::Estimate(const NoiseLevel& noise) const {
   return estimate;
 }
 
-// A rank may be noisier than the others. Differences know no level: a slow rank is not noisy.
+// A rank may be noisier than the others, always or for a while. Differences know no level: a slow
+// rank is not noisy.
 double RankWatch::Sigma(const NoiseLevel& noise) const {
-  const double own = difference_ / kMeanDifference / std::sqrt(1 - noise.rho);
-  return std::max(noise.sigma, own / kOwnScaleSlack) * std::sqrt(1 + kFirstRows / seen_);
+  const double own =
+      std::max(difference_ / kOwnScaleSlack, recent_difference_ / kRecentScaleSlack) /
+      kMeanDifference / std::sqrt(1 - noise.rho);
+  return std::max(noise.sigma, own) * std::sqrt(1 + kFirstRows / seen_);
 }
 
 void RankWatch::Learn(const WatchRow& row, const NoiseLevel& noise) {
   const double usual = kMeanDifference * noise.sigma * std::sqrt(1 - noise.rho);
   if (seen_ == 0) {
-    difference_ = usual;
+    difference_ = recent_difference_ = usual;
     last_ = row.residual;
   }
   seen_ = std::min(seen_ + 1, kMostSeen);
-  const double difference =
-      std::min(std::abs(row.residual - last_), 3 * std::max(difference_, usual));
-  difference_ += (difference - difference_) / std::min(seen_ + kFirstRows, kOwnScaleRows);
+  const double difference = std::abs(row.residual - last_);
+  const auto take = [&](double& mean, double rows) {
+    mean += (std::min(difference, 3 * std::max(mean, usual)) - mean) / rows;
+  };
+  take(difference_, std::min(seen_ + kFirstRows, kOwnScaleRows));
+  take(recent_difference_, kRecentScaleRows);
   last_ = row.residual;
   if (state_ != State::kHealthy) return;
   const double cut = std::clamp(row.residual, -3 * noise.sigma, 3 * noise.sigma);

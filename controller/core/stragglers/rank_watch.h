@@ -110,8 +110,9 @@ class RankWatch {
   std::array<int, kShifts> evidence_rows_ = {};
   std::array<int64_t, kShifts> evidence_step_ = {};
   double released_ = 0;
-  double tail_ = 0;        // The rank's own NoiseLevel::tail.
-  double difference_ = 0;  // Mean |residual - the one before|.
+  double tail_ = 0;               // The rank's own NoiseLevel::tail.
+  double difference_ = 0;         // Mean |residual - the one before|.
+  double recent_difference_ = 0;  // Quickly forgetting.
   double last_ = 0;
   double level_ = 0;
   double forward_ = 0;
