@@ -29,7 +29,8 @@ double LogFactor(int length) {
   return table[static_cast<size_t>(std::min(length, kLengths - 1))];
 }
 
-double Mean(std::deque<double>::const_iterator begin, std::deque<double>::const_iterator end) {
+double Mean(const std::deque<double>::const_iterator& begin,
+            const std::deque<double>::const_iterator& end) {
   return std::accumulate(begin, end, 0.0) / static_cast<double>(end - begin);
 }
 
@@ -72,7 +73,7 @@ bool ChangePoints::Add(double value) {
     if (recent_.size() == kFirst) Begin();
     return false;
   }
-  if (recent_.size() > static_cast<size_t>(kBefore + options_.short_run)) recent_.pop_front();
+  if (static_cast<int>(recent_.size()) > kBefore + options_.short_run) recent_.pop_front();
 
   double total = 0;
   for (Run& run : runs_) {

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -73,11 +74,11 @@ const std::vector<Key>& Keys() {
       {"garbage", &S::garbage, 0, 0.5, "share of reports with negative, NaN or huge durations"},
       {"faults", &S::faults, 0, 10000, "that last to the end of the history"},
       {"factor", &S::factor, 0.5, 100, "by which their ranks are slower"},
-      {"scope", Choice(&S::scope, {"rank", "node", "group", "stage", "job"}), 0, 0,
+      {"scope", Choice(&S::scope, {std::begin(kScopeNames), std::end(kScopeNames)}), 0, 0,
        "what is slow; group: a share of a stage's ranks"},
-      {"shape", Choice(&S::shape, {"step", "ramp", "intermittent", "oneoff"}), 0, 0,
+      {"shape", Choice(&S::shape, {std::begin(kShapeNames), std::end(kShapeNames)}), 0, 0,
        "at once, slowly, on and off, or for one step only"},
-      {"cause", Choice(&S::cause, {"compute", "data", "pause"}), 0, 0,
+      {"cause", Choice(&S::cause, {std::begin(kFaultCauseNames), std::end(kFaultCauseNames)}), 0, 0,
        "what takes longer: both passes, waiting for data, or the forward pass alone"},
       {"onset", &S::onset, 0, 0.95, "of each fault, as a share of the history"},
       {"together", YesOrNo(&S::together), 0, 0, "whether all faults begin at once in one stage"},

@@ -32,6 +32,11 @@ enum class Scope { kRank, kNode, kGroup, kStage, kJob };
 enum class Shape { kStep, kRamp, kIntermittent, kOneOff };
 enum class FaultCause { kCompute, kData, kPause };
 
+// As they are called in a text, by value.
+inline constexpr const char* kScopeNames[] = {"rank", "node", "group", "stage", "job"};
+inline constexpr const char* kShapeNames[] = {"step", "ramp", "intermittent", "oneoff"};
+inline constexpr const char* kFaultCauseNames[] = {"compute", "data", "pause"};
+
 struct HistorySpec {
   // The job. Rank r is of stage r / (ranks / stages) and on node r / ranks_per_node.
   int ranks = 256;

@@ -58,7 +58,11 @@ class Random {
   // How many independent events happen where `mean` are expected.
   int Poisson(double mean) {
     int count = 0;
-    for (double left = mean - Exponential(); left > 0; left -= Exponential()) ++count;
+    double left = mean - Exponential();
+    while (left > 0) {
+      ++count;
+      left -= Exponential();
+    }
     return count;
   }
 

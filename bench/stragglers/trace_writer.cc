@@ -10,21 +10,6 @@ namespace {
 
 using nlohmann::json;
 
-const char* Name(Scope scope) {
-  static constexpr const char* names[] = {"rank", "node", "group", "stage", "job"};
-  return names[static_cast<size_t>(scope)];
-}
-
-const char* Name(Shape shape) {
-  static constexpr const char* names[] = {"step", "ramp", "intermittent", "oneoff"};
-  return names[static_cast<size_t>(shape)];
-}
-
-const char* Name(FaultCause cause) {
-  static constexpr const char* names[] = {"compute", "data", "pause"};
-  return names[static_cast<size_t>(cause)];
-}
-
 json LabelOf(const Fault& fault, const std::vector<DetectorRank>& ranks, int of_stage) {
   json workers = json::array();
   std::set<int> nodes;
@@ -33,9 +18,9 @@ json LabelOf(const Fault& fault, const std::vector<DetectorRank>& ranks, int of_
     nodes.insert(ranks[static_cast<size_t>(rank)].node);
   }
   return {{"class", fault.lasting ? "persistent" : "transient"},
-          {"scope", Name(fault.scope)},
-          {"shape", Name(fault.shape)},
-          {"cause", Name(fault.cause)},
+          {"scope", kScopeNames[static_cast<size_t>(fault.scope)]},
+          {"shape", kShapeNames[static_cast<size_t>(fault.shape)]},
+          {"cause", kFaultCauseNames[static_cast<size_t>(fault.cause)]},
           {"factor", fault.factor},
           {"begin", fault.begin},
           {"end", fault.end},
