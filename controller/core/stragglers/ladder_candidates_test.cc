@@ -126,7 +126,7 @@ TEST(EquivalentPeriodTest, UnequalGroupsCountByTheirRanks) {
 // The mean distance of the ranks' parameters from their mean, by simulation, in the units above.
 TEST(EquivalentPeriodTest, IsTheDriftOfARandomWalk) {
   const int ranks = 16;
-  std::mt19937_64 random(5);
+  std::default_random_engine random;
   std::normal_distribution<double> noise;
   std::vector<double> parameters(ranks, 0);
   const auto average = [&](int size) {

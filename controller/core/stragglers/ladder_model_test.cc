@@ -40,7 +40,7 @@ double Obvious(const OwnTimes& times, const std::vector<int>& gradient_groups,
   for (int step = 1; step <= times.steps; ++step) {
     for (int rank = 0; rank < times.ranks; ++rank) {
       t[static_cast<size_t>(rank)] +=
-          times.seconds[static_cast<size_t>((step - 1) * times.ranks + rank)];
+          times.seconds[static_cast<size_t>(step - 1) * t.size() + static_cast<size_t>(rank)];
     }
     wait(gradient_groups);
     const auto widest = std::find_if(levels.rbegin(), levels.rend(),
@@ -68,8 +68,8 @@ TEST(LadderModelTest, WorkedExample) {
 }
 
 TEST(LadderModelTest, EqualsTheDefinitionOnRandomLadders) {
-  std::mt19937_64 random(3);
-  for (int round = 0; round < 200; ++round) {
+  for (uint64_t round = 1; round <= 200; ++round) {
+    std::mt19937_64 random(round);
     const int ranks = 24;
     DrawnTimes wish = Stalling(ranks, 0.1);
     wish.steps = 48;

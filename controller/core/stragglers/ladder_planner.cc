@@ -78,9 +78,7 @@ class Planner {
   double CommunicationOf(const std::vector<ModelLevel>& levels) const {
     const int shared = Largest(inputs_.gradient_groups);
     double seconds = 0;
-    if (shared == ranks_) {
-      seconds = inputs_.gradient_exchange_s;
-    } else if (shared > 1 && inputs_.costs.Of(ranks_) > 0) {
+    if (shared > 1 && inputs_.costs.Of(ranks_) > 0) {
       seconds = inputs_.gradient_exchange_s * inputs_.costs.Of(shared) / inputs_.costs.Of(ranks_);
     }
     for (size_t i = 0; i < levels.size(); ++i) {

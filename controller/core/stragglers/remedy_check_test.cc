@@ -48,11 +48,11 @@ TEST(StepMeterTest, ForgetsOldSteps) {
 }
 
 TEST(StepMeterTest, ErrorIsThatOfTheMean) {
-  std::mt19937_64 random(1);
   std::normal_distribution<double> noise(1, 0.2);
   int inside = 0;
   const int rounds = 500;
   for (int round = 0; round < rounds; ++round) {
+    std::mt19937_64 random(static_cast<uint64_t>(round));
     StepMeter meter;
     for (int i = 0; i < 40; ++i) meter.Add(10 * i, 10, 10 * noise(random));
     const StepMean mean = *meter.Mean();

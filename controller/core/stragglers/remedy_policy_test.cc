@@ -906,14 +906,18 @@ TEST(RemedyPolicyTest, RestartKeepsTheLaddersWindow) {
 
 TEST(RemedyPolicyTest, OldDecisionsAreForgotten) {
   PolicyJob job(StragglerMode::kAdvise);
-  job.Train(500, 0.15);
+  AddStraggler(job);
+  job.Apply(1);
+  job.Failed("the spare has died");
   for (int i = 0; i < 150; ++i) {
     job.Tell(VerdictKind::kPersistent, 5);
     job.Tell(VerdictKind::kRecovered, 5);
   }
   EXPECT_EQ(job.policy->decisions().size(), kDecisionsKept);
   EXPECT_EQ(job.stored.size(), kDecisionsKept);
-  EXPECT_EQ(job.Last().id, 150);
+  EXPECT_EQ(job.stored.count(2), 0u);
+  EXPECT_EQ(job.stored.at(1).state, DecisionState::kFailed)
+      << "of which something is to be learned";
 }
 
 }  // namespace
