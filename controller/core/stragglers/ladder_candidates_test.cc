@@ -51,6 +51,7 @@ TEST(CandidateLaddersTest, GroupsFollowNodesAndRacks) {
   EXPECT_THAT(names, Contains("2:6,4:all"));
   EXPECT_THAT(names, Not(Contains("2:2,4:all"))) << "ranks 2 and 3 are on two nodes";
   EXPECT_THAT(names, Not(Contains("2:4,4:all")));
+  EXPECT_THAT(names, Not(Contains("2:node,4:all"))) << "that is 2:3,4:all";
 }
 
 TEST(CandidateLaddersTest, UnequalNodesAndRacksAreScopes) {
@@ -62,6 +63,22 @@ TEST(CandidateLaddersTest, UnequalNodesAndRacksAreScopes) {
   EXPECT_THAT(names, Contains("2:2,4:node,8:all"));
   EXPECT_THAT(names, Contains("2:node,4:rack,8:all"));
   EXPECT_THAT(names, Not(Contains("2:4,8:all"))) << "ranks 4 to 7 are in two racks";
+}
+
+TEST(CandidateLaddersTest, SizesComeBeforeScopes) {
+  std::vector<RankHome> homes;
+  for (int rank = 0; rank < 16; ++rank) {
+    homes.push_back({rank < 4 ? "a" : rank < 6 ? "b" : rank < 8 ? "c" : "d", "x"});
+  }
+  const auto names = Names(CandidateLadders(homes, {}, {}));
+  EXPECT_THAT(names, Contains("2:8,8:all"));
+  EXPECT_THAT(names, Contains("2:node,8:all"));
+  EXPECT_THAT(names, Not(Contains("2:node,4:8,8:all"))) << "a job file may not have it";
+}
+
+TEST(CandidateLaddersTest, LevelsAreMadeOfGradientGroups) {
+  EXPECT_THAT(Names(CandidateLadders(Homes(12, 12, 12), Equal(12, 4), {8, 2})),
+              UnorderedElementsAre("2:all", "4:all", "8:all"));
 }
 
 TEST(CandidateLaddersTest, LevelsAreWiderThanTheGradientGroups) {
