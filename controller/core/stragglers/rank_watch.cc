@@ -82,8 +82,7 @@ SlowdownEstimate RankWatch::Estimate(const NoiseLevel& noise) const {
   const int count = std::min(episode_rows_, kKept);
   std::array<float, kKept> sorted;
   for (int i = 0; i < count; ++i) {
-    sorted[static_cast<size_t>(i)] =
-        residuals_[static_cast<size_t>((next_ - 1 - i + 2 * kKept) % kKept)];
+    sorted[static_cast<size_t>(i)] = Residual(i);
   }
   std::sort(sorted.begin(), sorted.begin() + count);
   const double half = 0.98 * std::sqrt(count * noise.inflation);
@@ -183,8 +182,9 @@ bool RankWatch::Gather(const WatchRow& row, double slow, double sigma, const Noi
   const int precise = static_cast<int>(std::ceil(wanted * wanted / (slow * slow)));
   const int count = std::min({since, kKept, std::max(kMinMedian, precise)});
   const double limit =
-      kSlowShare * slow + std::min(wanted / std::sqrt(count), kCautionRows * slow / count);
-  if (Median(count) <= std::max(limit, kSpreads * noise.spread)) return false;
+      std::max(kSlowShare * slow + std::min(wanted / std::sqrt(count), kCautionRows * slow / count),
+               kSpreads * noise.spread);
+  if (Median(count) <= limit || Mean(count, 2 * limit) <= limit) return false;
   since_step_ = evidence_step_[static_cast<size_t>(candidate)];
   episode_rows_ = slow_rows_ = since;
   return true;
@@ -209,12 +209,17 @@ void RankWatch::Forget() {
   evidence_rows_ = {};
 }
 
+double RankWatch::Mean(int count, double cut) const {
+  double sum = 0;
+  for (int i = 0; i < count; ++i) sum += std::clamp<double>(Residual(i), -cut, cut);
+  return sum / count;
+}
+
 double RankWatch::Median(int count) const {
   if (count == 0) return 0;
   std::array<float, kKept> values;
   for (int i = 0; i < count; ++i) {
-    values[static_cast<size_t>(i)] =
-        residuals_[static_cast<size_t>((next_ - 1 - i + 2 * kKept) % kKept)];
+    values[static_cast<size_t>(i)] = Residual(i);
   }
   return MedianOf(absl::MakeSpan(values).subspan(0, static_cast<size_t>(count)));
 }

@@ -11,8 +11,10 @@
 // that fewer than 4 rows decide, or 5 while backward does not show the slowness too: the host's
 // pauses are in forward. So one pause, or three, cannot alarm.
 //
-// Verification: the median of the residuals since the CUSUM left 0, of as many as make it precise,
-// exceeds 3/4 slow, and 4 times the spread of the hardware.
+// Verification: the residuals since the CUSUM left 0 lie higher than a bit more than half of
+// `slow`, by 3 times what noise does to their median; and higher than 4 times the spread of the
+// hardware. Both their median, which pauses do not move, and their mean, cut off, which does not
+// jump from tick to tick of a coarse clock.
 //
 // Release: a CUSUM the other way, of which release_steps rows are needed at least.
 //
@@ -21,6 +23,7 @@
 #define CONTROLLER_CORE_STRAGGLERS_RANK_WATCH_H_
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "controller/core/stragglers/noise_scale.h"
@@ -93,7 +96,13 @@ class RankWatch {
   bool Release(const WatchRow& row, double slow, const NoiseLevel& noise,
                const WatchOptions& options);
   void Forget();
+  // Of so many rows ago.
+  float Residual(int age) const {
+    return residuals_[static_cast<size_t>((next_ - 1 - age + 2 * kKept) % kKept)];
+  }
+  // Of the last residuals; the mean with each cut off at +-`cut`.
   double Median(int count) const;
+  double Mean(int count, double cut) const;
 
   State state_ = State::kHealthy;
   bool recurrent_ = false;
