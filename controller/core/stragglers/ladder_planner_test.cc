@@ -226,6 +226,10 @@ TEST(LadderPlannerTest, CertainGainBelowATenthIsNotEnough) {
   EXPECT_NEAR(plan.speedup_low, 1.08, 0.001);
   EXPECT_EQ(plan.advice, LadderAdvice::kKeep);
   EXPECT_EQ(PlanLadder(InputsOf(StallsInTurn({0, 1}, 0.013F), 0)).advice, LadderAdvice::kChange);
+
+  LadderInputs inputs = InputsOf(StallsInTurn({0, 1}, 0.0096F), 0);
+  inputs.current = {{1, LadderScope::kAll, 0}};
+  EXPECT_EQ(PlanLadder(inputs).advice, LadderAdvice::kSynchronous);
 }
 
 TEST(LadderPlannerTest, LadderThatHardlyGainsGivesWayToOneThatGainsATenth) {
