@@ -32,7 +32,8 @@ void Channel::Learn() {
     healthy_[rank] = slow_[rank] ? kNone : residuals_[rank];
   }
   noise_.AddRow(healthy_);
-  if (++rows_ > 2 * kLevelRows && rows_ % kLevelRows != 0) return;
+  ++rows_;
+  if (rows_ > 2 * kLevelRows && rows_ % kLevelRows != 0) return;
   for (size_t rank = 0; rank < residuals_.size(); ++rank) {
     healthy_[rank] = slow_[rank] || std::isnan(residuals_[rank]) ? kNone : watches_[rank].level();
   }

@@ -57,7 +57,8 @@ struct Job {
   CommWatch watch;
   std::vector<CommVerdict> verdicts;
   int64_t step = 0;
-  std::mt19937_64 random{9};
+  uint64_t seed = 9;
+  std::mt19937_64 random{seed};
   std::normal_distribution<double> normal;
 };
 

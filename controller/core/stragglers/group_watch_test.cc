@@ -34,7 +34,8 @@ struct Watched {
   GroupWatch watch;
   GroupRow row;
   int64_t told = 0;
-  std::mt19937_64 random{11};
+  uint64_t seed = 11;
+  std::mt19937_64 random{seed};
   std::normal_distribution<double> normal;
 };
 

@@ -61,8 +61,8 @@ TEST(PeerResidualsTest, TooFewPeers) {
 }
 
 TEST(PeerResidualsTest, EqualsTheSlowObviousWay) {
-  std::mt19937_64 random(1);
-  for (int round = 0; round < 300; ++round) {
+  for (uint64_t round = 0; round < 300; ++round) {
+    std::mt19937_64 random(round);
     const int count = 4 + static_cast<int>(random() % 20);
     std::vector<DetectorRank> ranks;
     std::vector<double> values;

@@ -44,7 +44,8 @@ struct Watched {
   double job_s = 1;
   int64_t step = 0;
   int64_t changed = -1;
-  std::mt19937_64 random{5};
+  uint64_t seed = 5;
+  std::mt19937_64 random{seed};
   std::normal_distribution<double> normal;
 };
 

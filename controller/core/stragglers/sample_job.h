@@ -66,7 +66,8 @@ struct SampleJob {
   double noise = 0.008;
   int64_t step = 0;
   std::function<void(StepSample&)> change;
-  std::mt19937_64 random{7};
+  uint64_t seed = 7;
+  std::mt19937_64 random{seed};
   std::normal_distribution<double> normal;
 };
 
