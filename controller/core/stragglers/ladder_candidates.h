@@ -4,19 +4,18 @@
 // and something else too. Periods are powers of 2 up to the longest allowed one. Levels narrower
 // than the gradient groups would do nothing and are left out.
 //
-// Drift is told as the equivalent period: that of averaging all parameters every so many steps,
-// without gradient groups, by which many ranks would drift as far on average. Let each step add to
-// the parameters of a rank noise of its own. The means of two groups inside a group of level l
-// then differ by noise that gathers over the period P_l, and whose variance is, per step, that of
-// one rank times 1/g_{l-1} - 1/g_l, for groups of g ranks (g_0: the gradient groups). Summed over
-// the levels, in units of what averaging every P steps comes to, (P - 1) / 2 times the variance of
-// one step:
+// Drift is told as the equivalent period: many ranks that average all parameters every so many
+// steps, without gradient groups, drift as far on average. Let each step add noise of variance 1 to
+// the parameters of each rank. With groups of g_l ranks in level l, and gradient groups of g_0, the
+// mean of a group of level l - 1 leaves that of its group of level l by a variance that grows by
+// 1/g_{l-1} - 1/g_l each step, for a period P_l; on average over the period it is (P_l - 1) / 2
+// times that. Plain averaging every P steps comes to (P - 1) / 2, so that
 //
 //   equivalent period = 1 + sum over levels of (1/g_{l-1} - 1/g_l) (P_l - 1)
 //
-// It lies between the shortest and the longest period, as does the convergence bound of
-// hierarchical SGD (J. Wang et al., "Demystifying why local aggregation helps", AAAI 2022, arXiv
-// 2010.12998).
+// It is never longer than the longest period, as the convergence bound of hierarchical SGD lies
+// between those of its shortest and longest period (J. Wang et al., "Demystifying why local
+// aggregation helps", AAAI 2022, arXiv 2010.12998).
 //
 // Pure.
 #ifndef CONTROLLER_CORE_STRAGGLERS_LADDER_CANDIDATES_H_

@@ -1,8 +1,7 @@
 // What the average of a job's parameters over a group of ranks costs, by the size of the group.
 //
 // Sizes that were measured cost what was measured: a mean that forgets. Others follow a ring
-// all-reduce of n ranks, which passes 2 (n - 1) messages of an nth of the bytes one after the
-// other,
+// all-reduce of n ranks, in which 2 (n - 1) messages of an nth of the bytes follow one another,
 //
 //   cost(n) = 2 (n - 1) latency + 2 (n - 1) / n transfer
 //

@@ -7,20 +7,18 @@
 // slow, not when a stall is in each group at each step, and not for more than the stalls cost.
 //
 // Bounds for the sake of the training, as ranks that average less often learn less from a step:
-//   - No ladder within the warm-up of the job's strategy, or the first twentieth of its steps. (T.
-//   Lin
-//     et al., "Don't use large mini-batches, use local SGD", ICLR 2020, begin synchronously, too.)
-//   - No period above 8, and no equivalent period (ladder_candidates.h) above 4.25: the longest of
-//   the
-//     ladders that the authors of PyTorch's averager have published speed-ups for
-//     ("Straggler Mitigation on PyTorch DDP by Hierarchical SGD") have 8 and 4.22.
+//   - No ladder within the warm-up of the job's strategy, or the first twentieth of its steps.
+//     (T. Lin et al., "Don't use large mini-batches, use local SGD", ICLR 2020, begin
+//     synchronously, too.)
+//   - No period above 8, and no equivalent period (ladder_candidates.h) above 4.25: the ladders for
+//     which the authors of PyTorch's averager have published speed-ups ("Straggler Mitigation on
+//     PyTorch DDP by Hierarchical SGD") go up to 8 and 4.22.
 //   - Of the ladders within 3 % of the best, that with the shortest equivalent period.
 //   - None where more than a quarter of the steps of a rank stall. The same authors name frequent
-//   stalls
-//     (30 %) as a limit; what a narrow ladder still gains there is little beside what the ranks
-//     lose by their own stalls, whose cause is to be found.
+//     stalls (30 %) as a limit; what a narrow ladder still gains there is little beside what the
+//     ranks lose by their own stalls, whose cause is to be found.
 //   - Only for a speed-up of 10 %, of which half is sure (one-sided 95 %, jackknife over 16 parts).
-//     A ladder that has gained less than 5 % is given up for synchronous steps.
+//     A ladder that gains less than 5 % is given up for synchronous steps.
 //
 // Pure.
 #ifndef CONTROLLER_CORE_STRAGGLERS_LADDER_PLANNER_H_

@@ -1,12 +1,11 @@
 // What can be done about a straggler, and what was decided: values, to be stored and shown.
 //
-//                        a person applies it, or mode auto             done            as predicted
-//   ADVISED ───────────────────────────────────────────▶ ORDERED ─────────▶ CHECKING ──────────▶
-//   HELPED
-//      │ the reason is gone                                 │ failed           │ ╰─ not ─▶
-//      DID_NOT_HELP ▼                                                    ▼                  ▼
-//      cannot be told
-//   WITHDRAWN                                             FAILED           UNCHECKED
+//              a person applies it,           done              as predicted
+//              or mode auto
+//   ADVISED ─────────────────────▶ ORDERED ─────────▶ CHECKING ───────────────▶ HELPED
+//      │ the reason is gone           │ failed            ├─ not so ──────────▶ DID_NOT_HELP
+//      ▼                              ▼                   ╰─ nobody can tell ─▶ UNCHECKED
+//   WITHDRAWN                      FAILED
 //
 // The undoing of a decision is a decision of its own, and DONE without a check.
 #ifndef CONTROLLER_CORE_STRAGGLERS_REMEDY_H_

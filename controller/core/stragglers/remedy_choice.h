@@ -1,22 +1,23 @@
 // What a straggler costs a job, what each remedy would, and which is the cheapest.
 //
-//   nothing      share * step * steps left
-//   hot-swap     its cost                                  a checked spare; the rank only
-//   drain        its cost, of a swap or a cold start       spares or free places for all ranks
-//   there shrink       its cost + step * k / (N - k) * steps left    min_ranks; k of N ranks are
-//   given up
+//             until the job's end                          needs
+//   nothing   share * step * steps left
+//   hot-swap  its cost                                     a checked spare
+//   drain     its cost, of a swap or of a cold start       a spare or place for each rank there
+//   shrink    its cost + healthy step / (N - 1) * steps left      N - 1 >= recovery.min_ranks
 //
-// where the share is what the verdict says is lost, and the step the job's without the straggler. A
-// remedy is worth it when its total is below that of doing nothing, and due when as much has been
-// lost as it costs once: whoever acts then pays at most twice what the best with knowledge of the
-// future would (the ski-rental rule).
+// where the share is what the verdict says is lost, the step the job's mean, and the healthy step
+// what it is without the straggler. A remedy is worth it when that is below the cost of doing
+// nothing, and due when as much has been lost as it costs once: whoever acts then pays at most
+// twice what the best with knowledge of the future would (the ski-rental rule).
 //
 // Costs are the means of what the latest decisions of the kind have really cost, and before that: a
 // hot-swap 2 steps (docs/benchmarks.md, hotswap), a cold start 30 s, shrinking 5 s, a ladder 2
 // steps.
 //
-// A rank that waits for its network, or has more work than its peers, is no worse than another in
-// its place: it is replaced for no such cause.
+// The whole node is drained for a NODE verdict, and for a rank that was slow three times or more. A
+// rank that waits for its network, or has more work than its peers, is no worse than another in its
+// place: it is replaced for no such cause.
 //
 // Pure.
 #ifndef CONTROLLER_CORE_STRAGGLERS_REMEDY_CHOICE_H_

@@ -11,11 +11,9 @@
 //     ranks persist in being slow.
 //   - A rank that is well again is left alone.
 //   - The ladder changes only if no straggler is about to be replaced, after two plans that agree,
-//   and
-//     at most once per `ladder_window`; to take a change back that did not help is no change.
+//     and at most once per `ladder_window`; to take a change back that did not help is no change.
 //   - By itself (kAuto) the policy acts only if no brake is on, and not within `cool_down` of the
-//   end of
-//     an order or its check.
+//     end of an order, or of a check that ends badly.
 //   - What has failed or did not help is not repeated for the same rank or node within `pause`.
 //   When
 //     there is nothing else, a person is asked.
