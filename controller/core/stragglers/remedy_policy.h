@@ -15,8 +15,7 @@
 //   - By itself (kAuto) the policy acts only if no brake is on, and not within `cool_down` of the
 //     end of an order, or of a check that ends badly.
 //   - What has failed or did not help is not repeated for the same rank or node within `pause`.
-//   When
-//     there is nothing else, a person is asked.
+//     When there is nothing else, a person is asked.
 //   - A ladder that did not help is taken back, and so is the drain of a node.
 //
 // The check: after `settling_steps`, steps are measured until it is certain whether they have

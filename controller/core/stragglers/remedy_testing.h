@@ -149,6 +149,24 @@ class PolicyJob {
   std::map<int64_t, RemedyDecision> stored;
 };
 
+inline const Ladder kLadder = {{2, LadderScope::kSize, 2}, {8, LadderScope::kAll, 0}};
+
+// Rank 5 has made the job's steps half as long again for 200 steps, and is found.
+inline void AddStraggler(PolicyJob& job) {
+  job.Train(300, 0.1);
+  job.Train(200, 0.15);
+  job.Tell(VerdictKind::kPersistent, 5);
+}
+
+// Random stalls, and a ladder that takes them to two thirds.
+inline void AddStalls(PolicyJob& job) {
+  job.Train(300, 0.3);
+  for (int i = 0; i < 2; ++i) {
+    job.TellPlan(LadderAdvice::kChange, kLadder, 0.2, {}, 0.3);
+    job.Train(50, 0.3);
+  }
+}
+
 }  // namespace paceline
 
 #endif  // CONTROLLER_CORE_STRAGGLERS_REMEDY_TESTING_H_
