@@ -1,4 +1,4 @@
-"""How well and how fast stragglers are found, beside the rules of other systems, and what it costs per report."""
+"""How well and how fast stragglers are found, beside other systems' rules, and what a report costs."""
 import json
 import subprocess
 import sys
