@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "bench/stragglers/history.h"
 #include "bench/stragglers/history_spec.h"
-#include "controller/core/stragglers/detector.h"
+#include "controller/core/stragglers/detector/detector.h"
 
 namespace paceline {
 namespace {

@@ -8,7 +8,7 @@
 #include "bench/stragglers/history.h"
 #include "bench/stragglers/judge.h"
 #include "bench/stragglers/peer_rules.h"
-#include "controller/core/stragglers/detector.h"
+#include "controller/core/stragglers/detector/detector.h"
 
 namespace paceline::detect {
 namespace {

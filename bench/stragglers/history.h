@@ -18,7 +18,7 @@
 #include "bench/stragglers/history_spec.h"
 #include "bench/stragglers/noise.h"
 #include "bench/stragglers/random.h"
-#include "controller/core/stragglers/step_sample.h"
+#include "controller/core/stragglers/detector/step_sample.h"
 
 namespace paceline::detect {
 

@@ -20,8 +20,8 @@
 
 #include "bench/stragglers/fault.h"
 #include "bench/stragglers/figures.h"
-#include "controller/core/stragglers/step_sample.h"
-#include "controller/core/stragglers/verdict.h"
+#include "controller/core/stragglers/detector/step_sample.h"
+#include "controller/core/stragglers/detector/verdict.h"
 
 namespace paceline::detect {
 

@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "controller/core/stragglers/step_sample.h"
+#include "controller/core/stragglers/detector/step_sample.h"
 
 namespace paceline::detect {
 

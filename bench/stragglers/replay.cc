@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "controller/core/stragglers/detector.h"
+#include "controller/core/stragglers/detector/detector.h"
 
 namespace paceline::detect {
 namespace {

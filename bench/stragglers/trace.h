@@ -20,7 +20,7 @@
 
 #include "absl/status/statusor.h"
 #include "bench/stragglers/history_spec.h"
-#include "controller/core/stragglers/step_sample.h"
+#include "controller/core/stragglers/detector/step_sample.h"
 
 namespace paceline::detect {
 

@@ -1,0 +1,57 @@
+#include "controller/core/stragglers/detector/channel.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace paceline {
+namespace {
+
+constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+// Levels move slowly: so often at first, and every so many rows later.
+constexpr int64_t kLevelRows = 16;
+
+}  // namespace
+
+Channel::Channel(int ranks, const WatchOptions& options)
+    : options_(options),
+      noise_(ranks),
+      watches_(static_cast<size_t>(ranks)),
+      slow_(static_cast<size_t>(ranks)),
+      residuals_(static_cast<size_t>(ranks), kNone),
+      healthy_(static_cast<size_t>(ranks)) {}
+
+void Channel::Measure(PeerResiduals& peers, absl::Span<const double> values) {
+  peers.Compute(values, slow_, absl::MakeSpan(residuals_));
+}
+
+void Channel::Skip() { std::fill(residuals_.begin(), residuals_.end(), kNone); }
+
+void Channel::Learn() {
+  for (size_t rank = 0; rank < residuals_.size(); ++rank) {
+    healthy_[rank] = slow_[rank] ? kNone : residuals_[rank];
+  }
+  noise_.AddRow(healthy_);
+  ++rows_;
+  if (rows_ > 2 * kLevelRows && rows_ % kLevelRows != 0) return;
+  for (size_t rank = 0; rank < residuals_.size(); ++rank) {
+    healthy_[rank] = slow_[rank] || std::isnan(residuals_[rank]) ? kNone : watches_[rank].level();
+  }
+  noise_.SetLevels(healthy_);
+}
+
+bool Channel::has_residual(int rank) const {
+  return !std::isnan(residuals_[static_cast<size_t>(rank)]);
+}
+
+RankWatch::Change Channel::Update(int rank, WatchRow row) {
+  const auto r = static_cast<size_t>(rank);
+  row.residual = residuals_[r];
+  RankWatch& watch = watches_[r];
+  const RankWatch::Change change = watch.Update(row, noise_.level(), options_);
+  if (watch.ended_run() > 0) noise_.AddRun(watch.ended_run());
+  slow_[r] = watch.state() != RankWatch::State::kHealthy;
+  return change;
+}
+
+}  // namespace paceline

@@ -1,0 +1,80 @@
+#include "controller/core/stragglers/detector/comm_watch.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+namespace paceline {
+namespace {
+
+constexpr double kSlowTransfer = 0.0953;  // ln 1.1
+constexpr double kForget = 0.98;          // Per step.
+
+DetectorOptions ForTransfers(DetectorOptions options) {
+  options.min_slowdown = options.max_slowdown = kSlowTransfer;
+  return options;
+}
+
+std::vector<DetectorRank> AsRanks(const std::vector<CommGroup>& groups) {
+  std::vector<DetectorRank> ranks;
+  for (size_t group = 0; group < groups.size(); ++group) {
+    ranks.push_back({static_cast<int>(group), groups[group].level});
+  }
+  return ranks;
+}
+
+}  // namespace
+
+CommWatch::CommWatch(DetectorOptions options, std::vector<CommGroup> groups)
+    : groups_(std::move(groups)),
+      detector_(ForTransfers(options), AsRanks(groups_)),
+      lateness_(groups_.size()) {
+  for (size_t group = 0; group < groups_.size(); ++group) {
+    lateness_[group].last.resize(groups_[group].ranks.size());
+  }
+  found_.reserve(groups_.size());
+}
+
+void CommWatch::Add(int group, int64_t step, absl::Span<const double> durations_s,
+                    std::vector<CommVerdict>& verdicts) {
+  const bool known = group >= 0 && group < static_cast<int>(groups_.size());
+  if (!known || durations_s.empty() ||
+      durations_s.size() != groups_[static_cast<size_t>(group)].ranks.size() ||
+      !std::all_of(durations_s.begin(), durations_s.end(), [](double s) { return s > 0; })) {
+    ++invalid_;
+    return;
+  }
+  const auto last = std::min_element(durations_s.begin(), durations_s.end());
+  StepSample sample;
+  sample.rank = group;
+  sample.step = step;
+  sample.forward_s = *last;
+  const int64_t taken = detector_.counts().taken;
+  detector_.Add(sample, found_);
+  if (detector_.counts().taken == taken) return;
+  Lateness& lateness = lateness_[static_cast<size_t>(group)];
+  lateness.steps = kForget * lateness.steps + 1;
+  for (double& count : lateness.last) count *= kForget;
+  lateness.last[static_cast<size_t>(last - durations_s.begin())] += 1;
+  Translate(verdicts);
+}
+
+void CommWatch::Translate(std::vector<CommVerdict>& verdicts) {
+  for (Verdict& found : found_) {
+    if (found.kind == VerdictKind::kGroup || found.kind == VerdictKind::kNode) continue;
+    CommVerdict told;
+    told.group = found.rank;
+    found.rank = found.node = -1;
+    found.cause = StragglerCause::kCommunication;
+    told.verdict = found;
+    const auto group = static_cast<size_t>(told.group);
+    const Lateness& lateness = lateness_[group];
+    const auto most = std::max_element(lateness.last.begin(), lateness.last.end());
+    told.waits_least = groups_[group].ranks[static_cast<size_t>(most - lateness.last.begin())];
+    told.share = *most / std::max(lateness.steps, 1.0);
+    verdicts.push_back(told);
+  }
+  found_.clear();
+}
+
+}  // namespace paceline

@@ -1,0 +1,124 @@
+#include "controller/core/stragglers/detector/comm_watch.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <random>
+
+namespace paceline {
+namespace {
+
+// Six groups of four ranks on level 1, and two of twelve on level 2.
+struct Job {
+  Job() : watch(Options(), Groups()) {}
+
+  static DetectorOptions Options() {
+    DetectorOptions options;
+    options.warm_up_steps = 0;
+    return options;
+  }
+
+  static std::vector<CommGroup> Groups() {
+    std::vector<CommGroup> groups;
+    for (int group = 0; group < 8; ++group) {
+      const int size = group < 6 ? 4 : 12;
+      CommGroup one;
+      one.level = group < 6 ? 1 : 2;
+      for (int i = 0; i < size; ++i)
+        one.ranks.push_back(size * (group < 6 ? group : group - 6) + i);
+      groups.push_back(one);
+    }
+    return groups;
+  }
+
+  // Transfers take 0.1 s, in group 2 so many times longer; rank 9, of that group, comes `late_s`
+  // after the others, so these wait for it.
+  void Play(int steps, double slower, double late_s) {
+    for (int i = 0; i < steps; ++i, ++step) {
+      for (int group = 0; group < 8; ++group) {
+        const size_t size = group < 6 ? 4 : 12;
+        const double transfer =
+            0.1 * (group == 2 ? slower : 1) * (group < 6 ? 1 : 5) * std::exp(0.01 * normal(random));
+        std::vector<double> durations;
+        double latest = 0;
+        for (size_t member = 0; member < size; ++member) {
+          const bool is_late = group == 2 && member == 1;
+          durations.push_back(0.01 * std::abs(normal(random)) + (is_late ? late_s : 0));
+          latest = std::max(latest, durations.back());
+        }
+        for (double& arrival : durations) arrival = transfer + latest - arrival;
+        watch.Add(group, step, durations, verdicts);
+      }
+    }
+  }
+
+  CommWatch watch;
+  std::vector<CommVerdict> verdicts;
+  int64_t step = 0;
+  uint64_t seed = 9;
+  std::mt19937_64 random{seed};
+  std::normal_distribution<double> normal;
+};
+
+TEST(CommWatchTest, SlowTransferIsTheGroups) {
+  Job job;
+  job.Play(100, 1, 0);
+  EXPECT_TRUE(job.verdicts.empty());
+  job.Play(40, 1.3, 0);
+  ASSERT_EQ(job.verdicts.size(), 1U);
+  const CommVerdict& told = job.verdicts[0];
+  EXPECT_EQ(told.group, 2);
+  EXPECT_LT(told.share, 0.6) << "nobody is always last";
+  EXPECT_EQ(told.verdict.kind, VerdictKind::kSuspect);
+  EXPECT_EQ(told.verdict.rank, -1);
+  EXPECT_EQ(told.verdict.peer_group, 1);
+  EXPECT_EQ(told.verdict.since_step, 100);
+  EXPECT_LE(told.verdict.step, 106);
+  EXPECT_EQ(told.verdict.cause, StragglerCause::kCommunication);
+  EXPECT_NEAR(told.verdict.slowdown, 1.3, 0.04);
+  job.Play(40, 1, 0);
+  ASSERT_EQ(job.verdicts.size(), 2U);
+  EXPECT_EQ(job.verdicts[1].verdict.kind, VerdictKind::kTransient);
+}
+
+TEST(CommWatchTest, LateRankMakesOthersWaitButTheTransferNoLonger) {
+  Job job;
+  job.Play(300, 1, 0.5);
+  EXPECT_TRUE(job.verdicts.empty());
+}
+
+TEST(CommWatchTest, NamesWhoIsLastInASlowGroup) {
+  Job job;
+  job.Play(100, 1.5, 0.5);
+  ASSERT_EQ(job.verdicts.size(), 1U);
+  EXPECT_EQ(job.verdicts[0].waits_least, 9);
+  EXPECT_GT(job.verdicts[0].share, 0.9);
+}
+
+TEST(CommWatchTest, FewGroupsCannotBeCompared) {
+  Job job;
+  EXPECT_EQ(job.watch.status(0), RankStatus::kHealthy);
+  EXPECT_EQ(job.watch.status(7), RankStatus::kTooFewPeers);
+}
+
+TEST(CommWatchTest, IncompleteOrSenselessCollectivesAreCounted) {
+  Job job;
+  const std::array<double, 4> missing = {0.1, 0.1, 0, 0.1};
+  const std::array<double, 4> negative = {0.1, 0.1, -0.1, 0.1};
+  const std::array<double, 4> not_a_number = {0.1, NAN, 0.1, 0.1};
+  const std::array<double, 4> hours = {1e5, 1e5, 1e5, 1e5};
+  const std::array<double, 3> few = {0.1, 0.1, 0.1};
+  job.watch.Add(0, 0, missing, job.verdicts);
+  job.watch.Add(0, 0, negative, job.verdicts);
+  job.watch.Add(0, 0, not_a_number, job.verdicts);
+  job.watch.Add(0, 0, hours, job.verdicts);
+  job.watch.Add(0, 0, few, job.verdicts);
+  job.watch.Add(8, 0, missing, job.verdicts);
+  job.watch.Add(-1, 0, missing, job.verdicts);
+  EXPECT_EQ(job.watch.invalid(), 7);
+}
+
+}  // namespace
+}  // namespace paceline

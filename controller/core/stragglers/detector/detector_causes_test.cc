@@ -1,0 +1,135 @@
+// Why a rank is slow, and when it is not the rank.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "controller/core/stragglers/detector/detector.h"
+#include "controller/core/stragglers/detector/sample_job.h"
+
+namespace paceline {
+namespace {
+
+DetectorOptions Options() {
+  DetectorOptions options;
+  options.warm_up_steps = 0;
+  return options;
+}
+
+TEST(DetectorCausesTest, WaitingForData) {
+  SampleJob job(32, 4, 2);
+  StragglerDetector detector(Options(), job.ranks);
+  job.Play(detector, 50);
+  job.change = [](StepSample& sample) {
+    if (sample.rank == 20) sample.data_wait_s += 0.2;
+  };
+  job.Play(detector, 100);
+  ASSERT_EQ(job.verdicts.size(), 1U);
+  EXPECT_EQ(job.verdicts[0].rank, 20);
+  EXPECT_EQ(job.verdicts[0].cause, StragglerCause::kData);
+  EXPECT_NEAR(job.verdicts[0].slowdown, 1.2, 0.02);
+}
+
+TEST(DetectorCausesTest, HostPausesAreInForwardOnly) {
+  SampleJob job(32, 4, 2);
+  StragglerDetector detector(Options(), job.ranks);
+  job.Play(detector, 50);
+  job.change = [&](StepSample& sample) {
+    if (sample.rank == 20) sample.forward_s += 0.2 + 0.2 * std::abs(job.normal(job.random));
+  };
+  job.Play(detector, 100);
+  ASSERT_EQ(job.verdicts.size(), 1U);
+  EXPECT_EQ(job.verdicts[0].cause, StragglerCause::kHostPause);
+}
+
+TEST(DetectorCausesTest, LongSequencesAreNoStragglerWhenTheirWorkIsKnown) {
+  SampleJob job(64, 4, 2);
+  StragglerDetector detector(Options(), job.ranks);
+  job.change = [&](StepSample& sample) {
+    sample.workload = 1e6 * std::exp(0.13 * job.normal(job.random));
+    if (sample.rank == 7) sample.workload *= 2;
+    sample.forward_s *= sample.workload / 1e6;
+    sample.backward_s *= sample.workload / 1e6;
+    if (sample.rank == 40 && sample.step >= 100) sample.backward_s *= 1.2;
+  };
+  job.Play(detector, 110);
+  ASSERT_EQ(job.verdicts.size(), 1U);
+  EXPECT_EQ(job.verdicts[0].rank, 40);
+  EXPECT_EQ(job.verdicts[0].cause, StragglerCause::kCompute);
+}
+
+TEST(DetectorCausesTest, LongSequencesAreNoStragglerWhenTheirWorkIsNotKnown) {
+  SampleJob job(64, 4, 2);
+  StragglerDetector detector(Options(), job.ranks);
+  job.change = [&](StepSample& sample) {
+    const double work = std::exp(0.13 * job.normal(job.random));
+    sample.forward_s *= work;
+    sample.backward_s *= work;
+  };
+  job.Play(detector, 2000);
+  EXPECT_TRUE(job.verdicts.empty());
+}
+
+TEST(DetectorCausesTest, RanksOfANodeAreOneTrouble) {
+  SampleJob job(64, 4, 2);
+  StragglerDetector detector(Options(), job.ranks);
+  job.Slow({8, 9, 10, 11}, 1.2);
+  job.Play(detector, 300);
+  EXPECT_EQ(job.Of(VerdictKind::kPersistent).size(), 4U);
+  const auto nodes = job.Of(VerdictKind::kNode);
+  ASSERT_EQ(nodes.size(), 1U);
+  EXPECT_EQ(nodes[0].node, 2);
+  EXPECT_EQ(nodes[0].rank, -1);
+  EXPECT_EQ(nodes[0].peer_group, 0);
+  EXPECT_NEAR(nodes[0].slowdown, 1.2, 0.02);
+}
+
+TEST(DetectorCausesTest, ManySlowPeersAreAnEventOfTheGroup) {
+  SampleJob job(32, 1, 2);
+  StragglerDetector detector(Options(), job.ranks);
+  job.Play(detector, 50);
+  job.Slow({0, 1, 2, 3, 4}, 1.3);  // Of 16.
+  job.Play(detector, 400);
+  const auto groups = job.Of(VerdictKind::kGroup);
+  ASSERT_EQ(groups.size(), 1U);
+  EXPECT_EQ(groups[0].peer_group, 0);
+  EXPECT_NEAR(groups[0].slowdown, 1.3, 0.03);
+  EXPECT_EQ(job.Of(VerdictKind::kSuspect).size(), 5U);
+  EXPECT_TRUE(job.Of(VerdictKind::kPersistent).empty());
+  job.Slow({0, 1, 2, 3}, 1.3);  // It is over, and they are few.
+  job.Play(detector, 200);
+  EXPECT_EQ(job.Of(VerdictKind::kPersistent).size(), 4U);
+}
+
+TEST(DetectorCausesTest, AllSlowAtOnceIsAnEventOfTheJob) {
+  SampleJob job(32, 4, 1);
+  StragglerDetector detector(Options(), job.ranks);
+  job.Play(detector, 50);
+  job.change = [](StepSample& sample) {
+    sample.forward_s *= 1.3;
+    sample.backward_s *= 1.3;
+  };
+  job.Play(detector, 100);
+  ASSERT_EQ(job.verdicts.size(), 1U);
+  EXPECT_EQ(job.verdicts[0].kind, VerdictKind::kGroup);
+  EXPECT_EQ(job.verdicts[0].since_step, 50);
+  EXPECT_LE(job.verdicts[0].step, 60);
+  EXPECT_NEAR(job.verdicts[0].slowdown, 1.3, 0.03);
+}
+
+TEST(DetectorCausesTest, SlowStageIsImbalance) {
+  SampleJob job(32, 2, 4);
+  StragglerDetector detector(Options(), job.ranks);
+  job.change = [](StepSample& sample) {
+    if (sample.rank >= 24) sample.backward_s *= 2;
+  };
+  job.Play(detector, 500);
+  ASSERT_EQ(job.verdicts.size(), 1U);
+  EXPECT_EQ(job.verdicts[0].kind, VerdictKind::kGroup);
+  EXPECT_EQ(job.verdicts[0].peer_group, 3);
+  EXPECT_EQ(job.verdicts[0].cause, StragglerCause::kImbalance);
+  EXPECT_NEAR(job.verdicts[0].slowdown, 1.65, 0.02);
+  EXPECT_EQ(job.verdicts[0].since_step, 0);
+}
+
+}  // namespace
+}  // namespace paceline

@@ -1,0 +1,228 @@
+#include "controller/core/stragglers/detector/detector.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "controller/core/stragglers/detector/sample_job.h"
+
+namespace paceline {
+namespace {
+
+DetectorOptions Options() {
+  DetectorOptions options;
+  options.warm_up_steps = 0;
+  return options;
+}
+
+TEST(StragglerDetectorTest, NobodyIsSlow) {
+  SampleJob job(64, 8, 4);
+  StragglerDetector detector(Options(), job.ranks);
+  job.Play(detector, 2000);
+  EXPECT_TRUE(job.verdicts.empty());
+  EXPECT_EQ(detector.counts().rows, 2000);
+  EXPECT_EQ(detector.counts().taken, 2000 * 64);
+  EXPECT_EQ(detector.status(5), RankStatus::kHealthy);
+}
+
+TEST(StragglerDetectorTest, LifeOfASlowRank) {
+  SampleJob job(32, 4, 2);
+  StragglerDetector detector(Options(), job.ranks);
+  job.Play(detector, 100);
+  job.Slow({9}, 1.1);
+  job.Play(detector, 200);
+  ASSERT_EQ(job.verdicts.size(), 2U);
+  const Verdict& suspect = job.verdicts[0];
+  EXPECT_EQ(suspect.kind, VerdictKind::kSuspect);
+  EXPECT_EQ(suspect.rank, 9);
+  EXPECT_EQ(suspect.node, 2);
+  EXPECT_EQ(suspect.peer_group, 0);
+  EXPECT_LE(suspect.step, 104);
+  EXPECT_NEAR(static_cast<double>(suspect.since_step), 100, 1);
+  EXPECT_EQ(suspect.cause, StragglerCause::kCompute);
+  EXPECT_EQ(suspect.episodes, 1);
+  const Verdict& persistent = job.verdicts[1];
+  EXPECT_EQ(persistent.kind, VerdictKind::kPersistent);
+  EXPECT_EQ(persistent.rank, 9);
+  EXPECT_NEAR(static_cast<double>(persistent.step), 220, 5);
+  EXPECT_NEAR(persistent.slowdown, 1.1, 0.01);
+  EXPECT_LT(persistent.slowdown_low, 1.1);
+  EXPECT_GT(persistent.slowdown_high, 1.1);
+  EXPECT_GT(persistent.slowdown_low, 1.08);
+  EXPECT_LT(persistent.slowdown_high, 1.12);
+  EXPECT_NEAR(persistent.lost_share, 0.08 / 1.1, 0.01) << "the slowest of 31 takes 1.02";
+  EXPECT_EQ(detector.status(9), RankStatus::kPersistent);
+  job.change = nullptr;
+  job.Play(detector, 200);
+  ASSERT_EQ(job.verdicts.size(), 3U);
+  EXPECT_EQ(job.verdicts[2].kind, VerdictKind::kRecovered);
+  EXPECT_NEAR(static_cast<double>(job.verdicts[2].step), 400, 5);
+}
+
+TEST(StragglerDetectorTest, WhatEndsSoonIsTransient) {
+  SampleJob job(32, 4, 2);
+  StragglerDetector detector(Options(), job.ranks);
+  job.Play(detector, 50);
+  job.Slow({9}, 1.5);
+  job.Play(detector, 60);
+  EXPECT_EQ(detector.status(9), RankStatus::kSuspect);
+  job.change = nullptr;
+  job.Play(detector, 40);
+  ASSERT_EQ(job.verdicts.size(), 2U);
+  EXPECT_EQ(job.verdicts[1].kind, VerdictKind::kTransient);
+  EXPECT_NEAR(static_cast<double>(job.verdicts[1].step), 130, 2);
+  EXPECT_NEAR(job.verdicts[1].slowdown, 1.5, 0.03);
+}
+
+TEST(StragglerDetectorTest, PausesOfThreeStepsAreNoStraggler) {
+  SampleJob job(32, 4, 2);
+  StragglerDetector detector(Options(), job.ranks);
+  job.change = [](StepSample& sample) {
+    if (sample.step % 40 < 3 && sample.rank == 9) sample.forward_s *= 3;
+  };
+  job.Play(detector, 1000);
+  EXPECT_TRUE(job.verdicts.empty());
+}
+
+TEST(StragglerDetectorTest, RecurringEpisodesArePersistent) {
+  SampleJob job(32, 4, 2);
+  StragglerDetector detector(Options(), job.ranks);
+  for (int i = 0; i < 3; ++i) {
+    job.Slow({9}, 1.3);
+    job.Play(detector, 30);
+    job.change = nullptr;
+    job.Play(detector, 30);
+  }
+  const auto persistent = job.Of(VerdictKind::kPersistent);
+  ASSERT_EQ(persistent.size(), 1U);
+  EXPECT_EQ(persistent[0].episodes, 3);
+  EXPECT_LT(persistent[0].step, 135);
+}
+
+TEST(StragglerDetectorTest, EpisodesOutliveARestartWhereTheyHappened) {
+  SampleJob job(32, 4, 2);
+  StragglerDetector detector(Options(), job.ranks);
+  for (int i = 0; i < 3; ++i) {
+    job.Slow({9}, 1.3);
+    job.Play(detector, 30);
+    job.change = nullptr;
+    job.Play(detector, 30);
+    detector.Restart(job.ranks);
+    job.step = 0;
+  }
+  const auto suspects = job.Of(VerdictKind::kSuspect);
+  ASSERT_EQ(suspects.size(), 3U);
+  EXPECT_EQ(suspects[2].episodes, 3);
+  EXPECT_EQ(job.Of(VerdictKind::kPersistent).size(), 1U);
+}
+
+TEST(StragglerDetectorTest, WarmUpAndMaskedStepsAreLeftOut) {
+  SampleJob job(32, 4, 2);
+  StragglerDetector detector(DetectorOptions(), job.ranks);
+  EXPECT_EQ(detector.status(0), RankStatus::kWarmingUp);
+  job.change = [](StepSample& sample) {
+    const bool checkpoint = sample.step % 10 < 6 && sample.step >= 30;
+    if (sample.rank == 9 && (sample.step < 20 || checkpoint)) sample.backward_s *= 2;
+    sample.masked = checkpoint && sample.rank == 20;  // One is enough.
+  };
+  job.Play(detector, 300);
+  EXPECT_TRUE(job.verdicts.empty());
+  EXPECT_EQ(detector.counts().left_out, 20 + 27 * 6);
+  EXPECT_EQ(detector.counts().masked, 27 * 6);
+  EXPECT_EQ(detector.status(0), RankStatus::kHealthy);
+}
+
+TEST(StragglerDetectorTest, NonsenseIsCountedAndChangesNothing) {
+  SampleJob job(16, 1, 1);
+  StragglerDetector detector(Options(), job.ranks);
+  SampleJob clean(16, 1, 1);
+  StragglerDetector reference(Options(), clean.ranks);
+  clean.Play(reference, 200);
+  for (int i = 0; i < 200; ++i) {
+    StepSample bad;
+    bad.step = job.step;
+    bad.rank = 3;
+    for (const double seconds : {-1.0, std::numeric_limits<double>::quiet_NaN(), 7200.0,
+                                 std::numeric_limits<double>::infinity(), 0.0}) {
+      bad.forward_s = seconds;
+      detector.Add(bad, job.verdicts);
+    }
+    bad.forward_s = 1;
+    bad.workload = std::numeric_limits<double>::quiet_NaN();
+    detector.Add(bad, job.verdicts);
+    bad.workload = 0;
+    bad.rank = 16;
+    detector.Add(bad, job.verdicts);
+    bad.rank = -1;
+    detector.Add(bad, job.verdicts);
+    job.Play(detector, 1);
+  }
+  EXPECT_EQ(detector.counts().invalid, 200 * 8);
+  EXPECT_EQ(detector.counts().taken, reference.counts().taken);
+  EXPECT_EQ(detector.counts().rows, reference.counts().rows);
+  EXPECT_TRUE(job.verdicts.empty());
+}
+
+TEST(StragglerDetectorTest, OrderOfReportsDoesNotMatter) {
+  SampleJob job(16, 2, 1);
+  StragglerDetector in_order(Options(), job.ranks);
+  StragglerDetector by_rank(Options(), job.ranks);
+  job.Slow({5}, 1.2);
+  std::vector<Verdict> other;
+  for (int batch = 0; batch < 10; ++batch) {
+    std::vector<StepSample> samples;
+    for (int i = 0; i < 20; ++i, ++job.step) {
+      for (int rank = 0; rank < 16; ++rank) {
+        samples.push_back(job.Sample(rank));
+        job.change(samples.back());
+        in_order.Add(samples.back(), job.verdicts);
+      }
+    }
+    for (int rank = 0; rank < 16; ++rank) {
+      for (const StepSample& sample : samples) {
+        if (sample.rank == rank) by_rank.Add(sample, other);
+      }
+    }
+  }
+  in_order.Close(job.verdicts);
+  by_rank.Close(other);
+  ASSERT_EQ(job.verdicts.size(), 2U);
+  ASSERT_EQ(other.size(), 2U);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(other[i].kind, job.verdicts[i].kind);
+    EXPECT_EQ(other[i].step, job.verdicts[i].step);
+    EXPECT_EQ(other[i].slowdown, job.verdicts[i].slowdown);
+  }
+}
+
+TEST(StragglerDetectorTest, TooFewPeersIsNotHealthy) {
+  SampleJob job(4, 1, 1);
+  StragglerDetector enough(Options(), job.ranks);
+  EXPECT_EQ(enough.status(0), RankStatus::kHealthy);
+  job.Slow({0}, 2);
+  job.Play(enough, 20);
+  EXPECT_EQ(enough.status(0), RankStatus::kSuspect);
+  SampleJob pairs(8, 2, 2);
+  StragglerDetector too_few(Options(), pairs.ranks);
+  pairs.Slow({0}, 2);
+  pairs.Play(too_few, 200);
+  EXPECT_EQ(too_few.status(0), RankStatus::kTooFewPeers) << "two on the other node";
+  EXPECT_TRUE(pairs.verdicts.empty());
+}
+
+TEST(StragglerDetectorTest, StepsMayHaveGaps) {
+  SampleJob job(16, 1, 1);
+  StragglerDetector detector(Options(), job.ranks);
+  job.Slow({5}, 1.2);
+  for (int i = 0; i < 40; ++i) {
+    job.Play(detector, 1);
+    job.step += 1 + 97 * (i % 3);
+  }
+  ASSERT_EQ(job.verdicts.size(), 1U);
+  EXPECT_EQ(job.verdicts[0].since_step, 0);
+  EXPECT_EQ(detector.counts().rows, 40);
+}
+
+}  // namespace
+}  // namespace paceline

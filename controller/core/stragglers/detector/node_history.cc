@@ -1,0 +1,66 @@
+#include "controller/core/stragglers/detector/node_history.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace paceline {
+namespace {
+
+constexpr int64_t kOpen = std::numeric_limits<int64_t>::max();
+constexpr double kRecurrentShare = 0.3;
+// So many more episodes than recurrence_episodes are recurrence however short they are.
+constexpr int kManyMore = 2;
+
+}  // namespace
+
+void NodeHistory::Place(absl::Span<const DetectorRank> ranks, int64_t row) {
+  for (PlaceHistory& place : places_) {
+    for (Episode& episode : place.last) episode.end = std::min(episode.end, row);
+  }
+  absl::flat_hash_map<int, int> on_node;
+  of_rank_.clear();
+  for (const DetectorRank& rank : ranks) {
+    const auto [entry, is_new] =
+        index_.try_emplace(std::make_pair(rank.node, on_node[rank.node]++), places_.size());
+    if (is_new) places_.emplace_back();
+    of_rank_.push_back(entry->second);
+  }
+}
+
+void NodeHistory::Begin(int rank, int64_t row) {
+  PlaceHistory& place = places_[of_rank_[static_cast<size_t>(rank)]];
+  place.last[static_cast<size_t>(place.count++ % kKept)] = {row, kOpen};
+}
+
+void NodeHistory::End(int rank, int64_t row) {
+  PlaceHistory& place = places_[of_rank_[static_cast<size_t>(rank)]];
+  if (place.count > 0) place.last[static_cast<size_t>((place.count - 1) % kKept)].end = row;
+}
+
+int NodeHistory::episodes(int rank, int64_t row) const {
+  const PlaceHistory& place = at(rank);
+  const auto kept = static_cast<int>(std::min<int64_t>(place.count, kKept));
+  return static_cast<int>(std::count_if(
+      place.last.begin(), place.last.begin() + kept,
+      [&](const Episode& episode) { return row - episode.begin < recurrence_rows_; }));
+}
+
+bool NodeHistory::IsRecurrent(int rank, int64_t row) const {
+  const PlaceHistory& place = at(rank);
+  const auto kept = static_cast<int>(std::min<int64_t>(place.count, kKept));
+  int count = 0;
+  int64_t slow = 0;
+  int64_t first = row;
+  for (int i = 0; i < kept; ++i) {
+    const Episode& episode = place.last[static_cast<size_t>(i)];
+    if (row - episode.begin >= recurrence_rows_) continue;
+    ++count;
+    first = std::min(first, episode.begin);
+    slow += std::min(episode.end, row) - episode.begin;
+  }
+  if (count < recurrence_episodes_) return false;
+  return count >= recurrence_episodes_ + kManyMore ||
+         static_cast<double>(slow) >= kRecurrentShare * static_cast<double>(row - first);
+}
+
+}  // namespace paceline

@@ -1,0 +1,61 @@
+// Which places of which nodes were slow before: what recurs is no chance, even if each episode ends
+// by itself. A place is the n-th rank of a node; it outlives the ranks.
+//
+// Thread-compatible.
+#ifndef CONTROLLER_CORE_STRAGGLERS_DETECTOR_NODE_HISTORY_H_
+#define CONTROLLER_CORE_STRAGGLERS_DETECTOR_NODE_HISTORY_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/types/span.h"
+#include "controller/core/stragglers/detector/step_sample.h"
+
+namespace paceline {
+
+class NodeHistory {
+ public:
+  NodeHistory(int recurrence_rows, int recurrence_episodes)
+      : recurrence_rows_(recurrence_rows), recurrence_episodes_(recurrence_episodes) {}
+
+  // Who is where from now on; open episodes end. Only this allocates.
+  void Place(absl::Span<const DetectorRank> ranks, int64_t row);
+
+  // An episode of the rank; rows count on over Place.
+  void Begin(int rank, int64_t row);
+  void End(int rank, int64_t row);
+
+  // Of the rank's place within the recurrence window.
+  int episodes(int rank, int64_t row) const;
+  // So many episodes, and slow for so much of the time since the first of them, that it is no
+  // chance.
+  bool IsRecurrent(int rank, int64_t row) const;
+
+ private:
+  static constexpr int kKept = 16;
+
+  struct Episode {
+    int64_t begin = 0;
+    int64_t end = 0;  // Or kOpen.
+  };
+  struct PlaceHistory {
+    int64_t count = 0;  // Of all; the last kKept are in `last`.
+    std::array<Episode, kKept> last = {};
+  };
+
+  const PlaceHistory& at(int rank) const { return places_[of_rank_[static_cast<size_t>(rank)]]; }
+
+  const int recurrence_rows_;
+  const int recurrence_episodes_;
+  absl::flat_hash_map<std::pair<int, int>, size_t> index_;  // By node and place on it.
+  std::vector<PlaceHistory> places_;
+  std::vector<size_t> of_rank_;
+};
+
+}  // namespace paceline
+
+#endif  // CONTROLLER_CORE_STRAGGLERS_DETECTOR_NODE_HISTORY_H_

@@ -1,0 +1,227 @@
+#include "controller/core/stragglers/detector/rank_watch.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+
+#include "absl/types/span.h"
+#include "controller/core/stragglers/detector/median.h"
+
+namespace paceline {
+namespace {
+
+// e^-20 per start, in theory.
+constexpr double kEvidence = 20;
+constexpr double kClipBoth = kEvidence / 3.9;  // 4 rows.
+constexpr double kClipOne = kEvidence / 4.9;   // 5 rows.
+constexpr double kClipLeast = kEvidence / 10;
+constexpr double kClipAgainst = kEvidence / 2;
+constexpr double kMostEvidence = kEvidence + kClipBoth;
+constexpr double kReleaseEvidence = 10;
+constexpr double kSlowShare = 0.55;
+constexpr double kPersistentShare = 0.75;
+constexpr double kSpreads = 4;
+constexpr double kFirstRows = 8;  // The noise is not known better than by a guess at first.
+constexpr int kMostSeen = 1000;
+constexpr int kMinMedian = 24;
+constexpr double kMedianSigmas = 3;  // How precise the verification is to be.
+// What is called for of few rows, at most: of so many twice of what is called for of many.
+constexpr double kCautionRows = 12;
+constexpr double kMedianLoss = 1.2533;  // The deviation of a Gaussian median / that of the mean.
+constexpr double kMeanDifference = 1.1284;  // E|a - b| of independent Gaussians of deviation 1.
+constexpr double kOwnScaleRows = 50;
+constexpr double kOwnScaleSlack = 1.15;
+constexpr double kRecentScaleRows = 8;
+constexpr double kRecentScaleSlack = 1.4;
+constexpr double kLevelRows = 100;
+constexpr double kTailRate = 0.005;
+// An episode that was persistent ends after so many times the rows of another.
+constexpr double kPersistentRelease = 5;
+
+}  // namespace
+
+RankWatch::Change RankWatch::Update(const WatchRow& row, const NoiseLevel& noise,
+                                    const WatchOptions& options) {
+  if (ended_) Forget();
+  Learn(row, noise);
+  const double sigma = Sigma(noise);
+  const double slow = std::clamp(noise.sigma, options.min_slowdown, options.max_slowdown);
+  CountRun(row, noise);
+  Collect(row);
+  if (state_ == State::kHealthy) {
+    if (!Gather(row, slow, sigma, noise)) return Change::kNone;
+    state_ = State::kSuspect;
+    released_ = 0;
+    run_ = 0;
+    estimate_ = Estimate(noise);
+    return Change::kSuspect;
+  }
+  if (Release(row, slow, noise, options)) {
+    const bool persistent = state_ == State::kPersistent;
+    state_ = State::kHealthy;
+    ended_ = true;
+    return persistent ? Change::kRecovered : Change::kTransient;
+  }
+  if (state_ == State::kPersistent || row.held) return Change::kNone;
+  if (row.residual > slow / 2 && released_ <= kReleaseEvidence / 2) ++slow_rows_;
+  const bool long_enough = slow_rows_ >= options.persistent_steps && job_s_ >= options.persistent_s;
+  if (!long_enough && !recurrent_) return Change::kNone;
+  const double limit = std::max(kPersistentShare * slow, kSpreads * noise.spread);
+  if (Median(std::min(episode_rows_, kMinMedian)) <= limit ||
+      Median(std::min(episode_rows_, kKept)) <= limit) {
+    return Change::kNone;
+  }
+  state_ = State::kPersistent;
+  estimate_ = Estimate(noise);
+  return Change::kPersistent;
+}
+
+double RankWatch::lost_share() const { return job_s_ > 0 ? lost_s_ / job_s_ : 0; }
+
+SlowdownEstimate RankWatch::Estimate(const NoiseLevel& noise) const {
+  const int count = std::min(episode_rows_, kKept);
+  std::array<float, kKept> sorted;
+  for (int i = 0; i < count; ++i) {
+    sorted[static_cast<size_t>(i)] = Residual(i);
+  }
+  std::sort(sorted.begin(), sorted.begin() + count);
+  const double half = 0.98 * std::sqrt(count * noise.inflation);
+  const auto at = [&](double position) {
+    return std::exp(sorted[static_cast<size_t>(std::clamp<double>(position, 0, count - 1))]);
+  };
+  const double middle = (count - 1) / 2.0;
+  SlowdownEstimate estimate;
+  estimate.slowdown = std::exp(Median(count));
+  estimate.low = at(std::floor(middle - half));
+  estimate.high = at(std::ceil(middle + half));
+  return estimate;
+}
+
+// A rank may be noisier than the others, always or for a while. Differences know no level: a slow
+// rank is not noisy.
+double RankWatch::Sigma(const NoiseLevel& noise) const {
+  const double own =
+      std::max(difference_ / kOwnScaleSlack, recent_difference_ / kRecentScaleSlack) /
+      kMeanDifference / std::sqrt(1 - noise.rho);
+  return std::max(noise.sigma, own) * std::sqrt(1 + kFirstRows / seen_);
+}
+
+void RankWatch::Learn(const WatchRow& row, const NoiseLevel& noise) {
+  const double usual = kMeanDifference * noise.sigma * std::sqrt(1 - noise.rho);
+  if (seen_ == 0) {
+    difference_ = recent_difference_ = usual;
+    last_ = row.residual;
+  }
+  seen_ = std::min(seen_ + 1, kMostSeen);
+  const double difference = std::abs(row.residual - last_);
+  const auto take = [&](double& mean, double rows) {
+    mean += (std::min(difference, 3 * std::max(mean, usual)) - mean) / rows;
+  };
+  take(difference_, std::min(seen_ + kFirstRows, kOwnScaleRows));
+  take(recent_difference_, kRecentScaleRows);
+  last_ = row.residual;
+  if (state_ != State::kHealthy) return;
+  const double cut = std::clamp(row.residual, -3 * noise.sigma, 3 * noise.sigma);
+  level_ += (cut - level_) / std::min<double>(seen_, kLevelRows);
+}
+
+void RankWatch::CountRun(const WatchRow& row, const NoiseLevel& noise) {
+  ended_run_ = 0;
+  if (state_ != State::kHealthy) return;
+  tail_ -= kTailRate * tail_;
+  if (row.residual > std::max(0.05, 4 * noise.sigma)) {
+    ++run_;
+  } else if (run_ > 0) {
+    ended_run_ = run_;
+    tail_ += kTailRate * run_;
+    run_ = 0;
+  }
+}
+
+void RankWatch::Collect(const WatchRow& row) {
+  residuals_[static_cast<size_t>(next_)] = static_cast<float>(row.residual);
+  next_ = (next_ + 1) % kKept;
+  ++rows_;
+  if (state_ != State::kHealthy) ++episode_rows_;
+  if (!std::isnan(row.forward)) forward_ += row.forward;
+  if (!std::isnan(row.backward)) backward_ += row.backward;
+  lost_s_ += row.lost_s;
+  job_s_ += row.job_s;
+}
+
+bool RankWatch::Gather(const WatchRow& row, double slow, double sigma, const NoiseLevel& noise) {
+  const bool both = !(row.backward < slow / 2);
+  const double tail = std::max(noise.tail, tail_);
+  const double clip = std::clamp(-std::log(tail), kClipLeast, both ? kClipBoth : kClipOne);
+  int candidate = -1;
+  bool any = false;
+  for (size_t i = 0; i < kShifts; ++i) {
+    const double shift = slow * (1 << i);
+    const double ratio = shift / (sigma * sigma * noise.inflation) * (row.residual - shift / 2);
+    const double evidence = evidence_[i] + std::clamp(ratio, -kClipAgainst, clip);
+    if (evidence <= 0) {
+      evidence_[i] = 0;
+      evidence_rows_[i] = 0;
+      continue;
+    }
+    if (evidence_rows_[i]++ == 0) evidence_step_[i] = row.step;
+    evidence_[i] = std::min(evidence, kMostEvidence);
+    any = true;
+    if (evidence_[i] > kEvidence &&
+        (candidate < 0 || evidence_rows_[i] < evidence_rows_[static_cast<size_t>(candidate)])) {
+      candidate = static_cast<int>(i);
+    }
+  }
+  if (!any) {
+    Forget();
+    return false;
+  }
+  if (candidate < 0) return false;
+  const int since = evidence_rows_[static_cast<size_t>(candidate)];
+  const double wanted = kMedianSigmas * kMedianLoss * sigma * std::sqrt(noise.inflation);
+  const int precise = static_cast<int>(std::ceil(wanted * wanted / (slow * slow)));
+  const int count = std::min({since, kKept, std::max(kMinMedian, precise)});
+  const double limit =
+      std::max(kSlowShare * slow + std::min(wanted / std::sqrt(count), kCautionRows * slow / count),
+               kSpreads * noise.spread);
+  if (Median(count) <= limit || Mean(count, 2 * limit) <= limit) return false;
+  since_step_ = evidence_step_[static_cast<size_t>(candidate)];
+  episode_rows_ = slow_rows_ = since;
+  return true;
+}
+
+bool RankWatch::Release(const WatchRow& row, double slow, const NoiseLevel& noise,
+                        const WatchOptions& options) {
+  const double step = kReleaseEvidence / options.release_steps;
+  const double ratio =
+      slow / (noise.sigma * noise.sigma * noise.inflation) * (slow / 2 - row.residual);
+  released_ = std::max(0.0, released_ + std::clamp(ratio, -step, step));
+  const double wanted = kReleaseEvidence * (state_ == State::kPersistent ? kPersistentRelease : 1);
+  return released_ >= wanted - 1e-9;
+}
+
+void RankWatch::Forget() {
+  ended_ = false;
+  rows_ = episode_rows_ = slow_rows_ = 0;
+  recurrent_ = false;
+  forward_ = backward_ = lost_s_ = job_s_ = 0;
+  evidence_ = {};
+  evidence_rows_ = {};
+}
+
+double RankWatch::Mean(int count, double cut) const {
+  double sum = 0;
+  for (int i = 0; i < count; ++i) sum += std::clamp<double>(Residual(i), -cut, cut);
+  return sum / count;
+}
+
+double RankWatch::Median(int count) const {
+  if (count == 0) return 0;
+  std::array<float, kKept> values;
+  for (int i = 0; i < count; ++i) {
+    values[static_cast<size_t>(i)] = Residual(i);
+  }
+  return MedianOf(absl::MakeSpan(values).subspan(0, static_cast<size_t>(count)));
+}
+
+}  // namespace paceline

@@ -1,0 +1,72 @@
+#include "controller/core/stragglers/detector/row_times.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+
+namespace paceline {
+namespace {
+
+constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+
+double LogOrNone(double seconds) { return seconds > 0 ? std::log(seconds) : kNone; }
+
+}  // namespace
+
+RowTimes::RowTimes(int ranks)
+    : own_(static_cast<size_t>(ranks)),
+      forward_(static_cast<size_t>(ranks)),
+      backward_(static_cast<size_t>(ranks)),
+      own_s_(static_cast<size_t>(ranks)),
+      data_wait_s_(static_cast<size_t>(ranks)) {}
+
+void RowTimes::Set(absl::Span<const StepCell> cells, const std::vector<bool>& slow) {
+  normalised_ = std::all_of(cells.begin(), cells.end(), [](const StepCell& cell) {
+    return !cell.present || cell.workload > 0;
+  });
+  waited_ = false;
+  job_s_ = slowest_s_ = second_s_ = 0;
+  slowest_ = -1;
+  double busiest_s = 0;
+  double wall_s = 0;
+  int walls = 0;
+  for (size_t rank = 0; rank < cells.size(); ++rank) {
+    const StepCell& cell = cells[rank];
+    if (!cell.present) {
+      own_[rank] = forward_[rank] = backward_[rank] = own_s_[rank] = data_wait_s_[rank] = kNone;
+      continue;
+    }
+    own_s_[rank] = static_cast<double>(cell.forward_s) + cell.backward_s;
+    data_wait_s_[rank] = cell.data_wait_s;
+    waited_ = waited_ || cell.data_wait_s > 0;
+    const double work = normalised_ ? std::log(cell.workload) : 0;
+    own_[rank] = std::log(own_s_[rank]) - work;
+    forward_[rank] = LogOrNone(cell.forward_s) - work;
+    backward_[rank] = LogOrNone(cell.backward_s) - work;
+    if (cell.wall_s > 0) {
+      wall_s += cell.wall_s;
+      ++walls;
+    }
+    const double busy_s = own_s_[rank] + data_wait_s_[rank];
+    busiest_s = std::max(busiest_s, busy_s);
+    if (slow[rank]) continue;
+    if (busy_s > slowest_s_) {
+      second_s_ = slowest_s_;
+      slowest_s_ = busy_s;
+      slowest_ = static_cast<int>(rank);
+    } else {
+      second_s_ = std::max(second_s_, busy_s);
+    }
+  }
+  job_s_ = std::max(busiest_s, walls > 0 ? wall_s / walls : 0);
+}
+
+double RowTimes::LostTo(int rank) const {
+  const auto r = static_cast<size_t>(rank);
+  const double healthy_s = rank == slowest_ ? second_s_ : slowest_s_;
+  if (healthy_s <= 0) return 0;  // Nobody to compare with.
+  return std::max(0.0, own_s_[r] + data_wait_s_[r] - healthy_s);
+}
+
+}  // namespace paceline

@@ -1,0 +1,53 @@
+// The times of a row as the detector compares them, and what slow ranks cost the job.
+//
+// A synchronous step takes as long as its slowest rank is busy. So the time that a slow rank costs
+// is how much longer it is busy than the slowest of the others that are not slow.
+//
+// Thread-compatible.
+#ifndef CONTROLLER_CORE_STRAGGLERS_DETECTOR_ROW_TIMES_H_
+#define CONTROLLER_CORE_STRAGGLERS_DETECTOR_ROW_TIMES_H_
+
+#include <vector>
+
+#include "absl/types/span.h"
+#include "controller/core/stragglers/detector/step_window.h"
+
+namespace paceline {
+
+class RowTimes {
+ public:
+  explicit RowTimes(int ranks);
+
+  // `slow` by rank: known to be.
+  void Set(absl::Span<const StepCell> cells, const std::vector<bool>& slow);
+
+  // By rank; NaN: not reported. ln of seconds, by workload if normalised().
+  const std::vector<double>& own() const { return own_; }
+  const std::vector<double>& forward() const { return forward_; }
+  const std::vector<double>& backward() const { return backward_; }
+  // Seconds.
+  const std::vector<double>& own_s() const { return own_s_; }
+  const std::vector<double>& data_wait_s() const { return data_wait_s_; }
+
+  bool normalised() const { return normalised_; }  // All ranks of the row have told their workload.
+  bool waited() const { return waited_; }          // Any rank for data.
+  double job_s() const { return job_s_; }
+  double LostTo(int rank) const;
+
+ private:
+  std::vector<double> own_;
+  std::vector<double> forward_;
+  std::vector<double> backward_;
+  std::vector<double> own_s_;
+  std::vector<double> data_wait_s_;
+  bool normalised_ = false;
+  bool waited_ = false;
+  double job_s_ = 0;
+  double slowest_s_ = 0;  // Of the ranks that are not slow,
+  double second_s_ = 0;   // and the next.
+  int slowest_ = -1;
+};
+
+}  // namespace paceline
+
+#endif  // CONTROLLER_CORE_STRAGGLERS_DETECTOR_ROW_TIMES_H_

@@ -1,0 +1,75 @@
+#include "controller/core/stragglers/detector/row_times.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "controller/core/stragglers/detector/imbalance.h"
+
+namespace paceline {
+namespace {
+
+StepCell Cell(float forward_s, float backward_s, float wall_s = 0, float workload = 0) {
+  StepCell cell;
+  cell.forward_s = forward_s;
+  cell.backward_s = backward_s;
+  cell.wall_s = wall_s;
+  cell.workload = workload;
+  cell.present = true;
+  return cell;
+}
+
+TEST(RowTimesTest, OwnTimeIsByWorkloadWhenAllTellIt) {
+  RowTimes times(3);
+  times.Set({Cell(1, 2, 0, 10), StepCell(), Cell(2, 4, 0, 20)}, {false, false, false});
+  EXPECT_TRUE(times.normalised());
+  EXPECT_NEAR(times.own()[0], std::log(0.3), 1e-6);
+  EXPECT_NEAR(times.own()[2], std::log(0.3), 1e-6);
+  EXPECT_NEAR(times.backward()[2], std::log(0.2), 1e-6);
+  EXPECT_TRUE(std::isnan(times.own()[1]));
+  times.Set({Cell(1, 2, 0, 10), StepCell(), Cell(2, 4)}, {false, false, false});
+  EXPECT_FALSE(times.normalised());
+  EXPECT_NEAR(times.own()[2], std::log(6), 1e-6);
+}
+
+TEST(RowTimesTest, SlowRankCostsWhatItExceedsTheSlowestHealthyOneBy) {
+  RowTimes times(4);
+  const std::vector<StepCell> cells = {Cell(1, 1), Cell(1, 1.25), Cell(2, 2), Cell(1, 2)};
+  times.Set(cells, {false, false, true, true});
+  EXPECT_EQ(times.job_s(), 4);
+  EXPECT_EQ(times.LostTo(2), 4 - 2.25);
+  EXPECT_EQ(times.LostTo(3), 3 - 2.25);
+  EXPECT_EQ(times.LostTo(1), 0.25) << "if it were";
+  EXPECT_EQ(times.LostTo(0), 0);
+  times.Set(cells, {true, true, true, true});
+  EXPECT_EQ(times.LostTo(2), 0) << "nobody to compare with";
+}
+
+TEST(RowTimesTest, MeasuredWallTimeIsTheJobs) {
+  RowTimes times(2);
+  times.Set({Cell(1, 1, 5), Cell(1, 2, 5)}, {false, false});
+  EXPECT_EQ(times.job_s(), 5);
+  EXPECT_FALSE(times.waited());
+}
+
+TEST(ImbalanceTest, HoldsWhenForwardAndBackwardVaryTogether) {
+  Imbalance together;
+  Imbalance apart;
+  Imbalance small;
+  for (int row = 0; row < 60; ++row) {
+    EXPECT_EQ(together.holds(), row >= Imbalance::kRows) << row;
+    for (Imbalance* each : {&together, &apart, &small}) each->BeginRow();
+    for (int rank = 0; rank < 8; ++rank) {
+      const double work = 0.1 * std::sin(row * 8 + rank);
+      together.Add(work, work + 0.01 * std::cos(rank));
+      apart.Add(work, 0.1 * std::cos(row * 8 + rank));
+      small.Add(0.1 * work, 0.1 * work);
+      together.Add(NAN, 1);
+    }
+  }
+  EXPECT_FALSE(apart.holds());
+  EXPECT_FALSE(small.holds()) << "mere noise";
+}
+
+}  // namespace
+}  // namespace paceline

@@ -1,0 +1,31 @@
+// What a rank tells about one of its steps, and with whom it is compared.
+#ifndef CONTROLLER_CORE_STRAGGLERS_DETECTOR_STEP_SAMPLE_H_
+#define CONTROLLER_CORE_STRAGGLERS_DETECTOR_STEP_SAMPLE_H_
+
+#include <cstdint>
+
+namespace paceline {
+
+// A rank is its index in the list of all. Nodes and peer groups are small numbers of the caller's
+// choice, >= 0.
+struct DetectorRank {
+  int node = 0;
+  int peer_group = 0;  // Same pipeline stage, role and hardware.
+};
+
+// Durations in seconds by the rank's own monotonic clock.
+struct StepSample {
+  int rank = 0;
+  int64_t step = 0;  // Any ascending numbers; gaps are no news.
+  double forward_s = 0;
+  double backward_s = 0;  // Without waiting for others.
+  double data_wait_s = 0;
+  double wall_s = 0;    // The whole step, waits included; 0: not measured.
+  double workload = 0;  // Proportional to the work of the step; 0: not known.
+  // Not typical (checkpoint, evaluation, profile, compilation): leaves the step out for all.
+  bool masked = false;
+};
+
+}  // namespace paceline
+
+#endif  // CONTROLLER_CORE_STRAGGLERS_DETECTOR_STEP_SAMPLE_H_

@@ -1,0 +1,52 @@
+// One plan of a ladder, from the measured steps to the advice: as many steps as are kept.
+#include <benchmark/benchmark.h>
+
+#include <utility>
+
+#include "controller/core/stragglers/ladder/ladder_histories.h"
+#include "controller/core/stragglers/ladder/ladder_planner.h"
+
+namespace paceline {
+namespace {
+
+void Plan(benchmark::State& state) {
+  const int ranks = static_cast<int>(state.range(0));
+  const int per_node = static_cast<int>(state.range(1));
+  LadderInputs inputs;
+  DrawnTimes wish = Stalling(ranks, 0.01);
+  wish.steps = LadderStalls(ranks).window();
+  inputs.times = Draw(wish);
+  inputs.homes = Homes(ranks, per_node, ranks);
+  inputs.costs.Add(ranks, 0.001);
+  inputs.step = 5000;
+  inputs.steps = 20000;
+  for (auto _ : state) benchmark::DoNotOptimize(PlanLadder(inputs));
+}
+BENCHMARK(Plan)
+    ->ArgNames({"ranks", "per_node"})
+    ->Unit(benchmark::kMillisecond)
+    ->Args({8, 1})
+    ->Args({64, 1})
+    ->Args({64, 8})
+    ->Args({720, 1})
+    ->Args({1024, 1})
+    ->Args({1024, 8})
+    ->Args({8192, 8});
+
+// A step of all ranks goes into the history.
+void Add(benchmark::State& state) {
+  const int ranks = static_cast<int>(state.range(0));
+  LadderStalls stalls(ranks);
+  int64_t step = 0;
+  for (auto _ : state) {
+    for (int rank = 0; rank < ranks; ++rank) stalls.Add(rank, step, 0.1);
+    ++step;
+  }
+  state.SetItemsProcessed(state.iterations() * ranks);
+}
+BENCHMARK(Add)->Arg(64)->Arg(1024);
+
+}  // namespace
+}  // namespace paceline
+
+BENCHMARK_MAIN();

@@ -1,0 +1,65 @@
+// Ladders that a job could train by, and how far they let its ranks drift apart.
+//
+// The groups of a candidate follow the job's nodes and racks: none holds a part of one node or rack
+// and something else too. Periods are powers of 2 up to the longest allowed one. Levels narrower
+// than the gradient groups would do nothing and are left out.
+//
+// Drift is told as the equivalent period: many ranks that average all parameters every so many
+// steps, without gradient groups, drift as far on average. Let each step add noise of variance 1 to
+// the parameters of each rank. With groups of g_l ranks in level l, and gradient groups of g_0, the
+// mean of a group of level l - 1 leaves that of its group of level l by a variance that grows by
+// 1/g_{l-1} - 1/g_l each step, for a period P_l; on average over the period it is (P_l - 1) / 2
+// times that. Plain averaging every P steps comes to (P - 1) / 2, so that
+//
+//   equivalent period = 1 + sum over levels of (1/g_{l-1} - 1/g_l) (P_l - 1)
+//
+// It is never longer than the longest period, as the convergence bound of hierarchical SGD lies
+// between those of its shortest and longest period (J. Wang et al., "Demystifying why local
+// aggregation helps", AAAI 2022, arXiv 2010.12998).
+//
+// Pure.
+#ifndef CONTROLLER_CORE_STRAGGLERS_LADDER_LADDER_CANDIDATES_H_
+#define CONTROLLER_CORE_STRAGGLERS_LADDER_LADDER_CANDIDATES_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/core/ladder.h"
+
+namespace paceline {
+
+// As in a job file: proto/job_spec.proto, LadderLevel.
+struct LadderLevel {
+  int64_t period = 1;
+  LadderScope scope = LadderScope::kSize;
+  int size = 0;  // Of kSize.
+
+  friend bool operator==(const LadderLevel& a, const LadderLevel& b) {
+    return a.period == b.period && a.scope == b.scope && a.size == b.size;
+  }
+};
+
+// No levels: synchronous, the gradients of all ranks at each step.
+using Ladder = std::vector<LadderLevel>;
+
+// "2:8,4:node,8:all"; "synchronous".
+std::string DescribeLadder(const Ladder& ladder);
+
+// Requires: the sizes of the gradient groups, empty or adding up to the ranks of `homes`.
+double EquivalentPeriod(const Ladder& ladder, const std::vector<RankHome>& homes,
+                        const std::vector<int>& gradient_groups);
+
+struct CandidateLimits {
+  int64_t max_period = 8;
+  int max_levels = 3;
+};
+
+// Not the synchronous one. None for a single rank, and if the gradient groups hold all ranks.
+std::vector<Ladder> CandidateLadders(const std::vector<RankHome>& homes,
+                                     const std::vector<int>& gradient_groups,
+                                     const CandidateLimits& limits);
+
+}  // namespace paceline
+
+#endif  // CONTROLLER_CORE_STRAGGLERS_LADDER_LADDER_CANDIDATES_H_

@@ -1,0 +1,147 @@
+// What can be done about a straggler, and what was decided: values, to be stored and shown.
+//
+//              a person applies it,           done              as predicted
+//              or mode auto
+//   ADVISED ─────────────────────▶ ORDERED ─────────▶ CHECKING ───────────────▶ HELPED
+//      │ the reason is gone           │ failed            ├─ not so ──────────▶ DID_NOT_HELP
+//      ▼                              ▼                   ╰─ nobody can tell ─▶ UNCHECKED
+//   WITHDRAWN                      FAILED
+//
+// The undoing of a decision is a decision of its own, and DONE without a check.
+#ifndef CONTROLLER_CORE_STRAGGLERS_REMEDY_REMEDY_H_
+#define CONTROLLER_CORE_STRAGGLERS_REMEDY_REMEDY_H_
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/core/ids.h"
+#include "controller/core/stragglers/detector/verdict.h"
+#include "controller/core/stragglers/ladder/ladder_candidates.h"
+#include "controller/core/stragglers/ladder/ladder_planner.h"
+
+namespace paceline {
+
+enum class StragglerMode {
+  kOff,     // Nothing is decided.
+  kAdvise,  // A person decides.
+  kAuto,    // What is advised is done, as far as the brakes allow.
+};
+
+enum class RemedyKind {
+  kLadder,     // Another ladder, or none, by a new plan epoch.
+  kHotSwap,    // A spare that stands by takes the rank's seat.
+  kDrain,      // The node is drained: its ranks move to spares or new trainers.
+  kShrink,     // The rank is given up, and the job goes on without.
+  kAskPerson,  // Nothing that Paceline could or should do.
+};
+
+enum class DecisionState {
+  kAdvised,
+  kOrdered,
+  kChecking,
+  kHelped,
+  kDidNotHelp,
+  kUnchecked,
+  kDone,
+  kFailed,
+  kWithdrawn,
+};
+
+// One of the ways that a decision was made among.
+struct RemedyOption {
+  RemedyKind kind = RemedyKind::kAskPerson;
+  double cost_s = 0;   // Once.
+  double step_s = 0;   // Predicted mean step thereafter.
+  double total_s = 0;  // Cost, and what is lost still until the job's end.
+};
+
+// Steps of a job, averaged.
+struct StepMean {
+  double seconds = 0;  // Of a step.
+  double error = 0;    // Standard error.
+};
+
+struct RemedyDecision {
+  int64_t id = 0;  // 1-based, within the job; never used twice.
+  RemedyKind kind = RemedyKind::kAskPerson;
+  DecisionState state = DecisionState::kAdvised;
+  absl::Time made;     // Wall.
+  int64_t undoes = 0;  // Id of the decision that it takes back; 0: none.
+  bool automatic = false;
+  std::string by;  // Who applied it; empty: nobody, or the automation.
+
+  // What it rests on.
+  Generation generation;
+  PlanEpoch epoch;
+  int64_t step = 0;
+  int rank = -1;  // -1: the node, or the job.
+  NodeName node;
+  Verdict verdict;  // Not of kLadder.
+  StepMean before;
+  std::optional<LadderPlan> plan;     // Of kLadder; not of an undo.
+  double lost_s = 0;                  // Up to then.
+  std::vector<RemedyOption> options;  // The best first; with none, nothing was possible.
+  std::string reason;                 // One line.
+
+  // What it is.
+  Ladder ladder;           // Of kLadder; the one to take up,
+  Ladder former;           // and the one before.
+  double cost_s = 0;       // Expected, once.
+  double predicted_s = 0;  // Mean step thereafter.
+
+  // What became of it.
+  double paid_s = 0;           // Cost, as measured; 0: not known.
+  double measured_s = 0;       // Mean step thereafter; 0: not measured.
+  Generation done_generation;  // In which it was done.
+  PlanEpoch done_epoch;
+  std::string outcome;                      // One line; empty: none yet.
+  absl::Time ended = absl::InfinitePast();  // Wall.
+
+  // Steady, not stored: when it came to its state.
+  absl::Time since = absl::InfinitePast();
+};
+
+// An order that is neither done nor failed, or whose effect is being measured.
+inline bool IsOpenAdvice(const RemedyDecision& d) { return d.state == DecisionState::kAdvised; }
+inline bool IsInFlight(const RemedyDecision& d) { return d.state == DecisionState::kOrdered; }
+inline bool IsChecked(const RemedyDecision& d) { return d.state == DecisionState::kChecking; }
+
+// In UPPER_SNAKE, for people and records.
+const char* NameOf(RemedyKind kind);
+const char* NameOf(DecisionState state);
+
+// "hot-swap of rank 5 on n3", "ladder 2:8,8:all", "undo of decision 3: ladder synchronous".
+std::string DescribeRemedy(const RemedyDecision& decision);
+
+// A node that a decision may concern, as the cluster is now.
+struct NodeFacts {
+  int ranks = 1;             // Of the job, there.
+  int places_elsewhere = 0;  // Free ones for ranks of the job on other nodes.
+  std::string brake;         // Why the automation must not drain it; empty: it may.
+};
+
+// The job as it is now. The policy keeps nothing of it.
+struct RemedyFacts {
+  Generation generation;
+  PlanEpoch epoch;            // By which all ranks train.
+  bool running = false;       // RUNNING, and no change of membership under way.
+  bool plan_pending = false;  // A newer plan is not taken up yet.
+  bool has_ladder = false;    // Its strategy has one, which can be changed.
+  bool recovers = false;      // Its ranks can be replaced while it trains.
+  int ranks = 0;
+  int min_ranks = 0;  // It may shrink to so many; 0: not at all.
+  int64_t step = 0;
+  int64_t steps_left = 0;
+  int checked_spares = 0;  // Stand by, ready, and have passed their check.
+  std::string brake;       // Why the automation must do nothing now; empty: it may.
+  // Requires: set.
+  std::function<NodeFacts(const NodeName&)> node;
+};
+
+}  // namespace paceline
+
+#endif  // CONTROLLER_CORE_STRAGGLERS_REMEDY_REMEDY_H_

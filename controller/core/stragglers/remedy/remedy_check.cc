@@ -1,0 +1,80 @@
+#include "controller/core/stragglers/remedy/remedy_check.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+
+namespace paceline {
+namespace {
+
+constexpr size_t kMaxWindows = 64;
+constexpr size_t kMinWindows = 4;
+constexpr int64_t kMinSteps = 20;
+constexpr int64_t kSteps = 1000;
+constexpr double kOneSided95 = 1.645;
+// A smaller fall is none.
+constexpr double kLeastFall = 0.02;
+constexpr double kTolerance = 1.1;
+
+}  // namespace
+
+void StepMeter::Add(int64_t first, int64_t steps, double seconds) {
+  windows_.push_back({first, steps, seconds});
+  if (windows_.size() > kMaxWindows) {
+    for (size_t i = 0; i < kMaxWindows / 2; ++i) {
+      const Window& a = windows_[2 * i];
+      const Window& b = windows_[2 * i + 1];
+      windows_[i] = {a.first, a.steps + b.steps, a.seconds + b.seconds};
+    }
+    windows_[kMaxWindows / 2] = windows_.back();
+    windows_.resize(kMaxWindows / 2 + 1);
+  }
+  int64_t all = this->steps();
+  while (windows_.size() > kMinWindows && all - windows_.front().steps >= kSteps) {
+    all -= windows_.front().steps;
+    windows_.erase(windows_.begin());
+  }
+}
+
+int64_t StepMeter::steps() const {
+  int64_t steps = 0;
+  for (const Window& window : windows_) steps += window.steps;
+  return steps;
+}
+
+std::optional<StepMean> StepMeter::Mean(int64_t since) const {
+  const auto begin = std::find_if(windows_.begin(), windows_.end(),
+                                  [&](const Window& window) { return window.first >= since; });
+  int64_t steps = 0;
+  double seconds = 0;
+  for (auto window = begin; window != windows_.end(); ++window) {
+    steps += window->steps;
+    seconds += window->seconds;
+  }
+  const auto count = static_cast<size_t>(windows_.end() - begin);
+  if (count < kMinWindows || steps < kMinSteps) return std::nullopt;
+  StepMean mean;
+  mean.seconds = seconds / static_cast<double>(steps);
+  double squares = 0;
+  for (auto window = begin; window != windows_.end(); ++window) {
+    const double difference = window->seconds - static_cast<double>(window->steps) * mean.seconds;
+    squares += difference * difference;
+  }
+  const auto n = static_cast<double>(count);
+  mean.error = std::sqrt(squares * n / (n - 1)) / static_cast<double>(steps);
+  return mean;
+}
+
+CheckResult CheckRemedy(const StepMean& before, double predicted_s, const StepMean& after) {
+  // `share` of the mean before is what the steps must not exceed.
+  const double predicted_share = predicted_s / before.seconds;
+  const double share =
+      predicted_share <= 1 - kLeastFall ? (1 + predicted_share) / 2 : kTolerance * predicted_share;
+  const double excess = after.seconds - share * before.seconds;
+  const double error = std::hypot(after.error, share * before.error);
+  if (excess <= -kOneSided95 * error) return CheckResult::kHelped;
+  if (excess > kOneSided95 * error) return CheckResult::kDidNotHelp;
+  return CheckResult::kOpen;
+}
+
+}  // namespace paceline

@@ -1,0 +1,131 @@
+// What becomes of the policy's orders (remedy_policy.h): done or failed, checked, and followed up.
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "controller/core/stragglers/remedy/remedy_policy.h"
+
+namespace paceline {
+
+RemedyActions RemedyPolicy::OnRemedyDone(int64_t id, double paid_s, const RemedyFacts& facts,
+                                         Moment now) {
+  Follow(facts, now);
+  RemedyDecision* decision = FindMutable(id);
+  if (decision == nullptr || !IsInFlight(*decision)) {
+    ++ignored_;
+    return Conclude(facts, now);
+  }
+  if (paid_s > 0 && std::isfinite(paid_s)) decision->paid_s = paid_s;
+  decision->done_generation = facts.generation;
+  decision->done_epoch = facts.epoch;
+  rests_until_ = now.steady + options_.cool_down;
+  if (decision->undoes > 0) {
+    decision->outcome = "done";
+    SetState(*decision, DecisionState::kDone, now);
+    return Conclude(facts, now);
+  }
+  SetState(*decision, DecisionState::kChecking, now);
+  after_.Clear();
+  settling_ = options_.settling_steps;
+  return Conclude(facts, now);
+}
+
+RemedyActions RemedyPolicy::OnRemedyFailed(int64_t id, const std::string& error,
+                                           const RemedyFacts& facts, Moment now) {
+  Follow(facts, now);
+  RemedyDecision* decision = FindMutable(id);
+  if (decision == nullptr || !IsInFlight(*decision)) {
+    ++ignored_;
+  } else {
+    Fail(*decision, error, facts, now);
+  }
+  return Conclude(facts, now);
+}
+
+RemedyActions RemedyPolicy::Tick(const RemedyFacts& facts, Moment now) {
+  Follow(facts, now);
+  RemedyDecision* decision = UnderWay();
+  if (decision != nullptr && IsInFlight(*decision) &&
+      now.steady >= decision->since + options_.order_timeout) {
+    Fail(*decision,
+         absl::StrCat("nothing was heard of it for ", absl::FormatDuration(options_.order_timeout)),
+         facts, now);
+  } else if (decision != nullptr && IsChecked(*decision) &&
+             now.steady >= decision->since + options_.check_timeout) {
+    EndCheck(*decision, DecisionState::kUnchecked,
+             absl::StrCat("only ", after_.steps(), " steps in ",
+                          absl::FormatDuration(options_.check_timeout)),
+             now);
+  }
+  return Conclude(facts, now);
+}
+
+void RemedyPolicy::MeasureCheck(const StepWindow& window, const RemedyFacts& facts, Moment now) {
+  RemedyDecision* decision = UnderWay();
+  if (decision == nullptr || !IsChecked(*decision)) return;
+  if (settling_ > 0) {
+    settling_ -= window.steps;
+    return;
+  }
+  after_.Add(window.first_step, window.steps, window.seconds);
+  const auto after = after_.Mean();
+  if (!after.has_value() || after_.steps() < options_.min_check_steps) return;
+  decision->measured_s = after->seconds;
+  const CheckResult result = CheckRemedy(decision->before, decision->predicted_s, *after);
+  const std::string figures = absl::StrFormat(
+      "%.4g s a step over %d steps; %.4g s predicted, %.4g s before", after->seconds,
+      after_.steps(), decision->predicted_s, decision->before.seconds);
+  if (result == CheckResult::kHelped) {
+    EndCheck(*decision, DecisionState::kHelped, figures, now);
+  } else if (result == CheckResult::kDidNotHelp) {
+    EndCheck(*decision, DecisionState::kDidNotHelp, figures, now);
+    FollowUp(*decision, facts, now);
+  } else if (after_.steps() >= options_.check_steps) {
+    EndCheck(*decision, DecisionState::kUnchecked, absl::StrCat("not certain: ", figures), now);
+  }
+}
+
+void RemedyPolicy::EndCheck(RemedyDecision& decision, DecisionState state, std::string outcome,
+                            Moment now) {
+  decision.outcome = std::move(outcome);
+  if (state == DecisionState::kDidNotHelp) rests_until_ = now.steady + options_.cool_down;
+  SetState(decision, state, now);
+}
+
+void RemedyPolicy::FollowUp(const RemedyDecision& in_vain, const RemedyFacts& facts, Moment now) {
+  if (mode_ == StragglerMode::kOff) return;
+  const bool is_ladder = in_vain.kind == RemedyKind::kLadder;
+  RemedyDecision undo = NewDecision(in_vain.kind, facts);
+  undo.undoes = in_vain.id;
+  undo.node = in_vain.node;
+  undo.ladder = in_vain.former;
+  undo.former = in_vain.ladder;
+  undo.before.seconds = in_vain.measured_s;
+  undo.predicted_s = in_vain.before.seconds;
+  undo.reason = absl::StrCat("decision ", in_vain.id, " did not help: ", in_vain.outcome);
+  RemedyDecision question = NewDecision(RemedyKind::kAskPerson, facts);
+  question.rank = in_vain.rank;
+  question.node = in_vain.node;
+  question.verdict = in_vain.verdict;
+  question.reason = undo.reason;
+  // From here on `in_vain` may be gone.
+  if (is_ladder || undo.kind == RemedyKind::kDrain) Advise(std::move(undo), now);
+  if (!is_ladder) AskPerson(std::move(question), now);
+}
+
+void RemedyPolicy::Fail(RemedyDecision& decision, const std::string& error,
+                        const RemedyFacts& facts, Moment now) {
+  decision.outcome = error;
+  rests_until_ = now.steady + options_.cool_down;
+  SetState(decision, DecisionState::kFailed, now);
+  if (decision.undoes == 0 || mode_ == StragglerMode::kOff) return;
+  RemedyDecision question = NewDecision(RemedyKind::kAskPerson, facts);
+  question.node = decision.node;
+  question.reason = absl::StrCat("decision ", decision.id, " (", DescribeRemedy(decision),
+                                 ") has failed: ", error);
+  AskPerson(std::move(question), now);
+}
+
+}  // namespace paceline

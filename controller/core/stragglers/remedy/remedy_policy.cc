@@ -1,0 +1,327 @@
+#include "controller/core/stragglers/remedy/remedy_policy.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace paceline {
+namespace {
+
+// A longer step is nonsense.
+constexpr double kMaxStepS = 3600;
+
+int KeyOf(const Verdict& verdict) { return verdict.rank >= 0 ? verdict.rank : -1 - verdict.node; }
+
+template <typename Decisions>
+auto FindIn(Decisions& decisions, int64_t id) -> decltype(decisions.data()) {
+  for (auto& decision : decisions) {
+    if (decision.id == id) return &decision;
+  }
+  return nullptr;
+}
+
+bool IsSane(const Verdict& verdict, const RemedyFacts& facts) {
+  const bool numbers = verdict.lost_share >= 0 && verdict.lost_share <= 1 &&  // No NaN.
+                       verdict.slowdown > 0 && std::isfinite(verdict.slowdown) &&
+                       verdict.since_step <= verdict.step;
+  if (!numbers || verdict.rank >= facts.ranks) return false;
+  switch (verdict.kind) {
+    case VerdictKind::kNode:
+      return verdict.node >= 0 && verdict.rank < 0;
+    case VerdictKind::kGroup:
+      return verdict.rank < 0;
+    default:
+      return verdict.rank >= 0;
+  }
+}
+
+}  // namespace
+
+RemedyPolicy::RemedyPolicy(const RemedyOptions& options, StragglerMode mode)
+    : options_(options), mode_(mode) {}
+
+RemedyActions RemedyPolicy::Restore(std::vector<RemedyDecision> decisions, Moment now) {
+  decisions_ = std::move(decisions);
+  for (RemedyDecision& decision : decisions_) {
+    decision.since = now.steady;
+    next_id_ = std::max(next_id_, decision.id + 1);
+    const bool acted = !IsOpenAdvice(decision) && decision.state != DecisionState::kWithdrawn;
+    if (acted) rests_until_ = now.steady + options_.cool_down;
+    if (acted && decision.kind == RemedyKind::kLadder &&
+        now.wall - decision.made < options_.ladder_window) {
+      ladder_rests_until_ = now.steady + options_.ladder_window;
+    }
+    if (IsChecked(decision)) settling_ = options_.settling_steps;
+  }
+  WithdrawIf([](const RemedyDecision& d) { return d.undoes == 0; },
+             "the controller was started again", now);
+  return std::exchange(actions_, {});
+}
+
+RemedyActions RemedyPolicy::SetMode(StragglerMode mode, const RemedyFacts& facts, Moment now) {
+  mode_ = mode;
+  if (mode == StragglerMode::kOff) {
+    WithdrawIf([](const RemedyDecision&) { return true; }, "stragglers are left alone (mode off)",
+               now);
+  }
+  return Tick(facts, now);
+}
+
+RemedyActions RemedyPolicy::OnVerdict(const VerdictReport& report, const RemedyFacts& facts,
+                                      Moment now) {
+  Follow(facts, now);
+  if (report.masked || !IsPresent(report.generation, report.epoch, facts) ||
+      !IsSane(report.verdict, facts)) {
+    ++ignored_;
+    return Conclude(facts, now);
+  }
+  switch (report.verdict.kind) {
+    case VerdictKind::kSuspect:
+      break;
+    case VerdictKind::kTransient:
+    case VerdictKind::kRecovered:
+      TakeInRecovery(report, now);
+      break;
+    case VerdictKind::kPersistent:
+    case VerdictKind::kNode:
+      TakeInStraggler(report, facts, now);
+      break;
+    case VerdictKind::kGroup:
+      TakeInGroup(report, facts, now);
+      break;
+  }
+  return Conclude(facts, now);
+}
+
+RemedyActions RemedyPolicy::OnStepTimes(const StepWindow& window, const RemedyFacts& facts,
+                                        Moment now) {
+  Follow(facts, now);
+  if (!IsPresent(window.generation, window.epoch, facts) || window.steps <= 0 ||
+      !(window.seconds >= 0 && window.seconds <= kMaxStepS * static_cast<double>(window.steps))) {
+    ++ignored_;
+    return Conclude(facts, now);
+  }
+  recent_.Add(window.first_step, window.steps, window.seconds);
+  for (auto& [key, straggler] : cases_) {
+    straggler.lost_s += straggler.verdict.lost_share * window.seconds;
+  }
+  if (wish_.has_value()) {
+    const LadderPlan& plan = wish_->plan;
+    wish_->lost_s += window.seconds * std::max(0.0, 1 - plan.step_s / plan.current.step_s);
+  }
+  MeasureCheck(window, facts, now);
+  return Conclude(facts, now);
+}
+
+RemedyActions RemedyPolicy::OnLadderPlan(const LadderReport& report, const RemedyFacts& facts,
+                                         Moment now) {
+  Follow(facts, now);
+  if (!IsPresent(report.generation, report.epoch, facts)) {
+    ++ignored_;
+    return Conclude(facts, now);
+  }
+  if (report.plan.advice == LadderAdvice::kChange ||
+      report.plan.advice == LadderAdvice::kSynchronous) {
+    if (!wish_.has_value()) wish_.emplace();
+    wish_->plan = report.plan;
+    ++wish_->seen;
+  } else {
+    wish_.reset();
+    WithdrawIf([](const auto& d) { return d.kind == RemedyKind::kLadder && d.undoes == 0; },
+               report.plan.reason, now);
+  }
+  return Conclude(facts, now);
+}
+
+std::optional<Refusal> RemedyPolicy::RefuseApply(int64_t id, const RemedyFacts& facts) const {
+  const std::string name = absl::StrCat("advice ", id);
+  const RemedyDecision* decision = Find(id);
+  if (decision == nullptr) {
+    return Refusal{
+        Refusal::Kind::kArgument, "ADVICE_NOT_FOUND",
+        absl::StrCat(name, " does not exist: `paceline job advise` lists those that do")};
+  }
+  if (!IsOpenAdvice(*decision)) {
+    return Refusal{Refusal::Kind::kState, "ADVICE_CLOSED",
+                   absl::StrCat(name, " is ", NameOf(decision->state),
+                                decision->outcome.empty() ? "" : ": ", decision->outcome)};
+  }
+  if (decision->kind == RemedyKind::kAskPerson) {
+    return Refusal{Refusal::Kind::kArgument, "ADVICE_NOT_APPLICABLE",
+                   absl::StrCat(name, " is for people: ", decision->reason)};
+  }
+  if (!IsPresent(decision->generation, decision->epoch, facts)) {
+    return Refusal{Refusal::Kind::kState, "ADVICE_CLOSED",
+                   absl::StrCat(name, " is of generation ", decision->generation.value(),
+                                " and plan epoch ", decision->epoch.value(), ", the job has ",
+                                facts.generation.value(), " and ", facts.epoch.value())};
+  }
+  for (const RemedyDecision& other : decisions_) {
+    if (!IsInFlight(other)) continue;
+    return Refusal{Refusal::Kind::kState, "REMEDY_IN_FLIGHT",
+                   absl::StrCat("decision ", other.id, " (", DescribeRemedy(other),
+                                ") is being carried out: try again when it is done")};
+  }
+  const std::string why =
+      WhyImpossible(decision->kind, decision->undoes > 0, decision->node, facts);
+  if (why.empty()) return std::nullopt;
+  return Refusal{Refusal::Kind::kState, "REMEDY_IMPOSSIBLE",
+                 absl::StrCat(name, " (", DescribeRemedy(*decision), "): ", why)};
+}
+
+RemedyActions RemedyPolicy::Apply(int64_t id, const std::string& by, const RemedyFacts& facts,
+                                  Moment now) {
+  Follow(facts, now);
+  RemedyDecision* under_way = UnderWay();
+  if (under_way != nullptr) {
+    EndCheck(*under_way, DecisionState::kUnchecked,
+             absl::StrCat("overtaken by decision ", id, " before it was certain"), now);
+  }
+  RemedyDecision& decision = *FindMutable(id);
+  decision.by = by;
+  Order(decision, now);
+  return Conclude(facts, now);
+}
+
+absl::Time RemedyPolicy::NextDeadline() const {
+  absl::Time next = absl::InfiniteFuture();
+  const auto consider = [&](absl::Time due) {
+    if (due > now_) next = std::min(next, due);
+  };
+  for (const RemedyDecision& decision : decisions_) {
+    if (IsInFlight(decision)) consider(decision.since + options_.order_timeout);
+    if (IsChecked(decision)) consider(decision.since + options_.check_timeout);
+    if (IsOpenAdvice(decision) && mode_ == StragglerMode::kAuto) consider(rests_until_);
+  }
+  for (const auto& [key, straggler] : cases_) consider(straggler.held_until);
+  if (wish_.has_value()) consider(ladder_rests_until_);
+  return next;
+}
+
+const RemedyDecision* RemedyPolicy::Find(int64_t id) const { return FindIn(decisions_, id); }
+
+RemedyDecision* RemedyPolicy::FindMutable(int64_t id) { return FindIn(decisions_, id); }
+
+RemedyDecision* RemedyPolicy::UnderWay() {
+  const auto found =
+      std::find_if(decisions_.begin(), decisions_.end(),
+                   [](const RemedyDecision& d) { return IsInFlight(d) || IsChecked(d); });
+  return found == decisions_.end() ? nullptr : &*found;
+}
+
+bool RemedyPolicy::IsPresent(Generation generation, PlanEpoch epoch,
+                             const RemedyFacts& facts) const {
+  return generation == facts.generation && epoch == facts.epoch;
+}
+
+void RemedyPolicy::Follow(const RemedyFacts& facts, Moment now) {
+  now_ = now.steady;
+  if (IsPresent(generation_, epoch_, facts)) return;
+  generation_ = facts.generation;
+  epoch_ = facts.epoch;
+  cases_.clear();
+  wish_.reset();
+  recent_.Clear();
+  doubted_until_.clear();
+  const std::string what = absl::StrCat("generation ", facts.generation.value(),
+                                        " with plan epoch ", facts.epoch.value(), " has begun");
+  WithdrawIf([&](const auto& d) { return !IsPresent(d.generation, d.epoch, facts); }, what, now);
+  RemedyDecision* decision = UnderWay();
+  if (decision != nullptr && IsChecked(*decision) &&
+      !IsPresent(decision->done_generation, decision->done_epoch, facts)) {
+    EndCheck(*decision, DecisionState::kUnchecked, what, now);
+  }
+}
+
+void RemedyPolicy::TakeInRecovery(const VerdictReport& report, Moment now) {
+  const Verdict& verdict = report.verdict;
+  cases_.erase(verdict.rank);
+  if (verdict.node >= 0) cases_.erase(-1 - verdict.node);
+  WithdrawIf(
+      [&](const RemedyDecision& d) {
+        return d.undoes == 0 && d.kind != RemedyKind::kLadder &&
+               (d.rank == verdict.rank ||
+                (d.verdict.kind == VerdictKind::kNode && d.verdict.node == verdict.node));
+      },
+      absl::StrCat("rank ", verdict.rank, " is well again"), now);
+}
+
+void RemedyPolicy::TakeInStraggler(const VerdictReport& report, const RemedyFacts& facts,
+                                   Moment now) {
+  const Verdict& verdict = report.verdict;
+  RemedyDecision* checked = UnderWay();
+  if (checked != nullptr && IsChecked(*checked)) {
+    const bool again = checked->rank >= 0 && checked->rank == verdict.rank;
+    EndCheck(*checked, again ? DecisionState::kDidNotHelp : DecisionState::kUnchecked,
+             verdict.rank >= 0 ? absl::StrCat("rank ", verdict.rank, " on ", report.node.value(),
+                                              again ? " is slow again" : " became slow meanwhile")
+                               : absl::StrCat(report.node.value(), " became slow meanwhile"),
+             now);
+    if (again) FollowUp(*checked, facts, now);
+  }
+  if (verdict.kind == VerdictKind::kNode) {
+    // The ranks are in the node's case from now on.
+    for (auto other = cases_.begin(); other != cases_.end();) {
+      const bool is_there = other->first >= 0 && other->second.node == report.node;
+      other = is_there ? cases_.erase(other) : std::next(other);
+    }
+    WithdrawIf(
+        [&](const RemedyDecision& d) {
+          return d.rank >= 0 && d.undoes == 0 && d.node == report.node;
+        },
+        absl::StrCat("several ranks on ", report.node.value(), " are slow"), now);
+  } else if (cases_.count(-1 - verdict.node) > 0 && verdict.node >= 0) {
+    return;
+  }
+  const auto [known, is_new] = cases_.try_emplace(KeyOf(verdict));
+  StragglerCase& straggler = known->second;
+  straggler.verdict = verdict;
+  straggler.node = report.node;
+  const auto doubted = doubted_until_.find(verdict.peer_group);
+  if (doubted != doubted_until_.end()) straggler.held_until = doubted->second;
+  const auto before = recent_.Mean(verdict.since_step);
+  if (is_new && before.has_value()) {
+    straggler.lost_s = verdict.lost_share * before->seconds *
+                       static_cast<double>(verdict.step - verdict.since_step);
+  }
+}
+
+void RemedyPolicy::TakeInGroup(const VerdictReport& report, const RemedyFacts& facts, Moment now) {
+  const int group = report.verdict.peer_group;
+  doubted_until_[group] = now.steady + options_.doubt;
+  const std::string why = absl::StrCat("peer group ", group, " as a whole is slow");
+  for (auto straggler = cases_.begin(); straggler != cases_.end();) {
+    const int other = straggler->second.verdict.peer_group;
+    straggler = other == group || other < 0 ? cases_.erase(straggler) : std::next(straggler);
+  }
+  WithdrawIf(
+      [&](const RemedyDecision& d) {
+        return d.undoes == 0 && d.kind != RemedyKind::kLadder &&
+               (d.verdict.peer_group == group || d.verdict.peer_group < 0);
+      },
+      why, now);
+  RemedyDecision* checked = UnderWay();
+  if (checked != nullptr && IsChecked(*checked)) {
+    EndCheck(*checked, DecisionState::kUnchecked, why, now);
+  }
+  if (mode_ == StragglerMode::kOff) return;
+  RemedyDecision question = NewDecision(RemedyKind::kAskPerson, facts);
+  question.verdict = report.verdict;
+  question.reason = absl::StrFormat(
+      "%s since step %d: %.2f x its usual time, %.0f %% of the job's time are lost; no rank is the "
+      "cause",
+      why, report.verdict.since_step, report.verdict.slowdown, 100 * report.verdict.lost_share);
+  AskPerson(std::move(question), now);
+}
+
+void RemedyPolicy::SetState(RemedyDecision& decision, DecisionState state, Moment now) {
+  decision.state = state;
+  decision.since = now.steady;
+  const bool is_over = !IsOpenAdvice(decision) && !IsInFlight(decision) && !IsChecked(decision);
+  if (is_over) decision.ended = now.wall;
+  actions_.store.push_back(decision.id);
+}
+
+}  // namespace paceline

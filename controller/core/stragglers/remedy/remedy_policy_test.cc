@@ -1,0 +1,249 @@
+#include "controller/core/stragglers/remedy/remedy_policy.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "controller/core/stragglers/remedy/remedy_testing.h"
+
+namespace paceline {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+TEST(RemedyPolicyTest, PersistentStragglerIsReplacedByASpare) {
+  PolicyJob job(StragglerMode::kAuto);
+  AddStraggler(job);
+  ASSERT_EQ(job.orders, 1);
+  const RemedyDecision& decision = job.Last();
+  EXPECT_EQ(decision.id, job.order);
+  EXPECT_EQ(decision.kind, RemedyKind::kHotSwap);
+  EXPECT_EQ(decision.state, DecisionState::kOrdered);
+  EXPECT_TRUE(decision.automatic);
+  EXPECT_EQ(decision.rank, 5);
+  EXPECT_EQ(decision.node, NodeName("n5"));
+  EXPECT_EQ(decision.generation, Generation(1));
+  EXPECT_DOUBLE_EQ(decision.before.seconds, 0.15) << "since it is slow";
+  EXPECT_NEAR(decision.predicted_s, 0.1, 1e-9);
+  EXPECT_NEAR(decision.lost_s, 150 * 0.15 / 3, 1e-9);
+  EXPECT_NEAR(decision.cost_s, 0.3, 1e-9);
+  EXPECT_THAT(decision.options, SizeIs(2));
+  EXPECT_THAT(decision.reason, HasSubstr("rank 5 on n5 takes 1.50 x"));
+}
+
+TEST(RemedyPolicyTest, SuspectsAndTransientsAreLeftAlone) {
+  PolicyJob job(StragglerMode::kAuto);
+  job.Train(300, 0.15);
+  job.Tell(VerdictKind::kSuspect, 5);
+  job.Train(300, 0.15);
+  job.Tell(VerdictKind::kTransient, 5);
+  job.Train(300, 0.15);
+  EXPECT_THAT(job.policy->decisions(), IsEmpty());
+}
+
+TEST(RemedyPolicyTest, VerdictsOfAnotherGenerationOrEpochOrOfMaskedStepsDoNotCount) {
+  PolicyJob job(StragglerMode::kAuto);
+  job.Train(500, 0.15);
+  const VerdictReport good = job.Report(VerdictKind::kPersistent, 5);
+  VerdictReport bad = good;
+  bad.generation = Generation(0);
+  job.Tell(bad);
+  bad = good;
+  bad.generation = Generation(2);
+  job.Tell(bad);
+  bad = good;
+  bad.epoch = PlanEpoch(0);
+  job.Tell(bad);
+  bad = good;
+  bad.masked = true;
+  job.Tell(bad);
+  bad = good;
+  bad.verdict.lost_share = std::nan("");
+  job.Tell(bad);
+  bad = good;
+  bad.verdict.lost_share = 1.5;
+  job.Tell(bad);
+  bad = good;
+  bad.verdict.rank = 8;
+  job.Tell(bad);
+  bad = good;
+  bad.verdict.rank = -1;
+  job.Tell(bad);
+  bad = good;
+  bad.verdict.slowdown = HUGE_VAL;
+  job.Tell(bad);
+  bad = good;
+  bad.verdict.since_step = bad.verdict.step + 1;
+  job.Tell(bad);
+  EXPECT_EQ(job.policy->ignored(), 10);
+  EXPECT_THAT(job.policy->cases(), IsEmpty());
+  EXPECT_THAT(job.policy->decisions(), IsEmpty());
+  job.Tell(good);
+  EXPECT_EQ(job.orders, 1);
+}
+
+TEST(RemedyPolicyTest, NewGenerationOrEpochWithdrawsAdvice) {
+  for (const bool by_epoch : {false, true}) {
+    PolicyJob job(StragglerMode::kAdvise);
+    AddStraggler(job);
+    if (by_epoch) {
+      job.facts.epoch = PlanEpoch(2);
+    } else {
+      job.facts.generation = Generation(2);
+    }
+    EXPECT_STREQ(job.policy->RefuseApply(1, job.facts)->reason, "ADVICE_CLOSED");
+    job.Wait(absl::Seconds(1));
+    EXPECT_EQ(job.Last().state, DecisionState::kWithdrawn);
+    EXPECT_THAT(job.policy->cases(), IsEmpty());
+    job.Train(1000, 0.15);
+    EXPECT_THAT(job.policy->decisions(), SizeIs(1)) << "nothing is known of the new one";
+  }
+}
+
+TEST(RemedyPolicyTest, StepsOfAnEarlierGenerationAreNotWhatIsBefore) {
+  PolicyJob job(StragglerMode::kAuto);
+  job.Train(500, 0.3);
+  job.facts.generation = Generation(2);
+  job.Train(30, 0.15);
+  job.Tell(VerdictKind::kPersistent, 5);
+  EXPECT_EQ(job.orders, 0) << "three windows";
+  job.Train(500, 0.15);
+  ASSERT_EQ(job.orders, 1);
+  EXPECT_NEAR(job.Last().before.seconds, 0.15, 1e-9);
+}
+
+TEST(RemedyPolicyTest, StepTimesOfAnotherGenerationAndNonsenseDoNotCount) {
+  PolicyJob job(StragglerMode::kAuto);
+  const auto tell = [&](StepWindow window) {
+    job.Take(job.policy->OnStepTimes(window, job.facts, job.now));
+  };
+  for (int i = 0; i < 50; ++i) {
+    tell({Generation(0), PlanEpoch(1), 10 * i, 10, 1.5});
+    tell({Generation(1), PlanEpoch(2), 10 * i, 10, 1.5});
+    tell({Generation(1), PlanEpoch(1), 10 * i, 0, 1.5});
+    tell({Generation(1), PlanEpoch(1), 10 * i, 10, -1});
+    tell({Generation(1), PlanEpoch(1), 10 * i, 10, std::nan("")});
+    tell({Generation(1), PlanEpoch(1), 10 * i, 10, 36001});
+  }
+  EXPECT_EQ(job.policy->ignored(), 300);
+  job.Tell(VerdictKind::kPersistent, 5);
+  EXPECT_EQ(job.orders, 0) << "the job's step is not known";
+}
+
+TEST(RemedyPolicyTest, RankThatIsWellAgainIsLeftAlone) {
+  for (const auto kind : {VerdictKind::kRecovered, VerdictKind::kTransient}) {
+    PolicyJob job(StragglerMode::kAdvise);
+    AddStraggler(job);
+    job.Tell(kind, 4);
+    EXPECT_THAT(job.Open(), SizeIs(1)) << "another rank";
+    job.Tell(kind, 5);
+    EXPECT_EQ(job.Last().state, DecisionState::kWithdrawn);
+    EXPECT_EQ(job.Last().outcome, "rank 5 is well again");
+    job.Train(1000, 0.15);
+    EXPECT_THAT(job.policy->decisions(), SizeIs(1));
+  }
+}
+
+TEST(RemedyPolicyTest, NodeGoesBeforeItsRanks) {
+  PolicyJob job(StragglerMode::kAdvise);
+  AddStraggler(job);
+  job.nodes[NodeName("n5")] = {2, 2, ""};
+  VerdictReport node = job.Report(VerdictKind::kNode, -1);
+  node.verdict.node = 5;
+  node.node = NodeName("n5");
+  job.Tell(node);
+  EXPECT_EQ(job.policy->Find(1)->state, DecisionState::kWithdrawn);
+  job.Tell(VerdictKind::kPersistent, 5);  // It is told again.
+  EXPECT_THAT(job.policy->cases(), SizeIs(1));
+  job.Train(1000, 0.15);
+  ASSERT_THAT(job.Open(), SizeIs(1));
+  EXPECT_EQ(job.Last().kind, RemedyKind::kDrain);
+  EXPECT_EQ(job.Last().rank, -1);
+  job.Tell(VerdictKind::kRecovered, 5);
+  EXPECT_THAT(job.Open(), IsEmpty());
+}
+
+TEST(RemedyPolicyTest, GroupEventIsNoRanksFault) {
+  PolicyJob job(StragglerMode::kAdvise);
+  AddStraggler(job);
+  job.Tell(VerdictKind::kGroup, -1);
+  EXPECT_EQ(job.policy->Find(1)->state, DecisionState::kWithdrawn);
+  ASSERT_THAT(job.Open(), SizeIs(1));
+  EXPECT_EQ(job.Last().kind, RemedyKind::kAskPerson);
+  EXPECT_STREQ(job.policy->RefuseApply(2, job.facts)->reason, "ADVICE_NOT_APPLICABLE");
+  job.Train(1000, 0.15);
+  job.Tell(VerdictKind::kGroup, -1);
+  EXPECT_THAT(job.policy->decisions(), SizeIs(2)) << "a person is asked once";
+}
+
+TEST(RemedyPolicyTest, VerdictsSoonAfterAGroupEventWait) {
+  PolicyJob job(StragglerMode::kAuto);
+  job.Train(500, 0.15);
+  job.Tell(VerdictKind::kGroup, -1);
+  job.Wait(absl::Seconds(30));
+  job.Tell(VerdictKind::kPersistent, 5);
+  job.Wait(absl::Seconds(29));
+  EXPECT_EQ(job.orders, 0);
+  EXPECT_EQ(job.policy->NextDeadline(), job.now.steady + absl::Seconds(1));
+  job.Wait(absl::Seconds(1));
+  EXPECT_EQ(job.orders, 1);
+}
+
+TEST(RemedyPolicyTest, GroupEventOfOthersChangesNothing) {
+  PolicyJob job(StragglerMode::kAdvise);
+  AddStraggler(job);
+  VerdictReport other = job.Report(VerdictKind::kGroup, -1);
+  other.verdict.peer_group = 3;
+  job.Tell(other);
+  EXPECT_EQ(job.policy->Find(1)->state, DecisionState::kAdvised);
+}
+
+TEST(RemedyPolicyTest, ManyStragglersAreNotReplaced) {
+  PolicyJob job(StragglerMode::kAuto);
+  job.facts.brake = "not yet";
+  job.Train(500, 0.15);
+  job.Tell(VerdictKind::kPersistent, 1);
+  job.Tell(VerdictKind::kPersistent, 2);
+  EXPECT_THAT(job.Open(), SizeIs(2)) << "a quarter";
+  job.Tell(VerdictKind::kPersistent, 3);
+  job.Train(1000, 0.15);
+  job.facts.brake.clear();
+  job.Train(1000, 0.15);
+  EXPECT_EQ(job.orders, 0);
+  for (const RemedyDecision& d : job.Open()) {
+    EXPECT_EQ(d.kind, RemedyKind::kAskPerson);
+    EXPECT_THAT(d.reason, HasSubstr("3 stragglers of 8 ranks"));
+  }
+  EXPECT_THAT(job.Open(), SizeIs(3));
+}
+
+TEST(RemedyPolicyTest, SlowNetworkIsForAPerson) {
+  PolicyJob job(StragglerMode::kAuto);
+  job.Train(500, 0.15);
+  VerdictReport report = job.Report(VerdictKind::kPersistent, 5);
+  report.verdict.cause = StragglerCause::kCommunication;
+  job.Tell(report);
+  EXPECT_THAT(job.policy->decisions(), IsEmpty()) << "little is lost yet";
+  job.Train(1000, 0.15);
+  EXPECT_EQ(job.orders, 0);
+  ASSERT_THAT(job.policy->decisions(), SizeIs(1));
+  EXPECT_EQ(job.Last().kind, RemedyKind::kAskPerson);
+}
+
+TEST(RemedyPolicyTest, NobodyIsAskedForALittle) {
+  PolicyJob job(StragglerMode::kAuto);
+  job.facts.recovers = false;
+  job.Train(500, 0.104);
+  job.Tell(VerdictKind::kPersistent, 5, 1.04);
+  job.Train(20000, 0.104);
+  EXPECT_THAT(job.policy->decisions(), IsEmpty());
+  job.Tell(VerdictKind::kPersistent, 5, 1.06);
+  job.Train(10, 0.106);
+  EXPECT_EQ(job.Last().kind, RemedyKind::kAskPerson);
+}
+
+}  // namespace
+}  // namespace paceline
