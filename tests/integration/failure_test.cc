@@ -109,8 +109,8 @@ TEST(FailureTest, RankThatHangsIsNamedNotThoseThatWaitedForIt) {
   const v1::Job job = cluster.WaitForEnd(cluster.Submit(spec).id());
   EXPECT_EQ(job.state(), v1::FAILED);
   EXPECT_EQ(job.failure().rank(), 1) << job.DebugString();
-  EXPECT_EQ(job.failure().exit().phase(), v1::DATA_WAIT);
-  EXPECT_THAT(job.reason(), HasSubstr("in data wait of step 5"));
+  EXPECT_EQ(job.failure().exit().phase(), v1::FORWARD);
+  EXPECT_THAT(job.reason(), HasSubstr("in forward of step 5"));
 }
 
 TEST(FailureTest, NodeThatIsGoneIsNamedNotThoseThatLostIt) {
