@@ -87,7 +87,8 @@ TEST(JobPageTest, PageIsAsItShouldLook) {
             "  seed: 0\n"
             "  max_restarts: 0\n"
             "  peak_flops: 0\n"
-            "  cuda_graph: false\n");
+            "  cuda_graph: false\n"
+            "  allow_chaos: false\n");
 }
 
 TEST(JobPageTest, StrategyPlanFiguresAndProfileHaveTheirPlaces) {
