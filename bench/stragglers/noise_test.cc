@@ -49,16 +49,20 @@ TEST_P(NoiseTest, HasItsMeanAndDeviation) {
   EXPECT_NEAR(moments.sd, 0.02, 0.0015);
 }
 
-TEST_P(NoiseTest, IsCorrelatedFromStepToStep) {
-  if (GetParam() == Noise::kReal) GTEST_SKIP() << "has the correlation of the traces";
+// Drawn ones only: that of the traces has their correlation.
+class DrawnNoiseTest : public NoiseTest {};
+
+TEST_P(DrawnNoiseTest, IsCorrelatedFromStepToStep) {
   EXPECT_NEAR(Measure(GetParam(), 0.02, 0.8).rho, 0.8, 0.03);
   EXPECT_NEAR(Measure(GetParam(), 0.02, 0).rho, 0, 0.03);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, NoiseTest,
-                         testing::Values(Noise::kGaussian, Noise::kLaplace, Noise::kLogNormal,
-                                         Noise::kStudent, Noise::kBursts, Noise::kQuantised,
-                                         Noise::kReal));
+constexpr Noise kDrawn[] = {Noise::kGaussian, Noise::kLaplace, Noise::kLogNormal,
+                            Noise::kStudent,  Noise::kBursts,  Noise::kQuantised};
+
+INSTANTIATE_TEST_SUITE_P(Drawn, NoiseTest, testing::ValuesIn(kDrawn));
+INSTANTIATE_TEST_SUITE_P(Real, NoiseTest, testing::Values(Noise::kReal));
+INSTANTIATE_TEST_SUITE_P(Drawn, DrawnNoiseTest, testing::ValuesIn(kDrawn));
 
 TEST(NoiseShapeTest, ModelsDifferInTheirTails) {
   EXPECT_NEAR(Measure(Noise::kGaussian, 1, 0).kurtosis, 3, 0.1);

@@ -224,7 +224,7 @@ const std::vector<JobKey>& JobKeys() {
        "true needs device cuda, ranks 1, model llama or mlp, accumulation_steps 1", "true",
        "Replay each step as one CUDA graph."},
 
-      {"stragglers", T::kGroup, "", "", "", "", "What is done about ranks that are slow."},
+      {"stragglers", T::kGroup, "", "", "", "", "What is done about ranks that are slow; kept with the job, and not acted on yet (docs/stragglers.md)."},
       {"stragglers.mode", T::kChoice, "", "advise", "off, advise, auto", "auto",
        "Nobody looks for them; they are told of, with the remedy that would be taken; the remedy is taken."},
 
