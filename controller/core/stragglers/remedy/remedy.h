@@ -118,7 +118,7 @@ const char* NameOf(DecisionState state);
 std::string DescribeRemedy(const RemedyDecision& decision);
 
 // A node that a decision may concern, as the cluster is now.
-struct NodeFacts {
+struct RemedyNode {
   int ranks = 1;             // Of the job, there.
   int places_elsewhere = 0;  // Free ones for ranks of the job on other nodes.
   std::string brake;         // Why the automation must not drain it; empty: it may.
@@ -139,7 +139,7 @@ struct RemedyFacts {
   int checked_spares = 0;  // Stand by, ready, and have passed their check.
   std::string brake;       // Why the automation must do nothing now; empty: it may.
   // Requires: set.
-  std::function<NodeFacts(const NodeName&)> node;
+  std::function<RemedyNode(const NodeName&)> node;
 };
 
 }  // namespace paceline

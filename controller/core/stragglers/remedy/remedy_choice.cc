@@ -70,7 +70,7 @@ std::string WhyImpossible(RemedyKind kind, bool undo, const NodeName& node,
   }
   if (kind == RemedyKind::kAskPerson || undo) return "";
   if (!facts.recovers) return "its ranks cannot be replaced while it trains";
-  const NodeFacts there = facts.node(node);
+  const RemedyNode there = facts.node(node);
   switch (kind) {
     case RemedyKind::kHotSwap:
       return facts.checked_spares >= 1 ? "" : "no checked spare stands by";
@@ -116,7 +116,7 @@ RemedyChoice WeighRemedies(const StragglerCase& straggler, const RemedyFacts& fa
     RemedyOption option;
     option.kind = kind;
     option.step_s = healthy_s;
-    const NodeFacts there = facts.node(straggler.node);
+    const RemedyNode there = facts.node(straggler.node);
     option.cost_s =
         CostOf(kind, facts.checked_spares < there.ranks, before.seconds, costs, decisions);
     option.total_s = option.cost_s;

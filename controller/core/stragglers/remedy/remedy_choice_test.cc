@@ -54,7 +54,7 @@ class RemedyChoiceTest : public ::testing::Test {
 
   StragglerCase straggler_;
   RemedyFacts facts_;
-  NodeFacts there_;
+  RemedyNode there_;
   StepMean before_{0.4, 0};
   std::vector<RemedyDecision> decisions_;
 };

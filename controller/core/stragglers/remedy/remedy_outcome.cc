@@ -62,7 +62,7 @@ RemedyActions RemedyPolicy::Tick(const RemedyFacts& facts, Moment now) {
   return Conclude(facts, now);
 }
 
-void RemedyPolicy::MeasureCheck(const StepWindow& window, const RemedyFacts& facts, Moment now) {
+void RemedyPolicy::MeasureCheck(const StepSpan& window, const RemedyFacts& facts, Moment now) {
   RemedyDecision* decision = UnderWay();
   if (decision == nullptr || !IsChecked(*decision)) return;
   if (settling_ > 0) {

@@ -95,7 +95,7 @@ RemedyActions RemedyPolicy::OnVerdict(const VerdictReport& report, const RemedyF
   return Conclude(facts, now);
 }
 
-RemedyActions RemedyPolicy::OnStepTimes(const StepWindow& window, const RemedyFacts& facts,
+RemedyActions RemedyPolicy::OnStepTimes(const StepSpan& window, const RemedyFacts& facts,
                                         Moment now) {
   Follow(facts, now);
   if (!IsPresent(window.generation, window.epoch, facts) || window.steps <= 0 ||

@@ -75,7 +75,7 @@ struct VerdictReport {
 };
 
 // Steps of the job since the window before. Those that are masked are left out.
-struct StepWindow {
+struct StepSpan {
   Generation generation;
   PlanEpoch epoch;
   int64_t first_step = 0;
@@ -106,7 +106,7 @@ class RemedyPolicy {
 
   RemedyActions SetMode(StragglerMode mode, const RemedyFacts& facts, Moment now);
   RemedyActions OnVerdict(const VerdictReport& report, const RemedyFacts& facts, Moment now);
-  RemedyActions OnStepTimes(const StepWindow& window, const RemedyFacts& facts, Moment now);
+  RemedyActions OnStepTimes(const StepSpan& window, const RemedyFacts& facts, Moment now);
   RemedyActions OnLadderPlan(const LadderReport& report, const RemedyFacts& facts, Moment now);
 
   // The order was carried out: all ranks train by it. `paid_s`: what it has cost the job; 0: not
@@ -156,7 +156,7 @@ class RemedyPolicy {
   void SetState(RemedyDecision& decision, DecisionState state, Moment now);
 
   // remedy_outcome.cc.
-  void MeasureCheck(const StepWindow& window, const RemedyFacts& facts, Moment now);
+  void MeasureCheck(const StepSpan& window, const RemedyFacts& facts, Moment now);
   void EndCheck(RemedyDecision& decision, DecisionState state, std::string outcome, Moment now);
   // Undoes or escalates what did not help.
   void FollowUp(const RemedyDecision& in_vain, const RemedyFacts& facts, Moment now);

@@ -117,7 +117,7 @@ TEST(RemedyPolicyTest, StepsOfAnEarlierGenerationAreNotWhatIsBefore) {
 
 TEST(RemedyPolicyTest, StepTimesOfAnotherGenerationAndNonsenseDoNotCount) {
   PolicyJob job(StragglerMode::kAuto);
-  const auto tell = [&](StepWindow window) {
+  const auto tell = [&](StepSpan window) {
     job.Take(job.policy->OnStepTimes(window, job.facts, job.now));
   };
   for (int i = 0; i < 50; ++i) {

@@ -140,8 +140,8 @@ class PolicyJob {
   }
 
   RemedyFacts facts;
-  NodeFacts there{1, 1, ""};  // Of nodes that are not in:
-  std::map<NodeName, NodeFacts> nodes;
+  RemedyNode there{1, 1, ""};  // Of nodes that are not in:
+  std::map<NodeName, RemedyNode> nodes;
   Moment now{absl::UnixEpoch() + absl::Hours(5), absl::FromUnixSeconds(1700000000)};
   std::optional<RemedyPolicy> policy;
   int64_t order = 0;  // To be carried out; 0: none.
