@@ -13,7 +13,9 @@ struct DetectorOptions {
   double max_slowdown = 0.10;
   int release_steps = 20;       // Normal rows that end an episode.
   int persistent_steps = 120;   // Slow rows after which it is persistent,
-  double persistent_s = 60;     // and so much time, as far as it is measured.
+  // and so much time, as far as it is measured: 120 steps of some jobs are a moment. Whether a
+  // remedy pays is not decided here: the costlier it is, the more has to be lost before.
+  double persistent_s = 10;
   int recurrence_steps = 1000;  // Episodes within so many rows count as one trouble.
   int recurrence_episodes = 3;  // So many make it persistent.
 };

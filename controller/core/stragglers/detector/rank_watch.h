@@ -35,7 +35,7 @@ struct WatchOptions {
   double max_slowdown = 0.10;
   int release_steps = 20;
   int persistent_steps = 120;
-  double persistent_s = 60;
+  double persistent_s = 10;
 };
 
 // Of one rank and row.

@@ -128,10 +128,10 @@ TEST(RankWatchTest, LongEpisodeIsPersistentAndEndsLater) {
 
 TEST(RankWatchTest, NotPersistentBeforeItsTimeNorWhileHeld) {
   Watched watched;
-  watched.job_s = 0.25;
+  watched.job_s = 0.05;
   watched.Play(50, 0);
-  EXPECT_EQ(watched.Play(238, 0.1), Change::kSuspect);
-  EXPECT_EQ(watched.Play(5, 0.1), Change::kPersistent) << "60 s";
+  EXPECT_EQ(watched.Play(198, 0.1), Change::kSuspect);
+  EXPECT_EQ(watched.Play(5, 0.1), Change::kPersistent) << "10 s";
   Watched held;
   held.held = true;
   EXPECT_EQ(held.Play(500, 0.1), Change::kSuspect);
