@@ -2,6 +2,9 @@
 
 #include <cstddef>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
 namespace paceline {
 namespace {
 
@@ -16,6 +19,27 @@ std::vector<int> Runs(const std::vector<RankHome>& homes, std::string RankHome::
 }
 
 }  // namespace
+
+std::string DescribeLadder(const Ladder& ladder) {
+  if (ladder.empty()) return "synchronous";
+  return absl::StrJoin(ladder, ",", [](std::string* out, const LadderLevel& level) {
+    absl::StrAppend(out, level.period, ":");
+    switch (level.scope) {
+      case LadderScope::kSize:
+        absl::StrAppend(out, level.size);
+        return;
+      case LadderScope::kNode:
+        absl::StrAppend(out, "node");
+        return;
+      case LadderScope::kRack:
+        absl::StrAppend(out, "rack");
+        return;
+      case LadderScope::kAll:
+        absl::StrAppend(out, "all");
+        return;
+    }
+  });
+}
 
 std::vector<int> LadderGroups(LadderScope scope, int size, const std::vector<RankHome>& homes) {
   const int ranks = static_cast<int>(homes.size());

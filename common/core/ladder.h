@@ -17,6 +17,23 @@ struct RankHome {
 
 enum class LadderScope { kSize, kNode, kRack, kAll };
 
+// As in a job file: proto/job_spec.proto, LadderLevel.
+struct LadderLevel {
+  int64_t period = 1;
+  LadderScope scope = LadderScope::kSize;
+  int size = 0;  // Of kSize.
+
+  friend bool operator==(const LadderLevel& a, const LadderLevel& b) {
+    return a.period == b.period && a.scope == b.scope && a.size == b.size;
+  }
+};
+
+// No levels: synchronous, the gradients of all ranks at each step.
+using Ladder = std::vector<LadderLevel>;
+
+// "2:8,4:node,8:all"; "synchronous".
+std::string DescribeLadder(const Ladder& ladder);
+
 // Sizes of the groups of consecutive ranks, which add up to the number of ranks. `size` is that
 // of each group for kSize, and divides the number of ranks.
 std::vector<int> LadderGroups(LadderScope scope, int size, const std::vector<RankHome>& homes);

@@ -37,5 +37,14 @@ TEST(LadderGroupsTest, OneRankIsAGroupInEveryScope) {
   EXPECT_THAT(LadderGroups(LadderScope::kAll, 0, homes), ElementsAre(1));
 }
 
+TEST(DescribeLadderTest, AsInALog) {
+  EXPECT_EQ(DescribeLadder({}), "synchronous");
+  EXPECT_EQ(DescribeLadder({{2, LadderScope::kSize, 8},
+                            {4, LadderScope::kNode, 0},
+                            {8, LadderScope::kRack, 0},
+                            {16, LadderScope::kAll, 0}}),
+            "2:8,4:node,8:rack,16:all");
+}
+
 }  // namespace
 }  // namespace paceline

@@ -56,6 +56,20 @@ bool StartsFrom(const Job& job, const std::string& directory) {
 
 }  // namespace
 
+void Actions::Merge(Actions later) {
+  for (const JobId& id : later.delete_jobs) {
+    store_jobs.erase(id);
+    show_jobs.erase(id);
+  }
+  store_jobs.merge(later.store_jobs);
+  delete_jobs.merge(later.delete_jobs);
+  store_nodes.merge(later.store_nodes);
+  store_automation = store_automation || later.store_automation;
+  send_plans.merge(later.send_plans);
+  show_jobs.merge(later.show_jobs);
+  show_nodes.merge(later.show_nodes);
+}
+
 void Cluster::Restore(std::vector<Job> jobs, std::vector<Node> nodes, Moment now,
                       Automation automation) {
   automation_ = std::move(automation);
@@ -139,7 +153,7 @@ void Cluster::On(const PinRequested& event, Moment, Actions& actions) {
 void Cluster::On(const LadderChanged& event, Moment, Actions& actions) {
   const auto job = jobs_.find(event.job);
   if (job == jobs_.end()) return;
-  ChangeLadder(job->second, event.strategy, event.groups);
+  ChangeLadder(job->second, event.strategy, event.ladder);
   Note(job->second, JobChange::kState, actions);
 }
 

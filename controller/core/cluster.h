@@ -71,7 +71,21 @@ struct PinRequested {
 struct LadderChanged {
   JobId job;
   std::string strategy;  // Serialized paceline.v1.Strategy.
-  StateGroups groups = {};
+  Ladder ladder = {};    // Of it.
+};
+// The job's ranks shall leave the node for others, and take no more places there. It happens unless
+// WhyRanksCannotMove objects.
+struct ReplacementRequested {
+  JobId job;
+  NodeName node;
+  std::string why;
+};
+// The job's ranks there are given up, and it goes on without them, or others take their places on
+// other nodes.
+struct RanksGivenUp {
+  JobId job;
+  NodeName node;
+  std::string why;
 };
 struct ProfileOrdered {
   JobId job;
@@ -80,10 +94,10 @@ struct ProfileOrdered {
 struct TimePassed {};
 using Event =
     std::variant<JobSubmitted, CancelRequested, SaveRequested, ResumeRequested, RemovalRequested,
-                 PinRequested, LadderChanged, ProfileOrdered, NodeConnected, NodeReported,
-                 NodeDisconnected, HoldRequested, UncordonRequested, NodeResumeRequested,
-                 LossDeclared, CheckRequested, AutomaticDrainRequested, AutomationPauseRequested,
-                 AutomationResumeRequested, TimePassed>;
+                 PinRequested, LadderChanged, ReplacementRequested, RanksGivenUp, ProfileOrdered,
+                 NodeConnected, NodeReported, NodeDisconnected, HoldRequested, UncordonRequested,
+                 NodeResumeRequested, LossDeclared, CheckRequested, AutomaticDrainRequested,
+                 AutomationPauseRequested, AutomationResumeRequested, TimePassed>;
 
 // What is to be done after an event. Sorted, without repetitions.
 struct Actions {
@@ -97,6 +111,9 @@ struct Actions {
   // 3. And show these to those who watch; a superset of what is stored.
   std::set<JobId> show_jobs;
   std::set<NodeName> show_nodes;
+
+  // Those of a later event, to be done with these.
+  void Merge(Actions later);
 };
 
 // A trainer that should exist on a node. proto/worker.proto, TrainerPlan.
@@ -181,6 +198,9 @@ class Cluster {
   // it empties another node of the same job.
   std::optional<Refusal> RefuseAutomatic(const NodeName& node) const;
 
+  // Free places on other nodes for trainers of the job, of so many as are wanted.
+  int CountPlacesElsewhere(const Job& job, const NodeName& node, int wanted) const;
+
   // The check that the node shall do, if one is due.
   std::optional<CheckOrder> CheckFor(const NodeName& node) const;
 
@@ -197,6 +217,8 @@ class Cluster {
   void On(const RemovalRequested& event, Moment now, Actions& actions);
   void On(const PinRequested& event, Moment now, Actions& actions);
   void On(const LadderChanged& event, Moment now, Actions& actions);
+  void On(const ReplacementRequested& event, Moment now, Actions& actions);
+  void On(const RanksGivenUp& event, Moment now, Actions& actions);
   void On(const ProfileOrdered& event, Moment now, Actions& actions);
   void On(const NodeConnected& event, Moment now, Actions& actions);
   void On(const NodeReported& event, Moment now, Actions& actions);

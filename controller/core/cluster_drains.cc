@@ -42,6 +42,12 @@ void Cluster::FindSubstitutes(const Job& job, const NodeName& node, DrainEffect&
   NameSubstitutes(effect, spares, places);
 }
 
+int Cluster::CountPlacesElsewhere(const Job& job, const NodeName& node, int wanted) const {
+  Job leaving = job;
+  leaving.recovery.vacate.emplace(node, "");
+  return static_cast<int>(FindPlacesFor(leaving, PlaceUse::kRank, wanted).size());
+}
+
 void Cluster::DrainNodes(Moment now, Actions& actions) {
   for (const auto& [name, node] : nodes_) {
     const Hold* drain = EffectiveDrain(node.holds);
@@ -77,6 +83,22 @@ JobChange Cluster::Drain(Job& job, DrainWay way, const NodeName& node, const std
       return EndTrainersOn(job, node, why, now);
   }
   return JobChange::kNone;
+}
+
+void Cluster::On(const ReplacementRequested& event, Moment, Actions& actions) {
+  const auto job = jobs_.find(event.job);
+  if (job == jobs_.end()) return;
+  const JobChange change = RequestReplacement(job->second, event.node, event.why);
+  if (change == JobChange::kState) job->second.recovery.avoid[event.node] = event.why;
+  Note(job->second, change, actions);
+}
+
+void Cluster::On(const RanksGivenUp& event, Moment now, Actions& actions) {
+  const auto job = jobs_.find(event.job);
+  if (job == jobs_.end() || !Recovers(job->second)) return;
+  const JobChange change = EndTrainersOn(job->second, event.node, event.why, now);
+  if (change == JobChange::kState) job->second.recovery.avoid[event.node] = event.why;
+  Note(job->second, change, actions);
 }
 
 void Cluster::EndDrain(const Node& node, Actions& actions) {

@@ -35,6 +35,7 @@ PlaceWish WishOf(const Job& job, PlaceUse use) {
   }
   for (const RankState& spare : job.spares) wish.spares.push_back(spare.place);
   for (const auto& [node, why] : job.recovery.vacate) wish.avoid.insert(node);
+  for (const auto& [node, why] : job.recovery.avoid) wish.avoid.insert(node);
   return wish;
 }
 
@@ -46,7 +47,13 @@ std::vector<Place> Cluster::FindPlacesFor(const Job& job, PlaceUse use, int coun
   std::vector<NodeSpace> spaces = Spaces(job.request.device);
   PlaceWish wish = WishOf(job, use);
   while (static_cast<int>(places.size()) < count) {
-    const Placement found = PlaceOne(job.request, spaces, wish);
+    Placement found = PlaceOne(job.request, spaces, wish);
+    if (found.places.empty() && WaitsForPlaces(job)) {  // Rather there than nowhere.
+      PlaceWish any = wish;
+      for (const auto& [node, why] : job.recovery.avoid) any.avoid.erase(node);
+      for (const auto& [node, why] : job.recovery.vacate) any.avoid.insert(node);
+      found = PlaceOne(job.request, spaces, any);
+    }
     if (found.places.empty()) break;
     const Place& place = found.places.front();
     Take(place, spaces);

@@ -76,6 +76,7 @@ void DropOthers(Job& job) {
   job.spares.clear();
   job.leaving.clear();
   job.recovery.vacate.clear();
+  job.recovery.avoid.clear();
   job.recovery.wake = job.recovery.recovering_since = job.recovery.deadline =
       absl::InfiniteFuture();
 }
@@ -214,8 +215,8 @@ Job NewJob(JobRequest request, int64_t number, Moment now) {
   Job job;
   job.request = std::move(request);
   job.number = number;
-  job.plan.strategy = job.request.strategy;
-  job.plan.groups = job.request.state_groups;
+  job.plan.strategy = job.request.strategy_spec;
+  job.plan.ladder = job.request.strategy.ladder;
   job.start.directory = job.request.resume_from;
   job.created = now.wall;
   job.placed = job.started = job.ended = absl::InfinitePast();

@@ -34,6 +34,7 @@
 #include "controller/core/checkpoint.h"
 #include "controller/core/placement_policy.h"
 #include "controller/core/recovery_state.h"
+#include "controller/core/straggler_mode.h"
 #include "controller/core/trainer_state.h"
 
 namespace paceline {
@@ -57,10 +58,13 @@ inline constexpr absl::Duration kFailureGrace = absl::Milliseconds(500);
 inline constexpr absl::Duration kStopConfirmation = absl::Seconds(1);
 inline constexpr absl::Duration kDefaultCancelGrace = absl::Seconds(5);
 
-// Ranks with the same state: the smallest groups of the strategy (ladder.h).
-struct StateGroups {
-  LadderScope scope = LadderScope::kAll;
-  int size = 0;  // Of kSize.
+// What of its strategy matters here; the rest is opaque.
+struct JobStrategy {
+  bool has_ladder = false;      // It has one, which can be changed.
+  bool one_level = false;       // Of which each is one of all ranks.
+  Ladder ladder = {};           // local_sgd: one level.
+  int64_t warmup_steps = 0;     // By the gradients of all ranks.
+  int gradient_group_size = 0;  // Thereafter; 0: those of a node.
 };
 
 // What the controller was asked to run; the spec itself is opaque to core.
@@ -69,10 +73,10 @@ struct JobRequest {
   std::string name;
   int ranks = 1;
   Device device = Device::kCpu;
-  std::string spec;           // Serialized paceline.v1.JobSpec.
-  int64_t steps = 0;          // To train.
-  bool has_ladder = false;    // Its strategy has one, which can be changed.
-  std::string strategy = {};  // Serialized paceline.v1.Strategy, of the spec.
+  std::string spec;   // Serialized paceline.v1.JobSpec.
+  int64_t steps = 0;  // To train.
+  JobStrategy strategy = {};
+  std::string strategy_spec = {};  // Serialized paceline.v1.Strategy.
   CheckpointPolicy checkpoints = {};
   int max_restarts = 0;
   std::string resume_from = {};  // Directory of a checkpoint; empty: none.
@@ -82,7 +86,7 @@ struct JobRequest {
   int spares = 0;  // Places kept for ranks that are lost; beside those of the ranks.
   RecoveryPolicy recovery = {};
   JobTimeouts timeouts = {};
-  StateGroups state_groups = {};  // Of its strategy.
+  StragglerMode stragglers = StragglerMode::kAdvise;
 };
 
 // Room for one rank: a slot, or a GPU.
@@ -131,7 +135,7 @@ struct JobFailure {
 struct JobPlan {
   PlanEpoch epoch{1};
   std::string strategy;  // Serialized paceline.v1.Strategy.
-  StateGroups groups = {};
+  Ladder ladder = {};    // Of it.
 };
 
 // A profile that ranks were asked for. proto/plan.proto, ProfileRequest.

@@ -14,7 +14,7 @@ std::optional<Refusal> RefuseLadder(const Job& job) {
                    absl::StrCat(name, job.ended_already() ? " has ended" : " is ending",
                                 ": its ladder cannot be changed any more")};
   }
-  if (!job.request.has_ladder) {
+  if (!job.request.strategy.has_ladder) {
     return Refusal{Refusal::Kind::kState, "STRATEGY_FIXED",
                    absl::StrCat(name,
                                 " trains by strategy ddp, which has no ladder: submit it "
@@ -35,10 +35,10 @@ std::optional<Refusal> RefuseLadder(const Job& job) {
                    behind, " of ", job.ranks.size(), " ranks: try again when it has")};
 }
 
-void ChangeLadder(Job& job, std::string strategy, StateGroups groups) {
+void ChangeLadder(Job& job, std::string strategy, Ladder ladder) {
   job.plan.epoch = PlanEpoch(job.plan.epoch.value() + 1);
   job.plan.strategy = std::move(strategy);
-  job.plan.groups = groups;
+  job.plan.ladder = std::move(ladder);
 }
 
 ActivePlan FindActivePlan(const Job& job) {

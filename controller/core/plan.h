@@ -19,8 +19,9 @@ namespace paceline {
 // Whether the job's ladder can be changed now: JOB_ENDED, STRATEGY_FIXED, PLAN_PENDING.
 std::optional<Refusal> RefuseLadder(const Job& job);
 
-// Requires: RefuseLadder has no objection. `strategy` is a serialized paceline.v1.Strategy.
-void ChangeLadder(Job& job, std::string strategy, StateGroups groups = {});
+// Requires: RefuseLadder has no objection. `strategy` is a serialized paceline.v1.Strategy with
+// that ladder.
+void ChangeLadder(Job& job, std::string strategy, Ladder ladder);
 
 // What all ranks train by, as far as they have told; the epoch is 0 before.
 struct ActivePlan {

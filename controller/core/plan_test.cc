@@ -17,7 +17,7 @@ const NodeName kNode("a");
 class PlanTest : public ::testing::Test {
  protected:
   PlanTest() {
-    JobRequest request{JobId("job-1"), "digits", 2, Device::kCpu, "spec", 1000, true, "first"};
+    JobRequest request{JobId("job-1"), "digits", 2, Device::kCpu, "spec", 1000, {true}, "first"};
     job_ = NewJob(std::move(request), 1, At(0));
   }
 
@@ -46,7 +46,7 @@ TEST_F(PlanTest, QueuedJobStartsWithTheNewestLadder) {
   EXPECT_EQ(job_.plan.strategy, "first");
   for (const char* strategy : {"second", "third"}) {
     EXPECT_EQ(Reason(), "");
-    ChangeLadder(job_, strategy);
+    ChangeLadder(job_, strategy, {});
   }
   Place();
   EXPECT_EQ(job_.plan.epoch, PlanEpoch(3));
@@ -61,7 +61,7 @@ TEST_F(PlanTest, NextChangeWaitsUntilEveryRankTrainsByTheLast) {
   EXPECT_EQ(Reason(), "PLAN_PENDING");
   EXPECT_EQ(Report(1, 1, 0), JobChange::kState);
   EXPECT_EQ(Reason(), "");
-  ChangeLadder(job_, "second");
+  ChangeLadder(job_, "second", {});
   EXPECT_EQ(RefuseLadder(job_)->message,
             "epoch 2 of job job-1 has not been taken up yet by 2 of 2 ranks: try again when it "
             "has");
@@ -77,14 +77,14 @@ TEST_F(PlanTest, EpochThatARankCouldNotPrepareIsReplaced) {
   Place();
   Report(0, 1, 0);
   Report(1, 1, 0);
-  ChangeLadder(job_, "second");
+  ChangeLadder(job_, "second", {});
   EXPECT_EQ(Reason(), "PLAN_PENDING");
   TrainerReport report = job_.ranks[1].report;
   report.plan.failed = PlanEpoch(2);
   report.plan.error = "rendezvous: timed out";
   EXPECT_EQ(ApplyReport(job_, kNode, report, At(3)), JobChange::kState);
   EXPECT_EQ(Reason(), "");
-  ChangeLadder(job_, "third");
+  ChangeLadder(job_, "third", {});
   EXPECT_EQ(Reason(), "PLAN_PENDING");  // The report is of the epoch before.
   Report(0, 3, 40);
   Report(1, 3, 40);
@@ -98,7 +98,7 @@ TEST_F(PlanTest, NoPlanIsActiveBeforeTheRanksTrain) {
 }
 
 TEST_F(PlanTest, SynchronousJobHasNoLadder) {
-  job_.request.has_ladder = false;
+  job_.request.strategy.has_ladder = false;
   EXPECT_EQ(Reason(), "STRATEGY_FIXED");
 }
 

@@ -21,7 +21,7 @@ const NodeName kNode("a");
 class ProfileTest : public ::testing::Test {
  protected:
   ProfileTest() {
-    JobRequest request{JobId("job-1"), "digits", 3, Device::kCpu, "spec", 1000, false, ""};
+    JobRequest request{JobId("job-1"), "digits", 3, Device::kCpu, "spec", 1000, {false}, ""};
     job_ = NewJob(std::move(request), 1, At(0));
     PlaceJob(job_, {{kNode, 0}, {kNode, 1}, {kNode, 2}}, At(1));
   }

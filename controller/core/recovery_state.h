@@ -67,8 +67,10 @@ struct JobRecovery {
   int64_t changes = 0;                     // That were begun since it was submitted.
   std::vector<MemberFailure> failures;     // Oldest first; within the window, as far as it matters.
   std::map<NodeName, std::string> vacate;  // Nodes that its ranks shall leave, and why.
-  bool hopeless = false;                   // Its failure is one that a restart would only repeat.
-  bool stalled = false;                    // The job's reason tells of a slow rank.
+  // Nodes that it takes no places on while it has others, until a new start, and why.
+  std::map<NodeName, std::string> avoid;
+  bool hopeless = false;  // Its failure is one that a restart would only repeat.
+  bool stalled = false;   // The job's reason tells of a slow rank.
 
   // Steady; infinite future: there is none.
   absl::Time deadline = absl::InfiniteFuture();          // Of the change under way.

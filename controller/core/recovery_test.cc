@@ -235,7 +235,7 @@ TEST(RecoveryTest, FailureBeforeAllTrainIsNotRecoveredFromButCounts) {
 
 TEST(RecoveryTest, LostGroupOfTheLadderTakesItsStateAlong) {
   JobRequest request = MemberRequest();
-  request.state_groups = {LadderScope::kSize, 2};
+  request.strategy.ladder = {{2, LadderScope::kSize, 2}, {4, LadderScope::kAll}};
   MemberJob played(request);
   played.places.Add("e");
   played.places.Add("f");

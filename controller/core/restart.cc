@@ -128,8 +128,8 @@ std::optional<Refusal> RefuseResume(const Job& job, bool has_from) {
 
 void ResumeJob(Job& job, JobRequest request, const std::string& from) {
   job.request = std::move(request);
-  job.plan = {PlanEpoch(job.plan.epoch.value() + 1), job.request.strategy,
-              job.request.state_groups};
+  job.plan = {PlanEpoch(job.plan.epoch.value() + 1), job.request.strategy_spec,
+              job.request.strategy.ladder};
   job.start = from.empty() ? StartPoint{job.request.resume_from, Generation(1)}
                            : StartPoint{from, Next(job)};
   job.state = JobState::kQueued;

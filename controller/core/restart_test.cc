@@ -228,7 +228,7 @@ TEST(RestartTest, ResumptionFromAnOlderOneIsNotUndoneByARestart) {
 
 TEST(RestartTest, ResumedJobIsQueuedWithItsNewSpecAndTheNextEpoch) {
   JobRequest request = RestartingRequest();
-  request.strategy = "old";
+  request.strategy_spec = "old";
   Job job = RunningJob(request);
   EXPECT_EQ(Reason(RefuseResume(job, true)), "JOB_NOT_ENDED");
   SaveAll(job, 20, At(5));
@@ -236,7 +236,7 @@ TEST(RestartTest, ResumedJobIsQueuedWithItsNewSpecAndTheNextEpoch) {
   FailRank1(job, FailureKind::kInput, At(6));
   EXPECT_EQ(Reason(RefuseResume(job, false)), "");
   request.ranks = 1;
-  request.strategy = "new";
+  request.strategy_spec = "new";
   ResumeJob(job, request, "");
   EXPECT_EQ(job.state, JobState::kQueued);
   EXPECT_EQ(job.request.ranks, 1);

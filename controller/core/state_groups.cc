@@ -16,7 +16,9 @@ std::vector<int> GroupSizes(const Job& job) {
   std::vector<RankHome> homes;
   homes.reserve(job.homes.size());
   for (const Place& home : job.homes) homes.push_back({home.node.value(), home.rack});
-  return LadderGroups(job.plan.groups.scope, job.plan.groups.size, homes);
+  if (job.plan.ladder.empty()) return LadderGroups(LadderScope::kAll, 0, homes);
+  const LadderLevel& lowest = job.plan.ladder.front();
+  return LadderGroups(lowest.scope, lowest.size, homes);
 }
 
 // The members of each group that has some, as indices in Job.ranks.

@@ -11,6 +11,7 @@
 #include "controller/core/profile.h"
 #include "controller/rpc/convert_checkpoint.h"
 #include "controller/rpc/convert_membership.h"
+#include "controller/rpc/convert_strategy.h"
 
 namespace paceline {
 namespace {
@@ -347,7 +348,7 @@ JobRequest FromProto(const JobId& id, const v1::JobSpec& spec) {
           spec.device() == v1::CUDA ? Device::kCuda : Device::kCpu,
           spec.SerializeAsString(),
           spec.steps(),
-          spec.strategy().has_hsgd() || spec.strategy().has_local_sgd(),
+          FromProto(spec.strategy()),
           spec.strategy().SerializeAsString(),
           FromProto(spec.checkpoint()),
           spec.max_restarts(),
@@ -358,7 +359,7 @@ JobRequest FromProto(const JobId& id, const v1::JobSpec& spec) {
           spec.recovery().spares(),
           RecoveryOf(spec),
           TimeoutsOf(spec),
-          StateGroupsOf(spec.strategy())};
+          FromProto(spec.stragglers())};
 }
 
 }  // namespace paceline

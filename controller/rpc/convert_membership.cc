@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "controller/rpc/convert.h"
+#include "controller/rpc/convert_strategy.h"
 
 namespace paceline {
 namespace {
@@ -100,6 +101,7 @@ v1::RecoveryRecord Encode(const JobRecovery& recovery) {
     *added.mutable_time() = ToProto(failure.wall);
   }
   for (const auto& [node, why] : recovery.vacate) (*record.mutable_vacate())[node.value()] = why;
+  for (const auto& [node, why] : recovery.avoid) (*record.mutable_avoid())[node.value()] = why;
   record.set_changes(recovery.changes);
   record.set_hopeless(recovery.hopeless);
   return record;
@@ -117,6 +119,7 @@ void Decode(const v1::RecoveryRecord& record, JobRecovery* recovery) {
     added.wall = FromProto(failure.time());
   }
   for (const auto& [node, why] : record.vacate()) recovery->vacate[NodeName(node)] = why;
+  for (const auto& [node, why] : record.avoid()) recovery->avoid[NodeName(node)] = why;
   recovery->changes = record.changes();
   recovery->hopeless = record.hopeless();
 }
@@ -180,26 +183,6 @@ JobTimeouts TimeoutsOf(const v1::JobSpec& spec) {
   return out;
 }
 
-StateGroups StateGroupsOf(const v1::Strategy& strategy) {
-  StateGroups groups;
-  if (strategy.hsgd().ladder().empty()) return groups;
-  const v1::LadderLevel& lowest = strategy.hsgd().ladder(0);
-  switch (lowest.level()) {
-    case v1::SCOPE_NODE:
-      groups.scope = LadderScope::kNode;
-      break;
-    case v1::SCOPE_RACK:
-      groups.scope = LadderScope::kRack;
-      break;
-    case v1::SCOPE_ALL:
-      break;
-    default:
-      groups.scope = LadderScope::kSize;
-      groups.size = std::max(1, lowest.size());
-  }
-  return groups;
-}
-
 void EncodeMembership(const Job& job, v1::JobRecord* record) {
   for (const RankState& member : job.ranks) *record->add_members() = EncodeTrainer(member);
   for (const RankState& spare : job.spares) *record->add_spares() = EncodeTrainer(spare);
@@ -231,7 +214,7 @@ void DecodeMembership(const v1::JobRecord& record, Job* job) {
     job->recovery.history.push_back(DecodeChange(change));
   }
   Decode(record.recovery(), &job->recovery);
-  job->plan.groups = StateGroupsOf(record.job().plan().strategy());
+  job->plan.ladder = FromProto(record.job().plan().strategy()).ladder;
   if (record.has_recovery()) return;
   // Of a version without.
   job->recovery.started = job->generation;

@@ -20,7 +20,6 @@ v1::MembershipChange ToProto(const MembershipChange& change);
 MembershipStatus FromProto(const v1::MembershipStatus& status);
 RecoveryPolicy RecoveryOf(const v1::JobSpec& spec);
 JobTimeouts TimeoutsOf(const v1::JobSpec& spec);
-StateGroups StateGroupsOf(const v1::Strategy& strategy);
 
 // What is stored beside the message that clients see, and both back.
 void EncodeMembership(const Job& job, v1::JobRecord* record);

@@ -9,7 +9,7 @@
 #include "common/log.h"
 #include "controller/core/plan.h"
 #include "controller/core/profile.h"
-#include "controller/rpc/convert_membership.h"
+#include "controller/rpc/convert_strategy.h"
 #include "controller/rpc/errors.h"
 #include "controller/rpc/fingerprint.h"
 #include "controller/rpc/job_service.h"
@@ -57,7 +57,7 @@ void JobService::DoChangeLadder(const v1::ChangeLadderRequest& request, v1::Job*
                             << " epoch=" << job->plan.epoch.value() + 1;
          control_->ApplyRequest(
              request_id, id,
-             LadderChanged{id, strategy.SerializeAsString(), StateGroupsOf(strategy)},
+             LadderChanged{id, strategy.SerializeAsString(), FromProto(strategy).ladder},
              ReplyTo(id, reply, answer));
        });
 }

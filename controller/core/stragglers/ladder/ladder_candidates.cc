@@ -4,9 +4,6 @@
 #include <cstddef>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-
 namespace paceline {
 namespace {
 
@@ -120,27 +117,6 @@ class Ladders {
 };
 
 }  // namespace
-
-std::string DescribeLadder(const Ladder& ladder) {
-  if (ladder.empty()) return "synchronous";
-  return absl::StrJoin(ladder, ",", [](std::string* out, const LadderLevel& level) {
-    absl::StrAppend(out, level.period, ":");
-    switch (level.scope) {
-      case LadderScope::kSize:
-        absl::StrAppend(out, level.size);
-        return;
-      case LadderScope::kNode:
-        absl::StrAppend(out, "node");
-        return;
-      case LadderScope::kRack:
-        absl::StrAppend(out, "rack");
-        return;
-      case LadderScope::kAll:
-        absl::StrAppend(out, "all");
-        return;
-    }
-  });
-}
 
 double EquivalentPeriod(const Ladder& ladder, const std::vector<RankHome>& homes,
                         const std::vector<int>& gradient_groups) {

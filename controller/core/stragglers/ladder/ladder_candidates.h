@@ -22,29 +22,11 @@
 #define CONTROLLER_CORE_STRAGGLERS_LADDER_LADDER_CANDIDATES_H_
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "common/core/ladder.h"
 
 namespace paceline {
-
-// As in a job file: proto/job_spec.proto, LadderLevel.
-struct LadderLevel {
-  int64_t period = 1;
-  LadderScope scope = LadderScope::kSize;
-  int size = 0;  // Of kSize.
-
-  friend bool operator==(const LadderLevel& a, const LadderLevel& b) {
-    return a.period == b.period && a.scope == b.scope && a.size == b.size;
-  }
-};
-
-// No levels: synchronous, the gradients of all ranks at each step.
-using Ladder = std::vector<LadderLevel>;
-
-// "2:8,4:node,8:all"; "synchronous".
-std::string DescribeLadder(const Ladder& ladder);
 
 // Requires: the sizes of the gradient groups, empty or adding up to the ranks of `homes`.
 double EquivalentPeriod(const Ladder& ladder, const std::vector<RankHome>& homes,

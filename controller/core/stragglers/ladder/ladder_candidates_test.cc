@@ -168,14 +168,5 @@ TEST(EquivalentPeriodTest, IsTheDriftOfARandomWalk) {
   EXPECT_NEAR(1 + 2 * drift, EquivalentPeriod(Of({{2, 2}, {4, 8}}, 8), Homes(16, 1, 16), {}), 0.03);
 }
 
-TEST(DescribeLadderTest, AsInALog) {
-  EXPECT_EQ(DescribeLadder({}), "synchronous");
-  EXPECT_EQ(DescribeLadder({{2, LadderScope::kSize, 8},
-                            {4, LadderScope::kNode, 0},
-                            {8, LadderScope::kRack, 0},
-                            {16, LadderScope::kAll, 0}}),
-            "2:8,4:node,8:rack,16:all");
-}
-
 }  // namespace
 }  // namespace paceline

@@ -19,17 +19,12 @@
 
 #include "absl/time/time.h"
 #include "common/core/ids.h"
+#include "common/core/ladder.h"
+#include "controller/core/straggler_mode.h"
 #include "controller/core/stragglers/detector/verdict.h"
-#include "controller/core/stragglers/ladder/ladder_candidates.h"
 #include "controller/core/stragglers/ladder/ladder_planner.h"
 
 namespace paceline {
-
-enum class StragglerMode {
-  kOff,     // Nothing is decided.
-  kAdvise,  // A person decides.
-  kAuto,    // What is advised is done, as far as the brakes allow.
-};
 
 enum class RemedyKind {
   kLadder,     // Another ladder, or none, by a new plan epoch.

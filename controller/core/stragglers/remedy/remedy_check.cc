@@ -65,16 +65,16 @@ std::optional<StepMean> StepMeter::Mean(int64_t since) const {
   return mean;
 }
 
-CheckResult CheckRemedy(const StepMean& before, double predicted_s, const StepMean& after) {
+RemedyEffect CheckRemedy(const StepMean& before, double predicted_s, const StepMean& after) {
   // `share` of the mean before is what the steps must not exceed.
   const double predicted_share = predicted_s / before.seconds;
   const double share =
       predicted_share <= 1 - kLeastFall ? (1 + predicted_share) / 2 : kTolerance * predicted_share;
   const double excess = after.seconds - share * before.seconds;
   const double error = std::hypot(after.error, share * before.error);
-  if (excess <= -kOneSided95 * error) return CheckResult::kHelped;
-  if (excess > kOneSided95 * error) return CheckResult::kDidNotHelp;
-  return CheckResult::kOpen;
+  if (excess <= -kOneSided95 * error) return RemedyEffect::kHelped;
+  if (excess > kOneSided95 * error) return RemedyEffect::kDidNotHelp;
+  return RemedyEffect::kOpen;
 }
 
 }  // namespace paceline

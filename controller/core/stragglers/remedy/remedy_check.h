@@ -42,9 +42,9 @@ class StepMeter {
   std::vector<Window> windows_;
 };
 
-enum class CheckResult { kOpen, kHelped, kDidNotHelp };
+enum class RemedyEffect { kOpen, kHelped, kDidNotHelp };
 
-CheckResult CheckRemedy(const StepMean& before, double predicted_s, const StepMean& after);
+RemedyEffect CheckRemedy(const StepMean& before, double predicted_s, const StepMean& after);
 
 }  // namespace paceline
 

@@ -63,25 +63,25 @@ TEST(StepMeterTest, ErrorIsThatOfTheMean) {
 
 TEST(CheckRemedyTest, HalfOfTheFallIsEnough) {
   const StepMean before{0.2, 0};
-  EXPECT_EQ(CheckRemedy(before, 0.1, {0.1, 0}), CheckResult::kHelped);
-  EXPECT_EQ(CheckRemedy(before, 0.1, {0.149, 0}), CheckResult::kHelped);
-  EXPECT_EQ(CheckRemedy(before, 0.1, {0.151, 0}), CheckResult::kDidNotHelp);
-  EXPECT_EQ(CheckRemedy(before, 0.1, {0.25, 0}), CheckResult::kDidNotHelp);
+  EXPECT_EQ(CheckRemedy(before, 0.1, {0.1, 0}), RemedyEffect::kHelped);
+  EXPECT_EQ(CheckRemedy(before, 0.1, {0.149, 0}), RemedyEffect::kHelped);
+  EXPECT_EQ(CheckRemedy(before, 0.1, {0.151, 0}), RemedyEffect::kDidNotHelp);
+  EXPECT_EQ(CheckRemedy(before, 0.1, {0.25, 0}), RemedyEffect::kDidNotHelp);
 }
 
 TEST(CheckRemedyTest, UncertainMeansLeaveItOpen) {
-  EXPECT_EQ(CheckRemedy({0.2, 0}, 0.1, {0.14, 0.01}), CheckResult::kOpen);
-  EXPECT_EQ(CheckRemedy({0.2, 0}, 0.1, {0.16, 0.01}), CheckResult::kOpen);
-  EXPECT_EQ(CheckRemedy({0.2, 0}, 0.1, {0.13, 0.01}), CheckResult::kHelped);
-  EXPECT_EQ(CheckRemedy({0.2, 0}, 0.1, {0.17, 0.01}), CheckResult::kDidNotHelp);
-  EXPECT_EQ(CheckRemedy({0.2, 0.02}, 0.1, {0.13, 0.01}), CheckResult::kOpen)
+  EXPECT_EQ(CheckRemedy({0.2, 0}, 0.1, {0.14, 0.01}), RemedyEffect::kOpen);
+  EXPECT_EQ(CheckRemedy({0.2, 0}, 0.1, {0.16, 0.01}), RemedyEffect::kOpen);
+  EXPECT_EQ(CheckRemedy({0.2, 0}, 0.1, {0.13, 0.01}), RemedyEffect::kHelped);
+  EXPECT_EQ(CheckRemedy({0.2, 0}, 0.1, {0.17, 0.01}), RemedyEffect::kDidNotHelp);
+  EXPECT_EQ(CheckRemedy({0.2, 0.02}, 0.1, {0.13, 0.01}), RemedyEffect::kOpen)
       << "what was before is as uncertain";
 }
 
 TEST(CheckRemedyTest, WhatPromisedNothingMustNotDoHarm) {
-  EXPECT_EQ(CheckRemedy({0.2, 0}, 0.2, {0.21, 0}), CheckResult::kHelped);
-  EXPECT_EQ(CheckRemedy({0.2, 0}, 0.2, {0.23, 0}), CheckResult::kDidNotHelp);
-  EXPECT_EQ(CheckRemedy({0.2, 0}, 0.204, {0.22, 0}), CheckResult::kHelped);
+  EXPECT_EQ(CheckRemedy({0.2, 0}, 0.2, {0.21, 0}), RemedyEffect::kHelped);
+  EXPECT_EQ(CheckRemedy({0.2, 0}, 0.2, {0.23, 0}), RemedyEffect::kDidNotHelp);
+  EXPECT_EQ(CheckRemedy({0.2, 0}, 0.204, {0.22, 0}), RemedyEffect::kHelped);
 }
 
 }  // namespace

@@ -73,12 +73,16 @@ std::string WhyImpossible(RemedyKind kind, bool undo, const NodeName& node,
   const RemedyNode there = facts.node(node);
   switch (kind) {
     case RemedyKind::kHotSwap:
-      return facts.checked_spares >= 1 ? "" : "no checked spare stands by";
+      if (facts.checked_spares >= std::max(1, there.ranks)) return "";
+      return facts.checked_spares == 0 ? "no checked spare stands by"
+                                       : absl::StrCat("too few checked spares stand by for the ",
+                                                      there.ranks, " ranks on ", node.value());
     case RemedyKind::kDrain:
       if (facts.checked_spares + there.places_elsewhere >= there.ranks) return "";
       return absl::StrCat("no spares or free places for the ", there.ranks, " ranks on ",
                           node.value());
     case RemedyKind::kShrink:
+      if (there.ranks > 1) return absl::StrCat("other ranks are on ", node.value(), ", too");
       return facts.min_ranks > 0 && facts.ranks - 1 >= facts.min_ranks
                  ? ""
                  : "it may not shrink (recovery.min_ranks)";

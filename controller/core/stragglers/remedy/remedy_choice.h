@@ -2,7 +2,7 @@
 //
 //             until the job's end                          needs
 //   nothing   share * step * steps left
-//   hot-swap  its cost                                     a checked spare
+//   hot-swap  its cost                                     a checked spare for each rank there
 //   drain     its cost, of a swap or of a cold start       a spare or place for each rank there
 //   shrink    its cost + healthy step / (N - 1) * steps left      N - 1 >= recovery.min_ranks
 //

@@ -126,7 +126,16 @@ TEST_F(RemedyChoiceTest, NodeThatIsSlowAgainAndAgainIsDrained) {
   EXPECT_EQ(Kinds().front(), RemedyKind::kHotSwap);
   straggler_.verdict.episodes = 3;
   EXPECT_THAT(Kinds(), ElementsAre(RemedyKind::kDrain));
-  there_ = {2, 0, ""};  // Not possible: better the rank alone than nothing.
+  Ended(RemedyKind::kDrain, DecisionState::kFailed, absl::Minutes(5));
+  EXPECT_EQ(Kinds().front(), RemedyKind::kHotSwap) << "better the rank alone than nothing";
+}
+
+TEST_F(RemedyChoiceTest, RanksOfANodeAreSwappedTogetherOrNotAtAll) {
+  there_ = {2, 0, ""};
+  EXPECT_THAT(Kinds(), IsEmpty());
+  EXPECT_THAT(Weigh().obstacles, HasSubstr("too few checked spares stand by for the 2 ranks"));
+  EXPECT_THAT(Weigh().obstacles, HasSubstr("other ranks are on n2, too"));
+  facts_.checked_spares = 2;
   EXPECT_EQ(Kinds().front(), RemedyKind::kHotSwap);
 }
 

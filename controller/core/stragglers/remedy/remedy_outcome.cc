@@ -44,6 +44,24 @@ RemedyActions RemedyPolicy::OnRemedyFailed(int64_t id, const std::string& error,
   return Conclude(facts, now);
 }
 
+RemedyActions RemedyPolicy::OnJobEnded(Moment now) {
+  now_ = now.steady;
+  const char* const what = "the job has ended";
+  cases_.clear();
+  wish_.reset();
+  WithdrawIf([](const RemedyDecision&) { return true; }, what, now);
+  RemedyDecision* decision = UnderWay();
+  if (decision != nullptr && IsInFlight(*decision)) {
+    decision->outcome = what;
+    SetState(*decision, DecisionState::kFailed, now);
+  } else if (decision != nullptr) {
+    EndCheck(*decision, DecisionState::kUnchecked, absl::StrCat(what, " before it was certain"),
+             now);
+  }
+  DropOld();
+  return std::exchange(actions_, {});
+}
+
 RemedyActions RemedyPolicy::Tick(const RemedyFacts& facts, Moment now) {
   Follow(facts, now);
   RemedyDecision* decision = UnderWay();
@@ -73,13 +91,13 @@ void RemedyPolicy::MeasureCheck(const StepSpan& window, const RemedyFacts& facts
   const auto after = after_.Mean();
   if (!after.has_value() || after_.steps() < options_.min_check_steps) return;
   decision->measured_s = after->seconds;
-  const CheckResult result = CheckRemedy(decision->before, decision->predicted_s, *after);
+  const RemedyEffect result = CheckRemedy(decision->before, decision->predicted_s, *after);
   const std::string figures = absl::StrFormat(
       "%.4g s a step over %d steps; %.4g s predicted, %.4g s before", after->seconds,
       after_.steps(), decision->predicted_s, decision->before.seconds);
-  if (result == CheckResult::kHelped) {
+  if (result == RemedyEffect::kHelped) {
     EndCheck(*decision, DecisionState::kHelped, figures, now);
-  } else if (result == CheckResult::kDidNotHelp) {
+  } else if (result == RemedyEffect::kDidNotHelp) {
     EndCheck(*decision, DecisionState::kDidNotHelp, figures, now);
     FollowUp(*decision, facts, now);
   } else if (after_.steps() >= options_.check_steps) {

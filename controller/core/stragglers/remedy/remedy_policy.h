@@ -114,6 +114,8 @@ class RemedyPolicy {
   RemedyActions OnRemedyDone(int64_t id, double paid_s, const RemedyFacts& facts, Moment now);
   RemedyActions OnRemedyFailed(int64_t id, const std::string& error, const RemedyFacts& facts,
                                Moment now);
+  // Nothing more can be done or measured.
+  RemedyActions OnJobEnded(Moment now);
 
   // Why the advice cannot be applied: ADVICE_NOT_FOUND, ADVICE_CLOSED, ADVICE_NOT_APPLICABLE,
   // REMEDY_IN_FLIGHT, REMEDY_IMPOSSIBLE.

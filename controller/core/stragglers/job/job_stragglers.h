@@ -1,0 +1,166 @@
+// The stragglers of one job: from what its ranks measure to what is decided.
+//
+//   StepTimes ─┬─▶ StragglerDetector ─▶ verdicts ───────────╮
+//              ├─▶ LadderStalls, costs ─▶ PlanLadder ────────┼─▶ RemedyPolicy ─▶ RemedyActions
+//              ╰─▶ StepRows ─▶ mean step ────────────────────╯
+//
+// Only steps of the generation that trains count: with a new one, or a new plan epoch, the detector
+// begins anew. While ranks are being replaced nothing is taken in, and steps from before are
+// dropped when they come late. Ranks are compared with those on the same kind of hardware.
+//
+// An order is done when the job shows it: all ranks train by a later epoch (ladder), or in a later
+// generation without a rank on the node. It has failed when the job shows that it will not come
+// about: what it asked for was refused or taken back, or the plan could not be prepared.
+//
+// Pure. Thread-compatible. References are valid until the next call.
+#ifndef CONTROLLER_CORE_STRAGGLERS_JOB_JOB_STRAGGLERS_H_
+#define CONTROLLER_CORE_STRAGGLERS_JOB_JOB_STRAGGLERS_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "common/core/ids.h"
+#include "common/core/moment.h"
+#include "controller/core/job.h"
+#include "controller/core/refusal.h"
+#include "controller/core/stragglers/detector/detector.h"
+#include "controller/core/stragglers/job/step_rows.h"
+#include "controller/core/stragglers/job/step_times.h"
+#include "controller/core/stragglers/ladder/ladder_cost.h"
+#include "controller/core/stragglers/ladder/ladder_planner.h"
+#include "controller/core/stragglers/ladder/ladder_stalls.h"
+#include "controller/core/stragglers/remedy/remedy_policy.h"
+
+namespace paceline {
+
+struct StragglerOptions {
+  DetectorOptions detector;
+  LadderOptions ladder;
+  RemedyOptions remedy;
+  // Between two plans of a ladder.
+  absl::Duration plan_every = absl::Seconds(10);
+};
+
+// The newest so many verdicts are kept for people.
+inline constexpr size_t kVerdictsKept = 50;
+
+// A verdict as it was told.
+struct ToldVerdict {
+  Verdict verdict;
+  NodeName node;    // Empty for a group.
+  absl::Time time;  // Wall.
+};
+
+// A job, and the cluster around it, as they are now.
+struct JobView {
+  const Job* job = nullptr;
+  RemedyFacts facts;
+  // By rank: what its node is, for comparing; the same for those that are alike.
+  std::vector<std::string> hardware;
+  // The node of an order that drains it is to be emptied; of an undo, it no longer is.
+  std::function<bool(const NodeName&)> is_drained;
+};
+
+class JobStragglers {
+ public:
+  JobStragglers(const StragglerOptions& options, StragglerMode mode);
+  JobStragglers(const JobStragglers&) = delete;
+  JobStragglers& operator=(const JobStragglers&) = delete;
+
+  // Takes over what was stored; before anything else.
+  RemedyActions Restore(std::vector<RemedyDecision> decisions, Moment now);
+
+  // The job, or what is around it, has changed.
+  RemedyActions Follow(const JobView& view, Moment now);
+
+  // Steps that a trainer has finished, as its node tells, oldest first.
+  RemedyActions TakeSteps(const NodeName& node, const TrainerId& trainer,
+                          absl::Span<const StepTimes> steps, const JobView& view, Moment now);
+
+  // As RemedyPolicy.
+  std::optional<Refusal> RefuseApply(int64_t advice, const JobView& view) const;
+  RemedyActions Apply(int64_t advice, const std::string& by, const JobView& view, Moment now);
+
+  // To be called at NextDeadline.
+  RemedyActions Tick(const JobView& view, Moment now);
+  // Steady; infinite: never.
+  absl::Time NextDeadline() const;
+
+  const RemedyPolicy& policy() const { return policy_; }
+  // Ranks that are slow now (by rank), nodes (by -1 - their number) and groups.
+  const std::map<int, ToldVerdict>& slow() const { return slow_; }
+  // The newest ones, oldest first.
+  const std::deque<ToldVerdict>& recent() const { return recent_; }
+  const std::optional<LadderPlan>& plan() const { return plan_; }
+  // Of the latest step that all ranks have told of; 0: none yet.
+  double step_s() const { return step_s_; }
+  int64_t steps_seen() const { return rows_seen_; }
+  // Ranks that have too few peers to be judged.
+  std::vector<int> Unjudged() const;
+  // Records that were of another generation, of no member, or nonsense.
+  int64_t dropped() const { return dropped_; }
+
+ private:
+  // What is measured of one generation, and forgotten with it.
+  struct Measured {
+    explicit Measured(int ranks) : stalls(ranks), rows(ranks) {}
+
+    LadderStalls stalls;
+    StepRows rows;
+    AllReduceCosts averaging;
+    double gradient_exchange_s = 0;  // Of the latest synchronous steps.
+    StepSpan span;                   // Being filled.
+    int rows_to_skip = 0;            // The first ones are not typical.
+  };
+  // What an order under way has found when it was given.
+  struct Order {
+    int64_t id = 0;
+    absl::Time given;  // Steady.
+    int64_t step = 0;
+  };
+
+  void Begin(const JobView& view);
+  void TakeStep(int rank, const StepTimes& times, const JobView& view, Moment now);
+  void TakeRow(const StepRow& row, const JobView& view, Moment now);
+  void Judge(const JobView& view, Moment now);
+  void FollowOrder(const JobView& view, Moment now);
+  void Plan(const JobView& view, Moment now);
+  bool MayPlan(const JobView& view, Moment now) const;
+  RemedyActions Conclude(const JobView& view, Moment now);
+  void Add(RemedyActions actions);
+
+  const StragglerOptions options_;
+  RemedyPolicy policy_;
+
+  // What it follows; infinite generation: nothing yet.
+  Generation generation_{-1};
+  PlanEpoch epoch_{-1};
+  int64_t first_step_ = 0;  // Of the generation; steps before are of another.
+  std::map<TrainerId, int> ranks_;
+  std::vector<NodeName> nodes_;  // By the detector's number, for good.
+  std::unique_ptr<StragglerDetector> detector_;
+  std::unique_ptr<Measured> measured_;
+
+  std::map<int, ToldVerdict> slow_;
+  std::deque<ToldVerdict> recent_;
+  std::optional<LadderPlan> plan_;
+  absl::Time plan_due_ = absl::InfinitePast();  // Steady.
+  std::optional<Order> order_;
+  double step_s_ = 0;
+  int64_t rows_seen_ = 0;
+  int64_t dropped_ = 0;
+  std::vector<Verdict> found_;  // Scratch.
+  RemedyActions actions_;       // Of the call under way.
+};
+
+}  // namespace paceline
+
+#endif  // CONTROLLER_CORE_STRAGGLERS_JOB_JOB_STRAGGLERS_H_

@@ -1,0 +1,94 @@
+#include "controller/core/stragglers/job/straggler_facts.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/core/batch_rule.h"
+#include "controller/core/hold.h"
+#include "controller/core/membership.h"
+#include "controller/core/plan.h"
+
+namespace paceline {
+namespace {
+
+// What a rank's speed depends on: the models of the GPUs of its node. Ranks on CPUs are all alike.
+std::string HardwareOf(const Cluster& cluster, const Job& job, const NodeName& name) {
+  const auto node = cluster.nodes().find(name);
+  if (job.request.device == Device::kCpu || node == cluster.nodes().end()) return "";
+  return absl::StrJoin(node->second.facts.gpus, ",");
+}
+
+bool IsSound(const Cluster& cluster, const NodeName& name) {
+  const auto node = cluster.nodes().find(name);
+  if (node == cluster.nodes().end()) return false;
+  const auto& result = node->second.checks.result;
+  return !result.has_value() ||
+         std::none_of(result->measurements.begin(), result->measurements.end(),
+                      [](const Measurement& measurement) { return measurement.bad; });
+}
+
+int CountSpares(const Cluster& cluster, const Job& job) {
+  return static_cast<int>(
+      std::count_if(job.spares.begin(), job.spares.end(), [&](const RankState& spare) {
+        return IsReady(spare) && IsUsable(job, spare) && IsSound(cluster, spare.place.node);
+      }));
+}
+
+RemedyNode ViewNode(const Cluster& cluster, const Job& job, const NodeName& name) {
+  RemedyNode node;
+  node.ranks = static_cast<int>(
+      std::count_if(job.ranks.begin(), job.ranks.end(),
+                    [&](const RankState& rank) { return rank.place.node == name; }));
+  node.places_elsewhere = cluster.CountPlacesElsewhere(job, name, node.ranks);
+  const auto refusal = cluster.RefuseAutomatic(name);
+  if (refusal.has_value()) node.brake = refusal->message;
+  return node;
+}
+
+// 0: it cannot go on with one rank less.
+int MinRanks(const Job& job) {
+  const RecoveryPolicy& policy = job.request.recovery;
+  const int fewer = static_cast<int>(job.ranks.size()) - 1;
+  const bool is_possible =
+      fewer > 0 && PossibleRanks(policy.rule, job.request.ranks, policy.batch, fewer) == fewer;
+  return is_possible ? policy.min_ranks : 0;
+}
+
+}  // namespace
+
+JobView ViewJob(const Cluster& cluster, const Job& job) {
+  JobView view;
+  view.job = &job;
+  RemedyFacts& facts = view.facts;
+  facts.generation = job.generation;
+  facts.epoch = FindActivePlan(job).epoch;
+  facts.running = job.state == JobState::kRunning && ChangeUnderWay(job) == nullptr;
+  const auto ladder = RefuseLadder(job);
+  facts.plan_pending = ladder.has_value() && std::string(ladder->reason) == "PLAN_PENDING";
+  facts.has_ladder = job.request.strategy.has_ladder;
+  facts.recovers = !WhyRanksCannotMove(job).has_value();
+  facts.ranks = static_cast<int>(job.ranks.size());
+  facts.min_ranks = MinRanks(job);
+  facts.step = Summarize(job, absl::InfinitePast()).step;
+  facts.steps_left = std::max<int64_t>(0, job.request.steps - facts.step);
+  facts.checked_spares = CountSpares(cluster, job);
+  const Automation& automation = cluster.automation();
+  if (automation.paused) {
+    facts.brake = absl::StrCat("the automation is paused by ", automation.owner,
+                               automation.reason.empty() ? "" : ": ", automation.reason);
+  }
+  facts.node = [&cluster, &job](const NodeName& name) { return ViewNode(cluster, job, name); };
+  for (const RankState& rank : job.ranks) {
+    view.hardware.push_back(HardwareOf(cluster, job, rank.place.node));
+  }
+  view.is_drained = [&cluster](const NodeName& name) {
+    const auto node = cluster.nodes().find(name);
+    return node != cluster.nodes().end() && EffectiveDrain(node->second.holds) != nullptr;
+  };
+  return view;
+}
+
+}  // namespace paceline

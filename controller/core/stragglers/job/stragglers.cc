@@ -1,0 +1,162 @@
+#include "controller/core/stragglers/job/stragglers.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "controller/core/hold.h"
+#include "controller/core/stragglers/job/straggler_facts.h"
+
+namespace paceline {
+
+void StragglerActions::Merge(StragglerActions later) {
+  for (const Key& key : later.forget) store.erase(key);
+  store.merge(later.store);
+  forget.merge(later.forget);
+  events.insert(events.end(), later.events.begin(), later.events.end());
+}
+
+StragglerActions Stragglers::Restore(std::map<JobId, std::vector<RemedyDecision>> decisions,
+                                     const Cluster& cluster, Moment now) {
+  StragglerActions actions;
+  for (auto& [id, stored] : decisions) {
+    const auto job = cluster.jobs().find(id);
+    if (job == cluster.jobs().end()) {
+      for (const RemedyDecision& decision : stored) actions.forget.emplace(id, decision.id);
+      continue;
+    }
+    Take(job->second, Get(job->second).Restore(std::move(stored), now), actions);
+  }
+  return actions;
+}
+
+StragglerActions Stragglers::Follow(const Cluster& cluster, const Actions& stepped, Moment now) {
+  views_.clear();
+  StragglerActions actions;
+  for (const JobId& id : stepped.delete_jobs) {
+    const auto known = jobs_.find(id);
+    if (known == jobs_.end()) continue;
+    for (const RemedyDecision& decision : known->second->policy().decisions()) {
+      actions.forget.emplace(id, decision.id);
+    }
+    jobs_.erase(known);
+  }
+  for (const JobId& id : stepped.show_jobs) {
+    const auto found = cluster.jobs().find(id);
+    if (found == cluster.jobs().end()) continue;
+    const Job& job = found->second;
+    if (jobs_.count(id) == 0 && job.state != JobState::kRunning) continue;
+    Take(job, Get(job).Follow(ViewOf(cluster, job), now), actions);
+  }
+  // What an order waits for may be a node's state.
+  for (const auto& [id, stragglers] : jobs_) {
+    const auto& decisions = stragglers->policy().decisions();
+    const bool waits = std::any_of(decisions.begin(), decisions.end(), IsInFlight);
+    if (!waits || stepped.show_jobs.count(id) > 0) continue;
+    const Job& job = cluster.jobs().at(id);
+    Take(job, stragglers->Follow(ViewOf(cluster, job), now), actions);
+  }
+  return actions;
+}
+
+StragglerActions Stragglers::TakeSteps(const Cluster& cluster, const NodeName& node,
+                                       const TrainerId& trainer, absl::Span<const StepTimes> steps,
+                                       Moment now) {
+  StragglerActions actions;
+  const auto known = jobs_.find(trainer.job);
+  const auto found = cluster.jobs().find(trainer.job);
+  if (known == jobs_.end() || found == cluster.jobs().end()) return actions;
+  const Job& job = found->second;
+  Take(job, known->second->TakeSteps(node, trainer, steps, ViewOf(cluster, job), now), actions);
+  return actions;
+}
+
+std::optional<Refusal> Stragglers::RefuseApply(const Cluster& cluster, const JobId& id,
+                                               int64_t advice) {
+  const Job& job = cluster.jobs().at(id);
+  return Get(job).RefuseApply(advice, ViewOf(cluster, job));
+}
+
+StragglerActions Stragglers::Apply(const Cluster& cluster, const JobId& id, int64_t advice,
+                                   const std::string& by, Moment now) {
+  StragglerActions actions;
+  const Job& job = cluster.jobs().at(id);
+  Take(job, Get(job).Apply(advice, by, ViewOf(cluster, job), now), actions);
+  return actions;
+}
+
+StragglerActions Stragglers::Tick(const Cluster& cluster, Moment now) {
+  StragglerActions actions;
+  for (const auto& [id, stragglers] : jobs_) {
+    if (stragglers->NextDeadline() > now.steady) continue;
+    const Job& job = cluster.jobs().at(id);
+    Take(job, stragglers->Tick(ViewOf(cluster, job), now), actions);
+  }
+  return actions;
+}
+
+absl::Time Stragglers::NextDeadline() const {
+  absl::Time next = absl::InfiniteFuture();
+  for (const auto& [id, job] : jobs_) next = std::min(next, job->NextDeadline());
+  return next;
+}
+
+const JobStragglers* Stragglers::Find(const JobId& job) const {
+  const auto found = jobs_.find(job);
+  return found == jobs_.end() ? nullptr : found->second.get();
+}
+
+JobStragglers& Stragglers::Get(const Job& job) {
+  std::unique_ptr<JobStragglers>& stragglers = jobs_[job.request.id];
+  if (stragglers == nullptr) {
+    stragglers = std::make_unique<JobStragglers>(options_, job.request.stragglers);
+  }
+  return *stragglers;
+}
+
+const JobView& Stragglers::ViewOf(const Cluster& cluster, const Job& job) {
+  const auto known = views_.find(job.request.id);
+  if (known != views_.end()) return known->second;
+  return views_.emplace(job.request.id, ViewJob(cluster, job)).first->second;
+}
+
+void Stragglers::Take(const Job& job, const RemedyActions& taken, StragglerActions& actions) {
+  const JobId& id = job.request.id;
+  const RemedyPolicy& policy = jobs_.at(id)->policy();
+  for (const int64_t decision : taken.store) actions.store.emplace(id, decision);
+  for (const int64_t decision : taken.forget) {
+    actions.store.erase({id, decision});
+    actions.forget.emplace(id, decision);
+  }
+  if (!taken.order.has_value()) return;
+  for (Event& event : EventsOf(job, *policy.Find(*taken.order))) {
+    actions.events.push_back(std::move(event));
+  }
+}
+
+std::vector<Event> Stragglers::EventsOf(const Job& job, const RemedyDecision& decision) const {
+  const JobId& id = job.request.id;
+  const std::string why =
+      absl::StrCat("decision ", decision.id, " of job ", id.value(), ": ", decision.reason);
+  switch (decision.kind) {
+    case RemedyKind::kLadder:
+      return {LadderChanged{id, with_ladder_(job.plan.strategy, decision.ladder), decision.ladder}};
+    case RemedyKind::kHotSwap:
+      return {ReplacementRequested{id, decision.node, why}};
+    case RemedyKind::kShrink:
+      return {RanksGivenUp{id, decision.node, why}};
+    case RemedyKind::kDrain:
+      break;
+    case RemedyKind::kAskPerson:
+      return {};
+  }
+  const std::string owner = decision.by.empty() ? std::string(kAutomationOwner) : decision.by;
+  if (decision.undoes > 0) return {NodeResumeRequested{decision.node, owner}};
+  if (decision.automatic) return {AutomaticDrainRequested{decision.node, why}};
+  Hold hold;
+  hold.drain = DrainMode::kSwap;
+  hold.owner = owner;
+  hold.reason = why;
+  return {HoldRequested{decision.node, std::move(hold)}};
+}
+
+}  // namespace paceline

@@ -1,0 +1,95 @@
+// The stragglers of all jobs: what running jobs measure goes in, and what is to be stored and done
+// comes out.
+//
+//   steps of a rank ──────────▶ ╭────────────╮ ──▶ decisions to be stored, or forgotten
+//   the cluster has stepped ──▶ │ Stragglers │ ──▶ events for the cluster, as a person's would be
+//   a person applies ─────────▶ ╰────────────╯
+//
+// Who uses it stores the decisions with what the events change, in one transaction, gives the
+// events to Cluster::Step at once, and tells it here with Follow (control_loop.cc).
+//
+// Pure. Thread-compatible.
+#ifndef CONTROLLER_CORE_STRAGGLERS_JOB_STRAGGLERS_H_
+#define CONTROLLER_CORE_STRAGGLERS_JOB_STRAGGLERS_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "common/core/ids.h"
+#include "common/core/moment.h"
+#include "controller/core/cluster.h"
+#include "controller/core/stragglers/job/job_stragglers.h"
+
+namespace paceline {
+
+struct StragglerActions {
+  // A decision of a job.
+  using Key = std::pair<JobId, int64_t>;
+
+  std::set<Key> store;   // As Find(job)->policy().Find(id) has it now.
+  std::set<Key> forget;  // No longer known.
+  std::vector<Event> events;
+
+  bool empty() const { return store.empty() && forget.empty() && events.empty(); }
+  // Those of a later call, to be done with these.
+  void Merge(StragglerActions later);
+};
+
+class Stragglers {
+ public:
+  // The serialized paceline.v1.Strategy with another ladder.
+  using WithLadder = std::function<std::string(const std::string& strategy, const Ladder& ladder)>;
+
+  Stragglers(const StragglerOptions& options, WithLadder with_ladder)
+      : options_(options), with_ladder_(std::move(with_ladder)) {}
+
+  // Takes over what was stored, after the cluster has.
+  StragglerActions Restore(std::map<JobId, std::vector<RemedyDecision>> decisions,
+                           const Cluster& cluster, Moment now);
+
+  // The cluster has taken an event in, and this came of it.
+  StragglerActions Follow(const Cluster& cluster, const Actions& actions, Moment now);
+
+  // Steps that a trainer has finished, as its node tells, oldest first.
+  StragglerActions TakeSteps(const Cluster& cluster, const NodeName& node, const TrainerId& trainer,
+                             absl::Span<const StepTimes> steps, Moment now);
+
+  // JobStragglers::RefuseApply. Requires: the job exists.
+  std::optional<Refusal> RefuseApply(const Cluster& cluster, const JobId& job, int64_t advice);
+  // Requires: RefuseApply has no objection.
+  StragglerActions Apply(const Cluster& cluster, const JobId& job, int64_t advice,
+                         const std::string& by, Moment now);
+
+  // To be called at NextDeadline.
+  StragglerActions Tick(const Cluster& cluster, Moment now);
+  // Steady; infinite: never.
+  absl::Time NextDeadline() const;
+
+  // Null: nothing is known of the job's stragglers. Valid until the job is deleted.
+  const JobStragglers* Find(const JobId& job) const;
+
+ private:
+  JobStragglers& Get(const Job& job);
+  const JobView& ViewOf(const Cluster& cluster, const Job& job);
+  void Take(const Job& job, const RemedyActions& taken, StragglerActions& actions);
+  // What carries the decision out.
+  std::vector<Event> EventsOf(const Job& job, const RemedyDecision& decision) const;
+
+  const StragglerOptions options_;
+  const WithLadder with_ladder_;
+  std::map<JobId, std::unique_ptr<JobStragglers>> jobs_;
+  std::map<JobId, JobView> views_;  // As of the cluster's last step.
+};
+
+}  // namespace paceline
+
+#endif  // CONTROLLER_CORE_STRAGGLERS_JOB_STRAGGLERS_H_
