@@ -72,7 +72,7 @@ TEST(MembershipRecordsTest, RecoveryGoesOnWhereverTheControllerDied) {
     EXPECT_EQ(played.Nodes(), "abed");
     EXPECT_EQ(job.recovery.failures.size(), 1U);
     EXPECT_EQ(job.recovery.history.size(), 1U);
-    EXPECT_EQ(job.plan.groups.size, 2);
+    EXPECT_EQ(job.plan.ladder.front().size, 2);
   }
 }
 

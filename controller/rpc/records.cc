@@ -11,6 +11,7 @@
 #include "controller/rpc/convert_checkpoint.h"
 #include "controller/rpc/convert_membership.h"
 #include "controller/rpc/convert_node.h"
+#include "controller/rpc/convert_straggler.h"
 #include "controller/rpc/node_records.h"
 #include "controller/store/record.pb.h"
 
@@ -54,7 +55,7 @@ Job DecodeJob(const v1::JobRecord& record) {
   if (stored.has_plan()) {
     job.plan = {PlanEpoch(stored.plan().epoch()), stored.plan().strategy().SerializeAsString()};
   } else {  // Of a version without plans.
-    job.plan.strategy = job.request.strategy;
+    job.plan.strategy = job.request.strategy_spec;
   }
   if (stored.has_profile()) job.profile = FromProto(stored.profile());
   job.nodes = DecodeNodes(record);
@@ -103,6 +104,10 @@ std::string JobKey(const JobId& id) { return absl::StrCat("job/", id.value()); }
 std::string NodeKey(const NodeName& name) { return absl::StrCat("node/", name.value()); }
 std::string RequestKey(const std::string& id) { return absl::StrCat("request/", id); }
 
+std::string DecisionKey(const JobId& job, int64_t id) {
+  return absl::StrCat("decision/", job.value(), "/", absl::Dec(id, absl::kZeroPad8));
+}
+
 std::string EncodeJob(const Job& job) {
   v1::JobRecord record;
   *record.mutable_job() = ToProto(job, job.created);
@@ -139,6 +144,10 @@ std::string EncodeRequest(const RequestLog::Entry& entry) {
   return record.SerializeAsString();
 }
 
+std::string EncodeDecision(const RemedyDecision& decision) {
+  return ToProto(decision).SerializeAsString();
+}
+
 absl::StatusOr<StoredState> LoadState(StateStore& store) {
   StoredState state;
   PACELINE_RETURN_IF_ERROR(ForEach<v1::JobRecord>(
@@ -157,6 +166,10 @@ absl::StatusOr<StoredState> LoadState(StateStore& store) {
   PACELINE_RETURN_IF_ERROR(ForEach<v1::AutomationStatus>(
       store, kAutomationKey, [&](const std::string&, const v1::AutomationStatus& status) {
         state.automation = FromProto(status);
+      }));
+  PACELINE_RETURN_IF_ERROR(ForEach<v1::RemedyDecision>(
+      store, "decision/", [&](const std::string& id, const v1::RemedyDecision& decision) {
+        state.decisions[JobId(id.substr(0, id.find('/')))].push_back(FromProto(decision));
       }));
   PACELINE_RETURN_IF_ERROR(LoadMeta(store, state));
   return state;

@@ -4,11 +4,14 @@
 //   node/<node name>      v1::NodeRecord
 //   request/<request id>  v1::RequestRecord
 //   automation            v1::AutomationStatus
+//   decision/<job id>/<id, 8 digits>
+//                         v1::RemedyDecision
 //   meta/cluster_id       UUID of the cluster, made with the store
 //   meta/starts           how often a controller has opened the store, decimal
 #ifndef CONTROLLER_RPC_RECORDS_H_
 #define CONTROLLER_RPC_RECORDS_H_
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -16,6 +19,7 @@
 #include "absl/status/statusor.h"
 #include "controller/core/cluster.h"
 #include "controller/core/request_log.h"
+#include "controller/core/stragglers/remedy/remedy.h"
 #include "controller/store/state_store.h"
 
 namespace paceline {
@@ -23,12 +27,14 @@ namespace paceline {
 std::string JobKey(const JobId& id);
 std::string NodeKey(const NodeName& name);
 std::string RequestKey(const std::string& request_id);
+std::string DecisionKey(const JobId& job, int64_t id);
 inline constexpr char kAutomationKey[] = "automation";
 
 std::string EncodeJob(const Job& job);
 std::string EncodeNode(const Node& node, const Cluster& cluster);
 std::string EncodeAutomation(const Automation& automation);
 std::string EncodeRequest(const RequestLog::Entry& entry);
+std::string EncodeDecision(const RemedyDecision& decision);
 
 // Everything that a store holds.
 struct StoredState {
@@ -38,6 +44,7 @@ struct StoredState {
   std::vector<Node> nodes;
   Automation automation;
   std::map<std::string, RequestLog::Entry> requests;
+  std::map<JobId, std::vector<RemedyDecision>> decisions;  // By id.
 };
 
 // Loads all and counts the start; a new store gets a cluster id. DataLoss, naming the key,

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "controller/core/plan.h"
 #include "controller/rpc/convert.h"
 #include "controller/store/memory_store.h"
@@ -21,7 +22,7 @@ Job StoppingJob() {
   spec.set_ranks(2);
   spec.mutable_strategy()->mutable_local_sgd()->set_period(4);
   Job job = NewJob(FromProto(JobId("job-1"), spec), 7, kNow);
-  ChangeLadder(job, "");
+  ChangeLadder(job, "", {});
   PlaceJob(job, {{NodeName("a"), 0, "r1"}, {NodeName("a"), 1, "r1"}}, kNow);
   job.profile = JobProfile{3, 40, 5, true, {Rank(1)}};
   for (int r = 0; r < 2; ++r) {
@@ -77,7 +78,7 @@ TEST(RecordsTest, JobComesBackAsItWas) {
   EXPECT_EQ(again.ranks[0].report.progress.step, 5);
   EXPECT_EQ(again.ranks[1].report.exit->log_tail, "last words\n");
   EXPECT_EQ(StoreAddress(again), "host:1");
-  EXPECT_TRUE(again.request.has_ladder);
+  EXPECT_TRUE(again.request.strategy.has_ladder);
   EXPECT_EQ(again.plan.epoch, PlanEpoch(2));
   EXPECT_EQ(again.plan.strategy, job.plan.strategy);
   EXPECT_EQ(again.ranks[1].place.rack, "r1");
@@ -99,7 +100,7 @@ TEST(RecordsTest, JobOfAVersionWithoutPlansHasItsFirstEpoch) {
   ASSERT_TRUE(store.Commit({{{JobKey(JobId("job-1")), record.SerializeAsString()}}, {}}).ok());
   const auto state = LoadState(store);
   EXPECT_EQ(state->jobs[0].plan.epoch, PlanEpoch(1));
-  EXPECT_EQ(state->jobs[0].plan.strategy, state->jobs[0].request.strategy);
+  EXPECT_EQ(state->jobs[0].plan.strategy, state->jobs[0].request.strategy_spec);
 }
 
 TEST(RecordsTest, ClusterIdStaysAndStartsAreCounted) {
@@ -134,6 +135,27 @@ TEST(RecordsTest, NodesAndRequestsComeBack) {
   EXPECT_EQ(state->nodes[0].facts.labels.at("rack"), "7");
   EXPECT_EQ(state->requests.at("r").fingerprint, 9u);
   EXPECT_EQ(state->requests.at("r").time, kNow.wall);
+}
+
+TEST(RecordsTest, DecisionsComeBackByJobAndId) {
+  MemoryStore store;
+  WriteBatch batch;
+  for (const int64_t id : {100, 20, 3}) {
+    RemedyDecision decision;
+    decision.id = id;
+    decision.reason = absl::StrCat("reason ", id);
+    batch.puts[DecisionKey(JobId("job-1"), id)] = EncodeDecision(decision);
+  }
+  batch.puts[DecisionKey(JobId("job-2"), 1)] = EncodeDecision(RemedyDecision());
+  EXPECT_EQ(batch.puts.count("decision/job-1/00000020"), 1u);
+  ASSERT_TRUE(store.Commit(batch).ok());
+  const auto state = LoadState(store);
+  ASSERT_EQ(state->decisions.size(), 2u);
+  const std::vector<RemedyDecision>& decisions = state->decisions.at(JobId("job-1"));
+  ASSERT_EQ(decisions.size(), 3u);
+  EXPECT_EQ(decisions[0].id, 3);
+  EXPECT_EQ(decisions[1].reason, "reason 20");
+  EXPECT_EQ(decisions[2].id, 100);
 }
 
 TEST(RecordsTest, DamagedRecordIsNamed) {
