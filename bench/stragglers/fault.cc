@@ -99,6 +99,12 @@ double Fault::FactorAt(int64_t step) const {
   return factor;
 }
 
+double Fault::SlowdownOf(int rank) const {
+  const auto of_rank = std::lower_bound(ranks.begin(), ranks.end(), rank) - ranks.begin();
+  const double without = usual.empty() ? 1 : usual[static_cast<size_t>(of_rank)];
+  return cause == FaultCause::kData ? 1 + (factor - 1) * without : factor * without;
+}
+
 std::vector<Fault> DrawFaults(const HistorySpec& spec, Random& random) {
   std::vector<Fault> faults = LastingFaults(spec, random);
   std::set<int> taken;

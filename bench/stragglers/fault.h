@@ -16,8 +16,10 @@ struct Fault {
   FaultCause cause = FaultCause::kCompute;
   double factor = 1;
   std::vector<int> ranks;  // Ascending.
-  int stage = -1;          // -1: of several.
-  int64_t begin = 0;       // First step, and the one after the last.
+  // Of each of them: its time without the fault and without chance / that of its peers.
+  std::vector<double> usual;
+  int stage = -1;     // -1: of several.
+  int64_t begin = 0;  // First step, and the one after the last.
   int64_t end = 0;
   bool lasting = false;  // To the end of the history.
   int ramp = 0;          // Of the spec.
@@ -28,6 +30,10 @@ struct Fault {
 
   // Time of its ranks / what it would be without.
   double FactorAt(int64_t step) const;
+
+  // What the detector should find for a rank that it covers: with its `usual`, if that
+  // is known.
+  double SlowdownOf(int rank) const;
 
   // Whether its ranks are a small part of their peers, so that they can be told from them.
   bool of_few() const { return scope == Scope::kRank || scope == Scope::kNode; }

@@ -35,6 +35,8 @@ void Figures::Merge(const Figures& other) {
   wrong_ends += other.wrong_ends;
   causes += other.causes;
   causes_right += other.causes_right;
+  intervals += other.intervals;
+  intervals_right += other.intervals_right;
   to_suspect.Merge(other.to_suspect);
   to_persistent.Merge(other.to_persistent);
 }

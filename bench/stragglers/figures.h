@@ -39,6 +39,8 @@ struct Figures {
   int64_t wrong_ends = 0;    // TRANSIENT or RECOVERED of what is slow for good, without a break.
   int64_t causes = 0;        // Right suspects of lasting faults, and those with the right cause.
   int64_t causes_right = 0;
+  int64_t intervals = 0;  // PERSISTENTs of lasting faults of one size, and those whose interval
+  int64_t intervals_right = 0;  // holds it.
   StepTimes to_suspect;  // Steps from a lasting fault's first one to when it was told, inclusive.
   StepTimes to_persistent;
 

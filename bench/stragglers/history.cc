@@ -5,6 +5,9 @@
 #include <limits>
 #include <string>
 
+#include "absl/types/span.h"
+#include "controller/core/stragglers/detector/median.h"
+
 namespace paceline::detect {
 namespace {
 
@@ -59,10 +62,27 @@ History::History(const HistorySpec& spec, uint64_t seed)
     usual_.push_back(spec_.step_s.low * (last ? spec_.last_stage : 1) *
                      std::exp(spec_.spread * random_.Normal()));
   }
+  for (Fault& fault : faults_) {
+    if (fault.of_few()) CompareUsual(fault);
+  }
   for (int i = 0; i < spec_.restarts; ++i) {
     restarts_.push_back(static_cast<int64_t>(random_.Between(0.15, 0.85) * spec_.steps));
   }
   std::sort(restarts_.begin(), restarts_.end());
+}
+
+void History::CompareUsual(Fault& fault) const {
+  for (const int rank : fault.ranks) {
+    const DetectorRank& own = ranks_[static_cast<size_t>(rank)];
+    std::vector<double> peers;
+    for (size_t r = 0; r < ranks_.size(); ++r) {
+      if (ranks_[r].peer_group == own.peer_group && ranks_[r].node != own.node) {
+        peers.push_back(usual_[r]);
+      }
+    }
+    if (peers.empty()) return;
+    fault.usual.push_back(usual_[static_cast<size_t>(rank)] / MedianOf(absl::MakeSpan(peers)));
+  }
 }
 
 void History::MeasureStep() {

@@ -38,6 +38,7 @@ class History {
   const std::vector<Fault>& faults() const { return faults_; }
 
  private:
+  void CompareUsual(Fault& fault) const;
   void MeasureStep();
   void Measure(int rank);
   void AddPauses(StepSample& sample);

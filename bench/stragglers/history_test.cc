@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 
@@ -206,6 +207,24 @@ TEST(HistoryTest, WorkIsReportedOnRequest) {
     ASSERT_NEAR(Compute(sample), 2 * (0.05 + 0.95 * sample.workload), 1e-9);
   }
   for (const StepSample& sample : Play(imbalance + "no").reports) EXPECT_EQ(sample.workload, 0);
+}
+
+TEST(HistoryTest, FaultsKnowHowTheirRanksDifferAnyway) {
+  const Played played = Play(std::string(kQuiet) + "faults=1 factor=1.5 spread=0.05 onset=0");
+  ASSERT_EQ(played.faults.size(), 1U);
+  const Fault& fault = played.faults[0];
+  std::vector<double> peers;
+  double own = 0;
+  for (const StepSample& sample : played.reports) {
+    if (sample.step != 100 || sample.rank / 16 != fault.ranks[0] / 16) continue;
+    const double compute = sample.forward_s + sample.backward_s;
+    if (sample.rank == fault.ranks[0]) own = compute;
+    if (sample.rank / 4 != fault.ranks[0] / 4) peers.push_back(compute);
+  }
+  ASSERT_EQ(peers.size(), 12U);
+  std::sort(peers.begin(), peers.end());
+  EXPECT_NEAR(fault.SlowdownOf(fault.ranks[0]), own / ((peers[5] + peers[6]) / 2), 1e-9);
+  EXPECT_NE(fault.SlowdownOf(fault.ranks[0]), 1.5);
 }
 
 }  // namespace

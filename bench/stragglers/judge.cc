@@ -90,9 +90,23 @@ void Judge::HearDrain(const Verdict& verdict, int64_t now) {
     (fault.lasting ? lasting : transient).push_back(f);
   }
   if (lasting.empty()) ++figures_.wrong_drains;
+  if (lasting.size() == 1) HearInterval(faults_[lasting[0]], verdict);
   for (const size_t f : lasting.empty() ? transient : lasting) {
     if (heard_[f].drain < 0) heard_[f].drain = now;
     if (heard_[f].suspect < 0) heard_[f].suspect = now;
+  }
+}
+
+void Judge::HearInterval(const Fault& fault, const Verdict& verdict) {
+  const bool same_quantity =
+      (fault.cause == FaultCause::kData) == (verdict.cause == StragglerCause::kData);
+  if (verdict.kind != VerdictKind::kPersistent || fault.shape != Shape::kStep || !same_quantity) {
+    return;
+  }
+  const double slowdown = fault.SlowdownOf(verdict.rank);
+  ++figures_.intervals;
+  if (slowdown >= verdict.slowdown_low && slowdown <= verdict.slowdown_high) {
+    ++figures_.intervals_right;
   }
 }
 

@@ -4,6 +4,8 @@
 //   wrong drain      PERSISTENT or NODE without a lasting fault of that rank or on that node
 //   right class      a lasting fault was called PERSISTENT or NODE; a transient never was
 //   wrong end        TRANSIENT or RECOVERED while a lasting fault that is never off goes on
+//   right interval   that of PERSISTENT holds the factor of the lasting fault, times that by which
+//                    the rank differs from its peers without it
 //   right GROUP      something that many ranks of the group share, or the last stage's longer work
 //
 // Being slow for one step is no fault that is to be told. Faults of a group, stage or job are found
@@ -51,6 +53,7 @@ class Judge {
 
   void HearSuspect(const Verdict& verdict, int64_t now);
   void HearDrain(const Verdict& verdict, int64_t now);
+  void HearInterval(const Fault& fault, const Verdict& verdict);
   void HearEnd(const Verdict& verdict);
   void HearGroup(const Verdict& verdict, int64_t now);
   bool Touches(const Fault& fault, const Verdict& verdict) const;

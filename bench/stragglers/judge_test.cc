@@ -159,5 +159,29 @@ TEST_F(JudgeTest, ALongerLastStageMayBeNamed) {
   EXPECT_EQ(Hear({group}).wrong_groups, 1);
 }
 
+TEST_F(JudgeTest, IntervalsHoldTheFactorAndTheRanksOwnDifference) {
+  faults_[1].usual = {1.01};
+  Verdict persistent = Of(VerdictKind::kPersistent, 2, 224);
+  persistent.slowdown_low = 1.205;
+  persistent.slowdown_high = 1.22;
+  Figures figures = Hear({persistent});
+  EXPECT_EQ(figures.intervals, 1);
+  EXPECT_EQ(figures.intervals_right, 1) << "1.212";
+  persistent.slowdown_high = 1.211;
+  EXPECT_EQ(Hear({persistent}).intervals_right, 0);
+  faults_[1].cause = FaultCause::kData;
+  EXPECT_EQ(Hear({persistent}).intervals, 0) << "the slowness of another quantity";
+  persistent.cause = StragglerCause::kData;
+  persistent.slowdown_low = 1.2;
+  EXPECT_EQ(Hear({persistent}).intervals_right, 1) << "1.202";
+  faults_[1].shape = Shape::kRamp;
+  EXPECT_EQ(Hear({persistent}).intervals, 0) << "no single size";
+  persistent.rank = 5;
+  persistent.step = 80;
+  figures = Hear({persistent});
+  EXPECT_EQ(figures.intervals, 0) << "a transient's";
+  EXPECT_EQ(figures.wrong_drains, 1);
+}
+
 }  // namespace
 }  // namespace paceline::detect

@@ -11,12 +11,14 @@ namespace paceline::detect {
 namespace {
 
 using nlohmann::json;
-using Line = std::array<std::string, 14>;
+using Line = std::array<std::string, 15>;
 
-const Line kHead = {"",        "million",    "found", "recall", "precision", "wrong", "per 10^6",
-                    "SUSPECT", "PERSISTENT", "wrong", "wrong",  "wrong",     "class", "cause"};
-const Line kHead2 = {"",         "steps",    "",      "[95 %]", "[95 %]", "SUSPECT", "(95 %)",
-                     "p50, p99", "p50, p99", "drain", "GROUP",  "end",    "right",   "right"};
+const Line kHead = {"",      "million",  "found",   "recall",     "precision",
+                    "wrong", "per 10^6", "SUSPECT", "PERSISTENT", "wrong",
+                    "wrong", "wrong",    "class",   "cause",      "95 %"};
+const Line kHead2 = {"",        "steps",  "",         "[95 %]",   "[95 %]",
+                     "SUSPECT", "(95 %)", "p50, p99", "p50, p99", "drain",
+                     "GROUP",   "end",    "right",    "right",    "holds"};
 
 struct ClaimName {
   Claim claim;
@@ -64,7 +66,9 @@ Line Describe(const std::string& name, const Figures& f) {
           absl::StrFormat("%d", f.wrong_groups),
           absl::StrFormat("%d", f.wrong_ends),
           f.classed == 0 ? "-" : absl::StrFormat("%.2f", 100 * Share(f.classed_right, f.classed)),
-          f.causes == 0 ? "-" : absl::StrFormat("%.1f", 100 * Share(f.causes_right, f.causes))};
+          f.causes == 0 ? "-" : absl::StrFormat("%.1f", 100 * Share(f.causes_right, f.causes)),
+          f.intervals == 0 ? "-"
+                           : absl::StrFormat("%.1f", 100 * Share(f.intervals_right, f.intervals))};
 }
 
 std::string Format(const std::vector<Line>& lines) {
@@ -118,7 +122,8 @@ json AsJson(const Figures& f) {
           {"wrong_ends", f.wrong_ends},
           {"transients_found", Proportion(f.transients_found, f.transients)},
           {"class_right", Proportion(f.classed_right, f.classed)},
-          {"cause_right", Proportion(f.causes_right, f.causes)}};
+          {"cause_right", Proportion(f.causes_right, f.causes)},
+          {"interval_right", Proportion(f.intervals_right, f.intervals)}};
 }
 
 json AsJson(const std::vector<RuleFigures>& rules) {

@@ -23,7 +23,8 @@ bool IsValid(const StepSample& sample, double max_s) {
 }  // namespace
 
 StragglerDetector::StragglerDetector(DetectorOptions options, std::vector<DetectorRank> ranks)
-    : options_(options), history_(options.recurrence_steps, options.recurrence_episodes) {
+    : options_(options),
+      history_(options.recurrence_steps, options.recurrence_episodes, options.persistent_steps) {
   Restart(std::move(ranks));
 }
 

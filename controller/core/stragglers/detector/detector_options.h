@@ -11,8 +11,8 @@ struct DetectorOptions {
   int min_peers = 3;           // On other nodes, else no verdict.
   double min_slowdown = 0.05;  // What counts as slow, in ln; grows with the noise up to:
   double max_slowdown = 0.10;
-  int release_steps = 20;       // Normal rows that end an episode.
-  int persistent_steps = 120;   // Slow rows after which it is persistent,
+  int release_steps = 20;      // Normal rows that end an episode.
+  int persistent_steps = 120;  // Slow rows after which it is persistent, more in much noise,
   // and so much time, as far as it is measured: 120 steps of some jobs are a moment. Whether a
   // remedy pays is not decided here: the costlier it is, the more has to be lost before.
   double persistent_s = 10;

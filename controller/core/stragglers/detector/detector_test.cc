@@ -117,6 +117,21 @@ TEST(StragglerDetectorTest, EpisodesOutliveARestartWhereTheyHappened) {
   EXPECT_EQ(job.Of(VerdictKind::kPersistent).size(), 1U);
 }
 
+TEST(StragglerDetectorTest, WhatManyShareOverRestartsIsNobodys) {
+  SampleJob job(32, 2, 2);
+  StragglerDetector detector(Options(), job.ranks);
+  for (int i = 0; i < 5; ++i) {
+    job.Play(detector, 40);
+    job.Slow({0, 1, 4, 7, 11}, 1.3);  // Of 16.
+    job.Play(detector, 60);
+    job.change = nullptr;
+    detector.Restart(job.ranks);
+  }
+  EXPECT_EQ(job.Of(VerdictKind::kGroup).size(), 5U);
+  EXPECT_EQ(job.Of(VerdictKind::kPersistent).size(), 0U);
+  EXPECT_EQ(job.Of(VerdictKind::kNode).size(), 0U);
+}
+
 TEST(StragglerDetectorTest, WarmUpAndMaskedStepsAreLeftOut) {
   SampleJob job(32, 4, 2);
   StragglerDetector detector(DetectorOptions(), job.ranks);

@@ -161,11 +161,13 @@ void JobWatch::WatchRanks(Channel& channel, int64_t step, int64_t row,
     watched.backward = &channel == &own_ ? backward_[r] : kNone;
     watched.lost_s = times_.LostTo(rank);
     watched.job_s = times_.job_s();
+    watched.tick = times_.tick_s() / times_.own_s()[r];
     watched.held = groups_[group_of_[r]].held();
     const RankWatch::Change change = channel.Update(rank, watched);
     if (change != RankWatch::Change::kNone) {
       TakeChange(channel, rank, change, step, row, verdicts);
     }
+    if (watched.held && slow_[r]) history_.Share(rank);
   }
 }
 

@@ -10,12 +10,18 @@ constexpr int64_t kOpen = std::numeric_limits<int64_t>::max();
 constexpr double kRecurrentShare = 0.3;
 // So many more episodes than recurrence_episodes are recurrence however short they are.
 constexpr int kManyMore = 2;
+// What begins again so soon after an interruption is the same.
+constexpr int64_t kInterruptionRows = 30;
 
 }  // namespace
 
 void NodeHistory::Place(absl::Span<const DetectorRank> ranks, int64_t row) {
   for (PlaceHistory& place : places_) {
-    for (Episode& episode : place.last) episode.end = std::min(episode.end, row);
+    for (Episode& episode : place.last) {
+      if (episode.end != kOpen) continue;
+      episode.end = row;
+      episode.interrupted = true;
+    }
   }
   absl::flat_hash_map<int, int> on_node;
   of_rank_.clear();
@@ -28,14 +34,23 @@ void NodeHistory::Place(absl::Span<const DetectorRank> ranks, int64_t row) {
 }
 
 void NodeHistory::Begin(int rank, int64_t row) {
-  PlaceHistory& place = places_[of_rank_[static_cast<size_t>(rank)]];
-  place.last[static_cast<size_t>(place.count++ % kKept)] = {row, kOpen};
+  PlaceHistory& place = at(rank);
+  Episode& before = place.latest();
+  if (before.interrupted && row - before.end <= kInterruptionRows) {
+    before.end = kOpen;
+    return;
+  }
+  ++place.count;
+  place.latest() = {row, kOpen, false, false};
 }
 
 void NodeHistory::End(int rank, int64_t row) {
-  PlaceHistory& place = places_[of_rank_[static_cast<size_t>(rank)]];
-  if (place.count > 0) place.last[static_cast<size_t>((place.count - 1) % kKept)].end = row;
+  Episode& latest = at(rank).latest();
+  latest.end = row;
+  latest.interrupted = false;
 }
+
+void NodeHistory::Share(int rank) { at(rank).latest().shared = true; }
 
 int NodeHistory::episodes(int rank, int64_t row) const {
   const PlaceHistory& place = at(rank);
@@ -53,6 +68,10 @@ bool NodeHistory::IsRecurrent(int rank, int64_t row) const {
   int64_t first = row;
   for (int i = 0; i < kept; ++i) {
     const Episode& episode = place.last[static_cast<size_t>(i)];
+    if (episode.shared) continue;
+    if (episode.interrupted && episode.end == kOpen && row - episode.begin >= persistent_rows_) {
+      return true;
+    }
     if (row - episode.begin >= recurrence_rows_) continue;
     ++count;
     first = std::min(first, episode.begin);

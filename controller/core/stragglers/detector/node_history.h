@@ -19,20 +19,25 @@ namespace paceline {
 
 class NodeHistory {
  public:
-  NodeHistory(int recurrence_rows, int recurrence_episodes)
-      : recurrence_rows_(recurrence_rows), recurrence_episodes_(recurrence_episodes) {}
+  NodeHistory(int recurrence_rows, int recurrence_episodes, int persistent_rows)
+      : recurrence_rows_(recurrence_rows),
+        recurrence_episodes_(recurrence_episodes),
+        persistent_rows_(persistent_rows) {}
 
-  // Who is where from now on; open episodes end. Only this allocates.
+  // Who is where from now on. Open episodes are interrupted: one that begins at the same place
+  // within a few rows goes on. Only this allocates.
   void Place(absl::Span<const DetectorRank> ranks, int64_t row);
 
   // An episode of the rank; rows count on over Place.
   void Begin(int rank, int64_t row);
   void End(int rank, int64_t row);
+  // The open episode is that of many ranks: no trouble of this place. Requires: one is open.
+  void Share(int rank);
 
   // Of the rank's place within the recurrence window.
   int episodes(int rank, int64_t row) const;
-  // So many episodes, and slow for so much of the time since the first of them, that it is no
-  // chance.
+  // So many episodes of its own, and slow for so much of the time since the first of them, that it
+  // is no chance; or an open one that was interrupted and has lasted for long.
   bool IsRecurrent(int rank, int64_t row) const;
 
  private:
@@ -41,16 +46,22 @@ class NodeHistory {
   struct Episode {
     int64_t begin = 0;
     int64_t end = 0;  // Or kOpen.
+    bool interrupted = false;
+    bool shared = false;
   };
   struct PlaceHistory {
     int64_t count = 0;  // Of all; the last kKept are in `last`.
     std::array<Episode, kKept> last = {};
+
+    Episode& latest() { return last[static_cast<size_t>((count + kKept - 1) % kKept)]; }
   };
 
   const PlaceHistory& at(int rank) const { return places_[of_rank_[static_cast<size_t>(rank)]]; }
+  PlaceHistory& at(int rank) { return places_[of_rank_[static_cast<size_t>(rank)]]; }
 
   const int recurrence_rows_;
   const int recurrence_episodes_;
+  const int persistent_rows_;
   absl::flat_hash_map<std::pair<int, int>, size_t> index_;  // By node and place on it.
   std::vector<PlaceHistory> places_;
   std::vector<size_t> of_rank_;

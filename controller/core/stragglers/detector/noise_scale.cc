@@ -25,11 +25,21 @@ constexpr double kMeanMagnitude = 0.7979;  // E|x| of a Gaussian of deviation 1.
 constexpr double kForget = 0.998;          // Per row.
 constexpr double kTailPrior = 0.005;
 constexpr double kTailPriorRows = 40;
+constexpr double kJobsPerOneFarther = 1000;
+constexpr double kLeastFarthest = 4;
+
+// What the greatest of so many Gaussians exceeds in one of kJobsPerOneFarther cases.
+double FarthestOf(int ranks) {
+  const double log = std::log(kJobsPerOneFarther * std::max(ranks, 1));
+  const double root = std::sqrt(2 * log);
+  return std::max(kLeastFarthest, root - (std::log(log) + std::log(4 * M_PI)) / (2 * root));
+}
 
 }  // namespace
 
 NoiseScale::NoiseScale(int ranks)
-    : product_(kRhoPrior * kRhoPriorSamples),
+    : farthest_(FarthestOf(ranks)),
+      product_(kRhoPrior * kRhoPriorSamples),
       square_(kRhoPriorSamples),
       block_difference_(kRhoPriorSamples * kMeanMagnitude *
                         std::sqrt(2 * kBlockRows * NoiseLevel().inflation)),
@@ -92,7 +102,7 @@ void NoiseScale::AddRun(int far_off_rows) {
 
 void NoiseScale::SetLevels(absl::Span<const double> levels) {
   const double spread = MedianMagnitude(levels);
-  if (!std::isnan(spread)) level_.spread = spread;
+  if (!std::isnan(spread)) level_.hardware = farthest_ * spread;
 }
 
 double NoiseScale::MedianMagnitude(absl::Span<const double> values) {

@@ -9,7 +9,10 @@
 //              what the sums of blocks of 8 rows show. Residuals are cut off at 3 sigma.
 //   tail       how probable it is that a far-off row follows a far-off row: pauses come alone, slow
 //              ranks do not.
-//   spread     the standard deviation of the ranks' own levels, that is of the hardware.
+//   hardware   how far a rank may lie off by differences of the hardware alone: the standard
+//              deviation of the ranks' own levels, times what the farthest of so many Gaussians
+//              exceeds in one job of a thousand (H. Cramer, Mathematical Methods of Statistics,
+//              1946, 28.6), but 4 times at least.
 //
 // Thread-compatible.
 #ifndef CONTROLLER_CORE_STRAGGLERS_DETECTOR_NOISE_SCALE_H_
@@ -27,7 +30,7 @@ struct NoiseLevel {
   double rho = 0.3;
   double inflation = 1.3 / 0.7;
   double tail = 0.01;
-  double spread = 0;
+  double hardware = 0;
 };
 
 class NoiseScale {
@@ -55,6 +58,7 @@ class NoiseScale {
   void AddToBlock(Block& block, double z);
   double MedianMagnitude(absl::Span<const double> values);
 
+  const double farthest_;  // In standard deviations.
   NoiseLevel level_;
   int64_t rows_ = 0;
   double product_;  // Of residuals that follow each other, in sigma, and of their squares.

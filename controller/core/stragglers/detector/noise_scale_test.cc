@@ -68,10 +68,14 @@ TEST(NoiseScaleTest, RunsOfPausesAreWorthLess) {
   EXPECT_GT(runs.level().tail, 0.3);
 }
 
-TEST(NoiseScaleTest, SpreadOfLevels) {
-  NoiseScale scale(5);
-  scale.SetLevels({-0.02, 0.01, kNone, 0.02, 0.9});
-  EXPECT_NEAR(scale.level().spread, 0.03, 0.001);
+TEST(NoiseScaleTest, HardwareIsTheSpreadOfLevelsTimesTheFarthestOfSoMany) {
+  NoiseScale few(5);
+  few.SetLevels({-0.02, 0.01, kNone, 0.02, 0.9});
+  EXPECT_NEAR(few.level().hardware, 4 * 0.02965, 0.001);
+  NoiseScale many(256);
+  std::vector<double> levels(256, 0.01);
+  many.SetLevels(levels);
+  EXPECT_NEAR(many.level().hardware, 4.47 * 0.014826, 0.001) << "Q(4.47) = 1 / 256,000";
 }
 
 }  // namespace

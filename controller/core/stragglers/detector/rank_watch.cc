@@ -14,13 +14,13 @@ namespace {
 constexpr double kEvidence = 20;
 constexpr double kClipBoth = kEvidence / 3.9;  // 4 rows.
 constexpr double kClipOne = kEvidence / 4.9;   // 5 rows.
-constexpr double kClipLeast = kEvidence / 10;
+constexpr double kClipLeast = kEvidence / 40;
 constexpr double kClipAgainst = kEvidence / 2;
 constexpr double kMostEvidence = kEvidence + kClipBoth;
 constexpr double kReleaseEvidence = 10;
 constexpr double kSlowShare = 0.55;
 constexpr double kPersistentShare = 0.75;
-constexpr double kSpreads = 4;
+constexpr double kTicks = 2;  // Forward and backward of a rank and of its peers: four roundings.
 constexpr double kFirstRows = 8;  // The noise is not known better than by a guess at first.
 constexpr int kMostSeen = 1000;
 constexpr int kMinMedian = 24;
@@ -38,6 +38,17 @@ constexpr double kTailRate = 0.005;
 // An episode that was persistent ends after so many times the rows of another.
 constexpr double kPersistentRelease = 5;
 
+// Hardware and rounding explain no more than that.
+double Limit(double least, const WatchRow& row, const NoiseLevel& noise) {
+  return std::max({least, noise.hardware, kTicks * row.tick});
+}
+
+// Of so many rows noise moves the median by no more than `slow` in kMedianSigmas deviations.
+double PreciseRows(double slow, double sigma, const NoiseLevel& noise) {
+  const double wanted = kMedianSigmas * kMedianLoss * sigma / slow;
+  return wanted * wanted * noise.inflation;
+}
+
 }  // namespace
 
 RankWatch::Change RankWatch::Update(const WatchRow& row, const NoiseLevel& noise,
@@ -53,7 +64,7 @@ RankWatch::Change RankWatch::Update(const WatchRow& row, const NoiseLevel& noise
     state_ = State::kSuspect;
     released_ = 0;
     run_ = 0;
-    estimate_ = Estimate(noise);
+    estimate_ = Estimate(row, noise);
     return Change::kSuspect;
   }
   if (Release(row, slow, noise, options)) {
@@ -63,22 +74,30 @@ RankWatch::Change RankWatch::Update(const WatchRow& row, const NoiseLevel& noise
     return persistent ? Change::kRecovered : Change::kTransient;
   }
   if (state_ == State::kPersistent || row.held) return Change::kNone;
-  if (row.residual > slow / 2 && released_ <= kReleaseEvidence / 2) ++slow_rows_;
-  const bool long_enough = slow_rows_ >= options.persistent_steps && job_s_ >= options.persistent_s;
+  if (row.residual > slow / 2) ++doubtful_rows_;
+  if (released_ <= 0) {
+    slow_rows_ += doubtful_rows_;
+    doubtful_rows_ = 0;
+  }
+  const bool long_enough =
+      slow_rows_ >= options.persistent_steps + PreciseRows(slow, sigma, noise) &&
+      job_s_ >= options.persistent_s;
   if (!long_enough && !recurrent_) return Change::kNone;
-  const double limit = std::max(kPersistentShare * slow, kSpreads * noise.spread);
+  const double limit = Limit(kPersistentShare * slow, row, noise);
   if (Median(std::min(episode_rows_, kMinMedian)) <= limit ||
       Median(std::min(episode_rows_, kKept)) <= limit) {
     return Change::kNone;
   }
+  const SlowdownEstimate estimate = Estimate(row, noise);
+  if (estimate.low <= 1) return Change::kNone;
   state_ = State::kPersistent;
-  estimate_ = Estimate(noise);
+  estimate_ = estimate;
   return Change::kPersistent;
 }
 
 double RankWatch::lost_share() const { return job_s_ > 0 ? lost_s_ / job_s_ : 0; }
 
-SlowdownEstimate RankWatch::Estimate(const NoiseLevel& noise) const {
+SlowdownEstimate RankWatch::Estimate(const WatchRow& row, const NoiseLevel& noise) const {
   const int count = std::min(episode_rows_, kKept);
   std::array<float, kKept> sorted;
   for (int i = 0; i < count; ++i) {
@@ -92,8 +111,9 @@ SlowdownEstimate RankWatch::Estimate(const NoiseLevel& noise) const {
   const double middle = (count - 1) / 2.0;
   SlowdownEstimate estimate;
   estimate.slowdown = std::exp(Median(count));
-  estimate.low = at(std::floor(middle - half));
-  estimate.high = at(std::ceil(middle + half));
+  const double rounding = std::exp(row.tick);
+  estimate.low = at(std::floor(middle - half)) / rounding;
+  estimate.high = at(std::ceil(middle + half)) * rounding;
   return estimate;
 }
 
@@ -178,15 +198,16 @@ bool RankWatch::Gather(const WatchRow& row, double slow, double sigma, const Noi
   }
   if (candidate < 0) return false;
   const int since = evidence_rows_[static_cast<size_t>(candidate)];
-  const double wanted = kMedianSigmas * kMedianLoss * sigma * std::sqrt(noise.inflation);
-  const int precise = static_cast<int>(std::ceil(wanted * wanted / (slow * slow)));
-  const int count = std::min({since, kKept, std::max(kMinMedian, precise)});
-  const double limit =
-      std::max(kSlowShare * slow + std::min(wanted / std::sqrt(count), kCautionRows * slow / count),
-               kSpreads * noise.spread);
+  const double precise = PreciseRows(slow, sigma, noise);
+  const int count =
+      std::min({since, kKept, std::max(kMinMedian, static_cast<int>(std::ceil(precise)))});
+  const double caution = std::min(std::sqrt(precise / count), kCautionRows / count);
+  const double limit = Limit((kSlowShare + caution) * slow, row, noise);
   if (Median(count) <= limit || Mean(count, 2 * limit) <= limit) return false;
   since_step_ = evidence_step_[static_cast<size_t>(candidate)];
-  episode_rows_ = slow_rows_ = since;
+  episode_rows_ = since;
+  slow_rows_ = doubtful_rows_ = 0;
+  for (int i = 0; i < std::min(since, kKept); ++i) slow_rows_ += Residual(i) > slow / 2 ? 1 : 0;
   return true;
 }
 

@@ -12,11 +12,16 @@
 // pauses are in forward. So one pause, or three, cannot alarm.
 //
 // Verification: the residuals since the CUSUM left 0 lie higher than a bit more than half of
-// `slow`, by 3 times what noise does to their median; and higher than 4 times the spread of the
-// hardware. Both their median, which pauses do not move, and their mean, cut off, which does not
-// jump from tick to tick of a coarse clock.
+// `slow`, by 3 times what noise does to their median; and higher than differences of the hardware
+// and the ticks of the clocks explain. Both their median, which pauses do not move, and their mean,
+// cut off, which does not jump from tick to tick of a coarse clock.
 //
 // Release: a CUSUM the other way, of which release_steps rows are needed at least.
+//
+// Persistent: of the rows that are kept and those that followed, persistent_steps lie above half of
+// `slow`, and as many more as the verification needs in this noise; rows after the release's CUSUM
+// has left 0 count when it is there again. The last ones are verified once more, and the interval
+// of the estimate lies above 1.
 //
 // Thread-compatible.
 #ifndef CONTROLLER_CORE_STRAGGLERS_DETECTOR_RANK_WATCH_H_
@@ -47,6 +52,7 @@ struct WatchRow {
   double backward = 0;
   double lost_s = 0;  // Of the job's time, were the rank slow.
   double job_s = 0;   // What the row took.
+  double tick = 0;    // Of the clocks, as a part of its own time.
   bool held = false;  // Its group has an event: it cannot become persistent now.
 };
 
@@ -87,7 +93,7 @@ class RankWatch {
   static constexpr int kShifts = 3;
   static constexpr int kKept = 64;  // Residuals.
 
-  SlowdownEstimate Estimate(const NoiseLevel& noise) const;
+  SlowdownEstimate Estimate(const WatchRow& row, const NoiseLevel& noise) const;
   double Sigma(const NoiseLevel& noise) const;
   void Learn(const WatchRow& row, const NoiseLevel& noise);
   void CountRun(const WatchRow& row, const NoiseLevel& noise);
@@ -111,10 +117,11 @@ class RankWatch {
   int seen_ = 0;  // Rows, up to a bound.
   int run_ = 0;   // Far-off rows in a row.
   int ended_run_ = 0;
-  int rows_ = 0;          // Since the evidence left 0.
-  int episode_rows_ = 0;  // Since since_step_,
-  int slow_rows_ = 0;     // and of these the slow ones.
-  int next_ = 0;          // In residuals_.
+  int rows_ = 0;           // Since the evidence left 0.
+  int episode_rows_ = 0;   // Since since_step_,
+  int slow_rows_ = 0;      // and of these the slow ones,
+  int doubtful_rows_ = 0;  // but for these, by when it may have ended.
+  int next_ = 0;           // In residuals_.
   std::array<double, kShifts> evidence_ = {};
   std::array<int, kShifts> evidence_rows_ = {};
   std::array<int64_t, kShifts> evidence_step_ = {};

@@ -28,6 +28,7 @@ struct Watched {
       row.backward = backward_share * row.residual;
       row.lost_s = level > 0 ? 0.1 : 0;
       row.job_s = job_s;
+      row.tick = tick;
       row.held = held;
       const Change change = watch.Update(row, noise, options);
       if (change == Change::kNone) continue;
@@ -40,6 +41,7 @@ struct Watched {
   WatchOptions options;
   NoiseLevel noise;
   RankWatch watch;
+  double tick = 0;
   bool held = false;
   double job_s = 1;
   int64_t step = 0;
@@ -90,9 +92,17 @@ TEST(RankWatchTest, ThreePercentAreNoStraggler) {
 
 TEST(RankWatchTest, NotFartherThanTheHardwareSpreads) {
   Watched watched;
-  watched.noise.spread = 0.03;
+  watched.noise.hardware = 0.12;
   EXPECT_EQ(watched.Play(500, 0.1), Change::kNone);
   EXPECT_EQ(watched.Play(20, 0.2), Change::kSuspect);
+}
+
+TEST(RankWatchTest, NotFartherThanTheClockTicks) {
+  Watched watched;
+  watched.tick = 0.06;
+  EXPECT_EQ(watched.Play(500, 0.1), Change::kNone);
+  EXPECT_EQ(watched.Play(20, 0.2), Change::kSuspect);
+  EXPECT_NEAR(watched.watch.estimate().high / watched.watch.estimate().slowdown, 1.06, 0.02);
 }
 
 TEST(RankWatchTest, NoisyRankIsNotSlow) {
@@ -138,6 +148,28 @@ TEST(RankWatchTest, NotPersistentBeforeItsTimeNorWhileHeld) {
   held.held = false;
   EXPECT_EQ(held.Play(100, 0.1), Change::kNone) << "rows under an event do not count";
   EXPECT_EQ(held.Play(30, 0.1), Change::kPersistent);
+}
+
+TEST(RankWatchTest, OnlyRowsThatWereSlowCount) {
+  Watched watched;
+  watched.Play(50, 0);
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_EQ(watched.Play(2, 0.05), Change::kNone);
+    EXPECT_EQ(watched.Play(1, 0), Change::kNone);
+  }
+  ASSERT_EQ(watched.Play(40, 0.05), Change::kSuspect);
+  EXPECT_LT(watched.watch.since_step(), 80) << "evidence was left of the first rows";
+  EXPECT_EQ(watched.Play(39, 0.05), Change::kNone) << "of the first 60, 40 were slow";
+  EXPECT_EQ(watched.Play(20, 0.05), Change::kPersistent);
+}
+
+TEST(RankWatchTest, CorrelatedNoiseNeedsMore) {
+  Watched watched;
+  watched.noise = {0.03, 0, 19, 0.005, 0};
+  watched.Play(50, 0);
+  EXPECT_EQ(watched.Play(96, 0.4), Change::kSuspect);
+  EXPECT_EQ(watched.Play(40, 0.06), Change::kNone) << "it has ended, and the noise is high";
+  EXPECT_EQ(watched.Play(120, 0.1), Change::kPersistent);
 }
 
 TEST(RankWatchTest, RecurrentSuspectIsPersistentAtOnce) {

@@ -10,6 +10,8 @@ namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
+constexpr int64_t kChangesPerRank = 8;
+
 double LogOrNone(double seconds) { return seconds > 0 ? std::log(seconds) : kNone; }
 
 }  // namespace
@@ -19,7 +21,8 @@ RowTimes::RowTimes(int ranks)
       forward_(static_cast<size_t>(ranks)),
       backward_(static_cast<size_t>(ranks)),
       own_s_(static_cast<size_t>(ranks)),
-      data_wait_s_(static_cast<size_t>(ranks)) {}
+      data_wait_s_(static_cast<size_t>(ranks)),
+      before_s_(static_cast<size_t>(ranks)) {}
 
 void RowTimes::Set(absl::Span<const StepCell> cells, const std::vector<bool>& slow) {
   normalised_ = std::all_of(cells.begin(), cells.end(), [](const StepCell& cell) {
@@ -39,6 +42,12 @@ void RowTimes::Set(absl::Span<const StepCell> cells, const std::vector<bool>& sl
     }
     own_s_[rank] = static_cast<double>(cell.forward_s) + cell.backward_s;
     data_wait_s_[rank] = cell.data_wait_s;
+    const double change_s = std::abs(cell.forward_s - before_s_[rank]);
+    if (change_s > 0 && before_s_[rank] > 0) {
+      ++changes_;
+      least_change_s_ = std::min(least_change_s_, change_s);
+    }
+    before_s_[rank] = cell.forward_s;
     waited_ = waited_ || cell.data_wait_s > 0;
     const double work = normalised_ ? std::log(cell.workload) : 0;
     own_[rank] = std::log(own_s_[rank]) - work;
@@ -60,6 +69,10 @@ void RowTimes::Set(absl::Span<const StepCell> cells, const std::vector<bool>& sl
     }
   }
   job_s_ = std::max(busiest_s, walls > 0 ? wall_s / walls : 0);
+}
+
+double RowTimes::tick_s() const {
+  return changes_ < kChangesPerRank * static_cast<int64_t>(before_s_.size()) ? 0 : least_change_s_;
 }
 
 double RowTimes::LostTo(int rank) const {

@@ -7,6 +7,8 @@
 #ifndef CONTROLLER_CORE_STRAGGLERS_DETECTOR_ROW_TIMES_H_
 #define CONTROLLER_CORE_STRAGGLERS_DETECTOR_ROW_TIMES_H_
 
+#include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -32,6 +34,9 @@ class RowTimes {
   bool normalised() const { return normalised_; }  // All ranks of the row have told their workload.
   bool waited() const { return waited_; }          // Any rank for data.
   double job_s() const { return job_s_; }
+  // The least by which a rank's forward time has changed from row to row: what the clocks tell
+  // apart. 0 until many changes were seen: the times of a quiet job are equal without ticks.
+  double tick_s() const;
   double LostTo(int rank) const;
 
  private:
@@ -43,6 +48,9 @@ class RowTimes {
   bool normalised_ = false;
   bool waited_ = false;
   double job_s_ = 0;
+  std::vector<float> before_s_;  // Forward, of the last row; 0: none.
+  int64_t changes_ = 0;
+  double least_change_s_ = std::numeric_limits<double>::infinity();
   double slowest_s_ = 0;  // Of the ranks that are not slow,
   double second_s_ = 0;   // and the next.
   int slowest_ = -1;

@@ -52,6 +52,23 @@ TEST(RowTimesTest, MeasuredWallTimeIsTheJobs) {
   EXPECT_FALSE(times.waited());
 }
 
+TEST(RowTimesTest, TickIsTheLeastChange) {
+  RowTimes times(2);
+  for (int row = 0; row < 30; ++row) {
+    times.Set({Cell(1, 1), Cell(1.5, 2)}, {false, false});
+  }
+  EXPECT_EQ(times.tick_s(), 0) << "nothing has changed";
+  for (int row = 0; row < 10; ++row) {
+    const float change = row % 2 == 0 ? 0.25F : 0.5F;
+    times.Set({Cell(1 + change, 1), Cell(1, 2)}, {false, false});
+  }
+  EXPECT_EQ(times.tick_s(), 0) << "eleven times are too few";
+  for (int row = 0; row < 10; ++row) {
+    times.Set({Cell(row % 2 == 0 ? 1 : 1.25F, 1), StepCell()}, {false, false});
+  }
+  EXPECT_EQ(times.tick_s(), 0.25);
+}
+
 TEST(ImbalanceTest, HoldsWhenForwardAndBackwardVaryTogether) {
   Imbalance together;
   Imbalance apart;
