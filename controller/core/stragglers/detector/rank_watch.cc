@@ -33,6 +33,7 @@ constexpr double kOwnScaleRows = 50;
 constexpr double kOwnScaleSlack = 1.15;
 constexpr double kRecentScaleRows = 8;
 constexpr double kRecentScaleSlack = 1.4;
+constexpr double kMostOwnRho = 0.9;
 constexpr double kLevelRows = 100;
 constexpr double kTailRate = 0.005;
 // An episode that was persistent ends after so many times the rows of another.
@@ -104,7 +105,7 @@ SlowdownEstimate RankWatch::Estimate(const WatchRow& row, const NoiseLevel& nois
     sorted[static_cast<size_t>(i)] = Residual(i);
   }
   std::sort(sorted.begin(), sorted.begin() + count);
-  const double half = 0.98 * std::sqrt(count * noise.inflation);
+  const double half = 0.98 * std::sqrt(count * std::max(noise.inflation, OwnInflation(count)));
   const auto at = [&](double position) {
     return std::exp(sorted[static_cast<size_t>(std::clamp<double>(position, 0, count - 1))]);
   };
@@ -115,6 +116,21 @@ SlowdownEstimate RankWatch::Estimate(const WatchRow& row, const NoiseLevel& nois
   estimate.low = at(std::floor(middle - half)) / rounding;
   estimate.high = at(std::ceil(middle + half)) * rounding;
   return estimate;
+}
+
+// A slow rank may vary otherwise than healthy ones: of the last residuals, from how often two that
+// follow each other lie on the same side of their median (for Gaussians rho = sin(pi / 2 s), with s
+// the correlation of the signs).
+double RankWatch::OwnInflation(int count) const {
+  if (count < 2) return 1;
+  const double median = Median(count);
+  int same = 0;
+  for (int i = 1; i < count; ++i) {
+    same += (Residual(i) > median) == (Residual(i - 1) > median) ? 1 : 0;
+  }
+  const double signs = 2.0 * same / (count - 1) - 1;
+  const double rho = std::clamp(std::sin(M_PI / 2 * signs), 0.0, kMostOwnRho);
+  return (1 + rho) / (1 - rho);
 }
 
 // A rank may be noisier than the others, always or for a while. Differences know no level: a slow

@@ -94,6 +94,7 @@ class RankWatch {
   static constexpr int kKept = 64;  // Residuals.
 
   SlowdownEstimate Estimate(const WatchRow& row, const NoiseLevel& noise) const;
+  double OwnInflation(int count) const;
   double Sigma(const NoiseLevel& noise) const;
   void Learn(const WatchRow& row, const NoiseLevel& noise);
   void CountRun(const WatchRow& row, const NoiseLevel& noise);
