@@ -1,5 +1,6 @@
 #include "controller/control_loop.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "controller/metrics.h"
 #include "controller/rpc/convert.h"
 #include "controller/rpc/convert_node.h"
+#include "controller/rpc/convert_strategy.h"
 
 namespace paceline {
 namespace {
@@ -22,26 +24,29 @@ constexpr size_t kWatchedChanges = 8192;
 Moment ControlLoop::Now() { return {EventLoop::Now(), absl::Now()}; }
 
 ControlLoop::ControlLoop(EventLoop* loop, StateStore* store, ControllerMetrics* metrics,
-                         StoredState state, const Cluster::Options& options)
+                         StoredState state, const Cluster::Options& options,
+                         const StragglerOptions& stragglers)
     : loop_(loop),
       metrics_(metrics),
       cluster_id_(std::move(state.cluster_id)),
       cluster_(options),
+      stragglers_(stragglers, WithLadder),
       job_log_(state.starts, kWatchedChanges),
       node_log_(state.starts, kWatchedChanges) {
   cluster_.Restore(std::move(state.jobs), std::move(state.nodes), Now(),
                    std::move(state.automation));
+  StragglerActions decided = stragglers_.Restore(std::move(state.decisions), cluster_, Now());
   for (auto& [id, entry] : state.requests) requests_.Add(id, std::move(entry));
   for (const auto& [id, job] : cluster_.jobs()) {
     shown_jobs_[id] = {ToProto(job.state), job.checkpoints.committed, job.checkpoints.last_error};
   }
   for (const auto& [name, node] : cluster_.nodes()) shown_nodes_[name] = ToProto(node.state);
   metrics_->ShowCluster(cluster_);
-  ArmTimer();
   commits_ = std::make_unique<CommitQueue>(
       loop, store,
       CommitQueue::Observer{[this](absl::Duration took) { metrics_->Committed(took); },
                             [this](absl::Status status) { listeners_.store_failed(status); }});
+  Carry({}, std::move(decided), {}, [](const absl::Status&) {});
 }
 
 ControlLoop::~ControlLoop() = default;
@@ -52,6 +57,27 @@ void ControlLoop::Apply(const Event& event) {
 
 void ControlLoop::ApplyRequest(const RequestId& request, const JobId& job, const Event& event,
                                CommitQueue::Then then) {
+  Run(event, Remember(request, job), std::move(then));
+}
+
+void ControlLoop::TakeSteps(const NodeName& node, const TrainerId& trainer,
+                            absl::Span<const StepTimes> steps) {
+  loop_->CheckOnLoop();
+  StragglerActions decided = stragglers_.TakeSteps(cluster_, node, trainer, steps, Now());
+  if (!decided.empty()) Carry({}, std::move(decided), {}, [](const absl::Status&) {});
+}
+
+std::optional<Refusal> ControlLoop::RefuseAdvice(const JobId& job, int64_t advice) {
+  return stragglers_.RefuseApply(cluster_, job, advice);
+}
+
+void ControlLoop::ApplyAdvice(const RequestId& request, const JobId& job, int64_t advice,
+                              const std::string& by, CommitQueue::Then then) {
+  Carry({}, stragglers_.Apply(cluster_, job, advice, by, Now()), Remember(request, job),
+        std::move(then));
+}
+
+WriteBatch ControlLoop::Remember(const RequestId& request, const JobId& job) {
   WriteBatch batch;
   for (const std::string& id : requests_.Expire(absl::Now())) {
     batch.deletes.push_back(RequestKey(id));
@@ -59,12 +85,31 @@ void ControlLoop::ApplyRequest(const RequestId& request, const JobId& job, const
   const RequestLog::Entry entry{request.fingerprint, job, absl::Now(), request.checkpoint};
   batch.puts[RequestKey(request.id)] = EncodeRequest(entry);
   requests_.Add(request.id, entry);
-  Run(event, std::move(batch), std::move(then));
+  return batch;
 }
 
 void ControlLoop::Run(const Event& event, WriteBatch batch, CommitQueue::Then then) {
   loop_->CheckOnLoop();
-  const Actions actions = cluster_.Step(event, Now());
+  Actions actions = cluster_.Step(event, Now());
+  StragglerActions decided = stragglers_.Follow(cluster_, actions, Now());
+  Carry(std::move(actions), std::move(decided), std::move(batch), std::move(then));
+}
+
+void ControlLoop::Carry(Actions actions, StragglerActions decided, WriteBatch batch,
+                        CommitQueue::Then then) {
+  while (!decided.events.empty()) {
+    for (const Event& event : std::exchange(decided.events, {})) {
+      Actions stepped = cluster_.Step(event, Now());
+      decided.Merge(stragglers_.Follow(cluster_, stepped, Now()));
+      actions.Merge(std::move(stepped));
+    }
+  }
+  for (const StragglerActions::Key& key : decided.store) {
+    const RemedyDecision* decision = stragglers_.Find(key.first)->policy().Find(key.second);
+    batch.puts[DecisionKey(key.first, key.second)] = EncodeDecision(*decision);
+    LogDecision(key, *decision);
+  }
+  for (const auto& [job, id] : decided.forget) batch.deletes.push_back(DecisionKey(job, id));
   for (const JobId& id : actions.store_jobs) {
     batch.puts[JobKey(id)] = EncodeJob(cluster_.jobs().at(id));
   }
@@ -87,6 +132,14 @@ void ControlLoop::Run(const Event& event, WriteBatch batch, CommitQueue::Then th
     }
     then(stored);
   });
+}
+
+void ControlLoop::LogDecision(const StragglerActions::Key& key,
+                              const RemedyDecision& decision) const {
+  PACELINE_LOG(INFO) << "decision job=" << key.first.value() << " id=" << decision.id << " what=\""
+                     << DescribeRemedy(decision) << "\" state=" << NameOf(decision.state)
+                     << " reason=\"" << decision.reason << "\" outcome=\"" << decision.outcome
+                     << "\"";
 }
 
 void ControlLoop::Show(const Actions& actions) {
@@ -149,7 +202,7 @@ void ControlLoop::LogChanges(const Job& job, ShownJob& shown) {
 }
 
 void ControlLoop::ArmTimer() {
-  const absl::Time due = cluster_.NextDeadline();
+  const absl::Time due = std::min(cluster_.NextDeadline(), stragglers_.NextDeadline());
   if (due == timer_due_) return;
   if (timer_due_ != absl::InfiniteFuture()) loop_->Cancel(timer_);
   timer_due_ = due;
@@ -157,6 +210,8 @@ void ControlLoop::ArmTimer() {
   timer_ = loop_->After(due - EventLoop::Now(), [this] {
     timer_due_ = absl::InfiniteFuture();
     Apply(TimePassed{});
+    StragglerActions decided = stragglers_.Tick(cluster_, Now());
+    if (!decided.empty()) Carry({}, std::move(decided), {}, [](const absl::Status&) {});
     ArmTimer();
   });
 }

@@ -2,8 +2,12 @@
 // it answers, in the order store, send, show.
 //
 //   event ──▶ Cluster::Step ──▶ Actions ──▶ CommitQueue ──▶ plans to workers
-//                                                       └─▶ changes to watchers
-//                                                       └─▶ the answer to the caller
+//               ▲      │                                └─▶ changes to watchers
+//               │      ▼                                └─▶ the answer to the caller
+//   steps ──▶ Stragglers
+//
+// What is decided about stragglers becomes events of its own, which are stored in one transaction
+// with the decision.
 //
 // Runs on the loop.
 #ifndef CONTROLLER_CONTROL_LOOP_H_
@@ -12,13 +16,16 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "common/event_loop.h"
 #include "controller/commit_queue.h"
 #include "controller/core/cluster.h"
 #include "controller/core/request_log.h"
+#include "controller/core/stragglers/job/stragglers.h"
 #include "controller/rpc/records.h"
 #include "controller/rpc/watch_log.h"
 #include "proto/job.pb.h"
@@ -48,7 +55,7 @@ class ControlLoop {
 
   // All pointers outlive this.
   ControlLoop(EventLoop* loop, StateStore* store, ControllerMetrics* metrics, StoredState state,
-              const Cluster::Options& options);
+              const Cluster::Options& options, const StragglerOptions& stragglers = {});
   ~ControlLoop();
 
   // Before the first event.
@@ -62,10 +69,20 @@ class ControlLoop {
   void ApplyRequest(const RequestId& request, const JobId& job, const Event& event,
                     CommitQueue::Then then);
 
+  // Steps that a trainer on the node has finished, oldest first.
+  void TakeSteps(const NodeName& node, const TrainerId& trainer, absl::Span<const StepTimes> steps);
+
+  // Stragglers::RefuseApply. Requires: the job exists.
+  std::optional<Refusal> RefuseAdvice(const JobId& job, int64_t advice);
+  // As ApplyRequest: has the advice carried out. Requires: RefuseAdvice has no objection.
+  void ApplyAdvice(const RequestId& request, const JobId& job, int64_t advice,
+                   const std::string& by, CommitQueue::Then then);
+
   // As `then` of ApplyRequest, for everything so far.
   void WhenDurable(CommitQueue::Then then) { commits_->Add({}, std::move(then)); }
 
   const Cluster& cluster() const { return cluster_; }
+  const Stragglers& stragglers() const { return stragglers_; }
   const RequestLog& requests() const { return requests_; }
   const std::string& cluster_id() const { return cluster_id_; }
   const WatchLog<v1::JobEvent>& job_log() const { return job_log_; }
@@ -87,8 +104,13 @@ class ControlLoop {
     std::string save_error;
   };
 
+  // Remembers the request, in the batch.
+  WriteBatch Remember(const RequestId& request, const JobId& job);
   // Steps the cluster; what follows from it goes in line behind `batch`.
   void Run(const Event& event, WriteBatch batch, CommitQueue::Then then);
+  // Has done what was decided about stragglers, and puts all of it in line.
+  void Carry(Actions actions, StragglerActions decided, WriteBatch batch, CommitQueue::Then then);
+  void LogDecision(const StragglerActions::Key& key, const RemedyDecision& decision) const;
   void Show(const Actions& actions);
   // Tells what of the job has changed.
   static void LogChanges(const Job& job, ShownJob& shown);
@@ -99,6 +121,7 @@ class ControlLoop {
   const std::string cluster_id_;
 
   Cluster cluster_;
+  Stragglers stragglers_;
   RequestLog requests_;
   WatchLog<v1::JobEvent> job_log_;
   WatchLog<v1::NodeEvent> node_log_;

@@ -3,6 +3,7 @@
 #include <deque>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/log.h"
@@ -22,6 +23,26 @@ bool IsNodeName(const std::string& name) {
   constexpr char kAllowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
   return !name.empty() && name.size() <= kMaxNodeName &&
          name.find_first_not_of(kAllowed) == std::string::npos;
+}
+
+std::vector<StepTimes> StepsOf(const v1::StepBatch& batch) {
+  constexpr double kNanosecond = 1e-9;
+  std::vector<StepTimes> steps;
+  steps.reserve(static_cast<size_t>(batch.records_size()));
+  for (const v1::StepRecord& record : batch.records()) {
+    StepTimes& times = steps.emplace_back();
+    times.step = record.step();
+    times.data_wait_s = kNanosecond * static_cast<double>(record.data_wait_ns());
+    times.forward_s = kNanosecond * static_cast<double>(record.forward_ns());
+    times.backward_s = kNanosecond * static_cast<double>(record.backward_ns());
+    times.communication_s = kNanosecond * static_cast<double>(record.communication_ns());
+    times.averaging_s = kNanosecond * static_cast<double>(record.averaging_ns());
+    times.averaging_ranks = record.averaging_group_size();
+    times.total_s = kNanosecond * static_cast<double>(record.total_ns());
+    times.workload = record.workload();
+    times.masked = record.masked();
+  }
+  return steps;
 }
 
 }  // namespace
@@ -124,7 +145,9 @@ class WorkerSessions::Stream
                                                 CheckOf(incoming_.report())});
         return Grant(incoming_.report().number());
       case v1::WorkerMessage::kSteps:
-        return sessions_->metrics_->AddSteps(incoming_.steps());
+        sessions_->metrics_->AddSteps(incoming_.steps());
+        return sessions_->control_->TakeSteps(node_, FromProto(incoming_.steps().id()),
+                                              StepsOf(incoming_.steps()));
       case v1::WorkerMessage::kLog: {
         const auto found = logs_.find(incoming_.log().id());
         if (found == logs_.end()) return;

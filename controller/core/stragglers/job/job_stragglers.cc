@@ -304,6 +304,7 @@ void JobStragglers::Plan(const JobView& view, Moment now) {
   inputs.gradient_groups = GradientGroups(job.request.strategy, inputs.homes);
   inputs.costs = measured_->averaging;
   inputs.gradient_exchange_s = measured_->gradient_exchange_s;
+  if (inputs.costs.empty()) inputs.costs.Add(inputs.times.ranks, inputs.gradient_exchange_s);
   inputs.current = job.plan.ladder;
   inputs.step = view.facts.step;
   inputs.steps = job.request.steps;

@@ -8,6 +8,10 @@
 // begins anew. While ranks are being replaced nothing is taken in, and steps from before are
 // dropped when they come late. Ranks are compared with those on the same kind of hardware.
 //
+// What an average of parameters costs is not known before the first: until then the exchange of the
+// gradients stands for it, which are as many bytes, though a part of it hides behind the backward
+// pass. So a first plan may promise too much; the check afterwards tells.
+//
 // An order is done when the job shows it: all ranks train by a later epoch (ladder), or in a later
 // generation without a rank on the node. It has failed when the job shows that it will not come
 // about: what it asked for was refused or taken back, or the plan could not be prepared.

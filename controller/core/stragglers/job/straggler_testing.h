@@ -1,0 +1,227 @@
+// A cluster with a job whose trainers are played, step by step, for tests: all ranks wait for one
+// another at each step.
+#ifndef CONTROLLER_CORE_STRAGGLERS_JOB_STRAGGLER_TESTING_H_
+#define CONTROLLER_CORE_STRAGGLERS_JOB_STRAGGLER_TESTING_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "controller/core/cluster.h"
+#include "controller/core/membership.h"
+#include "controller/core/stragglers/job/stragglers.h"
+
+namespace paceline {
+
+inline JobRequest WatchedRequest(StragglerMode mode, int ranks = 8) {
+  JobRequest request;
+  request.id = JobId("job-1");
+  request.name = "watched";
+  request.ranks = ranks;
+  request.steps = 100000;
+  request.recovery.max_failures = 3;
+  request.recovery.batch = {32, 1};
+  request.spares = 1;
+  request.stragglers = mode;
+  return request;
+}
+
+class WatchedJob {
+ public:
+  // Seconds of its own that a rank on the node needs for the step.
+  using OwnTime = std::function<double(const NodeName& node, int64_t step)>;
+
+  // One slot on each node: n00, n01, ...
+  explicit WatchedJob(const JobRequest& request, int nodes = 10,
+                      const StragglerOptions& options = {})
+      : options_(options), id(request.id) {
+    Start({}, {});
+    for (int n = 0; n < nodes; ++n) {
+      NodeFacts facts;
+      facts.name = NodeName(absl::StrCat("n", n / 10, n % 10));
+      facts.uid = facts.name.value();
+      facts.slots = 1;
+      Apply(NodeConnected{facts, {}});
+    }
+    Apply(JobSubmitted{request});
+    for (int i = 0; i < 5; ++i) Report();
+  }
+
+  WatchedJob(const WatchedJob&) = delete;
+  WatchedJob& operator=(const WatchedJob&) = delete;
+
+  const Job& job() const { return cluster->jobs().at(id); }
+  const RemedyPolicy& policy() const { return stragglers->Find(id)->policy(); }
+  const RemedyDecision& Last() const { return policy().decisions().back(); }
+  std::string NodeOf(int rank) const {
+    return job().ranks[static_cast<size_t>(rank)].place.node.value();
+  }
+
+  // So many steps, told ten at a time, each rank's in one piece.
+  void Train(int64_t steps, const OwnTime& own) {
+    for (int64_t begin = 0; begin < steps; begin += 10) {
+      std::vector<RankState> ranks = job().ranks;
+      std::map<TrainerId, std::vector<StepTimes>> told;
+      for (int i = 0; i < 10; ++i, ++step) {
+        double longest = 0;
+        for (const RankState& rank : ranks) {
+          longest = std::max(longest, own(rank.place.node, step));
+        }
+        for (const RankState& rank : ranks) {
+          const double seconds = own(rank.place.node, step);
+          StepTimes times;
+          times.step = step;
+          times.forward_s = seconds / 3;
+          times.backward_s = 2 * seconds / 3;
+          times.communication_s = longest - seconds + 0.001;
+          times.total_s = longest + 0.001;
+          told[rank.report.id].push_back(times);
+        }
+        Wait(absl::Seconds(longest + 0.001));
+      }
+      for (const RankState& rank : ranks) {
+        Tell(rank.place.node, rank.report.id, told[rank.report.id]);
+      }
+      Report();
+    }
+  }
+
+  void Tell(const NodeName& node, const TrainerId& trainer, const std::vector<StepTimes>& steps) {
+    Carry(stragglers->TakeSteps(*cluster, node, trainer, steps, now));
+  }
+
+  // All nodes report; trainers go on by one stage.
+  void Report() {
+    std::vector<NodeName> names;
+    for (const auto& [name, node] : cluster->nodes()) names.push_back(name);
+    for (const NodeName& name : names) {
+      std::vector<TrainerReport> reports;
+      for (const PlannedTrainer& planned : cluster->PlanFor(name)) {
+        if (plays) reports.push_back(Play(name, planned));
+      }
+      Apply(NodeReported{name, reports});
+    }
+  }
+
+  void Apply(const Event& event) {
+    const Actions actions = cluster->Step(event, now);
+    Carry(stragglers->Follow(*cluster, actions, now));
+  }
+
+  void ApplyAdvice(int64_t advice) { Carry(stragglers->Apply(*cluster, id, advice, "ann", now)); }
+
+  void Wait(absl::Duration duration) {
+    now.steady += duration;
+    now.wall += duration;
+    if (stragglers->NextDeadline() <= now.steady) Carry(stragglers->Tick(*cluster, now));
+  }
+
+  // The controller goes down and comes up again with what was stored.
+  void Restart() {
+    std::vector<Job> jobs = {job()};
+    std::vector<Node> nodes;
+    for (const auto& [name, node] : cluster->nodes()) nodes.push_back(node);
+    Start(std::move(jobs), nodes);
+    for (const Node& node : nodes) {
+      std::vector<TrainerReport> reports;
+      for (const PlannedTrainer& planned : cluster->PlanFor(node.facts.name)) {
+        reports.push_back(Play(node.facts.name, planned));
+      }
+      Apply(NodeConnected{node.facts, reports});
+    }
+  }
+
+ private:
+  const StragglerOptions options_;
+
+ public:
+  const JobId id;
+  std::unique_ptr<Cluster> cluster;
+  std::unique_ptr<Stragglers> stragglers;
+  Moment now{absl::UnixEpoch() + absl::Hours(1), absl::FromUnixSeconds(1700000000)};
+  int64_t step = 0;
+  bool plays = true;            // Trainers report.
+  bool stops_at_order = false;  // They no longer do once something is decided.
+  std::string plan_error;       // Newer plans cannot be prepared.
+  std::map<int64_t, RemedyDecision> stored;
+  std::vector<Event> events;  // That were decided.
+
+ private:
+  void Start(std::vector<Job> jobs, std::vector<Node> nodes) {
+    cluster = std::make_unique<Cluster>(Cluster::Options());
+    stragglers = std::make_unique<Stragglers>(
+        options_, [](const std::string&, const Ladder& ladder) { return DescribeLadder(ladder); });
+    cluster->Restore(std::move(jobs), std::move(nodes), now);
+    std::vector<RemedyDecision> decisions;
+    for (const auto& [number, decision] : stored) decisions.push_back(decision);
+    if (decisions.empty()) return;
+    Carry(stragglers->Restore({{id, std::move(decisions)}}, *cluster, now));
+  }
+
+  void Carry(StragglerActions actions) {
+    while (true) {
+      for (const auto& [job_id, number] : actions.store) {
+        stored[number] = *stragglers->Find(job_id)->policy().Find(number);
+      }
+      for (const auto& [job_id, number] : actions.forget) stored.erase(number);
+      if (actions.events.empty()) return;
+      if (stops_at_order) plays = false;
+      StragglerActions next;
+      for (const Event& event : actions.events) {
+        events.push_back(event);
+        const Actions stepped = cluster->Step(event, now);
+        next.Merge(stragglers->Follow(*cluster, stepped, now));
+      }
+      actions = std::move(next);
+    }
+  }
+
+  TrainerReport Play(const NodeName& node, const PlannedTrainer& planned) {
+    TrainerReport& report = trainers_[planned.id];
+    const Generation before = report.membership.generation;
+    report.id = planned.id;
+    report.pid = 1;
+    report.progress.step = step;
+    const Membership& membership = planned.membership;
+    if (planned.stop_grace.has_value()) {
+      report.state = TrainerState::kExited;
+      report.exit = TrainerExit();
+    } else if (report.store_address.empty()) {
+      report.state = TrainerState::kReady;
+      report.store_address = absl::StrCat(node.value(), ":1");
+    } else if (membership.rank.value() >= 0 && before < membership.generation &&
+               membership.planned && report.membership.ready < membership.generation) {
+      report.membership.ready = membership.generation;
+    } else if (membership.rank.value() >= 0 && !planned.store_address.empty()) {
+      report.state = TrainerState::kRunning;
+      report.membership.generation = membership.generation;
+      report.membership.step = step;
+      TakeUpPlan(*planned.job, report);
+    }
+    return report;
+  }
+
+  void TakeUpPlan(const Job& job, TrainerReport& report) const {
+    if (!plan_error.empty() && report.plan.active.value() > 0 &&
+        report.plan.active < job.plan.epoch) {
+      report.plan.failed = job.plan.epoch;
+      report.plan.error = plan_error;
+      return;
+    }
+    report.plan.prepared = report.plan.active = job.plan.epoch;
+    report.plan.active_since_step = step;
+  }
+
+  std::map<TrainerId, TrainerReport> trainers_;
+};
+
+}  // namespace paceline
+
+#endif  // CONTROLLER_CORE_STRAGGLERS_JOB_STRAGGLER_TESTING_H_

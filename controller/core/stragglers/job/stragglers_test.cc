@@ -1,0 +1,253 @@
+#include "controller/core/stragglers/job/stragglers.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <random>
+
+#include "controller/core/stragglers/job/straggler_testing.h"
+
+namespace paceline {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// Healthy steps of 100 ms, and a bit of noise that depends on node and step only.
+double Healthy(const NodeName& node, int64_t step) {
+  std::minstd_rand random(
+      static_cast<uint32_t>(7919 * step + 31 * (node.value()[1] * 10 + node.value()[2])));
+  random.discard(3);
+  return 0.1 * (1 + 0.01 * (static_cast<double>(random() % 2001) / 1000 - 1));
+}
+
+// The node is slower by the factor from the step on.
+WatchedJob::OwnTime SlowFrom(const std::string& slow, int64_t from, double factor = 1.5) {
+  return [=](const NodeName& node, int64_t step) {
+    return Healthy(node, step) * (node.value() == slow && step >= from ? factor : 1);
+  };
+}
+
+// Each rank stalls now and then.
+double Stalling(const NodeName& node, int64_t step) {
+  std::minstd_rand random(
+      static_cast<uint32_t>(104729 * step + 17 * (node.value()[1] * 10 + node.value()[2])));
+  random.discard(5);
+  return Healthy(node, step) + (random() % 100 < 2 ? 1.0 : 0.0);
+}
+
+std::vector<const RemedyDecision*> Orders(const WatchedJob& watched) {
+  std::vector<const RemedyDecision*> orders;
+  for (const RemedyDecision& decision : watched.policy().decisions()) {
+    if (decision.automatic) orders.push_back(&decision);
+  }
+  return orders;
+}
+
+TEST(StragglersTest, SlowRankIsSwappedWhileTheJobTrainsAndTheStepsAreShorterAfterwards) {
+  WatchedJob watched(WatchedRequest(StragglerMode::kAuto));
+  ASSERT_EQ(watched.job().state, JobState::kRunning);
+  const std::string slow = watched.NodeOf(5);
+  watched.Train(200, SlowFrom(slow, 200));
+  EXPECT_THAT(watched.policy().decisions(), IsEmpty());
+  watched.Train(200, SlowFrom(slow, 200));
+  EXPECT_NE(watched.NodeOf(5), slow);
+  EXPECT_EQ(watched.job().generation, Generation(2));
+  watched.Train(300, SlowFrom(slow, 200));
+  ASSERT_EQ(watched.policy().decisions().size(), 1U);
+  const RemedyDecision& decision = watched.Last();
+  EXPECT_EQ(decision.kind, RemedyKind::kHotSwap);
+  EXPECT_EQ(decision.state, DecisionState::kHelped) << decision.outcome;
+  EXPECT_TRUE(decision.automatic);
+  EXPECT_EQ(decision.rank, 5);
+  EXPECT_NEAR(decision.predicted_s, 0.101, 0.005);
+  EXPECT_NEAR(decision.measured_s, 0.101, 0.005);
+  EXPECT_EQ(watched.job().recovery.avoid.count(NodeName(slow)), 1U);
+  EXPECT_EQ(watched.stored.at(1).state, DecisionState::kHelped);
+}
+
+TEST(StragglersTest, WithAdviseAPersonDecides) {
+  WatchedJob watched(WatchedRequest(StragglerMode::kAdvise));
+  const std::string slow = watched.NodeOf(2);
+  watched.Train(600, SlowFrom(slow, 200));
+  EXPECT_EQ(watched.NodeOf(2), slow);
+  ASSERT_EQ(watched.policy().decisions().size(), 1U);
+  EXPECT_EQ(watched.Last().state, DecisionState::kAdvised);
+  EXPECT_THAT(watched.events, IsEmpty());
+  EXPECT_EQ(watched.stragglers->Find(watched.id)->slow().count(2), 1U);
+  EXPECT_EQ(watched.stragglers->RefuseApply(*watched.cluster, watched.id, 9)->reason,
+            std::string("ADVICE_NOT_FOUND"));
+  ASSERT_FALSE(watched.stragglers->RefuseApply(*watched.cluster, watched.id, 1).has_value());
+  watched.ApplyAdvice(1);
+  watched.Train(300, SlowFrom(slow, 200));
+  EXPECT_NE(watched.NodeOf(2), slow);
+  EXPECT_EQ(watched.Last().state, DecisionState::kHelped);
+  EXPECT_EQ(watched.Last().by, "ann");
+}
+
+TEST(StragglersTest, NothingIsLookedAtWhenItIsOff) {
+  WatchedJob watched(WatchedRequest(StragglerMode::kOff));
+  watched.Train(600, SlowFrom(watched.NodeOf(2), 200));
+  EXPECT_THAT(watched.policy().decisions(), IsEmpty());
+  EXPECT_EQ(watched.stragglers->Find(watched.id)->steps_seen(), 0);
+}
+
+TEST(StragglersTest, PausedAutomationAdvisesOnly) {
+  WatchedJob watched(WatchedRequest(StragglerMode::kAuto));
+  watched.Apply(AutomationPauseRequested{"ann", "maintenance"});
+  watched.Train(600, SlowFrom(watched.NodeOf(2), 200));
+  EXPECT_THAT(watched.events, IsEmpty());
+  ASSERT_EQ(watched.policy().decisions().size(), 1U);
+  EXPECT_EQ(watched.Last().state, DecisionState::kAdvised);
+  watched.Apply(AutomationResumeRequested{"ann"});
+  watched.Train(300, SlowFrom("n02", 200));
+  EXPECT_EQ(watched.Last().state, DecisionState::kHelped);
+}
+
+TEST(StragglersTest, HalfOfTheRanksSlowAtOnceIsNoReasonToReplaceAnybody) {
+  WatchedJob watched(WatchedRequest(StragglerMode::kAuto), 16);
+  watched.Train(900, [](const NodeName& node, int64_t step) {
+    return Healthy(node, step) * (step >= 200 && node.value() < "n04" ? 1.6 : 1);
+  });
+  EXPECT_THAT(watched.events, IsEmpty());
+  for (const RemedyDecision& decision : watched.policy().decisions()) {
+    EXPECT_EQ(decision.kind, RemedyKind::kAskPerson) << decision.reason;
+  }
+  EXPECT_EQ(watched.job().generation, Generation(1));
+}
+
+TEST(StragglersTest, WhatIsNotOfTheGenerationOrNotOfTheNodeIsDropped) {
+  WatchedJob watched(WatchedRequest(StragglerMode::kAuto));
+  const TrainerId victim = watched.job().ranks[3].report.id;
+  const NodeName home = watched.job().ranks[3].place.node;
+  watched.Train(200, Healthy);
+  const JobStragglers& stragglers = *watched.stragglers->Find(watched.id);
+  const int64_t seen = stragglers.steps_seen();
+  const auto tell = [&](const NodeName& node, const TrainerId& id, double seconds) {
+    std::vector<StepTimes> steps;
+    for (int i = 0; i < 300; ++i) {
+      StepTimes times;
+      times.step = watched.step + i;
+      times.forward_s = times.backward_s = seconds;
+      times.total_s = 2 * seconds;
+      steps.push_back(times);
+    }
+    watched.Tell(node, id, steps);
+  };
+  tell(NodeName("n09"), victim, 1);  // Another node speaks for it.
+  tell(home, {JobId("job-2"), Generation(1), Rank(3)}, 1);
+  tell(home, {watched.id, Generation(7), Rank(3)}, 1);
+  EXPECT_EQ(stragglers.steps_seen(), seen);
+  EXPECT_EQ(stragglers.dropped(), 600);
+  for (const double nonsense : {-1.0, 1e9, std::numeric_limits<double>::quiet_NaN(),
+                                std::numeric_limits<double>::infinity()}) {
+    tell(home, victim, nonsense);
+  }
+  EXPECT_EQ(stragglers.dropped(), 600 + 4 * 300);
+  watched.step += 300;
+  watched.Train(400, Healthy);
+  EXPECT_THAT(watched.policy().decisions(), IsEmpty());
+  EXPECT_THAT(stragglers.slow(), IsEmpty());
+}
+
+TEST(StragglersTest, StepsFromBeforeTheReplacementArriveTooLate) {
+  WatchedJob watched(WatchedRequest(StragglerMode::kAuto));
+  const std::string slow = watched.NodeOf(5);
+  watched.Train(400, SlowFrom(slow, 200));
+  ASSERT_EQ(watched.job().generation, Generation(2));
+  const int64_t began = watched.job().recovery.history.back().step;
+  const JobStragglers& stragglers = *watched.stragglers->Find(watched.id);
+  const int64_t dropped = stragglers.dropped();
+  const RankState& other = watched.job().ranks[0];
+  StepTimes late;
+  late.step = began - 1;
+  late.forward_s = late.total_s = 2;
+  watched.Tell(other.place.node, other.report.id, {late});
+  EXPECT_EQ(stragglers.dropped(), dropped + 1);
+}
+
+JobRequest LadderRequest(StragglerMode mode) {
+  JobRequest request = WatchedRequest(mode);
+  request.strategy.has_ladder = true;
+  request.strategy_spec = "synchronous";
+  return request;
+}
+
+TEST(StragglersTest, RandomStallsLeadToALadder) {
+  WatchedJob watched(LadderRequest(StragglerMode::kAuto));
+  watched.step = 6000;  // Beyond the first twentieth of its steps.
+  for (int i = 0; i < 3; ++i) watched.Report();
+  watched.Train(250, Stalling);
+  ASSERT_EQ(Orders(watched).size(), 1U) << watched.stragglers->Find(watched.id)->plan()->reason;
+  EXPECT_EQ(Orders(watched)[0]->kind, RemedyKind::kLadder);
+  EXPECT_EQ(watched.job().plan.strategy, DescribeLadder(Orders(watched)[0]->ladder));
+  EXPECT_FALSE(watched.job().plan.ladder.empty());
+  // Here all ranks wait for one another still: it cannot have helped, and is taken back.
+  watched.Train(3000, Stalling);
+  EXPECT_EQ(watched.policy().Find(1)->state, DecisionState::kDidNotHelp)
+      << watched.policy().Find(1)->outcome;
+  EXPECT_TRUE(watched.job().plan.ladder.empty());
+  EXPECT_EQ(watched.policy().Find(2)->undoes, 1);
+  EXPECT_EQ(watched.policy().Find(2)->state, DecisionState::kDone);
+}
+
+TEST(StragglersTest, LadderThatCannotBePreparedHasFailed) {
+  WatchedJob watched(LadderRequest(StragglerMode::kAuto));
+  watched.step = 6000;
+  for (int i = 0; i < 3; ++i) watched.Report();
+  watched.plan_error = "no port is free";
+  watched.Train(600, Stalling);
+  ASSERT_FALSE(watched.policy().decisions().empty());
+  EXPECT_EQ(watched.policy().Find(1)->state, DecisionState::kFailed);
+  EXPECT_EQ(watched.policy().Find(1)->outcome, "no port is free");
+  EXPECT_EQ(Orders(watched).size(), 1U) << "not tried again at once";
+}
+
+TEST(StragglersTest, OrderSurvivesTheController) {
+  WatchedJob watched(WatchedRequest(StragglerMode::kAuto));
+  const std::string slow = watched.NodeOf(5);
+  watched.Train(200, SlowFrom(slow, 200));
+  watched.stops_at_order = true;
+  while (watched.events.empty() && watched.step < 600) watched.Train(10, SlowFrom(slow, 200));
+  ASSERT_EQ(watched.Last().state, DecisionState::kOrdered);
+  watched.plays = true;
+  watched.Restart();
+  watched.Train(400, SlowFrom(slow, 200));
+  EXPECT_NE(watched.NodeOf(5), slow);
+  EXPECT_EQ(watched.Last().id, 1);
+  EXPECT_EQ(watched.Last().state, DecisionState::kHelped) << watched.Last().outcome;
+}
+
+TEST(StragglersTest, DrainThatIsTakenBackHasFailed) {
+  JobRequest request = WatchedRequest(StragglerMode::kAuto);
+  request.spares = 0;
+  WatchedJob watched(request);
+  const std::string slow = watched.NodeOf(5);
+  watched.Train(200, SlowFrom(slow, 200));
+  watched.stops_at_order = true;
+  while (watched.events.empty() && watched.step < 2000) watched.Train(10, SlowFrom(slow, 200));
+  ASSERT_EQ(watched.Last().state, DecisionState::kOrdered);
+  EXPECT_EQ(watched.Last().kind, RemedyKind::kDrain);
+  EXPECT_GE(watched.Last().lost_s, 30) << "as much as a cold start costs";
+  watched.Apply(NodeResumeRequested{NodeName(slow), "ann"});
+  EXPECT_EQ(watched.policy().Find(1)->state, DecisionState::kFailed);
+  EXPECT_THAT(watched.policy().Find(1)->outcome, HasSubstr("taken back"));
+  EXPECT_EQ(watched.Last().kind, RemedyKind::kAskPerson) << "there is nothing else";
+  EXPECT_EQ(watched.NodeOf(5), slow);
+}
+
+TEST(StragglersTest, NothingIsOpenWhenTheJobHasEnded) {
+  WatchedJob watched(WatchedRequest(StragglerMode::kAdvise));
+  watched.Train(600, SlowFrom(watched.NodeOf(5), 200));
+  ASSERT_EQ(watched.Last().state, DecisionState::kAdvised);
+  watched.Apply(CancelRequested{watched.id, "enough", absl::Seconds(1)});
+  watched.Report();
+  ASSERT_EQ(watched.job().state, JobState::kCancelled);
+  EXPECT_EQ(watched.Last().state, DecisionState::kWithdrawn);
+  EXPECT_EQ(watched.Last().outcome, "the job has ended");
+  EXPECT_EQ(watched.stragglers->NextDeadline(), absl::InfiniteFuture());
+}
+
+}  // namespace
+}  // namespace paceline
