@@ -50,6 +50,14 @@ class JobService : public v1::JobService::CallbackService {
                                    const v1::ResumeJobRequest* request, v1::Job* reply) override;
   grpc::ServerUnaryReactor* Why(grpc::CallbackServerContext* context, const v1::WhyRequest* request,
                                 v1::WhyResponse* reply) override;
+  grpc::ServerUnaryReactor* Advise(grpc::CallbackServerContext* context,
+                                   const v1::AdviseRequest* request, v1::JobAdvice* reply) override;
+  grpc::ServerUnaryReactor* ApplyAdvice(grpc::CallbackServerContext* context,
+                                        const v1::ApplyAdviceRequest* request,
+                                        v1::RemedyDecision* reply) override;
+  grpc::ServerUnaryReactor* ListDecisions(grpc::CallbackServerContext* context,
+                                          const v1::ListDecisionsRequest* request,
+                                          v1::ListDecisionsResponse* reply) override;
   grpc::ServerWriteReactor<v1::LogChunk>* StreamLogs(grpc::CallbackServerContext* context,
                                                      const v1::StreamLogsRequest* request) override;
 
@@ -63,6 +71,8 @@ class JobService : public v1::JobService::CallbackService {
   void DoChangeLadder(const v1::ChangeLadderRequest& request, v1::Job* reply, Answer answer);
   void DoProfile(const v1::ProfileJobRequest& request, v1::Job* reply, Answer answer);
   void DoResume(const v1::ResumeJobRequest& request, v1::Job* reply, Answer answer);
+  void DoApplyAdvice(const v1::ApplyAdviceRequest& request, v1::RemedyDecision* reply,
+                     Answer answer);
   // Puts the directory in the place of a checkpoint's name.
   grpc::Status ResolveStart(std::string* from) const;
   // Runs `mutate` for a new request id, and answers a repeat from the record.
