@@ -49,6 +49,8 @@ def rows_of(totals):
     yield row("all", "million rank-steps", "1", [every["rank_steps"] / 1e6], "higher", limit=100)
     yield row("all", "transient or persistent, right", "%", [share(every, "class_right")], "higher",
               peers(totals["all"], lambda figures: share(figures, "class_right")), limit=98)
+    yield row("all", "truth within the 95 % interval of PERSISTENT", "%", [share(every, "interval_right")],
+              "higher", limit=95)
 
 
 def costs(program):
