@@ -95,7 +95,9 @@ std::unique_ptr<CLI::App> MakeCommandLine(Program& program) {
   AddGlobalFlags(*app, program.flags);
   AddSubmit(*app, program);
   CLI::App* job = AddGroup(
-      *app, "job", "Jobs: list, describe, logs, ladder, profile, cancel, resume, wait, watch, why");
+      *app, "job",
+      "Jobs: list, describe, logs, ladder, profile, cancel, resume, wait, watch, why, advise, "
+      "apply, decisions");
   AddJobList(*job, program);
   AddJobDescribe(*job, program);
   AddJobLogs(*job, program);
@@ -106,6 +108,9 @@ std::unique_ptr<CLI::App> MakeCommandLine(Program& program) {
   AddJobWait(*job, program);
   AddJobWatch(*job, program);
   AddJobWhy(*job, program);
+  AddJobAdvise(*job, program);
+  AddJobApply(*job, program);
+  AddJobDecisions(*job, program);
   CLI::App* checkpoint = AddGroup(
       *app, "checkpoint", "Checkpoints: list, describe, save, verify, export, delete, pin, unpin");
   AddCheckpointList(*checkpoint, program);

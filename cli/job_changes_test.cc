@@ -118,6 +118,14 @@ TEST_F(JobChangesTest, LadderIsSentAsItIsWritten) {
   EXPECT_EQ(request.ladder(2).format(), v1::WIRE_FORMAT_INT8);
 }
 
+TEST_F(JobChangesTest, LadderCanBeGivenUpForSynchronousSteps) {
+  const Ran ran = Paceline({"job", "ladder", kId, "synchronous"});
+  EXPECT_EQ(ran.exit, kCliOk) << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("hsgd synchronous, epoch 2"));
+  ASSERT_THAT(controller_.ladders(), SizeIs(1));
+  EXPECT_THAT(controller_.ladders()[0].ladder(), IsEmpty());
+}
+
 TEST_F(JobChangesTest, LadderThatIsNoneIsWrongUsageAndNotSent) {
   const Ran ran = Paceline({"job", "ladder", kId, "2:2,x"});
   EXPECT_EQ(ran.exit, kCliUsage);

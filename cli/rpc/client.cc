@@ -121,6 +121,20 @@ grpc::Status Client::WhyJob(const v1::WhyRequest& request, v1::WhyResponse* resp
   return Unary([&](grpc::ClientContext* c) { return jobs_->Why(c, request, response); });
 }
 
+grpc::Status Client::AdviseJob(const v1::AdviseRequest& request, v1::JobAdvice* advice) {
+  return Unary([&](grpc::ClientContext* c) { return jobs_->Advise(c, request, advice); });
+}
+
+grpc::Status Client::ApplyAdvice(const v1::ApplyAdviceRequest& request,
+                                 v1::RemedyDecision* decision) {
+  return Unary([&](grpc::ClientContext* c) { return jobs_->ApplyAdvice(c, request, decision); });
+}
+
+grpc::Status Client::ListDecisions(const v1::ListDecisionsRequest& request,
+                                   v1::ListDecisionsResponse* response) {
+  return Unary([&](grpc::ClientContext* c) { return jobs_->ListDecisions(c, request, response); });
+}
+
 grpc::Status Client::ResumeJob(const v1::ResumeJobRequest& request, v1::Job* job) {
   return Unary([&](grpc::ClientContext* c) { return jobs_->Resume(c, request, job); });
 }

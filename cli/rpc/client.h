@@ -46,6 +46,10 @@ class Client {
   grpc::Status ChangeLadder(const v1::ChangeLadderRequest& request, v1::Job* job);
   grpc::Status ProfileJob(const v1::ProfileJobRequest& request, v1::Job* job);
   grpc::Status WhyJob(const v1::WhyRequest& request, v1::WhyResponse* response);
+  grpc::Status AdviseJob(const v1::AdviseRequest& request, v1::JobAdvice* advice);
+  grpc::Status ApplyAdvice(const v1::ApplyAdviceRequest& request, v1::RemedyDecision* decision);
+  grpc::Status ListDecisions(const v1::ListDecisionsRequest& request,
+                             v1::ListDecisionsResponse* response);
   grpc::Status ResumeJob(const v1::ResumeJobRequest& request, v1::Job* job);
   grpc::Status SaveCheckpoint(const v1::SaveCheckpointRequest& request, v1::Job* job);
   grpc::Status GetCheckpoint(const v1::GetCheckpointRequest& request, v1::Checkpoint* checkpoint);

@@ -53,6 +53,11 @@ void FakeController::SetCheckpoints(std::vector<v1::Checkpoint> checkpoints) {
   checkpoints_ = std::move(checkpoints);
 }
 
+void FakeController::SetAdvice(v1::JobAdvice advice) {
+  const absl::MutexLock lock(&mutex_);
+  advice_ = std::move(advice);
+}
+
 void FakeController::FailNext(grpc::Status status) {
   const absl::MutexLock lock(&mutex_);
   failures_.push_back(std::move(status));
@@ -106,6 +111,11 @@ std::vector<v1::ProfileJobRequest> FakeController::profiles() const {
 std::vector<v1::ResumeJobRequest> FakeController::resumes() const {
   const absl::MutexLock lock(&mutex_);
   return resumes_;
+}
+
+std::vector<v1::ApplyAdviceRequest> FakeController::applied() const {
+  const absl::MutexLock lock(&mutex_);
+  return applied_;
 }
 
 std::vector<v1::SaveCheckpointRequest> FakeController::saves() const {
@@ -266,6 +276,36 @@ grpc::Status FakeController::Resume(grpc::ServerContext*, const v1::ResumeJobReq
     spec.set_accumulation_steps(request->accumulation_steps());
   }
   job->set_state(v1::QUEUED);
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeController::Advise(grpc::ServerContext*, const v1::AdviseRequest*,
+                                    v1::JobAdvice* advice) {
+  const absl::MutexLock lock(&mutex_);
+  if (const grpc::Status failure = NextFailure(); !failure.ok()) return failure;
+  *advice = advice_;
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeController::ApplyAdvice(grpc::ServerContext*,
+                                         const v1::ApplyAdviceRequest* request,
+                                         v1::RemedyDecision* decision) {
+  const absl::MutexLock lock(&mutex_);
+  applied_.push_back(*request);
+  if (const grpc::Status failure = NextFailure(); !failure.ok()) return failure;
+  for (const v1::RemedyDecision& known : advice_.decisions()) {
+    if (known.id() == request->advice()) *decision = known;
+  }
+  decision->set_state(v1::DECISION_ORDERED);
+  decision->set_by(request->by());
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeController::ListDecisions(grpc::ServerContext*, const v1::ListDecisionsRequest*,
+                                           v1::ListDecisionsResponse* response) {
+  const absl::MutexLock lock(&mutex_);
+  if (const grpc::Status failure = NextFailure(); !failure.ok()) return failure;
+  *response->mutable_decisions() = advice_.decisions();
   return grpc::Status::OK;
 }
 

@@ -49,6 +49,8 @@ class FakeController : public v1::JobService::Service, public v1::CheckpointServ
   void SetJobs(std::vector<v1::Job> jobs) ABSL_LOCKS_EXCLUDED(mutex_);
   // Each is known as JOB/STEP, JOB being its id or name, or JOB for the first of the job.
   void SetCheckpoints(std::vector<v1::Checkpoint> checkpoints) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Of the first job. ListDecisions answers with those of the advice.
+  void SetAdvice(v1::JobAdvice advice) ABSL_LOCKS_EXCLUDED(mutex_);
   // The answer to the next change when it is no success.
   void FailNext(grpc::Status status) ABSL_LOCKS_EXCLUDED(mutex_);
   void AddWatch(StreamScript<v1::JobEvent> script) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -59,6 +61,7 @@ class FakeController : public v1::JobService::Service, public v1::CheckpointServ
   std::vector<v1::ChangeLadderRequest> ladders() const ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<v1::ProfileJobRequest> profiles() const ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<v1::ResumeJobRequest> resumes() const ABSL_LOCKS_EXCLUDED(mutex_);
+  std::vector<v1::ApplyAdviceRequest> applied() const ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<v1::SaveCheckpointRequest> saves() const ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<v1::DeleteCheckpointRequest> deletes() const ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<v1::PinCheckpointRequest> pins() const ABSL_LOCKS_EXCLUDED(mutex_);
@@ -84,6 +87,12 @@ class FakeController : public v1::JobService::Service, public v1::CheckpointServ
   grpc::Status Profile(grpc::ServerContext*, const v1::ProfileJobRequest*, v1::Job*) override;
   // Answers with the first job, QUEUED, its ranks and batch changed.
   grpc::Status Resume(grpc::ServerContext*, const v1::ResumeJobRequest*, v1::Job*) override;
+  grpc::Status Advise(grpc::ServerContext*, const v1::AdviseRequest*, v1::JobAdvice*) override;
+  // Answers with the decision, ORDERED.
+  grpc::Status ApplyAdvice(grpc::ServerContext*, const v1::ApplyAdviceRequest*,
+                           v1::RemedyDecision*) override;
+  grpc::Status ListDecisions(grpc::ServerContext*, const v1::ListDecisionsRequest*,
+                             v1::ListDecisionsResponse*) override;
   grpc::Status StreamLogs(grpc::ServerContext*, const v1::StreamLogsRequest*,
                           grpc::ServerWriter<v1::LogChunk>*) override;
   // Answers with the first job and order 1, PENDING.
@@ -113,6 +122,7 @@ class FakeController : public v1::JobService::Service, public v1::CheckpointServ
   mutable absl::Mutex mutex_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<v1::Job> jobs_ ABSL_GUARDED_BY(mutex_);
+  v1::JobAdvice advice_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::Checkpoint> checkpoints_ ABSL_GUARDED_BY(mutex_);
   std::deque<grpc::Status> failures_ ABSL_GUARDED_BY(mutex_);
   std::deque<StreamScript<v1::JobEvent>> watch_scripts_ ABSL_GUARDED_BY(mutex_);
@@ -123,6 +133,7 @@ class FakeController : public v1::JobService::Service, public v1::CheckpointServ
   std::vector<v1::ChangeLadderRequest> ladders_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::ProfileJobRequest> profiles_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::ResumeJobRequest> resumes_ ABSL_GUARDED_BY(mutex_);
+  std::vector<v1::ApplyAdviceRequest> applied_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::SaveCheckpointRequest> saves_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::DeleteCheckpointRequest> deletes_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::PinCheckpointRequest> pins_ ABSL_GUARDED_BY(mutex_);

@@ -106,7 +106,7 @@ void AddJobLadder(CLI::App& parent, Program& program) {
   auto* ladder = verb->add_option(
       "LADDER", flags->ladder,
       "New levels PERIOD:SIZE or PERIOD:node|rack|all, each with :int8 if wanted, such "
-      "as 2:2,4:4,8:all. Default: show the present one");
+      "as 2:2,4:4,8:all; or synchronous: none. Default: show the present one");
   auto* wait = verb->add_flag("--wait", flags->wait, "Wait until all ranks have taken it up");
   wait->needs(ladder);
   verb->add_option("--request-id", flags->request_id,

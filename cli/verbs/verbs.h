@@ -22,6 +22,9 @@ void AddJobResume(CLI::App& parent, Program& program);
 void AddJobWait(CLI::App& parent, Program& program);
 void AddJobWatch(CLI::App& parent, Program& program);
 void AddJobWhy(CLI::App& parent, Program& program);
+void AddJobAdvise(CLI::App& parent, Program& program);
+void AddJobApply(CLI::App& parent, Program& program);
+void AddJobDecisions(CLI::App& parent, Program& program);
 
 void AddCheckpointList(CLI::App& parent, Program& program);
 void AddCheckpointDescribe(CLI::App& parent, Program& program);

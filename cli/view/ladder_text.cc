@@ -13,9 +13,10 @@
 namespace paceline {
 namespace {
 
+constexpr char kSynchronous[] = "synchronous";
 constexpr char kForm[] =
     "a level is PERIOD:SIZE or PERIOD:node|rack|all, with :int8 or :fp32 behind it if need "
-    "be, such as 8:all:int8";
+    "be, such as 8:all:int8; \"synchronous\" alone stands for none";
 
 std::optional<v1::Scope> ScopeNamed(absl::string_view name) {
   for (const v1::Scope scope : {v1::SCOPE_NODE, v1::SCOPE_RACK, v1::SCOPE_ALL}) {
@@ -71,6 +72,7 @@ std::string LevelText(const v1::LadderLevel& level) {
 
 absl::StatusOr<std::vector<v1::LadderLevel>> ParseLadder(absl::string_view text) {
   std::vector<v1::LadderLevel> ladder;
+  if (text == kSynchronous) return ladder;
   for (const absl::string_view part : absl::StrSplit(text, ',')) {
     std::optional<v1::LadderLevel> level = ParseLevel(part);
     if (!level.has_value()) {
@@ -81,17 +83,18 @@ absl::StatusOr<std::vector<v1::LadderLevel>> ParseLadder(absl::string_view text)
   return ladder;
 }
 
-std::string LadderText(const v1::Strategy& strategy) {
-  if (strategy.has_local_sgd()) return absl::StrCat(strategy.local_sgd().period(), ":all");
-  return absl::StrJoin(strategy.hsgd().ladder(), ",",
-                       [](std::string* out, const v1::LadderLevel& level) {
-                         absl::StrAppend(out, LevelText(level));
-                       });
+std::string LadderText(const google::protobuf::RepeatedPtrField<v1::LadderLevel>& ladder) {
+  if (ladder.empty()) return kSynchronous;
+  return absl::StrJoin(ladder, ",", [](std::string* out, const v1::LadderLevel& level) {
+    absl::StrAppend(out, LevelText(level));
+  });
 }
 
 std::string StrategyText(const v1::Strategy& strategy) {
-  if (strategy.has_hsgd()) return absl::StrCat("hsgd ", LadderText(strategy));
-  if (strategy.has_local_sgd()) return absl::StrCat("local_sgd ", LadderText(strategy));
+  if (strategy.has_hsgd()) return absl::StrCat("hsgd ", LadderText(strategy.hsgd().ladder()));
+  if (strategy.has_local_sgd()) {
+    return absl::StrCat("local_sgd ", strategy.local_sgd().period(), ":all");
+  }
   return "ddp";
 }
 

@@ -1,5 +1,6 @@
 // Ladders in one line, as `paceline job ladder` takes and shows them: "2:2,4:4,8:all:int8" is a
-// mean over 2 ranks each 2 steps, over 4 each 4, and over all each 8, the last one in int8.
+// mean over 2 ranks each 2 steps, over 4 each 4, and over all each 8, the last one in int8. The
+// ladder without levels is "synchronous": the mean of all gradients at each step.
 #ifndef CLI_VIEW_LADDER_TEXT_H_
 #define CLI_VIEW_LADDER_TEXT_H_
 
@@ -8,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "google/protobuf/repeated_ptr_field.h"
 #include "proto/job.pb.h"
 #include "proto/job_spec.pb.h"
 
@@ -17,10 +19,9 @@ namespace paceline {
 // controller's to say.
 absl::StatusOr<std::vector<v1::LadderLevel>> ParseLadder(absl::string_view text);
 
-// Empty for ddp.
-std::string LadderText(const v1::Strategy& strategy);
+std::string LadderText(const google::protobuf::RepeatedPtrField<v1::LadderLevel>& ladder);
 
-// "hsgd 2:2,4:all", "local_sgd 8:all", "ddp".
+// "hsgd 2:2,4:all", "hsgd synchronous", "local_sgd 8:all", "ddp".
 std::string StrategyText(const v1::Strategy& strategy);
 
 // "rank 3 could not prepare it: ..." of the job's newest plan; empty if all could so far.

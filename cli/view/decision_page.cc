@@ -1,0 +1,164 @@
+#include "cli/view/decision_page.h"
+
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "cli/text/neutral.h"
+#include "cli/text/table.h"
+#include "cli/view/job_text.h"
+#include "cli/view/ladder_text.h"
+#include "cli/view/numbers.h"
+#include "cli/view/straggler_text.h"
+
+namespace paceline {
+namespace {
+
+// "generation 2, plan epoch 3, step 330".
+std::string StateText(int64_t generation, int64_t epoch) {
+  return absl::StrCat("generation ", generation, ", plan epoch ", epoch);
+}
+
+bool IsAboutOne(const v1::StragglerVerdict& verdict) {
+  return verdict.rank() >= 0 || verdict.kind() == v1::VERDICT_NODE;
+}
+
+std::string VerdictText(const v1::StragglerVerdict& verdict) {
+  std::string text = absl::StrCat(
+      WordOf(verdict.kind()), " since step ", verdict.since_step(), ": ", SlowdownText(verdict),
+      IsAboutOne(verdict) ? " times its peers, by " : " times as before, by ",
+      WordOf(verdict.cause()), "; ", PercentText(verdict.lost_share()), " of the job's time lost");
+  if (verdict.episodes() > 1) absl::StrAppend(&text, "; slow ", verdict.episodes(), " times");
+  return text;
+}
+
+std::string CostText(const v1::RemedyDecision& decision) {
+  std::vector<std::string> parts;
+  if (decision.cost_s() > 0) {
+    parts.push_back(absl::StrCat(StepText(decision.cost_s()), " expected"));
+  }
+  if (decision.paid_s() > 0) parts.push_back(absl::StrCat(StepText(decision.paid_s()), " paid"));
+  return absl::StrJoin(parts, ", ");
+}
+
+std::string StepLine(const v1::RemedyDecision& decision) {
+  std::vector<std::string> parts;
+  const auto add = [&](double seconds, absl::string_view what) {
+    if (seconds <= 0) return;
+    const std::string gain =
+        parts.empty() ? "" : absl::StrCat(" (", GainText(decision.before_s(), seconds), ")");
+    parts.push_back(absl::StrCat(StepText(seconds), " ", what, gain));
+  };
+  add(decision.before_s(), absl::StrFormat("before (+-%.2g ms)", 1000 * decision.before_error_s()));
+  if (decision.kind() != v1::REMEDY_ASK_PERSON) add(decision.predicted_s(), "predicted");
+  add(decision.measured_s(), "measured");
+  return absl::StrJoin(parts, ", ");
+}
+
+std::string OptionTable(const v1::RemedyDecision& decision, const PageStyle& style) {
+  Table table({{"REMEDY"}, {"COST", true}, {"STEP", true}, {"COST UNTIL THE END", true}});
+  for (const v1::RemedyOption& option : decision.options()) {
+    table.Add({WordOf(option.kind()), StepText(option.cost_s()), StepText(option.step_s()),
+               DurationText(option.total_s())});
+  }
+  return table.Rendered(style.width, style.colours);
+}
+
+std::string LadderTable(const v1::LadderPlan& plan, const PageStyle& style) {
+  Table table({{"LADDER"},
+               {"STEP", true},
+               {"COMMUNICATION", true},
+               {"SPEED-UP", true},
+               {"EQUIVALENT PERIOD", true}});
+  const auto add = [&](const v1::LadderPrediction& prediction, absl::string_view note) {
+    table.Add({absl::StrCat(LadderText(prediction.ladder()), note), StepText(prediction.step_s()),
+               StepText(prediction.communication_s()),
+               absl::StrFormat("%.2f", prediction.speedup()),
+               absl::StrFormat("%.2f", prediction.equivalent_period())});
+  };
+  add(plan.current(), " (current)");
+  if (!plan.current().ladder().empty()) add(plan.synchronous(), "");
+  for (const v1::LadderPrediction& candidate : plan.candidates()) add(candidate, "");
+  return table.Rendered(style.width, style.colours);
+}
+
+std::string LadderChangeText(const v1::RemedyDecision& decision) {
+  if (decision.kind() != v1::REMEDY_LADDER) return "";
+  return absl::StrCat(LadderText(decision.ladder()), " instead of ", LadderText(decision.former()));
+}
+
+}  // namespace
+
+std::string DecisionTable(const v1::ListDecisionsResponse& decisions, absl::Time now,
+                          const PageStyle& style) {
+  Table table({{"ID", true},
+               {"AGO", true},
+               {"WHAT"},
+               {"STATE"},
+               {"BY", false, true},
+               {"PREDICTED", true, true},
+               {"MEASURED", true, true},
+               {"OUTCOME"}});
+  for (const v1::RemedyDecision& decision : decisions.decisions()) {
+    const double age = absl::ToDoubleSeconds(now - TimeOf(true, decision.time()));
+    const bool is_asked = decision.kind() == v1::REMEDY_ASK_PERSON;
+    table.Add({absl::StrCat(decision.id()),
+               DurationText(age),
+               decision.summary(),
+               {WordOf(decision.state()), StateColour(decision.state())},
+               OwnerText(decision),
+               is_asked ? "" : StepText(decision.predicted_s()),
+               StepText(decision.measured_s()),
+               decision.outcome()});
+  }
+  return table.Rendered(style.width, style.colours);
+}
+
+std::string DecisionLine(const v1::RemedyDecision& decision, const PageStyle& style) {
+  const std::string owner = OwnerText(decision);
+  return absl::StrCat(
+      "advice ", decision.id(), " is ",
+      Painted(WordOf(decision.state()), StateColour(decision.state()), style.colours),
+      owner.empty() ? "" : absl::StrCat(" by ", owner), ": ", NeutralLine(decision.summary()));
+}
+
+std::string DecisionPage(const v1::RemedyDecision& decision, absl::Time now,
+                         const PageStyle& style) {
+  std::string page;
+  const auto add = [&](absl::string_view label, absl::string_view value) {
+    AddParagraph(&page, "", label, value, style.width);
+  };
+  add("Decision", absl::StrCat(decision.id()));
+  add("What", decision.summary());
+  AddLine(&page, "State",
+          Painted(WordOf(decision.state()), StateColour(decision.state()), style.colours));
+  add("By", OwnerText(decision));
+  add("Advised", MomentText(TimeOf(decision.has_time(), decision.time()), now));
+  if (decision.has_end_time()) add("Ended", MomentText(TimeOf(true, decision.end_time()), now));
+  add("Why", decision.reason());
+  add("At",
+      absl::StrCat(StateText(decision.generation(), decision.epoch()), ", step ", decision.step()));
+  if (decision.has_verdict() && decision.verdict().slowdown() != 1) {
+    add("Verdict", VerdictText(decision.verdict()));
+  }
+  if (decision.lost_s() > 0) {
+    add("Lost", absl::StrCat(StepText(decision.lost_s()), " until it was advised"));
+  }
+  add("Ladder", LadderChangeText(decision));
+  add("Cost", CostText(decision));
+  add("Step", StepLine(decision));
+  if (decision.done_generation() > 0) {
+    add("Done in", StateText(decision.done_generation(), decision.done_epoch()));
+  }
+  add("Outcome", decision.outcome());
+  if (!decision.options().empty()) {
+    absl::StrAppend(&page, "\nWhat could be done:\n", OptionTable(decision, style));
+  }
+  if (decision.has_plan()) {
+    absl::StrAppend(&page, "\nLadders, as predicted:\n", LadderTable(decision.plan(), style));
+  }
+  return page;
+}
+
+}  // namespace paceline

@@ -1,0 +1,26 @@
+// What was decided about a job's stragglers, and what became of it.
+#ifndef CLI_VIEW_DECISION_PAGE_H_
+#define CLI_VIEW_DECISION_PAGE_H_
+
+#include <string>
+
+#include "absl/time/time.h"
+#include "cli/view/page.h"
+#include "proto/straggler.pb.h"
+
+namespace paceline {
+
+// A row each.
+std::string DecisionTable(const v1::ListDecisionsResponse& decisions, absl::Time now,
+                          const PageStyle& style);
+
+// "advice 3 is ordered by ann: hot-swap of rank 5 on n3".
+std::string DecisionLine(const v1::RemedyDecision& decision, const PageStyle& style);
+
+// One with all that it rests on.
+std::string DecisionPage(const v1::RemedyDecision& decision, absl::Time now,
+                         const PageStyle& style);
+
+}  // namespace paceline
+
+#endif  // CLI_VIEW_DECISION_PAGE_H_
