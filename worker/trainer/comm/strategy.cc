@@ -23,6 +23,9 @@ namespace {
 // What rides along with a mean over all ranks, summed.
 enum Rider { kReady, kLoss, kLosses, kRiders };
 
+// Without levels all ranks are equal after each step; at each so many they look for a new plan.
+constexpr int64_t kStepsPerLook = 8;
+
 void MakeEqual(Group& all, const std::vector<NamedTensor>& parameters) {
   if (all.size() == 1) return;
   const std::vector<at::Tensor> tensors = TensorsOf(parameters);
@@ -54,17 +57,24 @@ struct Strategy::Parts {
         Control& control);
 
   bool ddp() const { return config.strategy.kind == StrategyConfig::Kind::kDdp; }
-  bool InWarmup(int64_t step) const { return ddp() || step < config.strategy.warmup_steps; }
+  bool has_levels() const { return !active->plan.levels.empty(); }
+  // Gradients are averaged over all ranks.
+  bool IsSynchronous(int64_t step) const {
+    return !has_levels() || step < config.strategy.warmup_steps;
+  }
 
   // Null: this rank is alone with them.
   Group* GradientGroup(int64_t step) {
     if (step < alone_below) return nullptr;
-    return InWarmup(step) ? &groups.all() : active->gradients.get();
+    return IsSynchronous(step) ? &groups.all() : active->gradients.get();
   }
   std::optional<int> LevelAt(int64_t step) const {
     return step < alone_below ? std::nullopt : schedule.LevelAt(step);
   }
-  bool IsBoundary(int64_t step) const { return step >= alone_below && schedule.IsBoundary(step); }
+  bool IsBoundary(int64_t step) const {
+    if (step < alone_below || ddp()) return false;
+    return has_levels() ? schedule.IsBoundary(step) : step % kStepsPerLook == 0;
+  }
   std::vector<at::Tensor> AveragedState() const;
   // Over the group of this level, or over all ranks.
   void Average(std::optional<int> level, at::Tensor riders);
@@ -86,8 +96,10 @@ struct Strategy::Parts {
   // By level; null for one that sends fp32. They begin when all ranks are equal: when the plan is
   // taken up, and again at the end of the warm-up.
   std::vector<std::unique_ptr<Int8Mean>> int8;
-  bool warming_up = true;
-  bool regroups = false;  // StrategyStart::regrouped, until it is done.
+  bool synchronous = true;  // IsSynchronous, of the latest step.
+  // The next step begins with a mean over all ranks: groups are new, or there are no levels any
+  // more, after which nothing else would make ranks equal.
+  bool regroups = false;
   bool all_equal = true;  // At the moment.
   int64_t steps_done = 0;
   int64_t mean_step = -1;                                // StrategyMemory::mean_step
@@ -118,12 +130,17 @@ Strategy::Parts::Parts(Groups& groups_in, const TrainerConfig& config_in, Strate
   progress.IsNew(start.plan->plan.epoch);
   TakeUp(std::move(start.plan), start.step);
   steps_done = start.step;
-  if (!start.resumes) return;
+  const bool needs_mean = !ddp() && !has_levels();
+  if (!start.resumes) {
+    regroups = needs_mean && start.step > 0;  // Slots of the optimizer may differ.
+    return;
+  }
   figures = std::move(start.memory.figures);
   // A rank may have begun the first step after it, and taken that back.
-  warming_up = InWarmup(start.step - 1);
-  regroups = start.regrouped && std::any_of(int8.begin(), int8.end(),
-                                            [](const auto& mean) { return mean != nullptr; });
+  synchronous = IsSynchronous(start.step - 1);
+  regroups = start.regrouped &&
+             (needs_mean || std::any_of(int8.begin(), int8.end(),
+                                        [](const auto& mean) { return mean != nullptr; }));
   all_equal = start.memory.all_equal;
   for (size_t i = 0; i < std::min(int8.size(), start.memory.levels.size()); ++i) {
     const StrategyMemory::Level& level = start.memory.levels[i];
@@ -137,7 +154,8 @@ Strategy::Parts::Parts(Groups& groups_in, const TrainerConfig& config_in, Strate
 }
 
 std::vector<at::Tensor> Strategy::Parts::AveragedState() const {
-  return config.strategy.average_optimizer_state ? state() : std::vector<at::Tensor>();
+  const bool all = config.strategy.average_optimizer_state || !has_levels();
+  return all ? state() : std::vector<at::Tensor>();
 }
 
 void Strategy::Parts::Average(std::optional<int> level, at::Tensor with) {
@@ -189,6 +207,7 @@ void Strategy::Parts::TakeUp(std::shared_ptr<const BuiltPlan> next, int64_t firs
                            : nullptr);
   }
   schedule = ScheduleOf(active->plan, config.strategy);
+  regroups = last != nullptr && !last->plan.levels.empty() && !has_levels();
   gradients.SetGroup(GradientGroup(first_step));
   builder.SetActive(active);
   PACELINE_LOG(INFO) << "plan epoch=" << active->plan.epoch << " step=" << first_step
@@ -219,7 +238,7 @@ void Strategy::BeginForward(int64_t step, bool last) {
     parts.all_equal = true;
     parts.regroups = false;
   }
-  if (std::exchange(parts.warming_up, parts.InWarmup(step)) && !parts.warming_up) {
+  if (std::exchange(parts.synchronous, parts.IsSynchronous(step)) && !parts.synchronous) {
     parts.SetReferences(RangeOf(parts.groups.all()), nullptr);
   }
   parts.gradients.SetGroup(parts.GradientGroup(step));
@@ -241,8 +260,8 @@ StepExchange Strategy::AfterStep(int64_t step, const at::Tensor& loss,
   Parts& parts = *parts_;
   parts.steps_done = step + 1;
   StepExchange result;
-  parts.all_equal =
-      parts.config.member.world_size == 1 || (parts.InWarmup(step) && step >= parts.alone_below);
+  parts.all_equal = parts.config.member.world_size == 1 ||
+                    (parts.IsSynchronous(step) && step >= parts.alone_below);
   if (parts.gradients.group() != nullptr) {
     result.gradient_group_size = parts.gradients.group()->size();
   }

@@ -74,7 +74,8 @@ struct StrategyStart {
   StrategyMemory memory;    // Of the same plan, if it has levels.
   int64_t alone_below = 0;  // Steps below it are made without exchanges (core/meeting.h).
   // The groups are others than those of the memory. Members of a group that sends int8 then have no
-  // vector in common, so that all take the mean of all parameters before the first exchange.
+  // vector in common, and without levels nothing would make ranks equal, so that all take the mean
+  // of all parameters before the first exchange.
   bool regrouped = false;
 };
 
@@ -83,7 +84,8 @@ class Strategy {
   // Collective, unless it resumes: compares the parameters' shapes over the ranks and gives all of
   // them those of rank 0. `groups`, `control` and what `state` refers to outlive this. `parameters`
   // are used in no backward pass after it. `state`: the optimizer's tensors, which are averaged
-  // with the parameters if the configuration says so; asked for at each average.
+  // with the parameters if the configuration says so, or the plan has no levels any more; asked for
+  // at each average.
   Strategy(Groups& groups, const TrainerConfig& config, StrategyStart start,
            const std::vector<NamedTensor>& parameters,
            std::function<std::vector<at::Tensor>()> state, Control& control);

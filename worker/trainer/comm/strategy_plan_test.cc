@@ -25,6 +25,7 @@ namespace {
 using testing::Each;
 using testing::FloatNear;
 using testing::HasSubstr;
+using testing::SizeIs;
 using Kind = StrategyConfig::Kind;
 
 // What the parameters of all ranks come to, added up without communication.
@@ -148,6 +149,53 @@ TEST(StrategyPlanTest, PlansOfDifferentEpochsAreNotTakenUp) {
     EXPECT_EQ(rank.control.status().active_epoch, 8);
     EXPECT_EQ(rank.control.status().failed_epoch, 0);
   });
+}
+
+// Four ranks, whose optimizer holds something of their own.
+TEST(StrategyPlanTest, LadderIsTakenUpAndGivenUpAgain) {
+  absl::Mutex mu;
+  std::map<int64_t, std::vector<int64_t>> taken_up;  // By epoch.
+  RunRanks(Job(4, Kind::kHsgd), [&](const TrainerConfig& config, Groups& groups) {
+    const auto own = static_cast<float>(config.rank());
+    const at::Tensor momentum = at::full({2}, own, at::kFloat);
+    TestRank rank(config, groups, Plan(1, {}), 0, [&] { return std::vector{momentum}; });
+    int64_t step = 0;
+    const auto train = [&](float gradient, float added) {
+      EXPECT_THAT(rank.GradientsOf(step, {own}), Each(gradient)) << step;
+      rank.Add(added);
+      return rank.AfterStep(step++);
+    };
+    const auto train_until = [&](int64_t epoch, float gradient, float added) {
+      while (step < 100 && rank.control.status().active_epoch != epoch) train(gradient, added);
+      const absl::MutexLock lock(&mu);
+      taken_up[epoch].push_back(rank.control.status().active_since_step);
+    };
+    for (int i = 0; i < 3; ++i) EXPECT_TRUE(train(1.5, 1).all_equal);
+    EXPECT_EQ(rank.averages, 0);
+    rank.strategy.Prepare(Plan(2, {{2, {2, 2}}, {4, {4}}}, {2, 2}));
+    rank.control.AwaitPrepared(2);
+    train_until(2, 1.5, 1);
+    EXPECT_EQ(rank.value(), static_cast<float>(step)) << "all ranks did the same";
+
+    EXPECT_FALSE(train(config.rank() < 2 ? 0.5F : 2.5F, own).all_equal);
+    rank.strategy.Prepare(Plan(3, {}));
+    rank.control.AwaitPrepared(3);
+    train_until(3, config.rank() < 2 ? 0.5F : 2.5F, own);
+    EXPECT_THAT(rank.GradientsOf(step, {own}), Each(1.5F));
+    EXPECT_EQ(momentum[0].item<float>(), 1.5F) << "else ranks would drift apart unseen";
+    const float value = rank.value();
+    at::Tensor sum = rank.a.detach().clone();
+    groups.all().Sum(sum);
+    EXPECT_EQ(sum[0].item<float>(), 4 * value);
+    EXPECT_TRUE(rank.AfterStep(step++).all_equal);
+    momentum.fill_(own);
+    train(1.5, 1);
+    EXPECT_EQ(momentum[0].item<float>(), own) << "made equal once";
+  });
+  for (const int64_t epoch : {2, 3}) {
+    EXPECT_THAT(taken_up[epoch], SizeIs(4));
+    EXPECT_THAT(taken_up[epoch], Each(taken_up[epoch].front())) << epoch;
+  }
 }
 
 // Its second connection fails: the first after that of all ranks.

@@ -48,10 +48,9 @@ absl::Status CheckPlan(const TrainingPlan& plan, StrategyConfig::Kind kind, int 
   const std::string name = absl::StrCat("plan ", plan.epoch);
   if (plan.epoch < 1) return absl::InvalidArgumentError(absl::StrCat(name, ": epochs begin at 1"));
   const size_t levels = plan.levels.size();
-  if (kind == StrategyConfig::Kind::kDdp ? levels != 0 : levels == 0) {
-    return absl::InvalidArgumentError(absl::StrCat(name, " has ", levels,
-                                                   " levels, which does not "
-                                                   "go with the job's strategy"));
+  if (kind == StrategyConfig::Kind::kDdp && levels != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, " has ", levels, " levels, but ddp has none"));
   }
   if (kind == StrategyConfig::Kind::kLocalSgd && levels != 1) {
     return absl::InvalidArgumentError(
