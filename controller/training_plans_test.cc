@@ -196,6 +196,7 @@ TEST_F(TrainingPlansTest, LadderOfLocalSgdIsAPeriod) {
   EXPECT_EQ(Reason(two), "LADDER_INVALID");
   EXPECT_THAT(two.error_message(), HasSubstr("one fp32 level over all ranks"));
   EXPECT_EQ(Reason(ChangeLadder({{4, 4}}, "r3", &job, v1::WIRE_FORMAT_INT8)), "LADDER_INVALID");
+  EXPECT_EQ(Reason(ChangeLadder({}, "r4", &job)), "LADDER_INVALID") << "it needs a period";
   ASSERT_TRUE(ChangeLadder({{8, 4}}, "r4", &job).ok());
   EXPECT_EQ(job.plan().epoch(), 2);
   EXPECT_EQ(job.plan().strategy().local_sgd().period(), 8);
@@ -218,8 +219,22 @@ TEST_F(TrainingPlansTest, LaddersThatCannotBeAreRefused) {
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_EQ(Reason(status), "LADDER_INVALID");
   EXPECT_THAT(status.error_message(), HasSubstr("ladder[0].size: is 3"));
-  EXPECT_EQ(Reason(ChangeLadder({}, "r2", &job)), "LADDER_INVALID");
   EXPECT_EQ(Get(job_.id()).plan().epoch(), 1);
+}
+
+TEST_F(TrainingPlansTest, JobMayBeginWithoutALadderAndGiveOneUp) {
+  v1::JobSpec spec = HsgdSpec();
+  spec.mutable_strategy()->mutable_hsgd()->clear_ladder();
+  StartJob(spec);
+  EXPECT_TRUE(plans_[0].trainers(0).plan().levels().empty());
+  ReportAndWait(1, 8);
+  v1::Job job;
+  ASSERT_TRUE(ChangeLadder({{2, 2}, {4, 4}}, "r1", &job).ok());
+  EXPECT_EQ(job.plan().strategy().hsgd().ladder_size(), 2);
+  ReportAndWait(2, 16);
+  ASSERT_TRUE(ChangeLadder({}, "r2", &job).ok());
+  EXPECT_TRUE(job.plan().strategy().has_hsgd());
+  EXPECT_EQ(job.plan().strategy().hsgd().ladder_size(), 0);
 }
 
 TEST_F(TrainingPlansTest, SynchronousJobKeepsItsStrategy) {

@@ -143,8 +143,8 @@ const std::vector<JobKey>& JobKeys() {
        "Momentum and moments when parameters are averaged: each rank's own, or averaged too. Not with kind ddp."},
       {"strategy.period", T::kInteger, "steps", "required with kind local_sgd", "1 and more", "8",
        "Steps between two means, counted from the end of the warm-up. Only with kind local_sgd.", true},
-      {"strategy.ladder", T::kGroups, "", "required with kind hsgd", "", "",
-       "Levels from the smallest group to all ranks. Only with kind hsgd."},
+      {"strategy.ladder", T::kGroups, "", "none", "", "",
+       "Levels from the smallest group to all ranks; none: the mean of all gradients at every step, until the ladder is changed. Only with kind hsgd."},
       {"strategy.ladder[].period", T::kInteger, "steps", "required",
        "1 and more; above the period before it and a multiple of it", "8",
        "Parameters are averaged after the steps, counted from 0, that it divides.", true},
@@ -224,9 +224,9 @@ const std::vector<JobKey>& JobKeys() {
        "true needs device cuda, ranks 1, model llama or mlp, accumulation_steps 1", "true",
        "Replay each step as one CUDA graph."},
 
-      {"stragglers", T::kGroup, "", "", "", "", "What is done about ranks that are slow; kept with the job, and not acted on yet (docs/stragglers.md)."},
+      {"stragglers", T::kGroup, "", "", "", "", "What is done about ranks that are slow (docs/stragglers.md)."},
       {"stragglers.mode", T::kChoice, "", "advise", "off, advise, auto", "auto",
-       "Nobody looks for them; they are told of, with the remedy that would be taken; the remedy is taken."},
+       "Nobody looks for them; they are told of, with a remedy that a person may have taken (paceline job advise); the remedy is taken."},
 
       {"allow_chaos", T::kBool, "", "false", "", "true", "The job may be disturbed as chaos says."},
       {"chaos", T::kGroups, "", "none", "needs allow_chaos", "", "Disturbances on purpose, for drills and tests."},

@@ -72,6 +72,11 @@ checkpoint: {directory: c, every_s: 0.1}
 device: cuda
 cuda_graph: true
 optimizer: {kind: sgd, learning_rate: 0.1}
+)",
+           R"(model: resnet18
+data: {train: t}
+strategy: {kind: hsgd}
+optimizer: {kind: sgd, learning_rate: 0.1}
 )"}) {
     const JobFile first = ParseJobFile(std::string(kStart) + more, "/jobs");
     for (const FileProblem& problem : first.problems) ADD_FAILURE() << problem.message;

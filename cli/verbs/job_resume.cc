@@ -50,6 +50,11 @@ int ResumeJob(Program& program, const JobResumeFlags& flags) {
   if (!flags.ladder.empty()) {
     const absl::StatusOr<std::vector<v1::LadderLevel>> ladder = ParseLadder(flags.ladder);
     if (!ladder.ok()) return program.Fail(ladder.status());
+    if (ladder->empty()) {
+      return program.Fail(kCliUsage,
+                          "--ladder needs a level; `paceline job ladder JOB synchronous` gives the "
+                          "ladder up when the job trains");
+    }
     request.mutable_ladder()->Add(ladder->begin(), ladder->end());
   }
   request.set_job(flags.job);

@@ -20,9 +20,6 @@ class LadderCheck {
       : ranks_(ranks), field_(std::move(field)), problems_(problems) {}
 
   void Run(const Ladder& ladder) {
-    if (ladder.empty()) {
-      problems_.Add(field_, "is missing; give at least one level, from the smallest group to all");
-    }
     for (int i = 0; i < ladder.size(); ++i) {
       at_ = StrCat(field_, "[", i, "].");
       first_ = i == 0;
