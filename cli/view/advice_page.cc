@@ -38,11 +38,13 @@ std::string StepsText(const v1::JobAdvice& advice) {
 
 std::string StallsText(const v1::LadderPlan& plan) {
   if (plan.steps() == 0) return "";
-  const std::string typical =
-      absl::StrCat("of ", plan.steps(), " steps, typically ", StepText(plan.typical_s()));
-  if (plan.stall_share() <= 0) return absl::StrCat("none ", typical);
-  return absl::StrFormat("%.2g %% %s: by %s", 100 * plan.stall_share(), typical,
-                         StepText(plan.mean_stall_s()));
+  const std::string share =
+      plan.stall_share() > 0
+          ? absl::StrFormat("%.2g %% of a rank's steps, by %s", 100 * plan.stall_share(),
+                            StepText(plan.mean_stall_s()))
+          : "none";
+  return absl::StrCat(share, "; ", StepText(plan.typical_s()), " are typical (", plan.steps(),
+                      " steps)");
 }
 
 std::string SlowTable(const v1::JobAdvice& advice, const PageStyle& style) {

@@ -42,7 +42,10 @@ TEST(AdvicePageTest, SlowRanksAreToldWithTheirNumbers) {
   EXPECT_THAT(page, HasSubstr("Mode:       advise: a person decides what is done\n"
                               "Steps:      420 seen, the latest 152 ms\n"
                               "Ladder:     no ladder helps: all wait for rank 5, which takes"));
-  EXPECT_THAT(page, HasSubstr("Stalls:     2.1 % of 256 steps, typically 96.4 ms: by 300 ms\n"));
+  EXPECT_THAT(
+      page,
+      HasSubstr(
+          "Stalls:     2.1 % of a rank's steps, by 300 ms; 96.4 ms are typical (256 steps)\n"));
   EXPECT_THAT(page,
               HasSubstr("Slow now:\n"
                         "RANK  NODE  SINCE STEP   TIMES ITS PEERS    LOST  CAUSE          VERDICT\n"

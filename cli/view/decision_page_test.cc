@@ -80,7 +80,7 @@ TEST(DecisionPageTest, PageHasAllThatTheDecisionRestsOn) {
         "            measured (32 % shorter)\n",
         "Done in:    generation 3, plan epoch 4\n", "Outcome:    0.104 s a step over 100 steps\n",
         "\nWhat could be done:\nREMEDY      COST    STEP  COST UNTIL THE END\n"
-        "hot swap  300 ms  101 ms               0.3 s\n"
+        "hot-swap  300 ms  101 ms               0.3 s\n"
         "drain       30 s  101 ms          5 min 00 s\n"}) {
     EXPECT_THAT(page, HasSubstr(line));
   }

@@ -26,7 +26,9 @@ std::string WordOf(v1::VerdictKind kind) { return Word(*v1::VerdictKind_descript
 std::string WordOf(v1::StragglerCause cause) {
   return Word(*v1::StragglerCause_descriptor(), cause);
 }
-std::string WordOf(v1::RemedyKind kind) { return Word(*v1::RemedyKind_descriptor(), kind); }
+std::string WordOf(v1::RemedyKind kind) {
+  return absl::StrReplaceAll(EnumName(*v1::RemedyKind_descriptor(), kind), {{"_", "-"}});
+}
 std::string WordOf(v1::DecisionState state) { return Word(*v1::DecisionState_descriptor(), state); }
 
 Colour StateColour(v1::DecisionState state) {

@@ -11,7 +11,7 @@
 
 namespace paceline {
 
-// "persistent", "host pause", "hot swap", "did not help".
+// "persistent", "host pause", "hot-swap", "did not help".
 std::string WordOf(v1::VerdictKind kind);
 std::string WordOf(v1::StragglerCause cause);
 std::string WordOf(v1::RemedyKind kind);

@@ -8,7 +8,7 @@ namespace {
 TEST(StragglerTextTest, WordsOfPeople) {
   EXPECT_EQ(WordOf(v1::VERDICT_PERSISTENT), "persistent");
   EXPECT_EQ(WordOf(v1::CAUSE_HOST_PAUSE), "host pause");
-  EXPECT_EQ(WordOf(v1::REMEDY_HOT_SWAP), "hot swap");
+  EXPECT_EQ(WordOf(v1::REMEDY_HOT_SWAP), "hot-swap");
   EXPECT_EQ(WordOf(v1::DECISION_DID_NOT_HELP), "did not help");
   EXPECT_EQ(WordOf(static_cast<v1::DecisionState>(77)), "77");
 }
