@@ -198,6 +198,23 @@ TEST(StrategyPlanTest, LadderIsTakenUpAndGivenUpAgain) {
   }
 }
 
+// A checkpoint holds what each rank's optimizer had under a ladder.
+TEST(StrategyPlanTest, StartFromACheckpointWithoutLevelsMakesOptimizersEqual) {
+  RunRanks(Job(2, Kind::kHsgd), [](const TrainerConfig& config, Groups& groups) {
+    FakeControl control;
+    const at::Tensor a = at::full({2}, 4, at::kFloat).requires_grad_();
+    const at::Tensor momentum = at::full({2}, static_cast<float>(config.rank()), at::kFloat);
+    StrategyStart start = StartOf(groups, config, Plan(1, {}));
+    start.step = 40;
+    Strategy strategy(
+        groups, config, std::move(start), {{"a", a}}, [&] { return std::vector{momentum}; },
+        control);
+    strategy.BeginForward(40, /*last=*/true);
+    EXPECT_EQ(momentum[1].item<float>(), 0.5F);
+    EXPECT_EQ(a[1].item<float>(), 4);
+  });
+}
+
 // Its second connection fails: the first after that of all ranks.
 class FailingPlatform : public CpuPlatform {
  public:
