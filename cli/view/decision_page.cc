@@ -53,6 +53,7 @@ std::string StepLine(const v1::RemedyDecision& decision) {
   add(decision.before_s(), absl::StrFormat("before (+-%.2g ms)", 1000 * decision.before_error_s()));
   if (decision.kind() != v1::REMEDY_ASK_PERSON) add(decision.predicted_s(), "predicted");
   add(decision.measured_s(), "measured");
+  add(decision.without_s(), "without it");
   return absl::StrJoin(parts, ", ");
 }
 

@@ -132,6 +132,7 @@ void SetBasis(const RemedyDecision& decision, v1::RemedyDecision* out) {
 void SetOutcome(const RemedyDecision& decision, v1::RemedyDecision* out) {
   out->set_paid_s(decision.paid_s);
   out->set_measured_s(decision.measured_s);
+  out->set_without_s(decision.without_s);
   out->set_done_generation(decision.done_generation.value());
   out->set_done_epoch(decision.done_epoch.value());
   out->set_outcome(decision.outcome);
@@ -236,6 +237,7 @@ RemedyDecision FromProto(const v1::RemedyDecision& decision) {
   out.predicted_s = decision.predicted_s();
   out.paid_s = decision.paid_s();
   out.measured_s = decision.measured_s();
+  out.without_s = decision.without_s();
   out.done_generation = Generation(decision.done_generation());
   out.done_epoch = PlanEpoch(decision.done_epoch());
   out.outcome = decision.outcome();

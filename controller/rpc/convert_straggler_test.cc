@@ -71,6 +71,7 @@ RemedyDecision SampleDecision(RemedyKind kind) {
   decision.predicted_s = 0.14;
   decision.paid_s = 13;
   decision.measured_s = 0.2;
+  decision.without_s = 0.3;
   decision.done_generation = Generation(4);
   decision.done_epoch = PlanEpoch(5);
   decision.outcome = "steps are as long as before";

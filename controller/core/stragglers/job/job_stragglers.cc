@@ -222,6 +222,7 @@ void JobStragglers::Begin(const JobView& view) {
     plan_.reset();
   }
   measured_->span = {};
+  measured_->trial.reset();
 }
 
 void JobStragglers::TakeStep(int rank, const StepTimes& times, const JobView& view, Moment now) {
@@ -252,6 +253,11 @@ void JobStragglers::TakeRow(const StepRow& row, const JobView& view, Moment now)
   if (view.job->plan.ladder.empty()) {
     double& exchange = measured_->gradient_exchange_s;
     exchange += (exchange == 0 ? 1 : kForgetting) * (row.communication_s - exchange);
+  }
+  if (measured_->trial.has_value()) {
+    const auto compared =
+        measured_->trial->Add(row, measured_->averaging, measured_->gradient_exchange_s);
+    if (compared.has_value()) Add(policy_.OnComparedSteps(*compared, view.facts, now));
   }
   StepSpan& span = measured_->span;
   if (span.steps == 0) span = {generation_, epoch_, row.step, 0, 0};
@@ -334,11 +340,39 @@ void JobStragglers::FollowOrder(const JobView& view, Moment now) {
       paid_s = std::max(0.0, elapsed_s - steps * decision.before.seconds);
     }
     Add(policy_.OnRemedyDone(decision.id, paid_s, view.facts, now));
+    BeginTrial(decision, view);
   }
 }
 
+void JobStragglers::BeginTrial(const RemedyDecision& decision, const JobView& view) {
+  if (measured_ == nullptr) return;
+  measured_->trial.reset();
+  const Job& job = *view.job;
+  const bool is_whole = static_cast<int>(job.ranks.size()) == job.request.ranks;
+  if (decision.undoes > 0 || decision.kind == RemedyKind::kShrink || !is_whole) return;
+  TrialSetup setup;
+  setup.homes = HomesOf(job);
+  setup.gradient_groups = GradientGroups(job.request.strategy, setup.homes);
+  setup.former = setup.present = job.plan.ladder;
+  if (decision.kind == RemedyKind::kLadder) {
+    setup.former = decision.former;
+  } else {
+    if (decision.rank >= 0) setup.replaced = {decision.rank};
+    if (order_.has_value() && order_->id == decision.id) setup.replaced = order_->ranks;
+    setup.slowdown = decision.verdict.slowdown;
+    if (setup.replaced.empty()) return;
+  }
+  measured_->trial.emplace(std::move(setup));
+}
+
 RemedyActions JobStragglers::Conclude(const JobView& view, Moment now) {
-  if (actions_.order.has_value()) order_ = {*actions_.order, now.steady, view.facts.step};
+  if (actions_.order.has_value()) {
+    order_ = {*actions_.order, now.steady, view.facts.step, {}};
+    const NodeName& node = policy_.Find(*actions_.order)->node;
+    for (size_t r = 0; r < view.job->ranks.size(); ++r) {
+      if (view.job->ranks[r].place.node == node) order_->ranks.push_back(static_cast<int>(r));
+    }
+  }
   return std::exchange(actions_, {});
 }
 

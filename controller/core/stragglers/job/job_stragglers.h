@@ -2,7 +2,7 @@
 //
 //   StepTimes ─┬─▶ StragglerDetector ─▶ verdicts ───────────╮
 //              ├─▶ LadderStalls, costs ─▶ PlanLadder ────────┼─▶ RemedyPolicy ─▶ RemedyActions
-//              ╰─▶ StepRows ─▶ mean step ────────────────────╯
+//              ╰─▶ StepRows ─▶ mean step, Trial ─────────────╯
 //
 // Only steps of the generation that trains count: with a new one, or a new plan epoch, the detector
 // begins anew. While ranks are being replaced nothing is taken in, and steps from before are
@@ -38,6 +38,7 @@
 #include "controller/core/stragglers/detector/detector.h"
 #include "controller/core/stragglers/job/step_rows.h"
 #include "controller/core/stragglers/job/step_times.h"
+#include "controller/core/stragglers/job/trial.h"
 #include "controller/core/stragglers/ladder/ladder_cost.h"
 #include "controller/core/stragglers/ladder/ladder_planner.h"
 #include "controller/core/stragglers/ladder/ladder_stalls.h"
@@ -122,6 +123,7 @@ class JobStragglers {
     AllReduceCosts averaging;
     double gradient_exchange_s = 0;  // Of the latest synchronous steps.
     StepSpan span;                   // Being filled.
+    std::optional<Trial> trial;      // Of the remedy that is being checked.
     int rows_to_skip = 0;            // The first ones are not typical.
   };
   // What an order under way has found when it was given.
@@ -129,6 +131,7 @@ class JobStragglers {
     int64_t id = 0;
     absl::Time given;  // Steady.
     int64_t step = 0;
+    std::vector<int> ranks;  // On the decision's node then.
   };
 
   void Begin(const JobView& view);
@@ -136,6 +139,7 @@ class JobStragglers {
   void TakeRow(const StepRow& row, const JobView& view, Moment now);
   void Judge(const JobView& view, Moment now);
   void FollowOrder(const JobView& view, Moment now);
+  void BeginTrial(const RemedyDecision& decision, const JobView& view);
   void Plan(const JobView& view, Moment now);
   bool MayPlan(const JobView& view, Moment now) const;
   RemedyActions Conclude(const JobView& view, Moment now);

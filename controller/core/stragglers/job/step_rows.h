@@ -27,6 +27,7 @@ struct StepRow {
   double communication_s = 0;  // Of the rank that waited least: the transfer itself.
   // The same of averages, by the ranks that they were over.
   std::map<int, double> averaging_s;
+  std::vector<float> own_s;  // By rank: OwnSeconds.
 };
 
 class StepRows {

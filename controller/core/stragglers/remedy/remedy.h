@@ -91,6 +91,7 @@ struct RemedyDecision {
   // What became of it.
   double paid_s = 0;           // Cost, as measured; 0: not known.
   double measured_s = 0;       // Mean step thereafter; 0: not measured.
+  double without_s = 0;        // What the same steps would have taken without; 0: not known.
   Generation done_generation;  // In which it was done.
   PlanEpoch done_epoch;
   std::string outcome;                      // One line; empty: none yet.

@@ -16,6 +16,18 @@ constexpr double kOneSided95 = 1.645;
 constexpr double kLeastFall = 0.02;
 constexpr double kTolerance = 1.1;
 
+// What the steps must not exceed, as a share of those without the remedy.
+double AllowedShare(double predicted_share) {
+  return predicted_share <= 1 - kLeastFall ? (1 + predicted_share) / 2
+                                           : kTolerance * predicted_share;
+}
+
+RemedyEffect EffectOf(double excess, double error) {
+  if (excess <= -kOneSided95 * error) return RemedyEffect::kHelped;
+  if (excess > kOneSided95 * error) return RemedyEffect::kDidNotHelp;
+  return RemedyEffect::kOpen;
+}
+
 }  // namespace
 
 void StepMeter::Add(int64_t first, int64_t steps, double seconds) {
@@ -66,15 +78,29 @@ std::optional<StepMean> StepMeter::Mean(int64_t since) const {
 }
 
 RemedyEffect CheckRemedy(const StepMean& before, double predicted_s, const StepMean& after) {
-  // `share` of the mean before is what the steps must not exceed.
-  const double predicted_share = predicted_s / before.seconds;
-  const double share =
-      predicted_share <= 1 - kLeastFall ? (1 + predicted_share) / 2 : kTolerance * predicted_share;
-  const double excess = after.seconds - share * before.seconds;
-  const double error = std::hypot(after.error, share * before.error);
-  if (excess <= -kOneSided95 * error) return RemedyEffect::kHelped;
-  if (excess > kOneSided95 * error) return RemedyEffect::kDidNotHelp;
-  return RemedyEffect::kOpen;
+  const double share = AllowedShare(predicted_s / before.seconds);
+  return EffectOf(after.seconds - share * before.seconds,
+                  std::hypot(after.error, share * before.error));
+}
+
+RemedyEffect CheckPairs(const std::vector<ComparedSteps>& pairs, double predicted_share) {
+  if (pairs.size() < kMinWindows) return RemedyEffect::kOpen;
+  const double share = AllowedShare(predicted_share);
+  double steps = 0;
+  double sum = 0;
+  for (const ComparedSteps& pair : pairs) {
+    steps += static_cast<double>(pair.steps);
+    sum += pair.with_s - share * pair.without_s;
+  }
+  const double mean = sum / steps;
+  double squares = 0;
+  for (const ComparedSteps& pair : pairs) {
+    const double difference =
+        pair.with_s - share * pair.without_s - mean * static_cast<double>(pair.steps);
+    squares += difference * difference;
+  }
+  const auto n = static_cast<double>(pairs.size());
+  return EffectOf(mean, std::sqrt(squares * n / (n - 1)) / steps);
 }
 
 }  // namespace paceline

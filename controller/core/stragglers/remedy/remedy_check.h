@@ -7,6 +7,9 @@
 // random stalls. Errors are those of the windows' means, so windows must not be so short that a
 // stall of several steps falls into many.
 //
+// Where it is known what the same steps would have taken without the remedy, they are compared with
+// that, window by window: what happens by chance is then in both.
+//
 // Pure. Thread-compatible.
 #ifndef CONTROLLER_CORE_STRAGGLERS_REMEDY_REMEDY_CHECK_H_
 #define CONTROLLER_CORE_STRAGGLERS_REMEDY_REMEDY_CHECK_H_
@@ -45,6 +48,17 @@ class StepMeter {
 enum class RemedyEffect { kOpen, kHelped, kDidNotHelp };
 
 RemedyEffect CheckRemedy(const StepMean& before, double predicted_s, const StepMean& after);
+
+// Steps after a remedy, beside what the same steps would have taken without it.
+struct ComparedSteps {
+  int64_t first_step = 0;
+  int64_t steps = 0;
+  double with_s = 0;  // Of all of them.
+  double without_s = 0;
+};
+
+// The same check, of pairs. Requires: some, each of steps > 0.
+RemedyEffect CheckPairs(const std::vector<ComparedSteps>& pairs, double predicted_share);
 
 }  // namespace paceline
 

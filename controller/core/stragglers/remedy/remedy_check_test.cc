@@ -84,5 +84,32 @@ TEST(CheckRemedyTest, WhatPromisedNothingMustNotDoHarm) {
   EXPECT_EQ(CheckRemedy({0.2, 0}, 0.204, {0.22, 0}), RemedyEffect::kHelped);
 }
 
+TEST(CheckPairsTest, ChanceThatBothHaveInCommonHidesNothing) {
+  // Stalls make windows differ by a factor of 8; the remedy saves a fifth of each.
+  std::vector<ComparedSteps> pairs;
+  for (int i = 0; i < 4; ++i) {
+    const double without_s = i % 2 == 0 ? 32 : 4;
+    pairs.push_back({32 * i, 32, 0.8 * without_s, without_s});
+  }
+  EXPECT_EQ(CheckPairs(pairs, 0.8), RemedyEffect::kHelped);
+  EXPECT_EQ(CheckPairs(pairs, 0.5), RemedyEffect::kDidNotHelp) << "less than half of the promise";
+  pairs.resize(3);
+  EXPECT_EQ(CheckPairs(pairs, 0.8), RemedyEffect::kOpen) << "too few";
+}
+
+TEST(CheckPairsTest, DifferenceThatVariesIsNotCertain) {
+  std::vector<ComparedSteps> pairs;
+  for (int i = 0; i < 6; ++i) pairs.push_back({32 * i, 32, i % 2 == 0 ? 12.0 : 24.0, 20});
+  EXPECT_EQ(CheckPairs(pairs, 0.8), RemedyEffect::kOpen);
+}
+
+TEST(CheckPairsTest, WhatPromisedNothingMustOnlyNotBeLonger) {
+  std::vector<ComparedSteps> pairs;
+  for (int i = 0; i < 6; ++i) pairs.push_back({32 * i, 32, 20.2, 20});
+  EXPECT_EQ(CheckPairs(pairs, 1), RemedyEffect::kHelped);
+  for (ComparedSteps& pair : pairs) pair.with_s = 23;
+  EXPECT_EQ(CheckPairs(pairs, 1), RemedyEffect::kDidNotHelp);
+}
+
 }  // namespace
 }  // namespace paceline

@@ -28,6 +28,7 @@ RemedyActions RemedyPolicy::OnRemedyDone(int64_t id, double paid_s, const Remedy
   }
   SetState(*decision, DecisionState::kChecking, now);
   after_.Clear();
+  compared_.clear();
   settling_ = options_.settling_steps;
   return Conclude(facts, now);
 }
@@ -90,18 +91,59 @@ void RemedyPolicy::MeasureCheck(const StepSpan& window, const RemedyFacts& facts
   after_.Add(window.first_step, window.steps, window.seconds);
   const auto after = after_.Mean();
   if (!after.has_value() || after_.steps() < options_.min_check_steps) return;
+  if (!compared_.empty()) return;
   decision->measured_s = after->seconds;
-  const RemedyEffect result = CheckRemedy(decision->before, decision->predicted_s, *after);
-  const std::string figures = absl::StrFormat(
-      "%.4g s a step over %d steps; %.4g s predicted, %.4g s before", after->seconds,
-      after_.steps(), decision->predicted_s, decision->before.seconds);
-  if (result == RemedyEffect::kHelped) {
-    EndCheck(*decision, DecisionState::kHelped, figures, now);
-  } else if (result == RemedyEffect::kDidNotHelp) {
-    EndCheck(*decision, DecisionState::kDidNotHelp, figures, now);
-    FollowUp(*decision, facts, now);
-  } else if (after_.steps() >= options_.check_steps) {
-    EndCheck(*decision, DecisionState::kUnchecked, absl::StrCat("not certain: ", figures), now);
+  JudgeCheck(*decision, CheckRemedy(decision->before, decision->predicted_s, *after),
+             after_.steps(),
+             absl::StrFormat("%.4g s a step over %d steps; %.4g s predicted, %.4g s before",
+                             after->seconds, after_.steps(), decision->predicted_s,
+                             decision->before.seconds),
+             facts, now);
+}
+
+RemedyActions RemedyPolicy::OnComparedSteps(const ComparedSteps& compared, const RemedyFacts& facts,
+                                            Moment now) {
+  Follow(facts, now);
+  RemedyDecision* decision = UnderWay();
+  const bool is_sane = compared.steps > 0 && std::isfinite(compared.with_s) &&
+                       std::isfinite(compared.without_s) && compared.with_s > 0 &&
+                       compared.without_s > 0;
+  if (decision == nullptr || !IsChecked(*decision) || !is_sane) {
+    ++ignored_;
+    return Conclude(facts, now);
+  }
+  if (settling_ > 0) return Conclude(facts, now);
+  compared_.push_back(compared);
+  int64_t steps = 0;
+  double with_s = 0;
+  double without_s = 0;
+  for (const ComparedSteps& one : compared_) {
+    steps += one.steps;
+    with_s += one.with_s;
+    without_s += one.without_s;
+  }
+  if (steps < options_.min_check_steps) return Conclude(facts, now);
+  decision->measured_s = with_s / static_cast<double>(steps);
+  decision->without_s = without_s / static_cast<double>(steps);
+  const double predicted_share = decision->predicted_s / decision->before.seconds;
+  JudgeCheck(*decision, CheckPairs(compared_, predicted_share), steps,
+             absl::StrFormat("%.4g s a step over %d steps, which would have taken %.4g s without; "
+                             "%.4g s of %.4g s were predicted",
+                             decision->measured_s, steps, decision->without_s,
+                             decision->predicted_s, decision->before.seconds),
+             facts, now);
+  return Conclude(facts, now);
+}
+
+void RemedyPolicy::JudgeCheck(RemedyDecision& decision, RemedyEffect effect, int64_t steps,
+                              const std::string& figures, const RemedyFacts& facts, Moment now) {
+  if (effect == RemedyEffect::kHelped) {
+    EndCheck(decision, DecisionState::kHelped, figures, now);
+  } else if (effect == RemedyEffect::kDidNotHelp) {
+    EndCheck(decision, DecisionState::kDidNotHelp, figures, now);
+    FollowUp(decision, facts, now);
+  } else if (steps >= options_.check_steps) {
+    EndCheck(decision, DecisionState::kUnchecked, absl::StrCat("not certain: ", figures), now);
   }
 }
 

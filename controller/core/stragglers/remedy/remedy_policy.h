@@ -20,7 +20,9 @@
 //
 // The check: after `settling_steps`, steps are measured until it is certain whether they have
 // become shorter by half of what was predicted (remedy_check.h), at most `check_steps`; otherwise
-// it stays open (UNCHECKED), as it does when something else changes the job meanwhile.
+// it stays open (UNCHECKED), as it does when something else changes the job meanwhile. They are
+// compared with what the same steps would have taken without the remedy, where that is known
+// (OnComparedSteps), else with the steps before.
 //
 // Pure. Thread-compatible. References are valid until the next call.
 #ifndef CONTROLLER_CORE_STRAGGLERS_REMEDY_REMEDY_POLICY_H_
@@ -107,6 +109,9 @@ class RemedyPolicy {
   RemedyActions SetMode(StragglerMode mode, const RemedyFacts& facts, Moment now);
   RemedyActions OnVerdict(const VerdictReport& report, const RemedyFacts& facts, Moment now);
   RemedyActions OnStepTimes(const StepSpan& window, const RemedyFacts& facts, Moment now);
+  // While a remedy is being checked. What was compared is worth more than what was measured before.
+  RemedyActions OnComparedSteps(const ComparedSteps& compared, const RemedyFacts& facts,
+                                Moment now);
   RemedyActions OnLadderPlan(const LadderReport& report, const RemedyFacts& facts, Moment now);
 
   // The order was carried out: all ranks train by it. `paid_s`: what it has cost the job; 0: not
@@ -159,6 +164,9 @@ class RemedyPolicy {
 
   // remedy_outcome.cc.
   void MeasureCheck(const StepSpan& window, const RemedyFacts& facts, Moment now);
+  // Ends the check if that is certain, or the steps are enough.
+  void JudgeCheck(RemedyDecision& decision, RemedyEffect effect, int64_t steps,
+                  const std::string& figures, const RemedyFacts& facts, Moment now);
   void EndCheck(RemedyDecision& decision, DecisionState state, std::string outcome, Moment now);
   // Undoes or escalates what did not help.
   void FollowUp(const RemedyDecision& in_vain, const RemedyFacts& facts, Moment now);
@@ -188,8 +196,9 @@ class RemedyPolicy {
   PlanEpoch epoch_{0};
   std::map<int, StragglerCase> cases_;
   std::optional<LadderWish> wish_;
-  StepMeter recent_;  // Of the present generation and epoch.
-  StepMeter after_;   // Of the check under way.
+  StepMeter recent_;                     // Of the present generation and epoch.
+  StepMeter after_;                      // Of the check under way.
+  std::vector<ComparedSteps> compared_;  // The same; oldest first.
   int64_t settling_ = 0;
   std::map<int, absl::Time> doubted_until_;               // Steady; by peer group.
   absl::Time rests_until_ = absl::InfinitePast();         // Steady; the automation.

@@ -1,0 +1,84 @@
+#include "controller/core/stragglers/job/trial.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <numeric>
+#include <utility>
+
+#include "controller/core/stragglers/ladder/ladder_model.h"
+
+namespace paceline {
+namespace {
+
+// A block has at least so many steps, so that what it shares with the next one matters little, and
+// at most so many.
+constexpr int64_t kShortest = 32;
+constexpr int64_t kLongest = 256;
+
+int64_t CycleOf(const Ladder& ladder) { return ladder.empty() ? 1 : ladder.back().period; }
+
+// 0: too long.
+int64_t BlockOf(const TrialSetup& setup) {
+  const int64_t cycle = std::lcm(CycleOf(setup.former), CycleOf(setup.present));
+  const int64_t block = cycle * ((kShortest + cycle - 1) / cycle);
+  return block <= kLongest ? block : 0;
+}
+
+std::vector<ModelLevel> LevelsOf(const Ladder& ladder, const std::vector<RankHome>& homes) {
+  std::vector<ModelLevel> levels;
+  for (const LadderLevel& level : ladder) {
+    levels.push_back({level.period, LadderGroups(level.scope, level.size, homes)});
+  }
+  return levels;
+}
+
+}  // namespace
+
+Trial::Trial(TrialSetup setup) : setup_(std::move(setup)), block_(BlockOf(setup_)) {
+  times_.ranks = static_cast<int>(setup_.homes.size());
+}
+
+std::optional<ComparedSteps> Trial::Add(const StepRow& row, const AllReduceCosts& averaging,
+                                        double gradient_exchange_s) {
+  if (block_ == 0 || row.own_s.size() != setup_.homes.size()) return std::nullopt;
+  if (times_.steps == 0) first_step_ = row.step;
+  times_.seconds.insert(times_.seconds.end(), row.own_s.begin(), row.own_s.end());
+  for (const int rank : setup_.replaced) {
+    times_.seconds[times_.seconds.size() - row.own_s.size() + static_cast<size_t>(rank)] *=
+        static_cast<float>(setup_.slowdown);
+  }
+  ++times_.steps;
+  with_s_ += row.total_s;
+  if (times_.steps < block_) return std::nullopt;
+
+  LadderModel model(times_, setup_.gradient_groups);
+  const std::vector<double> parts = setup_.former.empty()
+                                        ? model.synchronous()
+                                        : model.Cycles(LevelsOf(setup_.former, setup_.homes));
+  ComparedSteps compared;
+  compared.first_step = first_step_;
+  compared.steps = times_.steps;
+  compared.with_s = std::exchange(with_s_, 0);
+  compared.without_s =
+      std::accumulate(parts.begin(), parts.end(), 0.0) +
+      CommunicationOf(averaging, gradient_exchange_s) * static_cast<double>(times_.steps);
+  times_.steps = 0;
+  times_.seconds.clear();
+  if (parts.empty()) return std::nullopt;  // Its levels are not nested.
+  return compared;
+}
+
+double Trial::CommunicationOf(const AllReduceCosts& averaging, double gradient_exchange_s) const {
+  if (setup_.former.empty()) return gradient_exchange_s;
+  double seconds = 0;
+  double wider = 0;  // Steps at which a wider level averages instead.
+  for (auto level = setup_.former.rbegin(); level != setup_.former.rend(); ++level) {
+    const std::vector<int> groups = LadderGroups(level->scope, level->size, setup_.homes);
+    const double share = 1 / static_cast<double>(level->period);
+    seconds += (share - wider) * averaging.Of(*std::max_element(groups.begin(), groups.end()));
+    wider = share;
+  }
+  return seconds;
+}
+
+}  // namespace paceline
