@@ -1,13 +1,16 @@
 # What a person types. Each target does all the set-up that it needs.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-gpu check build bench fuzz sim format
+.PHONY: help demo demo-stragglers test test-gpu check build bench fuzz sim format
 
 help:  ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1:\2/p' Makefile | while IFS=: read -r target what; do \
-	  printf 'make %-8s %s\n' "$$target" "$$what"; done
+	  printf 'make %-15s %s\n' "$$target" "$$what"; done
 
 demo: build  ## Train ResNet-18 on real digits over two workers on this machine.
 	@tools/demo.sh
+
+demo-stragglers: build  ## Train through random stalls and a node that becomes slow.
+	@tools/demo-stragglers.sh
 
 test: .setup  ## Run all tests; ends with a line that counts them.
 	@tools/test.sh

@@ -86,17 +86,20 @@ class Run:
 
 
 class Ours(Run):
-    """A controller and five workers; the job has the recovery that is given."""
+    """A controller and workers; the job has the recovery that is given, or is `text` with the folder
+    of the digits for {folder}."""
 
-    def __init__(self, programs, folder, recovery, workers=5, slots=1):
+    def __init__(self, programs, folder, recovery="", workers=5, slots=1, text=None):
         self.cli = [programs / "paceline", "--no-color"]
         self.folder = folder
         self.environment = dict(os.environ, PACELINE_DEV_DIR=str(folder / "dev"))
         self.run("dev", "up", "--workers", workers, "--slots", slots, "--bin-dir", programs)
         self.run("data", "import-digits", "--csv", training.DIGITS, "--out", folder)
         job = folder / "job.yaml"
-        job.write_text(JOB.format(ranks=RANKS, hidden=HIDDEN, batch=BATCH, recovery=recovery,
-                                  train=folder / "digits-train.shard"), encoding="utf-8")
+        if text is None:
+            text = JOB.format(ranks=RANKS, hidden=HIDDEN, batch=BATCH, recovery=recovery,
+                              train=folder / "digits-train.shard")
+        job.write_text(text.replace("{folder}", str(folder)), encoding="utf-8")
         self.job = json.loads(self.run("submit", job, "-o", "json"))["id"]
         self.seen = {}  # Ring: its steps, since a ring goes with its trainer.
 

@@ -69,6 +69,8 @@ def train(args, rank):
         time.sleep(args.compute)
         if stalls(args.seed, rank, step, args.stall_share):
             time.sleep(args.stall)
+        if rank == args.slow_rank and step >= args.slow_from:
+            time.sleep(args.slow_by)
         first = step % per_epoch * args.batch * args.ranks + rank
         mine = slice(first, first + args.batch * args.ranks, args.ranks)
         optimizer.zero_grad()
@@ -95,6 +97,9 @@ def main():
     parser.add_argument("--compute", type=float, required=True, help="seconds that a step sleeps")
     parser.add_argument("--stall", type=float, required=True, help="seconds of a stall")
     parser.add_argument("--stall-share", type=float, required=True, help="share of rank-steps")
+    parser.add_argument("--slow-rank", type=int, default=-1, help="rank that is slow; -1: none")
+    parser.add_argument("--slow-from", type=int, default=0, help="step")
+    parser.add_argument("--slow-by", type=float, default=0, help="seconds a step")
     args = parser.parse_args()
     pids = []
     for rank in range(args.ranks):

@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# Shows what Paceline does about stragglers: a job of eight ranks with random stalls gets a ladder
+# while it trains, then a rank that becomes slow for good is found and swapped for a spare. Fails
+# unless both happen, help, and the accuracy is that of the job without any disturbance.
+# The cluster has a folder of its own and is taken down at the end, whatever happens.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+readonly paceline=$PWD/build/bin/paceline
+work=$(mktemp -d "${TMPDIR:-/tmp}/paceline-demo.XXXXXX")
+export PACELINE_DEV_DIR=$work/cluster
+unset PACELINE_SERVER
+
+take_down() {
+  trap - EXIT
+  "$paceline" dev down --purge || true
+  rm -rf "$work"
+}
+trap take_down EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+step() { printf '\n== %s\n' "$*"; }
+
+step "A cluster of nine nodes: eight ranks, and a spare"
+digits=(.venv/lib/python3*/site-packages/sklearn/datasets/data/digits.csv.gz)
+"$paceline" data import-digits --csv "${digits[0]}" --out "$work"
+"$paceline" --quiet dev up --workers 9 --slots 1
+cp deploy/examples/digits-stragglers.yaml "$work"
+
+step "The same job without any disturbance, for comparison"
+# Up to the line that allows it.
+sed -e '/^allow_chaos:/,$d' -e 's/^name: .*/name: undisturbed/' -e 's/mode: auto/mode: "off"/' \
+  "$work/digits-stragglers.yaml" > "$work/undisturbed.yaml"
+"$paceline" --quiet submit "$work/undisturbed.yaml" --wait
+
+step "Each rank stalls at 2 % of its steps; from step 900 on w5 takes half as long again"
+"$paceline" --quiet submit "$work/digits-stragglers.yaml"
+/usr/bin/python3 tools/straggler_timeline.py "$paceline" digits-stragglers undisturbed
+
+step "What was decided"
+"$paceline" job decisions digits-stragglers
