@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "absl/base/casts.h"
+#include "absl/time/time.h"
 #include "controller/core/job_checkpoints.h"
 #include "controller/core/saving.h"
 
@@ -131,6 +133,36 @@ uint64_t DigestOf(const Automation& automation) {
   Hash hash;
   hash.Add(automation.paused ? 1 : 0);
   hash.Add(automation.owner);
+  return hash.value();
+}
+
+uint64_t DigestOf(const RemedyDecision& decision) {
+  Hash hash;
+  hash.Add(decision.id);
+  hash.Add(static_cast<int64_t>(decision.kind));
+  hash.Add(static_cast<int64_t>(decision.state));
+  hash.Add(absl::ToUnixMicros(decision.made));
+  hash.Add(decision.undoes);
+  hash.Add(decision.automatic ? 1 : 0);
+  hash.Add(decision.by);
+  hash.Add(decision.generation.value());
+  hash.Add(decision.epoch.value());
+  hash.Add(decision.step);
+  hash.Add(decision.rank);
+  hash.Add(decision.node.value());
+  hash.Add(DescribeLadder(decision.ladder));
+  hash.Add(DescribeLadder(decision.former));
+  for (const double number :
+       {decision.verdict.slowdown, decision.verdict.lost_share, decision.before.seconds,
+        decision.before.error, decision.lost_s, decision.cost_s, decision.predicted_s,
+        decision.paid_s, IsChecked(decision) ? 0 : decision.measured_s}) {
+    hash.Add(absl::bit_cast<int64_t>(number));
+  }
+  hash.Add(decision.reason);
+  hash.Add(decision.done_generation.value());
+  hash.Add(decision.done_epoch.value());
+  hash.Add(decision.outcome);
+  hash.Add(decision.ended == absl::InfinitePast() ? 0 : absl::ToUnixMicros(decision.ended));
   return hash.value();
 }
 

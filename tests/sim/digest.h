@@ -8,12 +8,15 @@
 #include "controller/core/automation.h"
 #include "controller/core/job.h"
 #include "controller/core/node.h"
+#include "controller/core/stragglers/remedy/remedy.h"
 
 namespace paceline::sim {
 
 uint64_t DigestOf(const Job& job);
 uint64_t DigestOf(const Node& node);
 uint64_t DigestOf(const Automation& automation);
+// But for the options, and what is measured while it is being checked: that begins anew, too.
+uint64_t DigestOf(const RemedyDecision& decision);
 
 }  // namespace paceline::sim
 

@@ -32,7 +32,7 @@ void Faults::Start() {
   Repeat(s.sigterm, &Faults::AskToEnd);
   if (s.interrupts > 0) Watch();
   for (const auto& node : world_.nodes) {
-    if (!random_.Chance(0.2)) continue;
+    if (s.stragglers || !random_.Chance(0.2)) continue;
     node->slowness = 1 + 4 * random_.Unit();
     world_.time.At(s.quiet, [n = node.get()] { n->slowness = 1; });
   }

@@ -9,6 +9,9 @@
 #include "tests/sim/requests.h"
 #include "tests/sim/sim_controller.h"
 #include "tests/sim/sim_node.h"
+#include "tests/sim/straggler_faults.h"
+#include "tests/sim/straggler_judge.h"
+#include "tests/sim/straggler_requests.h"
 #include "tests/sim/training.h"
 #include "tests/sim/world.h"
 
@@ -16,7 +19,7 @@ namespace paceline::sim {
 namespace {
 
 // A history of more events does not get on.
-constexpr int64_t kMaxEvents = 200000;
+constexpr int64_t kMaxEvents = 500000;
 // After all jobs have ended, for the rest to be tidied up.
 constexpr Micros kTidyUp = 120 * kSecond;
 
@@ -28,10 +31,12 @@ World::World(uint64_t seed, size_t kept_lines)
       time, random.Fork(), settings.nodes,
       Network::Options{settings.control_delay, settings.repeated_message});
   observer = std::make_unique<Observer>(*this);
+  straggler_judge = std::make_unique<StragglerJudge>(*this);
   controller = std::make_unique<SimController>(*this);
   training = std::make_unique<Training>(*this);
   for (int node = 0; node < settings.nodes; ++node) {
-    nodes.push_back(std::make_unique<SimNode>(*this, node, static_cast<int>(random.Between(1, 4))));
+    nodes.push_back(std::make_unique<SimNode>(
+        *this, node, static_cast<int>(random.Between(1, settings.max_slots))));
   }
 }
 
@@ -47,6 +52,12 @@ Outcome RunHistory(uint64_t seed, size_t kept_events) {
   requests.Start();
   node_requests.Start();
   faults.Start();
+  StragglerFaults straggler_faults(world);
+  StragglerRequests straggler_requests(world);
+  if (world.settings.stragglers) {
+    straggler_faults.Start();
+    straggler_requests.Start();
+  }
   Micros end = world.settings.end;
   bool over = false;
   while (!world.trace.failure().has_value() && world.time.RunNext(end)) {

@@ -93,6 +93,8 @@ void NodeRequests::AskAsAutomation() {
 void NodeRequests::LetGo() {
   SimController& controller = *world_.controller;
   if (!controller.is_up()) return world_.time.After(kSecond, [this] { LetGo(); });
+  // The automation may still drain.
+  if (world_.settings.stragglers) world_.time.After(10 * kSecond, [this] { LetGo(); });
   int needed = 0;
   for (const auto& [id, job] : controller.cluster().jobs()) {
     needed = std::max(needed, job.request.ranks);

@@ -9,6 +9,7 @@
 #include "controller/rpc/convert.h"
 #include "tests/sim/observer.h"
 #include "tests/sim/sim_controller.h"
+#include "tests/sim/straggler_requests.h"
 
 namespace paceline::sim {
 namespace {
@@ -69,7 +70,9 @@ void Requests::Submit(int number) {
   if (world_.controller->cluster().jobs().count(id) > 0) return;
   const auto known = world_.jobs.find(id);
   Random random(static_cast<uint64_t>(number) + world_.settings.end);
-  const v1::JobSpec spec = DrawSpec(random, number, world_.settings);
+  const bool watched = world_.settings.stragglers;
+  const v1::JobSpec spec = watched ? DrawWatchedSpec(random, number, world_.settings)
+                                   : DrawSpec(random, number, world_.settings);
   if (known == world_.jobs.end()) {
     JobFacts& facts = world_.jobs[id];
     facts.ranks = spec.ranks();
@@ -81,6 +84,7 @@ void Requests::Submit(int number) {
     facts.collective_timeout = static_cast<Micros>(spec.collective_timeout_s()) * kSecond;
     facts.give_up = static_cast<Micros>(spec.give_up_s()) * kSecond;
     facts.recovers = spec.recovery().max_failures() > 0;
+    if (watched) DrawSteps(random, facts);
   }
   JobRequest request = FromProto(id, spec);
   if (!world_.controller->cluster().CanEverFit(request).ok()) {

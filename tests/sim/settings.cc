@@ -45,6 +45,43 @@ void Rearrange(Random& random, Settings& s) {
   s.between_automatic = kNever;
 }
 
+// Ranks of many nodes do many short steps, and tell of them; nodes become slow, and little else
+// happens.
+void Straggle(Random& random, Settings& s) {
+  s.stragglers = true;
+  s.straggler_seed = random.Next();
+  s.nodes = static_cast<int>(random.Between(5, 9));
+  s.jobs = random.Chance(0.8) ? 1 : 2;
+  s.max_slots = 2;
+  s.lease = random.Chance(0.6) ? random.Between(12, 20) * kSecond : 0;
+  s.encoded = random.Chance(0.1);
+  s.quiet = random.Between(40, 80) * kSecond;
+  s.end = s.quiet + 3000 * kSecond;
+  s.steps = 1;
+  s.interrupts = random.Chance(0.3) ? 0.5 : 0;
+  s.swaps = 0;
+  s.recovers = 0.9;
+  s.controller_crash = DrawRate(random, 10 * kSecond, 60 * kSecond);
+  s.daemon_crash = DrawRate(random, 20 * kSecond, 60 * kSecond);
+  s.host_crash = DrawRate(random, 30 * kSecond, 120 * kSecond);
+  s.trainer_crash = DrawRate(random, 15 * kSecond, 60 * kSecond);
+  s.session_break = DrawRate(random, 10 * kSecond, 60 * kSecond);
+  s.control_cut = DrawRate(random, 20 * kSecond, 60 * kSecond);
+  s.wall_jump = DrawRate(random, 10 * kSecond, 60 * kSecond);
+  s.trainer_freeze = s.host_freeze = s.trainer_hang = s.job_cut = s.data_cut = s.sigterm = kNever;
+  s.between_requests = random.Between(15, 60) * kSecond;
+  s.between_holds = DrawRate(random, 15 * kSecond, 60 * kSecond);
+  s.between_automatic = kNever;
+  s.slowdown = random.Between(4, 20) * kSecond;
+  s.half_slow = DrawRate(random, 15 * kSecond, 60 * kSecond);
+  s.nonsense = DrawRate(random, 10 * kSecond, 40 * kSecond);
+  s.between_advices = DrawRate(random, 2 * kSecond, 10 * kSecond);
+  s.between_pauses = DrawRate(random, 4 * kSecond, 20 * kSecond);
+  s.steps_lost = DrawProbability(random, 0.1);
+  s.steps_late = DrawProbability(random, 0.1);
+  s.steps_repeated = DrawProbability(random, 0.1);
+}
+
 }  // namespace
 
 Settings DrawSettings(Random& random) {
@@ -93,6 +130,7 @@ Settings DrawSettings(Random& random) {
   }
   Random rare = random;  // A copy: the other histories stay what they are.
   if (rare.Chance(0.15)) s.job_cut = rare.Between(8, 30) * kSecond;
+  if (rare.Chance(0.12)) Straggle(rare, s);
   return s;
 }
 

@@ -54,6 +54,20 @@ struct Settings {
   Micros between_requests = 0;        // About jobs.
   Micros between_holds = kNever;      // Requests about nodes.
   Micros between_automatic = kNever;  // Drains by the automation.
+
+  // Jobs of many short steps on many nodes tell the steps, and some are slow. The rest is of such
+  // histories only.
+  bool stragglers = false;
+  uint64_t straggler_seed = 0;
+  int max_slots = 4;                // Of a node.
+  Micros slowdown = kNever;         // Of a node.
+  Micros half_slow = kNever;        // Half of the nodes, at once.
+  Micros nonsense = kNever;         // A daemon tells some for a while.
+  Micros between_advices = kNever;  // That people apply.
+  Micros between_pauses = kNever;   // Of the automation, and ends of them.
+  double steps_lost = 0;            // Per message that tells steps.
+  double steps_late = 0;
+  double steps_repeated = 0;
 };
 
 // A seed's settings.

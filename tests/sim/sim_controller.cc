@@ -8,6 +8,7 @@
 #include "controller/rpc/records.h"
 #include "tests/sim/observer.h"
 #include "tests/sim/sim_node.h"
+#include "tests/sim/straggler_judge.h"
 
 namespace paceline::sim {
 namespace {
@@ -22,6 +23,7 @@ TrainerOrder ToOrder(const PlannedTrainer& planned) {
   order.epoch = job.plan.epoch.value();
   order.save_stacks = planned.save_stacks;
   order.leased = planned.leased;
+  order.has_ladder = !job.plan.ladder.empty();
   if (planned.restores) order.restore_from = job.restored_from;
   order.generation = membership.generation.value();
   order.rank = membership.rank.value();
@@ -41,7 +43,8 @@ TrainerOrder ToOrder(const PlannedTrainer& planned) {
 
 }  // namespace
 
-SimController::SimController(World& world) : world_(world), random_(world.random.Fork()) {}
+SimController::SimController(World& world)
+    : world_(world), random_(world.random.Fork()), late_(world.settings.straggler_seed) {}
 
 Moment SimController::Now() const {
   const absl::Duration passed = absl::Microseconds(world_.time.now());
@@ -59,18 +62,23 @@ void SimController::Start() {
   cluster_.emplace(options);
   std::vector<Job> jobs;
   std::vector<Node> nodes;
+  std::map<JobId, std::vector<RemedyDecision>> decisions;
   if (world_.settings.encoded) {
     auto state = LoadState(encoded_);
     if (!state.ok()) return world_.trace.Fail("store: ", state.status().message());
     jobs = std::move(state->jobs);
     nodes = std::move(state->nodes);
+    decisions = std::move(state->decisions);
   } else {
     for (const auto& [id, job] : stored_.jobs) jobs.push_back(*job);
     for (const auto& [name, node] : stored_.nodes) nodes.push_back(*node);
+    for (const auto& [key, decision] : stored_.decisions) {
+      decisions[key.first].push_back(*decision);
+    }
   }
   cluster_->Restore(std::move(jobs), std::move(nodes), Now(), stored_.automation);
   world_.observer->OnRestored(*cluster_, stored_);
-  ArmTimer();
+  RestoreStragglers(std::move(decisions));
 }
 
 void SimController::Crash() {
@@ -80,14 +88,28 @@ void SimController::Crash() {
   queue_.clear();
   committing_ = false;
   cluster_.reset();
+  stragglers_.reset();
   ++timer_number_;
   for (const auto& [name, session] : sessions_) CloseAtNode(session);
   sessions_.clear();
 }
 
 void SimController::Apply(const Event& event, Answer answer) {
-  const Actions actions = cluster_->Step(event, Now());
+  Actions actions = cluster_->Step(event, Now());
+  StragglerActions decided = Follow(actions);
+  Carry(std::move(actions), std::move(decided), std::move(answer));
+}
+
+void SimController::Carry(Actions actions, StragglerActions decided, Answer answer) {
+  while (!decided.events.empty()) {
+    for (const Event& event : std::exchange(decided.events, {})) {
+      Actions stepped = cluster_->Step(event, Now());
+      decided.Merge(Follow(stepped));
+      actions.Merge(std::move(stepped));
+    }
+  }
   Batch batch;
+  PutDecisions(decided, batch);
   for (const JobId& id : actions.store_jobs) {
     const Job& job = cluster_->jobs().at(id);
     batch.puts.jobs[id] = std::make_shared<const Job>(job);
@@ -109,6 +131,7 @@ void SimController::Apply(const Event& event, Answer answer) {
   if (actions.store_automation) batch.automation = cluster_->automation();
   batch.answer = std::move(answer);
   world_.observer->OnStep(*cluster_, batch.puts, batch.automation);
+  world_.straggler_judge->OnStored(*cluster_, *stragglers_, batch.puts, batch.forgotten);
   ArmTimer();
   Add(std::move(batch));
 }
@@ -149,6 +172,9 @@ void SimController::Store(const Batch& batch) {
   for (const auto& [id, job] : batch.puts.jobs) stored_.jobs[id] = job;
   for (const auto& [name, node] : batch.puts.nodes) stored_.nodes[name] = node;
   for (const JobId& id : batch.deletes) stored_.jobs.erase(id);
+  for (const auto& [key, decision] : batch.puts.decisions) stored_.decisions[key] = decision;
+  for (const StragglerActions::Key& key : batch.forgotten) stored_.decisions.erase(key);
+  world_.straggler_judge->OnDurable(batch.puts);
   if (batch.automation.has_value()) stored_.automation = *batch.automation;
   if (world_.settings.encoded) (void)encoded_.Commit(batch.encoded);
 }
@@ -179,21 +205,26 @@ std::shared_ptr<const NodeOrders> SimController::PlanFor(const NodeName& node) c
 }
 
 void SimController::ArmTimer() {
-  const absl::Time due = cluster_->NextDeadline();
-  const Micros at =
-      due == absl::InfiniteFuture()
-          ? kNever
-          : world_.time.now() +
-                absl::ToInt64Microseconds(absl::Ceil(
-                    std::max(due - Now().steady, absl::ZeroDuration()), absl::Microseconds(1)));
+  const absl::Time due = std::min(cluster_->NextDeadline(), stragglers_->NextDeadline());
+  Micros at = due == absl::InfiniteFuture()
+                  ? kNever
+                  : world_.time.now() + absl::ToInt64Microseconds(absl::Ceil(
+                                            std::max(due - Now().steady, absl::ZeroDuration()),
+                                            absl::Microseconds(1)));
   if (at == timer_) return;
   timer_ = at;
   const int64_t number = ++timer_number_;
   if (at == kNever) return;
+  // The loop is busy now and then.
+  if (world_.settings.stragglers) at += late_.Exponential(2 * kMilli);
   world_.time.At(at, [this, number] {
     if (number != timer_number_ || !is_up()) return;
     timer_ = kNever;
     Apply(TimePassed{});
+    if (!is_up()) return;
+    StragglerActions decided = Judged(stragglers_->Tick(*cluster_, Now()));
+    if (!decided.empty()) Carry({}, std::move(decided), nullptr);
+    if (is_up()) ArmTimer();
   });
 }
 

@@ -1,5 +1,6 @@
-// The controller: the real Cluster, and a model of what is around it (control_loop, commit_queue,
-// worker_sessions). What it stores survives it; nothing is sent before what it tells is stored.
+// The controller: the real Cluster and Stragglers, and a model of what is around them
+// (control_loop, commit_queue, worker_sessions). What it stores survives it; nothing is sent before
+// what it tells is stored.
 //
 // Thread-compatible.
 #ifndef TESTS_SIM_SIM_CONTROLLER_H_
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "controller/core/cluster.h"
+#include "controller/core/stragglers/job/stragglers.h"
 #include "controller/store/memory_store.h"
 #include "tests/sim/messages.h"
 #include "tests/sim/network.h"
@@ -27,6 +29,7 @@ struct Stored {
   std::map<JobId, std::shared_ptr<const Job>> jobs;
   std::map<NodeName, std::shared_ptr<const Node>> nodes;
   Automation automation;
+  std::map<StragglerActions::Key, std::shared_ptr<const RemedyDecision>> decisions;
 };
 
 class SimController {
@@ -47,9 +50,16 @@ class SimController {
   // `answer` runs when all that follows from the event is durable.
   void Apply(const Event& event, Answer answer = nullptr);
 
+  // Of the job's stragglers. Require: as those of Stragglers.
+  const Stragglers& stragglers() const { return *stragglers_; }
+  std::optional<Refusal> RefuseAdvice(const JobId& job, int64_t advice);
+  void ApplyAdvice(const JobId& job, int64_t advice, const std::string& by);
+
   // From daemons.
   void OnHello(const SessionPtr& session, NodeFacts facts, const Report& report);
   void OnReport(const SessionPtr& session, const Report& report);
+  // Telemetry: may come late, twice, in any order or not at all.
+  void OnSteps(const NodeName& node, const TrainerId& trainer, const std::vector<StepTimes>& steps);
   // The wire has told that the session is over.
   void OnSessionEnd(const SessionPtr& session);
 
@@ -59,14 +69,23 @@ class SimController {
   struct Batch {
     Stored puts;
     std::vector<JobId> deletes;
+    std::vector<StragglerActions::Key> forgotten;  // Decisions.
     std::optional<Automation> automation;
     WriteBatch encoded;
     std::vector<std::pair<NodeName, std::shared_ptr<const NodeOrders>>> plans;
     Answer answer;
     bool empty() const {
-      return puts.jobs.empty() && puts.nodes.empty() && deletes.empty() && !automation.has_value();
+      return puts.jobs.empty() && puts.nodes.empty() && puts.decisions.empty() && deletes.empty() &&
+             forgotten.empty() && !automation.has_value();
     }
   };
+
+  // sim_controller_stragglers.cc. As ControlLoop::Carry.
+  void Carry(Actions actions, StragglerActions decided, Answer answer);
+  StragglerActions Follow(const Actions& stepped);
+  StragglerActions Judged(StragglerActions decided);
+  void PutDecisions(const StragglerActions& decided, Batch& batch);
+  void RestoreStragglers(std::map<JobId, std::vector<RemedyDecision>> decisions);
 
   void Add(Batch batch);
   void CommitNext();
@@ -80,7 +99,9 @@ class SimController {
 
   World& world_;
   Random random_;
+  Random late_;  // How late timers are.
   std::optional<Cluster> cluster_;
+  std::optional<Stragglers> stragglers_;
   int64_t start_number_ = 0;
   absl::Duration steady_offset_;
   absl::Duration wall_offset_;

@@ -21,6 +21,7 @@ constexpr Micros kLongestBackoff = 5 * kSecond;
 SimNode::SimNode(World& world, int index, int slots)
     : world_(world),
       random_(world.random.Fork()),
+      steps_random_(world.settings.straggler_seed + static_cast<uint64_t>(index)),
       index_(index),
       name_(absl::StrCat("n", index)),
       clock_rate_(1 + (random_.Unit() - 0.5) * 0.002),
@@ -232,6 +233,7 @@ void SimNode::ReportEveryInterval() {
   Later(kReportInterval, [this, timer = report_timer_] {
     if (timer != report_timer_) return;
     Report();
+    if (world_.settings.stragglers) TellSteps();
     ReportEveryInterval();
   });
 }

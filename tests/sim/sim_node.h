@@ -44,6 +44,10 @@ class SimNode {
   Micros thawed() const { return thawed_; }  // When it last went on.
   // Of its training; 1: as fast as the others.
   double slowness = 1;
+  int64_t slow_together = 0;  // Number of the fault that made it slow with others; 0: none has.
+  bool was_slow = false;      // Ever.
+  bool tells_nonsense = false;
+  bool told_nonsense = false;  // Ever.
 
   void BreakSession();
   bool is_connected() const { return session_ != nullptr && welcomed_; }
@@ -89,6 +93,10 @@ class SimNode {
   void Changed();
   void Report();
   void ReportEveryInterval();
+  void TellSteps();
+  void SendSteps(const TrainerId& id, std::vector<StepTimes> steps);
+  // What is told instead, and of whom.
+  TrainerId Garble(TrainerId id, std::vector<StepTimes>& steps);
   sim::Report MakeReport();
   void CheckLease();
   void Poll();
@@ -106,6 +114,7 @@ class SimNode {
 
   World& world_;
   Random random_;
+  Random steps_random_;  // Of what is told of steps.
   const int index_;
   const NodeName name_;
   NodeFacts facts_;

@@ -129,7 +129,10 @@ void Trainer::Command(const TrainerOrder& order) {
       order_.store_address = before.store_address;
       order_.planned = before.planned;
     }
-    order_.epoch = std::max(order_.epoch, before.epoch);
+    if (order_.epoch < before.epoch) {
+      order_.epoch = before.epoch;
+      order_.has_ladder = before.has_ladder;
+    }
     order_.save_order = std::max(order_.save_order, before.save_order);
     membership_.OnOrder(
         {order_.generation, order_.rank, !order_.store_address.empty(), order_.planned});
@@ -186,7 +189,7 @@ void Trainer::OnConnected(int64_t generation, bool connected) {
   Act();
 }
 
-void Trainer::Met(int64_t step, int64_t epoch) {
+void Trainer::Met(int64_t step, const TakenPlan& plan) {
   if (ending_ || is_over_ || membership_.present() == 0) return;
   if (has_trained() && step < this->step()) {
     world_.trace.Fail(name(), " goes back from step ", this->step(), " to ", step);
@@ -195,8 +198,9 @@ void Trainer::Met(int64_t step, int64_t epoch) {
   status_.progress.step = step;
   membership_.OnMet(membership_.present());
   status_.state = TrainerState::kRunning;
-  status_.plan.prepared = status_.plan.active = PlanEpoch(epoch);
+  status_.plan.prepared = status_.plan.active = PlanEpoch(plan.epoch);
   status_.plan.active_since_step = step;
+  has_ladder_ = plan.has_ladder;
   Tell();
   Act();
   if (!is_over_) Compute();
@@ -222,8 +226,17 @@ void Trainer::Compute() {
   SetPhase(kBackward);
   computing_ = true;
   const auto mean = static_cast<double>(facts_.step_time) * node_.slowness;
-  Later(static_cast<Micros>(mean * (0.8 + 0.4 * world_.random.Unit())), [this, run = run_] {
+  const double jitter = facts_.jitter;
+  auto length = static_cast<Micros>(mean * (1 - jitter + 2 * jitter * world_.random.Unit()));
+  begun_ = world_.time.now();
+  stall_ = 0;
+  if (facts_.stalls > 0 && world_.random.Chance(facts_.stalls)) {
+    stall_ = static_cast<Micros>(mean * facts_.stall);
+    if (!has_ladder_) length += stall_;
+  }
+  Later(length, [this, run = run_] {
     if (ending_ || run != run_ || hangs_) return;
+    arrived_ = world_.time.now();
     computing_ = false;
     if (is_over_) return OnCollectiveError("");
     computed_ = true;
@@ -232,13 +245,31 @@ void Trainer::Compute() {
   });
 }
 
-void Trainer::CompleteStep(int64_t epoch, int64_t save_order, bool leaves) {
+// Whoever trains by a ladder waits for nobody's stalls; its own are within its step.
+void Trainer::MeasureStep() {
+  constexpr size_t kStepsKept = 2000;
+  if (!world_.settings.stragglers || steps_.size() >= kStepsKept) return;
+  const auto seconds = [](Micros micros) { return static_cast<double>(micros) / kSecond; };
+  const double own_s = seconds(arrived_ - begun_ + (has_ladder_ ? stall_ : 0));
+  StepTimes times;
+  times.step = step();
+  times.forward_s = own_s / 3;
+  times.backward_s = own_s - times.forward_s;
+  times.communication_s = seconds(world_.time.now() - arrived_);
+  times.total_s = own_s + times.communication_s;
+  times.masked = std::exchange(saved_, false);
+  steps_.push_back(times);
+}
+
+void Trainer::CompleteStep(const TakenPlan& plan, int64_t save_order, bool leaves) {
   if (ending_) return;
   computed_ = false;
+  MeasureStep();
   ++steps_made_;
   ++status_.progress.step;
-  if (status_.plan.active.value() != epoch) {
-    status_.plan.prepared = status_.plan.active = PlanEpoch(epoch);
+  if (status_.plan.active.value() != plan.epoch) {
+    has_ladder_ = plan.has_ladder;
+    status_.plan.prepared = status_.plan.active = PlanEpoch(plan.epoch);
     status_.plan.active_since_step = step();
     Tell();
   }

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "controller/core/stragglers/job/step_times.h"
 #include "controller/core/trainer_state.h"
 #include "tests/sim/judge.h"
 #include "tests/sim/messages.h"
@@ -54,6 +55,8 @@ class Trainer : public std::enable_shared_from_this<Trainer> {
   struct Progress Progress() const;
   bool is_suspended() const { return frozen_; }
   int64_t steps_made() const { return steps_made_; }
+  // As measured, since the last call.
+  std::vector<StepTimes> TakeSteps() { return std::exchange(steps_, {}); }
 
   // From outside.
   void CrashBy(int signal);
@@ -66,9 +69,9 @@ class Trainer : public std::enable_shared_from_this<Trainer> {
   void Vanish();
 
   // From the training. All are of the generation that it meets or trains in.
-  void Met(int64_t step, int64_t epoch);
+  void Met(int64_t step, const TakenPlan& plan);
   // The step's exchange is done. `save_order` 0: no order is to be answered after it.
-  void CompleteStep(int64_t epoch, int64_t save_order, bool leaves);
+  void CompleteStep(const TakenPlan& plan, int64_t save_order, bool leaves);
   void OnCollectiveError(const std::string& why);
   void OnConnected(int64_t generation, bool connected);
   bool agrees() const { return membership_.Next(Clock()).action == Action::kAgree; }
@@ -83,6 +86,7 @@ class Trainer : public std::enable_shared_from_this<Trainer> {
   void CheckCommits();
   void SetPhase(int phase);
   void Compute();
+  void MeasureStep();
   void Save(int64_t order);
   void EndSave(const CheckpointKey& key, int rank, bool fails);
   void CommitManifest(const CheckpointKey& key, int ranks);
@@ -113,6 +117,12 @@ class Trainer : public std::enable_shared_from_this<Trainer> {
   bool finishing_ = false;
   bool ending_ = false;
   int64_t steps_made_ = 0;
+  Micros begun_ = 0;    // The step,
+  Micros arrived_ = 0;  // and its exchange.
+  Micros stall_ = 0;    // In the step; beside it if there is a ladder.
+  bool saved_ = false;  // After the step before.
+  bool has_ladder_ = false;
+  std::vector<StepTimes> steps_;
   int64_t run_ = 0;  // Number of the meeting or training; older computations are void.
   std::vector<CheckpointKey> committing_;
   std::vector<Timeline::Action> held_;

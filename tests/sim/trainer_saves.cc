@@ -23,6 +23,7 @@ SaveStatus* Trainer::FindSave(const CheckpointKey& key) {
 }
 
 void Trainer::Save(int64_t order) {
+  saved_ = true;
   const auto writing =
       std::count_if(status_.saves.begin(), status_.saves.end(),
                     [](const SaveStatus& save) { return save.state == SaveState::kWriting; });

@@ -140,11 +140,11 @@ void Training::TryExchange(Group& group) {
       world_.observer->OnMet(group.generation, TrainersOf(group), group.position);
       for (const Member& member : group.members) {
         Trainer* const trainer = member.trainer.get();
-        trainer->Later(random_.Between(100, 3000),
-                       [trainer, position = group.position, epoch = group.epoch,
-                        generation = group.generation] {
-                         if (trainer->present() == generation) trainer->Met(position, epoch);
-                       });
+        trainer->Later(
+            random_.Between(100, 3000),
+            [trainer, position = group.position, plan = group.plan, generation = group.generation] {
+              if (trainer->present() == generation) trainer->Met(position, plan);
+            });
       }
       return;
     case Group::Stage::kTraining:
@@ -158,10 +158,10 @@ void Training::Decide(Group& group) {
   std::vector<uint64_t> layouts;
   for (const Member& member : group.members) {
     const Trainer& trainer = *member.trainer;
-    group.epoch = std::max(group.epoch, trainer.order().epoch);
     told.push_back(PositionOf(trainer));
     layouts.push_back(LayoutOf(static_cast<int>(layouts.size()), group.members.size()));
   }
+  group.plan = PlanOf(group, /*latest=*/true);
   const MeetingDecision decision = DecideMeeting(told, layouts, {});
   group.position = decision.positions.front().step;
   for (size_t m = 0; m < group.members.size(); ++m) {
@@ -201,6 +201,18 @@ std::vector<const Trainer*> Training::TrainersOf(const Group& group) {
   return trainers;
 }
 
+TakenPlan Training::PlanOf(const Group& group, bool latest) {
+  TakenPlan plan;
+  for (const Member& member : group.members) {
+    const TrainerOrder& order = member.trainer->order();
+    const bool is_first = &member == &group.members.front();
+    if (is_first || (latest ? order.epoch > plan.epoch : order.epoch < plan.epoch)) {
+      plan = {order.epoch, order.has_ladder};
+    }
+  }
+  return plan;
+}
+
 void Training::Exchange(Group& group) {
   const Trainer& first = *group.members.front().trainer;
   int64_t order = first.order().save_order;
@@ -214,19 +226,18 @@ void Training::Exchange(Group& group) {
     order = std::min(order, trainer.order().save_order);
     leaves = leaves && trainer.agrees();
   }
-  int64_t epoch = first.order().epoch;
-  for (const Member& member : group.members) epoch = std::min(epoch, member.trainer->order().epoch);
-  group.epoch = std::max(group.epoch, epoch);
+  const TakenPlan plan = PlanOf(group, /*latest=*/false);
+  if (plan.epoch > group.plan.epoch) group.plan = plan;
   const bool saves = order > group.answered_order;
   if (saves) group.answered_order = order;
   world_.observer->OnExchange(group.generation, TrainersOf(group));
   for (const Member& member : group.members) {
     Trainer* const trainer = member.trainer.get();
     trainer->Later(random_.Between(100, 3000),
-                   [trainer, leaves, epoch = group.epoch, generation = group.generation,
+                   [trainer, leaves, plan = group.plan, generation = group.generation,
                     order = saves ? order : 0] {
                      if (trainer->present() == generation)
-                       trainer->CompleteStep(epoch, order, leaves);
+                       trainer->CompleteStep(plan, order, leaves);
                    });
   }
 }

@@ -50,7 +50,7 @@ class Training {
     enum class Stage { kMeeting, kTransfer, kTraining } stage = Stage::kMeeting;
     bool connected = false;
     int64_t position = 0;
-    int64_t epoch = 0;
+    TakenPlan plan;
     int64_t answered_order = 0;
   };
   using Key = std::pair<JobId, int64_t>;
@@ -61,6 +61,8 @@ class Training {
   void TryExchange(Group& group);
   static std::vector<const Trainer*> TrainersOf(const Group& group);
   void Exchange(Group& group);
+  // Of all members: the one of the latest epoch, or of the earliest.
+  static TakenPlan PlanOf(const Group& group, bool latest);
   void Decide(Group& group);
   RankPosition PositionOf(const Trainer& trainer) const;
   bool IsConnected(const Group& group) const;

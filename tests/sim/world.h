@@ -20,6 +20,7 @@ namespace paceline::sim {
 class Observer;
 class SimController;
 class SimNode;
+class StragglerJudge;
 class Training;
 
 // What the ranks of a job do.
@@ -32,6 +33,10 @@ struct JobFacts {
   Micros collective_timeout = 0;
   Micros give_up = 0;
   bool recovers = false;
+
+  double jitter = 0.2;  // Steps are shorter or longer by up to so much of the mean.
+  double stalls = 0;    // Of a rank: probability per step. Ranks with a ladder do not wait for it,
+  double stall = 0;     // and it takes so many steps.
 };
 
 struct World {
@@ -47,6 +52,7 @@ struct World {
   std::map<JobId, JobFacts> jobs;
   std::unique_ptr<Network> network;
   std::unique_ptr<Observer> observer;
+  std::unique_ptr<StragglerJudge> straggler_judge;
   std::unique_ptr<SimController> controller;
   std::unique_ptr<Training> training;
   std::vector<std::unique_ptr<SimNode>> nodes;

@@ -1,0 +1,218 @@
+#include "tests/sim/straggler_judge.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "absl/strings/ascii.h"
+#include "controller/core/membership.h"
+#include "controller/core/plan.h"
+#include "tests/sim/digest.h"
+#include "tests/sim/sim_node.h"
+#include "tests/sim/straggler_options.h"
+
+namespace paceline::sim {
+namespace {
+
+// A timer of the controller is late by less.
+constexpr absl::Duration kLate = absl::Seconds(1);
+
+bool IsReplacement(const RemedyDecision& decision) {
+  return decision.undoes == 0 && decision.kind != RemedyKind::kLadder;
+}
+
+// What never changes of a decision.
+uint64_t MeaningOf(const RemedyDecision& decision) {
+  RemedyDecision meaning;
+  meaning.id = decision.id;
+  meaning.kind = decision.kind;
+  meaning.made = decision.made;
+  meaning.undoes = decision.undoes;
+  meaning.rank = decision.rank;
+  meaning.node = decision.node;
+  meaning.generation = decision.generation;
+  meaning.epoch = decision.epoch;
+  meaning.reason = decision.reason;
+  return DigestOf(meaning);
+}
+
+const SimNode* FindNode(const World& world, const NodeName& name) {
+  for (const auto& node : world.nodes) {
+    if (node->name() == name) return node.get();
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+template <typename... Args>
+void StragglerJudge::Fail(const Job& job, const RemedyDecision& decision, const Args&... args) {
+  world_.trace.Fail("decision ", decision.id, " of ", job.request.id.value(), " (",
+                    DescribeRemedy(decision), "): ", args...);
+}
+
+void StragglerJudge::OnRestored(const Stored& stored,
+                                const std::map<JobId, std::vector<RemedyDecision>>& decisions) {
+  states_.clear();
+  for (auto& [id, job] : jobs_) job.stored.clear();
+  std::map<Key, uint64_t> restored;
+  for (const auto& [id, of_job] : decisions) {
+    for (const RemedyDecision& decision : of_job) {
+      restored[{id, decision.id}] = DigestOf(decision);
+      states_[{id, decision.id}] = decision.state;
+    }
+  }
+  for (const auto& [key, decision] : stored.decisions) {
+    const uint64_t digest = DigestOf(*decision);
+    jobs_[key.first].stored[key.second] = digest;
+    const auto found = restored.find(key);
+    if (found != restored.end() && found->second == digest) continue;
+    world_.trace.Fail("decision ", key.second, " of ", key.first.value(),
+                      " is not what was stored after a restart");
+  }
+  if (restored.size() != stored.decisions.size()) {
+    world_.trace.Fail("decisions are known after a restart that were not stored");
+  }
+}
+
+void StragglerJudge::OnDecided(const Cluster& cluster, const Stragglers& stragglers,
+                               const StragglerActions& decided) {
+  for (const Key& key : decided.store) {
+    const RemedyDecision& decision = *stragglers.Find(key.first)->policy().Find(key.second);
+    const Job& job = cluster.jobs().at(key.first);
+    const auto [known, is_new] = states_.try_emplace(key, decision.state);
+    const DecisionState before = std::exchange(known->second, decision.state);
+    if (!is_new && before == decision.state) continue;
+    Count(decision);
+    OfJob& of_job = jobs_[key.first];
+    if (IsInFlight(decision)) CheckOrder(cluster, job, decision);
+    const bool ended = before == DecisionState::kOrdered && !IsInFlight(decision);
+    if (ended || decision.state == DecisionState::kDidNotHelp) of_job.rested = world_.time.now();
+  }
+}
+
+void StragglerJudge::CheckOrder(const Cluster& cluster, const Job& job,
+                                const RemedyDecision& decision) {
+  if (decision.generation != job.generation || decision.epoch != FindActivePlan(job).epoch) {
+    Fail(job, decision, "ordered in generation ", job.generation.value(), " with epoch ",
+         FindActivePlan(job).epoch.value(), ", and it rests on generation ",
+         decision.generation.value(), " with epoch ", decision.epoch.value());
+  }
+  if (job.state != JobState::kRunning || ChangeUnderWay(job) != nullptr) {
+    Fail(job, decision, "ordered while the job does not train, or changes its membership");
+  }
+  const auto rank = static_cast<size_t>(decision.rank);
+  if (IsReplacement(decision) && decision.rank >= 0 &&
+      (rank >= job.ranks.size() || job.ranks[rank].place.node != decision.node)) {
+    Fail(job, decision, "ordered, and the rank is elsewhere");
+  }
+  const bool is_ladder = decision.kind == RemedyKind::kLadder;
+  OfJob& of_job = jobs_[job.request.id];
+  const Micros window = ToMicros(ShortHistoryOptions().remedy.ladder_window);
+  if (is_ladder && decision.undoes == 0 && world_.time.now() < of_job.ladder + window) {
+    Fail(job, decision, "the ladder was changed less than ladder_window ago");
+  }
+  if (is_ladder && decision.undoes == 0) of_job.ladder = world_.time.now();
+  if (decision.kind == RemedyKind::kAskPerson) Fail(job, decision, "a question was ordered");
+  if (decision.automatic) CheckAutomatic(cluster, job, decision);
+}
+
+void StragglerJudge::CheckAutomatic(const Cluster& cluster, const Job& job,
+                                    const RemedyDecision& decision) {
+  if (job.request.stragglers != StragglerMode::kAuto) {
+    Fail(job, decision, "ordered by the automation, and the mode is not auto");
+  }
+  if (cluster.automation().paused) {
+    Fail(job, decision, "ordered by the automation, which is paused");
+  }
+  if (decision.undoes > 0) return;
+  const Micros cool_down = ToMicros(ShortHistoryOptions().remedy.cool_down);
+  if (world_.time.now() < jobs_[job.request.id].rested + cool_down) {
+    Fail(job, decision, "ordered by the automation within cool_down");
+  }
+  if (decision.kind == RemedyKind::kDrain && cluster.RefuseAutomatic(decision.node).has_value()) {
+    Fail(job, decision, "ordered by the automation in spite of its brake");
+  }
+  if (IsReplacement(decision)) CheckReplaced(job, decision);
+}
+
+void StragglerJudge::CheckReplaced(const Job& job, const RemedyDecision& decision) {
+  const SimNode* const replaced = FindNode(world_, decision.node);
+  if (replaced == nullptr) return Fail(job, decision, "no such node");
+  bool nonsense = false;
+  size_t together = 0;
+  for (const RankState& rank : job.ranks) {
+    const SimNode* const node = FindNode(world_, rank.place.node);
+    nonsense = nonsense || node->told_nonsense;
+    const bool is_slow = node->slowness > 1 && replaced->slowness > 1;
+    if (is_slow && node->slow_together == replaced->slow_together) ++together;
+  }
+  if (nonsense) return;
+  if (!replaced->was_slow) Fail(job, decision, "replaced, and its node never was slow");
+  if (replaced->slow_together > 0 && together > 1 && 4 * together > job.ranks.size()) {
+    Fail(job, decision, "replaced, and ", together, " of ", job.ranks.size(),
+         " ranks became slow together");
+  }
+}
+
+void StragglerJudge::OnStored(const Cluster& cluster, const Stragglers& stragglers,
+                              const Stored& puts, const std::vector<Key>& forgotten) {
+  for (const auto& [key, decision] : puts.decisions) {
+    jobs_[key.first].stored[key.second] = DigestOf(*decision);
+  }
+  for (const Key& key : forgotten) jobs_[key.first].stored.erase(key.second);
+  for (const auto& [id, job] : cluster.jobs()) {
+    const JobStragglers* const known = stragglers.Find(id);
+    if (known != nullptr) {
+      CheckStored(job, known->policy());
+    } else if (!jobs_[id].stored.empty()) {
+      world_.trace.Fail(id.value(), " has decisions that are stored and not known");
+    }
+  }
+}
+
+void StragglerJudge::CheckStored(const Job& job, const RemedyPolicy& policy) {
+  const std::map<int64_t, uint64_t>& stored = jobs_[job.request.id].stored;
+  int under_way = 0;
+  for (const RemedyDecision& decision : policy.decisions()) {
+    const auto found = stored.find(decision.id);
+    if (found == stored.end() || found->second != DigestOf(decision)) {
+      Fail(job, decision, "has changed and was not stored with the event that changed it");
+    }
+    const bool is_under_way = IsInFlight(decision) || IsChecked(decision);
+    under_way += is_under_way ? 1 : 0;
+    if (job.ended_already() && (is_under_way || IsOpenAdvice(decision))) {
+      Fail(job, decision, "the job has ended, and it is ", NameOf(decision.state));
+    }
+    if (is_under_way) CheckTimes(job, decision);
+  }
+  if (under_way > 1) world_.trace.Fail(job.request.id.value(), " has two orders under way");
+  if (stored.size() != policy.decisions().size()) {
+    world_.trace.Fail(job.request.id.value(), " has decisions that are stored and not known");
+  }
+}
+
+void StragglerJudge::CheckTimes(const Job& job, const RemedyDecision& decision) {
+  const RemedyOptions remedy = ShortHistoryOptions().remedy;
+  const absl::Duration limit = IsInFlight(decision) ? remedy.order_timeout : remedy.check_timeout;
+  if (world_.controller->Now().steady <= decision.since + limit + kLate) return;
+  Fail(job, decision, "is ", NameOf(decision.state), " for more than ",
+       absl::FormatDuration(limit));
+}
+
+void StragglerJudge::OnDurable(const Stored& puts) {
+  for (const auto& [key, decision] : puts.decisions) {
+    const auto [known, is_new] = durable_.try_emplace(key, MeaningOf(*decision));
+    if (is_new || known->second == MeaningOf(*decision)) continue;
+    world_.trace.Fail("decision ", key.second, " of ", key.first.value(),
+                      " was something else before: its id is used twice");
+  }
+}
+
+void StragglerJudge::Count(const RemedyDecision& decision) {
+  std::string what = absl::AsciiStrToLower(NameOf(decision.kind));
+  if (decision.undoes > 0) what += " taken back";
+  if (IsInFlight(decision)) what += decision.automatic ? " by the automation" : " by a person";
+  world_.coverage.Count("decision " + absl::AsciiStrToLower(NameOf(decision.state)) + ": " + what);
+}
+
+}  // namespace paceline::sim

@@ -1,0 +1,73 @@
+// Sees what is decided about stragglers, and says when an invariant does not hold:
+//
+//   - what is ordered rests on the job as it is: its generation, its plan epoch, the node of its
+//     rank; and at most one order or check of a job is under way;
+//   - orders are automatic only in mode auto, while the automation is not paused and, for drains,
+//     while its brake does not object; and not within cool_down of the last one's end;
+//   - ladders change at most once per ladder_window, but for what takes a change back;
+//   - a node is replaced automatically only if it was slow at some time, or a daemon of the job's
+//     nodes has told nonsense (it may be believed); and not if it became slow together with more
+//     than a quarter of the job's ranks, which are so still;
+//   - an order ends within order_timeout;
+//   - decisions are stored with the event that changes them, and read back as they were; an id is
+//     never used twice;
+//   - of a job that has ended no decision is open.
+//
+// Thread-compatible.
+#ifndef TESTS_SIM_STRAGGLER_JUDGE_H_
+#define TESTS_SIM_STRAGGLER_JUDGE_H_
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "controller/core/stragglers/job/stragglers.h"
+#include "tests/sim/sim_controller.h"
+#include "tests/sim/world.h"
+
+namespace paceline::sim {
+
+class StragglerJudge {
+ public:
+  explicit StragglerJudge(World& world) : world_(world) {}
+
+  // The controller has started with these.
+  void OnRestored(const Stored& stored,
+                  const std::map<JobId, std::vector<RemedyDecision>>& decisions);
+  // This was decided; its events have not happened yet.
+  void OnDecided(const Cluster& cluster, const Stragglers& stragglers,
+                 const StragglerActions& decided);
+  // All of it has happened, and these will be stored.
+  void OnStored(const Cluster& cluster, const Stragglers& stragglers, const Stored& puts,
+                const std::vector<StragglerActions::Key>& forgotten);
+  // They have been.
+  void OnDurable(const Stored& puts);
+
+ private:
+  using Key = StragglerActions::Key;
+  struct OfJob {
+    std::map<int64_t, uint64_t> stored;  // Digests by id.
+    Micros rested = -kNever;             // When the automation last began to rest,
+    Micros ladder = -kNever;             // and a ladder was last changed.
+  };
+
+  void CheckOrder(const Cluster& cluster, const Job& job, const RemedyDecision& decision);
+  void CheckAutomatic(const Cluster& cluster, const Job& job, const RemedyDecision& decision);
+  void CheckReplaced(const Job& job, const RemedyDecision& decision);
+  void CheckTimes(const Job& job, const RemedyDecision& decision);
+  void CheckStored(const Job& job, const RemedyPolicy& policy);
+  void Count(const RemedyDecision& decision);
+  template <typename... Args>
+  void Fail(const Job& job, const RemedyDecision& decision, const Args&... args);
+
+  World& world_;
+  std::map<Key, DecisionState> states_;
+  std::map<JobId, OfJob> jobs_;
+  std::map<Key, uint64_t> durable_;  // What each id has meant.
+};
+
+}  // namespace paceline::sim
+
+#endif  // TESTS_SIM_STRAGGLER_JUDGE_H_
