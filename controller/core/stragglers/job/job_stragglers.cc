@@ -226,7 +226,7 @@ void JobStragglers::Begin(const JobView& view) {
 }
 
 void JobStragglers::TakeStep(int rank, const StepTimes& times, const JobView& view, Moment now) {
-  if (times.step < first_step_) {
+  if (times.step < first_step_ || times.step >= view.job->request.steps) {
     ++dropped_;
     return;
   }

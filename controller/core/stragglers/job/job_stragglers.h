@@ -110,7 +110,7 @@ class JobStragglers {
   int64_t steps_seen() const { return rows_seen_; }
   // Ranks that have too few peers to be judged.
   std::vector<int> Unjudged() const;
-  // Records that were of another generation, of no member, or nonsense.
+  // Records that were of another generation, of no member, beyond the job's end, or nonsense.
   int64_t dropped() const { return dropped_; }
 
  private:

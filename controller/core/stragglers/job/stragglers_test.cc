@@ -151,6 +151,20 @@ TEST(StragglersTest, WhatIsNotOfTheGenerationOrNotOfTheNodeIsDropped) {
   EXPECT_THAT(stragglers.slow(), IsEmpty());
 }
 
+TEST(StragglersTest, StepsBeyondTheJobsEndKeepNobodyFromBeingWatched) {
+  WatchedJob watched(WatchedRequest(StragglerMode::kAdvise));
+  watched.Train(20, Healthy);
+  std::vector<StepTimes> beyond(300);
+  for (size_t i = 0; i < beyond.size(); ++i) {
+    beyond[i].step = (int64_t{1} << 40) + static_cast<int64_t>(i);
+    beyond[i].total_s = beyond[i].forward_s = 0.1;
+  }
+  watched.Tell(NodeName(watched.NodeOf(0)), watched.job().ranks[0].report.id, beyond);
+  watched.Train(100, Healthy);
+  EXPECT_EQ(watched.stragglers->Find(watched.id)->steps_seen(), 120);
+  EXPECT_EQ(watched.stragglers->Find(watched.id)->dropped(), 300);
+}
+
 TEST(StragglersTest, StepsFromBeforeTheReplacementArriveTooLate) {
   WatchedJob watched(WatchedRequest(StragglerMode::kAuto));
   const std::string slow = watched.NodeOf(5);

@@ -162,6 +162,22 @@ TEST(RemedyLadderTest, OneLadderPerWindow) {
   EXPECT_GT(job.now.steady - changed, absl::Minutes(9));
 }
 
+TEST(RemedyLadderTest, WindowHoldsAfterARestartWhateverTheWallClockSays) {
+  PolicyJob job(StragglerMode::kAdvise);
+  AddStalls(job);
+  ASSERT_THAT(job.Open(), SizeIs(1));
+  job.now.wall += absl::Hours(1);
+  job.Apply(1);
+  job.Done();
+  job.Train(400, 0.2);
+  ASSERT_EQ(job.stored.at(1).state, DecisionState::kHelped);
+  job.Restart(StragglerMode::kAdvise);
+  AddStalls(job);
+  EXPECT_THAT(job.Open(), IsEmpty());
+  job.Wait(absl::Minutes(10));
+  EXPECT_THAT(job.Open(), SizeIs(1));
+}
+
 TEST(RemedyLadderTest, LadderThatGainsNothingIsGivenUpWithoutHurry) {
   PolicyJob job(StragglerMode::kAuto);
   job.Train(300, 0.1);

@@ -104,6 +104,32 @@ TEST(RemedyOrderTest, RestsAfterAnOrder) {
   EXPECT_EQ(job.orders, 2);
 }
 
+TEST(RemedyOrderTest, TimesOutThoughItsTimerIsLate) {
+  PolicyJob job(StragglerMode::kAuto);
+  AddStraggler(job);
+  ASSERT_EQ(job.orders, 1);
+  job.now.steady += absl::Minutes(16);
+  job.Train(10, 0.1);  // Steps are told before the timer fires.
+  ASSERT_TRUE(IsInFlight(job.stored.at(1)));
+  ASSERT_LE(job.policy->NextDeadline(), job.now.steady);
+  job.Wait(absl::ZeroDuration());
+  EXPECT_EQ(job.stored.at(1).state, DecisionState::kFailed);
+}
+
+TEST(RemedyOrderTest, IdsAreNotUsedAgainThoughOldDecisionsAreForgotten) {
+  PolicyJob job(StragglerMode::kAdvise);
+  const auto count = static_cast<int64_t>(kDecisionsKept) + 1;
+  for (int64_t id = 1; id <= count; ++id) {
+    RemedyDecision& decision = job.stored[id];
+    decision.id = id;
+    decision.state = id < count ? DecisionState::kHelped : DecisionState::kWithdrawn;
+  }
+  job.Restart(StragglerMode::kAdvise);
+  job.Train(10, 0.1);
+  EXPECT_EQ(job.stored.size(), kDecisionsKept);
+  EXPECT_EQ(job.stored.count(count), 1U);
+}
+
 TEST(RemedyOrderTest, BrakeHoldsTheAutomationAndNoPerson) {
   PolicyJob job(StragglerMode::kAuto);
   job.facts.brake = "paused by ann";

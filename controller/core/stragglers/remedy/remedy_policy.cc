@@ -49,8 +49,8 @@ RemedyActions RemedyPolicy::Restore(std::vector<RemedyDecision> decisions, Momen
     next_id_ = std::max(next_id_, decision.id + 1);
     const bool acted = !IsOpenAdvice(decision) && decision.state != DecisionState::kWithdrawn;
     if (acted) rests_until_ = now.steady + options_.cool_down;
-    if (acted && decision.kind == RemedyKind::kLadder &&
-        now.wall - decision.made < options_.ladder_window) {
+    // Whenever that was: the wall clock may have been set.
+    if (acted && decision.kind == RemedyKind::kLadder) {
       ladder_rests_until_ = now.steady + options_.ladder_window;
     }
     if (IsChecked(decision)) settling_ = options_.settling_steps;
@@ -191,8 +191,9 @@ absl::Time RemedyPolicy::NextDeadline() const {
     if (due > now_) next = std::min(next, due);
   };
   for (const RemedyDecision& decision : decisions_) {
-    if (IsInFlight(decision)) consider(decision.since + options_.order_timeout);
-    if (IsChecked(decision)) consider(decision.since + options_.check_timeout);
+    // Even if it is past: only Tick looks at these.
+    if (IsInFlight(decision)) next = std::min(next, decision.since + options_.order_timeout);
+    if (IsChecked(decision)) next = std::min(next, decision.since + options_.check_timeout);
     if (IsOpenAdvice(decision) && mode_ == StragglerMode::kAuto) consider(rests_until_);
   }
   for (const auto& [key, straggler] : cases_) consider(straggler.held_until);

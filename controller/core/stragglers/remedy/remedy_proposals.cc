@@ -1,6 +1,7 @@
 // What the policy advises and orders (remedy_policy.h), once an event has been taken in.
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -219,11 +220,12 @@ void RemedyPolicy::DropOld() {
   };
   auto ended = static_cast<size_t>(std::count_if(decisions_.begin(), decisions_.end(), has_ended));
   for (; ended > kDecisionsKept; --ended) {
-    // First those of which nothing is to be learned.
-    auto oldest = std::find_if(decisions_.begin(), decisions_.end(), [](const RemedyDecision& d) {
+    // First those of which nothing is to be learned; the newest stays, for its id (Restore).
+    const auto newest = std::prev(decisions_.end());
+    auto oldest = std::find_if(decisions_.begin(), newest, [](const RemedyDecision& d) {
       return d.state == DecisionState::kWithdrawn;
     });
-    if (oldest == decisions_.end()) {
+    if (oldest == newest) {
       oldest = std::find_if(decisions_.begin(), decisions_.end(), has_ended);
     }
     actions_.forget.push_back(oldest->id);
