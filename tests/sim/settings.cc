@@ -50,7 +50,7 @@ void Rearrange(Random& random, Settings& s) {
 void Straggle(Random& random, Settings& s) {
   s.stragglers = true;
   s.straggler_seed = random.Next();
-  s.nodes = static_cast<int>(random.Between(5, 9));
+  s.nodes = static_cast<int>(random.Between(6, 10));
   s.jobs = random.Chance(0.8) ? 1 : 2;
   s.max_slots = 2;
   s.lease = random.Chance(0.6) ? random.Between(12, 20) * kSecond : 0;
@@ -61,10 +61,10 @@ void Straggle(Random& random, Settings& s) {
   s.interrupts = random.Chance(0.3) ? 0.5 : 0;
   s.swaps = 0;
   s.recovers = 0.9;
-  s.controller_crash = DrawRate(random, 10 * kSecond, 60 * kSecond);
-  s.daemon_crash = DrawRate(random, 20 * kSecond, 60 * kSecond);
+  s.controller_crash = DrawRate(random, 15 * kSecond, 90 * kSecond);
+  s.daemon_crash = DrawRate(random, 20 * kSecond, 90 * kSecond);
   s.host_crash = DrawRate(random, 30 * kSecond, 120 * kSecond);
-  s.trainer_crash = DrawRate(random, 15 * kSecond, 60 * kSecond);
+  s.trainer_crash = DrawRate(random, 20 * kSecond, 90 * kSecond);
   s.session_break = DrawRate(random, 10 * kSecond, 60 * kSecond);
   s.control_cut = DrawRate(random, 20 * kSecond, 60 * kSecond);
   s.wall_jump = DrawRate(random, 10 * kSecond, 60 * kSecond);

@@ -12,7 +12,7 @@ v1::JobSpec DrawWatchedSpec(Random& random, int number, const Settings& settings
   v1::JobSpec spec;
   spec.set_name(absl::StrCat("job", number));
   spec.set_ranks(static_cast<int>(random.Between(4, 8)));
-  spec.set_steps(random.Between(600, 2000));
+  spec.set_steps(random.Between(800, 2400));
   spec.set_collective_timeout_s(static_cast<double>(random.Between(3, 8)));
   spec.set_max_restarts(static_cast<int>(random.Between(2, 8)));
   spec.set_batch_per_rank(random.Chance(0.8) ? 840 : 1);  // Any number of ranks can share 840.
