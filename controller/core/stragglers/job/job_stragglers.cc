@@ -18,6 +18,8 @@ constexpr int64_t kSpanSteps = 10;
 constexpr int kRowsToSkip = 10;
 // Weight of a new measurement of the exchange of gradients.
 constexpr double kForgetting = 0.1;
+// The same of a block of steps.
+constexpr double kBlockWeight = 0.25;
 // What the detector may keep open, in reports.
 constexpr int kOpenReports = 1 << 20;
 
@@ -57,6 +59,15 @@ std::vector<int> GradientGroups(const JobStrategy& strategy, const std::vector<R
           : LadderGroups(LadderScope::kSize, strategy.gradient_group_size, homes);
   const bool alone = std::all_of(groups.begin(), groups.end(), [](int size) { return size == 1; });
   return alone ? std::vector<int>() : groups;
+}
+
+// With nothing to compare.
+TrialSetup SetupOf(const Job& job) {
+  TrialSetup setup;
+  setup.homes = HomesOf(job);
+  setup.gradient_groups = GradientGroups(job.request.strategy, setup.homes);
+  setup.former = setup.present = job.plan.ladder;
+  return setup;
 }
 
 bool IsOn(const Job& job, const NodeName& node) {
@@ -223,6 +234,7 @@ void JobStragglers::Begin(const JobView& view) {
   }
   measured_->span = {};
   measured_->trial.reset();
+  measured_->calibration.reset();
 }
 
 void JobStragglers::TakeStep(int rank, const StepTimes& times, const JobView& view, Moment now) {
@@ -254,6 +266,7 @@ void JobStragglers::TakeRow(const StepRow& row, const JobView& view, Moment now)
     double& exchange = measured_->gradient_exchange_s;
     exchange += (exchange == 0 ? 1 : kForgetting) * (row.communication_s - exchange);
   }
+  Calibrate(row, view);
   if (measured_->trial.has_value()) {
     const auto compared =
         measured_->trial->Add(row, measured_->averaging, measured_->gradient_exchange_s);
@@ -265,6 +278,15 @@ void JobStragglers::TakeRow(const StepRow& row, const JobView& view, Moment now)
   span.seconds += row.total_s;
   if (span.steps < kSpanSteps) return;
   Add(policy_.OnStepTimes(std::exchange(span, {}), view.facts, now));
+}
+
+void JobStragglers::Calibrate(const StepRow& row, const JobView& view) {
+  if (!measured_->calibration.has_value()) measured_->calibration.emplace(SetupOf(*view.job));
+  const auto compared =
+      measured_->calibration->Add(row, measured_->averaging, measured_->gradient_exchange_s);
+  if (!compared.has_value() || compared->without_s <= 0) return;
+  const double ratio = compared->with_s / compared->without_s;
+  overhead_ += (overhead_ == 0 ? 1 : kBlockWeight) * (ratio - overhead_);
 }
 
 void JobStragglers::Judge(const JobView& view, Moment now) {
@@ -350,10 +372,8 @@ void JobStragglers::BeginTrial(const RemedyDecision& decision, const JobView& vi
   const Job& job = *view.job;
   const bool is_whole = static_cast<int>(job.ranks.size()) == job.request.ranks;
   if (decision.undoes > 0 || decision.kind == RemedyKind::kShrink || !is_whole) return;
-  TrialSetup setup;
-  setup.homes = HomesOf(job);
-  setup.gradient_groups = GradientGroups(job.request.strategy, setup.homes);
-  setup.former = setup.present = job.plan.ladder;
+  TrialSetup setup = SetupOf(job);
+  if (overhead_ > 0) setup.overhead = overhead_;
   if (decision.kind == RemedyKind::kLadder) {
     setup.former = decision.former;
   } else {

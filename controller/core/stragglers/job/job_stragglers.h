@@ -121,10 +121,11 @@ class JobStragglers {
     LadderStalls stalls;
     StepRows rows;
     AllReduceCosts averaging;
-    double gradient_exchange_s = 0;  // Of the latest synchronous steps.
-    StepSpan span;                   // Being filled.
-    std::optional<Trial> trial;      // Of the remedy that is being checked.
-    int rows_to_skip = 0;            // The first ones are not typical.
+    double gradient_exchange_s = 0;    // Of the latest synchronous steps.
+    StepSpan span;                     // Being filled.
+    std::optional<Trial> trial;        // Of the remedy that is being checked.
+    std::optional<Trial> calibration;  // Of nothing: measures the overhead.
+    int rows_to_skip = 0;              // The first ones are not typical.
   };
   // What an order under way has found when it was given.
   struct Order {
@@ -137,6 +138,7 @@ class JobStragglers {
   void Begin(const JobView& view);
   void TakeStep(int rank, const StepTimes& times, const JobView& view, Moment now);
   void TakeRow(const StepRow& row, const JobView& view, Moment now);
+  void Calibrate(const StepRow& row, const JobView& view);
   void Judge(const JobView& view, Moment now);
   void FollowOrder(const JobView& view, Moment now);
   void BeginTrial(const RemedyDecision& decision, const JobView& view);
@@ -162,6 +164,7 @@ class JobStragglers {
   std::optional<LadderPlan> plan_;
   absl::Time plan_due_ = absl::InfinitePast();  // Steady.
   std::optional<Order> order_;
+  double overhead_ = 0;  // TrialSetup::overhead; 0: not known.
   double step_s_ = 0;
   int64_t rows_seen_ = 0;
   int64_t dropped_ = 0;

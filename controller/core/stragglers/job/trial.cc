@@ -59,9 +59,9 @@ std::optional<ComparedSteps> Trial::Add(const StepRow& row, const AllReduceCosts
   compared.first_step = first_step_;
   compared.steps = times_.steps;
   compared.with_s = std::exchange(with_s_, 0);
-  compared.without_s =
-      std::accumulate(parts.begin(), parts.end(), 0.0) +
-      CommunicationOf(averaging, gradient_exchange_s) * static_cast<double>(times_.steps);
+  compared.without_s = setup_.overhead * (std::accumulate(parts.begin(), parts.end(), 0.0) +
+                                          CommunicationOf(averaging, gradient_exchange_s) *
+                                              static_cast<double>(times_.steps));
   times_.steps = 0;
   times_.seconds.clear();
   if (parts.empty()) return std::nullopt;  // Its levels are not nested.

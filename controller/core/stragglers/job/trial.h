@@ -7,6 +7,9 @@
 // ranks, of which 2 % stall for ten steps' time, the means of steps before and after differ by
 // chance by a third, those of the pairs by a few percent.
 //
+// What the model leaves out, such as what ranks on one machine take from one another, is in
+// the overhead. A trial of nothing, with the same ladder and no rank replaced, measures it.
+//
 // Blocks are whole cycles of both ladders. Pure. Thread-compatible.
 #ifndef CONTROLLER_CORE_STRAGGLERS_JOB_TRIAL_H_
 #define CONTROLLER_CORE_STRAGGLERS_JOB_TRIAL_H_
@@ -31,6 +34,7 @@ struct TrialSetup {
   Ladder present;             // and with it.
   std::vector<int> replaced;  // Ranks that were slow,
   double slowdown = 1;        // by so much.
+  double overhead = 1;        // What steps took, over what the model said, before the remedy.
 };
 
 class Trial {

@@ -64,6 +64,35 @@ TEST(TrialTest, ReplacedRankIsAsSlowAsItWas) {
   EXPECT_NEAR(compared->without_s, 32 * 3.25, 1e-4);
 }
 
+TEST(TrialTest, TrialOfNothingMeasuresTheOverheadOfTheNext) {
+  Trial nothing(OnFourNodes());
+  TrialSetup setup = OnFourNodes();
+  setup.replaced = {2};
+  setup.slowdown = 1.5;
+  std::optional<ComparedSteps> before;
+  for (int64_t step = 0; step < 32; ++step) {
+    StepRow row;
+    row.step = step;
+    row.total_s = 1.8;  // 1.5 of the slow rank, and a fifth more.
+    row.own_s = {1, 1, 1.5, 1};
+    before = nothing.Add(row, {}, 0);
+  }
+  ASSERT_TRUE(before.has_value());
+  setup.overhead = before->with_s / before->without_s;
+  EXPECT_NEAR(setup.overhead, 1.2, 1e-6);
+  Trial trial(setup);
+  std::optional<ComparedSteps> after;
+  for (int64_t step = 32; step < 64; ++step) {
+    StepRow row;
+    row.step = step;
+    row.total_s = 1.2;
+    row.own_s = {1, 1, 1, 1};
+    after = trial.Add(row, {}, 0);
+  }
+  ASSERT_TRUE(after.has_value());
+  EXPECT_NEAR(after->without_s, 32 * 1.8, 1e-4);
+}
+
 TEST(TrialTest, FormerLadderPaysForItsAverages) {
   TrialSetup setup = OnFourNodes();
   setup.former = {{2, LadderScope::kSize, 2}, {4, LadderScope::kAll, 0}};
