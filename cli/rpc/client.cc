@@ -15,6 +15,8 @@ namespace {
 constexpr int kKeepaliveMs = 30'000;
 constexpr int kMinReconnectMs = 100;
 constexpr int kMaxReconnectMs = 1000;
+// On a busy machine a connection may take longer than an attempt.
+constexpr absl::Duration kNoticeAfter = absl::Seconds(1);
 
 std::shared_ptr<grpc::Channel> NewChannel(const std::string& server) {
   grpc::ChannelArguments arguments;
@@ -43,7 +45,8 @@ Client::Client(Options options, Interrupt& interrupt)
 
 template <typename Call>
 grpc::Status Client::Unary(const Call& call) {
-  const absl::Time deadline = absl::Now() + options_.timeout;
+  const absl::Time begin = absl::Now();
+  const absl::Time deadline = begin + options_.timeout;
   Backoff backoff({absl::Milliseconds(50), absl::Seconds(1)}, RandomBits());
   bool told = false;
   grpc::Status away;
@@ -60,7 +63,8 @@ grpc::Status Client::Unary(const Call& call) {
     away = status;
     const absl::Duration left = deadline - absl::Now();
     if (left <= absl::ZeroDuration()) return status;
-    if (!told && options_.notice && left >= absl::Seconds(1)) {
+    const bool is_long = absl::Now() - begin >= kNoticeAfter && left >= absl::Seconds(1);
+    if (!told && options_.notice && is_long) {
       options_.notice(absl::StrCat("the controller at ", options_.server,
                                    " does not answer; trying for ", absl::ToInt64Seconds(left),
                                    " s more"));
