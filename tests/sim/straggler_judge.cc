@@ -140,15 +140,18 @@ void StragglerJudge::CheckReplaced(const Job& job, const RemedyDecision& decisio
   if (replaced == nullptr) return Fail(job, decision, "no such node");
   bool nonsense = false;
   size_t together = 0;
+  bool others = false;  // Not on that node only.
   for (const RankState& rank : job.ranks) {
     const SimNode* const node = FindNode(world_, rank.place.node);
     nonsense = nonsense || node->told_nonsense;
     const bool is_slow = node->slowness > 1 && replaced->slowness > 1;
-    if (is_slow && node->slow_together == replaced->slow_together) ++together;
+    if (!is_slow || node->slow_together != replaced->slow_together) continue;
+    ++together;
+    others = others || node != replaced;
   }
   if (nonsense) return;
   if (!replaced->was_slow) Fail(job, decision, "replaced, and its node never was slow");
-  if (replaced->slow_together > 0 && together > 1 && 4 * together > job.ranks.size()) {
+  if (replaced->slow_together > 0 && others && 4 * together > job.ranks.size()) {
     Fail(job, decision, "replaced, and ", together, " of ", job.ranks.size(),
          " ranks became slow together");
   }
