@@ -34,7 +34,7 @@ sed -e '/^allow_chaos:/,$d' -e 's/^name: .*/name: undisturbed/' -e 's/mode: auto
   "$work/digits-stragglers.yaml" > "$work/undisturbed.yaml"
 "$paceline" --quiet submit "$work/undisturbed.yaml" --wait
 
-step "Each rank stalls at 2 % of its steps; from step 900 on w5 takes half as long again"
+step "Each rank stalls at 2 % of its first 900 steps; then w5 takes half as long again"
 "$paceline" --quiet submit "$work/digits-stragglers.yaml"
 /usr/bin/python3 tools/straggler_timeline.py "$paceline" digits-stragglers undisturbed
 

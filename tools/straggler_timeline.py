@@ -1,7 +1,7 @@
 """Follows a job whose stragglers Paceline takes care of, and prints what happens as a time line.
 
-Fails unless a ladder and a hot-swap have helped, and the accuracy is within two percentage points
-of the job without any disturbance: twice the standard error of 359 images at 97 %, and a bit.
+Fails unless a ladder and a hot-swap have helped, and the accuracy is not more than two percentage
+points below that of the job without any disturbance: twice its standard error, of 359 images.
 """
 import json
 import subprocess

@@ -13,16 +13,17 @@ namespace paceline {
 namespace {
 
 constexpr int kKeepaliveMs = 30'000;
-constexpr int kMinReconnectMs = 100;
+constexpr int kFirstReconnectMs = 100;
 constexpr int kMaxReconnectMs = 1000;
-// On a busy machine a connection may take longer than an attempt.
+// What a connection may take, on a busy machine too: grpc gives up an attempt after that.
+constexpr int kConnectMs = 2000;
 constexpr absl::Duration kNoticeAfter = absl::Seconds(1);
 
 std::shared_ptr<grpc::Channel> NewChannel(const std::string& server) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
-  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kMinReconnectMs);
-  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kMinReconnectMs);
+  arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kFirstReconnectMs);
+  arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectMs);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kMaxReconnectMs);
   // A proxy of the environment is for the web; a controller is reached directly.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
