@@ -80,6 +80,11 @@ struct ReplacementRequested {
   NodeName node;
   std::string why;
 };
+// They may stay, as far as they are still there.
+struct ReplacementWithdrawn {
+  JobId job;
+  NodeName node;
+};
 // The job's ranks there are given up, and it goes on without them, or others take their places on
 // other nodes.
 struct RanksGivenUp {
@@ -94,10 +99,11 @@ struct ProfileOrdered {
 struct TimePassed {};
 using Event =
     std::variant<JobSubmitted, CancelRequested, SaveRequested, ResumeRequested, RemovalRequested,
-                 PinRequested, LadderChanged, ReplacementRequested, RanksGivenUp, ProfileOrdered,
-                 NodeConnected, NodeReported, NodeDisconnected, HoldRequested, UncordonRequested,
-                 NodeResumeRequested, LossDeclared, CheckRequested, AutomaticDrainRequested,
-                 AutomationPauseRequested, AutomationResumeRequested, TimePassed>;
+                 PinRequested, LadderChanged, ReplacementRequested, ReplacementWithdrawn,
+                 RanksGivenUp, ProfileOrdered, NodeConnected, NodeReported, NodeDisconnected,
+                 HoldRequested, UncordonRequested, NodeResumeRequested, LossDeclared,
+                 CheckRequested, AutomaticDrainRequested, AutomationPauseRequested,
+                 AutomationResumeRequested, TimePassed>;
 
 // What is to be done after an event. Sorted, without repetitions.
 struct Actions {
@@ -218,6 +224,7 @@ class Cluster {
   void On(const PinRequested& event, Moment now, Actions& actions);
   void On(const LadderChanged& event, Moment now, Actions& actions);
   void On(const ReplacementRequested& event, Moment now, Actions& actions);
+  void On(const ReplacementWithdrawn& event, Moment now, Actions& actions);
   void On(const RanksGivenUp& event, Moment now, Actions& actions);
   void On(const ProfileOrdered& event, Moment now, Actions& actions);
   void On(const NodeConnected& event, Moment now, Actions& actions);

@@ -93,6 +93,14 @@ void Cluster::On(const ReplacementRequested& event, Moment, Actions& actions) {
   Note(job->second, change, actions);
 }
 
+void Cluster::On(const ReplacementWithdrawn& event, Moment, Actions& actions) {
+  const auto job = jobs_.find(event.job);
+  if (job == jobs_.end()) return;
+  const JobChange change = WithdrawReplacement(job->second, event.node);
+  if (change == JobChange::kState) job->second.recovery.avoid.erase(event.node);
+  Note(job->second, change, actions);
+}
+
 void Cluster::On(const RanksGivenUp& event, Moment now, Actions& actions) {
   const auto job = jobs_.find(event.job);
   if (job == jobs_.end() || !Recovers(job->second)) return;

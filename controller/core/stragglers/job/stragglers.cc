@@ -127,10 +127,27 @@ void Stragglers::Take(const Job& job, const RemedyActions& taken, StragglerActio
     actions.store.erase({id, decision});
     actions.forget.emplace(id, decision);
   }
+  for (const int64_t decision : taken.store) {
+    const RemedyDecision* failed = policy.Find(decision);
+    if (failed == nullptr || failed->state != DecisionState::kFailed) continue;
+    for (Event& event : EventsAfterFailure(job, *failed))
+      actions.events.push_back(std::move(event));
+  }
   if (!taken.order.has_value()) return;
   for (Event& event : EventsOf(job, *policy.Find(*taken.order))) {
     actions.events.push_back(std::move(event));
   }
+}
+
+std::vector<Event> Stragglers::EventsAfterFailure(const Job& job, const RemedyDecision& failed) {
+  if (failed.undoes > 0) return {};
+  if (failed.kind == RemedyKind::kHotSwap && job.recovery.vacate.count(failed.node) > 0) {
+    return {ReplacementWithdrawn{job.request.id, failed.node}};
+  }
+  if (failed.kind == RemedyKind::kDrain && failed.automatic) {
+    return {NodeResumeRequested{failed.node, std::string(kAutomationOwner)}};
+  }
+  return {};
 }
 
 std::vector<Event> Stragglers::EventsOf(const Job& job, const RemedyDecision& decision) const {

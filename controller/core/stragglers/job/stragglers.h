@@ -81,6 +81,8 @@ class Stragglers {
   JobStragglers& Get(const Job& job);
   const JobView& ViewOf(const Cluster& cluster, const Job& job);
   void Take(const Job& job, const RemedyActions& taken, StragglerActions& actions);
+  // What takes back what is left of an order that has failed.
+  static std::vector<Event> EventsAfterFailure(const Job& job, const RemedyDecision& failed);
   // What carries the decision out.
   std::vector<Event> EventsOf(const Job& job, const RemedyDecision& decision) const;
 

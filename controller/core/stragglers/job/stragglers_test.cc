@@ -251,6 +251,25 @@ TEST(StragglersTest, DrainThatIsTakenBackHasFailed) {
   EXPECT_EQ(watched.NodeOf(5), slow);
 }
 
+TEST(StragglersTest, NothingIsLeftOfAnOrderThatCameToNothing) {
+  JobRequest request = WatchedRequest(StragglerMode::kAdvise);
+  request.checkpoints.directory = "/checkpoints";
+  WatchedJob watched(request);
+  const std::string slow = watched.NodeOf(5);
+  watched.Train(500, SlowFrom(slow, 200));
+  ASSERT_EQ(watched.Last().state, DecisionState::kAdvised);
+  ASSERT_EQ(watched.Last().kind, RemedyKind::kHotSwap);
+  // A save that is under way holds the swap up for ever.
+  watched.Apply(SaveRequested{watched.id, true});
+  watched.ApplyAdvice(1);
+  ASSERT_EQ(watched.job().recovery.vacate.count(NodeName(slow)), 1U);
+  watched.Wait(absl::Minutes(16));
+  EXPECT_EQ(watched.policy().Find(1)->state, DecisionState::kFailed);
+  EXPECT_THAT(watched.job().recovery.vacate, IsEmpty());
+  EXPECT_THAT(watched.job().recovery.avoid, IsEmpty());
+  EXPECT_EQ(watched.NodeOf(5), slow);
+}
+
 TEST(StragglersTest, NothingIsOpenWhenTheJobHasEnded) {
   WatchedJob watched(WatchedRequest(StragglerMode::kAdvise));
   watched.Train(600, SlowFrom(watched.NodeOf(5), 200));
