@@ -108,9 +108,11 @@ void TrainLoop::CheckGeneration() const {
 
 absl::StatusOr<TrainEnd> TrainLoop::Run() {
   if (state_.is_open || !state_.position.exchanged) EndOpenStep();
-  // An evaluation that was cut off.
-  const int64_t every = config_.eval_every;
-  if (!parts_.begins && first_step_ > 0 && every > 0 && first_step_ % every == 0) {
+  // The last one is of the mean of all ranks (Finish).
+  const auto is_evaluated = [every = config_.eval_every, this](int64_t done) {
+    return every > 0 && done > 0 && done % every == 0 && done < config_.steps;
+  };
+  if (!parts_.begins && is_evaluated(first_step_)) {  // One that was cut off.
     PACELINE_RETURN_IF_ERROR(EvaluateAt(first_step_));
   }
   if (!parts_.begins) parts_.groups.SetTimeout(config_.collective_timeout);
@@ -131,7 +133,7 @@ absl::StatusOr<TrainEnd> TrainLoop::Run() {
     if (parts_.begins && done == first_step_ + kStartupSteps) {
       parts_.groups.SetTimeout(config_.collective_timeout);
     }
-    if (every > 0 && done % every == 0) PACELINE_RETURN_IF_ERROR(EvaluateAt(done));
+    if (is_evaluated(done)) PACELINE_RETURN_IF_ERROR(EvaluateAt(done));
     if (done < config_.steps && parts_.leaves_after(done)) return TrainEnd::kLeft;
   }
   PACELINE_RETURN_IF_ERROR(Finish());

@@ -110,6 +110,17 @@ TEST_F(TrainLoopTest, EvaluatesEveryNStepsAndAtTheEnd) {
   EXPECT_GT(daemon->status(1).evaluation().accuracy(), 0.9);
 }
 
+TEST_F(TrainLoopTest, LastEvaluationIsOfTheMeanOfAllRanks) {
+  // The ranks do not average before the end.
+  const std::string apart =
+      WithEvaluation() + "steps: 10 strategy { local_sgd { period: 100 } gradient_group_size: 1 } ";
+  const auto once = RunJob(Spec(2, apart));
+  const auto often = RunJob(Spec(2, apart + "evaluation { every: 5 } "));
+  EXPECT_EQ(Values(*often, 0, "accuracy").size(), 2u);
+  EXPECT_EQ(often->status(0).evaluation().step(), 10);
+  EXPECT_EQ(often->status(0).evaluation().loss(), once->status(0).evaluation().loss());
+}
+
 TEST_F(TrainLoopTest, EveryStepIsInTheRingWithAllItsPhases) {
   const auto daemon = RunJob(Spec(2));
   for (int rank = 0; rank < 2; ++rank) {
