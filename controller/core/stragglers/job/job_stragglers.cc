@@ -350,19 +350,19 @@ void JobStragglers::FollowOrder(const JobView& view, Moment now) {
     order_.reset();
     return;
   }
-  const RemedyDecision decision = *found;
-  const OrderProgress order = FollowDecision(decision, view);
+  const int64_t id = found->id;
+  const OrderProgress order = FollowDecision(*found, view);
   if (order.state == OrderState::kFailed) {
-    Add(policy_.OnRemedyFailed(decision.id, order.error, view.facts, now));
+    Add(policy_.OnRemedyFailed(id, order.error, view.facts, now));
   } else if (order.state == OrderState::kDone) {
     double paid_s = 0;
-    if (order_.has_value() && order_->id == decision.id) {
+    if (order_.has_value() && order_->id == id) {
       const auto steps = static_cast<double>(view.facts.step - order_->step);
       const double elapsed_s = absl::ToDoubleSeconds(now.steady - order_->given);
-      paid_s = std::max(0.0, elapsed_s - steps * decision.before.seconds);
+      paid_s = std::max(0.0, elapsed_s - steps * found->before.seconds);
     }
-    Add(policy_.OnRemedyDone(decision.id, paid_s, view.facts, now));
-    BeginTrial(decision, view);
+    Add(policy_.OnRemedyDone(id, paid_s, view.facts, now));
+    if (const RemedyDecision* done = policy_.Find(id)) BeginTrial(*done, view);
   }
 }
 
