@@ -13,9 +13,7 @@ namespace {
 
 // Sizes of the groups of seats.
 std::vector<int> GroupSizes(const Job& job) {
-  std::vector<RankHome> homes;
-  homes.reserve(job.homes.size());
-  for (const Place& home : job.homes) homes.push_back({home.node.value(), home.rack});
+  const std::vector<RankHome> homes = HomesOf(job);
   if (job.plan.ladder.empty()) return LadderGroups(LadderScope::kAll, 0, homes);
   const LadderLevel& lowest = job.plan.ladder.front();
   return LadderGroups(lowest.scope, lowest.size, homes);
@@ -43,6 +41,13 @@ bool IsHeld(const Job& job, const RankState& trainer, int first, int end) {
 }
 
 }  // namespace
+
+std::vector<RankHome> HomesOf(const Job& job) {
+  std::vector<RankHome> homes;
+  homes.reserve(job.homes.size());
+  for (const Place& home : job.homes) homes.push_back({home.node.value(), home.rack});
+  return homes;
+}
 
 std::vector<int> GroupsOfSeats(const Job& job) {
   std::vector<int> groups;

@@ -6,9 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "common/core/ladder.h"
 #include "controller/core/job.h"
 
 namespace paceline {
+
+// By seat: where the newest start placed it.
+std::vector<RankHome> HomesOf(const Job& job);
 
 // By seat: the number of its group.
 std::vector<int> GroupsOfSeats(const Job& job);

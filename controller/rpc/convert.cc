@@ -9,6 +9,7 @@
 #include "controller/core/job_checkpoints.h"
 #include "controller/core/plan.h"
 #include "controller/core/profile.h"
+#include "controller/core/state_groups.h"
 #include "controller/rpc/convert_checkpoint.h"
 #include "controller/rpc/convert_membership.h"
 #include "controller/rpc/convert_strategy.h"
@@ -103,10 +104,7 @@ v1::JobProfile ToProto(const JobProfile& profile) {
 v1::TrainingPlan PlanOf(const Job& job) {
   v1::Strategy strategy;
   strategy.ParseFromString(job.plan.strategy);
-  std::vector<RankHome> homes;
-  homes.reserve(job.homes.size());
-  for (const Place& home : job.homes) homes.push_back({home.node.value(), home.rack});
-  return MakeTrainingPlan(job.plan.epoch.value(), strategy, homes, FilledSeats(job));
+  return MakeTrainingPlan(job.plan.epoch.value(), strategy, HomesOf(job), FilledSeats(job));
 }
 
 static_assert(static_cast<int>(FailureKind::kRestore) == v1::FAILURE_RESTORE);

@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/core/ladder.h"
-#include "controller/core/membership.h"
+#include "controller/core/state_groups.h"
 
 namespace paceline {
 namespace {
@@ -41,13 +40,6 @@ StepSample SampleOf(int rank, const StepTimes& times) {
   sample.workload = times.workload;
   sample.masked = times.masked;
   return sample;
-}
-
-std::vector<RankHome> HomesOf(const Job& job) {
-  std::vector<RankHome> homes;
-  homes.reserve(job.homes.size());
-  for (const Place& home : job.homes) homes.push_back({home.node.value(), home.rack});
-  return homes;
 }
 
 // None: ranks exchange no gradients among a part of them.

@@ -100,7 +100,7 @@ class JobStragglers {
   absl::Time NextDeadline() const;
 
   const RemedyPolicy& policy() const { return policy_; }
-  // Ranks that are slow now (by rank), nodes (by -1 - their number) and groups.
+  // Ranks that are slow now, by rank, and nodes, by -1 - their number.
   const std::map<int, ToldVerdict>& slow() const { return slow_; }
   // The newest ones, oldest first.
   const std::deque<ToldVerdict>& recent() const { return recent_; }
@@ -150,7 +150,7 @@ class JobStragglers {
   const StragglerOptions options_;
   RemedyPolicy policy_;
 
-  // What it follows; infinite generation: nothing yet.
+  // What it follows; -1: nothing yet.
   Generation generation_{-1};
   PlanEpoch epoch_{-1};
   int64_t first_step_ = 0;  // Of the generation; steps before are of another.

@@ -3,9 +3,9 @@
 //
 // The ranks' own times do not depend on who waits for whom. So the steps are played once more
 // (ladder_model.h), by the former ladder, or with the ranks that were replaced as slow as they
-// were. Both have each random stall in common, which thus hides no effect: over 100 steps of 8
-// ranks, of which 2 % stall for ten steps' time, the means of steps before and after differ by
-// chance by a third, those of the pairs by a few percent.
+// were. Both have each random stall in common, which thus hides no effect. Means of before and
+// after do not: if 2 % of the rank-steps of 8 ranks stall for ten steps' time, the mean of 100
+// steps has a standard error of a seventh of itself.
 //
 // What the model leaves out, such as what ranks on one machine take from one another, is in
 // the overhead. A trial of nothing, with the same ladder and no rank replaced, measures it.
