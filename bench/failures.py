@@ -66,12 +66,12 @@ class Run:
         return max((step for steps in self.steps().values() for step, end in steps if end > since),
                    default=0)
 
-    def wait_for(self, step, since=0, timeout=180):
+    def wait_for(self, step, since=0, timeout=180, look_every=0.05):
         deadline = time.monotonic() + timeout
         while self.progress(since) < step:
             if time.monotonic() > deadline:
                 raise RuntimeError(f"{type(self).__name__}: step {step} not reached in {timeout} s")
-            time.sleep(0.05)
+            time.sleep(look_every)
 
     def kill(self, rank):
         """Kills the rank's process; returns when, in ns."""

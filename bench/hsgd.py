@@ -1,13 +1,17 @@
 """Hierarchical SGD against random stalls: ours beside PyTorch's averager, both beside plain data
-parallelism.
+parallelism; with a given ladder, and with the one that Paceline finds by itself while the job trains.
 
 Real processes over Gloo, an MLP of 16 or 256 KB. Computing is emulated by a sleep of 55 ms, so that
 many ranks fit on few cores, and a stall by one of 1 s on a share of the rank-steps, by the same
-draws in all programs. The time of a step is that of the whole job: from when the last rank starts
-the first settled step to when the last rank ends the last step, by the number of steps.
+draws in all programs. The time of a step is that of the whole job, over the same steps in all: from
+when the last rank ends the step before to when the last rank ends the last one. They begin where the
+job that begins without a ladder can have found one.
 
 Without stalls a step costs the sleep and the floor, which is what the collectives cost on this
 machine. Speed-ups of a ladder are told with it, and without that of each program.
+
+--simulated plays the cases that PyTorch's authors have published, and larger ones, through the planner's
+model instead (ladder_gains.cc).
 """
 import argparse
 import json
@@ -21,6 +25,7 @@ import threading
 
 import numpy
 
+import failures
 import paceline_bench
 from paceline_bench import Row
 
@@ -32,8 +37,34 @@ COMPUTE_S = 0.055
 STALL_S = 1.0
 BATCH = 2
 SEED = 7
+RANKS_PER_NODE = 8
 SETTLING_STEPS = 2
+# Without stalls a step is like the others.
+STEPS_WITHOUT_STALLS = 64
+# By which a ladder is found: steps to be measured and to agree in, and seconds between two plans.
+FINDING_STEPS = 176
+FINDING_S = 30
 PROGRAMS = ("ours ddp", "ours hsgd", "python ddp", "python hsgd")
+# Speed-ups over synchronous SGD, "Straggler Mitigation on PyTorch DDP by Hierarchical SGD".
+PUBLISHED = {64: (2.08, 2.45), 128: (2.57, 2.68), 256: (2.63, 3.25)}
+
+AUTO = """
+name: bench
+ranks: {ranks}
+threads_per_rank: 1
+seed: {seed}
+model: {{kind: mlp, hidden: [{hidden}]}}
+data: {{train: "{data}", order: sequential, prefetch_threads: 0}}
+batch_per_rank: {batch}
+steps: {steps}
+optimizer: {{kind: sgd, learning_rate: 0.01, momentum: 0.9}}
+strategy: {{kind: hsgd}}
+stragglers: {{mode: auto}}
+allow_chaos: true
+chaos:
+  - {{rank: -1, steps: {steps}, kind: sleep, seconds: {compute}}}
+  - {{rank: -1, steps: {steps}, kind: sleep, seconds: {stall}, probability: {share}}}
+"""
 
 
 def write_data(path):
@@ -45,35 +76,45 @@ def write_data(path):
     path.write_bytes(head + labels.tobytes() + generator.bytes(64 * count))
 
 
-def spec(args, ranks, kilobytes, share, hierarchical):
+def measured_steps(args, ranks, share):
+    """(steps done when measuring begins, and when it ends)."""
+    if not share:
+        return SETTLING_STEPS, SETTLING_STEPS + STEPS_WITHOUT_STALLS
+    synchronous_s = COMPUTE_S + (1 - (1 - share) ** ranks) * STALL_S
+    begin = FINDING_STEPS + round(FINDING_S / synchronous_s)
+    # As many stalls in each, but in no case few steps.
+    return begin, begin + (args.steps or max(128, 4096 // ranks))
+
+
+def spec(args, ranks, kilobytes, share, hierarchical, steps):
     if hierarchical:
         levels = " ".join(f"ladder {{ period: {period} size: {size} }}"
                           for period, size in LADDERS[ranks].items())
         strategy = f"hsgd {{ {levels} }} gradient_group_size: 1"
     else:
         strategy = "ddp {}"
-    fault = f"rank: -1 kind: SLEEP steps: {args.steps}"
+    fault = f"rank: -1 kind: SLEEP steps: {steps}"
     stalls = f"chaos {{ {fault} seconds: {STALL_S} probability: {share} }}" if share else ""
     return f"""
         name: "bench" ranks: {ranks} device: CPU threads_per_rank: 1 seed: {SEED}
         model {{ mlp {{ hidden: {HIDDEN[kilobytes]} }} }}
         data {{ train: "{args.directory}/noise.shard" order: SEQUENTIAL prefetch_threads: 0 }}
-        batch_per_rank: {BATCH} steps: {args.steps} log_every: {args.steps}
+        batch_per_rank: {BATCH} steps: {steps} log_every: {steps}
         optimizer {{ sgd {{ momentum: 0.9 }} learning_rate: 0.01 }}
         strategy {{ {strategy} }} allow_chaos: true chaos {{ {fault} seconds: {COMPUTE_S} }} {stalls}
     """
 
 
-def command(args, work, program, ranks, kilobytes, share):
+def command(args, work, program, ranks, kilobytes, share, steps):
     hierarchical = program.endswith("hsgd")
     if program.startswith("ours"):
         path = work / "spec.textproto"
-        path.write_text(spec(args, ranks, kilobytes, share, hierarchical), encoding="utf-8")
+        path.write_text(spec(args, ranks, kilobytes, share, hierarchical, steps), encoding="utf-8")
         return [args.built / "bench/trainer_run", "--trainer", args.built / "worker/trainer/trainer",
                 "--spec", path, "--dir", work, "--ranks", str(ranks), "--threads", "1"]
     ladder = ",".join(f"{period}:{size}" for period, size in LADDERS[ranks].items())
     options = {"data": args.directory / "noise.shard", "store": work / "store", "ranks": ranks,
-               "hidden": HIDDEN[kilobytes], "batch": BATCH, "steps": args.steps, "seed": SEED,
+               "hidden": HIDDEN[kilobytes], "batch": BATCH, "steps": steps, "seed": SEED,
                "compute": COMPUTE_S, "stall": STALL_S, "stall-share": share}
     if hierarchical:
         options["ladder"] = ladder
@@ -94,18 +135,26 @@ def shared_out_bytes(parent):
     return total
 
 
+def mean_step_ms(ends_ns, begin, end):
+    """Of the job; `ends_ns` holds, of each rank, by steps done, when it had done them."""
+    first = max(ends[begin] for ends in ends_ns)
+    last = max(ends[end] for ends in ends_ns)
+    return (last - first) / 1e6 / (end - begin)
+
+
 def run(args, program, ranks, kilobytes, share):
     """(ms per step, bytes of all ranks)."""
+    begin, end = measured_steps(args, ranks, share)
     with tempfile.TemporaryDirectory(dir=args.directory) as folder:
         process = subprocess.Popen(
-            command(args, pathlib.Path(folder), program, ranks, kilobytes, share),
+            command(args, pathlib.Path(folder), program, ranks, kilobytes, share, end),
             stdout=subprocess.PIPE, stderr=None if args.verbose else subprocess.DEVNULL, text=True,
             env=dict(os.environ, GLOO_SOCKET_IFNAME="lo", OMP_NUM_THREADS="1"))
         memory, ended = [0], threading.Event()
 
         def watch():
-            # Twice at least, also in a run of few steps.
-            while not ended.wait(min(3, args.steps * COMPUTE_S / 2)):
+            # Twice at least.
+            while not ended.wait(min(3, end * COMPUTE_S / 2)):
                 memory.append(shared_out_bytes(process.pid))
 
         watcher = threading.Thread(target=watch)
@@ -117,10 +166,30 @@ def run(args, program, ranks, kilobytes, share):
             watcher.join()
         if process.returncode:
             raise RuntimeError(f"{program} with {ranks} ranks failed")
-    records = json.loads(output)["ranks"]
-    begin = max(record["starts_ns"][SETTLING_STEPS] for record in records)
-    end = max(record["starts_ns"][-1] + record["totals_ns"][-1] for record in records)
-    return (end - begin) / 1e6 / (args.steps - SETTLING_STEPS), max(memory)
+    ends_ns = [dict(enumerate(map(sum, zip(record["starts_ns"], record["totals_ns"])), start=1))
+               for record in json.loads(output)["ranks"]]
+    return mean_step_ms(ends_ns, begin, end), max(memory)
+
+
+def run_auto(args, ranks, kilobytes, share):
+    """(ms per step, the decision for a ladder or None)."""
+    begin, end = measured_steps(args, ranks, share)
+    text = AUTO.format(ranks=ranks, seed=SEED, hidden=HIDDEN[kilobytes], batch=BATCH, share=share,
+                       data=args.directory / "noise.shard", steps=end + 500, compute=COMPUTE_S,
+                       stall=STALL_S)
+    make = lambda folder: failures.Ours(
+        args.built / "dist/bin", folder, workers=max(1, ranks // RANKS_PER_NODE),
+        slots=min(ranks, RANKS_PER_NODE), text=text)
+    with failures.running(make) as job:
+        job.wait_for(end + 5, timeout=end * (COMPUTE_S + STALL_S) + 300, look_every=5)
+        ends_ns = [dict(steps) for steps in job.steps().values()]
+        decisions = json.loads(job.run("job", "decisions", job.job, "-o", "json"))
+    for decision in decisions.get("decisions", []):
+        print(f"auto, {ranks} ranks: step {decision.get('step')}, {decision['summary']}, "
+              f"{decision['state']}, {decision.get('outcome', '')}", file=sys.stderr, flush=True)
+    taken = [decision for decision in decisions.get("decisions", [])
+             if decision["kind"] == "REMEDY_LADDER" and "done_epoch" in decision]
+    return mean_step_ms(ends_ns, begin, end), taken[0] if taken else None
 
 
 def rows_of(case, times, floors):
@@ -145,6 +214,32 @@ def rows_of(case, times, floors):
     return rows
 
 
+def auto_rows(case, auto_ms, decision, times):
+    yield Row(case=case, metric="step, auto", unit="ms", ours=[auto_ms], target=1.0,
+              peers={"python averager": [times["python hsgd"]]})
+    if decision is None:
+        return
+    yield Row(case=case, metric="auto: step at which its ladder was decided", unit="steps",
+              ours=[int(decision["step"])])
+    yield Row(case=case, metric="auto: prediction off by", unit="%", limit=15,
+              ours=[100 * abs(1e3 * decision["predicted_s"] / auto_ms - 1)])
+
+
+def simulated():
+    """Rows of what the model says of the published cases."""
+    program = paceline_bench.build("//bench:ladder_gains") / "bench/ladder_gains"
+    cases = json.loads(subprocess.run([program], check=True, stdout=subprocess.PIPE).stdout)["cases"]
+    for case in cases:
+        published = PUBLISHED.get(case["ranks"])
+        peers = {f"simulated {ladder}": speedups for ladder, speedups in case["published"].items()}
+        if published:
+            peers["blog, least"], peers["blog, greatest"] = [published[0]], [published[1]]
+        yield Row(case=f"simulated, {case['ranks']} ranks, stalls {case['stall_share']:.1%}, "
+                       f"auto {case['ladder']}",
+                  metric="speed-up over synchronous steps", unit="x", better="higher",
+                  ours=case["ours"], peers=peers, target=1.0 if peers else None)
+
+
 def main():
     def listed(kind):
         return lambda text: [kind(part) for part in text.split(",")]
@@ -154,12 +249,15 @@ def main():
     parser.add_argument("--kilobytes", type=listed(int), default=[16], help=f"of {list(HIDDEN)}")
     parser.add_argument("--stalls", type=listed(float), default=[0.02],
                         help="shares of the rank-steps; a run without is always made")
-    parser.add_argument("--steps", type=int, default=66, help="of a run")
+    parser.add_argument("--steps", type=int, help="measured ones, with stalls")
+    parser.add_argument("--simulated", action="store_true", help="only that")
     parser.add_argument("--verbose", action="store_true", help="show what the programs log")
     args = parser.parse_args()
 
-    args.built = paceline_bench.build("//bench:trainer_run", "//worker/trainer")
-    rows = []
+    rows = list(simulated())
+    if args.simulated:
+        return paceline_bench.report("hsgd", rows)
+    args.built = paceline_bench.build("//bench:trainer_run", "//worker/trainer", "//:dist")
     with tempfile.TemporaryDirectory(prefix="paceline-bench.", dir="/dev/shm") as directory:
         args.directory = pathlib.Path(directory)
         write_data(args.directory / "noise.shard")
@@ -175,6 +273,9 @@ def main():
                     print(case, {name: round(value, 1) for name, value in times.items()},
                           file=sys.stderr, flush=True)
                     if share:
+                        auto_ms, decision = run_auto(args, ranks, kilobytes, share)
+                        print(case, f"auto: {auto_ms:.1f}", file=sys.stderr, flush=True)
+                        rows += auto_rows(case, auto_ms, decision, times)
                         continue
                     floors = {name: value - 1e3 * COMPUTE_S for name, value in times.items()}
                     memory = {name: result[1] / 2**20 for name, result in results.items()}
