@@ -183,7 +183,8 @@ def run_auto(args, ranks, kilobytes, share):
         args.built / "dist/bin", folder, workers=max(1, ranks // RANKS_PER_NODE),
         slots=min(ranks, RANKS_PER_NODE), text=text)
     with failures.running(make) as job:
-        job.wait_for(end + 5, timeout=end * (COMPUTE_S + STALL_S) + 300, look_every=5)
+        # Ranks of a ladder are up to a period apart.
+        job.wait_for(end + 16, timeout=end * (COMPUTE_S + STALL_S) + 300, look_every=5)
         ends_ns = [dict(steps) for steps in job.steps().values()]
         decisions = json.loads(job.run("job", "decisions", job.job, "-o", "json"))
     for decision in decisions.get("decisions", []):
