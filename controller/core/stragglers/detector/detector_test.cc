@@ -226,6 +226,22 @@ TEST(StragglerDetectorTest, TooFewPeersIsNotHealthy) {
   EXPECT_TRUE(pairs.verdicts.empty());
 }
 
+TEST(StragglerDetectorTest, TwoOfTheEightRanksOfTwoNodesAreFound) {
+  for (const double factor : {1.1, 1.5, 3.0}) {
+    SampleJob job(8, 4, 1);
+    StragglerDetector detector(Options(), job.ranks);
+    job.Play(detector, 50);
+    job.Slow({0, 1}, factor);
+    job.Play(detector, 200);
+    EXPECT_EQ(job.Of(VerdictKind::kPersistent).size(), 2U) << factor;
+    const auto nodes = job.Of(VerdictKind::kNode);
+    ASSERT_EQ(nodes.size(), 1U) << factor;
+    EXPECT_EQ(nodes[0].node, 0);
+    EXPECT_NEAR(nodes[0].slowdown, factor, 0.02 * factor);
+    EXPECT_EQ(job.verdicts.size(), 5U) << "two SUSPECTs, nothing else";
+  }
+}
+
 TEST(StragglerDetectorTest, StepsMayHaveGaps) {
   SampleJob job(16, 1, 1);
   StragglerDetector detector(Options(), job.ranks);

@@ -156,7 +156,7 @@ void RankWatch::Learn(const WatchRow& row, const NoiseLevel& noise) {
   take(difference_, std::min(seen_ + kFirstRows, kOwnScaleRows));
   take(recent_difference_, kRecentScaleRows);
   last_ = row.residual;
-  if (state_ != State::kHealthy) return;
+  if (state_ != State::kHealthy || !row.usual) return;
   const double cut = std::clamp(row.residual, -3 * noise.sigma, 3 * noise.sigma);
   level_ += (cut - level_) / std::min<double>(seen_, kLevelRows);
 }

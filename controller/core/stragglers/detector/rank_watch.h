@@ -54,6 +54,7 @@ struct WatchRow {
   double job_s = 0;   // What the row took.
   double tick = 0;    // Of the clocks, as a part of its own time.
   bool held = false;  // Its group has an event: it cannot become persistent now.
+  bool usual = true;  // Its peers are not slow: while it is healthy, this is its usual level.
 };
 
 struct SlowdownEstimate {
