@@ -29,6 +29,42 @@ TEST(DetectorCausesTest, WaitingForData) {
   EXPECT_NEAR(job.verdicts[0].slowdown, 1.2, 0.02);
 }
 
+TEST(DetectorCausesTest, WaitThatNobodyElseTellsIsNone) {
+  SampleJob job(8, 1, 1);
+  StragglerDetector detector(Options(), job.ranks);
+  job.change = [](StepSample& sample) { sample.data_wait_s = sample.rank == 5 ? 0.1 : NAN; };
+  job.Play(detector, 400);
+  EXPECT_TRUE(job.verdicts.empty());
+  EXPECT_EQ(detector.counts().taken, 8 * 400);
+}
+
+TEST(DetectorCausesTest, WaitEndsWhenNobodyWaitsAnyLonger) {
+  SampleJob job(8, 1, 1);
+  StragglerDetector detector(Options(), job.ranks);
+  job.change = [](StepSample& sample) {
+    sample.data_wait_s = sample.rank == 5 && sample.step >= 50 && sample.step < 80 ? 0.2 : 0;
+  };
+  job.Play(detector, 200);
+  EXPECT_EQ(job.Of(VerdictKind::kSuspect).size(), 1U);
+  EXPECT_EQ(job.Of(VerdictKind::kTransient).size(), 1U);
+}
+
+TEST(DetectorCausesTest, ForwardAloneIsNoHostPauseWhereBackwardIsNotKnown) {
+  for (const double backward_s : {0.0, static_cast<double>(NAN)}) {
+    SampleJob job(8, 1, 1);
+    StragglerDetector detector(Options(), job.ranks);
+    job.change = [&](StepSample& sample) {
+      sample.backward_s = backward_s;
+      if (sample.rank == 5 && sample.step >= 50) sample.forward_s *= 1.3;
+    };
+    job.Play(detector, 200);
+    ASSERT_EQ(job.verdicts.size(), 2U) << backward_s;
+    EXPECT_EQ(job.verdicts[1].rank, 5);
+    EXPECT_EQ(job.verdicts[1].cause, StragglerCause::kCompute);
+    EXPECT_NEAR(job.verdicts[1].slowdown, 1.3, 0.02);
+  }
+}
+
 TEST(DetectorCausesTest, HostPausesAreInForwardOnly) {
   SampleJob job(32, 4, 2);
   StragglerDetector detector(Options(), job.ranks);

@@ -167,13 +167,19 @@ TEST(StragglerDetectorTest, NonsenseIsCountedAndChangesNothing) {
     bad.workload = std::numeric_limits<double>::quiet_NaN();
     detector.Add(bad, job.verdicts);
     bad.workload = 0;
+    bad.forward_s = bad.backward_s = std::numeric_limits<double>::quiet_NaN();
+    detector.Add(bad, job.verdicts);
+    bad.forward_s = 1;
+    bad.backward_s = std::numeric_limits<double>::infinity();
+    detector.Add(bad, job.verdicts);
+    bad.backward_s = 0;
     bad.rank = 16;
     detector.Add(bad, job.verdicts);
     bad.rank = -1;
     detector.Add(bad, job.verdicts);
     job.Play(detector, 1);
   }
-  EXPECT_EQ(detector.counts().invalid, 200 * 8);
+  EXPECT_EQ(detector.counts().invalid, 200 * 10);
   EXPECT_EQ(detector.counts().taken, reference.counts().taken);
   EXPECT_EQ(detector.counts().rows, reference.counts().rows);
   EXPECT_TRUE(job.verdicts.empty());

@@ -51,8 +51,8 @@ GroupWatch::Event GroupWatch::Update(const GroupRow& row) {
 }
 
 bool GroupWatch::UpdateJump(const GroupRow& row) {
-  if (rows_ == 0 || row.normalised != normalised_) {
-    normalised_ = row.normalised;
+  if (rows_ == 0 || row.quantity != quantity_) {
+    quantity_ = row.quantity;
     rows_ = 0;
     jumped_ = false;
     usual_ = row.typical;

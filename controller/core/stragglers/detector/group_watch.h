@@ -20,9 +20,9 @@ namespace paceline {
 
 struct GroupRow {
   int64_t step = 0;
-  double typical = 0;       // ln of the group's median time; NaN: not known.
-  double of_groups = 0;     // The median of those of all groups; NaN: less than three.
-  bool normalised = false;  // By workload.
+  double typical = 0;    // ln of the group's median time; NaN: not known.
+  double of_groups = 0;  // The median of those of all groups; NaN: less than three.
+  int quantity = 0;      // What typical is of; when that changes, it is no jump.
   int ranks = 0;
   int slow = 0;            // Of these,
   double slow_excess = 0;  // and ln of their mean slowdown.
@@ -51,7 +51,7 @@ class GroupWatch {
   bool many_ = false;
   bool jumped_ = false;
   bool uneven_ = false;
-  bool normalised_ = false;
+  int quantity_ = 0;
   int64_t rows_ = 0;
   int64_t jump_rows_ = 0;
   double usual_ = 0;       // ln of the group's usual time.

@@ -87,10 +87,10 @@ TEST(GroupWatchTest, DriftAndNoiseAreNoJump) {
   EXPECT_EQ(noisy.Play(3000, 1, 0.08), Event::kNone);
 }
 
-TEST(GroupWatchTest, WorkloadThatBecomesKnownIsNoJump) {
+TEST(GroupWatchTest, AnotherQuantityIsNoJump) {
   Watched watched;
   watched.Play(100, 1);
-  watched.row.normalised = true;
+  watched.row.quantity = 1;
   EXPECT_EQ(watched.Play(100, -5), Event::kNone);
 }
 

@@ -123,7 +123,7 @@ void JobWatch::WatchGroups(int64_t step, std::vector<Verdict>& verdicts) {
     row.step = step;
     row.typical = group_typical_[group];
     row.of_groups = of_groups;
-    row.normalised = times_.normalised();
+    row.quantity = times_.quantity();
     row.ranks = static_cast<int>(peers_.members(group).size());
     if (slow_ranks_ > 0) CountSlow(group, row);
     const GroupWatch::Event event = groups_[group].Update(row);
@@ -232,6 +232,7 @@ void JobWatch::RollUp(NodeState& node, int64_t step, int64_t row, std::vector<Ve
 StragglerCause JobWatch::CauseOf(const Channel& channel, int rank) const {
   if (&channel == &data_) return StragglerCause::kData;
   const RankWatch& watch = channel.watch(rank);
+  // False where either is not known.
   if (watch.forward() > options_.min_slowdown / 2 &&
       watch.backward() < kHostOnly * watch.forward()) {
     return StragglerCause::kHostPause;

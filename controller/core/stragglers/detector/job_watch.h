@@ -3,7 +3,7 @@
 //
 // Two quantities of each rank are compared with its peers: its own time, ln(forward + backward), by
 // workload if all ranks of the row tell theirs; and how much longer it waited for data, relative to
-// the peers' own time.
+// the peers' own time, if it tells its waits.
 //
 // Thread-compatible.
 #ifndef CONTROLLER_CORE_STRAGGLERS_DETECTOR_JOB_WATCH_H_

@@ -2,8 +2,8 @@
 // other nodes.
 //
 // The own node is left out, since a slow node of several ranks would move its own reference. Ranks
-// that are known to be slow are left out; where too few others remain, the fastest of them are taken
-// back, and the residual tells whether its rank is slow, but not what is usual.
+// that are known to be slow are left out; where too few others remain, the fastest of them are
+// taken back, and the residual tells whether its rank is slow, but not what is usual.
 //
 // Cost per call: one sort of each group.
 //
@@ -56,7 +56,8 @@ class PeerResiduals {
   void Sort(size_t group, absl::Span<const double> values, const std::vector<bool>* left_out);
   // The median of what was sorted without the ranks of the node; NaN with less than min_peers.
   double MedianWithout(const NodeSpan& node);
-  // The same of those that are not slow and as many others as are needed. Requires: all were sorted.
+  // The same of those that are not slow, and as many others as are needed. Requires: all were
+  // sorted.
   double MedianAmongSlow(const NodeSpan& node, const std::vector<bool>& slow);
 
   const int min_peers_;
