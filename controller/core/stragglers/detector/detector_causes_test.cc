@@ -105,6 +105,47 @@ TEST(DetectorCausesTest, LongSequencesAreNoStragglerWhenTheirWorkIsNotKnown) {
   EXPECT_TRUE(job.verdicts.empty());
 }
 
+TEST(DetectorCausesTest, EndIsToldWhenBothCausesAreOver) {
+  const auto play = [](int64_t waits_from, int64_t waits_to, int64_t slow_to) {
+    SampleJob job(8, 1, 1);
+    StragglerDetector detector(Options(), job.ranks);
+    job.change = [=](StepSample& sample) {
+      if (sample.rank != 3) return;
+      if (sample.step >= 50 && sample.step < slow_to) sample.backward_s *= 1.5;
+      if (sample.step >= waits_from && sample.step < waits_to) sample.data_wait_s = 0.3;
+    };
+    job.Play(detector, 800);
+    std::vector<VerdictKind> kinds;
+    for (const Verdict& verdict : job.verdicts) kinds.push_back(verdict.kind);
+    return kinds;
+  };
+  using K = VerdictKind;
+  EXPECT_EQ(play(300, 340, 800), (std::vector<K>{K::kSuspect, K::kPersistent, K::kSuspect}));
+  EXPECT_EQ(play(300, 340, 500),
+            (std::vector<K>{K::kSuspect, K::kPersistent, K::kSuspect, K::kRecovered}));
+  EXPECT_EQ(play(380, 480, 300),
+            (std::vector<K>{K::kSuspect, K::kPersistent, K::kSuspect, K::kRecovered}));
+  EXPECT_EQ(play(100, 160, 120), (std::vector<K>{K::kSuspect, K::kSuspect, K::kTransient}));
+}
+
+TEST(DetectorCausesTest, NodeIsToldAgainAfterFewerThanTwoOfItsRanksWereSlow) {
+  SampleJob job(24, 6, 1);
+  StragglerDetector detector(Options(), job.ranks);
+  job.Slow({0, 1}, 1.3);
+  job.Play(detector, 200);
+  job.Slow({0, 1, 5}, 1.3);
+  job.Play(detector, 30);
+  job.Slow({0, 1}, 1.3);
+  job.Play(detector, 100);
+  EXPECT_EQ(job.Of(VerdictKind::kTransient).size(), 1U);
+  EXPECT_EQ(job.Of(VerdictKind::kNode).size(), 1U) << "two are slow all the time";
+  job.Slow({0}, 1.3);
+  job.Play(detector, 200);
+  job.Slow({0, 1}, 1.3);
+  job.Play(detector, 200);
+  EXPECT_EQ(job.Of(VerdictKind::kNode).size(), 2U);
+}
+
 TEST(DetectorCausesTest, RanksOfANodeAreOneTrouble) {
   SampleJob job(64, 4, 2);
   StragglerDetector detector(Options(), job.ranks);

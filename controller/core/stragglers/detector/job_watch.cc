@@ -29,6 +29,19 @@ WatchOptions MakeWatchOptions(const DetectorOptions& options) {
   return watch;
 }
 
+// `lasting`: the rank has been persistent since it became slow.
+VerdictKind KindOf(RankWatch::Change change, bool lasting) {
+  switch (change) {
+    case RankWatch::Change::kPersistent:
+      return VerdictKind::kPersistent;
+    case RankWatch::Change::kTransient:
+    case RankWatch::Change::kRecovered:
+      return lasting ? VerdictKind::kRecovered : VerdictKind::kTransient;
+    default:
+      return VerdictKind::kSuspect;
+  }
+}
+
 }  // namespace
 
 JobWatch::JobWatch(const DetectorOptions& options, std::vector<DetectorRank> ranks,
@@ -44,6 +57,7 @@ JobWatch::JobWatch(const DetectorOptions& options, std::vector<DetectorRank> ran
       group_of_(ranks_.size()),
       node_of_(ranks_.size()),
       slow_(ranks_.size()),
+      lasting_(ranks_.size()),
       forward_(ranks_.size()),
       backward_(ranks_.size()),
       group_typical_(peers_.groups().size()),
@@ -182,20 +196,14 @@ void JobWatch::TakeChange(Channel& channel, int rank, RankWatch::Change change, 
   if (change == RankWatch::Change::kSuspect && history_.IsRecurrent(rank, row)) {
     channel.SetRecurrent(rank);
   }
-  verdicts.push_back(MakeVerdict(channel, rank, step, row));
-  switch (change) {
-    case RankWatch::Change::kTransient:
-      verdicts.back().kind = VerdictKind::kTransient;
-      break;
-    case RankWatch::Change::kPersistent:
-      verdicts.back().kind = VerdictKind::kPersistent;
-      break;
-    case RankWatch::Change::kRecovered:
-      verdicts.back().kind = VerdictKind::kRecovered;
-      break;
-    default:
-      break;
+  lasting_[r] = lasting_[r] || change == RankWatch::Change::kPersistent;
+  const bool ends =
+      change == RankWatch::Change::kTransient || change == RankWatch::Change::kRecovered;
+  if (!ends || !slow_[r]) {
+    verdicts.push_back(MakeVerdict(channel, rank, step, row));
+    verdicts.back().kind = KindOf(change, lasting_[r]);
   }
+  lasting_[r] = lasting_[r] && slow_[r];
   RollUp(nodes_[node_of_[r]], step, row, verdicts);
 }
 
@@ -221,7 +229,7 @@ void JobWatch::RollUp(NodeState& node, int64_t step, int64_t row, std::vector<Ve
       if (verdict.peer_group != of_rank.peer_group) verdict.peer_group = -1;
     }
   }
-  if (slow == 0) node.told = false;
+  if (slow < kNodeRanks) node.told = false;
   if (node.told || persistent < kNodeRanks) return;
   node.told = true;
   verdict.kind = VerdictKind::kNode;

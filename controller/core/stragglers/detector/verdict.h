@@ -5,7 +5,9 @@
 //      ▲                     │ normal again: TRANSIENT               │ normal again: RECOVERED
 //      ╰─────────────────────┴───────────────────────────────────────╯
 //
-// NODE adds up the ranks of a node; GROUP is news about the job, never a reason to drain.
+// A rank may be slow in two ways at once, by its own time and waiting for data: each is told when
+// it is found, the end when both are over. NODE adds up the ranks of a node, and is told again
+// after fewer than two of them were slow; GROUP is news about the job, never a reason to drain.
 #ifndef CONTROLLER_CORE_STRAGGLERS_DETECTOR_VERDICT_H_
 #define CONTROLLER_CORE_STRAGGLERS_DETECTOR_VERDICT_H_
 
