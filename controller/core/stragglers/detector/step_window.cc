@@ -38,6 +38,10 @@ StepWindow::Taken StepWindow::Add(const StepSample& sample) {
   RankProgress& progress = progress_[static_cast<size_t>(sample.rank)];
   if (sample.step <= removed_) {
     CountLate(progress);
+    if (progress.silent >= open_steps_ && sample.step > progress.newest) {
+      progress.newest = sample.step;
+      AwaitAgain(sample.rank, sample.step);
+    }
     return Taken::kLate;
   }
   auto open = Find(sample.step);
@@ -137,6 +141,18 @@ void StepWindow::CountLate(RankProgress& rank) {
   if (rank.late <= kOftenLate) return;
   least_patience_ = patience_ = std::min(2 * patience_, open_steps_);
   for (RankProgress& each : progress_) each.late = 0;
+}
+
+void StepWindow::AwaitAgain(int rank, int64_t after) {
+  RankProgress& progress = progress_[static_cast<size_t>(rank)];
+  const RankProgress before = progress;
+  progress.silent = 0;
+  progress.settled = after;
+  for (Open& open : open_) {
+    if (IsPresent(open, rank)) continue;
+    open.awaited +=
+        (IsAwaited(progress, open.step) ? 1 : 0) - (IsAwaited(before, open.step) ? 1 : 0);
+  }
 }
 
 void StepWindow::Settle(int rank, std::vector<Open>::iterator reported) {

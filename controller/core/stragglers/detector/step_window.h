@@ -1,10 +1,10 @@
 // The steps of which reports still come: a bounded, preallocated window.
 //
 // A step is settled when no rank is awaited any more: each has reported it, or kReorder steps after
-// it, or has been silent for as many steps as the window holds. It is also settled when few are
-// awaited, and few for the step that is `patience` younger: reports get lost. Patience is what
-// ranks lay behind of late with what they reported in order; it doubles for good when a rank often
-// comes too late.
+// it, or has been silent for as many steps as the window holds; a silent one is awaited again after
+// anything new from it, be it too late. A step is also settled when few are awaited, and few for
+// the step that is `patience` younger: reports get lost. Patience is what ranks lay behind of late
+// with what they reported in order; it doubles for good when a rank often comes too late.
 //
 // Steps leave in ascending order: when the oldest is settled, or to make room for a newer one.
 //
@@ -78,6 +78,8 @@ class StepWindow {
   bool IsAwaited(const RankProgress& rank, int64_t step) const;
   bool FewAwaited(const Open& open) const;
   void CountLate(RankProgress& rank);
+  // For all open steps after this one that it has not reported.
+  void AwaitAgain(int rank, int64_t after);
   void Settle(int rank, std::vector<Open>::iterator reported);
 
   const int ranks_;

@@ -103,6 +103,31 @@ TEST(StepWindowTest, SilentRankIsNotAwaitedUntilItReportsAgain) {
   EXPECT_FALSE(window.settled()) << "it is awaited again";
 }
 
+TEST(StepWindowTest, SilentRankThatComesBackLastIsHeard) {
+  StepWindow window(8, 16);
+  int64_t step = 0;
+  const auto play = [&](int steps, int ranks) {
+    int taken = 0;
+    for (int i = 0; i < steps; ++i, ++step) {
+      for (int rank = 0; rank < ranks; ++rank) {
+        if (window.NeedsRoom(step)) window.RemoveOldest();
+        if (Add(window, rank, step) == StepWindow::Taken::kTaken) ++taken;
+        while (!window.empty() && window.settled()) window.RemoveOldest();
+      }
+    }
+    return taken;
+  };
+  EXPECT_EQ(play(100, 7), 700);
+  EXPECT_TRUE(window.empty()) << "nobody awaits the eighth";
+  EXPECT_EQ(play(1, 8), 7);
+  EXPECT_EQ(play(100, 8), 800);
+  EXPECT_EQ(Add(window, 7, 3), StepWindow::Taken::kLate);
+  EXPECT_EQ(play(100, 7), 700);
+  Add(window, 7, 3);
+  EXPECT_EQ(play(20, 7), 140);
+  EXPECT_TRUE(window.empty()) << "what it has told before is no news of it";
+}
+
 TEST(StepWindowTest, LostReportsOfFewRanksDelayLittle) {
   StepWindow window(16, 64);
   int64_t step = 0;
