@@ -40,7 +40,7 @@ void StragglerDetector::Add(const StepSample& sample, std::vector<Verdict>& verd
     ++counts_.invalid;
     return;
   }
-  while (window_->NeedsRoom(sample.step)) CloseOldest(verdicts);
+  while (window_->NeedsRoom(sample.rank, sample.step)) CloseOldest(verdicts);
   switch (window_->Add(sample)) {
     case StepWindow::Taken::kTaken:
       ++counts_.taken;
