@@ -51,7 +51,9 @@ struct Verdict {
   // The share of the job's time since since_step that would not have been lost, were the ranks that
   // are slow as fast as the slowest healthy one.
   double lost_share = 0;
-  int episodes = 0;  // Of this rank within the recurrence window, this one included.
+  // Of this rank within the recurrence window, this one included, those left out that it shared
+  // with more than a quarter of its peers.
+  int episodes = 0;
 };
 
 }  // namespace paceline
