@@ -248,6 +248,19 @@ TEST(StragglerDetectorTest, TwoOfTheEightRanksOfTwoNodesAreFound) {
   }
 }
 
+TEST(StragglerDetectorTest, PatternWithoutNoiseIsNoTick) {
+  SampleJob job(8, 1, 1);
+  job.noise = 0;
+  StragglerDetector detector(Options(), job.ranks);
+  job.change = [](StepSample& sample) {
+    const double seconds = (sample.step % 2 == 0 ? 0.3 : 0.36) * (sample.rank == 0 ? 1.1 : 1);
+    sample.forward_s *= seconds;
+    sample.backward_s *= seconds;
+  };
+  job.Play(detector, 300);
+  EXPECT_EQ(job.Of(VerdictKind::kPersistent).size(), 1U);
+}
+
 TEST(StragglerDetectorTest, StepsMayHaveGaps) {
   SampleJob job(16, 1, 1);
   StragglerDetector detector(Options(), job.ranks);

@@ -11,6 +11,8 @@ namespace {
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
 constexpr int64_t kChangesPerRank = 8;
+constexpr double kSameTick = 1e-3;  // Relative.
+constexpr double kNoMultiple = 0.02;
 
 double LogOrNone(double seconds) { return seconds > 0 ? std::log(seconds) : kNone; }
 
@@ -63,11 +65,7 @@ void RowTimes::Set(absl::Span<const StepCell> cells, const std::vector<bool>& sl
     own_s_[rank] = (passes_ == Passes::kBackward ? 0.0 : cell.forward_s) +
                    (passes_ == Passes::kForward ? 0.0 : cell.backward_s);
     data_wait_s_[rank] = cell.data_wait_s;
-    const double change_s = std::abs(cell.forward_s - before_s_[rank]);
-    if (change_s > 0 && before_s_[rank] > 0) {
-      ++changes_;
-      least_change_s_ = std::min(least_change_s_, change_s);
-    }
+    LearnTick(before_s_[rank], cell.forward_s);
     before_s_[rank] = cell.forward_s;
     waited_ = waited_ || cell.data_wait_s > 0;
     const double work = normalised_ ? std::log(cell.workload) : 0;
@@ -92,8 +90,22 @@ void RowTimes::Set(absl::Span<const StepCell> cells, const std::vector<bool>& sl
   job_s_ = std::max(busiest_s, walls > 0 ? wall_s / walls : 0);
 }
 
+void RowTimes::LearnTick(float before_s, float now_s) {
+  const double change_s = std::abs(now_s - before_s);
+  if (!(change_s > 0) || !(before_s > 0)) return;
+  if (change_s < (1 - kSameTick) * least_change_s_) {
+    least_change_s_ = change_s;
+    changes_ = 0;
+    all_multiples_ = true;
+  }
+  ++changes_;
+  const double ticks = now_s / least_change_s_;
+  if (std::abs(ticks - std::round(ticks)) > kNoMultiple) all_multiples_ = false;
+}
+
 double RowTimes::tick_s() const {
-  return changes_ < kChangesPerRank * static_cast<int64_t>(before_s_.size()) ? 0 : least_change_s_;
+  const bool enough = changes_ >= kChangesPerRank * static_cast<int64_t>(before_s_.size());
+  return enough && all_multiples_ ? least_change_s_ : 0;
 }
 
 double RowTimes::LostTo(int rank) const {

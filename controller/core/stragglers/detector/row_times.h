@@ -37,8 +37,9 @@ class RowTimes {
   int quantity() const { return 2 * static_cast<int>(passes_) + (normalised_ ? 1 : 0); }
   bool waited() const { return waited_; }  // Any rank has waited for data, in this row or before.
   double job_s() const { return job_s_; }
-  // The least by which a rank's forward time has changed from row to row: what the clocks tell
-  // apart. 0 until many changes were seen: the times of a quiet job are equal without ticks.
+  // The least by which a rank's forward time has changed from row to row, if all times are
+  // multiples of it: what the clocks tell apart. 0 until many changes were seen: the times of a
+  // quiet job are equal without ticks.
   double tick_s() const;
   double LostTo(int rank) const;
 
@@ -46,6 +47,7 @@ class RowTimes {
   enum class Passes { kBoth, kForward, kBackward };
 
   static Passes PassesOf(absl::Span<const StepCell> cells);
+  void LearnTick(float before_s, float now_s);
 
   std::vector<double> own_;
   std::vector<double> forward_;
@@ -57,10 +59,11 @@ class RowTimes {
   bool waited_ = false;
   double job_s_ = 0;
   std::vector<float> before_s_;  // Forward, of the last row; 0: none.
-  int64_t changes_ = 0;
   double least_change_s_ = std::numeric_limits<double>::infinity();
-  double slowest_s_ = 0;  // Of the ranks that are not slow,
-  double second_s_ = 0;   // and the next.
+  int64_t changes_ = 0;        // Since that was seen first,
+  bool all_multiples_ = true;  // and whether all of the times were multiples of it.
+  double slowest_s_ = 0;       // Of the ranks that are not slow,
+  double second_s_ = 0;        // and the next.
   int slowest_ = -1;
 };
 

@@ -100,6 +100,17 @@ TEST(RowTimesTest, TickIsTheLeastChange) {
     times.Set({Cell(row % 2 == 0 ? 1 : 1.25F, 1), StepCell()}, {false, false});
   }
   EXPECT_EQ(times.tick_s(), 0.25);
+  times.Set({Cell(1.1F, 1), StepCell()}, {false, false});
+  EXPECT_EQ(times.tick_s(), 0) << "1.1 is no multiple";
+}
+
+TEST(RowTimesTest, RoundedTimesHaveATick) {
+  RowTimes times(2);
+  for (int row = 0; row < 50; ++row) {
+    const float jitter = 0.01F * static_cast<float>(row * row % 7);
+    times.Set({Cell(0.7F + jitter, 1), Cell(0.76F - jitter, 1)}, {false, false});
+  }
+  EXPECT_NEAR(times.tick_s(), 0.01, 1e-5);
 }
 
 TEST(ImbalanceTest, HoldsWhenForwardAndBackwardVaryTogether) {
