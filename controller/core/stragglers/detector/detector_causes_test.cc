@@ -208,5 +208,17 @@ TEST(DetectorCausesTest, SlowStageIsImbalance) {
   EXPECT_EQ(job.verdicts[0].since_step, 0);
 }
 
+TEST(DetectorCausesTest, SlowerOneOfTwoStagesIsImbalance) {
+  SampleJob job(16, 1, 2);
+  StragglerDetector detector(Options(), job.ranks);
+  job.Slow({8, 9, 10, 11, 12, 13, 14, 15}, 1.6);
+  job.Play(detector, 300);
+  ASSERT_EQ(job.verdicts.size(), 1U);
+  EXPECT_EQ(job.verdicts[0].kind, VerdictKind::kGroup);
+  EXPECT_EQ(job.verdicts[0].peer_group, 1);
+  EXPECT_EQ(job.verdicts[0].cause, StragglerCause::kImbalance);
+  EXPECT_NEAR(job.verdicts[0].slowdown, 1.6, 0.02);
+}
+
 }  // namespace
 }  // namespace paceline

@@ -3,8 +3,8 @@
 //   many    more than a quarter of its ranks are slow at once
 //   jump    its typical time has moved by 10 % and more, up or down, and has stayed there for 10
 //           rows; what lasts for 150 is the new normal
-//   uneven  its typical time exceeds the median of all groups' by 10 % and more, over 20 rows: the
-//           stages are not balanced
+//   uneven  its typical time exceeds the median of all groups', or of two that of the other one, by
+//           10 % and more, over 20 rows: the stages are not balanced
 //
 // While one of the first two holds, no rank of the group becomes persistent: its peers are no
 // measure then.
@@ -20,9 +20,10 @@ namespace paceline {
 
 struct GroupRow {
   int64_t step = 0;
-  double typical = 0;    // ln of the group's median time; NaN: not known.
-  double of_groups = 0;  // The median of those of all groups; NaN: less than three.
-  int quantity = 0;      // What typical is of; when that changes, it is no jump.
+  double typical = 0;  // ln of the group's median time; NaN: not known.
+  // The median of those of all groups, or of two that of the other one; NaN: there is no other.
+  double of_groups = 0;
+  int quantity = 0;  // What typical is of; when that changes, it is no jump.
   int ranks = 0;
   int slow = 0;            // Of these,
   double slow_excess = 0;  // and ln of their mean slowdown.

@@ -16,7 +16,6 @@ constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 // Backward shows less than this part of what forward shows: the host pauses.
 constexpr double kHostOnly = 0.25;
 constexpr double kLeastDataResidual = -0.5;
-constexpr size_t kLeastGroups = 3;
 constexpr int kNodeRanks = 2;
 
 WatchOptions MakeWatchOptions(const DetectorOptions& options) {
@@ -130,13 +129,13 @@ void JobWatch::WatchGroups(int64_t step, std::vector<Verdict>& verdicts) {
   const auto known = std::remove_if(scratch_.begin(), scratch_.end(),
                                     [](double typical) { return std::isnan(typical); });
   const auto count = static_cast<size_t>(known - scratch_.begin());
-  const double of_groups =
-      count < kLeastGroups ? kNone : MedianOf(absl::MakeSpan(scratch_).subspan(0, count));
+  const double of_groups = count < 2 ? kNone : MedianOf(absl::MakeSpan(scratch_).subspan(0, count));
   for (size_t group = 0; group < groups_.size(); ++group) {
     GroupRow row;
     row.step = step;
     row.typical = group_typical_[group];
-    row.of_groups = of_groups;
+    // Of two the median lies half-way to the other.
+    row.of_groups = count == 2 ? 2 * of_groups - group_typical_[group] : of_groups;
     row.quantity = times_.quantity();
     row.ranks = static_cast<int>(peers_.members(group).size());
     if (slow_ranks_ > 0) CountSlow(group, row);
