@@ -191,6 +191,17 @@ TEST(DetectorCausesTest, AllSlowAtOnceIsAnEventOfTheJob) {
   EXPECT_EQ(job.verdicts[0].since_step, 50);
   EXPECT_LE(job.verdicts[0].step, 60);
   EXPECT_NEAR(job.verdicts[0].slowdown, 1.3, 0.03);
+  EXPECT_LT(job.verdicts[0].slowdown_low, job.verdicts[0].slowdown_high);
+  EXPECT_NEAR(job.verdicts[0].lost_share, 0.3 / 1.3, 0.02);
+}
+
+TEST(DetectorCausesTest, JobThatGetsFasterIsNoEvent) {
+  SampleJob job(8, 1, 1);
+  StragglerDetector detector(Options(), job.ranks);
+  job.Play(detector, 200);
+  job.Slow({0, 1, 2, 3, 4, 5, 6, 7}, 0.8);
+  job.Play(detector, 300);
+  EXPECT_TRUE(job.verdicts.empty());
 }
 
 TEST(DetectorCausesTest, SlowStageIsImbalance) {

@@ -146,7 +146,10 @@ void JobWatch::WatchGroups(int64_t step, std::vector<Verdict>& verdicts) {
     verdict.peer_group = peers_.groups()[group];
     verdict.step = step;
     verdict.since_step = groups_[group].since_step();
-    verdict.slowdown = verdict.slowdown_low = verdict.slowdown_high = groups_[group].slowdown();
+    verdict.slowdown = groups_[group].slowdown();
+    verdict.slowdown_low = groups_[group].slowdown_low();
+    verdict.slowdown_high = groups_[group].slowdown_high();
+    verdict.lost_share = 1 - 1 / verdict.slowdown;
     verdict.cause =
         event == GroupWatch::Event::kUneven ? StragglerCause::kImbalance : StragglerCause::kCompute;
     verdicts.push_back(verdict);
@@ -158,9 +161,15 @@ void JobWatch::CountSlow(size_t group, GroupRow& row) const {
     if (!slow_[static_cast<size_t>(rank)]) continue;
     ++row.slow;
     const Channel& channel = own_.is_slow(rank) ? own_ : data_;
-    row.slow_excess += std::log(channel.watch(rank).estimate().slowdown);
+    const SlowdownEstimate& estimate = channel.watch(rank).estimate();
+    row.slow_excess += std::log(estimate.slowdown);
+    row.slow_low += std::log(estimate.low);
+    row.slow_high += std::log(estimate.high);
   }
-  if (row.slow > 0) row.slow_excess /= row.slow;
+  if (row.slow == 0) return;
+  row.slow_excess /= row.slow;
+  row.slow_low /= row.slow;
+  row.slow_high /= row.slow;
 }
 
 void JobWatch::WatchRanks(Channel& channel, int64_t step, int64_t row,

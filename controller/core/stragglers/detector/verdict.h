@@ -21,8 +21,8 @@ enum class VerdictKind {
   kPersistent,  // It is slow, and has been for long, or again and again.
   kRecovered,   // A persistent one is slow no longer.
   kNode,        // Several ranks of the node are persistently slow.
-  // More than a quarter of a peer group is slow at once, or the group's typical time has jumped, or
-  // the stage is slower than the others.
+  // More than a quarter of a peer group is slow at once, or the group's typical time has risen, or
+  // the stage is slower than the others. That a group gets faster is no news.
   kGroup,
 };
 
@@ -49,7 +49,8 @@ struct Verdict {
   double slowdown_high = 1;
   StragglerCause cause = StragglerCause::kCompute;
   // The share of the job's time since since_step that would not have been lost, were the ranks that
-  // are slow as fast as the slowest healthy one.
+  // are slow as fast as the slowest healthy one. Of a kGroup: of the time since then, if all others
+  // wait for the group.
   double lost_share = 0;
   // Of this rank within the recurrence window, this one included, those left out that it shared
   // with more than a quarter of its peers.
