@@ -156,7 +156,7 @@ void RankWatch::Learn(const WatchRow& row, const NoiseLevel& noise) {
   take(difference_, std::min(seen_ + kFirstRows, kOwnScaleRows));
   take(recent_difference_, kRecentScaleRows);
   last_ = row.residual;
-  if (state_ != State::kHealthy) return;
+  if (state_ != State::kHealthy || !row.usual) return;
   const double cut = std::clamp(row.residual, -3 * noise.sigma, 3 * noise.sigma);
   level_ += (cut - level_) / std::min<double>(seen_, kLevelRows);
 }
@@ -179,8 +179,8 @@ void RankWatch::Collect(const WatchRow& row) {
   next_ = (next_ + 1) % kKept;
   ++rows_;
   if (state_ != State::kHealthy) ++episode_rows_;
-  if (!std::isnan(row.forward)) forward_ += row.forward;
-  if (!std::isnan(row.backward)) backward_ += row.backward;
+  forward_.Add(row.forward);
+  backward_.Add(row.backward);
   lost_s_ += row.lost_s;
   job_s_ += row.job_s;
 }
@@ -241,7 +241,8 @@ void RankWatch::Forget() {
   ended_ = false;
   rows_ = episode_rows_ = slow_rows_ = 0;
   recurrent_ = false;
-  forward_ = backward_ = lost_s_ = job_s_ = 0;
+  forward_ = backward_ = {};
+  lost_s_ = job_s_ = 0;
   evidence_ = {};
   evidence_rows_ = {};
 }

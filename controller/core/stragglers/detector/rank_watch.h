@@ -28,6 +28,7 @@
 #define CONTROLLER_CORE_STRAGGLERS_DETECTOR_RANK_WATCH_H_
 
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
@@ -54,6 +55,7 @@ struct WatchRow {
   double job_s = 0;   // What the row took.
   double tick = 0;    // Of the clocks, as a part of its own time.
   bool held = false;  // Its group has an event: it cannot become persistent now.
+  bool usual = true;  // Its peers are not slow: while it is healthy, this is its usual level.
 };
 
 struct SlowdownEstimate {
@@ -80,9 +82,9 @@ class RankWatch {
   const SlowdownEstimate& estimate() const { return estimate_; }
   // Of the job's time.
   double lost_share() const;
-  // Mean residuals of forward and backward.
-  double forward() const { return rows_ > 0 ? forward_ / rows_ : 0; }
-  double backward() const { return rows_ > 0 ? backward_ / rows_ : 0; }
+  // Mean residuals of forward and backward; NaN: not known in any row.
+  double forward() const { return forward_.Mean(); }
+  double backward() const { return backward_.Mean(); }
 
   // The mean residual, slowly forgetting; when healthy.
   double level() const { return level_; }
@@ -92,6 +94,18 @@ class RankWatch {
  private:
   static constexpr int kShifts = 3;
   static constexpr int kKept = 64;  // Residuals.
+
+  struct KnownMean {
+    double sum = 0;
+    int rows = 0;
+
+    void Add(double value) {
+      if (std::isnan(value)) return;
+      sum += value;
+      ++rows;
+    }
+    double Mean() const { return sum / rows; }  // 0 / 0 is NaN.
+  };
 
   SlowdownEstimate Estimate(const WatchRow& row, const NoiseLevel& noise) const;
   double OwnInflation(int count) const;
@@ -132,8 +146,8 @@ class RankWatch {
   double recent_difference_ = 0;  // Quickly forgetting.
   double last_ = 0;
   double level_ = 0;
-  double forward_ = 0;
-  double backward_ = 0;
+  KnownMean forward_;
+  KnownMean backward_;
   double lost_s_ = 0;
   double job_s_ = 0;  // Since the evidence left 0.
   int64_t since_step_ = 0;
