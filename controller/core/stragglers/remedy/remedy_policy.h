@@ -6,10 +6,11 @@
 //
 //   - A verdict counts only for the generation and plan epoch that the job has, and not if it rests
 //     on steps that are masked. With a new generation or epoch all that was advised is withdrawn.
-//   - A GROUP verdict is none on a rank: what is known of the ranks of its peer group is forgotten,
-//     nothing is done for `doubt`, and a person is told. So is it when more than a quarter of the
-//     ranks persist in being slow.
-//   - A rank that is well again is left alone.
+//   - A GROUP verdict is none on a rank: advices on the ranks of its peer group are withdrawn, for
+//     `doubt` nothing is done about them, and a person is told. Nobody is replaced while more than
+//     a quarter of the ranks are slow at once; if they persist, a person is asked.
+//   - A rank that is well again is left alone. While a node is slow, nothing is done about its
+//     ranks one by one; it is no longer when less than two of them are.
 //   - The ladder changes only if no straggler is about to be replaced, after two plans that agree,
 //     and at most once per `ladder_window`; to take a change back that did not help is no change.
 //   - By itself (kAuto) the policy acts only if no brake is on, and not within `cool_down` of the
@@ -33,6 +34,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -138,7 +140,8 @@ class RemedyPolicy {
   // By id.
   const std::vector<RemedyDecision>& decisions() const { return decisions_; }
   const RemedyDecision* Find(int64_t id) const;
-  // Stragglers that persist, by rank; of nodes under -1 - their number.
+  // Stragglers that persist, by rank; of nodes under -1 - their number, beside those of their
+  // ranks.
   const std::map<int, StragglerCase>& cases() const { return cases_; }
   // Reports that did not count, as they were of another generation or epoch, masked, or nonsense.
   int64_t ignored() const { return ignored_; }
@@ -157,10 +160,16 @@ class RemedyPolicy {
 
   // What changes with a new generation or epoch.
   void Follow(const RemedyFacts& facts, Moment now);
+  void SetState(RemedyDecision& decision, DecisionState state, Moment now);
+
+  // remedy_cases.cc.
   void TakeInStraggler(const VerdictReport& report, const RemedyFacts& facts, Moment now);
   void TakeInRecovery(const VerdictReport& report, Moment now);
   void TakeInGroup(const VerdictReport& report, const RemedyFacts& facts, Moment now);
-  void SetState(RemedyDecision& decision, DecisionState state, Moment now);
+  bool HasNodeCase(int node) const;
+  // Ranks that persist in being slow.
+  int CountSlowOn(const NodeName& node) const;
+  int CountPersistent() const;
 
   // remedy_outcome.cc.
   void MeasureCheck(const StepSpan& window, const RemedyFacts& facts, Moment now);
@@ -195,6 +204,7 @@ class RemedyPolicy {
   Generation generation_{0};
   PlanEpoch epoch_{0};
   std::map<int, StragglerCase> cases_;
+  std::set<int> slow_;  // Ranks, whether they persist or are suspect.
   std::optional<LadderWish> wish_;
   StepMeter recent_;                     // Of the present generation and epoch.
   StepMeter after_;                      // Of the check under way.

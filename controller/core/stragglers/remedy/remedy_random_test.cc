@@ -94,7 +94,6 @@ class History {
       report.verdict.rank = -1;
     } else if (kind == VerdictKind::kGroup) {
       report.verdict.rank = report.verdict.node = -1;
-      persistent_.clear();
     } else if (kind == VerdictKind::kPersistent) {
       persistent_.insert(report.verdict.rank);
     } else if (kind != VerdictKind::kSuspect) {
