@@ -15,6 +15,18 @@ void StragglerActions::Merge(StragglerActions later) {
   events.insert(events.end(), later.events.begin(), later.events.end());
 }
 
+void CarryOut(Cluster& cluster, const std::function<StragglerActions(const Actions&)>& follow,
+              Moment now, Actions& actions, StragglerActions& decided) {
+  while (!decided.events.empty()) {
+    Actions stepped;
+    for (const Event& event : std::exchange(decided.events, {})) {
+      stepped.Merge(cluster.Step(event, now));
+    }
+    decided.Merge(follow(stepped));
+    actions.Merge(std::move(stepped));
+  }
+}
+
 StragglerActions Stragglers::Restore(std::map<JobId, std::vector<RemedyDecision>> decisions,
                                      const Cluster& cluster, Moment now) {
   StragglerActions actions;

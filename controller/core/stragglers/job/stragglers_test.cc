@@ -86,6 +86,29 @@ TEST(StragglersTest, WithAdviseAPersonDecides) {
   EXPECT_EQ(watched.Last().by, "ann");
 }
 
+TEST(StragglersTest, OrdersOfTwoJobsAtTheSameTimeAreBothCarriedOut) {
+  WatchedJob watched(WatchedRequest(StragglerMode::kAdvise), 20);
+  JobRequest other = WatchedRequest(StragglerMode::kAdvise);
+  other.id = JobId("job-2");
+  watched.Apply(JobSubmitted{other});
+  for (int i = 0; i < 5; ++i) watched.Report();
+  const Job& beside = watched.cluster->jobs().at(other.id);
+  const std::string slow = watched.NodeOf(5);
+  const std::string slow_beside = beside.ranks[3].place.node.value();
+  watched.Train(600, [&](const NodeName& node, int64_t step) {
+    return std::max(SlowFrom(slow, 200)(node, step), SlowFrom(slow_beside, 200)(node, step));
+  });
+  StragglerActions both =
+      watched.stragglers->Apply(*watched.cluster, watched.id, 1, "ann", watched.now);
+  both.Merge(watched.stragglers->Apply(*watched.cluster, other.id, 1, "ann", watched.now));
+  watched.Carry(std::move(both));
+  watched.Train(300, Healthy);
+  EXPECT_NE(watched.NodeOf(5), slow);
+  EXPECT_EQ(watched.Last().state, DecisionState::kHelped) << watched.Last().outcome;
+  const RemedyDecision& last = watched.stragglers->Find(other.id)->policy().decisions().back();
+  EXPECT_EQ(last.state, DecisionState::kHelped) << last.outcome;
+}
+
 TEST(StragglersTest, NothingIsLookedAtWhenItIsOff) {
   WatchedJob watched(WatchedRequest(StragglerMode::kOff));
   watched.Train(600, SlowFrom(watched.NodeOf(2), 200));
