@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "controller/core/hold.h"
+#include "controller/core/plan.h"
 #include "controller/core/stragglers/job/straggler_facts.h"
 
 namespace paceline {
@@ -151,7 +152,14 @@ void Stragglers::Take(const Job& job, const RemedyActions& taken, StragglerActio
   }
 }
 
-std::vector<Event> Stragglers::EventsAfterFailure(const Job& job, const RemedyDecision& failed) {
+std::vector<Event> Stragglers::EventsAfterFailure(const Job& job,
+                                                  const RemedyDecision& failed) const {
+  if (failed.kind == RemedyKind::kLadder) {
+    const bool is_left = job.plan.ladder == failed.ladder && !RefuseLadder(job).has_value();
+    if (!is_left) return {};
+    return {LadderChanged{job.request.id, with_ladder_(job.plan.strategy, failed.former),
+                          failed.former}};
+  }
   if (failed.undoes > 0) return {};
   if (failed.kind == RemedyKind::kHotSwap && job.recovery.vacate.count(failed.node) > 0) {
     return {ReplacementWithdrawn{job.request.id, failed.node}};

@@ -88,7 +88,7 @@ class Stragglers {
   const JobView& ViewOf(const Cluster& cluster, const Job& job);
   void Take(const Job& job, const RemedyActions& taken, StragglerActions& actions);
   // What takes back what is left of an order that has failed.
-  static std::vector<Event> EventsAfterFailure(const Job& job, const RemedyDecision& failed);
+  std::vector<Event> EventsAfterFailure(const Job& job, const RemedyDecision& failed) const;
   // What carries the decision out.
   std::vector<Event> EventsOf(const Job& job, const RemedyDecision& decision) const;
 

@@ -238,6 +238,8 @@ TEST(StragglersTest, LadderThatCannotBePreparedHasFailed) {
   ASSERT_FALSE(watched.policy().decisions().empty());
   EXPECT_EQ(watched.policy().Find(1)->state, DecisionState::kFailed);
   EXPECT_EQ(watched.policy().Find(1)->outcome, "no port is free");
+  EXPECT_THAT(watched.job().plan.ladder, IsEmpty()) << "what the ranks still train by";
+  EXPECT_EQ(watched.job().plan.strategy, DescribeLadder({}));
   EXPECT_EQ(Orders(watched).size(), 1U) << "not tried again at once";
 }
 
