@@ -92,7 +92,9 @@ void StragglerJudge::OnDecided(const Cluster& cluster, const Stragglers& straggl
 
 void StragglerJudge::CheckOrder(const Cluster& cluster, const Job& job,
                                 const RemedyDecision& decision) {
-  if (decision.generation != job.generation || decision.epoch != FindActivePlan(job).epoch) {
+  const bool is_present =
+      decision.generation == job.generation && decision.epoch == FindActivePlan(job).epoch;
+  if (!is_present && !OutlivesGenerations(decision)) {
     Fail(job, decision, "ordered in generation ", job.generation.value(), " with epoch ",
          FindActivePlan(job).epoch.value(), ", and it rests on generation ",
          decision.generation.value(), " with epoch ", decision.epoch.value());

@@ -147,7 +147,7 @@ void Stragglers::Take(const Job& job, const RemedyActions& taken, StragglerActio
       actions.events.push_back(std::move(event));
   }
   if (!taken.order.has_value()) return;
-  for (Event& event : EventsOf(job, *policy.Find(*taken.order))) {
+  for (Event& event : EventsOf(job, policy, *policy.Find(*taken.order))) {
     actions.events.push_back(std::move(event));
   }
 }
@@ -170,7 +170,8 @@ std::vector<Event> Stragglers::EventsAfterFailure(const Job& job,
   return {};
 }
 
-std::vector<Event> Stragglers::EventsOf(const Job& job, const RemedyDecision& decision) const {
+std::vector<Event> Stragglers::EventsOf(const Job& job, const RemedyPolicy& policy,
+                                        const RemedyDecision& decision) const {
   const JobId& id = job.request.id;
   const std::string why =
       absl::StrCat("decision ", decision.id, " of job ", id.value(), ": ", decision.reason);
@@ -186,7 +187,10 @@ std::vector<Event> Stragglers::EventsOf(const Job& job, const RemedyDecision& de
     case RemedyKind::kAskPerson:
       return {};
   }
-  const std::string owner = decision.by.empty() ? std::string(kAutomationOwner) : decision.by;
+  // The automation's drain is taken back, and no hold of a person with it.
+  const RemedyDecision* undone = policy.Find(decision.undoes);
+  const bool is_automatic = decision.by.empty() || (undone != nullptr && undone->automatic);
+  const std::string owner = is_automatic ? std::string(kAutomationOwner) : decision.by;
   if (decision.undoes > 0) return {NodeResumeRequested{decision.node, owner}};
   if (decision.automatic) return {AutomaticDrainRequested{decision.node, why}};
   Hold hold;

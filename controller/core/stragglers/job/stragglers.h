@@ -90,7 +90,8 @@ class Stragglers {
   // What takes back what is left of an order that has failed.
   std::vector<Event> EventsAfterFailure(const Job& job, const RemedyDecision& failed) const;
   // What carries the decision out.
-  std::vector<Event> EventsOf(const Job& job, const RemedyDecision& decision) const;
+  std::vector<Event> EventsOf(const Job& job, const RemedyPolicy& policy,
+                              const RemedyDecision& decision) const;
 
   const StragglerOptions options_;
   const WithLadder with_ladder_;

@@ -276,6 +276,33 @@ TEST(StragglersTest, DrainThatIsTakenBackHasFailed) {
   EXPECT_EQ(watched.NodeOf(5), slow);
 }
 
+TEST(StragglersTest, PersonWhoTakesAnAutomaticDrainBackTakesNoOtherHoldAway) {
+  JobRequest request = WatchedRequest(StragglerMode::kAuto);
+  request.spares = 0;
+  WatchedJob watched(request);
+  const NodeName drained(watched.NodeOf(5));
+  watched.Train(200, SlowFrom(drained.value(), 200));
+  while (watched.job().generation == Generation(1) && watched.step < 2000) {
+    watched.Train(10, SlowFrom(drained.value(), 200));
+  }
+  ASSERT_EQ(watched.Last().kind, RemedyKind::kDrain);
+  for (int i = 0; i < 5 && IsInFlight(watched.Last()); ++i) watched.Report();
+  watched.Apply(AutomationPauseRequested{"ann", "hands off"});
+  Hold cordon;
+  cordon.owner = "bob";
+  watched.Apply(HoldRequested{drained, cordon});
+  const WatchedJob::OwnTime other = SlowFrom(watched.NodeOf(2), watched.step + 20);
+  for (int i = 0; i < 40 && IsChecked(*watched.policy().Find(1)); ++i) watched.Train(10, other);
+  ASSERT_EQ(watched.policy().Find(1)->state, DecisionState::kDidNotHelp)
+      << watched.policy().Find(1)->outcome;
+  ASSERT_EQ(watched.policy().Find(2)->undoes, 1);
+  watched.ApplyAdvice(2);
+  EXPECT_EQ(watched.policy().Find(2)->state, DecisionState::kDone);
+  const std::vector<Hold>& holds = watched.cluster->nodes().at(drained).holds;
+  ASSERT_EQ(holds.size(), 1U);
+  EXPECT_EQ(holds[0].owner, "bob");
+}
+
 TEST(StragglersTest, NothingIsLeftOfAnOrderThatCameToNothing) {
   JobRequest request = WatchedRequest(StragglerMode::kAdvise);
   request.checkpoints.directory = "/checkpoints";

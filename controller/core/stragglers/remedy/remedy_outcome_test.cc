@@ -133,6 +133,44 @@ TEST(RemedyOutcomeTest, DrainThatDidNotHelpIsTakenBack) {
   EXPECT_EQ(job.stored.at(2).state, DecisionState::kDone);
 }
 
+// A drain that did not help while the automation is paused.
+void DrainInVain(PolicyJob& job) {
+  job.facts.checked_spares = 0;
+  job.Train(1000, 0.15);
+  job.Tell(VerdictKind::kPersistent, 5);
+  job.Train(1000, 0.15);
+  if (job.orders == 0) job.Apply(1);
+  job.Done();
+  job.facts.brake = "paused";
+  job.Train(130, 0.15);
+  ASSERT_EQ(job.stored.at(1).state, DecisionState::kDidNotHelp);
+}
+
+TEST(RemedyOutcomeTest, UndoOfADrainOutlivesTheGeneration) {
+  PolicyJob job(StragglerMode::kAuto);
+  ASSERT_NO_FATAL_FAILURE(DrainInVain(job));
+  ASSERT_EQ(job.orders, 1);
+  job.facts.generation = Generation(7);
+  job.Train(10, 0.15);
+  ASSERT_EQ(job.stored.at(2).state, DecisionState::kAdvised);
+  EXPECT_EQ(job.policy->RefuseApply(2, job.facts), std::nullopt);
+  job.facts.brake.clear();
+  job.Wait(absl::Seconds(1));
+  EXPECT_EQ(job.order, 2);
+}
+
+TEST(RemedyOutcomeTest, DrainThatAPersonHasAppliedIsLeftToPeople) {
+  PolicyJob job(StragglerMode::kAdvise);
+  ASSERT_NO_FATAL_FAILURE(DrainInVain(job));
+  job.facts.brake.clear();
+  job.Take(job.policy->SetMode(StragglerMode::kAuto, job.facts, job.now));
+  job.Train(100, 0.15);
+  EXPECT_EQ(job.orders, 1);
+  EXPECT_EQ(job.stored.at(2).state, DecisionState::kAdvised);
+  job.Apply(2);
+  EXPECT_EQ(job.orders, 2);
+}
+
 TEST(RemedyOutcomeTest, CheckThatSomethingElseDisturbsStaysOpen) {
   PolicyJob job(StragglerMode::kAuto);
   AddStraggler(job);

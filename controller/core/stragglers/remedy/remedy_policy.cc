@@ -155,7 +155,7 @@ std::optional<Refusal> RemedyPolicy::RefuseApply(int64_t id, const RemedyFacts& 
     return Refusal{Refusal::Kind::kArgument, "ADVICE_NOT_APPLICABLE",
                    absl::StrCat(name, " is for people: ", decision->reason)};
   }
-  if (!IsPresent(decision->generation, decision->epoch, facts)) {
+  if (!OutlivesGenerations(*decision) && !IsPresent(decision->generation, decision->epoch, facts)) {
     return Refusal{Refusal::Kind::kState, "ADVICE_CLOSED",
                    absl::StrCat(name, " is of generation ", decision->generation.value(),
                                 " and plan epoch ", decision->epoch.value(), ", the job has ",
@@ -232,7 +232,11 @@ void RemedyPolicy::Follow(const RemedyFacts& facts, Moment now) {
   doubted_until_.clear();
   const std::string what = absl::StrCat("generation ", facts.generation.value(),
                                         " with plan epoch ", facts.epoch.value(), " has begun");
-  WithdrawIf([&](const auto& d) { return !IsPresent(d.generation, d.epoch, facts); }, what, now);
+  WithdrawIf(
+      [&](const auto& d) {
+        return !OutlivesGenerations(d) && !IsPresent(d.generation, d.epoch, facts);
+      },
+      what, now);
   RemedyDecision* decision = UnderWay();
   if (decision != nullptr && IsChecked(*decision) &&
       !IsPresent(decision->done_generation, decision->done_epoch, facts)) {

@@ -5,7 +5,8 @@
 // checked. Rules, beside those of remedy_choice.h and ladder_planner.h:
 //
 //   - A verdict counts only for the generation and plan epoch that the job has, and not if it rests
-//     on steps that are masked. With a new generation or epoch all that was advised is withdrawn.
+//     on steps that are masked. With a new generation or epoch all that was advised is withdrawn,
+//     but for the undo of a drain.
 //   - A GROUP verdict is none on a rank: advices on the ranks of its peer group are withdrawn, for
 //     `doubt` nothing is done about them, and a person is told. Nobody is replaced while more than
 //     a quarter of the ranks are slow at once; if they persist, a person is asked.
@@ -17,7 +18,8 @@
 //     end of an order, or of a check that ends badly.
 //   - What has failed or did not help is not repeated for the same rank or node within `pause`.
 //     When there is nothing else, a person is asked.
-//   - A ladder that did not help is taken back, and so is the drain of a node.
+//   - A ladder that did not help is taken back, and so is the drain of a node, whatever generation
+//     the job has by then; by itself only if it was automatic, as people's holds are theirs.
 //
 // The check: after `settling_steps`, steps are measured until it is certain whether they have
 // become shorter by half of what was predicted (remedy_check.h), at most `check_steps`; otherwise
@@ -192,6 +194,7 @@ class RemedyPolicy {
   void WithdrawIf(const std::function<bool(const RemedyDecision&)>& matches, const std::string& why,
                   Moment now);
   void OrderAutomatically(const RemedyFacts& facts, Moment now);
+  bool IsByAutomation(int64_t id) const;
   void Order(RemedyDecision& decision, Moment now);
   void DropOld();
 

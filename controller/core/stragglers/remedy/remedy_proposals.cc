@@ -202,7 +202,8 @@ void RemedyPolicy::OrderAutomatically(const RemedyFacts& facts, Moment now) {
     const bool is_undo = decision.undoes > 0;
     if (!IsOpenAdvice(decision) || IsQuestion(decision) ||
         (!is_undo && now.steady < rests_until_) ||
-        !WhyImpossible(decision.kind, is_undo, decision.node, facts).empty()) {
+        !WhyImpossible(decision.kind, is_undo, decision.node, facts).empty() ||
+        (OutlivesGenerations(decision) && !IsByAutomation(decision.undoes))) {
       continue;
     }
     const bool drains = decision.kind == RemedyKind::kDrain && !is_undo;
@@ -212,6 +213,11 @@ void RemedyPolicy::OrderAutomatically(const RemedyFacts& facts, Moment now) {
   if (next == nullptr) return;
   next->automatic = true;
   Order(*next, now);
+}
+
+bool RemedyPolicy::IsByAutomation(int64_t id) const {
+  const RemedyDecision* decision = Find(id);
+  return decision != nullptr && decision->automatic;
 }
 
 void RemedyPolicy::Order(RemedyDecision& decision, Moment now) {
