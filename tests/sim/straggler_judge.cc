@@ -198,7 +198,8 @@ void StragglerJudge::CheckStored(const Job& job, const RemedyPolicy& policy) {
 
 void StragglerJudge::CheckTimes(const Job& job, const RemedyDecision& decision) {
   const RemedyOptions remedy = ShortHistoryOptions().remedy;
-  const absl::Duration limit = IsInFlight(decision) ? remedy.order_timeout : remedy.check_timeout;
+  const absl::Duration limit =
+      IsInFlight(decision) ? remedy.order_timeout : CheckTimeout(decision, remedy);
   if (world_.controller->Now().steady <= decision.since + limit + kLate) return;
   Fail(job, decision, "is ", NameOf(decision.state), " for more than ",
        absl::FormatDuration(limit));

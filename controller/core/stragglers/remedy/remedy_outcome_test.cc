@@ -222,6 +222,21 @@ TEST(RemedyOutcomeTest, OrdersAndChecksDoNotLastForEver) {
   EXPECT_EQ(idle.stored.at(1).state, DecisionState::kUnchecked);
 }
 
+TEST(RemedyOutcomeTest, LongStepsAreCheckedForLonger) {
+  PolicyJob job(StragglerMode::kAuto);
+  job.Train(300, 60);
+  job.Train(200, 90);
+  job.Tell(VerdictKind::kPersistent, 5);
+  ASSERT_EQ(job.orders, 1);
+  job.Done();
+  EXPECT_EQ(job.policy->NextDeadline(), job.now.steady + absl::Seconds(2 * 1020 * 90));
+  for (int i = 0; i < 12; ++i) {
+    job.Train(10, 60);
+    job.Wait(absl::ZeroDuration());
+  }
+  EXPECT_EQ(job.stored.at(1).state, DecisionState::kHelped);
+}
+
 TEST(RemedyOutcomeTest, PersonMayGoOnWhileACheckIsOpen) {
   PolicyJob job(StragglerMode::kAdvise);
   AddStraggler(job);

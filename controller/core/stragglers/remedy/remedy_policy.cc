@@ -125,15 +125,22 @@ RemedyActions RemedyPolicy::OnLadderPlan(const LadderReport& report, const Remed
     ++ignored_;
     return Conclude(facts, now);
   }
+  const auto withdraw = [&] {
+    WithdrawIf([](const auto& d) { return d.kind == RemedyKind::kLadder && d.undoes == 0; },
+               report.plan.reason, now);
+  };
   if (report.plan.advice == LadderAdvice::kChange ||
       report.plan.advice == LadderAdvice::kSynchronous) {
+    if (wish_.has_value() && wish_->plan.advice != report.plan.advice) {
+      wish_.reset();
+      withdraw();
+    }
     if (!wish_.has_value()) wish_.emplace();
     wish_->plan = report.plan;
     ++wish_->seen;
   } else {
     wish_.reset();
-    WithdrawIf([](const auto& d) { return d.kind == RemedyKind::kLadder && d.undoes == 0; },
-               report.plan.reason, now);
+    withdraw();
   }
   return Conclude(facts, now);
 }
@@ -196,7 +203,9 @@ absl::Time RemedyPolicy::NextDeadline() const {
   for (const RemedyDecision& decision : decisions_) {
     // Even if it is past: only Tick looks at these.
     if (IsInFlight(decision)) next = std::min(next, decision.since + options_.order_timeout);
-    if (IsChecked(decision)) next = std::min(next, decision.since + options_.check_timeout);
+    if (IsChecked(decision)) {
+      next = std::min(next, decision.since + CheckTimeout(decision, options_));
+    }
     if (IsOpenAdvice(decision) && mode_ == StragglerMode::kAuto) consider(rests_until_);
   }
   for (const auto& [key, straggler] : cases_) consider(straggler.held_until);

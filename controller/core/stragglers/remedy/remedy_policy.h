@@ -12,8 +12,10 @@
 //     a quarter of the ranks are slow at once; if they persist, a person is asked.
 //   - A rank that is well again is left alone. While a node is slow, nothing is done about its
 //     ranks one by one; it is no longer when less than two of them are.
-//   - The ladder changes only if no straggler is about to be replaced, after two plans that agree,
-//     and at most once per `ladder_window`; to take a change back that did not help is no change.
+//   - The ladder changes only if no straggler is about to be replaced, after two plans in a row
+//   that
+//     see a gain, of which the newer one's ladder is taken (three to give a ladder up), and at most
+//     once per `ladder_window`; to take a change back that did not help is no change.
 //   - By itself (kAuto) the policy acts only if no brake is on, and not within `cool_down` of the
 //     end of an order, or of a check that ends badly.
 //   - What has failed or did not help is not repeated for the same rank or node within `pause`.
@@ -63,13 +65,17 @@ struct RemedyOptions {
   absl::Duration pause = absl::Hours(1);
   absl::Duration doubt = absl::Minutes(1);
   absl::Duration order_timeout = absl::Minutes(15);
-  absl::Duration check_timeout = absl::Hours(1);
+  absl::Duration check_timeout = absl::Hours(1);  // Longer for long steps: CheckTimeout.
   int64_t settling_steps = 20;
   int64_t min_check_steps = 100;
   int64_t check_steps = 1000;  // At most 1,000.
   // A person is asked when a straggler that nothing can be done about takes so much.
   double ask_share = 0.05;
 };
+
+// How long the decision may be checked: twice the time of as many steps as a check may take, and
+// check_timeout at least.
+absl::Duration CheckTimeout(const RemedyDecision& decision, const RemedyOptions& options);
 
 // A verdict, with where it comes from.
 struct VerdictReport {
@@ -151,7 +157,7 @@ class RemedyPolicy {
  private:
   struct LadderWish {
     LadderPlan plan;
-    int seen = 0;       // Plans in a row with a change.
+    int seen = 0;       // Plans in a row with this advice.
     double lost_s = 0;  // Since the first.
   };
 
