@@ -64,27 +64,34 @@ class WatchedJob {
     return job().ranks[static_cast<size_t>(rank)].place.node.value();
   }
 
-  // So many steps, told ten at a time, each rank's in one piece.
+  // So many steps of all jobs, told ten at a time, each rank's in one piece.
   void Train(int64_t steps, const OwnTime& own) {
     for (int64_t begin = 0; begin < steps; begin += 10) {
-      std::vector<RankState> ranks = job().ranks;
+      std::vector<RankState> ranks;
+      for (const auto& [job_id, job] : cluster->jobs()) {
+        ranks.insert(ranks.end(), job.ranks.begin(), job.ranks.end());
+      }
       std::map<TrainerId, std::vector<StepTimes>> told;
       for (int i = 0; i < 10; ++i, ++step) {
-        double longest = 0;
+        std::map<JobId, double> longest;
+        double longest_of_all = 0;
         for (const RankState& rank : ranks) {
-          longest = std::max(longest, own(rank.place.node, step));
+          double& of_job = longest[rank.report.id.job];
+          of_job = std::max(of_job, own(rank.place.node, step));
+          longest_of_all = std::max(longest_of_all, of_job);
         }
         for (const RankState& rank : ranks) {
           const double seconds = own(rank.place.node, step);
+          const double of_job = longest[rank.report.id.job];
           StepTimes times;
           times.step = step;
           times.forward_s = seconds / 3;
           times.backward_s = 2 * seconds / 3;
-          times.communication_s = longest - seconds + 0.001;
-          times.total_s = longest + 0.001;
+          times.communication_s = of_job - seconds + 0.001;
+          times.total_s = of_job + 0.001;
           told[rank.report.id].push_back(times);
         }
-        Wait(absl::Seconds(longest + 0.001));
+        Wait(absl::Seconds(longest_of_all + 0.001));
       }
       for (const RankState& rank : ranks) {
         Tell(rank.place.node, rank.report.id, told[rank.report.id]);
@@ -116,6 +123,22 @@ class WatchedJob {
   }
 
   void ApplyAdvice(int64_t advice) { Carry(stragglers->Apply(*cluster, id, advice, "ann", now)); }
+
+  // What was decided happens, and is stored.
+  void Carry(StragglerActions decided) {
+    Note(decided);
+    const auto follow = [this](const Actions& stepped) {
+      StragglerActions next = stragglers->Follow(*cluster, stepped, now);
+      Note(next);
+      return next;
+    };
+    Actions actions;
+    CarryOut(*cluster, follow, now, actions, decided);
+    for (const auto& [job_id, number] : decided.store) {
+      stored[number] = *stragglers->Find(job_id)->policy().Find(number);
+    }
+    for (const auto& [job_id, number] : decided.forget) stored.erase(number);
+  }
 
   void Wait(absl::Duration duration) {
     now.steady += duration;
@@ -165,22 +188,9 @@ class WatchedJob {
     Carry(stragglers->Restore({{id, std::move(decisions)}}, *cluster, now));
   }
 
-  void Carry(StragglerActions actions) {
-    while (true) {
-      for (const auto& [job_id, number] : actions.store) {
-        stored[number] = *stragglers->Find(job_id)->policy().Find(number);
-      }
-      for (const auto& [job_id, number] : actions.forget) stored.erase(number);
-      if (actions.events.empty()) return;
-      if (stops_at_order) plays = false;
-      StragglerActions next;
-      for (const Event& event : actions.events) {
-        events.push_back(event);
-        const Actions stepped = cluster->Step(event, now);
-        next.Merge(stragglers->Follow(*cluster, stepped, now));
-      }
-      actions = std::move(next);
-    }
+  void Note(const StragglerActions& decided) {
+    events.insert(events.end(), decided.events.begin(), decided.events.end());
+    if (!decided.events.empty() && stops_at_order) plays = false;
   }
 
   TrainerReport Play(const NodeName& node, const PlannedTrainer& planned) {

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "controller/core/hold.h"
+#include "controller/core/plan.h"
 #include "controller/core/stragglers/job/straggler_facts.h"
 
 namespace paceline {
@@ -13,6 +14,18 @@ void StragglerActions::Merge(StragglerActions later) {
   store.merge(later.store);
   forget.merge(later.forget);
   events.insert(events.end(), later.events.begin(), later.events.end());
+}
+
+void CarryOut(Cluster& cluster, const std::function<StragglerActions(const Actions&)>& follow,
+              Moment now, Actions& actions, StragglerActions& decided) {
+  while (!decided.events.empty()) {
+    Actions stepped;
+    for (const Event& event : std::exchange(decided.events, {})) {
+      stepped.Merge(cluster.Step(event, now));
+    }
+    decided.Merge(follow(stepped));
+    actions.Merge(std::move(stepped));
+  }
 }
 
 StragglerActions Stragglers::Restore(std::map<JobId, std::vector<RemedyDecision>> decisions,
@@ -134,12 +147,19 @@ void Stragglers::Take(const Job& job, const RemedyActions& taken, StragglerActio
       actions.events.push_back(std::move(event));
   }
   if (!taken.order.has_value()) return;
-  for (Event& event : EventsOf(job, *policy.Find(*taken.order))) {
+  for (Event& event : EventsOf(job, policy, *policy.Find(*taken.order))) {
     actions.events.push_back(std::move(event));
   }
 }
 
-std::vector<Event> Stragglers::EventsAfterFailure(const Job& job, const RemedyDecision& failed) {
+std::vector<Event> Stragglers::EventsAfterFailure(const Job& job,
+                                                  const RemedyDecision& failed) const {
+  if (failed.kind == RemedyKind::kLadder) {
+    const bool is_left = job.plan.ladder == failed.ladder && !RefuseLadder(job).has_value();
+    if (!is_left) return {};
+    return {LadderChanged{job.request.id, with_ladder_(job.plan.strategy, failed.former),
+                          failed.former}};
+  }
   if (failed.undoes > 0) return {};
   if (failed.kind == RemedyKind::kHotSwap && job.recovery.vacate.count(failed.node) > 0) {
     return {ReplacementWithdrawn{job.request.id, failed.node}};
@@ -150,7 +170,8 @@ std::vector<Event> Stragglers::EventsAfterFailure(const Job& job, const RemedyDe
   return {};
 }
 
-std::vector<Event> Stragglers::EventsOf(const Job& job, const RemedyDecision& decision) const {
+std::vector<Event> Stragglers::EventsOf(const Job& job, const RemedyPolicy& policy,
+                                        const RemedyDecision& decision) const {
   const JobId& id = job.request.id;
   const std::string why =
       absl::StrCat("decision ", decision.id, " of job ", id.value(), ": ", decision.reason);
@@ -166,7 +187,10 @@ std::vector<Event> Stragglers::EventsOf(const Job& job, const RemedyDecision& de
     case RemedyKind::kAskPerson:
       return {};
   }
-  const std::string owner = decision.by.empty() ? std::string(kAutomationOwner) : decision.by;
+  // The automation's drain is taken back, and no hold of a person with it.
+  const RemedyDecision* undone = policy.Find(decision.undoes);
+  const bool is_automatic = decision.by.empty() || (undone != nullptr && undone->automatic);
+  const std::string owner = is_automatic ? std::string(kAutomationOwner) : decision.by;
   if (decision.undoes > 0) return {NodeResumeRequested{decision.node, owner}};
   if (decision.automatic) return {AutomaticDrainRequested{decision.node, why}};
   Hold hold;

@@ -5,8 +5,8 @@
 //   the cluster has stepped ──▶ │ Stragglers │ ──▶ events for the cluster, as a person's would be
 //   a person applies ─────────▶ ╰────────────╯
 //
-// Who uses it stores the decisions with what the events change, in one transaction, gives the
-// events to Cluster::Step at once, and tells it here with Follow (control_loop.cc).
+// Who uses it has the events happen at once (CarryOut), and stores the decisions with what they
+// change, in one transaction (control_loop.cc).
 //
 // Pure. Thread-compatible.
 #ifndef CONTROLLER_CORE_STRAGGLERS_JOB_STRAGGLERS_H_
@@ -43,6 +43,12 @@ struct StragglerActions {
   // Those of a later call, to be done with these.
   void Merge(StragglerActions later);
 };
+
+// Has the cluster do what was decided, and what follows from that, until nothing is left to do:
+// adds to both what comes of it. All events happen before `follow` (Stragglers::Follow) hears of
+// any: it looks for what each order under way has changed, and would miss what is still to happen.
+void CarryOut(Cluster& cluster, const std::function<StragglerActions(const Actions&)>& follow,
+              Moment now, Actions& actions, StragglerActions& decided);
 
 class Stragglers {
  public:
@@ -82,9 +88,10 @@ class Stragglers {
   const JobView& ViewOf(const Cluster& cluster, const Job& job);
   void Take(const Job& job, const RemedyActions& taken, StragglerActions& actions);
   // What takes back what is left of an order that has failed.
-  static std::vector<Event> EventsAfterFailure(const Job& job, const RemedyDecision& failed);
+  std::vector<Event> EventsAfterFailure(const Job& job, const RemedyDecision& failed) const;
   // What carries the decision out.
-  std::vector<Event> EventsOf(const Job& job, const RemedyDecision& decision) const;
+  std::vector<Event> EventsOf(const Job& job, const RemedyPolicy& policy,
+                              const RemedyDecision& decision) const;
 
   const StragglerOptions options_;
   const WithLadder with_ladder_;

@@ -86,6 +86,29 @@ TEST(StragglersTest, WithAdviseAPersonDecides) {
   EXPECT_EQ(watched.Last().by, "ann");
 }
 
+TEST(StragglersTest, OrdersOfTwoJobsAtTheSameTimeAreBothCarriedOut) {
+  WatchedJob watched(WatchedRequest(StragglerMode::kAdvise), 20);
+  JobRequest other = WatchedRequest(StragglerMode::kAdvise);
+  other.id = JobId("job-2");
+  watched.Apply(JobSubmitted{other});
+  for (int i = 0; i < 5; ++i) watched.Report();
+  const Job& beside = watched.cluster->jobs().at(other.id);
+  const std::string slow = watched.NodeOf(5);
+  const std::string slow_beside = beside.ranks[3].place.node.value();
+  watched.Train(600, [&](const NodeName& node, int64_t step) {
+    return std::max(SlowFrom(slow, 200)(node, step), SlowFrom(slow_beside, 200)(node, step));
+  });
+  StragglerActions both =
+      watched.stragglers->Apply(*watched.cluster, watched.id, 1, "ann", watched.now);
+  both.Merge(watched.stragglers->Apply(*watched.cluster, other.id, 1, "ann", watched.now));
+  watched.Carry(std::move(both));
+  watched.Train(300, Healthy);
+  EXPECT_NE(watched.NodeOf(5), slow);
+  EXPECT_EQ(watched.Last().state, DecisionState::kHelped) << watched.Last().outcome;
+  const RemedyDecision& last = watched.stragglers->Find(other.id)->policy().decisions().back();
+  EXPECT_EQ(last.state, DecisionState::kHelped) << last.outcome;
+}
+
 TEST(StragglersTest, NothingIsLookedAtWhenItIsOff) {
   WatchedJob watched(WatchedRequest(StragglerMode::kOff));
   watched.Train(600, SlowFrom(watched.NodeOf(2), 200));
@@ -215,6 +238,8 @@ TEST(StragglersTest, LadderThatCannotBePreparedHasFailed) {
   ASSERT_FALSE(watched.policy().decisions().empty());
   EXPECT_EQ(watched.policy().Find(1)->state, DecisionState::kFailed);
   EXPECT_EQ(watched.policy().Find(1)->outcome, "no port is free");
+  EXPECT_THAT(watched.job().plan.ladder, IsEmpty()) << "what the ranks still train by";
+  EXPECT_EQ(watched.job().plan.strategy, DescribeLadder({}));
   EXPECT_EQ(Orders(watched).size(), 1U) << "not tried again at once";
 }
 
@@ -249,6 +274,33 @@ TEST(StragglersTest, DrainThatIsTakenBackHasFailed) {
   EXPECT_THAT(watched.policy().Find(1)->outcome, HasSubstr("taken back"));
   EXPECT_EQ(watched.Last().kind, RemedyKind::kAskPerson) << "there is nothing else";
   EXPECT_EQ(watched.NodeOf(5), slow);
+}
+
+TEST(StragglersTest, PersonWhoTakesAnAutomaticDrainBackTakesNoOtherHoldAway) {
+  JobRequest request = WatchedRequest(StragglerMode::kAuto);
+  request.spares = 0;
+  WatchedJob watched(request);
+  const NodeName drained(watched.NodeOf(5));
+  watched.Train(200, SlowFrom(drained.value(), 200));
+  while (watched.job().generation == Generation(1) && watched.step < 2000) {
+    watched.Train(10, SlowFrom(drained.value(), 200));
+  }
+  ASSERT_EQ(watched.Last().kind, RemedyKind::kDrain);
+  for (int i = 0; i < 5 && IsInFlight(watched.Last()); ++i) watched.Report();
+  watched.Apply(AutomationPauseRequested{"ann", "hands off"});
+  Hold cordon;
+  cordon.owner = "bob";
+  watched.Apply(HoldRequested{drained, cordon});
+  const WatchedJob::OwnTime other = SlowFrom(watched.NodeOf(2), watched.step + 20);
+  for (int i = 0; i < 40 && IsChecked(*watched.policy().Find(1)); ++i) watched.Train(10, other);
+  ASSERT_EQ(watched.policy().Find(1)->state, DecisionState::kDidNotHelp)
+      << watched.policy().Find(1)->outcome;
+  ASSERT_EQ(watched.policy().Find(2)->undoes, 1);
+  watched.ApplyAdvice(2);
+  EXPECT_EQ(watched.policy().Find(2)->state, DecisionState::kDone);
+  const std::vector<Hold>& holds = watched.cluster->nodes().at(drained).holds;
+  ASSERT_EQ(holds.size(), 1U);
+  EXPECT_EQ(holds[0].owner, "bob");
 }
 
 TEST(StragglersTest, NothingIsLeftOfAnOrderThatCameToNothing) {

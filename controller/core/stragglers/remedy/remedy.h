@@ -106,6 +106,11 @@ inline bool IsOpenAdvice(const RemedyDecision& d) { return d.state == DecisionSt
 inline bool IsInFlight(const RemedyDecision& d) { return d.state == DecisionState::kOrdered; }
 inline bool IsChecked(const RemedyDecision& d) { return d.state == DecisionState::kChecking; }
 
+// The undo of a drain holds whatever becomes of the job: the node is kept out of use until then.
+inline bool OutlivesGenerations(const RemedyDecision& d) {
+  return d.undoes > 0 && d.kind == RemedyKind::kDrain;
+}
+
 // In UPPER_SNAKE, for people and records.
 const char* NameOf(RemedyKind kind);
 const char* NameOf(DecisionState state);
