@@ -3,9 +3,9 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdint>
-#include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -33,19 +33,14 @@ struct Options {
   std::vector<std::string> spec;
   uint64_t seed = 1;
   std::string seeds = absl::StrCat(kReportingSeeds.first, "..", kReportingSeeds.last);
-  int warm_up_steps = 0;
+  std::optional<int> warm_up_steps;
   int peers_every = EvaluationOptions().peers_every;
   int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
 };
 
 absl::Status PlayTrace(const Options& options) {
-  std::ifstream file(options.trace);
-  if (!file) return absl::NotFoundError(absl::StrCat(options.trace, ": cannot be read"));
-  const absl::StatusOr<Trace> trace = ReadTrace(file);
-  if (!trace.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat(options.trace, ": ", trace.status().message()));
-  }
-  for (const nlohmann::json& line : Replay(*trace, options.warm_up_steps)) {
+  PACELINE_ASSIGN_OR_RETURN(const Trace trace, ReadTraceFile(options.trace));
+  for (const nlohmann::json& line : Replay(trace, options.warm_up_steps)) {
     std::cout << line.dump() << '\n';
   }
   return absl::OkStatus();
@@ -102,9 +97,10 @@ int Main(int argc, char** argv) {
   app.add_option("spec", options.spec, "SPEC for --evaluate")->needs(evaluate);
   app.add_option("--seed", options.seed, "Of --generate")->capture_default_str();
   app.add_option("--seeds", options.seeds, "Of --evaluate, FIRST..LAST")->capture_default_str();
-  app.add_option("--warm-up", options.warm_up_steps, "Steps that --trace leaves out at a start")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
+  app.add_option("--warm-up", options.warm_up_steps,
+                 "Steps that --trace leaves out after a start; else those of the first 20 that are "
+                 "longer than usual")
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--peers-every", options.peers_every,
                  "Peers' rules get each so manieth history; 0: none")
       ->check(CLI::NonNegativeNumber)

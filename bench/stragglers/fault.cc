@@ -49,12 +49,50 @@ Fault OfSpec(const HistorySpec& spec, double onset) {
   return fault;
 }
 
+// How many of each stage's ranks are among these.
+std::vector<int> CountByStage(const std::vector<int>& ranks, const HistorySpec& spec) {
+  std::vector<int> counts(static_cast<size_t>(spec.stages));
+  for (const int rank : ranks) ++counts[static_cast<size_t>(rank / (spec.ranks / spec.stages))];
+  return counts;
+}
+
+// Whether these are more than a quarter of a stage's ranks: its peers cannot tell them from the
+// others then, and something else than they is to blame.
+bool AreMany(const std::vector<int>& counts, const HistorySpec& spec) {
+  return 4 * *std::max_element(counts.begin(), counts.end()) > spec.ranks / spec.stages;
+}
+
+// Adds a fault's ranks to those that are slow for good. False: they would be too many together.
+bool AddSlow(const std::vector<int>& counts, const HistorySpec& spec, std::vector<int>& slow) {
+  for (size_t stage = 0; stage < slow.size(); ++stage) {
+    const bool first = counts[stage] == 0 || slow[stage] == 0;
+    if (!first && 4 * (slow[stage] + counts[stage]) > spec.ranks / spec.stages) return false;
+  }
+  for (size_t stage = 0; stage < slow.size(); ++stage) slow[stage] += counts[stage];
+  return true;
+}
+
+// The rank, and as many others of its node and stage as the spec says.
+std::vector<int> WithNeighbours(int rank, const HistorySpec& spec, Random& random) {
+  const int of_stage = spec.ranks / spec.stages;
+  const int node = rank / spec.ranks_per_node;
+  std::vector<int> others;
+  for (int r = node * spec.ranks_per_node; r < (node + 1) * spec.ranks_per_node; ++r) {
+    if (r < spec.ranks && r != rank && r / of_stage == rank / of_stage) others.push_back(r);
+  }
+  const int count = std::min(spec.fault_ranks - 1, static_cast<int>(others.size()));
+  std::vector<int> ranks = Sample(std::move(others), count, random);
+  ranks.insert(std::lower_bound(ranks.begin(), ranks.end(), rank), rank);
+  return ranks;
+}
+
 std::vector<Fault> LastingFaults(const HistorySpec& spec, Random& random) {
   std::vector<Fault> faults;
   const int of_stage = spec.ranks / spec.stages;
   const double onset_of_all = random.Between(spec.onset.low, spec.onset.high);
   const int first_stage = random.Below(spec.stages);
   std::set<int> nodes_taken;
+  std::vector<int> slow(static_cast<size_t>(spec.stages));  // Ranks, by stage.
   for (int i = 0; i < spec.faults; ++i) {
     const double onset = random.Between(spec.onset.low, spec.onset.high);
     Fault fault = OfSpec(spec, spec.together ? onset_of_all : onset);
@@ -69,9 +107,12 @@ std::vector<Fault> LastingFaults(const HistorySpec& spec, Random& random) {
       if (rank < 0) continue;  // No node is left.
       const int node = rank / spec.ranks_per_node * spec.ranks_per_node;
       fault.ranks = spec.scope == Scope::kRank
-                        ? std::vector<int>{rank}
+                        ? WithNeighbours(rank, spec, random)
                         : Sequence(node, std::min(spec.ranks, node + spec.ranks_per_node));
       fault.stage = StageOf(fault.ranks, spec);
+      const std::vector<int> counts = CountByStage(fault.ranks, spec);
+      if (fault.lasting && !AddSlow(counts, spec, slow)) continue;
+      if (fault.ranks.size() > 1 && AreMany(counts, spec)) fault.scope = Scope::kGroup;
     } else if (spec.scope == Scope::kGroup) {
       fault.ranks = Sample(stage, static_cast<int>(std::lround(spec.share * of_stage)), random);
     } else if (spec.scope == Scope::kStage) {
@@ -129,7 +170,9 @@ std::vector<Fault> DrawFaults(const HistorySpec& spec, Random& random) {
       continue;
     }
     taken.insert(fault.ranks.begin(), fault.ranks.end());
-    if (spec.transient_nodes) fault.scope = Scope::kNode;
+    if (spec.transient_nodes) {
+      fault.scope = AreMany(CountByStage(fault.ranks, spec), spec) ? Scope::kGroup : Scope::kNode;
+    }
     fault.factor = factor;
     fault.stage = StageOf(fault.ranks, spec);
     fault.begin = begin;

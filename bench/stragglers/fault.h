@@ -11,7 +11,7 @@
 namespace paceline::detect {
 
 struct Fault {
-  Scope scope = Scope::kRank;
+  Scope scope = Scope::kRank;  // kGroup also for a node with more than a quarter of its peers.
   Shape shape = Shape::kStep;
   FaultCause cause = FaultCause::kCompute;
   double factor = 1;
@@ -40,7 +40,8 @@ struct Fault {
 };
 
 // The faults and transients of a history, by begin. Lasting faults are on nodes of their own and go
-// round the stages; transients are on ranks without a lasting fault, each on another one.
+// round the stages, and those that would make more than a quarter of a stage slow together are left
+// out; transients are on ranks without a lasting fault, each on another one.
 std::vector<Fault> DrawFaults(const HistorySpec& spec, Random& random);
 
 }  // namespace paceline::detect

@@ -72,6 +72,7 @@ struct HistorySpec {
   int faults = 4;
   double factor = 1.1;
   Scope scope = Scope::kRank;
+  int fault_ranks = 1;
   Shape shape = Shape::kStep;
   FaultCause cause = FaultCause::kCompute;
   Range onset = {0.1, 0.4};

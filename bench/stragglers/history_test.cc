@@ -113,6 +113,47 @@ TEST(HistoryTest, ScopesOfFaults) {
   EXPECT_EQ(ranks("job"), 32);
 }
 
+TEST(HistoryTest, ANodeWithManyOfItsPeersIsAGroup) {
+  const auto fault = [](const std::string& spec) {
+    return Play("steps=100 stages=1 factor=1.2 transients=0 faults=1 scope=node " + spec)
+        .faults.at(0);
+  };
+  const Fault half = fault("ranks=16 ranks_per_node=8");
+  EXPECT_EQ(half.scope, Scope::kGroup);
+  EXPECT_EQ(half.ranks.size(), 8);
+  EXPECT_EQ(fault("ranks=12 ranks_per_node=4").scope, Scope::kGroup);
+  EXPECT_EQ(fault("ranks=32 ranks_per_node=8").scope, Scope::kNode) << "just a quarter";
+  const Played transients =
+      Play("ranks=16 stages=1 steps=500 transients=10 transient_nodes=yes faults=0");
+  ASSERT_FALSE(transients.faults.empty());
+  EXPECT_EQ(transients.faults[0].scope, Scope::kGroup);
+}
+
+TEST(HistoryTest, SeveralRanksOfANodeMayBeSlow) {
+  for (uint64_t seed = 1; seed < 20; ++seed) {
+    const Played played =
+        Play(std::string(kQuiet) + "ranks=8 stages=1 fault_ranks=2 faults=1 factor=1.5", seed);
+    ASSERT_EQ(played.faults.size(), 1);
+    const Fault& fault = played.faults[0];
+    ASSERT_EQ(fault.ranks.size(), 2);
+    EXPECT_LT(fault.ranks[0], fault.ranks[1]);
+    EXPECT_EQ(fault.ranks[0] / 4, fault.ranks[1] / 4);
+    EXPECT_EQ(fault.scope, Scope::kRank);
+    EXPECT_EQ(fault.usual.size(), 2);
+  }
+}
+
+TEST(HistoryTest, NoMoreThanAQuarterIsSlowForGood) {
+  const auto faults = [](const std::string& spec) { return Play("steps=100 " + spec).faults; };
+  EXPECT_EQ(faults("ranks=8 ranks_per_node=1 stages=1 faults=4 transients=0").size(), 2);
+  EXPECT_EQ(faults("ranks=16 ranks_per_node=8 stages=1 faults=4 transients=0 scope=node").size(),
+            1);
+  EXPECT_EQ(faults("ranks=16 ranks_per_node=1 faults=4 transients=0").size(), 4);
+  EXPECT_EQ(faults("ranks=32 ranks_per_node=8 stages=2 faults=4 transients=0 scope=node").size(),
+            2);
+  EXPECT_EQ(faults("ranks=3 ranks_per_node=1 stages=1 faults=2 transients=0").size(), 1);
+}
+
 TEST(HistoryTest, FaultsTogetherBeginAtOnceOnNodesOfOneStage) {
   const Played played = Play(std::string(kQuiet) + "faults=3 together=yes");
   ASSERT_EQ(played.faults.size(), 3);
@@ -154,7 +195,7 @@ TEST(HistoryTest, TransientsEndAndAreNeverOnASlowRank) {
 }
 
 TEST(HistoryTest, TransientsMayMeetNodes) {
-  const Played played = Play("ranks=64 steps=500 transients=10 transient_nodes=yes faults=0");
+  const Played played = Play("ranks=128 steps=500 transients=10 transient_nodes=yes faults=0");
   ASSERT_FALSE(played.faults.empty());
   for (const Fault& fault : played.faults) {
     EXPECT_EQ(fault.ranks.size(), 8);

@@ -20,9 +20,8 @@ std::map<std::pair<int, int>, std::vector<double>> Residuals(const std::string& 
   EXPECT_TRUE(trace.ok()) << trace.status();
   std::map<std::pair<int64_t, int>, std::map<int, double>> steps;  // By step and stage: of each dp.
   for (const TraceRow& row : trace->rows) {
-    const TraceWorker& worker = trace->workers[static_cast<size_t>(row.sample.rank)];
-    steps[{row.sample.step, worker.stage}][worker.dp] =
-        std::log(row.sample.forward_s + row.sample.backward_s);
+    const TraceWorker& worker = trace->workers[static_cast<size_t>(row.worker)];
+    steps[{row.step, worker.stage}][worker.dp] = std::log(row.forward_s + row.backward_s);
   }
   std::map<std::pair<int, int>, std::vector<double>> residuals;
   for (const auto& [key, of_dp] : steps) {

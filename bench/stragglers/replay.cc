@@ -1,13 +1,19 @@
 #include "bench/stragglers/replay.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
-#include <optional>
-#include <set>
+#include <memory>
 #include <string>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/types/span.h"
+#include "bench/stragglers/warm_up.h"
 #include "controller/core/stragglers/detector/detector.h"
+#include "controller/core/stragglers/detector/median.h"
 
 namespace paceline::detect {
 namespace {
@@ -48,136 +54,245 @@ const char* Name(StragglerCause cause) {
   return "";
 }
 
-json Median(std::vector<double> values) {
-  if (values.empty()) return nullptr;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
+class Player {
+ public:
+  Player(const Trace& trace, std::optional<int> warm_up_steps)
+      : trace_(trace), warm_up_steps_(warm_up_steps) {}
 
-// The worker that a verdict is about; of a node, its only one.
-std::optional<size_t> WorkerOf(const Verdict& verdict, const Trace& trace) {
-  if (verdict.rank >= 0) return static_cast<size_t>(verdict.rank);
-  std::optional<size_t> only;
-  for (size_t i = 0; i < trace.ranks.size(); ++i) {
-    if (verdict.node < 0 || trace.ranks[i].node != verdict.node) continue;
-    if (only.has_value()) return std::nullopt;
-    only = i;
-  }
-  return only;
-}
-
-json NodeName(int node, const Trace& trace) {
-  for (size_t i = 0; i < trace.ranks.size(); ++i) {
-    if (trace.ranks[i].node == node && !trace.workers[i].node.empty()) return trace.workers[i].node;
-  }
-  return nullptr;
-}
-
-json Line(const Verdict& verdict, const Trace& trace) {
-  json line = {{"step", verdict.step},
-               {"dp", nullptr},
-               {"stage", nullptr},
-               {"node", NodeName(verdict.node, trace)},
-               {"kind", Name(verdict.kind)},
-               {"slowdown", verdict.slowdown},
-               {"slowdown_low", verdict.slowdown_low},
-               {"slowdown_high", verdict.slowdown_high},
-               {"cause", Name(verdict.cause)},
-               {"since_step", verdict.since_step},
-               {"lost_share", verdict.lost_share},
-               {"episodes", verdict.episodes}};
-  if (verdict.peer_group >= 0) {
-    line["stage"] = trace.stages[static_cast<size_t>(verdict.peer_group)];
-  }
-  if (const std::optional<size_t> worker = WorkerOf(verdict, trace); worker.has_value()) {
-    line["dp"] = trace.workers[*worker].dp;
-    line["stage"] = trace.workers[*worker].stage;
-  }
-  return line;
-}
-
-// Of each stage: workers, state, and its typical time beside that of all.
-json Groups(const Trace& trace, const StragglerDetector& detector) {
-  std::map<int, std::vector<double>> compute;  // By stage.
-  std::vector<double> of_all;
-  for (const TraceRow& row : trace.rows) {
-    const double seconds = row.sample.forward_s + row.sample.backward_s;
-    if (!(seconds > 0)) continue;
-    compute[trace.ranks[static_cast<size_t>(row.sample.rank)].peer_group].push_back(seconds);
-    of_all.push_back(seconds);
-  }
-  const json typical = Median(of_all);
-  json groups = json::array();
-  for (size_t g = 0; g < trace.stages.size(); ++g) {
-    std::map<RankStatus, json> workers;
-    int count = 0;
-    for (size_t i = 0; i < trace.ranks.size(); ++i) {
-      if (trace.ranks[i].peer_group != static_cast<int>(g)) continue;
-      ++count;
-      workers[detector.status(static_cast<int>(i))].push_back(trace.workers[i].dp);
+  std::vector<json> Play() {
+    auto row = trace_.rows.begin();
+    for (size_t g = 0; g < trace_.generations.size(); ++g) {
+      Begin(g);
+      std::vector<Verdict> verdicts;
+      for (; row != trace_.rows.end() && row->generation == g; ++row) Add(*row, verdicts);
+      detector_->Close(verdicts);
+      for (const Verdict& verdict : verdicts) lines_.push_back(Line(verdict));
     }
-    const json own = Median(compute[static_cast<int>(g)]);
-    std::string status = "watched";
-    if (workers.count(RankStatus::kTooFewPeers) > 0) status = "too few peers";
-    if (workers.count(RankStatus::kWarmingUp) > 0) status = "warming up";
-    groups.push_back(
-        {{"stage", trace.stages[g]},
-         {"workers", count},
-         {"status", status},
-         {"compute_s", own},
-         {"imbalance", own.is_null() ? json() : json(own.get<double>() / typical.get<double>())},
-         {"suspect", std::move(workers[RankStatus::kSuspect])},
-         {"persistent", std::move(workers[RankStatus::kPersistent])}});
-    for (const char* key : {"suspect", "persistent"}) {
-      if (groups.back()[key].is_null()) groups.back()[key] = json::array();
+    lines_.push_back({{"summary", Summary()}});
+    return std::move(lines_);
+  }
+
+ private:
+  void Begin(size_t generation) {
+    generation_ = &trace_.generations[generation];
+    if (detector_ == nullptr) {
+      DetectorOptions options;
+      options.warm_up_steps = 0;  // Its steps are masked instead: each generation has its own.
+      detector_ = std::make_unique<StragglerDetector>(options, generation_->ranks);
+    } else {
+      detector_->Restart(generation_->ranks);
+    }
+    rows_before_ = detector_->counts().rows;
+    warm_up_.push_back(warm_up_steps_.value_or(WarmUpSteps(trace_, generation)));
+    steps_ = 0;
+    rank_of_.clear();
+    for (const int worker : generation_->workers) {
+      rank_of_[worker] = static_cast<int>(rank_of_.size());
     }
   }
-  return groups;
-}
+
+  void Add(const TraceRow& row, std::vector<Verdict>& verdicts) {
+    if (steps_ > 0 && row.step == step_ && row.worker == worker_) {
+      ++repeated_;
+      return;
+    }
+    if (steps_ == 0 || row.step != step_) ++steps_, ++all_steps_;
+    step_ = row.step;
+    worker_ = row.worker;
+    if (row.masked) ++masked_;
+    StepSample sample = SampleOf(row, rank_of_.at(row.worker));
+    sample.masked = row.masked || steps_ <= warm_up_.back();
+    detector_->Add(sample, verdicts);
+  }
+
+  // As the file calls it.
+  json Step(int64_t step) const {
+    if (trace_.steps.empty()) return step;
+    const double name = trace_.steps[static_cast<size_t>(step)];
+    constexpr double kMostWhole = 9e15;
+    if (name == std::floor(name) && std::abs(name) < kMostWhole) return static_cast<int64_t>(name);
+    return name;
+  }
+
+  json NodeName(int node) const {
+    if (node < 0 || node >= static_cast<int>(trace_.nodes.size())) return nullptr;
+    return trace_.nodes[static_cast<size_t>(node)];
+  }
+
+  const TraceWorker& Worker(size_t rank) const {
+    return trace_.workers[static_cast<size_t>(generation_->workers[rank])];
+  }
+
+  // The rank that a verdict is about; of a node, its only one.
+  std::optional<size_t> RankOf(const Verdict& verdict) const {
+    if (verdict.rank >= 0) return static_cast<size_t>(verdict.rank);
+    std::optional<size_t> only;
+    for (size_t i = 0; i < generation_->ranks.size(); ++i) {
+      if (verdict.node < 0 || generation_->ranks[i].node != verdict.node) continue;
+      if (only.has_value()) return std::nullopt;
+      only = i;
+    }
+    return only;
+  }
+
+  json Line(const Verdict& verdict) {
+    ++verdicts_[Name(verdict.kind)];
+    json line = {{"step", Step(verdict.step)},
+                 {"dp", nullptr},
+                 {"stage", nullptr},
+                 {"node", NodeName(verdict.node)},
+                 {"kind", Name(verdict.kind)},
+                 {"slowdown", verdict.slowdown},
+                 {"slowdown_low", verdict.slowdown_low},
+                 {"slowdown_high", verdict.slowdown_high},
+                 {"cause", Name(verdict.cause)},
+                 {"since_step", Step(verdict.since_step)},
+                 {"lost_share", verdict.lost_share},
+                 {"episodes", verdict.episodes}};
+    if (trace_.names_generations) line["generation"] = generation_->number;
+    if (verdict.peer_group >= 0) {
+      line["stage"] = trace_.stages[static_cast<size_t>(verdict.peer_group)];
+    }
+    if (const std::optional<size_t> rank = RankOf(verdict); rank.has_value()) {
+      line["dp"] = Worker(*rank).dp;
+      line["stage"] = Worker(*rank).stage;
+    }
+    return line;
+  }
+
+  // By stage: the median of compute in seconds; null: not known.
+  std::vector<json> TypicalTimes() const {
+    std::vector<std::vector<float>> compute(trace_.stages.size());
+    for (const TraceRow& row : trace_.rows) {
+      const double seconds = ComputeOf(row, trace_);
+      if (!(seconds > 0)) continue;
+      const int stage = trace_.workers[static_cast<size_t>(row.worker)].stage;
+      const auto at = std::lower_bound(trace_.stages.begin(), trace_.stages.end(), stage);
+      compute[static_cast<size_t>(at - trace_.stages.begin())].push_back(
+          static_cast<float>(seconds));
+    }
+    std::vector<json> typical;
+    for (auto& values : compute) {
+      typical.push_back(values.empty() ? json() : json(MedianOf(absl::MakeSpan(values))));
+    }
+    return typical;
+  }
+
+  // Time of a stage / the median of those of the other ones; null: not known.
+  static json Imbalance(const std::vector<json>& typical, size_t stage) {
+    std::vector<double> others;
+    for (size_t i = 0; i < typical.size(); ++i) {
+      if (i != stage && !typical[i].is_null()) others.push_back(typical[i].get<double>());
+    }
+    if (others.empty() || typical[stage].is_null()) return nullptr;
+    return typical[stage].get<double>() / MedianOf(absl::MakeSpan(others));
+  }
+
+  // Of each stage: workers, state, and its typical time beside that of the others.
+  json Groups() const {
+    const std::vector<json> typical = TypicalTimes();
+    json groups = json::array();
+    for (size_t g = 0; g < trace_.stages.size(); ++g) {
+      std::map<RankStatus, json> workers;
+      int count = 0;
+      for (size_t i = 0; i < generation_->ranks.size(); ++i) {
+        if (generation_->ranks[i].peer_group != static_cast<int>(g)) continue;
+        ++count;
+        workers[detector_->status(static_cast<int>(i))].push_back(Worker(i).dp);
+      }
+      std::string status = "watched";
+      if (detector_->counts().rows == rows_before_) status = "no steps";
+      if (workers.count(RankStatus::kTooFewPeers) > 0) status = "too few peers";
+      if (count == 0) status = "gone";
+      groups.push_back({{"stage", trace_.stages[g]},
+                        {"workers", count},
+                        {"status", status},
+                        {"compute_s", typical[g]},
+                        {"imbalance", Imbalance(typical, g)},
+                        {"suspect", std::move(workers[RankStatus::kSuspect])},
+                        {"persistent", std::move(workers[RankStatus::kPersistent])}});
+      for (const char* key : {"suspect", "persistent"}) {
+        if (groups.back()[key].is_null()) groups.back()[key] = json::array();
+      }
+    }
+    return groups;
+  }
+
+  json Notes(const json& groups) const {
+    const DetectorCounts& counts = detector_->counts();
+    json notes = json::array();
+    const auto note = [&](bool holds, const std::string& text) {
+      if (holds) notes.push_back(text);
+    };
+    note(trace_.cut_off, "the last line is no whole row, and left out");
+    note(counts.invalid > 0,
+         absl::StrCat("rows that are not taken: ", counts.invalid,
+                      "; a time is negative, not known or longer than an hour (are they "
+                      "seconds?), or both passes took no time"));
+    note(repeated_ > 0,
+         absl::StrCat("rows of a worker and step that were there before: ", repeated_,
+                      "; the first ones count; after a restart another number in a column "
+                      "generation tells them apart"));
+    note(counts.rows == 0, "no step could be evaluated");
+    std::vector<int> lonely;
+    for (const json& group : groups) {
+      if (group["status"] == "too few peers") lonely.push_back(group["stage"].get<int>());
+    }
+    note(!lonely.empty(), absl::StrCat("stage ", absl::StrJoin(lonely, ", "),
+                                       ": nobody can say who is slow; a worker needs three others "
+                                       "of its stage on other nodes"));
+    return notes;
+  }
+
+  json Summary() const {
+    const DetectorCounts& counts = detector_->counts();
+    json groups = Groups();
+    json notes = Notes(groups);
+    json verdicts = {{"SUSPECT", 0},   {"TRANSIENT", 0}, {"PERSISTENT", 0},
+                     {"RECOVERED", 0}, {"NODE", 0},      {"GROUP", 0}};
+    for (const auto& [kind, count] : verdicts_) verdicts[kind] = count;
+    return {{"rows", trace_.rows.size()},
+            {"steps", all_steps_},
+            {"workers", trace_.workers.size()},
+            {"generations", trace_.generations.size()},
+            {"groups", std::move(groups)},
+            {"verdicts", verdicts},
+            {"reports",
+             {{"taken", counts.taken},
+              {"masked", masked_},
+              {"invalid", counts.invalid},
+              {"late", counts.late},
+              {"repeated", repeated_},
+              {"missing", counts.missing}}},
+            {"cells_not_known", trace_.unknown},
+            {"columns_passed_over", trace_.passed_over},
+            {"warm_up_steps", warm_up_},
+            {"steps_evaluated", counts.rows},
+            {"steps_left_out", counts.left_out},
+            {"notes", std::move(notes)}};
+  }
+
+  const Trace& trace_;
+  const std::optional<int> warm_up_steps_;
+  std::vector<json> lines_;
+  std::map<std::string, int64_t> verdicts_;  // By kind.
+  std::unique_ptr<StragglerDetector> detector_;
+  const TraceGeneration* generation_ = nullptr;
+  absl::flat_hash_map<int, int> rank_of_;  // By worker.
+  std::vector<int> warm_up_;               // Steps, by generation.
+  int64_t rows_before_ = 0;                // Of the detector, at the generation's begin.
+  int64_t step_ = 0;                       // Of the row before.
+  int worker_ = 0;
+  int64_t steps_ = 0;  // Of the generation; of all.
+  int64_t all_steps_ = 0;
+  int64_t masked_ = 0;  // Rows.
+  int64_t repeated_ = 0;
+};
 
 }  // namespace
 
-std::vector<json> Replay(const Trace& trace, int warm_up_steps) {
-  DetectorOptions options;
-  options.warm_up_steps = warm_up_steps;
-  StragglerDetector detector(options, trace.ranks);
-  std::vector<Verdict> verdicts;
-  std::set<std::pair<int64_t, int64_t>> steps;
-  for (const TraceRow& row : trace.rows) {
-    if (!steps.empty() && row.generation != steps.rbegin()->first) {
-      detector.Close(verdicts);
-      detector.Restart(trace.ranks);
-    }
-    steps.emplace(row.generation, row.sample.step);
-    detector.Add(row.sample, verdicts);
-  }
-  detector.Close(verdicts);
-
-  std::vector<json> lines;
-  json kinds = {{"SUSPECT", 0},   {"TRANSIENT", 0}, {"PERSISTENT", 0},
-                {"RECOVERED", 0}, {"NODE", 0},      {"GROUP", 0}};
-  for (const Verdict& verdict : verdicts) {
-    lines.push_back(Line(verdict, trace));
-    kinds[Name(verdict.kind)] = kinds[Name(verdict.kind)].get<int>() + 1;
-  }
-  const DetectorCounts& counts = detector.counts();
-  lines.push_back({{"summary",
-                    {{"rows", trace.rows.size()},
-                     {"steps", steps.size()},
-                     {"workers", trace.workers.size()},
-                     {"groups", Groups(trace, detector)},
-                     {"verdicts", kinds},
-                     {"reports",
-                      {{"taken", counts.taken},
-                       {"masked", counts.masked},
-                       {"invalid", counts.invalid},
-                       {"late", counts.late},
-                       {"repeated", counts.repeated},
-                       {"missing", counts.missing}}},
-                     {"steps_evaluated", counts.rows},
-                     {"steps_left_out", counts.left_out}}}});
-  return lines;
+std::vector<json> Replay(const Trace& trace, std::optional<int> warm_up_steps) {
+  return Player(trace, warm_up_steps).Play();
 }
 
 }  // namespace paceline::detect

@@ -3,6 +3,7 @@
 #define BENCH_STRAGGLERS_REPLAY_H_
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <vector>
 
 #include "bench/stragglers/trace.h"
@@ -10,10 +11,12 @@
 namespace paceline::detect {
 
 // One object per verdict, in the order in which they became known, {"step", "dp", "stage", "node",
-// "kind", "slowdown", "cause", …} with null for what does not apply; then {"summary": …} about the
-// rows, each stage's workers, state and time beside the others', and how many verdicts of each kind
-// there are. The first `warm_up_steps` of the job and after a restart are left out.
-std::vector<nlohmann::json> Replay(const Trace& trace, int warm_up_steps);
+// "kind", "slowdown", "cause", …} with null for what does not apply and "generation" if the trace
+// names it; then {"summary": …} about the rows, each stage's workers, state and time beside the
+// others', and how many verdicts of each kind there are. Its "notes" say in words what could not be
+// read or judged. The first `warm_up_steps` of the job and after a restart are left out; without a
+// number, those that are longer than usual (warm_up.h).
+std::vector<nlohmann::json> Replay(const Trace& trace, std::optional<int> warm_up_steps);
 
 }  // namespace paceline::detect
 

@@ -2,17 +2,26 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
+#include <optional>
 #include <set>
 #include <sstream>
+
+#include "absl/strings/str_cat.h"
 
 namespace paceline::detect {
 namespace {
 
 using nlohmann::json;
 
-std::vector<json> ReplayFile(const std::string& name) {
-  std::ifstream csv("bench/stragglers/testdata/" + name);
+std::vector<json> ReplayFile(const std::string& name,
+                             std::optional<int> warm_up_steps = std::nullopt) {
+  const auto trace = ReadTraceFile("bench/stragglers/testdata/" + name);
+  EXPECT_TRUE(trace.ok()) << trace.status();
+  return Replay(*trace, warm_up_steps);
+}
+
+std::vector<json> ReplayText(const std::string& text) {
+  std::istringstream csv(text);
   const auto trace = ReadTrace(csv);
   EXPECT_TRUE(trace.ok()) << trace.status();
   return Replay(*trace, 0);
@@ -34,23 +43,23 @@ TEST(ReplayTest, TheSlowWorkerOfARealTraceIsNamedAndNobodyElse) {
     if (line.contains("summary") || line["kind"] != "SUSPECT") continue;
     EXPECT_NEAR(line["slowdown"].get<double>(), 2.35, 0.05);
     EXPECT_EQ(line["cause"], "compute");
+    EXPECT_EQ(line["step"], 29) << "the fourth one traced: nothing is taken for a warm-up";
   }
 }
 
 // As the authors of the trace slowed one worker, so each other one is slowed here.
 TEST(ReplayTest, TenPercentMoreOfAnyWorkerOfARealTraceIsFound) {
   for (size_t slowed = 1; slowed < 16; ++slowed) {
-    std::ifstream csv("bench/stragglers/testdata/AR_rank_steps.csv");
-    auto trace = ReadTrace(csv);
+    auto trace = ReadTraceFile("bench/stragglers/testdata/AR_rank_steps.csv");
     ASSERT_TRUE(trace.ok()) << trace.status();
     constexpr int64_t kFrom = 415;  // A third of the traced steps comes before.
     for (TraceRow& row : trace->rows) {
-      if (row.sample.rank != static_cast<int>(slowed) || row.sample.step < kFrom) continue;
-      row.sample.forward_s *= 1.1;
-      row.sample.backward_s *= 1.1;
+      if (row.worker != static_cast<int>(slowed) || row.step < kFrom) continue;
+      row.forward_s *= 1.1F;
+      row.backward_s *= 1.1F;
     }
     const TraceWorker& worker = trace->workers[slowed];
-    EXPECT_EQ(Named(Replay(*trace, 0)),
+    EXPECT_EQ(Named(Replay(*trace, std::nullopt)),
               (std::set<std::pair<int, int>>{{0, 0}, {worker.dp, worker.stage}}));
   }
 }
@@ -76,6 +85,7 @@ TEST(ReplayTest, LinesHaveTheirKeys) {
   EXPECT_EQ(summary["rows"], 704);
   EXPECT_EQ(summary["steps"], 44);
   EXPECT_EQ(summary["workers"], 16);
+  EXPECT_TRUE(summary["notes"].empty());
 }
 
 TEST(ReplayTest, TheOrderOfRowsDoesNotMatter) {
@@ -96,6 +106,119 @@ TEST(ReplayTest, TheOrderOfRowsDoesNotMatter) {
   const std::vector<json> lines = Replay(*one, 20);
   EXPECT_EQ(lines, Replay(*other, 20));
   EXPECT_GE(lines.back()["summary"]["verdicts"]["SUSPECT"].get<int>(), 1);
+}
+
+// Rows of `workers` workers on nodes of their own, `seconds` by step and worker.
+template <typename Seconds>
+std::string Rows(int steps, int workers, const Seconds& seconds) {
+  std::string rows;
+  for (int step = 0; step < steps; ++step) {
+    for (int worker = 0; worker < workers; ++worker) {
+      const double jitter = 1 + 0.002 * ((step * 7 + worker * 3) % 5);
+      absl::StrAppend(&rows, step, ",", worker, ",0,", seconds(step, worker) * jitter, ",1,0\n");
+    }
+  }
+  return rows;
+}
+
+constexpr char kHead[] = "step,dp,stage,fwd_s,bwd_s,wall_s\n";
+
+TEST(ReplayTest, StepsAreShownAsTheyWere) {
+  std::string text = kHead;
+  for (int step = 0; step < 60; ++step) {
+    for (int worker = 0; worker < 6; ++worker) {
+      const double slow = worker == 2 && step >= 31 ? 2 : 1;
+      absl::StrAppend(&text, 0.5 * step, ",", worker, ",0,", slow, ",", slow, ",0\n");
+    }
+  }
+  const std::vector<json> lines = ReplayText(text);
+  ASSERT_EQ(lines.size(), 2);
+  EXPECT_EQ(lines[0]["since_step"], 15.5);
+  EXPECT_EQ(lines[0]["step"], 17);
+  EXPECT_EQ(lines[0]["step"].dump(), "17");
+  EXPECT_EQ(lines[1]["summary"]["steps"], 60);
+}
+
+TEST(ReplayTest, VerdictsAreOfTheirGeneration) {
+  std::string text = "step,dp,stage,fwd_s,bwd_s,wall_s,generation,node\n";
+  const auto add = [&](int generation, int first, const char* node) {
+    for (int step = 0; step < 60; ++step) {
+      for (int worker = first; worker < 8; ++worker) {
+        const double slow = worker == 7 && step >= 30 ? 2 : 1;
+        absl::StrAppend(&text, step, ",", worker, ",0,", slow, ",1,0,", generation, ",",
+                        worker == 7 ? node : std::to_string(worker), "\n");
+      }
+    }
+  };
+  add(4, 2, "new");  // After two workers have left.
+  add(1, 0, "old");
+  const std::vector<json> lines = ReplayText(text);
+  ASSERT_EQ(lines.size(), 3);
+  EXPECT_EQ(lines[0]["node"], "old");
+  EXPECT_EQ(lines[0]["generation"], 1);
+  EXPECT_EQ(lines[0]["dp"], 7);
+  EXPECT_EQ(lines[1]["node"], "new");
+  EXPECT_EQ(lines[1]["generation"], 4);
+  EXPECT_EQ(lines[1]["dp"], 7);
+  const json& summary = lines[2]["summary"];
+  EXPECT_EQ(summary["generations"], 2);
+  EXPECT_EQ(summary["groups"][0]["workers"], 6);
+  EXPECT_EQ(summary["groups"][0]["suspect"], json({7}));
+  EXPECT_EQ(summary["reports"]["missing"], 0);
+}
+
+TEST(ReplayTest, AStartIsNoEventOfTheJob) {
+  const auto spec = ParseSpec(
+      "ranks=16 ranks_per_node=1 stages=1 steps=400 noise=gaussian faults=1 factor=1.2 "
+      "transients=0 restarts=1");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  std::stringstream csv;
+  WriteHistory(*spec, 1, csv);
+  const auto trace = ReadTrace(csv);
+  ASSERT_TRUE(trace.ok()) << trace.status();
+  const auto groups = [&](std::optional<int> warm_up_steps) {
+    const std::vector<json> lines = Replay(*trace, warm_up_steps);
+    return lines.back()["summary"]["verdicts"]["GROUP"].get<int>();
+  };
+  EXPECT_EQ(groups(std::nullopt), 0);
+  EXPECT_EQ(groups(0), 2);
+}
+
+TEST(ReplayTest, TwoStagesAreComparedWithEachOther) {
+  std::string text = kHead;
+  for (int worker = 0; worker < 8; ++worker) {
+    absl::StrAppend(&text, "1,", worker, ",", worker / 4, worker < 4 ? ",1,1,0\n" : ",1,2,0\n");
+  }
+  const json groups = ReplayText(text).back()["summary"]["groups"];
+  EXPECT_NEAR(groups[0]["imbalance"].get<double>(), 1 / 1.5, 1e-9);
+  EXPECT_NEAR(groups[1]["imbalance"].get<double>(), 1.5, 1e-9);
+  EXPECT_TRUE(ReplayText(absl::StrCat(kHead, "1,0,0,1,1,0\n"))
+                  .back()["summary"]["groups"][0]["imbalance"]
+                  .is_null());
+}
+
+TEST(ReplayTest, WhatCouldNotBeJudgedIsSaid) {
+  const auto notes = [](const std::string& text) {
+    std::string all;
+    const std::vector<json> lines = ReplayText(text);
+    for (const json& note : lines.back()["summary"]["notes"]) {
+      all += note.get<std::string>() + "\n";
+    }
+    return all;
+  };
+  const auto flat = [](int, int) { return 1.0; };
+  EXPECT_EQ(notes(kHead + Rows(30, 4, flat)), "");
+  EXPECT_EQ(notes(kHead + Rows(30, 2, flat)),
+            "stage 0: nobody can say who is slow; a worker needs three others of its stage on "
+            "other nodes\n");
+  const std::string nothing = notes(kHead + Rows(30, 4, [](int, int) { return -2; }));
+  EXPECT_NE(nothing.find("rows that are not taken: 120;"), std::string::npos) << nothing;
+  EXPECT_NE(nothing.find("no step could be evaluated"), std::string::npos) << nothing;
+  EXPECT_NE(notes(kHead + Rows(30, 4, flat) + Rows(2, 4, flat))
+                .find("rows of a worker and step that were there before: 8;"),
+            std::string::npos);
+  EXPECT_EQ(notes(kHead + Rows(30, 4, flat) + "30,0"),
+            "the last line is no whole row, and left out\n");
 }
 
 }  // namespace

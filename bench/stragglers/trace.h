@@ -2,20 +2,26 @@
 // line.
 //
 //   step,dp,stage,fwd_s,bwd_s,wall_s   required, in any order
-//   workload,data_wait_s               0 or empty: not known
-//   node                               any name; without it each worker is a node of its own
+//   workload,data_wait_s               optional
+//   node                               any name; a worker without one is on a node of its own
 //   masked                             1: not a typical step
 //   generation                         ascending number; another one: the job was restarted
 //
-// Other columns, empty lines and those that begin with # are passed over. Rows may come in any
-// order. A worker is (dp, stage); its peers are those of its stage.
+// Cells of the last four and of the seconds may be empty, NA, NaN or null: not known. So are a
+// wall_s or workload of 0, and a bwd_s that is 0 in every row. Rows may come in any order. A worker
+// is (dp, stage); its peers are those of its stage. Separated by commas, semicolons or tabs; cells
+// and names may be quoted, names be in any case. Other columns, empty lines and those that begin
+// with # are passed over; a further line of column names holds from there on.
 #ifndef BENCH_STRAGGLERS_TRACE_H_
 #define BENCH_STRAGGLERS_TRACE_H_
 
 #include <cstdint>
+#include <deque>
 #include <istream>
+#include <map>
 #include <ostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -24,27 +30,59 @@
 
 namespace paceline::detect {
 
+// Of 40 bytes: traces have many. Durations are as exact as the detector's own.
+struct TraceRow {
+  int64_t step = 0;  // The file's number, or an index of Trace::steps.
+  float forward_s = 0;
+  float backward_s = 0;
+  float data_wait_s = 0;
+  float wall_s = 0;
+  float workload = 0;
+  int32_t worker = 0;       // Index of the workers.
+  uint16_t generation = 0;  // Index of the generations.
+  bool masked = false;
+  uint32_t line = 0;  // Of the file.
+};
+
 struct TraceWorker {
   int dp = 0;
   int stage = 0;
-  std::string node;  // Empty: the trace names none.
 };
 
-struct TraceRow {
-  int64_t generation = 0;
-  StepSample sample;  // Its rank is an index of the workers.
+struct TraceGeneration {
+  int64_t number = 0;
+  std::vector<int> workers;         // Those that have rows, ascending.
+  std::vector<DetectorRank> ranks;  // Of each; a peer group is an index of the stages.
 };
 
 struct Trace {
   std::vector<TraceWorker> workers;  // By stage, then dp.
-  std::vector<DetectorRank> ranks;   // Of each worker; a peer group is an index of `stages`.
   std::vector<int> stages;           // Ascending.
-  std::vector<TraceRow> rows;        // By generation, then step.
+  std::vector<TraceGeneration> generations;
+  std::vector<std::string> nodes;  // Names by number; greater numbers have none.
+  // Empty if all steps are whole numbers of 64 bits; else what the file calls them, ascending.
+  std::vector<double> steps;
+  std::deque<TraceRow> rows;  // By generation, step, worker, line.
+  bool names_generations = false;
+  bool knows_backward = true;  // Of any row.
+
+  std::map<std::string, int64_t> unknown;  // By column: cells that are empty, NA, NaN or null.
+  std::vector<std::string> passed_over;    // Columns.
+  bool cut_off = false;                    // The last line was no whole row, and is left out.
 };
 
 // INVALID_ARGUMENT: what is wrong, with line and column; the first ten of such. Durations may be
 // any number: which ones make sense is up to the detector.
 absl::StatusOr<Trace> ReadTrace(std::istream& csv);
+
+// The same of a file; messages begin with its path.
+absl::StatusOr<Trace> ReadTraceFile(const std::string& path);
+
+// Seconds of both passes; of the forward pass if nobody tells the other. NaN: not known.
+double ComputeOf(const TraceRow& row, const Trace& trace);
+
+// As the detector takes it. What is not known is NaN, but for data_wait_s that no row tells: 0.
+StepSample SampleOf(const TraceRow& row, int rank);
 
 // Writes a generated history in the order in which its reports come; its labels are a comment in
 // the second line, {"labels": {"spec", "seed", "faults": […]}}.
