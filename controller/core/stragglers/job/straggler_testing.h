@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -123,9 +124,11 @@ class WatchedJob {
     if (stragglers->NextDeadline() <= now.steady) Carry(stragglers->Tick(*cluster, now));
   }
 
-  // The controller goes down and comes up again with what was stored.
-  void Restart() {
+  // The controller goes down and comes up again with what was stored; the job's state may be
+  // another one then.
+  void Restart(std::optional<JobState> state = std::nullopt) {
     std::vector<Job> jobs = {job()};
+    jobs.front().state = state.value_or(jobs.front().state);
     std::vector<Node> nodes;
     for (const auto& [name, node] : cluster->nodes()) nodes.push_back(node);
     Start(std::move(jobs), nodes);
