@@ -12,9 +12,7 @@
 // gradients stands for it, which are as many bytes, though a part of it hides behind the backward
 // pass. So a first plan may promise too much; the check afterwards tells.
 //
-// An order is done when the job shows it: all ranks train by a later epoch (ladder), or in a later
-// generation without a rank on the node. It has failed when the job shows that it will not come
-// about: what it asked for was refused or taken back, or the plan could not be prepared.
+// What has become of an order is read off the job (order_progress.h).
 //
 // Pure. Thread-compatible. References are valid until the next call.
 #ifndef CONTROLLER_CORE_STRAGGLERS_JOB_JOB_STRAGGLERS_H_
@@ -22,7 +20,6 @@
 
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -33,12 +30,12 @@
 #include "absl/types/span.h"
 #include "common/core/ids.h"
 #include "common/core/moment.h"
-#include "controller/core/job.h"
 #include "controller/core/refusal.h"
 #include "controller/core/stragglers/detector/detector.h"
+#include "controller/core/stragglers/job/job_trials.h"
+#include "controller/core/stragglers/job/job_view.h"
 #include "controller/core/stragglers/job/step_rows.h"
 #include "controller/core/stragglers/job/step_times.h"
-#include "controller/core/stragglers/job/trial.h"
 #include "controller/core/stragglers/ladder/ladder_cost.h"
 #include "controller/core/stragglers/ladder/ladder_planner.h"
 #include "controller/core/stragglers/ladder/ladder_stalls.h"
@@ -62,16 +59,6 @@ struct ToldVerdict {
   Verdict verdict;
   NodeName node;    // Empty for a group.
   absl::Time time;  // Wall.
-};
-
-// A job, and the cluster around it, as they are now.
-struct JobView {
-  const Job* job = nullptr;
-  RemedyFacts facts;
-  // By rank: what its node is, for comparing; the same for those that are alike.
-  std::vector<std::string> hardware;
-  // The node of an order that drains it is to be emptied; of an undo, it no longer is.
-  std::function<bool(const NodeName&)> is_drained;
 };
 
 class JobStragglers {
@@ -121,11 +108,9 @@ class JobStragglers {
     LadderStalls stalls;
     StepRows rows;
     AllReduceCosts averaging;
-    double gradient_exchange_s = 0;    // Of the latest synchronous steps.
-    StepSpan span;                     // Being filled.
-    std::optional<Trial> trial;        // Of the remedy that is being checked.
-    std::optional<Trial> calibration;  // Of nothing: measures the overhead.
-    int rows_to_skip = 0;              // The first ones are not typical.
+    double gradient_exchange_s = 0;  // Of the latest synchronous steps.
+    StepSpan span;                   // Being filled.
+    int rows_to_skip = 0;            // The first ones are not typical.
   };
   // What an order under way has found when it was given.
   struct Order {
@@ -138,10 +123,8 @@ class JobStragglers {
   void Begin(const JobView& view);
   void TakeStep(int rank, const StepTimes& times, const JobView& view, Moment now);
   void TakeRow(const StepRow& row, const JobView& view, Moment now);
-  void Calibrate(const StepRow& row, const JobView& view);
   void Judge(const JobView& view, Moment now);
   void FollowOrder(const JobView& view, Moment now);
-  void BeginTrial(const RemedyDecision& decision, const JobView& view);
   void Plan(const JobView& view, Moment now);
   bool MayPlan(const JobView& view, Moment now) const;
   RemedyActions Conclude(const JobView& view, Moment now);
@@ -164,7 +147,7 @@ class JobStragglers {
   std::optional<LadderPlan> plan_;
   absl::Time plan_due_ = absl::InfinitePast();  // Steady.
   std::optional<Order> order_;
-  double overhead_ = 0;  // TrialSetup::overhead; 0: not known.
+  JobTrials trials_;
   double step_s_ = 0;
   int64_t rows_seen_ = 0;
   int64_t dropped_ = 0;
