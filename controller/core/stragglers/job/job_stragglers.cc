@@ -57,8 +57,9 @@ RemedyActions JobStragglers::Follow(const JobView& view, Moment now) {
   if (job.ended_already()) {
     detector_.reset();
     measured_.reset();
+    exchanges_.reset();
     trials_.Restart();
-    slow_.clear();
+    told_.Restart();
     Add(policy_.OnJobEnded(now));
     return std::exchange(actions_, {});
   }
@@ -119,8 +120,9 @@ void JobStragglers::Begin(const JobView& view) {
   generation_ = view.facts.generation;
   epoch_ = view.facts.epoch;
   first_step_ = FirstStep(job);
-  slow_.clear();
+  told_.Restart();
   trials_.Restart();
+  WatchExchanges(view);
   ranks_.clear();
   if (ranks < 2) {
     detector_.reset();
@@ -152,6 +154,19 @@ void JobStragglers::Begin(const JobView& view) {
   measured_->span = {};
 }
 
+void JobStragglers::WatchExchanges(const JobView& view) {
+  const Job& job = *view.job;
+  exchanges_.reset();
+  const bool is_whole = static_cast<int>(job.ranks.size()) == job.request.ranks;
+  if (!is_whole || job.plan.epoch != epoch_) return;  // Nobody has told who exchanges with whom.
+  ExchangeLevels levels;
+  levels.ladder = job.plan.ladder;
+  levels.homes = HomesOf(job);
+  levels.gradient_groups = GradientGroups(job.request.strategy, levels.homes);
+  levels.warmup_steps = job.request.strategy.warmup_steps;
+  exchanges_.emplace(options_.detector, levels);
+}
+
 void JobStragglers::TakeStep(int rank, const StepTimes& times, const JobView& view, Moment now) {
   if (times.step < first_step_ || times.step >= view.job->request.steps) {
     ++dropped_;
@@ -176,6 +191,7 @@ void JobStragglers::TakeRow(const StepRow& row, const JobView& view, Moment now)
   if (row.masked || measured_->rows_to_skip-- > 0) return;
   measured_->rows_to_skip = 0;
   step_s_ = row.total_s;
+  if (exchanges_.has_value()) exchanges_->Add(row, found_exchanges_);
   for (const auto& [ranks, seconds] : row.averaging_s) measured_->averaging.Add(ranks, seconds);
   if (view.job->plan.ladder.empty()) {
     double& exchange = measured_->gradient_exchange_s;
@@ -196,28 +212,15 @@ void JobStragglers::Judge(const JobView& view, Moment now) {
   for (const Verdict& verdict : found_) {
     const NodeName node =
         verdict.node >= 0 ? nodes_[static_cast<size_t>(verdict.node)] : NodeName();
-    const ToldVerdict told{verdict, node, now.wall};
-    recent_.push_back(told);
-    if (recent_.size() > kVerdictsKept) recent_.pop_front();
-    switch (verdict.kind) {
-      case VerdictKind::kSuspect:
-      case VerdictKind::kPersistent:
-        slow_[verdict.rank] = told;
-        break;
-      case VerdictKind::kNode:
-        slow_[-1 - verdict.node] = told;
-        break;
-      case VerdictKind::kTransient:
-      case VerdictKind::kRecovered:
-        slow_.erase(verdict.rank);
-        slow_.erase(-1 - verdict.node);
-        break;
-      case VerdictKind::kGroup:
-        break;
-    }
+    told_.Tell({verdict, node, now.wall});
     Add(policy_.OnVerdict({verdict, node, generation_, epoch_}, view.facts, now));
   }
   found_.clear();
+  // A slow network is no reason for a remedy.
+  for (const ExchangeVerdict& found : found_exchanges_) {
+    told_.Tell({found.verdict, NodeName(), now.wall, found.group});
+  }
+  found_exchanges_.clear();
 }
 
 bool JobStragglers::MayPlan(const JobView& view, Moment now) const {

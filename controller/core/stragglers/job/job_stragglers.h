@@ -2,11 +2,13 @@
 //
 //   StepTimes ─┬─▶ StragglerDetector ─▶ verdicts ───────────╮
 //              ├─▶ LadderStalls, costs ─▶ PlanLadder ────────┼─▶ RemedyPolicy ─▶ RemedyActions
-//              ╰─▶ StepRows ─▶ mean step, Trial ─────────────╯
+//              ╰─▶ StepRows ─┬─▶ mean step, Trial ───────────╯
+//                            ╰─▶ ExchangeWatch ─▶ verdicts, for people only
 //
 // Only steps of the generation that trains count: with a new one, or a new plan epoch, the detector
-// begins anew. While ranks are being replaced nothing is taken in, and steps from before are
-// dropped when they come late. Ranks are compared with those on the same kind of hardware.
+// and the watch of the exchanges begin anew. While ranks are being replaced nothing is taken in,
+// and steps from before are dropped when they come late. Ranks are compared with those on the same
+// kind of hardware.
 //
 // What an average of parameters costs is not known before the first: until then the exchange of the
 // gradients stands for it, which are as many bytes, though a part of it hides behind the backward
@@ -19,7 +21,6 @@
 #define CONTROLLER_CORE_STRAGGLERS_JOB_JOB_STRAGGLERS_H_
 
 #include <cstdint>
-#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -32,10 +33,12 @@
 #include "common/core/moment.h"
 #include "controller/core/refusal.h"
 #include "controller/core/stragglers/detector/detector.h"
+#include "controller/core/stragglers/job/exchange_watch.h"
 #include "controller/core/stragglers/job/job_trials.h"
 #include "controller/core/stragglers/job/job_view.h"
 #include "controller/core/stragglers/job/step_rows.h"
 #include "controller/core/stragglers/job/step_times.h"
+#include "controller/core/stragglers/job/told_verdicts.h"
 #include "controller/core/stragglers/ladder/ladder_cost.h"
 #include "controller/core/stragglers/ladder/ladder_planner.h"
 #include "controller/core/stragglers/ladder/ladder_stalls.h"
@@ -49,16 +52,6 @@ struct StragglerOptions {
   RemedyOptions remedy;
   // Between two plans of a ladder.
   absl::Duration plan_every = absl::Seconds(10);
-};
-
-// The newest so many verdicts are kept for people.
-inline constexpr size_t kVerdictsKept = 50;
-
-// A verdict as it was told.
-struct ToldVerdict {
-  Verdict verdict;
-  NodeName node;    // Empty for a group.
-  absl::Time time;  // Wall.
 };
 
 class JobStragglers {
@@ -87,10 +80,7 @@ class JobStragglers {
   absl::Time NextDeadline() const;
 
   const RemedyPolicy& policy() const { return policy_; }
-  // Ranks that are slow now, by rank, and nodes, by -1 - their number.
-  const std::map<int, ToldVerdict>& slow() const { return slow_; }
-  // The newest ones, oldest first.
-  const std::deque<ToldVerdict>& recent() const { return recent_; }
+  const ToldVerdicts& told() const { return told_; }
   const std::optional<LadderPlan>& plan() const { return plan_; }
   // Of the latest step that all ranks have told of; 0: none yet.
   double step_s() const { return step_s_; }
@@ -121,6 +111,7 @@ class JobStragglers {
   };
 
   void Begin(const JobView& view);
+  void WatchExchanges(const JobView& view);
   void TakeStep(int rank, const StepTimes& times, const JobView& view, Moment now);
   void TakeRow(const StepRow& row, const JobView& view, Moment now);
   void Judge(const JobView& view, Moment now);
@@ -141,9 +132,9 @@ class JobStragglers {
   std::vector<NodeName> nodes_;  // By the detector's number, for good.
   std::unique_ptr<StragglerDetector> detector_;
   std::unique_ptr<Measured> measured_;
+  std::optional<ExchangeWatch> exchanges_;  // Of the generation and the epoch.
 
-  std::map<int, ToldVerdict> slow_;
-  std::deque<ToldVerdict> recent_;
+  ToldVerdicts told_;
   std::optional<LadderPlan> plan_;
   absl::Time plan_due_ = absl::InfinitePast();  // Steady.
   std::optional<Order> order_;
@@ -151,8 +142,9 @@ class JobStragglers {
   double step_s_ = 0;
   int64_t rows_seen_ = 0;
   int64_t dropped_ = 0;
-  std::vector<Verdict> found_;  // Scratch.
-  RemedyActions actions_;       // Of the call under way.
+  std::vector<Verdict> found_;                    // Scratch.
+  std::vector<ExchangeVerdict> found_exchanges_;  // Scratch.
+  RemedyActions actions_;                         // Of the call under way.
 };
 
 }  // namespace paceline

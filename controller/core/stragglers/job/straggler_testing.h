@@ -4,6 +4,7 @@
 #define CONTROLLER_CORE_STRAGGLERS_JOB_STRAGGLER_TESTING_H_
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -38,6 +39,8 @@ class WatchedJob {
  public:
   // Seconds of its own that a rank on the node needs for the step.
   using OwnTime = std::function<double(const NodeName& node, int64_t step)>;
+  // By rank.
+  using Row = std::function<std::vector<StepTimes>(const std::vector<RankState>&, int64_t step)>;
 
   // One slot on each node: n00, n01, ...
   explicit WatchedJob(const JobRequest& request, int nodes = 10,
@@ -65,27 +68,39 @@ class WatchedJob {
     return job().ranks[static_cast<size_t>(rank)].place.node.value();
   }
 
-  // So many steps, told ten at a time, each rank's in one piece.
+  // So many synchronous steps, told ten at a time, each rank's in one piece.
   void Train(int64_t steps, const OwnTime& own) {
+    TrainAs(steps, [&](const std::vector<RankState>& ranks, int64_t s) {
+      double longest = 0;
+      for (const RankState& rank : ranks) longest = std::max(longest, own(rank.place.node, s));
+      std::vector<StepTimes> row;
+      for (const RankState& rank : ranks) {
+        const double seconds = own(rank.place.node, s);
+        StepTimes times;
+        times.forward_s = seconds / 3;
+        times.backward_s = 2 * seconds / 3;
+        times.communication_s = longest - seconds + 0.001;
+        times.total_s = longest + 0.001;
+        row.push_back(times);
+      }
+      return row;
+    });
+  }
+
+  // The same with all times by rank but for the step's number.
+  void TrainAs(int64_t steps, const Row& row_of) {
     for (int64_t begin = 0; begin < steps; begin += 10) {
-      std::vector<RankState> ranks = job().ranks;
+      const std::vector<RankState> ranks = job().ranks;
       std::map<TrainerId, std::vector<StepTimes>> told;
       for (int i = 0; i < 10; ++i, ++step) {
+        std::vector<StepTimes> row = row_of(ranks, step);
         double longest = 0;
-        for (const RankState& rank : ranks) {
-          longest = std::max(longest, own(rank.place.node, step));
+        for (size_t r = 0; r < ranks.size(); ++r) {
+          row[r].step = step;
+          longest = std::max(longest, row[r].total_s);
+          told[ranks[r].report.id].push_back(row[r]);
         }
-        for (const RankState& rank : ranks) {
-          const double seconds = own(rank.place.node, step);
-          StepTimes times;
-          times.step = step;
-          times.forward_s = seconds / 3;
-          times.backward_s = 2 * seconds / 3;
-          times.communication_s = longest - seconds + 0.001;
-          times.total_s = longest + 0.001;
-          told[rank.report.id].push_back(times);
-        }
-        Wait(absl::Seconds(longest + 0.001));
+        Wait(absl::Seconds(longest));
       }
       for (const RankState& rank : ranks) {
         Tell(rank.place.node, rank.report.id, told[rank.report.id]);

@@ -76,7 +76,7 @@ TEST(StragglersTest, WithAdviseAPersonDecides) {
   ASSERT_EQ(watched.policy().decisions().size(), 1U);
   EXPECT_EQ(watched.Last().state, DecisionState::kAdvised);
   EXPECT_THAT(watched.events, IsEmpty());
-  EXPECT_EQ(watched.stragglers->Find(watched.id)->slow().count(2), 1U);
+  EXPECT_EQ(watched.stragglers->Find(watched.id)->told().slow().count(2), 1U);
   EXPECT_EQ(watched.stragglers->RefuseApply(*watched.cluster, watched.id, 9)->reason,
             std::string("ADVICE_NOT_FOUND"));
   ASSERT_FALSE(watched.stragglers->RefuseApply(*watched.cluster, watched.id, 1).has_value());
@@ -149,7 +149,7 @@ TEST(StragglersTest, WhatIsNotOfTheGenerationOrNotOfTheNodeIsDropped) {
   watched.step += 300;
   watched.Train(400, Healthy);
   EXPECT_THAT(watched.policy().decisions(), IsEmpty());
-  EXPECT_THAT(stragglers.slow(), IsEmpty());
+  EXPECT_THAT(stragglers.told().slow(), IsEmpty());
 }
 
 TEST(StragglersTest, StepsBeyondTheJobsEndKeepNobodyFromBeingWatched) {
