@@ -15,6 +15,7 @@ std::optional<StepRow> StepRows::Add(int rank, const StepTimes& times) {
     open.row.step = times.step;
     open.row.communication_s = kLongestStepS;
     open.row.own_s.assign(static_cast<size_t>(ranks_), 0);
+    open.row.exchanges.assign(static_cast<size_t>(ranks_), RankExchange());
     open.told = 0;
     open.by.assign(static_cast<size_t>(ranks_), false);
   }
@@ -25,6 +26,9 @@ std::optional<StepRow> StepRows::Add(int rank, const StepTimes& times) {
   row.masked = row.masked || times.masked;
   row.total_s += times.total_s / ranks_;
   row.own_s[static_cast<size_t>(rank)] = static_cast<float>(OwnSeconds(times));
+  row.exchanges[static_cast<size_t>(rank)] = {static_cast<float>(times.communication_s),
+                                              static_cast<float>(times.averaging_s),
+                                              times.averaging_ranks};
   row.communication_s = std::min(row.communication_s, times.communication_s);
   if (times.averaging_ranks > 1) {
     const auto [least, is_new] =

@@ -19,6 +19,13 @@ namespace paceline {
 
 inline constexpr int kOpenSteps = 256;
 
+// What a rank's exchanges with others have taken in a step, waits included.
+struct RankExchange {
+  float gradients_s = 0;
+  float averaging_s = 0;    // Of parameters,
+  int averaging_ranks = 0;  // over so many; 0: none in this step.
+};
+
 // One step of all ranks.
 struct StepRow {
   int64_t step = -1;
@@ -27,7 +34,8 @@ struct StepRow {
   double communication_s = 0;  // Of the rank that waited least: the transfer itself.
   // The same of averages, by the ranks that they were over.
   std::map<int, double> averaging_s;
-  std::vector<float> own_s;  // By rank: OwnSeconds.
+  std::vector<float> own_s;             // By rank: OwnSeconds.
+  std::vector<RankExchange> exchanges;  // By rank.
 };
 
 class StepRows {

@@ -59,6 +59,22 @@ TEST(StepRowsTest, AveragesAreToldByTheRanksThatTheyWereOver) {
   EXPECT_DOUBLE_EQ(row->averaging_s.at(2), 0.1);
 }
 
+TEST(StepRowsTest, ExchangesAreToldByRank) {
+  StepRows rows(2);
+  StepTimes times = Step(3, 1, 0.25);
+  times.averaging_ranks = 2;
+  times.averaging_s = 0.5;
+  rows.Add(1, times);
+  const auto row = rows.Add(0, Step(3, 1, 0.125));
+  ASSERT_TRUE(row.has_value());
+  ASSERT_EQ(row->exchanges.size(), 2U);
+  EXPECT_EQ(row->exchanges[0].gradients_s, 0.125F);
+  EXPECT_EQ(row->exchanges[0].averaging_ranks, 0);
+  EXPECT_EQ(row->exchanges[1].gradients_s, 0.25F);
+  EXPECT_EQ(row->exchanges[1].averaging_s, 0.5F);
+  EXPECT_EQ(row->exchanges[1].averaging_ranks, 2);
+}
+
 TEST(StepTimesTest, NonsenseIsNotPlausible) {
   EXPECT_TRUE(IsPlausible(Step(0, 1, 0.5)));
   EXPECT_FALSE(IsPlausible(Step(-1, 1)));

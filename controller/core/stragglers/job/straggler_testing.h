@@ -4,10 +4,12 @@
 #define CONTROLLER_CORE_STRAGGLERS_JOB_STRAGGLER_TESTING_H_
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -37,6 +39,8 @@ class WatchedJob {
  public:
   // Seconds of its own that a rank on the node needs for the step.
   using OwnTime = std::function<double(const NodeName& node, int64_t step)>;
+  // By rank.
+  using Row = std::function<std::vector<StepTimes>(const std::vector<RankState>&, int64_t step)>;
 
   // One slot on each node: n00, n01, ...
   explicit WatchedJob(const JobRequest& request, int nodes = 10,
@@ -64,37 +68,47 @@ class WatchedJob {
     return job().ranks[static_cast<size_t>(rank)].place.node.value();
   }
 
-  // So many steps of all jobs, told ten at a time, each rank's in one piece.
+  // So many synchronous steps of all jobs, told ten at a time, each rank's in one piece.
   void Train(int64_t steps, const OwnTime& own) {
-    for (int64_t begin = 0; begin < steps; begin += 10) {
-      std::vector<RankState> ranks;
-      for (const auto& [job_id, job] : cluster->jobs()) {
-        ranks.insert(ranks.end(), job.ranks.begin(), job.ranks.end());
+    TrainAs(steps, [&](const std::vector<RankState>& ranks, int64_t s) {
+      double longest = 0;
+      for (const RankState& rank : ranks) longest = std::max(longest, own(rank.place.node, s));
+      std::vector<StepTimes> row;
+      for (const RankState& rank : ranks) {
+        const double seconds = own(rank.place.node, s);
+        StepTimes times;
+        times.forward_s = seconds / 3;
+        times.backward_s = 2 * seconds / 3;
+        times.communication_s = longest - seconds + 0.001;
+        times.total_s = longest + 0.001;
+        row.push_back(times);
       }
+      return row;
+    });
+  }
+
+  // The same with all times by rank but for the step's number.
+  void TrainAs(int64_t steps, const Row& row_of) {
+    for (int64_t begin = 0; begin < steps; begin += 10) {
+      std::vector<std::vector<RankState>> jobs;
+      for (const auto& [id, job] : cluster->jobs()) jobs.push_back(job.ranks);
       std::map<TrainerId, std::vector<StepTimes>> told;
       for (int i = 0; i < 10; ++i, ++step) {
-        std::map<JobId, double> longest;
-        double longest_of_all = 0;
-        for (const RankState& rank : ranks) {
-          double& of_job = longest[rank.report.id.job];
-          of_job = std::max(of_job, own(rank.place.node, step));
-          longest_of_all = std::max(longest_of_all, of_job);
+        double longest = 0;
+        for (const std::vector<RankState>& ranks : jobs) {
+          std::vector<StepTimes> row = row_of(ranks, step);
+          for (size_t r = 0; r < ranks.size(); ++r) {
+            row[r].step = step;
+            longest = std::max(longest, row[r].total_s);
+            told[ranks[r].report.id].push_back(row[r]);
+          }
         }
-        for (const RankState& rank : ranks) {
-          const double seconds = own(rank.place.node, step);
-          const double of_job = longest[rank.report.id.job];
-          StepTimes times;
-          times.step = step;
-          times.forward_s = seconds / 3;
-          times.backward_s = 2 * seconds / 3;
-          times.communication_s = of_job - seconds + 0.001;
-          times.total_s = of_job + 0.001;
-          told[rank.report.id].push_back(times);
-        }
-        Wait(absl::Seconds(longest_of_all + 0.001));
+        Wait(absl::Seconds(longest));
       }
-      for (const RankState& rank : ranks) {
-        Tell(rank.place.node, rank.report.id, told[rank.report.id]);
+      for (const std::vector<RankState>& ranks : jobs) {
+        for (const RankState& rank : ranks) {
+          Tell(rank.place.node, rank.report.id, told[rank.report.id]);
+        }
       }
       Report();
     }
@@ -146,9 +160,11 @@ class WatchedJob {
     if (stragglers->NextDeadline() <= now.steady) Carry(stragglers->Tick(*cluster, now));
   }
 
-  // The controller goes down and comes up again with what was stored.
-  void Restart() {
+  // The controller goes down and comes up again with what was stored; the job's state may be
+  // another one then.
+  void Restart(std::optional<JobState> state = std::nullopt) {
     std::vector<Job> jobs = {job()};
+    jobs.front().state = state.value_or(jobs.front().state);
     std::vector<Node> nodes;
     for (const auto& [name, node] : cluster->nodes()) nodes.push_back(node);
     Start(std::move(jobs), nodes);

@@ -37,7 +37,11 @@ StragglerActions Stragglers::Restore(std::map<JobId, std::vector<RemedyDecision>
       for (const RemedyDecision& decision : stored) actions.forget.emplace(id, decision.id);
       continue;
     }
-    Take(job->second, Get(job->second).Restore(std::move(stored), now), actions);
+    JobStragglers& stragglers = Get(job->second);
+    Take(job->second, stragglers.Restore(std::move(stored), now), actions);
+    // Nobody will tell of it any more.
+    if (!job->second.ended_already()) continue;
+    Take(job->second, stragglers.Follow(ViewOf(cluster, job->second), now), actions);
   }
   return actions;
 }
@@ -51,6 +55,7 @@ StragglerActions Stragglers::Follow(const Cluster& cluster, const Actions& stepp
     for (const RemedyDecision& decision : known->second->policy().decisions()) {
       actions.forget.emplace(id, decision.id);
     }
+    live_.erase(id);
     jobs_.erase(known);
   }
   for (const JobId& id : stepped.show_jobs) {
@@ -59,9 +64,10 @@ StragglerActions Stragglers::Follow(const Cluster& cluster, const Actions& stepp
     const Job& job = found->second;
     if (jobs_.count(id) == 0 && job.state != JobState::kRunning) continue;
     Take(job, Get(job).Follow(ViewOf(cluster, job), now), actions);
+    if (job.ended_already()) live_.erase(id);
   }
   // What an order waits for may be a node's state.
-  for (const auto& [id, stragglers] : jobs_) {
+  for (const auto& [id, stragglers] : live_) {
     const auto& decisions = stragglers->policy().decisions();
     const bool waits = std::any_of(decisions.begin(), decisions.end(), IsInFlight);
     if (!waits || stepped.show_jobs.count(id) > 0) continue;
@@ -99,7 +105,7 @@ StragglerActions Stragglers::Apply(const Cluster& cluster, const JobId& id, int6
 
 StragglerActions Stragglers::Tick(const Cluster& cluster, Moment now) {
   StragglerActions actions;
-  for (const auto& [id, stragglers] : jobs_) {
+  for (const auto& [id, stragglers] : live_) {
     if (stragglers->NextDeadline() > now.steady) continue;
     const Job& job = cluster.jobs().at(id);
     Take(job, stragglers->Tick(ViewOf(cluster, job), now), actions);
@@ -109,7 +115,7 @@ StragglerActions Stragglers::Tick(const Cluster& cluster, Moment now) {
 
 absl::Time Stragglers::NextDeadline() const {
   absl::Time next = absl::InfiniteFuture();
-  for (const auto& [id, job] : jobs_) next = std::min(next, job->NextDeadline());
+  for (const auto& [id, stragglers] : live_) next = std::min(next, stragglers->NextDeadline());
   return next;
 }
 
@@ -122,6 +128,7 @@ JobStragglers& Stragglers::Get(const Job& job) {
   std::unique_ptr<JobStragglers>& stragglers = jobs_[job.request.id];
   if (stragglers == nullptr) {
     stragglers = std::make_unique<JobStragglers>(options_, job.request.stragglers);
+    if (!job.ended_already()) live_.emplace(job.request.id, stragglers.get());
   }
   return *stragglers;
 }

@@ -96,6 +96,8 @@ class Stragglers {
   const StragglerOptions options_;
   const WithLadder with_ladder_;
   std::map<JobId, std::unique_ptr<JobStragglers>> jobs_;
+  // Of these, those that are not over: of the others only the decisions are kept.
+  std::map<JobId, JobStragglers*> live_;
   std::map<JobId, JobView> views_;  // As of the cluster's last step.
 };
 

@@ -11,6 +11,7 @@
 namespace paceline {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -75,7 +76,7 @@ TEST(StragglersTest, WithAdviseAPersonDecides) {
   ASSERT_EQ(watched.policy().decisions().size(), 1U);
   EXPECT_EQ(watched.Last().state, DecisionState::kAdvised);
   EXPECT_THAT(watched.events, IsEmpty());
-  EXPECT_EQ(watched.stragglers->Find(watched.id)->slow().count(2), 1U);
+  EXPECT_EQ(watched.stragglers->Find(watched.id)->told().slow().count(2), 1U);
   EXPECT_EQ(watched.stragglers->RefuseApply(*watched.cluster, watched.id, 9)->reason,
             std::string("ADVICE_NOT_FOUND"));
   ASSERT_FALSE(watched.stragglers->RefuseApply(*watched.cluster, watched.id, 1).has_value());
@@ -171,7 +172,7 @@ TEST(StragglersTest, WhatIsNotOfTheGenerationOrNotOfTheNodeIsDropped) {
   watched.step += 300;
   watched.Train(400, Healthy);
   EXPECT_THAT(watched.policy().decisions(), IsEmpty());
-  EXPECT_THAT(stragglers.slow(), IsEmpty());
+  EXPECT_THAT(stragglers.told().slow(), IsEmpty());
 }
 
 TEST(StragglersTest, StepsBeyondTheJobsEndKeepNobodyFromBeingWatched) {
@@ -331,6 +332,40 @@ TEST(StragglersTest, NothingIsOpenWhenTheJobHasEnded) {
   ASSERT_EQ(watched.job().state, JobState::kCancelled);
   EXPECT_EQ(watched.Last().state, DecisionState::kWithdrawn);
   EXPECT_EQ(watched.Last().outcome, "the job has ended");
+  EXPECT_EQ(watched.stragglers->NextDeadline(), absl::InfiniteFuture());
+}
+
+TEST(StragglersTest, DecisionsOfAJobThatHasEndedAreKnownUntilItIsDeleted) {
+  WatchedJob watched(WatchedRequest(StragglerMode::kAdvise));
+  watched.Train(600, SlowFrom(watched.NodeOf(5), 200));
+  watched.Apply(CancelRequested{watched.id, "enough", absl::Seconds(1)});
+  watched.Report();
+  watched.Wait(absl::Hours(2));
+  watched.Report();
+  ASSERT_NE(watched.stragglers->Find(watched.id), nullptr);
+  EXPECT_EQ(watched.Last().state, DecisionState::kWithdrawn);
+  EXPECT_EQ(watched.stored.size(), 1U);
+  watched.Restart();
+  ASSERT_NE(watched.stragglers->Find(watched.id), nullptr);
+  EXPECT_EQ(watched.Last().outcome, "the job has ended");
+  Actions deleted;
+  deleted.delete_jobs.insert(watched.id);
+  const auto actions = watched.stragglers->Follow(*watched.cluster, deleted, watched.now);
+  EXPECT_THAT(actions.forget, ElementsAre(StragglerActions::Key(watched.id, 1)));
+  EXPECT_EQ(watched.stragglers->Find(watched.id), nullptr);
+  EXPECT_EQ(watched.stragglers->NextDeadline(), absl::InfiniteFuture());
+}
+
+TEST(StragglersTest, OrderOfAJobThatIsOverIsClosedWhenTheControllerComesUp) {
+  WatchedJob watched(WatchedRequest(StragglerMode::kAuto));
+  const std::string slow = watched.NodeOf(5);
+  watched.Train(200, SlowFrom(slow, 200));
+  watched.stops_at_order = true;
+  while (watched.events.empty() && watched.step < 600) watched.Train(10, SlowFrom(slow, 200));
+  ASSERT_EQ(watched.stored.at(1).state, DecisionState::kOrdered);
+  watched.Restart(JobState::kSucceeded);
+  EXPECT_NE(watched.stored.at(1).state, DecisionState::kOrdered);
+  EXPECT_EQ(watched.stored.at(1).outcome, "the job has ended");
   EXPECT_EQ(watched.stragglers->NextDeadline(), absl::InfiniteFuture());
 }
 

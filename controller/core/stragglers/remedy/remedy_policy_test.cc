@@ -297,6 +297,22 @@ TEST(RemedyPolicyTest, SlowNetworkIsForAPerson) {
   EXPECT_EQ(job.Last().kind, RemedyKind::kAskPerson);
 }
 
+TEST(RemedyPolicyTest, VerdictThatIsNeitherOfARankNorOfANodeDoesNotCount) {
+  PolicyJob job(StragglerMode::kAuto);
+  job.Train(500, 0.15);
+  for (const VerdictKind kind :
+       {VerdictKind::kSuspect, VerdictKind::kPersistent, VerdictKind::kNode,
+        VerdictKind::kTransient, VerdictKind::kRecovered}) {
+    VerdictReport report = job.Report(kind, -1);
+    report.verdict.cause = StragglerCause::kCommunication;
+    job.Tell(report);
+  }
+  job.Train(500, 0.15);
+  EXPECT_EQ(job.policy->ignored(), 5);
+  EXPECT_THAT(job.policy->decisions(), IsEmpty());
+  EXPECT_EQ(job.orders, 0);
+}
+
 TEST(RemedyPolicyTest, NobodyIsAskedForALittle) {
   PolicyJob job(StragglerMode::kAuto);
   job.facts.recovers = false;
