@@ -147,7 +147,7 @@ void JobStragglers::Begin(const JobView& view) {
     detector_->Restart(std::move(peers));
   }
   if (is_new_generation || measured_ == nullptr) {
-    measured_ = std::make_unique<Measured>(ranks);
+    measured_ = std::make_unique<Measured>(ranks, first_step_);
     measured_->rows_to_skip = kRowsToSkip;
     plan_.reset();
   }
@@ -182,8 +182,9 @@ void JobStragglers::TakeStep(int rank, const StepTimes& times, const JobView& vi
   } else {
     measured_->stalls.Add(rank, times.step, OwnSeconds(times));
   }
-  const std::optional<StepRow> row = measured_->rows.Add(rank, times);
-  if (row.has_value()) TakeRow(*row, view, now);
+  measured_->rows.Add(rank, times, found_rows_);
+  for (const StepRow& row : found_rows_) TakeRow(row, view, now);
+  found_rows_.clear();
 }
 
 void JobStragglers::TakeRow(const StepRow& row, const JobView& view, Moment now) {

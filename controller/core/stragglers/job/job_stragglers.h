@@ -93,7 +93,7 @@ class JobStragglers {
  private:
   // What is measured of one generation, and forgotten with it.
   struct Measured {
-    explicit Measured(int ranks) : stalls(ranks), rows(ranks) {}
+    Measured(int ranks, int64_t first_step) : stalls(ranks), rows(ranks, first_step) {}
 
     LadderStalls stalls;
     StepRows rows;
@@ -143,6 +143,7 @@ class JobStragglers {
   int64_t rows_seen_ = 0;
   int64_t dropped_ = 0;
   std::vector<Verdict> found_;                    // Scratch.
+  std::vector<StepRow> found_rows_;               // Scratch.
   std::vector<ExchangeVerdict> found_exchanges_;  // Scratch.
   RemedyActions actions_;                         // Of the call under way.
 };

@@ -1,6 +1,7 @@
 #include "controller/core/stragglers/job/stragglers.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "controller/core/hold.h"
@@ -136,7 +137,35 @@ JobStragglers& Stragglers::Get(const Job& job) {
 const JobView& Stragglers::ViewOf(const Cluster& cluster, const Job& job) {
   const auto known = views_.find(job.request.id);
   if (known != views_.end()) return known->second;
-  return views_.emplace(job.request.id, ViewJob(cluster, job)).first->second;
+  JobView view = ViewJob(cluster, job);
+  view.facts.node = [this, of_cluster = view.facts.node](const NodeName& name) {
+    RemedyNode node = of_cluster(name);
+    node.replaced_before = CountReplacements(name);
+    return node;
+  };
+  return views_.emplace(job.request.id, std::move(view)).first->second;
+}
+
+int Stragglers::CountReplacements(const NodeName& node) const {
+  const auto was_done = [&](const RemedyDecision& d) {
+    return d.node == node && d.undoes == 0 &&
+           (IsChecked(d) || d.state == DecisionState::kHelped ||
+            d.state == DecisionState::kUnchecked);
+  };
+  absl::Time drained = absl::InfinitePast();
+  std::vector<absl::Time> replaced;
+  for (const auto& [id, job] : jobs_) {
+    for (const RemedyDecision& decision : job->policy().decisions()) {
+      if (!was_done(decision)) continue;
+      if (decision.kind == RemedyKind::kDrain) {
+        drained = std::max(drained, decision.made);
+      } else if (decision.kind == RemedyKind::kHotSwap || decision.kind == RemedyKind::kShrink) {
+        replaced.push_back(decision.made);
+      }
+    }
+  }
+  return static_cast<int>(std::count_if(replaced.begin(), replaced.end(),
+                                        [&](absl::Time made) { return made > drained; }));
 }
 
 void Stragglers::Take(const Job& job, const RemedyActions& taken, StragglerActions& actions) {

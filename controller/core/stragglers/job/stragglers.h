@@ -86,6 +86,9 @@ class Stragglers {
  private:
   JobStragglers& Get(const Job& job);
   const JobView& ViewOf(const Cluster& cluster, const Job& job);
+  // Times that a straggler was replaced on the node, of all jobs that are known, since it was
+  // drained last: whoever lets it work again has looked at it.
+  int CountReplacements(const NodeName& node) const;
   void Take(const Job& job, const RemedyActions& taken, StragglerActions& actions);
   // What takes back what is left of an order that has failed.
   std::vector<Event> EventsAfterFailure(const Job& job, const RemedyDecision& failed) const;

@@ -110,6 +110,43 @@ TEST(StragglersTest, OrdersOfTwoJobsAtTheSameTimeAreBothCarriedOut) {
   EXPECT_EQ(last.state, DecisionState::kHelped) << last.outcome;
 }
 
+// Decisions of a job that is over, in their order: what was done about stragglers on the node.
+std::vector<RemedyDecision> Done(const std::vector<RemedyKind>& kinds, const std::string& node) {
+  std::vector<RemedyDecision> decisions;
+  for (const RemedyKind kind : kinds) {
+    RemedyDecision decision;
+    decision.id = static_cast<int64_t>(decisions.size()) + 1;
+    decision.kind = kind;
+    decision.state = DecisionState::kHelped;
+    decision.node = NodeName(node);
+    decision.made = absl::FromUnixSeconds(1600000000 + decision.id);
+    decisions.push_back(decision);
+  }
+  return decisions;
+}
+
+TEST(StragglersTest, NodeOnWhichStragglersWereReplacedTwiceIsDrainedTheThirdTime) {
+  using Kinds = std::vector<RemedyKind>;
+  const RemedyKind swap = RemedyKind::kHotSwap;
+  for (const auto& [before, then] : std::vector<std::pair<Kinds, RemedyKind>>{
+           {{}, swap},
+           {{swap}, swap},
+           {{swap, swap}, RemedyKind::kDrain},
+           {{swap, swap, RemedyKind::kDrain}, swap},  // Somebody has looked at it since.
+       }) {
+    WatchedJob watched(WatchedRequest(StragglerMode::kAuto), 20);
+    const std::string slow = watched.NodeOf(5);
+    JobRequest other = WatchedRequest(StragglerMode::kAuto);
+    other.id = JobId("job-0");
+    watched.Apply(JobSubmitted{other});
+    watched.Carry(watched.stragglers->Restore({{other.id, Done(before, slow)}}, *watched.cluster,
+                                              watched.now));
+    watched.Train(400, SlowFrom(slow, 200));
+    ASSERT_FALSE(watched.policy().decisions().empty());
+    EXPECT_EQ(watched.Last().kind, then) << before.size() << " times before";
+  }
+}
+
 TEST(StragglersTest, NothingIsLookedAtWhenItIsOff) {
   WatchedJob watched(WatchedRequest(StragglerMode::kOff));
   watched.Train(600, SlowFrom(watched.NodeOf(2), 200));

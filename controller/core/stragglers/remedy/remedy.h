@@ -122,6 +122,7 @@ std::string DescribeRemedy(const RemedyDecision& decision);
 struct RemedyNode {
   int ranks = 1;             // Of the job, there.
   int places_elsewhere = 0;  // Free ones for ranks of the job on other nodes.
+  int replaced_before = 0;   // Times that a straggler was replaced there, by any job.
   std::string brake;         // Why the automation must not drain it; empty: it may.
 };
 
