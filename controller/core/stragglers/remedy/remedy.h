@@ -122,8 +122,8 @@ std::string DescribeRemedy(const RemedyDecision& decision);
 struct RemedyNode {
   int ranks = 1;             // Of the job, there.
   int places_elsewhere = 0;  // Free ones for ranks of the job on other nodes.
-  int replaced_before = 0;   // Times that a straggler was replaced there, by any job.
   std::string brake;         // Why the automation must not drain it; empty: it may.
+  int replaced_before = 0;   // Times that a straggler was replaced there, by any job.
 };
 
 // The job as it is now. The policy keeps nothing of it.
