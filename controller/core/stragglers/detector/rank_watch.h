@@ -13,8 +13,10 @@
 //
 // Verification: the residuals since the CUSUM left 0 lie higher than a bit more than half of
 // `slow`, by 3 times what noise does to their median; and higher than differences of the hardware
-// and the ticks of the clocks explain. Both their median, which pauses do not move, and their mean,
-// cut off, which does not jump from tick to tick of a coarse clock.
+// and the ticks of the clocks explain. Hardware does not change: what exceeds by so much the rank's
+// own level before there was evidence is not explained by it. Both their median, which
+// pauses do not move, and their mean, cut off, which does not jump from tick to tick of a coarse
+// clock.
 //
 // Release: a CUSUM the other way, of which release_steps rows are needed at least.
 //
@@ -109,6 +111,8 @@ class RankWatch {
 
   SlowdownEstimate Estimate(const WatchRow& row, const NoiseLevel& noise) const;
   double OwnInflation(int count) const;
+  // At least `least`, and more where hardware or rounding explain more.
+  double Limit(double least, const WatchRow& row, const NoiseLevel& noise) const;
   double Sigma(const NoiseLevel& noise) const;
   void Learn(const WatchRow& row, const NoiseLevel& noise);
   void CountRun(const WatchRow& row, const NoiseLevel& noise);
@@ -146,6 +150,9 @@ class RankWatch {
   double recent_difference_ = 0;  // Quickly forgetting.
   double last_ = 0;
   double level_ = 0;
+  int level_rows_ = 0;       // It is known from, up to a bound.
+  double former_level_ = 0;  // Both before the evidence left 0.
+  int former_rows_ = 0;
   KnownMean forward_;
   KnownMean backward_;
   double lost_s_ = 0;
