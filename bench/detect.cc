@@ -3,12 +3,12 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdint>
+#include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -29,6 +29,7 @@ namespace {
 struct Options {
   std::string trace;
   std::string generate;
+  std::string labels;
   bool evaluate = false;
   std::vector<std::string> spec;
   uint64_t seed = 1;
@@ -48,18 +49,25 @@ absl::Status PlayTrace(const Options& options) {
 
 absl::Status Generate(const Options& options) {
   PACELINE_ASSIGN_OR_RETURN(const HistorySpec spec, ParseSpec(options.generate));
+  if (!options.labels.empty()) {
+    std::ofstream file(options.labels);
+    file << LabelsOf(spec, options.seed) << '\n';
+    if (!file.flush()) {
+      return absl::InvalidArgumentError(absl::StrCat(options.labels, ": cannot be written"));
+    }
+  }
   WriteHistory(spec, options.seed, std::cout);
   return absl::OkStatus();
 }
 
 absl::StatusOr<Seeds> ParseSeeds(const std::string& text) {
-  const std::pair<std::string, std::string> ends = absl::StrSplit(text, absl::MaxSplits("..", 1));
+  const std::vector<std::string> ends = absl::StrSplit(text, absl::MaxSplits("..", 1));
   Seeds seeds;
-  if (absl::SimpleAtoi(ends.first, &seeds.first) && absl::SimpleAtoi(ends.second, &seeds.last) &&
+  if (absl::SimpleAtoi(ends.front(), &seeds.first) && absl::SimpleAtoi(ends.back(), &seeds.last) &&
       seeds.first <= seeds.last) {
     return seeds;
   }
-  return absl::InvalidArgumentError(absl::StrCat("--seeds ", text, ": FIRST..LAST"));
+  return absl::InvalidArgumentError(absl::StrCat("--seeds ", text, ": FIRST..LAST, or one number"));
 }
 
 absl::Status RunSweep(const Options& options) {
@@ -95,8 +103,11 @@ int Main(int argc, char** argv) {
   trace->excludes(generate)->excludes(evaluate);
   generate->excludes(evaluate);
   app.add_option("spec", options.spec, "SPEC for --evaluate")->needs(evaluate);
+  app.add_option("--labels", options.labels, "Of --generate: write its slowdowns to this file, too")
+      ->needs(generate);
   app.add_option("--seed", options.seed, "Of --generate")->capture_default_str();
-  app.add_option("--seeds", options.seeds, "Of --evaluate, FIRST..LAST")->capture_default_str();
+  app.add_option("--seeds", options.seeds, "Of --evaluate, FIRST..LAST, or one")
+      ->capture_default_str();
   app.add_option("--warm-up", options.warm_up_steps,
                  "Steps that --trace leaves out after a start; else those of the first 20 that are "
                  "longer than usual")

@@ -4,13 +4,13 @@
 
 namespace paceline::detect {
 
-int64_t StepTimes::count() const {
+int64_t Delays::count() const {
   int64_t count = 0;
   for (const auto& [steps, times] : counts_) count += times;
   return count;
 }
 
-int64_t StepTimes::Quantile(double share) const {
+int64_t Delays::Quantile(double share) const {
   auto left = static_cast<int64_t>(std::ceil(share * static_cast<double>(count())));
   for (const auto& [steps, times] : counts_) {
     left -= times;

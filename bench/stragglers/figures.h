@@ -8,11 +8,11 @@
 
 namespace paceline::detect {
 
-// Distribution of times in steps.
-class StepTimes {
+// Distribution of delays in steps.
+class Delays {
  public:
   void Add(int64_t steps) { ++counts_[steps]; }
-  void Merge(const StepTimes& other) {
+  void Merge(const Delays& other) {
     for (const auto& [steps, count] : other.counts_) counts_[steps] += count;
   }
   int64_t count() const;
@@ -41,8 +41,8 @@ struct Figures {
   int64_t causes_right = 0;
   int64_t intervals = 0;  // PERSISTENTs of lasting faults of one size, and those whose interval
   int64_t intervals_right = 0;  // holds it.
-  StepTimes to_suspect;  // Steps from a lasting fault's first one to when it was told, inclusive.
-  StepTimes to_persistent;
+  Delays to_suspect;  // Steps from a lasting fault's first one to when it was told, inclusive.
+  Delays to_persistent;
 
   void Merge(const Figures& other);
 };

@@ -5,8 +5,8 @@
 namespace paceline::detect {
 namespace {
 
-TEST(StepTimesTest, QuantilesAreValuesThatOccurred) {
-  StepTimes times;
+TEST(DelaysTest, QuantilesAreValuesThatOccurred) {
+  Delays times;
   for (int steps = 1; steps <= 100; ++steps) times.Add(steps);
   EXPECT_EQ(times.Quantile(0.5), 50);
   EXPECT_EQ(times.Quantile(0.99), 99);
@@ -14,7 +14,7 @@ TEST(StepTimesTest, QuantilesAreValuesThatOccurred) {
   EXPECT_EQ(times.Quantile(0.001), 1);
 }
 
-TEST(StepTimesTest, NothingHasNoQuantile) { EXPECT_EQ(StepTimes().Quantile(0.5), -1); }
+TEST(DelaysTest, NothingHasNoQuantile) { EXPECT_EQ(Delays().Quantile(0.5), -1); }
 
 TEST(FiguresTest, MergingAddsUp) {
   Figures a;

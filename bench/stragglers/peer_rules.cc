@@ -7,7 +7,9 @@
 #include <map>
 #include <utility>
 
+#include "absl/types/span.h"
 #include "bench/stragglers/change_points.h"
+#include "controller/core/stragglers/detector/median.h"
 
 namespace paceline::detect {
 namespace {
@@ -21,10 +23,7 @@ constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
 // NaN of none.
 double Median(std::vector<double>& values) {
-  if (values.empty()) return kUnknown;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+  return values.empty() ? kUnknown : MedianOf(absl::MakeSpan(values));
 }
 
 // Who is called slow now, so that only changes are told.
@@ -145,8 +144,7 @@ class SlidingWindow : public PeerRule {
       if (compute[rank] > 0) window.values[window.count++ % kWindow] = compute[rank];
       if (window.count < kWindow) continue;
       std::array<double, kWindow> values = window.values;
-      std::nth_element(values.begin(), values.begin() + kWindow / 2, values.end());
-      own[rank] = values[kWindow / 2];
+      own[rank] = MedianOf(absl::MakeSpan(values));
       groups[group_of_[rank]].push_back(own[rank]);
     }
     std::map<int, double> medians;

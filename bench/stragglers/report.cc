@@ -44,9 +44,9 @@ std::string Percent(int64_t part, int64_t all) {
                          100 * interval.high);
 }
 
-std::string Quantiles(const StepTimes& times) {
-  if (times.count() == 0) return "-";
-  return absl::StrFormat("%d, %d", times.Quantile(0.5), times.Quantile(0.99));
+std::string Quantiles(const Delays& delays) {
+  if (delays.count() == 0) return "-";
+  return absl::StrFormat("%d, %d", delays.Quantile(0.5), delays.Quantile(0.99));
 }
 
 Line Describe(const std::string& name, const Figures& f) {
@@ -86,12 +86,12 @@ std::string Format(const std::vector<Line>& lines) {
   return text;
 }
 
-json Times(const StepTimes& times) {
-  if (times.count() == 0) return nullptr;
-  return {{"count", times.count()},
-          {"median", times.Quantile(0.5)},
-          {"p99", times.Quantile(0.99)},
-          {"max", times.Quantile(1)}};
+json DelaysJson(const Delays& delays) {
+  if (delays.count() == 0) return nullptr;
+  return {{"count", delays.count()},
+          {"median", delays.Quantile(0.5)},
+          {"p99", delays.Quantile(0.99)},
+          {"max", delays.Quantile(1)}};
 }
 
 json Proportion(int64_t part, int64_t all) {
@@ -115,8 +115,8 @@ json AsJson(const Figures& f) {
           {"recall", Proportion(f.found, f.positives)},
           {"precision", Proportion(f.right_suspects, f.right_suspects + f.wrong_suspects)},
           {"wrong_suspects", Rate(f.wrong_suspects, f.rank_steps)},
-          {"steps_to_suspect", Times(f.to_suspect)},
-          {"steps_to_persistent", Times(f.to_persistent)},
+          {"steps_to_suspect", DelaysJson(f.to_suspect)},
+          {"steps_to_persistent", DelaysJson(f.to_persistent)},
           {"wrong_drains", Rate(f.wrong_drains, f.rank_steps)},
           {"wrong_groups", f.wrong_groups},
           {"wrong_ends", f.wrong_ends},

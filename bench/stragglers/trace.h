@@ -64,7 +64,8 @@ struct Trace {
   std::vector<double> steps;
   std::deque<TraceRow> rows;  // By generation, step, worker, line.
   bool names_generations = false;
-  bool knows_backward = true;  // Of any row.
+  bool knows_forward = true;  // Of any row.
+  bool knows_backward = true;
 
   std::map<std::string, int64_t> unknown;  // By column: cells that are empty, NA, NaN or null.
   std::vector<std::string> passed_over;    // Columns.
@@ -78,15 +79,19 @@ absl::StatusOr<Trace> ReadTrace(std::istream& csv);
 // The same of a file; messages begin with its path.
 absl::StatusOr<Trace> ReadTraceFile(const std::string& path);
 
-// Seconds of both passes; of the forward pass if nobody tells the other. NaN: not known.
+// Seconds of both passes; of one if nobody tells the other. NaN: not known.
 double ComputeOf(const TraceRow& row, const Trace& trace);
 
 // As the detector takes it. What is not known is NaN, but for data_wait_s that no row tells: 0.
 StepSample SampleOf(const TraceRow& row, int rank);
 
-// Writes a generated history in the order in which its reports come; its labels are a comment in
-// the second line, {"labels": {"spec", "seed", "faults": […]}}.
+// Writes a generated history in the order in which its reports come. Two more columns say what was
+// done to the row: `label`, healthy, transient or persistent, and `label_factor`, by how much.
 void WriteHistory(const HistorySpec& spec, uint64_t seed, std::ostream& csv);
+
+// Its slowdowns as JSON: {"spec", "seed", "faults": [{"class", "scope", "shape", "cause", "factor",
+// "begin", "end", "nodes", "workers": [{"dp", "stage"}]}]}.
+std::string LabelsOf(const HistorySpec& spec, uint64_t seed);
 
 }  // namespace paceline::detect
 

@@ -194,12 +194,15 @@ class Reader {
 
   // What no row tells.
   void ForgetUntold() {
+    bool forward = false;
     bool backward = false;
     bool data_wait = false;
     for (const TraceRow& row : rows_) {
+      forward = forward || !std::isnan(row.forward_s);
       backward = backward || (row.backward_s != 0 && !std::isnan(row.backward_s));
       data_wait = data_wait || !std::isnan(row.data_wait_s);
     }
+    trace_.knows_forward = forward;
     trace_.knows_backward = backward;
     for (TraceRow& row : rows_) {
       if (!backward) row.backward_s = kNotKnown;
@@ -237,7 +240,8 @@ absl::StatusOr<Trace> ReadTraceFile(const std::string& path) {
 }
 
 double ComputeOf(const TraceRow& row, const Trace& trace) {
-  return static_cast<double>(row.forward_s) + (trace.knows_backward ? row.backward_s : 0.0F);
+  if (!trace.knows_backward) return row.forward_s;
+  return static_cast<double>(row.backward_s) + (trace.knows_forward ? row.forward_s : 0.0F);
 }
 
 StepSample SampleOf(const TraceRow& row, int rank) {

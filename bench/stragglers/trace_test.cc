@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 
 namespace paceline::detect {
 namespace {
@@ -104,6 +106,9 @@ TEST(TraceTest, AColumnThatNobodyFillsIsNotKnown) {
   ASSERT_TRUE(trace.ok()) << trace.status();
   EXPECT_EQ(trace->rows[0].backward_s, 0);
   EXPECT_EQ(ComputeOf(trace->rows[1], *trace), 1.5);
+  trace = Read(absl::StrCat(kHead, "1,0,0,NA,2,1\n"));
+  ASSERT_TRUE(trace.ok()) << trace.status();
+  EXPECT_EQ(ComputeOf(trace->rows[0], *trace), 2);
 }
 
 TEST(TraceTest, AWorkerWithoutANodeIsOnItsOwn) {
@@ -260,7 +265,6 @@ TEST(TraceTest, AGeneratedHistoryIsATrace) {
   std::stringstream csv;
   WriteHistory(*spec, 3, csv);
   const std::string text = csv.str();
-  EXPECT_NE(text.find("# {\"labels\":{\"faults\":["), std::string::npos);
   const auto trace = ReadTrace(csv);
   ASSERT_TRUE(trace.ok()) << trace.status();
   EXPECT_EQ(trace->workers.size(), 8);
@@ -268,9 +272,35 @@ TEST(TraceTest, AGeneratedHistoryIsATrace) {
   ASSERT_EQ(trace->generations.size(), 2);
   EXPECT_EQ(trace->nodes, (std::vector<std::string>{"0", "1", "2", "3"}));
   EXPECT_EQ(trace->generations[1].ranks.at(7).node, 3);
+  EXPECT_EQ(trace->passed_over, (std::vector<std::string>{"label", "label_factor"}));
   std::stringstream again;
   WriteHistory(*spec, 3, again);
   EXPECT_EQ(text, again.str());
+}
+
+TEST(TraceTest, AGeneratedHistoryIsPlainCsvWithLabels) {
+  const auto spec = ParseSpec(
+      "ranks=8 ranks_per_node=1 stages=1 steps=100 faults=1 factor=1.5 onset=0.4 transients=0");
+  ASSERT_TRUE(spec.ok()) << spec.status();
+  const auto labels = nlohmann::json::parse(LabelsOf(*spec, 3));
+  ASSERT_EQ(labels["faults"].size(), 1);
+  const auto& fault = labels["faults"][0];
+  EXPECT_EQ(fault["class"], "persistent");
+  EXPECT_EQ(fault["begin"], 40);
+  std::stringstream csv;
+  WriteHistory(*spec, 3, csv);
+  int slow = 0;
+  for (std::string line; std::getline(csv, line);) {
+    const std::vector<std::string> cells = absl::StrSplit(line, ',');
+    ASSERT_EQ(cells.size(), 13) << line;
+    if (cells[0] == "step") continue;
+    const bool is_slow =
+        std::stoi(cells[0]) >= 40 && std::stoi(cells[1]) == fault["workers"][0]["dp"].get<int>();
+    EXPECT_EQ(cells[11], is_slow ? "persistent" : "healthy") << line;
+    EXPECT_EQ(cells[12], is_slow ? "1.5" : "1") << line;
+    slow += is_slow ? 1 : 0;
+  }
+  EXPECT_EQ(slow, 60);
 }
 
 }  // namespace
