@@ -360,6 +360,34 @@ TEST(StragglersTest, NothingIsLeftOfAnOrderThatCameToNothing) {
   EXPECT_EQ(watched.NodeOf(5), slow);
 }
 
+TEST(StragglersTest, SwapWhoseSpareDiesIsGivenUpWhenThereIsNoPlaceForAnother) {
+  WatchedJob watched(WatchedRequest(StragglerMode::kAuto), 9);
+  const std::string slow = watched.NodeOf(5);
+  watched.stops_at_order = true;
+  while (watched.events.empty() && watched.step < 600) watched.Train(10, SlowFrom(slow, 200));
+  ASSERT_EQ(watched.Last().kind, RemedyKind::kHotSwap);
+  ASSERT_NE(watched.NodeOf(5), slow) << "the spare joins";
+  watched.stops_at_order = false;
+  const NodeName spare(watched.NodeOf(5));
+  Hold cordon;
+  cordon.owner = "bob";
+  watched.Apply(HoldRequested{spare, cordon});
+  TrainerReport dead;
+  dead.id = watched.job().ranks[5].report.id;
+  dead.state = TrainerState::kExited;
+  dead.exit = TrainerExit();
+  dead.exit->failure = FailureKind::kSignal;
+  watched.Apply(NodeReported{spare, {dead}});
+  watched.plays = true;
+  for (int i = 0; i < 3; ++i) watched.Report();
+  ASSERT_EQ(watched.job().state, JobState::kRunning) << watched.job().reason;
+  ASSERT_EQ(watched.job().recovery.vacate.size(), 1U);
+  watched.Train(500, SlowFrom(slow, 200));  // 75 s.
+  EXPECT_EQ(watched.policy().Find(1)->state, DecisionState::kFailed);
+  EXPECT_THAT(watched.job().recovery.vacate, IsEmpty());
+  EXPECT_EQ(watched.NodeOf(5), slow);
+}
+
 TEST(StragglersTest, NothingIsOpenWhenTheJobHasEnded) {
   WatchedJob watched(WatchedRequest(StragglerMode::kAdvise));
   watched.Train(600, SlowFrom(watched.NodeOf(5), 200));

@@ -138,7 +138,8 @@ struct RemedyFacts {
   int min_ranks = 0;  // It may shrink to so many; 0: not at all.
   int64_t step = 0;
   int64_t steps_left = 0;
-  int checked_spares = 0;  // Stand by, ready, and have passed their check.
+  int spares = 0;          // Stand by or start.
+  int checked_spares = 0;  // Of these, ready, and have passed their check.
   std::string brake;       // Why the automation must do nothing now; empty: it may.
   // Requires: set.
   std::function<RemedyNode(const NodeName&)> node;

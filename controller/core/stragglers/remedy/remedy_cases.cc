@@ -17,6 +17,25 @@ int KeyOf(const Verdict& verdict) {
   return verdict.rank >= 0 ? verdict.rank : KeyOfNode(verdict.node);
 }
 
+// One line for people, true for each kind of GROUP: a jump and many slow ranks look the same here.
+std::string DescribeGroup(const Verdict& verdict) {
+  const std::string group = absl::StrCat("peer group ", verdict.peer_group);
+  if (verdict.slowdown <= 1) {
+    return absl::StrFormat("%s is faster since step %d: it takes %.2f x its earlier time", group,
+                           verdict.since_step, verdict.slowdown);
+  }
+  const std::string share = verdict.lost_share > 0 ? absl::StrFormat(", %.0f %% of the job's time",
+                                                                     100 * verdict.lost_share)
+                                                   : "";
+  if (verdict.cause == StragglerCause::kImbalance) {
+    return absl::StrFormat("%s takes %.2f x the time of the other groups since step %d%s", group,
+                           verdict.slowdown, verdict.since_step, share);
+  }
+  return absl::StrFormat(
+      "many ranks of %s, or all, have become slower together: %.2f x since step %d%s", group,
+      verdict.slowdown, verdict.since_step, share);
+}
+
 }  // namespace
 
 void RemedyPolicy::TakeInRecovery(const VerdictReport& report, Moment now) {
@@ -91,7 +110,7 @@ int RemedyPolicy::CountPersistent() const {
 void RemedyPolicy::TakeInGroup(const VerdictReport& report, const RemedyFacts& facts, Moment now) {
   const int group = report.verdict.peer_group;
   const absl::Time until = doubted_until_[group] = now.steady + options_.doubt;
-  const std::string why = absl::StrCat("peer group ", group, " as a whole is slow");
+  const std::string why = DescribeGroup(report.verdict);
   for (auto& [key, straggler] : cases_) {
     const int other = straggler.verdict.peer_group;
     if (other == group || other < 0) straggler.held_until = until;
@@ -108,13 +127,10 @@ void RemedyPolicy::TakeInGroup(const VerdictReport& report, const RemedyFacts& f
   if (checked != nullptr && IsChecked(*checked)) {
     EndCheck(*checked, DecisionState::kUnchecked, why, now);
   }
-  if (mode_ == StragglerMode::kOff) return;
+  if (mode_ == StragglerMode::kOff || report.verdict.slowdown <= 1) return;
   RemedyDecision question = NewDecision(RemedyKind::kAskPerson, facts);
   question.verdict = report.verdict;
-  question.reason = absl::StrFormat(
-      "%s since step %d: %.2f x its usual time, %.0f %% of the job's time are lost; no rank is the "
-      "cause",
-      why, report.verdict.since_step, report.verdict.slowdown, 100 * report.verdict.lost_share);
+  question.reason = absl::StrCat(why, "; no rank is the cause");
   AskPerson(std::move(question), now);
 }
 

@@ -194,4 +194,18 @@ void RemedyPolicy::Fail(RemedyDecision& decision, const std::string& error,
   AskPerson(std::move(question), now);
 }
 
+void RemedyPolicy::FailIfHopeless(const RemedyFacts& facts, Moment now) {
+  RemedyDecision* decision = UnderWay();
+  bool is_hopeless = false;
+  if (decision != nullptr && IsInFlight(*decision) && decision->kind == RemedyKind::kHotSwap &&
+      facts.running) {
+    const RemedyNode there = facts.node(decision->node);
+    is_hopeless = facts.spares + there.places_elsewhere < there.ranks;
+  }
+  hopeless_since_ = is_hopeless ? std::min(hopeless_since_, now.steady) : absl::InfiniteFuture();
+  if (!is_hopeless || now.steady < hopeless_since_ + options_.doubt) return;
+  hopeless_since_ = absl::InfiniteFuture();
+  Fail(*decision, "there is no spare any more, and no place for another", facts, now);
+}
+
 }  // namespace paceline

@@ -210,6 +210,7 @@ absl::Time RemedyPolicy::NextDeadline() const {
   }
   for (const auto& [key, straggler] : cases_) consider(straggler.held_until);
   if (wish_.has_value()) consider(ladder_rests_until_);
+  consider(hopeless_since_ + options_.doubt);
   return next;
 }
 

@@ -8,16 +8,17 @@
 //     on steps that are masked. With a new generation or epoch all that was advised is withdrawn,
 //     but for the undo of a drain.
 //   - A GROUP verdict is none on a rank: advices on the ranks of its peer group are withdrawn, for
-//     `doubt` nothing is done about them, and a person is told. Nobody is replaced while more than
-//     a quarter of the ranks are slow at once; if they persist, a person is asked.
+//     `doubt` nothing is done about them, and a person is told, unless it has become faster. Nobody
+//     is replaced while more than a quarter of the ranks are slow at once; if they persist, a
+//     person is asked.
 //   - A rank that is well again is left alone. While a node is slow, nothing is done about its
 //     ranks one by one; it is no longer when less than two of them are.
 //   - The ladder changes only if no straggler is about to be replaced, after two plans in a row
-//   that
-//     see a gain, of which the newer one's ladder is taken (three to give a ladder up), and at most
-//     once per `ladder_window`; to take a change back that did not help is no change.
+//     that see a gain, of which the newer one's ladder is taken (three to give a ladder up), and at
+//     most once per `ladder_window`; to take a change back that did not help is no change.
 //   - By itself (kAuto) the policy acts only if no brake is on, and not within `cool_down` of the
 //     end of an order, or of a check that ends badly.
+//   - A swap that has no spare any more, and no place for another, has failed after `doubt`.
 //   - What has failed or did not help is not repeated for the same rank or node within `pause`.
 //     When there is nothing else, a person is asked.
 //   - A ladder that did not help is taken back, and so is the drain of a node, whatever generation
@@ -189,6 +190,8 @@ class RemedyPolicy {
   void FollowUp(const RemedyDecision& in_vain, const RemedyFacts& facts, Moment now);
   void Fail(RemedyDecision& decision, const std::string& error, const RemedyFacts& facts,
             Moment now);
+  // Looks whether anything can still come of the order under way.
+  void FailIfHopeless(const RemedyFacts& facts, Moment now);
 
   // remedy_proposals.cc: advises what is due, and orders what may be done.
   RemedyActions Conclude(const RemedyFacts& facts, Moment now);
@@ -220,6 +223,7 @@ class RemedyPolicy {
   std::vector<ComparedSteps> compared_;  // The same; oldest first.
   int64_t settling_ = 0;
   std::map<int, absl::Time> doubted_until_;               // Steady; by peer group.
+  absl::Time hopeless_since_ = absl::InfiniteFuture();    // Steady; the order under way.
   absl::Time rests_until_ = absl::InfinitePast();         // Steady; the automation.
   absl::Time ladder_rests_until_ = absl::InfinitePast();  // Steady.
   absl::Time now_ = absl::InfinitePast();                 // Steady; of the latest call.

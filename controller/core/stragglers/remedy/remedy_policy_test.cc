@@ -213,6 +213,35 @@ TEST(RemedyPolicyTest, GroupEventIsNoRanksFault) {
   EXPECT_THAT(job.Open(), SizeIs(1)) << "a person is asked once";
 }
 
+TEST(RemedyPolicyTest, WhatIsToldOfAGroupIsTrueForEachKind) {
+  PolicyJob job(StragglerMode::kAdvise);
+  job.Train(500, 0.15);
+  VerdictReport group = job.Report(VerdictKind::kGroup, -1, 1.25);
+  job.Tell(group);
+  EXPECT_EQ(
+      job.Last().reason,
+      "many ranks of peer group 0, or all, have become slower together: 1.25 x since step 350, "
+      "20 % of the job's time; no rank is the cause");
+  group.verdict.peer_group = 1;
+  group.verdict.cause = StragglerCause::kImbalance;
+  group.verdict.lost_share = 0;  // Not known.
+  job.Tell(group);
+  EXPECT_EQ(job.Last().reason,
+            "peer group 1 takes 1.25 x the time of the other groups since step 350; no rank is the "
+            "cause");
+}
+
+TEST(RemedyPolicyTest, NobodyIsAskedAboutAJobThatHasBecomeFaster) {
+  PolicyJob job(StragglerMode::kAdvise);
+  AddStraggler(job);
+  VerdictReport faster = job.Report(VerdictKind::kGroup, -1, 0.8);
+  faster.verdict.lost_share = 0;
+  job.Tell(faster);
+  ASSERT_THAT(job.policy->decisions(), SizeIs(1));
+  EXPECT_EQ(job.Last().outcome,
+            "peer group 0 is faster since step 350: it takes 0.80 x its earlier time");
+}
+
 TEST(RemedyPolicyTest, VerdictsSoonAfterAGroupEventWait) {
   PolicyJob job(StragglerMode::kAuto);
   job.Train(500, 0.15);

@@ -34,6 +34,7 @@ std::string Describe(const StragglerCase& straggler) {
 }  // namespace
 
 RemedyActions RemedyPolicy::Conclude(const RemedyFacts& facts, Moment now) {
+  FailIfHopeless(facts, now);
   if (mode_ != StragglerMode::kOff && facts.running) {
     for (auto& [key, straggler] : cases_) AdviseOn(straggler, facts, now);
     AdviseLadder(facts, now);
