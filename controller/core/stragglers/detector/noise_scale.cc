@@ -26,9 +26,12 @@ constexpr double kForget = 0.998;          // Per row.
 constexpr double kTailPrior = 0.005;
 constexpr double kTailPriorRows = 40;
 constexpr double kJobsPerOneFarther = 10'000;
-// Drawn: of 6 to 64 Gaussians, less the median of the others, the greatest exceeds their deviation
-// as SetLevels takes it by so much more than it would exceed the true one.
-constexpr double kFewRanks = 100;
+// Before any is seen, differences of 1 % are assumed, as if of so many ranks.
+constexpr double kPriorRanks = 8;
+constexpr double kPriorSpread = 0.01;
+// Drawn: of few Gaussians, less the median of the others, the greatest exceeds their deviation as
+// SetLevels takes it by so much more than it would exceed the true one.
+constexpr double kFewRanks = 60;
 
 // What the greatest of so many Gaussians exceeds in one of kJobsPerOneFarther cases.
 double FarthestOf(int ranks) {
@@ -36,7 +39,7 @@ double FarthestOf(int ranks) {
   const double log = std::log(kJobsPerOneFarther * count);
   const double root = std::sqrt(2 * log);
   const double of_many = root - (std::log(log) + std::log(4 * M_PI)) / (2 * root);
-  return of_many * (1 + kFewRanks / (count * count));
+  return of_many * (1 + kFewRanks / std::pow(count + kPriorRanks, 2));
 }
 
 }  // namespace
@@ -106,15 +109,15 @@ void NoiseScale::AddRun(int far_off_rows) {
 
 void NoiseScale::SetLevels(absl::Span<const double> levels) {
   const double cut = kCutOff * MedianMagnitude(levels);
-  double squares = 0;
-  size_t count = 0;
+  double squares = kPriorRanks * kPriorSpread * kPriorSpread;
+  int count = 0;
   for (const double level : levels) {
     if (std::isnan(level)) continue;
     squares += std::min(level * level, cut * cut);
     ++count;
   }
-  if (2 * count < levels.size()) return;
-  level_.hardware = farthest_ * std::sqrt(squares / static_cast<double>(count));
+  if (2 * count < static_cast<int>(levels.size())) return;
+  level_.hardware = farthest_ * std::sqrt(squares / (kPriorRanks + count));
 }
 
 double NoiseScale::MedianMagnitude(absl::Span<const double> values) {

@@ -12,8 +12,8 @@
 //   hardware   how far a rank may lie off by differences of the hardware alone: the standard
 //              deviation of the ranks' own levels, cut off at 3 times that of their median
 //              magnitude, times what the farthest of so many Gaussians exceeds in one job of
-//              ten thousand (H. Cramer, Mathematical Methods of Statistics, 1946, 28.6), and more
-//              the fewer there are, since few tell their deviation badly.
+//              ten thousand (H. Cramer, Mathematical Methods of Statistics, 1946, 28.6). Few ranks
+//              tell their deviation badly: it is taken together with a usual one, and for more.
 //
 // Thread-compatible.
 #ifndef CONTROLLER_CORE_STRAGGLERS_DETECTOR_NOISE_SCALE_H_

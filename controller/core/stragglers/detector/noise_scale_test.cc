@@ -71,14 +71,16 @@ TEST(NoiseScaleTest, RunsOfPausesAreWorthLess) {
 TEST(NoiseScaleTest, HardwareIsTheSpreadOfLevelsTimesTheFarthestOfSoMany) {
   NoiseScale few(5);
   few.SetLevels({-0.02, 0.01, kNone, 0.02, 0.9});
-  const double deviation = std::sqrt((0.0009 + 9 * 0.02965 * 0.02965) / 4);
-  EXPECT_NEAR(few.level().hardware, 4.124 * (1 + 100 / 25.0) * deviation, 0.001);
+  const double cut = 3 * 1.4826 * 0.02;
+  const double deviation = std::sqrt((8 * 0.0001 + 0.0009 + cut * cut) / 12);
+  EXPECT_NEAR(few.level().hardware, 4.124 * (1 + 60 / 169.0) * deviation, 0.001);
+  const double before = few.level().hardware;
   few.SetLevels({kNone, kNone, kNone, 0.02, 0.9});
-  EXPECT_NEAR(few.level().hardware, 4.124 * (1 + 100 / 25.0) * deviation, 0.001) << "of two";
+  EXPECT_EQ(few.level().hardware, before) << "of two";
   NoiseScale many(256);
-  std::vector<double> levels(256, 0.01);
+  std::vector<double> levels(256, 0.02);
   many.SetLevels(levels);
-  EXPECT_NEAR(many.level().hardware, 4.95 * 0.01, 0.001) << "Q(4.95) = 1 / 2,560,000";
+  EXPECT_NEAR(many.level().hardware, 4.95 * 0.02, 0.002) << "Q(4.95) = 1 / 2,560,000";
 }
 
 }  // namespace
