@@ -80,6 +80,11 @@ void Straggle(Random& random, Settings& s) {
   s.steps_lost = DrawProbability(random, 0.1);
   s.steps_late = DrawProbability(random, 0.1);
   s.steps_repeated = DrawProbability(random, 0.1);
+  if (!random.Chance(0.25)) return;
+  // Little disturbs the loop: what it does not do then, it does never.
+  s.controller_crash = s.daemon_crash = s.host_crash = s.session_break = s.control_cut = kNever;
+  s.nonsense = s.between_holds = kNever;
+  s.steps_lost = s.steps_late = 0;
 }
 
 }  // namespace

@@ -47,7 +47,8 @@ class SimNode {
   int64_t slow_together = 0;  // Number of the fault that made it slow with others; 0: none has.
   bool was_slow = false;      // Ever.
   bool tells_nonsense = false;
-  bool told_nonsense = false;  // Ever.
+  bool garbled = false;        // What it has told, ever,
+  bool told_nonsense = false;  // so that it could be believed, of ranks of its own.
 
   void BreakSession();
   bool is_connected() const { return session_ != nullptr && welcomed_; }

@@ -26,6 +26,12 @@ double DrawNonsense(Random& random) {
   }
 }
 
+bool IsBelieved(const StepTimes& told, const StepTimes& honest) {
+  return IsPlausible(told) &&
+         (told.forward_s != honest.forward_s || told.backward_s != honest.backward_s ||
+          told.communication_s != honest.communication_s || told.total_s != honest.total_s);
+}
+
 }  // namespace
 
 void SimNode::TellSteps() {
@@ -35,7 +41,14 @@ void SimNode::TellSteps() {
     std::vector<StepTimes> steps = directory.process->TakeSteps();
     if (steps.empty()) continue;
     TrainerId of = id;
-    if (tells_nonsense) of = Garble(id, steps);
+    if (tells_nonsense) {
+      const std::vector<StepTimes> honest = steps;
+      of = Garble(id, steps);
+      garbled = true;
+      for (size_t i = 0; i < steps.size() && known_.count(of) > 0; ++i) {
+        told_nonsense = told_nonsense || IsBelieved(steps[i], honest[i]);
+      }
+    }
     SendSteps(of, std::move(steps));
   }
 }

@@ -82,7 +82,7 @@ void StragglerFaults::TellNonsense() {
   SimNode& node = *world_.nodes[static_cast<size_t>(
       random_.Between(0, static_cast<int64_t>(world_.nodes.size()) - 1))];
   world_.trace.Add(node.name().value(), ": tells nonsense");
-  node.tells_nonsense = node.told_nonsense = true;
+  node.tells_nonsense = true;
   const Micros until = world_.time.now() + random_.Between(1, 10) * kSecond;
   world_.time.At(std::min(until, world_.settings.quiet), [&node] { node.tells_nonsense = false; });
 }

@@ -53,6 +53,7 @@ void StragglerJudge::Fail(const Job& job, const RemedyDecision& decision, const 
 void StragglerJudge::OnRestored(const Stored& stored,
                                 const std::map<JobId, std::vector<RemedyDecision>>& decisions) {
   states_.clear();
+  liveness_.OnRestored();
   for (auto& [id, job] : jobs_) job.stored.clear();
   std::map<Key, uint64_t> restored;
   for (const auto& [id, of_job] : decisions) {
@@ -140,18 +141,18 @@ void StragglerJudge::CheckAutomatic(const Cluster& cluster, const Job& job,
 void StragglerJudge::CheckReplaced(const Job& job, const RemedyDecision& decision) {
   const SimNode* const replaced = FindNode(world_, decision.node);
   if (replaced == nullptr) return Fail(job, decision, "no such node");
-  bool nonsense = false;
+  size_t liars = 0;  // Ranks on nodes whose daemons have told what is not true.
   size_t together = 0;
   bool others = false;  // Not on that node only.
   for (const RankState& rank : job.ranks) {
     const SimNode* const node = FindNode(world_, rank.place.node);
-    nonsense = nonsense || node->told_nonsense;
+    liars += node->told_nonsense ? 1 : 0;
     const bool is_slow = node->slowness > 1 && replaced->slowness > 1;
     if (!is_slow || node->slow_together != replaced->slow_together) continue;
     ++together;
     others = others || node != replaced;
   }
-  if (nonsense) return;
+  if (replaced->told_nonsense || 4 * liars > job.ranks.size()) return;
   if (!replaced->was_slow) Fail(job, decision, "replaced, and its node never was slow");
   if (replaced->slow_together > 0 && others && 4 * together > job.ranks.size()) {
     Fail(job, decision, "replaced, and ", together, " of ", job.ranks.size(),
@@ -161,6 +162,7 @@ void StragglerJudge::CheckReplaced(const Job& job, const RemedyDecision& decisio
 
 void StragglerJudge::OnStored(const Cluster& cluster, const Stragglers& stragglers,
                               const Stored& puts, const std::vector<Key>& forgotten) {
+  liveness_.OnStep(cluster, stragglers);
   for (const auto& [key, decision] : puts.decisions) {
     jobs_[key.first].stored[key.second] = DigestOf(*decision);
   }

@@ -5,9 +5,11 @@
 //   - orders are automatic only in mode auto, while the automation is not paused and, for drains,
 //     while its brake does not object; and not within cool_down of the last one's end;
 //   - ladders change at most once per ladder_window, but for what takes a change back;
-//   - a node is replaced automatically only if it was slow at some time, or a daemon of the job's
-//     nodes has told nonsense (it may be believed); and not if it became slow together with more
-//     than a quarter of the job's ranks, which are so still;
+//   - a node is replaced automatically only if it was slow at some time, and not if it became slow
+//     together with more than a quarter of the job's ranks, which are so still; but if its daemon,
+//     or those of more than a quarter of the ranks, have told times of theirs that can be believed
+//     and are not true;
+//   - a straggler that persists is replaced in the end (straggler_liveness.h);
 //   - an order ends within order_timeout;
 //   - decisions are stored with the event that changes them, and read back as they were; an id is
 //     never used twice;
@@ -25,13 +27,14 @@
 
 #include "controller/core/stragglers/job/stragglers.h"
 #include "tests/sim/sim_controller.h"
+#include "tests/sim/straggler_liveness.h"
 #include "tests/sim/world.h"
 
 namespace paceline::sim {
 
 class StragglerJudge {
  public:
-  explicit StragglerJudge(World& world) : world_(world) {}
+  explicit StragglerJudge(World& world) : world_(world), liveness_(world) {}
 
   // The controller has started with these.
   void OnRestored(const Stored& stored,
@@ -63,6 +66,7 @@ class StragglerJudge {
   void Fail(const Job& job, const RemedyDecision& decision, const Args&... args);
 
   World& world_;
+  StragglerLiveness liveness_;
   std::map<Key, DecisionState> states_;
   std::map<JobId, OfJob> jobs_;
   std::map<Key, uint64_t> durable_;  // What each id has meant.
