@@ -20,9 +20,9 @@ RANKS = 8
 ACCURACY = 0.95
 STRATEGIES = {
     "synchronous": ("{kind: ddp}", '"off"'),
-    "published ladder": ("{kind: hsgd, ladder: [{period: 2, size: 2}, {period: 4, size: 4}, "
+    "published ladder": ("{kind: hsgd, gradient_group_size: 1, ladder: [{period: 2, size: 2}, {period: 4, size: 4}, "
                          "{period: 8, level: all}]}", '"off"'),
-    "auto": ("{kind: hsgd}", "auto"),
+    "auto": ("{kind: hsgd, gradient_group_size: 1}", "auto"),
 }
 JOB = """
 name: bench

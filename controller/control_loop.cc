@@ -97,13 +97,10 @@ void ControlLoop::Run(const Event& event, WriteBatch batch, CommitQueue::Then th
 
 void ControlLoop::Carry(Actions actions, StragglerActions decided, WriteBatch batch,
                         CommitQueue::Then then) {
-  while (!decided.events.empty()) {
-    for (const Event& event : std::exchange(decided.events, {})) {
-      Actions stepped = cluster_.Step(event, Now());
-      decided.Merge(stragglers_.Follow(cluster_, stepped, Now()));
-      actions.Merge(std::move(stepped));
-    }
-  }
+  const auto follow = [this](const Actions& stepped) {
+    return stragglers_.Follow(cluster_, stepped, Now());
+  };
+  CarryOut(cluster_, follow, Now(), actions, decided);
   for (const StragglerActions::Key& key : decided.store) {
     const RemedyDecision* decision = stragglers_.Find(key.first)->policy().Find(key.second);
     batch.puts[DecisionKey(key.first, key.second)] = EncodeDecision(*decision);

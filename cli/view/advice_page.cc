@@ -1,5 +1,6 @@
 #include "cli/view/advice_page.h"
 
+#include <algorithm>
 #include <functional>
 
 #include "absl/strings/str_cat.h"
@@ -47,6 +48,8 @@ std::string StallsText(const v1::LadderPlan& plan) {
                       " steps)");
 }
 
+bool HasExchange(const v1::StragglerVerdict& verdict) { return verdict.has_exchange(); }
+
 std::string SlowTable(const v1::JobAdvice& advice, const PageStyle& style) {
   Table table({{"RANK", true},
                {"NODE"},
@@ -57,6 +60,7 @@ std::string SlowTable(const v1::JobAdvice& advice, const PageStyle& style) {
                {"EPISODES", true, true},
                {"VERDICT"}});
   for (const v1::StragglerVerdict& verdict : advice.stragglers()) {
+    if (HasExchange(verdict)) continue;
     table.Add({verdict.rank() >= 0 ? absl::StrCat(verdict.rank()) : "", verdict.node(),
                absl::StrCat(verdict.since_step()), SlowdownText(verdict),
                PercentText(verdict.lost_share()), WordOf(verdict.cause()),
@@ -111,10 +115,20 @@ void AddDecisions(std::string* page, absl::string_view heading, const v1::JobAdv
 }
 
 std::string SlowText(const v1::JobAdvice& advice, const PageStyle& style) {
-  if (!advice.stragglers().empty()) {
+  const auto& slow = advice.stragglers();
+  if (!std::all_of(slow.begin(), slow.end(), HasExchange)) {
     return absl::StrCat("Slow now:\n", SlowTable(advice, style));
   }
   return advice.steps_seen() == 0 ? "" : "No rank is slow.\n";
+}
+
+std::string ExchangesText(const v1::JobAdvice& advice, int width) {
+  std::string text;
+  for (const v1::StragglerVerdict& verdict : advice.stragglers()) {
+    if (!HasExchange(verdict)) continue;
+    AddParagraph(&text, "", WordOf(verdict.kind()), ExchangeText(verdict), width);
+  }
+  return text.empty() ? "" : absl::StrCat("Slow exchanges, which no remedy would mend:\n", text);
 }
 
 }  // namespace
@@ -136,8 +150,9 @@ std::string AdvicePage(const v1::JobAdvice& advice, const std::string& job,
   }
   add("Ladder", advice.plan().reason());
   add("Stalls", StallsText(advice.plan()));
-  const std::string slow = SlowText(advice, style);
-  if (!slow.empty()) absl::StrAppend(&page, "\n", slow);
+  for (const std::string& slow : {SlowText(advice, style), ExchangesText(advice, style.width)}) {
+    if (!slow.empty()) absl::StrAppend(&page, "\n", slow);
+  }
 
   const auto has_state = [](v1::DecisionState state) {
     return [state](const v1::RemedyDecision& decision) { return decision.state() == state; };

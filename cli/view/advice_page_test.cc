@@ -1,5 +1,6 @@
 #include "cli/view/advice_page.h"
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "cli/text/neutral.h"
 #include "gmock/gmock.h"
@@ -101,6 +102,21 @@ TEST(AdvicePageTest, NobodyIsSlow) {
             "Steps:      40 seen, the latest 100 ms\n"
             "Not judged: ranks 3, 7: too few peers on the same hardware\n"
             "\nNo rank is slow.\n");
+}
+
+TEST(AdvicePageTest, SlowExchangesAreToldApartFromRanks) {
+  constexpr char kExchange[] = R"(
+      stragglers { kind: VERDICT_SUSPECT rank: -1 since_step: 320 slowdown: 1.42
+                   slowdown_low: 1.4 slowdown_high: 1.44 cause: CAUSE_COMMUNICATION
+                   lost_share: 0.031
+                   exchange { level: 2 first_rank: 8 ranks: 4 waits_least: 9
+                              waits_least_share: 0.93 } } )";
+  const std::string page = Page(absl::StrCat(kSlow, kExchange));
+  EXPECT_THAT(page, HasSubstr("\nSlow exchanges, which no remedy would mend:\n"
+                              "suspect:    ranks 8-11 (level 2): transfers take 1.42 x "));
+  EXPECT_THAT(page, Not(HasSubstr("suspect\n"))) << "not in the table";
+  const std::string no_rank = Page(absl::StrCat("steps_seen: 400", kExchange));
+  EXPECT_THAT(no_rank, HasSubstr("\nNo rank is slow.\n\nSlow exchanges"));
 }
 
 TEST(AdvicePageTest, NothingIsMeasuredYet) {

@@ -59,6 +59,18 @@ std::string SlowdownText(const v1::StragglerVerdict& verdict) {
                          verdict.slowdown_high());
 }
 
+std::string ExchangeText(const v1::StragglerVerdict& verdict) {
+  const v1::ExchangeGroup& group = verdict.exchange();
+  const std::string what =
+      group.level() > 0 ? absl::StrCat("level ", group.level()) : std::string("gradients");
+  return absl::StrFormat(
+      "ranks %d-%d (%s): transfers take %.2f x (%.2f-%.2f) as long as those of other groups since "
+      "step %d, %s of the job's time; rank %d comes last in %.0f %% of them",
+      group.first_rank(), group.first_rank() + group.ranks() - 1, what, verdict.slowdown(),
+      verdict.slowdown_low(), verdict.slowdown_high(), verdict.since_step(),
+      PercentText(verdict.lost_share()), group.waits_least(), 100 * group.waits_least_share());
+}
+
 std::string GainText(double before_s, double after_s) {
   if (!(before_s > 0) || !(after_s > 0)) return "";
   const double percent = 100 * (1 - after_s / before_s);

@@ -25,6 +25,10 @@ std::string StepText(double seconds);
 // "1.52 (1.50-1.54)": times that of its peers, with its interval.
 std::string SlowdownText(const v1::StragglerVerdict& verdict);
 
+// "ranks 8-11 (level 2): transfers take 1.42 x (1.40-1.44) as long as those of other groups since
+// step 320, 3.1 % of the job's time; rank 9 comes last in 93 % of them". Requires: has_exchange().
+std::string ExchangeText(const v1::StragglerVerdict& verdict);
+
 // "33 % shorter", "5 % longer", "as long"; empty where one of the two is not known.
 std::string GainText(double before_s, double after_s);
 

@@ -22,6 +22,26 @@ TEST(StragglerTextTest, StepsHaveThreeDigits) {
   EXPECT_EQ(StepText(0), "");
 }
 
+TEST(StragglerTextTest, SlowExchangeSaysWhoWaitsLeast) {
+  v1::StragglerVerdict verdict;
+  verdict.set_slowdown(1.42);
+  verdict.set_slowdown_low(1.4);
+  verdict.set_slowdown_high(1.444);
+  verdict.set_since_step(320);
+  verdict.set_lost_share(0.031);
+  v1::ExchangeGroup& group = *verdict.mutable_exchange();
+  group.set_level(2);
+  group.set_first_rank(8);
+  group.set_ranks(4);
+  group.set_waits_least(9);
+  group.set_waits_least_share(0.93);
+  EXPECT_EQ(ExchangeText(verdict),
+            "ranks 8-11 (level 2): transfers take 1.42 x (1.40-1.44) as long as those of other "
+            "groups since step 320, 3.1 % of the job's time; rank 9 comes last in 93 % of them");
+  group.set_level(0);
+  EXPECT_EQ(ExchangeText(verdict).substr(0, 24), "ranks 8-11 (gradients): ");
+}
+
 TEST(StragglerTextTest, GainIsInPercentOfTheStepBefore) {
   EXPECT_EQ(GainText(0.15, 0.10), "33 % shorter");
   EXPECT_EQ(GainText(0.10, 0.15), "50 % longer");

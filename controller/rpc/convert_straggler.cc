@@ -148,6 +148,14 @@ RemedyKind FromProto(v1::RemedyKind kind) {
 v1::StragglerVerdict ToProto(const ToldVerdict& told) {
   v1::StragglerVerdict out = ToProto(told.verdict, told.node);
   *out.mutable_time() = ToProto(told.time);
+  if (told.exchange.has_value()) {
+    v1::ExchangeGroup& exchange = *out.mutable_exchange();
+    exchange.set_level(told.exchange->level);
+    exchange.set_first_rank(told.exchange->first_rank);
+    exchange.set_ranks(told.exchange->ranks);
+    exchange.set_waits_least(told.exchange->waits_least);
+    exchange.set_waits_least_share(told.exchange->waits_least_share);
+  }
   return out;
 }
 
@@ -192,11 +200,15 @@ v1::JobAdvice ToProto(const JobView& view, const JobStragglers* stragglers) {
   out.set_mode(ToProto(view.job->request.stragglers));
   out.set_brake(view.facts.brake);
   if (stragglers == nullptr) return out;
-  const auto& slow = stragglers->slow();
+  const ToldVerdicts& told = stragglers->told();
+  const auto& slow = told.slow();
   const auto first_rank = slow.lower_bound(0);
   for (auto it = first_rank; it != slow.end(); ++it) *out.add_stragglers() = ToProto(it->second);
   for (auto it = slow.begin(); it != first_rank; ++it) *out.add_stragglers() = ToProto(it->second);
-  for (const ToldVerdict& told : stragglers->recent()) *out.add_recent() = ToProto(told);
+  for (const auto& [group, verdict] : told.slow_exchanges()) {
+    *out.add_stragglers() = ToProto(verdict);
+  }
+  for (const ToldVerdict& verdict : told.recent()) *out.add_recent() = ToProto(verdict);
   for (const RemedyDecision& decision : stragglers->policy().decisions()) {
     const bool goes_on = IsOpenAdvice(decision) || IsInFlight(decision) || IsChecked(decision);
     if (goes_on) *out.add_decisions() = ToProto(decision);

@@ -6,6 +6,7 @@
 #define CONTROLLER_RPC_CONVERT_STRAGGLER_H_
 
 #include "controller/core/stragglers/job/job_stragglers.h"
+#include "controller/core/stragglers/job/told_verdicts.h"
 #include "controller/core/stragglers/ladder/ladder_planner.h"
 #include "controller/core/stragglers/remedy/remedy.h"
 #include "proto/straggler.pb.h"

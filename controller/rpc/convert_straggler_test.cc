@@ -129,7 +129,7 @@ TEST(ConvertStragglerTest, LadderComesBackWithItsPlan) {
 
 TEST(ConvertStragglerTest, VerdictComesBackWithoutTheNumberOfItsNode) {
   const v1::RemedyDecision stored = ToProto(SampleDecision(RemedyKind::kHotSwap));
-  EXPECT_EQ(Unset(stored.verdict()), "time ");
+  EXPECT_EQ(Unset(stored.verdict()), "time exchange ");
   EXPECT_EQ(stored.verdict().node(), "n3");
   EXPECT_EQ(stored.verdict().cause(), v1::CAUSE_DATA);
   const Verdict again = FromProto(stored).verdict;
@@ -156,10 +156,19 @@ TEST(ConvertStragglerTest, WhatIsNotKnownIsNeutral) {
 }
 
 TEST(ConvertStragglerTest, VerdictTellsAllThatIsShown) {
-  const v1::StragglerVerdict verdict = ToProto(ToldVerdict{SampleVerdict(), NodeName("n3"), kWall});
+  ToldVerdict told{SampleVerdict(), NodeName("n3"), kWall};
+  EXPECT_EQ(Unset(ToProto(told)), "exchange ");
+  told.exchange = ExchangeGroup{2, 8, 4, 9, 0.93};
+  const v1::StragglerVerdict verdict = ToProto(told);
   EXPECT_EQ(Unset(verdict), "");
   EXPECT_EQ(verdict.kind(), v1::VERDICT_PERSISTENT);
   EXPECT_EQ(verdict.time().seconds(), 1700000000);
+  EXPECT_EQ(Unset(verdict.exchange()), "");
+  EXPECT_EQ(verdict.exchange().level(), 2);
+  EXPECT_EQ(verdict.exchange().first_rank(), 8);
+  EXPECT_EQ(verdict.exchange().ranks(), 4);
+  EXPECT_EQ(verdict.exchange().waits_least(), 9);
+  EXPECT_EQ(verdict.exchange().waits_least_share(), 0.93);
 }
 
 // Eight ranks, two on each of n0 to n3.
@@ -231,6 +240,39 @@ TEST_F(JobAdviceTest, TellsOfSlowRanksAndOfTheBrake) {
   EXPECT_EQ(advice.steps_seen(), 260);
   EXPECT_DOUBLE_EQ(advice.step_s(), 0.15);
   EXPECT_TRUE(advice.has_plan());
+}
+
+TEST_F(JobAdviceTest, TellsOfSlowExchangesAfterTheRanks) {
+  job_.plan.ladder = {{2, LadderScope::kNode, 0}, {8, LadderScope::kAll, 0}};
+  JobStragglers stragglers{StragglerOptions(), StragglerMode::kAdvise};
+  stragglers.Follow(view_, At(3));
+  for (int64_t step = 0; step < 280; ++step) {
+    for (int r = 0; r < kRanks; ++r) {
+      const double noise = 0.0001 * static_cast<double>((step * 7 + r * 5) % 11);
+      StepTimes times;
+      times.step = step;
+      times.forward_s = times.backward_s = 0.03 + noise;
+      times.averaging_ranks = step % 8 == 0 ? kRanks : (step % 2 == 0 ? 2 : 0);
+      if (times.averaging_ranks > 0) times.averaging_s = 0.02 + noise;
+      if (step >= 200 && times.averaging_ranks == 2 && r / 2 == 3) times.averaging_s *= 1.5;
+      times.total_s = times.forward_s + times.backward_s + times.averaging_s;
+      stragglers.TakeSteps(NodeOf(r), PlayedReport(job_, r, TrainerState::kRunning).id, {&times, 1},
+                           view_, At(3 + 0.1 * static_cast<double>(step)));
+    }
+  }
+  const v1::JobAdvice advice = ToProto(view_, &stragglers);
+  ASSERT_EQ(advice.stragglers_size(), 1) << advice.DebugString();
+  EXPECT_EQ(advice.stragglers(0).cause(), v1::CAUSE_COMMUNICATION);
+  EXPECT_EQ(advice.stragglers(0).rank(), -1);
+  EXPECT_EQ(advice.stragglers(0).node(), "");
+  EXPECT_EQ(advice.stragglers(0).exchange().level(), 1);
+  EXPECT_EQ(advice.stragglers(0).exchange().first_rank(), 6);
+  EXPECT_EQ(advice.stragglers(0).exchange().ranks(), 2);
+  EXPECT_NEAR(advice.stragglers(0).slowdown(), 1.5, 0.05);
+  EXPECT_EQ(advice.recent_size(), 1);
+  for (const v1::RemedyDecision& decision : advice.decisions()) {
+    EXPECT_EQ(decision.kind(), v1::REMEDY_LADDER) << decision.reason();
+  }
 }
 
 TEST_F(JobAdviceTest, WithoutStragglersTellsModeAndBrake) {

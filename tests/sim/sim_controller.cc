@@ -101,13 +101,8 @@ void SimController::Apply(const Event& event, Answer answer) {
 }
 
 void SimController::Carry(Actions actions, StragglerActions decided, Answer answer) {
-  while (!decided.events.empty()) {
-    for (const Event& event : std::exchange(decided.events, {})) {
-      Actions stepped = cluster_->Step(event, Now());
-      decided.Merge(Follow(stepped));
-      actions.Merge(std::move(stepped));
-    }
-  }
+  const auto follow = [this](const Actions& stepped) { return Follow(stepped); };
+  CarryOut(*cluster_, follow, Now(), actions, decided);
   Batch batch;
   PutDecisions(decided, batch);
   for (const JobId& id : actions.store_jobs) {

@@ -92,7 +92,9 @@ void StragglerJudge::OnDecided(const Cluster& cluster, const Stragglers& straggl
 
 void StragglerJudge::CheckOrder(const Cluster& cluster, const Job& job,
                                 const RemedyDecision& decision) {
-  if (decision.generation != job.generation || decision.epoch != FindActivePlan(job).epoch) {
+  const bool is_present =
+      decision.generation == job.generation && decision.epoch == FindActivePlan(job).epoch;
+  if (!is_present && !OutlivesGenerations(decision)) {
     Fail(job, decision, "ordered in generation ", job.generation.value(), " with epoch ",
          FindActivePlan(job).epoch.value(), ", and it rests on generation ",
          decision.generation.value(), " with epoch ", decision.epoch.value());
@@ -196,7 +198,8 @@ void StragglerJudge::CheckStored(const Job& job, const RemedyPolicy& policy) {
 
 void StragglerJudge::CheckTimes(const Job& job, const RemedyDecision& decision) {
   const RemedyOptions remedy = ShortHistoryOptions().remedy;
-  const absl::Duration limit = IsInFlight(decision) ? remedy.order_timeout : remedy.check_timeout;
+  const absl::Duration limit =
+      IsInFlight(decision) ? remedy.order_timeout : CheckTimeout(decision, remedy);
   if (world_.controller->Now().steady <= decision.since + limit + kLate) return;
   Fail(job, decision, "is ", NameOf(decision.state), " for more than ",
        absl::FormatDuration(limit));

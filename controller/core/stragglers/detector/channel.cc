@@ -19,23 +19,27 @@ Channel::Channel(int ranks, const WatchOptions& options)
       watches_(static_cast<size_t>(ranks)),
       slow_(static_cast<size_t>(ranks)),
       residuals_(static_cast<size_t>(ranks), kNone),
+      usual_(static_cast<size_t>(ranks)),
       healthy_(static_cast<size_t>(ranks)) {}
 
 void Channel::Measure(PeerResiduals& peers, absl::Span<const double> values) {
   peers.Compute(values, slow_, absl::MakeSpan(residuals_));
+  for (size_t rank = 0; rank < usual_.size(); ++rank) {
+    usual_[rank] = !slow_[rank] && !peers.among_slow(static_cast<int>(rank));
+  }
 }
 
 void Channel::Skip() { std::fill(residuals_.begin(), residuals_.end(), kNone); }
 
 void Channel::Learn() {
   for (size_t rank = 0; rank < residuals_.size(); ++rank) {
-    healthy_[rank] = slow_[rank] ? kNone : residuals_[rank];
+    healthy_[rank] = usual_[rank] ? residuals_[rank] : kNone;
   }
   noise_.AddRow(healthy_);
   ++rows_;
   if (rows_ > 2 * kLevelRows && rows_ % kLevelRows != 0) return;
   for (size_t rank = 0; rank < residuals_.size(); ++rank) {
-    healthy_[rank] = slow_[rank] || std::isnan(residuals_[rank]) ? kNone : watches_[rank].level();
+    healthy_[rank] = !usual_[rank] || std::isnan(residuals_[rank]) ? kNone : watches_[rank].level();
   }
   noise_.SetLevels(healthy_);
 }
@@ -47,6 +51,7 @@ bool Channel::has_residual(int rank) const {
 RankWatch::Change Channel::Update(int rank, WatchRow row) {
   const auto r = static_cast<size_t>(rank);
   row.residual = residuals_[r];
+  row.usual = usual_[r];
   RankWatch& watch = watches_[r];
   const RankWatch::Change change = watch.Update(row, noise_.level(), options_);
   if (watch.ended_run() > 0) noise_.AddRun(watch.ended_run());

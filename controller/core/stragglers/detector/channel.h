@@ -48,6 +48,7 @@ class Channel {
   std::vector<RankWatch> watches_;
   std::vector<bool> slow_;
   std::vector<double> residuals_;
+  std::vector<bool> usual_;      // By rank: its residual may be learned from.
   std::vector<double> healthy_;  // Scratch.
   int64_t rows_ = 0;
 };

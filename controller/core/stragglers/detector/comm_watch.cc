@@ -15,31 +15,31 @@ DetectorOptions ForTransfers(DetectorOptions options) {
   return options;
 }
 
-std::vector<DetectorRank> AsRanks(const std::vector<CommGroup>& groups) {
-  std::vector<DetectorRank> ranks;
-  for (size_t group = 0; group < groups.size(); ++group) {
-    ranks.push_back({static_cast<int>(group), groups[group].level});
-  }
+// Each on a node of its own.
+std::vector<DetectorRank> AsRanks(size_t groups) {
+  std::vector<DetectorRank> ranks(groups);
+  for (size_t group = 0; group < groups; ++group) ranks[group].node = static_cast<int>(group);
   return ranks;
 }
 
 }  // namespace
 
-CommWatch::CommWatch(DetectorOptions options, std::vector<CommGroup> groups)
-    : groups_(std::move(groups)),
-      detector_(ForTransfers(options), AsRanks(groups_)),
+CommWatch::CommWatch(DetectorOptions options, std::vector<std::vector<int>> groups)
+    : max_job_s_(options.max_step_s),
+      groups_(std::move(groups)),
+      detector_(ForTransfers(options), AsRanks(groups_.size())),
       lateness_(groups_.size()) {
   for (size_t group = 0; group < groups_.size(); ++group) {
-    lateness_[group].last.resize(groups_[group].ranks.size());
+    lateness_[group].last.resize(groups_[group].size());
   }
   found_.reserve(groups_.size());
 }
 
-void CommWatch::Add(int group, int64_t step, absl::Span<const double> durations_s,
+void CommWatch::Add(int group, int64_t step, absl::Span<const double> durations_s, double job_s,
                     std::vector<CommVerdict>& verdicts) {
   const bool known = group >= 0 && group < static_cast<int>(groups_.size());
   if (!known || durations_s.empty() ||
-      durations_s.size() != groups_[static_cast<size_t>(group)].ranks.size() ||
+      durations_s.size() != groups_[static_cast<size_t>(group)].size() ||
       !std::all_of(durations_s.begin(), durations_s.end(), [](double s) { return s > 0; })) {
     ++invalid_;
     return;
@@ -49,6 +49,7 @@ void CommWatch::Add(int group, int64_t step, absl::Span<const double> durations_
   sample.rank = group;
   sample.step = step;
   sample.forward_s = *last;
+  sample.wall_s = std::min(job_s, max_job_s_);  // Many steps may lie between two collectives.
   const int64_t taken = detector_.counts().taken;
   detector_.Add(sample, found_);
   if (detector_.counts().taken == taken) return;
@@ -64,13 +65,13 @@ void CommWatch::Translate(std::vector<CommVerdict>& verdicts) {
     if (found.kind == VerdictKind::kGroup || found.kind == VerdictKind::kNode) continue;
     CommVerdict told;
     told.group = found.rank;
-    found.rank = found.node = -1;
+    found.rank = found.node = found.peer_group = -1;
     found.cause = StragglerCause::kCommunication;
     told.verdict = found;
     const auto group = static_cast<size_t>(told.group);
     const Lateness& lateness = lateness_[group];
     const auto most = std::max_element(lateness.last.begin(), lateness.last.end());
-    told.waits_least = groups_[group].ranks[static_cast<size_t>(most - lateness.last.begin())];
+    told.waits_least = groups_[group][static_cast<size_t>(most - lateness.last.begin())];
     told.share = *most / std::max(lateness.steps, 1.0);
     verdicts.push_back(told);
   }

@@ -1,11 +1,11 @@
-// Which communication is slow: for each level of a ladder (or kind of collective) the groups of
-// ranks that exchange equal volumes are compared with each other.
+// Which of the groups of ranks that exchange equal volumes is slow: those of one level of a ladder,
+// or of one kind of collective.
 //
 // A collective's duration on a rank contains its wait for the others, so the member that waited
 // least came last: its duration is the closest to the transfer itself, and needs no common clock.
 // The transfer of a group, the least of its members' durations, is compared with that of the other
-// groups of the level as the detector compares ranks: residual, evidence, verification, states. It
-// is slow from 10 % on. A slow transfer is the network's, or the volume's: never a reason to drain.
+// groups as the detector compares ranks: residual, evidence, verification, states. It is slow from
+// 10 % on. A slow transfer is the network's, or the volume's: never a reason to drain.
 //
 // Pure, as StragglerDetector; thread-compatible.
 #ifndef CONTROLLER_CORE_STRAGGLERS_DETECTOR_COMM_WATCH_H_
@@ -20,14 +20,8 @@
 
 namespace paceline {
 
-struct CommGroup {
-  int level = 0;
-  std::vector<int> ranks;
-};
-
-// Of one group; `verdict.rank` is -1, `verdict.peer_group` the level, `verdict.cause`
-// kCommunication, `verdict.slowdown` that of the transfer, `verdict.lost_share` that of the
-// communication's time.
+// Of one group; `verdict.rank`, `verdict.node` and `verdict.peer_group` are -1, `verdict.cause`
+// kCommunication, `verdict.slowdown` that of the transfer.
 struct CommVerdict {
   Verdict verdict;
   int group = 0;        // Index.
@@ -37,14 +31,14 @@ struct CommVerdict {
 
 class CommWatch {
  public:
-  // Warm-up and waiting for reports are as with ranks; at least `min_peers` other groups of the
-  // level are needed for a verdict. min_slowdown and max_slowdown are ln 1.1 here.
-  CommWatch(DetectorOptions options, std::vector<CommGroup> groups);
+  // Ranks by group. Warm-up and waiting for reports are as with ranks; at least `min_peers` other
+  // groups are needed for a verdict. min_slowdown and max_slowdown are ln 1.1 here.
+  CommWatch(DetectorOptions options, std::vector<std::vector<int>> groups);
 
-  // One collective, or the sum of those of a step: seconds by member, in the group's order. A
-  // member's 0 means not reported: without all of them nothing can be told. Appends what that makes
-  // known.
-  void Add(int group, int64_t step, absl::Span<const double> durations_s,
+  // One collective, or the sum of those of a step: seconds by member, in the group's order, and
+  // what the job took since the collective before. A member's 0 means not reported: without all of
+  // them nothing can be told. Appends what that makes known.
+  void Add(int group, int64_t step, absl::Span<const double> durations_s, double job_s,
            std::vector<CommVerdict>& verdicts);
 
   // kTooFewPeers: too few groups are comparable. Requires: a group of the list.
@@ -62,7 +56,8 @@ class CommWatch {
 
   void Translate(std::vector<CommVerdict>& verdicts);
 
-  const std::vector<CommGroup> groups_;
+  const double max_job_s_;
+  const std::vector<std::vector<int>> groups_;
   StragglerDetector detector_;
   std::vector<Lateness> lateness_;  // By group.
   std::vector<Verdict> found_;      // Scratch.

@@ -1,6 +1,6 @@
 #include "controller/core/stragglers/detector/detector.h"
 
-#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <utility>
 
@@ -13,11 +13,18 @@ bool IsDuration(double seconds, double max) {
   return seconds >= 0 && seconds <= max;  // False for NaN.
 }
 
+bool IsDurationOrUnknown(double seconds, double max) {
+  return std::isnan(seconds) || IsDuration(seconds, max);
+}
+
+double KnownOr0(double seconds) { return std::isnan(seconds) ? 0 : seconds; }
+
 bool IsValid(const StepSample& sample, double max_s) {
-  return IsDuration(sample.forward_s, max_s) && IsDuration(sample.backward_s, max_s) &&
-         IsDuration(sample.data_wait_s, max_s) && IsDuration(sample.wall_s, max_s) &&
-         sample.forward_s + sample.backward_s >= kLeastWork && sample.workload >= 0 &&
-         sample.workload <= 1e30;
+  return IsDurationOrUnknown(sample.forward_s, max_s) &&
+         IsDurationOrUnknown(sample.backward_s, max_s) &&
+         IsDurationOrUnknown(sample.data_wait_s, max_s) && IsDuration(sample.wall_s, max_s) &&
+         KnownOr0(sample.forward_s) + KnownOr0(sample.backward_s) >= kLeastWork &&
+         sample.workload >= 0 && sample.workload <= 1e30;
 }
 
 }  // namespace
@@ -33,7 +40,7 @@ void StragglerDetector::Add(const StepSample& sample, std::vector<Verdict>& verd
     ++counts_.invalid;
     return;
   }
-  while (window_->NeedsRoom(sample.step)) CloseOldest(verdicts);
+  while (window_->NeedsRoom(sample.rank, sample.step)) CloseOldest(verdicts);
   switch (window_->Add(sample)) {
     case StepWindow::Taken::kTaken:
       ++counts_.taken;

@@ -29,6 +29,42 @@ TEST(DetectorCausesTest, WaitingForData) {
   EXPECT_NEAR(job.verdicts[0].slowdown, 1.2, 0.02);
 }
 
+TEST(DetectorCausesTest, WaitThatNobodyElseTellsIsNone) {
+  SampleJob job(8, 1, 1);
+  StragglerDetector detector(Options(), job.ranks);
+  job.change = [](StepSample& sample) { sample.data_wait_s = sample.rank == 5 ? 0.1 : NAN; };
+  job.Play(detector, 400);
+  EXPECT_TRUE(job.verdicts.empty());
+  EXPECT_EQ(detector.counts().taken, 8 * 400);
+}
+
+TEST(DetectorCausesTest, WaitEndsWhenNobodyWaitsAnyLonger) {
+  SampleJob job(8, 1, 1);
+  StragglerDetector detector(Options(), job.ranks);
+  job.change = [](StepSample& sample) {
+    sample.data_wait_s = sample.rank == 5 && sample.step >= 50 && sample.step < 80 ? 0.2 : 0;
+  };
+  job.Play(detector, 200);
+  EXPECT_EQ(job.Of(VerdictKind::kSuspect).size(), 1U);
+  EXPECT_EQ(job.Of(VerdictKind::kTransient).size(), 1U);
+}
+
+TEST(DetectorCausesTest, ForwardAloneIsNoHostPauseWhereBackwardIsNotKnown) {
+  for (const double backward_s : {0.0, static_cast<double>(NAN)}) {
+    SampleJob job(8, 1, 1);
+    StragglerDetector detector(Options(), job.ranks);
+    job.change = [&](StepSample& sample) {
+      sample.backward_s = backward_s;
+      if (sample.rank == 5 && sample.step >= 50) sample.forward_s *= 1.3;
+    };
+    job.Play(detector, 200);
+    ASSERT_EQ(job.verdicts.size(), 2U) << backward_s;
+    EXPECT_EQ(job.verdicts[1].rank, 5);
+    EXPECT_EQ(job.verdicts[1].cause, StragglerCause::kCompute);
+    EXPECT_NEAR(job.verdicts[1].slowdown, 1.3, 0.02);
+  }
+}
+
 TEST(DetectorCausesTest, HostPausesAreInForwardOnly) {
   SampleJob job(32, 4, 2);
   StragglerDetector detector(Options(), job.ranks);
@@ -67,6 +103,47 @@ TEST(DetectorCausesTest, LongSequencesAreNoStragglerWhenTheirWorkIsNotKnown) {
   };
   job.Play(detector, 2000);
   EXPECT_TRUE(job.verdicts.empty());
+}
+
+TEST(DetectorCausesTest, EndIsToldWhenBothCausesAreOver) {
+  const auto play = [](int64_t waits_from, int64_t waits_to, int64_t slow_to) {
+    SampleJob job(8, 1, 1);
+    StragglerDetector detector(Options(), job.ranks);
+    job.change = [=](StepSample& sample) {
+      if (sample.rank != 3) return;
+      if (sample.step >= 50 && sample.step < slow_to) sample.backward_s *= 1.5;
+      if (sample.step >= waits_from && sample.step < waits_to) sample.data_wait_s = 0.3;
+    };
+    job.Play(detector, 800);
+    std::vector<VerdictKind> kinds;
+    for (const Verdict& verdict : job.verdicts) kinds.push_back(verdict.kind);
+    return kinds;
+  };
+  using K = VerdictKind;
+  EXPECT_EQ(play(300, 340, 800), (std::vector<K>{K::kSuspect, K::kPersistent, K::kSuspect}));
+  EXPECT_EQ(play(300, 340, 500),
+            (std::vector<K>{K::kSuspect, K::kPersistent, K::kSuspect, K::kRecovered}));
+  EXPECT_EQ(play(380, 480, 300),
+            (std::vector<K>{K::kSuspect, K::kPersistent, K::kSuspect, K::kRecovered}));
+  EXPECT_EQ(play(100, 160, 120), (std::vector<K>{K::kSuspect, K::kSuspect, K::kTransient}));
+}
+
+TEST(DetectorCausesTest, NodeIsToldAgainAfterFewerThanTwoOfItsRanksWereSlow) {
+  SampleJob job(24, 6, 1);
+  StragglerDetector detector(Options(), job.ranks);
+  job.Slow({0, 1}, 1.3);
+  job.Play(detector, 200);
+  job.Slow({0, 1, 5}, 1.3);
+  job.Play(detector, 30);
+  job.Slow({0, 1}, 1.3);
+  job.Play(detector, 100);
+  EXPECT_EQ(job.Of(VerdictKind::kTransient).size(), 1U);
+  EXPECT_EQ(job.Of(VerdictKind::kNode).size(), 1U) << "two are slow all the time";
+  job.Slow({0}, 1.3);
+  job.Play(detector, 200);
+  job.Slow({0, 1}, 1.3);
+  job.Play(detector, 200);
+  EXPECT_EQ(job.Of(VerdictKind::kNode).size(), 2U);
 }
 
 TEST(DetectorCausesTest, RanksOfANodeAreOneTrouble) {
@@ -114,6 +191,17 @@ TEST(DetectorCausesTest, AllSlowAtOnceIsAnEventOfTheJob) {
   EXPECT_EQ(job.verdicts[0].since_step, 50);
   EXPECT_LE(job.verdicts[0].step, 60);
   EXPECT_NEAR(job.verdicts[0].slowdown, 1.3, 0.03);
+  EXPECT_LT(job.verdicts[0].slowdown_low, job.verdicts[0].slowdown_high);
+  EXPECT_NEAR(job.verdicts[0].lost_share, 0.3 / 1.3, 0.02);
+}
+
+TEST(DetectorCausesTest, JobThatGetsFasterIsNoEvent) {
+  SampleJob job(8, 1, 1);
+  StragglerDetector detector(Options(), job.ranks);
+  job.Play(detector, 200);
+  job.Slow({0, 1, 2, 3, 4, 5, 6, 7}, 0.8);
+  job.Play(detector, 300);
+  EXPECT_TRUE(job.verdicts.empty());
 }
 
 TEST(DetectorCausesTest, SlowStageIsImbalance) {
@@ -129,6 +217,18 @@ TEST(DetectorCausesTest, SlowStageIsImbalance) {
   EXPECT_EQ(job.verdicts[0].cause, StragglerCause::kImbalance);
   EXPECT_NEAR(job.verdicts[0].slowdown, 1.65, 0.02);
   EXPECT_EQ(job.verdicts[0].since_step, 0);
+}
+
+TEST(DetectorCausesTest, SlowerOneOfTwoStagesIsImbalance) {
+  SampleJob job(16, 1, 2);
+  StragglerDetector detector(Options(), job.ranks);
+  job.Slow({8, 9, 10, 11, 12, 13, 14, 15}, 1.6);
+  job.Play(detector, 300);
+  ASSERT_EQ(job.verdicts.size(), 1U);
+  EXPECT_EQ(job.verdicts[0].kind, VerdictKind::kGroup);
+  EXPECT_EQ(job.verdicts[0].peer_group, 1);
+  EXPECT_EQ(job.verdicts[0].cause, StragglerCause::kImbalance);
+  EXPECT_NEAR(job.verdicts[0].slowdown, 1.6, 0.02);
 }
 
 }  // namespace

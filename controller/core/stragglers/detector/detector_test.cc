@@ -167,13 +167,19 @@ TEST(StragglerDetectorTest, NonsenseIsCountedAndChangesNothing) {
     bad.workload = std::numeric_limits<double>::quiet_NaN();
     detector.Add(bad, job.verdicts);
     bad.workload = 0;
+    bad.forward_s = bad.backward_s = std::numeric_limits<double>::quiet_NaN();
+    detector.Add(bad, job.verdicts);
+    bad.forward_s = 1;
+    bad.backward_s = std::numeric_limits<double>::infinity();
+    detector.Add(bad, job.verdicts);
+    bad.backward_s = 0;
     bad.rank = 16;
     detector.Add(bad, job.verdicts);
     bad.rank = -1;
     detector.Add(bad, job.verdicts);
     job.Play(detector, 1);
   }
-  EXPECT_EQ(detector.counts().invalid, 200 * 8);
+  EXPECT_EQ(detector.counts().invalid, 200 * 10);
   EXPECT_EQ(detector.counts().taken, reference.counts().taken);
   EXPECT_EQ(detector.counts().rows, reference.counts().rows);
   EXPECT_TRUE(job.verdicts.empty());
@@ -224,6 +230,35 @@ TEST(StragglerDetectorTest, TooFewPeersIsNotHealthy) {
   pairs.Play(too_few, 200);
   EXPECT_EQ(too_few.status(0), RankStatus::kTooFewPeers) << "two on the other node";
   EXPECT_TRUE(pairs.verdicts.empty());
+}
+
+TEST(StragglerDetectorTest, TwoOfTheEightRanksOfTwoNodesAreFound) {
+  for (const double factor : {1.1, 1.5, 3.0}) {
+    SampleJob job(8, 4, 1);
+    StragglerDetector detector(Options(), job.ranks);
+    job.Play(detector, 50);
+    job.Slow({0, 1}, factor);
+    job.Play(detector, 200);
+    EXPECT_EQ(job.Of(VerdictKind::kPersistent).size(), 2U) << factor;
+    const auto nodes = job.Of(VerdictKind::kNode);
+    ASSERT_EQ(nodes.size(), 1U) << factor;
+    EXPECT_EQ(nodes[0].node, 0);
+    EXPECT_NEAR(nodes[0].slowdown, factor, 0.02 * factor);
+    EXPECT_EQ(job.verdicts.size(), 5U) << "two SUSPECTs, nothing else";
+  }
+}
+
+TEST(StragglerDetectorTest, PatternWithoutNoiseIsNoTick) {
+  SampleJob job(8, 1, 1);
+  job.noise = 0;
+  StragglerDetector detector(Options(), job.ranks);
+  job.change = [](StepSample& sample) {
+    const double seconds = (sample.step % 2 == 0 ? 0.3 : 0.36) * (sample.rank == 0 ? 1.1 : 1);
+    sample.forward_s *= seconds;
+    sample.backward_s *= seconds;
+  };
+  job.Play(detector, 300);
+  EXPECT_EQ(job.Of(VerdictKind::kPersistent).size(), 1U);
 }
 
 TEST(StragglerDetectorTest, StepsMayHaveGaps) {

@@ -34,27 +34,28 @@ GroupWatch::Event GroupWatch::Update(const GroupRow& row) {
   }
   if (many_begins) {
     since_step_ = row.step;
-    slowdown_ = std::exp(row.slow_excess);
+    estimate_ = {row.slow_low, row.slow_excess, row.slow_high};
     return Event::kMany;
   }
   if (jump_begins) {
     since_step_ = recent_steps_[static_cast<size_t>((rows_ - 1 - kRecent / 2) % kRecent)];
-    slowdown_ = std::exp(RecentMove());
+    estimate_ = EstimateRise();
     return Event::kJump;
   }
   if (uneven_begins) {
     since_step_ = excess_step_;
-    slowdown_ = std::exp(excess_);
+    estimate_ = EstimateOf(recent_excess_, kRecent);
+    estimate_ = {std::min(estimate_.low, excess_), excess_, std::max(estimate_.high, excess_)};
     return Event::kUneven;
   }
   return Event::kNone;
 }
 
 bool GroupWatch::UpdateJump(const GroupRow& row) {
-  if (rows_ == 0 || row.normalised != normalised_) {
-    normalised_ = row.normalised;
+  if (rows_ == 0 || row.quantity != quantity_) {
+    quantity_ = row.quantity;
     rows_ = 0;
-    jumped_ = false;
+    moved_ = 0;
     usual_ = row.typical;
     difference_ = 0;
   } else {
@@ -70,17 +71,18 @@ bool GroupWatch::UpdateJump(const GroupRow& row) {
     usual_ += (row.typical - usual_) / static_cast<double>(rows_);
     return false;
   }
-  const double moved = std::abs(RecentMove());
+  const double move = RecentMove();
   const double limit = std::max(kEvent, kJumpSigmas * kMedianSigma * sigma);
-  if (jumped_) {
-    if (++jump_rows_ >= kNewNormal) usual_ += RecentMove();
-    jumped_ = moved > limit / 2 && jump_rows_ < kNewNormal;
+  if (moved_ != 0) {
+    const bool is_normal = ++moved_rows_ >= kNewNormal;
+    if (is_normal) usual_ += move;
+    if (is_normal || moved_ * move <= limit / 2) moved_ = 0;
     return false;
   }
-  if (moved > limit) {
-    jumped_ = true;
-    jump_rows_ = 0;
-    return true;
+  if (std::abs(move) > limit) {
+    moved_ = move > 0 ? 1 : -1;
+    moved_rows_ = 0;
+    return moved_ > 0;
   }
   const double cut = std::max(3 * sigma, 0.01);
   usual_ += kUsualRate * std::clamp(row.typical - usual_, -cut, cut);
@@ -91,6 +93,7 @@ bool GroupWatch::UpdateUneven(const GroupRow& row) {
   if (compared_++ == 0) excess_step_ = row.step;
   const double rate = std::max(kExcessRate, 1.0 / static_cast<double>(compared_));
   excess_ += rate * (row.typical - row.of_groups - excess_);
+  recent_excess_[static_cast<size_t>(compared_ % kRecent)] = row.typical - row.of_groups;
   if (compared_ < kFirstRows) return false;
   const bool before = uneven_;
   uneven_ = excess_ > (uneven_ ? kNoEvent : kEvent);
@@ -103,6 +106,24 @@ double GroupWatch::RecentMove() const {
   const double lower = sorted[kRecent / 2 - 1] - usual_;
   const double upper = sorted[kRecent / 2] - usual_;
   return std::abs(lower) < std::abs(upper) ? lower : upper;
+}
+
+GroupWatch::Estimate GroupWatch::EstimateRise() const {
+  const double half = RecentMove() / 2;
+  std::array<double, kRecent> risen;
+  int count = 0;
+  for (const double typical : recent_) {
+    if (typical - usual_ > half) risen[static_cast<size_t>(count++)] = typical - usual_;
+  }
+  return EstimateOf(risen, count);
+}
+
+// The order statistics that hold the median with 95 %: of nine and more all but the two outermost.
+GroupWatch::Estimate GroupWatch::EstimateOf(std::array<double, kRecent> values, int count) {
+  std::sort(values.begin(), values.begin() + count);
+  const int cut = count > 8 ? 1 : 0;
+  const auto at = [&](int i) { return values[static_cast<size_t>(i)]; };
+  return {at(cut), (at((count - 1) / 2) + at(count / 2)) / 2, at(count - 1 - cut)};
 }
 
 }  // namespace paceline

@@ -46,8 +46,12 @@ TEST(GroupWatchTest, MoreThanAQuarterSlowIsToldOnce) {
   EXPECT_FALSE(watched.watch.held());
   watched.row.slow = 5;
   watched.row.slow_excess = 0.2;
+  watched.row.slow_low = 0.1;
+  watched.row.slow_high = 0.4;
   EXPECT_EQ(watched.Play(1, 1), Event::kMany);
   EXPECT_NEAR(watched.watch.slowdown(), std::exp(0.2), 1e-9);
+  EXPECT_NEAR(watched.watch.slowdown_low(), std::exp(0.1), 1e-9);
+  EXPECT_NEAR(watched.watch.slowdown_high(), std::exp(0.4), 1e-9);
   EXPECT_EQ(watched.Play(50, 1), Event::kNone);
   EXPECT_TRUE(watched.watch.held());
   watched.row.slow = 4;
@@ -55,18 +59,30 @@ TEST(GroupWatchTest, MoreThanAQuarterSlowIsToldOnce) {
   EXPECT_FALSE(watched.watch.held());
 }
 
-TEST(GroupWatchTest, JumpUpAndDown) {
-  for (const double jump : {0.2, -0.2}) {
-    Watched watched;
-    EXPECT_EQ(watched.Play(100, 1), Event::kNone);
-    EXPECT_EQ(watched.Play(5, 1 + jump), Event::kNone);
-    EXPECT_EQ(watched.Play(5, 1), Event::kNone) << "five rows are not enough";
-    watched.Play(10, 1);
-    EXPECT_EQ(watched.Play(8, 1 + jump), Event::kJump);
-    EXPECT_NEAR(watched.watch.slowdown(), std::exp(jump), 0.02);
-    EXPECT_EQ(watched.watch.since_step(), 1210);
-    EXPECT_TRUE(watched.watch.held());
-  }
+TEST(GroupWatchTest, RiseIsAJump) {
+  Watched watched;
+  EXPECT_EQ(watched.Play(100, 1), Event::kNone);
+  EXPECT_EQ(watched.Play(5, 1.2), Event::kNone);
+  EXPECT_EQ(watched.Play(5, 1), Event::kNone) << "five rows are not enough";
+  watched.Play(10, 1);
+  EXPECT_EQ(watched.Play(8, 1.2), Event::kJump);
+  EXPECT_NEAR(watched.watch.slowdown(), std::exp(0.2), 0.02);
+  EXPECT_LT(watched.watch.slowdown_low(), watched.watch.slowdown());
+  EXPECT_GT(watched.watch.slowdown_low(), std::exp(0.18));
+  EXPECT_GT(watched.watch.slowdown_high(), watched.watch.slowdown());
+  EXPECT_LT(watched.watch.slowdown_high(), std::exp(0.21));
+  EXPECT_EQ(watched.watch.since_step(), 1210);
+  EXPECT_TRUE(watched.watch.held());
+}
+
+TEST(GroupWatchTest, FallIsNoNews) {
+  Watched watched;
+  watched.Play(100, 1);
+  EXPECT_EQ(watched.Play(50, 0.8), Event::kNone);
+  EXPECT_FALSE(watched.watch.held());
+  EXPECT_EQ(watched.Play(100, 1), Event::kNone) << "it was no more than that";
+  EXPECT_EQ(watched.Play(200, 0.8), Event::kNone);
+  EXPECT_EQ(watched.Play(20, 1), Event::kJump) << "the lower time was the new normal";
 }
 
 TEST(GroupWatchTest, JumpThatStaysIsTheNewNormal) {
@@ -87,10 +103,10 @@ TEST(GroupWatchTest, DriftAndNoiseAreNoJump) {
   EXPECT_EQ(noisy.Play(3000, 1, 0.08), Event::kNone);
 }
 
-TEST(GroupWatchTest, WorkloadThatBecomesKnownIsNoJump) {
+TEST(GroupWatchTest, AnotherQuantityIsNoJump) {
   Watched watched;
   watched.Play(100, 1);
-  watched.row.normalised = true;
+  watched.row.quantity = 1;
   EXPECT_EQ(watched.Play(100, -5), Event::kNone);
 }
 
@@ -100,6 +116,9 @@ TEST(GroupWatchTest, StageSlowerThanTheOthersIsToldOnceAndDoesNotHold) {
   EXPECT_EQ(watched.Play(19, 1.3), Event::kNone);
   EXPECT_EQ(watched.Play(1, 1.3), Event::kUneven);
   EXPECT_NEAR(watched.watch.slowdown(), std::exp(0.3), 0.01);
+  EXPECT_GT(watched.watch.slowdown_low(), std::exp(0.29));
+  EXPECT_LT(watched.watch.slowdown_high(), std::exp(0.31));
+  EXPECT_LT(watched.watch.slowdown_low(), watched.watch.slowdown_high());
   EXPECT_EQ(watched.watch.since_step(), 10);
   EXPECT_EQ(watched.Play(500, 1.3), Event::kNone);
   EXPECT_FALSE(watched.watch.held());

@@ -16,7 +16,6 @@ constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 // Backward shows less than this part of what forward shows: the host pauses.
 constexpr double kHostOnly = 0.25;
 constexpr double kLeastDataResidual = -0.5;
-constexpr size_t kLeastGroups = 3;
 constexpr int kNodeRanks = 2;
 
 WatchOptions MakeWatchOptions(const DetectorOptions& options) {
@@ -27,6 +26,19 @@ WatchOptions MakeWatchOptions(const DetectorOptions& options) {
   watch.persistent_steps = options.persistent_steps;
   watch.persistent_s = options.persistent_s;
   return watch;
+}
+
+// `lasting`: the rank has been persistent since it became slow.
+VerdictKind KindOf(RankWatch::Change change, bool lasting) {
+  switch (change) {
+    case RankWatch::Change::kPersistent:
+      return VerdictKind::kPersistent;
+    case RankWatch::Change::kTransient:
+    case RankWatch::Change::kRecovered:
+      return lasting ? VerdictKind::kRecovered : VerdictKind::kTransient;
+    default:
+      return VerdictKind::kSuspect;
+  }
 }
 
 }  // namespace
@@ -44,6 +56,7 @@ JobWatch::JobWatch(const DetectorOptions& options, std::vector<DetectorRank> ran
       group_of_(ranks_.size()),
       node_of_(ranks_.size()),
       slow_(ranks_.size()),
+      lasting_(ranks_.size()),
       forward_(ranks_.size()),
       backward_(ranks_.size()),
       group_typical_(peers_.groups().size()),
@@ -116,14 +129,14 @@ void JobWatch::WatchGroups(int64_t step, std::vector<Verdict>& verdicts) {
   const auto known = std::remove_if(scratch_.begin(), scratch_.end(),
                                     [](double typical) { return std::isnan(typical); });
   const auto count = static_cast<size_t>(known - scratch_.begin());
-  const double of_groups =
-      count < kLeastGroups ? kNone : MedianOf(absl::MakeSpan(scratch_).subspan(0, count));
+  const double of_groups = count < 2 ? kNone : MedianOf(absl::MakeSpan(scratch_).subspan(0, count));
   for (size_t group = 0; group < groups_.size(); ++group) {
     GroupRow row;
     row.step = step;
     row.typical = group_typical_[group];
-    row.of_groups = of_groups;
-    row.normalised = times_.normalised();
+    // Of two the median lies half-way to the other.
+    row.of_groups = count == 2 ? 2 * of_groups - group_typical_[group] : of_groups;
+    row.quantity = times_.quantity();
     row.ranks = static_cast<int>(peers_.members(group).size());
     if (slow_ranks_ > 0) CountSlow(group, row);
     const GroupWatch::Event event = groups_[group].Update(row);
@@ -133,7 +146,10 @@ void JobWatch::WatchGroups(int64_t step, std::vector<Verdict>& verdicts) {
     verdict.peer_group = peers_.groups()[group];
     verdict.step = step;
     verdict.since_step = groups_[group].since_step();
-    verdict.slowdown = verdict.slowdown_low = verdict.slowdown_high = groups_[group].slowdown();
+    verdict.slowdown = groups_[group].slowdown();
+    verdict.slowdown_low = groups_[group].slowdown_low();
+    verdict.slowdown_high = groups_[group].slowdown_high();
+    verdict.lost_share = 1 - 1 / verdict.slowdown;
     verdict.cause =
         event == GroupWatch::Event::kUneven ? StragglerCause::kImbalance : StragglerCause::kCompute;
     verdicts.push_back(verdict);
@@ -145,9 +161,15 @@ void JobWatch::CountSlow(size_t group, GroupRow& row) const {
     if (!slow_[static_cast<size_t>(rank)]) continue;
     ++row.slow;
     const Channel& channel = own_.is_slow(rank) ? own_ : data_;
-    row.slow_excess += std::log(channel.watch(rank).estimate().slowdown);
+    const SlowdownEstimate& estimate = channel.watch(rank).estimate();
+    row.slow_excess += std::log(estimate.slowdown);
+    row.slow_low += std::log(estimate.low);
+    row.slow_high += std::log(estimate.high);
   }
-  if (row.slow > 0) row.slow_excess /= row.slow;
+  if (row.slow == 0) return;
+  row.slow_excess /= row.slow;
+  row.slow_low /= row.slow;
+  row.slow_high /= row.slow;
 }
 
 void JobWatch::WatchRanks(Channel& channel, int64_t step, int64_t row,
@@ -182,20 +204,14 @@ void JobWatch::TakeChange(Channel& channel, int rank, RankWatch::Change change, 
   if (change == RankWatch::Change::kSuspect && history_.IsRecurrent(rank, row)) {
     channel.SetRecurrent(rank);
   }
-  verdicts.push_back(MakeVerdict(channel, rank, step, row));
-  switch (change) {
-    case RankWatch::Change::kTransient:
-      verdicts.back().kind = VerdictKind::kTransient;
-      break;
-    case RankWatch::Change::kPersistent:
-      verdicts.back().kind = VerdictKind::kPersistent;
-      break;
-    case RankWatch::Change::kRecovered:
-      verdicts.back().kind = VerdictKind::kRecovered;
-      break;
-    default:
-      break;
+  lasting_[r] = lasting_[r] || change == RankWatch::Change::kPersistent;
+  const bool ends =
+      change == RankWatch::Change::kTransient || change == RankWatch::Change::kRecovered;
+  if (!ends || !slow_[r]) {
+    verdicts.push_back(MakeVerdict(channel, rank, step, row));
+    verdicts.back().kind = KindOf(change, lasting_[r]);
   }
+  lasting_[r] = lasting_[r] && slow_[r];
   RollUp(nodes_[node_of_[r]], step, row, verdicts);
 }
 
@@ -221,7 +237,7 @@ void JobWatch::RollUp(NodeState& node, int64_t step, int64_t row, std::vector<Ve
       if (verdict.peer_group != of_rank.peer_group) verdict.peer_group = -1;
     }
   }
-  if (slow == 0) node.told = false;
+  if (slow < kNodeRanks) node.told = false;
   if (node.told || persistent < kNodeRanks) return;
   node.told = true;
   verdict.kind = VerdictKind::kNode;
@@ -232,6 +248,7 @@ void JobWatch::RollUp(NodeState& node, int64_t step, int64_t row, std::vector<Ve
 StragglerCause JobWatch::CauseOf(const Channel& channel, int rank) const {
   if (&channel == &data_) return StragglerCause::kData;
   const RankWatch& watch = channel.watch(rank);
+  // False where either is not known.
   if (watch.forward() > options_.min_slowdown / 2 &&
       watch.backward() < kHostOnly * watch.forward()) {
     return StragglerCause::kHostPause;

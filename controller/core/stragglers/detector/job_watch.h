@@ -3,7 +3,7 @@
 //
 // Two quantities of each rank are compared with its peers: its own time, ln(forward + backward), by
 // workload if all ranks of the row tell theirs; and how much longer it waited for data, relative to
-// the peers' own time.
+// the peers' own time, if it tells its waits.
 //
 // Thread-compatible.
 #ifndef CONTROLLER_CORE_STRAGGLERS_DETECTOR_JOB_WATCH_H_
@@ -46,7 +46,7 @@ class JobWatch {
   struct NodeState {
     int node = 0;
     std::vector<int> ranks;
-    bool told = false;  // A kNode, of this trouble.
+    bool told = false;  // A kNode, of this trouble: as long as several of the ranks are slow.
   };
 
   void Measure(absl::Span<const StepCell> cells);
@@ -74,6 +74,7 @@ class JobWatch {
   std::vector<NodeState> nodes_;
   std::vector<size_t> node_of_;  // By rank.
   std::vector<bool> slow_;       // By rank: in any channel.
+  std::vector<bool> lasting_;    // By rank: it is slow, and has been persistent.
   std::vector<double> forward_;  // By rank: residuals to the whole group.
   std::vector<double> backward_;
   std::vector<double> group_typical_;  // By group.

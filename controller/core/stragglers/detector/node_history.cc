@@ -55,9 +55,10 @@ void NodeHistory::Share(int rank) { at(rank).latest().shared = true; }
 int NodeHistory::episodes(int rank, int64_t row) const {
   const PlaceHistory& place = at(rank);
   const auto kept = static_cast<int>(std::min<int64_t>(place.count, kKept));
-  return static_cast<int>(std::count_if(
-      place.last.begin(), place.last.begin() + kept,
-      [&](const Episode& episode) { return row - episode.begin < recurrence_rows_; }));
+  return static_cast<int>(
+      std::count_if(place.last.begin(), place.last.begin() + kept, [&](const Episode& episode) {
+        return !episode.shared && row - episode.begin < recurrence_rows_;
+      }));
 }
 
 bool NodeHistory::IsRecurrent(int rank, int64_t row) const {

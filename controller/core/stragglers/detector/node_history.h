@@ -34,7 +34,7 @@ class NodeHistory {
   // The open episode is that of many ranks: no trouble of this place. Requires: one is open.
   void Share(int rank);
 
-  // Of the rank's place within the recurrence window.
+  // Of the rank's place within the recurrence window; without those of many ranks.
   int episodes(int rank, int64_t row) const;
   // So many episodes of its own, and slow for so much of the time since the first of them, that it
   // is no chance; or an open one that was interrupted and has lasted for long.

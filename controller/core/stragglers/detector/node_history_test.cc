@@ -84,7 +84,9 @@ TEST(NodeHistoryTest, EpisodesOfManyAreNoRecurrence) {
     history.Share(2);
     history.End(2, begin + 50);
   }
-  EXPECT_EQ(history.episodes(2, 600), 6);
+  EXPECT_EQ(history.episodes(2, 600), 0);
+  Slow(history, 2, 600, 650);
+  EXPECT_EQ(history.episodes(2, 700), 1) << "one of its own";
 }
 
 TEST(NodeHistoryTest, ManyEpisodesDoNotOverflow) {

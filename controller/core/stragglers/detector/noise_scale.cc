@@ -25,14 +25,18 @@ constexpr double kMeanMagnitude = 0.7979;  // E|x| of a Gaussian of deviation 1.
 constexpr double kForget = 0.998;          // Per row.
 constexpr double kTailPrior = 0.005;
 constexpr double kTailPriorRows = 40;
-constexpr double kJobsPerOneFarther = 1000;
-constexpr double kLeastFarthest = 4;
+constexpr double kJobsPerOneFarther = 10'000;
+// Drawn: of 6 to 64 Gaussians, less the median of the others, the greatest exceeds their deviation
+// as SetLevels takes it by so much more than it would exceed the true one.
+constexpr double kFewRanks = 100;
 
 // What the greatest of so many Gaussians exceeds in one of kJobsPerOneFarther cases.
 double FarthestOf(int ranks) {
-  const double log = std::log(kJobsPerOneFarther * std::max(ranks, 1));
+  const double count = std::max(ranks, 1);
+  const double log = std::log(kJobsPerOneFarther * count);
   const double root = std::sqrt(2 * log);
-  return std::max(kLeastFarthest, root - (std::log(log) + std::log(4 * M_PI)) / (2 * root));
+  const double of_many = root - (std::log(log) + std::log(4 * M_PI)) / (2 * root);
+  return of_many * (1 + kFewRanks / (count * count));
 }
 
 }  // namespace
@@ -101,8 +105,16 @@ void NoiseScale::AddRun(int far_off_rows) {
 }
 
 void NoiseScale::SetLevels(absl::Span<const double> levels) {
-  const double spread = MedianMagnitude(levels);
-  if (!std::isnan(spread)) level_.hardware = farthest_ * spread;
+  const double cut = kCutOff * MedianMagnitude(levels);
+  double squares = 0;
+  size_t count = 0;
+  for (const double level : levels) {
+    if (std::isnan(level)) continue;
+    squares += std::min(level * level, cut * cut);
+    ++count;
+  }
+  if (2 * count < levels.size()) return;
+  level_.hardware = farthest_ * std::sqrt(squares / static_cast<double>(count));
 }
 
 double NoiseScale::MedianMagnitude(absl::Span<const double> values) {

@@ -10,9 +10,10 @@
 //   tail       how probable it is that a far-off row follows a far-off row: pauses come alone, slow
 //              ranks do not.
 //   hardware   how far a rank may lie off by differences of the hardware alone: the standard
-//              deviation of the ranks' own levels, times what the farthest of so many Gaussians
-//              exceeds in one job of a thousand (H. Cramer, Mathematical Methods of Statistics,
-//              1946, 28.6), but 4 times at least.
+//              deviation of the ranks' own levels, cut off at 3 times that of their median
+//              magnitude, times what the farthest of so many Gaussians exceeds in one job of
+//              ten thousand (H. Cramer, Mathematical Methods of Statistics, 1946, 28.6), and more
+//              the fewer there are, since few tell their deviation badly.
 //
 // Thread-compatible.
 #ifndef CONTROLLER_CORE_STRAGGLERS_DETECTOR_NOISE_SCALE_H_
@@ -43,7 +44,8 @@ class NoiseScale {
   // So many far-off rows of a rank followed each other, and then it was normal again.
   void AddRun(int far_off_rows);
 
-  // The ranks' own levels by rank; NaN: not known, or not to be counted.
+  // The ranks' own levels by rank; NaN: not known, or not to be counted. Those of less than half of
+  // the ranks tell nothing.
   void SetLevels(absl::Span<const double> levels);
 
   const NoiseLevel& level() const { return level_; }

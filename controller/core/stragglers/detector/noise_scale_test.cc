@@ -71,11 +71,14 @@ TEST(NoiseScaleTest, RunsOfPausesAreWorthLess) {
 TEST(NoiseScaleTest, HardwareIsTheSpreadOfLevelsTimesTheFarthestOfSoMany) {
   NoiseScale few(5);
   few.SetLevels({-0.02, 0.01, kNone, 0.02, 0.9});
-  EXPECT_NEAR(few.level().hardware, 4 * 0.02965, 0.001);
+  const double deviation = std::sqrt((0.0009 + 9 * 0.02965 * 0.02965) / 4);
+  EXPECT_NEAR(few.level().hardware, 4.124 * (1 + 100 / 25.0) * deviation, 0.001);
+  few.SetLevels({kNone, kNone, kNone, 0.02, 0.9});
+  EXPECT_NEAR(few.level().hardware, 4.124 * (1 + 100 / 25.0) * deviation, 0.001) << "of two";
   NoiseScale many(256);
   std::vector<double> levels(256, 0.01);
   many.SetLevels(levels);
-  EXPECT_NEAR(many.level().hardware, 4.47 * 0.014826, 0.001) << "Q(4.47) = 1 / 256,000";
+  EXPECT_NEAR(many.level().hardware, 4.95 * 0.01, 0.001) << "Q(4.95) = 1 / 2,560,000";
 }
 
 }  // namespace

@@ -18,6 +18,7 @@ constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 PeerResiduals::PeerResiduals(absl::Span<const DetectorRank> ranks, int min_peers)
     : min_peers_(min_peers),
       has_peers_(ranks.size()),
+      among_slow_(ranks.size()),
       members_(ranks.size()),
       sorted_(ranks.size()),
       position_(ranks.size(), -1),
@@ -64,11 +65,11 @@ absl::Span<const int> PeerResiduals::members(size_t group) const {
 void PeerResiduals::Compute(absl::Span<const double> values, const std::vector<bool>& slow,
                             absl::Span<double> residuals) {
   std::fill(residuals.begin(), residuals.end(), kNone);
+  std::fill(among_slow_.begin(), among_slow_.end(), false);
   for (size_t group = 0; group < groups_.size(); ++group) {
     Sort(group, values, &slow);
     bool too_few = false;
-    const auto subtract = [&](const NodeSpan& node) {
-      const double median = MedianWithout(node);
+    const auto subtract = [&](const NodeSpan& node, double median) {
       for (size_t i = node.begin; i < node.end; ++i) {
         const auto rank = static_cast<size_t>(members_[i]);
         residuals[rank] = values[rank] - median;
@@ -76,7 +77,7 @@ void PeerResiduals::Compute(absl::Span<const double> values, const std::vector<b
       return !std::isnan(median);
     };
     for (size_t n = group_nodes_[group]; n < group_nodes_[group + 1]; ++n) {
-      too_few = !subtract(nodes_[n]) || too_few;
+      too_few = !subtract(nodes_[n], MedianWithout(nodes_[n])) || too_few;
     }
     if (!too_few) continue;
     Sort(group, values, nullptr);
@@ -86,7 +87,11 @@ void PeerResiduals::Compute(absl::Span<const double> values, const std::vector<b
           std::all_of(members_.begin() + static_cast<ptrdiff_t>(node.begin),
                       members_.begin() + static_cast<ptrdiff_t>(node.end),
                       [&](int rank) { return std::isnan(residuals[static_cast<size_t>(rank)]); });
-      if (none) subtract(node);
+      if (!none) continue;
+      subtract(node, MedianAmongSlow(node, slow));
+      for (size_t i = node.begin; i < node.end; ++i) {
+        among_slow_[static_cast<size_t>(members_[i])] = true;
+      }
     }
   }
 }
@@ -134,6 +139,21 @@ double PeerResiduals::MedianWithout(const NodeSpan& node) {
   };
   const double upper = nth(remaining / 2);
   return remaining % 2 == 1 ? upper : (upper + nth(remaining / 2 - 1)) / 2;
+}
+
+double PeerResiduals::MedianAmongSlow(const NodeSpan& node, const std::vector<bool>& slow) {
+  const auto begin = members_.begin() + static_cast<ptrdiff_t>(node.begin);
+  const auto end = members_.begin() + static_cast<ptrdiff_t>(node.end);
+  size_t count = 0;
+  for (const bool of_slow : {false, true}) {
+    for (const Placed& placed : sorted_) {
+      if (of_slow && count == static_cast<size_t>(min_peers_)) break;
+      if (slow[static_cast<size_t>(placed.rank)] != of_slow) continue;
+      if (!std::binary_search(begin, end, placed.rank)) scratch_[count++] = placed.value;
+    }
+  }
+  if (count < static_cast<size_t>(min_peers_)) return kNone;
+  return MedianOf(absl::MakeSpan(scratch_).subspan(0, count));
 }
 
 }  // namespace paceline

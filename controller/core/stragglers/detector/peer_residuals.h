@@ -2,7 +2,8 @@
 // other nodes.
 //
 // The own node is left out, since a slow node of several ranks would move its own reference. Ranks
-// that are known to be slow are left out as long as enough others remain.
+// that are known to be slow are left out; where too few others remain, the fastest of them are
+// taken back, and the residual tells whether its rank is slow, but not what is usual.
 //
 // Cost per call: one sort of each group.
 //
@@ -29,6 +30,9 @@ class PeerResiduals {
   void Compute(absl::Span<const double> values, const std::vector<bool>& slow,
                absl::Span<double> residuals);
 
+  // Whether slow ranks were among the peers of the rank in the last Compute.
+  bool among_slow(int rank) const { return among_slow_[static_cast<size_t>(rank)]; }
+
   // Whether the rank has min_peers peers at all.
   bool has_peers(int rank) const { return has_peers_[static_cast<size_t>(rank)]; }
 
@@ -52,9 +56,13 @@ class PeerResiduals {
   void Sort(size_t group, absl::Span<const double> values, const std::vector<bool>* left_out);
   // The median of what was sorted without the ranks of the node; NaN with less than min_peers.
   double MedianWithout(const NodeSpan& node);
+  // The same of those that are not slow, and as many others as are needed. Requires: all were
+  // sorted.
+  double MedianAmongSlow(const NodeSpan& node, const std::vector<bool>& slow);
 
   const int min_peers_;
   std::vector<bool> has_peers_;
+  std::vector<bool> among_slow_;
   std::vector<int> groups_;
   std::vector<int> members_;         // By group, node, rank.
   std::vector<size_t> group_begin_;  // Of members_, by group and one past the last.

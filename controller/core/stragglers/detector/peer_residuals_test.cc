@@ -46,7 +46,24 @@ TEST(PeerResidualsTest, SlowRanksAreNoMeasureWhileEnoughOthersRemain) {
   EXPECT_EQ(Compute(ranks, values, {false, false, false, true})[0], 1 - 3);
   const auto both = Compute(ranks, values, {false, false, false, true, true});
   EXPECT_EQ(both[3], 10 - 2);
-  EXPECT_EQ(both[0], 1 - 6.5) << "only two others that are not slow";
+  EXPECT_EQ(both[0], 1 - 3) << "only two others that are not slow: the median of 2, 3 and 10";
+}
+
+TEST(PeerResidualsTest, TellsWhoIsComparedWithSlowRanks) {
+  const std::vector<DetectorRank> ranks = {{0, 0}, {0, 0}, {0, 0}, {0, 0},
+                                           {1, 0}, {1, 0}, {1, 0}, {1, 0}};
+  PeerResiduals peers(ranks, 3);
+  std::vector<double> residuals(ranks.size());
+  std::vector<bool> slow(ranks.size());
+  slow[0] = true;
+  peers.Compute({9, 1, 2, 3, 1, 2, 3, 4}, slow, absl::MakeSpan(residuals));
+  EXPECT_FALSE(peers.among_slow(4)) << "three others remain";
+  slow[1] = true;
+  peers.Compute({9, 8, 2, 3, 1, 2, 3, 4}, slow, absl::MakeSpan(residuals));
+  EXPECT_TRUE(peers.among_slow(4));
+  EXPECT_FALSE(peers.among_slow(0));
+  EXPECT_EQ(residuals[0], 9 - 2.5);
+  EXPECT_EQ(residuals[4], 1 - 3) << "the median of 2, 3 and 8";
 }
 
 TEST(PeerResidualsTest, TooFewPeers) {
@@ -75,16 +92,19 @@ TEST(PeerResidualsTest, EqualsTheSlowObviousWay) {
     const auto residuals = Compute(ranks, values, slow);
     for (size_t rank = 0; rank < ranks.size(); ++rank) {
       double expected = kNone;
-      for (const bool with_slow : {true, false}) {
-        std::vector<double> peers;
-        for (size_t other = 0; other < ranks.size(); ++other) {
-          if (ranks[other].peer_group == ranks[rank].peer_group &&
-              ranks[other].node != ranks[rank].node && !std::isnan(values[other]) &&
-              (with_slow || !slow[other])) {
-            peers.push_back(values[other]);
-          }
+      std::vector<double> peers;
+      std::vector<double> slow_peers;
+      for (size_t other = 0; other < ranks.size(); ++other) {
+        if (ranks[other].peer_group == ranks[rank].peer_group &&
+            ranks[other].node != ranks[rank].node && !std::isnan(values[other])) {
+          (slow[other] ? slow_peers : peers).push_back(values[other]);
         }
-        if (peers.size() < 3) continue;
+      }
+      std::sort(slow_peers.begin(), slow_peers.end());
+      for (size_t i = 0; i < slow_peers.size() && peers.size() < 3; ++i) {
+        peers.push_back(slow_peers[i]);
+      }
+      if (peers.size() >= 3) {
         std::sort(peers.begin(), peers.end());
         const size_t half = peers.size() / 2;
         expected = values[rank] -

@@ -34,15 +34,11 @@ constexpr double kOwnScaleSlack = 1.15;
 constexpr double kRecentScaleRows = 8;
 constexpr double kRecentScaleSlack = 1.4;
 constexpr double kMostOwnRho = 0.9;
-constexpr double kLevelRows = 100;
+constexpr int kLevelRows = 100;
+constexpr int kLeastLevelRows = 20;
 constexpr double kTailRate = 0.005;
 // An episode that was persistent ends after so many times the rows of another.
 constexpr double kPersistentRelease = 5;
-
-// Hardware and rounding explain no more than that.
-double Limit(double least, const WatchRow& row, const NoiseLevel& noise) {
-  return std::max({least, noise.hardware, kTicks * row.tick});
-}
 
 // Of so many rows noise moves the median by no more than `slow` in kMedianSigmas deviations.
 double PreciseRows(double slow, double sigma, const NoiseLevel& noise) {
@@ -94,6 +90,15 @@ RankWatch::Change RankWatch::Update(const WatchRow& row, const NoiseLevel& noise
   state_ = State::kPersistent;
   estimate_ = estimate;
   return Change::kPersistent;
+}
+
+double RankWatch::Limit(double least, const WatchRow& row, const NoiseLevel& noise) const {
+  double hardware = noise.hardware;
+  if (former_rows_ >= kLeastLevelRows) {
+    const double error = noise.sigma * std::sqrt(noise.inflation / former_rows_);
+    hardware = std::min(hardware, std::max(former_level_, 0.0) + least + kMedianSigmas * error);
+  }
+  return std::max({least, hardware, kTicks * row.tick});
 }
 
 double RankWatch::lost_share() const { return job_s_ > 0 ? lost_s_ / job_s_ : 0; }
@@ -156,9 +161,9 @@ void RankWatch::Learn(const WatchRow& row, const NoiseLevel& noise) {
   take(difference_, std::min(seen_ + kFirstRows, kOwnScaleRows));
   take(recent_difference_, kRecentScaleRows);
   last_ = row.residual;
-  if (state_ != State::kHealthy) return;
-  const double cut = std::clamp(row.residual, -3 * noise.sigma, 3 * noise.sigma);
-  level_ += (cut - level_) / std::min<double>(seen_, kLevelRows);
+  if (state_ != State::kHealthy || !row.usual) return;
+  level_rows_ = std::min(level_rows_ + 1, kLevelRows);
+  level_ += std::clamp(row.residual - level_, -3 * noise.sigma, 3 * noise.sigma) / level_rows_;
 }
 
 void RankWatch::CountRun(const WatchRow& row, const NoiseLevel& noise) {
@@ -179,8 +184,8 @@ void RankWatch::Collect(const WatchRow& row) {
   next_ = (next_ + 1) % kKept;
   ++rows_;
   if (state_ != State::kHealthy) ++episode_rows_;
-  if (!std::isnan(row.forward)) forward_ += row.forward;
-  if (!std::isnan(row.backward)) backward_ += row.backward;
+  forward_.Add(row.forward);
+  backward_.Add(row.backward);
   lost_s_ += row.lost_s;
   job_s_ += row.job_s;
 }
@@ -209,6 +214,8 @@ bool RankWatch::Gather(const WatchRow& row, double slow, double sigma, const Noi
     }
   }
   if (!any) {
+    former_level_ = level_;
+    former_rows_ = level_rows_;
     Forget();
     return false;
   }
@@ -241,7 +248,8 @@ void RankWatch::Forget() {
   ended_ = false;
   rows_ = episode_rows_ = slow_rows_ = 0;
   recurrent_ = false;
-  forward_ = backward_ = lost_s_ = job_s_ = 0;
+  forward_ = backward_ = {};
+  lost_s_ = job_s_ = 0;
   evidence_ = {};
   evidence_rows_ = {};
 }

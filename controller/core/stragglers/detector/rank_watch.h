@@ -13,8 +13,10 @@
 //
 // Verification: the residuals since the CUSUM left 0 lie higher than a bit more than half of
 // `slow`, by 3 times what noise does to their median; and higher than differences of the hardware
-// and the ticks of the clocks explain. Both their median, which pauses do not move, and their mean,
-// cut off, which does not jump from tick to tick of a coarse clock.
+// and the ticks of the clocks explain. Hardware does not change: what exceeds by so much the rank's
+// own level before there was evidence is not explained by it. Both their median, which
+// pauses do not move, and their mean, cut off, which does not jump from tick to tick of a coarse
+// clock.
 //
 // Release: a CUSUM the other way, of which release_steps rows are needed at least.
 //
@@ -28,6 +30,7 @@
 #define CONTROLLER_CORE_STRAGGLERS_DETECTOR_RANK_WATCH_H_
 
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
@@ -54,6 +57,7 @@ struct WatchRow {
   double job_s = 0;   // What the row took.
   double tick = 0;    // Of the clocks, as a part of its own time.
   bool held = false;  // Its group has an event: it cannot become persistent now.
+  bool usual = true;  // Its peers are not slow: while it is healthy, this is its usual level.
 };
 
 struct SlowdownEstimate {
@@ -80,9 +84,9 @@ class RankWatch {
   const SlowdownEstimate& estimate() const { return estimate_; }
   // Of the job's time.
   double lost_share() const;
-  // Mean residuals of forward and backward.
-  double forward() const { return rows_ > 0 ? forward_ / rows_ : 0; }
-  double backward() const { return rows_ > 0 ? backward_ / rows_ : 0; }
+  // Mean residuals of forward and backward; NaN: not known in any row.
+  double forward() const { return forward_.Mean(); }
+  double backward() const { return backward_.Mean(); }
 
   // The mean residual, slowly forgetting; when healthy.
   double level() const { return level_; }
@@ -93,8 +97,22 @@ class RankWatch {
   static constexpr int kShifts = 3;
   static constexpr int kKept = 64;  // Residuals.
 
+  struct KnownMean {
+    double sum = 0;
+    int rows = 0;
+
+    void Add(double value) {
+      if (std::isnan(value)) return;
+      sum += value;
+      ++rows;
+    }
+    double Mean() const { return sum / rows; }  // 0 / 0 is NaN.
+  };
+
   SlowdownEstimate Estimate(const WatchRow& row, const NoiseLevel& noise) const;
   double OwnInflation(int count) const;
+  // At least `least`, and more where hardware or rounding explain more.
+  double Limit(double least, const WatchRow& row, const NoiseLevel& noise) const;
   double Sigma(const NoiseLevel& noise) const;
   void Learn(const WatchRow& row, const NoiseLevel& noise);
   void CountRun(const WatchRow& row, const NoiseLevel& noise);
@@ -132,8 +150,11 @@ class RankWatch {
   double recent_difference_ = 0;  // Quickly forgetting.
   double last_ = 0;
   double level_ = 0;
-  double forward_ = 0;
-  double backward_ = 0;
+  int level_rows_ = 0;       // It is known from, up to a bound.
+  double former_level_ = 0;  // Both before the evidence left 0.
+  int former_rows_ = 0;
+  KnownMean forward_;
+  KnownMean backward_;
   double lost_s_ = 0;
   double job_s_ = 0;  // Since the evidence left 0.
   int64_t since_step_ = 0;

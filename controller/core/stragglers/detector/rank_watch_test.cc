@@ -97,6 +97,16 @@ TEST(RankWatchTest, NotFartherThanTheHardwareSpreads) {
   EXPECT_EQ(watched.Play(20, 0.2), Change::kSuspect);
 }
 
+TEST(RankWatchTest, HardwareExplainsNoChange) {
+  Watched watched;
+  watched.noise.hardware = 0.3;
+  EXPECT_EQ(watched.Play(100, 0), Change::kNone);
+  EXPECT_EQ(watched.Play(200, 0.1), Change::kPersistent);
+  Watched other;
+  other.noise.hardware = 0.3;
+  EXPECT_EQ(other.Play(500, 0.1), Change::kNone) << "it may always have been so";
+}
+
 TEST(RankWatchTest, NotFartherThanTheClockTicks) {
   Watched watched;
   watched.tick = 0.06;

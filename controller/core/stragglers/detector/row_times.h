@@ -23,7 +23,8 @@ class RowTimes {
   // `slow` by rank: known to be.
   void Set(absl::Span<const StepCell> cells, const std::vector<bool>& slow);
 
-  // By rank; NaN: not reported. ln of seconds, by workload if normalised().
+  // By rank; NaN: not known. ln of seconds, by workload if normalised(). The rank's own time is
+  // forward + backward, or that of both which most ranks of the row tell.
   const std::vector<double>& own() const { return own_; }
   const std::vector<double>& forward() const { return forward_; }
   const std::vector<double>& backward() const { return backward_; }
@@ -32,27 +33,37 @@ class RowTimes {
   const std::vector<double>& data_wait_s() const { return data_wait_s_; }
 
   bool normalised() const { return normalised_; }  // All ranks of the row have told their workload.
-  bool waited() const { return waited_; }          // Any rank for data.
+  // What own() is of: another number when it is another quantity than in the row before.
+  int quantity() const { return 2 * static_cast<int>(passes_) + (normalised_ ? 1 : 0); }
+  bool waited() const { return waited_; }  // Any rank has waited for data, in this row or before.
   double job_s() const { return job_s_; }
-  // The least by which a rank's forward time has changed from row to row: what the clocks tell
-  // apart. 0 until many changes were seen: the times of a quiet job are equal without ticks.
+  // The least by which a rank's forward time has changed from row to row, if all times are
+  // multiples of it: what the clocks tell apart. 0 until many changes were seen: the times of a
+  // quiet job are equal without ticks.
   double tick_s() const;
   double LostTo(int rank) const;
 
  private:
+  enum class Passes { kBoth, kForward, kBackward };
+
+  static Passes PassesOf(absl::Span<const StepCell> cells);
+  void LearnTick(float before_s, float now_s);
+
   std::vector<double> own_;
   std::vector<double> forward_;
   std::vector<double> backward_;
   std::vector<double> own_s_;
   std::vector<double> data_wait_s_;
+  Passes passes_ = Passes::kBoth;
   bool normalised_ = false;
   bool waited_ = false;
   double job_s_ = 0;
   std::vector<float> before_s_;  // Forward, of the last row; 0: none.
-  int64_t changes_ = 0;
   double least_change_s_ = std::numeric_limits<double>::infinity();
-  double slowest_s_ = 0;  // Of the ranks that are not slow,
-  double second_s_ = 0;   // and the next.
+  int64_t changes_ = 0;        // Since that was seen first,
+  bool all_multiples_ = true;  // and whether all of the times were multiples of it.
+  double slowest_s_ = 0;       // Of the ranks that are not slow,
+  double second_s_ = 0;        // and the next.
   int slowest_ = -1;
 };
 

@@ -52,6 +52,39 @@ TEST(RowTimesTest, MeasuredWallTimeIsTheJobs) {
   EXPECT_FALSE(times.waited());
 }
 
+TEST(RowTimesTest, WhatIsNotKnownIsNotCompared) {
+  RowTimes times(3);
+  StepCell waits_unknown = Cell(1, 3);
+  waits_unknown.data_wait_s = NAN;
+  times.Set({Cell(1, 1), Cell(1, NAN), waits_unknown}, {false, false, false});
+  EXPECT_EQ(times.own_s()[0], 2);
+  EXPECT_TRUE(std::isnan(times.own()[1])) << "most tell both passes";
+  EXPECT_TRUE(std::isnan(times.own_s()[1]));
+  EXPECT_EQ(times.forward()[1], 0);
+  EXPECT_EQ(times.data_wait_s()[1], 0);
+  EXPECT_TRUE(std::isnan(times.data_wait_s()[2]));
+  EXPECT_EQ(times.LostTo(2), 4 - 2);
+  EXPECT_EQ(times.job_s(), 4);
+  const int both = times.quantity();
+  times.Set({Cell(1, NAN), Cell(2, NAN), Cell(4, 1)}, {false, false, false});
+  EXPECT_EQ(times.own_s(), (std::vector<double>{1, 2, 4})) << "most tell forward alone";
+  EXPECT_NE(times.quantity(), both);
+  times.Set({Cell(NAN, 1), Cell(NAN, 2), StepCell()}, {false, false, false});
+  EXPECT_EQ(times.own_s()[1], 2);
+}
+
+TEST(RowTimesTest, WaitsAreComparedFromTheFirstOnThatAnyRankHadToWait) {
+  RowTimes times(2);
+  StepCell waits = Cell(1, 1);
+  times.Set({waits, waits}, {false, false});
+  EXPECT_FALSE(times.waited());
+  waits.data_wait_s = 0.5F;
+  times.Set({waits, Cell(1, 1)}, {false, false});
+  EXPECT_TRUE(times.waited());
+  times.Set({Cell(1, 1), Cell(1, 1)}, {false, false});
+  EXPECT_TRUE(times.waited()) << "who waited waits no longer";
+}
+
 TEST(RowTimesTest, TickIsTheLeastChange) {
   RowTimes times(2);
   for (int row = 0; row < 30; ++row) {
@@ -67,6 +100,17 @@ TEST(RowTimesTest, TickIsTheLeastChange) {
     times.Set({Cell(row % 2 == 0 ? 1 : 1.25F, 1), StepCell()}, {false, false});
   }
   EXPECT_EQ(times.tick_s(), 0.25);
+  times.Set({Cell(1.1F, 1), StepCell()}, {false, false});
+  EXPECT_EQ(times.tick_s(), 0) << "1.1 is no multiple";
+}
+
+TEST(RowTimesTest, RoundedTimesHaveATick) {
+  RowTimes times(2);
+  for (int row = 0; row < 50; ++row) {
+    const float jitter = 0.01F * static_cast<float>(row * row % 7);
+    times.Set({Cell(0.7F + jitter, 1), Cell(0.76F - jitter, 1)}, {false, false});
+  }
+  EXPECT_NEAR(times.tick_s(), 0.01, 1e-5);
 }
 
 TEST(ImbalanceTest, HoldsWhenForwardAndBackwardVaryTogether) {

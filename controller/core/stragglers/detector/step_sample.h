@@ -13,7 +13,9 @@ struct DetectorRank {
   int peer_group = 0;  // Same pipeline stage, role and hardware.
 };
 
-// Durations in seconds by the rank's own monotonic clock.
+// Durations in seconds by the rank's own monotonic clock. NaN: not known, which a wait for data may
+// be, and one of forward and backward. 0 is a duration like others. Only what is known is compared:
+// waits among the ranks that tell theirs, and of the passes those that most ranks of a step tell.
 struct StepSample {
   int rank = 0;
   int64_t step = 0;  // Any ascending numbers; gaps are no news.

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t kNoStep = std::numeric_limits<int64_t>::min();
 constexpr int kPatienceSteps = 32;
-constexpr int kFew = 8;  // One of so many ranks.
+constexpr int kFew = 8;  // One of so many ranks; of fewer ranks one.
 constexpr double kLateRate = 1.0 / 32;
 constexpr double kOftenLate = 0.25;
 
@@ -26,23 +26,30 @@ StepWindow::StepWindow(int ranks, int open_steps)
   for (int slot = 0; slot < open_steps; ++slot) free_.push_back(slot);
 }
 
-bool StepWindow::NeedsRoom(int64_t step) const {
-  if (!free_.empty() || step <= open_.front().step) return false;
-  if (step > open_.back().step) return true;
-  const auto at = std::lower_bound(open_.begin(), open_.end(), step,
-                                   [](const Open& open, int64_t s) { return open.step < s; });
-  return at->step != step;
+bool StepWindow::NeedsRoom(int rank, int64_t step) const {
+  if (!free_.empty() || step <= open_.front().step || Has(step)) return false;
+  return !IsAhead(rank) && Dispensable(rank, step) == open_.size();
 }
 
 StepWindow::Taken StepWindow::Add(const StepSample& sample) {
   RankProgress& progress = progress_[static_cast<size_t>(sample.rank)];
   if (sample.step <= removed_) {
     CountLate(progress);
+    const bool is_back = progress.silent >= open_steps_ && sample.step > progress.newest;
+    if (is_back || StepsAhead(sample.rank) > kReorder) {
+      progress.newest = sample.step;
+      AwaitAgain(sample.rank, sample.step);
+    }
     return Taken::kLate;
   }
   auto open = Find(sample.step);
   if (open == open_.end() || open->step != sample.step) {
-    if (free_.empty()) return Taken::kLate;
+    if (free_.empty()) {
+      const size_t position = Dispensable(sample.rank, sample.step);
+      if (position == open_.size()) return Taken::kLate;
+      Drop(position);
+      open = Find(sample.step);
+    }
     open = Insert(open, sample.step);
   }
   StepCell& cell = cells_[CellIndex(*open, sample.rank)];
@@ -96,6 +103,43 @@ void StepWindow::RemoveOldest() {
   open_.erase(open_.begin());
 }
 
+bool StepWindow::Has(int64_t step) const {
+  const auto at = std::lower_bound(open_.begin(), open_.end(), step,
+                                   [](const Open& open, int64_t s) { return open.step < s; });
+  return at != open_.end() && at->step == step;
+}
+
+bool StepWindow::FewHaveTold(const Open& open) const {
+  return open.present <= std::max(1, ranks_ / kFew);
+}
+
+int StepWindow::StepsAhead(int rank) const {
+  return static_cast<int>(std::count_if(open_.begin(), open_.end(), [&](const Open& open) {
+    return FewHaveTold(open) && IsPresent(open, rank);
+  }));
+}
+
+size_t StepWindow::Dispensable(int rank, int64_t step) const {
+  for (size_t i = open_.size(); i > 0 && open_[i - 1].step > step; --i) {
+    if (FewHaveTold(open_[i - 1])) return i - 1;
+  }
+  const bool is_old = FewHaveTold(open_.front()) && open_.front().step < step;
+  return is_old && !IsAhead(rank) ? 0 : open_.size();
+}
+
+// Who has told it told no step of the present: it is awaited as if it had not.
+void StepWindow::Drop(size_t position) {
+  const Open dropped = open_[position];
+  open_.erase(open_.begin() + static_cast<ptrdiff_t>(position));
+  free_.push_back(dropped.slot);
+  if (position == 0) return;
+  for (int rank = 0; rank < ranks_; ++rank) {
+    if (!IsPresent(dropped, rank)) continue;
+    progress_[static_cast<size_t>(rank)].newest = removed_;
+    AwaitAgain(rank, removed_);
+  }
+}
+
 std::vector<StepWindow::Open>::iterator StepWindow::Find(int64_t step) {
   if (!open_.empty() && open_.back().step == step) return open_.end() - 1;
   return std::lower_bound(open_.begin(), open_.end(), step,
@@ -137,6 +181,18 @@ void StepWindow::CountLate(RankProgress& rank) {
   if (rank.late <= kOftenLate) return;
   least_patience_ = patience_ = std::min(2 * patience_, open_steps_);
   for (RankProgress& each : progress_) each.late = 0;
+}
+
+void StepWindow::AwaitAgain(int rank, int64_t after) {
+  RankProgress& progress = progress_[static_cast<size_t>(rank)];
+  const RankProgress before = progress;
+  progress.silent = 0;
+  progress.settled = after;
+  for (Open& open : open_) {
+    if (IsPresent(open, rank)) continue;
+    open.awaited +=
+        (IsAwaited(progress, open.step) ? 1 : 0) - (IsAwaited(before, open.step) ? 1 : 0);
+  }
 }
 
 void StepWindow::Settle(int rank, std::vector<Open>::iterator reported) {

@@ -1,12 +1,15 @@
 // The steps of which reports still come: a bounded, preallocated window.
 //
 // A step is settled when no rank is awaited any more: each has reported it, or kReorder steps after
-// it, or has been silent for as many steps as the window holds. It is also settled when few are
-// awaited, and few for the step that is `patience` younger: reports get lost. Patience is what
-// ranks lay behind of late with what they reported in order; it doubles for good when a rank often
-// comes too late.
+// it, or has been silent for as many steps as the window holds; such a one is awaited again after
+// anything new from it, be it too late, and so is one that was ahead of the others. A step is also
+// settled when few are awaited, and few for the step that is `patience` younger: reports get lost.
+// Patience is what ranks lay behind of late with what they reported in order; it doubles for good
+// when a rank often comes too late.
 //
-// Steps leave in ascending order: when the oldest is settled, or to make room for a newer one.
+// Steps leave in ascending order: when the oldest is settled, or to make room for a newer one. But
+// a step that hardly any rank has told, of one that invents steps of the future or of one that the
+// others have left behind, is no row: where room is short, it is dropped, and may come again.
 //
 // Thread-compatible.
 #ifndef CONTROLLER_CORE_STRAGGLERS_DETECTOR_STEP_WINDOW_H_
@@ -41,10 +44,11 @@ class StepWindow {
   // Requires: both > 0.
   StepWindow(int ranks, int open_steps);
 
-  // Whether the oldest step has to leave before this one can be taken.
-  bool NeedsRoom(int64_t step) const;
+  // Whether the oldest step has to leave before this one of the rank can be taken.
+  bool NeedsRoom(int rank, int64_t step) const;
 
-  // Requires: !NeedsRoom(sample.step), a rank of the window.
+  // Late is also what there is no room for. Requires: !NeedsRoom(sample.rank, sample.step), a rank
+  // of the window.
   Taken Add(const StepSample& sample);
 
   bool empty() const { return open_.empty(); }
@@ -71,6 +75,16 @@ class StepWindow {
     double late = 0;  // Share of its reports, forgetting.
   };
 
+  bool Has(int64_t step) const;
+  // Hardly any.
+  bool FewHaveTold(const Open& open) const;
+  // Open steps that few have told, and this rank among them.
+  int StepsAhead(int rank) const;
+  // They are half of the window.
+  bool IsAhead(int rank) const { return 2 * StepsAhead(rank) >= open_steps_; }
+  // Which step to drop for this one, when there is no room: open_.size() if none.
+  size_t Dispensable(int rank, int64_t step) const;
+  void Drop(size_t position);
   std::vector<Open>::iterator Find(int64_t step);
   std::vector<Open>::iterator Insert(std::vector<Open>::iterator before, int64_t step);
   size_t CellIndex(const Open& open, int rank) const;
@@ -78,6 +92,8 @@ class StepWindow {
   bool IsAwaited(const RankProgress& rank, int64_t step) const;
   bool FewAwaited(const Open& open) const;
   void CountLate(RankProgress& rank);
+  // For all open steps after this one that it has not reported.
+  void AwaitAgain(int rank, int64_t after);
   void Settle(int rank, std::vector<Open>::iterator reported);
 
   const int ranks_;

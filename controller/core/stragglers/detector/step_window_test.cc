@@ -70,23 +70,68 @@ TEST(StepWindowTest, RankThatHasGoneOnIsNotAwaited) {
 }
 
 TEST(StepWindowTest, FullWindowGivesUpItsOldestStep) {
-  StepWindow window(2, 4);
-  for (int64_t step = 0; step < 4; ++step) Add(window, 0, step);
-  EXPECT_FALSE(window.NeedsRoom(3));
-  EXPECT_TRUE(window.NeedsRoom(4));
+  StepWindow window(3, 4);
+  for (int64_t step = 0; step < 4; ++step) {
+    for (const int rank : {0, 1}) Add(window, rank, step);
+  }
+  EXPECT_FALSE(window.NeedsRoom(0, 3));
+  EXPECT_TRUE(window.NeedsRoom(0, 4));
   window.RemoveOldest();
-  EXPECT_FALSE(window.NeedsRoom(4));
+  EXPECT_FALSE(window.NeedsRoom(0, 4));
   Add(window, 0, 4);
   EXPECT_EQ(window.step(), 1);
-  EXPECT_FALSE(window.NeedsRoom(0)) << "too late, not in need of room";
-  EXPECT_EQ(Add(window, 1, 0), StepWindow::Taken::kLate);
+  EXPECT_FALSE(window.NeedsRoom(2, 0)) << "too late, not in need of room";
+  EXPECT_EQ(Add(window, 2, 0), StepWindow::Taken::kLate);
+}
+
+TEST(StepWindowTest, RankThatRunsAheadWaitsForTheOthers) {
+  StepWindow window(8, 8);
+  for (int64_t step = 0; step < 20; ++step) {
+    EXPECT_FALSE(window.NeedsRoom(5, step));
+    EXPECT_EQ(Add(window, 5, step),
+              step < 8 ? StepWindow::Taken::kTaken : StepWindow::Taken::kLate);
+  }
+  EXPECT_EQ(window.step(), 0);
+  EXPECT_FALSE(window.NeedsRoom(2, 500)) << "one rank's steps are no rows";
+  EXPECT_EQ(Add(window, 2, 500), StepWindow::Taken::kTaken);
+  EXPECT_EQ(window.step(), 1);
+}
+
+TEST(StepWindowTest, InventedStepsBlockNobody) {
+  for (const int liars : {1, 4}) {
+    StepWindow window(32, 16);
+    int64_t invented = 1000;
+    int rows = 0;
+    int missing = 0;
+    const auto add = [&](int rank, int64_t step) {
+      while (window.NeedsRoom(rank, step)) window.RemoveOldest();
+      const StepWindow::Taken taken = Add(window, rank, step);
+      while (!window.empty() && window.settled()) {
+        ++rows;
+        missing += window.missing();
+        EXPECT_LT(window.step(), 1000);
+        window.RemoveOldest();
+      }
+      return taken;
+    };
+    for (int64_t step = 0; step < 200; ++step) {
+      for (int i = 0; i < 40 && step % 10 == 5; ++i) add(31 - i % liars, ++invented);
+      for (int rank = 0; rank < 32; ++rank) {
+        const bool is_liar = rank >= 32 - liars && step % 10 == 5;
+        if (add(rank, step) == StepWindow::Taken::kTaken) continue;
+        EXPECT_TRUE(is_liar) << rank << " in " << step;
+      }
+    }
+    EXPECT_EQ(rows, 200) << liars;
+    EXPECT_LE(missing, 20 * liars);
+  }
 }
 
 TEST(StepWindowTest, SilentRankIsNotAwaitedUntilItReportsAgain) {
   StepWindow window(3, 4);
   int64_t step = 0;
   for (; step < 8; ++step) {
-    if (window.NeedsRoom(step)) window.RemoveOldest();
+    if (window.NeedsRoom(0, step)) window.RemoveOldest();
     Add(window, 0, step);
     Add(window, 1, step);
   }
@@ -101,6 +146,31 @@ TEST(StepWindowTest, SilentRankIsNotAwaitedUntilItReportsAgain) {
   Add(window, 0, ++step);
   Add(window, 1, step);
   EXPECT_FALSE(window.settled()) << "it is awaited again";
+}
+
+TEST(StepWindowTest, SilentRankThatComesBackLastIsHeard) {
+  StepWindow window(8, 16);
+  int64_t step = 0;
+  const auto play = [&](int steps, int ranks) {
+    int taken = 0;
+    for (int i = 0; i < steps; ++i, ++step) {
+      for (int rank = 0; rank < ranks; ++rank) {
+        if (window.NeedsRoom(rank, step)) window.RemoveOldest();
+        if (Add(window, rank, step) == StepWindow::Taken::kTaken) ++taken;
+        while (!window.empty() && window.settled()) window.RemoveOldest();
+      }
+    }
+    return taken;
+  };
+  EXPECT_EQ(play(100, 7), 700);
+  EXPECT_TRUE(window.empty()) << "nobody awaits the eighth";
+  EXPECT_EQ(play(1, 8), 7);
+  EXPECT_EQ(play(100, 8), 800);
+  EXPECT_EQ(Add(window, 7, 3), StepWindow::Taken::kLate);
+  EXPECT_EQ(play(100, 7), 700);
+  Add(window, 7, 3);
+  EXPECT_EQ(play(20, 7), 140);
+  EXPECT_TRUE(window.empty()) << "what it has told before is no news of it";
 }
 
 TEST(StepWindowTest, LostReportsOfFewRanksDelayLittle) {

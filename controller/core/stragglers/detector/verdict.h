@@ -5,7 +5,9 @@
 //      ▲                     │ normal again: TRANSIENT               │ normal again: RECOVERED
 //      ╰─────────────────────┴───────────────────────────────────────╯
 //
-// NODE adds up the ranks of a node; GROUP is news about the job, never a reason to drain.
+// A rank may be slow in two ways at once, by its own time and waiting for data: each is told when
+// it is found, the end when both are over. NODE adds up the ranks of a node, and is told again
+// after fewer than two of them were slow; GROUP is news about the job, never a reason to drain.
 #ifndef CONTROLLER_CORE_STRAGGLERS_DETECTOR_VERDICT_H_
 #define CONTROLLER_CORE_STRAGGLERS_DETECTOR_VERDICT_H_
 
@@ -19,8 +21,8 @@ enum class VerdictKind {
   kPersistent,  // It is slow, and has been for long, or again and again.
   kRecovered,   // A persistent one is slow no longer.
   kNode,        // Several ranks of the node are persistently slow.
-  // More than a quarter of a peer group is slow at once, or the group's typical time has jumped, or
-  // the stage is slower than the others.
+  // More than a quarter of a peer group is slow at once, or the group's typical time has risen, or
+  // the stage is slower than the others. That a group gets faster is no news.
   kGroup,
 };
 
@@ -47,9 +49,12 @@ struct Verdict {
   double slowdown_high = 1;
   StragglerCause cause = StragglerCause::kCompute;
   // The share of the job's time since since_step that would not have been lost, were the ranks that
-  // are slow as fast as the slowest healthy one.
+  // are slow as fast as the slowest healthy one. Of a kGroup: of the time since then, if all others
+  // wait for the group.
   double lost_share = 0;
-  int episodes = 0;  // Of this rank within the recurrence window, this one included.
+  // Of this rank within the recurrence window, this one included, those left out that it shared
+  // with more than a quarter of its peers.
+  int episodes = 0;
 };
 
 }  // namespace paceline

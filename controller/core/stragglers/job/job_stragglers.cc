@@ -4,9 +4,9 @@
 #include <cstddef>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-#include "common/core/ladder.h"
 #include "controller/core/state_groups.h"
+#include "controller/core/stragglers/job/gradient_groups.h"
+#include "controller/core/stragglers/job/order_progress.h"
 
 namespace paceline {
 namespace {
@@ -17,8 +17,6 @@ constexpr int64_t kSpanSteps = 10;
 constexpr int kRowsToSkip = 10;
 // Weight of a new measurement of the exchange of gradients.
 constexpr double kForgetting = 0.1;
-// The same of a block of steps.
-constexpr double kBlockWeight = 0.25;
 // What the detector may keep open, in reports.
 constexpr int kOpenReports = 1 << 20;
 
@@ -42,81 +40,6 @@ StepSample SampleOf(int rank, const StepTimes& times) {
   return sample;
 }
 
-// None: ranks exchange no gradients among a part of them.
-std::vector<int> GradientGroups(const JobStrategy& strategy, const std::vector<RankHome>& homes) {
-  if (!strategy.has_ladder) return {};
-  std::vector<int> groups =
-      strategy.gradient_group_size == 0
-          ? LadderGroups(LadderScope::kNode, 0, homes)
-          : LadderGroups(LadderScope::kSize, strategy.gradient_group_size, homes);
-  const bool alone = std::all_of(groups.begin(), groups.end(), [](int size) { return size == 1; });
-  return alone ? std::vector<int>() : groups;
-}
-
-// With nothing to compare.
-TrialSetup SetupOf(const Job& job) {
-  TrialSetup setup;
-  setup.homes = HomesOf(job);
-  setup.gradient_groups = GradientGroups(job.request.strategy, setup.homes);
-  setup.former = setup.present = job.plan.ladder;
-  return setup;
-}
-
-bool IsOn(const Job& job, const NodeName& node) {
-  return std::any_of(job.ranks.begin(), job.ranks.end(),
-                     [&](const RankState& rank) { return rank.place.node == node; });
-}
-
-// Why the newest plan cannot be prepared; empty: nothing is known of that.
-std::string PlanError(const Job& job) {
-  for (const RankState& rank : job.ranks) {
-    if (rank.report.plan.failed == job.plan.epoch) return rank.report.plan.error;
-  }
-  return "";
-}
-
-enum class OrderState { kUnderWay, kDone, kFailed };
-
-struct OrderProgress {
-  OrderState state = OrderState::kUnderWay;
-  std::string error = {};
-};
-
-OrderProgress FollowLadder(const RemedyDecision& decision, const JobView& view) {
-  const Job& job = *view.job;
-  if (job.plan.epoch == decision.epoch) {
-    return {OrderState::kFailed, "the ladder could not be changed"};
-  }
-  if (view.facts.running && decision.epoch < view.facts.epoch && !view.facts.plan_pending) {
-    return {OrderState::kDone};
-  }
-  const std::string error = PlanError(job);
-  if (!error.empty()) return {OrderState::kFailed, error};
-  return {};
-}
-
-OrderProgress FollowMove(const RemedyDecision& decision, const JobView& view) {
-  const Job& job = *view.job;
-  const bool is_left = !IsOn(job, decision.node);
-  if (view.facts.running && decision.generation < job.generation && is_left) {
-    return {OrderState::kDone};
-  }
-  const bool is_asked = decision.kind == RemedyKind::kDrain
-                            ? view.is_drained(decision.node)
-                            : job.recovery.vacate.count(decision.node) > 0;
-  const bool goes_on =
-      is_asked || is_left || decision.kind == RemedyKind::kShrink || !view.facts.running;
-  if (goes_on) return {};
-  return {OrderState::kFailed, "it was refused, or taken back"};
-}
-
-OrderProgress FollowDecision(const RemedyDecision& decision, const JobView& view) {
-  if (decision.kind == RemedyKind::kLadder) return FollowLadder(decision, view);
-  if (decision.undoes == 0) return FollowMove(decision, view);
-  if (!view.is_drained(decision.node)) return {OrderState::kDone};
-  return {OrderState::kFailed, absl::StrCat(decision.node.value(), " is held by a person")};
-}
-
 }  // namespace
 
 JobStragglers::JobStragglers(const StragglerOptions& options, StragglerMode mode)
@@ -134,7 +57,9 @@ RemedyActions JobStragglers::Follow(const JobView& view, Moment now) {
   if (job.ended_already()) {
     detector_.reset();
     measured_.reset();
-    slow_.clear();
+    exchanges_.reset();
+    trials_.Restart();
+    told_.Restart();
     Add(policy_.OnJobEnded(now));
     return std::exchange(actions_, {});
   }
@@ -195,7 +120,9 @@ void JobStragglers::Begin(const JobView& view) {
   generation_ = view.facts.generation;
   epoch_ = view.facts.epoch;
   first_step_ = FirstStep(job);
-  slow_.clear();
+  told_.Restart();
+  trials_.Restart();
+  WatchExchanges(view);
   ranks_.clear();
   if (ranks < 2) {
     detector_.reset();
@@ -220,13 +147,24 @@ void JobStragglers::Begin(const JobView& view) {
     detector_->Restart(std::move(peers));
   }
   if (is_new_generation || measured_ == nullptr) {
-    measured_ = std::make_unique<Measured>(ranks);
+    measured_ = std::make_unique<Measured>(ranks, first_step_);
     measured_->rows_to_skip = kRowsToSkip;
     plan_.reset();
   }
   measured_->span = {};
-  measured_->trial.reset();
-  measured_->calibration.reset();
+}
+
+void JobStragglers::WatchExchanges(const JobView& view) {
+  const Job& job = *view.job;
+  exchanges_.reset();
+  const bool is_whole = static_cast<int>(job.ranks.size()) == job.request.ranks;
+  if (!is_whole || job.plan.epoch != epoch_) return;  // Nobody has told who exchanges with whom.
+  ExchangeLevels levels;
+  levels.ladder = job.plan.ladder;
+  levels.homes = HomesOf(job);
+  levels.gradient_groups = GradientGroups(job.request.strategy, levels.homes);
+  levels.warmup_steps = job.request.strategy.warmup_steps;
+  exchanges_.emplace(options_.detector, levels);
 }
 
 void JobStragglers::TakeStep(int rank, const StepTimes& times, const JobView& view, Moment now) {
@@ -244,8 +182,9 @@ void JobStragglers::TakeStep(int rank, const StepTimes& times, const JobView& vi
   } else {
     measured_->stalls.Add(rank, times.step, OwnSeconds(times));
   }
-  const std::optional<StepRow> row = measured_->rows.Add(rank, times);
-  if (row.has_value()) TakeRow(*row, view, now);
+  measured_->rows.Add(rank, times, found_rows_);
+  for (const StepRow& row : found_rows_) TakeRow(row, view, now);
+  found_rows_.clear();
 }
 
 void JobStragglers::TakeRow(const StepRow& row, const JobView& view, Moment now) {
@@ -253,17 +192,15 @@ void JobStragglers::TakeRow(const StepRow& row, const JobView& view, Moment now)
   if (row.masked || measured_->rows_to_skip-- > 0) return;
   measured_->rows_to_skip = 0;
   step_s_ = row.total_s;
+  if (exchanges_.has_value()) exchanges_->Add(row, found_exchanges_);
   for (const auto& [ranks, seconds] : row.averaging_s) measured_->averaging.Add(ranks, seconds);
   if (view.job->plan.ladder.empty()) {
     double& exchange = measured_->gradient_exchange_s;
     exchange += (exchange == 0 ? 1 : kForgetting) * (row.communication_s - exchange);
   }
-  Calibrate(row, view);
-  if (measured_->trial.has_value()) {
-    const auto compared =
-        measured_->trial->Add(row, measured_->averaging, measured_->gradient_exchange_s);
-    if (compared.has_value()) Add(policy_.OnComparedSteps(*compared, view.facts, now));
-  }
+  const auto compared =
+      trials_.Add(row, *view.job, measured_->averaging, measured_->gradient_exchange_s);
+  if (compared.has_value()) Add(policy_.OnComparedSteps(*compared, view.facts, now));
   StepSpan& span = measured_->span;
   if (span.steps == 0) span = {generation_, epoch_, row.step, 0, 0};
   ++span.steps;
@@ -272,41 +209,19 @@ void JobStragglers::TakeRow(const StepRow& row, const JobView& view, Moment now)
   Add(policy_.OnStepTimes(std::exchange(span, {}), view.facts, now));
 }
 
-void JobStragglers::Calibrate(const StepRow& row, const JobView& view) {
-  if (!measured_->calibration.has_value()) measured_->calibration.emplace(SetupOf(*view.job));
-  const auto compared =
-      measured_->calibration->Add(row, measured_->averaging, measured_->gradient_exchange_s);
-  if (!compared.has_value() || compared->without_s <= 0) return;
-  const double ratio = compared->with_s / compared->without_s;
-  overhead_ += (overhead_ == 0 ? 1 : kBlockWeight) * (ratio - overhead_);
-}
-
 void JobStragglers::Judge(const JobView& view, Moment now) {
   for (const Verdict& verdict : found_) {
     const NodeName node =
         verdict.node >= 0 ? nodes_[static_cast<size_t>(verdict.node)] : NodeName();
-    const ToldVerdict told{verdict, node, now.wall};
-    recent_.push_back(told);
-    if (recent_.size() > kVerdictsKept) recent_.pop_front();
-    switch (verdict.kind) {
-      case VerdictKind::kSuspect:
-      case VerdictKind::kPersistent:
-        slow_[verdict.rank] = told;
-        break;
-      case VerdictKind::kNode:
-        slow_[-1 - verdict.node] = told;
-        break;
-      case VerdictKind::kTransient:
-      case VerdictKind::kRecovered:
-        slow_.erase(verdict.rank);
-        slow_.erase(-1 - verdict.node);
-        break;
-      case VerdictKind::kGroup:
-        break;
-    }
+    told_.Tell({verdict, node, now.wall});
     Add(policy_.OnVerdict({verdict, node, generation_, epoch_}, view.facts, now));
   }
   found_.clear();
+  // A slow network is no reason for a remedy.
+  for (const ExchangeVerdict& found : found_exchanges_) {
+    told_.Tell({found.verdict, NodeName(), now.wall, found.group});
+  }
+  found_exchanges_.clear();
 }
 
 bool JobStragglers::MayPlan(const JobView& view, Moment now) const {
@@ -343,38 +258,23 @@ void JobStragglers::FollowOrder(const JobView& view, Moment now) {
     return;
   }
   const int64_t id = found->id;
-  const OrderProgress order = FollowDecision(*found, view);
+  const OrderProgress order = ProgressOf(*found, view);
   if (order.state == OrderState::kFailed) {
     Add(policy_.OnRemedyFailed(id, order.error, view.facts, now));
   } else if (order.state == OrderState::kDone) {
     double paid_s = 0;
+    std::vector<int> replaced;
+    if (found->rank >= 0) replaced = {found->rank};
     if (order_.has_value() && order_->id == id) {
+      replaced = order_->ranks;
       const auto steps = static_cast<double>(view.facts.step - order_->step);
       const double elapsed_s = absl::ToDoubleSeconds(now.steady - order_->given);
       paid_s = std::max(0.0, elapsed_s - steps * found->before.seconds);
     }
     Add(policy_.OnRemedyDone(id, paid_s, view.facts, now));
-    if (const RemedyDecision* done = policy_.Find(id)) BeginTrial(*done, view);
+    const RemedyDecision* const done = policy_.Find(id);
+    if (done != nullptr) trials_.Begin(*done, std::move(replaced), *view.job);
   }
-}
-
-void JobStragglers::BeginTrial(const RemedyDecision& decision, const JobView& view) {
-  if (measured_ == nullptr) return;
-  measured_->trial.reset();
-  const Job& job = *view.job;
-  const bool is_whole = static_cast<int>(job.ranks.size()) == job.request.ranks;
-  if (decision.undoes > 0 || decision.kind == RemedyKind::kShrink || !is_whole) return;
-  TrialSetup setup = SetupOf(job);
-  if (overhead_ > 0) setup.overhead = overhead_;
-  if (decision.kind == RemedyKind::kLadder) {
-    setup.former = decision.former;
-  } else {
-    if (decision.rank >= 0) setup.replaced = {decision.rank};
-    if (order_.has_value() && order_->id == decision.id) setup.replaced = order_->ranks;
-    setup.slowdown = decision.verdict.slowdown;
-    if (setup.replaced.empty()) return;
-  }
-  measured_->trial.emplace(std::move(setup));
 }
 
 RemedyActions JobStragglers::Conclude(const JobView& view, Moment now) {

@@ -2,27 +2,25 @@
 //
 //   StepTimes ─┬─▶ StragglerDetector ─▶ verdicts ───────────╮
 //              ├─▶ LadderStalls, costs ─▶ PlanLadder ────────┼─▶ RemedyPolicy ─▶ RemedyActions
-//              ╰─▶ StepRows ─▶ mean step, Trial ─────────────╯
+//              ╰─▶ StepRows ─┬─▶ mean step, Trial ───────────╯
+//                            ╰─▶ ExchangeWatch ─▶ verdicts, for people only
 //
 // Only steps of the generation that trains count: with a new one, or a new plan epoch, the detector
-// begins anew. While ranks are being replaced nothing is taken in, and steps from before are
-// dropped when they come late. Ranks are compared with those on the same kind of hardware.
+// and the watch of the exchanges begin anew. While ranks are being replaced nothing is taken in,
+// and steps from before are dropped when they come late. Ranks are compared with those on the same
+// kind of hardware.
 //
 // What an average of parameters costs is not known before the first: until then the exchange of the
 // gradients stands for it, which are as many bytes, though a part of it hides behind the backward
 // pass. So a first plan may promise too much; the check afterwards tells.
 //
-// An order is done when the job shows it: all ranks train by a later epoch (ladder), or in a later
-// generation without a rank on the node. It has failed when the job shows that it will not come
-// about: what it asked for was refused or taken back, or the plan could not be prepared.
+// What has become of an order is read off the job (order_progress.h).
 //
 // Pure. Thread-compatible. References are valid until the next call.
 #ifndef CONTROLLER_CORE_STRAGGLERS_JOB_JOB_STRAGGLERS_H_
 #define CONTROLLER_CORE_STRAGGLERS_JOB_JOB_STRAGGLERS_H_
 
 #include <cstdint>
-#include <deque>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -33,12 +31,14 @@
 #include "absl/types/span.h"
 #include "common/core/ids.h"
 #include "common/core/moment.h"
-#include "controller/core/job.h"
 #include "controller/core/refusal.h"
 #include "controller/core/stragglers/detector/detector.h"
+#include "controller/core/stragglers/job/exchange_watch.h"
+#include "controller/core/stragglers/job/job_trials.h"
+#include "controller/core/stragglers/job/job_view.h"
 #include "controller/core/stragglers/job/step_rows.h"
 #include "controller/core/stragglers/job/step_times.h"
-#include "controller/core/stragglers/job/trial.h"
+#include "controller/core/stragglers/job/told_verdicts.h"
 #include "controller/core/stragglers/ladder/ladder_cost.h"
 #include "controller/core/stragglers/ladder/ladder_planner.h"
 #include "controller/core/stragglers/ladder/ladder_stalls.h"
@@ -52,26 +52,6 @@ struct StragglerOptions {
   RemedyOptions remedy;
   // Between two plans of a ladder.
   absl::Duration plan_every = absl::Seconds(10);
-};
-
-// The newest so many verdicts are kept for people.
-inline constexpr size_t kVerdictsKept = 50;
-
-// A verdict as it was told.
-struct ToldVerdict {
-  Verdict verdict;
-  NodeName node;    // Empty for a group.
-  absl::Time time;  // Wall.
-};
-
-// A job, and the cluster around it, as they are now.
-struct JobView {
-  const Job* job = nullptr;
-  RemedyFacts facts;
-  // By rank: what its node is, for comparing; the same for those that are alike.
-  std::vector<std::string> hardware;
-  // The node of an order that drains it is to be emptied; of an undo, it no longer is.
-  std::function<bool(const NodeName&)> is_drained;
 };
 
 class JobStragglers {
@@ -100,10 +80,7 @@ class JobStragglers {
   absl::Time NextDeadline() const;
 
   const RemedyPolicy& policy() const { return policy_; }
-  // Ranks that are slow now, by rank, and nodes, by -1 - their number.
-  const std::map<int, ToldVerdict>& slow() const { return slow_; }
-  // The newest ones, oldest first.
-  const std::deque<ToldVerdict>& recent() const { return recent_; }
+  const ToldVerdicts& told() const { return told_; }
   const std::optional<LadderPlan>& plan() const { return plan_; }
   // Of the latest step that all ranks have told of; 0: none yet.
   double step_s() const { return step_s_; }
@@ -116,16 +93,14 @@ class JobStragglers {
  private:
   // What is measured of one generation, and forgotten with it.
   struct Measured {
-    explicit Measured(int ranks) : stalls(ranks), rows(ranks) {}
+    Measured(int ranks, int64_t first_step) : stalls(ranks), rows(ranks, first_step) {}
 
     LadderStalls stalls;
     StepRows rows;
     AllReduceCosts averaging;
-    double gradient_exchange_s = 0;    // Of the latest synchronous steps.
-    StepSpan span;                     // Being filled.
-    std::optional<Trial> trial;        // Of the remedy that is being checked.
-    std::optional<Trial> calibration;  // Of nothing: measures the overhead.
-    int rows_to_skip = 0;              // The first ones are not typical.
+    double gradient_exchange_s = 0;  // Of the latest synchronous steps.
+    StepSpan span;                   // Being filled.
+    int rows_to_skip = 0;            // The first ones are not typical.
   };
   // What an order under way has found when it was given.
   struct Order {
@@ -136,12 +111,11 @@ class JobStragglers {
   };
 
   void Begin(const JobView& view);
+  void WatchExchanges(const JobView& view);
   void TakeStep(int rank, const StepTimes& times, const JobView& view, Moment now);
   void TakeRow(const StepRow& row, const JobView& view, Moment now);
-  void Calibrate(const StepRow& row, const JobView& view);
   void Judge(const JobView& view, Moment now);
   void FollowOrder(const JobView& view, Moment now);
-  void BeginTrial(const RemedyDecision& decision, const JobView& view);
   void Plan(const JobView& view, Moment now);
   bool MayPlan(const JobView& view, Moment now) const;
   RemedyActions Conclude(const JobView& view, Moment now);
@@ -158,18 +132,20 @@ class JobStragglers {
   std::vector<NodeName> nodes_;  // By the detector's number, for good.
   std::unique_ptr<StragglerDetector> detector_;
   std::unique_ptr<Measured> measured_;
+  std::optional<ExchangeWatch> exchanges_;  // Of the generation and the epoch.
 
-  std::map<int, ToldVerdict> slow_;
-  std::deque<ToldVerdict> recent_;
+  ToldVerdicts told_;
   std::optional<LadderPlan> plan_;
   absl::Time plan_due_ = absl::InfinitePast();  // Steady.
   std::optional<Order> order_;
-  double overhead_ = 0;  // TrialSetup::overhead; 0: not known.
+  JobTrials trials_;
   double step_s_ = 0;
   int64_t rows_seen_ = 0;
   int64_t dropped_ = 0;
-  std::vector<Verdict> found_;  // Scratch.
-  RemedyActions actions_;       // Of the call under way.
+  std::vector<Verdict> found_;                    // Scratch.
+  std::vector<StepRow> found_rows_;               // Scratch.
+  std::vector<ExchangeVerdict> found_exchanges_;  // Scratch.
+  RemedyActions actions_;                         // Of the call under way.
 };
 
 }  // namespace paceline

@@ -1,11 +1,16 @@
 #include "controller/core/stragglers/job/step_rows.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <vector>
 
 namespace paceline {
 namespace {
+
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
 StepTimes Step(int64_t step, double total_s, double communication_s = 0) {
   StepTimes times;
@@ -15,48 +20,114 @@ StepTimes Step(int64_t step, double total_s, double communication_s = 0) {
   return times;
 }
 
+// What a report completes.
+std::vector<StepRow> Told(StepRows& rows, int rank, const StepTimes& times) {
+  std::vector<StepRow> complete;
+  rows.Add(rank, times, complete);
+  return complete;
+}
+
 TEST(StepRowsTest, StepIsARowOnceAllHaveTold) {
-  StepRows rows(2);
-  EXPECT_FALSE(rows.Add(0, Step(7, 0.2, 0.05)).has_value());
-  EXPECT_FALSE(rows.Add(0, Step(8, 0.4)).has_value());
-  const auto row = rows.Add(1, Step(7, 0.4, 0.01));
-  ASSERT_TRUE(row.has_value());
-  EXPECT_EQ(row->step, 7);
-  EXPECT_DOUBLE_EQ(row->total_s, 0.3);
-  EXPECT_DOUBLE_EQ(row->communication_s, 0.01);
-  EXPECT_FALSE(row->masked);
-  EXPECT_TRUE(rows.Add(1, Step(8, 0.4)).has_value());
+  StepRows rows(2, 0);
+  EXPECT_THAT(Told(rows, 0, Step(7, 0.2, 0.05)), IsEmpty());
+  EXPECT_THAT(Told(rows, 0, Step(8, 0.4)), IsEmpty());
+  const auto row = Told(rows, 1, Step(7, 0.4, 0.01));
+  ASSERT_THAT(row, SizeIs(1));
+  EXPECT_EQ(row[0].step, 7);
+  EXPECT_DOUBLE_EQ(row[0].total_s, 0.3);
+  EXPECT_DOUBLE_EQ(row[0].communication_s, 0.01);
+  EXPECT_FALSE(row[0].masked);
+  EXPECT_THAT(Told(rows, 1, Step(8, 0.4)), SizeIs(1));
 }
 
 TEST(StepRowsTest, RepeatedAndLateReportsChangeNothing) {
-  StepRows rows(2);
-  EXPECT_FALSE(rows.Add(0, Step(7, 0.2)).has_value());
-  EXPECT_FALSE(rows.Add(0, Step(7, 0.9)).has_value());
-  EXPECT_DOUBLE_EQ(rows.Add(1, Step(7, 0.2))->total_s, 0.2);
-  EXPECT_FALSE(rows.Add(1, Step(7, 0.2)).has_value());
-  EXPECT_FALSE(rows.Add(0, Step(7 + kOpenSteps, 0.2)).has_value()) << "takes the place of 7";
-  EXPECT_FALSE(rows.Add(0, Step(7, 0.2)).has_value());
-  EXPECT_FALSE(rows.Add(1, Step(7, 0.2)).has_value());
-  EXPECT_TRUE(rows.Add(1, Step(7 + kOpenSteps, 0.2)).has_value());
+  StepRows rows(2, 0);
+  EXPECT_THAT(Told(rows, 0, Step(7, 0.2)), IsEmpty());
+  EXPECT_THAT(Told(rows, 0, Step(7, 0.9)), IsEmpty());
+  EXPECT_DOUBLE_EQ(Told(rows, 1, Step(7, 0.2)).at(0).total_s, 0.2);
+  EXPECT_THAT(Told(rows, 1, Step(7, 0.2)), IsEmpty());
+  EXPECT_THAT(Told(rows, 0, Step(7 + kOpenSteps, 0.2)), IsEmpty()) << "takes the place of 7";
+  EXPECT_THAT(Told(rows, 0, Step(7, 0.2)), IsEmpty());
+  EXPECT_THAT(Told(rows, 1, Step(7, 0.2)), IsEmpty());
+  EXPECT_THAT(Told(rows, 1, Step(7 + kOpenSteps, 0.2)), SizeIs(1));
+}
+
+TEST(StepRowsTest, AFewLostReportsAreStoodFor) {
+  StepRows rows(20, 0);
+  std::vector<StepRow> complete;
+  for (int64_t step = 0; step < 100; ++step) {
+    for (int rank = 0; rank < 20; ++rank) {
+      const bool lost = rank == 5 || (rank == 6 && step == 50);
+      if (!lost) rows.Add(rank, Step(step, rank == 7 ? 3 : 1), complete);
+    }
+  }
+  // Each waits for its last rank until one kPatience later is as far. Step 50 is no row, and nor is
+  // the one that would have come with it.
+  EXPECT_THAT(complete, SizeIs(100 - kPatience - 2));
+  ASSERT_FALSE(complete.empty());
+  EXPECT_NEAR(complete[0].total_s, 21.0 / 19, 1e-9) << "of those that have told";
+  EXPECT_EQ(complete[0].own_s[5], 1) << "the median";
+  EXPECT_EQ(complete[0].own_s[7], 3);
+  EXPECT_THAT(Told(rows, 5, Step(0, 1)), IsEmpty()) << "too late";
+}
+
+TEST(StepRowsTest, StepsOfAFarFutureKeepNoneAway) {
+  StepRows rows(2, 1000);
+  for (int64_t step = 0; step < kOpenSteps; ++step) {
+    EXPECT_THAT(Told(rows, 0, Step(1000 + kFarAhead + step, 0.2)), IsEmpty());
+  }
+  int complete = 0;
+  for (int64_t step = 1000; step < 1100; ++step) {
+    Told(rows, 0, Step(step, 0.2));
+    complete += static_cast<int>(Told(rows, 1, Step(step, 0.2)).size());
+  }
+  EXPECT_EQ(complete, 100);
+}
+
+TEST(StepRowsTest, RankMayTellOfManyStepsBeforeAnother) {
+  StepRows rows(2, 0);
+  for (int64_t step = 0; step < 1000; ++step) Told(rows, 0, Step(step, 0.001));
+  int complete = 0;
+  for (int64_t step = 0; step < 1000; ++step) {
+    complete += static_cast<int>(Told(rows, 1, Step(step, 0.001)).size());
+  }
+  EXPECT_EQ(complete, kOpenSteps) << "the newest ones";
 }
 
 TEST(StepRowsTest, AveragesAreToldByTheRanksThatTheyWereOver) {
-  StepRows rows(3);
+  StepRows rows(3, 0);
   StepTimes times = Step(3, 1);
   times.averaging_ranks = 2;
   times.averaging_s = 0.3;
-  rows.Add(0, times);
+  Told(rows, 0, times);
   times.averaging_s = 0.1;
   times.masked = true;
-  rows.Add(1, times);
+  Told(rows, 1, times);
   times.averaging_ranks = 0;
   times.averaging_s = 0;
   times.masked = false;
-  const auto row = rows.Add(2, times);
-  ASSERT_TRUE(row.has_value());
-  EXPECT_TRUE(row->masked);
-  EXPECT_EQ(row->averaging_s.size(), 1U);
-  EXPECT_DOUBLE_EQ(row->averaging_s.at(2), 0.1);
+  const auto row = Told(rows, 2, times);
+  ASSERT_THAT(row, SizeIs(1));
+  EXPECT_TRUE(row[0].masked);
+  EXPECT_EQ(row[0].averaging_s.size(), 1U);
+  EXPECT_DOUBLE_EQ(row[0].averaging_s.at(2), 0.1);
+}
+
+TEST(StepRowsTest, ExchangesAreToldByRank) {
+  StepRows rows(2, 0);
+  StepTimes times = Step(3, 1, 0.25);
+  times.averaging_ranks = 2;
+  times.averaging_s = 0.5;
+  Told(rows, 1, times);
+  const auto row = Told(rows, 0, Step(3, 1, 0.125));
+  ASSERT_THAT(row, SizeIs(1));
+  const std::vector<RankExchange>& exchanges = row[0].exchanges;
+  ASSERT_EQ(exchanges.size(), 2U);
+  EXPECT_EQ(exchanges[0].gradients_s, 0.125F);
+  EXPECT_EQ(exchanges[0].averaging_ranks, 0);
+  EXPECT_EQ(exchanges[1].gradients_s, 0.25F);
+  EXPECT_EQ(exchanges[1].averaging_s, 0.5F);
+  EXPECT_EQ(exchanges[1].averaging_ranks, 2);
 }
 
 TEST(StepTimesTest, NonsenseIsNotPlausible) {

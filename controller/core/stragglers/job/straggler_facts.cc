@@ -74,6 +74,9 @@ JobView ViewJob(const Cluster& cluster, const Job& job) {
   facts.min_ranks = MinRanks(job);
   facts.step = Summarize(job, absl::InfinitePast()).step;
   facts.steps_left = std::max<int64_t>(0, job.request.steps - facts.step);
+  facts.spares =
+      static_cast<int>(std::count_if(job.spares.begin(), job.spares.end(),
+                                     [&](const RankState& spare) { return IsUsable(job, spare); }));
   facts.checked_spares = CountSpares(cluster, job);
   const Automation& automation = cluster.automation();
   if (automation.paused) {

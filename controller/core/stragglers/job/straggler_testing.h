@@ -4,10 +4,12 @@
 #define CONTROLLER_CORE_STRAGGLERS_JOB_STRAGGLER_TESTING_H_
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -37,6 +39,8 @@ class WatchedJob {
  public:
   // Seconds of its own that a rank on the node needs for the step.
   using OwnTime = std::function<double(const NodeName& node, int64_t step)>;
+  // By rank.
+  using Row = std::function<std::vector<StepTimes>(const std::vector<RankState>&, int64_t step)>;
 
   // One slot on each node: n00, n01, ...
   explicit WatchedJob(const JobRequest& request, int nodes = 10,
@@ -64,30 +68,47 @@ class WatchedJob {
     return job().ranks[static_cast<size_t>(rank)].place.node.value();
   }
 
-  // So many steps, told ten at a time, each rank's in one piece.
+  // So many synchronous steps of all jobs, told ten at a time, each rank's in one piece.
   void Train(int64_t steps, const OwnTime& own) {
+    TrainAs(steps, [&](const std::vector<RankState>& ranks, int64_t s) {
+      double longest = 0;
+      for (const RankState& rank : ranks) longest = std::max(longest, own(rank.place.node, s));
+      std::vector<StepTimes> row;
+      for (const RankState& rank : ranks) {
+        const double seconds = own(rank.place.node, s);
+        StepTimes times;
+        times.forward_s = seconds / 3;
+        times.backward_s = 2 * seconds / 3;
+        times.communication_s = longest - seconds + 0.001;
+        times.total_s = longest + 0.001;
+        row.push_back(times);
+      }
+      return row;
+    });
+  }
+
+  // The same with all times by rank but for the step's number.
+  void TrainAs(int64_t steps, const Row& row_of) {
     for (int64_t begin = 0; begin < steps; begin += 10) {
-      std::vector<RankState> ranks = job().ranks;
+      std::vector<std::vector<RankState>> jobs;
+      for (const auto& [id, job] : cluster->jobs()) jobs.push_back(job.ranks);
       std::map<TrainerId, std::vector<StepTimes>> told;
       for (int i = 0; i < 10; ++i, ++step) {
         double longest = 0;
-        for (const RankState& rank : ranks) {
-          longest = std::max(longest, own(rank.place.node, step));
+        for (const std::vector<RankState>& ranks : jobs) {
+          std::vector<StepTimes> row = row_of(ranks, step);
+          for (size_t r = 0; r < ranks.size(); ++r) {
+            row[r].step = step;
+            longest = std::max(longest, row[r].total_s);
+            told[ranks[r].report.id].push_back(row[r]);
+          }
         }
-        for (const RankState& rank : ranks) {
-          const double seconds = own(rank.place.node, step);
-          StepTimes times;
-          times.step = step;
-          times.forward_s = seconds / 3;
-          times.backward_s = 2 * seconds / 3;
-          times.communication_s = longest - seconds + 0.001;
-          times.total_s = longest + 0.001;
-          told[rank.report.id].push_back(times);
-        }
-        Wait(absl::Seconds(longest + 0.001));
+        Wait(absl::Seconds(longest));
       }
-      for (const RankState& rank : ranks) {
-        Tell(rank.place.node, rank.report.id, told[rank.report.id]);
+      for (const std::vector<RankState>& ranks : jobs) {
+        for (const RankState& rank : ranks) {
+          Tell(rank.place.node, rank.report.id, told[rank.report.id]);
+        }
       }
       Report();
     }
@@ -117,15 +138,33 @@ class WatchedJob {
 
   void ApplyAdvice(int64_t advice) { Carry(stragglers->Apply(*cluster, id, advice, "ann", now)); }
 
+  // What was decided happens, and is stored.
+  void Carry(StragglerActions decided) {
+    Note(decided);
+    const auto follow = [this](const Actions& stepped) {
+      StragglerActions next = stragglers->Follow(*cluster, stepped, now);
+      Note(next);
+      return next;
+    };
+    Actions actions;
+    CarryOut(*cluster, follow, now, actions, decided);
+    for (const auto& [job_id, number] : decided.store) {
+      stored[number] = *stragglers->Find(job_id)->policy().Find(number);
+    }
+    for (const auto& [job_id, number] : decided.forget) stored.erase(number);
+  }
+
   void Wait(absl::Duration duration) {
     now.steady += duration;
     now.wall += duration;
     if (stragglers->NextDeadline() <= now.steady) Carry(stragglers->Tick(*cluster, now));
   }
 
-  // The controller goes down and comes up again with what was stored.
-  void Restart() {
+  // The controller goes down and comes up again with what was stored; the job's state may be
+  // another one then.
+  void Restart(std::optional<JobState> state = std::nullopt) {
     std::vector<Job> jobs = {job()};
+    jobs.front().state = state.value_or(jobs.front().state);
     std::vector<Node> nodes;
     for (const auto& [name, node] : cluster->nodes()) nodes.push_back(node);
     Start(std::move(jobs), nodes);
@@ -165,22 +204,9 @@ class WatchedJob {
     Carry(stragglers->Restore({{id, std::move(decisions)}}, *cluster, now));
   }
 
-  void Carry(StragglerActions actions) {
-    while (true) {
-      for (const auto& [job_id, number] : actions.store) {
-        stored[number] = *stragglers->Find(job_id)->policy().Find(number);
-      }
-      for (const auto& [job_id, number] : actions.forget) stored.erase(number);
-      if (actions.events.empty()) return;
-      if (stops_at_order) plays = false;
-      StragglerActions next;
-      for (const Event& event : actions.events) {
-        events.push_back(event);
-        const Actions stepped = cluster->Step(event, now);
-        next.Merge(stragglers->Follow(*cluster, stepped, now));
-      }
-      actions = std::move(next);
-    }
+  void Note(const StragglerActions& decided) {
+    events.insert(events.end(), decided.events.begin(), decided.events.end());
+    if (!decided.events.empty() && stops_at_order) plays = false;
   }
 
   TrainerReport Play(const NodeName& node, const PlannedTrainer& planned) {

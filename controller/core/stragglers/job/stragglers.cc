@@ -1,9 +1,11 @@
 #include "controller/core/stragglers/job/stragglers.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "controller/core/hold.h"
+#include "controller/core/plan.h"
 #include "controller/core/stragglers/job/straggler_facts.h"
 
 namespace paceline {
@@ -15,6 +17,18 @@ void StragglerActions::Merge(StragglerActions later) {
   events.insert(events.end(), later.events.begin(), later.events.end());
 }
 
+void CarryOut(Cluster& cluster, const std::function<StragglerActions(const Actions&)>& follow,
+              Moment now, Actions& actions, StragglerActions& decided) {
+  while (!decided.events.empty()) {
+    Actions stepped;
+    for (const Event& event : std::exchange(decided.events, {})) {
+      stepped.Merge(cluster.Step(event, now));
+    }
+    decided.Merge(follow(stepped));
+    actions.Merge(std::move(stepped));
+  }
+}
+
 StragglerActions Stragglers::Restore(std::map<JobId, std::vector<RemedyDecision>> decisions,
                                      const Cluster& cluster, Moment now) {
   StragglerActions actions;
@@ -24,7 +38,11 @@ StragglerActions Stragglers::Restore(std::map<JobId, std::vector<RemedyDecision>
       for (const RemedyDecision& decision : stored) actions.forget.emplace(id, decision.id);
       continue;
     }
-    Take(job->second, Get(job->second).Restore(std::move(stored), now), actions);
+    JobStragglers& stragglers = Get(job->second);
+    Take(job->second, stragglers.Restore(std::move(stored), now), actions);
+    // Nobody will tell of it any more.
+    if (!job->second.ended_already()) continue;
+    Take(job->second, stragglers.Follow(ViewOf(cluster, job->second), now), actions);
   }
   return actions;
 }
@@ -38,6 +56,7 @@ StragglerActions Stragglers::Follow(const Cluster& cluster, const Actions& stepp
     for (const RemedyDecision& decision : known->second->policy().decisions()) {
       actions.forget.emplace(id, decision.id);
     }
+    live_.erase(id);
     jobs_.erase(known);
   }
   for (const JobId& id : stepped.show_jobs) {
@@ -46,9 +65,10 @@ StragglerActions Stragglers::Follow(const Cluster& cluster, const Actions& stepp
     const Job& job = found->second;
     if (jobs_.count(id) == 0 && job.state != JobState::kRunning) continue;
     Take(job, Get(job).Follow(ViewOf(cluster, job), now), actions);
+    if (job.ended_already()) live_.erase(id);
   }
   // What an order waits for may be a node's state.
-  for (const auto& [id, stragglers] : jobs_) {
+  for (const auto& [id, stragglers] : live_) {
     const auto& decisions = stragglers->policy().decisions();
     const bool waits = std::any_of(decisions.begin(), decisions.end(), IsInFlight);
     if (!waits || stepped.show_jobs.count(id) > 0) continue;
@@ -86,7 +106,7 @@ StragglerActions Stragglers::Apply(const Cluster& cluster, const JobId& id, int6
 
 StragglerActions Stragglers::Tick(const Cluster& cluster, Moment now) {
   StragglerActions actions;
-  for (const auto& [id, stragglers] : jobs_) {
+  for (const auto& [id, stragglers] : live_) {
     if (stragglers->NextDeadline() > now.steady) continue;
     const Job& job = cluster.jobs().at(id);
     Take(job, stragglers->Tick(ViewOf(cluster, job), now), actions);
@@ -96,7 +116,7 @@ StragglerActions Stragglers::Tick(const Cluster& cluster, Moment now) {
 
 absl::Time Stragglers::NextDeadline() const {
   absl::Time next = absl::InfiniteFuture();
-  for (const auto& [id, job] : jobs_) next = std::min(next, job->NextDeadline());
+  for (const auto& [id, stragglers] : live_) next = std::min(next, stragglers->NextDeadline());
   return next;
 }
 
@@ -109,6 +129,7 @@ JobStragglers& Stragglers::Get(const Job& job) {
   std::unique_ptr<JobStragglers>& stragglers = jobs_[job.request.id];
   if (stragglers == nullptr) {
     stragglers = std::make_unique<JobStragglers>(options_, job.request.stragglers);
+    if (!job.ended_already()) live_.emplace(job.request.id, stragglers.get());
   }
   return *stragglers;
 }
@@ -116,7 +137,35 @@ JobStragglers& Stragglers::Get(const Job& job) {
 const JobView& Stragglers::ViewOf(const Cluster& cluster, const Job& job) {
   const auto known = views_.find(job.request.id);
   if (known != views_.end()) return known->second;
-  return views_.emplace(job.request.id, ViewJob(cluster, job)).first->second;
+  JobView view = ViewJob(cluster, job);
+  view.facts.node = [this, of_cluster = view.facts.node](const NodeName& name) {
+    RemedyNode node = of_cluster(name);
+    node.replaced_before = CountReplacements(name);
+    return node;
+  };
+  return views_.emplace(job.request.id, std::move(view)).first->second;
+}
+
+int Stragglers::CountReplacements(const NodeName& node) const {
+  const auto was_done = [&](const RemedyDecision& d) {
+    return d.node == node && d.undoes == 0 &&
+           (IsChecked(d) || d.state == DecisionState::kHelped ||
+            d.state == DecisionState::kUnchecked);
+  };
+  absl::Time drained = absl::InfinitePast();
+  std::vector<absl::Time> replaced;
+  for (const auto& [id, job] : jobs_) {
+    for (const RemedyDecision& decision : job->policy().decisions()) {
+      if (!was_done(decision)) continue;
+      if (decision.kind == RemedyKind::kDrain) {
+        drained = std::max(drained, decision.made);
+      } else if (decision.kind == RemedyKind::kHotSwap || decision.kind == RemedyKind::kShrink) {
+        replaced.push_back(decision.made);
+      }
+    }
+  }
+  return static_cast<int>(std::count_if(replaced.begin(), replaced.end(),
+                                        [&](absl::Time made) { return made > drained; }));
 }
 
 void Stragglers::Take(const Job& job, const RemedyActions& taken, StragglerActions& actions) {
@@ -134,12 +183,19 @@ void Stragglers::Take(const Job& job, const RemedyActions& taken, StragglerActio
       actions.events.push_back(std::move(event));
   }
   if (!taken.order.has_value()) return;
-  for (Event& event : EventsOf(job, *policy.Find(*taken.order))) {
+  for (Event& event : EventsOf(job, policy, *policy.Find(*taken.order))) {
     actions.events.push_back(std::move(event));
   }
 }
 
-std::vector<Event> Stragglers::EventsAfterFailure(const Job& job, const RemedyDecision& failed) {
+std::vector<Event> Stragglers::EventsAfterFailure(const Job& job,
+                                                  const RemedyDecision& failed) const {
+  if (failed.kind == RemedyKind::kLadder) {
+    const bool is_left = job.plan.ladder == failed.ladder && !RefuseLadder(job).has_value();
+    if (!is_left) return {};
+    return {LadderChanged{job.request.id, with_ladder_(job.plan.strategy, failed.former),
+                          failed.former}};
+  }
   if (failed.undoes > 0) return {};
   if (failed.kind == RemedyKind::kHotSwap && job.recovery.vacate.count(failed.node) > 0) {
     return {ReplacementWithdrawn{job.request.id, failed.node}};
@@ -150,7 +206,8 @@ std::vector<Event> Stragglers::EventsAfterFailure(const Job& job, const RemedyDe
   return {};
 }
 
-std::vector<Event> Stragglers::EventsOf(const Job& job, const RemedyDecision& decision) const {
+std::vector<Event> Stragglers::EventsOf(const Job& job, const RemedyPolicy& policy,
+                                        const RemedyDecision& decision) const {
   const JobId& id = job.request.id;
   const std::string why =
       absl::StrCat("decision ", decision.id, " of job ", id.value(), ": ", decision.reason);
@@ -166,7 +223,10 @@ std::vector<Event> Stragglers::EventsOf(const Job& job, const RemedyDecision& de
     case RemedyKind::kAskPerson:
       return {};
   }
-  const std::string owner = decision.by.empty() ? std::string(kAutomationOwner) : decision.by;
+  // The automation's drain is taken back, and no hold of a person with it.
+  const RemedyDecision* undone = policy.Find(decision.undoes);
+  const bool is_automatic = decision.by.empty() || (undone != nullptr && undone->automatic);
+  const std::string owner = is_automatic ? std::string(kAutomationOwner) : decision.by;
   if (decision.undoes > 0) return {NodeResumeRequested{decision.node, owner}};
   if (decision.automatic) return {AutomaticDrainRequested{decision.node, why}};
   Hold hold;

@@ -5,8 +5,8 @@
 //   the cluster has stepped ──▶ │ Stragglers │ ──▶ events for the cluster, as a person's would be
 //   a person applies ─────────▶ ╰────────────╯
 //
-// Who uses it stores the decisions with what the events change, in one transaction, gives the
-// events to Cluster::Step at once, and tells it here with Follow (control_loop.cc).
+// Who uses it has the events happen at once (CarryOut), and stores the decisions with what they
+// change, in one transaction (control_loop.cc).
 //
 // Pure. Thread-compatible.
 #ifndef CONTROLLER_CORE_STRAGGLERS_JOB_STRAGGLERS_H_
@@ -44,6 +44,12 @@ struct StragglerActions {
   void Merge(StragglerActions later);
 };
 
+// Has the cluster do what was decided, and what follows from that, until nothing is left to do:
+// adds to both what comes of it. All events happen before `follow` (Stragglers::Follow) hears of
+// any: it looks for what each order under way has changed, and would miss what is still to happen.
+void CarryOut(Cluster& cluster, const std::function<StragglerActions(const Actions&)>& follow,
+              Moment now, Actions& actions, StragglerActions& decided);
+
 class Stragglers {
  public:
   // The serialized paceline.v1.Strategy with another ladder.
@@ -80,15 +86,21 @@ class Stragglers {
  private:
   JobStragglers& Get(const Job& job);
   const JobView& ViewOf(const Cluster& cluster, const Job& job);
+  // Times that a straggler was replaced on the node, of all jobs that are known, since it was
+  // drained last: whoever lets it work again has looked at it.
+  int CountReplacements(const NodeName& node) const;
   void Take(const Job& job, const RemedyActions& taken, StragglerActions& actions);
   // What takes back what is left of an order that has failed.
-  static std::vector<Event> EventsAfterFailure(const Job& job, const RemedyDecision& failed);
+  std::vector<Event> EventsAfterFailure(const Job& job, const RemedyDecision& failed) const;
   // What carries the decision out.
-  std::vector<Event> EventsOf(const Job& job, const RemedyDecision& decision) const;
+  std::vector<Event> EventsOf(const Job& job, const RemedyPolicy& policy,
+                              const RemedyDecision& decision) const;
 
   const StragglerOptions options_;
   const WithLadder with_ladder_;
   std::map<JobId, std::unique_ptr<JobStragglers>> jobs_;
+  // Of these, those that are not over: of the others only the decisions are kept.
+  std::map<JobId, JobStragglers*> live_;
   std::map<JobId, JobView> views_;  // As of the cluster's last step.
 };
 

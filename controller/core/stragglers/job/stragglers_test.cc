@@ -11,6 +11,7 @@
 namespace paceline {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
@@ -75,7 +76,7 @@ TEST(StragglersTest, WithAdviseAPersonDecides) {
   ASSERT_EQ(watched.policy().decisions().size(), 1U);
   EXPECT_EQ(watched.Last().state, DecisionState::kAdvised);
   EXPECT_THAT(watched.events, IsEmpty());
-  EXPECT_EQ(watched.stragglers->Find(watched.id)->slow().count(2), 1U);
+  EXPECT_EQ(watched.stragglers->Find(watched.id)->told().slow().count(2), 1U);
   EXPECT_EQ(watched.stragglers->RefuseApply(*watched.cluster, watched.id, 9)->reason,
             std::string("ADVICE_NOT_FOUND"));
   ASSERT_FALSE(watched.stragglers->RefuseApply(*watched.cluster, watched.id, 1).has_value());
@@ -84,6 +85,66 @@ TEST(StragglersTest, WithAdviseAPersonDecides) {
   EXPECT_NE(watched.NodeOf(2), slow);
   EXPECT_EQ(watched.Last().state, DecisionState::kHelped);
   EXPECT_EQ(watched.Last().by, "ann");
+}
+
+TEST(StragglersTest, OrdersOfTwoJobsAtTheSameTimeAreBothCarriedOut) {
+  WatchedJob watched(WatchedRequest(StragglerMode::kAdvise), 20);
+  JobRequest other = WatchedRequest(StragglerMode::kAdvise);
+  other.id = JobId("job-2");
+  watched.Apply(JobSubmitted{other});
+  for (int i = 0; i < 5; ++i) watched.Report();
+  const Job& beside = watched.cluster->jobs().at(other.id);
+  const std::string slow = watched.NodeOf(5);
+  const std::string slow_beside = beside.ranks[3].place.node.value();
+  watched.Train(600, [&](const NodeName& node, int64_t step) {
+    return std::max(SlowFrom(slow, 200)(node, step), SlowFrom(slow_beside, 200)(node, step));
+  });
+  StragglerActions both =
+      watched.stragglers->Apply(*watched.cluster, watched.id, 1, "ann", watched.now);
+  both.Merge(watched.stragglers->Apply(*watched.cluster, other.id, 1, "ann", watched.now));
+  watched.Carry(std::move(both));
+  watched.Train(300, Healthy);
+  EXPECT_NE(watched.NodeOf(5), slow);
+  EXPECT_EQ(watched.Last().state, DecisionState::kHelped) << watched.Last().outcome;
+  const RemedyDecision& last = watched.stragglers->Find(other.id)->policy().decisions().back();
+  EXPECT_EQ(last.state, DecisionState::kHelped) << last.outcome;
+}
+
+// Decisions of a job that is over, in their order: what was done about stragglers on the node.
+std::vector<RemedyDecision> Done(const std::vector<RemedyKind>& kinds, const std::string& node) {
+  std::vector<RemedyDecision> decisions;
+  for (const RemedyKind kind : kinds) {
+    RemedyDecision decision;
+    decision.id = static_cast<int64_t>(decisions.size()) + 1;
+    decision.kind = kind;
+    decision.state = DecisionState::kHelped;
+    decision.node = NodeName(node);
+    decision.made = absl::FromUnixSeconds(1600000000 + decision.id);
+    decisions.push_back(decision);
+  }
+  return decisions;
+}
+
+TEST(StragglersTest, NodeOnWhichStragglersWereReplacedTwiceIsDrainedTheThirdTime) {
+  using Kinds = std::vector<RemedyKind>;
+  const RemedyKind swap = RemedyKind::kHotSwap;
+  for (const auto& [before, then] : std::vector<std::pair<Kinds, RemedyKind>>{
+           {{}, swap},
+           {{swap}, swap},
+           {{swap, swap}, RemedyKind::kDrain},
+           {{swap, swap, RemedyKind::kDrain}, swap},  // Somebody has looked at it since.
+       }) {
+    WatchedJob watched(WatchedRequest(StragglerMode::kAuto), 20);
+    const std::string slow = watched.NodeOf(5);
+    JobRequest other = WatchedRequest(StragglerMode::kAuto);
+    other.id = JobId("job-0");
+    watched.Apply(JobSubmitted{other});
+    watched.Carry(watched.stragglers->Restore({{other.id, Done(before, slow)}}, *watched.cluster,
+                                              watched.now));
+    watched.Train(400, SlowFrom(slow, 200));
+    ASSERT_FALSE(watched.policy().decisions().empty());
+    EXPECT_EQ(watched.Last().kind, then) << before.size() << " times before";
+  }
 }
 
 TEST(StragglersTest, NothingIsLookedAtWhenItIsOff) {
@@ -148,7 +209,7 @@ TEST(StragglersTest, WhatIsNotOfTheGenerationOrNotOfTheNodeIsDropped) {
   watched.step += 300;
   watched.Train(400, Healthy);
   EXPECT_THAT(watched.policy().decisions(), IsEmpty());
-  EXPECT_THAT(stragglers.slow(), IsEmpty());
+  EXPECT_THAT(stragglers.told().slow(), IsEmpty());
 }
 
 TEST(StragglersTest, StepsBeyondTheJobsEndKeepNobodyFromBeingWatched) {
@@ -215,6 +276,8 @@ TEST(StragglersTest, LadderThatCannotBePreparedHasFailed) {
   ASSERT_FALSE(watched.policy().decisions().empty());
   EXPECT_EQ(watched.policy().Find(1)->state, DecisionState::kFailed);
   EXPECT_EQ(watched.policy().Find(1)->outcome, "no port is free");
+  EXPECT_THAT(watched.job().plan.ladder, IsEmpty()) << "what the ranks still train by";
+  EXPECT_EQ(watched.job().plan.strategy, DescribeLadder({}));
   EXPECT_EQ(Orders(watched).size(), 1U) << "not tried again at once";
 }
 
@@ -251,6 +314,33 @@ TEST(StragglersTest, DrainThatIsTakenBackHasFailed) {
   EXPECT_EQ(watched.NodeOf(5), slow);
 }
 
+TEST(StragglersTest, PersonWhoTakesAnAutomaticDrainBackTakesNoOtherHoldAway) {
+  JobRequest request = WatchedRequest(StragglerMode::kAuto);
+  request.spares = 0;
+  WatchedJob watched(request);
+  const NodeName drained(watched.NodeOf(5));
+  watched.Train(200, SlowFrom(drained.value(), 200));
+  while (watched.job().generation == Generation(1) && watched.step < 2000) {
+    watched.Train(10, SlowFrom(drained.value(), 200));
+  }
+  ASSERT_EQ(watched.Last().kind, RemedyKind::kDrain);
+  for (int i = 0; i < 5 && IsInFlight(watched.Last()); ++i) watched.Report();
+  watched.Apply(AutomationPauseRequested{"ann", "hands off"});
+  Hold cordon;
+  cordon.owner = "bob";
+  watched.Apply(HoldRequested{drained, cordon});
+  const WatchedJob::OwnTime other = SlowFrom(watched.NodeOf(2), watched.step + 20);
+  for (int i = 0; i < 40 && IsChecked(*watched.policy().Find(1)); ++i) watched.Train(10, other);
+  ASSERT_EQ(watched.policy().Find(1)->state, DecisionState::kDidNotHelp)
+      << watched.policy().Find(1)->outcome;
+  ASSERT_EQ(watched.policy().Find(2)->undoes, 1);
+  watched.ApplyAdvice(2);
+  EXPECT_EQ(watched.policy().Find(2)->state, DecisionState::kDone);
+  const std::vector<Hold>& holds = watched.cluster->nodes().at(drained).holds;
+  ASSERT_EQ(holds.size(), 1U);
+  EXPECT_EQ(holds[0].owner, "bob");
+}
+
 TEST(StragglersTest, NothingIsLeftOfAnOrderThatCameToNothing) {
   JobRequest request = WatchedRequest(StragglerMode::kAdvise);
   request.checkpoints.directory = "/checkpoints";
@@ -270,6 +360,34 @@ TEST(StragglersTest, NothingIsLeftOfAnOrderThatCameToNothing) {
   EXPECT_EQ(watched.NodeOf(5), slow);
 }
 
+TEST(StragglersTest, SwapWhoseSpareDiesIsGivenUpWhenThereIsNoPlaceForAnother) {
+  WatchedJob watched(WatchedRequest(StragglerMode::kAuto), 9);
+  const std::string slow = watched.NodeOf(5);
+  watched.stops_at_order = true;
+  while (watched.events.empty() && watched.step < 600) watched.Train(10, SlowFrom(slow, 200));
+  ASSERT_EQ(watched.Last().kind, RemedyKind::kHotSwap);
+  ASSERT_NE(watched.NodeOf(5), slow) << "the spare joins";
+  watched.stops_at_order = false;
+  const NodeName spare(watched.NodeOf(5));
+  Hold cordon;
+  cordon.owner = "bob";
+  watched.Apply(HoldRequested{spare, cordon});
+  TrainerReport dead;
+  dead.id = watched.job().ranks[5].report.id;
+  dead.state = TrainerState::kExited;
+  dead.exit = TrainerExit();
+  dead.exit->failure = FailureKind::kSignal;
+  watched.Apply(NodeReported{spare, {dead}});
+  watched.plays = true;
+  for (int i = 0; i < 3; ++i) watched.Report();
+  ASSERT_EQ(watched.job().state, JobState::kRunning) << watched.job().reason;
+  ASSERT_EQ(watched.job().recovery.vacate.size(), 1U);
+  watched.Train(500, SlowFrom(slow, 200));  // 75 s.
+  EXPECT_EQ(watched.policy().Find(1)->state, DecisionState::kFailed);
+  EXPECT_THAT(watched.job().recovery.vacate, IsEmpty());
+  EXPECT_EQ(watched.NodeOf(5), slow);
+}
+
 TEST(StragglersTest, NothingIsOpenWhenTheJobHasEnded) {
   WatchedJob watched(WatchedRequest(StragglerMode::kAdvise));
   watched.Train(600, SlowFrom(watched.NodeOf(5), 200));
@@ -279,6 +397,40 @@ TEST(StragglersTest, NothingIsOpenWhenTheJobHasEnded) {
   ASSERT_EQ(watched.job().state, JobState::kCancelled);
   EXPECT_EQ(watched.Last().state, DecisionState::kWithdrawn);
   EXPECT_EQ(watched.Last().outcome, "the job has ended");
+  EXPECT_EQ(watched.stragglers->NextDeadline(), absl::InfiniteFuture());
+}
+
+TEST(StragglersTest, DecisionsOfAJobThatHasEndedAreKnownUntilItIsDeleted) {
+  WatchedJob watched(WatchedRequest(StragglerMode::kAdvise));
+  watched.Train(600, SlowFrom(watched.NodeOf(5), 200));
+  watched.Apply(CancelRequested{watched.id, "enough", absl::Seconds(1)});
+  watched.Report();
+  watched.Wait(absl::Hours(2));
+  watched.Report();
+  ASSERT_NE(watched.stragglers->Find(watched.id), nullptr);
+  EXPECT_EQ(watched.Last().state, DecisionState::kWithdrawn);
+  EXPECT_EQ(watched.stored.size(), 1U);
+  watched.Restart();
+  ASSERT_NE(watched.stragglers->Find(watched.id), nullptr);
+  EXPECT_EQ(watched.Last().outcome, "the job has ended");
+  Actions deleted;
+  deleted.delete_jobs.insert(watched.id);
+  const auto actions = watched.stragglers->Follow(*watched.cluster, deleted, watched.now);
+  EXPECT_THAT(actions.forget, ElementsAre(StragglerActions::Key(watched.id, 1)));
+  EXPECT_EQ(watched.stragglers->Find(watched.id), nullptr);
+  EXPECT_EQ(watched.stragglers->NextDeadline(), absl::InfiniteFuture());
+}
+
+TEST(StragglersTest, OrderOfAJobThatIsOverIsClosedWhenTheControllerComesUp) {
+  WatchedJob watched(WatchedRequest(StragglerMode::kAuto));
+  const std::string slow = watched.NodeOf(5);
+  watched.Train(200, SlowFrom(slow, 200));
+  watched.stops_at_order = true;
+  while (watched.events.empty() && watched.step < 600) watched.Train(10, SlowFrom(slow, 200));
+  ASSERT_EQ(watched.stored.at(1).state, DecisionState::kOrdered);
+  watched.Restart(JobState::kSucceeded);
+  EXPECT_NE(watched.stored.at(1).state, DecisionState::kOrdered);
+  EXPECT_EQ(watched.stored.at(1).outcome, "the job has ended");
   EXPECT_EQ(watched.stragglers->NextDeadline(), absl::InfiniteFuture());
 }
 

@@ -1,10 +1,10 @@
 #include "controller/core/stragglers/job/trial.h"
 
-#include <algorithm>
 #include <cstddef>
 #include <numeric>
 #include <utility>
 
+#include "controller/core/stragglers/ladder/ladder_averages.h"
 #include "controller/core/stragglers/ladder/ladder_model.h"
 
 namespace paceline {
@@ -22,14 +22,6 @@ int64_t BlockOf(const TrialSetup& setup) {
   const int64_t cycle = std::lcm(CycleOf(setup.former), CycleOf(setup.present));
   const int64_t block = cycle * ((kShortest + cycle - 1) / cycle);
   return block <= kLongest ? block : 0;
-}
-
-std::vector<ModelLevel> LevelsOf(const Ladder& ladder, const std::vector<RankHome>& homes) {
-  std::vector<ModelLevel> levels;
-  for (const LadderLevel& level : ladder) {
-    levels.push_back({level.period, LadderGroups(level.scope, level.size, homes)});
-  }
-  return levels;
 }
 
 }  // namespace
@@ -52,33 +44,20 @@ std::optional<ComparedSteps> Trial::Add(const StepRow& row, const AllReduceCosts
   if (times_.steps < block_) return std::nullopt;
 
   LadderModel model(times_, setup_.gradient_groups);
-  const std::vector<double> parts = setup_.former.empty()
-                                        ? model.synchronous()
-                                        : model.Cycles(LevelsOf(setup_.former, setup_.homes));
+  const std::vector<ModelLevel> levels = LevelsOf(setup_.former, setup_.homes);
+  const std::vector<double> parts = levels.empty() ? model.synchronous() : model.Cycles(levels);
+  const double communication_s =
+      levels.empty() ? gradient_exchange_s : AveragesPerStep(levels, averaging);
   ComparedSteps compared;
   compared.first_step = first_step_;
   compared.steps = times_.steps;
   compared.with_s = std::exchange(with_s_, 0);
   compared.without_s = setup_.overhead * (std::accumulate(parts.begin(), parts.end(), 0.0) +
-                                          CommunicationOf(averaging, gradient_exchange_s) *
-                                              static_cast<double>(times_.steps));
+                                          communication_s * static_cast<double>(times_.steps));
   times_.steps = 0;
   times_.seconds.clear();
   if (parts.empty()) return std::nullopt;  // Its levels are not nested.
   return compared;
-}
-
-double Trial::CommunicationOf(const AllReduceCosts& averaging, double gradient_exchange_s) const {
-  if (setup_.former.empty()) return gradient_exchange_s;
-  double seconds = 0;
-  double wider = 0;  // Steps at which a wider level averages instead.
-  for (auto level = setup_.former.rbegin(); level != setup_.former.rend(); ++level) {
-    const std::vector<int> groups = LadderGroups(level->scope, level->size, setup_.homes);
-    const double share = 1 / static_cast<double>(level->period);
-    seconds += (share - wider) * averaging.Of(*std::max_element(groups.begin(), groups.end()));
-    wider = share;
-  }
-  return seconds;
 }
 
 }  // namespace paceline

@@ -47,9 +47,6 @@ class Trial {
                                    double gradient_exchange_s);
 
  private:
-  // Per step, by the former ladder.
-  double CommunicationOf(const AllReduceCosts& averaging, double gradient_exchange_s) const;
-
   const TrialSetup setup_;
   const int64_t block_;  // Steps; 0: cycles are too long to be compared.
   OwnTimes times_;       // Of the block being filled.

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "controller/core/stragglers/ladder/ladder_averages.h"
 #include "controller/core/stragglers/ladder/ladder_model.h"
 
 namespace paceline {
@@ -18,10 +19,6 @@ constexpr double kOneSided95 = 1.645;
 double Sum(const std::vector<double>& values, size_t begin, size_t end) {
   return std::accumulate(values.begin() + static_cast<std::ptrdiff_t>(begin),
                          values.begin() + static_cast<std::ptrdiff_t>(end), 0.0);
-}
-
-int Largest(const std::vector<int>& groups) {
-  return groups.empty() ? 1 : *std::max_element(groups.begin(), groups.end());
 }
 
 class Planner {
@@ -59,14 +56,6 @@ class Planner {
   }
 
  private:
-  std::vector<ModelLevel> LevelsOf(const Ladder& ladder) const {
-    std::vector<ModelLevel> levels;
-    for (const LadderLevel& level : ladder) {
-      levels.push_back({level.period, LadderGroups(level.scope, level.size, inputs_.homes)});
-    }
-    return levels;
-  }
-
   LadderPrediction PredictSynchronous() const {
     LadderPrediction prediction;
     prediction.communication_s = inputs_.gradient_exchange_s;
@@ -74,24 +63,19 @@ class Planner {
     return prediction;
   }
 
-  // Per step: of gradients, and of each level at the steps at which no wider one averages.
+  // Per step: of gradients, and of averages.
   double CommunicationOf(const std::vector<ModelLevel>& levels) const {
-    const int shared = Largest(inputs_.gradient_groups);
-    double seconds = 0;
+    const int shared = LargestGroup(inputs_.gradient_groups);
+    double seconds = AveragesPerStep(levels, inputs_.costs);
     if (shared > 1 && inputs_.costs.Of(ranks_) > 0) {
-      seconds = inputs_.gradient_exchange_s * inputs_.costs.Of(shared) / inputs_.costs.Of(ranks_);
-    }
-    for (size_t i = 0; i < levels.size(); ++i) {
-      double rate = 1.0 / static_cast<double>(levels[i].period);
-      if (i + 1 < levels.size()) rate -= 1.0 / static_cast<double>(levels[i + 1].period);
-      seconds += rate * inputs_.costs.Of(Largest(levels[i].groups));
+      seconds += inputs_.gradient_exchange_s * inputs_.costs.Of(shared) / inputs_.costs.Of(ranks_);
     }
     return seconds;
   }
 
   // step_s is 0 if the ladder cannot be played.
   LadderPrediction Predict(const Ladder& ladder) {
-    const std::vector<ModelLevel> levels = LevelsOf(ladder);
+    const std::vector<ModelLevel> levels = LevelsOf(ladder, inputs_.homes);
     const std::vector<double> cycles = model_.Cycles(levels);
     LadderPrediction prediction;
     prediction.ladder = ladder;
@@ -110,7 +94,7 @@ class Planner {
 
   // Lower bound of the speed-up: jackknife of the ratio over parts of the steps.
   double LowSpeedup(const LadderPrediction& prediction) {
-    const std::vector<ModelLevel> levels = LevelsOf(prediction.ladder);
+    const std::vector<ModelLevel> levels = LevelsOf(prediction.ladder, inputs_.homes);
     const std::vector<double> cycles = model_.Cycles(levels);
     const auto period = static_cast<size_t>(levels.back().period);
     const size_t cycles_per_part = std::max<size_t>(1, cycles.size() / kParts);

@@ -106,6 +106,11 @@ inline bool IsOpenAdvice(const RemedyDecision& d) { return d.state == DecisionSt
 inline bool IsInFlight(const RemedyDecision& d) { return d.state == DecisionState::kOrdered; }
 inline bool IsChecked(const RemedyDecision& d) { return d.state == DecisionState::kChecking; }
 
+// The undo of a drain holds whatever becomes of the job: the node is kept out of use until then.
+inline bool OutlivesGenerations(const RemedyDecision& d) {
+  return d.undoes > 0 && d.kind == RemedyKind::kDrain;
+}
+
 // In UPPER_SNAKE, for people and records.
 const char* NameOf(RemedyKind kind);
 const char* NameOf(DecisionState state);
@@ -118,6 +123,7 @@ struct RemedyNode {
   int ranks = 1;             // Of the job, there.
   int places_elsewhere = 0;  // Free ones for ranks of the job on other nodes.
   std::string brake;         // Why the automation must not drain it; empty: it may.
+  int replaced_before = 0;   // Times that a straggler was replaced there, by any job.
 };
 
 // The job as it is now. The policy keeps nothing of it.
@@ -132,7 +138,8 @@ struct RemedyFacts {
   int min_ranks = 0;  // It may shrink to so many; 0: not at all.
   int64_t step = 0;
   int64_t steps_left = 0;
-  int checked_spares = 0;  // Stand by, ready, and have passed their check.
+  int spares = 0;          // Stand by or start.
+  int checked_spares = 0;  // Of these, ready, and have passed their check.
   std::string brake;       // Why the automation must do nothing now; empty: it may.
   // Requires: set.
   std::function<RemedyNode(const NodeName&)> node;

@@ -132,7 +132,8 @@ RemedyChoice WeighRemedies(const StragglerCase& straggler, const RemedyFacts& fa
     choice.options.push_back(option);
   };
   const bool whole_node = verdict.kind == VerdictKind::kNode;
-  const bool recurs = verdict.episodes >= kRecurrent;
+  const int times = verdict.episodes + facts.node(straggler.node).replaced_before;
+  const bool recurs = times >= kRecurrent;
   if (whole_node || recurs) consider(RemedyKind::kDrain);
   if (!whole_node && choice.options.empty()) {
     consider(RemedyKind::kHotSwap);

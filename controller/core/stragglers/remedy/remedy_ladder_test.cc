@@ -45,6 +45,28 @@ TEST(RemedyLadderTest, LadderChangesAfterTwoPlansThatAgree) {
   EXPECT_EQ(job.Last().state, DecisionState::kHelped);
 }
 
+TEST(RemedyLadderTest, PlansThatWantALadderAndNoneDoNotAgree) {
+  PolicyJob job(StragglerMode::kAuto);
+  job.Train(300, 0.3);
+  for (int i = 0; i < 2; ++i) {
+    job.TellPlan(LadderAdvice::kSynchronous, {}, 0.3, kLadder, 0.3);
+    job.Train(100, 0.3);
+  }
+  job.TellPlan(LadderAdvice::kChange, {{4, LadderScope::kAll, 0}}, 0.2, kLadder, 0.3);
+  job.Train(100, 0.3);
+  EXPECT_EQ(job.orders, 0);
+  job.TellPlan(LadderAdvice::kChange, {{4, LadderScope::kAll, 0}}, 0.2, kLadder, 0.3);
+  EXPECT_EQ(job.orders, 1);
+}
+
+TEST(RemedyLadderTest, AdviceOfALadderEndsWhenPlansWantNone) {
+  PolicyJob job(StragglerMode::kAdvise);
+  AddStalls(job);
+  ASSERT_THAT(job.Open(), SizeIs(1));
+  job.TellPlan(LadderAdvice::kSynchronous, {}, 0.3, kLadder, 0.3);
+  EXPECT_THAT(job.Open(), IsEmpty());
+}
+
 TEST(RemedyLadderTest, LadderWaitsUntilEnoughIsLost) {
   PolicyJob job(StragglerMode::kAuto);
   job.Train(300, 0.3);

@@ -1,4 +1,5 @@
 // What becomes of the policy's orders (remedy_policy.h): done or failed, checked, and followed up.
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <utility>
@@ -8,6 +9,11 @@
 #include "controller/core/stragglers/remedy/remedy_policy.h"
 
 namespace paceline {
+
+absl::Duration CheckTimeout(const RemedyDecision& decision, const RemedyOptions& options) {
+  const auto steps = static_cast<double>(options.settling_steps + options.check_steps);
+  return std::max(options.check_timeout, absl::Seconds(2 * steps * decision.before.seconds));
+}
 
 RemedyActions RemedyPolicy::OnRemedyDone(int64_t id, double paid_s, const RemedyFacts& facts,
                                          Moment now) {
@@ -72,10 +78,10 @@ RemedyActions RemedyPolicy::Tick(const RemedyFacts& facts, Moment now) {
          absl::StrCat("nothing was heard of it for ", absl::FormatDuration(options_.order_timeout)),
          facts, now);
   } else if (decision != nullptr && IsChecked(*decision) &&
-             now.steady >= decision->since + options_.check_timeout) {
+             now.steady >= decision->since + CheckTimeout(*decision, options_)) {
     EndCheck(*decision, DecisionState::kUnchecked,
              absl::StrCat("only ", after_.steps(), " steps in ",
-                          absl::FormatDuration(options_.check_timeout)),
+                          absl::FormatDuration(CheckTimeout(*decision, options_))),
              now);
   }
   return Conclude(facts, now);
@@ -186,6 +192,20 @@ void RemedyPolicy::Fail(RemedyDecision& decision, const std::string& error,
   question.reason = absl::StrCat("decision ", decision.id, " (", DescribeRemedy(decision),
                                  ") has failed: ", error);
   AskPerson(std::move(question), now);
+}
+
+void RemedyPolicy::FailIfHopeless(const RemedyFacts& facts, Moment now) {
+  RemedyDecision* decision = UnderWay();
+  bool is_hopeless = false;
+  if (decision != nullptr && IsInFlight(*decision) && decision->kind == RemedyKind::kHotSwap &&
+      facts.running) {
+    const RemedyNode there = facts.node(decision->node);
+    is_hopeless = facts.spares + there.places_elsewhere < there.ranks;
+  }
+  hopeless_since_ = is_hopeless ? std::min(hopeless_since_, now.steady) : absl::InfiniteFuture();
+  if (!is_hopeless || now.steady < hopeless_since_ + options_.doubt) return;
+  hopeless_since_ = absl::InfiniteFuture();
+  Fail(*decision, "there is no spare any more, and no place for another", facts, now);
 }
 
 }  // namespace paceline

@@ -133,6 +133,44 @@ TEST(RemedyOutcomeTest, DrainThatDidNotHelpIsTakenBack) {
   EXPECT_EQ(job.stored.at(2).state, DecisionState::kDone);
 }
 
+// A drain that did not help while the automation is paused.
+void DrainInVain(PolicyJob& job) {
+  job.facts.checked_spares = 0;
+  job.Train(1000, 0.15);
+  job.Tell(VerdictKind::kPersistent, 5);
+  job.Train(1000, 0.15);
+  if (job.orders == 0) job.Apply(1);
+  job.Done();
+  job.facts.brake = "paused";
+  job.Train(130, 0.15);
+  ASSERT_EQ(job.stored.at(1).state, DecisionState::kDidNotHelp);
+}
+
+TEST(RemedyOutcomeTest, UndoOfADrainOutlivesTheGeneration) {
+  PolicyJob job(StragglerMode::kAuto);
+  ASSERT_NO_FATAL_FAILURE(DrainInVain(job));
+  ASSERT_EQ(job.orders, 1);
+  job.facts.generation = Generation(7);
+  job.Train(10, 0.15);
+  ASSERT_EQ(job.stored.at(2).state, DecisionState::kAdvised);
+  EXPECT_EQ(job.policy->RefuseApply(2, job.facts), std::nullopt);
+  job.facts.brake.clear();
+  job.Wait(absl::Seconds(1));
+  EXPECT_EQ(job.order, 2);
+}
+
+TEST(RemedyOutcomeTest, DrainThatAPersonHasAppliedIsLeftToPeople) {
+  PolicyJob job(StragglerMode::kAdvise);
+  ASSERT_NO_FATAL_FAILURE(DrainInVain(job));
+  job.facts.brake.clear();
+  job.Take(job.policy->SetMode(StragglerMode::kAuto, job.facts, job.now));
+  job.Train(100, 0.15);
+  EXPECT_EQ(job.orders, 1);
+  EXPECT_EQ(job.stored.at(2).state, DecisionState::kAdvised);
+  job.Apply(2);
+  EXPECT_EQ(job.orders, 2);
+}
+
 TEST(RemedyOutcomeTest, CheckThatSomethingElseDisturbsStaysOpen) {
   PolicyJob job(StragglerMode::kAuto);
   AddStraggler(job);
@@ -182,6 +220,21 @@ TEST(RemedyOutcomeTest, OrdersAndChecksDoNotLastForEver) {
   idle.Done();
   idle.Wait(absl::Minutes(60));
   EXPECT_EQ(idle.stored.at(1).state, DecisionState::kUnchecked);
+}
+
+TEST(RemedyOutcomeTest, LongStepsAreCheckedForLonger) {
+  PolicyJob job(StragglerMode::kAuto);
+  job.Train(300, 60);
+  job.Train(200, 90);
+  job.Tell(VerdictKind::kPersistent, 5);
+  ASSERT_EQ(job.orders, 1);
+  job.Done();
+  EXPECT_EQ(job.policy->NextDeadline(), job.now.steady + absl::Seconds(2 * 1020 * 90));
+  for (int i = 0; i < 12; ++i) {
+    job.Train(10, 60);
+    job.Wait(absl::ZeroDuration());
+  }
+  EXPECT_EQ(job.stored.at(1).state, DecisionState::kHelped);
 }
 
 TEST(RemedyOutcomeTest, PersonMayGoOnWhileACheckIsOpen) {

@@ -12,8 +12,6 @@ namespace {
 // A longer step is nonsense.
 constexpr double kMaxStepS = 3600;
 
-int KeyOf(const Verdict& verdict) { return verdict.rank >= 0 ? verdict.rank : -1 - verdict.node; }
-
 template <typename Decisions>
 auto FindIn(Decisions& decisions, int64_t id) -> decltype(decisions.data()) {
   for (auto& decision : decisions) {
@@ -79,12 +77,17 @@ RemedyActions RemedyPolicy::OnVerdict(const VerdictReport& report, const RemedyF
   }
   switch (report.verdict.kind) {
     case VerdictKind::kSuspect:
+      slow_.insert(report.verdict.rank);
       break;
     case VerdictKind::kTransient:
     case VerdictKind::kRecovered:
+      slow_.erase(report.verdict.rank);
       TakeInRecovery(report, now);
       break;
     case VerdictKind::kPersistent:
+      slow_.insert(report.verdict.rank);
+      TakeInStraggler(report, facts, now);
+      break;
     case VerdictKind::kNode:
       TakeInStraggler(report, facts, now);
       break;
@@ -122,15 +125,22 @@ RemedyActions RemedyPolicy::OnLadderPlan(const LadderReport& report, const Remed
     ++ignored_;
     return Conclude(facts, now);
   }
+  const auto withdraw = [&] {
+    WithdrawIf([](const auto& d) { return d.kind == RemedyKind::kLadder && d.undoes == 0; },
+               report.plan.reason, now);
+  };
   if (report.plan.advice == LadderAdvice::kChange ||
       report.plan.advice == LadderAdvice::kSynchronous) {
+    if (wish_.has_value() && wish_->plan.advice != report.plan.advice) {
+      wish_.reset();
+      withdraw();
+    }
     if (!wish_.has_value()) wish_.emplace();
     wish_->plan = report.plan;
     ++wish_->seen;
   } else {
     wish_.reset();
-    WithdrawIf([](const auto& d) { return d.kind == RemedyKind::kLadder && d.undoes == 0; },
-               report.plan.reason, now);
+    withdraw();
   }
   return Conclude(facts, now);
 }
@@ -152,7 +162,7 @@ std::optional<Refusal> RemedyPolicy::RefuseApply(int64_t id, const RemedyFacts& 
     return Refusal{Refusal::Kind::kArgument, "ADVICE_NOT_APPLICABLE",
                    absl::StrCat(name, " is for people: ", decision->reason)};
   }
-  if (!IsPresent(decision->generation, decision->epoch, facts)) {
+  if (!OutlivesGenerations(*decision) && !IsPresent(decision->generation, decision->epoch, facts)) {
     return Refusal{Refusal::Kind::kState, "ADVICE_CLOSED",
                    absl::StrCat(name, " is of generation ", decision->generation.value(),
                                 " and plan epoch ", decision->epoch.value(), ", the job has ",
@@ -193,11 +203,14 @@ absl::Time RemedyPolicy::NextDeadline() const {
   for (const RemedyDecision& decision : decisions_) {
     // Even if it is past: only Tick looks at these.
     if (IsInFlight(decision)) next = std::min(next, decision.since + options_.order_timeout);
-    if (IsChecked(decision)) next = std::min(next, decision.since + options_.check_timeout);
+    if (IsChecked(decision)) {
+      next = std::min(next, decision.since + CheckTimeout(decision, options_));
+    }
     if (IsOpenAdvice(decision) && mode_ == StragglerMode::kAuto) consider(rests_until_);
   }
   for (const auto& [key, straggler] : cases_) consider(straggler.held_until);
   if (wish_.has_value()) consider(ladder_rests_until_);
+  consider(hopeless_since_ + options_.doubt);
   return next;
 }
 
@@ -223,98 +236,22 @@ void RemedyPolicy::Follow(const RemedyFacts& facts, Moment now) {
   generation_ = facts.generation;
   epoch_ = facts.epoch;
   cases_.clear();
+  slow_.clear();
   wish_.reset();
   recent_.Clear();
   doubted_until_.clear();
   const std::string what = absl::StrCat("generation ", facts.generation.value(),
                                         " with plan epoch ", facts.epoch.value(), " has begun");
-  WithdrawIf([&](const auto& d) { return !IsPresent(d.generation, d.epoch, facts); }, what, now);
+  WithdrawIf(
+      [&](const auto& d) {
+        return !OutlivesGenerations(d) && !IsPresent(d.generation, d.epoch, facts);
+      },
+      what, now);
   RemedyDecision* decision = UnderWay();
   if (decision != nullptr && IsChecked(*decision) &&
       !IsPresent(decision->done_generation, decision->done_epoch, facts)) {
     EndCheck(*decision, DecisionState::kUnchecked, what, now);
   }
-}
-
-void RemedyPolicy::TakeInRecovery(const VerdictReport& report, Moment now) {
-  const Verdict& verdict = report.verdict;
-  cases_.erase(verdict.rank);
-  if (verdict.node >= 0) cases_.erase(-1 - verdict.node);
-  WithdrawIf(
-      [&](const RemedyDecision& d) {
-        return d.undoes == 0 && d.kind != RemedyKind::kLadder &&
-               (d.rank == verdict.rank ||
-                (d.verdict.kind == VerdictKind::kNode && d.verdict.node == verdict.node));
-      },
-      absl::StrCat("rank ", verdict.rank, " is well again"), now);
-}
-
-void RemedyPolicy::TakeInStraggler(const VerdictReport& report, const RemedyFacts& facts,
-                                   Moment now) {
-  const Verdict& verdict = report.verdict;
-  RemedyDecision* checked = UnderWay();
-  if (checked != nullptr && IsChecked(*checked)) {
-    const bool again = checked->rank >= 0 && checked->rank == verdict.rank;
-    EndCheck(*checked, again ? DecisionState::kDidNotHelp : DecisionState::kUnchecked,
-             verdict.rank >= 0 ? absl::StrCat("rank ", verdict.rank, " on ", report.node.value(),
-                                              again ? " is slow again" : " became slow meanwhile")
-                               : absl::StrCat(report.node.value(), " became slow meanwhile"),
-             now);
-    if (again) FollowUp(*checked, facts, now);
-  }
-  if (verdict.kind == VerdictKind::kNode) {
-    // The ranks are in the node's case from now on.
-    for (auto other = cases_.begin(); other != cases_.end();) {
-      const bool is_there = other->first >= 0 && other->second.node == report.node;
-      other = is_there ? cases_.erase(other) : std::next(other);
-    }
-    WithdrawIf(
-        [&](const RemedyDecision& d) {
-          return d.rank >= 0 && d.undoes == 0 && d.node == report.node;
-        },
-        absl::StrCat("several ranks on ", report.node.value(), " are slow"), now);
-  } else if (cases_.count(-1 - verdict.node) > 0 && verdict.node >= 0) {
-    return;
-  }
-  const auto [known, is_new] = cases_.try_emplace(KeyOf(verdict));
-  StragglerCase& straggler = known->second;
-  straggler.verdict = verdict;
-  straggler.node = report.node;
-  const auto doubted = doubted_until_.find(verdict.peer_group);
-  if (doubted != doubted_until_.end()) straggler.held_until = doubted->second;
-  const auto before = recent_.Mean(verdict.since_step);
-  if (is_new && before.has_value()) {
-    straggler.lost_s = verdict.lost_share * before->seconds *
-                       static_cast<double>(verdict.step - verdict.since_step);
-  }
-}
-
-void RemedyPolicy::TakeInGroup(const VerdictReport& report, const RemedyFacts& facts, Moment now) {
-  const int group = report.verdict.peer_group;
-  doubted_until_[group] = now.steady + options_.doubt;
-  const std::string why = absl::StrCat("peer group ", group, " as a whole is slow");
-  for (auto straggler = cases_.begin(); straggler != cases_.end();) {
-    const int other = straggler->second.verdict.peer_group;
-    straggler = other == group || other < 0 ? cases_.erase(straggler) : std::next(straggler);
-  }
-  WithdrawIf(
-      [&](const RemedyDecision& d) {
-        return d.undoes == 0 && d.kind != RemedyKind::kLadder &&
-               (d.verdict.peer_group == group || d.verdict.peer_group < 0);
-      },
-      why, now);
-  RemedyDecision* checked = UnderWay();
-  if (checked != nullptr && IsChecked(*checked)) {
-    EndCheck(*checked, DecisionState::kUnchecked, why, now);
-  }
-  if (mode_ == StragglerMode::kOff) return;
-  RemedyDecision question = NewDecision(RemedyKind::kAskPerson, facts);
-  question.verdict = report.verdict;
-  question.reason = absl::StrFormat(
-      "%s since step %d: %.2f x its usual time, %.0f %% of the job's time are lost; no rank is the "
-      "cause",
-      why, report.verdict.since_step, report.verdict.slowdown, 100 * report.verdict.lost_share);
-  AskPerson(std::move(question), now);
 }
 
 void RemedyPolicy::SetState(RemedyDecision& decision, DecisionState state, Moment now) {

@@ -5,18 +5,24 @@
 // checked. Rules, beside those of remedy_choice.h and ladder_planner.h:
 //
 //   - A verdict counts only for the generation and plan epoch that the job has, and not if it rests
-//     on steps that are masked. With a new generation or epoch all that was advised is withdrawn.
-//   - A GROUP verdict is none on a rank: what is known of the ranks of its peer group is forgotten,
-//     nothing is done for `doubt`, and a person is told. So is it when more than a quarter of the
-//     ranks persist in being slow.
-//   - A rank that is well again is left alone.
-//   - The ladder changes only if no straggler is about to be replaced, after two plans that agree,
-//     and at most once per `ladder_window`; to take a change back that did not help is no change.
+//     on steps that are masked. With a new generation or epoch all that was advised is withdrawn,
+//     but for the undo of a drain.
+//   - A GROUP verdict is none on a rank: advices on the ranks of its peer group are withdrawn, for
+//     `doubt` nothing is done about them, and a person is told, unless it has become faster. Nobody
+//     is replaced while more than a quarter of the ranks are slow at once; if they persist, a
+//     person is asked.
+//   - A rank that is well again is left alone. While a node is slow, nothing is done about its
+//     ranks one by one; it is no longer when less than two of them are.
+//   - The ladder changes only if no straggler is about to be replaced, after two plans in a row
+//     that see a gain, of which the newer one's ladder is taken (three to give a ladder up), and at
+//     most once per `ladder_window`; to take a change back that did not help is no change.
 //   - By itself (kAuto) the policy acts only if no brake is on, and not within `cool_down` of the
 //     end of an order, or of a check that ends badly.
+//   - A swap that has no spare any more, and no place for another, has failed after `doubt`.
 //   - What has failed or did not help is not repeated for the same rank or node within `pause`.
 //     When there is nothing else, a person is asked.
-//   - A ladder that did not help is taken back, and so is the drain of a node.
+//   - A ladder that did not help is taken back, and so is the drain of a node, whatever generation
+//     the job has by then; by itself only if it was automatic, as people's holds are theirs.
 //
 // The check: after `settling_steps`, steps are measured until it is certain whether they have
 // become shorter by half of what was predicted (remedy_check.h), at most `check_steps`; otherwise
@@ -33,6 +39,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -59,13 +66,17 @@ struct RemedyOptions {
   absl::Duration pause = absl::Hours(1);
   absl::Duration doubt = absl::Minutes(1);
   absl::Duration order_timeout = absl::Minutes(15);
-  absl::Duration check_timeout = absl::Hours(1);
+  absl::Duration check_timeout = absl::Hours(1);  // Longer for long steps: CheckTimeout.
   int64_t settling_steps = 20;
   int64_t min_check_steps = 100;
   int64_t check_steps = 1000;  // At most 1,000.
   // A person is asked when a straggler that nothing can be done about takes so much.
   double ask_share = 0.05;
 };
+
+// How long the decision may be checked: twice the time of as many steps as a check may take, and
+// check_timeout at least.
+absl::Duration CheckTimeout(const RemedyDecision& decision, const RemedyOptions& options);
 
 // A verdict, with where it comes from.
 struct VerdictReport {
@@ -138,7 +149,8 @@ class RemedyPolicy {
   // By id.
   const std::vector<RemedyDecision>& decisions() const { return decisions_; }
   const RemedyDecision* Find(int64_t id) const;
-  // Stragglers that persist, by rank; of nodes under -1 - their number.
+  // Stragglers that persist, by rank; of nodes under -1 - their number, beside those of their
+  // ranks.
   const std::map<int, StragglerCase>& cases() const { return cases_; }
   // Reports that did not count, as they were of another generation or epoch, masked, or nonsense.
   int64_t ignored() const { return ignored_; }
@@ -146,7 +158,7 @@ class RemedyPolicy {
  private:
   struct LadderWish {
     LadderPlan plan;
-    int seen = 0;       // Plans in a row with a change.
+    int seen = 0;       // Plans in a row with this advice.
     double lost_s = 0;  // Since the first.
   };
 
@@ -157,10 +169,16 @@ class RemedyPolicy {
 
   // What changes with a new generation or epoch.
   void Follow(const RemedyFacts& facts, Moment now);
+  void SetState(RemedyDecision& decision, DecisionState state, Moment now);
+
+  // remedy_cases.cc.
   void TakeInStraggler(const VerdictReport& report, const RemedyFacts& facts, Moment now);
   void TakeInRecovery(const VerdictReport& report, Moment now);
   void TakeInGroup(const VerdictReport& report, const RemedyFacts& facts, Moment now);
-  void SetState(RemedyDecision& decision, DecisionState state, Moment now);
+  bool HasNodeCase(int node) const;
+  // Ranks that persist in being slow.
+  int CountSlowOn(const NodeName& node) const;
+  int CountPersistent() const;
 
   // remedy_outcome.cc.
   void MeasureCheck(const StepSpan& window, const RemedyFacts& facts, Moment now);
@@ -172,6 +190,8 @@ class RemedyPolicy {
   void FollowUp(const RemedyDecision& in_vain, const RemedyFacts& facts, Moment now);
   void Fail(RemedyDecision& decision, const std::string& error, const RemedyFacts& facts,
             Moment now);
+  // Looks whether anything can still come of the order under way.
+  void FailIfHopeless(const RemedyFacts& facts, Moment now);
 
   // remedy_proposals.cc: advises what is due, and orders what may be done.
   RemedyActions Conclude(const RemedyFacts& facts, Moment now);
@@ -183,6 +203,7 @@ class RemedyPolicy {
   void WithdrawIf(const std::function<bool(const RemedyDecision&)>& matches, const std::string& why,
                   Moment now);
   void OrderAutomatically(const RemedyFacts& facts, Moment now);
+  bool IsByAutomation(int64_t id) const;
   void Order(RemedyDecision& decision, Moment now);
   void DropOld();
 
@@ -195,12 +216,14 @@ class RemedyPolicy {
   Generation generation_{0};
   PlanEpoch epoch_{0};
   std::map<int, StragglerCase> cases_;
+  std::set<int> slow_;  // Ranks, whether they persist or are suspect.
   std::optional<LadderWish> wish_;
   StepMeter recent_;                     // Of the present generation and epoch.
   StepMeter after_;                      // Of the check under way.
   std::vector<ComparedSteps> compared_;  // The same; oldest first.
   int64_t settling_ = 0;
   std::map<int, absl::Time> doubted_until_;               // Steady; by peer group.
+  absl::Time hopeless_since_ = absl::InfiniteFuture();    // Steady; the order under way.
   absl::Time rests_until_ = absl::InfinitePast();         // Steady; the automation.
   absl::Time ladder_rests_until_ = absl::InfinitePast();  // Steady.
   absl::Time now_ = absl::InfinitePast();                 // Steady; of the latest call.

@@ -147,23 +147,57 @@ TEST(RemedyPolicyTest, RankThatIsWellAgainIsLeftAlone) {
   }
 }
 
+// Of a rank on n5, or of that node.
+VerdictReport OnNode5(const PolicyJob& job, VerdictKind kind, int rank) {
+  VerdictReport report = job.Report(kind, rank);
+  report.verdict.node = 5;
+  report.node = NodeName("n5");
+  return report;
+}
+
+// Ranks 5 and 6 are on n5, and slow.
+void AddSlowNode(PolicyJob& job) {
+  job.nodes[NodeName("n5")] = {2, 2, ""};
+  job.facts.checked_spares = 2;
+  AddStraggler(job);
+  job.Tell(OnNode5(job, VerdictKind::kPersistent, 6));
+  job.Tell(OnNode5(job, VerdictKind::kNode, -1));
+}
+
 TEST(RemedyPolicyTest, NodeGoesBeforeItsRanks) {
   PolicyJob job(StragglerMode::kAdvise);
-  AddStraggler(job);
-  job.nodes[NodeName("n5")] = {2, 2, ""};
-  VerdictReport node = job.Report(VerdictKind::kNode, -1);
-  node.verdict.node = 5;
-  node.node = NodeName("n5");
-  job.Tell(node);
+  AddSlowNode(job);
   EXPECT_EQ(job.policy->Find(1)->state, DecisionState::kWithdrawn);
   job.Tell(VerdictKind::kPersistent, 5);  // It is told again.
-  EXPECT_THAT(job.policy->cases(), SizeIs(1));
   job.Train(1000, 0.15);
   ASSERT_THAT(job.Open(), SizeIs(1));
   EXPECT_EQ(job.Last().kind, RemedyKind::kDrain);
   EXPECT_EQ(job.Last().rank, -1);
-  job.Tell(VerdictKind::kRecovered, 5);
+}
+
+TEST(RemedyPolicyTest, NodeStaysSlowWhenOneOfItsOtherRanksIsWellAgain) {
+  PolicyJob job(StragglerMode::kAdvise);
+  AddSlowNode(job);
+  job.Train(1000, 0.15);
+  ASSERT_THAT(job.Open(), SizeIs(1));
+  job.Tell(OnNode5(job, VerdictKind::kTransient, 7));
+  ASSERT_THAT(job.Open(), SizeIs(1));
+  EXPECT_EQ(job.Last().verdict.kind, VerdictKind::kNode);
+}
+
+TEST(RemedyPolicyTest, RankThatStaysSlowOnANodeThatDoesNotIsAdvisedOn) {
+  PolicyJob job(StragglerMode::kAdvise);
+  AddSlowNode(job);
+  job.Train(1000, 0.15);
+  const int64_t of_node = job.Last().id;
+  job.Tell(OnNode5(job, VerdictKind::kRecovered, 5));
+  EXPECT_EQ(job.policy->Find(of_node)->outcome, "rank 5 is well again");
+  ASSERT_THAT(job.Open(), SizeIs(1));
+  EXPECT_EQ(job.Last().kind, RemedyKind::kHotSwap);
+  EXPECT_EQ(job.Last().rank, 6);
+  job.Tell(OnNode5(job, VerdictKind::kRecovered, 6));
   EXPECT_THAT(job.Open(), IsEmpty());
+  EXPECT_THAT(job.policy->cases(), IsEmpty());
 }
 
 TEST(RemedyPolicyTest, GroupEventIsNoRanksFault) {
@@ -176,7 +210,36 @@ TEST(RemedyPolicyTest, GroupEventIsNoRanksFault) {
   EXPECT_STREQ(job.policy->RefuseApply(2, job.facts)->reason, "ADVICE_NOT_APPLICABLE");
   job.Train(1000, 0.15);
   job.Tell(VerdictKind::kGroup, -1);
-  EXPECT_THAT(job.policy->decisions(), SizeIs(2)) << "a person is asked once";
+  EXPECT_THAT(job.Open(), SizeIs(1)) << "a person is asked once";
+}
+
+TEST(RemedyPolicyTest, WhatIsToldOfAGroupIsTrueForEachKind) {
+  PolicyJob job(StragglerMode::kAdvise);
+  job.Train(500, 0.15);
+  VerdictReport group = job.Report(VerdictKind::kGroup, -1, 1.25);
+  job.Tell(group);
+  EXPECT_EQ(
+      job.Last().reason,
+      "many ranks of peer group 0, or all, have become slower together: 1.25 x since step 350, "
+      "20 % of the job's time; no rank is the cause");
+  group.verdict.peer_group = 1;
+  group.verdict.cause = StragglerCause::kImbalance;
+  group.verdict.lost_share = 0;  // Not known.
+  job.Tell(group);
+  EXPECT_EQ(job.Last().reason,
+            "peer group 1 takes 1.25 x the time of the other groups since step 350; no rank is the "
+            "cause");
+}
+
+TEST(RemedyPolicyTest, NobodyIsAskedAboutAJobThatHasBecomeFaster) {
+  PolicyJob job(StragglerMode::kAdvise);
+  AddStraggler(job);
+  VerdictReport faster = job.Report(VerdictKind::kGroup, -1, 0.8);
+  faster.verdict.lost_share = 0;
+  job.Tell(faster);
+  ASSERT_THAT(job.policy->decisions(), SizeIs(1));
+  EXPECT_EQ(job.Last().outcome,
+            "peer group 0 is faster since step 350: it takes 0.80 x its earlier time");
 }
 
 TEST(RemedyPolicyTest, VerdictsSoonAfterAGroupEventWait) {
@@ -189,6 +252,36 @@ TEST(RemedyPolicyTest, VerdictsSoonAfterAGroupEventWait) {
   EXPECT_EQ(job.orders, 0);
   EXPECT_EQ(job.policy->NextDeadline(), job.now.steady + absl::Seconds(1));
   job.Wait(absl::Seconds(1));
+  EXPECT_EQ(job.orders, 1);
+}
+
+TEST(RemedyPolicyTest, StragglerThatWasKnownBeforeAGroupEventIsReplacedAfterIt) {
+  PolicyJob job(StragglerMode::kAuto);
+  job.facts.brake = "paused";
+  AddStraggler(job);
+  job.Tell(VerdictKind::kGroup, -1);
+  EXPECT_EQ(job.policy->Find(1)->state, DecisionState::kWithdrawn);
+  job.facts.brake.clear();
+  job.Wait(absl::Seconds(59));
+  EXPECT_EQ(job.orders, 0);
+  EXPECT_EQ(job.policy->NextDeadline(), job.now.steady + absl::Seconds(1));
+  job.Wait(absl::Seconds(1));
+  ASSERT_EQ(job.orders, 1);
+  EXPECT_EQ(job.Last().rank, 5);
+}
+
+TEST(RemedyPolicyTest, NobodyIsReplacedWhileMoreThanAQuarterAreSlow) {
+  PolicyJob job(StragglerMode::kAuto);
+  job.facts.brake = "paused";
+  AddStraggler(job);
+  job.Tell(VerdictKind::kSuspect, 1);
+  EXPECT_THAT(job.Open(), SizeIs(1)) << "a quarter";
+  job.Tell(VerdictKind::kSuspect, 2);
+  EXPECT_THAT(job.Open(), IsEmpty());
+  job.facts.brake.clear();
+  job.Train(1000, 0.15);
+  EXPECT_THAT(job.policy->decisions(), SizeIs(1));
+  job.Tell(VerdictKind::kTransient, 2);
   EXPECT_EQ(job.orders, 1);
 }
 
@@ -231,6 +324,22 @@ TEST(RemedyPolicyTest, SlowNetworkIsForAPerson) {
   EXPECT_EQ(job.orders, 0);
   ASSERT_THAT(job.policy->decisions(), SizeIs(1));
   EXPECT_EQ(job.Last().kind, RemedyKind::kAskPerson);
+}
+
+TEST(RemedyPolicyTest, VerdictThatIsNeitherOfARankNorOfANodeDoesNotCount) {
+  PolicyJob job(StragglerMode::kAuto);
+  job.Train(500, 0.15);
+  for (const VerdictKind kind :
+       {VerdictKind::kSuspect, VerdictKind::kPersistent, VerdictKind::kNode,
+        VerdictKind::kTransient, VerdictKind::kRecovered}) {
+    VerdictReport report = job.Report(kind, -1);
+    report.verdict.cause = StragglerCause::kCommunication;
+    job.Tell(report);
+  }
+  job.Train(500, 0.15);
+  EXPECT_EQ(job.policy->ignored(), 5);
+  EXPECT_THAT(job.policy->decisions(), IsEmpty());
+  EXPECT_EQ(job.orders, 0);
 }
 
 TEST(RemedyPolicyTest, NobodyIsAskedForALittle) {

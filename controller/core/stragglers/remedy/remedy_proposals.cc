@@ -16,6 +16,9 @@ constexpr int kPlansForSynchronous = 3;
 
 bool IsQuestion(const RemedyDecision& decision) { return decision.kind == RemedyKind::kAskPerson; }
 
+// More than one, and than a quarter.
+bool IsMany(int slow, const RemedyFacts& facts) { return slow > 1 && 4 * slow > facts.ranks; }
+
 std::string Describe(const StragglerCase& straggler) {
   const Verdict& verdict = straggler.verdict;
   const std::string who = verdict.rank >= 0
@@ -31,6 +34,7 @@ std::string Describe(const StragglerCase& straggler) {
 }  // namespace
 
 RemedyActions RemedyPolicy::Conclude(const RemedyFacts& facts, Moment now) {
+  FailIfHopeless(facts, now);
   if (mode_ != StragglerMode::kOff && facts.running) {
     for (auto& [key, straggler] : cases_) AdviseOn(straggler, facts, now);
     AdviseLadder(facts, now);
@@ -47,6 +51,7 @@ void RemedyPolicy::AdviseOn(StragglerCase& straggler, const RemedyFacts& facts, 
   const Verdict& verdict = straggler.verdict;
   const auto before = recent_.Mean(verdict.since_step);
   straggler.is_pending = false;
+  if (verdict.rank >= 0 && HasNodeCase(verdict.node)) return;
   if (now.steady < straggler.held_until || !before.has_value() || before->seconds <= 0) return;
   const auto is_about = [&](const RemedyDecision& d) {
     return d.undoes == 0 && d.kind != RemedyKind::kLadder && d.rank == verdict.rank &&
@@ -65,9 +70,12 @@ void RemedyPolicy::AdviseOn(StragglerCase& straggler, const RemedyFacts& facts, 
   decision.predicted_s = before->seconds;
   RemedyChoice choice = WeighRemedies(straggler, facts, *before, options_.costs, decisions_,
                                       now.steady, options_.pause);
-  if (cases_.size() > 1 && 4 * static_cast<int>(cases_.size()) > facts.ranks) {
+  const int persistent = CountPersistent();
+  const bool many_persist = IsMany(persistent, facts);
+  const bool many = many_persist || IsMany(static_cast<int>(slow_.size()), facts);
+  if (many) {
     choice.options.clear();
-    choice.obstacles = absl::StrCat(cases_.size(), " stragglers of ", facts.ranks, " ranks");
+    choice.obstacles = absl::StrCat(persistent, " stragglers of ", facts.ranks, " ranks");
   }
   WithdrawIf(
       [&](const RemedyDecision& d) {
@@ -78,7 +86,8 @@ void RemedyPolicy::AdviseOn(StragglerCase& straggler, const RemedyFacts& facts, 
                                                    [&](const auto& o) { return o.kind == d.kind; });
         return is_about(d) && !is_possible;
       },
-      "it is no longer what there is to do", now);
+      many ? "too many ranks are slow at once" : "it is no longer what there is to do", now);
+  if (many && !many_persist) return;
   if (choice.options.empty()) {
     if (verdict.lost_share < options_.ask_share || straggler.lost_s < options_.costs.cold_start_s) {
       return;
@@ -194,7 +203,8 @@ void RemedyPolicy::OrderAutomatically(const RemedyFacts& facts, Moment now) {
     const bool is_undo = decision.undoes > 0;
     if (!IsOpenAdvice(decision) || IsQuestion(decision) ||
         (!is_undo && now.steady < rests_until_) ||
-        !WhyImpossible(decision.kind, is_undo, decision.node, facts).empty()) {
+        !WhyImpossible(decision.kind, is_undo, decision.node, facts).empty() ||
+        (OutlivesGenerations(decision) && !IsByAutomation(decision.undoes))) {
       continue;
     }
     const bool drains = decision.kind == RemedyKind::kDrain && !is_undo;
@@ -204,6 +214,11 @@ void RemedyPolicy::OrderAutomatically(const RemedyFacts& facts, Moment now) {
   if (next == nullptr) return;
   next->automatic = true;
   Order(*next, now);
+}
+
+bool RemedyPolicy::IsByAutomation(int64_t id) const {
+  const RemedyDecision* decision = Find(id);
+  return decision != nullptr && decision->automatic;
 }
 
 void RemedyPolicy::Order(RemedyDecision& decision, Moment now) {

@@ -28,7 +28,7 @@ class PolicyJob {
     facts.recovers = true;
     facts.ranks = 8;
     facts.steps_left = 100000;
-    facts.checked_spares = 1;
+    facts.spares = facts.checked_spares = 1;
     facts.node = [this](const NodeName& name) { return nodes.count(name) ? nodes[name] : there; };
   }
 

@@ -1,0 +1,60 @@
+#include "controller/core/stragglers/job/order_progress.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace paceline {
+namespace {
+
+bool IsOn(const Job& job, const NodeName& node) {
+  return std::any_of(job.ranks.begin(), job.ranks.end(),
+                     [&](const RankState& rank) { return rank.place.node == node; });
+}
+
+// Why the newest plan cannot be prepared; empty: nothing is known of that.
+std::string PlanError(const Job& job) {
+  for (const RankState& rank : job.ranks) {
+    if (rank.report.plan.failed == job.plan.epoch) return rank.report.plan.error;
+  }
+  return "";
+}
+
+OrderProgress FollowLadder(const RemedyDecision& decision, const JobView& view) {
+  const Job& job = *view.job;
+  if (job.plan.epoch == decision.epoch) {
+    return {OrderState::kFailed, "the ladder could not be changed"};
+  }
+  if (view.facts.running && decision.epoch < view.facts.epoch && !view.facts.plan_pending) {
+    return {OrderState::kDone};
+  }
+  const std::string error = PlanError(job);
+  if (!error.empty()) return {OrderState::kFailed, error};
+  return {};
+}
+
+OrderProgress FollowMove(const RemedyDecision& decision, const JobView& view) {
+  const Job& job = *view.job;
+  const bool is_left = !IsOn(job, decision.node);
+  if (view.facts.running && decision.generation < job.generation && is_left) {
+    return {OrderState::kDone};
+  }
+  const bool is_asked = decision.kind == RemedyKind::kDrain
+                            ? view.is_drained(decision.node)
+                            : job.recovery.vacate.count(decision.node) > 0;
+  const bool goes_on =
+      is_asked || is_left || decision.kind == RemedyKind::kShrink || !view.facts.running;
+  if (goes_on) return {};
+  return {OrderState::kFailed, "it was refused, or taken back"};
+}
+
+}  // namespace
+
+OrderProgress ProgressOf(const RemedyDecision& decision, const JobView& view) {
+  if (decision.kind == RemedyKind::kLadder) return FollowLadder(decision, view);
+  if (decision.undoes == 0) return FollowMove(decision, view);
+  if (!view.is_drained(decision.node)) return {OrderState::kDone};
+  return {OrderState::kFailed, absl::StrCat(decision.node.value(), " is held by a person")};
+}
+
+}  // namespace paceline

@@ -1,0 +1,28 @@
+#include "controller/core/stragglers/job/told_verdicts.h"
+
+namespace paceline {
+
+void ToldVerdicts::Tell(const ToldVerdict& told) {
+  recent_.push_back(told);
+  if (recent_.size() > kVerdictsKept) recent_.pop_front();
+  const Verdict& verdict = told.verdict;
+  const bool is_over =
+      verdict.kind == VerdictKind::kTransient || verdict.kind == VerdictKind::kRecovered;
+  if (told.exchange.has_value()) {
+    const std::pair<int, int> group(told.exchange->level, told.exchange->first_rank);
+    slow_exchanges_.erase(group);
+    if (!is_over) slow_exchanges_.emplace(group, told);
+  } else if (is_over) {
+    slow_.erase(verdict.rank);
+    slow_.erase(-1 - verdict.node);
+  } else if (verdict.kind != VerdictKind::kGroup) {
+    slow_[verdict.rank >= 0 ? verdict.rank : -1 - verdict.node] = told;
+  }
+}
+
+void ToldVerdicts::Restart() {
+  slow_.clear();
+  slow_exchanges_.clear();
+}
+
+}  // namespace paceline

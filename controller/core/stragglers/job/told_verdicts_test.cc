@@ -1,0 +1,86 @@
+#include "controller/core/stragglers/job/told_verdicts.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace paceline {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::Key;
+using ::testing::Pair;
+
+// Of a rank on node 2, or of the node.
+ToldVerdict Told(VerdictKind kind, int rank) {
+  ToldVerdict told;
+  told.verdict.kind = kind;
+  told.verdict.rank = rank;
+  told.verdict.node = 2;
+  told.node = NodeName("c");
+  return told;
+}
+
+ToldVerdict OfExchange(VerdictKind kind, int level, int first_rank) {
+  ToldVerdict told;
+  told.verdict.kind = kind;
+  told.verdict.cause = StragglerCause::kCommunication;
+  told.exchange = ExchangeGroup{level, first_rank, 4, first_rank, 0.5};
+  return told;
+}
+
+TEST(ToldVerdictsTest, RanksAndNodesAreSlowUntilTheyAreWellAgain) {
+  ToldVerdicts verdicts;
+  verdicts.Tell(Told(VerdictKind::kSuspect, 5));
+  verdicts.Tell(Told(VerdictKind::kSuspect, 4));
+  verdicts.Tell(Told(VerdictKind::kPersistent, 5));
+  verdicts.Tell(Told(VerdictKind::kNode, -1));
+  EXPECT_THAT(verdicts.slow(), ElementsAre(Key(-3), Key(4), Key(5)));
+  EXPECT_EQ(verdicts.slow().at(5).verdict.kind, VerdictKind::kPersistent);
+  verdicts.Tell(Told(VerdictKind::kTransient, 4));
+  verdicts.Tell(Told(VerdictKind::kRecovered, 5));
+  EXPECT_THAT(verdicts.slow(), IsEmpty());
+  EXPECT_EQ(verdicts.recent().size(), 6U);
+}
+
+TEST(ToldVerdictsTest, GroupOfPeersIsNewsOnly) {
+  ToldVerdicts verdicts;
+  verdicts.Tell(Told(VerdictKind::kGroup, -1));
+  EXPECT_THAT(verdicts.slow(), IsEmpty());
+  EXPECT_EQ(verdicts.recent().size(), 1U);
+}
+
+TEST(ToldVerdictsTest, ExchangesAreNoRanks) {
+  ToldVerdicts verdicts;
+  verdicts.Tell(Told(VerdictKind::kSuspect, 8));
+  verdicts.Tell(OfExchange(VerdictKind::kSuspect, 2, 8));
+  verdicts.Tell(OfExchange(VerdictKind::kPersistent, 1, 8));
+  verdicts.Tell(OfExchange(VerdictKind::kPersistent, 2, 8));
+  EXPECT_THAT(verdicts.slow_exchanges(), ElementsAre(Key(Pair(1, 8)), Key(Pair(2, 8))));
+  EXPECT_EQ(verdicts.slow_exchanges().at({2, 8}).verdict.kind, VerdictKind::kPersistent);
+  verdicts.Tell(OfExchange(VerdictKind::kRecovered, 1, 8));
+  EXPECT_THAT(verdicts.slow_exchanges(), ElementsAre(Key(Pair(2, 8))));
+  EXPECT_THAT(verdicts.slow(), ElementsAre(Key(8)));
+}
+
+TEST(ToldVerdictsTest, RestartKeepsTheNews) {
+  ToldVerdicts verdicts;
+  verdicts.Tell(Told(VerdictKind::kSuspect, 8));
+  verdicts.Tell(OfExchange(VerdictKind::kSuspect, 2, 8));
+  verdicts.Restart();
+  EXPECT_THAT(verdicts.slow(), IsEmpty());
+  EXPECT_THAT(verdicts.slow_exchanges(), IsEmpty());
+  EXPECT_EQ(verdicts.recent().size(), 2U);
+}
+
+TEST(ToldVerdictsTest, OnlyTheNewestAreKept) {
+  ToldVerdicts verdicts;
+  for (int rank = 0; rank <= static_cast<int>(kVerdictsKept); ++rank) {
+    verdicts.Tell(Told(VerdictKind::kSuspect, rank));
+  }
+  EXPECT_EQ(verdicts.recent().size(), kVerdictsKept);
+  EXPECT_EQ(verdicts.recent().front().verdict.rank, 1);
+}
+
+}  // namespace
+}  // namespace paceline
