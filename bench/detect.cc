@@ -32,7 +32,7 @@ struct Options {
   std::string labels;
   bool evaluate = false;
   std::vector<std::string> spec;
-  uint64_t seed = 1;
+  std::string seed = "1";
   std::string seeds = absl::StrCat(kReportingSeeds.first, "..", kReportingSeeds.last);
   std::optional<int> warm_up_steps;
   int peers_every = EvaluationOptions().peers_every;
@@ -49,14 +49,19 @@ absl::Status PlayTrace(const Options& options) {
 
 absl::Status Generate(const Options& options) {
   PACELINE_ASSIGN_OR_RETURN(const HistorySpec spec, ParseSpec(options.generate));
+  uint64_t seed = 0;
+  if (!absl::SimpleAtoi(options.seed, &seed)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--seed ", options.seed, ": a whole number from 0 on"));
+  }
   if (!options.labels.empty()) {
     std::ofstream file(options.labels);
-    file << LabelsOf(spec, options.seed) << '\n';
+    file << LabelsOf(spec, seed) << '\n';
     if (!file.flush()) {
       return absl::InvalidArgumentError(absl::StrCat(options.labels, ": cannot be written"));
     }
   }
-  WriteHistory(spec, options.seed, std::cout);
+  WriteHistory(spec, seed, std::cout);
   return absl::OkStatus();
 }
 
@@ -111,10 +116,10 @@ int Main(int argc, char** argv) {
   app.add_option("--warm-up", options.warm_up_steps,
                  "Steps that --trace leaves out after a start; else those of the first 20 that are "
                  "longer than usual")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(0, 1'000'000));
   app.add_option("--peers-every", options.peers_every,
                  "Peers' rules get each so manieth history; 0: none")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::Range(0, 1'000'000))
       ->capture_default_str();
   app.add_option("--threads", options.threads, "Of --evaluate")
       ->check(CLI::Range(1, 256))

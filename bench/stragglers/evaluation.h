@@ -22,7 +22,7 @@ struct RowFigures {
 
 struct EvaluationOptions {
   Seeds seeds = kReportingSeeds;
-  int peers_every = 10;  // Peers are played each so manieth history of a row; 0: none.
+  int peers_every = 4;  // Peers are played each so manieth history of a row; 0: none.
   int threads = 2;
 };
 

@@ -55,6 +55,22 @@ TEST(EvaluationTest, CountsHistoriesOfRowsAndPeers) {
   EXPECT_EQ(Total(figures).at(0).figures.histories, 14);
 }
 
+TEST(EvaluationTest, ATotalIsOfAllSlowdownsOfTenPercent) {
+  const std::string harder = std::string(kSmall) + " sd=0.03";
+  const std::vector<SweepRow> rows = {
+      {"claimed", kSmall},
+      {"harder", harder, Claim::kHarder},
+      {"less", std::string(kSmall) + " factor=1.07", Claim::kHarder},
+      {"nobody", "ranks=16 steps=50 faults=0 transients=0", Claim::kNotStraggler}};
+  EvaluationOptions options;
+  options.seeds = {1, 1};
+  const auto totals = EvaluationJson(Evaluate(rows, options), options.seeds)["totals"];
+  EXPECT_EQ(totals["10 % and more"]["Paceline"]["histories"], 1);
+  EXPECT_EQ(totals["10 % and more, all rows"]["Paceline"]["histories"], 2);
+  EXPECT_EQ(totals["harder"]["Paceline"]["histories"], 2);
+  EXPECT_EQ(totals["all"]["Paceline"]["histories"], 4);
+}
+
 TEST(EvaluationTest, TheDetectorFindsWhatIsPlain) {
   EvaluationOptions options;
   options.seeds = {1, 4};

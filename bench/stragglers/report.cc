@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "bench/stragglers/exact_bounds.h"
+#include "bench/stragglers/history_spec.h"
 
 namespace paceline::detect {
 namespace {
@@ -132,16 +135,25 @@ json AsJson(const std::vector<RuleFigures>& rules) {
   return object;
 }
 
+// Whether ranks are slowed by 10 % or more for good, in whatever noise.
+bool IsTenPercent(const SweepRow& row) {
+  const HistorySpec spec = ParseSpec(row.spec).value();
+  return row.claim != Claim::kNotStraggler && spec.faults > 0 && spec.factor >= 1.1;
+}
+
 // Named sums, those over all rows last.
 std::vector<std::pair<std::string, std::vector<RuleFigures>>> Totals(
     const std::vector<RowFigures>& rows) {
   std::vector<std::pair<std::string, std::vector<RuleFigures>>> totals;
-  for (const auto& [claim, name] : kClaims) {
+  const auto add = [&](const std::string& name, const auto& belongs) {
     std::vector<RowFigures> some;
-    for (const RowFigures& row : rows) {
-      if (row.row.claim == claim) some.push_back(row);
-    }
+    std::copy_if(rows.begin(), rows.end(), std::back_inserter(some),
+                 [&](const RowFigures& row) { return belongs(row.row); });
     if (!some.empty()) totals.emplace_back(name, Total(some));
+  };
+  for (const auto& [claim, name] : kClaims) {
+    add(name, [claim = claim](const SweepRow& row) { return row.claim == claim; });
+    if (claim == Claim::kTenPercent) add(absl::StrCat(name, ", all rows"), IsTenPercent);
   }
   totals.emplace_back("all", Total(rows));
   return totals;

@@ -14,7 +14,8 @@ namespace paceline::detect {
 std::string EvaluationTable(const std::vector<RowFigures>& rows);
 
 // {"seeds": [first, last], "tuning_seeds": …, "reporting_seeds": …, "rows": [{"row", "spec",
-// "claim", "rules": {NAME: figures}}], "totals": {CLAIM or "all": {NAME: figures}}}.
+// "claim", "rules": {NAME: figures}}], "totals": {CLAIM, "10 % and more, all rows" or "all": {NAME:
+// figures}}}. Those "all rows" are of every lasting slowdown of so much, harder ones included.
 nlohmann::json EvaluationJson(const std::vector<RowFigures>& rows, const Seeds& seeds);
 
 }  // namespace paceline::detect
