@@ -251,6 +251,22 @@ TEST(StragglersTest, DrainThatIsTakenBackHasFailed) {
   EXPECT_EQ(watched.NodeOf(5), slow);
 }
 
+TEST(StragglersTest, RankThatIsGivenUpDoesNotComeBackOnTheSlowNode) {
+  JobRequest request = WatchedRequest(StragglerMode::kAuto);
+  request.spares = 0;
+  request.recovery.min_ranks = 7;
+  request.recovery.rule = BatchRule::kKeepRank;
+  WatchedJob watched(request, /*nodes=*/8);
+  const std::string slow = watched.NodeOf(5);
+  watched.Train(800, SlowFrom(slow, 200));
+  ASSERT_EQ(Orders(watched).size(), 1U);
+  EXPECT_EQ(Orders(watched)[0]->kind, RemedyKind::kShrink);
+  EXPECT_EQ(Orders(watched)[0]->state, DecisionState::kHelped) << Orders(watched)[0]->outcome;
+  EXPECT_EQ(watched.job().ranks.size(), 7U);
+  EXPECT_EQ(watched.job().generation, Generation(2));
+  for (int rank = 0; rank < 7; ++rank) EXPECT_NE(watched.NodeOf(rank), slow);
+}
+
 TEST(StragglersTest, NothingIsLeftOfAnOrderThatCameToNothing) {
   JobRequest request = WatchedRequest(StragglerMode::kAdvise);
   request.checkpoints.directory = "/checkpoints";
