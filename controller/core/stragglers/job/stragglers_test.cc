@@ -251,6 +251,20 @@ TEST(StragglersTest, DrainThatIsTakenBackHasFailed) {
   EXPECT_EQ(watched.NodeOf(5), slow);
 }
 
+TEST(StragglersTest, SlowNodeIsDrainedAndNotLeftForOneOfItsRanks) {
+  JobRequest request = WatchedRequest(StragglerMode::kAuto);
+  request.spares = 2;
+  WatchedJob watched(request, /*nodes=*/6, {}, /*slots=*/2);
+  const std::string slow = watched.NodeOf(2);
+  ASSERT_EQ(watched.NodeOf(3), slow);
+  watched.Train(400, SlowFrom(slow, 200));
+  ASSERT_EQ(Orders(watched).size(), 1U);
+  EXPECT_EQ(Orders(watched)[0]->kind, RemedyKind::kDrain) << Orders(watched)[0]->reason;
+  EXPECT_EQ(Orders(watched)[0]->state, DecisionState::kChecking);
+  EXPECT_NE(watched.NodeOf(2), slow);
+  EXPECT_NE(watched.NodeOf(3), slow);
+}
+
 TEST(StragglersTest, RankThatIsGivenUpDoesNotComeBackOnTheSlowNode) {
   JobRequest request = WatchedRequest(StragglerMode::kAuto);
   request.spares = 0;
