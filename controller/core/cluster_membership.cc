@@ -29,7 +29,7 @@ void Take(const Place& place, std::vector<NodeSpace>& spaces) {
 
 PlaceWish WishOf(const Job& job, PlaceUse use) {
   PlaceWish wish;
-  wish.use = use == PlaceUse::kRank ? PlaceWish::Use::kRank : PlaceWish::Use::kSpare;
+  wish.use = use == PlaceUse::kSpare ? PlaceWish::Use::kSpare : PlaceWish::Use::kRank;
   for (const RankState& member : job.ranks) {
     if (!IsLost(member)) wish.ranks.push_back(member.place);
   }
@@ -48,7 +48,7 @@ std::vector<Place> Cluster::FindPlacesFor(const Job& job, PlaceUse use, int coun
   PlaceWish wish = WishOf(job, use);
   while (static_cast<int>(places.size()) < count) {
     Placement found = PlaceOne(job.request, spaces, wish);
-    if (found.places.empty() && WaitsForPlaces(job)) {  // Rather there than nowhere.
+    if (found.places.empty() && use == PlaceUse::kRankAnywhere) {
       PlaceWish any = wish;
       for (const auto& [node, why] : job.recovery.avoid) any.avoid.erase(node);
       for (const auto& [node, why] : job.recovery.vacate) any.avoid.insert(node);
@@ -57,7 +57,7 @@ std::vector<Place> Cluster::FindPlacesFor(const Job& job, PlaceUse use, int coun
     if (found.places.empty()) break;
     const Place& place = found.places.front();
     Take(place, spaces);
-    (use == PlaceUse::kRank ? wish.ranks : wish.spares).push_back(place);
+    (use == PlaceUse::kSpare ? wish.spares : wish.ranks).push_back(place);
     places.push_back(place);
   }
   return places;

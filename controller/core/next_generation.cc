@@ -144,6 +144,14 @@ void SortBySeat(std::vector<RankState>& members) {
             [](const RankState& a, const RankState& b) { return a.seat < b.seat; });
 }
 
+// The greatest number of ranks, of so many, with which the job may go on; 0: it may not.
+int MayGoOnWith(const Job& job, int ranks) {
+  const RecoveryPolicy& policy = job.request.recovery;
+  const int least = policy.min_ranks == 0 ? job.request.ranks : policy.min_ranks;
+  const int possible = PossibleRanks(policy.rule, job.request.ranks, policy.batch, ranks);
+  return possible < least ? 0 : possible;
+}
+
 // A lost member may still end, or come back, and its place be used again.
 bool MayReturn(const Job& job, Moment now) {
   if (now.steady >= job.recovery.recovering_since + kReturn) return false;
@@ -158,15 +166,12 @@ JobChange Replace(Job& job, const std::string& cause, const FindPlaces& find_pla
   Holders holders = KeepHolders(job, now);
   TakeSpares(job, holders, outcomes);
   const int vacant = static_cast<int>(holders.vacant.size());
-  std::vector<Place> places =
-      vacant == 0 ? std::vector<Place>() : find_places(job, PlaceUse::kRank, vacant);
+  const int filled = static_cast<int>(holders.next.members.size());
+  const PlaceUse use = MayGoOnWith(job, filled) > 0 ? PlaceUse::kRank : PlaceUse::kRankAnywhere;
+  std::vector<Place> places = vacant == 0 ? std::vector<Place>() : find_places(job, use, vacant);
   if (static_cast<int>(places.size()) < vacant) {
-    const RecoveryPolicy& policy = job.request.recovery;
-    const int filled = static_cast<int>(holders.next.members.size());
-    const int ranks = PossibleRanks(policy.rule, job.request.ranks, policy.batch,
-                                    filled + static_cast<int>(places.size()));
-    const int least = policy.min_ranks == 0 ? job.request.ranks : policy.min_ranks;
-    if (ranks < least || ranks == 0 || MayReturn(job, now)) {
+    const int ranks = MayGoOnWith(job, filled + static_cast<int>(places.size()));
+    if (ranks == 0 || MayReturn(job, now)) {
       const std::string reason = absl::StrCat(cause, "; waits for ", vacant - places.size(),
                                               vacant - places.size() == 1 ? " place" : " places");
       return std::exchange(job.reason, reason) == reason ? JobChange::kNone : JobChange::kState;

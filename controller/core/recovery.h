@@ -6,7 +6,8 @@
 //      ├─ bad input, crash loop, the budget is spent (failure_budget.h), nobody is left with its
 //      │  state, or another rank is done with all steps ──▶ as without recovery: restart.h decides
 //      ├─ its seat is taken by a spare, one that is ready first
-//      ├─ else by a new trainer at a free place
+//      ├─ else by a new trainer at a free place; on a node that the job avoids, only if it may not
+//      │  shrink to those that are left
 //      ├─ else it stays empty, if the job may shrink so far (common/core/batch_rule.h)
 //      ╰─ else the others wait for a place, up to give_up_s
 //
@@ -43,7 +44,8 @@ inline constexpr absl::Duration kStacksPatience = absl::Seconds(2);
 inline constexpr absl::Duration kFirstSparePause = absl::Seconds(1);
 inline constexpr absl::Duration kMaxSparePause = absl::Minutes(1);
 
-enum class PlaceUse { kRank, kSpare };
+// kRankAnywhere: also on nodes that the job avoids, rather than nowhere.
+enum class PlaceUse { kRank, kRankAnywhere, kSpare };
 // Free places for so many more trainers of the job, as many as there are.
 using FindPlaces = std::function<std::vector<Place>(const Job& job, PlaceUse use, int count)>;
 

@@ -76,6 +76,16 @@ TEST(ShrinkTest, NotBelowTheMinimum) {
   EXPECT_EQ(played.Nodes(), "aed");
 }
 
+TEST(ShrinkTest, RatherThanToGoBackToANodeThatItAvoids) {
+  MemberJob played(ShrinkingRequest(3, BatchRule::kKeepRank));
+  played.places.AddAvoided("x");
+  played.End(played.Id(1), 5);
+  EXPECT_EQ(played.Nodes(), "acd");
+  played.TrainAll(6);
+  played.End(played.Id(1), 7);
+  EXPECT_EQ(played.Nodes(), "axd") << "two are too few";
+}
+
 TEST(ShrinkTest, GrowsAgainAfterAPauseWhenThereIsAPlace) {
   MemberJob played(ShrinkingRequest(3, BatchRule::kKeepRank));
   Job& job = played.job;

@@ -34,20 +34,27 @@ inline JobRequest MemberRequest(int ranks = 4) {
 class Places {
  public:
   void Add(const std::string& node, int number = 1) { free_.push_back({NodeName(node), number}); }
+  // On a node that the job avoids.
+  void AddAvoided(const std::string& node) { avoided_.push_back({NodeName(node), 1}); }
   size_t size() const { return free_.size(); }
   FindPlaces Find() {
-    return [this](const Job&, PlaceUse, int count) {
+    return [this](const Job&, PlaceUse use, int count) {
       std::vector<Place> found;
-      while (count-- > 0 && !free_.empty()) {
-        found.push_back(free_.front());
-        free_.erase(free_.begin());
-      }
+      const auto take = [&](std::vector<Place>& places) {
+        for (; count > 0 && !places.empty(); --count) {
+          found.push_back(places.front());
+          places.erase(places.begin());
+        }
+      };
+      take(free_);
+      if (use == PlaceUse::kRankAnywhere) take(avoided_);
       return found;
     };
   }
 
  private:
   std::vector<Place> free_;
+  std::vector<Place> avoided_;
 };
 
 class MemberJob {

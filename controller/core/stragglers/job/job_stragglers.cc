@@ -210,6 +210,10 @@ void JobStragglers::TakeRow(const StepRow& row, const JobView& view, Moment now)
 }
 
 void JobStragglers::Judge(const JobView& view, Moment now) {
+  // Ranks of a slow node are one trouble: nothing is done for one of them before the node is known.
+  std::stable_partition(found_.begin(), found_.end(), [](const Verdict& verdict) {
+    return verdict.kind == VerdictKind::kNode;
+  });
   for (const Verdict& verdict : found_) {
     const NodeName node =
         verdict.node >= 0 ? nodes_[static_cast<size_t>(verdict.node)] : NodeName();

@@ -42,16 +42,16 @@ class WatchedJob {
   // By rank.
   using Row = std::function<std::vector<StepTimes>(const std::vector<RankState>&, int64_t step)>;
 
-  // One slot on each node: n00, n01, ...
+  // So many slots on each node: n00, n01, ...
   explicit WatchedJob(const JobRequest& request, int nodes = 10,
-                      const StragglerOptions& options = {})
+                      const StragglerOptions& options = {}, int slots = 1)
       : options_(options), id(request.id) {
     Start({}, {});
     for (int n = 0; n < nodes; ++n) {
       NodeFacts facts;
       facts.name = NodeName(absl::StrCat("n", n / 10, n % 10));
       facts.uid = facts.name.value();
-      facts.slots = 1;
+      facts.slots = slots;
       Apply(NodeConnected{facts, {}});
     }
     Apply(JobSubmitted{request});

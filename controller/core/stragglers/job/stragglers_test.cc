@@ -341,6 +341,36 @@ TEST(StragglersTest, PersonWhoTakesAnAutomaticDrainBackTakesNoOtherHoldAway) {
   EXPECT_EQ(holds[0].owner, "bob");
 }
 
+TEST(StragglersTest, SlowNodeIsDrainedAndNotLeftForOneOfItsRanks) {
+  JobRequest request = WatchedRequest(StragglerMode::kAuto);
+  request.spares = 2;
+  WatchedJob watched(request, /*nodes=*/6, {}, /*slots=*/2);
+  const std::string slow = watched.NodeOf(2);
+  ASSERT_EQ(watched.NodeOf(3), slow);
+  watched.Train(400, SlowFrom(slow, 200));
+  ASSERT_EQ(Orders(watched).size(), 1U);
+  EXPECT_EQ(Orders(watched)[0]->kind, RemedyKind::kDrain) << Orders(watched)[0]->reason;
+  EXPECT_EQ(Orders(watched)[0]->state, DecisionState::kChecking);
+  EXPECT_NE(watched.NodeOf(2), slow);
+  EXPECT_NE(watched.NodeOf(3), slow);
+}
+
+TEST(StragglersTest, RankThatIsGivenUpDoesNotComeBackOnTheSlowNode) {
+  JobRequest request = WatchedRequest(StragglerMode::kAuto);
+  request.spares = 0;
+  request.recovery.min_ranks = 7;
+  request.recovery.rule = BatchRule::kKeepRank;
+  WatchedJob watched(request, /*nodes=*/8);
+  const std::string slow = watched.NodeOf(5);
+  watched.Train(800, SlowFrom(slow, 200));
+  ASSERT_EQ(Orders(watched).size(), 1U);
+  EXPECT_EQ(Orders(watched)[0]->kind, RemedyKind::kShrink);
+  EXPECT_EQ(Orders(watched)[0]->state, DecisionState::kHelped) << Orders(watched)[0]->outcome;
+  EXPECT_EQ(watched.job().ranks.size(), 7U);
+  EXPECT_EQ(watched.job().generation, Generation(2));
+  for (int rank = 0; rank < 7; ++rank) EXPECT_NE(watched.NodeOf(rank), slow);
+}
+
 TEST(StragglersTest, NothingIsLeftOfAnOrderThatCameToNothing) {
   JobRequest request = WatchedRequest(StragglerMode::kAdvise);
   request.checkpoints.directory = "/checkpoints";

@@ -177,7 +177,12 @@ class Planner {
           DescribeLadder(inputs_.current), plan_.current.speedup, 100 * (options_.min_speedup - 1),
           Stalls());
     }
-    if (best == nullptr) return "there is no ladder for these ranks";
+    if (best == nullptr) {
+      return Largest(inputs_.gradient_groups) == ranks_
+                 ? "no ladder for these ranks: all of them share their gradients at each step "
+                   "(strategy.gradient_group_size)"
+                 : "no ladder for these ranks";
+    }
     if (plan_.stalls.stall_share > options_.max_stall_share) {
       return absl::StrCat("the ranks stall too often for a ladder; ", Stalls());
     }

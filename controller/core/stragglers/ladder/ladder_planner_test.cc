@@ -328,7 +328,8 @@ TEST(LadderPlannerTest, NoLadderForOneRankOrOneNode) {
   LadderInputs inputs = InputsOf(Draw(Stalling(8, 0.02)));
   inputs.gradient_groups = {8};
   EXPECT_EQ(PlanLadder(inputs).advice, LadderAdvice::kKeep);
-  EXPECT_THAT(PlanLadder(inputs).reason, HasSubstr("no ladder for these ranks"));
+  EXPECT_THAT(PlanLadder(inputs).reason,
+              HasSubstr("no ladder for these ranks: all of them share their gradients"));
 }
 
 TEST(LadderPlannerTest, SameMeasurementsSamePlan) {
