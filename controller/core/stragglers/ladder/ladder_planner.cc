@@ -178,7 +178,7 @@ class Planner {
           Stalls());
     }
     if (best == nullptr) {
-      return Largest(inputs_.gradient_groups) == ranks_
+      return inputs_.gradient_groups.size() == 1
                  ? "no ladder for these ranks: all of them share their gradients at each step "
                    "(strategy.gradient_group_size)"
                  : "no ladder for these ranks";
