@@ -31,7 +31,7 @@ struct DetectorCounts {
   int64_t taken = 0;     // Samples in an open step.
   int64_t masked = 0;    // Of these, flagged as not typical.
   int64_t invalid = 0;   // Negative, infinite, too long, no work at all, unknown rank.
-  int64_t late = 0;      // Of a step that is closed.
+  int64_t late = 0;      // Of a step that is closed, or so far ahead that there is no room.
   int64_t repeated = 0;  // A second one for the same rank and step.
   int64_t missing = 0;   // Reports that closed steps lacked.
   int64_t rows = 0;      // Steps evaluated.

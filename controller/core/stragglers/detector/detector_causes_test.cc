@@ -93,6 +93,25 @@ TEST(DetectorCausesTest, LongSequencesAreNoStragglerWhenTheirWorkIsKnown) {
   EXPECT_EQ(job.verdicts[0].cause, StragglerCause::kCompute);
 }
 
+TEST(DetectorCausesTest, WorkThatTimesFollowInPartOnlyAccusesNobody) {
+  for (const double work : {0.8, 1.25}) {
+    SampleJob job(8, 1, 1);
+    StragglerDetector detector(Options(), job.ranks);
+    job.change = [&](StepSample& sample) {
+      sample.workload = 1000 * (sample.rank == 3 ? work : 1);
+      const double seconds = 0.5 + 0.5 * sample.workload / 1000;
+      sample.forward_s *= seconds * (sample.rank == 6 && sample.step >= 300 ? 1.1 : 1);
+      sample.backward_s *= seconds * (sample.rank == 6 && sample.step >= 300 ? 1.1 : 1);
+    };
+    job.Play(detector, 300);
+    EXPECT_TRUE(job.verdicts.empty()) << work;
+    job.Play(detector, 200);
+    const auto persistent = job.Of(VerdictKind::kPersistent);
+    ASSERT_EQ(persistent.size(), 1U);
+    EXPECT_EQ(persistent[0].rank, 6);
+  }
+}
+
 TEST(DetectorCausesTest, LongSequencesAreNoStragglerWhenTheirWorkIsNotKnown) {
   SampleJob job(64, 4, 2);
   StragglerDetector detector(Options(), job.ranks);

@@ -75,7 +75,8 @@ JobWatch::JobWatch(const DetectorOptions& options, std::vector<DetectorRank> ran
 
 void JobWatch::AddRow(int64_t step, absl::Span<const StepCell> cells, int64_t row,
                       std::vector<Verdict>& verdicts) {
-  times_.Set(cells, slow_);
+  work_exponent_.BeginRow();
+  times_.Set(cells, slow_, work_exponent_.value());
   Measure(cells);
   WatchGroups(step, verdicts);
   WatchRanks(own_, step, row, verdicts);
@@ -103,8 +104,18 @@ void JobWatch::Measure(absl::Span<const StepCell> cells) {
       backward_[r] = times_.backward()[r] - backward;
       if (!slow_[r]) imbalance_.Add(forward_[r], backward_[r]);
     }
+    if (times_.normalised()) LearnWork(group);
   }
   MeasureData();
+}
+
+void JobWatch::LearnWork(size_t group) {
+  const double typical = peers_.GroupMedian(group, times_.work());
+  for (const int rank : peers_.members(group)) {
+    const auto r = static_cast<size_t>(rank);
+    if (slow_[r]) continue;
+    work_exponent_.Add(times_.work()[r] - typical, times_.own()[r] - group_typical_[group]);
+  }
 }
 
 // Ranks that never wait for data have no residuals, and cost nothing.

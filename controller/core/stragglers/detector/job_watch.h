@@ -1,9 +1,9 @@
 // All that is known of one membership of a job: what its rows tell about ranks, nodes and peer
 // groups.
 //
-// Two quantities of each rank are compared with its peers: its own time, ln(forward + backward), by
-// workload if all ranks of the row tell theirs; and how much longer it waited for data, relative to
-// the peers' own time, if it tells its waits.
+// Two quantities of each rank are compared with its peers: its own time, ln(forward + backward), as
+// it would be for the usual workload if all ranks of the row tell theirs; and how much longer it
+// waited for data, relative to the peers' own time, if it tells its waits.
 //
 // Thread-compatible.
 #ifndef CONTROLLER_CORE_STRAGGLERS_DETECTOR_JOB_WATCH_H_
@@ -24,6 +24,7 @@
 #include "controller/core/stragglers/detector/step_sample.h"
 #include "controller/core/stragglers/detector/step_window.h"
 #include "controller/core/stragglers/detector/verdict.h"
+#include "controller/core/stragglers/detector/work_exponent.h"
 
 namespace paceline {
 
@@ -50,6 +51,7 @@ class JobWatch {
   };
 
   void Measure(absl::Span<const StepCell> cells);
+  void LearnWork(size_t group);
   void MeasureData();
   void CountSlow(size_t group, GroupRow& row) const;
   void WatchGroups(int64_t step, std::vector<Verdict>& verdicts);
@@ -69,6 +71,7 @@ class JobWatch {
   Channel own_;
   Channel data_;
   Imbalance imbalance_;
+  WorkExponent work_exponent_;
   std::vector<GroupWatch> groups_;  // As of peers_.
   std::vector<size_t> group_of_;    // By rank.
   std::vector<NodeState> nodes_;

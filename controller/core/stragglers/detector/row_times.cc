@@ -24,6 +24,7 @@ RowTimes::RowTimes(int ranks)
     : own_(static_cast<size_t>(ranks)),
       forward_(static_cast<size_t>(ranks)),
       backward_(static_cast<size_t>(ranks)),
+      work_(static_cast<size_t>(ranks)),
       own_s_(static_cast<size_t>(ranks)),
       data_wait_s_(static_cast<size_t>(ranks)),
       before_s_(static_cast<size_t>(ranks)) {}
@@ -46,10 +47,25 @@ RowTimes::Passes RowTimes::PassesOf(absl::Span<const StepCell> cells) {
   return forward >= backward ? Passes::kForward : Passes::kBackward;
 }
 
-void RowTimes::Set(absl::Span<const StepCell> cells, const std::vector<bool>& slow) {
+void RowTimes::SetWork(absl::Span<const StepCell> cells) {
   normalised_ = std::all_of(cells.begin(), cells.end(), [](const StepCell& cell) {
     return !cell.present || cell.workload > 0;
   });
+  if (!normalised_) return;
+  double sum = 0;
+  int count = 0;
+  for (size_t rank = 0; rank < cells.size(); ++rank) {
+    work_[rank] = cells[rank].present ? std::log(cells[rank].workload) : kNone;
+    if (!cells[rank].present) continue;
+    sum += work_[rank];
+    ++count;
+  }
+  if (std::isnan(usual_work_) && count > 0) usual_work_ = sum / count;
+}
+
+void RowTimes::Set(absl::Span<const StepCell> cells, const std::vector<bool>& slow,
+                   double work_exponent) {
+  SetWork(cells);
   passes_ = PassesOf(cells);
   job_s_ = slowest_s_ = second_s_ = 0;
   slowest_ = -1;
@@ -68,7 +84,7 @@ void RowTimes::Set(absl::Span<const StepCell> cells, const std::vector<bool>& sl
     LearnTick(before_s_[rank], cell.forward_s);
     before_s_[rank] = cell.forward_s;
     waited_ = waited_ || cell.data_wait_s > 0;
-    const double work = normalised_ ? std::log(cell.workload) : 0;
+    const double work = normalised_ ? work_exponent * (work_[rank] - usual_work_) : 0;
     own_[rank] = LogOrNone(own_s_[rank]) - work;
     forward_[rank] = LogOrNone(cell.forward_s) - work;
     backward_[rank] = LogOrNone(cell.backward_s) - work;

@@ -20,14 +20,18 @@ class RowTimes {
  public:
   explicit RowTimes(int ranks);
 
-  // `slow` by rank: known to be.
-  void Set(absl::Span<const StepCell> cells, const std::vector<bool>& slow);
+  // `slow` by rank: known to be. Where all ranks of the row have told their workload, times follow
+  // its power of work_exponent.
+  void Set(absl::Span<const StepCell> cells, const std::vector<bool>& slow,
+           double work_exponent = 1);
 
-  // By rank; NaN: not known. ln of seconds, by workload if normalised(). The rank's own time is
-  // forward + backward, or that of both which most ranks of the row tell.
+  // By rank; NaN: not known. ln of seconds, if normalised() of a step of the usual workload. The
+  // rank's own time is forward + backward, or that of both which most ranks of the row tell.
   const std::vector<double>& own() const { return own_; }
   const std::vector<double>& forward() const { return forward_; }
   const std::vector<double>& backward() const { return backward_; }
+  // ln of the workload; only if normalised().
+  const std::vector<double>& work() const { return work_; }
   // Seconds.
   const std::vector<double>& own_s() const { return own_s_; }
   const std::vector<double>& data_wait_s() const { return data_wait_s_; }
@@ -47,15 +51,18 @@ class RowTimes {
   enum class Passes { kBoth, kForward, kBackward };
 
   static Passes PassesOf(absl::Span<const StepCell> cells);
+  void SetWork(absl::Span<const StepCell> cells);
   void LearnTick(float before_s, float now_s);
 
   std::vector<double> own_;
   std::vector<double> forward_;
   std::vector<double> backward_;
+  std::vector<double> work_;
   std::vector<double> own_s_;
   std::vector<double> data_wait_s_;
   Passes passes_ = Passes::kBoth;
   bool normalised_ = false;
+  double usual_work_ = std::numeric_limits<double>::quiet_NaN();  // ln; of the first row.
   bool waited_ = false;
   double job_s_ = 0;
   std::vector<float> before_s_;  // Forward, of the last row; 0: none.

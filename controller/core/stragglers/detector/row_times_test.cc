@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "controller/core/stragglers/detector/imbalance.h"
+#include "controller/core/stragglers/detector/work_exponent.h"
 
 namespace paceline {
 namespace {
@@ -19,14 +20,17 @@ StepCell Cell(float forward_s, float backward_s, float wall_s = 0, float workloa
   return cell;
 }
 
-TEST(RowTimesTest, OwnTimeIsByWorkloadWhenAllTellIt) {
+TEST(RowTimesTest, OwnTimeIsThatOfTheUsualWorkloadWhenAllTellIt) {
   RowTimes times(3);
   times.Set({Cell(1, 2, 0, 10), StepCell(), Cell(2, 4, 0, 20)}, {false, false, false});
   EXPECT_TRUE(times.normalised());
-  EXPECT_NEAR(times.own()[0], std::log(0.3), 1e-6);
-  EXPECT_NEAR(times.own()[2], std::log(0.3), 1e-6);
-  EXPECT_NEAR(times.backward()[2], std::log(0.2), 1e-6);
+  EXPECT_NEAR(times.own()[0], std::log(0.3 * std::sqrt(200)), 1e-6);
+  EXPECT_NEAR(times.own()[2], times.own()[0], 1e-6);
+  EXPECT_NEAR(times.backward()[2], std::log(0.2 * std::sqrt(200)), 1e-6);
   EXPECT_TRUE(std::isnan(times.own()[1]));
+  EXPECT_TRUE(std::isnan(times.work()[1]));
+  times.Set({Cell(1, 2, 0, 10), StepCell(), Cell(2, 4, 0, 40)}, {false, false, false}, 0.5);
+  EXPECT_NEAR(times.own()[2], times.own()[0], 1e-6) << "as the root of the work";
   times.Set({Cell(1, 2, 0, 10), StepCell(), Cell(2, 4)}, {false, false, false});
   EXPECT_FALSE(times.normalised());
   EXPECT_NEAR(times.own()[2], std::log(6), 1e-6);
@@ -111,6 +115,27 @@ TEST(RowTimesTest, RoundedTimesHaveATick) {
     times.Set({Cell(0.7F + jitter, 1), Cell(0.76F - jitter, 1)}, {false, false});
   }
   EXPECT_NEAR(times.tick_s(), 0.01, 1e-5);
+}
+
+TEST(WorkExponentTest, IsThatOfTheTimes) {
+  for (const double truth : {0.0, 0.5, 0.95, 1.0}) {
+    WorkExponent exponent;
+    for (int row = 0; row < 100; ++row) {
+      exponent.BeginRow();
+      for (int rank = 0; rank < 8; ++rank) {
+        const double work = 0.2 * std::sin(row * 8 + rank);
+        exponent.Add(work, (truth - exponent.value()) * work + (rank == 3 ? 0.7 : 0));
+        exponent.Add(work, NAN);
+      }
+    }
+    EXPECT_NEAR(exponent.value(), truth, 0.05) << "one of eight is slow";
+  }
+  WorkExponent same;
+  for (int row = 0; row < 100; ++row) {
+    same.BeginRow();
+    for (int rank = 0; rank < 8; ++rank) same.Add(0, rank == 3 ? 0.3 : 0);
+  }
+  EXPECT_EQ(same.value(), 1);
 }
 
 TEST(ImbalanceTest, HoldsWhenForwardAndBackwardVaryTogether) {
