@@ -13,18 +13,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-class DrainTest : public RecoveringJobTest {
- protected:
-  Finished Paceline(std::vector<std::string> arguments) {
-    arguments.insert(arguments.begin(), {Program("paceline"), "--server", cluster_->server()});
-    return RunToEnd(arguments);
-  }
-
-  // What runs there of trainers.
-  std::vector<pid_t> TrainersOn(const std::string& node) const {
-    return ProcessesMentioning(cluster_->directory() + "/" + node + "/state/trainers");
-  }
-};
+using DrainTest = RecoveringJobTest;
 
 TEST_F(DrainTest, TheJobTrainsOnWhileANodeIsEmptiedAndChecked) {
   StartCluster(4);

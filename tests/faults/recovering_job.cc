@@ -54,6 +54,15 @@ void RecoveringJobTest::Signal(const v1::Rank& rank, int signal) const {
   ASSERT_EQ(::kill(static_cast<pid_t>(rank.pid()), signal), 0) << "rank " << rank.rank();
 }
 
+Finished RecoveringJobTest::Paceline(std::vector<std::string> arguments) const {
+  arguments.insert(arguments.begin(), {Program("paceline"), "--server", cluster_->server()});
+  return RunToEnd(arguments);
+}
+
+std::vector<pid_t> RecoveringJobTest::TrainersOn(const std::string& node) const {
+  return ProcessesMentioning(absl::StrCat(cluster_->directory(), "/", node, "/state/trainers"));
+}
+
 v1::Job RecoveringJobTest::WaitForGenerationAfter(int64_t generation) {
   return cluster_->WaitUntil(id_, [&](const v1::Job& job) {
     return job.state() == v1::RUNNING && job.generation() > generation &&

@@ -9,6 +9,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "tests/integration/test_cluster.h"
 
@@ -29,6 +30,12 @@ class RecoveringJobTest : public ::testing::Test {
   static int WorkerOf(const v1::Rank& rank);
 
   void Signal(const v1::Rank& rank, int signal) const;
+
+  // Runs the program that people use, to its end.
+  Finished Paceline(std::vector<std::string> arguments) const;
+
+  // What runs there of trainers.
+  std::vector<pid_t> TrainersOn(const std::string& node) const;
 
   // Waits until the job trains as a generation after `generation`, with all seats filled, and makes
   // steps.
