@@ -123,6 +123,27 @@ std::string Rows(int steps, int workers, const Seconds& seconds) {
 
 constexpr char kHead[] = "step,dp,stage,fwd_s,bwd_s,wall_s\n";
 
+TEST(ReplayTest, WhatIsNotKnownIsNoVerdict) {
+  std::string forward_only = kHead;
+  std::string one_waits = "step,dp,stage,fwd_s,bwd_s,wall_s,data_wait_s\n";
+  for (int step = 0; step < 100; ++step) {
+    for (int worker = 0; worker < 8; ++worker) {
+      const double jitter = 1 + 0.002 * ((step * 7 + worker * 3) % 5);
+      const double slow = worker == 3 && step >= 50 ? 1.3 : 1;
+      absl::StrAppend(&forward_only, step, ",", worker, ",0,", jitter * slow, ",0,0\n");
+      absl::StrAppend(&one_waits, step, ",", worker, ",0,", jitter, ",1,0,",
+                      worker == 3 ? "0.5" : "NA", "\n");
+    }
+  }
+  std::vector<json> lines = ReplayText(forward_only);
+  ASSERT_EQ(lines.size(), 2);
+  EXPECT_EQ(lines[0]["dp"], 3);
+  EXPECT_EQ(lines[0]["cause"], "compute") << "no host pause: the passes are not told apart";
+  lines = ReplayText(one_waits);
+  ASSERT_EQ(lines.size(), 1) << "the others may wait as long";
+  EXPECT_EQ(lines[0]["summary"]["reports"]["taken"], 800);
+}
+
 TEST(ReplayTest, StepsAreShownAsTheyWere) {
   std::string text = kHead;
   for (int step = 0; step < 60; ++step) {
@@ -176,12 +197,15 @@ TEST(ReplayTest, AStartIsNoEventOfTheJob) {
   WriteHistory(*spec, 1, csv);
   const auto trace = ReadTrace(csv);
   ASSERT_TRUE(trace.ok()) << trace.status();
-  const auto groups = [&](std::optional<int> warm_up_steps) {
-    const std::vector<json> lines = Replay(*trace, warm_up_steps);
-    return lines.back()["summary"]["verdicts"]["GROUP"].get<int>();
-  };
-  EXPECT_EQ(groups(std::nullopt), 0);
-  EXPECT_EQ(groups(0), 2);
+  const std::vector<json> lines = Replay(*trace, std::nullopt);
+  const json& summary = lines.back()["summary"];
+  EXPECT_EQ(summary["verdicts"]["GROUP"], 0);
+  ASSERT_EQ(summary["warm_up_steps"].size(), 2) << "one for each start";
+  for (const json& steps : summary["warm_up_steps"]) {
+    EXPECT_GE(steps.get<int>(), 8) << "ten are longer, the last ones by little";
+    EXPECT_LE(steps.get<int>(), 10);
+  }
+  EXPECT_EQ(Replay(*trace, 3).back()["summary"]["warm_up_steps"], json({3, 3}));
 }
 
 TEST(ReplayTest, TwoStagesAreComparedWithEachOther) {

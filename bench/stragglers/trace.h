@@ -82,7 +82,7 @@ absl::StatusOr<Trace> ReadTraceFile(const std::string& path);
 // Seconds of both passes; of one if nobody tells the other. NaN: not known.
 double ComputeOf(const TraceRow& row, const Trace& trace);
 
-// As the detector takes it. What is not known is NaN, but for data_wait_s that no row tells: 0.
+// As the detector takes it. What is not known is NaN, but for a wall_s and a workload: 0.
 StepSample SampleOf(const TraceRow& row, int rank);
 
 // Writes a generated history in the order in which its reports come. Two more columns say what was

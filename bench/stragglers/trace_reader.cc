@@ -196,18 +196,14 @@ class Reader {
   void ForgetUntold() {
     bool forward = false;
     bool backward = false;
-    bool data_wait = false;
     for (const TraceRow& row : rows_) {
       forward = forward || !std::isnan(row.forward_s);
       backward = backward || (row.backward_s != 0 && !std::isnan(row.backward_s));
-      data_wait = data_wait || !std::isnan(row.data_wait_s);
     }
     trace_.knows_forward = forward;
     trace_.knows_backward = backward;
-    for (TraceRow& row : rows_) {
-      if (!backward) row.backward_s = kNotKnown;
-      if (!data_wait) row.data_wait_s = 0;
-    }
+    if (backward) return;
+    for (TraceRow& row : rows_) row.backward_s = kNotKnown;
   }
 
   TraceTable table_;
