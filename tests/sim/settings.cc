@@ -80,6 +80,7 @@ void Straggle(Random& random, Settings& s) {
   s.steps_lost = DrawProbability(random, 0.1);
   s.steps_late = DrawProbability(random, 0.1);
   s.steps_repeated = DrawProbability(random, 0.1);
+  s.plan_fails = DrawProbability(random, 0.3);
   if (!random.Chance(0.25)) return;
   // Little disturbs the loop: what it does not do then, it does never.
   s.controller_crash = s.daemon_crash = s.host_crash = s.session_break = s.control_cut = kNever;

@@ -65,6 +65,7 @@ struct Settings {
   Micros nonsense = kNever;         // A daemon tells some for a while.
   Micros between_advices = kNever;  // That people apply.
   Micros between_pauses = kNever;   // Of the automation, and ends of them.
+  double plan_fails = 0;            // A plan epoch cannot be prepared.
   double steps_lost = 0;            // Per message that tells steps.
   double steps_late = 0;
   double steps_repeated = 0;

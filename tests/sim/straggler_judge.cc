@@ -35,6 +35,12 @@ uint64_t MeaningOf(const RemedyDecision& decision) {
   return DigestOf(meaning);
 }
 
+bool PlanHasFailed(const Job& job) {
+  return std::any_of(job.ranks.begin(), job.ranks.end(), [&](const RankState& rank) {
+    return rank.report.plan.failed == job.plan.epoch;
+  });
+}
+
 const SimNode* FindNode(const World& world, const NodeName& name) {
   for (const auto& node : world.nodes) {
     if (node->name() == name) return node.get();
@@ -180,6 +186,7 @@ void StragglerJudge::OnStored(const Cluster& cluster, const Stragglers& straggle
 void StragglerJudge::CheckStored(const Job& job, const RemedyPolicy& policy) {
   const std::map<int64_t, uint64_t>& stored = jobs_[job.request.id].stored;
   int under_way = 0;
+  const RemedyDecision* ladder = nullptr;  // The newest that was ordered.
   for (const RemedyDecision& decision : policy.decisions()) {
     const auto found = stored.find(decision.id);
     if (found == stored.end() || found->second != DigestOf(decision)) {
@@ -191,6 +198,12 @@ void StragglerJudge::CheckStored(const Job& job, const RemedyPolicy& policy) {
       Fail(job, decision, "the job has ended, and it is ", NameOf(decision.state));
     }
     if (is_under_way) CheckTimes(job, decision);
+    const bool was_ordered = decision.state != DecisionState::kWithdrawn && !IsOpenAdvice(decision);
+    if (decision.kind == RemedyKind::kLadder && was_ordered) ladder = &decision;
+  }
+  if (ladder != nullptr && ladder->state == DecisionState::kFailed &&
+      ladder->ladder != ladder->former && job.plan.ladder == ladder->ladder && PlanHasFailed(job)) {
+    Fail(job, *ladder, "has failed, and the job's plan has its ladder still");
   }
   if (under_way > 1) world_.trace.Fail(job.request.id.value(), " has two orders under way");
   if (stored.size() != policy.decisions().size()) {

@@ -11,6 +11,7 @@
 //     and are not true;
 //   - a straggler that persists is replaced in the end (straggler_liveness.h);
 //   - an order ends within order_timeout;
+//   - a ladder that has failed is no longer that of the job's plan, if that can be changed;
 //   - decisions are stored with the event that changes them, and read back as they were; an id is
 //     never used twice;
 //   - of a job that has ended no decision is open.

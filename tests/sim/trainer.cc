@@ -261,6 +261,14 @@ void Trainer::MeasureStep() {
   steps_.push_back(times);
 }
 
+void Trainer::FailPlan(int64_t epoch) {
+  if (ending_ || status_.plan.failed.value() == epoch) return;
+  world_.trace.Add(name(), " cannot prepare plan epoch ", epoch);
+  status_.plan.failed = PlanEpoch(epoch);
+  status_.plan.error = "no port is free";
+  Tell();
+}
+
 void Trainer::CompleteStep(const TakenPlan& plan, int64_t save_order, bool leaves) {
   if (ending_) return;
   computed_ = false;

@@ -72,6 +72,8 @@ class Trainer : public std::enable_shared_from_this<Trainer> {
   void Met(int64_t step, const TakenPlan& plan);
   // The step's exchange is done. `save_order` 0: no order is to be answered after it.
   void CompleteStep(const TakenPlan& plan, int64_t save_order, bool leaves);
+  // It cannot prepare the plan.
+  void FailPlan(int64_t epoch);
   void OnCollectiveError(const std::string& why);
   void OnConnected(int64_t generation, bool connected);
   bool agrees() const { return membership_.Next(Clock()).action == Action::kAgree; }

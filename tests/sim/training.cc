@@ -213,6 +213,12 @@ TakenPlan Training::PlanOf(const Group& group, bool latest) {
   return plan;
 }
 
+bool Training::PlanFails(int64_t epoch) const {
+  const Settings& settings = world_.settings;
+  Random random(settings.straggler_seed + 3000 + static_cast<uint64_t>(epoch));
+  return settings.plan_fails > 0 && random.Chance(settings.plan_fails);
+}
+
 void Training::Exchange(Group& group) {
   const Trainer& first = *group.members.front().trainer;
   int64_t order = first.order().save_order;
@@ -227,7 +233,11 @@ void Training::Exchange(Group& group) {
     leaves = leaves && trainer.agrees();
   }
   const TakenPlan plan = PlanOf(group, /*latest=*/false);
-  if (plan.epoch > group.plan.epoch) group.plan = plan;
+  if (plan.epoch > group.plan.epoch && PlanFails(plan.epoch)) {
+    group.members.front().trainer->FailPlan(plan.epoch);
+  } else if (plan.epoch > group.plan.epoch) {
+    group.plan = plan;
+  }
   const bool saves = order > group.answered_order;
   if (saves) group.answered_order = order;
   world_.observer->OnExchange(group.generation, TrainersOf(group));

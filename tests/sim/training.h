@@ -63,6 +63,8 @@ class Training {
   void Exchange(Group& group);
   // Of all members: the one of the latest epoch, or of the earliest.
   static TakenPlan PlanOf(const Group& group, bool latest);
+  // Whether nobody can prepare it.
+  bool PlanFails(int64_t epoch) const;
   void Decide(Group& group);
   RankPosition PositionOf(const Trainer& trainer) const;
   bool IsConnected(const Group& group) const;
