@@ -65,7 +65,7 @@ RemedyActions JobStragglers::Follow(const JobView& view, Moment now) {
   }
   const bool is_new = view.facts.generation != generation_ || view.facts.epoch != epoch_;
   if (view.facts.running && is_new) Begin(view);
-  FollowOrder(view, now);
+  if (!actions_.order.has_value()) FollowOrder(view, now);  // What was ordered just now is to come.
   return Conclude(view, now);
 }
 
@@ -211,9 +211,8 @@ void JobStragglers::TakeRow(const StepRow& row, const JobView& view, Moment now)
 
 void JobStragglers::Judge(const JobView& view, Moment now) {
   // Ranks of a slow node are one trouble: nothing is done for one of them before the node is known.
-  std::stable_partition(found_.begin(), found_.end(), [](const Verdict& verdict) {
-    return verdict.kind == VerdictKind::kNode;
-  });
+  std::stable_partition(found_.begin(), found_.end(),
+                        [](const Verdict& verdict) { return verdict.kind == VerdictKind::kNode; });
   for (const Verdict& verdict : found_) {
     const NodeName node =
         verdict.node >= 0 ? nodes_[static_cast<size_t>(verdict.node)] : NodeName();

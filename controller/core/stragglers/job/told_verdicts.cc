@@ -1,5 +1,7 @@
 #include "controller/core/stragglers/job/told_verdicts.h"
 
+#include <algorithm>
+
 namespace paceline {
 
 void ToldVerdicts::Tell(const ToldVerdict& told) {
@@ -14,7 +16,11 @@ void ToldVerdicts::Tell(const ToldVerdict& told) {
     if (!is_over) slow_exchanges_.emplace(group, told);
   } else if (is_over) {
     slow_.erase(verdict.rank);
-    slow_.erase(-1 - verdict.node);
+    const auto persists = std::count_if(slow_.begin(), slow_.end(), [&](const auto& entry) {
+      const Verdict& other = entry.second.verdict;
+      return other.kind == VerdictKind::kPersistent && other.node == verdict.node;
+    });
+    if (persists < 2) slow_.erase(-1 - verdict.node);
   } else if (verdict.kind != VerdictKind::kGroup) {
     slow_[verdict.rank >= 0 ? verdict.rank : -1 - verdict.node] = told;
   }

@@ -34,13 +34,17 @@ TEST(ToldVerdictsTest, RanksAndNodesAreSlowUntilTheyAreWellAgain) {
   verdicts.Tell(Told(VerdictKind::kSuspect, 5));
   verdicts.Tell(Told(VerdictKind::kSuspect, 4));
   verdicts.Tell(Told(VerdictKind::kPersistent, 5));
+  verdicts.Tell(Told(VerdictKind::kPersistent, 6));
   verdicts.Tell(Told(VerdictKind::kNode, -1));
-  EXPECT_THAT(verdicts.slow(), ElementsAre(Key(-3), Key(4), Key(5)));
+  EXPECT_THAT(verdicts.slow(), ElementsAre(Key(-3), Key(4), Key(5), Key(6)));
   EXPECT_EQ(verdicts.slow().at(5).verdict.kind, VerdictKind::kPersistent);
   verdicts.Tell(Told(VerdictKind::kTransient, 4));
+  EXPECT_THAT(verdicts.slow(), ElementsAre(Key(-3), Key(5), Key(6)));
   verdicts.Tell(Told(VerdictKind::kRecovered, 5));
+  EXPECT_THAT(verdicts.slow(), ElementsAre(Key(6))) << "one is no node";
+  verdicts.Tell(Told(VerdictKind::kRecovered, 6));
   EXPECT_THAT(verdicts.slow(), IsEmpty());
-  EXPECT_EQ(verdicts.recent().size(), 6U);
+  EXPECT_EQ(verdicts.recent().size(), 8U);
 }
 
 TEST(ToldVerdictsTest, GroupOfPeersIsNewsOnly) {
