@@ -106,6 +106,10 @@ class StragglerTest : public RecoveringJobTest {
   v1::RemedyDecision WaitForDecision(v1::RemedyKind kind, v1::DecisionState state) const {
     return WaitForDecision(kind, [=](const auto& decision) { return decision.state() == state; });
   }
+  v1::RemedyDecision WaitUntilDone(v1::RemedyKind kind) const {
+    return WaitForDecision(kind,
+                           [](const auto& decision) { return decision.done_generation() > 0; });
+  }
 
   // Decisions by which something was done, or was to be.
   int CountOrders() const {
@@ -177,7 +181,7 @@ TEST_F(StragglerTest, AdviseLeavesItToAPersonWhomNoPauseHoldsUp) {
   const std::string number = std::to_string(advice.id());
   EXPECT_THAT(Paceline({"job", "advise", id_}).output,
               HasSubstr("paceline job apply " + id_ + " " + number));
-  ExpectNothingIsDoneFor(40);
+  ExpectNothingIsDoneFor(20);
 
   const Finished paused =
       Paceline({"automation", "pause", "--owner", "bob", "--reason", "an upgrade"});
@@ -192,7 +196,7 @@ TEST_F(StragglerTest, AdviseLeavesItToAPersonWhomNoPauseHoldsUp) {
   EXPECT_THAT(again.output, AnyOf(HasSubstr("advice " + number + " is ORDERED"),
                                   HasSubstr("advice " + number + " is CHECKING")));
 
-  const v1::RemedyDecision swap = WaitForDecision(v1::REMEDY_HOT_SWAP, v1::DECISION_HELPED);
+  const v1::RemedyDecision swap = WaitUntilDone(v1::REMEDY_HOT_SWAP);
   EXPECT_EQ(swap.id(), advice.id());
   EXPECT_EQ(swap.by(), "ann");
   EXPECT_FALSE(swap.automatic());
@@ -234,7 +238,7 @@ TEST_F(StragglerTest, OffLooksAtNothing) {
   StartCluster(kRanks);
   const v1::Job before = Start(SlowJob(v1::STRAGGLER_MODE_OFF));
   ASSERT_EQ(before.ranks(kSlowRank).node(), kSlowNode);
-  cluster_->WaitForSteps(id_, kSlowFrom + 60);
+  cluster_->WaitForSteps(id_, kSlowFrom + 30);
   const v1::JobAdvice advice = Advise();
   EXPECT_EQ(advice.mode(), v1::STRAGGLER_MODE_OFF);
   EXPECT_EQ(advice.steps_seen(), 0);
@@ -283,8 +287,7 @@ TEST_F(StragglerTest, ASlowNodeIsDrainedOnceTheAutomationMay) {
   ExpectNothingIsDoneFor(20);
 
   EXPECT_EQ(Paceline({"automation", "resume", "--owner", "ann"}).exit_code, 0);
-  const v1::RemedyDecision drain = WaitForDecision(
-      v1::REMEDY_DRAIN, [](const auto& decision) { return decision.done_generation() > 0; });
+  const v1::RemedyDecision drain = WaitUntilDone(v1::REMEDY_DRAIN);
   EXPECT_EQ(drain.id(), advice.id());
   EXPECT_TRUE(drain.automatic());
   const v1::Job after = cluster_->Get(id_);
