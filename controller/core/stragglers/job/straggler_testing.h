@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -247,6 +248,38 @@ class WatchedJob {
 
   std::map<TrainerId, TrainerReport> trainers_;
 };
+
+// Healthy steps of 100 ms, and a bit of noise that depends on node and step only.
+inline double Healthy(const NodeName& node, int64_t step) {
+  std::minstd_rand random(
+      static_cast<uint32_t>(7919 * step + 31 * (node.value()[1] * 10 + node.value()[2])));
+  random.discard(3);
+  return 0.1 * (1 + 0.01 * (static_cast<double>(random() % 2001) / 1000 - 1));
+}
+
+// The node is slower by the factor from the step on.
+inline WatchedJob::OwnTime SlowFrom(const std::string& slow, int64_t from, double factor = 1.5) {
+  return [=](const NodeName& node, int64_t step) {
+    return Healthy(node, step) * (node.value() == slow && step >= from ? factor : 1);
+  };
+}
+
+// Each rank stalls now and then.
+inline double Stalling(const NodeName& node, int64_t step) {
+  std::minstd_rand random(
+      static_cast<uint32_t>(104729 * step + 17 * (node.value()[1] * 10 + node.value()[2])));
+  random.discard(5);
+  return Healthy(node, step) + (random() % 100 < 2 ? 1.0 : 0.0);
+}
+
+// What the automation has ordered.
+inline std::vector<const RemedyDecision*> Orders(const WatchedJob& watched) {
+  std::vector<const RemedyDecision*> orders;
+  for (const RemedyDecision& decision : watched.policy().decisions()) {
+    if (decision.automatic) orders.push_back(&decision);
+  }
+  return orders;
+}
 
 }  // namespace paceline
 
