@@ -1,0 +1,389 @@
+#include "worker/trainer/core/slipstream/rank.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <limits>
+
+namespace paceline {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using Compute = ComputeOrder::Kind;
+using Copy = ComputeOrder::Copy;
+using Comm = CommOrder::Kind;
+using Fill = CommOrder::Fill;
+using Mode = SlipstreamMode;
+
+constexpr absl::Duration kStep = absl::Milliseconds(50);
+constexpr double kBad = std::numeric_limits<double>::infinity();
+
+// Rank 0 of two; what rank 1 tells is the test's.
+class RankTest : public testing::Test {
+ protected:
+  static RoundState Two(Mode mode) {
+    RoundState state;
+    state.total = RankSteps(2);
+    state.target_steps = 1000;
+    state.plan.epoch = 1;
+    state.plan.mode = mode;
+    return state;
+  }
+
+  void Start(Mode mode, bool stops_at_bad_update = true) {
+    rank_.emplace(SlipstreamRank::Options{0, stops_at_bad_update}, Two(mode), now_);
+  }
+
+  ComputeOrder NextCompute() { return rank_->NextCompute(now_); }
+  CommOrder NextComm() { return rank_->NextComm(now_); }
+
+  Copy CopyNext() {
+    const ComputeOrder order = NextCompute();
+    EXPECT_EQ(order.kind, Compute::kCopy);
+    rank_->OnCopied(absl::ZeroDuration());
+    return order.copy;
+  }
+  // One step with the copies before it.
+  void Step(double squared = 1) {
+    ComputeOrder order = NextCompute();
+    while (order.kind == Compute::kCopy) {
+      rank_->OnCopied(absl::ZeroDuration());
+      order = NextCompute();
+    }
+    now_ += kStep;
+    if (order.kind == Compute::kUpdate) {
+      rank_->OnStepped(kStep);
+    } else {
+      ASSERT_EQ(order.kind, Compute::kGradient);
+      rank_->OnGradient(squared, kStep);
+    }
+  }
+  void Exchange(const RoundHeader& other) {
+    std::vector<double> sums = rank_->Numbers(now_);
+    const std::vector<double> numbers = HeaderNumbers(other, 1);
+    for (size_t i = 0; i < sums.size(); ++i) sums[i] += numbers[i];
+    rank_->OnExchanged(sums, now_);
+  }
+  // All that the communication thread does in the next round, by the orders it was given.
+  std::vector<Comm> Round(const RoundHeader& other = {}, double squared = 1) {
+    std::vector<Comm> orders;
+    outcome_.reset();
+    while (!outcome_ && rank_->fault().empty()) {
+      const CommOrder order = NextComm();
+      if (order.kind == Comm::kWait) {
+        if (order.until == absl::InfiniteFuture()) break;
+        now_ = order.until;
+        continue;
+      }
+      orders.push_back(order.kind);
+      payload_ = order.payload;
+      if (order.kind == Comm::kHash) rank_->OnHashed(7);
+      if (order.kind == Comm::kExchange) Exchange(other);
+      if (order.kind == Comm::kFill) {
+        rank_->OnFilled(order.fill == Fill::kUpdate ? squared : 0);
+        fill_ = order.fill;
+      }
+      if (order.kind == Comm::kReduce) rank_->OnReduced(now_);
+      if (order.kind == Comm::kApply) outcome_ = rank_->OnApplied(now_);
+      if (order.kind == Comm::kEnd) break;
+    }
+    return orders;
+  }
+
+  static RoundHeader Steps(int64_t steps) {
+    RoundHeader header;
+    header.steps = steps;
+    return header;
+  }
+  static RoundHeader Ready() {
+    RoundHeader header;
+    header.ready = true;
+    header.steps = 1;
+    return header;
+  }
+
+  absl::Time now_ = absl::FromUnixSeconds(1000);
+  std::optional<SlipstreamRank> rank_;
+  std::optional<RoundOutcome> outcome_;
+  CommOrder::Payload payload_;
+  std::optional<Fill> fill_;
+};
+
+TEST_F(RankTest, BeginsWithTheCanonicalModel) {
+  Start(Mode::kFree);
+  EXPECT_EQ(CopyNext(), Copy::kReset);
+  EXPECT_EQ(NextCompute().kind, Compute::kUpdate);
+  Start(Mode::kSync);
+  EXPECT_EQ(CopyNext(), Copy::kLoad);
+  EXPECT_EQ(NextCompute().kind, Compute::kGradient);
+}
+
+TEST_F(RankTest, ARoundSendsWhatIsFinishedAndTheNextBoundaryRebases) {
+  Start(Mode::kFree);
+  Step();
+  EXPECT_EQ(CopyNext(), Copy::kPublish);
+  EXPECT_THAT(Round(Steps(1)),
+              ElementsAre(Comm::kFill, Comm::kExchange, Comm::kReduce, Comm::kApply));
+  EXPECT_EQ(payload_.model, 2);
+  EXPECT_EQ(rank_->sent_updates(), 1);
+  EXPECT_EQ(rank_->state().total, RankSteps(2, 1, 0));
+  EXPECT_EQ(CopyNext(), Copy::kRebase);
+}
+
+TEST_F(RankTest, ARankWithoutWorkAddsZeros) {
+  Start(Mode::kFree);
+  EXPECT_THAT(Round(Steps(3)),
+              ElementsAre(Comm::kExchange, Comm::kFill, Comm::kReduce, Comm::kApply));
+  EXPECT_EQ(fill_, Fill::kZeros);
+}
+
+TEST_F(RankTest, ARoundInWhichNobodyHasWorkMovesNothing) {
+  Start(Mode::kFree);
+  EXPECT_THAT(Round(), ElementsAre(Comm::kExchange, Comm::kApply));
+  EXPECT_EQ(payload_.model, 0);
+  EXPECT_EQ(rank_->state().round, 1);
+}
+
+TEST_F(RankTest, BuffersAreFreeDuringTheExchangeButNotDuringPasses) {
+  Start(Mode::kFree);
+  Step();
+  CopyNext();
+  Round(Steps(1));
+  // The correction of round 1 is not taken yet when round 2 fills.
+  now_ += absl::Seconds(1);
+  const ComputeOrder boundary = NextCompute();
+  EXPECT_EQ(boundary.copy, Copy::kRebase);
+  EXPECT_EQ(NextComm().kind, Comm::kWait) << "for the copy";
+  rank_->OnCopied(absl::ZeroDuration());
+  Step();
+  EXPECT_EQ(CopyNext(), Copy::kPublish);
+  EXPECT_EQ(NextComm().kind, Comm::kFill);
+  Step();
+  EXPECT_EQ(CopyNext(), Copy::kPublish) << "beside the fill";
+  rank_->OnFilled(1);
+}
+
+TEST_F(RankTest, ACorrectionThatComesWhileARoundIsInFlightMovesWhatIsSent) {
+  Start(Mode::kFree);
+  Step();
+  CopyNext();
+  ASSERT_EQ(NextComm().kind, Comm::kFill);
+  rank_->OnFilled(1);
+  Step();
+  EXPECT_EQ(CopyNext(), Copy::kPublish);
+  // Round 1 finishes and round 2 begins within one step.
+  EXPECT_EQ(NextCompute().kind, Compute::kUpdate);
+  Round(Steps(1));
+  now_ += absl::Seconds(1);
+  ASSERT_EQ(NextComm().kind, Comm::kFill);
+  rank_->OnFilled(1);
+  rank_->OnStepped(kStep);
+  EXPECT_EQ(CopyNext(), Copy::kRebaseInFlight);
+}
+
+TEST_F(RankTest, ABoundaryThatNoRoundNeedsIsNotPublished) {
+  Start(Mode::kFree);
+  Step();
+  Step();
+  RoundHeader slow = Steps(1);
+  slow.collective = absl::Seconds(2);  // A window of many steps.
+  Round(slow);
+  ASSERT_EQ(CopyNext(), Copy::kRebase);
+  EXPECT_EQ(NextCompute().kind, Compute::kUpdate);
+  now_ += kStep;
+  rank_->OnStepped(kStep);
+  EXPECT_EQ(NextCompute().kind, Compute::kUpdate) << "the next boundary comes before the round";
+}
+
+TEST_F(RankTest, WaitsAtTheCapOnly) {
+  Start(Mode::kFree);
+  const int64_t cap = rank_->state().window.Cap({});
+  for (int64_t i = 0; i < cap; ++i) Step();
+  EXPECT_EQ(CopyNext(), Copy::kPublish);
+  const ComputeOrder order = NextCompute();
+  EXPECT_EQ(order.kind, Compute::kWait);
+  EXPECT_EQ(order.wait, ComputeOrder::Wait::kCap);
+  Round();
+  EXPECT_EQ(CopyNext(), Copy::kRebase);
+  EXPECT_EQ(NextCompute().kind, Compute::kUpdate);
+}
+
+TEST_F(RankTest, TheNextRoundIsAWindowAfterTheHeader) {
+  Start(Mode::kFree);
+  Step();
+  CopyNext();
+  Round(Steps(1));  // Both steps known now: a window of 100 ms.
+  const CommOrder order = NextComm();
+  EXPECT_EQ(order.kind, Comm::kWait);
+  EXPECT_NEAR(absl::ToDoubleMilliseconds(order.until - now_), 100, 1e-3);
+}
+
+TEST_F(RankTest, PauseStopsForARoundAfterItsWindowAndAStep) {
+  Start(Mode::kPause);
+  Step();
+  EXPECT_EQ(CopyNext(), Copy::kPublish);
+  EXPECT_EQ(NextCompute().wait, ComputeOrder::Wait::kRound);
+  EXPECT_EQ(NextComm().kind, Comm::kFill);
+  rank_->OnFilled(1);
+  EXPECT_EQ(NextCompute().kind, Compute::kWait);
+  Round(Steps(1));
+  EXPECT_EQ(CopyNext(), Copy::kRebase);
+  EXPECT_EQ(NextCompute().kind, Compute::kUpdate);
+  now_ += absl::Hours(1);
+  EXPECT_EQ(NextComm().kind, Comm::kWait) << "for its step";
+}
+
+TEST_F(RankTest, SyncTakesTheMeanOfAllGradients) {
+  Start(Mode::kSync);
+  Step();
+  EXPECT_EQ(NextCompute().kind, Compute::kWait);
+  Round(Ready());
+  EXPECT_EQ(fill_, Fill::kGradient);
+  EXPECT_EQ(payload_.model, 2);
+  EXPECT_EQ(rank_->state().total.steps(), 1);
+  EXPECT_EQ(CopyNext(), Copy::kLoad);
+}
+
+TEST_F(RankTest, SyncComesToARoundWhenItIsReady) {
+  Start(Mode::kSync);
+  EXPECT_EQ(NextComm().until, absl::InfiniteFuture());
+  Step();
+  EXPECT_EQ(NextComm().kind, Comm::kExchange);
+}
+
+TEST_F(RankTest, DropPollsUntilThereAreEnough) {
+  Start(Mode::kDrop);
+  EXPECT_EQ(NextComm().kind, Comm::kExchange) << "not ready itself";
+  Exchange(Ready());
+  const CommOrder order = NextComm();
+  EXPECT_EQ(order.kind, Comm::kWait);
+  EXPECT_LT(order.until, now_ + absl::Milliseconds(30));
+  Step();
+  Round(Ready());
+  EXPECT_EQ(rank_->state().round, 1);
+}
+
+// While this rank computes a gradient all other ranks but it make a round.
+TEST_F(RankTest, ALateGradientIsDroppedAndTheFourthInARowIsUsed) {
+  Start(Mode::kDrop);
+  for (int i = 0; i < 4; ++i) {
+    CopyNext();
+    ASSERT_EQ(NextCompute().kind, Compute::kGradient);
+    now_ += absl::Seconds(1);
+    ASSERT_EQ(NextComm().kind, Comm::kExchange);
+    // Of two ranks one is no majority: the other one counts twice here.
+    std::vector<double> sums = rank_->Numbers(now_);
+    const std::vector<double> numbers = HeaderNumbers(Ready(), 1);
+    for (size_t j = 0; j < sums.size(); ++j) sums[j] += 2 * numbers[j];
+    rank_->OnExchanged(sums, now_);
+    Round();
+    rank_->OnGradient(1, kStep);
+  }
+  EXPECT_EQ(rank_->late().dropped(), 3);
+  EXPECT_EQ(NextCompute().kind, Compute::kWait) << "the fourth is offered";
+  EXPECT_EQ(rank_->state().round, 4);
+  Round(Ready());
+  EXPECT_EQ(rank_->sums().stale, 1);
+  EXPECT_EQ(rank_->used_gradients(), 1);
+  EXPECT_EQ(rank_->late().misses(), 0);
+}
+
+TEST_F(RankTest, ABadUpdateStopsAllAndNamesTheRank) {
+  Start(Mode::kFree);
+  Step();
+  CopyNext();
+  Round(Steps(1), /*squared=*/kBad);
+  EXPECT_THAT(rank_->fault(), HasSubstr("rank 0"));
+  EXPECT_THAT(rank_->fault_ranks(), ElementsAre(0));
+  EXPECT_EQ(NextComm().kind, Comm::kEnd);
+}
+
+TEST_F(RankTest, ABadUpdateIsLeftOutAndTheRankTakesTheCanonicalModel) {
+  Start(Mode::kFree, /*stops_at_bad_update=*/false);
+  Step();
+  CopyNext();
+  Round(Steps(1), /*squared=*/kBad);
+  EXPECT_EQ(rank_->sums().excluded_rank, 0);
+  EXPECT_EQ(fill_, Fill::kZeros);
+  EXPECT_EQ(rank_->state().total, RankSteps(2, 0, 1)) << "the other rank's";
+  EXPECT_EQ(CopyNext(), Copy::kReset);
+  EXPECT_EQ(rank_->lost_updates(), 1);
+  Step();
+  CopyNext();
+  Round(Steps(1));
+  EXPECT_EQ(rank_->sums().excluded, 0);
+  EXPECT_EQ(rank_->sent_updates(), 1);
+}
+
+TEST_F(RankTest, AFaultOfAnotherRankEndsThisOne) {
+  Start(Mode::kDrop);
+  RoundHeader other;
+  other.fault = true;
+  Round(other);
+  EXPECT_THAT(rank_->fault_ranks(), ElementsAre(1));
+  EXPECT_EQ(CopyNext(), Copy::kLoad);
+  EXPECT_EQ(NextCompute().kind, Compute::kEnd);
+}
+
+TEST_F(RankTest, HashesThatDifferAreFoundByARollCall) {
+  Start(Mode::kFree);
+  for (int i = 0; i < 32; ++i) Round();
+  ASSERT_EQ(NextComm().kind, Comm::kHash);
+  rank_->OnHashed(7);
+  now_ += absl::Seconds(1);
+  ASSERT_EQ(NextComm().kind, Comm::kExchange);
+  RoundHeader other;
+  other.hash = 8;
+  Exchange(other);
+  ASSERT_EQ(NextComm().kind, Comm::kExchange);
+  std::vector<double> roll_call = rank_->Numbers(now_);
+  roll_call[1] = 8;
+  rank_->OnExchanged(roll_call, now_);
+  EXPECT_THAT(rank_->fault(), HasSubstr("ranks 1"));
+}
+
+TEST_F(RankTest, ASurvivorKeepsWhatWasInFlightWhenNobodyFinishedTheRound) {
+  Start(Mode::kFree);
+  Step();
+  CopyNext();
+  ASSERT_EQ(NextComm().kind, Comm::kFill);
+  rank_->OnFilled(1);
+  const int ref = rank_->buffers().ref;
+  rank_->Rejoin(0, ForGeneration(rank_->state(), 2, 2), now_);
+  EXPECT_EQ(rank_->sent_updates(), 0);
+  EXPECT_EQ(rank_->buffers().ref, ref);
+  EXPECT_EQ(CopyNext(), Copy::kPublish) << "anew";
+  Round(Steps(1));
+  EXPECT_EQ(rank_->sent_updates(), 1);
+}
+
+TEST_F(RankTest, ASurvivorCountsItsUpdateAsSentWhenOthersFinishedTheRound) {
+  Start(Mode::kFree);
+  Step();
+  CopyNext();
+  ASSERT_EQ(NextComm().kind, Comm::kFill);
+  rank_->OnFilled(1);
+  const int sent = rank_->buffers().sent;
+  RoundState theirs = rank_->state();
+  FinishRound(RoundSums(), theirs.plan, &theirs);
+  rank_->Rejoin(0, ForGeneration(theirs, 2, 2), now_);
+  EXPECT_EQ(rank_->sent_updates(), 1);
+  EXPECT_EQ(rank_->buffers().ref, sent);
+  EXPECT_EQ(CopyNext(), Copy::kRebase);
+}
+
+TEST_F(RankTest, WhoWasLeftBehindTakesTheCanonicalModel) {
+  Start(Mode::kFree);
+  Step();
+  CopyNext();
+  RoundState theirs = ForGeneration(rank_->state(), 2, 2);
+  FinishRound(RoundSums(), theirs.plan, &theirs);  // One round, but in a generation without it.
+  rank_->Rejoin(0, ForGeneration(theirs, 3, 2), now_);
+  EXPECT_EQ(CopyNext(), Copy::kReset);
+  EXPECT_EQ(rank_->lost_updates(), 1);
+}
+
+}  // namespace
+}  // namespace paceline
