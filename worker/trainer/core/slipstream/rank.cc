@@ -56,7 +56,6 @@ void SlipstreamRank::Rejoin(int rank, const RoundState& theirs, absl::Time now) 
   published_ = finished_;
   const bool was_local = local();
   state_ = theirs;
-  if (was_local && !local()) x_version_ = -1;
   if (!was_local && local()) needs_reset_ = true;
   if (local()) {
     offered_ = false;

@@ -203,7 +203,7 @@ class SlipstreamRank {
   int64_t lost_updates_ = 0;
   int64_t version_ = 0;      // Of z: changes of it.
   int64_t ref_version_ = 0;  // Of the z that ref is built on,
-  int64_t x_version_ = 0;    // and that x is, in modes of gradients.
+  int64_t x_version_ = 0;    // and that x was last made from, in modes of gradients.
   bool needs_reset_ = false;
 
   // Compute thread.

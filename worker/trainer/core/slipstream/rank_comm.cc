@@ -226,7 +226,6 @@ RoundOutcome SlipstreamRank::OnApplied(absl::Time now) {
   if (payload_.model > 0) ++version_;
   TakeSent();
   state_ = next_state_;
-  if (was_local && !local()) x_version_ = -1;
   if (!was_local && local()) {
     needs_reset_ = true;
     if (std::exchange(offered_, false) && !included_) late_.SetDropped();

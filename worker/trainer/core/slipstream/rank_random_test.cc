@@ -189,6 +189,38 @@ TEST(RankRandomTest, RanksAreKilledAtAnyMomentAndTheOthersGoOnFromTheSameModel) 
   EXPECT_GT(recovered, static_cast<int>(Seeds(300)));
 }
 
+TEST(RankRandomTest, SavesAndTheEndOfAGenerationAreOfOneRoundWhateverTheMode) {
+  for (uint64_t seed = 1; seed <= Seeds(80); ++seed) {
+    SimulatedRanks::Options options;
+    options.seed = seed;
+    options.mode = kModes[seed % 4];
+    options.ranks = 2 + static_cast<int>(seed % 6);
+    options.target_steps = 1'000'000;
+    options.stall_probability = 0.02;
+    SimulatedRanks job(options);
+    const auto later = [&job](double seconds) {
+      return absl::Seconds(seconds + std::uniform_real_distribution<double>(0, 2)(job.random()));
+    };
+    for (int rank = 0; rank < job.ranks(); ++rank) {
+      SlipstreamRank& machine = job.rank(rank).machine;
+      job.After(later(0), [&machine] { machine.OrderSave(1); });
+      job.After(later(6), [&machine] { machine.OrderSave(2); });
+      job.After(later(12), [&machine] { machine.ReadyToLeave(2); });
+    }
+    job.Run();
+    ASSERT_EQ(job.error(), "");
+    EXPECT_TRUE(job.ended());
+    EXPECT_EQ(job.saves().size(), 2U);
+    EXPECT_TRUE(job.latest().leaves);
+    for (int rank = 0; rank < job.ranks(); ++rank) {
+      EXPECT_EQ(job.rank(rank).x, job.rank(0).z);
+      EXPECT_EQ(job.rank(rank).machine.updates(), job.rank(rank).machine.sent_updates())
+          << "nothing is left behind";
+    }
+    if (HasFailure()) return;
+  }
+}
+
 TEST(RankRandomTest, AFlippedBitIsFoundAndItsRankNamed) {
   for (const Mode mode : kModes) {
     SimulatedRanks::Options options;

@@ -20,12 +20,12 @@ using Mode = SlipstreamMode;
 constexpr absl::Duration kStep = absl::Milliseconds(50);
 constexpr double kBad = std::numeric_limits<double>::infinity();
 
-// Rank 0 of two; what rank 1 tells is the test's.
+// Rank 0 of two, or more; what the others tell, all of them the same, is the test's.
 class RankTest : public testing::Test {
  protected:
-  static RoundState Two(Mode mode) {
+  RoundState State(Mode mode) const {
     RoundState state;
-    state.total = RankSteps(2);
+    state.total = RankSteps(ranks_);
     state.target_steps = 1000;
     state.plan.epoch = 1;
     state.plan.mode = mode;
@@ -33,7 +33,7 @@ class RankTest : public testing::Test {
   }
 
   void Start(Mode mode, bool stops_at_bad_update = true) {
-    rank_.emplace(SlipstreamRank::Options{0, stops_at_bad_update}, Two(mode), now_);
+    rank_.emplace(SlipstreamRank::Options{0, stops_at_bad_update}, State(mode), now_);
   }
 
   ComputeOrder NextCompute() { return rank_->NextCompute(now_); }
@@ -62,8 +62,10 @@ class RankTest : public testing::Test {
   }
   void Exchange(const RoundHeader& other) {
     std::vector<double> sums = rank_->Numbers(now_);
-    const std::vector<double> numbers = HeaderNumbers(other, 1);
-    for (size_t i = 0; i < sums.size(); ++i) sums[i] += numbers[i];
+    for (int rank = 1; rank < ranks_; ++rank) {
+      const std::vector<double> numbers = HeaderNumbers(other, rank);
+      for (size_t i = 0; i < sums.size(); ++i) sums[i] += numbers[i];
+    }
     rank_->OnExchanged(sums, now_);
   }
   // All that the communication thread does in the next round, by the orders it was given.
@@ -99,11 +101,12 @@ class RankTest : public testing::Test {
   }
   static RoundHeader Ready() {
     RoundHeader header;
-    header.ready = true;
+    header.ready = header.time_is_up = true;
     header.steps = 1;
     return header;
   }
 
+  int ranks_ = 2;
   absl::Time now_ = absl::FromUnixSeconds(1000);
   std::optional<SlipstreamRank> rank_;
   std::optional<RoundOutcome> outcome_;
@@ -265,29 +268,57 @@ TEST_F(RankTest, DropPollsUntilThereAreEnough) {
   EXPECT_EQ(rank_->state().round, 1);
 }
 
-// While this rank computes a gradient all other ranks but it make a round.
+// While this rank computes a gradient the others make a round.
 TEST_F(RankTest, ALateGradientIsDroppedAndTheFourthInARowIsUsed) {
+  ranks_ = 3;
   Start(Mode::kDrop);
   for (int i = 0; i < 4; ++i) {
     CopyNext();
     ASSERT_EQ(NextCompute().kind, Compute::kGradient);
-    now_ += absl::Seconds(1);
-    ASSERT_EQ(NextComm().kind, Comm::kExchange);
-    // Of two ranks one is no majority: the other one counts twice here.
-    std::vector<double> sums = rank_->Numbers(now_);
-    const std::vector<double> numbers = HeaderNumbers(Ready(), 1);
-    for (size_t j = 0; j < sums.size(); ++j) sums[j] += 2 * numbers[j];
-    rank_->OnExchanged(sums, now_);
-    Round();
+    Round(Ready());
+    EXPECT_EQ(fill_, Fill::kZeros);
     rank_->OnGradient(1, kStep);
   }
   EXPECT_EQ(rank_->late().dropped(), 3);
   EXPECT_EQ(NextCompute().kind, Compute::kWait) << "the fourth is offered";
-  EXPECT_EQ(rank_->state().round, 4);
   Round(Ready());
   EXPECT_EQ(rank_->sums().stale, 1);
+  EXPECT_EQ(fill_, Fill::kGradient);
   EXPECT_EQ(rank_->used_gradients(), 1);
   EXPECT_EQ(rank_->late().misses(), 0);
+}
+
+TEST_F(RankTest, NoGradientIsBegunAtAModelThatIsAboutToChange) {
+  ranks_ = 3;
+  Start(Mode::kDrop);
+  CopyNext();
+  ASSERT_EQ(NextComm().kind, Comm::kExchange);
+  EXPECT_EQ(NextComm().kind, Comm::kWait);
+  Exchange(Ready());
+  EXPECT_EQ(NextCompute().kind, Compute::kWait);
+  Round();
+  EXPECT_EQ(CopyNext(), Copy::kLoad);
+}
+
+TEST_F(RankTest, AGradientThatNoRoundTookBeforeAChangeToUpdatesIsDropped) {
+  ranks_ = 3;
+  Start(Mode::kDrop);
+  SlipstreamPlan plan;
+  plan.epoch = 2;
+  plan.mode = Mode::kFree;
+  rank_->Prepare(plan);
+  CopyNext();
+  ASSERT_EQ(NextCompute().kind, Compute::kGradient);
+  RoundHeader others = Ready();
+  others.plan_ahead = 1;
+  ASSERT_EQ(NextComm().kind, Comm::kExchange);
+  Exchange(others);
+  rank_->OnGradient(1, kStep);
+  Round();
+  EXPECT_TRUE(outcome_->takes_up_plan);
+  EXPECT_EQ(rank_->late().dropped(), 1);
+  EXPECT_EQ(CopyNext(), Copy::kReset);
+  EXPECT_EQ(NextCompute().kind, Compute::kUpdate);
 }
 
 TEST_F(RankTest, ABadUpdateStopsAllAndNamesTheRank) {

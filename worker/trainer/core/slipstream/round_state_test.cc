@@ -114,11 +114,13 @@ TEST(RoundStateTest, AnotherGenerationKeepsTheProgressAndForgetsToLeave) {
   state.round = 77;
   state.leaves = state.settles = true;
   state.next_plan = Plan(2, Mode::kDrop);
+  for (int i = 0; i < 50; ++i) state.window.Add({absl::Seconds(1), {}, {}, true});
   const RoundState next = ForGeneration(state, 5, 2);
   EXPECT_EQ(next.total, RankSteps(2, 10, 1));
   EXPECT_EQ(next.round, 77);
   EXPECT_EQ(next.generation, 5);
   EXPECT_FALSE(next.leaves);
+  EXPECT_EQ(next.window.frozen_steps(), 0) << "who froze may be gone";
   EXPECT_TRUE(next.settles) << "the plan that was agreed on still waits";
   state.next_plan.reset();
   EXPECT_FALSE(ForGeneration(state, 5, 2).settles);

@@ -285,7 +285,20 @@ void SimulatedRanks::Apply(SimulatedRank& rank, const CommOrder& order) {
     expected = expected + updates / ranks();
   }
   const bool was_local = IsLocal(rank.machine.state().plan.mode);
+  // By the updates that are in the round, or by all if there are none.
+  SimulatedVector active(kSimulatedSize, 0), all(active);
+  double actives = 0;
+  for (const auto& member : ranks_) {
+    all = all + member->slots;
+    if (member->in_flight[0] == 0) continue;
+    active = active + member->slots;
+    ++actives;
+  }
+  const SimulatedVector slots = actives > 0 ? active / actives : all / ranks();
   rank.Apply(order.payload);
+  if (first && order.payload.state > 0 && rank.slots != slots) {
+    Check(rank, "the optimizer's state is not the mean over those that made a step");
+  }
   if (checks_models_ && first && was_local && rank.z != expected)
     Check(rank, "z is not the sum of what was sent");
   const RoundOutcome outcome = rank.machine.OnApplied(ClockOf(rank));
@@ -303,6 +316,7 @@ void SimulatedRanks::CheckRound(SimulatedRank& rank, const RoundOutcome& outcome
     all.slots = rank.slots;
     all.state = latest_ = state;
     all.outcome = outcome;
+    if (outcome.save > 0) saves_[outcome.save] = state.round;
     trained_ = elapsed();
     if (outcome.takes_up_plan) plan_rounds_[state.plan.epoch] = state.round;
     finished_.erase(finished_.begin(), finished_.lower_bound(state.round - 2));
@@ -371,13 +385,19 @@ void SimulatedRanks::MeetAnew() {
   for (size_t i = 0; i < ranks_.size(); ++i) {
     SimulatedRank& rank = *ranks_[i];
     rank.rank = static_cast<int>(i);
-    if (rank.machine.state().round < state.round) {
+    const bool behind = rank.machine.state().round < state.round;
+    const bool was_sent = rank.in_flight[0] != 0 && behind;
+    if (behind) {
       rank.z = z;
       rank.slots = IsLocal(state.plan.mode) ? rank.slots : slots;
     }
     ++rank.epoch;
     rank.collectives = 0;
+    const int64_t sent = rank.machine.sent_updates();
     rank.machine.Rejoin(rank.rank, state, ClockOf(rank));
+    if (was_sent != (rank.machine.sent_updates() > sent)) {
+      Check(rank, "does not know whether its update is in the model that others have");
+    }
     rank.CountUsed();
     Check(rank, rank.CheckAccount());
   }

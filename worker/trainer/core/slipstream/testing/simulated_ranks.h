@@ -77,6 +77,8 @@ class SimulatedRanks {
   const RoundState& latest() const { return latest_; }
   // By plan epoch, the rounds after which it was taken up.
   const std::map<int64_t, int64_t>& plan_rounds() const { return plan_rounds_; }
+  // By number of the order, the rounds whose model was to be saved.
+  const std::map<int64_t, int64_t>& saves() const { return saves_; }
   std::mt19937_64& random() { return random_; }
 
  private:
@@ -143,6 +145,7 @@ class SimulatedRanks {
   RoundState latest_;
   absl::Duration trained_;
   std::map<int64_t, int64_t> plan_rounds_;
+  std::map<int64_t, int64_t> saves_;
 };
 
 }  // namespace paceline
