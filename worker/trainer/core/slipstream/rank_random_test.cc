@@ -45,7 +45,7 @@ void ExpectComplete(SimulatedRanks& job, int64_t target) {
 }
 
 TEST(RankRandomTest, EachModeReachesItsTargetWhateverComesFirst) {
-  for (uint64_t seed = 1; seed <= Seeds(320); ++seed) {
+  for (uint64_t seed = 1; seed <= Seeds(160); ++seed) {
     SimulatedRanks::Options options;
     options.seed = seed;
     options.mode = kModes[seed % 4];
@@ -159,7 +159,7 @@ TEST(RankRandomTest, ClocksOfDifferentSpeedDoNotDriftIntoWaiting) {
 
 TEST(RankRandomTest, RanksAreKilledAtAnyMomentAndTheOthersGoOnFromTheSameModel) {
   int recovered = 0;
-  for (uint64_t seed = 1; seed <= Seeds(400); ++seed) {
+  for (uint64_t seed = 1; seed <= Seeds(200); ++seed) {
     SimulatedRanks::Options options;
     options.seed = seed;
     options.mode = kModes[seed % 4];
@@ -186,7 +186,45 @@ TEST(RankRandomTest, RanksAreKilledAtAnyMomentAndTheOthersGoOnFromTheSameModel) 
     ASSERT_EQ(job.error(), "");
     if (job.latest().generation > 1 && job.ended()) ++recovered;
   }
-  EXPECT_GT(recovered, static_cast<int>(Seeds(300)));
+  EXPECT_GT(recovered, static_cast<int>(Seeds(150)));
+}
+
+// One step a round, momentum averaged with the model: the same as synchronous SGD with momentum.
+TEST(RankRandomTest, AWindowOfOneStepWithAPauseIsSynchronous) {
+  constexpr int kRanks = 5;
+  constexpr double kRate = 0.1;
+  constexpr double kMomentum = 0.9;
+  const auto gradient = [](int rank, double x, size_t i) {
+    return (1 + 0.3 * rank) * (x - rank + static_cast<double>(i));
+  };
+  SimulatedRanks::Options options;
+  options.ranks = kRanks;
+  options.mode = Mode::kPause;
+  options.window = {1, 1, 1};
+  options.averages_state = true;
+  options.stall_probability = 0.05;
+  options.update = [&](int rank, SimulatedVector& x, SimulatedVector& slots) {
+    for (size_t i = 0; i < kSimulatedSize; ++i) {
+      slots[i] = kMomentum * slots[i] + gradient(rank, x[i], i);
+      x[i] -= kRate * slots[i];
+    }
+  };
+  SimulatedRanks job(options);
+  SimulatedVector x(kSimulatedSize, 0);
+  SimulatedVector velocity(kSimulatedSize, 0);
+  job.OnRound([&](int64_t) {
+    for (size_t i = 0; i < kSimulatedSize; ++i) {
+      double mean = 0;
+      for (int rank = 0; rank < kRanks; ++rank) mean += gradient(rank, x[i], i) / kRanks;
+      velocity[i] = kMomentum * velocity[i] + mean;
+      x[i] -= kRate * velocity[i];
+      EXPECT_NEAR(job.rank(0).z[i], x[i], 1e-9);
+    }
+  });
+  job.Run();
+  ASSERT_EQ(job.error(), "");
+  EXPECT_EQ(job.latest().round, options.target_steps);
+  EXPECT_EQ(job.latest().total, RankSteps(kRanks, options.target_steps));
 }
 
 TEST(RankRandomTest, SavesAndTheEndOfAGenerationAreOfOneRoundWhateverTheMode) {
@@ -267,7 +305,7 @@ double ShareOfIdeal(Mode mode, int ranks, double stall_probability) {
   options.step = absl::Milliseconds(55);
   options.jitter = 0.03;
   options.stall_probability = stall_probability;
-  options.target_steps = 800;
+  options.target_steps = 500;
   options.longest_message = absl::Microseconds(500);
   options.longest_pass = absl::Microseconds(250);
   SimulatedRanks job(options);

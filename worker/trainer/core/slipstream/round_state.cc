@@ -26,7 +26,7 @@ RoundOutcome FinishRound(const RoundSums& sums, const SlipstreamPlan& told, Roun
   if (sums.save_ahead > 0) outcome.save = state->saved += sums.save_ahead;
 
   const bool settled = state->settles || state->plan.mode != SlipstreamMode::kFree;
-  outcome.averages_state = state->plan.averages_state;
+  outcome.averages_state = state->plan.averages_state && state->plan.mode == SlipstreamMode::kPause;
   if (state->next_plan && (settled || !NeedsSettling(state->plan, *state->next_plan))) {
     outcome.averages_state |= NeedsSettling(state->plan, *state->next_plan);
     state->plan = *state->next_plan;

@@ -70,6 +70,15 @@ TEST(RoundStateTest, FromFreeToGradientsARoundSettlesAndAveragesTheState) {
   EXPECT_FALSE(state.settles);
 }
 
+TEST(RoundStateTest, TheStateIsAveragedInEachPauseOnlyIfThePlanSaysSo) {
+  for (const Mode mode : {Mode::kFree, Mode::kPause, Mode::kDrop}) {
+    RoundState state = Four(mode);
+    EXPECT_FALSE(FinishRound(Steps(1), state.plan, &state).averages_state);
+    state.plan.averages_state = true;
+    EXPECT_EQ(FinishRound(Steps(1), state.plan, &state).averages_state, mode == Mode::kPause);
+  }
+}
+
 TEST(RoundStateTest, ANewerPlanReplacesOneThatWaitsForTheRanksToSettle) {
   RoundState state = Four(Mode::kFree);
   FinishRound(AllHold(1), Plan(2, Mode::kDrop), &state);

@@ -49,7 +49,7 @@ absl::Duration Window::Length(const WindowBounds& bounds) const {
 
 int64_t Window::Cap(const WindowBounds& bounds) const {
   const double windows = frozen_steps_ > 0 ? 1 : kWindowsPerCap;
-  return static_cast<int64_t>(std::ceil(windows * Steps(bounds)));
+  return std::min(static_cast<int64_t>(std::ceil(windows * Steps(bounds))), bounds.max_cap);
 }
 
 }  // namespace paceline

@@ -4,7 +4,8 @@
 //   2 steps, or the longest of
 //   c / 0.35   c the time of the payload's collective: it is under way a third of the time
 //   b / 0.03   b the time that a rank's copies at step boundaries take in a round
-// A rank may be 4 windows of steps ahead of the last finished round (the cap).
+// A rank may be 4 windows of steps ahead of the last finished round (the cap). All within bounds;
+// with a pause for each round and all bounds 1 every rank makes one step a round.
 //
 // Where stalls freeze the communication too, each round waits for them, and short windows meet
 // all of them: when more than 5 of 50 rounds took over three times c and a step, the window is at
@@ -23,10 +24,11 @@
 
 namespace paceline {
 
-// In steps. Requires: 1 <= min_steps <= max_steps.
+// In steps. Requires: 1 <= min_steps <= max_steps, 1 <= max_cap.
 struct WindowBounds {
   int64_t min_steps = 1;
   int64_t max_steps = 64;
+  int64_t max_cap = 256;
 };
 
 class Window {

@@ -50,6 +50,8 @@ TEST(WindowTest, StaysWithinItsBounds) {
   window.Add(Usual());
   EXPECT_DOUBLE_EQ(StepsOf(window, {5, 16}), 5);
   EXPECT_DOUBLE_EQ(StepsOf(window, {1, 1}), 1);
+  EXPECT_EQ(window.Cap({1, 1}), 4);
+  EXPECT_EQ(window.Cap({1, 1, 1}), 1);
 }
 
 TEST(WindowTest, HasALengthBeforeAnythingIsKnown) {

@@ -142,7 +142,7 @@ std::optional<std::string> SimulatedRank::Fill(CommOrder::Fill fill) {
   }
   squared = FillUpdate(kSimulatedSize, buffers[static_cast<size_t>(names.sent)].data(),
                        buffers[static_cast<size_t>(names.ref)].data(), wire.data());
-  if (wire == in_flight) return std::nullopt;
+  if (!exact || wire == in_flight) return std::nullopt;
   if (!std::isfinite(squared)) {
     in_flight.assign(kSimulatedSize, 0);
     return std::nullopt;
@@ -184,7 +184,7 @@ void SimulatedRank::CountUsed() {
 }
 
 std::optional<std::string> SimulatedRank::CheckAccount() const {
-  if (!counts || poisoned) return std::nullopt;
+  if (!exact || !counts || poisoned) return std::nullopt;
   const SimulatedVector& ref = buffers[static_cast<size_t>(machine.buffers().ref)];
   const SimulatedVector own = updates - sent - lost;
   if (x - ref == own) return std::nullopt;

@@ -57,6 +57,7 @@ struct SimulatedRank {
 
   // The account: sums of all updates, and of those that are in pub, sent, in finished rounds, lost.
   SimulatedVector updates, published, in_flight, sent, lost;
+  bool exact = true;      // Numbers are; else the account is not looked at.
   bool counts = false;    // x and ref are those of a local mode.
   bool poisoned = false;  // x is not finite.
   double squared = 0;     // Of the latest fill.

@@ -25,6 +25,7 @@ SimulatedRanks::SimulatedRanks(const Options& options) : options_(options), rand
   state.plan.epoch = 1;
   state.plan.mode = options.mode;
   state.plan.window = options.window;
+  state.plan.averages_state = options.averages_state;
   latest_ = state;
   const SimulatedVector zeros(kSimulatedSize, 0);
   std::uniform_real_distribution<double> error(-options.clock_error, options.clock_error);
@@ -32,6 +33,7 @@ SimulatedRanks::SimulatedRanks(const Options& options) : options_(options), rand
     ranks_.push_back(std::make_unique<SimulatedRank>(
         SlipstreamRank::Options{rank, options.stops_at_bad_update}, state, zeros, zeros, start_));
     ranks_.back()->clock_rate = 1 + error(random_);
+    ranks_.back()->exact = options.update == nullptr;
     After(absl::ZeroDuration(), [this, me = ranks_.back().get()] { Pump(*me); });
   }
 }
@@ -174,6 +176,9 @@ void SimulatedRanks::EndStep(SimulatedRank& rank, const ComputeOrder& order, abs
     rank.x[0] = std::numeric_limits<double>::quiet_NaN();
     rank.poisoned = true;
     rank.machine.OnStepped(took);
+  } else if (options_.update) {
+    options_.update(rank.rank, rank.x, rank.slots);
+    rank.machine.OnStepped(took);
   } else {
     rank.x = rank.x + change;
     rank.slots = rank.slots + change;
@@ -277,30 +282,28 @@ void SimulatedRanks::Deliver(SimulatedRank& rank, const CommOrder& order,
 }
 
 void SimulatedRanks::Apply(SimulatedRank& rank, const CommOrder& order) {
-  const bool first = finished_.count(rank.machine.state().round + 1) == 0;
-  SimulatedVector expected = rank.z;
-  if (first && IsLocal(rank.machine.state().plan.mode)) {
-    SimulatedVector updates(kSimulatedSize, 0);
-    for (const auto& member : ranks_) updates = updates + member->in_flight;
-    expected = expected + updates / ranks();
+  const SlipstreamMode mode = rank.machine.state().plan.mode;
+  const bool is_first = finished_.count(rank.machine.state().round + 1) == 0;
+  if (is_first && IsLocal(mode) && rank.exact && checks_models_) {
+    const SimulatedVector zeros(kSimulatedSize, 0);
+    SimulatedVector updates = zeros, active = zeros, all = zeros;
+    int actives = 0;
+    for (const auto& member : ranks_) {
+      updates = updates + member->in_flight;
+      all = all + member->slots;
+      if (member->in_flight[0] == 0) continue;
+      active = active + member->slots;
+      ++actives;
+    }
+    const SimulatedVector z = rank.z + updates / ranks();
+    rank.Apply(order.payload);
+    if (rank.z != z) Check(rank, "z is not the sum of what was sent");
+    if (order.payload.state > 0 && rank.slots != (actives > 0 ? active / actives : all / ranks())) {
+      Check(rank, "the optimizer's state is not the mean over those that made a step");
+    }
+  } else {
+    rank.Apply(order.payload);
   }
-  const bool was_local = IsLocal(rank.machine.state().plan.mode);
-  // By the updates that are in the round, or by all if there are none.
-  SimulatedVector active(kSimulatedSize, 0), all(active);
-  double actives = 0;
-  for (const auto& member : ranks_) {
-    all = all + member->slots;
-    if (member->in_flight[0] == 0) continue;
-    active = active + member->slots;
-    ++actives;
-  }
-  const SimulatedVector slots = actives > 0 ? active / actives : all / ranks();
-  rank.Apply(order.payload);
-  if (first && order.payload.state > 0 && rank.slots != slots) {
-    Check(rank, "the optimizer's state is not the mean over those that made a step");
-  }
-  if (checks_models_ && first && was_local && rank.z != expected)
-    Check(rank, "z is not the sum of what was sent");
   const RoundOutcome outcome = rank.machine.OnApplied(ClockOf(rank));
   rank.CountUsed();
   Check(rank, rank.CheckAccount());

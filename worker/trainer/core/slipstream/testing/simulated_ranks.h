@@ -33,7 +33,11 @@ class SimulatedRanks {
     SlipstreamMode mode = SlipstreamMode::kFree;
     WindowBounds window;
     int64_t target_steps = 100;
+    bool averages_state = false;
     bool stops_at_bad_update = true;
+    // In place of a random update, of x and the optimizer's state. Only the ranks' agreement is
+    // checked then.
+    std::function<void(int rank, SimulatedVector& x, SimulatedVector& slots)> update;
 
     absl::Duration step = absl::Milliseconds(50);
     double jitter = 0.5;           // A step takes between 1 - jitter and 1 + jitter of it.
