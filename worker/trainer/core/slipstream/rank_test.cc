@@ -3,116 +3,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstddef>
-#include <limits>
+#include "worker/trainer/core/slipstream/rank_fixture.h"
 
 namespace paceline {
 namespace {
 
 using testing::ElementsAre;
-using testing::HasSubstr;
 using Compute = ComputeOrder::Kind;
 using Copy = ComputeOrder::Copy;
 using Comm = CommOrder::Kind;
 using Fill = CommOrder::Fill;
 using Mode = SlipstreamMode;
-
-constexpr absl::Duration kStep = absl::Milliseconds(50);
-constexpr double kBad = std::numeric_limits<double>::infinity();
-
-// Rank 0 of two, or more; what the others tell, all of them the same, is the test's.
-class RankTest : public testing::Test {
- protected:
-  RoundState State(Mode mode) const {
-    RoundState state;
-    state.total = RankSteps(ranks_);
-    state.target_steps = 1000;
-    state.plan.epoch = 1;
-    state.plan.mode = mode;
-    return state;
-  }
-
-  void Start(Mode mode, bool stops_at_bad_update = true) {
-    rank_.emplace(SlipstreamRank::Options{0, stops_at_bad_update}, State(mode), now_);
-  }
-
-  ComputeOrder NextCompute() { return rank_->NextCompute(now_); }
-  CommOrder NextComm() { return rank_->NextComm(now_); }
-
-  Copy CopyNext() {
-    const ComputeOrder order = NextCompute();
-    EXPECT_EQ(order.kind, Compute::kCopy);
-    rank_->OnCopied(absl::ZeroDuration());
-    return order.copy;
-  }
-  // One step with the copies before it.
-  void Step(double squared = 1) {
-    ComputeOrder order = NextCompute();
-    while (order.kind == Compute::kCopy) {
-      rank_->OnCopied(absl::ZeroDuration());
-      order = NextCompute();
-    }
-    now_ += kStep;
-    if (order.kind == Compute::kUpdate) {
-      rank_->OnStepped(kStep);
-    } else {
-      ASSERT_EQ(order.kind, Compute::kGradient);
-      rank_->OnGradient(squared, kStep);
-    }
-  }
-  void Exchange(const RoundHeader& other) {
-    std::vector<double> sums = rank_->Numbers(now_);
-    for (int rank = 1; rank < ranks_; ++rank) {
-      const std::vector<double> numbers = HeaderNumbers(other, rank);
-      for (size_t i = 0; i < sums.size(); ++i) sums[i] += numbers[i];
-    }
-    rank_->OnExchanged(sums, now_);
-  }
-  // All that the communication thread does in the next round, by the orders it was given.
-  std::vector<Comm> Round(const RoundHeader& other = {}, double squared = 1) {
-    std::vector<Comm> orders;
-    outcome_.reset();
-    while (!outcome_ && rank_->fault().empty()) {
-      const CommOrder order = NextComm();
-      if (order.kind == Comm::kWait) {
-        if (order.until == absl::InfiniteFuture()) break;
-        now_ = order.until;
-        continue;
-      }
-      orders.push_back(order.kind);
-      payload_ = order.payload;
-      if (order.kind == Comm::kHash) rank_->OnHashed(7);
-      if (order.kind == Comm::kExchange) Exchange(other);
-      if (order.kind == Comm::kFill) {
-        rank_->OnFilled(order.fill == Fill::kUpdate ? squared : 0);
-        fill_ = order.fill;
-      }
-      if (order.kind == Comm::kReduce) rank_->OnReduced(now_);
-      if (order.kind == Comm::kApply) outcome_ = rank_->OnApplied(now_);
-      if (order.kind == Comm::kEnd) break;
-    }
-    return orders;
-  }
-
-  static RoundHeader Steps(int64_t steps) {
-    RoundHeader header;
-    header.steps = steps;
-    return header;
-  }
-  static RoundHeader Ready() {
-    RoundHeader header;
-    header.ready = header.time_is_up = true;
-    header.steps = 1;
-    return header;
-  }
-
-  int ranks_ = 2;
-  absl::Time now_ = absl::FromUnixSeconds(1000);
-  std::optional<SlipstreamRank> rank_;
-  std::optional<RoundOutcome> outcome_;
-  CommOrder::Payload payload_;
-  std::optional<Fill> fill_;
-};
+constexpr absl::Duration kStep = kTestStep;
 
 TEST_F(RankTest, BeginsWithTheCanonicalModel) {
   Start(Mode::kFree);
@@ -319,101 +221,6 @@ TEST_F(RankTest, AGradientThatNoRoundTookBeforeAChangeToUpdatesIsDropped) {
   EXPECT_EQ(rank_->late().dropped(), 1);
   EXPECT_EQ(CopyNext(), Copy::kReset);
   EXPECT_EQ(NextCompute().kind, Compute::kUpdate);
-}
-
-TEST_F(RankTest, ABadUpdateStopsAllAndNamesTheRank) {
-  Start(Mode::kFree);
-  Step();
-  CopyNext();
-  Round(Steps(1), /*squared=*/kBad);
-  EXPECT_THAT(rank_->fault(), HasSubstr("rank 0"));
-  EXPECT_THAT(rank_->fault_ranks(), ElementsAre(0));
-  EXPECT_EQ(NextComm().kind, Comm::kEnd);
-}
-
-TEST_F(RankTest, ABadUpdateIsLeftOutAndTheRankTakesTheCanonicalModel) {
-  Start(Mode::kFree, /*stops_at_bad_update=*/false);
-  Step();
-  CopyNext();
-  Round(Steps(1), /*squared=*/kBad);
-  EXPECT_EQ(rank_->sums().excluded_rank, 0);
-  EXPECT_EQ(fill_, Fill::kZeros);
-  EXPECT_EQ(rank_->state().total, RankSteps(2, 0, 1)) << "the other rank's";
-  EXPECT_EQ(CopyNext(), Copy::kReset);
-  EXPECT_EQ(rank_->lost_updates(), 1);
-  Step();
-  CopyNext();
-  Round(Steps(1));
-  EXPECT_EQ(rank_->sums().excluded, 0);
-  EXPECT_EQ(rank_->sent_updates(), 1);
-}
-
-TEST_F(RankTest, AFaultOfAnotherRankEndsThisOne) {
-  Start(Mode::kDrop);
-  RoundHeader other;
-  other.fault = true;
-  Round(other);
-  EXPECT_THAT(rank_->fault_ranks(), ElementsAre(1));
-  EXPECT_EQ(CopyNext(), Copy::kLoad);
-  EXPECT_EQ(NextCompute().kind, Compute::kEnd);
-}
-
-TEST_F(RankTest, HashesThatDifferAreFoundByARollCall) {
-  Start(Mode::kFree);
-  for (int i = 0; i < 32; ++i) Round();
-  ASSERT_EQ(NextComm().kind, Comm::kHash);
-  rank_->OnHashed(7);
-  now_ += absl::Seconds(1);
-  ASSERT_EQ(NextComm().kind, Comm::kExchange);
-  RoundHeader other;
-  other.hash = 8;
-  Exchange(other);
-  ASSERT_EQ(NextComm().kind, Comm::kExchange);
-  std::vector<double> roll_call = rank_->Numbers(now_);
-  roll_call[1] = 8;
-  rank_->OnExchanged(roll_call, now_);
-  EXPECT_THAT(rank_->fault(), HasSubstr("ranks 1"));
-}
-
-TEST_F(RankTest, ASurvivorKeepsWhatWasInFlightWhenNobodyFinishedTheRound) {
-  Start(Mode::kFree);
-  Step();
-  CopyNext();
-  ASSERT_EQ(NextComm().kind, Comm::kFill);
-  rank_->OnFilled(1);
-  const int ref = rank_->buffers().ref;
-  rank_->Rejoin(0, ForGeneration(rank_->state(), 2, 2), now_);
-  EXPECT_EQ(rank_->sent_updates(), 0);
-  EXPECT_EQ(rank_->buffers().ref, ref);
-  EXPECT_EQ(CopyNext(), Copy::kPublish) << "anew";
-  Round(Steps(1));
-  EXPECT_EQ(rank_->sent_updates(), 1);
-}
-
-TEST_F(RankTest, ASurvivorCountsItsUpdateAsSentWhenOthersFinishedTheRound) {
-  Start(Mode::kFree);
-  Step();
-  CopyNext();
-  ASSERT_EQ(NextComm().kind, Comm::kFill);
-  rank_->OnFilled(1);
-  const int sent = rank_->buffers().sent;
-  RoundState theirs = rank_->state();
-  FinishRound(RoundSums(), theirs.plan, &theirs);
-  rank_->Rejoin(0, ForGeneration(theirs, 2, 2), now_);
-  EXPECT_EQ(rank_->sent_updates(), 1);
-  EXPECT_EQ(rank_->buffers().ref, sent);
-  EXPECT_EQ(CopyNext(), Copy::kRebase);
-}
-
-TEST_F(RankTest, WhoWasLeftBehindTakesTheCanonicalModel) {
-  Start(Mode::kFree);
-  Step();
-  CopyNext();
-  RoundState theirs = ForGeneration(rank_->state(), 2, 2);
-  FinishRound(RoundSums(), theirs.plan, &theirs);  // One round, but in a generation without it.
-  rank_->Rejoin(0, ForGeneration(theirs, 3, 2), now_);
-  EXPECT_EQ(CopyNext(), Copy::kReset);
-  EXPECT_EQ(rank_->lost_updates(), 1);
 }
 
 }  // namespace
