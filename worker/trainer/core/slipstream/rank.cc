@@ -1,0 +1,78 @@
+#include "worker/trainer/core/slipstream/rank.h"
+
+#include <algorithm>
+
+namespace paceline {
+
+SlipstreamRank::SlipstreamRank(const Options& options, const RoundState& state, absl::Time now)
+    : options_(options),
+      state_(state),
+      next_at_(now),
+      round_began_(now),
+      reduce_began_(now),
+      quorum_(state.ranks()),
+      next_state_(state),
+      newest_plan_(state.plan),
+      told_plan_(state.plan),
+      save_order_(state.saved),
+      next_generation_(state.generation) {
+  // ref is not z yet, nor x.
+  needs_reset_ = true;
+  x_version_ = -1;
+}
+
+void SlipstreamRank::Prepare(const SlipstreamPlan& plan) {
+  if (plan.epoch > newest_plan_.epoch) newest_plan_ = plan;
+}
+
+void SlipstreamRank::OrderSave(int64_t number) { save_order_ = std::max(save_order_, number); }
+
+void SlipstreamRank::ReadyToLeave(int64_t generation) {
+  next_generation_ = std::max(next_generation_, generation);
+}
+
+int64_t SlipstreamRank::schedule_step() const {
+  return std::min(state_.total.steps(), state_.target_steps - 1);
+}
+
+void SlipstreamRank::Rejoin(int rank, const RoundState& theirs, absl::Time now) {
+  const int64_t ahead = theirs.round - state_.round;
+  if (ahead == 1 && theirs.round_generation == state_.generation) {
+    // Others have finished the round that this rank was in, and its part with it.
+    TakeSent();
+    if (told_ready_ && offered_) {
+      offered_ = false;
+      late_.SetUsed();
+      ++used_gradients_;
+    }
+    ++version_;
+  } else if (ahead > 0) {
+    ++version_;
+    needs_reset_ = true;
+  }
+  // What was in flight is unsent again: ref has not moved. pub has become `sent`, and is made anew.
+  has_sent_ = false;
+  in_flight_ = 0;
+  published_ = finished_;
+  const bool was_local = local();
+  state_ = theirs;
+  if (!was_local && local()) needs_reset_ = true;
+  if (local()) {
+    offered_ = false;
+  } else if (offered_) {
+    ReviewGradient();
+  }
+  options_.rank = rank;
+  phase_ = Phase::kIdle;
+  next_at_ = now + state_.window.Length(state_.plan.window);
+  updates_at_finish_ = updates_;
+  quorum_ = Quorum(state_.ranks());
+  payload_ = CommOrder::Payload();
+  included_ = filled_ = told_ready_ = stretched_ = excluded_ = false;
+  squared_update_ = 0;
+  hash_.reset();
+  next_generation_ = state_.generation;
+  if (newest_plan_.epoch < state_.plan.epoch) newest_plan_ = state_.plan;
+}
+
+}  // namespace paceline

@@ -1,0 +1,251 @@
+// One rank of a job with Slipstream: what its two threads do next
+// (docs/decisions/0013-slipstream.md).
+//
+//   compute thread         NextCompute ─▶ step · copy · wait · end ─▶ OnStepped, OnGradient,
+//   OnCopied communication thread   NextComm    ─▶ wait · hash · exchange · fill · reduce · apply ·
+//   end ─▶ On...
+//
+//   a round, local modes:  idle ─▶ [fill] ─▶ exchange ─▶ [reduce] ─▶ apply ─▶ idle
+//   modes of gradients:    idle ◀─▶ exchange (polls) ─▶ fill ─▶ reduce ─▶ apply ─▶ idle
+//
+// Whatever all ranks have to do alike is in RoundState; here is what concerns this rank: which work
+// of its own is sent, in flight or not sent yet, which buffers have which names (copies.h), and who
+// may touch them. While the communication thread fills or applies, the compute thread
+// publishes but does not rebase; otherwise it never waits for the other one, which waits for
+// its copies. Orders are such that no two passes conflict:
+//
+//   copy     kPublish         x ─▶ pub               kRebase         z, x, ref ─▶ x, ref, pub
+//            kRebaseInFlight  the same and sent      kReset          z ─▶ x, ref
+//            kLoad            z ─▶ x
+//   fill     kUpdate          sent, ref ─▶ wire      kGradient       gradients ─▶ wire
+//   apply                     wire, z ─▶ z; in modes of gradients by the optimizer
+//
+// Any order but kWait has begun when it is returned, and its thread tells when it is done. A wait
+// ends at its time, or when the other thread has told something.
+//
+// Thread-compatible: one mutex of the caller's guards it, not held while an order is carried out.
+// Pure; time is an argument, of any steady clock.
+#ifndef WORKER_TRAINER_CORE_SLIPSTREAM_RANK_H_
+#define WORKER_TRAINER_CORE_SLIPSTREAM_RANK_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "worker/trainer/core/slipstream/header.h"
+#include "worker/trainer/core/slipstream/late_gradients.h"
+#include "worker/trainer/core/slipstream/plan.h"
+#include "worker/trainer/core/slipstream/quorum.h"
+#include "worker/trainer/core/slipstream/round_state.h"
+#include "worker/trainer/core/slipstream/running_median.h"
+
+namespace paceline {
+
+struct ComputeOrder {
+  enum class Kind {
+    kWait,
+    kCopy,      // As `copy` says; then OnCopied.
+    kUpdate,    // A step that updates x; then OnStepped.
+    kGradient,  // A step that makes a gradient at x; then OnGradient.
+    kEnd,       // No further step; x = z.
+  };
+  enum class Copy { kPublish, kRebase, kRebaseInFlight, kReset, kLoad };
+  enum class Wait {
+    kCap,    // This rank is too far ahead of the last round.
+    kRound,  // All stop for it, or it takes this rank's gradient.
+    kPass,   // The communication thread is using the buffers: for moments, and rarely.
+  };
+  Kind kind = Kind::kWait;
+  Copy copy = Copy::kPublish;
+  Wait wait = Wait::kRound;
+};
+
+struct CommOrder {
+  enum class Kind {
+    kWait,      // Until `until`.
+    kHash,      // Of z; then OnHashed.
+    kExchange,  // Sum Numbers() over all ranks; then OnExchanged.
+    kFill,      // The wire buffer, as `fill` says; then OnFilled.
+    kReduce,    // Sum what the payload names over all ranks; then OnReduced.
+    kApply,     // The sums to what the payload names; then OnApplied.
+    kEnd,
+  };
+  enum class Fill { kUpdate, kGradient, kZeros };
+  // What is summed and by which numbers sums are divided; 0: not at all.
+  struct Payload {
+    int model = 0;           // The wire buffer.
+    int state = 0;           // Tensors of the optimizer,
+    bool has_state = false;  // of which this rank adds its own, or zeros.
+  };
+  Kind kind = Kind::kWait;
+  absl::Time until = absl::InfiniteFuture();
+  Fill fill = Fill::kZeros;
+  Payload payload;
+};
+
+class SlipstreamRank {
+ public:
+  struct Options {
+    int rank = 0;
+    bool stops_at_bad_update = true;  // Else it is left out, and the rank takes z.
+  };
+
+  // x = z in all parts; the state is the same on all ranks.
+  SlipstreamRank(const Options& options, const RoundState& state, absl::Time now);
+
+  // The compute thread. `took`: without waits.
+  ComputeOrder NextCompute(absl::Time now);
+  void OnCopied(absl::Duration took);
+  void OnStepped(absl::Duration took);
+  // `squared`: of its norm; not finite if one of its values is not.
+  void OnGradient(double squared, absl::Duration took);
+
+  // The communication thread. OnFilled: `squared` is of the update, 0 if there is none.
+  CommOrder NextComm(absl::Time now);
+  void OnHashed(uint64_t hash);
+  std::vector<double> Numbers(absl::Time now);
+  void OnExchanged(absl::Span<const double> sums, absl::Time now);
+  void OnFilled(double squared);
+  void OnReduced(absl::Time now);
+  RoundOutcome OnApplied(absl::Time now);
+
+  // From now on this rank votes for it. Older ones than known are ignored.
+  void Prepare(const SlipstreamPlan& plan);
+  void OrderSave(int64_t number);
+  void ReadyToLeave(int64_t generation);
+  // This rank cannot go on: all stop with the next round's header.
+  void SetFault() { fault_ = true; }
+
+  // The generation broke off, in a round that some may have finished. `theirs` is the state of the
+  // most advanced member, with the new generation's number and ranks; if it is ahead of this
+  // rank's, its z has replaced this rank's. No order is being carried out but a wait, or a step of
+  // the compute thread. A member of the generation before keeps what it has not sent; who was left
+  // behind earlier loses it.
+  void Rejoin(int rank, const RoundState& theirs, absl::Time now);
+
+  const RoundState& state() const { return state_; }
+  // Of the latest header.
+  const RoundSums& sums() const { return sums_; }
+  // Step of the schedule that a learning rate is for.
+  int64_t schedule_step() const;
+  // What pub, sent and ref are, as numbers of three buffers. They change between orders.
+  struct Buffers {
+    int pub = 0;
+    int sent = 1;
+    int ref = 2;
+  };
+  const Buffers& buffers() const { return buffers_; }
+
+  // Why all stopped; empty: they have not. It names the round and, if they are known, the ranks.
+  const std::string& fault() const { return fault_text_; }
+  const std::vector<int>& fault_ranks() const { return fault_ranks_; }
+
+  int64_t updates() const { return updates_; }            // Of x, by this rank,
+  int64_t sent_updates() const { return sent_updates_; }  // in finished rounds, and
+  int64_t lost_updates() const { return lost_updates_; }  // lost: bad ones, or left behind.
+  int64_t used_gradients() const { return used_gradients_; }
+  const LateGradients& late() const { return late_; }
+
+ private:
+  enum class Phase {
+    kIdle,
+    kHashing,
+    kFilling,
+    kFilled,
+    kExchanging,
+    kDecided,   // All know what the round is; the wire is to be filled,
+    kToReduce,  // it is,
+    kReducing,
+    kReduced,  // summed, or there is nothing to sum.
+    kApplying,
+    kRollCall,
+    kEnded,
+  };
+
+  bool local() const { return IsLocal(state_.plan.mode); }
+  bool is_between_rounds() const { return phase_ == Phase::kIdle || phase_ == Phase::kHashing; }
+  bool uses_buffers() const { return phase_ == Phase::kFilling || phase_ == Phase::kApplying; }
+  // In modes of gradients: who takes part is known.
+  bool is_decided() const {
+    return phase_ == Phase::kFilling || (Phase::kDecided <= phase_ && phase_ <= Phase::kApplying);
+  }
+  ComputeOrder NextLocal(absl::Time now);
+  ComputeOrder NextGradient();
+  ComputeOrder Copy(ComputeOrder::Copy copy);
+  bool Stops(absl::Time now) const;
+  bool HasStopped() const;
+  bool IsStretched(absl::Time now) const;
+  bool PublishIsDue(absl::Time now) const;
+  std::optional<absl::Time> WaitsUntil(absl::Time now) const;
+  CommOrder Begin(Phase phase, CommOrder::Kind kind);
+  CommOrder BeginRound(absl::Time now);
+  void Decide(absl::Time now);
+  void EndWith(const std::string& what, std::vector<int> ranks);
+  void TakeSent();
+  void ReviewGradient();
+
+  Options options_;
+  RoundState state_;
+  Phase phase_ = Phase::kIdle;
+
+  // Own work. updates_ >= published_ >= finished_.
+  Buffers buffers_;
+  int64_t updates_ = 0;
+  int64_t published_ = 0;          // Of these pub holds so many,
+  int64_t finished_ = 0;           // and ref.
+  int64_t updates_at_finish_ = 0;  // When the latest round finished.
+  int64_t in_flight_ = 0;
+  bool has_sent_ = false;  // An update is in flight.
+  int64_t sent_updates_ = 0;
+  int64_t lost_updates_ = 0;
+  int64_t version_ = 0;      // Of z: changes of it.
+  int64_t ref_version_ = 0;  // Of the z that ref is built on,
+  int64_t x_version_ = 0;    // and that x was last made from, in modes of gradients.
+  bool needs_reset_ = false;
+
+  // Compute thread.
+  bool computing_ = false;
+  bool copying_ = false;
+  ComputeOrder::Copy copy_ = ComputeOrder::Copy::kPublish;
+  bool offered_ = false;  // A gradient that may be used, or waits for the round to finish.
+  double squared_gradient_ = 0;
+  LateGradients late_;
+  int64_t used_gradients_ = 0;
+  RunningMedian step_;
+  RunningMedian copies_;
+  absl::Duration copies_in_round_;
+
+  // Communication thread.
+  absl::Time next_at_;  // The next round, or poll.
+  absl::Time round_began_;
+  absl::Time reduce_began_;
+  RunningMedian collective_;
+  bool stretched_ = false;
+  std::optional<uint64_t> hash_;
+  Quorum quorum_;
+  RoundSums sums_;
+  RoundState next_state_;  // When the round that is decided has finished.
+  RoundOutcome outcome_;
+  CommOrder::Payload payload_;
+  bool included_ = false;  // This rank's gradient is in the round.
+  bool filled_ = false;
+  double squared_update_ = 0;
+
+  // What this rank tells.
+  bool excluded_ = false;
+  bool fault_ = false;
+  bool told_ready_ = false;
+  SlipstreamPlan newest_plan_;
+  SlipstreamPlan told_plan_;
+  int64_t save_order_ = 0;
+  int64_t next_generation_ = 0;
+  std::string fault_text_;
+  std::vector<int> fault_ranks_;
+};
+
+}  // namespace paceline
+
+#endif  // WORKER_TRAINER_CORE_SLIPSTREAM_RANK_H_

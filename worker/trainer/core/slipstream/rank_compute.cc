@@ -1,0 +1,120 @@
+// The compute thread's side of a rank.
+#include <cmath>
+
+#include "worker/trainer/core/slipstream/rank.h"
+
+namespace paceline {
+
+using Kind = ComputeOrder::Kind;
+
+ComputeOrder SlipstreamRank::NextCompute(absl::Time now) {
+  return local() ? NextLocal(now) : NextGradient();
+}
+
+ComputeOrder SlipstreamRank::Copy(ComputeOrder::Copy copy) {
+  copying_ = true;
+  copy_ = copy;
+  return {Kind::kCopy, copy, {}};
+}
+
+// Whether all ranks stop at a step boundary for the present round.
+bool SlipstreamRank::Stops(absl::Time now) const {
+  if (state_.settles || phase_ == Phase::kEnded) return true;
+  if (state_.plan.mode != SlipstreamMode::kPause) return false;
+  return !is_between_rounds() || (now >= next_at_ && updates_ > finished_);
+}
+
+bool SlipstreamRank::HasStopped() const {
+  return !computing_ && !copying_ && !needs_reset_ && updates_ == published_ &&
+         (state_.settles || updates_ > finished_);
+}
+
+// A copy that the next step boundary would make again before a round needs it is left out.
+bool SlipstreamRank::PublishIsDue(absl::Time now) const {
+  const absl::Duration two_steps = 2 * step_.median();
+  if (two_steps == absl::ZeroDuration()) return true;
+  return is_between_rounds() ? now + two_steps >= next_at_
+                             : two_steps >= state_.window.Length(state_.plan.window);
+}
+
+ComputeOrder SlipstreamRank::NextLocal(absl::Time now) {
+  if (needs_reset_) {
+    if (uses_buffers()) return {Kind::kWait, {}, ComputeOrder::Wait::kPass};
+    return Copy(ComputeOrder::Copy::kReset);
+  }
+  if (version_ > ref_version_ && !uses_buffers()) {
+    return Copy(has_sent_ ? ComputeOrder::Copy::kRebaseInFlight : ComputeOrder::Copy::kRebase);
+  }
+  const bool stops = Stops(now);
+  const bool is_ahead = updates_ - updates_at_finish_ >= state_.window.Cap(state_.plan.window);
+  if (updates_ > published_ && (stops || is_ahead || PublishIsDue(now))) {
+    return Copy(ComputeOrder::Copy::kPublish);
+  }
+  if (phase_ == Phase::kEnded) return {Kind::kEnd, {}, {}};
+  if (stops) return {Kind::kWait, {}, ComputeOrder::Wait::kRound};
+  if (is_ahead) return {Kind::kWait, {}, ComputeOrder::Wait::kCap};
+  computing_ = true;
+  return {Kind::kUpdate, {}, {}};
+}
+
+ComputeOrder SlipstreamRank::NextGradient() {
+  // A gradient at a model that is about to change would be late.
+  if (phase_ != Phase::kEnded && (offered_ || is_decided())) {
+    return {Kind::kWait, {}, ComputeOrder::Wait::kRound};
+  }
+  if (x_version_ != version_) return Copy(ComputeOrder::Copy::kLoad);
+  if (phase_ == Phase::kEnded) return {Kind::kEnd, {}, {}};
+  computing_ = true;
+  return {Kind::kGradient, {}, {}};
+}
+
+void SlipstreamRank::OnCopied(absl::Duration took) {
+  copying_ = false;
+  copies_in_round_ += took;
+  switch (copy_) {
+    case ComputeOrder::Copy::kPublish:
+      published_ = updates_;
+      break;
+    case ComputeOrder::Copy::kRebase:
+    case ComputeOrder::Copy::kRebaseInFlight:
+      published_ = updates_;
+      ref_version_ = version_;
+      break;
+    case ComputeOrder::Copy::kReset:
+      lost_updates_ += updates_ - finished_;
+      published_ = finished_ = updates_;
+      ref_version_ = version_;
+      needs_reset_ = false;
+      break;
+    case ComputeOrder::Copy::kLoad:
+      x_version_ = version_;
+      break;
+  }
+}
+
+void SlipstreamRank::OnStepped(absl::Duration took) {
+  computing_ = false;
+  ++updates_;
+  step_.Add(took);
+}
+
+void SlipstreamRank::OnGradient(double squared, absl::Duration took) {
+  computing_ = false;
+  step_.Add(took);
+  if (local()) {  // Since it was begun.
+    late_.SetDropped();
+  } else if (!std::isfinite(squared)) {
+    (options_.stops_at_bad_update ? fault_ : excluded_) = true;
+    late_.SetDropped();
+  } else {
+    offered_ = true;
+    squared_gradient_ = squared;
+    if (!is_decided()) ReviewGradient();
+  }
+}
+
+void SlipstreamRank::ReviewGradient() {
+  offered_ = late_.Offer(x_version_, version_, state_.plan.mode == SlipstreamMode::kDrop);
+}
+
+}  // namespace paceline

@@ -1,0 +1,120 @@
+// What a rank does when an update is bad, models differ, or a generation breaks off.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "worker/trainer/core/slipstream/rank.h"
+#include "worker/trainer/core/slipstream/rank_fixture.h"
+
+namespace paceline {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using Compute = ComputeOrder::Kind;
+using Copy = ComputeOrder::Copy;
+using Comm = CommOrder::Kind;
+using Fill = CommOrder::Fill;
+using Mode = SlipstreamMode;
+constexpr double kBad = std::numeric_limits<double>::infinity();
+
+using RankFailureTest = RankTest;
+
+TEST_F(RankFailureTest, ABadUpdateStopsAllAndNamesTheRank) {
+  Start(Mode::kFree);
+  Step();
+  CopyNext();
+  Round(Steps(1), /*squared=*/kBad);
+  EXPECT_THAT(rank_->fault(), HasSubstr("rank 0"));
+  EXPECT_THAT(rank_->fault_ranks(), ElementsAre(0));
+  EXPECT_EQ(NextComm().kind, Comm::kEnd);
+}
+
+TEST_F(RankFailureTest, ABadUpdateIsLeftOutAndTheRankTakesTheCanonicalModel) {
+  Start(Mode::kFree, /*stops_at_bad_update=*/false);
+  Step();
+  CopyNext();
+  Round(Steps(1), /*squared=*/kBad);
+  EXPECT_EQ(rank_->sums().excluded_rank, 0);
+  EXPECT_EQ(fill_, Fill::kZeros);
+  EXPECT_EQ(rank_->state().total, RankSteps(2, 0, 1)) << "the other rank's";
+  EXPECT_EQ(CopyNext(), Copy::kReset);
+  EXPECT_EQ(rank_->lost_updates(), 1);
+  Step();
+  CopyNext();
+  Round(Steps(1));
+  EXPECT_EQ(rank_->sums().excluded, 0);
+  EXPECT_EQ(rank_->sent_updates(), 1);
+}
+
+TEST_F(RankFailureTest, AFaultOfAnotherRankEndsThisOne) {
+  Start(Mode::kDrop);
+  RoundHeader other;
+  other.fault = true;
+  Round(other);
+  EXPECT_THAT(rank_->fault_ranks(), ElementsAre(1));
+  EXPECT_EQ(CopyNext(), Copy::kLoad);
+  EXPECT_EQ(NextCompute().kind, Compute::kEnd);
+}
+
+TEST_F(RankFailureTest, HashesThatDifferAreFoundByARollCall) {
+  Start(Mode::kFree);
+  for (int i = 0; i < 32; ++i) Round();
+  ASSERT_EQ(NextComm().kind, Comm::kHash);
+  rank_->OnHashed(7);
+  now_ += absl::Seconds(1);
+  ASSERT_EQ(NextComm().kind, Comm::kExchange);
+  RoundHeader other;
+  other.hash = 8;
+  Exchange(other);
+  ASSERT_EQ(NextComm().kind, Comm::kExchange);
+  std::vector<double> roll_call = rank_->Numbers(now_);
+  roll_call[1] = 8;
+  rank_->OnExchanged(roll_call, now_);
+  EXPECT_THAT(rank_->fault(), HasSubstr("ranks 1"));
+}
+
+TEST_F(RankFailureTest, ASurvivorKeepsWhatWasInFlightWhenNobodyFinishedTheRound) {
+  Start(Mode::kFree);
+  Step();
+  CopyNext();
+  ASSERT_EQ(NextComm().kind, Comm::kFill);
+  rank_->OnFilled(1);
+  const int ref = rank_->buffers().ref;
+  rank_->Rejoin(0, ForGeneration(rank_->state(), 2, 2), now_);
+  EXPECT_EQ(rank_->sent_updates(), 0);
+  EXPECT_EQ(rank_->buffers().ref, ref);
+  EXPECT_EQ(CopyNext(), Copy::kPublish) << "anew";
+  Round(Steps(1));
+  EXPECT_EQ(rank_->sent_updates(), 1);
+}
+
+TEST_F(RankFailureTest, ASurvivorCountsItsUpdateAsSentWhenOthersFinishedTheRound) {
+  Start(Mode::kFree);
+  Step();
+  CopyNext();
+  ASSERT_EQ(NextComm().kind, Comm::kFill);
+  rank_->OnFilled(1);
+  const int sent = rank_->buffers().sent;
+  RoundState theirs = rank_->state();
+  FinishRound(RoundSums(), theirs.plan, &theirs);
+  rank_->Rejoin(0, ForGeneration(theirs, 2, 2), now_);
+  EXPECT_EQ(rank_->sent_updates(), 1);
+  EXPECT_EQ(rank_->buffers().ref, sent);
+  EXPECT_EQ(CopyNext(), Copy::kRebase);
+}
+
+TEST_F(RankFailureTest, WhoWasLeftBehindTakesTheCanonicalModel) {
+  Start(Mode::kFree);
+  Step();
+  CopyNext();
+  RoundState theirs = ForGeneration(rank_->state(), 2, 2);
+  FinishRound(RoundSums(), theirs.plan, &theirs);  // One round, but in a generation without it.
+  rank_->Rejoin(0, ForGeneration(theirs, 3, 2), now_);
+  EXPECT_EQ(CopyNext(), Copy::kReset);
+  EXPECT_EQ(rank_->lost_updates(), 1);
+}
+
+}  // namespace
+}  // namespace paceline

@@ -1,0 +1,227 @@
+#include "worker/trainer/core/slipstream/rank.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "worker/trainer/core/slipstream/rank_fixture.h"
+
+namespace paceline {
+namespace {
+
+using testing::ElementsAre;
+using Compute = ComputeOrder::Kind;
+using Copy = ComputeOrder::Copy;
+using Comm = CommOrder::Kind;
+using Fill = CommOrder::Fill;
+using Mode = SlipstreamMode;
+constexpr absl::Duration kStep = kTestStep;
+
+TEST_F(RankTest, BeginsWithTheCanonicalModel) {
+  Start(Mode::kFree);
+  EXPECT_EQ(CopyNext(), Copy::kReset);
+  EXPECT_EQ(NextCompute().kind, Compute::kUpdate);
+  Start(Mode::kSync);
+  EXPECT_EQ(CopyNext(), Copy::kLoad);
+  EXPECT_EQ(NextCompute().kind, Compute::kGradient);
+}
+
+TEST_F(RankTest, ARoundSendsWhatIsFinishedAndTheNextBoundaryRebases) {
+  Start(Mode::kFree);
+  Step();
+  EXPECT_EQ(CopyNext(), Copy::kPublish);
+  EXPECT_THAT(Round(Steps(1)),
+              ElementsAre(Comm::kFill, Comm::kExchange, Comm::kReduce, Comm::kApply));
+  EXPECT_EQ(payload_.model, 2);
+  EXPECT_EQ(rank_->sent_updates(), 1);
+  EXPECT_EQ(rank_->state().total, RankSteps(2, 1, 0));
+  EXPECT_EQ(CopyNext(), Copy::kRebase);
+}
+
+TEST_F(RankTest, ARankWithoutWorkAddsZeros) {
+  Start(Mode::kFree);
+  EXPECT_THAT(Round(Steps(3)),
+              ElementsAre(Comm::kExchange, Comm::kFill, Comm::kReduce, Comm::kApply));
+  EXPECT_EQ(fill_, Fill::kZeros);
+}
+
+TEST_F(RankTest, ARoundInWhichNobodyHasWorkMovesNothing) {
+  Start(Mode::kFree);
+  EXPECT_THAT(Round(), ElementsAre(Comm::kExchange, Comm::kApply));
+  EXPECT_EQ(payload_.model, 0);
+  EXPECT_EQ(rank_->state().round, 1);
+}
+
+TEST_F(RankTest, BuffersAreFreeDuringTheExchangeButNotDuringPasses) {
+  Start(Mode::kFree);
+  Step();
+  CopyNext();
+  Round(Steps(1));
+  // The correction of round 1 is not taken yet when round 2 fills.
+  now_ += absl::Seconds(1);
+  const ComputeOrder boundary = NextCompute();
+  EXPECT_EQ(boundary.copy, Copy::kRebase);
+  EXPECT_EQ(NextComm().kind, Comm::kWait) << "for the copy";
+  rank_->OnCopied(absl::ZeroDuration());
+  Step();
+  EXPECT_EQ(CopyNext(), Copy::kPublish);
+  EXPECT_EQ(NextComm().kind, Comm::kFill);
+  Step();
+  EXPECT_EQ(CopyNext(), Copy::kPublish) << "beside the fill";
+  rank_->OnFilled(1);
+}
+
+TEST_F(RankTest, ACorrectionThatComesWhileARoundIsInFlightMovesWhatIsSent) {
+  Start(Mode::kFree);
+  Step();
+  CopyNext();
+  ASSERT_EQ(NextComm().kind, Comm::kFill);
+  rank_->OnFilled(1);
+  Step();
+  EXPECT_EQ(CopyNext(), Copy::kPublish);
+  // Round 1 finishes and round 2 begins within one step.
+  EXPECT_EQ(NextCompute().kind, Compute::kUpdate);
+  Round(Steps(1));
+  now_ += absl::Seconds(1);
+  ASSERT_EQ(NextComm().kind, Comm::kFill);
+  rank_->OnFilled(1);
+  rank_->OnStepped(kStep);
+  EXPECT_EQ(CopyNext(), Copy::kRebaseInFlight);
+}
+
+TEST_F(RankTest, ABoundaryThatNoRoundNeedsIsNotPublished) {
+  Start(Mode::kFree);
+  Step();
+  Step();
+  RoundHeader slow = Steps(1);
+  slow.collective = absl::Seconds(2);  // A window of many steps.
+  Round(slow);
+  ASSERT_EQ(CopyNext(), Copy::kRebase);
+  EXPECT_EQ(NextCompute().kind, Compute::kUpdate);
+  now_ += kStep;
+  rank_->OnStepped(kStep);
+  EXPECT_EQ(NextCompute().kind, Compute::kUpdate) << "the next boundary comes before the round";
+}
+
+TEST_F(RankTest, WaitsAtTheCapOnly) {
+  Start(Mode::kFree);
+  const int64_t cap = rank_->state().window.Cap({});
+  for (int64_t i = 0; i < cap; ++i) Step();
+  EXPECT_EQ(CopyNext(), Copy::kPublish);
+  const ComputeOrder order = NextCompute();
+  EXPECT_EQ(order.kind, Compute::kWait);
+  EXPECT_EQ(order.wait, ComputeOrder::Wait::kCap);
+  Round();
+  EXPECT_EQ(CopyNext(), Copy::kRebase);
+  EXPECT_EQ(NextCompute().kind, Compute::kUpdate);
+}
+
+TEST_F(RankTest, TheNextRoundIsAWindowAfterTheHeader) {
+  Start(Mode::kFree);
+  Step();
+  CopyNext();
+  Round(Steps(1));  // Both steps known now: a window of 100 ms.
+  const CommOrder order = NextComm();
+  EXPECT_EQ(order.kind, Comm::kWait);
+  EXPECT_NEAR(absl::ToDoubleMilliseconds(order.until - now_), 100, 1e-3);
+}
+
+TEST_F(RankTest, PauseStopsForARoundAfterItsWindowAndAStep) {
+  Start(Mode::kPause);
+  Step();
+  EXPECT_EQ(CopyNext(), Copy::kPublish);
+  EXPECT_EQ(NextCompute().wait, ComputeOrder::Wait::kRound);
+  EXPECT_EQ(NextComm().kind, Comm::kFill);
+  rank_->OnFilled(1);
+  EXPECT_EQ(NextCompute().kind, Compute::kWait);
+  Round(Steps(1));
+  EXPECT_EQ(CopyNext(), Copy::kRebase);
+  EXPECT_EQ(NextCompute().kind, Compute::kUpdate);
+  now_ += absl::Hours(1);
+  EXPECT_EQ(NextComm().kind, Comm::kWait) << "for its step";
+}
+
+TEST_F(RankTest, SyncTakesTheMeanOfAllGradients) {
+  Start(Mode::kSync);
+  Step();
+  EXPECT_EQ(NextCompute().kind, Compute::kWait);
+  Round(Ready());
+  EXPECT_EQ(fill_, Fill::kGradient);
+  EXPECT_EQ(payload_.model, 2);
+  EXPECT_EQ(rank_->state().total.steps(), 1);
+  EXPECT_EQ(CopyNext(), Copy::kLoad);
+}
+
+TEST_F(RankTest, SyncComesToARoundWhenItIsReady) {
+  Start(Mode::kSync);
+  EXPECT_EQ(NextComm().until, absl::InfiniteFuture());
+  Step();
+  EXPECT_EQ(NextComm().kind, Comm::kExchange);
+}
+
+TEST_F(RankTest, DropPollsUntilThereAreEnough) {
+  Start(Mode::kDrop);
+  EXPECT_EQ(NextComm().kind, Comm::kExchange) << "not ready itself";
+  Exchange(Ready());
+  const CommOrder order = NextComm();
+  EXPECT_EQ(order.kind, Comm::kWait);
+  EXPECT_LT(order.until, now_ + absl::Milliseconds(30));
+  Step();
+  Round(Ready());
+  EXPECT_EQ(rank_->state().round, 1);
+}
+
+// While this rank computes a gradient the others make a round.
+TEST_F(RankTest, ALateGradientIsDroppedAndTheFourthInARowIsUsed) {
+  ranks_ = 3;
+  Start(Mode::kDrop);
+  for (int i = 0; i < 4; ++i) {
+    CopyNext();
+    ASSERT_EQ(NextCompute().kind, Compute::kGradient);
+    Round(Ready());
+    EXPECT_EQ(fill_, Fill::kZeros);
+    rank_->OnGradient(1, kStep);
+  }
+  EXPECT_EQ(rank_->late().dropped(), 3);
+  EXPECT_EQ(NextCompute().kind, Compute::kWait) << "the fourth is offered";
+  Round(Ready());
+  EXPECT_EQ(rank_->sums().stale, 1);
+  EXPECT_EQ(fill_, Fill::kGradient);
+  EXPECT_EQ(rank_->used_gradients(), 1);
+  EXPECT_EQ(rank_->late().misses(), 0);
+}
+
+TEST_F(RankTest, NoGradientIsBegunAtAModelThatIsAboutToChange) {
+  ranks_ = 3;
+  Start(Mode::kDrop);
+  CopyNext();
+  ASSERT_EQ(NextComm().kind, Comm::kExchange);
+  EXPECT_EQ(NextComm().kind, Comm::kWait);
+  Exchange(Ready());
+  EXPECT_EQ(NextCompute().kind, Compute::kWait);
+  Round();
+  EXPECT_EQ(CopyNext(), Copy::kLoad);
+}
+
+TEST_F(RankTest, AGradientThatNoRoundTookBeforeAChangeToUpdatesIsDropped) {
+  ranks_ = 3;
+  Start(Mode::kDrop);
+  SlipstreamPlan plan;
+  plan.epoch = 2;
+  plan.mode = Mode::kFree;
+  rank_->Prepare(plan);
+  CopyNext();
+  ASSERT_EQ(NextCompute().kind, Compute::kGradient);
+  RoundHeader others = Ready();
+  others.plan_ahead = 1;
+  ASSERT_EQ(NextComm().kind, Comm::kExchange);
+  Exchange(others);
+  rank_->OnGradient(1, kStep);
+  Round();
+  EXPECT_TRUE(outcome_->takes_up_plan);
+  EXPECT_EQ(rank_->late().dropped(), 1);
+  EXPECT_EQ(CopyNext(), Copy::kReset);
+  EXPECT_EQ(NextCompute().kind, Compute::kUpdate);
+}
+
+}  // namespace
+}  // namespace paceline

@@ -1,0 +1,50 @@
+#include "worker/trainer/core/slipstream/round_state.h"
+
+namespace paceline {
+namespace {
+
+bool NeedsSettling(const SlipstreamPlan& from, const SlipstreamPlan& to) {
+  return IsLocal(from.mode) && !IsLocal(to.mode);
+}
+
+// What is agreed on and waits for the ranks to settle.
+bool HasToSettle(const RoundState& state) {
+  return IsLocal(state.plan.mode) &&
+         (state.next_plan.has_value() || state.leaves || state.is_done());
+}
+
+}  // namespace
+
+RoundOutcome FinishRound(const RoundSums& sums, const SlipstreamPlan& told, RoundState* state) {
+  RoundOutcome outcome;
+  ++state->round;
+  state->round_generation = state->generation;
+  state->total.Add(sums.steps);
+  state->window.Add({sums.step, sums.collective, sums.copies, sums.stretched});
+  if (sums.plan_ahead > 0) state->next_plan = told;
+  if (sums.leave_ahead > 0) state->leaves = true;
+  if (sums.save_ahead > 0) outcome.save = state->saved += sums.save_ahead;
+
+  const bool settled = state->settles || state->plan.mode != SlipstreamMode::kFree;
+  outcome.averages_state = state->plan.averages_state && state->plan.mode == SlipstreamMode::kPause;
+  if (state->next_plan && (settled || !NeedsSettling(state->plan, *state->next_plan))) {
+    outcome.averages_state |= NeedsSettling(state->plan, *state->next_plan);
+    state->plan = *state->next_plan;
+    state->next_plan.reset();
+    outcome.takes_up_plan = true;
+  }
+  outcome.ends = settled && (state->leaves || state->is_done());
+  state->settles = !outcome.ends && HasToSettle(*state);
+  return outcome;
+}
+
+RoundState ForGeneration(RoundState state, int64_t generation, int ranks) {
+  state.total = state.total.WithRanks(ranks);
+  state.generation = generation;
+  state.leaves = false;
+  state.window = Window();
+  state.settles = HasToSettle(state);
+  return state;
+}
+
+}  // namespace paceline

@@ -1,0 +1,58 @@
+// What all ranks know alike: it is computed from the sums of their headers, and nothing else.
+//
+// A rank that joins, or was cut off in a round that others have finished, takes it whole from one
+// that was not.
+//
+// Changes that ranks have agreed on (votes, header.h) hold from the next round on. From local
+// modes, with work that is not sent yet, to modes of gradients, to the end, or to another
+// generation, a settling round lies between: it is made when all ranks have stopped at a step
+// boundary, and leaves none of them with work of its own.
+//
+// Pure.
+#ifndef WORKER_TRAINER_CORE_SLIPSTREAM_ROUND_STATE_H_
+#define WORKER_TRAINER_CORE_SLIPSTREAM_ROUND_STATE_H_
+
+#include <cstdint>
+#include <optional>
+
+#include "worker/trainer/core/slipstream/header.h"
+#include "worker/trainer/core/slipstream/plan.h"
+#include "worker/trainer/core/slipstream/rank_steps.h"
+#include "worker/trainer/core/slipstream/window.h"
+
+namespace paceline {
+
+struct RoundState {
+  RankSteps total{1};        // With the number of ranks.
+  int64_t target_steps = 1;  // The training ends when the total has reached so many.
+  int64_t generation = 1;
+  int64_t round = 0;             // Rounds that are finished,
+  int64_t round_generation = 0;  // the latest of them in this generation.
+  SlipstreamPlan plan;
+  std::optional<SlipstreamPlan> next_plan;  // Agreed on; holds when the ranks have settled.
+  int64_t saved = 0;                        // Number of the newest save order agreed on.
+  bool leaves = false;                      // For the next generation; agreed on.
+  bool settles = false;                     // The present round is a settling one.
+  Window window;
+
+  int ranks() const { return total.ranks(); }
+  bool is_done() const { return total.steps() >= target_steps; }
+};
+
+// What a round came to, besides the sums.
+struct RoundOutcome {
+  bool takes_up_plan = false;  // RoundState::plan is new.
+  int64_t save = 0;            // This order is to be carried out with the model after this round.
+  bool ends = false;           // No further round: the target is reached, or the generation left.
+  bool averages_state = false;
+};
+
+// The round with these sums is finished. `told`: the plan that this rank's vote was for.
+RoundOutcome FinishRound(const RoundSums& sums, const SlipstreamPlan& told, RoundState* state);
+
+// The same training with other members; nothing is agreed on that concerned the ones before.
+RoundState ForGeneration(RoundState state, int64_t generation, int ranks);
+
+}  // namespace paceline
+
+#endif  // WORKER_TRAINER_CORE_SLIPSTREAM_ROUND_STATE_H_

@@ -1,0 +1,139 @@
+#include "worker/trainer/core/slipstream/round_state.h"
+
+#include <gtest/gtest.h>
+
+namespace paceline {
+namespace {
+
+using Mode = SlipstreamMode;
+
+SlipstreamPlan Plan(int64_t epoch, Mode mode) {
+  SlipstreamPlan plan;
+  plan.epoch = epoch;
+  plan.mode = mode;
+  return plan;
+}
+
+RoundState Four(Mode mode) {
+  RoundState state;
+  state.total = RankSteps(4);
+  state.target_steps = 1000;
+  state.plan = Plan(1, mode);
+  return state;
+}
+
+RoundSums Steps(int64_t steps) {
+  RoundSums sums;
+  sums.steps = steps;
+  return sums;
+}
+
+RoundSums AllHold(int64_t ahead) {
+  RoundSums sums;
+  sums.plan_ahead = ahead;
+  return sums;
+}
+
+TEST(RoundStateTest, ARoundAddsItsSteps) {
+  RoundState state = Four(Mode::kFree);
+  FinishRound(Steps(7), state.plan, &state);
+  EXPECT_EQ(state.round, 1);
+  EXPECT_EQ(state.total, RankSteps(4, 1, 3));
+}
+
+TEST(RoundStateTest, APlanThatNeedsNoSettlingHoldsFromTheNextRound) {
+  for (const auto& [from, to] : {std::pair{Mode::kFree, Mode::kPause},
+                                 {Mode::kPause, Mode::kFree},
+                                 {Mode::kSync, Mode::kFree},
+                                 {Mode::kDrop, Mode::kSync},
+                                 {Mode::kPause, Mode::kDrop},
+                                 {Mode::kFree, Mode::kFree}}) {
+    RoundState state = Four(from);
+    EXPECT_TRUE(FinishRound(AllHold(1), Plan(2, to), &state).takes_up_plan);
+    EXPECT_EQ(state.plan.epoch, 2);
+    EXPECT_EQ(state.plan.mode, to);
+    EXPECT_FALSE(state.settles);
+  }
+}
+
+TEST(RoundStateTest, FromFreeToGradientsARoundSettlesAndAveragesTheState) {
+  RoundState state = Four(Mode::kFree);
+  const RoundOutcome agreed = FinishRound(AllHold(1), Plan(2, Mode::kDrop), &state);
+  EXPECT_FALSE(agreed.takes_up_plan);
+  EXPECT_FALSE(agreed.averages_state);
+  EXPECT_TRUE(state.settles);
+  EXPECT_EQ(state.plan.mode, Mode::kFree);
+  const RoundOutcome settled = FinishRound(Steps(1), Plan(2, Mode::kDrop), &state);
+  EXPECT_TRUE(settled.takes_up_plan);
+  EXPECT_TRUE(settled.averages_state);
+  EXPECT_EQ(state.plan.mode, Mode::kDrop);
+  EXPECT_FALSE(state.settles);
+}
+
+TEST(RoundStateTest, TheStateIsAveragedInEachPauseOnlyIfThePlanSaysSo) {
+  for (const Mode mode : {Mode::kFree, Mode::kPause, Mode::kDrop}) {
+    RoundState state = Four(mode);
+    EXPECT_FALSE(FinishRound(Steps(1), state.plan, &state).averages_state);
+    state.plan.averages_state = true;
+    EXPECT_EQ(FinishRound(Steps(1), state.plan, &state).averages_state, mode == Mode::kPause);
+  }
+}
+
+TEST(RoundStateTest, ANewerPlanReplacesOneThatWaitsForTheRanksToSettle) {
+  RoundState state = Four(Mode::kFree);
+  FinishRound(AllHold(1), Plan(2, Mode::kDrop), &state);
+  EXPECT_TRUE(FinishRound(AllHold(2), Plan(3, Mode::kSync), &state).takes_up_plan);
+  EXPECT_EQ(state.plan.epoch, 3);
+}
+
+TEST(RoundStateTest, TheTrainingEndsSettled) {
+  RoundState state = Four(Mode::kFree);
+  state.target_steps = 2;
+  EXPECT_FALSE(FinishRound(Steps(9), state.plan, &state).ends);
+  EXPECT_TRUE(state.settles);
+  EXPECT_TRUE(FinishRound(Steps(3), state.plan, &state).ends);
+  EXPECT_EQ(state.total, RankSteps(4, 3, 0)) << "what was under way is in it";
+
+  RoundState drop = Four(Mode::kDrop);
+  drop.target_steps = 2;
+  EXPECT_FALSE(FinishRound(Steps(7), drop.plan, &drop).ends);
+  EXPECT_TRUE(FinishRound(Steps(1), drop.plan, &drop).ends) << "gradients are never under way";
+}
+
+TEST(RoundStateTest, AGenerationIsLeftSettled) {
+  RoundState state = Four(Mode::kFree);
+  RoundSums leave;
+  leave.leave_ahead = 1;
+  EXPECT_FALSE(FinishRound(leave, state.plan, &state).ends);
+  EXPECT_TRUE(FinishRound(Steps(2), state.plan, &state).ends);
+}
+
+TEST(RoundStateTest, ASaveIsOfTheRoundThatAgreed) {
+  RoundState state = Four(Mode::kFree);
+  RoundSums sums;
+  sums.save_ahead = 2;
+  EXPECT_EQ(FinishRound(sums, state.plan, &state).save, 2);
+  EXPECT_EQ(FinishRound(Steps(1), state.plan, &state).save, 0);
+  EXPECT_FALSE(state.settles);
+}
+
+TEST(RoundStateTest, AnotherGenerationKeepsTheProgressAndForgetsToLeave) {
+  RoundState state = Four(Mode::kFree);
+  state.total = RankSteps(4, 10, 2);
+  state.round = 77;
+  state.leaves = state.settles = true;
+  state.next_plan = Plan(2, Mode::kDrop);
+  for (int i = 0; i < 50; ++i) state.window.Add({absl::Seconds(1), {}, {}, true});
+  const RoundState next = ForGeneration(state, 5, 2);
+  EXPECT_EQ(next.total, RankSteps(2, 10, 1));
+  EXPECT_EQ(next.round, 77);
+  EXPECT_EQ(next.generation, 5);
+  EXPECT_FALSE(next.leaves);
+  EXPECT_EQ(next.window.frozen_steps(), 0) << "who froze may be gone";
+  EXPECT_TRUE(next.settles) << "the plan that was agreed on still waits";
+  state.next_plan.reset();
+  EXPECT_FALSE(ForGeneration(state, 5, 2).settles);
+}
+
+}  // namespace
+}  // namespace paceline
