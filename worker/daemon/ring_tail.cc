@@ -15,6 +15,8 @@ static_assert(static_cast<int>(Phase::kBackward) == v1::BACKWARD);
 static_assert(static_cast<int>(Phase::kCommunication) == v1::COMMUNICATION);
 static_assert(static_cast<int>(Phase::kOptimizer) == v1::OPTIMIZER);
 static_assert(static_cast<int>(Phase::kAveraging) == v1::AVERAGING);
+static_assert(static_cast<int>(Phase::kRoundWait) == v1::ROUND_WAIT);
+static_assert(kPhases == v1::Phase_ARRAYSIZE);
 
 constexpr double kNanosPerSecond = 1e9;
 
@@ -45,6 +47,7 @@ v1::StepRecord ToProto(const StepRecord& record) {
   proto.set_grad_norm(record.grad_norm);
   proto.set_learning_rate(record.learning_rate);
   proto.set_masked(record.masked);
+  proto.set_round_wait_ns(PhaseNanos(record, Phase::kRoundWait));
   return proto;
 }
 
@@ -90,6 +93,7 @@ v1::Progress RingTail::Progress(uint64_t now_ns) const {
     progress.set_step_s(static_cast<double>(last_->total_ns) / kNanosPerSecond);
   }
   progress.set_samples_per_s(rate_.PerSecond(AtNanos(now_ns)));
+  progress.set_job_step(static_cast<int64_t>(live.job_steps));
   return progress;
 }
 

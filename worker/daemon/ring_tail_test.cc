@@ -47,6 +47,17 @@ TEST_F(RingTailTest, ProgressTellsWhereTheTrainerIs) {
   EXPECT_GT(progress.samples_per_s(), 0);
 }
 
+TEST_F(RingTailTest, ProgressTellsTheStepsOfTheJob) {
+  auto tail = RingTail::Open(path_);
+  RunSteps(0, 3);
+  writer_->Enter(Phase::kRoundWait, 3);
+  writer_->ShowJobSteps(2);
+  const v1::Progress progress = tail->Progress(MonotonicNanos());
+  EXPECT_EQ(progress.step(), 3);
+  EXPECT_EQ(progress.job_step(), 2);
+  EXPECT_EQ(progress.phase(), v1::ROUND_WAIT);
+}
+
 TEST_F(RingTailTest, NewRingHasNoProgress) {
   const v1::Progress progress = RingTail::Open(path_)->Progress(MonotonicNanos());
   EXPECT_EQ(progress.SerializeAsString(), v1::Progress().SerializeAsString());
@@ -91,7 +102,7 @@ TEST_F(RingTailTest, EverythingInARecordIsSent) {
             "step: 5 data_wait_ns: 11 forward_ns: 12 backward_ns: 13 communication_ns: 14 "
             "optimizer_ns: 15 total_ns: 100 samples: 8 loss: 0.5 averaging_ns: 16 "
             "averaging_group_size: 4 wire_bytes: 4096 tokens: 64 workload: 512 grad_norm: 1.5 "
-            "learning_rate: 0.25 masked: true");
+            "learning_rate: 0.25 masked: true round_wait_ns: 17");
 }
 
 TEST_F(RingTailTest, OldestRecordsAreDroppedAndCounted) {

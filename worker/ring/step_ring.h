@@ -4,7 +4,8 @@
 // (the daemon; a person's tool after the trainer's death). The layout is fixed, in the
 // machine's byte order (ring_layout.h):
 //
-//   offset   0  header   magic "PCLRING1", layout version, sizes, capacity; records written
+//   offset   0  header   magic "PCLRING1", layout version, sizes, capacity; records written, steps
+//                        of the job
 //   offset 128  live     two cells: the phase that the writer is in, its step, since when
 //   offset 256  slots    `capacity` of 192 bytes; the n-th record written is in n % capacity
 //
@@ -40,8 +41,9 @@ enum class Phase : uint32_t {
   kCommunication = 4,
   kOptimizer = 5,
   kAveraging = 6,
+  kRoundWait = 7,
 };
-inline constexpr int kPhases = 7;
+inline constexpr int kPhases = 8;
 
 // "forward", "data_wait" etc.
 const char* PhaseName(Phase phase);
@@ -66,8 +68,9 @@ struct StepRecord {
 // What the writer is doing at this moment.
 struct LivePhase {
   Phase phase = Phase::kIdle;
-  uint64_t step = 0;      // The step it is in, or the number of steps done when idle.
-  uint64_t since_ns = 0;  // When it entered the phase.
+  uint64_t step = 0;       // The step it is in, or the number of steps done when idle.
+  uint64_t since_ns = 0;   // When it entered the phase.
+  uint64_t job_steps = 0;  // As shown last.
 };
 
 // Creates the file anew with room for `capacity` records, all unused; one that is mapped
@@ -90,6 +93,9 @@ class StepRingWriter {
   // Ends the step and is idle with step + 1 steps done. The result has its times; Append adds
   // its record.
   StepRecord EndStep(uint64_t step);
+
+  // Shows how many steps the job has done, where those of its ranks differ.
+  void ShowJobSteps(uint64_t steps);
 
   // Appends a record.
   void Append(const StepRecord& record);

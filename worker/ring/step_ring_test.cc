@@ -52,6 +52,7 @@ void RunStep(StepRingWriter& writer, uint64_t step) {
   writer.Enter(Phase::kCommunication, step);
   writer.Enter(Phase::kOptimizer, step);
   writer.Enter(Phase::kAveraging, step);
+  writer.Enter(Phase::kRoundWait, step);
   Finish(writer, step);
 }
 
@@ -81,6 +82,19 @@ TEST_F(StepRingTest, LiveTellsPhaseStepAndSince) {
   Finish(writer, 7);
   EXPECT_EQ(reader->Live().phase, Phase::kIdle);
   EXPECT_EQ(reader->Live().step, 8);
+}
+
+TEST_F(StepRingTest, StepsOfTheJobAreShownBesides) {
+  StepRingWriter writer = CreateAndOpen(4);
+  const auto reader = StepRingReader::Open(path_);
+  EXPECT_EQ(reader->Live().job_steps, 0);
+  writer.Enter(Phase::kRoundWait, 7);
+  writer.ShowJobSteps(5);
+  EXPECT_EQ(reader->Live().job_steps, 5);
+  EXPECT_EQ(reader->Live().step, 7);
+  EXPECT_EQ(reader->Live().phase, Phase::kRoundWait);
+  Finish(writer, 7);
+  EXPECT_EQ(reader->Live().job_steps, 5);
 }
 
 TEST_F(StepRingTest, PhasesOfAStepAddUpToItsWhole) {
