@@ -93,7 +93,6 @@ v1::Progress RingTail::Progress(uint64_t now_ns) const {
     progress.set_step_s(static_cast<double>(last_->total_ns) / kNanosPerSecond);
   }
   progress.set_samples_per_s(rate_.PerSecond(AtNanos(now_ns)));
-  progress.set_job_step(static_cast<int64_t>(live.job_steps));
   return progress;
 }
 

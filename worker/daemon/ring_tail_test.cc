@@ -47,17 +47,6 @@ TEST_F(RingTailTest, ProgressTellsWhereTheTrainerIs) {
   EXPECT_GT(progress.samples_per_s(), 0);
 }
 
-TEST_F(RingTailTest, ProgressTellsTheStepsOfTheJob) {
-  auto tail = RingTail::Open(path_);
-  RunSteps(0, 3);
-  writer_->Enter(Phase::kRoundWait, 3);
-  writer_->ShowJobSteps(2);
-  const v1::Progress progress = tail->Progress(MonotonicNanos());
-  EXPECT_EQ(progress.step(), 3);
-  EXPECT_EQ(progress.job_step(), 2);
-  EXPECT_EQ(progress.phase(), v1::ROUND_WAIT);
-}
-
 TEST_F(RingTailTest, NewRingHasNoProgress) {
   const v1::Progress progress = RingTail::Open(path_)->Progress(MonotonicNanos());
   EXPECT_EQ(progress.SerializeAsString(), v1::Progress().SerializeAsString());

@@ -18,7 +18,7 @@ inline constexpr uint32_t kLiveCells = 2;
 // The number of phases of a record; those of step_ring.h are checked against it.
 inline constexpr int kPhaseWords = 8;
 
-// Written once, by CreateStepRing, except the two words.
+// Written once, by CreateStepRing, except `written`.
 struct Header {
   char magic[8];
   uint32_t version;
@@ -28,8 +28,7 @@ struct Header {
   uint64_t file_bytes;
   char padding[32];
   Word written;  // Records ever written; stored with release after the record.
-  Word job_steps;
-  char padding2[48];
+  char padding2[56];
 };
 static_assert(sizeof(Header) == 128 && offsetof(Header, written) == 64);
 

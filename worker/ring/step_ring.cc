@@ -260,10 +260,6 @@ StepRecord StepRingWriter::EndStep(uint64_t step) {
   return current_;
 }
 
-void StepRingWriter::ShowJobSteps(uint64_t steps) {
-  RingOf(file_).header.job_steps.store(steps, kRelease);
-}
-
 void StepRingWriter::Append(const StepRecord& record) {
   Ring& ring = RingOf(file_);
   WriteSlot(ring.slots[written_ % ring.header.capacity], written_, record);
@@ -278,17 +274,13 @@ absl::StatusOr<StepRingReader> StepRingReader::Open(const std::string& path) {
 
 LivePhase StepRingReader::Live() const {
   const Ring& ring = RingOf(file_);
-  LivePhase live;
   for (int attempt = 0; attempt < kLiveAttempts; ++attempt) {
     const LiveCopy first = ReadLive(ring.live[0]);
     const LiveCopy second = ReadLive(ring.live[1]);
-    const bool first_is_newest = IsNewest(first, second);
-    if (!first_is_newest && !IsNewest(second, first)) continue;
-    live = first_is_newest ? first.live : second.live;
-    break;
+    if (IsNewest(first, second)) return first.live;
+    if (IsNewest(second, first)) return second.live;
   }
-  live.job_steps = ring.header.job_steps.load(kAcquire);
-  return live;
+  return LivePhase();
 }
 
 uint64_t StepRingReader::Written() const { return RingOf(file_).header.written.load(kAcquire); }

@@ -4,8 +4,7 @@
 // (the daemon; a person's tool after the trainer's death). The layout is fixed, in the
 // machine's byte order (ring_layout.h):
 //
-//   offset   0  header   magic "PCLRING1", layout version, sizes, capacity; records written, steps
-//                        of the job
+//   offset   0  header   magic "PCLRING1", layout version, sizes, capacity; records written
 //   offset 128  live     two cells: the phase that the writer is in, its step, since when
 //   offset 256  slots    `capacity` of 192 bytes; the n-th record written is in n % capacity
 //
@@ -68,9 +67,8 @@ struct StepRecord {
 // What the writer is doing at this moment.
 struct LivePhase {
   Phase phase = Phase::kIdle;
-  uint64_t step = 0;       // The step it is in, or the number of steps done when idle.
-  uint64_t since_ns = 0;   // When it entered the phase.
-  uint64_t job_steps = 0;  // As shown last.
+  uint64_t step = 0;      // The step it is in, or the number of steps done when idle.
+  uint64_t since_ns = 0;  // When it entered the phase.
 };
 
 // Creates the file anew with room for `capacity` records, all unused; one that is mapped
@@ -93,9 +91,6 @@ class StepRingWriter {
   // Ends the step and is idle with step + 1 steps done. The result has its times; Append adds
   // its record.
   StepRecord EndStep(uint64_t step);
-
-  // Shows how many steps the job has done, where those of its ranks differ.
-  void ShowJobSteps(uint64_t steps);
 
   // Appends a record.
   void Append(const StepRecord& record);

@@ -84,19 +84,6 @@ TEST_F(StepRingTest, LiveTellsPhaseStepAndSince) {
   EXPECT_EQ(reader->Live().step, 8);
 }
 
-TEST_F(StepRingTest, StepsOfTheJobAreShownBesides) {
-  StepRingWriter writer = CreateAndOpen(4);
-  const auto reader = StepRingReader::Open(path_);
-  EXPECT_EQ(reader->Live().job_steps, 0);
-  writer.Enter(Phase::kRoundWait, 7);
-  writer.ShowJobSteps(5);
-  EXPECT_EQ(reader->Live().job_steps, 5);
-  EXPECT_EQ(reader->Live().step, 7);
-  EXPECT_EQ(reader->Live().phase, Phase::kRoundWait);
-  Finish(writer, 7);
-  EXPECT_EQ(reader->Live().job_steps, 5);
-}
-
 TEST_F(StepRingTest, PhasesOfAStepAddUpToItsWhole) {
   StepRingWriter writer = CreateAndOpen(4);
   const uint64_t before = MonotonicNanos();

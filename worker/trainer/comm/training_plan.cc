@@ -26,6 +26,20 @@ absl::Status CheckGroups(absl::string_view what, const std::vector<int>& groups,
                                                  " of the job"));
 }
 
+const char* ModeText(SlipstreamMode mode) {
+  switch (mode) {
+    case SlipstreamMode::kSync:
+      return "sync";
+    case SlipstreamMode::kDrop:
+      return "drop";
+    case SlipstreamMode::kFree:
+      return "free";
+    case SlipstreamMode::kPause:
+      return "pause";
+  }
+  return "";
+}
+
 // Bounds, and what goes with which mode.
 absl::Status CheckSlipstream(const std::string& name, const SlipstreamPlan& plan) {
   const WindowBounds& window = plan.window;
@@ -147,6 +161,7 @@ std::vector<std::pair<std::vector<int>, std::string>> GroupsOf(const TrainingPla
 }
 
 std::string LadderText(const TrainingPlan& plan) {
+  if (plan.slipstream.has_value()) return ModeText(plan.slipstream->mode);
   if (plan.levels.empty()) return "none";
   return absl::StrJoin(plan.levels, ",", [](std::string* out, const PlanLevel& level) {
     const std::vector<int>& groups = level.groups;

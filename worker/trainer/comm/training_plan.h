@@ -26,7 +26,7 @@ std::vector<int> MembersOf(const std::vector<int>& groups, int rank);
 std::vector<std::pair<std::vector<int>, std::string>> GroupsOf(const TrainingPlan& plan, int rank);
 
 // For people: "2:2,4:3+5,8:8:int8", period and group size of each level; sizes that differ
-// are all listed. "none" without levels.
+// are all listed. "none" without levels. Of Slipstream its mode: "free".
 std::string LadderText(const TrainingPlan& plan);
 
 // One line of text, and back. InvalidArgument when it is not such a line.

@@ -72,6 +72,7 @@ TEST(TrainingPlanTest, SlipstreamSurvivesEncoding) {
   EXPECT_EQ(plan->slipstream->window.max_cap, 40);
   EXPECT_TRUE(plan->slipstream->averages_state);
   EXPECT_TRUE(CheckPlan(*plan, Kind::kSlipstream, 8).ok());
+  EXPECT_EQ(LadderText(*plan), "pause");
 
   for (const char* text : {"1;;slipstream:", "1;;slipstream:4:1:1:1:0", "1;;slipstream:-1:1:1:1:0",
                            "1;;slipstream:1:1:1:1", "1;;slipstream:1:1:x:1:0"}) {
