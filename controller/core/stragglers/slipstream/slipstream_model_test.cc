@@ -115,6 +115,13 @@ TEST(SlipstreamModelTest, WindowsGrowWithTheCollective) {
   EXPECT_NEAR(PredictSlipstream(steps, costs, Mode::kFree).window_steps, 1 / 0.055, 1e-3);
 }
 
+TEST(SlipstreamModelTest, RanksWaitWhenTheyAreACapAhead) {
+  const OwnSteps steps(Noted64(0.02), 1);
+  const WindowBounds tight = {32, 32, 8}, wide = {32, 32, 256};
+  EXPECT_GT(PredictSlipstream(steps, kNoted, Mode::kFree, tight).step_s,
+            2 * PredictSlipstream(steps, kNoted, Mode::kFree, wide).step_s);
+}
+
 TEST(SlipstreamModelTest, NothingIsSaidOfStepsThatTakeNoTime) {
   const OwnSteps steps({2, 2, {0, 0, 0, 0}}, 0);
   EXPECT_EQ(PredictSlipstream(steps, {}, Mode::kFree).step_s, 0);

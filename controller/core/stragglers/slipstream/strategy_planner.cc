@@ -9,7 +9,6 @@
 namespace paceline {
 namespace {
 
-constexpr double kQuietShare = 0.95;
 constexpr double kMinSpeedup = 1.05;
 constexpr double kFreezing = 0.1;
 constexpr double kFreezingAdaptive = 0.05;
@@ -66,14 +65,13 @@ class Planner {
   }
 
   void Choose(const SlipstreamPrediction& wanted, StrategyWhy why) {
-    const double efficiency = plan_.ideal_s / plan_.ddp.step_s;
     const double speedup = plan_.ddp.step_s / wanted.step_s;
-    if (efficiency > kQuietShare || speedup < kMinSpeedup) {
+    if (speedup < kMinSpeedup) {
       plan_.why = StrategyWhy::kQuiet;
       plan_.step_s = plan_.ddp.step_s;
       plan_.reason = absl::StrFormat(
           "ddp: %.4g s a step, %.0f %% of the ideal; %s would take %.4g s", plan_.step_s,
-          100 * efficiency, SlipstreamModeName(wanted.mode), wanted.step_s);
+          100 * plan_.ideal_s / plan_.step_s, SlipstreamModeName(wanted.mode), wanted.step_s);
       return;
     }
     plan_.why = why;

@@ -4,8 +4,9 @@
 // All are predicted from the same measured steps and costs: ladders by ladder_planner.h, modes of
 // Slipstream by slipstream_model.h. The choice:
 //
-//   quiet      `ddp`: synchronous steps come to 95 % of the ideal, in which each rank pays for its
-//              own stalls only; or nothing else is predicted to be 5 % faster
+//   quiet      `ddp`: the mode that would be chosen is not predicted to be 5 % faster. So it is
+//              where synchronous steps come to 95 % of the ideal, in which each rank pays for its
+//              own stalls only, and where rounds cost what stalls do
 //   stalls     SGD: `free`. AdamW: `drop`
 //   freezing   more than a tenth of the stalls hold up the rank's communication too. SGD: `free`,
 //              whose windows grow by themselves, or `pause` with windows of 64 steps if that is
