@@ -45,11 +45,7 @@ void SlipstreamRank::Rejoin(int rank, const RoundState& theirs, absl::Time now) 
   if (ahead == 1 && theirs.round_generation == state_.generation) {
     // Others have finished the round that this rank was in, and its part with it.
     TakeSent();
-    if (told_ready_ && offered_) {
-      offered_ = false;
-      late_.SetUsed();
-      ++used_gradients_;
-    }
+    if (told_ready_ && offered_) SetGradientUsed();
     ++version_;
   } else if (ahead > 0) {
     ++version_;

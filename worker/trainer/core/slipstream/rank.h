@@ -148,6 +148,10 @@ class SlipstreamRank {
   int64_t updates() const { return updates_; }            // Of x, by this rank,
   int64_t sent_updates() const { return sent_updates_; }  // in finished rounds, and
   int64_t lost_updates() const { return lost_updates_; }  // lost: bad ones, or left behind.
+  // Rounds with work of this rank, and, summed over them, by how many changes z was ahead of the
+  // model that the work was done on.
+  int64_t contributions() const { return contributions_; }
+  int64_t stale_rounds() const { return stale_rounds_; }
   int64_t used_gradients() const { return used_gradients_; }
   const LateGradients& late() const { return late_; }
 
@@ -190,6 +194,7 @@ class SlipstreamRank {
   absl::Time NextRoundAt(absl::Time now) const;
   void EndWith(const std::string& what, std::vector<int> ranks);
   void TakeSent();
+  void SetGradientUsed();
   void ReviewGradient();
   void AddLoss(double loss);
 
@@ -204,7 +209,8 @@ class SlipstreamRank {
   int64_t finished_ = 0;           // and ref.
   int64_t updates_at_finish_ = 0;  // When the latest round finished.
   int64_t in_flight_ = 0;
-  bool has_sent_ = false;  // An update is in flight.
+  int64_t in_flight_version_ = 0;  // Of the z that it is built on.
+  bool has_sent_ = false;          // An update is in flight.
   int64_t sent_updates_ = 0;
   int64_t lost_updates_ = 0;
   int64_t version_ = 0;           // Of z: changes of it.
@@ -227,6 +233,8 @@ class SlipstreamRank {
   Losses told_losses_;  // Of headers since the latest round that was decided.
   LateGradients late_;
   int64_t used_gradients_ = 0;
+  int64_t contributions_ = 0;
+  int64_t stale_rounds_ = 0;
   RunningMedian step_;
   RunningMedian copies_;
   absl::Duration copies_in_round_;

@@ -90,6 +90,7 @@ CommOrder SlipstreamRank::BeginRound(absl::Time now) {
   std::swap(buffers_.pub, buffers_.sent);
   has_sent_ = true;
   in_flight_ = published_ - finished_;
+  in_flight_version_ = ref_version_;
   CommOrder order = Begin(Phase::kFilling, Kind::kFill);
   order.fill = Fill::kUpdate;
   return order;
@@ -226,27 +227,32 @@ void SlipstreamRank::TakeSent() {
   if (!has_sent_) return;
   std::swap(buffers_.ref, buffers_.sent);
   has_sent_ = false;
+  ++contributions_;
+  stale_rounds_ += version_ - in_flight_version_;
   finished_ += in_flight_;
   sent_updates_ += in_flight_;
   in_flight_ = 0;
 }
 
+void SlipstreamRank::SetGradientUsed() {
+  offered_ = false;
+  late_.SetUsed();
+  ++used_gradients_;
+  ++contributions_;
+  stale_rounds_ += version_ - gradient_version_;
+}
+
 RoundOutcome SlipstreamRank::OnApplied(absl::Time now) {
   const bool was_local = local();
-  if (payload_.model > 0) ++version_;
   TakeSent();
+  if (included_) SetGradientUsed();
+  if (payload_.model > 0) ++version_;
   state_ = next_state_;
   if (!was_local && local()) {
     needs_reset_ = true;
-    if (std::exchange(offered_, false) && !included_) late_.SetDropped();
+    if (std::exchange(offered_, false)) late_.SetDropped();
   }
-  if (included_) {
-    offered_ = false;
-    late_.SetUsed();
-    ++used_gradients_;
-  } else if (offered_) {
-    ReviewGradient();
-  }
+  if (offered_) ReviewGradient();
   if (copies_in_round_ > absl::ZeroDuration()) copies_.Add(copies_in_round_);
   copies_in_round_ = absl::ZeroDuration();
   updates_at_finish_ = updates_;
