@@ -141,7 +141,8 @@ class SlipstreamRank {
   };
   const Buffers& buffers() const { return buffers_; }
 
-  // Why all stopped; empty: they have not. It names the round and, if they are known, the ranks.
+  // Why all ended; empty: they have not. It names the round and, if they are known, the ranks; of
+  // several that cannot go on each knows of itself.
   const std::string& fault() const { return fault_text_; }
   const std::vector<int>& fault_ranks() const { return fault_ranks_; }
 

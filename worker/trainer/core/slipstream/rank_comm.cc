@@ -171,7 +171,13 @@ void SlipstreamRank::OnExchanged(absl::Span<const double> sums, absl::Time now) 
     std::string what = named ? absl::StrCat("rank ", sums_.fault_rank, " cannot go on")
                              : absl::StrCat(sums_.fault, " ranks cannot go on");
     if (fault_) absl::StrAppend(&what, "; rank ", options_.rank, ": ", fault_reason_);
-    EndWith(what, named ? std::vector<int>{sums_.fault_rank} : std::vector<int>());
+    std::vector<int> ranks;
+    if (named) {
+      ranks.push_back(sums_.fault_rank);
+    } else if (fault_) {
+      ranks.push_back(options_.rank);
+    }
+    EndWith(what, std::move(ranks));
     return;
   }
   if (sums_.hashes_differ) {
