@@ -176,6 +176,7 @@ TEST_F(RankTest, TheGradientThatIsOfferedAtAStopStaysLate) {
   CopyNext();
   ASSERT_EQ(NextCompute().kind, Compute::kGradient);
   rank_->OrderSave(1);
+  now_ += kStep;
   RoundHeader others = Ready();
   others.save_ahead = 1;
   ASSERT_EQ(NextComm().kind, Comm::kExchange);
