@@ -19,6 +19,7 @@
 #include "worker/trainer/optimizer.h"
 #include "worker/trainer/saver.h"
 #include "worker/trainer/step_undo.h"
+#include "worker/trainer/telemetry/profiler.h"
 #include "worker/trainer/telemetry/step_timer.h"
 #include "worker/trainer/training_state.h"
 
@@ -57,6 +58,12 @@ struct TrainingParts {
   // Whether it has to be left at once. Any moment.
   std::function<bool()> is_over;
 };
+
+// Steps that may take as long as the ranks' meeting: libraries settle in the first, the
+// gradients' buckets are laid out anew after it.
+inline constexpr int64_t kStartupSteps = 2;
+
+Profiler::Options ProfilerOptions(const TrainingParts& parts);
 
 // Thread-compatible. Torch's exceptions pass through.
 class Training {
