@@ -16,6 +16,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -44,6 +45,9 @@ class SlipstreamBuffers {
   // The mean of `ranks` gradients is left in wire; running statistics of z become the mean.
   void ApplyGradients(int ranks);
 
+  // Until the device has done what the calling thread ordered. Nothing on a CPU.
+  void Synchronize() const;
+
   // XXH3 of z.
   uint64_t Hash() const;
 
@@ -66,22 +70,28 @@ class SlipstreamBuffers {
   struct Chunk {
     float* x = nullptr;
     int64_t flat = 0;
-    int64_t count = 0;
+    size_t count = 0;
   };
+  bool on_host() const { return z_.is_cpu(); }
+  int64_t Parameters() const { return static_cast<int64_t>(parameters_.size()); }
   std::vector<at::Tensor> Views(const at::Tensor& flat) const;
+  // Calls pass(i) for each of the chunks.
   template <typename F>
   void ForChunks(F pass) const;
   float* Data(int buffer) const { return buffers_[static_cast<size_t>(buffer)].data_ptr<float>(); }
   void CopyOnDevice(ComputeOrder::Copy copy, const SlipstreamRank::Buffers& names);
 
-  std::vector<at::Tensor> x_;  // Detached.
-  std::vector<at::Tensor> parameters_;
+  const std::vector<at::Tensor> parameters_;  // With their gradients.
+  std::vector<at::Tensor> x_;                 // Detached.
   int64_t values_ = 0;
   int64_t parameter_values_ = 0;
-  std::vector<Chunk> chunks_;  // Empty on another device.
   at::Tensor z_;
   std::array<at::Tensor, 3> buffers_;
   at::Tensor wire_;
+  std::vector<Chunk> chunks_;  // On a CPU.
+  // With the shapes of x; of the buffers, on other devices.
+  std::vector<at::Tensor> z_views_;
+  std::array<std::vector<at::Tensor>, 3> buffer_views_;
   std::vector<at::Tensor> z_parameters_;
   std::vector<at::Tensor> wire_parameters_;
 };

@@ -28,7 +28,9 @@
 #include "worker/trainer/comm/plan_builder.h"
 #include "worker/trainer/config.h"
 #include "worker/trainer/control.h"
+#include "worker/trainer/core/slipstream/plan.h"
 #include "worker/trainer/core/slipstream/rank.h"
+#include "worker/trainer/core/slipstream/rank_steps.h"
 #include "worker/trainer/figures.h"
 #include "worker/trainer/model/model.h"
 #include "worker/trainer/optimizer.h"
@@ -38,10 +40,11 @@ namespace paceline {
 
 // What a rank keeps of Slipstream from one generation of its job to the next.
 struct SlipstreamMemory {
+  RankSteps start{1};  // Of a training that begins: the job's steps that a checkpoint has.
   // Unset, null: it has not trained with it.
   std::optional<SlipstreamRank> rank;
   std::unique_ptr<SlipstreamBuffers> buffers;
-  SlipstreamFigures figures;  // Of the rounds that are finished.
+  SlipstreamFigures figures;
 };
 
 class Slipstream {
@@ -58,11 +61,11 @@ class Slipstream {
     Optimizer& optimizer;  // Of these parameters.
     Control& control;      // Told when a plan is prepared and when it is active.
     SlipstreamMemory& memory;
-    int64_t first_step = 0;  // Of a memory without a rank: the job's steps that are done.
   };
 
-  // With a memory without a rank the training begins, or goes on from a checkpoint: collective;
-  // model and optimizer become those of rank 0, the optimizer's only in modes of gradients.
+  // With a memory without a rank the training begins, or goes on from a checkpoint: collective; all
+  // get the model of rank 0. In a mode of gradients the optimizer's state has to be the same on all
+  // ranks.
   explicit Slipstream(const Parts& parts);
   // Joins the thread: after kEnd, after an error of Next, or when the groups have been aborted.
   ~Slipstream();
@@ -75,6 +78,7 @@ class Slipstream {
     // Of the job. kUpdate, kGradient: the 0-based one whose learning rate holds (that of a gradient
     // is taken when it is applied). kStop, kEnd: so many are done.
     int64_t step = 0;
+    int64_t ahead = 0;  // Own updates that are not in the job's steps yet, nor lost.
     // What is due at a stop, or was not done yet at the end: a multiple of the period of evaluation
     // or saves is passed; number of the newest save order that all ranks have agreed on, 0: none
     // since the stop before.
@@ -106,9 +110,9 @@ class Slipstream {
   void ReadyToLeave(int64_t generation);
 
   // Of the job, in finished rounds.
-  int64_t steps_done() const;
-  // Of the latest round with losses, over the ranks that told one; NaN: none yet.
-  double mean_loss() const;
+  RankSteps total() const;
+  int64_t steps_done() const { return total().steps(); }
+  SlipstreamPlan plan() const;  // In force.
   SlipstreamFigures figures() const;
 
  private:
