@@ -5,7 +5,6 @@
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <initializer_list>
 #include <limits>
@@ -89,6 +88,12 @@ absl::Status SlipstreamLoop::Resume() {
     const absl::Status restored = Restore();
     state_.checkpoint.reset();
     if (!restored.ok()) return RestoreError(config_.restore_from, restored);
+  }
+  if (!IsLocal(parts_.plan->plan.slipstream->mode)) {
+    // A checkpoint may hold each rank's own.
+    std::vector<at::Tensor> optimizer = TensorsOf(parts_.optimizer.Slots());
+    for (const at::Tensor& count : parts_.optimizer.StepCounts()) optimizer.push_back(count);
+    parts_.groups.all().CopyFromFirst(optimizer);
   }
   slipstream_.emplace(Slipstream::Parts{config_, parts_.groups, parts_.plan, parts_.model,
                                         parts_.optimizer, parts_.control, memory_});
@@ -197,9 +202,14 @@ absl::StatusOr<SlipstreamLoop::Order> SlipstreamLoop::RunStep(const Order& order
   report_.ExpectNorms(norms.each);
   ++own_steps_;
   state_.data = local_step_.position();
-  const absl::Duration took =
-      newest_ ? WithoutWaits(*newest_) : absl::Seconds(SecondsSince(start_ns));
-  const double loss = newest_ ? newest_->loss : std::numeric_limits<double>::quiet_NaN();
+  absl::Duration took = absl::Seconds(SecondsSince(start_ns));
+  double loss = std::numeric_limits<double>::quiet_NaN();
+  if (result.loss.is_cpu()) {
+    loss = result.loss.item<double>();
+  } else if (newest_.has_value()) {  // Nothing waits for the device.
+    took = WithoutWaits(*newest_);
+    loss = newest_->loss;
+  }
   if (updates) {
     slipstream_->OnUpdated(took, loss);
   } else {
@@ -210,8 +220,8 @@ absl::StatusOr<SlipstreamLoop::Order> SlipstreamLoop::RunStep(const Order& order
   absl::StatusOr<Order> next = Next();
   result.masked = result.masked || !next.ok() || next->kind == Order::Kind::kStop;
   const bool line = next.ok() && TakeLine(*next);
-  const double mean_loss = slipstream_->mean_loss();
-  report_.Expect(std::isfinite(mean_loss) ? at::scalar_tensor(mean_loss, at::kDouble) : at::Tensor(),
+  const std::optional<double> mean_loss = slipstream_->figures().loss;
+  report_.Expect(mean_loss ? at::scalar_tensor(*mean_loss, at::kDouble) : at::Tensor(),
                  /*gradient_group_size=*/1, line);
   parts_.timer.EndStep(result);
   profiler_.AfterStep(number_);

@@ -83,8 +83,7 @@ class SlipstreamLoop : public Training {
   int64_t number_;         // Of the latest record.
   int64_t own_steps_ = 0;  // Since the training began.
   int64_t told_steps_;     // Of the job, at the latest line.
-  // Of the newest finished record. On a device it lags by some steps, and nothing waits for it.
-  std::optional<StepRecord> newest_;
+  std::optional<StepRecord> newest_;  // That is finished: on a device it lags by some steps.
   bool after_a_break_ = false;  // Something other than a step went before.
 };
 
