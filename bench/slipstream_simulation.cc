@@ -66,6 +66,7 @@ void SlipstreamSimulation::PumpCompute(int rank) {
   self.compute = self.machine.NextCompute(now_);
   switch (self.compute.kind) {
     case ComputeOrder::Kind::kWait:
+    case ComputeOrder::Kind::kStop:  // Nothing is evaluated or saved.
     case ComputeOrder::Kind::kEnd:
       return;
     case ComputeOrder::Kind::kCopy:
@@ -116,9 +117,9 @@ void SlipstreamSimulation::Happen(const Event& event) {
     case What::kStepped:
       self.computes = false;
       if (self.compute.kind == ComputeOrder::Kind::kUpdate) {
-        self.machine.OnStepped(self.took);
+        self.machine.OnStepped(self.took, /*loss=*/1);
       } else {
-        self.machine.OnGradient(/*squared=*/1, self.took);
+        self.machine.OnGradient(/*squared=*/1, self.took, /*loss=*/1);
       }
       break;
     case What::kCopied:
