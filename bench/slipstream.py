@@ -143,15 +143,15 @@ class Run:
         steps = sum(self.within(rank, numpy.ones(len(own))) for rank in range(len(ranks)))
         figures = [rank["slipstream"] for rank in ranks if rank.get("slipstream")]
         made = sum(one["used_gradients"] + one["dropped_gradients"] for one in figures)
-        used = sum(one["used_gradients"] for one in figures) / made if made else 1
-        self.rate = used * steps / self.length
-        self.share = 100 * used * slept / self.length / len(ranks)
+        self.used = sum(one["used_gradients"] for one in figures) / made if made else 1
+        self.rate = self.used * steps / self.length
+        self.share = 100 * self.used * slept / self.length / len(ranks)
         self.busy = None
         if "waits_ns" in ranks[0]:
             busy = [(numpy.array(rank["totals_ns"]) - numpy.array(rank["waits_ns"])) / 1e9
                     for rank in ranks]
             own_s = sum(self.within(rank, busy[rank]) for rank in range(len(ranks)))
-            self.busy = 100 * used * own_s / self.length / len(ranks)
+            self.busy = 100 * self.used * own_s / self.length / len(ranks)
         self.figures = figures
         self.trained_s = last - min(starts[0] for starts in self.starts)
 
@@ -180,6 +180,7 @@ def run(args, program, ranks, kilobytes, share):
         raise RuntimeError(f"{program} with {ranks} ranks failed")
     result = Run(json.loads(done.stdout)["ranks"], args.seconds, share)
     busy = f", {result.busy:.1f} % with its computing" if result.busy else ""
+    busy += f", {result.used:.1%} of the gradients used" if result.used < 1 else ""
     print(f"{ranks} ranks, {kilobytes} KB, stalls {share:.1%}, {program}: {result.rate:.1f} "
           f"rank-steps/s, {result.share:.1f} % of the ideal{busy}, window {result.length:.0f} s",
           file=sys.stderr, flush=True)
