@@ -26,9 +26,13 @@ using ::testing::Ge;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-constexpr char kFree[] = "strategy { slipstream { mode: SLIPSTREAM_FREE } } ";
-constexpr char kDrop[] = "strategy { slipstream { mode: SLIPSTREAM_DROP } } ";
-constexpr char kSync[] = "strategy { slipstream { mode: SLIPSTREAM_SYNC } } ";
+#define PACELINE_TEST_SLIPSTREAM(mode)   \
+  "strategy { slipstream { mode: " mode \
+  " window { min_steps: 1 max_steps: 64 max_cap: 256 } } } "
+constexpr char kFree[] = PACELINE_TEST_SLIPSTREAM("SLIPSTREAM_FREE");
+constexpr char kDrop[] = PACELINE_TEST_SLIPSTREAM("SLIPSTREAM_DROP");
+constexpr char kSync[] = PACELINE_TEST_SLIPSTREAM("SLIPSTREAM_SYNC");
+constexpr char kPause[] = PACELINE_TEST_SLIPSTREAM("SLIPSTREAM_PAUSE");
 constexpr char kAdamW[] = "optimizer { adamw {} learning_rate: 0.01 } ";
 
 class SlipstreamTest : public SavingTest {
@@ -75,6 +79,7 @@ class SlipstreamTest : public SavingTest {
     size_t steps = 0;
     for (int rank = 0; rank < kRanks; ++rank) {
       const std::vector<StepRecord> records = Records(*daemon, rank);
+      ASSERT_FALSE(records.empty());
       steps += records.size();
       for (size_t i = 1; i < records.size(); ++i) EXPECT_GE(records[i].step, records[i - 1].step);
       EXPECT_LT(records.back().step, 150u);
@@ -95,7 +100,7 @@ TEST_F(SlipstreamTest, DropTrainsAllRanksToOneModel) {
 }
 
 TEST_F(SlipstreamTest, PauseTrainsAllRanksToOneModel) {
-  TrainAndCheck("strategy { slipstream { mode: SLIPSTREAM_PAUSE } } precision: PRECISION_BF16 ");
+  TrainAndCheck(absl::StrCat(kPause, "precision: PRECISION_BF16 "));
 }
 
 TEST_F(SlipstreamTest, SyncComputesWhatDdpDoes) {

@@ -14,9 +14,7 @@ class CpuPlatform : public Platform {
   c10::intrusive_ptr<c10d::Backend> Connect(const TrainerConfig& config,
                                             const Membership& membership,
                                             const c10::intrusive_ptr<c10d::Store>& store,
-                                            absl::Duration timeout) override {
-    return gloo_.Connect(config, membership, store, timeout);
-  }
+                                            absl::Duration timeout) override;
   std::string DeviceName() const override { return {}; }
   std::unique_ptr<StepTimer> MakeStepTimer(StepRingWriter& ring) override;
   std::optional<DeviceMemory> Memory() const override { return std::nullopt; }
