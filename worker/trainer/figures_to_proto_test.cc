@@ -26,7 +26,7 @@ TEST(FiguresToProtoTest, EveryValueArrives) {
   ExpectText(ToProto(ProfileResult{1, "t", "m", 2, 3, 4, 5, "e"}),
              "id: 1 trace: 't' memory: 'm' first_step: 2 steps: 3 trace_bytes: 4 dump_s: 5 "
              "error: 'e'");
-  RankFigures figures = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10.0, 11.0, 12, {}, {}, 13, 14};
+  RankFigures figures = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10.0, 11.0, 12, {}, {}, 13, 14, {}};
   figures.memory = {1, 2, 3, DeviceMemory{4, 5, 6, 7, 8, 9, 10, 11, 12}};
   figures.levels = {{2, true, 3, 4, 5}, {8, false, 6, 7, 8}};
   figures.slipstream = {
