@@ -279,11 +279,11 @@ TEST_F(SlipstreamTest, ModesChangeWhileItTrains) {
 
 TEST_F(SlipstreamTest, ProfilesAreMade) {
   const auto daemon = MakeDaemon();
-  daemon->Launch(Spec(2, absl::StrCat(kFree, "steps: 1000000 log_every: 1000 ")));
+  daemon->Launch(Spec(2, absl::StrCat(kFree, "steps: 1000000 log_every: 100 ")));
   ASSERT_TRUE(daemon->Serve([&] { return daemon->status(1).figures().step() > 0; }));
   v1::ProfileRequest request;
   request.set_id(1);
-  request.set_first_step(daemon->status(1).figures().step() + 5'000);
+  request.set_first_step(daemon->status(1).figures().step() + 2'000);
   request.set_steps(3);
   daemon->SetProfile({1}, request);
   ASSERT_TRUE(daemon->Serve([&] { return daemon->status(1).profile().id() == 1; }));
