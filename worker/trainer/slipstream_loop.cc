@@ -8,6 +8,7 @@
 #include <functional>
 #include <initializer_list>
 #include <limits>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status_macros.h"
@@ -233,13 +234,10 @@ absl::StatusOr<SlipstreamLoop::Order> SlipstreamLoop::RunStep(const Order& order
 }
 
 bool SlipstreamLoop::TakeLine(const Order& next) {
-  const int64_t done = number_ + 1;
-  if (done / config_.log_every == told_steps_ / config_.log_every &&
-      next.kind != Order::Kind::kEnd) {
-    return false;
-  }
-  told_steps_ = done;
-  return true;
+  if (next.kind == Order::Kind::kEnd) return true;
+  // This rank's own steps may have brought it there before the job is.
+  const int64_t done = std::min(number_ + 1, config_.steps - 1);
+  return std::exchange(told_steps_, done) / config_.log_every != done / config_.log_every;
 }
 
 absl::Status SlipstreamLoop::Publish() {

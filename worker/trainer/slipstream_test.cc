@@ -8,6 +8,7 @@
 #include <memory>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -26,9 +27,14 @@ using ::testing::Ge;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-constexpr char kFree[] = "strategy { slipstream { mode: SLIPSTREAM_FREE } } ";
-constexpr char kDrop[] = "strategy { slipstream { mode: SLIPSTREAM_DROP } } ";
-constexpr char kSync[] = "strategy { slipstream { mode: SLIPSTREAM_SYNC } } ";
+// Steps are so short that a round with longer windows would hold a whole training.
+#define PACELINE_TEST_SLIPSTREAM(mode)   \
+  "strategy { slipstream { mode: " mode \
+  " window { min_steps: 1 max_steps: 2 max_cap: 8 } } } "
+constexpr char kFree[] = PACELINE_TEST_SLIPSTREAM("SLIPSTREAM_FREE");
+constexpr char kDrop[] = PACELINE_TEST_SLIPSTREAM("SLIPSTREAM_DROP");
+constexpr char kSync[] = PACELINE_TEST_SLIPSTREAM("SLIPSTREAM_SYNC");
+constexpr char kPause[] = PACELINE_TEST_SLIPSTREAM("SLIPSTREAM_PAUSE");
 constexpr char kAdamW[] = "optimizer { adamw {} learning_rate: 0.01 } ";
 
 class SlipstreamTest : public SavingTest {
@@ -75,6 +81,7 @@ class SlipstreamTest : public SavingTest {
     size_t steps = 0;
     for (int rank = 0; rank < kRanks; ++rank) {
       const std::vector<StepRecord> records = Records(*daemon, rank);
+      ASSERT_FALSE(records.empty());
       steps += records.size();
       for (size_t i = 1; i < records.size(); ++i) EXPECT_GE(records[i].step, records[i - 1].step);
       EXPECT_LT(records.back().step, 150u);
@@ -95,7 +102,7 @@ TEST_F(SlipstreamTest, DropTrainsAllRanksToOneModel) {
 }
 
 TEST_F(SlipstreamTest, PauseTrainsAllRanksToOneModel) {
-  TrainAndCheck("strategy { slipstream { mode: SLIPSTREAM_PAUSE } } precision: PRECISION_BF16 ");
+  TrainAndCheck(absl::StrCat(kPause, "precision: BF16 "));
 }
 
 TEST_F(SlipstreamTest, SyncComputesWhatDdpDoes) {
@@ -111,16 +118,17 @@ TEST_F(SlipstreamTest, SyncComputesWhatDdpDoes) {
 
 TEST_F(SlipstreamTest, AStalledRankHoldsUpNobody) {
   const auto daemon = RunJob(
-      Spec(4, absl::StrCat(kFree, "steps: 400 log_every: 100 batch_per_rank: 64 model { mlp { "
+      Spec(4, absl::StrCat(kFree, "steps: 300 log_every: 100 batch_per_rank: 32 model { mlp { "
                                   "hidden: 512 hidden: 512 } } optimizer { learning_rate: 0.01 } "
                                   "allow_chaos: true chaos { rank: 1 step: 5 kind: SLEEP "
                                   "seconds: 3 } ",
                            ExportTo("final"))));
   ExpectEqualModels("final", 4);
-  EXPECT_LT(Records(*daemon, 1).size(), 300u) << "most of its time it slept";
+  EXPECT_LT(Records(*daemon, 1).size(), 200u) << "most of its time it slept";
   for (const int rank : {0, 2, 3}) {
     std::vector<StepRecord> records = Records(*daemon, rank);
-    EXPECT_GT(records.size(), 400u) << "the others have done its part, too";
+    ASSERT_FALSE(records.empty());
+    EXPECT_GT(records.size(), 300u) << "the others have done its part, too";
     records.pop_back();  // All stand still at the end.
     for (const StepRecord& record : records) {
       EXPECT_LT(record.phase_ns[static_cast<size_t>(Phase::kRoundWait)], 1'000'000'000u);
@@ -189,17 +197,18 @@ TEST_F(SlipstreamTest, GoesOnInAnyModeAndWithAnyNumberOfRanks) {
   ASSERT_TRUE(found.ok()) << found.status();
   ASSERT_FALSE(found->empty());
   const int64_t step = found->front().step;
-  for (const char* mode : {kFree, kDrop}) {
-    for (const int ranks : {4, 2, 6}) {
-      const auto resumed =
-          Resume(Spec(ranks, absl::StrCat(mode, more, SaveTo("again"), ExportTo("again"))),
-                 Checkpoint("out", step));
-      ExpectEqualModels("again", ranks);
-      for (int rank = 0; rank < ranks; ++rank) {
-        EXPECT_THAT(Values(*resumed, rank, "step"), Each(Ge(step)));
-        EXPECT_LT(Values(*resumed, rank, "mean_loss").back(),
-                  Values(*whole, 0, "mean_loss").front());
-      }
+  const std::vector<std::pair<const char*, int>> others = {
+      {kFree, 4}, {kFree, 2}, {kDrop, 4}, {kDrop, 6}};
+  for (const auto& [mode, ranks] : others) {
+    const auto resumed =
+        Resume(Spec(ranks, absl::StrCat(mode, more, SaveTo("again"), ExportTo("again"))),
+               Checkpoint("out", step));
+    ExpectEqualModels("again", ranks);
+    for (int rank = 0; rank < ranks; ++rank) {
+      EXPECT_THAT(Values(*resumed, rank, "step"), Each(Ge(step)));
+      const std::vector<double> losses = Values(*resumed, rank, "mean_loss");
+      ASSERT_FALSE(losses.empty());
+      EXPECT_LT(losses.back(), Values(*whole, 0, "loss").front());
     }
   }
   // And by another strategy.
@@ -214,7 +223,7 @@ TEST_F(SlipstreamTest, TheEndIsSavedAndNothingIsLeftToDoAfterIt) {
   Resume(spec, Checkpoint("out", 20));
   spec.set_steps(40);
   const auto resumed = Resume(spec, Checkpoint("out", 20), 3);
-  EXPECT_THAT(Values(*resumed, 1, "step"), Each(Ge(21)));
+  EXPECT_THAT(Values(*resumed, 1, "step"), Each(Ge(20)));
 }
 
 TEST_F(SlipstreamTest, ALossThatIsNoNumberNamesItsRank) {
@@ -270,11 +279,11 @@ TEST_F(SlipstreamTest, ModesChangeWhileItTrains) {
 
 TEST_F(SlipstreamTest, ProfilesAreMade) {
   const auto daemon = MakeDaemon();
-  daemon->Launch(Spec(2, absl::StrCat(kFree, "steps: 1000000 log_every: 1000 ")));
+  daemon->Launch(Spec(2, absl::StrCat(kFree, "steps: 1000000 log_every: 100 ")));
   ASSERT_TRUE(daemon->Serve([&] { return daemon->status(1).figures().step() > 0; }));
   v1::ProfileRequest request;
   request.set_id(1);
-  request.set_first_step(daemon->status(1).figures().step() + 20'000);
+  request.set_first_step(daemon->status(1).figures().step() + 2'000);
   request.set_steps(3);
   daemon->SetProfile({1}, request);
   ASSERT_TRUE(daemon->Serve([&] { return daemon->status(1).profile().id() == 1; }));

@@ -7,7 +7,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <numeric>
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
@@ -86,12 +85,11 @@ TEST(SlipstreamTest, EachModeTrainsAndAllRanksEndWithTheSameModel) {
       Collected models(4);
       RunRanks(job, [&](const TrainerConfig& config, Groups& groups) {
         SmallRank rank(config, groups, SmallPlan(1, mode));
+        const double before = rank.Evaluate();
         EXPECT_TRUE(rank.Train().ok());
+        EXPECT_LT(rank.Evaluate(), 0.8 * before);
         models.Add(config.rank(), CopyOf(rank.model));
         EXPECT_GE(rank.slipstream.steps_done(), 60);
-        const auto first = rank.losses.begin();
-        EXPECT_LT(std::accumulate(rank.losses.end() - 10, rank.losses.end(), 0.0),
-                  0.7 * std::accumulate(first, first + 10, 0.0));
         const SlipstreamFigures figures = rank.slipstream.figures();
         EXPECT_EQ(figures.mode, mode);
         EXPECT_EQ(figures.steps, rank.steps);
@@ -178,14 +176,14 @@ TEST(SlipstreamTest, APlanOfAnotherStrategyFails) {
 
 TEST(SlipstreamTest, AllRanksStopWithTheSameModelForWhatIsDue) {
   for (const Mode mode : kModes) {
-    TrainerConfig job = SmallJob(3, 40);
+    TrainerConfig job = SmallJob(3, 300);
     job.data.eval = "some";
-    job.eval_every = 15;
+    job.eval_every = 80;
     job.checkpoint.directory = "somewhere";
-    job.checkpoint.every_steps = 10;
+    job.checkpoint.every_steps = 70;
     Collected models(3);
     RunRanks(job, [&](const TrainerConfig& config, Groups& groups) {
-      SmallRank rank(config, groups, SmallPlan(1, mode));
+      SmallRank rank(config, groups, SmallPlan(1, mode, {1, 2, 8}));
       int evaluations = 0;
       int saves = 0;
       int64_t ordered = 0;
@@ -204,10 +202,8 @@ TEST(SlipstreamTest, AllRanksStopWithTheSameModelForWhatIsDue) {
         groups.all().Sum(sum);
       };
       EXPECT_TRUE(rank.Train(hooks).ok());
-      EXPECT_GE(evaluations, 1);
-      EXPECT_LE(evaluations, 2);
-      EXPECT_GE(saves, 2);
-      EXPECT_LE(saves, 4);
+      EXPECT_EQ(evaluations, 3);
+      EXPECT_EQ(saves, 4);
       EXPECT_EQ(std::max(ordered, rank.last.save_order), 7);
     });
     models.ExpectAllSame();

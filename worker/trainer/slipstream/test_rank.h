@@ -132,7 +132,6 @@ struct SmallRank {
       loss.backward();
       hooks.before_update();
       const double value = loss.item<double>();
-      losses.push_back(value);
       if (order->kind == Slipstream::Order::Kind::kGradient) {
         slipstream.OnGradient(absl::Milliseconds(1), value);
       } else {
@@ -144,6 +143,18 @@ struct SmallRank {
   }
   absl::Status Train() { return Train(Hooks()); }
 
+  // The loss for samples that nobody trains with.
+  double Evaluate() {
+    const at::NoGradGuard no_grad;
+    double sum = 0;
+    const at::Tensor mean = TensorsOf(model.buffers()).front().clone();
+    for (int64_t number = 0; number < 20; ++number) {
+      sum += model.Loss(SmallBatch(/*rank=*/99, number)).item<double>();
+    }
+    TensorsOf(model.buffers()).front().copy_(mean);
+    return sum;
+  }
+
   const TrainerConfig& config;
   FakeControl control;
   SmallModel model;
@@ -152,8 +163,7 @@ struct SmallRank {
   Slipstream slipstream;
   int64_t steps = 0;
   int waits = 0;
-  std::vector<double> losses;
-  Slipstream::Order last;
+  Slipstream::Order last;  // kEnd.
 };
 
 }  // namespace paceline

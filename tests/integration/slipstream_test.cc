@@ -1,0 +1,95 @@
+// Jobs with Slipstream: real ranks, told and asked from outside.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+
+#include "tests/integration/test_cluster.h"
+
+namespace paceline {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A step takes some 5 ms.
+v1::JobSpec Job(const TestCluster& cluster, int64_t steps) {
+  v1::JobSpec spec = cluster.SmallJob(4, steps);
+  spec.mutable_strategy()->mutable_slipstream();
+  spec.mutable_optimizer()->mutable_adamw();
+  spec.mutable_optimizer()->set_learning_rate(0.01);
+  spec.mutable_evaluation()->set_every(100);
+  spec.mutable_checkpoint()->set_directory(cluster.directory() + "/checkpoints");
+  spec.set_log_every(10);
+  spec.set_allow_chaos(true);
+  v1::Fault* slow = spec.add_chaos();
+  slow->set_rank(-1);
+  slow->set_kind(v1::SLEEP);
+  slow->set_seconds(0.005);
+  slow->set_steps(steps);
+  return spec;
+}
+
+grpc::Status ChangeMode(TestCluster& cluster, const std::string& id, v1::SlipstreamMode mode) {
+  grpc::ClientContext context;
+  v1::ChangeModeRequest request;
+  request.set_job(id);
+  request.set_request_id("mode-" + v1::SlipstreamMode_Name(mode));
+  request.set_mode(mode);
+  v1::Job job;
+  return cluster.jobs().ChangeMode(&context, request, &job);
+}
+
+v1::Job WaitForMode(TestCluster& cluster, const std::string& id, int64_t epoch,
+                    v1::SlipstreamMode mode) {
+  return cluster.WaitUntil(id, [=](const v1::Job& job) {
+    return job.plan().active_epoch() == epoch &&
+           job.ranks(3).figures().slipstream().mode() == mode;
+  });
+}
+
+TEST(SlipstreamTest, TrainsChangesItsModeSavesAndGoesOn) {
+  TestCluster cluster;
+  const std::string id = cluster.Submit(Job(cluster, 100000)).id();
+  WaitForMode(cluster, id, 1, v1::SLIPSTREAM_DROP);
+  const grpc::Status changed = ChangeMode(cluster, id, v1::SLIPSTREAM_FREE);
+  ASSERT_TRUE(changed.ok()) << changed.error_message();
+  const v1::Job free = WaitForMode(cluster, id, 2, v1::SLIPSTREAM_FREE);
+  cluster.WaitForSteps(id, free.plan().active_since_step() + 100);
+
+  // Saved at a stop, then ended.
+  grpc::ClientContext context;
+  v1::CancelJobRequest cancel;
+  cancel.set_job(id);
+  cancel.set_request_id("cancel");
+  cancel.set_save(true);
+  v1::Job cancelled;
+  ASSERT_TRUE(cluster.jobs().Cancel(&context, cancel, &cancelled).ok());
+  const v1::Job ended = cluster.WaitForEnd(id);
+  EXPECT_EQ(ended.state(), v1::CANCELLED);
+  const int64_t saved = ended.checkpoints().newest_step();
+  ASSERT_GT(saved, 100);
+  EXPECT_GE(ended.progress().step(), saved);
+  EXPECT_GE(ended.evaluation().step(), 100);
+
+  // By its old plan's mode or another one, it goes on from there.
+  grpc::ClientContext resume_context;
+  v1::ResumeJobRequest resume;
+  resume.set_job(id);
+  resume.set_request_id("resume");
+  resume.set_steps(saved + 200);
+  v1::Job resumed;
+  const grpc::Status status = cluster.jobs().Resume(&resume_context, resume, &resumed);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  const v1::Job done = cluster.WaitForEnd(id);
+  EXPECT_EQ(done.state(), v1::SUCCEEDED);
+  EXPECT_EQ(done.progress().step(), saved + 200);
+  EXPECT_EQ(done.evaluation().step(), saved + 200);
+  EXPECT_GT(done.evaluation().accuracy(), 0.9);
+  for (int rank = 0; rank < 4; ++rank) {
+    EXPECT_THAT(cluster.Log(id, rank), HasSubstr("restored step=" + std::to_string(saved)));
+  }
+}
+
+}  // namespace
+}  // namespace paceline
