@@ -39,6 +39,7 @@ std::vector<StepTimes> StepsOf(const v1::StepBatch& batch) {
     times.averaging_s = kNanosecond * static_cast<double>(record.averaging_ns());
     times.averaging_ranks = record.averaging_group_size();
     times.total_s = kNanosecond * static_cast<double>(record.total_ns());
+    times.sent_bytes = static_cast<double>(record.wire_bytes());
     times.workload = record.workload();
     times.masked = record.masked();
   }

@@ -17,6 +17,7 @@ struct StepTimes {
   double averaging_s = 0;      // Of parameters.
   int averaging_ranks = 0;     // Over so many; 0: none in this step.
   double total_s = 0;          // All of it, waits included.
+  double sent_bytes = 0;       // In all exchanges.
   double workload = 0;         // 0: not known.
   bool masked = false;         // Not typical.
 };
@@ -35,7 +36,8 @@ inline bool IsPlausible(const StepTimes& times) {
   return times.step >= 0 && is_time(times.data_wait_s) && is_time(times.forward_s) &&
          is_time(times.backward_s) && is_time(times.communication_s) &&
          is_time(times.averaging_s) && is_time(times.total_s) && times.averaging_ranks >= 0 &&
-         OwnSeconds(times) >= 0 && std::isfinite(times.workload) && times.workload >= 0;
+         OwnSeconds(times) >= 0 && std::isfinite(times.workload) && times.workload >= 0 &&
+         std::isfinite(times.sent_bytes) && times.sent_bytes >= 0;
 }
 
 }  // namespace paceline
