@@ -94,14 +94,15 @@ std::unique_ptr<CLI::App> MakeCommandLine(Program& program) {
   app->set_version_flag("--version", std::string("paceline ") + kVersion);
   AddGlobalFlags(*app, program.flags);
   AddSubmit(*app, program);
-  CLI::App* job = AddGroup(
-      *app, "job",
-      "Jobs: list, describe, logs, ladder, profile, cancel, resume, wait, watch, why, advise, "
-      "apply, decisions");
+  CLI::App* job = AddGroup(*app, "job",
+                           "Jobs: list, describe, logs, ladder, mode, profile, cancel, resume, "
+                           "wait, watch, why, advise, "
+                           "apply, decisions");
   AddJobList(*job, program);
   AddJobDescribe(*job, program);
   AddJobLogs(*job, program);
   AddJobLadder(*job, program);
+  AddJobMode(*job, program);
   AddJobProfile(*job, program);
   AddJobCancel(*job, program);
   AddJobResume(*job, program);

@@ -1,5 +1,5 @@
-// What changes jobs (`job ladder`, `profile`, `resume`, `cancel --save`, `submit --from`), and what
-// is seen of it, against a controller on a real socket.
+// What changes jobs (`job ladder`, `mode`, `profile`, `resume`, `cancel --save`, `submit --from`),
+// and what is seen of it, against a controller on a real socket.
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -172,6 +172,49 @@ TEST_F(JobChangesTest, WaitFailsWhenTheJobEndsBefore) {
   const Ran ran = Paceline({"job", "ladder", kId, "2:2", "--wait"});
   EXPECT_EQ(ran.exit, kCliFailed);
   EXPECT_THAT(ran.err, HasSubstr("ended before its ranks took epoch 2 up"));
+}
+
+TEST_F(JobChangesTest, ModeIsShownAndSentAsItIsWritten) {
+  v1::Job job = Job(1, "");
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      "slipstream { mode: SLIPSTREAM_FREE window { min_steps: 1 max_steps: 64 max_cap: 256 } }",
+      job.mutable_plan()->mutable_strategy()));
+  controller_.SetJobs({job});
+  Ran ran = Paceline({"job", "mode", "small"});
+  EXPECT_EQ(ran.exit, kCliOk) << ran.err;
+  EXPECT_EQ(ran.out,
+            "small (job-0123456789ab): slipstream free, window 1:64:256, epoch 1, since step 0\n");
+  EXPECT_THAT(controller_.modes(), IsEmpty());
+
+  ran = Paceline({"job", "mode", kId, "pause", "--window", "2:16", "--optimizer-state", "average"});
+  EXPECT_EQ(ran.exit, kCliOk) << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("epoch 2, not taken up yet: epoch 1 since step 0\n"));
+  ran = Paceline({"job", "mode", kId, "drop", "--request-id", "mine"});
+  EXPECT_EQ(ran.exit, kCliOk) << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("slipstream drop, epoch 2"));
+  ASSERT_THAT(controller_.modes(), SizeIs(2));
+  EXPECT_EQ(controller_.modes()[0].mode(), v1::SLIPSTREAM_PAUSE);
+  EXPECT_EQ(controller_.modes()[0].window().max_steps(), 16);
+  EXPECT_EQ(controller_.modes()[0].optimizer_state(), v1::OPTIMIZER_STATE_AVERAGE);
+  EXPECT_EQ(controller_.modes()[1].mode(), v1::SLIPSTREAM_DROP);
+  EXPECT_EQ(controller_.modes()[1].request_id(), "mine");
+  EXPECT_FALSE(controller_.modes()[1].has_window());
+}
+
+TEST_F(JobChangesTest, ModeThatIsNoneIsWrongUsageAndNotSent) {
+  EXPECT_EQ(Paceline({"job", "mode", kId, "fast"}).exit, kCliUsage);
+  EXPECT_THAT(Paceline({"job", "mode", kId, "--window", "4"}).err, HasSubstr("is no window"));
+  const Ran ran = Paceline({"job", "mode", kId, "--wait"});
+  EXPECT_EQ(ran.exit, kCliUsage);
+  EXPECT_THAT(ran.err, HasSubstr("nothing is to be changed"));
+  EXPECT_THAT(controller_.modes(), IsEmpty());
+}
+
+TEST_F(JobChangesTest, WaitEndsWhenAllRanksTrainInTheMode) {
+  WatchShows({"plan { epoch: 2 }", "plan { epoch: 2 active_epoch: 2 active_since_step: 128 }"});
+  const Ran ran = Paceline({"job", "mode", kId, "free", "--wait"});
+  EXPECT_EQ(ran.exit, kCliOk) << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("epoch 2, since step 128\n"));
 }
 
 TEST_F(JobChangesTest, ProfileWaitsForTheRanksAndShowsTheirFiles) {

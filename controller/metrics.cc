@@ -240,13 +240,14 @@ void ControllerMetrics::AddSteps(const v1::StepBatch& batch) {
   for (const v1::StepRecord& step : batch.records()) {
     const int64_t phases[] = {step.total_ns() - step.data_wait_ns() - step.forward_ns() -
                                   step.backward_ns() - step.communication_ns() -
-                                  step.optimizer_ns() - step.averaging_ns(),
+                                  step.optimizer_ns() - step.averaging_ns() - step.round_wait_ns(),
                               step.data_wait_ns(),
                               step.forward_ns(),
                               step.backward_ns(),
                               step.communication_ns(),
                               step.optimizer_ns(),
-                              step.averaging_ns()};
+                              step.averaging_ns(),
+                              step.round_wait_ns()};
     static_assert(std::size(phases) == v1::Phase_ARRAYSIZE);
     series.step_duration->Observe(1e-9 * step.total_ns());
     for (size_t p = 0; p < series.phase_seconds.size(); ++p) {

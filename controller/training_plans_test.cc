@@ -1,5 +1,6 @@
-// Changes of a running job over real sockets: ladders, profiles, and what ranks measure.
+// Changes of a running job over real sockets: ladders, modes, profiles, and what ranks measure.
 #include <gmock/gmock.h>
+#include <google/protobuf/text_format.h>
 
 #include "controller/testing/server_fixture.h"
 
@@ -90,6 +91,15 @@ class TrainingPlansTest : public ServerTest {
       level->set_format(format);
     }
     return jobs_->ChangeLadder(&context, request, job);
+  }
+
+  grpc::Status ChangeMode(const std::string& fields, const std::string& request_id, v1::Job* job) {
+    grpc::ClientContext context;
+    v1::ChangeModeRequest request;
+    EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(fields, &request)) << fields;
+    request.set_job(job_.id());
+    request.set_request_id(request_id);
+    return jobs_->ChangeMode(&context, request, job);
   }
 
   grpc::Status Profile(const std::vector<int>& ranks, const std::string& request_id, v1::Job* job) {
@@ -241,6 +251,88 @@ TEST_F(TrainingPlansTest, SynchronousJobKeepsItsStrategy) {
   StartJob(Spec(4));
   v1::Job job;
   const grpc::Status status = ChangeLadder({{4, 4}}, "r1", &job);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_EQ(Reason(status), "STRATEGY_FIXED");
+}
+
+v1::JobSpec SlipstreamSpec() {
+  v1::JobSpec spec = Spec(4);
+  spec.set_steps(1000);
+  spec.mutable_strategy()->mutable_slipstream()->mutable_window()->set_max_steps(8);
+  return spec;
+}
+
+TEST_F(TrainingPlansTest, SlipstreamReachesEveryTrainerFromItsFirstMoment) {
+  StartJob(SlipstreamSpec());
+  for (const v1::NodePlan& plan : plans_) {
+    EXPECT_TRUE(plan.trainers(1).spec().strategy().has_slipstream());
+    const v1::TrainingPlan& training = plan.trainers(1).plan();
+    EXPECT_EQ(training.epoch(), 1);
+    EXPECT_EQ(training.levels_size(), 0);
+    EXPECT_EQ(training.slipstream().mode(), v1::SLIPSTREAM_FREE);
+    EXPECT_EQ(training.slipstream().window().max_steps(), 8);
+    EXPECT_EQ(training.slipstream().window().max_cap(), 32);
+    EXPECT_FALSE(training.slipstream().averages_state());
+  }
+  v1::Job job;
+  EXPECT_EQ(Reason(ChangeLadder({{8, 4}}, "r1", &job)), "STRATEGY_FIXED");
+}
+
+TEST_F(TrainingPlansTest, ModeChangesWhileTheJobTrainsAlsoOverARestart) {
+  StartJob(SlipstreamSpec());
+  v1::Job job;
+  EXPECT_EQ(Reason(ChangeMode("mode: SLIPSTREAM_DROP", "early", &job)), "PLAN_PENDING");
+  ReportAndWait(1, 10);
+  ASSERT_TRUE(
+      ChangeMode("mode: SLIPSTREAM_PAUSE optimizer_state: OPTIMIZER_STATE_AVERAGE", "r2", &job)
+          .ok());
+  EXPECT_EQ(job.plan().epoch(), 2);
+  EXPECT_EQ(job.plan().active_epoch(), 1);
+  const v1::SlipstreamPlan sent =
+      ReadUntil(1, [](const v1::TrainerPlan& plan) { return plan.plan().epoch() == 2; })
+          .plan()
+          .slipstream();
+  EXPECT_EQ(sent.mode(), v1::SLIPSTREAM_PAUSE);
+  EXPECT_TRUE(sent.averages_state());
+  EXPECT_EQ(sent.window().max_steps(), 8);
+
+  workers_.clear();
+  plans_.clear();
+  Restart();
+  EXPECT_EQ(Get(job_.id()).plan().strategy().slipstream().mode(), v1::SLIPSTREAM_PAUSE);
+  for (int n = 0; n < 2; ++n) {
+    workers_.push_back(std::make_unique<PlayedWorker>(
+        channel_, Hello("w" + std::to_string(n), 2, "uid" + std::to_string(n))));
+    plans_.push_back(workers_.back()->ReadPlan(2));
+    EXPECT_TRUE(plans_.back().trainers(0).plan().slipstream().averages_state());
+  }
+  job = ReportAndWait(2, 30);
+  EXPECT_EQ(job.plan().active_epoch(), 2);
+  ASSERT_TRUE(ChangeMode("mode: SLIPSTREAM_DROP window { max_cap: 5 }", "r3", &job).ok());
+  EXPECT_EQ(job.plan().strategy().optimizer_state(), v1::OPTIMIZER_STATE_LOCAL);
+  EXPECT_EQ(job.plan().strategy().slipstream().window().max_steps(), 64) << "the default";
+  EXPECT_EQ(job.plan().strategy().slipstream().window().max_cap(), 5);
+}
+
+TEST_F(TrainingPlansTest, ModesThatCannotBeAreRefused) {
+  StartJob(SlipstreamSpec());
+  ReportAndWait(1, 10);
+  v1::Job job;
+  const grpc::Status nothing = ChangeMode("", "r1", &job);
+  EXPECT_EQ(Reason(nothing), "MODE_INVALID");
+  EXPECT_THAT(nothing.error_message(), HasSubstr("mode: is missing"));
+  const grpc::Status bounds = ChangeMode("window { min_steps: 9 max_steps: 3 }", "r2", &job);
+  EXPECT_EQ(bounds.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(bounds.error_message(), HasSubstr("window.max_steps: is 3"));
+  EXPECT_EQ(Reason(ChangeMode("optimizer_state: OPTIMIZER_STATE_AVERAGE", "r3", &job)),
+            "MODE_INVALID");
+  EXPECT_EQ(Get(job_.id()).plan().epoch(), 1);
+}
+
+TEST_F(TrainingPlansTest, OtherStrategiesHaveNoMode) {
+  StartJob(HsgdSpec());
+  v1::Job job;
+  const grpc::Status status = ChangeMode("mode: SLIPSTREAM_FREE", "r1", &job);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
   EXPECT_EQ(Reason(status), "STRATEGY_FIXED");
 }

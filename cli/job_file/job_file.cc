@@ -46,6 +46,8 @@ constexpr Dependence kDependences[] = {
     {"strategy.warmup_steps", "strategy.kind"},
     {"strategy.gradient_group_size", "strategy.kind"},
     {"strategy.optimizer_state", "strategy.kind"},
+    {"strategy.optimizer_state", "strategy.mode"},
+    {"strategy.window.max_steps", "strategy.window.min_steps"},
     {"startup_timeout_s", "collective_timeout_s"},
     {"stall_warning_s", "hang_timeout_s"},
     {"stall_warning_s", "collective_timeout_s"},

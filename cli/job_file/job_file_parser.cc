@@ -161,12 +161,12 @@ void JobFileParser::ParseKey(const JobKey& key, const std::string& path, const Y
                              Message* group) {
   const std::string name = path.substr(path.rfind('.') + 1);
   const KeyField field = FindKeyField(*group->GetDescriptor(), name);
-  if (key.type == KeyType::kGroup) {
-    ParseGroup(value, path, group->GetReflection()->MutableMessage(group, field.field));
-    return;
-  }
   Message* holder = Holder(field, path, group);
   if (holder == nullptr) return;
+  if (key.type == KeyType::kGroup) {
+    ParseGroup(value, path, holder->GetReflection()->MutableMessage(holder, field.field));
+    return;
+  }
   if (key.type == KeyType::kGroups) {
     ParseGroups(value, path, *field.field, holder);
     return;

@@ -177,6 +177,39 @@ TEST(JobFileTest, KeysOfOtherStrategiesAndModelsAreTold) {
                           "give kind local_sgd or hsgd"));
 }
 
+TEST(JobFileTest, ReadsSlipstream) {
+  const JobFile file = ParseJobFile(
+      WithModel("model: resnet18\nstrategy: {kind: slipstream, mode: pause, optimizer_state: "
+                "average,\n           window: {max_steps: 8}}\n"),
+      "/jobs");
+  for (const FileProblem& problem : file.problems) ADD_FAILURE() << problem.message;
+  const v1::Strategy& strategy = file.spec.strategy();
+  EXPECT_EQ(strategy.slipstream().mode(), v1::SLIPSTREAM_PAUSE);
+  EXPECT_EQ(strategy.slipstream().window().min_steps(), 1);
+  EXPECT_EQ(strategy.slipstream().window().max_steps(), 8);
+  EXPECT_EQ(strategy.slipstream().window().max_cap(), 32);
+  EXPECT_EQ(strategy.optimizer_state(), v1::OPTIMIZER_STATE_AVERAGE);
+  EXPECT_EQ(ParseJobFile(WithModel("model: resnet18\nstrategy: slipstream\n"), "/jobs")
+                .spec.strategy()
+                .slipstream()
+                .mode(),
+            v1::SLIPSTREAM_DROP)
+      << "with adamw";
+}
+
+TEST(JobFileTest, ProblemsOfSlipstreamAreToldAtTheirPlaces) {
+  EXPECT_THAT(Problems(WithModel("model: resnet18\nstrategy:\n  kind: slipstream\n  mode: fre\n"
+                                 "  optimizer_state: average\n"
+                                 "  window: {min_steps: 8, max_steps: 4}\n"
+                                 "gradient_format: bf16\n")),
+              ElementsAre("9:3 strategy.mode is \"fre\"; allowed is sync, drop, free, pause; did "
+                          "you mean \"free\"?",
+                          "11:26 strategy.window.max_steps is 4; allowed is min_steps (8) and more",
+                          "12:1 gradient_format is bf16; strategy slipstream sends fp32 only"));
+  EXPECT_THAT(Problems(WithModel("model: resnet18\nstrategy: {kind: hsgd, mode: free}\n")),
+              ElementsAre("7:24 strategy.mode belongs to kind slipstream; the kind is hsgd"));
+}
+
 TEST(JobFileTest, RelativePathsAreTakenFromTheFilesFolder) {
   const JobFile file = ParseJobFile(
       std::string(kSound) + "init_from: ../weights/a.pt\ncheckpoint: {directory: out/}\n",
@@ -379,8 +412,8 @@ TEST(JobFileTest, KeyOfAFieldLeavesTheChoiceOut) {
 }
 
 TEST(ExampleTest, EveryExampleIsSound) {
-  for (const char* name : {"digits-resnet18.yaml", "digits-mlp.yaml", "digits-stragglers.yaml",
-                           "llama-hsgd.yaml", "torchscript-cnn.yaml"}) {
+  for (const char* name : {"digits-resnet18.yaml", "digits-mlp.yaml", "digits-slipstream.yaml",
+                           "digits-stragglers.yaml", "llama-hsgd.yaml", "torchscript-cnn.yaml"}) {
     const absl::StatusOr<JobFile> file = ReadJobFile(std::string("deploy/examples/") + name);
     ASSERT_TRUE(file.ok()) << file.status();
     for (const FileProblem& problem : file->problems) ADD_FAILURE() << name << problem.message;

@@ -115,8 +115,8 @@ std::string Companions(const std::string& path) {
   if (absl::StartsWith(path, "checkpoint.") && path != "checkpoint.directory") {
     return "directory: /c, ";
   }
-  if (absl::StartsWith(path, "strategy.") && !absl::StrContains(path, "ladder") &&
-      path != "strategy.kind" && path != "strategy.period") {
+  if (path == "strategy.warmup_steps" || path == "strategy.gradient_group_size" ||
+      path == "strategy.optimizer_state") {
     return "kind: local_sgd, ";
   }
   return "";

@@ -75,6 +75,11 @@ optimizer: {kind: sgd, learning_rate: 0.1}
 )",
            R"(model: resnet18
 data: {train: t}
+strategy: {kind: slipstream, mode: pause, optimizer_state: average, window: {min_steps: 3}}
+optimizer: {kind: adamw, learning_rate: 0.1}
+)",
+           R"(model: resnet18
+data: {train: t}
 strategy: {kind: hsgd}
 optimizer: {kind: sgd, learning_rate: 0.1}
 )"}) {

@@ -118,6 +118,10 @@ grpc::Status Client::ChangeLadder(const v1::ChangeLadderRequest& request, v1::Jo
   return Unary([&](grpc::ClientContext* c) { return jobs_->ChangeLadder(c, request, job); });
 }
 
+grpc::Status Client::ChangeMode(const v1::ChangeModeRequest& request, v1::Job* job) {
+  return Unary([&](grpc::ClientContext* c) { return jobs_->ChangeMode(c, request, job); });
+}
+
 grpc::Status Client::ProfileJob(const v1::ProfileJobRequest& request, v1::Job* job) {
   return Unary([&](grpc::ClientContext* c) { return jobs_->Profile(c, request, job); });
 }

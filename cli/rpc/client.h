@@ -44,6 +44,7 @@ class Client {
   grpc::Status ListJobs(const v1::ListJobsRequest& request, v1::ListJobsResponse* response);
   grpc::Status CancelJob(const v1::CancelJobRequest& request, v1::Job* job);
   grpc::Status ChangeLadder(const v1::ChangeLadderRequest& request, v1::Job* job);
+  grpc::Status ChangeMode(const v1::ChangeModeRequest& request, v1::Job* job);
   grpc::Status ProfileJob(const v1::ProfileJobRequest& request, v1::Job* job);
   grpc::Status WhyJob(const v1::WhyRequest& request, v1::WhyResponse* response);
   grpc::Status AdviseJob(const v1::AdviseRequest& request, v1::JobAdvice* advice);

@@ -98,6 +98,11 @@ std::vector<v1::StreamLogsRequest> FakeController::logs() const {
   return logs_;
 }
 
+std::vector<v1::ChangeModeRequest> FakeController::modes() const {
+  const absl::MutexLock lock(&mutex_);
+  return modes_;
+}
+
 std::vector<v1::ChangeLadderRequest> FakeController::ladders() const {
   const absl::MutexLock lock(&mutex_);
   return ladders_;
@@ -247,6 +252,17 @@ grpc::Status FakeController::ChangeLadder(grpc::ServerContext*,
   *job = jobs_.front();
   job->mutable_plan()->set_epoch(2);
   *job->mutable_plan()->mutable_strategy()->mutable_hsgd()->mutable_ladder() = request->ladder();
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeController::ChangeMode(grpc::ServerContext*, const v1::ChangeModeRequest* request,
+                                        v1::Job* job) {
+  const absl::MutexLock lock(&mutex_);
+  modes_.push_back(*request);
+  if (const grpc::Status failure = NextFailure(); !failure.ok()) return failure;
+  *job = jobs_.front();
+  job->mutable_plan()->set_epoch(2);
+  job->mutable_plan()->mutable_strategy()->mutable_slipstream()->set_mode(request->mode());
   return grpc::Status::OK;
 }
 

@@ -59,6 +59,7 @@ class FakeController : public v1::JobService::Service, public v1::CheckpointServ
   std::vector<v1::SubmitJobRequest> submits() const ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<v1::CancelJobRequest> cancels() const ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<v1::ChangeLadderRequest> ladders() const ABSL_LOCKS_EXCLUDED(mutex_);
+  std::vector<v1::ChangeModeRequest> modes() const ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<v1::ProfileJobRequest> profiles() const ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<v1::ResumeJobRequest> resumes() const ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<v1::ApplyAdviceRequest> applied() const ABSL_LOCKS_EXCLUDED(mutex_);
@@ -81,9 +82,10 @@ class FakeController : public v1::JobService::Service, public v1::CheckpointServ
                      grpc::ServerWriter<v1::JobEvent>*) override;
   // Answers with the job, STOPPING, or as it is if it shall save first.
   grpc::Status Cancel(grpc::ServerContext*, const v1::CancelJobRequest*, v1::Job*) override;
-  // Answer with the first job, in epoch 2 of this ladder, or asked for profile 1.
+  // Answer with the first job, in epoch 2 of this ladder or mode, or asked for profile 1.
   grpc::Status ChangeLadder(grpc::ServerContext*, const v1::ChangeLadderRequest*,
                             v1::Job*) override;
+  grpc::Status ChangeMode(grpc::ServerContext*, const v1::ChangeModeRequest*, v1::Job*) override;
   grpc::Status Profile(grpc::ServerContext*, const v1::ProfileJobRequest*, v1::Job*) override;
   // Answers with the first job, QUEUED, its ranks and batch changed.
   grpc::Status Resume(grpc::ServerContext*, const v1::ResumeJobRequest*, v1::Job*) override;
@@ -131,6 +133,7 @@ class FakeController : public v1::JobService::Service, public v1::CheckpointServ
   std::vector<v1::SubmitJobRequest> submits_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::CancelJobRequest> cancels_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::ChangeLadderRequest> ladders_ ABSL_GUARDED_BY(mutex_);
+  std::vector<v1::ChangeModeRequest> modes_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::ProfileJobRequest> profiles_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::ResumeJobRequest> resumes_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::ApplyAdviceRequest> applied_ ABSL_GUARDED_BY(mutex_);

@@ -17,6 +17,7 @@ void AddJobDescribe(CLI::App& parent, Program& program);
 void AddJobLogs(CLI::App& parent, Program& program);
 void AddJobCancel(CLI::App& parent, Program& program);
 void AddJobLadder(CLI::App& parent, Program& program);
+void AddJobMode(CLI::App& parent, Program& program);
 void AddJobProfile(CLI::App& parent, Program& program);
 void AddJobResume(CLI::App& parent, Program& program);
 void AddJobWait(CLI::App& parent, Program& program);

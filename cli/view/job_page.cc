@@ -13,6 +13,7 @@
 #include "cli/view/ladder_text.h"
 #include "cli/view/membership_text.h"
 #include "cli/view/numbers.h"
+#include "cli/view/slipstream_text.h"
 
 namespace paceline {
 namespace {
@@ -157,6 +158,7 @@ std::string JobPage(const v1::Job& job, absl::Time now, const PageStyle& style) 
   if (job.plan().epoch() > 0) {
     AddLine(&page, "Strategy", StrategyText(job.plan().strategy()));
     AddLine(&page, "Plan", PlanText(job));
+    AddLine(&page, "Rounds", RoundsText(job));
   }
   AddCheckpointLines(&page, job, now);
   AddLine(&page, "Progress", ProgressFacts(job));
@@ -167,6 +169,8 @@ std::string JobPage(const v1::Job& job, absl::Time now, const PageStyle& style) 
   if (!changes.empty()) absl::StrAppend(&page, "\nChanges of membership:\n", changes);
   const std::string figures = FigureTable(job, style.width, style.colours);
   if (!figures.empty()) absl::StrAppend(&page, "\nFigures:\n", figures);
+  const std::string rounds = RoundTable(job, style.width, style.colours);
+  if (!rounds.empty()) absl::StrAppend(&page, "\nRounds:\n", rounds);
   if (job.has_profile()) {
     absl::StrAppend(&page, "\nProfile ", job.profile().request().id(), ":\n",
                     ProfileTable(job, style.width, style.colours));

@@ -199,6 +199,25 @@ TEST(JobPageTest, SummaryOfAResumedJobCountsItsOwnSteps) {
             "270 samples/s\n");
 }
 
+TEST(JobPageTest, RoundsOfSlipstreamHaveALineAndATable) {
+  v1::Job job = Failed();
+  EXPECT_THAT(JobPage(job, absl::FromUnixSeconds(1200), {}), Not(HasSubstr("Rounds")));
+  job.mutable_plan()->set_epoch(1);
+  job.mutable_plan()->mutable_strategy()->mutable_slipstream()->set_mode(v1::SLIPSTREAM_DROP);
+  v1::SlipstreamFigures* figures = job.mutable_ranks(0)->mutable_figures()->mutable_slipstream();
+  figures->set_mode(v1::SLIPSTREAM_DROP);
+  figures->set_rounds(40);
+  figures->set_contributing_ranks(60);
+  figures->set_contributions(38);
+  figures->set_steps(40);
+  figures->set_dropped_gradients(2);
+  const std::string page = JobPage(job, absl::FromUnixSeconds(1200), {});
+  EXPECT_THAT(page, HasSubstr("Strategy:   slipstream drop\n"));
+  EXPECT_THAT(page, HasSubstr("Rounds:     40 rounds, 75.0 % of the ranks in each, 5.0 % of the "
+                              "steps dropped\n"));
+  EXPECT_THAT(page, HasSubstr("\nRounds:\nRANK  STEPS"));
+}
+
 TEST(JobPageTest, SummaryOfAFailureTellsTheReason) {
   v1::Job job = Failed();
   job.clear_failure();

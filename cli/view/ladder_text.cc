@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "cli/text/neutral.h"
+#include "cli/view/slipstream_text.h"
 #include "common/job_spec/enum_name.h"
 
 namespace paceline {
@@ -95,6 +96,7 @@ std::string StrategyText(const v1::Strategy& strategy) {
   if (strategy.has_local_sgd()) {
     return absl::StrCat("local_sgd ", strategy.local_sgd().period(), ":all");
   }
+  if (strategy.has_slipstream()) return SlipstreamText(strategy);
   return "ddp";
 }
 

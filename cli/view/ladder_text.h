@@ -21,7 +21,7 @@ absl::StatusOr<std::vector<v1::LadderLevel>> ParseLadder(absl::string_view text)
 
 std::string LadderText(const google::protobuf::RepeatedPtrField<v1::LadderLevel>& ladder);
 
-// "hsgd 2:2,4:all", "hsgd synchronous", "local_sgd 8:all", "ddp".
+// "hsgd 2:2,4:all", "hsgd synchronous", "local_sgd 8:all", "slipstream drop", "ddp".
 std::string StrategyText(const v1::Strategy& strategy);
 
 // "rank 3 could not prepare it: ..." of the job's newest plan; empty if all could so far.

@@ -45,6 +45,9 @@ TEST(LadderTextTest, Strategies) {
   EXPECT_EQ(StrategyText(local), "local_sgd 8:all");
   EXPECT_EQ(StrategyText(Hsgd(*ParseLadder("2:2,4:all"))), "hsgd 2:2,4:all");
   EXPECT_EQ(StrategyText(Hsgd({})), "hsgd synchronous");
+  v1::Strategy slipstream;
+  slipstream.mutable_slipstream()->set_mode(v1::SLIPSTREAM_DROP);
+  EXPECT_EQ(StrategyText(slipstream), "slipstream drop");
 }
 
 }  // namespace

@@ -147,6 +147,7 @@ std::vector<SpecProblem> CheckJobSpec(const v1::JobSpec& given) {
   CheckChaos(spec, problems);
   problems.CheckEnum("stragglers.mode", spec.stragglers().mode(), *v1::StragglerMode_descriptor());
   CheckStrategy(spec.strategy(), ranks ? spec.ranks() : 0, problems);
+  CheckSlipstream(spec, problems);
   if (spec.model().resnet18().sync_batchnorm() && !spec.strategy().has_ddp()) {
     problems.Add("model.resnet18.sync_batchnorm",
                  "is true beside a strategy whose ranks do not wait for each other at every step; "

@@ -145,6 +145,7 @@ void CheckUnusedByDdp(const v1::Strategy& strategy, ProblemList& problems) {
 }  // namespace
 
 void CheckStrategy(const v1::Strategy& strategy, int ranks, ProblemList& problems) {
+  if (strategy.has_slipstream()) return;
   if (strategy.has_ddp()) {
     CheckUnusedByDdp(strategy, problems);
     return;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstdint>
 
 #include "common/job_spec/job_spec.h"
 
@@ -104,9 +105,25 @@ void FillFault(v1::Fault* fault) {
   if (!fault->has_probability()) fault->set_probability(1);
 }
 
-void FillStrategy(v1::Strategy* strategy) {
+void FillSlipstream(bool adamw, v1::Slipstream* slipstream) {
+  if (slipstream->mode() == v1::SLIPSTREAM_UNSPECIFIED) {
+    slipstream->set_mode(adamw ? v1::SLIPSTREAM_DROP : v1::SLIPSTREAM_FREE);
+  }
+  v1::SlipstreamWindow* window = slipstream->mutable_window();
+  if (window->min_steps() == 0) window->set_min_steps(1);
+  if (window->max_steps() == 0) window->set_max_steps(std::max<int64_t>(64, window->min_steps()));
+  if (window->max_cap() == 0) {
+    window->set_max_cap(4 * std::min<int64_t>(window->max_steps(), INT32_MAX / 4));
+  }
+}
+
+void FillStrategy(v1::JobSpec* spec) {
+  v1::Strategy* strategy = spec->mutable_strategy();
   if (strategy->kind_case() == v1::Strategy::KIND_NOT_SET) strategy->mutable_ddp();
   if (strategy->has_ddp()) return;
+  if (strategy->has_slipstream()) {
+    FillSlipstream(spec->optimizer().has_adamw(), strategy->mutable_slipstream());
+  }
   if (strategy->has_hsgd()) FillLadder(strategy->mutable_hsgd()->mutable_ladder());
   if (strategy->optimizer_state() == v1::OPTIMIZER_STATE_UNSPECIFIED) {
     strategy->set_optimizer_state(v1::OPTIMIZER_STATE_LOCAL);
@@ -139,7 +156,7 @@ void FillDefaults(v1::JobSpec* spec) {
   if (spec->stragglers().mode() == v1::STRAGGLER_MODE_UNSPECIFIED) {
     spec->mutable_stragglers()->set_mode(v1::STRAGGLER_MODE_ADVISE);
   }
-  FillStrategy(spec->mutable_strategy());
+  FillStrategy(spec);
   if (spec->accumulation_steps() == 0) spec->set_accumulation_steps(1);
   if (spec->on_nonfinite() == v1::NON_FINITE_UNSPECIFIED) {
     spec->set_on_nonfinite(v1::NON_FINITE_STOP);

@@ -58,6 +58,13 @@ v1::TrainingPlan MakeTrainingPlan(int64_t epoch, const v1::Strategy& strategy,
                                   const std::vector<bool>& filled) {
   v1::TrainingPlan plan;
   plan.set_epoch(epoch);
+  if (strategy.has_slipstream()) {
+    v1::SlipstreamPlan* slipstream = plan.mutable_slipstream();
+    slipstream->set_mode(strategy.slipstream().mode());
+    *slipstream->mutable_window() = strategy.slipstream().window();
+    slipstream->set_averages_state(strategy.optimizer_state() == v1::OPTIMIZER_STATE_AVERAGE);
+    return plan;
+  }
   if (strategy.has_local_sgd()) {
     AddLevel(strategy.local_sgd().period(),
              WithoutEmpty(LadderGroups(LadderScope::kAll, 0, homes), filled), v1::WIRE_FORMAT_FP32,

@@ -77,6 +77,21 @@ TEST(MakeTrainingPlanTest, ShrunkJobKeepsTheGroupsOfItsSeats) {
       << made.ShortDebugString();
 }
 
+TEST(MakeTrainingPlanTest, SlipstreamHasAModeAndAWindow) {
+  ExpectPlan(R"(slipstream {
+                  mode: SLIPSTREAM_FREE window { min_steps: 1 max_steps: 64 max_cap: 256 }
+                } optimizer_state: OPTIMIZER_STATE_LOCAL)",
+             kUneven, R"(slipstream {
+                           mode: SLIPSTREAM_FREE
+                           window { min_steps: 1 max_steps: 64 max_cap: 256 }
+                         })");
+  ExpectPlan(R"(slipstream { mode: SLIPSTREAM_PAUSE window { max_steps: 8 } }
+                optimizer_state: OPTIMIZER_STATE_AVERAGE)",
+             kUneven, R"(slipstream {
+                           mode: SLIPSTREAM_PAUSE window { max_steps: 8 } averages_state: true
+                         })");
+}
+
 TEST(MakeTrainingPlanTest, RanksWithoutAPeerOnTheirNodeAverageNoGradients) {
   ExpectPlan("local_sgd { period: 1 }", {{"a", ""}, {"b", ""}},
              "levels { period: 1 groups: 2 format: WIRE_FORMAT_FP32 }");

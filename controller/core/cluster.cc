@@ -150,10 +150,10 @@ void Cluster::On(const PinRequested& event, Moment, Actions& actions) {
   Note(job->second, JobChange::kState, actions);
 }
 
-void Cluster::On(const LadderChanged& event, Moment, Actions& actions) {
+void Cluster::On(const PlanChanged& event, Moment, Actions& actions) {
   const auto job = jobs_.find(event.job);
   if (job == jobs_.end()) return;
-  ChangeLadder(job->second, event.strategy, event.ladder);
+  ChangePlan(job->second, event.strategy, event.ladder, event.own_pace);
   Note(job->second, JobChange::kState, actions);
 }
 

@@ -67,11 +67,12 @@ struct PinRequested {
   CheckpointKey checkpoint;
   bool pinned = false;
 };
-// Requires: RefuseLadder has no objection.
-struct LadderChanged {
+// Requires: RefuseLadder or RefuseMode has no objection.
+struct PlanChanged {
   JobId job;
-  std::string strategy;  // Serialized paceline.v1.Strategy.
-  Ladder ladder = {};    // Of it.
+  std::string strategy;   // Serialized paceline.v1.Strategy.
+  Ladder ladder = {};     // Of it,
+  bool own_pace = false;  // and JobStrategy::own_pace.
 };
 // The job's ranks shall leave the node for others, and take no more places there. It happens unless
 // WhyRanksCannotMove objects.
@@ -99,7 +100,7 @@ struct ProfileOrdered {
 struct TimePassed {};
 using Event =
     std::variant<JobSubmitted, CancelRequested, SaveRequested, ResumeRequested, RemovalRequested,
-                 PinRequested, LadderChanged, ReplacementRequested, ReplacementWithdrawn,
+                 PinRequested, PlanChanged, ReplacementRequested, ReplacementWithdrawn,
                  RanksGivenUp, ProfileOrdered, NodeConnected, NodeReported, NodeDisconnected,
                  HoldRequested, UncordonRequested, NodeResumeRequested, LossDeclared,
                  CheckRequested, AutomaticDrainRequested, AutomationPauseRequested,
@@ -222,7 +223,7 @@ class Cluster {
   void On(const ResumeRequested& event, Moment now, Actions& actions);
   void On(const RemovalRequested& event, Moment now, Actions& actions);
   void On(const PinRequested& event, Moment now, Actions& actions);
-  void On(const LadderChanged& event, Moment now, Actions& actions);
+  void On(const PlanChanged& event, Moment now, Actions& actions);
   void On(const ReplacementRequested& event, Moment now, Actions& actions);
   void On(const ReplacementWithdrawn& event, Moment now, Actions& actions);
   void On(const RanksGivenUp& event, Moment now, Actions& actions);

@@ -13,10 +13,12 @@ namespace {
 // Numbers of a paceline.v1.Phase.
 constexpr int kCommunication = 4;
 constexpr int kAveraging = 6;
+constexpr int kRoundWait = 7;
 
 bool WaitsForOthers(const RankState& rank) {
   const int phase = rank.report.progress.phase;
-  return (phase == kCommunication || phase == kAveraging) && !rank.report.suspended;
+  return (phase == kCommunication || phase == kAveraging || phase == kRoundWait) &&
+         !rank.report.suspended;
 }
 
 // Since when the rank makes no step, as far as that means anything; infinite future: it does not.

@@ -11,6 +11,7 @@ namespace {
 constexpr int kForward = 2;
 constexpr int kCommunication = 4;
 constexpr int kAveraging = 6;
+constexpr int kRoundWait = 7;
 
 // Four ranks that were seen at steps 10 to 12, the last time at 5 s; `phases` then.
 MemberJob StuckJob(const std::vector<int>& phases) {
@@ -62,7 +63,7 @@ TEST(HangTest, StoppedProcessIsNoVictim) {
 }
 
 TEST(HangTest, WhenAllWaitNobodyIsTheCulprit) {
-  MemberJob played = StuckJob({kCommunication, kCommunication, kCommunication, kAveraging});
+  MemberJob played = StuckJob({kCommunication, kRoundWait, kCommunication, kAveraging});
   Hear(played.job, 25);
   const auto verdict = FindHung(played.job, At(25).steady);
   ASSERT_TRUE(verdict.has_value());

@@ -217,6 +217,7 @@ Job NewJob(JobRequest request, int64_t number, Moment now) {
   job.number = number;
   job.plan.strategy = job.request.strategy_spec;
   job.plan.ladder = job.request.strategy.ladder;
+  job.plan.own_pace = job.request.strategy.own_pace;
   job.start.directory = job.request.resume_from;
   job.created = now.wall;
   job.placed = job.started = job.ended = absl::InfinitePast();
@@ -378,7 +379,9 @@ JobProgress Summarize(const Job& job, absl::Time wall_now) {
   for (const RankState& rank : job.ranks) {
     const Progress& progress = rank.report.progress;
     if (!replaced || HasState(job, rank)) {  // A newcomer has done no step yet.
-      sum.step = any ? std::min(sum.step, progress.step) : progress.step;
+      const bool is_newer =
+          job.request.strategy.has_mode ? progress.step > sum.step : progress.step < sum.step;
+      if (!any || is_newer) sum.step = progress.step;
       any = true;
     }
     sum.loss += progress.loss / job.ranks.size();

@@ -65,6 +65,8 @@ struct JobStrategy {
   Ladder ladder = {};           // local_sgd: one level.
   int64_t warmup_steps = 0;     // By the gradients of all ranks.
   int gradient_group_size = 0;  // Thereafter; 0: those of a node.
+  bool has_mode = false;        // Slipstream: it has one, which can be changed.
+  bool own_pace = false;        // In that mode no rank waits for a slow one.
 };
 
 // What the controller was asked to run; the spec itself is opaque to core.
@@ -136,6 +138,7 @@ struct JobPlan {
   PlanEpoch epoch{1};
   std::string strategy;  // Serialized paceline.v1.Strategy.
   Ladder ladder = {};    // Of it.
+  bool own_pace = false;
 };
 
 // A profile that ranks were asked for. proto/plan.proto, ProfileRequest.
@@ -231,7 +234,7 @@ TrainerExit LostExit(const TrainerReport& last, const std::string& why);
 
 // What the ranks' progress amounts to.
 struct JobProgress {
-  int64_t step = 0;  // Completed by every rank.
+  int64_t step = 0;  // Completed by every rank; of Slipstream, by all together.
   double loss = 0;   // Mean over ranks.
   double samples_per_second = 0;
   double tokens_per_second = 0;

@@ -194,6 +194,17 @@ TEST(JobTest, SummaryIsWhatEveryRankHasDone) {
   EXPECT_EQ(sum.training, absl::Seconds(10));
 }
 
+TEST(JobTest, WithSlipstreamTheJobIsWhereTheRankIsThatKnowsMost) {
+  Job job = RunningJob();
+  job.request.strategy.has_mode = true;
+  for (const int64_t step : {10, 8}) {
+    TrainerReport report = Report(step == 10 ? 0 : 1, TrainerState::kRunning);
+    report.progress.step = step;
+    ApplyReport(job, step == 10 ? kA : kB, report, At(4));
+  }
+  EXPECT_EQ(Summarize(job, At(13).wall).step, 10);
+}
+
 TEST(JobTest, TokensAddUpAndMfuIsTheMeanOfThoseThatKnowIt) {
   Job job = RunningJob();
   EXPECT_FALSE(Summarize(job, At(4).wall).mfu.has_value());

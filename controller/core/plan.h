@@ -1,4 +1,4 @@
-// Changes of what a job's ranks agree on: its ladder.
+// Changes of what a job's ranks agree on: its ladder, or the mode of Slipstream.
 //
 // Each change has a plan epoch above all that were before. The ranks prepare it and take it up
 // by themselves, all at the same step; the next change has to wait until all of them have told
@@ -16,12 +16,13 @@
 
 namespace paceline {
 
-// Whether the job's ladder can be changed now: JOB_ENDED, STRATEGY_FIXED, PLAN_PENDING.
+// Whether the job's ladder, or mode, can be changed now: JOB_ENDED, STRATEGY_FIXED, PLAN_PENDING.
 std::optional<Refusal> RefuseLadder(const Job& job);
+std::optional<Refusal> RefuseMode(const Job& job);
 
-// Requires: RefuseLadder has no objection. `strategy` is a serialized paceline.v1.Strategy with
-// that ladder.
-void ChangeLadder(Job& job, std::string strategy, Ladder ladder);
+// Requires: RefuseLadder or RefuseMode has no objection. `strategy` is a serialized
+// paceline.v1.Strategy with that ladder and pace (JobStrategy).
+void ChangePlan(Job& job, std::string strategy, Ladder ladder, bool own_pace = false);
 
 // What all ranks train by, as far as they have told; the epoch is 0 before.
 struct ActivePlan {

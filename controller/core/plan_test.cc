@@ -46,7 +46,7 @@ TEST_F(PlanTest, QueuedJobStartsWithTheNewestLadder) {
   EXPECT_EQ(job_.plan.strategy, "first");
   for (const char* strategy : {"second", "third"}) {
     EXPECT_EQ(Reason(), "");
-    ChangeLadder(job_, strategy, {});
+    ChangePlan(job_, strategy, {});
   }
   Place();
   EXPECT_EQ(job_.plan.epoch, PlanEpoch(3));
@@ -61,7 +61,7 @@ TEST_F(PlanTest, NextChangeWaitsUntilEveryRankTrainsByTheLast) {
   EXPECT_EQ(Reason(), "PLAN_PENDING");
   EXPECT_EQ(Report(1, 1, 0), JobChange::kState);
   EXPECT_EQ(Reason(), "");
-  ChangeLadder(job_, "second", {});
+  ChangePlan(job_, "second", {});
   EXPECT_EQ(RefuseLadder(job_)->message,
             "epoch 2 of job job-1 has not been taken up yet by 2 of 2 ranks: try again when it "
             "has");
@@ -77,14 +77,14 @@ TEST_F(PlanTest, EpochThatARankCouldNotPrepareIsReplaced) {
   Place();
   Report(0, 1, 0);
   Report(1, 1, 0);
-  ChangeLadder(job_, "second", {});
+  ChangePlan(job_, "second", {});
   EXPECT_EQ(Reason(), "PLAN_PENDING");
   TrainerReport report = job_.ranks[1].report;
   report.plan.failed = PlanEpoch(2);
   report.plan.error = "rendezvous: timed out";
   EXPECT_EQ(ApplyReport(job_, kNode, report, At(3)), JobChange::kState);
   EXPECT_EQ(Reason(), "");
-  ChangeLadder(job_, "third", {});
+  ChangePlan(job_, "third", {});
   EXPECT_EQ(Reason(), "PLAN_PENDING");  // The report is of the epoch before.
   Report(0, 3, 40);
   Report(1, 3, 40);
@@ -100,6 +100,25 @@ TEST_F(PlanTest, NoPlanIsActiveBeforeTheRanksTrain) {
 TEST_F(PlanTest, SynchronousJobHasNoLadder) {
   job_.request.strategy.has_ladder = false;
   EXPECT_EQ(Reason(), "STRATEGY_FIXED");
+}
+
+TEST_F(PlanTest, SlipstreamHasAModeInsteadOfALadder) {
+  EXPECT_STREQ(RefuseMode(job_)->reason, "STRATEGY_FIXED");
+  job_.request.strategy.has_ladder = false;
+  job_.request.strategy.has_mode = true;
+  EXPECT_EQ(Reason(), "STRATEGY_FIXED");
+  EXPECT_FALSE(RefuseMode(job_).has_value());
+  Place();
+  EXPECT_STREQ(RefuseMode(job_)->reason, "PLAN_PENDING");
+  Report(0, 1, 0);
+  Report(1, 1, 0);
+  EXPECT_FALSE(RefuseMode(job_).has_value());
+  ChangePlan(job_, "drop", {}, /*own_pace=*/true);
+  EXPECT_EQ(job_.plan.epoch, PlanEpoch(2));
+  EXPECT_TRUE(job_.plan.own_pace);
+  EXPECT_STREQ(RefuseMode(job_)->reason, "PLAN_PENDING");
+  CancelJob(job_, "enough", absl::Seconds(1), At(3));
+  EXPECT_STREQ(RefuseMode(job_)->reason, "JOB_ENDED");
 }
 
 TEST_F(PlanTest, EndedAndEndingJobsAreLeftAlone) {

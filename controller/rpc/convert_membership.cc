@@ -214,7 +214,9 @@ void DecodeMembership(const v1::JobRecord& record, Job* job) {
     job->recovery.history.push_back(DecodeChange(change));
   }
   Decode(record.recovery(), &job->recovery);
-  job->plan.ladder = FromProto(record.job().plan().strategy()).ladder;
+  const JobStrategy strategy = FromProto(record.job().plan().strategy());
+  job->plan.ladder = strategy.ladder;
+  job->plan.own_pace = strategy.own_pace;
   if (record.has_recovery()) return;
   // Of a version without.
   job->recovery.started = job->generation;

@@ -1,10 +1,11 @@
-// Changes of a job that trains: its ladder, and profiles.
+// Changes of a job that trains: its ladder, its mode, and profiles.
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "common/job_spec/job_spec.h"
 #include "common/log.h"
 #include "controller/core/plan.h"
@@ -23,6 +24,39 @@ std::vector<SpecProblem> CheckPeriodic(const v1::ChangeLadderRequest& request) {
   return {{"ladder",
            "must be one fp32 level over all ranks, such as 8:all, as the job's strategy is "
            "local_sgd: submit it with hsgd for others"}};
+}
+
+// The strategy of the job's newest plan with the changes.
+v1::Strategy ChangedMode(v1::Strategy strategy, const v1::ChangeModeRequest& request) {
+  v1::Slipstream* slipstream = strategy.mutable_slipstream();
+  if (request.mode() != v1::SLIPSTREAM_UNSPECIFIED) {
+    slipstream->set_mode(request.mode());
+    if (request.mode() != v1::SLIPSTREAM_PAUSE) {
+      strategy.set_optimizer_state(v1::OPTIMIZER_STATE_LOCAL);
+    }
+  }
+  if (request.has_window()) *slipstream->mutable_window() = request.window();
+  if (request.optimizer_state() != v1::OPTIMIZER_STATE_UNSPECIFIED) {
+    strategy.set_optimizer_state(request.optimizer_state());
+  }
+  return strategy;
+}
+
+// Problems of the request's fields, when the spec's strategy has been changed by it.
+std::vector<SpecProblem> CheckChange(const v1::ChangeModeRequest& request,
+                                     const v1::JobSpec& spec) {
+  if (request.mode() == v1::SLIPSTREAM_UNSPECIFIED && !request.has_window() &&
+      request.optimizer_state() == v1::OPTIMIZER_STATE_UNSPECIFIED) {
+    return {{"mode", "is missing; give a mode, a window or an optimizer_state"}};
+  }
+  std::vector<SpecProblem> problems;
+  for (SpecProblem& problem : CheckJobSpec(spec)) {
+    absl::string_view field = problem.field;
+    if (!absl::ConsumePrefix(&field, "strategy.")) continue;
+    absl::ConsumePrefix(&field, "slipstream.");
+    problems.push_back({std::string(field), std::move(problem.message)});
+  }
+  return problems;
 }
 
 }  // namespace
@@ -57,7 +91,38 @@ void JobService::DoChangeLadder(const v1::ChangeLadderRequest& request, v1::Job*
                             << " epoch=" << job->plan.epoch.value() + 1;
          control_->ApplyRequest(
              request_id, id,
-             LadderChanged{id, strategy.SerializeAsString(), FromProto(strategy).ladder},
+             PlanChanged{id, strategy.SerializeAsString(), FromProto(strategy).ladder},
+             ReplyTo(id, reply, answer));
+       });
+}
+
+void JobService::DoChangeMode(const v1::ChangeModeRequest& request, v1::Job* reply, Answer answer) {
+  v1::ChangeModeRequest contents = request;
+  contents.clear_request_id();
+  Once(request.request_id(), Fingerprint(absl::StrCat("mode ", contents.SerializeAsString())),
+       reply, answer, [&](const ControlLoop::RequestId& request_id) {
+         const Job* job = nullptr;
+         const grpc::Status found = Find(request.job(), &job);
+         if (!found.ok()) return answer(found);
+         const std::optional<Refusal> refusal = RefuseMode(*job);
+         if (refusal.has_value()) return answer(MakeError(*refusal));
+         v1::Strategy strategy;
+         strategy.ParseFromString(job->plan.strategy);
+         v1::JobSpec spec;
+         spec.ParseFromString(job->request.spec);
+         *spec.mutable_strategy() = ChangedMode(strategy, contents);
+         FillDefaults(&spec);
+         const std::vector<SpecProblem> problems = CheckChange(contents, spec);
+         if (!problems.empty()) {
+           return answer(FieldsError("MODE_INVALID", "the change cannot be", problems));
+         }
+         const JobId id = job->request.id;
+         PACELINE_LOG(INFO) << "job_mode job=" << id.value()
+                            << " epoch=" << job->plan.epoch.value() + 1;
+         control_->ApplyRequest(
+             request_id, id,
+             PlanChanged{
+                 id, spec.strategy().SerializeAsString(), {}, FromProto(spec.strategy()).own_pace},
              ReplyTo(id, reply, answer));
        });
 }
@@ -91,6 +156,17 @@ grpc::ServerUnaryReactor* JobService::ChangeLadder(grpc::CallbackServerContext* 
   loop_->Post([=] {
     DoChangeLadder(*request, reply,
                    [reactor](const grpc::Status& status) { reactor->Finish(status); });
+  });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* JobService::ChangeMode(grpc::CallbackServerContext* context,
+                                                 const v1::ChangeModeRequest* request,
+                                                 v1::Job* reply) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  loop_->Post([=] {
+    DoChangeMode(*request, reply,
+                 [reactor](const grpc::Status& status) { reactor->Finish(status); });
   });
   return reactor;
 }

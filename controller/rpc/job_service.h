@@ -44,6 +44,9 @@ class JobService : public v1::JobService::CallbackService {
   grpc::ServerUnaryReactor* ChangeLadder(grpc::CallbackServerContext* context,
                                          const v1::ChangeLadderRequest* request,
                                          v1::Job* reply) override;
+  grpc::ServerUnaryReactor* ChangeMode(grpc::CallbackServerContext* context,
+                                       const v1::ChangeModeRequest* request,
+                                       v1::Job* reply) override;
   grpc::ServerUnaryReactor* Profile(grpc::CallbackServerContext* context,
                                     const v1::ProfileJobRequest* request, v1::Job* reply) override;
   grpc::ServerUnaryReactor* Resume(grpc::CallbackServerContext* context,
@@ -69,6 +72,7 @@ class JobService : public v1::JobService::CallbackService {
   void DoSubmit(const v1::SubmitJobRequest& request, v1::Job* reply, Answer answer);
   void DoCancel(const v1::CancelJobRequest& request, v1::Job* reply, Answer answer);
   void DoChangeLadder(const v1::ChangeLadderRequest& request, v1::Job* reply, Answer answer);
+  void DoChangeMode(const v1::ChangeModeRequest& request, v1::Job* reply, Answer answer);
   void DoProfile(const v1::ProfileJobRequest& request, v1::Job* reply, Answer answer);
   void DoResume(const v1::ResumeJobRequest& request, v1::Job* reply, Answer answer);
   void DoApplyAdvice(const v1::ApplyAdviceRequest& request, v1::RemedyDecision* reply,

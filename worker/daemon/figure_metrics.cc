@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "common/job_spec/enum_name.h"
 #include "worker/daemon/metric_names.h"
 
 namespace paceline {
@@ -24,6 +25,8 @@ std::optional<double> If(bool known, Number value) {
 std::vector<Figure> GaugesOf(const v1::RankFigures& figures, const v1::PlanStatus& plan) {
   const bool known = figures.steps() > 0;
   const v1::MemoryFigures& memory = figures.memory();
+  const v1::SlipstreamFigures& slipstream = figures.slipstream();
+  const bool rounds = slipstream.rounds() > 0;
   return {
       {kMetricTokens, If(figures.tokens_per_s() > 0, figures.tokens_per_s())},
       {kMetricMfu, If(figures.has_mfu(), figures.mfu())},
@@ -44,21 +47,43 @@ std::vector<Figure> GaugesOf(const v1::RankFigures& figures, const v1::PlanStatu
       {kMetricSmallPool, If(memory.has_small_pool(), memory.small_pool())},
       {kMetricLargePool, If(memory.has_large_pool(), memory.large_pool())},
       {kMetricCapacity, If(memory.has_capacity(), memory.capacity())},
+      {kMetricSlipstreamWindow, If(rounds, slipstream.window_s())},
+      {kMetricSlipstreamCap, If(rounds, slipstream.cap())},
+      {kMetricSlipstreamDrift, If(rounds, slipstream.drift())},
   };
 }
 
 std::vector<Figure> CountersOf(const v1::RankFigures& figures) {
   const v1::MemoryFigures& memory = figures.memory();
+  const v1::SlipstreamFigures& slipstream = figures.slipstream();
+  const bool known = figures.has_slipstream();
   return {
       {kMetricSkipped, If(figures.steps() > 0, figures.skipped_steps())},
       {kMetricAllocRetries, If(memory.has_alloc_retries(), memory.alloc_retries())},
       {kMetricOoms, If(memory.has_ooms(), memory.ooms())},
+      {kMetricSlipstreamRounds, If(known, slipstream.rounds())},
+      {kMetricSlipstreamContributingRanks, If(known, slipstream.contributing_ranks())},
+      {kMetricSlipstreamContributions, If(known, slipstream.contributions())},
+      {kMetricSlipstreamStaleRounds, If(known, slipstream.stale_rounds())},
+      {kMetricSlipstreamSteps, If(known, slipstream.steps())},
+      {kMetricSlipstreamSentUpdates, If(known, slipstream.sent_updates())},
+      {kMetricSlipstreamLostUpdates, If(known, slipstream.lost_updates())},
+      {kMetricSlipstreamUsedGradients, If(known, slipstream.used_gradients())},
+      {kMetricSlipstreamDroppedGradients, If(known, slipstream.dropped_gradients())},
+      {kMetricSlipstreamCapWait, If(known, slipstream.cap_wait_s())},
+      {kMetricSlipstreamRoundWait, If(known, slipstream.round_wait_s())},
+      {kMetricSlipstreamCollective, If(known, slipstream.collective_s())},
   };
 }
 
 prometheus::Family<prometheus::Counter>& NewCounters(prometheus::Registry& registry,
                                                      MetricName metric) {
   return prometheus::BuildCounter().Name(metric.name).Help(metric.help).Register(registry);
+}
+
+prometheus::Family<prometheus::Gauge>& NewGauges(prometheus::Registry& registry,
+                                                 MetricName metric) {
+  return prometheus::BuildGauge().Name(metric.name).Help(metric.help).Register(registry);
 }
 
 void RaiseTo(prometheus::Counter& counter, double total) {
@@ -70,12 +95,10 @@ void RaiseTo(prometheus::Counter& counter, double total) {
 FigureMetrics::FigureMetrics(prometheus::Registry& registry)
     : seconds_(NewCounters(registry, kMetricCommunicationSeconds)),
       bytes_(NewCounters(registry, kMetricCommunicationBytes)),
-      count_(NewCounters(registry, kMetricCommunications)) {
+      count_(NewCounters(registry, kMetricCommunications)),
+      modes_(NewGauges(registry, kMetricSlipstreamMode)) {
   for (const Figure& figure : GaugesOf({}, {})) {
-    gauges_.push_back(&prometheus::BuildGauge()
-                           .Name(figure.metric.name)
-                           .Help(figure.metric.help)
-                           .Register(registry));
+    gauges_.push_back(&NewGauges(registry, figure.metric));
   }
   for (const Figure& figure : CountersOf({})) {
     counters_.push_back(&NewCounters(registry, figure.metric));
@@ -112,6 +135,19 @@ void FigureMetrics::Set(const TrainerId& id, const v1::RankFigures& figures,
     RaiseTo(*counter, *counters[i].value);
   }
   for (const v1::LevelFigures& level : figures.levels()) SetLevel(trainer, level);
+  SetMode(trainer, figures.slipstream().mode());
+}
+
+void FigureMetrics::SetMode(Trainer& trainer, v1::SlipstreamMode mode) {
+  if (mode == trainer.mode) return;
+  if (trainer.mode_gauge != nullptr) modes_.Remove(trainer.mode_gauge);
+  trainer.mode = mode;
+  trainer.mode_gauge = nullptr;
+  if (mode == v1::SLIPSTREAM_UNSPECIFIED) return;
+  prometheus::Labels labels = trainer.labels;
+  labels["mode"] = EnumName(*v1::SlipstreamMode_descriptor(), mode);
+  trainer.mode_gauge = &modes_.Add(labels);
+  trainer.mode_gauge->Set(1);
 }
 
 void FigureMetrics::SetLevel(Trainer& trainer, const v1::LevelFigures& level) {
@@ -143,6 +179,7 @@ void FigureMetrics::Forget(const TrainerId& id) {
     bytes_.Remove(level.bytes);
     count_.Remove(level.count);
   }
+  if (trainer.mode_gauge != nullptr) modes_.Remove(trainer.mode_gauge);
   shown_.erase(found);
 }
 

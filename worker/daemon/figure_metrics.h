@@ -42,14 +42,18 @@ class FigureMetrics {
     std::vector<prometheus::Gauge*> gauges;        // As gauges_; null: not shown.
     std::vector<prometheus::Counter*> counters;    // As counters_; null: not shown.
     std::map<std::pair<int, bool>, Level> levels;  // By group size and whether of gradients.
+    v1::SlipstreamMode mode = v1::SLIPSTREAM_UNSPECIFIED;  // Shown; unspecified: none.
+    prometheus::Gauge* mode_gauge = nullptr;
   };
   void SetLevel(Trainer& trainer, const v1::LevelFigures& level);
+  void SetMode(Trainer& trainer, v1::SlipstreamMode mode);
 
   std::vector<Gauges*> gauges_;
   std::vector<Counters*> counters_;
   Counters& seconds_;
   Counters& bytes_;
   Counters& count_;
+  Gauges& modes_;
   std::map<TrainerId, Trainer> shown_;
 };
 

@@ -6,6 +6,7 @@
 
 #include <limits>
 #include <string>
+#include <vector>
 
 namespace paceline {
 namespace {
@@ -68,6 +69,57 @@ TEST_F(FigureMetricsTest, DeviceAndPlan) {
   EXPECT_THAT(text, HasSubstr("paceline_trainer_alloc_retries_total" + labels + "3"));
   EXPECT_THAT(text, HasSubstr("paceline_trainer_skipped_steps_total" + labels + "2"));
   EXPECT_THAT(text, HasSubstr("paceline_trainer_plan_epoch" + labels + "7"));
+}
+
+TEST_F(FigureMetricsTest, SlipstreamWithItsModeUntilForgotten) {
+  metrics_.Set(kId, figures_, {});
+  EXPECT_THAT(Text(), Not(HasSubstr("paceline_slipstream_rounds_total{")));
+  v1::SlipstreamFigures& slipstream = *figures_.mutable_slipstream();
+  slipstream.set_mode(v1::SLIPSTREAM_FREE);
+  slipstream.set_rounds(2);
+  slipstream.set_contributing_ranks(3);
+  slipstream.set_contributions(4);
+  slipstream.set_stale_rounds(5);
+  slipstream.set_steps(6);
+  slipstream.set_sent_updates(7);
+  slipstream.set_lost_updates(8);
+  slipstream.set_used_gradients(9);
+  slipstream.set_dropped_gradients(10);
+  slipstream.set_window_s(11);
+  slipstream.set_cap(12);
+  slipstream.set_cap_wait_s(13);
+  slipstream.set_round_wait_s(14);
+  slipstream.set_collective_s(15);
+  slipstream.set_drift(16);
+  metrics_.Set(kId, figures_, {});
+  const std::string labels = "{generation=\"2\",job_id=\"job-1\",rank=\"3\"} ";
+  const std::vector<std::string> names = {"rounds_total",
+                                          "contributing_ranks_total",
+                                          "contributions_total",
+                                          "stale_rounds_total",
+                                          "steps_total",
+                                          "sent_updates_total",
+                                          "lost_updates_total",
+                                          "used_gradients_total",
+                                          "dropped_gradients_total",
+                                          "window_seconds",
+                                          "cap_steps",
+                                          "cap_wait_seconds_total",
+                                          "round_wait_seconds_total",
+                                          "collective_seconds_total",
+                                          "drift"};
+  for (size_t i = 0; i < names.size(); ++i) {
+    EXPECT_THAT(Text(), HasSubstr("paceline_slipstream_" + names[i] + labels +
+                                  std::to_string(2 + i) + "\n"));
+  }
+  const std::string mode = "paceline_slipstream_mode{generation=\"2\",job_id=\"job-1\",mode=\"";
+  EXPECT_THAT(Text(), HasSubstr(mode + "free\",rank=\"3\"} 1"));
+  slipstream.set_mode(v1::SLIPSTREAM_DROP);
+  metrics_.Set(kId, figures_, {});
+  EXPECT_THAT(Text(), HasSubstr(mode + "drop\",rank=\"3\"} 1"));
+  EXPECT_THAT(Text(), Not(HasSubstr(mode + "free\"")));
+  metrics_.Forget(kId);
+  EXPECT_THAT(Text(), Not(HasSubstr("job-1")));
 }
 
 TEST_F(FigureMetricsTest, CommunicationByGroupSizeAndKindUntilForgotten) {

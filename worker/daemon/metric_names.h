@@ -3,9 +3,10 @@
 // Labels: `state`, `failure`, `phase`, and `job_id`, `generation`, `rank` of trainers on the node
 // now, as in their newest membership (spares train nothing and have no series); `group_size` and
 // `kind` (gradients, parameters) of communication; `op` (stage, blocked, write, commit, restore)
-// and `cause` (no_space, no_permission, io, not_agreed, inconsistent) of checkpoints. What a
-// trainer does not know (the MFU on an unknown device, the device's memory on a CPU, saves of a job
-// without a checkpoint directory) has no series.
+// and `cause` (no_space, no_permission, io, not_agreed, inconsistent) of checkpoints; `mode` (sync,
+// drop, free, pause) of Slipstream. What a trainer does not know (the MFU on an unknown device, the
+// device's memory on a CPU, saves of a job without a checkpoint directory, rounds of a job of
+// another strategy than slipstream) has no series.
 #ifndef WORKER_DAEMON_METRIC_NAMES_H_
 #define WORKER_DAEMON_METRIC_NAMES_H_
 
@@ -105,6 +106,49 @@ inline constexpr MetricName kMetricCommunicationBytes = {
     "paceline_trainer_communication_bytes_total", "Bytes that the rank sent in communication."};
 inline constexpr MetricName kMetricCommunications = {"paceline_trainer_communications_total",
                                                      "Means that the rank took part in."};
+
+// Of a rank of a job with strategy slipstream, as of its latest round (docs/slipstream.md).
+inline constexpr MetricName kMetricSlipstreamMode = {"paceline_slipstream_mode",
+                                                     "Mode of the latest round; value is 1."};
+inline constexpr MetricName kMetricSlipstreamRounds = {"paceline_slipstream_rounds_total",
+                                                       "Finished rounds."};
+inline constexpr MetricName kMetricSlipstreamContributingRanks = {
+    "paceline_slipstream_contributing_ranks_total",
+    "Ranks whose work was in a round, added up over the rounds."};
+inline constexpr MetricName kMetricSlipstreamContributions = {
+    "paceline_slipstream_contributions_total", "Rounds with work of this rank."};
+inline constexpr MetricName kMetricSlipstreamStaleRounds = {
+    "paceline_slipstream_stale_rounds_total",
+    "Rounds that had finished since the model that the rank's work was done on, added up over its "
+    "contributions."};
+inline constexpr MetricName kMetricSlipstreamSteps = {"paceline_slipstream_steps_total",
+                                                      "Steps of this rank."};
+inline constexpr MetricName kMetricSlipstreamSentUpdates = {
+    "paceline_slipstream_sent_updates_total", "Updates of this rank in finished rounds."};
+inline constexpr MetricName kMetricSlipstreamLostUpdates = {
+    "paceline_slipstream_lost_updates_total",
+    "Updates of this rank that were lost: not finite, or left behind."};
+inline constexpr MetricName kMetricSlipstreamUsedGradients = {
+    "paceline_slipstream_used_gradients_total", "Gradients of this rank in finished rounds."};
+inline constexpr MetricName kMetricSlipstreamDroppedGradients = {
+    "paceline_slipstream_dropped_gradients_total",
+    "Gradients of this rank that were late and dropped."};
+inline constexpr MetricName kMetricSlipstreamWindow = {
+    "paceline_slipstream_window_seconds", "Time from one round's header to the next round."};
+inline constexpr MetricName kMetricSlipstreamCap = {
+    "paceline_slipstream_cap_steps", "How far a rank may be ahead of the last finished round."};
+inline constexpr MetricName kMetricSlipstreamCapWait = {
+    "paceline_slipstream_cap_wait_seconds_total",
+    "Time that the training thread waited since it was too far ahead."};
+inline constexpr MetricName kMetricSlipstreamRoundWait = {
+    "paceline_slipstream_round_wait_seconds_total",
+    "Time that the training thread waited for a round."};
+inline constexpr MetricName kMetricSlipstreamCollective = {
+    "paceline_slipstream_collective_seconds_total",
+    "Time in the collectives that carry updates or gradients."};
+inline constexpr MetricName kMetricSlipstreamDrift = {
+    "paceline_slipstream_drift",
+    "Norm of what a rank has sent in the latest round: root mean square over those that sent."};
 
 // Of the rank's saves, and of its start from a checkpoint.
 inline constexpr MetricName kMetricCheckpointSeconds = {

@@ -15,6 +15,8 @@ static_assert(static_cast<int>(Phase::kBackward) == v1::BACKWARD);
 static_assert(static_cast<int>(Phase::kCommunication) == v1::COMMUNICATION);
 static_assert(static_cast<int>(Phase::kOptimizer) == v1::OPTIMIZER);
 static_assert(static_cast<int>(Phase::kAveraging) == v1::AVERAGING);
+static_assert(static_cast<int>(Phase::kRoundWait) == v1::ROUND_WAIT);
+static_assert(kPhases == v1::Phase_ARRAYSIZE);
 
 constexpr double kNanosPerSecond = 1e9;
 
@@ -45,6 +47,7 @@ v1::StepRecord ToProto(const StepRecord& record) {
   proto.set_grad_norm(record.grad_norm);
   proto.set_learning_rate(record.learning_rate);
   proto.set_masked(record.masked);
+  proto.set_round_wait_ns(PhaseNanos(record, Phase::kRoundWait));
   return proto;
 }
 

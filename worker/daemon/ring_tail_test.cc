@@ -91,7 +91,7 @@ TEST_F(RingTailTest, EverythingInARecordIsSent) {
             "step: 5 data_wait_ns: 11 forward_ns: 12 backward_ns: 13 communication_ns: 14 "
             "optimizer_ns: 15 total_ns: 100 samples: 8 loss: 0.5 averaging_ns: 16 "
             "averaging_group_size: 4 wire_bytes: 4096 tokens: 64 workload: 512 grad_norm: 1.5 "
-            "learning_rate: 0.25 masked: true");
+            "learning_rate: 0.25 masked: true round_wait_ns: 17");
 }
 
 TEST_F(RingTailTest, OldestRecordsAreDroppedAndCounted) {

@@ -12,11 +12,11 @@ using Word = std::atomic<uint64_t>;
 static_assert(Word::is_always_lock_free && sizeof(Word) == 8, "shared between processes");
 
 inline constexpr char kMagic[8] = {'P', 'C', 'L', 'R', 'I', 'N', 'G', '1'};
-inline constexpr uint32_t kVersion = 2;
+inline constexpr uint32_t kVersion = 3;
 inline constexpr uint32_t kLiveCells = 2;
 
 // The number of phases of a record; those of step_ring.h are checked against it.
-inline constexpr int kPhaseWords = 7;
+inline constexpr int kPhaseWords = 8;
 
 // Written once, by CreateStepRing, except `written`.
 struct Header {
@@ -56,7 +56,7 @@ struct Slot {
   Word workload_bits;
   Word loss_and_grad_norm_bits;        // The loss in the lower half.
   Word learning_rate_bits_and_masked;  // The learning rate in the lower half, then one bit.
-  char padding[48];
+  char padding[40];
 };
 static_assert(sizeof(Slot) == 192);
 

@@ -179,6 +179,8 @@ const char* PhaseName(Phase phase) {
       return "optimizer";
     case Phase::kAveraging:
       return "averaging";
+    case Phase::kRoundWait:
+      return "round_wait";
   }
   return "unknown";
 }

@@ -40,8 +40,9 @@ enum class Phase : uint32_t {
   kCommunication = 4,
   kOptimizer = 5,
   kAveraging = 6,
+  kRoundWait = 7,
 };
-inline constexpr int kPhases = 7;
+inline constexpr int kPhases = 8;
 
 // "forward", "data_wait" etc.
 const char* PhaseName(Phase phase);

@@ -52,6 +52,7 @@ void RunStep(StepRingWriter& writer, uint64_t step) {
   writer.Enter(Phase::kCommunication, step);
   writer.Enter(Phase::kOptimizer, step);
   writer.Enter(Phase::kAveraging, step);
+  writer.Enter(Phase::kRoundWait, step);
   Finish(writer, step);
 }
 

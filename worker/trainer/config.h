@@ -5,12 +5,14 @@
 #define WORKER_TRAINER_CONFIG_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/time/time.h"
 #include "common/core/ids.h"
 #include "worker/trainer/core/lr_schedule.h"
+#include "worker/trainer/core/slipstream/plan.h"
 
 namespace paceline {
 
@@ -73,11 +75,12 @@ struct PlanLevel {
 struct TrainingPlan {
   int64_t epoch = 0;
   std::vector<PlanLevel> levels;
-  std::vector<int> gradient_groups;  // After the warm-up; empty: none.
+  std::vector<int> gradient_groups;          // After the warm-up; empty: none.
+  std::optional<SlipstreamPlan> slipstream;  // Of this epoch; unset: another strategy.
 };
 
 struct StrategyConfig {
-  enum class Kind { kDdp, kLocalSgd, kHsgd };
+  enum class Kind { kDdp, kLocalSgd, kHsgd, kSlipstream };
   Kind kind = Kind::kDdp;
   int64_t warmup_steps = 0;
   bool average_optimizer_state = false;

@@ -106,6 +106,7 @@ StrategyConfig ReadStrategy(const v1::Strategy& proto) {
   StrategyConfig strategy;
   if (proto.has_local_sgd()) strategy.kind = StrategyConfig::Kind::kLocalSgd;
   if (proto.has_hsgd()) strategy.kind = StrategyConfig::Kind::kHsgd;
+  if (proto.has_slipstream()) strategy.kind = StrategyConfig::Kind::kSlipstream;
   strategy.warmup_steps = proto.warmup_steps();
   strategy.average_optimizer_state = proto.optimizer_state() == v1::OPTIMIZER_STATE_AVERAGE;
   return strategy;
@@ -122,6 +123,28 @@ WireFormat ReadWireFormat(v1::WireFormat format) {
     default:
       return WireFormat::kFp32;
   }
+}
+
+SlipstreamMode ReadMode(v1::SlipstreamMode mode) {
+  switch (mode) {
+    case v1::SLIPSTREAM_DROP:
+      return SlipstreamMode::kDrop;
+    case v1::SLIPSTREAM_FREE:
+      return SlipstreamMode::kFree;
+    case v1::SLIPSTREAM_PAUSE:
+      return SlipstreamMode::kPause;
+    default:
+      return SlipstreamMode::kSync;
+  }
+}
+
+SlipstreamPlan ReadSlipstream(int64_t epoch, const v1::SlipstreamPlan& proto) {
+  SlipstreamPlan plan;
+  plan.epoch = epoch;
+  plan.mode = ReadMode(proto.mode());
+  plan.window = {proto.window().min_steps(), proto.window().max_steps(), proto.window().max_cap()};
+  plan.averages_state = proto.averages_state();
+  return plan;
 }
 
 NonFinite ReadNonFinite(v1::NonFinite proto) {
@@ -293,6 +316,9 @@ TrainingPlan PlanFromProto(const v1::TrainingPlan& proto) {
                            ReadWireFormat(level.format())});
   }
   plan.gradient_groups.assign(proto.gradient_groups().begin(), proto.gradient_groups().end());
+  if (proto.has_slipstream()) {
+    plan.slipstream = ReadSlipstream(proto.epoch(), proto.slipstream());
+  }
   return plan;
 }
 

@@ -250,6 +250,17 @@ TEST(ConfigFromProtoTest, LlamaArrivesWithAllSizes) {
   EXPECT_TRUE(config->model.llama.checkpoint_activations);
 }
 
+TEST(ConfigFromProtoTest, SlipstreamArrives) {
+  v1::TrainerConfig proto = Parse(kWhole);
+  proto.mutable_spec()->clear_strategy();
+  proto.mutable_spec()->clear_gradient_format();
+  proto.mutable_spec()->mutable_strategy()->mutable_slipstream();
+  const absl::StatusOr<TrainerConfig> config = ConfigFromProto(proto);
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->strategy.kind, StrategyConfig::Kind::kSlipstream);
+  EXPECT_FALSE(config->strategy.average_optimizer_state);
+}
+
 TEST(ConfigFromProtoTest, OtherModelsArrive) {
   v1::TrainerConfig proto = Parse(kWhole);
   proto.mutable_spec()->mutable_model()->mutable_torchscript()->set_file("/m.pt");
@@ -297,6 +308,34 @@ TEST(PlanFromProtoTest, EveryValueArrives) {
   EXPECT_EQ(plan.levels[1].groups, std::vector<int>{4});
   EXPECT_EQ(plan.levels[1].format, WireFormat::kInt8);
   EXPECT_EQ(plan.gradient_groups, (std::vector<int>{3, 1}));
+  EXPECT_FALSE(plan.slipstream.has_value());
+}
+
+TEST(PlanFromProtoTest, EveryValueOfSlipstreamArrives) {
+  const TrainingPlan plan = PlanFromProto(ParsePlan(R"(
+        epoch: 3
+        slipstream {
+          mode: SLIPSTREAM_PAUSE
+          window { min_steps: 2 max_steps: 16 max_cap: 40 }
+          averages_state: true
+        })"));
+  ASSERT_TRUE(plan.slipstream.has_value());
+  EXPECT_EQ(plan.slipstream->epoch, 3);
+  EXPECT_EQ(plan.slipstream->mode, SlipstreamMode::kPause);
+  EXPECT_EQ(plan.slipstream->window.min_steps, 2);
+  EXPECT_EQ(plan.slipstream->window.max_steps, 16);
+  EXPECT_EQ(plan.slipstream->window.max_cap, 40);
+  EXPECT_TRUE(plan.slipstream->averages_state);
+}
+
+TEST(PlanFromProtoTest, EveryModeArrives) {
+  const auto mode = [](const std::string& name) {
+    return PlanFromProto(ParsePlan("slipstream { mode: " + name + " }")).slipstream->mode;
+  };
+  EXPECT_EQ(mode("SLIPSTREAM_SYNC"), SlipstreamMode::kSync);
+  EXPECT_EQ(mode("SLIPSTREAM_DROP"), SlipstreamMode::kDrop);
+  EXPECT_EQ(mode("SLIPSTREAM_FREE"), SlipstreamMode::kFree);
+  EXPECT_EQ(mode("SLIPSTREAM_PAUSE"), SlipstreamMode::kPause);
 }
 
 TEST(ProfileRequestFromProtoTest, EveryValueArrives) {

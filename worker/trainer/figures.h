@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "worker/trainer/core/slipstream/plan.h"
+
 namespace paceline {
 
 // Result of an evaluation over all ranks.
@@ -105,6 +107,28 @@ struct LevelFigures {
   int64_t bytes = 0;
 };
 
+// Counts and seconds are sums since the process started.
+struct SlipstreamFigures {
+  SlipstreamMode mode = SlipstreamMode::kSync;
+  int64_t rounds = 0;
+  int64_t contributing_ranks = 0;  // Sum over the rounds.
+  int64_t contributions = 0;       // Of this rank.
+  int64_t stale_rounds = 0;        // Sum over the contributions.
+  int64_t steps = 0;               // Of this rank.
+  int64_t sent_updates = 0;
+  int64_t lost_updates = 0;
+  int64_t used_gradients = 0;
+  int64_t dropped_gradients = 0;
+  double window_s = 0;
+  int64_t cap = 0;
+  double cap_wait_s = 0;
+  double round_wait_s = 0;
+  double collective_s = 0;
+  double drift = 0;
+  std::optional<double> loss;  // Mean over the job's steps in the latest round that had any. Told
+                               // as RankFigures::loss.
+};
+
 struct RankFigures {
   int64_t step = 0;
   int64_t steps = 0;
@@ -122,6 +146,7 @@ struct RankFigures {
   std::vector<LevelFigures> levels;
   double drift = 0;
   int64_t skipped_steps = 0;
+  std::optional<SlipstreamFigures> slipstream;
 };
 
 }  // namespace paceline

@@ -32,6 +32,41 @@ v1::LevelFigures ToProto(const LevelFigures& level) {
   return proto;
 }
 
+v1::SlipstreamMode ToProto(SlipstreamMode mode) {
+  switch (mode) {
+    case SlipstreamMode::kSync:
+      return v1::SLIPSTREAM_SYNC;
+    case SlipstreamMode::kDrop:
+      return v1::SLIPSTREAM_DROP;
+    case SlipstreamMode::kFree:
+      return v1::SLIPSTREAM_FREE;
+    case SlipstreamMode::kPause:
+      return v1::SLIPSTREAM_PAUSE;
+  }
+  return v1::SLIPSTREAM_UNSPECIFIED;
+}
+
+v1::SlipstreamFigures ToProto(const SlipstreamFigures& figures) {
+  v1::SlipstreamFigures proto;
+  proto.set_mode(ToProto(figures.mode));
+  proto.set_rounds(figures.rounds);
+  proto.set_contributing_ranks(figures.contributing_ranks);
+  proto.set_contributions(figures.contributions);
+  proto.set_stale_rounds(figures.stale_rounds);
+  proto.set_steps(figures.steps);
+  proto.set_sent_updates(figures.sent_updates);
+  proto.set_lost_updates(figures.lost_updates);
+  proto.set_used_gradients(figures.used_gradients);
+  proto.set_dropped_gradients(figures.dropped_gradients);
+  proto.set_window_s(figures.window_s);
+  proto.set_cap(figures.cap);
+  proto.set_cap_wait_s(figures.cap_wait_s);
+  proto.set_round_wait_s(figures.round_wait_s);
+  proto.set_collective_s(figures.collective_s);
+  proto.set_drift(figures.drift);
+  return proto;
+}
+
 v1::SaveState ToProto(SaveState state) {
   switch (state) {
     case SaveState::kWriting:
@@ -129,6 +164,7 @@ v1::RankFigures ToProto(const RankFigures& figures) {
   for (const LevelFigures& level : figures.levels) *proto.add_levels() = ToProto(level);
   proto.set_drift(figures.drift);
   proto.set_skipped_steps(figures.skipped_steps);
+  if (figures.slipstream.has_value()) *proto.mutable_slipstream() = ToProto(*figures.slipstream);
   return proto;
 }
 

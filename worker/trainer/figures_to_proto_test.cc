@@ -26,9 +26,11 @@ TEST(FiguresToProtoTest, EveryValueArrives) {
   ExpectText(ToProto(ProfileResult{1, "t", "m", 2, 3, 4, 5, "e"}),
              "id: 1 trace: 't' memory: 'm' first_step: 2 steps: 3 trace_bytes: 4 dump_s: 5 "
              "error: 'e'");
-  RankFigures figures = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10.0, 11.0, 12, {}, {}, 13, 14};
+  RankFigures figures = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10.0, 11.0, 12, {}, {}, 13, 14, {}};
   figures.memory = {1, 2, 3, DeviceMemory{4, 5, 6, 7, 8, 9, 10, 11, 12}};
   figures.levels = {{2, true, 3, 4, 5}, {8, false, 6, 7, 8}};
+  figures.slipstream = {
+      SlipstreamMode::kFree, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, {}};
   ExpectText(ToProto(figures), R"(
     step: 1 steps: 2 training_s: 3 wall_s: 4 loss: 5 grad_norm: 6 learning_rate: 7
     samples_per_s: 8 tokens_per_s: 9 mfu: 10 mfu_wall: 11 data_wait_share: 12
@@ -36,7 +38,23 @@ TEST(FiguresToProtoTest, EveryValueArrives) {
              reserved_peak: 7 small_pool: 8 large_pool: 9 capacity: 10 alloc_retries: 11 ooms: 12 }
     levels { group_size: 2 gradients: true count: 3 seconds: 4 bytes: 5 }
     levels { group_size: 8 count: 6 seconds: 7 bytes: 8 }
-    drift: 13 skipped_steps: 14)");
+    drift: 13 skipped_steps: 14
+    slipstream { mode: SLIPSTREAM_FREE rounds: 2 contributing_ranks: 3 contributions: 4
+                 stale_rounds: 5 steps: 6 sent_updates: 7 lost_updates: 8 used_gradients: 9
+                 dropped_gradients: 10 window_s: 11 cap: 12 cap_wait_s: 13 round_wait_s: 14
+                 collective_s: 15 drift: 16 })");
+}
+
+TEST(FiguresToProtoTest, EveryModeHasItsName) {
+  const auto mode = [](SlipstreamMode value) {
+    RankFigures figures;
+    figures.slipstream.emplace().mode = value;
+    return ToProto(figures).slipstream().mode();
+  };
+  EXPECT_EQ(mode(SlipstreamMode::kSync), v1::SLIPSTREAM_SYNC);
+  EXPECT_EQ(mode(SlipstreamMode::kDrop), v1::SLIPSTREAM_DROP);
+  EXPECT_EQ(mode(SlipstreamMode::kFree), v1::SLIPSTREAM_FREE);
+  EXPECT_EQ(mode(SlipstreamMode::kPause), v1::SLIPSTREAM_PAUSE);
 }
 
 TEST(FiguresToProtoTest, EveryValueOfCheckpointsArrives) {
@@ -77,6 +95,7 @@ TEST(FiguresToProtoTest, WhatIsNotKnownStaysUnset) {
   EXPECT_FALSE(figures.has_mfu_wall());
   EXPECT_FALSE(figures.memory().has_active());
   EXPECT_FALSE(figures.memory().has_ooms());
+  EXPECT_FALSE(figures.has_slipstream());
 }
 
 }  // namespace

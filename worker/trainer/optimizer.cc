@@ -33,17 +33,18 @@ std::optional<at::Tensor> Optional(const at::Tensor& tensor) {
 class SgdOptimizer : public Optimizer {
  public:
   SgdOptimizer(const OptimizerConfig& config, std::vector<at::Tensor> parameters)
-      : config_(config), parameters_(std::move(parameters)) {
+      : Optimizer(std::move(parameters)), config_(config) {
     if (config_.momentum == 0) return;
     // From zero, the first step's velocity is its gradient, as torch.optim.SGD has it.
     for (const at::Tensor& p : parameters_) velocities_.push_back(at::zeros_like(p.detach()));
   }
 
-  void Step(const at::Tensor& learning_rate, const at::Tensor& skip) override {
+  void Update(const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& gradients,
+              const at::Tensor& learning_rate, const at::Tensor& skip) override {
     at::NoGradGuard no_grad;
-    at::_fused_sgd_(parameters_, TakeGradients(parameters_), velocities_, config_.weight_decay,
-                    config_.momentum, learning_rate, /*dampening=*/0, config_.nesterov,
-                    /*maximize=*/false, /*is_first_step=*/false, /*grad_scale=*/{}, Optional(skip));
+    at::_fused_sgd_(parameters, gradients, velocities_, config_.weight_decay, config_.momentum,
+                    learning_rate, /*dampening=*/0, config_.nesterov, /*maximize=*/false,
+                    /*is_first_step=*/false, /*grad_scale=*/{}, Optional(skip));
   }
 
   std::vector<OptimizerSlot> Slots() const override {
@@ -54,14 +55,13 @@ class SgdOptimizer : public Optimizer {
 
  private:
   const OptimizerConfig config_;
-  const std::vector<at::Tensor> parameters_;
   std::vector<at::Tensor> velocities_;  // Empty without momentum.
 };
 
 class AdamWOptimizer : public Optimizer {
  public:
   AdamWOptimizer(const OptimizerConfig& config, std::vector<at::Tensor> parameters)
-      : config_(config), parameters_(std::move(parameters)) {
+      : Optimizer(std::move(parameters)), config_(config) {
     for (const at::Tensor& p : parameters_) {
       means_.push_back(at::zeros_like(p.detach()));
       squares_.push_back(at::zeros_like(p.detach()));
@@ -69,13 +69,14 @@ class AdamWOptimizer : public Optimizer {
     }
   }
 
-  void Step(const at::Tensor& learning_rate, const at::Tensor& skip) override {
+  void Update(const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& gradients,
+              const at::Tensor& learning_rate, const at::Tensor& skip) override {
     at::NoGradGuard no_grad;
     at::_foreach_add_(steps_, 1);
-    at::_fused_adamw_(parameters_, TakeGradients(parameters_), means_, squares_,
-                      /*max_exp_avg_sqs=*/{}, steps_, learning_rate, config_.beta1, config_.beta2,
-                      config_.weight_decay, config_.epsilon, /*amsgrad=*/false,
-                      /*maximize=*/false, /*grad_scale=*/{}, Optional(skip));
+    at::_fused_adamw_(parameters, gradients, means_, squares_, /*max_exp_avg_sqs=*/{}, steps_,
+                      learning_rate, config_.beta1, config_.beta2, config_.weight_decay,
+                      config_.epsilon, /*amsgrad=*/false, /*maximize=*/false, /*grad_scale=*/{},
+                      Optional(skip));
     if (skip.defined()) at::_foreach_add_(steps_, skip, /*alpha=*/-1);
   }
 
@@ -86,13 +87,18 @@ class AdamWOptimizer : public Optimizer {
 
  private:
   const OptimizerConfig config_;
-  const std::vector<at::Tensor> parameters_;
   std::vector<at::Tensor> means_;
   std::vector<at::Tensor> squares_;
   std::vector<at::Tensor> steps_;  // The kernel wants one per parameter.
 };
 
 }  // namespace
+
+Optimizer::Optimizer(std::vector<at::Tensor> parameters) : parameters_(std::move(parameters)) {}
+
+void Optimizer::Step(const at::Tensor& learning_rate, const at::Tensor& skip) {
+  Update(parameters_, TakeGradients(parameters_), learning_rate, skip);
+}
 
 std::vector<at::Tensor> TensorsOf(const std::vector<OptimizerSlot>& slots) {
   std::vector<at::Tensor> tensors;

@@ -33,7 +33,13 @@ class Optimizer {
   // undefined: unless it is 0, parameters and state stay as they are. Both are read on the
   // device, so that a recorded step may be repeated with others. Throws when a parameter has
   // no gradient.
-  virtual void Step(const at::Tensor& learning_rate, const at::Tensor& skip) = 0;
+  void Step(const at::Tensor& learning_rate, const at::Tensor& skip);
+
+  // The same, with the same state, of `parameters` in the place of its own: others of the same
+  // shapes, in the same order.
+  virtual void Update(const std::vector<at::Tensor>& parameters,
+                      const std::vector<at::Tensor>& gradients, const at::Tensor& learning_rate,
+                      const at::Tensor& skip) = 0;
 
   // What it keeps between steps with the shape of the parameters: nothing (SGD without momentum),
   // their "momentum_buffer", or (AdamW) "exp_avg" and "exp_avg_sq".
@@ -42,6 +48,11 @@ class Optimizer {
   // Steps that it has made, as a float scalar for each parameter: all of one value. Empty if it
   // does not count.
   virtual std::vector<at::Tensor> StepCounts() const = 0;
+
+ protected:
+  explicit Optimizer(std::vector<at::Tensor> parameters);
+
+  const std::vector<at::Tensor> parameters_;
 };
 
 // The tensors of all slots, one slot after the other: what is averaged if the optimizer's state is.

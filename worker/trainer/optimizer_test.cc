@@ -121,6 +121,24 @@ TEST(OptimizerTest, StateHasOneTensorPerParameterAndMoment) {
   EXPECT_EQ(MakeOptimizer(config, {parameter})->Slots().size(), 2);
 }
 
+TEST(OptimizerTest, UpdatesOtherTensorsWithTheSameState) {
+  for (const auto kind : {OptimizerConfig::Kind::kSgd, OptimizerConfig::Kind::kAdamW}) {
+    OptimizerConfig config;
+    config.kind = kind;
+    config.momentum = 0.9;
+    const at::Tensor own = at::full({1}, 7.0).requires_grad_(true);
+    const std::unique_ptr<Optimizer> optimizer = MakeOptimizer(config, {own});
+    const at::Tensor other = at::full({1}, 1.0);
+    const std::vector<float> expected = Train(config);
+    for (int step = 0; step < 4; ++step) {
+      optimizer->Update({other}, {at::full({1}, kGradients[step])},
+                        at::full({}, kRates[step], at::kDouble), {});
+      EXPECT_EQ(other.item<float>(), expected[static_cast<size_t>(step)]);
+    }
+    EXPECT_EQ(own.detach().item<float>(), 7);
+  }
+}
+
 TEST(OptimizerTest, MissingGradientIsAnErrorAndNotSkipped) {
   at::Tensor parameter = at::full({1}, 1.0).requires_grad_(true);
   const std::unique_ptr<Optimizer> optimizer = MakeOptimizer({}, {parameter});

@@ -39,13 +39,9 @@ ProgressReport::ProgressReport(const Parts& parts)
   }
 }
 
-bool ProgressReport::LineIsDue(int64_t step) const {
-  const int64_t done = step + 1;
-  return done % parts_.config.log_every == 0 || done == parts_.config.steps;
-}
-
-void ProgressReport::Expect(int64_t step, at::Tensor mean_loss, int gradient_group_size) {
-  expected_.push_back({step, std::move(norms_), std::move(mean_loss), gradient_group_size});
+void ProgressReport::Expect(at::Tensor mean_loss, int gradient_group_size, bool ends_interval) {
+  expected_.push_back(
+      {std::move(norms_), std::move(mean_loss), gradient_group_size, ends_interval});
 }
 
 absl::Status ProgressReport::Publish(const std::vector<StepRecord>& records) {
@@ -59,7 +55,7 @@ absl::Status ProgressReport::Publish(const std::vector<StepRecord>& records) {
     if (!taken || !std::isfinite(record.loss)) {
       PACELINE_RETURN_IF_ERROR(Judge(record, expected));
     }
-    if (LineIsDue(expected.step)) EndInterval();
+    if (expected.ends_interval) EndInterval();
   }
   return absl::OkStatus();
 }
@@ -123,12 +119,11 @@ void ProgressReport::EndInterval() {
   training_seconds_ += figures.wall_s;
   if (mean_loss_.has_value()) figures.loss = *mean_loss_;
   figures.memory = Memory(training_seconds_);
-  figures.levels = parts_.strategy.figures();
+  parts_.add_figures(&figures);
   for (LevelFigures& level : figures.levels) {
     level.seconds = (level.gradients ? parts_.communication.gradients
                                      : parts_.communication.parameters)[level.group_size];
   }
-  figures.drift = parts_.strategy.drift();
   parts_.control.SetFigures(figures);
 
   const StepRecord& last = interval_.last();

@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -24,10 +25,10 @@
 #include "absl/status/status.h"
 #include "worker/ring/step_ring.h"
 #include "worker/trainer/comm/platform.h"
-#include "worker/trainer/comm/strategy.h"
 #include "worker/trainer/config.h"
 #include "worker/trainer/control.h"
 #include "worker/trainer/core/trend.h"
+#include "worker/trainer/figures.h"
 #include "worker/trainer/model/model.h"
 #include "worker/trainer/telemetry/interval.h"
 
@@ -49,20 +50,18 @@ class ProgressReport {
     const Model& model;
     Control& control;
     Platform& platform;
-    const Strategy& strategy;
+    // Adds what the strategy knows; levels without seconds.
+    std::function<void(RankFigures* figures)> add_figures;
     CommunicationSeconds& communication;  // Goes on from what it is.
   };
 
   explicit ProgressReport(const Parts& parts);
 
-  // A line is written for this step (0-based).
-  bool LineIsDue(int64_t step) const;
-
   // Keep what belongs to a step until its record is finished: the norm of each parameter's
-  // gradient, on the device; then the mean loss on its way to the host (or undefined), and of
-  // how many ranks the gradients are the mean.
+  // gradient, on the device; then the mean loss on its way to the host (or undefined), of how many
+  // ranks the gradients are the mean, and whether an interval ends with it.
   void ExpectNorms(at::Tensor norms) { norms_ = std::move(norms); }
-  void Expect(int64_t step, at::Tensor mean_loss, int gradient_group_size);
+  void Expect(at::Tensor mean_loss, int gradient_group_size, bool ends_interval);
 
   // Takes the records of steps that were expected, in order. An error when a loss or gradient
   // was not finite and the job is to stop then: Unavailable when this rank's own loss was
@@ -71,10 +70,10 @@ class ProgressReport {
 
  private:
   struct Expected {
-    int64_t step = 0;
     at::Tensor norms;
     at::Tensor mean_loss;
     int gradient_group_size = 1;
+    bool ends_interval = false;
   };
 
   void CountCommunication(const StepRecord& record, int gradient_group_size);

@@ -22,9 +22,11 @@
 #include "worker/trainer/comm/connections.h"
 #include "worker/trainer/meeting.h"
 #include "worker/trainer/session.h"
+#include "worker/trainer/slipstream_loop.h"
 #include "worker/trainer/succession.h"
 #include "worker/trainer/telemetry/host_memory.h"
 #include "worker/trainer/train_loop.h"
+#include "worker/trainer/training.h"
 
 namespace paceline {
 namespace {
@@ -34,7 +36,7 @@ struct GenerationParts {
   TrainerConfig config;
   Connected connected;
   std::optional<Succession> succession;
-  std::optional<TrainLoop> loop;
+  std::unique_ptr<Training> training;
 };
 
 // For what is made on request or by an accident: the job's output, if it has one.
@@ -97,7 +99,7 @@ absl::Status Enter(Session& session, GenerationParts& generation, const Assignme
                                     return Connect(session, next, next.plan, platform);
                                   });
   }
-  generation.loop.emplace(TrainLoop::Parts{
+  const TrainingParts parts{
       config, generation.connected.plan, *session.train_data, session.eval_data.get(),
       *session.model, *session.optimizer, session.state, begins,
       session.undo ? &*session.undo : nullptr, session.saver ? &*session.saver : nullptr, groups,
@@ -106,12 +108,17 @@ absl::Status Enter(Session& session, GenerationParts& generation, const Assignme
         return generation.succession.has_value() && generation.succession->AfterStep(steps_done);
       },
       [&conductor] { return conductor.HasSuccessor(); },
-      [&conductor] { return conductor.is_over(); }});
+      [&conductor] { return conductor.is_over(); }};
+  if (config.strategy.kind == StrategyConfig::Kind::kSlipstream) {
+    generation.training = std::make_unique<SlipstreamLoop>(parts);
+  } else {
+    generation.training = std::make_unique<TrainLoop>(parts);
+  }
   session.state.position.generation = config.member.generation;
   PACELINE_LOG(INFO) << "met generation=" << config.member.generation
                      << " meeting_ms=" << absl::ToDoubleMilliseconds(met_at - connected_at)
                      << " preparing_ms=" << absl::ToDoubleMilliseconds(absl::Now() - met_at);
-  return generation.loop->Resume();
+  return generation.training->Resume();
 }
 
 absl::StatusOr<TrainEnd> TrainGeneration(Session& session, GenerationParts& generation,
@@ -127,13 +134,13 @@ absl::StatusOr<TrainEnd> TrainGeneration(Session& session, GenerationParts& gene
                      << " step=" << session.state.position.step
                      << " threads=" << generation.config.threads
                      << " device=" << session.model->device().str();
-  return generation.loop->Run();
+  return generation.training->Run();
 }
 
 // What belongs to the generation but for its groups ends; its state stays.
 void Leave(GenerationParts& generation) {
-  if (generation.loop.has_value()) generation.loop->Leave();
-  generation.loop.reset();
+  if (generation.training != nullptr) generation.training->Leave();
+  generation.training.reset();
   generation.succession.reset();
 }
 

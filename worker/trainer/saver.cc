@@ -62,11 +62,9 @@ Saver::Saver(const Parts& parts, const CheckpointFigures& restored)
 
 Saver::~Saver() { Leave(); }
 
-void Saver::Enter(const Generation& generation, int64_t steps_done, SaverMemory* memory) {
+void Saver::Enter(const Generation& generation, SaverMemory* memory) {
   generation_.emplace(generation);
   memory_ = memory;
-  due_.reset();
-  if (memory->due) due_ = Due{0, false};
   const Member& member = generation.config.member;
   {
     const absl::MutexLock lock(&mu_);
@@ -75,22 +73,11 @@ void Saver::Enter(const Generation& generation, int64_t steps_done, SaverMemory*
   }
   shards_.SetPlace(member.rank, member.world_size);
   if (parts_.config.checkpoint.expected && !std::exchange(reserved_, true)) {
-    shards_.Reserve(BytesOf(PartOfRank(State(), member.rank, member.world_size)));
+    shards_.Reserve(BytesOf(PartOfRank(generation.state(), member.rank, member.world_size)));
   }
-  agreement_ = std::make_unique<SaveAgreement>(
-      SaveAgreement::Events{[this](int64_t order, int64_t promise) {
-                              return generation_->groups.GreatestOfAll(
-                                  absl::StrCat("save/", order), promise, SaveAgreement::kPatience);
-                            },
-                            [this](int64_t order, const std::string& why) {
-                              SaveStatus save = NewStatus();
-                              save.order = order;
-                              Fail(save, SaveFailure::kNotAgreed, why);
-                            }},
-      steps_done);
   parts_.control.SetCheckpointListener(
       [this, done = memory->last_order](const CheckpointPlan& plan) {
-        if (plan.save.number > done) agreement_->Propose(plan.save);
+        if (plan.save.number > done) generation_->on_order(plan.save);
         for (const int64_t step : plan.commit_steps) Commit(step);
       });
 }
@@ -98,9 +85,7 @@ void Saver::Enter(const Generation& generation, int64_t steps_done, SaverMemory*
 void Saver::Leave() {
   if (!generation_.has_value()) return;
   parts_.control.SetCheckpointListener(nullptr);
-  agreement_.reset();
   BeforeChange();
-  memory_->due = due_.has_value() && due_->order == 0;
   generation_.reset();
   const absl::MutexLock lock(&mu_);
   durable_.clear();
@@ -114,31 +99,10 @@ SaveStatus Saver::NewStatus() {
   return save;
 }
 
-bool Saver::AfterStep(int64_t steps_done, bool all_equal) {
-  const int64_t every = parts_.config.checkpoint.every_steps;
-  if (every > 0 && steps_done % every == 0 && !due_) due_ = Due{0, false};
-  absl::Duration waited;
-  if (const std::optional<SaveOrder> order = agreement_->AfterStep(steps_done, &waited)) {
-    due_ = Due{order->number, order->now};
-  }
-  const Clock::time_point start = Clock::now();
-  const bool save = due_ && steps_done < parts_.config.steps && (all_equal || due_->now);
-  if (save) {
-    if (!all_equal) generation_->strategy.AverageAll();
-    const int64_t order = std::exchange(due_, std::nullopt)->order;
-    Save(steps_done, order, /*must=*/order != 0 || parts_.config.checkpoint.wait_when_busy);
-  }
-  CountBlocked(absl::ToDoubleSeconds(waited) + (save ? SecondsSince(start) : 0));
-  return save || waited > absl::ZeroDuration();
-}
-
-std::vector<StateTensor> Saver::State() const {
-  std::vector<StateTensor> state =
-      CollectState(generation_->config, parts_.model, parts_.optimizer);
-  for (const NamedTensor& one : generation_->strategy.State()) {
-    state.push_back({one.name, one.tensor, /*own=*/true});
-  }
-  return state;
+void Saver::GiveUp(int64_t order, const std::string& why) {
+  SaveStatus save = NewStatus();
+  save.order = order;
+  Fail(save, SaveFailure::kNotAgreed, why);
 }
 
 void Saver::Save(int64_t steps_done, int64_t order, bool must) {
@@ -158,7 +122,7 @@ void Saver::Save(int64_t steps_done, int64_t order, bool must) {
   memory_->last_saved = steps_done;
   memory_->last_order = std::max(memory_->last_order, order);
   const Member& member = generation_->config.member;
-  const StatePart part = PartOfRank(State(), member.rank, member.world_size);
+  const StatePart part = PartOfRank(generation_->state(), member.rank, member.world_size);
   {
     // Before the writer can tell more of it.
     const absl::MutexLock lock(&mu_);
@@ -251,11 +215,9 @@ void Saver::Fail(SaveStatus save, SaveFailure failure, std::string why) {
   Tell(save);
 }
 
-void Saver::SaveAtEnd(int64_t steps_done) {
-  if (const std::optional<SaveOrder> agreed = agreement_->Close())
-    due_ = Due{agreed->number, false};
-  if ((!due_ && !parts_.config.checkpoint.at_end) || memory_->last_saved == steps_done) return;
-  Save(steps_done, due_ ? due_->order : 0, /*must=*/true);
+void Saver::SaveAtEnd(int64_t steps_done, int64_t order, bool due) {
+  if ((!due && !parts_.config.checkpoint.at_end) || memory_->last_saved == steps_done) return;
+  Save(steps_done, order, /*must=*/true);
 }
 
 void Saver::Finish() {
@@ -298,11 +260,7 @@ Manifest Saver::Describe(int64_t steps_done) const {
   manifest.generation = generation_->config.member.generation;
   manifest.step = steps_done;
   manifest.ranks = generation_->config.member.world_size;
-  manifest.plan_epoch = generation_->strategy.plan().epoch;
-  manifest.ladder = generation_->strategy.ladder();
-  const DataPosition position = generation_->position();
-  manifest.data_epoch = position.epoch;
-  manifest.data_offset = position.offset;
+  generation_->describe(&manifest);
   manifest.job_spec = parts_.config.spec_json;
   return manifest;
 }

@@ -86,10 +86,14 @@ std::vector<at::Tensor> RandomNumbers::tensors() const {
 }
 
 std::vector<StateTensor> CollectState(const TrainerConfig& config, const Model& model,
-                                      const Optimizer& optimizer) {
+                                      const Optimizer& optimizer, bool one_optimizer) {
   const bool several = config.member.world_size > 1;
-  const bool ddp = config.strategy.kind == StrategyConfig::Kind::kDdp;
-  const bool own_slots = several && !ddp && !config.strategy.average_optimizer_state;
+  const StrategyConfig& strategy = config.strategy;
+  const bool one = one_optimizer || strategy.kind == StrategyConfig::Kind::kDdp;
+  // That of Slipstream is a matter of its plan.
+  const bool averaged =
+      strategy.average_optimizer_state && strategy.kind != StrategyConfig::Kind::kSlipstream;
+  const bool own_slots = several && !one && !averaged;
   std::vector<StateTensor> state;
   for (const NamedTensor& parameter : model.parameters()) {
     state.push_back({absl::StrCat("model/", parameter.name), parameter.tensor.detach()});
@@ -101,7 +105,7 @@ std::vector<StateTensor> CollectState(const TrainerConfig& config, const Model& 
     }
   }
   if (const std::vector<at::Tensor> counts = optimizer.StepCounts(); !counts.empty()) {
-    state.push_back({"optimizer/step", counts.front(), several && !ddp});
+    state.push_back({"optimizer/step", counts.front(), several && !one});
   }
   for (const NamedTensor& buffer : model.buffers()) {
     state.push_back({absl::StrCat("model/", buffer.name), buffer.tensor.detach(),

@@ -2,9 +2,11 @@
 //
 //   model/<parameter>               equal on all ranks, as a save takes place only when they are
 //   model/<buffer>                  each rank's own (statistics of BatchNorm), unless frozen
-//   optimizer/<slot>/<parameter>    equal under ddp, and where it is averaged; else each rank's own
-//   optimizer/step                  steps that the optimizer made; own unless ddp
+//   optimizer/<slot>/<parameter>    equal under ddp, in Slipstream's modes of gradients, and where
+//                                   it is averaged; else each rank's own
+//   optimizer/step                  steps that the optimizer made; own unless ddp, or such a mode
 //   averager/level<i>/<residual>    own: what int8 averages have still to send
+//   slipstream/progress             own: slipstream_loop.h
 //   rng/<device>                    own: the state of the random numbers
 //
 // Of what ranks have for themselves, rank 0's has the plain name, rank r's "rank<r>/" before it.
@@ -56,9 +58,10 @@ struct StateTensor {
   bool at_once = false;  // The next forward pass may change it.
 };
 
-// All but the strategy's. Order and shapes are equal on all ranks.
+// All but the strategy's. Order and shapes are equal on all ranks. `one_optimizer`: all ranks have
+// the same optimizer's state now, though the strategy lets them have their own.
 std::vector<StateTensor> CollectState(const TrainerConfig& config, const Model& model,
-                                      const Optimizer& optimizer);
+                                      const Optimizer& optimizer, bool one_optimizer = false);
 
 // A rank's part of a checkpoint.
 struct StatePart {

@@ -166,6 +166,10 @@ class AbortableBackend : public c10d::Backend {
                               const c10d::AllgatherOptions& options) override {
     return Follow(inner_->_allgather_base(output, input, options));
   }
+  WorkPointer gather(std::vector<std::vector<at::Tensor>>& outputs, std::vector<at::Tensor>& inputs,
+                     const c10d::GatherOptions& options) override {
+    return Follow(inner_->gather(outputs, inputs, options));
+  }
   WorkPointer alltoall_base(at::Tensor& output, at::Tensor& input,
                             std::vector<int64_t>& output_splits, std::vector<int64_t>& input_splits,
                             const c10d::AllToAllOptions& options) override {

@@ -1,27 +1,14 @@
 #include "worker/trainer/comm/cpu_platform.h"
 
-#include <net/if.h>
-
 #include <memory>
 #include <string>
-#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/Store.hpp>
 
-#include "worker/trainer/comm/abortable_backend.h"
 #include "worker/trainer/comm/cpu_host_copy.h"
 #include "worker/trainer/telemetry/cpu_step_timer.h"
 
 namespace paceline {
-namespace {
-
-std::shared_ptr<gloo::transport::Device> MakeDevice(const std::string& interface) {
-  if (interface.empty()) return c10d::ProcessGroupGloo::createDefaultDevice();
-  if (if_nametoindex(interface.c_str()) != 0) {
-    return c10d::ProcessGroupGloo::createDeviceForInterface(interface);
-  }
-  return c10d::ProcessGroupGloo::createDeviceForHostname(interface);
-}
-
-}  // namespace
 
 absl::StatusOr<c10::Device> CpuPlatform::OpenDevice(const TrainerConfig& config) {
   if (config.cuda) {
@@ -35,14 +22,7 @@ c10::intrusive_ptr<c10d::Backend> CpuPlatform::Connect(const TrainerConfig& conf
                                                        const Membership& membership,
                                                        const c10::intrusive_ptr<c10d::Store>& store,
                                                        absl::Duration timeout) {
-  auto options = c10d::ProcessGroupGloo::Options::create(absl::ToChronoMilliseconds(timeout));
-  {
-    const absl::MutexLock lock(&mu_);
-    if (device_ == nullptr) device_ = MakeDevice(config.interface);
-    options->devices.push_back(device_);
-  }
-  return MakeAbortable(c10::make_intrusive<c10d::ProcessGroupGloo>(store, membership.rank,
-                                                                   membership.size, options));
+  return gloo_.Connect(config, membership, store, timeout);
 }
 
 std::unique_ptr<StepTimer> CpuPlatform::MakeStepTimer(StepRingWriter& ring) {

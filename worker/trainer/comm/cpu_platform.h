@@ -2,14 +2,9 @@
 #ifndef WORKER_TRAINER_COMM_CPU_PLATFORM_H_
 #define WORKER_TRAINER_COMM_CPU_PLATFORM_H_
 
-#include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "worker/trainer/comm/cpu_int8_codec.h"
+#include "worker/trainer/comm/gloo_network.h"
 #include "worker/trainer/comm/platform.h"
-
-namespace gloo::transport {
-class Device;
-}  // namespace gloo::transport
 
 namespace paceline {
 
@@ -33,9 +28,7 @@ class CpuPlatform : public Platform {
 
  private:
   CpuInt8Codec int8_codec_;
-  absl::Mutex mu_;
-  // The network interface, with a thread of its own: one for all groups.
-  std::shared_ptr<gloo::transport::Device> device_ ABSL_GUARDED_BY(mu_);
+  GlooNetwork gloo_;
 };
 
 }  // namespace paceline

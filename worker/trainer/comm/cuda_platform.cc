@@ -53,8 +53,9 @@ absl::StatusOr<c10::Device> CudaPlatform::OpenDevice(const TrainerConfig& config
 }
 
 c10::intrusive_ptr<c10d::Backend> CudaPlatform::Connect(
-    const TrainerConfig& /*config*/, const Membership& membership,
+    const TrainerConfig& config, const Membership& membership,
     const c10::intrusive_ptr<c10d::Store>& store, absl::Duration timeout) {
+  if (membership.on_host) return gloo_.Connect(config, membership, store, timeout);
   c10::cuda::set_device(device_.index());  // The calling thread may be new.
   auto options = c10d::ProcessGroupNCCL::Options::create(membership.high_priority);
   options->timeout = absl::ToChronoMilliseconds(timeout);

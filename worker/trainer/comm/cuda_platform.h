@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "worker/trainer/comm/gloo_network.h"
 #include "worker/trainer/comm/platform.h"
 #include "worker/trainer/cuda/cuda_int8_codec.h"
 
@@ -39,6 +40,7 @@ class CudaPlatform : public Platform {
  private:
   c10::Device device_ = c10::kCPU;  // Until OpenDevice.
   CudaInt8Codec int8_codec_;
+  GlooNetwork gloo_;
 };
 
 }  // namespace paceline

@@ -1,21 +1,15 @@
 #include "worker/trainer/comm/group.h"
 
-#include <algorithm>
-#include <chrono>
-#include <numeric>
-#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
-#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/sum.h>
+
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 #include <utility>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/string_view.h"
-#include "absl/synchronization/mutex.h"
+#include "worker/trainer/comm/group_parts.h"
 
 namespace paceline {
 namespace {
@@ -24,38 +18,6 @@ using c10d::ProcessGroup;
 
 constexpr size_t kBroadcastBytes = 250 << 20;
 
-// To connect with a store that has answered before.
-constexpr absl::Duration kStoreTimeout = absl::Seconds(10);
-
-// Runs a collective and gives its exceptions one type.
-template <typename F>
-void Collective(absl::string_view name, F run) {
-  try {
-    run();
-  } catch (const std::exception& error) {
-    throw CollectiveError(name, error.what());
-  }
-}
-
-c10::intrusive_ptr<c10d::Store> OpenStore(const std::string& address, absl::Duration timeout) {
-  const size_t colon = address.rfind(':');
-  int port = 0;
-  if (colon == std::string::npos ||
-      !absl::SimpleAtoi(absl::string_view(address).substr(colon + 1), &port) || port < 1 ||
-      port > 65535) {
-    throw std::invalid_argument(absl::StrCat("store address \"", address, "\" is not host:port"));
-  }
-  std::string host = address.substr(0, colon);
-  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
-    host = host.substr(1, host.size() - 2);
-  }
-  c10d::TCPStoreOptions options;
-  options.port = static_cast<uint16_t>(port);
-  options.waitWorkers = false;
-  options.timeout = absl::ToChronoMilliseconds(timeout);
-  return c10::make_intrusive<c10d::TCPStore>(host, options);
-}
-
 // "[/some/file.cc:12] text" without what is in the brackets, and without a backtrace below it.
 absl::string_view WithoutPosition(absl::string_view what) {
   what = what.substr(0, what.find('\n'));
@@ -63,75 +25,10 @@ absl::string_view WithoutPosition(absl::string_view what) {
   return absl::StartsWith(what, "[/") && end != what.npos ? what.substr(end + 2) : what;
 }
 
-// "0-7" or "0,4".
-std::string RanksText(const std::vector<int>& ranks) {
-  const bool consecutive = ranks.back() - ranks.front() + 1 == static_cast<int>(ranks.size());
-  return consecutive ? absl::StrCat(ranks.front(), "-", ranks.back()) : absl::StrJoin(ranks, ",");
-}
-
-std::vector<int> AllRanks(int world_size) {
-  std::vector<int> ranks(static_cast<size_t>(world_size));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return ranks;
-}
-
-using StorePointer = c10::intrusive_ptr<c10d::Store>;
-
-std::vector<uint8_t> BytesOf(const std::string& text) { return {text.begin(), text.end()}; }
-
-// Sets `key` to `desired` if it has the value `expected` (empty: none). The value afterwards.
-std::string CompareSet(const StorePointer& store, const std::string& key,
-                       const std::string& expected, const std::string& desired) {
-  const std::vector<uint8_t> now = store->compareSet(key, BytesOf(expected), BytesOf(desired));
-  return {now.begin(), now.end()};
-}
-
-// Raises the number at `key`, which begins as none, to at least `value`. Returns it.
-int64_t RaiseTo(const StorePointer& store, const std::string& key, int64_t value) {
-  std::string expected;
-  while (true) {
-    const std::string now = CompareSet(store, key, expected, absl::StrCat(value));
-    int64_t greatest = 0;
-    if (!absl::SimpleAtoi(now, &greatest)) throw std::runtime_error("the store holds no number");
-    if (greatest >= value) return greatest;
-    expected = now;
-  }
-}
-
-constexpr char kAbandoned[] = "abandoned";
-
-// Keeps the first decision and wakes those who wait for it.
-std::string Decide(const StorePointer& store, const std::string& proposal) {
-  const std::string decision = CompareSet(store, "decision", "", proposal);
-  store->set("decided", "1");
-  return decision;
-}
-
 }  // namespace
 
 CollectiveError::CollectiveError(absl::string_view collective, absl::string_view what)
     : std::runtime_error(absl::StrCat(collective, ": ", WithoutPosition(what))) {}
-
-struct StoreServer::Parts {
-  c10::intrusive_ptr<c10d::TCPStore> store;
-};
-
-StoreServer::StoreServer() : parts_(std::make_unique<Parts>()) {
-  c10d::TCPStoreOptions options;
-  options.port = 0;
-  options.isServer = true;
-  options.waitWorkers = false;
-  parts_->store = c10::make_intrusive<c10d::TCPStore>("localhost", options);
-}
-
-StoreServer::~StoreServer() = default;
-
-int StoreServer::port() const { return parts_->store->getPort(); }
-
-struct Group::Parts {
-  c10::intrusive_ptr<c10d::Backend> backend;
-  c10::intrusive_ptr<ProcessGroup> group;
-};
 
 Group::Group(std::vector<int> ranks, std::unique_ptr<Parts> parts)
     : ranks_(std::move(ranks)), parts_(std::move(parts)) {}
@@ -143,6 +40,23 @@ void Group::Sum(at::Tensor tensor) {
   Collective("sum over the ranks", [&] {
     std::vector<at::Tensor> tensors{std::move(tensor)};
     parts_->group->allreduce(tensors)->wait();
+  });
+}
+
+void Group::SumFew(at::Tensor tensor) {
+  if (size() == 1) return;
+  Collective("sum of a few numbers", [&] {
+    const bool is_first = parts_->group->getRank() == 0;
+    at::Tensor all;
+    std::vector<std::vector<at::Tensor>> gathered;
+    if (is_first) {
+      all = at::empty({size(), tensor.numel()}, tensor.options());
+      gathered.push_back(all.unbind());
+    }
+    std::vector<at::Tensor> tensors{tensor};
+    parts_->group->gather(gathered, tensors)->wait();
+    if (is_first) at::sum_out(tensor, all, /*dim=*/0);
+    parts_->group->broadcast(tensors)->wait();
   });
 }
 
@@ -195,204 +109,5 @@ void Group::Barrier() {
 }
 
 const c10::intrusive_ptr<ProcessGroup>& Group::torch_group() const { return parts_->group; }
-
-struct Groups::Parts {
-  Platform& platform;
-  const TrainerConfig config;
-  const c10::Device device;
-  const std::string store_address;
-  std::shared_ptr<Group> all;
-
-  // Until the ranks have met; then the store is known to live.
-  absl::Duration store_timeout;
-
-  absl::Mutex mu;
-  // Connections with the store that nobody waits on: a waiting thread has one to itself. They are
-  // few: the store's server looks up the name of each peer that connects, which may take seconds.
-  std::vector<c10::intrusive_ptr<c10d::Store>> idle ABSL_GUARDED_BY(mu);
-  absl::Duration timeout ABSL_GUARDED_BY(mu);
-  std::vector<std::weak_ptr<Group>> others ABSL_GUARDED_BY(mu);
-  bool store_ended ABSL_GUARDED_BY(mu) = false;
-
-  Parts(Platform& platform_in, const TrainerConfig& config_in, c10::Device device_in,
-        const std::string& store_address_in)
-      : platform(platform_in),
-        config(config_in),
-        device(device_in),
-        store_address(store_address_in),
-        store_timeout(config_in.startup_timeout),
-        timeout(config_in.startup_timeout) {}
-
-  // Runs a use of the store, under the generation's prefix.
-  template <typename F>
-  void WithStore(const std::string& prefix, F use);
-  std::unique_ptr<Group::Parts> Connect(const std::vector<int>& ranks, const std::string& name,
-                                        bool high_priority);
-};
-
-template <typename F>
-void Groups::Parts::WithStore(const std::string& prefix, F use) {
-  c10::intrusive_ptr<c10d::Store> store;
-  {
-    const absl::MutexLock lock(&mu);
-    if (store_ended) throw std::runtime_error("the generation is over");
-    if (!idle.empty()) {
-      store = std::move(idle.back());
-      idle.pop_back();
-    }
-  }
-  if (store == nullptr) store = OpenStore(store_address, store_timeout);
-  {
-    // Those that were made before it ended are shut down with the others.
-    const absl::MutexLock lock(&mu);
-    if (store_ended) throw std::runtime_error("the generation is over");
-  }
-  use(c10::make_intrusive<c10d::PrefixStore>(
-      absl::StrCat("gen", config.member.generation, "/", prefix), store));
-  const absl::MutexLock lock(&mu);
-  idle.push_back(std::move(store));
-}
-
-std::unique_ptr<Group::Parts> Groups::Parts::Connect(const std::vector<int>& ranks,
-                                                     const std::string& name, bool high_priority) {
-  auto parts = std::make_unique<Group::Parts>();
-  if (ranks.size() == 1) return parts;
-  Membership membership;
-  membership.size = static_cast<int>(ranks.size());
-  membership.rank =
-      static_cast<int>(std::find(ranks.begin(), ranks.end(), config.rank()) - ranks.begin());
-  membership.high_priority = high_priority;
-  Collective("rendezvous", [&] {
-    WithStore(name, [&](const c10::intrusive_ptr<c10d::Store>& store) {
-      parts->backend = platform.Connect(config, membership, store, config.startup_timeout);
-      parts->group = c10::make_intrusive<ProcessGroup>(store, membership.rank, membership.size);
-    });
-    const auto type =
-        device.is_cuda() ? ProcessGroup::BackendType::NCCL : ProcessGroup::BackendType::GLOO;
-    if (device.is_cuda()) parts->group->setBoundDeviceId(device);
-    parts->group->setBackend(device.type(), type, parts->backend);
-    parts->group->setDefaultBackend(type);
-  });
-  return parts;
-}
-
-Groups::Groups(Platform& platform, const TrainerConfig& config, c10::Device device,
-               const std::string& store_address)
-    : parts_(std::make_shared<Parts>(platform, config, device, store_address)) {
-  std::vector<int> ranks = AllRanks(config.member.world_size);
-  auto connected = parts_->Connect(ranks, "all", /*high_priority=*/false);
-  parts_->all.reset(new Group(std::move(ranks), std::move(connected)));
-  parts_->store_timeout = std::min(config.startup_timeout, kStoreTimeout);
-}
-
-Groups::Groups(const Groups& other) = default;
-
-Groups::~Groups() = default;
-
-Group& Groups::all() { return *parts_->all; }
-
-std::shared_ptr<Group> Groups::Make(const std::vector<int>& ranks, const std::string& use,
-                                    int64_t epoch) {
-  if (ranks == parts_->all->ranks()) return parts_->all;
-  const std::string name = absl::StrCat(use, "/", RanksText(ranks), "/", epoch);
-  std::shared_ptr<Group> group(
-      new Group(ranks, parts_->Connect(ranks, name, /*high_priority=*/use == "gradients")));
-  if (group->size() == 1) return group;
-  const absl::MutexLock lock(&parts_->mu);
-  group->parts_->backend->setTimeout(absl::ToChronoMilliseconds(parts_->timeout));
-  std::vector<std::weak_ptr<Group>>& others = parts_->others;
-  others.erase(std::remove_if(others.begin(), others.end(),
-                              [](const std::weak_ptr<Group>& one) { return one.expired(); }),
-               others.end());
-  others.push_back(group);
-  return group;
-}
-
-void Groups::SetTimeout(absl::Duration timeout) {
-  const absl::MutexLock lock(&parts_->mu);
-  parts_->timeout = timeout;
-  const auto set = [&](const Group& group) {
-    if (group.size() > 1) {
-      group.parts_->backend->setTimeout(absl::ToChronoMilliseconds(timeout));
-    }
-  };
-  set(*parts_->all);
-  for (const std::weak_ptr<Group>& other : parts_->others) {
-    if (const std::shared_ptr<Group> group = other.lock()) set(*group);
-  }
-}
-
-void Groups::EndStore() {
-  const absl::MutexLock lock(&parts_->mu);
-  parts_->store_ended = true;
-}
-
-void Groups::Abort() {
-  std::vector<std::shared_ptr<Group>> groups;
-  {
-    const absl::MutexLock lock(&parts_->mu);
-    groups.push_back(parts_->all);
-    for (const std::weak_ptr<Group>& other : parts_->others) groups.push_back(other.lock());
-  }
-  for (const std::shared_ptr<Group>& group : groups) {
-    if (group != nullptr && group->size() > 1) group->parts_->backend->abort();
-  }
-}
-
-Int8Codec& Groups::int8_codec() { return parts_->platform.int8_codec(); }
-
-void Groups::Say(const std::string& word) {
-  if (parts_->config.member.world_size == 1) return;
-  Collective("word to the ranks", [&] {
-    parts_->WithStore("said", [&](const StorePointer& store) { store->set(word, "1"); });
-  });
-}
-
-bool Groups::WasSaid(const std::string& word) {
-  if (parts_->config.member.world_size == 1) return false;
-  bool said = false;
-  Collective("word to the ranks", [&] {
-    parts_->WithStore("said", [&](const StorePointer& store) { said = store->check({word}); });
-  });
-  return said;
-}
-
-std::string Groups::ShareFromRankZero(const std::string& key, const std::string& value) {
-  if (parts_->config.member.world_size == 1) return value;
-  std::string shared = value;
-  Collective("sharing by rank 0", [&] {
-    parts_->WithStore("shared", [&](const c10::intrusive_ptr<c10d::Store>& store) {
-      if (parts_->config.rank() == 0) {
-        store->set(key, value);
-      } else {
-        shared = store->get_to_str(key);
-      }
-    });
-  });
-  return shared;
-}
-
-std::optional<int64_t> Groups::GreatestOfAll(const std::string& key, int64_t value,
-                                             absl::Duration timeout) {
-  if (parts_->config.member.world_size == 1) return value;
-  std::string decision;
-  Collective("agreement of the ranks", [&] {
-    parts_->WithStore(absl::StrCat("agree/", key), [&](const StorePointer& store) {
-      RaiseTo(store, "greatest", value);
-      if (store->add("ranks", 1) == parts_->config.member.world_size) {
-        decision = Decide(store, store->get_to_str("greatest"));
-        return;
-      }
-      try {
-        store->wait({"decided"}, absl::ToChronoMilliseconds(timeout));
-      } catch (const std::exception&) {
-        // Too late, or the store is gone: then this throws as well.
-      }
-      decision = Decide(store, kAbandoned);
-    });
-  });
-  int64_t greatest = 0;
-  return absl::SimpleAtoi(decision, &greatest) ? std::optional(greatest) : std::nullopt;
-}
 
 }  // namespace paceline

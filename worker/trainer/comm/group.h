@@ -58,6 +58,10 @@ class Group {
   // changes nothing; so below.
   void Sum(at::Tensor tensor);
 
+  // The same for a few numbers [n] on the host, by way of the first member: two messages for each
+  // of the others, where Sum's ring needs as many as twice the members. All get the same bits.
+  void SumFew(at::Tensor tensor);
+
   // Member m's j-th part of `input` becomes the m-th part of member j's `output`: both are
   // flat and have one part of the same size for each member.
   void ExchangeParts(at::Tensor output, at::Tensor input);
@@ -113,6 +117,10 @@ class Groups {
   // still tries an epoch before. Blocks until they have, at most for the startup timeout; who
   // lets go of the group before the others are connected fails them.
   std::shared_ptr<Group> Make(const std::vector<int>& ranks, const std::string& use, int64_t epoch);
+
+  // A new group of all ranks, apart from all(), so that a thread has one to itself. `on_host`: for
+  // tensors of the host, on whatever device the ranks train. Else as Make.
+  std::shared_ptr<Group> MakeOfAll(const std::string& use, int64_t epoch, bool on_host);
 
   // The time that each later collective of any group may take, also of those made later.
   void SetTimeout(absl::Duration timeout);

@@ -34,6 +34,11 @@ BuiltPlan BuildPlan(Groups& groups, TrainingPlan plan, int rank, const BuiltPlan
   }
   built.gradients = std::move(built.levels.back());
   built.levels.pop_back();
+  if (plan.slipstream.has_value()) {
+    const bool has = active != nullptr && active->headers != nullptr;
+    built.headers = has ? active->headers : groups.MakeOfAll("headers", plan.epoch, true);
+    built.payloads = has ? active->payloads : groups.MakeOfAll("payloads", plan.epoch, false);
+  }
   built.plan = std::move(plan);
   return built;
 }

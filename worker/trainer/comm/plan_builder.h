@@ -18,6 +18,9 @@ struct BuiltPlan {
   TrainingPlan plan;
   std::vector<std::shared_ptr<Group>> levels;  // This rank's group of each level.
   std::shared_ptr<Group> gradients;            // That of the gradients after the warm-up.
+  // Of Slipstream, all ranks each; null without. Headers are on the host.
+  std::shared_ptr<Group> headers;
+  std::shared_ptr<Group> payloads;
 };
 
 // Collective. Groups of the same members and use that `active` has, the plan that all ranks

@@ -35,6 +35,7 @@ struct Membership {
   int rank = 0;  // In the group.
   int size = 1;
   bool high_priority = false;  // Its collectives overtake other work of the device.
+  bool on_host = false;        // It exchanges tensors of the host, whatever the device.
 };
 
 class Platform {

@@ -7,11 +7,11 @@
 #include <map>
 #include <stdexcept>
 #include <string>
-#include <torch/csrc/distributed/c10d/reducer.hpp>
 #include <utility>
 
 #include "common/log.h"
 #include "worker/trainer/comm/gradient_mean.h"
+#include "worker/trainer/comm/make_equal.h"
 #include "worker/trainer/comm/model_averager.h"
 #include "worker/trainer/comm/plan_progress.h"
 #include "worker/trainer/comm/training_plan.h"
@@ -25,17 +25,6 @@ enum Rider { kReady, kLoss, kLosses, kRiders };
 
 // Without levels all ranks are equal after each step; at each so many they look for a new plan.
 constexpr int64_t kStepsPerLook = 8;
-
-void MakeEqual(Group& all, const std::vector<NamedTensor>& parameters) {
-  if (all.size() == 1) return;
-  const std::vector<at::Tensor> tensors = TensorsOf(parameters);
-  try {
-    c10d::verify_params_across_processes(all.torch_group(), tensors, std::nullopt);
-  } catch (const std::exception& error) {
-    throw CollectiveError("comparison of the parameters", error.what());
-  }
-  all.CopyFromFirst(tensors);
-}
 
 RankRange RangeOf(const Group& group) { return {group.ranks().front(), group.size()}; }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <numeric>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -14,6 +15,7 @@ namespace {
 
 constexpr char kParameters[] = "parameters";
 constexpr char kGradients[] = "gradients";
+constexpr char kSlipstream[] = "slipstream:";
 
 absl::Status CheckGroups(absl::string_view what, const std::vector<int>& groups, int world_size) {
   const int64_t sum = std::accumulate(groups.begin(), groups.end(), int64_t{0});
@@ -24,10 +26,57 @@ absl::Status CheckGroups(absl::string_view what, const std::vector<int>& groups,
                                                  " of the job"));
 }
 
+const char* ModeText(SlipstreamMode mode) {
+  switch (mode) {
+    case SlipstreamMode::kSync:
+      return "sync";
+    case SlipstreamMode::kDrop:
+      return "drop";
+    case SlipstreamMode::kFree:
+      return "free";
+    case SlipstreamMode::kPause:
+      return "pause";
+  }
+  return "";
+}
+
+// Bounds, and what goes with which mode.
+absl::Status CheckSlipstream(const std::string& name, const SlipstreamPlan& plan) {
+  const WindowBounds& window = plan.window;
+  if (window.min_steps < 1 || window.max_steps < window.min_steps || window.max_cap < 1) {
+    return absl::InvalidArgumentError(absl::StrCat(name, ": a window of ", window.min_steps, " to ",
+                                                   window.max_steps, " steps with a cap of ",
+                                                   window.max_cap, " cannot be"));
+  }
+  if (plan.averages_state && plan.mode != SlipstreamMode::kPause) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, ": the optimizer's state is averaged in mode pause only"));
+  }
+  return absl::OkStatus();
+}
+
 bool ParseSizes(absl::string_view text, std::vector<int>* sizes) {
   for (const absl::string_view part : absl::StrSplit(text, '+', absl::SkipEmpty())) {
     if (!absl::SimpleAtoi(part, &sizes->emplace_back())) return false;
   }
+  return true;
+}
+
+bool ParseSlipstream(absl::string_view text, SlipstreamPlan* plan) {
+  const std::vector<absl::string_view> parts = absl::StrSplit(text, ':');
+  int mode = 0;
+  int averages_state = 0;
+  WindowBounds& window = plan->window;
+  if (parts.size() != 6 || !absl::SimpleAtoi(parts[1], &mode) || mode < 0 ||
+      mode > static_cast<int>(SlipstreamMode::kPause) ||
+      !absl::SimpleAtoi(parts[2], &window.min_steps) ||
+      !absl::SimpleAtoi(parts[3], &window.max_steps) ||
+      !absl::SimpleAtoi(parts[4], &window.max_cap) ||
+      !absl::SimpleAtoi(parts[5], &averages_state)) {
+    return false;
+  }
+  plan->mode = static_cast<SlipstreamMode>(mode);
+  plan->averages_state = averages_state != 0;
   return true;
 }
 
@@ -47,6 +96,18 @@ bool ParseLevel(absl::string_view text, PlanLevel* level) {
 absl::Status CheckPlan(const TrainingPlan& plan, StrategyConfig::Kind kind, int world_size) {
   const std::string name = absl::StrCat("plan ", plan.epoch);
   if (plan.epoch < 1) return absl::InvalidArgumentError(absl::StrCat(name, ": epochs begin at 1"));
+  if ((kind == StrategyConfig::Kind::kSlipstream) != plan.slipstream.has_value()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, plan.slipstream.has_value() ? " is one of slipstream, but the job is not"
+                                                       : " says nothing of slipstream"));
+  }
+  if (plan.slipstream.has_value()) {
+    if (!plan.levels.empty() || !plan.gradient_groups.empty()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(name, " has levels or gradient groups, but slipstream has none"));
+    }
+    return CheckSlipstream(name, *plan.slipstream);
+  }
   const size_t levels = plan.levels.size();
   if (kind == StrategyConfig::Kind::kDdp && levels != 0) {
     return absl::InvalidArgumentError(
@@ -100,6 +161,7 @@ std::vector<std::pair<std::vector<int>, std::string>> GroupsOf(const TrainingPla
 }
 
 std::string LadderText(const TrainingPlan& plan) {
+  if (plan.slipstream.has_value()) return ModeText(plan.slipstream->mode);
   if (plan.levels.empty()) return "none";
   return absl::StrJoin(plan.levels, ",", [](std::string* out, const PlanLevel& level) {
     const std::vector<int>& groups = level.groups;
@@ -111,12 +173,19 @@ std::string LadderText(const TrainingPlan& plan) {
   });
 }
 
-// "epoch;gradient sizes;period:format:sizes;..." with sizes as in "4+4".
+// "epoch;gradient sizes;period:format:sizes;..." with sizes as in "4+4"; of Slipstream
+// "epoch;;slipstream:mode:min_steps:max_steps:max_cap:averages_state".
 std::string EncodePlan(const TrainingPlan& plan) {
   std::string text = absl::StrCat(plan.epoch, ";", absl::StrJoin(plan.gradient_groups, "+"));
   for (const PlanLevel& level : plan.levels) {
     absl::StrAppend(&text, ";", level.period, ":", static_cast<int>(level.format), ":",
                     absl::StrJoin(level.groups, "+"));
+  }
+  if (plan.slipstream.has_value()) {
+    const WindowBounds& window = plan.slipstream->window;
+    absl::StrAppend(&text, ";", kSlipstream, static_cast<int>(plan.slipstream->mode), ":",
+                    window.min_steps, ":", window.max_steps, ":", window.max_cap, ":",
+                    plan.slipstream->averages_state ? 1 : 0);
   }
   return text;
 }
@@ -127,7 +196,12 @@ absl::StatusOr<TrainingPlan> DecodePlan(absl::string_view text) {
   bool good = parts.size() >= 2 && absl::SimpleAtoi(parts[0], &plan.epoch) &&
               ParseSizes(parts[1], &plan.gradient_groups);
   for (size_t i = 2; good && i < parts.size(); ++i) {
-    good = ParseLevel(parts[i], &plan.levels.emplace_back());
+    if (absl::StartsWith(parts[i], kSlipstream)) {
+      good = ParseSlipstream(parts[i], &plan.slipstream.emplace());
+      plan.slipstream->epoch = plan.epoch;
+    } else {
+      good = ParseLevel(parts[i], &plan.levels.emplace_back());
+    }
   }
   if (good) return plan;
   return absl::InvalidArgumentError(absl::StrCat("\"", text, "\" is not a training plan"));

@@ -15,7 +15,8 @@ namespace paceline {
 
 // InvalidArgument when the plan does not fit so many ranks of a job of this kind: sizes that do
 // not add up, an epoch or period below 1, a last level that does not hold all ranks, a format
-// that is not for parameters, levels in a job without or none in a job with.
+// that is not for parameters, levels in a job without or none in a job with; Slipstream in a job
+// without or none in a job with, or with bounds that cannot be.
 absl::Status CheckPlan(const TrainingPlan& plan, StrategyConfig::Kind kind, int world_size);
 
 // The ranks of the group that holds `rank`, ascending; it alone if there are no groups.
@@ -25,7 +26,7 @@ std::vector<int> MembersOf(const std::vector<int>& groups, int rank);
 std::vector<std::pair<std::vector<int>, std::string>> GroupsOf(const TrainingPlan& plan, int rank);
 
 // For people: "2:2,4:3+5,8:8:int8", period and group size of each level; sizes that differ
-// are all listed. "none" without levels.
+// are all listed. "none" without levels. Of Slipstream its mode: "free".
 std::string LadderText(const TrainingPlan& plan);
 
 // One line of text, and back. InvalidArgument when it is not such a line.

@@ -54,6 +54,51 @@ TEST(TrainingPlanTest, SurvivesEncoding) {
   }
 }
 
+TrainingPlan Pausing() {
+  TrainingPlan plan;
+  plan.epoch = 7;
+  plan.slipstream = SlipstreamPlan{7, SlipstreamMode::kPause, {2, 16, 40}, true};
+  return plan;
+}
+
+TEST(TrainingPlanTest, SlipstreamSurvivesEncoding) {
+  const absl::StatusOr<TrainingPlan> plan = DecodePlan(EncodePlan(Pausing()));
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  ASSERT_TRUE(plan->slipstream.has_value());
+  EXPECT_EQ(plan->slipstream->epoch, 7);
+  EXPECT_EQ(plan->slipstream->mode, SlipstreamMode::kPause);
+  EXPECT_EQ(plan->slipstream->window.min_steps, 2);
+  EXPECT_EQ(plan->slipstream->window.max_steps, 16);
+  EXPECT_EQ(plan->slipstream->window.max_cap, 40);
+  EXPECT_TRUE(plan->slipstream->averages_state);
+  EXPECT_TRUE(CheckPlan(*plan, Kind::kSlipstream, 8).ok());
+  EXPECT_EQ(LadderText(*plan), "pause");
+
+  for (const char* text : {"1;;slipstream:", "1;;slipstream:4:1:1:1:0", "1;;slipstream:-1:1:1:1:0",
+                           "1;;slipstream:1:1:1:1", "1;;slipstream:1:1:x:1:0"}) {
+    EXPECT_EQ(DecodePlan(text).status().code(), absl::StatusCode::kInvalidArgument) << text;
+  }
+}
+
+TEST(TrainingPlanTest, RefusesSlipstreamThatDoesNotFit) {
+  EXPECT_THAT(CheckPlan(Pausing(), Kind::kHsgd, 8).message(), HasSubstr("but the job is not"));
+  TrainingPlan plan;
+  plan.epoch = 1;
+  EXPECT_THAT(CheckPlan(plan, Kind::kSlipstream, 8).message(), HasSubstr("nothing of slipstream"));
+  plan = Pausing();
+  plan.gradient_groups = {4, 4};
+  EXPECT_THAT(CheckPlan(plan, Kind::kSlipstream, 8).message(), HasSubstr("slipstream has none"));
+  plan = Pausing();
+  plan.slipstream->mode = SlipstreamMode::kFree;
+  EXPECT_THAT(CheckPlan(plan, Kind::kSlipstream, 8).message(), HasSubstr("mode pause only"));
+  for (const WindowBounds& window :
+       {WindowBounds{0, 1, 1}, WindowBounds{3, 2, 1}, WindowBounds{1, 1, 0}}) {
+    plan = Pausing();
+    plan.slipstream->window = window;
+    EXPECT_THAT(CheckPlan(plan, Kind::kSlipstream, 8).message(), HasSubstr("cannot be"));
+  }
+}
+
 TEST(TrainingPlanTest, RefusesWhatDoesNotFit) {
   EXPECT_TRUE(CheckPlan(ThreeLevels(), Kind::kHsgd, 8).ok());
   TrainingPlan none;

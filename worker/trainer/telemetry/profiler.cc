@@ -50,14 +50,15 @@ Profiler::~Profiler() {
 }
 
 void Profiler::BeforeStep(const ProfileRequest& request, int64_t step) {
-  if (request.id != request_.id && !active_) {
+  const bool is_new = request.id != request_.id && !active_;
+  if (is_new) {
     request_ = request;
     waiting_ = true;
   }
   if (active_) return MarkStep(step);
   if (!waiting_ || step < request_.first_step) return;
   waiting_ = false;
-  if (step > request_.first_step) {
+  if (is_new && step > request_.first_step) {
     return Fail(absl::StrCat("the request for step ", request_.first_step,
                              " came too late, before step ", step, "; try again"));
   }

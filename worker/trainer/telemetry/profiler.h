@@ -40,7 +40,8 @@ class Profiler {
   // Waits for a trace that is being written.
   ~Profiler();
 
-  // Before each step, with the newest request; a request is served once.
+  // Before each step, with the newest request; a request is served once, from its first step on, or
+  // from the next one where the numbers of steps leave a gap. One that comes later fails.
   void BeforeStep(const ProfileRequest& request, int64_t step);
   // After each step.
   void AfterStep(int64_t step);

@@ -40,6 +40,17 @@ StepSample SampleOf(int rank, const StepTimes& times) {
   return sample;
 }
 
+// Where nobody waits for them, slow ranks lose their own work only. Of all ranks, those that the
+// verdict is about.
+double ShareOfRanks(const Verdict& verdict, const NodeName& node, const Job& job) {
+  if (verdict.kind == VerdictKind::kGroup) return 1;
+  const auto ranks = static_cast<double>(job.ranks.size());
+  if (verdict.rank >= 0) return 1 / ranks;
+  const auto there = std::count_if(job.ranks.begin(), job.ranks.end(),
+                                   [&](const RankState& rank) { return rank.place.node == node; });
+  return static_cast<double>(there) / ranks;
+}
+
 }  // namespace
 
 JobStragglers::JobStragglers(const StragglerOptions& options, StragglerMode mode)
@@ -147,7 +158,7 @@ void JobStragglers::Begin(const JobView& view) {
     detector_->Restart(std::move(peers));
   }
   if (is_new_generation || measured_ == nullptr) {
-    measured_ = std::make_unique<Measured>(ranks, first_step_);
+    measured_ = std::make_unique<Measured>(ranks, first_step_, job.request.strategy.has_mode);
     measured_->rows_to_skip = kRowsToSkip;
     plan_.reset();
   }
@@ -214,9 +225,10 @@ void JobStragglers::Judge(const JobView& view, Moment now) {
   // Ranks of a slow node are one trouble: nothing is done for one of them before the node is known.
   std::stable_partition(found_.begin(), found_.end(),
                         [](const Verdict& verdict) { return verdict.kind == VerdictKind::kNode; });
-  for (const Verdict& verdict : found_) {
+  for (Verdict& verdict : found_) {
     const NodeName node =
         verdict.node >= 0 ? nodes_[static_cast<size_t>(verdict.node)] : NodeName();
+    if (view.job->plan.own_pace) verdict.lost_share *= ShareOfRanks(verdict, node, *view.job);
     told_.Tell({verdict, node, now.wall});
     Add(policy_.OnVerdict({verdict, node, generation_, epoch_}, view.facts, now));
   }
@@ -230,6 +242,7 @@ void JobStragglers::Judge(const JobView& view, Moment now) {
 
 bool JobStragglers::MayPlan(const JobView& view, Moment now) const {
   return now.steady >= plan_due_ && !view.facts.plan_pending &&
+         !view.job->request.strategy.has_mode &&
          static_cast<int>(view.job->ranks.size()) == view.job->request.ranks;
 }
 

@@ -93,7 +93,8 @@ class JobStragglers {
  private:
   // What is measured of one generation, and forgotten with it.
   struct Measured {
-    Measured(int ranks, int64_t first_step) : stalls(ranks), rows(ranks, first_step) {}
+    Measured(int ranks, int64_t first_step, bool ranks_skip)
+        : stalls(ranks), rows(ranks, first_step, ranks_skip) {}
 
     LadderStalls stalls;
     StepRows rows;

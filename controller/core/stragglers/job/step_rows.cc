@@ -22,8 +22,11 @@ void FillGaps(const std::vector<bool>& told, std::vector<float>& own_s) {
 
 }  // namespace
 
-StepRows::StepRows(int ranks, int64_t first_step)
-    : ranks_(ranks), enough_((ranks * 19 + 19) / 20), newest_(first_step - 1), open_(kOpenSteps) {}
+StepRows::StepRows(int ranks, int64_t first_step, bool ranks_skip)
+    : ranks_(ranks),
+      enough_(ranks_skip ? ranks / 2 + 1 : (ranks * 19 + 19) / 20),
+      newest_(first_step - 1),
+      open_(kOpenSteps) {}
 
 bool StepRows::Begin(Open& slot, int64_t step) {
   if (step == slot.row.step) return !slot.closed;

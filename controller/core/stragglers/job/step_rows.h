@@ -3,7 +3,8 @@
 // Ranks tell in batches, so the reports of a step lie apart; up to kOpenSteps are open at once. A
 // step that all ranks have told of is a row. So is one that 95 % of them have told of, as soon as
 // the same is true of one kPatience steps later: who has not told by then gets the median of the
-// others. One with fewer is given up when a much later one takes its place.
+// others. One with fewer is given up when a much later one takes its place. Where ranks skip steps
+// (Slipstream: one that stalled goes on where the job is), most of them are enough.
 //
 // No step lies kFarAhead beyond the newest row: one that a rank invents there keeps no real one
 // away.
@@ -48,7 +49,7 @@ struct StepRow {
 class StepRows {
  public:
   // No step before `first_step` counts. Requires: ranks > 0.
-  StepRows(int ranks, int64_t first_step);
+  StepRows(int ranks, int64_t first_step, bool ranks_skip = false);
 
   // Appends the rows that the report completes, at most two. A report that comes twice, or of a
   // step that is complete or given up, changes nothing. Requires: a rank of these,

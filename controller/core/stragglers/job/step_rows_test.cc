@@ -52,6 +52,21 @@ TEST(StepRowsTest, RepeatedAndLateReportsChangeNothing) {
   EXPECT_THAT(Told(rows, 1, Step(7 + kOpenSteps, 0.2)), SizeIs(1));
 }
 
+TEST(StepRowsTest, MostAreEnoughWhereRanksSkipSteps) {
+  StepRows rows(4, 0, /*ranks_skip=*/true);
+  std::vector<StepRow> complete;
+  for (int64_t step = 0; step < 100; ++step) {
+    for (int rank = 0; rank < 4; ++rank) {
+      if (rank == 3 && step % 10 != 0) continue;  // It is slow.
+      rows.Add(rank, Step(step, rank == 3 ? 1 : 0.1), complete);
+    }
+  }
+  ASSERT_GT(complete.size(), 60U);
+  for (const StepRow& row : complete) {
+    EXPECT_FLOAT_EQ(row.own_s[3], row.step % 10 == 0 ? 1 : 0.1) << row.step;
+  }
+}
+
 TEST(StepRowsTest, AFewLostReportsAreStoodFor) {
   StepRows rows(20, 0);
   std::vector<StepRow> complete;

@@ -16,6 +16,7 @@ struct StepTimes {
   double communication_s = 0;  // Of gradients, beyond the backward pass.
   double averaging_s = 0;      // Of parameters.
   int averaging_ranks = 0;     // Over so many; 0: none in this step.
+  double round_wait_s = 0;     // Of Slipstream: for a round.
   double total_s = 0;          // All of it, waits included.
   double sent_bytes = 0;       // In all exchanges.
   double workload = 0;         // 0: not known.
@@ -27,7 +28,7 @@ inline constexpr double kLongestStepS = 3600;
 
 // All of the step but waiting for others.
 inline double OwnSeconds(const StepTimes& times) {
-  return times.total_s - times.communication_s - times.averaging_s;
+  return times.total_s - times.communication_s - times.averaging_s - times.round_wait_s;
 }
 
 // Whether it can be true: its parts are times, and the whole has room for them.
@@ -35,9 +36,9 @@ inline bool IsPlausible(const StepTimes& times) {
   const auto is_time = [](double seconds) { return seconds >= 0 && seconds <= kLongestStepS; };
   return times.step >= 0 && is_time(times.data_wait_s) && is_time(times.forward_s) &&
          is_time(times.backward_s) && is_time(times.communication_s) &&
-         is_time(times.averaging_s) && is_time(times.total_s) && times.averaging_ranks >= 0 &&
-         OwnSeconds(times) >= 0 && std::isfinite(times.workload) && times.workload >= 0 &&
-         std::isfinite(times.sent_bytes) && times.sent_bytes >= 0;
+         is_time(times.averaging_s) && is_time(times.round_wait_s) && is_time(times.total_s) &&
+         times.averaging_ranks >= 0 && OwnSeconds(times) >= 0 && std::isfinite(times.workload) &&
+         times.workload >= 0 && std::isfinite(times.sent_bytes) && times.sent_bytes >= 0;
 }
 
 }  // namespace paceline

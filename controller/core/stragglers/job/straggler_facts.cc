@@ -66,8 +66,8 @@ JobView ViewJob(const Cluster& cluster, const Job& job) {
   facts.generation = job.generation;
   facts.epoch = FindActivePlan(job).epoch;
   facts.running = job.state == JobState::kRunning && ChangeUnderWay(job) == nullptr;
-  const auto ladder = RefuseLadder(job);
-  facts.plan_pending = ladder.has_value() && std::string(ladder->reason) == "PLAN_PENDING";
+  const auto refusal = job.request.strategy.has_mode ? RefuseMode(job) : RefuseLadder(job);
+  facts.plan_pending = refusal.has_value() && std::string(refusal->reason) == "PLAN_PENDING";
   facts.has_ladder = job.request.strategy.has_ladder;
   facts.recovers = !WhyRanksCannotMove(job).has_value();
   facts.ranks = static_cast<int>(job.ranks.size());

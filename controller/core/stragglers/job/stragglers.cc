@@ -193,8 +193,8 @@ std::vector<Event> Stragglers::EventsAfterFailure(const Job& job,
   if (failed.kind == RemedyKind::kLadder) {
     const bool is_left = job.plan.ladder == failed.ladder && !RefuseLadder(job).has_value();
     if (!is_left) return {};
-    return {LadderChanged{job.request.id, with_ladder_(job.plan.strategy, failed.former),
-                          failed.former}};
+    return {
+        PlanChanged{job.request.id, with_ladder_(job.plan.strategy, failed.former), failed.former}};
   }
   if (failed.undoes > 0) return {};
   if (failed.kind == RemedyKind::kHotSwap && job.recovery.vacate.count(failed.node) > 0) {
@@ -213,7 +213,7 @@ std::vector<Event> Stragglers::EventsOf(const Job& job, const RemedyPolicy& poli
       absl::StrCat("decision ", decision.id, " of job ", id.value(), ": ", decision.reason);
   switch (decision.kind) {
     case RemedyKind::kLadder:
-      return {LadderChanged{id, with_ladder_(job.plan.strategy, decision.ladder), decision.ladder}};
+      return {PlanChanged{id, with_ladder_(job.plan.strategy, decision.ladder), decision.ladder}};
     case RemedyKind::kHotSwap:
       return {ReplacementRequested{id, decision.node, why}};
     case RemedyKind::kShrink:

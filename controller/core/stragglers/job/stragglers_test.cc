@@ -233,6 +233,40 @@ TEST(StragglersTest, RandomStallsLeadToALadder) {
   EXPECT_EQ(watched.policy().Find(2)->state, DecisionState::kDone);
 }
 
+// In a mode in which nobody waits for a slow rank.
+JobRequest SlipstreamRequest() {
+  JobRequest request = WatchedRequest(StragglerMode::kAdvise);
+  request.recovery.max_failures = 0;
+  request.spares = 0;
+  request.strategy.has_mode = true;
+  request.strategy.own_pace = true;
+  return request;
+}
+
+TEST(StragglersTest, WithSlipstreamASlowRankLosesItsOwnWorkOnly) {
+  double lost[2];
+  for (const bool own_pace : {false, true}) {
+    JobRequest request = SlipstreamRequest();
+    request.strategy.own_pace = own_pace;
+    WatchedJob watched(request);
+    watched.Train(600, SlowFrom(watched.NodeOf(2), 200));
+    const auto& slow = watched.stragglers->Find(watched.id)->told().slow();
+    ASSERT_EQ(slow.count(2), 1U);
+    lost[own_pace ? 1 : 0] = slow.at(2).verdict.lost_share;
+  }
+  EXPECT_GT(lost[0], 0.2);
+  EXPECT_DOUBLE_EQ(lost[1], lost[0] / 8);
+}
+
+TEST(StragglersTest, WithSlipstreamNoLadderIsPlanned) {
+  WatchedJob watched(SlipstreamRequest());
+  watched.step = 6000;
+  for (int i = 0; i < 3; ++i) watched.Report();
+  watched.Train(250, Stalling);
+  EXPECT_FALSE(watched.stragglers->Find(watched.id)->plan().has_value());
+  EXPECT_THAT(watched.policy().decisions(), IsEmpty());
+}
+
 TEST(StragglersTest, LadderThatCannotBePreparedHasFailed) {
   WatchedJob watched(LadderRequest(StragglerMode::kAuto));
   watched.step = 6000;

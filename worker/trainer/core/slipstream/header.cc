@@ -30,6 +30,8 @@ enum Field {
   kCopies,
   kStretched,
   kSquaredUpdate,
+  kLoss,
+  kLosses,
   kHashLow,
   kHashLowSquare,
   kHashHigh,
@@ -111,6 +113,10 @@ std::vector<double> HeaderNumbers(const RoundHeader& header, int rank) {
   writer.Set(kCopies, absl::ToDoubleSeconds(header.copies));
   writer.Set(kStretched, header.stretched ? 1 : 0);
   writer.Set(kSquaredUpdate, header.squared_update);
+  if (header.loss) {
+    writer.Set(kLoss, *header.loss);
+    writer.Set(kLosses, 1);
+  }
   writer.SetVote(kHashLow, header.hash & kVoteMask);
   writer.SetVote(kHashHigh, header.hash >> kVoteBits & kVoteMask);
   return writer.Take();
@@ -138,6 +144,7 @@ RoundSums ReadHeaderSums(absl::Span<const double> sums, int ranks) {
   result.copies = reader.Mean(kCopies);
   result.stretched = 2 * reader.Count(kStretched) > ranks;
   result.squared_update = reader.Get(kSquaredUpdate);
+  if (reader.Count(kLosses) > 0) result.loss = reader.Get(kLoss) / reader.Get(kLosses);
   result.hashes_differ = !reader.AllTellTheSame(kHashLow) || !reader.AllTellTheSame(kHashHigh);
   return result;
 }

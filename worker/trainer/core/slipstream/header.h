@@ -12,6 +12,7 @@
 #define WORKER_TRAINER_CORE_SLIPSTREAM_HEADER_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -40,9 +41,10 @@ struct RoundHeader {
   absl::Duration step;
   absl::Duration collective;
   absl::Duration copies;
-  bool stretched = false;     // The round before took over three times the usual, and a step.
-  double squared_update = 0;  // |u|^2 of the update or gradient that it sends.
-  uint64_t hash = 0;          // Of the canonical model; all ranks tell one, or none.
+  bool stretched = false;      // The round before took over three times the usual, and a step.
+  double squared_update = 0;   // |u|^2 of the update or gradient that it sends.
+  std::optional<double> loss;  // Mean of its steps that it has not told of yet. Finite.
+  uint64_t hash = 0;           // Of the canonical model; all ranks tell one, or none.
 };
 
 // Fields of all ranks together. -1 for a rank: none, or several.
@@ -65,6 +67,7 @@ struct RoundSums {
   absl::Duration copies;
   bool stretched = false;  // For the majority.
   double squared_update = 0;
+  std::optional<double> loss;  // Mean of the ranks that told one.
   bool hashes_differ = false;
 };
 

@@ -106,6 +106,14 @@ TEST(HeaderTest, TimesAreMeansAndStepsMeanSpeeds) {
   EXPECT_EQ(Sum(std::vector<RoundHeader>(2)).step, absl::ZeroDuration());
 }
 
+TEST(HeaderTest, TheLossIsTheMeanOfThoseThatToldOne) {
+  std::vector<RoundHeader> headers(3);
+  EXPECT_FALSE(Sum(headers).loss.has_value());
+  headers[0].loss = 2;
+  headers[2].loss = 5;
+  EXPECT_EQ(Sum(headers).loss, 3.5);
+}
+
 TEST(HeaderTest, ARoundWasStretchedIfTheMajoritySaysSo) {
   std::vector<RoundHeader> headers(4);
   headers[0].stretched = headers[1].stretched = true;

@@ -14,7 +14,7 @@ SlipstreamRank::SlipstreamRank(const Options& options, const RoundState& state, 
       next_state_(state),
       newest_plan_(state.plan),
       told_plan_(state.plan),
-      save_order_(state.saved),
+      save_order_(state.save_order),
       next_generation_(state.generation) {
   // ref is not z yet, nor x.
   needs_reset_ = true;
@@ -31,6 +31,11 @@ void SlipstreamRank::ReadyToLeave(int64_t generation) {
   next_generation_ = std::max(next_generation_, generation);
 }
 
+void SlipstreamRank::SetFault(const std::string& reason) {
+  fault_ = true;
+  fault_reason_ = reason;
+}
+
 int64_t SlipstreamRank::schedule_step() const {
   return std::min(state_.total.steps(), state_.target_steps - 1);
 }
@@ -40,11 +45,7 @@ void SlipstreamRank::Rejoin(int rank, const RoundState& theirs, absl::Time now) 
   if (ahead == 1 && theirs.round_generation == state_.generation) {
     // Others have finished the round that this rank was in, and its part with it.
     TakeSent();
-    if (told_ready_ && offered_) {
-      offered_ = false;
-      late_.SetUsed();
-      ++used_gradients_;
-    }
+    if (told_ready_ && offered_) SetGradientUsed();
     ++version_;
   } else if (ahead > 0) {
     ++version_;
@@ -65,6 +66,7 @@ void SlipstreamRank::Rejoin(int rank, const RoundState& theirs, absl::Time now) 
   options_.rank = rank;
   phase_ = Phase::kIdle;
   next_at_ = now + state_.window.Length(state_.plan.window);
+  after_stop_ = false;
   updates_at_finish_ = updates_;
   quorum_ = Quorum(state_.ranks());
   payload_ = CommOrder::Payload();

@@ -1,12 +1,12 @@
 // One rank of a job with Slipstream: what its two threads do next
 // (docs/decisions/0013-slipstream.md).
 //
-//   compute thread         NextCompute ─▶ step · copy · wait · end ─▶ OnStepped, OnGradient,
-//   OnCopied communication thread   NextComm    ─▶ wait · hash · exchange · fill · reduce · apply ·
-//   end ─▶ On...
+//   compute thread        NextCompute ─▶ copy · wait · step · stop · end ─▶ On...
+//   communication thread  NextComm ─▶ wait · hash · exchange · fill · reduce · apply · end ─▶ On...
 //
 //   a round, local modes:  idle ─▶ [fill] ─▶ exchange ─▶ [reduce] ─▶ apply ─▶ idle
 //   modes of gradients:    idle ◀─▶ exchange (polls) ─▶ fill ─▶ reduce ─▶ apply ─▶ idle
+//   a stop:                ... ─▶ apply ─▶ stopped, until the compute thread tells, ─▶ idle
 //
 // Whatever all ranks have to do alike is in RoundState; here is what concerns this rank: which work
 // of its own is sent, in flight or not sent yet, which buffers have which names (copies.h), and who
@@ -50,6 +50,7 @@ struct ComputeOrder {
     kCopy,      // As `copy` says; then OnCopied.
     kUpdate,    // A step that updates x; then OnStepped.
     kGradient,  // A step that makes a gradient at x; then OnGradient.
+    kStop,      // What is due (RoundState::due); all ranks have x = z. Then OnStopped.
     kEnd,       // No further step; x = z.
   };
   enum class Copy { kPublish, kRebase, kRebaseInFlight, kReset, kLoad };
@@ -96,12 +97,13 @@ class SlipstreamRank {
   // x = z in all parts; the state is the same on all ranks.
   SlipstreamRank(const Options& options, const RoundState& state, absl::Time now);
 
-  // The compute thread. `took`: without waits.
+  // The compute thread. `took`: without waits. `loss` of the step; left out if it is not finite.
   ComputeOrder NextCompute(absl::Time now);
   void OnCopied(absl::Duration took);
-  void OnStepped(absl::Duration took);
+  void OnStepped(absl::Duration took, double loss);
   // `squared`: of its norm; not finite if one of its values is not.
-  void OnGradient(double squared, absl::Duration took);
+  void OnGradient(double squared, absl::Duration took, double loss);
+  void OnStopped(absl::Time now);
 
   // The communication thread. OnFilled: `squared` is of the update, 0 if there is none.
   CommOrder NextComm(absl::Time now);
@@ -116,8 +118,8 @@ class SlipstreamRank {
   void Prepare(const SlipstreamPlan& plan);
   void OrderSave(int64_t number);
   void ReadyToLeave(int64_t generation);
-  // This rank cannot go on: all stop with the next round's header.
-  void SetFault() { fault_ = true; }
+  // This rank cannot go on: all end with the next round's header.
+  void SetFault(const std::string& reason);
 
   // The generation broke off, in a round that some may have finished. `theirs` is the state of the
   // most advanced member, with the new generation's number and ranks; if it is ahead of this
@@ -139,13 +141,18 @@ class SlipstreamRank {
   };
   const Buffers& buffers() const { return buffers_; }
 
-  // Why all stopped; empty: they have not. It names the round and, if they are known, the ranks.
+  // Why all ended; empty: they have not. It names the round and, if they are known, the ranks; of
+  // several that cannot go on each knows of itself.
   const std::string& fault() const { return fault_text_; }
   const std::vector<int>& fault_ranks() const { return fault_ranks_; }
 
   int64_t updates() const { return updates_; }            // Of x, by this rank,
   int64_t sent_updates() const { return sent_updates_; }  // in finished rounds, and
   int64_t lost_updates() const { return lost_updates_; }  // lost: bad ones, or left behind.
+  // Rounds with work of this rank, and, summed over them, by how many changes z was ahead of the
+  // model that the work was done on.
+  int64_t contributions() const { return contributions_; }
+  int64_t stale_rounds() const { return stale_rounds_; }
   int64_t used_gradients() const { return used_gradients_; }
   const LateGradients& late() const { return late_; }
 
@@ -162,12 +169,14 @@ class SlipstreamRank {
     kReduced,  // summed, or there is nothing to sum.
     kApplying,
     kRollCall,
+    kStopped,
     kEnded,
   };
 
   bool local() const { return IsLocal(state_.plan.mode); }
   bool is_between_rounds() const { return phase_ == Phase::kIdle || phase_ == Phase::kHashing; }
   bool uses_buffers() const { return phase_ == Phase::kFilling || phase_ == Phase::kApplying; }
+  bool stands() const { return phase_ == Phase::kStopped || phase_ == Phase::kEnded; }
   // In modes of gradients: who takes part is known.
   bool is_decided() const {
     return phase_ == Phase::kFilling || (Phase::kDecided <= phase_ && phase_ <= Phase::kApplying);
@@ -183,9 +192,12 @@ class SlipstreamRank {
   CommOrder Begin(Phase phase, CommOrder::Kind kind);
   CommOrder BeginRound(absl::Time now);
   void Decide(absl::Time now);
+  absl::Time NextRoundAt(absl::Time now) const;
   void EndWith(const std::string& what, std::vector<int> ranks);
   void TakeSent();
+  void SetGradientUsed();
   void ReviewGradient();
+  void AddLoss(double loss);
 
   Options options_;
   RoundState state_;
@@ -198,12 +210,14 @@ class SlipstreamRank {
   int64_t finished_ = 0;           // and ref.
   int64_t updates_at_finish_ = 0;  // When the latest round finished.
   int64_t in_flight_ = 0;
-  bool has_sent_ = false;  // An update is in flight.
+  int64_t in_flight_version_ = 0;  // Of the z that it is built on.
+  bool has_sent_ = false;          // An update is in flight.
   int64_t sent_updates_ = 0;
   int64_t lost_updates_ = 0;
-  int64_t version_ = 0;      // Of z: changes of it.
-  int64_t ref_version_ = 0;  // Of the z that ref is built on,
-  int64_t x_version_ = 0;    // and that x was last made from, in modes of gradients.
+  int64_t version_ = 0;           // Of z: changes of it.
+  int64_t ref_version_ = 0;       // Of the z that ref is built on,
+  int64_t x_version_ = 0;         // that x was last made from, in modes of gradients,
+  int64_t gradient_version_ = 0;  // and that the latest gradient is of.
   bool needs_reset_ = false;
 
   // Compute thread.
@@ -212,8 +226,16 @@ class SlipstreamRank {
   ComputeOrder::Copy copy_ = ComputeOrder::Copy::kPublish;
   bool offered_ = false;  // A gradient that may be used, or waits for the round to finish.
   double squared_gradient_ = 0;
+  struct Losses {
+    double sum = 0;
+    int64_t count = 0;
+  };
+  Losses losses_;       // Of steps since the latest header.
+  Losses told_losses_;  // Of headers since the latest round that was decided.
   LateGradients late_;
   int64_t used_gradients_ = 0;
+  int64_t contributions_ = 0;
+  int64_t stale_rounds_ = 0;
   RunningMedian step_;
   RunningMedian copies_;
   absl::Duration copies_in_round_;
@@ -224,6 +246,7 @@ class SlipstreamRank {
   absl::Time reduce_began_;
   RunningMedian collective_;
   bool stretched_ = false;
+  bool after_stop_ = false;  // No round has been made since.
   std::optional<uint64_t> hash_;
   Quorum quorum_;
   RoundSums sums_;
@@ -237,6 +260,7 @@ class SlipstreamRank {
   // What this rank tells.
   bool excluded_ = false;
   bool fault_ = false;
+  std::string fault_reason_;
   bool told_ready_ = false;
   SlipstreamPlan newest_plan_;
   SlipstreamPlan told_plan_;

@@ -74,6 +74,7 @@ CommOrder SlipstreamRank::NextComm(absl::Time now) {
     case Phase::kExchanging:
     case Phase::kReducing:
     case Phase::kApplying:
+    case Phase::kStopped:
       return wait;  // For what is being done.
     case Phase::kEnded:
       break;
@@ -89,6 +90,7 @@ CommOrder SlipstreamRank::BeginRound(absl::Time now) {
   std::swap(buffers_.pub, buffers_.sent);
   has_sent_ = true;
   in_flight_ = published_ - finished_;
+  in_flight_version_ = ref_version_;
   CommOrder order = Begin(Phase::kFilling, Kind::kFill);
   order.fill = Fill::kUpdate;
   return order;
@@ -112,7 +114,7 @@ void SlipstreamRank::OnFilled(double squared) {
   in_flight_ = 0;
   squared_update_ = 0;
   if (options_.stops_at_bad_update) {
-    fault_ = true;
+    SetFault("its update is not finite");
   } else {
     excluded_ = needs_reset_ = true;
   }
@@ -124,21 +126,27 @@ std::vector<double> SlipstreamRank::Numbers(absl::Time now) {
   }
   told_ready_ = offered_;
   told_plan_ = newest_plan_;
+  told_losses_.sum += losses_.sum;
+  told_losses_.count += losses_.count;
+  losses_ = Losses();
   RoundHeader header;
   header.ready = offered_;
-  header.stale = offered_ && x_version_ != version_;
+  header.stale = offered_ && gradient_version_ != version_;
   header.steps = local() ? in_flight_ : offered_ ? 1 : 0;
   header.squared_update = local() ? squared_update_ : offered_ ? squared_gradient_ : 0;
   header.time_is_up = !local() && quorum_.TimeIsUp(now, state_.window.step());
   header.excluded = excluded_;
   header.fault = fault_;
   header.plan_ahead = newest_plan_.epoch - state_.plan.epoch;
-  header.save_ahead = save_order_ - state_.saved;
+  header.save_ahead = save_order_ - state_.save_order;
   header.leave_ahead = next_generation_ - state_.generation;
   header.step = step_.median();
   header.collective = collective_.median();
   header.copies = copies_.median();
   header.stretched = stretched_;
+  if (told_losses_.count > 0) {
+    header.loss = told_losses_.sum / static_cast<double>(told_losses_.count);
+  }
   header.hash = hash_.value_or(0);
   return HeaderNumbers(header, options_.rank);
 }
@@ -160,9 +168,16 @@ void SlipstreamRank::OnExchanged(absl::Span<const double> sums, absl::Time now) 
   sums_ = ReadHeaderSums(sums, state_.ranks());
   if (sums_.fault > 0) {
     const bool named = sums_.fault_rank >= 0;
-    EndWith(named ? absl::StrCat("rank ", sums_.fault_rank, " cannot go on")
-                  : absl::StrCat(sums_.fault, " ranks cannot go on"),
-            named ? std::vector<int>{sums_.fault_rank} : std::vector<int>());
+    std::string what = named ? absl::StrCat("rank ", sums_.fault_rank, " cannot go on")
+                             : absl::StrCat(sums_.fault, " ranks cannot go on");
+    if (fault_) absl::StrAppend(&what, "; rank ", options_.rank, ": ", fault_reason_);
+    std::vector<int> ranks;
+    if (named) {
+      ranks.push_back(sums_.fault_rank);
+    } else if (fault_) {
+      ranks.push_back(options_.rank);
+    }
+    EndWith(what, std::move(ranks));
     return;
   }
   if (sums_.hashes_differ) {
@@ -190,6 +205,7 @@ void SlipstreamRank::Decide(absl::Time now) {
   stretched_ = IsStretched(now);  // So far.
   included_ = !local() && told_ready_;
   excluded_ = false;
+  told_losses_ = Losses();
   // The same moment on all ranks, whatever their clocks say.
   next_at_ = now + next_state_.window.Length(next_state_.plan.window);
   if (payload_.model > 0) {
@@ -205,10 +221,11 @@ void SlipstreamRank::OnReduced(absl::Time now) {
   stretched_ = IsStretched(now);
 }
 
-// Less than a step is no stall.
+// Less than a step is no stall. Settling, and coming back from a stop, ranks wait for each other.
 bool SlipstreamRank::IsStretched(absl::Time now) const {
+  if (!local() || state_.settles || after_stop_) return false;
   const Window& window = state_.window;
-  return local() && now - round_began_ > std::max(kStretched * window.collective(), window.step());
+  return now - round_began_ > std::max(kStretched * window.collective(), window.step());
 }
 
 // The update that was in flight is part of z.
@@ -216,41 +233,63 @@ void SlipstreamRank::TakeSent() {
   if (!has_sent_) return;
   std::swap(buffers_.ref, buffers_.sent);
   has_sent_ = false;
+  ++contributions_;
+  stale_rounds_ += version_ - in_flight_version_;
   finished_ += in_flight_;
   sent_updates_ += in_flight_;
   in_flight_ = 0;
 }
 
+void SlipstreamRank::SetGradientUsed() {
+  offered_ = false;
+  late_.SetUsed();
+  ++used_gradients_;
+  ++contributions_;
+  stale_rounds_ += version_ - gradient_version_;
+}
+
 RoundOutcome SlipstreamRank::OnApplied(absl::Time now) {
   const bool was_local = local();
-  if (payload_.model > 0) ++version_;
   TakeSent();
+  if (included_) SetGradientUsed();
+  if (payload_.model > 0) ++version_;
   state_ = next_state_;
   if (!was_local && local()) {
     needs_reset_ = true;
-    if (std::exchange(offered_, false) && !included_) late_.SetDropped();
+    if (std::exchange(offered_, false)) late_.SetDropped();
   }
-  if (included_) {
-    offered_ = false;
-    late_.SetUsed();
-    ++used_gradients_;
-  } else if (offered_) {
-    ReviewGradient();
-  }
+  if (offered_) ReviewGradient();
   if (copies_in_round_ > absl::ZeroDuration()) copies_.Add(copies_in_round_);
   copies_in_round_ = absl::ZeroDuration();
   updates_at_finish_ = updates_;
-  if (state_.plan.mode == SlipstreamMode::kSync) next_at_ = now;
-  // No majority is ready earlier.
-  if (state_.plan.mode == SlipstreamMode::kDrop) {
-    next_at_ = now + kStepsToFirstPoll * state_.window.step();
-  }
+  if (!local()) next_at_ = NextRoundAt(now);
+  after_stop_ = false;
   payload_ = CommOrder::Payload();
   squared_update_ = 0;
   included_ = filled_ = false;
   hash_.reset();
-  phase_ = outcome_.ends ? Phase::kEnded : Phase::kIdle;
+  phase_ = outcome_.ends ? Phase::kEnded : state_.stands ? Phase::kStopped : Phase::kIdle;
   return outcome_;
+}
+
+// When this round begins, or the ranks are first asked whether it can.
+absl::Time SlipstreamRank::NextRoundAt(absl::Time now) const {
+  switch (state_.plan.mode) {
+    case SlipstreamMode::kSync:
+      return now;
+    case SlipstreamMode::kDrop:
+      return now + kStepsToFirstPoll * state_.window.step();  // No majority is ready earlier.
+    case SlipstreamMode::kFree:
+    case SlipstreamMode::kPause:
+      break;
+  }
+  return now + state_.window.Length(state_.plan.window);
+}
+
+void SlipstreamRank::OnStopped(absl::Time now) {
+  phase_ = Phase::kIdle;
+  next_at_ = NextRoundAt(now);
+  after_stop_ = true;
 }
 
 }  // namespace paceline

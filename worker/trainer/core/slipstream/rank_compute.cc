@@ -19,7 +19,7 @@ ComputeOrder SlipstreamRank::Copy(ComputeOrder::Copy copy) {
 
 // Whether all ranks stop at a step boundary for the present round.
 bool SlipstreamRank::Stops(absl::Time now) const {
-  if (state_.settles || phase_ == Phase::kEnded) return true;
+  if (state_.settles || stands()) return true;
   if (state_.plan.mode != SlipstreamMode::kPause) return false;
   return !is_between_rounds() || (now >= next_at_ && updates_ > finished_);
 }
@@ -50,7 +50,7 @@ ComputeOrder SlipstreamRank::NextLocal(absl::Time now) {
   if (updates_ > published_ && (stops || is_ahead || PublishIsDue(now))) {
     return Copy(ComputeOrder::Copy::kPublish);
   }
-  if (phase_ == Phase::kEnded) return {Kind::kEnd, {}, {}};
+  if (stands()) return {phase_ == Phase::kEnded ? Kind::kEnd : Kind::kStop, {}, {}};
   if (stops) return {Kind::kWait, {}, ComputeOrder::Wait::kRound};
   if (is_ahead) return {Kind::kWait, {}, ComputeOrder::Wait::kCap};
   computing_ = true;
@@ -59,12 +59,13 @@ ComputeOrder SlipstreamRank::NextLocal(absl::Time now) {
 
 ComputeOrder SlipstreamRank::NextGradient() {
   // A gradient at a model that is about to change would be late.
-  if (phase_ != Phase::kEnded && (offered_ || is_decided())) {
+  if (!stands() && (offered_ || is_decided())) {
     return {Kind::kWait, {}, ComputeOrder::Wait::kRound};
   }
   if (x_version_ != version_) return Copy(ComputeOrder::Copy::kLoad);
-  if (phase_ == Phase::kEnded) return {Kind::kEnd, {}, {}};
+  if (stands()) return {phase_ == Phase::kEnded ? Kind::kEnd : Kind::kStop, {}, {}};
   computing_ = true;
+  gradient_version_ = x_version_;
   return {Kind::kGradient, {}, {}};
 }
 
@@ -92,20 +93,32 @@ void SlipstreamRank::OnCopied(absl::Duration took) {
   }
 }
 
-void SlipstreamRank::OnStepped(absl::Duration took) {
+void SlipstreamRank::AddLoss(double loss) {
+  if (!std::isfinite(loss)) return;
+  losses_.sum += loss;
+  ++losses_.count;
+}
+
+void SlipstreamRank::OnStepped(absl::Duration took, double loss) {
   computing_ = false;
   ++updates_;
   step_.Add(took);
+  AddLoss(loss);
 }
 
-void SlipstreamRank::OnGradient(double squared, absl::Duration took) {
+void SlipstreamRank::OnGradient(double squared, absl::Duration took, double loss) {
   computing_ = false;
   step_.Add(took);
+  AddLoss(loss);
   if (local()) {  // Since it was begun.
     late_.SetDropped();
   } else if (!std::isfinite(squared)) {
-    (options_.stops_at_bad_update ? fault_ : excluded_) = true;
     late_.SetDropped();
+    if (options_.stops_at_bad_update) {
+      SetFault("its gradient is not finite");
+    } else {
+      excluded_ = true;
+    }
   } else {
     offered_ = true;
     squared_gradient_ = squared;
@@ -114,7 +127,7 @@ void SlipstreamRank::OnGradient(double squared, absl::Duration took) {
 }
 
 void SlipstreamRank::ReviewGradient() {
-  offered_ = late_.Offer(x_version_, version_, state_.plan.mode == SlipstreamMode::kDrop);
+  offered_ = late_.Offer(gradient_version_, version_, state_.plan.mode == SlipstreamMode::kDrop);
 }
 
 }  // namespace paceline

@@ -26,7 +26,7 @@ TEST_F(RankFailureTest, ABadUpdateStopsAllAndNamesTheRank) {
   Step();
   CopyNext();
   Round(Steps(1), /*squared=*/kBad);
-  EXPECT_THAT(rank_->fault(), HasSubstr("rank 0"));
+  EXPECT_THAT(rank_->fault(), HasSubstr("rank 0: its update is not finite"));
   EXPECT_THAT(rank_->fault_ranks(), ElementsAre(0));
   EXPECT_EQ(NextComm().kind, Comm::kEnd);
 }

@@ -49,10 +49,10 @@ class RankTest : public testing::Test {
     }
     now_ += kTestStep;
     if (order.kind == ComputeOrder::Kind::kUpdate) {
-      rank_->OnStepped(kTestStep);
+      rank_->OnStepped(kTestStep, loss_);
     } else {
       ASSERT_EQ(order.kind, ComputeOrder::Kind::kGradient);
-      rank_->OnGradient(squared, kTestStep);
+      rank_->OnGradient(squared, kTestStep, loss_);
     }
   }
   void Exchange(const RoundHeader& other) {
@@ -102,6 +102,7 @@ class RankTest : public testing::Test {
   }
 
   int ranks_ = 2;
+  double loss_ = 1;  // Of steps.
   absl::Time now_ = absl::FromUnixSeconds(1000);
   std::optional<SlipstreamRank> rank_;
   std::optional<RoundOutcome> outcome_;

@@ -168,6 +168,7 @@ TEST(RankRandomTest, RanksAreKilledAtAnyMomentAndTheOthersGoOnFromTheSameModel) 
     options.stall_probability = 0.02;
     options.longest_message = absl::Milliseconds(seed % 2 == 0 ? 100 : 3);
     options.longest_pass = absl::Milliseconds(seed % 3 == 0 ? 30 : 3);
+    options.periods = {seed % 5 == 0 ? 7 : 0, 0};
     SimulatedRanks job(options);
     std::uniform_real_distribution<double> when(0.1, 2);
     absl::Duration delay;
@@ -235,6 +236,7 @@ TEST(RankRandomTest, SavesAndTheEndOfAGenerationAreOfOneRoundWhateverTheMode) {
     options.ranks = 2 + static_cast<int>(seed % 6);
     options.target_steps = 1'000'000;
     options.stall_probability = 0.02;
+    options.periods = {seed % 3 == 0 ? 25 : 0, 0};
     SimulatedRanks job(options);
     const auto later = [&job](double seconds) {
       return absl::Seconds(seconds + std::uniform_real_distribution<double>(0, 2)(job.random()));
@@ -255,6 +257,33 @@ TEST(RankRandomTest, SavesAndTheEndOfAGenerationAreOfOneRoundWhateverTheMode) {
       EXPECT_EQ(job.rank(rank).machine.updates(), job.rank(rank).machine.sent_updates())
           << "nothing is left behind";
     }
+    if (HasFailure()) return;
+  }
+}
+
+TEST(RankRandomTest, AllRanksComeToTheSameStopsWithTheSameModel) {
+  for (uint64_t seed = 1; seed <= Seeds(80); ++seed) {
+    SimulatedRanks::Options options;
+    options.seed = seed;
+    options.mode = kModes[seed % 4];
+    options.ranks = 1 + static_cast<int>(seed % 9);
+    options.target_steps = 60;
+    options.periods = {10, 4 + static_cast<int64_t>(seed % 5)};
+    options.stall_probability = 0.02;
+    SimulatedRanks job(options);
+    job.OnRound([&job, seed](int64_t round) {
+      if (round == 10) job.Prepare(Plan(2, kModes[seed / 4 % 4]), absl::Milliseconds(50));
+    });
+    job.Run();
+    ExpectComplete(job, options.target_steps);
+    int evaluations = 0;
+    for (const auto& [round, stop] : job.stops()) {
+      EXPECT_EQ(stop.ranks, job.ranks());
+      if (stop.due.evaluates) ++evaluations;
+    }
+    // In a round of many steps two may fall together.
+    EXPECT_GE(evaluations, 3);
+    EXPECT_LE(evaluations, 5);
     if (HasFailure()) return;
   }
 }

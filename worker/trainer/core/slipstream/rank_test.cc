@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "worker/trainer/core/slipstream/rank_fixture.h"
 
 namespace paceline {
@@ -84,7 +86,7 @@ TEST_F(RankTest, ACorrectionThatComesWhileARoundIsInFlightMovesWhatIsSent) {
   now_ += absl::Seconds(1);
   ASSERT_EQ(NextComm().kind, Comm::kFill);
   rank_->OnFilled(1);
-  rank_->OnStepped(kStep);
+  rank_->OnStepped(kStep, 1);
   EXPECT_EQ(CopyNext(), Copy::kRebaseInFlight);
 }
 
@@ -98,7 +100,7 @@ TEST_F(RankTest, ABoundaryThatNoRoundNeedsIsNotPublished) {
   ASSERT_EQ(CopyNext(), Copy::kRebase);
   EXPECT_EQ(NextCompute().kind, Compute::kUpdate);
   now_ += kStep;
-  rank_->OnStepped(kStep);
+  rank_->OnStepped(kStep, 1);
   EXPECT_EQ(NextCompute().kind, Compute::kUpdate) << "the next boundary comes before the round";
 }
 
@@ -140,6 +142,80 @@ TEST_F(RankTest, PauseStopsForARoundAfterItsWindowAndAStep) {
   EXPECT_EQ(NextComm().kind, Comm::kWait) << "for its step";
 }
 
+TEST_F(RankTest, AtAStopBothThreadsStandStillUntilTold) {
+  Start(Mode::kFree);
+  rank_->OrderSave(3);
+  Step();
+  CopyNext();
+  RoundHeader other = Steps(1);
+  other.save_ahead = 3;
+  Round(other);
+  EXPECT_TRUE(rank_->state().settles);
+  EXPECT_EQ(CopyNext(), Copy::kRebase);
+  EXPECT_EQ(NextCompute().wait, ComputeOrder::Wait::kRound);
+  Round(other);
+  EXPECT_EQ(CopyNext(), Copy::kRebase) << "the others' work";
+  EXPECT_EQ(NextCompute().kind, Compute::kStop);
+  EXPECT_EQ(rank_->state().due.save_order, 3);
+  now_ += absl::Minutes(1);
+  EXPECT_EQ(NextComm().until, absl::InfiniteFuture());
+  rank_->OnStopped(now_);
+  EXPECT_GT(NextComm().until, now_) << "a window from now";
+  EXPECT_EQ(NextCompute().kind, Compute::kUpdate);
+}
+
+TEST_F(RankTest, TheGradientThatIsOfferedAtAStopStaysLate) {
+  ranks_ = 3;
+  Start(Mode::kDrop);
+  for (int i = 0; i < 3; ++i) {
+    CopyNext();
+    ASSERT_EQ(NextCompute().kind, Compute::kGradient);
+    Round(Ready());
+    rank_->OnGradient(1, kStep, 1);
+  }
+  CopyNext();
+  ASSERT_EQ(NextCompute().kind, Compute::kGradient);
+  rank_->OrderSave(1);
+  now_ += kStep;
+  RoundHeader others = Ready();
+  others.save_ahead = 1;
+  ASSERT_EQ(NextComm().kind, Comm::kExchange);
+  Exchange(others);
+  rank_->OnGradient(1, kStep, 1);
+  Round();
+  ASSERT_EQ(CopyNext(), Copy::kLoad);
+  ASSERT_EQ(NextCompute().kind, Compute::kStop);
+  rank_->OnStopped(now_);
+  EXPECT_EQ(NextCompute().kind, Compute::kWait) << "it is offered";
+  Round(Ready());
+  EXPECT_EQ(rank_->sums().stale, 1);
+}
+
+TEST_F(RankTest, TellsTheMeanLossOfItsStepsOnce) {
+  Start(Mode::kFree);
+  loss_ = 2;
+  Step();
+  loss_ = 4;
+  Step();
+  loss_ = std::numeric_limits<double>::quiet_NaN();
+  Step();
+  CopyNext();
+  Round(Steps(1));
+  EXPECT_EQ(rank_->sums().loss, 3);
+  Round(Steps(1));
+  EXPECT_FALSE(rank_->sums().loss.has_value());
+}
+
+TEST_F(RankTest, TheLossOfAPollIsToldAgain) {
+  Start(Mode::kDrop);
+  loss_ = 5;
+  Step();
+  ASSERT_EQ(NextComm().kind, Comm::kExchange);
+  Exchange(RoundHeader());
+  Round(Ready());
+  EXPECT_EQ(rank_->sums().loss, 5);
+}
+
 TEST_F(RankTest, SyncTakesTheMeanOfAllGradients) {
   Start(Mode::kSync);
   Step();
@@ -179,7 +255,7 @@ TEST_F(RankTest, ALateGradientIsDroppedAndTheFourthInARowIsUsed) {
     ASSERT_EQ(NextCompute().kind, Compute::kGradient);
     Round(Ready());
     EXPECT_EQ(fill_, Fill::kZeros);
-    rank_->OnGradient(1, kStep);
+    rank_->OnGradient(1, kStep, 1);
   }
   EXPECT_EQ(rank_->late().dropped(), 3);
   EXPECT_EQ(NextCompute().kind, Compute::kWait) << "the fourth is offered";
@@ -215,7 +291,7 @@ TEST_F(RankTest, AGradientThatNoRoundTookBeforeAChangeToUpdatesIsDropped) {
   others.plan_ahead = 1;
   ASSERT_EQ(NextComm().kind, Comm::kExchange);
   Exchange(others);
-  rank_->OnGradient(1, kStep);
+  rank_->OnGradient(1, kStep, 1);
   Round();
   EXPECT_TRUE(outcome_->takes_up_plan);
   EXPECT_EQ(rank_->late().dropped(), 1);

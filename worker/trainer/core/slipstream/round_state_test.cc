@@ -108,13 +108,75 @@ TEST(RoundStateTest, AGenerationIsLeftSettled) {
   EXPECT_TRUE(FinishRound(Steps(2), state.plan, &state).ends);
 }
 
-TEST(RoundStateTest, ASaveIsOfTheRoundThatAgreed) {
+TEST(RoundStateTest, ASaveOrderMakesAStopOfTheNextSettledRound) {
+  RoundSums order;
+  order.save_ahead = 2;
   RoundState state = Four(Mode::kFree);
-  RoundSums sums;
-  sums.save_ahead = 2;
-  EXPECT_EQ(FinishRound(sums, state.plan, &state).save, 2);
-  EXPECT_EQ(FinishRound(Steps(1), state.plan, &state).save, 0);
+  FinishRound(order, state.plan, &state);
+  EXPECT_FALSE(state.stands);
+  EXPECT_TRUE(state.settles);
+  FinishRound(Steps(1), state.plan, &state);
+  EXPECT_TRUE(state.stands);
   EXPECT_FALSE(state.settles);
+  EXPECT_EQ(state.due.save_order, 2);
+  FinishRound(Steps(1), state.plan, &state);
+  EXPECT_FALSE(state.stands);
+  EXPECT_FALSE(state.settles);
+  EXPECT_FALSE(state.due.any());
+
+  for (const Mode mode : {Mode::kPause, Mode::kDrop, Mode::kSync}) {
+    RoundState settled = Four(mode);
+    FinishRound(order, settled.plan, &settled);
+    EXPECT_TRUE(settled.stands) << "at once";
+    EXPECT_FALSE(settled.settles);
+  }
+}
+
+TEST(RoundStateTest, AStopIsDueWhenAMultipleOfAPeriodIsPassed) {
+  RoundState state = Four(Mode::kDrop);
+  state.periods = {5, 3};
+  FinishRound(Steps(4 * 2 + 3), state.plan, &state);
+  EXPECT_FALSE(state.stands);
+  FinishRound(Steps(1), state.plan, &state);
+  EXPECT_TRUE(state.stands);
+  EXPECT_EQ(state.due, (StopReasons{false, true, 0}));
+  FinishRound(Steps(4 * 8), state.plan, &state);
+  EXPECT_EQ(state.due, (StopReasons{true, true, 0})) << "several at once";
+  FinishRound(Steps(1), state.plan, &state);
+  EXPECT_FALSE(state.stands);
+}
+
+TEST(RoundStateTest, WhatBecomesDueWhileTheRanksSettleIsDoneAtTheSameStop) {
+  RoundState state = Four(Mode::kFree);
+  state.periods = {2, 3};
+  FinishRound(Steps(4 * 2), state.plan, &state);
+  EXPECT_TRUE(state.settles);
+  FinishRound(Steps(4), state.plan, &state);
+  EXPECT_TRUE(state.stands);
+  EXPECT_EQ(state.due, (StopReasons{true, true, 0}));
+}
+
+TEST(RoundStateTest, AtTheEndNobodyStopsAndWhatWasDueIsTold) {
+  RoundState state = Four(Mode::kDrop);
+  state.target_steps = 2;
+  state.periods = {2, 0};
+  EXPECT_TRUE(FinishRound(Steps(8), state.plan, &state).ends);
+  EXPECT_FALSE(state.stands);
+  EXPECT_TRUE(state.due.evaluates);
+}
+
+TEST(RoundStateTest, AnotherGenerationMakesTheStopAgain) {
+  RoundState state = Four(Mode::kFree);
+  state.periods = {2, 0};
+  FinishRound(Steps(8), state.plan, &state);
+  FinishRound(Steps(0), state.plan, &state);
+  ASSERT_TRUE(state.stands);
+  RoundState next = ForGeneration(state, 2, 3);
+  EXPECT_FALSE(next.stands);
+  EXPECT_TRUE(next.settles);
+  FinishRound(Steps(1), next.plan, &next);
+  EXPECT_TRUE(next.stands);
+  EXPECT_TRUE(next.due.evaluates);
 }
 
 TEST(RoundStateTest, AnotherGenerationKeepsTheProgressAndForgetsToLeave) {

@@ -68,7 +68,8 @@ struct SimulatedRank {
   std::optional<Pass> compute_pass, comm_pass;
   bool dead = false;
   bool compute_busy = false, compute_ended = false;
-  bool copies = false;  // What the compute thread is busy with is a copy.
+  bool copies = false;   // What the compute thread is busy with is a copy,
+  bool at_stop = false;  // or a stop.
   bool comm_busy = false, comm_ended = false;
   bool in_collective = false;
   int64_t epoch = 0;  // Events of earlier ones are void: the comm thread was cut off.

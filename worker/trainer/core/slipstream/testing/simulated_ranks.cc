@@ -26,6 +26,7 @@ SimulatedRanks::SimulatedRanks(const Options& options) : options_(options), rand
   state.plan.mode = options.mode;
   state.plan.window = options.window;
   state.plan.averages_state = options.averages_state;
+  state.periods = options.periods;
   latest_ = state;
   const SimulatedVector zeros(kSimulatedSize, 0);
   std::uniform_real_distribution<double> error(-options.clock_error, options.clock_error);
@@ -123,6 +124,9 @@ void SimulatedRanks::PumpCompute(SimulatedRank& rank) {
         Check(rank, "ends with another model");
       }
       return;
+    case ComputeOrder::Kind::kStop:
+      BeginStop(rank);
+      return;
     case ComputeOrder::Kind::kUpdate:
     case ComputeOrder::Kind::kGradient:
       BeginStep(rank, order);
@@ -159,6 +163,30 @@ void SimulatedRanks::BeginStep(SimulatedRank& rank, const ComputeOrder& order) {
   Later(took, rank, /*of_comm=*/false, [this, &rank, order, took] { EndStep(rank, order, took); });
 }
 
+// All ranks are at the stop before one of them goes on: what they do there they do together.
+void SimulatedRanks::BeginStop(SimulatedRank& rank) {
+  const RoundState& state = rank.machine.state();
+  rank.compute_busy = rank.at_stop = true;
+  if (rank.x != rank.z) Check(rank, "stands still with another model");
+  if (rank.machine.updates() != rank.machine.sent_updates() + rank.machine.lost_updates()) {
+    Check(rank, "stands still with work that is not sent");
+  }
+  Stop& stop = stops_.try_emplace(state.round, Stop{state.due, 0}).first->second;
+  if (!(stop.due == state.due)) Check(rank, "something else is due than on other ranks");
+  if (++stop.ranks < ranks()) return;
+  if (state.due.save_order > 0) saves_[state.due.save_order] = state.round;
+  for (const auto& one : ranks_) {
+    if (!one->at_stop || one->machine.state().round != state.round || one->z != rank.z) {
+      Check(*one, "is not at the stop at which the others are");
+    }
+    Later(Random(options_.longest_stop), *one, /*of_comm=*/true, [this, me = one.get()] {
+      me->compute_busy = me->at_stop = false;
+      me->machine.OnStopped(ClockOf(*me));
+      Pump(*me);
+    });
+  }
+}
+
 void SimulatedRanks::EndStep(SimulatedRank& rank, const ComputeOrder& order, absl::Duration took) {
   SimulatedVector change(kSimulatedSize, 0);
   std::uniform_int_distribution<int> size(1, 8);
@@ -171,19 +199,19 @@ void SimulatedRanks::EndStep(SimulatedRank& rank, const ComputeOrder& order, abs
   if (order.kind == ComputeOrder::Kind::kGradient) {
     rank.gradient = change;
     ++rank.gradient_number;
-    rank.machine.OnGradient(poisoned ? std::numeric_limits<double>::quiet_NaN() : 1, took);
+    rank.machine.OnGradient(poisoned ? std::numeric_limits<double>::quiet_NaN() : 1, took, 1);
   } else if (poisoned) {
     rank.x[0] = std::numeric_limits<double>::quiet_NaN();
     rank.poisoned = true;
-    rank.machine.OnStepped(took);
+    rank.machine.OnStepped(took, 1);
   } else if (options_.update) {
     options_.update(rank.rank, rank.x, rank.slots);
-    rank.machine.OnStepped(took);
+    rank.machine.OnStepped(took, 1);
   } else {
     rank.x = rank.x + change;
     rank.slots = rank.slots + change;
     rank.updates = rank.updates + change;
-    rank.machine.OnStepped(took);
+    rank.machine.OnStepped(took, 1);
     Check(rank, rank.CheckAccount());
   }
   if (rank.machine.late().misses() > LateGradients::kMissesBeforeStale &&
@@ -207,6 +235,7 @@ void SimulatedRanks::PumpComm(SimulatedRank& rank) {
     PumpCompute(rank);
     return;
   }
+  if (rank.at_stop) Check(rank, "does something for a round at a stop");
   rank.comm_busy = true;
   rank.comm_pass = rank.PassOf(order);
   CheckPass(rank, *rank.comm_pass, rank.compute_pass);
@@ -319,7 +348,6 @@ void SimulatedRanks::CheckRound(SimulatedRank& rank, const RoundOutcome& outcome
     all.slots = rank.slots;
     all.state = latest_ = state;
     all.outcome = outcome;
-    if (outcome.save > 0) saves_[outcome.save] = state.round;
     trained_ = elapsed();
     if (outcome.takes_up_plan) plan_rounds_[state.plan.epoch] = state.round;
     finished_.erase(finished_.begin(), finished_.lower_bound(state.round - 2));
@@ -330,86 +358,10 @@ void SimulatedRanks::CheckRound(SimulatedRank& rank, const RoundOutcome& outcome
   if (all.state.plan.epoch != state.plan.epoch || all.state.plan.mode != state.plan.mode ||
       !(all.state.total == state.total) || all.state.settles != state.settles ||
       all.state.window.step() != state.window.step() || all.outcome.ends != outcome.ends ||
-      all.outcome.save != outcome.save) {
+      all.state.stands != state.stands || !(all.state.due == state.due)) {
     Check(rank, "what all should know alike differs between ranks");
   }
   if (all.ranks == ranks() && on_round_) on_round_(state.round);
-}
-
-void SimulatedRanks::Kill(int rank, bool replaced) {
-  this->rank(rank).dead = true;
-  replaces_ = replaced;
-  if (!std::exchange(broken_, true)) {
-    After(options_.longest_message + Random(options_.longest_recovery), [this] { CutOff(); });
-  }
-  After(absl::ZeroDuration(), [this] { MeetAnew(); });
-}
-
-// What is sent ends, passes come to their end.
-void SimulatedRanks::CutOff() {
-  cut_off_ = true;
-  for (const auto& rank : ranks_) {
-    if (!rank->in_collective) continue;
-    ++rank->epoch;
-    rank->in_collective = rank->comm_busy = false;
-    rank->comm_pass.reset();
-  }
-  MeetAnew();
-}
-
-// When no pass is under way any more.
-void SimulatedRanks::MeetAnew() {
-  if (!cut_off_) return;
-  const SimulatedRank* source = nullptr;
-  for (const auto& rank : ranks_) {
-    if (rank->dead) continue;
-    if (rank->comm_busy || rank->copies) return;
-    if (rank->comm_ended || rank->compute_ended) {  // Nobody is left to meet.
-      queue_ = {};
-      return;
-    }
-    if (source == nullptr || rank->machine.state().round > source->machine.state().round) {
-      source = rank.get();
-    }
-  }
-  const SimulatedVector z = source->z;
-  const SimulatedVector slots = source->slots;
-  const int before = ranks();
-  std::vector<std::unique_ptr<SimulatedRank>> survivors;
-  for (auto& rank : ranks_) (rank->dead ? dead_ : survivors).push_back(std::move(rank));
-  ranks_ = std::move(survivors);
-  const int members = replaces_ ? before : ranks();
-  const RoundState& last = source->machine.state();
-  const RoundState state = ForGeneration(last, last.generation + 1, members);
-  latest_ = state;
-  collectives_.clear();
-  finished_.clear();
-  broken_ = cut_off_ = false;
-  for (size_t i = 0; i < ranks_.size(); ++i) {
-    SimulatedRank& rank = *ranks_[i];
-    rank.rank = static_cast<int>(i);
-    const bool behind = rank.machine.state().round < state.round;
-    const bool was_sent = rank.in_flight[0] != 0 && behind;
-    if (behind) {
-      rank.z = z;
-      rank.slots = IsLocal(state.plan.mode) ? rank.slots : slots;
-    }
-    ++rank.epoch;
-    rank.collectives = 0;
-    const int64_t sent = rank.machine.sent_updates();
-    rank.machine.Rejoin(rank.rank, state, ClockOf(rank));
-    if (was_sent != (rank.machine.sent_updates() > sent)) {
-      Check(rank, "does not know whether its update is in the model that others have");
-    }
-    rank.CountUsed();
-    Check(rank, rank.CheckAccount());
-  }
-  while (ranks() < members) {
-    ranks_.push_back(std::make_unique<SimulatedRank>(
-        SlipstreamRank::Options{ranks(), options_.stops_at_bad_update}, state, z, slots, now_));
-    ranks_.back()->machine.Prepare(newest_plan_);
-  }
-  for (const auto& rank : ranks_) Pump(*rank);
 }
 
 }  // namespace paceline

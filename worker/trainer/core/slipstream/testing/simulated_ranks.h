@@ -33,6 +33,7 @@ class SimulatedRanks {
     SlipstreamMode mode = SlipstreamMode::kFree;
     WindowBounds window;
     int64_t target_steps = 100;
+    StopPeriods periods;
     bool averages_state = false;
     bool stops_at_bad_update = true;
     // In place of a random update, of x and the optimizer's state. Only the ranks' agreement is
@@ -47,6 +48,7 @@ class SimulatedRanks {
     absl::Duration freeze = absl::Seconds(1);
     absl::Duration longest_pass = absl::Milliseconds(4);  // From 0, as below.
     absl::Duration longest_message = absl::Milliseconds(4);
+    absl::Duration longest_stop = absl::Milliseconds(300);
     absl::Duration longest_recovery = absl::Milliseconds(500);
     double clock_error = 0.02;  // Clocks run by 1 - it to 1 + it.
   };
@@ -81,8 +83,14 @@ class SimulatedRanks {
   const RoundState& latest() const { return latest_; }
   // By plan epoch, the rounds after which it was taken up.
   const std::map<int64_t, int64_t>& plan_rounds() const { return plan_rounds_; }
-  // By number of the order, the rounds whose model was to be saved.
+  // By number of the order, the rounds at whose stop it was due.
   const std::map<int64_t, int64_t>& saves() const { return saves_; }
+  // By round, of this generation.
+  struct Stop {
+    StopReasons due;
+    int ranks = 0;  // That have come to it.
+  };
+  const std::map<int64_t, Stop>& stops() const { return stops_; }
   std::mt19937_64& random() { return random_; }
 
  private:
@@ -108,6 +116,7 @@ class SimulatedRanks {
   void Pump(SimulatedRank& rank);
   void PumpCompute(SimulatedRank& rank);
   void PumpComm(SimulatedRank& rank);
+  void BeginStop(SimulatedRank& rank);
   void BeginStep(SimulatedRank& rank, const ComputeOrder& order);
   void EndStep(SimulatedRank& rank, const ComputeOrder& order, absl::Duration took);
   void EndPass(SimulatedRank& rank, const CommOrder& order);
@@ -150,6 +159,7 @@ class SimulatedRanks {
   absl::Duration trained_;
   std::map<int64_t, int64_t> plan_rounds_;
   std::map<int64_t, int64_t> saves_;
+  std::map<int64_t, Stop> stops_;
 };
 
 }  // namespace paceline

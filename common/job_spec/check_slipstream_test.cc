@@ -1,0 +1,115 @@
+#include <string>
+#include <vector>
+
+#include "common/job_spec/job_spec.h"
+#include "gmock/gmock.h"
+#include "google/protobuf/text_format.h"
+#include "gtest/gtest.h"
+
+namespace paceline {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+v1::JobSpec Spec(const std::string& strategy, const std::string& others = "",
+                 const std::string& optimizer = "sgd {}") {
+  v1::JobSpec spec;
+  const std::string text = "name: 'a' ranks: 8 model { mlp {} } data { train: '/t' } steps: 100 " +
+                           others + " optimizer { " + optimizer +
+                           " learning_rate: 1 } strategy { " + strategy + " }";
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &spec)) << text;
+  return spec;
+}
+
+// "FIELD MESSAGE" of each problem.
+std::vector<std::string> Problems(const v1::JobSpec& spec) {
+  std::vector<std::string> problems;
+  for (const SpecProblem& problem : CheckJobSpec(spec)) {
+    problems.push_back(problem.field + " " + problem.message);
+  }
+  return problems;
+}
+
+TEST(SlipstreamDefaultsTest, ModeFollowsTheOptimizer) {
+  v1::JobSpec spec = Spec("slipstream {}");
+  FillDefaults(&spec);
+  EXPECT_EQ(spec.strategy().slipstream().mode(), v1::SLIPSTREAM_FREE);
+  EXPECT_EQ(spec.strategy().optimizer_state(), v1::OPTIMIZER_STATE_LOCAL);
+  spec = Spec("slipstream {}", "", "adamw {}");
+  FillDefaults(&spec);
+  EXPECT_EQ(spec.strategy().slipstream().mode(), v1::SLIPSTREAM_DROP);
+  spec = Spec("slipstream { mode: SLIPSTREAM_SYNC }", "", "adamw {}");
+  FillDefaults(&spec);
+  EXPECT_EQ(spec.strategy().slipstream().mode(), v1::SLIPSTREAM_SYNC);
+}
+
+TEST(SlipstreamDefaultsTest, BoundsOfTheWindowFollowEachOther) {
+  const auto filled = [](const std::string& window) {
+    v1::JobSpec spec = Spec("slipstream { window { " + window + " } }");
+    FillDefaults(&spec);
+    FillDefaults(&spec);
+    const v1::SlipstreamWindow& w = spec.strategy().slipstream().window();
+    return std::vector<int64_t>{w.min_steps(), w.max_steps(), w.max_cap()};
+  };
+  EXPECT_THAT(filled(""), ElementsAre(1, 64, 256));
+  EXPECT_THAT(filled("max_steps: 8"), ElementsAre(1, 8, 32));
+  EXPECT_THAT(filled("min_steps: 100"), ElementsAre(100, 100, 400));
+  EXPECT_THAT(filled("max_cap: 3"), ElementsAre(1, 64, 3));
+  EXPECT_THAT(filled("max_steps: 2147483647"), ElementsAre(1, 2147483647, 2147483644));
+}
+
+TEST(CheckSlipstreamTest, SoundStrategiesAreAccepted) {
+  EXPECT_THAT(Problems(Spec("slipstream {}")), IsEmpty());
+  EXPECT_THAT(Problems(Spec("slipstream { mode: SLIPSTREAM_DROP }", "clip_grad_norm: 1")),
+              IsEmpty());
+  EXPECT_THAT(Problems(Spec("slipstream { mode: SLIPSTREAM_PAUSE window { max_steps: 1 } } "
+                            "optimizer_state: OPTIMIZER_STATE_AVERAGE",
+                            "on_nonfinite: NON_FINITE_SKIP precision: BF16 accumulation_steps: 2 "
+                            "stragglers { mode: STRAGGLER_MODE_OFF } max_restarts: 2")),
+              IsEmpty());
+}
+
+TEST(CheckSlipstreamTest, ImpossibleValuesAreNamed) {
+  EXPECT_THAT(
+      Problems(Spec("slipstream { mode: 9 window { min_steps: -1 max_steps: -2 max_cap: -3 } } "
+                    "warmup_steps: 5 gradient_group_size: 2 optimizer_state: 7")),
+      ElementsAre("strategy.slipstream.mode is the unknown number 9; allowed is sync, drop, free, "
+                  "pause",
+                  "strategy.slipstream.window.min_steps is -1; allowed is 1 to 2147483647",
+                  "strategy.slipstream.window.max_steps is -2; allowed is 1 to 2147483647",
+                  "strategy.slipstream.window.max_cap is -3; allowed is 1 to 2147483647",
+                  "strategy.warmup_steps is 5; kind slipstream has none: begin in mode sync, and "
+                  "change the mode later (paceline job mode)",
+                  "strategy.gradient_group_size is 2; kind slipstream has no groups: leave it out",
+                  "strategy.optimizer_state is the unknown number 7; allowed is local, average"));
+}
+
+TEST(CheckSlipstreamTest, WindowEndsWhereItBeginsOrLater) {
+  EXPECT_THAT(Problems(Spec("slipstream { window { min_steps: 8 max_steps: 4 } }")),
+              ElementsAre("strategy.slipstream.window.max_steps is 4; allowed is min_steps (8) and "
+                          "more"));
+}
+
+TEST(CheckSlipstreamTest, StateIsAveragedWhereAllStop) {
+  EXPECT_THAT(Problems(Spec("slipstream {} optimizer_state: OPTIMIZER_STATE_AVERAGE")),
+              ElementsAre("strategy.optimizer_state is average; it needs mode pause instead of "
+                          "free"));
+}
+
+TEST(CheckSlipstreamTest, WhatDoesNotGoWithItIsRefusedAtOnce) {
+  v1::JobSpec spec =
+      Spec("slipstream {}",
+           "gradient_format: WIRE_FORMAT_BF16 cuda_graph: true device: CUDA "
+           "on_nonfinite: NON_FINITE_IGNORE stragglers { mode: STRAGGLER_MODE_AUTO } "
+           "recovery { max_failures: 3 }");
+  spec.mutable_model()->mutable_resnet18()->set_sync_batchnorm(true);
+  std::vector<std::string> fields;
+  for (const SpecProblem& problem : CheckJobSpec(spec)) fields.push_back(problem.field);
+  EXPECT_THAT(fields, ::testing::IsSupersetOf({"gradient_format", "cuda_graph", "on_nonfinite",
+                                               "stragglers.mode", "recovery.max_failures",
+                                               "model.resnet18.sync_batchnorm"}));
+}
+
+}  // namespace
+}  // namespace paceline

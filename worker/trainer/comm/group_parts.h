@@ -1,0 +1,30 @@
+// What is behind a Group, for its makers.
+#ifndef WORKER_TRAINER_COMM_GROUP_PARTS_H_
+#define WORKER_TRAINER_COMM_GROUP_PARTS_H_
+
+#include <exception>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include "absl/strings/string_view.h"
+#include "worker/trainer/comm/group.h"
+
+namespace paceline {
+
+// Runs a collective and gives its exceptions one type.
+template <typename F>
+void Collective(absl::string_view name, F run) {
+  try {
+    run();
+  } catch (const std::exception& error) {
+    throw CollectiveError(name, error.what());
+  }
+}
+
+struct Group::Parts {
+  c10::intrusive_ptr<c10d::Backend> backend;
+  c10::intrusive_ptr<c10d::ProcessGroup> group;
+};
+
+}  // namespace paceline
+
+#endif  // WORKER_TRAINER_COMM_GROUP_PARTS_H_

@@ -1,0 +1,86 @@
+// What the simulated ranks do when one of them dies.
+#include <utility>
+
+#include "worker/trainer/core/slipstream/testing/simulated_ranks.h"
+
+namespace paceline {
+
+void SimulatedRanks::Kill(int rank, bool replaced) {
+  this->rank(rank).dead = true;
+  replaces_ = replaced;
+  if (!std::exchange(broken_, true)) {
+    After(options_.longest_message + Random(options_.longest_recovery), [this] { CutOff(); });
+  }
+  After(absl::ZeroDuration(), [this] { MeetAnew(); });
+}
+
+// What is sent ends, passes come to their end.
+void SimulatedRanks::CutOff() {
+  cut_off_ = true;
+  for (const auto& rank : ranks_) {
+    if (!rank->in_collective) continue;
+    ++rank->epoch;
+    rank->in_collective = rank->comm_busy = false;
+    rank->comm_pass.reset();
+  }
+  MeetAnew();
+}
+
+// When no pass is under way any more.
+void SimulatedRanks::MeetAnew() {
+  if (!cut_off_) return;
+  const SimulatedRank* source = nullptr;
+  for (const auto& rank : ranks_) {
+    if (rank->dead) continue;
+    if (rank->comm_busy || rank->copies) return;
+    if (rank->comm_ended || rank->compute_ended) {  // Nobody is left to meet.
+      queue_ = {};
+      return;
+    }
+    if (source == nullptr || rank->machine.state().round > source->machine.state().round) {
+      source = rank.get();
+    }
+  }
+  const SimulatedVector z = source->z;
+  const SimulatedVector slots = source->slots;
+  const int before = ranks();
+  std::vector<std::unique_ptr<SimulatedRank>> survivors;
+  for (auto& rank : ranks_) (rank->dead ? dead_ : survivors).push_back(std::move(rank));
+  ranks_ = std::move(survivors);
+  const int members = replaces_ ? before : ranks();
+  const RoundState& last = source->machine.state();
+  const RoundState state = ForGeneration(last, last.generation + 1, members);
+  latest_ = state;
+  collectives_.clear();
+  finished_.clear();
+  stops_.clear();
+  broken_ = cut_off_ = false;
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    SimulatedRank& rank = *ranks_[i];
+    rank.rank = static_cast<int>(i);
+    const bool behind = rank.machine.state().round < state.round;
+    const bool was_sent = rank.in_flight[0] != 0 && behind;
+    if (behind) {
+      rank.z = z;
+      rank.slots = IsLocal(state.plan.mode) ? rank.slots : slots;
+    }
+    if (rank.at_stop) rank.at_stop = rank.compute_busy = false;
+    ++rank.epoch;
+    rank.collectives = 0;
+    const int64_t sent = rank.machine.sent_updates();
+    rank.machine.Rejoin(rank.rank, state, ClockOf(rank));
+    if (was_sent != (rank.machine.sent_updates() > sent)) {
+      Check(rank, "does not know whether its update is in the model that others have");
+    }
+    rank.CountUsed();
+    Check(rank, rank.CheckAccount());
+  }
+  while (ranks() < members) {
+    ranks_.push_back(std::make_unique<SimulatedRank>(
+        SlipstreamRank::Options{ranks(), options_.stops_at_bad_update}, state, z, slots, now_));
+    ranks_.back()->machine.Prepare(newest_plan_);
+  }
+  for (const auto& rank : ranks_) Pump(*rank);
+}
+
+}  // namespace paceline

@@ -1,0 +1,234 @@
+#include "worker/trainer/slipstream/buffers.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/_foreach_add.h>
+#include <ATen/ops/_foreach_copy.h>
+#include <ATen/ops/_foreach_sub.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/sub.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <numeric>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "common/checkpoint/checksum.h"
+#include "worker/trainer/core/slipstream/copies.h"
+#include "worker/trainer/gradients.h"
+
+namespace paceline {
+namespace {
+
+// Elements of a chunk: some of it stays in a cache between the loads and stores of one pass.
+constexpr int64_t kChunk = 1 << 16;
+
+void AddTo(const NamedTensor& one, std::vector<at::Tensor>* x) {
+  const at::Tensor tensor = one.tensor.detach();
+  TORCH_CHECK_VALUE(
+      tensor.scalar_type() == at::kFloat && tensor.is_non_overlapping_and_dense(),
+      "slipstream needs parameters and running statistics that are float32 and dense, and ",
+      one.name, " is not");
+  x->push_back(tensor);
+}
+
+}  // namespace
+
+SlipstreamBuffers::SlipstreamBuffers(const Model& model)
+    : parameters_(TensorsOf(model.parameters())) {
+  const at::NoGradGuard no_grad;
+  for (const NamedTensor& one : model.parameters()) AddTo(one, &x_);
+  for (const NamedTensor& one : model.buffers()) {
+    if (!one.frozen && one.tensor.is_floating_point()) AddTo(one, &x_);
+  }
+  for (size_t i = 0; i < x_.size(); ++i) {
+    if (i < parameters_.size()) parameter_values_ += x_[i].numel();
+    values_ += x_[i].numel();
+  }
+  z_ = at::zeros({values_}, at::TensorOptions().dtype(at::kFloat).device(model.device()));
+  for (at::Tensor& buffer : buffers_) buffer = at::empty_like(z_);
+  wire_ = at::empty_like(z_);
+  z_views_ = Views(z_);
+  z_parameters_.assign(z_views_.begin(), z_views_.begin() + Parameters());
+  const std::vector<at::Tensor> wire_views = Views(wire_);
+  wire_parameters_.assign(wire_views.begin(), wire_views.begin() + Parameters());
+  at::_foreach_copy_(z_views_, x_);
+  if (!model.device().is_cpu()) {
+    for (size_t i = 0; i < buffers_.size(); ++i) buffer_views_[i] = Views(buffers_[i]);
+    Synchronize();
+    return;
+  }
+  int64_t flat = 0;
+  for (const at::Tensor& tensor : x_) {
+    float* const first = tensor.data_ptr<float>();
+    for (int64_t done = 0; done < tensor.numel(); done += kChunk) {
+      const int64_t count = std::min(kChunk, tensor.numel() - done);
+      chunks_.push_back({first + done, flat + done, static_cast<size_t>(count)});
+    }
+    flat += tensor.numel();
+  }
+}
+
+std::vector<at::Tensor> SlipstreamBuffers::Views(const at::Tensor& flat) const {
+  std::vector<at::Tensor> views;
+  int64_t offset = 0;
+  for (const at::Tensor& tensor : x_) {
+    views.push_back(flat.as_strided(tensor.sizes(), tensor.strides(), offset));
+    offset += tensor.numel();
+  }
+  return views;
+}
+
+template <typename F>
+void SlipstreamBuffers::ForChunks(F pass) const {
+  at::parallel_for(0, static_cast<int64_t>(chunks_.size()), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) pass(static_cast<size_t>(i));
+  });
+}
+
+void SlipstreamBuffers::Copy(ComputeOrder::Copy copy, const SlipstreamRank::Buffers& names) {
+  using Kind = ComputeOrder::Copy;
+  if (!on_host()) return CopyOnDevice(copy, names);
+  const float* const z = z_.const_data_ptr<float>();
+  float* const pub = Data(names.pub);
+  float* const ref = Data(names.ref);
+  float* const sent = Data(names.sent);
+  ForChunks([&](size_t i) {
+    const Chunk& at = chunks_[i];
+    const int64_t flat = at.flat;
+    switch (copy) {
+      case Kind::kPublish:
+        std::copy(at.x, at.x + at.count, pub + flat);
+        break;
+      case Kind::kRebase:
+        Rebase(at.count, z + flat, at.x, ref + flat, pub + flat);
+        break;
+      case Kind::kRebaseInFlight:
+        RebaseInFlight(at.count, z + flat, at.x, ref + flat, sent + flat, pub + flat);
+        break;
+      case Kind::kReset:
+        std::copy(z + flat, z + flat + at.count, ref + flat);
+        std::copy(z + flat, z + flat + at.count, at.x);
+        break;
+      case Kind::kLoad:
+        std::copy(z + flat, z + flat + at.count, at.x);
+        break;
+    }
+  });
+}
+
+void SlipstreamBuffers::CopyOnDevice(ComputeOrder::Copy copy,
+                                     const SlipstreamRank::Buffers& names) {
+  using Kind = ComputeOrder::Copy;
+  const at::NoGradGuard no_grad;
+  const auto pub = static_cast<size_t>(names.pub);
+  const auto sent = static_cast<size_t>(names.sent);
+  const auto ref = static_cast<size_t>(names.ref);
+  switch (copy) {
+    case Kind::kPublish:
+      at::_foreach_copy_(buffer_views_[pub], x_);
+      break;
+    case Kind::kRebaseInFlight:
+      buffers_[sent].sub_(buffers_[ref]).add_(z_);
+      [[fallthrough]];
+    case Kind::kRebase:
+      at::_foreach_sub_(x_, buffer_views_[ref]);
+      at::_foreach_add_(x_, z_views_);
+      buffers_[ref].copy_(z_);
+      at::_foreach_copy_(buffer_views_[pub], x_);
+      break;
+    case Kind::kReset:
+      buffers_[ref].copy_(z_);
+      [[fallthrough]];
+    case Kind::kLoad:
+      at::_foreach_copy_(x_, z_views_);
+      break;
+  }
+  Synchronize();
+}
+
+double SlipstreamBuffers::FillUpdate(const SlipstreamRank::Buffers& names) {
+  if (!on_host()) {
+    const at::NoGradGuard no_grad;
+    at::sub_out(wire_, buffers_[static_cast<size_t>(names.sent)],
+                buffers_[static_cast<size_t>(names.ref)]);
+    const auto norm = at::linalg_vector_norm(wire_).item<double>();
+    return norm * norm;
+  }
+  const float* const sent = Data(names.sent);
+  const float* const ref = Data(names.ref);
+  float* const wire = wire_.mutable_data_ptr<float>();
+  std::vector<double> squares(chunks_.size());
+  ForChunks([&](size_t i) {
+    const Chunk& at = chunks_[i];
+    squares[i] = paceline::FillUpdate(at.count, sent + at.flat, ref + at.flat, wire + at.flat);
+  });
+  return std::accumulate(squares.begin(), squares.end(), 0.0);
+}
+
+void SlipstreamBuffers::FillZeros() {
+  const at::NoGradGuard no_grad;
+  wire_.zero_();
+  Synchronize();
+}
+
+void SlipstreamBuffers::FillGradient() {
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> gradients;
+  for (const at::Tensor& parameter : parameters_) gradients.push_back(parameter.grad());
+  at::_foreach_copy_(wire_parameters_, gradients);
+  int64_t flat = parameter_values_;
+  for (size_t i = parameters_.size(); i < x_.size(); ++i) {
+    wire_.as_strided(x_[i].sizes(), x_[i].strides(), flat).copy_(x_[i]);
+    flat += x_[i].numel();
+  }
+  Synchronize();
+}
+
+void SlipstreamBuffers::ApplyUpdates(int ranks) {
+  if (!on_host()) {
+    const at::NoGradGuard no_grad;
+    z_.add_(wire_.div_(ranks));
+    return Synchronize();
+  }
+  const float* const wire = wire_.const_data_ptr<float>();
+  float* const z = z_.mutable_data_ptr<float>();
+  ForChunks([&](size_t i) {
+    const Chunk& at = chunks_[i];
+    paceline::ApplyUpdates(at.count, wire + at.flat, ranks, z + at.flat);
+  });
+}
+
+void SlipstreamBuffers::ApplyGradients(int ranks) {
+  const at::NoGradGuard no_grad;
+  wire_.div_(ranks);
+  const int64_t statistics = values_ - parameter_values_;
+  z_.narrow(0, parameter_values_, statistics).copy_(wire_.narrow(0, parameter_values_, statistics));
+  Synchronize();
+}
+
+void SlipstreamBuffers::Synchronize() const {
+  if (on_host()) return;
+  c10::impl::VirtualGuardImpl(z_.device().type()).getStream(z_.device()).synchronize();
+}
+
+uint64_t SlipstreamBuffers::Hash() const {
+  const at::Tensor z = z_.cpu();
+  return ChecksumOf(absl::string_view(reinterpret_cast<const char*>(z.const_data_ptr<float>()),
+                                      static_cast<size_t>(z.nbytes())));
+}
+
+double SlipstreamBuffers::SquaredGradient() const {
+  const auto norm = NormsOfGradients(parameters_).total.item<double>();
+  return norm * norm;
+}
+
+void SlipstreamBuffers::DropGradients() {
+  for (const at::Tensor& parameter : parameters_) parameter.mutable_grad() = at::Tensor();
+}
+
+}  // namespace paceline

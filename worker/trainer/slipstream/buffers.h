@@ -1,0 +1,101 @@
+// The buffers of a rank with Slipstream, and the passes over them (core/slipstream/copies.h).
+//
+// x is the model's own tensors: parameters, then floating-point buffers that are not frozen. All
+// others are flat, with the elements of x in the same order: z, the three that take turns as pub,
+// sent and ref, and wire. They are float32, made once, on the model's device.
+//
+// A pass is one call. On a CPU it is cut into chunks of a fixed size, which the caller's intra-op
+// pool works on: the result does not depend on the number of threads. On another device it is
+// torch's operators, and done when the call returns.
+//
+// Two threads may make passes at the same time if no buffer that one writes is used by the other
+// one (core/slipstream/rank.h orders them so). Torch's exceptions pass through.
+#ifndef WORKER_TRAINER_SLIPSTREAM_BUFFERS_H_
+#define WORKER_TRAINER_SLIPSTREAM_BUFFERS_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "worker/trainer/core/slipstream/rank.h"
+#include "worker/trainer/model/model.h"
+
+namespace paceline {
+
+class SlipstreamBuffers {
+ public:
+  // Refers to the tensors of the model, which keep their storage. Throws c10::ValueError unless
+  // all are float32 and dense. What the buffers hold is not defined yet, but for z: it is x.
+  explicit SlipstreamBuffers(const Model& model);
+
+  // As ordered. `names`: which buffers are pub, sent and ref.
+  void Copy(ComputeOrder::Copy copy, const SlipstreamRank::Buffers& names);
+
+  // Fill wire. The result: the square of what is sent, not finite if one value is not.
+  double FillUpdate(const SlipstreamRank::Buffers& names);
+  void FillZeros();
+  // With the parameters' gradients, and the running statistics as they are.
+  void FillGradient();
+
+  // Of the sum in wire: z + wire / ranks.
+  void ApplyUpdates(int ranks);
+  // The mean of `ranks` gradients is left in wire; running statistics of z become the mean.
+  void ApplyGradients(int ranks);
+
+  // Until the device has done what the calling thread ordered. Nothing on a CPU.
+  void Synchronize() const;
+
+  // XXH3 of z.
+  uint64_t Hash() const;
+
+  // What is left of the gradients' norm, squared; not finite if one is not. Requires: every
+  // parameter has a gradient.
+  double SquaredGradient() const;
+  void DropGradients();
+
+  // All of x, as the model has it.
+  const std::vector<at::Tensor>& x() const { return x_; }
+  // Flat, [values].
+  const at::Tensor& z() const { return z_; }
+  const at::Tensor& wire() const { return wire_; }
+  // Views with the shapes of the parameters.
+  const std::vector<at::Tensor>& z_parameters() const { return z_parameters_; }
+  const std::vector<at::Tensor>& wire_parameters() const { return wire_parameters_; }
+
+ private:
+  // A range of elements of one tensor of x; `flat` is where it begins in the flat buffers.
+  struct Chunk {
+    float* x = nullptr;
+    int64_t flat = 0;
+    size_t count = 0;
+  };
+  bool on_host() const { return z_.is_cpu(); }
+  int64_t Parameters() const { return static_cast<int64_t>(parameters_.size()); }
+  std::vector<at::Tensor> Views(const at::Tensor& flat) const;
+  // Calls pass(i) for each of the chunks.
+  template <typename F>
+  void ForChunks(F pass) const;
+  float* Data(int buffer) const { return buffers_[static_cast<size_t>(buffer)].data_ptr<float>(); }
+  void CopyOnDevice(ComputeOrder::Copy copy, const SlipstreamRank::Buffers& names);
+
+  const std::vector<at::Tensor> parameters_;  // With their gradients.
+  std::vector<at::Tensor> x_;                 // Detached.
+  int64_t values_ = 0;
+  int64_t parameter_values_ = 0;
+  at::Tensor z_;
+  std::array<at::Tensor, 3> buffers_;
+  at::Tensor wire_;
+  std::vector<Chunk> chunks_;  // On a CPU.
+  // With the shapes of x; of the buffers, on other devices.
+  std::vector<at::Tensor> z_views_;
+  std::array<std::vector<at::Tensor>, 3> buffer_views_;
+  std::vector<at::Tensor> z_parameters_;
+  std::vector<at::Tensor> wire_parameters_;
+};
+
+}  // namespace paceline
+
+#endif  // WORKER_TRAINER_SLIPSTREAM_BUFFERS_H_

@@ -1,0 +1,219 @@
+#include "worker/trainer/slipstream/slipstream.h"
+
+#include <algorithm>
+#include <exception>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "worker/trainer/comm/make_equal.h"
+#include "worker/trainer/comm/training_plan.h"
+#include "worker/trainer/slipstream/slipstream_impl.h"
+
+namespace paceline {
+namespace {
+
+RoundState FirstState(const TrainerConfig& config, const SlipstreamPlan& plan,
+                      const RankSteps& start) {
+  RoundState state;
+  state.total = start.WithRanks(config.member.world_size);
+  state.target_steps = config.steps;
+  state.generation = config.member.generation;
+  if (!config.data.eval.empty()) state.periods.evaluation = config.eval_every;
+  if (!config.checkpoint.directory.empty()) state.periods.save = config.checkpoint.every_steps;
+  state.plan = plan;
+  return state;
+}
+
+// A training that begins: all ranks get the model of rank 0.
+void Begin(const Slipstream::Parts& parts) {
+  MakeEqual(parts.groups.all(), parts.model.parameters());
+  parts.groups.all().CopyFromFirst(TensorsOf(parts.model.buffers()));
+  SlipstreamRank::Options options;
+  options.rank = parts.config.rank();
+  options.stops_at_bad_update = parts.config.on_nonfinite == NonFinite::kStop;
+  const SlipstreamPlan& plan = *parts.plan->plan.slipstream;
+  parts.memory.buffers = std::make_unique<SlipstreamBuffers>(parts.model);
+  parts.memory.rank.emplace(options, FirstState(parts.config, plan, parts.memory.start), Now());
+}
+
+}  // namespace
+
+Slipstream::Slipstream(const Parts& parts)
+    : impl_([&parts] {
+        if (!parts.memory.rank.has_value()) Begin(parts);
+        return std::make_unique<Impl>(parts);
+      }()) {
+  Impl& impl = *impl_;
+  const int64_t epoch = parts.plan->plan.epoch;
+  impl.progress.IsNew(epoch);
+  impl.progress.SetActive(epoch, steps_done());
+  impl.thread = std::thread([&impl] { impl.Run(); });
+}
+
+Slipstream::~Slipstream() {
+  {
+    const Impl::Telling telling(*impl_);
+    impl_->stopping = true;
+  }
+  impl_->thread.join();
+}
+
+void Slipstream::Impl::WaitForWord(int64_t seen, absl::Duration timeout) {
+  const auto has_word = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) { return told != seen; };
+  mu.AwaitWithTimeout(absl::Condition(&has_word), timeout);
+}
+
+absl::StatusOr<Slipstream::Order> Slipstream::Next(
+    const std::function<void(ComputeOrder::Wait)>& on_wait) {
+  Impl& impl = *impl_;
+  std::optional<ComputeOrder::Wait> waits;
+  while (true) {
+    ComputeOrder order;
+    SlipstreamRank::Buffers names;
+    int64_t seen = 0;
+    {
+      const absl::MutexLock lock(&impl.mu);
+      if (impl.failure != nullptr) std::rethrow_exception(impl.failure);
+      order = impl.rank->NextCompute(Now());
+      names = impl.rank->buffers();
+      seen = impl.told;
+      if (order.kind == ComputeOrder::Kind::kEnd && !impl.rank->fault().empty()) {
+        return impl.Fault();
+      }
+    }
+    const absl::Time start = Now();
+    switch (order.kind) {
+      case ComputeOrder::Kind::kWait: {
+        if (waits != order.wait) on_wait(order.wait);
+        waits = order.wait;
+        const absl::MutexLock lock(&impl.mu);
+        impl.WaitForWord(seen, absl::InfiniteDuration());
+        const double seconds = absl::ToDoubleSeconds(Now() - start);
+        (*waits == ComputeOrder::Wait::kCap ? impl.figures.cap_wait_s
+                                            : impl.figures.round_wait_s) += seconds;
+        break;
+      }
+      case ComputeOrder::Kind::kCopy: {
+        impl.buffers.Copy(order.copy, names);
+        const Impl::Telling telling(impl);
+        impl.rank->OnCopied(Now() - start);
+        break;
+      }
+      case ComputeOrder::Kind::kGradient:
+        impl.buffers.DropGradients();
+        [[fallthrough]];
+      case ComputeOrder::Kind::kUpdate:
+      case ComputeOrder::Kind::kStop:
+      case ComputeOrder::Kind::kEnd: {
+        const absl::MutexLock lock(&impl.mu);
+        return impl.Describe(order.kind);
+      }
+    }
+  }
+}
+
+Slipstream::Order Slipstream::Impl::Describe(ComputeOrder::Kind kind) const {
+  Order order;
+  const RoundState& round = rank->state();
+  order.ahead = rank->updates() - rank->sent_updates() - rank->lost_updates();
+  order.step = rank->schedule_step();
+  switch (kind) {
+    case ComputeOrder::Kind::kUpdate:
+      order.kind = Order::Kind::kUpdate;
+      return order;
+    case ComputeOrder::Kind::kGradient:
+      order.kind = Order::Kind::kGradient;
+      return order;
+    case ComputeOrder::Kind::kStop:
+      order.kind = Order::Kind::kStop;
+      break;
+    default:
+      order.kind = Order::Kind::kEnd;
+  }
+  order.step = round.total.steps();
+  order.evaluates = round.due.evaluates;
+  order.saves = round.due.saves;
+  order.save_order = round.due.save_order;
+  return order;
+}
+
+absl::Status Slipstream::Impl::Fault() const {
+  const std::vector<int>& ranks = rank->fault_ranks();
+  const bool own = std::find(ranks.begin(), ranks.end(), parts.config.rank()) != ranks.end();
+  return own ? absl::InternalError(rank->fault()) : absl::UnavailableError(rank->fault());
+}
+
+void Slipstream::OnUpdated(absl::Duration took, double loss) {
+  const Impl::Telling telling(*impl_);
+  impl_->rank->OnStepped(took, loss);
+  ++impl_->figures.steps;
+}
+
+void Slipstream::OnGradient(absl::Duration took, double loss) {
+  const double squared = impl_->buffers.SquaredGradient();
+  const Impl::Telling telling(*impl_);
+  impl_->rank->OnGradient(squared, took, loss);
+  ++impl_->figures.steps;
+}
+
+void Slipstream::OnStopped() {
+  const Impl::Telling telling(*impl_);
+  impl_->rank->OnStopped(Now());
+}
+
+void Slipstream::Prepare(const TrainingPlan& plan) {
+  PlanProgress& progress = impl_->progress;
+  if (!progress.IsNew(plan.epoch)) return;
+  const TrainerConfig& config = impl_->parts.config;
+  const absl::Status fits = CheckPlan(plan, config.strategy.kind, config.member.world_size);
+  if (!fits.ok()) return progress.SetFailed(plan.epoch, std::string(fits.message()));
+  SlipstreamPlan own = *plan.slipstream;
+  own.epoch = plan.epoch;
+  progress.SetPrepared(plan.epoch);
+  const Impl::Telling telling(*impl_);
+  impl_->rank->Prepare(own);
+}
+
+void Slipstream::OrderSave(int64_t number) {
+  const Impl::Telling telling(*impl_);
+  impl_->rank->OrderSave(number);
+}
+
+void Slipstream::ReadyToLeave(int64_t generation) {
+  const Impl::Telling telling(*impl_);
+  impl_->rank->ReadyToLeave(generation);
+}
+
+RankSteps Slipstream::total() const {
+  const absl::MutexLock lock(&impl_->mu);
+  return impl_->rank->state().total;
+}
+
+SlipstreamPlan Slipstream::plan() const {
+  const absl::MutexLock lock(&impl_->mu);
+  return impl_->rank->state().plan;
+}
+
+SlipstreamFigures Slipstream::figures() const {
+  const absl::MutexLock lock(&impl_->mu);
+  const SlipstreamRank& rank = *impl_->rank;
+  const RoundState& round = rank.state();
+  SlipstreamFigures figures = impl_->figures;
+  figures.mode = round.plan.mode;
+  figures.contributions = rank.contributions();
+  figures.stale_rounds = rank.stale_rounds();
+  figures.sent_updates = rank.sent_updates();
+  figures.lost_updates = rank.lost_updates();
+  figures.used_gradients = rank.used_gradients();
+  figures.dropped_gradients = rank.late().dropped();
+  if (IsLocal(round.plan.mode)) {
+    figures.window_s = absl::ToDoubleSeconds(round.window.Length(round.plan.window));
+    figures.cap = round.window.Cap(round.plan.window);
+  }
+  return figures;
+}
+
+}  // namespace paceline

@@ -1,0 +1,86 @@
+// What the two threads of a Slipstream share.
+#ifndef WORKER_TRAINER_SLIPSTREAM_SLIPSTREAM_IMPL_H_
+#define WORKER_TRAINER_SLIPSTREAM_SLIPSTREAM_IMPL_H_
+
+#include <ATen/core/Tensor.h>
+
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "worker/trainer/comm/plan_progress.h"
+#include "worker/trainer/slipstream/optimizer_state.h"
+#include "worker/trainer/slipstream/slipstream.h"
+
+namespace paceline {
+
+// Of a steady clock.
+inline absl::Time Now() {
+  const auto since = std::chrono::steady_clock::now().time_since_epoch();
+  return absl::UnixEpoch() + absl::FromChrono(since);
+}
+
+struct Slipstream::Impl {
+  explicit Impl(const Parts& parts_in)
+      : parts(parts_in),
+        buffers(*parts.memory.buffers),
+        state(parts.optimizer),
+        learning_rate(MakeLearningRate(parts.model.device())),
+        progress(parts.control),
+        rank(&*parts.memory.rank),
+        figures(parts.memory.figures) {}
+
+  void Run();
+  bool MakeNext();
+  void Make(const CommOrder& order, const SlipstreamRank::Buffers& names);
+  void Exchange();
+  void Fill(CommOrder::Fill fill, const SlipstreamRank::Buffers& names);
+  void Reduce(const CommOrder::Payload& payload);
+  void Apply(const CommOrder::Payload& payload);
+  Order Describe(ComputeOrder::Kind kind) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  absl::Status Fault() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+  // Until the other thread has told something since `told` was `seen`.
+  void WaitForWord(int64_t seen, absl::Duration timeout) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
+
+  // Holds the mutex, while the machine is told something, and tells the other thread that it was.
+  class ABSL_SCOPED_LOCKABLE Telling {
+   public:
+    explicit Telling(Impl& impl) ABSL_EXCLUSIVE_LOCK_FUNCTION(impl.mu) : impl_(impl) {
+      impl_.mu.Lock();
+    }
+    ~Telling() ABSL_UNLOCK_FUNCTION() {
+      ++impl_.told;
+      impl_.mu.Unlock();
+    }
+    Telling(const Telling&) = delete;
+    Telling& operator=(const Telling&) = delete;
+
+   private:
+    Impl& impl_;
+  };
+
+  const Parts parts;
+  SlipstreamBuffers& buffers;  // Passes as the machine orders them.
+  // Of the communication thread.
+  OptimizerState state;
+  const at::Tensor learning_rate;
+  PlanProgress progress;
+
+  absl::Mutex mu;
+  SlipstreamRank* const rank ABSL_PT_GUARDED_BY(mu);
+  SlipstreamFigures& figures ABSL_GUARDED_BY(mu);
+  int64_t told ABSL_GUARDED_BY(mu) = 0;
+  bool stopping ABSL_GUARDED_BY(mu) = false;
+  std::exception_ptr failure ABSL_GUARDED_BY(mu);  // Of the thread, which has ended by it.
+
+  std::thread thread;
+};
+
+}  // namespace paceline
+
+#endif  // WORKER_TRAINER_SLIPSTREAM_SLIPSTREAM_IMPL_H_

@@ -1,0 +1,251 @@
+// Ranks that train with Slipstream over Gloo: what they end with, and where they stop.
+#include "worker/trainer/slipstream/slipstream.h"
+
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/equal.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
+#include "worker/trainer/comm/rank_threads.h"
+#include "worker/trainer/slipstream/test_rank.h"
+
+namespace paceline {
+namespace {
+
+using Mode = SlipstreamMode;
+using Tensors = std::vector<at::Tensor>;
+
+constexpr Mode kModes[] = {Mode::kSync, Mode::kDrop, Mode::kFree, Mode::kPause};
+
+void ExpectSame(const Tensors& a, const Tensors& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(at::equal(a[i], b[i])) << "tensor " << i;
+}
+
+void ExpectNear(const Tensors& a, const Tensors& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) {
+    EXPECT_TRUE(at::allclose(a[i], b[i], /*rtol=*/0, /*atol=*/1e-5)) << "tensor " << i;
+  }
+}
+
+// By rank.
+class Collected {
+ public:
+  explicit Collected(int ranks) : all_(static_cast<size_t>(ranks)) {}
+  void Add(int rank, const Tensors& tensors) {
+    const absl::MutexLock lock(&mu_);
+    Tensors& own = all_[static_cast<size_t>(rank)];
+    own.insert(own.end(), tensors.begin(), tensors.end());
+  }
+  void ExpectAllSame() const {
+    for (const Tensors& one : all_) ExpectSame(one, all_.front());
+  }
+  const Tensors& first() const { return all_.front(); }
+
+ private:
+  absl::Mutex mu_;
+  std::vector<Tensors> all_;
+};
+
+// Steps with the mean of all ranks' gradients, in one thread.
+Tensors SynchronousTraining(const TrainerConfig& config, const Tensors& initial) {
+  SmallModel model;
+  const Tensors parameters = TensorsOf(model.parameters());
+  {
+    const at::NoGradGuard no_grad;
+    for (size_t i = 0; i < parameters.size(); ++i) parameters[i].detach().copy_(initial[i]);
+  }
+  const std::unique_ptr<Optimizer> optimizer = MakeOptimizer(config.optimizer, parameters);
+  const at::Tensor rate = MakeLearningRate(at::kCPU);
+  const int ranks = config.member.world_size;
+  for (int64_t step = 0; step < config.steps; ++step) {
+    for (int rank = 0; rank < ranks; ++rank) {
+      model.Loss(SmallBatch(rank, step)).div(ranks).backward();
+    }
+    at::Tensor(rate).fill_(LearningRate(config.schedule, step));
+    optimizer->Step(rate, {});
+  }
+  Tensors result = CopyOf(model);
+  result.resize(parameters.size());
+  return result;
+}
+
+TEST(SlipstreamTest, EachModeTrainsAndAllRanksEndWithTheSameModel) {
+  for (const Mode mode : kModes) {
+    for (const auto kind : {OptimizerConfig::Kind::kSgd, OptimizerConfig::Kind::kAdamW}) {
+      TrainerConfig job = SmallJob(4, 60);
+      job.optimizer.kind = kind;
+      if (kind == OptimizerConfig::Kind::kAdamW) job.schedule.peak = 0.02;
+      Collected models(4);
+      RunRanks(job, [&](const TrainerConfig& config, Groups& groups) {
+        SmallRank rank(config, groups, SmallPlan(1, mode));
+        const double before = rank.Evaluate();
+        EXPECT_TRUE(rank.Train().ok());
+        EXPECT_LT(rank.Evaluate(), 0.8 * before);
+        models.Add(config.rank(), CopyOf(rank.model));
+        EXPECT_GE(rank.slipstream.steps_done(), 60);
+        const SlipstreamFigures figures = rank.slipstream.figures();
+        EXPECT_EQ(figures.mode, mode);
+        EXPECT_EQ(figures.steps, rank.steps);
+        EXPECT_EQ(figures.sent_updates + figures.used_gradients + figures.dropped_gradients,
+                  rank.steps);
+        EXPECT_TRUE(figures.loss.has_value());
+      });
+      models.ExpectAllSame();
+    }
+  }
+}
+
+TEST(SlipstreamTest, SyncIsTheMeanOfAllGradients) {
+  TrainerConfig job = SmallJob(3, 30);
+  job.schedule.kind = LrSchedule::Kind::kCosine;
+  for (const auto kind : {OptimizerConfig::Kind::kSgd, OptimizerConfig::Kind::kAdamW}) {
+    job.optimizer.kind = kind;
+    RunRanks(job, [&](const TrainerConfig& config, Groups& groups) {
+      SmallRank rank(config, groups, SmallPlan(1, Mode::kSync));
+      const Tensors initial = CopyOf(rank.model);
+      EXPECT_TRUE(rank.Train().ok());
+      Tensors parameters = CopyOf(rank.model);
+      parameters.resize(rank.model.parameters().size());
+      ExpectNear(parameters, SynchronousTraining(config, initial));
+      EXPECT_EQ(rank.steps, 30);
+    });
+  }
+}
+
+TEST(SlipstreamTest, APauseForEachStepWithAveragedMomentumIsSynchronous) {
+  const TrainerConfig job = SmallJob(3, 30);
+  RunRanks(job, [&](const TrainerConfig& config, Groups& groups) {
+    TrainingPlan plan = SmallPlan(1, Mode::kPause, {1, 1, 1});
+    plan.slipstream->averages_state = true;
+    SmallRank rank(config, groups, plan);
+    const Tensors initial = CopyOf(rank.model);
+    EXPECT_TRUE(rank.Train().ok());
+    Tensors parameters = CopyOf(rank.model);
+    parameters.resize(rank.model.parameters().size());
+    ExpectNear(parameters, SynchronousTraining(config, initial));
+    EXPECT_EQ(rank.steps, 30);
+  });
+}
+
+TEST(SlipstreamTest, ModesChangeWhileRanksTrainAndNoneIsLeftBehind) {
+  constexpr int64_t kEpochs = 200;
+  TrainerConfig job = SmallJob(3, 1'000'000);
+  job.schedule.peak = 0.01;
+  Collected models(3);
+  RunRanks(job, [&](const TrainerConfig& config, Groups& groups) {
+    SmallRank rank(config, groups, SmallPlan(1, Mode::kFree));
+    int64_t prepared = 1;
+    SmallRank::Hooks hooks;
+    hooks.before_step = [&] {
+      if (rank.slipstream.plan().epoch < prepared) return;
+      if (prepared == kEpochs) return rank.slipstream.ReadyToLeave(2);
+      ++prepared;
+      rank.slipstream.Prepare(SmallPlan(prepared, kModes[(prepared * prepared / 3) % 4]));
+    };
+    EXPECT_TRUE(rank.Train(hooks).ok());
+    EXPECT_EQ(rank.slipstream.plan().epoch, kEpochs);
+    EXPECT_EQ(rank.control.status().active_epoch, kEpochs);
+    EXPECT_EQ(rank.control.status().prepared_epoch, kEpochs);
+    Tensors all = CopyOf(rank.model);
+    if (!IsLocal(rank.slipstream.plan().mode)) {
+      for (const at::Tensor& slot : TensorsOf(rank.optimizer->Slots())) all.push_back(slot);
+    }
+    models.Add(config.rank(), all);
+  });
+  models.ExpectAllSame();
+}
+
+TEST(SlipstreamTest, APlanOfAnotherStrategyFails) {
+  RunRanks(SmallJob(1, 5), [&](const TrainerConfig& config, Groups& groups) {
+    SmallRank rank(config, groups, SmallPlan(1, Mode::kFree));
+    TrainingPlan plan;
+    plan.epoch = 2;
+    rank.slipstream.Prepare(plan);
+    EXPECT_EQ(rank.control.status().failed_epoch, 2);
+    EXPECT_THAT(rank.control.status().error, testing::HasSubstr("slipstream"));
+    EXPECT_TRUE(rank.Train().ok());
+  });
+}
+
+TEST(SlipstreamTest, AllRanksStopWithTheSameModelForWhatIsDue) {
+  for (const Mode mode : kModes) {
+    TrainerConfig job = SmallJob(3, 300);
+    job.data.eval = "some";
+    job.eval_every = 80;
+    job.checkpoint.directory = "somewhere";
+    job.checkpoint.every_steps = 70;
+    Collected models(3);
+    RunRanks(job, [&](const TrainerConfig& config, Groups& groups) {
+      SmallRank rank(config, groups, SmallPlan(1, mode, {1, 2, 8}));
+      int evaluations = 0;
+      int saves = 0;
+      int64_t ordered = 0;
+      SmallRank::Hooks hooks;
+      hooks.before_step = [&] {
+        if (rank.steps == 2 + config.rank()) rank.slipstream.OrderSave(7);
+      };
+      hooks.at_stop = [&](const Slipstream::Order& order) {
+        evaluations += order.evaluates ? 1 : 0;
+        saves += order.saves ? 1 : 0;
+        ordered = std::max(ordered, order.save_order);
+        EXPECT_EQ(order.ahead, 0);
+        models.Add(config.rank(), CopyOf(rank.model));
+        // Nobody goes on before all have come.
+        at::Tensor sum = at::zeros({1});
+        groups.all().Sum(sum);
+      };
+      EXPECT_TRUE(rank.Train(hooks).ok());
+      EXPECT_EQ(evaluations, 3);
+      EXPECT_EQ(saves, 4);
+      EXPECT_EQ(std::max(ordered, rank.last.save_order), 7);
+    });
+    models.ExpectAllSame();
+  }
+}
+
+// Rank 3 computes one step for as long as the others need for 100 rounds.
+TEST(SlipstreamTest, ASilentRankHoldsUpNobody) {
+  RunRanks(SmallJob(4, 1500), [&](const TrainerConfig& config, Groups& groups) {
+    SmallRank rank(config, groups, SmallPlan(1, Mode::kFree));
+    int waits = 0;
+    int64_t rounds = 0;
+    double waited = 0;
+    SmallRank::Hooks hooks;
+    hooks.before_step = [&] {
+      const SlipstreamFigures figures = rank.slipstream.figures();
+      if (config.rank() == 3 && rank.steps == 20) {
+        while (rank.slipstream.figures().rounds < figures.rounds + 100) {
+          absl::SleepFor(absl::Milliseconds(5));
+        }
+        return;
+      }
+      absl::SleepFor(absl::Milliseconds(2));
+      if (rank.steps == 20) {
+        waits = rank.waits;
+        rounds = figures.rounds;
+        waited = figures.cap_wait_s + figures.round_wait_s;
+      }
+      if (figures.rounds >= rounds + 90 && rounds > 0 && waits >= 0) {
+        // What is left are moments: copies beside passes.
+        EXPECT_LT(figures.cap_wait_s + figures.round_wait_s - waited, 0.05);
+        waits = -1;
+      }
+    };
+    EXPECT_TRUE(rank.Train(hooks).ok());
+    if (config.rank() == 3) {
+      EXPECT_GT(rank.slipstream.figures().sent_updates, 20);
+    } else {
+      EXPECT_EQ(waits, -1) << "the rounds went on";
+    }
+  });
+}
+
+}  // namespace
+}  // namespace paceline

@@ -1,0 +1,171 @@
+// For tests: a rank that trains a small network with Slipstream, as a thread of a job of several
+// (comm/rank_threads.h).
+#ifndef WORKER_TRAINER_SLIPSTREAM_TEST_RANK_H_
+#define WORKER_TRAINER_SLIPSTREAM_TEST_RANK_H_
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/mse_loss.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/tanh.h>
+#include <ATen/ops/zeros.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "worker/trainer/comm/plan_builder.h"
+#include "worker/trainer/core/lr_schedule.h"
+#include "worker/trainer/slipstream/slipstream.h"
+#include "worker/trainer/testing/fake_control.h"
+
+namespace paceline {
+
+// inputs [samples, 4] to targets [samples, 1]: two layers, and statistics of the inputs.
+class SmallModel : public Model {
+ public:
+  SmallModel() : Model(at::kCPU) {
+    first_ = AddLinear("first", 4, 8);
+    second_ = AddLinear("second", 8, 1);
+    mean_ = AddBuffer("mean", at::zeros({4}));
+    count_ = AddBuffer("count", at::zeros({}, at::kLong));
+    AddBuffer("constant", at::zeros({3}), /*frozen=*/true);
+  }
+
+  at::Tensor Loss(const Batch& batch) override {
+    const at::NoGradGuard no_grad;
+    mean_.mul_(0.9).add_(batch.inputs.mean(0), 0.1);
+    count_.add_(1);
+    const at::AutoGradMode grad(true);
+    const at::Tensor hidden = at::tanh(at::linear(batch.inputs, first_.weight, first_.bias));
+    return at::mse_loss(at::linear(hidden, second_.weight, second_.bias), batch.targets);
+  }
+  Score Evaluate(const Batch& /*batch*/) override { return {}; }
+
+ private:
+  Linear first_;
+  Linear second_;
+  at::Tensor mean_;
+  at::Tensor count_;
+};
+
+// The n-th batch of a rank.
+inline Batch SmallBatch(int rank, int64_t number) {
+  const auto seed = static_cast<uint64_t>(1000 * (rank + 1) + number);
+  const at::Generator random = at::detail::createCPUGenerator(seed);
+  Batch batch;
+  batch.samples = 8;
+  batch.inputs = at::randn({8, 4}, random, at::kFloat);
+  batch.targets = batch.inputs.sum(1, /*keepdim=*/true).sin();
+  return batch;
+}
+
+inline TrainerConfig SmallJob(int ranks, int64_t steps) {
+  TrainerConfig config;
+  config.member.world_size = ranks;
+  config.startup_timeout = absl::Seconds(60);
+  config.strategy.kind = StrategyConfig::Kind::kSlipstream;
+  config.steps = steps;
+  config.schedule.steps = steps;
+  config.schedule.peak = 0.05;
+  config.optimizer.momentum = 0.9;
+  return config;
+}
+
+inline TrainingPlan SmallPlan(int64_t epoch, SlipstreamMode mode, const WindowBounds& window = {}) {
+  TrainingPlan plan;
+  plan.epoch = epoch;
+  plan.slipstream.emplace();
+  plan.slipstream->epoch = epoch;
+  plan.slipstream->mode = mode;
+  plan.slipstream->window = window;
+  return plan;
+}
+
+// Copies of what the model has: parameters, then buffers.
+inline std::vector<at::Tensor> CopyOf(const Model& model) {
+  std::vector<at::Tensor> copy;
+  for (const at::Tensor& tensor : TensorsOf(model.parameters())) {
+    copy.push_back(tensor.detach().clone());
+  }
+  for (const NamedTensor& buffer : model.buffers()) {
+    if (buffer.tensor.is_floating_point()) copy.push_back(buffer.tensor.clone());
+  }
+  return copy;
+}
+
+struct SmallRank {
+  SmallRank(const TrainerConfig& config_in, Groups& groups, const TrainingPlan& plan)
+      : config(config_in),
+        optimizer(MakeOptimizer(config.optimizer, TensorsOf(model.parameters()))),
+        slipstream({config, groups, BuildFirstPlan(groups, config, plan), model, *optimizer,
+                    control, memory}) {}
+
+  // What happens besides; all are called by the training thread.
+  struct Hooks {
+    std::function<void()> before_step = [] {};    // After the order for it.
+    std::function<void()> before_update = [] {};  // Of x, or the gradient, when they are made.
+    std::function<void(const Slipstream::Order&)> at_stop = [](const auto&) {};
+  };
+
+  // Until the end.
+  absl::Status Train(const Hooks& hooks) {
+    const at::Tensor rate = MakeLearningRate(at::kCPU);
+    while (true) {
+      const absl::StatusOr<Slipstream::Order> order =
+          slipstream.Next([this](ComputeOrder::Wait) { ++waits; });
+      if (!order.ok()) return order.status();
+      if (order->kind == Slipstream::Order::Kind::kEnd) {
+        last = *order;
+        return absl::OkStatus();
+      }
+      if (order->kind == Slipstream::Order::Kind::kStop) {
+        hooks.at_stop(*order);
+        slipstream.OnStopped();
+        continue;
+      }
+      hooks.before_step();
+      const at::Tensor loss = model.Loss(SmallBatch(config.rank(), steps++));
+      loss.backward();
+      hooks.before_update();
+      const double value = loss.item<double>();
+      if (order->kind == Slipstream::Order::Kind::kGradient) {
+        slipstream.OnGradient(absl::Milliseconds(1), value);
+      } else {
+        at::Tensor(rate).fill_(LearningRate(config.schedule, order->step));
+        optimizer->Step(rate, {});
+        slipstream.OnUpdated(absl::Milliseconds(1), value);
+      }
+    }
+  }
+  absl::Status Train() { return Train(Hooks()); }
+
+  // The loss for samples that nobody trains with.
+  double Evaluate() {
+    const at::NoGradGuard no_grad;
+    double sum = 0;
+    const at::Tensor mean = TensorsOf(model.buffers()).front().clone();
+    for (int64_t number = 0; number < 20; ++number) {
+      sum += model.Loss(SmallBatch(/*rank=*/99, number)).item<double>();
+    }
+    TensorsOf(model.buffers()).front().copy_(mean);
+    return sum;
+  }
+
+  const TrainerConfig& config;
+  FakeControl control;
+  SmallModel model;
+  std::unique_ptr<Optimizer> optimizer;
+  SlipstreamMemory memory;
+  Slipstream slipstream;
+  int64_t steps = 0;
+  int waits = 0;
+  Slipstream::Order last;  // kEnd.
+};
+
+}  // namespace paceline
+
+#endif  // WORKER_TRAINER_SLIPSTREAM_TEST_RANK_H_

@@ -1,0 +1,296 @@
+#include "worker/trainer/slipstream_loop.h"
+
+#include <ATen/ops/full.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/tensor.h>
+
+#include <algorithm>
+#include <functional>
+#include <initializer_list>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/status_macros.h"
+#include "common/log.h"
+#include "worker/ring/step_ring.h"
+#include "worker/trainer/comm/training_plan.h"
+#include "worker/trainer/core/lr_schedule.h"
+#include "worker/trainer/dry_step.h"
+#include "worker/trainer/standstill.h"
+
+namespace paceline {
+namespace {
+
+constexpr char kProgress[] = "slipstream/progress";
+constexpr int64_t kUnset = -1;
+
+absl::Duration InPhases(const StepRecord& record, std::initializer_list<Phase> phases) {
+  uint64_t ns = 0;
+  for (const Phase phase : phases) ns += record.phase_ns[static_cast<size_t>(phase)];
+  return absl::Nanoseconds(static_cast<int64_t>(ns));
+}
+
+absl::Duration WithoutWaits(const StepRecord& record) {
+  return InPhases(record, {Phase::kDataWait, Phase::kForward, Phase::kBackward,
+                           Phase::kCommunication, Phase::kOptimizer});
+}
+
+double SecondsSince(uint64_t start_ns) {
+  return static_cast<double>(MonotonicNanos() - start_ns) * 1e-9;
+}
+
+}  // namespace
+
+SlipstreamLoop::SlipstreamLoop(const TrainingParts& parts)
+    : parts_(parts),
+      config_(parts.config),
+      state_(parts.state),
+      first_step_(parts.state.position.step),
+      profiler_(ProfilerOptions(parts)),
+      report_({config_, parts.model, parts.control, parts.platform,
+               [this](RankFigures* figures) {
+                 figures->slipstream = slipstream_->figures();
+                 figures->drift = figures->slipstream->drift;
+               },
+               parts.state.communication}),
+      local_step_({config_, parts.train_data, parts.model, parts.optimizer, parts.platform,
+                   parts.timer, [] {}}),
+      together_steps_(first_step_),
+      number_(first_step_),
+      told_steps_(first_step_) {}
+
+SlipstreamLoop::~SlipstreamLoop() {
+  if (!slipstream_.has_value()) return;
+  parts_.control.SetPlanListener(nullptr);
+  if (parts_.saver != nullptr) parts_.saver->Leave();
+}
+
+absl::Status SlipstreamLoop::Restore() {
+  own_steps_ = first_step_;
+  const at::Tensor progress = at::full({4}, kUnset, at::kLong);
+  PACELINE_RETURN_IF_ERROR(RestoreStrategyState(*state_.checkpoint, config_,
+                                                state_.checkpoint->manifest().ladder,
+                                                {{kProgress, progress}}));
+  const int64_t* const values = progress.const_data_ptr<int64_t>();
+  if (values[0] == kUnset) return absl::OkStatus();
+  state_.data = {values[0], values[1]};
+  own_steps_ = values[2];
+  memory_.start.Add(values[3]);
+  return absl::OkStatus();
+}
+
+absl::Status SlipstreamLoop::Resume() {
+  memory_.start = RankSteps(config_.member.world_size, first_step_);
+  together_.emplace(
+      LoaderOptions(config_, config_.member, parts_.train_data, state_.data, at::kCPU).sampler,
+      state_.data);
+  if (state_.checkpoint != nullptr) {
+    const absl::Status restored = Restore();
+    state_.checkpoint.reset();
+    if (!restored.ok()) return RestoreError(config_.restore_from, restored);
+  }
+  if (!IsLocal(parts_.plan->plan.slipstream->mode)) {
+    // A checkpoint may hold each rank's own.
+    std::vector<at::Tensor> optimizer = TensorsOf(parts_.optimizer.Slots());
+    for (const at::Tensor& count : parts_.optimizer.StepCounts()) optimizer.push_back(count);
+    parts_.groups.all().CopyFromFirst(optimizer);
+  }
+  slipstream_.emplace(Slipstream::Parts{config_, parts_.groups, parts_.plan, parts_.model,
+                                        parts_.optimizer, parts_.control, memory_});
+  local_step_.OpenData(config_.member, state_.data);
+  if (parts_.saver != nullptr) EnterSaver();
+  parts_.control.SetPlanListener([this](const TrainingPlan& plan) {
+    if (!parts_.has_successor()) slipstream_->Prepare(plan);
+  });
+  return absl::OkStatus();
+}
+
+void SlipstreamLoop::EnterSaver() {
+  parts_.saver->Enter({config_, parts_.groups, [this] { return State(); },
+                       [this](Manifest* manifest) {
+                         TrainingPlan plan;
+                         plan.slipstream = slipstream_->plan();
+                         manifest->plan_epoch = plan.slipstream->epoch;
+                         manifest->ladder = LadderText(plan);
+                         const DataPosition position = PositionAfter(manifest->step);
+                         manifest->data_epoch = position.epoch;
+                         manifest->data_offset = position.offset;
+                       },
+                       [this](const SaveOrder& order) { slipstream_->OrderSave(order.number); }},
+                      &state_.saver);
+}
+
+std::vector<StateTensor> SlipstreamLoop::State() const {
+  std::vector<StateTensor> state =
+      CollectState(config_, parts_.model, parts_.optimizer,
+                   /*one_optimizer=*/!IsLocal(slipstream_->plan().mode));
+  const RankSteps total = slipstream_->total();
+  // At the end more may be done than the job asks for.
+  const int64_t beyond =
+      std::max<int64_t>(total.steps() - config_.steps, 0) * total.ranks() + total.remainder();
+  state.push_back(
+      {kProgress,
+       at::tensor({state_.data.epoch, state_.data.offset, own_steps_, beyond}, at::kLong),
+       /*own=*/true});
+  return state;
+}
+
+DataPosition SlipstreamLoop::PositionAfter(int64_t steps) {
+  for (; together_steps_ < steps; ++together_steps_) {
+    for (int64_t pass = 0; pass < config_.member.accumulation_steps; ++pass) together_->Skip();
+  }
+  return together_->position();
+}
+
+absl::StatusOr<TrainEnd> SlipstreamLoop::Run() {
+  const int64_t first_own = own_steps_;
+  Order order;
+  order.step = first_step_;
+  // Nothing is left to do, after a restore.
+  if (first_step_ < config_.steps) {
+    PACELINE_ASSIGN_OR_RETURN(order, Next());
+  }
+  while (order.kind != Order::Kind::kEnd) {
+    if (order.kind == Order::Kind::kStop) {
+      PACELINE_RETURN_IF_ERROR(Stop(order));
+      PACELINE_ASSIGN_OR_RETURN(order, Next());
+      continue;
+    }
+    if (parts_.control.stop_requested()) {
+      profiler_.Finish();
+      return TrainEnd::kDone;
+    }
+    PACELINE_ASSIGN_OR_RETURN(order, RunStep(order));
+    if (own_steps_ == first_own + kStartupSteps) {
+      parts_.groups.SetTimeout(config_.collective_timeout);
+    }
+  }
+  state_.position.step = order.step;
+  if (order.step < config_.steps) return TrainEnd::kLeft;
+  PACELINE_RETURN_IF_ERROR(Finish(order));
+  return TrainEnd::kDone;
+}
+
+absl::StatusOr<SlipstreamLoop::Order> SlipstreamLoop::Next() {
+  CheckGeneration(parts_);
+  return slipstream_->Next(
+      [this](ComputeOrder::Wait) { parts_.timer.Enter(Phase::kRoundWait, number_); });
+}
+
+LocalStep::Hooks SlipstreamLoop::Hooks() {
+  return {[this] { CheckGeneration(parts_); }, [](bool) {},
+          [](const at::Tensor& loss, const std::function<void()>& on_computed) {
+            loss.backward();
+            on_computed();
+          },
+          [] {}};
+}
+
+absl::StatusOr<SlipstreamLoop::Order> SlipstreamLoop::RunStep(const Order& order) {
+  number_ = std::max(number_, std::min(order.step + order.ahead, config_.steps - 1));
+  if (const auto request = parts_.control.profile_request()) {
+    profiler_.BeforeStep(*request, number_);
+  }
+  const uint64_t start_ns = MonotonicNanos();
+  StepResult& result = state_.open_result;
+  local_step_.Begin(number_, LearningRate(config_.schedule, order.step), &result);
+  result.masked = profiler_.active() || after_a_break_;
+  const bool updates = order.kind == Order::Kind::kUpdate;
+  PACELINE_ASSIGN_OR_RETURN(const GradientNorms norms,
+                            updates ? local_step_.Update(own_steps_, Hooks(), &result)
+                                    : local_step_.MakeGradients(own_steps_, Hooks(), &result));
+  report_.ExpectNorms(norms.each);
+  ++own_steps_;
+  state_.data = local_step_.position();
+  absl::Duration took = absl::Seconds(SecondsSince(start_ns));
+  double loss = std::numeric_limits<double>::quiet_NaN();
+  if (result.loss.is_cpu()) {
+    loss = result.loss.item<double>();
+  } else if (newest_.has_value()) {  // Nothing waits for the device.
+    took = WithoutWaits(*newest_);
+    loss = newest_->loss;
+  }
+  if (updates) {
+    slipstream_->OnUpdated(took, loss);
+  } else {
+    slipstream_->OnGradient(took, loss);
+  }
+
+  parts_.timer.Enter(Phase::kAveraging, number_);
+  absl::StatusOr<Order> next = Next();
+  result.masked = result.masked || !next.ok() || next->kind == Order::Kind::kStop;
+  const bool line = next.ok() && TakeLine(*next);
+  const std::optional<double> mean_loss = slipstream_->figures().loss;
+  report_.Expect(mean_loss ? at::scalar_tensor(*mean_loss, at::kDouble) : at::Tensor(),
+                 /*gradient_group_size=*/1, line);
+  parts_.timer.EndStep(result);
+  profiler_.AfterStep(number_);
+  after_a_break_ = false;
+  if (!next.ok()) parts_.timer.Flush();
+  // What this rank has to say of its own step comes first.
+  PACELINE_RETURN_IF_ERROR(Publish());
+  return next;
+}
+
+bool SlipstreamLoop::TakeLine(const Order& next) {
+  if (next.kind == Order::Kind::kEnd) return true;
+  // This rank's own steps may have brought it there before the job is.
+  const int64_t done = std::min(number_ + 1, config_.steps - 1);
+  return std::exchange(told_steps_, done) / config_.log_every != done / config_.log_every;
+}
+
+absl::Status SlipstreamLoop::Publish() {
+  const std::vector<StepRecord> records = parts_.timer.TakeFinished();
+  if (!records.empty()) newest_ = records.back();
+  return report_.Publish(records);
+}
+
+absl::Status SlipstreamLoop::Stop(const Order& order) {
+  state_.position.step = order.step;
+  if (parts_.saver != nullptr && (order.saves || order.save_order > 0)) Save(order);
+  if (order.evaluates) PACELINE_RETURN_IF_ERROR(EvaluateAfter(parts_, order.step).status());
+  if (parts_.saver != nullptr) parts_.saver->BeforeChange();
+  slipstream_->OnStopped();
+  after_a_break_ = true;
+  return absl::OkStatus();
+}
+
+void SlipstreamLoop::Save(const Order& order) {
+  Saver& saver = *parts_.saver;
+  if (state_.saver.last_saved == order.step) {
+    if (order.save_order > 0) {
+      saver.GiveUp(order.save_order, absl::StrCat("step ", order.step, " was saved just before"));
+    }
+    return;
+  }
+  const uint64_t start_ns = MonotonicNanos();
+  saver.Save(order.step, order.save_order,
+             /*must=*/order.save_order > 0 || config_.checkpoint.wait_when_busy);
+  saver.CountBlocked(SecondsSince(start_ns));
+}
+
+absl::Status SlipstreamLoop::Finish(const Order& order) {
+  parts_.timer.Flush();
+  PACELINE_RETURN_IF_ERROR(Publish());
+  profiler_.Finish();
+  parts_.timer.Enter(Phase::kIdle, config_.steps);
+  return EndTraining(
+      parts_, [] {},
+      [this, &order] {
+        parts_.saver->SaveAtEnd(config_.steps, order.save_order,
+                                order.saves || order.save_order > 0);
+      });
+}
+
+void SlipstreamLoop::Leave() {
+  if (!slipstream_.has_value()) return;
+  parts_.timer.Flush();
+  const absl::Status published = Publish();
+  if (!published.ok()) PACELINE_LOG(ERROR) << published.message();
+  profiler_.Finish();
+  state_.position.rank = config_.rank();
+  state_.member = config_.member;
+}
+
+}  // namespace paceline

@@ -1,0 +1,92 @@
+// The training of a rank with Slipstream (slipstream/slipstream.h): each rank makes steps at its own
+// pace; what is common to all happens at stops, at which all ranks stand still with the same model.
+//
+// Steps are counted twice:
+//
+//   steps of the job   rank-steps over ranks. Schedules, periods and reports go by them. A rank
+//                      learns of those that others make when a round finishes; until then it takes
+//                      its own for a measure of all. The records in the step ring carry this
+//                      number: it never falls, but may repeat (this rank is faster than the
+//                      others) or leave gaps (it is slower). So records of the same number are of
+//                      the same time on all ranks, which is what a comparison of ranks needs,
+//                      however far their own counts are apart.
+//   own steps          of this rank, one by one. Disturbances on purpose go by them.
+//
+// A checkpoint holds for each rank, as "slipstream/progress", int64 [4]: epoch and offset of its
+// next batch (core/sampler.h), own steps, and what the job has done beyond whole steps, in
+// rank-steps. With another number of ranks, or from another strategy, all go on from the
+// manifest's position in the data: that of ranks that had made the job's steps together.
+#ifndef WORKER_TRAINER_SLIPSTREAM_LOOP_H_
+#define WORKER_TRAINER_SLIPSTREAM_LOOP_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "worker/trainer/checkpoint/train_state.h"
+#include "worker/trainer/config.h"
+#include "worker/trainer/core/sampler.h"
+#include "worker/trainer/local_step.h"
+#include "worker/trainer/progress_report.h"
+#include "worker/trainer/slipstream/slipstream.h"
+#include "worker/trainer/telemetry/profiler.h"
+#include "worker/trainer/training.h"
+
+namespace paceline {
+
+class SlipstreamLoop : public Training {
+ public:
+  explicit SlipstreamLoop(const TrainingParts& parts);
+  ~SlipstreamLoop() override;
+
+  // Collective: the ranks' rounds begin.
+  absl::Status Resume() override;
+  absl::StatusOr<TrainEnd> Run() override;
+  void Leave() override;
+
+ private:
+  using Order = Slipstream::Order;
+
+  // Takes position and counts from the checkpoint.
+  absl::Status Restore();
+  void EnterSaver();
+  absl::StatusOr<Order> Next();
+  // Does the step and returns the order after it.
+  absl::StatusOr<Order> RunStep(const Order& order);
+  LocalStep::Hooks Hooks();
+  // Whether a line of the log is written for the step, after which `next` comes.
+  bool TakeLine(const Order& next);
+  absl::Status Publish();
+  // All that is due while all ranks stand still.
+  absl::Status Stop(const Order& order);
+  void Save(const Order& order);
+  absl::Status Finish(const Order& order);
+  std::vector<StateTensor> State() const;
+  // Of ranks that had made so many steps of the job together.
+  DataPosition PositionAfter(int64_t steps);
+
+  const TrainingParts parts_;
+  const TrainerConfig& config_;
+  TrainingState& state_;
+  const int64_t first_step_;
+  SlipstreamMemory memory_;
+  std::optional<Slipstream> slipstream_;
+  Profiler profiler_;
+  ProgressReport report_;
+  LocalStep local_step_;
+  std::optional<Sampler> together_;  // PositionAfter, of together_steps_.
+  int64_t together_steps_;
+  int64_t number_;         // Of the latest record.
+  int64_t own_steps_ = 0;  // Since the training began.
+  int64_t told_steps_;     // Of the job, at the latest line.
+  std::optional<StepRecord> newest_;  // That is finished: on a device it lags by some steps.
+  bool after_a_break_ = false;  // Something other than a step went before.
+};
+
+}  // namespace paceline
+
+#endif  // WORKER_TRAINER_SLIPSTREAM_LOOP_H_

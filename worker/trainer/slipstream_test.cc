@@ -1,0 +1,295 @@
+// Jobs with Slipstream in real trainer processes.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/checkpoint/checkpoint_files.h"
+#include "common/checkpoint/checkpoint_paths.h"
+#include "worker/ring/step_ring.h"
+#include "worker/trainer/testing/fake_daemon.h"
+#include "worker/trainer/testing/saving_test.h"
+
+namespace paceline {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::Ge;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+// Steps are so short that a round with longer windows would hold a whole training.
+#define PACELINE_TEST_SLIPSTREAM(mode)   \
+  "strategy { slipstream { mode: " mode \
+  " window { min_steps: 1 max_steps: 2 max_cap: 8 } } } "
+constexpr char kFree[] = PACELINE_TEST_SLIPSTREAM("SLIPSTREAM_FREE");
+constexpr char kDrop[] = PACELINE_TEST_SLIPSTREAM("SLIPSTREAM_DROP");
+constexpr char kSync[] = PACELINE_TEST_SLIPSTREAM("SLIPSTREAM_SYNC");
+constexpr char kPause[] = PACELINE_TEST_SLIPSTREAM("SLIPSTREAM_PAUSE");
+constexpr char kAdamW[] = "optimizer { adamw {} learning_rate: 0.01 } ";
+
+class SlipstreamTest : public SavingTest {
+ protected:
+  std::string Evaluated(int every) const {
+    return absl::StrCat("evaluation { every: ", every, " } data { eval: '", directory_,
+                        "/eval.shard' } ");
+  }
+  std::string ExportTo(const std::string& name) const {
+    return absl::StrCat("export_final: '", directory_, "/", name, ".safetensors' ");
+  }
+  std::string Exported(const std::string& name, int rank) const {
+    std::ostringstream bytes;
+    std::ifstream file(absl::StrCat(directory_, "/", name, ".rank", rank, ".safetensors"),
+                       std::ios::binary);
+    EXPECT_TRUE(file.good());
+    bytes << file.rdbuf();
+    return bytes.str();
+  }
+  void ExpectEqualModels(const std::string& name, int ranks) const {
+    for (int rank = 1; rank < ranks; ++rank) {
+      EXPECT_TRUE(Exported(name, rank) == Exported(name, 0)) << "rank " << rank;
+    }
+  }
+
+  static std::vector<StepRecord> Records(const FakeDaemon& daemon, int rank) {
+    absl::StatusOr<StepRingReader> ring = StepRingReader::Open(daemon.RingPath(rank));
+    EXPECT_TRUE(ring.ok()) << ring.status();
+    const StepRingReader::Batch batch = ring->ReadFrom(0);
+    EXPECT_EQ(batch.lost, 0u);
+    return batch.records;
+  }
+
+  // Every rank has the same model, which has learnt; together they have done the job's steps.
+  void TrainAndCheck(const std::string& changes) {
+    constexpr int kRanks = 4;
+    const auto daemon = RunJob(
+        Spec(kRanks, absl::StrCat("steps: 150 ", changes, Evaluated(50), ExportTo("final"))));
+    ExpectEqualModels("final", kRanks);
+    EXPECT_GT(daemon->status(1).evaluation().accuracy(), 0.9);
+    EXPECT_EQ(daemon->status(1).evaluation().step(), 150);
+    EXPECT_EQ(Values(*daemon, 0, "accuracy"), Values(*daemon, kRanks - 1, "accuracy"));
+    EXPECT_GE(Values(*daemon, 0, "accuracy").size(), 2u);
+    size_t steps = 0;
+    for (int rank = 0; rank < kRanks; ++rank) {
+      const std::vector<StepRecord> records = Records(*daemon, rank);
+      ASSERT_FALSE(records.empty());
+      steps += records.size();
+      for (size_t i = 1; i < records.size(); ++i) EXPECT_GE(records[i].step, records[i - 1].step);
+      EXPECT_LT(records.back().step, 150u);
+      EXPECT_EQ(daemon->status(rank).figures().slipstream().steps(),
+                static_cast<int64_t>(records.size()));
+      EXPECT_THAT(daemon->Log(rank), HasSubstr("mean_loss="));
+    }
+    EXPECT_GE(steps, 150u * kRanks);
+  }
+};
+
+TEST_F(SlipstreamTest, FreeTrainsAllRanksToOneModel) { TrainAndCheck(kFree); }
+
+TEST_F(SlipstreamTest, FreeTrainsWithAdamW) { TrainAndCheck(absl::StrCat(kFree, kAdamW)); }
+
+TEST_F(SlipstreamTest, DropTrainsAllRanksToOneModel) {
+  TrainAndCheck(absl::StrCat(kDrop, kAdamW, "accumulation_steps: 2 clip_grad_norm: 1 "));
+}
+
+TEST_F(SlipstreamTest, PauseTrainsAllRanksToOneModel) {
+  TrainAndCheck(absl::StrCat(kPause, "precision: BF16 "));
+}
+
+TEST_F(SlipstreamTest, SyncComputesWhatDdpDoes) {
+  const auto ddp = RunJob(Spec(3));
+  const auto sync = RunJob(Spec(3, kSync));
+  const std::vector<double> expected = Values(*ddp, 0, "mean_loss");
+  const std::vector<double> losses = Values(*sync, 0, "mean_loss");
+  ASSERT_THAT(losses, SizeIs(expected.size()));
+  for (size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(losses[i] / expected[i], 1, 1e-5) << i;
+  const std::vector<double> rates = Values(*sync, 2, "lr");
+  EXPECT_EQ(rates, Values(*ddp, 2, "lr"));
+}
+
+TEST_F(SlipstreamTest, AStalledRankHoldsUpNobody) {
+  const auto daemon = RunJob(
+      Spec(4, absl::StrCat(kFree, "steps: 300 log_every: 100 batch_per_rank: 32 model { mlp { "
+                                  "hidden: 512 hidden: 512 } } optimizer { learning_rate: 0.01 } "
+                                  "allow_chaos: true chaos { rank: 1 step: 5 kind: SLEEP "
+                                  "seconds: 3 } ",
+                           ExportTo("final"))));
+  ExpectEqualModels("final", 4);
+  EXPECT_LT(Records(*daemon, 1).size(), 200u) << "most of its time it slept";
+  for (const int rank : {0, 2, 3}) {
+    std::vector<StepRecord> records = Records(*daemon, rank);
+    ASSERT_FALSE(records.empty());
+    EXPECT_GT(records.size(), 300u) << "the others have done its part, too";
+    records.pop_back();  // All stand still at the end.
+    for (const StepRecord& record : records) {
+      EXPECT_LT(record.phase_ns[static_cast<size_t>(Phase::kRoundWait)], 1'000'000'000u);
+    }
+  }
+}
+
+TEST_F(SlipstreamTest, CheckpointsAreMadeAtStopsAndVerify) {
+  const auto daemon = MakeDaemon();
+  daemon->Launch(Spec(3, absl::StrCat(kFree, "steps: 1000000 log_every: 1000 ",
+                                      SaveTo("out", "every_steps: 40 when_busy: WHEN_BUSY_WAIT"))));
+  ASSERT_TRUE(daemon->Serve([&] { return daemon->status(0).checkpoints().commits() >= 2; }))
+      << daemon->Log(0);
+  v1::SaveOrder order;
+  order.set_number(1);
+  daemon->SetSaveOrder(order);
+  ASSERT_TRUE(daemon->Serve([&] {
+    const auto& saves = daemon->status(0).saves();
+    return std::any_of(saves.begin(), saves.end(), [](const v1::SaveStatus& save) {
+      return save.order() == 1 && save.state() == v1::SAVE_COMMITTED;
+    });
+  })) << daemon->Log(0);
+  for (int rank = 0; rank < 3; ++rank) daemon->Stop(rank);
+  ASSERT_TRUE(daemon->Serve());
+  const auto found = SettleCheckpoints(JobDirectory("out"), 0);
+  ASSERT_TRUE(found.ok()) << found.status();
+  ASSERT_GE(found->size(), 3u);
+  for (const CompleteCheckpoint& one : *found) {
+    const auto damages = VerifyCheckpoint(Checkpoint("out", one.step), [](int64_t, int64_t) {});
+    ASSERT_TRUE(damages.ok()) << damages.status();
+    EXPECT_THAT(*damages, ElementsAre());
+  }
+  const auto files = CheckpointFiles::Open(Checkpoint("out", found->front().step));
+  ASSERT_TRUE(files.ok()) << files.status();
+  EXPECT_EQ(files->manifest().ladder, "free");
+  EXPECT_GE(files->manifest().step, 40);
+}
+
+// Where nothing depends on who is faster, to the last digit.
+TEST_F(SlipstreamTest, GoesOnExactly) {
+  const v1::JobSpec spec =
+      Spec(3, absl::StrCat(kSync, kAdamW, "schedule { cosine {} } accumulation_steps: 2 ",
+                           SaveTo("whole", "every_steps: 1 when_busy: WHEN_BUSY_WAIT")));
+  const auto whole = RunJob(spec);
+  v1::JobSpec again = spec;
+  again.mutable_checkpoint()->set_directory(directory_ + "/again");
+  for (const int64_t step : {1, 13}) {
+    const auto resumed = Resume(again, Checkpoint("whole", step));
+    for (int rank = 0; rank < 3; ++rank) {
+      for (const char* key : {"loss", "mean_loss", "grad_norm", "lr"}) {
+        std::vector<double> expected = Values(*whole, rank, key);
+        ASSERT_THAT(expected, SizeIs(20));
+        expected.erase(expected.begin(), expected.begin() + step);
+        EXPECT_EQ(Values(*resumed, rank, key), expected) << key << " of rank " << rank;
+      }
+    }
+    std::filesystem::remove_all(directory_ + "/again");
+  }
+}
+
+TEST_F(SlipstreamTest, GoesOnInAnyModeAndWithAnyNumberOfRanks) {
+  const std::string more = "steps: 60 " + std::string(kAdamW);
+  v1::JobSpec first = Spec(4, absl::StrCat(kFree, more, SaveTo("out", "every_steps: 30")));
+  const auto whole = RunJob(first);
+  const auto found = SettleCheckpoints(JobDirectory("out"), 1);
+  ASSERT_TRUE(found.ok()) << found.status();
+  ASSERT_FALSE(found->empty());
+  const int64_t step = found->front().step;
+  const std::vector<std::pair<const char*, int>> others = {
+      {kFree, 4}, {kFree, 2}, {kDrop, 4}, {kDrop, 6}};
+  for (const auto& [mode, ranks] : others) {
+    const auto resumed =
+        Resume(Spec(ranks, absl::StrCat(mode, more, SaveTo("again"), ExportTo("again"))),
+               Checkpoint("out", step));
+    ExpectEqualModels("again", ranks);
+    for (int rank = 0; rank < ranks; ++rank) {
+      EXPECT_THAT(Values(*resumed, rank, "step"), Each(Ge(step)));
+      const std::vector<double> losses = Values(*resumed, rank, "mean_loss");
+      ASSERT_FALSE(losses.empty());
+      EXPECT_LT(losses.back(), Values(*whole, 0, "loss").front());
+    }
+  }
+  // And by another strategy.
+  const auto ddp = Resume(Spec(2, more + SaveTo("ddp")), Checkpoint("out", step));
+  EXPECT_THAT(Values(*ddp, 0, "loss"), SizeIs(60 - step));
+}
+
+TEST_F(SlipstreamTest, TheEndIsSavedAndNothingIsLeftToDoAfterIt) {
+  v1::JobSpec spec = Spec(2, absl::StrCat(kFree, SaveTo("out")));
+  spec.mutable_checkpoint()->set_at_end(true);
+  RunJob(spec);
+  Resume(spec, Checkpoint("out", 20));
+  spec.set_steps(40);
+  const auto resumed = Resume(spec, Checkpoint("out", 20), 3);
+  EXPECT_THAT(Values(*resumed, 1, "step"), Each(Ge(20)));
+}
+
+TEST_F(SlipstreamTest, ALossThatIsNoNumberNamesItsRank) {
+  for (const char* mode : {kFree, kDrop}) {
+    const auto daemon = MakeDaemon();
+    daemon->Launch(Spec(3, absl::StrCat(mode, "steps: 1000000 log_every: 1000 allow_chaos: true "
+                                              "chaos { rank: 1 step: 7 kind: NAN_LOSS }")));
+    ASSERT_TRUE(daemon->Serve());
+    EXPECT_EQ(daemon->exit_code(1), 1);
+    const v1::TrainerError error = daemon->LastWords(1).error();
+    EXPECT_EQ(error.kind(), v1::FAILURE_ERROR);
+    EXPECT_THAT(error.message(), HasSubstr("of rank 1: the loss is nan"));
+    EXPECT_THAT(error.message(), HasSubstr("layers.0.weight"));
+    for (const int rank : {0, 2}) {
+      EXPECT_EQ(daemon->LastWords(rank).error().kind(), v1::FAILURE_COLLECTIVE);
+    }
+  }
+}
+
+TEST_F(SlipstreamTest, StepsThatAreNoNumbersAreLeftOutIfTheJobSaysSo) {
+  for (const char* mode : {kFree, kDrop}) {
+    const auto daemon = RunJob(
+        Spec(3, absl::StrCat(mode, "steps: 100 on_nonfinite: NON_FINITE_SKIP allow_chaos: true "
+                                   "chaos { rank: 1 step: 7 kind: NAN_LOSS } ",
+                             Evaluated(0), ExportTo("final"))));
+    ExpectEqualModels("final", 3);
+    EXPECT_EQ(daemon->status(1).figures().skipped_steps(), 1);
+    EXPECT_GT(daemon->status(0).evaluation().accuracy(), 0.9);
+  }
+}
+
+TEST_F(SlipstreamTest, ModesChangeWhileItTrains) {
+  const auto daemon = MakeDaemon();
+  const v1::JobSpec spec = Spec(3, absl::StrCat(kFree, "steps: 1000000 log_every: 1000 "));
+  daemon->Launch(spec);
+  int64_t epoch = 1;
+  for (const v1::SlipstreamMode mode :
+       {v1::SLIPSTREAM_DROP, v1::SLIPSTREAM_PAUSE, v1::SLIPSTREAM_SYNC, v1::SLIPSTREAM_FREE}) {
+    v1::Strategy strategy = spec.strategy();
+    strategy.mutable_slipstream()->set_mode(mode);
+    daemon->SetPlan(daemon->MakePlan(++epoch, strategy));
+    ASSERT_TRUE(daemon->Serve([&] {
+      for (int rank = 0; rank < 3; ++rank) {
+        if (daemon->status(rank).plan().active_epoch() != epoch) return false;
+      }
+      return true;
+    })) << daemon->Log(0);
+  }
+  for (int rank = 0; rank < 3; ++rank) daemon->Stop(rank);
+  ASSERT_TRUE(daemon->Serve());
+  for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(daemon->exit_code(rank), 0) << daemon->Log(rank);
+}
+
+TEST_F(SlipstreamTest, ProfilesAreMade) {
+  const auto daemon = MakeDaemon();
+  daemon->Launch(Spec(2, absl::StrCat(kFree, "steps: 1000000 log_every: 1000 ")));
+  ASSERT_TRUE(daemon->Serve([&] { return daemon->status(1).figures().step() > 0; }));
+  v1::ProfileRequest request;
+  request.set_id(1);
+  request.set_first_step(daemon->status(1).figures().step() + 5'000);
+  request.set_steps(3);
+  daemon->SetProfile({1}, request);
+  ASSERT_TRUE(daemon->Serve([&] { return daemon->status(1).profile().id() == 1; }));
+  EXPECT_EQ(daemon->status(1).profile().error(), "");
+  EXPECT_EQ(daemon->status(1).profile().steps(), 3);
+}
+
+}  // namespace
+}  // namespace paceline

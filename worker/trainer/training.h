@@ -1,0 +1,89 @@
+// The training of one rank in one generation, by whatever strategy.
+#ifndef WORKER_TRAINER_TRAINING_H_
+#define WORKER_TRAINER_TRAINING_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "worker/trainer/comm/group.h"
+#include "worker/trainer/comm/plan_builder.h"
+#include "worker/trainer/comm/platform.h"
+#include "worker/trainer/config.h"
+#include "worker/trainer/control.h"
+#include "worker/trainer/data/dataset.h"
+#include "worker/trainer/model/model.h"
+#include "worker/trainer/optimizer.h"
+#include "worker/trainer/saver.h"
+#include "worker/trainer/step_undo.h"
+#include "worker/trainer/telemetry/profiler.h"
+#include "worker/trainer/telemetry/step_timer.h"
+#include "worker/trainer/training_state.h"
+
+namespace paceline {
+
+// How training ended.
+enum class TrainEnd {
+  kDone,  // All steps are, or a stop was requested.
+  kLeft,  // As TrainingParts::leaves_after told.
+};
+
+// What a training works on. All of it outlives the training.
+struct TrainingParts {
+  const TrainerConfig& config;
+  std::shared_ptr<const BuiltPlan> plan;  // The first one.
+  const Dataset& train_data;
+  const Dataset* eval_data;  // Null: no evaluation.
+  Model& model;
+  Optimizer& optimizer;
+  // Of a rank that has met the others of this generation. Says after each moment of the training
+  // where it is; what is missing then is added by Leave.
+  TrainingState& state;
+  bool begins;     // Nobody has trained before: all get what rank 0 has.
+  StepUndo* undo;  // Null: a step that does not come to its end need not be taken back.
+  Saver* saver;    // Null without a checkpoint directory.
+  Groups& groups;
+  Control& control;
+  Platform& platform;
+  StepTimer& timer;
+  std::string profile_directory;
+  // Whether the generation shall be left now, after so many steps. Asked after each step but the
+  // last.
+  std::function<bool(int64_t steps_done)> leaves_after;
+  // Whether the plans that come now are those of the next generation. Any thread.
+  std::function<bool()> has_successor;
+  // Whether it has to be left at once. Any moment.
+  std::function<bool()> is_over;
+};
+
+// Steps that may take as long as the ranks' meeting: libraries settle in the first, the
+// gradients' buckets are laid out anew after it.
+inline constexpr int64_t kStartupSteps = 2;
+
+Profiler::Options ProfilerOptions(const TrainingParts& parts);
+
+// Thread-compatible. Torch's exceptions pass through.
+class Training {
+ public:
+  virtual ~Training() = default;
+
+  // Before Run: brings back what the checkpoint, if there is one, has of the strategy. Errors as
+  // RestoreError.
+  virtual absl::Status Resume() = 0;
+
+  // Trains until all steps are done, then exports, evaluates and saves; or until a stop is
+  // requested; or until the generation is left. DataLoss: the data could not be read.
+  // Unavailable: the gradients of other ranks were not finite. Any other: this rank's loss was not,
+  // or what was to be written could not.
+  virtual absl::StatusOr<TrainEnd> Run() = 0;
+
+  // After Run, also if it has thrown: the state is complete then, and figures are told.
+  virtual void Leave() = 0;
+};
+
+}  // namespace paceline
+
+#endif  // WORKER_TRAINER_TRAINING_H_
