@@ -43,8 +43,7 @@ grpc::Status ChangeMode(TestCluster& cluster, const std::string& id, v1::Slipstr
 v1::Job WaitForMode(TestCluster& cluster, const std::string& id, int64_t epoch,
                     v1::SlipstreamMode mode) {
   return cluster.WaitUntil(id, [=](const v1::Job& job) {
-    return job.plan().active_epoch() == epoch &&
-           job.ranks(3).figures().slipstream().mode() == mode;
+    return job.plan().active_epoch() == epoch && job.ranks(3).figures().slipstream().mode() == mode;
   });
 }
 

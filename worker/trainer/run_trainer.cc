@@ -99,16 +99,27 @@ absl::Status Enter(Session& session, GenerationParts& generation, const Assignme
                                     return Connect(session, next, next.plan, platform);
                                   });
   }
-  const TrainingParts parts{
-      config, generation.connected.plan, *session.train_data, session.eval_data.get(),
-      *session.model, *session.optimizer, session.state, begins,
-      session.undo ? &*session.undo : nullptr, session.saver ? &*session.saver : nullptr, groups,
-      control, platform, *session.timer, RoomFor(config, "profiles", directory),
-      [&generation](int64_t steps_done) {
-        return generation.succession.has_value() && generation.succession->AfterStep(steps_done);
-      },
-      [&conductor] { return conductor.HasSuccessor(); },
-      [&conductor] { return conductor.is_over(); }};
+  const TrainingParts parts{config,
+                            generation.connected.plan,
+                            *session.train_data,
+                            session.eval_data.get(),
+                            *session.model,
+                            *session.optimizer,
+                            session.state,
+                            begins,
+                            session.undo ? &*session.undo : nullptr,
+                            session.saver ? &*session.saver : nullptr,
+                            groups,
+                            control,
+                            platform,
+                            *session.timer,
+                            RoomFor(config, "profiles", directory),
+                            [&generation](int64_t steps_done) {
+                              return generation.succession.has_value() &&
+                                     generation.succession->AfterStep(steps_done);
+                            },
+                            [&conductor] { return conductor.HasSuccessor(); },
+                            [&conductor] { return conductor.is_over(); }};
   if (config.strategy.kind == StrategyConfig::Kind::kSlipstream) {
     generation.training = std::make_unique<SlipstreamLoop>(parts);
   } else {

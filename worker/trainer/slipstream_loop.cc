@@ -69,9 +69,8 @@ SlipstreamLoop::~SlipstreamLoop() {
 absl::Status SlipstreamLoop::Restore() {
   own_steps_ = first_step_;
   const at::Tensor progress = at::full({4}, kUnset, at::kLong);
-  PACELINE_RETURN_IF_ERROR(RestoreStrategyState(*state_.checkpoint, config_,
-                                                state_.checkpoint->manifest().ladder,
-                                                {{kProgress, progress}}));
+  PACELINE_RETURN_IF_ERROR(RestoreStrategyState(
+      *state_.checkpoint, config_, state_.checkpoint->manifest().ladder, {{kProgress, progress}}));
   const int64_t* const values = progress.const_data_ptr<int64_t>();
   if (values[0] == kUnset) return absl::OkStatus();
   state_.data = {values[0], values[1]};

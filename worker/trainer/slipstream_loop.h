@@ -1,5 +1,6 @@
-// The training of a rank with Slipstream (slipstream/slipstream.h): each rank makes steps at its own
-// pace; what is common to all happens at stops, at which all ranks stand still with the same model.
+// The training of a rank with Slipstream (slipstream/slipstream.h): each rank makes steps at its
+// own pace; what is common to all happens at stops, at which all ranks stand still with the same
+// model.
 //
 // Steps are counted twice:
 //
@@ -80,11 +81,11 @@ class SlipstreamLoop : public Training {
   LocalStep local_step_;
   std::optional<Sampler> together_;  // PositionAfter, of together_steps_.
   int64_t together_steps_;
-  int64_t number_;         // Of the latest record.
-  int64_t own_steps_ = 0;  // Since the training began.
-  int64_t told_steps_;     // Of the job, at the latest line.
+  int64_t number_;                    // Of the latest record.
+  int64_t own_steps_ = 0;             // Since the training began.
+  int64_t told_steps_;                // Of the job, at the latest line.
   std::optional<StepRecord> newest_;  // That is finished: on a device it lags by some steps.
-  bool after_a_break_ = false;  // Something other than a step went before.
+  bool after_a_break_ = false;        // Something other than a step went before.
 };
 
 }  // namespace paceline

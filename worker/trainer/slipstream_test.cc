@@ -28,9 +28,8 @@ using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
 // Steps are so short that a round with longer windows would hold a whole training.
-#define PACELINE_TEST_SLIPSTREAM(mode)   \
-  "strategy { slipstream { mode: " mode \
-  " window { min_steps: 1 max_steps: 2 max_cap: 8 } } } "
+#define PACELINE_TEST_SLIPSTREAM(mode) \
+  "strategy { slipstream { mode: " mode " window { min_steps: 1 max_steps: 2 max_cap: 8 } } } "
 constexpr char kFree[] = PACELINE_TEST_SLIPSTREAM("SLIPSTREAM_FREE");
 constexpr char kDrop[] = PACELINE_TEST_SLIPSTREAM("SLIPSTREAM_DROP");
 constexpr char kSync[] = PACELINE_TEST_SLIPSTREAM("SLIPSTREAM_SYNC");
@@ -117,12 +116,13 @@ TEST_F(SlipstreamTest, SyncComputesWhatDdpDoes) {
 }
 
 TEST_F(SlipstreamTest, AStalledRankHoldsUpNobody) {
-  const auto daemon = RunJob(
-      Spec(4, absl::StrCat(kFree, "steps: 300 log_every: 100 batch_per_rank: 32 model { mlp { "
+  const auto daemon =
+      RunJob(Spec(4, absl::StrCat(kFree,
+                                  "steps: 300 log_every: 100 batch_per_rank: 32 model { mlp { "
                                   "hidden: 512 hidden: 512 } } optimizer { learning_rate: 0.01 } "
                                   "allow_chaos: true chaos { rank: 1 step: 5 kind: SLEEP "
                                   "seconds: 3 } ",
-                           ExportTo("final"))));
+                                  ExportTo("final"))));
   ExpectEqualModels("final", 4);
   EXPECT_LT(Records(*daemon, 1).size(), 200u) << "most of its time it slept";
   for (const int rank : {0, 2, 3}) {
@@ -229,8 +229,9 @@ TEST_F(SlipstreamTest, TheEndIsSavedAndNothingIsLeftToDoAfterIt) {
 TEST_F(SlipstreamTest, ALossThatIsNoNumberNamesItsRank) {
   for (const char* mode : {kFree, kDrop}) {
     const auto daemon = MakeDaemon();
-    daemon->Launch(Spec(3, absl::StrCat(mode, "steps: 1000000 log_every: 1000 allow_chaos: true "
-                                              "chaos { rank: 1 step: 7 kind: NAN_LOSS }")));
+    daemon->Launch(Spec(3, absl::StrCat(mode,
+                                        "steps: 1000000 log_every: 1000 allow_chaos: true "
+                                        "chaos { rank: 1 step: 7 kind: NAN_LOSS }")));
     ASSERT_TRUE(daemon->Serve());
     EXPECT_EQ(daemon->exit_code(1), 1);
     const v1::TrainerError error = daemon->LastWords(1).error();
@@ -245,10 +246,11 @@ TEST_F(SlipstreamTest, ALossThatIsNoNumberNamesItsRank) {
 
 TEST_F(SlipstreamTest, StepsThatAreNoNumbersAreLeftOutIfTheJobSaysSo) {
   for (const char* mode : {kFree, kDrop}) {
-    const auto daemon = RunJob(
-        Spec(3, absl::StrCat(mode, "steps: 100 on_nonfinite: NON_FINITE_SKIP allow_chaos: true "
-                                   "chaos { rank: 1 step: 7 kind: NAN_LOSS } ",
-                             Evaluated(0), ExportTo("final"))));
+    const auto daemon =
+        RunJob(Spec(3, absl::StrCat(mode,
+                                    "steps: 100 on_nonfinite: NON_FINITE_SKIP allow_chaos: true "
+                                    "chaos { rank: 1 step: 7 kind: NAN_LOSS } ",
+                                    Evaluated(0), ExportTo("final"))));
     ExpectEqualModels("final", 3);
     EXPECT_EQ(daemon->status(1).figures().skipped_steps(), 1);
     EXPECT_GT(daemon->status(0).evaluation().accuracy(), 0.9);
