@@ -23,6 +23,7 @@
 #include "worker/trainer/meeting.h"
 #include "worker/trainer/session.h"
 #include "worker/trainer/slipstream_loop.h"
+#include "worker/trainer/slipstream_meeting.h"
 #include "worker/trainer/succession.h"
 #include "worker/trainer/telemetry/host_memory.h"
 #include "worker/trainer/train_loop.h"
@@ -87,10 +88,17 @@ absl::Status Enter(Session& session, GenerationParts& generation, const Assignme
   }
   const absl::Time connected_at = absl::Now();
   Groups& groups = *generation.connected.groups;
+  const bool slipstream = config.strategy.kind == StrategyConfig::Kind::kSlipstream;
+  const Meeting meeting{config,
+                        generation.connected.plan->plan,
+                        groups,
+                        *session.model,
+                        *session.optimizer,
+                        session.undo ? &*session.undo : nullptr};
   PACELINE_ASSIGN_OR_RETURN(const bool begins,
-                            Meet({config, generation.connected.plan->plan, groups, *session.model,
-                                  *session.optimizer, session.undo ? &*session.undo : nullptr},
-                                 session.state));
+                            slipstream
+                                ? MeetSlipstream(meeting, session.state.slipstream, session.state)
+                                : Meet(meeting, session.state));
   const absl::Time met_at = absl::Now();
   PACELINE_RETURN_IF_ERROR(LockOutput(session, config));
   if (config.recovery.enabled) {
@@ -120,7 +128,7 @@ absl::Status Enter(Session& session, GenerationParts& generation, const Assignme
                             },
                             [&conductor] { return conductor.HasSuccessor(); },
                             [&conductor] { return conductor.is_over(); }};
-  if (config.strategy.kind == StrategyConfig::Kind::kSlipstream) {
+  if (slipstream) {
     generation.training = std::make_unique<SlipstreamLoop>(parts);
   } else {
     generation.training = std::make_unique<TrainLoop>(parts);

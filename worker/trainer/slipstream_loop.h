@@ -52,8 +52,8 @@ class SlipstreamLoop : public Training {
  private:
   using Order = Slipstream::Order;
 
-  // Takes position and counts from the checkpoint.
-  absl::Status Restore();
+  // A training that begins: position and counts, from the checkpoint if there is one.
+  absl::Status Begin();
   void EnterSaver();
   absl::StatusOr<Order> Next();
   // Does the step and returns the order after it.
@@ -67,14 +67,14 @@ class SlipstreamLoop : public Training {
   void Save(const Order& order);
   absl::Status Finish(const Order& order);
   std::vector<StateTensor> State() const;
-  // Of ranks that had made so many steps of the job together.
-  DataPosition PositionAfter(int64_t steps);
+  // Moves the memory's position of ranks that had kept together.
+  void KeepTogether(int64_t steps);
 
   const TrainingParts parts_;
   const TrainerConfig& config_;
   TrainingState& state_;
   const int64_t first_step_;
-  SlipstreamMemory memory_;
+  SlipstreamMemory& memory_;
   std::optional<Slipstream> slipstream_;
   Profiler profiler_;
   ProgressReport report_;
