@@ -31,15 +31,20 @@ RoundState FirstState(const TrainerConfig& config, const SlipstreamPlan& plan,
 void Begin(const Slipstream::Parts& parts) {
   MakeEqual(parts.groups.all(), parts.model.parameters());
   parts.groups.all().CopyFromFirst(TensorsOf(parts.model.buffers()));
-  SlipstreamRank::Options options;
-  options.rank = parts.config.rank();
-  options.stops_at_bad_update = parts.config.on_nonfinite == NonFinite::kStop;
   const SlipstreamPlan& plan = *parts.plan->plan.slipstream;
   parts.memory.buffers = std::make_unique<SlipstreamBuffers>(parts.model);
-  parts.memory.rank.emplace(options, FirstState(parts.config, plan, parts.memory.start), Now());
+  parts.memory.Join(parts.config, FirstState(parts.config, plan, parts.memory.start));
 }
 
 }  // namespace
+
+void SlipstreamMemory::Join(const TrainerConfig& config, const RoundState& state) {
+  if (rank.has_value()) return rank->Rejoin(config.rank(), state, Now());
+  SlipstreamRank::Options options;
+  options.rank = config.rank();
+  options.stops_at_bad_update = config.on_nonfinite == NonFinite::kStop;
+  rank.emplace(options, state, Now());
+}
 
 Slipstream::Slipstream(const Parts& parts)
     : impl_([&parts] {
@@ -47,9 +52,9 @@ Slipstream::Slipstream(const Parts& parts)
         return std::make_unique<Impl>(parts);
       }()) {
   Impl& impl = *impl_;
-  const int64_t epoch = parts.plan->plan.epoch;
-  impl.progress.IsNew(epoch);
-  impl.progress.SetActive(epoch, steps_done());
+  impl.progress.SetActive(plan().epoch, steps_done());
+  impl.progress.IsNew(plan().epoch);
+  Prepare(parts.plan->plan);  // A generation may begin with another one.
   impl.thread = std::thread([&impl] { impl.Run(); });
 }
 
@@ -59,6 +64,8 @@ Slipstream::~Slipstream() {
     impl_->stopping = true;
   }
   impl_->thread.join();
+  const absl::MutexLock lock(&impl_->mu);
+  impl_->rank->DropStep();
 }
 
 void Slipstream::Impl::WaitForWord(int64_t seen, absl::Duration timeout) {

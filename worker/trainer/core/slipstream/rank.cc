@@ -40,17 +40,17 @@ int64_t SlipstreamRank::schedule_step() const {
   return std::min(state_.total.steps(), state_.target_steps - 1);
 }
 
+void SlipstreamRank::DropStep() { computing_ = false; }
+
 void SlipstreamRank::Rejoin(int rank, const RoundState& theirs, absl::Time now) {
-  const int64_t ahead = theirs.round - state_.round;
-  if (ahead == 1 && theirs.round_generation == state_.generation) {
-    // Others have finished the round that this rank was in, and its part with it.
+  const Missed missed = MissedRounds(state_, theirs);
+  if (missed == Missed::kItsRound) {
     TakeSent();
     if (told_ready_ && offered_) SetGradientUsed();
-    ++version_;
-  } else if (ahead > 0) {
-    ++version_;
+  } else if (missed == Missed::kMore) {
     needs_reset_ = true;
   }
+  if (missed != Missed::kNothing) ++version_;
   // What was in flight is unsent again: ref has not moved. pub has become `sent`, and is made anew.
   has_sent_ = false;
   in_flight_ = 0;

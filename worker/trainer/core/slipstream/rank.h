@@ -121,11 +121,14 @@ class SlipstreamRank {
   // This rank cannot go on: all end with the next round's header.
   void SetFault(const std::string& reason);
 
-  // The generation broke off, in a round that some may have finished. `theirs` is the state of the
-  // most advanced member, with the new generation's number and ranks; if it is ahead of this
-  // rank's, its z has replaced this rank's. No order is being carried out but a wait, or a step of
-  // the compute thread. A member of the generation before keeps what it has not sent; who was left
-  // behind earlier loses it.
+  // The step that the compute thread was ordered to make is not made.
+  void DropStep();
+
+  // The generation broke off, in a round that some may have finished, or was left. `theirs` is the
+  // state of the most advanced member (meeting.h), with the new generation's number and ranks; if
+  // this rank has missed something its z has been replaced by that of the other one. No order is
+  // being carried out but a wait, a stop, or a step of the compute thread. Who has missed no more
+  // than the round that it was in keeps what it has not sent, others lose it.
   void Rejoin(int rank, const RoundState& theirs, absl::Time now);
 
   const RoundState& state() const { return state_; }

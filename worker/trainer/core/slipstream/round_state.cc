@@ -50,6 +50,15 @@ RoundOutcome FinishRound(const RoundSums& sums, const SlipstreamPlan& told, Roun
   return outcome;
 }
 
+Missed MissedRounds(const RoundState& own, const RoundState& theirs) {
+  // A round has one number and generation, and all members of the generation were in it.
+  if (theirs.round == own.round && theirs.round_generation == own.round_generation) {
+    return Missed::kNothing;
+  }
+  const bool was_in_it = theirs.round == own.round + 1 && theirs.round_generation == own.generation;
+  return was_in_it ? Missed::kItsRound : Missed::kMore;
+}
+
 RoundState ForGeneration(RoundState state, int64_t generation, int ranks) {
   state.total = state.total.WithRanks(ranks);
   state.generation = generation;

@@ -74,6 +74,15 @@ struct RoundOutcome {
 // The round with these sums is finished. `told`: the plan that this rank's vote was for.
 RoundOutcome FinishRound(const RoundSums& sums, const SlipstreamPlan& told, RoundState* state);
 
+// What a rank with the state `own` has missed of the training, whose most advanced member has
+// `theirs`, perhaps already with the numbers of the next generation.
+enum class Missed {
+  kNothing,
+  kItsRound,  // The end of the round that it was in: its part is in the model of the others.
+  kMore,      // It trained in an older generation than others since, or has rounds of its own.
+};
+Missed MissedRounds(const RoundState& own, const RoundState& theirs);
+
 // The same training with other members; nothing is agreed on that concerned the ones before. A stop
 // at which they were is made again, since nobody knows whether all had done what was due.
 RoundState ForGeneration(RoundState state, int64_t generation, int ranks);

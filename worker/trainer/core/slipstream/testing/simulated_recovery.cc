@@ -1,6 +1,9 @@
 // What the simulated ranks do when one of them dies.
+#include <optional>
 #include <utility>
+#include <vector>
 
+#include "worker/trainer/core/slipstream/meeting.h"
 #include "worker/trainer/core/slipstream/testing/simulated_ranks.h"
 
 namespace paceline {
@@ -29,7 +32,7 @@ void SimulatedRanks::CutOff() {
 // When no pass is under way any more.
 void SimulatedRanks::MeetAnew() {
   if (!cut_off_) return;
-  const SimulatedRank* source = nullptr;
+  std::vector<std::optional<RoundState>> told;
   for (const auto& rank : ranks_) {
     if (rank->dead) continue;
     if (rank->comm_busy || rank->copies) return;
@@ -37,18 +40,18 @@ void SimulatedRanks::MeetAnew() {
       queue_ = {};
       return;
     }
-    if (source == nullptr || rank->machine.state().round > source->machine.state().round) {
-      source = rank.get();
-    }
+    told.emplace_back(rank->machine.state());
   }
-  const SimulatedVector z = source->z;
-  const SimulatedVector slots = source->slots;
   const int before = ranks();
   std::vector<std::unique_ptr<SimulatedRank>> survivors;
   for (auto& rank : ranks_) (rank->dead ? dead_ : survivors).push_back(std::move(rank));
   ranks_ = std::move(survivors);
   const int members = replaces_ ? before : ranks();
-  const RoundState& last = source->machine.state();
+  const SlipstreamDecision decision = DecideSlipstreamMeeting(told);
+  const SimulatedRank& source = *ranks_[static_cast<size_t>(*decision.source)];
+  const SimulatedVector z = source.z;
+  const SimulatedVector slots = source.slots;
+  const RoundState last = source.machine.state();
   const RoundState state = ForGeneration(last, last.generation + 1, members);
   latest_ = state;
   collectives_.clear();
@@ -58,7 +61,7 @@ void SimulatedRanks::MeetAnew() {
   for (size_t i = 0; i < ranks_.size(); ++i) {
     SimulatedRank& rank = *ranks_[i];
     rank.rank = static_cast<int>(i);
-    const bool behind = rank.machine.state().round < state.round;
+    const bool behind = decision.takes[i] != SlipstreamDecision::Takes::kNothing;
     const bool was_sent = rank.in_flight[0] != 0 && behind;
     if (behind) {
       rank.z = z;
