@@ -70,8 +70,8 @@ SlipstreamLoop::~SlipstreamLoop() {
 
 absl::Status SlipstreamLoop::Begin() {
   memory_.start = RankSteps(config_.member.world_size, first_step_);
-  memory_.own_steps = memory_.together_steps = first_step_;
-  memory_.together = state_.data;
+  memory_.own_steps = state_.together_steps = first_step_;
+  state_.together = state_.data;
   const at::Tensor progress = at::full({4}, kUnset, at::kLong);
   const int64_t* const values = progress.const_data_ptr<int64_t>();
   if (state_.checkpoint != nullptr) {
@@ -117,8 +117,8 @@ void SlipstreamLoop::EnterSaver() {
                          manifest->plan_epoch = plan.slipstream->epoch;
                          manifest->ladder = LadderText(plan);
                          KeepTogether(manifest->step);
-                         manifest->data_epoch = memory_.together.epoch;
-                         manifest->data_offset = memory_.together.offset;
+                         manifest->data_epoch = state_.together.epoch;
+                         manifest->data_offset = state_.together.offset;
                        },
                        [this](const SaveOrder& order) { slipstream_->OrderSave(order.number); }},
                       &state_.saver);
@@ -141,12 +141,12 @@ std::vector<StateTensor> SlipstreamLoop::State() const {
 
 void SlipstreamLoop::KeepTogether(int64_t steps) {
   const BatchLoader::Options options = LoaderOptions(config_, config_.member, parts_.train_data,
-                                                     memory_.together, parts_.model.device());
+                                                     state_.together, parts_.model.device());
   Sampler sampler(options.sampler, options.start);
-  for (; memory_.together_steps < steps; ++memory_.together_steps) {
+  for (; state_.together_steps < steps; ++state_.together_steps) {
     for (int64_t pass = 0; pass < config_.member.accumulation_steps; ++pass) sampler.Skip();
   }
-  memory_.together = sampler.position();
+  state_.together = sampler.position();
 }
 
 absl::StatusOr<TrainEnd> SlipstreamLoop::Run() {

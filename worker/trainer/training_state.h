@@ -34,6 +34,10 @@ struct TrainingState {
   StrategyMemory memory;   // Of the strategy of the generation before.
   CommunicationSeconds communication;
   SlipstreamMemory slipstream;
+  // With Slipstream: the position of ranks that had kept together, after so many steps of the job.
+  // The same on all ranks.
+  DataPosition together;
+  int64_t together_steps = 0;
   SaverMemory saver;
   int exported_as = -1;  // The rank under which the weights were exported at the end.
 
