@@ -67,7 +67,7 @@ class SlipstreamLoop : public Training {
   void Save(const Order& order);
   absl::Status Finish(const Order& order);
   std::vector<StateTensor> State() const;
-  // Moves the memory's position of ranks that had kept together.
+  // Moves the state's position of ranks that had kept together.
   void KeepTogether(int64_t steps);
 
   const TrainingParts parts_;
@@ -79,11 +79,9 @@ class SlipstreamLoop : public Training {
   Profiler profiler_;
   ProgressReport report_;
   LocalStep local_step_;
-  std::optional<Sampler> together_;  // PositionAfter, of together_steps_.
-  int64_t together_steps_;
   int64_t number_;                    // Of the latest record.
-  int64_t own_steps_ = 0;             // Since the training began.
   int64_t told_steps_;                // Of the job, at the latest line.
+  int64_t ready_for_;                 // Generation that was voted for.
   std::optional<StepRecord> newest_;  // That is finished: on a device it lags by some steps.
   bool after_a_break_ = false;        // Something other than a step went before.
 };
