@@ -1,6 +1,6 @@
 # What a person types. Each target does all the set-up that it needs.
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-stragglers test test-gpu check build bench fuzz sim format
+.PHONY: help demo demo-stragglers demo-slipstream test test-gpu check build bench fuzz sim format
 
 help:  ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1:\2/p' Makefile | while IFS=: read -r target what; do \
@@ -11,6 +11,9 @@ demo: build  ## Train ResNet-18 on real digits over two workers on this machine.
 
 demo-stragglers: build  ## Train through random stalls and a node that becomes slow.
 	@tools/demo-stragglers.sh
+
+demo-slipstream: build  ## Train two jobs under the same stalls: one waits for them.
+	@tools/demo-slipstream.sh
 
 test: .setup  ## Run all tests; ends with a line that counts them.
 	@tools/test.sh

@@ -2,9 +2,12 @@
 // this machine and prints, when all have finished, one JSON object with what is in their step
 // rings and the last evaluation (null without data.eval):
 //   {"spawned_ns": N, "evaluation": {"loss": X, "accuracy": X},
-//    "ranks": [{"starts_ns": [...], "totals_ns": [...], "losses": [...], "wire_bytes": N}, ...]}
-// Times are CLOCK_MONOTONIC nanoseconds; wire_bytes is what the rank sent in all steps. Checkpoints
-// are made complete as a controller does it.
+//    "ranks": [{"starts_ns": [...], "totals_ns": [...], "waits_ns": [...], "losses": [...],
+//               "wire_bytes": N, "slipstream": {...}}, ...]}
+// Times are CLOCK_MONOTONIC nanoseconds; waits_ns is the part of a step's that goes with other
+// ranks: collectives, and waiting for rounds. wire_bytes is what the rank sent in all steps.
+// slipstream (null with another strategy) are counts of proto/status.proto, SlipstreamFigures, as
+// the rank told them last. Checkpoints are made complete as a controller does it.
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
@@ -28,6 +31,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/ladder.h"
 #include "common/core/status_macros.h"
+#include "common/job_spec/job_spec.h"
 #include "common/job_spec/training_plan.h"
 #include "google/protobuf/text_format.h"
 #include "proto/trainer.pb.h"
@@ -74,22 +78,27 @@ class TrainerRun {
 
   absl::Status Print() const {
     nlohmann::json ranks = nlohmann::json::array();
-    for (const Trainer& trainer : trainers_) {
+    for (size_t rank = 0; rank < trainers_.size(); ++rank) {
+      const Trainer& trainer = trainers_[rank];
       PACELINE_ASSIGN_OR_RETURN(const StepRingReader reader, StepRingReader::Open(trainer.ring));
       nlohmann::json starts = nlohmann::json::array();
       nlohmann::json totals = nlohmann::json::array();
+      nlohmann::json waits = nlohmann::json::array();
       nlohmann::json losses = nlohmann::json::array();
       uint64_t wire_bytes = 0;
       for (const StepRecord& record : reader.ReadFrom(0).records) {
         starts.push_back(record.start_ns);
         totals.push_back(record.total_ns);
+        waits.push_back(WaitOf(record));
         losses.push_back(record.loss);
         wire_bytes += record.wire_bytes;
       }
       ranks.push_back({{"starts_ns", starts},
                        {"totals_ns", totals},
+                       {"waits_ns", waits},
                        {"losses", losses},
-                       {"wire_bytes", wire_bytes}});
+                       {"wire_bytes", wire_bytes},
+                       {"slipstream", FiguresOf(static_cast<int>(rank))}});
     }
     std::cout << nlohmann::json(
                      {{"spawned_ns", spawned_ns_}, {"evaluation", evaluation_}, {"ranks", ranks}})
@@ -98,6 +107,33 @@ class TrainerRun {
   }
 
  private:
+  static uint64_t WaitOf(const StepRecord& record) {
+    uint64_t waits = 0;
+    for (const Phase phase : {Phase::kCommunication, Phase::kAveraging, Phase::kRoundWait}) {
+      waits += record.phase_ns[static_cast<size_t>(phase)];
+    }
+    return waits;
+  }
+
+  nlohmann::json FiguresOf(int rank) const {
+    const auto told = statuses_.find(rank);
+    if (told == statuses_.end() || !told->second.figures().has_slipstream()) return nullptr;
+    const v1::SlipstreamFigures& figures = told->second.figures().slipstream();
+    return {{"rounds", figures.rounds()},
+            {"contributing_ranks", figures.contributing_ranks()},
+            {"contributions", figures.contributions()},
+            {"stale_rounds", figures.stale_rounds()},
+            {"steps", figures.steps()},
+            {"sent_updates", figures.sent_updates()},
+            {"lost_updates", figures.lost_updates()},
+            {"used_gradients", figures.used_gradients()},
+            {"dropped_gradients", figures.dropped_gradients()},
+            {"window_s", figures.window_s()},
+            {"cap_wait_s", figures.cap_wait_s()},
+            {"round_wait_s", figures.round_wait_s()},
+            {"collective_s", figures.collective_s()}};
+  }
+
   absl::Status ReadSpec() {
     std::ifstream file(options_.spec_path);
     const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
@@ -105,6 +141,7 @@ class TrainerRun {
       return absl::InvalidArgumentError(
           absl::StrCat(options_.spec_path, ": not a JobSpec as text"));
     }
+    FillDefaults(&spec_);
     return absl::OkStatus();
   }
 

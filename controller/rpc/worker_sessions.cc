@@ -40,6 +40,7 @@ std::vector<StepTimes> StepsOf(const v1::StepBatch& batch) {
     times.averaging_ranks = record.averaging_group_size();
     times.round_wait_s = kNanosecond * static_cast<double>(record.round_wait_ns());
     times.total_s = kNanosecond * static_cast<double>(record.total_ns());
+    times.sent_bytes = static_cast<double>(record.wire_bytes());
     times.workload = record.workload();
     times.masked = record.masked();
   }

@@ -208,6 +208,7 @@ void JobStragglers::TakeRow(const StepRow& row, const JobView& view, Moment now)
   if (view.job->plan.ladder.empty()) {
     double& exchange = measured_->gradient_exchange_s;
     exchange += (exchange == 0 ? 1 : kForgetting) * (row.communication_s - exchange);
+    measured_->gradient_bytes = row.sent_bytes;
   }
   const auto compared =
       trials_.Add(row, *view.job, measured_->averaging, measured_->gradient_exchange_s);
@@ -255,7 +256,9 @@ void JobStragglers::Plan(const JobView& view, Moment now) {
   inputs.gradient_groups = GradientGroups(job.request.strategy, inputs.homes);
   inputs.costs = measured_->averaging;
   inputs.gradient_exchange_s = measured_->gradient_exchange_s;
-  if (inputs.costs.empty()) inputs.costs.Add(inputs.times.ranks, inputs.gradient_exchange_s);
+  if (inputs.costs.empty()) {
+    inputs.costs.Add(inputs.times.ranks, inputs.gradient_exchange_s, measured_->gradient_bytes);
+  }
   inputs.current = job.plan.ladder;
   inputs.step = view.facts.step;
   inputs.steps = job.request.steps;

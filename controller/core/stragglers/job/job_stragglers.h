@@ -99,7 +99,8 @@ class JobStragglers {
     LadderStalls stalls;
     StepRows rows;
     AllReduceCosts averaging;
-    double gradient_exchange_s = 0;  // Of the latest synchronous steps.
+    double gradient_exchange_s = 0;  // Of the latest synchronous steps,
+    double gradient_bytes = 0;       // and what a rank sent in the latest of them.
     StepSpan span;                   // Being filled.
     int rows_to_skip = 0;            // The first ones are not typical.
   };

@@ -56,6 +56,7 @@ void StepRows::Add(int rank, const StepTimes& times, std::vector<StepRow>& rows)
   row.exchanges[r] = {static_cast<float>(times.communication_s),
                       static_cast<float>(times.averaging_s), times.averaging_ranks};
   row.communication_s = std::min(row.communication_s, times.communication_s);
+  row.sent_bytes = std::max(row.sent_bytes, times.sent_bytes);
   if (times.averaging_ranks > 1) {
     const auto [least, is_new] =
         row.averaging_s.try_emplace(times.averaging_ranks, times.averaging_s);

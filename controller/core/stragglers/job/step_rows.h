@@ -39,6 +39,7 @@ struct StepRow {
   bool masked = false;         // Of any rank.
   double total_s = 0;          // Mean over the ranks that have told.
   double communication_s = 0;  // Of the rank that waited least: the transfer itself.
+  double sent_bytes = 0;       // By the rank that sent most.
   // The same of averages, by the ranks that they were over.
   std::map<int, double> averaging_s;
   std::vector<float> own_s;             // By rank: OwnSeconds.

@@ -114,8 +114,10 @@ TEST(StepRowsTest, AveragesAreToldByTheRanksThatTheyWereOver) {
   StepTimes times = Step(3, 1);
   times.averaging_ranks = 2;
   times.averaging_s = 0.3;
+  times.sent_bytes = 7;
   Told(rows, 0, times);
   times.averaging_s = 0.1;
+  times.sent_bytes = 5;
   times.masked = true;
   Told(rows, 1, times);
   times.averaging_ranks = 0;
@@ -126,6 +128,7 @@ TEST(StepRowsTest, AveragesAreToldByTheRanksThatTheyWereOver) {
   EXPECT_TRUE(row[0].masked);
   EXPECT_EQ(row[0].averaging_s.size(), 1U);
   EXPECT_DOUBLE_EQ(row[0].averaging_s.at(2), 0.1);
+  EXPECT_EQ(row[0].sent_bytes, 7);
 }
 
 TEST(StepRowsTest, ExchangesAreToldByRank) {

@@ -18,6 +18,7 @@ struct StepTimes {
   int averaging_ranks = 0;     // Over so many; 0: none in this step.
   double round_wait_s = 0;     // Of Slipstream: for a round.
   double total_s = 0;          // All of it, waits included.
+  double sent_bytes = 0;       // In all exchanges.
   double workload = 0;         // 0: not known.
   bool masked = false;         // Not typical.
 };
@@ -37,7 +38,7 @@ inline bool IsPlausible(const StepTimes& times) {
          is_time(times.backward_s) && is_time(times.communication_s) &&
          is_time(times.averaging_s) && is_time(times.round_wait_s) && is_time(times.total_s) &&
          times.averaging_ranks >= 0 && OwnSeconds(times) >= 0 && std::isfinite(times.workload) &&
-         times.workload >= 0;
+         times.workload >= 0 && std::isfinite(times.sent_bytes) && times.sent_bytes >= 0;
 }
 
 }  // namespace paceline

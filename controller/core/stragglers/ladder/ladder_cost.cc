@@ -8,6 +8,8 @@ namespace {
 // Weight of a new measurement.
 constexpr double kForgetting = 0.1;
 constexpr double kMaxS = 3600;
+// Bytes per second of the slowest network that trains: Ethernet with a gigabit per second.
+constexpr double kSlowestNetwork = 1e8;
 
 double Messages(int ranks) { return 2.0 * (ranks - 1); }
 double Share(int ranks) { return Messages(ranks) / ranks; }
@@ -22,8 +24,9 @@ struct Fit {
 
 }  // namespace
 
-void AllReduceCosts::Add(int ranks, double seconds) {
+void AllReduceCosts::Add(int ranks, double seconds, double sent_bytes) {
   if (ranks < 2 || !(seconds >= 0 && seconds <= kMaxS)) return;
+  if (sent_bytes > 0) sent_bytes_ = sent_bytes;
   const auto [known, is_new] = measured_.emplace(ranks, seconds);
   if (!is_new) known->second += kForgetting * (seconds - known->second);
 }
@@ -34,7 +37,12 @@ double AllReduceCosts::Of(int ranks) const {
   if (same != measured_.end()) return same->second;
   if (measured_.size() == 1) {
     const auto& [known, seconds] = *measured_.begin();
-    return seconds * std::max(Messages(ranks) / Messages(known), Share(ranks) / Share(known));
+    const double by_latency = Messages(ranks) / Messages(known);
+    const double by_transfer = Share(ranks) / Share(known);
+    const double transfer =
+        sent_bytes_ > 0 ? std::min(seconds, sent_bytes_ / kSlowestNetwork) : seconds;
+    return std::max(seconds * by_latency,
+                    transfer * by_transfer + (seconds - transfer) * by_latency);
   }
   // Normal equations of x = messages / seconds, y = share / seconds, to make latency x + transfer y
   // equal to 1.

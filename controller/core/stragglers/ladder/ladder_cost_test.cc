@@ -45,6 +45,16 @@ TEST(AllReduceCostsTest, OfOneSizeTheDearerModelCounts) {
   EXPECT_EQ(costs.Of(1), 0);
 }
 
+TEST(AllReduceCostsTest, OfOneSizeTheBytesLimitTheTransfer) {
+  AllReduceCosts few;  // 10 ms of transfer at most.
+  few.Add(8, 0.07, 1e6);
+  EXPECT_DOUBLE_EQ(few.Of(2), 0.01 * (1.0 / 2) / (7.0 / 8) + 0.06 / 7);
+  EXPECT_DOUBLE_EQ(few.Of(64), 0.07 * 63 / 7) << "all latency";
+  AllReduceCosts many;
+  many.Add(8, 0.07, 1e9);
+  EXPECT_DOUBLE_EQ(many.Of(2), 0.07 * (1.0 / 2) / (7.0 / 8)) << "all transfer";
+}
+
 TEST(AllReduceCostsTest, TwoSizesTellLatencyFromTransfer) {
   AllReduceCosts costs;
   costs.Add(4, Ring(4, 1e-4, 0.02));

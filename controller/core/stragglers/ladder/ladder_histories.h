@@ -18,6 +18,7 @@ struct DrawnTimes {
   int ranks = 64;
   int steps = 1000;
   double base_s = 0.055;
+  double jitter = 0;  // A step takes between 1 - jitter and 1 + jitter of it.
   double stall_share = 0;
   double stall_s = 1;
   int slow_rank = -1;
@@ -44,11 +45,13 @@ inline DrawnTimes Slowed(int rank, double slowdown) {
 inline OwnTimes Draw(const DrawnTimes& wish) {
   std::mt19937_64 random(wish.seed);
   std::bernoulli_distribution stalls(wish.stall_share);
+  std::uniform_real_distribution<double> jitter(1 - wish.jitter, 1 + wish.jitter);
   OwnTimes times{wish.ranks, wish.steps, {}};
   times.seconds.reserve(static_cast<size_t>(wish.ranks) * static_cast<size_t>(wish.steps));
   for (int step = 0; step < wish.steps; ++step) {
     for (int rank = 0; rank < wish.ranks; ++rank) {
-      const double own = wish.base_s * (rank == wish.slow_rank ? wish.slowdown : 1) +
+      const double base_s = wish.jitter > 0 ? wish.base_s * jitter(random) : wish.base_s;
+      const double own = base_s * (rank == wish.slow_rank ? wish.slowdown : 1) +
                          (stalls(random) ? wish.stall_s : 0);
       times.seconds.push_back(static_cast<float>(own));
     }

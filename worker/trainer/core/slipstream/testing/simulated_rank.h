@@ -75,7 +75,8 @@ struct SimulatedRank {
   int64_t epoch = 0;  // Events of earlier ones are void: the comm thread was cut off.
   double clock_rate = 1;
   double slowness = 1;
-  absl::Duration extra;  // Of the next step.
+  absl::Duration extra;     // Of the next step.
+  absl::Time frozen_until;  // Its communication is.
   int64_t collectives = 0;
   int64_t steps = 0;
   std::optional<absl::Time> waits_since;

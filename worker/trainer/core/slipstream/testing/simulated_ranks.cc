@@ -156,7 +156,10 @@ void SimulatedRanks::BeginStep(SimulatedRank& rank, const ComputeOrder& order) {
   std::uniform_real_distribution<double> jitter(1 - options_.jitter, 1 + options_.jitter);
   const absl::Duration computed = options_.step * rank.slowness * jitter(random_);
   absl::Duration stalled = std::exchange(rank.extra, absl::ZeroDuration());
-  if (Happens(options_.stall_probability)) stalled += options_.stall;
+  if (Happens(options_.stall_probability)) {
+    stalled += options_.stall;
+    if (Happens(options_.freezing_share)) rank.frozen_until = now_ + options_.stall;
+  }
   rank.computed += computed;
   rank.stalled += stalled;
   const absl::Duration took = computed + stalled;
@@ -241,8 +244,8 @@ void SimulatedRanks::PumpComm(SimulatedRank& rank) {
   CheckPass(rank, *rank.comm_pass, rank.compute_pass);
   if (order.kind == CommOrder::Kind::kExchange || order.kind == CommOrder::Kind::kReduce) {
     rank.in_collective = true;
-    const absl::Duration freeze =
-        Happens(options_.freeze_probability) ? options_.freeze : absl::ZeroDuration();
+    absl::Duration freeze = std::max(rank.frozen_until - now_, absl::ZeroDuration());
+    if (Happens(options_.freeze_probability)) freeze += options_.freeze;
     Later(freeze, rank, /*of_comm=*/true, [this, &rank, order] { Join(rank, order); });
   } else {
     if (order.kind == CommOrder::Kind::kFill && order.fill == CommOrder::Fill::kUpdate) {

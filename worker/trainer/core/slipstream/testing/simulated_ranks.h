@@ -44,6 +44,7 @@ class SimulatedRanks {
     double jitter = 0.5;           // A step takes between 1 - jitter and 1 + jitter of it.
     double stall_probability = 0;  // Of a step.
     absl::Duration stall = absl::Seconds(1);
+    double freezing_share = 0;      // Of the stalls: the communication stands still meanwhile.
     double freeze_probability = 0;  // Of joining a collective.
     absl::Duration freeze = absl::Seconds(1);
     absl::Duration longest_pass = absl::Milliseconds(4);  // From 0, as below.

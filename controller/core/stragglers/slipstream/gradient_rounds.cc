@@ -1,0 +1,106 @@
+#include "controller/core/stragglers/slipstream/gradient_rounds.h"
+
+#include <algorithm>
+
+#include "absl/time/time.h"
+#include "worker/trainer/core/slipstream/late_gradients.h"
+#include "worker/trainer/core/slipstream/quorum.h"
+
+namespace paceline {
+namespace {
+
+// As a rank's (worker/trainer/core/slipstream/rank_comm.cc).
+constexpr double kStepsToFirstPoll = 0.5;
+
+}  // namespace
+
+bool GradientRounds::Rank::IsOffered() const {
+  return !late || misses >= LateGradients::kMissesBeforeStale;
+}
+
+GradientRounds::GradientRounds(const OwnSteps& steps, const SlipstreamCosts& costs,
+                               bool waits_for_all)
+    : steps_(steps),
+      costs_(costs),
+      waits_for_all_(waits_for_all),
+      ranks_(static_cast<size_t>(steps.ranks())) {
+  for (int rank = 0; rank < steps_.ranks(); ++rank) Begin(rank, 0);
+}
+
+void GradientRounds::Begin(int rank, double at_s) {
+  Rank& self = ranks_[static_cast<size_t>(rank)];
+  const OwnStep step = steps_.At(rank, self.begun++);
+  self.begin_s = at_s + costs_.pass_s;  // It loads the model.
+  self.frozen_until_s = self.begin_s + step.frozen_s;
+  self.end_s = self.begin_s + step.own_s;
+  self.late = false;
+}
+
+void GradientRounds::Drop(int rank, double at_s) {
+  ++dropped_;
+  ++ranks_[static_cast<size_t>(rank)].misses;
+  Begin(rank, at_s);
+}
+
+void GradientRounds::DropLate(double until_s) {
+  for (int rank = 0; rank < steps_.ranks(); ++rank) {
+    const Rank& self = ranks_[static_cast<size_t>(rank)];
+    if (!self.IsOffered() && self.end_s <= until_s) Drop(rank, self.end_s);
+  }
+}
+
+double GradientRounds::Join(double at_s) const {
+  double last_s = at_s;
+  for (const Rank& rank : ranks_) {
+    if (rank.begin_s <= at_s) last_s = std::max(last_s, rank.frozen_until_s);
+  }
+  return last_s;
+}
+
+int GradientRounds::ReadyAt(double at_s) const {
+  return static_cast<int>(std::count_if(ranks_.begin(), ranks_.end(), [&](const Rank& rank) {
+    return rank.IsOffered() && rank.end_s <= at_s;
+  }));
+}
+
+GradientRounds::Poll GradientRounds::PollUntilMade() {
+  if (waits_for_all_) {
+    double last_s = 0;
+    for (const Rank& rank : ranks_) last_s = std::max(last_s, rank.end_s);
+    return {last_s, last_s + costs_.header_s};
+  }
+  const absl::Duration step = absl::Seconds(steps_.typical_s());
+  const absl::Time start = absl::UnixEpoch();
+  Quorum quorum(steps_.ranks());
+  Poll poll;
+  poll.told_s = now_s_ + kStepsToFirstPoll * steps_.typical_s();
+  while (true) {
+    DropLate(poll.told_s);
+    const bool time_is_up = quorum.TimeIsUp(start + absl::Seconds(poll.told_s), step);
+    poll.done_s = Join(poll.told_s) + costs_.header_s;
+    if (quorum.Poll(ReadyAt(poll.told_s), time_is_up ? steps_.ranks() : 0, waits_for_all_,
+                    start + absl::Seconds(poll.done_s))) {
+      return poll;
+    }
+    poll.told_s = poll.done_s + absl::ToDoubleSeconds(Quorum::Pause(step));
+  }
+}
+
+void GradientRounds::Play() {
+  const Poll poll = PollUntilMade();
+  now_s_ = Join(poll.done_s + costs_.pass_s) + costs_.reduce_s + costs_.pass_s;
+  for (int rank = 0; rank < steps_.ranks(); ++rank) {
+    Rank& self = ranks_[static_cast<size_t>(rank)];
+    if (self.IsOffered() && self.end_s <= poll.told_s) {
+      ++used_;
+      self.misses = 0;
+      Begin(rank, now_s_);
+      continue;
+    }
+    if (!self.IsOffered() && self.end_s <= poll.done_s) Drop(rank, self.end_s);
+    self.late = true;
+    if (!self.IsOffered() && self.end_s <= now_s_) Drop(rank, now_s_);
+  }
+}
+
+}  // namespace paceline

@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# Shows what Slipstream is for: two jobs side by side, eight ranks each, the same model, data and
+# random stalls; one waits for whoever stalls, the other does not. Fails unless the second has more
+# than twice the throughput and the accuracy of the first.
+# The cluster has a folder of its own and is taken down at the end, whatever happens.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+readonly paceline=$PWD/build/bin/paceline
+work=$(mktemp -d "${TMPDIR:-/tmp}/paceline-demo.XXXXXX")
+export PACELINE_DEV_DIR=$work/cluster
+unset PACELINE_SERVER
+
+take_down() {
+  trap - EXIT
+  "$paceline" dev down --purge || true
+  rm -rf "$work"
+}
+trap take_down EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+step() { printf '\n== %s\n' "$*"; }
+
+step "A cluster of four nodes with four slots"
+digits=(.venv/lib/python3*/site-packages/sklearn/datasets/data/digits.csv.gz)
+"$paceline" data import-digits --csv "${digits[0]}" --out "$work"
+"$paceline" --quiet dev up --workers 4 --slots 4
+cp deploy/examples/digits-slipstream.yaml "$work"
+sed -e 's/^name: .*/name: digits-ddp/' -e 's/^  kind: slipstream/  kind: ddp/' -e '/^  mode: free/d' \
+  "$work/digits-slipstream.yaml" > "$work/digits-ddp.yaml"
+
+step "Two jobs: in both, each rank stalls at 2 % of its steps for twenty times as long as a step"
+"$paceline" --quiet submit "$work/digits-ddp.yaml"
+"$paceline" --quiet submit "$work/digits-slipstream.yaml"
+/usr/bin/python3 tools/slipstream_race.py "$paceline" digits-ddp digits-slipstream
+
+step "What became of the rounds"
+"$paceline" job describe digits-slipstream
