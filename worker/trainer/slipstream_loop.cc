@@ -249,7 +249,7 @@ absl::StatusOr<SlipstreamLoop::Order> SlipstreamLoop::RunStep(const Order& order
 }
 
 bool SlipstreamLoop::TakeLine(const Order& next) {
-  if (next.kind == Order::Kind::kEnd) return true;
+  if (next.kind == Order::Kind::kEnd && next.step >= config_.steps) return true;
   // This rank's own steps may have brought it there before the job is.
   const int64_t done = std::min(number_ + 1, config_.steps - 1);
   return std::exchange(told_steps_, done) / config_.log_every != done / config_.log_every;

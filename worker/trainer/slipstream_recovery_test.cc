@@ -93,7 +93,7 @@ TEST_F(SlipstreamRecoveryTest, FewerRanksGoOn) {
 TEST_F(SlipstreamRecoveryTest, ASpareTakesARankByAPlan) {
   for (const char* mode : {"FREE", "DROP"}) {
     const auto daemon = MakeDaemon();
-    daemon->Launch(Recovering(3, Strategy(mode) + "steps: 100000 ", /*spares=*/1));
+    daemon->Launch(Recovering(3, Strategy(mode), /*spares=*/1, /*steps=*/1000000));
     WaitUntilReady(*daemon, 3);
     WaitForSteps(*daemon, 0, 60);
     FakeDaemon::Members members;
