@@ -23,11 +23,12 @@ std::string Strategy(const std::string& mode) {
 
 class SlipstreamRecoveryTest : public RecoveryTest {
  protected:
-  v1::JobSpec Recovering(int ranks, const std::string& changes, int spares = 0) const {
+  v1::JobSpec Recovering(int ranks, const std::string& changes, int spares = 0,
+                         int64_t steps = 400) const {
     return RecoveringSpec(
         ranks, "out",
-        absl::StrCat("steps: 400 ", changes, "evaluation { every: 150 } data { eval: '", directory_,
-                     "/eval.shard' } "),
+        absl::StrCat("steps: ", steps, " ", changes, "evaluation { every: 150 } data { eval: '",
+                     directory_, "/eval.shard' } "),
         spares);
   }
 
