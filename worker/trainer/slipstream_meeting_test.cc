@@ -178,6 +178,44 @@ TEST_F(MembershipTest, SeveralGenerationsBreakOff) {
   Finish(4, {});
 }
 
+// Rank 0 was cut off in round 8, which rank 1 has finished; rank 2 is new.
+TEST_F(MembershipTest, EachTakesWhatItMisses) {
+  for (const Mode mode : kModes) {
+    mode_ = mode;
+    Begin(3);
+    RunRanks(Job(2, 3), [&](const TrainerConfig& config, Groups& groups) {
+      const int rank = config.rank();
+      Survivor& own = survivors_[static_cast<size_t>(rank)];
+      SlipstreamMemory& memory = own.small->memory;
+      const at::Tensor slot = TensorsOf(own.small->optimizer->Slots()).front();
+      at::Tensor(slot).fill_(rank);
+      own.training.data = {0, 100 + rank};
+      if (rank < 2) {
+        memory.buffers = std::make_unique<SlipstreamBuffers>(own.small->model);
+        at::Tensor(memory.buffers->z()).fill_(rank);
+        memory.own_steps = 50 + rank;
+        RoundState state;
+        state.total = RankSteps(3, 20 + rank);
+        state.round = 7 + rank;
+        state.round_generation = 1;
+        state.plan = *Plan().slipstream;
+        TrainerConfig before = Job(1, 3);
+        before.member.rank = rank;
+        memory.Join(before, state);
+      }
+      EXPECT_FALSE(Meet(config, groups, own));
+      EXPECT_EQ(memory.buffers->z()[3].item<float>(), 1);
+      EXPECT_EQ(slot.flatten()[0].item<float>(), rank == 0 && IsLocal(mode) ? 0 : 1);
+      EXPECT_EQ(memory.rank->state().round, 8);
+      EXPECT_EQ(memory.rank->state().generation, 2);
+      EXPECT_EQ(memory.rank->state().total, RankSteps(3, 21));
+      EXPECT_EQ(own.training.position.step, 21);
+      EXPECT_EQ(own.training.data.offset, rank == 0 ? 100 : 101) << "each has its own samples";
+      EXPECT_EQ(memory.own_steps, rank == 0 ? 50 : 51);
+    });
+  }
+}
+
 TEST_F(MembershipTest, RanksThatHaveNeverTrainedBegin) {
   Begin(2);
   RunRanks(Job(1, 2), [&](const TrainerConfig& config, Groups& groups) {

@@ -129,8 +129,7 @@ struct SmallRank {
   absl::Status Train(const Hooks& hooks) {
     const at::Tensor rate = MakeLearningRate(at::kCPU);
     while (true) {
-      const absl::StatusOr<Slipstream::Order> order =
-          slipstream.Next([this](ComputeOrder::Wait) { ++waits; });
+      const absl::StatusOr<Slipstream::Order> order = slipstream.Next([](ComputeOrder::Wait) {});
       if (!order.ok()) return order.status();
       if (order->kind == Slipstream::Order::Kind::kEnd) {
         last = *order;
@@ -177,7 +176,6 @@ struct SmallRank {
   SlipstreamMemory& memory = state->memory;
   int64_t& steps = state->steps;
   Slipstream slipstream;
-  int waits = 0;
   Slipstream::Order last;  // kEnd.
 };
 
