@@ -26,6 +26,8 @@ struct Row {
   RoundState rounds;
   uint64_t model = 0;  // HashOfModel.
   DataPosition data;
+  DataPosition together;
+  int64_t together_steps = 0;
   int64_t own_steps = 0;
   int64_t evaluated = -1;
   int64_t last_order = 0;
@@ -37,6 +39,8 @@ Row RowOf(const Meeting& meeting, const SlipstreamMemory& memory, const Training
   if (row.has_trained) row.rounds = memory.rank->state();
   row.model = HashOfModel(meeting.model, meeting.optimizer);
   row.data = state.data;
+  row.together = state.together;
+  row.together_steps = state.together_steps;
   row.own_steps = memory.own_steps;
   row.evaluated = state.position.evaluated;
   row.last_order = state.saver.last_order;
@@ -117,6 +121,8 @@ absl::StatusOr<bool> MeetSlipstream(const Meeting& meeting, SlipstreamMemory& me
       ForGeneration(source.rounds, meeting.config.member.generation, all.size());
   memory.Join(meeting.config, next);
   state.position.step = next.total.steps();
+  state.together = source.together;
+  state.together_steps = source.together_steps;
   state.position.evaluated = source.evaluated;
   state.saver.due = false;
   state.saver.last_order = LastOrder(rows);
