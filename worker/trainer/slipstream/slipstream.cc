@@ -39,11 +39,11 @@ void Begin(const Slipstream::Parts& parts) {
 }  // namespace
 
 void SlipstreamMemory::Join(const TrainerConfig& config, const RoundState& state) {
-  if (rank.has_value()) return rank->Rejoin(config.rank(), state, Now());
+  if (rank.has_value()) return rank->Rejoin(config.rank(), state, SteadyNow());
   SlipstreamRank::Options options;
   options.rank = config.rank();
   options.stops_at_bad_update = config.on_nonfinite == NonFinite::kStop;
-  rank.emplace(options, state, Now());
+  rank.emplace(options, state, SteadyNow());
 }
 
 Slipstream::Slipstream(const Parts& parts)
@@ -84,21 +84,21 @@ absl::StatusOr<Slipstream::Order> Slipstream::Next(
     {
       const absl::MutexLock lock(&impl.mu);
       if (impl.failure != nullptr) std::rethrow_exception(impl.failure);
-      order = impl.rank->NextCompute(Now());
+      order = impl.rank->NextCompute(SteadyNow());
       names = impl.rank->buffers();
       seen = impl.told;
       if (order.kind == ComputeOrder::Kind::kEnd && !impl.rank->fault().empty()) {
         return impl.Fault();
       }
     }
-    const absl::Time start = Now();
+    const absl::Time start = SteadyNow();
     switch (order.kind) {
       case ComputeOrder::Kind::kWait: {
         if (waits != order.wait) on_wait(order.wait);
         waits = order.wait;
         const absl::MutexLock lock(&impl.mu);
         impl.WaitForWord(seen, absl::InfiniteDuration());
-        const double seconds = absl::ToDoubleSeconds(Now() - start);
+        const double seconds = absl::ToDoubleSeconds(SteadyNow() - start);
         (*waits == ComputeOrder::Wait::kCap ? impl.figures.cap_wait_s
                                             : impl.figures.round_wait_s) += seconds;
         break;
@@ -106,7 +106,7 @@ absl::StatusOr<Slipstream::Order> Slipstream::Next(
       case ComputeOrder::Kind::kCopy: {
         impl.buffers.Copy(order.copy, names);
         const Impl::Telling telling(impl);
-        impl.rank->OnCopied(Now() - start);
+        impl.rank->OnCopied(SteadyNow() - start);
         break;
       }
       case ComputeOrder::Kind::kGradient:
@@ -168,7 +168,7 @@ void Slipstream::OnGradient(absl::Duration took, double loss) {
 
 void Slipstream::OnStopped() {
   const Impl::Telling telling(*impl_);
-  impl_->rank->OnStopped(Now());
+  impl_->rank->OnStopped(SteadyNow());
 }
 
 void Slipstream::Prepare(const TrainingPlan& plan) {
