@@ -212,6 +212,22 @@ TEST(GroupTest, EndsAMessageThatIsHalfWay) {
   });
 }
 
+TEST(GroupTest, ASumOfFewNumbersIsLateAfterTheTimeout) {
+  RunRanks(Ranks(3), [](const TrainerConfig& config, Groups& groups) {
+    const auto made = groups.MakeOfAll("headers", 1, /*on_host=*/true);
+    at::Tensor numbers = at::full({3}, 1, at::kDouble);
+    made->SumFew(numbers);  // All are connected.
+    groups.SetTimeout(absl::Milliseconds(300));
+    const absl::Time start = absl::Now();
+    if (config.rank() < 2) {
+      EXPECT_THROW(made->SumFew(numbers), CollectiveError);
+    } else {
+      absl::SleepFor(absl::Seconds(1));
+    }
+    EXPECT_LT(absl::Now() - start, absl::Seconds(10));
+  });
+}
+
 TEST(GroupTest, EndsASumOfFewNumbersThatWaitsForARank) {
   ::signal(SIGPIPE, SIG_IGN);
   RunRanks(Ranks(3), [&](const TrainerConfig& config, Groups& groups) {
