@@ -236,7 +236,7 @@ absl::StatusOr<SlipstreamLoop::Order> SlipstreamLoop::RunStep(const Order& order
   absl::StatusOr<Order> next = Next();
   result.masked = result.masked || !next.ok() || next->kind == Order::Kind::kStop;
   const bool line = next.ok() && TakeLine(*next);
-  const std::optional<double> mean_loss = slipstream_->figures().loss;
+  const std::optional<double> mean_loss = line ? slipstream_->figures().loss : std::nullopt;
   report_.Expect(mean_loss ? at::scalar_tensor(*mean_loss, at::kDouble) : at::Tensor(),
                  /*gradient_group_size=*/1, line);
   parts_.timer.EndStep(result);
