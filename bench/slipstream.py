@@ -70,11 +70,11 @@ def mix(x):
     return x ^ (x >> numpy.uint64(31))
 
 
-def own_times(ranks, steps, share):
+def own_times(args, ranks, steps, share):
     """Seconds that each rank sleeps, [step, rank]."""
     rank = mix(mix(numpy.full(ranks, SEED, numpy.uint64)) ^ numpy.arange(ranks, dtype=numpy.uint64))
     draws = mix(rank ^ numpy.arange(steps, dtype=numpy.uint64)[:, None]) / 2.0**64
-    return COMPUTE_S + STALL_S * (draws < share)
+    return args.scale * (COMPUTE_S + STALL_S * (draws < share))
 
 
 def ends_of(program, own):
@@ -96,8 +96,8 @@ def ends_of(program, own):
 
 def steps_for(args, program, ranks, share):
     """Steps that take the window and what lies around it."""
-    seconds = args.seconds + SETTLING_STEPS * 4 * COMPUTE_S + 2 * STALL_S * (share > 0)
-    own = own_times(ranks, int(seconds / COMPUTE_S) + SETTLING_STEPS + 1, share)
+    seconds = args.seconds + args.scale * (SETTLING_STEPS * 4 * COMPUTE_S + 2 * STALL_S * (share > 0))
+    own = own_times(args, ranks, int(seconds / args.scale / COMPUTE_S) + SETTLING_STEPS + 1, share)
     return int(numpy.searchsorted(ends_of(program, own), seconds)) + SETTLING_STEPS
 
 
@@ -111,15 +111,16 @@ def command(args, work, program, ranks, kilobytes, share):
                               for period, size in LADDERS[ranks].items())
             strategy = f"hsgd {{ {levels} }} gradient_group_size: 1"
         values = {"ranks": ranks, "seed": SEED, "hidden": HIDDEN[kilobytes], "data": data,
-                  "batch": BATCH, "steps": steps, "strategy": strategy, "compute": COMPUTE_S,
-                  "chaos_steps": 10 * steps, "stall": STALL_S, "share": share}
+                  "batch": BATCH, "steps": steps, "strategy": strategy,
+                  "compute": args.scale * COMPUTE_S, "chaos_steps": 10 * steps,
+                  "stall": args.scale * STALL_S, "share": share}
         path = work / "spec.textproto"
         path.write_text((SPEC + STALLS * (share > 0)).format(**values), encoding="utf-8")
         return [args.built / "bench/trainer_run", "--trainer", args.built / "worker/trainer/trainer",
                 "--spec", path, "--dir", work, "--ranks", str(ranks), "--threads", "1"]
     options = {"data": data, "store": work / "store", "ranks": ranks, "hidden": HIDDEN[kilobytes],
-               "batch": BATCH, "steps": steps, "seed": SEED, "compute": COMPUTE_S, "stall": STALL_S,
-               "stall-share": share}
+               "batch": BATCH, "steps": steps, "seed": SEED, "compute": args.scale * COMPUTE_S,
+               "stall": args.scale * STALL_S, "stall-share": share}
     if program == "python averager":
         options["ladder"] = ",".join(f"{period}:{size}" for period, size in LADDERS[ranks].items())
     return [sys.executable, hsgd.PEER] + [f"--{name}={value}" for name, value in options.items()]
@@ -128,30 +129,30 @@ def command(args, work, program, ranks, kilobytes, share):
 class Run:
     """What the ranks of one run did within the window."""
 
-    def __init__(self, ranks, seconds, share):
+    def __init__(self, args, ranks, share):
         self.starts = [numpy.array(rank["starts_ns"]) / 1e9 for rank in ranks]
         self.ends = [start + numpy.array(rank["totals_ns"]) / 1e9
                      for start, rank in zip(self.starts, ranks)]
         self.begin = max(ends[SETTLING_STEPS - 1] for ends in self.ends)
         last = min(ends[-1] for ends in self.ends)
-        if last - self.begin < 0.8 * seconds:
-            raise RuntimeError(f"the window has only {last - self.begin:.1f} of {seconds} s")
-        self.end = min(last, self.begin + seconds)
+        if last - self.begin < 0.8 * args.seconds:
+            raise RuntimeError(f"the window has only {last - self.begin:.1f} of {args.seconds} s")
+        self.end = min(last, self.begin + args.seconds)
         self.length = self.end - self.begin
-        own = own_times(len(ranks), max(map(len, self.ends)), share)
+        own = own_times(args, len(ranks), max(map(len, self.ends)), share)
         slept = sum(self.within(rank, own[:, rank]) for rank in range(len(ranks)))
         steps = sum(self.within(rank, numpy.ones(len(own))) for rank in range(len(ranks)))
         figures = [rank["slipstream"] for rank in ranks if rank.get("slipstream")]
         made = sum(one["used_gradients"] + one["dropped_gradients"] for one in figures)
-        used = sum(one["used_gradients"] for one in figures) / made if made else 1
-        self.rate = used * steps / self.length
-        self.share = 100 * used * slept / self.length / len(ranks)
+        self.used = sum(one["used_gradients"] for one in figures) / made if made else 1
+        self.rate = self.used * steps / self.length
+        self.share = 100 * self.used * slept / self.length / len(ranks)
         self.busy = None
         if "waits_ns" in ranks[0]:
             busy = [(numpy.array(rank["totals_ns"]) - numpy.array(rank["waits_ns"])) / 1e9
                     for rank in ranks]
             own_s = sum(self.within(rank, busy[rank]) for rank in range(len(ranks)))
-            self.busy = 100 * used * own_s / self.length / len(ranks)
+            self.busy = 100 * self.used * own_s / self.length / len(ranks)
         self.figures = figures
         self.trained_s = last - min(starts[0] for starts in self.starts)
 
@@ -178,8 +179,9 @@ def run(args, program, ranks, kilobytes, share):
             env=dict(os.environ, GLOO_SOCKET_IFNAME="lo", OMP_NUM_THREADS="1"))
     if done.returncode:
         raise RuntimeError(f"{program} with {ranks} ranks failed")
-    result = Run(json.loads(done.stdout)["ranks"], args.seconds, share)
+    result = Run(args, json.loads(done.stdout)["ranks"], share)
     busy = f", {result.busy:.1f} % with its computing" if result.busy else ""
+    busy += f", {result.used:.1%} of the gradients used" if result.used < 1 else ""
     print(f"{ranks} ranks, {kilobytes} KB, stalls {share:.1%}, {program}: {result.rate:.1f} "
           f"rank-steps/s, {result.share:.1f} % of the ideal{busy}, window {result.length:.0f} s",
           file=sys.stderr, flush=True)
@@ -230,7 +232,8 @@ def live(args):
                     for _ in range(args.rounds):
                         for program, made in runs.items():
                             made.append(run(args, program, ranks, kilobytes, share))
-                    case = f"{ranks} ranks, {kilobytes} KB, stalls {share:.1%}"
+                    case = f"{ranks} ranks, {kilobytes} KB, stalls {share:.1%}" + (
+                        f", sleeps x {args.scale:g}" if args.scale != 1 else "")
                     yield from rows_of(case, ranks, share, runs)
 
 
@@ -279,6 +282,8 @@ def main():
     parser.add_argument("--programs", type=listed(str), default=list(PROGRAMS),
                         help="of " + ",".join(PROGRAMS))
     parser.add_argument("--seconds", type=float, default=60, help="the window")
+    parser.add_argument("--scale", type=float, default=1,
+                        help="of both sleeps: with more of them the machine itself weighs less")
     parser.add_argument("--rounds", type=int, default=1, help="runs of each program")
     parser.add_argument("--simulated", action="store_true", help="only that")
     parser.add_argument("--simulated-ranks", type=listed(int), default=[64, 256, 1024, 4096])

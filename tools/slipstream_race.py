@@ -8,7 +8,8 @@ import subprocess
 import sys
 import time
 
-EVERY_S = 2.0
+EVERY_S = 1.0
+LINE_EVERY_S = 5.0
 SPAN_S = 10.0  # Over which a throughput is told.
 BAR = 30
 TWICE = 2.0
@@ -54,10 +55,13 @@ class Job:
 def main(paceline, *names):
     begin = time.monotonic()
     jobs = [Job(paceline, name) for name in names]
+    printed = 0.0
     while not all(job.ended for job in jobs):
         for job in jobs:
             job.look()
-        print(f"{time.monotonic() - begin:6.1f} s  " + "   ".join(job.text() for job in jobs), flush=True)
+        if time.monotonic() - printed >= LINE_EVERY_S:
+            printed = time.monotonic()
+            print(f"{printed - begin:6.1f} s  " + "   ".join(job.text() for job in jobs), flush=True)
         time.sleep(EVERY_S)
     for job in jobs:
         if job.described["state"] != "SUCCEEDED":
