@@ -69,12 +69,6 @@ void CheckSlipstream(const v1::JobSpec& spec, ProblemList& problems) {
                  "is auto; its remedies are not made for strategy slipstream, whose ranks do not "
                  "wait for a slow one: allowed is off, advise");
   }
-  if (spec.recovery().max_failures() > 0) {
-    problems.Add("recovery.max_failures",
-                 StrCat("is ", spec.recovery().max_failures(),
-                        "; strategy slipstream cannot replace ranks while it trains yet: use "
-                        "max_restarts and checkpoint"));
-  }
 }
 
 }  // namespace paceline

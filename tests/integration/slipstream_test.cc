@@ -1,6 +1,7 @@
 // Jobs with Slipstream: real ranks, told and asked from outside.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <cstdint>
 #include <string>
@@ -43,8 +44,7 @@ grpc::Status ChangeMode(TestCluster& cluster, const std::string& id, v1::Slipstr
 v1::Job WaitForMode(TestCluster& cluster, const std::string& id, int64_t epoch,
                     v1::SlipstreamMode mode) {
   return cluster.WaitUntil(id, [=](const v1::Job& job) {
-    return job.plan().active_epoch() == epoch &&
-           job.ranks(3).figures().slipstream().mode() == mode;
+    return job.plan().active_epoch() == epoch && job.ranks(3).figures().slipstream().mode() == mode;
   });
 }
 
@@ -89,6 +89,28 @@ TEST(SlipstreamTest, TrainsChangesItsModeSavesAndGoesOn) {
   for (int rank = 0; rank < 4; ++rank) {
     EXPECT_THAT(cluster.Log(id, rank), HasSubstr("restored step=" + std::to_string(saved)));
   }
+}
+
+TEST(SlipstreamTest, ALostRankIsReplacedWhileItTrains) {
+  TestCluster cluster(/*workers=*/3);
+  v1::JobSpec spec = Job(cluster, 100000);
+  spec.mutable_recovery()->set_max_failures(3);
+  const std::string id = cluster.Submit(spec).id();
+  const v1::Job before = cluster.WaitForSteps(id, 50);
+  ASSERT_GT(before.ranks(1).pid(), 0);
+  ASSERT_EQ(kill(static_cast<pid_t>(before.ranks(1).pid()), SIGKILL), 0);
+  const v1::Job after = cluster.WaitUntil(id, [&](const v1::Job& job) {
+    return job.state() == v1::RUNNING && job.generation() == 2 &&
+           job.progress().step() > before.progress().step() + 100;
+  });
+  EXPECT_EQ(after.ranks(0).pid(), before.ranks(0).pid()) << "the others keep their processes";
+  grpc::ClientContext context;
+  v1::CancelJobRequest cancel;
+  cancel.set_job(id);
+  cancel.set_request_id("cancel");
+  v1::Job cancelled;
+  ASSERT_TRUE(cluster.jobs().Cancel(&context, cancel, &cancelled).ok());
+  EXPECT_EQ(cluster.WaitForEnd(id).state(), v1::CANCELLED);
 }
 
 }  // namespace

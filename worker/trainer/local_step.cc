@@ -27,8 +27,7 @@ void LocalStep::OpenData(const Member& member, const DataPosition& position) {
   if (loader_ != nullptr && data_as_ == member) return;
   data_as_ = member;
   loader_ = std::make_unique<BatchLoader>(
-      parts_.data,
-      LoaderOptions(config_, member, parts_.data, position, parts_.model.device()));
+      parts_.data, LoaderOptions(config_, member, parts_.data, position, parts_.model.device()));
 }
 
 void LocalStep::Begin(int64_t number, double learning_rate, StepResult* result) {

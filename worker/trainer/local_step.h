@@ -96,7 +96,7 @@ class LocalStep {
   std::unique_ptr<BatchLoader> loader_;
   bool checked_ = false;  // CheckGradients.
   std::unique_ptr<StepGraph> graph_;
-  Batch graph_batch_;  // What the graph reads
+  Batch graph_batch_;      // What the graph reads
   at::Tensor graph_loss_;  // and writes.
   GradientNorms graph_norms_;
 };

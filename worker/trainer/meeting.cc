@@ -205,16 +205,14 @@ absl::StatusOr<bool> Meet(const Meeting& meeting, TrainingState& state) {
   const std::vector<MeetingRow> told = GatherRows(meeting, state);
   std::vector<RankPosition> positions;
   std::vector<uint64_t> layouts;
+  std::vector<uint64_t> models;
   for (const MeetingRow& row : told) {
-    if (row.model != told.front().model) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("the model of rank ", &row - told.data(),
-                       " is not that of rank 0: files "
-                       "that the job names differ between the nodes"));
-    }
+    models.push_back(row.model);
     positions.push_back(row.position);
     layouts.push_back(row.layout);
   }
+  const absl::Status same = CheckModels(models);
+  if (!same.ok()) return same;
   std::vector<std::vector<int>> groups;
   for (const PlanLevel& level : meeting.plan.levels) groups.push_back(level.groups);
   if (!groups.empty() && !meeting.plan.gradient_groups.empty()) {

@@ -1,31 +1,13 @@
 #include "worker/trainer/meeting_rows.h"
 
-#include <ATen/ops/empty.h>
-
 #include <algorithm>
-#include <cstring>
 #include <string>
-#include <type_traits>
 
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/checksum.h"
 
 namespace paceline {
 namespace {
-
-static_assert(std::is_trivially_copyable_v<MeetingRow>);
-
-uint64_t HashOfModel(const Model& model, const Optimizer& optimizer) {
-  std::string text;
-  const auto add = [&](const std::string& name, const at::Tensor& tensor) {
-    absl::StrAppend(&text, name, static_cast<int>(tensor.scalar_type()));
-    for (const int64_t size : tensor.sizes()) absl::StrAppend(&text, " ", size);
-  };
-  for (const NamedTensor& one : model.parameters()) add(one.name, one.tensor);
-  for (const NamedTensor& one : model.buffers()) add(one.name, one.tensor);
-  for (const OptimizerSlot& slot : optimizer.Slots()) absl::StrAppend(&text, slot.name);
-  return ChecksumOf(text);
-}
 
 MeetingRow RowOf(const Meeting& meeting, const TrainingState& state) {
   const StrategyMemory& memory = state.memory;
@@ -59,19 +41,30 @@ void Invalidate(std::array<int64_t, kMaxLevels>* references) {
 
 }  // namespace
 
+uint64_t HashOfModel(const Model& model, const Optimizer& optimizer) {
+  std::string text;
+  const auto add = [&](const std::string& name, const at::Tensor& tensor) {
+    absl::StrAppend(&text, name, static_cast<int>(tensor.scalar_type()));
+    for (const int64_t size : tensor.sizes()) absl::StrAppend(&text, " ", size);
+  };
+  for (const NamedTensor& one : model.parameters()) add(one.name, one.tensor);
+  for (const NamedTensor& one : model.buffers()) add(one.name, one.tensor);
+  for (const OptimizerSlot& slot : optimizer.Slots()) absl::StrAppend(&text, slot.name);
+  return ChecksumOf(text);
+}
+
+absl::Status CheckModels(const std::vector<uint64_t>& hashes) {
+  for (size_t rank = 0; rank < hashes.size(); ++rank) {
+    if (hashes[rank] == hashes.front()) continue;
+    return absl::InvalidArgumentError(absl::StrCat("the model of rank ", rank,
+                                                   " is not that of rank 0: files that the job "
+                                                   "names differ between the nodes"));
+  }
+  return absl::OkStatus();
+}
+
 std::vector<MeetingRow> GatherRows(const Meeting& meeting, const TrainingState& state) {
-  const MeetingRow own = RowOf(meeting, state);
-  Group& all = meeting.groups.all();
-  constexpr auto kBytes = static_cast<int64_t>(sizeof(MeetingRow));
-  at::Tensor input = at::empty({kBytes}, at::kByte);
-  std::memcpy(input.mutable_data_ptr(), &own, sizeof(MeetingRow));
-  input = input.to(meeting.model.device());
-  at::Tensor output = at::empty({all.size() * kBytes}, input.options());
-  all.Gather(output, input);
-  output = output.cpu();
-  std::vector<MeetingRow> rows(static_cast<size_t>(all.size()));
-  std::memcpy(rows.data(), output.const_data_ptr(), rows.size() * sizeof(MeetingRow));
-  return rows;
+  return GatherByRank(meeting.groups.all(), meeting.model.device(), RowOf(meeting, state));
 }
 
 bool HasMean(const MeetingRow& from, const RankPosition& to) {

@@ -5,11 +5,18 @@
 #ifndef WORKER_TRAINER_MEETING_ROWS_H_
 #define WORKER_TRAINER_MEETING_ROWS_H_
 
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <type_traits>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "worker/trainer/comm/group.h"
 #include "worker/trainer/core/meeting.h"
 #include "worker/trainer/core/sampler.h"
 #include "worker/trainer/meeting.h"
@@ -37,6 +44,28 @@ struct MeetingRow {
   bool save_due = false;
   int64_t last_order = 0;
 };
+
+// A hash of the names, types and shapes of model and optimizer.
+uint64_t HashOfModel(const Model& model, const Optimizer& optimizer);
+
+// InvalidArgument unless the hashes of all ranks are the same.
+absl::Status CheckModels(const std::vector<uint64_t>& hashes);
+
+// What each member has passed, by rank. Collective. The type is trivially copyable.
+template <typename Row>
+std::vector<Row> GatherByRank(Group& all, at::Device device, const Row& own) {
+  static_assert(std::is_trivially_copyable_v<Row>);
+  constexpr auto kBytes = static_cast<int64_t>(sizeof(Row));
+  at::Tensor input = at::empty({kBytes}, at::kByte);
+  std::memcpy(input.mutable_data_ptr(), &own, sizeof(Row));
+  input = input.to(device);
+  at::Tensor output = at::empty({all.size() * kBytes}, input.options());
+  all.Gather(output, input);
+  output = output.cpu();
+  std::vector<Row> rows(static_cast<size_t>(all.size()));
+  std::memcpy(rows.data(), output.const_data_ptr(), rows.size() * sizeof(Row));
+  return rows;
+}
 
 // By rank. Collective.
 std::vector<MeetingRow> GatherRows(const Meeting& meeting, const TrainingState& state);

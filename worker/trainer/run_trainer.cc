@@ -23,6 +23,7 @@
 #include "worker/trainer/meeting.h"
 #include "worker/trainer/session.h"
 #include "worker/trainer/slipstream_loop.h"
+#include "worker/trainer/slipstream_meeting.h"
 #include "worker/trainer/succession.h"
 #include "worker/trainer/telemetry/host_memory.h"
 #include "worker/trainer/train_loop.h"
@@ -66,6 +67,44 @@ std::unique_ptr<Connecting> Connect(const Session& session, const Assignment& as
   });
 }
 
+bool IsSlipstream(const TrainerConfig& config) {
+  return config.strategy.kind == StrategyConfig::Kind::kSlipstream;
+}
+
+TrainingParts PartsOf(Session& session, GenerationParts& generation, bool begins, Control& control,
+                      Platform& platform, const std::string& directory) {
+  const auto leaves_after = [&generation](int64_t steps_done) {
+    return generation.succession.has_value() && generation.succession->AfterStep(steps_done);
+  };
+  const auto ready_for = [&generation] {
+    return generation.succession.has_value() ? generation.succession->ReadyFor() : 0;
+  };
+  return {generation.config,
+          generation.connected.plan,
+          *session.train_data,
+          session.eval_data.get(),
+          *session.model,
+          *session.optimizer,
+          session.state,
+          begins,
+          session.undo ? &*session.undo : nullptr,
+          session.saver ? &*session.saver : nullptr,
+          *generation.connected.groups,
+          control,
+          platform,
+          *session.timer,
+          RoomFor(generation.config, "profiles", directory),
+          leaves_after,
+          ready_for,
+          [&conductor = *session.conductor] { return conductor.HasSuccessor(); },
+          [&conductor = *session.conductor] { return conductor.is_over(); }};
+}
+
+std::unique_ptr<Training> MakeTraining(const TrainingParts& parts) {
+  if (IsSlipstream(parts.config)) return std::make_unique<SlipstreamLoop>(parts);
+  return std::make_unique<TrainLoop>(parts);
+}
+
 // Meets the members of a generation, which are connected unless this does it, and prepares its
 // training.
 absl::Status Enter(Session& session, GenerationParts& generation, const Assignment& assignment,
@@ -87,10 +126,16 @@ absl::Status Enter(Session& session, GenerationParts& generation, const Assignme
   }
   const absl::Time connected_at = absl::Now();
   Groups& groups = *generation.connected.groups;
+  const Meeting meeting{config,
+                        generation.connected.plan->plan,
+                        groups,
+                        *session.model,
+                        *session.optimizer,
+                        session.undo ? &*session.undo : nullptr};
   PACELINE_ASSIGN_OR_RETURN(const bool begins,
-                            Meet({config, generation.connected.plan->plan, groups, *session.model,
-                                  *session.optimizer, session.undo ? &*session.undo : nullptr},
-                                 session.state));
+                            IsSlipstream(config)
+                                ? MeetSlipstream(meeting, session.state.slipstream, session.state)
+                                : Meet(meeting, session.state));
   const absl::Time met_at = absl::Now();
   PACELINE_RETURN_IF_ERROR(LockOutput(session, config));
   if (config.recovery.enabled) {
@@ -99,21 +144,8 @@ absl::Status Enter(Session& session, GenerationParts& generation, const Assignme
                                     return Connect(session, next, next.plan, platform);
                                   });
   }
-  const TrainingParts parts{
-      config, generation.connected.plan, *session.train_data, session.eval_data.get(),
-      *session.model, *session.optimizer, session.state, begins,
-      session.undo ? &*session.undo : nullptr, session.saver ? &*session.saver : nullptr, groups,
-      control, platform, *session.timer, RoomFor(config, "profiles", directory),
-      [&generation](int64_t steps_done) {
-        return generation.succession.has_value() && generation.succession->AfterStep(steps_done);
-      },
-      [&conductor] { return conductor.HasSuccessor(); },
-      [&conductor] { return conductor.is_over(); }};
-  if (config.strategy.kind == StrategyConfig::Kind::kSlipstream) {
-    generation.training = std::make_unique<SlipstreamLoop>(parts);
-  } else {
-    generation.training = std::make_unique<TrainLoop>(parts);
-  }
+  generation.training =
+      MakeTraining(PartsOf(session, generation, begins, control, platform, directory));
   session.state.position.generation = config.member.generation;
   PACELINE_LOG(INFO) << "met generation=" << config.member.generation
                      << " meeting_ms=" << absl::ToDoubleMilliseconds(met_at - connected_at)

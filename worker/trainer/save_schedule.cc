@@ -11,14 +11,13 @@ namespace paceline {
 
 SaveSchedule::SaveSchedule(const Parts& parts, int64_t steps_done)
     : parts_(parts),
-      agreement_({[this](int64_t order, int64_t promise) {
-                    return parts_.groups.GreatestOfAll(absl::StrCat("save/", order), promise,
-                                                       SaveAgreement::kPatience);
-                  },
-                  [this](int64_t order, const std::string& why) {
-                    parts_.saver.GiveUp(order, why);
-                  }},
-                 steps_done) {
+      agreement_(
+          {[this](int64_t order, int64_t promise) {
+             return parts_.groups.GreatestOfAll(absl::StrCat("save/", order), promise,
+                                                SaveAgreement::kPatience);
+           },
+           [this](int64_t order, const std::string& why) { parts_.saver.GiveUp(order, why); }},
+          steps_done) {
   if (parts.memory.due) due_ = Due{0, false};
 }
 

@@ -47,6 +47,7 @@ SlipstreamLoop::SlipstreamLoop(const TrainingParts& parts)
       config_(parts.config),
       state_(parts.state),
       first_step_(parts.state.position.step),
+      memory_(parts.state.slipstream),
       profiler_(ProfilerOptions(parts)),
       report_({config_, parts.model, parts.control, parts.platform,
                [this](RankFigures* figures) {
@@ -56,9 +57,10 @@ SlipstreamLoop::SlipstreamLoop(const TrainingParts& parts)
                parts.state.communication}),
       local_step_({config_, parts.train_data, parts.model, parts.optimizer, parts.platform,
                    parts.timer, [] {}}),
-      together_steps_(first_step_),
       number_(first_step_),
-      told_steps_(first_step_) {}
+      told_steps_(first_step_),
+      ready_for_(parts.config.member.generation),
+      after_a_break_(!parts.begins) {}
 
 SlipstreamLoop::~SlipstreamLoop() {
   if (!slipstream_.has_value()) return;
@@ -66,29 +68,21 @@ SlipstreamLoop::~SlipstreamLoop() {
   if (parts_.saver != nullptr) parts_.saver->Leave();
 }
 
-absl::Status SlipstreamLoop::Restore() {
-  own_steps_ = first_step_;
-  const at::Tensor progress = at::full({4}, kUnset, at::kLong);
-  PACELINE_RETURN_IF_ERROR(RestoreStrategyState(*state_.checkpoint, config_,
-                                                state_.checkpoint->manifest().ladder,
-                                                {{kProgress, progress}}));
-  const int64_t* const values = progress.const_data_ptr<int64_t>();
-  if (values[0] == kUnset) return absl::OkStatus();
-  state_.data = {values[0], values[1]};
-  own_steps_ = values[2];
-  memory_.start.Add(values[3]);
-  return absl::OkStatus();
-}
-
-absl::Status SlipstreamLoop::Resume() {
+absl::Status SlipstreamLoop::Begin() {
   memory_.start = RankSteps(config_.member.world_size, first_step_);
-  together_.emplace(
-      LoaderOptions(config_, config_.member, parts_.train_data, state_.data, at::kCPU).sampler,
-      state_.data);
+  memory_.own_steps = state_.together_steps = first_step_;
+  state_.together = state_.data;
+  const at::Tensor progress = at::full({4}, kUnset, at::kLong);
+  const int64_t* const values = progress.const_data_ptr<int64_t>();
   if (state_.checkpoint != nullptr) {
-    const absl::Status restored = Restore();
-    state_.checkpoint.reset();
-    if (!restored.ok()) return RestoreError(config_.restore_from, restored);
+    PACELINE_RETURN_IF_ERROR(RestoreStrategyState(*state_.checkpoint, config_,
+                                                  state_.checkpoint->manifest().ladder,
+                                                  {{kProgress, progress}}));
+  }
+  if (values[0] != kUnset) {
+    state_.data = {values[0], values[1]};
+    memory_.own_steps = values[2];
+    memory_.start.Add(values[3]);
   }
   if (!IsLocal(parts_.plan->plan.slipstream->mode)) {
     // A checkpoint may hold each rank's own.
@@ -96,6 +90,15 @@ absl::Status SlipstreamLoop::Resume() {
     for (const at::Tensor& count : parts_.optimizer.StepCounts()) optimizer.push_back(count);
     parts_.groups.all().CopyFromFirst(optimizer);
   }
+  return absl::OkStatus();
+}
+
+absl::Status SlipstreamLoop::Resume() {
+  if (parts_.begins) {
+    const absl::Status restored = Begin();
+    if (!restored.ok()) return RestoreError(config_.restore_from, restored);
+  }
+  state_.checkpoint.reset();
   slipstream_.emplace(Slipstream::Parts{config_, parts_.groups, parts_.plan, parts_.model,
                                         parts_.optimizer, parts_.control, memory_});
   local_step_.OpenData(config_.member, state_.data);
@@ -113,9 +116,9 @@ void SlipstreamLoop::EnterSaver() {
                          plan.slipstream = slipstream_->plan();
                          manifest->plan_epoch = plan.slipstream->epoch;
                          manifest->ladder = LadderText(plan);
-                         const DataPosition position = PositionAfter(manifest->step);
-                         manifest->data_epoch = position.epoch;
-                         manifest->data_offset = position.offset;
+                         KeepTogether(manifest->step);
+                         manifest->data_epoch = state_.together.epoch;
+                         manifest->data_offset = state_.together.offset;
                        },
                        [this](const SaveOrder& order) { slipstream_->OrderSave(order.number); }},
                       &state_.saver);
@@ -131,24 +134,28 @@ std::vector<StateTensor> SlipstreamLoop::State() const {
       std::max<int64_t>(total.steps() - config_.steps, 0) * total.ranks() + total.remainder();
   state.push_back(
       {kProgress,
-       at::tensor({state_.data.epoch, state_.data.offset, own_steps_, beyond}, at::kLong),
+       at::tensor({state_.data.epoch, state_.data.offset, memory_.own_steps, beyond}, at::kLong),
        /*own=*/true});
   return state;
 }
 
-DataPosition SlipstreamLoop::PositionAfter(int64_t steps) {
-  for (; together_steps_ < steps; ++together_steps_) {
-    for (int64_t pass = 0; pass < config_.member.accumulation_steps; ++pass) together_->Skip();
+void SlipstreamLoop::KeepTogether(int64_t steps) {
+  const BatchLoader::Options options = LoaderOptions(config_, config_.member, parts_.train_data,
+                                                     state_.together, parts_.model.device());
+  Sampler sampler(options.sampler, options.start);
+  for (; state_.together_steps < steps; ++state_.together_steps) {
+    for (int64_t pass = 0; pass < config_.member.accumulation_steps; ++pass) sampler.Skip();
   }
-  return together_->position();
+  state_.together = sampler.position();
 }
 
 absl::StatusOr<TrainEnd> SlipstreamLoop::Run() {
-  const int64_t first_own = own_steps_;
+  const int64_t first_own = memory_.own_steps;
+  if (!parts_.begins) parts_.groups.SetTimeout(config_.collective_timeout);
   Order order;
   order.step = first_step_;
-  // Nothing is left to do, after a restore.
-  if (first_step_ < config_.steps) {
+  // Nothing may be left to do, after a restore.
+  if (!parts_.begins || first_step_ < config_.steps) {
     PACELINE_ASSIGN_OR_RETURN(order, Next());
   }
   while (order.kind != Order::Kind::kEnd) {
@@ -162,8 +169,12 @@ absl::StatusOr<TrainEnd> SlipstreamLoop::Run() {
       return TrainEnd::kDone;
     }
     PACELINE_ASSIGN_OR_RETURN(order, RunStep(order));
-    if (own_steps_ == first_own + kStartupSteps) {
+    if (parts_.begins && memory_.own_steps == first_own + kStartupSteps) {
       parts_.groups.SetTimeout(config_.collective_timeout);
+    }
+    if (const int64_t generation = parts_.ready_for(); generation > ready_for_) {
+      slipstream_->ReadyToLeave(generation);
+      ready_for_ = generation;
     }
   }
   state_.position.step = order.step;
@@ -193,15 +204,19 @@ absl::StatusOr<SlipstreamLoop::Order> SlipstreamLoop::RunStep(const Order& order
     profiler_.BeforeStep(*request, number_);
   }
   const uint64_t start_ns = MonotonicNanos();
+  if (parts_.undo != nullptr) parts_.undo->Keep();
+  state_.in_step = true;
   StepResult& result = state_.open_result;
   local_step_.Begin(number_, LearningRate(config_.schedule, order.step), &result);
   result.masked = profiler_.active() || after_a_break_;
   const bool updates = order.kind == Order::Kind::kUpdate;
   PACELINE_ASSIGN_OR_RETURN(const GradientNorms norms,
-                            updates ? local_step_.Update(own_steps_, Hooks(), &result)
-                                    : local_step_.MakeGradients(own_steps_, Hooks(), &result));
+                            updates
+                                ? local_step_.Update(memory_.own_steps, Hooks(), &result)
+                                : local_step_.MakeGradients(memory_.own_steps, Hooks(), &result));
   report_.ExpectNorms(norms.each);
-  ++own_steps_;
+  state_.in_step = false;
+  ++memory_.own_steps;
   state_.data = local_step_.position();
   absl::Duration took = absl::Seconds(SecondsSince(start_ns));
   double loss = std::numeric_limits<double>::quiet_NaN();
@@ -221,7 +236,7 @@ absl::StatusOr<SlipstreamLoop::Order> SlipstreamLoop::RunStep(const Order& order
   absl::StatusOr<Order> next = Next();
   result.masked = result.masked || !next.ok() || next->kind == Order::Kind::kStop;
   const bool line = next.ok() && TakeLine(*next);
-  const std::optional<double> mean_loss = slipstream_->figures().loss;
+  const std::optional<double> mean_loss = line ? slipstream_->figures().loss : std::nullopt;
   report_.Expect(mean_loss ? at::scalar_tensor(*mean_loss, at::kDouble) : at::Tensor(),
                  /*gradient_group_size=*/1, line);
   parts_.timer.EndStep(result);
@@ -234,7 +249,7 @@ absl::StatusOr<SlipstreamLoop::Order> SlipstreamLoop::RunStep(const Order& order
 }
 
 bool SlipstreamLoop::TakeLine(const Order& next) {
-  if (next.kind == Order::Kind::kEnd) return true;
+  if (next.kind == Order::Kind::kEnd && next.step >= config_.steps) return true;
   // This rank's own steps may have brought it there before the job is.
   const int64_t done = std::min(number_ + 1, config_.steps - 1);
   return std::exchange(told_steps_, done) / config_.log_every != done / config_.log_every;
@@ -285,11 +300,13 @@ absl::Status SlipstreamLoop::Finish(const Order& order) {
 
 void SlipstreamLoop::Leave() {
   if (!slipstream_.has_value()) return;
+  if (std::exchange(state_.in_step, false)) parts_.undo->Undo();
   parts_.timer.Flush();
   const absl::Status published = Publish();
   if (!published.ok()) PACELINE_LOG(ERROR) << published.message();
   profiler_.Finish();
-  state_.position.rank = config_.rank();
+  state_.position.step = slipstream_->steps_done();
+  KeepTogether(state_.position.step);
   state_.member = config_.member;
 }
 

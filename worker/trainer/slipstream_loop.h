@@ -1,5 +1,6 @@
-// The training of a rank with Slipstream (slipstream/slipstream.h): each rank makes steps at its own
-// pace; what is common to all happens at stops, at which all ranks stand still with the same model.
+// The training of a rank with Slipstream (slipstream/slipstream.h): each rank makes steps at its
+// own pace; what is common to all happens at stops, at which all ranks stand still with the same
+// model.
 //
 // Steps are counted twice:
 //
@@ -51,8 +52,8 @@ class SlipstreamLoop : public Training {
  private:
   using Order = Slipstream::Order;
 
-  // Takes position and counts from the checkpoint.
-  absl::Status Restore();
+  // A training that begins: position and counts, from the checkpoint if there is one.
+  absl::Status Begin();
   void EnterSaver();
   absl::StatusOr<Order> Next();
   // Does the step and returns the order after it.
@@ -66,25 +67,23 @@ class SlipstreamLoop : public Training {
   void Save(const Order& order);
   absl::Status Finish(const Order& order);
   std::vector<StateTensor> State() const;
-  // Of ranks that had made so many steps of the job together.
-  DataPosition PositionAfter(int64_t steps);
+  // Moves the state's position of ranks that had kept together.
+  void KeepTogether(int64_t steps);
 
   const TrainingParts parts_;
   const TrainerConfig& config_;
   TrainingState& state_;
   const int64_t first_step_;
-  SlipstreamMemory memory_;
+  SlipstreamMemory& memory_;
   std::optional<Slipstream> slipstream_;
   Profiler profiler_;
   ProgressReport report_;
   LocalStep local_step_;
-  std::optional<Sampler> together_;  // PositionAfter, of together_steps_.
-  int64_t together_steps_;
-  int64_t number_;         // Of the latest record.
-  int64_t own_steps_ = 0;  // Since the training began.
-  int64_t told_steps_;     // Of the job, at the latest line.
+  int64_t number_;                    // Of the latest record.
+  int64_t told_steps_;                // Of the job, at the latest line.
+  int64_t ready_for_;                 // Generation that was voted for.
   std::optional<StepRecord> newest_;  // That is finished: on a device it lags by some steps.
-  bool after_a_break_ = false;  // Something other than a step went before.
+  bool after_a_break_ = false;        // Something other than a step went before.
 };
 
 }  // namespace paceline

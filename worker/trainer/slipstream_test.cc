@@ -28,9 +28,8 @@ using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
 // Steps are so short that a round with longer windows would hold a whole training.
-#define PACELINE_TEST_SLIPSTREAM(mode)   \
-  "strategy { slipstream { mode: " mode \
-  " window { min_steps: 1 max_steps: 2 max_cap: 8 } } } "
+#define PACELINE_TEST_SLIPSTREAM(mode) \
+  "strategy { slipstream { mode: " mode " window { min_steps: 1 max_steps: 2 max_cap: 8 } } } "
 constexpr char kFree[] = PACELINE_TEST_SLIPSTREAM("SLIPSTREAM_FREE");
 constexpr char kDrop[] = PACELINE_TEST_SLIPSTREAM("SLIPSTREAM_DROP");
 constexpr char kSync[] = PACELINE_TEST_SLIPSTREAM("SLIPSTREAM_SYNC");
@@ -66,6 +65,16 @@ class SlipstreamTest : public SavingTest {
     const StepRingReader::Batch batch = ring->ReadFrom(0);
     EXPECT_EQ(batch.lost, 0u);
     return batch.records;
+  }
+
+  // A tensor whose name begins so.
+  static bool Holds(const std::string& checkpoint, const std::string& name) {
+    const auto files = CheckpointFiles::Open(checkpoint);
+    EXPECT_TRUE(files.ok()) << files.status();
+    const auto& tensors = files->manifest().tensors;
+    return std::any_of(tensors.begin(), tensors.end(), [&](const ManifestTensor& tensor) {
+      return tensor.name.rfind(name, 0) == 0;
+    });
   }
 
   // Every rank has the same model, which has learnt; together they have done the job's steps.
@@ -117,12 +126,13 @@ TEST_F(SlipstreamTest, SyncComputesWhatDdpDoes) {
 }
 
 TEST_F(SlipstreamTest, AStalledRankHoldsUpNobody) {
-  const auto daemon = RunJob(
-      Spec(4, absl::StrCat(kFree, "steps: 300 log_every: 100 batch_per_rank: 32 model { mlp { "
+  const auto daemon =
+      RunJob(Spec(4, absl::StrCat(kFree,
+                                  "steps: 300 log_every: 100 batch_per_rank: 32 model { mlp { "
                                   "hidden: 512 hidden: 512 } } optimizer { learning_rate: 0.01 } "
                                   "allow_chaos: true chaos { rank: 1 step: 5 kind: SLEEP "
                                   "seconds: 3 } ",
-                           ExportTo("final"))));
+                                  ExportTo("final"))));
   ExpectEqualModels("final", 4);
   EXPECT_LT(Records(*daemon, 1).size(), 200u) << "most of its time it slept";
   for (const int rank : {0, 2, 3}) {
@@ -164,6 +174,7 @@ TEST_F(SlipstreamTest, CheckpointsAreMadeAtStopsAndVerify) {
   const auto files = CheckpointFiles::Open(Checkpoint("out", found->front().step));
   ASSERT_TRUE(files.ok()) << files.status();
   EXPECT_EQ(files->manifest().ladder, "free");
+  EXPECT_TRUE(Holds(Checkpoint("out", found->front().step), "rank1/optimizer"));
   EXPECT_GE(files->manifest().step, 40);
 }
 
@@ -173,6 +184,8 @@ TEST_F(SlipstreamTest, GoesOnExactly) {
       Spec(3, absl::StrCat(kSync, kAdamW, "schedule { cosine {} } accumulation_steps: 2 ",
                            SaveTo("whole", "every_steps: 1 when_busy: WHEN_BUSY_WAIT")));
   const auto whole = RunJob(spec);
+  EXPECT_FALSE(Holds(Checkpoint("whole", 1), "rank1/optimizer")) << "all ranks have one";
+  EXPECT_TRUE(Holds(Checkpoint("whole", 1), "rank1/slipstream/progress"));
   v1::JobSpec again = spec;
   again.mutable_checkpoint()->set_directory(directory_ + "/again");
   for (const int64_t step : {1, 13}) {
@@ -186,6 +199,38 @@ TEST_F(SlipstreamTest, GoesOnExactly) {
       }
     }
     std::filesystem::remove_all(directory_ + "/again");
+  }
+}
+
+// Weights that never change make a sample's loss its name.
+TEST_F(SlipstreamTest, EachRankGoesOnWithItsOwnData) {
+  const std::string still = absl::StrCat(
+      kFree, "batch_per_rank: 1 optimizer { sgd { momentum: 0 } learning_rate: 1e-30 } steps: 90 ");
+  const auto whole =
+      RunJob(Spec(2, absl::StrCat(still,
+                                  "allow_chaos: true chaos { rank: 1 kind: SLEEP seconds: 0.02 "
+                                  "steps: 1000 } chaos { rank: 0 kind: SLEEP seconds: 0.005 "
+                                  "steps: 1000 } ",
+                                  SaveTo("out", "every_steps: 60"))));
+  const auto found = SettleCheckpoints(JobDirectory("out"), 1);
+  ASSERT_TRUE(found.ok()) << found.status();
+  ASSERT_FALSE(found->empty());
+  const int64_t step = found->front().step;
+  const auto resumed = Resume(Spec(2, still + SaveTo("again")), Checkpoint("out", step));
+  for (int rank = 0; rank < 2; ++rank) {
+    const std::vector<StepRecord> before = Records(*whole, rank);
+    const std::vector<StepRecord> after = Records(*resumed, rank);
+    constexpr size_t kCompared = 5;
+    ASSERT_GE(after.size(), kCompared);
+    const auto same = [](const StepRecord& a, const StepRecord& b) { return a.loss == b.loss; };
+    const auto at =
+        std::search(before.begin(), before.end(), after.begin(), after.begin() + kCompared, same);
+    ASSERT_NE(at, before.end()) << "rank " << rank;
+    if (rank == 0) {
+      EXPECT_GT(at - before.begin(), step) << "it has made most of the job's steps";
+    } else {
+      EXPECT_LT(at - before.begin(), step);
+    }
   }
 }
 
@@ -229,8 +274,9 @@ TEST_F(SlipstreamTest, TheEndIsSavedAndNothingIsLeftToDoAfterIt) {
 TEST_F(SlipstreamTest, ALossThatIsNoNumberNamesItsRank) {
   for (const char* mode : {kFree, kDrop}) {
     const auto daemon = MakeDaemon();
-    daemon->Launch(Spec(3, absl::StrCat(mode, "steps: 1000000 log_every: 1000 allow_chaos: true "
-                                              "chaos { rank: 1 step: 7 kind: NAN_LOSS }")));
+    daemon->Launch(Spec(3, absl::StrCat(mode,
+                                        "steps: 1000000 log_every: 1000 allow_chaos: true "
+                                        "chaos { rank: 1 step: 7 kind: NAN_LOSS }")));
     ASSERT_TRUE(daemon->Serve());
     EXPECT_EQ(daemon->exit_code(1), 1);
     const v1::TrainerError error = daemon->LastWords(1).error();
@@ -245,10 +291,11 @@ TEST_F(SlipstreamTest, ALossThatIsNoNumberNamesItsRank) {
 
 TEST_F(SlipstreamTest, StepsThatAreNoNumbersAreLeftOutIfTheJobSaysSo) {
   for (const char* mode : {kFree, kDrop}) {
-    const auto daemon = RunJob(
-        Spec(3, absl::StrCat(mode, "steps: 100 on_nonfinite: NON_FINITE_SKIP allow_chaos: true "
-                                   "chaos { rank: 1 step: 7 kind: NAN_LOSS } ",
-                             Evaluated(0), ExportTo("final"))));
+    const auto daemon =
+        RunJob(Spec(3, absl::StrCat(mode,
+                                    "steps: 100 on_nonfinite: NON_FINITE_SKIP allow_chaos: true "
+                                    "chaos { rank: 1 step: 7 kind: NAN_LOSS } ",
+                                    Evaluated(0), ExportTo("final"))));
     ExpectEqualModels("final", 3);
     EXPECT_EQ(daemon->status(1).figures().skipped_steps(), 1);
     EXPECT_GT(daemon->status(0).evaluation().accuracy(), 0.9);

@@ -30,10 +30,23 @@ Succession::Succession(Conductor& conductor, Groups groups, int64_t steps_done, 
            }},
           steps_done) {}
 
-bool Succession::AfterStep(int64_t steps_done) {
+int64_t Succession::ReadyFor() {
   const MembershipState::Step next = conductor_.Planned();
   if (next.action == Action::kConnect) ConnectTo(next.generation);
-  if (next.action == Action::kAgree) AgreeOn(next.generation);
+  if (next.action != Action::kAgree) return 0;
+  if (ready_for_ == next.generation) return ready_for_;
+  const bool stays = next_.has_value() && next_->generation == next.generation;
+  if (!stays && !groups_.WasSaid(ConnectedWord(next.generation))) return 0;
+  return ready_for_ = next.generation;
+}
+
+bool Succession::AfterStep(int64_t steps_done) {
+  const int64_t generation = ReadyFor();
+  if (generation != 0 && (leaving_for_ != generation || must_propose_)) {
+    leaving_for_ = generation;
+    must_propose_ = false;
+    agreement_.Propose({++attempts_, false});
+  }
   absl::Duration waited;
   return agreement_.AfterStep(steps_done, &waited).has_value();
 }
@@ -52,15 +65,6 @@ void Succession::ConnectTo(int64_t generation) {
   }
   groups_.Say(ConnectedWord(generation));
   conductor_.SetConnected(generation, true);
-}
-
-void Succession::AgreeOn(int64_t generation) {
-  const bool stays = next_.has_value() && next_->generation == generation;
-  if (leaving_for_ == generation && !must_propose_) return;
-  if (!stays && !groups_.WasSaid(ConnectedWord(generation))) return;
-  leaving_for_ = generation;
-  must_propose_ = false;
-  agreement_.Propose({++attempts_, false});
 }
 
 std::optional<Succession::Next> Succession::TakeNext() {

@@ -6,8 +6,9 @@
 //
 // The groups of the next generation are connected beside those in use. When they are, which is when
 // the newcomers wait at the other end, the ranks agree on a step after which all of them leave: by
-// their promises, as for saves (comm/save_agreement.h). A rank that is none of the next
-// generation's takes part in that as soon as another one says that it is connected.
+// their promises, as for saves (comm/save_agreement.h), or, with Slipstream, by its vote. A rank
+// that is none of the next generation's takes part in that as soon as another one says that it is
+// connected.
 //
 // Used by the training thread, between steps.
 #ifndef WORKER_TRAINER_SUCCESSION_H_
@@ -38,6 +39,10 @@ class Succession {
   // After each step: true when the present generation is to be left now. Throws CollectiveError.
   bool AfterStep(int64_t steps_done);
 
+  // Instead of AfterStep, where ranks agree by a vote: the generation that this one is ready to
+  // leave for; 0: none.
+  int64_t ReadyFor();
+
   // The next generation's groups, if it is connected.
   struct Next {
     int64_t generation = 0;
@@ -47,7 +52,6 @@ class Succession {
 
  private:
   void ConnectTo(int64_t generation);
-  void AgreeOn(int64_t generation);
 
   Conductor& conductor_;
   Groups groups_;
@@ -55,6 +59,7 @@ class Succession {
   int64_t connecting_to_ = 0;
   std::unique_ptr<Connecting> connecting_;
   std::optional<Next> next_;
+  int64_t ready_for_ = 0;
   std::atomic<int64_t> leaving_for_{0};  // The generation that is being agreed on.
   int64_t attempts_ = 0;
   std::atomic<bool> must_propose_{true};

@@ -45,27 +45,27 @@ TrainLoop::TrainLoop(const TrainingParts& parts)
   parts_.model.SetActiveGroup(&parts_.groups.all());
   OpenData(first_step_);
   if (parts_.saver != nullptr) {
-    saves_.emplace(SaveSchedule::Parts{config_.checkpoint, config_.steps, parts_.groups,
-                                       *parts_.saver, state_.saver,
-                                       [this] { strategy_.AverageAll(); }},
-                   first_step_);
-    parts_.saver->Enter(
-        {config_, parts_.groups,
-         [this] {
-           std::vector<StateTensor> state = CollectState(config_, parts_.model, parts_.optimizer);
-           for (const NamedTensor& one : strategy_.State()) {
-             state.push_back({one.name, one.tensor, /*own=*/true});
-           }
-           return state;
-         },
-         [this](Manifest* manifest) {
-           manifest->plan_epoch = strategy_.plan().epoch;
-           manifest->ladder = strategy_.ladder();
-           manifest->data_epoch = state_.data.epoch;
-           manifest->data_offset = state_.data.offset;
-         },
-         [this](const SaveOrder& order) { saves_->Propose(order); }},
-        &state_.saver);
+    saves_.emplace(
+        SaveSchedule::Parts{config_.checkpoint, config_.steps, parts_.groups, *parts_.saver,
+                            state_.saver, [this] { strategy_.AverageAll(); }},
+        first_step_);
+    parts_.saver->Enter({config_, parts_.groups,
+                         [this] {
+                           std::vector<StateTensor> state =
+                               CollectState(config_, parts_.model, parts_.optimizer);
+                           for (const NamedTensor& one : strategy_.State()) {
+                             state.push_back({one.name, one.tensor, /*own=*/true});
+                           }
+                           return state;
+                         },
+                         [this](Manifest* manifest) {
+                           manifest->plan_epoch = strategy_.plan().epoch;
+                           manifest->ladder = strategy_.ladder();
+                           manifest->data_epoch = state_.data.epoch;
+                           manifest->data_offset = state_.data.offset;
+                         },
+                         [this](const SaveOrder& order) { saves_->Propose(order); }},
+                        &state_.saver);
   }
   parts_.control.SetPlanListener([this](const TrainingPlan& plan) {
     if (!parts_.has_successor()) strategy_.Prepare(plan);

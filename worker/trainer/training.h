@@ -28,7 +28,7 @@ namespace paceline {
 // How training ended.
 enum class TrainEnd {
   kDone,  // All steps are, or a stop was requested.
-  kLeft,  // As TrainingParts::leaves_after told.
+  kLeft,  // All leave the generation, as they have agreed.
 };
 
 // What a training works on. All of it outlives the training.
@@ -53,6 +53,9 @@ struct TrainingParts {
   // Whether the generation shall be left now, after so many steps. Asked after each step but the
   // last.
   std::function<bool(int64_t steps_done)> leaves_after;
+  // Instead, where ranks agree by a vote: the generation that this one is ready to leave for; 0:
+  // none.
+  std::function<int64_t()> ready_for;
   // Whether the plans that come now are those of the next generation. Any thread.
   std::function<bool()> has_successor;
   // Whether it has to be left at once. Any moment.

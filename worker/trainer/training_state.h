@@ -13,6 +13,7 @@
 #include "worker/trainer/core/sampler.h"
 #include "worker/trainer/figures.h"
 #include "worker/trainer/progress_report.h"
+#include "worker/trainer/slipstream/slipstream.h"
 #include "worker/trainer/telemetry/step_timer.h"
 
 namespace paceline {
@@ -32,6 +33,11 @@ struct TrainingState {
   bool regrouped = false;  // The groups of the present generation are others than its.
   StrategyMemory memory;   // Of the strategy of the generation before.
   CommunicationSeconds communication;
+  SlipstreamMemory slipstream;
+  // With Slipstream: the position of ranks that had kept together, after so many steps of the job.
+  // The same on all ranks.
+  DataPosition together;
+  int64_t together_steps = 0;
   SaverMemory saver;
   int exported_as = -1;  // The rank under which the weights were exported at the end.
 

@@ -91,6 +91,37 @@ TEST(GroupTest, IsMadeForEachUseAndEpoch) {
   });
 }
 
+TEST(GroupTest, OfAllRanksIsMadeApartFromAll) {
+  RunRanks(Ranks(4), [](const TrainerConfig& config, Groups& groups) {
+    for (const bool on_host : {false, true}) {
+      const auto made = groups.MakeOfAll(on_host ? "headers" : "payloads", 1, on_host);
+      EXPECT_NE(made.get(), &groups.all());
+      EXPECT_EQ(made->ranks(), groups.all().ranks());
+      // Two threads, each with a group of its own, in any order.
+      at::Tensor value = Filled(2, config.rank());
+      std::thread other([&] { made->Sum(value); });
+      at::Tensor of_all = Filled(2, 1);
+      groups.all().Sum(of_all);
+      other.join();
+      EXPECT_THAT(Values(value), ElementsAre(6, 6));
+      EXPECT_THAT(Values(of_all), ElementsAre(4, 4));
+    }
+  });
+}
+
+TEST(GroupTest, ASumOfFewNumbersIsTheSameOnAllRanks) {
+  for (const int ranks : {1, 2, 5}) {
+    RunRanks(Ranks(ranks), [&](const TrainerConfig& config, Groups& groups) {
+      const auto made = groups.MakeOfAll("headers", 1, /*on_host=*/true);
+      for (int round = 1; round <= 3; ++round) {
+        at::Tensor numbers = at::full({3}, round * (config.rank() + 1), at::kDouble);
+        made->SumFew(numbers);
+        EXPECT_EQ(numbers[2].item<double>(), round * ranks * (ranks + 1) / 2);
+      }
+    });
+  }
+}
+
 TEST(GroupTest, ClosesWhenNobodyHoldsItAndIsMadeAgain) {
   RunRanks(Ranks(4), [](const TrainerConfig& config, Groups& groups) {
     for (int round = 0; round < 3; ++round) {
@@ -178,6 +209,40 @@ TEST(GroupTest, EndsAMessageThatIsHalfWay) {
   ExpectEnds([](Group& group, int rank, at::Tensor tensor) {
     if (rank == 0) group.Send(std::move(tensor), 1);
     if (rank == 1) group.Receive(std::move(tensor), 0);
+  });
+}
+
+TEST(GroupTest, ASumOfFewNumbersIsLateAfterTheTimeout) {
+  RunRanks(Ranks(3), [](const TrainerConfig& config, Groups& groups) {
+    const auto made = groups.MakeOfAll("headers", 1, /*on_host=*/true);
+    at::Tensor numbers = at::full({3}, 1, at::kDouble);
+    made->SumFew(numbers);  // All are connected.
+    groups.SetTimeout(absl::Milliseconds(300));
+    const absl::Time start = absl::Now();
+    if (config.rank() < 2) {
+      EXPECT_THROW(made->SumFew(numbers), CollectiveError);
+    } else {
+      absl::SleepFor(absl::Seconds(1));
+    }
+    EXPECT_LT(absl::Now() - start, absl::Seconds(10));
+  });
+}
+
+TEST(GroupTest, EndsASumOfFewNumbersThatWaitsForARank) {
+  ::signal(SIGPIPE, SIG_IGN);
+  RunRanks(Ranks(3), [&](const TrainerConfig& config, Groups& groups) {
+    const auto made = groups.MakeOfAll("headers", 1, /*on_host=*/true);
+    at::Tensor numbers = at::full({3}, 1, at::kDouble);
+    made->SumFew(numbers);  // All are connected.
+    std::thread ends([&] {
+      absl::SleepFor(absl::Milliseconds(200));
+      ShutDownConnections(/*store_port=*/0);
+      groups.Abort();
+    });
+    if (config.rank() != 1) {
+      EXPECT_THROW(made->SumFew(numbers), CollectiveError);
+    }
+    ends.join();
   });
 }
 

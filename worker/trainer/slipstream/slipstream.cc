@@ -31,15 +31,20 @@ RoundState FirstState(const TrainerConfig& config, const SlipstreamPlan& plan,
 void Begin(const Slipstream::Parts& parts) {
   MakeEqual(parts.groups.all(), parts.model.parameters());
   parts.groups.all().CopyFromFirst(TensorsOf(parts.model.buffers()));
-  SlipstreamRank::Options options;
-  options.rank = parts.config.rank();
-  options.stops_at_bad_update = parts.config.on_nonfinite == NonFinite::kStop;
   const SlipstreamPlan& plan = *parts.plan->plan.slipstream;
   parts.memory.buffers = std::make_unique<SlipstreamBuffers>(parts.model);
-  parts.memory.rank.emplace(options, FirstState(parts.config, plan, parts.memory.start), Now());
+  parts.memory.Join(parts.config, FirstState(parts.config, plan, parts.memory.start));
 }
 
 }  // namespace
+
+void SlipstreamMemory::Join(const TrainerConfig& config, const RoundState& state) {
+  if (rank.has_value()) return rank->Rejoin(config.rank(), state, SteadyNow());
+  SlipstreamRank::Options options;
+  options.rank = config.rank();
+  options.stops_at_bad_update = config.on_nonfinite == NonFinite::kStop;
+  rank.emplace(options, state, SteadyNow());
+}
 
 Slipstream::Slipstream(const Parts& parts)
     : impl_([&parts] {
@@ -47,9 +52,9 @@ Slipstream::Slipstream(const Parts& parts)
         return std::make_unique<Impl>(parts);
       }()) {
   Impl& impl = *impl_;
-  const int64_t epoch = parts.plan->plan.epoch;
-  impl.progress.IsNew(epoch);
-  impl.progress.SetActive(epoch, steps_done());
+  impl.progress.SetActive(plan().epoch, steps_done());
+  impl.progress.IsNew(plan().epoch);
+  Prepare(parts.plan->plan);  // A generation may begin with another one.
   impl.thread = std::thread([&impl] { impl.Run(); });
 }
 
@@ -59,6 +64,8 @@ Slipstream::~Slipstream() {
     impl_->stopping = true;
   }
   impl_->thread.join();
+  const absl::MutexLock lock(&impl_->mu);
+  impl_->rank->DropStep();
 }
 
 void Slipstream::Impl::WaitForWord(int64_t seen, absl::Duration timeout) {
@@ -77,21 +84,21 @@ absl::StatusOr<Slipstream::Order> Slipstream::Next(
     {
       const absl::MutexLock lock(&impl.mu);
       if (impl.failure != nullptr) std::rethrow_exception(impl.failure);
-      order = impl.rank->NextCompute(Now());
+      order = impl.rank->NextCompute(SteadyNow());
       names = impl.rank->buffers();
       seen = impl.told;
       if (order.kind == ComputeOrder::Kind::kEnd && !impl.rank->fault().empty()) {
         return impl.Fault();
       }
     }
-    const absl::Time start = Now();
+    const absl::Time start = SteadyNow();
     switch (order.kind) {
       case ComputeOrder::Kind::kWait: {
         if (waits != order.wait) on_wait(order.wait);
         waits = order.wait;
         const absl::MutexLock lock(&impl.mu);
         impl.WaitForWord(seen, absl::InfiniteDuration());
-        const double seconds = absl::ToDoubleSeconds(Now() - start);
+        const double seconds = absl::ToDoubleSeconds(SteadyNow() - start);
         (*waits == ComputeOrder::Wait::kCap ? impl.figures.cap_wait_s
                                             : impl.figures.round_wait_s) += seconds;
         break;
@@ -99,7 +106,7 @@ absl::StatusOr<Slipstream::Order> Slipstream::Next(
       case ComputeOrder::Kind::kCopy: {
         impl.buffers.Copy(order.copy, names);
         const Impl::Telling telling(impl);
-        impl.rank->OnCopied(Now() - start);
+        impl.rank->OnCopied(SteadyNow() - start);
         break;
       }
       case ComputeOrder::Kind::kGradient:
@@ -161,7 +168,7 @@ void Slipstream::OnGradient(absl::Duration took, double loss) {
 
 void Slipstream::OnStopped() {
   const Impl::Telling telling(*impl_);
-  impl_->rank->OnStopped(Now());
+  impl_->rank->OnStopped(SteadyNow());
 }
 
 void Slipstream::Prepare(const TrainingPlan& plan) {

@@ -31,6 +31,7 @@
 #include "worker/trainer/core/slipstream/plan.h"
 #include "worker/trainer/core/slipstream/rank.h"
 #include "worker/trainer/core/slipstream/rank_steps.h"
+#include "worker/trainer/core/slipstream/round_state.h"
 #include "worker/trainer/figures.h"
 #include "worker/trainer/model/model.h"
 #include "worker/trainer/optimizer.h"
@@ -40,11 +41,16 @@ namespace paceline {
 
 // What a rank keeps of Slipstream from one generation of its job to the next.
 struct SlipstreamMemory {
+  // The rank is a member of the generation of `config`, in which the training goes on from `state`.
+  // If it has trained before: as SlipstreamRank::Rejoin.
+  void Join(const TrainerConfig& config, const RoundState& state);
+
   RankSteps start{1};  // Of a training that begins: the job's steps that a checkpoint has.
   // Unset, null: it has not trained with it.
   std::optional<SlipstreamRank> rank;
   std::unique_ptr<SlipstreamBuffers> buffers;
   SlipstreamFigures figures;
+  int64_t own_steps = 0;  // Since the training began; the caller's.
 };
 
 class Slipstream {
@@ -65,9 +71,11 @@ class Slipstream {
 
   // With a memory without a rank the training begins, or goes on from a checkpoint: collective; all
   // get the model of rank 0. In a mode of gradients the optimizer's state has to be the same on all
-  // ranks.
+  // ranks. Else the rank has joined the plan's generation (slipstream_meeting.h).
   explicit Slipstream(const Parts& parts);
-  // Joins the thread: after kEnd, after an error of Next, or when the groups have been aborted.
+  // Joins the thread: after kEnd, after an error of Next, or when the groups have been aborted. An
+  // update or gradient that was ordered and not told of is not made; the memory is fit for the next
+  // generation.
   ~Slipstream();
   Slipstream(const Slipstream&) = delete;
   Slipstream& operator=(const Slipstream&) = delete;

@@ -19,8 +19,8 @@
 
 namespace paceline {
 
-// Of a steady clock.
-inline absl::Time Now() {
+// Of a steady clock, for SlipstreamRank.
+inline absl::Time SteadyNow() {
   const auto since = std::chrono::steady_clock::now().time_since_epoch();
   return absl::UnixEpoch() + absl::FromChrono(since);
 }

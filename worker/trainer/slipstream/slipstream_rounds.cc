@@ -33,10 +33,10 @@ bool Slipstream::Impl::MakeNext() {
     const absl::MutexLock lock(&mu);
     while (true) {
       if (stopping) return false;
-      order = rank->NextComm(Now());
+      order = rank->NextComm(SteadyNow());
       if (order.kind == CommOrder::Kind::kEnd) return false;
       if (order.kind != CommOrder::Kind::kWait) break;
-      WaitForWord(told, order.until - Now());
+      WaitForWord(told, order.until - SteadyNow());
     }
     names = rank->buffers();
   }
@@ -69,14 +69,14 @@ void Slipstream::Impl::Exchange() {
   std::vector<double> numbers;
   {
     const absl::MutexLock lock(&mu);
-    numbers = rank->Numbers(Now());
+    numbers = rank->Numbers(SteadyNow());
   }
   at::Tensor sums = at::empty({static_cast<int64_t>(numbers.size())}, at::kDouble);
   double* const first = sums.mutable_data_ptr<double>();
   std::copy(numbers.begin(), numbers.end(), first);
   parts.plan->headers->SumFew(sums);
   const Telling telling(*this);
-  rank->OnExchanged(absl::MakeConstSpan(first, numbers.size()), Now());
+  rank->OnExchanged(absl::MakeConstSpan(first, numbers.size()), SteadyNow());
 }
 
 void Slipstream::Impl::Fill(CommOrder::Fill fill, const SlipstreamRank::Buffers& names) {
@@ -97,13 +97,13 @@ void Slipstream::Impl::Fill(CommOrder::Fill fill, const SlipstreamRank::Buffers&
 }
 
 void Slipstream::Impl::Reduce(const CommOrder::Payload& payload) {
-  const absl::Time start = Now();
+  const absl::Time start = SteadyNow();
   if (payload.model > 0) parts.plan->payloads->Sum(buffers.wire());
   if (payload.state > 0) parts.plan->payloads->Sum(state.Fill(payload.has_state));
   buffers.Synchronize();
   const Telling telling(*this);
-  figures.collective_s += absl::ToDoubleSeconds(Now() - start);
-  rank->OnReduced(Now());
+  figures.collective_s += absl::ToDoubleSeconds(SteadyNow() - start);
+  rank->OnReduced(SteadyNow());
 }
 
 void Slipstream::Impl::Apply(const CommOrder::Payload& payload) {
@@ -131,7 +131,7 @@ void Slipstream::Impl::Apply(const CommOrder::Payload& payload) {
   {
     const Telling telling(*this);
     const RoundSums sums = rank->sums();
-    outcome = rank->OnApplied(Now());
+    outcome = rank->OnApplied(SteadyNow());
     ++figures.rounds;
     figures.contributing_ranks += sums.active;
     if (sums.active > 0) figures.drift = std::sqrt(sums.squared_update / sums.active);

@@ -210,13 +210,15 @@ TEST(SlipstreamTest, AllRanksStopWithTheSameModelForWhatIsDue) {
   }
 }
 
-// Rank 3 computes one step for as long as the others need for 100 rounds.
+// Rank 3 computes one step for as long as the others need for 100 rounds: if they waited for it
+// there would be none. (What they wait in all depends on the machine, too.)
 TEST(SlipstreamTest, ASilentRankHoldsUpNobody) {
   RunRanks(SmallJob(4, 1500), [&](const TrainerConfig& config, Groups& groups) {
     SmallRank rank(config, groups, SmallPlan(1, Mode::kFree));
-    int waits = 0;
-    int64_t rounds = 0;
-    double waited = 0;
+    SlipstreamFigures before;
+    SlipstreamFigures after;
+    absl::Time start;
+    absl::Duration took;
     SmallRank::Hooks hooks;
     hooks.before_step = [&] {
       const SlipstreamFigures figures = rank.slipstream.figures();
@@ -228,22 +230,22 @@ TEST(SlipstreamTest, ASilentRankHoldsUpNobody) {
       }
       absl::SleepFor(absl::Milliseconds(2));
       if (rank.steps == 20) {
-        waits = rank.waits;
-        rounds = figures.rounds;
-        waited = figures.cap_wait_s + figures.round_wait_s;
-      }
-      if (figures.rounds >= rounds + 90 && rounds > 0 && waits >= 0) {
-        // What is left are moments: copies beside passes.
-        EXPECT_LT(figures.cap_wait_s + figures.round_wait_s - waited, 0.05);
-        waits = -1;
+        before = figures;
+        start = absl::Now();
+      } else if (before.rounds > 0 && after.rounds == 0 && figures.rounds >= before.rounds + 90) {
+        after = figures;
+        took = absl::Now() - start;
       }
     };
     EXPECT_TRUE(rank.Train(hooks).ok());
     if (config.rank() == 3) {
-      EXPECT_GT(rank.slipstream.figures().sent_updates, 20);
-    } else {
-      EXPECT_EQ(waits, -1) << "the rounds went on";
+      EXPECT_GT(rank.slipstream.figures().sent_updates, 20) << "it is back with its work";
+      return;
     }
+    EXPECT_GT(after.rounds, 0) << "the rounds went on";
+    const double waited =
+        after.cap_wait_s + after.round_wait_s - before.cap_wait_s - before.round_wait_s;
+    EXPECT_LT(waited, 0.5 * absl::ToDoubleSeconds(took));
   });
 }
 

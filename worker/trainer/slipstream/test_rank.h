@@ -97,10 +97,24 @@ inline std::vector<at::Tensor> CopyOf(const Model& model) {
   return copy;
 }
 
+// What a rank has over generations.
+struct SmallState {
+  explicit SmallState(const TrainerConfig& config)
+      : optimizer(MakeOptimizer(config.optimizer, TensorsOf(model.parameters()))) {}
+
+  SmallModel model;
+  std::unique_ptr<Optimizer> optimizer;
+  SlipstreamMemory memory;
+  int64_t steps = 0;
+};
+
 struct SmallRank {
   SmallRank(const TrainerConfig& config_in, Groups& groups, const TrainingPlan& plan)
+      : SmallRank(config_in, groups, plan, std::make_shared<SmallState>(config_in)) {}
+  SmallRank(const TrainerConfig& config_in, Groups& groups, const TrainingPlan& plan,
+            std::shared_ptr<SmallState> state_in)
       : config(config_in),
-        optimizer(MakeOptimizer(config.optimizer, TensorsOf(model.parameters()))),
+        state(std::move(state_in)),
         slipstream({config, groups, BuildFirstPlan(groups, config, plan), model, *optimizer,
                     control, memory}) {}
 
@@ -115,8 +129,7 @@ struct SmallRank {
   absl::Status Train(const Hooks& hooks) {
     const at::Tensor rate = MakeLearningRate(at::kCPU);
     while (true) {
-      const absl::StatusOr<Slipstream::Order> order =
-          slipstream.Next([this](ComputeOrder::Wait) { ++waits; });
+      const absl::StatusOr<Slipstream::Order> order = slipstream.Next([](ComputeOrder::Wait) {});
       if (!order.ok()) return order.status();
       if (order->kind == Slipstream::Order::Kind::kEnd) {
         last = *order;
@@ -157,12 +170,12 @@ struct SmallRank {
 
   const TrainerConfig& config;
   FakeControl control;
-  SmallModel model;
-  std::unique_ptr<Optimizer> optimizer;
-  SlipstreamMemory memory;
+  const std::shared_ptr<SmallState> state;
+  SmallModel& model = state->model;
+  std::unique_ptr<Optimizer>& optimizer = state->optimizer;
+  SlipstreamMemory& memory = state->memory;
+  int64_t& steps = state->steps;
   Slipstream slipstream;
-  int64_t steps = 0;
-  int waits = 0;
   Slipstream::Order last;  // kEnd.
 };
 

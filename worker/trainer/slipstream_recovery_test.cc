@@ -1,0 +1,131 @@
+// Real trainer processes with Slipstream of which some are lost, swapped or added while they train.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <cstdint>
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "worker/trainer/testing/fake_daemon.h"
+#include "worker/trainer/testing/recovery_test.h"
+
+namespace paceline {
+namespace {
+
+std::string Strategy(const std::string& mode) {
+  return absl::StrCat("strategy { slipstream { mode: SLIPSTREAM_", mode,
+                      " window { min_steps: 1 max_steps: 2 max_cap: 8 } } } log_every: 20 ");
+}
+
+class SlipstreamRecoveryTest : public RecoveryTest {
+ protected:
+  v1::JobSpec Recovering(int ranks, const std::string& changes, int spares = 0,
+                         int64_t steps = 400) const {
+    return RecoveringSpec(
+        ranks, "out",
+        absl::StrCat("steps: ", steps, " ", changes, "evaluation { every: 150 } data { eval: '",
+                     directory_, "/eval.shard' } "),
+        spares);
+  }
+
+  std::string Exported(size_t rank) const {
+    std::ostringstream bytes;
+    std::ifstream file(absl::StrCat(directory_, "/out/final.rank", rank, ".safetensors"),
+                       std::ios::binary);
+    EXPECT_TRUE(file.good()) << rank;
+    bytes << file.rdbuf();
+    return bytes.str();
+  }
+
+  // These trainers, by rank, end well, with one model that has learnt.
+  void ExpectGoodEnd(FakeDaemon& daemon, const std::vector<int>& trainers) const {
+    WaitForSuccess(daemon, trainers);
+    for (size_t rank = 1; rank < trainers.size(); ++rank) {
+      EXPECT_TRUE(Exported(rank) == Exported(0)) << "rank " << rank;
+    }
+    for (const int trainer : trainers) {
+      EXPECT_EQ(daemon.status(trainer).evaluation().step(), 400);
+      EXPECT_GT(daemon.status(trainer).evaluation().accuracy(), 0.9);
+    }
+  }
+
+  // Kills a rank, lets a spare take its place, and again with that one.
+  void LoseTwice(const std::string& changes) {
+    const auto daemon = MakeDaemon();
+    daemon->Launch(Recovering(3, changes, /*spares=*/2));
+    WaitUntilReady(*daemon, 3);
+    WaitUntilReady(*daemon, 4);
+    WaitForSteps(*daemon, 0, 60);
+    daemon->Signal(1, SIGKILL);
+    WaitForEnd(*daemon, 1);
+    daemon->SetMembers({{0, 3, 2}});
+    WaitUntilMet(*daemon);
+    const int64_t before = daemon->status(2).membership().step();
+    EXPECT_GT(before, 0) << "nothing begins anew";
+    WaitForSteps(*daemon, 3, 20);
+    daemon->Signal(0, SIGKILL);
+    WaitForEnd(*daemon, 0);
+    daemon->SetMembers({{4, 3, 2}});
+    ExpectGoodEnd(*daemon, {4, 3, 2});
+    EXPECT_GE(daemon->status(4).membership().step(), before);
+  }
+};
+
+TEST_F(SlipstreamRecoveryTest, FreeGoesOnWithoutALostRank) { LoseTwice(Strategy("FREE")); }
+
+TEST_F(SlipstreamRecoveryTest, DropGoesOnWithoutALostRank) {
+  LoseTwice(Strategy("DROP") + "optimizer { adamw {} learning_rate: 0.01 } ");
+}
+
+TEST_F(SlipstreamRecoveryTest, FewerRanksGoOn) {
+  const auto daemon = MakeDaemon();
+  daemon->Launch(Recovering(4, Strategy("FREE")));
+  WaitForSteps(*daemon, 0, 60);
+  daemon->Signal(2, SIGKILL);
+  WaitForEnd(*daemon, 2);
+  daemon->SetMembers({{0, 1, 3}});
+  ExpectGoodEnd(*daemon, {0, 1, 3});
+}
+
+TEST_F(SlipstreamRecoveryTest, ASpareTakesARankByAPlan) {
+  for (const char* mode : {"FREE", "DROP"}) {
+    const auto daemon = MakeDaemon();
+    daemon->Launch(Recovering(3, Strategy(mode), /*spares=*/1, /*steps=*/1000000));
+    WaitUntilReady(*daemon, 3);
+    WaitForSteps(*daemon, 0, 60);
+    FakeDaemon::Members members;
+    members.trainers = {3, 1, 2};
+    members.planned = true;
+    daemon->SetMembers(members);
+    WaitUntilMet(*daemon);
+    for (const int trainer : members.trainers) {
+      EXPECT_EQ(daemon->status(trainer).membership().error(), "");
+      EXPECT_GT(daemon->status(trainer).membership().step(), 0);
+    }
+    EXPECT_TRUE(daemon->status(0).membership().waiting());
+    WaitForSteps(*daemon, 3, 20);
+    for (int trainer = 0; trainer < 4; ++trainer) daemon->Stop(trainer);
+    WaitForSuccess(*daemon, {0, 1, 2, 3});
+  }
+}
+
+TEST_F(SlipstreamRecoveryTest, ARankIsLostWhileAnotherStalls) {
+  const auto daemon = MakeDaemon();
+  daemon->Launch(Recovering(3,
+                            Strategy("FREE") + "allow_chaos: true chaos { rank: 1 step: 30 kind: "
+                                               "SLEEP seconds: 2 } ",
+                            /*spares=*/1));
+  WaitUntilReady(*daemon, 3);
+  WaitForSteps(*daemon, 0, 100);
+  daemon->Signal(2, SIGKILL);
+  WaitForEnd(*daemon, 2);
+  daemon->SetMembers({{0, 1, 3}});
+  ExpectGoodEnd(*daemon, {0, 1, 3});
+}
+
+}  // namespace
+}  // namespace paceline
