@@ -11,6 +11,7 @@ namespace {
 
 // As a rank's (worker/trainer/core/slipstream/rank_comm.cc).
 constexpr double kStepsToFirstPoll = 0.5;
+constexpr double kStepsToARound = 2;
 
 }  // namespace
 
@@ -36,10 +37,17 @@ void GradientRounds::Begin(int rank, double at_s) {
   self.late = false;
 }
 
+// Between two rounds a rank waits for the next one, unless it takes too long.
 void GradientRounds::Drop(int rank, double at_s) {
   ++dropped_;
-  ++ranks_[static_cast<size_t>(rank)].misses;
-  Begin(rank, at_s);
+  Rank& self = ranks_[static_cast<size_t>(rank)];
+  ++self.misses;
+  const double step_s = steps_.typical_s();
+  const double grace_s = absl::ToDoubleSeconds(Quorum::Grace(absl::Seconds(step_s)));
+  const double since_s = at_s - now_s_;
+  const bool waits = !waits_for_all_ && steps_.median_s(rank) <= step_s + grace_s &&
+                     grace_s < since_s && since_s < kStepsToARound * step_s;
+  Begin(rank, waits ? now_s_ + kStepsToARound * step_s : at_s);
 }
 
 void GradientRounds::DropLate(double until_s) {
@@ -63,6 +71,15 @@ int GradientRounds::ReadyAt(double at_s) const {
   }));
 }
 
+int GradientRounds::ComingAt(double at_s) const {
+  const absl::Duration step = absl::Seconds(steps_.typical_s());
+  const double longest_s = absl::ToDoubleSeconds(step + Quorum::Grace(step));
+  return static_cast<int>(std::count_if(ranks_.begin(), ranks_.end(), [&](const Rank& rank) {
+    return !rank.late && rank.begin_s <= at_s && at_s < rank.end_s &&
+           at_s < rank.begin_s + longest_s;
+  }));
+}
+
 GradientRounds::Poll GradientRounds::PollUntilMade() {
   if (waits_for_all_) {
     double last_s = 0;
@@ -78,8 +95,8 @@ GradientRounds::Poll GradientRounds::PollUntilMade() {
     DropLate(poll.told_s);
     const bool time_is_up = quorum.TimeIsUp(start + absl::Seconds(poll.told_s), step);
     poll.done_s = Join(poll.told_s) + costs_.header_s;
-    if (quorum.Poll(ReadyAt(poll.told_s), time_is_up ? steps_.ranks() : 0, waits_for_all_,
-                    start + absl::Seconds(poll.done_s))) {
+    if (quorum.Poll(ReadyAt(poll.told_s), ComingAt(poll.told_s), time_is_up ? steps_.ranks() : 0,
+                    waits_for_all_, start + absl::Seconds(poll.done_s))) {
       return poll;
     }
     poll.told_s = poll.done_s + absl::ToDoubleSeconds(Quorum::Pause(step));
@@ -91,6 +108,11 @@ void GradientRounds::Play() {
   now_s_ = Join(poll.done_s + costs_.pass_s) + costs_.reduce_s + costs_.pass_s;
   for (int rank = 0; rank < steps_.ranks(); ++rank) {
     Rank& self = ranks_[static_cast<size_t>(rank)];
+    if (self.begin_s > now_s_) {  // It has waited for this.
+      --self.begun;
+      Begin(rank, now_s_);
+      continue;
+    }
     if (self.IsOffered() && self.end_s <= poll.told_s) {
       ++used_;
       self.misses = 0;

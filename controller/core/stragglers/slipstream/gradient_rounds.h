@@ -47,6 +47,7 @@ class GradientRounds {
   // When all ranks take part that are to from then on.
   double Join(double at_s) const;
   int ReadyAt(double at_s) const;
+  int ComingAt(double at_s) const;
   Poll PollUntilMade();
 
   const OwnSteps& steps_;

@@ -28,6 +28,7 @@ OwnSteps::OwnSteps(const OwnTimes& times, double freezing_share)
     const auto middle = sorted.begin() + steps_ / 2;
     std::nth_element(sorted.begin(), middle, sorted.end());
     const double median = *middle;
+    medians_.push_back(median);
     typical_speeds += 1 / median;
     speeds += steps_ / std::accumulate(begin, begin + steps_, 0.0);
     if (frozen_.empty()) continue;

@@ -34,6 +34,7 @@ class OwnSteps {
   int steps() const { return steps_; }  // Measured of each rank.
   OwnStep At(int rank, int64_t step) const;
 
+  double median_s(int rank) const { return medians_[static_cast<size_t>(rank)]; }
   // Of a step without a stall: by the mean speed of the ranks' medians.
   double typical_s() const { return typical_s_; }
   // Of a step of the job (as many steps of ranks as there are ranks) if each rank paid for its own
@@ -45,8 +46,9 @@ class OwnSteps {
 
   const int ranks_;
   const int steps_;
-  std::vector<float> own_;     // [rank * steps_ + step].
-  std::vector<float> frozen_;  // The same; empty: none freezes.
+  std::vector<float> own_;       // [rank * steps_ + step].
+  std::vector<float> frozen_;    // The same; empty: none freezes.
+  std::vector<double> medians_;  // By rank.
   double typical_s_ = 0;
   double ideal_s_ = 0;
 };

@@ -13,6 +13,7 @@ enum Field {
   kActive,
   kReady,
   kStale,
+  kComing,
   kTimeIsUp,
   kExcluded,
   kExcludedRank,
@@ -99,6 +100,7 @@ std::vector<double> HeaderNumbers(const RoundHeader& header, int rank) {
   writer.Set(kActive, header.steps > 0 ? 1 : 0);
   writer.Set(kReady, header.ready ? 1 : 0);
   writer.Set(kStale, header.stale ? 1 : 0);
+  writer.Set(kComing, header.coming ? 1 : 0);
   writer.Set(kTimeIsUp, header.time_is_up ? 1 : 0);
   writer.SetFlag(kExcluded, header.excluded, rank);
   writer.SetFlag(kFault, header.fault, rank);
@@ -129,6 +131,7 @@ RoundSums ReadHeaderSums(absl::Span<const double> sums, int ranks) {
   result.active = reader.Count(kActive);
   result.ready = reader.Count(kReady);
   result.stale = reader.Count(kStale);
+  result.coming = reader.Count(kComing);
   result.time_is_up = reader.Count(kTimeIsUp);
   result.excluded = reader.Count(kExcluded);
   result.excluded_rank = reader.Who(kExcluded);

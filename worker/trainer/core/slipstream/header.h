@@ -30,6 +30,7 @@ struct RoundHeader {
   int64_t steps = 0;        // Rank-steps in the update that it sends in this round.
   bool ready = false;       // Its gradient may be used,
   bool stale = false;       // and is late.
+  bool coming = false;      // One in time is being made, and not overdue.
   bool time_is_up = false;  // It votes for a round without those that are not ready.
   bool excluded = false;    // Its update or gradient is not finite, and left out.
   bool fault = false;       // It cannot go on; nobody shall.
@@ -53,6 +54,7 @@ struct RoundSums {
   int active = 0;  // Ranks whose steps are > 0.
   int ready = 0;
   int stale = 0;
+  int coming = 0;
   int time_is_up = 0;
   int excluded = 0;
   int excluded_rank = -1;

@@ -31,12 +31,14 @@ TEST(HeaderTest, CountsRanksAndTheirSteps) {
   headers[1].ready = headers[3].ready = true;
   headers[3].stale = true;
   headers[1].time_is_up = true;
+  headers[0].coming = headers[1].coming = headers[2].coming = true;
   const RoundSums sums = Sum(headers);
   EXPECT_EQ(sums.steps, 5);
   EXPECT_EQ(sums.active, 2);
   EXPECT_EQ(sums.ready, 2);
   EXPECT_EQ(sums.stale, 1);
   EXPECT_EQ(sums.time_is_up, 1);
+  EXPECT_EQ(sums.coming, 3);
 }
 
 TEST(HeaderTest, OneRankWithAFlagIsNamedSeveralAreCounted) {

@@ -7,6 +7,8 @@ namespace paceline {
 SlipstreamRank::SlipstreamRank(const Options& options, const RoundState& state, absl::Time now)
     : options_(options),
       state_(state),
+      version_since_(now),
+      step_began_(now),
       next_at_(now),
       round_began_(now),
       reduce_began_(now),
@@ -65,6 +67,8 @@ void SlipstreamRank::Rejoin(int rank, const RoundState& theirs, absl::Time now) 
   }
   options_.rank = rank;
   phase_ = Phase::kIdle;
+  version_since_ = now;
+  sums_ = RoundSums();
   next_at_ = now + state_.window.Length(state_.plan.window);
   after_stop_ = false;
   updates_at_finish_ = updates_;

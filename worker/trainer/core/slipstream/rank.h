@@ -185,7 +185,9 @@ class SlipstreamRank {
     return phase_ == Phase::kFilling || (Phase::kDecided <= phase_ && phase_ <= Phase::kApplying);
   }
   ComputeOrder NextLocal(absl::Time now);
-  ComputeOrder NextGradient();
+  ComputeOrder NextGradient(absl::Time now);
+  bool WaitsForTheOthers(absl::Time now) const;
+  bool IsComing(absl::Time now) const;
   ComputeOrder Copy(ComputeOrder::Copy copy);
   bool Stops(absl::Time now) const;
   bool HasStopped() const;
@@ -221,10 +223,12 @@ class SlipstreamRank {
   int64_t ref_version_ = 0;       // Of the z that ref is built on,
   int64_t x_version_ = 0;         // that x was last made from, in modes of gradients,
   int64_t gradient_version_ = 0;  // and that the latest gradient is of.
+  absl::Time version_since_;      // The end of the latest round, or stop.
   bool needs_reset_ = false;
 
   // Compute thread.
   bool computing_ = false;
+  absl::Time step_began_;  // Of a gradient.
   bool copying_ = false;
   ComputeOrder::Copy copy_ = ComputeOrder::Copy::kPublish;
   bool offered_ = false;  // A gradient that may be used, or waits for the round to finish.

@@ -120,6 +120,12 @@ void SlipstreamRank::OnFilled(double squared) {
   }
 }
 
+bool SlipstreamRank::IsComing(absl::Time now) const {
+  if (local() || !computing_ || gradient_version_ != version_) return false;
+  const absl::Duration step = state_.window.step();
+  return step == absl::ZeroDuration() || now - step_began_ < step + Quorum::Grace(step);
+}
+
 std::vector<double> SlipstreamRank::Numbers(absl::Time now) {
   if (phase_ == Phase::kRollCall) {
     return RollCallNumbers(hash_.value_or(0), options_.rank, state_.ranks());
@@ -132,6 +138,7 @@ std::vector<double> SlipstreamRank::Numbers(absl::Time now) {
   RoundHeader header;
   header.ready = offered_;
   header.stale = offered_ && gradient_version_ != version_;
+  header.coming = IsComing(now);
   header.steps = local() ? in_flight_ : offered_ ? 1 : 0;
   header.squared_update = local() ? squared_update_ : offered_ ? squared_gradient_ : 0;
   header.time_is_up = !local() && quorum_.TimeIsUp(now, state_.window.step());
@@ -184,7 +191,7 @@ void SlipstreamRank::OnExchanged(absl::Span<const double> sums, absl::Time now) 
     phase_ = Phase::kRollCall;
     return;
   }
-  if (!local() && !quorum_.Poll(sums_.ready, sums_.time_is_up,
+  if (!local() && !quorum_.Poll(sums_.ready, sums_.coming, sums_.time_is_up,
                                 state_.plan.mode == SlipstreamMode::kSync, now)) {
     phase_ = Phase::kIdle;
     next_at_ = now + Quorum::Pause(state_.window.step());
@@ -253,6 +260,7 @@ RoundOutcome SlipstreamRank::OnApplied(absl::Time now) {
   TakeSent();
   if (included_) SetGradientUsed();
   if (payload_.model > 0) ++version_;
+  version_since_ = now;
   state_ = next_state_;
   if (!was_local && local()) {
     needs_reset_ = true;
@@ -288,6 +296,7 @@ absl::Time SlipstreamRank::NextRoundAt(absl::Time now) const {
 
 void SlipstreamRank::OnStopped(absl::Time now) {
   phase_ = Phase::kIdle;
+  version_since_ = now;
   next_at_ = NextRoundAt(now);
   after_stop_ = true;
 }

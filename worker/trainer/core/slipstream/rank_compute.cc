@@ -5,10 +5,17 @@
 
 namespace paceline {
 
+namespace {
+
+// A round that takes longer is not waited for.
+constexpr double kStepsToARound = 2;
+
+}  // namespace
+
 using Kind = ComputeOrder::Kind;
 
 ComputeOrder SlipstreamRank::NextCompute(absl::Time now) {
-  return local() ? NextLocal(now) : NextGradient();
+  return local() ? NextLocal(now) : NextGradient(now);
 }
 
 ComputeOrder SlipstreamRank::Copy(ComputeOrder::Copy copy) {
@@ -57,14 +64,27 @@ ComputeOrder SlipstreamRank::NextLocal(absl::Time now) {
   return {Kind::kUpdate, {}, {}};
 }
 
-ComputeOrder SlipstreamRank::NextGradient() {
+// A rank that comes back from a stall in the middle of a round would be late in this one and, as
+// its steps begin in the middle, in all that follow. So it begins with the next one, if that comes:
+// others make it, and soon. One that is slower than the others is late in any case.
+bool SlipstreamRank::WaitsForTheOthers(absl::Time now) const {
+  if (state_.plan.mode != SlipstreamMode::kDrop) return false;
+  const absl::Duration step = state_.window.step();
+  const absl::Duration grace = Quorum::Grace(step);
+  const absl::Duration since = now - version_since_;
+  return step_.median() <= step + grace && grace < since && since < kStepsToARound * step &&
+         quorum_.IsMajority(sums_.ready + sums_.coming);
+}
+
+ComputeOrder SlipstreamRank::NextGradient(absl::Time now) {
   // A gradient at a model that is about to change would be late.
-  if (!stands() && (offered_ || is_decided())) {
+  if (!stands() && (offered_ || is_decided() || WaitsForTheOthers(now))) {
     return {Kind::kWait, {}, ComputeOrder::Wait::kRound};
   }
   if (x_version_ != version_) return Copy(ComputeOrder::Copy::kLoad);
   if (stands()) return {phase_ == Phase::kEnded ? Kind::kEnd : Kind::kStop, {}, {}};
   computing_ = true;
+  step_began_ = now;
   gradient_version_ = x_version_;
   return {Kind::kGradient, {}, {}};
 }
