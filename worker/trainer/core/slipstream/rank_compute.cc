@@ -78,10 +78,13 @@ bool SlipstreamRank::WaitsForTheOthers(absl::Time now) const {
 
 ComputeOrder SlipstreamRank::NextGradient(absl::Time now) {
   // A gradient at a model that is about to change would be late.
-  if (!stands() && (offered_ || is_decided() || WaitsForTheOthers(now))) {
+  if (!stands() && (offered_ || is_decided())) {
     return {Kind::kWait, {}, ComputeOrder::Wait::kRound};
   }
-  if (x_version_ != version_) return Copy(ComputeOrder::Copy::kLoad);
+  if (x_version_ != version_) {
+    if (!stands() && WaitsForTheOthers(now)) return {Kind::kWait, {}, ComputeOrder::Wait::kRound};
+    return Copy(ComputeOrder::Copy::kLoad);
+  }
   if (stands()) return {phase_ == Phase::kEnded ? Kind::kEnd : Kind::kStop, {}, {}};
   computing_ = true;
   step_began_ = now;

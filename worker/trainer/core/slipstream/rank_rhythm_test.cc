@@ -78,6 +78,13 @@ TEST_F(RankRhythmTest, WhoIsLateByLittleBeginsAtOnce) {
   BeginGradient();
 }
 
+TEST_F(RankRhythmTest, WhoHasLoadedTheModelBeginsHoweverLongThatTook) {
+  StartAndMakeARound(kTestStep, kTestStep);
+  EXPECT_EQ(CopyNext(), Copy::kLoad);
+  now_ += 0.5 * kTestStep;
+  EXPECT_EQ(NextCompute().kind, Compute::kGradient);
+}
+
 TEST_F(RankRhythmTest, NobodyWaitsForARoundThatDoesNotCome) {
   StartAndMakeARound(kTestStep, kTestStep);
   MissARound(0.5 * kTestStep);
