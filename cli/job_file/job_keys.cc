@@ -163,7 +163,7 @@ const std::vector<JobKey>& JobKeys() {
        "From one round to the next, at least.", true},
       {"strategy.window.max_steps", T::kInteger, "steps", "64, or min_steps if that is more", "min_steps to 2147483647", "16",
        "From one round to the next, at most.", true},
-      {"strategy.window.max_cap", T::kInteger, "steps", "4 times max_steps", "1 to 2147483647", "64",
+      {"strategy.window.max_cap", T::kInteger, "steps", "4 times max_steps", "max_steps to 2147483647", "64",
        "So far a rank may be ahead of the last finished round, at most.", true},
       {"gradient_format", T::kChoice, "", "fp32", "fp32, fp16, bf16, int8", "bf16",
        "Number format in which gradients travel; int8 is for parameters only."},

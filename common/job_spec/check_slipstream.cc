@@ -17,7 +17,12 @@ void CheckWindow(const v1::SlipstreamWindow& window, ProblemList& problems) {
     problems.Add(at + "max_steps", StrCat("is ", window.max_steps(), "; allowed is min_steps (",
                                           window.min_steps(), ") and more"));
   }
-  problems.CheckSize(at + "max_cap", window.max_cap());
+  const bool cap = problems.CheckSize(at + "max_cap", window.max_cap());
+  if (max && cap && window.max_cap() < window.max_steps()) {
+    problems.Add(at + "max_cap", StrCat("is ", window.max_cap(), "; allowed is max_steps (",
+                                        window.max_steps(), ") and more: ranks would wait for the "
+                                        "end of longer windows"));
+  }
 }
 
 void CheckStrategyFields(const v1::Strategy& strategy, ProblemList& problems) {
@@ -50,6 +55,11 @@ void CheckStrategyFields(const v1::Strategy& strategy, ProblemList& problems) {
 void CheckSlipstream(const v1::JobSpec& spec, ProblemList& problems) {
   if (!spec.strategy().has_slipstream()) return;
   CheckStrategyFields(spec.strategy(), problems);
+  if (spec.device() == v1::CUDA) {
+    problems.Add("device",
+                 "is cuda; strategy slipstream runs on cpu only: its two threads would share one "
+                 "stream, and GPUs wait for each other in every round");
+  }
   if (spec.gradient_format() == v1::WIRE_FORMAT_FP16 ||
       spec.gradient_format() == v1::WIRE_FORMAT_BF16) {
     problems.Add("gradient_format",

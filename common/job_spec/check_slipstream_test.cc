@@ -55,8 +55,8 @@ TEST(SlipstreamDefaultsTest, BoundsOfTheWindowFollowEachOther) {
   EXPECT_THAT(filled(""), ElementsAre(1, 64, 256));
   EXPECT_THAT(filled("max_steps: 8"), ElementsAre(1, 8, 32));
   EXPECT_THAT(filled("min_steps: 100"), ElementsAre(100, 100, 400));
-  EXPECT_THAT(filled("max_cap: 3"), ElementsAre(1, 64, 3));
-  EXPECT_THAT(filled("max_steps: 2147483647"), ElementsAre(1, 2147483647, 2147483644));
+  EXPECT_THAT(filled("max_cap: 100"), ElementsAre(1, 64, 100));
+  EXPECT_THAT(filled("max_steps: 2147483647"), ElementsAre(1, 2147483647, 2147483647));
 }
 
 TEST(CheckSlipstreamTest, SoundStrategiesAreAccepted) {
@@ -91,6 +91,12 @@ TEST(CheckSlipstreamTest, WindowEndsWhereItBeginsOrLater) {
                           "more"));
 }
 
+TEST(CheckSlipstreamTest, TheCapIsNotBelowTheWindow) {
+  EXPECT_THAT(Problems(Spec("slipstream { window { max_cap: 8 } }")),
+              ElementsAre("strategy.slipstream.window.max_cap is 8; allowed is max_steps (64) and "
+                          "more: ranks would wait for the end of longer windows"));
+}
+
 TEST(CheckSlipstreamTest, StateIsAveragedWhereAllStop) {
   EXPECT_THAT(Problems(Spec("slipstream {} optimizer_state: OPTIMIZER_STATE_AVERAGE")),
               ElementsAre("strategy.optimizer_state is average; it needs mode pause instead of "
@@ -110,8 +116,11 @@ TEST(CheckSlipstreamTest, WhatDoesNotGoWithItIsRefusedAtOnce) {
   EXPECT_THAT(Problems(Spec("slipstream {}", "recovery { max_failures: 3 }")), ElementsAre());
   v1::JobSpec spec = Spec("slipstream {}", "device: CUDA cuda_graph: true");
   spec.set_ranks(1);
-  EXPECT_THAT(Problems(spec), ElementsAre("cuda_graph is true; strategy slipstream has no steps "
-                                          "that are all alike"));
+  EXPECT_THAT(Problems(spec),
+              ElementsAre("device is cuda; strategy slipstream runs on cpu only: its two threads "
+                          "would share one stream, and GPUs wait for each other in every round",
+                          "cuda_graph is true; strategy slipstream has no steps that are all "
+                          "alike"));
   spec = Spec("slipstream {}");
   spec.mutable_model()->mutable_resnet18()->set_sync_batchnorm(true);
   EXPECT_THAT(Problems(spec),

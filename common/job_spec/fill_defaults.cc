@@ -113,7 +113,7 @@ void FillSlipstream(bool adamw, v1::Slipstream* slipstream) {
   if (window->min_steps() == 0) window->set_min_steps(1);
   if (window->max_steps() == 0) window->set_max_steps(std::max<int64_t>(64, window->min_steps()));
   if (window->max_cap() == 0) {
-    window->set_max_cap(4 * std::min<int64_t>(window->max_steps(), INT32_MAX / 4));
+    window->set_max_cap(std::min<int64_t>(4 * int64_t{window->max_steps()}, INT32_MAX));
   }
 }
 

@@ -46,7 +46,9 @@ JobStrategy FromProto(const v1::Strategy& strategy) {
   out.warmup_steps = strategy.warmup_steps();
   out.gradient_group_size = strategy.gradient_group_size();
   out.has_mode = strategy.has_slipstream();
-  out.own_pace = strategy.has_slipstream() && strategy.slipstream().mode() != v1::SLIPSTREAM_SYNC;
+  out.own_pace =
+      strategy.has_slipstream() && (strategy.slipstream().mode() == v1::SLIPSTREAM_FREE ||
+                                    strategy.slipstream().mode() == v1::SLIPSTREAM_DROP);
   return out;
 }
 

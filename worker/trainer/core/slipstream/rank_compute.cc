@@ -141,6 +141,7 @@ void SlipstreamRank::OnGradient(double squared, absl::Duration took, double loss
       SetFault("its gradient is not finite");
     } else {
       excluded_ = true;
+      x_version_ = -1;  // Its running statistics are no better.
     }
   } else {
     offered_ = true;

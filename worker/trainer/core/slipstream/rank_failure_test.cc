@@ -21,6 +21,12 @@ constexpr double kBad = std::numeric_limits<double>::infinity();
 
 using RankFailureTest = RankTest;
 
+TEST_F(RankTest, AfterABadGradientTheModelIsLoadedAnew) {
+  Start(Mode::kSync, /*stops_at_bad_update=*/false);
+  Step(kBad);
+  EXPECT_EQ(CopyNext(), Copy::kLoad) << "its running statistics may be bad as well";
+}
+
 TEST_F(RankFailureTest, ABadUpdateStopsAllAndNamesTheRank) {
   Start(Mode::kFree);
   Step();
