@@ -308,10 +308,10 @@ TEST_F(TrainingPlansTest, ModeChangesWhileTheJobTrainsAlsoOverARestart) {
   }
   job = ReportAndWait(2, 30);
   EXPECT_EQ(job.plan().active_epoch(), 2);
-  ASSERT_TRUE(ChangeMode("mode: SLIPSTREAM_DROP window { max_cap: 5 }", "r3", &job).ok());
+  ASSERT_TRUE(ChangeMode("mode: SLIPSTREAM_DROP window { max_cap: 500 }", "r3", &job).ok());
   EXPECT_EQ(job.plan().strategy().optimizer_state(), v1::OPTIMIZER_STATE_LOCAL);
   EXPECT_EQ(job.plan().strategy().slipstream().window().max_steps(), 64) << "the default";
-  EXPECT_EQ(job.plan().strategy().slipstream().window().max_cap(), 5);
+  EXPECT_EQ(job.plan().strategy().slipstream().window().max_cap(), 500);
 }
 
 TEST_F(TrainingPlansTest, ModesThatCannotBeAreRefused) {

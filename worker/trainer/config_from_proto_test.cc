@@ -252,6 +252,7 @@ TEST(ConfigFromProtoTest, LlamaArrivesWithAllSizes) {
 
 TEST(ConfigFromProtoTest, SlipstreamArrives) {
   v1::TrainerConfig proto = Parse(kWhole);
+  proto.mutable_spec()->clear_device();
   proto.mutable_spec()->clear_strategy();
   proto.mutable_spec()->clear_gradient_format();
   proto.mutable_spec()->mutable_strategy()->mutable_slipstream();
