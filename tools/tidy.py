@@ -36,9 +36,10 @@ FLAGS = [
     "-DSPDLOG_SHARED_LIB", "-DSPDLOG_COMPILED_LIB", "-DSPDLOG_FMT_EXTERNAL",
 ]
 TORCH_FLAGS = [
-    "-DUSE_DISTRIBUTED", "-DUSE_C10D_GLOO", "-isystem", f"{SITE}/torch/include",
+    "-DUSE_DISTRIBUTED", "-DUSE_C10D_GLOO", "-DUSE_C10D_NCCL", "-isystem", f"{SITE}/torch/include",
     "-isystem", f"{SITE}/torch/include/torch/csrc/api/include",
     "-isystem", "third_party/gloo_stub",
+    *(flag for path in glob.glob(f"{SITE}/nvidia/*/include") for flag in ("-isystem", path)),
 ]
 OUR_CODE = r"(^|/)(bench|cli|common|controller|tests|worker)/.*\.(h|cc)$"
 INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)

@@ -19,9 +19,10 @@ void CheckWindow(const v1::SlipstreamWindow& window, ProblemList& problems) {
   }
   const bool cap = problems.CheckSize(at + "max_cap", window.max_cap());
   if (max && cap && window.max_cap() < window.max_steps()) {
-    problems.Add(at + "max_cap", StrCat("is ", window.max_cap(), "; allowed is max_steps (",
-                                        window.max_steps(), ") and more: ranks would wait for the "
-                                        "end of longer windows"));
+    problems.Add(at + "max_cap",
+                 StrCat("is ", window.max_cap(), "; allowed is max_steps (", window.max_steps(),
+                        ") and more: ranks would wait for the "
+                        "end of longer windows"));
   }
 }
 
