@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "worker/trainer/comm/make_equal.h"
 #include "worker/trainer/comm/training_plan.h"
-#include "worker/trainer/slipstream/slipstream_impl.h"
+#include "worker/trainer/slipstream/slipstream_shared.h"
 
 namespace paceline {
 namespace {
@@ -47,48 +47,48 @@ void SlipstreamMemory::Join(const TrainerConfig& config, const RoundState& state
 }
 
 Slipstream::Slipstream(const Parts& parts)
-    : impl_([&parts] {
+    : shared_([&parts] {
         if (!parts.memory.rank.has_value()) Begin(parts);
-        return std::make_unique<Impl>(parts);
+        return std::make_unique<Shared>(parts);
       }()) {
-  Impl& impl = *impl_;
-  impl.progress.SetActive(plan().epoch, steps_done());
-  impl.progress.IsNew(plan().epoch);
+  Shared& shared = *shared_;
+  shared.progress.SetActive(plan().epoch, steps_done());
+  shared.progress.IsNew(plan().epoch);
   Prepare(parts.plan->plan);  // A generation may begin with another one.
-  impl.thread = std::thread([&impl] { impl.Run(); });
+  shared.thread = std::thread([&shared] { shared.Run(); });
 }
 
 Slipstream::~Slipstream() {
   {
-    const Impl::Telling telling(*impl_);
-    impl_->stopping = true;
+    const Shared::Telling telling(*shared_);
+    shared_->stopping = true;
   }
-  impl_->thread.join();
-  const absl::MutexLock lock(&impl_->mu);
-  impl_->rank->DropStep();
+  shared_->thread.join();
+  const absl::MutexLock lock(&shared_->mu);
+  shared_->rank->DropStep();
 }
 
-void Slipstream::Impl::WaitForWord(int64_t seen, absl::Duration timeout) {
+void Slipstream::Shared::WaitForWord(int64_t seen, absl::Duration timeout) {
   const auto has_word = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) { return told != seen; };
   mu.AwaitWithTimeout(absl::Condition(&has_word), timeout);
 }
 
 absl::StatusOr<Slipstream::Order> Slipstream::Next(
     const std::function<void(ComputeOrder::Wait)>& on_wait) {
-  Impl& impl = *impl_;
+  Shared& shared = *shared_;
   std::optional<ComputeOrder::Wait> waits;
   while (true) {
     ComputeOrder order;
     SlipstreamRank::Buffers names;
     int64_t seen = 0;
     {
-      const absl::MutexLock lock(&impl.mu);
-      if (impl.failure != nullptr) std::rethrow_exception(impl.failure);
-      order = impl.rank->NextCompute(SteadyNow());
-      names = impl.rank->buffers();
-      seen = impl.told;
-      if (order.kind == ComputeOrder::Kind::kEnd && !impl.rank->fault().empty()) {
-        return impl.Fault();
+      const absl::MutexLock lock(&shared.mu);
+      if (shared.failure != nullptr) std::rethrow_exception(shared.failure);
+      order = shared.rank->NextCompute(SteadyNow());
+      names = shared.rank->buffers();
+      seen = shared.told;
+      if (order.kind == ComputeOrder::Kind::kEnd && !shared.rank->fault().empty()) {
+        return shared.Fault();
       }
     }
     const absl::Time start = SteadyNow();
@@ -96,33 +96,33 @@ absl::StatusOr<Slipstream::Order> Slipstream::Next(
       case ComputeOrder::Kind::kWait: {
         if (waits != order.wait) on_wait(order.wait);
         waits = order.wait;
-        const absl::MutexLock lock(&impl.mu);
-        impl.WaitForWord(seen, absl::InfiniteDuration());
+        const absl::MutexLock lock(&shared.mu);
+        shared.WaitForWord(seen, absl::InfiniteDuration());
         const double seconds = absl::ToDoubleSeconds(SteadyNow() - start);
-        (*waits == ComputeOrder::Wait::kCap ? impl.figures.cap_wait_s
-                                            : impl.figures.round_wait_s) += seconds;
+        (*waits == ComputeOrder::Wait::kCap ? shared.figures.cap_wait_s
+                                            : shared.figures.round_wait_s) += seconds;
         break;
       }
       case ComputeOrder::Kind::kCopy: {
-        impl.buffers.Copy(order.copy, names);
-        const Impl::Telling telling(impl);
-        impl.rank->OnCopied(SteadyNow() - start);
+        shared.buffers.Copy(order.copy, names);
+        const Shared::Telling telling(shared);
+        shared.rank->OnCopied(SteadyNow() - start);
         break;
       }
       case ComputeOrder::Kind::kGradient:
-        impl.buffers.DropGradients();
+        shared.buffers.DropGradients();
         [[fallthrough]];
       case ComputeOrder::Kind::kUpdate:
       case ComputeOrder::Kind::kStop:
       case ComputeOrder::Kind::kEnd: {
-        const absl::MutexLock lock(&impl.mu);
-        return impl.Describe(order.kind);
+        const absl::MutexLock lock(&shared.mu);
+        return shared.Describe(order.kind);
       }
     }
   }
 }
 
-Slipstream::Order Slipstream::Impl::Describe(ComputeOrder::Kind kind) const {
+Slipstream::Order Slipstream::Shared::Describe(ComputeOrder::Kind kind) const {
   Order order;
   const RoundState& round = rank->state();
   order.ahead = rank->updates() - rank->sent_updates() - rank->lost_updates();
@@ -147,68 +147,68 @@ Slipstream::Order Slipstream::Impl::Describe(ComputeOrder::Kind kind) const {
   return order;
 }
 
-absl::Status Slipstream::Impl::Fault() const {
+absl::Status Slipstream::Shared::Fault() const {
   const std::vector<int>& ranks = rank->fault_ranks();
   const bool own = std::find(ranks.begin(), ranks.end(), parts.config.rank()) != ranks.end();
   return own ? absl::InternalError(rank->fault()) : absl::UnavailableError(rank->fault());
 }
 
 void Slipstream::OnUpdated(absl::Duration took, double loss) {
-  const Impl::Telling telling(*impl_);
-  impl_->rank->OnStepped(took, loss);
-  ++impl_->figures.steps;
+  const Shared::Telling telling(*shared_);
+  shared_->rank->OnStepped(took, loss);
+  ++shared_->figures.steps;
 }
 
 void Slipstream::OnGradient(absl::Duration took, double loss) {
-  const double squared = impl_->buffers.SquaredGradient();
-  const Impl::Telling telling(*impl_);
-  impl_->rank->OnGradient(squared, took, loss);
-  ++impl_->figures.steps;
+  const double squared = shared_->buffers.SquaredGradient();
+  const Shared::Telling telling(*shared_);
+  shared_->rank->OnGradient(squared, took, loss);
+  ++shared_->figures.steps;
 }
 
 void Slipstream::OnStopped() {
-  const Impl::Telling telling(*impl_);
-  impl_->rank->OnStopped(SteadyNow());
+  const Shared::Telling telling(*shared_);
+  shared_->rank->OnStopped(SteadyNow());
 }
 
 void Slipstream::Prepare(const TrainingPlan& plan) {
-  PlanProgress& progress = impl_->progress;
+  PlanProgress& progress = shared_->progress;
   if (!progress.IsNew(plan.epoch)) return;
-  const TrainerConfig& config = impl_->parts.config;
+  const TrainerConfig& config = shared_->parts.config;
   const absl::Status fits = CheckPlan(plan, config.strategy.kind, config.member.world_size);
   if (!fits.ok()) return progress.SetFailed(plan.epoch, std::string(fits.message()));
   SlipstreamPlan own = *plan.slipstream;
   own.epoch = plan.epoch;
   progress.SetPrepared(plan.epoch);
-  const Impl::Telling telling(*impl_);
-  impl_->rank->Prepare(own);
+  const Shared::Telling telling(*shared_);
+  shared_->rank->Prepare(own);
 }
 
 void Slipstream::OrderSave(int64_t number) {
-  const Impl::Telling telling(*impl_);
-  impl_->rank->OrderSave(number);
+  const Shared::Telling telling(*shared_);
+  shared_->rank->OrderSave(number);
 }
 
 void Slipstream::ReadyToLeave(int64_t generation) {
-  const Impl::Telling telling(*impl_);
-  impl_->rank->ReadyToLeave(generation);
+  const Shared::Telling telling(*shared_);
+  shared_->rank->ReadyToLeave(generation);
 }
 
 RankSteps Slipstream::total() const {
-  const absl::MutexLock lock(&impl_->mu);
-  return impl_->rank->state().total;
+  const absl::MutexLock lock(&shared_->mu);
+  return shared_->rank->state().total;
 }
 
 SlipstreamPlan Slipstream::plan() const {
-  const absl::MutexLock lock(&impl_->mu);
-  return impl_->rank->state().plan;
+  const absl::MutexLock lock(&shared_->mu);
+  return shared_->rank->state().plan;
 }
 
 SlipstreamFigures Slipstream::figures() const {
-  const absl::MutexLock lock(&impl_->mu);
-  const SlipstreamRank& rank = *impl_->rank;
+  const absl::MutexLock lock(&shared_->mu);
+  const SlipstreamRank& rank = *shared_->rank;
   const RoundState& round = rank.state();
-  SlipstreamFigures figures = impl_->figures;
+  SlipstreamFigures figures = shared_->figures;
   figures.mode = round.plan.mode;
   figures.contributions = rank.contributions();
   figures.stale_rounds = rank.stale_rounds();

@@ -124,8 +124,8 @@ class Slipstream {
   SlipstreamFigures figures() const;
 
  private:
-  struct Impl;
-  const std::unique_ptr<Impl> impl_;
+  struct Shared;
+  const std::unique_ptr<Shared> shared_;
 };
 
 }  // namespace paceline

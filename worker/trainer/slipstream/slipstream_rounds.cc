@@ -9,11 +9,11 @@
 
 #include "absl/types/span.h"
 #include "worker/trainer/core/lr_schedule.h"
-#include "worker/trainer/slipstream/slipstream_impl.h"
+#include "worker/trainer/slipstream/slipstream_shared.h"
 
 namespace paceline {
 
-void Slipstream::Impl::Run() {
+void Slipstream::Shared::Run() {
   const c10::DeviceGuard device(parts.model.device());
   const at::NoGradGuard no_grad;
   try {
@@ -26,7 +26,7 @@ void Slipstream::Impl::Run() {
 }
 
 // False: there is no further order.
-bool Slipstream::Impl::MakeNext() {
+bool Slipstream::Shared::MakeNext() {
   CommOrder order;
   SlipstreamRank::Buffers names;
   {
@@ -44,7 +44,7 @@ bool Slipstream::Impl::MakeNext() {
   return true;
 }
 
-void Slipstream::Impl::Make(const CommOrder& order, const SlipstreamRank::Buffers& names) {
+void Slipstream::Shared::Make(const CommOrder& order, const SlipstreamRank::Buffers& names) {
   switch (order.kind) {
     case CommOrder::Kind::kHash: {
       const uint64_t hash = buffers.Hash();
@@ -65,7 +65,7 @@ void Slipstream::Impl::Make(const CommOrder& order, const SlipstreamRank::Buffer
   }
 }
 
-void Slipstream::Impl::Exchange() {
+void Slipstream::Shared::Exchange() {
   std::vector<double> numbers;
   {
     const absl::MutexLock lock(&mu);
@@ -79,7 +79,7 @@ void Slipstream::Impl::Exchange() {
   rank->OnExchanged(absl::MakeConstSpan(first, numbers.size()), SteadyNow());
 }
 
-void Slipstream::Impl::Fill(CommOrder::Fill fill, const SlipstreamRank::Buffers& names) {
+void Slipstream::Shared::Fill(CommOrder::Fill fill, const SlipstreamRank::Buffers& names) {
   double squared = 0;
   switch (fill) {
     case CommOrder::Fill::kUpdate:
@@ -96,7 +96,7 @@ void Slipstream::Impl::Fill(CommOrder::Fill fill, const SlipstreamRank::Buffers&
   rank->OnFilled(squared);
 }
 
-void Slipstream::Impl::Reduce(const CommOrder::Payload& payload) {
+void Slipstream::Shared::Reduce(const CommOrder::Payload& payload) {
   const absl::Time start = SteadyNow();
   if (payload.model > 0) parts.plan->payloads->Sum(buffers.wire());
   if (payload.state > 0) parts.plan->payloads->Sum(state.Fill(payload.has_state));
@@ -106,7 +106,7 @@ void Slipstream::Impl::Reduce(const CommOrder::Payload& payload) {
   rank->OnReduced(SteadyNow());
 }
 
-void Slipstream::Impl::Apply(const CommOrder::Payload& payload) {
+void Slipstream::Shared::Apply(const CommOrder::Payload& payload) {
   SlipstreamMode mode;
   int64_t step = 0;
   {

@@ -1,6 +1,6 @@
 // What the two threads of a Slipstream share.
-#ifndef WORKER_TRAINER_SLIPSTREAM_SLIPSTREAM_IMPL_H_
-#define WORKER_TRAINER_SLIPSTREAM_SLIPSTREAM_IMPL_H_
+#ifndef WORKER_TRAINER_SLIPSTREAM_SLIPSTREAM_SHARED_H_
+#define WORKER_TRAINER_SLIPSTREAM_SLIPSTREAM_SHARED_H_
 
 #include <ATen/core/Tensor.h>
 
@@ -25,8 +25,8 @@ inline absl::Time SteadyNow() {
   return absl::UnixEpoch() + absl::FromChrono(since);
 }
 
-struct Slipstream::Impl {
-  explicit Impl(const Parts& parts_in)
+struct Slipstream::Shared {
+  explicit Shared(const Parts& parts_in)
       : parts(parts_in),
         buffers(*parts.memory.buffers),
         state(parts.optimizer),
@@ -50,18 +50,18 @@ struct Slipstream::Impl {
   // Holds the mutex, while the machine is told something, and tells the other thread that it was.
   class ABSL_SCOPED_LOCKABLE Telling {
    public:
-    explicit Telling(Impl& impl) ABSL_EXCLUSIVE_LOCK_FUNCTION(impl.mu) : impl_(impl) {
-      impl_.mu.Lock();
+    explicit Telling(Shared& shared) ABSL_EXCLUSIVE_LOCK_FUNCTION(shared.mu) : shared_(shared) {
+      shared_.mu.Lock();
     }
     ~Telling() ABSL_UNLOCK_FUNCTION() {
-      ++impl_.told;
-      impl_.mu.Unlock();
+      ++shared_.told;
+      shared_.mu.Unlock();
     }
     Telling(const Telling&) = delete;
     Telling& operator=(const Telling&) = delete;
 
    private:
-    Impl& impl_;
+    Shared& shared_;
   };
 
   const Parts parts;
@@ -83,4 +83,4 @@ struct Slipstream::Impl {
 
 }  // namespace paceline
 
-#endif  // WORKER_TRAINER_SLIPSTREAM_SLIPSTREAM_IMPL_H_
+#endif  // WORKER_TRAINER_SLIPSTREAM_SLIPSTREAM_SHARED_H_
