@@ -114,6 +114,14 @@ TEST_F(SlipstreamTest, PauseTrainsAllRanksToOneModel) {
   TrainAndCheck(absl::StrCat(kPause, "precision: BF16 "));
 }
 
+TEST_F(SlipstreamTest, FreeTrainsWithUpdatesAsInt8) {
+  TrainAndCheck(absl::StrCat(kFree, "gradient_format: WIRE_FORMAT_INT8 "));
+}
+
+TEST_F(SlipstreamTest, PauseTrainsWithUpdatesAsInt8) {
+  TrainAndCheck(absl::StrCat(kPause, "gradient_format: WIRE_FORMAT_INT8 "));
+}
+
 TEST_F(SlipstreamTest, SyncComputesWhatDdpDoes) {
   const auto ddp = RunJob(Spec(3));
   const auto sync = RunJob(Spec(3, kSync));

@@ -58,7 +58,7 @@ void Slipstream::Shared::Make(const CommOrder& order, const SlipstreamRank::Buff
     case CommOrder::Kind::kReduce:
       return Reduce(order.payload);
     case CommOrder::Kind::kApply:
-      return Apply(order.payload);
+      return Apply(order.payload, names);
     case CommOrder::Kind::kWait:
     case CommOrder::Kind::kEnd:
       return;
@@ -98,7 +98,15 @@ void Slipstream::Shared::Fill(CommOrder::Fill fill, const SlipstreamRank::Buffer
 
 void Slipstream::Shared::Reduce(const CommOrder::Payload& payload) {
   const absl::Time start = SteadyNow();
-  if (payload.model > 0) parts.plan->payloads->Sum(buffers.wire());
+  if (payload.lossy) {
+    if (!int8) {
+      int8.emplace(parts.groups.int8_codec(), *parts.plan->payloads, buffers.wire().numel(),
+                   buffers.wire().options());
+    }
+    int8->Sum(buffers.wire(), buffers.rest());
+  } else if (payload.model > 0) {
+    parts.plan->payloads->Sum(buffers.wire());
+  }
   if (payload.state > 0) parts.plan->payloads->Sum(state.Fill(payload.has_state));
   buffers.Synchronize();
   const Telling telling(*this);
@@ -106,7 +114,8 @@ void Slipstream::Shared::Reduce(const CommOrder::Payload& payload) {
   rank->OnReduced(SteadyNow());
 }
 
-void Slipstream::Shared::Apply(const CommOrder::Payload& payload) {
+void Slipstream::Shared::Apply(const CommOrder::Payload& payload,
+                               const SlipstreamRank::Buffers& names) {
   SlipstreamMode mode;
   int64_t step = 0;
   {
@@ -115,7 +124,9 @@ void Slipstream::Shared::Apply(const CommOrder::Payload& payload) {
     step = rank->schedule_step();
   }
   if (payload.model > 0) {
-    if (IsLocal(mode)) {
+    if (payload.lossy) {
+      buffers.ApplyLossyUpdates(payload.model, payload.has_update, names);
+    } else if (IsLocal(mode)) {
       buffers.ApplyUpdates(payload.model);
     } else {
       buffers.ApplyGradients(payload.model);

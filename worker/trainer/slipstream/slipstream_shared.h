@@ -7,12 +7,14 @@
 #include <chrono>
 #include <cstdint>
 #include <exception>
+#include <optional>
 #include <thread>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "worker/trainer/comm/int8_sum.h"
 #include "worker/trainer/comm/plan_progress.h"
 #include "worker/trainer/slipstream/optimizer_state.h"
 #include "worker/trainer/slipstream/slipstream.h"
@@ -41,7 +43,7 @@ struct Slipstream::Shared {
   void Exchange();
   void Fill(CommOrder::Fill fill, const SlipstreamRank::Buffers& names);
   void Reduce(const CommOrder::Payload& payload);
-  void Apply(const CommOrder::Payload& payload);
+  void Apply(const CommOrder::Payload& payload, const SlipstreamRank::Buffers& names);
   Order Describe(ComputeOrder::Kind kind) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   absl::Status Fault() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   // Until the other thread has told something since `told` was `seen`.
@@ -70,6 +72,7 @@ struct Slipstream::Shared {
   OptimizerState state;
   const at::Tensor learning_rate;
   PlanProgress progress;
+  std::optional<Int8Sum> int8;  // Of updates, if that is their format.
 
   absl::Mutex mu;
   SlipstreamRank* const rank ABSL_PT_GUARDED_BY(mu);
