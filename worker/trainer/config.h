@@ -108,6 +108,7 @@ struct FaultConfig {
     kCommunicationDelay,
     kMemoryGrowth,
     kFreeze,
+    kFlipBit,
   };
   Kind kind = Kind::kThrow;
   int rank = -1;           // -1: each.

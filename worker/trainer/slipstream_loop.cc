@@ -8,15 +8,20 @@
 #include <functional>
 #include <initializer_list>
 #include <limits>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/checkpoint/checkpoint_paths.h"
 #include "common/core/status_macros.h"
 #include "common/log.h"
 #include "worker/ring/step_ring.h"
+#include "worker/trainer/checkpoint/output_directory.h"
+#include "worker/trainer/checkpoint/weights.h"
 #include "worker/trainer/comm/training_plan.h"
 #include "worker/trainer/core/lr_schedule.h"
 #include "worker/trainer/dry_step.h"
+#include "worker/trainer/fault.h"
 #include "worker/trainer/standstill.h"
 
 namespace paceline {
@@ -185,8 +190,28 @@ absl::StatusOr<TrainEnd> SlipstreamLoop::Run() {
 
 absl::StatusOr<SlipstreamLoop::Order> SlipstreamLoop::Next() {
   CheckGeneration(parts_);
-  return slipstream_->Next(
+  absl::StatusOr<Order> order = slipstream_->Next(
       [this](ComputeOrder::Wait) { parts_.timer.Enter(Phase::kRoundWait, number_); });
+  if (!order.ok() && slipstream_->models_differ()) KeepEvidence();
+  return order;
+}
+
+void SlipstreamLoop::KeepEvidence() const {
+  if (config_.checkpoint.directory.empty()) return;
+  const std::string directory =
+      absl::StrCat(config_.output_directory(), "/",
+                   DivergedName(slipstream_->rounds(), config_.member.generation));
+  const std::string path =
+      absl::StrCat(directory, "/", ShardName(config_.rank(), config_.member.world_size));
+  std::vector<NamedTensor> tensors;
+  for (const StateTensor& one : State()) tensors.push_back({one.name, one.tensor});
+  absl::Status kept = PrepareOutputDirectory("checkpoint.directory", directory, config_.rank());
+  if (kept.ok()) kept = SaveTensors(path, tensors);
+  if (kept.ok()) {
+    PACELINE_LOG(INFO) << "this rank's state is kept for inspection: " << path;
+  } else {
+    PACELINE_LOG(ERROR) << "this rank's state could not be kept: " << kept.message();
+  }
 }
 
 LocalStep::Hooks SlipstreamLoop::Hooks() {
@@ -203,6 +228,7 @@ absl::StatusOr<SlipstreamLoop::Order> SlipstreamLoop::RunStep(const Order& order
   if (const auto request = parts_.control.profile_request()) {
     profiler_.BeforeStep(*request, number_);
   }
+  if (FlipsBit(config_, memory_.own_steps)) slipstream_->FlipBit();
   const uint64_t start_ns = MonotonicNanos();
   if (parts_.undo != nullptr) parts_.undo->Keep();
   state_.in_step = true;

@@ -56,6 +56,8 @@ class SlipstreamLoop : public Training {
   absl::Status Begin();
   void EnterSaver();
   absl::StatusOr<Order> Next();
+  // The canonical models differ: writes what this rank has, for people to look at.
+  void KeepEvidence() const;
   // Does the step and returns the order after it.
   absl::StatusOr<Order> RunStep(const Order& order);
   LocalStep::Hooks Hooks();

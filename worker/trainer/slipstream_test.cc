@@ -11,9 +11,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/checkpoint_files.h"
 #include "common/checkpoint/checkpoint_paths.h"
+#include "common/safetensors/safetensors.h"
 #include "worker/ring/step_ring.h"
 #include "worker/trainer/testing/fake_daemon.h"
 #include "worker/trainer/testing/saving_test.h"
@@ -299,6 +301,36 @@ TEST_F(SlipstreamTest, StepsThatAreNoNumbersAreLeftOutIfTheJobSaysSo) {
     ExpectEqualModels("final", 3);
     EXPECT_EQ(daemon->status(1).figures().skipped_steps(), 1);
     EXPECT_GT(daemon->status(0).evaluation().accuracy(), 0.9);
+  }
+}
+
+TEST_F(SlipstreamTest, WhenModelsDifferTheirStatesAreKept) {
+  for (const char* mode : {kFree, kDrop}) {
+    std::filesystem::remove_all(JobDirectory("out"));
+    const auto daemon = MakeDaemon();
+    daemon->Launch(Spec(3, absl::StrCat(mode, SaveTo("out"),
+                                        "steps: 1000000 log_every: 1000 allow_chaos: true "
+                                        "chaos { rank: 1 step: 20 kind: FLIP_BIT }")));
+    ASSERT_TRUE(daemon->Serve());
+    EXPECT_THAT(daemon->LastWords(1).error().message(), HasSubstr("the models of ranks 1 differ"));
+    std::vector<std::string> kept;
+    for (const auto& entry : std::filesystem::directory_iterator(JobDirectory("out"))) {
+      const std::string name = entry.path().filename();
+      if (name.rfind("diverged-round-", 0) == 0) kept.push_back(entry.path());
+    }
+    ASSERT_THAT(kept, SizeIs(1));
+    std::vector<std::string> models;
+    for (int rank = 0; rank < 3; ++rank) {
+      const auto file = SafetensorsFile::Open(absl::StrCat(kept[0], "/", ShardName(rank, 3)));
+      ASSERT_TRUE(file.ok()) << file.status();
+      models.emplace_back();
+      for (const Safetensor& tensor : file->tensors()) {
+        if (absl::StartsWith(tensor.name, "model/")) absl::StrAppend(&models.back(), tensor.bytes);
+      }
+      EXPECT_FALSE(models.back().empty());
+    }
+    EXPECT_TRUE(models[0] == models[2]);
+    EXPECT_FALSE(models[0] == models[1]);
   }
 }
 

@@ -216,6 +216,13 @@ void SlipstreamBuffers::Synchronize() const {
   c10::impl::VirtualGuardImpl(z_.device().type()).getStream(z_.device()).synchronize();
 }
 
+void SlipstreamBuffers::FlipBit() {
+  constexpr int kBit = 20;  // The lowest may vanish again by rounding.
+  const at::NoGradGuard no_grad;
+  z_.narrow(0, 0, 1).view(at::kInt).bitwise_xor_(1 << kBit);
+  Synchronize();
+}
+
 uint64_t SlipstreamBuffers::Hash() const {
   const at::Tensor z = z_.cpu();
   return ChecksumOf(absl::string_view(reinterpret_cast<const char*>(z.const_data_ptr<float>()),

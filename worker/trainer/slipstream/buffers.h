@@ -48,6 +48,9 @@ class SlipstreamBuffers {
   // Until the device has done what the calling thread ordered. Nothing on a CPU.
   void Synchronize() const;
 
+  // Of one value of z (chaos).
+  void FlipBit();
+
   // XXH3 of z.
   uint64_t Hash() const;
 

@@ -88,6 +88,7 @@ absl::StatusOr<Slipstream::Order> Slipstream::Next(
       names = shared.rank->buffers();
       seen = shared.told;
       if (order.kind == ComputeOrder::Kind::kEnd && !shared.rank->fault().empty()) {
+        if (shared.rank->models_differ()) shared.buffers.Copy(ComputeOrder::Copy::kLoad, names);
         return shared.Fault();
       }
     }
@@ -192,6 +193,21 @@ void Slipstream::OrderSave(int64_t number) {
 void Slipstream::ReadyToLeave(int64_t generation) {
   const Shared::Telling telling(*shared_);
   shared_->rank->ReadyToLeave(generation);
+}
+
+void Slipstream::FlipBit() {
+  const absl::MutexLock lock(&shared_->mu);
+  shared_->flips_bit = true;
+}
+
+bool Slipstream::models_differ() const {
+  const absl::MutexLock lock(&shared_->mu);
+  return shared_->rank->models_differ();
+}
+
+int64_t Slipstream::rounds() const {
+  const absl::MutexLock lock(&shared_->mu);
+  return shared_->rank->state().round;
 }
 
 RankSteps Slipstream::total() const {

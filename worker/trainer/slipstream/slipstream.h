@@ -99,7 +99,8 @@ class Slipstream {
   // to be done; `on_wait` is called when a wait begins, also for another reason than the one
   // before. For kGradient the parameters have no gradients. An error: all ranks have stopped, with
   // the same model: Internal if this rank is the cause or cannot be told from it, else Unavailable;
-  // it names the round and the ranks.
+  // it names the round and the ranks. If the ranks' canonical models differ the rank's own has
+  // become its model.
   absl::StatusOr<Order> Next(const std::function<void(ComputeOrder::Wait)>& on_wait);
 
   // The order before is done. `took`: without waits. `loss`: of this rank's step, for the mean of
@@ -117,6 +118,12 @@ class Slipstream {
   // Votes for the end of this generation: all settle, then kEnd.
   void ReadyToLeave(int64_t generation);
 
+  // A bit of this rank's canonical model changes at the end of the next round (chaos).
+  void FlipBit();
+
+  // The error of Next is that the ranks' canonical models differ.
+  bool models_differ() const;
+  int64_t rounds() const;  // Finished ones.
   // Of the job, in finished rounds.
   RankSteps total() const;
   int64_t steps_done() const { return total().steps(); }

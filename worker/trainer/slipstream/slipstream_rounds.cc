@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -109,8 +110,10 @@ void Slipstream::Shared::Reduce(const CommOrder::Payload& payload) {
 void Slipstream::Shared::Apply(const CommOrder::Payload& payload) {
   SlipstreamMode mode;
   int64_t step = 0;
+  bool flips = false;
   {
     const absl::MutexLock lock(&mu);
+    flips = std::exchange(flips_bit, false);
     mode = rank->state().plan.mode;
     step = rank->schedule_step();
   }
@@ -124,6 +127,7 @@ void Slipstream::Shared::Apply(const CommOrder::Payload& payload) {
     }
   }
   if (payload.state > 0) state.Apply(payload.state);
+  if (flips) buffers.FlipBit();
   buffers.Synchronize();
   RoundOutcome outcome;
   int64_t epoch = 0;

@@ -76,6 +76,7 @@ struct Slipstream::Shared {
   SlipstreamFigures& figures ABSL_GUARDED_BY(mu);
   int64_t told ABSL_GUARDED_BY(mu) = 0;
   bool stopping ABSL_GUARDED_BY(mu) = false;
+  bool flips_bit ABSL_GUARDED_BY(mu) = false;
   std::exception_ptr failure ABSL_GUARDED_BY(mu);  // Of the thread, which has ended by it.
 
   std::thread thread;

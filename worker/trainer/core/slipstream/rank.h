@@ -148,6 +148,8 @@ class SlipstreamRank {
   // several that cannot go on each knows of itself.
   const std::string& fault() const { return fault_text_; }
   const std::vector<int>& fault_ranks() const { return fault_ranks_; }
+  // It is that the ranks' canonical models differ.
+  bool models_differ() const { return models_differ_; }
 
   int64_t updates() const { return updates_; }            // Of x, by this rank,
   int64_t sent_updates() const { return sent_updates_; }  // in finished rounds, and
@@ -275,6 +277,7 @@ class SlipstreamRank {
   int64_t next_generation_ = 0;
   std::string fault_text_;
   std::vector<int> fault_ranks_;
+  bool models_differ_ = false;
 };
 
 }  // namespace paceline

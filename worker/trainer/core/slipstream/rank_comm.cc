@@ -170,6 +170,7 @@ void SlipstreamRank::OnExchanged(absl::Span<const double> sums, absl::Time now) 
     EndWith(absl::StrCat("the models of ranks ", absl::StrJoin(ranks, ", "),
                          " differ from that of the others"),
             ranks);
+    models_differ_ = true;
     return;
   }
   sums_ = ReadHeaderSums(sums, state_.ranks());
