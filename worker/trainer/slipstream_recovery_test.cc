@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <sstream>
@@ -10,7 +11,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "worker/ring/step_ring.h"
 #include "worker/trainer/testing/fake_daemon.h"
+#include "worker/trainer/testing/patterns.h"
 #include "worker/trainer/testing/recovery_test.h"
 
 namespace paceline {
@@ -32,20 +36,27 @@ class SlipstreamRecoveryTest : public RecoveryTest {
         spares);
   }
 
-  std::string Exported(size_t rank) const {
+  std::string FinalWeights(const std::string& name, size_t rank) const {
+    return absl::StrCat(directory_, "/", name, "/final.rank", rank, ".safetensors");
+  }
+  static std::string Bytes(const std::string& path) {
     std::ostringstream bytes;
-    std::ifstream file(absl::StrCat(directory_, "/out/final.rank", rank, ".safetensors"),
-                       std::ios::binary);
-    EXPECT_TRUE(file.good()) << rank;
+    std::ifstream file(path, std::ios::binary);
+    EXPECT_TRUE(file.good()) << path;
     bytes << file.rdbuf();
     return bytes.str();
+  }
+  static uint64_t StepsOf(const FakeDaemon& daemon, int number) {
+    absl::StatusOr<StepRingReader> ring = StepRingReader::Open(daemon.RingPath(number));
+    EXPECT_TRUE(ring.ok()) << ring.status();
+    return ring->Written();
   }
 
   // These trainers, by rank, end well, with one model that has learnt.
   void ExpectGoodEnd(FakeDaemon& daemon, const std::vector<int>& trainers) const {
     WaitForSuccess(daemon, trainers);
     for (size_t rank = 1; rank < trainers.size(); ++rank) {
-      EXPECT_TRUE(Exported(rank) == Exported(0)) << "rank " << rank;
+      EXPECT_TRUE(Bytes(FinalWeights("out", rank)) == Bytes(FinalWeights("out", 0))) << rank;
     }
     for (const int trainer : trainers) {
       EXPECT_EQ(daemon.status(trainer).evaluation().step(), 400);
@@ -89,6 +100,40 @@ TEST_F(SlipstreamRecoveryTest, FewerRanksGoOn) {
   WaitForEnd(*daemon, 2);
   daemon->SetMembers({{0, 1, 3}});
   ExpectGoodEnd(*daemon, {0, 1, 3});
+}
+
+// The others are done, too, and evaluate: nobody makes another step.
+TEST_F(SlipstreamRecoveryTest, ARankIsLostAfterTheLastRound) {
+  constexpr int kVictim = 1;
+  WritePatterns(directory_ + "/eval.shard", 30000, 3);  // So long does it take.
+  for (const char* mode : {"SYNC", "DROP", "FREE", "PAUSE"}) {
+    SCOPED_TRACE(mode);
+    const std::string name = absl::StrCat("out", mode);
+    const auto daemon = MakeDaemon();
+    daemon->Launch(RecoveringSpec(3, name,
+                                  absl::StrCat("steps: 100 ", Strategy(mode), "data { eval: '",
+                                               directory_, "/eval.shard' } "),
+                                  /*spares=*/1));
+    WaitUntilReady(*daemon, 3);
+    const std::string exported = FinalWeights(name, kVictim);
+    ASSERT_TRUE(daemon->Serve([&] { return daemon->status(0).state() == v1::TRAINER_RUNNING; }));
+    const absl::Time deadline = absl::Now() + absl::Seconds(60);
+    while (!std::filesystem::exists(exported) && absl::Now() < deadline) {
+      absl::SleepFor(absl::Microseconds(100));
+    }
+    daemon->Signal(kVictim, SIGKILL);
+    WaitForEnd(*daemon, kVictim);
+    ASSERT_EQ(daemon->exit_signal(kVictim), SIGKILL) << "it was too late";
+    const uint64_t steps = StepsOf(*daemon, 0);
+    daemon->SetMembers({{0, 3, 2}});
+    WaitForSuccess(*daemon, {0, 3, 2});
+    EXPECT_EQ(StepsOf(*daemon, 0), steps);
+    EXPECT_EQ(StepsOf(*daemon, 3), 0u);
+    EXPECT_EQ(daemon->status(0).evaluation().step(), 100);
+    for (const int rank : {1, 2}) {
+      EXPECT_TRUE(Bytes(FinalWeights(name, rank)) == Bytes(FinalWeights(name, 0))) << rank;
+    }
+  }
 }
 
 TEST_F(SlipstreamRecoveryTest, ASpareTakesARankByAPlan) {

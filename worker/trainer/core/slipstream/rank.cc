@@ -21,6 +21,7 @@ SlipstreamRank::SlipstreamRank(const Options& options, const RoundState& state, 
   // ref is not z yet, nor x.
   needs_reset_ = true;
   x_version_ = -1;
+  if (state_.has_ended()) phase_ = Phase::kEnded;
 }
 
 void SlipstreamRank::Prepare(const SlipstreamPlan& plan) {
@@ -66,7 +67,7 @@ void SlipstreamRank::Rejoin(int rank, const RoundState& theirs, absl::Time now) 
     ReviewGradient();
   }
   options_.rank = rank;
-  phase_ = Phase::kIdle;
+  phase_ = state_.has_ended() ? Phase::kEnded : Phase::kIdle;
   version_since_ = now;
   sums_ = RoundSums();
   next_at_ = now + state_.window.Length(state_.plan.window);

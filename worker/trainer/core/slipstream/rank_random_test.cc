@@ -190,6 +190,35 @@ TEST(RankRandomTest, RanksAreKilledAtAnyMomentAndTheOthersGoOnFromTheSameModel) 
   EXPECT_GT(recovered, static_cast<int>(Seeds(150)));
 }
 
+// The others wait for it: they evaluate and save together.
+TEST(RankRandomTest, AfterTheLastRoundARankIsKilledAndNoneIsMadeAgain) {
+  for (uint64_t seed = 1; seed <= Seeds(80); ++seed) {
+    SimulatedRanks::Options options;
+    options.seed = seed;
+    options.mode = kModes[seed % 4];
+    options.ranks = 3 + static_cast<int>(seed % 5);
+    options.target_steps = 20;
+    SimulatedRanks undisturbed(options);
+    undisturbed.Run();
+    ASSERT_EQ(undisturbed.error(), "");
+    // Before some know that it is the last, and after.
+    for (const double ms : {-5.0, -1.0, 0.0, 1.0, 100.0}) {
+      SimulatedRanks job(options);
+      job.After(undisturbed.trained() + absl::Milliseconds(ms), [&job, seed] {
+        job.Kill(static_cast<int>(seed / 4 % 3), /*replaced=*/seed % 2 == 0);
+      });
+      job.Run();
+      ASSERT_EQ(job.error(), "");
+      EXPECT_TRUE(job.ended());
+      EXPECT_EQ(job.latest().generation, 2);
+      if (ms < 0) continue;
+      EXPECT_EQ(job.latest().round, undisturbed.latest().round);
+      EXPECT_EQ(job.latest().total.steps(), undisturbed.latest().total.steps());
+    }
+    if (HasFailure()) return;
+  }
+}
+
 // One step a round, momentum averaged with the model: the same as synchronous SGD with momentum.
 TEST(RankRandomTest, AWindowOfOneStepWithAPauseIsSynchronous) {
   constexpr int kRanks = 5;

@@ -60,11 +60,12 @@ Missed MissedRounds(const RoundState& own, const RoundState& theirs) {
 }
 
 RoundState ForGeneration(RoundState state, int64_t generation, int ranks) {
+  const bool ended = state.has_ended();
   state.total = state.total.WithRanks(ranks);
   state.generation = generation;
   state.leaves = state.stands = false;
   state.window = Window();
-  state.settles = HasToSettle(state);
+  state.settles = !ended && HasToSettle(state);
   return state;
 }
 

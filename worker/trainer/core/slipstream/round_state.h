@@ -62,6 +62,8 @@ struct RoundState {
 
   int ranks() const { return total.ranks(); }
   bool is_done() const { return total.steps() >= target_steps; }
+  // Done, and nothing is unsent: no further round is made, by whichever members.
+  bool has_ended() const { return is_done() && !settles; }
 };
 
 // What a round came to, besides the sums.

@@ -347,6 +347,7 @@ void SimulatedRanks::CheckRound(SimulatedRank& rank, const RoundOutcome& outcome
   const auto [found, is_first] = finished_.try_emplace(state.round);
   Finished& all = found->second;
   if (is_first) {
+    if (latest_.has_ended()) Check(rank, "makes a round after the end");
     all.z = rank.z;
     all.slots = rank.slots;
     all.state = latest_ = state;
