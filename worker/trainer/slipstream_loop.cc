@@ -5,9 +5,11 @@
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <initializer_list>
 #include <limits>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -222,6 +224,10 @@ absl::StatusOr<SlipstreamLoop::Order> SlipstreamLoop::RunStep(const Order& order
   double loss = std::numeric_limits<double>::quiet_NaN();
   if (result.loss.is_cpu()) {
     loss = result.loss.item<double>();
+    const bool finite = std::isfinite(loss) && std::isfinite(norms.total.item<double>());
+    if (!finite && config_.on_nonfinite == NonFinite::kStop) {
+      slipstream_->SetFault("the loss or a gradient is not finite");
+    }
   } else if (newest_.has_value()) {  // Nothing waits for the device.
     took = WithoutWaits(*newest_);
     loss = newest_->loss;
@@ -244,8 +250,16 @@ absl::StatusOr<SlipstreamLoop::Order> SlipstreamLoop::RunStep(const Order& order
   after_a_break_ = false;
   if (!next.ok()) parts_.timer.Flush();
   // What this rank has to say of its own step comes first.
-  PACELINE_RETURN_IF_ERROR(Publish());
+  const absl::Status own = Publish();
+  if (!own.ok() && next.ok()) TellFault(own, *next);
+  PACELINE_RETURN_IF_ERROR(own);
   return next;
+}
+
+void SlipstreamLoop::TellFault(const absl::Status& own, const Order& next) {
+  slipstream_->SetFault(std::string(own.message()));
+  if (next.kind == Order::Kind::kStop) Stop(next).IgnoreError();
+  if (next.kind != Order::Kind::kEnd) Next().status().IgnoreError();
 }
 
 bool SlipstreamLoop::TakeLine(const Order& next) {

@@ -62,6 +62,9 @@ class SlipstreamLoop : public Training {
   // Whether a line of the log is written for the step, after which `next` comes.
   bool TakeLine(const Order& next);
   absl::Status Publish();
+  // Returns when all ranks know that this one ends with its `own` error in the place of `next`.
+  // (On a device the error is of a step that was some steps ago.)
+  void TellFault(const absl::Status& own, const Order& next);
   // All that is due while all ranks stand still.
   absl::Status Stop(const Order& order);
   void Save(const Order& order);

@@ -272,12 +272,14 @@ TEST_F(SlipstreamTest, TheEndIsSavedAndNothingIsLeftToDoAfterIt) {
 }
 
 TEST_F(SlipstreamTest, ALossThatIsNoNumberNamesItsRank) {
-  for (const char* mode : {kFree, kDrop}) {
+  for (const char* mode : {kFree, kDrop, kPause, kSync}) {
     const auto daemon = MakeDaemon();
+    // It is the whole job's end, also of one that goes on without lost ranks.
     daemon->Launch(Spec(3, absl::StrCat(mode,
                                         "steps: 1000000 log_every: 1000 allow_chaos: true "
-                                        "chaos { rank: 1 step: 7 kind: NAN_LOSS }")));
-    ASSERT_TRUE(daemon->Serve());
+                                        "chaos { rank: 1 step: 7 kind: NAN_LOSS } "
+                                        "recovery { max_failures: 10 } ")));
+    ASSERT_TRUE(daemon->Serve()) << mode;
     EXPECT_EQ(daemon->exit_code(1), 1);
     const v1::TrainerError error = daemon->LastWords(1).error();
     EXPECT_EQ(error.kind(), v1::FAILURE_ERROR);
@@ -285,6 +287,7 @@ TEST_F(SlipstreamTest, ALossThatIsNoNumberNamesItsRank) {
     EXPECT_THAT(error.message(), HasSubstr("layers.0.weight"));
     for (const int rank : {0, 2}) {
       EXPECT_EQ(daemon->LastWords(rank).error().kind(), v1::FAILURE_COLLECTIVE);
+      EXPECT_THAT(daemon->LastWords(rank).error().message(), HasSubstr("rank 1 cannot go on"));
     }
   }
 }

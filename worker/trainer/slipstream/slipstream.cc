@@ -171,6 +171,12 @@ void Slipstream::OnStopped() {
   shared_->rank->OnStopped(SteadyNow());
 }
 
+void Slipstream::SetFault(const std::string& reason) {
+  const Shared::Telling telling(*shared_);
+  shared_->rank->DropStep();
+  shared_->rank->SetFault(reason);
+}
+
 void Slipstream::Prepare(const TrainingPlan& plan) {
   PlanProgress& progress = shared_->progress;
   if (!progress.IsNew(plan.epoch)) return;

@@ -21,6 +21,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -108,6 +109,10 @@ class Slipstream {
   // The gradients stay untouched until the next order.
   void OnGradient(absl::Duration took, double loss);
   void OnStopped();
+
+  // This rank cannot go on: orders are waits, and stops that all are at, until all have been told
+  // and Next fails on all of them. The step that was ordered, if any, is not made.
+  void SetFault(const std::string& reason);
 
   // Votes for the plan from now on. One that has no `slipstream`, or does not fit, fails, which the
   // control is told.

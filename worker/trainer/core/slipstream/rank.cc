@@ -1,6 +1,7 @@
 #include "worker/trainer/core/slipstream/rank.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace paceline {
 
@@ -35,7 +36,7 @@ void SlipstreamRank::ReadyToLeave(int64_t generation) {
 }
 
 void SlipstreamRank::SetFault(const std::string& reason) {
-  fault_ = true;
+  if (std::exchange(fault_, true)) return;
   fault_reason_ = reason;
 }
 

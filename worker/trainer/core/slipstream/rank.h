@@ -118,7 +118,8 @@ class SlipstreamRank {
   void Prepare(const SlipstreamPlan& plan);
   void OrderSave(int64_t number);
   void ReadyToLeave(int64_t generation);
-  // This rank cannot go on: all end with the next round's header.
+  // This rank cannot go on: it makes no further step, sends nothing, and all end with the next
+  // header, also that of a later generation. The first reason counts.
   void SetFault(const std::string& reason);
 
   // The step that the compute thread was ordered to make is not made.

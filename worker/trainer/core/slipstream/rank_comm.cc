@@ -29,11 +29,12 @@ CommOrder SlipstreamRank::Begin(Phase phase, Kind kind) {
 
 // Nothing: the round, or the next poll, is due.
 std::optional<absl::Time> SlipstreamRank::WaitsUntil(absl::Time now) const {
+  if (fault_) return copying_ ? std::make_optional(absl::InfiniteFuture()) : std::nullopt;
   const bool comes_at_its_time = !local() || !state_.settles;
   if (comes_at_its_time && now < next_at_) return next_at_;
   if (!local()) {
     // Those that are not ready have nothing to say where all are awaited.
-    const bool waits = state_.plan.mode == SlipstreamMode::kSync && !offered_ && !fault_;
+    const bool waits = state_.plan.mode == SlipstreamMode::kSync && !offered_;
     return waits ? std::make_optional(absl::InfiniteFuture()) : std::nullopt;
   }
   const bool all_stop = state_.settles || state_.plan.mode == SlipstreamMode::kPause;
@@ -84,7 +85,7 @@ CommOrder SlipstreamRank::NextComm(absl::Time now) {
 
 CommOrder SlipstreamRank::BeginRound(absl::Time now) {
   round_began_ = now;
-  if (!local() || published_ == finished_ || needs_reset_) {
+  if (!local() || published_ == finished_ || needs_reset_ || fault_) {
     return Begin(Phase::kExchanging, Kind::kExchange);
   }
   std::swap(buffers_.pub, buffers_.sent);

@@ -15,6 +15,8 @@ constexpr double kStepsToARound = 2;
 using Kind = ComputeOrder::Kind;
 
 ComputeOrder SlipstreamRank::NextCompute(absl::Time now) {
+  // At a stop the others need it, too.
+  if (fault_ && !stands()) return {Kind::kWait, {}, ComputeOrder::Wait::kRound};
   return local() ? NextLocal(now) : NextGradient(now);
 }
 

@@ -37,6 +37,50 @@ TEST_F(RankFailureTest, ABadUpdateStopsAllAndNamesTheRank) {
   EXPECT_EQ(NextComm().kind, Comm::kEnd);
 }
 
+// Whoever told of it and ended before others knew would be taken for a lost one.
+TEST_F(RankFailureTest, ARankThatCannotGoOnWaitsUntilAllKnow) {
+  for (const Mode mode : {Mode::kSync, Mode::kDrop, Mode::kFree, Mode::kPause}) {
+    Start(mode);
+    Step();
+    rank_->SetFault("the loss is not finite");
+    rank_->SetFault("something that follows from it");
+    for (int i = 0; i < 3; ++i) {
+      const ComputeOrder order = NextCompute();
+      EXPECT_EQ(order.kind, Compute::kWait);
+      EXPECT_EQ(order.wait, ComputeOrder::Wait::kRound);
+    }
+    EXPECT_THAT(Round(), ElementsAre(Comm::kExchange)) << "at once, and nothing is sent";
+    EXPECT_THAT(rank_->fault(), HasSubstr("rank 0: the loss is not finite"));
+    while (NextCompute().kind == Compute::kCopy) rank_->OnCopied(absl::ZeroDuration());
+    EXPECT_EQ(NextCompute().kind, Compute::kEnd);
+  }
+}
+
+TEST_F(RankFailureTest, ARankThatCannotGoOnComesToTheStopThatAllAreAt) {
+  Start(Mode::kSync);
+  rank_->OrderSave(1);
+  Step();
+  RoundHeader other = Ready();
+  other.save_ahead = 1;
+  Round(other);
+  rank_->SetFault("the loss is not finite");
+  EXPECT_EQ(CopyNext(), Copy::kLoad);
+  EXPECT_EQ(NextCompute().kind, Compute::kStop);
+  rank_->OnStopped(now_);
+  EXPECT_EQ(NextCompute().kind, Compute::kWait);
+  Round(Ready());
+  EXPECT_THAT(rank_->fault_ranks(), ElementsAre(0));
+}
+
+TEST_F(RankFailureTest, AFaultThatABreakKeptBackIsToldInTheNextGeneration) {
+  Start(Mode::kFree);
+  Step();
+  rank_->SetFault("the loss is not finite");
+  rank_->Rejoin(1, ForGeneration(rank_->state(), 2, 2), now_);
+  EXPECT_EQ(NextCompute().kind, Compute::kWait);
+  EXPECT_EQ(NextComm().kind, Comm::kExchange);
+}
+
 TEST_F(RankFailureTest, ABadUpdateIsLeftOutAndTheRankTakesTheCanonicalModel) {
   Start(Mode::kFree, /*stops_at_bad_update=*/false);
   Step();
