@@ -187,8 +187,15 @@ absl::StatusOr<TrainEnd> SlipstreamLoop::Run() {
 
 absl::StatusOr<SlipstreamLoop::Order> SlipstreamLoop::Next() {
   CheckGeneration(parts_);
-  return slipstream_->Next(
-      [this](ComputeOrder::Wait) { parts_.timer.Enter(Phase::kRoundWait, number_); });
+  const auto wait = [this] { parts_.timer.Enter(Phase::kRoundWait, number_); };
+  absl::StatusOr<Order> order = slipstream_->Next([&](ComputeOrder::Wait) { wait(); });
+  if (!order.ok()) return order;
+  const bool ends = order->kind == Order::Kind::kEnd && order->step >= config_.steps;
+  if (order->kind == Order::Kind::kStop || ends) {
+    wait();
+    parts_.groups.all().Barrier();
+  }
+  return order;
 }
 
 LocalStep::Hooks SlipstreamLoop::Hooks() {
@@ -277,6 +284,7 @@ absl::Status SlipstreamLoop::Publish() {
 
 absl::Status SlipstreamLoop::Stop(const Order& order) {
   state_.position.step = order.step;
+  parts_.timer.Enter(Phase::kIdle, order.step);
   if (parts_.saver != nullptr && (order.saves || order.save_order > 0)) Save(order);
   if (order.evaluates) PACELINE_RETURN_IF_ERROR(EvaluateAfter(parts_, order.step).status());
   if (parts_.saver != nullptr) parts_.saver->BeforeChange();

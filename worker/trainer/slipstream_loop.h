@@ -55,6 +55,9 @@ class SlipstreamLoop : public Training {
   // A training that begins: position and counts, from the checkpoint if there is one.
   absl::Status Begin();
   void EnterSaver();
+  // At a stop, and at the end, when all ranks have come to it: in modes of gradients one may still
+  // be in a step that no round has waited for. The others are in the phase of waiting meanwhile, so
+  // that none of them passes for the one that hangs.
   absl::StatusOr<Order> Next();
   // Does the step and returns the order after it.
   absl::StatusOr<Order> RunStep(const Order& order);
