@@ -88,9 +88,7 @@ absl::Status SlipstreamLoop::Begin() {
   }
   if (!IsLocal(parts_.plan->plan.slipstream->mode)) {
     // A checkpoint may hold each rank's own.
-    std::vector<at::Tensor> optimizer = TensorsOf(parts_.optimizer.Slots());
-    for (const at::Tensor& count : parts_.optimizer.StepCounts()) optimizer.push_back(count);
-    parts_.groups.all().CopyFromFirst(optimizer);
+    parts_.groups.all().CopyFromFirst(parts_.optimizer.State());
   }
   return absl::OkStatus();
 }
@@ -152,8 +150,6 @@ void SlipstreamLoop::KeepTogether(int64_t steps) {
 }
 
 absl::StatusOr<TrainEnd> SlipstreamLoop::Run() {
-  const int64_t first_own = memory_.own_steps;
-  if (!parts_.begins) parts_.groups.SetTimeout(config_.collective_timeout);
   Order order;
   order.step = first_step_;
   // Nothing may be left to do, after a restore.
@@ -171,9 +167,6 @@ absl::StatusOr<TrainEnd> SlipstreamLoop::Run() {
       return TrainEnd::kDone;
     }
     PACELINE_ASSIGN_OR_RETURN(order, RunStep(order));
-    if (parts_.begins && memory_.own_steps == first_own + kStartupSteps) {
-      parts_.groups.SetTimeout(config_.collective_timeout);
-    }
     if (const int64_t generation = parts_.ready_for(); generation > ready_for_) {
       slipstream_->ReadyToLeave(generation);
       ready_for_ = generation;

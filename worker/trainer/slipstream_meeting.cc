@@ -47,18 +47,12 @@ Row RowOf(const Meeting& meeting, const SlipstreamMemory& memory, const Training
   return row;
 }
 
-std::vector<at::Tensor> OptimizerTensors(const Optimizer& optimizer) {
-  std::vector<at::Tensor> tensors = TensorsOf(optimizer.Slots());
-  for (const at::Tensor& count : optimizer.StepCounts()) tensors.push_back(count);
-  return tensors;
-}
-
 // What a rank sends or gets; the same on both sides.
 std::vector<at::Tensor> Taken(const Meeting& meeting, Takes takes, SlipstreamMode mode,
                               const SlipstreamBuffers& buffers, const RandomNumbers& random) {
   std::vector<at::Tensor> tensors{buffers.z()};
   if (takes == Takes::kAll || !IsLocal(mode)) {
-    for (const at::Tensor& tensor : OptimizerTensors(meeting.optimizer)) tensors.push_back(tensor);
+    for (const at::Tensor& tensor : meeting.optimizer.State()) tensors.push_back(tensor);
   }
   if (takes != Takes::kAll) return tensors;
   for (const NamedTensor& buffer : meeting.model.buffers()) {

@@ -10,6 +10,7 @@
 #include "common/log.h"
 #include "worker/trainer/checkpoint/train_state.h"
 #include "worker/trainer/core/lr_schedule.h"
+#include "worker/trainer/core/startup_steps.h"
 #include "worker/trainer/meeting.h"
 #include "worker/trainer/standstill.h"
 

@@ -55,6 +55,7 @@ Slipstream::Slipstream(const Parts& parts)
   shared.progress.SetActive(plan().epoch, steps_done());
   shared.progress.IsNew(plan().epoch);
   Prepare(parts.plan->plan);  // A generation may begin with another one.
+  if (parts.memory.rank->state().started) shared.SetTimeout();
   shared.thread = std::thread([&shared] { shared.Run(); });
 }
 
@@ -105,6 +106,7 @@ absl::StatusOr<Slipstream::Order> Slipstream::Next(
       }
       case ComputeOrder::Kind::kCopy: {
         shared.buffers.Copy(order.copy, names);
+        if (order.resets_optimizer) shared.parts.optimizer.Reset();
         const Shared::Telling telling(shared);
         shared.rank->OnCopied(SteadyNow() - start);
         break;

@@ -12,6 +12,9 @@
 //
 // Steps of the job are rank-steps over ranks, whoever has made them (core/slipstream/rank_steps.h).
 //
+// When the first steps of all ranks are over, collectives may take the job's collective_timeout;
+// until then, what the groups were made with.
+//
 // One training thread; Prepare, OrderSave, ReadyToLeave, and what is const: any thread. Torch's
 // exceptions pass through; a failed collective of either thread is a CollectiveError.
 #ifndef WORKER_TRAINER_SLIPSTREAM_SLIPSTREAM_H_

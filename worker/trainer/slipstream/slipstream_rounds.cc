@@ -5,13 +5,27 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "common/log.h"
 #include "worker/trainer/core/lr_schedule.h"
 #include "worker/trainer/slipstream/slipstream_shared.h"
 
 namespace paceline {
+namespace {
+
+void TellExcluded(const RoundSums& sums, int64_t round) {
+  if (sums.excluded == 0) return;
+  const std::string who = sums.excluded_rank < 0 ? absl::StrCat(sums.excluded, " ranks")
+                                                 : absl::StrCat("rank ", sums.excluded_rank);
+  PACELINE_LOG(WARNING) << "round " << round << ": what " << who
+                        << " made is not finite, and is left out";
+}
+
+}  // namespace
 
 void Slipstream::Shared::Run() {
   const c10::DeviceGuard device(parts.model.device());
@@ -107,15 +121,19 @@ void Slipstream::Shared::Reduce(const CommOrder::Payload& payload) {
 }
 
 void Slipstream::Shared::Apply(const CommOrder::Payload& payload) {
-  SlipstreamMode mode;
+  RoundState before;
+  RoundSums sums;
   int64_t step = 0;
   {
     const absl::MutexLock lock(&mu);
-    mode = rank->state().plan.mode;
+    before = rank->state();
+    sums = rank->sums();
     step = rank->schedule_step();
   }
+  TellExcluded(sums, before.round + 1);
+  if (!before.started && sums.started == before.ranks()) SetTimeout();
   if (payload.model > 0) {
-    if (IsLocal(mode)) {
+    if (IsLocal(before.plan.mode)) {
       buffers.ApplyUpdates(payload.model);
     } else {
       buffers.ApplyGradients(payload.model);
@@ -130,7 +148,6 @@ void Slipstream::Shared::Apply(const CommOrder::Payload& payload) {
   int64_t steps_done = 0;
   {
     const Telling telling(*this);
-    const RoundSums sums = rank->sums();
     outcome = rank->OnApplied(SteadyNow());
     ++figures.rounds;
     figures.contributing_ranks += sums.active;

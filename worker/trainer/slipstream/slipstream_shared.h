@@ -42,6 +42,9 @@ struct Slipstream::Shared {
   void Fill(CommOrder::Fill fill, const SlipstreamRank::Buffers& names);
   void Reduce(const CommOrder::Payload& payload);
   void Apply(const CommOrder::Payload& payload);
+  // From the job's first steps on. The other thread makes no collective meanwhile: it does so at
+  // stops, and there is no round then.
+  void SetTimeout() const { parts.groups.SetTimeout(parts.config.collective_timeout); }
   Order Describe(ComputeOrder::Kind kind) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   absl::Status Fault() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   // Until the other thread has told something since `told` was `seen`.

@@ -210,6 +210,21 @@ TEST(SlipstreamTest, AllRanksStopWithTheSameModelForWhatIsDue) {
   }
 }
 
+TEST(SlipstreamTest, CollectivesHaveLongUntilTheFirstStepsOfAllRanksAreOver) {
+  TrainerConfig job = SmallJob(3, 1'000'000);
+  job.collective_timeout = absl::Seconds(1);
+  const absl::Duration longer = absl::Seconds(3);
+  RunRanks(job, [&](const TrainerConfig& config, Groups& groups) {
+    SmallRank rank(config, groups, SmallPlan(1, Mode::kSync));
+    SmallRank::Hooks hooks;
+    hooks.before_step = [&] {
+      if (config.rank() == 1 && (rank.steps == 1 || rank.steps == 10)) absl::SleepFor(longer);
+    };
+    EXPECT_THROW((void)rank.Train(hooks), CollectiveError);
+    EXPECT_GE(rank.steps, 10) << "the first time the others wait";
+  });
+}
+
 // Rank 3 computes one step for as long as the others need for 100 rounds: if they waited for it
 // there would be none. (What they wait in all depends on the machine, too.)
 TEST(SlipstreamTest, ASilentRankHoldsUpNobody) {

@@ -76,7 +76,7 @@ void SlipstreamRank::Rejoin(int rank, const RoundState& theirs, absl::Time now) 
   updates_at_finish_ = updates_;
   quorum_ = Quorum(state_.ranks());
   payload_ = CommOrder::Payload();
-  included_ = filled_ = told_ready_ = stretched_ = excluded_ = false;
+  included_ = filled_ = told_ready_ = told_excluded_ = stretched_ = false;
   squared_update_ = 0;
   hash_.reset();
   next_generation_ = state_.generation;

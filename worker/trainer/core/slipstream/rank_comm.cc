@@ -117,7 +117,7 @@ void SlipstreamRank::OnFilled(double squared) {
   if (options_.stops_at_bad_update) {
     SetFault("its update is not finite");
   } else {
-    excluded_ = needs_reset_ = true;
+    excluded_ = needs_reset_ = resets_optimizer_ = true;
   }
 }
 
@@ -132,6 +132,7 @@ std::vector<double> SlipstreamRank::Numbers(absl::Time now) {
     return RollCallNumbers(hash_.value_or(0), options_.rank, state_.ranks());
   }
   told_ready_ = offered_;
+  told_excluded_ = excluded_;
   told_plan_ = newest_plan_;
   told_losses_.sum += losses_.sum;
   told_losses_.count += losses_.count;
@@ -206,13 +207,13 @@ void SlipstreamRank::Decide(absl::Time now) {
   outcome_ = FinishRound(sums_, told_plan_, &next_state_);
   payload_ = CommOrder::Payload();
   if (sums_.steps > 0) payload_.model = local() ? state_.ranks() : sums_.active;
-  if (outcome_.averages_state) {
-    payload_.state = sums_.active > 0 ? sums_.active : state_.ranks();
-    payload_.has_state = sums_.active == 0 || in_flight_ > 0;
+  if (outcome_.averages_state) {  // That of a bad update would make all others bad.
+    payload_.state = sums_.active > 0 ? sums_.active : state_.ranks() - sums_.excluded;
+    payload_.has_state = sums_.active > 0 ? in_flight_ > 0 : !told_excluded_;
   }
   stretched_ = IsStretched(now);  // So far.
   included_ = !local() && told_ready_;
-  excluded_ = false;
+  if (told_excluded_) excluded_ = false;
   told_losses_ = Losses();
   // The same moment on all ranks, whatever their clocks say.
   next_at_ = now + next_state_.window.Length(next_state_.plan.window);
@@ -261,6 +262,7 @@ RoundOutcome SlipstreamRank::OnApplied(absl::Time now) {
   TakeSent();
   if (included_) SetGradientUsed();
   if (payload_.model > 0) ++version_;
+  if (payload_.state > 0) resets_optimizer_ = false;  // It has that of the others.
   version_since_ = now;
   state_ = next_state_;
   if (!was_local && local()) {

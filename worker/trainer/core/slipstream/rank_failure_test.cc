@@ -98,6 +98,63 @@ TEST_F(RankFailureTest, ABadUpdateIsLeftOutAndTheRankTakesTheCanonicalModel) {
   EXPECT_EQ(rank_->sent_updates(), 1);
 }
 
+TEST_F(RankFailureTest, WithABadUpdateGoesTheStateOfTheOptimizer) {
+  Start(Mode::kFree, /*stops_at_bad_update=*/false);
+  EXPECT_FALSE(NextCompute().resets_optimizer) << "at the beginning it may be of a checkpoint";
+  rank_->OnCopied(absl::ZeroDuration());
+  Step();
+  CopyNext();
+  Round(Steps(1), /*squared=*/kBad);
+  const ComputeOrder order = NextCompute();
+  EXPECT_EQ(order.copy, Copy::kReset);
+  EXPECT_TRUE(order.resets_optimizer);
+}
+
+TEST_F(RankFailureTest, TheMeanOfTheOptimizersStateIsOfSoundRanks) {
+  for (const int64_t steps : {1, 0}) {
+    Start(Mode::kFree, /*stops_at_bad_update=*/false);
+    SlipstreamPlan plan;
+    plan.epoch = 2;
+    plan.mode = Mode::kDrop;
+    rank_->Prepare(plan);
+    Step();
+    CopyNext();
+    RoundHeader other = Steps(1);
+    other.plan_ahead = 1;
+    Round(other);
+    ASSERT_TRUE(rank_->state().settles);
+    Step();
+    CopyNext();
+    Round(Steps(steps), /*squared=*/kBad);
+    ASSERT_TRUE(outcome_->averages_state);
+    EXPECT_EQ(payload_.state, 1);
+    EXPECT_FALSE(payload_.has_state);
+    EXPECT_FALSE(NextCompute().resets_optimizer) << "it has that of the other";
+  }
+}
+
+// Its gradient is ready when the header has been told and not come back.
+TEST_F(RankFailureTest, ABadGradientIsToldInTheNextHeaderIfNotInThisOne) {
+  ranks_ = 3;
+  Start(Mode::kDrop, /*stops_at_bad_update=*/false);
+  CopyNext();
+  ASSERT_EQ(NextCompute().kind, Compute::kGradient);
+  ASSERT_EQ(NextComm().kind, Comm::kExchange);
+  std::vector<double> sums = rank_->Numbers(now_);
+  for (int other : {1, 2}) {
+    const std::vector<double> numbers = HeaderNumbers(Ready(), other);
+    for (size_t i = 0; i < sums.size(); ++i) sums[i] += numbers[i];
+  }
+  rank_->OnGradient(kBad, kTestStep, 1);
+  rank_->OnExchanged(sums, now_);
+  Round();
+  EXPECT_EQ(rank_->sums().excluded, 0);
+  Round(Ready());
+  EXPECT_EQ(rank_->sums().excluded_rank, 0);
+  Round(Ready());
+  EXPECT_EQ(rank_->sums().excluded, 0);
+}
+
 TEST_F(RankFailureTest, AFaultOfAnotherRankEndsThisOne) {
   Start(Mode::kDrop);
   RoundHeader other;

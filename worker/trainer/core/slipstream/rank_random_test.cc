@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -352,6 +353,30 @@ TEST(RankRandomTest, ABadUpdateIsLeftOutOrStopsAll) {
       }
       if (!stops) ExpectComplete(job, options.target_steps);
     }
+  }
+}
+
+// It is averaged over the ranks when the mode changes.
+TEST(RankRandomTest, TheOptimizersStateOfABadUpdateReachesNobody) {
+  for (uint64_t seed = 1; seed <= Seeds(40); ++seed) {
+    SimulatedRanks::Options options;
+    options.seed = seed;
+    options.ranks = 2 + static_cast<int>(seed % 4);
+    options.mode = seed % 2 == 0 ? Mode::kFree : Mode::kPause;
+    options.averages_state = seed % 4 < 2;
+    options.stops_at_bad_update = false;
+    options.stall_probability = 0.2;
+    SimulatedRanks job(options);
+    job.After(absl::Seconds(1), [&] {
+      job.Poison(1);
+      job.Prepare(Plan(2, Mode::kDrop), absl::Milliseconds(100));
+    });
+    job.Run();
+    ExpectComplete(job, options.target_steps);
+    for (int rank = 0; rank < job.ranks(); ++rank) {
+      for (const double value : job.rank(rank).slots) EXPECT_TRUE(std::isfinite(value));
+    }
+    if (HasFailure()) return;
   }
 }
 

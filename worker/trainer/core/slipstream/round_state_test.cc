@@ -179,6 +179,19 @@ TEST(RoundStateTest, AnotherGenerationMakesTheStopAgain) {
   EXPECT_TRUE(next.due.evaluates);
 }
 
+TEST(RoundStateTest, ItHasStartedWhenTheFirstStepsOfAllRanksAreOver) {
+  RoundState state = Four(Mode::kFree);
+  RoundSums sums = Steps(40);
+  sums.started = 3;
+  FinishRound(sums, state.plan, &state);
+  EXPECT_FALSE(state.started);
+  sums.started = 4;
+  FinishRound(sums, state.plan, &state);
+  EXPECT_TRUE(state.started);
+  FinishRound(RoundSums(), state.plan, &state);
+  EXPECT_TRUE(ForGeneration(state, 2, 5).started);
+}
+
 TEST(RoundStateTest, WhatHasEndedStaysSoInAnotherGeneration) {
   for (const Mode mode : {Mode::kSync, Mode::kDrop, Mode::kFree, Mode::kPause}) {
     RoundState state = Four(mode);

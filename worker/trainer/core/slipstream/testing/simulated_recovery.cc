@@ -81,7 +81,8 @@ void SimulatedRanks::MeetAnew() {
   }
   while (ranks() < members) {
     ranks_.push_back(std::make_unique<SimulatedRank>(
-        SlipstreamRank::Options{ranks(), options_.stops_at_bad_update}, state, z, slots, now_));
+        SlipstreamRank::Options{ranks(), options_.stops_at_bad_update, /*startup_steps=*/0}, state,
+        z, slots, now_));
     ranks_.back()->machine.Prepare(newest_plan_);
   }
   for (const auto& rank : ranks_) Pump(*rank);
