@@ -6,13 +6,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "worker/trainer/core/slipstream/rank.h"
+#include "worker/trainer/core/slipstream/rhythm.h"
 
 namespace paceline {
 namespace {
 
 constexpr int64_t kRoundsPerHash = 32;
-constexpr double kStretched = 3;
-constexpr double kStepsToFirstPoll = 0.5;
 
 }  // namespace
 
@@ -234,7 +233,7 @@ void SlipstreamRank::OnReduced(absl::Time now) {
 bool SlipstreamRank::IsStretched(absl::Time now) const {
   if (!local() || state_.settles || after_stop_) return false;
   const Window& window = state_.window;
-  return now - round_began_ > std::max(kStretched * window.collective(), window.step());
+  return now - round_began_ > std::max(kStretchedRound * window.collective(), window.step());
 }
 
 // The update that was in flight is part of z.
@@ -289,7 +288,7 @@ absl::Time SlipstreamRank::NextRoundAt(absl::Time now) const {
     case SlipstreamMode::kSync:
       return now;
     case SlipstreamMode::kDrop:
-      return now + kStepsToFirstPoll * state_.window.step();  // No majority is ready earlier.
+      return now + kStepsToFirstPoll * state_.window.step();
     case SlipstreamMode::kFree:
     case SlipstreamMode::kPause:
       break;

@@ -2,15 +2,9 @@
 #include <cmath>
 
 #include "worker/trainer/core/slipstream/rank.h"
+#include "worker/trainer/core/slipstream/rhythm.h"
 
 namespace paceline {
-
-namespace {
-
-// A round that takes longer is not waited for.
-constexpr double kStepsToARound = 2;
-
-}  // namespace
 
 using Kind = ComputeOrder::Kind;
 

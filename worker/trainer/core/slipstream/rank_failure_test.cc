@@ -119,11 +119,12 @@ TEST_F(RankFailureTest, TheMeanOfTheOptimizersStateIsOfSoundRanks) {
     rank_->Prepare(plan);
     Step();
     CopyNext();
+    ASSERT_EQ(NextCompute().kind, Compute::kUpdate);
     RoundHeader other = Steps(1);
     other.plan_ahead = 1;
     Round(other);
     ASSERT_TRUE(rank_->state().settles);
-    Step();
+    rank_->OnStepped(kTestStep, 1);
     CopyNext();
     Round(Steps(steps), /*squared=*/kBad);
     ASSERT_TRUE(outcome_->averages_state);
