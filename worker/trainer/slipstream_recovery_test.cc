@@ -8,6 +8,7 @@
 #include <memory>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -50,6 +51,19 @@ class SlipstreamRecoveryTest : public RecoveryTest {
     absl::StatusOr<StepRingReader> ring = StepRingReader::Open(daemon.RingPath(number));
     EXPECT_TRUE(ring.ok()) << ring.status();
     return ring->Written();
+  }
+
+  // Now, and a moment later.
+  static void WaitForPhase(const FakeDaemon& daemon, int number, Phase phase) {
+    absl::StatusOr<StepRingReader> ring = StepRingReader::Open(daemon.RingPath(number));
+    ASSERT_TRUE(ring.ok()) << ring.status();
+    const absl::Time deadline = absl::Now() + absl::Seconds(30);
+    uint64_t written = 0;
+    while (ring->Live().phase != phase || std::exchange(written, ring->Written()) == 0 ||
+           written != ring->Written()) {
+      ASSERT_LT(absl::Now(), deadline);
+      absl::SleepFor(absl::Milliseconds(50));
+    }
   }
 
   // These trainers, by rank, end well, with one model that has learnt.
@@ -100,6 +114,41 @@ TEST_F(SlipstreamRecoveryTest, FewerRanksGoOn) {
   WaitForEnd(*daemon, 2);
   daemon->SetMembers({{0, 1, 3}});
   ExpectGoodEnd(*daemon, {0, 1, 3});
+}
+
+// The victim stands still until the others wait for it: they are in a collective with it, in which
+// it is killed.
+TEST_F(SlipstreamRecoveryTest, ARankIsLostInsideACollective) {
+  for (const char* mode : {"SYNC", "DROP", "FREE", "PAUSE"}) {
+    SCOPED_TRACE(mode);
+    const auto daemon = MakeDaemon();
+    daemon->Launch(Recovering(3, Strategy(mode)));
+    WaitForSteps(*daemon, 0, 60);
+    daemon->Signal(2, SIGSTOP);
+    for (const int rank : {0, 1}) WaitForPhase(*daemon, rank, Phase::kRoundWait);
+    daemon->Signal(2, SIGKILL);
+    WaitForEnd(*daemon, 2);
+    daemon->SetMembers({{0, 1}});
+    ExpectGoodEnd(*daemon, {0, 1});
+  }
+}
+
+// A window lasts for 64 steps, and a round is over in a moment.
+TEST_F(SlipstreamRecoveryTest, ARankIsLostBetweenRounds) {
+  const auto daemon = MakeDaemon();
+  daemon->Launch(
+      Recovering(3,
+                 "strategy { slipstream { mode: SLIPSTREAM_FREE window { min_steps: 64 max_steps: "
+                 "64 max_cap: 256 } } } log_every: 20 "));
+  WaitForSteps(*daemon, 0, 200);
+  daemon->Signal(2, SIGKILL);
+  WaitForEnd(*daemon, 2);
+  daemon->SetMembers({{0, 1}});
+  ExpectGoodEnd(*daemon, {0, 1});
+  for (const int rank : {0, 1}) {
+    const v1::SlipstreamFigures figures = daemon->status(rank).figures().slipstream();
+    EXPECT_EQ(figures.sent_updates(), figures.steps()) << "what was not sent yet is not lost";
+  }
 }
 
 // The others are done, too, and evaluate: nobody makes another step.
