@@ -52,15 +52,14 @@ SlipstreamLoop::SlipstreamLoop(const TrainingParts& parts)
       memory_(parts.state.slipstream),
       profiler_(ProfilerOptions(parts)),
       report_({config_, parts.model, parts.control, parts.platform,
-               [this](RankFigures* figures) {
-                 figures->slipstream = slipstream_->figures();
-                 figures->drift = figures->slipstream->drift;
-               },
+               [this](RankFigures* figures) { return AddFigures(figures); },
                parts.state.communication}),
       local_step_({config_, parts.train_data, parts.model, parts.optimizer, parts.platform,
                    parts.timer, [] {}}),
       number_(first_step_),
       told_steps_(first_step_),
+      told_rank_steps_(first_step_ * parts.config.member.world_size),
+      learnt_step_(first_step_),
       ready_for_(parts.config.member.generation),
       after_a_break_(!parts.begins) {}
 
@@ -209,6 +208,7 @@ absl::StatusOr<SlipstreamLoop::Order> SlipstreamLoop::RunStep(const Order& order
   if (parts_.undo != nullptr) parts_.undo->Keep();
   state_.in_step = true;
   StepResult& result = state_.open_result;
+  learnt_step_ = order.step;
   local_step_.Begin(number_, LearningRate(config_.schedule, order.step), &result);
   result.masked = profiler_.active() || after_a_break_;
   const bool updates = order.kind == Order::Kind::kUpdate;
@@ -240,11 +240,11 @@ absl::StatusOr<SlipstreamLoop::Order> SlipstreamLoop::RunStep(const Order& order
 
   parts_.timer.Enter(Phase::kAveraging, number_);
   absl::StatusOr<Order> next = Next();
-  result.masked = result.masked || !next.ok() || next->kind == Order::Kind::kStop;
+  result.masked = result.masked || !next.ok() || next->kind == Order::Kind::kStop ||
+                  next->kind == Order::Kind::kEnd;
   const bool line = next.ok() && TakeLine(*next);
-  const std::optional<double> mean_loss = line ? slipstream_->figures().loss : std::nullopt;
-  report_.Expect(mean_loss ? at::scalar_tensor(*mean_loss, at::kDouble) : at::Tensor(),
-                 /*gradient_group_size=*/1, line);
+  result.wire_bytes = slipstream_->TakeSentBytes();
+  report_.Expect(line ? MeanLoss() : at::Tensor(), /*gradient_group_size=*/1, line);
   parts_.timer.EndStep(result);
   profiler_.AfterStep(number_);
   after_a_break_ = false;
@@ -256,6 +256,12 @@ absl::StatusOr<SlipstreamLoop::Order> SlipstreamLoop::RunStep(const Order& order
   return next;
 }
 
+at::Tensor SlipstreamLoop::MeanLoss() const {
+  const SlipstreamFigures figures = slipstream_->figures();
+  if (!figures.loss.has_value()) return {};
+  return at::scalar_tensor(*figures.loss, at::kDouble);
+}
+
 void SlipstreamLoop::TellFault(const absl::Status& own, const Order& next) {
   slipstream_->SetFault(std::string(own.message()));
   if (next.kind == Order::Kind::kStop) Stop(next).IgnoreError();
@@ -264,9 +270,19 @@ void SlipstreamLoop::TellFault(const absl::Status& own, const Order& next) {
 
 bool SlipstreamLoop::TakeLine(const Order& next) {
   if (next.kind == Order::Kind::kEnd && next.step >= config_.steps) return true;
-  // This rank's own steps may have brought it there before the job is.
-  const int64_t done = std::min(number_ + 1, config_.steps - 1);
+  const int64_t done = std::min(next.step, config_.steps - 1);
   return std::exchange(told_steps_, done) / config_.log_every != done / config_.log_every;
+}
+
+double SlipstreamLoop::AddFigures(RankFigures* figures) {
+  figures->slipstream = slipstream_->figures();
+  figures->drift = figures->slipstream->drift;
+  const RankSteps total = slipstream_->total();
+  figures->step = std::min(total.steps(), config_.steps);
+  figures->learning_rate = LearningRate(config_.schedule, learnt_step_);
+  const int64_t rank_steps = total.steps() * total.ranks() + total.remainder();
+  const int64_t since = rank_steps - std::exchange(told_rank_steps_, rank_steps);
+  return static_cast<double>(since) / static_cast<double>(figures->steps);
 }
 
 absl::Status SlipstreamLoop::Publish() {
@@ -277,7 +293,7 @@ absl::Status SlipstreamLoop::Publish() {
 
 absl::Status SlipstreamLoop::Stop(const Order& order) {
   state_.position.step = order.step;
-  parts_.timer.Enter(Phase::kIdle, order.step);
+  parts_.timer.Enter(Phase::kIdle, std::max(order.step, number_ + 1));
   if (parts_.saver != nullptr && (order.saves || order.save_order > 0)) Save(order);
   if (order.evaluates) PACELINE_RETURN_IF_ERROR(EvaluateAfter(parts_, order.step).status());
   if (parts_.saver != nullptr) parts_.saver->BeforeChange();

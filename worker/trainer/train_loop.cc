@@ -32,6 +32,7 @@ TrainLoop::TrainLoop(const TrainingParts& parts)
                [this](RankFigures* figures) {
                  figures->levels = strategy_.figures();
                  figures->drift = strategy_.drift();
+                 return static_cast<double>(config_.member.world_size);
                },
                parts.state.communication}),
       local_step_({config_, parts.train_data, parts.model, parts.optimizer, parts.platform,

@@ -43,12 +43,16 @@
 
 namespace paceline {
 
+// Of a steady clock.
+absl::Time SteadyNow();
+
 // What a rank keeps of Slipstream from one generation of its job to the next.
 struct SlipstreamMemory {
   // The rank is a member of the generation of `config`, in which the training goes on from `state`.
   // If it has trained before: as SlipstreamRank::Rejoin.
   void Join(const TrainerConfig& config, const RoundState& state);
 
+  std::function<absl::Time()> now = SteadyNow;  // Any thread. The rank's one clock.
   RankSteps start{1};  // Of a training that begins: the job's steps that a checkpoint has.
   // Unset, null: it has not trained with it.
   std::optional<SlipstreamRank> rank;
@@ -130,6 +134,8 @@ class Slipstream {
   int64_t steps_done() const { return total().steps(); }
   SlipstreamPlan plan() const;  // In force.
   SlipstreamFigures figures() const;
+  // Since it was asked last: what this rank has sent in collectives.
+  int64_t TakeSentBytes();
 
  private:
   struct Shared;

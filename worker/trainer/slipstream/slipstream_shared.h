@@ -4,7 +4,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <chrono>
 #include <cstdint>
 #include <exception>
 #include <thread>
@@ -19,12 +18,6 @@
 
 namespace paceline {
 
-// Of a steady clock, for SlipstreamRank.
-inline absl::Time SteadyNow() {
-  const auto since = std::chrono::steady_clock::now().time_since_epoch();
-  return absl::UnixEpoch() + absl::FromChrono(since);
-}
-
 struct Slipstream::Shared {
   explicit Shared(const Parts& parts_in)
       : parts(parts_in),
@@ -35,6 +28,7 @@ struct Slipstream::Shared {
         rank(&*parts.memory.rank),
         figures(parts.memory.figures) {}
 
+  absl::Time Now() const { return parts.memory.now(); }
   void Run();
   bool MakeNext();
   void Make(const CommOrder& order, const SlipstreamRank::Buffers& names);
@@ -77,6 +71,7 @@ struct Slipstream::Shared {
   absl::Mutex mu;
   SlipstreamRank* const rank ABSL_PT_GUARDED_BY(mu);
   SlipstreamFigures& figures ABSL_GUARDED_BY(mu);
+  int64_t sent_bytes ABSL_GUARDED_BY(mu) = 0;  // Not asked for yet.
   int64_t told ABSL_GUARDED_BY(mu) = 0;
   bool stopping ABSL_GUARDED_BY(mu) = false;
   std::exception_ptr failure ABSL_GUARDED_BY(mu);  // Of the thread, which has ended by it.
