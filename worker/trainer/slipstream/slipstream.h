@@ -12,6 +12,9 @@
 //
 // Steps of the job are rank-steps over ranks, whoever has made them (core/slipstream/rank_steps.h).
 //
+// When the first steps of all ranks are over, collectives may take the job's collective_timeout;
+// until then, what the groups were made with.
+//
 // One training thread; Prepare, OrderSave, ReadyToLeave, and what is const: any thread. Torch's
 // exceptions pass through; a failed collective of either thread is a CollectiveError.
 #ifndef WORKER_TRAINER_SLIPSTREAM_SLIPSTREAM_H_
@@ -21,6 +24,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -39,12 +43,16 @@
 
 namespace paceline {
 
+// Of a steady clock.
+absl::Time SteadyNow();
+
 // What a rank keeps of Slipstream from one generation of its job to the next.
 struct SlipstreamMemory {
   // The rank is a member of the generation of `config`, in which the training goes on from `state`.
   // If it has trained before: as SlipstreamRank::Rejoin.
   void Join(const TrainerConfig& config, const RoundState& state);
 
+  std::function<absl::Time()> now = SteadyNow;  // Any thread. The rank's one clock.
   RankSteps start{1};  // Of a training that begins: the job's steps that a checkpoint has.
   // Unset, null: it has not trained with it.
   std::optional<SlipstreamRank> rank;
@@ -110,6 +118,10 @@ class Slipstream {
   void OnGradient(absl::Duration took, double loss);
   void OnStopped();
 
+  // This rank cannot go on: orders are waits, and stops that all are at, until all have been told
+  // and Next fails on all of them. The step that was ordered, if any, is not made.
+  void SetFault(const std::string& reason);
+
   // Votes for the plan from now on. One that has no `slipstream`, or does not fit, fails, which the
   // control is told.
   void Prepare(const TrainingPlan& plan);
@@ -129,6 +141,8 @@ class Slipstream {
   int64_t steps_done() const { return total().steps(); }
   SlipstreamPlan plan() const;  // In force.
   SlipstreamFigures figures() const;
+  // Since it was asked last: what this rank has sent in collectives.
+  int64_t TakeSentBytes();
 
  private:
   struct Shared;

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 
+#include "worker/trainer/core/slipstream/rhythm.h"
+
 namespace paceline {
 namespace {
 
 // Of the copies at step boundaries: two before a round, one after.
 constexpr double kCopiesPerRound = 3;
-// As a rank's (worker/trainer/core/slipstream/rank_comm.cc).
-constexpr double kStretched = 3;
 
 }  // namespace
 
@@ -73,8 +73,8 @@ void UpdateRounds::StopAll(double from_s) {
 }
 
 bool UpdateRounds::IsStretched(double reduced_s) const {
-  const double usual_s =
-      std::max(kStretched * absl::ToDoubleSeconds(window_.collective()), steps_.typical_s());
+  const double usual_s = std::max(kStretchedRound * absl::ToDoubleSeconds(window_.collective()),
+                                  steps_.typical_s());
   const auto longer = std::count_if(joined_s_.begin(), joined_s_.end(), [&](double joined_s) {
     return reduced_s - joined_s > usual_s;
   });

@@ -127,6 +127,21 @@ TEST_F(RankTest, TheNextRoundIsAWindowAfterTheHeader) {
   EXPECT_NEAR(absl::ToDoubleMilliseconds(order.until - now_), 100, 1e-3);
 }
 
+TEST_F(RankTest, ItsFirstStepsSayNothingOfTheLength) {
+  startup_steps_ = 2;
+  Start(Mode::kFree);
+  Step();
+  Step();
+  CopyNext();
+  Round();
+  EXPECT_EQ(rank_->sums().started, 0);
+  EXPECT_EQ(rank_->state().window.step(), absl::ZeroDuration());
+  Step();
+  Round();
+  EXPECT_EQ(rank_->sums().started, 1);
+  EXPECT_EQ(rank_->state().window.step(), kStep);
+}
+
 TEST_F(RankTest, PauseStopsForARoundAfterItsWindowAndAStep) {
   Start(Mode::kPause);
   Step();
