@@ -11,7 +11,6 @@ namespace paceline {
 namespace {
 
 constexpr int64_t kRoundsPerHash = 32;
-constexpr double kStretched = 3;
 constexpr double kStepsToFirstPoll = 0.5;
 
 }  // namespace
@@ -228,11 +227,10 @@ void SlipstreamRank::OnReduced(absl::Time now) {
   stretched_ = IsStretched(now);
 }
 
-// Less than a step is no stall. Settling, and coming back from a stop, ranks wait for each other.
+// Settling, and coming back from a stop, ranks wait for each other.
 bool SlipstreamRank::IsStretched(absl::Time now) const {
   if (!local() || state_.settles || after_stop_) return false;
-  const Window& window = state_.window;
-  return now - round_began_ > std::max(kStretched * window.collective(), window.step());
+  return now - round_began_ > state_.window.Patience();
 }
 
 // The update that was in flight is part of z.
