@@ -116,17 +116,6 @@ TEST_F(SlipstreamTest, PauseTrainsAllRanksToOneModel) {
   TrainAndCheck(absl::StrCat(kPause, "precision: BF16 "));
 }
 
-TEST_F(SlipstreamTest, SyncComputesWhatDdpDoes) {
-  const auto ddp = RunJob(Spec(3));
-  const auto sync = RunJob(Spec(3, kSync));
-  const std::vector<double> expected = Values(*ddp, 0, "mean_loss");
-  const std::vector<double> losses = Values(*sync, 0, "mean_loss");
-  ASSERT_THAT(losses, SizeIs(expected.size()));
-  for (size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(losses[i] / expected[i], 1, 1e-5) << i;
-  const std::vector<double> rates = Values(*sync, 2, "lr");
-  EXPECT_EQ(rates, Values(*ddp, 2, "lr"));
-}
-
 TEST_F(SlipstreamTest, AStalledRankHoldsUpNobody) {
   const auto daemon =
       RunJob(Spec(4, absl::StrCat(kFree,

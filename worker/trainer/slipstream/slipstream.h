@@ -2,7 +2,7 @@
 // that trains: it asks what to do next, does it, and tells.
 //
 //   Next ─▶ kUpdate    the optimizer updates the model's parameters          ─▶ OnUpdated
-//           kGradient  gradients at the model's parameters, clipped          ─▶ OnGradient
+//           kGradient  gradients at the model's parameters, not clipped      ─▶ OnGradient
 //           kStop      all ranks stand still, with the same model            ─▶ OnStopped
 //           kEnd       the same, for good: the training is done, or the generation is left
 //

@@ -146,7 +146,7 @@ void Slipstream::Shared::Apply(const CommOrder::Payload& payload) {
     if (IsLocal(before.plan.mode)) {
       buffers.ApplyUpdates(payload.model);
     } else {
-      buffers.ApplyGradients(payload.model);
+      buffers.ApplyGradients(payload.model, parts.config.clip_grad_norm);
       at::Tensor(learning_rate).fill_(LearningRate(parts.config.schedule, step));
       parts.optimizer.Update(buffers.z_parameters(), buffers.wire_parameters(), learning_rate, {});
     }

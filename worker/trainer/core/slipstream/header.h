@@ -42,7 +42,7 @@ struct RoundHeader {
   absl::Duration step;  // Known when its first ones are over (startup_steps.h).
   absl::Duration collective;
   absl::Duration copies;
-  bool stretched = false;      // The round before took over three times the usual, and a step.
+  bool stretched = false;      // The round before took longer than Window::Patience.
   double squared_update = 0;   // |u|^2 of the update or gradient that it sends.
   std::optional<double> loss;  // Mean of its steps that it has not told of yet. Finite.
   uint64_t hash = 0;           // Of the canonical model; all ranks tell one, or none.

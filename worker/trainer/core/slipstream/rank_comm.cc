@@ -230,11 +230,10 @@ void SlipstreamRank::OnReduced(absl::Time now) {
   stretched_ = IsStretched(now);
 }
 
-// Less than a step is no stall. Settling, and coming back from a stop, ranks wait for each other.
+// Settling, and coming back from a stop, ranks wait for each other.
 bool SlipstreamRank::IsStretched(absl::Time now) const {
   if (!local() || state_.settles || after_stop_) return false;
-  const Window& window = state_.window;
-  return now - round_began_ > std::max(kStretchedRound * window.collective(), window.step());
+  return now - round_began_ > state_.window.Patience();
 }
 
 // The update that was in flight is part of z.

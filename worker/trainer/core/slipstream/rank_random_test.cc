@@ -143,6 +143,25 @@ TEST(RankRandomTest, AWindowGrowsWhereEveryStallFreezesTheCommunication) {
   ExpectComplete(job, options.target_steps);
 }
 
+// Now and then a thread waits for a core for three steps, which is a multiple of what a collective
+// takes, but not so long that others wait for the round.
+TEST(RankRandomTest, OrdinaryNoiseDoesNotMakeAWindowGrow) {
+  SimulatedRanks::Options options;
+  options.step = absl::Milliseconds(10);
+  options.longest_pass = absl::Microseconds(100);
+  options.freeze_probability = 0.02;
+  options.freeze = absl::Milliseconds(30);
+  options.first_step = 10'000;
+  options.target_steps = 12'000;
+  SimulatedRanks job(options);
+  int64_t longest = 0;
+  job.OnRound([&](int64_t) { longest = std::max(longest, job.latest().window.frozen_steps()); });
+  job.Run();
+  EXPECT_EQ(job.error(), "");
+  EXPECT_TRUE(job.ended());
+  EXPECT_EQ(longest, 0);
+}
+
 // A clock that is 2 % fast does not make its rank wait for the others, nor them for it.
 TEST(RankRandomTest, ClocksOfDifferentSpeedDoNotDriftIntoWaiting) {
   SimulatedRanks::Options options;

@@ -1,13 +1,10 @@
-// When rounds are expected, and when one takes unusually long: measured, in simulation and with
-// Gloo processes. Ranks and the model of them (controller/core/stragglers/slipstream) go by them.
+// When rounds of gradients are expected: measured, in simulation and with Gloo processes. Ranks
+// and the model of them (controller/core/stragglers/slipstream) go by them.
+// the model of them (controller/core/stragglers/slipstream) go by them.
 #ifndef WORKER_TRAINER_CORE_SLIPSTREAM_RHYTHM_H_
 #define WORKER_TRAINER_CORE_SLIPSTREAM_RHYTHM_H_
 
 namespace paceline {
-
-// In modes of updates: a round is stretched that takes more than so many times the usual, and a
-// step.
-inline constexpr double kStretchedRound = 3;
 
 // In `drop`, in steps since the latest round: no majority is ready earlier, and a round that takes
 // longer is not waited for by a rank that is late.

@@ -28,7 +28,8 @@ RoundOutcome FinishRound(const RoundSums& sums, const SlipstreamPlan& told, Roun
   ++state->round;
   state->round_generation = state->generation;
   state->total.Add(sums.steps);
-  state->window.Add({sums.step, sums.collective, sums.copies, sums.stretched});
+  state->window.Add(
+      {sums.step, sums.collective, sums.copies, sums.stretched, state->total.steps()});
   if (sums.started == state->ranks()) state->started = true;
   if (sums.plan_ahead > 0) state->next_plan = told;
   if (sums.leave_ahead > 0) state->leaves = true;

@@ -20,7 +20,7 @@ size_t Shape(const CommOrder& order, const SimulatedVector& input) {
 
 SimulatedRanks::SimulatedRanks(const Options& options) : options_(options), random_(options.seed) {
   RoundState state;
-  state.total = RankSteps(options.ranks);
+  state.total = RankSteps(options.ranks, options.first_step);
   state.target_steps = options.target_steps;
   state.plan.epoch = 1;
   state.plan.mode = options.mode;
