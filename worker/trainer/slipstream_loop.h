@@ -52,7 +52,8 @@ class SlipstreamLoop : public Training {
  private:
   using Order = Slipstream::Order;
 
-  // A training that begins: position and counts, from the checkpoint if there is one.
+  // With Slipstream the training begins: position and counts, from the checkpoint if there is one,
+  // else of the steps that were made otherwise.
   absl::Status Begin();
   void EnterSaver();
   absl::StatusOr<Order> Next();
