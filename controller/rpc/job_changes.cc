@@ -43,6 +43,15 @@ v1::Strategy ChangedMode(v1::Strategy strategy, const v1::ChangeModeRequest& req
   return strategy;
 }
 
+PlanChanged ChangeTo(const JobId& id, const v1::Strategy& strategy) {
+  const JobStrategy known = FromProto(strategy);
+  JobPlan plan;
+  plan.strategy = strategy.SerializeAsString();
+  plan.ladder = known.ladder;
+  plan.slipstream = known.slipstream;
+  return {id, std::move(plan)};
+}
+
 // Problems of the request's fields, when the spec's strategy has been changed by it.
 std::vector<SpecProblem> CheckChange(const v1::ChangeModeRequest& request,
                                      const v1::JobSpec& spec) {
@@ -90,10 +99,7 @@ void JobService::DoChangeLadder(const v1::ChangeLadderRequest& request, v1::Job*
          const JobId id = job->request.id;
          PACELINE_LOG(INFO) << "job_ladder job=" << id.value()
                             << " epoch=" << job->plan.epoch.value() + 1;
-         control_->ApplyRequest(
-             request_id, id,
-             PlanChanged{id, strategy.SerializeAsString(), FromProto(strategy).ladder},
-             ReplyTo(id, reply, answer));
+         control_->ApplyRequest(request_id, id, ChangeTo(id, strategy), ReplyTo(id, reply, answer));
        });
 }
 
@@ -120,11 +126,8 @@ void JobService::DoChangeMode(const v1::ChangeModeRequest& request, v1::Job* rep
          const JobId id = job->request.id;
          PACELINE_LOG(INFO) << "job_mode job=" << id.value()
                             << " epoch=" << job->plan.epoch.value() + 1;
-         control_->ApplyRequest(
-             request_id, id,
-             PlanChanged{
-                 id, spec.strategy().SerializeAsString(), {}, FromProto(spec.strategy()).own_pace},
-             ReplyTo(id, reply, answer));
+         control_->ApplyRequest(request_id, id, ChangeTo(id, spec.strategy()),
+                                ReplyTo(id, reply, answer));
        });
 }
 

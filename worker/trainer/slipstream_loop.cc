@@ -97,7 +97,7 @@ absl::Status SlipstreamLoop::Begin() {
 }
 
 absl::Status SlipstreamLoop::Resume() {
-  if (parts_.begins) {
+  if (!memory_.rank.has_value()) {
     const absl::Status restored = Begin();
     if (!restored.ok()) return RestoreError(config_.restore_from, restored);
   }

@@ -55,7 +55,8 @@ class SlipstreamLoop : public Training {
  private:
   using Order = Slipstream::Order;
 
-  // A training that begins: position and counts, from the checkpoint if there is one.
+  // With Slipstream the training begins: position and counts, from the checkpoint if there is one,
+  // else of the steps that were made otherwise.
   absl::Status Begin();
   void EnterSaver();
   // At a stop, and at the end, when all ranks have come to it: in modes of gradients one may still

@@ -252,6 +252,8 @@ SlipstreamFigures Slipstream::figures() const {
   figures.lost_updates = rank.lost_updates();
   figures.used_gradients = rank.used_gradients();
   figures.dropped_gradients = rank.late().dropped();
+  figures.round_collective_s = absl::ToDoubleSeconds(round.window.collective());
+  figures.round_copies_s = absl::ToDoubleSeconds(round.window.copies());
   if (IsLocal(round.plan.mode)) {
     figures.window_s = absl::ToDoubleSeconds(round.window.Length(round.plan.window));
     figures.cap = round.window.Cap(round.plan.window);

@@ -162,6 +162,7 @@ void Slipstream::Shared::Apply(const CommOrder::Payload& payload) {
     outcome = rank->OnApplied(Now());
     ++figures.rounds;
     figures.contributing_ranks += sums.active;
+    if (sums.stretched) ++figures.stretched_rounds;
     if (sums.active > 0) figures.drift = std::sqrt(sums.squared_update / sums.active);
     if (sums.loss.has_value()) figures.loss = sums.loss;
     epoch = rank->state().plan.epoch;

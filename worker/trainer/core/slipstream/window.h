@@ -65,6 +65,7 @@ class Window {
   int64_t frozen_steps() const { return frozen_steps_; }
   absl::Duration step() const { return latest_.step; }
   absl::Duration collective() const { return latest_.collective; }
+  absl::Duration copies() const { return latest_.copies; }
 
  private:
   // By the costs of a round alone.
