@@ -54,18 +54,20 @@ void CheckStrategyFields(const v1::Strategy& strategy, ProblemList& problems) {
 }  // namespace
 
 void CheckSlipstream(const v1::JobSpec& spec, ProblemList& problems) {
-  if (!spec.strategy().has_slipstream()) return;
-  CheckStrategyFields(spec.strategy(), problems);
+  const bool is_auto = spec.strategy().has_auto_();
+  if (!is_auto && !spec.strategy().has_slipstream()) return;
+  if (!is_auto) CheckStrategyFields(spec.strategy(), problems);
+  const std::string name = is_auto ? "strategy auto" : "strategy slipstream";
   if (spec.device() == v1::CUDA) {
-    problems.Add("device",
-                 "is cuda; strategy slipstream runs on cpu only: its two threads would share one "
-                 "stream, and GPUs wait for each other in every round");
+    problems.Add("device", StrCat("is cuda; ", name,
+                                  " runs on cpu only: slipstream's two threads would share one "
+                                  "stream, and GPUs wait for each other in every round"));
   }
   if (spec.gradient_format() == v1::WIRE_FORMAT_FP16 ||
       spec.gradient_format() == v1::WIRE_FORMAT_BF16) {
     problems.Add("gradient_format",
-                 StrCat("is ", EnumName(*v1::WireFormat_descriptor(), spec.gradient_format()),
-                        "; strategy slipstream sends fp32 or int8"));
+                 StrCat("is ", EnumName(*v1::WireFormat_descriptor(), spec.gradient_format()), "; ",
+                        name, is_auto ? " sends fp32 only" : " sends fp32 or int8"));
   }
   const v1::SlipstreamMode mode = spec.strategy().slipstream().mode();
   if (spec.gradient_format() == v1::WIRE_FORMAT_INT8 &&
@@ -76,17 +78,17 @@ void CheckSlipstream(const v1::JobSpec& spec, ProblemList& problems) {
                         "mode free or pause"));
   }
   if (spec.cuda_graph()) {
-    problems.Add("cuda_graph", "is true; strategy slipstream has no steps that are all alike");
+    problems.Add("cuda_graph", StrCat("is true; ", name, " has no steps that are all alike"));
   }
   if (spec.on_nonfinite() == v1::NON_FINITE_IGNORE) {
-    problems.Add("on_nonfinite",
-                 "is ignore, but with strategy slipstream one rank's would spoil the model of all; "
-                 "allowed is stop, skip");
+    problems.Add("on_nonfinite", StrCat("is ignore, but with ", name,
+                                        " one rank's would spoil the model of all; allowed is "
+                                        "stop, skip"));
   }
-  if (spec.stragglers().mode() == v1::STRAGGLER_MODE_AUTO) {
+  if (is_auto && spec.stragglers().mode() == v1::STRAGGLER_MODE_OFF) {
     problems.Add("stragglers.mode",
-                 "is auto; its remedies are not made for strategy slipstream, whose ranks do not "
-                 "wait for a slow one: allowed is off, advise");
+                 "is off; strategy auto goes by what is measured of the ranks: allowed is advise, "
+                 "auto");
   }
 }
 

@@ -63,6 +63,22 @@ void TakeOut(size_t count, const T* rest, T* of) {
   for (size_t i = 0; i < count; ++i) of[i] -= rest[i];
 }
 
+// The mean of `ranks` gradients from their sum, and its square like that of an update.
+template <typename T>
+double TakeMean(size_t count, int ranks, T* wire) {
+  double squared = 0;
+  for (size_t i = 0; i < count; ++i) {
+    wire[i] /= static_cast<T>(ranks);
+    squared += static_cast<double>(wire[i]) * static_cast<double>(wire[i]);
+  }
+  return squared;
+}
+
+template <typename T>
+void Scale(size_t count, T factor, T* wire) {
+  for (size_t i = 0; i < count; ++i) wire[i] *= factor;
+}
+
 }  // namespace paceline
 
 #endif  // WORKER_TRAINER_CORE_SLIPSTREAM_COPIES_H_

@@ -67,7 +67,7 @@ SimulatedRank::Pass SimulatedRank::PassOf(const ComputeOrder& order) const {
       return {kZ | kX | Bit(names.ref) | Bit(names.sent),
               kX | Bit(names.ref) | Bit(names.sent) | Bit(names.pub)};
     case Copy::kReset:
-      return {kZ, kX | Bit(names.ref)};
+      return {kZ, kX | Bit(names.ref) | (order.resets_optimizer ? kSlots : 0)};
     case Copy::kLoad:
       return {kZ, kX};
   }
@@ -85,7 +85,7 @@ SimulatedRank::Pass SimulatedRank::PassOf(const CommOrder& order) const {
       if (order.fill == CommOrder::Fill::kGradient) return {SimulatedRank::kGradient, kWire};
       return {Bit(names.sent) | Bit(names.ref), kWire};
     case CommOrder::Kind::kReduce:
-      return {kWire | slots_too, kWire};
+      return {kWire | (order.payload.has_state ? slots_too : 0), kWire};
     case CommOrder::Kind::kApply: {
       const bool optimizes = !IsLocal(machine.state().plan.mode) && order.payload.model > 0;
       const int of = order.payload.has_update ? names.sent : names.ref;
