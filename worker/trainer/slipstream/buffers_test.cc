@@ -87,6 +87,30 @@ TEST(SlipstreamBuffersTest, AnUpdateTravelsAndTheOwnWorkIsRebased) {
   EXPECT_DOUBLE_EQ(buffers.FillUpdate({2, 1, 0}), 64.0 * kValues) << "pub is x";
 }
 
+TEST(SlipstreamBuffersTest, WhatALossySumLeavesOutIsInTheNextUpdate) {
+  Parts model;
+  SlipstreamBuffers buffers(model);
+  buffers.Copy(Copy::kReset, kNames);
+  model.Add(2);
+  buffers.Copy(Copy::kPublish, kNames);
+  const SlipstreamRank::Buffers in_flight = {1, 0, 2};
+  buffers.FillUpdate(in_flight);
+  at::Tensor(buffers.wire()).fill_(1.5);
+  at::Tensor(buffers.rest()).fill_(0.5);
+  buffers.ApplyLossyUpdates(2, /*has_update=*/true, in_flight);
+  const SlipstreamRank::Buffers finished = {1, 2, 0};
+  buffers.Copy(Copy::kRebase, finished);
+  EXPECT_EQ(buffers.z()[5].item<float>(), 1.75);
+  EXPECT_EQ(model.many(kMany - 1), 2.25);
+  EXPECT_DOUBLE_EQ(buffers.FillUpdate({2, 1, 0}), 0.25 * kValues);
+  // Of a sum that it adds up for all, without an update of its own.
+  at::Tensor(buffers.wire()).fill_(0);
+  at::Tensor(buffers.rest()).fill_(0.25);
+  buffers.ApplyLossyUpdates(2, /*has_update=*/false, finished);
+  EXPECT_EQ(model.many(0), 2.25);
+  EXPECT_DOUBLE_EQ(buffers.FillUpdate({2, 1, 0}), 0.5625 * kValues);
+}
+
 TEST(SlipstreamBuffersTest, WhatIsInFlightIsRebasedToo) {
   Parts model;
   SlipstreamBuffers buffers(model);
