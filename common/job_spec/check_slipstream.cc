@@ -60,7 +60,7 @@ void CheckSlipstream(const v1::JobSpec& spec, ProblemList& problems) {
   const std::string name = is_auto ? "strategy auto" : "strategy slipstream";
   if (spec.device() == v1::CUDA) {
     problems.Add("device", StrCat("is cuda; ", name,
-                                  " runs on cpu only: slipstream's two threads would share one "
+                                  " runs on cpu only: its two threads would share one "
                                   "stream, and GPUs wait for each other in every round"));
   }
   if (spec.gradient_format() == v1::WIRE_FORMAT_FP16 ||
