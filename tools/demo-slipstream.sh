@@ -2,29 +2,11 @@
 # Shows what Slipstream is for: two jobs side by side, eight ranks each, the same model, data and
 # random stalls; one waits for whoever stalls, the other does not. Fails unless the second has more
 # than twice the throughput and the accuracy of the first.
-# The cluster has a folder of its own and is taken down at the end, whatever happens.
-set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
-
-readonly paceline=$PWD/build/bin/paceline
-work=$(mktemp -d "${TMPDIR:-/tmp}/paceline-demo.XXXXXX")
-export PACELINE_DEV_DIR=$work/cluster
-unset PACELINE_SERVER
-
-take_down() {
-  trap - EXIT
-  "$paceline" dev down --purge || true
-  rm -rf "$work"
-}
-trap take_down EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
-
-step() { printf '\n== %s\n' "$*"; }
+# shellcheck source=tools/demo-cluster.sh
+source "$(dirname "${BASH_SOURCE[0]}")/demo-cluster.sh"
 
 step "A cluster of four nodes with four slots"
-digits=(.venv/lib/python3*/site-packages/sklearn/datasets/data/digits.csv.gz)
-"$paceline" data import-digits --csv "${digits[0]}" --out "$work"
+import_digits
 "$paceline" --quiet dev up --workers 4 --slots 4
 sed -e 's/^steps: .*/steps: 600/' deploy/examples/digits-slipstream.yaml > "$work/digits-slipstream.yaml"
 sed -e 's/^name: .*/name: digits-ddp/' -e 's/^  kind: slipstream/  kind: ddp/' -e '/^  mode: free/d' \

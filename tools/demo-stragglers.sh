@@ -2,29 +2,11 @@
 # Shows what Paceline does about stragglers: a job of eight ranks with random stalls gets a ladder
 # while it trains, then a rank that becomes slow for good is found and swapped for a spare. Fails
 # unless both happen, help, and the accuracy is that of the job without any disturbance.
-# The cluster has a folder of its own and is taken down at the end, whatever happens.
-set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
-
-readonly paceline=$PWD/build/bin/paceline
-work=$(mktemp -d "${TMPDIR:-/tmp}/paceline-demo.XXXXXX")
-export PACELINE_DEV_DIR=$work/cluster
-unset PACELINE_SERVER
-
-take_down() {
-  trap - EXIT
-  "$paceline" dev down --purge || true
-  rm -rf "$work"
-}
-trap take_down EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
-
-step() { printf '\n== %s\n' "$*"; }
+# shellcheck source=tools/demo-cluster.sh
+source "$(dirname "${BASH_SOURCE[0]}")/demo-cluster.sh"
 
 step "A cluster of nine nodes: eight ranks, and a spare"
-digits=(.venv/lib/python3*/site-packages/sklearn/datasets/data/digits.csv.gz)
-"$paceline" data import-digits --csv "${digits[0]}" --out "$work"
+import_digits
 "$paceline" --quiet dev up --workers 9 --slots 1
 cp deploy/examples/digits-stragglers.yaml "$work"
 

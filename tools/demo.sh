@@ -1,30 +1,12 @@
 #!/usr/bin/env bash
 # Shows the whole of Paceline on this machine: two worker daemons under a controller train
 # ResNet-18 on real handwritten digits with four ranks. Fails unless it learns to read them.
-# The cluster has a folder of its own and is taken down at the end, whatever happens.
-set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
-
-readonly paceline=$PWD/build/bin/paceline
+# shellcheck source=tools/demo-cluster.sh
+source "$(dirname "${BASH_SOURCE[0]}")/demo-cluster.sh"
 readonly required=0.97  # Accuracy on the test images.
-work=$(mktemp -d "${TMPDIR:-/tmp}/paceline-demo.XXXXXX")
-export PACELINE_DEV_DIR=$work/cluster
-unset PACELINE_SERVER
-
-take_down() {
-  trap - EXIT
-  "$paceline" dev down --purge || true
-  rm -rf "$work"
-}
-trap take_down EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
-
-step() { printf '\n== %s\n' "$*"; }
 
 step "The data: UCI's handwritten digits, as image shards"
-digits=(.venv/lib/python3*/site-packages/sklearn/datasets/data/digits.csv.gz)
-"$paceline" data import-digits --csv "${digits[0]}" --out "$work"
+import_digits
 cp deploy/examples/digits-resnet18.yaml "$work"
 
 step "A cluster: a controller and two workers with two slots each"
@@ -55,7 +37,7 @@ cat <<TEXT
 == Explore further
   export PATH=$PWD/build/bin:\$PATH
   paceline dev up                          # a cluster that stays; state in ~/.paceline/dev
-  paceline data import-digits --csv ${digits[0]} --out deploy/examples
+  paceline data import-digits --csv ${digits_csv[0]} --out deploy/examples
   paceline submit deploy/examples/digits-resnet18.yaml --follow
   paceline job list                        # and: job describe JOB, job logs -f JOB, job cancel JOB
   paceline node list                       # and: node describe NODE

@@ -10,4 +10,8 @@ std::string ShardName(int rank, int ranks) {
 
 std::string PartName(int rank) { return absl::StrFormat("part-%05d.json", rank); }
 
+std::string DivergedName(int64_t round, int64_t generation) {
+  return absl::StrFormat("diverged-round-%012d.g%d", round, generation);
+}
+
 }  // namespace paceline

@@ -7,11 +7,16 @@
 //     shard-00000-of-00004.safetensors one for each rank
 //     part-00000.json                  the rank's slices, until they are in the manifest
 //   removed-step-...                   a checkpoint that is being removed
+//   diverged-round-000000000352.g2/    what each rank with slipstream had when the canonical models
+//                                      were found to differ: no checkpoint, and kept until a person
+//                                      removes it
+//     shard-00000-of-00004.safetensors one for each rank
 //
-// Names sort by step.
+// Names sort by step, or round.
 #ifndef COMMON_CHECKPOINT_CHECKPOINT_PATHS_H_
 #define COMMON_CHECKPOINT_CHECKPOINT_PATHS_H_
 
+#include <cstdint>
 #include <string>
 
 #include "common/core/checkpoint_key.h"
@@ -22,6 +27,7 @@ inline constexpr char kManifestName[] = "manifest.json";
 
 std::string ShardName(int rank, int ranks);
 std::string PartName(int rank);
+std::string DivergedName(int64_t round, int64_t generation);
 
 }  // namespace paceline
 

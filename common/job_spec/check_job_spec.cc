@@ -60,7 +60,7 @@ void CheckFault(const std::string& at, const v1::Fault& fault, const v1::JobSpec
   if (fault.kind() == v1::FAULT_KIND_UNSPECIFIED) {
     problems.Add(StrCat(at, "kind"),
                  "is missing; allowed is throw, abort, exit, out_of_memory, sleep, nan_loss, slow, "
-                 "loader_stall, communication_delay, memory_growth, freeze");
+                 "loader_stall, communication_delay, memory_growth, freeze, flip_bit");
   }
   problems.CheckEnum(StrCat(at, "kind"), fault.kind(), *v1::FaultKind_descriptor());
   problems.CheckFiniteAtLeast(StrCat(at, "seconds"), fault.seconds(), 0);
@@ -68,6 +68,11 @@ void CheckFault(const std::string& at, const v1::Fault& fault, const v1::JobSpec
   problems.CheckShare(StrCat(at, "probability"), fault.probability(), false, true);
   problems.CheckAtLeast(StrCat(at, "generation"), fault.generation(), 0);
   problems.CheckFiniteAtLeast(StrCat(at, "megabytes"), fault.megabytes(), 0);
+  if (fault.kind() == v1::FLIP_BIT && !spec.strategy().has_slipstream()) {
+    problems.Add(StrCat(at, "kind"),
+                 "is flip_bit, which only strategy slipstream notices: its ranks compare their "
+                 "models");
+  }
   if (fault.kind() == v1::SLOW) {
     problems.CheckFiniteAtLeast(StrCat(at, "factor"), fault.factor(), 1);
   } else {

@@ -35,7 +35,8 @@ v1::Strategy ChangedMode(v1::Strategy strategy, const v1::ChangeModeRequest& req
       strategy.set_optimizer_state(v1::OPTIMIZER_STATE_LOCAL);
     }
   }
-  if (request.has_window()) *slipstream->mutable_window() = request.window();
+  // What is not given stays: MIN:MAX has no cap.
+  if (request.has_window()) slipstream->mutable_window()->MergeFrom(request.window());
   if (request.optimizer_state() != v1::OPTIMIZER_STATE_UNSPECIFIED) {
     strategy.set_optimizer_state(request.optimizer_state());
   }

@@ -109,6 +109,7 @@ struct FaultConfig {
     kCommunicationDelay,
     kMemoryGrowth,
     kFreeze,
+    kFlipBit,
   };
   Kind kind = Kind::kThrow;
   int rank = -1;           // -1: each.

@@ -181,6 +181,8 @@ FaultConfig::Kind ReadFaultKind(v1::FaultKind kind) {
       return FaultConfig::Kind::kMemoryGrowth;
     case v1::FREEZE:
       return FaultConfig::Kind::kFreeze;
+    case v1::FLIP_BIT:
+      return FaultConfig::Kind::kFlipBit;
     default:
       return FaultConfig::Kind::kThrow;
   }

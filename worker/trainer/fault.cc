@@ -47,6 +47,13 @@ bool Happens(const FaultConfig& fault, uint64_t seed, int rank, int64_t step) {
   return std::ldexp(static_cast<double>(draw), -64) < fault.probability;
 }
 
+bool FlipsBit(const TrainerConfig& config, int64_t step) {
+  return std::any_of(config.chaos.begin(), config.chaos.end(), [&](const FaultConfig& fault) {
+    return fault.kind == FaultConfig::Kind::kFlipBit && Concerns(fault, config.member) &&
+           Happens(fault, config.seed, config.rank(), step);
+  });
+}
+
 Chaos::Chaos(const TrainerConfig& config)
     : config_(config),
       active_(std::any_of(config.chaos.begin(), config.chaos.end(),
@@ -82,6 +89,7 @@ void Chaos::Inject(const FaultConfig& fault, int64_t step) {
       factor_ *= fault.factor;
       return;
     case FaultConfig::Kind::kNanLoss:
+    case FaultConfig::Kind::kFlipBit:
       return;
   }
 }

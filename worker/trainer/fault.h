@@ -18,6 +18,9 @@ bool Concerns(const FaultConfig& fault, const Member& member);
 // is the finalizer of SplitMix64.
 bool Happens(const FaultConfig& fault, uint64_t seed, int rank, int64_t step);
 
+// Whether a bit of the rank's model shall change before the step: the strategy's affair.
+bool FlipsBit(const TrainerConfig& config, int64_t step);
+
 // Disturbs the steps of one rank, in the phases that the disturbances belong to. `config` outlives
 // this. Thread-compatible, but EndBackward may come from the thread that runs a backward pass.
 class Chaos {

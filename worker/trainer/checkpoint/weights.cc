@@ -208,10 +208,10 @@ absl::Status LoadWeights(const std::string& path, const Model& model) {
   return absl::InvalidArgumentError(absl::StrCat("init_from: ", path, ": ", status.message()));
 }
 
-absl::Status SaveWeights(const std::string& path, const Model& model) {
+absl::Status SaveTensors(const std::string& path, const std::vector<NamedTensor>& tensors) {
   std::vector<Safetensor> entries;
   std::vector<at::Tensor> host;  // Keeps the bytes alive.
-  for (const NamedTensor& named : StateOf(model)) {
+  for (const NamedTensor& named : tensors) {
     host.push_back(named.tensor.detach().cpu().contiguous());
     const at::Tensor& tensor = host.back();
     entries.push_back({named.name,
@@ -220,6 +220,10 @@ absl::Status SaveWeights(const std::string& path, const Model& model) {
                        {static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes()}});
   }
   return WriteSafetensors(path, entries);
+}
+
+absl::Status SaveWeights(const std::string& path, const Model& model) {
+  return SaveTensors(path, StateOf(model));
 }
 
 }  // namespace paceline

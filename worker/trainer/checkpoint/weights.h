@@ -3,6 +3,7 @@
 #define WORKER_TRAINER_CHECKPOINT_WEIGHTS_H_
 
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "worker/trainer/model/model.h"
@@ -20,6 +21,7 @@ namespace paceline {
 absl::Status LoadWeights(const std::string& path, const Model& model);
 
 // Writes a safetensors file atomically. Errors as WriteFileAtomically.
+absl::Status SaveTensors(const std::string& path, const std::vector<NamedTensor>& tensors);
 absl::Status SaveWeights(const std::string& path, const Model& model);
 
 }  // namespace paceline

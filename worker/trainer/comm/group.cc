@@ -38,6 +38,9 @@ Group::~Group() = default;
 void Group::Sum(at::Tensor tensor) {
   if (size() == 1) return;
   Collective("sum over the ranks", [&] {
+    if (parts_->node_sum != nullptr && NodeSum::Takes(tensor)) {
+      return parts_->node_sum->Sum(&Group::Sum, tensor);
+    }
     std::vector<at::Tensor> tensors{std::move(tensor)};
     parts_->group->allreduce(tensors)->wait();
   });
@@ -46,6 +49,9 @@ void Group::Sum(at::Tensor tensor) {
 void Group::SumFew(at::Tensor tensor) {
   if (size() == 1) return;
   Collective("sum of a few numbers", [&] {
+    if (parts_->node_sum != nullptr && NodeSum::Takes(tensor)) {
+      return parts_->node_sum->Sum(&Group::SumFew, tensor);
+    }
     const bool is_first = parts_->group->getRank() == 0;
     at::Tensor all;
     std::vector<std::vector<at::Tensor>> gathered;

@@ -3,10 +3,12 @@
 #define WORKER_TRAINER_COMM_GROUP_PARTS_H_
 
 #include <exception>
+#include <memory>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "absl/strings/string_view.h"
 #include "worker/trainer/comm/group.h"
+#include "worker/trainer/comm/node_sum.h"
 
 namespace paceline {
 
@@ -23,6 +25,7 @@ void Collective(absl::string_view name, F run) {
 struct Group::Parts {
   c10::intrusive_ptr<c10d::Backend> backend;
   c10::intrusive_ptr<c10d::ProcessGroup> group;
+  std::unique_ptr<NodeSum> node_sum;  // Null: all goes through `group`.
 };
 
 }  // namespace paceline

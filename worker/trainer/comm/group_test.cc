@@ -18,6 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "worker/trainer/comm/connections.h"
+#include "worker/trainer/comm/node_sum.h"
 #include "worker/trainer/comm/rank_threads.h"
 
 namespace paceline {
@@ -120,6 +121,57 @@ TEST(GroupTest, ASumOfFewNumbersIsTheSameOnAllRanks) {
       }
     });
   }
+}
+
+TEST(GroupTest, NodesAddUpTheirOwnAndTheirLeadersTheRest) {
+  for (const int per_node : {1, 2, 3, 5}) {
+    RunRanks(Ranks(5), [&](const TrainerConfig& config, Groups& groups) {
+      const int rank = config.rank();
+      const auto sum = NodeSum::Join(groups.all(), static_cast<uint64_t>(rank / per_node),
+                                     [&](const std::vector<int>& ranks) {
+                                       EXPECT_EQ(rank % per_node, 0);
+                                       return groups.Make(ranks, "leaders", 1);
+                                     });
+      EXPECT_EQ(sum == nullptr, per_node == 1);
+      if (sum == nullptr) return;
+      sum->SetTimeout(absl::Seconds(20));
+      for (const int count : {1, 3'000'000}) {
+        const at::Tensor value = Filled(count, 1 << rank);
+        sum->Sum(count == 1 ? &Group::SumFew : &Group::Sum, value);
+        EXPECT_TRUE(value.eq(31).all().item<bool>());
+      }
+    });
+  }
+}
+
+TEST(GroupTest, ASumThatMemoryIsNotSharedForGoesAnotherWay) {
+  RunRanks(Ranks(3), [](const TrainerConfig& config, Groups& groups) {
+    const auto made = groups.MakeOfAll("payloads", 1, /*on_host=*/true);
+    const at::Tensor value = at::full({2, 3}, config.rank(), at::kInt);
+    made->Sum(value);
+    EXPECT_TRUE(value.eq(3).all().item<bool>());
+    const at::Tensor transposed = at::zeros({2, 3}).t();
+    transposed.select(0, 1).fill_(config.rank());
+    made->Sum(transposed);
+    EXPECT_EQ(transposed[1][1].item<float>(), 3);
+    EXPECT_EQ(transposed[2][1].item<float>(), 0);
+  });
+}
+
+// Of a group in whose memory nobody is waked by a closed connection.
+TEST(GroupTest, EndsASumInSharedMemory) {
+  RunRanks(Ranks(3), [&](const TrainerConfig& config, Groups& groups) {
+    const auto made = groups.MakeOfAll("payloads", 1, /*on_host=*/true);
+    made->Sum(Filled(10, 1));
+    std::thread ends([&] {
+      absl::SleepFor(absl::Milliseconds(200));
+      if (config.rank() == 2) groups.Abort();
+    });
+    if (config.rank() != 1) {
+      EXPECT_THROW(made->Sum(Filled(10, 1)), CollectiveError);
+    }
+    ends.join();
+  });
 }
 
 TEST(GroupTest, ClosesWhenNobodyHoldsItAndIsMadeAgain) {

@@ -14,6 +14,7 @@
 #include "absl/synchronization/mutex.h"
 #include "worker/trainer/comm/group.h"
 #include "worker/trainer/comm/group_parts.h"
+#include "worker/trainer/comm/node_sum.h"
 
 namespace paceline {
 namespace {
@@ -119,6 +120,7 @@ struct Groups::Parts {
   absl::Duration timeout ABSL_GUARDED_BY(mu);
   std::vector<std::weak_ptr<Group>> others ABSL_GUARDED_BY(mu);
   bool store_ended ABSL_GUARDED_BY(mu) = false;
+  bool aborted ABSL_GUARDED_BY(mu) = false;
 
   Parts(Platform& platform_in, const TrainerConfig& config_in, c10::Device device_in,
         const std::string& store_address_in)
@@ -137,6 +139,8 @@ struct Groups::Parts {
                                         Membership how);
   // Takes it among those that are ended and get timeouts.
   void Keep(const std::shared_ptr<Group>& group);
+  // So that the sums of a group of this name, of the host, go by way of the memory of each node.
+  void ShareMemory(Group& group, const std::string& name);
 };
 
 template <typename F>
@@ -220,7 +224,26 @@ std::shared_ptr<Group> Groups::MakeOfAll(const std::string& use, int64_t epoch, 
   how.high_priority = !on_host;
   std::shared_ptr<Group> group(new Group(ranks, parts_->Connect(ranks, name, how)));
   parts_->Keep(group);
+  if (on_host || parts_->device.is_cpu()) parts_->ShareMemory(*group, name);
   return group;
+}
+
+void Groups::Parts::ShareMemory(Group& group, const std::string& name) {
+  if (group.size() == 1) return;
+  Membership on_host;
+  on_host.on_host = true;
+  std::unique_ptr<NodeSum> sum =
+      NodeSum::Join(group, NodeKey(), [&](const std::vector<int>& leaders) {
+        std::shared_ptr<Group> made(
+            new Group(leaders, Connect(leaders, absl::StrCat(name, "/leaders"), on_host)));
+        Keep(made);
+        return made;
+      });
+  const absl::MutexLock lock(&mu);
+  if (sum == nullptr) return;
+  sum->SetTimeout(timeout);
+  if (aborted) sum->Close();
+  group.parts_->node_sum = std::move(sum);
 }
 
 void Groups::Parts::Keep(const std::shared_ptr<Group>& group) {
@@ -239,6 +262,7 @@ void Groups::SetTimeout(absl::Duration timeout) {
   const auto set = [&](const Group& group) {
     if (group.size() > 1) {
       group.parts_->backend->setTimeout(absl::ToChronoMilliseconds(timeout));
+      if (group.parts_->node_sum != nullptr) group.parts_->node_sum->SetTimeout(timeout);
     }
   };
   set(*parts_->all);
@@ -256,11 +280,17 @@ void Groups::Abort() {
   std::vector<std::shared_ptr<Group>> groups;
   {
     const absl::MutexLock lock(&parts_->mu);
+    parts_->aborted = true;
     groups.push_back(parts_->all);
-    for (const std::weak_ptr<Group>& other : parts_->others) groups.push_back(other.lock());
+    for (const std::weak_ptr<Group>& other : parts_->others) {
+      std::shared_ptr<Group> group = other.lock();
+      if (group == nullptr) continue;
+      if (group->parts_->node_sum != nullptr) group->parts_->node_sum->Close();
+      groups.push_back(std::move(group));
+    }
   }
   for (const std::shared_ptr<Group>& group : groups) {
-    if (group != nullptr && group->size() > 1) group->parts_->backend->abort();
+    if (group->size() > 1) group->parts_->backend->abort();
   }
 }
 

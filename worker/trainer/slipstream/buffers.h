@@ -42,11 +42,15 @@ class SlipstreamBuffers {
 
   // Of the sum in wire: z + wire / ranks.
   void ApplyUpdates(int ranks);
-  // The mean of `ranks` gradients is left in wire; running statistics of z become the mean.
-  void ApplyGradients(int ranks);
+  // The mean of `ranks` gradients is left in wire, clipped to the norm `max_norm` unless that is 0;
+  // running statistics of z become the mean.
+  void ApplyGradients(int ranks, double max_norm);
 
   // Until the device has done what the calling thread ordered. Nothing on a CPU.
   void Synchronize() const;
+
+  // Of one value of z (chaos).
+  void FlipBit();
 
   // XXH3 of z.
   uint64_t Hash() const;
@@ -74,6 +78,7 @@ class SlipstreamBuffers {
   };
   bool on_host() const { return z_.is_cpu(); }
   int64_t Parameters() const { return static_cast<int64_t>(parameters_.size()); }
+  void ApplyGradientsOnDevice(int ranks, double max_norm);
   std::vector<at::Tensor> Views(const at::Tensor& flat) const;
   // Calls pass(i) for each of the chunks.
   template <typename F>

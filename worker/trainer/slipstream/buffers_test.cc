@@ -1,14 +1,24 @@
 #include "worker/trainer/slipstream/buffers.h"
 
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/full_like.h>
+#include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
+#include <functional>
+#include <iterator>
 #include <limits>
+#include <thread>
+#include <vector>
 
 namespace paceline {
 namespace {
@@ -112,7 +122,7 @@ TEST(SlipstreamBuffersTest, GradientsAndStatisticsBecomeMeans) {
   at::Tensor(model.buffers()[0].tensor).fill_(5);
   buffers.FillGradient();
   at::Tensor(buffers.wire()).mul_(3);  // Three ranks with the same.
-  buffers.ApplyGradients(3);
+  buffers.ApplyGradients(3, /*max_norm=*/0);
   EXPECT_EQ(buffers.wire_parameters()[1][0][1].item<float>(), 2);
   EXPECT_EQ(buffers.z()[kValues - 1].item<float>(), 5);
   EXPECT_EQ(buffers.z()[0].item<float>(), 1) << "that is the optimizer's";
@@ -120,6 +130,21 @@ TEST(SlipstreamBuffersTest, GradientsAndStatisticsBecomeMeans) {
   EXPECT_FALSE(model.parameters()[0].tensor.grad().defined());
   buffers.FillZeros();
   EXPECT_EQ(buffers.wire().abs().sum().item<float>(), 0);
+}
+
+TEST(SlipstreamBuffersTest, TheMeanOfTheGradientsIsClipped) {
+  Parts model;
+  SlipstreamBuffers buffers(model);
+  const auto mean_of = [&](double sum, double max_norm) {
+    at::Tensor(buffers.wire()).fill_(sum);
+    buffers.ApplyGradients(2, max_norm);
+    EXPECT_EQ(buffers.z()[kValues - 1].item<float>(), sum / 2) << "statistics are not";
+    return buffers.wire_parameters()[1][1][1].item<float>();
+  };
+  const double norm = 3 * std::sqrt(kMany + 6.0);
+  EXPECT_EQ(mean_of(6, norm + 1), 3);
+  EXPECT_NEAR(mean_of(6, norm / 2), 1.5, 1e-6);
+  EXPECT_NEAR(mean_of(6, 1), 3 / norm, 1e-7);
 }
 
 TEST(SlipstreamBuffersTest, TheHashDependsOnEachBit) {
@@ -130,6 +155,53 @@ TEST(SlipstreamBuffersTest, TheHashDependsOnEachBit) {
   at::Tensor(buffers.z())[77].add_(1e-6);
   EXPECT_NE(buffers.Hash(), hash);
 }
+
+// In a thread of its own, that has used no others yet.
+void WithThreads(int threads, const std::function<void()>& what) {
+  std::thread([&] {
+    at::set_num_threads(threads);
+    what();
+  }).join();
+}
+
+TEST(SlipstreamBuffersTest, TheResultDoesNotDependOnTheNumberOfThreads) {
+  std::vector<at::Tensor> results;
+  for (const int threads : {1, 2, 3, 5}) {
+    WithThreads(threads, [&] {
+      Parts model;
+      SlipstreamBuffers buffers(model);
+      buffers.Copy(Copy::kReset, kNames);
+      const at::Generator random = at::detail::createCPUGenerator(1);
+      const at::Tensor update = at::randn({kMany}, random, at::kFloat);
+      at::Tensor(model.parameters()[0].tensor.detach()).add_(update);
+      buffers.Copy(Copy::kPublish, kNames);
+      const double squared = buffers.FillUpdate({1, 0, 2});
+      buffers.ApplyUpdates(3);
+      buffers.ApplyGradients(3, /*max_norm=*/0.1);
+      results.push_back(
+          at::cat({buffers.z(), buffers.wire(), at::full({1}, squared, at::kDouble)}));
+    });
+  }
+  for (const at::Tensor& result : results) EXPECT_TRUE(at::equal(result, results[0]));
+}
+
+#ifdef _OPENMP
+int ThreadsOfThisProcess() {
+  const auto tasks = std::filesystem::directory_iterator("/proc/self/task");
+  return static_cast<int>(std::distance(begin(tasks), end(tasks)));
+}
+
+TEST(SlipstreamBuffersTest, PassesAreMadeByAllThreadsOfThePool) {
+  Parts model;
+  SlipstreamBuffers buffers(model);
+  const int before = ThreadsOfThisProcess();
+  WithThreads(3, [&] {
+    EXPECT_EQ(ThreadsOfThisProcess(), before + 1);
+    buffers.Copy(Copy::kReset, kNames);
+    EXPECT_EQ(ThreadsOfThisProcess(), before + 3);
+  });
+}
+#endif
 
 class Doubles : public Parts {
  public:

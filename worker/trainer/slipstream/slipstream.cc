@@ -1,10 +1,12 @@
 #include "worker/trainer/slipstream/slipstream.h"
 
 #include <algorithm>
+#include <chrono>
 #include <exception>
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -38,12 +40,17 @@ void Begin(const Slipstream::Parts& parts) {
 
 }  // namespace
 
+absl::Time SteadyNow() {
+  const auto since = std::chrono::steady_clock::now().time_since_epoch();
+  return absl::UnixEpoch() + absl::FromChrono(since);
+}
+
 void SlipstreamMemory::Join(const TrainerConfig& config, const RoundState& state) {
-  if (rank.has_value()) return rank->Rejoin(config.rank(), state, SteadyNow());
+  if (rank.has_value()) return rank->Rejoin(config.rank(), state, now());
   SlipstreamRank::Options options;
   options.rank = config.rank();
   options.stops_at_bad_update = config.on_nonfinite == NonFinite::kStop;
-  rank.emplace(options, state, SteadyNow());
+  rank.emplace(options, state, now());
 }
 
 Slipstream::Slipstream(const Parts& parts)
@@ -55,6 +62,7 @@ Slipstream::Slipstream(const Parts& parts)
   shared.progress.SetActive(plan().epoch, steps_done());
   shared.progress.IsNew(plan().epoch);
   Prepare(parts.plan->plan);  // A generation may begin with another one.
+  if (parts.memory.rank->state().started) shared.SetTimeout();
   shared.thread = std::thread([&shared] { shared.Run(); });
 }
 
@@ -84,29 +92,31 @@ absl::StatusOr<Slipstream::Order> Slipstream::Next(
     {
       const absl::MutexLock lock(&shared.mu);
       if (shared.failure != nullptr) std::rethrow_exception(shared.failure);
-      order = shared.rank->NextCompute(SteadyNow());
+      order = shared.rank->NextCompute(shared.Now());
       names = shared.rank->buffers();
       seen = shared.told;
       if (order.kind == ComputeOrder::Kind::kEnd && !shared.rank->fault().empty()) {
+        if (shared.rank->models_differ()) shared.buffers.Copy(ComputeOrder::Copy::kLoad, names);
         return shared.Fault();
       }
     }
-    const absl::Time start = SteadyNow();
+    const absl::Time start = shared.Now();
     switch (order.kind) {
       case ComputeOrder::Kind::kWait: {
         if (waits != order.wait) on_wait(order.wait);
         waits = order.wait;
         const absl::MutexLock lock(&shared.mu);
         shared.WaitForWord(seen, absl::InfiniteDuration());
-        const double seconds = absl::ToDoubleSeconds(SteadyNow() - start);
+        const double seconds = absl::ToDoubleSeconds(shared.Now() - start);
         (*waits == ComputeOrder::Wait::kCap ? shared.figures.cap_wait_s
                                             : shared.figures.round_wait_s) += seconds;
         break;
       }
       case ComputeOrder::Kind::kCopy: {
         shared.buffers.Copy(order.copy, names);
+        if (order.resets_optimizer) shared.parts.optimizer.Reset();
         const Shared::Telling telling(shared);
-        shared.rank->OnCopied(SteadyNow() - start);
+        shared.rank->OnCopied(shared.Now() - start);
         break;
       }
       case ComputeOrder::Kind::kGradient:
@@ -168,7 +178,13 @@ void Slipstream::OnGradient(absl::Duration took, double loss) {
 
 void Slipstream::OnStopped() {
   const Shared::Telling telling(*shared_);
-  shared_->rank->OnStopped(SteadyNow());
+  shared_->rank->OnStopped(shared_->Now());
+}
+
+void Slipstream::SetFault(const std::string& reason) {
+  const Shared::Telling telling(*shared_);
+  shared_->rank->DropStep();
+  shared_->rank->SetFault(reason);
 }
 
 void Slipstream::Prepare(const TrainingPlan& plan) {
@@ -194,9 +210,29 @@ void Slipstream::ReadyToLeave(int64_t generation) {
   shared_->rank->ReadyToLeave(generation);
 }
 
+void Slipstream::FlipBit() {
+  const absl::MutexLock lock(&shared_->mu);
+  shared_->flips_bit = true;
+}
+
+bool Slipstream::models_differ() const {
+  const absl::MutexLock lock(&shared_->mu);
+  return shared_->rank->models_differ();
+}
+
+int64_t Slipstream::rounds() const {
+  const absl::MutexLock lock(&shared_->mu);
+  return shared_->rank->state().round;
+}
+
 RankSteps Slipstream::total() const {
   const absl::MutexLock lock(&shared_->mu);
   return shared_->rank->state().total;
+}
+
+int64_t Slipstream::TakeSentBytes() {
+  const absl::MutexLock lock(&shared_->mu);
+  return std::exchange(shared_->sent_bytes, 0);
 }
 
 SlipstreamPlan Slipstream::plan() const {

@@ -2,7 +2,7 @@
 // that trains: it asks what to do next, does it, and tells.
 //
 //   Next ─▶ kUpdate    the optimizer updates the model's parameters          ─▶ OnUpdated
-//           kGradient  gradients at the model's parameters, clipped          ─▶ OnGradient
+//           kGradient  gradients at the model's parameters, not clipped      ─▶ OnGradient
 //           kStop      all ranks stand still, with the same model            ─▶ OnStopped
 //           kEnd       the same, for good: the training is done, or the generation is left
 //
@@ -11,6 +11,9 @@
 // What the threads do, and when, is decided by SlipstreamRank; here is it done.
 //
 // Steps of the job are rank-steps over ranks, whoever has made them (core/slipstream/rank_steps.h).
+//
+// When the first steps of all ranks are over, collectives may take the job's collective_timeout;
+// until then, what the groups were made with.
 //
 // One training thread; Prepare, OrderSave, ReadyToLeave, and what is const: any thread. Torch's
 // exceptions pass through; a failed collective of either thread is a CollectiveError.
@@ -21,6 +24,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -39,12 +43,16 @@
 
 namespace paceline {
 
+// Of a steady clock.
+absl::Time SteadyNow();
+
 // What a rank keeps of Slipstream from one generation of its job to the next.
 struct SlipstreamMemory {
   // The rank is a member of the generation of `config`, in which the training goes on from `state`.
   // If it has trained before: as SlipstreamRank::Rejoin.
   void Join(const TrainerConfig& config, const RoundState& state);
 
+  std::function<absl::Time()> now = SteadyNow;  // Any thread. The rank's one clock.
   RankSteps start{1};  // Of a training that begins: the job's steps that a checkpoint has.
   // Unset, null: it has not trained with it.
   std::optional<SlipstreamRank> rank;
@@ -99,7 +107,8 @@ class Slipstream {
   // to be done; `on_wait` is called when a wait begins, also for another reason than the one
   // before. For kGradient the parameters have no gradients. An error: all ranks have stopped, with
   // the same model: Internal if this rank is the cause or cannot be told from it, else Unavailable;
-  // it names the round and the ranks.
+  // it names the round and the ranks. If the ranks' canonical models differ the rank's own has
+  // become its model.
   absl::StatusOr<Order> Next(const std::function<void(ComputeOrder::Wait)>& on_wait);
 
   // The order before is done. `took`: without waits. `loss`: of this rank's step, for the mean of
@@ -109,6 +118,10 @@ class Slipstream {
   void OnGradient(absl::Duration took, double loss);
   void OnStopped();
 
+  // This rank cannot go on: orders are waits, and stops that all are at, until all have been told
+  // and Next fails on all of them. The step that was ordered, if any, is not made.
+  void SetFault(const std::string& reason);
+
   // Votes for the plan from now on. One that has no `slipstream`, or does not fit, fails, which the
   // control is told.
   void Prepare(const TrainingPlan& plan);
@@ -117,11 +130,19 @@ class Slipstream {
   // Votes for the end of this generation: all settle, then kEnd.
   void ReadyToLeave(int64_t generation);
 
+  // A bit of this rank's canonical model changes at the end of the next round (chaos).
+  void FlipBit();
+
+  // The error of Next is that the ranks' canonical models differ.
+  bool models_differ() const;
+  int64_t rounds() const;  // Finished ones.
   // Of the job, in finished rounds.
   RankSteps total() const;
   int64_t steps_done() const { return total().steps(); }
   SlipstreamPlan plan() const;  // In force.
   SlipstreamFigures figures() const;
+  // Since it was asked last: what this rank has sent in collectives.
+  int64_t TakeSentBytes();
 
  private:
   struct Shared;

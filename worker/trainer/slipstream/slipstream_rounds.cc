@@ -5,13 +5,29 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "common/log.h"
+#include "worker/trainer/comm/model_averager.h"
 #include "worker/trainer/core/lr_schedule.h"
 #include "worker/trainer/slipstream/slipstream_shared.h"
 
 namespace paceline {
+namespace {
+
+void TellExcluded(const RoundSums& sums, int64_t round) {
+  if (sums.excluded == 0) return;
+  const std::string who = sums.excluded_rank < 0 ? absl::StrCat(sums.excluded, " ranks")
+                                                 : absl::StrCat("rank ", sums.excluded_rank);
+  PACELINE_LOG(WARNING) << "round " << round << ": what " << who
+                        << " made is not finite, and is left out";
+}
+
+}  // namespace
 
 void Slipstream::Shared::Run() {
   const c10::DeviceGuard device(parts.model.device());
@@ -33,10 +49,10 @@ bool Slipstream::Shared::MakeNext() {
     const absl::MutexLock lock(&mu);
     while (true) {
       if (stopping) return false;
-      order = rank->NextComm(SteadyNow());
+      order = rank->NextComm(Now());
       if (order.kind == CommOrder::Kind::kEnd) return false;
       if (order.kind != CommOrder::Kind::kWait) break;
-      WaitForWord(told, order.until - SteadyNow());
+      WaitForWord(told, order.until - Now());
     }
     names = rank->buffers();
   }
@@ -69,14 +85,14 @@ void Slipstream::Shared::Exchange() {
   std::vector<double> numbers;
   {
     const absl::MutexLock lock(&mu);
-    numbers = rank->Numbers(SteadyNow());
+    numbers = rank->Numbers(Now());
   }
   at::Tensor sums = at::empty({static_cast<int64_t>(numbers.size())}, at::kDouble);
   double* const first = sums.mutable_data_ptr<double>();
   std::copy(numbers.begin(), numbers.end(), first);
   parts.plan->headers->SumFew(sums);
   const Telling telling(*this);
-  rank->OnExchanged(absl::MakeConstSpan(first, numbers.size()), SteadyNow());
+  rank->OnExchanged(absl::MakeConstSpan(first, numbers.size()), Now());
 }
 
 void Slipstream::Shared::Fill(CommOrder::Fill fill, const SlipstreamRank::Buffers& names) {
@@ -97,41 +113,53 @@ void Slipstream::Shared::Fill(CommOrder::Fill fill, const SlipstreamRank::Buffer
 }
 
 void Slipstream::Shared::Reduce(const CommOrder::Payload& payload) {
-  const absl::Time start = SteadyNow();
-  if (payload.model > 0) parts.plan->payloads->Sum(buffers.wire());
-  if (payload.state > 0) parts.plan->payloads->Sum(state.Fill(payload.has_state));
+  const absl::Time start = Now();
+  int64_t bytes = 0;
+  const auto sum = [&](const at::Tensor& tensor) {
+    parts.plan->payloads->Sum(tensor);
+    bytes += AllReduceBytes(static_cast<int64_t>(tensor.nbytes()), parts.config.member.world_size);
+  };
+  if (payload.model > 0) sum(buffers.wire());
+  if (payload.state > 0) sum(state.Fill(payload.has_state));
   buffers.Synchronize();
   const Telling telling(*this);
-  figures.collective_s += absl::ToDoubleSeconds(SteadyNow() - start);
-  rank->OnReduced(SteadyNow());
+  sent_bytes += bytes;
+  figures.collective_s += absl::ToDoubleSeconds(Now() - start);
+  rank->OnReduced(Now());
 }
 
 void Slipstream::Shared::Apply(const CommOrder::Payload& payload) {
-  SlipstreamMode mode;
+  RoundState before;
+  RoundSums sums;
   int64_t step = 0;
+  bool flips = false;
   {
     const absl::MutexLock lock(&mu);
-    mode = rank->state().plan.mode;
+    flips = std::exchange(flips_bit, false);
+    before = rank->state();
+    sums = rank->sums();
     step = rank->schedule_step();
   }
+  TellExcluded(sums, before.round + 1);
+  if (!before.started && sums.started == before.ranks()) SetTimeout();
   if (payload.model > 0) {
-    if (IsLocal(mode)) {
+    if (IsLocal(before.plan.mode)) {
       buffers.ApplyUpdates(payload.model);
     } else {
-      buffers.ApplyGradients(payload.model);
+      buffers.ApplyGradients(payload.model, parts.config.clip_grad_norm);
       at::Tensor(learning_rate).fill_(LearningRate(parts.config.schedule, step));
       parts.optimizer.Update(buffers.z_parameters(), buffers.wire_parameters(), learning_rate, {});
     }
   }
   if (payload.state > 0) state.Apply(payload.state);
+  if (flips) buffers.FlipBit();
   buffers.Synchronize();
   RoundOutcome outcome;
   int64_t epoch = 0;
   int64_t steps_done = 0;
   {
     const Telling telling(*this);
-    const RoundSums sums = rank->sums();
-    outcome = rank->OnApplied(SteadyNow());
+    outcome = rank->OnApplied(Now());
     ++figures.rounds;
     figures.contributing_ranks += sums.active;
     if (sums.stretched) ++figures.stretched_rounds;
