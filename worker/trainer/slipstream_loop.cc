@@ -29,6 +29,7 @@ namespace {
 
 constexpr char kProgress[] = "slipstream/progress";
 constexpr int64_t kUnset = -1;
+constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
 absl::Duration InPhases(const StepRecord& record, std::initializer_list<Phase> phases) {
   uint64_t ns = 0;
@@ -53,6 +54,7 @@ SlipstreamLoop::SlipstreamLoop(const TrainingParts& parts)
       state_(parts.state),
       first_step_(parts.state.position.step),
       memory_(parts.state.slipstream),
+      streams_(parts.platform.MakeDeviceStreams()),
       profiler_(ProfilerOptions(parts)),
       report_({config_, parts.model, parts.control, parts.platform,
                [this](RankFigures* figures) {
@@ -65,6 +67,7 @@ SlipstreamLoop::SlipstreamLoop(const TrainingParts& parts)
       number_(first_step_),
       told_steps_(first_step_),
       ready_for_(parts.config.member.generation),
+      untold_loss_(kUnknown),
       after_a_break_(!parts.begins) {}
 
 SlipstreamLoop::~SlipstreamLoop() {
@@ -105,7 +108,7 @@ absl::Status SlipstreamLoop::Resume() {
   }
   state_.checkpoint.reset();
   slipstream_.emplace(Slipstream::Parts{config_, parts_.groups, parts_.plan, parts_.model,
-                                        parts_.optimizer, parts_.control, memory_});
+                                        parts_.optimizer, parts_.control, memory_, streams_.get()});
   local_step_.OpenData(config_.member, state_.data);
   if (parts_.saver != nullptr) EnterSaver();
   parts_.control.SetPlanListener([this](const TrainingPlan& plan) {
@@ -245,12 +248,12 @@ absl::StatusOr<SlipstreamLoop::Order> SlipstreamLoop::RunStep(const Order& order
   ++memory_.own_steps;
   state_.data = local_step_.position();
   absl::Duration took = absl::Seconds(SecondsSince(start_ns));
-  double loss = std::numeric_limits<double>::quiet_NaN();
+  double loss = kUnknown;
   if (result.loss.is_cpu()) {
     loss = result.loss.item<double>();
   } else if (newest_.has_value()) {  // Nothing waits for the device.
     took = WithoutWaits(*newest_);
-    loss = newest_->loss;
+    loss = std::exchange(untold_loss_, kUnknown);
   }
   if (updates) {
     slipstream_->OnUpdated(took, loss);
@@ -283,7 +286,10 @@ bool SlipstreamLoop::TakeLine(const Order& next) {
 
 absl::Status SlipstreamLoop::Publish() {
   const std::vector<StepRecord> records = parts_.timer.TakeFinished();
-  if (!records.empty()) newest_ = records.back();
+  if (!records.empty()) {
+    newest_ = records.back();
+    untold_loss_ = newest_->loss;
+  }
   return report_.Publish(records);
 }
 

@@ -32,7 +32,8 @@ void Begin(const Slipstream::Parts& parts) {
   MakeEqual(parts.groups.all(), parts.model.parameters());
   parts.groups.all().CopyFromFirst(TensorsOf(parts.model.buffers()));
   const SlipstreamPlan& plan = *parts.plan->plan.slipstream;
-  parts.memory.buffers = std::make_unique<SlipstreamBuffers>(parts.model);
+  const bool loops = parts.streams == nullptr;
+  parts.memory.buffers = std::make_unique<SlipstreamBuffers>(parts.model, loops);
   parts.memory.Join(parts.config, FirstState(parts.config, plan, parts.memory.start));
 }
 
@@ -105,22 +106,27 @@ absl::StatusOr<Slipstream::Order> Slipstream::Next(
         break;
       }
       case ComputeOrder::Kind::kCopy: {
-        shared.buffers.Copy(order.copy, names);
+        shared.Copy(order.copy, names);
         const Shared::Telling telling(shared);
         shared.rank->OnCopied(SteadyNow() - start);
         break;
       }
       case ComputeOrder::Kind::kGradient:
-        shared.buffers.DropGradients();
-        [[fallthrough]];
       case ComputeOrder::Kind::kUpdate:
       case ComputeOrder::Kind::kStop:
       case ComputeOrder::Kind::kEnd: {
+        shared.order.TakeBack();
+        if (order.kind == ComputeOrder::Kind::kGradient) shared.buffers.DropGradients();
+        if (order.kind == ComputeOrder::Kind::kUpdate) shared.order.WaitForLatestStep();
         const absl::MutexLock lock(&shared.mu);
         return shared.Describe(order.kind);
       }
     }
   }
+}
+
+void Slipstream::Shared::Copy(ComputeOrder::Copy copy, const SlipstreamRank::Buffers& names) {
+  order.Run(PassOrder::Side::kCompute, UseOf(copy, names), [&] { buffers.Copy(copy, names); });
 }
 
 Slipstream::Order Slipstream::Shared::Describe(ComputeOrder::Kind kind) const {
@@ -155,19 +161,23 @@ absl::Status Slipstream::Shared::Fault() const {
 }
 
 void Slipstream::OnUpdated(absl::Duration took, double loss) {
+  shared_->order.HandOver();
   const Shared::Telling telling(*shared_);
   shared_->rank->OnStepped(took, loss);
   ++shared_->figures.steps;
 }
 
 void Slipstream::OnGradient(absl::Duration took, double loss) {
-  const double squared = shared_->buffers.SquaredGradient();
+  const double squared = shared_->buffers.SquaredGradient(
+      [this] { shared_->order.WaitForStream(PassOrder::Side::kCompute); });
+  shared_->order.HandOver();
   const Shared::Telling telling(*shared_);
   shared_->rank->OnGradient(squared, took, loss);
   ++shared_->figures.steps;
 }
 
 void Slipstream::OnStopped() {
+  shared_->order.HandOver();
   const Shared::Telling telling(*shared_);
   shared_->rank->OnStopped(SteadyNow());
 }

@@ -15,6 +15,7 @@
 #include "absl/time/time.h"
 #include "worker/trainer/comm/plan_progress.h"
 #include "worker/trainer/slipstream/optimizer_state.h"
+#include "worker/trainer/slipstream/pass_order.h"
 #include "worker/trainer/slipstream/slipstream.h"
 
 namespace paceline {
@@ -32,15 +33,20 @@ struct Slipstream::Shared {
         state(parts.optimizer),
         learning_rate(MakeLearningRate(parts.model.device())),
         progress(parts.control),
+        order(parts.streams),
         rank(&*parts.memory.rank),
         figures(parts.memory.figures) {}
 
   void Run();
+  void Drain();
   bool MakeNext();
   void Make(const CommOrder& order, const SlipstreamRank::Buffers& names);
+  void Copy(ComputeOrder::Copy copy, const SlipstreamRank::Buffers& names);
   void Exchange();
   void Fill(CommOrder::Fill fill, const SlipstreamRank::Buffers& names);
   void Reduce(const CommOrder::Payload& payload);
+  void Sum(const at::Tensor& tensor);
+  void Confirm();
   void Apply(const CommOrder::Payload& payload);
   Order Describe(ComputeOrder::Kind kind) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   absl::Status Fault() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
@@ -70,6 +76,9 @@ struct Slipstream::Shared {
   OptimizerState state;
   const at::Tensor learning_rate;
   PlanProgress progress;
+
+  // Of both threads, on the model's device. After all that was made there.
+  PassOrder order;
 
   absl::Mutex mu;
   SlipstreamRank* const rank ABSL_PT_GUARDED_BY(mu);
