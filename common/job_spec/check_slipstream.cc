@@ -56,11 +56,6 @@ void CheckStrategyFields(const v1::Strategy& strategy, ProblemList& problems) {
 void CheckSlipstream(const v1::JobSpec& spec, ProblemList& problems) {
   if (!spec.strategy().has_slipstream()) return;
   CheckStrategyFields(spec.strategy(), problems);
-  if (spec.device() == v1::CUDA) {
-    problems.Add("device",
-                 "is cuda; strategy slipstream runs on cpu only: its two threads would share one "
-                 "stream, and GPUs wait for each other in every round");
-  }
   if (spec.gradient_format() == v1::WIRE_FORMAT_FP16 ||
       spec.gradient_format() == v1::WIRE_FORMAT_BF16) {
     problems.Add("gradient_format",
