@@ -82,6 +82,8 @@ absl::StatusOr<Slipstream::Order> Slipstream::Next(
     ComputeOrder order;
     SlipstreamRank::Buffers names;
     int64_t seen = 0;
+    absl::Status fault;
+    bool loads = false;
     {
       const absl::MutexLock lock(&shared.mu);
       if (shared.failure != nullptr) std::rethrow_exception(shared.failure);
@@ -89,9 +91,14 @@ absl::StatusOr<Slipstream::Order> Slipstream::Next(
       names = shared.rank->buffers();
       seen = shared.told;
       if (order.kind == ComputeOrder::Kind::kEnd && !shared.rank->fault().empty()) {
-        if (shared.rank->models_differ()) shared.buffers.Copy(ComputeOrder::Copy::kLoad, names);
-        return shared.Fault();
+        fault = shared.Fault();
+        loads = shared.rank->models_differ();
       }
+    }
+    if (!fault.ok()) {
+      if (loads) shared.Copy(ComputeOrder::Copy::kLoad, names);
+      shared.order.TakeBack();
+      return fault;
     }
     const absl::Time start = SteadyNow();
     switch (order.kind) {
