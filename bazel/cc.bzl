@@ -1,5 +1,12 @@
 """Our C++ rules: the native ones with our warnings, which third parties do not get."""
 
+# For files with at::parallel_for, which is a loop in the calling thread without it. Torch's own
+# runtime has the threads (bazel/venv.bzl links it).
+OPENMP = select({
+    "//bazel:without_openmp": [],
+    "//conditions:default": ["-fopenmp"],
+})
+
 _WARNINGS = ["-Wall", "-Wextra", "-Werror"]
 
 def paceline_cc_library(name, copts = [], **kwargs):

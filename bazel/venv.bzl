@@ -20,7 +20,7 @@ cc_library(
 cc_library(
     name = "torch_cpu",
     linkopts = ["-L{site}/torch/lib", "-Wl,-rpath,{site}/torch/lib", "-ltorch_cpu", "-lc10",
-                "-Wl,--unresolved-symbols=ignore-in-shared-libs"],
+                "-l:libgomp.so.1", "-Wl,--unresolved-symbols=ignore-in-shared-libs"],
     deps = [":headers"],
 )
 

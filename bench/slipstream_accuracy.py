@@ -2,12 +2,15 @@
 
 ResNet-18 on the digits (8 ranks, SGD with momentum) and a small Llama on bytes of Python's sources
 (4 ranks, AdamW): synchronous data parallelism, hierarchical SGD with PyTorch's ladder, and Slipstream's
-modes `drop` and `free`, all by our trainer. At 2 % of its own steps a rank sleeps for a second or two,
-the same ones in all strategies; the Llama's steps, which are short, sleep a little at each.
+modes `drop` and `free`, all by our trainer. At 2 % of its own steps a rank stalls: it sleeps for about 18
+steps, the same ones in all strategies; the Llama's steps, which are short, sleep a little at each.
 
 Equal samples: all make as many steps, by the same schedule. Equal wall time: the time that `free` took
 is given to the others too, as fewer steps with a schedule of that length. Told are the accuracy on the
 test digits and the loss on held-out text, of the averaged model, with the seeds in pairs.
+
+What synchronous steps and the ladder compute does not depend on stalls: their time is measured once,
+with the first seed, and the other runs do without.
 
 Learning rates are each strategy's own, as multiples of the synchronous one: --tune tries some with seed
 100 and prints which is best.
@@ -30,6 +33,7 @@ STRATEGIES = {
     "free": "slipstream {{ mode: SLIPSTREAM_FREE {window} }}",
 }
 OURS = ("drop", "free")
+PEERS = ("synchronous", "hsgd")
 
 
 @dataclasses.dataclass
@@ -48,40 +52,40 @@ class Case:
     score: dict       # Metric, unit and direction.
     limits: dict      # Of the mean difference to synchronous at equal samples, by strategy.
 
-    def text(self, strategy, steps, multiple):
+    def text(self, strategy, steps, multiple, stalls):
         levels = " ".join(f"ladder {{ period: {period} size: {size} }}"
                           for period, size in self.ladder.items())
         chosen = STRATEGIES[strategy].format(ladder=levels, window=self.window)
         sleep = f"rank: -1 kind: SLEEP steps: {10 * steps}"
-        compute = f"chaos {{ {sleep} seconds: {self.compute_s} }}" if self.compute_s else ""
+        compute = f"chaos {{ {sleep} seconds: {self.compute_s} }} " if self.compute_s else ""
+        chaos = (f"allow_chaos: true {compute}"
+                 f"chaos {{ {sleep} seconds: {self.stall_s} probability: 0.02 }}" if stalls else "")
         return (f"{self.spec} learning_rate: {self.base_rate * multiple:g} }} "
                 f"schedule {{ warmup_steps: {steps // 10} cosine {{}} }} strategy {{ {chosen} }} "
-                f"allow_chaos: true {compute} "
-                f"chaos {{ {sleep} seconds: {self.stall_s} probability: 0.02 }}")
+                f"{chaos}")
 
 
 RESNET18 = Case(
-    "resnet18, digits", ranks=8, steps=150, ladder={2: 2, 4: 4, 8: 8}, window="", compute_s=0,
-    stall_s=2, base_rate=0.05, multiples={}, data="digits-train.shard",
+    "resnet18, digits", ranks=8, steps=80, ladder={2: 2, 4: 4, 8: 8}, window="", compute_s=0,
+    stall_s=6, base_rate=0.02, multiples={}, data="digits-train.shard",
     spec='model { resnet18 {} } data { train: "{data}" eval: "{directory}/digits-test.shard" '
-         "order: SHUFFLE } batch_per_rank: 8 clip_grad_norm: 1 "
-         "optimizer { sgd { momentum: 0.9 } weight_decay: 5e-4",
+         "order: SHUFFLE } batch_per_rank: 8 optimizer { sgd { momentum: 0.9 } weight_decay: 5e-4",
     score={"metric": "accuracy", "unit": "%", "better": "higher"},
     limits={"drop": -0.5, "free": -0.5})
 LLAMA = Case(
     "llama, bytes", ranks=4, steps=600, ladder={2: 2, 4: 4}, window="window { max_steps: 2 }",
-    compute_s=0.04, stall_s=1, base_rate=3e-3, multiples={"free": 1.5}, data="train.u16",
+    compute_s=0.02, stall_s=0.5, base_rate=3e-3, multiples={"free": 1.5}, data="train.u16",
     spec="model { llama { dim: 64 layers: 2 heads: 4 kv_heads: 4 ffn_dim: 192 vocab_size: 256 } } "
          'data { train: "{data}" eval: "{directory}/test.u16" order: SHUFFLE sequence_length: 64 '
          "token_type: TOKEN_TYPE_UINT16 } batch_per_rank: 8 optimizer { adamw {}",
     score={"metric": "loss", "unit": "nats"}, limits={"drop": 0.01})
 
 
-def run(runs, case, strategy, seed, steps=None, multiple=None):
+def run(runs, case, strategy, seed, steps=None, multiple=None, stalls=True):
     """(score, seconds from the first step to the last)."""
     steps = steps or case.steps
     multiple = multiple or case.multiples.get(strategy, 1)
-    result = runs.run(training.Case(case.name, case.data, case.text(strategy, steps, multiple), []),
+    result = runs.run(training.Case(case.name, case.data, case.text(strategy, steps, multiple, stalls), []),
                       case.ranks, steps, seed)
     begin = min(rank["starts_ns"][0] for rank in result["ranks"])
     end = max(rank["starts_ns"][-1] + rank["totals_ns"][-1] for rank in result["ranks"])
@@ -89,40 +93,60 @@ def run(runs, case, strategy, seed, steps=None, multiple=None):
     is_accuracy = case.score["metric"] == "accuracy"
     score = 100 * evaluation["accuracy"] if is_accuracy else evaluation["loss"]
     seconds = (end - begin) / 1e9
-    print(f"{case.name}, {strategy}, seed {seed}, {steps} steps, learning rate x {multiple:g}: "
-          f"{score:.4g} {case.score['unit']} in {seconds:.1f} s", file=sys.stderr, flush=True)
+    print(f"{case.name}, {strategy}, seed {seed}, {steps} steps, learning rate x {multiple:g}"
+          f"{'' if stalls else ', without stalls'}: {score:.4g} {case.score['unit']} in "
+          f"{seconds:.1f} s{rounds_of(result)}", file=sys.stderr, flush=True)
     return score, seconds
+
+
+def rounds_of(result):
+    """What Slipstream tells of itself."""
+    told = [rank["slipstream"] for rank in result["ranks"]]
+    if told[0] is None:
+        return ""
+    made = sum(rank["steps"] for rank in told)
+    dropped = sum(rank["dropped_gradients"] for rank in told)
+    return (f" ({told[0]['rounds']} rounds, {dropped / made:.1%} dropped, last window "
+            f"{told[0]['window_s']:.3g} s)")
 
 
 def tune(runs, case, strategies):
     sign = -1 if case.score.get("better") == "higher" else 1
     for strategy in strategies:
-        scores = {multiple: run(runs, case, strategy, TUNING_SEED, multiple=multiple)[0]
+        scores = {multiple: run(runs, case, strategy, TUNING_SEED, multiple=multiple,
+                                stalls=strategy in OURS)[0]
                   for multiple in MULTIPLES}
         best = min(scores, key=lambda multiple: sign * scores[multiple])
         print(f"{case.name}, {strategy}: best x {best:g}", file=sys.stderr)
 
 
-def rows_of(runs, case, args):
-    samples = {strategy: [] for strategy in STRATEGIES}
-    seconds = {strategy: [] for strategy in STRATEGIES}
-    wall = {strategy: [] for strategy in STRATEGIES}
-    for seed in range(1, args.seeds + 1):
+def measure(runs, case, seeds):
+    """Scores at equal samples, seconds for them, and scores at equal wall time, by strategy."""
+    samples, seconds, wall = ({strategy: [] for strategy in STRATEGIES} for _ in range(3))
+    for seed in range(1, seeds + 1):
         for strategy in STRATEGIES:
-            score, took = run(runs, case, strategy, seed)
+            stalls = strategy in OURS or seed == 1
+            score, took = run(runs, case, strategy, seed, stalls=stalls)
             samples[strategy].append(score)
-            seconds[strategy].append(took)
-        for strategy in STRATEGIES:
-            share = seconds["free"][-1] / seconds[strategy][-1]
-            wall[strategy].append(
-                samples[strategy][-1] if share >= 0.95 else
-                run(runs, case, strategy, seed, steps=max(20, int(case.steps * share)))[0])
+            if stalls:
+                seconds[strategy].append(took)
+    for strategy in STRATEGIES:
+        share = statistics.mean(seconds["free"]) / statistics.mean(seconds[strategy])
+        steps = max(20, int(case.steps * share))
+        wall[strategy] = samples[strategy] if share >= 0.95 else [
+            run(runs, case, strategy, seed, steps=steps, stalls=strategy in OURS)[0]
+            for seed in range(1, seeds + 1)]
+    return samples, seconds, wall
+
+
+def rows_of(runs, case, args):
+    samples, seconds, wall = measure(runs, case, args.seeds)
     name = f"{case.name}, {case.ranks} ranks"
     for strategy in OURS:
         for metric, values in (("at equal samples", samples), ("at equal wall time", wall)):
             yield Row(case=name, **dict(case.score, metric=f"{strategy}: {case.score['metric']} {metric}"),
                       ours=values[strategy],
-                      peers={peer: values[peer] for peer in ("synchronous", "hsgd")},
+                      peers={peer: values[peer] for peer in PEERS},
                       target=1.0 if values is wall else None)
         differences = [ours - theirs for ours, theirs in zip(samples[strategy], samples["synchronous"])]
         limit = case.limits.get(strategy)
@@ -133,7 +157,7 @@ def rows_of(runs, case, args):
                   ours=[statistics.mean(differences)], limit=limit)
         yield Row(case=name, metric=f"{strategy}: time for equal samples", unit="s",
                   ours=seconds[strategy],
-                  peers={peer: seconds[peer] for peer in ("synchronous", "hsgd")}, target=1.0)
+                  peers={peer: seconds[peer] for peer in PEERS}, target=1.0)
         if len(differences) > 1:
             print(f"{name}, {strategy}: difference {statistics.mean(differences):+.4g}, standard error "
                   f"{statistics.stdev(differences) / len(differences) ** 0.5:.2g}", file=sys.stderr)

@@ -9,9 +9,12 @@
 namespace paceline {
 namespace {
 
+// At the beginning of a training windows are shorter.
+constexpr int64_t kStepsDone = int64_t{1} << 20;
+
 RoundState StateOf(int ranks, SlipstreamMode mode, const WindowBounds& bounds) {
   RoundState state;
-  state.total = RankSteps(ranks);
+  state.total = RankSteps(ranks, kStepsDone);
   state.target_steps = std::numeric_limits<int64_t>::max();
   state.plan.epoch = 1;
   state.plan.mode = mode;

@@ -30,7 +30,7 @@ ControlLoop::ControlLoop(EventLoop* loop, StateStore* store, ControllerMetrics* 
       metrics_(metrics),
       cluster_id_(std::move(state.cluster_id)),
       cluster_(options),
-      stragglers_(stragglers, WithLadder),
+      stragglers_(stragglers, WithLadder, StrategyOf),
       job_log_(state.starts, kWatchedChanges),
       node_log_(state.starts, kWatchedChanges) {
   cluster_.Restore(std::move(state.jobs), std::move(state.nodes), Now(),

@@ -310,7 +310,7 @@ TEST_F(TrainingPlansTest, ModeChangesWhileTheJobTrainsAlsoOverARestart) {
   EXPECT_EQ(job.plan().active_epoch(), 2);
   ASSERT_TRUE(ChangeMode("mode: SLIPSTREAM_DROP window { max_cap: 500 }", "r3", &job).ok());
   EXPECT_EQ(job.plan().strategy().optimizer_state(), v1::OPTIMIZER_STATE_LOCAL);
-  EXPECT_EQ(job.plan().strategy().slipstream().window().max_steps(), 64) << "the default";
+  EXPECT_EQ(job.plan().strategy().slipstream().window().max_steps(), 8) << "as it was";
   EXPECT_EQ(job.plan().strategy().slipstream().window().max_cap(), 500);
 }
 

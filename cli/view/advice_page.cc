@@ -37,7 +37,9 @@ std::string StepsText(const v1::JobAdvice& advice) {
                        ", ");
 }
 
-std::string StallsText(const v1::LadderPlan& plan) {
+// Of a LadderPlan or StrategyPlan.
+template <typename Plan>
+std::string StallsText(const Plan& plan) {
   if (plan.steps() == 0) return "";
   const std::string share =
       plan.stall_share() > 0
@@ -149,7 +151,9 @@ std::string AdvicePage(const v1::JobAdvice& advice, const std::string& job,
                                    ": too few peers on the same hardware"));
   }
   add("Ladder", advice.plan().reason());
-  add("Stalls", StallsText(advice.plan()));
+  add("Strategy", advice.strategy_plan().reason());
+  add("Stalls",
+      advice.has_strategy_plan() ? StallsText(advice.strategy_plan()) : StallsText(advice.plan()));
   for (const std::string& slow : {SlowText(advice, style), ExchangesText(advice, style.width)}) {
     if (!slow.empty()) absl::StrAppend(&page, "\n", slow);
   }

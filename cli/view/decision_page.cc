@@ -11,6 +11,7 @@
 #include "cli/view/ladder_text.h"
 #include "cli/view/numbers.h"
 #include "cli/view/straggler_text.h"
+#include "common/job_spec/enum_name.h"
 
 namespace paceline {
 namespace {
@@ -84,6 +85,30 @@ std::string LadderTable(const v1::LadderPlan& plan, const PageStyle& style) {
   return table.Rendered(style.width, style.colours);
 }
 
+std::string StrategyTable(const v1::StrategyPlan& plan, const PageStyle& style) {
+  Table table(
+      {{"STRATEGY"}, {"STEP", true}, {"OF THE IDEAL", true}, {"WINDOW", true}, {"USED", true}});
+  const auto add = [&](const v1::StrategyPrediction& prediction) {
+    const bool is_ddp = prediction.mode() == v1::SLIPSTREAM_UNSPECIFIED;
+    std::string name =
+        is_ddp ? "ddp" : EnumName(*v1::SlipstreamMode_descriptor(), prediction.mode());
+    if (prediction.mode() == plan.current().mode()) absl::StrAppend(&name, " (current)");
+    table.Add(
+        {name, StepText(prediction.step_s()), PercentText(prediction.share()),
+         prediction.window_steps() > 0 ? absl::StrFormat("%.1f", prediction.window_steps()) : "",
+         PercentText(prediction.used())});
+  };
+  add(plan.ddp());
+  for (const v1::StrategyPrediction& prediction : plan.slipstream()) add(prediction);
+  return table.Rendered(style.width, style.colours);
+}
+
+std::string StrategyChangeText(const v1::RemedyDecision& decision) {
+  if (decision.kind() != v1::REMEDY_STRATEGY) return "";
+  return absl::StrCat(StrategyText(decision.strategy()), " instead of ",
+                      StrategyText(decision.former_strategy()));
+}
+
 std::string LadderChangeText(const v1::RemedyDecision& decision) {
   if (decision.kind() != v1::REMEDY_LADDER) return "";
   return absl::StrCat(LadderText(decision.ladder()), " instead of ", LadderText(decision.former()));
@@ -147,6 +172,7 @@ std::string DecisionPage(const v1::RemedyDecision& decision, absl::Time now,
     add("Lost", absl::StrCat(StepText(decision.lost_s()), " until it was advised"));
   }
   add("Ladder", LadderChangeText(decision));
+  add("Strategy", StrategyChangeText(decision));
   add("Cost", CostText(decision));
   add("Step", StepLine(decision));
   if (decision.done_generation() > 0) {
@@ -158,6 +184,10 @@ std::string DecisionPage(const v1::RemedyDecision& decision, absl::Time now,
   }
   if (decision.has_plan()) {
     absl::StrAppend(&page, "\nLadders, as predicted:\n", LadderTable(decision.plan(), style));
+  }
+  if (decision.has_strategy_plan()) {
+    absl::StrAppend(&page, "\nStrategies, as predicted:\n",
+                    StrategyTable(decision.strategy_plan(), style));
   }
   return page;
 }

@@ -108,5 +108,26 @@ TEST(DecisionPageTest, LineSaysWhatWasOrdered) {
   EXPECT_EQ(DecisionLine(decision, {}), "advice 3 is ordered by ann: hot-swap of rank 5 on n3");
 }
 
+TEST(DecisionPageTest, PageOfAStrategyComparesThem) {
+  const std::string page = Checked(DecisionPage(Decision(R"(
+      id: 5 kind: REMEDY_STRATEGY state: DECISION_CHECKING time { seconds: 1700000180 }
+      summary: "strategy slipstream free" generation: 1 epoch: 1 before_s: 0.2 predicted_s: 0.08
+      strategy { slipstream { mode: SLIPSTREAM_FREE
+                              window { min_steps: 1 max_steps: 64 max_cap: 256 } } }
+      former_strategy { ddp {} }
+      strategy_plan { current { step_s: 0.2 }
+                      ddp { step_s: 0.2 share: 0.39 used: 1 }
+                      slipstream { mode: SLIPSTREAM_DROP step_s: 0.09 share: 0.88 used: 0.98 }
+                      slipstream { mode: SLIPSTREAM_FREE step_s: 0.08 share: 0.98 used: 1
+                                   window_steps: 2 } })"),
+                                                kNow, {80, false}));
+  for (const char* line :
+       {"Strategy:   slipstream free, window 1:64:256 instead of ddp\n",
+        "Strategies, as predicted:\n", "ddp (current)  200 ms", "drop          90.0 ms",
+        "free          80.0 ms        98.0 %     2.0  100.0 %"}) {
+    EXPECT_THAT(page, HasSubstr(line));
+  }
+}
+
 }  // namespace
 }  // namespace paceline

@@ -48,7 +48,11 @@ const FigureColumn kColumns[] = {
      [](const v1::RankFigures& f) {
        return f.skipped_steps() > 0 ? absl::StrCat(f.skipped_steps()) : "";
      }},
-    {"DRIFT", [](const v1::RankFigures& f) { return f.drift() > 0 ? LossText(f.drift()) : ""; }},
+    {"DRIFT",
+     [](const v1::RankFigures& f) {
+       // With Slipstream it is one of the rounds (slipstream_text.h).
+       return f.drift() > 0 && !f.has_slipstream() ? LossText(f.drift()) : "";
+     }},
 };
 
 const v1::Rank* FindRank(const v1::Job& job, int rank) {

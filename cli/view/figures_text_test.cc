@@ -55,6 +55,13 @@ TEST(FiguresTextTest, OnlyWhatARankKnowsHasAColumn) {
   EXPECT_EQ(FigureTable(job, 0, false), "");
 }
 
+TEST(FiguresTextTest, DriftIsToldOnceWithSlipstream) {
+  v1::Job job = Parsed("ranks { rank: 0 figures { steps: 10 drift: 0.012 } }");
+  EXPECT_THAT(FigureTable(job, 0, false), testing::HasSubstr("DRIFT"));
+  job.mutable_ranks(0)->mutable_figures()->mutable_slipstream()->set_drift(0.012);
+  EXPECT_THAT(FigureTable(job, 0, false), testing::Not(testing::HasSubstr("DRIFT")));
+}
+
 TEST(FiguresTextTest, ProfileTellsFileStepsSizeTimeOrError) {
   const v1::Job job = Parsed(R"(
     state: RUNNING

@@ -156,7 +156,9 @@ std::string JobPage(const v1::Job& job, absl::Time now, const PageStyle& style) 
     AddLine(&page, "Shrunk", fewer);
   }
   if (job.plan().epoch() > 0) {
-    AddLine(&page, "Strategy", StrategyText(job.plan().strategy()));
+    const bool chosen = job.spec().strategy().has_auto_() && !job.plan().strategy().has_auto_();
+    AddLine(&page, "Strategy",
+            absl::StrCat(chosen ? "auto, at present " : "", StrategyText(job.plan().strategy())));
     AddLine(&page, "Plan", PlanText(job));
     AddLine(&page, "Rounds", RoundsText(job));
   }

@@ -97,6 +97,7 @@ std::string StrategyText(const v1::Strategy& strategy) {
     return absl::StrCat("local_sgd ", strategy.local_sgd().period(), ":all");
   }
   if (strategy.has_slipstream()) return SlipstreamText(strategy);
+  if (strategy.has_auto_()) return "auto, at present ddp";
   return "ddp";
 }
 

@@ -54,26 +54,31 @@ void CheckStrategyFields(const v1::Strategy& strategy, ProblemList& problems) {
 }  // namespace
 
 void CheckSlipstream(const v1::JobSpec& spec, ProblemList& problems) {
-  if (!spec.strategy().has_slipstream()) return;
-  CheckStrategyFields(spec.strategy(), problems);
+  const bool is_auto = spec.strategy().has_auto_();
+  if (!is_auto && !spec.strategy().has_slipstream()) return;
+  if (!is_auto) CheckStrategyFields(spec.strategy(), problems);
+  const std::string name = is_auto ? "strategy auto" : "strategy slipstream";
+  if (is_auto && spec.device() == v1::CUDA) {
+    problems.Add("device", "is cuda; strategy auto runs on cpu only: name ddp or slipstream");
+  }
   if (spec.gradient_format() == v1::WIRE_FORMAT_FP16 ||
       spec.gradient_format() == v1::WIRE_FORMAT_BF16) {
     problems.Add("gradient_format",
-                 StrCat("is ", EnumName(*v1::WireFormat_descriptor(), spec.gradient_format()),
-                        "; strategy slipstream sends fp32 only"));
+                 StrCat("is ", EnumName(*v1::WireFormat_descriptor(), spec.gradient_format()), "; ",
+                        name, " sends fp32 only"));
   }
   if (spec.cuda_graph()) {
-    problems.Add("cuda_graph", "is true; strategy slipstream has no steps that are all alike");
+    problems.Add("cuda_graph", StrCat("is true; ", name, " has no steps that are all alike"));
   }
   if (spec.on_nonfinite() == v1::NON_FINITE_IGNORE) {
-    problems.Add("on_nonfinite",
-                 "is ignore, but with strategy slipstream one rank's would spoil the model of all; "
-                 "allowed is stop, skip");
+    problems.Add("on_nonfinite", StrCat("is ignore, but with ", name,
+                                        " one rank's would spoil the model of all; allowed is "
+                                        "stop, skip"));
   }
-  if (spec.stragglers().mode() == v1::STRAGGLER_MODE_AUTO) {
+  if (is_auto && spec.stragglers().mode() == v1::STRAGGLER_MODE_OFF) {
     problems.Add("stragglers.mode",
-                 "is auto; its remedies are not made for strategy slipstream, whose ranks do not "
-                 "wait for a slow one: allowed is off, advise");
+                 "is off; strategy auto goes by what is measured of the ranks: allowed is advise, "
+                 "auto");
   }
 }
 

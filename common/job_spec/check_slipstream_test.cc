@@ -106,25 +106,64 @@ TEST(CheckSlipstreamTest, StateIsAveragedWhereAllStop) {
 TEST(CheckSlipstreamTest, WhatDoesNotGoWithItIsRefusedAtOnce) {
   EXPECT_THAT(
       Problems(Spec("slipstream {}",
-                    "gradient_format: WIRE_FORMAT_BF16 on_nonfinite: NON_FINITE_IGNORE "
-                    "stragglers { mode: STRAGGLER_MODE_AUTO }")),
+                    "gradient_format: WIRE_FORMAT_BF16 on_nonfinite: NON_FINITE_IGNORE")),
       ElementsAre("gradient_format is bf16; strategy slipstream sends fp32 only",
                   "on_nonfinite is ignore, but with strategy slipstream one rank's would spoil the "
-                  "model of all; allowed is stop, skip",
-                  "stragglers.mode is auto; its remedies are not made for strategy slipstream, "
-                  "whose ranks do not wait for a slow one: allowed is off, advise"));
-  EXPECT_THAT(Problems(Spec("slipstream {}", "recovery { max_failures: 3 }")), ElementsAre());
+                  "model of all; allowed is stop, skip"));
+  EXPECT_THAT(Problems(Spec("slipstream {}",
+                            "recovery { max_failures: 3 } stragglers { mode: STRAGGLER_MODE_AUTO "
+                            "}")),
+              IsEmpty());
   v1::JobSpec spec = Spec("slipstream {}", "device: CUDA cuda_graph: true");
   spec.set_ranks(1);
   EXPECT_THAT(Problems(spec),
               ElementsAre("cuda_graph is true; strategy slipstream has no steps that are all "
                           "alike"));
   EXPECT_THAT(Problems(Spec("slipstream {}", "device: CUDA")), ElementsAre());
+  EXPECT_THAT(
+      Problems(Spec("auto {}", "device: CUDA")),
+      ElementsAre("device is cuda; strategy auto runs on cpu only: name ddp or slipstream"));
   spec = Spec("slipstream {}");
   spec.mutable_model()->mutable_resnet18()->set_sync_batchnorm(true);
   EXPECT_THAT(Problems(spec),
               ElementsAre("model.resnet18.sync_batchnorm is true beside a strategy whose ranks do "
                           "not wait for each other at every step; it needs strategy ddp"));
+}
+
+TEST(CheckAutoTest, BeginsSynchronousAndRecovers) {
+  v1::JobSpec spec = Spec("auto {}");
+  FillDefaults(&spec);
+  FillDefaults(&spec);
+  EXPECT_EQ(spec.strategy().warmup_steps(), 50);
+  EXPECT_EQ(spec.strategy().optimizer_state(), v1::OPTIMIZER_STATE_UNSPECIFIED);
+  EXPECT_EQ(spec.recovery().max_failures(), 3);
+  EXPECT_THAT(Problems(spec), IsEmpty());
+  EXPECT_THAT(Problems(Spec("auto {} warmup_steps: 5",
+                            "recovery { max_failures: 1 } stragglers { mode: STRAGGLER_MODE_AUTO "
+                            "}")),
+              IsEmpty());
+  v1::JobSpec other = Spec("ddp {}");
+  FillDefaults(&other);
+  EXPECT_EQ(other.recovery().max_failures(), 0);
+}
+
+TEST(CheckAutoTest, WhatDoesNotGoWithItIsRefused) {
+  EXPECT_THAT(
+      Problems(Spec("auto {} warmup_steps: -1 gradient_group_size: 2 optimizer_state: "
+                    "OPTIMIZER_STATE_AVERAGE")),
+      ElementsAre("strategy.warmup_steps is -1; allowed is 0 and more",
+                  "strategy.gradient_group_size is 2; kind auto has no groups: leave it out",
+                  "strategy.optimizer_state is average; kind auto decides that by itself: leave it "
+                  "out"));
+  EXPECT_THAT(
+      Problems(Spec("auto {}",
+                    "gradient_format: WIRE_FORMAT_FP16 on_nonfinite: NON_FINITE_IGNORE "
+                    "stragglers { mode: STRAGGLER_MODE_OFF }")),
+      ElementsAre("gradient_format is fp16; strategy auto sends fp32 only",
+                  "on_nonfinite is ignore, but with strategy auto one rank's would spoil the model "
+                  "of all; allowed is stop, skip",
+                  "stragglers.mode is off; strategy auto goes by what is measured of the ranks: "
+                  "allowed is advise, auto"));
 }
 
 }  // namespace

@@ -142,10 +142,29 @@ void CheckUnusedByDdp(const v1::Strategy& strategy, ProblemList& problems) {
   }
 }
 
+// Both ddp and slipstream are its own affair.
+void CheckAuto(const v1::Strategy& strategy, ProblemList& problems) {
+  problems.CheckAtLeast("strategy.warmup_steps", strategy.warmup_steps(), 0);
+  if (strategy.gradient_group_size() != 0) {
+    problems.Add("strategy.gradient_group_size", StrCat("is ", strategy.gradient_group_size(),
+                                                        "; kind auto has no groups: leave it out"));
+  }
+  if (strategy.optimizer_state() != v1::OPTIMIZER_STATE_UNSPECIFIED) {
+    problems.Add(
+        "strategy.optimizer_state",
+        StrCat("is ", EnumName(*v1::OptimizerState_descriptor(), strategy.optimizer_state()),
+               "; kind auto decides that by itself: leave it out"));
+  }
+}
+
 }  // namespace
 
 void CheckStrategy(const v1::Strategy& strategy, int ranks, ProblemList& problems) {
   if (strategy.has_slipstream()) return;
+  if (strategy.has_auto_()) {
+    CheckAuto(strategy, problems);
+    return;
+  }
   if (strategy.has_ddp()) {
     CheckUnusedByDdp(strategy, problems);
     return;

@@ -80,6 +80,10 @@ void FillCheckpoint(v1::CheckpointPolicy* checkpoint) {
 
 void FillRecovery(v1::JobSpec* spec) {
   v1::Recovery* recovery = spec->mutable_recovery();
+  // Its changes of the generation need recovery.
+  if (spec->strategy().has_auto_() && recovery->max_failures() == 0) {
+    recovery->set_max_failures(3);
+  }
   if (recovery->window_s() == 0) recovery->set_window_s(3600);
   if (recovery->min_ranks() == 0 && recovery->max_failures() > 0) {
     recovery->set_min_ranks(spec->ranks());
@@ -121,6 +125,10 @@ void FillStrategy(v1::JobSpec* spec) {
   v1::Strategy* strategy = spec->mutable_strategy();
   if (strategy->kind_case() == v1::Strategy::KIND_NOT_SET) strategy->mutable_ddp();
   if (strategy->has_ddp()) return;
+  if (strategy->has_auto_()) {
+    if (strategy->warmup_steps() == 0) strategy->set_warmup_steps(50);
+    return;
+  }
   if (strategy->has_slipstream()) {
     FillSlipstream(spec->optimizer().has_adamw(), strategy->mutable_slipstream());
   }

@@ -44,7 +44,7 @@ void CheckData(const v1::Data& data, ProblemList& problems);
 void CheckOptimizer(const v1::Optimizer& optimizer, ProblemList& problems);
 void CheckSchedule(const v1::Schedule& schedule, int64_t steps, ProblemList& problems);
 void CheckStrategy(const v1::Strategy& strategy, int ranks, ProblemList& problems);
-// The strategy if it is slipstream, and what does not go with it.
+// The strategy if it is slipstream, and what does not go with that or with auto.
 void CheckSlipstream(const v1::JobSpec& spec, ProblemList& problems);
 void CheckCheckpoint(const v1::CheckpointPolicy& checkpoint, ProblemList& problems);
 // max_restarts and resume_from.

@@ -92,6 +92,10 @@ TEST(MakeTrainingPlanTest, SlipstreamHasAModeAndAWindow) {
                          })");
 }
 
+TEST(MakeTrainingPlanTest, AutoBeginsWithTheMeanOfAllGradients) {
+  ExpectPlan("auto {} warmup_steps: 50", kUneven, "");
+}
+
 TEST(MakeTrainingPlanTest, RanksWithoutAPeerOnTheirNodeAverageNoGradients) {
   ExpectPlan("local_sgd { period: 1 }", {{"a", ""}, {"b", ""}},
              "levels { period: 1 groups: 2 format: WIRE_FORMAT_FP32 }");

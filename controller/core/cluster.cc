@@ -153,7 +153,7 @@ void Cluster::On(const PinRequested& event, Moment, Actions& actions) {
 void Cluster::On(const PlanChanged& event, Moment, Actions& actions) {
   const auto job = jobs_.find(event.job);
   if (job == jobs_.end()) return;
-  ChangePlan(job->second, event.strategy, event.ladder, event.own_pace);
+  ChangePlan(job->second, event.plan);
   Note(job->second, JobChange::kState, actions);
 }
 

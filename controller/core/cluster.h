@@ -67,12 +67,10 @@ struct PinRequested {
   CheckpointKey checkpoint;
   bool pinned = false;
 };
-// Requires: RefuseLadder or RefuseMode has no objection.
+// As ChangePlan.
 struct PlanChanged {
   JobId job;
-  std::string strategy;   // Serialized paceline.v1.Strategy.
-  Ladder ladder = {};     // Of it,
-  bool own_pace = false;  // and JobStrategy::own_pace.
+  JobPlan plan;
 };
 // The job's ranks shall leave the node for others, and take no more places there. It happens unless
 // WhyRanksCannotMove objects.

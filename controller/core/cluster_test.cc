@@ -74,7 +74,7 @@ TEST_F(ClusterTest, LadderAndProfileAreStoredBeforeTheNodesAreTold) {
   cluster_.Step(NodeConnected{Facts("a", 1), {}}, At(0));
   cluster_.Step(JobSubmitted{Request("job-1", 1)}, At(1));
   Actions actions =
-      cluster_.Step(PlanChanged{JobId("job-1"), "wider", {{4, LadderScope::kAll}}}, At(2));
+      cluster_.Step(PlanChanged{JobId("job-1"), {{}, "wider", {{4, LadderScope::kAll, 0}}}}, At(2));
   EXPECT_THAT(actions.store_jobs, ElementsAre(JobId("job-1")));
   EXPECT_THAT(actions.send_plans, ElementsAre(NodeName("a")));
   EXPECT_EQ(job("job-1").plan.epoch, PlanEpoch(2));

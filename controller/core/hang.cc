@@ -11,6 +11,7 @@ namespace paceline {
 namespace {
 
 // Numbers of a paceline.v1.Phase.
+constexpr int kIdle = 0;
 constexpr int kCommunication = 4;
 constexpr int kAveraging = 6;
 constexpr int kRoundWait = 7;
@@ -40,6 +41,21 @@ bool Hangs(const Job& job, const RankState& rank, absl::Time now) {
   const absl::Time since = StuckSince(rank);
   return since != absl::InfiniteFuture() &&
          std::min(now, rank.heard) - since >= Patience(job, rank, job.request.timeouts.hang);
+}
+
+// A rank that has made a step since `culprit` is in one phase of its own; null: there is none, or
+// it proves nothing. (What ranks do between steps, such as an evaluation, may take long.)
+const RankState* WhoGoesOn(const Job& job, const RankState& culprit) {
+  const Progress& progress = culprit.report.progress;
+  if (!job.request.strategy.has_mode || progress.phase == kIdle ||
+      progress.in_phase < job.request.timeouts.hang) {
+    return nullptr;
+  }
+  for (const RankState& rank : job.ranks) {
+    const absl::Time since = StuckSince(rank);
+    if (since != absl::InfiniteFuture() && since > culprit.progressed) return &rank;
+  }
+  return nullptr;
 }
 
 std::string WhereIs(const RankState& rank, absl::Time now) {
@@ -72,12 +88,16 @@ std::optional<HangVerdict> FindHung(const Job& job, absl::Time steady_now) {
                                WhereIs(job.ranks.front(), steady_now));
     return verdict;
   }
-  if (culprit == nullptr || (victim == nullptr && !culprit->report.suspended)) return std::nullopt;
+  if (culprit == nullptr) return std::nullopt;
+  const RankState* const goes_on = victim == nullptr ? WhoGoesOn(job, *culprit) : nullptr;
+  if (victim == nullptr && goes_on == nullptr && !culprit->report.suspended) return std::nullopt;
   verdict.rank = RankOf(job, *culprit);
   verdict.why = absl::StrCat("hangs", culprit->report.suspended ? " (its process is stopped)" : "",
                              " ", WhereIs(*culprit, steady_now));
   if (victim != nullptr) {
     absl::StrAppend(&verdict.why, ", while rank ", RankOf(job, *victim).value(), " waits for it");
+  } else if (goes_on != nullptr) {
+    absl::StrAppend(&verdict.why, ", while rank ", RankOf(job, *goes_on).value(), " makes steps");
   }
   return verdict;
 }

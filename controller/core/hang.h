@@ -5,6 +5,9 @@
 // unless its process is stopped. When all wait, nobody can tell who does not: then the members meet
 // anew (recovery.h). The first steps of a process may take startup_timeout_s.
 //
+// With Slipstream nobody may ever wait for it. There it is also the culprit when it has been in one
+// phase of its step for hang_timeout_s, and another rank has made a step since its own latest.
+//
 // The measure is what the nodes have told: the time after a node's latest report proves nothing.
 #ifndef CONTROLLER_CORE_HANG_H_
 #define CONTROLLER_CORE_HANG_H_
@@ -22,7 +25,8 @@ inline constexpr int64_t kFirstSteps = 2;
 struct HangVerdict {
   bool all_wait = false;  // In collectives: there is no culprit.
   Rank rank{-1};          // The culprit.
-  std::string why;        // "hangs in forward of step 12 for 20.0 s while rank 1 waits for it".
+  // "hangs in forward of step 12, without a step for 20.0 s, while rank 1 waits for it".
+  std::string why;
 };
 
 // Nothing: no rank hangs.

@@ -8,6 +8,7 @@
 namespace paceline {
 namespace {
 
+constexpr int kIdle = 0;
 constexpr int kForward = 2;
 constexpr int kCommunication = 4;
 constexpr int kAveraging = 6;
@@ -48,6 +49,41 @@ TEST(HangTest, SlowRankThatNobodyWaitsForHangsNot) {
   MemberJob played = StuckJob({kForward, kForward, kForward, kForward});
   Hear(played.job, 1000);
   EXPECT_EQ(FindHung(played.job, At(1000).steady), std::nullopt);
+}
+
+// Nobody waits for a rank of a job with Slipstream.
+TEST(HangTest, RankWithoutStepsHangsWhereTheOthersGoOnWithoutIt) {
+  MemberJob played = StuckJob({kForward, kForward, kForward, kForward});
+  played.job.request.strategy.has_mode = true;
+  Progress& progress = played.job.ranks[0].report.progress;
+  progress.in_phase = absl::Seconds(20);
+  Hear(played.job, 25);
+  EXPECT_EQ(FindHung(played.job, At(25).steady), std::nullopt) << "none of them goes on";
+  played.Train(played.Id(3), 24, 100);
+  Hear(played.job, 25);
+  progress.in_phase = absl::Seconds(19);
+  EXPECT_EQ(FindHung(played.job, At(25).steady), std::nullopt) << "all have stood still meanwhile";
+  progress.in_phase = absl::Seconds(20);
+  progress.phase = kIdle;
+  EXPECT_EQ(FindHung(played.job, At(25).steady), std::nullopt) << "it evaluates";
+  progress.phase = kForward;
+  const auto verdict = FindHung(played.job, At(25).steady);
+  ASSERT_TRUE(verdict.has_value());
+  EXPECT_EQ(verdict->rank, Rank(0));
+  EXPECT_EQ(verdict->why,
+            "hangs in forward of step 12, without a step for 20.0 s, while rank 3 makes steps");
+  played.job.request.strategy.has_mode = false;
+  EXPECT_EQ(FindHung(played.job, At(25).steady), std::nullopt);
+}
+
+TEST(HangTest, WhoWaitsForARoundIsNotTakenForTheRankThatHangs) {
+  MemberJob played = StuckJob({kRoundWait, kForward, kRoundWait, kRoundWait});
+  played.job.request.strategy.has_mode = true;
+  played.Train(played.Id(3), 7, 100);  // It has come to the stop later.
+  Hear(played.job, 25);
+  const auto verdict = FindHung(played.job, At(25).steady);
+  ASSERT_TRUE(verdict.has_value());
+  EXPECT_EQ(verdict->rank, Rank(1));
 }
 
 TEST(HangTest, StoppedProcessIsNoVictim) {

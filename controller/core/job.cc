@@ -217,7 +217,7 @@ Job NewJob(JobRequest request, int64_t number, Moment now) {
   job.number = number;
   job.plan.strategy = job.request.strategy_spec;
   job.plan.ladder = job.request.strategy.ladder;
-  job.plan.own_pace = job.request.strategy.own_pace;
+  job.plan.slipstream = job.request.strategy.slipstream;
   job.start.directory = job.request.resume_from;
   job.created = now.wall;
   job.placed = job.started = job.ended = absl::InfinitePast();
@@ -380,7 +380,7 @@ JobProgress Summarize(const Job& job, absl::Time wall_now) {
     const Progress& progress = rank.report.progress;
     if (!replaced || HasState(job, rank)) {  // A newcomer has done no step yet.
       const bool is_newer =
-          job.request.strategy.has_mode ? progress.step > sum.step : progress.step < sum.step;
+          job.plan.slipstream.has_value() ? progress.step > sum.step : progress.step < sum.step;
       if (!any || is_newer) sum.step = progress.step;
       any = true;
     }

@@ -34,6 +34,7 @@
 #include "controller/core/checkpoint.h"
 #include "controller/core/placement_policy.h"
 #include "controller/core/recovery_state.h"
+#include "controller/core/slipstream_choice.h"
 #include "controller/core/straggler_mode.h"
 #include "controller/core/trainer_state.h"
 
@@ -65,8 +66,10 @@ struct JobStrategy {
   Ladder ladder = {};           // local_sgd: one level.
   int64_t warmup_steps = 0;     // By the gradients of all ranks.
   int gradient_group_size = 0;  // Thereafter; 0: those of a node.
-  bool has_mode = false;        // Slipstream: it has one, which can be changed.
-  bool own_pace = false;        // In that mode no rank waits for a slow one.
+  // Of Slipstream: what it begins with, which can be changed.
+  std::optional<SlipstreamChoice> slipstream = {};
+  bool is_auto = false;      // It begins as ddp; what follows is decided (stragglers/remedy).
+  bool is_adaptive = false;  // Beside that: the optimizer keeps second moments.
 };
 
 // What the controller was asked to run; the spec itself is opaque to core.
@@ -136,9 +139,9 @@ struct JobFailure {
 // What the ranks shall agree on.
 struct JobPlan {
   PlanEpoch epoch{1};
-  std::string strategy;  // Serialized paceline.v1.Strategy.
-  Ladder ladder = {};    // Of it.
-  bool own_pace = false;
+  std::string strategy;                             // Serialized paceline.v1.Strategy.
+  Ladder ladder = {};                               // Of it.
+  std::optional<SlipstreamChoice> slipstream = {};  // The same; nothing: another strategy.
 };
 
 // A profile that ranks were asked for. proto/plan.proto, ProfileRequest.
@@ -162,9 +165,13 @@ struct Job {
   std::optional<StopOrder> stop;
   std::optional<JobFailure> failure;
   std::optional<Evaluation> evaluation;
-  JobPlan plan;                       // As last decided (plan.h).
-  std::optional<JobProfile> profile;  // The newest one (profile.h).
-  std::vector<NodeName> nodes;        // Used since the newest start, by name.
+  JobPlan plan;  // As last decided (plan.h).
+  // One that only another generation can take up. Neither is stored: without, a change that was
+  // decided is not made, and one under way comes about.
+  std::optional<JobPlan> next_plan;
+  std::optional<JobPlan> former_plan;  // Of a generation that takes up another one, until it has.
+  std::optional<JobProfile> profile;   // The newest one (profile.h).
+  std::vector<NodeName> nodes;         // Used since the newest start, by name.
 
   JobCheckpoints checkpoints;
   StartPoint start;

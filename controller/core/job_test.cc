@@ -196,7 +196,7 @@ TEST(JobTest, SummaryIsWhatEveryRankHasDone) {
 
 TEST(JobTest, WithSlipstreamTheJobIsWhereTheRankIsThatKnowsMost) {
   Job job = RunningJob();
-  job.request.strategy.has_mode = true;
+  job.plan.slipstream = SlipstreamChoice();
   for (const int64_t step : {10, 8}) {
     TrainerReport report = Report(step == 10 ? 0 : 1, TrainerState::kRunning);
     report.progress.step = step;

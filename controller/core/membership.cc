@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "controller/core/job_checkpoints.h"
+#include "controller/core/plan.h"
 #include "controller/core/save_order.h"
 #include "controller/core/save_timing.h"
 #include "controller/core/state_groups.h"
@@ -217,7 +218,7 @@ void BeginGeneration(Job& job, NextGeneration next, Moment now) {
   MembershipChange change;
   change.ranks_before = static_cast<int>(job.ranks.size());
   job.generation = Generation(job.generation.value() + 1);
-  job.plan.epoch = PlanEpoch(job.plan.epoch.value() + 1);
+  TakePlanOver(job, next.planned);
   job.ranks = std::move(next.members);
   job.spares = std::move(next.spares);
   job.leaving = std::move(next.leaving);
@@ -253,6 +254,7 @@ void CompleteChange(Job& job, Moment now) {
   JobRecovery& recovery = job.recovery;
   recovery.deadline = recovery.recovering_since = recovery.trouble_since = absl::InfiniteFuture();
   recovery.next_planned = now.steady + kPlannedPause;
+  job.former_plan.reset();
   job.state = JobState::kRunning;
   job.reason = "all ranks train";
   for (RankState& member : job.ranks) member.progressed = now.steady;

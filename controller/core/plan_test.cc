@@ -46,7 +46,7 @@ TEST_F(PlanTest, QueuedJobStartsWithTheNewestLadder) {
   EXPECT_EQ(job_.plan.strategy, "first");
   for (const char* strategy : {"second", "third"}) {
     EXPECT_EQ(Reason(), "");
-    ChangePlan(job_, strategy, {});
+    ChangePlan(job_, {{}, strategy});
   }
   Place();
   EXPECT_EQ(job_.plan.epoch, PlanEpoch(3));
@@ -61,7 +61,7 @@ TEST_F(PlanTest, NextChangeWaitsUntilEveryRankTrainsByTheLast) {
   EXPECT_EQ(Reason(), "PLAN_PENDING");
   EXPECT_EQ(Report(1, 1, 0), JobChange::kState);
   EXPECT_EQ(Reason(), "");
-  ChangePlan(job_, "second", {});
+  ChangePlan(job_, {{}, "second"});
   EXPECT_EQ(RefuseLadder(job_)->message,
             "epoch 2 of job job-1 has not been taken up yet by 2 of 2 ranks: try again when it "
             "has");
@@ -77,14 +77,14 @@ TEST_F(PlanTest, EpochThatARankCouldNotPrepareIsReplaced) {
   Place();
   Report(0, 1, 0);
   Report(1, 1, 0);
-  ChangePlan(job_, "second", {});
+  ChangePlan(job_, {{}, "second"});
   EXPECT_EQ(Reason(), "PLAN_PENDING");
   TrainerReport report = job_.ranks[1].report;
   report.plan.failed = PlanEpoch(2);
   report.plan.error = "rendezvous: timed out";
   EXPECT_EQ(ApplyReport(job_, kNode, report, At(3)), JobChange::kState);
   EXPECT_EQ(Reason(), "");
-  ChangePlan(job_, "third", {});
+  ChangePlan(job_, {{}, "third"});
   EXPECT_EQ(Reason(), "PLAN_PENDING");  // The report is of the epoch before.
   Report(0, 3, 40);
   Report(1, 3, 40);
@@ -105,7 +105,7 @@ TEST_F(PlanTest, SynchronousJobHasNoLadder) {
 TEST_F(PlanTest, SlipstreamHasAModeInsteadOfALadder) {
   EXPECT_STREQ(RefuseMode(job_)->reason, "STRATEGY_FIXED");
   job_.request.strategy.has_ladder = false;
-  job_.request.strategy.has_mode = true;
+  job_.request.strategy.slipstream = job_.plan.slipstream = SlipstreamChoice();
   EXPECT_EQ(Reason(), "STRATEGY_FIXED");
   EXPECT_FALSE(RefuseMode(job_).has_value());
   Place();
@@ -113,12 +113,60 @@ TEST_F(PlanTest, SlipstreamHasAModeInsteadOfALadder) {
   Report(0, 1, 0);
   Report(1, 1, 0);
   EXPECT_FALSE(RefuseMode(job_).has_value());
-  ChangePlan(job_, "drop", {}, /*own_pace=*/true);
+  ChangePlan(job_, {{}, "drop", {}, SlipstreamChoice{SlipstreamMode::kDrop, {}}});
   EXPECT_EQ(job_.plan.epoch, PlanEpoch(2));
-  EXPECT_TRUE(job_.plan.own_pace);
+  EXPECT_TRUE(job_.plan.slipstream->own_pace());
   EXPECT_STREQ(RefuseMode(job_)->reason, "PLAN_PENDING");
   CancelJob(job_, "enough", absl::Seconds(1), At(3));
   EXPECT_STREQ(RefuseMode(job_)->reason, "JOB_ENDED");
+}
+
+TEST_F(PlanTest, AutoHasNeitherLadderNorMode) {
+  job_.request.strategy.has_ladder = false;
+  job_.request.strategy.is_auto = true;
+  EXPECT_EQ(Reason(), "STRATEGY_FIXED");
+  EXPECT_STREQ(RefuseMode(job_)->reason, "STRATEGY_FIXED");
+}
+
+TEST_F(PlanTest, SlipstreamIsTakenUpByAnotherGenerationOnly) {
+  const JobPlan free{{}, "free", {}, SlipstreamChoice()};
+  Place();
+  Report(0, 1, 0);
+  Report(1, 1, 0);
+  EXPECT_FALSE(IsPlanPending(job_));
+  ChangePlan(job_, free);
+  EXPECT_EQ(job_.plan.strategy, "first");
+  EXPECT_TRUE(IsPlanPending(job_));
+  TakePlanOver(job_, /*planned=*/true);
+  EXPECT_EQ(job_.plan.strategy, "free");
+  EXPECT_EQ(job_.plan.epoch, PlanEpoch(2));
+  EXPECT_TRUE(IsPlanPending(job_));
+  // It did not come about.
+  TakePlanOver(job_, /*planned=*/false);
+  EXPECT_EQ(job_.plan.strategy, "first");
+  EXPECT_FALSE(job_.plan.slipstream.has_value());
+  EXPECT_EQ(job_.plan.epoch, PlanEpoch(3)) << "epochs are never used twice";
+}
+
+TEST_F(PlanTest, ChangeToSlipstreamIsGivenUpWhenSomethingElseComesBefore) {
+  Place();
+  Report(0, 1, 0);
+  Report(1, 1, 0);
+  ChangePlan(job_, {{}, "free", {}, SlipstreamChoice()});
+  TakePlanOver(job_, /*planned=*/false);
+  EXPECT_EQ(job_.plan.strategy, "first");
+  TakePlanOver(job_, /*planned=*/true);
+  EXPECT_EQ(job_.plan.strategy, "first");
+}
+
+TEST_F(PlanTest, ChangeToSlipstreamCanBeTakenBack) {
+  Place();
+  Report(0, 1, 0);
+  Report(1, 1, 0);
+  ChangePlan(job_, {{}, "free", {}, SlipstreamChoice()});
+  ChangePlan(job_, {{}, "first"});
+  EXPECT_FALSE(IsPlanPending(job_));
+  EXPECT_EQ(job_.plan.epoch, PlanEpoch(1));
 }
 
 TEST_F(PlanTest, EndedAndEndingJobsAreLeftAlone) {

@@ -130,7 +130,7 @@ JobChange BeginPlannedChange(Job& job, Moment now) {
   const std::vector<size_t> ready = ReadySpares(job);
   const std::vector<size_t> moving = FindMoving(job, ready.size());
   const std::vector<int> growth = FindGrowth(job, ready.size() - moving.size());
-  if (moving.empty() && growth.empty()) return change;
+  if (moving.empty() && growth.empty() && !job.next_plan.has_value()) return change;
   NextGeneration next;
   next.planned = true;
   next.members = job.ranks;
@@ -151,6 +151,10 @@ JobChange BeginPlannedChange(Job& job, Moment now) {
     next.members.back().seat = seat;
     what.push_back(absl::StrCat("a trainer on ", next.members.back().place.node.value(),
                                 " fills seat ", seat));
+  }
+  if (job.next_plan.has_value()) {
+    what.push_back(job.next_plan->slipstream.has_value() ? "the ranks go on with slipstream"
+                                                         : "the ranks go on with ddp");
   }
   for (size_t i = 0; i < job.spares.size(); ++i) {
     const auto end = ready.begin() + static_cast<int64_t>(used);

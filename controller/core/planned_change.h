@@ -1,5 +1,6 @@
 // Changes of a job's membership while nothing is lost (recovery.h): trainers that stand by are
-// kept at hand, ranks move away from nodes, and empty seats are filled.
+// kept at hand, ranks move away from nodes, empty seats are filled, and the ranks go on by another
+// strategy (plan.h).
 #ifndef CONTROLLER_CORE_PLANNED_CHANGE_H_
 #define CONTROLLER_CORE_PLANNED_CHANGE_H_
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "controller/core/plan.h"
 #include "controller/core/save_order.h"
 #include "controller/core/testing/member_job.h"
 
@@ -49,6 +50,43 @@ TEST(PlannedChangeTest, RankMovesWhileTheJobTrains) {
   EXPECT_FALSE(HasTrainersOn(job, NodeName("c")));
   EXPECT_TRUE(job.recovery.vacate.empty());
   EXPECT_TRUE(job.recovery.failures.empty());
+}
+
+TEST(PlannedChangeTest, TheSameRanksGoOnByAnotherStrategy) {
+  MemberJob played;
+  Job& job = played.job;
+  ChangePlan(job, {{}, "free", {}, SlipstreamChoice()});
+  EXPECT_EQ(job.plan.strategy, "");
+  played.Advance(20);
+  EXPECT_EQ(job.generation, Generation(2));
+  EXPECT_EQ(job.plan.strategy, "free");
+  EXPECT_EQ(job.state, JobState::kRunning);
+  EXPECT_EQ(job.reason, "the ranks go on with slipstream");
+  EXPECT_TRUE(MembershipOf(job, job.ranks[2]).planned);
+  EXPECT_EQ(played.Nodes(), "abcd");
+  EXPECT_TRUE(job.leaving.empty());
+  played.TrainAll(22, 30);
+  EXPECT_EQ(ChangeUnderWay(job), nullptr);
+  EXPECT_FALSE(job.former_plan.has_value());
+  // What comes later does not take it back.
+  played.places.Add("e");
+  played.End(job.ranks[1].report.id, 40, FailureKind::kSignal, "killed");
+  EXPECT_EQ(job.generation, Generation(3));
+  EXPECT_EQ(job.plan.strategy, "free");
+}
+
+TEST(PlannedChangeTest, AnotherStrategyIsCalledOffWithALoss) {
+  MemberJob played;
+  Job& job = played.job;
+  ChangePlan(job, {{}, "free", {}, SlipstreamChoice()});
+  played.Advance(20);
+  ASSERT_EQ(job.plan.strategy, "free");
+  played.places.Add("e");
+  played.End(job.ranks[1].report.id, 21, FailureKind::kSignal, "killed");
+  EXPECT_EQ(job.generation, Generation(3));
+  EXPECT_EQ(job.plan.strategy, "");
+  EXPECT_FALSE(job.plan.slipstream.has_value());
+  EXPECT_EQ(job.plan.epoch, PlanEpoch(3));
 }
 
 TEST(PlannedChangeTest, WaitsForAPlaceAndForTheNewcomer) {

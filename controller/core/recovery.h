@@ -22,9 +22,10 @@
 // are lost that had taken part in training; without a ladder, all ranks are one group.
 //
 // When nothing is lost, ranks move away from nodes that the job shall leave, and empty seats are
-// filled, as soon as enough trainers stand by: planned generations, between two saves, and not
-// within kPlannedPause of another change. One that does not come about in collective_timeout_s is
-// called off, by an unplanned one in which the earlier holders of the seats keep them.
+// filled, as soon as enough trainers stand by, and all go on by another strategy when that is
+// decided: planned generations, between two saves, and not within kPlannedPause of another change.
+// One that does not come about in collective_timeout_s is called off, by an unplanned one in which
+// the earlier holders of the seats keep them.
 #ifndef CONTROLLER_CORE_RECOVERY_H_
 #define CONTROLLER_CORE_RECOVERY_H_
 

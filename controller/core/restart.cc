@@ -129,7 +129,7 @@ std::optional<Refusal> RefuseResume(const Job& job, bool has_from) {
 void ResumeJob(Job& job, JobRequest request, const std::string& from) {
   job.request = std::move(request);
   job.plan = {PlanEpoch(job.plan.epoch.value() + 1), job.request.strategy_spec,
-              job.request.strategy.ladder, job.request.strategy.own_pace};
+              job.request.strategy.ladder, job.request.strategy.slipstream};
   job.start = from.empty() ? StartPoint{job.request.resume_from, Generation(1)}
                            : StartPoint{from, Next(job)};
   job.state = JobState::kQueued;

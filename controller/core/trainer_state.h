@@ -66,11 +66,19 @@ struct ProfileResult {
   std::string details;  // Serialized paceline.v1.ProfileResult.
 };
 
-// What a rank measured; all of it is opaque to core but what a job sums up.
+// Of Slipstream.
+struct RoundFigures {
+  int64_t stretched = 0;    // Rounds that a stall has held up, since it trains so.
+  double collective_s = 0;  // Of a usual round,
+  double copies_s = 0;      // and a rank's copies in it.
+};
+
+// What a rank measured; all of it is opaque to core but what a job sums up, or decides by.
 struct Figures {
   double tokens_per_second = 0;
   std::optional<double> mfu;
   std::string details;  // Serialized paceline.v1.RankFigures; empty: none yet.
+  std::optional<RoundFigures> rounds = {};
 };
 
 enum class SaveState { kWriting, kDurable, kCommitted, kFailed, kSkipped };

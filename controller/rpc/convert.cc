@@ -268,9 +268,15 @@ PlanStatus FromProto(const v1::PlanStatus& plan) {
 }
 
 Figures FromProto(const v1::RankFigures& figures) {
-  return {figures.tokens_per_s(),
-          figures.has_mfu() ? std::optional<double>(figures.mfu()) : std::nullopt,
-          figures.SerializeAsString()};
+  Figures out{figures.tokens_per_s(),
+              figures.has_mfu() ? std::optional<double>(figures.mfu()) : std::nullopt,
+              figures.SerializeAsString()};
+  if (figures.has_slipstream()) {
+    const v1::SlipstreamFigures& slipstream = figures.slipstream();
+    out.rounds = RoundFigures{slipstream.stretched_rounds(), slipstream.round_collective_s(),
+                              slipstream.round_copies_s()};
+  }
+  return out;
 }
 
 ProfileResult FromProto(const v1::ProfileResult& profile) {
@@ -340,13 +346,15 @@ PlacementPolicy FromProto(const v1::PlacementPolicy& placement) {
 }  // namespace
 
 JobRequest FromProto(const JobId& id, const v1::JobSpec& spec) {
+  JobStrategy strategy = FromProto(spec.strategy());
+  strategy.is_adaptive = strategy.is_auto && spec.optimizer().has_adamw();
   return {id,
           spec.name(),
           spec.ranks(),
           spec.device() == v1::CUDA ? Device::kCuda : Device::kCpu,
           spec.SerializeAsString(),
           spec.steps(),
-          FromProto(spec.strategy()),
+          std::move(strategy),
           spec.strategy().SerializeAsString(),
           FromProto(spec.checkpoint()),
           spec.max_restarts(),

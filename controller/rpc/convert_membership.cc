@@ -216,7 +216,7 @@ void DecodeMembership(const v1::JobRecord& record, Job* job) {
   Decode(record.recovery(), &job->recovery);
   const JobStrategy strategy = FromProto(record.job().plan().strategy());
   job->plan.ladder = strategy.ladder;
-  job->plan.own_pace = strategy.own_pace;
+  job->plan.slipstream = strategy.slipstream;
   if (record.has_recovery()) return;
   // Of a version without.
   job->recovery.started = job->generation;

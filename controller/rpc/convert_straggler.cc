@@ -14,7 +14,8 @@ using paceline::ToProto;
 // Core's values are the wire's without UNSPECIFIED.
 static_assert(static_cast<int>(VerdictKind::kGroup) + 1 == v1::VERDICT_GROUP);
 static_assert(static_cast<int>(StragglerCause::kImbalance) + 1 == v1::CAUSE_IMBALANCE);
-static_assert(static_cast<int>(RemedyKind::kAskPerson) + 1 == v1::REMEDY_ASK_PERSON);
+static_assert(static_cast<int>(RemedyKind::kStrategy) + 1 == v1::REMEDY_STRATEGY);
+static_assert(static_cast<int>(StrategyWhy::kDear) == 4);
 static_assert(static_cast<int>(DecisionState::kWithdrawn) + 1 == v1::DECISION_WITHDRAWN);
 
 template <typename Wire, typename Core>
@@ -106,18 +107,106 @@ LadderPlan FromProto(const v1::LadderPlan& plan) {
   return out;
 }
 
+// Of ddp: without a mode.
+v1::StrategyPrediction DdpOf(double step_s, double ideal_s) {
+  v1::StrategyPrediction out;
+  out.set_step_s(step_s);
+  if (step_s > 0) out.set_share(ideal_s / step_s);
+  out.set_used(1);
+  return out;
+}
+
+v1::StrategyPrediction ToProto(const SlipstreamPrediction& prediction) {
+  v1::StrategyPrediction out;
+  const v1::Slipstream slipstream = ToProto(SlipstreamChoice{prediction.mode, prediction.bounds});
+  out.set_mode(slipstream.mode());
+  *out.mutable_window() = slipstream.window();
+  out.set_step_s(prediction.step_s);
+  out.set_share(prediction.share);
+  out.set_window_steps(prediction.window_steps);
+  out.set_used(prediction.used);
+  return out;
+}
+
+SlipstreamPrediction FromProto(const v1::StrategyPrediction& prediction) {
+  v1::Slipstream slipstream;
+  slipstream.set_mode(prediction.mode());
+  *slipstream.mutable_window() = prediction.window();
+  const SlipstreamChoice choice = FromProto(slipstream);
+  return {choice.mode,
+          choice.window,
+          prediction.step_s(),
+          prediction.share(),
+          prediction.window_steps(),
+          prediction.used()};
+}
+
+v1::Strategy ToProto(const std::optional<SlipstreamChoice>& choice) {
+  v1::Strategy out;
+  if (choice.has_value()) {
+    *out.mutable_slipstream() = ToProto(*choice);
+  } else {
+    out.mutable_ddp();
+  }
+  return out;
+}
+
+// What a strategy comes to among the predictions.
+v1::StrategyPrediction Find(const StrategyPlan& plan, const std::optional<SlipstreamChoice>& choice,
+                            double step_s) {
+  for (const SlipstreamPrediction& one : plan.slipstreams) {
+    if (choice.has_value() && one.mode == choice->mode) return ToProto(one);
+  }
+  return DdpOf(step_s, plan.ideal_s);
+}
+
+// As far as it is shown.
+StrategyAdvice FromProto(const v1::StrategyPlan& plan) {
+  StrategyAdvice out;
+  out.reason = plan.reason();
+  out.current_s = plan.current().step_s();
+  out.step_s = plan.chosen().step_s();
+  if (plan.current().mode() != v1::SLIPSTREAM_UNSPECIFIED) {
+    const SlipstreamPrediction current = FromProto(plan.current());
+    out.current = SlipstreamChoice{current.mode, current.bounds};
+  }
+  if (plan.chosen().mode() != v1::SLIPSTREAM_UNSPECIFIED) {
+    const SlipstreamPrediction chosen = FromProto(plan.chosen());
+    out.choice = SlipstreamChoice{chosen.mode, chosen.bounds};
+  }
+  for (int why = 0; why <= static_cast<int>(StrategyWhy::kDear); ++why) {
+    if (plan.why() == StrategyWhyName(static_cast<StrategyWhy>(why))) {
+      out.plan.why = static_cast<StrategyWhy>(why);
+    }
+  }
+  out.plan.ddp.step_s = plan.ddp().step_s();
+  out.plan.ideal_s = plan.ddp().share() * plan.ddp().step_s();
+  for (const v1::StrategyPrediction& one : plan.slipstream()) {
+    out.plan.slipstreams.push_back(FromProto(one));
+  }
+  out.plan.stalls.steps = plan.steps();
+  out.plan.stalls.typical_s = plan.typical_s();
+  out.plan.stalls.stall_share = plan.stall_share();
+  out.plan.stalls.mean_stall_s = plan.mean_stall_s();
+  out.freezing_share = plan.freezing_share();
+  return out;
+}
+
 void SetBasis(const RemedyDecision& decision, v1::RemedyDecision* out) {
   out->set_generation(decision.generation.value());
   out->set_epoch(decision.epoch.value());
   out->set_step(decision.step);
   out->set_rank(decision.rank);
   out->set_node(decision.node.value());
-  if (decision.kind != RemedyKind::kLadder) {
+  if (!IsOfPlan(decision.kind)) {
     *out->mutable_verdict() = ToProto(decision.verdict, decision.node);
   }
   out->set_before_s(decision.before.seconds);
   out->set_before_error_s(decision.before.error);
   if (decision.plan.has_value()) *out->mutable_plan() = ToProto(*decision.plan);
+  if (decision.strategy_advice.has_value()) {
+    *out->mutable_strategy_plan() = ToProto(*decision.strategy_advice);
+  }
   out->set_lost_s(decision.lost_s);
   for (const RemedyOption& option : decision.options) {
     v1::RemedyOption& added = *out->add_options();
@@ -140,7 +229,7 @@ void SetOutcome(const RemedyDecision& decision, v1::RemedyDecision* out) {
 }
 
 RemedyKind FromProto(v1::RemedyKind kind) {
-  return ToCore(kind, RemedyKind::kAskPerson, RemedyKind::kAskPerson);
+  return ToCore(kind, RemedyKind::kStrategy, RemedyKind::kAskPerson);
 }
 
 }  // namespace
@@ -175,6 +264,26 @@ v1::LadderPlan ToProto(const LadderPlan& plan) {
   return out;
 }
 
+v1::StrategyPlan ToProto(const StrategyAdvice& advice) {
+  const StrategyPlan& plan = advice.plan;
+  v1::StrategyPlan out;
+  out.set_reason(advice.reason);
+  out.set_why(StrategyWhyName(plan.why));
+  out.set_steps(plan.stalls.steps);
+  out.set_typical_s(plan.stalls.typical_s);
+  out.set_stall_share(plan.stalls.stall_share);
+  out.set_mean_stall_s(plan.stalls.mean_stall_s);
+  out.set_freezing_share(advice.freezing_share);
+  if (plan.why == StrategyWhy::kUnmeasured) return out;
+  *out.mutable_current() = Find(plan, advice.current, advice.current_s);
+  *out.mutable_chosen() = Find(plan, advice.choice, advice.step_s);
+  *out.mutable_ddp() = DdpOf(plan.ddp.step_s, plan.ideal_s);
+  for (const SlipstreamPrediction& one : plan.slipstreams) {
+    *out.add_slipstream() = ToProto(one);
+  }
+  return out;
+}
+
 v1::RemedyDecision ToProto(const RemedyDecision& decision) {
   v1::RemedyDecision out;
   out.set_id(decision.id);
@@ -188,6 +297,10 @@ v1::RemedyDecision ToProto(const RemedyDecision& decision) {
   SetBasis(decision, &out);
   *out.mutable_ladder() = ToProto(decision.ladder);
   *out.mutable_former() = ToProto(decision.former);
+  if (decision.kind == RemedyKind::kStrategy) {
+    *out.mutable_strategy() = ToProto(decision.strategy);
+    *out.mutable_former_strategy() = ToProto(decision.former_strategy);
+  }
   out.set_cost_s(decision.cost_s);
   out.set_predicted_s(decision.predicted_s);
   SetOutcome(decision, &out);
@@ -214,6 +327,9 @@ v1::JobAdvice ToProto(const JobView& view, const JobStragglers* stragglers) {
     if (goes_on) *out.add_decisions() = ToProto(decision);
   }
   if (stragglers->plan().has_value()) *out.mutable_plan() = ToProto(*stragglers->plan());
+  if (stragglers->strategy_advice().has_value()) {
+    *out.mutable_strategy_plan() = ToProto(*stragglers->strategy_advice());
+  }
   out.set_step_s(stragglers->step_s());
   out.set_steps_seen(stragglers->steps_seen());
   for (const int rank : stragglers->Unjudged()) out.add_unjudged_ranks(rank);
@@ -237,6 +353,7 @@ RemedyDecision FromProto(const v1::RemedyDecision& decision) {
   if (decision.has_verdict()) out.verdict = FromProto(decision.verdict());
   out.before = {decision.before_s(), decision.before_error_s()};
   if (decision.has_plan()) out.plan = FromProto(decision.plan());
+  if (decision.has_strategy_plan()) out.strategy_advice = FromProto(decision.strategy_plan());
   out.lost_s = decision.lost_s();
   for (const v1::RemedyOption& option : decision.options()) {
     out.options.push_back(
@@ -245,6 +362,8 @@ RemedyDecision FromProto(const v1::RemedyDecision& decision) {
   out.reason = decision.reason();
   out.ladder = FromProto(decision.ladder());
   out.former = FromProto(decision.former());
+  out.strategy = FromProto(decision.strategy()).slipstream;
+  out.former_strategy = FromProto(decision.former_strategy()).slipstream;
   out.cost_s = decision.cost_s();
   out.predicted_s = decision.predicted_s();
   out.paid_s = decision.paid_s();

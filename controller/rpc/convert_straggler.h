@@ -16,6 +16,7 @@ namespace paceline {
 // Core to wire.
 v1::StragglerVerdict ToProto(const ToldVerdict& told);
 v1::LadderPlan ToProto(const LadderPlan& plan);
+v1::StrategyPlan ToProto(const StrategyAdvice& advice);
 v1::RemedyDecision ToProto(const RemedyDecision& decision);
 // `stragglers` null: nothing is known of them.
 v1::JobAdvice ToProto(const JobView& view, const JobStragglers* stragglers);

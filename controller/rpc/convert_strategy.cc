@@ -32,6 +32,34 @@ v1::Scope ToProto(LadderScope scope) {
   return v1::SCOPE_UNSPECIFIED;
 }
 
+// Core's values are the wire's in another order.
+SlipstreamMode FromProto(v1::SlipstreamMode mode) {
+  switch (mode) {
+    case v1::SLIPSTREAM_DROP:
+      return SlipstreamMode::kDrop;
+    case v1::SLIPSTREAM_FREE:
+      return SlipstreamMode::kFree;
+    case v1::SLIPSTREAM_PAUSE:
+      return SlipstreamMode::kPause;
+    default:
+      return SlipstreamMode::kSync;
+  }
+}
+
+v1::SlipstreamMode ToProto(SlipstreamMode mode) {
+  switch (mode) {
+    case SlipstreamMode::kSync:
+      return v1::SLIPSTREAM_SYNC;
+    case SlipstreamMode::kDrop:
+      return v1::SLIPSTREAM_DROP;
+    case SlipstreamMode::kFree:
+      return v1::SLIPSTREAM_FREE;
+    case SlipstreamMode::kPause:
+      return v1::SLIPSTREAM_PAUSE;
+  }
+  return v1::SLIPSTREAM_UNSPECIFIED;
+}
+
 }  // namespace
 
 JobStrategy FromProto(const v1::Strategy& strategy) {
@@ -45,10 +73,25 @@ JobStrategy FromProto(const v1::Strategy& strategy) {
   }
   out.warmup_steps = strategy.warmup_steps();
   out.gradient_group_size = strategy.gradient_group_size();
-  out.has_mode = strategy.has_slipstream();
-  out.own_pace =
-      strategy.has_slipstream() && (strategy.slipstream().mode() == v1::SLIPSTREAM_FREE ||
-                                    strategy.slipstream().mode() == v1::SLIPSTREAM_DROP);
+  if (strategy.has_slipstream()) out.slipstream = FromProto(strategy.slipstream());
+  out.is_auto = strategy.has_auto_();
+  return out;
+}
+
+SlipstreamChoice FromProto(const v1::Slipstream& slipstream) {
+  const v1::SlipstreamWindow& window = slipstream.window();
+  SlipstreamChoice choice;
+  choice.mode = FromProto(slipstream.mode());
+  choice.window = {window.min_steps(), window.max_steps(), window.max_cap()};
+  return choice;
+}
+
+v1::Slipstream ToProto(const SlipstreamChoice& choice) {
+  v1::Slipstream out;
+  out.set_mode(ToProto(choice.mode));
+  out.mutable_window()->set_min_steps(choice.window.min_steps);
+  out.mutable_window()->set_max_steps(choice.window.max_steps);
+  out.mutable_window()->set_max_cap(choice.window.max_cap);
   return out;
 }
 
@@ -93,6 +136,14 @@ std::string WithLadder(const std::string& strategy, const Ladder& ladder) {
   } else {
     *out.mutable_hsgd()->mutable_ladder() = ToProto(ladder);
   }
+  return out.SerializeAsString();
+}
+
+std::string StrategyOf(const std::string& asked, const std::optional<SlipstreamChoice>& choice) {
+  if (!choice.has_value()) return asked;
+  v1::Strategy out;
+  *out.mutable_slipstream() = ToProto(*choice);
+  out.set_optimizer_state(v1::OPTIMIZER_STATE_LOCAL);
   return out.SerializeAsString();
 }
 

@@ -2,6 +2,7 @@
 #ifndef CONTROLLER_RPC_CONVERT_STRATEGY_H_
 #define CONTROLLER_RPC_CONVERT_STRATEGY_H_
 
+#include <optional>
 #include <string>
 
 #include "common/core/ladder.h"
@@ -15,6 +16,8 @@ namespace paceline {
 using LadderMessages = google::protobuf::RepeatedPtrField<v1::LadderLevel>;
 
 JobStrategy FromProto(const v1::Strategy& strategy);
+SlipstreamChoice FromProto(const v1::Slipstream& slipstream);
+v1::Slipstream ToProto(const SlipstreamChoice& choice);
 StragglerMode FromProto(const v1::StragglerPolicy& policy);
 
 Ladder FromProto(const LadderMessages& ladder);
@@ -23,6 +26,9 @@ LadderMessages ToProto(const Ladder& ladder);
 // The serialized strategy, with another ladder. Requires: it has one that can be changed, and the
 // ladder of a local_sgd job is one level over all ranks.
 std::string WithLadder(const std::string& strategy, const Ladder& ladder);
+
+// The serialized strategy of a job that asked for `auto`, when it trains by this; nothing: ddp.
+std::string StrategyOf(const std::string& asked, const std::optional<SlipstreamChoice>& choice);
 
 }  // namespace paceline
 

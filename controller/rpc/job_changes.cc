@@ -35,11 +35,21 @@ v1::Strategy ChangedMode(v1::Strategy strategy, const v1::ChangeModeRequest& req
       strategy.set_optimizer_state(v1::OPTIMIZER_STATE_LOCAL);
     }
   }
-  if (request.has_window()) *slipstream->mutable_window() = request.window();
+  // What is not given stays: MIN:MAX has no cap.
+  if (request.has_window()) slipstream->mutable_window()->MergeFrom(request.window());
   if (request.optimizer_state() != v1::OPTIMIZER_STATE_UNSPECIFIED) {
     strategy.set_optimizer_state(request.optimizer_state());
   }
   return strategy;
+}
+
+PlanChanged ChangeTo(const JobId& id, const v1::Strategy& strategy) {
+  const JobStrategy known = FromProto(strategy);
+  JobPlan plan;
+  plan.strategy = strategy.SerializeAsString();
+  plan.ladder = known.ladder;
+  plan.slipstream = known.slipstream;
+  return {id, std::move(plan)};
 }
 
 // Problems of the request's fields, when the spec's strategy has been changed by it.
@@ -89,10 +99,7 @@ void JobService::DoChangeLadder(const v1::ChangeLadderRequest& request, v1::Job*
          const JobId id = job->request.id;
          PACELINE_LOG(INFO) << "job_ladder job=" << id.value()
                             << " epoch=" << job->plan.epoch.value() + 1;
-         control_->ApplyRequest(
-             request_id, id,
-             PlanChanged{id, strategy.SerializeAsString(), FromProto(strategy).ladder},
-             ReplyTo(id, reply, answer));
+         control_->ApplyRequest(request_id, id, ChangeTo(id, strategy), ReplyTo(id, reply, answer));
        });
 }
 
@@ -119,11 +126,8 @@ void JobService::DoChangeMode(const v1::ChangeModeRequest& request, v1::Job* rep
          const JobId id = job->request.id;
          PACELINE_LOG(INFO) << "job_mode job=" << id.value()
                             << " epoch=" << job->plan.epoch.value() + 1;
-         control_->ApplyRequest(
-             request_id, id,
-             PlanChanged{
-                 id, spec.strategy().SerializeAsString(), {}, FromProto(spec.strategy()).own_pace},
-             ReplyTo(id, reply, answer));
+         control_->ApplyRequest(request_id, id, ChangeTo(id, spec.strategy()),
+                                ReplyTo(id, reply, answer));
        });
 }
 

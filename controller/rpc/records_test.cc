@@ -22,7 +22,7 @@ Job StoppingJob() {
   spec.set_ranks(2);
   spec.mutable_strategy()->mutable_local_sgd()->set_period(4);
   Job job = NewJob(FromProto(JobId("job-1"), spec), 7, kNow);
-  ChangePlan(job, "", {});
+  ChangePlan(job, {});
   PlaceJob(job, {{NodeName("a"), 0, "r1"}, {NodeName("a"), 1, "r1"}}, kNow);
   job.profile = JobProfile{3, 40, 5, true, {Rank(1)}};
   for (int r = 0; r < 2; ++r) {

@@ -41,6 +41,16 @@ grpc::Status ChangeMode(TestCluster& cluster, const std::string& id, v1::Slipstr
   return cluster.jobs().ChangeMode(&context, request, &job);
 }
 
+void Cancel(TestCluster& cluster, const std::string& id) {
+  grpc::ClientContext context;
+  v1::CancelJobRequest cancel;
+  cancel.set_job(id);
+  cancel.set_request_id("cancel");
+  v1::Job cancelled;
+  ASSERT_TRUE(cluster.jobs().Cancel(&context, cancel, &cancelled).ok());
+  EXPECT_EQ(cluster.WaitForEnd(id).state(), v1::CANCELLED);
+}
+
 v1::Job WaitForMode(TestCluster& cluster, const std::string& id, int64_t epoch,
                     v1::SlipstreamMode mode) {
   return cluster.WaitUntil(id, [=](const v1::Job& job) {
@@ -83,11 +93,47 @@ TEST(SlipstreamTest, TrainsChangesItsModeSavesAndGoesOn) {
   ASSERT_TRUE(status.ok()) << status.error_message();
   const v1::Job done = cluster.WaitForEnd(id);
   EXPECT_EQ(done.state(), v1::SUCCEEDED);
+  EXPECT_EQ(done.ranks(3).figures().slipstream().mode(), v1::SLIPSTREAM_FREE)
+      << "as it was changed";
   EXPECT_EQ(done.progress().step(), saved + 200);
   EXPECT_EQ(done.evaluation().step(), saved + 200);
   EXPECT_GT(done.evaluation().accuracy(), 0.9);
   for (int rank = 0; rank < 4; ++rank) {
     EXPECT_THAT(cluster.Log(id, rank), HasSubstr("restored step=" + std::to_string(saved)));
+  }
+}
+
+// In a step that never ends; its communication goes on. In `drop` the others soon wait for it, at
+// an evaluation; in `free` nobody ever does.
+TEST(SlipstreamTest, ARankWhoseStepNeverEndsIsReplacedAndNoOther) {
+  for (const v1::SlipstreamMode mode : {v1::SLIPSTREAM_DROP, v1::SLIPSTREAM_FREE}) {
+    SCOPED_TRACE(v1::SlipstreamMode_Name(mode));
+    TestCluster cluster(/*workers=*/3);
+    v1::JobSpec spec = Job(cluster, 1000000);
+    spec.mutable_strategy()->mutable_slipstream()->set_mode(mode);
+    spec.mutable_recovery()->set_max_failures(3);
+    spec.set_stall_warning_s(4);
+    spec.set_hang_timeout_s(8);
+    if (mode == v1::SLIPSTREAM_FREE) spec.mutable_evaluation()->set_every(0);
+    v1::Fault* endless = spec.add_chaos();
+    endless->set_rank(1);
+    endless->set_generation(1);
+    endless->set_step(60);
+    endless->set_steps(1);
+    endless->set_kind(v1::SLEEP);
+    endless->set_seconds(1000);
+    const std::string id = cluster.Submit(spec).id();
+    const v1::Job before = cluster.WaitForSteps(id, 20);
+    const v1::Job after = cluster.WaitUntil(id, [&](const v1::Job& job) {
+      return job.state() == v1::RUNNING && job.generation() == 2 &&
+             job.progress().step() > before.progress().step() + 100;
+    });
+    ASSERT_EQ(after.membership_changes_size(), 1);
+    EXPECT_THAT(after.membership_changes(0).reason(), HasSubstr("rank 1 on "));
+    EXPECT_THAT(after.membership_changes(0).reason(), HasSubstr("hangs in forward"));
+    for (const int rank : {0, 2, 3}) EXPECT_EQ(after.ranks(rank).pid(), before.ranks(rank).pid());
+    EXPECT_NE(after.ranks(1).pid(), before.ranks(1).pid());
+    Cancel(cluster, id);
   }
 }
 
@@ -104,13 +150,7 @@ TEST(SlipstreamTest, ALostRankIsReplacedWhileItTrains) {
            job.progress().step() > before.progress().step() + 100;
   });
   EXPECT_EQ(after.ranks(0).pid(), before.ranks(0).pid()) << "the others keep their processes";
-  grpc::ClientContext context;
-  v1::CancelJobRequest cancel;
-  cancel.set_job(id);
-  cancel.set_request_id("cancel");
-  v1::Job cancelled;
-  ASSERT_TRUE(cluster.jobs().Cancel(&context, cancel, &cancelled).ok());
-  EXPECT_EQ(cluster.WaitForEnd(id).state(), v1::CANCELLED);
+  Cancel(cluster, id);
 }
 
 }  // namespace

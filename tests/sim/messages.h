@@ -18,7 +18,7 @@ namespace paceline::sim {
 // What ranks train by.
 struct TakenPlan {
   int64_t epoch = 0;
-  bool has_ladder = false;
+  bool waits_less = false;  // By a ladder, or by Slipstream.
 };
 
 // TrainerPlan.
@@ -32,7 +32,7 @@ struct TrainerOrder {
   std::string restore_from;
   bool save_stacks = false;
   bool leased = false;
-  bool has_ladder = false;  // Its plan; of `epoch`.
+  bool waits_less = false;  // Its plan; of `epoch`.
 
   // Membership.
   int64_t generation = 0;
@@ -43,9 +43,9 @@ struct TrainerOrder {
 
   friend bool operator==(const TrainerOrder& a, const TrainerOrder& b) {
     return std::tie(a.id, a.place, a.stop, a.epoch, a.save_order, a.commit_steps, a.restore_from,
-                    a.save_stacks, a.leased, a.has_ladder) ==
+                    a.save_stacks, a.leased, a.waits_less) ==
                std::tie(b.id, b.place, b.stop, b.epoch, b.save_order, b.commit_steps,
-                        b.restore_from, b.save_stacks, b.leased, b.has_ladder) &&
+                        b.restore_from, b.save_stacks, b.leased, b.waits_less) &&
            std::tie(a.generation, a.rank, a.world_size, a.store_address, a.planned) ==
                std::tie(b.generation, b.rank, b.world_size, b.store_address, b.planned);
   }

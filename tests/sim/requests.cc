@@ -136,7 +136,7 @@ void Requests::AskForSomething() {
           PinRequested{id, job.checkpoints.records.back().key, random_.Chance(0.5)});
     default:
       if (RefuseLadder(job).has_value()) return;
-      return controller.Apply(PlanChanged{id, job.plan.strategy, job.plan.ladder});
+      return controller.Apply(PlanChanged{id, job.plan});
   }
 }
 

@@ -23,7 +23,7 @@ TrainerOrder ToOrder(const PlannedTrainer& planned) {
   order.epoch = job.plan.epoch.value();
   order.save_stacks = planned.save_stacks;
   order.leased = planned.leased;
-  order.has_ladder = !job.plan.ladder.empty();
+  order.waits_less = !job.plan.ladder.empty() || job.plan.slipstream.has_value();
   if (planned.restores) order.restore_from = job.restored_from;
   order.generation = membership.generation.value();
   order.rank = membership.rank.value();

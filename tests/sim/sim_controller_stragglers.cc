@@ -11,7 +11,7 @@ namespace paceline::sim {
 
 void SimController::RestoreStragglers(std::map<JobId, std::vector<RemedyDecision>> decisions) {
   world_.straggler_judge->OnRestored(stored_, decisions);
-  stragglers_.emplace(ShortHistoryOptions(), WithLadder);
+  stragglers_.emplace(ShortHistoryOptions(), WithLadder, StrategyOf);
   Carry({}, Judged(stragglers_->Restore(std::move(decisions), *cluster_, Now())), nullptr);
 }
 

@@ -17,7 +17,7 @@ namespace {
 constexpr absl::Duration kLate = absl::Seconds(1);
 
 bool IsReplacement(const RemedyDecision& decision) {
-  return decision.undoes == 0 && decision.kind != RemedyKind::kLadder;
+  return decision.undoes == 0 && !IsOfPlan(decision.kind);
 }
 
 // What never changes of a decision.
@@ -114,20 +114,23 @@ void StragglerJudge::CheckOrder(const Cluster& cluster, const Job& job,
       (rank >= job.ranks.size() || job.ranks[rank].place.node != decision.node)) {
     Fail(job, decision, "ordered, and the rank is elsewhere");
   }
-  const bool is_ladder = decision.kind == RemedyKind::kLadder;
+  const bool is_of_plan = IsOfPlan(decision.kind);
   OfJob& of_job = jobs_[job.request.id];
   const Micros window = ToMicros(ShortHistoryOptions().remedy.ladder_window);
-  if (is_ladder && decision.undoes == 0 && world_.time.now() < of_job.ladder + window) {
-    Fail(job, decision, "the ladder was changed less than ladder_window ago");
+  if (is_of_plan && decision.undoes == 0 && world_.time.now() < of_job.ladder + window) {
+    Fail(job, decision, "ladder or strategy was changed less than ladder_window ago");
   }
-  if (is_ladder && decision.undoes == 0) of_job.ladder = world_.time.now();
+  if (is_of_plan && decision.undoes == 0) of_job.ladder = world_.time.now();
   if (decision.kind == RemedyKind::kAskPerson) Fail(job, decision, "a question was ordered");
   if (decision.automatic) CheckAutomatic(cluster, job, decision);
 }
 
 void StragglerJudge::CheckAutomatic(const Cluster& cluster, const Job& job,
                                     const RemedyDecision& decision) {
-  if (job.request.stragglers != StragglerMode::kAuto) {
+  const bool may = job.request.stragglers == StragglerMode::kAuto ||
+                   (job.request.stragglers == StragglerMode::kAdvise &&
+                    job.request.strategy.is_auto && decision.kind == RemedyKind::kStrategy);
+  if (!may) {
     Fail(job, decision, "ordered by the automation, and the mode is not auto");
   }
   if (cluster.automation().paused) {
@@ -175,6 +178,7 @@ void StragglerJudge::OnStored(const Cluster& cluster, const Stragglers& straggle
   for (const Key& key : forgotten) jobs_[key.first].stored.erase(key.second);
   for (const auto& [id, job] : cluster.jobs()) {
     const JobStragglers* const known = stragglers.Find(id);
+    CheckKind(job);
     if (known != nullptr) {
       CheckStored(job, known->policy());
     } else if (!jobs_[id].stored.empty()) {
@@ -183,10 +187,26 @@ void StragglerJudge::OnStored(const Cluster& cluster, const Stragglers& straggle
   }
 }
 
+void StragglerJudge::CheckKind(const Job& job) {
+  OfJob& of_job = jobs_[job.request.id];
+  const bool slipstream = job.plan.slipstream.has_value();
+  const bool trains = !job.ranks.empty() && of_job.generation == job.generation;
+  if (trains && slipstream != of_job.slipstream) {
+    world_.trace.Fail(job.request.id.value(), " changes to or from Slipstream in generation ",
+                      job.generation.value());
+  }
+  if (slipstream != of_job.slipstream) {
+    world_.coverage.Count(slipstream ? "goes on with slipstream" : "goes on with ddp");
+  }
+  of_job.generation = job.generation;
+  of_job.slipstream = slipstream;
+}
+
 void StragglerJudge::CheckStored(const Job& job, const RemedyPolicy& policy) {
   const std::map<int64_t, uint64_t>& stored = jobs_[job.request.id].stored;
   int under_way = 0;
-  const RemedyDecision* ladder = nullptr;  // The newest that was ordered.
+  const RemedyDecision* ladder = nullptr;  // The newest that was ordered,
+  const RemedyDecision* strategy = nullptr;
   for (const RemedyDecision& decision : policy.decisions()) {
     const auto found = stored.find(decision.id);
     if (found == stored.end() || found->second != DigestOf(decision)) {
@@ -200,6 +220,13 @@ void StragglerJudge::CheckStored(const Job& job, const RemedyPolicy& policy) {
     if (is_under_way) CheckTimes(job, decision);
     const bool was_ordered = decision.state != DecisionState::kWithdrawn && !IsOpenAdvice(decision);
     if (decision.kind == RemedyKind::kLadder && was_ordered) ladder = &decision;
+    if (decision.kind == RemedyKind::kStrategy && was_ordered) strategy = &decision;
+  }
+  if (strategy != nullptr && strategy->state == DecisionState::kFailed &&
+      job.state == JobState::kRunning && ChangeUnderWay(job) == nullptr &&
+      !job.next_plan.has_value() && !(strategy->strategy == strategy->former_strategy) &&
+      job.plan.slipstream == strategy->strategy) {
+    Fail(job, *strategy, "has failed, and the job trains by its strategy");
   }
   if (ladder != nullptr && ladder->state == DecisionState::kFailed &&
       ladder->ladder != ladder->former && job.plan.ladder == ladder->ladder && PlanHasFailed(job)) {

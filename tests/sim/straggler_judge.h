@@ -2,9 +2,11 @@
 //
 //   - what is ordered rests on the job as it is: its generation, its plan epoch, the node of its
 //     rank; and at most one order or check of a job is under way;
-//   - orders are automatic only in mode auto, while the automation is not paused and, for drains,
-//     while its brake does not object; and not within cool_down of the last one's end;
-//   - ladders change at most once per ladder_window, but for what takes a change back;
+//   - orders are automatic only in mode auto, those of strategies in mode advise, too, while the
+//     automation is not paused and, for drains, while its brake does not object; and not within
+//     cool_down of the last one's end;
+//   - ladders and strategies change at most once per ladder_window, but for what takes a change
+//     back; between ddp and Slipstream ranks change with a new generation only;
 //   - a node is replaced automatically only if it was slow at some time, and not if it became slow
 //     together with more than a quarter of the job's ranks, which are so still; but if its daemon,
 //     or those of more than a quarter of the ranks, have told times of theirs that can be believed
@@ -54,13 +56,16 @@ class StragglerJudge {
   struct OfJob {
     std::map<int64_t, uint64_t> stored;  // Digests by id.
     Micros rested = -kNever;             // When the automation last began to rest,
-    Micros ladder = -kNever;             // and a ladder was last changed.
+    Micros ladder = -kNever;             // and a ladder or strategy was last changed.
+    Generation generation;               // That the job had last,
+    bool slipstream = false;             // and what it trained by.
   };
 
   void CheckOrder(const Cluster& cluster, const Job& job, const RemedyDecision& decision);
   void CheckAutomatic(const Cluster& cluster, const Job& job, const RemedyDecision& decision);
   void CheckReplaced(const Job& job, const RemedyDecision& decision);
   void CheckTimes(const Job& job, const RemedyDecision& decision);
+  void CheckKind(const Job& job);
   void CheckStored(const Job& job, const RemedyPolicy& policy);
   void Count(const RemedyDecision& decision);
   template <typename... Args>

@@ -25,7 +25,8 @@ v1::JobSpec DrawWatchedSpec(Random& random, int number, const Settings& settings
   spec.mutable_stragglers()->set_mode(mode < 0.1   ? v1::STRAGGLER_MODE_OFF
                                       : mode < 0.3 ? v1::STRAGGLER_MODE_ADVISE
                                                    : v1::STRAGGLER_MODE_AUTO);
-  if (random.Chance(0.6)) {
+  const double strategy = random.Unit();
+  if (strategy < 0.6) {
     spec.mutable_strategy()->mutable_hsgd();
     spec.mutable_strategy()->set_gradient_group_size(1);
   }
@@ -36,6 +37,10 @@ v1::JobSpec DrawWatchedSpec(Random& random, int number, const Settings& settings
     recovery.set_spares(static_cast<int>(random.Between(0, 2)));
     recovery.set_min_ranks(static_cast<int>(random.Between(2, spec.ranks())));
     recovery.set_batch(random.Chance(0.5) ? v1::KEEP_GLOBAL_BATCH : v1::KEEP_RANK_BATCH);
+    if (strategy > 0.75) {
+      spec.mutable_strategy()->mutable_auto_();
+      spec.mutable_strategy()->set_warmup_steps(50);
+    }
   }
   if (random.Chance(0.5)) return spec;
   v1::CheckpointPolicy& checkpoint = *spec.mutable_checkpoint();

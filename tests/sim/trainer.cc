@@ -131,7 +131,7 @@ void Trainer::Command(const TrainerOrder& order) {
     }
     if (order_.epoch < before.epoch) {
       order_.epoch = before.epoch;
-      order_.has_ladder = before.has_ladder;
+      order_.waits_less = before.waits_less;
     }
     order_.save_order = std::max(order_.save_order, before.save_order);
     membership_.OnOrder(
@@ -200,7 +200,7 @@ void Trainer::Met(int64_t step, const TakenPlan& plan) {
   status_.state = TrainerState::kRunning;
   status_.plan.prepared = status_.plan.active = PlanEpoch(plan.epoch);
   status_.plan.active_since_step = step;
-  has_ladder_ = plan.has_ladder;
+  waits_less_ = plan.waits_less;
   Tell();
   Act();
   if (!is_over_) Compute();
@@ -232,7 +232,7 @@ void Trainer::Compute() {
   stall_ = 0;
   if (facts_.stalls > 0 && world_.random.Chance(facts_.stalls)) {
     stall_ = static_cast<Micros>(mean * facts_.stall);
-    if (!has_ladder_) length += stall_;
+    if (!waits_less_) length += stall_;
   }
   Later(length, [this, run = run_] {
     if (ending_ || run != run_ || hangs_) return;
@@ -245,12 +245,13 @@ void Trainer::Compute() {
   });
 }
 
-// Whoever trains by a ladder waits for nobody's stalls; its own are within its step.
+// Whoever trains by a ladder or by Slipstream waits for nobody's stalls; its own are within its
+// step.
 void Trainer::MeasureStep() {
   constexpr size_t kStepsKept = 2000;
   if (!world_.settings.stragglers || steps_.size() >= kStepsKept) return;
   const auto seconds = [](Micros micros) { return static_cast<double>(micros) / kSecond; };
-  const double own_s = seconds(arrived_ - begun_ + (has_ladder_ ? stall_ : 0));
+  const double own_s = seconds(arrived_ - begun_ + (waits_less_ ? stall_ : 0));
   StepTimes times;
   times.step = step();
   times.forward_s = own_s / 3;
@@ -276,7 +277,7 @@ void Trainer::CompleteStep(const TakenPlan& plan, int64_t save_order, bool leave
   ++steps_made_;
   ++status_.progress.step;
   if (status_.plan.active.value() != plan.epoch) {
-    has_ladder_ = plan.has_ladder;
+    waits_less_ = plan.waits_less;
     status_.plan.prepared = status_.plan.active = PlanEpoch(plan.epoch);
     status_.plan.active_since_step = step();
     Tell();

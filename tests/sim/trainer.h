@@ -121,9 +121,9 @@ class Trainer : public std::enable_shared_from_this<Trainer> {
   int64_t steps_made_ = 0;
   Micros begun_ = 0;    // The step,
   Micros arrived_ = 0;  // and its exchange.
-  Micros stall_ = 0;    // In the step; beside it if there is a ladder.
+  Micros stall_ = 0;    // In the step; beside it if it waits less.
   bool saved_ = false;  // After the step before.
-  bool has_ladder_ = false;
+  bool waits_less_ = false;
   std::vector<StepTimes> steps_;
   int64_t run_ = 0;  // Number of the meeting or training; older computations are void.
   std::vector<CheckpointKey> committing_;

@@ -207,7 +207,7 @@ TakenPlan Training::PlanOf(const Group& group, bool latest) {
     const TrainerOrder& order = member.trainer->order();
     const bool is_first = &member == &group.members.front();
     if (is_first || (latest ? order.epoch > plan.epoch : order.epoch < plan.epoch)) {
-      plan = {order.epoch, order.has_ladder};
+      plan = {order.epoch, order.waits_less};
     }
   }
   return plan;

@@ -80,7 +80,8 @@ struct TrainingPlan {
 };
 
 struct StrategyConfig {
-  enum class Kind { kDdp, kLocalSgd, kHsgd, kSlipstream };
+  // kAuto: of the process; its generations are kDdp or kSlipstream, as their plans say.
+  enum class Kind { kDdp, kLocalSgd, kHsgd, kSlipstream, kAuto };
   Kind kind = Kind::kDdp;
   int64_t warmup_steps = 0;
   bool average_optimizer_state = false;

@@ -107,6 +107,7 @@ StrategyConfig ReadStrategy(const v1::Strategy& proto) {
   if (proto.has_local_sgd()) strategy.kind = StrategyConfig::Kind::kLocalSgd;
   if (proto.has_hsgd()) strategy.kind = StrategyConfig::Kind::kHsgd;
   if (proto.has_slipstream()) strategy.kind = StrategyConfig::Kind::kSlipstream;
+  if (proto.has_auto_()) strategy.kind = StrategyConfig::Kind::kAuto;
   strategy.warmup_steps = proto.warmup_steps();
   strategy.average_optimizer_state = proto.optimizer_state() == v1::OPTIMIZER_STATE_AVERAGE;
   return strategy;

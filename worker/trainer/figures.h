@@ -107,7 +107,7 @@ struct LevelFigures {
   int64_t bytes = 0;
 };
 
-// Counts and seconds are sums since the process started.
+// Counts and seconds are sums since the process has trained with it.
 struct SlipstreamFigures {
   SlipstreamMode mode = SlipstreamMode::kSync;
   int64_t rounds = 0;
@@ -125,6 +125,9 @@ struct SlipstreamFigures {
   double round_wait_s = 0;
   double collective_s = 0;
   double drift = 0;
+  int64_t stretched_rounds = 0;
+  double round_collective_s = 0;
+  double round_copies_s = 0;
   std::optional<double> loss;  // Mean over the job's steps in the latest round that had any. Told
                                // as RankFigures::loss.
 };

@@ -64,6 +64,9 @@ v1::SlipstreamFigures ToProto(const SlipstreamFigures& figures) {
   proto.set_round_wait_s(figures.round_wait_s);
   proto.set_collective_s(figures.collective_s);
   proto.set_drift(figures.drift);
+  proto.set_stretched_rounds(figures.stretched_rounds);
+  proto.set_round_collective_s(figures.round_collective_s);
+  proto.set_round_copies_s(figures.round_copies_s);
   return proto;
 }
 

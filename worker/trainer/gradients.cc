@@ -12,6 +12,8 @@
 namespace paceline {
 namespace {
 
+constexpr double kLeastNorm = 1e-6;
+
 std::vector<at::Tensor> GradientsOf(const std::vector<at::Tensor>& parameters) {
   std::vector<at::Tensor> gradients;
   gradients.reserve(parameters.size());
@@ -32,11 +34,20 @@ GradientNorms NormsOfGradients(const std::vector<at::Tensor>& parameters) {
   return norms;
 }
 
+double ClipFactor(double norm, double max_norm) {
+  const double factor = max_norm / (norm + kLeastNorm);
+  return factor > 1 ? 1 : factor;
+}
+
+at::Tensor ClipFactor(const at::Tensor& norm, double max_norm) {
+  at::NoGradGuard no_grad;
+  return at::add(norm, kLeastNorm).reciprocal_().mul_(max_norm).clamp_max_(1);
+}
+
 void ClipGradients(const std::vector<at::Tensor>& parameters, const at::Tensor& norm,
                    double max_norm) {
   at::NoGradGuard no_grad;
-  const at::Tensor factor = at::add(norm, 1e-6).reciprocal_().mul_(max_norm).clamp_max_(1);
-  at::_foreach_mul_(GradientsOf(parameters), factor);
+  at::_foreach_mul_(GradientsOf(parameters), ClipFactor(norm, max_norm));
 }
 
 at::Tensor NotFinite(const at::Tensor& norm) {

@@ -19,8 +19,12 @@ struct GradientNorms {
 // Of gradients as they are now. Requires: every parameter has one.
 GradientNorms NormsOfGradients(const std::vector<at::Tensor>& parameters);
 
-// Multiplies all gradients by max_norm / (norm + 1e-6) if that is below 1, as
-// torch.nn.utils.clip_grad_norm_ does.
+// What gradients of this norm are to be multiplied by: max_norm / (norm + 1e-6), at most 1, as
+// torch.nn.utils.clip_grad_norm_ has it. Not finite if the norm is not a number.
+double ClipFactor(double norm, double max_norm);
+at::Tensor ClipFactor(const at::Tensor& norm, double max_norm);
+
+// Multiplies all gradients by it.
 void ClipGradients(const std::vector<at::Tensor>& parameters, const at::Tensor& norm,
                    double max_norm);
 

@@ -51,7 +51,7 @@ absl::StatusOr<GradientNorms> LocalStep::Update(int64_t step, const Hooks& hooks
 absl::StatusOr<GradientNorms> LocalStep::MakeGradients(int64_t step, const Hooks& hooks,
                                                        StepResult* result) {
   PACELINE_RETURN_IF_ERROR(RunPasses(step, hooks, result));
-  const GradientNorms norms = ClipToLimit();
+  const GradientNorms norms = NormsOfGradients(parameters_);
   result->grad_norm = norms.total;
   return norms;
 }

@@ -69,8 +69,8 @@ class LocalStep {
   // the norms before clipping. `step`: for disturbances. DataLoss: the data could not be read.
   // InvalidArgument: a parameter takes no part in the loss.
   absl::StatusOr<GradientNorms> Update(int64_t step, const Hooks& hooks, StepResult* result);
-  // The same without the update: the gradients stay, clipped, until the next step. Requires: steps
-  // are no graphs of the device.
+  // The same without the update: the gradients stay as they are, not clipped, until the next step.
+  // Requires: steps are no graphs of the device.
   absl::StatusOr<GradientNorms> MakeGradients(int64_t step, const Hooks& hooks, StepResult* result);
 
  private:

@@ -21,8 +21,7 @@ namespace {
 
 std::vector<at::Tensor> StepTensors(const Meeting& meeting) {
   std::vector<at::Tensor> tensors = TensorsOf(meeting.model.parameters());
-  for (const at::Tensor& tensor : TensorsOf(meeting.optimizer.Slots())) tensors.push_back(tensor);
-  for (const at::Tensor& tensor : meeting.optimizer.StepCounts()) tensors.push_back(tensor);
+  for (const at::Tensor& tensor : meeting.optimizer.State()) tensors.push_back(tensor);
   return tensors;
 }
 

@@ -2,6 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_foreach_add.h>
+#include <ATen/ops/_foreach_zero.h>
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/_fused_sgd.h>
 #include <ATen/ops/zeros.h>
@@ -98,6 +99,17 @@ Optimizer::Optimizer(std::vector<at::Tensor> parameters) : parameters_(std::move
 
 void Optimizer::Step(const at::Tensor& learning_rate, const at::Tensor& skip) {
   Update(parameters_, TakeGradients(parameters_), learning_rate, skip);
+}
+
+std::vector<at::Tensor> Optimizer::State() const {
+  std::vector<at::Tensor> state = TensorsOf(Slots());
+  for (const at::Tensor& count : StepCounts()) state.push_back(count);
+  return state;
+}
+
+void Optimizer::Reset() {
+  const at::NoGradGuard no_grad;
+  if (const std::vector<at::Tensor> state = State(); !state.empty()) at::_foreach_zero_(state);
 }
 
 std::vector<at::Tensor> TensorsOf(const std::vector<OptimizerSlot>& slots) {

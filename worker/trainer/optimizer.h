@@ -49,6 +49,11 @@ class Optimizer {
   // does not count.
   virtual std::vector<at::Tensor> StepCounts() const = 0;
 
+  // All that it keeps between steps: slots, then counts.
+  std::vector<at::Tensor> State() const;
+  // It goes on as if it had made no step.
+  void Reset();
+
  protected:
   explicit Optimizer(std::vector<at::Tensor> parameters);
 

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <vector>
 
 namespace paceline {
@@ -136,6 +137,23 @@ TEST(OptimizerTest, UpdatesOtherTensorsWithTheSameState) {
       EXPECT_EQ(other.item<float>(), expected[static_cast<size_t>(step)]);
     }
     EXPECT_EQ(own.detach().item<float>(), 7);
+  }
+}
+
+TEST(OptimizerTest, AfterAResetItBeginsAnew) {
+  for (const auto kind : {OptimizerConfig::Kind::kSgd, OptimizerConfig::Kind::kAdamW}) {
+    OptimizerConfig config;
+    config.kind = kind;
+    config.momentum = 0.9;
+    const at::Tensor parameter = at::full({1}, 1.0).requires_grad_(true);
+    const std::unique_ptr<Optimizer> optimizer = MakeOptimizer(config, {parameter});
+    const at::Tensor nan = at::full({1}, std::numeric_limits<double>::quiet_NaN());
+    optimizer->Update({at::full({1}, 1.0)}, {nan}, at::full({}, 0.1, at::kDouble), {});
+    optimizer->Reset();
+    const at::Tensor other = at::full({1}, 1.0);
+    optimizer->Update({other}, {at::full({1}, kGradients[0])}, at::full({}, kRates[0], at::kDouble),
+                      {});
+    EXPECT_EQ(other.item<float>(), Train(config).front());
   }
 }
 

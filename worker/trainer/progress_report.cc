@@ -118,8 +118,9 @@ void ProgressReport::EndInterval() {
   RankFigures figures = interval_.End();
   training_seconds_ += figures.wall_s;
   if (mean_loss_.has_value()) figures.loss = *mean_loss_;
+  figures.learning_rate = LearningRate(parts_.config.schedule, figures.step - 1);
   figures.memory = Memory(training_seconds_);
-  parts_.add_figures(&figures);
+  const double speed = parts_.add_figures(&figures);
   for (LevelFigures& level : figures.levels) {
     level.seconds = (level.gradients ? parts_.communication.gradients
                                      : parts_.communication.parameters)[level.group_size];
@@ -129,12 +130,10 @@ void ProgressReport::EndInterval() {
   const StepRecord& last = interval_.last();
   std::string line = absl::StrFormat("step=%d loss=%.9g", figures.step, last.loss);
   if (mean_loss_) absl::StrAppendFormat(&line, " mean_loss=%.9g", *mean_loss_);
-  absl::StrAppendFormat(&line, " lr=%.9g samples_per_s=%.1f grad_norm=%.6g",
-                        LearningRate(parts_.config.schedule, figures.step - 1),
-                        figures.samples_per_s * parts_.config.member.world_size, last.grad_norm);
+  absl::StrAppendFormat(&line, " lr=%.9g samples_per_s=%.1f grad_norm=%.6g", figures.learning_rate,
+                        figures.samples_per_s * speed, last.grad_norm);
   if (figures.tokens_per_s > 0) {
-    absl::StrAppendFormat(&line, " tokens_per_s=%.1f",
-                          figures.tokens_per_s * parts_.config.member.world_size);
+    absl::StrAppendFormat(&line, " tokens_per_s=%.1f", figures.tokens_per_s * speed);
   }
   if (figures.mfu) absl::StrAppendFormat(&line, " mfu=%.4f", *figures.mfu);
   PACELINE_LOG(INFO) << line;

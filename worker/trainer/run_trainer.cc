@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -18,6 +19,7 @@
 #include "absl/time/clock.h"
 #include "common/core/status_macros.h"
 #include "common/log.h"
+#include "worker/trainer/auto_meeting.h"
 #include "worker/trainer/comm/connecting.h"
 #include "worker/trainer/comm/connections.h"
 #include "worker/trainer/meeting.h"
@@ -48,23 +50,32 @@ std::string RoomFor(const TrainerConfig& config, const std::string& what,
       what);
 }
 
-TrainerConfig ConfigOf(const Session& session, const Assignment& assignment) {
+bool IsAuto(const Session& session) {
+  return session.config->strategy.kind == StrategyConfig::Kind::kAuto;
+}
+
+TrainerConfig ConfigOf(const Session& session, const Assignment& assignment,
+                       const TrainingPlan& plan) {
   TrainerConfig config = *session.config;
   config.member = assignment.member;
+  if (IsAuto(session)) {
+    config.strategy.kind = plan.slipstream.has_value() ? StrategyConfig::Kind::kSlipstream
+                                                       : StrategyConfig::Kind::kDdp;
+  }
   return config;
 }
 
 // Begins to connect the members of a generation.
 std::unique_ptr<Connecting> Connect(const Session& session, const Assignment& assignment,
                                     const TrainingPlan& plan, Platform& platform) {
-  return std::make_unique<Connecting>([&platform, plan, config = ConfigOf(session, assignment),
-                                       device = session.model->device(),
-                                       address = assignment.store_address] {
-    Connected connected;
-    connected.groups = std::make_shared<Groups>(platform, config, device, address);
-    connected.plan = BuildFirstPlan(*connected.groups, config, plan);
-    return connected;
-  });
+  return std::make_unique<Connecting>(
+      [&platform, plan, config = ConfigOf(session, assignment, plan),
+       device = session.model->device(), address = assignment.store_address] {
+        Connected connected;
+        connected.groups = std::make_shared<Groups>(platform, config, device, address);
+        connected.plan = BuildFirstPlan(*connected.groups, config, plan);
+        return connected;
+      });
 }
 
 bool IsSlipstream(const TrainerConfig& config) {
@@ -105,13 +116,27 @@ std::unique_ptr<Training> MakeTraining(const TrainingParts& parts) {
   return std::make_unique<TrainLoop>(parts);
 }
 
+absl::StatusOr<bool> MeetMembers(const Meeting& meeting, Session& session) {
+  TrainingState& state = session.state;
+  if (!IsAuto(session)) {
+    return IsSlipstream(meeting.config) ? MeetSlipstream(meeting, state.slipstream, state)
+                                        : Meet(meeting, state);
+  }
+  PACELINE_ASSIGN_OR_RETURN(const bool begins, MeetAuto(meeting, state));
+  if (begins && state.checkpoint != nullptr && !IsSlipstream(meeting.config)) {
+    // It may hold each rank's own.
+    std::vector<at::Tensor> optimizer = TensorsOf(meeting.optimizer.Slots());
+    for (const at::Tensor& count : meeting.optimizer.StepCounts()) optimizer.push_back(count);
+    meeting.groups.all().CopyFromFirst(optimizer);
+  }
+  return begins;
+}
+
 // Meets the members of a generation, which are connected unless this does it, and prepares its
 // training.
 absl::Status Enter(Session& session, GenerationParts& generation, const Assignment& assignment,
                    Control& control, Platform& platform, const std::string& directory) {
   Conductor& conductor = *session.conductor;
-  generation.config = ConfigOf(session, assignment);
-  const TrainerConfig& config = generation.config;
   if (generation.connected.groups == nullptr) {
     PACELINE_ASSIGN_OR_RETURN(const TrainingPlan plan, PlanOf(assignment));
     const std::unique_ptr<Connecting> connecting = Connect(session, assignment, plan, platform);
@@ -120,6 +145,8 @@ absl::Status Enter(Session& session, GenerationParts& generation, const Assignme
     if (!connected.has_value()) throw CollectiveError("rendezvous", "the generation is over");
     generation.connected = *std::move(connected);
   }
+  generation.config = ConfigOf(session, assignment, generation.connected.plan->plan);
+  const TrainerConfig& config = generation.config;
   {
     const absl::MutexLock lock(&session.mu);
     session.groups = generation.connected.groups;
@@ -132,10 +159,7 @@ absl::Status Enter(Session& session, GenerationParts& generation, const Assignme
                         *session.model,
                         *session.optimizer,
                         session.undo ? &*session.undo : nullptr};
-  PACELINE_ASSIGN_OR_RETURN(const bool begins,
-                            IsSlipstream(config)
-                                ? MeetSlipstream(meeting, session.state.slipstream, session.state)
-                                : Meet(meeting, session.state));
+  PACELINE_ASSIGN_OR_RETURN(const bool begins, MeetMembers(meeting, session));
   const absl::Time met_at = absl::Now();
   PACELINE_RETURN_IF_ERROR(LockOutput(session, config));
   if (config.recovery.enabled) {

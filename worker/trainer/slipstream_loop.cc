@@ -5,6 +5,7 @@
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <initializer_list>
 #include <limits>
@@ -57,15 +58,14 @@ SlipstreamLoop::SlipstreamLoop(const TrainingParts& parts)
       streams_(parts.platform.MakeDeviceStreams()),
       profiler_(ProfilerOptions(parts)),
       report_({config_, parts.model, parts.control, parts.platform,
-               [this](RankFigures* figures) {
-                 figures->slipstream = slipstream_->figures();
-                 figures->drift = figures->slipstream->drift;
-               },
+               [this](RankFigures* figures) { return AddFigures(figures); },
                parts.state.communication}),
       local_step_({config_, parts.train_data, parts.model, parts.optimizer, parts.platform,
                    parts.timer, [] {}}),
       number_(first_step_),
       told_steps_(first_step_),
+      told_rank_steps_(first_step_ * parts.config.member.world_size),
+      learnt_step_(first_step_),
       ready_for_(parts.config.member.generation),
       untold_loss_(kUnknown),
       after_a_break_(!parts.begins) {}
@@ -94,15 +94,13 @@ absl::Status SlipstreamLoop::Begin() {
   }
   if (!IsLocal(parts_.plan->plan.slipstream->mode)) {
     // A checkpoint may hold each rank's own.
-    std::vector<at::Tensor> optimizer = TensorsOf(parts_.optimizer.Slots());
-    for (const at::Tensor& count : parts_.optimizer.StepCounts()) optimizer.push_back(count);
-    parts_.groups.all().CopyFromFirst(optimizer);
+    parts_.groups.all().CopyFromFirst(parts_.optimizer.State());
   }
   return absl::OkStatus();
 }
 
 absl::Status SlipstreamLoop::Resume() {
-  if (parts_.begins) {
+  if (!memory_.rank.has_value()) {
     const absl::Status restored = Begin();
     if (!restored.ok()) return RestoreError(config_.restore_from, restored);
   }
@@ -158,8 +156,6 @@ void SlipstreamLoop::KeepTogether(int64_t steps) {
 }
 
 absl::StatusOr<TrainEnd> SlipstreamLoop::Run() {
-  const int64_t first_own = memory_.own_steps;
-  if (!parts_.begins) parts_.groups.SetTimeout(config_.collective_timeout);
   Order order;
   order.step = first_step_;
   // Nothing may be left to do, after a restore.
@@ -177,9 +173,6 @@ absl::StatusOr<TrainEnd> SlipstreamLoop::Run() {
       return TrainEnd::kDone;
     }
     PACELINE_ASSIGN_OR_RETURN(order, RunStep(order));
-    if (parts_.begins && memory_.own_steps == first_own + kStartupSteps) {
-      parts_.groups.SetTimeout(config_.collective_timeout);
-    }
     if (const int64_t generation = parts_.ready_for(); generation > ready_for_) {
       slipstream_->ReadyToLeave(generation);
       ready_for_ = generation;
@@ -193,9 +186,17 @@ absl::StatusOr<TrainEnd> SlipstreamLoop::Run() {
 
 absl::StatusOr<SlipstreamLoop::Order> SlipstreamLoop::Next() {
   CheckGeneration(parts_);
-  absl::StatusOr<Order> order = slipstream_->Next(
-      [this](ComputeOrder::Wait) { parts_.timer.Enter(Phase::kRoundWait, number_); });
-  if (!order.ok() && slipstream_->models_differ()) KeepEvidence();
+  const auto wait = [this] { parts_.timer.Enter(Phase::kRoundWait, number_); };
+  absl::StatusOr<Order> order = slipstream_->Next([&](ComputeOrder::Wait) { wait(); });
+  if (!order.ok()) {
+    if (slipstream_->models_differ()) KeepEvidence();
+    return order;
+  }
+  const bool ends = order->kind == Order::Kind::kEnd && order->step >= config_.steps;
+  if (order->kind == Order::Kind::kStop || ends) {
+    wait();
+    parts_.groups.all().Barrier();
+  }
   return order;
 }
 
@@ -236,6 +237,7 @@ absl::StatusOr<SlipstreamLoop::Order> SlipstreamLoop::RunStep(const Order& order
   if (parts_.undo != nullptr) parts_.undo->Keep();
   state_.in_step = true;
   StepResult& result = state_.open_result;
+  learnt_step_ = order.step;
   local_step_.Begin(number_, LearningRate(config_.schedule, order.step), &result);
   result.masked = profiler_.active() || after_a_break_;
   const bool updates = order.kind == Order::Kind::kUpdate;
@@ -251,6 +253,10 @@ absl::StatusOr<SlipstreamLoop::Order> SlipstreamLoop::RunStep(const Order& order
   double loss = kUnknown;
   if (result.loss.is_cpu()) {
     loss = result.loss.item<double>();
+    const bool finite = std::isfinite(loss) && std::isfinite(norms.total.item<double>());
+    if (!finite && config_.on_nonfinite == NonFinite::kStop) {
+      slipstream_->SetFault("the loss or a gradient is not finite");
+    }
   } else if (newest_.has_value()) {  // Nothing waits for the device.
     took = WithoutWaits(*newest_);
     loss = std::exchange(untold_loss_, kUnknown);
@@ -263,25 +269,49 @@ absl::StatusOr<SlipstreamLoop::Order> SlipstreamLoop::RunStep(const Order& order
 
   parts_.timer.Enter(Phase::kAveraging, number_);
   absl::StatusOr<Order> next = Next();
-  result.masked = result.masked || !next.ok() || next->kind == Order::Kind::kStop;
+  result.masked = result.masked || !next.ok() || next->kind == Order::Kind::kStop ||
+                  next->kind == Order::Kind::kEnd;
   const bool line = next.ok() && TakeLine(*next);
-  const std::optional<double> mean_loss = line ? slipstream_->figures().loss : std::nullopt;
-  report_.Expect(mean_loss ? at::scalar_tensor(*mean_loss, at::kDouble) : at::Tensor(),
-                 /*gradient_group_size=*/1, line);
+  result.wire_bytes = slipstream_->TakeSentBytes();
+  report_.Expect(line ? MeanLoss() : at::Tensor(), /*gradient_group_size=*/1, line);
   parts_.timer.EndStep(result);
   profiler_.AfterStep(number_);
   after_a_break_ = false;
   if (!next.ok()) parts_.timer.Flush();
   // What this rank has to say of its own step comes first.
-  PACELINE_RETURN_IF_ERROR(Publish());
+  const absl::Status own = Publish();
+  if (!own.ok() && next.ok()) TellFault(own, *next);
+  PACELINE_RETURN_IF_ERROR(own);
   return next;
+}
+
+at::Tensor SlipstreamLoop::MeanLoss() const {
+  const SlipstreamFigures figures = slipstream_->figures();
+  if (!figures.loss.has_value()) return {};
+  return at::scalar_tensor(*figures.loss, at::kDouble);
+}
+
+void SlipstreamLoop::TellFault(const absl::Status& own, const Order& next) {
+  slipstream_->SetFault(std::string(own.message()));
+  if (next.kind == Order::Kind::kStop) Stop(next).IgnoreError();
+  if (next.kind != Order::Kind::kEnd) Next().status().IgnoreError();
 }
 
 bool SlipstreamLoop::TakeLine(const Order& next) {
   if (next.kind == Order::Kind::kEnd && next.step >= config_.steps) return true;
-  // This rank's own steps may have brought it there before the job is.
-  const int64_t done = std::min(number_ + 1, config_.steps - 1);
+  const int64_t done = std::min(next.step, config_.steps - 1);
   return std::exchange(told_steps_, done) / config_.log_every != done / config_.log_every;
+}
+
+double SlipstreamLoop::AddFigures(RankFigures* figures) {
+  figures->slipstream = slipstream_->figures();
+  figures->drift = figures->slipstream->drift;
+  const RankSteps total = slipstream_->total();
+  figures->step = std::min(total.steps(), config_.steps);
+  figures->learning_rate = LearningRate(config_.schedule, learnt_step_);
+  const int64_t rank_steps = total.steps() * total.ranks() + total.remainder();
+  const int64_t since = rank_steps - std::exchange(told_rank_steps_, rank_steps);
+  return static_cast<double>(since) / static_cast<double>(figures->steps);
 }
 
 absl::Status SlipstreamLoop::Publish() {
@@ -295,6 +325,7 @@ absl::Status SlipstreamLoop::Publish() {
 
 absl::Status SlipstreamLoop::Stop(const Order& order) {
   state_.position.step = order.step;
+  parts_.timer.Enter(Phase::kIdle, std::max(order.step, number_ + 1));
   if (parts_.saver != nullptr && (order.saves || order.save_order > 0)) Save(order);
   if (order.evaluates) PACELINE_RETURN_IF_ERROR(EvaluateAfter(parts_, order.step).status());
   if (parts_.saver != nullptr) parts_.saver->BeforeChange();

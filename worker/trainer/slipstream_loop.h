@@ -10,7 +10,8 @@
 //                      number: it never falls, but may repeat (this rank is faster than the
 //                      others) or leave gaps (it is slower). So records of the same number are of
 //                      the same time on all ranks, which is what a comparison of ranks needs,
-//                      however far their own counts are apart.
+//                      however far their own counts are apart. Lines of the log and figures count
+//                      finished rounds only.
 //   own steps          of this rank, one by one. Disturbances on purpose go by them.
 //
 // A checkpoint holds for each rank, as "slipstream/progress", int64 [4]: epoch and offset of its
@@ -19,6 +20,8 @@
 // manifest's position in the data: that of ranks that had made the job's steps together.
 #ifndef WORKER_TRAINER_SLIPSTREAM_LOOP_H_
 #define WORKER_TRAINER_SLIPSTREAM_LOOP_H_
+
+#include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <memory>
@@ -53,9 +56,13 @@ class SlipstreamLoop : public Training {
  private:
   using Order = Slipstream::Order;
 
-  // A training that begins: position and counts, from the checkpoint if there is one.
+  // With Slipstream the training begins: position and counts, from the checkpoint if there is one,
+  // else of the steps that were made otherwise.
   absl::Status Begin();
   void EnterSaver();
+  // At a stop, and at the end, when all ranks have come to it: in modes of gradients one may still
+  // be in a step that no round has waited for. The others are in the phase of waiting meanwhile, so
+  // that none of them passes for the one that hangs.
   absl::StatusOr<Order> Next();
   // The canonical models differ: writes what this rank has, for people to look at.
   void KeepEvidence() const;
@@ -64,7 +71,15 @@ class SlipstreamLoop : public Training {
   LocalStep::Hooks Hooks();
   // Whether a line of the log is written for the step, after which `next` comes.
   bool TakeLine(const Order& next);
+  // Of the job; undefined: not known yet.
+  at::Tensor MeanLoss() const;
+  // The job's step and speed in a line are those of finished rounds. Returns rank-steps of all for
+  // one of this rank.
+  double AddFigures(RankFigures* figures);
   absl::Status Publish();
+  // Returns when all ranks know that this one ends with its `own` error in the place of `next`.
+  // (On a device the error is of a step that was some steps ago.)
+  void TellFault(const absl::Status& own, const Order& next);
   // All that is due while all ranks stand still.
   absl::Status Stop(const Order& order);
   void Save(const Order& order);
@@ -84,7 +99,9 @@ class SlipstreamLoop : public Training {
   ProgressReport report_;
   LocalStep local_step_;
   int64_t number_;                    // Of the latest record.
-  int64_t told_steps_;                // Of the job, at the latest line.
+  int64_t told_steps_;                // Of the job, at the latest line,
+  int64_t told_rank_steps_;           // and rank-steps.
+  int64_t learnt_step_;               // Whose learning rate was taken last.
   int64_t ready_for_;                 // Generation that was voted for.
   std::optional<StepRecord> newest_;  // That is finished: on a device it lags by some steps.
   double untold_loss_;                // Of that one; NaN: it is told.

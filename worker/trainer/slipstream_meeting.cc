@@ -10,6 +10,8 @@
 #include <optional>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "common/core/status_macros.h"
 #include "worker/trainer/checkpoint/train_state.h"
 #include "worker/trainer/core/slipstream/meeting.h"
 #include "worker/trainer/meeting_rows.h"
@@ -23,6 +25,7 @@ using Takes = SlipstreamDecision::Takes;
 // What a rank tells of itself. Travels as bytes: all run the same program.
 struct Row {
   bool has_trained = false;
+  int64_t step = 0;  // Of the checkpoint that it has loaded; 0: none, negative: nothing yet.
   RoundState rounds;
   uint64_t model = 0;  // HashOfModel.
   DataPosition data;
@@ -37,6 +40,7 @@ Row RowOf(const Meeting& meeting, const SlipstreamMemory& memory, const Training
   Row row;
   row.has_trained = memory.rank.has_value();
   if (row.has_trained) row.rounds = memory.rank->state();
+  row.step = state.position.step;
   row.model = HashOfModel(meeting.model, meeting.optimizer);
   row.data = state.data;
   row.together = state.together;
@@ -47,18 +51,12 @@ Row RowOf(const Meeting& meeting, const SlipstreamMemory& memory, const Training
   return row;
 }
 
-std::vector<at::Tensor> OptimizerTensors(const Optimizer& optimizer) {
-  std::vector<at::Tensor> tensors = TensorsOf(optimizer.Slots());
-  for (const at::Tensor& count : optimizer.StepCounts()) tensors.push_back(count);
-  return tensors;
-}
-
 // What a rank sends or gets; the same on both sides.
 std::vector<at::Tensor> Taken(const Meeting& meeting, Takes takes, SlipstreamMode mode,
                               const SlipstreamBuffers& buffers, const RandomNumbers& random) {
   std::vector<at::Tensor> tensors{buffers.z()};
   if (takes == Takes::kAll || !IsLocal(mode)) {
-    for (const at::Tensor& tensor : OptimizerTensors(meeting.optimizer)) tensors.push_back(tensor);
+    for (const at::Tensor& tensor : meeting.optimizer.State()) tensors.push_back(tensor);
   }
   if (takes != Takes::kAll) return tensors;
   for (const NamedTensor& buffer : meeting.model.buffers()) {
@@ -66,6 +64,17 @@ std::vector<at::Tensor> Taken(const Meeting& meeting, Takes takes, SlipstreamMod
   }
   for (const at::Tensor& tensor : random.tensors()) tensors.push_back(tensor);
   return tensors;
+}
+
+// All begin from the same.
+absl::Status CheckLoaded(const std::vector<Row>& rows) {
+  for (size_t rank = 1; rank < rows.size(); ++rank) {
+    if (rows[rank].step == rows[0].step) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "rank ", rank, " begins at step ", rows[rank].step, ", rank 0 at step ", rows[0].step,
+        ": all ranks must load the same checkpoint; look whether it is the same on all nodes"));
+  }
+  return absl::OkStatus();
 }
 
 // The newest order that all have dealt with which have trained.
@@ -94,7 +103,10 @@ absl::StatusOr<bool> MeetSlipstream(const Meeting& meeting, SlipstreamMemory& me
   const absl::Status same = CheckModels(models);
   if (!same.ok()) return same;
   const SlipstreamDecision decision = DecideSlipstreamMeeting(told);
-  if (!decision.source.has_value()) return true;
+  if (!decision.source.has_value()) {
+    PACELINE_RETURN_IF_ERROR(CheckLoaded(rows));
+    return true;
+  }
 
   const Row& source = rows[static_cast<size_t>(*decision.source)];
   const SlipstreamMode mode = source.rounds.plan.mode;

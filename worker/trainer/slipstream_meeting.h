@@ -18,7 +18,7 @@ namespace paceline {
 
 // Collective. Afterwards `memory` and `state` are those of a member of this generation. True: the
 // training begins; nothing was exchanged. Throws CollectiveError; both are fit for the next meeting
-// then. InvalidArgument: the models of the ranks differ.
+// then. InvalidArgument: the models of the ranks differ, or they begin at different steps.
 absl::StatusOr<bool> MeetSlipstream(const Meeting& meeting, SlipstreamMemory& memory,
                                     TrainingState& state);
 

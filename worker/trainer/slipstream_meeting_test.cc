@@ -84,8 +84,10 @@ class MembershipTest : public testing::Test {
   void Lose(int rank) { survivors_.erase(survivors_.begin() + rank); }
   void Add() { survivors_.push_back({std::make_shared<SmallState>(Job(1, 1)), {}}); }
 
-  // A generation that trains to the end, after which all ranks are equal.
-  void Finish(int64_t generation, const std::vector<int>& newcomers) {
+  // A generation that trains to the end, after which all ranks are equal. Returns the steps at
+  // which rank 0 has stopped to evaluate.
+  std::vector<int64_t> Finish(int64_t generation, const std::vector<int>& newcomers) {
+    std::vector<int64_t> stops;
     std::vector<std::vector<at::Tensor>> models(survivors_.size());
     RunRanks(Job(generation, ranks()), [&](const TrainerConfig& config, Groups& groups) {
       const auto number = static_cast<size_t>(config.rank());
@@ -96,7 +98,8 @@ class MembershipTest : public testing::Test {
       EXPECT_EQ(own.training.position.step, own.small->memory.rank->state().total.steps());
       SmallRank rank(config, groups, Plan(), own.small);
       SmallRank::Hooks hooks;
-      hooks.at_stop = [&](const Slipstream::Order& /*order*/) {
+      hooks.at_stop = [&](const Slipstream::Order& order) {
+        if (config.rank() == 0 && order.evaluates) stops.push_back(order.step);
         at::Tensor sum = at::zeros({1});
         groups.all().Sum(sum);
       };
@@ -113,6 +116,7 @@ class MembershipTest : public testing::Test {
     for (const std::vector<at::Tensor>& model : models) {
       for (size_t i = 0; i < model.size(); ++i) EXPECT_TRUE(at::equal(model[i], models[0][i]));
     }
+    return stops;
   }
 
   // Whether the training begins.
@@ -163,8 +167,24 @@ TEST_F(MembershipTest, AStopThatBrokeOffIsMadeAgain) {
     BreakOff(1, /*dies=*/2, /*at_step=*/0, /*at_stop=*/true);
     EXPECT_TRUE(survivors_[0].small->memory.rank->state().stands);
     Lose(2);
-    Finish(2, {});
+    const std::vector<int64_t> stops = Finish(2, {});
+    ASSERT_EQ(stops.size(), 2u) << "for the first period again, and for the second";
+    EXPECT_LT(stops[0], 150);
+    EXPECT_GE(stops[1], 200);
   }
+}
+
+TEST_F(MembershipTest, WhoHasLoadedSomethingElseDoesNotBegin) {
+  Begin(2);
+  RunRanks(Job(1, 2), [&](const TrainerConfig& config, Groups& groups) {
+    Survivor& own = survivors_[static_cast<size_t>(config.rank())];
+    own.training.position.step = 10 * config.rank();
+    const absl::StatusOr<bool> begins =
+        MeetSlipstream({config, TrainingPlan(), groups, own.small->model, *own.small->optimizer,
+                        /*undo=*/nullptr},
+                       own.small->memory, own.training);
+    EXPECT_EQ(begins.status().code(), absl::StatusCode::kInvalidArgument);
+  });
 }
 
 TEST_F(MembershipTest, SeveralGenerationsBreakOff) {

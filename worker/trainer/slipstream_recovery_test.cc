@@ -3,14 +3,19 @@
 #include <signal.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "worker/ring/step_ring.h"
 #include "worker/trainer/testing/fake_daemon.h"
+#include "worker/trainer/testing/patterns.h"
 #include "worker/trainer/testing/recovery_test.h"
 
 namespace paceline {
@@ -32,20 +37,40 @@ class SlipstreamRecoveryTest : public RecoveryTest {
         spares);
   }
 
-  std::string Exported(size_t rank) const {
+  std::string FinalWeights(const std::string& name, size_t rank) const {
+    return absl::StrCat(directory_, "/", name, "/final.rank", rank, ".safetensors");
+  }
+  static std::string Bytes(const std::string& path) {
     std::ostringstream bytes;
-    std::ifstream file(absl::StrCat(directory_, "/out/final.rank", rank, ".safetensors"),
-                       std::ios::binary);
-    EXPECT_TRUE(file.good()) << rank;
+    std::ifstream file(path, std::ios::binary);
+    EXPECT_TRUE(file.good()) << path;
     bytes << file.rdbuf();
     return bytes.str();
+  }
+  static uint64_t StepsOf(const FakeDaemon& daemon, int number) {
+    absl::StatusOr<StepRingReader> ring = StepRingReader::Open(daemon.RingPath(number));
+    EXPECT_TRUE(ring.ok()) << ring.status();
+    return ring->Written();
+  }
+
+  // Now, and a moment later.
+  static void WaitForPhase(const FakeDaemon& daemon, int number, Phase phase) {
+    absl::StatusOr<StepRingReader> ring = StepRingReader::Open(daemon.RingPath(number));
+    ASSERT_TRUE(ring.ok()) << ring.status();
+    const absl::Time deadline = absl::Now() + absl::Seconds(30);
+    uint64_t written = 0;
+    while (ring->Live().phase != phase || std::exchange(written, ring->Written()) == 0 ||
+           written != ring->Written()) {
+      ASSERT_LT(absl::Now(), deadline);
+      absl::SleepFor(absl::Milliseconds(50));
+    }
   }
 
   // These trainers, by rank, end well, with one model that has learnt.
   void ExpectGoodEnd(FakeDaemon& daemon, const std::vector<int>& trainers) const {
     WaitForSuccess(daemon, trainers);
     for (size_t rank = 1; rank < trainers.size(); ++rank) {
-      EXPECT_TRUE(Exported(rank) == Exported(0)) << "rank " << rank;
+      EXPECT_TRUE(Bytes(FinalWeights("out", rank)) == Bytes(FinalWeights("out", 0))) << rank;
     }
     for (const int trainer : trainers) {
       EXPECT_EQ(daemon.status(trainer).evaluation().step(), 400);
@@ -89,6 +114,75 @@ TEST_F(SlipstreamRecoveryTest, FewerRanksGoOn) {
   WaitForEnd(*daemon, 2);
   daemon->SetMembers({{0, 1, 3}});
   ExpectGoodEnd(*daemon, {0, 1, 3});
+}
+
+// The victim stands still until the others wait for it: they are in a collective with it, in which
+// it is killed.
+TEST_F(SlipstreamRecoveryTest, ARankIsLostInsideACollective) {
+  for (const char* mode : {"SYNC", "DROP", "FREE", "PAUSE"}) {
+    SCOPED_TRACE(mode);
+    const auto daemon = MakeDaemon();
+    daemon->Launch(Recovering(3, Strategy(mode)));
+    WaitForSteps(*daemon, 0, 60);
+    daemon->Signal(2, SIGSTOP);
+    for (const int rank : {0, 1}) WaitForPhase(*daemon, rank, Phase::kRoundWait);
+    daemon->Signal(2, SIGKILL);
+    WaitForEnd(*daemon, 2);
+    daemon->SetMembers({{0, 1}});
+    ExpectGoodEnd(*daemon, {0, 1});
+  }
+}
+
+// A window lasts for 64 steps, and a round is over in a moment.
+TEST_F(SlipstreamRecoveryTest, ARankIsLostBetweenRounds) {
+  const auto daemon = MakeDaemon();
+  daemon->Launch(
+      Recovering(3,
+                 "strategy { slipstream { mode: SLIPSTREAM_FREE window { min_steps: 64 max_steps: "
+                 "64 max_cap: 256 } } } log_every: 20 "));
+  WaitForSteps(*daemon, 0, 200);
+  daemon->Signal(2, SIGKILL);
+  WaitForEnd(*daemon, 2);
+  daemon->SetMembers({{0, 1}});
+  ExpectGoodEnd(*daemon, {0, 1});
+  for (const int rank : {0, 1}) {
+    const v1::SlipstreamFigures figures = daemon->status(rank).figures().slipstream();
+    EXPECT_EQ(figures.sent_updates(), figures.steps()) << "what was not sent yet is not lost";
+  }
+}
+
+// The others are done, too, and evaluate: nobody makes another step.
+TEST_F(SlipstreamRecoveryTest, ARankIsLostAfterTheLastRound) {
+  constexpr int kVictim = 1;
+  WritePatterns(directory_ + "/eval.shard", 30000, 3);  // So long does it take.
+  for (const char* mode : {"SYNC", "DROP", "FREE", "PAUSE"}) {
+    SCOPED_TRACE(mode);
+    const std::string name = absl::StrCat("out", mode);
+    const auto daemon = MakeDaemon();
+    daemon->Launch(RecoveringSpec(3, name,
+                                  absl::StrCat("steps: 100 ", Strategy(mode), "data { eval: '",
+                                               directory_, "/eval.shard' } "),
+                                  /*spares=*/1));
+    WaitUntilReady(*daemon, 3);
+    const std::string exported = FinalWeights(name, kVictim);
+    ASSERT_TRUE(daemon->Serve([&] { return daemon->status(0).state() == v1::TRAINER_RUNNING; }));
+    const absl::Time deadline = absl::Now() + absl::Seconds(60);
+    while (!std::filesystem::exists(exported) && absl::Now() < deadline) {
+      absl::SleepFor(absl::Microseconds(100));
+    }
+    daemon->Signal(kVictim, SIGKILL);
+    WaitForEnd(*daemon, kVictim);
+    ASSERT_EQ(daemon->exit_signal(kVictim), SIGKILL) << "it was too late";
+    const uint64_t steps = StepsOf(*daemon, 0);
+    daemon->SetMembers({{0, 3, 2}});
+    WaitForSuccess(*daemon, {0, 3, 2});
+    EXPECT_EQ(StepsOf(*daemon, 0), steps);
+    EXPECT_EQ(StepsOf(*daemon, 3), 0u);
+    EXPECT_EQ(daemon->status(0).evaluation().step(), 100);
+    for (const int rank : {1, 2}) {
+      EXPECT_TRUE(Bytes(FinalWeights(name, rank)) == Bytes(FinalWeights(name, 0))) << rank;
+    }
+  }
 }
 
 TEST_F(SlipstreamRecoveryTest, ASpareTakesARankByAPlan) {

@@ -116,17 +116,6 @@ TEST_F(SlipstreamTest, PauseTrainsAllRanksToOneModel) {
   TrainAndCheck(absl::StrCat(kPause, "precision: BF16 "));
 }
 
-TEST_F(SlipstreamTest, SyncComputesWhatDdpDoes) {
-  const auto ddp = RunJob(Spec(3));
-  const auto sync = RunJob(Spec(3, kSync));
-  const std::vector<double> expected = Values(*ddp, 0, "mean_loss");
-  const std::vector<double> losses = Values(*sync, 0, "mean_loss");
-  ASSERT_THAT(losses, SizeIs(expected.size()));
-  for (size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(losses[i] / expected[i], 1, 1e-5) << i;
-  const std::vector<double> rates = Values(*sync, 2, "lr");
-  EXPECT_EQ(rates, Values(*ddp, 2, "lr"));
-}
-
 TEST_F(SlipstreamTest, AStalledRankHoldsUpNobody) {
   const auto daemon =
       RunJob(Spec(4, absl::StrCat(kFree,
@@ -145,6 +134,25 @@ TEST_F(SlipstreamTest, AStalledRankHoldsUpNobody) {
     for (const StepRecord& record : records) {
       EXPECT_LT(record.phase_ns[static_cast<size_t>(Phase::kRoundWait)], 1'000'000'000u);
     }
+  }
+}
+
+// Rank 1 is four times as slow as the others.
+TEST_F(SlipstreamTest, EachRankTellsTheFiguresOfTheJob) {
+  const auto daemon = RunJob(
+      Spec(3, absl::StrCat(kFree,
+                           "steps: 100 log_every: 1000 schedule { cosine {} } allow_chaos: true "
+                           "chaos { rank: -1 kind: SLEEP seconds: 0.01 steps: 10000 } "
+                           "chaos { rank: 1 kind: SLEEP seconds: 0.03 steps: 10000 } ")));
+  const double speed = Values(*daemon, 0, "samples_per_s").back();
+  EXPECT_NEAR(Values(*daemon, 1, "samples_per_s").back() / speed, 1, 0.3);
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(Values(*daemon, rank, "step").back(), 100);
+    const std::vector<StepRecord> records = Records(*daemon, rank);
+    EXPECT_FLOAT_EQ(Values(*daemon, rank, "lr").back(), records.back().learning_rate);
+    uint64_t bytes = 0;
+    for (const StepRecord& record : records) bytes += record.wire_bytes;
+    EXPECT_GT(bytes, 0u);
   }
 }
 
@@ -274,12 +282,14 @@ TEST_F(SlipstreamTest, TheEndIsSavedAndNothingIsLeftToDoAfterIt) {
 }
 
 TEST_F(SlipstreamTest, ALossThatIsNoNumberNamesItsRank) {
-  for (const char* mode : {kFree, kDrop}) {
+  for (const char* mode : {kFree, kDrop, kPause, kSync}) {
     const auto daemon = MakeDaemon();
+    // It is the whole job's end, also of one that goes on without lost ranks.
     daemon->Launch(Spec(3, absl::StrCat(mode,
                                         "steps: 1000000 log_every: 1000 allow_chaos: true "
-                                        "chaos { rank: 1 step: 7 kind: NAN_LOSS }")));
-    ASSERT_TRUE(daemon->Serve());
+                                        "chaos { rank: 1 step: 7 kind: NAN_LOSS } "
+                                        "recovery { max_failures: 10 } ")));
+    ASSERT_TRUE(daemon->Serve()) << mode;
     EXPECT_EQ(daemon->exit_code(1), 1);
     const v1::TrainerError error = daemon->LastWords(1).error();
     EXPECT_EQ(error.kind(), v1::FAILURE_ERROR);
@@ -287,6 +297,7 @@ TEST_F(SlipstreamTest, ALossThatIsNoNumberNamesItsRank) {
     EXPECT_THAT(error.message(), HasSubstr("layers.0.weight"));
     for (const int rank : {0, 2}) {
       EXPECT_EQ(daemon->LastWords(rank).error().kind(), v1::FAILURE_COLLECTIVE);
+      EXPECT_THAT(daemon->LastWords(rank).error().message(), HasSubstr("rank 1 cannot go on"));
     }
   }
 }
@@ -362,7 +373,7 @@ TEST_F(SlipstreamTest, ProfilesAreMade) {
   ASSERT_TRUE(daemon->Serve([&] { return daemon->status(1).figures().step() > 0; }));
   v1::ProfileRequest request;
   request.set_id(1);
-  request.set_first_step(daemon->status(1).figures().step() + 2'000);
+  request.set_first_step(1);  // Long past: a rank's next step may be any of the job's.
   request.set_steps(3);
   daemon->SetProfile({1}, request);
   ASSERT_TRUE(daemon->Serve([&] { return daemon->status(1).profile().id() == 1; }));

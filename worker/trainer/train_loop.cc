@@ -10,6 +10,7 @@
 #include "common/log.h"
 #include "worker/trainer/checkpoint/train_state.h"
 #include "worker/trainer/core/lr_schedule.h"
+#include "worker/trainer/core/startup_steps.h"
 #include "worker/trainer/meeting.h"
 #include "worker/trainer/standstill.h"
 
@@ -31,6 +32,7 @@ TrainLoop::TrainLoop(const TrainingParts& parts)
                [this](RankFigures* figures) {
                  figures->levels = strategy_.figures();
                  figures->drift = strategy_.drift();
+                 return static_cast<double>(config_.member.world_size);
                },
                parts.state.communication}),
       local_step_({config_, parts.train_data, parts.model, parts.optimizer, parts.platform,

@@ -7,6 +7,7 @@ Profiler::Options ProfilerOptions(const TrainingParts& parts) {
   options.directory = parts.profile_directory;
   options.rank = parts.config.rank();
   options.cuda = parts.config.cuda;
+  options.own_pace = parts.config.strategy.kind == StrategyConfig::Kind::kSlipstream;
   options.start_memory = [&platform = parts.platform] { platform.RecordMemory(true); };
   options.write_memory = [&platform = parts.platform](const std::string& path) {
     const absl::Status status = platform.SnapshotMemory(path);

@@ -62,10 +62,6 @@ struct TrainingParts {
   std::function<bool()> is_over;
 };
 
-// Steps that may take as long as the ranks' meeting: libraries settle in the first, the
-// gradients' buckets are laid out anew after it.
-inline constexpr int64_t kStartupSteps = 2;
-
 Profiler::Options ProfilerOptions(const TrainingParts& parts);
 
 // Thread-compatible. Torch's exceptions pass through.

@@ -12,6 +12,7 @@
 #include <c10/util/Exception.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <string>
 
@@ -208,11 +209,39 @@ void SlipstreamBuffers::ApplyUpdates(int ranks) {
   });
 }
 
-void SlipstreamBuffers::ApplyGradients(int ranks) {
+void SlipstreamBuffers::ApplyGradients(int ranks, double max_norm) {
+  if (!loops_) return ApplyGradientsOnDevice(ranks, max_norm);
+  float* const wire = wire_.mutable_data_ptr<float>();
+  float* const z = z_.mutable_data_ptr<float>();
+  std::vector<double> squares(chunks_.size());
+  ForChunks([&](size_t i) {
+    const Chunk& at = chunks_[i];
+    const double squared = TakeMean(at.count, ranks, wire + at.flat);
+    if (at.flat < parameter_values_) {
+      squares[i] = squared;
+    } else {
+      std::copy(wire + at.flat, wire + at.flat + at.count, z + at.flat);
+    }
+  });
+  if (max_norm == 0) return;
+  const double norm = std::sqrt(std::accumulate(squares.begin(), squares.end(), 0.0));
+  const double factor = ClipFactor(norm, max_norm);
+  if (!(factor < 1)) return;
+  ForChunks([&](size_t i) {
+    const Chunk& at = chunks_[i];
+    if (at.flat < parameter_values_) Scale(at.count, static_cast<float>(factor), wire + at.flat);
+  });
+}
+
+void SlipstreamBuffers::ApplyGradientsOnDevice(int ranks, double max_norm) {
   const at::NoGradGuard no_grad;
   wire_.div_(ranks);
   const int64_t statistics = values_ - parameter_values_;
   z_.narrow(0, parameter_values_, statistics).copy_(wire_.narrow(0, parameter_values_, statistics));
+  if (max_norm > 0) {
+    const at::Tensor gradient = wire_.narrow(0, 0, parameter_values_);
+    gradient.mul_(ClipFactor(at::linalg_vector_norm(gradient), max_norm));
+  }
 }
 
 void SlipstreamBuffers::FlipBit() {

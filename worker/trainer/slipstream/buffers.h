@@ -49,8 +49,9 @@ class SlipstreamBuffers {
 
   // Of the sum in wire: z + wire / ranks.
   void ApplyUpdates(int ranks);
-  // The mean of `ranks` gradients is left in wire; running statistics of z become the mean.
-  void ApplyGradients(int ranks);
+  // The mean of `ranks` gradients is left in wire, clipped to the norm `max_norm` unless that is 0;
+  // running statistics of z become the mean.
+  void ApplyGradients(int ranks, double max_norm);
 
   // Of one value of z (chaos).
   void FlipBit();
@@ -80,6 +81,7 @@ class SlipstreamBuffers {
     size_t count = 0;
   };
   int64_t Parameters() const { return static_cast<int64_t>(parameters_.size()); }
+  void ApplyGradientsOnDevice(int ranks, double max_norm);
   std::vector<at::Tensor> Views(const at::Tensor& flat) const;
   // Calls pass(i) for each of the chunks.
   template <typename F>

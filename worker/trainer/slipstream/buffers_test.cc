@@ -1,14 +1,24 @@
 #include "worker/trainer/slipstream/buffers.h"
 
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/full_like.h>
+#include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
+#include <functional>
+#include <iterator>
 #include <limits>
+#include <thread>
+#include <vector>
 
 namespace paceline {
 namespace {
@@ -117,7 +127,7 @@ TEST_P(SlipstreamBuffersTest, GradientsAndStatisticsBecomeMeans) {
   at::Tensor(model_.buffers()[0].tensor).fill_(5);
   buffers_.FillGradient();
   at::Tensor(buffers_.wire()).mul_(3);  // Three ranks with the same.
-  buffers_.ApplyGradients(3);
+  buffers_.ApplyGradients(3, /*max_norm=*/0);
   EXPECT_EQ(buffers_.wire_parameters()[1][0][1].item<float>(), 2);
   EXPECT_EQ(buffers_.z()[kValues - 1].item<float>(), 5);
   EXPECT_EQ(buffers_.z()[0].item<float>(), 1) << "that is the optimizer's";
@@ -127,6 +137,19 @@ TEST_P(SlipstreamBuffersTest, GradientsAndStatisticsBecomeMeans) {
   EXPECT_EQ(buffers_.wire().abs().sum().item<float>(), 0);
 }
 
+TEST_P(SlipstreamBuffersTest, TheMeanOfTheGradientsIsClipped) {
+  const auto mean_of = [&](double sum, double max_norm) {
+    at::Tensor(buffers_.wire()).fill_(sum);
+    buffers_.ApplyGradients(2, max_norm);
+    EXPECT_EQ(buffers_.z()[kValues - 1].item<float>(), sum / 2) << "statistics are not";
+    return buffers_.wire_parameters()[1][1][1].item<float>();
+  };
+  const double norm = 3 * std::sqrt(kMany + 6.0);
+  EXPECT_EQ(mean_of(6, norm + 1), 3);
+  EXPECT_NEAR(mean_of(6, norm / 2), 1.5, 1e-5);
+  EXPECT_NEAR(mean_of(6, 1), 3 / norm, 1e-7);
+}
+
 TEST_P(SlipstreamBuffersTest, TheHashDependsOnEachBit) {
   const uint64_t hash = buffers_.Hash();
   EXPECT_EQ(buffers_.Hash(), hash);
@@ -134,12 +157,59 @@ TEST_P(SlipstreamBuffersTest, TheHashDependsOnEachBit) {
   EXPECT_NE(buffers_.Hash(), hash);
 }
 
+// In a thread of its own, that has used no others yet.
+void WithThreads(int threads, const std::function<void()>& what) {
+  std::thread([&] {
+    at::set_num_threads(threads);
+    what();
+  }).join();
+}
+
+TEST(SlipstreamChunksTest, TheResultDoesNotDependOnTheNumberOfThreads) {
+  std::vector<at::Tensor> results;
+  for (const int threads : {1, 2, 3, 5}) {
+    WithThreads(threads, [&] {
+      Parts model;
+      SlipstreamBuffers buffers(model);
+      buffers.Copy(Copy::kReset, kNames);
+      const at::Generator random = at::detail::createCPUGenerator(1);
+      const at::Tensor update = at::randn({kMany}, random, at::kFloat);
+      at::Tensor(model.parameters()[0].tensor.detach()).add_(update);
+      buffers.Copy(Copy::kPublish, kNames);
+      const double squared = buffers.FillUpdate({1, 0, 2}, [] {});
+      buffers.ApplyUpdates(3);
+      buffers.ApplyGradients(3, /*max_norm=*/0.1);
+      results.push_back(
+          at::cat({buffers.z(), buffers.wire(), at::full({1}, squared, at::kDouble)}));
+    });
+  }
+  for (const at::Tensor& result : results) EXPECT_TRUE(at::equal(result, results[0]));
+}
+
+#ifdef _OPENMP
+int ThreadsOfThisProcess() {
+  const auto tasks = std::filesystem::directory_iterator("/proc/self/task");
+  return static_cast<int>(std::distance(begin(tasks), end(tasks)));
+}
+
+TEST(SlipstreamChunksTest, PassesAreMadeByAllThreadsOfThePool) {
+  Parts model;
+  SlipstreamBuffers buffers(model);
+  const int before = ThreadsOfThisProcess();
+  WithThreads(3, [&] {
+    EXPECT_EQ(ThreadsOfThisProcess(), before + 1);
+    buffers.Copy(Copy::kReset, kNames);
+    EXPECT_EQ(ThreadsOfThisProcess(), before + 3);
+  });
+}
+#endif
+
 class Doubles : public Parts {
  public:
   Doubles() { AddParameter("wide", at::zeros({2}, at::kDouble)); }
 };
 
-TEST(SlipstreamBuffersTest, OtherTypesAreRefusedByName) {
+TEST(SlipstreamChunksTest, OtherTypesAreRefusedByName) {
   Doubles model;
   try {
     const SlipstreamBuffers buffers(model);

@@ -7,15 +7,9 @@
 
 namespace paceline {
 
-std::vector<at::Tensor> OptimizerState::Tensors() const {
-  std::vector<at::Tensor> tensors = TensorsOf(optimizer_.Slots());
-  for (const at::Tensor& count : optimizer_.StepCounts()) tensors.push_back(count);
-  return tensors;
-}
-
 at::Tensor OptimizerState::Fill(bool has_state) {
   const at::NoGradGuard no_grad;
-  const std::vector<at::Tensor> tensors = Tensors();
+  const std::vector<at::Tensor> tensors = optimizer_.State();
   if (!flat_.defined()) {
     int64_t values = 0;
     for (const at::Tensor& tensor : tensors) values += tensor.numel();
@@ -37,7 +31,7 @@ at::Tensor OptimizerState::Fill(bool has_state) {
 
 void OptimizerState::Apply(int ranks) {
   const at::NoGradGuard no_grad;
-  const std::vector<at::Tensor> tensors = Tensors();
+  const std::vector<at::Tensor> tensors = optimizer_.State();
   if (tensors.empty()) return;
   flat_.div_(ranks);
   at::_foreach_copy_(tensors, views_);

@@ -25,8 +25,6 @@ class OptimizerState {
   void Apply(int ranks);
 
  private:
-  std::vector<at::Tensor> Tensors() const;
-
   const Optimizer& optimizer_;
   at::Tensor flat_;  // Made when it is first needed.
   std::vector<at::Tensor> views_;

@@ -134,7 +134,8 @@ TEST(PassOrderTest, PassesUseWhatTheySay) {
     if (what == 1) run(UseOf(Fill::kGradient, names), [&] { buffers.FillGradient(); });
     if (what == 2) run(UseOf(Fill::kZeros, names), [&] { buffers.FillZeros(); });
     if (what == 3) run(UseOf(payload, /*local=*/true), [&] { buffers.ApplyUpdates(1); });
-    if (what == 4) run(UseOf(payload, /*local=*/false), [&] { buffers.ApplyGradients(1); });
+    if (what == 4)
+      run(UseOf(payload, /*local=*/false), [&] { buffers.ApplyGradients(1, /*max_norm=*/1); });
   };
   constexpr SlipstreamRank::Buffers kNames[] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
                                                 {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};

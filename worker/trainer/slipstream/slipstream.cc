@@ -1,10 +1,12 @@
 #include "worker/trainer/slipstream/slipstream.h"
 
 #include <algorithm>
+#include <chrono>
 #include <exception>
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -39,12 +41,17 @@ void Begin(const Slipstream::Parts& parts) {
 
 }  // namespace
 
+absl::Time SteadyNow() {
+  const auto since = std::chrono::steady_clock::now().time_since_epoch();
+  return absl::UnixEpoch() + absl::FromChrono(since);
+}
+
 void SlipstreamMemory::Join(const TrainerConfig& config, const RoundState& state) {
-  if (rank.has_value()) return rank->Rejoin(config.rank(), state, SteadyNow());
+  if (rank.has_value()) return rank->Rejoin(config.rank(), state, now());
   SlipstreamRank::Options options;
   options.rank = config.rank();
   options.stops_at_bad_update = config.on_nonfinite == NonFinite::kStop;
-  rank.emplace(options, state, SteadyNow());
+  rank.emplace(options, state, now());
 }
 
 Slipstream::Slipstream(const Parts& parts)
@@ -56,6 +63,7 @@ Slipstream::Slipstream(const Parts& parts)
   shared.progress.SetActive(plan().epoch, steps_done());
   shared.progress.IsNew(plan().epoch);
   Prepare(parts.plan->plan);  // A generation may begin with another one.
+  if (parts.memory.rank->state().started) shared.SetTimeout();
   shared.thread = std::thread([&shared] { shared.Run(); });
 }
 
@@ -87,7 +95,7 @@ absl::StatusOr<Slipstream::Order> Slipstream::Next(
     {
       const absl::MutexLock lock(&shared.mu);
       if (shared.failure != nullptr) std::rethrow_exception(shared.failure);
-      order = shared.rank->NextCompute(SteadyNow());
+      order = shared.rank->NextCompute(shared.Now());
       names = shared.rank->buffers();
       seen = shared.told;
       if (order.kind == ComputeOrder::Kind::kEnd && !shared.rank->fault().empty()) {
@@ -100,22 +108,23 @@ absl::StatusOr<Slipstream::Order> Slipstream::Next(
       shared.order.TakeBack();
       return fault;
     }
-    const absl::Time start = SteadyNow();
+    const absl::Time start = shared.Now();
     switch (order.kind) {
       case ComputeOrder::Kind::kWait: {
         if (waits != order.wait) on_wait(order.wait);
         waits = order.wait;
         const absl::MutexLock lock(&shared.mu);
         shared.WaitForWord(seen, absl::InfiniteDuration());
-        const double seconds = absl::ToDoubleSeconds(SteadyNow() - start);
+        const double seconds = absl::ToDoubleSeconds(shared.Now() - start);
         (*waits == ComputeOrder::Wait::kCap ? shared.figures.cap_wait_s
                                             : shared.figures.round_wait_s) += seconds;
         break;
       }
       case ComputeOrder::Kind::kCopy: {
         shared.Copy(order.copy, names);
+        if (order.resets_optimizer) shared.ResetOptimizer();
         const Shared::Telling telling(shared);
-        shared.rank->OnCopied(SteadyNow() - start);
+        shared.rank->OnCopied(shared.Now() - start);
         break;
       }
       case ComputeOrder::Kind::kGradient:
@@ -134,6 +143,10 @@ absl::StatusOr<Slipstream::Order> Slipstream::Next(
 
 void Slipstream::Shared::Copy(ComputeOrder::Copy copy, const SlipstreamRank::Buffers& names) {
   order.Run(PassOrder::Side::kCompute, UseOf(copy, names), [&] { buffers.Copy(copy, names); });
+}
+
+void Slipstream::Shared::ResetOptimizer() {
+  order.Run(PassOrder::Side::kCompute, {0, PassUse::kOptimizer}, [&] { parts.optimizer.Reset(); });
 }
 
 Slipstream::Order Slipstream::Shared::Describe(ComputeOrder::Kind kind) const {
@@ -186,7 +199,13 @@ void Slipstream::OnGradient(absl::Duration took, double loss) {
 void Slipstream::OnStopped() {
   shared_->order.HandOver();
   const Shared::Telling telling(*shared_);
-  shared_->rank->OnStopped(SteadyNow());
+  shared_->rank->OnStopped(shared_->Now());
+}
+
+void Slipstream::SetFault(const std::string& reason) {
+  const Shared::Telling telling(*shared_);
+  shared_->rank->DropStep();
+  shared_->rank->SetFault(reason);
 }
 
 void Slipstream::Prepare(const TrainingPlan& plan) {
@@ -232,6 +251,11 @@ RankSteps Slipstream::total() const {
   return shared_->rank->state().total;
 }
 
+int64_t Slipstream::TakeSentBytes() {
+  const absl::MutexLock lock(&shared_->mu);
+  return std::exchange(shared_->sent_bytes, 0);
+}
+
 SlipstreamPlan Slipstream::plan() const {
   const absl::MutexLock lock(&shared_->mu);
   return shared_->rank->state().plan;
@@ -249,6 +273,8 @@ SlipstreamFigures Slipstream::figures() const {
   figures.lost_updates = rank.lost_updates();
   figures.used_gradients = rank.used_gradients();
   figures.dropped_gradients = rank.late().dropped();
+  figures.round_collective_s = absl::ToDoubleSeconds(round.window.collective());
+  figures.round_copies_s = absl::ToDoubleSeconds(round.window.copies());
   if (IsLocal(round.plan.mode)) {
     figures.window_s = absl::ToDoubleSeconds(round.window.Length(round.plan.window));
     figures.cap = round.window.Cap(round.plan.window);

@@ -2,7 +2,7 @@
 // that trains: it asks what to do next, does it, and tells.
 //
 //   Next ─▶ kUpdate    the optimizer updates the model's parameters          ─▶ OnUpdated
-//           kGradient  gradients at the model's parameters, clipped          ─▶ OnGradient
+//           kGradient  gradients at the model's parameters, not clipped      ─▶ OnGradient
 //           kStop      all ranks stand still, with the same model            ─▶ OnStopped
 //           kEnd       the same, for good: the training is done, or the generation is left
 //
@@ -17,6 +17,9 @@
 //
 // Steps of the job are rank-steps over ranks, whoever has made them (core/slipstream/rank_steps.h).
 //
+// When the first steps of all ranks are over, collectives may take the job's collective_timeout;
+// until then, what the groups were made with.
+//
 // One training thread; Prepare, OrderSave, ReadyToLeave, and what is const: any thread. Torch's
 // exceptions pass through; a failed collective of either thread is a CollectiveError.
 #ifndef WORKER_TRAINER_SLIPSTREAM_SLIPSTREAM_H_
@@ -26,6 +29,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -45,12 +49,16 @@
 
 namespace paceline {
 
+// Of a steady clock.
+absl::Time SteadyNow();
+
 // What a rank keeps of Slipstream from one generation of its job to the next.
 struct SlipstreamMemory {
   // The rank is a member of the generation of `config`, in which the training goes on from `state`.
   // If it has trained before: as SlipstreamRank::Rejoin.
   void Join(const TrainerConfig& config, const RoundState& state);
 
+  std::function<absl::Time()> now = SteadyNow;  // Any thread. The rank's one clock.
   RankSteps start{1};  // Of a training that begins: the job's steps that a checkpoint has.
   // Unset, null: it has not trained with it.
   std::optional<SlipstreamRank> rank;
@@ -119,6 +127,10 @@ class Slipstream {
   void OnGradient(absl::Duration took, double loss);
   void OnStopped();
 
+  // This rank cannot go on: orders are waits, and stops that all are at, until all have been told
+  // and Next fails on all of them. The step that was ordered, if any, is not made.
+  void SetFault(const std::string& reason);
+
   // Votes for the plan from now on. One that has no `slipstream`, or does not fit, fails, which the
   // control is told.
   void Prepare(const TrainingPlan& plan);
@@ -138,6 +150,8 @@ class Slipstream {
   int64_t steps_done() const { return total().steps(); }
   SlipstreamPlan plan() const;  // In force.
   SlipstreamFigures figures() const;
+  // Since it was asked last: what this rank has sent in collectives.
+  int64_t TakeSentBytes();
 
  private:
   struct Shared;

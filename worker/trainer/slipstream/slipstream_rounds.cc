@@ -6,10 +6,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "common/log.h"
+#include "worker/trainer/comm/model_averager.h"
 #include "worker/trainer/core/lr_schedule.h"
 #include "worker/trainer/slipstream/slipstream_shared.h"
 
@@ -17,6 +21,14 @@ namespace paceline {
 namespace {
 
 constexpr PassOrder::Side kComm = PassOrder::Side::kComm;
+
+void TellExcluded(const RoundSums& sums, int64_t round) {
+  if (sums.excluded == 0) return;
+  const std::string who = sums.excluded_rank < 0 ? absl::StrCat(sums.excluded, " ranks")
+                                                 : absl::StrCat("rank ", sums.excluded_rank);
+  PACELINE_LOG(WARNING) << "round " << round << ": what " << who
+                        << " made is not finite, and is left out";
+}
 
 }  // namespace
 
@@ -56,10 +68,10 @@ bool Slipstream::Shared::MakeNext() {
     const absl::MutexLock lock(&mu);
     while (true) {
       if (stopping) return false;
-      order = rank->NextComm(SteadyNow());
+      order = rank->NextComm(Now());
       if (order.kind == CommOrder::Kind::kEnd) return false;
       if (order.kind != CommOrder::Kind::kWait) break;
-      WaitForWord(told, order.until - SteadyNow());
+      WaitForWord(told, order.until - Now());
     }
     names = rank->buffers();
   }
@@ -93,14 +105,14 @@ void Slipstream::Shared::Exchange() {
   std::vector<double> numbers;
   {
     const absl::MutexLock lock(&mu);
-    numbers = rank->Numbers(SteadyNow());
+    numbers = rank->Numbers(Now());
   }
   at::Tensor sums = at::empty({static_cast<int64_t>(numbers.size())}, at::kDouble);
   double* const first = sums.mutable_data_ptr<double>();
   std::copy(numbers.begin(), numbers.end(), first);
   parts.plan->headers->SumFew(sums);
   const Telling telling(*this);
-  rank->OnExchanged(absl::MakeConstSpan(first, numbers.size()), SteadyNow());
+  rank->OnExchanged(absl::MakeConstSpan(first, numbers.size()), Now());
 }
 
 void Slipstream::Shared::Fill(CommOrder::Fill fill, const SlipstreamRank::Buffers& names) {
@@ -123,17 +135,23 @@ void Slipstream::Shared::Fill(CommOrder::Fill fill, const SlipstreamRank::Buffer
 }
 
 void Slipstream::Shared::Reduce(const CommOrder::Payload& payload) {
-  const absl::Time start = SteadyNow();
-  if (payload.model > 0) Sum(buffers.wire());
+  const absl::Time start = Now();
+  int64_t bytes = 0;
+  const auto sum = [&](const at::Tensor& tensor) {
+    Sum(tensor);
+    bytes += AllReduceBytes(static_cast<int64_t>(tensor.nbytes()), parts.config.member.world_size);
+  };
+  if (payload.model > 0) sum(buffers.wire());
   if (payload.state > 0) {
     at::Tensor filled;
     order.Run(kComm, {PassUse::kOptimizer, 0}, [&] { filled = state.Fill(payload.has_state); });
-    Sum(filled);
+    sum(filled);
   }
   if (order.on_device()) Confirm();
   const Telling telling(*this);
-  figures.collective_s += absl::ToDoubleSeconds(SteadyNow() - start);
-  rank->OnReduced(SteadyNow());
+  sent_bytes += bytes;
+  figures.collective_s += absl::ToDoubleSeconds(Now() - start);
+  rank->OnReduced(Now());
 }
 
 void Slipstream::Shared::Sum(const at::Tensor& tensor) {
@@ -146,21 +164,26 @@ void Slipstream::Shared::Sum(const at::Tensor& tensor) {
 void Slipstream::Shared::Confirm() { parts.plan->headers->SumFew(at::ones({1}, at::kDouble)); }
 
 void Slipstream::Shared::Apply(const CommOrder::Payload& payload) {
-  SlipstreamMode mode;
+  RoundState before;
+  RoundSums sums;
   int64_t step = 0;
   bool flips = false;
   {
     const absl::MutexLock lock(&mu);
     flips = std::exchange(flips_bit, false);
-    mode = rank->state().plan.mode;
+    before = rank->state();
+    sums = rank->sums();
     step = rank->schedule_step();
   }
-  order.Run(kComm, UseOf(payload, IsLocal(mode)), [&] {
+  TellExcluded(sums, before.round + 1);
+  if (!before.started && sums.started == before.ranks()) SetTimeout();
+  const bool local = IsLocal(before.plan.mode);
+  order.Run(kComm, UseOf(payload, local), [&] {
     if (payload.model > 0) {
-      if (IsLocal(mode)) {
+      if (local) {
         buffers.ApplyUpdates(payload.model);
       } else {
-        buffers.ApplyGradients(payload.model);
+        buffers.ApplyGradients(payload.model, parts.config.clip_grad_norm);
         at::Tensor(learning_rate).fill_(LearningRate(parts.config.schedule, step));
         parts.optimizer.Update(buffers.z_parameters(), buffers.wire_parameters(), learning_rate,
                                {});
@@ -174,10 +197,10 @@ void Slipstream::Shared::Apply(const CommOrder::Payload& payload) {
   int64_t steps_done = 0;
   {
     const Telling telling(*this);
-    const RoundSums sums = rank->sums();
-    outcome = rank->OnApplied(SteadyNow());
+    outcome = rank->OnApplied(Now());
     ++figures.rounds;
     figures.contributing_ranks += sums.active;
+    if (sums.stretched) ++figures.stretched_rounds;
     if (sums.active > 0) figures.drift = std::sqrt(sums.squared_update / sums.active);
     if (sums.loss.has_value()) figures.loss = sums.loss;
     epoch = rank->state().plan.epoch;

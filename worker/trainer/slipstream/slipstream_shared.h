@@ -4,7 +4,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <chrono>
 #include <cstdint>
 #include <exception>
 #include <thread>
@@ -20,12 +19,6 @@
 
 namespace paceline {
 
-// Of a steady clock, for SlipstreamRank.
-inline absl::Time SteadyNow() {
-  const auto since = std::chrono::steady_clock::now().time_since_epoch();
-  return absl::UnixEpoch() + absl::FromChrono(since);
-}
-
 struct Slipstream::Shared {
   explicit Shared(const Parts& parts_in)
       : parts(parts_in),
@@ -37,17 +30,22 @@ struct Slipstream::Shared {
         rank(&*parts.memory.rank),
         figures(parts.memory.figures) {}
 
+  absl::Time Now() const { return parts.memory.now(); }
   void Run();
   void Drain();
   bool MakeNext();
   void Make(const CommOrder& order, const SlipstreamRank::Buffers& names);
   void Copy(ComputeOrder::Copy copy, const SlipstreamRank::Buffers& names);
+  void ResetOptimizer();
   void Exchange();
   void Fill(CommOrder::Fill fill, const SlipstreamRank::Buffers& names);
   void Reduce(const CommOrder::Payload& payload);
   void Sum(const at::Tensor& tensor);
   void Confirm();
   void Apply(const CommOrder::Payload& payload);
+  // From the job's first steps on. The other thread makes no collective meanwhile: it does so at
+  // stops, and there is no round then.
+  void SetTimeout() const { parts.groups.SetTimeout(parts.config.collective_timeout); }
   Order Describe(ComputeOrder::Kind kind) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   absl::Status Fault() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   // Until the other thread has told something since `told` was `seen`.
@@ -83,6 +81,7 @@ struct Slipstream::Shared {
   absl::Mutex mu;
   SlipstreamRank* const rank ABSL_PT_GUARDED_BY(mu);
   SlipstreamFigures& figures ABSL_GUARDED_BY(mu);
+  int64_t sent_bytes ABSL_GUARDED_BY(mu) = 0;  // Not asked for yet.
   int64_t told ABSL_GUARDED_BY(mu) = 0;
   bool stopping ABSL_GUARDED_BY(mu) = false;
   bool flips_bit ABSL_GUARDED_BY(mu) = false;

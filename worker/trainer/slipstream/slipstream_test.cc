@@ -210,6 +210,43 @@ TEST(SlipstreamTest, AllRanksStopWithTheSameModelForWhatIsDue) {
   }
 }
 
+TEST(SlipstreamTest, CollectivesHaveLongUntilTheFirstStepsOfAllRanksAreOver) {
+  TrainerConfig job = SmallJob(3, 1'000'000);
+  job.collective_timeout = absl::Seconds(1);
+  const absl::Duration longer = absl::Seconds(3);
+  RunRanks(job, [&](const TrainerConfig& config, Groups& groups) {
+    SmallRank rank(config, groups, SmallPlan(1, Mode::kSync));
+    SmallRank::Hooks hooks;
+    hooks.before_step = [&] {
+      if (config.rank() == 1 && (rank.steps == 1 || rank.steps == 10)) absl::SleepFor(longer);
+    };
+    EXPECT_THROW((void)rank.Train(hooks), CollectiveError);
+    EXPECT_GE(rank.steps, 10) << "the first time the others wait";
+  });
+}
+
+TEST(SlipstreamTest, AClockThatRunsFastMakesNobodyWait) {
+  Collected models(3);
+  RunRanks(SmallJob(3, 600), [&](const TrainerConfig& config, Groups& groups) {
+    const auto state = std::make_shared<SmallState>(config);
+    if (config.rank() == 1) {
+      state->memory.now = [] {
+        return absl::UnixEpoch() + 1.02 * (SteadyNow() - absl::UnixEpoch());
+      };
+    }
+    SmallRank rank(config, groups, SmallPlan(1, Mode::kFree, {1, 4, 16}), state);
+    const absl::Time start = absl::Now();
+    SmallRank::Hooks hooks;
+    hooks.before_step = [] { absl::SleepFor(absl::Milliseconds(2)); };
+    EXPECT_TRUE(rank.Train(hooks).ok());
+    const SlipstreamFigures figures = rank.slipstream.figures();
+    EXPECT_GT(figures.contributions, figures.rounds / 4) << "each has its part in the rounds";
+    EXPECT_LT(figures.cap_wait_s, 0.5 * absl::ToDoubleSeconds(absl::Now() - start));
+    models.Add(config.rank(), CopyOf(rank.model));
+  });
+  models.ExpectAllSame();
+}
+
 // Rank 3 computes one step for as long as the others need for 100 rounds: if they waited for it
 // there would be none. (What they wait in all depends on the machine, too.)
 TEST(SlipstreamTest, ASilentRankHoldsUpNobody) {

@@ -58,7 +58,7 @@ void Profiler::BeforeStep(const ProfileRequest& request, int64_t step) {
   if (active_) return MarkStep(step);
   if (!waiting_ || step < request_.first_step) return;
   waiting_ = false;
-  if (is_new && step > request_.first_step) {
+  if (is_new && step > request_.first_step && !options_.own_pace) {
     return Fail(absl::StrCat("the request for step ", request_.first_step,
                              " came too late, before step ", step, "; try again"));
   }

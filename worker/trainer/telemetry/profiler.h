@@ -30,6 +30,9 @@ class Profiler {
     std::string directory;  // Gets <request id>/rank<r>.trace.json; is made when needed.
     int rank = 0;
     bool cuda = false;
+    // Numbers of steps are the job's, and each rank makes its own at its own pace (Slipstream): a
+    // request that comes late is served with the next step.
+    bool own_pace = false;
     // Begins to record allocations, or writes what was recorded to a file and stops.
     std::function<void()> start_memory;
     std::function<absl::Status(const std::string& path)> write_memory;
@@ -41,7 +44,8 @@ class Profiler {
   ~Profiler();
 
   // Before each step, with the newest request; a request is served once, from its first step on, or
-  // from the next one where the numbers of steps leave a gap. One that comes later fails.
+  // from the next one where the numbers of steps leave a gap. One that comes later fails, unless
+  // ranks step at their own pace.
   void BeforeStep(const ProfileRequest& request, int64_t step);
   // After each step.
   void AfterStep(int64_t step);

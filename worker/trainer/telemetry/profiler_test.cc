@@ -18,8 +18,11 @@ using ::testing::HasSubstr;
 
 class ProfilerTest : public ::testing::Test {
  protected:
-  void SetUp() override {
+  void SetUp() override { Make(/*own_pace=*/false); }
+
+  void Make(bool own_pace) {
     Profiler::Options options;
+    options.own_pace = own_pace;
     options.directory = ::testing::TempDir() + "/profiles." +
                         ::testing::UnitTest::GetInstance()->current_test_info()->name();
     options.rank = 3;
@@ -84,6 +87,15 @@ TEST_F(ProfilerTest, TraceHoldsTheStepsThatWereAskedFor) {
 TEST_F(ProfilerTest, RequestThatComesTooLateIsRefused) {
   RunSteps({1, 2, 3, false}, 5, 8);
   EXPECT_THAT(Result().error, HasSubstr("came too late, before step 5"));
+}
+
+TEST_F(ProfilerTest, WhereRanksStepAtTheirOwnPaceNoRequestComesTooLate) {
+  Make(/*own_pace=*/true);
+  RunSteps({1, 2, 3, false}, 5, 9);
+  const ProfileResult result = Result();
+  EXPECT_EQ(result.error, "");
+  EXPECT_EQ(result.first_step, 5);
+  EXPECT_EQ(result.steps, 3);
 }
 
 TEST_F(ProfilerTest, TrainingThatEndsCutsTheTraceShort) {

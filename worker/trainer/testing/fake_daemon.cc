@@ -102,7 +102,7 @@ void FakeDaemon::SetMembers(const Members& members) {
   ++generation_;
   sends_members_ = true;
   members_ = members;
-  plan_ = MakePlan(plan_.epoch() + 1, spec_.strategy());
+  plan_ = MakePlan(plan_.epoch() + 1, members.strategy.value_or(spec_.strategy()));
   SendCommands();
 }
 

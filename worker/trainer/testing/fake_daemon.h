@@ -58,6 +58,7 @@ class FakeDaemon {
     bool planned = false;
     int batch_per_rank = 0;
     int accumulation_steps = 0;
+    std::optional<v1::Strategy> strategy = {};  // Unset: the spec's.
   };
   void SetMembers(const Members& members);
   int64_t generation() const { return generation_; }

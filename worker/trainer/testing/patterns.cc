@@ -9,14 +9,18 @@
 
 namespace paceline {
 
-void WritePatterns(const std::string& path, int count, uint64_t seed) {
-  constexpr uint32_t kClasses = 10;
+namespace {
+
+constexpr int kClasses = 10;
+
+template <typename F>
+void Write(const std::string& path, int count, uint64_t seed, F draw_label) {
   const ImageFormat format{1, 8, 8, kClasses};
   std::mt19937_64 random(seed);
   std::vector<uint32_t> labels;
   std::vector<uint8_t> pixels;
   for (int i = 0; i < count; ++i) {
-    labels.push_back(static_cast<uint32_t>(random() % kClasses));
+    labels.push_back(static_cast<uint32_t>(draw_label(i, random())));
     const int number = static_cast<int>(labels.back());
     for (int pixel = 0; pixel < 64; ++pixel) {
       const int value = (number * 97 + pixel * (37 + 6 * number)) % 256;
@@ -25,6 +29,20 @@ void WritePatterns(const std::string& path, int count, uint64_t seed) {
     }
   }
   PACELINE_CHECK(WriteImageShard(path, format, labels, pixels).ok());
+}
+
+}  // namespace
+
+void WritePatterns(const std::string& path, int count, uint64_t seed) {
+  Write(path, count, seed, [](int /*number*/, uint64_t drawn) { return drawn % kClasses; });
+}
+
+void WriteSortedPatterns(const std::string& path, int count, uint64_t seed, int ranks) {
+  Write(path, count, seed, [ranks](int number, uint64_t drawn) {
+    const int first = number % ranks;
+    const int labels = (kClasses - first + ranks - 1) / ranks;
+    return static_cast<uint64_t>(first) + ranks * (drawn % labels);
+  });
 }
 
 }  // namespace paceline

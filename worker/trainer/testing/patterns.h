@@ -11,6 +11,10 @@ namespace paceline {
 // noise that depends on `seed`.
 void WritePatterns(const std::string& path, int count, uint64_t seed);
 
+// The same for ranks that take their samples in the file's order and see labels of their own only:
+// the label of the n-th sample and n are the same modulo `ranks`.
+void WriteSortedPatterns(const std::string& path, int count, uint64_t seed, int ranks);
+
 }  // namespace paceline
 
 #endif  // WORKER_TRAINER_TESTING_PATTERNS_H_

@@ -85,7 +85,7 @@ TEST(JobExchangesTest, NewEpochBeginsAnew) {
   WatchedJob watched(AveragingRequest(), kRanks + 4);
   const ToldVerdicts& told = watched.stragglers->Find(watched.id)->told();
   const auto change = [&](const Ladder& ladder) {
-    watched.Apply(PlanChanged{watched.id, DescribeLadder(ladder), ladder});
+    watched.Apply(PlanChanged{watched.id, JobPlan{{}, DescribeLadder(ladder), ladder}});
     for (int i = 0; i < 2; ++i) watched.Report();
   };
   watched.TrainAs(200, Averaging(-1));

@@ -17,6 +17,10 @@ constexpr int64_t kSpanSteps = 10;
 constexpr int kRowsToSkip = 10;
 // Weight of a new measurement of the exchange of gradients.
 constexpr double kForgetting = 0.1;
+// So many stalls say which share of them freezes communication.
+constexpr int64_t kStallsForShare = 20;
+// Copies of a rank in a round of updates: two before, one after.
+constexpr double kCopiesPerRound = 3;
 // What the detector may keep open, in reports.
 constexpr int kOpenReports = 1 << 20;
 
@@ -158,9 +162,10 @@ void JobStragglers::Begin(const JobView& view) {
     detector_->Restart(std::move(peers));
   }
   if (is_new_generation || measured_ == nullptr) {
-    measured_ = std::make_unique<Measured>(ranks, first_step_, job.request.strategy.has_mode);
+    measured_ = std::make_unique<Measured>(ranks, first_step_, job.plan.slipstream.has_value());
     measured_->rows_to_skip = kRowsToSkip;
     plan_.reset();
+    strategy_advice_.reset();
   }
   measured_->span = {};
 }
@@ -192,6 +197,7 @@ void JobStragglers::TakeStep(int rank, const StepTimes& times, const JobView& vi
     measured_->stalls.Mask(times.step);
   } else {
     measured_->stalls.Add(rank, times.step, OwnSeconds(times));
+    if (measured_->own.has_value()) measured_->own->Add(rank, OwnSeconds(times));
   }
   measured_->rows.Add(rank, times, found_rows_);
   for (const StepRow& row : found_rows_) TakeRow(row, view, now);
@@ -205,10 +211,12 @@ void JobStragglers::TakeRow(const StepRow& row, const JobView& view, Moment now)
   step_s_ = row.total_s;
   if (exchanges_.has_value()) exchanges_->Add(row, found_exchanges_);
   for (const auto& [ranks, seconds] : row.averaging_s) measured_->averaging.Add(ranks, seconds);
-  if (view.job->plan.ladder.empty()) {
+  if (view.job->plan.ladder.empty() && !view.job->plan.slipstream.has_value()) {
     double& exchange = measured_->gradient_exchange_s;
     exchange += (exchange == 0 ? 1 : kForgetting) * (row.communication_s - exchange);
     measured_->gradient_bytes = row.sent_bytes;
+    synchronous_exchange_s_ = exchange;
+    synchronous_bytes_ = row.sent_bytes;
   }
   const auto compared =
       trials_.Add(row, *view.job, measured_->averaging, measured_->gradient_exchange_s);
@@ -228,7 +236,9 @@ void JobStragglers::Judge(const JobView& view, Moment now) {
   for (Verdict& verdict : found_) {
     const NodeName node =
         verdict.node >= 0 ? nodes_[static_cast<size_t>(verdict.node)] : NodeName();
-    if (view.job->plan.own_pace) verdict.lost_share *= ShareOfRanks(verdict, node, *view.job);
+    const auto& slipstream = view.job->plan.slipstream;
+    if (slipstream.has_value() && slipstream->own_pace())
+      verdict.lost_share *= ShareOfRanks(verdict, node, *view.job);
     told_.Tell({verdict, node, now.wall});
     Add(policy_.OnVerdict({verdict, node, generation_, epoch_}, view.facts, now));
   }
@@ -242,13 +252,21 @@ void JobStragglers::Judge(const JobView& view, Moment now) {
 
 bool JobStragglers::MayPlan(const JobView& view, Moment now) const {
   return now.steady >= plan_due_ && !view.facts.plan_pending &&
-         !view.job->request.strategy.has_mode &&
+         !view.job->request.strategy.slipstream.has_value() &&
          static_cast<int>(view.job->ranks.size()) == view.job->request.ranks;
 }
 
 void JobStragglers::Plan(const JobView& view, Moment now) {
   if (!MayPlan(view, now)) return;
   plan_due_ = now.steady + options_.plan_every;
+  if (view.job->request.strategy.is_auto) {
+    PlanTheStrategy(view, now);
+  } else {
+    PlanTheLadder(view, now);
+  }
+}
+
+void JobStragglers::PlanTheLadder(const JobView& view, Moment now) {
   const Job& job = *view.job;
   LadderInputs inputs;
   inputs.times = measured_->stalls.Take();
@@ -267,6 +285,46 @@ void JobStragglers::Plan(const JobView& view, Moment now) {
   if (job.request.strategy.one_level) options.limits.max_levels = 1;
   plan_ = PlanLadder(inputs, options);
   Add(policy_.OnLadderPlan({*plan_, generation_, epoch_}, view.facts, now));
+}
+
+void JobStragglers::PlanTheStrategy(const JobView& view, Moment now) {
+  const Job& job = *view.job;
+  StrategyInputs inputs;
+  LadderInputs& measured = inputs.ladder;
+  measured.times = measured_->own.has_value() ? measured_->own->Take() : measured_->stalls.Take();
+  measured.homes = HomesOf(job);
+  measured.gradient_exchange_s = synchronous_exchange_s_;
+  measured.costs.Add(measured.times.ranks, synchronous_exchange_s_, synchronous_bytes_);
+  measured.step = view.facts.step;
+  measured.steps = job.request.steps;
+  measured.warmup_steps = job.request.strategy.warmup_steps;
+  inputs.freezing_share = measured_->own.has_value() ? FreezingShare(job) : 0;
+  inputs.slipstream = slipstream_costs_;
+  inputs.is_adaptive = job.request.strategy.is_adaptive;
+  strategy_advice_ = AdviseStrategy(inputs, job.plan.slipstream);
+  Add(policy_.OnStrategyAdvice({*strategy_advice_, generation_, epoch_}, view.facts, now));
+}
+
+double JobStragglers::FreezingShare(const Job& job) {
+  int64_t stretched = 0;
+  for (const RankState& rank : job.ranks) {
+    const std::optional<RoundFigures>& rounds = rank.report.figures.rounds;
+    if (!rounds.has_value()) continue;
+    stretched = std::max(stretched, rounds->stretched);
+    slipstream_costs_.reduce_s = rounds->collective_s;
+    slipstream_costs_.pass_s = rounds->copies_s / kCopiesPerRound;
+  }
+  Measured& measured = *measured_;
+  if (!measured.stretched_before.has_value()) {
+    measured.stretched_before = stretched;
+    measured.stalls_before = measured.own->stalls();
+  }
+  const int64_t stalls = measured.own->stalls() - measured.stalls_before;
+  if (stalls < kStallsForShare) return 0;
+  // One round may wait for several of them.
+  const auto share =
+      static_cast<double>(stretched - *measured.stretched_before) / static_cast<double>(stalls);
+  return std::clamp(share, 0.0, 1.0);
 }
 
 void JobStragglers::FollowOrder(const JobView& view, Moment now) {

@@ -43,6 +43,8 @@
 #include "controller/core/stragglers/ladder/ladder_planner.h"
 #include "controller/core/stragglers/ladder/ladder_stalls.h"
 #include "controller/core/stragglers/remedy/remedy_policy.h"
+#include "controller/core/stragglers/slipstream/own_history.h"
+#include "controller/core/stragglers/slipstream/strategy_advice.h"
 
 namespace paceline {
 
@@ -50,7 +52,7 @@ struct StragglerOptions {
   DetectorOptions detector;
   LadderOptions ladder;
   RemedyOptions remedy;
-  // Between two plans of a ladder.
+  // Between two plans of a ladder or strategy.
   absl::Duration plan_every = absl::Seconds(10);
 };
 
@@ -82,6 +84,8 @@ class JobStragglers {
   const RemedyPolicy& policy() const { return policy_; }
   const ToldVerdicts& told() const { return told_; }
   const std::optional<LadderPlan>& plan() const { return plan_; }
+  // Of a job that leaves its strategy to the controller.
+  const std::optional<StrategyAdvice>& strategy_advice() const { return strategy_advice_; }
   // Of the latest step that all ranks have told of; 0: none yet.
   double step_s() const { return step_s_; }
   int64_t steps_seen() const { return rows_seen_; }
@@ -93,11 +97,17 @@ class JobStragglers {
  private:
   // What is measured of one generation, and forgotten with it.
   struct Measured {
-    Measured(int ranks, int64_t first_step, bool ranks_skip)
-        : stalls(ranks), rows(ranks, first_step, ranks_skip) {}
+    Measured(int ranks, int64_t first_step, bool slipstream)
+        : stalls(ranks), rows(ranks, first_step, /*ranks_skip=*/slipstream) {
+      if (slipstream) own.emplace(ranks);
+    }
 
     LadderStalls stalls;
+    std::optional<OwnHistory> own;  // Of Slipstream.
     StepRows rows;
+    // Of Slipstream: when the first plan was made.
+    std::optional<int64_t> stretched_before;
+    int64_t stalls_before = 0;
     AllReduceCosts averaging;
     double gradient_exchange_s = 0;  // Of the latest synchronous steps,
     double gradient_bytes = 0;       // and what a rank sent in the latest of them.
@@ -119,6 +129,10 @@ class JobStragglers {
   void Judge(const JobView& view, Moment now);
   void FollowOrder(const JobView& view, Moment now);
   void Plan(const JobView& view, Moment now);
+  void PlanTheLadder(const JobView& view, Moment now);
+  void PlanTheStrategy(const JobView& view, Moment now);
+  // Of the stalls, by what the ranks have told so far.
+  double FreezingShare(const Job& job);
   bool MayPlan(const JobView& view, Moment now) const;
   RemedyActions Conclude(const JobView& view, Moment now);
   void Add(RemedyActions actions);
@@ -138,6 +152,11 @@ class JobStragglers {
 
   ToldVerdicts told_;
   std::optional<LadderPlan> plan_;
+  std::optional<StrategyAdvice> strategy_advice_;
+  // What the other strategy costs, as measured when the job trained by it last.
+  double synchronous_exchange_s_ = 0;
+  double synchronous_bytes_ = 0;
+  SlipstreamCosts slipstream_costs_;
   absl::Time plan_due_ = absl::InfinitePast();  // Steady.
   std::optional<Order> order_;
   JobTrials trials_;

@@ -30,7 +30,10 @@ void JobTrials::Restart() {
 void JobTrials::Begin(const RemedyDecision& done, std::vector<int> replaced, const Job& job) {
   of_remedy_.reset();
   const bool is_whole = static_cast<int>(job.ranks.size()) == job.request.ranks;
-  if (done.undoes > 0 || done.kind == RemedyKind::kShrink || !is_whole) return;
+  if (done.undoes > 0 || done.kind == RemedyKind::kShrink || done.kind == RemedyKind::kStrategy ||
+      job.plan.slipstream.has_value() || !is_whole) {
+    return;
+  }
   TrialSetup setup = SetupOf(job);
   if (overhead_ > 0) setup.overhead = overhead_;
   if (done.kind == RemedyKind::kLadder) {
@@ -46,6 +49,7 @@ void JobTrials::Begin(const RemedyDecision& done, std::vector<int> replaced, con
 std::optional<ComparedSteps> JobTrials::Add(const StepRow& row, const Job& job,
                                             const AllReduceCosts& averaging,
                                             double gradient_exchange_s) {
+  if (job.plan.slipstream.has_value()) return std::nullopt;
   if (!of_nothing_.has_value()) of_nothing_.emplace(SetupOf(job));
   const auto alike = of_nothing_->Add(row, averaging, gradient_exchange_s);
   if (alike.has_value() && alike->without_s > 0) {

@@ -23,8 +23,8 @@ class JobTrials {
   void Restart();
 
   // The remedy was done, in the job as it is now. `replaced`: ranks that were slow; not of a
-  // ladder. No trial is made where none can be: after an undo, and of fewer ranks than were asked
-  // for.
+  // ladder. No trial is made where none can be: after an undo, of fewer ranks than were asked for,
+  // and with Slipstream, whose ranks have no steps in common, or after it.
   void Begin(const RemedyDecision& done, std::vector<int> replaced, const Job& job);
 
   // The block of the remedy's trial that the row completes, if it does. As Trial::Add.

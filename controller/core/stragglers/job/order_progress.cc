@@ -33,6 +33,19 @@ OrderProgress FollowLadder(const RemedyDecision& decision, const JobView& view) 
   return {};
 }
 
+// By another mode of Slipstream, or in another generation.
+OrderProgress FollowStrategy(const RemedyDecision& decision, const JobView& view) {
+  const Job& job = *view.job;
+  if (job.next_plan.has_value() || !view.facts.running) return {};
+  if (job.plan.epoch == decision.epoch || !(job.plan.slipstream == decision.strategy)) {
+    return {OrderState::kFailed, "the strategy could not be changed"};
+  }
+  if (decision.epoch < view.facts.epoch && !view.facts.plan_pending) return {OrderState::kDone};
+  const std::string error = PlanError(job);
+  if (!error.empty()) return {OrderState::kFailed, error};
+  return {};
+}
+
 OrderProgress FollowMove(const RemedyDecision& decision, const JobView& view) {
   const Job& job = *view.job;
   const bool is_left = !IsOn(job, decision.node);
@@ -52,6 +65,7 @@ OrderProgress FollowMove(const RemedyDecision& decision, const JobView& view) {
 
 OrderProgress ProgressOf(const RemedyDecision& decision, const JobView& view) {
   if (decision.kind == RemedyKind::kLadder) return FollowLadder(decision, view);
+  if (decision.kind == RemedyKind::kStrategy) return FollowStrategy(decision, view);
   if (decision.undoes == 0) return FollowMove(decision, view);
   if (!view.is_drained(decision.node)) return {OrderState::kDone};
   return {OrderState::kFailed, absl::StrCat(decision.node.value(), " is held by a person")};

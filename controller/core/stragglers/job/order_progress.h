@@ -1,8 +1,8 @@
 // What has become of an order, as the job shows it.
 //
-// It is done when all ranks train by a later epoch (ladder), or in a later generation without a
-// rank on the node. It has failed when the job shows that it will not come about: what it asked for
-// was refused or taken back, or the plan could not be prepared.
+// It is done when all ranks train by a later epoch (ladder, strategy), or in a later generation
+// without a rank on the node. It has failed when the job shows that it will not come about: what it
+// asked for was refused or taken back, or the plan could not be prepared.
 //
 // Pure.
 #ifndef CONTROLLER_CORE_STRAGGLERS_JOB_ORDER_PROGRESS_H_

@@ -64,6 +64,24 @@ TEST_F(OrderProgressTest, LadderThatARankCannotPrepareHasFailed) {
   EXPECT_EQ(ProgressOf(RemedyKind::kLadder).error, "no port is free");
 }
 
+TEST_F(OrderProgressTest, StrategyIsDoneWhenAllRanksTrainByIt) {
+  EXPECT_EQ(ProgressOf(RemedyKind::kStrategy).error, "the strategy could not be changed");
+  job_.next_plan = JobPlan();
+  EXPECT_EQ(StateOf(RemedyKind::kStrategy), OrderState::kUnderWay);
+  job_.next_plan.reset();
+  job_.plan.epoch = PlanEpoch(2);
+  view_.facts.running = false;
+  EXPECT_EQ(StateOf(RemedyKind::kStrategy), OrderState::kUnderWay);
+  view_.facts.running = true;
+  view_.facts.plan_pending = true;
+  EXPECT_EQ(StateOf(RemedyKind::kStrategy), OrderState::kUnderWay);
+  view_.facts.epoch = PlanEpoch(2);
+  view_.facts.plan_pending = false;
+  EXPECT_EQ(StateOf(RemedyKind::kStrategy), OrderState::kDone);
+  job_.plan.slipstream = SlipstreamChoice();
+  EXPECT_EQ(StateOf(RemedyKind::kStrategy), OrderState::kFailed) << "it was called off";
+}
+
 TEST_F(OrderProgressTest, SwapIsDoneInALaterGenerationWithoutTheNode) {
   job_.recovery.vacate[NodeName("b")] = "slow";
   EXPECT_EQ(StateOf(RemedyKind::kHotSwap), OrderState::kUnderWay);

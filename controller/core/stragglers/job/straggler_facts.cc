@@ -66,9 +66,9 @@ JobView ViewJob(const Cluster& cluster, const Job& job) {
   facts.generation = job.generation;
   facts.epoch = FindActivePlan(job).epoch;
   facts.running = job.state == JobState::kRunning && ChangeUnderWay(job) == nullptr;
-  const auto refusal = job.request.strategy.has_mode ? RefuseMode(job) : RefuseLadder(job);
-  facts.plan_pending = refusal.has_value() && std::string(refusal->reason) == "PLAN_PENDING";
+  facts.plan_pending = IsPlanPending(job);
   facts.has_ladder = job.request.strategy.has_ladder;
+  facts.is_auto = job.request.strategy.is_auto;
   facts.recovers = !WhyRanksCannotMove(job).has_value();
   facts.ranks = static_cast<int>(job.ranks.size());
   facts.min_ranks = MinRanks(job);

@@ -197,7 +197,10 @@ class WatchedJob {
   void Start(std::vector<Job> jobs, std::vector<Node> nodes) {
     cluster = std::make_unique<Cluster>(Cluster::Options());
     stragglers = std::make_unique<Stragglers>(
-        options_, [](const std::string&, const Ladder& ladder) { return DescribeLadder(ladder); });
+        options_, [](const std::string&, const Ladder& ladder) { return DescribeLadder(ladder); },
+        [](const std::string&, const std::optional<SlipstreamChoice>& choice) {
+          return DescribeStrategy(choice);
+        });
     cluster->Restore(std::move(jobs), std::move(nodes), now);
     std::vector<RemedyDecision> decisions;
     for (const auto& [number, decision] : stored) decisions.push_back(decision);

@@ -193,8 +193,12 @@ std::vector<Event> Stragglers::EventsAfterFailure(const Job& job,
   if (failed.kind == RemedyKind::kLadder) {
     const bool is_left = job.plan.ladder == failed.ladder && !RefuseLadder(job).has_value();
     if (!is_left) return {};
-    return {
-        PlanChanged{job.request.id, with_ladder_(job.plan.strategy, failed.former), failed.former}};
+    return {ChangeOfPlan(job, failed.former)};
+  }
+  if (failed.kind == RemedyKind::kStrategy) {
+    const bool is_left = job.next_plan.has_value() || job.plan.slipstream == failed.strategy;
+    if (!is_left || job.ended_already()) return {};
+    return {ChangeOfPlan(job, failed.former_strategy)};
   }
   if (failed.undoes > 0) return {};
   if (failed.kind == RemedyKind::kHotSwap && job.recovery.vacate.count(failed.node) > 0) {
@@ -206,6 +210,21 @@ std::vector<Event> Stragglers::EventsAfterFailure(const Job& job,
   return {};
 }
 
+Event Stragglers::ChangeOfPlan(const Job& job, const Ladder& ladder) const {
+  JobPlan plan;
+  plan.strategy = with_ladder_(job.plan.strategy, ladder);
+  plan.ladder = ladder;
+  return PlanChanged{job.request.id, std::move(plan)};
+}
+
+Event Stragglers::ChangeOfPlan(const Job& job,
+                               const std::optional<SlipstreamChoice>& strategy) const {
+  JobPlan plan;
+  plan.strategy = strategy_of_(job.request.strategy_spec, strategy);
+  plan.slipstream = strategy;
+  return PlanChanged{job.request.id, std::move(plan)};
+}
+
 std::vector<Event> Stragglers::EventsOf(const Job& job, const RemedyPolicy& policy,
                                         const RemedyDecision& decision) const {
   const JobId& id = job.request.id;
@@ -213,7 +232,9 @@ std::vector<Event> Stragglers::EventsOf(const Job& job, const RemedyPolicy& poli
       absl::StrCat("decision ", decision.id, " of job ", id.value(), ": ", decision.reason);
   switch (decision.kind) {
     case RemedyKind::kLadder:
-      return {PlanChanged{id, with_ladder_(job.plan.strategy, decision.ladder), decision.ladder}};
+      return {ChangeOfPlan(job, decision.ladder)};
+    case RemedyKind::kStrategy:
+      return {ChangeOfPlan(job, decision.strategy)};
     case RemedyKind::kHotSwap:
       return {ReplacementRequested{id, decision.node, why}};
     case RemedyKind::kShrink:

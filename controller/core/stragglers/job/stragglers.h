@@ -55,8 +55,15 @@ class Stragglers {
   // The serialized paceline.v1.Strategy with another ladder.
   using WithLadder = std::function<std::string(const std::string& strategy, const Ladder& ladder)>;
 
-  Stragglers(const StragglerOptions& options, WithLadder with_ladder)
-      : options_(options), with_ladder_(std::move(with_ladder)) {}
+  // The serialized paceline.v1.Strategy of a job that leaves it to the controller, when it trains
+  // by this; `asked`: that of its spec.
+  using StrategyOf = std::function<std::string(const std::string& asked,
+                                               const std::optional<SlipstreamChoice>& choice)>;
+
+  Stragglers(const StragglerOptions& options, WithLadder with_ladder, StrategyOf strategy_of)
+      : options_(options),
+        with_ladder_(std::move(with_ladder)),
+        strategy_of_(std::move(strategy_of)) {}
 
   // Takes over what was stored, after the cluster has.
   StragglerActions Restore(std::map<JobId, std::vector<RemedyDecision>> decisions,
@@ -92,12 +99,15 @@ class Stragglers {
   void Take(const Job& job, const RemedyActions& taken, StragglerActions& actions);
   // What takes back what is left of an order that has failed.
   std::vector<Event> EventsAfterFailure(const Job& job, const RemedyDecision& failed) const;
+  Event ChangeOfPlan(const Job& job, const Ladder& ladder) const;
+  Event ChangeOfPlan(const Job& job, const std::optional<SlipstreamChoice>& strategy) const;
   // What carries the decision out.
   std::vector<Event> EventsOf(const Job& job, const RemedyPolicy& policy,
                               const RemedyDecision& decision) const;
 
   const StragglerOptions options_;
   const WithLadder with_ladder_;
+  const StrategyOf strategy_of_;
   std::map<JobId, std::unique_ptr<JobStragglers>> jobs_;
   // Of these, those that are not over: of the others only the decisions are kept.
   std::map<JobId, JobStragglers*> live_;

@@ -238,8 +238,7 @@ JobRequest SlipstreamRequest() {
   JobRequest request = WatchedRequest(StragglerMode::kAdvise);
   request.recovery.max_failures = 0;
   request.spares = 0;
-  request.strategy.has_mode = true;
-  request.strategy.own_pace = true;
+  request.strategy.slipstream = SlipstreamChoice();
   return request;
 }
 
@@ -247,7 +246,7 @@ TEST(StragglersTest, WithSlipstreamASlowRankLosesItsOwnWorkOnly) {
   double lost[2];
   for (const bool own_pace : {false, true}) {
     JobRequest request = SlipstreamRequest();
-    request.strategy.own_pace = own_pace;
+    if (!own_pace) request.strategy.slipstream->mode = SlipstreamMode::kSync;
     WatchedJob watched(request);
     watched.Train(600, SlowFrom(watched.NodeOf(2), 200));
     const auto& slow = watched.stragglers->Find(watched.id)->told().slow();

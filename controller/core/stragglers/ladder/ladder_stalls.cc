@@ -9,12 +9,9 @@ namespace {
 constexpr int kMaxSteps = 1024;
 constexpr int kMinSteps = 192;
 constexpr int kMaxValues = 1 << 19;
-constexpr double kMaxOwnS = 3600;
 // Medians are taken of so many values, evenly spread.
 constexpr size_t kSampled = 16384;
 constexpr size_t kSampledOfRank = 64;
-
-int WindowFor(int ranks) { return std::clamp(kMaxValues / ranks, kMinSteps, kMaxSteps); }
 
 float Median(std::vector<float>& values) {
   auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -42,6 +39,8 @@ float MedianOfRank(const OwnTimes& times, size_t rank, std::vector<float>& sampl
 }
 
 }  // namespace
+
+int LadderWindow(int ranks) { return std::clamp(kMaxValues / ranks, kMinSteps, kMaxSteps); }
 
 StallSummary SummarizeStalls(const OwnTimes& times) {
   StallSummary summary;
@@ -78,7 +77,7 @@ StallSummary SummarizeStalls(const OwnTimes& times) {
 LadderStalls::LadderStalls(int ranks)
     : ranks_(ranks),
       enough_((ranks * 19 + 19) / 20),
-      slots_(static_cast<size_t>(WindowFor(ranks))),
+      slots_(static_cast<size_t>(LadderWindow(ranks))),
       times_(slots_.size() * static_cast<size_t>(ranks), -1.0F) {}
 
 bool LadderStalls::IsComplete(const Slot& slot) const {

@@ -36,6 +36,10 @@ struct StallSummary {
 };
 
 inline constexpr double kStall = 1.25;
+// No longer step is believed.
+inline constexpr double kMaxOwnS = 3600;
+// So many steps are kept of so many ranks. Requires: ranks > 0.
+int LadderWindow(int ranks);
 
 // Requires: ranks > 0, steps > 0.
 StallSummary SummarizeStalls(const OwnTimes& times);

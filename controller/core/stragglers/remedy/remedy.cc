@@ -16,6 +16,8 @@ const char* NameOf(RemedyKind kind) {
       return "SHRINK";
     case RemedyKind::kAskPerson:
       return "ASK_PERSON";
+    case RemedyKind::kStrategy:
+      return "STRATEGY";
   }
   return "";
 }
@@ -62,6 +64,9 @@ std::string DescribeRemedy(const RemedyDecision& decision) {
       break;
     case RemedyKind::kAskPerson:
       text = "a person is needed";
+      break;
+    case RemedyKind::kStrategy:
+      text = absl::StrCat("strategy ", DescribeStrategy(decision.strategy));
       break;
   }
   return decision.undoes > 0 ? absl::StrCat("undo of decision ", decision.undoes, ": ", text)

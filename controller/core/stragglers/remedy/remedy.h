@@ -20,9 +20,11 @@
 #include "absl/time/time.h"
 #include "common/core/ids.h"
 #include "common/core/ladder.h"
+#include "controller/core/slipstream_choice.h"
 #include "controller/core/straggler_mode.h"
 #include "controller/core/stragglers/detector/verdict.h"
 #include "controller/core/stragglers/ladder/ladder_planner.h"
+#include "controller/core/stragglers/slipstream/strategy_advice.h"
 
 namespace paceline {
 
@@ -32,7 +34,13 @@ enum class RemedyKind {
   kDrain,      // The node is drained: its ranks move to spares or new trainers.
   kShrink,     // The rank is given up, and the job goes on without.
   kAskPerson,  // Nothing that Paceline could or should do.
+  kStrategy,   // Another strategy, of a job that leaves the choice to the controller.
 };
+
+// It changes what all ranks train by, and is about none of them.
+constexpr bool IsOfPlan(RemedyKind kind) {
+  return kind == RemedyKind::kLadder || kind == RemedyKind::kStrategy;
+}
 
 enum class DecisionState {
   kAdvised,
@@ -75,16 +83,20 @@ struct RemedyDecision {
   int64_t step = 0;
   int rank = -1;  // -1: the node, or the job.
   NodeName node;
-  Verdict verdict;  // Not of kLadder.
+  Verdict verdict;  // Not of a plan.
   StepMean before;
-  std::optional<LadderPlan> plan;     // Of kLadder; not of an undo.
-  double lost_s = 0;                  // Up to then.
+  std::optional<LadderPlan> plan;                 // Of kLadder; not of an undo.
+  std::optional<StrategyAdvice> strategy_advice;  // Of kStrategy; the same.
+  double lost_s = 0;                              // Up to then.
   std::vector<RemedyOption> options;  // The best first; with none, nothing was possible.
   std::string reason;                 // One line.
 
   // What it is.
-  Ladder ladder;           // Of kLadder; the one to take up,
-  Ladder former;           // and the one before.
+  Ladder ladder;  // Of kLadder; the one to take up,
+  Ladder former;  // and the one before.
+  // The same of kStrategy; nothing: ddp.
+  std::optional<SlipstreamChoice> strategy;
+  std::optional<SlipstreamChoice> former_strategy;
   double cost_s = 0;       // Expected, once.
   double predicted_s = 0;  // Mean step thereafter.
 
@@ -133,6 +145,7 @@ struct RemedyFacts {
   bool running = false;       // RUNNING, and no change of membership under way.
   bool plan_pending = false;  // A newer plan is not taken up yet.
   bool has_ladder = false;    // Its strategy has one, which can be changed.
+  bool is_auto = false;       // Its strategy is chosen here.
   bool recovers = false;      // Its ranks can be replaced while it trains.
   int ranks = 0;
   int min_ranks = 0;  // It may shrink to so many; 0: not at all.

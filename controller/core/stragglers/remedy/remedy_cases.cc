@@ -44,7 +44,7 @@ void RemedyPolicy::TakeInRecovery(const VerdictReport& report, Moment now) {
   cases_.erase(verdict.rank);
   WithdrawIf(
       [&](const RemedyDecision& d) {
-        return d.undoes == 0 && d.kind != RemedyKind::kLadder && d.rank == verdict.rank;
+        return d.undoes == 0 && !IsOfPlan(d.kind) && d.rank == verdict.rank;
       },
       why, now);
   if (!HasNodeCase(verdict.node) || CountSlowOn(report.node) >= kNodeRanks) return;
@@ -117,8 +117,7 @@ void RemedyPolicy::TakeInGroup(const VerdictReport& report, const RemedyFacts& f
   }
   WithdrawIf(
       [&](const RemedyDecision& d) {
-        return d.undoes == 0 && d.kind != RemedyKind::kLadder &&
-               d.verdict.kind != VerdictKind::kGroup &&
+        return d.undoes == 0 && !IsOfPlan(d.kind) && d.verdict.kind != VerdictKind::kGroup &&
                (d.verdict.peer_group == group ||
                 (d.verdict.kind == VerdictKind::kNode && d.verdict.peer_group < 0));
       },

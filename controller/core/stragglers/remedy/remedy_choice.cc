@@ -41,6 +41,8 @@ double CostOf(RemedyKind kind, bool cold, double step_s, const RemedyCosts& defa
       return cold ? defaults.cold_start_s : defaults.hot_swap_steps * step_s;
     case RemedyKind::kShrink:
       return defaults.shrink_s;
+    case RemedyKind::kStrategy:
+      return defaults.strategy_s;
     case RemedyKind::kAskPerson:
       break;
   }
@@ -54,7 +56,7 @@ bool IsBlocked(RemedyKind kind, int rank, const NodeName& node,
     if (steady_now - d.since >= pause || d.undoes > 0) return false;
     const bool in_vain = d.state == DecisionState::kDidNotHelp;
     if (!in_vain && d.state != DecisionState::kFailed) return false;
-    if (kind == RemedyKind::kLadder) return d.kind == kind;
+    if (IsOfPlan(kind)) return d.kind == kind;
     const bool same_target = (rank >= 0 && d.rank == rank) || d.node == node;
     return same_target &&
            (d.kind == kind || (in_vain && IsReplacement(kind) && IsReplacement(d.kind)));
@@ -64,8 +66,10 @@ bool IsBlocked(RemedyKind kind, int rank, const NodeName& node,
 std::string WhyImpossible(RemedyKind kind, bool undo, const NodeName& node,
                           const RemedyFacts& facts) {
   if (!facts.running) return "the job is not running, or its membership is being changed";
-  if (kind == RemedyKind::kLadder) {
-    if (!facts.has_ladder) return "its strategy has no ladder";
+  if (IsOfPlan(kind)) {
+    const bool is_ladder = kind == RemedyKind::kLadder;
+    if (is_ladder && !facts.has_ladder) return "its strategy has no ladder";
+    if (!is_ladder && !facts.is_auto) return "its strategy is fixed";
     return facts.plan_pending ? "a plan has not been taken up yet by all ranks" : "";
   }
   if (kind == RemedyKind::kAskPerson || undo) return "";

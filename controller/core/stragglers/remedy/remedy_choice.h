@@ -13,7 +13,7 @@
 //
 // Costs are the means of what the latest decisions of the kind have really cost, and before that: a
 // hot-swap 2 steps (docs/benchmarks.md, hotswap), a cold start 30 s, shrinking 5 s, a ladder 2
-// steps.
+// steps, another strategy 2 s.
 //
 // The whole node is drained for a NODE verdict, and for a rank that was slow three times or more. A
 // rank that waits for its network, or has more work than its peers, is no worse than another in its
@@ -45,6 +45,7 @@ struct RemedyCosts {
   double cold_start_s = 30;
   double shrink_s = 5;
   double ladder_steps = 2;
+  double strategy_s = 2;
 };
 
 // Once, in seconds; `cold`: of a drain whose ranks do not all find a spare.

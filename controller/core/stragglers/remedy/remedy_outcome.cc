@@ -162,12 +162,14 @@ void RemedyPolicy::EndCheck(RemedyDecision& decision, DecisionState state, std::
 
 void RemedyPolicy::FollowUp(const RemedyDecision& in_vain, const RemedyFacts& facts, Moment now) {
   if (mode_ == StragglerMode::kOff) return;
-  const bool is_ladder = in_vain.kind == RemedyKind::kLadder;
+  const bool is_of_plan = IsOfPlan(in_vain.kind);
   RemedyDecision undo = NewDecision(in_vain.kind, facts);
   undo.undoes = in_vain.id;
   undo.node = in_vain.node;
   undo.ladder = in_vain.former;
   undo.former = in_vain.ladder;
+  undo.strategy = in_vain.former_strategy;
+  undo.former_strategy = in_vain.strategy;
   undo.before.seconds = in_vain.measured_s;
   undo.predicted_s = in_vain.before.seconds;
   undo.reason = absl::StrCat("decision ", in_vain.id, " did not help: ", in_vain.outcome);
@@ -177,8 +179,8 @@ void RemedyPolicy::FollowUp(const RemedyDecision& in_vain, const RemedyFacts& fa
   question.verdict = in_vain.verdict;
   question.reason = undo.reason;
   // From here on `in_vain` may be gone.
-  if (is_ladder || undo.kind == RemedyKind::kDrain) Advise(std::move(undo), now);
-  if (!is_ladder) AskPerson(std::move(question), now);
+  if (is_of_plan || undo.kind == RemedyKind::kDrain) Advise(std::move(undo), now);
+  if (!is_of_plan) AskPerson(std::move(question), now);
 }
 
 void RemedyPolicy::Fail(RemedyDecision& decision, const std::string& error,

@@ -11,6 +11,11 @@ namespace {
 
 // A longer step is nonsense.
 constexpr double kMaxStepS = 3600;
+// Plans in a row that agree on a change. To give up what gains nothing saves no time: no hurry, and
+// least where stalls are rare and may come back.
+constexpr int kPlansForChange = 2;
+constexpr int kPlansForSynchronousLadder = 3;
+constexpr int kPlansForReturn = 6;
 
 template <typename Decisions>
 auto FindIn(Decisions& decisions, int64_t id) -> decltype(decisions.data()) {
@@ -48,8 +53,8 @@ RemedyActions RemedyPolicy::Restore(std::vector<RemedyDecision> decisions, Momen
     const bool acted = !IsOpenAdvice(decision) && decision.state != DecisionState::kWithdrawn;
     if (acted) rests_until_ = now.steady + options_.cool_down;
     // Whenever that was: the wall clock may have been set.
-    if (acted && decision.kind == RemedyKind::kLadder) {
-      ladder_rests_until_ = now.steady + options_.ladder_window;
+    if (acted && IsOfPlan(decision.kind)) {
+      plan_rests_until_ = now.steady + options_.ladder_window;
     }
     if (IsChecked(decision)) settling_ = options_.settling_steps;
   }
@@ -110,10 +115,7 @@ RemedyActions RemedyPolicy::OnStepTimes(const StepSpan& window, const RemedyFact
   for (auto& [key, straggler] : cases_) {
     straggler.lost_s += straggler.verdict.lost_share * window.seconds;
   }
-  if (wish_.has_value()) {
-    const LadderPlan& plan = wish_->plan;
-    wish_->lost_s += window.seconds * std::max(0.0, 1 - plan.step_s / plan.current.step_s);
-  }
+  if (wish_.has_value()) wish_->lost_s += window.seconds * std::max(0.0, 1 - wish_->ratio);
   MeasureCheck(window, facts, now);
   return Conclude(facts, now);
 }
@@ -125,24 +127,61 @@ RemedyActions RemedyPolicy::OnLadderPlan(const LadderReport& report, const Remed
     ++ignored_;
     return Conclude(facts, now);
   }
-  const auto withdraw = [&] {
-    WithdrawIf([](const auto& d) { return d.kind == RemedyKind::kLadder && d.undoes == 0; },
-               report.plan.reason, now);
-  };
-  if (report.plan.advice == LadderAdvice::kChange ||
-      report.plan.advice == LadderAdvice::kSynchronous) {
-    if (wish_.has_value() && wish_->plan.advice != report.plan.advice) {
-      wish_.reset();
-      withdraw();
-    }
-    if (!wish_.has_value()) wish_.emplace();
-    wish_->plan = report.plan;
-    ++wish_->seen;
-  } else {
-    wish_.reset();
-    withdraw();
+  const LadderPlan& plan = report.plan;
+  std::optional<PlanWish> wish;
+  if (plan.advice == LadderAdvice::kChange || plan.advice == LadderAdvice::kSynchronous) {
+    wish.emplace();
+    wish->decision.kind = RemedyKind::kLadder;
+    wish->decision.plan = plan;
+    wish->decision.ladder = plan.ladder;
+    wish->decision.former = plan.current.ladder;
+    wish->decision.reason = plan.reason;
+    wish->returns = plan.advice == LadderAdvice::kSynchronous;
+    wish->ratio = plan.step_s / plan.current.step_s;
+    wish->plans_needed = wish->returns ? kPlansForSynchronousLadder : kPlansForChange;
   }
+  TakeWish(std::move(wish), RemedyKind::kLadder, plan.reason, now);
   return Conclude(facts, now);
+}
+
+RemedyActions RemedyPolicy::OnStrategyAdvice(const StrategyReport& report, const RemedyFacts& facts,
+                                             Moment now) {
+  Follow(facts, now);
+  if (!IsPresent(report.generation, report.epoch, facts)) {
+    ++ignored_;
+    return Conclude(facts, now);
+  }
+  const StrategyAdvice& advice = report.advice;
+  std::optional<PlanWish> wish;
+  if (advice.move == StrategyMove::kChange || advice.move == StrategyMove::kSynchronous) {
+    wish.emplace();
+    wish->decision.kind = RemedyKind::kStrategy;
+    wish->decision.strategy_advice = advice;
+    wish->decision.strategy = advice.choice;
+    wish->decision.former_strategy = advice.current;
+    wish->decision.reason = advice.reason;
+    wish->ratio = advice.step_s / advice.current_s;
+    // A mode that is chosen for accuracy may be slower.
+    wish->returns = advice.move == StrategyMove::kSynchronous || wish->ratio >= 1;
+    wish->plans_needed = wish->returns ? kPlansForReturn : kPlansForChange;
+  }
+  TakeWish(std::move(wish), RemedyKind::kStrategy, advice.reason, now);
+  return Conclude(facts, now);
+}
+
+void RemedyPolicy::TakeWish(std::optional<PlanWish> wish, RemedyKind kind,
+                            const std::string& reason, Moment now) {
+  // Ladders may differ a little from plan to plan.
+  const bool same = wish_.has_value() && wish.has_value() && wish_->returns == wish->returns &&
+                    wish_->decision.strategy == wish->decision.strategy;
+  if (same) {
+    wish->seen = wish_->seen;
+    wish->lost_s = wish_->lost_s;
+  } else {
+    WithdrawIf([&](const auto& d) { return d.kind == kind && d.undoes == 0; }, reason, now);
+  }
+  wish_ = std::move(wish);
+  if (wish_.has_value()) ++wish_->seen;
 }
 
 std::optional<Refusal> RemedyPolicy::RefuseApply(int64_t id, const RemedyFacts& facts) const {
@@ -206,10 +245,10 @@ absl::Time RemedyPolicy::NextDeadline() const {
     if (IsChecked(decision)) {
       next = std::min(next, decision.since + CheckTimeout(decision, options_));
     }
-    if (IsOpenAdvice(decision) && mode_ == StragglerMode::kAuto) consider(rests_until_);
+    if (IsOpenAdvice(decision) && IsAutomatic(decision)) consider(rests_until_);
   }
   for (const auto& [key, straggler] : cases_) consider(straggler.held_until);
-  if (wish_.has_value()) consider(ladder_rests_until_);
+  if (wish_.has_value()) consider(plan_rests_until_);
   consider(hopeless_since_ + options_.doubt);
   return next;
 }

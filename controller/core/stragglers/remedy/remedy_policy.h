@@ -15,13 +15,15 @@
 //     ranks one by one; it is no longer when less than two of them are.
 //   - The ladder changes only if no straggler is about to be replaced, after two plans in a row
 //     that see a gain, of which the newer one's ladder is taken (three to give a ladder up), and at
-//     most once per `ladder_window`; to take a change back that did not help is no change.
-//   - By itself (kAuto) the policy acts only if no brake is on, and not within `cool_down` of the
-//     end of an order, or of a check that ends badly.
+//     most once per `ladder_window`; to take a change back that did not help is no change. So does
+//     the strategy of a job that leaves it to the controller; six plans give up what gains nothing.
+//   - By itself (kAuto; strategies in kAdvise, too) the policy acts only if no brake is on, and not
+//     within `cool_down` of the end of an order, or of a check that ends badly.
 //   - A swap that has no spare any more, and no place for another, has failed after `doubt`.
 //   - What has failed or did not help is not repeated for the same rank or node within `pause`.
 //     When there is nothing else, a person is asked.
-//   - A ladder that did not help is taken back, and so is the drain of a node, whatever generation
+//   - A ladder or strategy that did not help is taken back, and so is the drain of a node, whatever
+//   generation
 //     the job has by then; by itself only if it was automatic, as people's holds are theirs.
 //
 // The check: after `settling_steps`, steps are measured until it is certain whether they have
@@ -62,7 +64,7 @@ inline constexpr size_t kDecisionsKept = 100;
 struct RemedyOptions {
   RemedyCosts costs;
   absl::Duration cool_down = absl::Minutes(1);
-  absl::Duration ladder_window = absl::Minutes(10);
+  absl::Duration ladder_window = absl::Minutes(10);  // Of strategies, too.
   absl::Duration pause = absl::Hours(1);
   absl::Duration doubt = absl::Minutes(1);
   absl::Duration order_timeout = absl::Minutes(15);
@@ -102,6 +104,12 @@ struct LadderReport {
   PlanEpoch epoch;
 };
 
+struct StrategyReport {
+  StrategyAdvice advice;
+  Generation generation;
+  PlanEpoch epoch;
+};
+
 // What is to be done after an event, in this order.
 struct RemedyActions {
   std::vector<int64_t> store;    // Decisions that are new or have changed; ascending.
@@ -124,6 +132,8 @@ class RemedyPolicy {
   RemedyActions OnComparedSteps(const ComparedSteps& compared, const RemedyFacts& facts,
                                 Moment now);
   RemedyActions OnLadderPlan(const LadderReport& report, const RemedyFacts& facts, Moment now);
+  RemedyActions OnStrategyAdvice(const StrategyReport& report, const RemedyFacts& facts,
+                                 Moment now);
 
   // The order was carried out: all ranks train by it. `paid_s`: what it has cost the job; 0: not
   // known. What is not under way changes nothing.
@@ -156,9 +166,13 @@ class RemedyPolicy {
   int64_t ignored() const { return ignored_; }
 
  private:
-  struct LadderWish {
-    LadderPlan plan;
-    int seen = 0;       // Plans in a row with this advice.
+  // A change of the plan that planners see a gain in, or no loss.
+  struct PlanWish {
+    RemedyDecision decision;  // As far as it follows from the latest plan.
+    bool returns = false;     // It gives up what gains too little.
+    double ratio = 1;         // Predicted step over the present one's.
+    int plans_needed = 0;
+    int seen = 0;       // Plans in a row that want the same.
     double lost_s = 0;  // Since the first.
   };
 
@@ -170,6 +184,9 @@ class RemedyPolicy {
   // What changes with a new generation or epoch.
   void Follow(const RemedyFacts& facts, Moment now);
   void SetState(RemedyDecision& decision, DecisionState state, Moment now);
+
+  void TakeWish(std::optional<PlanWish> wish, RemedyKind kind, const std::string& reason,
+                Moment now);
 
   // remedy_cases.cc.
   void TakeInStraggler(const VerdictReport& report, const RemedyFacts& facts, Moment now);
@@ -196,7 +213,7 @@ class RemedyPolicy {
   // remedy_proposals.cc: advises what is due, and orders what may be done.
   RemedyActions Conclude(const RemedyFacts& facts, Moment now);
   void AdviseOn(StragglerCase& straggler, const RemedyFacts& facts, Moment now);
-  void AdviseLadder(const RemedyFacts& facts, Moment now);
+  void AdvisePlan(const RemedyFacts& facts, Moment now);
   void AskPerson(RemedyDecision about, Moment now);
   RemedyDecision NewDecision(RemedyKind kind, const RemedyFacts& facts) const;
   void Advise(RemedyDecision decision, Moment now);
@@ -204,6 +221,8 @@ class RemedyPolicy {
                   Moment now);
   void OrderAutomatically(const RemedyFacts& facts, Moment now);
   bool IsByAutomation(int64_t id) const;
+  // The automation may order it, brakes aside.
+  bool IsAutomatic(const RemedyDecision& decision) const;
   void Order(RemedyDecision& decision, Moment now);
   void DropOld();
 
@@ -217,16 +236,16 @@ class RemedyPolicy {
   PlanEpoch epoch_{0};
   std::map<int, StragglerCase> cases_;
   std::set<int> slow_;  // Ranks, whether they persist or are suspect.
-  std::optional<LadderWish> wish_;
+  std::optional<PlanWish> wish_;
   StepMeter recent_;                     // Of the present generation and epoch.
   StepMeter after_;                      // Of the check under way.
   std::vector<ComparedSteps> compared_;  // The same; oldest first.
   int64_t settling_ = 0;
-  std::map<int, absl::Time> doubted_until_;               // Steady; by peer group.
-  absl::Time hopeless_since_ = absl::InfiniteFuture();    // Steady; the order under way.
-  absl::Time rests_until_ = absl::InfinitePast();         // Steady; the automation.
-  absl::Time ladder_rests_until_ = absl::InfinitePast();  // Steady.
-  absl::Time now_ = absl::InfinitePast();                 // Steady; of the latest call.
+  std::map<int, absl::Time> doubted_until_;             // Steady; by peer group.
+  absl::Time hopeless_since_ = absl::InfiniteFuture();  // Steady; the order under way.
+  absl::Time rests_until_ = absl::InfinitePast();       // Steady; the automation.
+  absl::Time plan_rests_until_ = absl::InfinitePast();  // Steady; ladder and strategy.
+  absl::Time now_ = absl::InfinitePast();               // Steady; of the latest call.
   int64_t ignored_ = 0;
   RemedyActions actions_;  // Of the call under way.
 };

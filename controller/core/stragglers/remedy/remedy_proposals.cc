@@ -10,14 +10,16 @@
 namespace paceline {
 namespace {
 
-// Plans of a ladder in a row that agree on a change. To give a ladder up saves no time: no hurry.
-constexpr int kPlansForChange = 2;
-constexpr int kPlansForSynchronous = 3;
-
 bool IsQuestion(const RemedyDecision& decision) { return decision.kind == RemedyKind::kAskPerson; }
 
 // More than one, and than a quarter.
 bool IsMany(int slow, const RemedyFacts& facts) { return slow > 1 && 4 * slow > facts.ranks; }
+
+void SetPresent(const RemedyFacts& facts, RemedyDecision* decision) {
+  decision->generation = facts.generation;
+  decision->epoch = facts.epoch;
+  decision->step = facts.step;
+}
 
 std::string Describe(const StragglerCase& straggler) {
   const Verdict& verdict = straggler.verdict;
@@ -37,8 +39,8 @@ RemedyActions RemedyPolicy::Conclude(const RemedyFacts& facts, Moment now) {
   FailIfHopeless(facts, now);
   if (mode_ != StragglerMode::kOff && facts.running) {
     for (auto& [key, straggler] : cases_) AdviseOn(straggler, facts, now);
-    AdviseLadder(facts, now);
-    if (mode_ == StragglerMode::kAuto) OrderAutomatically(facts, now);
+    AdvisePlan(facts, now);
+    OrderAutomatically(facts, now);
   }
   DropOld();
   std::vector<int64_t>& store = actions_.store;
@@ -54,8 +56,7 @@ void RemedyPolicy::AdviseOn(StragglerCase& straggler, const RemedyFacts& facts, 
   if (verdict.rank >= 0 && HasNodeCase(verdict.node)) return;
   if (now.steady < straggler.held_until || !before.has_value() || before->seconds <= 0) return;
   const auto is_about = [&](const RemedyDecision& d) {
-    return d.undoes == 0 && d.kind != RemedyKind::kLadder && d.rank == verdict.rank &&
-           d.node == straggler.node;
+    return d.undoes == 0 && !IsOfPlan(d.kind) && d.rank == verdict.rank && d.node == straggler.node;
   };
   const RemedyDecision* under_way = UnderWay();
   if (under_way != nullptr && is_about(*under_way)) return;
@@ -111,7 +112,7 @@ void RemedyPolicy::AdviseOn(StragglerCase& straggler, const RemedyFacts& facts, 
   Advise(std::move(decision), now);
 }
 
-void RemedyPolicy::AdviseLadder(const RemedyFacts& facts, Moment now) {
+void RemedyPolicy::AdvisePlan(const RemedyFacts& facts, Moment now) {
   if (!wish_.has_value() || UnderWay() != nullptr) return;
   const bool is_doubted = std::any_of(doubted_until_.begin(), doubted_until_.end(),
                                       [&](const auto& group) { return now.steady < group.second; });
@@ -122,35 +123,27 @@ void RemedyPolicy::AdviseLadder(const RemedyFacts& facts, Moment now) {
   const auto before = recent_.Mean();
   if (is_doubted || waits || !before.has_value() || before->seconds <= 0) return;
 
-  const LadderPlan& plan = wish_->plan;
-  const double ratio = plan.step_s / plan.current.step_s;
-  RemedyDecision decision = NewDecision(RemedyKind::kLadder, facts);
+  const RemedyKind kind = wish_->decision.kind;
+  RemedyDecision decision = wish_->decision;
+  SetPresent(facts, &decision);
   decision.before = *before;
   decision.lost_s = wish_->lost_s;
-  decision.plan = plan;
-  decision.ladder = plan.ladder;
-  decision.former = plan.current.ladder;
-  decision.cost_s =
-      CostOf(RemedyKind::kLadder, /*cold=*/false, before->seconds, options_.costs, decisions_);
-  decision.predicted_s = before->seconds * ratio;
-  decision.reason = plan.reason;
+  decision.cost_s = CostOf(kind, /*cold=*/false, before->seconds, options_.costs, decisions_);
+  decision.predicted_s = before->seconds * wish_->ratio;
   const double gain_s = (before->seconds - decision.predicted_s) *
                         static_cast<double>(std::max<int64_t>(0, facts.steps_left));
-  decision.options = {
-      {RemedyKind::kLadder, decision.cost_s, decision.predicted_s, decision.cost_s}};
-  const bool is_due = plan.advice == LadderAdvice::kSynchronous
-                          ? wish_->seen >= kPlansForSynchronous
-                          : wish_->seen >= kPlansForChange && wish_->lost_s >= decision.cost_s &&
-                                gain_s > decision.cost_s;
+  decision.options = {{kind, decision.cost_s, decision.predicted_s, decision.cost_s}};
+  const bool pays = wish_->lost_s >= decision.cost_s && gain_s > decision.cost_s;
+  const bool is_due = wish_->seen >= wish_->plans_needed && (wish_->returns || pays);
   const auto is_advised = [&](const RemedyDecision& d) {
-    return IsOpenAdvice(d) && d.kind == RemedyKind::kLadder;
+    return IsOpenAdvice(d) && d.kind == kind;
   };
-  if (!is_due || now.steady < ladder_rests_until_ ||
-      IsBlocked(RemedyKind::kLadder, -1, NodeName(), decisions_, now.steady, options_.pause) ||
+  if (!is_due || now.steady < plan_rests_until_ ||
+      IsBlocked(kind, -1, NodeName(), decisions_, now.steady, options_.pause) ||
       std::any_of(decisions_.begin(), decisions_.end(), is_advised)) {
     return;
   }
-  if (!facts.has_ladder) {
+  if (kind == RemedyKind::kLadder && !facts.has_ladder) {
     decision.kind = RemedyKind::kAskPerson;
     absl::StrAppend(&decision.reason,
                     "; its strategy has no ladder: submit it with strategy hsgd to have one");
@@ -174,9 +167,7 @@ void RemedyPolicy::AskPerson(RemedyDecision about, Moment now) {
 RemedyDecision RemedyPolicy::NewDecision(RemedyKind kind, const RemedyFacts& facts) const {
   RemedyDecision decision;
   decision.kind = kind;
-  decision.generation = facts.generation;
-  decision.epoch = facts.epoch;
-  decision.step = facts.step;
+  SetPresent(facts, &decision);
   return decision;
 }
 
@@ -201,7 +192,7 @@ void RemedyPolicy::OrderAutomatically(const RemedyFacts& facts, Moment now) {
   RemedyDecision* next = nullptr;
   for (RemedyDecision& decision : decisions_) {
     const bool is_undo = decision.undoes > 0;
-    if (!IsOpenAdvice(decision) || IsQuestion(decision) ||
+    if (!IsOpenAdvice(decision) || IsQuestion(decision) || !IsAutomatic(decision) ||
         (!is_undo && now.steady < rests_until_) ||
         !WhyImpossible(decision.kind, is_undo, decision.node, facts).empty() ||
         (OutlivesGenerations(decision) && !IsByAutomation(decision.undoes))) {
@@ -221,10 +212,15 @@ bool RemedyPolicy::IsByAutomation(int64_t id) const {
   return decision != nullptr && decision->automatic;
 }
 
+bool RemedyPolicy::IsAutomatic(const RemedyDecision& decision) const {
+  return mode_ == StragglerMode::kAuto ||
+         (mode_ == StragglerMode::kAdvise && decision.kind == RemedyKind::kStrategy);
+}
+
 void RemedyPolicy::Order(RemedyDecision& decision, Moment now) {
   SetState(decision, DecisionState::kOrdered, now);
-  if (decision.kind == RemedyKind::kLadder) {
-    ladder_rests_until_ = now.steady + options_.ladder_window;
+  if (IsOfPlan(decision.kind)) {
+    plan_rests_until_ = now.steady + options_.ladder_window;
   }
   actions_.order = decision.id;
 }

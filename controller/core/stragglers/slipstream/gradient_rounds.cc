@@ -5,16 +5,9 @@
 #include "absl/time/time.h"
 #include "worker/trainer/core/slipstream/late_gradients.h"
 #include "worker/trainer/core/slipstream/quorum.h"
+#include "worker/trainer/core/slipstream/rhythm.h"
 
 namespace paceline {
-namespace {
-
-// As a rank's (worker/trainer/core/slipstream/rank_comm.cc).
-constexpr double kStepsToFirstPoll = 0.5;
-constexpr double kStepsToARound = 2;
-
-}  // namespace
-
 bool GradientRounds::Rank::IsOffered() const {
   return !late || misses >= LateGradients::kMissesBeforeStale;
 }

@@ -41,6 +41,7 @@ double Simulated(const Case& c) {
   options.stall_probability = c.stall_share;
   options.stall = absl::Seconds(c.stall_s);
   options.freezing_share = c.freezing_share;
+  options.first_step = int64_t{1} << 20;  // Windows are short in a young training.
   options.target_steps = int64_t{1} << 40;
   options.longest_message = kLongestMessage;
   options.longest_pass = kLongestPass;

@@ -28,6 +28,7 @@ class Planner {
 
   StrategyPlan Plan(const LadderPlan& ladders) {
     plan_.ddp = ladders.synchronous;
+    plan_.stalls = ladders.stalls;
     plan_.ideal_s = steps_.ideal_s();
     if (!ladders.candidates.empty()) plan_.ladder = ladders.candidates.front();
     WindowBounds free, pause;
@@ -131,6 +132,7 @@ StrategyPlan PlanStrategy(const StrategyInputs& inputs) {
   const LadderPlan ladders = PlanLadder(synchronous);
   if (ladders.advice == LadderAdvice::kNotMeasured) {
     StrategyPlan plan;
+    plan.stalls = ladders.stalls;
     plan.reason = ladders.reason;
     return plan;
   }

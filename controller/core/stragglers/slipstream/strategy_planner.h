@@ -53,6 +53,7 @@ struct StrategyPlan {
   double step_s = 0;   // Predicted of the choice; 0: unmeasured.
   double speedup = 1;  // Of it, over `ddp`.
 
+  StallSummary stalls;
   double ideal_s = 0;  // Each rank pays for its own stalls only.
   LadderPrediction ddp;
   std::optional<LadderPrediction> ladder;         // The fastest allowed; nothing: there is none.

@@ -7,8 +7,8 @@ namespace {
 
 // Of the copies at step boundaries: two before a round, one after.
 constexpr double kCopiesPerRound = 3;
-// As a rank's (worker/trainer/core/slipstream/rank_comm.cc).
-constexpr double kStretched = 3;
+// Windows are shorter at the beginning of a training.
+constexpr int64_t kStepsDone = int64_t{1} << 40;
 
 }  // namespace
 
@@ -21,7 +21,7 @@ UpdateRounds::UpdateRounds(const OwnSteps& steps, const SlipstreamCosts& costs, 
       ranks_(static_cast<size_t>(steps.ranks())),
       joined_s_(ranks_.size()) {
   window_.Add({absl::Seconds(steps.typical_s()), absl::Seconds(costs.reduce_s),
-               absl::Seconds(kCopiesPerRound * costs.pass_s), false});
+               absl::Seconds(kCopiesPerRound * costs.pass_s), false, kStepsDone});
   cap_ = window_.Cap(bounds_);
   next_s_ = absl::ToDoubleSeconds(window_.Length(bounds_));
   for (int rank = 0; rank < steps_.ranks(); ++rank) Begin(rank, 0);
@@ -73,10 +73,9 @@ void UpdateRounds::StopAll(double from_s) {
 }
 
 bool UpdateRounds::IsStretched(double reduced_s) const {
-  const double usual_s =
-      std::max(kStretched * absl::ToDoubleSeconds(window_.collective()), steps_.typical_s());
+  const double patience_s = absl::ToDoubleSeconds(window_.Patience());
   const auto longer = std::count_if(joined_s_.begin(), joined_s_.end(), [&](double joined_s) {
-    return reduced_s - joined_s > usual_s;
+    return reduced_s - joined_s > patience_s;
   });
   return 2 * longer > steps_.ranks();
 }
@@ -102,7 +101,7 @@ void UpdateRounds::Play() {
   const bool stretched = IsStretched(reduced_s);
   collective_.Add(absl::Seconds(reduced_s - header_s));
   window_.Add({absl::Seconds(steps_.typical_s()), collective_.median(),
-               absl::Seconds(kCopiesPerRound * costs_.pass_s), stretched_});
+               absl::Seconds(kCopiesPerRound * costs_.pass_s), stretched_, kStepsDone});
   stretched_ = stretched;  // Told with the next header.
   const double window_s = absl::ToDoubleSeconds(window_.Length(bounds_));
   window_steps_ = window_s / steps_.typical_s();

@@ -46,7 +46,7 @@ class UpdateRounds {
   // All ranks take part from then on; when the last does.
   double Join(double at_s);
   void StopAll(double from_s);
-  // Ranks for which the round, over at that time, took longer than usual.
+  // Whether the round, over at that time, took the majority longer than Window::Patience.
   bool IsStretched(double reduced_s) const;
 
   const OwnSteps& steps_;

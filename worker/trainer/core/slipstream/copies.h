@@ -56,6 +56,22 @@ void ApplyUpdates(size_t count, const T* wire, int ranks, T* z) {
   for (size_t i = 0; i < count; ++i) z[i] += wire[i] / static_cast<T>(ranks);
 }
 
+// The mean of `ranks` gradients from their sum, and its square like that of an update.
+template <typename T>
+double TakeMean(size_t count, int ranks, T* wire) {
+  double squared = 0;
+  for (size_t i = 0; i < count; ++i) {
+    wire[i] /= static_cast<T>(ranks);
+    squared += static_cast<double>(wire[i]) * static_cast<double>(wire[i]);
+  }
+  return squared;
+}
+
+template <typename T>
+void Scale(size_t count, T factor, T* wire) {
+  for (size_t i = 0; i < count; ++i) wire[i] *= factor;
+}
+
 }  // namespace paceline
 
 #endif  // WORKER_TRAINER_CORE_SLIPSTREAM_COPIES_H_

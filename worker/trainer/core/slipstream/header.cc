@@ -140,7 +140,8 @@ RoundSums ReadHeaderSums(absl::Span<const double> sums, int ranks) {
   result.plan_ahead = reader.Vote(kPlan);
   result.save_ahead = reader.Vote(kSave);
   result.leave_ahead = reader.Vote(kLeave);
-  if (reader.Count(kSpeeds) > 0) {
+  result.started = reader.Count(kSpeeds);
+  if (result.started > 0) {
     result.step = absl::Seconds(reader.Get(kSpeeds) / reader.Get(kSpeed));
   }
   result.collective = reader.Mean(kCollective);

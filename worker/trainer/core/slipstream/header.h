@@ -39,10 +39,10 @@ struct RoundHeader {
   int64_t save_ahead = 0;
   int64_t leave_ahead = 0;
   // Its own, medians; 0: not known.
-  absl::Duration step;
+  absl::Duration step;  // Known when its first ones are over (startup_steps.h).
   absl::Duration collective;
   absl::Duration copies;
-  bool stretched = false;      // The round before took over three times the usual, and a step.
+  bool stretched = false;      // The round before took longer than Window::Patience.
   double squared_update = 0;   // |u|^2 of the update or gradient that it sends.
   std::optional<double> loss;  // Mean of its steps that it has not told of yet. Finite.
   uint64_t hash = 0;           // Of the canonical model; all ranks tell one, or none.
@@ -64,7 +64,8 @@ struct RoundSums {
   int64_t plan_ahead = 0;
   int64_t save_ahead = 0;
   int64_t leave_ahead = 0;
-  absl::Duration step;        // By the mean speed of those that know it.
+  int started = 0;            // Ranks that know the time of a step.
+  absl::Duration step;        // By their mean speed.
   absl::Duration collective;  // Means, also of those that do not know it.
   absl::Duration copies;
   bool stretched = false;  // For the majority.

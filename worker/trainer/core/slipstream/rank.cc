@@ -1,6 +1,7 @@
 #include "worker/trainer/core/slipstream/rank.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace paceline {
 
@@ -21,6 +22,7 @@ SlipstreamRank::SlipstreamRank(const Options& options, const RoundState& state, 
   // ref is not z yet, nor x.
   needs_reset_ = true;
   x_version_ = -1;
+  if (state_.has_ended()) phase_ = Phase::kEnded;
 }
 
 void SlipstreamRank::Prepare(const SlipstreamPlan& plan) {
@@ -34,7 +36,7 @@ void SlipstreamRank::ReadyToLeave(int64_t generation) {
 }
 
 void SlipstreamRank::SetFault(const std::string& reason) {
-  fault_ = true;
+  if (std::exchange(fault_, true)) return;
   fault_reason_ = reason;
 }
 
@@ -66,7 +68,7 @@ void SlipstreamRank::Rejoin(int rank, const RoundState& theirs, absl::Time now) 
     ReviewGradient();
   }
   options_.rank = rank;
-  phase_ = Phase::kIdle;
+  phase_ = state_.has_ended() ? Phase::kEnded : Phase::kIdle;
   version_since_ = now;
   sums_ = RoundSums();
   next_at_ = now + state_.window.Length(state_.plan.window);
@@ -74,7 +76,7 @@ void SlipstreamRank::Rejoin(int rank, const RoundState& theirs, absl::Time now) 
   updates_at_finish_ = updates_;
   quorum_ = Quorum(state_.ranks());
   payload_ = CommOrder::Payload();
-  included_ = filled_ = told_ready_ = stretched_ = excluded_ = false;
+  included_ = filled_ = told_ready_ = told_excluded_ = stretched_ = false;
   squared_update_ = 0;
   hash_.reset();
   next_generation_ = state_.generation;

@@ -41,6 +41,7 @@
 #include "worker/trainer/core/slipstream/quorum.h"
 #include "worker/trainer/core/slipstream/round_state.h"
 #include "worker/trainer/core/slipstream/running_median.h"
+#include "worker/trainer/core/startup_steps.h"
 
 namespace paceline {
 
@@ -62,6 +63,8 @@ struct ComputeOrder {
   Kind kind = Kind::kWait;
   Copy copy = Copy::kPublish;
   Wait wait = Wait::kRound;
+  // kReset: the optimizer forgets its state, which the bad update may have come from.
+  bool resets_optimizer = false;
 };
 
 struct CommOrder {
@@ -92,6 +95,8 @@ class SlipstreamRank {
   struct Options {
     int rank = 0;
     bool stops_at_bad_update = true;  // Else it is left out, and the rank takes z.
+    // So many first steps of this rank are not typical.
+    int64_t startup_steps = kStartupSteps;
   };
 
   // x = z in all parts; the state is the same on all ranks.
@@ -118,7 +123,8 @@ class SlipstreamRank {
   void Prepare(const SlipstreamPlan& plan);
   void OrderSave(int64_t number);
   void ReadyToLeave(int64_t generation);
-  // This rank cannot go on: all end with the next round's header.
+  // This rank cannot go on: it makes no further step, sends nothing, and all end with the next
+  // header, also that of a later generation. The first reason counts.
   void SetFault(const std::string& reason);
 
   // The step that the compute thread was ordered to make is not made.
@@ -204,7 +210,7 @@ class SlipstreamRank {
   void TakeSent();
   void SetGradientUsed();
   void ReviewGradient();
-  void AddLoss(double loss);
+  void AddStep(absl::Duration took, double loss);
 
   Options options_;
   RoundState state_;
@@ -227,9 +233,11 @@ class SlipstreamRank {
   int64_t gradient_version_ = 0;  // and that the latest gradient is of.
   absl::Time version_since_;      // The end of the latest round, or stop.
   bool needs_reset_ = false;
+  bool resets_optimizer_ = false;  // With the reset.
 
   // Compute thread.
   bool computing_ = false;
+  int64_t steps_ = 0;      // Made in all.
   absl::Time step_began_;  // Of a gradient.
   bool copying_ = false;
   ComputeOrder::Copy copy_ = ComputeOrder::Copy::kPublish;
@@ -267,7 +275,8 @@ class SlipstreamRank {
   double squared_update_ = 0;
 
   // What this rank tells.
-  bool excluded_ = false;
+  bool excluded_ = false;       // A bad update or gradient, not told of in a round yet;
+  bool told_excluded_ = false;  // in the latest header it was.
   bool fault_ = false;
   std::string fault_reason_;
   bool told_ready_ = false;

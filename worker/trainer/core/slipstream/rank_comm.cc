@@ -6,13 +6,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "worker/trainer/core/slipstream/rank.h"
+#include "worker/trainer/core/slipstream/rhythm.h"
 
 namespace paceline {
 namespace {
 
 constexpr int64_t kRoundsPerHash = 32;
-constexpr double kStretched = 3;
-constexpr double kStepsToFirstPoll = 0.5;
 
 }  // namespace
 
@@ -29,11 +28,12 @@ CommOrder SlipstreamRank::Begin(Phase phase, Kind kind) {
 
 // Nothing: the round, or the next poll, is due.
 std::optional<absl::Time> SlipstreamRank::WaitsUntil(absl::Time now) const {
+  if (fault_) return copying_ ? std::make_optional(absl::InfiniteFuture()) : std::nullopt;
   const bool comes_at_its_time = !local() || !state_.settles;
   if (comes_at_its_time && now < next_at_) return next_at_;
   if (!local()) {
     // Those that are not ready have nothing to say where all are awaited.
-    const bool waits = state_.plan.mode == SlipstreamMode::kSync && !offered_ && !fault_;
+    const bool waits = state_.plan.mode == SlipstreamMode::kSync && !offered_;
     return waits ? std::make_optional(absl::InfiniteFuture()) : std::nullopt;
   }
   const bool all_stop = state_.settles || state_.plan.mode == SlipstreamMode::kPause;
@@ -84,7 +84,7 @@ CommOrder SlipstreamRank::NextComm(absl::Time now) {
 
 CommOrder SlipstreamRank::BeginRound(absl::Time now) {
   round_began_ = now;
-  if (!local() || published_ == finished_ || needs_reset_) {
+  if (!local() || published_ == finished_ || needs_reset_ || fault_) {
     return Begin(Phase::kExchanging, Kind::kExchange);
   }
   std::swap(buffers_.pub, buffers_.sent);
@@ -116,7 +116,7 @@ void SlipstreamRank::OnFilled(double squared) {
   if (options_.stops_at_bad_update) {
     SetFault("its update is not finite");
   } else {
-    excluded_ = needs_reset_ = true;
+    excluded_ = needs_reset_ = resets_optimizer_ = true;
   }
 }
 
@@ -131,6 +131,7 @@ std::vector<double> SlipstreamRank::Numbers(absl::Time now) {
     return RollCallNumbers(hash_.value_or(0), options_.rank, state_.ranks());
   }
   told_ready_ = offered_;
+  told_excluded_ = excluded_;
   told_plan_ = newest_plan_;
   told_losses_.sum += losses_.sum;
   told_losses_.count += losses_.count;
@@ -206,13 +207,13 @@ void SlipstreamRank::Decide(absl::Time now) {
   outcome_ = FinishRound(sums_, told_plan_, &next_state_);
   payload_ = CommOrder::Payload();
   if (sums_.steps > 0) payload_.model = local() ? state_.ranks() : sums_.active;
-  if (outcome_.averages_state) {
-    payload_.state = sums_.active > 0 ? sums_.active : state_.ranks();
-    payload_.has_state = sums_.active == 0 || in_flight_ > 0;
+  if (outcome_.averages_state) {  // That of a bad update would make all others bad.
+    payload_.state = sums_.active > 0 ? sums_.active : state_.ranks() - sums_.excluded;
+    payload_.has_state = sums_.active > 0 ? in_flight_ > 0 : !told_excluded_;
   }
   stretched_ = IsStretched(now);  // So far.
   included_ = !local() && told_ready_;
-  excluded_ = false;
+  if (told_excluded_) excluded_ = false;
   told_losses_ = Losses();
   // The same moment on all ranks, whatever their clocks say.
   next_at_ = now + next_state_.window.Length(next_state_.plan.window);
@@ -229,11 +230,10 @@ void SlipstreamRank::OnReduced(absl::Time now) {
   stretched_ = IsStretched(now);
 }
 
-// Less than a step is no stall. Settling, and coming back from a stop, ranks wait for each other.
+// Settling, and coming back from a stop, ranks wait for each other.
 bool SlipstreamRank::IsStretched(absl::Time now) const {
   if (!local() || state_.settles || after_stop_) return false;
-  const Window& window = state_.window;
-  return now - round_began_ > std::max(kStretched * window.collective(), window.step());
+  return now - round_began_ > state_.window.Patience();
 }
 
 // The update that was in flight is part of z.
@@ -261,6 +261,7 @@ RoundOutcome SlipstreamRank::OnApplied(absl::Time now) {
   TakeSent();
   if (included_) SetGradientUsed();
   if (payload_.model > 0) ++version_;
+  if (payload_.state > 0) resets_optimizer_ = false;  // It has that of the others.
   version_since_ = now;
   state_ = next_state_;
   if (!was_local && local()) {
@@ -287,7 +288,7 @@ absl::Time SlipstreamRank::NextRoundAt(absl::Time now) const {
     case SlipstreamMode::kSync:
       return now;
     case SlipstreamMode::kDrop:
-      return now + kStepsToFirstPoll * state_.window.step();  // No majority is ready earlier.
+      return now + kStepsToFirstPoll * state_.window.step();
     case SlipstreamMode::kFree:
     case SlipstreamMode::kPause:
       break;

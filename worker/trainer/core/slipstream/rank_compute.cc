@@ -2,19 +2,15 @@
 #include <cmath>
 
 #include "worker/trainer/core/slipstream/rank.h"
+#include "worker/trainer/core/slipstream/rhythm.h"
 
 namespace paceline {
-
-namespace {
-
-// A round that takes longer is not waited for.
-constexpr double kStepsToARound = 2;
-
-}  // namespace
 
 using Kind = ComputeOrder::Kind;
 
 ComputeOrder SlipstreamRank::NextCompute(absl::Time now) {
+  // At a stop the others need it, too.
+  if (fault_ && !stands()) return {Kind::kWait, {}, ComputeOrder::Wait::kRound};
   return local() ? NextLocal(now) : NextGradient(now);
 }
 
@@ -47,7 +43,9 @@ bool SlipstreamRank::PublishIsDue(absl::Time now) const {
 ComputeOrder SlipstreamRank::NextLocal(absl::Time now) {
   if (needs_reset_) {
     if (uses_buffers()) return {Kind::kWait, {}, ComputeOrder::Wait::kPass};
-    return Copy(ComputeOrder::Copy::kReset);
+    ComputeOrder order = Copy(ComputeOrder::Copy::kReset);
+    order.resets_optimizer = resets_optimizer_;
+    return order;
   }
   if (version_ > ref_version_ && !uses_buffers()) {
     return Copy(has_sent_ ? ComputeOrder::Copy::kRebaseInFlight : ComputeOrder::Copy::kRebase);
@@ -108,7 +106,7 @@ void SlipstreamRank::OnCopied(absl::Duration took) {
       lost_updates_ += updates_ - finished_;
       published_ = finished_ = updates_;
       ref_version_ = version_;
-      needs_reset_ = false;
+      needs_reset_ = resets_optimizer_ = false;
       break;
     case ComputeOrder::Copy::kLoad:
       x_version_ = version_;
@@ -116,7 +114,8 @@ void SlipstreamRank::OnCopied(absl::Duration took) {
   }
 }
 
-void SlipstreamRank::AddLoss(double loss) {
+void SlipstreamRank::AddStep(absl::Duration took, double loss) {
+  if (++steps_ > options_.startup_steps) step_.Add(took);
   if (!std::isfinite(loss)) return;
   losses_.sum += loss;
   ++losses_.count;
@@ -125,14 +124,12 @@ void SlipstreamRank::AddLoss(double loss) {
 void SlipstreamRank::OnStepped(absl::Duration took, double loss) {
   computing_ = false;
   ++updates_;
-  step_.Add(took);
-  AddLoss(loss);
+  AddStep(took, loss);
 }
 
 void SlipstreamRank::OnGradient(double squared, absl::Duration took, double loss) {
   computing_ = false;
-  step_.Add(took);
-  AddLoss(loss);
+  AddStep(took, loss);
   if (local()) {  // Since it was begun.
     late_.SetDropped();
   } else if (!std::isfinite(squared)) {

@@ -37,6 +37,50 @@ TEST_F(RankFailureTest, ABadUpdateStopsAllAndNamesTheRank) {
   EXPECT_EQ(NextComm().kind, Comm::kEnd);
 }
 
+// Whoever told of it and ended before others knew would be taken for a lost one.
+TEST_F(RankFailureTest, ARankThatCannotGoOnWaitsUntilAllKnow) {
+  for (const Mode mode : {Mode::kSync, Mode::kDrop, Mode::kFree, Mode::kPause}) {
+    Start(mode);
+    Step();
+    rank_->SetFault("the loss is not finite");
+    rank_->SetFault("something that follows from it");
+    for (int i = 0; i < 3; ++i) {
+      const ComputeOrder order = NextCompute();
+      EXPECT_EQ(order.kind, Compute::kWait);
+      EXPECT_EQ(order.wait, ComputeOrder::Wait::kRound);
+    }
+    EXPECT_THAT(Round(), ElementsAre(Comm::kExchange)) << "at once, and nothing is sent";
+    EXPECT_THAT(rank_->fault(), HasSubstr("rank 0: the loss is not finite"));
+    while (NextCompute().kind == Compute::kCopy) rank_->OnCopied(absl::ZeroDuration());
+    EXPECT_EQ(NextCompute().kind, Compute::kEnd);
+  }
+}
+
+TEST_F(RankFailureTest, ARankThatCannotGoOnComesToTheStopThatAllAreAt) {
+  Start(Mode::kSync);
+  rank_->OrderSave(1);
+  Step();
+  RoundHeader other = Ready();
+  other.save_ahead = 1;
+  Round(other);
+  rank_->SetFault("the loss is not finite");
+  EXPECT_EQ(CopyNext(), Copy::kLoad);
+  EXPECT_EQ(NextCompute().kind, Compute::kStop);
+  rank_->OnStopped(now_);
+  EXPECT_EQ(NextCompute().kind, Compute::kWait);
+  Round(Ready());
+  EXPECT_THAT(rank_->fault_ranks(), ElementsAre(0));
+}
+
+TEST_F(RankFailureTest, AFaultThatABreakKeptBackIsToldInTheNextGeneration) {
+  Start(Mode::kFree);
+  Step();
+  rank_->SetFault("the loss is not finite");
+  rank_->Rejoin(1, ForGeneration(rank_->state(), 2, 2), now_);
+  EXPECT_EQ(NextCompute().kind, Compute::kWait);
+  EXPECT_EQ(NextComm().kind, Comm::kExchange);
+}
+
 TEST_F(RankFailureTest, ABadUpdateIsLeftOutAndTheRankTakesTheCanonicalModel) {
   Start(Mode::kFree, /*stops_at_bad_update=*/false);
   Step();
@@ -52,6 +96,64 @@ TEST_F(RankFailureTest, ABadUpdateIsLeftOutAndTheRankTakesTheCanonicalModel) {
   Round(Steps(1));
   EXPECT_EQ(rank_->sums().excluded, 0);
   EXPECT_EQ(rank_->sent_updates(), 1);
+}
+
+TEST_F(RankFailureTest, WithABadUpdateGoesTheStateOfTheOptimizer) {
+  Start(Mode::kFree, /*stops_at_bad_update=*/false);
+  EXPECT_FALSE(NextCompute().resets_optimizer) << "at the beginning it may be of a checkpoint";
+  rank_->OnCopied(absl::ZeroDuration());
+  Step();
+  CopyNext();
+  Round(Steps(1), /*squared=*/kBad);
+  const ComputeOrder order = NextCompute();
+  EXPECT_EQ(order.copy, Copy::kReset);
+  EXPECT_TRUE(order.resets_optimizer);
+}
+
+TEST_F(RankFailureTest, TheMeanOfTheOptimizersStateIsOfSoundRanks) {
+  for (const int64_t steps : {1, 0}) {
+    Start(Mode::kFree, /*stops_at_bad_update=*/false);
+    SlipstreamPlan plan;
+    plan.epoch = 2;
+    plan.mode = Mode::kDrop;
+    rank_->Prepare(plan);
+    Step();
+    CopyNext();
+    ASSERT_EQ(NextCompute().kind, Compute::kUpdate);
+    RoundHeader other = Steps(1);
+    other.plan_ahead = 1;
+    Round(other);
+    ASSERT_TRUE(rank_->state().settles);
+    rank_->OnStepped(kTestStep, 1);
+    CopyNext();
+    Round(Steps(steps), /*squared=*/kBad);
+    ASSERT_TRUE(outcome_->averages_state);
+    EXPECT_EQ(payload_.state, 1);
+    EXPECT_FALSE(payload_.has_state);
+    EXPECT_FALSE(NextCompute().resets_optimizer) << "it has that of the other";
+  }
+}
+
+// Its gradient is ready when the header has been told and not come back.
+TEST_F(RankFailureTest, ABadGradientIsToldInTheNextHeaderIfNotInThisOne) {
+  ranks_ = 3;
+  Start(Mode::kDrop, /*stops_at_bad_update=*/false);
+  CopyNext();
+  ASSERT_EQ(NextCompute().kind, Compute::kGradient);
+  ASSERT_EQ(NextComm().kind, Comm::kExchange);
+  std::vector<double> sums = rank_->Numbers(now_);
+  for (int other : {1, 2}) {
+    const std::vector<double> numbers = HeaderNumbers(Ready(), other);
+    for (size_t i = 0; i < sums.size(); ++i) sums[i] += numbers[i];
+  }
+  rank_->OnGradient(kBad, kTestStep, 1);
+  rank_->OnExchanged(sums, now_);
+  Round();
+  EXPECT_EQ(rank_->sums().excluded, 0);
+  Round(Ready());
+  EXPECT_EQ(rank_->sums().excluded_rank, 0);
+  Round(Ready());
+  EXPECT_EQ(rank_->sums().excluded, 0);
 }
 
 TEST_F(RankFailureTest, AFaultOfAnotherRankEndsThisOne) {

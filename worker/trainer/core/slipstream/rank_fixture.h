@@ -28,7 +28,8 @@ class RankTest : public testing::Test {
   }
 
   void Start(SlipstreamMode mode, bool stops_at_bad_update = true) {
-    rank_.emplace(SlipstreamRank::Options{0, stops_at_bad_update}, State(mode), now_);
+    rank_.emplace(SlipstreamRank::Options{0, stops_at_bad_update, startup_steps_}, State(mode),
+                  now_);
   }
 
   ComputeOrder NextCompute() { return rank_->NextCompute(now_); }
@@ -102,6 +103,7 @@ class RankTest : public testing::Test {
   }
 
   int ranks_ = 2;
+  int64_t startup_steps_ = 0;
   double loss_ = 1;  // Of steps.
   absl::Time now_ = absl::FromUnixSeconds(1000);
   std::optional<SlipstreamRank> rank_;

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -142,6 +143,25 @@ TEST(RankRandomTest, AWindowGrowsWhereEveryStallFreezesTheCommunication) {
   ExpectComplete(job, options.target_steps);
 }
 
+// Now and then a thread waits for a core for three steps, which is a multiple of what a collective
+// takes, but not so long that others wait for the round.
+TEST(RankRandomTest, OrdinaryNoiseDoesNotMakeAWindowGrow) {
+  SimulatedRanks::Options options;
+  options.step = absl::Milliseconds(10);
+  options.longest_pass = absl::Microseconds(100);
+  options.freeze_probability = 0.02;
+  options.freeze = absl::Milliseconds(30);
+  options.first_step = 10'000;
+  options.target_steps = 12'000;
+  SimulatedRanks job(options);
+  int64_t longest = 0;
+  job.OnRound([&](int64_t) { longest = std::max(longest, job.latest().window.frozen_steps()); });
+  job.Run();
+  EXPECT_EQ(job.error(), "");
+  EXPECT_TRUE(job.ended());
+  EXPECT_EQ(longest, 0);
+}
+
 // A clock that is 2 % fast does not make its rank wait for the others, nor them for it.
 TEST(RankRandomTest, ClocksOfDifferentSpeedDoNotDriftIntoWaiting) {
   SimulatedRanks::Options options;
@@ -188,6 +208,35 @@ TEST(RankRandomTest, RanksAreKilledAtAnyMomentAndTheOthersGoOnFromTheSameModel) 
     if (job.latest().generation > 1 && job.ended()) ++recovered;
   }
   EXPECT_GT(recovered, static_cast<int>(Seeds(150)));
+}
+
+// The others wait for it: they evaluate and save together.
+TEST(RankRandomTest, AfterTheLastRoundARankIsKilledAndNoneIsMadeAgain) {
+  for (uint64_t seed = 1; seed <= Seeds(80); ++seed) {
+    SimulatedRanks::Options options;
+    options.seed = seed;
+    options.mode = kModes[seed % 4];
+    options.ranks = 3 + static_cast<int>(seed % 5);
+    options.target_steps = 20;
+    SimulatedRanks undisturbed(options);
+    undisturbed.Run();
+    ASSERT_EQ(undisturbed.error(), "");
+    // Before some know that it is the last, and after.
+    for (const double ms : {-5.0, -1.0, 0.0, 1.0, 100.0}) {
+      SimulatedRanks job(options);
+      job.After(undisturbed.trained() + absl::Milliseconds(ms), [&job, seed] {
+        job.Kill(static_cast<int>(seed / 4 % 3), /*replaced=*/seed % 2 == 0);
+      });
+      job.Run();
+      ASSERT_EQ(job.error(), "");
+      EXPECT_TRUE(job.ended());
+      EXPECT_EQ(job.latest().generation, 2);
+      if (ms < 0) continue;
+      EXPECT_EQ(job.latest().round, undisturbed.latest().round);
+      EXPECT_EQ(job.latest().total.steps(), undisturbed.latest().total.steps());
+    }
+    if (HasFailure()) return;
+  }
 }
 
 // One step a round, momentum averaged with the model: the same as synchronous SGD with momentum.
@@ -323,6 +372,30 @@ TEST(RankRandomTest, ABadUpdateIsLeftOutOrStopsAll) {
       }
       if (!stops) ExpectComplete(job, options.target_steps);
     }
+  }
+}
+
+// It is averaged over the ranks when the mode changes.
+TEST(RankRandomTest, TheOptimizersStateOfABadUpdateReachesNobody) {
+  for (uint64_t seed = 1; seed <= Seeds(40); ++seed) {
+    SimulatedRanks::Options options;
+    options.seed = seed;
+    options.ranks = 2 + static_cast<int>(seed % 4);
+    options.mode = seed % 2 == 0 ? Mode::kFree : Mode::kPause;
+    options.averages_state = seed % 4 < 2;
+    options.stops_at_bad_update = false;
+    options.stall_probability = 0.2;
+    SimulatedRanks job(options);
+    job.After(absl::Seconds(1), [&] {
+      job.Poison(1);
+      job.Prepare(Plan(2, Mode::kDrop), absl::Milliseconds(100));
+    });
+    job.Run();
+    ExpectComplete(job, options.target_steps);
+    for (int rank = 0; rank < job.ranks(); ++rank) {
+      for (const double value : job.rank(rank).slots) EXPECT_TRUE(std::isfinite(value));
+    }
+    if (HasFailure()) return;
   }
 }
 

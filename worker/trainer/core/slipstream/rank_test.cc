@@ -94,7 +94,7 @@ TEST_F(RankTest, ABoundaryThatNoRoundNeedsIsNotPublished) {
   Start(Mode::kFree);
   Step();
   Step();
-  RoundHeader slow = Steps(1);
+  RoundHeader slow = Steps(1000);      // Half the training is done.
   slow.collective = absl::Seconds(2);  // A window of many steps.
   Round(slow);
   ASSERT_EQ(CopyNext(), Copy::kRebase);
@@ -125,6 +125,42 @@ TEST_F(RankTest, TheNextRoundIsAWindowAfterTheHeader) {
   const CommOrder order = NextComm();
   EXPECT_EQ(order.kind, Comm::kWait);
   EXPECT_NEAR(absl::ToDoubleMilliseconds(order.until - now_), 100, 1e-3);
+}
+
+TEST_F(RankTest, ItsFirstStepsSayNothingOfTheLength) {
+  startup_steps_ = 2;
+  Start(Mode::kFree);
+  Step();
+  Step();
+  CopyNext();
+  Round();
+  EXPECT_EQ(rank_->sums().started, 0);
+  EXPECT_EQ(rank_->state().window.step(), absl::ZeroDuration());
+  Step();
+  Round();
+  EXPECT_EQ(rank_->sums().started, 1);
+  EXPECT_EQ(rank_->state().window.step(), kStep);
+}
+
+TEST_F(RankTest, ARoundIsStretchedIfOthersComeToTheCapMeanwhile) {
+  for (const int steps : {5, 7}) {  // Three windows of two are allowed.
+    Start(Mode::kFree);
+    Step();
+    CopyNext();
+    Round(Steps(1));
+    Step();
+    CopyNext();
+    while (NextComm().kind == Comm::kWait) now_ += absl::Milliseconds(1);
+    rank_->OnFilled(1);
+    ASSERT_EQ(NextComm().kind, Comm::kExchange);
+    now_ += steps * kStep;
+    Exchange(Steps(1));
+    Round();
+    RoundHeader stretched = Steps(1);
+    stretched.stretched = true;
+    Round(stretched);
+    EXPECT_EQ(rank_->sums().stretched, steps == 7) << "both of two ranks say so";
+  }
 }
 
 TEST_F(RankTest, PauseStopsForARoundAfterItsWindowAndAStep) {

@@ -28,7 +28,9 @@ RoundOutcome FinishRound(const RoundSums& sums, const SlipstreamPlan& told, Roun
   ++state->round;
   state->round_generation = state->generation;
   state->total.Add(sums.steps);
-  state->window.Add({sums.step, sums.collective, sums.copies, sums.stretched});
+  state->window.Add(
+      {sums.step, sums.collective, sums.copies, sums.stretched, state->total.steps()});
+  if (sums.started == state->ranks()) state->started = true;
   if (sums.plan_ahead > 0) state->next_plan = told;
   if (sums.leave_ahead > 0) state->leaves = true;
   if (sums.save_ahead > 0) state->due.save_order = state->save_order += sums.save_ahead;
@@ -60,11 +62,12 @@ Missed MissedRounds(const RoundState& own, const RoundState& theirs) {
 }
 
 RoundState ForGeneration(RoundState state, int64_t generation, int ranks) {
+  const bool ended = state.has_ended();
   state.total = state.total.WithRanks(ranks);
   state.generation = generation;
   state.leaves = state.stands = false;
   state.window = Window();
-  state.settles = HasToSettle(state);
+  state.settles = !ended && HasToSettle(state);
   return state;
 }
 

@@ -56,12 +56,15 @@ struct RoundState {
   int64_t save_order = 0;                   // Number of the newest agreed on.
   bool leaves = false;                      // For the next generation; agreed on.
   bool settles = false;                     // The present round is a settling one.
+  bool started = false;                     // All ranks' first steps are over.
   StopReasons due;                          // At the next stop, or, if `stands`, at this one.
   bool stands = false;                      // The latest round was a stop.
   Window window;
 
   int ranks() const { return total.ranks(); }
   bool is_done() const { return total.steps() >= target_steps; }
+  // Done, and nothing is unsent: no further round is made, by whichever members.
+  bool has_ended() const { return is_done() && !settles; }
 };
 
 // What a round came to, besides the sums.

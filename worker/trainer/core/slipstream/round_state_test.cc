@@ -179,6 +179,35 @@ TEST(RoundStateTest, AnotherGenerationMakesTheStopAgain) {
   EXPECT_TRUE(next.due.evaluates);
 }
 
+TEST(RoundStateTest, ItHasStartedWhenTheFirstStepsOfAllRanksAreOver) {
+  RoundState state = Four(Mode::kFree);
+  RoundSums sums = Steps(40);
+  sums.started = 3;
+  FinishRound(sums, state.plan, &state);
+  EXPECT_FALSE(state.started);
+  sums.started = 4;
+  FinishRound(sums, state.plan, &state);
+  EXPECT_TRUE(state.started);
+  FinishRound(RoundSums(), state.plan, &state);
+  EXPECT_TRUE(ForGeneration(state, 2, 5).started);
+}
+
+TEST(RoundStateTest, WhatHasEndedStaysSoInAnotherGeneration) {
+  for (const Mode mode : {Mode::kSync, Mode::kDrop, Mode::kFree, Mode::kPause}) {
+    RoundState state = Four(mode);
+    state.target_steps = 1;
+    EXPECT_FALSE(state.has_ended());
+    FinishRound(Steps(4), state.plan, &state);
+    if (mode == Mode::kFree) {
+      EXPECT_FALSE(state.has_ended()) << "the ranks have to settle";
+      EXPECT_TRUE(ForGeneration(state, 2, 3).settles);
+      FinishRound(Steps(0), state.plan, &state);
+    }
+    EXPECT_TRUE(state.has_ended());
+    EXPECT_TRUE(ForGeneration(state, 2, 3).has_ended());
+  }
+}
+
 TEST(RoundStateTest, AnotherGenerationKeepsTheProgressAndForgetsToLeave) {
   RoundState state = Four(Mode::kFree);
   state.total = RankSteps(4, 10, 2);

@@ -10,6 +10,7 @@ constexpr double kSteps = 2;
 constexpr double kCollectiveShare = 0.35;
 constexpr double kCopiesShare = 0.03;
 constexpr double kWindowsPerCap = 4;
+constexpr double kShareOfTraining = 1.0 / 16;
 constexpr int64_t kFrozenSteps = 32;
 constexpr int64_t kMostFrozenSteps = 64;
 constexpr absl::Duration kUnknown = absl::Milliseconds(100);
@@ -20,6 +21,7 @@ void Window::Add(const Round& round) {
   if (round.step > absl::ZeroDuration()) latest_.step = round.step;
   if (round.collective > absl::ZeroDuration()) latest_.collective = round.collective;
   if (round.copies > absl::ZeroDuration()) latest_.copies = round.copies;
+  done_ = round.done;
   ++rounds_;
   if (round.stretched) ++stretched_;
   const bool freezes = stretched_ > kStretchedAllowed;
@@ -32,15 +34,23 @@ void Window::Add(const Round& round) {
   rounds_ = stretched_ = 0;
 }
 
+double Window::CheapSteps() const {
+  if (latest_.step == absl::ZeroDuration()) return kSteps;
+  return std::max({kSteps, absl::FDivDuration(latest_.collective, latest_.step) / kCollectiveShare,
+                   absl::FDivDuration(latest_.copies, latest_.step) / kCopiesShare});
+}
+
 double Window::Steps(const WindowBounds& bounds) const {
-  double steps = std::max(kSteps, static_cast<double>(frozen_steps_));
-  if (latest_.step > absl::ZeroDuration()) {
-    steps =
-        std::max(steps, absl::FDivDuration(latest_.collective, latest_.step) / kCollectiveShare);
-    steps = std::max(steps, absl::FDivDuration(latest_.copies, latest_.step) / kCopiesShare);
-  }
+  const double longest = std::max(kSteps, kShareOfTraining * static_cast<double>(done_));
+  const double steps =
+      std::min(longest, std::max(CheapSteps(), static_cast<double>(frozen_steps_)));
   return std::clamp(steps, static_cast<double>(bounds.min_steps),
                     static_cast<double>(bounds.max_steps));
+}
+
+absl::Duration Window::Patience() const {
+  if (latest_.step == absl::ZeroDuration()) return absl::InfiniteDuration();
+  return (kWindowsPerCap - 1) * CheapSteps() * latest_.step;
 }
 
 absl::Duration Window::Length(const WindowBounds& bounds) const {

@@ -7,8 +7,10 @@ namespace {
 
 constexpr absl::Duration kStep = absl::Milliseconds(50);
 
+constexpr int64_t kLate = 100'000;  // Steps that are done.
+
 Window::Round Usual(absl::Duration collective = absl::Milliseconds(1)) {
-  return {kStep, collective, absl::ZeroDuration(), false};
+  return {kStep, collective, absl::ZeroDuration(), false, kLate};
 }
 
 Window::Round Stretched() {
@@ -63,8 +65,49 @@ TEST(WindowTest, HasALengthBeforeAnythingIsKnown) {
 TEST(WindowTest, ARoundThatTellsNothingChangesNothing) {
   Window window;
   window.Add(Usual(/*collective=*/absl::Milliseconds(70)));
-  window.Add({});
+  Window::Round silent;
+  silent.done = kLate;
+  window.Add(silent);
   EXPECT_NEAR(StepsOf(window), 4, 1e-6);
+}
+
+TEST(WindowTest, IsShortWhileTheTrainingIsYoung) {
+  Window window;
+  Window::Round round = Usual(/*collective=*/absl::Seconds(10));
+  for (const int64_t done : {0, 20, 32}) {
+    round.done = done;
+    window.Add(round);
+    EXPECT_DOUBLE_EQ(StepsOf(window), 2) << done;
+    EXPECT_EQ(window.Cap({}), 8);
+    EXPECT_DOUBLE_EQ(StepsOf(window, {5, 16}), 5) << "but not shorter than the job wants it";
+  }
+  round.done = 160;
+  window.Add(round);
+  EXPECT_DOUBLE_EQ(StepsOf(window), 10);
+  EXPECT_EQ(window.Cap({}), 40);
+  round.done = kLate;
+  window.Add(round);
+  EXPECT_DOUBLE_EQ(StepsOf(window), 64);
+}
+
+TEST(WindowTest, FreezesDoNotMakeItLongWhileTheTrainingIsYoung) {
+  Window window;
+  Window::Round round = Stretched();
+  round.done = 160;
+  for (int i = 0; i < 3 * Window::kRoundsPerLook; ++i) window.Add(round);
+  EXPECT_EQ(window.frozen_steps(), 64);
+  EXPECT_DOUBLE_EQ(StepsOf(window), 10);
+}
+
+TEST(WindowTest, ARoundMayTakeAsLongAsNobodyWaitsForIt) {
+  Window window;
+  EXPECT_EQ(window.Patience(), absl::InfiniteDuration());
+  window.Add(Usual());
+  EXPECT_EQ(window.Patience(), 6 * kStep);
+  window.Add(Usual(/*collective=*/absl::Milliseconds(70)));
+  EXPECT_NEAR(absl::FDivDuration(window.Patience(), kStep), 12, 1e-6);
+  for (int i = 0; i < 3 * Window::kRoundsPerLook; ++i) window.Add(Stretched());
+  EXPECT_EQ(window.Patience(), 6 * kStep) << "as if they had not";
 }
 
 TEST(WindowTest, GrowsWhenStallsFreezeTheCommunication) {

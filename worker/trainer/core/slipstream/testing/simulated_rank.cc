@@ -66,7 +66,7 @@ SimulatedRank::Pass SimulatedRank::PassOf(const ComputeOrder& order) const {
       return {kZ | kX | Bit(names.ref) | Bit(names.sent),
               kX | Bit(names.ref) | Bit(names.sent) | Bit(names.pub)};
     case Copy::kReset:
-      return {kZ, kX | Bit(names.ref)};
+      return {kZ, kX | Bit(names.ref) | (order.resets_optimizer ? kSlots : 0)};
     case Copy::kLoad:
       return {kZ, kX};
   }
@@ -84,7 +84,7 @@ SimulatedRank::Pass SimulatedRank::PassOf(const CommOrder& order) const {
       if (order.fill == CommOrder::Fill::kGradient) return {SimulatedRank::kGradient, kWire};
       return {Bit(names.sent) | Bit(names.ref), kWire};
     case CommOrder::Kind::kReduce:
-      return {kWire | slots_too, kWire};
+      return {kWire | (order.payload.has_state ? slots_too : 0), kWire};
     case CommOrder::Kind::kApply: {
       const bool optimizes = !IsLocal(machine.state().plan.mode) && order.payload.model > 0;
       return {kWire | kZ, kZ | slots_too | (optimizes ? kSlots : 0)};

@@ -20,7 +20,7 @@ size_t Shape(const CommOrder& order, const SimulatedVector& input) {
 
 SimulatedRanks::SimulatedRanks(const Options& options) : options_(options), random_(options.seed) {
   RoundState state;
-  state.total = RankSteps(options.ranks);
+  state.total = RankSteps(options.ranks, options.first_step);
   state.target_steps = options.target_steps;
   state.plan.epoch = 1;
   state.plan.mode = options.mode;
@@ -32,7 +32,8 @@ SimulatedRanks::SimulatedRanks(const Options& options) : options_(options), rand
   std::uniform_real_distribution<double> error(-options.clock_error, options.clock_error);
   for (int rank = 0; rank < options.ranks; ++rank) {
     ranks_.push_back(std::make_unique<SimulatedRank>(
-        SlipstreamRank::Options{rank, options.stops_at_bad_update}, state, zeros, zeros, start_));
+        SlipstreamRank::Options{rank, options.stops_at_bad_update, /*startup_steps=*/0}, state,
+        zeros, zeros, start_));
     ranks_.back()->clock_rate = 1 + error(random_);
     ranks_.back()->exact = options.update == nullptr;
     After(absl::ZeroDuration(), [this, me = ranks_.back().get()] { Pump(*me); });
@@ -138,8 +139,9 @@ void SimulatedRanks::PumpCompute(SimulatedRank& rank) {
   rank.compute_pass = rank.PassOf(order);
   CheckPass(rank, *rank.compute_pass, rank.comm_pass);
   const absl::Duration took = Random(options_.longest_pass);
-  Later(took, rank, /*of_comm=*/false, [this, &rank, took, copy = order.copy] {
-    rank.Copy(copy);
+  Later(took, rank, /*of_comm=*/false, [this, &rank, took, order] {
+    rank.Copy(order.copy);
+    if (order.resets_optimizer) rank.slots.assign(kSimulatedSize, 0);
     rank.compute_busy = rank.copies = false;
     rank.compute_pass.reset();
     rank.machine.OnCopied(took);
@@ -205,6 +207,7 @@ void SimulatedRanks::EndStep(SimulatedRank& rank, const ComputeOrder& order, abs
     rank.machine.OnGradient(poisoned ? std::numeric_limits<double>::quiet_NaN() : 1, took, 1);
   } else if (poisoned) {
     rank.x[0] = std::numeric_limits<double>::quiet_NaN();
+    rank.slots[0] = rank.x[0];
     rank.poisoned = true;
     rank.machine.OnStepped(took, 1);
   } else if (options_.update) {
@@ -347,6 +350,7 @@ void SimulatedRanks::CheckRound(SimulatedRank& rank, const RoundOutcome& outcome
   const auto [found, is_first] = finished_.try_emplace(state.round);
   Finished& all = found->second;
   if (is_first) {
+    if (latest_.has_ended()) Check(rank, "makes a round after the end");
     all.z = rank.z;
     all.slots = rank.slots;
     all.state = latest_ = state;

@@ -32,6 +32,7 @@ class SimulatedRanks {
     uint64_t seed = 1;
     SlipstreamMode mode = SlipstreamMode::kFree;
     WindowBounds window;
+    int64_t first_step = 0;
     int64_t target_steps = 100;
     StopPeriods periods;
     bool averages_state = false;

@@ -36,7 +36,7 @@ void SimulatedRanks::MeetAnew() {
   for (const auto& rank : ranks_) {
     if (rank->dead) continue;
     if (rank->comm_busy || rank->copies) return;
-    if (rank->comm_ended || rank->compute_ended) {  // Nobody is left to meet.
+    if (!rank->machine.fault().empty()) {  // All end for good.
       queue_ = {};
       return;
     }
@@ -68,6 +68,7 @@ void SimulatedRanks::MeetAnew() {
       rank.slots = IsLocal(state.plan.mode) ? rank.slots : slots;
     }
     if (rank.at_stop) rank.at_stop = rank.compute_busy = false;
+    rank.compute_ended = rank.comm_ended = false;  // Who had ended waited for the others.
     ++rank.epoch;
     rank.collectives = 0;
     const int64_t sent = rank.machine.sent_updates();
@@ -80,7 +81,8 @@ void SimulatedRanks::MeetAnew() {
   }
   while (ranks() < members) {
     ranks_.push_back(std::make_unique<SimulatedRank>(
-        SlipstreamRank::Options{ranks(), options_.stops_at_bad_update}, state, z, slots, now_));
+        SlipstreamRank::Options{ranks(), options_.stops_at_bad_update, /*startup_steps=*/0}, state,
+        z, slots, now_));
     ranks_.back()->machine.Prepare(newest_plan_);
   }
   for (const auto& rank : ranks_) Pump(*rank);

@@ -1,0 +1,106 @@
+#include "controller/core/stragglers/slipstream/strategy_advice.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <utility>
+
+#include "controller/core/stragglers/ladder/ladder_histories.h"
+
+namespace paceline {
+namespace {
+
+using ::testing::HasSubstr;
+
+StrategyInputs InputsOf(OwnTimes times) {
+  StrategyInputs inputs;
+  inputs.ladder.homes = Homes(times.ranks, 1, times.ranks);
+  inputs.ladder.times = std::move(times);
+  inputs.ladder.costs.Add(inputs.ladder.times.ranks, 0.005);
+  inputs.ladder.step = 1000;
+  inputs.ladder.steps = 20000;
+  inputs.ladder.warmup_steps = 50;
+  return inputs;
+}
+
+const SlipstreamChoice kFree = {SlipstreamMode::kFree, {}};
+const SlipstreamChoice kDrop = {SlipstreamMode::kDrop, {}};
+
+TEST(StrategyAdviceTest, StallsLeadFromDdpToTheModeOfTheOptimizer) {
+  StrategyInputs inputs = InputsOf(Draw(Stalling(8, 0.02)));
+  const StrategyAdvice sgd = AdviseStrategy(inputs, std::nullopt);
+  EXPECT_EQ(sgd.move, StrategyMove::kChange);
+  EXPECT_EQ(sgd.choice, kFree);
+  EXPECT_FALSE(sgd.current.has_value());
+  EXPECT_EQ(sgd.current_s, sgd.plan.ddp.step_s);
+  EXPECT_GT(sgd.current_s / sgd.step_s, 2);
+  inputs.is_adaptive = true;
+  EXPECT_EQ(AdviseStrategy(inputs, std::nullopt).choice, kDrop);
+}
+
+TEST(StrategyAdviceTest, NothingChangesInTheWarmUp) {
+  StrategyInputs inputs = InputsOf(Draw(Stalling(8, 0.02)));
+  inputs.ladder.step = 49;
+  const StrategyAdvice advice = AdviseStrategy(inputs, std::nullopt);
+  EXPECT_EQ(advice.move, StrategyMove::kWarmUp);
+  EXPECT_FALSE(advice.choice.has_value());
+  EXPECT_THAT(advice.reason, HasSubstr("warm-up until step 50"));
+}
+
+TEST(StrategyAdviceTest, QuietJobsStayAndGoBack) {
+  const StrategyInputs inputs = InputsOf(Draw(Stalling(8, 0)));
+  EXPECT_EQ(AdviseStrategy(inputs, std::nullopt).move, StrategyMove::kKeep);
+  const StrategyAdvice back = AdviseStrategy(inputs, kFree);
+  EXPECT_EQ(back.move, StrategyMove::kSynchronous);
+  EXPECT_FALSE(back.choice.has_value());
+  EXPECT_EQ(back.current, kFree);
+  EXPECT_EQ(back.step_s, back.plan.ddp.step_s);
+}
+
+TEST(StrategyAdviceTest, WhatIsChosenIsKept) {
+  StrategyInputs inputs = InputsOf(Draw(Stalling(8, 0.02)));
+  EXPECT_EQ(AdviseStrategy(inputs, kFree).move, StrategyMove::kKeep);
+  EXPECT_EQ(AdviseStrategy(inputs, kFree).current_s, AdviseStrategy(inputs, kFree).step_s);
+  inputs.is_adaptive = true;
+  EXPECT_EQ(AdviseStrategy(inputs, kDrop).move, StrategyMove::kKeep);
+}
+
+TEST(StrategyAdviceTest, AdamWLeavesAModeThatCostsAccuracyForASlowerOne) {
+  StrategyInputs inputs = InputsOf(Draw(Stalling(8, 0.02)));
+  inputs.is_adaptive = true;
+  const StrategyAdvice advice = AdviseStrategy(inputs, kFree);
+  EXPECT_EQ(advice.move, StrategyMove::kChange);
+  EXPECT_EQ(advice.choice, kDrop);
+  EXPECT_GT(advice.step_s, advice.current_s);
+}
+
+TEST(StrategyAdviceTest, OneTroubleOfTheMeasuredStepsIsNoReason) {
+  DrawnTimes wish = Stalling(8, 0.05);
+  wish.steps = 400;
+  OwnTimes times = Draw(wish);
+  DrawnTimes quiet = Stalling(8, 0);
+  quiet.steps = 400;
+  const OwnTimes later = Draw(quiet);
+  times.seconds.insert(times.seconds.end(), later.seconds.begin(), later.seconds.end());
+  times.steps = 800;
+  const StrategyInputs inputs = InputsOf(std::move(times));
+  const StrategyAdvice advice = AdviseStrategy(inputs, std::nullopt);
+  EXPECT_GT(advice.plan.speedup, 2) << "on average";
+  EXPECT_EQ(advice.move, StrategyMove::kKeep);
+}
+
+TEST(StrategyAdviceTest, TooLittleMeasured) {
+  DrawnTimes wish = Stalling(8, 0.02);
+  wish.steps = 50;
+  const StrategyAdvice advice = AdviseStrategy(InputsOf(Draw(wish)), kFree);
+  EXPECT_EQ(advice.move, StrategyMove::kNotMeasured);
+  EXPECT_EQ(advice.choice, kFree);
+}
+
+TEST(StrategyAdviceTest, StrategiesHaveNames) {
+  EXPECT_EQ(DescribeStrategy(std::nullopt), "ddp");
+  EXPECT_EQ(DescribeStrategy(kDrop), "slipstream drop");
+}
+
+}  // namespace
+}  // namespace paceline

@@ -1,0 +1,177 @@
+// Real trainer processes of a job that changes between ddp and Slipstream while it trains.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <cstdint>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "proto/job_spec.pb.h"
+#include "worker/trainer/testing/fake_daemon.h"
+#include "worker/trainer/testing/recovery_test.h"
+
+namespace paceline {
+namespace {
+
+constexpr char kAuto[] = "strategy { auto {} } ";
+
+v1::Strategy Ddp() {
+  v1::Strategy strategy;
+  strategy.mutable_ddp();
+  return strategy;
+}
+
+v1::Strategy Slipstream(v1::SlipstreamMode mode) {
+  v1::Strategy strategy;
+  strategy.mutable_slipstream()->set_mode(mode);
+  v1::SlipstreamWindow* window = strategy.mutable_slipstream()->mutable_window();
+  window->set_min_steps(1);
+  window->set_max_steps(2);
+  window->set_max_cap(8);
+  return strategy;
+}
+
+class AutoTest : public RecoveryTest {
+ protected:
+  v1::JobSpec AutoSpec(int ranks, const std::string& changes, int spares = 0) const {
+    return RecoveringSpec(
+        ranks, "out",
+        absl::StrCat(kAuto, "log_every: 20 data { eval: '", directory_, "/eval.shard' } ", changes),
+        spares);
+  }
+
+  static void Change(FakeDaemon& daemon, const std::vector<int>& trainers,
+                     const v1::Strategy& strategy, bool planned = true) {
+    FakeDaemon::Members members;
+    members.trainers = trainers;
+    members.planned = planned;
+    members.strategy = strategy;
+    daemon.SetMembers(members);
+  }
+
+  // All go on by the strategy, from where they are.
+  static void ChangeTo(FakeDaemon& daemon, const std::vector<int>& trainers,
+                       const v1::Strategy& strategy) {
+    const int64_t before = daemon.status(trainers[0]).progress().step();
+    Change(daemon, trainers, strategy);
+    WaitUntilMet(daemon);
+    for (const int trainer : trainers) {
+      EXPECT_EQ(daemon.status(trainer).membership().error(), "");
+      EXPECT_GE(daemon.status(trainer).membership().step() + 1, before);
+      EXPECT_EQ(daemon.status(trainer).membership().step(),
+                daemon.status(trainers[0]).membership().step());
+    }
+    ASSERT_TRUE(daemon.Serve([&] {
+      return daemon.status(trainers[0]).progress().step() >=
+             daemon.status(trainers[0]).membership().step() + 20;
+    }));
+    EXPECT_EQ(daemon.status(trainers[0]).figures().has_slipstream(), strategy.has_slipstream());
+  }
+
+  std::string Exported(size_t rank) const {
+    std::ostringstream bytes;
+    std::ifstream file(absl::StrCat(directory_, "/out/final.rank", rank, ".safetensors"),
+                       std::ios::binary);
+    EXPECT_TRUE(file.good()) << rank;
+    bytes << file.rdbuf();
+    return bytes.str();
+  }
+
+  // These trainers, by rank, end well, with one model that has learnt.
+  void ExpectGoodEnd(FakeDaemon& daemon, const std::vector<int>& trainers) const {
+    WaitForSuccess(daemon, trainers);
+    for (size_t rank = 1; rank < trainers.size(); ++rank) {
+      EXPECT_TRUE(Exported(rank) == Exported(0)) << "rank " << rank;
+    }
+    for (const int trainer : trainers) {
+      EXPECT_GT(daemon.status(trainer).evaluation().accuracy(), 0.9);
+    }
+  }
+};
+
+TEST_F(AutoTest, TheSameProcessesGoOnByEachStrategy) {
+  const std::vector<int> all = {0, 1, 2};
+  const auto daemon = MakeDaemon();
+  daemon->Launch(AutoSpec(3, "steps: 6000 optimizer { sgd { momentum: 0.9 } } "));
+  WaitForSteps(*daemon, 0, 60);
+  EXPECT_FALSE(daemon->status(0).figures().has_slipstream()) << "it begins with ddp";
+  ChangeTo(*daemon, all, Slipstream(v1::SLIPSTREAM_FREE));
+  ChangeTo(*daemon, all, Ddp());
+  ChangeTo(*daemon, all, Slipstream(v1::SLIPSTREAM_DROP));
+  ChangeTo(*daemon, all, Ddp());
+  ChangeTo(*daemon, all, Slipstream(v1::SLIPSTREAM_PAUSE));
+  ExpectGoodEnd(*daemon, all);
+  EXPECT_EQ(daemon->status(0).evaluation().step(), 6000);
+}
+
+// Model, optimizer and data go on exactly: synchronous steps are the same whoever makes them.
+TEST_F(AutoTest, SynchronousStepsAreTheSameWithSlipstream) {
+  const std::string changes = absl::StrCat(
+      kAuto, "steps: 1500 log_every: 1 optimizer { sgd { momentum: 0.9 } learning_rate: 0.02 } ");
+  const auto undisturbed = RunUndisturbed(2, changes);
+  const auto daemon = MakeDaemon();
+  daemon->Launch(RecoveringSpec(2, "out", changes));
+  WaitForSteps(*daemon, 0, 60);
+  ChangeTo(*daemon, {0, 1}, Slipstream(v1::SLIPSTREAM_SYNC));
+  ChangeTo(*daemon, {0, 1}, Ddp());
+  ChangeTo(*daemon, {0, 1}, Slipstream(v1::SLIPSTREAM_SYNC));
+  WaitForSuccess(*daemon, {0, 1});
+  const std::map<int64_t, std::string> expected = Losses(*undisturbed, 0);
+  const std::map<int64_t, std::string> losses = Losses(*daemon, 0);
+  ASSERT_EQ(expected.size(), 1500U);
+  EXPECT_GE(losses.size(), 1400U);
+  for (const auto& [step, text] : losses) {
+    double loss = 0, wanted = 0;
+    ASSERT_TRUE(absl::SimpleAtod(text, &loss) && absl::SimpleAtod(expected.at(step), &wanted));
+    EXPECT_NEAR(loss, wanted, 0.01 * wanted + 1e-3) << "step " << step;
+  }
+}
+
+TEST_F(AutoTest, ARankIsLostWhileTheStrategyChanges) {
+  for (const bool to_slipstream : {true, false}) {
+    const auto daemon = MakeDaemon();
+    daemon->Launch(AutoSpec(3, "steps: 4000 ", /*spares=*/1));
+    WaitUntilReady(*daemon, 3);
+    WaitForSteps(*daemon, 0, 60);
+    if (!to_slipstream) ChangeTo(*daemon, {0, 1, 2}, Slipstream(v1::SLIPSTREAM_FREE));
+    // Some may leave, and others not; whoever is further, all go on by the former strategy.
+    Change(*daemon, {0, 1, 2}, to_slipstream ? Slipstream(v1::SLIPSTREAM_FREE) : Ddp());
+    daemon->Signal(1, SIGKILL);
+    WaitForEnd(*daemon, 1);
+    Change(*daemon, {0, 3, 2}, to_slipstream ? Ddp() : Slipstream(v1::SLIPSTREAM_FREE),
+           /*planned=*/false);
+    WaitUntilMet(*daemon);
+    EXPECT_GT(daemon->status(3).membership().step(), 0) << "nothing begins anew";
+    ExpectGoodEnd(*daemon, {0, 3, 2});
+  }
+}
+
+// As when the controller did not know that the change had not come about.
+TEST_F(AutoTest, ALossAndAChangeAtOnce) {
+  const auto daemon = MakeDaemon();
+  daemon->Launch(AutoSpec(3, "steps: 4000 ", /*spares=*/2));
+  WaitUntilReady(*daemon, 3);
+  WaitUntilReady(*daemon, 4);
+  WaitForSteps(*daemon, 0, 60);
+  daemon->Signal(1, SIGKILL);
+  WaitForEnd(*daemon, 1);
+  Change(*daemon, {0, 3, 2}, Slipstream(v1::SLIPSTREAM_FREE), /*planned=*/false);
+  WaitUntilMet(*daemon);
+  const int64_t before = daemon->status(3).membership().step();
+  EXPECT_GT(before, 0);
+  daemon->Signal(0, SIGKILL);
+  WaitForEnd(*daemon, 0);
+  Change(*daemon, {4, 3, 2}, Ddp(), /*planned=*/false);
+  WaitUntilMet(*daemon);
+  EXPECT_GE(daemon->status(4).membership().step(), before);
+  ExpectGoodEnd(*daemon, {4, 3, 2});
+}
+
+}  // namespace
+}  // namespace paceline
