@@ -58,16 +58,17 @@ void CheckSlipstream(const v1::JobSpec& spec, ProblemList& problems) {
   if (!is_auto && !spec.strategy().has_slipstream()) return;
   if (!is_auto) CheckStrategyFields(spec.strategy(), problems);
   const std::string name = is_auto ? "strategy auto" : "strategy slipstream";
-  if (spec.device() == v1::CUDA) {
-    problems.Add("device", StrCat("is cuda; ", name,
-                                  " runs on cpu only: slipstream's two threads would share one "
-                                  "stream, and GPUs wait for each other in every round"));
+  if (is_auto && spec.device() == v1::CUDA) {
+    problems.Add("device", "is cuda; strategy auto runs on cpu only: name ddp or slipstream");
   }
   if (spec.gradient_format() == v1::WIRE_FORMAT_FP16 ||
       spec.gradient_format() == v1::WIRE_FORMAT_BF16) {
     problems.Add("gradient_format",
                  StrCat("is ", EnumName(*v1::WireFormat_descriptor(), spec.gradient_format()), "; ",
                         name, is_auto ? " sends fp32 only" : " sends fp32 or int8"));
+  }
+  if (!is_auto && spec.gradient_format() == v1::WIRE_FORMAT_INT8 && spec.device() == v1::CUDA) {
+    problems.Add("gradient_format", "is int8; on cuda strategy slipstream sends fp32 only");
   }
   const v1::SlipstreamMode mode = spec.strategy().slipstream().mode();
   if (spec.gradient_format() == v1::WIRE_FORMAT_INT8 &&

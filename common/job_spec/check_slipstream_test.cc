@@ -113,6 +113,8 @@ TEST(CheckSlipstreamTest, Int8IsAFormatOfUpdates) {
               ElementsAre("strategy.slipstream.mode is sync, which sends gradients; "
                           "gradient_format int8 is one of updates and needs mode free or pause"));
   EXPECT_THAT(Problems(Spec("slipstream { mode: SLIPSTREAM_DROP }", kInt8)), testing::SizeIs(1));
+  EXPECT_THAT(Problems(Spec("slipstream {}", std::string(kInt8) + " device: CUDA")),
+              ElementsAre("gradient_format is int8; on cuda strategy slipstream sends fp32 only"));
 }
 
 TEST(CheckSlipstreamTest, WhatDoesNotGoWithItIsRefusedAtOnce) {
@@ -129,10 +131,12 @@ TEST(CheckSlipstreamTest, WhatDoesNotGoWithItIsRefusedAtOnce) {
   v1::JobSpec spec = Spec("slipstream {}", "device: CUDA cuda_graph: true");
   spec.set_ranks(1);
   EXPECT_THAT(Problems(spec),
-              ElementsAre("device is cuda; strategy slipstream runs on cpu only: its two threads "
-                          "would share one stream, and GPUs wait for each other in every round",
-                          "cuda_graph is true; strategy slipstream has no steps that are all "
+              ElementsAre("cuda_graph is true; strategy slipstream has no steps that are all "
                           "alike"));
+  EXPECT_THAT(Problems(Spec("slipstream {}", "device: CUDA")), ElementsAre());
+  EXPECT_THAT(
+      Problems(Spec("auto {}", "device: CUDA")),
+      ElementsAre("device is cuda; strategy auto runs on cpu only: name ddp or slipstream"));
   spec = Spec("slipstream {}");
   spec.mutable_model()->mutable_resnet18()->set_sync_batchnorm(true);
   EXPECT_THAT(Problems(spec),

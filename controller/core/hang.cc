@@ -47,7 +47,7 @@ bool Hangs(const Job& job, const RankState& rank, absl::Time now) {
 // it proves nothing. (What ranks do between steps, such as an evaluation, may take long.)
 const RankState* WhoGoesOn(const Job& job, const RankState& culprit) {
   const Progress& progress = culprit.report.progress;
-  if (!job.request.strategy.has_mode || progress.phase == kIdle ||
+  if (!job.plan.slipstream.has_value() || progress.phase == kIdle ||
       progress.in_phase < job.request.timeouts.hang) {
     return nullptr;
   }

@@ -54,7 +54,7 @@ TEST(HangTest, SlowRankThatNobodyWaitsForHangsNot) {
 // Nobody waits for a rank of a job with Slipstream.
 TEST(HangTest, RankWithoutStepsHangsWhereTheOthersGoOnWithoutIt) {
   MemberJob played = StuckJob({kForward, kForward, kForward, kForward});
-  played.job.request.strategy.has_mode = true;
+  played.job.plan.slipstream = SlipstreamChoice();
   Progress& progress = played.job.ranks[0].report.progress;
   progress.in_phase = absl::Seconds(20);
   Hear(played.job, 25);
@@ -72,13 +72,13 @@ TEST(HangTest, RankWithoutStepsHangsWhereTheOthersGoOnWithoutIt) {
   EXPECT_EQ(verdict->rank, Rank(0));
   EXPECT_EQ(verdict->why,
             "hangs in forward of step 12, without a step for 20.0 s, while rank 3 makes steps");
-  played.job.request.strategy.has_mode = false;
+  played.job.plan.slipstream.reset();
   EXPECT_EQ(FindHung(played.job, At(25).steady), std::nullopt);
 }
 
 TEST(HangTest, WhoWaitsForARoundIsNotTakenForTheRankThatHangs) {
   MemberJob played = StuckJob({kRoundWait, kForward, kRoundWait, kRoundWait});
-  played.job.request.strategy.has_mode = true;
+  played.job.plan.slipstream = SlipstreamChoice();
   played.Train(played.Id(3), 7, 100);  // It has come to the stop later.
   Hear(played.job, 25);
   const auto verdict = FindHung(played.job, At(25).steady);

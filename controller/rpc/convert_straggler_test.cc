@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+#include <string>
+
 #include "controller/core/testing/played_job.h"
 #include "controller/rpc/convert.h"
 #include "google/protobuf/util/message_differencer.h"
@@ -48,6 +51,26 @@ LadderPlan SamplePlan() {
   return plan;
 }
 
+StrategyAdvice SampleAdvice() {
+  StrategyAdvice advice;
+  advice.reason = "pause: 0.08 s a step";
+  advice.current = SlipstreamChoice{SlipstreamMode::kFree, {1, 4, 16}};
+  advice.choice = SlipstreamChoice{SlipstreamMode::kPause, {64, 64, 256}};
+  advice.current_s = 0.1;
+  advice.step_s = 0.08;
+  advice.freezing_share = 0.5;
+  StrategyPlan& plan = advice.plan;
+  plan.why = StrategyWhy::kFreezing;
+  plan.ddp.step_s = 0.2;
+  plan.ideal_s = 0.07;
+  plan.stalls = SamplePlan().stalls;
+  plan.slipstreams = {{SlipstreamMode::kSync, {1, 64, 256}, 0.22, 0.31, 0, 1},
+                      {SlipstreamMode::kDrop, {1, 64, 256}, 0.15, 0.46, 0, 0.9},
+                      {SlipstreamMode::kFree, {1, 4, 16}, 0.1, 0.7, 3.5, 1},
+                      {SlipstreamMode::kPause, {64, 64, 256}, 0.08, 0.87, 64, 1}};
+  return advice;
+}
+
 // Every field that is stored has a value of its own.
 RemedyDecision SampleDecision(RemedyKind kind) {
   RemedyDecision decision;
@@ -80,6 +103,10 @@ RemedyDecision SampleDecision(RemedyKind kind) {
     decision.plan = SamplePlan();
     decision.ladder = {{2, LadderScope::kSize, 8}, {8, LadderScope::kAll, 0}};
     decision.former = {{4, LadderScope::kRack, 0}};
+  } else if (kind == RemedyKind::kStrategy) {
+    decision.strategy_advice = SampleAdvice();
+    decision.strategy = SlipstreamChoice{SlipstreamMode::kPause, {64, 64, 256}};
+    decision.former_strategy = SlipstreamChoice{SlipstreamMode::kFree, {1, 4, 16}};
   } else {
     decision.verdict = SampleVerdict();
   }
@@ -100,9 +127,13 @@ std::string Unset(const google::protobuf::Message& message) {
 }
 
 TEST(ConvertStragglerTest, DecisionComesBackAsItWas) {
-  for (const RemedyKind kind : {RemedyKind::kLadder, RemedyKind::kHotSwap}) {
+  const std::map<RemedyKind, std::string> unset = {
+      {RemedyKind::kLadder, "verdict strategy former_strategy strategy_plan "},
+      {RemedyKind::kHotSwap, "plan ladder former strategy former_strategy strategy_plan "},
+      {RemedyKind::kStrategy, "verdict plan ladder former "}};
+  for (const auto& [kind, names] : unset) {
     const v1::RemedyDecision stored = ToProto(SampleDecision(kind));
-    EXPECT_EQ(Unset(stored), kind == RemedyKind::kLadder ? "verdict " : "plan ladder former ");
+    EXPECT_EQ(Unset(stored), names);
     const RemedyDecision again = FromProto(stored);
     EXPECT_TRUE(MessageDifferencer::Equals(ToProto(again), stored)) << stored.DebugString();
     EXPECT_EQ(again.generation, Generation(2));
@@ -125,6 +156,20 @@ TEST(ConvertStragglerTest, LadderComesBackWithItsPlan) {
   EXPECT_EQ(again.plan->reason, decision.plan->reason);
   EXPECT_EQ(again.plan->candidates[1].ladder, decision.plan->candidates[1].ladder);
   EXPECT_EQ(again.plan->stalls.steps, 256);
+}
+
+TEST(ConvertStragglerTest, StrategyComesBackWithWhatItRestsOn) {
+  const v1::RemedyDecision stored = ToProto(SampleDecision(RemedyKind::kStrategy));
+  EXPECT_EQ(stored.summary(), "undo of decision 11: strategy slipstream pause");
+  EXPECT_EQ(stored.strategy_plan().why(), "freezing");
+  EXPECT_EQ(stored.strategy_plan().current().mode(), v1::SLIPSTREAM_FREE);
+  EXPECT_EQ(stored.strategy_plan().chosen().window().min_steps(), 64);
+  EXPECT_EQ(stored.strategy_plan().ddp().mode(), v1::SLIPSTREAM_UNSPECIFIED);
+  const RemedyDecision again = FromProto(stored);
+  EXPECT_EQ(again.strategy, SampleDecision(RemedyKind::kStrategy).strategy);
+  EXPECT_EQ(again.former_strategy, SampleDecision(RemedyKind::kStrategy).former_strategy);
+  ASSERT_TRUE(again.strategy_advice.has_value());
+  EXPECT_DOUBLE_EQ(again.strategy_advice->plan.ideal_s, 0.07);
 }
 
 TEST(ConvertStragglerTest, VerdictComesBackWithoutTheNumberOfItsNode) {

@@ -124,7 +124,10 @@ TEST(StrategyOrdersTest, ARankThatIsLostBeforeTheChangeCallsItOff) {
   ASSERT_THAT(Orders(watched), SizeIs(1));
   ASSERT_TRUE(watched.job().plan.slipstream.has_value()) << "the change is under way";
   watched.plays = true;
-  watched.Apply(LossDeclared{NodeName(watched.NodeOf(3)), "gone"});
+  TrainerReport killed = watched.job().ranks[3].report;
+  killed.state = TrainerState::kExited;
+  killed.exit.emplace().failure = FailureKind::kSignal;
+  watched.Apply(NodeReported{NodeName(watched.NodeOf(3)), {killed}});
   for (int i = 0; i < 6; ++i) watched.Report();
   EXPECT_EQ(watched.job().plan.strategy, "auto");
   EXPECT_EQ(watched.job().state, JobState::kRunning);
