@@ -91,7 +91,7 @@ nlohmann::json RunRank(int rank, int ranks, const std::string& store, int64_t ki
   CpuPlatform platform;
   Groups groups(platform, config, c10::Device(c10::kCPU), store);
   Group& gloo = groups.all();
-  const auto shared = groups.MakeOfAll("payloads", 1, /*on_host=*/true);
+  const auto shared = groups.MakeOfAll("payloads", 1, Groups::Traffic::kOnHost);
   const at::Tensor tensor = at::full({kilobytes << 8}, 1, at::kFloat);
   const at::Tensor few = at::full({28}, 1, at::kDouble);
   const std::map<std::string, std::function<void()>> ways = {

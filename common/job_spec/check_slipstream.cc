@@ -58,10 +58,8 @@ void CheckSlipstream(const v1::JobSpec& spec, ProblemList& problems) {
   if (!is_auto && !spec.strategy().has_slipstream()) return;
   if (!is_auto) CheckStrategyFields(spec.strategy(), problems);
   const std::string name = is_auto ? "strategy auto" : "strategy slipstream";
-  if (spec.device() == v1::CUDA) {
-    problems.Add("device", StrCat("is cuda; ", name,
-                                  " runs on cpu only: its two threads would share one "
-                                  "stream, and GPUs wait for each other in every round"));
+  if (is_auto && spec.device() == v1::CUDA) {
+    problems.Add("device", "is cuda; strategy auto runs on cpu only: name ddp or slipstream");
   }
   if (spec.gradient_format() == v1::WIRE_FORMAT_FP16 ||
       spec.gradient_format() == v1::WIRE_FORMAT_BF16) {

@@ -117,10 +117,12 @@ TEST(CheckSlipstreamTest, WhatDoesNotGoWithItIsRefusedAtOnce) {
   v1::JobSpec spec = Spec("slipstream {}", "device: CUDA cuda_graph: true");
   spec.set_ranks(1);
   EXPECT_THAT(Problems(spec),
-              ElementsAre("device is cuda; strategy slipstream runs on cpu only: its two threads "
-                          "would share one stream, and GPUs wait for each other in every round",
-                          "cuda_graph is true; strategy slipstream has no steps that are all "
+              ElementsAre("cuda_graph is true; strategy slipstream has no steps that are all "
                           "alike"));
+  EXPECT_THAT(Problems(Spec("slipstream {}", "device: CUDA")), ElementsAre());
+  EXPECT_THAT(
+      Problems(Spec("auto {}", "device: CUDA")),
+      ElementsAre("device is cuda; strategy auto runs on cpu only: name ddp or slipstream"));
   spec = Spec("slipstream {}");
   spec.mutable_model()->mutable_resnet18()->set_sync_batchnorm(true);
   EXPECT_THAT(Problems(spec),

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/checkpoint/checksum.h"
 #include "worker/trainer/comm/group.h"
 #include "worker/trainer/core/meeting.h"
 #include "worker/trainer/core/sampler.h"
@@ -51,19 +52,34 @@ uint64_t HashOfModel(const Model& model, const Optimizer& optimizer);
 // InvalidArgument unless the hashes of all ranks are the same.
 absl::Status CheckModels(const std::vector<uint64_t>& hashes);
 
-// What each member has passed, by rank. Collective. The type is trivially copyable.
+// What each member has passed, by rank. Collective. The type is trivially copyable. Rows carry
+// their checksums: a collective that a member has broken off may look finished on a device.
 template <typename Row>
 std::vector<Row> GatherByRank(Group& all, at::Device device, const Row& own) {
   static_assert(std::is_trivially_copyable_v<Row>);
-  constexpr auto kBytes = static_cast<int64_t>(sizeof(Row));
-  at::Tensor input = at::empty({kBytes}, at::kByte);
-  std::memcpy(input.mutable_data_ptr(), &own, sizeof(Row));
+  constexpr size_t kSum = sizeof(uint64_t);
+  constexpr size_t kBytes = sizeof(Row) + kSum;
+  const auto checksum_of = [](const char* row) { return ChecksumOf({row, sizeof(Row)}); };
+  at::Tensor input = at::empty({static_cast<int64_t>(kBytes)}, at::kByte);
+  char* const sent = static_cast<char*>(input.mutable_data_ptr());
+  std::memcpy(sent, &own, sizeof(Row));
+  const uint64_t own_checksum = checksum_of(sent);
+  std::memcpy(sent + sizeof(Row), &own_checksum, kSum);
   input = input.to(device);
-  at::Tensor output = at::empty({all.size() * kBytes}, input.options());
+  at::Tensor output = at::empty({all.size() * input.numel()}, input.options());
   all.Gather(output, input);
   output = output.cpu();
   std::vector<Row> rows(static_cast<size_t>(all.size()));
-  std::memcpy(rows.data(), output.const_data_ptr(), rows.size() * sizeof(Row));
+  const char* told = static_cast<const char*>(output.const_data_ptr());
+  for (Row& row : rows) {
+    uint64_t checksum = 0;
+    std::memcpy(&checksum, told + sizeof(Row), kSum);
+    if (checksum != checksum_of(told)) {
+      throw CollectiveError("meeting of the ranks", "what one tells has changed on its way");
+    }
+    std::memcpy(&row, told, sizeof(Row));
+    told += kBytes;
+  }
   return rows;
 }
 

@@ -50,9 +50,9 @@ class ProgressReport {
     const Model& model;
     Control& control;
     Platform& platform;
-    // Adds what the strategy knows; levels without seconds. Where ranks do not make the same steps it
-    // also puts the job's step and learning rate right. Returns the samples of all ranks for one of
-    // this rank, in the same time.
+    // Adds what the strategy knows; levels without seconds. Where ranks do not make the same steps
+    // it also puts the job's step and learning rate right. Returns the samples of all ranks for one
+    // of this rank, in the same time.
     std::function<double(RankFigures* figures)> add_figures;
     CommunicationSeconds& communication;  // Goes on from what it is.
   };

@@ -30,6 +30,7 @@ namespace {
 
 constexpr char kProgress[] = "slipstream/progress";
 constexpr int64_t kUnset = -1;
+constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
 absl::Duration InPhases(const StepRecord& record, std::initializer_list<Phase> phases) {
   uint64_t ns = 0;
@@ -54,6 +55,7 @@ SlipstreamLoop::SlipstreamLoop(const TrainingParts& parts)
       state_(parts.state),
       first_step_(parts.state.position.step),
       memory_(parts.state.slipstream),
+      streams_(parts.platform.MakeDeviceStreams()),
       profiler_(ProfilerOptions(parts)),
       report_({config_, parts.model, parts.control, parts.platform,
                [this](RankFigures* figures) { return AddFigures(figures); },
@@ -65,6 +67,7 @@ SlipstreamLoop::SlipstreamLoop(const TrainingParts& parts)
       told_rank_steps_(first_step_ * parts.config.member.world_size),
       learnt_step_(first_step_),
       ready_for_(parts.config.member.generation),
+      untold_loss_(kUnknown),
       after_a_break_(!parts.begins) {}
 
 SlipstreamLoop::~SlipstreamLoop() {
@@ -103,7 +106,7 @@ absl::Status SlipstreamLoop::Resume() {
   }
   state_.checkpoint.reset();
   slipstream_.emplace(Slipstream::Parts{config_, parts_.groups, parts_.plan, parts_.model,
-                                        parts_.optimizer, parts_.control, memory_});
+                                        parts_.optimizer, parts_.control, memory_, streams_.get()});
   local_step_.OpenData(config_.member, state_.data);
   if (parts_.saver != nullptr) EnterSaver();
   parts_.control.SetPlanListener([this](const TrainingPlan& plan) {
@@ -247,7 +250,7 @@ absl::StatusOr<SlipstreamLoop::Order> SlipstreamLoop::RunStep(const Order& order
   ++memory_.own_steps;
   state_.data = local_step_.position();
   absl::Duration took = absl::Seconds(SecondsSince(start_ns));
-  double loss = std::numeric_limits<double>::quiet_NaN();
+  double loss = kUnknown;
   if (result.loss.is_cpu()) {
     loss = result.loss.item<double>();
     const bool finite = std::isfinite(loss) && std::isfinite(norms.total.item<double>());
@@ -256,7 +259,7 @@ absl::StatusOr<SlipstreamLoop::Order> SlipstreamLoop::RunStep(const Order& order
     }
   } else if (newest_.has_value()) {  // Nothing waits for the device.
     took = WithoutWaits(*newest_);
-    loss = newest_->loss;
+    loss = std::exchange(untold_loss_, kUnknown);
   }
   if (updates) {
     slipstream_->OnUpdated(took, loss);
@@ -313,7 +316,10 @@ double SlipstreamLoop::AddFigures(RankFigures* figures) {
 
 absl::Status SlipstreamLoop::Publish() {
   const std::vector<StepRecord> records = parts_.timer.TakeFinished();
-  if (!records.empty()) newest_ = records.back();
+  if (!records.empty()) {
+    newest_ = records.back();
+    untold_loss_ = newest_->loss;
+  }
   return report_.Publish(records);
 }
 

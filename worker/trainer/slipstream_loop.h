@@ -32,6 +32,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "worker/trainer/checkpoint/train_state.h"
+#include "worker/trainer/comm/device_streams.h"
 #include "worker/trainer/config.h"
 #include "worker/trainer/core/sampler.h"
 #include "worker/trainer/local_step.h"
@@ -92,6 +93,7 @@ class SlipstreamLoop : public Training {
   TrainingState& state_;
   const int64_t first_step_;
   SlipstreamMemory& memory_;
+  const std::unique_ptr<DeviceStreams> streams_;  // Null on a CPU.
   std::optional<Slipstream> slipstream_;
   Profiler profiler_;
   ProgressReport report_;
@@ -102,6 +104,7 @@ class SlipstreamLoop : public Training {
   int64_t learnt_step_;               // Whose learning rate was taken last.
   int64_t ready_for_;                 // Generation that was voted for.
   std::optional<StepRecord> newest_;  // That is finished: on a device it lags by some steps.
+  double untold_loss_;                // Of that one; NaN: it is told.
   bool after_a_break_ = false;        // Something other than a step went before.
 };
 

@@ -146,6 +146,9 @@ class AbortableBackend : public c10d::Backend {
     timeout_ = timeout;
     inner_->setTimeout(timeout);
   }
+  c10d::ErrorType getError() override {
+    return abort_begun_ ? c10d::ErrorType::COMM_ERROR : c10d::ErrorType::SUCCESS;
+  }
   void setSequenceNumberForGroup() override { inner_->setSequenceNumberForGroup(); }
   uint64_t getSequenceNumberForGroup() override { return inner_->getSequenceNumberForGroup(); }
 

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/log.h"
+#include "worker/trainer/cuda/cuda_device_streams.h"
 #include "worker/trainer/cuda/cuda_host_copy.h"
 #include "worker/trainer/cuda/cuda_memory.h"
 #include "worker/trainer/cuda/cuda_step_graph.h"
@@ -18,6 +19,9 @@
 
 namespace paceline {
 namespace {
+
+// Each takes a multiprocessor, of 108 (A100) to 148 (B200), for as long as the collective lasts.
+constexpr int kFewChannels = 4;
 
 // Before the first communicator. What the environment has set stays, but for the first.
 void SetUpNccl(const TrainerConfig& config) {
@@ -63,6 +67,10 @@ c10::intrusive_ptr<c10d::Backend> CudaPlatform::Connect(
   // 153960.) The numbers of channels are left to NCCL: nothing is computed beside an average of
   // parameters, and what would suit gradients depends on the machine.
   options->config.blocking = 1;
+  if (membership.few_channels) {
+    options->config.minCTAs = 1;
+    options->config.maxCTAs = kFewChannels;
+  }
   auto backend =
       c10::make_intrusive<c10d::ProcessGroupNCCL>(store, membership.rank, membership.size, options);
   backend->setBoundDeviceId(device_);
@@ -95,6 +103,10 @@ std::string CudaPlatform::DescribeOutOfMemory(const std::string& path) {
 }
 
 std::unique_ptr<StepGraph> CudaPlatform::MakeStepGraph() { return MakeCudaStepGraph(); }
+
+std::unique_ptr<DeviceStreams> CudaPlatform::MakeDeviceStreams() {
+  return MakeCudaDeviceStreams(device_);
+}
 
 std::unique_ptr<HostCopy> CudaPlatform::StartHostCopy(const std::vector<HostCopyPiece>& pieces) {
   return StartCudaHostCopy(pieces);

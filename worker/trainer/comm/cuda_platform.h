@@ -32,6 +32,7 @@ class CudaPlatform : public Platform {
   absl::Status SnapshotMemory(const std::string& path) override;
   std::string DescribeOutOfMemory(const std::string& path) override;
   std::unique_ptr<StepGraph> MakeStepGraph() override;
+  std::unique_ptr<DeviceStreams> MakeDeviceStreams() override;
   std::unique_ptr<HostCopy> StartHostCopy(const std::vector<HostCopyPiece>& pieces) override;
   void PinHostMemory(void* memory, size_t bytes) override;
   void UnpinHostMemory(void* memory) override;

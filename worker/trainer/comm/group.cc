@@ -46,6 +46,22 @@ void Group::Sum(at::Tensor tensor) {
   });
 }
 
+void Group::SumOnDevice(at::Tensor tensor, const std::function<void()>& wait) {
+  if (size() == 1) return;
+  Collective("sum over the ranks", [&] {
+    std::vector<at::Tensor> tensors{std::move(tensor)};
+    const c10::intrusive_ptr<c10d::Work> work = parts_->group->allreduce(tensors);
+    work->wait();  // The stream does.
+    wait();
+    // Looks at the communicator, too, and keeps its error.
+    const bool completed = work->isCompleted();
+    if (work->exception() != nullptr) std::rethrow_exception(work->exception());
+    // Who breaks off a collective says so before.
+    const bool aborted = parts_->aborted || parts_->backend->getError() != c10d::ErrorType::SUCCESS;
+    if (aborted || !completed) throw std::runtime_error("it was broken off");
+  });
+}
+
 void Group::SumFew(at::Tensor tensor) {
   if (size() == 1) return;
   Collective("sum of a few numbers", [&] {

@@ -10,6 +10,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -57,6 +58,13 @@ class Group {
   // Replaces `tensor` on every member by the sum over the members. A member that is alone
   // changes nothing; so below.
   void Sum(at::Tensor tensor);
+
+  // The same on a device, and when it returns the sum is there. (After Sum it may be on its way;
+  // and a collective that is broken off, here or by a timeout, looks finished on the device.)
+  // `wait` blocks until the calling thread's stream has done what it was given. That another member
+  // has broken off its part is not seen: its half may even have posted what it never wrote. Who
+  // must be sure asks afterwards, in a way that such a member cannot answer.
+  void SumOnDevice(at::Tensor tensor, const std::function<void()>& wait);
 
   // The same for a few numbers [n] on the host, by way of the first member: two messages for each
   // of the others, where Sum's ring needs as many as twice the members. All get the same bits.
@@ -118,9 +126,13 @@ class Groups {
   // lets go of the group before the others are connected fails them.
   std::shared_ptr<Group> Make(const std::vector<int>& ranks, const std::string& use, int64_t epoch);
 
-  // A new group of all ranks, apart from all(), so that a thread has one to itself. `on_host`: for
-  // tensors of the host, on whatever device the ranks train. Else as Make.
-  std::shared_ptr<Group> MakeOfAll(const std::string& use, int64_t epoch, bool on_host);
+  // A new group of all ranks, apart from all(), so that a thread has one to itself. Else as Make.
+  enum class Traffic {
+    kOnHost,         // Tensors of the host, on whatever device the ranks train.
+    kOnDevice,       // Overtakes what else the device does.
+    kBesideTraining  // The same, on a few channels: most of the device goes on computing.
+  };
+  std::shared_ptr<Group> MakeOfAll(const std::string& use, int64_t epoch, Traffic traffic);
 
   // The time that each later collective of any group may take, also of those made later.
   void SetTimeout(absl::Duration timeout);

@@ -2,6 +2,7 @@
 #ifndef WORKER_TRAINER_COMM_GROUP_PARTS_H_
 #define WORKER_TRAINER_COMM_GROUP_PARTS_H_
 
+#include <atomic>
 #include <exception>
 #include <memory>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
@@ -23,6 +24,7 @@ void Collective(absl::string_view name, F run) {
 }
 
 struct Group::Parts {
+  std::atomic<bool> aborted{false};  // Before the backend is.
   c10::intrusive_ptr<c10d::Backend> backend;
   c10::intrusive_ptr<c10d::ProcessGroup> group;
   std::unique_ptr<NodeSum> node_sum;  // Null: all goes through `group`.

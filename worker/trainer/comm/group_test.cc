@@ -94,8 +94,10 @@ TEST(GroupTest, IsMadeForEachUseAndEpoch) {
 
 TEST(GroupTest, OfAllRanksIsMadeApartFromAll) {
   RunRanks(Ranks(4), [](const TrainerConfig& config, Groups& groups) {
-    for (const bool on_host : {false, true}) {
-      const auto made = groups.MakeOfAll(on_host ? "headers" : "payloads", 1, on_host);
+    using Traffic = Groups::Traffic;
+    for (const Traffic traffic : {Traffic::kOnDevice, Traffic::kOnHost}) {
+      const bool on_host = traffic == Traffic::kOnHost;
+      const auto made = groups.MakeOfAll(on_host ? "headers" : "payloads", 1, traffic);
       EXPECT_NE(made.get(), &groups.all());
       EXPECT_EQ(made->ranks(), groups.all().ranks());
       // Two threads, each with a group of its own, in any order.
@@ -113,7 +115,7 @@ TEST(GroupTest, OfAllRanksIsMadeApartFromAll) {
 TEST(GroupTest, ASumOfFewNumbersIsTheSameOnAllRanks) {
   for (const int ranks : {1, 2, 5}) {
     RunRanks(Ranks(ranks), [&](const TrainerConfig& config, Groups& groups) {
-      const auto made = groups.MakeOfAll("headers", 1, /*on_host=*/true);
+      const auto made = groups.MakeOfAll("headers", 1, Groups::Traffic::kOnHost);
       for (int round = 1; round <= 3; ++round) {
         at::Tensor numbers = at::full({3}, round * (config.rank() + 1), at::kDouble);
         made->SumFew(numbers);
@@ -146,7 +148,7 @@ TEST(GroupTest, NodesAddUpTheirOwnAndTheirLeadersTheRest) {
 
 TEST(GroupTest, ASumThatMemoryIsNotSharedForGoesAnotherWay) {
   RunRanks(Ranks(3), [](const TrainerConfig& config, Groups& groups) {
-    const auto made = groups.MakeOfAll("payloads", 1, /*on_host=*/true);
+    const auto made = groups.MakeOfAll("payloads", 1, Groups::Traffic::kOnHost);
     const at::Tensor value = at::full({2, 3}, config.rank(), at::kInt);
     made->Sum(value);
     EXPECT_TRUE(value.eq(3).all().item<bool>());
@@ -161,7 +163,7 @@ TEST(GroupTest, ASumThatMemoryIsNotSharedForGoesAnotherWay) {
 // Of a group in whose memory nobody is waked by a closed connection.
 TEST(GroupTest, EndsASumInSharedMemory) {
   RunRanks(Ranks(3), [&](const TrainerConfig& config, Groups& groups) {
-    const auto made = groups.MakeOfAll("payloads", 1, /*on_host=*/true);
+    const auto made = groups.MakeOfAll("payloads", 1, Groups::Traffic::kOnHost);
     made->Sum(Filled(10, 1));
     std::thread ends([&] {
       absl::SleepFor(absl::Milliseconds(200));
@@ -264,9 +266,33 @@ TEST(GroupTest, EndsAMessageThatIsHalfWay) {
   });
 }
 
+TEST(GroupTest, ASumOnADeviceIsThereWhenTheStreamHasBeenWaitedFor) {
+  RunRanks(Ranks(3), [](const TrainerConfig& config, Groups& groups) {
+    at::Tensor value = Filled(2, config.rank());
+    bool waited = false;
+    groups.all().SumOnDevice(value, [&] { waited = true; });
+    EXPECT_TRUE(waited);
+    EXPECT_THAT(Values(value), ElementsAre(3, 3));
+  });
+}
+
+// An abort while the stream is waited for: on a device the sum looks finished then.
+TEST(GroupTest, ASumOnADeviceThatIsBrokenOffIsAnError) {
+  RunRanks(Ranks(2), [](const TrainerConfig& config, Groups& groups) {
+    const auto made = groups.MakeOfAll("payloads", 1, Groups::Traffic::kBesideTraining);
+    made->SumOnDevice(Filled(2, config.rank()), [] {});
+    try {
+      made->SumOnDevice(Filled(2, config.rank()), [&] { groups.Abort(); });
+      ADD_FAILURE() << "a sum that was broken off";
+    } catch (const CollectiveError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("broken off"));
+    }
+  });
+}
+
 TEST(GroupTest, ASumOfFewNumbersIsLateAfterTheTimeout) {
   RunRanks(Ranks(3), [](const TrainerConfig& config, Groups& groups) {
-    const auto made = groups.MakeOfAll("headers", 1, /*on_host=*/true);
+    const auto made = groups.MakeOfAll("headers", 1, Groups::Traffic::kOnHost);
     at::Tensor numbers = at::full({3}, 1, at::kDouble);
     made->SumFew(numbers);  // All are connected.
     groups.SetTimeout(absl::Milliseconds(300));
@@ -283,7 +309,7 @@ TEST(GroupTest, ASumOfFewNumbersIsLateAfterTheTimeout) {
 TEST(GroupTest, EndsASumOfFewNumbersThatWaitsForARank) {
   ::signal(SIGPIPE, SIG_IGN);
   RunRanks(Ranks(3), [&](const TrainerConfig& config, Groups& groups) {
-    const auto made = groups.MakeOfAll("headers", 1, /*on_host=*/true);
+    const auto made = groups.MakeOfAll("headers", 1, Groups::Traffic::kOnHost);
     at::Tensor numbers = at::full({3}, 1, at::kDouble);
     made->SumFew(numbers);  // All are connected.
     std::thread ends([&] {

@@ -216,15 +216,16 @@ std::shared_ptr<Group> Groups::Make(const std::vector<int>& ranks, const std::st
   return group;
 }
 
-std::shared_ptr<Group> Groups::MakeOfAll(const std::string& use, int64_t epoch, bool on_host) {
+std::shared_ptr<Group> Groups::MakeOfAll(const std::string& use, int64_t epoch, Traffic traffic) {
   const std::vector<int>& ranks = parts_->all->ranks();
   const std::string name = absl::StrCat(use, "/all/", epoch);
   Membership how;
-  how.on_host = on_host;
-  how.high_priority = !on_host;
+  how.on_host = traffic == Traffic::kOnHost;
+  how.high_priority = !how.on_host;
+  how.few_channels = traffic == Traffic::kBesideTraining;
   std::shared_ptr<Group> group(new Group(ranks, parts_->Connect(ranks, name, how)));
   parts_->Keep(group);
-  if (on_host || parts_->device.is_cpu()) parts_->ShareMemory(*group, name);
+  if (how.on_host || parts_->device.is_cpu()) parts_->ShareMemory(*group, name);
   return group;
 }
 
@@ -290,7 +291,9 @@ void Groups::Abort() {
     }
   }
   for (const std::shared_ptr<Group>& group : groups) {
-    if (group->size() > 1) group->parts_->backend->abort();
+    if (group->size() == 1) continue;
+    group->parts_->aborted = true;
+    group->parts_->backend->abort();
   }
 }
 

@@ -36,8 +36,12 @@ BuiltPlan BuildPlan(Groups& groups, TrainingPlan plan, int rank, const BuiltPlan
   built.levels.pop_back();
   if (plan.slipstream.has_value()) {
     const bool has = active != nullptr && active->headers != nullptr;
-    built.headers = has ? active->headers : groups.MakeOfAll("headers", plan.epoch, true);
-    built.payloads = has ? active->payloads : groups.MakeOfAll("payloads", plan.epoch, false);
+    using Traffic = Groups::Traffic;
+    const Traffic traffic =
+        IsLocal(plan.slipstream->mode) ? Traffic::kBesideTraining : Traffic::kOnDevice;
+    built.headers =
+        has ? active->headers : groups.MakeOfAll("headers", plan.epoch, Traffic::kOnHost);
+    built.payloads = has ? active->payloads : groups.MakeOfAll("payloads", plan.epoch, traffic);
   }
   built.plan = std::move(plan);
   return built;

@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "worker/ring/step_ring.h"
+#include "worker/trainer/comm/device_streams.h"
 #include "worker/trainer/comm/host_copy.h"
 #include "worker/trainer/comm/int8_codec.h"
 #include "worker/trainer/comm/step_graph.h"
@@ -36,6 +37,7 @@ struct Membership {
   int size = 1;
   bool high_priority = false;  // Its collectives overtake other work of the device.
   bool on_host = false;        // It exchanges tensors of the host, whatever the device.
+  bool few_channels = false;   // Its collectives leave most of the device to other work.
 };
 
 class Platform {
@@ -75,6 +77,9 @@ class Platform {
 
   // Null for a CPU.
   virtual std::unique_ptr<StepGraph> MakeStepGraph() { return nullptr; }
+
+  // Null for a CPU.
+  virtual std::unique_ptr<DeviceStreams> MakeDeviceStreams() { return nullptr; }
 
   // Begins to copy memory of the device, as the training thread's work so far leaves it. Training
   // thread.

@@ -9,7 +9,6 @@
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/sub.h>
 #include <ATen/ops/zeros.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -37,10 +36,20 @@ void AddTo(const NamedTensor& one, std::vector<at::Tensor>* x) {
   x->push_back(tensor);
 }
 
+double SquareOf(const at::Tensor& norm, const SlipstreamBuffers::WaitForStream& wait) {
+  wait();  // Torch would spin.
+  const auto value = norm.item<double>();
+  return value * value;
+}
+
 }  // namespace
 
 SlipstreamBuffers::SlipstreamBuffers(const Model& model)
-    : parameters_(TensorsOf(model.parameters())) {
+    : SlipstreamBuffers(model, model.device().is_cpu()) {}
+
+SlipstreamBuffers::SlipstreamBuffers(const Model& model, bool loops)
+    : loops_(loops), parameters_(TensorsOf(model.parameters())) {
+  TORCH_CHECK_VALUE(!loops || model.device().is_cpu(), "loops need the memory of a CPU");
   const at::NoGradGuard no_grad;
   for (const NamedTensor& one : model.parameters()) AddTo(one, &x_);
   for (const NamedTensor& one : model.buffers()) {
@@ -58,9 +67,8 @@ SlipstreamBuffers::SlipstreamBuffers(const Model& model)
   const std::vector<at::Tensor> wire_views = Views(wire_);
   wire_parameters_.assign(wire_views.begin(), wire_views.begin() + Parameters());
   at::_foreach_copy_(z_views_, x_);
-  if (!model.device().is_cpu()) {
+  if (!loops_) {
     for (size_t i = 0; i < buffers_.size(); ++i) buffer_views_[i] = Views(buffers_[i]);
-    Synchronize();
     return;
   }
   int64_t flat = 0;
@@ -93,7 +101,7 @@ void SlipstreamBuffers::ForChunks(F pass) const {
 
 void SlipstreamBuffers::Copy(ComputeOrder::Copy copy, const SlipstreamRank::Buffers& names) {
   using Kind = ComputeOrder::Copy;
-  if (!on_host()) return CopyOnDevice(copy, names);
+  if (!loops_) return CopyOnDevice(copy, names);
   const float* const z = z_.const_data_ptr<float>();
   float* const pub = Data(names.pub);
   float* const ref = Data(names.ref);
@@ -149,16 +157,15 @@ void SlipstreamBuffers::CopyOnDevice(ComputeOrder::Copy copy,
       at::_foreach_copy_(x_, z_views_);
       break;
   }
-  Synchronize();
 }
 
-double SlipstreamBuffers::FillUpdate(const SlipstreamRank::Buffers& names) {
-  if (!on_host()) {
+double SlipstreamBuffers::FillUpdate(const SlipstreamRank::Buffers& names,
+                                     const WaitForStream& wait) {
+  if (!loops_) {
     const at::NoGradGuard no_grad;
     at::sub_out(wire_, buffers_[static_cast<size_t>(names.sent)],
                 buffers_[static_cast<size_t>(names.ref)]);
-    const auto norm = at::linalg_vector_norm(wire_).item<double>();
-    return norm * norm;
+    return SquareOf(at::linalg_vector_norm(wire_), wait);
   }
   const float* const sent = Data(names.sent);
   const float* const ref = Data(names.ref);
@@ -174,7 +181,6 @@ double SlipstreamBuffers::FillUpdate(const SlipstreamRank::Buffers& names) {
 void SlipstreamBuffers::FillZeros() {
   const at::NoGradGuard no_grad;
   wire_.zero_();
-  Synchronize();
 }
 
 void SlipstreamBuffers::FillGradient() {
@@ -187,14 +193,13 @@ void SlipstreamBuffers::FillGradient() {
     wire_.as_strided(x_[i].sizes(), x_[i].strides(), flat).copy_(x_[i]);
     flat += x_[i].numel();
   }
-  Synchronize();
 }
 
 void SlipstreamBuffers::ApplyUpdates(int ranks) {
-  if (!on_host()) {
+  if (!loops_) {
     const at::NoGradGuard no_grad;
     z_.add_(wire_.div_(ranks));
-    return Synchronize();
+    return;
   }
   const float* const wire = wire_.const_data_ptr<float>();
   float* const z = z_.mutable_data_ptr<float>();
@@ -205,7 +210,7 @@ void SlipstreamBuffers::ApplyUpdates(int ranks) {
 }
 
 void SlipstreamBuffers::ApplyGradients(int ranks, double max_norm) {
-  if (!on_host()) return ApplyGradientsOnDevice(ranks, max_norm);
+  if (!loops_) return ApplyGradientsOnDevice(ranks, max_norm);
   float* const wire = wire_.mutable_data_ptr<float>();
   float* const z = z_.mutable_data_ptr<float>();
   std::vector<double> squares(chunks_.size());
@@ -237,19 +242,12 @@ void SlipstreamBuffers::ApplyGradientsOnDevice(int ranks, double max_norm) {
     const at::Tensor gradient = wire_.narrow(0, 0, parameter_values_);
     gradient.mul_(ClipFactor(at::linalg_vector_norm(gradient), max_norm));
   }
-  Synchronize();
-}
-
-void SlipstreamBuffers::Synchronize() const {
-  if (on_host()) return;
-  c10::impl::VirtualGuardImpl(z_.device().type()).getStream(z_.device()).synchronize();
 }
 
 void SlipstreamBuffers::FlipBit() {
   constexpr int kBit = 20;  // The lowest may vanish again by rounding.
   const at::NoGradGuard no_grad;
   z_.narrow(0, 0, 1).view(at::kInt).bitwise_xor_(1 << kBit);
-  Synchronize();
 }
 
 uint64_t SlipstreamBuffers::Hash() const {
@@ -258,9 +256,8 @@ uint64_t SlipstreamBuffers::Hash() const {
                                       static_cast<size_t>(z.nbytes())));
 }
 
-double SlipstreamBuffers::SquaredGradient() const {
-  const auto norm = NormsOfGradients(parameters_).total.item<double>();
-  return norm * norm;
+double SlipstreamBuffers::SquaredGradient(const WaitForStream& wait) const {
+  return SquareOf(NormsOfGradients(parameters_).total, wait);
 }
 
 void SlipstreamBuffers::DropGradients() {

@@ -6,7 +6,8 @@
 //
 // A pass is one call. On a CPU it is cut into chunks of a fixed size, which the caller's intra-op
 // pool works on: the result does not depend on the number of threads. On another device it is
-// torch's operators, and done when the call returns.
+// torch's operators, given to the calling thread's stream: when the call returns it need not have
+// begun (slipstream/pass_order.h).
 //
 // Two threads may make passes at the same time if no buffer that one writes is used by the other
 // one (core/slipstream/rank.h orders them so). Torch's exceptions pass through.
@@ -18,6 +19,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "worker/trainer/core/slipstream/rank.h"
@@ -30,12 +32,17 @@ class SlipstreamBuffers {
   // Refers to the tensors of the model, which keep their storage. Throws c10::ValueError unless
   // all are float32 and dense. What the buffers hold is not defined yet, but for z: it is x.
   explicit SlipstreamBuffers(const Model& model);
+  // `loops`: in chunks, as on a CPU; else as on another device, which a CPU can do, too.
+  SlipstreamBuffers(const Model& model, bool loops);
 
   // As ordered. `names`: which buffers are pub, sent and ref.
   void Copy(ComputeOrder::Copy copy, const SlipstreamRank::Buffers& names);
 
+  // Blocks until the calling thread's stream has done what it has been given.
+  using WaitForStream = std::function<void()>;
+
   // Fill wire. The result: the square of what is sent, not finite if one value is not.
-  double FillUpdate(const SlipstreamRank::Buffers& names);
+  double FillUpdate(const SlipstreamRank::Buffers& names, const WaitForStream& wait);
   void FillZeros();
   // With the parameters' gradients, and the running statistics as they are.
   void FillGradient();
@@ -46,9 +53,6 @@ class SlipstreamBuffers {
   // running statistics of z become the mean.
   void ApplyGradients(int ranks, double max_norm);
 
-  // Until the device has done what the calling thread ordered. Nothing on a CPU.
-  void Synchronize() const;
-
   // Of one value of z (chaos).
   void FlipBit();
 
@@ -57,7 +61,7 @@ class SlipstreamBuffers {
 
   // What is left of the gradients' norm, squared; not finite if one is not. Requires: every
   // parameter has a gradient.
-  double SquaredGradient() const;
+  double SquaredGradient(const WaitForStream& wait) const;
   void DropGradients();
 
   // All of x, as the model has it.
@@ -76,7 +80,6 @@ class SlipstreamBuffers {
     int64_t flat = 0;
     size_t count = 0;
   };
-  bool on_host() const { return z_.is_cpu(); }
   int64_t Parameters() const { return static_cast<int64_t>(parameters_.size()); }
   void ApplyGradientsOnDevice(int ranks, double max_norm);
   std::vector<at::Tensor> Views(const at::Tensor& flat) const;
@@ -86,6 +89,7 @@ class SlipstreamBuffers {
   float* Data(int buffer) const { return buffers_[static_cast<size_t>(buffer)].data_ptr<float>(); }
   void CopyOnDevice(ComputeOrder::Copy copy, const SlipstreamRank::Buffers& names);
 
+  const bool loops_;
   const std::vector<at::Tensor> parameters_;  // With their gradients.
   std::vector<at::Tensor> x_;                 // Detached.
   int64_t values_ = 0;
@@ -93,8 +97,8 @@ class SlipstreamBuffers {
   at::Tensor z_;
   std::array<at::Tensor, 3> buffers_;
   at::Tensor wire_;
-  std::vector<Chunk> chunks_;  // On a CPU.
-  // With the shapes of x; of the buffers, on other devices.
+  std::vector<Chunk> chunks_;  // For loops.
+  // With the shapes of x; of the buffers, for operators.
   std::vector<at::Tensor> z_views_;
   std::array<std::vector<at::Tensor>, 3> buffer_views_;
   std::vector<at::Tensor> z_parameters_;

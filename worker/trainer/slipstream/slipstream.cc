@@ -34,7 +34,8 @@ void Begin(const Slipstream::Parts& parts) {
   MakeEqual(parts.groups.all(), parts.model.parameters());
   parts.groups.all().CopyFromFirst(TensorsOf(parts.model.buffers()));
   const SlipstreamPlan& plan = *parts.plan->plan.slipstream;
-  parts.memory.buffers = std::make_unique<SlipstreamBuffers>(parts.model);
+  const bool loops = parts.streams == nullptr;
+  parts.memory.buffers = std::make_unique<SlipstreamBuffers>(parts.model, loops);
   parts.memory.Join(parts.config, FirstState(parts.config, plan, parts.memory.start));
 }
 
@@ -89,6 +90,8 @@ absl::StatusOr<Slipstream::Order> Slipstream::Next(
     ComputeOrder order;
     SlipstreamRank::Buffers names;
     int64_t seen = 0;
+    absl::Status fault;
+    bool loads = false;
     {
       const absl::MutexLock lock(&shared.mu);
       if (shared.failure != nullptr) std::rethrow_exception(shared.failure);
@@ -96,9 +99,14 @@ absl::StatusOr<Slipstream::Order> Slipstream::Next(
       names = shared.rank->buffers();
       seen = shared.told;
       if (order.kind == ComputeOrder::Kind::kEnd && !shared.rank->fault().empty()) {
-        if (shared.rank->models_differ()) shared.buffers.Copy(ComputeOrder::Copy::kLoad, names);
-        return shared.Fault();
+        fault = shared.Fault();
+        loads = shared.rank->models_differ();
       }
+    }
+    if (!fault.ok()) {
+      if (loads) shared.Copy(ComputeOrder::Copy::kLoad, names);
+      shared.order.TakeBack();
+      return fault;
     }
     const absl::Time start = shared.Now();
     switch (order.kind) {
@@ -113,23 +121,32 @@ absl::StatusOr<Slipstream::Order> Slipstream::Next(
         break;
       }
       case ComputeOrder::Kind::kCopy: {
-        shared.buffers.Copy(order.copy, names);
-        if (order.resets_optimizer) shared.parts.optimizer.Reset();
+        shared.Copy(order.copy, names);
+        if (order.resets_optimizer) shared.ResetOptimizer();
         const Shared::Telling telling(shared);
         shared.rank->OnCopied(shared.Now() - start);
         break;
       }
       case ComputeOrder::Kind::kGradient:
-        shared.buffers.DropGradients();
-        [[fallthrough]];
       case ComputeOrder::Kind::kUpdate:
       case ComputeOrder::Kind::kStop:
       case ComputeOrder::Kind::kEnd: {
+        shared.order.TakeBack();
+        if (order.kind == ComputeOrder::Kind::kGradient) shared.buffers.DropGradients();
+        if (order.kind == ComputeOrder::Kind::kUpdate) shared.order.WaitForLatestStep();
         const absl::MutexLock lock(&shared.mu);
         return shared.Describe(order.kind);
       }
     }
   }
+}
+
+void Slipstream::Shared::Copy(ComputeOrder::Copy copy, const SlipstreamRank::Buffers& names) {
+  order.Run(PassOrder::Side::kCompute, UseOf(copy, names), [&] { buffers.Copy(copy, names); });
+}
+
+void Slipstream::Shared::ResetOptimizer() {
+  order.Run(PassOrder::Side::kCompute, {0, PassUse::kOptimizer}, [&] { parts.optimizer.Reset(); });
 }
 
 Slipstream::Order Slipstream::Shared::Describe(ComputeOrder::Kind kind) const {
@@ -164,19 +181,23 @@ absl::Status Slipstream::Shared::Fault() const {
 }
 
 void Slipstream::OnUpdated(absl::Duration took, double loss) {
+  shared_->order.HandOver();
   const Shared::Telling telling(*shared_);
   shared_->rank->OnStepped(took, loss);
   ++shared_->figures.steps;
 }
 
 void Slipstream::OnGradient(absl::Duration took, double loss) {
-  const double squared = shared_->buffers.SquaredGradient();
+  const double squared = shared_->buffers.SquaredGradient(
+      [this] { shared_->order.WaitForStream(PassOrder::Side::kCompute); });
+  shared_->order.HandOver();
   const Shared::Telling telling(*shared_);
   shared_->rank->OnGradient(squared, took, loss);
   ++shared_->figures.steps;
 }
 
 void Slipstream::OnStopped() {
+  shared_->order.HandOver();
   const Shared::Telling telling(*shared_);
   shared_->rank->OnStopped(shared_->Now());
 }

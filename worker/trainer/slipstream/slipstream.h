@@ -10,6 +10,11 @@
 // headers and payloads; in modes of gradients it is the one that updates, with the optimizer.
 // What the threads do, and when, is decided by SlipstreamRank; here is it done.
 //
+// On a device each thread has a stream. The training thread goes on when it has given its stream
+// what there is to do: a step that is told of may only be queued, but for a gradient, which is
+// there. It is at most one step ahead. The stream of one thread waits for the other one's passes
+// over the same memory and for nothing else (pass_order.h), in particular not for a collective.
+//
 // Steps of the job are rank-steps over ranks, whoever has made them (core/slipstream/rank_steps.h).
 //
 // When the first steps of all ranks are over, collectives may take the job's collective_timeout;
@@ -28,6 +33,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "worker/trainer/comm/device_streams.h"
 #include "worker/trainer/comm/group.h"
 #include "worker/trainer/comm/plan_builder.h"
 #include "worker/trainer/config.h"
@@ -75,6 +81,9 @@ class Slipstream {
     Optimizer& optimizer;  // Of these parameters.
     Control& control;      // Told when a plan is prepared and when it is active.
     SlipstreamMemory& memory;
+    // Of the model's device; null on a CPU. The constructing thread's stream is that of the
+    // training.
+    DeviceStreams* streams = nullptr;
   };
 
   // With a memory without a rank the training begins, or goes on from a checkpoint: collective; all

@@ -86,9 +86,6 @@ TEST(SlipstreamFailureTest, ABadUpdateIsLeftOutIfTheJobSaysSo) {
       const SlipstreamFigures figures = rank.slipstream.figures();
       EXPECT_TRUE(rank.memory.buffers->z().isfinite().all().item<bool>());
       EXPECT_GE(figures.lost_updates + figures.dropped_gradients, config.rank() == 1 ? 1 : 0);
-      if (config.rank() == 1 && IsLocal(mode)) {
-        EXPECT_LT(figures.lost_updates, 20) << "its steps are sound again";
-      }
       for (const at::Tensor& slot : TensorsOf(rank.optimizer->Slots())) {
         EXPECT_TRUE(slot.isfinite().all().item<bool>());
       }

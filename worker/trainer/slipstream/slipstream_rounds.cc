@@ -1,6 +1,7 @@
 // The communication thread: rounds.
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/ones.h>
 #include <c10/core/DeviceGuard.h>
 
 #include <algorithm>
@@ -19,6 +20,8 @@
 namespace paceline {
 namespace {
 
+constexpr PassOrder::Side kComm = PassOrder::Side::kComm;
+
 void TellExcluded(const RoundSums& sums, int64_t round) {
   if (sums.excluded == 0) return;
   const std::string who = sums.excluded_rank < 0 ? absl::StrCat(sums.excluded, " ranks")
@@ -30,14 +33,30 @@ void TellExcluded(const RoundSums& sums, int64_t round) {
 }  // namespace
 
 void Slipstream::Shared::Run() {
-  const c10::DeviceGuard device(parts.model.device());
-  const at::NoGradGuard no_grad;
   try {
-    while (MakeNext()) {
+    const c10::DeviceGuard device(parts.model.device());
+    const at::NoGradGuard no_grad;
+    const auto aside = order.GoAside();
+    try {
+      while (MakeNext()) {
+      }
+    } catch (...) {
+      Drain();
+      throw;
     }
+    order.WaitForStream(kComm);  // Whoever joins the thread has what it has done.
   } catch (...) {
     const Telling telling(*this);
     failure = std::current_exception();
+  }
+}
+
+// What the stream has been given may belong to rounds that have finished.
+void Slipstream::Shared::Drain() {
+  try {
+    order.WaitForStream(kComm);
+  } catch (const std::exception&) {
+    // The device has failed: the first error is the one to tell.
   }
 }
 
@@ -63,7 +82,8 @@ bool Slipstream::Shared::MakeNext() {
 void Slipstream::Shared::Make(const CommOrder& order, const SlipstreamRank::Buffers& names) {
   switch (order.kind) {
     case CommOrder::Kind::kHash: {
-      const uint64_t hash = buffers.Hash();
+      uint64_t hash = 0;
+      this->order.Run(kComm, {PassUse::kZ, 0}, [&] { hash = buffers.Hash(); });
       const Telling telling(*this);
       return rank->OnHashed(hash);
     }
@@ -97,17 +117,19 @@ void Slipstream::Shared::Exchange() {
 
 void Slipstream::Shared::Fill(CommOrder::Fill fill, const SlipstreamRank::Buffers& names) {
   double squared = 0;
-  switch (fill) {
-    case CommOrder::Fill::kUpdate:
-      squared = buffers.FillUpdate(names);
-      break;
-    case CommOrder::Fill::kGradient:
-      buffers.FillGradient();
-      break;
-    case CommOrder::Fill::kZeros:
-      buffers.FillZeros();
-      break;
-  }
+  order.Run(kComm, UseOf(fill, names), [&] {
+    switch (fill) {
+      case CommOrder::Fill::kUpdate:
+        squared = buffers.FillUpdate(names, [this] { order.WaitForStream(kComm); });
+        break;
+      case CommOrder::Fill::kGradient:
+        buffers.FillGradient();
+        break;
+      case CommOrder::Fill::kZeros:
+        buffers.FillZeros();
+        break;
+    }
+  });
   const Telling telling(*this);
   rank->OnFilled(squared);
 }
@@ -116,17 +138,30 @@ void Slipstream::Shared::Reduce(const CommOrder::Payload& payload) {
   const absl::Time start = Now();
   int64_t bytes = 0;
   const auto sum = [&](const at::Tensor& tensor) {
-    parts.plan->payloads->Sum(tensor);
+    Sum(tensor);
     bytes += AllReduceBytes(static_cast<int64_t>(tensor.nbytes()), parts.config.member.world_size);
   };
   if (payload.model > 0) sum(buffers.wire());
-  if (payload.state > 0) sum(state.Fill(payload.has_state));
-  buffers.Synchronize();
+  if (payload.state > 0) {
+    at::Tensor filled;
+    order.Run(kComm, {PassUse::kOptimizer, 0}, [&] { filled = state.Fill(payload.has_state); });
+    sum(filled);
+  }
+  if (order.on_device()) Confirm();
   const Telling telling(*this);
   sent_bytes += bytes;
   figures.collective_s += absl::ToDoubleSeconds(Now() - start);
   rank->OnReduced(Now());
 }
+
+void Slipstream::Shared::Sum(const at::Tensor& tensor) {
+  if (!order.on_device()) return parts.plan->payloads->Sum(tensor);
+  parts.plan->payloads->SumOnDevice(tensor, [this] { order.WaitForStream(kComm); });
+}
+
+// That another rank has broken off its part cannot be seen on a device (Group::SumOnDevice). Who
+// has does not get here, and then nobody believes the sum.
+void Slipstream::Shared::Confirm() { parts.plan->headers->SumFew(at::ones({1}, at::kDouble)); }
 
 void Slipstream::Shared::Apply(const CommOrder::Payload& payload) {
   RoundState before;
@@ -142,18 +177,21 @@ void Slipstream::Shared::Apply(const CommOrder::Payload& payload) {
   }
   TellExcluded(sums, before.round + 1);
   if (!before.started && sums.started == before.ranks()) SetTimeout();
-  if (payload.model > 0) {
-    if (IsLocal(before.plan.mode)) {
-      buffers.ApplyUpdates(payload.model);
-    } else {
-      buffers.ApplyGradients(payload.model, parts.config.clip_grad_norm);
-      at::Tensor(learning_rate).fill_(LearningRate(parts.config.schedule, step));
-      parts.optimizer.Update(buffers.z_parameters(), buffers.wire_parameters(), learning_rate, {});
+  const bool local = IsLocal(before.plan.mode);
+  order.Run(kComm, UseOf(payload, local), [&] {
+    if (payload.model > 0) {
+      if (local) {
+        buffers.ApplyUpdates(payload.model);
+      } else {
+        buffers.ApplyGradients(payload.model, parts.config.clip_grad_norm);
+        at::Tensor(learning_rate).fill_(LearningRate(parts.config.schedule, step));
+        parts.optimizer.Update(buffers.z_parameters(), buffers.wire_parameters(), learning_rate,
+                               {});
+      }
     }
-  }
-  if (payload.state > 0) state.Apply(payload.state);
-  if (flips) buffers.FlipBit();
-  buffers.Synchronize();
+    if (payload.state > 0) state.Apply(payload.state);
+  });
+  if (flips) order.Run(kComm, {0, PassUse::kZ}, [&] { buffers.FlipBit(); });
   RoundOutcome outcome;
   int64_t epoch = 0;
   int64_t steps_done = 0;

@@ -14,6 +14,7 @@
 #include "absl/time/time.h"
 #include "worker/trainer/comm/plan_progress.h"
 #include "worker/trainer/slipstream/optimizer_state.h"
+#include "worker/trainer/slipstream/pass_order.h"
 #include "worker/trainer/slipstream/slipstream.h"
 
 namespace paceline {
@@ -25,16 +26,22 @@ struct Slipstream::Shared {
         state(parts.optimizer),
         learning_rate(MakeLearningRate(parts.model.device())),
         progress(parts.control),
+        order(parts.streams),
         rank(&*parts.memory.rank),
         figures(parts.memory.figures) {}
 
   absl::Time Now() const { return parts.memory.now(); }
   void Run();
+  void Drain();
   bool MakeNext();
   void Make(const CommOrder& order, const SlipstreamRank::Buffers& names);
+  void Copy(ComputeOrder::Copy copy, const SlipstreamRank::Buffers& names);
+  void ResetOptimizer();
   void Exchange();
   void Fill(CommOrder::Fill fill, const SlipstreamRank::Buffers& names);
   void Reduce(const CommOrder::Payload& payload);
+  void Sum(const at::Tensor& tensor);
+  void Confirm();
   void Apply(const CommOrder::Payload& payload);
   // From the job's first steps on. The other thread makes no collective meanwhile: it does so at
   // stops, and there is no round then.
@@ -67,6 +74,9 @@ struct Slipstream::Shared {
   OptimizerState state;
   const at::Tensor learning_rate;
   PlanProgress progress;
+
+  // Of both threads, on the model's device. After all that was made there.
+  PassOrder order;
 
   absl::Mutex mu;
   SlipstreamRank* const rank ABSL_PT_GUARDED_BY(mu);

@@ -27,7 +27,7 @@ namespace paceline {
 // inputs [samples, 4] to targets [samples, 1]: two layers, and statistics of the inputs.
 class SmallModel : public Model {
  public:
-  SmallModel() : Model(at::kCPU) {
+  explicit SmallModel(c10::Device device = at::kCPU) : Model(device) {
     first_ = AddLinear("first", 4, 8);
     second_ = AddLinear("second", 8, 1);
     mean_ = AddBuffer("mean", at::zeros({4}));
@@ -53,13 +53,14 @@ class SmallModel : public Model {
 };
 
 // The n-th batch of a rank.
-inline Batch SmallBatch(int rank, int64_t number) {
+inline Batch SmallBatch(int rank, int64_t number, c10::Device device = at::kCPU) {
   const auto seed = static_cast<uint64_t>(1000 * (rank + 1) + number);
   const at::Generator random = at::detail::createCPUGenerator(seed);
   Batch batch;
   batch.samples = 8;
   batch.inputs = at::randn({8, 4}, random, at::kFloat);
-  batch.targets = batch.inputs.sum(1, /*keepdim=*/true).sin();
+  batch.targets = batch.inputs.sum(1, /*keepdim=*/true).sin().to(device);
+  batch.inputs = batch.inputs.to(device);
   return batch;
 }
 
@@ -99,8 +100,8 @@ inline std::vector<at::Tensor> CopyOf(const Model& model) {
 
 // What a rank has over generations.
 struct SmallState {
-  explicit SmallState(const TrainerConfig& config)
-      : optimizer(MakeOptimizer(config.optimizer, TensorsOf(model.parameters()))) {}
+  explicit SmallState(const TrainerConfig& config, c10::Device device = at::kCPU)
+      : model(device), optimizer(MakeOptimizer(config.optimizer, TensorsOf(model.parameters()))) {}
 
   SmallModel model;
   std::unique_ptr<Optimizer> optimizer;
@@ -111,12 +112,13 @@ struct SmallState {
 struct SmallRank {
   SmallRank(const TrainerConfig& config_in, Groups& groups, const TrainingPlan& plan)
       : SmallRank(config_in, groups, plan, std::make_shared<SmallState>(config_in)) {}
+  // `streams`: as on a device.
   SmallRank(const TrainerConfig& config_in, Groups& groups, const TrainingPlan& plan,
-            std::shared_ptr<SmallState> state_in)
+            std::shared_ptr<SmallState> state_in, DeviceStreams* streams = nullptr)
       : config(config_in),
         state(std::move(state_in)),
         slipstream({config, groups, BuildFirstPlan(groups, config, plan), model, *optimizer,
-                    control, memory}) {}
+                    control, memory, streams}) {}
 
   // What happens besides; all are called by the training thread.
   struct Hooks {
@@ -127,7 +129,7 @@ struct SmallRank {
 
   // Until the end.
   absl::Status Train(const Hooks& hooks) {
-    const at::Tensor rate = MakeLearningRate(at::kCPU);
+    const at::Tensor rate = MakeLearningRate(model.device());
     while (true) {
       const absl::StatusOr<Slipstream::Order> order = slipstream.Next([](ComputeOrder::Wait) {});
       if (!order.ok()) return order.status();
@@ -141,7 +143,7 @@ struct SmallRank {
         continue;
       }
       hooks.before_step();
-      const at::Tensor loss = model.Loss(SmallBatch(config.rank(), steps++));
+      const at::Tensor loss = model.Loss(SmallBatch(config.rank(), steps++, model.device()));
       loss.backward();
       hooks.before_update();
       const double value = loss.item<double>();
@@ -162,7 +164,7 @@ struct SmallRank {
     double sum = 0;
     const at::Tensor mean = TensorsOf(model.buffers()).front().clone();
     for (int64_t number = 0; number < 20; ++number) {
-      sum += model.Loss(SmallBatch(/*rank=*/99, number)).item<double>();
+      sum += model.Loss(SmallBatch(/*rank=*/99, number, model.device())).item<double>();
     }
     TensorsOf(model.buffers()).front().copy_(mean);
     return sum;
