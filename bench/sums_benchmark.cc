@@ -61,23 +61,15 @@ double CpuSeconds() {
          1e-6 * static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
 }
 
-// Per sum, of rank 0.
+// Per sum, of rank 0, of sums that follow each other.
 nlohmann::json Measure(Group& before, const std::function<void()>& sum, int rounds) {
-  std::vector<double> milliseconds;
-  double cpu = 0;
-  for (int round = -2; round < rounds; ++round) {
-    before.Barrier();
-    const double cpu_before = CpuSeconds();
-    const absl::Time start = absl::Now();
-    sum();
-    if (round < 0) continue;
-    milliseconds.push_back(absl::ToDoubleMilliseconds(absl::Now() - start));
-    cpu += CpuSeconds() - cpu_before;
-  }
-  std::sort(milliseconds.begin(), milliseconds.end());
-  return {{"median_ms", milliseconds[milliseconds.size() / 2]},
-          {"p90_ms", milliseconds[milliseconds.size() * 9 / 10]},
-          {"cpu_ms", 1e3 * cpu / rounds}};
+  sum();
+  before.Barrier();
+  const double cpu = CpuSeconds();
+  const absl::Time start = absl::Now();
+  for (int round = 0; round < rounds; ++round) sum();
+  return {{"ms", absl::ToDoubleMilliseconds(absl::Now() - start) / rounds},
+          {"cpu_ms", 1e3 * (CpuSeconds() - cpu) / rounds}};
 }
 
 nlohmann::json RunRank(int rank, int ranks, const std::string& store, int64_t kilobytes,

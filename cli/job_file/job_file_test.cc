@@ -205,7 +205,7 @@ TEST(JobFileTest, ProblemsOfSlipstreamAreToldAtTheirPlaces) {
               ElementsAre("9:3 strategy.mode is \"fre\"; allowed is sync, drop, free, pause; did "
                           "you mean \"free\"?",
                           "11:26 strategy.window.max_steps is 4; allowed is min_steps (8) and more",
-                          "12:1 gradient_format is bf16; strategy slipstream sends fp32 only"));
+                          "12:1 gradient_format is bf16; strategy slipstream sends fp32 or int8"));
   EXPECT_THAT(Problems(WithModel("model: resnet18\nstrategy: {kind: hsgd, mode: free}\n")),
               ElementsAre("7:24 strategy.mode belongs to kind slipstream; the kind is hsgd"));
 }

@@ -166,7 +166,7 @@ const std::vector<JobKey>& JobKeys() {
       {"strategy.window.max_cap", T::kInteger, "steps", "4 times max_steps", "max_steps to 2147483647", "64",
        "So far a rank may be ahead of the last finished round, at most.", true},
       {"gradient_format", T::kChoice, "", "fp32", "fp32, fp16, bf16, int8", "bf16",
-       "Number format in which gradients travel; int8 is for parameters only."},
+       "Number format in which gradients travel; int8 is of updates only, in modes free and pause of slipstream."},
 
       {"evaluation", T::kGroup, "", "", "", "", "Evaluation on data.eval, at the end in any case."},
       {"evaluation.every", T::kInteger, "steps", "0", "0 and more; above 0 needs data.eval", "50",

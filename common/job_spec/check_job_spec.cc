@@ -97,9 +97,10 @@ void CheckExport(const std::string& file, ProblemList& problems) {
                                       "\"; allowed is a file whose name ends in .safetensors"));
 }
 
-void CheckGradientFormat(v1::WireFormat format, ProblemList& problems) {
+void CheckGradientFormat(const v1::JobSpec& spec, ProblemList& problems) {
+  const v1::WireFormat format = spec.gradient_format();
   if (!problems.CheckEnum("gradient_format", format, *v1::WireFormat_descriptor())) return;
-  if (format == v1::WIRE_FORMAT_INT8) {
+  if (format == v1::WIRE_FORMAT_INT8 && !spec.strategy().has_slipstream()) {
     problems.Add("gradient_format",
                  "is int8, a format of parameters only; allowed is fp32, fp16, bf16");
   }
@@ -162,7 +163,7 @@ std::vector<SpecProblem> CheckJobSpec(const v1::JobSpec& given) {
   problems.CheckFiniteAtLeast("clip_grad_norm", spec.clip_grad_norm(), 0);
   problems.CheckEnum("on_nonfinite", spec.on_nonfinite(), *v1::NonFinite_descriptor());
   CheckExport(spec.export_final(), problems);
-  CheckGradientFormat(spec.gradient_format(), problems);
+  CheckGradientFormat(spec, problems);
   CheckTimeouts(spec, problems);
   problems.CheckFiniteAtLeast("peak_flops", spec.peak_flops(), 0);
   CheckCudaGraph(spec, problems);

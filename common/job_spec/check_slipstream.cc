@@ -65,7 +65,18 @@ void CheckSlipstream(const v1::JobSpec& spec, ProblemList& problems) {
       spec.gradient_format() == v1::WIRE_FORMAT_BF16) {
     problems.Add("gradient_format",
                  StrCat("is ", EnumName(*v1::WireFormat_descriptor(), spec.gradient_format()), "; ",
-                        name, " sends fp32 only"));
+                        name, is_auto ? " sends fp32 only" : " sends fp32 or int8"));
+  }
+  if (!is_auto && spec.gradient_format() == v1::WIRE_FORMAT_INT8 && spec.device() == v1::CUDA) {
+    problems.Add("gradient_format", "is int8; on cuda strategy slipstream sends fp32 only");
+  }
+  const v1::SlipstreamMode mode = spec.strategy().slipstream().mode();
+  if (spec.gradient_format() == v1::WIRE_FORMAT_INT8 &&
+      (mode == v1::SLIPSTREAM_DROP || mode == v1::SLIPSTREAM_SYNC)) {
+    problems.Add("strategy.slipstream.mode",
+                 StrCat("is ", EnumName(*v1::SlipstreamMode_descriptor(), mode),
+                        ", which sends gradients; gradient_format int8 is one of updates and needs "
+                        "mode free or pause"));
   }
   if (spec.cuda_graph()) {
     problems.Add("cuda_graph", StrCat("is true; ", name, " has no steps that are all alike"));

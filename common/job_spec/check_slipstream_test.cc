@@ -103,11 +103,25 @@ TEST(CheckSlipstreamTest, StateIsAveragedWhereAllStop) {
                           "free"));
 }
 
+TEST(CheckSlipstreamTest, Int8IsAFormatOfUpdates) {
+  constexpr char kInt8[] = "gradient_format: WIRE_FORMAT_INT8";
+  for (const char* const mode : {"FREE", "PAUSE"}) {
+    const std::string strategy = std::string("slipstream { mode: SLIPSTREAM_") + mode + " }";
+    EXPECT_THAT(Problems(Spec(strategy, kInt8)), ElementsAre());
+  }
+  EXPECT_THAT(Problems(Spec("slipstream { mode: SLIPSTREAM_SYNC }", kInt8)),
+              ElementsAre("strategy.slipstream.mode is sync, which sends gradients; "
+                          "gradient_format int8 is one of updates and needs mode free or pause"));
+  EXPECT_THAT(Problems(Spec("slipstream { mode: SLIPSTREAM_DROP }", kInt8)), testing::SizeIs(1));
+  EXPECT_THAT(Problems(Spec("slipstream {}", std::string(kInt8) + " device: CUDA")),
+              ElementsAre("gradient_format is int8; on cuda strategy slipstream sends fp32 only"));
+}
+
 TEST(CheckSlipstreamTest, WhatDoesNotGoWithItIsRefusedAtOnce) {
   EXPECT_THAT(
       Problems(Spec("slipstream {}",
                     "gradient_format: WIRE_FORMAT_BF16 on_nonfinite: NON_FINITE_IGNORE")),
-      ElementsAre("gradient_format is bf16; strategy slipstream sends fp32 only",
+      ElementsAre("gradient_format is bf16; strategy slipstream sends fp32 or int8",
                   "on_nonfinite is ignore, but with strategy slipstream one rank's would spoil the "
                   "model of all; allowed is stop, skip"));
   EXPECT_THAT(Problems(Spec("slipstream {}",

@@ -116,6 +116,14 @@ TEST_F(SlipstreamTest, PauseTrainsAllRanksToOneModel) {
   TrainAndCheck(absl::StrCat(kPause, "precision: BF16 "));
 }
 
+TEST_F(SlipstreamTest, FreeTrainsWithUpdatesAsInt8) {
+  TrainAndCheck(absl::StrCat(kFree, "gradient_format: WIRE_FORMAT_INT8 "));
+}
+
+TEST_F(SlipstreamTest, PauseTrainsWithUpdatesAsInt8) {
+  TrainAndCheck(absl::StrCat(kPause, "gradient_format: WIRE_FORMAT_INT8 "));
+}
+
 TEST_F(SlipstreamTest, AStalledRankHoldsUpNobody) {
   const auto daemon =
       RunJob(Spec(4, absl::StrCat(kFree,

@@ -15,7 +15,7 @@
 namespace paceline {
 namespace {
 
-constexpr int64_t kToldNumbers = 3;  // By each member: node, and the address of its memory.
+constexpr int64_t kToldNumbers = 4;  // By each member: node, and the address of its memory.
 
 // Of the first member of a node, with this member's place taken.
 absl::StatusOr<SharedMemory> Enter(absl::StatusOr<SharedMemory> own,
@@ -34,7 +34,8 @@ std::unique_ptr<NodeSum> NodeSum::Join(Group& all, uint64_t node, const MakeLead
   absl::StatusOr<SharedMemory> own = SharedMemory::Make(SharedSum::kBytes);
   const SharedMemory::Address address = own.ok() ? own->address() : SharedMemory::Address();
   at::Tensor told = at::empty({all.size() * kToldNumbers}, at::kLong);
-  all.Gather(told, at::tensor({static_cast<int64_t>(node), address.process, address.file}));
+  all.Gather(
+      told, at::tensor({static_cast<int64_t>(node), address.process, address.file, address.token}));
   const auto* const numbers = told.const_data_ptr<int64_t>();
   std::map<int64_t, std::vector<int>> nodes;
   for (int member = 0; member < all.size(); ++member) {
@@ -47,7 +48,8 @@ std::unique_ptr<NodeSum> NodeSum::Join(Group& all, uint64_t node, const MakeLead
   const auto place =
       static_cast<int>(std::find(members.begin(), members.end(), self) - members.begin());
   const int64_t* const first = numbers + members.front() * kToldNumbers;
-  absl::StatusOr<SharedMemory> memory = Enter(std::move(own), {first[1], first[2]}, place);
+  absl::StatusOr<SharedMemory> memory =
+      Enter(std::move(own), {first[1], first[2], first[3]}, place);
   const at::Tensor failed = at::full({1}, memory.ok() ? 0 : 1, at::kLong);
   all.Sum(failed);  // Who has opened it no longer needs the first one's.
   if (failed.item<int64_t>() > 0) return nullptr;

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <random>
 #include <string>
 #include <utility>
 
@@ -20,6 +21,8 @@ namespace {
 absl::Status Failed(absl::string_view what) {
   return absl::UnavailableError(absl::StrCat("shared memory: ", what, ": ", strerror(errno)));
 }
+
+off_t SizeOf(size_t bytes) { return static_cast<off_t>(bytes + sizeof(int64_t)); }
 
 // Of one place. It belongs to the open file, so that two of one process exclude each other.
 struct flock LockOf(int place) {
@@ -36,12 +39,15 @@ struct flock LockOf(int place) {
 absl::StatusOr<SharedMemory> SharedMemory::Make(size_t bytes) {
   const int file = memfd_create("paceline", MFD_CLOEXEC);
   if (file < 0) return Failed("making it");
-  if (ftruncate(file, static_cast<off_t>(bytes)) != 0) {
+  if (ftruncate(file, SizeOf(bytes)) != 0) {
     const absl::Status status = Failed("sizing it");
     close(file);
     return status;
   }
-  return Map(file, bytes);
+  absl::StatusOr<SharedMemory> memory = Map(file, bytes);
+  std::random_device random;
+  if (memory.ok()) *memory->token() = std::uniform_int_distribution<int64_t>()(random);
+  return memory;
 }
 
 absl::StatusOr<SharedMemory> SharedMemory::Open(const Address& address, size_t bytes) {
@@ -49,15 +55,20 @@ absl::StatusOr<SharedMemory> SharedMemory::Open(const Address& address, size_t b
   const int file = open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (file < 0) return Failed(path);
   struct stat status {};
-  if (fstat(file, &status) != 0 || status.st_size != static_cast<off_t>(bytes)) {
+  const absl::Status other =
+      absl::UnavailableError(absl::StrCat("shared memory: ", path, " is something else"));
+  if (fstat(file, &status) != 0 || status.st_size != SizeOf(bytes)) {
     close(file);
-    return absl::UnavailableError(absl::StrCat("shared memory: ", path, " is something else"));
+    return other;
   }
-  return Map(file, bytes);
+  absl::StatusOr<SharedMemory> memory = Map(file, bytes);
+  if (memory.ok() && *memory->token() != address.token) return other;
+  return memory;
 }
 
 absl::StatusOr<SharedMemory> SharedMemory::Map(int file, size_t bytes) {
-  void* const data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  void* const data = mmap(nullptr, static_cast<size_t>(SizeOf(bytes)), PROT_READ | PROT_WRITE,
+                          MAP_SHARED, file, 0);
   if (data == MAP_FAILED) {
     const absl::Status status = Failed("mapping it");
     close(file);
@@ -73,11 +84,13 @@ SharedMemory::SharedMemory(SharedMemory&& other) noexcept
 
 SharedMemory::~SharedMemory() {
   if (data_ == nullptr) return;
-  munmap(data_, bytes_);
+  munmap(data_, static_cast<size_t>(SizeOf(bytes_)));
   close(file_);
 }
 
-SharedMemory::Address SharedMemory::address() const { return {getpid(), file_}; }
+SharedMemory::Address SharedMemory::address() const { return {getpid(), file_, *token()}; }
+
+int64_t* SharedMemory::token() const { return reinterpret_cast<int64_t*>(data_ + bytes_); }
 
 absl::Status SharedMemory::TakePlace(int place) {
   struct flock lock = LockOf(place);

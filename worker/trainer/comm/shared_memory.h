@@ -20,10 +20,11 @@ class SharedMemory {
   struct Address {
     int64_t process = 0;
     int64_t file = 0;
+    int64_t token = 0;  // Random: on another machine the same numbers are of something else.
   };
 
-  // `bytes` of zeros, of which only those that are touched take up memory. Unavailable: the system
-  // has none to give, or does not let this process have it.
+  // `bytes` of zeros, a multiple of 8, of which only those that are touched take up memory.
+  // Unavailable: the system has none to give, or does not let this process have it.
   static absl::StatusOr<SharedMemory> Make(size_t bytes);
   // That of another process, which still has it, or of this one.
   static absl::StatusOr<SharedMemory> Open(const Address& address, size_t bytes);
@@ -42,6 +43,7 @@ class SharedMemory {
 
  private:
   static absl::StatusOr<SharedMemory> Map(int file, size_t bytes);
+  int64_t* token() const;  // Behind the data.
   SharedMemory(int file, char* data, size_t bytes) : file_(file), data_(data), bytes_(bytes) {}
 
   int file_;
@@ -49,7 +51,7 @@ class SharedMemory {
   size_t bytes_;
 };
 
-// The same on processes that can open each other's memory if their user may, and different on
+// The same on processes that can open each other's memory if their user may, and different on most
 // others: it tells the machine, and the numbers that processes have there.
 uint64_t NodeKey();
 

@@ -29,6 +29,10 @@ TEST(SharedMemoryTest, WhatIsSomethingElseIsNotOpened) {
   SharedMemory::Address address = made->address();
   EXPECT_EQ(SharedMemory::Open(address, 2 * kBytes).status().code(),
             absl::StatusCode::kUnavailable);
+  SharedMemory::Address of_another_machine = address;
+  ++of_another_machine.token;
+  EXPECT_EQ(SharedMemory::Open(of_another_machine, kBytes).status().code(),
+            absl::StatusCode::kUnavailable);
   address.file = 1'000'000;
   EXPECT_EQ(SharedMemory::Open(address, kBytes).status().code(), absl::StatusCode::kUnavailable);
 }

@@ -9,6 +9,7 @@
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/sub.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -207,6 +208,27 @@ void SlipstreamBuffers::ApplyUpdates(int ranks) {
     const Chunk& at = chunks_[i];
     paceline::ApplyUpdates(at.count, wire + at.flat, ranks, z + at.flat);
   });
+}
+
+const at::Tensor& SlipstreamBuffers::rest() {
+  if (!rest_.defined()) rest_ = at::zeros_like(wire_);
+  return rest_;
+}
+
+void SlipstreamBuffers::ApplyLossyUpdates(int ranks, bool has_update,
+                                          const SlipstreamRank::Buffers& names) {
+  const int of = has_update ? names.sent : names.ref;
+  if (loops_) {
+    const float* const rest = rest_.const_data_ptr<float>();
+    ForChunks([&](size_t i) {
+      const Chunk& at = chunks_[i];
+      TakeOut(at.count, rest + at.flat, Data(of) + at.flat);
+    });
+  } else {
+    const at::NoGradGuard no_grad;
+    buffers_[static_cast<size_t>(of)].sub_(rest_);
+  }
+  ApplyUpdates(ranks);
 }
 
 void SlipstreamBuffers::ApplyGradients(int ranks, double max_norm) {

@@ -2,7 +2,8 @@
 //
 // x is the model's own tensors: parameters, then floating-point buffers that are not frozen. All
 // others are flat, with the elements of x in the same order: z, the three that take turns as pub,
-// sent and ref, and wire. They are float32, made once, on the model's device.
+// sent and ref, wire, and rest where sums are lossy. They are float32, made once, on the model's
+// device.
 //
 // A pass is one call. On a CPU it is cut into chunks of a fixed size, which the caller's intra-op
 // pool works on: the result does not depend on the number of threads. On another device it is
@@ -49,6 +50,8 @@ class SlipstreamBuffers {
 
   // Of the sum in wire: z + wire / ranks.
   void ApplyUpdates(int ranks);
+  // The same of a lossy sum, with this rank's rest; `has_update`: the rank has sent one.
+  void ApplyLossyUpdates(int ranks, bool has_update, const SlipstreamRank::Buffers& names);
   // The mean of `ranks` gradients is left in wire, clipped to the norm `max_norm` unless that is 0;
   // running statistics of z become the mean.
   void ApplyGradients(int ranks, double max_norm);
@@ -69,6 +72,9 @@ class SlipstreamBuffers {
   // Flat, [values].
   const at::Tensor& z() const { return z_; }
   const at::Tensor& wire() const { return wire_; }
+  // What the sum in wire does not have of this rank's update. Made when it is first asked for, by
+  // the thread that sums.
+  const at::Tensor& rest();
   // Views with the shapes of the parameters.
   const std::vector<at::Tensor>& z_parameters() const { return z_parameters_; }
   const std::vector<at::Tensor>& wire_parameters() const { return wire_parameters_; }
@@ -97,6 +103,7 @@ class SlipstreamBuffers {
   at::Tensor z_;
   std::array<at::Tensor, 3> buffers_;
   at::Tensor wire_;
+  at::Tensor rest_;
   std::vector<Chunk> chunks_;  // For loops.
   // With the shapes of x; of the buffers, for operators.
   std::vector<at::Tensor> z_views_;

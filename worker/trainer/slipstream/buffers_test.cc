@@ -98,6 +98,28 @@ TEST_P(SlipstreamBuffersTest, AnUpdateTravelsAndTheOwnWorkIsRebased) {
   EXPECT_NEAR(FillUpdate({2, 1, 0}), 64.0 * kValues, kRounding * 64.0 * kValues) << "pub is x";
 }
 
+TEST_P(SlipstreamBuffersTest, WhatALossySumLeavesOutIsInTheNextUpdate) {
+  buffers_.Copy(Copy::kReset, kNames);
+  model_.Add(2);
+  buffers_.Copy(Copy::kPublish, kNames);
+  const SlipstreamRank::Buffers in_flight = {1, 0, 2};
+  FillUpdate(in_flight);
+  at::Tensor(buffers_.wire()).fill_(1.5);
+  at::Tensor(buffers_.rest()).fill_(0.5);
+  buffers_.ApplyLossyUpdates(2, /*has_update=*/true, in_flight);
+  const SlipstreamRank::Buffers finished = {1, 2, 0};
+  buffers_.Copy(Copy::kRebase, finished);
+  EXPECT_EQ(buffers_.z()[5].item<float>(), 1.75);
+  EXPECT_EQ(model_.many(kMany - 1), 2.25);
+  EXPECT_NEAR(FillUpdate({2, 1, 0}), 0.25 * kValues, kRounding * kValues);
+  // Of a sum that it adds up for all, without an update of its own.
+  at::Tensor(buffers_.wire()).fill_(0);
+  at::Tensor(buffers_.rest()).fill_(0.25);
+  buffers_.ApplyLossyUpdates(2, /*has_update=*/false, finished);
+  EXPECT_EQ(model_.many(0), 2.25);
+  EXPECT_NEAR(FillUpdate({2, 1, 0}), 0.5625 * kValues, kRounding * kValues);
+}
+
 TEST_P(SlipstreamBuffersTest, WhatIsInFlightIsRebasedToo) {
   buffers_.Copy(Copy::kReset, kNames);
   model_.Add(2);

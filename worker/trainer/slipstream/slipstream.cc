@@ -51,6 +51,7 @@ void SlipstreamMemory::Join(const TrainerConfig& config, const RoundState& state
   SlipstreamRank::Options options;
   options.rank = config.rank();
   options.stops_at_bad_update = config.on_nonfinite == NonFinite::kStop;
+  options.lossy_updates = config.gradient_format == WireFormat::kInt8;
   rank.emplace(options, state, now());
 }
 

@@ -94,7 +94,7 @@ void Slipstream::Shared::Make(const CommOrder& order, const SlipstreamRank::Buff
     case CommOrder::Kind::kReduce:
       return Reduce(order.payload);
     case CommOrder::Kind::kApply:
-      return Apply(order.payload);
+      return Apply(order.payload, names);
     case CommOrder::Kind::kWait:
     case CommOrder::Kind::kEnd:
       return;
@@ -141,7 +141,15 @@ void Slipstream::Shared::Reduce(const CommOrder::Payload& payload) {
     Sum(tensor);
     bytes += AllReduceBytes(static_cast<int64_t>(tensor.nbytes()), parts.config.member.world_size);
   };
-  if (payload.model > 0) sum(buffers.wire());
+  if (payload.lossy) {  // On a CPU only.
+    if (!int8) {
+      int8.emplace(parts.groups.int8_codec(), *parts.plan->payloads, buffers.wire().numel(),
+                   buffers.wire().options());
+    }
+    bytes += int8->Sum(buffers.wire(), buffers.rest());
+  } else if (payload.model > 0) {
+    sum(buffers.wire());
+  }
   if (payload.state > 0) {
     at::Tensor filled;
     order.Run(kComm, {PassUse::kOptimizer, 0}, [&] { filled = state.Fill(payload.has_state); });
@@ -163,7 +171,8 @@ void Slipstream::Shared::Sum(const at::Tensor& tensor) {
 // has does not get here, and then nobody believes the sum.
 void Slipstream::Shared::Confirm() { parts.plan->headers->SumFew(at::ones({1}, at::kDouble)); }
 
-void Slipstream::Shared::Apply(const CommOrder::Payload& payload) {
+void Slipstream::Shared::Apply(const CommOrder::Payload& payload,
+                               const SlipstreamRank::Buffers& names) {
   RoundState before;
   RoundSums sums;
   int64_t step = 0;
@@ -180,7 +189,9 @@ void Slipstream::Shared::Apply(const CommOrder::Payload& payload) {
   const bool local = IsLocal(before.plan.mode);
   order.Run(kComm, UseOf(payload, local), [&] {
     if (payload.model > 0) {
-      if (local) {
+      if (payload.lossy) {
+        buffers.ApplyLossyUpdates(payload.model, payload.has_update, names);
+      } else if (local) {
         buffers.ApplyUpdates(payload.model);
       } else {
         buffers.ApplyGradients(payload.model, parts.config.clip_grad_norm);

@@ -6,12 +6,14 @@
 
 #include <cstdint>
 #include <exception>
+#include <optional>
 #include <thread>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "worker/trainer/comm/int8_sum.h"
 #include "worker/trainer/comm/plan_progress.h"
 #include "worker/trainer/slipstream/optimizer_state.h"
 #include "worker/trainer/slipstream/pass_order.h"
@@ -42,7 +44,7 @@ struct Slipstream::Shared {
   void Reduce(const CommOrder::Payload& payload);
   void Sum(const at::Tensor& tensor);
   void Confirm();
-  void Apply(const CommOrder::Payload& payload);
+  void Apply(const CommOrder::Payload& payload, const SlipstreamRank::Buffers& names);
   // From the job's first steps on. The other thread makes no collective meanwhile: it does so at
   // stops, and there is no round then.
   void SetTimeout() const { parts.groups.SetTimeout(parts.config.collective_timeout); }
@@ -74,6 +76,7 @@ struct Slipstream::Shared {
   OptimizerState state;
   const at::Tensor learning_rate;
   PlanProgress progress;
+  std::optional<Int8Sum> int8;  // Of updates, if that is their format.
 
   // Of both threads, on the model's device. After all that was made there.
   PassOrder order;

@@ -102,6 +102,32 @@ TEST(SlipstreamTest, EachModeTrainsAndAllRanksEndWithTheSameModel) {
   }
 }
 
+// The loss of rank 0 for samples that nobody trains with.
+double LossAfter(TrainerConfig job, Mode mode, WireFormat format) {
+  job.gradient_format = format;
+  double loss = 0;
+  Collected models(job.member.world_size);
+  RunRanks(job, [&](const TrainerConfig& config, Groups& groups) {
+    SmallRank rank(config, groups, SmallPlan(1, mode, {1, 2, 8}));
+    EXPECT_TRUE(rank.Train().ok());
+    models.Add(config.rank(), CopyOf(rank.model));
+    if (config.rank() == 0) loss = rank.Evaluate();
+  });
+  models.ExpectAllSame();
+  return loss;
+}
+
+TEST(SlipstreamTest, UpdatesAsInt8TrainAsWell) {
+  const TrainerConfig job = SmallJob(4, 200);
+  const double untrained = LossAfter(SmallJob(4, 1), Mode::kFree, WireFormat::kFp32);
+  for (const Mode mode : {Mode::kFree, Mode::kPause}) {
+    const double exact = LossAfter(job, mode, WireFormat::kFp32);
+    const double rounded = LossAfter(job, mode, WireFormat::kInt8);
+    EXPECT_LT(exact, 0.5 * untrained);
+    EXPECT_LT(rounded, exact + 0.05 * untrained);
+  }
+}
+
 TEST(SlipstreamTest, SyncIsTheMeanOfAllGradients) {
   TrainerConfig job = SmallJob(3, 30);
   job.schedule.kind = LrSchedule::Kind::kCosine;

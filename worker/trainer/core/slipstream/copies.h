@@ -9,6 +9,7 @@
 //   sent  what ref becomes when the round that is in flight has finished
 //   pub   x at the latest step boundary
 //   wire  what a collective sums up
+//   rest  what a lossy one leaves out of it
 //
 // Thread-safe: buffers are the caller's.
 #ifndef WORKER_TRAINER_CORE_SLIPSTREAM_COPIES_H_
@@ -54,6 +55,12 @@ double FillUpdate(size_t count, const T* sent, const T* ref, T* wire) {
 template <typename T>
 void ApplyUpdates(size_t count, const T* wire, int ranks, T* z) {
   for (size_t i = 0; i < count; ++i) z[i] += wire[i] / static_cast<T>(ranks);
+}
+
+// What a lossy sum does not have of the update: `of` is sent, or ref if none is in flight.
+template <typename T>
+void TakeOut(size_t count, const T* rest, T* of) {
+  for (size_t i = 0; i < count; ++i) of[i] -= rest[i];
 }
 
 // The mean of `ranks` gradients from their sum, and its square like that of an update.

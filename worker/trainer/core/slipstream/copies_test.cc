@@ -81,6 +81,45 @@ TEST(CopiesTest, TheMeanOfTheUpdatesIsAdded) {
   EXPECT_THAT(z, ElementsAre(3, 0));
 }
 
+// Two ranks whose sums have multiples of 16 only; all values are multiples of 2 below 2^24, so that
+// nothing else is rounded. What z has moved by is what the ranks have done less what is unsent.
+TEST(CopiesTest, WhatALossySumLeavesOutStaysUnsent) {
+  constexpr size_t kSize = 8;
+  std::mt19937 random(1);
+  std::uniform_int_distribution<int> steps(-50, 50);
+  Vector z(kSize, 0), zeros(kSize, 0), done(kSize, 0);
+  std::vector<Vector> x(2, zeros), ref(2, zeros), sent(2, zeros), pub(2, zeros), wire(2, zeros);
+  for (int round = 0; round < 200; ++round) {
+    Vector sum(kSize, 0);
+    for (size_t rank = 0; rank < 2; ++rank) {
+      const bool stalls = (round + static_cast<int>(rank)) % 3 == 0;
+      for (size_t i = 0; i < kSize; ++i) {
+        const auto step = stalls ? 0.0F : static_cast<float>(2 * steps(random));
+        x[rank][i] += step;
+        done[i] += step;
+      }
+      sent[rank] = x[rank];
+      FillUpdate(kSize, sent[rank].data(), ref[rank].data(), wire[rank].data());
+      Vector rest(kSize);
+      for (size_t i = 0; i < kSize; ++i) {
+        rest[i] = std::fmod(wire[rank][i], 16.0F);
+        sum[i] += wire[rank][i] - rest[i];
+      }
+      TakeOut(kSize, rest.data(), sent[rank].data());
+    }
+    ApplyUpdates(kSize, sum.data(), 2, z.data());
+    for (size_t rank = 0; rank < 2; ++rank) {
+      ref[rank] = sent[rank];
+      Rebase(kSize, z.data(), x[rank].data(), ref[rank].data(), pub[rank].data());
+    }
+    for (size_t i = 0; i < kSize; ++i) {
+      const float unsent = x[0][i] - ref[0][i] + x[1][i] - ref[1][i];
+      ASSERT_EQ(2 * z[i] + unsent, done[i]);
+      ASSERT_LT(std::fabs(unsent), 32);
+    }
+  }
+}
+
 // The correction of a thousand rounds leaves no trace: x is z again once nothing is unsent, where
 // ref and x that are corrected by separate sums would have drifted apart.
 TEST(CopiesTest, RoundingDoesNotAddUpOverRounds) {

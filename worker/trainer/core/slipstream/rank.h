@@ -18,7 +18,12 @@
 //            kRebaseInFlight  the same and sent      kReset          z ─▶ x, ref
 //            kLoad            z ─▶ x
 //   fill     kUpdate          sent, ref ─▶ wire      kGradient       gradients ─▶ wire
-//   apply                     wire, z ─▶ z; in modes of gradients by the optimizer
+//   apply                     wire, z ─▶ z; in modes of gradients by the optimizer; what a lossy
+//                             sum does not have of this rank's update is taken out of sent or ref
+//
+// Updates may travel in a lossy format. What it leaves out, the *rest*, stays in x - ref and goes
+// with the rank's next update. A round that ranks stop for, or after which another plan holds,
+// is exact, and in a settling one a rank sends its rest alone if it has no update.
 //
 // Any order but kWait has begun when it is returned, and its thread tells when it is done. A wait
 // ends at its time, or when the other thread has told something.
@@ -83,6 +88,9 @@ struct CommOrder {
     int model = 0;           // The wire buffer.
     int state = 0;           // Tensors of the optimizer,
     bool has_state = false;  // of which this rank adds its own, or zeros.
+    // The wire buffer is summed in the lossy format, and the rest
+    bool lossy = false;
+    bool has_update = false;  // is taken out of `sent`, where this rank's update is; else of `ref`.
   };
   Kind kind = Kind::kWait;
   absl::Time until = absl::InfiniteFuture();
@@ -97,6 +105,7 @@ class SlipstreamRank {
     bool stops_at_bad_update = true;  // Else it is left out, and the rank takes z.
     // So many first steps of this rank are not typical.
     int64_t startup_steps = kStartupSteps;
+    bool lossy_updates = false;  // In local modes.
   };
 
   // x = z in all parts; the state is the same on all ranks.
@@ -185,6 +194,7 @@ class SlipstreamRank {
   };
 
   bool local() const { return IsLocal(state_.plan.mode); }
+  bool is_settling_rest() const { return has_rest_ && state_.settles; }
   bool is_between_rounds() const { return phase_ == Phase::kIdle || phase_ == Phase::kHashing; }
   bool uses_buffers() const { return phase_ == Phase::kFilling || phase_ == Phase::kApplying; }
   bool stands() const { return phase_ == Phase::kStopped || phase_ == Phase::kEnded; }
@@ -224,7 +234,9 @@ class SlipstreamRank {
   int64_t updates_at_finish_ = 0;  // When the latest round finished.
   int64_t in_flight_ = 0;
   int64_t in_flight_version_ = 0;  // Of the z that it is built on.
-  bool has_sent_ = false;          // An update is in flight.
+  bool has_sent_ = false;          // An update is in flight, or a rest.
+  bool pub_is_x_ = false;          // But for updates that are not published.
+  bool has_rest_ = false;          // Of lossy sums, in x - ref.
   int64_t sent_updates_ = 0;
   int64_t lost_updates_ = 0;
   int64_t version_ = 0;           // Of z: changes of it.

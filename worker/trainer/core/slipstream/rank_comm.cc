@@ -84,10 +84,12 @@ CommOrder SlipstreamRank::NextComm(absl::Time now) {
 
 CommOrder SlipstreamRank::BeginRound(absl::Time now) {
   round_began_ = now;
-  if (!local() || published_ == finished_ || needs_reset_ || fault_) {
+  const bool has_work = published_ > finished_ || is_settling_rest();
+  if (!local() || !has_work || needs_reset_ || fault_) {
     return Begin(Phase::kExchanging, Kind::kExchange);
   }
   std::swap(buffers_.pub, buffers_.sent);
+  pub_is_x_ = false;
   has_sent_ = true;
   in_flight_ = published_ - finished_;
   in_flight_version_ = ref_version_;
@@ -206,7 +208,12 @@ void SlipstreamRank::Decide(absl::Time now) {
   next_state_ = state_;
   outcome_ = FinishRound(sums_, told_plan_, &next_state_);
   payload_ = CommOrder::Payload();
-  if (sums_.steps > 0) payload_.model = local() ? state_.ranks() : sums_.active;
+  const bool has_rests = local() && sums_.squared_update > 0;
+  if (sums_.steps > 0 || has_rests) payload_.model = local() ? state_.ranks() : sums_.active;
+  const bool is_exact = state_.settles || next_state_.stands || outcome_.ends ||
+                        outcome_.takes_up_plan || !options_.lossy_updates;
+  payload_.lossy = local() && payload_.model > 0 && !is_exact;
+  payload_.has_update = has_sent_;
   if (outcome_.averages_state) {  // That of a bad update would make all others bad.
     payload_.state = sums_.active > 0 ? sums_.active : state_.ranks() - sums_.excluded;
     payload_.has_state = sums_.active > 0 ? in_flight_ > 0 : !told_excluded_;
@@ -240,7 +247,8 @@ bool SlipstreamRank::IsStretched(absl::Time now) const {
 void SlipstreamRank::TakeSent() {
   if (!has_sent_) return;
   std::swap(buffers_.ref, buffers_.sent);
-  has_sent_ = false;
+  has_sent_ = has_rest_ = false;
+  if (in_flight_ == 0) return;
   ++contributions_;
   stale_rounds_ += version_ - in_flight_version_;
   finished_ += in_flight_;
@@ -259,6 +267,7 @@ void SlipstreamRank::SetGradientUsed() {
 RoundOutcome SlipstreamRank::OnApplied(absl::Time now) {
   const bool was_local = local();
   TakeSent();
+  has_rest_ |= payload_.lossy;
   if (included_) SetGradientUsed();
   if (payload_.model > 0) ++version_;
   if (payload_.state > 0) resets_optimizer_ = false;  // It has that of the others.

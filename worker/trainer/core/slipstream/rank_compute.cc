@@ -29,7 +29,7 @@ bool SlipstreamRank::Stops(absl::Time now) const {
 
 bool SlipstreamRank::HasStopped() const {
   return !computing_ && !copying_ && !needs_reset_ && updates_ == published_ &&
-         (state_.settles || updates_ > finished_);
+         (!is_settling_rest() || pub_is_x_) && (state_.settles || updates_ > finished_);
 }
 
 // A copy that the next step boundary would make again before a round needs it is left out.
@@ -52,7 +52,8 @@ ComputeOrder SlipstreamRank::NextLocal(absl::Time now) {
   }
   const bool stops = Stops(now);
   const bool is_ahead = updates_ - updates_at_finish_ >= state_.window.Cap(state_.plan.window);
-  if (updates_ > published_ && (stops || is_ahead || PublishIsDue(now))) {
+  const bool has_work = updates_ > published_ || (is_settling_rest() && !pub_is_x_);
+  if (has_work && (stops || is_ahead || PublishIsDue(now))) {
     return Copy(ComputeOrder::Copy::kPublish);
   }
   if (stands()) return {phase_ == Phase::kEnded ? Kind::kEnd : Kind::kStop, {}, {}};
@@ -96,17 +97,19 @@ void SlipstreamRank::OnCopied(absl::Duration took) {
   switch (copy_) {
     case ComputeOrder::Copy::kPublish:
       published_ = updates_;
+      pub_is_x_ = true;
       break;
     case ComputeOrder::Copy::kRebase:
     case ComputeOrder::Copy::kRebaseInFlight:
       published_ = updates_;
+      pub_is_x_ = true;
       ref_version_ = version_;
       break;
     case ComputeOrder::Copy::kReset:
       lost_updates_ += updates_ - finished_;
       published_ = finished_ = updates_;
       ref_version_ = version_;
-      needs_reset_ = resets_optimizer_ = false;
+      needs_reset_ = resets_optimizer_ = has_rest_ = pub_is_x_ = false;
       break;
     case ComputeOrder::Copy::kLoad:
       x_version_ = version_;

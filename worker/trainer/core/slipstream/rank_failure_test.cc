@@ -130,8 +130,22 @@ TEST_F(RankFailureTest, TheMeanOfTheOptimizersStateIsOfSoundRanks) {
     ASSERT_TRUE(outcome_->averages_state);
     EXPECT_EQ(payload_.state, 1);
     EXPECT_FALSE(payload_.has_state);
-    EXPECT_FALSE(NextCompute().resets_optimizer) << "it has that of the other";
   }
+}
+
+TEST_F(RankFailureTest, WhoHasTheMeanOfTheOptimizersStateKeepsIt) {
+  RoundState state = State(Mode::kPause);
+  state.plan.averages_state = true;
+  SlipstreamRank::Options options;
+  options.stops_at_bad_update = false;
+  rank_.emplace(options, state, now_);
+  Step();
+  CopyNext();
+  Round(Steps(1), /*squared=*/kBad);
+  EXPECT_EQ(payload_.state, 1);
+  const ComputeOrder order = NextCompute();
+  EXPECT_EQ(order.copy, Copy::kReset);
+  EXPECT_FALSE(order.resets_optimizer);
 }
 
 // Its gradient is ready when the header has been told and not come back.

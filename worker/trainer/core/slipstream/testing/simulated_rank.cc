@@ -42,6 +42,7 @@ SimulatedRank::SimulatedRank(const SlipstreamRank::Options& options, const Round
       x(kSimulatedSize, -1),
       z(std::move(z_in)),
       wire(kSimulatedSize, -1),
+      rest(kSimulatedSize, -1),
       gradient(kSimulatedSize, -1),
       slots(std::move(slots_in)),
       updates(kSimulatedSize, 0),
@@ -87,7 +88,9 @@ SimulatedRank::Pass SimulatedRank::PassOf(const CommOrder& order) const {
       return {kWire | (order.payload.has_state ? slots_too : 0), kWire};
     case CommOrder::Kind::kApply: {
       const bool optimizes = !IsLocal(machine.state().plan.mode) && order.payload.model > 0;
-      return {kWire | kZ, kZ | slots_too | (optimizes ? kSlots : 0)};
+      const int of = order.payload.has_update ? names.sent : names.ref;
+      const int takes = order.payload.lossy ? Bit(of) : 0;
+      return {kWire | kZ | takes, kZ | takes | slots_too | (optimizes ? kSlots : 0)};
     }
     default:
       return {};
@@ -161,7 +164,14 @@ SimulatedVector SimulatedRank::PayloadInput(const CommOrder::Payload& payload) c
 void SimulatedRank::Apply(const CommOrder::Payload& payload) {
   if (payload.model > 0) {
     const SimulatedVector model(sum.begin(), sum.begin() + kSimulatedSize);
+    if (payload.lossy) {
+      const SlipstreamRank::Buffers& names = machine.buffers();
+      const int of = payload.has_update ? names.sent : names.ref;
+      TakeOut(kSimulatedSize, rest.data(), buffers[static_cast<size_t>(of)].data());
+      sent = sent - rest;
+    }
     if (IsLocal(machine.state().plan.mode)) {
+      sent_in_round = payload.has_update;
       ApplyUpdates(kSimulatedSize, model.data(), payload.model, z.data());
     } else {
       slots = slots + model / payload.model;
@@ -173,10 +183,19 @@ void SimulatedRank::Apply(const CommOrder::Payload& payload) {
   }
 }
 
+void SimulatedRank::Round(double units, double* values, SimulatedVector& rest) {
+  for (size_t i = 0; i < kSimulatedSize; ++i) {
+    const double left_out = std::fmod(values[i], units * kSimulatedUnit);
+    values[i] -= left_out;
+    rest[i] += left_out;
+  }
+}
+
 void SimulatedRank::BeginFill() { in_flight = published - sent - lost; }
 
 void SimulatedRank::CountUsed() {
-  if (machine.sent_updates() > counted_updates) sent = sent + in_flight;
+  if (machine.sent_updates() > counted_updates || sent_in_round) sent = sent + in_flight;
+  sent_in_round = false;
   in_flight.assign(kSimulatedSize, 0);
   counted_updates = machine.sent_updates();
   if (machine.used_gradients() > counted_gradients) used_gradient = gradient_number;

@@ -1,8 +1,8 @@
 // One simulated rank: its buffers, what its threads are doing, and an account of its work that is
 // kept without the machine under test.
 //
-// All values are integers, and updates and gradients are multiples of 1 .. 16, so that their means
-// over up to 16 ranks are exact and every comparison is to the bit.
+// All values are integers, so that means over up to 16 ranks are exact and every comparison is to
+// the bit.
 #ifndef WORKER_TRAINER_CORE_SLIPSTREAM_TESTING_SIMULATED_RANK_H_
 #define WORKER_TRAINER_CORE_SLIPSTREAM_TESTING_SIMULATED_RANK_H_
 
@@ -19,6 +19,8 @@ namespace paceline {
 
 using SimulatedVector = std::vector<double>;
 constexpr size_t kSimulatedSize = 3;
+// Updates and gradients are multiples of it; it is divisible by 1 .. 16.
+constexpr double kSimulatedUnit = 720720;
 
 SimulatedVector operator+(SimulatedVector a, const SimulatedVector& b);
 SimulatedVector operator-(SimulatedVector a, const SimulatedVector& b);
@@ -44,6 +46,8 @@ struct SimulatedRank {
   // Of the rounds' payload: wire and slots.
   SimulatedVector PayloadInput(const CommOrder::Payload& payload) const;
   void Apply(const CommOrder::Payload& payload);
+  // The lossy format: of the values only multiples of `units` stay, the others are added to `rest`.
+  static void Round(double units, double* values, SimulatedVector& rest);
 
   // Whether own work is what was sent, and x - ref.
   std::optional<std::string> CheckAccount() const;
@@ -52,7 +56,7 @@ struct SimulatedRank {
 
   SlipstreamRank machine;
   int rank = 0;
-  SimulatedVector x, z, wire, gradient, slots, sum;
+  SimulatedVector x, z, wire, rest, gradient, slots, sum;
   std::array<SimulatedVector, 3> buffers;
 
   // The account: sums of all updates, and of those that are in pub, sent, in finished rounds, lost.
@@ -63,6 +67,7 @@ struct SimulatedRank {
   double squared = 0;     // Of the latest fill.
   int64_t gradient_number = 0;
   int64_t used_gradient = 0;  // Number of the latest.
+  bool sent_in_round = false;
   int64_t counted_updates = 0, counted_gradients = 0;
 
   std::optional<Pass> compute_pass, comm_pass;

@@ -9,11 +9,14 @@
 namespace paceline {
 namespace {
 
-constexpr double kUnit = 720720;  // Divisible by 1 .. 16.
+// What the lossy format keeps: multiples of so many units, of updates and of their sum.
+constexpr double kUpdateUnits = 3;
+constexpr double kSumUnits = 16;
 
 // That of a collective which is an exchange and one of the payload differ.
 size_t Shape(const CommOrder& order, const SimulatedVector& input) {
-  return 2 * input.size() + (order.kind == CommOrder::Kind::kExchange ? 1 : 0);
+  return 4 * input.size() + (order.kind == CommOrder::Kind::kExchange ? 1 : 0) +
+         (order.payload.lossy ? 2 : 0);
 }
 
 }  // namespace
@@ -32,8 +35,9 @@ SimulatedRanks::SimulatedRanks(const Options& options) : options_(options), rand
   std::uniform_real_distribution<double> error(-options.clock_error, options.clock_error);
   for (int rank = 0; rank < options.ranks; ++rank) {
     ranks_.push_back(std::make_unique<SimulatedRank>(
-        SlipstreamRank::Options{rank, options.stops_at_bad_update, /*startup_steps=*/0}, state,
-        zeros, zeros, start_));
+        SlipstreamRank::Options{rank, options.stops_at_bad_update, /*startup_steps=*/0,
+                                options.lossy_updates},
+        state, zeros, zeros, start_));
     ranks_.back()->clock_rate = 1 + error(random_);
     ranks_.back()->exact = options.update == nullptr;
     After(absl::ZeroDuration(), [this, me = ranks_.back().get()] { Pump(*me); });
@@ -103,6 +107,7 @@ void SimulatedRanks::Prepare(const SlipstreamPlan& plan, absl::Duration longest_
 }
 
 void SimulatedRanks::Pump(SimulatedRank& rank) {
+  if (Happens(0.5)) PumpComm(rank);  // Either thread may be the first to ask.
   PumpCompute(rank);
   PumpComm(rank);
 }
@@ -195,7 +200,7 @@ void SimulatedRanks::BeginStop(SimulatedRank& rank) {
 void SimulatedRanks::EndStep(SimulatedRank& rank, const ComputeOrder& order, absl::Duration took) {
   SimulatedVector change(kSimulatedSize, 0);
   std::uniform_int_distribution<int> size(1, 8);
-  for (double& value : change) value = kUnit * size(random_);
+  for (double& value : change) value = kSimulatedUnit * size(random_);
   const bool poisoned = poisons_ == rank.rank;
   if (poisoned) poisons_ = -1;
   ++rank.steps;
@@ -279,6 +284,11 @@ void SimulatedRanks::EndPass(SimulatedRank& rank, const CommOrder& order) {
 }
 
 void SimulatedRanks::Join(SimulatedRank& rank, const CommOrder& order) {
+  const bool is_lossy = order.kind == CommOrder::Kind::kReduce && order.payload.lossy;
+  if (is_lossy) {
+    rank.rest.assign(kSimulatedSize, 0);
+    SimulatedRank::Round(kUpdateUnits, rank.wire.data(), rank.rest);
+  }
   SimulatedVector input = order.kind == CommOrder::Kind::kExchange
                               ? rank.machine.Numbers(ClockOf(rank))
                               : rank.PayloadInput(order.payload);
@@ -295,6 +305,10 @@ void SimulatedRanks::Join(SimulatedRank& rank, const CommOrder& order) {
   SimulatedVector sum(collective.inputs.begin()->second.size(), 0);
   for (const auto& [member, numbers] : collective.inputs) sum = sum + numbers;
   collectives_.erase(number);
+  if (is_lossy) {
+    const auto owner = static_cast<size_t>(number) % ranks_.size();
+    SimulatedRank::Round(kSumUnits, sum.data(), ranks_[owner]->rest);
+  }
   for (const auto& member : ranks_) {
     Later(Random(options_.longest_message), *member, /*of_comm=*/true,
           [this, me = member.get(), order, sum] { Deliver(*me, order, sum); });
@@ -325,6 +339,7 @@ void SimulatedRanks::Apply(SimulatedRank& rank, const CommOrder& order) {
     int actives = 0;
     for (const auto& member : ranks_) {
       updates = updates + member->in_flight;
+      if (order.payload.lossy) updates = updates - member->rest;
       all = all + member->slots;
       if (member->in_flight[0] == 0) continue;
       active = active + member->slots;
@@ -333,7 +348,8 @@ void SimulatedRanks::Apply(SimulatedRank& rank, const CommOrder& order) {
     const SimulatedVector z = rank.z + updates / ranks();
     rank.Apply(order.payload);
     if (rank.z != z) Check(rank, "z is not the sum of what was sent");
-    if (order.payload.state > 0 && rank.slots != (actives > 0 ? active / actives : all / ranks())) {
+    if (order.payload.state > 0 && !options_.lossy_updates &&
+        rank.slots != (actives > 0 ? active / actives : all / ranks())) {
       Check(rank, "the optimizer's state is not the mean over those that made a step");
     }
   } else {

@@ -37,6 +37,7 @@ class SimulatedRanks {
     StopPeriods periods;
     bool averages_state = false;
     bool stops_at_bad_update = true;
+    bool lossy_updates = false;
     // In place of a random update, of x and the optimizer's state. Only the ranks' agreement is
     // checked then.
     std::function<void(int rank, SimulatedVector& x, SimulatedVector& slots)> update;

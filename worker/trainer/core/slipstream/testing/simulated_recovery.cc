@@ -62,7 +62,8 @@ void SimulatedRanks::MeetAnew() {
     SimulatedRank& rank = *ranks_[i];
     rank.rank = static_cast<int>(i);
     const bool behind = decision.takes[i] != SlipstreamDecision::Takes::kNothing;
-    const bool was_sent = rank.in_flight[0] != 0 && behind;
+    const SimulatedVector zeros(kSimulatedSize, 0);
+    const bool was_sent = rank.in_flight != zeros && behind;
     if (behind) {
       rank.z = z;
       rank.slots = IsLocal(state.plan.mode) ? rank.slots : slots;
@@ -73,7 +74,8 @@ void SimulatedRanks::MeetAnew() {
     rank.collectives = 0;
     const int64_t sent = rank.machine.sent_updates();
     rank.machine.Rejoin(rank.rank, state, ClockOf(rank));
-    if (was_sent != (rank.machine.sent_updates() > sent)) {
+    rank.sent_in_round = was_sent && options_.lossy_updates;  // A rest has no steps.
+    if (!options_.lossy_updates && was_sent != (rank.machine.sent_updates() > sent)) {
       Check(rank, "does not know whether its update is in the model that others have");
     }
     rank.CountUsed();
@@ -81,8 +83,9 @@ void SimulatedRanks::MeetAnew() {
   }
   while (ranks() < members) {
     ranks_.push_back(std::make_unique<SimulatedRank>(
-        SlipstreamRank::Options{ranks(), options_.stops_at_bad_update, /*startup_steps=*/0}, state,
-        z, slots, now_));
+        SlipstreamRank::Options{ranks(), options_.stops_at_bad_update, /*startup_steps=*/0,
+                                options_.lossy_updates},
+        state, z, slots, now_));
     ranks_.back()->machine.Prepare(newest_plan_);
   }
   for (const auto& rank : ranks_) Pump(*rank);
