@@ -26,7 +26,23 @@ void CheckWindow(const v1::SlipstreamWindow& window, ProblemList& problems) {
   }
 }
 
-void CheckStrategyFields(const v1::Strategy& strategy, ProblemList& problems) {
+// So many of the job's ranks, if that number is known, have gradients in common.
+void CheckGradientGroups(const v1::JobSpec& spec, ProblemList& problems) {
+  const std::string field = "strategy.gradient_group_size";
+  const int ranks = spec.ranks();
+  const int group = spec.strategy().gradient_group_size();
+  if (group < 0 || (group > 0 && ranks > 0 && ranks % group != 0)) {
+    problems.Add(field, StrCat("is ", group,
+                               "; allowed is 0 or 1 for no groups, or a divisor of the number ",
+                               "of ranks", ranks > 0 ? StrCat(" (", ranks, ")") : ""));
+  } else if (group > 1 && spec.device() == v1::CUDA) {
+    problems.Add(field,
+                 StrCat("is ", group, "; on cuda kind slipstream has no groups: leave it out"));
+  }
+}
+
+void CheckStrategyFields(const v1::JobSpec& spec, ProblemList& problems) {
+  const v1::Strategy& strategy = spec.strategy();
   problems.CheckEnum("strategy.slipstream.mode", strategy.slipstream().mode(),
                      *v1::SlipstreamMode_descriptor());
   CheckWindow(strategy.slipstream().window(), problems);
@@ -36,11 +52,7 @@ void CheckStrategyFields(const v1::Strategy& strategy, ProblemList& problems) {
                         "; kind slipstream has none: begin in mode sync, and change the mode later "
                         "(paceline job mode)"));
   }
-  if (strategy.gradient_group_size() != 0) {
-    problems.Add("strategy.gradient_group_size",
-                 StrCat("is ", strategy.gradient_group_size(),
-                        "; kind slipstream has no groups: leave it out"));
-  }
+  CheckGradientGroups(spec, problems);
   const bool is_known = problems.CheckEnum("strategy.optimizer_state", strategy.optimizer_state(),
                                            *v1::OptimizerState_descriptor());
   if (is_known && strategy.optimizer_state() == v1::OPTIMIZER_STATE_AVERAGE &&
@@ -56,7 +68,7 @@ void CheckStrategyFields(const v1::Strategy& strategy, ProblemList& problems) {
 void CheckSlipstream(const v1::JobSpec& spec, ProblemList& problems) {
   const bool is_auto = spec.strategy().has_auto_();
   if (!is_auto && !spec.strategy().has_slipstream()) return;
-  if (!is_auto) CheckStrategyFields(spec.strategy(), problems);
+  if (!is_auto) CheckStrategyFields(spec, problems);
   const std::string name = is_auto ? "strategy auto" : "strategy slipstream";
   if (is_auto && spec.device() == v1::CUDA) {
     problems.Add("device", "is cuda; strategy auto runs on cpu only: name ddp or slipstream");

@@ -63,6 +63,10 @@ TEST(CheckSlipstreamTest, SoundStrategiesAreAccepted) {
   EXPECT_THAT(Problems(Spec("slipstream {}")), IsEmpty());
   EXPECT_THAT(Problems(Spec("slipstream { mode: SLIPSTREAM_DROP }", "clip_grad_norm: 1")),
               IsEmpty());
+  for (const char* size : {"0", "1", "4"}) {
+    EXPECT_THAT(Problems(Spec(std::string("slipstream {} gradient_group_size: ") + size)),
+                IsEmpty());
+  }
   EXPECT_THAT(Problems(Spec("slipstream { mode: SLIPSTREAM_PAUSE window { max_steps: 1 } } "
                             "optimizer_state: OPTIMIZER_STATE_AVERAGE",
                             "on_nonfinite: NON_FINITE_SKIP precision: BF16 accumulation_steps: 2 "
@@ -73,7 +77,7 @@ TEST(CheckSlipstreamTest, SoundStrategiesAreAccepted) {
 TEST(CheckSlipstreamTest, ImpossibleValuesAreNamed) {
   EXPECT_THAT(
       Problems(Spec("slipstream { mode: 9 window { min_steps: -1 max_steps: -2 max_cap: -3 } } "
-                    "warmup_steps: 5 gradient_group_size: 2 optimizer_state: 7")),
+                    "warmup_steps: 5 gradient_group_size: 3 optimizer_state: 7")),
       ElementsAre("strategy.slipstream.mode is the unknown number 9; allowed is sync, drop, free, "
                   "pause",
                   "strategy.slipstream.window.min_steps is -1; allowed is 1 to 2147483647",
@@ -81,7 +85,8 @@ TEST(CheckSlipstreamTest, ImpossibleValuesAreNamed) {
                   "strategy.slipstream.window.max_cap is -3; allowed is 1 to 2147483647",
                   "strategy.warmup_steps is 5; kind slipstream has none: begin in mode sync, and "
                   "change the mode later (paceline job mode)",
-                  "strategy.gradient_group_size is 2; kind slipstream has no groups: leave it out",
+                  "strategy.gradient_group_size is 3; allowed is 0 or 1 for no groups, or a "
+                  "divisor of the number of ranks (8)",
                   "strategy.optimizer_state is the unknown number 7; allowed is local, average"));
 }
 

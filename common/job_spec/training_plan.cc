@@ -63,6 +63,10 @@ v1::TrainingPlan MakeTrainingPlan(int64_t epoch, const v1::Strategy& strategy,
     slipstream->set_mode(strategy.slipstream().mode());
     *slipstream->mutable_window() = strategy.slipstream().window();
     slipstream->set_averages_state(strategy.optimizer_state() == v1::OPTIMIZER_STATE_AVERAGE);
+    // Without a size there are none: ranks wait for nobody.
+    const int size = std::max(strategy.gradient_group_size(), 1);
+    const std::vector<int> groups = GradientGroups(size, homes, filled);
+    plan.mutable_gradient_groups()->Add(groups.begin(), groups.end());
     return plan;
   }
   if (strategy.has_local_sgd()) {

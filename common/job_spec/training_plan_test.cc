@@ -96,6 +96,13 @@ TEST(MakeTrainingPlanTest, AutoBeginsWithTheMeanOfAllGradients) {
   ExpectPlan("auto {} warmup_steps: 50", kUneven, "");
 }
 
+TEST(MakeTrainingPlanTest, RanksWithSlipstreamShareGradientsOnlyIfASizeIsGiven) {
+  const std::string plan = "slipstream { mode: SLIPSTREAM_FREE window { max_steps: 8 } }";
+  ExpectPlan(plan, kUneven, plan);
+  ExpectPlan(plan + "gradient_group_size: 1", kUneven, plan);
+  ExpectPlan(plan + "gradient_group_size: 4", kUneven, plan + "gradient_groups: [4, 4]");
+}
+
 TEST(MakeTrainingPlanTest, RanksWithoutAPeerOnTheirNodeAverageNoGradients) {
   ExpectPlan("local_sgd { period: 1 }", {{"a", ""}, {"b", ""}},
              "levels { period: 1 groups: 2 format: WIRE_FORMAT_FP32 }");

@@ -10,9 +10,11 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "proto/job_spec.pb.h"
+#include "worker/ring/step_ring.h"
 #include "worker/trainer/testing/fake_daemon.h"
 #include "worker/trainer/testing/recovery_test.h"
 
@@ -20,6 +22,12 @@ namespace paceline {
 namespace {
 
 constexpr char kAuto[] = "strategy { auto {} } ";
+
+// Each step takes so long at least.
+std::string Paced(double seconds) {
+  return absl::StrCat("allow_chaos: true chaos { rank: -1 kind: SLEEP seconds: ", seconds,
+                      " steps: 1000000 } ");
+}
 
 v1::Strategy Ddp() {
   v1::Strategy strategy;
@@ -58,20 +66,21 @@ class AutoTest : public RecoveryTest {
   // All go on by the strategy, from where they are.
   static void ChangeTo(FakeDaemon& daemon, const std::vector<int>& trainers,
                        const v1::Strategy& strategy) {
-    const int64_t before = daemon.status(trainers[0]).progress().step();
+    const int64_t before = daemon.status(trainers[0]).membership().step();
     Change(daemon, trainers, strategy);
     WaitUntilMet(daemon);
     for (const int trainer : trainers) {
       EXPECT_EQ(daemon.status(trainer).membership().error(), "");
-      EXPECT_GE(daemon.status(trainer).membership().step() + 1, before);
+      EXPECT_GT(daemon.status(trainer).membership().step(), before);
       EXPECT_EQ(daemon.status(trainer).membership().step(),
                 daemon.status(trainers[0]).membership().step());
     }
+    const absl::StatusOr<StepRingReader> ring = StepRingReader::Open(daemon.RingPath(trainers[0]));
+    ASSERT_TRUE(ring.ok()) << ring.status();
+    WaitForSteps(daemon, trainers[0], ring->Written() + 20);
     ASSERT_TRUE(daemon.Serve([&] {
-      return daemon.status(trainers[0]).progress().step() >=
-             daemon.status(trainers[0]).membership().step() + 20;
+      return daemon.status(trainers[0]).figures().has_slipstream() == strategy.has_slipstream();
     }));
-    EXPECT_EQ(daemon.status(trainers[0]).figures().has_slipstream(), strategy.has_slipstream());
   }
 
   std::string Exported(size_t rank) const {
@@ -98,7 +107,7 @@ class AutoTest : public RecoveryTest {
 TEST_F(AutoTest, TheSameProcessesGoOnByEachStrategy) {
   const std::vector<int> all = {0, 1, 2};
   const auto daemon = MakeDaemon();
-  daemon->Launch(AutoSpec(3, "steps: 6000 optimizer { sgd { momentum: 0.9 } } "));
+  daemon->Launch(AutoSpec(3, "steps: 1000000 "));
   WaitForSteps(*daemon, 0, 60);
   EXPECT_FALSE(daemon->status(0).figures().has_slipstream()) << "it begins with ddp";
   ChangeTo(*daemon, all, Slipstream(v1::SLIPSTREAM_FREE));
@@ -106,8 +115,8 @@ TEST_F(AutoTest, TheSameProcessesGoOnByEachStrategy) {
   ChangeTo(*daemon, all, Slipstream(v1::SLIPSTREAM_DROP));
   ChangeTo(*daemon, all, Ddp());
   ChangeTo(*daemon, all, Slipstream(v1::SLIPSTREAM_PAUSE));
-  ExpectGoodEnd(*daemon, all);
-  EXPECT_EQ(daemon->status(0).evaluation().step(), 6000);
+  for (const int trainer : all) daemon->Stop(trainer);
+  WaitForSuccess(*daemon, all);
 }
 
 // Model, optimizer and data go on exactly: synchronous steps are the same whoever makes them.
@@ -116,7 +125,7 @@ TEST_F(AutoTest, SynchronousStepsAreTheSameWithSlipstream) {
       kAuto, "steps: 1500 log_every: 1 optimizer { sgd { momentum: 0.9 } learning_rate: 0.02 } ");
   const auto undisturbed = RunUndisturbed(2, changes);
   const auto daemon = MakeDaemon();
-  daemon->Launch(RecoveringSpec(2, "out", changes));
+  daemon->Launch(RecoveringSpec(2, "out", absl::StrCat(changes, Paced(0.01))));
   WaitForSteps(*daemon, 0, 60);
   ChangeTo(*daemon, {0, 1}, Slipstream(v1::SLIPSTREAM_SYNC));
   ChangeTo(*daemon, {0, 1}, Ddp());
@@ -136,7 +145,7 @@ TEST_F(AutoTest, SynchronousStepsAreTheSameWithSlipstream) {
 TEST_F(AutoTest, ARankIsLostWhileTheStrategyChanges) {
   for (const bool to_slipstream : {true, false}) {
     const auto daemon = MakeDaemon();
-    daemon->Launch(AutoSpec(3, "steps: 4000 ", /*spares=*/1));
+    daemon->Launch(AutoSpec(3, absl::StrCat("steps: 2500 ", Paced(0.003)), /*spares=*/1));
     WaitUntilReady(*daemon, 3);
     WaitForSteps(*daemon, 0, 60);
     if (!to_slipstream) ChangeTo(*daemon, {0, 1, 2}, Slipstream(v1::SLIPSTREAM_FREE));
@@ -155,7 +164,7 @@ TEST_F(AutoTest, ARankIsLostWhileTheStrategyChanges) {
 // As when the controller did not know that the change had not come about.
 TEST_F(AutoTest, ALossAndAChangeAtOnce) {
   const auto daemon = MakeDaemon();
-  daemon->Launch(AutoSpec(3, "steps: 4000 ", /*spares=*/2));
+  daemon->Launch(AutoSpec(3, absl::StrCat("steps: 2500 ", Paced(0.003)), /*spares=*/2));
   WaitUntilReady(*daemon, 3);
   WaitUntilReady(*daemon, 4);
   WaitForSteps(*daemon, 0, 60);

@@ -62,6 +62,7 @@ SlipstreamLoop::SlipstreamLoop(const TrainingParts& parts)
                parts.state.communication}),
       local_step_({config_, parts.train_data, parts.model, parts.optimizer, parts.platform,
                    parts.timer, [] {}}),
+      gradients_(parts.model.parameters(), WireFormat::kFp32),
       number_(first_step_),
       told_steps_(first_step_),
       told_rank_steps_(first_step_ * parts.config.member.world_size),
@@ -219,10 +220,9 @@ void SlipstreamLoop::KeepEvidence() const {
 }
 
 LocalStep::Hooks SlipstreamLoop::Hooks() {
-  return {[this] { CheckGeneration(parts_); }, [](bool) {},
-          [](const at::Tensor& loss, const std::function<void()>& on_computed) {
-            loss.backward();
-            on_computed();
+  return {[this] { CheckGeneration(parts_); }, [this](bool last) { gradients_.BeginForward(last); },
+          [this](const at::Tensor& loss, const std::function<void()>& on_computed) {
+            gradients_.Backward(loss, on_computed);
           },
           [] {}};
 }
@@ -241,6 +241,7 @@ absl::StatusOr<SlipstreamLoop::Order> SlipstreamLoop::RunStep(const Order& order
   local_step_.Begin(number_, LearningRate(config_.schedule, order.step), &result);
   result.masked = profiler_.active() || after_a_break_;
   const bool updates = order.kind == Order::Kind::kUpdate;
+  gradients_.SetGroup(updates ? parts_.plan->gradients.get() : nullptr);
   PACELINE_ASSIGN_OR_RETURN(const GradientNorms norms,
                             updates
                                 ? local_step_.Update(memory_.own_steps, Hooks(), &result)
@@ -272,8 +273,8 @@ absl::StatusOr<SlipstreamLoop::Order> SlipstreamLoop::RunStep(const Order& order
   result.masked = result.masked || !next.ok() || next->kind == Order::Kind::kStop ||
                   next->kind == Order::Kind::kEnd;
   const bool line = next.ok() && TakeLine(*next);
-  result.wire_bytes = slipstream_->TakeSentBytes();
-  report_.Expect(line ? MeanLoss() : at::Tensor(), /*gradient_group_size=*/1, line);
+  result.wire_bytes = slipstream_->TakeSentBytes() + gradients_.bytes();
+  report_.Expect(line ? MeanLoss() : at::Tensor(), CountShared(), line);
   parts_.timer.EndStep(result);
   profiler_.AfterStep(number_);
   after_a_break_ = false;
@@ -283,6 +284,17 @@ absl::StatusOr<SlipstreamLoop::Order> SlipstreamLoop::RunStep(const Order& order
   if (!own.ok() && next.ok()) TellFault(own, *next);
   PACELINE_RETURN_IF_ERROR(own);
   return next;
+}
+
+int SlipstreamLoop::CountShared() {
+  if (gradients_.group() == nullptr) return 1;
+  const int ranks = gradients_.group()->size();
+  LevelFigures& level = state_.memory.figures[{ranks, false}];
+  level.group_size = ranks;
+  level.gradients = true;
+  ++level.count;
+  level.bytes += gradients_.bytes();
+  return ranks;
 }
 
 at::Tensor SlipstreamLoop::MeanLoss() const {
@@ -305,6 +317,7 @@ bool SlipstreamLoop::TakeLine(const Order& next) {
 
 double SlipstreamLoop::AddFigures(RankFigures* figures) {
   figures->slipstream = slipstream_->figures();
+  for (const auto& [key, level] : state_.memory.figures) figures->levels.push_back(level);
   figures->drift = figures->slipstream->drift;
   const RankSteps total = slipstream_->total();
   figures->step = std::min(total.steps(), config_.steps);

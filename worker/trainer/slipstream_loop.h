@@ -33,6 +33,7 @@
 #include "absl/time/time.h"
 #include "worker/trainer/checkpoint/train_state.h"
 #include "worker/trainer/comm/device_streams.h"
+#include "worker/trainer/comm/gradient_mean.h"
 #include "worker/trainer/config.h"
 #include "worker/trainer/core/sampler.h"
 #include "worker/trainer/local_step.h"
@@ -71,6 +72,8 @@ class SlipstreamLoop : public Training {
   LocalStep::Hooks Hooks();
   // Whether a line of the log is written for the step, after which `next` comes.
   bool TakeLine(const Order& next);
+  // Of how many ranks the gradients of the step that is done are the mean; it is counted.
+  int CountShared();
   // Of the job; undefined: not known yet.
   at::Tensor MeanLoss() const;
   // The job's step and speed in a line are those of finished rounds. Returns rank-steps of all for
@@ -98,6 +101,7 @@ class SlipstreamLoop : public Training {
   Profiler profiler_;
   ProgressReport report_;
   LocalStep local_step_;
+  GradientMean gradients_;            // Over the plan's gradient group, while steps are updates.
   int64_t number_;                    // Of the latest record.
   int64_t told_steps_;                // Of the job, at the latest line,
   int64_t told_rank_steps_;           // and rank-steps.

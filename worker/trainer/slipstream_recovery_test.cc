@@ -106,6 +106,17 @@ TEST_F(SlipstreamRecoveryTest, DropGoesOnWithoutALostRank) {
   LoseTwice(Strategy("DROP") + "optimizer { adamw {} learning_rate: 0.01 } ");
 }
 
+// Ranks 0 and 1, and the one that is left of the other group.
+TEST_F(SlipstreamRecoveryTest, GroupsThatShareGradientsGoOnAsOthers) {
+  const auto daemon = MakeDaemon();
+  daemon->Launch(Recovering(4, Strategy("FREE") + "strategy { gradient_group_size: 2 } "));
+  WaitForSteps(*daemon, 0, 60);
+  daemon->Signal(2, SIGKILL);
+  WaitForEnd(*daemon, 2);
+  daemon->SetMembers({{0, 1, 3}});
+  ExpectGoodEnd(*daemon, {0, 1, 3});
+}
+
 TEST_F(SlipstreamRecoveryTest, FewerRanksGoOn) {
   const auto daemon = MakeDaemon();
   daemon->Launch(Recovering(4, Strategy("FREE")));

@@ -142,10 +142,8 @@ class AbortableBackend : public c10d::Backend {
   }
 
   const std::string getBackendName() const override { return inner_->getBackendName(); }
-  void setTimeout(milliseconds timeout) override {
-    timeout_ = timeout;
-    inner_->setTimeout(timeout);
-  }
+  // Any thread. It holds from the next collective on.
+  void setTimeout(milliseconds timeout) override { timeout_ = timeout; }
   c10d::ErrorType getError() override {
     return abort_begun_ ? c10d::ErrorType::COMM_ERROR : c10d::ErrorType::SUCCESS;
   }
@@ -154,38 +152,38 @@ class AbortableBackend : public c10d::Backend {
 
   WorkPointer broadcast(std::vector<at::Tensor>& tensors,
                         const c10d::BroadcastOptions& options) override {
-    return Follow(inner_->broadcast(tensors, options));
+    return Follow(Inner().broadcast(tensors, options));
   }
   WorkPointer allreduce(std::vector<at::Tensor>& tensors,
                         const c10d::AllreduceOptions& options) override {
-    return Follow(inner_->allreduce(tensors, options));
+    return Follow(Inner().allreduce(tensors, options));
   }
   WorkPointer allgather(std::vector<std::vector<at::Tensor>>& outputs,
                         std::vector<at::Tensor>& inputs,
                         const c10d::AllgatherOptions& options) override {
-    return Follow(inner_->allgather(outputs, inputs, options));
+    return Follow(Inner().allgather(outputs, inputs, options));
   }
   WorkPointer _allgather_base(at::Tensor& output, at::Tensor& input,
                               const c10d::AllgatherOptions& options) override {
-    return Follow(inner_->_allgather_base(output, input, options));
+    return Follow(Inner()._allgather_base(output, input, options));
   }
   WorkPointer gather(std::vector<std::vector<at::Tensor>>& outputs, std::vector<at::Tensor>& inputs,
                      const c10d::GatherOptions& options) override {
-    return Follow(inner_->gather(outputs, inputs, options));
+    return Follow(Inner().gather(outputs, inputs, options));
   }
   WorkPointer alltoall_base(at::Tensor& output, at::Tensor& input,
                             std::vector<int64_t>& output_splits, std::vector<int64_t>& input_splits,
                             const c10d::AllToAllOptions& options) override {
-    return Follow(inner_->alltoall_base(output, input, output_splits, input_splits, options));
+    return Follow(Inner().alltoall_base(output, input, output_splits, input_splits, options));
   }
   WorkPointer barrier(const c10d::BarrierOptions& options) override {
-    return Follow(inner_->barrier(options));
+    return Follow(Inner().barrier(options));
   }
   WorkPointer send(std::vector<at::Tensor>& tensors, int to, int tag) override {
-    return Message(inner_->send(tensors, to, tag));
+    return Message(Inner().send(tensors, to, tag));
   }
   WorkPointer recv(std::vector<at::Tensor>& tensors, int from, int tag) override {
-    return Message(inner_->recv(tensors, from, tag));
+    return Message(Inner().recv(tensors, from, tag));
   }
 
  private:
@@ -200,7 +198,15 @@ class AbortableBackend : public c10d::Backend {
     return work;
   }
 
+  // For a collective.
+  c10d::Backend& Inner() {
+    const milliseconds timeout = timeout_;
+    if (timeout != inner_timeout_) inner_->setTimeout(inner_timeout_ = timeout);
+    return *inner_;
+  }
+
   c10::intrusive_ptr<c10d::Backend> inner_;
+  milliseconds inner_timeout_ = ::kBackendDefaultTimeout;  // What it was set to.
   const std::shared_ptr<Flights> flights_ = std::make_shared<Flights>();
   std::atomic<bool> abort_begun_{false};
   std::atomic<milliseconds> timeout_{::kBackendDefaultTimeout};

@@ -102,11 +102,11 @@ absl::Status CheckPlan(const TrainingPlan& plan, StrategyConfig::Kind kind, int 
                                                        : " says nothing of slipstream"));
   }
   if (plan.slipstream.has_value()) {
-    if (!plan.levels.empty() || !plan.gradient_groups.empty()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(name, " has levels or gradient groups, but slipstream has none"));
+    if (!plan.levels.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(name, " has levels, but slipstream has none"));
     }
-    return CheckSlipstream(name, *plan.slipstream);
+    const absl::Status fits = CheckSlipstream(name, *plan.slipstream);
+    if (!fits.ok()) return fits;
   }
   const size_t levels = plan.levels.size();
   if (kind == StrategyConfig::Kind::kDdp && levels != 0) {
@@ -174,7 +174,7 @@ std::string LadderText(const TrainingPlan& plan) {
 }
 
 // "epoch;gradient sizes;period:format:sizes;..." with sizes as in "4+4"; of Slipstream
-// "epoch;;slipstream:mode:min_steps:max_steps:max_cap:averages_state".
+// "epoch;gradient sizes;slipstream:mode:min_steps:max_steps:max_cap:averages_state".
 std::string EncodePlan(const TrainingPlan& plan) {
   std::string text = absl::StrCat(plan.epoch, ";", absl::StrJoin(plan.gradient_groups, "+"));
   for (const PlanLevel& level : plan.levels) {

@@ -62,8 +62,11 @@ TrainingPlan Pausing() {
 }
 
 TEST(TrainingPlanTest, SlipstreamSurvivesEncoding) {
-  const absl::StatusOr<TrainingPlan> plan = DecodePlan(EncodePlan(Pausing()));
+  TrainingPlan sent = Pausing();
+  sent.gradient_groups = {4, 4};
+  const absl::StatusOr<TrainingPlan> plan = DecodePlan(EncodePlan(sent));
   ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->gradient_groups, sent.gradient_groups);
   ASSERT_TRUE(plan->slipstream.has_value());
   EXPECT_EQ(plan->slipstream->epoch, 7);
   EXPECT_EQ(plan->slipstream->mode, SlipstreamMode::kPause);
@@ -86,8 +89,12 @@ TEST(TrainingPlanTest, RefusesSlipstreamThatDoesNotFit) {
   plan.epoch = 1;
   EXPECT_THAT(CheckPlan(plan, Kind::kSlipstream, 8).message(), HasSubstr("nothing of slipstream"));
   plan = Pausing();
-  plan.gradient_groups = {4, 4};
+  plan.levels = ThreeLevels().levels;
   EXPECT_THAT(CheckPlan(plan, Kind::kSlipstream, 8).message(), HasSubstr("slipstream has none"));
+  plan = Pausing();
+  plan.gradient_groups = {4, 4};
+  EXPECT_TRUE(CheckPlan(plan, Kind::kSlipstream, 8).ok());
+  EXPECT_THAT(CheckPlan(plan, Kind::kSlipstream, 6).message(), HasSubstr("do not make the 6"));
   plan = Pausing();
   plan.slipstream->mode = SlipstreamMode::kFree;
   EXPECT_THAT(CheckPlan(plan, Kind::kSlipstream, 8).message(), HasSubstr("mode pause only"));

@@ -1,5 +1,7 @@
 #include "worker/trainer/slipstream/slipstream.h"
 
+#include <ATen/ops/empty.h>
+
 #include <algorithm>
 #include <chrono>
 #include <exception>
@@ -10,8 +12,10 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "worker/trainer/comm/make_equal.h"
 #include "worker/trainer/comm/training_plan.h"
+#include "worker/trainer/core/slipstream/quorum.h"
 #include "worker/trainer/slipstream/slipstream_shared.h"
 
 namespace paceline {
@@ -83,62 +87,101 @@ void Slipstream::Shared::WaitForWord(int64_t seen, absl::Duration timeout) {
   mu.AwaitWithTimeout(absl::Condition(&has_word), timeout);
 }
 
+Slipstream::Shared::Ordered Slipstream::Shared::Ask() {
+  const absl::MutexLock lock(&mu);
+  if (failure != nullptr) std::rethrow_exception(failure);
+  Ordered ordered;
+  ordered.at = Now();
+  ordered.order = rank->NextCompute(ordered.at);
+  ordered.names = rank->buffers();
+  ordered.told = told;
+  ordered.update_periods = rank->update_periods();
+  return ordered;
+}
+
+void Slipstream::Shared::MakeCopy(const Ordered& ordered) {
+  Copy(ordered.order.copy, ordered.names);
+  if (ordered.order.resets_optimizer) ResetOptimizer();
+  const Telling telling(*this);
+  rank->OnCopied(Now() - ordered.at);
+}
+
+bool Slipstream::Shared::GroupAgrees(const Ordered& ordered) {
+  const std::vector<double> numbers = GroupSteps::Numbers(ordered.order.kind);
+  at::Tensor sums = at::empty({static_cast<int64_t>(numbers.size())}, at::kDouble);
+  double* const first = sums.mutable_data_ptr<double>();
+  std::copy(numbers.begin(), numbers.end(), first);
+  parts.plan->gradients->SumFew(sums);
+  return group.Agree(absl::MakeConstSpan(first, numbers.size()), ordered.order.kind,
+                     ordered.update_periods);
+}
+
+void Slipstream::Shared::Wait(const Ordered& ordered, bool asks_group) {
+  int64_t seen = ordered.told;
+  if (ordered.order.kind == ComputeOrder::Kind::kUpdate ||
+      ordered.order.kind == ComputeOrder::Kind::kGradient) {
+    const Telling telling(*this);
+    rank->DropStep();
+    ++seen;  // That this one tells is no word for it.
+  }
+  const absl::MutexLock lock(&mu);
+  WaitForWord(seen,
+              asks_group ? Quorum::Pause(rank->state().window.step()) : absl::InfiniteDuration());
+  if (ordered.order.kind != ComputeOrder::Kind::kWait) return;
+  const double seconds = absl::ToDoubleSeconds(Now() - ordered.at);
+  (ordered.order.wait == ComputeOrder::Wait::kCap ? figures.cap_wait_s : figures.round_wait_s) +=
+      seconds;
+}
+
+absl::StatusOr<Slipstream::Order> Slipstream::Shared::Begin(const Ordered& ordered) {
+  const ComputeOrder::Kind kind = ordered.order.kind;
+  absl::Status fault;
+  bool loads = false;
+  {
+    const absl::MutexLock lock(&mu);
+    if (kind == ComputeOrder::Kind::kEnd && !rank->fault().empty()) {
+      fault = Fault();
+      loads = rank->models_differ();
+    }
+  }
+  if (loads) Copy(ComputeOrder::Copy::kLoad, ordered.names);
+  order.TakeBack();
+  if (!fault.ok()) return fault;
+  if (kind == ComputeOrder::Kind::kGradient) buffers.DropGradients();
+  if (kind == ComputeOrder::Kind::kUpdate) order.WaitForLatestStep();
+  const absl::MutexLock lock(&mu);
+  return Describe(kind);
+}
+
 absl::StatusOr<Slipstream::Order> Slipstream::Next(
     const std::function<void(ComputeOrder::Wait)>& on_wait) {
   Shared& shared = *shared_;
   std::optional<ComputeOrder::Wait> waits;
+  const auto begin_wait = [&](ComputeOrder::Wait wait) {
+    if (waits != wait) on_wait(wait);
+    waits = wait;
+  };
   while (true) {
-    ComputeOrder order;
-    SlipstreamRank::Buffers names;
-    int64_t seen = 0;
-    absl::Status fault;
-    bool loads = false;
-    {
-      const absl::MutexLock lock(&shared.mu);
-      if (shared.failure != nullptr) std::rethrow_exception(shared.failure);
-      order = shared.rank->NextCompute(shared.Now());
-      names = shared.rank->buffers();
-      seen = shared.told;
-      if (order.kind == ComputeOrder::Kind::kEnd && !shared.rank->fault().empty()) {
-        fault = shared.Fault();
-        loads = shared.rank->models_differ();
-      }
+    const Shared::Ordered ordered = shared.Ask();
+    const ComputeOrder& order = ordered.order;
+    if (order.kind == ComputeOrder::Kind::kCopy) {
+      shared.MakeCopy(ordered);
+      continue;
     }
-    if (!fault.ok()) {
-      if (loads) shared.Copy(ComputeOrder::Copy::kLoad, names);
-      shared.order.TakeBack();
-      return fault;
+    const bool goes = order.kind != ComputeOrder::Kind::kWait;
+    const bool asks_group = shared.group.Asks(ordered.update_periods);
+    if (!goes) {
+      begin_wait(order.wait);
+    } else if (asks_group) {
+      begin_wait(ComputeOrder::Wait::kGroup);
     }
-    const absl::Time start = shared.Now();
-    switch (order.kind) {
-      case ComputeOrder::Kind::kWait: {
-        if (waits != order.wait) on_wait(order.wait);
-        waits = order.wait;
-        const absl::MutexLock lock(&shared.mu);
-        shared.WaitForWord(seen, absl::InfiniteDuration());
-        const double seconds = absl::ToDoubleSeconds(shared.Now() - start);
-        (*waits == ComputeOrder::Wait::kCap ? shared.figures.cap_wait_s
-                                            : shared.figures.round_wait_s) += seconds;
-        break;
-      }
-      case ComputeOrder::Kind::kCopy: {
-        shared.Copy(order.copy, names);
-        if (order.resets_optimizer) shared.ResetOptimizer();
-        const Shared::Telling telling(shared);
-        shared.rank->OnCopied(shared.Now() - start);
-        break;
-      }
-      case ComputeOrder::Kind::kGradient:
-      case ComputeOrder::Kind::kUpdate:
-      case ComputeOrder::Kind::kStop:
-      case ComputeOrder::Kind::kEnd: {
-        shared.order.TakeBack();
-        if (order.kind == ComputeOrder::Kind::kGradient) shared.buffers.DropGradients();
-        if (order.kind == ComputeOrder::Kind::kUpdate) shared.order.WaitForLatestStep();
-        const absl::MutexLock lock(&shared.mu);
-        return shared.Describe(order.kind);
-      }
+    // Whoever waits answers the others, too.
+    const bool agreed = !asks_group || shared.GroupAgrees(ordered);
+    if (!goes || !agreed) {
+      shared.Wait(ordered, asks_group);
+      continue;
     }
+    return shared.Begin(ordered);
   }
 }
 
@@ -215,6 +258,9 @@ void Slipstream::Prepare(const TrainingPlan& plan) {
   const TrainerConfig& config = shared_->parts.config;
   const absl::Status fits = CheckPlan(plan, config.strategy.kind, config.member.world_size);
   if (!fits.ok()) return progress.SetFailed(plan.epoch, std::string(fits.message()));
+  if (plan.gradient_groups != shared_->parts.plan->plan.gradient_groups) {
+    return progress.SetFailed(plan.epoch, "its gradient groups are not those of this generation");
+  }
   SlipstreamPlan own = *plan.slipstream;
   own.epoch = plan.epoch;
   progress.SetPrepared(plan.epoch);

@@ -15,6 +15,7 @@
 #include "absl/time/time.h"
 #include "worker/trainer/comm/int8_sum.h"
 #include "worker/trainer/comm/plan_progress.h"
+#include "worker/trainer/core/slipstream/group_steps.h"
 #include "worker/trainer/slipstream/optimizer_state.h"
 #include "worker/trainer/slipstream/pass_order.h"
 #include "worker/trainer/slipstream/slipstream.h"
@@ -28,6 +29,7 @@ struct Slipstream::Shared {
         state(parts.optimizer),
         learning_rate(MakeLearningRate(parts.model.device())),
         progress(parts.control),
+        group(parts.plan->gradients->size()),
         order(parts.streams),
         rank(&*parts.memory.rank),
         figures(parts.memory.figures) {}
@@ -45,8 +47,21 @@ struct Slipstream::Shared {
   void Sum(const at::Tensor& tensor);
   void Confirm();
   void Apply(const CommOrder::Payload& payload, const SlipstreamRank::Buffers& names);
-  // From the job's first steps on. The other thread makes no collective meanwhile: it does so at
-  // stops, and there is no round then.
+  // The training thread's order: what came with it, and the count of what had been told by then.
+  struct Ordered {
+    ComputeOrder order;
+    absl::Time at;
+    SlipstreamRank::Buffers names;
+    int64_t told = 0;
+    int64_t update_periods = 0;
+  };
+  Ordered Ask();
+  void MakeCopy(const Ordered& ordered);
+  absl::StatusOr<Order> Begin(const Ordered& ordered);
+  bool GroupAgrees(const Ordered& ordered);
+  // The order is to wait, or is taken back.
+  void Wait(const Ordered& ordered, bool asks_group);
+  // From the job's first steps on.
   void SetTimeout() const { parts.groups.SetTimeout(parts.config.collective_timeout); }
   Order Describe(ComputeOrder::Kind kind) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   absl::Status Fault() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
@@ -76,6 +91,7 @@ struct Slipstream::Shared {
   OptimizerState state;
   const at::Tensor learning_rate;
   PlanProgress progress;
+  GroupSteps group;             // Of the training thread.
   std::optional<Int8Sum> int8;  // Of updates, if that is their format.
 
   // Of both threads, on the model's device. After all that was made there.

@@ -198,8 +198,8 @@ class WatchedJob {
     cluster = std::make_unique<Cluster>(Cluster::Options());
     stragglers = std::make_unique<Stragglers>(
         options_, [](const std::string&, const Ladder& ladder) { return DescribeLadder(ladder); },
-        [](const std::string&, const std::optional<SlipstreamChoice>& choice) {
-          return DescribeStrategy(choice);
+        [](const std::string& asked, const std::optional<SlipstreamChoice>& choice) {
+          return choice.has_value() ? DescribeStrategy(choice) : asked;
         });
     cluster->Restore(std::move(jobs), std::move(nodes), now);
     std::vector<RemedyDecision> decisions;

@@ -22,6 +22,7 @@ SlipstreamRank::SlipstreamRank(const Options& options, const RoundState& state, 
   // ref is not z yet, nor x.
   needs_reset_ = true;
   x_version_ = -1;
+  update_periods_ = local() ? 1 : 0;
   if (state_.has_ended()) phase_ = Phase::kEnded;
 }
 
@@ -44,7 +45,9 @@ int64_t SlipstreamRank::schedule_step() const {
   return std::min(state_.total.steps(), state_.target_steps - 1);
 }
 
-void SlipstreamRank::DropStep() { computing_ = false; }
+void SlipstreamRank::DropStep() {
+  if (std::exchange(computing_, false)) step_dropped_ = true;
+}
 
 void SlipstreamRank::Rejoin(int rank, const RoundState& theirs, absl::Time now) {
   const Missed missed = MissedRounds(state_, theirs);
@@ -62,6 +65,7 @@ void SlipstreamRank::Rejoin(int rank, const RoundState& theirs, absl::Time now) 
   const bool was_local = local();
   state_ = theirs;
   if (!was_local && local()) needs_reset_ = true;
+  update_periods_ = local() ? 1 : 0;
   if (local()) {
     offered_ = false;
   } else if (offered_) {
@@ -76,7 +80,7 @@ void SlipstreamRank::Rejoin(int rank, const RoundState& theirs, absl::Time now) 
   updates_at_finish_ = updates_;
   quorum_ = Quorum(state_.ranks());
   payload_ = CommOrder::Payload();
-  included_ = filled_ = told_ready_ = told_excluded_ = stretched_ = false;
+  included_ = filled_ = told_ready_ = told_excluded_ = stretched_ = step_dropped_ = false;
   squared_update_ = 0;
   hash_.reset();
   next_generation_ = state_.generation;

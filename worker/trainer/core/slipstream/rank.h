@@ -64,6 +64,7 @@ struct ComputeOrder {
     kCap,    // This rank is too far ahead of the last round.
     kRound,  // All stop for it, or it takes this rank's gradient.
     kPass,   // The communication thread is using the buffers: for moments, and rarely.
+    kGroup,  // Not of a rank by itself: for the others of its group (group_steps.h).
   };
   Kind kind = Kind::kWait;
   Copy copy = Copy::kPublish;
@@ -136,7 +137,8 @@ class SlipstreamRank {
   // header, also that of a later generation. The first reason counts.
   void SetFault(const std::string& reason);
 
-  // The step that the compute thread was ordered to make is not made.
+  // The step that the compute thread was ordered to make, if any, is not made. (In `pause` the rank
+  // may then come to a round without one: others of its group stand still for the round.)
   void DropStep();
 
   // The generation broke off, in a round that some may have finished, or was left. `theirs` is the
@@ -151,6 +153,9 @@ class SlipstreamRank {
   const RoundSums& sums() const { return sums_; }
   // Step of the schedule that a learning rate is for.
   int64_t schedule_step() const;
+  // How often, in this generation, it was agreed that steps are updates; that they were from the
+  // beginning counts, too. Alike on all ranks that have finished the same round.
+  int64_t update_periods() const { return update_periods_; }
   // What pub, sent and ref are, as numbers of three buffers. They change between orders.
   struct Buffers {
     int pub = 0;
@@ -209,6 +214,8 @@ class SlipstreamRank {
   ComputeOrder Copy(ComputeOrder::Copy copy);
   bool Stops(absl::Time now) const;
   bool HasStopped() const;
+  // In `pause`: it has made a step since the latest round, or could not, as its group waits.
+  bool may_pause() const { return updates_ > finished_ || step_dropped_; }
   bool IsStretched(absl::Time now) const;
   bool PublishIsDue(absl::Time now) const;
   std::optional<absl::Time> WaitsUntil(absl::Time now) const;
@@ -243,14 +250,16 @@ class SlipstreamRank {
   int64_t ref_version_ = 0;       // Of the z that ref is built on,
   int64_t x_version_ = 0;         // that x was last made from, in modes of gradients,
   int64_t gradient_version_ = 0;  // and that the latest gradient is of.
-  absl::Time version_since_;      // The end of the latest round, or stop.
+  int64_t update_periods_ = 0;
+  absl::Time version_since_;  // The end of the latest round, or stop.
   bool needs_reset_ = false;
   bool resets_optimizer_ = false;  // With the reset.
 
   // Compute thread.
   bool computing_ = false;
-  int64_t steps_ = 0;      // Made in all.
-  absl::Time step_began_;  // Of a gradient.
+  bool step_dropped_ = false;  // Since the latest step or round.
+  int64_t steps_ = 0;          // Made in all.
+  absl::Time step_began_;      // Of a gradient.
   bool copying_ = false;
   ComputeOrder::Copy copy_ = ComputeOrder::Copy::kPublish;
   bool offered_ = false;  // A gradient that may be used, or waits for the round to finish.

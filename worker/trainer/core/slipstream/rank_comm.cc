@@ -274,6 +274,7 @@ RoundOutcome SlipstreamRank::OnApplied(absl::Time now) {
   version_since_ = now;
   state_ = next_state_;
   if (!was_local && local()) {
+    ++update_periods_;
     needs_reset_ = true;
     if (std::exchange(offered_, false)) late_.SetDropped();
   }
@@ -285,7 +286,7 @@ RoundOutcome SlipstreamRank::OnApplied(absl::Time now) {
   after_stop_ = false;
   payload_ = CommOrder::Payload();
   squared_update_ = 0;
-  included_ = filled_ = false;
+  included_ = filled_ = step_dropped_ = false;
   hash_.reset();
   phase_ = outcome_.ends ? Phase::kEnded : state_.stands ? Phase::kStopped : Phase::kIdle;
   return outcome_;

@@ -24,12 +24,12 @@ ComputeOrder SlipstreamRank::Copy(ComputeOrder::Copy copy) {
 bool SlipstreamRank::Stops(absl::Time now) const {
   if (state_.settles || stands()) return true;
   if (state_.plan.mode != SlipstreamMode::kPause) return false;
-  return !is_between_rounds() || (now >= next_at_ && updates_ > finished_);
+  return !is_between_rounds() || (now >= next_at_ && may_pause());
 }
 
 bool SlipstreamRank::HasStopped() const {
   return !computing_ && !copying_ && !needs_reset_ && updates_ == published_ &&
-         (!is_settling_rest() || pub_is_x_) && (state_.settles || updates_ > finished_);
+         (!is_settling_rest() || pub_is_x_) && (state_.settles || may_pause());
 }
 
 // A copy that the next step boundary would make again before a round needs it is left out.
@@ -125,7 +125,7 @@ void SlipstreamRank::AddStep(absl::Duration took, double loss) {
 }
 
 void SlipstreamRank::OnStepped(absl::Duration took, double loss) {
-  computing_ = false;
+  computing_ = step_dropped_ = false;
   ++updates_;
   AddStep(took, loss);
 }

@@ -4,46 +4,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 
+#include "worker/trainer/core/slipstream/random_jobs.h"
 #include "worker/trainer/core/slipstream/testing/simulated_ranks.h"
 
 namespace paceline {
 namespace {
-
-using Mode = SlipstreamMode;
-
-// By default; PACELINE_SEEDS times as many for a long run.
-uint64_t Seeds(uint64_t usual) {
-  const char* const factor = std::getenv("PACELINE_SEEDS");
-  return factor == nullptr ? usual : usual * std::strtoull(factor, nullptr, 10);
-}
-
-constexpr Mode kModes[] = {Mode::kSync, Mode::kDrop, Mode::kFree, Mode::kPause};
-
-SlipstreamPlan Plan(int64_t epoch, Mode mode) {
-  SlipstreamPlan plan;
-  plan.epoch = epoch;
-  plan.mode = mode;
-  return plan;
-}
-
-void ExpectComplete(SimulatedRanks& job, int64_t target) {
-  ASSERT_EQ(job.error(), "");
-  EXPECT_TRUE(job.ended());
-  EXPECT_GE(job.latest().total.steps(), target);
-  int64_t work = 0;
-  for (int rank = 0; rank < job.ranks(); ++rank) {
-    const SimulatedRank& one = job.rank(rank);
-    EXPECT_EQ(one.machine.fault(), "");
-    EXPECT_EQ(one.z, job.rank(0).z);
-    EXPECT_EQ(one.machine.state().round, job.latest().round);
-    work += one.machine.sent_updates() + one.machine.used_gradients();
-  }
-  const RankSteps& total = job.latest().total;
-  EXPECT_EQ(work, total.steps() * total.ranks() + total.remainder());
-}
 
 TEST(RankRandomTest, EachModeReachesItsTargetWhateverComesFirst) {
   for (uint64_t seed = 1; seed <= Seeds(160); ++seed) {

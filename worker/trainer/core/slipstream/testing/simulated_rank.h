@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "worker/trainer/core/slipstream/group_steps.h"
 #include "worker/trainer/core/slipstream/rank.h"
 
 namespace paceline {
@@ -55,6 +56,7 @@ struct SimulatedRank {
   void CountUsed();
 
   SlipstreamRank machine;
+  GroupSteps group{1};
   int rank = 0;
   SimulatedVector x, z, wire, rest, gradient, slots, sum;
   std::array<SimulatedVector, 3> buffers;
@@ -73,8 +75,9 @@ struct SimulatedRank {
   std::optional<Pass> compute_pass, comm_pass;
   bool dead = false;
   bool compute_busy = false, compute_ended = false;
-  bool copies = false;   // What the compute thread is busy with is a copy,
-  bool at_stop = false;  // or a stop.
+  bool copies = false;    // What the compute thread is busy with is a copy,
+  bool at_stop = false;   // or a stop,
+  bool in_group = false;  // or something that it does with its group.
   bool comm_busy = false, comm_ended = false;
   bool in_collective = false;
   int64_t epoch = 0;  // Events of earlier ones are void: the comm thread was cut off.
@@ -86,7 +89,7 @@ struct SimulatedRank {
   int64_t steps = 0;
   std::optional<absl::Time> waits_since;
   ComputeOrder::Wait wait = ComputeOrder::Wait::kRound;
-  std::array<absl::Duration, 3> waited;  // By ComputeOrder::Wait.
+  std::array<absl::Duration, 4> waited;  // By ComputeOrder::Wait.
   absl::Duration computed, stalled;
 };
 

@@ -38,6 +38,7 @@ SimulatedRanks::SimulatedRanks(const Options& options) : options_(options), rand
         SlipstreamRank::Options{rank, options.stops_at_bad_update, /*startup_steps=*/0,
                                 options.lossy_updates},
         state, zeros, zeros, start_));
+    EnterGroup(*ranks_.back());
     ranks_.back()->clock_rate = 1 + error(random_);
     ranks_.back()->exact = options.update == nullptr;
     After(absl::ZeroDuration(), [this, me = ranks_.back().get()] { Pump(*me); });
@@ -119,10 +120,20 @@ void SimulatedRanks::PumpCompute(SimulatedRank& rank) {
     rank.waited[static_cast<size_t>(rank.wait)] += now_ - *rank.waits_since;
     rank.waits_since.reset();
   }
+  if (order.kind == ComputeOrder::Kind::kWait) {
+    rank.waits_since = now_;
+    rank.wait = order.wait;
+  }
+  if (order.kind != ComputeOrder::Kind::kCopy && rank.group.Asks(rank.machine.update_periods())) {
+    AskGroup(rank, order);
+  } else {
+    CarryOut(rank, order);
+  }
+}
+
+void SimulatedRanks::CarryOut(SimulatedRank& rank, const ComputeOrder& order) {
   switch (order.kind) {
     case ComputeOrder::Kind::kWait:
-      rank.waits_since = now_;
-      rank.wait = order.wait;
       return;
     case ComputeOrder::Kind::kEnd:
       rank.compute_ended = true;
@@ -160,6 +171,18 @@ void SimulatedRanks::BeginStep(SimulatedRank& rank, const ComputeOrder& order) {
   rank.compute_busy = true;
   rank.compute_pass = rank.PassOf(order);
   CheckPass(rank, *rank.compute_pass, rank.comm_pass);
+  const absl::Duration took = StepTime(rank);
+  if (order.kind == ComputeOrder::Kind::kUpdate && GroupOf(rank).size() > 1) {
+    rank.in_group = true;
+    Later(took, rank, /*of_comm=*/true,
+          [this, &rank, order, began = now_] { ShareGradient(rank, order, began); });
+    return;
+  }
+  Later(took, rank, /*of_comm=*/false,
+        [this, &rank, order, took] { EndStep(rank, order, took, RandomChange()); });
+}
+
+absl::Duration SimulatedRanks::StepTime(SimulatedRank& rank) {
   std::uniform_real_distribution<double> jitter(1 - options_.jitter, 1 + options_.jitter);
   const absl::Duration computed = options_.step * rank.slowness * jitter(random_);
   absl::Duration stalled = std::exchange(rank.extra, absl::ZeroDuration());
@@ -169,8 +192,7 @@ void SimulatedRanks::BeginStep(SimulatedRank& rank, const ComputeOrder& order) {
   }
   rank.computed += computed;
   rank.stalled += stalled;
-  const absl::Duration took = computed + stalled;
-  Later(took, rank, /*of_comm=*/false, [this, &rank, order, took] { EndStep(rank, order, took); });
+  return computed + stalled;
 }
 
 // All ranks are at the stop before one of them goes on: what they do there they do together.
@@ -197,10 +219,15 @@ void SimulatedRanks::BeginStop(SimulatedRank& rank) {
   }
 }
 
-void SimulatedRanks::EndStep(SimulatedRank& rank, const ComputeOrder& order, absl::Duration took) {
+SimulatedVector SimulatedRanks::RandomChange() {
   SimulatedVector change(kSimulatedSize, 0);
   std::uniform_int_distribution<int> size(1, 8);
   for (double& value : change) value = kSimulatedUnit * size(random_);
+  return change;
+}
+
+void SimulatedRanks::EndStep(SimulatedRank& rank, const ComputeOrder& order, absl::Duration took,
+                             const SimulatedVector& change) {
   const bool poisoned = poisons_ == rank.rank;
   if (poisoned) poisons_ = -1;
   ++rank.steps;

@@ -29,6 +29,8 @@ class SimulatedRanks {
  public:
   struct Options {
     int ranks = 8;  // 1 .. 16 where all must be exact.
+    // In modes of updates so many consecutive ranks, or what is left of them, share gradients.
+    int group_size = 1;
     uint64_t seed = 1;
     SlipstreamMode mode = SlipstreamMode::kFree;
     WindowBounds window;
@@ -109,6 +111,15 @@ class SimulatedRanks {
     size_t shape = 0;
     std::map<int, SimulatedVector> inputs;
   };
+  // What a group exchanges, as far as it has come, by member.
+  struct Asked {
+    ComputeOrder order;
+    int64_t update_periods = 0;
+  };
+  struct Group {
+    std::map<int, Asked> orders;
+    std::map<int, absl::Time> gradients;  // When their steps began.
+  };
 
   absl::Time ClockOf(const SimulatedRank& rank) const;
   absl::Duration Random(absl::Duration longest);
@@ -119,9 +130,20 @@ class SimulatedRanks {
   void Pump(SimulatedRank& rank);
   void PumpCompute(SimulatedRank& rank);
   void PumpComm(SimulatedRank& rank);
+  void CarryOut(SimulatedRank& rank, const ComputeOrder& order);
+  // With the rank's group (simulated_groups.cc).
+  std::vector<SimulatedRank*> GroupOf(const SimulatedRank& rank);
+  void EnterGroup(SimulatedRank& rank);
+  void AskGroup(SimulatedRank& rank, const ComputeOrder& order);
+  void Answer(SimulatedRank& rank, const Asked& asked, const SimulatedVector& sums);
+  void ShareGradient(SimulatedRank& rank, const ComputeOrder& order, absl::Time began);
+  void LeaveGroup(SimulatedRank& rank);
   void BeginStop(SimulatedRank& rank);
   void BeginStep(SimulatedRank& rank, const ComputeOrder& order);
-  void EndStep(SimulatedRank& rank, const ComputeOrder& order, absl::Duration took);
+  absl::Duration StepTime(SimulatedRank& rank);
+  void EndStep(SimulatedRank& rank, const ComputeOrder& order, absl::Duration took,
+               const SimulatedVector& change);
+  SimulatedVector RandomChange();
   void EndPass(SimulatedRank& rank, const CommOrder& order);
   void Join(SimulatedRank& rank, const CommOrder& order);
   void Deliver(SimulatedRank& rank, const CommOrder& order, const SimulatedVector& sum);
@@ -140,6 +162,7 @@ class SimulatedRanks {
   std::priority_queue<Event> queue_;
   std::vector<std::unique_ptr<SimulatedRank>> ranks_;
   std::map<int64_t, Collective> collectives_;
+  std::map<int, Group> groups_;                       // By first member.
   std::vector<std::unique_ptr<SimulatedRank>> dead_;  // Events refer to them.
   bool broken_ = false;                               // A rank was lost; collectives fail,
   bool cut_off_ = false;                              // and all know it.

@@ -57,10 +57,13 @@ void SimulatedRanks::MeetAnew() {
   collectives_.clear();
   finished_.clear();
   stops_.clear();
+  groups_.clear();
   broken_ = cut_off_ = false;
   for (size_t i = 0; i < ranks_.size(); ++i) {
     SimulatedRank& rank = *ranks_[i];
     rank.rank = static_cast<int>(i);
+    LeaveGroup(rank);
+    EnterGroup(rank);
     const bool behind = decision.takes[i] != SlipstreamDecision::Takes::kNothing;
     const SimulatedVector zeros(kSimulatedSize, 0);
     const bool was_sent = rank.in_flight != zeros && behind;
@@ -86,6 +89,7 @@ void SimulatedRanks::MeetAnew() {
         SlipstreamRank::Options{ranks(), options_.stops_at_bad_update, /*startup_steps=*/0,
                                 options_.lossy_updates},
         state, z, slots, now_));
+    EnterGroup(*ranks_.back());
     ranks_.back()->machine.Prepare(newest_plan_);
   }
   for (const auto& rank : ranks_) Pump(*rank);

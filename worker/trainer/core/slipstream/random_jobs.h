@@ -1,0 +1,49 @@
+// For tests of whole simulated ranks: seeds, plans, and what holds of a job that is complete.
+#ifndef WORKER_TRAINER_CORE_SLIPSTREAM_RANDOM_JOBS_H_
+#define WORKER_TRAINER_CORE_SLIPSTREAM_RANDOM_JOBS_H_
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstdlib>
+
+#include "worker/trainer/core/slipstream/testing/simulated_ranks.h"
+
+namespace paceline {
+
+using Mode = SlipstreamMode;
+
+// By default; PACELINE_SEEDS times as many for a long run.
+inline uint64_t Seeds(uint64_t usual) {
+  const char* const factor = std::getenv("PACELINE_SEEDS");
+  return factor == nullptr ? usual : usual * std::strtoull(factor, nullptr, 10);
+}
+
+inline constexpr Mode kModes[] = {Mode::kSync, Mode::kDrop, Mode::kFree, Mode::kPause};
+
+inline SlipstreamPlan Plan(int64_t epoch, Mode mode) {
+  SlipstreamPlan plan;
+  plan.epoch = epoch;
+  plan.mode = mode;
+  return plan;
+}
+
+inline void ExpectComplete(SimulatedRanks& job, int64_t target) {
+  ASSERT_EQ(job.error(), "");
+  EXPECT_TRUE(job.ended());
+  EXPECT_GE(job.latest().total.steps(), target);
+  int64_t work = 0;
+  for (int rank = 0; rank < job.ranks(); ++rank) {
+    const SimulatedRank& one = job.rank(rank);
+    EXPECT_EQ(one.machine.fault(), "");
+    EXPECT_EQ(one.z, job.rank(0).z);
+    EXPECT_EQ(one.machine.state().round, job.latest().round);
+    work += one.machine.sent_updates() + one.machine.used_gradients();
+  }
+  const RankSteps& total = job.latest().total;
+  EXPECT_EQ(work, total.steps() * total.ranks() + total.remainder());
+}
+
+}  // namespace paceline
+
+#endif  // WORKER_TRAINER_CORE_SLIPSTREAM_RANDOM_JOBS_H_
