@@ -40,7 +40,6 @@ TEST(AutoTest, RanksThatStallGoOnWithSlipstreamWhileTheyTrain) {
   spec.mutable_optimizer()->mutable_sgd()->set_momentum(0.9);
   spec.mutable_optimizer()->set_learning_rate(0.01);
   spec.set_log_every(50);
-  spec.set_collective_timeout_s(60);
   spec.set_allow_chaos(true);
   AddSleep(0.01, 1, &spec);
   AddSleep(0.4, 0.02, &spec);
