@@ -123,8 +123,8 @@ TEST(DecisionPageTest, PageOfAStrategyComparesThem) {
                                                 kNow, {80, false}));
   for (const char* line :
        {"Strategy:   slipstream free, window 1:64:256 instead of ddp\n",
-        "Strategies, as predicted:\n", "ddp (current)  200 ms", "drop          90.0 ms",
-        "free          80.0 ms        98.0 %     2.0  100.0 %"}) {
+        "Strategies, as predicted:\n", "ddp (current)  200 ms", "drop            90 ms",
+        "free            80 ms        98.0 %     2.0  100.0 %"}) {
     EXPECT_THAT(page, HasSubstr(line));
   }
 }
