@@ -379,9 +379,10 @@ JobProgress Summarize(const Job& job, absl::Time wall_now) {
   for (const RankState& rank : job.ranks) {
     const Progress& progress = rank.report.progress;
     if (!replaced || HasState(job, rank)) {  // A newcomer has done no step yet.
-      const bool is_newer =
-          job.plan.slipstream.has_value() ? progress.step > sum.step : progress.step < sum.step;
-      if (!any || is_newer) sum.step = progress.step;
+      // Who has just met the others may not have told of its progress yet.
+      const int64_t step = std::max(progress.step, rank.report.membership.step);
+      const bool is_newer = job.plan.slipstream.has_value() ? step > sum.step : step < sum.step;
+      if (!any || is_newer) sum.step = step;
       any = true;
     }
     sum.loss += progress.loss / job.ranks.size();

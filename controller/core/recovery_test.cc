@@ -33,6 +33,23 @@ TEST(RecoveryTest, NewTrainerTakesTheRankOfOneThatWasKilled) {
   EXPECT_EQ(job.recovery.history[0].ended, At(7).wall);
 }
 
+TEST(RecoveryTest, ANewcomerIsAtTheStepOfThoseThatItHasMet) {
+  MemberJob played;
+  Job& job = played.job;
+  played.places.Add("e");
+  played.End(played.Id(2), 5);
+  played.Ready(played.Id(2), 6);
+  for (const int seat : {0, 1, 3}) played.Train(played.Id(seat), 7, 11);
+  TrainerReport met = played.Last(played.Id(2));
+  met.state = TrainerState::kRunning;
+  met.membership.generation = job.generation;
+  met.membership.step = 11;
+  met.progress = Progress();  // It has made no step.
+  played.Tell(met, 7);
+  ASSERT_EQ(job.state, JobState::kRunning);
+  EXPECT_EQ(job.recovery.history[0].step, 11);
+}
+
 TEST(RecoveryTest, ReadySpareGoesBeforeOneThatStillStarts) {
   JobRequest request = MemberRequest();
   request.spares = 2;
