@@ -144,7 +144,7 @@ TEST_F(NumericsTest, FiguresOfTheLastInterval) {
   EXPECT_EQ(figures.steps(), 4);
   EXPECT_GT(figures.training_s(), 0);
   EXPECT_GE(figures.wall_s(), figures.training_s() * 0.999);
-  EXPECT_EQ(figures.learning_rate(), 0.05f);
+  EXPECT_EQ(figures.learning_rate(), 0.05);
   EXPECT_GT(figures.grad_norm(), 0);
   EXPECT_GT(figures.samples_per_s(), 0);
   EXPECT_EQ(figures.tokens_per_s(), 0);
