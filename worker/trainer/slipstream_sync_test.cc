@@ -41,7 +41,8 @@ class SlipstreamSyncTest : public TrainerTest {
         continue;
       }
       const auto* first = reinterpret_cast<const float*>(tensor.bytes.data());
-      parameters[tensor.name].assign(first, first + tensor.bytes.size() / sizeof(float));
+      const size_t count = tensor.bytes.size() / sizeof(float);
+      parameters[tensor.name].assign(first, first + count);
     }
     return parameters;
   }

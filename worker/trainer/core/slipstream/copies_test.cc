@@ -85,10 +85,10 @@ TEST(CopiesTest, TheMeanOfTheUpdatesIsAdded) {
 // nothing else is rounded. What z has moved by is what the ranks have done less what is unsent.
 TEST(CopiesTest, WhatALossySumLeavesOutStaysUnsent) {
   constexpr size_t kSize = 8;
-  std::mt19937 random(1);
   std::uniform_int_distribution<int> steps(-50, 50);
   Vector z(kSize, 0), zeros(kSize, 0), done(kSize, 0);
   std::vector<Vector> x(2, zeros), ref(2, zeros), sent(2, zeros), pub(2, zeros), wire(2, zeros);
+  std::mt19937 random(static_cast<std::mt19937::result_type>(zeros.size()));
   for (int round = 0; round < 200; ++round) {
     Vector sum(kSize, 0);
     for (size_t rank = 0; rank < 2; ++rank) {
