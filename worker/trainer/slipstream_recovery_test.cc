@@ -21,9 +21,10 @@
 namespace paceline {
 namespace {
 
-std::string Strategy(const std::string& mode) {
+std::string Strategy(const std::string& mode, int gradient_group_size = 0) {
   return absl::StrCat("strategy { slipstream { mode: SLIPSTREAM_", mode,
-                      " window { min_steps: 1 max_steps: 2 max_cap: 8 } } } log_every: 20 ");
+                      " window { min_steps: 1 max_steps: 2 max_cap: 8 } } gradient_group_size: ",
+                      gradient_group_size, " } log_every: 20 ");
 }
 
 class SlipstreamRecoveryTest : public RecoveryTest {
@@ -109,7 +110,7 @@ TEST_F(SlipstreamRecoveryTest, DropGoesOnWithoutALostRank) {
 // Ranks 0 and 1, and the one that is left of the other group.
 TEST_F(SlipstreamRecoveryTest, GroupsThatShareGradientsGoOnAsOthers) {
   const auto daemon = MakeDaemon();
-  daemon->Launch(Recovering(4, Strategy("FREE") + "strategy { gradient_group_size: 2 } "));
+  daemon->Launch(Recovering(4, Strategy("FREE", /*gradient_group_size=*/2)));
   WaitForSteps(*daemon, 0, 60);
   daemon->Signal(2, SIGKILL);
   WaitForEnd(*daemon, 2);
