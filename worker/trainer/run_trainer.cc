@@ -11,7 +11,6 @@
 #include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -125,9 +124,7 @@ absl::StatusOr<bool> MeetMembers(const Meeting& meeting, Session& session) {
   PACELINE_ASSIGN_OR_RETURN(const bool begins, MeetAuto(meeting, state));
   if (begins && state.checkpoint != nullptr && !IsSlipstream(meeting.config)) {
     // It may hold each rank's own.
-    std::vector<at::Tensor> optimizer = TensorsOf(meeting.optimizer.Slots());
-    for (const at::Tensor& count : meeting.optimizer.StepCounts()) optimizer.push_back(count);
-    meeting.groups.all().CopyFromFirst(optimizer);
+    meeting.groups.all().CopyFromFirst(meeting.optimizer.State());
   }
   return begins;
 }
