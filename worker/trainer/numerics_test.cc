@@ -33,14 +33,9 @@ class NumericsTest : public TrainerTest {
     return daemon;
   }
 
-  std::string ExportTo(const std::string& name) const {
-    return absl::StrCat("export_final: '", directory_, "/", name, ".safetensors' ");
-  }
-
   // All values that a rank exported, one after the other.
-  std::vector<float> Exported(const std::string& name, int rank) const {
-    const auto file =
-        SafetensorsFile::Open(absl::StrCat(directory_, "/", name, ".rank", rank, ".safetensors"));
+  std::vector<float> ValuesOf(const std::string& name, int rank) const {
+    const auto file = SafetensorsFile::Open(ExportedFile(name, rank));
     EXPECT_TRUE(file.ok()) << file.status();
     std::vector<float> values;
     for (const Safetensor& tensor : file->tensors()) {
@@ -81,8 +76,8 @@ TEST_F(NumericsTest, ClippingBoundsTheStepAndTheNormIsThatBeforeIt) {
   RunJob(still);
   const auto daemon = RunJob(clipped);
   EXPECT_GT(daemon->status(0).figures().grad_norm(), 0.1);
-  const std::vector<float> start = Exported("start", 0);
-  const std::vector<float> end = Exported("end", 0);
+  const std::vector<float> start = ValuesOf("start", 0);
+  const std::vector<float> end = ValuesOf("end", 0);
   ASSERT_EQ(start.size(), end.size());
   double change = 0;
   for (size_t i = 0; i < start.size(); ++i) change += std::pow(double{end[i]} - start[i], 2);
@@ -112,23 +107,23 @@ TEST_F(NumericsTest, SkippedStepIsLeftOutOnAllRanksAndCounted) {
     EXPECT_EQ(daemon->status(rank).figures().step(), 20);
     EXPECT_THAT(daemon->Log(rank), HasSubstr("skipped step 3 (from 0)"));
   }
-  EXPECT_EQ(Exported("end", 0), Exported("end", 1));
-  EXPECT_THAT(Exported("end", 0), Each(::testing::Truly([](float x) { return std::isfinite(x); })));
+  EXPECT_EQ(ValuesOf("end", 0), ValuesOf("end", 1));
+  EXPECT_THAT(ValuesOf("end", 0), Each(::testing::Truly([](float x) { return std::isfinite(x); })));
 }
 
 TEST_F(NumericsTest, IgnoredNanPoisonsTheTraining) {
   const auto daemon = RunJob(
       Spec(2, absl::StrCat(kNanOnRankOne, "on_nonfinite: NON_FINITE_IGNORE ", ExportTo("end"))));
   EXPECT_THAT(daemon->Log(0), HasSubstr("the training has diverged"));
-  const std::vector<float> end = Exported("end", 0);
+  const std::vector<float> end = ValuesOf("end", 0);
   EXPECT_TRUE(std::any_of(end.begin(), end.end(), [](float x) { return std::isnan(x); }));
 }
 
 TEST_F(NumericsTest, EveryRankExportsItsReplica) {
   RunJob(Spec(3, ExportTo("end")));
-  EXPECT_THAT(Exported("end", 0), SizeIs(32 * 64 + 32 + 10 * 32 + 10));
-  EXPECT_EQ(Exported("end", 0), Exported("end", 1));
-  EXPECT_EQ(Exported("end", 0), Exported("end", 2));
+  EXPECT_THAT(ValuesOf("end", 0), SizeIs(32 * 64 + 32 + 10 * 32 + 10));
+  EXPECT_EQ(ValuesOf("end", 0), ValuesOf("end", 1));
+  EXPECT_EQ(ValuesOf("end", 0), ValuesOf("end", 2));
 }
 
 TEST_F(NumericsTest, ExportThatCannotBeWrittenIsNoticedBeforeTheFirstStep) {

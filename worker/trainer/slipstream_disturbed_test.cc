@@ -4,9 +4,7 @@
 #include <signal.h>
 
 #include <cstdint>
-#include <fstream>
 #include <memory>
-#include <sstream>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -31,22 +29,6 @@ class SlipstreamDisturbedTest : public TrainerTest {
     return absl::StrCat("chaos { rank: ", rank, " kind: SLEEP seconds: ", seconds,
                         " steps: 100000000 } ");
   }
-  std::string Exported(int rank) const {
-    std::ostringstream bytes;
-    std::ifstream file(absl::StrCat(directory_, "/final.rank", rank, ".safetensors"),
-                       std::ios::binary);
-    EXPECT_TRUE(file.good());
-    bytes << file.rdbuf();
-    return bytes.str();
-  }
-  std::string Export() const {
-    return absl::StrCat("export_final: '", directory_, "/final.safetensors' ");
-  }
-  void ExpectEqualModels(int ranks) const {
-    for (int rank = 1; rank < ranks; ++rank) {
-      EXPECT_TRUE(Exported(rank) == Exported(0)) << "rank " << rank;
-    }
-  }
   static v1::SlipstreamFigures Figures(const FakeDaemon& daemon, int rank) {
     return daemon.status(rank).figures().slipstream();
   }
@@ -67,8 +49,8 @@ TEST_F(SlipstreamDisturbedTest, WhatASlowRankLearnsIsNotLost) {
   const auto accuracy = [&](const std::string& changes) {
     const auto daemon = RunJob(
         Spec(kRanks, absl::StrCat("steps: 300 log_every: 100 data { order: SEQUENTIAL eval: '",
-                                  directory_, "/eval.shard' } ", changes, Export())));
-    ExpectEqualModels(kRanks);
+                                  directory_, "/eval.shard' } ", changes, ExportTo("final"))));
+    ExpectEqualModels("final", kRanks);
     return daemon->status(0).evaluation().accuracy();
   };
   const double undisturbed = accuracy("");
@@ -106,9 +88,9 @@ TEST_F(SlipstreamDisturbedTest, RanksThatFreezeWithTheirCommunicationLoseNothing
   constexpr int kRanks = 3;
   for (const char* mode : {"FREE", "DROP", "PAUSE"}) {
     const auto daemon = MakeDaemon();
-    daemon->Launch(
-        Spec(kRanks, absl::StrCat("steps: 600 log_every: 50 ", Strategy(mode), Sleep(-1, 0.002),
-                                  "data { eval: '", directory_, "/eval.shard' } ", Export())));
+    daemon->Launch(Spec(
+        kRanks, absl::StrCat("steps: 600 log_every: 50 ", Strategy(mode), Sleep(-1, 0.002),
+                             "data { eval: '", directory_, "/eval.shard' } ", ExportTo("final"))));
     ASSERT_TRUE(daemon->Serve([&] { return daemon->status(0).figures().step() > 0; }));
     for (int i = 0; i < 30; ++i) {
       daemon->Signal(i % kRanks, SIGSTOP);
@@ -121,7 +103,7 @@ TEST_F(SlipstreamDisturbedTest, RanksThatFreezeWithTheirCommunicationLoseNothing
       EXPECT_EQ(daemon->exit_code(rank), 0) << daemon->Log(rank);
       EXPECT_EQ(Figures(*daemon, rank).lost_updates(), 0);
     }
-    ExpectEqualModels(kRanks);
+    ExpectEqualModels("final", kRanks);
     EXPECT_GT(daemon->status(0).evaluation().accuracy(), 0.9) << mode;
   }
 }

@@ -31,8 +31,7 @@ class SlipstreamSyncTest : public TrainerTest {
  protected:
   // Parameters by name. Running statistics are not compared: those of `ddp` are each rank's own.
   std::map<std::string, std::vector<float>> Parameters(const std::string& name, int rank) const {
-    const auto file =
-        SafetensorsFile::Open(absl::StrCat(directory_, "/", name, ".rank", rank, ".safetensors"));
+    const auto file = SafetensorsFile::Open(ExportedFile(name, rank));
     EXPECT_TRUE(file.ok()) << file.status();
     std::map<std::string, std::vector<float>> parameters;
     for (const Safetensor& tensor : file->tensors()) {
@@ -45,10 +44,6 @@ class SlipstreamSyncTest : public TrainerTest {
       parameters[tensor.name].assign(first, first + count);
     }
     return parameters;
-  }
-
-  std::string ExportTo(const std::string& name) const {
-    return absl::StrCat("export_final: '", directory_, "/", name, ".safetensors' ");
   }
 
   void TrainAndCompare(const std::string& changes) {

@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <memory>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -40,27 +38,6 @@ constexpr char kAdamW[] = "optimizer { adamw {} learning_rate: 0.01 } ";
 
 class SlipstreamTest : public SavingTest {
  protected:
-  std::string Evaluated(int every) const {
-    return absl::StrCat("evaluation { every: ", every, " } data { eval: '", directory_,
-                        "/eval.shard' } ");
-  }
-  std::string ExportTo(const std::string& name) const {
-    return absl::StrCat("export_final: '", directory_, "/", name, ".safetensors' ");
-  }
-  std::string Exported(const std::string& name, int rank) const {
-    std::ostringstream bytes;
-    std::ifstream file(absl::StrCat(directory_, "/", name, ".rank", rank, ".safetensors"),
-                       std::ios::binary);
-    EXPECT_TRUE(file.good());
-    bytes << file.rdbuf();
-    return bytes.str();
-  }
-  void ExpectEqualModels(const std::string& name, int ranks) const {
-    for (int rank = 1; rank < ranks; ++rank) {
-      EXPECT_TRUE(Exported(name, rank) == Exported(name, 0)) << "rank " << rank;
-    }
-  }
-
   static std::vector<StepRecord> Records(const FakeDaemon& daemon, int rank) {
     absl::StatusOr<StepRingReader> ring = StepRingReader::Open(daemon.RingPath(rank));
     EXPECT_TRUE(ring.ok()) << ring.status();

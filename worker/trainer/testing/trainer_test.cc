@@ -3,6 +3,7 @@
 #include <google/protobuf/text_format.h>
 
 #include <filesystem>
+#include <fstream>
 #include <sstream>
 
 #include "absl/strings/numbers.h"
@@ -33,6 +34,33 @@ v1::JobSpec TrainerTest::Spec(int ranks, const std::string& changes) const {
   EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(changes, &more)) << changes;
   spec.MergeFrom(more);
   return spec;
+}
+
+std::string TrainerTest::Evaluated(int every) const {
+  return absl::StrCat("evaluation { every: ", every, " } data { eval: '", directory_,
+                      "/eval.shard' } ");
+}
+
+std::string TrainerTest::ExportTo(const std::string& name) const {
+  return absl::StrCat("export_final: '", directory_, "/", name, ".safetensors' ");
+}
+
+std::string TrainerTest::ExportedFile(const std::string& name, int rank) const {
+  return absl::StrCat(directory_, "/", name, ".rank", rank, ".safetensors");
+}
+
+std::string TrainerTest::Exported(const std::string& name, int rank) const {
+  std::ostringstream bytes;
+  std::ifstream file(ExportedFile(name, rank), std::ios::binary);
+  EXPECT_TRUE(file.good()) << ExportedFile(name, rank);
+  bytes << file.rdbuf();
+  return bytes.str();
+}
+
+void TrainerTest::ExpectEqualModels(const std::string& name, int ranks) const {
+  for (int rank = 1; rank < ranks; ++rank) {
+    EXPECT_TRUE(Exported(name, rank) == Exported(name, 0)) << "rank " << rank;
+  }
 }
 
 std::unique_ptr<FakeDaemon> TrainerTest::MakeDaemon(std::vector<std::string> extra_args) {

@@ -20,6 +20,15 @@ class TrainerTest : public testing::Test {
   // data; `changes` in protobuf's text format are merged into it.
   v1::JobSpec Spec(int ranks, const std::string& changes = "") const;
 
+  // Changes: the job is evaluated on the test's data every so many steps (0: at the end only), and
+  // each rank writes the parameters that it ends with.
+  std::string Evaluated(int every) const;
+  std::string ExportTo(const std::string& name) const;
+  // Of what a rank has written: the file, its bytes, and that all ranks have the same.
+  std::string ExportedFile(const std::string& name, int rank) const;
+  std::string Exported(const std::string& name, int rank) const;
+  void ExpectEqualModels(const std::string& name, int ranks) const;
+
   // A daemon with a directory of its own.
   std::unique_ptr<FakeDaemon> MakeDaemon(std::vector<std::string> extra_args = {});
 
