@@ -2,7 +2,6 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/arange.h>
-#include <ATen/ops/equal.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,16 +20,10 @@ namespace paceline {
 namespace {
 
 using Mode = SlipstreamMode;
-using Tensors = std::vector<at::Tensor>;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
 constexpr Mode kModes[] = {Mode::kSync, Mode::kDrop, Mode::kFree, Mode::kPause};
-
-void ExpectSame(const Tensors& a, const Tensors& b) {
-  ASSERT_EQ(a.size(), b.size());
-  for (size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(at::equal(a[i], b[i])) << "tensor " << i;
-}
 
 // Sums of the host are added up in another order.
 void ExpectClose(const Tensors& a, const Tensors& b) {

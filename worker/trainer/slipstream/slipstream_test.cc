@@ -2,7 +2,6 @@
 #include "worker/trainer/slipstream/slipstream.h"
 
 #include <ATen/ops/allclose.h>
-#include <ATen/ops/equal.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,14 +17,8 @@ namespace paceline {
 namespace {
 
 using Mode = SlipstreamMode;
-using Tensors = std::vector<at::Tensor>;
 
 constexpr Mode kModes[] = {Mode::kSync, Mode::kDrop, Mode::kFree, Mode::kPause};
-
-void ExpectSame(const Tensors& a, const Tensors& b) {
-  ASSERT_EQ(a.size(), b.size());
-  for (size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(at::equal(a[i], b[i])) << "tensor " << i;
-}
 
 void ExpectNear(const Tensors& a, const Tensors& b) {
   ASSERT_EQ(a.size(), b.size());

@@ -5,11 +5,13 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/equal.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mse_loss.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/tanh.h>
 #include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
 
 #include <cstdint>
 #include <functional>
@@ -84,6 +86,14 @@ inline TrainingPlan SmallPlan(int64_t epoch, SlipstreamMode mode, const WindowBo
   plan.slipstream->mode = mode;
   plan.slipstream->window = window;
   return plan;
+}
+
+using Tensors = std::vector<at::Tensor>;
+
+// To the bit.
+inline void ExpectSame(const Tensors& a, const Tensors& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(at::equal(a[i], b[i])) << "tensor " << i;
 }
 
 // Copies of what the model has: parameters, then buffers.

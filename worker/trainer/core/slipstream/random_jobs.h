@@ -6,7 +6,9 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <random>
 
+#include "absl/time/time.h"
 #include "worker/trainer/core/slipstream/testing/simulated_ranks.h"
 
 namespace paceline {
@@ -26,6 +28,20 @@ inline SlipstreamPlan Plan(int64_t epoch, Mode mode) {
   plan.epoch = epoch;
   plan.mode = mode;
   return plan;
+}
+
+// Ranks die at random moments, the second one without a successor.
+inline void KillThrice(SimulatedRanks& job) {
+  std::uniform_real_distribution<double> when(0.1, 2);
+  absl::Duration delay;
+  for (int kill = 0; kill < 3; ++kill) {
+    delay += absl::Seconds(when(job.random()));
+    job.After(delay, [&job, kill] {
+      if (job.ranks() < 2 || job.ended() || !job.has_recovered()) return;
+      std::uniform_int_distribution<int> who(0, job.ranks() - 1);
+      job.Kill(who(job.random()), /*replaced=*/kill % 2 == 0);
+    });
+  }
 }
 
 inline void ExpectComplete(SimulatedRanks& job, int64_t target) {

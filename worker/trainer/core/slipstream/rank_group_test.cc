@@ -108,16 +108,7 @@ TEST(RankGroupTest, RanksAreKilledAtAnyMomentAndTheOthersGoOnInNewGroups) {
     options.longest_pass = absl::Milliseconds(seed % 3 == 0 ? 30 : 3);
     options.periods = {seed % 5 == 0 ? 7 : 0, 0};
     SimulatedRanks job(options);
-    std::uniform_real_distribution<double> when(0.1, 2);
-    absl::Duration delay;
-    for (int kill = 0; kill < 3; ++kill) {
-      delay += absl::Seconds(when(job.random()));
-      job.After(delay, [&job, kill] {
-        if (job.ranks() < 2 || job.ended() || !job.has_recovered()) return;
-        std::uniform_int_distribution<int> who(0, job.ranks() - 1);
-        job.Kill(who(job.random()), /*replaced=*/kill % 2 == 0);
-      });
-    }
+    KillThrice(job);
     job.OnRound([&job, seed](int64_t round) {
       if (round == 20) job.Prepare(Plan(2, kModes[seed / 4 % 4]), absl::Milliseconds(50));
     });
