@@ -369,34 +369,4 @@ std::string StoreAddress(const Job& job) {
   return all_ready && !job.ranks.empty() ? job.ranks.front().report.store_address : "";
 }
 
-JobProgress Summarize(const Job& job, absl::Time wall_now) {
-  JobProgress sum;
-  if (job.ranks.empty()) return sum;
-  const bool replaced = job.generation != job.recovery.started;
-  bool any = false;
-  double mfu = 0;
-  int with_mfu = 0;
-  for (const RankState& rank : job.ranks) {
-    const Progress& progress = rank.report.progress;
-    if (!replaced || HasState(job, rank)) {  // A newcomer has done no step yet.
-      // Who has just met the others may not have told of its progress yet.
-      const int64_t step = std::max(progress.step, rank.report.membership.step);
-      const bool is_newer = job.plan.slipstream.has_value() ? step > sum.step : step < sum.step;
-      if (!any || is_newer) sum.step = step;
-      any = true;
-    }
-    sum.loss += progress.loss / job.ranks.size();
-    sum.samples_per_second += progress.samples_per_second;
-    sum.tokens_per_second += rank.report.figures.tokens_per_second;
-    if (!rank.report.figures.mfu.has_value()) continue;
-    mfu += *rank.report.figures.mfu;
-    ++with_mfu;
-  }
-  if (with_mfu > 0) sum.mfu = mfu / with_mfu;
-  if (job.started != absl::InfinitePast()) {
-    sum.training = (job.ended_already() ? job.ended : wall_now) - job.started;
-  }
-  return sum;
-}
-
 }  // namespace paceline
