@@ -20,6 +20,11 @@
 
 namespace paceline::sim {
 
+// By number of a paceline.v1.Phase.
+inline constexpr int kIdle = 0;
+inline constexpr int kBackward = 3;
+inline constexpr int kCommunication = 4;
+
 class Trainer;
 using TrainerPtr = std::shared_ptr<Trainer>;
 
