@@ -12,8 +12,8 @@ test digits and the loss on held-out text, of the averaged model, with the seeds
 What synchronous steps and the ladder compute does not depend on stalls: their time is measured once,
 with the first seed, and the other runs do without.
 
-Learning rates are each strategy's own, as multiples of the synchronous one: --tune tries some with seed
-100 and prints which is best.
+Learning rates are each strategy's own, as multiples of a common one: --tune tries some with two seeds
+that are used for nothing else, and prints which is best.
 """
 import argparse
 import dataclasses
@@ -24,8 +24,8 @@ import paceline_bench
 import training
 from paceline_bench import Row
 
-TUNING_SEED = 100
-MULTIPLES = (0.5, 1, 1.5, 2)
+TUNING_SEEDS = (100, 101)
+MULTIPLES = (0.25, 0.5, 1, 1.5, 2)
 STRATEGIES = {
     "synchronous": "ddp {{}}",
     "hsgd": "hsgd {{ {ladder} }} gradient_group_size: 1",
@@ -45,8 +45,8 @@ class Case:
     window: str     # Bounds in mode `free`.
     compute_s: float  # Sleep of each step.
     stall_s: float
-    base_rate: float  # Of the synchronous training.
-    multiples: dict   # Of the learning rate, by strategy; found with --tune.
+    base_rate: float  # Learning rate,
+    multiples: dict   # times this by strategy; found with --tune.
     data: str
     spec: str
     score: dict       # Metric, unit and direction.
@@ -67,14 +67,16 @@ class Case:
 
 RESNET18 = Case(
     "resnet18, digits", ranks=8, steps=80, ladder={2: 2, 4: 4, 8: 8}, window="", compute_s=0,
-    stall_s=6, base_rate=0.02, multiples={}, data="digits-train.shard",
+    stall_s=6, base_rate=0.02,
+    multiples={"synchronous": 0.25, "hsgd": 0.25, "drop": 0.25, "free": 0.5},
+    data="digits-train.shard",
     spec='model { resnet18 {} } data { train: "{data}" eval: "{directory}/digits-test.shard" '
          "order: SHUFFLE } batch_per_rank: 8 optimizer { sgd { momentum: 0.9 } weight_decay: 5e-4",
     score={"metric": "accuracy", "unit": "%", "better": "higher"},
     limits={"drop": -0.5, "free": -0.5})
 LLAMA = Case(
     "llama, bytes", ranks=4, steps=600, ladder={2: 2, 4: 4}, window="window { max_steps: 2 }",
-    compute_s=0.02, stall_s=0.5, base_rate=3e-3, multiples={"free": 1.5}, data="train.u16",
+    compute_s=0.02, stall_s=0.5, base_rate=3e-3, multiples={"hsgd": 1.5, "free": 2}, data="train.u16",
     spec="model { llama { dim: 64 layers: 2 heads: 4 kv_heads: 4 ffn_dim: 192 vocab_size: 256 } } "
          'data { train: "{data}" eval: "{directory}/test.u16" order: SHUFFLE sequence_length: 64 '
          "token_type: TOKEN_TYPE_UINT16 } batch_per_rank: 8 optimizer { adamw {}",
@@ -113,8 +115,9 @@ def rounds_of(result):
 def tune(runs, case, strategies):
     sign = -1 if case.score.get("better") == "higher" else 1
     for strategy in strategies:
-        scores = {multiple: run(runs, case, strategy, TUNING_SEED, multiple=multiple,
-                                stalls=strategy in OURS)[0]
+        scores = {multiple: statistics.mean(
+                      run(runs, case, strategy, seed, multiple=multiple, stalls=strategy in OURS)[0]
+                      for seed in TUNING_SEEDS)
                   for multiple in MULTIPLES}
         best = min(scores, key=lambda multiple: sign * scores[multiple])
         print(f"{case.name}, {strategy}: best x {best:g}", file=sys.stderr)
