@@ -9,13 +9,6 @@
 namespace paceline {
 namespace {
 
-using prometheus::BuildCounter;
-using prometheus::BuildGauge;
-using prometheus::BuildHistogram;
-
-const prometheus::Histogram::BucketBoundaries kSaveBuckets = {0.05, 0.1, 0.25, 0.5, 1,   2.5,
-                                                              5,    10,  30,   60,  300, 1800};
-
 // By SaveFailure.
 constexpr std::array<const char*, 6> kCauses = {"unknown", "no_space",   "no_permission",
                                                 "io",      "not_agreed", "inconsistent"};
@@ -32,45 +25,21 @@ int64_t CompleteOnes(const Job& job) {
 
 }  // namespace
 
-CheckpointMetrics::CheckpointMetrics(prometheus::Registry* registry)
-    : last_time_(BuildGauge()
-                     .Name("paceline_job_last_checkpoint_timestamp_seconds")
-                     .Help("When the job's newest complete checkpoint was made, Unix time.")
-                     .Register(*registry)),
-      last_step_(BuildGauge()
-                     .Name("paceline_job_last_checkpoint_step")
-                     .Help("Steps completed in the job's newest complete checkpoint.")
-                     .Register(*registry)),
-      complete_(BuildGauge()
-                    .Name("paceline_job_checkpoints")
-                    .Help("Complete checkpoints of the job on disk.")
-                    .Register(*registry)),
-      failures_(BuildCounter()
-                    .Name("paceline_checkpoint_failures_total")
-                    .Help("Saves that came to nothing, by cause; those left out count as skipped.")
-                    .Register(*registry)),
-      committed_(BuildCounter()
-                     .Name("paceline_checkpoints_committed_total")
-                     .Help("Checkpoints that became complete.")
-                     .Register(*registry)
-                     .Add({})),
-      commit_seconds_(BuildHistogram()
-                          .Name("paceline_checkpoint_commit_seconds")
-                          .Help("From a save's first report until its checkpoint was complete.")
-                          .Register(*registry)
-                          .Add({}, kSaveBuckets)),
-      restarts_(BuildCounter()
-                    .Name("paceline_job_restarts_total")
-                    .Help("Starts of jobs after a rank failed.")
-                    .Register(*registry)
-                    .Add({})) {
+CheckpointMetrics::CheckpointMetrics(MetricRegistry& registry)
+    : last_time_(registry.NewGauges("paceline_job_last_checkpoint_timestamp_seconds")),
+      last_step_(registry.NewGauges("paceline_job_last_checkpoint_step")),
+      complete_(registry.NewGauges("paceline_job_checkpoints")),
+      failures_(registry.NewCounters("paceline_checkpoint_failures_total")),
+      committed_(registry.NewCounters("paceline_checkpoints_committed_total").Add({})),
+      commit_seconds_(registry.NewHistograms("paceline_checkpoint_commit_seconds").Add({})),
+      blocking_seconds_(registry.NewHistograms("paceline_checkpoint_blocking_seconds").Add({})) {
   for (const char* cause : kCauses) failures_.Add({{"cause", cause}});
   failures_.Add({{"cause", kSkipped}});
 }
 
 void CheckpointMetrics::Begin(const Job& job) {
   counts_[job.request.id] = {job.checkpoints.committed, job.checkpoints.failed,
-                             job.checkpoints.skipped, job.restarts};
+                             job.checkpoints.skipped};
 }
 
 void CheckpointMetrics::Count(const Job& job) {
@@ -80,14 +49,17 @@ void CheckpointMetrics::Count(const Job& job) {
   if (committed > 0) committed_.Increment(static_cast<double>(committed));
   if (committed > 0 && now.durable > absl::ZeroDuration()) {
     commit_seconds_.Observe(absl::ToDoubleSeconds(now.durable));
+    blocking_seconds_.Observe(absl::ToDoubleSeconds(now.blocked));
   }
   for (const auto& [cause, count] : now.failed) {
+    if (count == before.failed[cause]) continue;
     failures_.Add({{"cause", CauseOf(cause)}})
         .Increment(static_cast<double>(count - before.failed[cause]));
   }
-  failures_.Add({{"cause", kSkipped}}).Increment(static_cast<double>(now.skipped - before.skipped));
-  // A resumption counts from 0 again.
-  if (job.restarts > before.restarts) restarts_.Increment(job.restarts - before.restarts);
+  if (now.skipped > before.skipped) {
+    failures_.Add({{"cause", kSkipped}})
+        .Increment(static_cast<double>(now.skipped - before.skipped));
+  }
   Begin(job);
 }
 

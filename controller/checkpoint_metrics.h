@@ -1,18 +1,13 @@
-// Metrics about checkpoints and restarts: gauges for each job that is shown, and counters of all.
+// Metrics about checkpoints: gauges for each job that is shown, and counters of all.
 //
 // Thread-compatible, but for what Prometheus reads.
 #ifndef CONTROLLER_CHECKPOINT_METRICS_H_
 #define CONTROLLER_CHECKPOINT_METRICS_H_
 
-#include <prometheus/counter.h>
-#include <prometheus/family.h>
-#include <prometheus/gauge.h>
-#include <prometheus/histogram.h>
-#include <prometheus/registry.h>
-
 #include <map>
 
 #include "common/core/ids.h"
+#include "common/metrics/metric_registry.h"
 #include "controller/core/job.h"
 
 namespace paceline {
@@ -20,7 +15,7 @@ namespace paceline {
 class CheckpointMetrics {
  public:
   // `registry` outlives this.
-  explicit CheckpointMetrics(prometheus::Registry* registry);
+  explicit CheckpointMetrics(MetricRegistry& registry);
 
   // A job from before the start: what it has done is not counted again.
   void Begin(const Job& job);
@@ -38,7 +33,6 @@ class CheckpointMetrics {
     int64_t committed = 0;
     std::map<SaveFailure, int64_t> failed;
     int64_t skipped = 0;
-    int restarts = 0;
   };
   struct Series {
     prometheus::Gauge* complete = nullptr;
@@ -47,13 +41,13 @@ class CheckpointMetrics {
     prometheus::Gauge* last_step = nullptr;
   };
 
-  prometheus::Family<prometheus::Gauge>& last_time_;
-  prometheus::Family<prometheus::Gauge>& last_step_;
-  prometheus::Family<prometheus::Gauge>& complete_;
-  prometheus::Family<prometheus::Counter>& failures_;
+  Gauges& last_time_;
+  Gauges& last_step_;
+  Gauges& complete_;
+  Counters& failures_;
   prometheus::Counter& committed_;
   prometheus::Histogram& commit_seconds_;
-  prometheus::Counter& restarts_;
+  prometheus::Histogram& blocking_seconds_;
 
   std::map<JobId, Counts> counts_;
   std::map<JobId, Series> series_;

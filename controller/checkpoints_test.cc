@@ -38,6 +38,7 @@ TEST_F(CheckpointsTest, SaveBecomesACheckpointAndOutlivesTheController) {
   EXPECT_THAT(metrics, HasSubstr("paceline_job_last_checkpoint_timestamp_seconds" + label));
   EXPECT_THAT(metrics, HasSubstr("paceline_checkpoints_committed_total 1"));
   EXPECT_THAT(metrics, HasSubstr("paceline_checkpoint_commit_seconds_count 1"));
+  EXPECT_THAT(metrics, HasSubstr("paceline_checkpoint_blocking_seconds_count 1"));
   EXPECT_THAT(metrics, HasSubstr("paceline_checkpoint_failures_total{cause=\"no_space\"} 0"));
 
   worker_.reset();
@@ -123,7 +124,7 @@ TEST_F(CheckpointsTest, FailedJobIsRestartedFromWhatItsDirectoryHoldsAlsoByTheNe
   EXPECT_EQ(job.state(), v1::QUEUED);
   EXPECT_EQ(job.restarts(), 1);
   EXPECT_THAT(job.reason(), HasSubstr("restart 1 of 1: rank 1 on w0: killed by signal 9"));
-  ReadMetrics("paceline_job_restarts_total 1");
+  ReadMetrics("paceline_job_restarts_total{failure=\"signal\",queue=\"default\"} 1");
 
   worker_.reset();
   Restart();

@@ -41,15 +41,24 @@ ControlLoop::ControlLoop(EventLoop* loop, StateStore* store, ControllerMetrics* 
     shown_jobs_[id] = {ToProto(job.state), job.checkpoints.committed, job.checkpoints.last_error};
   }
   for (const auto& [name, node] : cluster_.nodes()) shown_nodes_[name] = ToProto(node.state);
-  metrics_->ShowCluster(cluster_);
+  metrics_->ShowCluster(cluster_, Now());
   commits_ = std::make_unique<CommitQueue>(
       loop, store,
       CommitQueue::Observer{[this](absl::Duration took) { metrics_->Committed(took); },
                             [this](absl::Status status) { listeners_.store_failed(status); }});
   Carry({}, std::move(decided), {}, [](const absl::Status&) {});
+  RefreshMetrics();
 }
 
 ControlLoop::~ControlLoop() = default;
+
+void ControlLoop::RefreshMetrics() {
+  metrics_->Refresh(cluster_, stragglers_, Now());
+  loop_->After(kMetricsRefresh, [this, due = EventLoop::Now() + kMetricsRefresh] {
+    metrics_->LoopDelayed(EventLoop::Now() - due);
+    RefreshMetrics();
+  });
+}
 
 void ControlLoop::Apply(const Event& event) {
   Run(event, {}, [](const absl::Status&) {});
@@ -90,8 +99,10 @@ WriteBatch ControlLoop::Remember(const RequestId& request, const JobId& job) {
 
 void ControlLoop::Run(const Event& event, WriteBatch batch, CommitQueue::Then then) {
   loop_->CheckOnLoop();
+  const absl::Time begun = EventLoop::Now();
   Actions actions = cluster_.Step(event, Now());
   StragglerActions decided = stragglers_.Follow(cluster_, actions, Now());
+  metrics_->EventTaken(EventLoop::Now() - begun);
   Carry(std::move(actions), std::move(decided), std::move(batch), std::move(then));
 }
 
@@ -104,6 +115,7 @@ void ControlLoop::Carry(Actions actions, StragglerActions decided, WriteBatch ba
   for (const StragglerActions::Key& key : decided.store) {
     const RemedyDecision* decision = stragglers_.Find(key.first)->policy().Find(key.second);
     batch.puts[DecisionKey(key.first, key.second)] = EncodeDecision(*decision);
+    metrics_->Decided(key.first, *decision);
     LogDecision(key, *decision);
   }
   for (const auto& [job, id] : decided.forget) batch.deletes.push_back(DecisionKey(job, id));
@@ -173,7 +185,7 @@ void ControlLoop::Show(const Actions& actions) {
   }
   if (!actions.show_jobs.empty() || !actions.delete_jobs.empty()) listeners_.jobs_changed();
   if (!actions.show_nodes.empty()) listeners_.nodes_changed();
-  metrics_->ShowChanges(cluster_, actions);
+  metrics_->ShowChanges(cluster_, actions, Now());
 }
 
 void ControlLoop::LogChanges(const Job& job, ShownJob& shown) {

@@ -106,6 +106,8 @@ class ControlLoop {
 
   // Remembers the request, in the batch.
   WriteBatch Remember(const RequestId& request, const JobId& job);
+  // Shows metrics again and again.
+  void RefreshMetrics();
   // Steps the cluster; what follows from it goes in line behind `batch`.
   void Run(const Event& event, WriteBatch batch, CommitQueue::Then then);
   // Has done what was decided about stragglers, and puts all of it in line.

@@ -5,27 +5,18 @@
 namespace paceline {
 namespace {
 
-const prometheus::Histogram::BucketBoundaries kBuckets = {0.05, 0.1, 0.2, 0.5, 1,  2,
-                                                          5,    10,  30,  60,  300};
-
 const char* CauseOf(const MembershipChange& change) {
   return change.planned ? "planned" : "failure";
 }
 
 }  // namespace
 
-MembershipMetrics::MembershipMetrics(prometheus::Registry* registry)
-    : changes_(prometheus::BuildCounter()
-                   .Name("paceline_job_membership_changes_total")
-                   .Help("Generations that followed another while the job trained, by cause.")
-                   .Register(*registry)),
-      durations_(prometheus::BuildHistogram()
-                     .Name("paceline_job_recovery_duration_seconds")
-                     .Help("From the decision on a generation until all its members trained.")
-                     .Register(*registry)) {
+MembershipMetrics::MembershipMetrics(MetricRegistry& registry)
+    : changes_(registry.NewCounters("paceline_job_membership_changes_total")),
+      durations_(registry.NewHistograms("paceline_job_recovery_duration_seconds")) {
   for (const char* cause : {"failure", "planned"}) {
     changes_.Add({{"cause", cause}});
-    durations_.Add({{"cause", cause}}, kBuckets);
+    durations_.Add({{"cause", cause}});
   }
 }
 
@@ -51,7 +42,7 @@ void MembershipMetrics::Count(const Job& job) {
     if (change.ended == absl::InfinitePast()) continue;
     if (counted.done < change.generation) {
       counted.done = change.generation;
-      durations_.Add({{"cause", CauseOf(change)}}, kBuckets)
+      durations_.Add({{"cause", CauseOf(change)}})
           .Observe(absl::ToDoubleSeconds(change.ended - since));
     }
     since = absl::InfiniteFuture();

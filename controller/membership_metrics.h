@@ -4,14 +4,10 @@
 #ifndef CONTROLLER_MEMBERSHIP_METRICS_H_
 #define CONTROLLER_MEMBERSHIP_METRICS_H_
 
-#include <prometheus/counter.h>
-#include <prometheus/family.h>
-#include <prometheus/histogram.h>
-#include <prometheus/registry.h>
-
 #include <map>
 
 #include "common/core/ids.h"
+#include "common/metrics/metric_registry.h"
 #include "controller/core/job.h"
 
 namespace paceline {
@@ -19,7 +15,7 @@ namespace paceline {
 class MembershipMetrics {
  public:
   // `registry` outlives this.
-  explicit MembershipMetrics(prometheus::Registry* registry);
+  explicit MembershipMetrics(MetricRegistry& registry);
 
   // A job from before the start: what it has done is not counted again.
   void Begin(const Job& job);
@@ -34,8 +30,8 @@ class MembershipMetrics {
     Generation done{0};
   };
 
-  prometheus::Family<prometheus::Counter>& changes_;
-  prometheus::Family<prometheus::Histogram>& durations_;
+  Counters& changes_;
+  Histograms durations_;
   std::map<JobId, Counted> counted_;
 };
 

@@ -1,96 +1,96 @@
-// The controller's metrics: every family, in one place.
+// The controller's metrics (metric_families.h), and when they change: what happens is counted when
+// it happens, what is is shown once a second (Refresh).
 //
 // Series of a job disappear when the job has ended for kEndedJobSeries.
 //
-// The methods run on the loop; Text is thread-safe.
+// The methods run on the loop, but for those under "From any thread". A scrape reads what is there
+// and never waits for the loop.
 #ifndef CONTROLLER_METRICS_H_
 #define CONTROLLER_METRICS_H_
 
-#include <prometheus/counter.h>
-#include <prometheus/family.h>
-#include <prometheus/gauge.h>
-#include <prometheus/histogram.h>
-#include <prometheus/registry.h>
-
-#include <map>
+#include <cstdint>
 #include <string>
-#include <vector>
 
 #include "absl/time/time.h"
+#include "common/core/moment.h"
+#include "common/metrics/metric_registry.h"
+#include "common/metrics/process_metrics.h"
 #include "controller/checkpoint_metrics.h"
 #include "controller/core/cluster.h"
+#include "controller/core/stragglers/job/stragglers.h"
+#include "controller/job_metrics.h"
 #include "controller/membership_metrics.h"
+#include "controller/node_metrics.h"
+#include "controller/queue_metrics.h"
+#include "controller/rpc_metrics.h"
+#include "controller/straggler_metrics.h"
+#include "controller/watch_metrics.h"
 #include "proto/worker.pb.h"
 
 namespace paceline {
 
 inline constexpr absl::Duration kEndedJobSeries = absl::Minutes(10);
+inline constexpr absl::Duration kMetricsRefresh = absl::Seconds(1);
 
 class ControllerMetrics {
  public:
   explicit ControllerMetrics(const std::string& version);
 
-  // All series in Prometheus' text format.
-  std::string Text() const;
-
   // The whole cluster; once, after a start.
-  void ShowCluster(const Cluster& cluster);
+  void ShowCluster(const Cluster& cluster, Moment now);
   // What changed.
-  void ShowChanges(const Cluster& cluster, const Actions& actions);
+  void ShowChanges(const Cluster& cluster, const Actions& actions, Moment now);
+  // A decision about a job's stragglers was made, or has come to another state.
+  void Decided(const JobId& job, const RemedyDecision& decision);
   // Steps that a rank has finished.
   void AddSteps(const v1::StepBatch& batch);
-  void Committed(absl::Duration took);
-  void RequestReplayed();
-  void WorkerConnected(bool connected);
+  // Shows what is now; takes away the series of jobs that ended long ago.
+  void Refresh(const Cluster& cluster, const Stragglers& stragglers, Moment now);
+
+  void EventTaken(absl::Duration took) { events_.Observe(absl::ToDoubleSeconds(took)); }
+  void LoopDelayed(absl::Duration delay) { loop_delays_.Observe(absl::ToDoubleSeconds(delay)); }
+  void Committed(absl::Duration took) { commits_.Observe(absl::ToDoubleSeconds(took)); }
+  void RequestReplayed() { replays_.Increment(); }
+  void WorkerConnected(bool connected) {
+    connected ? sessions_.Increment() : sessions_.Decrement();
+  }
+  WatchMetrics& job_watches() { return job_watches_; }
+  WatchMetrics& node_watches() { return node_watches_; }
+
+  // From any thread:
+
+  // All series in Prometheus' text format. `state_bytes`: of the store, on disk.
+  std::string Text(int64_t state_bytes);
+  RpcMetrics& rpcs() { return rpcs_; }
+
+  // For tests.
+  const MetricRegistry& registry() const { return registry_; }
 
  private:
-  template <typename Metric>
-  using Family = prometheus::Family<Metric>;
+  WatchMetrics NewWatches(const char* resource);
 
-  // The series of one job.
-  struct JobSeries {
-    prometheus::Gauge* step = nullptr;
-    prometheus::Gauge* loss = nullptr;
-    prometheus::Gauge* samples_per_second = nullptr;
-    // Null until they are known.
-    prometheus::Gauge* tokens_per_second = nullptr;
-    prometheus::Gauge* mfu = nullptr;
-    prometheus::Gauge* accuracy = nullptr;
-    prometheus::Histogram* step_duration = nullptr;
-    std::vector<prometheus::Counter*> phase_seconds;  // By phase number.
-    absl::Time ended = absl::InfiniteFuture();
-  };
-
-  void ShowJob(const Job& job);
-  void CountStates(const Cluster& cluster);
-  void RemoveOldSeries(absl::Time wall_now);
-  JobSeries& Series(const std::string& job_id);
-
-  prometheus::Registry registry_;
-  Family<prometheus::Gauge>& jobs_;
-  Family<prometheus::Gauge>& nodes_;
-  Family<prometheus::Counter>& finished_;
-  Family<prometheus::Gauge>& step_;
-  Family<prometheus::Gauge>& loss_;
-  Family<prometheus::Gauge>& samples_;
-  Family<prometheus::Gauge>& tokens_;
-  Family<prometheus::Gauge>& mfu_;
-  Family<prometheus::Gauge>& accuracy_;
-  Family<prometheus::Histogram>& step_duration_;
-  Family<prometheus::Counter>& phase_seconds_;
-  prometheus::Histogram& commit_;
-  prometheus::Histogram& start_duration_;
-  prometheus::Histogram& queue_wait_;
+  MetricRegistry registry_;
+  ProcessMetrics process_;
+  prometheus::Histogram& commits_;
+  prometheus::Gauge& state_bytes_;
+  prometheus::Histogram& events_;
+  prometheus::Histogram& loop_delays_;
   prometheus::Counter& replays_;
   prometheus::Counter& dropped_;
   prometheus::Gauge& sessions_;
   prometheus::Gauge& automation_paused_;
+  Gauges& watch_streams_;
+  Counters& watch_resyncs_;
+  WatchMetrics job_watches_;
+  WatchMetrics node_watches_;
 
+  RpcMetrics rpcs_;
+  QueueMetrics queues_;
+  JobMetrics jobs_;
+  NodeMetrics nodes_;
+  StragglerMetrics stragglers_;
   CheckpointMetrics checkpoints_;
   MembershipMetrics memberships_;
-
-  std::map<std::string, JobSeries> series_;
-  std::map<JobId, JobState> states_;  // As last counted.
 };
 
 }  // namespace paceline

@@ -5,8 +5,11 @@
 #include <grpcpp/server_builder.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <system_error>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/atomic_file/atomic_file.h"
@@ -66,6 +69,9 @@ ServerFailure Server::Listen() {
                              kKeepaliveMillis / 2);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
+  interceptors.push_back(metrics_.rpcs().NewInterceptors());
+  builder.experimental().SetInterceptorCreators(std::move(interceptors));
   int port = 0;
   builder.AddListeningPort(options_.listen, grpc::InsecureServerCredentials(), &port);
   builder.RegisterService(workers_.get());
@@ -155,6 +161,16 @@ void Server::Shutdown() {
   });
 }
 
+int64_t Server::StateBytes() const {
+  int64_t bytes = 0;
+  for (const char* name : {"state.db", "state.db-wal"}) {
+    std::error_code error;
+    const auto size = std::filesystem::file_size(options_.state_dir + "/" + name, error);
+    if (!error) bytes += static_cast<int64_t>(size);
+  }
+  return bytes;
+}
+
 void Server::UpdateDiscovery() {
   nlohmann::json targets = nlohmann::json::array();
   for (const auto& [name, node] : control_->cluster().nodes()) {
@@ -172,7 +188,8 @@ HttpServer::Routes Server::Routes() {
   return {
       {"/metrics",
        [this] {
-         return HttpResponse{200, "text/plain; version=0.0.4; charset=utf-8", metrics_.Text()};
+         return HttpResponse{200, "text/plain; version=0.0.4; charset=utf-8",
+                             metrics_.Text(StateBytes())};
        }},
       {"/healthz",
        [] {

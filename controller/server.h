@@ -61,6 +61,8 @@ class Server {
   ServerFailure OpenState();
   ServerFailure Listen();
   absl::Status WriteAddressFile();
+  // Of the state store's files. From any thread.
+  int64_t StateBytes() const;
   void UpdateDiscovery();
   HttpServer::Routes Routes();
 

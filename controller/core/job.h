@@ -178,6 +178,7 @@ struct Job {
   std::string restored_from;   // Directory that the newest generation started from; empty: none.
   int restarts = 0;            // Starts after failures since it was submitted or resumed.
   std::string restart_reason;  // Of the newest one.
+  FailureKind restart_failure = FailureKind::kNone;  // That it followed; not stored.
   bool asked_to_stop = false;  // By a user or from outside: it is not restarted.
   bool requeue = false;  // While it is stopping: it is queued again, not counted as a restart.
 

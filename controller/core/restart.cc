@@ -70,6 +70,7 @@ std::string ChooseStart(const Job& job) {
 
 bool DecideRestart(Job& job) {
   const FailureKind kind = job.failure->exit.failure;
+  job.restart_failure = kind;
   if (kind == FailureKind::kRestore) return DecideAfterDamage(job);
   if (kind == FailureKind::kInput) return false;
   // Not the checkpoint's fault: it is tried again.

@@ -184,7 +184,8 @@ grpc::ServerWriteReactor<v1::JobEvent>* JobService::Watch(grpc::CallbackServerCo
   const auto wanted = [id = request->job_id()](const v1::JobEvent& event) {
     return id.empty() || event.job().id() == id;
   };
-  auto* stream = new WatchStream<v1::JobEvent>(loop_, &control_->job_log(), &watchers_, wanted);
+  auto* stream = new WatchStream<v1::JobEvent>(loop_, &control_->job_log(), &watchers_, wanted,
+                                               &metrics_->job_watches());
   loop_->Post([this, stream, id = request->job_id(), after = request->after_revision()] {
     std::deque<v1::JobEvent> present;
     for (const auto& [job_id, job] : control_->cluster().jobs()) {

@@ -22,7 +22,11 @@ class JobService : public v1::JobService::CallbackService {
   // All pointers outlive this.
   JobService(EventLoop* loop, ControlLoop* control, WorkerSessions* workers,
              ControllerMetrics* metrics)
-      : loop_(loop), control_(control), workers_(workers), mutations_(control, metrics) {}
+      : loop_(loop),
+        control_(control),
+        workers_(workers),
+        metrics_(metrics),
+        mutations_(control, metrics) {}
 
   // The watch log has grown. On the loop.
   void WakeWatchers();
@@ -90,6 +94,7 @@ class JobService : public v1::JobService::CallbackService {
   EventLoop* const loop_;
   ControlLoop* const control_;
   WorkerSessions* const workers_;
+  ControllerMetrics* const metrics_;
 
   // On the loop.
   Mutations mutations_;

@@ -84,8 +84,9 @@ grpc::ServerUnaryReactor* NodeService::List(grpc::CallbackServerContext* context
 
 grpc::ServerWriteReactor<v1::NodeEvent>* NodeService::Watch(grpc::CallbackServerContext*,
                                                             const v1::WatchNodesRequest* request) {
-  auto* stream = new WatchStream<v1::NodeEvent>(loop_, &control_->node_log(), &watchers_,
-                                                [](const v1::NodeEvent&) { return true; });
+  auto* stream = new WatchStream<v1::NodeEvent>(
+      loop_, &control_->node_log(), &watchers_, [](const v1::NodeEvent&) { return true; },
+      &metrics_->node_watches());
   loop_->Post([=, after = request->after_revision()] {
     std::deque<v1::NodeEvent> present;
     for (const auto& [name, node] : control_->cluster().nodes()) {

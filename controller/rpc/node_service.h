@@ -21,7 +21,7 @@ class NodeService : public v1::NodeService::CallbackService {
  public:
   // All pointers outlive this.
   NodeService(EventLoop* loop, ControlLoop* control, ControllerMetrics* metrics)
-      : loop_(loop), control_(control), mutations_(control, metrics) {}
+      : loop_(loop), control_(control), metrics_(metrics), mutations_(control, metrics) {}
 
   // The watch log has grown. On the loop.
   void WakeWatchers();
@@ -78,6 +78,7 @@ class NodeService : public v1::NodeService::CallbackService {
 
   EventLoop* const loop_;
   ControlLoop* const control_;
+  ControllerMetrics* const metrics_;
 
   // On the loop.
   Mutations mutations_;

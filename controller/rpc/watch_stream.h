@@ -17,6 +17,7 @@
 #include "controller/rpc/errors.h"
 #include "controller/rpc/loop_writer.h"
 #include "controller/rpc/watch_log.h"
+#include "controller/watch_metrics.h"
 #include "proto/job.pb.h"
 
 namespace paceline {
@@ -28,13 +29,20 @@ class WatchStream : public LoopWriter<Event> {
   // Whether a change is of interest.
   using Filter = std::function<bool(const Event&)>;
 
-  // The stream is in `set` as long as it is open. `log` and `set` outlive it.
-  WatchStream(EventLoop* loop, const WatchLog<Event>* log, Set* set, Filter filter)
-      : LoopWriter<Event>(loop), log_(log), set_(set), filter_(std::move(filter)) {}
+  // The stream is in `set` as long as it is open, and counted in `metrics`, if any. All pointers
+  // outlive it.
+  WatchStream(EventLoop* loop, const WatchLog<Event>* log, Set* set, Filter filter,
+              WatchMetrics* metrics = nullptr)
+      : LoopWriter<Event>(loop),
+        log_(log),
+        set_(set),
+        filter_(std::move(filter)),
+        metrics_(metrics) {}
 
   // Begins after `revision`; with 0, with `present` (each an ADDED).
   void Begin(int64_t revision, std::deque<Event> present) {
     set_->insert(this);
+    if (metrics_ != nullptr) metrics_->open.Increment();
     revision_ = revision;
     if (revision == 0) {
       revision_ = log_->revision();
@@ -58,6 +66,7 @@ class WatchStream : public LoopWriter<Event> {
     }
     while (true) {
       if (!log_->Has(revision_)) {
+        if (metrics_ != nullptr) metrics_->resyncs.Increment();
         this->Close(MakeError(grpc::StatusCode::OUT_OF_RANGE, "REVISION_COMPACTED",
                               "changes after this revision are no longer kept: list again"));
         return;
@@ -73,11 +82,15 @@ class WatchStream : public LoopWriter<Event> {
 
  private:
   void Ready() override { Wake(); }
-  void Gone() override { set_->erase(this); }
+  void Gone() override {
+    const bool was_open = set_->erase(this) > 0;
+    if (metrics_ != nullptr && was_open) metrics_->open.Decrement();
+  }
 
   const WatchLog<Event>* const log_;
   Set* const set_;
   const Filter filter_;
+  WatchMetrics* const metrics_;
   int64_t revision_ = 0;
   std::deque<Event> present_;
 };

@@ -45,7 +45,8 @@ TEST(JobTest, MetricsShowWhatIsRunning) {
   })) << cluster.HttpGet("w0/address", "/metrics");
   EXPECT_TRUE(Eventually([&] {
     const std::string controller = cluster.HttpGet("controller.address", "/metrics");
-    return controller.find("paceline_jobs{state=\"running\"} 1") != std::string::npos &&
+    const std::string running = "paceline_queue_jobs{queue=\"default\",state=\"running\"} 1";
+    return controller.find(running) != std::string::npos &&
            controller.find("paceline_job_phase_seconds_total") != std::string::npos;
   }));
   EXPECT_THAT(cluster.HttpGet("controller.address", "/sd"), HasSubstr("\"node\":\"w0\""));

@@ -4,7 +4,6 @@
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
-#include "worker/daemon/metric_names.h"
 
 namespace paceline {
 namespace {
@@ -45,27 +44,21 @@ std::vector<double> Totals(const v1::CheckpointFigures& figures) {
   return totals;
 }
 
-prometheus::Family<prometheus::Counter>& NewCounters(prometheus::Registry& registry,
-                                                     MetricName metric) {
-  return prometheus::BuildCounter().Name(metric.name).Help(metric.help).Register(registry);
-}
-
 }  // namespace
 
-CheckpointMetrics::CheckpointMetrics(prometheus::Registry& registry)
-    : seconds_(NewCounters(registry, kMetricCheckpointSeconds)),
-      saves_(NewCounters(registry, kMetricCheckpointSaves)),
-      bytes_(NewCounters(registry, kMetricCheckpointBytes)),
-      skipped_(NewCounters(registry, kMetricCheckpointSkipped)),
-      failures_(NewCounters(registry, kMetricCheckpointFailures)) {}
+CheckpointMetrics::CheckpointMetrics(MetricRegistry& registry)
+    : seconds_(registry.NewCounters("paceline_trainer_checkpoint_seconds_total")),
+      saves_(registry.NewCounters("paceline_trainer_checkpoint_saves_total")),
+      bytes_(registry.NewCounters("paceline_trainer_checkpoint_bytes_total")),
+      skipped_(registry.NewCounters("paceline_trainer_checkpoint_skipped_total")),
+      failures_(registry.NewCounters("paceline_trainer_checkpoint_failures_total")) {}
 
 void CheckpointMetrics::Set(const TrainerId& id, const v1::CheckpointFigures& figures) {
   auto shown = shown_.find(id);
   if (shown == shown_.end()) shown = shown_.emplace(id, Add(id)).first;
   const std::vector<double> totals = Totals(figures);
   for (size_t i = 0; i < totals.size(); ++i) {
-    prometheus::Counter& counter = *shown->second[i].second;
-    if (totals[i] > counter.Value()) counter.Increment(totals[i] - counter.Value());
+    RaiseTo(*shown->second[i].second, totals[i]);
   }
 }
 

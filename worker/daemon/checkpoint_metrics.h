@@ -1,19 +1,16 @@
-// The part of /metrics about the saves and restores of trainers (names: metric_names.h). A
+// The part of /metrics about the saves and restores of trainers (names: metric_families.h). A
 // trainer whose job has no checkpoint directory has no series.
 //
 // Thread-compatible.
 #ifndef WORKER_DAEMON_CHECKPOINT_METRICS_H_
 #define WORKER_DAEMON_CHECKPOINT_METRICS_H_
 
-#include <prometheus/counter.h>
-#include <prometheus/family.h>
-#include <prometheus/registry.h>
-
 #include <map>
 #include <utility>
 #include <vector>
 
 #include "common/core/ids.h"
+#include "common/metrics/metric_registry.h"
 #include "proto/plan.pb.h"
 
 namespace paceline {
@@ -21,13 +18,12 @@ namespace paceline {
 class CheckpointMetrics {
  public:
   // `registry` outlives this object.
-  explicit CheckpointMetrics(prometheus::Registry& registry);
+  explicit CheckpointMetrics(MetricRegistry& registry);
 
   void Set(const TrainerId& id, const v1::CheckpointFigures& figures);
   void Forget(const TrainerId& id);
 
  private:
-  using Counters = prometheus::Family<prometheus::Counter>;
   using Series = std::pair<Counters*, prometheus::Counter*>;
 
   std::vector<Series> Add(const TrainerId& id);

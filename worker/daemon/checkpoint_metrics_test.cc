@@ -3,9 +3,10 @@
 #include <gmock/gmock.h>
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
-#include <prometheus/text_serializer.h>
 
 #include <string>
+
+#include "worker/daemon/metric_families.h"
 
 namespace paceline {
 namespace {
@@ -27,15 +28,15 @@ class CheckpointMetricsTest : public ::testing::Test {
   void Expect(const std::string& name, const std::string& label, const std::string& value) const {
     const std::string before = label < "g" ? label : "";
     const std::string between = label > "g" ? label + "," : "";
-    EXPECT_THAT(
-        Text(),
-        HasSubstr("paceline_checkpoint_" + name + "{" + before + (before.empty() ? "" : ",") +
-                  "generation=\"2\",job_id=\"job-1\"," + between + "rank=\"3\"} " + value + "\n"));
+    EXPECT_THAT(Text(),
+                HasSubstr("paceline_trainer_checkpoint_" + name + "{" + before +
+                          (before.empty() ? "" : ",") + "generation=\"2\",job_id=\"job-1\"," +
+                          between + "rank=\"3\"} " + value + "\n"));
   }
 
-  std::string Text() const { return prometheus::TextSerializer().Serialize(registry_.Collect()); }
+  std::string Text() const { return registry_.Text(); }
 
-  prometheus::Registry registry_;
+  MetricRegistry registry_{WorkerFamilies()};
   CheckpointMetrics metrics_{registry_};
 };
 

@@ -5,13 +5,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/job_spec/enum_name.h"
-#include "worker/daemon/metric_names.h"
 
 namespace paceline {
 namespace {
 
 struct Figure {
-  MetricName metric;
+  const char* metric;
   std::optional<double> value;  // Unset: not known.
 };
 
@@ -28,28 +27,34 @@ std::vector<Figure> GaugesOf(const v1::RankFigures& figures, const v1::PlanStatu
   const v1::SlipstreamFigures& slipstream = figures.slipstream();
   const bool rounds = slipstream.rounds() > 0;
   return {
-      {kMetricTokens, If(figures.tokens_per_s() > 0, figures.tokens_per_s())},
-      {kMetricMfu, If(figures.has_mfu(), figures.mfu())},
-      {kMetricMfuWall, If(figures.has_mfu_wall(), figures.mfu_wall())},
-      {kMetricMeanLoss, If(known, figures.loss())},
-      {kMetricGradNorm, If(known, figures.grad_norm())},
-      {kMetricLearningRate, If(known, figures.learning_rate())},
-      {kMetricDataWait, If(known, figures.data_wait_share())},
-      {kMetricDrift, If(figures.drift() > 0, figures.drift())},
-      {kMetricPlanEpoch, If(plan.active_epoch() > 0, plan.active_epoch())},
-      {kMetricRss, If(memory.rss() > 0, memory.rss())},
-      {kMetricRssPeak, If(memory.rss_peak() > 0, memory.rss_peak())},
-      {kMetricRssSlope, If(memory.rss() > 0, memory.rss_slope())},
-      {kMetricActive, If(memory.has_active(), memory.active())},
-      {kMetricActivePeak, If(memory.has_active_peak(), memory.active_peak())},
-      {kMetricReserved, If(memory.has_reserved(), memory.reserved())},
-      {kMetricReservedPeak, If(memory.has_reserved_peak(), memory.reserved_peak())},
-      {kMetricSmallPool, If(memory.has_small_pool(), memory.small_pool())},
-      {kMetricLargePool, If(memory.has_large_pool(), memory.large_pool())},
-      {kMetricCapacity, If(memory.has_capacity(), memory.capacity())},
-      {kMetricSlipstreamWindow, If(rounds, slipstream.window_s())},
-      {kMetricSlipstreamCap, If(rounds, slipstream.cap())},
-      {kMetricSlipstreamDrift, If(rounds, slipstream.drift())},
+      {"paceline_trainer_tokens_per_second",
+       If(figures.tokens_per_s() > 0, figures.tokens_per_s())},
+      {"paceline_trainer_mfu_ratio", If(figures.has_mfu(), figures.mfu())},
+      {"paceline_trainer_mfu_wall_ratio", If(figures.has_mfu_wall(), figures.mfu_wall())},
+      {"paceline_trainer_mean_loss", If(known, figures.loss())},
+      {"paceline_trainer_grad_norm", If(known, figures.grad_norm())},
+      {"paceline_trainer_learning_rate", If(known, figures.learning_rate())},
+      {"paceline_trainer_data_wait_ratio", If(known, figures.data_wait_share())},
+      {"paceline_trainer_drift", If(figures.drift() > 0, figures.drift())},
+      {"paceline_trainer_plan_epoch", If(plan.active_epoch() > 0, plan.active_epoch())},
+      {"paceline_trainer_memory_rss_bytes", If(memory.rss() > 0, memory.rss())},
+      {"paceline_trainer_memory_rss_peak_bytes", If(memory.rss_peak() > 0, memory.rss_peak())},
+      {"paceline_trainer_memory_rss_slope_bytes_per_second",
+       If(memory.rss() > 0, memory.rss_slope())},
+      {"paceline_trainer_memory_active_bytes", If(memory.has_active(), memory.active())},
+      {"paceline_trainer_memory_active_peak_bytes",
+       If(memory.has_active_peak(), memory.active_peak())},
+      {"paceline_trainer_memory_reserved_bytes", If(memory.has_reserved(), memory.reserved())},
+      {"paceline_trainer_memory_reserved_peak_bytes",
+       If(memory.has_reserved_peak(), memory.reserved_peak())},
+      {"paceline_trainer_memory_small_pool_bytes",
+       If(memory.has_small_pool(), memory.small_pool())},
+      {"paceline_trainer_memory_large_pool_bytes",
+       If(memory.has_large_pool(), memory.large_pool())},
+      {"paceline_trainer_memory_capacity_bytes", If(memory.has_capacity(), memory.capacity())},
+      {"paceline_slipstream_window_seconds", If(rounds, slipstream.window_s())},
+      {"paceline_slipstream_cap_steps", If(rounds, slipstream.cap())},
+      {"paceline_slipstream_drift", If(rounds, slipstream.drift())},
   };
 }
 
@@ -58,50 +63,37 @@ std::vector<Figure> CountersOf(const v1::RankFigures& figures) {
   const v1::SlipstreamFigures& slipstream = figures.slipstream();
   const bool known = figures.has_slipstream();
   return {
-      {kMetricSkipped, If(figures.steps() > 0, figures.skipped_steps())},
-      {kMetricAllocRetries, If(memory.has_alloc_retries(), memory.alloc_retries())},
-      {kMetricOoms, If(memory.has_ooms(), memory.ooms())},
-      {kMetricSlipstreamRounds, If(known, slipstream.rounds())},
-      {kMetricSlipstreamContributingRanks, If(known, slipstream.contributing_ranks())},
-      {kMetricSlipstreamContributions, If(known, slipstream.contributions())},
-      {kMetricSlipstreamStaleRounds, If(known, slipstream.stale_rounds())},
-      {kMetricSlipstreamSteps, If(known, slipstream.steps())},
-      {kMetricSlipstreamSentUpdates, If(known, slipstream.sent_updates())},
-      {kMetricSlipstreamLostUpdates, If(known, slipstream.lost_updates())},
-      {kMetricSlipstreamUsedGradients, If(known, slipstream.used_gradients())},
-      {kMetricSlipstreamDroppedGradients, If(known, slipstream.dropped_gradients())},
-      {kMetricSlipstreamCapWait, If(known, slipstream.cap_wait_s())},
-      {kMetricSlipstreamRoundWait, If(known, slipstream.round_wait_s())},
-      {kMetricSlipstreamCollective, If(known, slipstream.collective_s())},
+      {"paceline_trainer_skipped_steps_total", If(figures.steps() > 0, figures.skipped_steps())},
+      {"paceline_trainer_alloc_retries_total",
+       If(memory.has_alloc_retries(), memory.alloc_retries())},
+      {"paceline_trainer_ooms_total", If(memory.has_ooms(), memory.ooms())},
+      {"paceline_slipstream_rounds_total", If(known, slipstream.rounds())},
+      {"paceline_slipstream_contributing_ranks_total", If(known, slipstream.contributing_ranks())},
+      {"paceline_slipstream_contributions_total", If(known, slipstream.contributions())},
+      {"paceline_slipstream_stale_rounds_total", If(known, slipstream.stale_rounds())},
+      {"paceline_slipstream_steps_total", If(known, slipstream.steps())},
+      {"paceline_slipstream_sent_updates_total", If(known, slipstream.sent_updates())},
+      {"paceline_slipstream_lost_updates_total", If(known, slipstream.lost_updates())},
+      {"paceline_slipstream_used_gradients_total", If(known, slipstream.used_gradients())},
+      {"paceline_slipstream_dropped_gradients_total", If(known, slipstream.dropped_gradients())},
+      {"paceline_slipstream_cap_wait_seconds_total", If(known, slipstream.cap_wait_s())},
+      {"paceline_slipstream_round_wait_seconds_total", If(known, slipstream.round_wait_s())},
+      {"paceline_slipstream_collective_seconds_total", If(known, slipstream.collective_s())},
   };
-}
-
-prometheus::Family<prometheus::Counter>& NewCounters(prometheus::Registry& registry,
-                                                     MetricName metric) {
-  return prometheus::BuildCounter().Name(metric.name).Help(metric.help).Register(registry);
-}
-
-prometheus::Family<prometheus::Gauge>& NewGauges(prometheus::Registry& registry,
-                                                 MetricName metric) {
-  return prometheus::BuildGauge().Name(metric.name).Help(metric.help).Register(registry);
-}
-
-void RaiseTo(prometheus::Counter& counter, double total) {
-  if (total > counter.Value()) counter.Increment(total - counter.Value());
 }
 
 }  // namespace
 
-FigureMetrics::FigureMetrics(prometheus::Registry& registry)
-    : seconds_(NewCounters(registry, kMetricCommunicationSeconds)),
-      bytes_(NewCounters(registry, kMetricCommunicationBytes)),
-      count_(NewCounters(registry, kMetricCommunications)),
-      modes_(NewGauges(registry, kMetricSlipstreamMode)) {
+FigureMetrics::FigureMetrics(MetricRegistry& registry)
+    : seconds_(registry.NewCounters("paceline_trainer_communication_seconds_total")),
+      bytes_(registry.NewCounters("paceline_trainer_communication_bytes_total")),
+      count_(registry.NewCounters("paceline_trainer_communications_total")),
+      modes_(registry.NewGauges("paceline_slipstream_mode")) {
   for (const Figure& figure : GaugesOf({}, {})) {
-    gauges_.push_back(&NewGauges(registry, figure.metric));
+    gauges_.push_back(&registry.NewGauges(figure.metric));
   }
   for (const Figure& figure : CountersOf({})) {
-    counters_.push_back(&NewCounters(registry, figure.metric));
+    counters_.push_back(&registry.NewCounters(figure.metric));
   }
 }
 

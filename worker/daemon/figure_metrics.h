@@ -1,20 +1,16 @@
-// The part of /metrics that trainers measure themselves (names: metric_names.h). A figure that
+// The part of /metrics that trainers measure themselves (names: metric_families.h). A figure that
 // is not known has no series.
 //
 // Thread-compatible.
 #ifndef WORKER_DAEMON_FIGURE_METRICS_H_
 #define WORKER_DAEMON_FIGURE_METRICS_H_
 
-#include <prometheus/counter.h>
-#include <prometheus/family.h>
-#include <prometheus/gauge.h>
-#include <prometheus/registry.h>
-
 #include <map>
 #include <utility>
 #include <vector>
 
 #include "common/core/ids.h"
+#include "common/metrics/metric_registry.h"
 #include "proto/plan.pb.h"
 #include "proto/status.pb.h"
 
@@ -23,15 +19,12 @@ namespace paceline {
 class FigureMetrics {
  public:
   // `registry` outlives this object.
-  explicit FigureMetrics(prometheus::Registry& registry);
+  explicit FigureMetrics(MetricRegistry& registry);
 
   void Set(const TrainerId& id, const v1::RankFigures& figures, const v1::PlanStatus& plan);
   void Forget(const TrainerId& id);
 
  private:
-  using Gauges = prometheus::Family<prometheus::Gauge>;
-  using Counters = prometheus::Family<prometheus::Counter>;
-
   struct Level {
     prometheus::Counter* seconds;
     prometheus::Counter* bytes;

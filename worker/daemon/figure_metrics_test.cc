@@ -2,7 +2,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <prometheus/text_serializer.h>
 
 #include <limits>
 #include <string>
@@ -18,9 +17,9 @@ const TrainerId kId{JobId("job-1"), Generation(2), Rank(3)};
 
 class FigureMetricsTest : public ::testing::Test {
  protected:
-  std::string Text() const { return prometheus::TextSerializer().Serialize(registry_.Collect()); }
+  std::string Text() const { return registry_.Text(); }
 
-  prometheus::Registry registry_;
+  MetricRegistry registry_{WorkerFamilies()};
   FigureMetrics metrics_{registry_};
   v1::RankFigures figures_;
 };

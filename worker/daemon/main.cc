@@ -10,8 +10,10 @@
 #include <system_error>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/atomic_file/atomic_file.h"
 #include "common/core/status_macros.h"
 #include "common/exit_codes.h"
@@ -21,6 +23,7 @@
 #include "common/uuid.h"
 #include "common/version.h"
 #include "worker/daemon/flags.h"
+#include "worker/daemon/gpu_watch.h"
 #include "worker/daemon/hardware.h"
 #include "worker/daemon/run_checkpoint_task.h"
 #include "worker/daemon/runtime_dir.h"
@@ -79,7 +82,7 @@ WorkerNode::Options NodeOptions(const Flags& flags, const v1::Hardware& hardware
   return options;
 }
 
-HttpServer::Routes Routes(const WorkerMetrics& metrics, const WorkerNode& node) {
+HttpServer::Routes Routes(WorkerMetrics& metrics, const WorkerNode& node) {
   const auto answer = [](bool good, const char* yes, const char* no) {
     return HttpResponse{good ? 200 : 503, "text/plain; charset=utf-8", good ? yes : no};
   };
@@ -124,7 +127,10 @@ int Serve(const Flags& flags, const NodePaths& paths, NodeIdentity identity,
                         << "\", other nodes cannot measure the network to this one";
   }
 
-  WorkerMetrics metrics(flags.name, kVersion);
+  WorkerMetrics metrics(kVersion);
+  const GpuWatch gpus([&metrics](const std::vector<GpuFigures>& figures) {
+    metrics.SetGpus(figures, absl::Now());
+  });
   EventLoop loop;
   WorkerNode node(loop, std::move(options), std::move(identity), metrics);
   const auto http = HttpServer::Start(flags.listen, Routes(metrics, node));

@@ -1,56 +1,50 @@
 #include "worker/daemon/metrics.h"
 
-#include <prometheus/text_serializer.h>
-
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "worker/daemon/metric_names.h"
+#include "worker/daemon/metric_families.h"
 
 namespace paceline {
 namespace {
 
 constexpr double kNanosPerSecond = 1e9;
 
-prometheus::Family<prometheus::Gauge>& NewGauges(prometheus::Registry& registry,
-                                                 MetricName metric) {
-  return prometheus::BuildGauge().Name(metric.name).Help(metric.help).Register(registry);
-}
-
-prometheus::Family<prometheus::Counter>& NewCounters(prometheus::Registry& registry,
-                                                     MetricName metric) {
-  return prometheus::BuildCounter().Name(metric.name).Help(metric.help).Register(registry);
-}
-
 // "running" of TRAINER_RUNNING.
 std::string Label(absl::string_view name, absl::string_view prefix) {
   return absl::AsciiStrToLower(absl::StripPrefix(name, prefix));
 }
 
-// Raises a counter to a total that was counted elsewhere.
-void RaiseTo(prometheus::Counter& counter, double total) {
-  if (total > counter.Value()) counter.Increment(total - counter.Value());
+std::string FailureLabel(v1::FailureKind kind) {
+  if (kind == v1::FAILURE_KIND_UNSPECIFIED) return "none";
+  return Label(v1::FailureKind_Name(kind), "FAILURE_");
 }
 
 }  // namespace
 
-WorkerMetrics::WorkerMetrics(const std::string& node, const std::string& version)
-    : connected_(NewGauges(registry_, kMetricConnected).Add({})),
-      reconnects_(NewCounters(registry_, kMetricReconnects).Add({})),
-      adopted_(NewCounters(registry_, kMetricAdopted).Add({})),
-      dropped_(NewCounters(registry_, kMetricDropped).Add({})),
-      trainers_(NewGauges(registry_, kMetricTrainers)),
-      ended_(NewCounters(registry_, kMetricEnded)),
-      step_(NewGauges(registry_, kMetricStep)),
-      step_seconds_(NewGauges(registry_, kMetricStepSeconds)),
-      samples_(NewGauges(registry_, kMetricSamples)),
-      loss_(NewGauges(registry_, kMetricLoss)),
-      current_phase_(NewGauges(registry_, kMetricCurrentPhaseSeconds)),
-      phases_(NewCounters(registry_, kMetricPhaseSeconds)) {
-  NewGauges(registry_, kMetricInfo)
-      .Add({{"component", "worker"}, {"node", node}, {"version", version}})
+WorkerMetrics::WorkerMetrics(const std::string& version)
+    : registry_(WorkerFamilies()),
+      process_(registry_),
+      connected_(registry_.NewGauges("paceline_worker_controller_connected").Add({})),
+      reconnects_(registry_.NewCounters("paceline_worker_reconnects_total").Add({})),
+      started_(registry_.NewCounters("paceline_worker_trainers_started_total").Add({})),
+      adopted_(registry_.NewCounters("paceline_worker_trainers_adopted_total").Add({})),
+      dropped_(registry_.NewCounters("paceline_worker_telemetry_dropped_total").Add({})),
+      trainers_(registry_.NewGauges("paceline_worker_trainers")),
+      ended_(registry_.NewCounters("paceline_worker_trainers_ended_total")),
+      step_(registry_.NewGauges("paceline_trainer_step")),
+      step_seconds_(registry_.NewGauges("paceline_trainer_step_seconds")),
+      samples_(registry_.NewGauges("paceline_trainer_samples_per_second")),
+      loss_(registry_.NewGauges("paceline_trainer_loss")),
+      current_phase_(registry_.NewGauges("paceline_trainer_current_phase_seconds")),
+      phases_(registry_.NewCounters("paceline_trainer_phase_seconds_total")) {
+  registry_.NewGauges("paceline_build_info")
+      .Add({{"component", "worker"}, {"version", version}})
       .Set(1);
   SetTrainers({});
+  for (int kind = 0; kind < v1::FailureKind_ARRAYSIZE; ++kind) {
+    ended_.Add({{"failure", FailureLabel(static_cast<v1::FailureKind>(kind))}});
+  }
 }
 
 void WorkerMetrics::SetConnected(bool connected, int64_t reconnects) {
@@ -68,9 +62,7 @@ void WorkerMetrics::SetTrainers(const std::map<v1::TrainerState, int>& by_state)
 }
 
 void WorkerMetrics::AddEnded(v1::FailureKind kind) {
-  const std::string label =
-      kind == v1::FAILURE_KIND_UNSPECIFIED ? "none" : Label(v1::FailureKind_Name(kind), "FAILURE_");
-  ended_.Add({{"failure", label}}).Increment();
+  ended_.Add({{"failure", FailureLabel(kind)}}).Increment();
 }
 
 void WorkerMetrics::SetTrainer(const TrainerId& id, const v1::Progress& progress,
@@ -101,8 +93,9 @@ void WorkerMetrics::ForgetTrainer(const TrainerId& id) {
   shown_.erase(found);
 }
 
-std::string WorkerMetrics::Text() const {
-  return prometheus::TextSerializer().Serialize(registry_.Collect());
+std::string WorkerMetrics::Text() {
+  process_.Read();
+  return registry_.Text();
 }
 
 WorkerMetrics::Trainer& WorkerMetrics::TrainerOf(const TrainerId& id) {

@@ -1,36 +1,37 @@
-// What the daemon shows at /metrics (names and units: metric_names.h).
+// What the daemon shows at /metrics (names and units: metric_families.h).
 //
 // Thread-safe: set on the loop, read by the HTTP threads.
 #ifndef WORKER_DAEMON_METRICS_H_
 #define WORKER_DAEMON_METRICS_H_
 
-#include <prometheus/counter.h>
-#include <prometheus/family.h>
-#include <prometheus/gauge.h>
-#include <prometheus/registry.h>
-
 #include <array>
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
+#include "absl/time/time.h"
 #include "common/core/ids.h"
+#include "common/metrics/metric_registry.h"
+#include "common/metrics/process_metrics.h"
 #include "proto/plan.pb.h"
 #include "proto/status.pb.h"
 #include "worker/daemon/checkpoint_metrics.h"
 #include "worker/daemon/figure_metrics.h"
+#include "worker/daemon/gpu_metrics.h"
 #include "worker/ring/step_ring.h"
 
 namespace paceline {
 
 class WorkerMetrics {
  public:
-  WorkerMetrics(const std::string& node, const std::string& version);
+  explicit WorkerMetrics(const std::string& version);
   WorkerMetrics(const WorkerMetrics&) = delete;
   WorkerMetrics& operator=(const WorkerMetrics&) = delete;
 
   void SetConnected(bool connected, int64_t reconnects);
   void SetTrainers(const std::map<v1::TrainerState, int>& by_state);
+  void AddStarted() { started_.Increment(); }
   void AddAdopted() { adopted_.Increment(); }
   void AddEnded(v1::FailureKind kind);
   void AddDropped(int64_t records) { dropped_.Increment(static_cast<double>(records)); }
@@ -44,16 +45,18 @@ class WorkerMetrics {
   void SetCheckpoints(const TrainerId& id, const v1::CheckpointFigures& figures) {
     checkpoints_.Set(id, figures);
   }
+  // From any thread.
+  void SetGpus(const std::vector<GpuFigures>& gpus, absl::Time now) { gpus_.Set(gpus, now); }
   // Its metrics are no more shown.
   void ForgetTrainer(const TrainerId& id);
 
   // In Prometheus' text format.
-  std::string Text() const;
+  std::string Text();
+
+  // For tests.
+  const MetricRegistry& registry() const { return registry_; }
 
  private:
-  using Gauges = prometheus::Family<prometheus::Gauge>;
-  using Counters = prometheus::Family<prometheus::Counter>;
-
   struct Trainer {
     prometheus::Gauge* step;
     prometheus::Gauge* step_seconds;
@@ -64,9 +67,11 @@ class WorkerMetrics {
   };
   Trainer& TrainerOf(const TrainerId& id);
 
-  prometheus::Registry registry_;
+  MetricRegistry registry_;
+  ProcessMetrics process_;
   prometheus::Gauge& connected_;
   prometheus::Counter& reconnects_;
+  prometheus::Counter& started_;
   prometheus::Counter& adopted_;
   prometheus::Counter& dropped_;
   Gauges& trainers_;
@@ -82,6 +87,7 @@ class WorkerMetrics {
   std::map<TrainerId, Trainer> shown_;
   FigureMetrics figures_{registry_};
   CheckpointMetrics checkpoints_{registry_};
+  GpuMetrics gpus_{registry_};
 };
 
 }  // namespace paceline

@@ -3,33 +3,45 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/metrics/metric_lint.h"
+#include "worker/daemon/metric_families.h"
+
 namespace paceline {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 
 const TrainerId kId{JobId("job-1"), Generation(2), Rank(3)};
 
+TEST(WorkerMetricsTest, TableIsRightAndAllOfItIsRegistered) {
+  EXPECT_THAT(LintMetrics(WorkerFamilies()), IsEmpty());
+  EXPECT_THAT(WorkerMetrics("1.0").registry().Unregistered(), IsEmpty());
+}
+
 TEST(WorkerMetricsTest, ShowsTheNode) {
-  WorkerMetrics metrics("a", "1.0");
+  WorkerMetrics metrics("1.0");
   metrics.SetConnected(true, 2);
   metrics.SetTrainers({{v1::TRAINER_RUNNING, 4}});
+  metrics.AddStarted();
   metrics.AddEnded(v1::FAILURE_OUT_OF_MEMORY);
   metrics.AddDropped(7);
   const std::string text = metrics.Text();
-  EXPECT_THAT(text,
-              HasSubstr("paceline_build_info{component=\"worker\",node=\"a\",version=\"1.0\"} 1"));
+  EXPECT_THAT(text, HasSubstr("paceline_build_info{component=\"worker\",version=\"1.0\"} 1"));
   EXPECT_THAT(text, HasSubstr("paceline_worker_controller_connected 1"));
   EXPECT_THAT(text, HasSubstr("paceline_worker_reconnects_total 2"));
   EXPECT_THAT(text, HasSubstr("paceline_worker_trainers{state=\"running\"} 4"));
   EXPECT_THAT(text, HasSubstr("paceline_worker_trainers{state=\"exited\"} 0"));
   EXPECT_THAT(text, HasSubstr("paceline_worker_trainers_ended_total{failure=\"out_of_memory\"} 1"));
+  EXPECT_THAT(text, HasSubstr("paceline_worker_trainers_ended_total{failure=\"restore\"} 0"));
+  EXPECT_THAT(text, HasSubstr("paceline_worker_trainers_started_total 1"));
   EXPECT_THAT(text, HasSubstr("paceline_worker_telemetry_dropped_total 7"));
+  EXPECT_THAT(text, HasSubstr("process_resident_memory_bytes"));
 }
 
 TEST(WorkerMetricsTest, ShowsATrainerUntilItIsForgotten) {
-  WorkerMetrics metrics("a", "1.0");
+  WorkerMetrics metrics("1.0");
   v1::Progress progress;
   progress.set_step(12);
   std::array<uint64_t, kPhases> phases{};
@@ -43,7 +55,7 @@ TEST(WorkerMetricsTest, ShowsATrainerUntilItIsForgotten) {
   EXPECT_THAT(text,
               HasSubstr("paceline_trainer_step{generation=\"2\",job_id=\"job-1\",rank=\"3\"} 12"));
   EXPECT_THAT(text, HasSubstr("phase=\"forward\",rank=\"3\"} 1.5"));
-  EXPECT_THAT(text, HasSubstr("paceline_checkpoint_saves_total{"));
+  EXPECT_THAT(text, HasSubstr("paceline_trainer_checkpoint_saves_total{"));
   metrics.ForgetTrainer(kId);
   EXPECT_THAT(metrics.Text(), Not(HasSubstr("job-1")));
 }

@@ -118,6 +118,7 @@ void NodeTrainers::Start(const TrainerId& id) {
     loop_.Post([this, id] { Apply(TrainerEnded{id}); });
     return;
   }
+  metrics_.AddStarted();
   PACELINE_LOG(INFO) << "trainer_started " << trainer.Named()
                      << " shim=" << trainer.process()->shim();
   sockets_.SetCommand(id, trainer.Command());

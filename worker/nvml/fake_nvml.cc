@@ -45,6 +45,37 @@ int nvmlDeviceGetCurrentClocksThrottleReasons(void* device, unsigned long long* 
   return 0;
 }
 
+int nvmlDeviceGetUUID(void* device, char* uuid, unsigned size) {
+  if (!IsFirst(device)) return 3;
+  std::strncpy(uuid, "GPU-1", size);
+  return 0;
+}
+int nvmlDeviceGetUtilizationRates(void* device, unsigned* rates) {
+  if (!IsFirst(device)) return 3;
+  rates[0] = 75;
+  rates[1] = 20;
+  return 0;
+}
+int nvmlDeviceGetMemoryInfo(void* device, unsigned long long* memory) {
+  if (!IsFirst(device)) return 3;
+  memory[0] = 100;
+  memory[1] = 60;
+  memory[2] = 40;
+  return 0;
+}
+int nvmlDeviceGetTotalEnergyConsumption(void* device, unsigned long long* millijoules) {
+  static unsigned long long used = 0;
+  if (!IsFirst(device)) return 3;
+  used += 1500;
+  *millijoules = used;
+  return 0;
+}
+int nvmlDeviceGetClockInfo(void* device, int type, unsigned* megahertz) {
+  if (!IsFirst(device) || type != 1) return 3;
+  *megahertz = 1980;
+  return 0;
+}
+
 // NOLINTEND(readability-identifier-naming)
 
 }  // extern "C"

@@ -11,6 +11,8 @@ namespace {
 constexpr int kTemperatureGpu = 0;
 constexpr int kUncorrected = 1;
 constexpr int kVolatile = 0;
+constexpr int kClockSm = 1;
+constexpr unsigned kUuidBytes = 96;
 // Hardware slowdown, software and hardware thermal slowdown, power brake.
 constexpr unsigned long long kThrottled = 0x8 | 0x20 | 0x40 | 0x80;
 
@@ -20,7 +22,20 @@ bool Load(void* library, const char* name, Function& function) {
   return function != nullptr;
 }
 
+// nvmlUtilization_t: percent.
+struct Rates {
+  unsigned gpu = 0;
+  unsigned memory = 0;
+};
+
 }  // namespace
+
+// nvmlMemory_t.
+struct Nvml::Memory {
+  unsigned long long total = 0;
+  unsigned long long free = 0;
+  unsigned long long used = 0;
+};
 
 // Each returns 0 on success. Those behind the line may be missing.
 struct Nvml::Calls {
@@ -35,6 +50,11 @@ struct Nvml::Calls {
   int (*ecc_errors)(void*, int, int, unsigned long long*) = nullptr;
   int (*remapped_rows)(void*, unsigned*, unsigned*, unsigned*, unsigned*) = nullptr;
   int (*throttle_reasons)(void*, unsigned long long*) = nullptr;
+  int (*uuid)(void*, char*, unsigned) = nullptr;
+  int (*utilization)(void*, Rates*) = nullptr;
+  int (*memory)(void*, Memory*) = nullptr;
+  int (*energy)(void*, unsigned long long*) = nullptr;
+  int (*clock)(void*, int, unsigned*) = nullptr;
 };
 
 std::unique_ptr<Nvml> Nvml::Open(const std::string& library) {
@@ -51,6 +71,11 @@ std::unique_ptr<Nvml> Nvml::Open(const std::string& library) {
   Load(from, "nvmlDeviceGetTotalEccErrors", calls->ecc_errors);
   Load(from, "nvmlDeviceGetRemappedRows", calls->remapped_rows);
   Load(from, "nvmlDeviceGetCurrentClocksThrottleReasons", calls->throttle_reasons);
+  Load(from, "nvmlDeviceGetUUID", calls->uuid);
+  Load(from, "nvmlDeviceGetUtilizationRates", calls->utilization);
+  Load(from, "nvmlDeviceGetMemoryInfo", calls->memory);
+  Load(from, "nvmlDeviceGetTotalEnergyConsumption", calls->energy);
+  Load(from, "nvmlDeviceGetClockInfo", calls->clock);
   if (!loaded || calls->init() != 0) {
     ::dlclose(from);
     return nullptr;
@@ -117,6 +142,66 @@ std::optional<bool> Nvml::Throttled(int gpu) const {
     return std::nullopt;
   }
   return (reasons & kThrottled) != 0;
+}
+
+std::string Nvml::Uuid(int gpu) const {
+  void* const device = Device(gpu);
+  char uuid[kUuidBytes] = "";
+  if (device == nullptr || calls_->uuid == nullptr ||
+      calls_->uuid(device, uuid, sizeof(uuid)) != 0) {
+    return "";
+  }
+  return uuid;
+}
+
+std::optional<double> Nvml::Utilization(int gpu) const {
+  void* const device = Device(gpu);
+  Rates rates;
+  if (device == nullptr || calls_->utilization == nullptr ||
+      calls_->utilization(device, &rates) != 0) {
+    return std::nullopt;
+  }
+  return rates.gpu / 100.0;
+}
+
+std::optional<Nvml::Memory> Nvml::ReadMemory(int gpu) const {
+  void* const device = Device(gpu);
+  Memory memory;
+  if (device == nullptr || calls_->memory == nullptr || calls_->memory(device, &memory) != 0) {
+    return std::nullopt;
+  }
+  return memory;
+}
+
+std::optional<int64_t> Nvml::MemoryUsed(int gpu) const {
+  const std::optional<Memory> memory = ReadMemory(gpu);
+  if (!memory.has_value()) return std::nullopt;
+  return static_cast<int64_t>(memory->used);
+}
+
+std::optional<int64_t> Nvml::MemoryCapacity(int gpu) const {
+  const std::optional<Memory> memory = ReadMemory(gpu);
+  if (!memory.has_value()) return std::nullopt;
+  return static_cast<int64_t>(memory->total);
+}
+
+std::optional<double> Nvml::Joules(int gpu) const {
+  void* const device = Device(gpu);
+  unsigned long long millijoules = 0;
+  if (device == nullptr || calls_->energy == nullptr || calls_->energy(device, &millijoules) != 0) {
+    return std::nullopt;
+  }
+  return static_cast<double>(millijoules) / 1000;
+}
+
+std::optional<double> Nvml::SmHertz(int gpu) const {
+  void* const device = Device(gpu);
+  unsigned megahertz = 0;
+  if (device == nullptr || calls_->clock == nullptr ||
+      calls_->clock(device, kClockSm, &megahertz) != 0) {
+    return std::nullopt;
+  }
+  return megahertz * 1e6;
 }
 
 void* Nvml::Device(int gpu) const {

@@ -33,11 +33,23 @@ class Nvml {
   std::optional<bool> RemappingFailed(int gpu) const;
   // Slowed down by heat, a power brake or its hardware, not by its usual power limit.
   std::optional<bool> Throttled(int gpu) const;
+  // Empty where it is not told.
+  std::string Uuid(int gpu) const;
+  // Share of the last sample period (up to a second) in which a kernel ran, 0 to 1.
+  std::optional<double> Utilization(int gpu) const;
+  std::optional<int64_t> MemoryUsed(int gpu) const;
+  std::optional<int64_t> MemoryCapacity(int gpu) const;
+  // Since the driver was loaded.
+  std::optional<double> Joules(int gpu) const;
+  // Clock of the multiprocessors.
+  std::optional<double> SmHertz(int gpu) const;
 
  private:
   struct Calls;
+  struct Memory;
   explicit Nvml(std::unique_ptr<Calls> calls);
   void* Device(int gpu) const;
+  std::optional<Memory> ReadMemory(int gpu) const;
 
   const std::unique_ptr<Calls> calls_;
 };

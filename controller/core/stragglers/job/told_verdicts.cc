@@ -8,6 +8,7 @@ void ToldVerdicts::Tell(const ToldVerdict& told) {
   recent_.push_back(told);
   if (recent_.size() > kVerdictsKept) recent_.pop_front();
   const Verdict& verdict = told.verdict;
+  ++counts_[static_cast<size_t>(verdict.kind)];
   const bool is_over =
       verdict.kind == VerdictKind::kTransient || verdict.kind == VerdictKind::kRecovered;
   if (told.exchange.has_value()) {

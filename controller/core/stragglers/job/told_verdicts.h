@@ -4,7 +4,9 @@
 #ifndef CONTROLLER_CORE_STRAGGLERS_JOB_TOLD_VERDICTS_H_
 #define CONTROLLER_CORE_STRAGGLERS_JOB_TOLD_VERDICTS_H_
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <map>
 #include <optional>
@@ -43,11 +45,14 @@ class ToldVerdicts {
   }
   // The newest ones, oldest first.
   const std::deque<ToldVerdict>& recent() const { return recent_; }
+  // How many of the kind were told so far, of ranks, nodes and groups that exchange.
+  int64_t count(VerdictKind kind) const { return counts_[static_cast<size_t>(kind)]; }
 
  private:
   std::map<int, ToldVerdict> slow_;
   std::map<std::pair<int, int>, ToldVerdict> slow_exchanges_;
   std::deque<ToldVerdict> recent_;
+  std::array<int64_t, static_cast<size_t>(VerdictKind::kGroup) + 1> counts_{};  // By kind.
 };
 
 }  // namespace paceline

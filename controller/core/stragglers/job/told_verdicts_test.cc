@@ -84,6 +84,9 @@ TEST(ToldVerdictsTest, OnlyTheNewestAreKept) {
   }
   EXPECT_EQ(verdicts.recent().size(), kVerdictsKept);
   EXPECT_EQ(verdicts.recent().front().verdict.rank, 1);
+  EXPECT_EQ(verdicts.count(VerdictKind::kSuspect), static_cast<int64_t>(kVerdictsKept) + 1)
+      << "the others are still counted";
+  EXPECT_EQ(verdicts.count(VerdictKind::kNode), 0);
 }
 
 }  // namespace

@@ -1,0 +1,118 @@
+// The series of each job that has begun: what it is, holds, and does.
+//
+// A job's series appear with its first start. What it did while it was queued before that is in its
+// sums.
+//
+// Thread-compatible, but for what Prometheus reads.
+#ifndef CONTROLLER_JOB_METRICS_H_
+#define CONTROLLER_JOB_METRICS_H_
+
+#include <array>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "common/core/ids.h"
+#include "common/core/moment.h"
+#include "common/metrics/metric_registry.h"
+#include "controller/checkpoint_metrics.h"
+#include "controller/core/job.h"
+#include "controller/core/job_account.h"
+#include "controller/metric_labels.h"
+#include "proto/worker.pb.h"
+
+namespace paceline {
+
+class JobMetrics {
+ public:
+  // `registry` outlives this.
+  explicit JobMetrics(MetricRegistry& registry);
+
+  // The job has changed, or was found at the start of the controller.
+  void Follow(const Job& job, Moment now);
+  // A rank of it has finished steps.
+  void AddSteps(const v1::StepBatch& batch);
+  // Shows the job as it is now, if it has begun.
+  void Show(const Job& job, Moment now);
+  // Takes the series away, and forgets the job.
+  void Forget(const JobId& id);
+
+  // Jobs with series.
+  std::vector<JobId> Shown() const;
+  bool Shows(const JobId& id) const;
+
+ private:
+  // In the order of roles: active, spare, leaving.
+  static constexpr size_t kRoles = 3;
+
+  // Of one job; all of its own, and removed with it.
+  struct Series {
+    std::array<prometheus::Gauge*, kJobStates> states;
+    prometheus::Gauge* info;
+    prometheus::Gauge* created;
+    prometheus::Gauge* attempt;
+    prometheus::Gauge* generation;
+    prometheus::Gauge* epoch;
+    std::array<prometheus::Gauge*, kRoles> ranks;
+    std::array<prometheus::Gauge*, kRoles> nodes;
+    prometheus::Gauge* spares_wanted;
+    prometheus::Gauge* gpus;
+    prometheus::Gauge* step;
+    prometheus::Gauge* loss;
+    prometheus::Gauge* samples_per_second;
+    prometheus::Counter* steps_executed;
+    prometheus::Counter* steps_lost;
+    prometheus::Counter* samples;
+    prometheus::Histogram* step_duration;
+    std::vector<prometheus::Counter*> phases;  // By number of the phase.
+    std::array<prometheus::Counter*, kTimeCategories> times;
+    // Null until they are known.
+    prometheus::Counter* tokens = nullptr;
+    prometheus::Gauge* tokens_per_second = nullptr;
+    prometheus::Gauge* mfu = nullptr;
+    prometheus::Gauge* accuracy = nullptr;
+    prometheus::Gauge* progressed = nullptr;
+  };
+  struct Known {
+    explicit Known(JobAccount begun) : account(std::move(begun)) {}
+    JobAccount account;
+    std::unique_ptr<Series> series;  // Null before it has begun.
+  };
+
+  void Begin(const Job& job, Series& series);
+  void ShowProgress(const Job& job, Moment now, Series& series);
+  void ShowTrainers(const Job& job, Series& series);
+  void Remove(Series& series);
+
+  Gauges& info_;
+  Gauges& states_;
+  Gauges& created_;
+  Gauges& attempt_;
+  Gauges& generation_;
+  Gauges& epoch_;
+  Gauges& ranks_;
+  Gauges& nodes_;
+  Gauges& spares_wanted_;
+  Gauges& gpus_;
+  Gauges& step_;
+  Gauges& loss_;
+  Gauges& samples_per_second_;
+  Gauges& tokens_per_second_;
+  Gauges& mfu_;
+  Gauges& accuracy_;
+  Gauges& progressed_;
+  Counters& steps_executed_;
+  Counters& steps_lost_;
+  Counters& samples_;
+  Counters& tokens_;
+  Histograms step_duration_;
+  Counters& phases_;
+  Counters& times_;
+
+  std::map<JobId, Known> jobs_;  // That are not over, or are shown.
+};
+
+}  // namespace paceline
+
+#endif  // CONTROLLER_JOB_METRICS_H_

@@ -1,0 +1,202 @@
+#include "controller/metrics.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/metrics/metric_lint.h"
+#include "controller/metric_families.h"
+#include "controller/testing/played_metrics.h"
+
+namespace paceline {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+constexpr char kJob[] = "{job_id=\"job-1\"}";
+
+std::string Of(const std::string& name) { return name + kJob; }
+std::string Of(const std::string& name, const std::string& label, const std::string& value) {
+  const std::string mine = label + "=\"" + value + "\"";
+  return label < "job_id" ? name + "{" + mine + ",job_id=\"job-1\"}"
+                          : name + "{job_id=\"job-1\"," + mine + "}";
+}
+
+using ControllerMetricsTest = PlayedMetrics;
+
+TEST_F(ControllerMetricsTest, TableIsRightAndAllOfItIsRegistered) {
+  EXPECT_THAT(LintMetrics(ControllerFamilies()), IsEmpty());
+  EXPECT_THAT(metrics_.registry().Unregistered(), IsEmpty());
+}
+
+TEST_F(ControllerMetricsTest, OnlySuspectsHaveRanks) {
+  for (const MetricFamily& family : ControllerFamilies()) {
+    if (std::string(family.name) == "paceline_straggler_slowdown_ratio") continue;
+    EXPECT_THAT(std::string(" ") + family.labels + " ", Not(HasSubstr(" rank "))) << family.name;
+  }
+}
+
+TEST_F(ControllerMetricsTest, ControllerTellsOfItself) {
+  metrics_.WorkerConnected(true);
+  metrics_.RequestReplayed();
+  metrics_.Committed(absl::Milliseconds(2));
+  metrics_.EventTaken(absl::Microseconds(200));
+  metrics_.LoopDelayed(absl::Milliseconds(3));
+  metrics_.job_watches().open.Increment();
+  metrics_.node_watches().resyncs.Increment();
+  EXPECT_EQ(Value("paceline_build_info{component=\"controller\",version=\"1.0\"}"), "1");
+  EXPECT_EQ(Value("paceline_worker_sessions"), "1");
+  EXPECT_EQ(Value("paceline_request_replays_total"), "1");
+  EXPECT_EQ(Value("paceline_state_commit_duration_seconds_bucket{le=\"0.001\"}"), "0");
+  EXPECT_EQ(Value("paceline_state_commit_duration_seconds_bucket{le=\"0.0025\"}"), "1");
+  EXPECT_EQ(Value("paceline_controller_event_duration_seconds_count"), "1");
+  EXPECT_EQ(Value("paceline_controller_loop_delay_seconds_sum"), "0.003");
+  EXPECT_EQ(Value("paceline_watch_streams{resource=\"jobs\"}"), "1");
+  EXPECT_EQ(Value("paceline_watch_streams{resource=\"nodes\"}"), "0");
+  EXPECT_EQ(Value("paceline_watch_resyncs_total{resource=\"nodes\"}"), "1");
+  EXPECT_EQ(Value("paceline_state_size_bytes"), "4096");
+  EXPECT_THAT(Text(), HasSubstr("\nprocess_open_fds "));
+}
+
+TEST_F(ControllerMetricsTest, JobThatWaitsHasNoSeriesButIsCounted) {
+  metrics_.ShowCluster(cluster_, At(0));
+  EXPECT_EQ(Value("paceline_queue_jobs{queue=\"default\",state=\"queued\"}"), "0");
+  Apply(JobSubmitted{PlayedRequest()}, 1);
+  Refresh(2);
+  EXPECT_EQ(Value("paceline_queue_jobs{queue=\"default\",state=\"queued\"}"), "1");
+  EXPECT_THAT(Text(), Not(HasSubstr("job-1")));
+  Apply(CancelRequested{JobId("job-1"), "no", absl::ZeroDuration()}, 3);
+  Refresh(4);
+  EXPECT_THAT(Text(), Not(HasSubstr("job-1")));
+  EXPECT_EQ(Value("paceline_queue_jobs{queue=\"default\",state=\"queued\"}"), "0");
+  EXPECT_EQ(Value("paceline_queue_jobs{queue=\"default\",state=\"cancelled\"}"), "1");
+  EXPECT_EQ(
+      Value("paceline_jobs_finished_total{failure=\"none\",queue=\"default\",state=\"cancelled\"}"),
+      "1");
+}
+
+TEST_F(ControllerMetricsTest, RunningJobIsShownWithWhatItHoldsAndDoes) {
+  Join({"a", "b", "c"});
+  JobRequest request = PlayedRequest();
+  request.spares = 1;
+  request.recovery.max_failures = 1;
+  Apply(JobSubmitted{request}, 1);
+  Tell(TrainerState::kRunning, 4);
+  Tell(TrainerState::kRunning, 5, 7);
+  AddStep(0.5, 0.125, 32, 100);
+  AddStep(0.5, 0.125, 32, 100);
+  Refresh(24);
+  EXPECT_EQ(Value("paceline_job_info{device=\"cpu\",job_id=\"job-1\",job_name=\"digits\",queue="
+                  "\"default\",strategy=\"ddp\"}"),
+            "1");
+  EXPECT_EQ(Value(Of("paceline_job_state", "state", "running")), "1");
+  EXPECT_EQ(Value(Of("paceline_job_state", "state", "queued")), "0");
+  EXPECT_EQ(Value(Of("paceline_job_created_timestamp_seconds")), "1700000001");
+  EXPECT_EQ(Value(Of("paceline_job_attempt")), "1");
+  EXPECT_EQ(Value(Of("paceline_job_generation")), "1");
+  EXPECT_EQ(Value(Of("paceline_job_plan_epoch")), "1");
+  EXPECT_EQ(Value(Of("paceline_job_ranks", "role", "active")), "2");
+  EXPECT_EQ(Value(Of("paceline_job_ranks", "role", "spare")), "1");
+  EXPECT_EQ(Value(Of("paceline_job_ranks", "role", "leaving")), "0");
+  EXPECT_EQ(Value(Of("paceline_job_nodes", "role", "active")), "2");
+  EXPECT_EQ(Value(Of("paceline_job_nodes", "role", "spare")), "1");
+  EXPECT_EQ(Value(Of("paceline_job_spares_wanted")), "1");
+  EXPECT_EQ(Value(Of("paceline_job_gpus")), "0");
+  EXPECT_EQ(Value(Of("paceline_job_step")), "7");
+  EXPECT_EQ(Value(Of("paceline_job_steps_executed_total")), "7");
+  EXPECT_EQ(Value(Of("paceline_job_steps_lost_total")), "0");
+  EXPECT_EQ(Value(Of("paceline_job_samples_total")), "64");
+  EXPECT_EQ(Value(Of("paceline_job_tokens_total")), "200");
+  EXPECT_EQ(Value(Of("paceline_job_step_duration_seconds_count")), "2");
+  EXPECT_EQ(Value(Of("paceline_job_phase_seconds_total", "phase", "data_wait")), "0.25");
+  EXPECT_EQ(Value(Of("paceline_job_phase_seconds_total", "phase", "forward")), "0.75");
+  // One of two ranks has told of a second; the rest of 20 s is in no step, but for what may be told
+  // late.
+  EXPECT_EQ(Value(Of("paceline_job_time_seconds_total", "category", "startup")), "3");
+  EXPECT_EQ(Value(Of("paceline_job_time_seconds_total", "category", "productive")), "0.375");
+  EXPECT_EQ(Value(Of("paceline_job_time_seconds_total", "category", "data_wait")), "0.125");
+  EXPECT_EQ(Value(Of("paceline_job_time_seconds_total", "category", "outside_steps")), "8");
+  EXPECT_EQ(Value(Of("paceline_job_last_progress_timestamp_seconds")), "1700000024");
+  EXPECT_EQ(Value("paceline_job_start_duration_seconds_sum{queue=\"default\"}"), "3");
+  EXPECT_EQ(Value("paceline_job_queue_wait_seconds_count{queue=\"default\"}"), "1");
+}
+
+TEST_F(ControllerMetricsTest, EndedJobsSeriesDisappear) {
+  Join({"a", "b"});
+  Train(1);
+  Tell(TrainerState::kExited, 10);
+  ASSERT_EQ(job().state, JobState::kSucceeded);
+  Refresh(11);
+  EXPECT_EQ(Value(Of("paceline_job_state", "state", "succeeded")), "1");
+  EXPECT_EQ(Value(Of("paceline_job_ranks", "role", "active")), "0") << "it holds nothing";
+  const double minutes = absl::ToDoubleSeconds(kEndedJobSeries);
+  Refresh(9 + minutes);
+  EXPECT_THAT(Text(), HasSubstr("job-1"));
+  Refresh(10 + minutes);
+  EXPECT_THAT(Text(), Not(HasSubstr("job-1")));
+  EXPECT_EQ(Value("paceline_queue_jobs{queue=\"default\",state=\"succeeded\"}"), "1");
+}
+
+TEST_F(ControllerMetricsTest, DeletedJobsSeriesDisappearAtOnce) {
+  Cluster::Options options;
+  options.ended_jobs_kept = 0;
+  Cluster cluster(options);
+  const auto apply = [&](const Event& event, double at) {
+    metrics_.ShowChanges(cluster, cluster.Step(event, At(at)), At(at));
+  };
+  apply(NodeConnected{Facts("a"), {}}, 0);
+  JobRequest request = PlayedRequest();
+  request.ranks = 1;
+  apply(JobSubmitted{request}, 1);
+  EXPECT_THAT(Text(), HasSubstr("job-1"));
+  TrainerReport report = PlayedReport(cluster.jobs().begin()->second, 0, TrainerState::kExited);
+  report.exit = TrainerExit();
+  apply(NodeReported{NodeName("a"), {report}}, 2);
+  ASSERT_TRUE(cluster.jobs().empty());
+  EXPECT_THAT(Text(), Not(HasSubstr("job-1")));
+  EXPECT_EQ(Value("paceline_queue_jobs{queue=\"default\",state=\"succeeded\"}"), "0");
+}
+
+TEST_F(ControllerMetricsTest, RestartsAndFailuresHaveTheirKind) {
+  Join({"a", "b"});
+  JobRequest request = PlayedRequest();
+  request.checkpoints.directory.clear();
+  request.max_restarts = 1;
+  Train(1, request);
+  for (const double at : {10, 20}) {
+    TrainerReport failed = PlayedReport(job(), 1, TrainerState::kExited);
+    failed.exit = TrainerExit();
+    failed.exit->failure = FailureKind::kOutOfMemory;
+    Apply(NodeReported{job().ranks[1].place.node, {failed}}, at);
+    TrainerReport stopped = PlayedReport(job(), 0, TrainerState::kExited);
+    stopped.exit = TrainerExit();
+    Apply(NodeReported{job().ranks[0].place.node, {stopped}}, at + 1);
+    if (at == 20) break;
+    Tell(TrainerState::kRunning, at + 4);
+    Refresh(at + 5);
+  }
+  EXPECT_EQ(Value("paceline_job_restarts_total{failure=\"out_of_memory\",queue=\"default\"}"), "1");
+  EXPECT_EQ(Value("paceline_jobs_finished_total{failure=\"out_of_memory\",queue=\"default\","
+                  "state=\"failed\"}"),
+            "1");
+  EXPECT_EQ(Value(Of("paceline_job_attempt")), "2");
+  EXPECT_EQ(Value(Of("paceline_job_time_seconds_total", "category", "recovery")), "5");
+}
+
+TEST_F(ControllerMetricsTest, WhatWasBeforeTheStartIsNotCountedAgain) {
+  Join({"a", "b"});
+  Train(1);
+  Tell(TrainerState::kRunning, 5, 40);
+  ControllerMetrics next("1.0");
+  next.ShowCluster(cluster_, At(10));
+  next.Refresh(cluster_, stragglers_, At(11));
+  const std::string text = next.Text(0);
+  EXPECT_THAT(text, HasSubstr("paceline_queue_jobs{queue=\"default\",state=\"running\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr(Of("paceline_job_step") + " 40\n"));
+  EXPECT_THAT(text, HasSubstr(Of("paceline_job_steps_executed_total") + " 0\n"));
+  EXPECT_THAT(text, HasSubstr("paceline_job_queue_wait_seconds_count{queue=\"default\"} 0\n"));
+}
+
+}  // namespace
+}  // namespace paceline
