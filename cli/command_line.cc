@@ -141,6 +141,8 @@ std::unique_ptr<CLI::App> MakeCommandLine(Program& program) {
   AddAutomationStatus(*automation, program);
   AddAutomationPause(*automation, program);
   AddAutomationResume(*automation, program);
+  CLI::App* admin = AddGroup(*app, "admin", "The daemons themselves: log-level");
+  AddAdminLogLevel(*admin, program);
   CLI::App* dev = AddGroup(*app, "dev", "A cluster on this machine: up, down, status");
   AddDevUp(*dev, program);
   AddDevDown(*dev, program);

@@ -3,9 +3,11 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <string>
 
 namespace paceline {
 namespace {
@@ -16,6 +18,8 @@ spdlog::logger& Logger() {
     auto* made = new spdlog::logger("paceline", std::make_shared<spdlog::sinks::stderr_sink_mt>());
     made->set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %L %v");
     made->flush_on(spdlog::level::debug);
+    // Where log_options.cc finds it.
+    spdlog::register_logger(std::shared_ptr<spdlog::logger>(std::shared_ptr<void>(), made));
     return made;
   }();
   return *logger;
@@ -42,6 +46,23 @@ const char* BaseName(const char* path) {
   return slash == nullptr ? path : slash + 1;
 }
 
+// A name or a reason that somebody chose can neither forge a line nor steer a terminal: control
+// characters are written as \x1b.
+std::string WithoutControls(const std::string& text) {
+  std::string line;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte >= 0x20 && byte != 0x7f) {
+      line.push_back(c);
+      continue;
+    }
+    char escaped[5];
+    std::snprintf(escaped, sizeof(escaped), "\\x%02x", byte);
+    line += escaped;
+  }
+  return line;
+}
+
 }  // namespace
 
 void SetLogLevel(LogLevel level) { Logger().set_level(ToSpdlog(level)); }
@@ -51,7 +72,7 @@ LogLine::LogLine(LogLevel level, const char* file, int line)
 
 LogLine::~LogLine() {
   if (level_ == LogLevel::kFatal) stream_ << " (" << BaseName(file_) << ":" << line_ << ")";
-  Logger().log(ToSpdlog(level_), "{}", stream_.str());
+  Logger().log(ToSpdlog(level_), "{}", WithoutControls(stream_.str()));
   if (level_ == LogLevel::kFatal) std::abort();
 }
 

@@ -241,7 +241,18 @@ v1::NodePlan ControlLoop::PlanFor(const NodeName& node) const {
   v1::NodePlan plan = ToProto(cluster_.PlanFor(node), cluster_.TasksFor(node));
   const std::optional<CheckOrder> check = cluster_.CheckFor(node);
   if (check.has_value()) *plan.mutable_check() = ToProto(*check);
+  plan.set_log_level(LogLevelOf(node));
   return plan;
+}
+
+v1::LogLevel ControlLoop::LogLevelOf(const NodeName& node) const {
+  const auto found = log_levels_.find(node);
+  return found == log_levels_.end() ? v1::LOG_LEVEL_UNSPECIFIED : found->second;
+}
+
+void ControlLoop::SetLogLevel(const NodeName& node, v1::LogLevel level) {
+  log_levels_[node] = level;
+  listeners_.plan(node, PlanFor(node));
 }
 
 }  // namespace paceline

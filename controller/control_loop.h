@@ -94,6 +94,10 @@ class ControlLoop {
   // What the node should run.
   v1::NodePlan PlanFor(const NodeName& node) const;
 
+  // What the node's daemon writes to its log, as long as this controller runs.
+  v1::LogLevel LogLevelOf(const NodeName& node) const;
+  void SetLogLevel(const NodeName& node, v1::LogLevel level);
+
   static Moment Now();
 
  private:
@@ -130,6 +134,7 @@ class ControlLoop {
   // What is not in here is ADDED when it is shown.
   std::map<JobId, ShownJob> shown_jobs_;
   std::map<NodeName, v1::NodeState> shown_nodes_;
+  std::map<NodeName, v1::LogLevel> log_levels_;  // Of those that were asked for.
   Listeners listeners_;
   EventLoop::TimerId timer_ = 0;
   absl::Time timer_due_ = absl::InfiniteFuture();

@@ -10,6 +10,8 @@
 
 #include "absl/time/time.h"
 #include "common/exit_codes.h"
+#include "common/log_flags.h"
+#include "common/log_options.h"
 #include "common/version.h"
 #include "controller/queue_file.h"
 #include "controller/server.h"
@@ -61,12 +63,19 @@ int Main(int argc, char** argv) {
   app.add_option("--queues", queues,
                  "YAML file of the queues that jobs wait in, with their priorities and quotas "
                  "(docs/scheduling.md). Without it: one queue, default");
+  app.add_option(
+      "--audit-log", options.audit_log,
+      "File of the audit record, a line of JSON for each request that asks for a change. "
+      "Default: audit.jsonl in the state directory");
+  LogFlags log;
+  AddLogFlags(app, log);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? kExitOk : kExitUsage;
   }
 
+  ApplyLogFlags(log, "controller");
   options.cluster.node_lease = absl::Seconds(node_lease_s);
   if (!queues.empty()) {
     absl::StatusOr<Queues> read = ReadQueueFile(queues);

@@ -55,6 +55,10 @@ ServerFailure Server::OpenState() {
                      << " start=" << state->starts;
   control_ = std::make_unique<ControlLoop>(&loop_, store_.get(), &metrics_, *std::move(state),
                                            options_.cluster);
+  auto audit = AuditLog::Open(options_.audit_log.empty() ? options_.state_dir + "/audit.jsonl"
+                                                         : options_.audit_log);
+  if (!audit.ok()) return {audit.status(), kExitStateNotWritable};
+  audit_ = *std::move(audit);
   return {};
 }
 
@@ -79,6 +83,10 @@ ServerFailure Server::Listen() {
   builder.RegisterService(nodes_.get());
   builder.RegisterService(automation_.get());
   builder.RegisterService(checkpoints_.get());
+  builder.RegisterService(admin_.get());
+  std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
+  interceptors.push_back(MakeAuditInterceptors(audit_.get()));
+  builder.experimental().SetInterceptorCreators(std::move(interceptors));
   grpc_ = builder.BuildAndStart();
   if (grpc_ == nullptr || port == 0) {
     return {absl::FailedPreconditionError(
@@ -101,6 +109,7 @@ ServerFailure Server::Start() {
   nodes_ = std::make_unique<NodeService>(&loop_, control_.get(), &metrics_);
   automation_ = std::make_unique<AutomationService>(&loop_, control_.get(), &metrics_);
   checkpoints_ = std::make_unique<CheckpointService>(&loop_, control_.get(), &metrics_);
+  admin_ = std::make_unique<AdminService>(&loop_, control_.get());
   control_->SetListeners({
       [this](const NodeName& node, const v1::NodePlan& plan) { workers_->SendPlan(node, plan); },
       [this] { jobs_->WakeWatchers(); },

@@ -20,6 +20,8 @@
 #include "common/state_lock/state_lock.h"
 #include "controller/control_loop.h"
 #include "controller/metrics.h"
+#include "controller/rpc/admin_service.h"
+#include "controller/rpc/audit.h"
 #include "controller/rpc/automation_service.h"
 #include "controller/rpc/checkpoint_service.h"
 #include "controller/rpc/job_service.h"
@@ -34,6 +36,7 @@ struct ServerOptions {
   std::string http;          // HTTP, as above.
   std::string state_dir;     // Made if missing.
   std::string address_file;  // If set, written once serving; see docs/cli.md.
+  std::string audit_log;     // controller/rpc/audit.h. Empty: audit.jsonl in state_dir.
   Cluster::Options cluster = {};
 };
 
@@ -84,6 +87,8 @@ class Server {
   std::unique_ptr<NodeService> nodes_;
   std::unique_ptr<AutomationService> automation_;
   std::unique_ptr<CheckpointService> checkpoints_;
+  std::unique_ptr<AdminService> admin_;
+  std::unique_ptr<AuditLog> audit_;
   std::string grpc_address_;
   std::unique_ptr<grpc::Server> grpc_;
   std::unique_ptr<HttpServer> http_;

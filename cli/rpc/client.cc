@@ -42,7 +42,8 @@ Client::Client(Options options, Interrupt& interrupt)
       jobs_(v1::JobService::NewStub(NewChannel(options_.server))),
       checkpoints_(v1::CheckpointService::NewStub(NewChannel(options_.server))),
       nodes_(v1::NodeService::NewStub(NewChannel(options_.server))),
-      automation_(v1::AutomationService::NewStub(NewChannel(options_.server))) {}
+      automation_(v1::AutomationService::NewStub(NewChannel(options_.server))),
+      admin_(v1::AdminService::NewStub(NewChannel(options_.server))) {}
 
 template <typename Call>
 grpc::Status Client::Unary(const Call& call) {
@@ -225,6 +226,14 @@ grpc::Status Client::PauseAutomation(const v1::PauseAutomationRequest& request,
 grpc::Status Client::ResumeAutomation(const v1::ResumeAutomationRequest& request,
                                       v1::AutomationStatus* automation) {
   return Unary([&](grpc::ClientContext* c) { return automation_->Resume(c, request, automation); });
+}
+
+grpc::Status Client::GetLogLevel(const v1::GetLogLevelRequest& request, v1::LogLevelReply* reply) {
+  return Unary([&](grpc::ClientContext* c) { return admin_->GetLogLevel(c, request, reply); });
+}
+
+grpc::Status Client::SetLogLevel(const v1::SetLogLevelRequest& request, v1::LogLevelReply* reply) {
+  return Unary([&](grpc::ClientContext* c) { return admin_->SetLogLevel(c, request, reply); });
 }
 
 grpc::Status Client::WatchJobs(const v1::WatchJobsRequest& request,

@@ -15,6 +15,7 @@
 #include "absl/time/time.h"
 #include "cli/rpc/interrupt.h"
 #include "grpcpp/grpcpp.h"
+#include "proto/admin.grpc.pb.h"
 #include "proto/checkpoint.grpc.pb.h"
 #include "proto/job.grpc.pb.h"
 #include "proto/node.grpc.pb.h"
@@ -74,6 +75,8 @@ class Client {
                                v1::AutomationStatus* automation);
   grpc::Status ResumeAutomation(const v1::ResumeAutomationRequest& request,
                                 v1::AutomationStatus* automation);
+  grpc::Status GetLogLevel(const v1::GetLogLevelRequest& request, v1::LogLevelReply* reply);
+  grpc::Status SetLogLevel(const v1::SetLogLevelRequest& request, v1::LogLevelReply* reply);
 
   // Hand each message to `each` until that returns false (then OK) or the stream ends. A
   // watch that the server ends is UNAVAILABLE; a log that ends is OK; DEADLINE_EXCEEDED after
@@ -100,6 +103,7 @@ class Client {
   const std::unique_ptr<v1::CheckpointService::Stub> checkpoints_;
   const std::unique_ptr<v1::NodeService::Stub> nodes_;
   const std::unique_ptr<v1::AutomationService::Stub> automation_;
+  const std::unique_ptr<v1::AdminService::Stub> admin_;
 };
 
 }  // namespace paceline

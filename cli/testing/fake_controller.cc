@@ -28,6 +28,7 @@ FakeController::FakeController() {
   builder.RegisterService(static_cast<v1::JobService::Service*>(this));
   builder.RegisterService(static_cast<v1::NodeService::Service*>(&nodes_));
   builder.RegisterService(static_cast<v1::AutomationService::Service*>(&nodes_));
+  builder.RegisterService(&admin_);
   builder.RegisterService(static_cast<v1::CheckpointService::Service*>(this));
   server_ = builder.BuildAndStart();
 }

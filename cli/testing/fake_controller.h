@@ -18,6 +18,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "cli/testing/fake_admin.h"
 #include "cli/testing/fake_nodes.h"
 #include "grpcpp/grpcpp.h"
 #include "proto/checkpoint.grpc.pb.h"
@@ -44,6 +45,7 @@ class FakeController : public v1::JobService::Service, public v1::CheckpointServ
 
   // Its nodes, and its automation.
   FakeNodes& nodes() { return nodes_; }
+  FakeAdmin& admin() { return admin_; }
 
   // Get and List answer from these.
   void SetJobs(std::vector<v1::Job> jobs) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -120,6 +122,7 @@ class FakeController : public v1::JobService::Service, public v1::CheckpointServ
       ABSL_LOCKS_EXCLUDED(mutex_);
 
   FakeNodes nodes_;
+  FakeAdmin admin_;
   int port_ = 0;
   mutable absl::Mutex mutex_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;

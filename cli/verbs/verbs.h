@@ -52,6 +52,8 @@ void AddAutomationStatus(CLI::App& parent, Program& program);
 void AddAutomationPause(CLI::App& parent, Program& program);
 void AddAutomationResume(CLI::App& parent, Program& program);
 
+void AddAdminLogLevel(CLI::App& parent, Program& program);
+
 void AddDevUp(CLI::App& parent, Program& program);
 void AddDevDown(CLI::App& parent, Program& program);
 void AddDevStatus(CLI::App& parent, Program& program);

@@ -29,7 +29,7 @@ class RunningServer {
   explicit RunningServer(const std::string& state_dir, const std::string& listen = "127.0.0.1:0",
                          const Cluster::Options& cluster = {})
       : address_file_(state_dir + "/address") {
-    server_.emplace(ServerOptions{listen, "127.0.0.1:0", state_dir, address_file_, cluster});
+    server_.emplace(ServerOptions{listen, "127.0.0.1:0", state_dir, address_file_, "", cluster});
     failure_ = server_->Start();
     if (failure_.status.ok()) thread_ = std::thread([this] { failure_ = server_->Run(); });
   }

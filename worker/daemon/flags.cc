@@ -7,6 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/exit_codes.h"
+#include "common/log_flags.h"
 #include "common/version.h"
 
 namespace paceline {
@@ -94,6 +95,7 @@ std::optional<int> ParseFlags(int argc, const char* const* argv, Flags& flags) {
   app.set_config("--config", "", "Read flags from this file: one `flag=value` a line");
   AddNodeFlags(app, flags);
   AddTrainerFlags(app, flags);
+  AddLogFlags(app, flags.log);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/log_options.h"
 
 namespace paceline {
 
@@ -33,6 +34,7 @@ struct Flags {
   int64_t log_segment_bytes = 8 << 20;
   int log_segments = 8;
   std::string address_file;
+  LogFlags log;
 };
 
 // Reads the command line and the file that it names. Returns the exit code when the process

@@ -19,6 +19,7 @@
 #include "common/exit_codes.h"
 #include "common/http_server.h"
 #include "common/log.h"
+#include "common/log_options.h"
 #include "common/state_lock/state_lock.h"
 #include "common/uuid.h"
 #include "common/version.h"
@@ -79,6 +80,7 @@ WorkerNode::Options NodeOptions(const Flags& flags, const v1::Hardware& hardware
   options.check.dir = paths.state_dir;
   options.check.environment = options.trainers.setup.environment;
   options.trainers.log_segments = static_cast<size_t>(flags.log_segments);
+  options.log_level = *ParseLogLevel(flags.log.level);
   return options;
 }
 
@@ -164,6 +166,7 @@ int Main(int argc, char** argv) {
   if (const std::optional<int> code = ParseFlags(argc, argv, flags)) return *code;
   const absl::Status filled = FillDefaults(ReadHardware().cpus(), HostName(), ProgramDir(), flags);
   if (!filled.ok()) return Fail(filled, kExitUsage);
+  ApplyLogFlags(flags.log, "worker");
 
   // Blocked before any thread starts, so that all inherit it; one thread waits for them.
   sigset_t signals;

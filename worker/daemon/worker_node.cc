@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/status_macros.h"
 #include "common/log.h"
+#include "common/log_level.h"
 #include "worker/daemon/boot_clock.h"
 #include "worker/daemon/lease_file.h"
 #include "worker/shim/trainer_dir.h"
@@ -180,6 +181,7 @@ void WorkerNode::OnPlan(const v1::NodePlan& plan) {
   trainers_.SetPlan(plan);
   tasks_.SetWanted(plan.tasks());
   check_.SetWanted(plan.has_check() ? std::optional(plan.check()) : std::nullopt);
+  SetLogLevel(FromProto(plan.log_level(), options_.log_level));
   OnTell(Tell::kSoon);
 }
 

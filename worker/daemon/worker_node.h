@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/event_loop.h"
+#include "common/log.h"
 #include "worker/daemon/checkpoint_tasks.h"
 #include "worker/daemon/core/lease.h"
 #include "worker/daemon/log_requests.h"
@@ -35,6 +36,7 @@ class WorkerNode : public Session::Owner {
     NodeTrainers::Options trainers;
     CheckpointTasks::Options tasks;
     NodeCheck::Options check;
+    LogLevel log_level = LogLevel::kInfo;  // Unless the controller wants another.
   };
 
   // `loop` and `metrics` outlive this object.

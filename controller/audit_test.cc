@@ -1,0 +1,117 @@
+// The audit record and the log levels, through a controller on a real socket.
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "common/log.h"
+#include "common/log_options.h"
+#include "controller/testing/running_server.h"
+#include "proto/admin.grpc.pb.h"
+#include "proto/job.grpc.pb.h"
+#include "proto/node.grpc.pb.h"
+
+namespace paceline {
+namespace {
+
+using nlohmann::json;
+
+std::vector<json> RecordsIn(const std::string& directory) {
+  std::ifstream file(directory + "/audit.jsonl");
+  std::vector<json> records;
+  for (std::string line; std::getline(file, line);) records.push_back(json::parse(line));
+  return records;
+}
+
+grpc::Status Drain(const RunningServer& server, const std::string& owner) {
+  grpc::ClientContext context;
+  v1::DrainNodeRequest request;
+  request.set_name("w1");
+  request.set_request_id("one-" + owner);
+  request.set_reason("its fan is loud");
+  request.set_owner(owner);
+  v1::DrainNodeResponse reply;
+  return v1::NodeService::NewStub(server.Channel())->Drain(&context, request, &reply);
+}
+
+TEST(AuditTest, RecordsWhoAskedForWhatAndWhatCameOfIt) {
+  const std::string directory = NewDirectory();
+  {
+    const RunningServer server(directory);
+    EXPECT_EQ(Drain(server, "ann").error_code(), grpc::StatusCode::NOT_FOUND);
+  }
+  {
+    const RunningServer server(directory);
+    EXPECT_EQ(Drain(server, "").error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  }
+  const std::vector<json> records = RecordsIn(directory);
+  ASSERT_EQ(records.size(), 2);
+  EXPECT_EQ(records[0]["method"], "/paceline.v1.NodeService/Drain");
+  EXPECT_EQ(records[0]["code"], "NOT_FOUND");
+  EXPECT_EQ(records[0]["request"]["owner"], "ann");
+  EXPECT_EQ(records[0]["request"]["name"], "w1");
+  EXPECT_EQ(records[0]["peer"].get<std::string>().rfind("ipv4:127.0.0.1:", 0), 0);
+  EXPECT_EQ(records[1]["code"], "INVALID_ARGUMENT");
+  EXPECT_NE(records[1]["message"], "");
+}
+
+TEST(AuditTest, ReadingIsNotRecorded) {
+  const std::string directory = NewDirectory();
+  const RunningServer server(directory);
+  grpc::ClientContext context;
+  v1::ListJobsResponse reply;
+  ASSERT_TRUE(v1::JobService::NewStub(server.Channel())->List(&context, {}, &reply).ok());
+  EXPECT_TRUE(RecordsIn(directory).empty());
+}
+
+class LogLevelTest : public ::testing::Test {
+ protected:
+  // The log is this process' own.
+  ~LogLevelTest() override { SetLogLevel(LogLevel::kInfo); }
+
+  grpc::Status Set(v1::LogLevel level, const std::string& owner = "ann",
+                   const std::string& node = "") {
+    grpc::ClientContext context;
+    v1::SetLogLevelRequest request;
+    request.set_level(level);
+    request.set_request_id("one");
+    request.set_owner(owner);
+    request.set_node(node);
+    return stub_->SetLogLevel(&context, request, &reply_);
+  }
+  v1::LogLevel Get() {
+    grpc::ClientContext context;
+    EXPECT_TRUE(stub_->GetLogLevel(&context, {}, &reply_).ok());
+    return reply_.level();
+  }
+
+  const std::string directory_ = NewDirectory();
+  const RunningServer server_{directory_};
+  const std::unique_ptr<v1::AdminService::Stub> stub_ =
+      v1::AdminService::NewStub(server_.Channel());
+  v1::LogLevelReply reply_;
+};
+
+TEST_F(LogLevelTest, ChangesWhileTheControllerRuns) {
+  EXPECT_EQ(Get(), v1::LOG_LEVEL_INFO);
+  ASSERT_TRUE(Set(v1::LOG_LEVEL_DEBUG).ok());
+  EXPECT_EQ(reply_.level(), v1::LOG_LEVEL_DEBUG);
+  EXPECT_EQ(CurrentLogLevel(), LogLevel::kDebug);
+  EXPECT_EQ(Get(), v1::LOG_LEVEL_DEBUG);
+  ASSERT_TRUE(Set(v1::LOG_LEVEL_UNSPECIFIED).ok());
+  EXPECT_EQ(Get(), v1::LOG_LEVEL_INFO);
+  EXPECT_EQ(RecordsIn(directory_).size(), 2);
+}
+
+TEST_F(LogLevelTest, BadRequestsChangeNothing) {
+  EXPECT_EQ(Set(static_cast<v1::LogLevel>(9)).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(Set(v1::LOG_LEVEL_DEBUG, "").error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(Set(v1::LOG_LEVEL_DEBUG, "ann", "nowhere").error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_EQ(Get(), v1::LOG_LEVEL_INFO);
+}
+
+}  // namespace
+}  // namespace paceline
