@@ -7,20 +7,24 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/http_connections.h"
 
 namespace paceline {
 namespace {
 
-// A scraper or probe that stalls holds one thread of the pool no longer than this.
-constexpr int kTimeoutSeconds = 5;
+// Plain requests that are answered at once.
 constexpr size_t kThreads = 4;
+
+HttpServer::Query QueryOf(const httplib::Request& request) {
+  return HttpServer::Query(request.params.begin(), request.params.end());
+}
 
 class HttplibServer : public HttpServer {
  public:
-  explicit HttplibServer(Routes routes) : routes_(std::move(routes)) {
-    server_.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
-    server_.set_read_timeout(kTimeoutSeconds);
-    server_.set_write_timeout(kTimeoutSeconds);
+  HttplibServer(Routes routes, Streams streams)
+      : routes_(std::move(routes)), streams_(std::move(streams)) {
+    const size_t threads = kThreads + (streams_.empty() ? 0 : kHttpStreams);
+    server_.new_task_queue = [threads] { return new httplib::ThreadPool(threads); };
     server_.set_keep_alive_max_count(100);
     server_.set_payload_max_length(0);
     // The library's default shares a port with other processes; ours must notice them.
@@ -32,13 +36,21 @@ class HttplibServer : public HttpServer {
       server_.Get(path, [answer = answer](const httplib::Request&, httplib::Response& response) {
         const HttpResponse made = answer();
         response.status = made.status;
+        for (const auto& [name, value] : made.headers) response.set_header(name, value);
         response.set_content(made.body, made.content_type.c_str());
+      });
+    }
+    for (const auto& [path, open] : streams_) {
+      server_.Get(path, [this, open = open](const httplib::Request& request,
+                                            httplib::Response& response) {
+        server_.Stream(open(QueryOf(request)), response);
       });
     }
   }
 
   ~HttplibServer() override {
     server_.stop();
+    server_.End();
     if (thread_.joinable()) thread_.join();
   }
 
@@ -57,7 +69,8 @@ class HttplibServer : public HttpServer {
 
  private:
   const Routes routes_;
-  httplib::Server server_;
+  const Streams streams_;
+  HttpConnections server_;
   std::string address_;
   std::thread thread_;
 };
@@ -65,7 +78,7 @@ class HttplibServer : public HttpServer {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const std::string& address,
-                                                              Routes routes) {
+                                                              Routes routes, Streams streams) {
   const size_t colon = address.rfind(':');
   int port = 0;
   if (colon == std::string::npos || !absl::SimpleAtoi(address.substr(colon + 1), &port) ||
@@ -73,7 +86,7 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const std::string&
     return absl::InvalidArgumentError(
         absl::StrCat("\"", address, "\" is not an address: use HOST:PORT, port 0 for any"));
   }
-  auto server = std::make_unique<HttplibServer>(std::move(routes));
+  auto server = std::make_unique<HttplibServer>(std::move(routes), std::move(streams));
   if (!server->Listen(address.substr(0, colon), port)) {
     return absl::FailedPreconditionError(absl::StrCat(
         "cannot listen on ", address, ": the port is in use, or the address is not this host's"));

@@ -1,4 +1,9 @@
-// The HTTP side of a daemon: a few GET routes for monitoring, on threads of its own.
+// The HTTP side of a daemon: a few GET routes for monitoring, and streams of events for browsers,
+// on threads of its own.
+//
+// Bounded: so many plain requests are answered at once, and so many streams are open; a stream
+// holds one chunk and the kernel's buffer, and is dropped when its reader takes nothing for
+// kHttpPatience.
 //
 // Thread-safe after Start.
 #ifndef COMMON_HTTP_SERVER_H_
@@ -10,25 +15,48 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 
 namespace paceline {
+
+// A client that neither sends nor takes anything for so long is dropped.
+inline constexpr absl::Duration kHttpPatience = absl::Seconds(5);
+// Streams that are open at once; more are answered 503.
+inline constexpr int kHttpStreams = 32;
 
 struct HttpResponse {
   int status = 200;
   std::string content_type = "text/plain; charset=utf-8";
   std::string body;
+  std::map<std::string, std::string> headers = {};
+};
+
+// A response that goes on until its client or the server goes away: "text/event-stream".
+class HttpStream {
+ public:
+  virtual ~HttpStream() = default;
+
+  // Waits until there is something to send, and returns it; empty: that was all. Called by one
+  // thread of the server.
+  virtual std::string Next() = 0;
+
+  // Has Next return empty, also the one under way. From any thread.
+  virtual void Cancel() = 0;
 };
 
 class HttpServer {
  public:
   // Path ("/metrics") to what answers it. Called on a thread of the server, several at once.
   using Routes = std::map<std::string, std::function<HttpResponse()>>;
+  // The same to what opens a stream. `query`: the parameters in the address, by name.
+  using Query = std::map<std::string, std::string>;
+  using Streams = std::map<std::string, std::function<std::unique_ptr<HttpStream>(const Query&)>>;
 
   // Listens on `address` ("host:port", port 0: any). FailedPrecondition when it cannot.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const std::string& address,
-                                                           Routes routes);
+                                                           Routes routes, Streams streams = {});
 
-  // Stops listening and waits for the requests under way.
+  // Stops listening, ends all streams at once, and waits for the requests under way.
   virtual ~HttpServer() = default;
 
   // "host:port" with the real port.

@@ -72,6 +72,7 @@ void ControlLoop::ApplyRequest(const RequestId& request, const JobId& job, const
 void ControlLoop::TakeSteps(const NodeName& node, const TrainerId& trainer,
                             absl::Span<const StepTimes> steps) {
   loop_->CheckOnLoop();
+  steps_.TakeSteps(cluster_, node, trainer, steps);
   StragglerActions decided = stragglers_.TakeSteps(cluster_, node, trainer, steps, Now());
   if (!decided.empty()) Carry({}, std::move(decided), {}, [](const absl::Status&) {});
 }
@@ -112,6 +113,7 @@ void ControlLoop::Carry(Actions actions, StragglerActions decided, WriteBatch ba
     return stragglers_.Follow(cluster_, stepped, Now());
   };
   CarryOut(cluster_, follow, Now(), actions, decided);
+  steps_.Follow(cluster_, actions, Now());
   for (const StragglerActions::Key& key : decided.store) {
     const RemedyDecision* decision = stragglers_.Find(key.first)->policy().Find(key.second);
     batch.puts[DecisionKey(key.first, key.second)] = EncodeDecision(*decision);

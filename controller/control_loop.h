@@ -4,7 +4,7 @@
 //   event ──▶ Cluster::Step ──▶ Actions ──▶ CommitQueue ──▶ plans to workers
 //               ▲      │                                └─▶ changes to watchers
 //               │      ▼                                └─▶ the answer to the caller
-//   steps ──▶ Stragglers
+//   steps ──▶ Stragglers, StepHistory
 //
 // What is decided about stragglers becomes events of its own, which are stored in one transaction
 // with the decision.
@@ -25,6 +25,7 @@
 #include "controller/commit_queue.h"
 #include "controller/core/cluster.h"
 #include "controller/core/request_log.h"
+#include "controller/core/steps/step_history.h"
 #include "controller/core/stragglers/job/stragglers.h"
 #include "controller/rpc/records.h"
 #include "controller/rpc/watch_log.h"
@@ -83,6 +84,7 @@ class ControlLoop {
 
   const Cluster& cluster() const { return cluster_; }
   const Stragglers& stragglers() const { return stragglers_; }
+  const StepHistory& steps() const { return steps_; }
   const RequestLog& requests() const { return requests_; }
   const std::string& cluster_id() const { return cluster_id_; }
   const WatchLog<v1::JobEvent>& job_log() const { return job_log_; }
@@ -128,6 +130,7 @@ class ControlLoop {
 
   Cluster cluster_;
   Stragglers stragglers_;
+  StepHistory steps_;
   RequestLog requests_;
   WatchLog<v1::JobEvent> job_log_;
   WatchLog<v1::NodeEvent> node_log_;

@@ -84,6 +84,7 @@ ServerFailure Server::Listen() {
   builder.RegisterService(automation_.get());
   builder.RegisterService(checkpoints_.get());
   builder.RegisterService(admin_.get());
+  builder.RegisterService(telemetry_.get());
   std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
   interceptors.push_back(MakeAuditInterceptors(audit_.get()));
   builder.experimental().SetInterceptorCreators(std::move(interceptors));
@@ -95,7 +96,7 @@ ServerFailure Server::Listen() {
             kExitCannotListen};
   }
   grpc_address_ = absl::StrCat(options_.listen.substr(0, options_.listen.rfind(':')), ":", port);
-  auto http = HttpServer::Start(options_.http, Routes());
+  auto http = HttpServer::Start(options_.http, Routes(), Streams());
   if (!http.ok()) return {http.status(), kExitCannotListen};
   http_ = *std::move(http);
   return {};
@@ -110,6 +111,8 @@ ServerFailure Server::Start() {
   automation_ = std::make_unique<AutomationService>(&loop_, control_.get(), &metrics_);
   checkpoints_ = std::make_unique<CheckpointService>(&loop_, control_.get(), &metrics_);
   admin_ = std::make_unique<AdminService>(&loop_, control_.get());
+  telemetry_ = std::make_unique<TelemetryService>(&loop_, control_.get());
+  page_ = std::make_unique<Page>(&loop_, control_.get());
   control_->SetListeners({
       [this](const NodeName& node, const v1::NodePlan& plan) { workers_->SendPlan(node, plan); },
       [this] { jobs_->WakeWatchers(); },
@@ -195,6 +198,7 @@ void Server::UpdateDiscovery() {
 
 HttpServer::Routes Server::Routes() {
   return {
+      {"/", Page::Html},
       {"/metrics",
        [this] {
          return HttpResponse{200, "text/plain; version=0.0.4; charset=utf-8",
@@ -215,6 +219,10 @@ HttpServer::Routes Server::Routes() {
          return HttpResponse{200, "application/json", discovery_};
        }},
   };
+}
+
+HttpServer::Streams Server::Streams() {
+  return {{"/events", [this](const HttpServer::Query& query) { return page_->Listen(query); }}};
 }
 
 }  // namespace paceline

@@ -20,12 +20,14 @@
 #include "common/state_lock/state_lock.h"
 #include "controller/control_loop.h"
 #include "controller/metrics.h"
+#include "controller/page/page.h"
 #include "controller/rpc/admin_service.h"
 #include "controller/rpc/audit.h"
 #include "controller/rpc/automation_service.h"
 #include "controller/rpc/checkpoint_service.h"
 #include "controller/rpc/job_service.h"
 #include "controller/rpc/node_service.h"
+#include "controller/rpc/telemetry_service.h"
 #include "controller/rpc/worker_sessions.h"
 #include "controller/store/state_store.h"
 
@@ -68,6 +70,7 @@ class Server {
   int64_t StateBytes() const;
   void UpdateDiscovery();
   HttpServer::Routes Routes();
+  HttpServer::Streams Streams();
 
   const ServerOptions options_;
   EventLoop loop_;
@@ -89,6 +92,8 @@ class Server {
   std::unique_ptr<CheckpointService> checkpoints_;
   std::unique_ptr<AdminService> admin_;
   std::unique_ptr<AuditLog> audit_;
+  std::unique_ptr<TelemetryService> telemetry_;
+  std::unique_ptr<Page> page_;
   std::string grpc_address_;
   std::unique_ptr<grpc::Server> grpc_;
   std::unique_ptr<HttpServer> http_;

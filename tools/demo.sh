@@ -12,6 +12,9 @@ cp deploy/examples/digits-resnet18.yaml "$work"
 step "A cluster: a controller and two workers with two slots each"
 "$paceline" --quiet dev up --workers 2 --slots 2
 "$paceline" node list
+page=$("$paceline" --output json dev status |
+  /usr/bin/python3 -c 'import json, sys; print(json.load(sys.stdin)["controller"]["http"])')
+echo "In a browser: http://$page/"
 
 step "The job: ResNet-18, four ranks, two on each worker"
 "$paceline" submit "$work/digits-resnet18.yaml" --follow
@@ -36,7 +39,8 @@ cat <<TEXT
 
 == Explore further
   export PATH=$PWD/build/bin:\$PATH
-  paceline dev up                          # a cluster that stays; state in ~/.paceline/dev
+  paceline dev up                          # a cluster that stays; state in ~/.paceline/dev. It
+                                           # prints the address of its page for browsers
   paceline data import-digits --csv ${digits_csv[0]} --out deploy/examples
   paceline submit deploy/examples/digits-resnet18.yaml --follow
   paceline job list                        # and: job describe JOB, job logs -f JOB, job cancel JOB

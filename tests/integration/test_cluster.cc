@@ -124,7 +124,7 @@ void TestCluster::StartController() {
                                       "--listen",
                                       listen_,
                                       "--http",
-                                      "127.0.0.1:0",
+                                      http_,
                                       "--state-dir",
                                       directory_ + "/controller",
                                       "--address-file",
@@ -135,7 +135,9 @@ void TestCluster::StartController() {
   ASSERT_TRUE(Eventually([&] { return !Address(address_file, "grpc").empty(); }))
       << ReadFile(directory_ + "/controller.log");
   grpc_address_ = Address(address_file, "grpc");
-  listen_ = grpc_address_;  // When it is started again.
+  // When it is started again.
+  listen_ = grpc_address_;
+  http_ = Address(address_file, "http");
   Connect();
 }
 

@@ -46,6 +46,8 @@ class TestCluster {
 
   const std::string& directory() const { return directory_; }
   std::string server() const { return grpc_address_; }
+  // HOST:PORT; the same after a new start.
+  const std::string& ControllerHttp() const { return http_; }
   v1::JobService::Stub& jobs() { return *jobs_; }
   v1::CheckpointService::Stub& checkpoints() { return *checkpoints_; }
   v1::NodeService::Stub& nodes() { return *nodes_; }
@@ -91,6 +93,7 @@ class TestCluster {
   std::string directory_;  // State and logs.
   std::string runtime_;    // Short, in shared memory.
   std::string listen_;
+  std::string http_ = "127.0.0.1:0";
   std::string grpc_address_;
   std::optional<Process> controller_;
   std::map<int, std::optional<Process>> workers_;

@@ -1,0 +1,50 @@
+// cpp-httplib's server with connections of our own: it can end those that wait, and streams, at
+// once, where the library's wait for their timeouts; and each one's buffer in the kernel is
+// bounded.
+//
+// Thread-safe after the start of listening.
+#ifndef COMMON_HTTP_CONNECTIONS_H_
+#define COMMON_HTTP_CONNECTIONS_H_
+
+#include <httplib.h>
+
+#include <map>
+#include <memory>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "common/http_server.h"
+
+namespace paceline {
+
+class HttpConnections : public httplib::Server {
+ public:
+  // Has the response of the request under way on this thread go on with the stream; 503 when too
+  // many are open. Called by a route.
+  void Stream(std::unique_ptr<HttpStream> stream, httplib::Response& response);
+
+  // After httplib's stop(): ends what waits for a request, and all streams.
+  void End() ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  // A connection of one thread, which answers one request after the other.
+  struct Connection {
+    int socket = -1;
+    bool answering = false;                // Else it waits for a request.
+    std::shared_ptr<HttpStream> stream{};  // Null: none is open.
+  };
+
+  bool process_and_close_socket(int socket) override;
+  // False: the server ends.
+  bool SetAnswering(bool answering) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  absl::Mutex mutex_;
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+  int streams_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::map<std::thread::id, Connection> connections_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace paceline
+
+#endif  // COMMON_HTTP_CONNECTIONS_H_

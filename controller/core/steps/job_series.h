@@ -1,0 +1,65 @@
+// The last minutes of a job: step time, waits, loss and throughput, a point for each period.
+//
+// A period is a second long at first, so that short jobs show a line, too; when there are too many
+// points, each two become one, until a period has four seconds. Then the oldest are forgotten: some
+// 24 minutes are kept.
+//
+// Pure. Thread-compatible.
+#ifndef CONTROLLER_CORE_STEPS_JOB_SERIES_H_
+#define CONTROLLER_CORE_STEPS_JOB_SERIES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+
+#include "absl/time/time.h"
+#include "common/core/moment.h"
+#include "controller/core/job.h"
+#include "controller/core/stragglers/job/step_times.h"
+
+namespace paceline {
+
+inline constexpr size_t kSeriesPoints = 360;
+inline constexpr absl::Duration kFirstSeriesPeriod = absl::Seconds(1);
+inline constexpr absl::Duration kLastSeriesPeriod = absl::Seconds(4);
+
+struct SeriesPoint {
+  absl::Time end;    // Wall.
+  int64_t step = 0;  // Completed by every rank then.
+  // Of the records of steps that were told in the period, and how many these were. Sums of seconds.
+  int64_t records = 0;
+  double step_s = 0;
+  double own_s = 0;
+  double data_wait_s = 0;
+  // At its end; of all ranks.
+  float loss = 0;
+  float samples_per_second = 0;
+  float tokens_per_second = 0;
+  std::optional<float> mfu;
+};
+
+class JobSeries {
+ public:
+  // A step that a rank has finished. Requires: the times are plausible.
+  void Add(const StepTimes& times);
+
+  // The job as it is now: ends the period if it is over.
+  void Follow(const Job& job, Moment now);
+
+  absl::Duration period() const { return period_; }
+  // Oldest first.
+  const std::deque<SeriesPoint>& points() const { return points_; }
+
+ private:
+  void MergePairs();
+
+  absl::Duration period_ = kFirstSeriesPeriod;
+  absl::Time due_ = absl::InfinitePast();  // Steady; the end of the period.
+  SeriesPoint open_;
+  std::deque<SeriesPoint> points_;
+};
+
+}  // namespace paceline
+
+#endif  // CONTROLLER_CORE_STEPS_JOB_SERIES_H_

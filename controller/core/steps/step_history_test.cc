@@ -1,0 +1,133 @@
+#include "controller/core/steps/step_history.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "controller/core/stragglers/job/straggler_testing.h"
+
+namespace paceline {
+namespace {
+
+StepTimes Step(int64_t step, double own) {
+  StepTimes times;
+  times.step = step;
+  times.forward_s = own;
+  times.total_s = own;
+  return times;
+}
+
+class StepHistoryTest : public ::testing::Test {
+ protected:
+  void Follow() {
+    Actions actions;
+    actions.show_jobs.insert(watched_.id);
+    history_.Follow(*watched_.cluster, actions, watched_.now);
+  }
+  void Tell(int rank, const std::vector<StepTimes>& steps) {
+    const RankState& state = watched_.job().ranks[static_cast<size_t>(rank)];
+    history_.TakeSteps(*watched_.cluster, state.place.node, state.report.id, steps);
+  }
+
+  WatchedJob watched_{WatchedRequest(StragglerMode::kOff, /*ranks=*/4)};
+  StepHistory history_;
+};
+
+TEST_F(StepHistoryTest, KeepsTheStepsOfTheRanksThatTrain) {
+  EXPECT_EQ(history_.Find(watched_.id), nullptr);
+  Follow();
+  for (int rank = 0; rank < 4; ++rank) Tell(rank, {Step(0, 1), Step(1, 1 + rank)});
+  const JobHistory* history = history_.Find(watched_.id);
+  ASSERT_NE(history, nullptr);
+  const StepTable table = history->steps->View(0, 100);
+  EXPECT_EQ(table.steps, 2);
+  ASSERT_EQ(table.rows.size(), 4U);
+  EXPECT_NEAR(table.rows[3].own_s[1], 4, 0.01);
+  EXPECT_EQ(history_.rows(), 4);
+}
+
+TEST_F(StepHistoryTest, DropsWhatIsOfNoMemberOrCannotBeTrue) {
+  Follow();
+  const TrainerId id = watched_.job().ranks[0].report.id;
+  TrainerId other = id;
+  other.generation = Generation(99);
+  const NodeName home = watched_.job().ranks[0].place.node;
+  const std::vector<StepTimes> steps = {Step(3, 1)};
+  history_.TakeSteps(*watched_.cluster, NodeName("elsewhere"), id, steps);
+  history_.TakeSteps(*watched_.cluster, home, other, steps);
+  other.job = JobId("job-unknown");
+  history_.TakeSteps(*watched_.cluster, home, other, steps);
+  StepTimes negative = Step(3, 1);
+  negative.total_s = -1;
+  Tell(0, {negative, Step(-1, 1), Step(watched_.job().request.steps, 1)});
+  EXPECT_EQ(history_.Find(watched_.id)->steps->newest_step(), -1);
+}
+
+TEST_F(StepHistoryTest, IsForgottenSomeMinutesAfterTheEnd) {
+  Follow();
+  watched_.Apply(CancelRequested{watched_.id, "enough", absl::Seconds(1)});
+  watched_.Report();
+  ASSERT_TRUE(watched_.job().ended_already());
+  Follow();
+  watched_.now.steady += absl::Minutes(9);
+  Follow();
+  EXPECT_NE(history_.Find(watched_.id), nullptr);
+  watched_.now.steady += absl::Minutes(2);
+  history_.Follow(*watched_.cluster, {}, watched_.now);
+  EXPECT_EQ(history_.Find(watched_.id), nullptr);
+  EXPECT_EQ(history_.rows(), 0);
+}
+
+TEST_F(StepHistoryTest, IsForgottenWithTheJob) {
+  Follow();
+  Actions actions;
+  actions.delete_jobs.insert(watched_.id);
+  history_.Follow(*watched_.cluster, actions, watched_.now);
+  EXPECT_EQ(history_.Find(watched_.id), nullptr);
+}
+
+TEST_F(StepHistoryTest, RanksShareRowsWhenThereAreTooFew) {
+  StepHistoryOptions options;
+  options.max_rows = 3;
+  StepHistory small(options);
+  Actions actions;
+  actions.show_jobs.insert(watched_.id);
+  small.Follow(*watched_.cluster, actions, watched_.now);
+  EXPECT_EQ(small.rows(), 2);
+  EXPECT_EQ(small.Find(watched_.id)->steps->View(0, 100).ranks_per_row, 2);
+}
+
+TEST_F(StepHistoryTest, JobsBeyondTheMostAreNotKept) {
+  StepHistoryOptions options;
+  options.max_jobs = 0;
+  StepHistory none(options);
+  Actions actions;
+  actions.show_jobs.insert(watched_.id);
+  none.Follow(*watched_.cluster, actions, watched_.now);
+  EXPECT_EQ(none.Find(watched_.id), nullptr);
+}
+
+TEST_F(StepHistoryTest, NextGenerationIsFollowedWithItsOwnRanks) {
+  Follow();
+  for (int rank = 0; rank < 4; ++rank) Tell(rank, {Step(0, 1), Step(1, 1)});
+  const Generation before = watched_.job().generation;
+  // A spare takes the place of a lost rank.
+  watched_.Apply(RanksGivenUp{watched_.id, watched_.job().ranks[1].place.node, "it is slow"});
+  for (int i = 0; i < 8 && watched_.job().state != JobState::kRunning; ++i) watched_.Report();
+  for (int i = 0; i < 8; ++i) watched_.Report();
+  ASSERT_EQ(watched_.job().state, JobState::kRunning);
+  ASSERT_NE(watched_.job().generation, before);
+  // Not followed yet: the ranks are others.
+  Tell(0, {Step(2, 9)});
+  EXPECT_EQ(history_.Find(watched_.id)->steps->newest_step(), 1);
+  Follow();
+  const int ranks = static_cast<int>(watched_.job().ranks.size());
+  for (int rank = 0; rank < ranks; ++rank) Tell(rank, {Step(2, 5)});
+  const StepTable table = history_.Find(watched_.id)->steps->View(0, 100);
+  EXPECT_EQ(table.ranks, ranks);
+  EXPECT_NEAR(table.rows[1].own_s.back(), 5, 0.01);
+  EXPECT_EQ(history_.rows(), ranks);
+}
+
+}  // namespace
+}  // namespace paceline

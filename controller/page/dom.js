@@ -1,0 +1,94 @@
+// Elements, texts and numbers. Text of users gets into the page as text only (textContent); the
+// policy of the page forbids everything that would parse it.
+
+const byId = (id) => document.getElementById(id);
+
+// An element with properties; children are elements or texts.
+function make(tag, properties = {}, ...children) {
+  const element = document.createElement(tag);
+  Object.assign(element, properties);
+  element.append(...children);
+  return element;
+}
+
+const SVG = 'http://www.w3.org/2000/svg';
+
+function makeSvg(tag, attributes = {}, ...children) {
+  const element = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  element.append(...children);
+  return element;
+}
+
+// Changes nothing when the text is the same, so that selections and readers are left alone.
+function setText(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+function show(element, shown) {
+  if (element.hidden === shown) element.hidden = !shown;
+}
+
+// Makes the children of `parent` those of `items`, in their order: an element stays what it is as
+// long as its item's key is there, with the focus that it may have.
+function showList(parent, items, keyOf, create, update) {
+  const known = new Map(Array.from(parent.children, (child) => [child.dataset.key, child]));
+  let place = parent.firstChild;
+  for (const item of items) {
+    const key = String(keyOf(item));
+    let child = known.get(key);
+    known.delete(key);
+    if (!child) {
+      child = create(item);
+      child.dataset.key = key;
+    }
+    update(child, item);
+    if (child === place) {
+      place = place.nextSibling;
+    } else {
+      parent.insertBefore(child, place);
+    }
+  }
+  for (const child of known.values()) child.remove();
+}
+
+const NONE = '–';
+
+// Three digits, with the unit that fits.
+function seconds(value) {
+  if (value === null || value === undefined) return NONE;
+  if (value >= 100) return `${value.toFixed(0)} s`;
+  if (value >= 1) return `${value.toPrecision(3)} s`;
+  if (value >= 1e-3) return `${(value * 1e3).toPrecision(3)} ms`;
+  return `${(value * 1e6).toPrecision(3)} µs`;
+}
+
+function number(value, digits = 3) {
+  if (value === null || value === undefined) return NONE;
+  for (const [factor, suffix] of [[1e12, 'T'], [1e9, 'G'], [1e6, 'M'], [1e4, 'k']]) {
+    const divisor = suffix === 'k' ? 1e3 : factor;
+    if (Math.abs(value) >= factor) return (value / divisor).toPrecision(digits) + suffix;
+  }
+  if (Number.isInteger(value) || Math.abs(value) >= 1000) return value.toFixed(0);
+  return value.toPrecision(digits);
+}
+
+function percent(value) {
+  return value === null || value === undefined ? NONE : `${(value * 100).toFixed(0)} %`;
+}
+
+function bytes(value) {
+  return value === null ? NONE : `${(value / 2 ** 30).toPrecision(3)} GiB`;
+}
+
+function ago(then, now) {
+  const passed = Math.max(0, now - then);
+  if (passed < 60) return `${Math.floor(passed)} s ago`;
+  if (passed < 3600) return `${Math.floor(passed / 60)} min ago`;
+  if (passed < 86400) return `${Math.floor(passed / 3600)} h ago`;
+  return `${Math.floor(passed / 86400)} d ago`;
+}
+
+function plural(count, one, many = `${one}s`) {
+  return `${count} ${count === 1 ? one : many}`;
+}

@@ -1,0 +1,92 @@
+// One job in detail: heat map, the last minutes, its slowest ranks.
+
+const CHARTS = [
+  ['Step time', 'step_s', seconds],
+  ['Waiting for others', 'wait_share', percent],
+  ['Throughput', 'rate', null],
+  ['Loss', 'loss', (value) => number(value, 4)],
+];
+
+// Tokens if it has any, else samples.
+function rateOf(job) {
+  if (job.tokens_per_s !== null) return `${number(job.tokens_per_s)} tokens/s`;
+  return job.samples_per_s === null ? NONE : `${number(job.samples_per_s)} samples/s`;
+}
+
+// "rank 5 on n3 is slow: 1.41 × its peers (compute), costs 20 %"
+function tellVerdict(verdict) {
+  const far = `${verdict.slowdown.toFixed(2)} × its peers`;
+  const cost = verdict.lost_share > 0 ? `, costs the job ${percent(verdict.lost_share)}` : '';
+  let who = 'a group of ranks';
+  if (verdict.ranks !== undefined) {
+    who = `the exchange of ranks ${verdict.first_rank}–${verdict.first_rank + verdict.ranks - 1}`;
+  } else if (verdict.rank >= 0) {
+    who = `rank ${verdict.rank} on ${verdict.node}`;
+  } else if (verdict.node !== '') {
+    who = `node ${verdict.node}`;
+  }
+  return `${who}: ${far} (${verdict.cause.replace('_', ' ')})${cost}`;
+}
+
+function updateJobHead(job) {
+  show(byId('job'), true);
+  setText(byId('job-name'), job.name || job.id);
+  setText(byId('job-id'), job.id);
+  const parts = [job.state, plural(job.ranks, 'rank'), `generation ${job.generation}`];
+  if (job.restarts > 0) parts.push(plural(job.restarts, 'restart'));
+  if (job.reason !== '') parts.push(job.reason);
+  setText(byId('job-reason'), parts.join(' · '));
+  const slow = byId('job-slow');
+  show(slow, job.slow.length > 0);
+  const more = job.slow_count > job.slow.length ? `; ${job.slow_count - job.slow.length} more` : '';
+  setText(slow, `Slow: ${job.slow.map(tellVerdict).join('; ')}${more}. `
+    + `paceline job advise ${job.id} tells what can be done.`);
+}
+
+function updateCharts(job, series) {
+  const tokens = series.tokens_per_s.some((value) => value !== null);
+  const values = { ...series, rate: tokens ? series.tokens_per_s : series.samples_per_s };
+  const unit = tokens ? 'tokens/s' : 'samples/s';
+  showList(byId('charts'), CHARTS, ([title]) => title, ([title]) => makeChart(title),
+    (chart, [title, name, format]) => {
+      const tell = format || ((value) => (value === null ? NONE : `${number(value)} ${unit}`));
+      updateChart(chart, title, values[name], tell);
+    });
+}
+
+const RANK_COLUMNS = ['rank', 'node', 'state', 'step', 'own', 'ratio', 'wait', 'data', 'memory',
+  'mfu', 'found'];
+const RANK_TEXT = ['node', 'state', 'found'];
+
+function makeRankRow() {
+  const row = make('tr');
+  for (const column of RANK_COLUMNS) {
+    row.append(make('td', { className: RANK_TEXT.includes(column) ? '' : 'num' }));
+  }
+  return row;
+}
+
+function updateRanks(detail) {
+  const shown = detail.ranks.length;
+  const all = shown === detail.rank_count;
+  setText(byId('ranks-title'), all ? 'Ranks, the slowest first'
+    : `The ${shown} slowest of ${detail.rank_count} ranks`);
+  show(byId('rank-table'), shown > 0);
+  show(byId('no-ranks'), shown === 0);
+  showList(byId('rank-rows'), detail.ranks, (rank) => rank.rank, makeRankRow, (row, rank) => {
+    const ratio = rank.own_s !== null && detail.median_own_s !== null
+      ? `${(rank.own_s / detail.median_own_s).toFixed(2)} ×` : NONE;
+    const phase = rank.phase === 'idle' ? rank.state : `${rank.state}: ${rank.phase}`;
+    const texts = [`${rank.rank}`, rank.node, phase, `${rank.step}`, seconds(rank.own_s), ratio,
+      percent(rank.wait_share), percent(rank.data_wait_share), bytes(rank.memory),
+      percent(rank.mfu), rank.verdict ? `${rank.verdict.kind}: ${rank.verdict.cause}` : ''];
+    texts.forEach((text, i) => setText(row.children[i], text));
+    row.lastChild.className = rank.verdict ? 'flag' : '';
+  });
+}
+
+function updateJobDetail(job, detail) {
+  updateHeatMap(detail.table, job !== undefined && job.ended !== null);
+  updateCharts(job, detail.series);
+  updateRanks(detail);
+}

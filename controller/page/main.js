@@ -1,0 +1,110 @@
+// The connection to the controller, and what is chosen: "#job=ID" in the address.
+
+let source = null;
+let chosen = ''; // Id of the job that is looked at; empty: none.
+let isNew = false; // It has just been chosen, and is not shown yet.
+let state = null; // The newest "cluster" event,
+let detail = null; // and the newest "job" event of the chosen job.
+let heard = 0; // When something came last, by this machine's clock.
+let tried = 0; // When a connection was begun last.
+let retries = 0;
+let retry = null;
+
+// No state for so long (they come once a second): the controller does not answer. A connection that
+// stays silent for twice as long is begun anew.
+const SILENCE_MS = 5000;
+
+function tellConnection(kind, text) {
+  const line = byId('connection');
+  if (line.dataset.state !== kind) line.dataset.state = kind;
+  setText(line, text);
+  document.body.classList.toggle('stale', kind === 'lost');
+}
+
+// A job that is not in the list: it is gone, or too old.
+function updateMissing() {
+  show(byId('job'), true);
+  setText(byId('job-name'), chosen);
+  setText(byId('job-id'), '');
+  setText(byId('job-reason'), 'No job of this id is shown here: it is unknown, or has ended long '
+    + 'ago. Ask for it with paceline job describe.');
+}
+
+function update() {
+  const job = state.jobs.find((one) => one.id === chosen);
+  byId('main').setAttribute('aria-busy', 'false');
+  setText(byId('version'), state.version);
+  updateSummary(state);
+  updateJobs(state, chosen);
+  updateNodes(state);
+  updateDecisions(state);
+  show(byId('job'), chosen !== '');
+  show(byId('job-body'), job !== undefined);
+  if (job) updateJobHead(job);
+  if (job && detail && detail.id === chosen && detail.known) updateJobDetail(job, detail);
+  if (!job && chosen !== '') updateMissing();
+  if (isNew && chosen !== '') byId('job-name').focus();
+  isNew = false;
+  const running = state.jobs.filter((one) => one.ended === null).length;
+  const title = running > 0 ? `Paceline · ${plural(running, 'job')}` : 'Paceline';
+  if (document.title !== title) document.title = title;
+}
+
+function connect() {
+  if (source) source.close();
+  clearTimeout(retry);
+  tried = Date.now();
+  source = new EventSource(chosen ? `/events?job=${encodeURIComponent(chosen)}` : '/events');
+  source.addEventListener('cluster', (event) => {
+    state = JSON.parse(event.data);
+    heard = Date.now();
+    retries = 0;
+    tellConnection('live', 'Live');
+    update();
+  });
+  source.addEventListener('job', (event) => {
+    detail = JSON.parse(event.data);
+    if (state) update();
+  });
+  source.addEventListener('error', () => {
+    tellConnection('lost', 'Connection lost, trying again …');
+    // The browser's own attempts end with some errors, and take their time.
+    source.close();
+    retries += 1;
+    clearTimeout(retry);
+    retry = setTimeout(connect, Math.min(10000, 500 * 2 ** Math.min(5, retries)));
+  });
+}
+
+function choose(job) {
+  chosen = job;
+  detail = null;
+  heatMap.cursor = null;
+  updateHeatMap(null, false);
+  connect();
+  if (state) update();
+}
+
+// Other anchors are places in the page.
+function followAddress() {
+  const match = /^#job=([\w.-]+)$/.exec(location.hash);
+  if (!match && location.hash !== '') return;
+  isNew = match !== null;
+  choose(match ? match[1] : '');
+}
+
+byId('close').addEventListener('click', (event) => {
+  event.preventDefault();
+  history.pushState(null, '', location.pathname);
+  followAddress();
+  byId('jobs').focus();
+});
+addEventListener('hashchange', followAddress);
+setInterval(() => {
+  if (heard === 0 || Date.now() - heard < SILENCE_MS) return;
+  const since = Math.round((Date.now() - heard) / 1000);
+  tellConnection('lost', `Connection lost, trying again … (no news for ${since} s)`);
+  if (Date.now() - Math.max(heard, tried) > 2 * SILENCE_MS) connect();
+}, 1000);
+followAddress();
+if (source === null) connect();

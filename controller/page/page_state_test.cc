@@ -1,0 +1,156 @@
+#include "controller/page/page_state.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "controller/core/steps/step_code.h"
+#include "controller/core/stragglers/job/straggler_testing.h"
+
+namespace paceline {
+namespace {
+
+using nlohmann::json;
+
+JobRequest Named(const std::string& name) {
+  JobRequest request = WatchedRequest(StragglerMode::kAdvise, /*ranks=*/4);
+  request.name = name;
+  return request;
+}
+
+class PageStateTest : public ::testing::Test {
+ protected:
+  PageSources Sources() const { return {*watched_.cluster, *watched_.stragglers, history_}; }
+  json Describe() const { return DescribeForPage(Sources(), watched_.now.wall); }
+  json DescribeJob() const { return DescribeJobForPage(Sources(), watched_.id); }
+
+  // A step of each rank: so many seconds of its own, and all wait for the slowest.
+  void Train(int64_t step, const std::vector<double>& own) {
+    const double longest = *std::max_element(own.begin(), own.end());
+    for (size_t r = 0; r < own.size(); ++r) {
+      StepTimes times;
+      times.step = step;
+      times.forward_s = own[r];
+      times.communication_s = longest - own[r];
+      times.total_s = longest;
+      const RankState& rank = watched_.job().ranks[r];
+      history_.TakeSteps(*watched_.cluster, rank.place.node, rank.report.id, {&times, 1});
+    }
+    watched_.Wait(absl::Seconds(1));
+    Follow();
+  }
+  void Follow() {
+    Actions actions;
+    actions.show_jobs.insert(watched_.id);
+    history_.Follow(*watched_.cluster, actions, watched_.now);
+  }
+
+  WatchedJob watched_{Named("<img src=x onerror=alert(1)>"), /*nodes=*/6};
+  StepHistory history_;
+};
+
+TEST_F(PageStateTest, EmptyClusterHasEmptyLists) {
+  const Cluster cluster{Cluster::Options()};
+  const StepHistory history;
+  const json state = DescribeForPage({cluster, *watched_.stragglers, history}, absl::UnixEpoch());
+  for (const char* list : {"jobs", "nodes", "decisions"}) {
+    EXPECT_TRUE(state[list].is_array()) << list;
+    EXPECT_TRUE(state[list].empty()) << list;
+  }
+  EXPECT_EQ(state["automation"]["paused"], false);
+}
+
+TEST_F(PageStateTest, TellsJobsAndNodes) {
+  Follow();
+  for (int64_t step = 0; step < 5; ++step) Train(step, {1, 1, 2, 1});
+  const json state = Describe();
+  ASSERT_EQ(state["jobs"].size(), 1U);
+  const json& job = state["jobs"][0];
+  // As it was written: escaping is the page's matter.
+  EXPECT_EQ(job["name"], "<img src=x onerror=alert(1)>");
+  EXPECT_EQ(job["state"], "running");
+  EXPECT_EQ(job["steps"], 100000);
+  EXPECT_NEAR(job["step_s"], 2, 0.01);
+  EXPECT_FALSE(job["recent_step_s"].empty());
+  EXPECT_EQ(job["ended"], nullptr);
+  EXPECT_EQ(state["job_counts"]["running"], 1);
+  EXPECT_EQ(state["nodes"].size(), 6U);
+  EXPECT_EQ(state["nodes"][0]["state"], "ready");
+  EXPECT_EQ(state["nodes"][0]["slots_used"], 1);
+  EXPECT_EQ(state["nodes"][0]["jobs"][0], job["name"]);
+  EXPECT_EQ(state["node_counts"]["ready"], 6);
+}
+
+TEST_F(PageStateTest, ListsAreBounded) {
+  for (size_t i = 0; i < kPageJobs + 5; ++i) {
+    JobRequest request = Named("waits");
+    request.id = JobId(absl::StrCat("job-w", i));
+    request.ranks = 1000;
+    watched_.Apply(JobSubmitted{request});
+  }
+  const json state = Describe();
+  EXPECT_EQ(state["jobs"].size(), kPageJobs);
+  EXPECT_EQ(state["jobs_left_out"], 6);
+  EXPECT_EQ(state["jobs"][0]["id"], absl::StrCat("job-w", kPageJobs + 4)) << "the newest first";
+  EXPECT_EQ(state["job_counts"]["queued"], kPageJobs + 5);
+}
+
+TEST_F(PageStateTest, TellsTheStepsOfAJobCellByCell) {
+  Follow();
+  for (int64_t step = 0; step < 3; ++step) Train(step, {1, 1, 2, 1});
+  const json job = DescribeJob();
+  EXPECT_EQ(job["known"], true);
+  const json& table = job["table"];
+  EXPECT_EQ(table["ranks"], 4);
+  EXPECT_EQ(table["steps"], 3);
+  EXPECT_EQ(table["rows"].size(), 4U);
+  EXPECT_EQ(table["rows"][2]["first_rank"], 2);
+  EXPECT_EQ(table["rows"][2]["nodes"][0], watched_.NodeOf(2));
+  EXPECT_NEAR(table["median_own_s"], 1, 0.01);
+  std::string cells;
+  ASSERT_TRUE(absl::Base64Unescape(table["cells"].get<std::string>(), &cells));
+  ASSERT_EQ(cells.size(), 4U * 3 * 4);
+  const auto seconds = [&](size_t row, size_t step, size_t which) {
+    const size_t at = (row * 3 + step) * 4 + which * 2;
+    return DecodeSeconds(static_cast<StepCode>(static_cast<uint8_t>(cells[at]) |
+                                               static_cast<uint8_t>(cells[at + 1]) << 8));
+  };
+  EXPECT_NEAR(seconds(2, 1, 0), 2, 0.01);
+  EXPECT_NEAR(seconds(3, 2, 0), 1, 0.01);
+  EXPECT_NEAR(seconds(3, 2, 1), 2, 0.01);
+  EXPECT_EQ(job["ranks"][0]["rank"], 2) << "the slowest first";
+  EXPECT_FALSE(job["series"]["step_s"].empty());
+}
+
+TEST_F(PageStateTest, TellsWhatWasDecidedTheNewestFirst) {
+  const NodeName slow = watched_.job().ranks[2].place.node;
+  watched_.Train(600, [&](const NodeName& node, int64_t step) {
+    return Healthy(node, step) * (node == slow ? 1.5 : 1);
+  });
+  const json state = Describe();
+  ASSERT_FALSE(state["decisions"].empty());
+  EXPECT_EQ(state["decisions"][0]["kind"], "remedy");
+  EXPECT_EQ(state["decisions"][0]["job"], watched_.id.value());
+  EXPECT_FALSE(state["decisions"][0]["what"].get<std::string>().empty());
+  ASSERT_EQ(state["jobs"][0]["slow_count"], 1);
+  EXPECT_EQ(state["jobs"][0]["slow"][0]["rank"], 2);
+  EXPECT_EQ(state["jobs"][0]["slow"][0]["cause"], "compute");
+}
+
+TEST_F(PageStateTest, UnknownJobIsNotKnown) {
+  const json job = DescribeJobForPage(Sources(), JobId("job-gone"));
+  EXPECT_EQ(job["known"], false);
+  EXPECT_EQ(job["id"], "job-gone");
+}
+
+TEST_F(PageStateTest, JobWithoutStepsHasAnEmptyTable) {
+  const json job = DescribeJob();
+  EXPECT_EQ(job["table"]["steps"], 0);
+  EXPECT_EQ(job["table"]["cells"], "");
+  EXPECT_EQ(job["ranks"].size(), 4U);
+}
+
+}  // namespace
+}  // namespace paceline

@@ -1,0 +1,53 @@
+// TelemetryService: proto/telemetry.proto.
+#ifndef CONTROLLER_RPC_TELEMETRY_SERVICE_H_
+#define CONTROLLER_RPC_TELEMETRY_SERVICE_H_
+
+#include <functional>
+#include <string>
+
+#include "common/event_loop.h"
+#include "controller/control_loop.h"
+#include "proto/telemetry.grpc.pb.h"
+
+namespace paceline {
+
+class TelemetryService : public v1::TelemetryService::CallbackService {
+ public:
+  // Both outlive this.
+  TelemetryService(EventLoop* loop, ControlLoop* control) : loop_(loop), control_(control) {}
+
+  // Called by gRPC.
+  grpc::ServerUnaryReactor* ListJobs(grpc::CallbackServerContext* context,
+                                     const v1::ListJobTelemetryRequest* request,
+                                     v1::ListJobTelemetryResponse* reply) override;
+  grpc::ServerUnaryReactor* GetRanks(grpc::CallbackServerContext* context,
+                                     const v1::GetJobRanksRequest* request,
+                                     v1::JobRanks* reply) override;
+  grpc::ServerUnaryReactor* GetSteps(grpc::CallbackServerContext* context,
+                                     const v1::GetJobStepsRequest* request,
+                                     v1::JobSteps* reply) override;
+  grpc::ServerUnaryReactor* GetSeries(grpc::CallbackServerContext* context,
+                                      const v1::GetJobSeriesRequest* request,
+                                      v1::JobSeries* reply) override;
+
+ private:
+  // A job, and what is known of it; null: nothing.
+  struct Known {
+    const Job& job;
+    const JobHistory* history;
+    const JobStragglers* stragglers;
+  };
+
+  // Finishes the call, on the loop, with what `describe` makes of the job that is meant; at once if
+  // the request is not `valid`.
+  grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, const grpc::Status& valid,
+                                   const std::string& job,
+                                   std::function<void(const Known&)> describe);
+
+  EventLoop* const loop_;
+  ControlLoop* const control_;
+};
+
+}  // namespace paceline
+
+#endif  // CONTROLLER_RPC_TELEMETRY_SERVICE_H_

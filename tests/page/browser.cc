@@ -1,0 +1,136 @@
+#include "tests/page/browser.h"
+
+#include <gtest/gtest.h>
+#include <httplib.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+
+namespace paceline {
+namespace {
+
+using nlohmann::json;
+
+constexpr char kDriver[] = "/usr/bin/chromedriver";
+constexpr absl::Duration kPatience = absl::Minutes(1);
+
+// The port that chromedriver has chosen, as its log tells; 0: not yet.
+int PortIn(const std::string& log) {
+  std::stringstream text;
+  text << std::ifstream(log).rdbuf();
+  const std::string told = text.str();
+  constexpr absl::string_view kHead = "started successfully on port ";
+  const size_t at = told.find(kHead.data());
+  if (at == std::string::npos) return 0;
+  int port = 0;
+  const size_t begin = at + kHead.size();
+  const size_t end = told.find('.', begin);
+  return end != std::string::npos && absl::SimpleAtoi(told.substr(begin, end - begin), &port) ? port
+                                                                                              : 0;
+}
+
+}  // namespace
+
+Browser::Browser(const std::string& directory) {
+  const std::string log = directory + "/chromedriver.log";
+  driver_ = std::make_unique<Process>(
+      std::vector<std::string>{"/usr/bin/env", "HOME=" + directory, "TMPDIR=" + directory, kDriver,
+                               "--port=0"},
+      log);
+  EXPECT_TRUE(Eventually([&] { return PortIn(log) > 0; })) << "no " << kDriver << "; see " << log;
+  address_ = absl::StrCat("http://127.0.0.1:", PortIn(log));
+  const json options = {
+      {"args",
+       {"--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+        "--hide-scrollbars", "--force-device-scale-factor=1",
+        "--user-data-dir=" + directory + "/profile"}}};
+  session_ = "/session";
+  const json made = Command(
+      "", {{"capabilities",
+            {{"alwaysMatch", {{"browserName", "chrome"}, {"goog:chromeOptions", options}}}}}});
+  if (made.contains("sessionId")) session_ = "/session/" + made["sessionId"].get<std::string>();
+  SetSize(1440, 1000);
+}
+
+Browser::~Browser() {
+  httplib::Client client(address_);
+  client.set_read_timeout(30);
+  client.Delete(session_.c_str());  // Ends the browser.
+  driver_->Signal(SIGTERM);
+  driver_->Wait();
+}
+
+json Browser::Command(const std::string& path, const json& body) {
+  httplib::Client client(address_);
+  client.set_read_timeout(120);
+  const auto result = client.Post(session_ + path, body.dump(), "application/json");
+  if (!result) {
+    ADD_FAILURE() << "chromedriver does not answer " << path;
+    return {};
+  }
+  json answer = json::parse(result->body, nullptr, /*allow_exceptions=*/false);
+  if (result->status != 200) ADD_FAILURE() << path << ": " << result->body;
+  return answer.is_object() && answer.contains("value") ? answer["value"] : json();
+}
+
+void Browser::Open(const std::string& url) { Command("/url", {{"url", url}}); }
+
+json Browser::Value(const std::string& expression) {
+  return Command("/execute/sync",
+                 {{"script", "return (" + expression + ");"}, {"args", json::array()}});
+}
+
+void Browser::WaitUntil(const std::string& expression, const std::string& shown) {
+  const auto holds = [&] { return Value(expression) == true; };
+  EXPECT_TRUE(Eventually(holds, kPatience)) << expression << "\n" << Value(shown).dump();
+}
+
+std::string Browser::Text(const std::string& selector) {
+  const json text = Value("document.querySelector(" + json(selector).dump() + ")?.textContent");
+  return text.is_string() ? text.get<std::string>() : "";
+}
+
+void Browser::Click(const std::string& selector) {
+  const json element =
+      Command("/element", {{"using", "css selector"}, {"value", selector}});
+  if (!element.is_object() || element.empty()) return;
+  Command("/element/" + element.begin()->get<std::string>() + "/click", json::object());
+}
+
+void Browser::Press(const std::string& key) {
+  const json strokes = {{{"type", "keyDown"}, {"value", key}}, {{"type", "keyUp"}, {"value", key}}};
+  Command("/actions",
+          {{"actions", {{{"type", "key"}, {"id", "keyboard"}, {"actions", strokes}}}}});
+}
+
+void Browser::SetSize(int width, int height) {
+  Command("/window/rect", {{"width", width}, {"height", height}});
+}
+
+void Browser::SetDark(bool dark) {
+  const json feature = {{"name", "prefers-color-scheme"}, {"value", dark ? "dark" : "light"}};
+  Command("/goog/cdp/execute", {{"cmd", "Emulation.setEmulatedMedia"},
+                                {"params", {{"features", json::array({feature})}}}});
+}
+
+void Browser::Picture(const std::string& path) {
+  // The whole page, however long.
+  const json height = Value("document.documentElement.scrollHeight");
+  SetSize(1440, std::max(600, height.get<int>()));
+  std::string png;
+  httplib::Client client(address_);
+  client.set_read_timeout(60);
+  const auto result = client.Get(session_ + "/screenshot");
+  ASSERT_TRUE(result && result->status == 200);
+  ASSERT_TRUE(absl::Base64Unescape(json::parse(result->body)["value"].get<std::string>(), &png));
+  std::ofstream(path, std::ios::binary) << png;
+}
+
+}  // namespace paceline

@@ -1,0 +1,46 @@
+// Chromium without a screen, driven by the test through chromedriver (the WebDriver protocol).
+//
+// Thread-compatible.
+#ifndef TESTS_PAGE_BROWSER_H_
+#define TESTS_PAGE_BROWSER_H_
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tests/integration/process.h"
+
+namespace paceline {
+
+class Browser {
+ public:
+  // Files go to `directory`. The test fails at once when there is no browser.
+  explicit Browser(const std::string& directory);
+  ~Browser();
+
+  void Open(const std::string& url);
+  // The value of the JavaScript expression in the page.
+  nlohmann::json Value(const std::string& expression);
+  // Waits until the expression is true; fails the test after a minute, with what `shown` is then.
+  void WaitUntil(const std::string& expression, const std::string& shown = "document.title");
+  // Text of the first element that the selector fits.
+  std::string Text(const std::string& selector);
+  void Click(const std::string& selector);
+  // Presses a key on what has the focus; special ones as WebDriver has them ("\uE014": right).
+  void Press(const std::string& key);
+  void SetSize(int width, int height);
+  void SetDark(bool dark);
+  // As PNG.
+  void Picture(const std::string& path);
+
+ private:
+  nlohmann::json Command(const std::string& path, const nlohmann::json& body);
+
+  std::unique_ptr<Process> driver_;
+  std::string address_;
+  std::string session_;
+};
+
+}  // namespace paceline
+
+#endif  // TESTS_PAGE_BROWSER_H_

@@ -1,0 +1,85 @@
+// The page of a real cluster in a real browser; the pictures of the documentation are taken here
+// (tools/page-picture.sh).
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "tests/integration/test_cluster.h"
+#include "tests/page/browser.h"
+
+namespace paceline {
+namespace {
+
+constexpr char kHostile[] = "<img src=x onerror=alert(1)>";
+
+class PageClusterTest : public ::testing::Test {
+ protected:
+  std::string Url() const { return "http://" + cluster_.ControllerHttp() + "/"; }
+
+  void Cordon(const std::string& node, const std::string& reason) {
+    grpc::ClientContext context;
+    v1::CordonNodeRequest request;
+    request.set_name(node);
+    request.set_request_id("cordon-" + node);
+    request.set_reason(reason);
+    request.set_owner("ann");
+    v1::Node reply;
+    ASSERT_TRUE(cluster_.nodes().Cordon(&context, request, &reply).ok());
+  }
+  v1::Job SubmitNamed(v1::JobSpec spec, const std::string& name) {
+    spec.set_name(name);
+    return cluster_.Submit(spec);
+  }
+
+  TestCluster cluster_{/*workers=*/4, /*slots=*/2};
+  Browser browser_{std::getenv("TEST_TMPDIR")};
+};
+
+TEST_F(PageClusterTest, ShowsJobsLiveAndTheHeatMap) {
+  browser_.Open(Url());
+  browser_.WaitUntil("document.querySelectorAll('#node-tiles li').length === 4");
+  EXPECT_EQ(browser_.Value("document.getElementById('no-jobs').hidden"), false);
+
+  // What happens is seen without loading the page again.
+  const v1::Job digits = SubmitNamed(cluster_.LongJob(4), "digits");
+  const v1::Job story = SubmitNamed(cluster_.LongJob(2), "story");
+  const v1::Job waiting = SubmitNamed(cluster_.LongJob(4), "tokens");
+  browser_.WaitUntil("document.querySelectorAll('#job-rows tr').length === 3");
+  cluster_.WaitForSteps(digits.id(), 5);
+  cluster_.WaitForSteps(story.id(), 5);
+  browser_.WaitUntil("document.querySelectorAll('#job-rows .tone-good').length === 2");
+  Cordon("w3", kHostile);
+  browser_.WaitUntil("document.querySelector('#node-tiles li:nth-child(4) .why').textContent"
+                     ".includes('<img src=x')");
+  EXPECT_EQ(browser_.Value("document.querySelectorAll('img').length"), 0);
+
+  browser_.Click("#job-rows a[href='#job=" + digits.id() + "']");
+  browser_.WaitUntil("Number(document.getElementById('map').dataset.steps) > 20");
+  EXPECT_EQ(browser_.Value("document.getElementById('map').dataset.rows"), "4");
+  // Rank 0 sleeps in each step: it is the slowest, and the others wait for it.
+  browser_.WaitUntil(
+      "document.querySelector('#rank-rows tr td').textContent === '0'",
+      "document.getElementById('rank-rows').textContent");
+  const auto picture = [&](const char* name) {
+    const char* outputs = std::getenv("TEST_UNDECLARED_OUTPUTS_DIR");
+    if (outputs != nullptr) browser_.Picture(std::string(outputs) + "/" + name);
+  };
+  browser_.WaitUntil("Number(document.getElementById('map').dataset.steps) > 150");
+  picture("page.png");
+  browser_.SetDark(true);
+  picture("page-dark.png");
+}
+
+TEST_F(PageClusterTest, ControllerThatIsKilledIsMissedAndFoundAgain) {
+  browser_.Open(Url());
+  browser_.WaitUntil("document.querySelectorAll('#node-tiles .tone-good').length === 4");
+  cluster_.KillController();
+  browser_.WaitUntil("document.getElementById('connection').dataset.state === 'lost'");
+  cluster_.StartController();
+  browser_.WaitUntil("document.getElementById('connection').dataset.state === 'live'");
+  browser_.WaitUntil("document.querySelectorAll('#node-tiles .tone-good').length === 4");
+}
+
+}  // namespace
+}  // namespace paceline

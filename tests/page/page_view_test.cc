@@ -1,0 +1,311 @@
+// The page in a real browser, with states that the test makes up.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "common/http_server.h"
+#include "controller/core/steps/step_code.h"
+#include "controller/page/page.h"
+#include "controller/page/page_feed.h"
+#include "tests/page/browser.h"
+
+namespace paceline {
+namespace {
+
+using nlohmann::json;
+
+constexpr char kHostile[] = "<img src=x onerror=\"document.title='taken over'\"></td><b>";
+constexpr char kRight[] = "\uE014";
+constexpr char kDown[] = "\uE015";
+
+json EmptyCluster() {
+  return {{"version", "1.2.3"},
+          {"time", 1700000000},
+          {"job_counts", json::object()},
+          {"node_counts", json::object()},
+          {"jobs", json::array()},
+          {"jobs_left_out", 0},
+          {"nodes", json::array()},
+          {"nodes_left_out", 0},
+          {"decisions", json::array()},
+          {"automation", {{"paused", false}, {"owner", ""}, {"reason", ""}}}};
+}
+
+json JobOf(const std::string& id, const std::string& text) {
+  return {{"id", id},
+          {"name", text},
+          {"state", "running"},
+          {"reason", text},
+          {"queue", "default"},
+          {"ranks", 4},
+          {"generation", 1},
+          {"restarts", 0},
+          {"step", 120},
+          {"steps", 1000},
+          {"created", 1699999000},
+          {"started", 1699999100},
+          {"ended", nullptr},
+          {"loss", 0.5},
+          {"samples_per_s", 1234.5},
+          {"tokens_per_s", nullptr},
+          {"mfu", nullptr},
+          {"step_s", 0.25},
+          {"wait_share", 0.1},
+          {"recent_step_s", {0.2, nullptr, 0.3, 0.25}},
+          {"slow",
+           {{{"kind", "persistent"},
+             {"cause", "compute"},
+             {"rank", 2},
+             {"node", text},
+             {"slowdown", 1.5},
+             {"since_step", 10},
+             {"lost_share", 0.2}}}},
+          {"slow_count", 1}};
+}
+
+// Everything that a user may have written is `text`.
+json FullCluster(const std::string& text) {
+  json state = EmptyCluster();
+  state["job_counts"]["running"] = 1;
+  state["node_counts"]["draining"] = 1;
+  state["jobs"].push_back(JobOf("job-1", text));
+  state["nodes"].push_back({{"name", text},
+                            {"state", "draining"},
+                            {"reason", text},
+                            {"slots", 4},
+                            {"slots_used", 2},
+                            {"gpus", 0},
+                            {"gpus_used", 0},
+                            {"jobs", {text}},
+                            {"last_report", 1699999999}});
+  state["decisions"].push_back({{"id", "job-1/d1"},
+                                {"kind", "remedy"},
+                                {"job", "job-1"},
+                                {"job_name", text},
+                                {"what", text},
+                                {"why", text},
+                                {"state", "advised"},
+                                {"outcome", text},
+                                {"time", 1699999990}});
+  state["automation"] = {{"paused", true}, {"owner", text}, {"reason", text}};
+  return state;
+}
+
+// Rank 2 is twice as slow as the others in every step.
+json JobDetail(const std::string& text, int ranks, int steps) {
+  json rows = json::array();
+  std::string cells;
+  for (int rank = 0; rank < ranks; ++rank) {
+    rows.push_back({{"first_rank", rank}, {"nodes", {text}}});
+    for (int step = 0; step < steps; ++step) {
+      for (const double seconds : {rank == 2 ? 0.2 : 0.1, 0.21}) {
+        const StepCode code = EncodeSeconds(seconds);
+        cells.push_back(static_cast<char>(code & 0xff));
+        cells.push_back(static_cast<char>(code >> 8));
+      }
+    }
+  }
+  return {{"id", "job-1"},
+          {"known", true},
+          {"table",
+           {{"ranks", ranks},
+            {"ranks_per_row", 1},
+            {"first_step", 100},
+            {"steps", steps},
+            {"median_own_s", 0.1},
+            {"rows", rows},
+            {"cells", absl::Base64Escape(cells)}}},
+          {"median_step_s", 0.21},
+          {"median_own_s", 0.1},
+          {"rank_count", ranks},
+          {"ranks",
+           {{{"rank", 2},
+             {"node", text},
+             {"state", "running"},
+             {"phase", "forward"},
+             {"phase_s", 0.1},
+             {"step", 120},
+             {"step_s", 0.21},
+             {"own_s", 0.2},
+             {"wait_share", 0.05},
+             {"data_wait_share", 0},
+             {"memory", 1 << 30},
+             {"mfu", nullptr},
+             {"verdict",
+              {{"kind", "persistent"},
+               {"cause", "compute"},
+               {"rank", 2},
+               {"node", text},
+               {"slowdown", 2},
+               {"since_step", 1},
+               {"lost_share", 0.5}}}}}},
+          {"series",
+           {{"time", {1, 2, 3}},
+            {"step_s", {0.2, 0.21, 0.2}},
+            {"wait_share", {0.5, 0.5, 0.4}},
+            {"loss", {1, 0.7, 0.5}},
+            {"samples_per_s", {1000, 1100, 1234}},
+            {"tokens_per_s", {nullptr, nullptr, nullptr}}}}};
+}
+
+// The page, fed by the test.
+class PageViewTest : public ::testing::Test {
+ protected:
+  void SetUp() override { Serve("127.0.0.1:0"); }
+
+  void Serve(const std::string& address) {
+    auto server = HttpServer::Start(
+        address, {{"/", Page::Html}}, {{"/events", [this](const HttpServer::Query& query) {
+                                          const auto job = query.find("job");
+                                          return feed_.Listen(job == query.end() ? ""
+                                                                                 : job->second);
+                                        }}});
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+  }
+  void Publish(const json& cluster, const json& job = {}) {
+    PageFeed::State state{cluster.dump(), {}};
+    if (!job.is_null()) state.jobs["job-1"] = job.dump();
+    feed_.Publish(std::move(state));
+  }
+  void Open(const std::string& path = "/") {
+    browser_.Open("http://" + server_->address() + path);
+    browser_.WaitUntil("document.getElementById('connection').dataset.state === 'live'");
+  }
+  bool IsShown(const std::string& id) {
+    return browser_.Value("document.getElementById('" + id + "').checkVisibility()") == true;
+  }
+
+  PageFeed feed_;
+  std::unique_ptr<HttpServer> server_;
+  Browser browser_{std::getenv("TEST_TMPDIR")};
+};
+
+TEST_F(PageViewTest, EmptyClusterSaysWhatToDo) {
+  Publish(EmptyCluster());
+  Open();
+  EXPECT_TRUE(IsShown("no-jobs"));
+  EXPECT_TRUE(IsShown("no-nodes"));
+  EXPECT_TRUE(IsShown("no-decisions"));
+  EXPECT_FALSE(IsShown("job-table"));
+  EXPECT_FALSE(IsShown("job"));
+  EXPECT_FALSE(IsShown("automation"));
+  EXPECT_EQ(browser_.Text("#version"), "1.2.3");
+}
+
+TEST_F(PageViewTest, HostileTextStaysText) {
+  Publish(FullCluster(kHostile), JobDetail(kHostile, 4, 20));
+  Open("/#job=job-1");
+  browser_.WaitUntil("document.getElementById('rank-rows').children.length === 1");
+  EXPECT_EQ(browser_.Text("#job-rows .name a"), kHostile);
+  EXPECT_EQ(browser_.Text("#job-name"), kHostile);
+  EXPECT_EQ(browser_.Text("#node-tiles .name"), kHostile);
+  EXPECT_EQ(browser_.Text("#decision-list .what"), kHostile);
+  EXPECT_EQ(browser_.Text("#rank-rows td:nth-child(2)"), kHostile);
+  EXPECT_NE(browser_.Text("#automation").find(kHostile), std::string::npos);
+  EXPECT_EQ(browser_.Value("document.querySelectorAll('img, main b').length"), 0);
+  EXPECT_EQ(browser_.Value("document.title"), "Paceline · 1 job");
+}
+
+TEST_F(PageViewTest, CodeThatGetsInDoesNotRun) {
+  Publish(EmptyCluster());
+  Open();
+  // As if there were a hole: the policy holds.
+  EXPECT_EQ(browser_.Value("(() => { try { document.body.innerHTML = '<p>'; return 'set'; } "
+                           "catch (error) { return 'refused'; } })()"),
+            "refused");
+  EXPECT_EQ(browser_.Value("(() => { const code = document.createElement('script'); "
+                           "try { code.textContent = 'window.ran = true'; } catch (error) {} "
+                           "document.body.append(code); return window.ran === undefined; })()"),
+            true);
+}
+
+TEST_F(PageViewTest, HeatMapShowsWhoIsSlow) {
+  Publish(FullCluster("n1"), JobDetail("n1", 4, 50));
+  Open();
+  browser_.Click("#job-rows .name a");
+  browser_.WaitUntil("document.getElementById('map').dataset.steps === '50'");
+  EXPECT_EQ(browser_.Value("document.getElementById('map').dataset.rows"), "4");
+  // Of the middle of each row, at some step: rank 2 has another colour.
+  const auto colour = [&](int rank) {
+    return browser_
+        .Value("(() => { const map = document.getElementById('map'); return Array.from("
+               "map.getContext('2d').getImageData(map.width / 2, map.height * (" +
+               std::to_string(rank) + " + 0.5) / 4, 1, 1).data); })()")
+        .dump();
+  };
+  EXPECT_EQ(colour(0), colour(1));
+  EXPECT_EQ(colour(0), colour(3));
+  EXPECT_NE(colour(0), colour(2));
+  // By the keyboard alone.
+  browser_.Value("document.getElementById('map').focus()");
+  browser_.Press(kDown);
+  browser_.Press(kDown);
+  browser_.Press(kRight);
+  EXPECT_EQ(browser_.Text("#map-readout"),
+            "Step 149, rank 2 on n1: own 200 ms (2.00 × median), step 210 ms");
+  EXPECT_EQ(browser_.Text("#rank-rows td:nth-child(6)"), "2.00 ×");
+  browser_.Click("#map-mode label:nth-of-type(2)");
+  EXPECT_NE(colour(0), colour(2));
+  EXPECT_EQ(browser_.Text("#legend-low"), "0 % waiting");
+}
+
+TEST_F(PageViewTest, UpdatesKeepFocusAndRows) {
+  Publish(FullCluster("n1"));
+  Open();
+  browser_.Value("(() => { window.row = document.querySelector('#job-rows tr'); "
+                 "window.row.querySelector('a').focus(); })()");
+  json later = FullCluster("n1");
+  later["jobs"][0]["step"] = 121;
+  later["jobs"].insert(later["jobs"].begin(), JobOf("job-2", "newer"));
+  Publish(later);
+  browser_.WaitUntil("document.getElementById('job-rows').children.length === 2");
+  EXPECT_EQ(browser_.Value("document.querySelectorAll('#job-rows tr')[1] === window.row"), true);
+  EXPECT_EQ(browser_.Value("document.activeElement === window.row.querySelector('a')"), true);
+  EXPECT_NE(browser_.Text("#job-rows tr:nth-child(2) td:nth-child(3)").find("121"),
+            std::string::npos);
+}
+
+TEST_F(PageViewTest, LostConnectionIsToldAndComesBack) {
+  Publish(EmptyCluster());
+  Open();
+  const std::string address = server_->address();
+  server_.reset();
+  browser_.WaitUntil("document.getElementById('connection').dataset.state === 'lost'");
+  EXPECT_EQ(browser_.Text("#connection"), "Connection lost, trying again …");
+  EXPECT_TRUE(IsShown("no-jobs")) << "what was known stays";
+  Serve(address);
+  Publish(FullCluster("n1"));
+  browser_.WaitUntil("document.getElementById('connection').dataset.state === 'live'");
+  EXPECT_EQ(browser_.Value("document.getElementById('job-rows').children.length"), 1);
+}
+
+TEST_F(PageViewTest, UnknownJobIsSaid) {
+  Publish(FullCluster("n1"));
+  Open("/#job=job-gone");
+  browser_.WaitUntil("document.getElementById('job').checkVisibility()");
+  EXPECT_NE(browser_.Text("#job-reason").find("unknown"), std::string::npos);
+  EXPECT_FALSE(IsShown("job-body"));
+}
+
+TEST_F(PageViewTest, NothingIsLoadedFromElsewhereAndNothingFails) {
+  Publish(FullCluster("n1"), JobDetail("n1", 128, 200));
+  Open("/#job=job-1");
+  browser_.WaitUntil("document.getElementById('map').dataset.rows === '128'");
+  EXPECT_EQ(browser_.Value("performance.getEntriesByType('resource').every((entry) => "
+                           "new URL(entry.name).host === location.host)"),
+            true);
+  // A narrow window needs no scrolling sideways.
+  browser_.SetSize(500, 900);
+  browser_.WaitUntil("innerWidth <= 520");
+  EXPECT_EQ(browser_.Value("document.documentElement.scrollWidth <= innerWidth"), true);
+}
+
+}  // namespace
+}  // namespace paceline

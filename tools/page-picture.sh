@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# Takes the pictures of the controller's page for docs/images, of a real cluster in a real browser.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+bazel test --nocache_test_results --test_filter='*Live*' //tests/page:page_cluster_test
+outputs=$(bazel info bazel-testlogs)/tests/page/page_cluster_test/test.outputs
+unzip -o -q "$outputs/outputs.zip" page.png page-dark.png -d docs/images
