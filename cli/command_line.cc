@@ -94,10 +94,10 @@ std::unique_ptr<CLI::App> MakeCommandLine(Program& program) {
   app->set_version_flag("--version", std::string("paceline ") + kVersion);
   AddGlobalFlags(*app, program.flags);
   AddSubmit(*app, program);
+  AddTop(*app, program);
   CLI::App* job = AddGroup(*app, "job",
-                           "Jobs: list, describe, logs, ladder, mode, profile, cancel, resume, "
-                           "wait, watch, why, advise, "
-                           "apply, decisions");
+                           "Jobs: list, describe, logs, events, metrics, ladder, mode, profile, "
+                           "cancel, resume, wait, watch, why, advise, apply, decisions");
   AddJobList(*job, program);
   AddJobDescribe(*job, program);
   AddJobLogs(*job, program);
@@ -112,6 +112,8 @@ std::unique_ptr<CLI::App> MakeCommandLine(Program& program) {
   AddJobAdvise(*job, program);
   AddJobApply(*job, program);
   AddJobDecisions(*job, program);
+  AddJobEvents(*job, program);
+  AddJobMetrics(*job, program);
   CLI::App* checkpoint = AddGroup(
       *app, "checkpoint", "Checkpoints: list, describe, save, verify, export, delete, pin, unpin");
   AddCheckpointList(*checkpoint, program);

@@ -35,6 +35,8 @@ ControlLoop::ControlLoop(EventLoop* loop, StateStore* store, ControllerMetrics* 
       node_log_(state.starts, kWatchedChanges) {
   cluster_.Restore(std::move(state.jobs), std::move(state.nodes), Now(),
                    std::move(state.automation));
+  WriteBatch batch;
+  Write(histories_.Restore(std::move(state.events), cluster_, state.decisions), batch);
   StragglerActions decided = stragglers_.Restore(std::move(state.decisions), cluster_, Now());
   for (auto& [id, entry] : state.requests) requests_.Add(id, std::move(entry));
   for (const auto& [id, job] : cluster_.jobs()) {
@@ -46,7 +48,7 @@ ControlLoop::ControlLoop(EventLoop* loop, StateStore* store, ControllerMetrics* 
       loop, store,
       CommitQueue::Observer{[this](absl::Duration took) { metrics_->Committed(took); },
                             [this](absl::Status status) { listeners_.store_failed(status); }});
-  Carry({}, std::move(decided), {}, [](const absl::Status&) {});
+  Carry({}, std::move(decided), std::move(batch), [](const absl::Status&) {});
   RefreshMetrics();
 }
 
@@ -74,7 +76,15 @@ void ControlLoop::TakeSteps(const NodeName& node, const TrainerId& trainer,
   loop_->CheckOnLoop();
   steps_.TakeSteps(cluster_, node, trainer, steps);
   StragglerActions decided = stragglers_.TakeSteps(cluster_, node, trainer, steps, Now());
-  if (!decided.empty()) Carry({}, std::move(decided), {}, [](const absl::Status&) {});
+  if (!decided.empty()) return Carry({}, std::move(decided), {}, [](const absl::Status&) {});
+  if (!histories_.HasNewVerdicts(trainer.job, stragglers_)) return;
+  const HistoryActions told =
+      histories_.FollowVerdicts(trainer.job, cluster_, stragglers_, Now().wall);
+  WriteBatch batch;
+  Write(told, batch);
+  commits_->Add(std::move(batch), [this, told](const absl::Status& stored) {
+    if (stored.ok()) ShowHistories(told, /*deleted=*/false);
+  });
 }
 
 std::optional<Refusal> ControlLoop::RefuseAdvice(const JobId& job, int64_t advice) {
@@ -131,18 +141,35 @@ void ControlLoop::Carry(Actions actions, StragglerActions decided, WriteBatch ba
   if (actions.store_automation) {
     batch.puts[kAutomationKey] = EncodeAutomation(cluster_.automation());
   }
+  const HistoryActions told =
+      histories_.Follow(cluster_, stragglers_, actions, decided, Now().wall);
+  Write(told, batch);
   // As they are now: a later event may change them before this one is durable.
   std::vector<std::pair<NodeName, v1::NodePlan>> plans;
   for (const NodeName& name : actions.send_plans) plans.emplace_back(name, PlanFor(name));
   ArmTimer();
-  commits_->Add(std::move(batch), [this, actions, plans = std::move(plans),
+  commits_->Add(std::move(batch), [this, actions, told, plans = std::move(plans),
                                    then = std::move(then)](const absl::Status& stored) {
     if (stored.ok()) {
       for (const auto& [name, plan] : plans) listeners_.plan(name, plan);
       Show(actions);
+      ShowHistories(told, !actions.delete_jobs.empty());
     }
     then(stored);
   });
+}
+
+void ControlLoop::Write(const HistoryActions& told, WriteBatch& batch) const {
+  for (const auto& [job, id] : told.store) {
+    batch.puts[EventKey(job, id)] = EncodeEvent(*histories_.Find(job)->Find(id));
+  }
+  for (const auto& [job, id] : told.forget) batch.deletes.push_back(EventKey(job, id));
+}
+
+void ControlLoop::ShowHistories(const HistoryActions& told, bool deleted) {
+  if (told.store.empty() && !deleted) return;
+  histories_.Release(told);
+  listeners_.histories_changed();
 }
 
 void ControlLoop::LogDecision(const StragglerActions::Key& key,

@@ -7,7 +7,7 @@
 //   steps ──▶ Stragglers, StepHistory
 //
 // What is decided about stragglers becomes events of its own, which are stored in one transaction
-// with the decision.
+// with the decision. So are the events of the jobs' histories, with what they tell of.
 //
 // Runs on the loop.
 #ifndef CONTROLLER_CONTROL_LOOP_H_
@@ -24,6 +24,7 @@
 #include "common/event_loop.h"
 #include "controller/commit_queue.h"
 #include "controller/core/cluster.h"
+#include "controller/core/history/job_histories.h"
 #include "controller/core/request_log.h"
 #include "controller/core/steps/step_history.h"
 #include "controller/core/stragglers/job/stragglers.h"
@@ -51,6 +52,7 @@ class ControlLoop {
     std::function<void(const NodeName&, const v1::NodePlan&)> plan;
     std::function<void()> jobs_changed;              // job_log() has grown.
     std::function<void()> nodes_changed;             // node_log() has grown.
+    std::function<void()> histories_changed;         // Of jobs; or one is deleted.
     std::function<void(absl::Status)> store_failed;  // The process must end.
   };
 
@@ -85,6 +87,7 @@ class ControlLoop {
   const Cluster& cluster() const { return cluster_; }
   const Stragglers& stragglers() const { return stragglers_; }
   const StepHistory& steps() const { return steps_; }
+  const JobHistories& histories() const { return histories_; }
   const RequestLog& requests() const { return requests_; }
   const std::string& cluster_id() const { return cluster_id_; }
   const WatchLog<v1::JobEvent>& job_log() const { return job_log_; }
@@ -118,6 +121,9 @@ class ControlLoop {
   void Run(const Event& event, WriteBatch batch, CommitQueue::Then then);
   // Has done what was decided about stragglers, and puts all of it in line.
   void Carry(Actions actions, StragglerActions decided, WriteBatch batch, CommitQueue::Then then);
+  // Puts what the histories have come to in the batch.
+  void Write(const HistoryActions& told, WriteBatch& batch) const;
+  void ShowHistories(const HistoryActions& told, bool deleted);
   void LogDecision(const StragglerActions::Key& key, const RemedyDecision& decision) const;
   void Show(const Actions& actions);
   // Tells what of the job has changed.
@@ -131,6 +137,7 @@ class ControlLoop {
   Cluster cluster_;
   Stragglers stragglers_;
   StepHistory steps_;
+  JobHistories histories_;
   RequestLog requests_;
   WatchLog<v1::JobEvent> job_log_;
   WatchLog<v1::NodeEvent> node_log_;

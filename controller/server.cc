@@ -85,6 +85,7 @@ ServerFailure Server::Listen() {
   builder.RegisterService(checkpoints_.get());
   builder.RegisterService(admin_.get());
   builder.RegisterService(telemetry_.get());
+  builder.RegisterService(histories_.get());
   std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
   interceptors.push_back(MakeAuditInterceptors(audit_.get()));
   builder.experimental().SetInterceptorCreators(std::move(interceptors));
@@ -113,6 +114,7 @@ ServerFailure Server::Start() {
   admin_ = std::make_unique<AdminService>(&loop_, control_.get());
   telemetry_ = std::make_unique<TelemetryService>(&loop_, control_.get());
   page_ = std::make_unique<Page>(&loop_, control_.get());
+  histories_ = std::make_unique<HistoryService>(&loop_, control_.get());
   control_->SetListeners({
       [this](const NodeName& node, const v1::NodePlan& plan) { workers_->SendPlan(node, plan); },
       [this] { jobs_->WakeWatchers(); },
@@ -120,6 +122,7 @@ ServerFailure Server::Start() {
         nodes_->WakeWatchers();
         UpdateDiscovery();
       },
+      [this] { histories_->WakeWatchers(); },
       [this](absl::Status status) {
         failure_ = StateFailure(
             absl::Status(status.code(), absl::StrCat("cannot store state: ", status.message())));
@@ -163,6 +166,7 @@ void Server::Shutdown() {
     grpc_->GetHealthCheckService()->SetServingStatus(false);
     jobs_->CloseStreams();
     nodes_->CloseStreams();
+    histories_->CloseStreams();
     workers_->CloseAll();
     shutdown_ = std::thread([this] {
       grpc_->Shutdown(absl::ToChronoTime(absl::Now() + kShutdownGrace));

@@ -25,6 +25,7 @@
 #include "controller/rpc/audit.h"
 #include "controller/rpc/automation_service.h"
 #include "controller/rpc/checkpoint_service.h"
+#include "controller/rpc/history_service.h"
 #include "controller/rpc/job_service.h"
 #include "controller/rpc/node_service.h"
 #include "controller/rpc/telemetry_service.h"
@@ -94,6 +95,7 @@ class Server {
   std::unique_ptr<AuditLog> audit_;
   std::unique_ptr<TelemetryService> telemetry_;
   std::unique_ptr<Page> page_;
+  std::unique_ptr<HistoryService> histories_;
   std::string grpc_address_;
   std::unique_ptr<grpc::Server> grpc_;
   std::unique_ptr<HttpServer> http_;

@@ -17,6 +17,8 @@ constexpr int kFirstReconnectMs = 100;
 constexpr int kMaxReconnectMs = 1000;
 // What a connection may take, on a busy machine too: grpc gives up an attempt after that.
 constexpr int kConnectMs = 2000;
+// Of one message; a job of ten thousand ranks is some megabytes.
+constexpr int kMaxMessageBytes = 64 << 20;
 constexpr absl::Duration kNoticeAfter = absl::Seconds(1);
 
 std::shared_ptr<grpc::Channel> NewChannel(const std::string& server) {
@@ -25,6 +27,7 @@ std::shared_ptr<grpc::Channel> NewChannel(const std::string& server) {
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kFirstReconnectMs);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectMs);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kMaxReconnectMs);
+  arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
   // A proxy of the environment is for the web; a controller is reached directly.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   return grpc::CreateCustomChannel(server, grpc::InsecureChannelCredentials(), arguments);
@@ -43,7 +46,9 @@ Client::Client(Options options, Interrupt& interrupt)
       checkpoints_(v1::CheckpointService::NewStub(NewChannel(options_.server))),
       nodes_(v1::NodeService::NewStub(NewChannel(options_.server))),
       automation_(v1::AutomationService::NewStub(NewChannel(options_.server))),
-      admin_(v1::AdminService::NewStub(NewChannel(options_.server))) {}
+      admin_(v1::AdminService::NewStub(NewChannel(options_.server))),
+      histories_(v1::JobHistoryService::NewStub(NewChannel(options_.server))),
+      telemetry_(v1::TelemetryService::NewStub(NewChannel(options_.server))) {}
 
 template <typename Call>
 grpc::Status Client::Unary(const Call& call) {
@@ -236,6 +241,24 @@ grpc::Status Client::SetLogLevel(const v1::SetLogLevelRequest& request, v1::LogL
   return Unary([&](grpc::ClientContext* c) { return admin_->SetLogLevel(c, request, reply); });
 }
 
+grpc::Status Client::GetJobHistory(const v1::GetJobHistoryRequest& request,
+                                   v1::JobHistory* history) {
+  return Unary([&](grpc::ClientContext* c) { return histories_->Get(c, request, history); });
+}
+
+grpc::Status Client::ListTelemetry(const v1::ListJobTelemetryRequest& request,
+                                   v1::ListJobTelemetryResponse* response) {
+  return Unary([&](grpc::ClientContext* c) { return telemetry_->ListJobs(c, request, response); });
+}
+
+grpc::Status Client::GetJobRanks(const v1::GetJobRanksRequest& request, v1::JobRanks* ranks) {
+  return Unary([&](grpc::ClientContext* c) { return telemetry_->GetRanks(c, request, ranks); });
+}
+
+grpc::Status Client::GetJobSeries(const v1::GetJobSeriesRequest& request, v1::JobSeries* series) {
+  return Unary([&](grpc::ClientContext* c) { return telemetry_->GetSeries(c, request, series); });
+}
+
 grpc::Status Client::WatchJobs(const v1::WatchJobsRequest& request,
                                const std::function<bool(const v1::JobEvent&)>& each,
                                absl::Time deadline) {
@@ -254,6 +277,14 @@ grpc::Status Client::StreamLogs(const v1::StreamLogsRequest& request,
                                 const std::function<bool(const v1::LogChunk&)>& each) {
   return Stream<v1::LogChunk>([&](grpc::ClientContext* c) { return jobs_->StreamLogs(c, request); },
                               each, false, absl::InfiniteFuture());
+}
+
+grpc::Status Client::WatchJobHistory(
+    const v1::WatchJobHistoryRequest& request,
+    const std::function<bool(const v1::JobHistoryEvent&)>& each) {
+  return Stream<v1::JobHistoryEvent>(
+      [&](grpc::ClientContext* c) { return histories_->Watch(c, request); }, each, false,
+      absl::InfiniteFuture());
 }
 
 }  // namespace paceline

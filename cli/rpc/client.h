@@ -18,7 +18,9 @@
 #include "proto/admin.grpc.pb.h"
 #include "proto/checkpoint.grpc.pb.h"
 #include "proto/job.grpc.pb.h"
+#include "proto/job_history.grpc.pb.h"
 #include "proto/node.grpc.pb.h"
+#include "proto/telemetry.grpc.pb.h"
 
 namespace paceline {
 
@@ -77,10 +79,15 @@ class Client {
                                 v1::AutomationStatus* automation);
   grpc::Status GetLogLevel(const v1::GetLogLevelRequest& request, v1::LogLevelReply* reply);
   grpc::Status SetLogLevel(const v1::SetLogLevelRequest& request, v1::LogLevelReply* reply);
+  grpc::Status GetJobHistory(const v1::GetJobHistoryRequest& request, v1::JobHistory* history);
+  grpc::Status ListTelemetry(const v1::ListJobTelemetryRequest& request,
+                             v1::ListJobTelemetryResponse* response);
+  grpc::Status GetJobRanks(const v1::GetJobRanksRequest& request, v1::JobRanks* ranks);
+  grpc::Status GetJobSeries(const v1::GetJobSeriesRequest& request, v1::JobSeries* series);
 
   // Hand each message to `each` until that returns false (then OK) or the stream ends. A
-  // watch that the server ends is UNAVAILABLE; a log that ends is OK; DEADLINE_EXCEEDED after
-  // stream_limit, or at `deadline` if that is earlier.
+  // watch that the server ends is UNAVAILABLE; a log or history that ends is OK; DEADLINE_EXCEEDED
+  // after stream_limit, or at `deadline` if that is earlier.
   grpc::Status WatchJobs(const v1::WatchJobsRequest& request,
                          const std::function<bool(const v1::JobEvent&)>& each,
                          absl::Time deadline = absl::InfiniteFuture());
@@ -89,6 +96,8 @@ class Client {
                           absl::Time deadline = absl::InfiniteFuture());
   grpc::Status StreamLogs(const v1::StreamLogsRequest& request,
                           const std::function<bool(const v1::LogChunk&)>& each);
+  grpc::Status WatchJobHistory(const v1::WatchJobHistoryRequest& request,
+                               const std::function<bool(const v1::JobHistoryEvent&)>& each);
 
  private:
   template <typename Call>
@@ -104,6 +113,8 @@ class Client {
   const std::unique_ptr<v1::NodeService::Stub> nodes_;
   const std::unique_ptr<v1::AutomationService::Stub> automation_;
   const std::unique_ptr<v1::AdminService::Stub> admin_;
+  const std::unique_ptr<v1::JobHistoryService::Stub> histories_;
+  const std::unique_ptr<v1::TelemetryService::Stub> telemetry_;
 };
 
 }  // namespace paceline

@@ -22,13 +22,16 @@ grpc::Status NotFound(const std::string& what, const std::string& reason) {
 
 }  // namespace
 
-FakeController::FakeController() {
+FakeController::FakeController(int port) {
   grpc::ServerBuilder builder;
-  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
+  builder.AddListeningPort(absl::StrCat("127.0.0.1:", port), grpc::InsecureServerCredentials(),
+                           &port_);
   builder.RegisterService(static_cast<v1::JobService::Service*>(this));
   builder.RegisterService(static_cast<v1::NodeService::Service*>(&nodes_));
   builder.RegisterService(static_cast<v1::AutomationService::Service*>(&nodes_));
   builder.RegisterService(&admin_);
+  builder.RegisterService(static_cast<v1::JobHistoryService::Service*>(&telemetry_));
+  builder.RegisterService(static_cast<v1::TelemetryService::Service*>(&telemetry_));
   builder.RegisterService(static_cast<v1::CheckpointService::Service*>(this));
   server_ = builder.BuildAndStart();
 }

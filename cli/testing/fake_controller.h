@@ -20,6 +20,7 @@
 #include "absl/synchronization/mutex.h"
 #include "cli/testing/fake_admin.h"
 #include "cli/testing/fake_nodes.h"
+#include "cli/testing/fake_telemetry.h"
 #include "grpcpp/grpcpp.h"
 #include "proto/checkpoint.grpc.pb.h"
 #include "proto/job.grpc.pb.h"
@@ -36,16 +37,19 @@ struct StreamScript {
 
 class FakeController : public v1::JobService::Service, public v1::CheckpointService::Service {
  public:
-  // Serves on 127.0.0.1 and a port of the system's choice.
-  FakeController();
+  // Serves on 127.0.0.1 and the port; 0: one of the system's choice.
+  explicit FakeController(int port = 0);
   ~FakeController() override;
 
   // "127.0.0.1:port".
   std::string address() const;
+  int port() const { return port_; }
 
   // Its nodes, and its automation.
   FakeNodes& nodes() { return nodes_; }
   FakeAdmin& admin() { return admin_; }
+  // The histories of its jobs, and what they measure.
+  FakeTelemetry& telemetry() { return telemetry_; }
 
   // Get and List answer from these.
   void SetJobs(std::vector<v1::Job> jobs) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -123,6 +127,7 @@ class FakeController : public v1::JobService::Service, public v1::CheckpointServ
 
   FakeNodes nodes_;
   FakeAdmin admin_;
+  FakeTelemetry telemetry_;
   int port_ = 0;
   mutable absl::Mutex mutex_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;

@@ -11,6 +11,7 @@
 namespace paceline {
 
 void AddSubmit(CLI::App& parent, Program& program);
+void AddTop(CLI::App& parent, Program& program);
 
 void AddJobList(CLI::App& parent, Program& program);
 void AddJobDescribe(CLI::App& parent, Program& program);
@@ -19,6 +20,7 @@ void AddJobCancel(CLI::App& parent, Program& program);
 void AddJobLadder(CLI::App& parent, Program& program);
 void AddJobMode(CLI::App& parent, Program& program);
 void AddJobProfile(CLI::App& parent, Program& program);
+void AddJobMetrics(CLI::App& parent, Program& program);
 void AddJobResume(CLI::App& parent, Program& program);
 void AddJobWait(CLI::App& parent, Program& program);
 void AddJobWatch(CLI::App& parent, Program& program);
@@ -26,6 +28,7 @@ void AddJobWhy(CLI::App& parent, Program& program);
 void AddJobAdvise(CLI::App& parent, Program& program);
 void AddJobApply(CLI::App& parent, Program& program);
 void AddJobDecisions(CLI::App& parent, Program& program);
+void AddJobEvents(CLI::App& parent, Program& program);
 
 void AddCheckpointList(CLI::App& parent, Program& program);
 void AddCheckpointDescribe(CLI::App& parent, Program& program);

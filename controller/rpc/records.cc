@@ -9,6 +9,7 @@
 #include "common/uuid.h"
 #include "controller/rpc/convert.h"
 #include "controller/rpc/convert_checkpoint.h"
+#include "controller/rpc/convert_history.h"
 #include "controller/rpc/convert_membership.h"
 #include "controller/rpc/convert_node.h"
 #include "controller/rpc/convert_straggler.h"
@@ -108,6 +109,10 @@ std::string DecisionKey(const JobId& job, int64_t id) {
   return absl::StrCat("decision/", job.value(), "/", absl::Dec(id, absl::kZeroPad8));
 }
 
+std::string EventKey(const JobId& job, int64_t id) {
+  return absl::StrCat("event/", job.value(), "/", absl::Dec(id, absl::kZeroPad8));
+}
+
 std::string EncodeJob(const Job& job) {
   v1::JobRecord record;
   *record.mutable_job() = ToProto(job, job.created);
@@ -148,6 +153,8 @@ std::string EncodeDecision(const RemedyDecision& decision) {
   return ToProto(decision).SerializeAsString();
 }
 
+std::string EncodeEvent(const JobLifeEvent& event) { return ToProto(event).SerializeAsString(); }
+
 absl::StatusOr<StoredState> LoadState(StateStore& store) {
   StoredState state;
   PACELINE_RETURN_IF_ERROR(ForEach<v1::JobRecord>(
@@ -170,6 +177,10 @@ absl::StatusOr<StoredState> LoadState(StateStore& store) {
   PACELINE_RETURN_IF_ERROR(ForEach<v1::RemedyDecision>(
       store, "decision/", [&](const std::string& id, const v1::RemedyDecision& decision) {
         state.decisions[JobId(id.substr(0, id.find('/')))].push_back(FromProto(decision));
+      }));
+  PACELINE_RETURN_IF_ERROR(ForEach<v1::JobHistoryEvent>(
+      store, "event/", [&](const std::string& id, const v1::JobHistoryEvent& event) {
+        state.events[JobId(id.substr(0, id.find('/')))].push_back(FromProto(event));
       }));
   PACELINE_RETURN_IF_ERROR(LoadMeta(store, state));
   return state;

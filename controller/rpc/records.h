@@ -6,6 +6,8 @@
 //   automation            v1::AutomationStatus
 //   decision/<job id>/<id, 8 digits>
 //                         v1::RemedyDecision
+//   event/<job id>/<id, 8 digits>
+//                         v1::JobHistoryEvent
 //   meta/cluster_id       UUID of the cluster, made with the store
 //   meta/starts           how often a controller has opened the store, decimal
 #ifndef CONTROLLER_RPC_RECORDS_H_
@@ -18,6 +20,7 @@
 
 #include "absl/status/statusor.h"
 #include "controller/core/cluster.h"
+#include "controller/core/history/job_history.h"
 #include "controller/core/request_log.h"
 #include "controller/core/stragglers/remedy/remedy.h"
 #include "controller/store/state_store.h"
@@ -28,6 +31,7 @@ std::string JobKey(const JobId& id);
 std::string NodeKey(const NodeName& name);
 std::string RequestKey(const std::string& request_id);
 std::string DecisionKey(const JobId& job, int64_t id);
+std::string EventKey(const JobId& job, int64_t id);
 inline constexpr char kAutomationKey[] = "automation";
 
 std::string EncodeJob(const Job& job);
@@ -35,6 +39,7 @@ std::string EncodeNode(const Node& node, const Cluster& cluster);
 std::string EncodeAutomation(const Automation& automation);
 std::string EncodeRequest(const RequestLog::Entry& entry);
 std::string EncodeDecision(const RemedyDecision& decision);
+std::string EncodeEvent(const JobLifeEvent& event);
 
 // Everything that a store holds.
 struct StoredState {
@@ -45,6 +50,7 @@ struct StoredState {
   Automation automation;
   std::map<std::string, RequestLog::Entry> requests;
   std::map<JobId, std::vector<RemedyDecision>> decisions;  // By id.
+  std::map<JobId, std::vector<JobLifeEvent>> events;       // By id.
 };
 
 // Loads all and counts the start; a new store gets a cluster id. DataLoss, naming the key,

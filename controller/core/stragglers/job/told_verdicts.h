@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -47,6 +48,8 @@ class ToldVerdicts {
   const std::deque<ToldVerdict>& recent() const { return recent_; }
   // How many of the kind were told so far, of ranks, nodes and groups that exchange.
   int64_t count(VerdictKind kind) const { return counts_[static_cast<size_t>(kind)]; }
+  // Of those that were told, kept or not.
+  int64_t count() const { return std::accumulate(counts_.begin(), counts_.end(), int64_t{0}); }
 
  private:
   std::map<int, ToldVerdict> slow_;

@@ -29,6 +29,13 @@ ToldVerdict OfExchange(VerdictKind kind, int level, int first_rank) {
   return told;
 }
 
+TEST(ToldVerdictsTest, CountsAlsoThoseThatAreNotKept) {
+  ToldVerdicts verdicts;
+  for (size_t i = 0; i < kVerdictsKept + 5; ++i) verdicts.Tell(Told(VerdictKind::kSuspect, 5));
+  EXPECT_EQ(verdicts.recent().size(), kVerdictsKept);
+  EXPECT_EQ(verdicts.count(), static_cast<int64_t>(kVerdictsKept) + 5);
+}
+
 TEST(ToldVerdictsTest, RanksAndNodesAreSlowUntilTheyAreWellAgain) {
   ToldVerdicts verdicts;
   verdicts.Tell(Told(VerdictKind::kSuspect, 5));

@@ -1,0 +1,62 @@
+// What the fake controller (fake_controller.h) tells of its jobs' histories and of what they measure.
+//
+// Watches are scripts, one per call: their events are sent, and then the stream ends so.
+//
+// Thread-safe.
+#ifndef CLI_TESTING_FAKE_TELEMETRY_H_
+#define CLI_TESTING_FAKE_TELEMETRY_H_
+
+#include <deque>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "grpcpp/grpcpp.h"
+#include "proto/job_history.grpc.pb.h"
+#include "proto/telemetry.grpc.pb.h"
+
+namespace paceline {
+
+class FakeTelemetry : public v1::JobHistoryService::Service, public v1::TelemetryService::Service {
+ public:
+  void SetHistory(v1::JobHistory history) ABSL_LOCKS_EXCLUDED(mutex_);
+  void AddWatch(std::vector<v1::JobHistoryEvent> events, grpc::Status end)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  std::vector<v1::WatchJobHistoryRequest> watches() const ABSL_LOCKS_EXCLUDED(mutex_);
+
+  void SetTelemetry(v1::ListJobTelemetryResponse telemetry) ABSL_LOCKS_EXCLUDED(mutex_);
+  void SetRanks(v1::JobRanks ranks) ABSL_LOCKS_EXCLUDED(mutex_);
+  void SetSeries(v1::JobSeries series) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Calls about what is measured are not known.
+  void SetUnimplemented() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Events after the id that is asked for.
+  grpc::Status Get(grpc::ServerContext*, const v1::GetJobHistoryRequest*,
+                   v1::JobHistory*) override;
+  grpc::Status Watch(grpc::ServerContext*, const v1::WatchJobHistoryRequest*,
+                     grpc::ServerWriter<v1::JobHistoryEvent>*) override;
+  grpc::Status ListJobs(grpc::ServerContext*, const v1::ListJobTelemetryRequest*,
+                        v1::ListJobTelemetryResponse*) override;
+  grpc::Status GetRanks(grpc::ServerContext*, const v1::GetJobRanksRequest*,
+                        v1::JobRanks*) override;
+  grpc::Status GetSeries(grpc::ServerContext*, const v1::GetJobSeriesRequest*,
+                         v1::JobSeries*) override;
+
+ private:
+  grpc::Status Known() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  mutable absl::Mutex mutex_;
+  v1::JobHistory history_ ABSL_GUARDED_BY(mutex_);
+  std::deque<std::pair<std::vector<v1::JobHistoryEvent>, grpc::Status>> scripts_
+      ABSL_GUARDED_BY(mutex_);
+  std::vector<v1::WatchJobHistoryRequest> watches_ ABSL_GUARDED_BY(mutex_);
+  v1::ListJobTelemetryResponse telemetry_ ABSL_GUARDED_BY(mutex_);
+  v1::JobRanks ranks_ ABSL_GUARDED_BY(mutex_);
+  v1::JobSeries series_ ABSL_GUARDED_BY(mutex_);
+  bool unimplemented_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace paceline
+
+#endif  // CLI_TESTING_FAKE_TELEMETRY_H_

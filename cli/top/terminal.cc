@@ -1,0 +1,143 @@
+#include "cli/top/terminal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <atomic>
+
+#include "absl/strings/str_cat.h"
+
+namespace paceline {
+namespace {
+
+// The alternate screen, no cursor, no wrapping of long lines.
+constexpr char kTake[] = "\x1b[?1049h\x1b[?25l\x1b[?7l";
+constexpr char kGiveBack[] = "\x1b[0m\x1b[?7h\x1b[?25h\x1b[?1049l";
+// A terminal that takes nothing for so long is as good as gone.
+constexpr int kWriteMillis = 5000;
+
+// Where a change of size is told; -1: nowhere.
+std::atomic<int> resized_out{-1};
+
+void OnResize(int) {
+  const int error = errno;
+  const int out = resized_out.load();
+  if (out >= 0) (void)!write(out, "r", 1);
+  errno = error;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Terminal>> Terminal::Open(int in, int out) {
+  termios before = {};
+  if (tcgetattr(in, &before) != 0 || isatty(out) == 0) {
+    return absl::FailedPreconditionError("the input or the output is no terminal");
+  }
+  int wake[2];
+  if (pipe2(wake, O_CLOEXEC | O_NONBLOCK) != 0) {
+    return absl::ErrnoToStatus(errno, "cannot make a pipe");
+  }
+  return std::unique_ptr<Terminal>(new Terminal(in, out, wake[0], wake[1], before));
+}
+
+Terminal::Terminal(int in, int out, int wake_in, int wake_out, const termios& before)
+    : in_(in), out_(out), wake_in_(wake_in), wake_out_(wake_out), before_(before) {
+  resized_out = wake_out_;
+  struct sigaction action = {};
+  action.sa_handler = OnResize;
+  action.sa_flags = SA_RESTART;
+  sigaction(SIGWINCH, &action, nullptr);
+  Take();
+}
+
+Terminal::~Terminal() {
+  signal(SIGWINCH, SIG_DFL);
+  resized_out = -1;
+  GiveBack();
+  close(wake_in_);
+  close(wake_out_);
+}
+
+void Terminal::Take() {
+  termios raw = before_;
+  raw.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
+  raw.c_cc[VMIN] = 1;
+  raw.c_cc[VTIME] = 0;
+  // Ctrl-Z comes as a key, so that the terminal is given back before the process stops.
+  raw.c_cc[VSUSP] = _POSIX_VDISABLE;
+  tcsetattr(in_, TCSADRAIN, &raw);
+  Write(kTake);
+}
+
+void Terminal::GiveBack() {
+  Write(kGiveBack);
+  tcsetattr(in_, TCSADRAIN, &before_);
+}
+
+Terminal::Size Terminal::size() const {
+  winsize told = {};
+  Size size;
+  if (ioctl(out_, TIOCGWINSZ, &told) != 0) return size;
+  if (told.ws_col > 0) size.width = told.ws_col;
+  if (told.ws_row > 0) size.height = told.ws_row;
+  return size;
+}
+
+bool Terminal::Draw(const std::vector<std::string>& lines) {
+  // Each line is written over the one before, so that nothing flickers.
+  std::string text = "\x1b[H";
+  for (size_t i = 0; i < lines.size(); ++i) {
+    absl::StrAppend(&text, i == 0 ? "" : "\r\n", lines[i], "\x1b[K");
+  }
+  absl::StrAppend(&text, "\x1b[J");
+  return Write(text);
+}
+
+bool Terminal::Write(const std::string& text) {
+  size_t done = 0;
+  while (done < text.size()) {
+    pollfd out = {out_, POLLOUT, 0};
+    const int ready = poll(&out, 1, kWriteMillis);
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready <= 0) return false;
+    const ssize_t written = write(out_, text.data() + done, text.size() - done);
+    if (written < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (written <= 0) return false;
+    done += static_cast<size_t>(written);
+  }
+  return true;
+}
+
+Terminal::Input Terminal::Wait(absl::Duration duration) {
+  pollfd sources[] = {{in_, POLLIN, 0}, {wake_in_, POLLIN, 0}};
+  const int ready = poll(sources, 2, static_cast<int>(absl::ToInt64Milliseconds(duration)));
+  Input input;
+  if (ready <= 0) return input;
+  char buffer[256];
+  if (sources[1].revents != 0) {
+    while (read(wake_in_, buffer, sizeof(buffer)) > 0) {
+    }
+  }
+  if (sources[0].revents == 0) return input;
+  const ssize_t got = read(in_, buffer, sizeof(buffer));
+  if (got > 0) {
+    input.bytes.assign(buffer, static_cast<size_t>(got));
+  } else if (got == 0 || (errno != EINTR && errno != EAGAIN)) {
+    input.gone = true;
+  }
+  return input;
+}
+
+void Terminal::Wake() { (void)!write(wake_out_, "w", 1); }
+
+void Terminal::Suspend() {
+  GiveBack();
+  kill(0, SIGTSTP);
+  Take();
+}
+
+}  // namespace paceline

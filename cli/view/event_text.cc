@@ -1,0 +1,85 @@
+#include "cli/view/event_text.h"
+
+#include <time.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/time.h"
+#include "cli/text/neutral.h"
+#include "cli/text/style.h"
+#include "cli/view/job_text.h"
+#include "common/job_spec/enum_name.h"
+
+namespace paceline {
+namespace {
+
+// Columns before the text: time, kind, step.
+constexpr int kMargin = 19 + 2 + 10 + 2 + 8 + 2;
+// Where less room than this is left for the text, lines are left to the terminal.
+constexpr int kLeastText = 20;
+
+std::string TimeText(absl::Time time) {
+  if (time == absl::InfinitePast()) return "-";
+  const time_t seconds = absl::ToTimeT(time);
+  struct tm local = {};
+  localtime_r(&seconds, &local);
+  char text[32] = "";
+  strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S", &local);
+  return text;
+}
+
+Colour ColourOf(const v1::JobHistoryEvent& event) {
+  if (event.warning()) return event.state() == v1::FAILED ? Colour::kRed : Colour::kYellow;
+  return event.kind() == v1::EVENT_STATE ? StateColour(event.state()) : Colour::kNone;
+}
+
+// The words of `text`, in lines of `room` columns; a longer word has a line of its own.
+std::vector<std::string> Wrapped(const std::string& text, int room) {
+  std::vector<std::string> lines(1);
+  for (const absl::string_view word : absl::StrSplit(text, ' ', absl::SkipEmpty())) {
+    std::string& line = lines.back();
+    if (line.empty()) {
+      line = std::string(word);
+    } else if (room > 0 && DisplayWidth(line) + 1 + DisplayWidth(word) > room) {
+      lines.emplace_back(word);
+    } else {
+      absl::StrAppend(&line, " ", word);
+    }
+  }
+  return lines;
+}
+
+}  // namespace
+
+std::string WordOf(v1::JobEventKind kind) { return EnumName(*v1::JobEventKind_descriptor(), kind); }
+
+std::string EventHeading(const PageStyle& style) {
+  return absl::StrCat(
+      Painted(absl::StrFormat("%-19s  %-10s  %8s  %s", "TIME", "KIND", "STEP", "WHAT"),
+              Colour::kBold, style.colours),
+      "\n");
+}
+
+std::string EventLines(const v1::JobHistoryEvent& event, const PageStyle& style) {
+  const std::string kind = WordOf(event.kind());
+  const std::string step = event.step() > 0 ? absl::StrCat(event.step()) : "-";
+  std::string out =
+      absl::StrFormat("%-19s  ", TimeText(TimeOf(event.has_time(), event.time())));
+  absl::StrAppend(&out, Painted(kind, ColourOf(event), style.colours),
+                  std::string(static_cast<size_t>(std::max(0, 10 - DisplayWidth(kind))), ' '),
+                  absl::StrFormat("  %8s  ", step));
+  const int room = style.width - kMargin;
+  bool first = true;
+  for (const std::string& line :
+       Wrapped(NeutralLine(event.what()), room >= kLeastText ? room : 0)) {
+    absl::StrAppend(&out, first ? "" : std::string(kMargin, ' '), line, "\n");
+    first = false;
+  }
+  return out;
+}
+
+}  // namespace paceline

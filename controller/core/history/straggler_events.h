@@ -1,0 +1,17 @@
+// What is found about a job's stragglers, and decided, as events of the job's history.
+#ifndef CONTROLLER_CORE_HISTORY_STRAGGLER_EVENTS_H_
+#define CONTROLLER_CORE_HISTORY_STRAGGLER_EVENTS_H_
+
+#include "controller/core/history/job_history.h"
+#include "controller/core/stragglers/job/told_verdicts.h"
+#include "controller/core/stragglers/remedy/remedy.h"
+
+namespace paceline {
+
+// Kind, warning and text; the rest is left as it is.
+JobLifeEvent EventOf(const ToldVerdict& told);
+JobLifeEvent EventOf(const RemedyDecision& decision);
+
+}  // namespace paceline
+
+#endif  // CONTROLLER_CORE_HISTORY_STRAGGLER_EVENTS_H_

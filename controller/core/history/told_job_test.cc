@@ -1,0 +1,233 @@
+#include "controller/core/history/told_job.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "controller/core/plan.h"
+#include "controller/core/restart.h"
+#include "controller/core/save_order.h"
+#include "controller/core/testing/member_job.h"
+#include "controller/core/testing/played_job.h"
+
+namespace paceline {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
+
+// "!" marks a warning.
+std::vector<std::string> Look(ToldJob& told, const Job& job) {
+  std::vector<std::string> texts;
+  for (const JobLifeEvent& event : told.Look(job)) {
+    texts.push_back((event.warning ? "! " : "") + event.what);
+  }
+  return texts;
+}
+
+TEST(ToldJobTest, TellsALife) {
+  ToldJob told;
+  Job job = NewJob(PlayedRequest(), 1, At(0));
+  job.reason = "waits for 2 slots";
+  EXPECT_THAT(Look(told, job),
+              ElementsAre("submitted as digits, 2 ranks, queue default", "waits for 2 slots"));
+  EXPECT_THAT(Look(told, job), IsEmpty());
+  PlaceOnBoth(job, At(1));
+  EXPECT_THAT(Look(told, job), ElementsAre("generation 1 starts on a, b"));
+  RunPlaced(job, At(2));
+  EXPECT_THAT(Look(told, job), ElementsAre("all ranks train"));
+  for (int rank = 0; rank < 2; ++rank) Exit(job, rank, FailureKind::kNone, "", At(3));
+  EXPECT_THAT(Look(told, job), ElementsAre("all ranks finished"));
+}
+
+TEST(ToldJobTest, TellsEverythingThatHappensBetweenTwoLooks) {
+  ToldJob told;
+  EXPECT_THAT(Look(told, RunningJob()),
+              ElementsAre("submitted as digits, 2 ranks, queue default",
+                          "generation 1 starts on a, b", "all ranks train"));
+}
+
+TEST(ToldJobTest, OfAStoredJobOnlyNewsAreTold) {
+  const Job job = RunningJob();
+  ToldJob told(job);
+  EXPECT_THAT(Look(told, job), IsEmpty());
+}
+
+TEST(ToldJobTest, TellsRestartsWithTheirCause) {
+  JobRequest request = PlayedRequest();
+  request.max_restarts = 3;
+  Job job = RunningJob(request);
+  ToldJob told(job);
+  Exit(job, 1, FailureKind::kSignal, "killed by signal 9", At(3));
+  EXPECT_THAT(Look(told, job), ElementsAre("! rank 1 on b: killed by signal 9"));
+  Exit(job, 0, FailureKind::kNone, "", At(4));
+  EXPECT_THAT(Look(told, job),
+              ElementsAre("! restart 1 of 3: rank 1 on b: killed by signal 9"));
+  PlaceOnBoth(job, At(5));
+  EXPECT_THAT(Look(told, job), ElementsAre("generation 2 starts on a, b"));
+}
+
+TEST(ToldJobTest, ARestartThatHappensAtOnceIsToldWithItsStart) {
+  JobRequest request = PlayedRequest();
+  request.max_restarts = 3;
+  Job job = RunningJob(request);
+  ToldJob told(job);
+  FailRank1(job, FailureKind::kSignal, At(3));
+  PlaceOnBoth(job, At(3));
+  RunPlaced(job, At(4));
+  EXPECT_THAT(Look(told, job), ElementsAre(StartsWith("! restart 1 of 3"),
+                                           "generation 2 starts on a, b"));
+}
+
+TEST(ToldJobTest, TellsFailureAsAWarning) {
+  Job job = RunningJob();
+  ToldJob told(job);
+  FailRank1(job, FailureKind::kSignal, At(3));
+  EXPECT_THAT(Look(told, job), ElementsAre("! rank 1 on b: killed by signal 9"));
+}
+
+TEST(ToldJobTest, TellsThatItIsQueuedAgain) {
+  Job job = RunningJob();
+  ToldJob told(job);
+  RequeueJob(job, "drain of a by ann: its fan is loud", absl::Seconds(1), At(3));
+  EXPECT_THAT(Look(told, job), ElementsAre("drain of a by ann: its fan is loud"));
+  for (int rank = 0; rank < 2; ++rank) Exit(job, rank, FailureKind::kNone, "", At(4));
+  EXPECT_THAT(Look(told, job), ElementsAre("queued again: drain of a by ann: its fan is loud"));
+}
+
+TEST(ToldJobTest, TellsCheckpointsAndTheirFailures) {
+  Job job = RunningJob();
+  ToldJob told(job);
+  SaveAll(job, 100, At(3));
+  EXPECT_THAT(Look(told, job),
+              ElementsAre("checkpoint of step 100 is complete, 200 bytes, in "
+                          "/ckpt/job-1/step-000000000100.g1"));
+  TellSaves(job, 1, {Told(200, SaveState::kFailed)}, At(4));
+  EXPECT_THAT(Look(told, job), ElementsAre(HasSubstr("the disk is full")));
+  EXPECT_THAT(Look(told, job), IsEmpty());
+}
+
+TEST(ToldJobTest, TellsThatAStopWaitsForACheckpoint) {
+  Job job = RunningJob();
+  ToldJob told(job);
+  StopWhenSaved(job, "cancelled by ann", absl::Seconds(1), At(3));
+  EXPECT_THAT(Look(told, job),
+              ElementsAre("is to end when a checkpoint is saved: cancelled by ann"));
+}
+
+TEST(ToldJobTest, TellsEvaluations) {
+  Job job = RunningJob();
+  ToldJob told(job);
+  TrainerReport report = PlayedReport(job, 0, TrainerState::kRunning);
+  report.evaluation = Evaluation{100, 0.9725, 0.1234, 359};
+  Tell(job, report, At(3));
+  EXPECT_THAT(Look(told, job),
+              ElementsAre("evaluated after step 100: accuracy 97.25 %, loss 0.1234"));
+  EXPECT_THAT(Look(told, job), IsEmpty());
+}
+
+TEST(ToldJobTest, TellsPlansAndWhoTakesThemUp) {
+  JobRequest request = PlayedRequest();
+  request.strategy.has_ladder = true;
+  Job job = RunningJob(request);
+  ToldJob told(job);
+  JobPlan plan = job.plan;
+  plan.strategy = "another";
+  plan.ladder = {{4, LadderScope::kAll, 0}};
+  ChangePlan(job, plan);
+  EXPECT_THAT(Look(told, job), ElementsAre("plan epoch 2: ladder 4:all"));
+  for (int rank = 0; rank < 2; ++rank) {
+    EXPECT_THAT(Look(told, job), IsEmpty());
+    TrainerReport report = PlayedReport(job, rank, TrainerState::kRunning);
+    report.plan.prepared = report.plan.active = PlanEpoch(2);
+    report.plan.active_since_step = 120;
+    Tell(job, report, At(3));
+  }
+  EXPECT_THAT(Look(told, job), ElementsAre("all ranks train by plan epoch 2 since step 120"));
+  EXPECT_THAT(Look(told, job), IsEmpty());
+}
+
+TEST(ToldJobTest, TellsThatAPlanCouldNotBePrepared) {
+  JobRequest request = PlayedRequest();
+  request.strategy.has_ladder = true;
+  Job job = RunningJob(request);
+  ToldJob told(job);
+  JobPlan plan = job.plan;
+  plan.strategy = "another";
+  ChangePlan(job, plan);
+  Look(told, job);
+  TrainerReport report = PlayedReport(job, 1, TrainerState::kRunning);
+  report.plan.failed = PlanEpoch(2);
+  report.plan.error = "no memory";
+  Tell(job, report, At(3));
+  EXPECT_THAT(Look(told, job), ElementsAre("! plan epoch 2 is not taken up, as rank 1 on b could "
+                                           "not prepare it: no memory"));
+  EXPECT_THAT(Look(told, job), IsEmpty());
+}
+
+TEST(ToldJobTest, TellsAResumption) {
+  Job job = RunningJob();
+  SaveAll(job, 100, At(3));
+  CancelJob(job, "cancelled by ann", absl::Seconds(1), At(4));
+  for (int rank = 0; rank < 2; ++rank) Exit(job, rank, FailureKind::kNone, "", At(5));
+  ToldJob told(job);
+  ResumeJob(job, job.request, "");
+  EXPECT_THAT(Look(told, job), ElementsAre("resumed from /ckpt/job-1/step-000000000100.g1"));
+}
+
+TEST(ToldJobTest, TellsWhoTookALostRanksPlace) {
+  MemberJob played;
+  ToldJob told(played.job);
+  played.places.Add("e");
+  played.End(played.Id(2), 10);
+  EXPECT_THAT(Look(told, played.job),
+              ElementsAre(::testing::AllOf(StartsWith("! generation 2: rank 2 on c"),
+                                           HasSubstr("killed by SIGKILL"), HasSubstr(" on e "))));
+  EXPECT_THAT(Look(told, played.job), IsEmpty());
+  for (int rank = 0; rank < 4; ++rank) {
+    if (played.job.ranks[static_cast<size_t>(rank)].report.store_address.empty()) {
+      played.Ready(played.Id(rank), 11);
+    }
+  }
+  played.TrainAll(12, 20);
+  EXPECT_THAT(Look(told, played.job),
+              ElementsAre(StartsWith("generation 2 trains on from step 20 with 4 ranks, after 2 s")));
+}
+
+TEST(ToldJobTest, TellsThatALostRankWaitsForAPlace) {
+  MemberJob played;
+  ToldJob told(played.job);
+  played.End(played.Id(2), 10);
+  EXPECT_THAT(Look(told, played.job), ElementsAre(HasSubstr("waits for 1 place")));
+}
+
+TEST(ToldJobTest, TellsDrainsThatMoveIt) {
+  JobRequest request = MemberRequest();
+  MemberJob played(std::move(request));
+  ToldJob told(played.job);
+  RequestReplacement(played.job, NodeName("b"), "drained by ann: its fan is loud");
+  EXPECT_THAT(Look(told, played.job),
+              ElementsAre("its ranks shall leave b: drained by ann: its fan is loud"));
+  EXPECT_THAT(Look(told, played.job), IsEmpty());
+}
+
+TEST(ToldJobTest, TellsThatNoStepIsMadeAndThatTheyAreAgain) {
+  MemberJob played;
+  ToldJob told(played.job);
+  played.TrainAll(20, 20);
+  Look(told, played.job);
+  played.Advance(35);
+  ASSERT_TRUE(played.job.recovery.stalled);
+  EXPECT_THAT(Look(told, played.job), ElementsAre(StartsWith("! ")));
+  EXPECT_THAT(Look(told, played.job), IsEmpty());
+  played.TrainAll(36, 21);
+  EXPECT_THAT(Look(told, played.job), ElementsAre("steps are made again"));
+}
+
+}  // namespace
+}  // namespace paceline

@@ -1,0 +1,43 @@
+// JobHistoryService: proto/job_history.proto.
+//
+// Readers of a stream have no queue: each reads the job's history at its own pace.
+#ifndef CONTROLLER_RPC_HISTORY_SERVICE_H_
+#define CONTROLLER_RPC_HISTORY_SERVICE_H_
+
+#include <set>
+
+#include "common/event_loop.h"
+#include "controller/control_loop.h"
+#include "proto/job_history.grpc.pb.h"
+
+namespace paceline {
+
+class HistoryService : public v1::JobHistoryService::CallbackService {
+ public:
+  // Both pointers outlive this.
+  HistoryService(EventLoop* loop, const ControlLoop* control) : loop_(loop), control_(control) {}
+
+  // Histories have grown, or jobs were deleted. On the loop.
+  void WakeWatchers();
+  // Ends all streams: the controller goes away. On the loop.
+  void CloseStreams();
+
+  // Called by gRPC.
+  grpc::ServerUnaryReactor* Get(grpc::CallbackServerContext* context,
+                                const v1::GetJobHistoryRequest* request,
+                                v1::JobHistory* reply) override;
+  grpc::ServerWriteReactor<v1::JobHistoryEvent>* Watch(
+      grpc::CallbackServerContext* context, const v1::WatchJobHistoryRequest* request) override;
+
+ private:
+  class Stream;
+
+  EventLoop* const loop_;
+  const ControlLoop* const control_;
+
+  std::set<Stream*> streams_;  // On the loop.
+};
+
+}  // namespace paceline
+
+#endif  // CONTROLLER_RPC_HISTORY_SERVICE_H_
