@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/text/nearest.h"
 #include "cli/text/neutral.h"
+#include "cli/verbs/examples.h"
 #include "cli/verbs/value_check.h"
 #include "cli/verbs/verbs.h"
 #include "common/version.h"
@@ -24,13 +25,18 @@ CLI::App* AddGroup(CLI::App& parent, const std::string& name, const std::string&
 }
 
 void AddGlobalFlags(CLI::App& app, GlobalFlags& flags) {
-  app.add_option("-s,--server", flags.server,
-                 "Controller, HOST or HOST:PORT (7450). Default: $PACELINE_SERVER, else the dev "
-                 "cluster when it "
-                 "is up, else 127.0.0.1:7450");
-  app.add_option("-o,--output", flags.output, "Form of the output")
-      ->check(CLI::IsMember({"table", "json"}))
+  CLI::Option* server =
+      app.add_option("-s,--server", flags.server,
+                     "Controller, HOST or HOST:PORT (7450). Default: $PACELINE_SERVER, else that "
+                     "of the context, else the dev cluster when it is up, else 127.0.0.1:7450");
+  app.add_option("--context", flags.context,
+                 "Name of a context (`paceline context`). Default: $PACELINE_CONTEXT, else the "
+                 "one in use")
+      ->excludes(server);
+  app.add_option("-o,--output", flags.output, "Form of the output; name: what lists list, alone")
+      ->check(CLI::IsMember({"table", "wide", "json", "yaml", "name"}))
       ->capture_default_str();
+  app.add_flag("--no-headers", flags.no_headers, "Lists without their first line");
   app.add_option("--timeout", flags.timeout_s,
                  "Seconds that one request may take, with its repetitions")
       ->check(Number(0.001, 86400))
@@ -62,8 +68,16 @@ std::vector<std::string> Candidates(const CLI::App& app, const std::string& word
     }
     return candidates;
   }
-  for (const CLI::App* sub : app.get_subcommands({})) candidates.push_back(sub->get_name());
+  for (const CLI::App* sub : app.get_subcommands({})) {
+    if (!sub->get_group().empty()) candidates.push_back(sub->get_name());
+  }
   return candidates;
+}
+
+// Commands whose output has names for other commands.
+bool PrintsNames(const CLI::App& verb) {
+  const std::string path = FullName(verb);
+  return verb.get_name() == "list" || path == "paceline submit" || path == "paceline job resume";
 }
 
 int TellUsage(Program& program, const CLI::App& app, const CLI::ParseError& error) {
@@ -82,20 +96,11 @@ int TellUsage(Program& program, const CLI::App& app, const CLI::ParseError& erro
   return kCliUsage;
 }
 
-}  // namespace
-
-std::unique_ptr<CLI::App> MakeCommandLine(Program& program) {
-  auto app =
-      std::make_unique<CLI::App>("Trains models on many machines and keeps the pace.", "paceline");
-  // Global flags may stand behind the verb too.
-  app->fallthrough();
-  app->require_subcommand(1);
-  app->footer(kFooter);
-  app->set_version_flag("--version", std::string("paceline ") + kVersion);
-  AddGlobalFlags(*app, program.flags);
-  AddSubmit(*app, program);
-  AddTop(*app, program);
-  CLI::App* job = AddGroup(*app, "job",
+// One for each part of what there is.
+void AddJobVerbs(CLI::App& app, Program& program) {
+  AddSubmit(app, program);
+  AddTop(app, program);
+  CLI::App* job = AddGroup(app, "job",
                            "Jobs: list, describe, logs, events, metrics, ladder, mode, profile, "
                            "cancel, resume, wait, watch, why, advise, apply, decisions");
   AddJobList(*job, program);
@@ -115,7 +120,7 @@ std::unique_ptr<CLI::App> MakeCommandLine(Program& program) {
   AddJobEvents(*job, program);
   AddJobMetrics(*job, program);
   CLI::App* checkpoint = AddGroup(
-      *app, "checkpoint", "Checkpoints: list, describe, save, verify, export, delete, pin, unpin");
+      app, "checkpoint", "Checkpoints: list, describe, save, verify, export, delete, pin, unpin");
   AddCheckpointList(*checkpoint, program);
   AddCheckpointDescribe(*checkpoint, program);
   AddCheckpointSave(*checkpoint, program);
@@ -124,7 +129,10 @@ std::unique_ptr<CLI::App> MakeCommandLine(Program& program) {
   AddCheckpointDelete(*checkpoint, program);
   AddCheckpointPin(*checkpoint, program);
   AddCheckpointUnpin(*checkpoint, program);
-  CLI::App* node = AddGroup(*app, "node",
+}
+
+void AddNodeVerbs(CLI::App& app, Program& program) {
+  CLI::App* node = AddGroup(app, "node",
                             "Nodes: list, describe, cordon, uncordon, drain, replace, resume, "
                             "lost, history, check, watch");
   AddNodeList(*node, program);
@@ -139,21 +147,58 @@ std::unique_ptr<CLI::App> MakeCommandLine(Program& program) {
   AddNodeCheck(*node, program);
   AddNodeWatch(*node, program);
   CLI::App* automation = AddGroup(
-      *app, "automation", "What the controller does to nodes by itself: status, pause, resume");
+      app, "automation", "What the controller does to nodes by itself: status, pause, resume");
   AddAutomationStatus(*automation, program);
   AddAutomationPause(*automation, program);
   AddAutomationResume(*automation, program);
-  CLI::App* admin = AddGroup(*app, "admin", "The daemons themselves: log-level");
+}
+
+void AddOtherVerbs(CLI::App& app, Program& program) {
+  CLI::App* admin = AddGroup(app, "admin", "The daemons themselves: log-level");
   AddAdminLogLevel(*admin, program);
-  CLI::App* dev = AddGroup(*app, "dev", "A cluster on this machine: up, down, status");
+  CLI::App* dev = AddGroup(app, "dev", "A cluster on this machine: up, down, status");
   AddDevUp(*dev, program);
   AddDevDown(*dev, program);
   AddDevStatus(*dev, program);
-  CLI::App* data = AddGroup(*app, "data", "Data sets: import-digits, tokenize");
+  CLI::App* data = AddGroup(app, "data", "Data sets: import-digits, tokenize");
   AddImportDigits(*data, program);
   AddTokenize(*data, program);
-  AddCompletion(*app, program);
-  AddVersion(*app, program);
+  CLI::App* context = AddGroup(
+      app, "context", "Controllers under names of yours: add, use, list, show, remove");
+  AddContextVerbs(*context, program);
+  CLI::App* cluster = AddGroup(app, "cluster", "The whole cluster: status");
+  AddClusterStatus(*cluster, program);
+  CLI::App* queue = AddGroup(app, "queue", "Queues: list");
+  AddQueueList(*queue, program);
+  AddDiag(app, program);
+  AddCompletion(app, program);
+  AddCompletionNames(app, program);
+  AddMan(app, program);
+  AddVersion(app, program);
+}
+
+// Each command's help begins its last part with its examples.
+void AddExamples(CLI::App& app) {
+  const std::string examples = ExamplesText(FullName(app));
+  if (!examples.empty()) app.footer(absl::StrCat("\n", examples, app.get_footer()));
+  for (CLI::App* sub : app.get_subcommands([](CLI::App*) { return true; })) AddExamples(*sub);
+}
+
+}  // namespace
+
+std::unique_ptr<CLI::App> MakeCommandLine(Program& program) {
+  auto app =
+      std::make_unique<CLI::App>("Trains models on many machines and keeps the pace.", "paceline");
+  // Global flags may stand behind the verb too.
+  app->fallthrough();
+  app->require_subcommand(1);
+  app->footer(kFooter);
+  app->set_version_flag("--version", std::string("paceline ") + kVersion);
+  AddGlobalFlags(*app, program.flags);
+  AddJobVerbs(*app, program);
+  AddNodeVerbs(*app, program);
+  AddOtherVerbs(*app, program);
+  AddExamples(*app);
   return app;
 }
 
@@ -170,6 +215,10 @@ int RunCommandLine(Program& program, std::vector<std::string> arguments) {
       return kCliOk;
     }
     return TellUsage(program, *app, error);
+  }
+  if (program.names() && !PrintsNames(Deepest(*app))) {
+    return program.Fail(kCliUsage, absl::StrCat("`", FullName(Deepest(*app)),
+                                                "` lists no names; --output name is for lists"));
   }
   const int exit = program.action();
   program.out().flush();

@@ -17,6 +17,7 @@ namespace paceline {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 struct Ran {
@@ -37,21 +38,57 @@ Ran Paceline(std::vector<std::string> arguments) {
   return ran;
 }
 
-// What bash completes for `line`, whose last word is the one being typed.
-std::string BashCompletes(const std::vector<std::string>& words) {
-  const std::string script = ::testing::TempDir() + "/completion.bash";
-  std::ofstream(script) << Paceline({"completion", "bash"}).out << "COMP_WORDS=("
-                        << absl::StrJoin(words, " ",
-                                         [](std::string* out, const std::string& w) {
-                                           absl::StrAppend(out, "'", w, "'");
-                                         })
-                        << ")\nCOMP_CWORD=$((${#COMP_WORDS[@]} - 1))\n_paceline\n"
-                        << "echo \"${COMPREPLY[*]}\"\n";
-  FILE* bash = popen(absl::StrCat("bash -eu ", script, " 2>&1").c_str(), "r");
-  char text[4096] = "";
-  const size_t size = fread(text, 1, sizeof(text) - 1, bash);
-  EXPECT_EQ(pclose(bash), 0) << text;
-  return std::string(text, size);
+// What a command prints; it must succeed.
+std::string Printed(const std::string& command) {
+  FILE* out = popen((command + " 2>&1").c_str(), "r");
+  std::string text;
+  char buffer[4096];
+  while (const size_t got = fread(buffer, 1, sizeof(buffer), out)) text.append(buffer, got);
+  EXPECT_EQ(pclose(out), 0) << command << "\n" << text;
+  return text;
+}
+
+// A file of this name with this text.
+std::string FileOf(const std::string& name, const std::string& text) {
+  const std::string path = ::testing::TempDir() + "/" + name;
+  std::ofstream(path) << text;
+  return path;
+}
+
+std::string Quoted(const std::vector<std::string>& words) {
+  return absl::StrJoin(words, " ", [](std::string* out, const std::string& word) {
+    absl::StrAppend(out, "'", word, "'");
+  });
+}
+
+// What bash completes for a line of these words, of which the last is being typed. `before` is run
+// first.
+std::string BashCompletes(const std::vector<std::string>& words, const std::string& before = "") {
+  return Printed("bash -eu " +
+                 FileOf("bash", absl::StrCat(before, Paceline({"completion", "bash"}).out,
+                                             "COMP_WORDS=(", Quoted(words), ")\n",
+                                             "COMP_CWORD=$((${#COMP_WORDS[@]} - 1))\n_paceline\n",
+                                             "echo \"${COMPREPLY[*]}\"\n")));
+}
+
+// What zsh is given to choose from.
+std::string ZshCompletes(const std::vector<std::string>& words, const std::string& before = "") {
+  return Printed(
+      "zsh -f " +
+      FileOf("zsh",
+             absl::StrCat(before,
+                          "compdef() { : }\ncompadd() { shift; print -r -- \"$*\" }\n"
+                          "_files() { print files }\n",
+                          Paceline({"completion", "zsh"}).out, "words=(", Quoted(words), ")\n",
+                          "CURRENT=$#words\n_paceline\n")));
+}
+
+// What fish completes for a line, one a line.
+std::string FishCompletes(const std::string& line, const std::string& before = "") {
+  const std::string home = "HOME=" + ::testing::TempDir() + " ";
+  return Printed(home + "fish --no-config " +
+                 FileOf("fish", absl::StrCat(before, Paceline({"completion", "fish"}).out,
+                                             "complete -C '", line, "'\n")));
 }
 
 TEST(CommandLineTest, NothingOrHalfACommandIsWrongUsage) {
@@ -75,7 +112,7 @@ TEST(CommandLineTest, MisspeltFlagIsToldWithTheNearestOne) {
 }
 
 TEST(CommandLineTest, ValueThatIsNotAllowedIsWrongUsage) {
-  EXPECT_EQ(Paceline({"-o", "yaml", "version"}).exit, kCliUsage);
+  EXPECT_EQ(Paceline({"-o", "xml", "version"}).exit, kCliUsage);
   EXPECT_EQ(Paceline({"job", "list", "--state", "lost"}).exit, kCliUsage);
   EXPECT_EQ(Paceline({"job", "list", "--timeout", "-1"}).exit, kCliUsage);
 }
@@ -96,6 +133,20 @@ TEST(CommandLineTest, HelpAndVersionAreFine) {
   EXPECT_EQ(Paceline({"job", "list", "--help"}).exit, kCliOk);
   EXPECT_THAT(Paceline({"version"}).out, HasSubstr("paceline 0."));
   EXPECT_THAT(Paceline({"version", "-o", "json"}).out, HasSubstr("{\"version\": "));
+}
+
+TEST(CommandLineTest, NamesAreForCommandsThatListThem) {
+  const Ran ran = Paceline({"version", "--output", "name"});
+  EXPECT_EQ(ran.exit, kCliUsage);
+  EXPECT_EQ(ran.err, "error: `paceline version` lists no names; --output name is for lists\n");
+}
+
+TEST(CommandLineTest, YamlIsTheSameAsJson) {
+  EXPECT_THAT(Paceline({"version", "-o", "yaml"}).out, StartsWith("version: \"0."));
+}
+
+TEST(CommandLineTest, ServerAndContextExcludeEachOther) {
+  EXPECT_THAT(Paceline({"-s", "h", "--context", "c", "version"}).err, HasSubstr("--context"));
 }
 
 TEST(CommandLineTest, MissingJobFileIsNotFound) {
@@ -132,8 +183,50 @@ TEST(CompletionTest, BashCompletesFlagsOfTheCommandAndGlobalOnes) {
 }
 
 TEST(CompletionTest, BashCompletesValues) {
-  EXPECT_EQ(BashCompletes({"paceline", "job", "list", "-o", ""}), "table json\n");
+  EXPECT_EQ(BashCompletes({"paceline", "job", "list", "-o", ""}), "table wide json yaml name\n");
   EXPECT_THAT(BashCompletes({"paceline", "job", "list", "--state", "r"}), HasSubstr("running"));
+}
+
+TEST(CompletionTest, BashCompletesChoicesOfArguments) {
+  EXPECT_EQ(BashCompletes({"paceline", "completion", ""}), "bash zsh fish\n");
+}
+
+TEST(CompletionTest, BashAsksForNames) {
+  // Stands for the program: tells how it was asked.
+  const std::string fake = "paceline() { local IFS=+; echo \"ask/$*\"; }\n";
+  EXPECT_EQ(BashCompletes({"paceline", "job", "logs", ""}, fake), "ask/__names+jobs\n");
+  EXPECT_EQ(BashCompletes({"paceline", "node", "drain", "as"}, fake), "ask/__names+nodes\n");
+  EXPECT_EQ(BashCompletes({"paceline", "checkpoint", "pin", ""}, fake),
+            "ask/__names+checkpoints\n");
+  EXPECT_EQ(BashCompletes({"paceline", "--context", ""}, fake), "ask/__names+contexts\n");
+  EXPECT_EQ(BashCompletes({"paceline", "--context", "c", "job", "why", ""}, fake),
+            "ask/--context+c+__names+jobs\n");
+  EXPECT_EQ(BashCompletes({"paceline", "job", "logs", "--foll"}, fake), "--follow\n");
+}
+
+TEST(CompletionTest, BashIsSilentWithoutTheProgram) {
+  EXPECT_EQ(BashCompletes({"paceline", "job", "logs", ""}), "\n");
+}
+
+TEST(CompletionTest, ZshCompletesCommandsFlagsAndNames) {
+  EXPECT_THAT(ZshCompletes({"paceline", "job", "w"}), HasSubstr(" wait watch why"));
+  EXPECT_THAT(ZshCompletes({"paceline", "submit", "--fo"}), HasSubstr("--follow"));
+  EXPECT_EQ(ZshCompletes({"paceline", "job", "list", "-o", ""}), "table wide json yaml name\n");
+  EXPECT_EQ(ZshCompletes({"paceline", "submit", ""}), "files\n");
+  EXPECT_EQ(ZshCompletes({"paceline", "job", "logs", ""}, "paceline() { print ask $* }\n"),
+            "ask __names jobs\n");
+}
+
+TEST(CompletionTest, FishCompletesCommandsFlagsAndNames) {
+  EXPECT_THAT(FishCompletes("paceline job w"), StartsWith("wait\t"));
+  EXPECT_THAT(FishCompletes("paceline submit --fo"), StartsWith("--follow\t"));
+  EXPECT_THAT(FishCompletes("paceline job list -o "), HasSubstr("yaml\t"));
+  EXPECT_THAT(FishCompletes("paceline job logs ", "function paceline\n  echo ask-$argv[2]\nend\n"),
+              HasSubstr("ask-jobs\t"));
+}
+
+TEST(CompletionTest, HiddenCommandsAreNotOffered) {
+  EXPECT_THAT(BashCompletes({"paceline", ""}), Not(HasSubstr("__names")));
 }
 
 TEST(CompletionTest, BashLeavesFileNamesToTheShell) {
@@ -149,6 +242,14 @@ TEST(CompletionTest, EveryCommandIsInTheScriptOfEachShell) {
     }
   }
   EXPECT_EQ(Paceline({"completion", "tcsh"}).exit, kCliUsage);
+}
+
+TEST(ManTest, PageHasEveryCommandAndNoFaults) {
+  const Ran ran = Paceline({"man"});
+  EXPECT_EQ(ran.exit, kCliOk);
+  EXPECT_THAT(ran.out, HasSubstr(".SS \\fBpaceline job logs\\fR \\fIJOB\\fR\n"));
+  EXPECT_THAT(ran.out, HasSubstr("paceline job list \\-\\-state running,queued\n"));
+  EXPECT_EQ(Printed("groff -man -Tutf8 -ww -b -z " + FileOf("paceline.1", ran.out)), "");
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ enum CliExit : int {
   // its work for a reason that has no code of its own.
   kCliFailed = 1,
   kCliUsage = 2,        // Wrong flags, or a job file or request that cannot be.
-  kCliNotFound = 3,     // No such job, node or file.
+  kCliNotFound = 3,     // No such job, node, checkpoint, context or file.
   kCliRefused = 4,      // The state of things does not allow it; nothing was changed.
   kCliPermission = 5,   // Not allowed to.
   kCliUnavailable = 6,  // The server did not answer.

@@ -15,9 +15,11 @@
 namespace paceline {
 namespace {
 
-int TerminalWidth() {
+// All 0 when the output is no terminal.
+winsize TerminalSize() {
   winsize size = {};
-  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+  if (isatty(STDOUT_FILENO) == 0 || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) return {};
+  return size;
 }
 
 std::string Variable(const char* name) {
@@ -43,13 +45,16 @@ int Main(int argc, char** argv) {
   sigaddset(&signals, SIGINT);
   sigaddset(&signals, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  // Ends quietly when nobody reads the output any more, also where the parent ignores the signal.
+  signal(SIGPIPE, SIG_DFL);
   // Lives until the process ends, as does the thread that uses it.
   static Interrupt interrupt;
   std::thread([signals] { WaitForSignals(signals, interrupt); }).detach();
 
-  const bool terminal = isatty(STDOUT_FILENO) != 0;
-  Program program({std::cout, std::cerr, terminal, terminal ? TerminalWidth() : 0, Variable},
-                  interrupt);
+  const winsize size = TerminalSize();
+  Program program(
+      {std::cout, std::cerr, isatty(STDOUT_FILENO) != 0, size.ws_col, Variable, size.ws_row},
+      interrupt);
   const int exit = RunCommandLine(program, std::vector<std::string>(argv + 1, argv + argc));
   std::cout.flush();
   // Without the destructors of what the signal thread still uses.

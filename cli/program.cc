@@ -5,8 +5,12 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "cli/config/config_file.h"
 #include "cli/dev/dev_dir.h"
 #include "cli/rpc/error_text.h"
+#include "cli/rpc/meant_name.h"
+#include "cli/text/yaml_text.h"
+#include "common/core/status_macros.h"
 #include "common/log.h"
 #include "google/protobuf/util/json_util.h"
 
@@ -28,6 +32,10 @@ std::string JsonText(const google::protobuf::Message& message, bool spaced) {
   return text;
 }
 
+std::string WithPort(const std::string& server) {
+  return absl::StrContains(server, ':') ? server : server + kDefaultPort;
+}
+
 }  // namespace
 
 Program::Program(Surroundings surroundings, Interrupt& interrupt)
@@ -35,25 +43,60 @@ Program::Program(Surroundings surroundings, Interrupt& interrupt)
 
 PageStyle Program::style() const {
   PageStyle style;
-  style.width = surroundings_.out_is_terminal ? surroundings_.width : 0;
+  style.wide = flags.output == "wide";
+  style.headings = !flags.no_headers;
+  style.width = surroundings_.out_is_terminal && !style.wide ? surroundings_.width : 0;
   style.colours = surroundings_.out_is_terminal && !flags.no_color &&
                   Variable("NO_COLOR").empty() && Variable("TERM") != "dumb";
   return style;
 }
 
-std::string Program::server() const {
+std::string Program::config_path() const { return ConfigPath(surroundings_.variable); }
+
+absl::StatusOr<ServerChoice> Program::ChooseServer() const {
   if (client_ != nullptr) return client_server_;
-  const std::string named = flags.server.empty() ? Variable("PACELINE_SERVER") : flags.server;
-  if (!named.empty()) return absl::StrContains(named, ':') ? named : named + kDefaultPort;
+  if (!flags.server.empty()) return ServerChoice{WithPort(flags.server), ""};
+  std::string context = flags.context;
+  if (context.empty()) {
+    const std::string server = Variable("PACELINE_SERVER");
+    if (!server.empty()) return ServerChoice{WithPort(server), ""};
+    context = Variable("PACELINE_CONTEXT");
+  }
+  PACELINE_ASSIGN_OR_RETURN(const CliConfig config, ReadConfig(config_path()));
+  if (context.empty()) context = config.current;
+  if (!context.empty()) {
+    PACELINE_ASSIGN_OR_RETURN(const CliContext found, FindContext(config, context, config_path()));
+    return ServerChoice{WithPort(found.server), context};
+  }
   const std::string dev = RunningDevController(DefaultDevDir(surroundings_.variable));
-  return dev.empty() ? kDefaultServer : dev;
+  return ServerChoice{dev.empty() ? kDefaultServer : dev, ""};
+}
+
+std::string Program::server() const {
+  const absl::StatusOr<ServerChoice> choice = ChooseServer();
+  return choice.ok() ? choice->address : "";
+}
+
+std::string Program::ServerText() const {
+  const absl::StatusOr<ServerChoice> choice = ChooseServer();
+  if (!choice.ok()) return "";
+  return choice->context.empty()
+             ? choice->address
+             : absl::StrCat(choice->address, " (context ", choice->context, ")");
+}
+
+std::string Program::OutageText() const {
+  return absl::StrCat("the controller at ", ServerText(),
+                      " does not answer; going on when it is back");
 }
 
 Client& Program::client() {
   if (client_ == nullptr) {
     Client::Options options;
-    client_server_ = server();
-    options.server = client_server_;
+    const absl::StatusOr<ServerChoice> choice = ChooseServer();
+    if (choice.ok()) client_server_ = *choice;
+    options.problem = choice.status();
+    options.server = client_server_.address;
     options.timeout = absl::Seconds(flags.timeout_s);
     options.notice = [this](const std::string& line) { Note(line); };
     client_ = std::make_unique<Client>(std::move(options), interrupt_);
@@ -72,16 +115,27 @@ std::string Program::JsonOf(const google::protobuf::Message& message) {
 }
 
 void Program::PrintJson(const google::protobuf::Message& message) {
-  surroundings_.out << JsonOf(message) << std::flush;
+  PrintJsonText(JsonOf(message));
 }
 
 void Program::PrintJsonLine(const google::protobuf::Message& message) {
-  surroundings_.out << JsonText(message, false) << std::endl;
+  const std::string json = JsonText(message, false);
+  if (flags.output == "yaml") {
+    surroundings_.out << "---\n" << JsonAsYaml(json) << std::flush;
+  } else {
+    surroundings_.out << json << std::endl;
+  }
+}
+
+void Program::PrintJsonText(const std::string& json) {
+  const std::string text = flags.output == "yaml" ? JsonAsYaml(json) : json;
+  surroundings_.out << text << (absl::EndsWith(text, "\n") ? "" : "\n") << std::flush;
 }
 
 int Program::Fail(const grpc::Status& status) {
   if (interrupt_.raised()) return kCliInterrupted;
-  surroundings_.err << ErrorText(status, server()) << std::flush;
+  const std::string meant = client_ == nullptr ? "" : MeantName(*client_, status);
+  surroundings_.err << ErrorText(status, ServerText(), meant) << std::flush;
   return ExitOf(status);
 }
 

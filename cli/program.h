@@ -11,6 +11,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "cli/exit_codes.h"
 #include "cli/rpc/client.h"
@@ -29,14 +30,23 @@ struct Surroundings {
   int width = 0;  // Columns of the terminal; 0: unlimited.
   // Value of an environment variable; empty when it is not set.
   std::function<std::string(const char*)> variable;
+  int height = 0;  // Rows of the terminal; 0: unlimited.
 };
 
 struct GlobalFlags {
-  std::string server;  // Empty: see Program::server().
+  std::string server;   // Empty: see Program::ChooseServer().
+  std::string context;  // The same.
   std::string output = "table";
   double timeout_s = 30;
+  bool no_headers = false;
   bool no_color = false;
   bool quiet = false;
+};
+
+// Where requests go.
+struct ServerChoice {
+  std::string address;  // HOST:PORT.
+  std::string context;  // That it comes from; empty: from elsewhere.
 };
 
 class Program {
@@ -50,27 +60,43 @@ class Program {
   std::ostream& out() { return surroundings_.out; }
   std::ostream& err() { return surroundings_.err; }
   bool out_is_terminal() const { return surroundings_.out_is_terminal; }
+  // Whether text on the output can be replaced in place.
+  bool redraws() const { return out_is_terminal() && Variable("TERM") != "dumb"; }
+  int height() const { return surroundings_.height; }
   Interrupt& interrupt() { return interrupt_; }
   std::string Variable(const char* name) const { return surroundings_.variable(name); }
 
-  bool json() const { return flags.output == "json"; }
+  // The output is for programs: JSON, or the same as YAML.
+  bool json() const { return flags.output == "json" || flags.output == "yaml"; }
+  // The output is names alone, one a line, that other commands take.
+  bool names() const { return flags.output == "name"; }
   // Colours only on a terminal, and not against the user's wish.
   PageStyle style() const;
 
-  // --server, else $PACELINE_SERVER, each with port 7450 when it has none, else the dev cluster
-  // when it is up, else 127.0.0.1:7450. Settled once there is a client.
+  // What --server or --context names, else $PACELINE_SERVER, $PACELINE_CONTEXT, the current context
+  // of the configuration (cli/config), the dev cluster when it is up, or 127.0.0.1:7450; with port
+  // 7450 when it has none. NotFound when there is no such context; errors of ReadConfig.
+  absl::StatusOr<ServerChoice> ChooseServer() const;
+  // Its address, and "ADDRESS (context NAME)" for people; empty after an error. Settled once there
+  // is a client.
   std::string server() const;
-  // Made at the first call.
+  std::string ServerText() const;
+  // A line about a watch whose controller is away.
+  std::string OutageText() const;
+  // Made at the first call. Without a server, each of its calls tells why there is none.
   Client& client();
+  std::string config_path() const;
 
   // A line on the error stream, unless --quiet.
   void Note(const std::string& line) ABSL_LOCKS_EXCLUDED(mutex_);
   // The message as JSON: the API's names, defaults written out.
   static std::string JsonOf(const google::protobuf::Message& message);
-  // The same on the output.
+  // The same on the output, as JSON or YAML.
   void PrintJson(const google::protobuf::Message& message);
-  // The same in one line, for streams.
+  // The same for streams: a line of JSON, or a YAML document.
   void PrintJsonLine(const google::protobuf::Message& message);
+  // JSON made elsewhere; must be valid.
+  void PrintJsonText(const std::string& json);
 
   // Tells the error; returns its exit code.
   int Fail(const grpc::Status& status);
@@ -81,7 +107,7 @@ class Program {
   const Surroundings surroundings_;
   Interrupt& interrupt_;
   std::unique_ptr<Client> client_;
-  std::string client_server_;  // The server that `client_` speaks to.
+  ServerChoice client_server_;  // The server that `client_` speaks to.
   absl::Mutex mutex_;          // Orders lines of the error stream.
 };
 

@@ -21,13 +21,34 @@ std::vector<std::string> ChoicesOf(const CLI::Option& option) {
   return absl::StrSplit(type.substr(begin + 1, end - begin - 1), ',');
 }
 
+// What the names that a value stands for are called in the tree of commands.
+std::string KindOf(const std::string& name) {
+  if (name == "JOB") return "jobs";
+  if (name == "NODE" || name == "--node") return "nodes";
+  if (name == "CHECKPOINT" || name == "--from") return "checkpoints";
+  return name == "CONTEXT" || name == "--context" ? "contexts" : "";
+}
+
+CompletionArgument ArgumentOf(const CLI::Option& option) {
+  CompletionArgument argument;
+  argument.name = option.get_name(/*positional=*/true);
+  argument.required = option.get_required();
+  argument.many = option.get_items_expected_max() > 1;
+  argument.choices = ChoicesOf(option);
+  argument.kind = KindOf(argument.name);
+  argument.what = option.get_description();
+  return argument;
+}
+
 CompletionFlag FlagOf(const CLI::Option& option) {
   CompletionFlag flag;
   for (const std::string& name : option.get_lnames()) flag.names.push_back("--" + name);
   for (const std::string& name : option.get_snames()) flag.names.push_back("-" + name);
   flag.takes_value = option.get_items_expected_max() > 0;
   flag.choices = ChoicesOf(option);
+  flag.kind = flag.names.empty() ? "" : KindOf(flag.names.front());
   flag.what = option.get_description();
+  flag.standard = option.get_default_str();
   return flag;
 }
 
@@ -38,9 +59,14 @@ void AddCommands(const CLI::App& app, const std::string& above,
   command.path = above.empty() ? app.get_name() : absl::StrCat(above, " ", app.get_name());
   command.what = app.get_description();
   for (const CLI::Option* option : app.get_options()) {
-    if (option->get_positional() || option->get_group().empty()) continue;
-    command.flags.push_back(FlagOf(*option));
+    if (option->get_group().empty()) continue;
+    if (option->get_positional()) {
+      command.arguments.push_back(ArgumentOf(*option));
+    } else {
+      command.flags.push_back(FlagOf(*option));
+    }
   }
+  command.own_flags = command.flags.size();
   std::vector<CompletionFlag> own = command.flags;
   for (const CompletionFlag& flag : inherited) {
     const bool shadowed = std::any_of(own.begin(), own.end(), [&](const CompletionFlag& mine) {
@@ -48,7 +74,8 @@ void AddCommands(const CLI::App& app, const std::string& above,
     });
     if (!shadowed) command.flags.push_back(flag);
   }
-  const std::vector<const CLI::App*> subcommands = app.get_subcommands({});
+  const std::vector<const CLI::App*> subcommands = app.get_subcommands(
+      [](const CLI::App* sub) { return !sub->get_group().empty(); });
   for (const CLI::App* sub : subcommands) command.subcommands.push_back(sub->get_name());
   const std::string path = command.path;
   const std::vector<CompletionFlag> flags = command.flags;
@@ -79,9 +106,14 @@ std::string StepArms(const std::vector<CompletionCommand>& commands) {
 std::string WordArms(const std::vector<CompletionCommand>& commands) {
   std::string arms;
   for (const CompletionCommand& command : commands) {
-    absl::StrAppend(&arms, "    '", command.path, "') subs='",
-                    absl::StrJoin(command.subcommands, " "), "'; flags='", FlagWords(command),
-                    "' ;;\n");
+    std::vector<std::string> words = command.subcommands;
+    std::string kind;
+    if (!command.arguments.empty()) {
+      words = command.arguments.front().choices;
+      kind = command.arguments.front().kind;
+    }
+    absl::StrAppend(&arms, "    '", command.path, "') subs='", absl::StrJoin(words, " "),
+                    "'; kind='", kind, "'; flags='", FlagWords(command), "' ;;\n");
   }
   return arms;
 }
@@ -93,7 +125,7 @@ std::string ValueArms(const std::vector<CompletionCommand>& commands) {
       if (!flag.takes_value) continue;
       for (const std::string& name : flag.names) {
         absl::StrAppend(&arms, "    '", command.path, " ", name, "') value=1; subs='",
-                        absl::StrJoin(flag.choices, " "), "' ;;\n");
+                        absl::StrJoin(flag.choices, " "), "'; kind='", flag.kind, "' ;;\n");
       }
     }
   }
@@ -117,9 +149,10 @@ std::string BashCompletion(const std::vector<CompletionCommand>& commands) {
       "# bash completion of paceline: source <(paceline completion bash)\n"
       "_paceline() {\n"
       "  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}\n"
-      "  local at=paceline word i subs= flags= value=\n"
+      "  local at=paceline word i subs= flags= value= kind= context=\n"
       "  for ((i = 1; i < COMP_CWORD; i++)); do\n"
       "    word=${COMP_WORDS[i]}\n"
+      "    [[ $word == --context ]] && context=${COMP_WORDS[i+1]}\n"
       "    case \"$at $word\" in\n",
       StepArms(commands),
       "    esac\n"
@@ -130,7 +163,12 @@ std::string BashCompletion(const std::vector<CompletionCommand>& commands) {
       "  case \"$at $prev\" in\n",
       ValueArms(commands),
       "  esac\n"
-      "  [[ -z $value && $cur == -* ]] && subs=$flags\n"
+      "  if [[ -z $value && $cur == -* ]]; then\n"
+      "    subs=$flags\n"
+      "  elif [[ -n $kind ]]; then\n"
+      "    subs=$(paceline ${context:+--context \"$context\"} __names \"$kind\" 2>/dev/null) || "
+      "true\n"
+      "  fi\n"
       "  mapfile -t COMPREPLY < <(compgen -W \"$subs\" -- \"$cur\")\n"
       "}\n"
       "complete -o default -F _paceline paceline\n");
@@ -142,7 +180,7 @@ std::string ZshCompletion(const std::vector<CompletionCommand>& commands) {
       "# zsh completion of paceline: put it as _paceline into a folder of $fpath\n"
       "_paceline() {\n"
       "  local cur=$words[CURRENT] prev=$words[CURRENT-1]\n"
-      "  local at=paceline word subs= flags= value=\n"
+      "  local at=paceline word subs= flags= value= kind=\n"
       "  for word in ${words[2,CURRENT-1]}; do\n"
       "    case \"$at $word\" in\n",
       StepArms(commands),
@@ -154,7 +192,12 @@ std::string ZshCompletion(const std::vector<CompletionCommand>& commands) {
       "  case \"$at $prev\" in\n",
       ValueArms(commands),
       "  esac\n"
-      "  [[ -z $value && $cur == -* ]] && subs=$flags\n"
+      "  if [[ -z $value && $cur == -* ]]; then\n"
+      "    subs=$flags\n"
+      "  elif [[ -n $kind ]]; then\n"
+      "    compadd -- ${(f)\"$(paceline __names $kind 2>/dev/null)\"}\n"
+      "    return\n"
+      "  fi\n"
       "  if [[ -n $subs ]]; then\n"
       "    compadd -- ${(s: :)subs}\n"
       "  else\n"
@@ -182,6 +225,15 @@ std::string FishCompletion(const std::vector<CompletionCommand>& commands) {
         absl::StrAppend(&script, at, " -f -a ", sub, " -d ", FishQuoted(other.what), "\n");
       }
     }
+    for (const CompletionArgument& argument : command.arguments) {
+      if (argument.kind.empty() && argument.choices.empty()) continue;
+      const std::string words = argument.kind.empty()
+                                    ? absl::StrJoin(argument.choices, " ")
+                                    : absl::StrCat("(__paceline_names ", argument.kind, ")");
+      absl::StrAppend(&script, at, " -f -a ", FishQuoted(words), " -d ", FishQuoted(argument.what),
+                      "\n");
+      break;  // As in the other shells, the first one.
+    }
     for (const CompletionFlag& flag : command.flags) {
       absl::StrAppend(&script, at);
       for (const std::string& name : flag.names) {
@@ -191,6 +243,9 @@ std::string FishCompletion(const std::vector<CompletionCommand>& commands) {
       if (flag.takes_value) absl::StrAppend(&script, " -r");
       if (!flag.choices.empty()) {
         absl::StrAppend(&script, " -f -a ", FishQuoted(absl::StrJoin(flag.choices, " ")));
+      } else if (!flag.kind.empty()) {
+        absl::StrAppend(&script, " -f -a ",
+                        FishQuoted(absl::StrCat("(__paceline_names ", flag.kind, ")")));
       }
       absl::StrAppend(&script, " -d ", FishQuoted(flag.what), "\n");
     }
@@ -207,6 +262,9 @@ std::string FishCompletion(const std::vector<CompletionCommand>& commands) {
       "    end\n"
       "  end\n"
       "  test \"$at\" = \"$argv[1]\"\n"
+      "end\n"
+      "function __paceline_names\n"
+      "  paceline __names $argv[1] 2>/dev/null\n"
       "end\n",
       script);
 }

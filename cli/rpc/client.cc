@@ -37,6 +37,11 @@ bool IsAway(const grpc::Status& status) {
   return status.error_code() == grpc::StatusCode::UNAVAILABLE && ErrorReason(status).empty();
 }
 
+// The two libraries number the codes alike.
+grpc::Status ToGrpc(const absl::Status& status) {
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
+}
+
 }  // namespace
 
 Client::Client(Options options, Interrupt& interrupt)
@@ -52,6 +57,7 @@ Client::Client(Options options, Interrupt& interrupt)
 
 template <typename Call>
 grpc::Status Client::Unary(const Call& call) {
+  if (!options_.problem.ok()) return ToGrpc(options_.problem);
   const absl::Time begin = absl::Now();
   const absl::Time deadline = begin + options_.timeout;
   Backoff backoff({absl::Milliseconds(50), absl::Seconds(1)}, RandomBits());
@@ -86,6 +92,7 @@ grpc::Status Client::Unary(const Call& call) {
 template <typename Message, typename Open>
 grpc::Status Client::Stream(const Open& open, const std::function<bool(const Message&)>& each,
                             bool endless, absl::Time deadline) {
+  if (!options_.problem.ok()) return ToGrpc(options_.problem);
   grpc::ClientContext context;
   context.set_deadline(absl::ToChronoTime(std::min(deadline, absl::Now() + options_.stream_limit)));
   const Interrupt::Listener listener(interrupt_, [&context] { context.TryCancel(); });

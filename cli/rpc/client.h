@@ -12,6 +12,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "cli/rpc/interrupt.h"
 #include "grpcpp/grpcpp.h"
@@ -28,6 +29,7 @@ class Client {
  public:
   struct Options {
     std::string server;                               // host:port.
+    absl::Status problem;                             // Not OK: each call ends with it.
     absl::Duration timeout = absl::Seconds(30);       // Of one unary call with its repetitions.
     absl::Duration stream_limit = absl::Minutes(10);  // A stream is opened anew after that.
     // One line for people, without a newline, when a call has to wait for the controller.

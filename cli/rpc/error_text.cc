@@ -64,8 +64,8 @@ std::string AdviceOf(const grpc::Status& status) {
   if (!reason.empty()) return "";
   switch (status.error_code()) {
     case grpc::StatusCode::UNAVAILABLE:
-      return "is it running there? --server or $PACELINE_SERVER names another; `paceline dev up` "
-             "starts a cluster on this machine";
+      return "is it running there? --server, --context or $PACELINE_SERVER names another; "
+             "`paceline dev up` starts a cluster on this machine";
     case grpc::StatusCode::DEADLINE_EXCEEDED:
       return "try again, or give it more time with --timeout";
     case grpc::StatusCode::UNIMPLEMENTED:
@@ -79,6 +79,12 @@ std::string AdviceOf(const grpc::Status& status) {
 
 std::string ErrorReason(const grpc::Status& status) {
   return DetailOf<google::rpc::ErrorInfo>(status).reason();
+}
+
+std::string ErrorMetadata(const grpc::Status& status, const std::string& key) {
+  const auto info = DetailOf<google::rpc::ErrorInfo>(status);
+  const auto found = info.metadata().find(key);
+  return found == info.metadata().end() ? "" : found->second;
 }
 
 std::vector<FieldViolation> FieldViolations(const grpc::Status& status) {
@@ -123,12 +129,14 @@ CliExit ExitOf(const absl::Status& status) {
   }
 }
 
-std::string ErrorText(const grpc::Status& status, absl::string_view server) {
+std::string ErrorText(const grpc::Status& status, absl::string_view server,
+                      absl::string_view meant) {
   std::string text = absl::StrCat("error: ", NeutralLine(WhatText(status, server)), "\n");
   for (const FieldViolation& violation : FieldViolations(status)) {
     absl::StrAppend(&text, "  ", NeutralLine(violation.field), ": ",
                     NeutralLine(violation.description), "\n");
   }
+  if (!meant.empty()) absl::StrAppend(&text, "  did you mean \"", NeutralLine(meant), "\"?\n");
   const std::string advice = AdviceOf(status);
   if (!advice.empty()) absl::StrAppend(&text, "  ", advice, "\n");
   return text;

@@ -19,11 +19,16 @@ namespace paceline {
 template <typename Event>
 struct ChangeWatch {
   absl::Time deadline = absl::InfiniteFuture();
+  // Only changes after this revision, of a list. 0: first each present object.
+  int64_t after_revision = 0;
   // First each present object, then each change; a state that was seen is not shown again.
   // False ends the watch.
   std::function<bool(const Event&)> each;
   // The controller is away; told once per outage. The watch goes on when it is back.
   std::function<void(const grpc::Status&)> on_outage;
+  // Changes were missed and are not kept any more: what is present follows, as at the beginning,
+  // but nothing of what was deleted. May be empty.
+  std::function<void()> on_gap;
 };
 
 // `open(request, each)` opens a stream; `seen(event)` is a pair: what the event's object is known
@@ -35,6 +40,9 @@ grpc::Status WatchChanges(Client& client, Request request, const ChangeWatch<Eve
                           const Open& open, const Seen& seen) {
   std::map<std::string, int64_t> revisions;
   Resumption resumption(client, watch.deadline, watch.on_outage);
+  request.set_after_revision(watch.after_revision);
+  // Whoever gave the list was there.
+  if (watch.after_revision > 0) resumption.Arrived();
   grpc::Status status;
   do {
     status = open(request, [&](const Event& event) {
@@ -48,7 +56,10 @@ grpc::Status WatchChanges(Client& client, Request request, const ChangeWatch<Eve
       return watch.each(event);
     });
     // What lies between is no longer kept: begin again with the present state.
-    if (status.error_code() == grpc::StatusCode::OUT_OF_RANGE) request.set_after_revision(0);
+    if (status.error_code() == grpc::StatusCode::OUT_OF_RANGE) {
+      request.set_after_revision(0);
+      if (watch.on_gap) watch.on_gap();
+    }
   } while (resumption.Again(&status));
   return status;
 }

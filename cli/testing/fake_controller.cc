@@ -11,13 +11,17 @@
 namespace paceline {
 namespace {
 
-grpc::Status NotFound(const std::string& what, const std::string& reason) {
+// `kind` and `name`: what there is not, "job" or "checkpoint".
+grpc::Status NotFound(const std::string& kind, const std::string& name, const std::string& reason) {
   google::rpc::ErrorInfo info;
   info.set_reason(reason);
   info.set_domain("paceline");
+  (*info.mutable_metadata())[kind] = name;
   google::rpc::Status whole;
   whole.add_details()->PackFrom(info);
-  return grpc::Status(grpc::StatusCode::NOT_FOUND, what, whole.SerializeAsString());
+  return grpc::Status(grpc::StatusCode::NOT_FOUND,
+                      absl::StrCat("there is no ", kind, " \"", name, "\""),
+                      whole.SerializeAsString());
 }
 
 }  // namespace
@@ -75,6 +79,11 @@ void FakeController::AddWatch(StreamScript<v1::JobEvent> script) {
 void FakeController::AddLog(int rank, StreamScript<v1::LogChunk> script) {
   const absl::MutexLock lock(&mutex_);
   log_scripts_[rank].push_back(std::move(script));
+}
+
+void FakeController::SetLargeLog(int64_t bytes) {
+  const absl::MutexLock lock(&mutex_);
+  large_log_bytes_ = bytes;
 }
 
 void FakeController::OnWatchIdle(std::function<void()> callback) {
@@ -171,7 +180,7 @@ grpc::Status FakeController::Get(grpc::ServerContext*, const v1::GetJobRequest* 
     *job = known;
     return grpc::Status::OK;
   }
-  return NotFound(absl::StrCat("there is no job \"", request->job(), "\""), "JOB_NOT_FOUND");
+  return NotFound("job", request->job(), "JOB_NOT_FOUND");
 }
 
 grpc::Status FakeController::Why(grpc::ServerContext* context, const v1::WhyRequest* request,
@@ -189,7 +198,10 @@ grpc::Status FakeController::List(grpc::ServerContext*, const v1::ListJobsReques
   const absl::MutexLock lock(&mutex_);
   size_t at = request->page_token().empty() ? 0 : std::stoul(request->page_token());
   for (; at < jobs_.size() && response->jobs_size() < request->page_size(); ++at) {
-    *response->add_jobs() = jobs_[at];
+    const auto& states = request->states();
+    if (states.empty() || std::count(states.begin(), states.end(), jobs_[at].state()) > 0) {
+      *response->add_jobs() = jobs_[at];
+    }
   }
   if (at < jobs_.size()) response->set_next_page_token(absl::StrCat(at));
   response->set_revision(7);
@@ -240,12 +252,12 @@ grpc::Status FakeController::Cancel(grpc::ServerContext*, const v1::CancelJobReq
   const absl::MutexLock lock(&mutex_);
   cancels_.push_back(*request);
   for (const v1::Job& known : jobs_) {
-    if (known.id() != request->job()) continue;
+    if (known.id() != request->job() && known.spec().name() != request->job()) continue;
     *job = known;
     if (!request->save()) job->set_state(v1::STOPPING);
     return grpc::Status::OK;
   }
-  return NotFound(absl::StrCat("there is no job \"", request->job(), "\""), "JOB_NOT_FOUND");
+  return NotFound("job", request->job(), "JOB_NOT_FOUND");
 }
 
 grpc::Status FakeController::ChangeLadder(grpc::ServerContext*,
@@ -337,7 +349,7 @@ grpc::Status FakeController::Find(const std::string& name, v1::Checkpoint* check
       return grpc::Status::OK;
     }
   }
-  return NotFound(absl::StrCat("there is no checkpoint \"", name, "\""), "CHECKPOINT_NOT_FOUND");
+  return NotFound("checkpoint", name, "CHECKPOINT_NOT_FOUND");
 }
 
 grpc::Status FakeController::Save(grpc::ServerContext*, const v1::SaveCheckpointRequest* request,
@@ -397,12 +409,26 @@ grpc::Status FakeController::StreamLogs(grpc::ServerContext* context,
                                         const v1::StreamLogsRequest* request,
                                         grpc::ServerWriter<v1::LogChunk>* writer) {
   std::optional<StreamScript<v1::LogChunk>> script;
+  int64_t large = 0;
   {
     const absl::MutexLock lock(&mutex_);
     logs_.push_back(*request);
-    script = Next(log_scripts_[request->rank()]);
+    large = large_log_bytes_;
+    if (large == 0) script = Next(log_scripts_[request->rank()]);
   }
-  return Play(context, script, writer, /*idle=*/{});
+  return large > 0 ? PlayLarge(large, writer) : Play(context, script, writer, /*idle=*/{});
+}
+
+grpc::Status FakeController::PlayLarge(int64_t bytes, grpc::ServerWriter<v1::LogChunk>* writer) {
+  const std::string line = std::string(63, 'x') + "\n";
+  v1::LogChunk chunk;
+  while (chunk.data().size() < 64 * 1024) chunk.mutable_data()->append(line);
+  const auto size = static_cast<int64_t>(chunk.data().size());
+  for (int64_t offset = 0; offset < bytes; offset += size) {
+    chunk.set_offset(offset);
+    if (!writer->Write(chunk)) break;
+  }
+  return grpc::Status::OK;
 }
 
 }  // namespace paceline

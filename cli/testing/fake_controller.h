@@ -8,6 +8,7 @@
 #ifndef CLI_TESTING_FAKE_CONTROLLER_H_
 #define CLI_TESTING_FAKE_CONTROLLER_H_
 
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
@@ -61,6 +62,8 @@ class FakeController : public v1::JobService::Service, public v1::CheckpointServ
   void FailNext(grpc::Status status) ABSL_LOCKS_EXCLUDED(mutex_);
   void AddWatch(StreamScript<v1::JobEvent> script) ABSL_LOCKS_EXCLUDED(mutex_);
   void AddLog(int rank, StreamScript<v1::LogChunk> script) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Each log is so many bytes, in lines of 64; instead of scripts.
+  void SetLargeLog(int64_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
 
   std::vector<v1::SubmitJobRequest> submits() const ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<v1::CancelJobRequest> cancels() const ABSL_LOCKS_EXCLUDED(mutex_);
@@ -118,6 +121,7 @@ class FakeController : public v1::JobService::Service, public v1::CheckpointServ
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   template <typename Message>
   static std::optional<StreamScript<Message>> Next(std::deque<StreamScript<Message>>& scripts);
+  static grpc::Status PlayLarge(int64_t bytes, grpc::ServerWriter<v1::LogChunk>* writer);
   // Sends the script; calls `idle`, if any, when it stays open.
   template <typename Message>
   grpc::Status Play(grpc::ServerContext* context,
@@ -137,6 +141,7 @@ class FakeController : public v1::JobService::Service, public v1::CheckpointServ
   std::deque<grpc::Status> failures_ ABSL_GUARDED_BY(mutex_);
   std::deque<StreamScript<v1::JobEvent>> watch_scripts_ ABSL_GUARDED_BY(mutex_);
   std::map<int, std::deque<StreamScript<v1::LogChunk>>> log_scripts_ ABSL_GUARDED_BY(mutex_);
+  int64_t large_log_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   std::function<void()> on_watch_idle_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::SubmitJobRequest> submits_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::CancelJobRequest> cancels_ ABSL_GUARDED_BY(mutex_);

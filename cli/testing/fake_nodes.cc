@@ -29,6 +29,11 @@ void FakeNodes::AddWatch(std::vector<v1::NodeEvent> events) {
   watches_.push_back(std::move(events));
 }
 
+void FakeNodes::OnWatchIdle(std::function<void()> callback) {
+  const absl::MutexLock lock(&mutex_);
+  on_watch_idle_ = std::move(callback);
+}
+
 void FakeNodes::FailNext(grpc::Status status) {
   const absl::MutexLock lock(&mutex_);
   failures_.push_back(std::move(status));
@@ -52,6 +57,7 @@ grpc::Status FakeNodes::Find(const std::string& name, v1::Node* node) const {
   }
   google::rpc::ErrorInfo info;
   info.set_reason("NODE_NOT_FOUND");
+  (*info.mutable_metadata())["node"] = name;
   google::rpc::Status whole;
   whole.add_details()->PackFrom(info);
   return grpc::Status(grpc::StatusCode::NOT_FOUND, absl::StrCat("there is no node \"", name, "\""),
@@ -94,14 +100,17 @@ grpc::Status FakeNodes::List(grpc::ServerContext*, const v1::ListNodesRequest*,
 grpc::Status FakeNodes::Watch(grpc::ServerContext* context, const v1::WatchNodesRequest*,
                               grpc::ServerWriter<v1::NodeEvent>* writer) {
   std::vector<v1::NodeEvent> events;
+  std::function<void()> idle;
   {
     const absl::MutexLock lock(&mutex_);
     if (!watches_.empty()) {
       events = std::move(watches_.front());
       watches_.pop_front();
     }
+    if (watches_.empty()) idle = on_watch_idle_;
   }
   for (const v1::NodeEvent& event : events) writer->Write(event);
+  if (idle) idle();
   const absl::MutexLock lock(&mutex_);
   while (!stopping_ && !context->IsCancelled()) {
     mutex_.AwaitWithTimeout(absl::Condition(&stopping_), absl::Milliseconds(2));

@@ -8,6 +8,7 @@
 #define CLI_TESTING_FAKE_NODES_H_
 
 #include <deque>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,8 @@ class FakeNodes : public v1::NodeService::Service, public v1::AutomationService:
   // Told with each drain.
   void SetEffects(std::vector<v1::DrainEffect> effects) ABSL_LOCKS_EXCLUDED(mutex_);
   void AddWatch(std::vector<v1::NodeEvent> events) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Called when the last watch has sent all its events and stays open.
+  void OnWatchIdle(std::function<void()> callback) ABSL_LOCKS_EXCLUDED(mutex_);
   // The answer to the next change when it is no success.
   void FailNext(grpc::Status status) ABSL_LOCKS_EXCLUDED(mutex_);
   // Changes in their order: "Cordon name: \"a\" request_id: ...".
@@ -71,6 +74,7 @@ class FakeNodes : public v1::NodeService::Service, public v1::AutomationService:
   v1::AutomationStatus automation_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::DrainEffect> effects_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::vector<v1::NodeEvent>> watches_ ABSL_GUARDED_BY(mutex_);
+  std::function<void()> on_watch_idle_ ABSL_GUARDED_BY(mutex_);
   std::deque<grpc::Status> failures_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::string> requests_ ABSL_GUARDED_BY(mutex_);
 };

@@ -44,7 +44,7 @@ std::vector<size_t> Table::Shown(const std::vector<int>& widths, int width) cons
   return shown;
 }
 
-std::string Table::Rendered(int width, bool colours) const {
+std::string Table::Rendered(int width, bool colours, bool headings) const {
   const std::vector<int> widths = Widths();
   const std::vector<size_t> shown = Shown(widths, width);
   const size_t last = columns_.size() - 1;
@@ -70,9 +70,11 @@ std::string Table::Rendered(int width, bool colours) const {
     }
     out += '\n';
   };
-  std::vector<Cell> headings;
-  for (const Column& column : columns_) headings.emplace_back(column.heading, Colour::kBold);
-  add_line(headings);
+  if (headings) {
+    std::vector<Cell> line;
+    for (const Column& column : columns_) line.emplace_back(column.heading, Colour::kBold);
+    add_line(line);
+  }
   for (const auto& row : rows_) add_line(row);
   return out;
 }

@@ -38,7 +38,7 @@ class Table {
   // All lines, each ending in a newline. With `width` > 0 spare columns are left out, the
   // rightmost first, and then the last column is shortened, until lines fit; the other
   // columns are never cut.
-  std::string Rendered(int width, bool colours) const;
+  std::string Rendered(int width, bool colours, bool headings = true) const;
 
  private:
   std::vector<int> Widths() const;

@@ -26,6 +26,12 @@ TEST(TableTest, ShortensOnlyTheLastColumn) {
             "a       1200  -\n");
 }
 
+TEST(TableTest, HeadingsCanBeLeftOut) {
+  EXPECT_EQ(Jobs().Rendered(0, false, /*headings=*/false),
+            "digits     5  waits for 2 slots on any node\n"
+            "a       1200  -\n");
+}
+
 TEST(TableTest, LeavesSpareColumnsOutBeforeItCutsTheLast) {
   Table table({{"A"}, {"B", true, true}, {"C", true, true}, {"WHY"}});
   table.Add({"aaaa", "bbbb", "cccc", "because"});

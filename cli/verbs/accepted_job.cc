@@ -16,7 +16,7 @@ void AddAcceptedJobFlags(CLI::App& verb, AcceptedJobFlags* flags) {
 int TellAcceptedJob(Program& program, const v1::Job& job, const std::string& done,
                     const AcceptedJobFlags& flags) {
   const bool stay = flags.wait || flags.follow;
-  if (flags.parsable) {
+  if (flags.parsable || program.names()) {
     program.out() << job.id() << std::endl;
   } else if (program.json()) {
     if (!stay) program.PrintJson(job);
@@ -30,8 +30,8 @@ int TellAcceptedJob(Program& program, const v1::Job& job, const std::string& don
   }
   if (!stay) return kCliOk;
   FollowOptions options;
-  options.progress = flags.follow && !flags.parsable;
-  options.silent = flags.parsable;
+  options.progress = flags.follow && !flags.parsable && !program.names();
+  options.silent = flags.parsable || program.names();
   return FollowJob(program, job.id(), options);
 }
 

@@ -30,7 +30,7 @@ int Show(Program& program, const CheckpointFacts& facts, bool tensors) {
     if (facts.manifest.has_value()) {
       json["manifest"] = nlohmann::json::parse(FormatManifest(*facts.manifest));
     }
-    program.out() << json.dump(1) << std::endl;
+    program.PrintJsonText(json.dump(1));
     return kCliOk;
   }
   program.out() << (tensors ? TensorTable(*facts.manifest, program.style())

@@ -81,7 +81,7 @@ int ExportCheckpoint(Program& program, const CheckpointExportFlags& flags) {
   if (program.json()) {
     const nlohmann::json json = {
         {"tensors", result->tensors}, {"bytes", result->bytes}, {"files", result->files}};
-    program.out() << json.dump(1) << std::endl;
+    program.PrintJsonText(json.dump(1));
     return kCliOk;
   }
   const size_t files = result->files.size();

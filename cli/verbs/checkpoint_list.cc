@@ -82,6 +82,10 @@ int ListCheckpoints(Program& program, const CheckpointListFlags& flags) {
     program.PrintJson(checkpoints);
     return kCliOk;
   }
+  if (program.names()) {
+    for (const std::string& name : TypedNames(program, checkpoints)) program.out() << name << "\n";
+    return kCliOk;
+  }
   if (checkpoints.checkpoints().empty()) {
     program.Note("no checkpoints yet; `checkpoint` in the job file says when there are some");
     return kCliOk;

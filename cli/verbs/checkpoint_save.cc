@@ -89,7 +89,7 @@ int AwaitSave(Program& program, const CheckpointSaveFlags& flags, v1::Job job) {
     return IsPending(job, order);
   };
   watch.on_outage = [&](const grpc::Status&) {
-    program.Note("the controller does not answer; going on when it is back");
+    program.Note(program.OutageText());
   };
   if (IsPending(job, order)) {
     program.Note(absl::StrCat("asked ", JobText(job), " for a checkpoint"));

@@ -41,7 +41,7 @@ int Tell(Program& program, const std::string& directory, const Verdict& verdict)
                                  {"sound", sound},
                                  {"bytes_read", verdict.bytes},
                                  {"damages", verdict.damages}};
-    program.out() << json.dump(1) << std::endl;
+    program.PrintJsonText(json.dump(1));
     return sound ? kCliOk : kCliFailed;
   }
   for (const std::string& damage : verdict.damages) {

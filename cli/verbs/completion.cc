@@ -1,13 +1,85 @@
-// paceline completion bash|zsh|fish
+// paceline completion bash|zsh|fish, and `paceline __names KIND`, which the scripts ask
 #include "cli/completion/completion.h"
 
+#include <algorithm>
+#include <iterator>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "cli/config/config_file.h"
+#include "cli/text/neutral.h"
 #include "cli/verbs/verbs.h"
 
 namespace paceline {
+namespace {
+
+// Somebody waits with a finger on the key.
+constexpr double kMostSeconds = 1;
+constexpr int kMostNames = 1000;
+
+// Names of jobs, the newest first, each once; then ids.
+std::vector<std::string> JobNames(Program& program) {
+  v1::ListJobsRequest request;
+  request.set_page_size(kMostNames);
+  v1::ListJobsResponse jobs;
+  std::vector<std::string> names;
+  if (!program.client().ListJobs(request, &jobs).ok()) return names;
+  std::set<std::string> seen;
+  for (const v1::Job& job : jobs.jobs()) {
+    if (seen.insert(job.spec().name()).second) names.push_back(job.spec().name());
+  }
+  for (const v1::Job& job : jobs.jobs()) names.push_back(job.id());
+  return names;
+}
+
+std::vector<std::string> NodeNames(Program& program) {
+  v1::ListNodesRequest request;
+  request.set_page_size(kMostNames);
+  v1::ListNodesResponse nodes;
+  std::vector<std::string> names;
+  if (!program.client().ListNodes(request, &nodes).ok()) return names;
+  for (const v1::Node& node : nodes.nodes()) names.push_back(node.name());
+  return names;
+}
+
+std::vector<std::string> CheckpointNames(Program& program) {
+  v1::ListCheckpointsRequest request;
+  request.set_page_size(kMostNames);
+  v1::ListCheckpointsResponse checkpoints;
+  std::vector<std::string> names;
+  if (!program.client().ListCheckpoints(request, &checkpoints).ok()) return names;
+  std::set<std::string> seen;
+  for (const v1::Checkpoint& checkpoint : checkpoints.checkpoints()) {
+    const std::string name = absl::StrCat(checkpoint.job_name(), "/", checkpoint.step());
+    if (seen.insert(name).second) names.push_back(name);
+  }
+  return names;
+}
+
+std::vector<std::string> ContextNames(const Program& program) {
+  std::vector<std::string> names;
+  const absl::StatusOr<CliConfig> config = ReadConfig(program.config_path());
+  if (!config.ok()) return names;
+  for (const auto& [name, context] : config->contexts) names.push_back(name);
+  return names;
+}
+
+// A line for each; none when they cannot be had: a shell has no place for messages.
+int PrintNames(Program& program, const std::string& kind) {
+  program.flags.timeout_s = std::min(program.flags.timeout_s, kMostSeconds);
+  program.flags.quiet = true;
+  const std::vector<std::string> names = kind == "jobs"          ? JobNames(program)
+                                         : kind == "nodes"       ? NodeNames(program)
+                                         : kind == "checkpoints" ? CheckpointNames(program)
+                                                                 : ContextNames(program);
+  for (const std::string& name : names) program.out() << NeutralLine(name) << "\n";
+  return kCliOk;
+}
+
+}  // namespace
 
 void AddCompletion(CLI::App& parent, Program& program) {
   const auto shell = std::make_shared<std::string>();
@@ -23,6 +95,18 @@ void AddCompletion(CLI::App& parent, Program& program) {
                                           : FishCompletion(commands));
       return kCliOk;
     };
+  });
+}
+
+void AddCompletionNames(CLI::App& parent, Program& program) {
+  const auto kind = std::make_shared<std::string>();
+  CLI::App* verb = parent.add_subcommand("__names", "Names for completion");
+  verb->group("");
+  verb->add_option("KIND", *kind, "What names")
+      ->required()
+      ->check(CLI::IsMember(std::vector<std::string>(std::begin(kNameKinds), std::end(kNameKinds))));
+  verb->callback([kind, &program] {
+    program.action = [kind, &program] { return PrintNames(program, *kind); };
   });
 }
 

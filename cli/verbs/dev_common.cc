@@ -70,7 +70,7 @@ bool ShowCluster(Program& program, const DevDir& dir) {
     for (size_t i = 1; i < rows.size(); ++i) workers.push_back(JsonOf(rows[i]));
     const nlohmann::json cluster = {
         {"directory", dir.root}, {"controller", JsonOf(rows[0])}, {"workers", workers}};
-    program.out() << cluster.dump(2) << std::endl;
+    program.PrintJsonText(cluster.dump(2));
   } else {
     program.out() << TableOf(rows, program.style()) << std::flush;
   }

@@ -85,6 +85,12 @@ int Up(Program& program, const DevUpFlags& flags) {
   program.Note(started->empty() ? "the cluster runs already"
                                 : absl::StrCat("started ", absl::StrJoin(*started, ", ")));
   ShowCluster(program, dir);
+  const absl::StatusOr<ServerChoice> choice = program.ChooseServer();
+  if (choice.ok() && !choice->context.empty()) {
+    program.Note(absl::StrCat("commands go to context ", choice->context, " (", choice->address,
+                              "), not here: `paceline context use --none` or --server ", controller,
+                              " changes that"));
+  }
   const bool elsewhere = dir.root != ChosenDevDir(program, "").root;
   if (elsewhere) program.Note(absl::StrCat("next: export PACELINE_DEV_DIR=", dir.root));
   program.Note(absl::StrCat(elsewhere ? "      " : "next: ", "paceline submit FILE --follow"));

@@ -44,8 +44,7 @@ int AwaitDrained(Program& program, std::set<std::string> nodes) {
     return !nodes.empty();
   };
   watch.on_outage = [&](const grpc::Status&) {
-    program.Note(absl::StrCat("the controller at ", program.server(),
-                              " does not answer; going on when it is back"));
+    program.Note(program.OutageText());
   };
   const grpc::Status status = WatchNodes(program.client(), watch);
   if (status.ok()) return exit;

@@ -107,7 +107,7 @@ int FollowJob(Program& program, const std::string& job_id, const FollowOptions& 
   };
   watch.on_outage = [&](const grpc::Status&) {
     view.Clear();
-    program.Note(absl::StrCat("the controller at ", program.server(),
+    program.Note(absl::StrCat("the controller at ", program.ServerText(),
                               " does not answer; the job goes on, and so does this when it is "
                               "back"));
   };

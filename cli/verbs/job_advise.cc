@@ -2,7 +2,6 @@
 #include <memory>
 #include <string>
 
-#include "absl/strings/str_cat.h"
 #include "cli/verbs/verbs.h"
 #include "cli/view/advice_page.h"
 
@@ -29,7 +28,6 @@ void AddJobAdvise(CLI::App& parent, Program& program) {
   const auto name = std::make_shared<std::string>();
   CLI::App* verb = parent.add_subcommand(
       "advise", "Tell which ranks of a job are slow, what could be done about it, and why");
-  verb->footer(absl::StrCat("\nExample: paceline job advise digits\n", parent.get_footer()));
   verb->add_option("JOB", *name, "Id, unique beginning of an id, or name")->required();
   verb->callback([name, &program] {
     program.action = [name, &program] { return TellAdvice(program, *name); };

@@ -3,7 +3,6 @@
 #include <memory>
 #include <string>
 
-#include "absl/strings/str_cat.h"
 #include "cli/verbs/node_action.h"
 #include "cli/verbs/value_check.h"
 #include "cli/verbs/verbs.h"
@@ -46,7 +45,6 @@ void AddJobApply(CLI::App& parent, Program& program) {
   const auto flags = std::make_shared<JobApplyFlags>();
   CLI::App* verb = parent.add_subcommand(
       "apply", "Have what `job advise` lists carried out, while the job trains");
-  verb->footer(absl::StrCat("\nExample: paceline job apply digits 3\n", parent.get_footer()));
   verb->add_option("JOB", flags->job, "Id, unique beginning of an id, or name")->required();
   verb->add_option("ADVICE", flags->advice, "Its number")
       ->required()

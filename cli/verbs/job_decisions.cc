@@ -56,7 +56,6 @@ void AddJobDecisions(CLI::App& parent, Program& program) {
   const auto flags = std::make_shared<JobDecisionsFlags>();
   CLI::App* verb = parent.add_subcommand(
       "decisions", "List what was advised and done about slow ranks, and whether it helped");
-  verb->footer(absl::StrCat("\nExample: paceline job decisions digits 3\n", parent.get_footer()));
   verb->add_option("JOB", flags->job, "Id, unique beginning of an id, or name")->required();
   verb->add_option("ID", flags->id, "Only this one, with all that it rests on. Default: all")
       ->check(WholeNumber(1, INT64_MAX));

@@ -95,7 +95,6 @@ int ShowEvents(Program& program, const JobEventsFlags& flags) {
 void AddJobEvents(CLI::App& parent, Program& program) {
   const auto flags = std::make_shared<JobEventsFlags>();
   CLI::App* verb = parent.add_subcommand("events", "Show what happened to a job, and when");
-  verb->footer(absl::StrCat("\nExample: paceline job events -f digits\n", parent.get_footer()));
   verb->add_option("JOB", flags->job, "Id, unique beginning of an id, or name")->required();
   verb->add_flag("-f,--follow", flags->follow, "Go on until the job has ended");
   verb->add_flag("--warnings", flags->warnings, "Only what did not go well");

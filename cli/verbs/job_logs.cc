@@ -1,19 +1,25 @@
 // paceline job logs JOB
+#include <algorithm>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/synchronization/mutex.h"
 #include "cli/rpc/error_text.h"
 #include "cli/rpc/job_watch.h"
+#include "cli/text/host_list.h"
 #include "cli/text/neutral.h"
 #include "cli/verbs/rank_log.h"
 #include "cli/verbs/value_check.h"
 #include "cli/verbs/verbs.h"
 #include "cli/view/job_text.h"
+#include "common/core/status_macros.h"
+#include "re2/re2.h"
 
 namespace paceline {
 namespace {
@@ -24,18 +30,24 @@ constexpr size_t kMostFollowed = 64;
 struct JobLogsFlags {
   std::string job;
   std::string ranks;
+  std::string nodes;
+  std::string grep;
   int tail = 0;
   bool follow = false;
+  bool no_prefix = false;
 };
 
-// Writes the lines of several ranks, each line whole. Thread-safe.
+// Writes the lines of several ranks that match, each line whole. Thread-safe.
 class LogPrinter {
  public:
-  LogPrinter(Program& program, bool prefixed) : program_(program), prefixed_(prefixed) {}
+  // `pattern`: null for all lines.
+  LogPrinter(Program& program, bool prefixed, const RE2* pattern)
+      : program_(program), prefixed_(prefixed), pattern_(pattern) {}
 
   void Print(int rank, const std::vector<std::string>& lines) ABSL_LOCKS_EXCLUDED(mutex_) {
     const absl::MutexLock lock(&mutex_);
     for (const std::string& line : lines) {
+      if (pattern_ != nullptr && !RE2::PartialMatch(line, *pattern_)) continue;
       if (prefixed_) program_.out() << "[rank " << rank << "] ";
       program_.out() << Neutral(line) << "\n";
     }
@@ -45,6 +57,7 @@ class LogPrinter {
  private:
   Program& program_;
   const bool prefixed_;
+  const RE2* const pattern_;
   absl::Mutex mutex_;
 };
 
@@ -64,7 +77,7 @@ grpc::Status PrintRank(Program& program, const std::string& job_id, int rank,
     // The controller gives reasons; without one it is the controller that is away.
     const std::string what =
         ErrorReason(status).empty()
-            ? absl::StrCat("the controller at ", program.server(), " does not answer")
+            ? absl::StrCat("the controller at ", program.ServerText(), " does not answer")
             : NeutralLine(status.error_message());
     program.Note(absl::StrCat("rank ", rank, ": ", what, "; going on when it is back"));
   };
@@ -88,8 +101,26 @@ grpc::Status AwaitRanks(Program& program, v1::Job* job) {
   return WatchJobs(program.client(), watch);
 }
 
-// The ranks asked for. NotFound when the job lacks one of them; InvalidArgument when they are
-// too many to be followed.
+// Those of `ranks` that run, or ran, on one of the nodes. NotFound, with the job's nodes, when none
+// does.
+absl::StatusOr<std::vector<int>> OnNodes(const v1::Job& job, const std::vector<int>& ranks,
+                                         const std::string& words) {
+  PACELINE_ASSIGN_OR_RETURN(const std::vector<std::string> nodes, ExpandHosts({words}));
+  std::vector<int> chosen;
+  std::set<std::string> present;
+  for (const int rank : ranks) {
+    const std::string& node = job.ranks(rank).node();
+    present.insert(node);
+    if (std::count(nodes.begin(), nodes.end(), node) > 0) chosen.push_back(rank);
+  }
+  if (!chosen.empty()) return chosen;
+  return absl::NotFoundError(absl::StrCat("no such rank of ", job.id(), " is on ",
+                                          absl::StrJoin(nodes, ", "), "; they are on ",
+                                          NeutralLine(absl::StrJoin(present, ", "))));
+}
+
+// The ranks asked for. NotFound when the job lacks one of them, or none is on such a node;
+// InvalidArgument when they are too many to be followed.
 absl::StatusOr<std::vector<int>> ChosenRanks(const v1::Job& job, const JobLogsFlags& flags) {
   const int count = job.ranks_size();
   std::vector<int> ranks =
@@ -97,6 +128,9 @@ absl::StatusOr<std::vector<int>> ChosenRanks(const v1::Job& job, const JobLogsFl
   if (ranks.back() >= count) {
     return absl::NotFoundError(
         absl::StrCat(job.id(), " has no rank ", ranks.back(), "; its ranks are 0 to ", count - 1));
+  }
+  if (!flags.nodes.empty()) {
+    PACELINE_ASSIGN_OR_RETURN(ranks, OnNodes(job, ranks, flags.nodes));
   }
   if (flags.follow && ranks.size() > kMostFollowed) {
     return absl::InvalidArgumentError(
@@ -107,7 +141,9 @@ absl::StatusOr<std::vector<int>> ChosenRanks(const v1::Job& job, const JobLogsFl
 
 int PrintRanks(Program& program, const std::string& job_id, const std::vector<int>& ranks,
                const JobLogsFlags& flags) {
-  LogPrinter printer(program, ranks.size() > 1);
+  const RE2 pattern(flags.grep);
+  LogPrinter printer(program, ranks.size() > 1 && !flags.no_prefix,
+                     flags.grep.empty() ? nullptr : &pattern);
   std::vector<grpc::Status> ends(ranks.size());
   if (flags.follow) {
     std::vector<std::thread> readers;
@@ -145,7 +181,14 @@ int PrintLogs(Program& program, const JobLogsFlags& flags) {
   return PrintRanks(program, job.id(), *chosen, flags);
 }
 
+// What is wrong with a regular expression; empty: nothing.
+std::string ProblemOf(const std::string& pattern) {
+  const RE2 compiled(pattern, RE2::Quiet);
+  return compiled.ok() ? "" : absl::StrCat("is no regular expression: ", compiled.error());
+}
+
 }  // namespace
+
 void AddJobLogs(CLI::App& parent, Program& program) {
   const auto flags = std::make_shared<JobLogsFlags>();
   CLI::App* verb = parent.add_subcommand("logs", "Print what a job's ranks wrote");
@@ -157,6 +200,11 @@ void AddJobLogs(CLI::App& parent, Program& program) {
       });
   verb->add_option("--tail", flags->tail, "Begin so many lines before the end; 0: at the beginning")
       ->check(WholeNumber(0, 1000000));
+  verb->add_option("--node", flags->nodes, "Only ranks on this node, or on those of n[01-16],m3");
+  verb->add_option("--grep", flags->grep,
+                   "Only lines that match this regular expression (RE2's syntax; (?i) ignores case)")
+      ->check(ProblemOf);
+  verb->add_flag("--no-prefix", flags->no_prefix, "No [rank N] before the lines of several ranks");
   verb->callback([flags, &program] {
     if (program.json()) throw CLI::ValidationError("--output", "job logs prints text only");
     program.action = [flags, &program] { return PrintLogs(program, *flags); };

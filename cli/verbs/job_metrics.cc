@@ -54,8 +54,6 @@ void AddJobMetrics(CLI::App& parent, Program& program) {
   const auto flags = std::make_shared<JobMetricsFlags>();
   CLI::App* verb = parent.add_subcommand(
       "metrics", "Show how step time, throughput, loss, MFU and waits of a job went lately");
-  verb->footer(
-      absl::StrCat("\nExample: paceline job metrics digits --minutes 5\n", parent.get_footer()));
   verb->add_option("JOB", flags->job, "Id, unique beginning of an id, or name")->required();
   verb->add_option("--minutes", flags->minutes, "The last so many; 0: all that are kept")
       ->check(Number(0, 1e6))

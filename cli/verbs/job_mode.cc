@@ -81,8 +81,6 @@ void AddJobMode(CLI::App& parent, Program& program) {
   verb->add_flag("--wait", flags->wait, "Wait until all ranks have taken it up");
   verb->add_option("--request-id", flags->request_id,
                    "Name of this request, such as a UUID. Default: a new one");
-  verb->footer(
-      absl::StrCat("\nExample: paceline job mode digits drop --wait\n", parent.get_footer()));
   verb->callback([flags, &program] {
     program.action = [flags, &program] { return ChangeMode(program, *flags); };
   });

@@ -77,7 +77,7 @@ int ProfileJob(Program& program, const JobProfileFlags& flags) {
     return !AllAnswered(job) && !HasEnded(job.state());
   };
   watch.on_outage = [&](const grpc::Status&) {
-    program.Note("the controller does not answer; going on when it is back");
+    program.Note(program.OutageText());
   };
   if (!AllAnswered(job)) status = WatchJobs(program.client(), watch);
   if (!status.ok()) return program.Fail(status);

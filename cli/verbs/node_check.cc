@@ -3,7 +3,6 @@
 #include <memory>
 #include <string>
 
-#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "cli/rpc/node_watch.h"
 #include "cli/verbs/value_check.h"
@@ -31,8 +30,7 @@ grpc::Status AwaitResult(Program& program, const NodeCheckFlags& flags, int64_t 
     return false;
   };
   watch.on_outage = [&](const grpc::Status&) {
-    program.Note(absl::StrCat("the controller at ", program.server(),
-                              " does not answer; going on when it is back"));
+    program.Note(program.OutageText());
   };
   return WatchNodes(program.client(), watch);
 }

@@ -60,7 +60,7 @@ int AwaitPlan(Program& program, v1::Job job) {
     return !active() && PlanFailureText(job).empty() && !HasEnded(job.state());
   };
   watch.on_outage = [&](const grpc::Status&) {
-    program.Note("the controller does not answer; going on when it is back");
+    program.Note(program.OutageText());
   };
   if (!active()) {
     const grpc::Status status = WatchJobs(program.client(), watch);

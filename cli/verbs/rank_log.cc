@@ -42,7 +42,7 @@ grpc::Status ReadRankLog(Client& client, const RankLog& log) {
       request.set_tail_lines(0);
       return true;
     });
-  } while (resumption.Again(&status));
+  } while (log.patient && resumption.Again(&status));
   return status;
 }
 

@@ -19,6 +19,7 @@ struct RankLog {
   int rank = 0;
   int tail_lines = 0;  // 0: from the beginning.
   bool follow = false;
+  bool patient = true;  // Else it ends with the first outage.
   // Bytes in order.
   std::function<void(absl::string_view)> each;
   // So many bytes were rotated away before the next ones.

@@ -168,7 +168,6 @@ void AddTop(CLI::App& parent, Program& program) {
   const auto flags = std::make_shared<TopFlags>();
   CLI::App* verb = parent.add_subcommand(
       "top", "Show all jobs, or the ranks of one, as they go on; h tells the keys");
-  verb->footer(absl::StrCat("\nExample: paceline top digits\n", parent.get_footer()));
   verb->add_option("JOB", flags->job, "Id, unique beginning of an id, or name; none: all jobs");
   verb->add_option("--interval", flags->interval_s, "Seconds between two looks")
       ->check(Number(0.1, 3600))

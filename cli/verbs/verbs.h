@@ -64,7 +64,17 @@ void AddDevStatus(CLI::App& parent, Program& program);
 void AddImportDigits(CLI::App& parent, Program& program);
 void AddTokenize(CLI::App& parent, Program& program);
 
+void AddClusterStatus(CLI::App& parent, Program& program);
+void AddQueueList(CLI::App& parent, Program& program);
+
+// add, use, list, show, remove.
+void AddContextVerbs(CLI::App& parent, Program& program);
+
+void AddDiag(CLI::App& parent, Program& program);
 void AddCompletion(CLI::App& parent, Program& program);
+// For the scripts that AddCompletion's prints, and for packages: not shown in --help.
+void AddCompletionNames(CLI::App& parent, Program& program);
+void AddMan(CLI::App& parent, Program& program);
 void AddVersion(CLI::App& parent, Program& program);
 
 }  // namespace paceline

@@ -1,6 +1,7 @@
 // paceline version
 #include "common/version.h"
 
+#include "absl/strings/str_cat.h"
 #include "cli/verbs/verbs.h"
 
 namespace paceline {
@@ -10,7 +11,7 @@ void AddVersion(CLI::App& parent, Program& program) {
   verb->callback([&program] {
     program.action = [&program] {
       if (program.json()) {
-        program.out() << "{\"version\": \"" << kVersion << "\"}" << std::endl;
+        program.PrintJsonText(absl::StrCat("{\"version\": \"", kVersion, "\"}"));
       } else {
         program.out() << "paceline " << kVersion << std::endl;
       }

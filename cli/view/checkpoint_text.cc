@@ -82,27 +82,27 @@ std::string CheckpointNameText(const v1::Checkpoint& checkpoint) {
 std::string CheckpointTable(const v1::ListCheckpointsResponse& checkpoints,
                             const std::vector<std::string>& names, absl::Time now,
                             const PageStyle& style) {
-  Table table({{"CHECKPOINT"},
-               {"STEP", true},
-               {"GEN", true, true},
-               {"RANKS", true, true},
-               {"SIZE", true},
-               {"AGE", true},
-               {"STATE"},
-               {"PINNED"}});
+  std::vector<Table::Column> columns = {{"CHECKPOINT"},        {"STEP", true},
+                                        {"GEN", true, true},   {"RANKS", true, true},
+                                        {"SIZE", true},        {"AGE", true},
+                                        {"STATE"},             {"PINNED"}};
+  if (style.wide) columns.push_back({"DIRECTORY"});
+  Table table(std::move(columns));
   for (int i = 0; i < checkpoints.checkpoints_size(); ++i) {
     const v1::Checkpoint& checkpoint = checkpoints.checkpoints(i);
-    table.Add(
-        {names[static_cast<size_t>(i)],
-         absl::StrCat(checkpoint.step()),
-         absl::StrCat(checkpoint.generation()),
-         absl::StrCat(checkpoint.ranks()),
-         BytesText(checkpoint.bytes()),
-         checkpoint.has_create_time() ? AgeText(TimeOf(true, checkpoint.create_time()), now) : "",
-         {StateText(checkpoint.state()), StateColour(checkpoint.state())},
-         checkpoint.pinned() ? "yes" : ""});
+    std::vector<Table::Cell> row = {
+        names[static_cast<size_t>(i)],
+        absl::StrCat(checkpoint.step()),
+        absl::StrCat(checkpoint.generation()),
+        absl::StrCat(checkpoint.ranks()),
+        BytesText(checkpoint.bytes()),
+        checkpoint.has_create_time() ? AgeText(TimeOf(true, checkpoint.create_time()), now) : "",
+        {StateText(checkpoint.state()), StateColour(checkpoint.state())},
+        checkpoint.pinned() ? "yes" : ""};
+    if (style.wide) row.emplace_back(checkpoint.directory());
+    table.Add(std::move(row));
   }
-  return table.Rendered(style.width, style.colours);
+  return table.Rendered(style.width, style.colours, style.headings);
 }
 
 std::string NewestText(const v1::Job& job, absl::Time now) {

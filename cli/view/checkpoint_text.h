@@ -19,7 +19,7 @@ Colour StateColour(v1::CheckpointState state);
 // "digits/120": as it can be typed while the job is the newest of its name.
 std::string CheckpointNameText(const v1::Checkpoint& checkpoint);
 
-// `names`: one for each of `checkpoints`.
+// `names`: one for each of `checkpoints`. Wide: directories too.
 std::string CheckpointTable(const v1::ListCheckpointsResponse& checkpoints,
                             const std::vector<std::string>& names, absl::Time now,
                             const PageStyle& style);

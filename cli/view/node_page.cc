@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -81,35 +83,46 @@ std::string MedianText(bool known, double median, const v1::NodeMeasurement& mea
 }  // namespace
 
 std::string NodeTable(const v1::ListNodesResponse& nodes, absl::Time now, const PageStyle& style) {
-  Table table({{"NAME"},
-               {"STATE"},
-               {"SLOTS", true},
-               {"GPUS", true},
-               {"CPUS", true},
-               {"MEMORY", true},
-               {"REPORT", true},
-               {"SINCE", true},
-               {"BY"},
-               {"JOBS"},
-               {"REASON"}});
+  std::vector<Table::Column> columns = {{"NAME"},
+                                        {"STATE"},
+                                        {"SLOTS", true},
+                                        {"GPUS", true},
+                                        {"CPUS", true},
+                                        {"MEMORY", true},
+                                        {"REPORT", true},
+                                        {"SINCE", true},
+                                        {"BY"},
+                                        {"JOBS"}};
+  if (style.wide) {
+    columns.insert(columns.end(), {{"GPU"}, {"LABELS"}, {"ADDRESS"}, {"VERSION"}});
+  }
+  columns.push_back({"REASON"});
+  Table table(std::move(columns));
   for (const v1::Node& node : nodes.nodes()) {
     const absl::Time report = TimeOf(node.has_last_report_time(), node.last_report_time());
     const v1::Hold* hold = MainHold(node);
     const absl::Time since =
         hold == nullptr ? absl::InfinitePast() : TimeOf(hold->has_since(), hold->since());
-    table.Add({node.name(),
-               {StateText(node.state()), StateColour(node.state())},
-               absl::StrCat(node.slots_used(), "/", node.slots()),
-               absl::StrCat(node.gpus_used(), "/", node.hardware().gpus_size()),
-               absl::StrCat(node.hardware().cpus()),
-               BytesText(node.hardware().memory_bytes()),
-               node.has_last_report_time() ? DurationText(absl::ToDoubleSeconds(now - report)) : "",
-               hold == nullptr ? "" : DurationText(absl::ToDoubleSeconds(now - since)),
-               hold == nullptr ? "" : hold->owner(),
-               absl::StrJoin(node.jobs(), ","),
-               node.reason()});
+    std::vector<Table::Cell> row = {
+        node.name(),
+        {StateText(node.state()), StateColour(node.state())},
+        absl::StrCat(node.slots_used(), "/", node.slots()),
+        absl::StrCat(node.gpus_used(), "/", node.hardware().gpus_size()),
+        absl::StrCat(node.hardware().cpus()),
+        BytesText(node.hardware().memory_bytes()),
+        node.has_last_report_time() ? DurationText(absl::ToDoubleSeconds(now - report)) : "",
+        hold == nullptr ? "" : DurationText(absl::ToDoubleSeconds(now - since)),
+        hold == nullptr ? "" : hold->owner(),
+        absl::StrJoin(node.jobs(), ",")};
+    if (style.wide) {
+      const auto& gpus = node.hardware().gpus();
+      row.insert(row.end(), {gpus.empty() ? "" : gpus.Get(0), LabelsText(node), node.address(),
+                             node.version()});
+    }
+    row.emplace_back(node.reason());
+    table.Add(std::move(row));
   }
-  return table.Rendered(style.width, style.colours);
+  return table.Rendered(style.width, style.colours, style.headings);
 }
 
 std::string NodeLine(const v1::Node& node, const PageStyle& style) {
@@ -180,7 +193,7 @@ std::string HistoryTable(const v1::NodeHistory& history, absl::Time now, const P
                event.who(),
                event.what()});
   }
-  return table.Rendered(style.width, style.colours);
+  return table.Rendered(style.width, style.colours, style.headings);
 }
 
 std::string CheckTable(const v1::NodeCheckResult& result, const PageStyle& style) {

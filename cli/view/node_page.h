@@ -13,7 +13,7 @@ namespace paceline {
 // Everything about a node.
 std::string NodePage(const v1::Node& node, absl::Time now, const PageStyle& style);
 
-// One row for each; since when and by whom it is held.
+// One row for each; since when and by whom it is held. Wide: GPU, labels, address and version too.
 std::string NodeTable(const v1::ListNodesResponse& nodes, absl::Time now, const PageStyle& style);
 
 // "a is CORDONED: cordoned by ann: its fan is loud", without a newline.

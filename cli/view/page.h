@@ -11,6 +11,8 @@ namespace paceline {
 struct PageStyle {
   int width = 0;  // Columns; 0: unlimited.
   bool colours = false;
+  bool wide = false;     // More columns in tables of objects.
+  bool headings = true;  // Of such tables.
 };
 
 // "Label:      value"; nothing when there is no value, which is taken as it is.

@@ -116,5 +116,21 @@ TEST(ToUtf8Test, ReplacesOnlyWhatIsInvalid) {
   EXPECT_EQ(ToUtf8("\xf4\x90\x80\x80"), "????");
 }
 
+TEST_F(LogFilesTest, LargeLogIsReadInPieces) {
+  constexpr int64_t kSize = int64_t{10} << 30;
+  Write(0, "");
+  // Takes no room on the disk: what was not written are zeros.
+  const std::string path = dir_ + absl::StrFormat("/%020d.log", 0);
+  std::filesystem::resize_file(path, kSize);
+  std::ofstream(path, std::ios::app) << "\none\ntwo\n";
+  const auto tail = LogFiles(dir_).TailOffset(2);
+  ASSERT_TRUE(tail.ok()) << tail.status();
+  EXPECT_EQ(*tail, kSize + 1);
+  EXPECT_EQ(ReadAll(*tail), "one\ntwo\n");
+  const auto middle = LogFiles(dir_).Read(kSize / 2);
+  ASSERT_TRUE(middle.ok()) << middle.status();
+  EXPECT_EQ(middle->data.size(), LogFiles::kMaxChunk);
+}
+
 }  // namespace
 }  // namespace paceline

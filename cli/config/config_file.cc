@@ -1,0 +1,224 @@
+#include "cli/config/config_file.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <system_error>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "cli/text/nearest.h"
+#include "cli/text/neutral.h"
+#include "common/atomic_file/atomic_file.h"
+#include "common/core/status_macros.h"
+#include "yaml-cpp/yaml.h"
+
+namespace paceline {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMostBytes = 1 << 20;
+constexpr size_t kLongestName = 64;
+
+absl::Status Problem(const std::string& path, const YAML::Mark& mark, const std::string& what) {
+  return absl::InvalidArgumentError(
+      absl::StrCat(path, ":", mark.line + 1, ":", mark.column + 1, ": ", what));
+}
+
+// The value of a key that takes one text.
+absl::StatusOr<std::string> TextOf(const YAML::Node& value, const std::string& key,
+                                   const std::string& path) {
+  if (value.IsScalar()) return value.Scalar();
+  return Problem(path, value.Mark(), absl::StrCat(key, " takes one value"));
+}
+
+absl::Status CheckMap(const YAML::Node& node, const std::string& what, const std::string& path) {
+  if (node.IsMap()) return absl::OkStatus();
+  return Problem(path, node.Mark(), absl::StrCat(what, " must be a map: KEY: VALUE"));
+}
+
+absl::Status Unknown(const YAML::Node& key, const std::vector<std::string>& known,
+                     const std::string& path) {
+  const std::string word = key.IsScalar() ? key.Scalar() : "";
+  const std::string meant = Nearest(word, known);
+  return Problem(path, key.Mark(),
+                 absl::StrCat("unknown key \"", word, "\"",
+                              meant.empty() ? "" : absl::StrCat("; did you mean \"", meant, "\"?")));
+}
+
+absl::StatusOr<CliContext> ContextOf(const YAML::Node& node, const std::string& name,
+                                     const std::string& path) {
+  PACELINE_RETURN_IF_ERROR(CheckMap(node, absl::StrCat("context ", name), path));
+  CliContext context;
+  for (const auto& entry : node) {
+    if (!entry.first.IsScalar() || entry.first.Scalar() != "server") {
+      return Unknown(entry.first, {"server"}, path);
+    }
+    PACELINE_ASSIGN_OR_RETURN(context.server, TextOf(entry.second, "server", path));
+    const absl::Status sound = CheckServerAddress(context.server);
+    if (!sound.ok()) return Problem(path, entry.second.Mark(), std::string(sound.message()));
+  }
+  if (context.server.empty()) {
+    return Problem(path, node.Mark(), absl::StrCat("context ", name, " has no server"));
+  }
+  return context;
+}
+
+absl::StatusOr<CliConfig> ConfigOf(const YAML::Node& document, const std::string& path) {
+  CliConfig config;
+  if (document.IsNull()) return config;
+  PACELINE_RETURN_IF_ERROR(CheckMap(document, "the file", path));
+  for (const auto& entry : document) {
+    const std::string key = entry.first.IsScalar() ? entry.first.Scalar() : "";
+    if (key == "current") {
+      PACELINE_ASSIGN_OR_RETURN(config.current, TextOf(entry.second, key, path));
+    } else if (key == "contexts") {
+      if (entry.second.IsNull()) continue;
+      PACELINE_RETURN_IF_ERROR(CheckMap(entry.second, key, path));
+      for (const auto& context : entry.second) {
+        const std::string name = context.first.IsScalar() ? context.first.Scalar() : "";
+        const absl::Status sound = CheckContextName(name);
+        if (!sound.ok()) return Problem(path, context.first.Mark(), std::string(sound.message()));
+        PACELINE_ASSIGN_OR_RETURN(config.contexts[name], ContextOf(context.second, name, path));
+      }
+    } else {
+      return Unknown(entry.first, {"current", "contexts"}, path);
+    }
+  }
+  return config;
+}
+
+std::string TextOf(const CliConfig& config) {
+  YAML::Emitter text;
+  text << YAML::BeginMap;
+  if (!config.current.empty()) {
+    text << YAML::Key << "current" << YAML::Value << YAML::DoubleQuoted << config.current;
+  }
+  text << YAML::Key << "contexts" << YAML::Value << YAML::BeginMap;
+  for (const auto& [name, context] : config.contexts) {
+    text << YAML::Key << YAML::DoubleQuoted << name << YAML::Value << YAML::Flow << YAML::BeginMap
+         << YAML::Key << "server" << YAML::Value << YAML::DoubleQuoted << context.server
+         << YAML::EndMap;
+  }
+  text << YAML::EndMap << YAML::EndMap;
+  return absl::StrCat(text.c_str(), "\n");
+}
+
+}  // namespace
+
+std::string ConfigPath(const std::function<std::string(const char*)>& variable) {
+  const std::string named = variable("PACELINE_CONFIG");
+  if (!named.empty()) return named;
+  const std::string config = variable("XDG_CONFIG_HOME");
+  // As its specification says, a relative path is not one.
+  if (absl::StartsWith(config, "/")) return absl::StrCat(config, "/paceline/config.yaml");
+  const std::string home = variable("HOME");
+  return home.empty() ? "" : absl::StrCat(home, "/.config/paceline/config.yaml");
+}
+
+absl::StatusOr<CliConfig> ReadConfig(const std::string& path) {
+  if (path.empty()) return CliConfig();
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (status.type() == fs::file_type::not_found) return CliConfig();
+  if (error == std::errc::permission_denied) {
+    return absl::PermissionDeniedError(absl::StrCat(path, " cannot be read: ", error.message()));
+  }
+  if (status.type() == fs::file_type::directory) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, " is a directory; $PACELINE_CONFIG names a file"));
+  }
+  std::ifstream in(path);
+  if (!in) {
+    const std::string what = absl::StrCat(path, " cannot be read: ", std::strerror(errno));
+    return errno == EACCES ? absl::PermissionDeniedError(what)
+                           : absl::FailedPreconditionError(what);
+  }
+  std::string text(kMostBytes + 1, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(in.gcount()));
+  if (text.size() > kMostBytes) {
+    return absl::InvalidArgumentError(absl::StrCat(path, " is larger than 1 MiB: is it the file?"));
+  }
+  try {
+    return ConfigOf(YAML::Load(text), path);
+  } catch (const YAML::Exception& e) {
+    return Problem(path, e.mark, e.msg);
+  }
+}
+
+absl::Status WriteConfig(const std::string& path, const CliConfig& config) {
+  if (path.empty()) {
+    return absl::FailedPreconditionError(
+        "neither $PACELINE_CONFIG nor $HOME is set: nowhere to keep contexts");
+  }
+  std::error_code error;
+  const fs::path target = fs::is_symlink(path, error) ? fs::weakly_canonical(path, error) : path;
+  if (target.has_parent_path()) fs::create_directories(target.parent_path(), error);
+  const std::string text = TextOf(config);
+  const absl::Status written = WriteFileAtomically(target.string(), {text});
+  // "Unavailable" is said of servers here.
+  return absl::IsUnavailable(written) ? absl::FailedPreconditionError(written.message()) : written;
+}
+
+absl::Status CheckContextName(const std::string& name) {
+  const auto usual = [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '.' || c == '_' || c == '-';
+  };
+  const bool sound = !name.empty() && name.size() <= kLongestName &&
+                     std::isalnum(static_cast<unsigned char>(name[0])) != 0 &&
+                     std::all_of(name.begin(), name.end(), usual);
+  if (sound) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("\"", NeutralLine(name),
+                   "\" cannot be the name of a context: give 1 to 64 letters, digits and . _ -, "
+                   "beginning with a letter or digit"));
+}
+
+absl::Status CheckServerAddress(const std::string& server) {
+  const auto refused = [&](const std::string& why) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", NeutralLine(server), "\" is no address of a controller: ", why));
+  };
+  if (absl::StrContains(server, "://") || absl::StrContains(server, '/')) {
+    return refused("give HOST or HOST:PORT, without http:// and path");
+  }
+  const bool printable = std::all_of(server.begin(), server.end(),
+                                     [](unsigned char c) { return std::isgraph(c) != 0; });
+  if (server.empty() || !printable || server[0] == ':' || server[0] == '-') {
+    return refused("give HOST or HOST:PORT");
+  }
+  // Behind a colon stands the port, but for IPv6 addresses, which are left to gRPC.
+  const size_t colon = server.find(':');
+  if (colon == std::string::npos || server.find(':', colon + 1) != std::string::npos) {
+    return absl::OkStatus();
+  }
+  int port = 0;
+  if (!absl::SimpleAtoi(server.substr(colon + 1), &port) || port < 1 || port > 65535) {
+    return refused("a port is a number from 1 to 65535");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<CliContext> FindContext(const CliConfig& config, const std::string& name,
+                                       const std::string& path) {
+  const auto found = config.contexts.find(name);
+  if (found != config.contexts.end()) return found->second;
+  std::vector<std::string> names;
+  for (const auto& [known, context] : config.contexts) names.push_back(known);
+  const std::string meant = Nearest(name, names);
+  return absl::NotFoundError(absl::StrCat(
+      "there is no context \"", NeutralLine(name), "\" in ", path,
+      meant.empty() ? "" : absl::StrCat("; did you mean \"", meant, "\"?"),
+      names.empty() ? " (`paceline context add NAME HOST` adds one)"
+                    : " (`paceline context list` shows those that there are)"));
+}
+
+}  // namespace paceline

@@ -1,0 +1,264 @@
+// What is common to many verbs: contexts, forms of the output, watching, names that do not exist.
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "cli/exit_codes.h"
+#include "cli/testing/command_test.h"
+#include "gmock/gmock.h"
+#include "google/protobuf/text_format.h"
+#include "gtest/gtest.h"
+
+namespace paceline {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+
+template <typename Message>
+Message Parsed(const std::string& text) {
+  Message message;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &message)) << text;
+  return message;
+}
+
+v1::Job JobOf(const std::string& name, v1::JobState state, int64_t revision, int64_t created) {
+  v1::Job job;
+  job.set_id("job-" + name);
+  job.set_state(state);
+  job.set_revision(revision);
+  job.mutable_spec()->set_name(name);
+  job.mutable_spec()->set_ranks(2);
+  job.mutable_spec()->set_steps(100);
+  job.mutable_create_time()->set_seconds(created);
+  return job;
+}
+
+v1::JobEvent EventOf(const v1::Job& job, v1::EventType type = v1::MODIFIED) {
+  v1::JobEvent event;
+  event.set_type(type);
+  *event.mutable_job() = job;
+  event.set_revision(job.revision());
+  return event;
+}
+
+grpc::Status Lost() { return grpc::Status(grpc::StatusCode::UNAVAILABLE, "connection lost"); }
+
+class OutputsTest : public CommandTest {
+ protected:
+  OutputsTest() {
+    fs::remove_all(root_);
+    fs::create_directories(root_);
+    environment_["PACELINE_CONFIG"] = root_ + "/config.yaml";
+    controller_.SetJobs({JobOf("digits", v1::RUNNING, 2, 20), JobOf("story", v1::QUEUED, 1, 10)});
+    controller_.nodes().SetNodes({Parsed<v1::Node>("name: 'w0' state: NODE_READY"),
+                                  Parsed<v1::Node>("name: 'w1' state: NODE_READY")});
+  }
+  ~OutputsTest() override { fs::remove_all(root_); }
+
+  // Watches end when all that was scripted has arrived.
+  void EndWhenIdle() {
+    controller_.AddWatch({{}, std::nullopt});
+    controller_.OnWatchIdle([this] { interrupt_.Raise(); });
+  }
+
+  const std::string root_ = ::testing::TempDir() + "/outputs_test";
+};
+
+TEST_F(OutputsTest, ContextIsAddedUsedAndRemoved) {
+  environment_.erase("PACELINE_SERVER");
+  EXPECT_EQ(Paceline({"context", "add", "here", controller_.address()}).out,
+            absl::StrCat("added context here: ", controller_.address(), ", in use from now on\n"));
+  EXPECT_THAT(Paceline({"job", "list"}).out, HasSubstr("digits"));
+  EXPECT_EQ(Paceline({"context", "add", "far", "127.0.0.1:1"}).exit, kCliOk);
+  EXPECT_THAT(Paceline({"job", "list"}).out, HasSubstr("digits"));
+  const Ran away = Paceline({"--context", "far", "--timeout", "0.1", "job", "list"});
+  EXPECT_EQ(away.exit, kCliUnavailable);
+  EXPECT_THAT(away.err,
+              HasSubstr("the controller at 127.0.0.1:1 (context far) does not answer"));
+  EXPECT_EQ(Paceline({"context", "list", "-o", "name"}).out, "far\nhere\n");
+  EXPECT_THAT(Paceline({"context", "list"}).out, HasSubstr("here  yes"));
+  EXPECT_EQ(Paceline({"context", "use", "far"}).exit, kCliOk);
+  EXPECT_THAT(Paceline({"context", "show"}).out, HasSubstr("Context:    far\n"));
+  EXPECT_THAT(Paceline({"context", "remove", "far"}).out, HasSubstr("no context is in use"));
+  EXPECT_EQ(Paceline({"context", "use", "far"}).exit, kCliNotFound);
+}
+
+TEST_F(OutputsTest, FlagsComeBeforeTheEnvironmentAndThatBeforeTheContext) {
+  std::ofstream(root_ + "/config.yaml")
+      << "current: c\ncontexts: {c: {server: 'context:1'}, d: {server: 'other:1'}}\n";
+  const auto server = [this](std::vector<std::string> flags) {
+    flags.insert(flags.end(), {"context", "show", "-o", "json"});
+    return Paceline(flags).out;
+  };
+  EXPECT_THAT(server({"-s", "flag:1"}), HasSubstr("flag:1"));
+  EXPECT_THAT(server({"--context", "d"}), HasSubstr("other:1"));
+  EXPECT_THAT(server({}), HasSubstr(controller_.address()));
+  environment_.erase("PACELINE_SERVER");
+  EXPECT_THAT(server({}), HasSubstr("context:1"));
+  environment_["PACELINE_CONTEXT"] = "d";
+  EXPECT_THAT(server({}), HasSubstr("other:1"));
+}
+
+TEST_F(OutputsTest, BrokenConfigurationStopsOnlyWhatNeedsIt) {
+  std::ofstream(root_ + "/config.yaml") << "contexts: [\n";
+  EXPECT_EQ(Paceline({"job", "list"}).exit, kCliOk) << "PACELINE_SERVER says all";
+  environment_.erase("PACELINE_SERVER");
+  const Ran ran = Paceline({"job", "list"});
+  EXPECT_EQ(ran.exit, kCliUsage);
+  EXPECT_THAT(ran.err, StartsWith("error: " + root_ + "/config.yaml:"));
+  EXPECT_EQ(Paceline({"version"}).exit, kCliOk);
+  EXPECT_EQ(Paceline({"context", "add", "a", "h"}).exit, kCliUsage) << "would lose what it holds";
+}
+
+TEST_F(OutputsTest, UnknownContextIsToldBeforeAnythingIsAsked) {
+  std::ofstream(root_ + "/config.yaml") << "contexts: {prod: {server: h}}\n";
+  const Ran ran = Paceline({"--context", "prd", "job", "list"});
+  EXPECT_EQ(ran.exit, kCliNotFound);
+  EXPECT_THAT(ran.err, HasSubstr("did you mean \"prod\"?"));
+}
+
+TEST_F(OutputsTest, ListsTakeEachForm) {
+  EXPECT_EQ(Paceline({"job", "list", "-o", "name"}).out, "job-digits\njob-story\n");
+  EXPECT_EQ(Paceline({"node", "list", "-o", "name"}).out, "w0\nw1\n");
+  EXPECT_THAT(Paceline({"job", "list", "-o", "wide"}).out, HasSubstr("QUEUE"));
+  EXPECT_THAT(Paceline({"job", "list", "--no-headers"}).out, StartsWith("job-digits"));
+  const std::string yaml = Paceline({"job", "list", "-o", "yaml"}).out;
+  EXPECT_THAT(yaml, StartsWith("jobs:\n  - id: job-digits\n"));
+  EXPECT_THAT(yaml, HasSubstr("    revision: \"2\"\n"));
+}
+
+TEST_F(OutputsTest, NamesNearToWrongOnesAreTold) {
+  const Ran job = Paceline({"job", "describe", "digts"});
+  EXPECT_EQ(job.exit, kCliNotFound);
+  EXPECT_EQ(job.err,
+            "error: there is no job \"digts\"\n  did you mean \"digits\"?\n"
+            "  `paceline job list` shows the jobs that there are\n");
+  EXPECT_THAT(Paceline({"node", "describe", "w00"}).err, HasSubstr("did you mean \"w0\"?"));
+  EXPECT_THAT(Paceline({"job", "describe", "xyzzy"}).err, Not(HasSubstr("did you mean")));
+}
+
+TEST_F(OutputsTest, WatchedListIsALinePerChangeWhereNothingCanBeRedrawn) {
+  controller_.AddWatch({{EventOf(JobOf("digits", v1::RUNNING, 2, 20)),
+                         EventOf(JobOf("story", v1::QUEUED, 3, 10)),
+                         EventOf(JobOf("digits", v1::SUCCEEDED, 4, 20))},
+                        Lost()});
+  EndWhenIdle();
+  const Ran ran = Paceline({"job", "list", "-w", "--state", "running"});
+  EXPECT_EQ(ran.exit, kCliInterrupted);
+  EXPECT_THAT(ran.out, StartsWith("job-digits digits RUNNING"));
+  EXPECT_THAT(ran.out, HasSubstr("\njob-digits digits SUCCEEDED"));
+  EXPECT_THAT(ran.out, Not(HasSubstr("story")));
+}
+
+TEST_F(OutputsTest, WatchedListIsKeptUpToDateOnATerminal) {
+  controller_.AddWatch({{EventOf(JobOf("third", v1::STARTING, 8, 30), v1::ADDED),
+                         EventOf(JobOf("story", v1::CANCELLED, 9, 10), v1::DELETED)},
+                        Lost()});
+  EndWhenIdle();
+  const Ran ran = Paceline({"job", "list", "-w", "--no-color"}, /*terminal=*/true);
+  EXPECT_EQ(ran.exit, kCliInterrupted);
+  // The last picture that was drawn.
+  const std::string last = ran.out.substr(ran.out.rfind("\x1b[J"));
+  EXPECT_THAT(last, HasSubstr("job-third"));
+  EXPECT_LT(last.find("job-third"), last.find("job-digits")) << "newest first";
+  EXPECT_THAT(last, Not(HasSubstr("job-story")));
+  EXPECT_THAT(last, EndsWith("\x1b[?7h"));
+  EXPECT_THAT(ran.err, HasSubstr("does not answer; going on when it is back"));
+  ASSERT_THAT(controller_.watches(), SizeIs(2));
+  EXPECT_EQ(controller_.watches()[0].after_revision(), 7) << "from where the list was";
+  EXPECT_EQ(controller_.watches()[1].after_revision(), 9);
+}
+
+TEST_F(OutputsTest, ListIsFetchedAgainWhenChangesWereMissed) {
+  controller_.AddWatch({{}, grpc::Status(grpc::StatusCode::OUT_OF_RANGE, "compacted")});
+  controller_.AddWatch({{EventOf(JobOf("digits", v1::RUNNING, 12, 20), v1::ADDED)}, Lost()});
+  EndWhenIdle();
+  const Ran ran = Paceline({"job", "list", "-w", "--no-color"}, /*terminal=*/true);
+  EXPECT_EQ(controller_.watches().at(1).after_revision(), 0);
+  const std::string last = ran.out.substr(ran.out.rfind("\x1b[J"));
+  EXPECT_EQ(last.find("job-digits"), last.rfind("job-digits")) << "once\n" << last;
+}
+
+TEST_F(OutputsTest, WatchedPageEndsWithTheJob) {
+  controller_.AddWatch({{EventOf(JobOf("digits", v1::SUCCEEDED, 9, 20))}, std::nullopt});
+  const Ran ran = Paceline({"job", "describe", "digits", "-w"});
+  EXPECT_EQ(ran.exit, kCliOk) << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("RUNNING"));
+  EXPECT_THAT(ran.out, HasSubstr("SUCCEEDED"));
+}
+
+TEST_F(OutputsTest, LogsAreChosenByNodeAndExpression) {
+  v1::Job job = JobOf("digits", v1::RUNNING, 2, 20);
+  for (const char* node : {"w0", "w1", "w1"}) job.add_ranks()->set_node(node);
+  controller_.SetJobs({job});
+  v1::LogChunk chunk;
+  chunk.set_data("step=1\nError: \x1b]0;title\x07\xff\nstep=2\n");
+  for (const int rank : {1, 2}) controller_.AddLog(rank, {{chunk}, grpc::Status::OK});
+  const Ran ran = Paceline({"job", "logs", "digits", "--node", "w1", "--grep", "(?i)error"});
+  EXPECT_EQ(ran.out,
+            "[rank 1] Error: \\x1b]0;title\\x07\\xff\n[rank 2] Error: \\x1b]0;title\\x07\\xff\n");
+  controller_.AddLog(1, {{chunk}, grpc::Status::OK});
+  EXPECT_THAT(Paceline({"job", "logs", "digits", "--rank", "1", "--node", "w9"}).err,
+              HasSubstr("no such rank of job-digits is on w9; they are on w1"));
+  EXPECT_THAT(Paceline({"job", "logs", "digits", "--grep", "("}).err,
+              HasSubstr("is no regular expression"));
+}
+
+TEST_F(OutputsTest, ClusterAndQueuesAtAGlance) {
+  const Ran cluster = Paceline({"cluster", "status"});
+  EXPECT_EQ(cluster.exit, kCliOk) << cluster.err;
+  EXPECT_THAT(cluster.out, HasSubstr("Jobs:       2 (1 QUEUED, 1 RUNNING)\n"));
+  EXPECT_THAT(cluster.out, HasSubstr("story (job-story) is QUEUED"));
+  EXPECT_THAT(Paceline({"cluster", "status", "-o", "yaml"}).out, HasSubstr("nodes:\n  READY: 2\n"));
+  EXPECT_THAT(Paceline({"queue", "list"}).out, HasSubstr("default        1         1"));
+  EXPECT_EQ(Paceline({"queue", "list", "-o", "name"}).out, "default\n");
+  EXPECT_THAT(Paceline({"queue", "list", "-o", "json"}).out, HasSubstr("\"job-story\""));
+}
+
+TEST_F(OutputsTest, ReportIsWrittenWithoutSecrets) {
+  v1::Job job = JobOf("digits", v1::FAILED, 2, 20);
+  job.set_reason("wandb: api_key=0123456789abcdef was refused");
+  job.add_ranks();
+  controller_.SetJobs({job});
+  v1::LogChunk chunk;
+  chunk.set_data("login https://ann:hunter2@data\n\x1b[2J");
+  controller_.AddLog(0, {{chunk}, grpc::Status::OK});
+  const std::string path = root_ + "/report.txt";
+  const Ran ran = Paceline({"diag", "digits", "--out", path});
+  EXPECT_EQ(ran.exit, kCliOk) << ran.err;
+  EXPECT_EQ(ran.out, path + "\n");
+  std::ifstream in(path);
+  std::stringstream text;
+  text << in.rdbuf();
+  for (const char* part : {"==== program\n", "==== settings\n", "==== cluster\n", "==== nodes\n",
+                           "==== job\n", "==== log of rank 0\nlogin https://[removed]@data\n"}) {
+    EXPECT_THAT(text.str(), HasSubstr(part));
+  }
+  EXPECT_THAT(text.str(), Not(HasSubstr("0123456789abcdef")));
+  EXPECT_THAT(text.str(), Not(HasSubstr("hunter2")));
+  EXPECT_THAT(text.str(), Not(HasSubstr("\x1b")));
+}
+
+TEST_F(OutputsTest, ReportIsWrittenWithoutAController) {
+  const Ran ran = Paceline({"-s", "127.0.0.1:1", "--timeout", "0.1", "diag", "--out", "-"});
+  EXPECT_EQ(ran.exit, kCliOk);
+  EXPECT_THAT(ran.out, HasSubstr("==== cluster\ncannot be had: "));
+}
+
+TEST_F(OutputsTest, CompletionNamesAreQuietAboutFailures) {
+  EXPECT_EQ(Paceline({"__names", "jobs"}).out, "digits\nstory\njob-digits\njob-story\n");
+  EXPECT_EQ(Paceline({"__names", "nodes"}).out, "w0\nw1\n");
+  const Ran away = Paceline({"-s", "127.0.0.1:1", "--timeout", "0.1", "__names", "jobs"});
+  EXPECT_EQ(away.exit, kCliOk);
+  EXPECT_EQ(away.out + away.err, "");
+}
+
+}  // namespace
+}  // namespace paceline

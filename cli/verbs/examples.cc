@@ -1,0 +1,125 @@
+#include "cli/verbs/examples.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace paceline {
+namespace {
+
+constexpr Example kExamples[] = {
+    {"paceline", "paceline submit job.yaml --follow", "Train what a job file says, and watch it"},
+    {"paceline", "paceline cluster status", "Is all well?"},
+    {"paceline submit", "paceline submit job.yaml --follow", "Show the progress until it ends"},
+    {"paceline submit", "paceline submit job.yaml --dry-run", "Would it be taken, and as what?"},
+    {"paceline submit", "paceline submit job.yaml --from digits/500",
+     "Begin with a checkpoint of another job"},
+    {"paceline top", "paceline top", "What trains, how fast, and what waits; q ends it"},
+    {"paceline top", "paceline top digits", "The ranks of a job"},
+    {"paceline top", "paceline top digits --once", "One look, as plain lines"},
+    {"paceline job list", "paceline job list --state running,queued", "What trains, and what waits"},
+    {"paceline job list", "paceline job list --watch --output wide",
+     "The same of all jobs, kept up to date"},
+    {"paceline job list", "paceline job list --state failed --output name",
+     "Ids alone, for other commands"},
+    {"paceline job describe", "paceline job describe digits", "All that is known of a job"},
+    {"paceline job describe", "paceline job describe digits --output yaml", "For programs"},
+    {"paceline job logs", "paceline job logs digits --follow", "All ranks, each line with its rank"},
+    {"paceline job logs", "paceline job logs digits --node w1 --tail 50",
+     "The last lines of the ranks on a node"},
+    {"paceline job logs", "paceline job logs digits --rank 0 --grep '(?i)error|nan'",
+     "Only lines that match"},
+    {"paceline job ladder", "paceline job ladder digits", "How its ranks average"},
+    {"paceline job ladder", "paceline job ladder digits 2:2,8:all --wait",
+     "Pairs every 2 steps, all every 8"},
+    {"paceline job mode", "paceline job mode digits drop --wait", "Change it while it trains"},
+    {"paceline job profile", "paceline job profile digits --steps 3 --ranks 0,1",
+     "Traces for Chrome's viewer"},
+    {"paceline job cancel", "paceline job cancel digits --save --reason 'wrong data'",
+     "With a checkpoint before its end"},
+    {"paceline job resume", "paceline job resume digits --ranks 2",
+     "Train on from the newest checkpoint, on other ranks"},
+    {"paceline job wait", "paceline job wait digits --for 3600",
+     "The exit code tells how it ended"},
+    {"paceline job watch", "paceline job watch digits", "Its progress until it ends"},
+    {"paceline job watch", "paceline job watch", "The changes of all jobs"},
+    {"paceline job why", "paceline job why digits", "What it waits for"},
+    {"paceline job advise", "paceline job advise digits", "Who is slow, and what would help"},
+    {"paceline job apply", "paceline job apply digits 1", "Have advice 1 carried out"},
+    {"paceline job decisions", "paceline job decisions digits", "What was done, and did it help?"},
+    {"paceline job decisions", "paceline job decisions digits 1", "All about one of them"},
+    {"paceline job events", "paceline job events digits --follow", "What happens to it, until it ends"},
+    {"paceline job events", "paceline job events digits --warnings", "Only what did not go well"},
+    {"paceline job metrics", "paceline job metrics digits --minutes 5",
+     "Step time, throughput, loss and waits, as pictures"},
+    {"paceline checkpoint list", "paceline checkpoint list digits", "Newest first"},
+    {"paceline checkpoint describe", "paceline checkpoint describe digits/500",
+     "Step, ranks, tensors, files, job file"},
+    {"paceline checkpoint save", "paceline checkpoint save digits",
+     "At the next step that allows it; waits until it is safe"},
+    {"paceline checkpoint verify", "paceline checkpoint verify digits/500",
+     "Read all of it and compare checksums"},
+    {"paceline checkpoint export", "paceline checkpoint export digits --to digits.safetensors",
+     "The model for other programs"},
+    {"paceline checkpoint delete", "paceline checkpoint delete digits/500", "With its files"},
+    {"paceline checkpoint pin", "paceline checkpoint pin digits/500", "Keep it for good"},
+    {"paceline checkpoint unpin", "paceline checkpoint unpin digits/500", "No longer"},
+    {"paceline node list", "paceline node list --output wide", "With labels, addresses, versions"},
+    {"paceline node list", "paceline node list --watch", "Kept up to date"},
+    {"paceline node describe", "paceline node describe w1", "All about a node, and who holds it"},
+    {"paceline node cordon", "paceline node cordon 'w[1-2]' --reason 'new cables' --for 3600",
+     "No new ranks for an hour"},
+    {"paceline node uncordon", "paceline node uncordon w1", "Take your own cordon away"},
+    {"paceline node drain", "paceline node drain w1 --reason 'its fan is loud' --dry-run",
+     "What would happen to its jobs?"},
+    {"paceline node drain", "paceline node drain w1 --reason 'its fan is loud'",
+     "Its ranks move while their jobs train on"},
+    {"paceline node replace", "paceline node replace w1 --reason 'ECC errors'",
+     "Only if every rank has a place to move to"},
+    {"paceline node resume", "paceline node resume w1", "It takes ranks again"},
+    {"paceline node lost", "paceline node lost w1 --reason 'power supply burnt'",
+     "It runs nothing any more: replace its ranks now"},
+    {"paceline node history", "paceline node history w1", "What happened to it, and who did it"},
+    {"paceline node check", "paceline node check w1", "Does it measure what its peers do?"},
+    {"paceline node watch", "paceline node watch w1 w2", "A line for each change"},
+    {"paceline automation status", "paceline automation status", "Does it act, and what does it drain?"},
+    {"paceline automation pause", "paceline automation pause --reason 'we move racks today'",
+     "No automatic drain begins"},
+    {"paceline automation resume", "paceline automation resume", "It acts again"},
+    {"paceline context add", "paceline context add prod head.example.org --use",
+     "Later commands go there"},
+    {"paceline context use", "paceline context use prod", "Another controller from now on"},
+    {"paceline context list", "paceline context list", "The one in use is marked"},
+    {"paceline context show", "paceline context show", "Where do my commands go?"},
+    {"paceline context remove", "paceline context remove prod", "Forget it"},
+    {"paceline cluster status", "paceline cluster status", "At a glance, and what needs attention"},
+    {"paceline queue list", "paceline queue list", "How many wait in each, and for what"},
+    {"paceline admin log-level", "paceline admin log-level debug", "The controller tells more"},
+    {"paceline admin log-level", "paceline admin log-level default --node w1",
+     "A worker tells as much as when it started"},
+    {"paceline dev up", "paceline dev up --workers 2 --slots 2", "Four ranks on this machine"},
+    {"paceline dev status", "paceline dev status", "Does it run, and where are its logs?"},
+    {"paceline dev down", "paceline dev down --purge", "End it, and keep nothing"},
+    {"paceline data import-digits", "paceline data import-digits --csv digits.csv.gz --out digits",
+     "Image shards to try things with"},
+    {"paceline data tokenize", "paceline data tokenize --bytes text --out text.tokens",
+     "A token file from a folder of text"},
+    {"paceline diag", "paceline diag digits --out report.txt", "For a bug report about a job"},
+    {"paceline completion", "paceline completion bash",
+     "Load it with: source <(paceline completion bash)"},
+    {"paceline version", "paceline version", "Of this program"},
+};
+
+}  // namespace
+
+absl::Span<const Example> Examples() { return kExamples; }
+
+std::string ExamplesText(const std::string& path) {
+  std::string text;
+  for (const Example& example : Examples()) {
+    if (path != example.path) continue;
+    absl::StrAppend(&text, text.empty() ? "Examples:\n" : "", "  ", example.line, "\n      ",
+                    example.what, "\n");
+  }
+  return text;
+}
+
+}  // namespace paceline

@@ -1,0 +1,93 @@
+#include "cli/verbs/watch_flag.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "absl/time/clock.h"
+#include "cli/rpc/job_watch.h"
+#include "cli/rpc/node_watch.h"
+#include "cli/text/neutral.h"
+#include "cli/view/job_text.h"
+#include "cli/view/node_page.h"
+#include "cli/view/progress_line.h"
+
+namespace paceline {
+namespace {
+
+constexpr absl::Duration kProgressInterval = absl::Seconds(5);
+
+std::function<void(const grpc::Status&)> OutageNote(Program& program) {
+  return [&program](const grpc::Status&) {
+    program.Note(program.OutageText());
+  };
+}
+
+}  // namespace
+
+void AddWatchFlag(CLI::App& verb, bool* watch) {
+  verb.add_flag("-w,--watch", *watch, "Go on, and show each change, until Ctrl-C");
+}
+
+bool WatchesInPlace(const Program& program) {
+  return program.redraws() && !program.json() && !program.names();
+}
+
+int TellJobChanges(Program& program, const std::function<bool(const v1::Job&)>& wanted) {
+  struct Shown {
+    v1::JobState state = v1::JOB_STATE_UNSPECIFIED;
+    absl::Time when = absl::InfinitePast();
+  };
+  std::map<std::string, Shown> shown;
+  JobWatch watch;
+  watch.each = [&](const v1::JobEvent& event) {
+    const v1::Job& job = event.job();
+    // One that was shown is shown once more when it is not wanted any more.
+    if (!wanted(job) && shown.count(job.id()) == 0) return true;
+    const Shown last = shown[job.id()];
+    const absl::Time now = absl::Now();
+    const bool gone = event.type() == v1::DELETED || !wanted(job);
+    const bool tell = gone || job.state() != last.state || now >= last.when + kProgressInterval;
+    if (gone) {
+      shown.erase(job.id());
+    } else {
+      shown[job.id()] = {job.state(), tell ? now : last.when};
+    }
+    if (program.json()) {
+      program.PrintJsonLine(event);
+      return true;
+    }
+    if (event.type() == v1::DELETED) {
+      program.out() << NeutralLine(job.id()) << " deleted" << std::endl;
+      return true;
+    }
+    if (!tell) return true;
+    program.out() << NeutralLine(job.id());
+    if (!program.names()) program.out() << " " << ProgressText(job);
+    program.out() << std::endl;
+    return true;
+  };
+  watch.on_outage = OutageNote(program);
+  return program.Fail(WatchJobs(program.client(), watch));
+}
+
+int TellNodeChanges(Program& program, const std::vector<std::string>& names) {
+  std::map<std::string, std::string> shown;
+  ChangeWatch<v1::NodeEvent> watch;
+  watch.each = [&](const v1::NodeEvent& event) {
+    const std::string& name = event.node().name();
+    if (!names.empty() && std::count(names.begin(), names.end(), name) == 0) return true;
+    if (program.json()) {
+      program.PrintJsonLine(event);
+      return true;
+    }
+    const std::string line = DrainLine(event.node(), program.style());
+    if (std::exchange(shown[name], line) == line) return true;
+    program.out() << (program.names() ? NeutralLine(name) : line) << std::endl;
+    return true;
+  };
+  watch.on_outage = OutageNote(program);
+  return program.Fail(WatchNodes(program.client(), watch));
+}
+
+}  // namespace paceline

@@ -1,0 +1,33 @@
+// -w/--watch of verbs that show something: the same, until Ctrl-C, as it changes.
+#ifndef CLI_VERBS_WATCH_FLAG_H_
+#define CLI_VERBS_WATCH_FLAG_H_
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "CLI/App.hpp"
+#include "CLI/Config.hpp"
+#include "CLI/Formatter.hpp"
+#include "cli/program.h"
+#include "proto/job.pb.h"
+#include "proto/node.pb.h"
+
+namespace paceline {
+
+// `watch` outlives the parser.
+void AddWatchFlag(CLI::App& verb, bool* watch);
+
+// Whether a watch keeps its text up to date in place; else it prints lines.
+bool WatchesInPlace(const Program& program);
+
+// Prints a line for each job (JSON: event) that `wanted` takes, and then for each of its changes;
+// for jobs that advance one every five seconds. Returns the exit code.
+int TellJobChanges(Program& program, const std::function<bool(const v1::Job&)>& wanted);
+
+// The same for nodes of these names; none: all.
+int TellNodeChanges(Program& program, const std::vector<std::string>& names);
+
+}  // namespace paceline
+
+#endif  // CLI_VERBS_WATCH_FLAG_H_
