@@ -1,6 +1,6 @@
 # What a person types. Each target does all the set-up that it needs.
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-stragglers demo-slipstream test test-gpu check build bench fuzz sim format
+.PHONY: help demo demo-stragglers demo-slipstream test test-gpu check build bench fuzz sim format monitor
 
 help:  ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1:\2/p' Makefile | while IFS=: read -r target what; do \
@@ -29,6 +29,9 @@ build: .setup  ## Build the programs into build/bin.
 
 bench: .setup  ## Run one benchmark beside its peer: NAME=step, loader, hsgd, ...
 	@tools/bench.sh $(NAME)
+
+monitor: build  ## Watch the development cluster in Prometheus, and in Grafana if installed.
+	@tools/monitor.sh
 
 fuzz: .setup  ## Fuzz the parsers of checkpoints: TARGET=safetensors or manifest, SECONDS=60.
 	@tools/fuzz.sh $(TARGET) $(SECONDS)

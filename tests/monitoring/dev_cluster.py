@@ -1,0 +1,69 @@
+"""A cluster of a test: `paceline dev up` in a folder of its own."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+
+class DevCluster:
+    """Controller and workers, each of one slot; `with` ends them with all that they run."""
+
+    def __init__(self, paceline, folder, workers):
+        self._paceline = paceline
+        self._workers = workers
+        self._environment = {**os.environ, "PACELINE_DEV_DIR": folder}
+        self._environment.pop("PACELINE_SERVER", None)
+        try:
+            self.up()
+        except AssertionError:
+            self.__exit__()
+            raise
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.run("dev", "down", "--purge")
+
+    def run(self, *arguments):
+        """What a command prints. The test fails when the command does."""
+        done = subprocess.run([self._paceline, *arguments], env=self._environment, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+        assert done.returncode == 0, f"{arguments}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+    def read(self, *arguments):
+        return json.loads(self.run("--output", "json", *arguments))
+
+    def up(self):
+        """Starts what does not run."""
+        self.run("--timeout", "60", "dev", "up", "--workers", str(self._workers), "--slots", "1")
+
+    def daemon(self, name):
+        """Addresses and process of the controller, or of a worker."""
+        status = json.loads(subprocess.run(
+            [self._paceline, "--output", "json", "dev", "status"], env=self._environment,
+            stdout=subprocess.PIPE, check=False).stdout)
+        return {daemon["name"]: daemon for daemon in
+                [status["controller"], *status["workers"]]}[name]
+
+    def submit(self, folder, name, text):
+        """Submits a job file."""
+        path = f"{folder}/{name}.yaml"
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(f"name: {name}\n{text}")
+        self.run("submit", path)
+
+    def job(self, name):
+        return self.read("job", "describe", name)
+
+    def kill_rank(self, name, rank):
+        os.kill(int(self.job(name)["ranks"][rank]["pid"]), signal.SIGKILL)
+
+    def kill_daemon(self, name):
+        pid = self.daemon(name)["pid"]
+        os.kill(pid, signal.SIGKILL)
+        while os.path.exists(f"/proc/{pid}/stat"):
+            time.sleep(0.01)

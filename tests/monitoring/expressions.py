@@ -1,0 +1,61 @@
+"""Every expression of dashboards, rules and alerts, ready for Prometheus."""
+
+import glob
+import json
+import re
+
+import yaml
+
+# What Grafana would put in place of its variables. $__rate_interval is at least four scrapes.
+VARIABLES = {"cluster": ".*", "job_id": ".*", "node": ".*", "datasource": "",
+             "__rate_interval": "20s", "__range": "10m", "__interval": "5s"}
+_VARIABLE = re.compile(r"\$\{?(\w+)\}?")
+# Selectors of our families in an expression, with their labels if there are any.
+_SELECTOR = re.compile(
+    r'(?<![\w:"])((?:\w+:)?(?:paceline|grpc_server|process|scrape)_\w+(?::\w+)?|up|ALERTS)\b'
+    r'(?!\s*\()(\{[^}]*\})?')
+_VARIABLE_QUERY = re.compile(r"^(label_values|query_result)\((.*)\)$")
+
+
+def filled(expression):
+    return _VARIABLE.sub(lambda match: VARIABLES[match[1]], expression)
+
+
+def selectors(expression):
+    """Those of the expression: (family, selector) pairs."""
+    return [(match[1], match[0]) for match in _SELECTOR.finditer(expression)]
+
+
+def of_dashboards():
+    """(where, expression) pairs of panels, annotations and variables."""
+    found = []
+    for path in sorted(glob.glob("deploy/grafana/dashboards/*.json")):
+        with open(path, encoding="utf-8") as file:
+            dashboard = json.load(file)
+        for panel in dashboard["panels"]:
+            for target in panel.get("targets", ()):
+                found.append((f"{dashboard['title']}: {panel['title']} {target['refId']}",
+                              filled(target["expr"])))
+        for annotation in dashboard["annotations"]["list"]:
+            found.append((f"{dashboard['title']}: annotation {annotation['name']}",
+                          filled(annotation["expr"])))
+        for variable in dashboard["templating"]["list"]:
+            if variable["type"] == "query":
+                found.append((f"{dashboard['title']}: variable {variable['name']}",
+                              of_variable(filled(variable["query"]))))
+    return found
+
+
+def of_variable(query):
+    """The expression whose series a variable takes its values from."""
+    function, argument = _VARIABLE_QUERY.match(query).groups()
+    if function == "query_result":
+        return argument
+    series, label = argument.rsplit(",", 1)
+    return f'count by ({label.strip()}) ({series})'
+
+
+def rules(name):
+    """The rules of a file, in their order."""
+    with open(f"deploy/prometheus/{name}", encoding="utf-8") as file:
+        return [rule for group in yaml.safe_load(file)["groups"] for rule in group["rules"]]
