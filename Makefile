@@ -1,6 +1,6 @@
 # What a person types. Each target does all the set-up that it needs.
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-stragglers demo-slipstream test test-gpu check build bench fuzz sim format monitor
+.PHONY: help demo demo-stragglers demo-slipstream test test-gpu check build deb bench fuzz sim format monitor
 
 help:  ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1:\2/p' Makefile | while IFS=: read -r target what; do \
@@ -26,6 +26,9 @@ check: .setup  ## Check format, naming, locking, scripts and the wire. CHECK=NAM
 
 build: .setup  ## Build the programs into build/bin.
 	@tools/build.sh
+
+deb: .setup  ## Build Debian packages into build/deb.
+	@tools/deb.sh
 
 bench: .setup  ## Run one benchmark beside its peer: NAME=step, loader, hsgd, ...
 	@tools/bench.sh $(NAME)

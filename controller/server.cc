@@ -15,6 +15,7 @@
 #include "common/atomic_file/atomic_file.h"
 #include "common/exit_codes.h"
 #include "common/log.h"
+#include "common/service_manager.h"
 #include "common/version.h"
 #include "controller/rpc/records.h"
 #include "controller/store/sqlite_store.h"
@@ -139,6 +140,7 @@ ServerFailure Server::Start() {
   const absl::Status written = WriteAddressFile();
   if (!written.ok()) return StateFailure(written);
   ready_ = true;
+  ReportServing(loop_);
   PACELINE_LOG(INFO) << "serving grpc=" << grpc_address_ << " http=" << http_->address();
   return {};
 }
@@ -163,6 +165,7 @@ void Server::Shutdown() {
   loop_.Post([this] {
     if (shutdown_.joinable()) return;
     PACELINE_LOG(INFO) << "shutting_down";
+    ReportStopping();
     grpc_->GetHealthCheckService()->SetServingStatus(false);
     jobs_->CloseStreams();
     nodes_->CloseStreams();

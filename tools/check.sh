@@ -32,7 +32,7 @@ check_format() {
 # Shell scripts pass shellcheck.
 check_scripts() {
   local files
-  mapfile -t files < <(ours '*.sh' .ci/run; ours 'tools/*' | xargs grep -lE '^#!.*\bbash' --)
+  mapfile -t files < <(ours '*.sh' '*.sbatch' .ci/run; ours 'tools/*' | xargs grep -lE '^#!.*\bbash' --)
   mapfile -t files < <(printf '%s\n' "${files[@]}" | sort -u)
   shellcheck "${files[@]}"
 }
@@ -40,7 +40,7 @@ check_scripts() {
 # Python files compile, without leaving byte code behind.
 check_python() {
   local files
-  mapfile -t files < <(ours '*.py')
+  mapfile -t files < <(ours '*.py' deploy/slurm/paceline-slurm-drains)
   /usr/bin/python3 -W error::SyntaxWarning - "${files[@]}" <<'PYTHON'
 import sys
 for path in sys.argv[1:]:

@@ -20,6 +20,7 @@
 #include "common/http_server.h"
 #include "common/log.h"
 #include "common/log_options.h"
+#include "common/service_manager.h"
 #include "common/state_lock/state_lock.h"
 #include "common/uuid.h"
 #include "common/version.h"
@@ -145,6 +146,7 @@ int Serve(const Flags& flags, const NodePaths& paths, NodeIdentity identity,
   if (!written.ok()) {
     PACELINE_LOG(ERROR) << "address_file_not_written reason=\"" << written.message() << "\"";
   }
+  ReportServing(loop);
   PACELINE_LOG(INFO) << "serving node=" << flags.name << " http=" << (*http)->address()
                      << " controller=" << flags.controller << " slots=" << flags.slots;
 
@@ -153,6 +155,7 @@ int Serve(const Flags& flags, const NodePaths& paths, NodeIdentity identity,
     ::sigwait(&signals, &received);
     loop.Post([&] {
       PACELINE_LOG(INFO) << "shutting_down trainers run on";
+      ReportStopping();
       node.Close([&] { loop.Stop(); });
     });
   });

@@ -1,0 +1,85 @@
+#!/usr/bin/env bash
+# Makes the Debian packages of programs that are built: build.sh PROGRAMS OUT VERSION.
+#
+# PROGRAMS is a folder with paceline, paceline-controller, paceline-worker, paceline-shim,
+# paceline-probe and paceline-trainer; the packages are written to the folder OUT. The libraries
+# that a trainer loads from elsewhere than the system's folders (LibTorch, out of its wheel) are
+# carried along. Needs debhelper and chrpath, not root. The same input gives the same packages when
+# SOURCE_DATE_EPOCH is set.
+set -euo pipefail
+
+programs=$(realpath "$1")
+version=$3
+mkdir -p "$2"
+OUT=$(realpath "$2")
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(stat -L -c %Y "$programs/paceline")}
+export OUT SOURCE_DATE_EPOCH
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(cd "$here/../.." && pwd)
+readonly programs version here root
+readonly packed=(paceline paceline-controller paceline-worker paceline-shim paceline-probe
+  paceline-trainer)
+
+work=$(mktemp -d "${TMPDIR:-/tmp}/paceline-deb.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+
+# Paths of the libraries that a program loads from elsewhere than the system's folders.
+carried_libraries() {
+  ldd "$1" | sed -n 's/^\t[^ ]* => \(\/[^ ]*\) (0x.*/\1/p' | grep -vE '^/(usr/)?lib(64)?/'
+}
+
+# The licences of the wheels that a library may come from.
+copy_licences() {
+  local library=$1 site record wheel
+  site=${library%%/site-packages/*}/site-packages
+  record=$(grep -lF "${library#"$site"/}," "$site"/*.dist-info/RECORD | head -1)
+  wheel=$(basename "${record%.dist-info/RECORD}")
+  mkdir -p "generated/third-party/$wheel"
+  cp -Lr "${record%RECORD}licenses/." "generated/third-party/$wheel/"
+}
+
+# A manual page that says what --help says.
+manual() {
+  local program=$1 section=$2 what=$3
+  printf '.TH %s %s "" "Paceline %s"\n' "${program^^}" "$section" "$version"
+  printf '.SH NAME\n%s \\- %s\n.SH SYNOPSIS\n.B %s\n[flags]\n' "$program" "$what" "$program"
+  printf '.SH DESCRIPTION\n.nf\n'
+  "programs/$program" --help | sed "s/\\\\/\\\\e/g; s/-/\\\\-/g; s/^\\([.']\\)/\\\\\\&\\1/"
+  printf '.fi\n.SH SEE ALSO\n/usr/share/doc/paceline\n'
+}
+
+cd "$work"
+mkdir -p programs generated/{man,doc,examples,torch,third-party,completions/{bash,zsh,fish}}
+for program in "${packed[@]}"; do
+  install -m 755 "$programs/$program" programs/
+done
+cp -RL "$here" debian
+rm -f debian/BUILD debian/build.sh
+
+carried_libraries "$programs/paceline-trainer" >libraries
+carried_libraries "$programs/paceline-probe" >>libraries || true
+sort -u -o libraries libraries
+while read -r library; do
+  install -m 644 "$library" generated/torch/
+  copy_licences "$(realpath -s "$library")"
+done <libraries
+
+programs/paceline completion bash >generated/completions/bash/paceline
+programs/paceline completion zsh >generated/completions/zsh/_paceline
+programs/paceline completion fish >generated/completions/fish/paceline.fish
+manual paceline 1 "train on many machines" >generated/man/paceline.1
+manual paceline-controller 8 "schedule training jobs onto nodes" \
+  >generated/man/paceline-controller.8
+manual paceline-worker 8 "run the trainers of a node" >generated/man/paceline-worker.8
+cp -L "$root/CHANGELOG.md" generated/
+cp -L "$root/README.md" "$root"/docs/*.md generated/doc/
+cp -L "$root"/deploy/examples/*.yaml "$root"/deploy/examples/*.py generated/examples/
+
+cat >debian/changelog <<TEXT
+paceline ($version-1) unstable; urgency=medium
+
+  * What has changed is in /usr/share/doc/paceline/changelog.gz.
+
+ -- Paceline developers <paceline@packages.invalid>  $(date -R -u -d "@$SOURCE_DATE_EPOCH")
+TEXT
+debian/rules binary >build.log 2>&1 || { cat build.log >&2; exit 1; }

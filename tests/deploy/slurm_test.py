@@ -1,0 +1,160 @@
+"""deploy/slurm under a real Slurm of one node, on a machine of its own (machine.py).
+
+    slurm_test.py PROGRAMS SLURM_FOLDER
+
+PROGRAMS: folder of the built programs. SLURM_FOLDER: deploy/slurm. Needs root, and the packages
+slurmctld, slurmd, slurm-client and munge installed.
+"""
+
+import json
+import os
+import re
+import shutil
+import sys
+import sysconfig
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from machine import Machine, enter_own_mounts  # pylint: disable=wrong-import-position
+
+PROGRAMS, SCRIPTS = map(os.path.abspath, sys.argv[1:3])
+SITE = sysconfig.get_path("purelib")
+DIGITS = os.path.join(SITE, "sklearn/datasets/data/digits.csv.gz")
+SLURM_CONF = """
+ClusterName=test
+SlurmctldHost=machine
+SlurmUser=slurm
+AuthType=auth/munge
+StateSaveLocation=/var/lib/slurm/slurmctld
+SlurmdSpoolDir=/var/lib/slurm/slurmd
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+MpiDefault=none
+ReturnToService=2
+SlurmdParameters=config_overrides
+NodeName=machine CPUs=2 State=UNKNOWN
+PartitionName=main Nodes=ALL Default=YES State=UP
+"""
+JOB = """
+name: digits
+ranks: 2
+model: {{kind: mlp, hidden: [64]}}
+data: {{train: /srv/digits/digits-train.shard}}
+batch_per_rank: 16
+steps: {steps}
+optimizer: {{kind: sgd, learning_rate: 0.01}}
+threads_per_rank: 1
+checkpoint: {{directory: /srv/checkpoints, every_steps: 1000000}}
+"""
+
+
+class SlurmTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        machine = cls.machine = cls.enterClassContext(Machine())
+        shutil.copytree(PROGRAMS, machine.path("/opt/paceline"))
+        for name in os.listdir(SCRIPTS):
+            if name.startswith("paceline"):
+                shutil.copy(os.path.join(SCRIPTS, name), machine.path("/opt/paceline"))
+        shutil.copy(DIGITS, machine.path("/srv/digits.csv.gz"))
+        cls.write("/etc/slurm/slurm.conf", SLURM_CONF)
+        cls.write("/etc/slurm/cgroup.conf", "CgroupPlugin=cgroup/v1\n")
+        machine.run("sh", "-c", "echo 127.0.0.1 machine >>/etc/hosts; mkdir -p /run/munge; "
+                    "chown munge /run/munge; mkdir -p /var/lib/slurm/slurmd /srv/checkpoints; "
+                    "[ -s /etc/munge/munge.key ] || mungekey --create; "
+                    "chown munge /etc/munge/munge.key")
+        machine.run("systemctl", "start", "munge", "slurmctld", "slurmd")
+        machine.run("/opt/paceline/paceline", "data", "import-digits", "--csv",
+                    "/srv/digits.csv.gz", "--size", "8", "--out", "/srv/digits")
+        machine.eventually(lambda: "idle" in cls.node_state(), "Slurm has an idle node")
+
+    @classmethod
+    def write(cls, path, text):
+        os.makedirs(os.path.dirname(cls.machine.path(path)), exist_ok=True)
+        with open(cls.machine.path(path), "w", encoding="utf-8") as file:
+            file.write(text)
+
+    @classmethod
+    def node_state(cls):
+        return cls.machine.run("sinfo", "--noheader", "--format=%T %E", check=False).stdout
+
+    def read(self, path):
+        with open(self.machine.path(path), encoding="utf-8") as file:
+            return file.read()
+
+    def submit(self, *arguments, **environment):
+        """An allocation; its number."""
+        variables = [f"{name}={value}" for name, value in environment.items()]
+        said = self.machine.run(
+            "env", "PACELINE_BIN=/opt/paceline", "PACELINE_STATE=/srv/state", *variables, "sbatch",
+            "--nodes=1", "--output=/srv/%j.log", "/opt/paceline/paceline.sbatch", *arguments)
+        return re.search(r"batch job (\d+)", said).group(1)
+
+    def end_of(self, number):
+        """State and exit code of an allocation that has ended."""
+        def shown():
+            text = self.machine.run("scontrol", "--oneliner", "show", "job", number)
+            return dict(re.findall(r"(\w+)=(\S+)", text))
+        ended = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT"}
+        self.machine.eventually(lambda: shown()["JobState"] in ended,
+                                "the allocation ends: " + self.read(f"/srv/{number}.log"))
+        return shown()["JobState"], shown()["ExitCode"]
+
+    def checkpoints(self):
+        return [name for _, _, names in os.walk(self.machine.path("/srv/checkpoints"))
+                for name in names if name == "manifest.json"]
+
+    def test_an_allocation_runs_a_job_and_ends_with_it(self):
+        self.write("/srv/short.yaml", JOB.format(steps=30))
+        number = self.submit("/srv/short.yaml")
+        self.assertEqual(self.end_of(number), ("COMPLETED", "0:0"), self.read(f"/srv/{number}.log"))
+
+    def test_before_the_limit_jobs_are_saved(self):
+        self.write("/srv/long.yaml", JOB.format(steps=100000000))
+        before = len(self.checkpoints())
+        number = self.submit("/srv/long.yaml")
+        log = f"/srv/{number}.log"
+        self.machine.eventually(lambda: os.path.exists(self.machine.path(log))
+                                and "workers on machine" in self.read(log)
+                                and self.machine.run("pgrep", "paceline-traine",
+                                                     check=False).stdout != "", "the job runs")
+        # As Slurm does --signal=B:TERM@300 before the limit.
+        self.machine.run("scancel", "--batch", "--signal=TERM", number)
+        self.assertEqual(self.end_of(number), ("FAILED", "124:0"), self.read(log))
+        self.assertEqual(len(self.checkpoints()), before + 1, self.read(log))
+        self.assertEqual(self.machine.run("pgrep", "paceline", check=False).stdout, "")
+
+    def test_workers_come_back_to_a_controller_and_its_drains_reach_slurm(self):
+        self.machine.run("mkdir", "-p", "/srv/controller")
+        self.machine.run("systemd-run", "--unit=controller",
+                         "/opt/paceline/paceline-controller", "--listen=127.0.0.1:7450",
+                         "--state-dir=/srv/controller", "--node-lease=1")
+        self.machine.run("systemd-run", "--unit=drains", "--setenv=PATH=/opt/paceline:/usr/bin",
+                         "/opt/paceline/paceline-slurm-drains")
+        for _ in range(2):
+            number = self.submit(PACELINE_CONTROLLER="127.0.0.1:7450")
+            self.machine.eventually(lambda: self.paceline_node().get("state") == "NODE_READY",
+                                    "the node is ready")
+            self.machine.run("scancel", "--batch", "--signal=TERM", number)
+            self.assertEqual(self.end_of(number)[1], "124:0", self.read(f"/srv/{number}.log"))
+            self.assertEqual(self.paceline_node()["holds"][0]["owner"], "slurm")
+        self.assertIn("none", self.node_state())
+        self.machine.run("/opt/paceline/paceline", "node", "drain", "machine", "--detach",
+                         "--owner", "ann", "--reason", "its fan is loud")
+        self.machine.eventually(
+            lambda: self.node_state() == "drained paceline: ann: its fan is loud\n",
+            "Slurm drains the node")
+        self.machine.run("/opt/paceline/paceline", "node", "resume", "machine", "--owner", "ann")
+        self.machine.eventually(lambda: self.node_state() == "idle none\n", "Slurm has it back")
+
+    def paceline_node(self):
+        shown = self.machine.run("/opt/paceline/paceline", "--output", "json", "node", "describe",
+                                 "machine", check=False)
+        return json.loads(shown.stdout) if shown.returncode == 0 else {}
+
+
+if __name__ == "__main__":
+    enter_own_mounts()
+    unittest.main(argv=sys.argv[:1], verbosity=2)
