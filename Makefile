@@ -1,6 +1,6 @@
 # What a person types. Each target does all the set-up that it needs.
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-stragglers demo-slipstream test test-gpu check build deb bench fuzz sim format monitor
+.PHONY: help demo demo-stragglers demo-slipstream test test-gpu check build deb bench fuzz sim format monitor docs
 
 help:  ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1:\2/p' Makefile | while IFS=: read -r target what; do \
@@ -44,6 +44,9 @@ sim: .setup  ## Play simulated histories of a cluster: SEEDS=100000.
 
 format: .setup  ## Format all C++ files in place.
 	@tools/check.sh --fix format
+
+docs: .setup  ## Write the parts of docs/ that are made of the code.
+	@tools/docs.sh
 
 .PHONY: .setup
 .setup:

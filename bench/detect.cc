@@ -1,4 +1,4 @@
-// How well stragglers are found (docs/stragglers.md): plays a trace to the detector, writes
+// How well stragglers are found (docs/straggler-harness.md): plays a trace to the detector, writes
 // labelled histories, or plays many of them to the detector and to the rules of other systems.
 #include <CLI/CLI.hpp>
 #include <algorithm>

@@ -4,7 +4,7 @@
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 
-readonly all=(format scripts python proto core boundaries tidy)
+readonly all=(format scripts python docs proto core boundaries tidy)
 readonly work=build/check
 fix=0
 
@@ -46,6 +46,11 @@ import sys
 for path in sys.argv[1:]:
     compile(open(path, encoding="utf-8").read(), path, "exec")
 PYTHON
+}
+
+# What the documents refer to is there.
+check_docs() {
+  ours | /usr/bin/python3 tools/docs_check.py
 }
 
 # The wire follows buf.yaml. Our protoc builds the image, so that nothing is resolved online.

@@ -1,4 +1,4 @@
-// The histories that claims about detection rest on (docs/stragglers.md).
+// The histories that claims about detection rest on (docs/straggler-harness.md).
 #ifndef BENCH_STRAGGLERS_SWEEP_H_
 #define BENCH_STRAGGLERS_SWEEP_H_
 

@@ -1,5 +1,5 @@
-// The keys of a job file: the one table from which the parser takes what it knows and with
-// which docs/job-file.md is compared.
+// The keys of a job file: the one table from which the parser takes what it knows and of which
+// the tables of docs/job-file.md are made.
 //
 // A key's path is that of its field in proto/job_spec.proto, less the members of a choice:
 // optimizer.sgd.momentum is written optimizer.momentum, and optimizer.kind says which of the

@@ -1,8 +1,6 @@
 #include "cli/job_file/job_keys.h"
 
-#include <fstream>
 #include <set>
-#include <sstream>
 #include <string>
 
 #include "absl/strings/match.h"
@@ -12,35 +10,11 @@
 #include "absl/strings/str_split.h"
 #include "cli/job_file/job_fields.h"
 #include "cli/job_file/job_file.h"
-#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/job_spec.pb.h"
 
 namespace paceline {
 namespace {
-
-using ::testing::IsEmpty;
-
-std::string Code(const std::string& text) {
-  return text.empty() ? "" : absl::StrCat("`", text, "`");
-}
-
-// The line that documents a key in docs/job-file.md.
-std::string Row(const JobKey& key) {
-  const std::string fallback = key.fallback;
-  const bool words =
-      fallback == "required" || fallback == "none" || absl::StrContains(fallback, ' ');
-  return absl::StrCat("| `", key.path, "` | ", TypeName(key.type), " | ", key.unit, " | ",
-                      words ? fallback : Code(fallback), " | ", key.allowed, " | ",
-                      Code(key.example), " | ", key.doc, " |");
-}
-
-std::string Documentation() {
-  std::ifstream in("docs/job-file.md");
-  std::stringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
 
 // Paths of the keys that the fields of a message need.
 void AddPaths(const google::protobuf::Descriptor& group, const std::string& prefix,
@@ -74,23 +48,6 @@ TEST(JobKeysTest, EveryFieldOfASpecHasAKeyAndNoKeyIsWithoutAField) {
   std::set<std::string> keys;
   for (const JobKey& key : JobKeys()) keys.insert(key.path);
   EXPECT_EQ(keys, fields);
-}
-
-TEST(JobKeysTest, EveryKeyIsDocumentedAsTheTableHasIt) {
-  const std::string documentation = Documentation();
-  std::string missing;
-  for (const JobKey& key : JobKeys()) {
-    if (!absl::StrContains(documentation, Row(key))) absl::StrAppend(&missing, Row(key), "\n");
-  }
-  EXPECT_THAT(missing, IsEmpty()) << "lines that docs/job-file.md should have";
-}
-
-TEST(JobKeysTest, NothingElseIsDocumentedAsAKey) {
-  for (const absl::string_view line : absl::StrSplit(Documentation(), '\n')) {
-    if (!absl::StartsWith(line, "| `")) continue;
-    const std::vector<std::string> parts = absl::StrSplit(line, '`');
-    EXPECT_NE(FindJobKey(parts[1]), nullptr) << parts[1];
-  }
 }
 
 TEST(JobKeysTest, AllowedChoicesAreThoseOfTheProto) {

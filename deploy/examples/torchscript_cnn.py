@@ -2,8 +2,8 @@
 
     python deploy/examples/torchscript_cnn.py deploy/examples/cnn.pt
 
-forward(inputs, targets) takes a batch as the trainer reads it (docs/models.md) and returns
-the mean loss. Here: grey images of 10 classes, as the digits are.
+forward(inputs, targets) takes a batch as the trainer reads it (docs/own-model.md) and
+returns the mean loss. Here: grey images of 10 classes, as the digits are.
 """
 
 import sys

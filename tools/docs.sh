@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# Writes the parts of the documents that are made of the code. The tests in tests/docs tell when
+# they are not current.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+bazel build //cli/job_file:print_key_tables
+bin=$(bazel info bazel-bin 2>/dev/null)
+
+write() { .venv/bin/python tools/generated.py write "$@"; }
+write docs/api.md api tools/api_page.py proto/*.proto
+write docs/job-file.md keys "$bin/cli/job_file/print_key_tables"
