@@ -76,6 +76,7 @@ ServerFailure Server::Listen() {
   builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
   std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
   interceptors.push_back(metrics_.rpcs().NewInterceptors());
+  interceptors.push_back(MakeAuditInterceptors(audit_.get()));
   builder.experimental().SetInterceptorCreators(std::move(interceptors));
   int port = 0;
   builder.AddListeningPort(options_.listen, grpc::InsecureServerCredentials(), &port);
@@ -87,9 +88,6 @@ ServerFailure Server::Listen() {
   builder.RegisterService(admin_.get());
   builder.RegisterService(telemetry_.get());
   builder.RegisterService(histories_.get());
-  std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
-  interceptors.push_back(MakeAuditInterceptors(audit_.get()));
-  builder.experimental().SetInterceptorCreators(std::move(interceptors));
   grpc_ = builder.BuildAndStart();
   if (grpc_ == nullptr || port == 0) {
     return {absl::FailedPreconditionError(
