@@ -66,7 +66,7 @@ TEST_F(NodeMetricsTest, BadMeasurementsOfTheNewestCheck) {
   Join({"a"});
   Apply(CheckRequested{NodeName("a")}, 1);
   Refresh(1);
-  EXPECT_THAT(Text(), Not(HasSubstr("paceline_node_check_bad_measurements")));
+  EXPECT_THAT(Text(), Not(HasSubstr("\npaceline_node_check_bad_measurements")));
   CheckResult result;
   result.id = cluster_.nodes().at(NodeName("a")).checks.asked;
   result.time = At(2).wall;

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "worker/daemon/metric_families.h"
+
 namespace paceline {
 namespace {
 

@@ -6,7 +6,6 @@
 #define WORKER_DAEMON_GPU_METRICS_H_
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>

@@ -14,7 +14,7 @@ using ::testing::Not;
 TEST(GpuMetricsTest, WhatIsKnownIsShownInBaseUnits) {
   MetricRegistry registry(WorkerFamilies());
   GpuMetrics metrics(registry);
-  EXPECT_THAT(registry.Text(), Not(HasSubstr("paceline_gpu_"))) << "a node without GPUs";
+  EXPECT_THAT(registry.Text(), Not(HasSubstr("\npaceline_gpu_"))) << "a node without GPUs";
   GpuFigures gpu;
   gpu.index = 3;
   gpu.uuid = "GPU-1";

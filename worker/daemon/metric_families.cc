@@ -9,6 +9,7 @@ constexpr MetricType kCounter = MetricType::kCounter;
 constexpr MetricType kGauge = MetricType::kGauge;
 // Of a trainer, as in its newest membership.
 constexpr char kRank[] = "job_id generation rank";
+constexpr char kGpu[] = "gpu uuid";
 
 std::vector<MetricFamily> OfTheNode() {
   return {
@@ -156,7 +157,6 @@ std::vector<MetricFamily> OfCheckpoints() {
 
 // Of the node's GPUs, as the driver's library tells; none without it.
 std::vector<MetricFamily> OfGpus() {
-  constexpr char kGpu[] = "gpu uuid";
   return {
       {"paceline_gpu_utilization_ratio", kGauge, "ratio", kGpu,
        "Share of the last second in which a kernel ran, 0 to 1."},

@@ -16,9 +16,9 @@
 #include "common/metrics/process_metrics.h"
 #include "proto/plan.pb.h"
 #include "proto/status.pb.h"
-#include "worker/daemon/checkpoint_metrics.h"
 #include "worker/daemon/figure_metrics.h"
 #include "worker/daemon/gpu_metrics.h"
+#include "worker/daemon/trainer_checkpoint_metrics.h"
 #include "worker/ring/step_ring.h"
 
 namespace paceline {
@@ -86,7 +86,7 @@ class WorkerMetrics {
   // Owned by the loop.
   std::map<TrainerId, Trainer> shown_;
   FigureMetrics figures_{registry_};
-  CheckpointMetrics checkpoints_{registry_};
+  TrainerCheckpointMetrics checkpoints_{registry_};
   GpuMetrics gpus_{registry_};
 };
 

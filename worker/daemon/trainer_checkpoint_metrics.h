@@ -2,8 +2,8 @@
 // trainer whose job has no checkpoint directory has no series.
 //
 // Thread-compatible.
-#ifndef WORKER_DAEMON_CHECKPOINT_METRICS_H_
-#define WORKER_DAEMON_CHECKPOINT_METRICS_H_
+#ifndef WORKER_DAEMON_TRAINER_CHECKPOINT_METRICS_H_
+#define WORKER_DAEMON_TRAINER_CHECKPOINT_METRICS_H_
 
 #include <map>
 #include <utility>
@@ -15,10 +15,10 @@
 
 namespace paceline {
 
-class CheckpointMetrics {
+class TrainerCheckpointMetrics {
  public:
   // `registry` outlives this object.
-  explicit CheckpointMetrics(MetricRegistry& registry);
+  explicit TrainerCheckpointMetrics(MetricRegistry& registry);
 
   void Set(const TrainerId& id, const v1::CheckpointFigures& figures);
   void Forget(const TrainerId& id);
@@ -38,4 +38,4 @@ class CheckpointMetrics {
 
 }  // namespace paceline
 
-#endif  // WORKER_DAEMON_CHECKPOINT_METRICS_H_
+#endif  // WORKER_DAEMON_TRAINER_CHECKPOINT_METRICS_H_

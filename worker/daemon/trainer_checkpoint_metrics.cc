@@ -1,4 +1,4 @@
-#include "worker/daemon/checkpoint_metrics.h"
+#include "worker/daemon/trainer_checkpoint_metrics.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -46,14 +46,14 @@ std::vector<double> Totals(const v1::CheckpointFigures& figures) {
 
 }  // namespace
 
-CheckpointMetrics::CheckpointMetrics(MetricRegistry& registry)
+TrainerCheckpointMetrics::TrainerCheckpointMetrics(MetricRegistry& registry)
     : seconds_(registry.NewCounters("paceline_trainer_checkpoint_seconds_total")),
       saves_(registry.NewCounters("paceline_trainer_checkpoint_saves_total")),
       bytes_(registry.NewCounters("paceline_trainer_checkpoint_bytes_total")),
       skipped_(registry.NewCounters("paceline_trainer_checkpoint_skipped_total")),
       failures_(registry.NewCounters("paceline_trainer_checkpoint_failures_total")) {}
 
-void CheckpointMetrics::Set(const TrainerId& id, const v1::CheckpointFigures& figures) {
+void TrainerCheckpointMetrics::Set(const TrainerId& id, const v1::CheckpointFigures& figures) {
   auto shown = shown_.find(id);
   if (shown == shown_.end()) shown = shown_.emplace(id, Add(id)).first;
   const std::vector<double> totals = Totals(figures);
@@ -62,14 +62,14 @@ void CheckpointMetrics::Set(const TrainerId& id, const v1::CheckpointFigures& fi
   }
 }
 
-void CheckpointMetrics::Forget(const TrainerId& id) {
+void TrainerCheckpointMetrics::Forget(const TrainerId& id) {
   const auto shown = shown_.find(id);
   if (shown == shown_.end()) return;
   for (const auto& [family, counter] : shown->second) family->Remove(counter);
   shown_.erase(shown);
 }
 
-std::vector<CheckpointMetrics::Series> CheckpointMetrics::Add(const TrainerId& id) {
+std::vector<TrainerCheckpointMetrics::Series> TrainerCheckpointMetrics::Add(const TrainerId& id) {
   const prometheus::Labels labels = {{"job_id", id.job.value()},
                                      {"generation", absl::StrCat(id.generation.value())},
                                      {"rank", absl::StrCat(id.rank.value())}};

@@ -1,4 +1,4 @@
-#include "worker/daemon/checkpoint_metrics.h"
+#include "worker/daemon/trainer_checkpoint_metrics.h"
 
 #include <gmock/gmock.h>
 #include <google/protobuf/text_format.h>
@@ -16,7 +16,7 @@ using ::testing::Not;
 
 const TrainerId kId{JobId("job-1"), Generation(2), Rank(3)};
 
-class CheckpointMetricsTest : public ::testing::Test {
+class TrainerCheckpointMetricsTest : public ::testing::Test {
  protected:
   void Set(const std::string& figures) {
     v1::CheckpointFigures message;
@@ -37,10 +37,10 @@ class CheckpointMetricsTest : public ::testing::Test {
   std::string Text() const { return registry_.Text(); }
 
   MetricRegistry registry_{WorkerFamilies()};
-  CheckpointMetrics metrics_{registry_};
+  TrainerCheckpointMetrics metrics_{registry_};
 };
 
-TEST_F(CheckpointMetricsTest, EveryTotalHasItsSeries) {
+TEST_F(TrainerCheckpointMetricsTest, EveryTotalHasItsSeries) {
   Set("saves: 1 bytes: 2 skipped: 3 staging_s: 4 blocked_s: 5 write_s: 6 committing_s: 7 "
       "restore_s: 8 failures { key: 1 value: 9 } failures { key: 2 value: 10 } "
       "failures { key: 3 value: 11 } failures { key: 4 value: 12 } failures { key: 5 value: 13 }");
@@ -59,7 +59,7 @@ TEST_F(CheckpointMetricsTest, EveryTotalHasItsSeries) {
   Expect("failures_total", "cause=\"inconsistent\"", "13");
 }
 
-TEST_F(CheckpointMetricsTest, SeriesBeginAtZeroAndGrow) {
+TEST_F(TrainerCheckpointMetricsTest, SeriesBeginAtZeroAndGrow) {
   Set("");
   Expect("saves_total", "", "0");
   Expect("failures_total", "cause=\"io\"", "0");
@@ -69,7 +69,7 @@ TEST_F(CheckpointMetricsTest, SeriesBeginAtZeroAndGrow) {
   Expect("seconds_total", "op=\"write\"", "2.5");
 }
 
-TEST_F(CheckpointMetricsTest, ForgottenTrainerHasNoSeries) {
+TEST_F(TrainerCheckpointMetricsTest, ForgottenTrainerHasNoSeries) {
   Set("saves: 2");
   metrics_.Forget(kId);
   EXPECT_THAT(Text(), Not(HasSubstr("job-1")));
