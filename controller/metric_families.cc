@@ -173,8 +173,8 @@ std::vector<MetricFamily> OfAJob() {
        "Time that the ranks spent in each phase of their steps."},
       {"paceline_job_time_seconds_total", kCounter, "seconds", "job_id category",
        "Wall time of the job: queued, startup, productive (in steps, but for data_wait), "
-       "data_wait, "
-       "outside_steps (it runs: evaluations, saves, ranks that hang), recovery, stopping."},
+       "data_wait, outside_steps (it runs: evaluations, saves, ranks that hang), recovery, "
+       "stopping."},
       {"paceline_job_last_progress_timestamp_seconds", kGauge, "seconds", "job_id",
        "When the job's newest step was seen, Unix time."},
       {"paceline_job_last_checkpoint_timestamp_seconds", kGauge, "seconds", "job_id",

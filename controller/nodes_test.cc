@@ -124,7 +124,7 @@ TEST_F(NodesTest, DrainTellsItsEffectsAndEndsWhenTheNodeIsEmpty) {
   WaitFor(job.id(), v1::SUCCEEDED);
   worker->ReadPlan(0);
   worker->Report({});
-  ReadMetrics("paceline_nodes{state=\"drained\"} 1");
+  ReadMetrics("paceline_node_state{node=\"w0\",state=\"drained\"} 1");
   EXPECT_EQ(Node("w0").state(), v1::NODE_DRAINED);
 }
 
@@ -172,7 +172,7 @@ TEST_F(NodesTest, OnlyANodeThatDoesNotAnswerCanBeDeclaredLost) {
     EXPECT_EQ(Reason(nodes_->DeclareLost(&context, request, &node)), "NODE_CONNECTED");
   }
   worker.reset();
-  ReadMetrics("paceline_nodes{state=\"unreachable\"} 1");
+  ReadMetrics("paceline_node_state{node=\"w0\",state=\"unreachable\"} 1");
   grpc::ClientContext context;
   ASSERT_TRUE(nodes_->DeclareLost(&context, request, &node).ok());
   EXPECT_EQ(node.state(), v1::NODE_LOST);

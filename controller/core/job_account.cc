@@ -24,11 +24,13 @@ JobAccount::JobAccount(const Job& job, Moment now)
     : since_(now.steady),
       ended_(job.ended_already()),
       ranks_(std::max(1, static_cast<int>(job.ranks.size()))),
-      restarts_(job.restarts),
-      started_(job.recovery.started),
-      generation_(job.generation),
-      is_step_known_(job.ranks.empty()) {
+      restarts_(job.restarts) {
   category_ = CategoryOf(job);
+  // The steps of a start that has not come to training yet are all still to be counted.
+  if (job.ranks.empty() || job.state == JobState::kStarting) return;
+  started_ = job.recovery.started;
+  generation_ = job.generation;
+  is_step_known_ = false;
 }
 
 TimeCategory JobAccount::CategoryOf(const Job& job) const {

@@ -44,7 +44,7 @@ const char* NameOf(TimeCategory category);
 
 class JobAccount {
  public:
-  // Of a job that begins now, or that is found as it is: what was before does not count.
+  // Of a job that begins now, or that is found as it is: what it has done before does not count.
   JobAccount(const Job& job, Moment now);
 
   // The job is now so; or only time has passed.
@@ -93,7 +93,7 @@ class JobAccount {
   double told_wait_ = 0;
   double longest_step_ = 0;  // Of those told of since the job trains.
 
-  bool is_step_known_;
+  bool is_step_known_ = true;
   int64_t step_ = 0;  // Newest that is counted.
 };
 

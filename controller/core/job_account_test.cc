@@ -4,6 +4,7 @@
 
 #include <numeric>
 
+#include "controller/core/job_checkpoints.h"
 #include "controller/core/testing/member_job.h"
 #include "controller/core/testing/played_job.h"
 
@@ -136,6 +137,17 @@ TEST(JobAccountTest, StepsAfterTheCheckpointAreLostByARestart) {
   account.Follow(job, At(9));
   EXPECT_EQ(account.steps_executed(), 33 + 5);
   EXPECT_EQ(account.steps_lost(), 13);
+}
+
+TEST(JobAccountTest, StepsOfAJobThatIsPlacedAtOnceAllCount) {
+  Job job = NewJob(PlayedRequest(), 1, At(0));
+  PlaceOnBoth(job, At(0));
+  JobAccount account(job, At(0));
+  RunPlaced(job, At(1));
+  TellStep(job, 7, At(2));
+  account.Follow(job, At(2));
+  EXPECT_EQ(account.steps_executed(), 7);
+  EXPECT_EQ(account.progressed(), At(2).wall);
 }
 
 TEST(JobAccountTest, WithoutACheckpointAllIsLost) {
