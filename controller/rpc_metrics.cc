@@ -109,7 +109,8 @@ RpcMetrics::Method* RpcMetrics::Begin(const std::string& path, Type type) {
       found = methods_.find(kUnknown);
     }
     if (found == methods_.end()) {
-      found = methods_.emplace(service == kUnknown ? kUnknown : path, std::make_unique<Method>()).first;
+      found =
+          methods_.emplace(service == kUnknown ? kUnknown : path, std::make_unique<Method>()).first;
       Method& added = *found->second;
       added.labels = {
           {"grpc_service", service}, {"grpc_method", method}, {"grpc_type", TypeLabel(type)}};
