@@ -1,6 +1,5 @@
 #include "controller/job_metrics.h"
 
-#include <iterator>
 #include <optional>
 #include <set>
 

@@ -1,7 +1,6 @@
 #include "controller/metric_labels.h"
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/strip.h"
 #include "proto/job.pb.h"
 #include "proto/job_spec.pb.h"
