@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace paceline {
 namespace {
@@ -130,14 +131,18 @@ void HttpConnections::Stream(std::unique_ptr<HttpStream> opened, httplib::Respon
 }
 
 void HttpConnections::End() {
-  absl::MutexLock lock(&mutex_);
-  ended_ = true;
-  for (auto& [thread, connection] : connections_) {
-    if (connection.stream != nullptr) connection.stream->Cancel();
-    if (connection.stream != nullptr || !connection.answering) {
-      shutdown(connection.socket, SHUT_RDWR);
+  std::vector<std::shared_ptr<HttpStream>> streams;
+  {
+    absl::MutexLock lock(&mutex_);
+    ended_ = true;
+    for (const auto& [thread, connection] : connections_) {
+      if (connection.stream != nullptr) streams.push_back(connection.stream);
+      if (connection.stream != nullptr || !connection.answering) {
+        shutdown(connection.socket, SHUT_RDWR);
+      }
     }
   }
+  for (const std::shared_ptr<HttpStream>& stream : streams) stream->Cancel();
 }
 
 }  // namespace paceline

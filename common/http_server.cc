@@ -41,10 +41,10 @@ class HttplibServer : public HttpServer {
       });
     }
     for (const auto& [path, open] : streams_) {
-      server_.Get(path, [this, open = open](const httplib::Request& request,
-                                            httplib::Response& response) {
-        server_.Stream(open(QueryOf(request)), response);
-      });
+      server_.Get(
+          path, [this, open = open](const httplib::Request& request, httplib::Response& response) {
+            server_.Stream(open(QueryOf(request)), response);
+          });
     }
   }
 

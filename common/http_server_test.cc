@@ -98,7 +98,7 @@ class Reader {
       : thread_([this, address] {
           httplib::Client client("http://" + address);
           client.set_read_timeout(60);
-          result_ = client.Get("/events", [this](const char* data, size_t size) {
+          client.Get("/events", [this](const char* data, size_t size) {
             body_.append(data, size);
             if (!first_.HasBeenNotified()) first_.Notify();
             return true;
@@ -115,7 +115,6 @@ class Reader {
  private:
   std::string body_;
   absl::Notification first_;
-  httplib::Result result_;
   std::thread thread_;
 };
 
@@ -164,10 +163,9 @@ TEST(HttpServerTest, StreamsAreBounded) {
 TEST(HttpServerTest, ClientThatNeverReadsCostsBoundedMemoryAndIsDropped) {
   std::atomic<int64_t> bytes{0};
   absl::Notification ended;
-  HttpServer::Streams streams = {
-      {"/events", [&](const HttpServer::Query&) {
-         return std::make_unique<EndlessStream>(&bytes, &ended);
-       }}};
+  HttpServer::Streams streams = {{"/events", [&](const HttpServer::Query&) {
+                                    return std::make_unique<EndlessStream>(&bytes, &ended);
+                                  }}};
   auto server = HttpServer::Start("127.0.0.1:0", {}, streams);
   ASSERT_TRUE(server.ok()) << server.status();
   sockaddr_in to = {};

@@ -85,7 +85,7 @@ TEST_F(PageTest, StreamsEndWithTheController) {
   auto client = Client();
   // Would last for ever otherwise.
   std::thread stopper;
-  const auto result = client.Get("/events", [&](const char*, size_t) {
+  client.Get("/events", [&](const char*, size_t) {
     if (std::exchange(first, false)) stopper = std::thread([this] { server_->Stop(); });
     return true;
   });

@@ -64,7 +64,7 @@ json DescribeVerdict(const v1::StragglerVerdict& verdict) {
 }
 
 json DescribeJob(const Job& job, const PageSources& sources, absl::Time wall_now) {
-  const JobHistory* history = sources.steps.Find(job.request.id);
+  const MeasuredJob* measured = sources.steps.Find(job.request.id);
   const JobStragglers* stragglers = sources.stragglers.Find(job.request.id);
   const JobProgress progress = Summarize(job, wall_now);
   const bool ended = job.ended_already();
@@ -87,7 +87,7 @@ json DescribeJob(const Job& job, const PageSources& sources, absl::Time wall_now
       {"tokens_per_s", ended ? json() : Known(progress.tokens_per_second)},
       {"mfu", progress.mfu.has_value() ? json(Short(*progress.mfu)) : json()},
   };
-  const v1::JobTelemetry telemetry = DescribeTelemetry(job, history, ended ? nullptr : stragglers);
+  const v1::JobTelemetry telemetry = DescribeTelemetry(job, measured, ended ? nullptr : stragglers);
   out["step_s"] = Known(telemetry.step_s());
   out["wait_share"] = telemetry.step_s() > 0 ? json(Short(telemetry.wait_share())) : json();
   json& line = out["recent_step_s"] = json::array();
@@ -181,7 +181,8 @@ json DescribeDecisions(const std::vector<const Job*>& jobs, const Stragglers& al
       out["kind"] = "remedy";
       out["what"] = DescribeRemedy(decision);
       out["why"] = decision.reason;
-      out["state"] = absl::StrReplaceAll(absl::AsciiStrToLower(NameOf(decision.state)), {{"_", " "}});
+      out["state"] =
+          absl::StrReplaceAll(absl::AsciiStrToLower(NameOf(decision.state)), {{"_", " "}});
       out["outcome"] = decision.outcome;
       told.emplace_back(decision.made, std::move(out));
     }
@@ -238,8 +239,8 @@ json DescribeRanksForPage(const v1::JobRanks& ranks) {
          {"node", rank.node()},
          {"state", absl::AsciiStrToLower(
                        absl::StripPrefix(v1::TrainerState_Name(rank.state()), "TRAINER_"))},
-         {"phase", absl::StrReplaceAll(absl::AsciiStrToLower(v1::Phase_Name(rank.phase())),
-                                       {{"_", " "}})},
+         {"phase",
+          absl::StrReplaceAll(absl::AsciiStrToLower(v1::Phase_Name(rank.phase())), {{"_", " "}})},
          {"phase_s", Short(rank.phase_s())},
          {"step", rank.step()},
          {"step_s", Known(rank.step_s())},
@@ -255,12 +256,9 @@ json DescribeRanksForPage(const v1::JobRanks& ranks) {
 }
 
 json DescribeSeriesForPage(const v1::JobSeries& series) {
-  json out = {{"time", json::array()},
-              {"step_s", json::array()},
-              {"wait_share", json::array()},
-              {"loss", json::array()},
-              {"samples_per_s", json::array()},
-              {"tokens_per_s", json::array()}};
+  json out = {{"time", json::array()},          {"step_s", json::array()},
+              {"wait_share", json::array()},    {"loss", json::array()},
+              {"samples_per_s", json::array()}, {"tokens_per_s", json::array()}};
   const int count = series.points_size();
   for (int i = std::max(0, count - static_cast<int>(kPagePoints)); i < count; ++i) {
     const v1::SeriesPoint& point = series.points(i);
@@ -297,9 +295,8 @@ json DescribeForPage(const PageSources& sources, absl::Time wall_now) {
   out["nodes_left_out"] = cluster.nodes().size() - out["nodes"].size();
   out["decisions"] = DescribeDecisions(shown, sources.stragglers);
   const Automation& automation = cluster.automation();
-  out["automation"] = {{"paused", automation.paused},
-                       {"owner", automation.owner},
-                       {"reason", automation.reason}};
+  out["automation"] = {
+      {"paused", automation.paused}, {"owner", automation.owner}, {"reason", automation.reason}};
   return out;
 }
 
@@ -307,17 +304,17 @@ json DescribeJobForPage(const PageSources& sources, const JobId& id) {
   const auto found = sources.cluster.jobs().find(id);
   if (found == sources.cluster.jobs().end()) return {{"id", id.value()}, {"known", false}};
   const Job& job = found->second;
-  const JobHistory* history = sources.steps.Find(id);
+  const MeasuredJob* measured = sources.steps.Find(id);
   const JobStragglers* stragglers = job.ended_already() ? nullptr : sources.stragglers.Find(id);
-  const v1::JobRanks ranks = DescribeRanks(job, history, stragglers, kPageRanks);
+  const v1::JobRanks ranks = DescribeRanks(job, measured, stragglers, kPageRanks);
   return {{"id", id.value()},
           {"known", true},
-          {"table", DescribeTable(DescribeSteps(job, history, 0, kPageRows))},
+          {"table", DescribeTable(DescribeSteps(job, measured, 0, kPageRows))},
           {"median_step_s", Known(ranks.median_step_s())},
           {"median_own_s", Known(ranks.median_own_s())},
           {"rank_count", ranks.rank_count()},
           {"ranks", DescribeRanksForPage(ranks)},
-          {"series", DescribeSeriesForPage(DescribeSeries(job, history, absl::InfinitePast()))}};
+          {"series", DescribeSeriesForPage(DescribeSeries(job, measured, absl::InfinitePast()))}};
 }
 
 }  // namespace paceline

@@ -21,8 +21,8 @@ inline constexpr size_t kPageJobs = 100;  // That have not ended,
 inline constexpr size_t kPageEndedJobs = 20;
 inline constexpr size_t kPageNodes = 400;
 inline constexpr size_t kPageDecisions = 30;
-inline constexpr int kPageRows = 128;   // Of a heat map.
-inline constexpr int kPageRanks = 16;   // The slowest of a job.
+inline constexpr int kPageRows = 128;       // Of a heat map.
+inline constexpr int kPageRanks = 16;       // The slowest of a job.
 inline constexpr size_t kPagePoints = 180;  // Of a job's series.
 
 struct PageSources {

@@ -39,10 +39,10 @@ std::vector<const ToldVerdict*> SlowOf(const JobStragglers* stragglers) {
   return slow;
 }
 
-RankMeans MeansOf(const JobHistory* history, const Job& job, int rank) {
-  const bool known = history != nullptr && history->steps != nullptr &&
-                     history->generation == job.generation && rank < history->steps->ranks();
-  return known ? history->steps->means(rank) : RankMeans();
+RankMeans MeansOf(const MeasuredJob* measured, const Job& job, int rank) {
+  const bool known = measured != nullptr && measured->steps != nullptr &&
+                     measured->generation == job.generation && rank < measured->steps->ranks();
+  return known ? measured->steps->means(rank) : RankMeans();
 }
 
 void SetFigures(const Figures& figures, v1::RankTelemetry* out) {
@@ -91,7 +91,7 @@ bool HasTelemetry(const Job& job) {
   return !job.ended_already() && job.started != absl::InfinitePast();
 }
 
-v1::JobTelemetry DescribeTelemetry(const Job& job, const JobHistory* history,
+v1::JobTelemetry DescribeTelemetry(const Job& job, const MeasuredJob* measured,
                                    const JobStragglers* stragglers) {
   v1::JobTelemetry out;
   out.set_job_id(job.request.id.value());
@@ -103,8 +103,8 @@ v1::JobTelemetry DescribeTelemetry(const Job& job, const JobHistory* history,
     out.set_decision(DescribeRemedy(newest));
     out.set_decision_state(static_cast<v1::DecisionState>(static_cast<int>(newest.state) + 1));
   }
-  if (history == nullptr || history->series.points().empty()) return out;
-  const std::deque<SeriesPoint>& points = history->series.points();
+  if (measured == nullptr || measured->series.points().empty()) return out;
+  const std::deque<SeriesPoint>& points = measured->series.points();
   SeriesPoint recently;
   for (auto point = points.rbegin();
        point != points.rend() && points.back().end - point->end < kRecently; ++point) {
@@ -121,7 +121,7 @@ v1::JobTelemetry DescribeTelemetry(const Job& job, const JobHistory* history,
   return out;
 }
 
-v1::JobRanks DescribeRanks(const Job& job, const JobHistory* history,
+v1::JobRanks DescribeRanks(const Job& job, const MeasuredJob* measured,
                            const JobStragglers* stragglers, int slowest) {
   v1::JobRanks out;
   out.set_job_id(job.request.id.value());
@@ -132,7 +132,7 @@ v1::JobRanks DescribeRanks(const Job& job, const JobHistory* history,
   std::vector<double> steps;
   std::vector<double> owns;
   for (int r = 0; r < count; ++r) {
-    means.push_back(MeansOf(history, job, r));
+    means.push_back(MeansOf(measured, job, r));
     steps.push_back(means.back().step_s);
     owns.push_back(means.back().own_s);
   }
@@ -153,14 +153,14 @@ v1::JobRanks DescribeRanks(const Job& job, const JobHistory* history,
   return out;
 }
 
-v1::JobSteps DescribeSteps(const Job& job, const JobHistory* history, int steps, int rows) {
+v1::JobSteps DescribeSteps(const Job& job, const MeasuredJob* measured, int steps, int rows) {
   v1::JobSteps out;
   out.set_job_id(job.request.id.value());
   out.set_rank_count(static_cast<int>(job.ranks.size()));
   out.set_ranks_per_row(1);
-  if (history == nullptr || history->steps == nullptr) return out;
-  const StepTable table = history->steps->View(steps, rows);
-  out.set_generation(history->generation.value());
+  if (measured == nullptr || measured->steps == nullptr) return out;
+  const StepTable table = measured->steps->View(steps, rows);
+  out.set_generation(measured->generation.value());
   out.set_rank_count(table.ranks);
   out.set_ranks_per_row(table.ranks_per_row);
   out.set_first_step(table.first_step);
@@ -184,12 +184,12 @@ v1::JobSteps DescribeSteps(const Job& job, const JobHistory* history, int steps,
   return out;
 }
 
-v1::JobSeries DescribeSeries(const Job& job, const JobHistory* history, absl::Time since) {
+v1::JobSeries DescribeSeries(const Job& job, const MeasuredJob* measured, absl::Time since) {
   v1::JobSeries out;
   out.set_job_id(job.request.id.value());
-  if (history == nullptr) return out;
-  out.set_period_s(absl::ToDoubleSeconds(history->series.period()));
-  for (const SeriesPoint& point : history->series.points()) {
+  if (measured == nullptr) return out;
+  out.set_period_s(absl::ToDoubleSeconds(measured->series.period()));
+  for (const SeriesPoint& point : measured->series.points()) {
     if (point.end <= since) continue;
     v1::SeriesPoint* shown = out.add_points();
     *shown->mutable_time() = ToProto(point.end);

@@ -1,7 +1,7 @@
 // From what running jobs measure to the wire's messages about it: see convert.h. The controller's
 // page shows the same.
 //
-// `history` and `stragglers` null: nothing is known.
+// `measured` and `stragglers` null: nothing is known.
 #ifndef CONTROLLER_RPC_CONVERT_TELEMETRY_H_
 #define CONTROLLER_RPC_CONVERT_TELEMETRY_H_
 
@@ -22,15 +22,15 @@ inline constexpr int kMaxStepRows = 1024;
 // Whether it has begun to train, and has not ended.
 bool HasTelemetry(const Job& job);
 
-v1::JobTelemetry DescribeTelemetry(const Job& job, const JobHistory* history,
+v1::JobTelemetry DescribeTelemetry(const Job& job, const MeasuredJob* measured,
                                    const JobStragglers* stragglers);
 // `slowest`: as in GetJobRanksRequest.
-v1::JobRanks DescribeRanks(const Job& job, const JobHistory* history,
+v1::JobRanks DescribeRanks(const Job& job, const MeasuredJob* measured,
                            const JobStragglers* stragglers, int slowest);
 // Requires: rows is positive.
-v1::JobSteps DescribeSteps(const Job& job, const JobHistory* history, int steps, int rows);
+v1::JobSteps DescribeSteps(const Job& job, const MeasuredJob* measured, int steps, int rows);
 // Of the points whose period has ended after `since` (wall).
-v1::JobSeries DescribeSeries(const Job& job, const JobHistory* history, absl::Time since);
+v1::JobSeries DescribeSeries(const Job& job, const MeasuredJob* measured, absl::Time since);
 
 }  // namespace paceline
 

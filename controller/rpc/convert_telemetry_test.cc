@@ -33,7 +33,7 @@ class ConvertTelemetryTest : public ::testing::Test {
     watched_.Wait(absl::Seconds(1));
     Follow();
   }
-  const JobHistory* Known() const { return history_.Find(watched_.id); }
+  const MeasuredJob* Known() const { return history_.Find(watched_.id); }
 
   WatchedJob watched_{WatchedRequest(StragglerMode::kAdvise, /*ranks=*/4)};
   StepHistory history_;

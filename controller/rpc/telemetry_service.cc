@@ -60,7 +60,7 @@ grpc::ServerUnaryReactor* TelemetryService::GetRanks(grpc::CallbackServerContext
                                                      v1::JobRanks* reply) {
   const grpc::Status valid = CheckNotNegative(request->slowest(), "slowest");
   return Answer(context, valid, request->job(), [=](const Known& known) {
-    *reply = DescribeRanks(known.job, known.history, known.stragglers, request->slowest());
+    *reply = DescribeRanks(known.job, known.measured, known.stragglers, request->slowest());
   });
 }
 
@@ -72,7 +72,7 @@ grpc::ServerUnaryReactor* TelemetryService::GetSteps(grpc::CallbackServerContext
   const int rows =
       request->rows() == 0 ? kDefaultStepRows : std::min(request->rows(), kMaxStepRows);
   return Answer(context, valid, request->job(), [=](const Known& known) {
-    *reply = DescribeSteps(known.job, known.history, request->steps(), rows);
+    *reply = DescribeSteps(known.job, known.measured, request->steps(), rows);
   });
 }
 
@@ -84,7 +84,7 @@ grpc::ServerUnaryReactor* TelemetryService::GetSeries(grpc::CallbackServerContex
                                ? absl::InfinitePast()
                                : absl::Now() - absl::Minutes(request->minutes());
   return Answer(context, valid, request->job(), [=](const Known& known) {
-    *reply = DescribeSeries(known.job, known.history, since);
+    *reply = DescribeSeries(known.job, known.measured, since);
   });
 }
 

@@ -34,7 +34,7 @@ class TelemetryService : public v1::TelemetryService::CallbackService {
   // A job, and what is known of it; null: nothing.
   struct Known {
     const Job& job;
-    const JobHistory* history;
+    const MeasuredJob* measured;
     const JobStragglers* stragglers;
   };
 

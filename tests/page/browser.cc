@@ -98,16 +98,14 @@ std::string Browser::Text(const std::string& selector) {
 }
 
 void Browser::Click(const std::string& selector) {
-  const json element =
-      Command("/element", {{"using", "css selector"}, {"value", selector}});
+  const json element = Command("/element", {{"using", "css selector"}, {"value", selector}});
   if (!element.is_object() || element.empty()) return;
   Command("/element/" + element.begin()->get<std::string>() + "/click", json::object());
 }
 
 void Browser::Press(const std::string& key) {
   const json strokes = {{{"type", "keyDown"}, {"value", key}}, {{"type", "keyUp"}, {"value", key}}};
-  Command("/actions",
-          {{"actions", {{{"type", "key"}, {"id", "keyboard"}, {"actions", strokes}}}}});
+  Command("/actions", {{"actions", {{{"type", "key"}, {"id", "keyboard"}, {"actions", strokes}}}}});
 }
 
 void Browser::SetSize(int width, int height) {

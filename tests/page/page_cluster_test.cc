@@ -21,7 +21,7 @@ class PageClusterTest : public ::testing::Test {
     grpc::ClientContext context;
     v1::CordonNodeRequest request;
     request.set_name(node);
-    request.set_request_id("cordon-" + node);
+    request.set_request_id("6f7e7f9e-0000-4000-8000-000000000009");
     request.set_reason(reason);
     request.set_owner("ann");
     v1::Node reply;
@@ -50,17 +50,17 @@ TEST_F(PageClusterTest, ShowsJobsLiveAndTheHeatMap) {
   cluster_.WaitForSteps(story.id(), 5);
   browser_.WaitUntil("document.querySelectorAll('#job-rows .tone-good').length === 2");
   Cordon("w3", kHostile);
-  browser_.WaitUntil("document.querySelector('#node-tiles li:nth-child(4) .why').textContent"
-                     ".includes('<img src=x')");
+  browser_.WaitUntil(
+      "document.querySelector('#node-tiles li:nth-child(4) .why').textContent"
+      ".includes('<img src=x')");
   EXPECT_EQ(browser_.Value("document.querySelectorAll('img').length"), 0);
 
   browser_.Click("#job-rows a[href='#job=" + digits.id() + "']");
   browser_.WaitUntil("Number(document.getElementById('map').dataset.steps) > 20");
   EXPECT_EQ(browser_.Value("document.getElementById('map').dataset.rows"), "4");
   // Rank 0 sleeps in each step: it is the slowest, and the others wait for it.
-  browser_.WaitUntil(
-      "document.querySelector('#rank-rows tr td').textContent === '0'",
-      "document.getElementById('rank-rows').textContent");
+  browser_.WaitUntil("document.querySelector('#rank-rows tr td').textContent === '0'",
+                     "document.getElementById('rank-rows').textContent");
   const auto picture = [&](const char* name) {
     const char* outputs = std::getenv("TEST_UNDECLARED_OUTPUTS_DIR");
     if (outputs != nullptr) browser_.Picture(std::string(outputs) + "/" + name);

@@ -160,12 +160,11 @@ class PageViewTest : public ::testing::Test {
   void SetUp() override { Serve("127.0.0.1:0"); }
 
   void Serve(const std::string& address) {
-    auto server = HttpServer::Start(
-        address, {{"/", Page::Html}}, {{"/events", [this](const HttpServer::Query& query) {
-                                          const auto job = query.find("job");
-                                          return feed_.Listen(job == query.end() ? ""
-                                                                                 : job->second);
-                                        }}});
+    auto server = HttpServer::Start(address, {{"/", Page::Html}},
+                                    {{"/events", [this](const HttpServer::Query& query) {
+                                        const auto job = query.find("job");
+                                        return feed_.Listen(job == query.end() ? "" : job->second);
+                                      }}});
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
   }
@@ -235,9 +234,10 @@ TEST_F(PageViewTest, HeatMapShowsWhoIsSlow) {
   // Of the middle of each row, at some step: rank 2 has another colour.
   const auto colour = [&](int rank) {
     return browser_
-        .Value("(() => { const map = document.getElementById('map'); return Array.from("
-               "map.getContext('2d').getImageData(map.width / 2, map.height * (" +
-               std::to_string(rank) + " + 0.5) / 4, 1, 1).data); })()")
+        .Value(
+            "(() => { const map = document.getElementById('map'); return Array.from("
+            "map.getContext('2d').getImageData(map.width / 2, map.height * (" +
+            std::to_string(rank) + " + 0.5) / 4, 1, 1).data); })()")
         .dump();
   };
   EXPECT_EQ(colour(0), colour(1));
@@ -259,8 +259,9 @@ TEST_F(PageViewTest, HeatMapShowsWhoIsSlow) {
 TEST_F(PageViewTest, UpdatesKeepFocusAndRows) {
   Publish(FullCluster("n1"));
   Open();
-  browser_.Value("(() => { window.row = document.querySelector('#job-rows tr'); "
-                 "window.row.querySelector('a').focus(); })()");
+  browser_.Value(
+      "(() => { window.row = document.querySelector('#job-rows tr'); "
+      "window.row.querySelector('a').focus(); })()");
   json later = FullCluster("n1");
   later["jobs"][0]["step"] = 121;
   later["jobs"].insert(later["jobs"].begin(), JobOf("job-2", "newer"));

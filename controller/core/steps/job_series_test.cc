@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "controller/core/testing/played_job.h"
 
 namespace paceline {

@@ -41,7 +41,7 @@ struct StepHistoryOptions {
 };
 
 // Of one job.
-struct JobHistory {
+struct MeasuredJob {
   // Null: no generation has trained yet, or there was no room for its ranks.
   std::unique_ptr<JobSteps> steps;
   JobSeries series;
@@ -66,19 +66,19 @@ class StepHistory {
                  absl::Span<const StepTimes> steps);
 
   // Null: nothing is known.
-  const JobHistory* Find(const JobId& job) const;
-  const std::map<JobId, JobHistory>& jobs() const { return jobs_; }
+  const MeasuredJob* Find(const JobId& job) const;
+  const std::map<JobId, MeasuredJob>& jobs() const { return jobs_; }
   // Of all tables.
   int rows() const { return rows_; }
 
  private:
   void FollowJob(const Job& job, Moment now);
-  void Begin(const Job& job, JobHistory& history);
-  void Forget(std::map<JobId, JobHistory>::iterator job);
+  void Begin(const Job& job, MeasuredJob& measured);
+  void Forget(std::map<JobId, MeasuredJob>::iterator job);
   void ForgetEnded(Moment now);
 
   const StepHistoryOptions options_;
-  std::map<JobId, JobHistory> jobs_;
+  std::map<JobId, MeasuredJob> jobs_;
   int rows_ = 0;
   absl::Time next_end_ = absl::InfiniteFuture();  // Steady; when the next one is to be forgotten.
 };

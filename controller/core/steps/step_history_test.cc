@@ -37,9 +37,9 @@ TEST_F(StepHistoryTest, KeepsTheStepsOfTheRanksThatTrain) {
   EXPECT_EQ(history_.Find(watched_.id), nullptr);
   Follow();
   for (int rank = 0; rank < 4; ++rank) Tell(rank, {Step(0, 1), Step(1, 1 + rank)});
-  const JobHistory* history = history_.Find(watched_.id);
-  ASSERT_NE(history, nullptr);
-  const StepTable table = history->steps->View(0, 100);
+  const MeasuredJob* measured = history_.Find(watched_.id);
+  ASSERT_NE(measured, nullptr);
+  const StepTable table = measured->steps->View(0, 100);
   EXPECT_EQ(table.steps, 2);
   ASSERT_EQ(table.rows.size(), 4U);
   EXPECT_NEAR(table.rows[3].own_s[1], 4, 0.01);
