@@ -30,14 +30,13 @@ function show(element, shown) {
 }
 
 // Makes the children of `parent` those of `items`, in their order: an element stays what it is as
-// long as its item's key is there, with the focus that it may have.
+// long as its item's key is there, with the focus that it may have. Keys differ.
 function showList(parent, items, keyOf, create, update) {
   const known = new Map(Array.from(parent.children, (child) => [child.dataset.key, child]));
   let place = parent.firstChild;
   for (const item of items) {
     const key = String(keyOf(item));
     let child = known.get(key);
-    known.delete(key);
     if (!child) {
       child = create(item);
       child.dataset.key = key;
@@ -49,28 +48,36 @@ function showList(parent, items, keyOf, create, update) {
       parent.insertBefore(child, place);
     }
   }
-  for (const child of known.values()) child.remove();
+  while (place) {
+    const next = place.nextSibling;
+    place.remove();
+    place = next;
+  }
 }
 
 const NONE = '–';
 
+// So many digits, and all of those before the point.
+function digits(value, count) {
+  const text = value.toPrecision(count);
+  return text.includes('e') && Math.abs(value) >= 1 ? value.toFixed(0) : text;
+}
+
 // Three digits, with the unit that fits.
 function seconds(value) {
   if (value === null || value === undefined) return NONE;
-  if (value >= 100) return `${value.toFixed(0)} s`;
-  if (value >= 1) return `${value.toPrecision(3)} s`;
-  if (value >= 1e-3) return `${(value * 1e3).toPrecision(3)} ms`;
-  return `${(value * 1e6).toPrecision(3)} µs`;
+  if (value >= 1) return `${digits(value, 3)} s`;
+  if (value >= 1e-3) return `${digits(value * 1e3, 3)} ms`;
+  return `${digits(value * 1e6, 3)} µs`;
 }
 
-function number(value, digits = 3) {
+function number(value, count = 3) {
   if (value === null || value === undefined) return NONE;
-  for (const [factor, suffix] of [[1e12, 'T'], [1e9, 'G'], [1e6, 'M'], [1e4, 'k']]) {
-    const divisor = suffix === 'k' ? 1e3 : factor;
-    if (Math.abs(value) >= factor) return (value / divisor).toPrecision(digits) + suffix;
+  for (const [from, unit, suffix] of [[1e12, 1e12, 'T'], [1e9, 1e9, 'G'], [1e6, 1e6, 'M'],
+    [1e4, 1e3, 'k']]) {
+    if (Math.abs(value) >= from) return digits(value / unit, count) + suffix;
   }
-  if (Number.isInteger(value) || Math.abs(value) >= 1000) return value.toFixed(0);
-  return value.toPrecision(digits);
+  return Number.isInteger(value) ? String(value) : digits(value, count);
 }
 
 function percent(value) {
@@ -78,7 +85,7 @@ function percent(value) {
 }
 
 function bytes(value) {
-  return value === null ? NONE : `${(value / 2 ** 30).toPrecision(3)} GiB`;
+  return value === null ? NONE : `${digits(value / 2 ** 30, 3)} GiB`;
 }
 
 function ago(then, now) {

@@ -64,6 +64,8 @@ function drawLegend() {
   setText(byId('legend-high'), MODES[heatMap.mode].high);
 }
 
+const styleOf = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
 // One pixel a cell, then enlarged without smoothing; gaps between the rows if there is room.
 function drawHeatMap() {
   const { canvas, table, cursor } = heatMap;
@@ -90,14 +92,14 @@ function drawHeatMap() {
   context.drawImage(small, 0, 0, canvas.width, canvas.height);
   const cell = [canvas.width / table.steps, canvas.height / rows];
   if (cell[1] >= 8 * scale) {
-    context.fillStyle = getComputedStyle(document.documentElement).getPropertyValue('--card');
+    context.fillStyle = styleOf('--card');
     for (let row = 1; row < rows; ++row) {
       context.fillRect(0, Math.round(row * cell[1]) - scale / 2, canvas.width, scale);
     }
   }
   if (cursor) {
     context.lineWidth = 2 * scale;
-    context.strokeStyle = getComputedStyle(document.documentElement).getPropertyValue('--text');
+    context.strokeStyle = styleOf('--text');
     context.strokeRect(cursor[1] * cell[0], cursor[0] * cell[1], Math.max(cell[0], 3 * scale),
       cell[1]);
   }
@@ -183,16 +185,14 @@ heatMap.canvas.addEventListener('keydown', (event) => {
   event.preventDefault();
   moveCursor(...moves[event.key]);
 });
-byId('map-mode').addEventListener('change', (event) => {
-  heatMap.mode = event.target.value;
-  if (!heatMap.table) return;
-  drawLegend();
-  drawHeatMap();
-});
 const redraw = () => {
   if (!heatMap.table) return;
   drawLegend();
   drawHeatMap();
 };
+byId('map-mode').addEventListener('change', (event) => {
+  heatMap.mode = event.target.value;
+  redraw();
+});
 DARK.addEventListener('change', redraw);
 addEventListener('resize', redraw);

@@ -1,4 +1,4 @@
-// One job in detail: heat map, the last minutes, its slowest ranks.
+// One job in detail: heat map, the last minutes, its slowest ranks, and what happened to it.
 
 const CHARTS = [
   ['Step time', 'step_s', seconds],
@@ -43,7 +43,7 @@ function updateJobHead(job) {
     + `paceline job advise ${job.id} tells what can be done.`);
 }
 
-function updateCharts(job, series) {
+function updateCharts(series) {
   const tokens = series.tokens_per_s.some((value) => value !== null);
   const values = { ...series, rate: tokens ? series.tokens_per_s : series.samples_per_s };
   const unit = tokens ? 'tokens/s' : 'samples/s';
@@ -85,8 +85,21 @@ function updateRanks(detail) {
   });
 }
 
-function updateJobDetail(job, detail) {
-  updateHeatMap(detail.table, job !== undefined && job.ended !== null);
-  updateCharts(job, detail.series);
+function updateEvents(events, now) {
+  show(byId('events-title'), events.length > 0);
+  show(byId('event-list'), events.length > 0);
+  showList(byId('event-list'), events, (event) => event.id,
+    (event) => make('li', { className: event.warning ? 'warning' : '' },
+      make('span', { className: 'what', textContent: event.what }),
+      make('span', { className: 'when quiet' })),
+    (item, event) => {
+      setText(item.lastChild, event.time === null ? '' : ago(event.time, now));
+    });
+}
+
+function updateJobDetail(job, detail, now) {
+  updateHeatMap(detail.table, job.ended !== null);
+  updateCharts(detail.series);
   updateRanks(detail);
+  updateEvents(detail.events, now);
 }

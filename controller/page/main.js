@@ -21,6 +21,10 @@ function tellConnection(kind, text) {
   document.body.classList.toggle('stale', kind === 'lost');
 }
 
+function tellLost() {
+  tellConnection('lost', 'Connection lost, trying again …');
+}
+
 // A job that is not in the list: it is gone, or too old.
 function updateMissing() {
   show(byId('job'), true);
@@ -41,7 +45,9 @@ function update() {
   show(byId('job'), chosen !== '');
   show(byId('job-body'), job !== undefined);
   if (job) updateJobHead(job);
-  if (job && detail && detail.id === chosen && detail.known) updateJobDetail(job, detail);
+  if (job && detail && detail.id === chosen && detail.known) {
+    updateJobDetail(job, detail, state.time);
+  }
   if (!job && chosen !== '') updateMissing();
   if (isNew && chosen !== '') byId('job-name').focus();
   isNew = false;
@@ -67,7 +73,7 @@ function connect() {
     if (state) update();
   });
   source.addEventListener('error', () => {
-    tellConnection('lost', 'Connection lost, trying again …');
+    tellLost();
     // The browser's own attempts end with some errors, and take their time.
     source.close();
     retries += 1;
@@ -102,8 +108,7 @@ byId('close').addEventListener('click', (event) => {
 addEventListener('hashchange', followAddress);
 setInterval(() => {
   if (heard === 0 || Date.now() - heard < SILENCE_MS) return;
-  const since = Math.round((Date.now() - heard) / 1000);
-  tellConnection('lost', `Connection lost, trying again … (no news for ${since} s)`);
+  tellLost();
   if (Date.now() - Math.max(heard, tried) > 2 * SILENCE_MS) connect();
 }, 1000);
 followAddress();

@@ -47,7 +47,8 @@ void Page::Wake() {
 
 void Page::Publish() {
   if (!feed_.HasReaders()) return feed_.Clear();
-  const PageSources sources{control_->cluster(), control_->stragglers(), control_->steps()};
+  const PageSources sources{control_->cluster(), control_->stragglers(), control_->steps(),
+                            control_->histories()};
   PageFeed::State state;
   state.cluster = OnOneLine(DescribeForPage(sources, absl::Now()));
   for (const std::string& job : feed_.Jobs()) {

@@ -1,6 +1,7 @@
 #include "controller/page/page_state.h"
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <string>
 #include <utility>
@@ -15,6 +16,7 @@
 #include "absl/strings/strip.h"
 #include "common/version.h"
 #include "controller/rpc/convert.h"
+#include "controller/rpc/convert_node.h"
 #include "controller/rpc/convert_telemetry.h"
 
 namespace paceline {
@@ -39,9 +41,7 @@ std::string NameOfState(JobState state) {
 }
 
 std::string NameOfState(NodeState state) {
-  const std::string name =
-      v1::NodeState_Name(static_cast<v1::NodeState>(static_cast<int>(state) + 1));
-  return absl::AsciiStrToLower(absl::StripPrefix(name, "NODE_"));
+  return absl::AsciiStrToLower(absl::StripPrefix(v1::NodeState_Name(ToProto(state)), "NODE_"));
 }
 
 json DescribeVerdict(const v1::StragglerVerdict& verdict) {
@@ -73,14 +73,11 @@ json DescribeJob(const Job& job, const PageSources& sources, absl::Time wall_now
       {"name", job.request.name},
       {"state", NameOfState(job.state)},
       {"reason", job.reason},
-      {"queue", job.request.queue},
       {"ranks", job.request.ranks},
       {"generation", job.generation.value()},
       {"restarts", job.restarts},
       {"step", progress.step},
       {"steps", job.request.steps},
-      {"created", Known(job.created)},
-      {"started", Known(job.started)},
       {"ended", Known(job.ended)},
       {"loss", progress.step > 0 ? json(Short(progress.loss)) : json()},
       {"samples_per_s", ended ? json() : Known(progress.samples_per_second)},
@@ -150,8 +147,7 @@ json DescribeNodes(const Cluster& cluster) {
                      {"slots_used", use.cpu},
                      {"gpus", node.facts.gpus.size()},
                      {"gpus_used", use.cuda},
-                     {"jobs", use.jobs},
-                     {"last_report", Known(node.last_report)}});
+                     {"jobs", use.jobs}});
   }
   return nodes;
 }
@@ -160,11 +156,10 @@ json DescribeNodes(const Cluster& cluster) {
 json DescribeDecisions(const std::vector<const Job*>& jobs, const Stragglers& all) {
   std::vector<std::pair<absl::Time, json>> told;
   for (const Job* job : jobs) {
-    const json about = {{"job", job->request.id.value()}, {"job_name", job->request.name}};
+    const json about = {{"job_name", job->request.name}};
     for (const MembershipChange& change : job->recovery.history) {
       json out = about;
       out["id"] = absl::StrCat(job->request.id.value(), "/g", change.generation.value());
-      out["kind"] = change.planned ? "change" : "recovery";
       out["what"] = change.reason;
       out["why"] = change.ranks_before == change.ranks_after
                        ? ""
@@ -178,7 +173,6 @@ json DescribeDecisions(const std::vector<const Job*>& jobs, const Stragglers& al
     for (const RemedyDecision& decision : stragglers->policy().decisions()) {
       json out = about;
       out["id"] = absl::StrCat(job->request.id.value(), "/d", decision.id);
-      out["kind"] = "remedy";
       out["what"] = DescribeRemedy(decision);
       out["why"] = decision.reason;
       out["state"] =
@@ -241,9 +235,7 @@ json DescribeRanksForPage(const v1::JobRanks& ranks) {
                        absl::StripPrefix(v1::TrainerState_Name(rank.state()), "TRAINER_"))},
          {"phase",
           absl::StrReplaceAll(absl::AsciiStrToLower(v1::Phase_Name(rank.phase())), {{"_", " "}})},
-         {"phase_s", Short(rank.phase_s())},
          {"step", rank.step()},
-         {"step_s", Known(rank.step_s())},
          {"own_s", Known(rank.own_s())},
          {"wait_share", Short(rank.wait_share())},
          {"data_wait_share", Short(rank.data_wait_share())},
@@ -255,14 +247,33 @@ json DescribeRanksForPage(const v1::JobRanks& ranks) {
   return out;
 }
 
+// Those that may be told, the newest first.
+json DescribeEvents(const JobHistory* history) {
+  std::deque<const JobLifeEvent*> newest;
+  const JobLifeEvent* event = history == nullptr ? nullptr : history->After(0);
+  for (; event != nullptr; event = history->After(event->id)) {
+    newest.push_front(event);
+    if (newest.size() > kPageEvents) newest.pop_back();
+  }
+  json out = json::array();
+  for (const JobLifeEvent* told : newest) {
+    out.push_back({{"id", told->id},
+                   {"time", Known(told->time)},
+                   {"warning", told->warning},
+                   {"what", told->what}});
+  }
+  return out;
+}
+
 json DescribeSeriesForPage(const v1::JobSeries& series) {
-  json out = {{"time", json::array()},          {"step_s", json::array()},
-              {"wait_share", json::array()},    {"loss", json::array()},
-              {"samples_per_s", json::array()}, {"tokens_per_s", json::array()}};
+  json out = {{"step_s", json::array()},
+              {"wait_share", json::array()},
+              {"loss", json::array()},
+              {"samples_per_s", json::array()},
+              {"tokens_per_s", json::array()}};
   const int count = series.points_size();
   for (int i = std::max(0, count - static_cast<int>(kPagePoints)); i < count; ++i) {
     const v1::SeriesPoint& point = series.points(i);
-    out["time"].push_back(point.time().seconds());
     out["step_s"].push_back(Known(point.step_s()));
     out["wait_share"].push_back(point.step_s() > 0 ? json(Short(point.wait_share())) : json());
     out["loss"].push_back(point.step() > 0 ? json(Short(point.loss())) : json());
@@ -310,10 +321,10 @@ json DescribeJobForPage(const PageSources& sources, const JobId& id) {
   return {{"id", id.value()},
           {"known", true},
           {"table", DescribeTable(DescribeSteps(job, measured, 0, kPageRows))},
-          {"median_step_s", Known(ranks.median_step_s())},
           {"median_own_s", Known(ranks.median_own_s())},
           {"rank_count", ranks.rank_count()},
           {"ranks", DescribeRanksForPage(ranks)},
+          {"events", DescribeEvents(sources.histories.Find(id))},
           {"series", DescribeSeriesForPage(DescribeSeries(job, measured, absl::InfinitePast()))}};
 }
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -22,7 +23,9 @@ JobRequest Named(const std::string& name) {
 
 class PageStateTest : public ::testing::Test {
  protected:
-  PageSources Sources() const { return {*watched_.cluster, *watched_.stragglers, history_}; }
+  PageSources Sources() const {
+    return {*watched_.cluster, *watched_.stragglers, history_, histories_};
+  }
   json Describe() const { return DescribeForPage(Sources(), watched_.now.wall); }
   json DescribeJob() const { return DescribeJobForPage(Sources(), watched_.id); }
 
@@ -49,12 +52,13 @@ class PageStateTest : public ::testing::Test {
 
   WatchedJob watched_{Named("<img src=x onerror=alert(1)>"), /*nodes=*/6};
   StepHistory history_;
+  JobHistories histories_;
 };
 
 TEST_F(PageStateTest, EmptyClusterHasEmptyLists) {
   const Cluster cluster{Cluster::Options()};
-  const StepHistory history;
-  const json state = DescribeForPage({cluster, *watched_.stragglers, history}, absl::UnixEpoch());
+  const json state =
+      DescribeForPage({cluster, *watched_.stragglers, history_, histories_}, absl::UnixEpoch());
   for (const char* list : {"jobs", "nodes", "decisions"}) {
     EXPECT_TRUE(state[list].is_array()) << list;
     EXPECT_TRUE(state[list].empty()) << list;
@@ -77,9 +81,13 @@ TEST_F(PageStateTest, TellsJobsAndNodes) {
   EXPECT_EQ(job["ended"], nullptr);
   EXPECT_EQ(state["job_counts"]["running"], 1);
   EXPECT_EQ(state["nodes"].size(), 6U);
-  EXPECT_EQ(state["nodes"][0]["state"], "ready");
-  EXPECT_EQ(state["nodes"][0]["slots_used"], 1);
-  EXPECT_EQ(state["nodes"][0]["jobs"][0], job["name"]);
+  json home;
+  for (const json& node : state["nodes"]) {
+    if (node["name"] == watched_.NodeOf(0)) home = node;
+  }
+  EXPECT_EQ(home["state"], "ready");
+  EXPECT_EQ(home["slots_used"], 1);
+  EXPECT_EQ(home["jobs"][0], job["name"]);
   EXPECT_EQ(state["node_counts"]["ready"], 6);
 }
 
@@ -131,12 +139,24 @@ TEST_F(PageStateTest, TellsWhatWasDecidedTheNewestFirst) {
   });
   const json state = Describe();
   ASSERT_FALSE(state["decisions"].empty());
-  EXPECT_EQ(state["decisions"][0]["kind"], "remedy");
-  EXPECT_EQ(state["decisions"][0]["job"], watched_.id.value());
+  EXPECT_EQ(state["decisions"][0]["id"], "job-1/d1");
+  EXPECT_EQ(state["decisions"][0]["job_name"], watched_.job().request.name);
   EXPECT_FALSE(state["decisions"][0]["what"].get<std::string>().empty());
   ASSERT_EQ(state["jobs"][0]["slow_count"], 1);
   EXPECT_EQ(state["jobs"][0]["slow"][0]["rank"], 2);
   EXPECT_EQ(state["jobs"][0]["slow"][0]["cause"], "compute");
+}
+
+TEST_F(PageStateTest, TellsWhatHappenedTheNewestFirst) {
+  std::vector<JobLifeEvent> events(kPageEvents + 5);
+  for (size_t i = 0; i < events.size(); ++i) {
+    events[i].id = static_cast<int64_t>(i) + 1;
+    events[i].what = absl::StrCat("event ", events[i].id);
+  }
+  histories_.Restore({{watched_.id, events}}, *watched_.cluster, {});
+  const json job = DescribeJob();
+  ASSERT_EQ(job["events"].size(), kPageEvents);
+  EXPECT_EQ(job["events"][0]["what"], absl::StrCat("event ", events.size()));
 }
 
 TEST_F(PageStateTest, UnknownJobIsNotKnown) {

@@ -3,12 +3,13 @@
 #include <gtest/gtest.h>
 #include <httplib.h>
 
+#include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
-#include <sstream>
+#include <vector>
 
 #include "absl/strings/escaping.h"
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -21,11 +22,15 @@ using nlohmann::json;
 constexpr char kDriver[] = "/usr/bin/chromedriver";
 constexpr absl::Duration kPatience = absl::Minutes(1);
 
+// A short path: the browser has a socket in there.
+std::string MakeDirectory() {
+  std::string path = "/tmp/pageXXXXXX";
+  return mkdtemp(path.data());
+}
+
 // The port that chromedriver has chosen, as its log tells; 0: not yet.
 int PortIn(const std::string& log) {
-  std::stringstream text;
-  text << std::ifstream(log).rdbuf();
-  const std::string told = text.str();
+  const std::string told = ReadFile(log);
   constexpr absl::string_view kHead = "started successfully on port ";
   const size_t at = told.find(kHead.data());
   if (at == std::string::npos) return 0;
@@ -38,19 +43,19 @@ int PortIn(const std::string& log) {
 
 }  // namespace
 
-Browser::Browser(const std::string& directory) {
-  const std::string log = directory + "/chromedriver.log";
+Browser::Browser() : directory_(MakeDirectory()) {
+  const std::string log = directory_ + "/chromedriver.log";
   driver_ = std::make_unique<Process>(
-      std::vector<std::string>{"/usr/bin/env", "HOME=" + directory, "TMPDIR=" + directory, kDriver,
-                               "--port=0"},
+      std::vector<std::string>{"/usr/bin/env", "HOME=" + directory_, "TMPDIR=" + directory_,
+                               kDriver, "--port=0"},
       log);
-  EXPECT_TRUE(Eventually([&] { return PortIn(log) > 0; })) << "no " << kDriver << "; see " << log;
+  EXPECT_TRUE(Eventually([&] { return PortIn(log) > 0; })) << kDriver << ": " << ReadFile(log);
   address_ = absl::StrCat("http://127.0.0.1:", PortIn(log));
   const json options = {
       {"args",
        {"--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
         "--hide-scrollbars", "--force-device-scale-factor=1",
-        "--user-data-dir=" + directory + "/profile"}}};
+        "--user-data-dir=" + directory_ + "/profile"}}};
   session_ = "/session";
   const json made = Command(
       "", {{"capabilities",
@@ -65,6 +70,8 @@ Browser::~Browser() {
   client.Delete(session_.c_str());  // Ends the browser.
   driver_->Signal(SIGTERM);
   driver_->Wait();
+  std::error_code ignored;
+  std::filesystem::remove_all(directory_, ignored);
 }
 
 json Browser::Command(const std::string& path, const json& body) {
@@ -119,15 +126,13 @@ void Browser::SetDark(bool dark) {
 }
 
 void Browser::Picture(const std::string& path) {
-  // The whole page, however long.
-  const json height = Value("document.documentElement.scrollHeight");
-  SetSize(1440, std::max(600, height.get<int>()));
+  const json size = Value("[innerWidth, document.documentElement.scrollHeight]");
+  const json clip = {{"x", 0}, {"y", 0}, {"width", size[0]}, {"height", size[1]}, {"scale", 1}};
+  const json taken =
+      Command("/goog/cdp/execute", {{"cmd", "Page.captureScreenshot"},
+                                    {"params", {{"captureBeyondViewport", true}, {"clip", clip}}}});
   std::string png;
-  httplib::Client client(address_);
-  client.set_read_timeout(60);
-  const auto result = client.Get(session_ + "/screenshot");
-  ASSERT_TRUE(result && result->status == 200);
-  ASSERT_TRUE(absl::Base64Unescape(json::parse(result->body)["value"].get<std::string>(), &png));
+  ASSERT_TRUE(absl::Base64Unescape(taken["data"].get<std::string>(), &png));
   std::ofstream(path, std::ios::binary) << png;
 }
 

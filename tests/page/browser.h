@@ -14,8 +14,8 @@ namespace paceline {
 
 class Browser {
  public:
-  // Files go to `directory`. The test fails at once when there is no browser.
-  explicit Browser(const std::string& directory);
+  // The test fails at once when there is no browser.
+  Browser();
   ~Browser();
 
   void Open(const std::string& url);
@@ -30,12 +30,13 @@ class Browser {
   void Press(const std::string& key);
   void SetSize(int width, int height);
   void SetDark(bool dark);
-  // As PNG.
+  // All of the page, however long, as PNG.
   void Picture(const std::string& path);
 
  private:
   nlohmann::json Command(const std::string& path, const nlohmann::json& body);
 
+  const std::string directory_;  // Of its own, with its log; removed at the end.
   std::unique_ptr<Process> driver_;
   std::string address_;
   std::string session_;

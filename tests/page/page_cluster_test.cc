@@ -33,7 +33,7 @@ class PageClusterTest : public ::testing::Test {
   }
 
   TestCluster cluster_{/*workers=*/4, /*slots=*/2};
-  Browser browser_{std::getenv("TEST_TMPDIR")};
+  Browser browser_;
 };
 
 TEST_F(PageClusterTest, ShowsJobsLiveAndTheHeatMap) {
