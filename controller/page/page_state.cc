@@ -53,7 +53,6 @@ json DescribeVerdict(const v1::StragglerVerdict& verdict) {
       {"rank", verdict.rank()},
       {"node", verdict.node()},
       {"slowdown", Short(verdict.slowdown())},
-      {"since_step", verdict.since_step()},
       {"lost_share", Short(verdict.lost_share())},
   };
   if (verdict.has_exchange()) {
@@ -248,7 +247,8 @@ json DescribeRanksForPage(const v1::JobRanks& ranks) {
 }
 
 // Those that may be told, the newest first.
-json DescribeEvents(const JobHistory* history) {
+json DescribeEvents(const JobId& job, const JobHistories& histories) {
+  const auto* history = histories.Find(job);
   std::deque<const JobLifeEvent*> newest;
   const JobLifeEvent* event = history == nullptr ? nullptr : history->After(0);
   for (; event != nullptr; event = history->After(event->id)) {
@@ -324,7 +324,7 @@ json DescribeJobForPage(const PageSources& sources, const JobId& id) {
           {"median_own_s", Known(ranks.median_own_s())},
           {"rank_count", ranks.rank_count()},
           {"ranks", DescribeRanksForPage(ranks)},
-          {"events", DescribeEvents(sources.histories.Find(id))},
+          {"events", DescribeEvents(id, sources.histories)},
           {"series", DescribeSeriesForPage(DescribeSeries(job, measured, absl::InfinitePast()))}};
 }
 

@@ -133,14 +133,13 @@ TEST_F(PageStateTest, TellsTheStepsOfAJobCellByCell) {
 }
 
 TEST_F(PageStateTest, TellsWhatWasDecidedTheNewestFirst) {
-  const NodeName slow = watched_.job().ranks[2].place.node;
-  watched_.Train(600, [&](const NodeName& node, int64_t step) {
-    return Healthy(node, step) * (node == slow ? 1.5 : 1);
-  });
-  const json state = Describe();
+  WatchedJob watched(WatchedRequest(StragglerMode::kAdvise));
+  watched.Train(600, SlowFrom(watched.NodeOf(2), 200));
+  const json state = DescribeForPage({*watched.cluster, *watched.stragglers, history_, histories_},
+                                     watched.now.wall);
   ASSERT_FALSE(state["decisions"].empty());
   EXPECT_EQ(state["decisions"][0]["id"], "job-1/d1");
-  EXPECT_EQ(state["decisions"][0]["job_name"], watched_.job().request.name);
+  EXPECT_EQ(state["decisions"][0]["job_name"], "watched");
   EXPECT_FALSE(state["decisions"][0]["what"].get<std::string>().empty());
   ASSERT_EQ(state["jobs"][0]["slow_count"], 1);
   EXPECT_EQ(state["jobs"][0]["slow"][0]["rank"], 2);

@@ -93,19 +93,17 @@ TEST_F(ConvertTelemetryTest, TellsTheLastMinutes) {
   EXPECT_EQ(telemetry.recent_step_s_size(), series.points_size());
 }
 
-TEST_F(ConvertTelemetryTest, TellsWhoIsSlowAndWhatWasDecided) {
-  const NodeName slow = watched_.job().ranks[2].place.node;
-  watched_.Train(600, [&](const NodeName& node, int64_t step) {
-    return Healthy(node, step) * (node == slow ? 1.5 : 1);
-  });
-  const JobStragglers* stragglers = watched_.stragglers->Find(watched_.id);
-  const v1::JobTelemetry telemetry = DescribeTelemetry(watched_.job(), Known(), stragglers);
+TEST(DescribeTelemetryTest, TellsWhoIsSlowAndWhatWasDecided) {
+  WatchedJob watched(WatchedRequest(StragglerMode::kAdvise));
+  watched.Train(600, SlowFrom(watched.NodeOf(2), 200));
+  const JobStragglers* stragglers = watched.stragglers->Find(watched.id);
+  const v1::JobTelemetry telemetry = DescribeTelemetry(watched.job(), nullptr, stragglers);
   EXPECT_EQ(telemetry.slow_count(), 1);
   ASSERT_EQ(telemetry.slow_size(), 1);
   EXPECT_EQ(telemetry.slow(0).rank(), 2);
   EXPECT_FALSE(telemetry.decision().empty());
-  EXPECT_NE(telemetry.decision_state(), v1::DECISION_UNSPECIFIED);
-  const v1::JobRanks ranks = DescribeRanks(watched_.job(), Known(), stragglers, 0);
+  EXPECT_EQ(telemetry.decision_state(), v1::DECISION_ADVISED);
+  const v1::JobRanks ranks = DescribeRanks(watched.job(), nullptr, stragglers, 0);
   EXPECT_TRUE(ranks.ranks(2).has_verdict());
   EXPECT_FALSE(ranks.ranks(1).has_verdict());
 }

@@ -60,7 +60,6 @@ json JobOf(const std::string& id, const std::string& text) {
              {"rank", 2},
              {"node", text},
              {"slowdown", 1.5},
-             {"since_step", 10},
              {"lost_share", 0.2}}}},
           {"slow_count", 1}};
 }
@@ -133,7 +132,6 @@ json JobDetail(const std::string& text, int ranks, int steps) {
                {"rank", 2},
                {"node", text},
                {"slowdown", 2},
-               {"since_step", 1},
                {"lost_share", 0.5}}}}}},
           {"events", {{{"id", 1}, {"time", 1699999000}, {"warning", true}, {"what", text}}}},
           {"series",
