@@ -41,6 +41,7 @@ cat <<TEXT
   export PATH=$PWD/build/bin:\$PATH
   paceline dev up                          # a cluster that stays; state in ~/.paceline/dev. It
                                            # prints the address of its page for browsers
+  make monitor                             # Prometheus beside it, and Grafana if it is installed
   paceline data import-digits --csv ${digits_csv[0]} --out deploy/examples
   paceline submit deploy/examples/digits-resnet18.yaml --follow
   paceline job list                        # and: job describe JOB, job logs -f JOB, job cancel JOB

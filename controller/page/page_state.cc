@@ -160,10 +160,11 @@ json DescribeDecisions(const std::vector<const Job*>& jobs, const Stragglers& al
       json out = about;
       out["id"] = absl::StrCat(job->request.id.value(), "/g", change.generation.value());
       out["what"] = change.reason;
-      out["why"] = change.ranks_before == change.ranks_after
-                       ? ""
-                       : absl::StrCat(change.ranks_before, " ranks became ", change.ranks_after);
-      out["state"] = change.ended == absl::InfinitePast() ? "under way" : "done";
+      const bool done = change.ended != absl::InfinitePast();
+      out["why"] = done && change.ranks_before != change.ranks_after
+                       ? absl::StrCat(change.ranks_before, " ranks became ", change.ranks_after)
+                       : "";
+      out["state"] = done ? "done" : "under way";
       out["outcome"] = "";
       told.emplace_back(change.begun, std::move(out));
     }
