@@ -25,7 +25,7 @@ function tellVerdict(verdict) {
   } else if (verdict.node !== '') {
     who = `node ${verdict.node}`;
   }
-  return `${who}: ${far} (${verdict.cause.replace('_', ' ')})${cost}`;
+  return `${who}: ${far} (${verdict.cause})${cost}`;
 }
 
 function updateJobHead(job) {

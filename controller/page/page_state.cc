@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "common/version.h"
 #include "controller/rpc/convert.h"
@@ -36,20 +37,21 @@ json Known(absl::Time time) {
   return time == absl::InfinitePast() ? json() : json(absl::ToUnixSeconds(time));
 }
 
-std::string NameOfState(JobState state) {
-  return absl::AsciiStrToLower(v1::JobState_Name(ToProto(state)));
+// "host pause" of CAUSE_HOST_PAUSE.
+std::string Words(absl::string_view name, absl::string_view prefix = "") {
+  return absl::StrReplaceAll(absl::AsciiStrToLower(absl::StripPrefix(name, prefix)), {{"_", " "}});
 }
 
+std::string NameOfState(JobState state) { return Words(v1::JobState_Name(ToProto(state))); }
+
 std::string NameOfState(NodeState state) {
-  return absl::AsciiStrToLower(absl::StripPrefix(v1::NodeState_Name(ToProto(state)), "NODE_"));
+  return Words(v1::NodeState_Name(ToProto(state)), "NODE_");
 }
 
 json DescribeVerdict(const v1::StragglerVerdict& verdict) {
   json out = {
-      {"kind",
-       absl::AsciiStrToLower(absl::StripPrefix(v1::VerdictKind_Name(verdict.kind()), "VERDICT_"))},
-      {"cause", absl::AsciiStrToLower(
-                    absl::StripPrefix(v1::StragglerCause_Name(verdict.cause()), "CAUSE_"))},
+      {"kind", Words(v1::VerdictKind_Name(verdict.kind()), "VERDICT_")},
+      {"cause", Words(v1::StragglerCause_Name(verdict.cause()), "CAUSE_")},
       {"rank", verdict.rank()},
       {"node", verdict.node()},
       {"slowdown", Short(verdict.slowdown())},
@@ -175,8 +177,7 @@ json DescribeDecisions(const std::vector<const Job*>& jobs, const Stragglers& al
       out["id"] = absl::StrCat(job->request.id.value(), "/d", decision.id);
       out["what"] = DescribeRemedy(decision);
       out["why"] = decision.reason;
-      out["state"] =
-          absl::StrReplaceAll(absl::AsciiStrToLower(NameOf(decision.state)), {{"_", " "}});
+      out["state"] = Words(NameOf(decision.state));
       out["outcome"] = decision.outcome;
       told.emplace_back(decision.made, std::move(out));
     }
@@ -231,10 +232,8 @@ json DescribeRanksForPage(const v1::JobRanks& ranks) {
     out.push_back(
         {{"rank", rank.rank()},
          {"node", rank.node()},
-         {"state", absl::AsciiStrToLower(
-                       absl::StripPrefix(v1::TrainerState_Name(rank.state()), "TRAINER_"))},
-         {"phase",
-          absl::StrReplaceAll(absl::AsciiStrToLower(v1::Phase_Name(rank.phase())), {{"_", " "}})},
+         {"state", Words(v1::TrainerState_Name(rank.state()), "TRAINER_")},
+         {"phase", Words(v1::Phase_Name(rank.phase()))},
          {"step", rank.step()},
          {"own_s", Known(rank.own_s())},
          {"wait_share", Short(rank.wait_share())},
