@@ -27,6 +27,15 @@ class PageClusterTest : public ::testing::Test {
     v1::Node reply;
     ASSERT_TRUE(cluster_.nodes().Cordon(&context, request, &reply).ok());
   }
+  void Uncordon(const std::string& node) {
+    grpc::ClientContext context;
+    v1::UncordonNodeRequest request;
+    request.set_name(node);
+    request.set_request_id("6f7e7f9e-0000-4000-8000-000000000010");
+    request.set_owner("ann");
+    v1::Node reply;
+    ASSERT_TRUE(cluster_.nodes().Uncordon(&context, request, &reply).ok());
+  }
   v1::Job SubmitNamed(v1::JobSpec spec, const std::string& name) {
     spec.set_name(name);
     return cluster_.Submit(spec);
@@ -44,7 +53,7 @@ TEST_F(PageClusterTest, ShowsJobsLiveAndTheHeatMap) {
   // What happens is seen without loading the page again.
   const v1::Job digits = SubmitNamed(cluster_.LongJob(4), "digits");
   const v1::Job story = SubmitNamed(cluster_.LongJob(2), "story");
-  const v1::Job waiting = SubmitNamed(cluster_.LongJob(4), "tokens");
+  SubmitNamed(cluster_.LongJob(4), "tokens");
   browser_.WaitUntil("document.querySelectorAll('#job-rows tr').length === 3");
   cluster_.WaitForSteps(digits.id(), 5);
   cluster_.WaitForSteps(story.id(), 5);
@@ -68,7 +77,9 @@ TEST_F(PageClusterTest, ShowsJobsLiveAndTheHeatMap) {
   browser_.WaitUntil("Number(document.getElementById('map').dataset.steps) > 150");
   picture("page.png");
   browser_.SetDark(true);
+  browser_.WaitUntil("matchMedia('(prefers-color-scheme: dark)').matches");
   picture("page-dark.png");
+  Uncordon("w3");
 }
 
 TEST_F(PageClusterTest, ControllerThatIsKilledIsMissedAndFoundAgain) {
