@@ -1,0 +1,37 @@
+"""The metrics that the documents name are there."""
+
+import re
+import sys
+import unittest
+
+METRICS, *PAGES = sys.argv[1:]
+
+NAME = re.compile(r"(?<![\w/.:-])(?:paceline|grpc_server|process)_[a-z_]*[a-z](?![\w.])")
+ROW = re.compile(r"^\| `(\w+)` \| (counter|gauge|histogram) \|", re.MULTILINE)
+OTHERS = {"paceline_version"}  # A key of checkpoints' manifests.
+
+
+def read(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+def known_names():
+    names = set(OTHERS)
+    for name, kind in ROW.findall(read(METRICS)):
+        names.add(name)
+        if kind == "histogram":
+            names.update(name + end for end in ("_bucket", "_count", "_sum"))
+    return names
+
+
+class MetricNamesTest(unittest.TestCase):
+    def test_named_metrics_are_there(self):
+        known = known_names()
+        self.assertIn("paceline_job_step", known)
+        for page in PAGES:
+            self.assertEqual(set(NAME.findall(read(page))) - known, set(), page)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
