@@ -6,7 +6,6 @@ These are the services of the controller that people and programs call, and ever
 be reached from them.
 """
 
-import re
 import subprocess
 import sys
 import tempfile
@@ -48,7 +47,7 @@ class Comments:
 def escaped(text):
     for character in "\\<|*":
         text = text.replace(character, "\\" + character)
-    return re.sub(r"\bdocs/([\w-]+\.md)", r"[\1](\1)", text)
+    return text
 
 
 def slug(heading):

@@ -7,9 +7,12 @@ Python file with its arguments:
 
     <!-- PART: made by `make docs` -->
     <!-- end of PART -->
+
+Names of pages, docs/PAGE.md, become links; PAGE is in docs/ too.
 """
 
 import difflib
+import re
 import subprocess
 import sys
 
@@ -24,6 +27,7 @@ def main(mode, page, part, *command):
     if command[0].endswith(".py"):
         command = (sys.executable, *command)
     made = subprocess.run(command, check=True, stdout=subprocess.PIPE, encoding="utf-8").stdout
+    made = re.sub(r"\bdocs/([\w-]+\.md)", r"[\1](\1)", made)
     now, tail = rest.split(end)
     if mode == "check":
         lines = difflib.unified_diff(now.split("\n"), made.split("\n"), page, "as it should be",
