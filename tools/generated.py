@@ -8,7 +8,7 @@ Python file with its arguments:
     <!-- PART: made by `make docs` -->
     <!-- end of PART -->
 
-Names of pages, docs/PAGE.md, become links; PAGE is in docs/ too.
+Pages of docs/ that it names, such as docs/cli.md, become links; PAGE is in docs/, too.
 """
 
 import difflib
