@@ -1,4 +1,4 @@
-"""The metrics that the documents name are there."""
+"""The metrics that the documents name are there, and the labels of all metrics are explained."""
 
 import re
 import sys
@@ -7,7 +7,8 @@ import unittest
 METRICS, *PAGES = sys.argv[1:]
 
 NAME = re.compile(r"(?<![\w/.:-])(?:paceline|grpc_server|process)_[a-z_]*[a-z](?![\w.])")
-ROW = re.compile(r"^\| `(\w+)` \| (counter|gauge|histogram) \|", re.MULTILINE)
+ROW = re.compile(r"^\| `(\w+)` \| (counter|gauge|histogram) \| [^|]+ \| ([^|]*) \|", re.MULTILINE)
+CODE = re.compile(r"`(\w+)`")
 OTHERS = {"paceline_version"}  # A key of checkpoints' manifests.
 
 
@@ -18,7 +19,7 @@ def read(path):
 
 def known_names():
     names = set(OTHERS)
-    for name, kind in ROW.findall(read(METRICS)):
+    for name, kind, _ in ROW.findall(read(METRICS)):
         names.add(name)
         if kind == "histogram":
             names.update(name + end for end in ("_bucket", "_count", "_sum"))
@@ -31,6 +32,14 @@ class MetricNamesTest(unittest.TestCase):
         self.assertIn("paceline_job_step", known)
         for page in PAGES:
             self.assertEqual(set(NAME.findall(read(page))) - known, set(), page)
+
+    def test_labels_are_explained_and_used(self):
+        text = read(METRICS)
+        section = text[text.index("\n## Labels\n"):text.index("\n## All metrics\n")]
+        explained = {label for cell in re.findall(r"^\| (`[^|]*) \|", section, re.MULTILINE)
+                     for label in CODE.findall(cell)}
+        used = {label for _, _, labels in ROW.findall(text) for label in CODE.findall(labels)}
+        self.assertEqual(explained, used)
 
 
 if __name__ == "__main__":
