@@ -38,18 +38,21 @@ copy_licences() {
   cp -Lr "${record%RECORD}licenses/." "generated/third-party/$wheel/"
 }
 
-# A manual page that says what --help says.
+# The manual page of a daemon says what its --help says.
 manual() {
-  local program=$1 section=$2 what=$3
-  printf '.TH %s %s "" "Paceline %s"\n' "${program^^}" "$section" "$version"
-  printf '.SH NAME\n%s \\- %s\n.SH SYNOPSIS\n.B %s\n[flags]\n' "$program" "$what" "$program"
-  printf '.SH DESCRIPTION\n.nf\n'
-  "programs/$program" --help | sed "s/\\\\/\\\\e/g; s/-/\\\\-/g; s/^\\([.']\\)/\\\\\\&\\1/"
-  printf '.fi\n.SH SEE ALSO\n/usr/share/doc/paceline\n'
+  local program=$1 what=$2
+  {
+    printf '.TH %s 8 "" "Paceline %s" "System Administration"\n' "${program^^}" "$version"
+    printf '.SH NAME\n%s \\- %s\n.SH SYNOPSIS\n.B %s\n[flags]\n' "$program" "$what" "$program"
+    printf '.SH DESCRIPTION\n.nf\n'
+    "programs/$program" --help | sed "s/\\\\/\\\\e/g; s/-/\\\\-/g; s/^\\([.']\\)/\\\\\\&\\1/"
+    printf '.fi\n.SH SEE ALSO\n/usr/share/doc/paceline\n'
+  } >"generated/man/$program.8"
 }
 
 cd "$work"
-mkdir -p programs generated/{man,doc,examples,torch,third-party,completions/{bash,zsh,fish}}
+mkdir -p programs generated/{man,doc,torch,third-party} generated/completions/{bash,zsh,fish} \
+  generated/examples/{kubernetes,slurm} generated/share/{prometheus,grafana}
 for program in "${packed[@]}"; do
   install -m 755 "$programs/$program" programs/
 done
@@ -67,18 +70,26 @@ done <libraries
 programs/paceline completion bash >generated/completions/bash/paceline
 programs/paceline completion zsh >generated/completions/zsh/_paceline
 programs/paceline completion fish >generated/completions/fish/paceline.fish
-manual paceline 1 "train on many machines" >generated/man/paceline.1
-manual paceline-controller 8 "schedule training jobs onto nodes" \
-  >generated/man/paceline-controller.8
-manual paceline-worker 8 "run the trainers of a node" >generated/man/paceline-worker.8
-cp -L "$root/CHANGELOG.md" generated/
-cp -L "$root/README.md" "$root"/docs/*.md generated/doc/
-cp -L "$root"/deploy/examples/*.yaml "$root"/deploy/examples/*.py generated/examples/
+programs/paceline man >generated/man/paceline.1
+manual paceline-controller "schedule training jobs onto nodes"
+manual paceline-worker "run the trainers of a node"
+
+# The pages as they lie in the repository, so that links between them lead somewhere.
+(cd "$root" && cp -L --parents README.md CHANGELOG.md docs/*.md docs/*/*.md "$work/generated/doc")
+cd "$root/deploy"
+cp -L examples/*.yaml examples/*.py "$work/generated/examples"
+cp -L kubernetes/*.yaml "$work/generated/examples/kubernetes"
+cp -L slurm/paceline* "$work/generated/examples/slurm"
+cp -L prometheus/*.y*ml "$work/generated/share/prometheus"
+cp -L --parents -t "$work/generated/share" grafana/dashboards/*.json grafana/provisioning/*/*.yaml
+cd "$work"
+sed -i 's|path: .*|path: /usr/share/paceline/grafana/dashboards|' \
+  generated/share/grafana/provisioning/dashboards/paceline.yaml
 
 cat >debian/changelog <<TEXT
-paceline ($version-1) unstable; urgency=medium
+paceline ($version) unstable; urgency=medium
 
-  * What has changed is in /usr/share/doc/paceline/changelog.gz.
+  * What has changed is in /usr/share/doc/paceline/CHANGELOG.md.
 
  -- Paceline developers <paceline@packages.invalid>  $(date -R -u -d "@$SOURCE_DATE_EPOCH")
 TEXT
