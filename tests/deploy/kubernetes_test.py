@@ -2,7 +2,7 @@
 server of Kubernetes would check it (wheel kubernetes-validate), what one names another has, and the
 flags in them are those of our programs.
 
-    kubernetes_test.py FOLDER PACELINE_CONTROLLER PACELINE_WORKER
+    kubernetes_test.py FOLDER PROMETHEUS.YML PACELINE_CONTROLLER PACELINE_WORKER
 """
 
 import copy
@@ -15,7 +15,7 @@ import unittest
 import kubernetes_validate
 import yaml
 
-FOLDER, CONTROLLER, WORKER = sys.argv[1:4]
+FOLDER, PROMETHEUS, CONTROLLER, WORKER = sys.argv[1:5]
 VERSION = "1.33"  # Of the API; the manifests name no field that is newer or deprecated there.
 # Not part of Kubernetes: a kind of the Prometheus operator.
 FOREIGN = {"ServiceMonitor"}
@@ -110,6 +110,16 @@ class KubernetesTest(unittest.TestCase):
             self.assertEqual(job, monitor["metadata"]["name"])
             names = {port["name"] for port in found[0]["spec"]["ports"]}
             self.assertLessEqual({e["port"] for e in monitor["spec"]["endpoints"]}, names)
+
+    def test_monitors_label_as_prometheus_is_configured_to(self):
+        with open(PROMETHEUS, encoding="utf-8") as file:
+            jobs = {job["job_name"] for job in yaml.safe_load(file)["scrape_configs"]}
+        monitors = {m["metadata"]["name"]: m for m in of_kind("ServiceMonitor")}
+        self.assertEqual(set(monitors), jobs)
+        for name, others in [("paceline-controller", set()), ("paceline-worker", {"node"})]:
+            for endpoint in monitors[name]["spec"]["endpoints"]:
+                self.assertEqual({r["targetLabel"] for r in endpoint["relabelings"]},
+                                 {"cluster"} | others)
 
     def test_probes_volumes_and_accounts_exist(self):
         accounts = {part["metadata"]["name"] for part in of_kind("ServiceAccount")}
