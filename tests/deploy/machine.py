@@ -31,8 +31,12 @@ MASKED = [
 # Runs in its own namespaces as their first process, and becomes systemd.
 BOOT = r"""
 set -e
+PATH=/usr/sbin:/usr/bin:/sbin:/bin
 root=$1
 mount -t proc proc "$root/proc"
+# The kernel's settings are those of the machine outside.
+mount --bind "$root/proc/sys" "$root/proc/sys"
+mount -o remount,bind,ro "$root/proc/sys"
 mount -t sysfs -o ro sysfs "$root/sys"
 mount -t cgroup2 cgroup2 "$root/sys/fs/cgroup"
 mount -t tmpfs -o mode=755 tmpfs "$root/run"
@@ -104,7 +108,7 @@ class Machine:
 
     def command(self, *argv):
         return ["nsenter", f"--target={self._pid}", "--mount", "--uts", "--ipc", "--net", "--pid",
-                "--cgroup", "--wd=/", "env", "-i", "HOME=/root", "LANG=C.UTF-8",
+                "--cgroup", "env", "-i", "HOME=/root", "LANG=C.UTF-8",
                 "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND=noninteractive", *argv]
 
     def run(self, *argv, check=True):
