@@ -13,7 +13,8 @@ version=$3
 mkdir -p "$2"
 OUT=$(realpath "$2")
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(stat -L -c %Y "$programs/paceline")}
-export OUT SOURCE_DATE_EPOCH
+DEB_RULES_REQUIRES_ROOT=no  # As dpkg-buildpackage would tell it.
+export OUT SOURCE_DATE_EPOCH DEB_RULES_REQUIRES_ROOT
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
 readonly programs version here root
