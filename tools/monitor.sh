@@ -91,5 +91,5 @@ else
   echo "Grafana     not installed; deploy/grafana has the dashboards and how to provision them"
 fi
 echo "Ctrl-C ends them; what they have recorded goes with them."
-wait -n
+wait -n || true
 fail "one of them has ended:" "$(tail -n 3 "$work"/*.log)"
