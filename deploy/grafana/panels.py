@@ -125,11 +125,12 @@ def table(title, about, queries, unit, columns, *, sort=None, links=(), override
 
 
 def heat_map(title, about, expression, legend, unit, value, *, low, high, scheme="RdYlGn",
-             reverse=True, **more):
-    """Rows by legend (in the order of numbers if all are), colour by value."""
+             reverse=True, repeat=None, **more):
+    """Rows by legend (in the order of numbers if all are), colour by value. `repeat`: a variable,
+    of which each value that is chosen has a panel."""
     more.setdefault("width", 24)
     more.setdefault("height", 12)
-    return _panel("heatmap", title, about, [(expression, legend)], unit, {
+    panel = _panel("heatmap", title, about, [(expression, legend)], unit, {
         "calculate": False, "cellGap": 0,
         "rowsFrame": {"layout": "auto", "value": value},
         "color": {"mode": "scheme", "scheme": scheme, "reverse": reverse, "steps": 64,
@@ -140,6 +141,9 @@ def heat_map(title, about, expression, legend, unit, value, *, low, high, scheme
         "tooltip": {"mode": "single", "yHistogram": False, "showColorScale": True},
         "legend": {"show": True}, "exemplars": {"color": "rgba(255,0,255,0.7)"},
         "showValue": "never"}, **more)
+    if repeat:
+        panel.update({"repeat": repeat, "repeatDirection": "v"})
+    return panel
 
 
 def distribution(title, about, bucket, unit, **more):

@@ -52,7 +52,8 @@ PROGRESS = [
     lines("Loss", "Mean over the ranks.", [(f"max(paceline_job_loss{ONE})", "loss")], "short",
           low=None),
     lines("Throughput", "Of all ranks together; tokens only of text.",
-          [(f"max(paceline_job_samples_per_second{ONE})", "samples/s")], "short"),
+          [(f"max(paceline_job_samples_per_second{ONE})", "samples/s"),
+           (f"max(paceline_job_tokens_per_second{ONE})", "tokens/s")], "short"),
 ]
 
 TIME = [
@@ -109,6 +110,21 @@ RANKS = [
     lines("Memory", "Resident memory of each rank.",
           [(f"max by (rank, node) (paceline_trainer_memory_rss_bytes{ONE})",
             "rank {{rank}} on {{node}}")], "bytes", links=("node",)),
+    lines("Device memory", "Peak in live tensors of each rank, and what the device has. No data on "
+          "CPUs.",
+          [(f"max by (rank, node) (paceline_trainer_memory_active_peak_bytes{ONE})",
+            "rank {{rank}} on {{node}}"),
+           (f"min(paceline_trainer_memory_capacity_bytes{ONE})", "capacity")], "bytes",
+          links=("node",)),
+    lines("Device memory that ran short", "Allocations that had to be tried again, or failed. No "
+          "data on CPUs.",
+          [(f"sum(increase(paceline_trainer_alloc_retries_total{ONE}[$__rate_interval]))",
+            "tried again"),
+           (f"sum(increase(paceline_trainer_ooms_total{ONE}[$__rate_interval]))", "failed")],
+          "short", thresholds=NONE_OF_THESE),
+    lines("Drift", "Norm of the change of each rank's parameters by the newest mean. No data where "
+          "gradients are averaged.",
+          [(f"max by (rank) (paceline_trainer_drift{ONE})", "rank {{rank}}")], "short"),
     lines("Norm of the gradients", "Before clipping.",
           [(f"max by (rank) (paceline_trainer_grad_norm{ONE})", "rank {{rank}}")], "short"),
     lines("Learning rate", "Of the last step.",
@@ -123,16 +139,18 @@ SLIPSTREAM = [
           [(f"max(rate(paceline_slipstream_rounds_total{ONE}[$__rate_interval]))", "rounds/s"),
            (f"max(rate(paceline_slipstream_contributing_ranks_total{ONE}[$__rate_interval])) / "
             f"(max(rate(paceline_slipstream_rounds_total{ONE}[$__rate_interval])) > 0)",
-            "ranks in a round")], "short"),
+            "ranks in a round")], "short", width=6),
+    lines("Window", "From one round to the next.",
+          [(f"max(paceline_slipstream_window_seconds{ONE})", "window")], "s", width=6),
     lines("Lost work", "Share of the gradients that came late and were dropped, by rank.",
           [("sum by (rank) (rate(paceline_slipstream_dropped_gradients_total"
             f"{ONE}[$__rate_interval])) / (sum by (rank) (rate(paceline_slipstream_steps_total"
-            f"{ONE}[$__rate_interval])) > 0)", "rank {{rank}}")], "percentunit"),
-    lines("Waits", "Of the training threads: for rounds, and since they were too far ahead.",
-          [(f"sum(rate(paceline_slipstream_round_wait_seconds_total{ONE}[$__rate_interval]))",
+            f"{ONE}[$__rate_interval])) > 0)", "rank {{rank}}")], "percentunit", width=6),
+    lines("Waits", "Share of the ranks' time: for rounds, and since they were too far ahead.",
+          [(f"avg(rate(paceline_slipstream_round_wait_seconds_total{ONE}[$__rate_interval]))",
             "for a round"),
-           (f"sum(rate(paceline_slipstream_cap_wait_seconds_total{ONE}[$__rate_interval]))",
-            "too far ahead")], "s"),
+           (f"avg(rate(paceline_slipstream_cap_wait_seconds_total{ONE}[$__rate_interval]))",
+            "too far ahead")], "percentunit", width=6),
 ]
 
 DASHBOARD = dashboard(

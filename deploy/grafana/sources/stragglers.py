@@ -54,10 +54,10 @@ NOW = [
 ]
 
 MAP = [
-    heat_map("Own time of each rank over the median of its job",
+    heat_map("Own time of each rank over the median of job $job_id",
              "A rank's time for a step without its waits for others. 1 is like the others.",
              f"max by (job_id, rank) (job_rank:paceline_trainer_own_step:relative1m{SOME})",
-             "{{rank}}", "short", "Relative own time", low=0.8, high=2),
+             "{{rank}}", "short", "Relative own time", low=0.8, high=2, repeat="job_id"),
     lines("Share of the time that ranks wait",
           "Communication, averaging and round_wait of all ranks: what slow ones cost, and the "
           "transfers themselves.",
