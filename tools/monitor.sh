@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # Shows the development cluster (`paceline dev up`) in Prometheus with our rules and alerts, and,
 # if Grafana is installed, in the dashboards; prints the addresses and ends all at Ctrl-C. Ports
-# are $PROMETHEUS_PORT (9090) and $GRAFANA_PORT (3000); 0 is any.
+# are $PROMETHEUS_PORT (9090) and $GRAFANA_PORT (3000); 0 is any. $PACELINE and $PYTHON (one with
+# PyYAML) take the place of this folder's programs.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 readonly paceline=${PACELINE:-$PWD/build/bin/paceline}
+readonly python=${PYTHON:-.venv/bin/python}
 readonly interval=5  # Seconds between scrapes: one sees what one does.
 work=$(mktemp -d "${TMPDIR:-/tmp}/paceline-monitor.XXXXXX")
 children=()
@@ -44,13 +46,13 @@ command -v prometheus >/dev/null || fail "there is no Prometheus:" \
   "  apt-get install prometheus        # Debian; or any prometheus in PATH"
 
 # The controller's HTTP address; nothing when no cluster is up.
-controller=$("$paceline" --output json dev status 2>/dev/null | .venv/bin/python -c '
+controller=$("$paceline" --output json dev status 2>/dev/null | "$python" -c '
 import json, sys
 controller = json.load(sys.stdin)["controller"]
 print(controller["http"] if controller["running"] else "")' || true)
 [[ -n $controller ]] || fail "no development cluster is up:" "  $paceline dev up"
 
-.venv/bin/python tools/prometheus_config.py --controller "$controller" --interval "$interval" \
+"$python" tools/prometheus_config.py --controller "$controller" --interval "$interval" \
   >"$work/prometheus.yml"
 prometheus --config.file="$work/prometheus.yml" --storage.tsdb.path="$work/data" \
   --web.listen-address="127.0.0.1:${PROMETHEUS_PORT:-9090}" >"$work/prometheus.log" 2>&1 &
@@ -60,9 +62,9 @@ prometheus_address=$(address_in "$work/prometheus.log" 'Listening on" address=([
 # Grafana with our data source and dashboards, readable by everybody on this machine.
 start_grafana() {
   local home=${GRAFANA_HOME:-/usr/share/grafana} provisioning=$work/provisioning
-  cp -r deploy/grafana/provisioning "$provisioning"
-  sed -i "s|url: .*|url: http://$prometheus_address|; s|timeInterval: .*|timeInterval: ${interval}s|" \
-    "$provisioning/datasources/prometheus.yaml"
+  cp -rL deploy/grafana/provisioning "$provisioning"
+  sed -i -e "s|url: .*|url: http://$prometheus_address|" \
+    -e "s|timeInterval: .*|timeInterval: ${interval}s|" "$provisioning/datasources/prometheus.yaml"
   sed -i "s|path: .*|path: $PWD/deploy/grafana/dashboards|" "$provisioning/dashboards/paceline.yaml"
   GF_PATHS_PROVISIONING=$provisioning GF_PATHS_DATA=$work/grafana GF_PATHS_LOGS=$work/grafana \
     GF_SERVER_HTTP_ADDR=127.0.0.1 GF_SERVER_HTTP_PORT=${GRAFANA_PORT:-3000} \

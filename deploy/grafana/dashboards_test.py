@@ -1,7 +1,7 @@
 """The dashboards are what their sources say, and what Grafana can load.
 
-These are the rules of Grafana's dashboard-linter, which has no releases that could be pinned, as far
-as they fit, and more. What their expressions give is tested against a real Prometheus in tests/monitoring.
+These are the rules of Grafana's dashboard-linter, which has no releases to be pinned, as far as
+they fit, and more. What the expressions give is tested with a real Prometheus (tests/monitoring).
 """
 
 import glob

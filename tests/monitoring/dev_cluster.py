@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 
 
 class DevCluster:
@@ -13,8 +12,11 @@ class DevCluster:
     def __init__(self, paceline, folder, workers):
         self._paceline = paceline
         self._workers = workers
-        self._environment = {**os.environ, "PACELINE_DEV_DIR": folder}
-        self._environment.pop("PACELINE_SERVER", None)
+        # Neither another cluster nor the contexts of who runs the test.
+        self.environment = {**os.environ, "PACELINE_DEV_DIR": folder, "USER": "monitoring",
+                            "PACELINE_CONFIG": f"{folder}/config.yaml"}
+        self.environment.pop("PACELINE_SERVER", None)
+        self.environment.pop("PACELINE_CONTEXT", None)
         try:
             self.up()
         except AssertionError:
@@ -29,7 +31,7 @@ class DevCluster:
 
     def run(self, *arguments):
         """What a command prints. The test fails when the command does."""
-        done = subprocess.run([self._paceline, *arguments], env=self._environment, text=True,
+        done = subprocess.run([self._paceline, *arguments], env=self.environment, text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
         assert done.returncode == 0, f"{arguments}: {done.stdout}{done.stderr}"
         return done.stdout
@@ -44,7 +46,7 @@ class DevCluster:
     def daemon(self, name):
         """Addresses and process of the controller, or of a worker."""
         status = json.loads(subprocess.run(
-            [self._paceline, "--output", "json", "dev", "status"], env=self._environment,
+            [self._paceline, "--output", "json", "dev", "status"], env=self.environment,
             stdout=subprocess.PIPE, check=False).stdout)
         return {daemon["name"]: daemon for daemon in
                 [status["controller"], *status["workers"]]}[name]
@@ -63,7 +65,6 @@ class DevCluster:
         os.kill(int(self.job(name)["ranks"][rank]["pid"]), signal.SIGKILL)
 
     def kill_daemon(self, name):
-        pid = self.daemon(name)["pid"]
-        os.kill(pid, signal.SIGKILL)
-        while os.path.exists(f"/proc/{pid}/stat"):
-            time.sleep(0.01)
+        os.kill(self.daemon(name)["pid"], signal.SIGKILL)
+        while self.daemon(name)["running"]:
+            pass

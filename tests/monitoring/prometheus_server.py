@@ -16,7 +16,7 @@ sys.path.insert(0, os.path.abspath("tools"))
 import prometheus_config  # noqa: E402
 
 INTERVAL_S = 2  # Of scrapes, evaluations and discovery.
-PATIENCE_S = 60
+PATIENCE_S = 120
 
 
 def eventually(condition, patience=PATIENCE_S):
@@ -27,6 +27,17 @@ def eventually(condition, patience=PATIENCE_S):
         if value or time.monotonic() > end:
             return value
         time.sleep(0.1)
+
+
+def get(address, path, **parameters):
+    """What a Prometheus answers. The test fails when it refuses."""
+    query = urllib.parse.urlencode(parameters, doseq=True)
+    try:
+        with urllib.request.urlopen(f"http://{address}/api/v1/{path}?{query}",
+                                    timeout=30) as response:
+            return json.load(response)["data"]
+    except urllib.error.HTTPError as error:
+        raise AssertionError(f"{parameters}: {json.load(error)['error']}") from error
 
 
 class PrometheusServer:
@@ -52,8 +63,9 @@ class PrometheusServer:
                  f"--storage.tsdb.path={folder}/data", "--web.listen-address=127.0.0.1:0"],
                 stdout=log, stderr=subprocess.STDOUT)
         self.address = eventually(self._listening)
-        assert self.address, self.log()
-        assert eventually(self._ready), self.log()
+        if not self.address or not eventually(self._ready):
+            self.__exit__()
+            raise AssertionError(self.log())
 
     def __enter__(self):
         return self
@@ -77,31 +89,23 @@ class PrometheusServer:
         except (urllib.error.URLError, ConnectionError):
             return False
 
-    def _get(self, path, **parameters):
-        query = urllib.parse.urlencode(parameters, doseq=True)
-        try:
-            with urllib.request.urlopen(f"http://{self.address}/api/v1/{path}?{query}",
-                                        timeout=30) as response:
-                return json.load(response)["data"]
-        except urllib.error.HTTPError as error:
-            raise AssertionError(f"{parameters}: {json.load(error)['error']}") from error
-
     def query(self, expression):
         """Its series now: (labels, value) pairs."""
         return [(series["metric"], float(series["value"][1]))
-                for series in self._get("query", query=expression)["result"]]
+                for series in get(self.address, "query", query=expression)["result"]]
 
     def query_range(self, expression, start, end):
         """Its series from time to time (Unix): (labels, values) pairs."""
-        data = self._get("query_range", query=expression, start=start, end=end, step=INTERVAL_S)
+        data = get(self.address, "query_range", query=expression, start=start, end=end,
+                   step=INTERVAL_S)
         return [(series["metric"], [float(value) for _, value in series["values"]])
                 for series in data["result"]]
 
     def series(self, selector, start, end):
-        return self._get("series", **{"match[]": selector, "start": start, "end": end})
+        return get(self.address, "series", **{"match[]": selector, "start": start, "end": end})
 
     def targets(self):
-        return self._get("targets", state="active")["activeTargets"]
+        return get(self.address, "targets", state="active")["activeTargets"]
 
     def wait_for(self, expression, patience=PATIENCE_S):
         """Until it has a value."""

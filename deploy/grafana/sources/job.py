@@ -63,7 +63,7 @@ TIME = [
     lines("Phases of the steps", "Share of the ranks' time; waiting is communication, averaging "
           "and round_wait.",
           [(f"sum by (phase) (rate(paceline_job_phase_seconds_total{ONE}[$__rate_interval]))"
-            " / ignoring (phase) group_left "
+            " / ignoring (phase) group_left () "
             f"(sum(rate(paceline_job_phase_seconds_total{ONE}[$__rate_interval])) > 0)",
             "{{phase}}")], "percentunit", stacked=True, width=12, high=1),
     lines("Step time", "Of all ranks' steps.",
