@@ -90,14 +90,15 @@ def lines(title, about, queries, unit, *, stacked=False, **more):
 
 
 def number(title, about, expression, unit, **more):
-    """One value, large; of several series one each."""
+    """One value, large; with a `legend` that instead, for series that say all by their labels."""
     more.setdefault("width", 4)
     more.setdefault("height", 4)
     legend = more.pop("legend", "")
     return _panel("stat", title, about, [(expression, legend)], unit, {
         "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
         "colorMode": "value", "graphMode": more.pop("graph", "area"), "justifyMode": "auto",
-        "orientation": "auto", "textMode": "auto"}, colour="thresholds", **more)
+        "orientation": "auto", "textMode": "name" if legend else "auto"}, colour="thresholds",
+        **more)
 
 
 def table(title, about, queries, unit, columns, *, sort=None, links=(), overrides=(), **more):

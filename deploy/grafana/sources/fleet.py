@@ -92,7 +92,9 @@ NODES = [
           "short", stacked=True, width=12),
     table("Nodes that are not ready", "Click on a name.",
           ['max by (cluster, node, state) (paceline_node_state{state!="ready"} == 1)',
-           "max by (cluster, node) (time() - paceline_node_last_heartbeat_timestamp_seconds)"],
+           "max by (cluster, node) (time() - paceline_node_last_heartbeat_timestamp_seconds)"
+           " and on (cluster, node)"
+           ' max by (cluster, node) (paceline_node_state{state!="ready"} == 1)'],
           "s", {"node": "Node", "state": "State", "Value #B": "Last report ago"},
           width=12, links=("node",)),
     lines("Drains", "That ended, by who wanted them and how they ended.",
