@@ -2,7 +2,7 @@
 #ifndef CONTROLLER_RPC_CONVERT_HISTORY_H_
 #define CONTROLLER_RPC_CONVERT_HISTORY_H_
 
-#include "controller/core/history/job_history.h"
+#include "controller/core/history/event_history.h"
 #include "proto/job_history.pb.h"
 
 namespace paceline {

@@ -32,7 +32,7 @@ class HistoryService::Stream : public LoopWriter<v1::JobHistoryEvent> {
   void Wake() {
     if (!idle()) return;
     const auto job = control_->cluster().jobs().find(job_);
-    const JobHistory* history = control_->histories().Find(job_);
+    const EventHistory* history = control_->histories().Find(job_);
     if (job == control_->cluster().jobs().end() || history == nullptr) {
       return Close(MakeError(grpc::StatusCode::NOT_FOUND, "JOB_NOT_FOUND",
                              absl::StrCat("job ", job_.value(), " was deleted")));
@@ -74,7 +74,7 @@ grpc::ServerUnaryReactor* HistoryService::Get(grpc::CallbackServerContext* conte
     const grpc::Status found = FindJob(control_->cluster(), request->job(), &job);
     if (!found.ok()) return reactor->Finish(found);
     reply->set_job_id(job->request.id.value());
-    const JobHistory* history = control_->histories().Find(job->request.id);
+    const EventHistory* history = control_->histories().Find(job->request.id);
     int64_t last = request->after_id();
     while (history != nullptr) {
       const JobLifeEvent* next = history->After(last);

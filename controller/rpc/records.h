@@ -20,7 +20,7 @@
 
 #include "absl/status/statusor.h"
 #include "controller/core/cluster.h"
-#include "controller/core/history/job_history.h"
+#include "controller/core/history/event_history.h"
 #include "controller/core/request_log.h"
 #include "controller/core/stragglers/remedy/remedy.h"
 #include "controller/store/state_store.h"

@@ -128,7 +128,7 @@ void JobHistories::Release(const HistoryActions& stored) {
   }
 }
 
-const JobHistory* JobHistories::Find(const JobId& job) const {
+const EventHistory* JobHistories::Find(const JobId& job) const {
   const auto known = jobs_.find(job);
   return known == jobs_.end() ? nullptr : &known->second.history;
 }

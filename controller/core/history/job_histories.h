@@ -17,7 +17,7 @@
 #include "absl/time/time.h"
 #include "common/core/ids.h"
 #include "controller/core/cluster.h"
-#include "controller/core/history/job_history.h"
+#include "controller/core/history/event_history.h"
 #include "controller/core/history/told_job.h"
 #include "controller/core/stragglers/job/stragglers.h"
 
@@ -54,11 +54,11 @@ class JobHistories {
   void Release(const HistoryActions& stored);
 
   // Null: there is no such job. Valid until the job is deleted.
-  const JobHistory* Find(const JobId& job) const;
+  const EventHistory* Find(const JobId& job) const;
 
  private:
   struct Told {
-    JobHistory history;
+    EventHistory history;
     ToldJob job;
     std::map<int64_t, DecisionState> decisions;
     int64_t verdicts = 0;  // ToldVerdicts::count.

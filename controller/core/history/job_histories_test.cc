@@ -25,7 +25,7 @@ Actions Shown(const JobId& id) {
   return actions;
 }
 
-std::vector<std::string> TextsOf(const JobHistory& history) {
+std::vector<std::string> TextsOf(const EventHistory& history) {
   std::vector<std::string> texts;
   for (const auto& [id, event] : history.events()) texts.push_back(event.what);
   return texts;

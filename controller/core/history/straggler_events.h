@@ -2,7 +2,7 @@
 #ifndef CONTROLLER_CORE_HISTORY_STRAGGLER_EVENTS_H_
 #define CONTROLLER_CORE_HISTORY_STRAGGLER_EVENTS_H_
 
-#include "controller/core/history/job_history.h"
+#include "controller/core/history/event_history.h"
 #include "controller/core/stragglers/job/told_verdicts.h"
 #include "controller/core/stragglers/remedy/remedy.h"
 

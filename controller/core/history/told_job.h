@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "common/core/ids.h"
-#include "controller/core/history/job_history.h"
+#include "controller/core/history/event_history.h"
 #include "controller/core/job.h"
 
 namespace paceline {

@@ -1,4 +1,4 @@
-#include "controller/core/history/job_history.h"
+#include "controller/core/history/event_history.h"
 
 #include <algorithm>
 #include <utility>
@@ -23,7 +23,7 @@ std::string EventText(absl::string_view text) {
   return line;
 }
 
-void JobHistory::Restore(std::vector<JobLifeEvent> events) {
+void EventHistory::Restore(std::vector<JobLifeEvent> events) {
   for (JobLifeEvent& event : events) {
     routine_ += IsRoutine(event) ? 1 : 0;
     newest_ = std::max(newest_, event.id);
@@ -33,7 +33,7 @@ void JobHistory::Restore(std::vector<JobLifeEvent> events) {
   released_ = newest_;
 }
 
-int64_t JobHistory::Add(JobLifeEvent event, std::vector<int64_t>& forgotten) {
+int64_t EventHistory::Add(JobLifeEvent event, std::vector<int64_t>& forgotten) {
   event.id = ++newest_;
   const bool routine = IsRoutine(event);
   events_.emplace(newest_, std::move(event));
@@ -49,14 +49,14 @@ int64_t JobHistory::Add(JobLifeEvent event, std::vector<int64_t>& forgotten) {
   return newest_;
 }
 
-void JobHistory::Release(int64_t id) { released_ = std::max(released_, id); }
+void EventHistory::Release(int64_t id) { released_ = std::max(released_, id); }
 
-const JobLifeEvent* JobHistory::After(int64_t id) const {
+const JobLifeEvent* EventHistory::After(int64_t id) const {
   const auto next = events_.upper_bound(id);
   return next == events_.end() || next->first > released_ ? nullptr : &next->second;
 }
 
-const JobLifeEvent* JobHistory::Find(int64_t id) const {
+const JobLifeEvent* EventHistory::Find(int64_t id) const {
   const auto found = events_.find(id);
   return found == events_.end() ? nullptr : &found->second;
 }

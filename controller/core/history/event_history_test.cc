@@ -1,4 +1,4 @@
-#include "controller/core/history/job_history.h"
+#include "controller/core/history/event_history.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,14 +17,14 @@ JobLifeEvent Event(JobEventKind kind, bool warning = false) {
 }
 
 // Ids of all that may be told after `id`.
-std::vector<int64_t> Told(const JobHistory& history, int64_t id = 0) {
+std::vector<int64_t> Told(const EventHistory& history, int64_t id = 0) {
   std::vector<int64_t> ids;
   while (const JobLifeEvent* next = history.After(id)) ids.push_back(id = next->id);
   return ids;
 }
 
-TEST(JobHistoryTest, TellsNothingBeforeItIsReleased) {
-  JobHistory history;
+TEST(EventHistoryTest, TellsNothingBeforeItIsReleased) {
+  EventHistory history;
   std::vector<int64_t> forgotten;
   EXPECT_EQ(history.Add(Event(JobEventKind::kState), forgotten), 1);
   EXPECT_EQ(history.Add(Event(JobEventKind::kState), forgotten), 2);
@@ -38,8 +38,8 @@ TEST(JobHistoryTest, TellsNothingBeforeItIsReleased) {
   EXPECT_TRUE(history.is_released());
 }
 
-TEST(JobHistoryTest, RoutineTakesNoPlaceOfOthers) {
-  JobHistory history;
+TEST(EventHistoryTest, RoutineTakesNoPlaceOfOthers) {
+  EventHistory history;
   std::vector<int64_t> forgotten;
   history.Add(Event(JobEventKind::kRestart), forgotten);
   for (size_t i = 0; i < 2 * kRoutineKept; ++i) {
@@ -52,13 +52,13 @@ TEST(JobHistoryTest, RoutineTakesNoPlaceOfOthers) {
   EXPECT_EQ(history.Find(2), nullptr);
 }
 
-TEST(JobHistoryTest, FailedCheckpointsAreNoRoutine) {
+TEST(EventHistoryTest, FailedCheckpointsAreNoRoutine) {
   EXPECT_TRUE(IsRoutine(Event(JobEventKind::kCheckpoint)));
   EXPECT_FALSE(IsRoutine(Event(JobEventKind::kCheckpoint, /*warning=*/true)));
 }
 
-TEST(JobHistoryTest, OldestOthersAreForgotten) {
-  JobHistory history;
+TEST(EventHistoryTest, OldestOthersAreForgotten) {
+  EventHistory history;
   std::vector<int64_t> forgotten;
   history.Add(Event(JobEventKind::kEvaluation), forgotten);
   for (size_t i = 0; i < kOthersKept + 3; ++i) history.Add(Event(JobEventKind::kState), forgotten);
@@ -66,8 +66,8 @@ TEST(JobHistoryTest, OldestOthersAreForgotten) {
   EXPECT_NE(history.Find(1), nullptr);
 }
 
-TEST(JobHistoryTest, IdsGoOnAfterARestart) {
-  JobHistory history;
+TEST(EventHistoryTest, IdsGoOnAfterARestart) {
+  EventHistory history;
   std::vector<int64_t> forgotten;
   JobLifeEvent first = Event(JobEventKind::kState);
   first.id = 7;

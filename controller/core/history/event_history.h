@@ -6,8 +6,8 @@
 // it. An event may be told when it is durable.
 //
 // Pure. Thread-compatible.
-#ifndef CONTROLLER_CORE_HISTORY_JOB_HISTORY_H_
-#define CONTROLLER_CORE_HISTORY_JOB_HISTORY_H_
+#ifndef CONTROLLER_CORE_HISTORY_EVENT_HISTORY_H_
+#define CONTROLLER_CORE_HISTORY_EVENT_HISTORY_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -57,7 +57,7 @@ bool IsRoutine(const JobLifeEvent& event);
 // At most kEventTextKept bytes of `text`, in one line, not cut within a character.
 std::string EventText(absl::string_view text);
 
-class JobHistory {
+class EventHistory {
  public:
   // Takes over what was stored, all of which may be told; before anything else.
   void Restore(std::vector<JobLifeEvent> events);
@@ -92,4 +92,4 @@ class JobHistory {
 
 }  // namespace paceline
 
-#endif  // CONTROLLER_CORE_HISTORY_JOB_HISTORY_H_
+#endif  // CONTROLLER_CORE_HISTORY_EVENT_HISTORY_H_
