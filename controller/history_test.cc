@@ -90,7 +90,7 @@ TEST_F(HistoryTest, SurvivesTheControllerAndIsNotToldTwice) {
   ASSERT_TRUE(Submit(Spec(), "submit", &job).ok());
   worker->ReadPlan(1);
   const auto before = Read(job.id());
-  ASSERT_EQ(before.size(), 2);
+  ASSERT_EQ(before.size(), 2U);
   worker.reset();
   Restart();
   const auto after = Read(job.id());
@@ -129,7 +129,7 @@ TEST_F(HistoryTest, AWatchOfAnEndedJobTellsWhatIsKeptAndEnds) {
   EXPECT_EQ(events.back().state(), v1::FAILED);
 }
 
-TEST_F(HistoryTest, ManyReadersThatDoNotReadAreClosedWithTheController) {
+TEST_F(HistoryTest, ReadersThatWaitAreClosedWithTheController) {
   auto worker = Join(Hello("w0"));
   v1::Job job;
   ASSERT_TRUE(Submit(Spec(), "submit", &job).ok());
@@ -139,6 +139,8 @@ TEST_F(HistoryTest, ManyReadersThatDoNotReadAreClosedWithTheController) {
   for (int i = 0; i < 20; ++i) {
     contexts.push_back(std::make_unique<grpc::ClientContext>());
     streams.push_back(Watch(*contexts.back(), job.id()));
+    v1::JobHistoryEvent first;
+    ASSERT_TRUE(streams.back()->Read(&first)) << "else it may come too late to be closed";
   }
   worker.reset();
   server_.reset();

@@ -60,8 +60,8 @@ TEST(StandardServicesTest, ReflectionListsOurServices) {
   const std::string services =
       Call(server.Channel(), "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
            std::string("\x3a\x00", 2));
-  for (const char* service : {"JobService", "NodeService", "WorkerService", "CheckpointService",
-                              "JobHistoryService"}) {
+  for (const char* service :
+       {"JobService", "NodeService", "WorkerService", "CheckpointService", "JobHistoryService"}) {
     EXPECT_THAT(services, HasSubstr(std::string("paceline.v1.") + service));
   }
 }

@@ -1,4 +1,5 @@
-// What the fake controller (fake_controller.h) tells of its jobs' histories and of what they measure.
+// What the fake controller (fake_controller.h) tells of its jobs' histories and of what they
+// measure.
 //
 // Watches are scripts, one per call: their events are sent, and then the stream ends so.
 //
@@ -32,8 +33,7 @@ class FakeTelemetry : public v1::JobHistoryService::Service, public v1::Telemetr
   void SetUnimplemented() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Events after the id that is asked for.
-  grpc::Status Get(grpc::ServerContext*, const v1::GetJobHistoryRequest*,
-                   v1::JobHistory*) override;
+  grpc::Status Get(grpc::ServerContext*, const v1::GetJobHistoryRequest*, v1::JobHistory*) override;
   grpc::Status Watch(grpc::ServerContext*, const v1::WatchJobHistoryRequest*,
                      grpc::ServerWriter<v1::JobHistoryEvent>*) override;
   grpc::Status ListJobs(grpc::ServerContext*, const v1::ListJobTelemetryRequest*,

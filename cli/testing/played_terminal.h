@@ -109,7 +109,8 @@ class PlayedTerminal {
   bool IsAsBefore() const {
     termios now = {};
     tcgetattr(slave_, &now);
-    return now.c_lflag == before_.c_lflag && now.c_cc[VSUSP] == before_.c_cc[VSUSP];
+    return now.c_lflag == before_.c_lflag && now.c_iflag == before_.c_iflag &&
+           now.c_oflag == before_.c_oflag && now.c_cc[VSUSP] == before_.c_cc[VSUSP];
   }
 
  private:

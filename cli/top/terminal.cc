@@ -19,6 +19,11 @@ constexpr char kTake[] = "\x1b[?1049h\x1b[?25l\x1b[?7l";
 constexpr char kGiveBack[] = "\x1b[0m\x1b[?7h\x1b[?25h\x1b[?1049l";
 // A terminal that takes nothing for so long is as good as gone.
 constexpr int kWriteMillis = 5000;
+// The bytes of one key, of which ESC is the first, may come apart over a network by so much.
+constexpr int kKeyMillis = 50;
+constexpr char kEscape = '\x1b';
+// Signals that end the process, beside those that people send it (cli/rpc/interrupt.h).
+constexpr int kEnds[] = {SIGHUP, SIGQUIT, SIGABRT, SIGSEGV, SIGBUS};
 
 // Where a change of size is told; -1: nowhere.
 std::atomic<int> resized_out{-1};
@@ -28,6 +33,30 @@ void OnResize(int) {
   const int out = resized_out.load();
   if (out >= 0) (void)!write(out, "r", 1);
   errno = error;
+}
+
+// For OnEnd; set before that can be called.
+struct Taken {
+  int in = -1;
+  int out = -1;
+  termios before = {};
+};
+Taken taken;
+
+void OnEnd(int signal) {
+  (void)!write(taken.out, kGiveBack, sizeof(kGiveBack) - 1);
+  tcsetattr(taken.in, TCSANOW, &taken.before);
+  raise(signal);  // It has its usual meaning again: SA_RESETHAND.
+}
+
+void SetHandler(int signal, void (*handler)(int), int flags) {
+  struct sigaction action = {};
+  sigaction(signal, nullptr, &action);
+  if (action.sa_handler == SIG_IGN) return;  // As whoever started the process wants it.
+  action = {};
+  action.sa_handler = handler;
+  action.sa_flags = flags;
+  sigaction(signal, &action, nullptr);
 }
 
 }  // namespace
@@ -47,17 +76,17 @@ absl::StatusOr<std::unique_ptr<Terminal>> Terminal::Open(int in, int out) {
 Terminal::Terminal(int in, int out, int wake_in, int wake_out, const termios& before)
     : in_(in), out_(out), wake_in_(wake_in), wake_out_(wake_out), before_(before) {
   resized_out = wake_out_;
-  struct sigaction action = {};
-  action.sa_handler = OnResize;
-  action.sa_flags = SA_RESTART;
-  sigaction(SIGWINCH, &action, nullptr);
+  taken = {in_, out_, before_};
+  SetHandler(SIGWINCH, OnResize, SA_RESTART);
+  for (const int signal : kEnds) SetHandler(signal, OnEnd, static_cast<int>(SA_RESETHAND));
   Take();
 }
 
 Terminal::~Terminal() {
-  signal(SIGWINCH, SIG_DFL);
-  resized_out = -1;
   GiveBack();
+  SetHandler(SIGWINCH, SIG_DFL, 0);
+  for (const int signal : kEnds) SetHandler(signal, SIG_DFL, 0);
+  resized_out = -1;
   close(wake_in_);
   close(wake_out_);
 }
@@ -65,17 +94,20 @@ Terminal::~Terminal() {
 void Terminal::Take() {
   termios raw = before_;
   raw.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
+  raw.c_oflag &= ~static_cast<tcflag_t>(OPOST);
+  // Ctrl-S would hold the screen for ever.
+  raw.c_iflag &= ~static_cast<tcflag_t>(IXON);
   raw.c_cc[VMIN] = 1;
   raw.c_cc[VTIME] = 0;
   // Ctrl-Z comes as a key, so that the terminal is given back before the process stops.
   raw.c_cc[VSUSP] = _POSIX_VDISABLE;
-  tcsetattr(in_, TCSADRAIN, &raw);
+  tcsetattr(in_, TCSANOW, &raw);
   Write(kTake);
 }
 
 void Terminal::GiveBack() {
   Write(kGiveBack);
-  tcsetattr(in_, TCSADRAIN, &before_);
+  tcsetattr(in_, TCSANOW, &before_);
 }
 
 Terminal::Size Terminal::size() const {
@@ -123,13 +155,19 @@ Terminal::Input Terminal::Wait(absl::Duration duration) {
     }
   }
   if (sources[0].revents == 0) return input;
-  const ssize_t got = read(in_, buffer, sizeof(buffer));
-  if (got > 0) {
-    input.bytes.assign(buffer, static_cast<size_t>(got));
-  } else if (got == 0 || (errno != EINTR && errno != EAGAIN)) {
-    input.gone = true;
+  input.gone = !Read(&input.bytes);
+  pollfd rest = {in_, POLLIN, 0};
+  if (!input.bytes.empty() && input.bytes.back() == kEscape && poll(&rest, 1, kKeyMillis) > 0) {
+    input.gone = !Read(&input.bytes);
   }
   return input;
+}
+
+bool Terminal::Read(std::string* bytes) {
+  char buffer[256];
+  const ssize_t got = read(in_, buffer, sizeof(buffer));
+  if (got > 0) bytes->append(buffer, static_cast<size_t>(got));
+  return got > 0 || (got < 0 && (errno == EINTR || errno == EAGAIN));
 }
 
 void Terminal::Wake() { (void)!write(wake_out_, "w", 1); }

@@ -1,5 +1,5 @@
 // The terminal while a program has all of it: keys come one by one and unseen, and what was on the
-// screen comes back at the end, however that comes about.
+// screen comes back at the end, also when a signal ends the process.
 //
 // Plain ANSI sequences and termios. Thread-compatible; one at a time in a process.
 #ifndef CLI_TOP_TERMINAL_H_
@@ -53,7 +53,9 @@ class Terminal {
   Terminal(int in, int out, int wake_in, int wake_out, const termios& before);
   void Take();
   void GiveBack();
+  // False: the terminal is gone.
   bool Write(const std::string& text);
+  bool Read(std::string* bytes);
 
   const int in_;
   const int out_;

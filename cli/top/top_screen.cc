@@ -47,7 +47,7 @@ const v1::JobTelemetry* TelemetryOf(const TopModel& model, const std::string& jo
   return known == model.telemetry.end() ? nullptr : &known->second;
 }
 
-// "rank 4 on w4 is 1.65 x slower (host pause)".
+// "rank 4 on w4 1.65 x, host pause".
 std::string SlowText(const v1::StragglerVerdict& verdict) {
   std::string subject;
   if (verdict.has_exchange()) {
@@ -75,8 +75,8 @@ std::string NewsOf(const TopModel& model, const v1::Job& job) {
   }
   if (telemetry != nullptr && !telemetry->decision().empty() &&
       telemetry->decision_state() != v1::DECISION_WITHDRAWN) {
-    news.push_back(absl::StrCat(NeutralLine(telemetry->decision()), " ",
-                                WordOf(telemetry->decision_state())));
+    news.push_back(
+        absl::StrCat(NeutralLine(telemetry->decision()), " ", WordOf(telemetry->decision_state())));
   }
   if (news.empty()) news.push_back(NeutralLine(job.reason()));
   return absl::StrJoin(news, "; ");
@@ -88,9 +88,9 @@ bool HasSlow(const TopModel& model, const v1::Job& job) {
 }
 
 int RunningRanks(const v1::Job& job) {
-  return static_cast<int>(std::count_if(
-      job.ranks().begin(), job.ranks().end(),
-      [](const v1::Rank& rank) { return rank.state() == v1::TRAINER_RUNNING; }));
+  return static_cast<int>(
+      std::count_if(job.ranks().begin(), job.ranks().end(),
+                    [](const v1::Rank& rank) { return rank.state() == v1::TRAINER_RUNNING; }));
 }
 
 std::string StepsText(const v1::Job& job) {
@@ -167,16 +167,17 @@ std::vector<std::string> SplitLines(const std::string& text) {
 
 std::vector<std::string> JobRows(const TopModel& model, const TopView& view,
                                  const TopStyle& style) {
-  std::vector<Table::Column> columns = {{"ID", false, true},
-                                        {"NAME"},
+  // Of those that may be left out, what matters least stands to the right.
+  std::vector<Table::Column> columns = {{"NAME"},
                                         {"STATE"},
                                         {"RANKS", true},
                                         {"STEP", true},
                                         {"STEP TIME", true},
-                                        {"RATE", true, true},
-                                        {"MFU", true, true},
                                         {"WAIT", true, true},
+                                        {"MFU", true, true},
+                                        {"RATE", true, true},
                                         {"LAST MINUTES", false, true},
+                                        {"ID", false, true},
                                         {"NEWS"}};
   // The cursor needs no colours.
   if (style.interactive) columns.insert(columns.begin(), Table::Column{""});
@@ -194,17 +195,17 @@ std::vector<std::string> JobRows(const TopModel& model, const TopView& view,
     }
     const Colour bold = marked ? Colour::kBold : Colour::kNone;
     std::vector<Table::Cell> row = {
-        {job.id(), bold},
         {job.spec().name(), bold},
         {StateText(job.state()), StateColour(job.state())},
         absl::StrCat(RunningRanks(job), "/", job.spec().ranks()),
         StepsText(job),
         StepText(StepSeconds(model, job)),
-        RateOf(job),
-        ShareText(has_mfu, job.progress().mfu()),
         ShareText(telemetry != nullptr && telemetry->step_s() > 0,
                   telemetry == nullptr ? 0 : telemetry->wait_share()),
+        ShareText(has_mfu, job.progress().mfu()),
+        RateOf(job),
         Sparkline(recent, kSparkColumns, style.utf8),
+        {job.id(), bold},
         {NewsOf(model, job), HasSlow(model, job) ? Colour::kYellow : Colour::kNone}};
     if (style.interactive) row.insert(row.begin(), marked ? ">" : " ");
     table.Add(std::move(row));
@@ -286,8 +287,8 @@ std::vector<std::string> JobHead(const TopModel& model, const TopView& view,
   const double step_s = StepSeconds(model, job);
   if (step_s > 0) facts.push_back(absl::StrCat(StepText(step_s), " a step"));
   if (!RateOf(job).empty()) {
-    facts.push_back(absl::StrCat(RateOf(job), job.progress().tokens_per_s() > 0 ? " tokens/s"
-                                                                                : " samples/s"));
+    facts.push_back(
+        absl::StrCat(RateOf(job), job.progress().tokens_per_s() > 0 ? " tokens/s" : " samples/s"));
   }
   if (job.progress().has_mfu()) {
     facts.push_back(absl::StrCat("MFU ", ShareText(true, job.progress().mfu())));
@@ -378,8 +379,8 @@ int TopPage(const TopStyle& style) {
   return std::max(1, style.height - kLinesAbove - (style.interactive ? kLinesBelow : 0));
 }
 
-std::vector<std::string> TopLines(const TopModel& model, const TopView& view,
-                                  const TopStyle& style, absl::Time now) {
+std::vector<std::string> TopLines(const TopModel& model, const TopView& view, const TopStyle& style,
+                                  absl::Time now) {
   std::vector<std::string> lines = {TitleLine(model, style, now)};
   if (view.help) {
     for (std::string& line : HelpLines()) lines.push_back(std::move(line));
@@ -389,8 +390,8 @@ std::vector<std::string> TopLines(const TopModel& model, const TopView& view,
     if (!all) head = JobHead(model, view, style);
     lines.insert(lines.end(), head.begin(), head.end());
     lines.emplace_back();
-    std::vector<std::string> rows = all ? JobRows(model, view, style)
-                                        : RankRows(model, view, style);
+    std::vector<std::string> rows =
+        all ? JobRows(model, view, style) : RankRows(model, view, style);
     lines.push_back(rows.front());
     rows.erase(rows.begin());
     const bool nothing = rows.empty();
@@ -401,7 +402,6 @@ std::vector<std::string> TopLines(const TopModel& model, const TopView& view,
   }
   const auto height = static_cast<size_t>(std::max(0, style.height));
   if (style.interactive && height > kLinesBelow) {
-    if (lines.size() > height - 1) lines.resize(height - 1);
     lines.resize(height - 1);
     lines.push_back(Painted(KeyLine(view), Colour::kDim, style.colours));
   }

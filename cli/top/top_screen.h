@@ -21,8 +21,8 @@ struct TopStyle {
 };
 
 // At most `height` lines of at most `width` columns, without newlines. `now` tells ages.
-std::vector<std::string> TopLines(const TopModel& model, const TopView& view,
-                                  const TopStyle& style, absl::Time now);
+std::vector<std::string> TopLines(const TopModel& model, const TopView& view, const TopStyle& style,
+                                  absl::Time now);
 
 // Rows of jobs or ranks that such a screen shows.
 int TopPage(const TopStyle& style);

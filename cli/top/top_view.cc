@@ -171,19 +171,18 @@ std::vector<KeyPress> ReadKeys(absl::string_view bytes) {
     Key key;
   };
   constexpr Sequence kSequences[] = {
-      {"\x1b[A", Key::kUp},      {"\x1bOA", Key::kUp},        {"\x1b[B", Key::kDown},
-      {"\x1bOB", Key::kDown},    {"\x1b[5~", Key::kPageUp},   {"\x1b[6~", Key::kPageDown},
-      {"\x1b[H", Key::kHome},    {"\x1bOH", Key::kHome},      {"\x1b[1~", Key::kHome},
-      {"\x1b[F", Key::kEnd},     {"\x1bOF", Key::kEnd},       {"\x1b[4~", Key::kEnd},
-      {"\r", Key::kEnter},       {"\n", Key::kEnter},         {"\x7f", Key::kBackspace},
+      {"\x1b[A", Key::kUp},    {"\x1bOA", Key::kUp},      {"\x1b[B", Key::kDown},
+      {"\x1bOB", Key::kDown},  {"\x1b[5~", Key::kPageUp}, {"\x1b[6~", Key::kPageDown},
+      {"\x1b[H", Key::kHome},  {"\x1bOH", Key::kHome},    {"\x1b[1~", Key::kHome},
+      {"\x1b[F", Key::kEnd},   {"\x1bOF", Key::kEnd},     {"\x1b[4~", Key::kEnd},
+      {"\r", Key::kEnter},     {"\n", Key::kEnter},       {"\x7f", Key::kBackspace},
       {"\b", Key::kBackspace},
   };
   std::vector<KeyPress> presses;
   while (!bytes.empty()) {
-    const auto* const known =
-        std::find_if(std::begin(kSequences), std::end(kSequences), [&](const Sequence& sequence) {
-          return absl::StartsWith(bytes, sequence.bytes);
-        });
+    const auto* const known = std::find_if(
+        std::begin(kSequences), std::end(kSequences),
+        [&](const Sequence& sequence) { return absl::StartsWith(bytes, sequence.bytes); });
     if (known != std::end(kSequences)) {
       presses.push_back({known->key});
       bytes.remove_prefix(known->bytes.size());
@@ -266,7 +265,8 @@ std::vector<const v1::RankTelemetry*> ShownRanks(const TopModel& model, const To
   if (model.ranks.job_id() != view.job) return ranks;  // Another job's are still here.
   for (const v1::RankTelemetry& rank : model.ranks.ranks()) {
     if (view.filter.empty() || Holds(rank.node(), view.filter) ||
-        Holds(PhaseText(rank.phase()), view.filter) || Holds(StateText(rank.state()), view.filter)) {
+        Holds(PhaseText(rank.phase()), view.filter) ||
+        Holds(StateText(rank.state()), view.filter)) {
       ranks.push_back(&rank);
     }
   }

@@ -23,7 +23,7 @@ struct TopView {
   JobOrder job_order = JobOrder::kNewest;
   RankOrder rank_order = RankOrder::kRank;
   bool reversed = false;
-  std::string filter;  // Part of a name, an id, a node or a state; empty: everything.
+  std::string filter;   // Part of a name, an id, a node or a state; empty: everything.
   bool typing = false;  // The filter is being typed.
   bool ended = false;   // Jobs that have ended are shown too.
   bool help = false;

@@ -4,7 +4,6 @@
 #include <memory>
 #include <string>
 
-#include "absl/strings/str_cat.h"
 #include "cli/rpc/resumption.h"
 #include "cli/verbs/value_check.h"
 #include "cli/verbs/verbs.h"
@@ -44,10 +43,8 @@ void Choose(const JobEventsFlags& flags, v1::JobHistory* history) {
 // Each event after `last`, until the job has ended.
 int Follow(Program& program, const std::string& job_id, int64_t last, const JobEventsFlags& flags) {
   Client& client = program.client();
-  Resumption resumption(client, absl::InfiniteFuture(), [&](const grpc::Status&) {
-    program.Note(absl::StrCat("the controller at ", program.server(),
-                              " does not answer; going on when it is back"));
-  });
+  Resumption resumption(client, absl::InfiniteFuture(),
+                        [&](const grpc::Status&) { program.Note(program.OutageText()); });
   // It was there a moment ago: an outage at once is waited for, too.
   resumption.Arrived();
   grpc::Status status;
@@ -72,8 +69,7 @@ int ShowEvents(Program& program, const JobEventsFlags& flags) {
   v1::JobHistory history;
   const grpc::Status status = program.client().GetJobHistory(request, &history);
   if (!status.ok()) return program.Fail(status);
-  const int64_t last =
-      history.events().empty() ? flags.after : history.events().rbegin()->id();
+  const int64_t last = history.events().empty() ? flags.after : history.events().rbegin()->id();
   Choose(flags, &history);
   if (program.json() && !flags.follow) {
     program.PrintJson(history);

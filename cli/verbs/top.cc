@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "cli/rpc/error_text.h"
 #include "cli/text/utf8_locale.h"
@@ -61,8 +61,7 @@ int PrintSnapshots(Program& program, const TopView& view, const TopFlags& flags,
     } else if (!seen || program.interrupt().raised() || !ErrorReason(status).empty()) {
       return program.Fail(status);
     } else if (!away) {
-      program.Note(absl::StrCat("the controller at ", program.server(),
-                                " does not answer; going on when it is back"));
+      program.Note(program.OutageText());
     }
     away = !status.ok();
     if (once || !program.out().good()) return kCliOk;
@@ -175,8 +174,9 @@ void AddTop(CLI::App& parent, Program& program) {
   verb->add_flag("--once", flags->once, "One look, as plain lines; so it is without a terminal");
   verb->callback([flags, &program] {
     if (program.json()) {
-      throw CLI::ValidationError("--output", "top prints text only; `paceline job list -o json` "
-                                             "and `paceline job metrics JOB -o json` tell the same");
+      throw CLI::ValidationError("--output",
+                                 "top prints text only; `paceline job list -o json` "
+                                 "and `paceline job metrics JOB -o json` tell the same");
     }
     program.action = [flags, &program] { return ShowTop(program, *flags); };
   });

@@ -58,6 +58,7 @@ std::vector<std::string> Wrapped(const std::string& text, int room) {
 std::string WordOf(v1::JobEventKind kind) { return EnumName(*v1::JobEventKind_descriptor(), kind); }
 
 std::string EventHeading(const PageStyle& style) {
+  if (!style.headings) return "";
   return absl::StrCat(
       Painted(absl::StrFormat("%-19s  %-10s  %8s  %s", "TIME", "KIND", "STEP", "WHAT"),
               Colour::kBold, style.colours),
@@ -67,8 +68,7 @@ std::string EventHeading(const PageStyle& style) {
 std::string EventLines(const v1::JobHistoryEvent& event, const PageStyle& style) {
   const std::string kind = WordOf(event.kind());
   const std::string step = event.step() > 0 ? absl::StrCat(event.step()) : "-";
-  std::string out =
-      absl::StrFormat("%-19s  ", TimeText(TimeOf(event.has_time(), event.time())));
+  std::string out = absl::StrFormat("%-19s  ", TimeText(TimeOf(event.has_time(), event.time())));
   absl::StrAppend(&out, Painted(kind, ColourOf(event), style.colours),
                   std::string(static_cast<size_t>(std::max(0, 10 - DisplayWidth(kind))), ' '),
                   absl::StrFormat("  %8s  ", step));

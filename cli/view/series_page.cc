@@ -70,10 +70,9 @@ std::string SeriesPage(const v1::JobSeries& series, const PageStyle& style, bool
     }
     if (known.empty()) continue;
     any = true;
-    table.Add({row.name, row.text(known.back()),
-               row.text(*std::min_element(known.begin(), known.end())),
-               row.text(*std::max_element(known.begin(), known.end())),
-               Sparkline(values, room, utf8)});
+    table.Add(
+        {row.name, row.text(known.back()), row.text(*std::min_element(known.begin(), known.end())),
+         row.text(*std::max_element(known.begin(), known.end())), Sparkline(values, room, utf8)});
   }
   return any ? table.Rendered(style.width, style.colours) : "";
 }

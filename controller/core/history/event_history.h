@@ -2,8 +2,8 @@
 //
 // Bounded: of routine events (checkpoints that went well, evaluations) the newest kRoutineKept are
 // kept, of the others the newest kOthersKept; so a job that saves every few minutes for weeks still
-// shows its restarts. Ids are never used twice: who has seen those up to one finds the newer ones by
-// it. An event may be told when it is durable.
+// shows its restarts. Ids are never used twice: who has seen those up to one finds the newer ones
+// by it. An event may be told when it is durable.
 //
 // Pure. Thread-compatible.
 #ifndef CONTROLLER_CORE_HISTORY_EVENT_HISTORY_H_

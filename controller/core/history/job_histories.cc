@@ -7,9 +7,9 @@
 
 namespace paceline {
 
-HistoryActions JobHistories::Restore(std::map<JobId, std::vector<JobLifeEvent>> events,
-                                     const Cluster& cluster,
-                                     const std::map<JobId, std::vector<RemedyDecision>>& decisions) {
+HistoryActions JobHistories::Restore(
+    std::map<JobId, std::vector<JobLifeEvent>> events, const Cluster& cluster,
+    const std::map<JobId, std::vector<RemedyDecision>>& decisions) {
   HistoryActions actions;
   for (const auto& [id, job] : cluster.jobs()) jobs_[id].job = ToldJob(job);
   for (const auto& [id, stored] : decisions) {
@@ -75,8 +75,7 @@ HistoryActions JobHistories::Follow(const Cluster& cluster, const Stragglers& st
 bool JobHistories::HasNewVerdicts(const JobId& job, const Stragglers& stragglers) const {
   const JobStragglers* known = stragglers.Find(job);
   const auto told = jobs_.find(job);
-  return known != nullptr && told != jobs_.end() &&
-         known->told().count() > told->second.verdicts;
+  return known != nullptr && told != jobs_.end() && known->told().count() > told->second.verdicts;
 }
 
 HistoryActions JobHistories::FollowVerdicts(const JobId& id, const Cluster& cluster,

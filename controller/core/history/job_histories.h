@@ -66,8 +66,8 @@ class JobHistories {
 
   void Add(const Job& job, Told& told, std::vector<JobLifeEvent> events, absl::Time wall_now,
            HistoryActions& actions);
-  void LookAtVerdicts(const Job& job, const Stragglers& stragglers, Told& told,
-                      absl::Time wall_now, HistoryActions& actions);
+  void LookAtVerdicts(const Job& job, const Stragglers& stragglers, Told& told, absl::Time wall_now,
+                      HistoryActions& actions);
 
   std::map<JobId, Told> jobs_;
 };

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "controller/core/stragglers/job/straggler_testing.h"
@@ -71,7 +70,7 @@ TEST_F(JobHistoriesTest, TellsASlowRankFromItsVerdictToWhetherTheRemedyHelped) {
 }
 
 TEST_F(JobHistoriesTest, AVerdictIsToldOnce) {
-  Train(300, SlowFrom("n03", 200));
+  Train(400, SlowFrom("n03", 200));
   int told = 0;
   for (const std::string& text : TextsOf(*histories_.Find(watched_.id))) {
     told += text.find("n03 is slow:") == std::string::npos ? 0 : 1;
@@ -87,8 +86,7 @@ TEST_F(JobHistoriesTest, VerdictsWithoutAnythingElseAreFound) {
   const HistoryActions actions =
       histories_.FollowVerdicts(watched_.id, *watched_.cluster, *watched_.stragglers, kWall);
   ASSERT_FALSE(actions.store.empty());
-  const JobLifeEvent& event =
-      *histories_.Find(watched_.id)->Find(actions.store.begin()->second);
+  const JobLifeEvent& event = *histories_.Find(watched_.id)->Find(actions.store.begin()->second);
   EXPECT_EQ(event.kind, JobEventKind::kStraggler);
   EXPECT_EQ(event.time, kWall);
   EXPECT_FALSE(histories_.HasNewVerdicts(watched_.id, *watched_.stragglers));
@@ -108,8 +106,9 @@ TEST_F(JobHistoriesTest, AfterARestartNothingIsToldAgain) {
   EXPECT_EQ(before.size(), stored_.size());
   StragglerActions decided;
   for (const RemedyDecision& decision : decisions) decided.store.emplace(watched_.id, decision.id);
-  Stragglers fresh({}, [](const std::string& s, const Ladder&) { return s; },
-                   [](const std::string& s, const std::optional<SlipstreamChoice>&) { return s; });
+  Stragglers fresh(
+      {}, [](const std::string& s, const Ladder&) { return s; },
+      [](const std::string& s, const std::optional<SlipstreamChoice>&) { return s; });
   fresh.Restore({{watched_.id, decisions}}, *watched_.cluster, watched_.now);
   const HistoryActions actions =
       after.Follow(*watched_.cluster, fresh, Shown(watched_.id), decided, kWall);

@@ -37,10 +37,11 @@ std::string SubjectOf(const ToldVerdict& told) {
 
 // "1.65 (1.64-1.65) times its peers since step 150, by host pause; 34 % of the job's time lost".
 std::string EvidenceOf(const Verdict& verdict) {
-  return absl::StrFormat("%.2f (%.2f-%.2f) times its peers since step %d, by %s; %.0f %% of the "
-                         "job's time lost",
-                         verdict.slowdown, verdict.slowdown_low, verdict.slowdown_high,
-                         verdict.since_step, NameOf(verdict.cause), 100 * verdict.lost_share);
+  return absl::StrFormat(
+      "%.2f (%.2f-%.2f) times its peers since step %d, by %s; %.0f %% of the "
+      "job's time lost",
+      verdict.slowdown, verdict.slowdown_low, verdict.slowdown_high, verdict.since_step,
+      NameOf(verdict.cause), 100 * verdict.lost_share);
 }
 
 std::string OutcomeOf(const RemedyDecision& decision) {

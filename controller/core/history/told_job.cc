@@ -119,13 +119,14 @@ void ToldJob::LookAtCheckpoints(const Job& job, News& news) const {
   }
   if (CountFailed(checkpoints) > failed_) {
     news.Add(JobEventKind::kCheckpoint, true,
-             absl::StrCat("a checkpoint failed: ",
-                          checkpoints.last_error.empty() ? "the reason is not known"
-                                                         : checkpoints.last_error));
+             absl::StrCat("a checkpoint failed: ", checkpoints.last_error.empty()
+                                                       ? "the reason is not known"
+                                                       : checkpoints.last_error));
   }
   if (IsStopAsked(job) && !stops_when_saved_) {
-    news.Add(JobEventKind::kState, false,
-             absl::StrCat("is to end when a checkpoint is saved: ", checkpoints.stop_after->reason));
+    news.Add(
+        JobEventKind::kState, false,
+        absl::StrCat("is to end when a checkpoint is saved: ", checkpoints.stop_after->reason));
   }
 }
 
@@ -205,10 +206,10 @@ void ToldJob::LookAtStart(const Job& job, News& news) const {
              failed ? job.restart_reason : absl::StrCat("queued again: ", job.restart_reason));
   }
   if (!starts) return;
-  news.Add(JobEventKind::kState, false,
-           absl::StrCat("generation ", job.recovery.started.value(), " starts on ",
-                        NodesText(job.nodes), job.restored_from.empty() ? "" : " from ",
-                        job.restored_from));
+  news.Add(
+      JobEventKind::kState, false,
+      absl::StrCat("generation ", job.recovery.started.value(), " starts on ", NodesText(job.nodes),
+                   job.restored_from.empty() ? "" : " from ", job.restored_from));
 }
 
 void ToldJob::LookAtState(const Job& job, News& news) const {
@@ -246,9 +247,9 @@ void ToldJob::Remember(const Job& job) {
   if (known_ && job.plan.strategy != strategy_) {
     pending_ = job.plan.epoch;
   } else if (pending_ != PlanEpoch(0)) {
-    const bool failed =
-        std::any_of(job.ranks.begin(), job.ranks.end(),
-                    [&](const RankState& rank) { return rank.report.plan.failed == pending_; });
+    const bool failed = std::any_of(job.ranks.begin(), job.ranks.end(), [&](const RankState& rank) {
+      return rank.report.plan.failed == pending_;
+    });
     const bool over = failed || job.plan.epoch != pending_ || job.ended_already();
     if (over || FindActivePlan(job).epoch == pending_) pending_ = PlanEpoch(0);
   }

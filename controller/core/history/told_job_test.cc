@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "controller/core/plan.h"
@@ -66,8 +65,7 @@ TEST(ToldJobTest, TellsRestartsWithTheirCause) {
   Exit(job, 1, FailureKind::kSignal, "killed by signal 9", At(3));
   EXPECT_THAT(Look(told, job), ElementsAre("! rank 1 on b: killed by signal 9"));
   Exit(job, 0, FailureKind::kNone, "", At(4));
-  EXPECT_THAT(Look(told, job),
-              ElementsAre("! restart 1 of 3: rank 1 on b: killed by signal 9"));
+  EXPECT_THAT(Look(told, job), ElementsAre("! restart 1 of 3: rank 1 on b: killed by signal 9"));
   PlaceOnBoth(job, At(5));
   EXPECT_THAT(Look(told, job), ElementsAre("generation 2 starts on a, b"));
 }
@@ -80,8 +78,8 @@ TEST(ToldJobTest, ARestartThatHappensAtOnceIsToldWithItsStart) {
   FailRank1(job, FailureKind::kSignal, At(3));
   PlaceOnBoth(job, At(3));
   RunPlaced(job, At(4));
-  EXPECT_THAT(Look(told, job), ElementsAre(StartsWith("! restart 1 of 3"),
-                                           "generation 2 starts on a, b"));
+  EXPECT_THAT(Look(told, job),
+              ElementsAre(StartsWith("! restart 1 of 3"), "generation 2 starts on a, b"));
 }
 
 TEST(ToldJobTest, TellsFailureAsAWarning) {
@@ -104,9 +102,8 @@ TEST(ToldJobTest, TellsCheckpointsAndTheirFailures) {
   Job job = RunningJob();
   ToldJob told(job);
   SaveAll(job, 100, At(3));
-  EXPECT_THAT(Look(told, job),
-              ElementsAre("checkpoint of step 100 is complete, 200 bytes, in "
-                          "/ckpt/job-1/step-000000000100.g1"));
+  EXPECT_THAT(Look(told, job), ElementsAre("checkpoint of step 100 is complete, 200 bytes, in "
+                                           "/ckpt/job-1/step-000000000100.g1"));
   TellSaves(job, 1, {Told(200, SaveState::kFailed)}, At(4));
   EXPECT_THAT(Look(told, job), ElementsAre(HasSubstr("the disk is full")));
   EXPECT_THAT(Look(told, job), IsEmpty());
@@ -195,8 +192,9 @@ TEST(ToldJobTest, TellsWhoTookALostRanksPlace) {
     }
   }
   played.TrainAll(12, 20);
-  EXPECT_THAT(Look(told, played.job),
-              ElementsAre(StartsWith("generation 2 trains on from step 20 with 4 ranks, after 2 s")));
+  EXPECT_THAT(
+      Look(told, played.job),
+      ElementsAre(StartsWith("generation 2 trains on from step 20 with 4 ranks, after 2 s")));
 }
 
 TEST(ToldJobTest, TellsThatALostRankWaitsForAPlace) {
@@ -207,8 +205,7 @@ TEST(ToldJobTest, TellsThatALostRankWaitsForAPlace) {
 }
 
 TEST(ToldJobTest, TellsDrainsThatMoveIt) {
-  JobRequest request = MemberRequest();
-  MemberJob played(std::move(request));
+  MemberJob played;
   ToldJob told(played.job);
   RequestReplacement(played.job, NodeName("b"), "drained by ann: its fan is loud");
   EXPECT_THAT(Look(told, played.job),
