@@ -69,6 +69,12 @@ TEST_F(JobEventsTest, ChoosesTheNewestOrTheWarnings) {
               ElementsAre("all ranks train"));
 }
 
+TEST_F(JobEventsTest, WithoutHeadings) {
+  const Ran ran = Paceline({"job", "events", "digits", "--no-headers"});
+  EXPECT_THAT(ran.out, Not(HasSubstr("TIME")));
+  EXPECT_THAT(ran.out, HasSubstr("submitted"));
+}
+
 TEST_F(JobEventsTest, FollowsWithoutLossOrRepetitionOverALostConnection) {
   controller_.telemetry().AddWatch({Event(6, "six")},
                                    grpc::Status(grpc::StatusCode::UNAVAILABLE, "gone"));

@@ -142,6 +142,8 @@ class TopLoop {
 };
 
 int ShowTop(Program& program, const TopFlags& flags) {
+  if (const auto server = program.ChooseServer(); !server.ok())
+    return program.Fail(server.status());
   TopView view;
   if (!flags.job.empty()) {
     v1::GetJobRequest request;

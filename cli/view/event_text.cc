@@ -1,7 +1,5 @@
 #include "cli/view/event_text.h"
 
-#include <time.h>
-
 #include <algorithm>
 #include <vector>
 
@@ -21,16 +19,6 @@ namespace {
 constexpr int kMargin = 19 + 2 + 10 + 2 + 8 + 2;
 // Where less room than this is left for the text, lines are left to the terminal.
 constexpr int kLeastText = 20;
-
-std::string TimeText(absl::Time time) {
-  if (time == absl::InfinitePast()) return "-";
-  const time_t seconds = absl::ToTimeT(time);
-  struct tm local = {};
-  localtime_r(&seconds, &local);
-  char text[32] = "";
-  strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S", &local);
-  return text;
-}
 
 Colour ColourOf(const v1::JobHistoryEvent& event) {
   if (event.warning()) return event.state() == v1::FAILED ? Colour::kRed : Colour::kYellow;
@@ -68,7 +56,8 @@ std::string EventHeading(const PageStyle& style) {
 std::string EventLines(const v1::JobHistoryEvent& event, const PageStyle& style) {
   const std::string kind = WordOf(event.kind());
   const std::string step = event.step() > 0 ? absl::StrCat(event.step()) : "-";
-  std::string out = absl::StrFormat("%-19s  ", TimeText(TimeOf(event.has_time(), event.time())));
+  std::string out = absl::StrFormat(
+      "%-19s  ", LocalTimeText(TimeOf(event.has_time(), event.time()), kDateAndTime));
   absl::StrAppend(&out, Painted(kind, ColourOf(event), style.colours),
                   std::string(static_cast<size_t>(std::max(0, 10 - DisplayWidth(kind))), ' '),
                   absl::StrFormat("  %8s  ", step));

@@ -131,15 +131,21 @@ absl::Time TimeOf(bool set, const google::protobuf::Timestamp& timestamp) {
   return absl::FromUnixSeconds(timestamp.seconds()) + absl::Nanoseconds(timestamp.nanos());
 }
 
-std::string MomentText(absl::Time moment, absl::Time now) {
+std::string LocalTimeText(absl::Time moment, const char* format) {
   if (moment == absl::InfinitePast()) return "-";
-  const std::string ago = DurationText(absl::ToDoubleSeconds(now - moment));
   const time_t seconds = absl::ToTimeT(moment);
   struct tm local = {};
   localtime_r(&seconds, &local);
   char text[32] = "";
-  strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S", &local);
-  return absl::StrCat(text, ago == "-" ? "" : absl::StrCat(" (", ago, " ago)"));
+  strftime(text, sizeof(text), format, &local);
+  return text;
+}
+
+std::string MomentText(absl::Time moment, absl::Time now) {
+  if (moment == absl::InfinitePast()) return "-";
+  const std::string ago = DurationText(absl::ToDoubleSeconds(now - moment));
+  return absl::StrCat(LocalTimeText(moment, kDateAndTime),
+                      ago == "-" ? "" : absl::StrCat(" (", ago, " ago)"));
 }
 
 double RunSeconds(const v1::Job& job, absl::Time now) {

@@ -39,6 +39,10 @@ std::string ModelText(const v1::Model& model);
 // Infinite past for a timestamp that is not set.
 absl::Time TimeOf(bool set, const google::protobuf::Timestamp& timestamp);
 
+// In local time, by a format of strftime; "-" for the infinite past. At most 31 bytes.
+std::string LocalTimeText(absl::Time moment, const char* format);
+inline constexpr char kDateAndTime[] = "%Y-%m-%d %H:%M:%S";
+
 // "2026-11-21 08:05:00 (3 min 05 s ago)" in local time; "-" when not set.
 std::string MomentText(absl::Time moment, absl::Time now);
 

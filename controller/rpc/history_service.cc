@@ -1,7 +1,6 @@
 #include "controller/rpc/history_service.h"
 
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "controller/rpc/convert_history.h"
