@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
-#include "absl/time/time.h"
 #include "cli/text/neutral.h"
 #include "cli/text/style.h"
 #include "cli/view/job_text.h"
