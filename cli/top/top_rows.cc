@@ -54,10 +54,11 @@ std::string SlowText(const v1::StragglerVerdict& verdict) {
   return absl::StrFormat("%s %.2f x, %s", subject, verdict.slowdown(), WordOf(verdict.cause()));
 }
 
-// What there is to say about a job: who is slow and what is done about it, else its reason.
+// What there is to say about a job: why it does not train, who is slow, and what is done about it.
 std::string NewsOf(const TopModel& model, const v1::Job& job) {
   const v1::JobTelemetry* telemetry = TelemetryOf(model, job.id());
   std::vector<std::string> news;
+  if (job.state() != v1::RUNNING) news.push_back(NeutralLine(job.reason()));
   if (telemetry != nullptr && telemetry->slow_count() > 0 && telemetry->slow_size() > 0) {
     news.push_back(absl::StrCat("slow: ", SlowText(telemetry->slow(0))));
     if (telemetry->slow_count() > 1) {

@@ -57,6 +57,14 @@ TEST(TopScreenTest, ShowsJobsWithTheirStepAndWhatIsDoneAboutSlowRanks) {
   EXPECT_THAT(screen, Not(HasSubstr("FAILED"))) << "it has ended";
 }
 
+TEST(TopScreenTest, OfAJobThatDoesNotTrainTheReasonComesFirst) {
+  TopModel model = PlayedModel();
+  model.jobs[0].set_state(v1::RECOVERING);
+  model.jobs[0].set_reason("rank 2 on w2: killed by SIGKILL");
+  EXPECT_THAT(Screen(model, {}, Style(200, 24)),
+              HasSubstr("rank 2 on w2: killed by SIGKILL; slow: rank 2"));
+}
+
 TEST(TopScreenTest, ShowsRanksAgainstTheMedian) {
   const std::string screen = Screen(WithRanks(), RanksView(), Style(120, 24));
   EXPECT_THAT(screen, HasSubstr("story (job-story)  RUNNING  step 409/2000, 116 ms a step"));
