@@ -4,7 +4,7 @@
 
 Reads until TEXT was shown, types the KEYS (\\r, \\x1b and the like are understood), waits for
 the frame after that, and draws the last whole frame. Frames are those of cli/top/terminal.cc:
-from `ESC[H` to `ESC[J`. Then the program gets SIGINT.
+from `ESC[H` to `ESC[?2026l`. Then the program gets SIGINT.
 """
 import argparse
 import fcntl
@@ -27,8 +27,8 @@ PATIENCE_S = 120
 
 def frames(shown):
     """The whole frames in what was shown, each a list of lines."""
-    for frame in re.findall(r"\x1b\[H(.*?)\x1b\[J", shown, re.S):
-        yield [line.replace("\x1b[K", "") for line in frame.split("\r\n")]
+    for frame in re.findall(r"\x1b\[H(.*?)\x1b\[\?2026l", shown, re.S):
+        yield [re.sub(r"\x1b\[[JK]", "", line) for line in frame.split("\r\n")]
 
 
 def run(command, columns, rows, keys, until):

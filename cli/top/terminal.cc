@@ -16,7 +16,10 @@ namespace {
 
 // The alternate screen, no cursor, no wrapping of long lines.
 constexpr char kTake[] = "\x1b[?1049h\x1b[?25l\x1b[?7l";
-constexpr char kGiveBack[] = "\x1b[0m\x1b[?7h\x1b[?25h\x1b[?1049l";
+constexpr char kGiveBack[] = "\x1b[?2026l\x1b[0m\x1b[?7h\x1b[?25h\x1b[?1049l";
+// Around what terminals that know this show all at once.
+constexpr char kBeginFrame[] = "\x1b[?2026h\x1b[H";
+constexpr char kEndFrame[] = "\x1b[?2026l";
 // A terminal that takes nothing for so long is as good as gone.
 constexpr int kWriteMillis = 5000;
 // The bytes of one key, of which ESC is the first, may come apart over a network by so much.
@@ -120,12 +123,13 @@ Terminal::Size Terminal::size() const {
 }
 
 bool Terminal::Draw(const std::vector<std::string>& lines) {
-  // Each line is written over the one before, so that nothing flickers.
-  std::string text = "\x1b[H";
+  // What was there is erased before a line: after one that fills its row, its end would be, too.
+  std::string text = kBeginFrame;
   for (size_t i = 0; i < lines.size(); ++i) {
-    absl::StrAppend(&text, i == 0 ? "" : "\r\n", lines[i], "\x1b[K");
+    const bool last = i + 1 == lines.size();
+    absl::StrAppend(&text, i == 0 ? "" : "\r\n", last ? "\x1b[J" : "\x1b[K", lines[i]);
   }
-  absl::StrAppend(&text, "\x1b[J");
+  absl::StrAppend(&text, kEndFrame);
   return Write(text);
 }
 

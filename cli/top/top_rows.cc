@@ -58,7 +58,9 @@ std::string SlowText(const v1::StragglerVerdict& verdict) {
 std::string NewsOf(const TopModel& model, const v1::Job& job) {
   const v1::JobTelemetry* telemetry = TelemetryOf(model, job.id());
   std::vector<std::string> news;
-  if (job.state() != v1::RUNNING) news.push_back(NeutralLine(job.reason()));
+  if (job.state() != v1::RUNNING && !job.reason().empty()) {
+    news.push_back(NeutralLine(job.reason()));
+  }
   if (telemetry != nullptr && telemetry->slow_count() > 0 && telemetry->slow_size() > 0) {
     news.push_back(absl::StrCat("slow: ", SlowText(telemetry->slow(0))));
     if (telemetry->slow_count() > 1) {
