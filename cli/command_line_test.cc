@@ -75,12 +75,11 @@ std::string BashCompletes(const std::vector<std::string>& words, const std::stri
 std::string ZshCompletes(const std::vector<std::string>& words, const std::string& before = "") {
   return Printed(
       "zsh -f " +
-      FileOf("zsh",
-             absl::StrCat(before,
-                          "compdef() { : }\ncompadd() { shift; print -r -- \"$*\" }\n"
-                          "_files() { print files }\n",
-                          Paceline({"completion", "zsh"}).out, "words=(", Quoted(words), ")\n",
-                          "CURRENT=$#words\n_paceline\n")));
+      FileOf("zsh", absl::StrCat(before,
+                                 "compdef() { : }\ncompadd() { shift; print -r -- \"$*\" }\n"
+                                 "_files() { print files }\n",
+                                 Paceline({"completion", "zsh"}).out, "words=(", Quoted(words),
+                                 ")\n", "CURRENT=$#words\n_paceline\n")));
 }
 
 // What fish completes for a line, one a line.
@@ -215,6 +214,9 @@ TEST(CompletionTest, ZshCompletesCommandsFlagsAndNames) {
   EXPECT_EQ(ZshCompletes({"paceline", "submit", ""}), "files\n");
   EXPECT_EQ(ZshCompletes({"paceline", "job", "logs", ""}, "paceline() { print ask $* }\n"),
             "ask __names jobs\n");
+  EXPECT_EQ(ZshCompletes({"paceline", "--context", "c", "job", "why", ""},
+                         "paceline() { print ask $* }\n"),
+            "ask --context c __names jobs\n");
 }
 
 TEST(CompletionTest, FishCompletesCommandsFlagsAndNames) {

@@ -1,8 +1,10 @@
 // Every example of --help, and every command line of the pages, is one that works: they are run
 // against a controller that knows a few jobs, nodes and checkpoints and has done all that is asked.
+// The pages may say JOB, NODE and ID for names.
 #include "cli/verbs/examples.h"
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -33,7 +35,14 @@ constexpr const char* kOnlyParsed[] = {
     "paceline data import-digits",  // cli/digits/digits_test.cc
 };
 
-constexpr const char* kJobNames[] = {"digits", "story", "my-job", "JOB"};
+constexpr const char* kJobNames[] = {"digits", "story", "my-job", "tough", "digits-resnet18"};
+constexpr const char* kNodeNames[] = {"n01", "w0", "w1", "w2", "w3", "w4", "w5"};
+
+struct Placeholder {
+  const char* word;
+  const char* name;
+};
+constexpr Placeholder kPlaceholders[] = {{"JOB", "digits"}, {"NODE", "w1"}, {"ID", "1"}};
 
 // A job that has done whatever is waited for.
 constexpr char kDone[] = R"(
@@ -55,13 +64,26 @@ bool IsEndless(const std::string& line) {
          line == "paceline job watch";
 }
 
-// Not gtest's working directory: examples write files.
+// The words of a line of the shell behind the program's name.
+std::vector<std::string> ArgumentsOf(const std::string& line) {
+  std::vector<std::string> words = ShellWords(line);
+  words.erase(words.begin());
+  for (std::string& word : words) {
+    for (const Placeholder& placeholder : kPlaceholders) {
+      if (word == placeholder.word) word = placeholder.name;
+    }
+  }
+  return words;
+}
+
+// In a folder of its own, as examples write files.
 class ExampleWorld : public CheckpointTest {
  protected:
   ExampleWorld() : home_(fs::current_path()) {
     environment_["USER"] = "ann";
     environment_["PACELINE_CONFIG"] = root_ + "/config.yaml";
-    std::ofstream(root_ + "/config.yaml") << "contexts: {prod: {server: head}}\n";
+    std::ofstream(root_ + "/config.yaml")
+        << "contexts:\n  prod: {server: '" << controller_.address() << "'}\n  lab: {server: lab}\n";
     std::ofstream(root_ + "/job.yaml")
         << "name: digits\nranks: 2\nmodel: resnet18\ndata: {train: t}\nsteps: 100\n"
            "optimizer: {kind: sgd, learning_rate: 0.1}\n";
@@ -105,31 +127,30 @@ class ExampleWorld : public CheckpointTest {
   void SetNodes() {
     std::vector<v1::Node> nodes;
     std::vector<v1::NodeEvent> events;
-    for (int i = 0; i < 6; ++i) {
+    int64_t revision = 1;
+    for (const char* name : kNodeNames) {
       nodes.push_back(Parsed<v1::Node>("state: NODE_READY slots: 2"));
-      nodes.back().set_name(absl::StrCat("w", i));
+      nodes.back().set_name(name);
       v1::NodeEvent& event = events.emplace_back();
       event.set_type(v1::MODIFIED);
-      event.set_revision(2 + i);
+      event.set_revision(++revision);
       *event.mutable_node() = Parsed<v1::Node>(
-          "state: NODE_DRAINED holds { drain: DRAIN_SWAP } check { id: 1 measurements { name: 'g' } "
+          "state: NODE_DRAINED holds { drain: DRAIN_SWAP } check { id: 1 measurements { name: 'g' "
+          "} "
           "}");
-      event.mutable_node()->set_name(nodes.back().name());
-      event.mutable_node()->set_revision(2 + i);
+      event.mutable_node()->set_name(name);
+      event.mutable_node()->set_revision(revision);
     }
     controller_.nodes().SetNodes(nodes);
     controller_.nodes().AddWatch(events);
   }
 
-  // Runs a line of the shell, whose first word is the program.
   Ran RunLine(const std::string& line) {
     if (IsEndless(line)) {
       controller_.OnWatchIdle([this] { interrupt_.Raise(); });
       controller_.nodes().OnWatchIdle([this] { interrupt_.Raise(); });
     }
-    std::vector<std::string> words = ShellWords(line);
-    words.erase(words.begin());
-    return Paceline(words);
+    return Paceline(ArgumentsOf(line));
   }
 
   const fs::path home_;
@@ -140,8 +161,7 @@ std::string UsageProblem(const std::string& line) {
   Interrupt interrupt;
   std::ostringstream sink;
   Program program({sink, sink, false, 0, [](const char*) { return std::string(); }}, interrupt);
-  std::vector<std::string> words = ShellWords(line);
-  words.erase(words.begin());
+  std::vector<std::string> words = ArgumentsOf(line);
   std::reverse(words.begin(), words.end());
   try {
     MakeCommandLine(program)->parse(words);
@@ -193,7 +213,22 @@ TEST(ExamplesTest, HelpShowsThem) {
   EXPECT_THAT(out.str(), HasSubstr("Examples:\n  paceline job list --state running,queued\n"));
 }
 
-// The command lines of pages, with where they stand.
+std::string TextOf(const fs::path& page) {
+  std::ifstream in(page);
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+std::vector<fs::path> Pages() {
+  std::vector<fs::path> pages = {"README.md"};
+  for (const auto& entry : fs::recursive_directory_iterator("docs")) {
+    if (entry.path().extension() == ".md") pages.push_back(entry.path());
+  }
+  return pages;
+}
+
+// A command line of a page.
 struct PageLine {
   std::string page;
   std::string line;
@@ -201,14 +236,10 @@ struct PageLine {
 
 std::vector<PageLine> LinesOfPages() {
   std::vector<PageLine> lines;
-  std::vector<fs::path> pages = {"README.md"};
-  for (const auto& entry : fs::directory_iterator("docs")) pages.push_back(entry.path());
-  for (const fs::path& page : pages) {
-    if (page.extension() != ".md") continue;
-    std::ifstream in(page);
-    std::stringstream text;
-    text << in.rdbuf();
-    for (const std::string& line : PacelineLines(text.str())) lines.push_back({page, line});
+  for (const fs::path& page : Pages()) {
+    for (const std::string& line : PacelineLines(TextOf(page))) {
+      lines.push_back({page.string(), line});
+    }
   }
   return lines;
 }
@@ -219,6 +250,51 @@ TEST(PagesTest, EveryCommandLineIsRightUsage) {
   for (const PageLine& at : lines) {
     EXPECT_EQ(UsageProblem(at.line), "") << at.page << ": " << at.line;
   }
+}
+
+// What is wrong with the command and the flags that a text mentions, which may leave the rest out;
+// empty: nothing.
+std::string MentionProblem(const std::string& mention,
+                           const std::vector<CompletionCommand>& commands) {
+  std::string path = "paceline";
+  const auto at = [&](const std::string& wanted) {
+    return std::find_if(commands.begin(), commands.end(),
+                        [&](const CompletionCommand& command) { return command.path == wanted; });
+  };
+  for (const std::string& word : ArgumentsOf(mention)) {
+    const auto longer = at(absl::StrCat(path, " ", word));
+    if (longer != commands.end()) {
+      path = longer->path;
+      continue;
+    }
+    if (std::islower(static_cast<unsigned char>(word[0])) != 0 && !at(path)->subcommands.empty() &&
+        path != "paceline") {
+      return absl::StrCat("there is no command ", path, " ", word);
+    }
+    const std::vector<CompletionFlag>& flags = at(path)->flags;
+    const bool known = std::any_of(flags.begin(), flags.end(), [&](const CompletionFlag& flag) {
+      return std::count(flag.names.begin(), flag.names.end(), word) > 0;
+    });
+    if (absl::StartsWith(word, "--") && !known) return absl::StrCat(path, " has no ", word);
+  }
+  return path == "paceline" && !absl::StartsWith(mention, "paceline -")
+             ? absl::StrCat("there is no command ", mention)
+             : "";
+}
+
+TEST(PagesTest, EveryMentionIsOfACommandThatThereIs) {
+  Interrupt interrupt;
+  std::ostringstream sink;
+  Program program({sink, sink, false, 0, [](const char*) { return std::string(); }}, interrupt);
+  const auto commands = CompletionCommands(*MakeCommandLine(program));
+  int count = 0;
+  for (const fs::path& page : Pages()) {
+    for (const std::string& mention : PacelineMentions(TextOf(page))) {
+      EXPECT_EQ(MentionProblem(mention, commands), "") << page << ": " << mention;
+      ++count;
+    }
+  }
+  EXPECT_GT(count, 100);
 }
 
 // What reads files of people's own, or goes through other ones, is not run here.

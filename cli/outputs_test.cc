@@ -80,8 +80,7 @@ TEST_F(OutputsTest, ContextIsAddedUsedAndRemoved) {
   EXPECT_THAT(Paceline({"job", "list"}).out, HasSubstr("digits"));
   const Ran away = Paceline({"--context", "far", "--timeout", "0.1", "job", "list"});
   EXPECT_EQ(away.exit, kCliUnavailable);
-  EXPECT_THAT(away.err,
-              HasSubstr("the controller at 127.0.0.1:1 (context far) does not answer"));
+  EXPECT_THAT(away.err, HasSubstr("the controller at 127.0.0.1:1 (context far) does not answer"));
   EXPECT_EQ(Paceline({"context", "list", "-o", "name"}).out, "far\nhere\n");
   EXPECT_THAT(Paceline({"context", "list"}).out, HasSubstr("here  yes"));
   EXPECT_EQ(Paceline({"context", "use", "far"}).exit, kCliOk);
@@ -145,10 +144,10 @@ TEST_F(OutputsTest, NamesNearToWrongOnesAreTold) {
 }
 
 TEST_F(OutputsTest, WatchedListIsALinePerChangeWhereNothingCanBeRedrawn) {
-  controller_.AddWatch({{EventOf(JobOf("digits", v1::RUNNING, 2, 20)),
-                         EventOf(JobOf("story", v1::QUEUED, 3, 10)),
-                         EventOf(JobOf("digits", v1::SUCCEEDED, 4, 20))},
-                        Lost()});
+  controller_.AddWatch(
+      {{EventOf(JobOf("digits", v1::RUNNING, 2, 20)), EventOf(JobOf("story", v1::QUEUED, 3, 10)),
+        EventOf(JobOf("digits", v1::SUCCEEDED, 4, 20))},
+       Lost()});
   EndWhenIdle();
   const Ran ran = Paceline({"job", "list", "-w", "--state", "running"});
   EXPECT_EQ(ran.exit, kCliInterrupted);
@@ -209,6 +208,27 @@ TEST_F(OutputsTest, LogsAreChosenByNodeAndExpression) {
               HasSubstr("no such rank of job-digits is on w9; they are on w1"));
   EXPECT_THAT(Paceline({"job", "logs", "digits", "--grep", "("}).err,
               HasSubstr("is no regular expression"));
+}
+
+TEST_F(OutputsTest, LogsBeginWithWhatWasWrittenSince) {
+  v1::Job job = JobOf("digits", v1::RUNNING, 2, 20);
+  job.add_ranks();
+  controller_.SetJobs({job});
+  v1::LogChunk chunk;
+  chunk.set_offset(5000);
+  chunk.set_data("late\n");
+  controller_.AddLog(0, {{chunk}, Lost()});
+  controller_.AddLog(0, {{}, grpc::Status::OK});
+  const Ran ran = Paceline({"job", "logs", "digits", "--since", "10m"});
+  EXPECT_EQ(ran.out, "late\n");
+  EXPECT_THAT(ran.err, Not(HasSubstr("no longer kept"))) << "it was not asked for";
+  const auto logs = controller_.logs();
+  ASSERT_THAT(logs, SizeIs(2));
+  EXPECT_GE(logs[0].since_s(), 600);
+  EXPECT_LT(logs[0].since_s(), 3600);
+  EXPECT_EQ(logs[1].since_s(), 0) << "from here on by offset";
+  EXPECT_EQ(logs[1].offset(), 5005);
+  EXPECT_EQ(Paceline({"job", "logs", "digits", "--since", "tomorrow"}).exit, kCliUsage);
 }
 
 TEST_F(OutputsTest, ClusterAndQueuesAtAGlance) {

@@ -96,7 +96,8 @@ Client& Program::client() {
     const absl::StatusOr<ServerChoice> choice = ChooseServer();
     if (choice.ok()) client_server_ = *choice;
     options.problem = choice.status();
-    options.server = client_server_.address;
+    // With a problem it is never called.
+    options.server = choice.ok() ? choice->address : kDefaultServer;
     options.timeout = absl::Seconds(flags.timeout_s);
     options.notice = [this](const std::string& line) { Note(line); };
     client_ = std::make_unique<Client>(std::move(options), interrupt_);

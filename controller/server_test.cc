@@ -226,12 +226,14 @@ TEST_F(ServerTest, LogIsPulledFromTheNodePartByPart) {
   v1::StreamLogsRequest request;
   request.set_job(job.id());
   request.set_tail_lines(5);
+  request.set_since_s(60);
   request.set_follow(true);
   auto stream = jobs_->StreamLogs(&context, request);
 
   v1::ControllerMessage asked = *worker->Read();
   ASSERT_TRUE(asked.has_log_request()) << asked.DebugString();
   EXPECT_EQ(asked.log_request().tail_lines(), 5);
+  EXPECT_EQ(asked.log_request().since_s(), 60);
   v1::WorkerMessage answer;
   answer.mutable_log()->set_id(asked.log_request().id());
   answer.mutable_log()->set_offset(100);
@@ -245,6 +247,7 @@ TEST_F(ServerTest, LogIsPulledFromTheNodePartByPart) {
   asked = *worker->Read();
   EXPECT_EQ(asked.log_request().offset(), 106);
   EXPECT_EQ(asked.log_request().tail_lines(), 0);
+  EXPECT_EQ(asked.log_request().since_s(), 0);
   answer.mutable_log()->set_id(asked.log_request().id());
   answer.mutable_log()->set_offset(106);
   answer.mutable_log()->clear_data();

@@ -74,8 +74,8 @@ void AddCommands(const CLI::App& app, const std::string& above,
     });
     if (!shadowed) command.flags.push_back(flag);
   }
-  const std::vector<const CLI::App*> subcommands = app.get_subcommands(
-      [](const CLI::App* sub) { return !sub->get_group().empty(); });
+  const std::vector<const CLI::App*> subcommands =
+      app.get_subcommands([](const CLI::App* sub) { return !sub->get_group().empty(); });
   for (const CLI::App* sub : subcommands) command.subcommands.push_back(sub->get_name());
   const std::string path = command.path;
   const std::vector<CompletionFlag> flags = command.flags;
@@ -180,8 +180,10 @@ std::string ZshCompletion(const std::vector<CompletionCommand>& commands) {
       "# zsh completion of paceline: put it as _paceline into a folder of $fpath\n"
       "_paceline() {\n"
       "  local cur=$words[CURRENT] prev=$words[CURRENT-1]\n"
-      "  local at=paceline word subs= flags= value= kind=\n"
+      "  local at=paceline word last= subs= flags= value= kind= context=\n"
       "  for word in ${words[2,CURRENT-1]}; do\n"
+      "    [[ $last == --context ]] && context=$word\n"
+      "    last=$word\n"
       "    case \"$at $word\" in\n",
       StepArms(commands),
       "    esac\n"
@@ -195,7 +197,8 @@ std::string ZshCompletion(const std::vector<CompletionCommand>& commands) {
       "  if [[ -z $value && $cur == -* ]]; then\n"
       "    subs=$flags\n"
       "  elif [[ -n $kind ]]; then\n"
-      "    compadd -- ${(f)\"$(paceline __names $kind 2>/dev/null)\"}\n"
+      "    compadd -- ${(f)\"$(paceline ${context:+--context} $context __names $kind "
+      "2>/dev/null)\"}\n"
       "    return\n"
       "  fi\n"
       "  if [[ -n $subs ]]; then\n"
@@ -264,7 +267,12 @@ std::string FishCompletion(const std::vector<CompletionCommand>& commands) {
       "  test \"$at\" = \"$argv[1]\"\n"
       "end\n"
       "function __paceline_names\n"
-      "  paceline __names $argv[1] 2>/dev/null\n"
+      "  set -l words (commandline -opc)\n"
+      "  set -l at (contains -i -- --context $words)\n"
+      "  and test (count $words) -gt $at\n"
+      "  and set words --context $words[(math $at + 1)]\n"
+      "  or set words\n"
+      "  paceline $words __names $argv[1] 2>/dev/null\n"
       "end\n",
       script);
 }

@@ -6,7 +6,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 #include <system_error>
 #include <vector>
 
@@ -48,9 +47,10 @@ absl::Status Unknown(const YAML::Node& key, const std::vector<std::string>& know
                      const std::string& path) {
   const std::string word = key.IsScalar() ? key.Scalar() : "";
   const std::string meant = Nearest(word, known);
-  return Problem(path, key.Mark(),
-                 absl::StrCat("unknown key \"", word, "\"",
-                              meant.empty() ? "" : absl::StrCat("; did you mean \"", meant, "\"?")));
+  return Problem(
+      path, key.Mark(),
+      absl::StrCat("unknown key \"", word, "\"",
+                   meant.empty() ? "" : absl::StrCat("; did you mean \"", meant, "\"?")));
 }
 
 absl::StatusOr<CliContext> ContextOf(const YAML::Node& node, const std::string& name,
@@ -160,10 +160,11 @@ absl::Status WriteConfig(const std::string& path, const CliConfig& config) {
         "neither $PACELINE_CONFIG nor $HOME is set: nowhere to keep contexts");
   }
   std::error_code error;
-  const fs::path target = fs::is_symlink(path, error) ? fs::weakly_canonical(path, error) : path;
+  const fs::path target =
+      fs::is_symlink(path, error) ? fs::weakly_canonical(path, error) : fs::path(path);
   if (target.has_parent_path()) fs::create_directories(target.parent_path(), error);
   const std::string text = TextOf(config);
-  const absl::Status written = WriteFileAtomically(target.string(), {text});
+  const absl::Status written = WriteFileAtomically(target.string(), {absl::string_view(text)});
   // "Unavailable" is said of servers here.
   return absl::IsUnavailable(written) ? absl::FailedPreconditionError(written.message()) : written;
 }
@@ -192,14 +193,13 @@ absl::Status CheckServerAddress(const std::string& server) {
   }
   const bool printable = std::all_of(server.begin(), server.end(),
                                      [](unsigned char c) { return std::isgraph(c) != 0; });
-  if (server.empty() || !printable || server[0] == ':' || server[0] == '-') {
-    return refused("give HOST or HOST:PORT");
-  }
+  if (server.empty() || !printable || server[0] == '-') return refused("give HOST or HOST:PORT");
   // Behind a colon stands the port, but for IPv6 addresses, which are left to gRPC.
   const size_t colon = server.find(':');
   if (colon == std::string::npos || server.find(':', colon + 1) != std::string::npos) {
     return absl::OkStatus();
   }
+  if (colon == 0) return refused("give HOST or HOST:PORT");
   int port = 0;
   if (!absl::SimpleAtoi(server.substr(colon + 1), &port) || port < 1 || port > 65535) {
     return refused("a port is a number from 1 to 65535");
@@ -214,11 +214,11 @@ absl::StatusOr<CliContext> FindContext(const CliConfig& config, const std::strin
   std::vector<std::string> names;
   for (const auto& [known, context] : config.contexts) names.push_back(known);
   const std::string meant = Nearest(name, names);
-  return absl::NotFoundError(absl::StrCat(
-      "there is no context \"", NeutralLine(name), "\" in ", path,
-      meant.empty() ? "" : absl::StrCat("; did you mean \"", meant, "\"?"),
-      names.empty() ? " (`paceline context add NAME HOST` adds one)"
-                    : " (`paceline context list` shows those that there are)"));
+  return absl::NotFoundError(
+      absl::StrCat("there is no context \"", NeutralLine(name), "\" in ", path,
+                   meant.empty() ? "" : absl::StrCat("; did you mean \"", meant, "\"?"),
+                   names.empty() ? " (`paceline context add NAME HOST` adds one)"
+                                 : " (`paceline context list` shows those that there are)"));
 }
 
 }  // namespace paceline

@@ -64,4 +64,19 @@ std::vector<std::string> PacelineLines(absl::string_view page) {
   return lines;
 }
 
+std::vector<std::string> PacelineMentions(absl::string_view page) {
+  std::vector<std::string> mentions;
+  bool fenced = false;
+  for (const absl::string_view line : absl::StrSplit(page, '\n')) {
+    if (absl::StartsWith(line, "```")) fenced = !fenced;
+    if (fenced) continue;
+    const std::vector<std::string> parts = absl::StrSplit(line, '`');
+    // Every second part stands between marks.
+    for (size_t i = 1; i + 1 < parts.size(); i += 2) {
+      if (absl::StartsWith(parts[i], "paceline ")) mentions.push_back(parts[i]);
+    }
+  }
+  return mentions;
+}
+
 }  // namespace paceline

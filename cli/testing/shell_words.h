@@ -17,6 +17,9 @@ std::vector<std::string> ShellWords(absl::string_view line);
 // what follows a backslash at their end. Blocks marked as text (```text) are left out.
 std::vector<std::string> PacelineLines(absl::string_view page);
 
+// What stands in code marks (`...`) outside of such blocks and begins with "paceline ".
+std::vector<std::string> PacelineMentions(absl::string_view page);
+
 }  // namespace paceline
 
 #endif  // CLI_TESTING_SHELL_WORDS_H_

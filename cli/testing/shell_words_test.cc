@@ -21,5 +21,11 @@ TEST(PacelineLinesTest, FindsLinesInFencedBlocks) {
               ElementsAre("paceline a", "paceline b    c"));
 }
 
+TEST(PacelineMentionsTest, FindsCodeInTheText) {
+  EXPECT_THAT(PacelineMentions("see `paceline a b` and `paceline`, `paceline c`\n"
+                               "```\necho `paceline no`\n```\n`paceline-gpu` `paceline open\n"),
+              ElementsAre("paceline a b", "paceline c"));
+}
+
 }  // namespace
 }  // namespace paceline

@@ -58,6 +58,9 @@ int Add(Program& program, const ContextFlags& flags) {
 }
 
 int Use(Program& program, const ContextFlags& flags) {
+  if (flags.name.empty() && !flags.none) {
+    return program.Fail(kCliUsage, "name a context, or give --none");
+  }
   absl::StatusOr<CliConfig> config = ReadConfig(program.config_path());
   if (!config.ok()) return program.Fail(config.status());
   std::string done = "no context is in use from now on";
@@ -94,9 +97,8 @@ int List(Program& program) {
   if (program.json()) {
     nlohmann::ordered_json contexts = nlohmann::ordered_json::array();
     for (const auto& [name, context] : config->contexts) {
-      contexts.push_back({{"name", name},
-                          {"server", context.server},
-                          {"current", name == config->current}});
+      contexts.push_back(
+          {{"name", name}, {"server", context.server}, {"current", name == config->current}});
     }
     program.PrintJsonText(nlohmann::ordered_json{{"contexts", contexts}}.dump(1));
     return kCliOk;
@@ -157,15 +159,10 @@ void AddContextVerbs(CLI::App& parent, Program& program) {
   add->add_option("NAME", flags->name, "1 to 64 letters, digits and . _ -")->required();
   add->add_option("SERVER", flags->server, "Controller, HOST or HOST:PORT (7450)")->required();
   add->add_flag("--use", flags->use, "Use it from now on, as is the first one anyway");
-  CLI::App* use = AddVerb(parent, program, "use", "Choose the context of later commands", flags, Use);
+  CLI::App* use =
+      AddVerb(parent, program, "use", "Choose the context of later commands", flags, Use);
   CLI::Option* name = use->add_option("CONTEXT", flags->name, "Name of a context");
   use->add_flag("--none", flags->none, "None: the dev cluster, or 127.0.0.1:7450")->excludes(name);
-  use->callback([flags, name, &program] {
-    if (name->count() == 0 && !flags->none) {
-      throw CLI::ValidationError("CONTEXT", "name a context, or give --none");
-    }
-    program.action = [flags, &program] { return Use(program, *flags); };
-  });
   CLI::App* list = parent.add_subcommand("list", "List the contexts");
   list->callback([&program] { program.action = [&program] { return List(program); }; });
   CLI::App* show =

@@ -64,9 +64,9 @@ class Report {
 void AddProgram(Program& program, Report* report) {
   utsname system = {};
   uname(&system);
-  report->Add("program", absl::StrCat("paceline ", kVersion, "\nat ", absl::FormatTime(absl::Now()),
-                                      "\non ", system.sysname, " ", system.release, " ",
-                                      system.machine));
+  report->Add("program",
+              absl::StrCat("paceline ", kVersion, "\nat ", absl::FormatTime(absl::Now()), "\non ",
+                           system.sysname, " ", system.release, " ", system.machine));
   std::string text;
   const absl::StatusOr<ServerChoice> choice = program.ChooseServer();
   absl::StrAppend(&text, "server: ",
@@ -97,9 +97,9 @@ void AddCluster(Program& program, Report* report) {
   const grpc::Status listed = program.client().ListJobs(request, &jobs);
   PageStyle style;
   style.wide = true;
-  report->Add("jobs", listed.ok() ? JobTable({jobs.jobs().begin(), jobs.jobs().end()}, absl::Now(),
-                                             style)
-                                  : Report::FailureText(listed));
+  report->Add("jobs", listed.ok()
+                          ? JobTable({jobs.jobs().begin(), jobs.jobs().end()}, absl::Now(), style)
+                          : Report::FailureText(listed));
 }
 
 std::string LogText(Program& program, const v1::Job& job, int rank, int lines) {
@@ -156,15 +156,15 @@ int Write(Program& program, const DiagFlags& flags, const std::string& text) {
     program.out() << text << std::flush;
     return kCliOk;
   }
-  const std::string path =
-      flags.out.empty()
-          ? absl::FormatTime("paceline-diag-%Y%m%d-%H%M%S.txt", absl::Now(), absl::LocalTimeZone())
-          : flags.out;
-  const absl::Status written = WriteFileAtomically(path, {text});
+  const std::string path = flags.out.empty() ? absl::FormatTime("paceline-diag-%Y%m%d-%H%M%S.txt",
+                                                                absl::Now(), absl::LocalTimeZone())
+                                             : flags.out;
+  const absl::Status written = WriteFileAtomically(path, {absl::string_view(text)});
   if (!written.ok()) return program.Fail(written);
   program.out() << NeutralLine(path) << std::endl;
-  program.Note("it holds names of nodes, jobs and files, and lines of logs; what looks like a secret "
-               "is removed, but read it before you send it");
+  program.Note(
+      "it holds names of nodes, jobs and files, and lines of logs; what looks like a secret "
+      "is removed, but read it before you send it");
   return kCliOk;
 }
 

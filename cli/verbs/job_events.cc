@@ -80,7 +80,7 @@ int ShowEvents(Program& program, const JobEventsFlags& flags) {
       program.Note("nothing is known to have happened");
       return kCliOk;
     }
-    program.out() << EventHeading(program.style());
+    if (!program.flags.no_headers) program.out() << EventHeading(program.style());
   }
   for (const v1::JobHistoryEvent& event : history.events()) Print(program, event);
   return flags.follow ? Follow(program, history.job_id(), last, flags) : kCliOk;

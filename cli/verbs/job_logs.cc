@@ -10,10 +10,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
 #include "cli/rpc/error_text.h"
 #include "cli/rpc/job_watch.h"
 #include "cli/text/host_list.h"
 #include "cli/text/neutral.h"
+#include "cli/text/past_moment.h"
 #include "cli/verbs/rank_log.h"
 #include "cli/verbs/value_check.h"
 #include "cli/verbs/verbs.h"
@@ -32,6 +34,7 @@ struct JobLogsFlags {
   std::string ranks;
   std::string nodes;
   std::string grep;
+  std::string since;
   int tail = 0;
   bool follow = false;
   bool no_prefix = false;
@@ -61,14 +64,11 @@ class LogPrinter {
   absl::Mutex mutex_;
 };
 
-grpc::Status PrintRank(Program& program, const std::string& job_id, int rank,
-                       const JobLogsFlags& flags, LogPrinter& printer) {
+// `wanted`: what is common to all ranks.
+grpc::Status PrintRank(Program& program, const RankLog& wanted, int rank, LogPrinter& printer) {
   LineSplitter splitter;
-  RankLog log;
-  log.job_id = job_id;
+  RankLog log = wanted;
   log.rank = rank;
-  log.tail_lines = flags.tail;
-  log.follow = flags.follow;
   log.each = [&](absl::string_view data) { printer.Print(rank, splitter.Add(data)); };
   log.on_gap = [&](int64_t bytes) {
     program.Note(absl::StrCat("rank ", rank, ": ", bytes, " bytes are no longer kept"));
@@ -139,7 +139,7 @@ absl::StatusOr<std::vector<int>> ChosenRanks(const v1::Job& job, const JobLogsFl
   return ranks;
 }
 
-int PrintRanks(Program& program, const std::string& job_id, const std::vector<int>& ranks,
+int PrintRanks(Program& program, const RankLog& wanted, const std::vector<int>& ranks,
                const JobLogsFlags& flags) {
   const RE2 pattern(flags.grep);
   LogPrinter printer(program, ranks.size() > 1 && !flags.no_prefix,
@@ -148,13 +148,12 @@ int PrintRanks(Program& program, const std::string& job_id, const std::vector<in
   if (flags.follow) {
     std::vector<std::thread> readers;
     for (size_t i = 0; i < ranks.size(); ++i) {
-      readers.emplace_back(
-          [&, i] { ends[i] = PrintRank(program, job_id, ranks[i], flags, printer); });
+      readers.emplace_back([&, i] { ends[i] = PrintRank(program, wanted, ranks[i], printer); });
     }
     for (std::thread& reader : readers) reader.join();
   } else {
     for (size_t i = 0; i < ranks.size(); ++i) {
-      ends[i] = PrintRank(program, job_id, ranks[i], flags, printer);
+      ends[i] = PrintRank(program, wanted, ranks[i], printer);
     }
   }
   for (const grpc::Status& end : ends) {
@@ -164,6 +163,14 @@ int PrintRanks(Program& program, const std::string& job_id, const std::vector<in
 }
 
 int PrintLogs(Program& program, const JobLogsFlags& flags) {
+  RankLog wanted;
+  wanted.tail_lines = flags.tail;
+  wanted.follow = flags.follow;
+  if (!flags.since.empty()) {
+    const auto since = ParsePastMoment(flags.since, absl::Now(), absl::LocalTimeZone());
+    if (!since.ok()) return program.Fail(since.status());
+    wanted.since = *since;
+  }
   v1::GetJobRequest request;
   request.set_job(flags.job);
   v1::Job job;
@@ -178,7 +185,8 @@ int PrintLogs(Program& program, const JobLogsFlags& flags) {
   }
   const absl::StatusOr<std::vector<int>> chosen = ChosenRanks(job, flags);
   if (!chosen.ok()) return program.Fail(chosen.status());
-  return PrintRanks(program, job.id(), *chosen, flags);
+  wanted.job_id = job.id();
+  return PrintRanks(program, wanted, *chosen, flags);
 }
 
 // What is wrong with a regular expression; empty: nothing.
@@ -198,11 +206,17 @@ void AddJobLogs(CLI::App& parent, Program& program) {
       ->check([](const std::string& text) {
         return ParseRanks(text).empty() ? "takes ranks such as 0 or 0,3-7" : std::string();
       });
-  verb->add_option("--tail", flags->tail, "Begin so many lines before the end; 0: at the beginning")
-      ->check(WholeNumber(0, 1000000));
+  auto* tail = verb->add_option("--tail", flags->tail,
+                                "Begin so many lines before the end; 0: at the beginning")
+                   ->check(WholeNumber(0, 1000000));
+  verb->add_option("--since", flags->since,
+                   "Begin with what was written since then: 10m or 1h30m ago, at 14:05, or at "
+                   "'2026-11-22 14:05'")
+      ->excludes(tail);
   verb->add_option("--node", flags->nodes, "Only ranks on this node, or on those of n[01-16],m3");
-  verb->add_option("--grep", flags->grep,
-                   "Only lines that match this regular expression (RE2's syntax; (?i) ignores case)")
+  verb->add_option(
+          "--grep", flags->grep,
+          "Only lines that match this regular expression (RE2's syntax; (?i) ignores case)")
       ->check(ProblemOf);
   verb->add_flag("--no-prefix", flags->no_prefix, "No [rank N] before the lines of several ranks");
   verb->callback([flags, &program] {

@@ -5,6 +5,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
 #include "cli/rpc/resumption.h"
 
 namespace paceline {
@@ -21,16 +22,21 @@ grpc::Status ReadRankLog(Client& client, const RankLog& log) {
   request.set_rank(log.rank);
   request.set_tail_lines(log.tail_lines);
   request.set_follow(log.follow);
+  const bool from_beginning = log.tail_lines == 0 && log.since == absl::InfinitePast();
   bool begun = false;
   int64_t next = 0;
   Resumption resumption(client, absl::InfiniteFuture(), log.on_outage);
   grpc::Status status;
   do {
+    // By the clock of the node, which may differ from ours.
+    if (!begun && log.since != absl::InfinitePast()) {
+      request.set_since_s(absl::ToDoubleSeconds(absl::Now() - log.since));
+    }
     status = client.StreamLogs(request, [&](const v1::LogChunk& chunk) {
       resumption.Arrived();
       absl::string_view data = chunk.data();
-      // Where the tail begins is known only now; what was rotated away before it is no gap.
-      if (!begun && log.tail_lines > 0) next = chunk.offset();
+      // Where it begins is known only now; what was rotated away before that is no gap.
+      if (!begun && !from_beginning) next = chunk.offset();
       begun = true;
       if (chunk.offset() > next) log.on_gap(chunk.offset() - next);
       if (chunk.offset() < next) {
@@ -39,7 +45,8 @@ grpc::Status ReadRankLog(Client& client, const RankLog& log) {
       if (!data.empty()) log.each(data);
       next = std::max<int64_t>(next, chunk.offset() + static_cast<int64_t>(chunk.data().size()));
       request.set_offset(next);
-      request.set_tail_lines(0);
+      request.clear_tail_lines();
+      request.clear_since_s();
       return true;
     });
   } while (log.patient && resumption.Again(&status));

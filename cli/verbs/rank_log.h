@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "cli/rpc/client.h"
 #include "grpcpp/support/status.h"
 
@@ -17,7 +18,10 @@ namespace paceline {
 struct RankLog {
   std::string job_id;
   int rank = 0;
-  int tail_lines = 0;  // 0: from the beginning.
+  // Where it begins: so many lines before the end, else with what was written since then, else at
+  // the beginning.
+  int tail_lines = 0;
+  absl::Time since = absl::InfinitePast();
   bool follow = false;
   bool patient = true;  // Else it ends with the first outage.
   // Bytes in order.

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -142,8 +141,8 @@ class TopLoop {
 };
 
 int ShowTop(Program& program, const TopFlags& flags) {
-  if (const auto server = program.ChooseServer(); !server.ok())
-    return program.Fail(server.status());
+  const absl::StatusOr<ServerChoice> choice = program.ChooseServer();
+  if (!choice.ok()) return program.Fail(choice.status());
   TopView view;
   if (!flags.job.empty()) {
     v1::GetJobRequest request;

@@ -125,7 +125,7 @@ std::string TensorTable(const Manifest& manifest, const PageStyle& style) {
     table.Add({tensor.name, tensor.dtype, absl::StrCat("[", absl::StrJoin(tensor.shape, ", "), "]"),
                BytesText(TensorBytes(tensor)), absl::StrJoin(files, ", ")});
   }
-  return table.Rendered(style.width, style.colours);
+  return table.Rendered(style.width, style.colours, style.headings);
 }
 
 }  // namespace paceline

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cli/text/neutral.h"
@@ -44,11 +43,11 @@ const char* const kNodeChecks = "`paceline node describe NODE` tells why";
 
 std::string CountsText(const std::map<std::string, int>& counts, int all) {
   if (all == 0) return "none";
-  return absl::StrCat(all, " (", absl::StrJoin(counts, ", ",
-                                               [](std::string* out, const auto& count) {
-                                                 absl::StrAppend(out, count.second, " ",
-                                                                 count.first);
-                                               }),
+  return absl::StrCat(all, " (",
+                      absl::StrJoin(counts, ", ",
+                                    [](std::string* out, const auto& count) {
+                                      absl::StrAppend(out, count.second, " ", count.first);
+                                    }),
                       ")");
 }
 
@@ -75,9 +74,10 @@ std::vector<std::string> AttentionOf(const ClusterFacts& facts, absl::Time now) 
   AddNodes(facts, v1::NODE_LOST, kNodeChecks, &attention);
   AddNodes(facts, v1::NODE_UNREACHABLE, kNodeChecks, &attention);
   if (facts.automation.paused()) {
-    attention.push_back(absl::StrCat(
-        "the automation is paused by ", NeutralLine(facts.automation.owner()), ": ",
-        NeutralLine(facts.automation.reason()), "; `paceline automation resume` lets it act again"));
+    attention.push_back(absl::StrCat("the automation is paused by ",
+                                     NeutralLine(facts.automation.owner()), ": ",
+                                     NeutralLine(facts.automation.reason()),
+                                     "; `paceline automation resume` lets it act again"));
   }
   for (const v1::Job& job : facts.jobs) {
     const std::string name =
@@ -87,11 +87,10 @@ std::vector<std::string> AttentionOf(const ClusterFacts& facts, absl::Time now) 
     } else if (job.state() == v1::QUEUED) {
       const double waited =
           absl::ToDoubleSeconds(now - TimeOf(job.has_create_time(), job.create_time()));
-      attention.push_back(absl::StrCat(name, " is QUEUED",
-                                       job.has_create_time()
-                                           ? absl::StrCat(" for ", DurationText(waited))
-                                           : "",
-                                       ": ", NeutralLine(job.reason())));
+      attention.push_back(
+          absl::StrCat(name, " is QUEUED",
+                       job.has_create_time() ? absl::StrCat(" for ", DurationText(waited)) : "",
+                       ": ", NeutralLine(job.reason())));
     }
   }
   AddNodes(facts, v1::NODE_DRAINED, "`paceline node resume NODE` lets them take ranks again",

@@ -138,7 +138,7 @@ std::string DecisionTable(const v1::ListDecisionsResponse& decisions, absl::Time
                StepText(decision.measured_s()),
                decision.outcome()});
   }
-  return table.Rendered(style.width, style.colours);
+  return table.Rendered(style.width, style.colours, style.headings);
 }
 
 std::string DecisionLine(const v1::RemedyDecision& decision, const PageStyle& style) {

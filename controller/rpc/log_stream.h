@@ -31,6 +31,7 @@ class JobService::LogStream : public LoopWriter<v1::LogChunk> {
     request_.set_offset(wanted.offset());
     request_.set_tail_lines(wanted.tail_lines());
     request_.set_follow(wanted.follow());
+    request_.set_since_s(wanted.since_s());
     Ask();
   }
 
@@ -56,6 +57,7 @@ class JobService::LogStream : public LoopWriter<v1::LogChunk> {
     end_ = data.end();
     // From here on by offset.
     request_.clear_tail_lines();
+    request_.clear_since_s();
     request_.set_offset(data.offset() + static_cast<int64_t>(data.data().size()));
     if (data.data().empty()) return Next();
     if (!idle()) return;  // The reader has gone.

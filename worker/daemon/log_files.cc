@@ -1,6 +1,7 @@
 #include "worker/daemon/log_files.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -137,6 +138,25 @@ absl::StatusOr<int64_t> LogFiles::TailOffset(int lines) const {
     }
   }
   return segments.front().base;
+}
+
+int64_t LogFiles::LineFrom(int64_t offset) const {
+  if (offset == 0) return 0;
+  const absl::StatusOr<Chunk> before = Read(offset - 1);
+  if (!before.ok() || before->offset != offset - 1) return offset;
+  const size_t line_end = before->data.find('\n');
+  return line_end == std::string::npos ? offset : offset + static_cast<int64_t>(line_end);
+}
+
+absl::StatusOr<LogFiles::End> LogFiles::FindEnd() const {
+  const std::vector<Segment> segments = ListSegments(dir_);
+  if (segments.empty()) return absl::NotFoundError(absl::StrCat("no log in ", dir_));
+  const Segment& last = segments.back();
+  struct stat file = {};
+  if (::stat(last.path.c_str(), &file) != 0) {
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot look at ", last.path));
+  }
+  return End{last.base + file.st_size, absl::TimeFromTimespec(file.st_mtim)};
 }
 
 std::string LogFiles::Tail(int lines, size_t bytes) const {

@@ -11,9 +11,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 
 namespace paceline {
 
@@ -34,6 +36,17 @@ class LogFiles {
   // The offset at which the last `lines` lines begin; a line without its end counts as one.
   // NotFound when there is no log.
   absl::StatusOr<int64_t> TailOffset(int lines) const;
+
+  // The offset at which the first line begins that begins at `offset` or later; `offset` itself
+  // when there is none nearby.
+  int64_t LineFrom(int64_t offset) const;
+
+  struct End {
+    int64_t offset = 0;  // Behind the last byte.
+    absl::Time written;  // When that was written, by the clock of the file system.
+  };
+  // NotFound when there is no log.
+  absl::StatusOr<End> FindEnd() const;
 
   // The last lines, at most `lines` and `bytes`, as valid UTF-8: what is not is shown as "?".
   // Empty when there is no log.

@@ -5,6 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "worker/daemon/log_files.h"
+#include "worker/daemon/log_marks.h"
 
 namespace paceline {
 namespace {
@@ -29,12 +30,14 @@ LogRequests::LogRequests(std::function<std::string(const TrainerId&)> log_dir,
                          std::function<bool(const TrainerId&)> is_alive)
     : log_dir_(std::move(log_dir)), is_alive_(std::move(is_alive)) {}
 
-void LogRequests::Add(const v1::LogRequest& request) {
+void LogRequests::Add(const v1::LogRequest& request, absl::Time now) {
   const TrainerId trainer{JobId(request.trainer().job_id()),
                           Generation(request.trainer().generation()),
                           Rank(request.trainer().rank())};
+  const absl::Time since =
+      request.since_s() > 0 ? now - absl::Seconds(request.since_s()) : absl::InfinitePast();
   requests_[request.id()] = {trainer, std::max<int64_t>(0, request.offset()), request.tail_lines(),
-                             request.follow()};
+                             request.follow(), since};
 }
 
 void LogRequests::Cancel(int64_t id) { requests_.erase(id); }
@@ -62,7 +65,11 @@ std::optional<v1::LogData> LogRequests::Answer(int64_t id, const Request& reques
   // Asked before the read: what was written until its end is read then.
   const bool more_to_come = request.follow && is_alive_(request.trainer);
   int64_t offset = request.offset;
-  if (request.tail_lines > 0) offset = log.TailOffset(request.tail_lines).value_or(0);
+  if (request.tail_lines > 0) {
+    offset = log.TailOffset(request.tail_lines).value_or(0);
+  } else if (request.since != absl::InfinitePast()) {
+    offset = LogMarks(dir).OffsetAfter(request.since);
+  }
   absl::StatusOr<LogFiles::Chunk> chunk = log.Read(offset);
   if (absl::IsNotFound(chunk.status())) chunk = LogFiles::Chunk{offset, ""};  // Nothing yet.
   if (!chunk.ok()) return Error(id, std::string(chunk.status().message()));

@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/time/time.h"
 #include "common/core/ids.h"
 #include "proto/worker.pb.h"
 
@@ -26,7 +27,8 @@ class LogRequests {
   LogRequests(std::function<std::string(const TrainerId&)> log_dir,
               std::function<bool(const TrainerId&)> is_alive);
 
-  void Add(const v1::LogRequest& request);
+  // `now`: of the node's clock, as its log's marks (log_marks.h).
+  void Add(const v1::LogRequest& request, absl::Time now);
   void Cancel(int64_t id);
   // The session is over, and with it all requests.
   void Clear();
@@ -42,6 +44,7 @@ class LogRequests {
     int64_t offset = 0;
     int tail_lines = 0;
     bool follow = false;
+    absl::Time since = absl::InfinitePast();
   };
 
   std::optional<v1::LogData> Answer(int64_t id, const Request& request) const;

@@ -5,6 +5,9 @@
 
 #include <fstream>
 
+#include "absl/time/clock.h"
+#include "worker/daemon/log_marks.h"
+
 namespace paceline {
 namespace {
 
@@ -27,7 +30,7 @@ class LogRequestsTest : public ::testing::Test {
     request.set_offset(offset);
     request.set_follow(follow);
     request.set_tail_lines(tail_lines);
-    requests_.Add(request);
+    requests_.Add(request, absl::Now());
   }
 
   // The next answer as "id@offset:data", "end" at the end, "-" when nothing is ready.
@@ -90,6 +93,21 @@ TEST_F(LogRequestsTest, TailBeginsSoManyLinesBeforeTheEnd) {
   Append("one\ntwo\nthree\n");
   Ask(1, 0, false, 2);
   EXPECT_EQ(Next(), "1@4:two\nthree\n end");
+}
+
+TEST_F(LogRequestsTest, SinceBeginsWithWhatWasWrittenThen) {
+  Append("one\n");
+  LogMarks(dir_).Add(absl::Now() - absl::Hours(1));
+  Append("two\n");
+  v1::LogRequest request;
+  request.mutable_trainer()->set_job_id("job-1");
+  request.set_id(1);
+  request.set_since_s(600);
+  requests_.Add(request, absl::Now());
+  EXPECT_EQ(Next(), "1@4:two\n end");
+  request.set_since_s(7200);
+  requests_.Add(request, absl::Now());
+  EXPECT_EQ(Next(), "1@0:one\ntwo\n end");
 }
 
 TEST_F(LogRequestsTest, UnknownTrainerIsAnError) {

@@ -11,9 +11,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/core/status_macros.h"
 #include "common/log.h"
 #include "worker/daemon/log_files.h"
+#include "worker/daemon/log_marks.h"
 #include "worker/daemon/thread_stacks.h"
 #include "worker/shim/trainer_dir.h"
 
@@ -252,8 +254,10 @@ void NodeTrainers::Show(const NodeTrainer& trainer, const v1::TrainerReport& rep
 void NodeTrainers::PruneLogs() {
   for (const auto& [id, trainer] : trainers_) {
     if (trainer.ended()) continue;
-    LogFiles(absl::StrCat(options_.setup.paths.TrainerDir(id), "/", trainer_dir::kLog))
-        .DeleteOldest(options_.log_segments);
+    const std::string dir =
+        absl::StrCat(options_.setup.paths.TrainerDir(id), "/", trainer_dir::kLog);
+    LogFiles(dir).DeleteOldest(options_.log_segments);
+    LogMarks(dir).Add(absl::Now());
   }
 }
 

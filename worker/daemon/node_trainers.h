@@ -54,6 +54,7 @@ class NodeTrainers {
   // Kills those that have to end when `lease` has run out.
   void Fence(const Lease& lease, absl::Time now);
 
+  // Deletes what is too old of the logs of those that run, and marks where they end.
   void PruneLogs();
 
   google::protobuf::RepeatedPtrField<v1::TrainerReport> Report() const;

@@ -109,7 +109,7 @@ void WorkerNode::OnMessage(const v1::ControllerMessage& message) {
       OnPlan(message.plan());
       break;
     case v1::ControllerMessage::kLogRequest:
-      logs_.Add(message.log_request());
+      logs_.Add(message.log_request(), absl::Now());
       session_.Wake();
       break;
     case v1::ControllerMessage::kLogCancel:

@@ -1,0 +1,76 @@
+#include "worker/daemon/log_marks.h"
+
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "worker/daemon/log_files.h"
+
+namespace paceline {
+namespace {
+
+struct Mark {
+  int64_t ms = 0;  // Unix time.
+  int64_t offset = 0;
+};
+
+// In the order of the file. A line that was cut off by a loss of power is left out.
+std::vector<Mark> ReadMarks(const std::string& path) {
+  std::vector<Mark> marks;
+  std::ifstream in(path);
+  for (std::string line; std::getline(in, line);) {
+    const std::vector<std::string> words = absl::StrSplit(line, ' ');
+    Mark mark;
+    if (words.size() == 2 && absl::SimpleAtoi(words[0], &mark.ms) &&
+        absl::SimpleAtoi(words[1], &mark.offset)) {
+      marks.push_back(mark);
+    }
+  }
+  return marks;
+}
+
+std::string LineOf(const Mark& mark) { return absl::StrCat(mark.ms, " ", mark.offset, "\n"); }
+
+}  // namespace
+
+std::string LogMarks::Path() const { return absl::StrCat(dir_, "/marks"); }
+
+void LogMarks::Add(absl::Time now) const {
+  const absl::StatusOr<LogFiles::End> end = LogFiles(dir_).FindEnd();
+  if (!end.ok()) return;
+  std::vector<Mark> marks = ReadMarks(Path());
+  if (!marks.empty() && marks.back().offset >= end->offset) return;
+  // Rounded up: all before the offset was written before it.
+  const Mark mark = {absl::ToUnixMillis(now) + 1, end->offset};
+  if (marks.size() < kMostMarks) {
+    std::ofstream(Path(), std::ios::app) << LineOf(mark);
+    return;
+  }
+  const std::string thinned = absl::StrCat(Path(), ".tmp");
+  {
+    std::ofstream out(thinned);
+    for (size_t i = 0; i < marks.size(); i += 2) out << LineOf(marks[i]);
+    out << LineOf(mark);
+  }
+  std::error_code ignored;
+  std::filesystem::rename(thinned, Path(), ignored);
+}
+
+int64_t LogMarks::OffsetAfter(absl::Time time) const {
+  const LogFiles log(dir_);
+  const absl::StatusOr<LogFiles::End> end = log.FindEnd();
+  if (!end.ok()) return 0;
+  if (end->written < time) return end->offset;
+  int64_t offset = 0;
+  for (const Mark& mark : ReadMarks(Path())) {
+    if (mark.ms <= absl::ToUnixMillis(time)) offset = mark.offset;
+  }
+  return log.LineFrom(offset);
+}
+
+}  // namespace paceline
