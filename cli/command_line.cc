@@ -163,8 +163,8 @@ void AddOtherVerbs(CLI::App& app, Program& program) {
   CLI::App* data = AddGroup(app, "data", "Data sets: import-digits, tokenize");
   AddImportDigits(*data, program);
   AddTokenize(*data, program);
-  CLI::App* context = AddGroup(
-      app, "context", "Controllers under names of yours: add, use, list, show, remove");
+  CLI::App* context =
+      AddGroup(app, "context", "Controllers under names of yours: add, use, list, show, remove");
   AddContextVerbs(*context, program);
   CLI::App* cluster = AddGroup(app, "cluster", "The whole cluster: status");
   AddClusterStatus(*cluster, program);

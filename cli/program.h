@@ -108,7 +108,7 @@ class Program {
   Interrupt& interrupt_;
   std::unique_ptr<Client> client_;
   ServerChoice client_server_;  // The server that `client_` speaks to.
-  absl::Mutex mutex_;          // Orders lines of the error stream.
+  absl::Mutex mutex_;           // Orders lines of the error stream.
 };
 
 }  // namespace paceline

@@ -37,8 +37,8 @@ struct CompletionCommand {
   std::string what;
   std::vector<std::string> subcommands;       // Names.
   std::vector<CompletionArgument> arguments;  // In their order.
-  std::vector<CompletionFlag> flags;          // With those of the commands above it, which come last.
-  size_t own_flags = 0;                       // So many of them are its own.
+  std::vector<CompletionFlag> flags;  // With those of the commands above it, which come last.
+  size_t own_flags = 0;               // So many of them are its own.
 };
 
 // What `paceline __names` lists.

@@ -16,8 +16,9 @@ struct Named {
 
 constexpr Named kExits[] = {
     {"0", "Done; of a job that was waited for: it succeeded."},
-    {"1", "The job that was waited for failed or was cancelled, or the command could not do its "
-          "work for a reason that has no code of its own."},
+    {"1",
+     "The job that was waited for failed or was cancelled, or the command could not do its "
+     "work for a reason that has no code of its own."},
     {"2", "Wrong usage: flags, or a job file or request that cannot be. Nothing was done."},
     {"3", "No such job, node, checkpoint, context or file."},
     {"4", "Refused: the state of things does not allow it."},
@@ -106,7 +107,8 @@ std::string ManPage(const std::vector<CompletionCommand>& commands, const std::s
                     const std::function<std::string(const std::string&)>& examples) {
   std::string page = absl::StrCat(
       ".\\\" Made by `paceline man`.\n.TH PACELINE 1 \"\" \"Paceline ", Escaped(version),
-      "\" \"User Commands\"\n.SH NAME\npaceline \\- submits training jobs and shows what becomes of "
+      "\" \"User Commands\"\n.SH NAME\npaceline \\- submits training jobs and shows what becomes "
+      "of "
       "them\n.SH SYNOPSIS\n.B paceline\n[\\fIOPTION\\fR]...\\& \\fICOMMAND\\fR "
       "[\\fIARGUMENT\\fR]...\n.SH DESCRIPTION\n",
       Escaped(commands.front().what),

@@ -25,8 +25,8 @@ struct CliConfig {
   std::map<std::string, CliContext> contexts;
 };
 
-// $PACELINE_CONFIG, else $XDG_CONFIG_HOME/paceline/config.yaml, else ~/.config/paceline/config.yaml;
-// empty without a home. `variable` reads the environment.
+// $PACELINE_CONFIG, else $XDG_CONFIG_HOME/paceline/config.yaml, else
+// ~/.config/paceline/config.yaml; empty without a home. `variable` reads the environment.
 std::string ConfigPath(const std::function<std::string(const char*)>& variable);
 
 // An empty configuration when there is no such file. InvalidArgument, with line and column, when it

@@ -286,9 +286,8 @@ grpc::Status Client::StreamLogs(const v1::StreamLogsRequest& request,
                               each, false, absl::InfiniteFuture());
 }
 
-grpc::Status Client::WatchJobHistory(
-    const v1::WatchJobHistoryRequest& request,
-    const std::function<bool(const v1::JobHistoryEvent&)>& each) {
+grpc::Status Client::WatchJobHistory(const v1::WatchJobHistoryRequest& request,
+                                     const std::function<bool(const v1::JobHistoryEvent&)>& each) {
   return Stream<v1::JobHistoryEvent>(
       [&](grpc::ClientContext* c) { return histories_->Watch(c, request); }, each, false,
       absl::InfiniteFuture());

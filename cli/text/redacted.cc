@@ -13,7 +13,8 @@ struct Rule {
 // In this order: what a rule has replaced is no longer matched by a later one.
 constexpr Rule kRules[] = {
     {"-----BEGIN [A-Z ]*PRIVATE KEY-----(?s:.)*?-----END [A-Z ]*PRIVATE KEY-----", "[removed]"},
-    {R"re((?i)\b((?:bearer|authorization:?\s+basic)\s+)[A-Za-z0-9._~+/=-]{8,})re", R"(\1[removed])"},
+    {R"re((?i)\b((?:bearer|authorization:?\s+basic)\s+)[A-Za-z0-9._~+/=-]{8,})re",
+     R"(\1[removed])"},
     {R"re(([A-Za-z][A-Za-z0-9+.-]*://)[^/\s:@"']*:[^/\s@"']+@)re", R"(\1[removed]@)"},
     {R"re(\b(?:AKIA|ASIA)[0-9A-Z]{16}\b)re", "[removed]"},
     {R"re(\b(?:gh[pousr]_|github_pat_|hf_|sk-)[A-Za-z0-9_-]{16,})re", "[removed]"},

@@ -25,8 +25,8 @@ TEST(RedactedTest, KnownFormsAreRemoved) {
 
 TEST(RedactedTest, FiguresAndUsualTextStay) {
   for (const char* text :
-       {"step=48 loss=2.9 tokens_per_s=18089 mfu=0.13", "tokenize --bytes DIR",
-        "key: value", "rank 1 on b: 10.0.0.1:7450", "no token file at /data/train.tokens"}) {
+       {"step=48 loss=2.9 tokens_per_s=18089 mfu=0.13", "tokenize --bytes DIR", "key: value",
+        "rank 1 on b: 10.0.0.1:7450", "no token file at /data/train.tokens"}) {
     EXPECT_EQ(Redacted(text), text);
   }
 }

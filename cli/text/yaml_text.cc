@@ -26,9 +26,8 @@ bool IsPlain(const std::string& text) {
   };
   if (text.empty() || std::isalpha(static_cast<unsigned char>(text[0])) == 0) return false;
   if (!std::all_of(text.begin(), text.end(), usual) || text.back() == ' ') return false;
-  return std::none_of(std::begin(kWords), std::end(kWords), [&](const char* word) {
-    return absl::EqualsIgnoreCase(text, word);
-  });
+  return std::none_of(std::begin(kWords), std::end(kWords),
+                      [&](const char* word) { return absl::EqualsIgnoreCase(text, word); });
 }
 
 void EmitText(const std::string& text, YAML::Emitter* out) {

@@ -88,9 +88,7 @@ int AwaitSave(Program& program, const CheckpointSaveFlags& flags, v1::Job job) {
     }
     return IsPending(job, order);
   };
-  watch.on_outage = [&](const grpc::Status&) {
-    program.Note(program.OutageText());
-  };
+  watch.on_outage = [&](const grpc::Status&) { program.Note(program.OutageText()); };
   if (IsPending(job, order)) {
     program.Note(absl::StrCat("asked ", JobText(job), " for a checkpoint"));
     const grpc::Status status = WatchJobs(program.client(), watch);

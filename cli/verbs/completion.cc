@@ -104,7 +104,8 @@ void AddCompletionNames(CLI::App& parent, Program& program) {
   verb->group("");
   verb->add_option("KIND", *kind, "What names")
       ->required()
-      ->check(CLI::IsMember(std::vector<std::string>(std::begin(kNameKinds), std::end(kNameKinds))));
+      ->check(
+          CLI::IsMember(std::vector<std::string>(std::begin(kNameKinds), std::end(kNameKinds))));
   verb->callback([kind, &program] {
     program.action = [kind, &program] { return PrintNames(program, *kind); };
   });

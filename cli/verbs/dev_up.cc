@@ -95,7 +95,8 @@ int Up(Program& program, const DevUpFlags& flags) {
   if (elsewhere) program.Note(absl::StrCat("next: export PACELINE_DEV_DIR=", dir.root));
   program.Note(absl::StrCat(elsewhere ? "      " : "next: ", "paceline submit FILE --follow"));
   program.Note("      paceline dev down");
-  program.Note(absl::StrCat("in a browser: http://", ReadAddresses(ControllerPlace(dir)).http, "/"));
+  program.Note(
+      absl::StrCat("in a browser: http://", ReadAddresses(ControllerPlace(dir)).http, "/"));
   return kCliOk;
 }
 

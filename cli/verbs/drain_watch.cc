@@ -43,9 +43,7 @@ int AwaitDrained(Program& program, std::set<std::string> nodes) {
     nodes.erase(awaited);
     return !nodes.empty();
   };
-  watch.on_outage = [&](const grpc::Status&) {
-    program.Note(program.OutageText());
-  };
+  watch.on_outage = [&](const grpc::Status&) { program.Note(program.OutageText()); };
   const grpc::Status status = WatchNodes(program.client(), watch);
   if (status.ok()) return exit;
   const int failure = program.Fail(status);

@@ -27,8 +27,8 @@ void Show(Program& program, const v1::Job& job) {
   }
 }
 
-// `each` is given the job after each change, `say` a line about an outage. OK when the job has ended
-// or was deleted.
+// `each` is given the job after each change, `say` a line about an outage. OK when the job has
+// ended or was deleted.
 grpc::Status WatchJob(Program& program, const v1::Job& job,
                       const std::function<void(const v1::Job&)>& each,
                       const std::function<void(const std::string&)>& say) {
@@ -40,9 +40,7 @@ grpc::Status WatchJob(Program& program, const v1::Job& job,
     each(event.job());
     return !HasEnded(event.job().state());
   };
-  watch.on_outage = [&](const grpc::Status&) {
-    say(program.OutageText());
-  };
+  watch.on_outage = [&](const grpc::Status&) { say(program.OutageText()); };
   return HasEnded(job.state()) ? grpc::Status::OK : WatchJobs(program.client(), watch);
 }
 

@@ -102,9 +102,7 @@ grpc::Status WatchTable(Program& program, const JobListFlags& flags,
     view.Update([&] { PutInto(&jobs, event, IsWanted(event.job(), states)); });
     return true;
   };
-  watch.on_outage = [&](const grpc::Status&) {
-    view.Say(program.OutageText());
-  };
+  watch.on_outage = [&](const grpc::Status&) { view.Say(program.OutageText()); };
   watch.on_gap = [&] {
     v1::ListJobsResponse again;
     if (!FetchJobs(program, flags, &again).ok()) return;
@@ -115,9 +113,8 @@ grpc::Status WatchTable(Program& program, const JobListFlags& flags,
 
 int WatchList(Program& program, const JobListFlags& flags) {
   if (!WatchesInPlace(program)) {
-    return TellJobChanges(program, [states = StatesOf(flags)](const v1::Job& job) {
-      return IsWanted(job, states);
-    });
+    return TellJobChanges(
+        program, [states = StatesOf(flags)](const v1::Job& job) { return IsWanted(job, states); });
   }
   v1::ListJobsResponse jobs;
   grpc::Status status = FetchJobs(program, flags, &jobs);

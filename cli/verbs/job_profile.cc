@@ -76,9 +76,7 @@ int ProfileJob(Program& program, const JobProfileFlags& flags) {
     job = event.job();
     return !AllAnswered(job) && !HasEnded(job.state());
   };
-  watch.on_outage = [&](const grpc::Status&) {
-    program.Note(program.OutageText());
-  };
+  watch.on_outage = [&](const grpc::Status&) { program.Note(program.OutageText()); };
   if (!AllAnswered(job)) status = WatchJobs(program.client(), watch);
   if (!status.ok()) return program.Fail(status);
   if (program.json()) {

@@ -29,9 +29,7 @@ grpc::Status AwaitResult(Program& program, const NodeCheckFlags& flags, int64_t 
     *node = event.node();
     return false;
   };
-  watch.on_outage = [&](const grpc::Status&) {
-    program.Note(program.OutageText());
-  };
+  watch.on_outage = [&](const grpc::Status&) { program.Note(program.OutageText()); };
   return WatchNodes(program.client(), watch);
 }
 

@@ -28,9 +28,7 @@ grpc::Status WatchPage(Program& program, v1::Node node) {
     view.Update([&] { node = event.node(); });
     return true;
   };
-  watch.on_outage = [&](const grpc::Status&) {
-    view.Say(program.OutageText());
-  };
+  watch.on_outage = [&](const grpc::Status&) { view.Say(program.OutageText()); };
   return WatchNodes(program.client(), watch);
 }
 

@@ -58,9 +58,7 @@ grpc::Status WatchTable(Program& program) {
     view.Update([&] { PutInto(&nodes, event); });
     return true;
   };
-  watch.on_outage = [&](const grpc::Status&) {
-    view.Say(program.OutageText());
-  };
+  watch.on_outage = [&](const grpc::Status&) { view.Say(program.OutageText()); };
   watch.on_gap = [&] {
     v1::ListNodesResponse again;
     if (!FetchNodes(program, &again).ok()) return;
@@ -93,8 +91,9 @@ void AddNodeList(CLI::App& parent, Program& program) {
   const auto watch = std::make_shared<bool>(false);
   CLI::App* verb = parent.add_subcommand("list", "List nodes by name");
   AddWatchFlag(*verb, watch.get());
-  verb->callback(
-      [watch, &program] { program.action = [watch, &program] { return ListNodes(program, *watch); }; });
+  verb->callback([watch, &program] {
+    program.action = [watch, &program] { return ListNodes(program, *watch); };
+  });
 }
 
 }  // namespace paceline

@@ -59,9 +59,7 @@ int AwaitPlan(Program& program, v1::Job job) {
     job = event.job();
     return !active() && PlanFailureText(job).empty() && !HasEnded(job.state());
   };
-  watch.on_outage = [&](const grpc::Status&) {
-    program.Note(program.OutageText());
-  };
+  watch.on_outage = [&](const grpc::Status&) { program.Note(program.OutageText()); };
   if (!active()) {
     const grpc::Status status = WatchJobs(program.client(), watch);
     if (!status.ok()) return program.Fail(status);

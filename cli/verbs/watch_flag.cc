@@ -18,9 +18,7 @@ namespace {
 constexpr absl::Duration kProgressInterval = absl::Seconds(5);
 
 std::function<void(const grpc::Status&)> OutageNote(Program& program) {
-  return [&program](const grpc::Status&) {
-    program.Note(program.OutageText());
-  };
+  return [&program](const grpc::Status&) { program.Note(program.OutageText()); };
 }
 
 }  // namespace

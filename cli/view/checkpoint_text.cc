@@ -82,10 +82,9 @@ std::string CheckpointNameText(const v1::Checkpoint& checkpoint) {
 std::string CheckpointTable(const v1::ListCheckpointsResponse& checkpoints,
                             const std::vector<std::string>& names, absl::Time now,
                             const PageStyle& style) {
-  std::vector<Table::Column> columns = {{"CHECKPOINT"},        {"STEP", true},
-                                        {"GEN", true, true},   {"RANKS", true, true},
-                                        {"SIZE", true},        {"AGE", true},
-                                        {"STATE"},             {"PINNED"}};
+  std::vector<Table::Column> columns = {
+      {"CHECKPOINT"}, {"STEP", true}, {"GEN", true, true}, {"RANKS", true, true},
+      {"SIZE", true}, {"AGE", true},  {"STATE"},           {"PINNED"}};
   if (style.wide) columns.push_back({"DIRECTORY"});
   Table table(std::move(columns));
   for (int i = 0; i < checkpoints.checkpoints_size(); ++i) {

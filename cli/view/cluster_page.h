@@ -15,7 +15,7 @@
 namespace paceline {
 
 struct ClusterFacts {
-  std::string server;          // As people name it.
+  std::string server;  // As people name it.
   std::vector<v1::Node> nodes;
   std::vector<v1::Job> jobs;  // Those that have not ended.
   v1::AutomationStatus automation;
@@ -33,8 +33,8 @@ struct ClusterCounts {
 
 ClusterCounts CountsOf(const ClusterFacts& facts);
 
-// A sentence for each thing that a person should look at, the worst first: nodes that do not answer,
-// a paused automation, jobs that recover or wait, nodes that take no ranks. Empty: nothing.
+// A sentence for each thing that a person should look at, the worst first: nodes that do not
+// answer, a paused automation, jobs that recover or wait, nodes that take no ranks. Empty: nothing.
 std::vector<std::string> AttentionOf(const ClusterFacts& facts, absl::Time now);
 
 // Counts and attention, for people and as JSON.

@@ -51,8 +51,9 @@ TEST(ClusterPageTest, WhatSomebodyShouldLookAtComesWorstFirst) {
   facts.automation.set_paused(true);
   facts.automation.set_owner("brake");
   facts.automation.set_reason("too many nodes are out");
-  facts.jobs.push_back(Parsed<v1::Job>("id: 'job-2' state: QUEUED reason: 'no slots' spec { name: "
-                                       "'y\\033[2J' } create_time { seconds: 940 }"));
+  facts.jobs.push_back(
+      Parsed<v1::Job>("id: 'job-2' state: QUEUED reason: 'no slots' spec { name: "
+                      "'y\\033[2J' } create_time { seconds: 940 }"));
   EXPECT_THAT(
       AttentionOf(facts, kNow),
       ElementsAre("b is LOST: `paceline node describe NODE` tells why",

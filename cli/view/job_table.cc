@@ -89,7 +89,9 @@ std::string QueueTable(const std::vector<v1::Job>& jobs, absl::Time now, const P
       continue;
     }
     ++queue.waiting;
-    const auto since = [](const v1::Job& j) { return TimeOf(j.has_create_time(), j.create_time()); };
+    const auto since = [](const v1::Job& j) {
+      return TimeOf(j.has_create_time(), j.create_time());
+    };
     if (queue.oldest == nullptr || since(job) < since(*queue.oldest)) queue.oldest = &job;
   }
   Table table({{"QUEUE"},

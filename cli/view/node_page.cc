@@ -83,16 +83,9 @@ std::string MedianText(bool known, double median, const v1::NodeMeasurement& mea
 }  // namespace
 
 std::string NodeTable(const v1::ListNodesResponse& nodes, absl::Time now, const PageStyle& style) {
-  std::vector<Table::Column> columns = {{"NAME"},
-                                        {"STATE"},
-                                        {"SLOTS", true},
-                                        {"GPUS", true},
-                                        {"CPUS", true},
-                                        {"MEMORY", true},
-                                        {"REPORT", true},
-                                        {"SINCE", true},
-                                        {"BY"},
-                                        {"JOBS"}};
+  std::vector<Table::Column> columns = {
+      {"NAME"},         {"STATE"},        {"SLOTS", true}, {"GPUS", true}, {"CPUS", true},
+      {"MEMORY", true}, {"REPORT", true}, {"SINCE", true}, {"BY"},         {"JOBS"}};
   if (style.wide) {
     columns.insert(columns.end(), {{"GPU"}, {"LABELS"}, {"ADDRESS"}, {"VERSION"}});
   }
