@@ -143,6 +143,35 @@ TEST_F(OutputsTest, NamesNearToWrongOnesAreTold) {
   EXPECT_THAT(Paceline({"job", "describe", "xyzzy"}).err, Not(HasSubstr("did you mean")));
 }
 
+TEST_F(OutputsTest, NodesAreChosenByState) {
+  controller_.nodes().SetNodes({Parsed<v1::Node>("name: 'w0' state: NODE_READY"),
+                                Parsed<v1::Node>("name: 'w1' state: NODE_DRAINED"),
+                                Parsed<v1::Node>("name: 'w2' state: NODE_LOST")});
+  EXPECT_EQ(Paceline({"node", "list", "--state", "drained,LOST", "-o", "name"}).out, "w1\nw2\n");
+  EXPECT_THAT(Paceline({"node", "list", "--state", "cordoned"}).err,
+              HasSubstr("no node in such a state"));
+  EXPECT_EQ(Paceline({"node", "list", "--state", "gone"}).exit, kCliUsage);
+}
+
+TEST_F(OutputsTest, WatchedNodesAreToldAsLongAsTheyAreWanted) {
+  std::vector<v1::NodeEvent> events;
+  for (const v1::NodeState state : {v1::NODE_READY, v1::NODE_DRAINING, v1::NODE_DRAINED}) {
+    v1::NodeEvent& event = events.emplace_back();
+    event.set_type(v1::MODIFIED);
+    event.set_revision(static_cast<int64_t>(events.size()));
+    event.mutable_node()->set_name("w0");
+    event.mutable_node()->set_state(state);
+    event.mutable_node()->set_revision(event.revision());
+  }
+  controller_.nodes().AddWatch(events);
+  controller_.nodes().AddWatch({});
+  controller_.nodes().OnWatchIdle([this] { interrupt_.Raise(); });
+  const Ran ran = Paceline({"node", "list", "-w", "--state", "draining"});
+  EXPECT_THAT(ran.out, StartsWith("w0 DRAINING"));
+  EXPECT_THAT(ran.out, HasSubstr("\nw0 DRAINED"));
+  EXPECT_THAT(ran.out, Not(HasSubstr("READY")));
+}
+
 TEST_F(OutputsTest, WatchedListIsALinePerChangeWhereNothingCanBeRedrawn) {
   controller_.AddWatch(
       {{EventOf(JobOf("digits", v1::RUNNING, 2, 20)), EventOf(JobOf("story", v1::QUEUED, 3, 10)),

@@ -101,15 +101,18 @@ grpc::Status FakeNodes::Watch(grpc::ServerContext* context, const v1::WatchNodes
                               grpc::ServerWriter<v1::NodeEvent>* writer) {
   std::vector<v1::NodeEvent> events;
   std::function<void()> idle;
+  bool last = false;
   {
     const absl::MutexLock lock(&mutex_);
     if (!watches_.empty()) {
       events = std::move(watches_.front());
       watches_.pop_front();
     }
-    if (watches_.empty()) idle = on_watch_idle_;
+    last = watches_.empty();
+    idle = on_watch_idle_;
   }
   for (const v1::NodeEvent& event : events) writer->Write(event);
+  if (!last) return grpc::Status(grpc::StatusCode::UNAVAILABLE, "connection lost");
   if (idle) idle();
   const absl::MutexLock lock(&mutex_);
   while (!stopping_ && !context->IsCancelled()) {

@@ -1,7 +1,8 @@
 // The nodes and the automation of the fake controller (fake_controller.h).
 //
 // A change is answered with the node that it names, in the state that follows. Watches are scripts,
-// one per call: their events are sent, then the stream stays open until the client goes or Stop.
+// one per call: their events are sent, then the connection is lost if another one is left, else the
+// stream stays open until the client goes or Stop.
 //
 // Thread-safe.
 #ifndef CLI_TESTING_FAKE_NODES_H_

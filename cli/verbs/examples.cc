@@ -66,6 +66,8 @@ constexpr Example kExamples[] = {
     {"paceline checkpoint pin", "paceline checkpoint pin digits/500", "Keep it for good"},
     {"paceline checkpoint unpin", "paceline checkpoint unpin digits/500", "No longer"},
     {"paceline node list", "paceline node list --output wide", "With labels, addresses, versions"},
+    {"paceline node list", "paceline node list --state drained,lost --output name",
+     "Names alone, for other commands"},
     {"paceline node list", "paceline node list --watch", "Kept up to date"},
     {"paceline node describe", "paceline node describe w1", "All about a node, and who holds it"},
     {"paceline node cordon", "paceline node cordon 'w[1-2]' --reason 'new cables' --for 3600",

@@ -1,6 +1,7 @@
 // paceline job logs JOB
 #include <algorithm>
 #include <memory>
+#include <numeric>
 #include <set>
 #include <string>
 #include <thread>
@@ -123,8 +124,11 @@ absl::StatusOr<std::vector<int>> OnNodes(const v1::Job& job, const std::vector<i
 // InvalidArgument when they are too many to be followed.
 absl::StatusOr<std::vector<int>> ChosenRanks(const v1::Job& job, const JobLogsFlags& flags) {
   const int count = job.ranks_size();
-  std::vector<int> ranks =
-      ParseRanks(flags.ranks.empty() ? absl::StrCat("0-", count - 1) : flags.ranks);
+  std::vector<int> ranks = ParseRanks(flags.ranks);
+  if (flags.ranks.empty()) {
+    ranks.resize(static_cast<size_t>(count));
+    std::iota(ranks.begin(), ranks.end(), 0);
+  }
   if (ranks.back() >= count) {
     return absl::NotFoundError(
         absl::StrCat(job.id(), " has no rank ", ranks.back(), "; its ranks are 0 to ", count - 1));

@@ -38,7 +38,10 @@ int DescribeNode(Program& program, const NodeDescribeFlags& flags) {
   v1::Node node;
   grpc::Status status = program.client().GetNode(request, &node);
   if (!status.ok()) return program.Fail(status);
-  if (flags.watch && !WatchesInPlace(program)) return TellNodeChanges(program, {node.name()});
+  if (flags.watch && !WatchesInPlace(program)) {
+    return TellNodeChanges(program,
+                           [&](const v1::Node& other) { return other.name() == node.name(); });
+  }
   if (flags.watch) {
     status = WatchPage(program, node);
     return status.ok() ? kCliOk : program.Fail(status);

@@ -2,7 +2,11 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "cli/rpc/node_watch.h"
 #include "cli/text/neutral.h"
@@ -13,6 +17,38 @@
 
 namespace paceline {
 namespace {
+
+struct NodeListFlags {
+  std::vector<std::string> states;
+  bool watch = false;
+};
+
+constexpr char kStatePrefix[] = "NODE_";
+
+std::vector<std::string> StateNames() {
+  std::vector<std::string> names;
+  for (int i = v1::NodeState_MIN + 1; i <= v1::NodeState_MAX; ++i) {
+    names.push_back(absl::AsciiStrToLower(absl::StripPrefix(v1::NodeState_Name(i), kStatePrefix)));
+  }
+  return names;
+}
+
+bool IsWanted(const v1::Node& node, const NodeListFlags& flags) {
+  if (flags.states.empty()) return true;
+  return std::any_of(flags.states.begin(), flags.states.end(), [&](const std::string& name) {
+    return v1::NodeState_Name(node.state()) ==
+           absl::StrCat(kStatePrefix, absl::AsciiStrToUpper(name));
+  });
+}
+
+v1::ListNodesResponse Wanted(const v1::ListNodesResponse& nodes, const NodeListFlags& flags) {
+  v1::ListNodesResponse wanted;
+  wanted.set_revision(nodes.revision());
+  for (const v1::Node& node : nodes.nodes()) {
+    if (IsWanted(node, flags)) *wanted.add_nodes() = node;
+  }
+  return wanted;
+}
 
 grpc::Status FetchNodes(Program& program, v1::ListNodesResponse* nodes) {
   v1::ListNodesRequest request;
@@ -47,11 +83,12 @@ void PutInto(v1::ListNodesResponse* nodes, const v1::NodeEvent& event) {
 }
 
 // The table in place, until Ctrl-C.
-grpc::Status WatchTable(Program& program) {
+grpc::Status WatchTable(Program& program, const NodeListFlags& flags) {
   v1::ListNodesResponse nodes;
   const grpc::Status status = FetchNodes(program, &nodes);
   if (!status.ok()) return status;
-  LiveView view(program, [&] { return NodeTable(nodes, absl::Now(), program.style()); });
+  LiveView view(program,
+                [&] { return NodeTable(Wanted(nodes, flags), absl::Now(), program.style()); });
   ChangeWatch<v1::NodeEvent> watch;
   watch.after_revision = nodes.revision();
   watch.each = [&](const v1::NodeEvent& event) {
@@ -67,18 +104,22 @@ grpc::Status WatchTable(Program& program) {
   return WatchNodes(program.client(), watch);
 }
 
-int ListNodes(Program& program, bool watch) {
-  if (watch && !WatchesInPlace(program)) return TellNodeChanges(program, {});
-  if (watch) return program.Fail(WatchTable(program));
-  v1::ListNodesResponse nodes;
-  const grpc::Status status = FetchNodes(program, &nodes);
+int ListNodes(Program& program, const NodeListFlags& flags) {
+  if (flags.watch && WatchesInPlace(program)) return program.Fail(WatchTable(program, flags));
+  if (flags.watch) {
+    return TellNodeChanges(program, [&](const v1::Node& node) { return IsWanted(node, flags); });
+  }
+  v1::ListNodesResponse all;
+  const grpc::Status status = FetchNodes(program, &all);
   if (!status.ok()) return program.Fail(status);
+  const v1::ListNodesResponse nodes = Wanted(all, flags);
   if (program.json()) {
     program.PrintJson(nodes);
   } else if (program.names()) {
     for (const v1::Node& node : nodes.nodes()) program.out() << NeutralLine(node.name()) << "\n";
   } else if (nodes.nodes().empty()) {
-    program.Note("no nodes yet; a worker daemon registers its node by itself");
+    program.Note(flags.states.empty() ? "no nodes yet; a worker daemon registers its node by itself"
+                                      : "no node in such a state");
   } else {
     program.out() << NodeTable(nodes, absl::Now(), program.style()) << std::flush;
   }
@@ -88,11 +129,14 @@ int ListNodes(Program& program, bool watch) {
 }  // namespace
 
 void AddNodeList(CLI::App& parent, Program& program) {
-  const auto watch = std::make_shared<bool>(false);
+  const auto flags = std::make_shared<NodeListFlags>();
   CLI::App* verb = parent.add_subcommand("list", "List nodes by name");
-  AddWatchFlag(*verb, watch.get());
-  verb->callback([watch, &program] {
-    program.action = [watch, &program] { return ListNodes(program, *watch); };
+  verb->add_option("--state", flags->states, "Only nodes in one of these states")
+      ->delimiter(',')
+      ->check(CLI::IsMember(StateNames(), CLI::ignore_case));
+  AddWatchFlag(*verb, &flags->watch);
+  verb->callback([flags, &program] {
+    program.action = [flags, &program] { return ListNodes(program, *flags); };
   });
 }
 

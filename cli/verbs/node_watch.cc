@@ -1,4 +1,5 @@
 // paceline node watch [NODE...]
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,7 +13,10 @@ namespace {
 
 int Watch(Program& program, const std::vector<std::string>& words) {
   const auto names = ExpandHosts(words);
-  return names.ok() ? TellNodeChanges(program, *names) : program.Fail(names.status());
+  if (!names.ok()) return program.Fail(names.status());
+  return TellNodeChanges(program, [&](const v1::Node& node) {
+    return names->empty() || std::count(names->begin(), names->end(), node.name()) > 0;
+  });
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ namespace paceline {
 namespace {
 
 constexpr size_t kLongestLine = 64 * 1024;
-constexpr int kMostRanks = 4096;
+constexpr int kMostRanks = 1 << 16;
 
 }  // namespace
 

@@ -69,18 +69,22 @@ int TellJobChanges(Program& program, const std::function<bool(const v1::Job&)>& 
   return program.Fail(WatchJobs(program.client(), watch));
 }
 
-int TellNodeChanges(Program& program, const std::vector<std::string>& names) {
+int TellNodeChanges(Program& program, const std::function<bool(const v1::Node&)>& wanted) {
   std::map<std::string, std::string> shown;
   ChangeWatch<v1::NodeEvent> watch;
   watch.each = [&](const v1::NodeEvent& event) {
     const std::string& name = event.node().name();
-    if (!names.empty() && std::count(names.begin(), names.end(), name) == 0) return true;
+    const bool gone = event.type() == v1::DELETED || !wanted(event.node());
+    // One that was shown is shown once more when it is not wanted any more.
+    if (gone && shown.count(name) == 0) return true;
+    const std::string line = DrainLine(event.node(), program.style());
+    const bool same = std::exchange(shown[name], line) == line;
+    if (gone) shown.erase(name);
     if (program.json()) {
       program.PrintJsonLine(event);
       return true;
     }
-    const std::string line = DrainLine(event.node(), program.style());
-    if (std::exchange(shown[name], line) == line) return true;
+    if (same) return true;
     program.out() << (program.names() ? NeutralLine(name) : line) << std::endl;
     return true;
   };

@@ -3,8 +3,6 @@
 #define CLI_VERBS_WATCH_FLAG_H_
 
 #include <functional>
-#include <string>
-#include <vector>
 
 #include "CLI/App.hpp"
 #include "CLI/Config.hpp"
@@ -25,8 +23,8 @@ bool WatchesInPlace(const Program& program);
 // for jobs that advance one every five seconds. Returns the exit code.
 int TellJobChanges(Program& program, const std::function<bool(const v1::Job&)>& wanted);
 
-// The same for nodes of these names; none: all.
-int TellNodeChanges(Program& program, const std::vector<std::string>& names);
+// The same for nodes.
+int TellNodeChanges(Program& program, const std::function<bool(const v1::Node&)>& wanted);
 
 }  // namespace paceline
 
