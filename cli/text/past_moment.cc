@@ -42,8 +42,9 @@ absl::StatusOr<absl::Time> ParsePastMoment(absl::string_view text, absl::Time no
   absl::Time moment;
   for (const char* format : kFormats) {
     if (!absl::ParseTime(format, text, zone, &moment, nullptr)) continue;
-    return moment <= now && moment > absl::InfinitePast() ? absl::StatusOr<absl::Time>(moment)
-                                                          : Refused(text, "lies in the future");
+    if (moment > now) return Refused(text, "lies in the future");
+    if (moment == absl::InfinitePast()) break;
+    return moment;
   }
   for (const char* format : kClockFormats) {
     if (!absl::ParseTime(format, text, absl::UTCTimeZone(), &moment, nullptr)) continue;

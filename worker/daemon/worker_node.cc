@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/core/status_macros.h"
 #include "common/log.h"
 #include "common/log_level.h"
