@@ -40,7 +40,9 @@ class DevTest : public ::testing::Test {
     std::string folder = std::string(std::getenv("TEST_TMPDIR")) + "/devXXXXXX";
     directory_ = mkdtemp(folder.data());
     setenv("PACELINE_DEV_DIR", (directory_ + "/dev").c_str(), 1);
+    setenv("PACELINE_CONFIG", (directory_ + "/config.yaml").c_str(), 1);
     unsetenv("PACELINE_SERVER");
+    unsetenv("PACELINE_CONTEXT");
   }
   ~DevTest() override {
     Paceline({"dev", "down", "--purge"});
