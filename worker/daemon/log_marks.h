@@ -20,7 +20,7 @@ namespace paceline {
 class LogMarks {
  public:
   // Beyond that every second mark is left out, so that older ones are further apart.
-  static constexpr size_t kMostMarks = 4096;
+  static constexpr size_t kMostMarks = 1024;
 
   // `dir`: where the segments lie.
   explicit LogMarks(std::string dir) : dir_(std::move(dir)) {}
