@@ -87,10 +87,5 @@ TEST_F(AdviceTest, NothingDecidedIsSaid) {
   EXPECT_THAT(ran.err, HasSubstr("nothing was decided"));
 }
 
-TEST_F(AdviceTest, HelpHasAnExample) {
-  EXPECT_THAT(Paceline({"job", "apply", "--help"}).out,
-              HasSubstr("Example: paceline job apply digits 3\n"));
-}
-
 }  // namespace
 }  // namespace paceline

@@ -52,7 +52,7 @@ std::vector<std::string> PacelineLines(absl::string_view page) {
     if (!fenced || text) continue;
     absl::ConsumePrefix(&line, "$ ");
     if (goes_on) {
-      lines.back() += line;
+      absl::StrAppend(&lines.back(), line);
     } else if (absl::StartsWith(line, "paceline ")) {
       lines.emplace_back(line);
     } else {

@@ -43,7 +43,8 @@ absl::StatusOr<absl::Time> ParsePastMoment(absl::string_view text, absl::Time no
   for (const char* format : kFormats) {
     if (!absl::ParseTime(format, text, zone, &moment, nullptr)) continue;
     if (moment > now) return Refused(text, "lies in the future");
-    if (moment == absl::InfinitePast()) break;
+    // Its word, which each format takes.
+    if (moment == absl::InfinitePast()) return Refused(text, "is no time");
     return moment;
   }
   for (const char* format : kClockFormats) {
