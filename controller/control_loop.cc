@@ -281,7 +281,10 @@ v1::LogLevel ControlLoop::LogLevelOf(const NodeName& node) const {
 
 void ControlLoop::SetLogLevel(const NodeName& node, v1::LogLevel level) {
   log_levels_[node] = level;
-  listeners_.plan(node, PlanFor(node));
+  // The plan may hold what is not durable yet.
+  WhenDurable([this, node, plan = PlanFor(node)](const absl::Status& stored) {
+    if (stored.ok()) listeners_.plan(node, plan);
+  });
 }
 
 }  // namespace paceline

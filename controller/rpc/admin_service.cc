@@ -12,7 +12,7 @@
 namespace paceline {
 
 grpc::Status AdminService::CheckNode(const std::string& node) const {
-  if (node.empty() || control_->cluster().nodes().contains(NodeName(node))) {
+  if (node.empty() || control_->cluster().nodes().count(NodeName(node)) > 0) {
     return grpc::Status::OK;
   }
   return MakeError(grpc::StatusCode::NOT_FOUND, "NODE_NOT_FOUND",
