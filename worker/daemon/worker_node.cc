@@ -179,10 +179,10 @@ v1::NodeReport WorkerNode::MakeReport() {
 
 void WorkerNode::OnPlan(const v1::NodePlan& plan) {
   plan_revision_ = std::max(plan_revision_, plan.revision());
+  SetLogLevel(FromProto(plan.log_level(), options_.log_level));
   trainers_.SetPlan(plan);
   tasks_.SetWanted(plan.tasks());
   check_.SetWanted(plan.has_check() ? std::optional(plan.check()) : std::nullopt);
-  SetLogLevel(FromProto(plan.log_level(), options_.log_level));
   OnTell(Tell::kSoon);
 }
 
