@@ -270,8 +270,8 @@ TEST_F(PageViewTest, LostConnectionIsToldAndComesBack) {
   browser_.WaitUntil("document.getElementById('connection').dataset.state === 'lost'");
   EXPECT_EQ(browser_.Text("#connection"), "Connection lost, trying again …");
   EXPECT_TRUE(IsShown("no-jobs")) << "what was known stays";
-  Serve(address);
   Publish(FullCluster("n1"));
+  Serve(address);
   browser_.WaitUntil("document.getElementById('connection').dataset.state === 'live'");
   EXPECT_EQ(browser_.Value("document.getElementById('job-rows').children.length"), 1);
 }
