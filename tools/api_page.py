@@ -175,4 +175,4 @@ def image_of(files):
 
 
 if __name__ == "__main__":
-    Page(image_of(sys.argv[1:])).print()
+    Page(image_of(sorted(sys.argv[1:]))).print()
