@@ -9,7 +9,8 @@ import paceline_bench
 def main():
     program = paceline_bench.build("//bench:scrape_benchmark") / "bench/scrape_benchmark"
     output = subprocess.run(
-        [program, "--benchmark_repetitions=5", "--benchmark_min_time=0.2", "--benchmark_format=json"],
+        [program, "--benchmark_repetitions=5", "--benchmark_min_time=0.2",
+         "--benchmark_format=json"],
         check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
     times = {}
     sizes = {}
