@@ -47,7 +47,6 @@ cat <<TEXT
   paceline job list                        # and: job describe JOB, job logs -f JOB, job cancel JOB
   paceline node list                       # and: node describe NODE
   paceline dev status                      # the daemons' addresses; each serves /metrics
-  make monitor                             # Prometheus, and Grafana if installed: their addresses
   paceline dev down --purge
 
 TEXT
