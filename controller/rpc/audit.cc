@@ -1,5 +1,7 @@
 #include "controller/rpc/audit.h"
 
+#include <grpcpp/server_context.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
