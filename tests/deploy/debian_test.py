@@ -185,6 +185,7 @@ class DebianTest(unittest.TestCase):
         trainers = self.trainers(machine)
         for name in MOST_EXPOSED:
             tree = os.path.join(self.folder, "newer", name)
+            os.makedirs(os.path.dirname(tree), exist_ok=True)
             subprocess.run(["dpkg-deb", "--raw-extract", self.packages[name], tree], check=True)
             for path, old, new in [("DEBIAN/control", "Version: 1.0\n", "Version: 1.1\n"),
                                    (f"etc/paceline/{name[9:]}.conf", "# Flags", "# The flags")]:
