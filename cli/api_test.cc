@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "cli/exit_codes.h"
 #include "cli/program.h"
 #include "cli/testing/command_test.h"
@@ -19,6 +21,7 @@
 namespace paceline {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -392,6 +395,23 @@ TEST_F(ApiTest, WatchOfAllJobsIsALinePerChange) {
   EXPECT_EQ(ran.exit, kCliInterrupted);
   EXPECT_THAT(ran.out, StartsWith("job-0123456789ab digits QUEUED\njob-0123456789ab digits "
                                   "RUNNING step 5/100"));
+}
+
+TEST_F(ApiTest, WatchOfOneJobAsJsonIsALinePerChangeUntilItEnds) {
+  controller_.AddWatch({{Event(JobIn(v1::RUNNING, 2, 5)), Event(JobIn(v1::RUNNING, 3, 6)),
+                         Event(JobIn(v1::SUCCEEDED, 4, 100))},
+                        std::nullopt});
+  controller_.SetJobs({JobIn(v1::RUNNING, 1, 4)});
+  const Ran ran = Paceline({"--output", "json", "job", "watch", "digits"});
+  EXPECT_EQ(ran.exit, kCliOk) << ran.err;
+  std::vector<std::string> states;
+  for (const absl::string_view line : absl::StrSplit(ran.out, '\n', absl::SkipEmpty())) {
+    v1::JobEvent event;
+    ASSERT_TRUE(google::protobuf::util::JsonStringToMessage(std::string(line), &event).ok())
+        << line;
+    states.push_back(v1::JobState_Name(event.job().state()));
+  }
+  EXPECT_THAT(states, ElementsAre("RUNNING", "RUNNING", "SUCCEEDED"));
 }
 
 }  // namespace

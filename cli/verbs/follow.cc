@@ -102,6 +102,7 @@ int FollowJob(Program& program, const std::string& job_id, const FollowOptions& 
     if (event.job().id() != job_id) return true;
     deleted = event.type() == v1::DELETED;
     last = event.job();
+    if (options.events && program.json()) program.PrintJsonLine(event);
     if (options.progress) view.Show(last, absl::Now());
     return !deleted && !HasEnded(last.state());
   };
@@ -125,7 +126,8 @@ int FollowJob(Program& program, const std::string& job_id, const FollowOptions& 
   }
   if (!status.ok()) return program.Fail(status);
   if (deleted) return program.Fail(kCliNotFound, absl::StrCat(job_id, " was deleted"));
-  if (!options.silent) ShowEnd(program, last);
+  const bool shown = options.silent || (options.events && program.json());
+  if (!shown) ShowEnd(program, last);
   return last.state() == v1::SUCCEEDED ? kCliOk : kCliFailed;
 }
 

@@ -13,6 +13,7 @@ namespace paceline {
 struct FollowOptions {
   bool progress = true;  // Else only the end is shown.
   bool silent = false;   // Not even that.
+  bool events = false;   // As JSON: a line for each change, the end among them.
   absl::Time deadline = absl::InfiniteFuture();
 };
 

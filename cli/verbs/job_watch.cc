@@ -16,7 +16,9 @@ int Watch(Program& program, const std::string& name) {
   v1::Job job;
   const grpc::Status status = program.client().GetJob(request, &job);
   if (!status.ok()) return program.Fail(status);
-  return FollowJob(program, job.id(), {});
+  FollowOptions options;
+  options.events = true;
+  return FollowJob(program, job.id(), options);
 }
 
 }  // namespace
