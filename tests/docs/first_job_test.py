@@ -14,6 +14,8 @@ import unittest
 
 BIN, PAGE = (os.path.abspath(path) for path in sys.argv[1:3])
 
+LIMIT_S = 600
+
 # Reads the changes of a job until it trains in a generation, and prints its first process.
 AWAIT = """import json, sys
 for line in sys.stdin:
@@ -61,16 +63,23 @@ class FirstJobTest(unittest.TestCase):
         self.addCleanup(self.run_bash, "paceline dev down --purge")
 
     def run_bash(self, text):
-        return subprocess.run(["bash", "-eu", "-c", text], cwd=self.folder, env=self.environment,
-                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, encoding="utf-8", check=False)
+        """What the script ended with, and what it wrote."""
+        with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
+            try:
+                end = subprocess.run(["bash", "-eu", "-c", text], cwd=self.folder,
+                                     env=self.environment, stdin=subprocess.DEVNULL, stdout=output,
+                                     stderr=output, timeout=LIMIT_S, check=False).returncode
+            except subprocess.TimeoutExpired:
+                end = f"not ended after {LIMIT_S} s"
+            output.seek(0)
+            return end, output.read()
 
     def test_the_page_works_as_it_is_written(self):
-        ran = self.run_bash(script(self.folder))
-        self.assertEqual(ran.returncode, 0, ran.stdout)
+        end, output = self.run_bash(script(self.folder))
+        self.assertEqual(end, 0, output)
         for words in ("1438 images", "digits SUCCEEDED", "ended by SIGKILL", "takes seat",
                       "w1 DRAINED", "torch.Size([10, 512])"):
-            self.assertIn(words, ran.stdout)
+            self.assertIn(words, output)
 
 
 if __name__ == "__main__":
