@@ -11,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/user_metadata.h"
 
 namespace paceline {
 namespace {
@@ -80,6 +81,13 @@ std::string Dump(const ordered_json& value) {
   return value.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 
+std::string UserOf(const grpc::ServerContextBase& context) {
+  const auto& metadata = context.client_metadata();
+  const auto user = metadata.find(kUserMetadata);
+  if (user == metadata.end()) return "";
+  return Cut(std::string(user->second.data(), user->second.size()));
+}
+
 // One call's part of the record.
 class AuditInterceptor : public grpc::experimental::Interceptor {
  public:
@@ -97,6 +105,7 @@ class AuditInterceptor : public grpc::experimental::Interceptor {
         audited_ = true;
         record_.request = AuditedRequest(*request);
         record_.peer = info_->server_context()->peer();
+        record_.user = UserOf(*info_->server_context());
       }
     }
     if (audited_ && methods->QueryInterceptionHookPoint(Point::PRE_SEND_STATUS)) {
@@ -161,9 +170,11 @@ std::string AuditLine(const AuditRecord& record) {
   ordered_json line = {
       {"time", absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", record.time, absl::UTCTimeZone())},
       {"method", record.method},
-      {"peer", record.peer},
-      {"code", absl::StatusCodeToString(static_cast<absl::StatusCode>(record.status.error_code()))},
-      {"took_ms", absl::ToDoubleMilliseconds(record.took)}};
+      {"peer", record.peer}};
+  if (!record.user.empty()) line["user"] = record.user;
+  line["code"] =
+      absl::StatusCodeToString(static_cast<absl::StatusCode>(record.status.error_code()));
+  line["took_ms"] = absl::ToDoubleMilliseconds(record.took);
   if (!record.status.ok()) line["message"] = Cut(record.status.error_message());
   line["request"] = ordered_json::parse(record.request);
   return Dump(line);

@@ -2,12 +2,14 @@
 // came of it. Which calls these are, their messages say: those with a request_id.
 //
 //   {"time":"2026-03-01T12:00:00.123Z","method":"/paceline.v1.NodeService/Drain",
-//    "peer":"ipv4:10.0.0.5:41234","code":"OK","took_ms":3.1,
+//    "peer":"ipv4:10.0.0.5:41234","user":"ann","code":"OK","took_ms":3.1,
 //    "request":{"name":"w1","request_id":"5e0c...","reason":"its fan is loud","owner":"ann"}}
 //
 // "message" tells why a call was refused. Of the request the plain fields are kept, cut after some
-// length, and of a job's spec its name: never an environment, which may hold secrets. `owner` is
-// what the caller says of itself.
+// length, and of a job's spec its name: never an environment, which may hold secrets.
+//
+// "user" is what the caller says of itself (common/user_metadata.h), and so is a request's owner:
+// claims, which nothing proves. A caller that says nothing has no "user".
 #ifndef CONTROLLER_RPC_AUDIT_H_
 #define CONTROLLER_RPC_AUDIT_H_
 
@@ -28,6 +30,7 @@ struct AuditRecord {
   absl::Time time;
   std::string method;
   std::string peer;     // As gRPC names it.
+  std::string user;     // What the caller says of itself; empty: nothing.
   std::string request;  // JSON, see AuditedRequest.
   grpc::Status status;
   absl::Duration took;

@@ -69,7 +69,9 @@ TEST(AuditTest, ALineTellsWhatCameOfTheCall) {
             R"({"time":"2026-03-01T12:00:00.123Z","method":"/paceline.v1.NodeService/Drain",)"
             R"("peer":"ipv4:10.0.0.5:41234","code":"OK","took_ms":1.5,"request":{"name":"w1"}})");
   record.status = grpc::Status(grpc::StatusCode::NOT_FOUND, "no node is named \"w1\"\n");
+  record.user = "ann\n";
   const json line = json::parse(AuditLine(record));
+  EXPECT_EQ(line["user"], "ann\n");
   EXPECT_EQ(line["code"], "NOT_FOUND");
   EXPECT_EQ(line["message"], "no node is named \"w1\"\n");
   EXPECT_EQ(AuditLine(record).find('\n'), std::string::npos);
