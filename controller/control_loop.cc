@@ -6,8 +6,6 @@
 #include <vector>
 
 #include "absl/time/clock.h"
-#include "common/log.h"
-#include "controller/core/job_checkpoints.h"
 #include "controller/metrics.h"
 #include "controller/rpc/convert.h"
 #include "controller/rpc/convert_node.h"
@@ -35,14 +33,13 @@ ControlLoop::ControlLoop(EventLoop* loop, StateStore* store, ControllerMetrics* 
       node_log_(state.starts, kWatchedChanges) {
   cluster_.Restore(std::move(state.jobs), std::move(state.nodes), Now(),
                    std::move(state.automation));
+  changes_.Restore(cluster_, state.decisions);
   WriteBatch batch;
   Write(histories_.Restore(std::move(state.events), cluster_, state.decisions), batch);
   StragglerActions decided = stragglers_.Restore(std::move(state.decisions), cluster_, Now());
   for (auto& [id, entry] : state.requests) requests_.Add(id, std::move(entry));
-  for (const auto& [id, job] : cluster_.jobs()) {
-    shown_jobs_[id] = {ToProto(job.state), job.checkpoints.committed, job.checkpoints.last_error};
-  }
-  for (const auto& [name, node] : cluster_.nodes()) shown_nodes_[name] = ToProto(node.state);
+  for (const auto& [id, job] : cluster_.jobs()) shown_jobs_.insert(id);
+  for (const auto& [name, node] : cluster_.nodes()) shown_nodes_.insert(name);
   metrics_->ShowCluster(cluster_, Now());
   commits_ = std::make_unique<CommitQueue>(
       loop, store,
@@ -128,7 +125,6 @@ void ControlLoop::Carry(Actions actions, StragglerActions decided, WriteBatch ba
     const RemedyDecision* decision = stragglers_.Find(key.first)->policy().Find(key.second);
     batch.puts[DecisionKey(key.first, key.second)] = EncodeDecision(*decision);
     metrics_->Decided(key.first, *decision);
-    LogDecision(key, *decision);
   }
   for (const auto& [job, id] : decided.forget) batch.deletes.push_back(DecisionKey(job, id));
   for (const JobId& id : actions.store_jobs) {
@@ -145,18 +141,21 @@ void ControlLoop::Carry(Actions actions, StragglerActions decided, WriteBatch ba
       histories_.Follow(cluster_, stragglers_, actions, decided, Now().wall);
   Write(told, batch);
   // As they are now: a later event may change them before this one is durable.
+  std::vector<ChangeLine> changes = changes_.Look(cluster_, stragglers_, actions, decided);
   std::vector<std::pair<NodeName, v1::NodePlan>> plans;
   for (const NodeName& name : actions.send_plans) plans.emplace_back(name, PlanFor(name));
   ArmTimer();
-  commits_->Add(std::move(batch), [this, actions, told, plans = std::move(plans),
-                                   then = std::move(then)](const absl::Status& stored) {
-    if (stored.ok()) {
-      for (const auto& [name, plan] : plans) listeners_.plan(name, plan);
-      Show(actions);
-      ShowHistories(told, !actions.delete_jobs.empty());
-    }
-    then(stored);
-  });
+  commits_->Add(std::move(batch),
+                [this, actions, told, changes = std::move(changes), plans = std::move(plans),
+                 then = std::move(then)](const absl::Status& stored) {
+                  if (stored.ok()) {
+                    ChangeLog::Write(changes);
+                    for (const auto& [name, plan] : plans) listeners_.plan(name, plan);
+                    Show(actions);
+                    ShowHistories(told, !actions.delete_jobs.empty());
+                  }
+                  then(stored);
+                });
 }
 
 void ControlLoop::Write(const HistoryActions& told, WriteBatch& batch) const {
@@ -172,23 +171,13 @@ void ControlLoop::ShowHistories(const HistoryActions& told, bool deleted) {
   listeners_.histories_changed();
 }
 
-void ControlLoop::LogDecision(const StragglerActions::Key& key,
-                              const RemedyDecision& decision) const {
-  PACELINE_LOG(INFO) << "decision job=" << key.first.value() << " id=" << decision.id << " what=\""
-                     << DescribeRemedy(decision) << "\" state=" << NameOf(decision.state)
-                     << " reason=\"" << decision.reason << "\" outcome=\"" << decision.outcome
-                     << "\"";
-}
-
 void ControlLoop::Show(const Actions& actions) {
   for (const JobId& id : actions.show_jobs) {
     const auto job = cluster_.jobs().find(id);
     if (job == cluster_.jobs().end()) continue;  // Deleted by a later event.
     v1::JobEvent event;
     *event.mutable_job() = ToProto(job->second, absl::Now());
-    const auto [shown, added] = shown_jobs_.try_emplace(id);
-    event.set_type(added ? v1::ADDED : v1::MODIFIED);
-    LogChanges(job->second, shown->second);
+    event.set_type(shown_jobs_.insert(id).second ? v1::ADDED : v1::MODIFIED);
     event.mutable_job()->set_revision(job_log_.revision() + 1);
     job_log_.Append(std::move(event));
   }
@@ -202,41 +191,13 @@ void ControlLoop::Show(const Actions& actions) {
   for (const NodeName& name : actions.show_nodes) {
     v1::NodeEvent event;
     *event.mutable_node() = ToProto(cluster_.nodes().at(name), cluster_);
-    const auto [shown, added] = shown_nodes_.emplace(name, v1::NODE_STATE_UNSPECIFIED);
-    event.set_type(added ? v1::ADDED : v1::MODIFIED);
-    if (std::exchange(shown->second, event.node().state()) != event.node().state()) {
-      PACELINE_LOG(INFO) << "node_state node=" << name.value()
-                         << " state=" << v1::NodeState_Name(event.node().state()) << " reason=\""
-                         << event.node().reason() << "\"";
-    }
+    event.set_type(shown_nodes_.insert(name).second ? v1::ADDED : v1::MODIFIED);
     event.mutable_node()->set_revision(node_log_.revision() + 1);
     node_log_.Append(std::move(event));
   }
   if (!actions.show_jobs.empty() || !actions.delete_jobs.empty()) listeners_.jobs_changed();
   if (!actions.show_nodes.empty()) listeners_.nodes_changed();
   metrics_->ShowChanges(cluster_, actions, Now());
-}
-
-void ControlLoop::LogChanges(const Job& job, ShownJob& shown) {
-  const std::string& id = job.request.id.value();
-  const v1::JobState state = ToProto(job.state);
-  if (std::exchange(shown.state, state) != state) {
-    PACELINE_LOG(INFO) << "job_state job=" << id << " state=" << v1::JobState_Name(state)
-                       << " reason=\"" << job.reason << "\"";
-  }
-  const JobCheckpoints& checkpoints = job.checkpoints;
-  const Checkpoint* newest = NewestComplete(job);
-  if (std::exchange(shown.committed, checkpoints.committed) != checkpoints.committed &&
-      newest != nullptr) {
-    PACELINE_LOG(INFO) << "checkpoint_complete job=" << id
-                       << " directory=" << DirectoryOf(job, newest->key)
-                       << " bytes=" << newest->bytes << " took=" << checkpoints.durable;
-  }
-  if (std::exchange(shown.save_error, checkpoints.last_error) != checkpoints.last_error &&
-      !checkpoints.last_error.empty()) {
-    PACELINE_LOG(WARNING) << "checkpoint_error job=" << id << " error=\"" << checkpoints.last_error
-                          << "\"";
-  }
 }
 
 void ControlLoop::ArmTimer() {

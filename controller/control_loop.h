@@ -2,7 +2,7 @@
 // it answers, in the order store, send, show.
 //
 //   event ──▶ Cluster::Step ──▶ Actions ──▶ CommitQueue ──▶ plans to workers
-//               ▲      │                                └─▶ changes to watchers
+//               ▲      │                                └─▶ changes to watchers, and to the log
 //               │      ▼                                └─▶ the answer to the caller
 //   steps ──▶ Stragglers, StepHistory
 //
@@ -17,11 +17,13 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "common/event_loop.h"
+#include "controller/change_log.h"
 #include "controller/commit_queue.h"
 #include "controller/core/cluster.h"
 #include "controller/core/history/job_histories.h"
@@ -106,13 +108,6 @@ class ControlLoop {
   static Moment Now();
 
  private:
-  // Of a job as last shown to watchers, and told in the log.
-  struct ShownJob {
-    v1::JobState state = v1::JOB_STATE_UNSPECIFIED;
-    int64_t committed = 0;
-    std::string save_error;
-  };
-
   // Remembers the request, in the batch.
   WriteBatch Remember(const RequestId& request, const JobId& job);
   // Shows metrics again and again.
@@ -124,10 +119,7 @@ class ControlLoop {
   // Puts what the histories have come to in the batch.
   void Write(const HistoryActions& told, WriteBatch& batch) const;
   void ShowHistories(const HistoryActions& told, bool deleted);
-  void LogDecision(const StragglerActions::Key& key, const RemedyDecision& decision) const;
   void Show(const Actions& actions);
-  // Tells what of the job has changed.
-  static void LogChanges(const Job& job, ShownJob& shown);
   void ArmTimer();
 
   EventLoop* const loop_;
@@ -141,9 +133,10 @@ class ControlLoop {
   RequestLog requests_;
   WatchLog<v1::JobEvent> job_log_;
   WatchLog<v1::NodeEvent> node_log_;
+  ChangeLog changes_;
   // What is not in here is ADDED when it is shown.
-  std::map<JobId, ShownJob> shown_jobs_;
-  std::map<NodeName, v1::NodeState> shown_nodes_;
+  std::set<JobId> shown_jobs_;
+  std::set<NodeName> shown_nodes_;
   std::map<NodeName, v1::LogLevel> log_levels_;  // Of those that were asked for.
   Listeners listeners_;
   EventLoop::TimerId timer_ = 0;
