@@ -53,6 +53,12 @@ PageStyle Program::style() const {
 
 std::string Program::config_path() const { return ConfigPath(surroundings_.variable); }
 
+std::string Program::user() const {
+  if (!flags.owner.empty()) return flags.owner;
+  const std::string user = Variable("USER");
+  return user.empty() ? Variable("LOGNAME") : user;
+}
+
 absl::StatusOr<ServerChoice> Program::ChooseServer() const {
   if (client_ != nullptr) return client_server_;
   if (!flags.server.empty()) return ServerChoice{WithPort(flags.server), ""};
@@ -99,6 +105,7 @@ Client& Program::client() {
     // With a problem it is never called.
     options.server = choice.ok() ? choice->address : kDefaultServer;
     options.timeout = absl::Seconds(flags.timeout_s);
+    options.user = user();
     options.notice = [this](const std::string& line) { Note(line); };
     client_ = std::make_unique<Client>(std::move(options), interrupt_);
   }

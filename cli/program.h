@@ -41,6 +41,7 @@ struct GlobalFlags {
   bool no_headers = false;
   bool no_color = false;
   bool quiet = false;
+  std::string owner;  // Of the verbs that have it; empty: see Program::user().
 };
 
 // Where requests go.
@@ -86,6 +87,8 @@ class Program {
   // Made at the first call. Without a server, each of its calls tells why there is none.
   Client& client();
   std::string config_path() const;
+  // In whose name requests are made: --owner, else $USER, else $LOGNAME; empty if there is none.
+  std::string user() const;
 
   // A line on the error stream, unless --quiet.
   void Note(const std::string& line) ABSL_LOCKS_EXCLUDED(mutex_);

@@ -3,10 +3,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 #include "cli/rpc/error_text.h"
 #include "common/core/backoff.h"
+#include "common/user_metadata.h"
 #include "common/uuid.h"
 
 namespace paceline {
@@ -20,6 +24,8 @@ constexpr int kConnectMs = 2000;
 // Of one message; a job of ten thousand ranks is some megabytes.
 constexpr int kMaxMessageBytes = 64 << 20;
 constexpr absl::Duration kNoticeAfter = absl::Seconds(1);
+// Of a user's name: all metadata of a call must not exceed some kilobytes.
+constexpr size_t kMaxUserBytes = 256;
 
 std::shared_ptr<grpc::Channel> NewChannel(const std::string& server) {
   grpc::ChannelArguments arguments;
@@ -35,6 +41,20 @@ std::shared_ptr<grpc::Channel> NewChannel(const std::string& server) {
 
 bool IsAway(const grpc::Status& status) {
   return status.error_code() == grpc::StatusCode::UNAVAILABLE && ErrorReason(status).empty();
+}
+
+// As common/user_metadata.h wants it.
+std::string UserValue(absl::string_view user) {
+  std::string value;
+  for (const char c : user.substr(0, kMaxUserBytes)) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (absl::ascii_isgraph(byte) && c != '%') {
+      value.push_back(c);
+    } else {
+      absl::StrAppendFormat(&value, "%%%02X", byte);
+    }
+  }
+  return value;
 }
 
 // The two libraries number the codes alike.
@@ -55,6 +75,11 @@ Client::Client(Options options, Interrupt& interrupt)
       histories_(v1::JobHistoryService::NewStub(NewChannel(options_.server))),
       telemetry_(v1::TelemetryService::NewStub(NewChannel(options_.server))) {}
 
+void Client::Prepare(absl::Time deadline, grpc::ClientContext* context) const {
+  context->set_deadline(absl::ToChronoTime(deadline));
+  if (!options_.user.empty()) context->AddMetadata(kUserMetadata, UserValue(options_.user));
+}
+
 template <typename Call>
 grpc::Status Client::Unary(const Call& call) {
   if (!options_.problem.ok()) return ToGrpc(options_.problem);
@@ -65,7 +90,7 @@ grpc::Status Client::Unary(const Call& call) {
   grpc::Status away;
   while (true) {
     grpc::ClientContext context;
-    context.set_deadline(absl::ToChronoTime(deadline));
+    Prepare(deadline, &context);
     const grpc::Status status = [&] {
       const Interrupt::Listener listener(interrupt_, [&context] { context.TryCancel(); });
       return call(&context);
@@ -94,7 +119,7 @@ grpc::Status Client::Stream(const Open& open, const std::function<bool(const Mes
                             bool endless, absl::Time deadline) {
   if (!options_.problem.ok()) return ToGrpc(options_.problem);
   grpc::ClientContext context;
-  context.set_deadline(absl::ToChronoTime(std::min(deadline, absl::Now() + options_.stream_limit)));
+  Prepare(std::min(deadline, absl::Now() + options_.stream_limit), &context);
   const Interrupt::Listener listener(interrupt_, [&context] { context.TryCancel(); });
   const auto reader = open(&context);
   Message message;

@@ -32,6 +32,7 @@ class Client {
     absl::Status problem;                             // Not OK: each call ends with it.
     absl::Duration timeout = absl::Seconds(30);       // Of one unary call with its repetitions.
     absl::Duration stream_limit = absl::Minutes(10);  // A stream is opened anew after that.
+    std::string user;  // Told to the controller with each call, for its audit record; or empty.
     // One line for people, without a newline, when a call has to wait for the controller.
     std::function<void(const std::string&)> notice;
   };
@@ -102,6 +103,7 @@ class Client {
                                const std::function<bool(const v1::JobHistoryEvent&)>& each);
 
  private:
+  void Prepare(absl::Time deadline, grpc::ClientContext* context) const;
   template <typename Call>
   grpc::Status Unary(const Call& call);
   template <typename Message, typename Open>

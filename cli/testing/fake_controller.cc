@@ -151,6 +151,18 @@ std::vector<v1::PinCheckpointRequest> FakeController::pins() const {
   return pins_;
 }
 
+std::optional<std::string> FakeController::last_user() const {
+  const absl::MutexLock lock(&mutex_);
+  return last_user_;
+}
+
+void FakeController::NoteUser(const grpc::ServerContext& context) {
+  const auto found = context.client_metadata().find("paceline-user");
+  last_user_.reset();
+  if (found == context.client_metadata().end()) return;
+  last_user_.emplace(found->second.data(), found->second.size());
+}
+
 grpc::Status FakeController::NextFailure() {
   if (failures_.empty()) return grpc::Status::OK;
   const grpc::Status failure = failures_.front();
@@ -158,9 +170,10 @@ grpc::Status FakeController::NextFailure() {
   return failure;
 }
 
-grpc::Status FakeController::Submit(grpc::ServerContext*, const v1::SubmitJobRequest* request,
-                                    v1::Job* job) {
+grpc::Status FakeController::Submit(grpc::ServerContext* context,
+                                    const v1::SubmitJobRequest* request, v1::Job* job) {
   const absl::MutexLock lock(&mutex_);
+  NoteUser(*context);
   submits_.push_back(*request);
   if (const grpc::Status failure = NextFailure(); !failure.ok()) return failure;
   job->set_id("job-0123456789ab");
@@ -319,10 +332,11 @@ grpc::Status FakeController::Advise(grpc::ServerContext*, const v1::AdviseReques
   return grpc::Status::OK;
 }
 
-grpc::Status FakeController::ApplyAdvice(grpc::ServerContext*,
+grpc::Status FakeController::ApplyAdvice(grpc::ServerContext* context,
                                          const v1::ApplyAdviceRequest* request,
                                          v1::RemedyDecision* decision) {
   const absl::MutexLock lock(&mutex_);
+  NoteUser(*context);
   applied_.push_back(*request);
   if (const grpc::Status failure = NextFailure(); !failure.ok()) return failure;
   for (const v1::RemedyDecision& known : advice_.decisions()) {
@@ -384,10 +398,11 @@ grpc::Status FakeController::List(grpc::ServerContext*, const v1::ListCheckpoint
   return grpc::Status::OK;
 }
 
-grpc::Status FakeController::Delete(grpc::ServerContext*,
+grpc::Status FakeController::Delete(grpc::ServerContext* context,
                                     const v1::DeleteCheckpointRequest* request,
                                     v1::Checkpoint* checkpoint) {
   const absl::MutexLock lock(&mutex_);
+  NoteUser(*context);
   deletes_.push_back(*request);
   if (const grpc::Status failure = NextFailure(); !failure.ok()) return failure;
   const grpc::Status found = Find(request->checkpoint(), checkpoint);

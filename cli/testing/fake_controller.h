@@ -77,6 +77,8 @@ class FakeController : public v1::JobService::Service, public v1::CheckpointServ
   std::vector<v1::PinCheckpointRequest> pins() const ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<v1::WatchJobsRequest> watches() const ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<v1::StreamLogsRequest> logs() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Whom the last Submit, Delete or ApplyAdvice said that it comes from, as it was sent.
+  std::optional<std::string> last_user() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Called when a watch has sent all its messages and stays open.
   void OnWatchIdle(std::function<void()> callback) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -117,6 +119,7 @@ class FakeController : public v1::JobService::Service, public v1::CheckpointServ
 
  private:
   grpc::Status NextFailure() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void NoteUser(const grpc::ServerContext& context) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   grpc::Status Find(const std::string& name, v1::Checkpoint* checkpoint) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   template <typename Message>
@@ -155,6 +158,7 @@ class FakeController : public v1::JobService::Service, public v1::CheckpointServ
   std::vector<v1::PinCheckpointRequest> pins_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::WatchJobsRequest> watches_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::StreamLogsRequest> logs_ ABSL_GUARDED_BY(mutex_);
+  std::optional<std::string> last_user_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<grpc::Server> server_;
 };
 

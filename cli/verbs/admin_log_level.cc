@@ -15,7 +15,6 @@ namespace {
 struct LogLevelFlags {
   std::string level;
   std::string node;
-  std::string owner;
 };
 
 // "debug"; "default" stands for what the daemon was started with.
@@ -42,7 +41,7 @@ int LogLevelVerb(Program& program, const LogLevelFlags& flags) {
     request.set_node(flags.node);
     request.set_level(LevelOf(flags.level));
     request.set_request_id(NewUuid());
-    request.set_owner(OwnerOf(program, flags.owner));
+    request.set_owner(program.user());
     if (request.owner().empty()) {
       return program.Fail(kCliUsage, "$USER is not set: say in whose name with --owner NAME");
     }
@@ -67,7 +66,7 @@ void AddAdminLogLevel(CLI::App& parent, Program& program) {
   verb->add_option("LEVEL", flags->level, "default: as the daemon was started")
       ->check(CLI::IsMember({"debug", "info", "warning", "error", "default"}));
   verb->add_option("--node", flags->node, "Of this node's worker daemon. Default: the controller");
-  AddOwner(*verb, flags->owner);
+  AddOwner(*verb, program);
   verb->callback([flags, &program] {
     program.action = [flags, &program] { return LogLevelVerb(program, *flags); };
   });

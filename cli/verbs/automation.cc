@@ -13,7 +13,6 @@ namespace {
 
 struct AutomationFlags {
   std::string reason;
-  std::string owner;
   std::string request_id;
 };
 
@@ -28,8 +27,8 @@ int Tell(Program& program, const grpc::Status& status, const v1::AutomationStatu
 }
 
 // Empty, and told, when nobody is known in whose name it shall be.
-std::string Owner(Program& program, const AutomationFlags& flags) {
-  const std::string owner = OwnerOf(program, flags.owner);
+std::string Owner(Program& program) {
+  const std::string owner = program.user();
   if (owner.empty()) {
     program.Fail(kCliUsage, "$USER is not set: say in whose name with --owner NAME");
   }
@@ -38,7 +37,7 @@ std::string Owner(Program& program, const AutomationFlags& flags) {
 
 int Pause(Program& program, const AutomationFlags& flags) {
   v1::PauseAutomationRequest request;
-  request.set_owner(Owner(program, flags));
+  request.set_owner(Owner(program));
   if (request.owner().empty()) return kCliUsage;
   request.set_request_id(flags.request_id.empty() ? NewUuid() : flags.request_id);
   request.set_reason(flags.reason);
@@ -49,7 +48,7 @@ int Pause(Program& program, const AutomationFlags& flags) {
 
 int Resume(Program& program, const AutomationFlags& flags) {
   v1::ResumeAutomationRequest request;
-  request.set_owner(Owner(program, flags));
+  request.set_owner(Owner(program));
   if (request.owner().empty()) return kCliUsage;
   request.set_request_id(flags.request_id.empty() ? NewUuid() : flags.request_id);
   v1::AutomationStatus automation;
@@ -57,10 +56,10 @@ int Resume(Program& program, const AutomationFlags& flags) {
   return Tell(program, status, automation);
 }
 
-CLI::App* AddChange(CLI::App& parent, const std::string& name, const std::string& what,
-                    AutomationFlags& flags) {
+CLI::App* AddChange(CLI::App& parent, Program& program, const std::string& name,
+                    const std::string& what, AutomationFlags& flags) {
   CLI::App* verb = parent.add_subcommand(name, what);
-  AddOwner(*verb, flags.owner);
+  AddOwner(*verb, program);
   verb->add_option("--request-id", flags.request_id,
                    "Name of this request, such as a UUID. Default: a new one");
   return verb;
@@ -82,7 +81,8 @@ void AddAutomationStatus(CLI::App& parent, Program& program) {
 
 void AddAutomationPause(CLI::App& parent, Program& program) {
   const auto flags = std::make_shared<AutomationFlags>();
-  CLI::App* verb = AddChange(parent, "pause", "Let it begin no drain until it is resumed", *flags);
+  CLI::App* verb =
+      AddChange(parent, program, "pause", "Let it begin no drain until it is resumed", *flags);
   AddReason(*verb, flags->reason);
   verb->callback(
       [flags, &program] { program.action = [flags, &program] { return Pause(program, *flags); }; });
@@ -90,7 +90,8 @@ void AddAutomationPause(CLI::App& parent, Program& program) {
 
 void AddAutomationResume(CLI::App& parent, Program& program) {
   const auto flags = std::make_shared<AutomationFlags>();
-  CLI::App* verb = AddChange(parent, "resume", "Let it act again, also after its brake", *flags);
+  CLI::App* verb =
+      AddChange(parent, program, "resume", "Let it act again, also after its brake", *flags);
   verb->callback([flags, &program] {
     program.action = [flags, &program] { return Resume(program, *flags); };
   });

@@ -15,7 +15,6 @@ namespace {
 struct JobApplyFlags {
   std::string job;
   int64_t advice = 0;
-  std::string owner;
   std::string request_id;
 };
 
@@ -23,7 +22,7 @@ int ApplyAdvice(Program& program, const JobApplyFlags& flags) {
   v1::ApplyAdviceRequest request;
   request.set_job(flags.job);
   request.set_advice(flags.advice);
-  request.set_by(OwnerOf(program, flags.owner));
+  request.set_by(program.user());
   request.set_request_id(flags.request_id.empty() ? NewUuid() : flags.request_id);
   if (request.by().empty()) {
     return program.Fail(kCliUsage, "$USER is not set: say in whose name with --owner NAME");
@@ -49,7 +48,7 @@ void AddJobApply(CLI::App& parent, Program& program) {
   verb->add_option("ADVICE", flags->advice, "Its number")
       ->required()
       ->check(WholeNumber(1, INT64_MAX));
-  AddOwner(*verb, flags->owner);
+  AddOwner(*verb, program);
   verb->add_option("--request-id", flags->request_id,
                    "Name of this request, such as a UUID. Default: a new one");
   verb->callback([flags, &program] {

@@ -7,9 +7,9 @@
 
 namespace paceline {
 
-void AddNodeAction(CLI::App& verb, NodeAction& action) {
+void AddNodeAction(CLI::App& verb, Program& program, NodeAction& action) {
   verb.add_option("NODE", action.nodes, "Names of nodes; n[01-16] stands for sixteen")->required();
-  AddOwner(verb, action.owner);
+  AddOwner(verb, program);
   verb.add_option("--request-id", action.request_id,
                   "Name of this request, such as a UUID, for one node. Default: a new one");
 }
@@ -18,8 +18,8 @@ void AddReason(CLI::App& verb, std::string& reason) {
   verb.add_option("--reason", reason, "Why, in one line; shown with the node")->required();
 }
 
-void AddOwner(CLI::App& verb, std::string& owner) {
-  verb.add_option("--owner", owner, "In whose name. Default: $USER");
+void AddOwner(CLI::App& verb, Program& program) {
+  verb.add_option("--owner", program.flags.owner, "In whose name. Default: $USER");
 }
 
 int ForEachNode(Program& program, const NodeAction& action,
@@ -29,7 +29,7 @@ int ForEachNode(Program& program, const NodeAction& action,
   if (names->size() > 1 && !action.request_id.empty()) {
     return program.Fail(kCliUsage, "--request-id stands for one request: name one node");
   }
-  if (OwnerOf(program, action.owner).empty()) {
+  if (program.user().empty()) {
     return program.Fail(kCliUsage, "$USER is not set: say in whose name with --owner NAME");
   }
   int first_failure = kCliOk;
@@ -39,12 +39,6 @@ int ForEachNode(Program& program, const NodeAction& action,
     if (program.interrupt().raised()) break;
   }
   return first_failure;
-}
-
-std::string OwnerOf(const Program& program, const std::string& owner) {
-  if (!owner.empty()) return owner;
-  const std::string user = program.Variable("USER");
-  return user.empty() ? program.Variable("LOGNAME") : user;
 }
 
 std::string RequestIdOf(const NodeAction& action) {

@@ -18,22 +18,18 @@ namespace paceline {
 struct NodeAction {
   std::vector<std::string> nodes;  // As written.
   std::string reason;
-  std::string owner;  // Empty: the user.
   std::string request_id;
 };
 
 // NODE..., --owner, --request-id.
-void AddNodeAction(CLI::App& verb, NodeAction& action);
+void AddNodeAction(CLI::App& verb, Program& program, NodeAction& action);
 void AddReason(CLI::App& verb, std::string& reason);
-void AddOwner(CLI::App& verb, std::string& owner);
+void AddOwner(CLI::App& verb, Program& program);
 
 // Runs `act` with each name. When a name or the owner cannot be, nothing is done. All that can be
 // done is, though another fails; returns the first exit code that is not 0.
 int ForEachNode(Program& program, const NodeAction& action,
                 const std::function<int(const std::string& name)>& act);
-
-// --owner, else $USER, else $LOGNAME; empty if there is none.
-std::string OwnerOf(const Program& program, const std::string& owner);
 
 // --request-id, else a new one.
 std::string RequestIdOf(const NodeAction& action);

@@ -20,7 +20,7 @@ int CordonNode(Program& program, const NodeCordonFlags& flags, const std::string
   v1::CordonNodeRequest request;
   request.set_name(name);
   request.set_request_id(RequestIdOf(flags.action));
-  request.set_owner(OwnerOf(program, flags.action.owner));
+  request.set_owner(program.user());
   request.set_reason(flags.action.reason);
   if (flags.for_s > 0) {
     const absl::Time until = absl::Now() + absl::Seconds(flags.for_s);
@@ -39,7 +39,7 @@ void AddNodeCordon(CLI::App& parent, Program& program) {
   const auto flags = std::make_shared<NodeCordonFlags>();
   CLI::App* verb =
       parent.add_subcommand("cordon", "Place no new ranks on nodes; those that are there stay");
-  AddNodeAction(*verb, flags->action);
+  AddNodeAction(*verb, program, flags->action);
   AddReason(*verb, flags->action.reason);
   verb->add_option("--for", flags->for_s, "It ends by itself after so many seconds. Default: never")
       ->check(Number(1, 1e8));

@@ -41,7 +41,7 @@ int DrainNode(Program& program, const NodeDrainFlags& flags, const std::string& 
   v1::DrainNodeRequest request;
   request.set_name(name);
   request.set_request_id(RequestIdOf(flags.action));
-  request.set_owner(OwnerOf(program, flags.action.owner));
+  request.set_owner(program.user());
   request.set_reason(flags.action.reason);
   request.set_mode(Modes().at(flags.mode));
   request.set_deadline_s(flags.no_deadline ? -1 : flags.deadline_s);
@@ -79,7 +79,7 @@ void AddVerb(CLI::App& parent, Program& program, bool replace, const std::string
   const auto flags = std::make_shared<NodeDrainFlags>();
   flags->replace = replace;
   CLI::App* verb = parent.add_subcommand(name, what);
-  AddNodeAction(*verb, flags->action);
+  AddNodeAction(*verb, program, flags->action);
   AddReason(*verb, flags->action.reason);
   if (!replace) {
     verb->add_option("--mode", flags->mode,

@@ -12,7 +12,7 @@ int DeclareLost(Program& program, const NodeAction& action, const std::string& n
   v1::DeclareNodeLostRequest request;
   request.set_name(name);
   request.set_request_id(RequestIdOf(action));
-  request.set_owner(OwnerOf(program, action.owner));
+  request.set_owner(program.user());
   request.set_reason(action.reason);
   v1::Node node;
   const grpc::Status status = program.client().DeclareNodeLost(request, &node);
@@ -28,7 +28,7 @@ void AddNodeLost(CLI::App& parent, Program& program) {
   CLI::App* verb = parent.add_subcommand(
       "lost",
       "Declare that nodes that do not answer run nothing any more: their ranks are replaced");
-  AddNodeAction(*verb, *action);
+  AddNodeAction(*verb, program, *action);
   AddReason(*verb, action->reason);
   verb->callback([action, &program] {
     program.action = [action, &program] {

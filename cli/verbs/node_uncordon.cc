@@ -12,7 +12,7 @@ int UncordonNode(Program& program, const NodeAction& action, const std::string& 
   v1::UncordonNodeRequest request;
   request.set_name(name);
   request.set_request_id(RequestIdOf(action));
-  request.set_owner(OwnerOf(program, action.owner));
+  request.set_owner(program.user());
   v1::Node node;
   const grpc::Status status = program.client().UncordonNode(request, &node);
   if (!status.ok()) return program.Fail(status);
@@ -25,7 +25,7 @@ int UncordonNode(Program& program, const NodeAction& action, const std::string& 
 void AddNodeUncordon(CLI::App& parent, Program& program) {
   const auto action = std::make_shared<NodeAction>();
   CLI::App* verb = parent.add_subcommand("uncordon", "Take your own cordon of nodes away");
-  AddNodeAction(*verb, *action);
+  AddNodeAction(*verb, program, *action);
   verb->callback([action, &program] {
     program.action = [action, &program] {
       return ForEachNode(program, *action, [&](const std::string& name) {

@@ -100,6 +100,7 @@ class TopLoop {
     Client::Options options;
     options.server = program.server();
     options.timeout = std::min(kPatience, absl::Seconds(program.flags.timeout_s));
+    options.user = program.user();
     return options;
   }
   static TopQuery QueryOf(const TopView& view) { return {view.job, view.ended}; }
