@@ -26,10 +26,29 @@ namespace {
 
 JobId NewJobId() { return JobId(absl::StrFormat("job-%012x", RandomBits() & 0xffffffffffff)); }
 
+grpc::Status CheckLogRequest(const Job& job, const v1::StreamLogsRequest& wanted) {
+  const bool waits = wanted.follow() && wanted.follow_rank() && !job.ended_already();
+  if (job.ranks.empty() && !wanted.has_trainer() && !waits) {
+    return MakeError(
+        grpc::StatusCode::FAILED_PRECONDITION, "JOB_NOT_STARTED",
+        absl::StrCat("job ", job.request.id.value(), " has not started: ", job.reason));
+  }
+  // A reader that comes back may have begun when the job had more.
+  const bool may_be_empty = wanted.has_trainer() || job.ranks.empty();
+  const int ranks = may_be_empty ? job.request.ranks : static_cast<int>(job.ranks.size());
+  if (wanted.rank() < 0 || wanted.rank() >= ranks) {
+    return MakeError(grpc::StatusCode::INVALID_ARGUMENT, "NO_SUCH_RANK",
+                     absl::StrCat("job ", job.request.id.value(), " has ranks 0 to ", ranks - 1,
+                                  ", not ", wanted.rank()));
+  }
+  return grpc::Status::OK;
+}
+
 }  // namespace
 
 void JobService::WakeWatchers() {
   for (auto* watcher : watchers_) watcher->Wake();
+  for (auto* stream : log_streams_) stream->Wake();
 }
 
 void JobService::CloseStreams() {
@@ -202,24 +221,12 @@ grpc::ServerWriteReactor<v1::JobEvent>* JobService::Watch(grpc::CallbackServerCo
 
 grpc::ServerWriteReactor<v1::LogChunk>* JobService::StreamLogs(
     grpc::CallbackServerContext*, const v1::StreamLogsRequest* request) {
-  auto* stream = new LogStream(loop_, workers_, &log_streams_);
+  auto* stream = new LogStream(loop_, control_, workers_, &log_streams_);
   loop_->Post([=, wanted = *request] {
     const Job* job = nullptr;
-    const grpc::Status found = Find(wanted.job(), &job);
-    if (!found.ok()) return stream->Fail(found);
-    if (job->ranks.empty()) {
-      return stream->Fail(MakeError(
-          grpc::StatusCode::FAILED_PRECONDITION, "JOB_NOT_STARTED",
-          absl::StrCat("job ", job->request.id.value(), " has not started: ", job->reason)));
-    }
-    if (wanted.rank() < 0 || wanted.rank() >= static_cast<int>(job->ranks.size())) {
-      return stream->Fail(
-          MakeError(grpc::StatusCode::INVALID_ARGUMENT, "NO_SUCH_RANK",
-                    absl::StrCat("job ", job->request.id.value(), " has ranks 0 to ",
-                                 job->ranks.size() - 1, ", not ", wanted.rank())));
-    }
-    const RankState& rank = job->ranks[wanted.rank()];
-    stream->Begin(rank.place.node, ToProto(rank.report.id), wanted);
+    grpc::Status refusal = Find(wanted.job(), &job);
+    if (refusal.ok()) refusal = CheckLogRequest(*job, wanted);
+    refusal.ok() ? stream->Begin(*job, wanted) : stream->Fail(refusal);
   });
   return stream;
 }

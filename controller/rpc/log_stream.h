@@ -1,14 +1,26 @@
-// One reader's stream of one rank's log: asks the rank's node for part after part, the next
-// only when the reader has taken the last, so nothing piles up here.
+// One reader's stream of one rank's log: asks the node of the trainer that has the rank for part
+// after part, the next only when the reader has taken the last, so nothing piles up here.
+//
+//             ╭── a part was sent ──╮       nothing follows
+//   Begin ──▶ Ask ─────────────────▶╯ ──────────────────────▶ GoOn ──▶ the stream ends, or
+//              ▲                                               │ │
+//              │    another trainer has the rank               │ │ nobody has it yet
+//              ╰───────────────────────────────────────────────╯ ╰──────────────▶ waits ──Wake──▶
+//
+// A trainer that has lost its place is read to the present end of its log. Whose log is whose:
+// controller/core/log_writer.h.
 //
 // Runs on the loop.
 #ifndef CONTROLLER_RPC_LOG_STREAM_H_
 #define CONTROLLER_RPC_LOG_STREAM_H_
 
+#include <cstdint>
+#include <memory>
 #include <set>
 #include <utility>
 
-#include "controller/rpc/errors.h"
+#include "controller/control_loop.h"
+#include "controller/core/log_writer.h"
 #include "controller/rpc/job_service.h"
 #include "controller/rpc/loop_writer.h"
 #include "controller/rpc/worker_sessions.h"
@@ -17,71 +29,58 @@ namespace paceline {
 
 class JobService::LogStream : public LoopWriter<v1::LogChunk> {
  public:
-  // The stream is in `set` as long as it is open. `workers` and `set` outlive it.
-  LogStream(EventLoop* loop, WorkerSessions* workers, std::set<LogStream*>* set)
-      : LoopWriter(loop), workers_(workers), set_(set) {}
+  // The stream is in `set` as long as it is open. All pointers outlive it.
+  LogStream(EventLoop* loop, const ControlLoop* control, WorkerSessions* workers,
+            std::set<LogStream*>* set)
+      : LoopWriter(loop), control_(control), workers_(workers), set_(set) {}
 
   // Ends a stream that has not begun.
   void Fail(grpc::Status status) { Close(std::move(status)); }
 
-  void Begin(NodeName node, const v1::TrainerId& trainer, const v1::StreamLogsRequest& wanted) {
-    set_->insert(this);
-    node_ = std::move(node);
-    *request_.mutable_trainer() = trainer;
-    request_.set_offset(wanted.offset());
-    request_.set_tail_lines(wanted.tail_lines());
-    request_.set_follow(wanted.follow());
-    request_.set_since_s(wanted.since_s());
-    Ask();
-  }
+  // Requires: CheckLogRequest (job_service.cc) has no objection.
+  void Begin(const Job& job, const v1::StreamLogsRequest& wanted);
+
+  // A job has changed.
+  void Wake();
 
  private:
-  void Ask() {
-    const grpc::Status status = workers_->RequestLog(
-        node_, request_,
-        [this](const grpc::Status& status, const v1::LogData& data) {
-          pending_ = 0;
-          status.ok() ? Take(data) : Close(status);
-        },
-        &pending_);
-    if (!status.ok()) {
-      pending_ = 0;
-      Close(status);
-    }
-  }
+  // Null: it is deleted.
+  const Job* FindJob() const;
+  // As log_writer.h.
+  const RankState* Writer() const;
+  bool MayWrite() const;
 
-  void Take(const v1::LogData& data) {
-    if (!data.error().empty()) {
-      return Close(MakeError(grpc::StatusCode::NOT_FOUND, "LOG_NOT_FOUND", data.error()));
-    }
-    end_ = data.end();
-    // From here on by offset.
-    request_.clear_tail_lines();
-    request_.clear_since_s();
-    request_.set_offset(data.offset() + static_cast<int64_t>(data.data().size()));
-    if (data.data().empty()) return Next();
-    if (!idle()) return;  // The reader has gone.
-    v1::LogChunk chunk;
-    chunk.set_offset(data.offset());
-    chunk.set_data(data.data());
-    Send(std::move(chunk));
-  }
-
-  void Next() { end_ ? Close(grpc::Status::OK) : Ask(); }
+  void Read(const RankState& trainer);
+  void Ask();
+  void Cancel();
+  void Take(const v1::LogData& data);
+  void Next();
+  // The log of the trainer has nothing more, now or for ever.
+  void GoOn();
+  // The log of the trainer cannot be had.
+  void GiveUp(const grpc::Status& status);
 
   void Ready() override { Next(); }
+  void Gone() override;
 
-  void Gone() override {
-    if (pending_ != 0) workers_->CancelLog(node_, pending_);
-    set_->erase(this);
-  }
-
+  const ControlLoop* const control_;
   WorkerSessions* const workers_;
   std::set<LogStream*>* const set_;
-  NodeName node_;
+
+  // Constant once it has begun.
+  JobId job_;
+  bool follow_ = false;
+  bool goes_on_ = false;     // With the next trainer, when one has ended.
+  bool may_switch_ = false;  // The reader can tell trainers apart.
+
+  LogReader reader_;
+  NodeName node_;  // Of its trainer.
   v1::LogRequest request_;
-  int64_t pending_ = 0;  // Number of the request under way, 0 if none.
-  bool end_ = false;
+  std::shared_ptr<int64_t> asked_;  // Number of the request under way; null: there is none.
+  bool end_ = false;                // Nothing follows what was sent last.
+  bool over_ = false;               // And nothing ever will: the trainer has ended.
+  bool waits_ = false;              // For a trainer.
+  grpc::Status outcome_;            // Why the trainer's log could not be had; OK: it could.
 };
 
 }  // namespace paceline
