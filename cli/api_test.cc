@@ -63,6 +63,15 @@ v1::LogChunk Chunk(int64_t offset, const std::string& data) {
   return chunk;
 }
 
+// Of the trainer of rank 0 that was started for this generation.
+v1::LogChunk ChunkOf(int64_t generation, const std::string& node, int64_t offset,
+                     const std::string& data) {
+  v1::LogChunk chunk = Chunk(offset, data);
+  chunk.mutable_trainer()->set_generation(generation);
+  chunk.set_node(node);
+  return chunk;
+}
+
 grpc::Status Lost() { return grpc::Status(grpc::StatusCode::UNAVAILABLE, "connection lost"); }
 
 class ApiTest : public CommandTest {
@@ -340,6 +349,43 @@ TEST_F(ApiTest, LostLogStreamIsResumedWithoutLosingOrRepeatingAByte) {
   EXPECT_EQ(controller_.logs()[1].offset(), 106);
   EXPECT_EQ(controller_.logs()[2].offset(), 110);
   EXPECT_TRUE(controller_.logs()[2].follow());
+}
+
+TEST_F(ApiTest, FollowedLogGoesOnWithTheTrainerThatTakesTheRank) {
+  controller_.SetJobs({JobIn(v1::RUNNING, 1, 3)});
+  controller_.AddLog(0, {{ChunkOf(1, "w0", 100, "one\ntw"), ChunkOf(1, "w0", 106, "o\nlast wo"),
+                          ChunkOf(2, "w3", 0, "new\n"), ChunkOf(2, "w3", 4, "newer\n")},
+                         grpc::Status::OK});
+  const Ran ran = Paceline({"job", "logs", "-f", kId, "--rank", "0", "--tail", "3"});
+  EXPECT_EQ(ran.exit, kCliOk) << ran.err;
+  EXPECT_EQ(ran.out, "one\ntwo\nlast wo\nnew\nnewer\n");
+  EXPECT_EQ(ran.err, "rank 0 is now on w3\n") << "and nothing of a gap";
+  ASSERT_THAT(controller_.logs(), SizeIs(1));
+  EXPECT_TRUE(controller_.logs()[0].follow_rank());
+  EXPECT_FALSE(controller_.logs()[0].has_trainer());
+}
+
+TEST_F(ApiTest, LogOfAnotherTrainerAfterAnOutageIsReadFromItsBeginning) {
+  controller_.SetJobs({JobIn(v1::RUNNING, 1, 3)});
+  controller_.AddLog(0, {{ChunkOf(1, "w0", 0, "one\ntwo\n")}, Lost()});
+  controller_.AddLog(0, {{ChunkOf(2, "w3", 0, "new\nne")}, Lost()});
+  controller_.AddLog(
+      0, {{ChunkOf(2, "w3", 6, "wer\n"), ChunkOf(3, "w4", 50, "third\n")}, grpc::Status::OK});
+  const Ran ran = Paceline({"job", "logs", "-f", kId, "--rank", "0"});
+  EXPECT_EQ(ran.exit, kCliOk) << ran.err;
+  EXPECT_EQ(ran.out, "one\ntwo\nnew\nnewer\nthird\n");
+  const std::vector<std::string> notes = absl::StrSplit(ran.err, '\n');
+  EXPECT_THAT(notes, ElementsAre(HasSubstr("does not answer"), "rank 0 is now on w3",
+                                 HasSubstr("does not answer"), "rank 0 is now on w4",
+                                 "rank 0: 50 bytes are no longer kept", ""));
+  const auto logs = controller_.logs();
+  ASSERT_THAT(logs, SizeIs(3));
+  EXPECT_EQ(logs[1].trainer().generation(), 1);
+  EXPECT_EQ(logs[1].node(), "w0");
+  EXPECT_EQ(logs[1].offset(), 8);
+  EXPECT_EQ(logs[2].trainer().generation(), 2);
+  EXPECT_EQ(logs[2].node(), "w3");
+  EXPECT_EQ(logs[2].offset(), 6);
 }
 
 TEST_F(ApiTest, RotatedPartOfALogIsTold) {

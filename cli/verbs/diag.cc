@@ -112,6 +112,7 @@ std::string LogText(Program& program, const v1::Job& job, int rank, int lines) {
     absl::StrAppend(&text, data);
     if (text.size() > kMostLogBytes) text.erase(0, text.size() - kMostLogBytes);
   };
+  log.on_trainer = [](const std::string&) {};
   log.on_gap = [](int64_t) {};
   // Somebody waits for the report: what is away is left out.
   log.patient = false;

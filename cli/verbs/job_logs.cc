@@ -70,7 +70,15 @@ grpc::Status PrintRank(Program& program, const RankLog& wanted, int rank, LogPri
   LineSplitter splitter;
   RankLog log = wanted;
   log.rank = rank;
+  const auto print_rest = [&] {
+    const std::string rest = splitter.Rest();
+    if (!rest.empty()) printer.Print(rank, {rest});
+  };
   log.each = [&](absl::string_view data) { printer.Print(rank, splitter.Add(data)); };
+  log.on_trainer = [&](const std::string& node) {
+    print_rest();
+    program.Note(absl::StrCat("rank ", rank, " is now on ", NeutralLine(node)));
+  };
   log.on_gap = [&](int64_t bytes) {
     program.Note(absl::StrCat("rank ", rank, ": ", bytes, " bytes are no longer kept"));
   };
@@ -83,8 +91,7 @@ grpc::Status PrintRank(Program& program, const RankLog& wanted, int rank, LogPri
     program.Note(absl::StrCat("rank ", rank, ": ", what, "; going on when it is back"));
   };
   const grpc::Status status = ReadRankLog(program.client(), log);
-  const std::string rest = splitter.Rest();
-  if (!rest.empty()) printer.Print(rank, {rest});
+  print_rest();
   return status;
 }
 
@@ -205,7 +212,7 @@ void AddJobLogs(CLI::App& parent, Program& program) {
   const auto flags = std::make_shared<JobLogsFlags>();
   CLI::App* verb = parent.add_subcommand("logs", "Print what a job's ranks wrote");
   verb->add_option("JOB", flags->job, "Id, unique beginning of an id, or name")->required();
-  verb->add_flag("-f,--follow", flags->follow, "Go on until the ranks have ended");
+  verb->add_flag("-f,--follow", flags->follow, "Go on until the job has ended");
   verb->add_option("--rank", flags->ranks, "Ranks such as 0 or 0,3-7. Default: all")
       ->check([](const std::string& text) {
         return ParseRanks(text).empty() ? "takes ranks such as 0 or 0,3-7" : std::string();

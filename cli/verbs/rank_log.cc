@@ -14,6 +14,13 @@ namespace {
 constexpr size_t kLongestLine = 64 * 1024;
 constexpr int kMostRanks = 1 << 16;
 
+// An older controller does not tell whose a chunk is, and ends the stream with the trainer.
+bool IsFromAnother(const v1::StreamLogsRequest& request, const v1::LogChunk& chunk) {
+  if (!request.has_trainer() || !chunk.has_trainer()) return false;
+  return chunk.trainer().generation() != request.trainer().generation() ||
+         chunk.trainer().rank() != request.trainer().rank();
+}
+
 }  // namespace
 
 grpc::Status ReadRankLog(Client& client, const RankLog& log) {
@@ -22,6 +29,7 @@ grpc::Status ReadRankLog(Client& client, const RankLog& log) {
   request.set_rank(log.rank);
   request.set_tail_lines(log.tail_lines);
   request.set_follow(log.follow);
+  request.set_follow_rank(log.follow);
   const bool from_beginning = log.tail_lines == 0 && log.since == absl::InfinitePast();
   bool begun = false;
   int64_t next = 0;
@@ -35,6 +43,10 @@ grpc::Status ReadRankLog(Client& client, const RankLog& log) {
     status = client.StreamLogs(request, [&](const v1::LogChunk& chunk) {
       resumption.Arrived();
       absl::string_view data = chunk.data();
+      if (IsFromAnother(request, chunk)) {
+        log.on_trainer(chunk.node());
+        next = 0;
+      }
       // Where it begins is known only now; what was rotated away before that is no gap.
       if (!begun && !from_beginning) next = chunk.offset();
       begun = true;
@@ -45,6 +57,10 @@ grpc::Status ReadRankLog(Client& client, const RankLog& log) {
       if (!data.empty()) log.each(data);
       next = std::max<int64_t>(next, chunk.offset() + static_cast<int64_t>(chunk.data().size()));
       request.set_offset(next);
+      if (chunk.has_trainer()) {
+        *request.mutable_trainer() = chunk.trainer();
+        request.set_node(chunk.node());
+      }
       request.clear_tail_lines();
       request.clear_since_s();
       return true;

@@ -1,5 +1,5 @@
-// The log of one rank, from an offset on, without losing or repeating a byte when the
-// connection is lost in between.
+// The log of one rank, without losing or repeating a byte when the connection is lost in between,
+// and when followed, that of each trainer that takes the rank over, until the job has ended.
 #ifndef CLI_VERBS_RANK_LOG_H_
 #define CLI_VERBS_RANK_LOG_H_
 
@@ -26,6 +26,8 @@ struct RankLog {
   bool patient = true;  // Else it ends with the first outage.
   // Bytes in order.
   std::function<void(absl::string_view)> each;
+  // What follows is the log of another trainer, on this node, from its beginning.
+  std::function<void(const std::string& node)> on_trainer;
   // So many bytes were rotated away before the next ones.
   std::function<void(int64_t)> on_gap;
   // The log cannot be had at the moment; told once per outage.
