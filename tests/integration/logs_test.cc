@@ -1,0 +1,103 @@
+// `paceline job logs -f` while daemons and ranks die.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "tests/integration/test_cluster.h"
+
+namespace paceline {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// Those of the step lines, as far as they are whole.
+std::vector<int64_t> Steps(absl::string_view text) {
+  constexpr absl::string_view kBegin = " I step=";
+  std::vector<absl::string_view> lines = absl::StrSplit(text, '\n');
+  lines.pop_back();
+  std::vector<int64_t> steps;
+  for (const absl::string_view line : lines) {
+    const size_t begin = line.find(kBegin);
+    if (begin == absl::string_view::npos) continue;
+    const std::vector<absl::string_view> words =
+        absl::StrSplit(line.substr(begin + kBegin.size()), ' ');
+    int64_t step = 0;
+    EXPECT_TRUE(absl::SimpleAtoi(words.front(), &step)) << line;
+    steps.push_back(step);
+  }
+  return steps;
+}
+
+void ExpectConsecutive(const std::vector<int64_t>& steps) {
+  for (size_t i = 1; i < steps.size(); ++i) ASSERT_EQ(steps[i], steps[i - 1] + 1);
+}
+
+bool HasReadySpare(const v1::Job& job) {
+  return job.state() == v1::RUNNING && job.spares_size() == 1 &&
+         job.spares(0).state() == v1::TRAINER_READY;
+}
+
+TEST(LogsTest, FollowedRankLosesNoLineWithTheControllerAndGoesOnWithItsSpare) {
+  TestCluster cluster;
+  v1::JobSpec spec = cluster.LongJob(2);
+  spec.mutable_recovery()->set_max_failures(3);
+  spec.mutable_recovery()->set_spares(1);
+  const std::string id = cluster.Submit(spec).id();
+  cluster.WaitUntil(id, HasReadySpare);
+  const std::string path = cluster.directory() + "/followed";
+  Process follower(
+      {Program("paceline"), "--server", cluster.server(), "job", "logs", "-f", "--rank", "1", id},
+      path);
+  ASSERT_TRUE(Eventually([&] { return Steps(ReadFile(path)).size() >= 5; })) << ReadFile(path);
+
+  cluster.KillController();
+  ASSERT_TRUE(Eventually([&] { return absl::StrContains(ReadFile(path), "does not answer"); }))
+      << ReadFile(path);
+  const int64_t before = Steps(ReadFile(path)).back();
+  cluster.StartController();
+  ASSERT_TRUE(Eventually([&] { return Steps(ReadFile(path)).back() >= before + 10; }))
+      << ReadFile(path);
+
+  const v1::Job running = cluster.WaitUntil(id, HasReadySpare);
+  ASSERT_TRUE(HasReadySpare(running));
+  ASSERT_EQ(kill(static_cast<pid_t>(running.ranks(1).pid()), SIGKILL), 0);
+  const std::string note = absl::StrCat("\nrank 1 is now on ", running.spares(0).node(), "\n");
+  const auto after_note = [&] {
+    const std::string text = ReadFile(path);
+    const size_t at = text.find(note);
+    return at == std::string::npos ? std::vector<int64_t>() : Steps(text.substr(at));
+  };
+  ASSERT_TRUE(Eventually([&] { return after_note().size() >= 5; })) << ReadFile(path);
+
+  grpc::ClientContext context;
+  v1::CancelJobRequest cancel;
+  cancel.set_job(id);
+  cancel.set_request_id("cancel");
+  v1::Job job;
+  ASSERT_TRUE(cluster.jobs().Cancel(&context, cancel, &job).ok());
+  EXPECT_EQ(follower.Wait(), 0) << ReadFile(path);
+
+  const std::string text = ReadFile(path);
+  const size_t at = text.find(note);
+  EXPECT_EQ(text.find("is now on"), at + sizeof("\nrank 1 ") - 1);
+  EXPECT_EQ(text.find("is now on", at + note.size()), std::string::npos) << "told once";
+  const std::vector<int64_t> old_steps = Steps(text.substr(0, at + 1));
+  EXPECT_EQ(old_steps.front(), 1);
+  ExpectConsecutive(old_steps);
+  ExpectConsecutive(after_note());
+  EXPECT_THAT(text, Not(HasSubstr("no longer kept")));
+}
+
+}  // namespace
+}  // namespace paceline
