@@ -10,24 +10,29 @@ const NODE_TONES = {
 };
 const toneOf = (tones, state) => `tone-${tones[state] || 'idle'}`;
 
+const total = (counts) => Object.values(counts).reduce((sum, count) => sum + count, 0);
+
+// Jobs that hold places, of counts by state.
+function countTraining(jobs) {
+  return (jobs.running || 0) + (jobs.starting || 0) + (jobs.recovering || 0)
+    + (jobs.stopping || 0);
+}
+
+// Lists may be cut: what is summed up here comes from the controller.
 function updateSummary(state) {
   const jobs = state.job_counts;
   const nodes = state.node_counts;
-  const training = (jobs.running || 0) + (jobs.starting || 0) + (jobs.recovering || 0)
-    + (jobs.stopping || 0);
+  const { ranks, slow, places, places_used: used } = state.sums;
+  const training = countTraining(jobs);
   const ready = nodes.ready || 0;
-  const all = Object.values(nodes).reduce((sum, count) => sum + count, 0);
-  const slow = state.jobs.reduce((sum, job) => sum + job.slow_count, 0);
-  const ranks = state.jobs.reduce((sum, job) => sum + (job.state === 'running' ? job.ranks : 0), 0);
-  const slots = state.nodes.reduce((sum, node) => sum + node.slots + node.gpus, 0);
-  const used = state.nodes.reduce((sum, node) => sum + node.slots_used + node.gpus_used, 0);
+  const all = total(nodes);
   const tiles = [
     [training, training === 1 ? 'job trains' : 'jobs train', ''],
     [jobs.queued || 0, 'wait for places', jobs.queued ? 'wait' : ''],
     [ranks, ranks === 1 ? 'rank runs' : 'ranks run', ''],
     [slow, slow === 1 ? 'slow rank or node' : 'slow ranks and nodes', slow ? 'bad' : ''],
     [`${ready}/${all}`, 'nodes ready', ready < all ? 'wait' : ''],
-    [`${used}/${slots}`, 'slots and GPUs used', ''],
+    [`${used}/${places}`, 'slots and GPUs used', ''],
   ];
   showList(byId('summary'), tiles.map((tile, i) => [i, tile]), ([i]) => i,
     () => make('li', {}, make('div', { className: 'value' }), make('div', { className: 'label' })),
@@ -91,9 +96,11 @@ function updateJobs(state, chosen) {
   show(byId('no-jobs'), state.jobs.length === 0);
   showList(byId('job-rows'), state.jobs, (job) => job.id, makeJobRow,
     (row, job) => updateJobRow(row, job, chosen));
-  show(byId('more-jobs'), state.jobs_left_out > 0);
+  const more = total(state.jobs_left_out);
+  const parts = Object.entries(state.jobs_left_out).map(([name, count]) => `${count} ${name}`);
+  show(byId('more-jobs'), more > 0);
   setText(byId('more-jobs'),
-    `${plural(state.jobs_left_out, 'older job')} not shown: paceline job list`);
+    `${plural(more, 'more job')} not shown (${parts.join(', ')}): paceline job list`);
 }
 
 function useOf(node) {

@@ -25,17 +25,23 @@ function tellLost() {
   tellConnection('lost', 'Connection lost, trying again …');
 }
 
-// A job that is not in the list: it is gone, or too old.
+// The chosen job, if the controller knows it: the list need not have it.
+function findChosen() {
+  const listed = state.jobs.find((one) => one.id === chosen);
+  return listed || (detail && detail.id === chosen && detail.known ? detail.job : undefined);
+}
+
+// A job that is not in the list: it has not been told of yet, or it is gone.
 function updateMissing() {
   show(byId('job'), true);
   setText(byId('job-name'), chosen);
   setText(byId('job-id'), '');
-  setText(byId('job-reason'), 'No job of this id is shown here: it is unknown, or has ended long '
-    + 'ago. Ask for it with paceline job describe.');
+  setText(byId('job-reason'), detail === null ? 'Asking the controller …'
+    : 'This job is unknown: paceline job list has those that the controller knows.');
 }
 
 function update() {
-  const job = state.jobs.find((one) => one.id === chosen);
+  const job = findChosen();
   byId('main').setAttribute('aria-busy', 'false');
   setText(byId('version'), state.version);
   updateSummary(state);
@@ -51,8 +57,8 @@ function update() {
   if (!job && chosen !== '') updateMissing();
   if (isNew && chosen !== '') byId('job-name').focus();
   isNew = false;
-  const running = state.jobs.filter((one) => one.ended === null).length;
-  const title = running > 0 ? `Paceline · ${plural(running, 'job')}` : 'Paceline';
+  const live = countTraining(state.job_counts) + (state.job_counts.queued || 0);
+  const title = live > 0 ? `Paceline · ${plural(live, 'job')}` : 'Paceline';
   if (document.title !== title) document.title = title;
 }
 
@@ -91,9 +97,9 @@ function choose(job) {
   if (state) update();
 }
 
-// Other anchors are places in the page.
+// Other anchors are places in the page. No id of a job is longer.
 function followAddress() {
-  const match = /^#job=([\w.-]+)$/.exec(location.hash);
+  const match = /^#job=([\w.-]{1,64})$/.exec(location.hash);
   if (!match && location.hash !== '') return;
   isNew = match !== null;
   choose(match ? match[1] : '');

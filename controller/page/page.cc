@@ -49,10 +49,11 @@ void Page::Publish() {
   if (!feed_.HasReaders()) return feed_.Clear();
   const PageSources sources{control_->cluster(), control_->stragglers(), control_->steps(),
                             control_->histories()};
+  const absl::Time now = absl::Now();
   PageFeed::State state;
-  state.cluster = OnOneLine(DescribeForPage(sources, absl::Now()));
+  state.cluster = OnOneLine(DescribeForPage(sources, now));
   for (const std::string& job : feed_.Jobs()) {
-    state.jobs[job] = OnOneLine(DescribeJobForPage(sources, JobId(job)));
+    state.jobs[job] = OnOneLine(DescribeJobForPage(sources, JobId(job), now));
   }
   feed_.Publish(std::move(state));
   published_ = EventLoop::Now();

@@ -1,7 +1,10 @@
 #include "controller/page/page_state.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <deque>
+#include <iterator>
 #include <map>
 #include <string>
 #include <utility>
@@ -98,7 +101,7 @@ json DescribeJob(const Job& job, const PageSources& sources, absl::Time wall_now
   return out;
 }
 
-// Those that have not ended, and then those that have, each the newest first.
+// Those that hold slots, those that wait, and those that have ended, each the newest first.
 std::vector<const Job*> ShownJobs(const Cluster& cluster) {
   std::vector<const Job*> live;
   std::vector<const Job*> ended;
@@ -110,7 +113,9 @@ std::vector<const Job*> ShownJobs(const Cluster& cluster) {
     std::partial_sort(jobs.begin(), kept, jobs.end(), newer);
     jobs.erase(kept, jobs.end());
   };
-  keep(live, kPageJobs, [](const Job* a, const Job* b) { return a->number > b->number; });
+  keep(live, kPageJobs, [](const Job* a, const Job* b) {
+    return std::pair(a->holds_slots(), a->number) > std::pair(b->holds_slots(), b->number);
+  });
   keep(ended, kPageEndedJobs, [](const Job* a, const Job* b) {
     return std::pair(a->ended, a->number) > std::pair(b->ended, b->number);
   });
@@ -118,16 +123,41 @@ std::vector<const Job*> ShownJobs(const Cluster& cluster) {
   return live;
 }
 
-json DescribeNodes(const Cluster& cluster) {
-  struct Use {
-    int cpu = 0;
-    int cuda = 0;
-    std::vector<std::string> jobs;
-  };
-  std::map<NodeName, Use> uses;
+// How many there are in each state.
+template <typename Items>
+json CountStates(const Items& items) {
+  json counts = json::object();
+  for (const auto& [name, item] : items) {
+    json& count = counts[NameOfState(item.state)];
+    count = count.is_null() ? 1 : count.get<int>() + 1;
+  }
+  return counts;
+}
+
+// What of these counts of all jobs is not shown: only states of which something is not.
+json CountLeftOut(json counts, const std::vector<const Job*>& shown) {
+  for (const Job* job : shown) {
+    json& count = counts[NameOfState(job->state)];
+    count = count.get<int>() - 1;
+  }
+  for (auto count = counts.begin(); count != counts.end();) {
+    count = *count == 0 ? counts.erase(count) : std::next(count);
+  }
+  return counts;
+}
+
+// What the jobs hold of a node.
+struct NodeUse {
+  int cpu = 0;
+  int cuda = 0;
+  std::vector<std::string> jobs;
+};
+
+std::map<NodeName, NodeUse> UsesOf(const Cluster& cluster) {
+  std::map<NodeName, NodeUse> uses;
   const auto add = [&](const JobRequest& request, const std::vector<RankState>& trainers) {
     for (const RankState& trainer : trainers) {
-      Use& use = uses[trainer.place.node];
+      NodeUse& use = uses[trainer.place.node];
       ++(request.device == Device::kCuda ? use.cuda : use.cpu);
       if (use.jobs.empty() || use.jobs.back() != request.name) use.jobs.push_back(request.name);
     }
@@ -137,59 +167,104 @@ json DescribeNodes(const Cluster& cluster) {
     add(job.request, job.ranks);
     add(job.request, job.spares);
   }
+  return uses;
+}
+
+// Of all jobs and nodes, shown or not.
+json DescribeSums(const PageSources& sources, const std::map<NodeName, NodeUse>& uses) {
+  int64_t ranks = 0;
+  int64_t slow = 0;
+  for (const auto& [id, job] : sources.cluster.jobs()) {
+    if (job.ended_already()) continue;
+    if (job.state == JobState::kRunning) ranks += job.request.ranks;
+    slow += CountSlow(sources.stragglers.Find(id));
+  }
+  int64_t places = 0;
+  for (const auto& [name, node] : sources.cluster.nodes()) {
+    places += node.facts.slots + static_cast<int64_t>(node.facts.gpus.size());
+  }
+  int64_t used = 0;
+  for (const auto& [name, use] : uses) used += use.cpu + use.cuda;
+  return {{"ranks", ranks}, {"slow", slow}, {"places", places}, {"places_used", used}};
+}
+
+// By name. Where there are too many, those that are not ready are kept.
+json DescribeNodes(const Cluster& cluster, const std::map<NodeName, NodeUse>& uses) {
+  std::vector<const Node*> shown;
+  for (const auto& [name, node] : cluster.nodes()) shown.push_back(&node);
+  if (shown.size() > kPageNodes) {
+    std::stable_partition(shown.begin(), shown.end(),
+                          [](const Node* node) { return node->state != NodeState::kReady; });
+    shown.resize(kPageNodes);
+    std::sort(shown.begin(), shown.end(),
+              [](const Node* a, const Node* b) { return a->facts.name < b->facts.name; });
+  }
   json nodes = json::array();
-  for (const auto& [name, node] : cluster.nodes()) {
-    if (nodes.size() == kPageNodes) break;
-    const Use& use = uses[name];
-    nodes.push_back({{"name", name.value()},
-                     {"state", NameOfState(node.state)},
-                     {"reason", node.reason},
-                     {"slots", node.facts.slots},
+  for (const Node* node : shown) {
+    const auto found = uses.find(node->facts.name);
+    const NodeUse use = found == uses.end() ? NodeUse() : found->second;
+    nodes.push_back({{"name", node->facts.name.value()},
+                     {"state", NameOfState(node->state)},
+                     {"reason", node->reason},
+                     {"slots", node->facts.slots},
                      {"slots_used", use.cpu},
-                     {"gpus", node.facts.gpus.size()},
+                     {"gpus", node->facts.gpus.size()},
                      {"gpus_used", use.cuda},
                      {"jobs", use.jobs}});
   }
   return nodes;
 }
 
-// What was decided about stragglers, and how memberships changed; the newest first.
-json DescribeDecisions(const std::vector<const Job*>& jobs, const Stragglers& all) {
-  std::vector<std::pair<absl::Time, json>> told;
-  for (const Job* job : jobs) {
-    const json about = {{"job_name", job->request.name}};
-    for (const MembershipChange& change : job->recovery.history) {
-      json out = about;
-      out["id"] = absl::StrCat(job->request.id.value(), "/g", change.generation.value());
-      out["what"] = change.reason;
-      const bool done = change.ended != absl::InfinitePast();
-      out["why"] = done && change.ranks_before != change.ranks_after
-                       ? absl::StrCat(change.ranks_before, " ranks became ", change.ranks_after)
-                       : "";
-      out["state"] = done ? "done" : "under way";
-      out["outcome"] = "";
-      told.emplace_back(change.begun, std::move(out));
+// One of the two.
+struct Decided {
+  absl::Time time;
+  const Job* job;
+  const MembershipChange* change;
+  const RemedyDecision* remedy;
+};
+
+json DescribeDecision(const Decided& decided) {
+  const std::string& id = decided.job->request.id.value();
+  json out = {{"job_name", decided.job->request.name}, {"time", Known(decided.time)}};
+  if (decided.remedy != nullptr) {
+    const RemedyDecision& remedy = *decided.remedy;
+    out["id"] = absl::StrCat(id, "/d", remedy.id);
+    out["what"] = DescribeRemedy(remedy);
+    out["why"] = remedy.reason;
+    out["state"] = Words(NameOf(remedy.state));
+    out["outcome"] = remedy.outcome;
+    return out;
+  }
+  const MembershipChange& change = *decided.change;
+  const bool done = change.ended != absl::InfinitePast();
+  out["id"] = absl::StrCat(id, "/g", change.generation.value());
+  out["what"] = change.reason;
+  out["why"] = done && change.ranks_before != change.ranks_after
+                   ? absl::StrCat(change.ranks_before, " ranks became ", change.ranks_after)
+                   : "";
+  out["state"] = done ? "done" : "under way";
+  out["outcome"] = "";
+  return out;
+}
+
+// What was decided about stragglers, and how memberships changed, of all jobs; the newest first.
+json DescribeDecisions(const PageSources& sources) {
+  std::vector<Decided> all;
+  for (const auto& [id, job] : sources.cluster.jobs()) {
+    for (const MembershipChange& change : job.recovery.history) {
+      all.push_back({change.begun, &job, &change, nullptr});
     }
-    const JobStragglers* stragglers = all.Find(job->request.id);
+    const JobStragglers* stragglers = sources.stragglers.Find(id);
     if (stragglers == nullptr) continue;
-    for (const RemedyDecision& decision : stragglers->policy().decisions()) {
-      json out = about;
-      out["id"] = absl::StrCat(job->request.id.value(), "/d", decision.id);
-      out["what"] = DescribeRemedy(decision);
-      out["why"] = decision.reason;
-      out["state"] = Words(NameOf(decision.state));
-      out["outcome"] = decision.outcome;
-      told.emplace_back(decision.made, std::move(out));
+    for (const RemedyDecision& remedy : stragglers->policy().decisions()) {
+      all.push_back({remedy.made, &job, nullptr, &remedy});
     }
   }
-  std::stable_sort(told.begin(), told.end(),
-                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::stable_sort(all.begin(), all.end(),
+                   [](const Decided& a, const Decided& b) { return a.time > b.time; });
+  all.erase(all.begin() + static_cast<ptrdiff_t>(std::min(all.size(), kPageDecisions)), all.end());
   json out = json::array();
-  for (auto& [time, decision] : told) {
-    if (out.size() == kPageDecisions) break;
-    decision["time"] = Known(time);
-    out.push_back(std::move(decision));
-  }
+  for (const Decided& decided : all) out.push_back(DescribeDecision(decided));
   return out;
 }
 
@@ -288,30 +363,24 @@ json DescribeSeriesForPage(const v1::JobSeries& series) {
 json DescribeForPage(const PageSources& sources, absl::Time wall_now) {
   const Cluster& cluster = sources.cluster;
   json out = {{"version", kVersion}, {"time", absl::ToUnixMillis(wall_now) / 1000.0}};
-  json& job_counts = out["job_counts"] = json::object();
-  for (const auto& [id, job] : cluster.jobs()) {
-    json& count = job_counts[NameOfState(job.state)];
-    count = count.is_null() ? 1 : count.get<int>() + 1;
-  }
-  json& node_counts = out["node_counts"] = json::object();
-  for (const auto& [name, node] : cluster.nodes()) {
-    json& count = node_counts[NameOfState(node.state)];
-    count = count.is_null() ? 1 : count.get<int>() + 1;
-  }
+  out["job_counts"] = CountStates(cluster.jobs());
+  out["node_counts"] = CountStates(cluster.nodes());
+  const std::map<NodeName, NodeUse> uses = UsesOf(cluster);
+  out["sums"] = DescribeSums(sources, uses);
   const std::vector<const Job*> shown = ShownJobs(cluster);
   json& jobs = out["jobs"] = json::array();
   for (const Job* job : shown) jobs.push_back(DescribeJob(*job, sources, wall_now));
-  out["jobs_left_out"] = cluster.jobs().size() - shown.size();
-  out["nodes"] = DescribeNodes(cluster);
+  out["jobs_left_out"] = CountLeftOut(out["job_counts"], shown);
+  out["nodes"] = DescribeNodes(cluster, uses);
   out["nodes_left_out"] = cluster.nodes().size() - out["nodes"].size();
-  out["decisions"] = DescribeDecisions(shown, sources.stragglers);
+  out["decisions"] = DescribeDecisions(sources);
   const Automation& automation = cluster.automation();
   out["automation"] = {
       {"paused", automation.paused}, {"owner", automation.owner}, {"reason", automation.reason}};
   return out;
 }
 
-json DescribeJobForPage(const PageSources& sources, const JobId& id) {
+json DescribeJobForPage(const PageSources& sources, const JobId& id, absl::Time wall_now) {
   const auto found = sources.cluster.jobs().find(id);
   if (found == sources.cluster.jobs().end()) return {{"id", id.value()}, {"known", false}};
   const Job& job = found->second;
@@ -320,6 +389,7 @@ json DescribeJobForPage(const PageSources& sources, const JobId& id) {
   const v1::JobRanks ranks = DescribeRanks(job, measured, stragglers, kPageRanks);
   return {{"id", id.value()},
           {"known", true},
+          {"job", DescribeJob(job, sources, wall_now)},
           {"table", DescribeTable(DescribeSteps(job, measured, 0, kPageRows))},
           {"median_own_s", Known(ranks.median_own_s())},
           {"rank_count", ranks.rank_count()},

@@ -1,8 +1,10 @@
 // What the page shows, as JSON: the cluster as a whole, and one job in detail.
 //
-// Complete each time, so that a page that missed some knows all again with the next. Bounded: the
-// newest jobs, nodes, decisions and events, with the number of those left out. Text of users
-// (names, reasons) is in it as they wrote it: the page shows it as text and never as markup.
+// Complete each time, so that a page that missed some knows all again with the next. Bounded: jobs
+// that hold slots before those that wait, nodes that are not ready before those that are, the
+// newest of jobs, decisions and events; with the number of those left out. Sums are over all. Text
+// of users (names, reasons) is in it as they wrote it: the page shows it as text and never as
+// markup.
 #ifndef CONTROLLER_PAGE_PAGE_STATE_H_
 #define CONTROLLER_PAGE_PAGE_STATE_H_
 
@@ -37,8 +39,9 @@ struct PageSources {
 // Times are seconds since 1970, durations seconds; what is not known is null.
 nlohmann::json DescribeForPage(const PageSources& sources, absl::Time wall_now);
 
-// {"id": ..., "known": false} of a job that is not known.
-nlohmann::json DescribeJobForPage(const PageSources& sources, const JobId& job);
+// Of any job, shown among the others or not; {"id": ..., "known": false} of one that is not known.
+nlohmann::json DescribeJobForPage(const PageSources& sources, const JobId& job,
+                                  absl::Time wall_now);
 
 }  // namespace paceline
 

@@ -27,7 +27,7 @@ class PageStateTest : public ::testing::Test {
     return {*watched_.cluster, *watched_.stragglers, history_, histories_};
   }
   json Describe() const { return DescribeForPage(Sources(), watched_.now.wall); }
-  json DescribeJob() const { return DescribeJobForPage(Sources(), watched_.id); }
+  json DescribeJob() const { return DescribeJobForPage(Sources(), watched_.id, watched_.now.wall); }
 
   // A step of each rank: so many seconds of its own, and all wait for the slowest.
   void Train(int64_t step, const std::vector<double>& own) {
@@ -91,18 +91,68 @@ TEST_F(PageStateTest, TellsJobsAndNodes) {
   EXPECT_EQ(state["node_counts"]["ready"], 6);
 }
 
-TEST_F(PageStateTest, ListsAreBounded) {
-  for (size_t i = 0; i < kPageJobs + 5; ++i) {
-    JobRequest request = Named("waits");
+// Adds jobs job-w0, job-w1, ... of so many ranks each.
+void SubmitMany(WatchedJob& watched, size_t count, int ranks) {
+  for (size_t i = 0; i < count; ++i) {
+    JobRequest request = Named("many");
     request.id = JobId(absl::StrCat("job-w", i));
-    request.ranks = 1000;
-    watched_.Apply(JobSubmitted{request});
+    request.ranks = ranks;
+    request.spares = 0;
+    watched.Apply(JobSubmitted{request});
   }
+}
+
+TEST_F(PageStateTest, WhatHoldsSlotsIsShownBeforeNewerJobsThatWait) {
+  SubmitMany(watched_, kPageJobs + 5, /*ranks=*/1000);
   const json state = Describe();
   EXPECT_EQ(state["jobs"].size(), kPageJobs);
-  EXPECT_EQ(state["jobs_left_out"], 6);
-  EXPECT_EQ(state["jobs"][0]["id"], absl::StrCat("job-w", kPageJobs + 4)) << "the newest first";
+  EXPECT_EQ(state["jobs"][0]["id"], "job-1") << "the oldest of all, and it runs";
+  EXPECT_EQ(state["jobs"][1]["id"], absl::StrCat("job-w", kPageJobs + 4)) << "the newest first";
+  EXPECT_EQ(state["jobs_left_out"].dump(), R"({"queued":6})");
   EXPECT_EQ(state["job_counts"]["queued"], kPageJobs + 5);
+}
+
+TEST_F(PageStateTest, JobsBeyondTheListAreSummedUpAndTheirDecisionsTold) {
+  WatchedJob watched(WatchedRequest(StragglerMode::kAdvise));
+  watched.Train(600, SlowFrom(watched.NodeOf(2), 200));
+  NodeFacts facts;
+  facts.name = NodeName("zz");
+  facts.uid = "zz";
+  facts.slots = static_cast<int>(kPageJobs) + 5;
+  watched.Apply(NodeConnected{facts, {}});
+  SubmitMany(watched, kPageJobs + 5, /*ranks=*/1);
+  for (int i = 0; i < 5; ++i) watched.Report();
+  const PageSources sources{*watched.cluster, *watched.stragglers, history_, histories_};
+  const json state = DescribeForPage(sources, watched.now.wall);
+  EXPECT_EQ(state["job_counts"]["running"], kPageJobs + 6);
+  EXPECT_EQ(state["jobs"].size(), kPageJobs);
+  for (const json& job : state["jobs"]) EXPECT_NE(job["id"], "job-1");
+  EXPECT_EQ(state["jobs_left_out"].dump(), R"({"running":6})");
+  EXPECT_EQ(state["sums"]["ranks"], 8 + kPageJobs + 5);
+  EXPECT_EQ(state["sums"]["slow"], 1);
+  ASSERT_FALSE(state["decisions"].empty());
+  EXPECT_EQ(state["decisions"][0]["job_name"], "watched");
+  const json job = DescribeJobForPage(sources, watched.id, watched.now.wall);
+  EXPECT_EQ(job["job"]["name"], "watched") << "who asks for it gets it";
+  EXPECT_EQ(job["job"]["slow_count"], 1);
+}
+
+TEST_F(PageStateTest, NodesBeyondTheListAreSummedUpAndTroubleIsShown) {
+  WatchedJob watched(Named("wide"), static_cast<int>(kPageNodes) + 5);
+  Hold hold;
+  hold.owner = "ann";
+  hold.reason = "its fan is loud";
+  hold.since = watched.now.wall;
+  watched.Apply(HoldRequested{NodeName("n99"), hold});  // The last by name.
+  const json state = DescribeForPage({*watched.cluster, *watched.stragglers, history_, histories_},
+                                     watched.now.wall);
+  EXPECT_EQ(state["nodes"].size(), kPageNodes);
+  EXPECT_EQ(state["nodes_left_out"], 5);
+  EXPECT_EQ(state["nodes"][0]["name"], "n00") << "by name";
+  EXPECT_EQ(state["nodes"].back()["name"], "n99");
+  EXPECT_EQ(state["sums"]["places"], kPageNodes + 5);
+  EXPECT_EQ(state["sums"]["places_used"], watched.job().ranks.size() + watched.job().spares.size());
+  EXPECT_EQ(state["node_counts"]["ready"], kPageNodes + 4);
 }
 
 TEST_F(PageStateTest, TellsTheStepsOfAJobCellByCell) {
@@ -110,6 +160,7 @@ TEST_F(PageStateTest, TellsTheStepsOfAJobCellByCell) {
   for (int64_t step = 0; step < 3; ++step) Train(step, {1, 1, 2, 1});
   const json job = DescribeJob();
   EXPECT_EQ(job["known"], true);
+  EXPECT_EQ(job["job"]["state"], "running");
   const json& table = job["table"];
   EXPECT_EQ(table["ranks"], 4);
   EXPECT_EQ(table["steps"], 3);
@@ -159,7 +210,7 @@ TEST_F(PageStateTest, TellsWhatHappenedTheNewestFirst) {
 }
 
 TEST_F(PageStateTest, UnknownJobIsNotKnown) {
-  const json job = DescribeJobForPage(Sources(), JobId("job-gone"));
+  const json job = DescribeJobForPage(Sources(), JobId("job-gone"), watched_.now.wall);
   EXPECT_EQ(job["known"], false);
   EXPECT_EQ(job["id"], "job-gone");
 }

@@ -91,6 +91,10 @@ bool HasTelemetry(const Job& job) {
   return !job.ended_already() && job.started != absl::InfinitePast();
 }
 
+int CountSlow(const JobStragglers* stragglers) {
+  return static_cast<int>(SlowOf(stragglers).size());
+}
+
 v1::JobTelemetry DescribeTelemetry(const Job& job, const MeasuredJob* measured,
                                    const JobStragglers* stragglers) {
   v1::JobTelemetry out;

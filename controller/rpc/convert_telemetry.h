@@ -22,6 +22,9 @@ inline constexpr int kMaxStepRows = 1024;
 // Whether it has begun to train, and has not ended.
 bool HasTelemetry(const Job& job);
 
+// Ranks, nodes and groups of ranks that are slow: slow_count of a JobTelemetry.
+int CountSlow(const JobStragglers* stragglers);
+
 v1::JobTelemetry DescribeTelemetry(const Job& job, const MeasuredJob* measured,
                                    const JobStragglers* stragglers);
 // `slowest`: as in GetJobRanksRequest.

@@ -28,8 +28,9 @@ json EmptyCluster() {
           {"time", 1700000000},
           {"job_counts", json::object()},
           {"node_counts", json::object()},
+          {"sums", {{"ranks", 0}, {"slow", 0}, {"places", 0}, {"places_used", 0}}},
           {"jobs", json::array()},
-          {"jobs_left_out", 0},
+          {"jobs_left_out", json::object()},
           {"nodes", json::array()},
           {"nodes_left_out", 0},
           {"decisions", json::array()},
@@ -69,6 +70,7 @@ json FullCluster(const std::string& text) {
   json state = EmptyCluster();
   state["job_counts"]["running"] = 1;
   state["node_counts"]["draining"] = 1;
+  state["sums"] = {{"ranks", 4}, {"slow", 1}, {"places", 4}, {"places_used", 2}};
   state["jobs"].push_back(JobOf("job-1", text));
   state["nodes"].push_back({{"name", text},
                             {"state", "draining"},
@@ -105,6 +107,7 @@ json JobDetail(const std::string& text, int ranks, int steps) {
   }
   return {{"id", "job-1"},
           {"known", true},
+          {"job", JobOf("job-1", text)},
           {"table",
            {{"ranks", ranks},
             {"ranks_per_row", 1},
@@ -158,7 +161,7 @@ class PageViewTest : public ::testing::Test {
   }
   void Publish(const json& cluster, const json& job = {}) {
     PageFeed::State state{cluster.dump(), {}};
-    if (!job.is_null()) state.jobs["job-1"] = job.dump();
+    if (!job.is_null()) state.jobs[job["id"].get<std::string>()] = job.dump();
     feed_.Publish(std::move(state));
   }
   void Open(const std::string& path = "/") {
@@ -276,12 +279,39 @@ TEST_F(PageViewTest, LostConnectionIsToldAndComesBack) {
   EXPECT_EQ(browser_.Value("document.getElementById('job-rows').children.length"), 1);
 }
 
-TEST_F(PageViewTest, UnknownJobIsSaid) {
+TEST_F(PageViewTest, UnknownJobIsSaidWhenTheControllerHasSaidSo) {
   Publish(FullCluster("n1"));
   Open("/#job=job-gone");
   browser_.WaitUntil("document.getElementById('job').checkVisibility()");
-  EXPECT_NE(browser_.Text("#job-reason").find("unknown"), std::string::npos);
+  EXPECT_EQ(browser_.Text("#job-reason"), "Asking the controller …");
+  Publish(FullCluster("n1"), {{"id", "job-gone"}, {"known", false}});
+  browser_.WaitUntil("document.getElementById('job-reason').textContent.includes('unknown')",
+                     "document.getElementById('job-reason').textContent");
   EXPECT_FALSE(IsShown("job-body"));
+}
+
+TEST_F(PageViewTest, LargeClusterIsSummedUpAndAJobBeyondTheListIsShown) {
+  json state = FullCluster("n1");
+  state["jobs"][0] = JobOf("job-9", "newer");
+  state["job_counts"] = {{"queued", 3}, {"running", 1001}, {"succeeded", 20}};
+  state["jobs_left_out"] = {{"queued", 3}, {"running", 1000}};
+  state["node_counts"] = {{"lost", 2}, {"ready", 1498}};
+  state["nodes_left_out"] = 1499;
+  state["sums"] = {{"ranks", 4004}, {"slow", 7}, {"places", 6000}, {"places_used", 4100}};
+  Publish(state, JobDetail("older", 4, 20));
+  Open("/#job=job-1");
+  browser_.WaitUntil("document.getElementById('job-name').textContent === 'older'",
+                     "document.getElementById('job').textContent");
+  EXPECT_TRUE(IsShown("job-body"));
+  EXPECT_EQ(browser_.Value("document.getElementById('map').dataset.steps"), "20");
+  EXPECT_EQ(browser_.Value("document.getElementById('job-rows').children.length"), 1);
+  EXPECT_EQ(browser_.Text("#more-jobs"),
+            "1003 more jobs not shown (3 queued, 1000 running): paceline job list");
+  EXPECT_EQ(browser_.Text("#more-nodes"), "1499 more nodes not shown: paceline node list");
+  EXPECT_EQ(browser_.Value("Array.from(document.querySelectorAll('#summary .value'), (value) => "
+                           "value.textContent).join(' ')"),
+            "1001 3 4004 7 1498/1500 4100/6000");
+  EXPECT_EQ(browser_.Value("document.title"), "Paceline · 1004 jobs");
 }
 
 TEST_F(PageViewTest, NothingIsLoadedFromElsewhereAndNothingFails) {
