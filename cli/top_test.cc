@@ -64,6 +64,31 @@ TEST_F(TopSnapshotTest, AControllerWithoutTelemetryWillDo) {
   EXPECT_THAT(Paceline({"top", "story"}).out, HasSubstr("forward"));
 }
 
+TEST_F(TopSnapshotTest, AThousandNewerJobsThatWaitDoNotHideWhatTrains) {
+  std::vector<v1::Job> jobs;
+  for (int i = 0; i < 1005; ++i) {
+    jobs.push_back(PlayedJob(absl::StrCat("wait", i), v1::QUEUED, /*ranks=*/1));
+  }
+  jobs.push_back(PlayedJob("story", v1::RUNNING));
+  controller_.SetJobs(jobs);
+  const Ran ran = Paceline({"top"});
+  EXPECT_EQ(ran.exit, kCliOk) << ran.err;
+  EXPECT_THAT(ran.out,
+              HasSubstr("Jobs   1001: 1000 queued, 1 running; older queued ones left out"));
+  EXPECT_LT(ran.out.find("story"), ran.out.find("wait0")) << "what trains comes first";
+}
+
+TEST_F(TopSnapshotTest, AllJobsThatTrainAreFetchedPageByPage) {
+  std::vector<v1::Job> jobs;
+  for (int i = 0; i < 1005; ++i) {
+    jobs.push_back(PlayedJob(absl::StrCat("train", i), v1::RUNNING, /*ranks=*/1));
+  }
+  controller_.SetJobs(jobs);
+  const Ran ran = Paceline({"top"});
+  EXPECT_THAT(ran.out, HasSubstr("Jobs   1005: 1005 running   by newest"));
+  EXPECT_THAT(ran.out, HasSubstr("train1004 "));
+}
+
 TEST_F(TopSnapshotTest, ErrorsAreThoseOfEveryCommand) {
   EXPECT_EQ(Paceline({"top", "nothing"}).exit, kCliNotFound);
   EXPECT_EQ(Paceline({"top", "-o", "json"}).exit, kCliUsage);

@@ -1,6 +1,9 @@
 #include "cli/top/top_fetch.h"
 
+#include <set>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -9,8 +12,35 @@ namespace paceline {
 namespace {
 
 constexpr int kMostPerPage = 1000;
+// Of jobs that train: more would take longer than one waits between two looks.
+constexpr int kMostPages = 10;
 // Of jobs that have ended the newest are shown.
-constexpr int kJobsWithEnded = 200;
+constexpr int kEndedJobs = 200;
+
+// The newest jobs in one of the states: so many pages of so many at most.
+struct JobPages {
+  std::vector<v1::JobState> states;
+  int pages = 1;
+  int per_page = kMostPerPage;
+};
+
+// `kind`: what to call them if there are more.
+grpc::Status FetchPages(Client& client, const JobPages& wanted, const char* kind, TopModel* model,
+                        std::vector<v1::Job>* jobs) {
+  v1::ListJobsRequest request;
+  request.set_page_size(wanted.per_page);
+  for (const v1::JobState state : wanted.states) request.add_states(state);
+  for (int page = 0; page < wanted.pages; ++page) {
+    v1::ListJobsResponse response;
+    const grpc::Status status = client.ListJobs(request, &response);
+    if (!status.ok()) return status;
+    for (v1::Job& job : *response.mutable_jobs()) jobs->push_back(std::move(job));
+    request.set_page_token(response.next_page_token());
+    if (request.page_token().empty()) return grpc::Status::OK;
+  }
+  model->cut.emplace_back(kind);
+  return grpc::Status::OK;
+}
 
 grpc::Status FetchJobs(Client& client, const TopQuery& query, TopModel* model) {
   if (!query.job.empty()) {
@@ -18,17 +48,26 @@ grpc::Status FetchJobs(Client& client, const TopQuery& query, TopModel* model) {
     request.set_job(query.job);
     return client.GetJob(request, &model->jobs.emplace_back());
   }
-  v1::ListJobsRequest request;
-  request.set_page_size(query.ended ? kJobsWithEnded : kMostPerPage);
-  if (!query.ended) {
-    for (const v1::JobState state :
-         {v1::QUEUED, v1::STARTING, v1::RUNNING, v1::RECOVERING, v1::STOPPING}) {
-      request.add_states(state);
+  // Asked in the order of a job's life: one that goes on meanwhile is told of twice, not missed.
+  std::vector<v1::Job> waiting;
+  std::vector<v1::Job> training;
+  std::vector<v1::Job> ended;
+  grpc::Status status = FetchPages(client, {{v1::QUEUED}}, "queued", model, &waiting);
+  if (status.ok()) {
+    status =
+        FetchPages(client, {{v1::STARTING, v1::RUNNING, v1::RECOVERING, v1::STOPPING}, kMostPages},
+                   "running", model, &training);
+  }
+  if (status.ok() && query.ended) {
+    status = FetchPages(client, {{v1::SUCCEEDED, v1::FAILED, v1::CANCELLED}, 1, kEndedJobs},
+                        "ended", model, &ended);
+  }
+  std::set<std::string> known;
+  for (std::vector<v1::Job>* part : {&training, &waiting, &ended}) {
+    for (v1::Job& job : *part) {
+      if (known.insert(job.id()).second) model->jobs.push_back(std::move(job));
     }
   }
-  v1::ListJobsResponse page;
-  const grpc::Status status = client.ListJobs(request, &page);
-  for (v1::Job& job : *page.mutable_jobs()) model->jobs.push_back(std::move(job));
   return status;
 }
 

@@ -19,7 +19,10 @@ struct TopModel {
   // Why nothing newer could be; empty: it could.
   std::string trouble;
 
-  std::vector<v1::Job> jobs;                          // Newest first.
+  // Those that train, those that wait, those that have ended, each the newest first.
+  std::vector<v1::Job> jobs;
+  // Kinds of jobs of which older ones were left out: "queued".
+  std::vector<std::string> cut;
   std::map<std::string, v1::JobTelemetry> telemetry;  // By job id; of those that train.
   std::vector<v1::Node> nodes;
   v1::JobRanks ranks;  // Of the job that is shown alone; without an id: of none.

@@ -72,6 +72,9 @@ std::string JobsLine(const TopModel& model, const TopView& view) {
     ++total;
   }
   std::string line = absl::StrCat("Jobs   ", StatesText(total, states));
+  if (!model.cut.empty()) {
+    absl::StrAppend(&line, "; older ", absl::StrJoin(model.cut, " and "), " ones left out");
+  }
   absl::StrAppend(&line, "   by ", NameOf(view.job_order), view.reversed ? " (reversed)" : "");
   return line;
 }

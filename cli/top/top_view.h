@@ -12,6 +12,7 @@
 
 namespace paceline {
 
+// kNewest: as in the model.
 enum class JobOrder { kNewest, kName, kStepTime, kRate, kMfu };
 enum class RankOrder { kRank, kSlowest, kWait, kMemory, kMfu };
 
