@@ -67,6 +67,7 @@ void BM_Worker(benchmark::State& state) {
     v1::Progress progress;
     progress.set_step(12345 + rank);
     progress.set_loss(2.34567);
+    progress.set_step_s(0.345678);
     std::array<uint64_t, kPhases> phases;
     phases.fill(123456789012);
     metrics.SetTrainer(id, progress, phases);
@@ -147,6 +148,7 @@ class FullCluster {
       rank.report.state = TrainerState::kRunning;
       rank.report.progress.step = 12345;
       rank.report.progress.loss = 2.34567;
+      rank.report.progress.step_time = absl::Milliseconds(345);
       rank.report.progress.samples_per_second = 123.4;
       rank.report.figures.tokens_per_second = 12345.6;
       rank.report.figures.mfu = 0.4123;

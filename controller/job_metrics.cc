@@ -1,5 +1,6 @@
 #include "controller/job_metrics.h"
 
+#include <algorithm>
 #include <optional>
 #include <set>
 
@@ -164,7 +165,6 @@ void JobMetrics::Begin(const Job& job, Series& series) {
   series.spares_wanted->Set(job.request.spares);
   series.gpus = &gpus_.Add(labels);
   series.step = &step_.Add(labels);
-  series.loss = &loss_.Add(labels);
   series.samples_per_second = &samples_per_second_.Add(labels);
   series.steps_executed = &steps_executed_.Add(labels);
   series.steps_lost = &steps_lost_.Add(labels);
@@ -194,7 +194,12 @@ void JobMetrics::ShowProgress(const Job& job, Moment now, Series& series) {
   const JobProgress progress = Summarize(job, now.wall);
   const double pace = job.ended_already() ? 0 : 1;
   series.step->Set(static_cast<double>(progress.step));
-  series.loss->Set(progress.loss);
+  // Before their first step, or that of a newcomer, the mean over the ranks is not known; that they
+  // have done no steps and samples is.
+  const bool all_told = std::all_of(job.ranks.begin(), job.ranks.end(), [](const RankState& rank) {
+    return rank.report.progress.step_time > absl::ZeroDuration();
+  });
+  if (all_told) SetIfKnown(loss_, id, series.loss, progress.loss);
   series.samples_per_second->Set(pace * progress.samples_per_second);
   if (progress.tokens_per_second > 0) {
     SetIfKnown(tokens_per_second_, id, series.tokens_per_second, pace * progress.tokens_per_second);
@@ -226,13 +231,13 @@ void JobMetrics::Remove(Series& series) {
   spares_wanted_.Remove(series.spares_wanted);
   gpus_.Remove(series.gpus);
   step_.Remove(series.step);
-  loss_.Remove(series.loss);
   samples_per_second_.Remove(series.samples_per_second);
   steps_executed_.Remove(series.steps_executed);
   steps_lost_.Remove(series.steps_lost);
   samples_.Remove(series.samples);
   step_duration_.Remove(series.step_duration);
   // The others where they are known; to remove nothing does nothing.
+  loss_.Remove(series.loss);
   tokens_.Remove(series.tokens);
   tokens_per_second_.Remove(series.tokens_per_second);
   mfu_.Remove(series.mfu);

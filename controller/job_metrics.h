@@ -59,7 +59,6 @@ class JobMetrics {
     prometheus::Gauge* spares_wanted;
     prometheus::Gauge* gpus;
     prometheus::Gauge* step;
-    prometheus::Gauge* loss;
     prometheus::Gauge* samples_per_second;
     prometheus::Counter* steps_executed;
     prometheus::Counter* steps_lost;
@@ -68,6 +67,7 @@ class JobMetrics {
     std::vector<prometheus::Counter*> phases;  // By number of the phase.
     std::array<prometheus::Counter*, kTimeCategories> times;
     // Null until they are known.
+    prometheus::Gauge* loss = nullptr;
     prometheus::Counter* tokens = nullptr;
     prometheus::Gauge* tokens_per_second = nullptr;
     prometheus::Gauge* mfu = nullptr;

@@ -122,6 +122,33 @@ TEST_F(ControllerMetricsTest, RunningJobIsShownWithWhatItHoldsAndDoes) {
   EXPECT_EQ(Value("paceline_job_queue_wait_seconds_count{queue=\"default\"}"), "1");
 }
 
+TEST_F(ControllerMetricsTest, LossHasNoSeriesBeforeAllRanksHaveOne) {
+  Join({"a", "b"});
+  Train(1);
+  const auto tell_loss = [&](int rank, double loss, double at) {
+    TrainerReport report = PlayedReport(job(), rank, TrainerState::kRunning);
+    report.progress.step = 7;
+    report.progress.step_time = absl::Seconds(1);
+    report.progress.loss = loss;
+    Apply(NodeReported{job().ranks[static_cast<size_t>(rank)].place.node, {report}}, at);
+  };
+  Refresh(2);
+  EXPECT_EQ(Value(Of("paceline_job_loss")), "");
+  EXPECT_EQ(Value(Of("paceline_job_step")), "0") << "that is known";
+  EXPECT_EQ(Value(Of("paceline_job_samples_per_second")), "0");
+  tell_loss(0, 0.25, 3);
+  Refresh(4);
+  EXPECT_EQ(Value(Of("paceline_job_loss")), "") << "the mean would be wrong";
+  tell_loss(1, 0.75, 5);
+  Refresh(6);
+  EXPECT_EQ(Value(Of("paceline_job_loss")), "0.5");
+  Tell(TrainerState::kExited, 10);
+  Refresh(11);
+  EXPECT_EQ(Value(Of("paceline_job_loss")), "0.5") << "the last one, until the job is forgotten";
+  Refresh(10 + absl::ToDoubleSeconds(kEndedJobSeries));
+  EXPECT_THAT(Text(), Not(HasSubstr("paceline_job_loss{")));
+}
+
 TEST_F(ControllerMetricsTest, EndedJobsSeriesDisappear) {
   Join({"a", "b"});
   Train(1);

@@ -20,6 +20,12 @@ std::string FailureLabel(v1::FailureKind kind) {
   return Label(v1::FailureKind_Name(kind), "FAILURE_");
 }
 
+prometheus::Labels LabelsOf(const TrainerId& id) {
+  return {{"job_id", id.job.value()},
+          {"generation", absl::StrCat(id.generation.value())},
+          {"rank", absl::StrCat(id.rank.value())}};
+}
+
 }  // namespace
 
 WorkerMetrics::WorkerMetrics(const std::string& version)
@@ -69,9 +75,15 @@ void WorkerMetrics::SetTrainer(const TrainerId& id, const v1::Progress& progress
                                const std::array<uint64_t, kPhases>& phase_ns) {
   Trainer& trainer = TrainerOf(id);
   trainer.step->Set(static_cast<double>(progress.step()));
-  trainer.step_seconds->Set(progress.step_s());
   trainer.samples->Set(progress.samples_per_s());
-  trainer.loss->Set(progress.loss());
+  if (progress.step_s() > 0) {  // It has done one.
+    if (trainer.loss == nullptr) {
+      trainer.step_seconds = &step_seconds_.Add(LabelsOf(id));
+      trainer.loss = &loss_.Add(LabelsOf(id));
+    }
+    trainer.step_seconds->Set(progress.step_s());
+    trainer.loss->Set(progress.loss());
+  }
   trainer.current_phase->Set(progress.phase_s());
   for (size_t i = 0; i < phase_ns.size(); ++i) {
     RaiseTo(*trainer.phases[i], static_cast<double>(phase_ns[i]) / kNanosPerSecond);
@@ -85,10 +97,11 @@ void WorkerMetrics::ForgetTrainer(const TrainerId& id) {
   if (found == shown_.end()) return;
   const Trainer& trainer = found->second;
   step_.Remove(trainer.step);
-  step_seconds_.Remove(trainer.step_seconds);
   samples_.Remove(trainer.samples);
-  loss_.Remove(trainer.loss);
   current_phase_.Remove(trainer.current_phase);
+  // To remove nothing does nothing.
+  step_seconds_.Remove(trainer.step_seconds);
+  loss_.Remove(trainer.loss);
   for (prometheus::Counter* phase : trainer.phases) phases_.Remove(phase);
   shown_.erase(found);
 }
@@ -101,11 +114,8 @@ std::string WorkerMetrics::Text() {
 WorkerMetrics::Trainer& WorkerMetrics::TrainerOf(const TrainerId& id) {
   const auto found = shown_.find(id);
   if (found != shown_.end()) return found->second;
-  const prometheus::Labels labels = {{"job_id", id.job.value()},
-                                     {"generation", absl::StrCat(id.generation.value())},
-                                     {"rank", absl::StrCat(id.rank.value())}};
-  Trainer trainer{&step_.Add(labels), &step_seconds_.Add(labels),  &samples_.Add(labels),
-                  &loss_.Add(labels), &current_phase_.Add(labels), {}};
+  const prometheus::Labels labels = LabelsOf(id);
+  Trainer trainer{&step_.Add(labels), &samples_.Add(labels), &current_phase_.Add(labels), {}};
   for (int i = 0; i < kPhases; ++i) {
     prometheus::Labels with_phase = labels;
     with_phase["phase"] = PhaseName(static_cast<Phase>(i));

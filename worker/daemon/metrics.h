@@ -59,11 +59,12 @@ class WorkerMetrics {
  private:
   struct Trainer {
     prometheus::Gauge* step;
-    prometheus::Gauge* step_seconds;
     prometheus::Gauge* samples;
-    prometheus::Gauge* loss;
     prometheus::Gauge* current_phase;
     std::array<prometheus::Counter*, kPhases> phases;
+    // Null before its first step.
+    prometheus::Gauge* step_seconds = nullptr;
+    prometheus::Gauge* loss = nullptr;
   };
   Trainer& TrainerOf(const TrainerId& id);
 

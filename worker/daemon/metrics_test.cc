@@ -56,6 +56,15 @@ TEST(WorkerMetricsTest, ShowsATrainerUntilItIsForgotten) {
               HasSubstr("paceline_trainer_step{generation=\"2\",job_id=\"job-1\",rank=\"3\"} 12"));
   EXPECT_THAT(text, HasSubstr("phase=\"forward\",rank=\"3\"} 1.5"));
   EXPECT_THAT(text, HasSubstr("paceline_trainer_checkpoint_saves_total{"));
+  EXPECT_THAT(text, Not(HasSubstr("paceline_trainer_loss{"))) << "it has told of no step";
+  EXPECT_THAT(text, Not(HasSubstr("paceline_trainer_step_seconds{")));
+  progress.set_step_s(0.125);
+  progress.set_loss(0.25);
+  metrics.SetTrainer(kId, progress, phases);
+  const std::string later = metrics.Text();
+  const std::string labels = "{generation=\"2\",job_id=\"job-1\",rank=\"3\"} ";
+  EXPECT_THAT(later, HasSubstr("paceline_trainer_loss" + labels + "0.25"));
+  EXPECT_THAT(later, HasSubstr("paceline_trainer_step_seconds" + labels + "0.125"));
   metrics.ForgetTrainer(kId);
   EXPECT_THAT(metrics.Text(), Not(HasSubstr("job-1")));
 }
