@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Shows the development cluster (`paceline dev up`) in Prometheus with our rules and alerts, and,
 # if Grafana is installed, in the dashboards; prints the addresses and ends all at Ctrl-C. Ports
-# are $PROMETHEUS_PORT (9090) and $GRAFANA_PORT (3000); 0 is any. $PACELINE and $PYTHON (one with
-# PyYAML) take the place of this folder's programs.
+# are $PROMETHEUS_PORT (9090) and $GRAFANA_PORT (3000), or free ones where these are taken; 0 is
+# any. $PACELINE and $PYTHON (one with PyYAML) take the place of this folder's programs.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -29,6 +29,20 @@ fail() {
   exit 1
 }
 
+# The port, or a free one where it is taken, as by the service that Debian's package starts.
+port_of() {
+  local program=$1 variable=$2 port=$3 other
+  if (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
+    other=$("$python" -c '
+import socket
+with socket.create_server(("127.0.0.1", 0)) as free:
+    print(free.getsockname()[1])')
+    echo "monitor: port $port is taken: $program is at $other; $variable=PORT chooses another" >&2
+    port=$other
+  fi
+  printf '%s' "$port"
+}
+
 # The address in the line of a log that matches a pattern, once it is there.
 address_in() {
   local log=$1 pattern=$2 child=$3 found
@@ -38,7 +52,7 @@ address_in() {
     kill -0 "$child" 2>/dev/null || break
     sleep 0.2
   done
-  [[ -n $found ]] || fail "$(tail -5 "$log")"
+  [[ -n $found ]] || fail "it does not start; ${log##*/} ends with:" "$(tail -5 "$log")"
   printf '%s' "$found"
 }
 
@@ -54,20 +68,22 @@ print(controller["http"] if controller["running"] else "")' || true)
 
 "$python" tools/prometheus_config.py --controller "$controller" --interval "$interval" \
   >"$work/prometheus.yml"
+prometheus_port=$(port_of Prometheus PROMETHEUS_PORT "${PROMETHEUS_PORT:-9090}")
 prometheus --config.file="$work/prometheus.yml" --storage.tsdb.path="$work/data" \
-  --web.listen-address="127.0.0.1:${PROMETHEUS_PORT:-9090}" >"$work/prometheus.log" 2>&1 &
+  --web.listen-address="127.0.0.1:$prometheus_port" >"$work/prometheus.log" 2>&1 &
 children+=($!)
 prometheus_address=$(address_in "$work/prometheus.log" 'Listening on" address=([0-9.:]+)' $!)
 
 # Grafana with our data source and dashboards, readable by everybody on this machine.
 start_grafana() {
-  local home=${GRAFANA_HOME:-/usr/share/grafana} provisioning=$work/provisioning
+  local home=${GRAFANA_HOME:-/usr/share/grafana} provisioning=$work/provisioning port
+  port=$(port_of Grafana GRAFANA_PORT "${GRAFANA_PORT:-3000}")
   cp -rL deploy/grafana/provisioning "$provisioning"
   sed -i -e "s|url: .*|url: http://$prometheus_address|" \
     -e "s|timeInterval: .*|timeInterval: ${interval}s|" "$provisioning/datasources/prometheus.yaml"
   sed -i "s|path: .*|path: $PWD/deploy/grafana/dashboards|" "$provisioning/dashboards/paceline.yaml"
   GF_PATHS_PROVISIONING=$provisioning GF_PATHS_DATA=$work/grafana GF_PATHS_LOGS=$work/grafana \
-    GF_SERVER_HTTP_ADDR=127.0.0.1 GF_SERVER_HTTP_PORT=${GRAFANA_PORT:-3000} \
+    GF_SERVER_HTTP_ADDR=127.0.0.1 GF_SERVER_HTTP_PORT=$port \
     GF_AUTH_ANONYMOUS_ENABLED=true GF_ANALYTICS_REPORTING_ENABLED=false \
     GF_ANALYTICS_CHECK_FOR_UPDATES=false \
     "$@" --homepath "$home" >"$work/grafana.log" 2>&1 &

@@ -6,6 +6,7 @@ Grafana is a stand-in, as Debian does not have it: what it is given is looked at
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -52,6 +53,19 @@ class MonitorTest(unittest.TestCase):
         self.addCleanup(monitor.terminate)
         return monitor
 
+    def read_addresses(self, monitor):
+        """What it tells once all is up."""
+        told = ""
+        while "Ctrl-C" not in told:
+            line = monitor.stdout.readline()
+            self.assertTrue(line, told if line else told + monitor.stderr.read())
+            told += line
+        return told
+
+    def take_port(self):
+        listener = self.enterContext(socket.create_server(("127.0.0.1", 0)))
+        return str(listener.getsockname()[1])
+
     def expect_nothing_left(self):
         self.assertEqual([name for name in os.listdir(self.folder) if "monitor" in name], [])
 
@@ -77,11 +91,7 @@ class MonitorTest(unittest.TestCase):
         self.add_program("grafana-server", GRAFANA)
         cluster = self.enterContext(DevCluster(PACELINE, f"{self.folder}/cluster", 1))
         monitor = self.start()
-        told = ""
-        while "Ctrl-C" not in told:
-            line = monitor.stdout.readline()
-            self.assertTrue(line, told if line else told + monitor.stderr.read())
-            told += line
+        told = self.read_addresses(monitor)
         self.assertIn(f"the controller at {cluster.daemon('controller')['http']}", told)
         self.assertIn("http://127.0.0.1:3999/d/paceline-fleet", told)
         prometheus = re.search(r"http://(127\.0\.0\.1:\d+)/graph", told)[1]
@@ -103,6 +113,24 @@ class MonitorTest(unittest.TestCase):
         self.assertEqual(monitor.wait(timeout=60), 0)
         with self.assertRaises(OSError):
             get(prometheus, "targets")
+        self.expect_nothing_left()
+
+    def test_takes_free_ports_where_these_are_taken(self):
+        self.add_program("grafana-server", GRAFANA)
+        self.enterContext(DevCluster(PACELINE, f"{self.folder}/cluster", 1))
+        taken = {name: self.take_port() for name in ("PROMETHEUS_PORT", "GRAFANA_PORT")}
+        self.environment.update(taken)
+        monitor = self.start()
+        told = self.read_addresses(monitor)
+        prometheus = re.search(r"http://127\.0\.0\.1:(\d+)/graph", told)[1]
+        grafana = re.search(r"http://127\.0\.0\.1:(\d+)/d/paceline-fleet", told)[1]
+        self.assertEqual(len({prometheus, grafana, *taken.values()}), 4)
+        socket.create_connection(("127.0.0.1", int(prometheus))).close()
+        monitor.send_signal(signal.SIGINT)
+        self.assertEqual(monitor.wait(timeout=60), 0)
+        said = monitor.stderr.read()
+        for name, port in taken.items():
+            self.assertRegex(said, rf"port {port} is taken: .*; {name}=PORT chooses another")
         self.expect_nothing_left()
 
 
