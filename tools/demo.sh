@@ -35,18 +35,32 @@ if accuracy < required:
     sys.exit(f"demo: below the required {required:.0%}")
 PYTHON
 
+step "Explore further"
 cat <<TEXT
-
-== Explore further
   export PATH=$PWD/build/bin:\$PATH
-  paceline dev up                          # a cluster that stays; state in ~/.paceline/dev. It
-                                           # prints the address of its page for browsers
-  make monitor                             # Prometheus beside it, and Grafana if it is installed
+  paceline dev up                          # a cluster that stays; state in ~/.paceline/dev
   paceline data import-digits --csv ${digits_csv[0]} --out deploy/examples
   paceline submit deploy/examples/digits-resnet18.yaml --follow
   paceline job list                        # and: job describe JOB, job logs -f JOB, job cancel JOB
   paceline node list                       # and: node describe NODE
+  paceline top                             # jobs and ranks, live
   paceline dev status                      # the daemons' addresses; each serves /metrics
   paceline dev down --purge
+TEXT
+
+step "Watch it"
+if [[ -t 0 && -t 1 ]]; then
+  cat <<TEXT
+  In a browser: http://$page/
+  Prometheus, and Grafana if it is installed, from another terminal:
+    PACELINE_DEV_DIR=$PACELINE_DEV_DIR make -C $PWD monitor
 
 TEXT
+  read -rp "The demo's cluster is up; Enter ends it. " || true
+else
+  cat <<TEXT
+  The page of the demo's cluster was http://$page/ and goes with it. Of one that stays:
+  $paceline dev up    # prints the address of its page for browsers
+  make -C $PWD monitor    # Prometheus beside it, and Grafana if it is installed
+TEXT
+fi
