@@ -1,6 +1,6 @@
 // cpp-httplib's server with connections of our own: it can end those that wait, and streams, at
-// once, where the library's wait for their timeouts; and each one's buffer in the kernel is
-// bounded.
+// once, where the library's wait for their timeouts; slow clients lose their thread; and each one's
+// buffer in the kernel is bounded.
 //
 // Thread-safe after the start of listening.
 #ifndef COMMON_HTTP_CONNECTIONS_H_
@@ -8,6 +8,7 @@
 
 #include <httplib.h>
 
+#include <cstddef>
 #include <map>
 #include <memory>
 #include <thread>
@@ -20,17 +21,24 @@ namespace paceline {
 
 class HttpConnections : public httplib::Server {
  public:
+  // So many connections are served at once; others wait for their turn.
+  HttpConnections(size_t threads, const HttpLimits& limits);
+
   // Has the response of the request under way on this thread go on with the stream; 503 when too
   // many are open. Called by a route.
   void Stream(std::unique_ptr<HttpStream> stream, httplib::Response& response);
 
-  // After httplib's stop(): ends what waits for a request, and all streams.
+  // After httplib's stop(): ends what waits for a request, and all streams. Clients of requests
+  // under way are hurried.
   void End() ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
+  class Client;
+  class Pool;
+
   // A connection of one thread, which answers one request after the other.
   struct Connection {
-    int socket = -1;
+    Client* client = nullptr;              // Alive as long as this.
     bool answering = false;                // Else it waits for a request.
     std::shared_ptr<HttpStream> stream{};  // Null: none is open.
   };
@@ -38,10 +46,15 @@ class HttpConnections : public httplib::Server {
   bool process_and_close_socket(int socket) override;
   // False: the server ends.
   bool SetAnswering(bool answering) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Connections wait for a thread, or the server ends.
+  bool Hurried() ABSL_LOCKS_EXCLUDED(mutex_);
 
+  const size_t threads_;
+  const HttpLimits limits_;
   absl::Mutex mutex_;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
   int streams_ ABSL_GUARDED_BY(mutex_) = 0;
+  size_t queued_ ABSL_GUARDED_BY(mutex_) = 0;  // Connections without a thread.
   std::map<std::thread::id, Connection> connections_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -12,19 +12,16 @@
 namespace paceline {
 namespace {
 
-// Plain requests that are answered at once.
-constexpr size_t kThreads = 4;
-
 HttpServer::Query QueryOf(const httplib::Request& request) {
   return HttpServer::Query(request.params.begin(), request.params.end());
 }
 
 class HttplibServer : public HttpServer {
  public:
-  HttplibServer(Routes routes, Streams streams)
-      : routes_(std::move(routes)), streams_(std::move(streams)) {
-    const size_t threads = kThreads + (streams_.empty() ? 0 : kHttpStreams);
-    server_.new_task_queue = [threads] { return new httplib::ThreadPool(threads); };
+  HttplibServer(Routes routes, Streams streams, const HttpLimits& limits)
+      : routes_(std::move(routes)),
+        streams_(std::move(streams)),
+        server_(kHttpThreads + (streams_.empty() ? 0 : kHttpStreams), limits) {
     server_.set_keep_alive_max_count(100);
     server_.set_payload_max_length(0);
     // The library's default shares a port with other processes; ours must notice them.
@@ -78,7 +75,8 @@ class HttplibServer : public HttpServer {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const std::string& address,
-                                                              Routes routes, Streams streams) {
+                                                              Routes routes, Streams streams,
+                                                              const HttpLimits& limits) {
   const size_t colon = address.rfind(':');
   int port = 0;
   if (colon == std::string::npos || !absl::SimpleAtoi(address.substr(colon + 1), &port) ||
@@ -86,7 +84,7 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const std::string&
     return absl::InvalidArgumentError(
         absl::StrCat("\"", address, "\" is not an address: use HOST:PORT, port 0 for any"));
   }
-  auto server = std::make_unique<HttplibServer>(std::move(routes), std::move(streams));
+  auto server = std::make_unique<HttplibServer>(std::move(routes), std::move(streams), limits);
   if (!server->Listen(address.substr(0, colon), port)) {
     return absl::FailedPreconditionError(absl::StrCat(
         "cannot listen on ", address, ": the port is in use, or the address is not this host's"));

@@ -2,8 +2,8 @@
 // on threads of its own.
 //
 // Bounded: so many plain requests are answered at once, and so many streams are open; a stream
-// holds one chunk and the kernel's buffer, and is dropped when its reader takes nothing for
-// kHttpPatience.
+// holds one chunk and the kernel's buffer. Clients are waited for within HttpLimits: slow ones
+// cannot keep a probe of /healthz waiting for long, nor the end of the server.
 //
 // Thread-safe after Start.
 #ifndef COMMON_HTTP_SERVER_H_
@@ -19,8 +19,18 @@
 
 namespace paceline {
 
-// A client that neither sends nor takes anything for so long is dropped.
-inline constexpr absl::Duration kHttpPatience = absl::Seconds(5);
+// For how long clients are waited for; then they are dropped.
+struct HttpLimits {
+  // Who neither sends nor takes anything: a stream's reader, or a connection without a request.
+  absl::Duration patience = absl::Seconds(5);
+  // All waits of one request: to send it, and to take the whole reply. Not of a stream.
+  absl::Duration request = absl::Seconds(10);
+  // The same while other connections wait for a thread, and when the server ends.
+  absl::Duration hurried = absl::Seconds(1);
+};
+
+// Plain connections that are served at once; more wait.
+inline constexpr int kHttpThreads = 16;
 // Streams that are open at once; more are answered 503.
 inline constexpr int kHttpStreams = 32;
 
@@ -54,9 +64,11 @@ class HttpServer {
 
   // Listens on `address` ("host:port", port 0: any). FailedPrecondition when it cannot.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const std::string& address,
-                                                           Routes routes, Streams streams = {});
+                                                           Routes routes, Streams streams = {},
+                                                           const HttpLimits& limits = {});
 
-  // Stops listening, ends all streams at once, and waits for the requests under way.
+  // Stops listening, ends all streams at once, and waits for the requests under way, whose clients
+  // are hurried.
   virtual ~HttpServer() = default;
 
   // "host:port" with the real port.

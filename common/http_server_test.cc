@@ -3,11 +3,11 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <httplib.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <atomic>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <thread>
@@ -16,6 +16,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/synchronization/notification.h"
+#include "absl/time/time.h"
 
 namespace paceline {
 namespace {
@@ -118,6 +119,47 @@ class Reader {
   std::thread thread_;
 };
 
+// A client by hand, which may be slow. The kernel takes little for it ahead of its reading.
+class RawClient {
+ public:
+  explicit RawClient(const std::string& address) : socket_(socket(AF_INET, SOCK_STREAM, 0)) {
+    const int small = 10000;
+    setsockopt(socket_, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+    int port = 0;
+    EXPECT_TRUE(absl::SimpleAtoi(address.substr(address.rfind(':') + 1), &port));
+    sockaddr_in to = {};
+    to.sin_family = AF_INET;
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    to.sin_port = htons(static_cast<uint16_t>(port));
+    connected_ = connect(socket_, reinterpret_cast<sockaddr*>(&to), sizeof to) == 0;
+  }
+  ~RawClient() { close(socket_); }
+  RawClient(const RawClient&) = delete;
+  RawClient& operator=(const RawClient&) = delete;
+
+  bool connected() const { return connected_; }
+  // False: the server has ended the connection.
+  bool Send(const std::string& text) const {
+    return send(socket_, text.data(), text.size(), MSG_NOSIGNAL) ==
+           static_cast<ssize_t>(text.size());
+  }
+  // Whether the server says something within the pause, or ends the connection.
+  bool Hears(absl::Duration pause) const {
+    pollfd waiting{socket_, POLLIN, 0};
+    return poll(&waiting, 1, static_cast<int>(absl::ToInt64Milliseconds(pause))) > 0;
+  }
+  // Bytes of at most 4096; 0: the connection is at its end.
+  size_t Take() const {
+    char taken[4096];
+    const ssize_t got = recv(socket_, taken, sizeof taken, 0);
+    return got > 0 ? static_cast<size_t>(got) : 0;
+  }
+
+ private:
+  const int socket_;
+  bool connected_ = false;
+};
+
 TEST(HttpServerTest, StreamSendsWhatThereIsAndEndsWithTheServer) {
   auto server = HttpServer::Start("127.0.0.1:0", Hello(), Waiting());
   ASSERT_TRUE(server.ok()) << server.status();
@@ -168,22 +210,127 @@ TEST(HttpServerTest, ClientThatNeverReadsCostsBoundedMemoryAndIsDropped) {
                                   }}};
   auto server = HttpServer::Start("127.0.0.1:0", {}, streams);
   ASSERT_TRUE(server.ok()) << server.status();
-  sockaddr_in to = {};
-  to.sin_family = AF_INET;
-  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  int port = 0;
-  ASSERT_TRUE(absl::SimpleAtoi((*server)->address().substr(strlen("127.0.0.1:")), &port));
-  to.sin_port = htons(static_cast<uint16_t>(port));
-  const int client = socket(AF_INET, SOCK_STREAM, 0);
-  const int small = 10000;
-  setsockopt(client, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
-  ASSERT_EQ(connect(client, reinterpret_cast<sockaddr*>(&to), sizeof to), 0);
-  const std::string request = "GET /events HTTP/1.1\r\nHost: here\r\n\r\n";
-  ASSERT_EQ(send(client, request.data(), request.size(), 0), static_cast<ssize_t>(request.size()));
+  const RawClient client((*server)->address());
+  ASSERT_TRUE(client.Send("GET /events HTTP/1.1\r\nHost: here\r\n\r\n"));
   ended.WaitForNotification();
   EXPECT_GT(bytes, 0);
   EXPECT_LT(bytes, 1 << 20);
-  close(client);
+}
+
+constexpr size_t kBig = 4 << 20;
+constexpr char kGetBig[] = "GET /big HTTP/1.1\r\nHost: here\r\n\r\n";
+// Of a client that does a little, again and again.
+constexpr absl::Duration kPause = absl::Milliseconds(10);
+
+// More than the kernel takes for a client that does not read.
+HttpServer::Routes HelloAndBig() {
+  HttpServer::Routes routes = Hello();
+  routes["/big"] = [] { return HttpResponse{200, "text/plain", std::string(kBig, 'x')}; };
+  return routes;
+}
+
+// Nothing but what a test shortens ends a wait.
+HttpLimits Endless() { return {absl::Hours(1), absl::Hours(1), absl::Hours(1)}; }
+
+TEST(HttpServerTest, SlowClientsKeepNeitherOthersOutNorTheServerFromItsEnd) {
+  HttpLimits limits = Endless();
+  limits.hurried = absl::Milliseconds(100);
+  for (const char* said : {"", "GET /he", kGetBig}) {
+    auto server = HttpServer::Start("127.0.0.1:0", HelloAndBig(), {}, limits);
+    ASSERT_TRUE(server.ok()) << server.status();
+    std::vector<std::unique_ptr<RawClient>> slow;
+    for (int i = 0; i < 2 * kHttpThreads; ++i) {
+      slow.push_back(std::make_unique<RawClient>((*server)->address()));
+      ASSERT_TRUE(slow.back()->Send(said));
+    }
+    httplib::Client client("http://" + (*server)->address());
+    client.set_read_timeout(60);
+    const auto answer = client.Get("/hello");
+    ASSERT_TRUE(answer) << "\"" << said << "\": " << answer.error();
+    EXPECT_EQ(answer->body, "world");
+    server->reset();
+  }
+}
+
+TEST(HttpServerTest, RequestThatTricklesInIsCutOff) {
+  HttpLimits limits = Endless();
+  limits.request = absl::Milliseconds(200);
+  auto server = HttpServer::Start("127.0.0.1:0", Hello(), {}, limits);
+  ASSERT_TRUE(server.ok()) << server.status();
+  const RawClient client((*server)->address());
+  ASSERT_TRUE(client.Send("GET /hello HTTP/1.1\r\nX: "));
+  int sent = 0;
+  for (; sent < 2000 && !client.Hears(kPause); ++sent) client.Send("x");
+  EXPECT_LT(sent, 2000);
+  EXPECT_EQ(client.Take(), 0u);
+}
+
+TEST(HttpServerTest, ReplyThatIsTakenSlowlyIsCutOff) {
+  HttpLimits limits = Endless();
+  limits.request = absl::Milliseconds(200);
+  auto server = HttpServer::Start("127.0.0.1:0", HelloAndBig(), {}, limits);
+  ASSERT_TRUE(server.ok()) << server.status();
+  const RawClient client((*server)->address());
+  ASSERT_TRUE(client.Send(kGetBig));
+  size_t taken = 0;
+  while (const size_t more = client.Take()) {
+    taken += more;
+    poll(nullptr, 0, static_cast<int>(absl::ToInt64Milliseconds(kPause)));
+  }
+  EXPECT_GT(taken, 0u);
+  EXPECT_LT(taken, kBig);
+}
+
+TEST(HttpServerTest, RequestWithoutAnEndIsCutOff) {
+  auto server = HttpServer::Start("127.0.0.1:0", Hello(), {}, Endless());
+  ASSERT_TRUE(server.ok()) << server.status();
+  const RawClient client((*server)->address());
+  ASSERT_TRUE(client.Send("GET /hello HTTP/1.1\r\n"));
+  const std::string header = "X: " + std::string(4000, 'x') + "\r\n";
+  constexpr size_t kEnough = 32 << 20;
+  size_t sent = 0;
+  while (sent < kEnough && client.Send(header)) sent += header.size();
+  EXPECT_LT(sent, kEnough);
+}
+
+TEST(HttpServerTest, RequestUnderWayIsAnsweredWhileTheServerEnds) {
+  absl::Notification slow_asked;
+  absl::Notification asked;
+  absl::Notification go_on;
+  const HttpServer::Routes routes = {
+      {"/big",
+       [&] {
+         slow_asked.Notify();
+         return HttpResponse{200, "text/plain", std::string(kBig, 'x')};
+       }},
+      {"/metrics", [&] {
+         asked.Notify();
+         go_on.WaitForNotification();
+         return HttpResponse{200, "text/plain", "figures"};
+       }}};
+  HttpLimits limits = Endless();
+  limits.hurried = absl::Milliseconds(100);
+  auto server = HttpServer::Start("127.0.0.1:0", routes, {}, limits);
+  ASSERT_TRUE(server.ok()) << server.status();
+  const std::string address = (*server)->address();
+  const RawClient slow(address);
+  ASSERT_TRUE(slow.Send(kGetBig));
+  slow_asked.WaitForNotification();
+  std::string body;
+  std::thread scrape([&] {
+    httplib::Client client("http://" + address);
+    client.set_read_timeout(60);
+    const auto answer = client.Get("/metrics");
+    if (answer) body = answer->body;
+  });
+  asked.WaitForNotification();
+  std::thread end([&] { server->reset(); });
+  while (RawClient(address).connected()) {
+  }
+  go_on.Notify();
+  scrape.join();
+  end.join();
+  EXPECT_EQ(body, "figures");
 }
 
 TEST(HttpServerTest, ResponseHasItsHeaders) {
