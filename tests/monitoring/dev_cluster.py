@@ -7,9 +7,12 @@ import subprocess
 
 
 class DevCluster:
-    """Controller and workers, each of one slot; `with` ends them with all that they run."""
+    """Controller and workers, each of one slot; `with` ends them with all that they run.
 
-    def __init__(self, paceline, folder, workers):
+    `libraries`: a folder of shared libraries that w0 takes before the system's.
+    """
+
+    def __init__(self, paceline, folder, workers, libraries=None):
         self._paceline = paceline
         self._workers = workers
         # Neither another cluster nor the contexts of who runs the test.
@@ -18,6 +21,9 @@ class DevCluster:
         self.environment.pop("PACELINE_SERVER", None)
         self.environment.pop("PACELINE_CONTEXT", None)
         try:
+            if libraries:
+                paths = [libraries, os.environ.get("LD_LIBRARY_PATH")]
+                self._up(1, LD_LIBRARY_PATH=":".join(filter(None, paths)))
             self.up()
         except AssertionError:
             self.__exit__()
@@ -29,10 +35,11 @@ class DevCluster:
     def __exit__(self, *error):
         self.run("dev", "down", "--purge")
 
-    def run(self, *arguments):
+    def run(self, *arguments, **variables):
         """What a command prints. The test fails when the command does."""
-        done = subprocess.run([self._paceline, *arguments], env=self.environment, text=True,
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+        done = subprocess.run([self._paceline, *arguments], env={**self.environment, **variables},
+                              text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              check=False)
         assert done.returncode == 0, f"{arguments}: {done.stdout}{done.stderr}"
         return done.stdout
 
@@ -41,7 +48,11 @@ class DevCluster:
 
     def up(self):
         """Starts what does not run."""
-        self.run("--timeout", "60", "dev", "up", "--workers", str(self._workers), "--slots", "1")
+        self._up(self._workers)
+
+    def _up(self, workers, **variables):
+        self.run("--timeout", "60", "dev", "up", "--workers", str(workers), "--slots", "1",
+                 **variables)
 
     def daemon(self, name):
         """Addresses and process of the controller, or of a worker."""

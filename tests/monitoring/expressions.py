@@ -14,6 +14,11 @@ _VARIABLE = re.compile(r"\$\{?(\w+)\}?")
 _SELECTOR = re.compile(
     r'(?<![\w:"])((?:\w+:)?(?:paceline|grpc_server|process|scrape)_\w+(?::\w+)?|up|ALERTS)\b'
     r'(?!\s*\()(\{[^}]*\})?')
+# Strings are one token, so that nothing is found in them.
+_TOKEN = re.compile(r'"(?:\\.|[^"\\])*"|(?<![\w:])(?:and|or|unless)(?![\w:])|[=!<>]=|.', re.DOTALL)
+_SETS = ("and", "or", "unless")
+_MATCHING = re.compile(r"^\s*(?:on|ignoring)\s*\([^)]*\)")
+_COMPARISONS = ("==", "!=", ">", "<", ">=", "<=")
 _VARIABLE_QUERY = re.compile(r"^(label_values|query_result)\((.*)\)$")
 
 
@@ -53,6 +58,46 @@ def of_variable(query):
         return argument
     series, label = argument.rsplit(",", 1)
     return f'count by ({label.strip()}) ({series})'
+
+
+def _depths(expression):
+    """(token, how many brackets are open after it) pairs."""
+    depth = 0
+    for token in _TOKEN.finditer(expression):
+        depth += (token[0] in "([{") - (token[0] in ")]}")
+        yield token, depth
+
+
+def _outside(expression, wanted):
+    """Where one of these stands outside of all brackets."""
+    return [token for token, depth in _depths(expression) if depth == 0 and token[0] in wanted]
+
+
+def _in_parentheses(expression):
+    """Whether one pair of them is around all of it."""
+    end = next((token.end() for token, depth in _depths(expression) if depth == 0), 0)
+    return expression.startswith("(") and end == len(expression)
+
+
+def operands(expression):
+    """What `and`, `or` and `unless` join, without parentheses around it."""
+    expression = " ".join(expression.split())
+    parts, start = [], 0
+    for token in _outside(expression, _SETS):
+        parts.append(expression[start:token.start()])
+        start = token.end()
+    parts.append(expression[start:])
+    found = []
+    for part in parts:
+        part = _MATCHING.sub("", part).strip()
+        found += operands(part[1:-1]) if _in_parentheses(part) else [part]
+    return found
+
+
+def left_side(operand):
+    """What an operand compares; None when it compares nothing."""
+    comparisons = _outside(operand, _COMPARISONS)
+    return operand[:comparisons[-1].start()].strip() if comparisons else None
 
 
 def rules(name):

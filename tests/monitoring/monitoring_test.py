@@ -2,8 +2,8 @@
 
 One job has stalls, a slow rank that is replaced, a rank that is killed, checkpoints and
 evaluations; another has rounds and is started anew; a node is checked, one is drained, a worker
-dies and comes back. Then every family, and every expression of the dashboards, rules and alerts,
-has to have data.
+dies and comes back. The GPUs of one node are those of a fake library. Then every family, and every
+expression of the dashboards, rules and alerts, has to have data.
 """
 
 import math
@@ -26,11 +26,22 @@ PACELINE = next(os.path.abspath(path) for path in sys.argv[1:] if path.endswith(
 WORKERS = 7  # Four ranks, a spare, one for the spare after it, one that dies.
 SLOW, DRAINED, CHECKED, MORTAL = "w2", "w3", "w5", "w6"
 
-# How families begin that have no data on a machine without GPUs.
-NOT_HERE = ("paceline_gpu_", "paceline_node_gpus", "paceline_trainer_alloc_retries_total",
+# A fake in the place of NVIDIA's library, by which w0 has GPUs: one has errors and is throttled, of
+# the other nothing is known. No job uses them.
+FAKE_NVML = "worker/nvml/libfake_nvml.so"
+
+# How families begin that have no data here: trainers on CPUs have no allocator of GPU memory, and
+# the fake library, like old ones, does not tell of remapped rows.
+NOT_HERE = ("paceline_gpu_row_remap_failed", "paceline_trainer_alloc_retries_total",
             "paceline_trainer_ooms_total",
             *(f"paceline_trainer_memory_{part}"
               for part in ("active", "reserved", "small_pool", "large_pool", "capacity")))
+
+# Operands of alerts that have no value to show, and why.
+WITHOUT_VALUE = {
+    'absent(up{job="paceline-controller"})': "is there when no controller is",
+    "max by (cluster, node, gpu) (paceline_gpu_row_remap_failed) == 1": "see NOT_HERE",
+}
 
 # Until it is cancelled.
 CHAOS = """
@@ -122,8 +133,10 @@ class MonitoringTest(unittest.TestCase):
     def setUpClass(cls):
         temporary = cls.enterClassContext(
             tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR")))
+        os.mkdir(f"{temporary}/lib")
+        os.symlink(os.path.abspath(FAKE_NVML), f"{temporary}/lib/libnvidia-ml.so.1")
         cls.cluster = cls.enterClassContext(
-            DevCluster(PACELINE, f"{temporary}/cluster", WORKERS))
+            DevCluster(PACELINE, f"{temporary}/cluster", WORKERS, f"{temporary}/lib"))
         controller = cls.cluster.daemon("controller")["http"]
         cls.prometheus = cls.enterClassContext(
             PrometheusServer(f"{temporary}/prometheus", controller))
@@ -192,11 +205,25 @@ class MonitoringTest(unittest.TestCase):
                     wrong.append(f"{rule['alert']}: {selector}")
         self.assertEqual(wrong, [])
 
+    def test_what_every_alert_compares_has_values(self):
+        wrong, without = [], set(WITHOUT_VALUE)
+        for rule in expressions.rules("alerts.yaml"):
+            for operand in expressions.operands(rule["expr"]):
+                if operand in WITHOUT_VALUE:
+                    without.discard(operand)
+                    continue
+                value = expressions.left_side(operand)
+                problem = self.missing(value) if value else "compares nothing"
+                if problem:
+                    wrong.append(f"{problem}: {rule['alert']}\n    {value or operand}")
+        self.assertEqual((wrong, without), ([], set()))
+
     def test_alerts_have_fired_and_gone(self):
         fired = {labels["alertname"] for labels, _ in self.prometheus.query_range(
             'ALERTS{alertstate="firing"}', self.start, self.end)}
         self.assertLessEqual({"PacelineWorkerDown", "PacelineNodeUnreachable",
-                              "PacelineStragglerUncured"}, fired)
+                              "PacelineStragglerUncured", "PacelineGpuFaulty",
+                              "PacelineGpuThrottled"}, fired)
         self.prometheus.wait_for(
             f'up{{job="paceline-worker",node="{MORTAL}"}} == 1 unless on (node) '
             'ALERTS{alertname=~"PacelineWorkerDown|PacelineNodeUnreachable"}')

@@ -66,6 +66,19 @@ class NamesTest(unittest.TestCase):
                 ("sum by (rank) (paceline_job_step)", ["no label rank"])):
             self.assertEqual(wrong_names(expression, self.known), wrong)
 
+    def test_sides_of_comparisons_are_found(self):
+        for expression, sides in (
+                ("a > 1", ["a"]),
+                ("a / b >= -1", ["a / b"]),
+                ("absent(a)", [None]),
+                ("count(a > 1)", [None]),
+                ('a{b="(c > 1 or",d!="e"} < 1', ['a{b="(c > 1 or",d!="e"}']),
+                ("a:or:b == 1\n or\n abs(a) == Inf", ["a:or:b", "abs(a)"]),
+                ("(time() - max by (b) (a) > 60)\nand on (b, c)\n  ((d) + (e) == 1 unless f)",
+                 ["time() - max by (b) (a)", "(d) + (e)", None])):
+            found = [expressions.left_side(part) for part in expressions.operands(expression)]
+            self.assertEqual(found, sides)
+
     def test_every_name_is_known(self):
         asked = expressions.of_dashboards() + families.questions()
         for name in ("rules.yaml", "alerts.yaml"):
