@@ -77,7 +77,7 @@ class FirstJobTest(unittest.TestCase):
     def test_the_page_works_as_it_is_written(self):
         end, output = self.run_bash(script(self.folder))
         self.assertEqual(end, 0, output)
-        for words in ("1438 images", "digits SUCCEEDED", "ended by SIGKILL", "takes seat",
+        for words in ("1438 images", "digits SUCCEEDED", "ended by signal 9 (SIGKILL)", "takes seat",
                       "w1 DRAINED", "torch.Size([10, 512])"):
             self.assertIn(words, output)
 

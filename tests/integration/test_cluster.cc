@@ -120,15 +120,9 @@ void TestCluster::KillController() {
 void TestCluster::StartController() {
   const std::string address_file = directory_ + "/controller.address";
   std::filesystem::remove(address_file);
-  std::vector<std::string> command = {Program("paceline-controller"),
-                                      "--listen",
-                                      listen_,
-                                      "--http",
-                                      http_,
-                                      "--state-dir",
-                                      directory_ + "/controller",
-                                      "--address-file",
-                                      address_file};
+  std::vector<std::string> command = {
+      Program("paceline-controller"), "--listen",       listen_,     "--http", http_, "--state-dir",
+      directory_ + "/controller",     "--address-file", address_file};
   const std::vector<std::string>& flags = network_.controller_flags;
   command.insert(command.end(), flags.begin(), flags.end());
   controller_.emplace(command, directory_ + "/controller.log");
