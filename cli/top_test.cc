@@ -181,7 +181,7 @@ TEST_F(TopTerminalTest, SaysThatTheControllerIsAwayAndGoesOnWhenItIsBack) {
   terminal->ReadUntil("slow: rank 2");
   const int port = controller_->port();
   controller_.reset();
-  const std::string away = terminal->ReadUntil("does not answer; as of");
+  terminal->ReadUntil("does not answer; as of");
   controller_ = std::make_unique<FakeController>(port);
   Fill(*controller_);
   v1::Job job = PlayedJob("later", v1::RUNNING);

@@ -10,7 +10,6 @@
 #include <array>
 #include <map>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "common/core/ids.h"
@@ -75,7 +74,7 @@ class JobMetrics {
     prometheus::Gauge* progressed = nullptr;
   };
   struct Known {
-    explicit Known(JobAccount begun) : account(std::move(begun)) {}
+    explicit Known(const JobAccount& begun) : account(begun) {}
     JobAccount account;
     std::unique_ptr<Series> series;  // Null before it has begun.
   };

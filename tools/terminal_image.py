@@ -1,10 +1,9 @@
 """Runs a program on a terminal and saves what it shows as an SVG image.
 
-    tools/terminal_image.py OUT.svg [--size 100x24] [--keys KEYS] [--until TEXT] [--title TITLE] -- COMMAND...
+    tools/terminal_image.py OUT.svg [--size 100x24] [--until TEXT] [--title TITLE] -- COMMAND...
 
-Reads until TEXT was shown, types the KEYS (\\r, \\x1b and the like are understood), waits for
-the frame after that, and draws the last whole frame. Frames are those of cli/top/terminal.cc:
-from `ESC[H` to `ESC[?2026l`. Then the program gets SIGINT.
+Draws the first whole frame that shows TEXT; frames are those of cli/top/terminal.cc: from `ESC[H` to
+`ESC[?2026l`. Then the program gets SIGINT.
 """
 import argparse
 import fcntl
@@ -31,25 +30,21 @@ def frames(shown):
         yield [re.sub(r"\x1b\[[JK]", "", line) for line in frame.split("\r\n")]
 
 
-def run(command, columns, rows, keys, until):
-    """What the program shows last, having been typed at."""
+def run(command, columns, rows, until):
+    """The first frame of the program with the text."""
     child, master = pty.fork()
     if child == 0:
         os.environ.update(TERM="xterm-256color", LANG="C.UTF-8")
         os.environ.pop("NO_COLOR", None)
         os.execvp(command[0], command)
     fcntl.ioctl(master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-    shown, since, deadline = "", 0, time.monotonic() + PATIENCE_S
-    typed = not keys
+    shown, deadline = "", time.monotonic() + PATIENCE_S
     try:
         while time.monotonic() < deadline:
             if select.select([master], [], [], 1)[0]:
                 shown += os.read(master, 65536).decode("utf-8", "replace")
-            if not typed and any(frames(shown)):
-                os.write(master, keys.encode())
-                typed, since = True, len(shown)
-            for frame in frames(shown[since:]):
-                if typed and len(frame) == rows and any(until in line for line in frame):
+            for frame in frames(shown):
+                if len(frame) == rows and any(until in line for line in frame):
                     return frame
         sys.exit(f"{until!r} was never shown, but\n{shown[-4000:]}")
     finally:
@@ -100,14 +95,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("out")
     parser.add_argument("--size", default="100x24")
-    parser.add_argument("--keys", default="")
     parser.add_argument("--until", default="")
     parser.add_argument("--title", default="")
     parser.add_argument("command", nargs="+")
     arguments = parser.parse_args()
     columns, rows = map(int, arguments.size.split("x"))
-    keys = arguments.keys.encode().decode("unicode_escape")
-    frame = run(arguments.command, columns, rows, keys, arguments.until)
+    frame = run(arguments.command, columns, rows, arguments.until)
     title = arguments.title or " ".join(arguments.command)
     with open(arguments.out, "w", encoding="utf-8") as out:
         out.write(svg(frame, columns, title))

@@ -10,5 +10,5 @@ sed -e 's/^name: .*/name: digits/' -e 's/mode: auto/mode: advise/' -e '/probabil
   -e 's/step: 900, steps: 1500/step: 100, steps: 2300/' \
   deploy/examples/digits-stragglers.yaml > "$work/digits.yaml"
 "$paceline" --quiet submit "$work/digits.yaml"
-/usr/bin/python3 tools/terminal_image.py docs/images/top.svg --size 110x16 --keys '\r' \
-  --until SLOW --title 'paceline top' -- "$paceline" top
+/usr/bin/python3 tools/terminal_image.py docs/images/top.svg --size 110x16 \
+  --until SLOW --title 'paceline top digits' -- "$paceline" top digits

@@ -32,7 +32,7 @@ void JobSeries::MergePairs() {
   std::deque<SeriesPoint> merged;
   // Two by two from the newest back; an oldest one without a partner stays as it is.
   while (!points_.empty()) {
-    SeriesPoint later = std::move(points_.back());
+    SeriesPoint later = points_.back();
     points_.pop_back();
     if (!points_.empty()) {
       const SeriesPoint& earlier = points_.back();
@@ -42,7 +42,7 @@ void JobSeries::MergePairs() {
       later.data_wait_s += earlier.data_wait_s;
       points_.pop_back();
     }
-    merged.push_front(std::move(later));
+    merged.push_front(later);
   }
   points_ = std::move(merged);
 }

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 namespace paceline {
 namespace {
 
@@ -20,7 +22,8 @@ void ExpectSeconds(double found, double wanted) { EXPECT_NEAR(found, wanted, 0.0
 
 TEST(StepCodeTest, KeepsTimesToAShareOfAPercentAndTheirOrder) {
   StepCode before = 0;
-  for (double seconds = 2e-6; seconds < 5e4; seconds *= 1.37) {
+  for (int i = 0; i < 76; ++i) {
+    const double seconds = 2e-6 * std::pow(1.37, i);
     const StepCode code = EncodeSeconds(seconds);
     EXPECT_GT(code, before);
     ExpectSeconds(DecodeSeconds(code), seconds);
