@@ -1,8 +1,7 @@
 #include "cli/rpc/meant_name.h"
 
-#include <vector>
-
 #include "cli/rpc/error_text.h"
+#include "cli/rpc/known_names.h"
 #include "cli/text/nearest.h"
 
 namespace paceline {
@@ -12,38 +11,17 @@ namespace {
 constexpr int kJobsAsked = 200;
 constexpr int kNodesAsked = 1000;
 
-std::vector<std::string> JobNames(Client& client) {
-  v1::ListJobsRequest request;
-  request.set_page_size(kJobsAsked);
-  v1::ListJobsResponse jobs;
-  std::vector<std::string> names;
-  if (!client.ListJobs(request, &jobs).ok()) return names;
-  for (const v1::Job& job : jobs.jobs()) names.push_back(job.spec().name());
-  for (const v1::Job& job : jobs.jobs()) names.push_back(job.id());
-  return names;
-}
-
-std::vector<std::string> NodeNames(Client& client) {
-  v1::ListNodesRequest request;
-  request.set_page_size(kNodesAsked);
-  v1::ListNodesResponse nodes;
-  std::vector<std::string> names;
-  if (!client.ListNodes(request, &nodes).ok()) return names;
-  for (const v1::Node& node : nodes.nodes()) names.push_back(node.name());
-  return names;
-}
-
 }  // namespace
 
 std::string MeantName(Client& client, const grpc::Status& status) {
   const std::string reason = ErrorReason(status);
   if (reason == "JOB_NOT_FOUND") {
     const std::string word = ErrorMetadata(status, "job");
-    return word.empty() ? "" : Nearest(word, JobNames(client));
+    return word.empty() ? "" : Nearest(word, JobNames(client, kJobsAsked));
   }
   if (reason == "NODE_NOT_FOUND") {
     const std::string word = ErrorMetadata(status, "node");
-    return word.empty() ? "" : Nearest(word, NodeNames(client));
+    return word.empty() ? "" : Nearest(word, NodeNames(client, kNodesAsked));
   }
   return "";
 }

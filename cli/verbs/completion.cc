@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/config/config_file.h"
+#include "cli/rpc/known_names.h"
 #include "cli/text/neutral.h"
 #include "cli/verbs/verbs.h"
 
@@ -19,31 +20,6 @@ namespace {
 // Somebody waits with a finger on the key.
 constexpr double kMostSeconds = 1;
 constexpr int kMostNames = 1000;
-
-// Names of jobs, the newest first, each once; then ids.
-std::vector<std::string> JobNames(Program& program) {
-  v1::ListJobsRequest request;
-  request.set_page_size(kMostNames);
-  v1::ListJobsResponse jobs;
-  std::vector<std::string> names;
-  if (!program.client().ListJobs(request, &jobs).ok()) return names;
-  std::set<std::string> seen;
-  for (const v1::Job& job : jobs.jobs()) {
-    if (seen.insert(job.spec().name()).second) names.push_back(job.spec().name());
-  }
-  for (const v1::Job& job : jobs.jobs()) names.push_back(job.id());
-  return names;
-}
-
-std::vector<std::string> NodeNames(Program& program) {
-  v1::ListNodesRequest request;
-  request.set_page_size(kMostNames);
-  v1::ListNodesResponse nodes;
-  std::vector<std::string> names;
-  if (!program.client().ListNodes(request, &nodes).ok()) return names;
-  for (const v1::Node& node : nodes.nodes()) names.push_back(node.name());
-  return names;
-}
 
 std::vector<std::string> CheckpointNames(Program& program) {
   v1::ListCheckpointsRequest request;
@@ -71,8 +47,8 @@ std::vector<std::string> ContextNames(const Program& program) {
 int PrintNames(Program& program, const std::string& kind) {
   program.flags.timeout_s = std::min(program.flags.timeout_s, kMostSeconds);
   program.flags.quiet = true;
-  const std::vector<std::string> names = kind == "jobs"          ? JobNames(program)
-                                         : kind == "nodes"       ? NodeNames(program)
+  const std::vector<std::string> names = kind == "jobs"    ? JobNames(program.client(), kMostNames)
+                                         : kind == "nodes" ? NodeNames(program.client(), kMostNames)
                                          : kind == "checkpoints" ? CheckpointNames(program)
                                                                  : ContextNames(program);
   for (const std::string& name : names) program.out() << NeutralLine(name) << "\n";
