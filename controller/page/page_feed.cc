@@ -24,7 +24,7 @@ class PageFeed::Reader : public HttpStream {
       const auto has_news = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(feed_->mutex_) {
         return cancelled_ || (feed_->state_ != nullptr && feed_->version_ != seen_);
       };
-      const bool news = feed_->mutex_.AwaitWithTimeout(absl::Condition(&has_news), kPageAlive);
+      const bool news = feed_->mutex_.AwaitWithTimeout(absl::Condition(&has_news), feed_->alive_);
       if (cancelled_) return "";
       if (!news) return ":\n\n";
       seen_ = feed_->version_;

@@ -30,6 +30,8 @@ class PageFeed {
     std::map<std::string, std::string> jobs;  // The same of each job that is looked at, by id.
   };
 
+  explicit PageFeed(absl::Duration alive = kPageAlive) : alive_(alive) {}
+
   // A reader; `job`: the id of the one it looks at, empty: none. The feed outlives it.
   std::unique_ptr<HttpStream> Listen(std::string job);
 
@@ -44,6 +46,7 @@ class PageFeed {
  private:
   class Reader;
 
+  const absl::Duration alive_;
   mutable absl::Mutex mutex_;
   std::multiset<std::string> readers_ ABSL_GUARDED_BY(mutex_);  // The job of each.
   std::shared_ptr<const State> state_ ABSL_GUARDED_BY(mutex_);  // Null: none.

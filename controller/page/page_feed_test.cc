@@ -40,6 +40,15 @@ TEST(PageFeedTest, ReaderGetsTheJobItLooksAt) {
   EXPECT_EQ(none->Next(), "event: cluster\ndata: all\n\n");
 }
 
+TEST(PageFeedTest, CommentKeepsAStreamWithoutNewsAlive) {
+  PageFeed feed(/*alive=*/absl::ZeroDuration());
+  const auto reader = feed.Listen("");
+  EXPECT_EQ(reader->Next(), ":\n\n");
+  feed.Publish({"1", {}});
+  EXPECT_EQ(reader->Next(), "event: cluster\ndata: 1\n\n");
+  EXPECT_EQ(reader->Next(), ":\n\n");
+}
+
 TEST(PageFeedTest, KnowsWhetherAnybodyListens) {
   PageFeed feed;
   EXPECT_FALSE(feed.HasReaders());
