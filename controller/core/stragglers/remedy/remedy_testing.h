@@ -89,6 +89,20 @@ class PolicyJob {
     Take(policy->OnLadderPlan(report, facts, now));
   }
 
+  void TellStrategy(StrategyMove move, std::optional<SlipstreamMode> choice, double step_s,
+                    std::optional<SlipstreamMode> current, double current_s) {
+    StrategyReport report;
+    report.advice.move = move;
+    if (choice.has_value()) report.advice.choice = SlipstreamChoice{*choice, {}};
+    if (current.has_value()) report.advice.current = SlipstreamChoice{*current, {}};
+    report.advice.step_s = step_s;
+    report.advice.current_s = current_s;
+    report.advice.reason = "as predicted";
+    report.generation = facts.generation;
+    report.epoch = facts.epoch;
+    Take(policy->OnStrategyAdvice(report, facts, now));
+  }
+
   // The order was carried out, by a new generation or plan.
   void Done(double paid_s = 0) {
     const RemedyDecision decision = *policy->Find(order);

@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <utility>
+#include <vector>
 
 #include "controller/core/stragglers/ladder/ladder_histories.h"
 
@@ -12,15 +14,24 @@ namespace {
 
 using ::testing::HasSubstr;
 
-StrategyInputs InputsOf(OwnTimes times) {
+StrategyInputs InputsOf(OwnTimes times, double exchange_s = 0.005) {
   StrategyInputs inputs;
   inputs.ladder.homes = Homes(times.ranks, 1, times.ranks);
   inputs.ladder.times = std::move(times);
-  inputs.ladder.costs.Add(inputs.ladder.times.ranks, 0.005);
+  inputs.ladder.costs.Add(inputs.ladder.times.ranks, exchange_s);
   inputs.ladder.step = 1000;
   inputs.ladder.steps = 20000;
   inputs.ladder.warmup_steps = 50;
   return inputs;
+}
+
+// Each 40th step one of 8 ranks stalls, each in turn: any part of the steps is like the whole.
+OwnTimes Stalled(double stall_s) {
+  OwnTimes times{8, 1280, std::vector<float>(8 * 1280, 0.055F)};
+  for (int step = 0; step < times.steps; step += 40) {
+    times.seconds[static_cast<size_t>(step * 8 + step / 40 % 8)] += static_cast<float>(stall_s);
+  }
+  return times;
 }
 
 const SlipstreamChoice kFree = {SlipstreamMode::kFree, {}};
@@ -87,6 +98,39 @@ TEST(StrategyAdviceTest, OneTroubleOfTheMeasuredStepsIsNoReason) {
   const StrategyAdvice advice = AdviseStrategy(inputs, std::nullopt);
   EXPECT_GT(advice.plan.speedup, 2) << "on average";
   EXPECT_EQ(advice.move, StrategyMove::kKeep);
+}
+
+TEST(StrategyAdviceTest, DdpIsLeftForATenth) {
+  int too_little = 0;
+  int enough = 0;
+  for (double stall_s = 0; stall_s < 1; stall_s += 0.05) {
+    const StrategyAdvice advice = AdviseStrategy(InputsOf(Stalled(stall_s)), std::nullopt);
+    if (!advice.plan.slipstream.has_value()) continue;
+    const bool gains = advice.plan.speedup >= 1.10;
+    ++(gains ? enough : too_little);
+    EXPECT_EQ(advice.move, gains ? StrategyMove::kChange : StrategyMove::kKeep)
+        << stall_s << " s: " << advice.plan.speedup;
+  }
+  EXPECT_GT(too_little, 0);
+  EXPECT_GT(enough, 0);
+}
+
+TEST(StrategyAdviceTest, ModeIsLeftForATwentieth) {
+  int too_little = 0;
+  int enough = 0;
+  for (double exchange_s = 0.0005; exchange_s < 0.01; exchange_s += 0.0005) {
+    const StrategyAdvice advice = AdviseStrategy(InputsOf(Stalled(1), exchange_s), kDrop);
+    if (advice.plan.slipstream.value_or(SlipstreamPrediction{}).mode != SlipstreamMode::kFree) {
+      continue;
+    }
+    const double gain = advice.current_s / advice.plan.slipstream->step_s;
+    const bool gains = gain >= 1.05;
+    ++(gains ? enough : too_little);
+    EXPECT_EQ(advice.move, gains ? StrategyMove::kChange : StrategyMove::kKeep)
+        << exchange_s << " s: " << gain;
+  }
+  EXPECT_GT(too_little, 0);
+  EXPECT_GT(enough, 0);
 }
 
 TEST(StrategyAdviceTest, TooLittleMeasured) {
