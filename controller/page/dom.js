@@ -3,7 +3,8 @@
 
 const byId = (id) => document.getElementById(id);
 
-// An element with properties; children are elements or texts.
+// An element with properties; its children are elements, never texts: those are set by setText or
+// as a property, textContent.
 function make(tag, properties = {}, ...children) {
   const element = document.createElement(tag);
   Object.assign(element, properties);
