@@ -165,6 +165,34 @@ TEST(JobAccountTest, WithoutACheckpointAllIsLost) {
   EXPECT_EQ(account.steps_lost(), 8);
 }
 
+// Its own checkpoint is gone, and what it began with counts steps of another job.
+TEST(JobAccountTest, WhatIsLostByARestartFromAnothersCheckpointIsNotKnown) {
+  JobRequest request = Restarting();
+  request.max_restarts = 2;
+  request.resume_from = "/shared/checkpoints/another/step-40";
+  Job job = NewJob(request, 1, At(0));
+  JobAccount account(job, At(0));
+  PlaceOnBoth(job, At(1));
+  ASSERT_EQ(job.restored_from, request.resume_from);
+  RunPlaced(job, At(2));
+  TellStep(job, 60, At(3));
+  SaveAll(job, 60, At(4));
+  account.Follow(job, At(4));
+  FailRank1(job, FailureKind::kSignal, At(5));
+  PlaceOnBoth(job, At(6));
+  account.Follow(job, At(6));
+  ASSERT_EQ(job.restored_from, DirectoryOf(job, {60, 1}));
+  RunPlaced(job, At(7));
+  TellStep(job, 70, At(8));
+  account.Follow(job, At(8));
+  job.checkpoints.records.clear();
+  FailRank1(job, FailureKind::kSignal, At(9));
+  PlaceOnBoth(job, At(10));
+  account.Follow(job, At(10));
+  ASSERT_EQ(job.restored_from, request.resume_from);
+  EXPECT_EQ(account.steps_lost(), 0);
+}
+
 TEST(JobAccountTest, RecoveryLosesWhatTheSurvivorsHadNot) {
   MemberJob played;
   JobAccount account(played.job, At(1));

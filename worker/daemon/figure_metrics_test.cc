@@ -57,6 +57,10 @@ TEST_F(FigureMetricsTest, SeriesEndsWhenItsFigureIsNoLongerKnown) {
 TEST_F(FigureMetricsTest, DeviceAndPlan) {
   figures_.set_steps(10);
   figures_.set_tokens_per_s(2000);
+  figures_.set_loss(1.5);
+  figures_.set_grad_norm(0.25);
+  figures_.set_drift(0.125);
+  figures_.set_data_wait_share(0.5);
   figures_.set_skipped_steps(2);
   figures_.mutable_memory()->set_reserved_peak(4096);
   figures_.mutable_memory()->set_alloc_retries(3);
@@ -66,6 +70,10 @@ TEST_F(FigureMetricsTest, DeviceAndPlan) {
   const std::string text = Text();
   const std::string labels = "{generation=\"2\",job_id=\"job-1\",rank=\"3\"} ";
   EXPECT_THAT(text, HasSubstr("paceline_trainer_tokens_per_second" + labels + "2000"));
+  EXPECT_THAT(text, HasSubstr("paceline_trainer_mean_loss" + labels + "1.5"));
+  EXPECT_THAT(text, HasSubstr("paceline_trainer_grad_norm" + labels + "0.25"));
+  EXPECT_THAT(text, HasSubstr("paceline_trainer_drift" + labels + "0.125"));
+  EXPECT_THAT(text, HasSubstr("paceline_trainer_data_wait_ratio" + labels + "0.5"));
   EXPECT_THAT(text, HasSubstr("paceline_trainer_memory_reserved_peak_bytes" + labels + "4096"));
   EXPECT_THAT(text, HasSubstr("paceline_trainer_alloc_retries_total" + labels + "3"));
   EXPECT_THAT(text, HasSubstr("paceline_trainer_skipped_steps_total" + labels + "2"));
