@@ -6,6 +6,7 @@
 #include <string>
 
 #include "controller/testing/server_fixture.h"
+#include "proto/admin.grpc.pb.h"
 #include "proto/node.grpc.pb.h"
 
 namespace paceline {
@@ -243,6 +244,28 @@ TEST_F(NodesTest, AutomationBrakesAndAPersonReleasesIt) {
   grpc::ClientContext again;
   ASSERT_TRUE(v1::AutomationService::NewStub(channel_)->Resume(&again, resume, &status).ok());
   EXPECT_FALSE(status.paused());
+}
+
+TEST_F(NodesTest, LogLevelOfANodeGoesToItsDaemon) {
+  PlayedWorker worker(channel_, Hello("w0"));
+  EXPECT_EQ(worker.ReadPlan(0).log_level(), v1::LOG_LEVEL_UNSPECIFIED);
+  const auto admin = v1::AdminService::NewStub(channel_);
+  v1::SetLogLevelRequest request;
+  request.set_node("w0");
+  request.set_request_id("r1");
+  request.set_owner("ann");
+  request.set_level(v1::LOG_LEVEL_DEBUG);
+  v1::LogLevelReply reply;
+  grpc::ClientContext set;
+  ASSERT_TRUE(admin->SetLogLevel(&set, request, &reply).ok());
+  EXPECT_EQ(reply.level(), v1::LOG_LEVEL_DEBUG);
+  worker.ReadUntil(
+      [](const v1::NodePlan& plan) { return plan.log_level() == v1::LOG_LEVEL_DEBUG; });
+  v1::GetLogLevelRequest get;
+  get.set_node("w0");
+  grpc::ClientContext again;
+  ASSERT_TRUE(admin->GetLogLevel(&again, get, &reply).ok());
+  EXPECT_EQ(reply.level(), v1::LOG_LEVEL_DEBUG);
 }
 
 TEST(LeaseTest, EachReportIsAnsweredWithALease) {
