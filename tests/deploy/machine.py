@@ -52,7 +52,6 @@ done
 ln -s pts/ptmx "$root/dev/ptmx"
 ln -s /proc/self/fd "$root/dev/fd"
 ip link set lo up
-hostname machine
 cd "$root"
 mkdir -p run/outside
 pivot_root . run/outside
@@ -146,6 +145,9 @@ class Machine:
         with open(os.path.join(units, "machine.target"), "w", encoding="utf-8") as file:
             file.write(UNIT)
         open(os.path.join(self.root, "etc/fstab"), "w", encoding="utf-8").close()
+        # systemd gives it to the machine.
+        with open(os.path.join(self.root, "etc/hostname"), "w", encoding="utf-8") as file:
+            file.write("machine\n")
         # A policy of the image may forbid that packages start services.
         policy = os.path.join(self.root, "usr/sbin/policy-rc.d")
         if os.path.exists(policy):
