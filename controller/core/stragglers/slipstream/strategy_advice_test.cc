@@ -28,8 +28,8 @@ StrategyInputs InputsOf(OwnTimes times, double exchange_s = 0.005) {
 // Each 40th step one of 8 ranks stalls, each in turn: any part of the steps is like the whole.
 OwnTimes Stalled(double stall_s) {
   OwnTimes times{8, 1280, std::vector<float>(8 * 1280, 0.055F)};
-  for (int step = 0; step < times.steps; step += 40) {
-    times.seconds[static_cast<size_t>(step * 8 + step / 40 % 8)] += static_cast<float>(stall_s);
+  for (size_t step = 0; step < 1280; step += 40) {
+    times.seconds[step * 8 + step / 40 % 8] += static_cast<float>(stall_s);
   }
   return times;
 }
@@ -103,7 +103,8 @@ TEST(StrategyAdviceTest, OneTroubleOfTheMeasuredStepsIsNoReason) {
 TEST(StrategyAdviceTest, DdpIsLeftForATenth) {
   int too_little = 0;
   int enough = 0;
-  for (double stall_s = 0; stall_s < 1; stall_s += 0.05) {
+  for (int twentieths = 0; twentieths < 20; ++twentieths) {
+    const double stall_s = 0.05 * twentieths;
     const StrategyAdvice advice = AdviseStrategy(InputsOf(Stalled(stall_s)), std::nullopt);
     if (!advice.plan.slipstream.has_value()) continue;
     const bool gains = advice.plan.speedup >= 1.10;
@@ -118,7 +119,8 @@ TEST(StrategyAdviceTest, DdpIsLeftForATenth) {
 TEST(StrategyAdviceTest, ModeIsLeftForATwentieth) {
   int too_little = 0;
   int enough = 0;
-  for (double exchange_s = 0.0005; exchange_s < 0.01; exchange_s += 0.0005) {
+  for (int halves = 1; halves < 20; ++halves) {
+    const double exchange_s = 0.0005 * halves;  // From half a millisecond on.
     const StrategyAdvice advice = AdviseStrategy(InputsOf(Stalled(1), exchange_s), kDrop);
     if (advice.plan.slipstream.value_or(SlipstreamPrediction{}).mode != SlipstreamMode::kFree) {
       continue;
