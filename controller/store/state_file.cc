@@ -1,0 +1,156 @@
+#include "controller/store/state_file.h"
+
+#include <sqlite3.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <memory>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "common/atomic_file/atomic_file.h"
+#include "common/core/status_macros.h"
+#include "common/state_lock/state_lock.h"
+#include "controller/store/meta_keys.h"
+#include "controller/store/sqlite_db.h"
+#include "controller/store/sqlite_store.h"
+#include "controller/store/state_schema.h"
+
+namespace paceline {
+namespace {
+
+constexpr int64_t kBeginOf2020 = 1577836800;
+
+bool Exists(const std::string& path) {
+  struct stat status = {};
+  return lstat(path.c_str(), &status) == 0;
+}
+
+absl::Status SystemError(const std::string& what) {
+  const std::string line = absl::StrCat(what, ": ", std::strerror(errno));
+  return errno == ENOSPC || errno == EDQUOT ? absl::ResourceExhaustedError(line)
+                                            : absl::PermissionDeniedError(line);
+}
+
+absl::StatusOr<SqliteDb> OpenToRead(const std::string& path) {
+  if (!Exists(path)) return absl::NotFoundError(absl::StrCat(path, ": there is no such file"));
+  return SqliteDb::Open(path, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX);
+}
+
+void RemoveWithLog(const std::string& path) {
+  for (const char* suffix : {"", "-journal", "-wal", "-shm"}) unlink((path + suffix).c_str());
+}
+
+// Says in the store at `path` that it was put back.
+absl::Status MarkRestored(const std::string& path, int64_t number) {
+  PACELINE_ASSIGN_OR_RETURN(const std::unique_ptr<SqliteStore> store, SqliteStore::Open(path));
+  PACELINE_ASSIGN_OR_RETURN(const auto meta, store->Load(kStartsKey));
+  int64_t starts = 0;
+  const auto counted = meta.find(kStartsKey);
+  if (counted != meta.end() && !absl::SimpleAtoi(counted->second, &starts)) {
+    return absl::DataLossError(absl::StrCat(path, ": the record ", kStartsKey, " is damaged"));
+  }
+  WriteBatch batch;
+  batch.puts[kStartsKey] = absl::StrCat(std::max(starts + 1, number));
+  batch.puts[kRestoredKey] = absl::StrCat(number);
+  return store->Commit(batch);
+}
+
+// The copy that will be the state, marked, in one file.
+absl::Status PrepareCopy(const std::string& file, const std::string& copy, int64_t number) {
+  {
+    PACELINE_ASSIGN_OR_RETURN(SqliteDb from, OpenToRead(file));
+    PACELINE_RETURN_IF_ERROR(CheckState(from));
+    PACELINE_RETURN_IF_ERROR(CopyDatabase(from, copy, /*durable=*/true, [] { return false; }));
+  }
+  PACELINE_RETURN_IF_ERROR(MarkRestored(copy, number));
+  // `file` is still there for whoever wants the older form.
+  for (int64_t version = 1; version < kStateSchemaVersion; ++version) {
+    RemoveWithLog(absl::StrCat(copy, ".v", version));
+  }
+  if (!Exists(copy + "-wal")) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat(copy, ": its log could not be written back"));
+}
+
+// Gives the state before a second name. Its log, if one is left, goes with it.
+absl::Status Keep(const std::string& state, const std::string& kept) {
+  {
+    // Writes the log back, if the file is sound.
+    auto db = SqliteDb::Open(state, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX);
+    if (db.ok()) db->ReadNumber("SELECT count(*) FROM sqlite_master").status().IgnoreError();
+  }
+  for (const char* suffix : {"-wal", ""}) {
+    if (!Exists(state + suffix)) continue;
+    if (link((state + suffix).c_str(), (kept + suffix).c_str()) != 0) {
+      return SystemError("cannot keep the state before as " + kept + suffix);
+    }
+  }
+  PACELINE_RETURN_IF_ERROR(SyncDirectoryOf(kept));
+  // A log without its own file must not be there for the next one.
+  unlink((state + "-wal").c_str());
+  unlink((state + "-shm").c_str());
+  return SyncDirectoryOf(state);
+}
+
+// Root may restore for a controller that runs as another user: what it finds is that user's.
+absl::Status GiveToOwner(const std::string& directory, const std::string& state) {
+  struct stat owner = {};
+  if (geteuid() != 0 || stat(directory.c_str(), &owner) != 0) return absl::OkStatus();
+  for (const std::string& path : {state, directory + "/lock"}) {
+    if (lchown(path.c_str(), owner.st_uid, owner.st_gid) != 0) {
+      return SystemError("cannot give " + path + " to the owner of " + directory);
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckStateFile(const std::string& path) {
+  PACELINE_ASSIGN_OR_RETURN(SqliteDb db, OpenToRead(path));
+  return CheckState(db);
+}
+
+int64_t RestorationNumber(absl::Time now) { return absl::ToUnixSeconds(now) - kBeginOf2020; }
+
+absl::StatusOr<Restoration> RestoreState(const std::string& file, const std::string& directory,
+                                         bool force, absl::Time now) {
+  PACELINE_ASSIGN_OR_RETURN(const StateLock lock, StateLock::Take(directory));
+  const std::string state = absl::StrCat(directory, "/", kStateFileName);
+  if (Exists(state) && !force) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        directory, " holds a state: --force has it replaced, and keeps it under another name"));
+  }
+  Restoration result;
+  result.number = RestorationNumber(now);
+  if (result.number <= 0) {
+    return absl::FailedPreconditionError(absl::StrCat("this machine's clock says ",
+                                                      absl::FormatTime(now),
+                                                      ": set it first, since numbers that "
+                                                      "were not used yet come from it"));
+  }
+  const std::string copy = state + ".restored";
+  absl::Status status = PrepareCopy(file, copy, result.number);
+  if (status.ok()) status = GiveToOwner(directory, copy);
+  if (status.ok() && Exists(state)) {
+    result.kept = absl::StrCat(state, ".replaced-",
+                               absl::FormatTime("%Y%m%dT%H%M%SZ", now, absl::UTCTimeZone()));
+    status = Keep(state, result.kept);
+  }
+  if (status.ok() && std::rename(copy.c_str(), state.c_str()) != 0) {
+    status = SystemError("cannot rename to " + state);
+  }
+  if (!status.ok()) {
+    RemoveWithLog(copy);
+    return status;
+  }
+  PACELINE_RETURN_IF_ERROR(SyncDirectoryOf(state));
+  return result;
+}
+
+}  // namespace paceline
