@@ -124,6 +124,7 @@ TEST(AuditTest, CallsWithoutARecordAskForNoChange) {
     }
   }
   const std::set<std::string> reads = {
+      "AdminService.Backup",
       "AdminService.GetLogLevel",
       "AutomationService.GetStatus",
       "CheckpointService.Get",

@@ -19,6 +19,7 @@
 #include "common/version.h"
 #include "controller/rpc/records.h"
 #include "controller/store/sqlite_store.h"
+#include "controller/store/state_file.h"
 
 namespace paceline {
 namespace {
@@ -46,7 +47,7 @@ ServerFailure Server::OpenState() {
   auto lock = StateLock::Take(options_.state_dir);
   if (!lock.ok()) return StateFailure(lock.status());
   lock_ = std::make_unique<StateLock>(*std::move(lock));
-  auto store = SqliteStore::Open(options_.state_dir + "/state.db");
+  auto store = SqliteStore::Open(absl::StrCat(options_.state_dir, "/", kStateFileName));
   if (!store.ok()) return StateFailure(store.status());
   store_ = *std::move(store);
   auto state = LoadState(*store_);
@@ -54,6 +55,10 @@ ServerFailure Server::OpenState() {
   PACELINE_LOG(INFO) << "state_loaded jobs=" << state->jobs.size()
                      << " nodes=" << state->nodes.size() << " cluster=" << state->cluster_id
                      << " start=" << state->starts;
+  if (state->restored != 0) {
+    PACELINE_LOG(WARNING) << "state_restored number=" << state->restored
+                          << ": jobs that trained start again as later generations";
+  }
   control_ = std::make_unique<ControlLoop>(&loop_, store_.get(), &metrics_, *std::move(state),
                                            options_.cluster);
   auto audit = AuditLog::Open(options_.audit_log.empty() ? options_.state_dir + "/audit.jsonl"
@@ -110,7 +115,8 @@ ServerFailure Server::Start() {
   nodes_ = std::make_unique<NodeService>(&loop_, control_.get(), &metrics_);
   automation_ = std::make_unique<AutomationService>(&loop_, control_.get(), &metrics_);
   checkpoints_ = std::make_unique<CheckpointService>(&loop_, control_.get(), &metrics_);
-  admin_ = std::make_unique<AdminService>(&loop_, control_.get());
+  admin_ = std::make_unique<AdminService>(&loop_, control_.get(),
+                                          absl::StrCat(options_.state_dir, "/", kStateFileName));
   telemetry_ = std::make_unique<TelemetryService>(&loop_, control_.get());
   page_ = std::make_unique<Page>(&loop_, control_.get());
   histories_ = std::make_unique<HistoryService>(&loop_, control_.get());

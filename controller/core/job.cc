@@ -68,7 +68,7 @@ void EndGeneration(Job& job, Moment now) {
   checkpoints.saves.clear();
   checkpoints.forgotten_step = 0;
   checkpoints.next_save = checkpoints.next_save_wall = absl::InfiniteFuture();
-  checkpoints.settlement = Settlement{job.generation, "", now.steady + kSettlementPatience};
+  checkpoints.settlement = Settlement{NewestUsed(job), "", now.steady + kSettlementPatience};
 }
 
 // Trainers beside the members are forgotten: none is wanted any more.
@@ -211,6 +211,10 @@ TrainerExit LostExit(const TrainerReport& last, const std::string& why) {
   return exit;
 }
 
+Generation NewestUsed(const Job& job) { return std::max(job.generation, job.generations_used); }
+
+Generation NextUnused(const Job& job) { return Generation(NewestUsed(job).value() + 1); }
+
 Job NewJob(JobRequest request, int64_t number, Moment now) {
   Job job;
   job.request = std::move(request);
@@ -231,7 +235,7 @@ void PlaceJob(Job& job, std::vector<Place> places, Moment now) {
                                           : absl::StrCat(job.restart_reason, "; trainers start");
   job.placed = now.wall;
   job.restored_from = ChooseStart(job);
-  job.generation = Generation(job.generation.value() + 1);
+  job.generation = NextUnused(job);
   job.ranks.clear();
   job.nodes.clear();
   for (const Place& place : places) job.nodes.push_back(place.node);

@@ -161,6 +161,8 @@ struct Job {
   absl::Time created, started, ended;  // Wall; InfinitePast() while it has not happened.
   absl::Time placed;                   // Wall, as above.
   Generation generation{0};
+  // Numbers up to here count as used too: by generations that a restored backup knows nothing of.
+  Generation generations_used{0};
   std::vector<RankState> ranks;  // Members of the generation, by rank; empty while queued.
   std::optional<StopOrder> stop;
   std::optional<JobFailure> failure;
@@ -202,6 +204,11 @@ enum class JobChange {
   kProgress,  // Worth showing, not worth storing.
   kState,     // To be stored before anything that depends on it is sent.
 };
+
+// The greatest number of a generation that the job has had, or may have had; and the one after it,
+// which none has had.
+Generation NewestUsed(const Job& job);
+Generation NextUnused(const Job& job);
 
 // A job just accepted.
 Job NewJob(JobRequest request, int64_t number, Moment now);

@@ -217,7 +217,7 @@ void BeginGeneration(Job& job, NextGeneration next, Moment now) {
   JobRecovery& recovery = job.recovery;
   MembershipChange change;
   change.ranks_before = static_cast<int>(job.ranks.size());
-  job.generation = Generation(job.generation.value() + 1);
+  job.generation = NextUnused(job);
   TakePlanOver(job, next.planned);
   job.ranks = std::move(next.members);
   job.spares = std::move(next.spares);

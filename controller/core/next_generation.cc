@@ -119,7 +119,7 @@ void TakeSpares(const Job& job, Holders& holders, std::vector<std::string>& outc
 
 RankState Newcomer(const Job& job, int seat, Place place, Moment now) {
   RankState newcomer;
-  newcomer.report.id = {job.request.id, Generation(job.generation.value() + 1), Rank(seat)};
+  newcomer.report.id = {job.request.id, NextUnused(job), Rank(seat)};
   newcomer.place = std::move(place);
   newcomer.seat = seat;
   newcomer.progressed = now.steady;

@@ -12,8 +12,6 @@
 namespace paceline {
 namespace {
 
-Generation Next(const Job& job) { return Generation(job.generation.value() + 1); }
-
 // The newest complete one that was made before `key`.
 const Checkpoint* CompleteBefore(const Job& job, const CheckpointKey& key) {
   const Checkpoint* before = nullptr;
@@ -55,7 +53,7 @@ bool DecideAfterDamage(Job& job) {
                     " cannot be used: ", HowToGoOn(job, older));
     return false;
   }
-  job.start = {DirectoryOf(job, older->key), Next(job)};
+  job.start = {DirectoryOf(job, older->key), NextUnused(job)};
   job.restart_reason = absl::StrCat("goes on from ", job.start.directory, ", since ",
                                     job.restored_from, " cannot be used: ", job.reason);
   return true;
@@ -132,7 +130,7 @@ void ResumeJob(Job& job, JobRequest request, const std::string& from) {
   job.plan = {PlanEpoch(job.plan.epoch.value() + 1), job.request.strategy_spec,
               job.request.strategy.ladder, job.request.strategy.slipstream};
   job.start = from.empty() ? StartPoint{job.request.resume_from, Generation(1)}
-                           : StartPoint{from, Next(job)};
+                           : StartPoint{from, NextUnused(job)};
   job.state = JobState::kQueued;
   job.reason = "resumed by request";
   job.placed = job.started = job.ended = absl::InfinitePast();

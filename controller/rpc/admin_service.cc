@@ -66,4 +66,9 @@ grpc::ServerUnaryReactor* AdminService::SetLogLevel(grpc::CallbackServerContext*
   return reactor;
 }
 
+grpc::ServerWriteReactor<v1::BackupChunk>* AdminService::Backup(
+    grpc::CallbackServerContext* context, const v1::BackupRequest*) {
+  return backups_.Begin(context->peer());
+}
+
 }  // namespace paceline

@@ -1,10 +1,15 @@
-// AdminService: proto/admin.proto. Each handler goes to the loop, and is finished from there.
+// AdminService: proto/admin.proto. Each handler goes to the loop, and is finished from there, but
+// for Backup, which has a thread of its own (backup.h).
 #ifndef CONTROLLER_RPC_ADMIN_SERVICE_H_
 #define CONTROLLER_RPC_ADMIN_SERVICE_H_
+
+#include <string>
+#include <utility>
 
 #include "common/event_loop.h"
 #include "common/log_options.h"
 #include "controller/control_loop.h"
+#include "controller/rpc/backup.h"
 #include "proto/admin.grpc.pb.h"
 
 namespace paceline {
@@ -12,8 +17,12 @@ namespace paceline {
 class AdminService : public v1::AdminService::CallbackService {
  public:
   // Both outlive this. The level that the log has at this moment is the controller's own.
-  AdminService(EventLoop* loop, ControlLoop* control)
-      : loop_(loop), control_(control), own_level_(CurrentLogLevel()) {}
+  // `state_file`: as Backups.
+  AdminService(EventLoop* loop, ControlLoop* control, std::string state_file)
+      : loop_(loop),
+        control_(control),
+        own_level_(CurrentLogLevel()),
+        backups_(std::move(state_file)) {}
 
   // Called by gRPC.
   grpc::ServerUnaryReactor* GetLogLevel(grpc::CallbackServerContext* context,
@@ -22,6 +31,8 @@ class AdminService : public v1::AdminService::CallbackService {
   grpc::ServerUnaryReactor* SetLogLevel(grpc::CallbackServerContext* context,
                                         const v1::SetLogLevelRequest* request,
                                         v1::LogLevelReply* reply) override;
+  grpc::ServerWriteReactor<v1::BackupChunk>* Backup(grpc::CallbackServerContext* context,
+                                                    const v1::BackupRequest* request) override;
 
  private:
   // On the loop.
@@ -32,6 +43,7 @@ class AdminService : public v1::AdminService::CallbackService {
   EventLoop* const loop_;
   ControlLoop* const control_;
   const LogLevel own_level_;
+  Backups backups_;
 };
 
 }  // namespace paceline

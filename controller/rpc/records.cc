@@ -1,12 +1,15 @@
 #include "controller/rpc/records.h"
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/core/status_macros.h"
 #include "common/uuid.h"
+#include "controller/core/restored.h"
 #include "controller/rpc/convert.h"
 #include "controller/rpc/convert_checkpoint.h"
 #include "controller/rpc/convert_history.h"
@@ -14,13 +17,11 @@
 #include "controller/rpc/convert_node.h"
 #include "controller/rpc/convert_straggler.h"
 #include "controller/rpc/node_records.h"
+#include "controller/store/meta_keys.h"
 #include "controller/store/record.pb.h"
 
 namespace paceline {
 namespace {
-
-constexpr char kClusterIdKey[] = "meta/cluster_id";
-constexpr char kStartsKey[] = "meta/starts";
 
 // Of a version without: those of the ranks.
 std::vector<NodeName> DecodeNodes(const v1::JobRecord& record) {
@@ -45,6 +46,7 @@ Job DecodeJob(const v1::JobRecord& record) {
   job.started = time(stored.has_start_time(), stored.start_time());
   job.ended = time(stored.has_end_time(), stored.end_time());
   job.generation = Generation(stored.generation());
+  job.generations_used = Generation(record.generations_used());
   if (record.has_stop_grace_s()) {
     job.stop = StopOrder{absl::Seconds(record.stop_grace_s()), absl::InfiniteFuture()};
   }
@@ -87,6 +89,30 @@ absl::Status ForEach(StateStore& store, const std::string& prefix, Use use) {
   return absl::OkStatus();
 }
 
+// What a restoration means for the jobs (core/restored.h), and an event that tells of it. Ids of
+// events after it were not used either: a job has less than one a minute.
+void TakeUpRestored(StoredState& state, absl::Time wall_now, WriteBatch& batch) {
+  // Steady times are made anew for each start.
+  const Moment now{absl::UnixEpoch(), wall_now};
+  for (Job& job : state.jobs) {
+    const bool goes_on = !job.ended_already();
+    TakeUpAfterRestoration(job, Generation(state.restored), now);
+    batch.puts[JobKey(job.request.id)] = EncodeJob(job);
+    if (!goes_on) continue;
+    std::vector<JobLifeEvent>& events = state.events[job.request.id];
+    JobLifeEvent event;
+    event.id = std::max(events.empty() ? 1 : events.back().id + 1, state.restored / 60);
+    event.time = wall_now;
+    event.kind = JobEventKind::kRestart;
+    event.state = job.state;
+    event.generation = job.generation;
+    event.warning = true;
+    event.what = kRestoredReason;
+    batch.puts[EventKey(job.request.id, event.id)] = EncodeEvent(event);
+    events.push_back(std::move(event));
+  }
+}
+
 absl::Status LoadMeta(StateStore& store, StoredState& state) {
   PACELINE_ASSIGN_OR_RETURN(auto meta, store.Load("meta/"));
   if (!absl::SimpleAtoi(meta[kStartsKey], &state.starts)) state.starts = 0;
@@ -94,6 +120,15 @@ absl::Status LoadMeta(StateStore& store, StoredState& state) {
   state.cluster_id = meta[kClusterIdKey];
   if (state.cluster_id.empty()) state.cluster_id = NewUuid();
   WriteBatch batch;
+  const std::string restored = meta[kRestoredKey];
+  if (!restored.empty()) {
+    if (!absl::SimpleAtoi(restored, &state.restored)) {
+      return absl::DataLossError(
+          absl::StrCat("state store: the record ", kRestoredKey, " is damaged"));
+    }
+    TakeUpRestored(state, absl::Now(), batch);
+    batch.deletes.push_back(kRestoredKey);
+  }
   batch.puts[kClusterIdKey] = state.cluster_id;
   batch.puts[kStartsKey] = absl::StrCat(state.starts);
   return store.Commit(batch);
@@ -130,6 +165,7 @@ std::string EncodeJob(const Job& job) {
   record.set_restart_reason(job.restart_reason);
   record.set_asked_to_stop(job.asked_to_stop);
   record.set_requeue(job.requeue);
+  record.set_generations_used(job.generations_used.value());
   return record.SerializeAsString();
 }
 

@@ -8,8 +8,7 @@
 //                         v1::RemedyDecision
 //   event/<job id>/<id, 8 digits>
 //                         v1::JobHistoryEvent
-//   meta/cluster_id       UUID of the cluster, made with the store
-//   meta/starts           how often a controller has opened the store, decimal
+//   meta/...              controller/store/meta_keys.h
 #ifndef CONTROLLER_RPC_RECORDS_H_
 #define CONTROLLER_RPC_RECORDS_H_
 
@@ -44,7 +43,8 @@ std::string EncodeEvent(const JobLifeEvent& event);
 // Everything that a store holds.
 struct StoredState {
   std::string cluster_id;
-  int64_t starts = 0;  // This one included.
+  int64_t starts = 0;    // This one included.
+  int64_t restored = 0;  // Number of a restoration since the last start (state_file.h); 0: none.
   std::vector<Job> jobs;
   std::vector<Node> nodes;
   Automation automation;
@@ -53,8 +53,8 @@ struct StoredState {
   std::map<JobId, std::vector<JobLifeEvent>> events;       // By id.
 };
 
-// Loads all and counts the start; a new store gets a cluster id. DataLoss, naming the key,
-// when a record cannot be read.
+// Loads all and counts the start; a new store gets a cluster id, and jobs of a restored one are
+// taken up (core/restored.h). DataLoss, naming the key, when a record cannot be read.
 absl::StatusOr<StoredState> LoadState(StateStore& store);
 
 }  // namespace paceline

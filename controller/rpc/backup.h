@@ -1,0 +1,41 @@
+// Backups of the state while the controller goes on.
+//
+// One at a time, on a thread of its own and by a connection of its own: SQLite lets a reader see
+// the state as it was at its first look while commits go on, so neither the event loop nor the
+// store's thread waits. The copy goes to a file beside the state, so that a slow client holds up
+// nothing: while it is read, the store's log could not be written back. That file has no name any
+// more when it is sent. Memory stays at some megabytes, whatever the size of the state.
+#ifndef CONTROLLER_RPC_BACKUP_H_
+#define CONTROLLER_RPC_BACKUP_H_
+
+#include <grpcpp/support/server_callback.h>
+
+#include <string>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "proto/admin.pb.h"
+
+namespace paceline {
+
+// Thread-safe.
+class Backups {
+ public:
+  // Of this SQLite file; empty: the state is in none. Removes what a backup left that was killed.
+  explicit Backups(std::string state_file);
+  ~Backups();  // When gRPC has ended all streams.
+
+  // The stream of one call; `peer`: who asked, for the log.
+  grpc::ServerWriteReactor<v1::BackupChunk>* Begin(const std::string& peer);
+
+ private:
+  const std::string state_file_;
+  absl::Mutex mutex_;
+  bool busy_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread thread_ ABSL_GUARDED_BY(mutex_);  // Of the newest one.
+};
+
+}  // namespace paceline
+
+#endif  // CONTROLLER_RPC_BACKUP_H_
