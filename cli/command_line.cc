@@ -154,8 +154,10 @@ void AddNodeVerbs(CLI::App& app, Program& program) {
 }
 
 void AddOtherVerbs(CLI::App& app, Program& program) {
-  CLI::App* admin = AddGroup(app, "admin", "The daemons themselves: log-level");
+  CLI::App* admin = AddGroup(app, "admin", "The daemons themselves: log-level, backup, restore");
   AddAdminLogLevel(*admin, program);
+  AddAdminBackup(*admin, program);
+  AddAdminRestore(*admin, program);
   CLI::App* dev = AddGroup(app, "dev", "A cluster on this machine: up, down, status");
   AddDevUp(*dev, program);
   AddDevDown(*dev, program);

@@ -33,6 +33,8 @@ using ::testing::HasSubstr;
 constexpr const char* kOnlyParsed[] = {
     "paceline dev ",                // tests/integration/dev_test.cc
     "paceline data import-digits",  // cli/digits/digits_test.cc
+    "paceline admin backup ",       // tests/integration/backup_test.cc
+    "paceline admin restore ",      // the same
 };
 
 constexpr const char* kJobNames[] = {"digits", "story", "my-job", "tough", "digits-resnet18"};

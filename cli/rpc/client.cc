@@ -273,6 +273,12 @@ grpc::Status Client::SetLogLevel(const v1::SetLogLevelRequest& request, v1::LogL
   return Unary([&](grpc::ClientContext* c) { return admin_->SetLogLevel(c, request, reply); });
 }
 
+grpc::Status Client::Backup(const v1::BackupRequest& request,
+                            const std::function<bool(const v1::BackupChunk&)>& each) {
+  return Stream<v1::BackupChunk>([&](grpc::ClientContext* c) { return admin_->Backup(c, request); },
+                                 each, false, absl::InfiniteFuture());
+}
+
 grpc::Status Client::GetJobHistory(const v1::GetJobHistoryRequest& request,
                                    v1::JobHistory* history) {
   return Unary([&](grpc::ClientContext* c) { return histories_->Get(c, request, history); });

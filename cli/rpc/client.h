@@ -82,6 +82,9 @@ class Client {
                                 v1::AutomationStatus* automation);
   grpc::Status GetLogLevel(const v1::GetLogLevelRequest& request, v1::LogLevelReply* reply);
   grpc::Status SetLogLevel(const v1::SetLogLevelRequest& request, v1::LogLevelReply* reply);
+  // As the streams below: a backup that ends is OK.
+  grpc::Status Backup(const v1::BackupRequest& request,
+                      const std::function<bool(const v1::BackupChunk&)>& each);
   grpc::Status GetJobHistory(const v1::GetJobHistoryRequest& request, v1::JobHistory* history);
   grpc::Status ListTelemetry(const v1::ListJobTelemetryRequest& request,
                              v1::ListJobTelemetryResponse* response);

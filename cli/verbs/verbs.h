@@ -56,6 +56,8 @@ void AddAutomationPause(CLI::App& parent, Program& program);
 void AddAutomationResume(CLI::App& parent, Program& program);
 
 void AddAdminLogLevel(CLI::App& parent, Program& program);
+void AddAdminBackup(CLI::App& parent, Program& program);
+void AddAdminRestore(CLI::App& parent, Program& program);
 
 void AddDevUp(CLI::App& parent, Program& program);
 void AddDevDown(CLI::App& parent, Program& program);
