@@ -133,7 +133,8 @@ void MakeOldFile() {
       "PRAGMA journal_mode = WAL; PRAGMA application_id = 1346587726; PRAGMA user_version = 1; "
       "CREATE TABLE state (key TEXT PRIMARY KEY NOT NULL, value BLOB NOT NULL) WITHOUT ROWID; "
       "WITH RECURSIVE n(i) AS (SELECT 100 UNION ALL SELECT i + 1 FROM n WHERE i < 139) "
-      "INSERT INTO state SELECT 'job/' || i, CAST('value ' || i || zeroblob(500) AS BLOB) FROM n");
+      "INSERT INTO state SELECT 'job/' || i, CAST('value ' || i || hex(zeroblob(200)) AS BLOB) "
+      "FROM n");
 }
 
 TEST(PowerCutTest, MigrationIsMadeWholeOrBegunAnew) {

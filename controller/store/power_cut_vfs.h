@@ -65,13 +65,14 @@ class PowerCutVfs {
     std::string synced;
     std::vector<Change> changes;  // Of `synced`, which give `now`.
     bool removed = false;
-    // Of the name in its directory.
-    bool was_there = false;           // At the last sync of either kind.
+    bool was_there = false;           // In its directory, when that was synced last.
     std::vector<std::string> shared;  // Regions of the log's index.
   };
 
   // Counts a call; false: the power is off.
   bool Count();
+  // Which names there are is durable.
+  void SyncDirectory();
   static void Apply(const Change& change, std::string& contents);
   void Survive(File& file, Survives survives, std::mt19937& random);
 

@@ -115,9 +115,9 @@ absl::Status CopyDatabase(SqliteDb& from, const std::string& to, bool durable,
   PACELINE_ASSIGN_OR_RETURN(
       SqliteDb copy,
       SqliteDb::Open(to, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX));
-  if (!durable) {
-    PACELINE_RETURN_IF_ERROR(copy.Execute("PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF"));
-  }
+  PACELINE_RETURN_IF_ERROR(
+      copy.Execute(durable ? "PRAGMA synchronous = FULL"
+                           : "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF"));
   // One view of `from` for all steps.
   PACELINE_RETURN_IF_ERROR(from.Execute("BEGIN"));
   absl::Status status = from.ReadNumber("SELECT count(*) FROM sqlite_master").status();
