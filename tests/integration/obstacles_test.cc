@@ -135,18 +135,37 @@ TEST(ObstaclesTest, DiskFullAtTheStart) {
   ExpectOneLine(controller, directory);
 }
 
+// As above: `argv` runs until it ends by itself on a disk of which a file takes up most; then that
+// is removed, and it runs again. `ended`: a file that then has the exit code of the first run.
+std::vector<std::string> OnDiskThatIsCleared(const std::string& directory, const std::string& ended,
+                                             const std::vector<std::string>& argv) {
+  std::vector<std::string> wrapped = OnSmallDisk(directory, "8m", argv);
+  const std::string run = "exec \"$@\"";
+  std::string& script = wrapped[4];
+  script.replace(
+      script.size() - run.size(), run.size(),
+      absl::StrCat("head -c 7M /dev/zero > ", directory, "/filler && { \"$@\"; ", "code=$?; rm ",
+                   directory, "/filler; echo $code > ", ended, "; ", run, "; }"));
+  return wrapped;
+}
+
 TEST(ObstaclesTest, DiskThatFillsUpWhileTheControllerRuns) {
   const std::string disk = NewDirectory();
   const std::string files = NewDirectory();
   std::vector<std::string> argv = Controller(disk + "/state");
   argv.insert(argv.end(), {"--address-file", files + "/address"});
-  Process controller(OnSmallDisk(disk, "1m", argv), files + "/log");
+  Process controller(OnDiskThatIsCleared(disk, files + "/ended", argv), files + "/log");
   std::string address;
-  ASSERT_TRUE(Eventually([&] {
+  int pid = 0;
+  // Another process than before.
+  const auto serves = [&] {
     const auto json = nlohmann::json::parse(ReadFile(files + "/address"), nullptr, false);
-    if (!json.is_discarded()) address = json["grpc"].get<std::string>();
-    return !address.empty();
-  })) << ReadFile(files + "/log");
+    if (json.is_discarded() || json["pid"] == pid) return false;
+    pid = json["pid"].get<int>();
+    address = json["grpc"].get<std::string>();
+    return true;
+  };
+  ASSERT_TRUE(Eventually(serves)) << ReadFile(files + "/log");
   std::string runtime = "/dev/shm/plXXXXXX";
   mkdtemp(runtime.data());
   std::vector<std::string> worker_argv = Worker(files + "/worker", runtime);
@@ -181,10 +200,26 @@ TEST(ObstaclesTest, DiskThatFillsUpWhileTheControllerRuns) {
            status.error_code() == grpc::StatusCode::CANCELLED;
   }));
   EXPECT_GT(accepted, 0);
-  EXPECT_EQ(controller.Wait(), kExitNoSpace) << ReadFile(files + "/log");
+  EXPECT_TRUE(Eventually([&] { return !ReadFile(files + "/ended").empty(); }));
+  EXPECT_EQ(ReadFile(files + "/ended"), absl::StrCat(kExitNoSpace, "\n"))
+      << ReadFile(files + "/log");
   EXPECT_THAT(ReadFile(files + "/log"), HasSubstr("cannot store state: " + disk));
   worker.Signal(SIGTERM);
   EXPECT_EQ(worker.Wait(), 0);
+
+  // With space again: all that was accepted is there, and more is taken.
+  ASSERT_TRUE(Eventually(serves)) << ReadFile(files + "/log");
+  const auto again =
+      v1::JobService::NewStub(grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
+  grpc::ClientContext context;
+  v1::ListJobsRequest list;
+  list.set_page_size(1000);
+  v1::ListJobsResponse listed;
+  ASSERT_TRUE(again->List(&context, list, &listed).ok());
+  EXPECT_GE(listed.jobs_size(), accepted);
+  EXPECT_LE(listed.jobs_size(), accepted + 1) << "the one that was being stored";
+  controller.Signal(SIGTERM);
+  EXPECT_EQ(controller.Wait(), 0) << ReadFile(files + "/log");
   std::filesystem::remove_all(runtime);
 }
 

@@ -1,0 +1,63 @@
+// A cluster whose controller loses its state goes on from a backup, while its trainers still run.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/integration/test_cluster.h"
+
+namespace paceline {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Exit codes of cli/exit_codes.h.
+constexpr int kRefused = 4;
+
+Finished Admin(const TestCluster& cluster, std::vector<std::string> arguments) {
+  std::vector<std::string> argv = {Program("paceline"), "--server", cluster.server(), "admin"};
+  argv.insert(argv.end(), arguments.begin(), arguments.end());
+  return RunToEnd(argv);
+}
+
+TEST(BackupTest, ClusterGoesOnFromABackupAsLaterGenerations) {
+  TestCluster cluster(/*workers=*/1);
+  const std::string backup = cluster.directory() + "/backup.db";
+  const std::string state = cluster.directory() + "/controller";
+  v1::Job job = cluster.Submit(cluster.LongJob(2));
+  cluster.WaitForSteps(job.id(), 2);
+
+  const Finished made = Admin(cluster, {"backup", backup});
+  ASSERT_EQ(made.exit_code, 0) << made.output;
+  EXPECT_THAT(made.output, HasSubstr(backup));
+  EXPECT_THAT(made.output, HasSubstr("checked"));
+  // What comes after the backup is lost with the state.
+  const v1::Job later = cluster.Submit(cluster.SmallJob(1, 1'000'000));
+
+  const std::vector<std::string> restore = {"restore", backup, "--state-dir", state, "--force"};
+  const Finished refused = Admin(cluster, restore);
+  EXPECT_EQ(refused.exit_code, kRefused) << refused.output;
+  EXPECT_THAT(refused.output, HasSubstr("in use by process"));
+  cluster.KillController();
+  const Finished restored = Admin(cluster, restore);
+  ASSERT_EQ(restored.exit_code, 0) << restored.output;
+  EXPECT_THAT(restored.output, HasSubstr("state.db.replaced-"));
+  cluster.StartController();
+
+  // Its trainers were those of generation 1.
+  job = cluster.WaitUntil(job.id(), [](const v1::Job& now) {
+    return now.state() == v1::RUNNING && now.generation() > 1'000'000;
+  });
+  EXPECT_THAT(job.reason(), HasSubstr("all ranks train"));
+  grpc::ClientContext context;
+  v1::GetJobRequest request;
+  request.set_job(later.id());
+  v1::Job none;
+  EXPECT_EQ(cluster.jobs().Get(&context, request, &none).error_code(), grpc::StatusCode::NOT_FOUND);
+  // And its numbers of revisions are beyond all that were told before.
+  EXPECT_GT(job.revision() >> 32, 1'000'000);
+}
+
+}  // namespace
+}  // namespace paceline
