@@ -45,14 +45,9 @@ struct PowerCutCalls {
         if (file == nullptr) disk.files_.erase(path);
         return SQLITE_CANTOPEN;
       }
-      if (file == nullptr) file = std::make_shared<File>();
-      if (file->removed) {
-        // Its old contents may still come back.
-        file->removed = false;
-        file->changes.push_back({0, "", 0});
-        file->now.clear();
-        file->shared.clear();
-      }
+      auto made = std::make_shared<File>();
+      made->before = file;
+      file = std::move(made);
     }
     auto* opened = reinterpret_cast<Handle*>(handle);
     opened->disk = &disk;
@@ -70,7 +65,10 @@ struct PowerCutCalls {
     const auto found = disk.files_.find(name);
     if (found == disk.files_.end() || found->second->removed) return SQLITE_IOERR_DELETE_NOENT;
     found->second->removed = true;
-    if (!found->second->was_there) disk.files_.erase(found);
+    if (!found->second->was_there) {
+      found->second = std::exchange(found->second->before, nullptr);
+      if (found->second == nullptr) disk.files_.erase(found);
+    }
     if (sync_directory != 0 && !disk.ignore_syncs_) disk.SyncDirectory();
     return SQLITE_OK;
   }
@@ -268,6 +266,7 @@ std::string* PowerCutVfs::Contents(const std::string& name) {
 void PowerCutVfs::SyncDirectory() {
   for (auto i = files_.begin(); i != files_.end();) {
     i->second->was_there = true;
+    i->second->before.reset();
     i = i->second->removed ? files_.erase(i) : std::next(i);
   }
 }
@@ -307,23 +306,23 @@ void PowerCutVfs::Survive(File& file, Survives survives, std::mt19937& random) {
 void PowerCutVfs::PowerOn(Survives survives, uint32_t seed) {
   std::mt19937 random(seed);
   for (auto i = files_.begin(); i != files_.end();) {
-    File& file = *i->second;
     const bool all = survives == Survives::kAll;
-    const bool coin = random() % 2 == 0;
-    // A name that was made or removed and not synced may be there or not.
-    const bool there = file.was_there ? !file.removed || (!all && coin)
-                                      : all || (survives != Survives::kNothing && coin);
-    if (!there) {
+    const bool some = survives != Survives::kNothing && random() % 2 == 0;
+    // A name that was given or taken away and not synced may be so or not.
+    if (!i->second->was_there && !all && !some) {
+      i->second = std::exchange(i->second->before, nullptr);
+    } else if (i->second->removed && (all || some)) {
+      i->second.reset();
+    }
+    if (i->second == nullptr) {
       i = files_.erase(i);
       continue;
     }
-    if (file.removed) {
-      file.now = file.synced;
-      file.changes.clear();
-    }
-    file.removed = false;
+    File& file = *i->second;
     Survive(file, survives, random);
+    file.removed = false;
     file.was_there = true;
+    file.before.reset();
     ++i;
   }
   cut_ = false;

@@ -65,6 +65,9 @@ class PowerCutVfs {
     std::string synced;
     std::vector<Change> changes;  // Of `synced`, which give `now`.
     bool removed = false;
+    // One of the same name, removed before this one was made: it comes back if the name was not
+    // synced since.
+    std::shared_ptr<File> before;
     bool was_there = false;           // In its directory, when that was synced last.
     std::vector<std::string> shared;  // Regions of the log's index.
   };
