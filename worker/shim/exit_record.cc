@@ -26,6 +26,9 @@ bool ParseLine(absl::string_view line, ExitRecord& record) {
   if (entry.first == "signal") return absl::SimpleAtoi(entry.second, &record.signal);
   if (entry.first == "out_of_memory") return absl::SimpleAtob(entry.second, &record.out_of_memory);
   if (entry.first == "end_ns") return absl::SimpleAtoi(entry.second, &record.end_ns);
+  if (entry.first == "is_input_error") {
+    return absl::SimpleAtob(entry.second, &record.is_input_error);
+  }
   if (entry.first == "start_error") record.start_error = std::string(entry.second);
   return true;
 }
@@ -34,10 +37,12 @@ bool ParseLine(absl::string_view line, ExitRecord& record) {
 
 absl::Status WriteExitRecord(const std::string& trainer_dir, const ExitRecord& record) {
   const std::string start_error = absl::StrReplaceAll(record.start_error, {{"\n", " "}});
-  return WriteSmallFile(RecordPath(trainer_dir),
-                        absl::StrCat("exit_code=", record.exit_code, "\nsignal=", record.signal,
-                                     "\nout_of_memory=", record.out_of_memory ? 1 : 0, "\nend_ns=",
-                                     record.end_ns, "\nstart_error=", start_error, "\nend=1\n"));
+  return WriteSmallFile(
+      RecordPath(trainer_dir),
+      absl::StrCat("exit_code=", record.exit_code, "\nsignal=", record.signal,
+                   "\nout_of_memory=", record.out_of_memory ? 1 : 0, "\nend_ns=", record.end_ns,
+                   "\nis_input_error=", record.is_input_error ? 1 : 0,
+                   "\nstart_error=", start_error, "\nend=1\n"));
 }
 
 absl::StatusOr<std::optional<ExitRecord>> ReadExitRecord(const std::string& trainer_dir) {

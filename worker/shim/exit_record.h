@@ -22,6 +22,8 @@ struct ExitRecord {
   uint64_t end_ns = 0;  // CLOCK_MONOTONIC, in nanoseconds.
   // Not empty: the program was never started, for this reason.
   std::string start_error;
+  // With start_error: because of what the job names.
+  bool is_input_error = false;
 };
 
 absl::Status WriteExitRecord(const std::string& trainer_dir, const ExitRecord& record);

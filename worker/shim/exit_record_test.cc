@@ -21,6 +21,7 @@ TEST(ExitRecordTest, ReadsWhatWasWritten) {
   record.out_of_memory = true;
   record.end_ns = 123;
   record.start_error = "two\nlines = one";
+  record.is_input_error = true;
   ASSERT_TRUE(WriteExitRecord(dir, record).ok());
   const auto read = ReadExitRecord(dir);
   ASSERT_TRUE(read.ok() && read->has_value());
@@ -29,6 +30,7 @@ TEST(ExitRecordTest, ReadsWhatWasWritten) {
   EXPECT_TRUE((*read)->out_of_memory);
   EXPECT_EQ((*read)->end_ns, 123);
   EXPECT_EQ((*read)->start_error, "two lines = one");
+  EXPECT_TRUE((*read)->is_input_error);
 }
 
 TEST(ExitRecordTest, NoFileIsNoRecord) {

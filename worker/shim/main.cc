@@ -1,16 +1,20 @@
 // paceline-shim: the parent of one trainer process. It outlives the daemon, so that the daemon
 // can be replaced and still learns how the trainer ended.
 //
-//   paceline-shim --dir TRAINER_DIR --log-dir DIR --lock-fd N -- PROGRAM ARGS...
+//   paceline-shim --dir TRAINER_DIR --own-dir DIR --lock-fd N [--allowed-root DIR]...
+//                 [--path FIELD=PATH]... [flags of confinement.h] -- PROGRAM ARGS...
 //
 // Holds the trainer's lock (trainer_lock.h), which it inherits as descriptor N; runs the program
-// in TRAINER_DIR in a process group of its own, with its output in the first log segment; dies
-// with it and takes it along; leaves an exit record. Answers SIGTERM (passed on) and SIGUSR1
-// (kills the group).
+// in the trainer's own directory in a process group of its own, confined (confinement.h), with its
+// output in the first log segment; dies with it and takes it along; leaves an exit record in
+// TRAINER_DIR, which the program need not be able to write. It does not run when one of the job's
+// paths lies outside of the allowed roots (allowed_roots.h). Answers SIGTERM (passed on) and
+// SIGUSR1 (kills the group).
 #include <fcntl.h>
 #include <linux/close_range.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -21,10 +25,17 @@
 #include <fstream>
 #include <iostream>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "absl/status/status.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "common/exit_codes.h"
+#include "worker/shim/allowed_roots.h"
+#include "worker/shim/confinement.h"
 #include "worker/shim/exit_record.h"
 #include "worker/shim/oom_watch.h"
 #include "worker/shim/trainer_dir.h"
@@ -35,13 +46,31 @@ namespace {
 
 // How long what is left of the process group may take to go, once killed.
 constexpr int kReapSeconds = 5;
+// Of the reason why a program was not started: fits into an empty pipe at once.
+constexpr size_t kMostFailureBytes = 4000;
 
 struct Arguments {
   std::string dir;
-  std::string log_dir;
+  std::string own_dir;
   int lock_fd = -1;
+  std::vector<std::string> roots;
+  std::vector<NamedPath> paths;
+  Confinement confinement;
   char** program = nullptr;  // Ends with a null pointer.
 };
+
+bool TakeFlag(const std::string& flag, const std::string& value, Arguments& arguments) {
+  if (flag == "--dir") arguments.dir = value;
+  if (flag == "--own-dir") arguments.own_dir = value;
+  if (flag == "--lock-fd") return absl::SimpleAtoi(value, &arguments.lock_fd);
+  if (flag == "--allowed-root") arguments.roots.push_back(value);
+  if (flag == "--path") {
+    const std::pair<std::string, std::string> named =
+        absl::StrSplit(value, absl::MaxSplits('=', 1));
+    arguments.paths.push_back({named.first, named.second});
+  }
+  return TakeConfinementFlag(flag, value, arguments.confinement);
+}
 
 bool Parse(int argc, char** argv, Arguments& arguments) {
   for (int i = 1; i + 1 < argc; i += 2) {
@@ -50,11 +79,9 @@ bool Parse(int argc, char** argv, Arguments& arguments) {
       arguments.program = argv + i + 1;
       break;
     }
-    if (flag == "--dir") arguments.dir = argv[i + 1];
-    if (flag == "--log-dir") arguments.log_dir = argv[i + 1];
-    if (flag == "--lock-fd" && !absl::SimpleAtoi(argv[i + 1], &arguments.lock_fd)) return false;
+    if (!TakeFlag(flag, argv[i + 1], arguments)) return false;
   }
-  return !arguments.dir.empty() && !arguments.log_dir.empty() && arguments.lock_fd > 2 &&
+  return !arguments.dir.empty() && !arguments.own_dir.empty() && arguments.lock_fd > 2 &&
          arguments.program != nullptr;
 }
 
@@ -68,48 +95,100 @@ void CloseInherited(int lock_fd) {
   ::fcntl(lock_fd, F_SETFD, FD_CLOEXEC);
 }
 
-// In the child. Returns only when the program could not be started, with the reason in errno.
-void Exec(const Arguments& arguments, pid_t shim) {
-  ::setpgid(0, 0);
+// Dies with the shim. To be called again after a change of the user, which undoes it.
+void FollowInDeath(pid_t shim) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != shim) ::_exit(kExitFailure);
+}
+
+absl::Status CannotStart(const Arguments& arguments, absl::string_view step) {
+  const int error = errno;
+  const std::string what = step.empty() ? "" : absl::StrCat(", cannot ", step);
+  return absl::InternalError(
+      absl::StrCat("cannot start ", arguments.program[0], what, ": ", std::strerror(error)));
+}
+
+// In the child, a process with one thread. Returns only when the program could not be started:
+// PermissionDenied when that is because of what the job names.
+absl::Status Exec(const Arguments& arguments, pid_t shim) {
+  ::setpgid(0, 0);
+  FollowInDeath(shim);
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
-  const std::string segment = absl::StrCat(arguments.log_dir, "/", trainer_dir::kFirstLogSegment);
+  if (const char* const failed = Confine(arguments.confinement)) {
+    return CannotStart(arguments, failed);
+  }
+  FollowInDeath(shim);
+  // From here on as the trainer's user, whose links in its own directory harm only itself.
+  if (absl::Status status = CheckRoots(arguments.roots, arguments.paths); !status.ok()) {
+    return status;
+  }
+  const std::string log_dir = absl::StrCat(arguments.own_dir, "/", trainer_dir::kLog);
+  ::mkdir(log_dir.c_str(), 0700);
+  const std::string segment = absl::StrCat(log_dir, "/", trainer_dir::kFirstLogSegment);
   const int log = ::open(segment.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-  if (log < 0 || ::chdir(arguments.dir.c_str()) != 0) return;
+  if (log < 0 || ::chdir(arguments.own_dir.c_str()) != 0) {
+    return CannotStart(arguments, absl::StrCat("use ", arguments.own_dir));
+  }
   ::dup2(log, 1);
   ::dup2(log, 2);
+  // All is closed on exec already; whatever a library of ours may open is, too.
+  ::close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
+  if (const char* const failed = TakeLimits(arguments.confinement)) {
+    return CannotStart(arguments, failed);
+  }
   ::execv(arguments.program[0], arguments.program);
+  return CannotStart(arguments, "");
 }
 
-// Starts the program. On failure returns -1, with the reason in `record`.
-pid_t Start(const Arguments& arguments, ExitRecord& record) {
-  int failure[2];  // Closed by a successful exec, else carries errno.
+struct Child {
+  pid_t pid = -1;
+  int failure = -1;  // Where it tells why the program was not started; at its end once it was.
+};
+
+constexpr char kInputFailure = 'i';
+constexpr char kStartFailure = 's';
+
+// Starts the program. Without a child, the reason is in `record`.
+Child Start(const Arguments& arguments, ExitRecord& record) {
+  int failure[2];
   if (::pipe2(failure, O_CLOEXEC) != 0) {
     record.start_error = absl::StrCat("cannot make a pipe: ", std::strerror(errno));
-    return -1;
+    return {};
   }
   const pid_t shim = ::getpid();
   const pid_t child = ::fork();
   if (child == 0) {
-    Exec(arguments, shim);
-    const int error = errno;
-    if (::write(failure[1], &error, sizeof(error)) < 0) ::_exit(kExitUsage);
-    ::_exit(kExitFailure);
+    const absl::Status status = Exec(arguments, shim);
+    const std::string text = absl::StrCat(
+        std::string(1, absl::IsPermissionDenied(status) ? kInputFailure : kStartFailure),
+        status.message().substr(0, kMostFailureBytes));
+    const bool told = ::write(failure[1], text.data(), text.size()) > 0;
+    ::_exit(told ? kExitFailure : kExitUsage);
   }
   const int fork_error = errno;
   ::close(failure[1]);
-  int error = child < 0 ? fork_error : 0;
-  if (child >= 0 && ::read(failure[0], &error, sizeof(error)) == ssize_t{sizeof(error)}) {
-    ::waitpid(child, nullptr, 0);
+  if (child > 0) {
+    // As the child does: whoever kills the group must find it, whichever of us is first.
+    ::setpgid(child, child);
+    return {child, failure[0]};
   }
   ::close(failure[0]);
-  if (error == 0) return child;
   record.start_error =
-      absl::StrCat("cannot start ", arguments.program[0], ": ", std::strerror(error));
-  return -1;
+      absl::StrCat("cannot start ", arguments.program[0], ": ", std::strerror(fork_error));
+  return {};
+}
+
+// Requires: the child has ended. When the program was never started, that is what is on record.
+void TakeFailure(int failure, ExitRecord& record) {
+  char text[kMostFailureBytes + 1];
+  const ssize_t size = ::read(failure, text, sizeof(text));
+  ::close(failure);
+  if (size <= 1) return;
+  record = ExitRecord();
+  record.is_input_error = text[0] == kInputFailure;
+  record.start_error = std::string(text + 1, static_cast<size_t>(size) - 1);
 }
 
 // Kills what is left of the trainer: its group, and descendants that left the group and became
@@ -163,7 +242,7 @@ void ReapLeftovers(pid_t trainer, const sigset_t& signals) {
 int Main(int argc, char** argv) {
   Arguments arguments;
   if (!Parse(argc, argv, arguments)) {
-    std::cerr << "usage: paceline-shim --dir TRAINER_DIR --log-dir DIR --lock-fd N -- "
+    std::cerr << "usage: paceline-shim --dir TRAINER_DIR --own-dir DIR --lock-fd N [...] -- "
                  "PROGRAM ARGS...\nIt is started by paceline-worker.\n";
     return kExitUsage;
   }
@@ -179,12 +258,14 @@ int Main(int argc, char** argv) {
 
   const TrainerLock lock(arguments.lock_fd);
   ExitRecord record;
-  const pid_t trainer = Start(arguments, record);
-  if (trainer > 0) {
-    // A daemon that cannot read the ids still sees the lock; nothing better to do here.
-    lock.WriteProcesses(::getpid(), trainer).IgnoreError();
-    Wait(trainer, signals, record);
-    ReapLeftovers(trainer, signals);
+  const Child trainer = Start(arguments, record);
+  if (trainer.pid > 0) {
+    // At once, as what comes before the program may hang in a file system. A daemon that cannot
+    // read the ids still sees the lock; nothing better to do here.
+    lock.WriteProcesses(::getpid(), trainer.pid).IgnoreError();
+    Wait(trainer.pid, signals, record);
+    TakeFailure(trainer.failure, record);
+    ReapLeftovers(trainer.pid, signals);
   }
   return WriteExitRecord(arguments.dir, record).ok() ? kExitOk : kExitFailure;
 }
