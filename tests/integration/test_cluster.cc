@@ -153,7 +153,6 @@ void TestCluster::KillWorker(int w) {
 
 void TestCluster::StartWorker(int w) {
   const std::string base = absl::StrCat(directory_, "/w", w);
-  std::filesystem::create_directories(WorkerRuntime(w));
   std::filesystem::create_directories(base);
   std::vector<std::string> command = {Program("paceline-worker"),
                                       "--controller",

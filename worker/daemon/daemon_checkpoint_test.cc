@@ -50,7 +50,7 @@ TEST_F(DaemonCheckpointTest, OrdersPassDownAndSavesUp) {
   plan.set_restore_from("/c/step-000000000007.g1");
   const int64_t step = Save(&plan);
   EXPECT_GT(step, 0);
-  EXPECT_THAT(Contents(TrainerDir(0) + "/log/00000000000000000000.log"),
+  EXPECT_THAT(Contents(OwnDir(0) + "/log/00000000000000000000.log"),
               HasSubstr("restored from /c/step-000000000007.g1\n"));
   plan.mutable_checkpoints()->add_commit_steps(step);
   controller_->SetPlan(NodePlanOf({plan}));

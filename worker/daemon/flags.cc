@@ -9,6 +9,7 @@
 #include "common/exit_codes.h"
 #include "common/log_flags.h"
 #include "common/version.h"
+#include "worker/shim/allowed_roots.h"
 
 namespace paceline {
 namespace {
@@ -71,6 +72,37 @@ void AddTrainerFlags(CLI::App& app, Flags& flags) {
       ->check(CLI::Range(2, 1 << 20));
 }
 
+void AddConfinementFlags(CLI::App& app, Flags& flags) {
+  app.add_option("--run-as", flags.run_as,
+                 "USER or USER:GROUP that trainers run as; needs root, or its capabilities "
+                 "[as this process]");
+  app.add_option("--allowed-root", flags.allowed_roots,
+                 "Directory in which the files of jobs lie, links followed; may be repeated "
+                 "[jobs may name any path]")
+      ->allow_extra_args(false);
+  app.add_option("--limit-nofile", flags.limit_nofile, "Open files of a trainer [as this process]")
+      ->check(CLI::Range(uint64_t{64}, uint64_t{1} << 30));
+  app.add_option("--limit-core", flags.limit_core,
+                 "Bytes of a trainer's core file; 0: none [as this process]");
+  app.add_option("--limit-memory", flags.limit_memory,
+                 "Bytes of private memory of a trainer on the host, without what it shares and "
+                 "without the memory of GPUs [as this process]")
+      ->check(CLI::Range(uint64_t{64} << 20, uint64_t{1} << 60));
+  app.add_option("--limit-processes", flags.limit_processes,
+                 "Processes and threads of the trainers' user, all trainers together "
+                 "[as this process]")
+      ->check(CLI::Range(uint64_t{16}, uint64_t{1} << 30));
+}
+
+absl::Status CheckAllowedRoots(const std::vector<std::string>& roots) {
+  for (const std::string& root : roots) {
+    if (IsPlainPath(root)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("--allowed-root: \"", root, "\" is no absolute path without \"..\""));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckHostPort(absl::string_view flag, const std::string& value) {
   const size_t colon = value.rfind(':');
   int port = -1;
@@ -95,6 +127,7 @@ std::optional<int> ParseFlags(int argc, const char* const* argv, Flags& flags) {
   app.set_config("--config", "", "Read flags from this file: one `flag=value` a line");
   AddNodeFlags(app, flags);
   AddTrainerFlags(app, flags);
+  AddConfinementFlags(app, flags);
   AddLogFlags(app, flags.log);
   try {
     app.parse(argc, argv);
@@ -111,6 +144,7 @@ absl::Status FillDefaults(int cpus, const std::string& host_name, const std::str
     const absl::Status status = CheckHostPort(flag, *value);
     if (!status.ok()) return status;
   }
+  if (absl::Status status = CheckAllowedRoots(flags.allowed_roots); !status.ok()) return status;
   SetIfEmpty(host_name, flags.name);
   if (flags.slots == 0) flags.slots = cpus;
   SetIfEmpty(IsLoopback(flags.controller) ? "127.0.0.1" : host_name, flags.address);

@@ -31,6 +31,13 @@ struct Flags {
   std::string probe;
   int probe_port = 0;
   double orphan_timeout_s = 600;
+  std::string run_as;  // "USER" or "USER:GROUP"; empty: as this process.
+  std::vector<std::string> allowed_roots;
+  // Of each trainer; unset: as of this process.
+  std::optional<uint64_t> limit_nofile;
+  std::optional<uint64_t> limit_core;
+  std::optional<uint64_t> limit_memory;
+  std::optional<uint64_t> limit_processes;
   int64_t log_segment_bytes = 8 << 20;
   int log_segments = 8;
   std::string address_file;

@@ -63,6 +63,27 @@ TEST(FlagsTest, FlagsComeFromAFileToo) {
   ::unlink(path.c_str());
 }
 
+TEST(FlagsTest, TrainersAreConfinedOnlyAsIsSaid) {
+  Flags flags;
+  EXPECT_EQ(Parse({"--controller", "a:1"}, flags), std::nullopt);
+  EXPECT_EQ(flags.run_as, "");
+  EXPECT_TRUE(flags.allowed_roots.empty());
+  EXPECT_EQ(flags.limit_core, std::nullopt);
+  EXPECT_EQ(Parse({"--controller", "a:1", "--run-as", "jobs:gpu", "--allowed-root", "/a",
+                   "--allowed-root", "/b", "--limit-nofile", "4096", "--limit-core", "0",
+                   "--limit-memory", "1099511627776", "--limit-processes", "5000"},
+                  flags),
+            std::nullopt);
+  EXPECT_EQ(flags.run_as, "jobs:gpu");
+  EXPECT_THAT(flags.allowed_roots, ElementsAre("/a", "/b"));
+  EXPECT_THAT(flags.limit_nofile, Optional(uint64_t{4096}));
+  EXPECT_THAT(flags.limit_core, Optional(uint64_t{0}));
+  EXPECT_THAT(flags.limit_memory, Optional(uint64_t{1} << 40));
+  EXPECT_THAT(flags.limit_processes, Optional(uint64_t{5000}));
+  EXPECT_THAT(Parse({"--controller", "a:1", "--limit-nofile", "3"}, flags),
+              Optional(static_cast<int>(kExitUsage)));
+}
+
 TEST(FlagsTest, WrongUsageHasItsExitCode) {
   Flags flags;
   EXPECT_THAT(Parse({}, flags), Optional(static_cast<int>(kExitUsage)));
@@ -83,6 +104,11 @@ TEST(FlagsTest, ImpossibleValuesAreExplained) {
   Flags flags;
   flags.controller = "nowhere";
   EXPECT_EQ(FillDefaults(1, "h", "/", flags).code(), absl::StatusCode::kInvalidArgument);
+  flags.controller = "a:1";
+  for (const char* root : {"srv", "/srv/../etc", ""}) {
+    flags.allowed_roots = {root};
+    EXPECT_EQ(FillDefaults(1, "h", "/", flags).code(), absl::StatusCode::kInvalidArgument) << root;
+  }
   EXPECT_EQ(ParseLabels({"novalue"}).status().code(), absl::StatusCode::kInvalidArgument);
 }
 

@@ -1,6 +1,5 @@
 #include "worker/daemon/log_files.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,6 +13,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/core/status_macros.h"
+#include "worker/shim/small_file.h"
 
 namespace paceline {
 namespace {
@@ -50,8 +50,8 @@ std::vector<Segment> ListSegments(const std::string& dir) {
 
 // Up to `size` bytes from `offset` within the segment; what it has.
 absl::StatusOr<std::string> ReadSegment(const Segment& segment, int64_t offset, size_t size) {
-  const int fd = ::open(segment.path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", segment.path));
+  const int fd = OpenForeignFile(segment.path);
+  if (fd < 0) return absl::ErrnoToStatus(-fd, absl::StrCat("cannot open ", segment.path));
   std::string data(size, '\0');
   const ssize_t got = ::pread(fd, data.data(), size, offset);
   const int error = errno;
@@ -62,9 +62,8 @@ absl::StatusOr<std::string> ReadSegment(const Segment& segment, int64_t offset, 
 }
 
 int64_t SizeOf(const Segment& segment) {
-  std::error_code error;
-  const auto size = fs::file_size(segment.path, error);
-  return error ? 0 : static_cast<int64_t>(size);
+  struct stat file = {};
+  return ::lstat(segment.path.c_str(), &file) == 0 && S_ISREG(file.st_mode) ? file.st_size : 0;
 }
 
 // Length of the valid UTF-8 sequence at `at`, 0 if there is none.
@@ -153,7 +152,7 @@ absl::StatusOr<LogFiles::End> LogFiles::FindEnd() const {
   if (segments.empty()) return absl::NotFoundError(absl::StrCat("no log in ", dir_));
   const Segment& last = segments.back();
   struct stat file = {};
-  if (::stat(last.path.c_str(), &file) != 0) {
+  if (::lstat(last.path.c_str(), &file) != 0) {
     return absl::ErrnoToStatus(errno, absl::StrCat("cannot look at ", last.path));
   }
   return End{last.base + file.st_size, absl::TimeFromTimespec(file.st_mtim)};

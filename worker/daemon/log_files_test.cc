@@ -132,5 +132,12 @@ TEST_F(LogFilesTest, LargeLogIsReadInPieces) {
   EXPECT_EQ(middle->data.size(), LogFiles::kMaxChunk);
 }
 
+TEST_F(LogFilesTest, LinkAmongTheSegmentsIsNotFollowed) {
+  std::ofstream(dir_ + "/secret") << "secret";
+  std::filesystem::create_symlink("secret", dir_ + "/00000000000000000000.log");
+  EXPECT_FALSE(LogFiles(dir_).Read(0).ok());
+  EXPECT_EQ(LogFiles(dir_).Tail(20, 100), "");
+}
+
 }  // namespace
 }  // namespace paceline

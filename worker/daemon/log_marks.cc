@@ -38,27 +38,25 @@ std::string LineOf(const Mark& mark) { return absl::StrCat(mark.ms, " ", mark.of
 
 }  // namespace
 
-std::string LogMarks::Path() const { return absl::StrCat(dir_, "/marks"); }
-
 void LogMarks::Add(absl::Time now) const {
   const absl::StatusOr<LogFiles::End> end = LogFiles(dir_).FindEnd();
   if (!end.ok()) return;
-  std::vector<Mark> marks = ReadMarks(Path());
+  std::vector<Mark> marks = ReadMarks(file_);
   if (!marks.empty() && marks.back().offset >= end->offset) return;
   // Rounded up: all before the offset was written before it.
   const Mark mark = {absl::ToUnixMillis(now) + 1, end->offset};
   if (marks.size() < kMostMarks) {
-    std::ofstream(Path(), std::ios::app) << LineOf(mark);
+    std::ofstream(file_, std::ios::app) << LineOf(mark);
     return;
   }
-  const std::string thinned = absl::StrCat(Path(), ".tmp");
+  const std::string thinned = absl::StrCat(file_, ".tmp");
   {
     std::ofstream out(thinned);
     for (size_t i = 0; i < marks.size(); i += 2) out << LineOf(marks[i]);
     out << LineOf(mark);
   }
   std::error_code ignored;
-  std::filesystem::rename(thinned, Path(), ignored);
+  std::filesystem::rename(thinned, file_, ignored);
 }
 
 int64_t LogMarks::OffsetAfter(absl::Time time) const {
@@ -67,7 +65,7 @@ int64_t LogMarks::OffsetAfter(absl::Time time) const {
   if (!end.ok()) return 0;
   if (end->written < time) return end->offset;
   int64_t offset = 0;
-  for (const Mark& mark : ReadMarks(Path())) {
+  for (const Mark& mark : ReadMarks(file_)) {
     if (mark.ms <= absl::ToUnixMillis(time)) offset = mark.offset;
   }
   return log.LineFrom(offset);

@@ -1,8 +1,9 @@
 // How long the log of a trainer was at which time, so that "the last ten minutes" of it can be
 // found: its lines need not have times.
 //
-// A small file beside the segments (log_files.h), "MILLISECONDS OFFSET" in each line, by the node's
-// clock. Stateless: each call looks at the files.
+// A small file, "MILLISECONDS OFFSET" in each line, by the node's clock; not beside the segments
+// (log_files.h), where the trainer writes, which may be another user. Stateless: each call looks at
+// the files.
 //
 // Thread-compatible.
 #ifndef WORKER_DAEMON_LOG_MARKS_H_
@@ -22,8 +23,8 @@ class LogMarks {
   // Beyond that every second mark is left out, so that older ones are further apart.
   static constexpr size_t kMostMarks = 1024;
 
-  // `dir`: where the segments lie.
-  explicit LogMarks(std::string dir) : dir_(std::move(dir)) {}
+  // `dir`: where the segments lie; `file`: of the marks.
+  LogMarks(std::string dir, std::string file) : dir_(std::move(dir)), file_(std::move(file)) {}
 
   // A mark, if the log has grown since the last one. One that cannot be kept is left out: what is
   // found is then less exact.
@@ -34,9 +35,8 @@ class LogMarks {
   int64_t OffsetAfter(absl::Time time) const;
 
  private:
-  std::string Path() const;
-
   const std::string dir_;
+  const std::string file_;
 };
 
 }  // namespace paceline

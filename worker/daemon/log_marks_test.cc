@@ -27,10 +27,12 @@ class LogMarksTest : public ::testing::Test {
     std::ofstream(path, std::ios::app) << text;
     const timespec times[] = {{seconds, 0}, {seconds, 0}};
     EXPECT_EQ(::utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
-    LogMarks(dir_).Add(At(seconds + later));
+    LogMarks(dir_, dir_ + "/marks").Add(At(seconds + later));
   }
 
-  int64_t After(int64_t seconds) const { return LogMarks(dir_).OffsetAfter(At(seconds)); }
+  int64_t After(int64_t seconds) const {
+    return LogMarks(dir_, dir_ + "/marks").OffsetAfter(At(seconds));
+  }
 
   int64_t Lines() const {
     std::ifstream in(dir_ + "/marks");

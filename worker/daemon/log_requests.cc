@@ -26,9 +26,9 @@ bool EndsAt(const LogFiles& log, int64_t offset) {
 
 }  // namespace
 
-LogRequests::LogRequests(std::function<std::string(const TrainerId&)> log_dir,
+LogRequests::LogRequests(std::function<std::optional<Place>(const TrainerId&)> place,
                          std::function<bool(const TrainerId&)> is_alive)
-    : log_dir_(std::move(log_dir)), is_alive_(std::move(is_alive)) {}
+    : place_(std::move(place)), is_alive_(std::move(is_alive)) {}
 
 void LogRequests::Add(const v1::LogRequest& request, absl::Time now) {
   const TrainerId trainer{JobId(request.trainer().job_id()),
@@ -59,16 +59,16 @@ std::optional<v1::LogData> LogRequests::Next() {
 }
 
 std::optional<v1::LogData> LogRequests::Answer(int64_t id, const Request& request) const {
-  const std::string dir = log_dir_(request.trainer);
-  if (dir.empty()) return Error(id, "the node does not keep this log, or not any more");
-  const LogFiles log(dir);
+  const std::optional<Place> place = place_(request.trainer);
+  if (!place.has_value()) return Error(id, "the node does not keep this log, or not any more");
+  const LogFiles log(place->dir);
   // Asked before the read: what was written until its end is read then.
   const bool more_to_come = request.follow && is_alive_(request.trainer);
   int64_t offset = request.offset;
   if (request.tail_lines > 0) {
     offset = log.TailOffset(request.tail_lines).value_or(0);
   } else if (request.since != absl::InfinitePast()) {
-    offset = LogMarks(dir).OffsetAfter(request.since);
+    offset = LogMarks(place->dir, place->marks).OffsetAfter(request.since);
   }
   absl::StatusOr<LogFiles::Chunk> chunk = log.Read(offset);
   if (absl::IsNotFound(chunk.status())) chunk = LogFiles::Chunk{offset, ""};  // Nothing yet.

@@ -22,9 +22,14 @@ class LogRequests {
  public:
   static constexpr size_t kMaxWaiting = 1024;  // The oldest beyond that are refused.
 
-  // `log_dir`: where the segments of a trainer lie; empty when the node does not keep them.
-  // `is_alive`: whether it may still write.
-  LogRequests(std::function<std::string(const TrainerId&)> log_dir,
+  struct Place {
+    std::string dir;    // Where the segments of a trainer lie.
+    std::string marks;  // File of the log's marks (log_marks.h).
+  };
+
+  // `place`: of a trainer's log; nothing when the node does not keep it. `is_alive`: whether it may
+  // still write.
+  LogRequests(std::function<std::optional<Place>(const TrainerId&)> place,
               std::function<bool(const TrainerId&)> is_alive);
 
   // `now`: of the node's clock, as its log's marks (log_marks.h).
@@ -50,7 +55,7 @@ class LogRequests {
   std::optional<v1::LogData> Answer(int64_t id, const Request& request) const;
 
   // Constant.
-  const std::function<std::string(const TrainerId&)> log_dir_;
+  const std::function<std::optional<Place>(const TrainerId&)> place_;
   const std::function<bool(const TrainerId&)> is_alive_;
 
   // Owned by the loop.

@@ -43,9 +43,11 @@ class LogRequestsTest : public ::testing::Test {
 
   std::string dir_;
   bool alive_ = true;
-  LogRequests requests_{
-      [this](const TrainerId& id) { return id.job == JobId("job-1") ? dir_ : std::string(); },
-      [this](const TrainerId&) { return alive_; }};
+  LogRequests requests_{[this](const TrainerId& id) -> std::optional<LogRequests::Place> {
+                          if (!(id.job == JobId("job-1"))) return std::nullopt;
+                          return LogRequests::Place{dir_, dir_ + "/marks"};
+                        },
+                        [this](const TrainerId&) { return alive_; }};
 };
 
 TEST_F(LogRequestsTest, EachRequestIsAnsweredOnce) {
@@ -97,7 +99,7 @@ TEST_F(LogRequestsTest, TailBeginsSoManyLinesBeforeTheEnd) {
 
 TEST_F(LogRequestsTest, SinceBeginsWithWhatWasWrittenThen) {
   Append("one\n");
-  LogMarks(dir_).Add(absl::Now() - absl::Hours(1));
+  LogMarks(dir_, dir_ + "/marks").Add(absl::Now() - absl::Hours(1));
   Append("two\n");
   v1::LogRequest request;
   request.mutable_trainer()->set_job_id("job-1");

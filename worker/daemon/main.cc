@@ -1,11 +1,14 @@
 // paceline-worker: flags, signals, and the life of the node's parts.
 #include <pthread.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -27,6 +30,7 @@
 #include "worker/daemon/flags.h"
 #include "worker/daemon/gpu_watch.h"
 #include "worker/daemon/hardware.h"
+#include "worker/daemon/job_user.h"
 #include "worker/daemon/run_checkpoint_task.h"
 #include "worker/daemon/runtime_dir.h"
 #include "worker/daemon/trainer_environment.h"
@@ -55,8 +59,45 @@ std::string ProgramDir() {
   return std::filesystem::read_symlink("/proc/self/exe", error).parent_path().string();
 }
 
+// What trainers may do, and as whom.
+void SetConfinement(const Flags& flags, const JobUser& user, TrainerSetup& setup) {
+  setup.user = user;
+  setup.environment = EnvironmentOf(user, ScrubEnvironment(OwnEnvironment()));
+  setup.roots = flags.allowed_roots;
+  setup.limits.limit_nofile = flags.limit_nofile;
+  setup.limits.limit_core = flags.limit_core;
+  setup.limits.limit_memory = flags.limit_memory;
+  setup.limits.limit_processes = flags.limit_processes;
+  if (user.ids.uid == 0) {
+    PACELINE_LOG(WARNING) << "trainers_run_as_root, and do what users submit; give --run-as";
+  }
+}
+
+// Nobody else changes what is in the state directory.
+absl::Status CheckStateDir(const std::string& path) {
+  struct stat info;
+  if (::stat(path.c_str(), &info) != 0 || info.st_uid != ::geteuid() ||
+      (info.st_mode & S_IWOTH) != 0) {
+    return absl::PermissionDeniedError(absl::StrCat(
+        "the state directory ", path,
+        " belongs to another user, or all others can write it: what is in it may be theirs; chown "
+        "it, and chmod go-w, or give another --state-dir"));
+  }
+  // With a umask of 002 the group can write what is made.
+  if (::chmod(path.c_str(), info.st_mode & 07755) == 0) return absl::OkStatus();
+  return absl::ErrnoToStatus(errno, absl::StrCat("cannot change ", path));
+}
+
+// Trainers pass through the node's directories.
+absl::Status OpenForTrainers(const NodePaths& paths, const JobUser& user) {
+  if (::chmod(paths.TrainersDir().c_str(), 0711) != 0) {
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot change ", paths.TrainersDir()));
+  }
+  return CheckEnters(user, {paths.TrainersDir(), paths.runtime_dir});
+}
+
 WorkerNode::Options NodeOptions(const Flags& flags, const v1::Hardware& hardware,
-                                const NodePaths& paths) {
+                                const NodePaths& paths, const JobUser& user) {
   WorkerNode::Options options;
   options.hello.set_node(flags.name);
   *options.hello.mutable_hardware() = hardware;
@@ -67,7 +108,7 @@ WorkerNode::Options NodeOptions(const Flags& flags, const v1::Hardware& hardware
   options.trainers.setup.shim = flags.shim;
   options.trainers.setup.trainer = flags.trainer;
   options.trainers.setup.trainer_cuda = flags.trainer_cuda;
-  options.trainers.setup.environment = ScrubEnvironment(OwnEnvironment());
+  SetConfinement(flags, user, options.trainers.setup);
   options.trainers.setup.log_segment_bytes = flags.log_segment_bytes;
   options.trainers.setup.orphan_timeout_s = flags.orphan_timeout_s;
   options.trainers.setup.node = flags.name;
@@ -76,10 +117,12 @@ WorkerNode::Options NodeOptions(const Flags& flags, const v1::Hardware& hardware
   options.trainers.setup.default_threads = std::max(1, hardware.cpus() / flags.slots);
   options.session.controller = flags.controller;
   options.session.seed = RandomBits();
-  options.tasks.run = RunCheckpointTask;
+  options.tasks.run = [user, roots = flags.allowed_roots](const v1::CheckpointTask& task) {
+    return RunCheckpointTaskAs(user, roots, task);
+  };
   options.check.program = flags.probe;
   options.check.dir = paths.state_dir;
-  options.check.environment = options.trainers.setup.environment;
+  options.check.environment = ScrubEnvironment(OwnEnvironment());
   options.trainers.log_segments = static_cast<size_t>(flags.log_segments);
   options.log_level = *ParseLogLevel(flags.log.level);
   return options;
@@ -114,12 +157,12 @@ absl::Status WriteAddressFile(const std::string& path, const std::string& http) 
 }
 
 // Serves until a signal comes. The signals are blocked in all threads.
-int Serve(const Flags& flags, const NodePaths& paths, NodeIdentity identity,
+int Serve(const Flags& flags, const NodePaths& paths, const JobUser& user, NodeIdentity identity,
           const sigset_t& signals) {
   const v1::Hardware hardware = ReadHardware();
   const auto labels = ParseLabels(flags.labels);
   if (!labels.ok()) return Fail(labels.status(), kExitUsage);
-  WorkerNode::Options options = NodeOptions(flags, hardware, paths);
+  WorkerNode::Options options = NodeOptions(flags, hardware, paths, user);
   options.hello.mutable_labels()->insert(labels->begin(), labels->end());
 
   const auto pair_server = PairServer::Start(flags.probe_port, flags.address == "127.0.0.1");
@@ -169,6 +212,8 @@ int Main(int argc, char** argv) {
   if (const std::optional<int> code = ParseFlags(argc, argv, flags)) return *code;
   const absl::Status filled = FillDefaults(ReadHardware().cpus(), HostName(), ProgramDir(), flags);
   if (!filled.ok()) return Fail(filled, kExitUsage);
+  const auto user = FindJobUser(flags.run_as);
+  if (!user.ok()) return Fail(user.status(), kExitUsage);
   ApplyLogFlags(flags.log, "worker");
 
   // Blocked before any thread starts, so that all inherit it; one thread waits for them.
@@ -184,14 +229,19 @@ int Main(int argc, char** argv) {
   std::error_code error;
   NodePaths paths;
   paths.state_dir = std::filesystem::absolute(flags.state_dir, error).string();
+  const absl::Status ours = CheckStateDir(paths.state_dir);
+  if (!ours.ok()) return Fail(ours, kExitStateNotWritable);
   auto identity = NodeIdentity::Load(paths);
   if (!identity.ok()) return Fail(identity.status(), StateExitCode(identity.status()));
   paths.runtime_dir = flags.runtime_dir.empty()
                           ? absl::StrCat("/dev/shm/paceline-", identity->node_uid().substr(0, 8))
                           : std::filesystem::absolute(flags.runtime_dir, error).string();
-  const auto runtime = RuntimeDir::Open(paths.runtime_dir);
+  const auto runtime = RuntimeDir::Open(
+      paths.runtime_dir, user->is_own ? std::nullopt : std::optional<gid_t>(user->ids.gid));
   if (!runtime.ok()) return Fail(runtime.status(), StateExitCode(runtime.status()));
-  const int code = Serve(flags, paths, *std::move(identity), signals);
+  const absl::Status opened = OpenForTrainers(paths, *user);
+  if (!opened.ok()) return Fail(opened, kExitStateNotWritable);
+  const int code = Serve(flags, paths, *user, *std::move(identity), signals);
   if (!flags.address_file.empty()) ::unlink(flags.address_file.c_str());
   return code;
 }

@@ -26,6 +26,9 @@ std::vector<MetricFamily> OfTheNode() {
        "Running trainers of an earlier daemon that this one found and adopted."},
       {"paceline_worker_trainers_ended_total", kCounter, "trainers", "failure",
        "Trainers that ended, by kind of failure."},
+      {"paceline_worker_trainer_connections_refused_total", kCounter, "connections", "cause",
+       "Connections to the trainers' socket that were refused: of another user (user), or of a "
+       "process that is not the trainer that it says it is (process)."},
       {"paceline_worker_telemetry_dropped_total", kCounter, "records", "",
        "Step records that were lost because a buffer was full."},
   };

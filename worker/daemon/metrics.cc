@@ -38,6 +38,7 @@ WorkerMetrics::WorkerMetrics(const std::string& version)
       dropped_(registry_.NewCounters("paceline_worker_telemetry_dropped_total").Add({})),
       trainers_(registry_.NewGauges("paceline_worker_trainers")),
       ended_(registry_.NewCounters("paceline_worker_trainers_ended_total")),
+      refused_(registry_.NewCounters("paceline_worker_trainer_connections_refused_total")),
       step_(registry_.NewGauges("paceline_trainer_step")),
       step_seconds_(registry_.NewGauges("paceline_trainer_step_seconds")),
       samples_(registry_.NewGauges("paceline_trainer_samples_per_second")),
@@ -51,6 +52,11 @@ WorkerMetrics::WorkerMetrics(const std::string& version)
   for (int kind = 0; kind < v1::FailureKind_ARRAYSIZE; ++kind) {
     ended_.Add({{"failure", FailureLabel(static_cast<v1::FailureKind>(kind))}});
   }
+  for (const char* cause : {"user", "process"}) refused_.Add({{"cause", cause}});
+}
+
+void WorkerMetrics::AddRefused(const std::string& cause) {
+  refused_.Add({{"cause", cause}}).Increment();
 }
 
 void WorkerMetrics::SetConnected(bool connected, int64_t reconnects) {

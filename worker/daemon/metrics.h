@@ -34,6 +34,8 @@ class WorkerMetrics {
   void AddStarted() { started_.Increment(); }
   void AddAdopted() { adopted_.Increment(); }
   void AddEnded(v1::FailureKind kind);
+  // A connection to the trainers' socket, by `cause`: "user" or "process".
+  void AddRefused(const std::string& cause);
   void AddDropped(int64_t records) { dropped_.Increment(static_cast<double>(records)); }
 
   // `phase_ns`: totals that only grow, by phase.
@@ -77,6 +79,7 @@ class WorkerMetrics {
   prometheus::Counter& dropped_;
   Gauges& trainers_;
   Counters& ended_;
+  Counters& refused_;
   Gauges& step_;
   Gauges& step_seconds_;
   Gauges& samples_;

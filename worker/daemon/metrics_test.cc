@@ -27,6 +27,7 @@ TEST(WorkerMetricsTest, ShowsTheNode) {
   metrics.AddStarted();
   metrics.AddEnded(v1::FAILURE_OUT_OF_MEMORY);
   metrics.AddDropped(7);
+  metrics.AddRefused("user");
   const std::string text = metrics.Text();
   EXPECT_THAT(text, HasSubstr("paceline_build_info{component=\"worker\",version=\"1.0\"} 1"));
   EXPECT_THAT(text, HasSubstr("paceline_worker_controller_connected 1"));
@@ -36,6 +37,10 @@ TEST(WorkerMetricsTest, ShowsTheNode) {
   EXPECT_THAT(text, HasSubstr("paceline_worker_trainers_ended_total{failure=\"out_of_memory\"} 1"));
   EXPECT_THAT(text, HasSubstr("paceline_worker_trainers_ended_total{failure=\"restore\"} 0"));
   EXPECT_THAT(text, HasSubstr("paceline_worker_trainers_started_total 1"));
+  EXPECT_THAT(text,
+              HasSubstr("paceline_worker_trainer_connections_refused_total{cause=\"user\"} 1"));
+  EXPECT_THAT(text,
+              HasSubstr("paceline_worker_trainer_connections_refused_total{cause=\"process\"} 0"));
   EXPECT_THAT(text, HasSubstr("paceline_worker_telemetry_dropped_total 7"));
   EXPECT_THAT(text, HasSubstr("process_resident_memory_bytes"));
 }

@@ -8,6 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "worker/shim/trainer_dir.h"
 
 namespace paceline {
 
@@ -17,6 +18,18 @@ std::string NodePaths::TrainersDir() const { return absl::StrCat(state_dir, "/tr
 
 std::string NodePaths::TrainerDir(const TrainerId& id) const {
   return absl::StrCat(TrainersDir(), "/", TrainerName(id));
+}
+
+std::string NodePaths::OwnDir(const TrainerId& id) const {
+  return absl::StrCat(TrainerDir(id), "/", TrainerName(id));
+}
+
+std::string NodePaths::LogDir(const TrainerId& id) const {
+  return absl::StrCat(OwnDir(id), "/", trainer_dir::kLog);
+}
+
+std::string NodePaths::LogMarks(const TrainerId& id) const {
+  return absl::StrCat(TrainerDir(id), "/", trainer_dir::kMarks);
 }
 
 std::string NodePaths::Socket() const { return absl::StrCat(runtime_dir, "/daemon.sock"); }

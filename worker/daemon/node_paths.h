@@ -2,6 +2,7 @@
 //
 //   <state dir>/node.json
 //   <state dir>/trainers/<job>.<generation>.<rank>/   a trainer dir, see shim/trainer_dir.h
+//                       .../<job>.<generation>.<rank>/   the trainer's own dir, likewise
 //   <runtime dir>/daemon.sock
 //   <runtime dir>/<job>.<generation>.<rank>.ring
 #ifndef WORKER_DAEMON_NODE_PATHS_H_
@@ -22,6 +23,9 @@ struct NodePaths {
   std::string NodeFile() const;
   std::string TrainersDir() const;
   std::string TrainerDir(const TrainerId& id) const;
+  std::string OwnDir(const TrainerId& id) const;
+  std::string LogDir(const TrainerId& id) const;
+  std::string LogMarks(const TrainerId& id) const;
   std::string Socket() const;
   std::string Ring(const TrainerId& id) const;
 };

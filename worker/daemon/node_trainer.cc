@@ -14,6 +14,7 @@
 #include "common/log.h"
 #include "worker/daemon/boot_clock.h"
 #include "worker/daemon/core/trainer_end.h"
+#include "worker/daemon/job_paths.h"
 #include "worker/daemon/kept_message.h"
 #include "worker/daemon/log_files.h"
 #include "worker/daemon/trainer_sockets.h"
@@ -50,16 +51,20 @@ void KeepChaosOf(const std::string& node, v1::JobSpec& spec) {
                chaos->end());
 }
 
-absl::Status MakeDir(const std::string& path) {
+constexpr size_t kMaxLastWords = 16 << 20;
+
+// Its parents come by themselves. An existing one takes the mode.
+absl::Status MakeDir(const std::string& path, mode_t mode) {
   std::error_code error;
   std::filesystem::create_directories(path, error);
-  if (!error) return absl::OkStatus();
-  return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot create ", path));
+  if (!error && ::chmod(path.c_str(), mode) == 0) return absl::OkStatus();
+  return absl::ErrnoToStatus(error ? error.value() : errno, absl::StrCat("cannot create ", path));
 }
 
 std::optional<ProcessEnd> ProcessEndOf(const std::optional<ExitRecord>& record) {
   if (!record.has_value()) return std::nullopt;
-  return ProcessEnd{record->exit_code, record->signal, record->out_of_memory, record->start_error};
+  return ProcessEnd{record->exit_code, record->signal, record->out_of_memory, record->start_error,
+                    record->is_input_error};
 }
 
 }  // namespace
@@ -85,7 +90,11 @@ NodeTrainer::NodeTrainer(const TrainerSetup& setup, TrainerId id)
     : setup_(setup), id_(std::move(id)), dir_(setup.paths.TrainerDir(id_)), last_step_(BootNow()) {}
 
 absl::Status NodeTrainer::Prepare(const v1::TrainerPlan& plan) {
-  PACELINE_RETURN_IF_ERROR(MakeDir(File(trainer_dir::kLog)));
+  // The trainer's user passes through this folder, and cannot write it.
+  PACELINE_RETURN_IF_ERROR(MakeDir(dir_, 0711));
+  const std::string own_dir = setup_.paths.OwnDir(id_);
+  PACELINE_RETURN_IF_ERROR(MakeDir(own_dir, 0700));
+  PACELINE_RETURN_IF_ERROR(GiveTo(setup_.user, own_dir));
   plan_ = plan;
   PACELINE_RETURN_IF_ERROR(WriteSmallFile(File(trainer_dir::kPlan), plan_.SerializeAsString()));
   result_ = ReadMessage<v1::TrainerReport>(File(trainer_dir::kResult));
@@ -98,11 +107,18 @@ absl::Status NodeTrainer::Start(const v1::TrainerPlan& plan) {
   const std::string ring = setup_.paths.Ring(id_);
   PACELINE_RETURN_IF_ERROR(CreateStepRing(ring, kRingCapacity));
   PACELINE_ASSIGN_OR_RETURN(ring_, RingTail::Open(ring));
+  // Nobody else can write its folder, so it is still the file that was made.
+  PACELINE_RETURN_IF_ERROR(GiveTo(setup_.user, ring));
+  PACELINE_ASSIGN_OR_RETURN(process_, TrainerProcess::Start(StartCommand(ring)));
+  return absl::OkStatus();
+}
+
+TrainerProcess::Command NodeTrainer::StartCommand(const std::string& ring) const {
   TrainerProcess::Command command;
   command.shim = setup_.shim;
-  command.program = {plan.spec().device() == v1::CUDA ? setup_.trainer_cuda : setup_.trainer,
+  command.program = {plan_.spec().device() == v1::CUDA ? setup_.trainer_cuda : setup_.trainer,
                      "--dir",
-                     dir_,
+                     setup_.paths.OwnDir(id_),
                      "--socket",
                      setup_.paths.Socket(),
                      "--ring",
@@ -113,8 +129,12 @@ absl::Status NodeTrainer::Start(const v1::TrainerPlan& plan) {
                      absl::StrCat(setup_.orphan_timeout_s)};
   command.environment = setup_.environment;
   command.trainer_dir = dir_;
-  PACELINE_ASSIGN_OR_RETURN(process_, TrainerProcess::Start(command));
-  return absl::OkStatus();
+  command.own_dir = setup_.paths.OwnDir(id_);
+  command.confinement = setup_.limits;
+  command.confinement.user = setup_.user.switched();
+  command.roots = setup_.roots;
+  command.paths = PathsOf(plan_);
+  return command;
 }
 
 void NodeTrainer::FailStart(const absl::Status& status) {
@@ -228,6 +248,13 @@ void NodeTrainer::Fence(const std::string& why) {
   process_->Kill();
 }
 
+absl::Status NodeTrainer::Vouch(pid_t pid) const {
+  if (!process_.has_value()) return absl::UnavailableError("it does not run");
+  if (process_->IsTrainer(pid, dir_)) return absl::OkStatus();
+  return absl::PermissionDeniedError(
+      absl::StrCat("it says that it is ", TrainerName(id_), ", which is another process"));
+}
+
 void NodeTrainer::Judge(bool stop_requested) {
   if (process_.has_value()) process_->Reap();
   Poll(BootNow());
@@ -255,7 +282,7 @@ void NodeTrainer::Judge(bool stop_requested) {
   exit.set_phase(result.progress().phase());
   exit.set_phase_s(result.progress().phase_s());
   if (end.failure != FailureKind::kNone) {
-    exit.set_log_tail(LogFiles(File(trainer_dir::kLog)).Tail(kTailLines, kTailBytes));
+    exit.set_log_tail(LogFiles(setup_.paths.LogDir(id_)).Tail(kTailLines, kTailBytes));
   }
   process_.reset();
   result_ = std::move(result);
@@ -336,8 +363,11 @@ void NodeTrainer::KeepResult() {
 }
 
 v1::TrainerStatus NodeTrainer::LastWords() const {
-  const auto last = ReadMessage<v1::TrainerStatus>(File(trainer_dir::kStatus));
-  return last.has_value() ? MergeLastWords(status_, *last) : status_;
+  const absl::StatusOr<std::optional<std::string>> text = ReadForeignFile(
+      absl::StrCat(setup_.paths.OwnDir(id_), "/", trainer_dir::kStatus), kMaxLastWords);
+  v1::TrainerStatus last;
+  if (!text.ok() || !text->has_value() || !last.ParseFromString(**text)) return status_;
+  return MergeLastWords(status_, last);
 }
 
 std::string NodeTrainer::File(const char* name) const { return absl::StrCat(dir_, "/", name); }

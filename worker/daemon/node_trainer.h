@@ -23,11 +23,13 @@
 #include "proto/trainer.pb.h"
 #include "proto/worker.pb.h"
 #include "worker/daemon/core/lease.h"
+#include "worker/daemon/job_user.h"
 #include "worker/daemon/node_paths.h"
 #include "worker/daemon/process_state.h"
 #include "worker/daemon/ring_tail.h"
 #include "worker/daemon/trainer_process.h"
 #include "worker/daemon/trainer_status.h"
+#include "worker/shim/confinement.h"
 
 namespace paceline {
 
@@ -38,6 +40,9 @@ struct TrainerSetup {
   std::string trainer;       // For CPU ranks.
   std::string trainer_cuda;  // For CUDA ranks.
   std::vector<std::string> environment;
+  JobUser user;
+  Confinement limits;              // Without a user.
+  std::vector<std::string> roots;  // For the paths of jobs; none: they may name any.
   int64_t log_segment_bytes = 8 << 20;
   double orphan_timeout_s = 600;
   std::string node;       // Name of this one.
@@ -92,6 +97,10 @@ class NodeTrainer {
   // Kills it, and puts `why` on record first. Once only.
   void Fence(const std::string& why);
 
+  // Whether the process `pid` is this trainer's. PermissionDenied: it is not; Unavailable: this
+  // trainer has no process, or none that is known yet.
+  absl::Status Vouch(pid_t pid) const;
+
   // Finds out how it ended. Requires: its process is gone.
   void Judge(bool stop_requested);
   // Puts that on record and removes its ring. Apart from the above, since the controller should
@@ -117,6 +126,7 @@ class NodeTrainer {
 
  private:
   absl::Status Prepare(const v1::TrainerPlan& plan);
+  TrainerProcess::Command StartCommand(const std::string& ring) const;
   void SetResult(v1::TrainerReport result);
   // The trainer's own file says more than what came by the socket, which may have been late.
   v1::TrainerStatus LastWords() const;

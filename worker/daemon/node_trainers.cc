@@ -17,7 +17,6 @@
 #include "worker/daemon/log_files.h"
 #include "worker/daemon/log_marks.h"
 #include "worker/daemon/thread_stacks.h"
-#include "worker/shim/trainer_dir.h"
 
 namespace paceline {
 namespace {
@@ -40,9 +39,24 @@ NodeTrainers::NodeTrainers(EventLoop& loop, Options options, WorkerMetrics& metr
       tell_(std::move(tell)),
       set_(options_.set),
       poller_(loop),
-      sockets_(poller_, [this](const TrainerId& id, const v1::TrainerStatus& status) {
+      sockets_(poller_, Peers(), [this](const TrainerId& id, const v1::TrainerStatus& status) {
         OnStatus(id, status);
       }) {}
+
+TrainerSockets::Peers NodeTrainers::Peers() {
+  TrainerSockets::Peers peers;
+  peers.uid = options_.setup.user.ids.uid;
+  peers.gid = options_.setup.user.ids.gid;
+  peers.vouch = [this](const TrainerId& id, pid_t pid) -> absl::Status {
+    const NodeTrainer* const trainer = Find(id);
+    if (trainer != nullptr) return trainer->Vouch(pid);
+    return absl::PermissionDeniedError("it says that it is a trainer that this node does not have");
+  };
+  peers.on_refused = [this](TrainerSockets::Refusal refusal) {
+    metrics_.AddRefused(refusal == TrainerSockets::Refusal::kUser ? "user" : "process");
+  };
+  return peers;
+}
 
 absl::Status NodeTrainers::Start() {
   PACELINE_RETURN_IF_ERROR(sockets_.Listen(options_.setup.paths.Socket()));
@@ -254,10 +268,9 @@ void NodeTrainers::Show(const NodeTrainer& trainer, const v1::TrainerReport& rep
 void NodeTrainers::PruneLogs() {
   for (const auto& [id, trainer] : trainers_) {
     if (trainer.ended()) continue;
-    const std::string dir =
-        absl::StrCat(options_.setup.paths.TrainerDir(id), "/", trainer_dir::kLog);
-    LogFiles(dir).DeleteOldest(options_.log_segments);
-    LogMarks(dir).Add(absl::Now());
+    const NodePaths& paths = options_.setup.paths;
+    LogFiles(paths.LogDir(id)).DeleteOldest(options_.log_segments);
+    LogMarks(paths.LogDir(id), paths.LogMarks(id)).Add(absl::Now());
   }
 }
 

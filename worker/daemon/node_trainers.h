@@ -82,6 +82,7 @@ class NodeTrainers {
   void Watch(NodeTrainer& trainer);
   void OnProcessEnded(const TrainerId& id);
   void OnEnded(const NodeTrainer& trainer);
+  TrainerSockets::Peers Peers();
   void OnStatus(const TrainerId& id, const v1::TrainerStatus& status);
   void SaveWantedStacks(NodeTrainer& trainer);
   void Show(const NodeTrainer& trainer, const v1::TrainerReport& report);

@@ -4,8 +4,11 @@
 #include <unistd.h>
 
 #include <utility>
+#include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 
 namespace paceline {
 
@@ -14,6 +17,24 @@ char StateLetter(absl::string_view stat) {
   const size_t name_end = stat.rfind(')');
   return name_end == absl::string_view::npos || name_end + 2 >= stat.size() ? '\0'
                                                                             : stat[name_end + 2];
+}
+
+pid_t ParentIn(absl::string_view stat) {
+  const size_t name_end = stat.rfind(')');
+  if (name_end == absl::string_view::npos) return 0;
+  const std::vector<absl::string_view> fields =
+      absl::StrSplit(stat.substr(name_end + 1), ' ', absl::SkipEmpty());
+  int parent = 0;
+  return fields.size() > 1 && absl::SimpleAtoi(fields[1], &parent) ? parent : 0;
+}
+
+pid_t ParentOf(pid_t pid) {
+  const int fd = ::open(absl::StrCat("/proc/", pid, "/stat").c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return 0;
+  char stat[512];
+  const ssize_t size = ::read(fd, stat, sizeof(stat));
+  ::close(fd);
+  return size <= 0 ? 0 : ParentIn(absl::string_view(stat, static_cast<size_t>(size)));
 }
 
 ProcessState::ProcessState(pid_t pid)

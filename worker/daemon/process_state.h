@@ -13,6 +13,12 @@ namespace paceline {
 // The state letter in the text of /proc/<pid>/stat (proc(5)); '\0' when there is none.
 char StateLetter(absl::string_view stat);
 
+// The parent's id in that text; 0 when there is none.
+pid_t ParentIn(absl::string_view stat);
+
+// The parent of a process at this moment; 0 when the process is gone.
+pid_t ParentOf(pid_t pid);
+
 class ProcessState {
  public:
   // Stays with this process, whoever gets its id later.

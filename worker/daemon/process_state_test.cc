@@ -16,6 +16,16 @@ TEST(ProcessStateTest, FindsTheStateBehindAnyName) {
   EXPECT_EQ(StateLetter(""), '\0');
 }
 
+TEST(ProcessStateTest, FindsTheParentBehindAnyName) {
+  EXPECT_EQ(ParentIn("12 (bash) S 345 12 12"), 345);
+  EXPECT_EQ(ParentIn("12 (a) R 7 (b) T 345 12"), 345);
+  for (const char* text : {"", "12 (bash", "12 (bash)", "12 (bash) S", "12 (bash) S x"}) {
+    EXPECT_EQ(ParentIn(text), 0) << text;
+  }
+  EXPECT_EQ(ParentOf(::getpid()), ::getppid());
+  EXPECT_EQ(ParentOf(999999999), 0);
+}
+
 TEST(ProcessStateTest, StoppedProcessIsSuspendedUntilItGoesOn) {
   const pid_t child = ::fork();
   if (child == 0) {

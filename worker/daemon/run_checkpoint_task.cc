@@ -1,5 +1,6 @@
 #include "worker/daemon/run_checkpoint_task.h"
 
+#include <cerrno>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,8 @@
 #include "common/checkpoint/checkpoint_files.h"
 #include "common/core/status_macros.h"
 #include "worker/daemon/log_files.h"
+#include "worker/shim/allowed_roots.h"
+#include "worker/shim/confinement.h"
 
 namespace paceline {
 namespace {
@@ -50,6 +53,20 @@ absl::Status Run(const v1::CheckpointTask& task, v1::CheckpointTaskResult* resul
   }
 }
 
+absl::Status Become(const JobUser& user) {
+  if (user.is_own) return absl::OkStatus();
+  const char* const failed = BecomeUser(user.ids);
+  if (failed == nullptr) return absl::OkStatus();
+  return absl::ErrnoToStatus(errno, absl::StrCat("cannot ", failed, " of --run-as ", user.name));
+}
+
+v1::CheckpointTaskResult Failed(const v1::CheckpointTask& task, const absl::Status& status) {
+  v1::CheckpointTaskResult result;
+  *result.mutable_task() = task;
+  result.set_error(ToUtf8(std::string(status.message())));
+  return result;
+}
+
 }  // namespace
 
 v1::CheckpointTaskResult RunCheckpointTask(const v1::CheckpointTask& task) {
@@ -58,6 +75,14 @@ v1::CheckpointTaskResult RunCheckpointTask(const v1::CheckpointTask& task) {
   const absl::Status status = Run(task, &result);
   if (!status.ok()) result.set_error(ToUtf8(std::string(status.message())));
   return result;
+}
+
+v1::CheckpointTaskResult RunCheckpointTaskAs(const JobUser& user,
+                                             const std::vector<std::string>& roots,
+                                             const v1::CheckpointTask& task) {
+  absl::Status status = Become(user);
+  if (status.ok()) status = CheckRoots(roots, {{"checkpoint.directory", task.directory()}});
+  return status.ok() ? RunCheckpointTask(task) : Failed(task, status);
 }
 
 }  // namespace paceline

@@ -2,12 +2,18 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <string>
+#include <thread>
 
 #include "common/checkpoint/checkpoint_paths.h"
 #include "common/checkpoint/testing/written_checkpoint.h"
+#include "worker/daemon/job_user.h"
+#include "worker/shim/testing/other_users.h"
 
 namespace paceline {
 namespace {
@@ -104,6 +110,46 @@ TEST_F(RunCheckpointTaskTest, ErrorsAreInTheResult) {
   // A message is UTF-8, whatever a path is.
   const std::string latin = job_ + "/\xfc";
   EXPECT_EQ(Run(v1::CheckpointTask::REMOVE, latin).error().find('\xfc'), std::string::npos);
+}
+
+TEST_F(RunCheckpointTaskTest, DirectoryOutsideOfTheRootsIsLeftAlone) {
+  Write({20, 2});
+  v1::CheckpointTask task;
+  task.set_kind(v1::CheckpointTask::REMOVE);
+  task.set_directory(PathOf({20, 2}));
+  const JobUser own = *FindJobUser("");
+  const v1::CheckpointTaskResult refused = RunCheckpointTaskAs(own, {"/nonexistent"}, task);
+  EXPECT_THAT(refused.error(), HasSubstr("checkpoint.directory is " + PathOf({20, 2})));
+  EXPECT_EQ(refused.task().directory(), task.directory());
+  EXPECT_TRUE(fs::exists(PathOf({20, 2})));
+  EXPECT_EQ(RunCheckpointTaskAs(own, {"/nonexistent", fs::canonical(job_)}, task).error(), "");
+  EXPECT_FALSE(fs::exists(PathOf({20, 2})));
+}
+
+TEST_F(RunCheckpointTaskTest, WhatTheTrainersUserCannotRemoveStays) {
+  PACELINE_NEEDS_OTHER_USERS();
+  std::string root = "/tmp/run_checkpoint_task_test.XXXXXX";
+  ASSERT_NE(::mkdtemp(root.data()), nullptr);
+  ASSERT_EQ(::chmod(root.c_str(), 0755), 0);
+  v1::CheckpointTask task;
+  task.set_kind(v1::CheckpointTask::REMOVE);
+  task.set_directory(root + "/job-1/" + CheckpointName({20, 2}));
+  ASSERT_TRUE(WriteExampleCheckpoint(task.directory(), 20, 2).ok());
+  const auto error_as_nobody = [&] {
+    std::string error;
+    std::thread([&] {
+      error = RunCheckpointTaskAs(*FindJobUser("nobody"), {}, task).error();
+    }).join();
+    return error;
+  };
+  EXPECT_THAT(error_as_nobody(), HasSubstr("Permission denied"));
+  EXPECT_TRUE(fs::exists(task.directory()));
+  for (const auto& entry : fs::recursive_directory_iterator(root)) {
+    ASSERT_EQ(::lchown(entry.path().c_str(), kNobody, kNobody), 0);
+  }
+  EXPECT_EQ(error_as_nobody(), "");
+  EXPECT_FALSE(fs::exists(task.directory()));
+  fs::remove_all(root);
 }
 
 }  // namespace

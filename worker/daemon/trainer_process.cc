@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status_macros.h"
-#include "worker/shim/trainer_dir.h"
+#include "worker/daemon/process_state.h"
 #include "worker/shim/trainer_lock.h"
 
 // This release of the C library's header does not say by itself that it is C.
@@ -61,14 +61,18 @@ pid_t Spawn(std::vector<std::string> arguments, std::vector<std::string> environ
 
 absl::StatusOr<TrainerProcess> TrainerProcess::Start(const Command& command) {
   PACELINE_ASSIGN_OR_RETURN(const TrainerLock lock, TrainerLock::Take(command.trainer_dir));
-  std::vector<std::string> arguments = {command.shim,
-                                        "--dir",
-                                        command.trainer_dir,
-                                        "--log-dir",
-                                        absl::StrCat(command.trainer_dir, "/", trainer_dir::kLog),
-                                        "--lock-fd",
-                                        absl::StrCat(kLockFd),
-                                        "--"};
+  std::vector<std::string> arguments = {command.shim,         "--dir",         command.trainer_dir,
+                                        "--own-dir",          command.own_dir, "--lock-fd",
+                                        absl::StrCat(kLockFd)};
+  const std::vector<std::string> confinement = ConfinementFlags(command.confinement);
+  arguments.insert(arguments.end(), confinement.begin(), confinement.end());
+  for (const std::string& root : command.roots) {
+    arguments.insert(arguments.end(), {"--allowed-root", root});
+  }
+  for (const NamedPath& named : command.paths) {
+    arguments.insert(arguments.end(), {"--path", absl::StrCat(named.field, "=", named.path)});
+  }
+  arguments.emplace_back("--");
   arguments.insert(arguments.end(), command.program.begin(), command.program.end());
   const pid_t shim = Spawn(std::move(arguments), command.environment, lock.fd());
   if (shim < 0) {
@@ -112,6 +116,13 @@ TrainerProcess& TrainerProcess::operator=(TrainerProcess&& other) noexcept {
 
 TrainerProcess::~TrainerProcess() {
   if (fd_ >= 0) ::close(fd_);
+}
+
+bool TrainerProcess::IsTrainer(pid_t pid, const std::string& trainer_dir) const {
+  if (pid <= 0) return false;
+  const absl::StatusOr<TrainerProcesses> processes = ReadTrainerLock(trainer_dir);
+  if (processes.ok() && processes->alive && processes->trainer == pid) return true;
+  return ParentOf(pid) == shim_;
 }
 
 void TrainerProcess::Terminate() const { ::pidfd_send_signal(fd_, SIGTERM, nullptr, 0); }

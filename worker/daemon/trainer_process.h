@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "worker/shim/allowed_roots.h"
+#include "worker/shim/confinement.h"
 
 namespace paceline {
 
@@ -21,7 +23,12 @@ class TrainerProcess {
     std::string shim;                      // Path of paceline-shim.
     std::vector<std::string> program;      // The trainer and its arguments.
     std::vector<std::string> environment;  // "KEY=value".
-    std::string trainer_dir;               // Exists, with its log folder.
+    std::string trainer_dir;               // Exists.
+    std::string own_dir;                   // Exists, and the trainer's user can write it.
+    Confinement confinement;
+    // Which paths of the job have to lie in which folders (worker/shim/allowed_roots.h).
+    std::vector<std::string> roots;
+    std::vector<NamedPath> paths;
   };
 
   // Takes the trainer's lock and starts the shim, which inherits it. Safe in a process with
@@ -41,6 +48,10 @@ class TrainerProcess {
   int fd() const { return fd_; }
 
   pid_t shim() const { return shim_; }
+
+  // Whether the process `pid` is the trainer, as far as that can be told: the one that the lock in
+  // `trainer_dir` names, or a child of the shim.
+  bool IsTrainer(pid_t pid, const std::string& trainer_dir) const;
 
   // Asks the trainer to end at the next step.
   void Terminate() const;

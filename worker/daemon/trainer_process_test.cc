@@ -5,7 +5,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/stat.h>
+#include <unistd.h>
 
 #include <fstream>
 
@@ -23,11 +23,16 @@ class TrainerProcessTest : public ::testing::Test {
   TrainerProcessTest() {
     dir_ = ::testing::TempDir() + "/trainer_process_test.XXXXXX";
     EXPECT_NE(::mkdtemp(dir_.data()), nullptr);
-    EXPECT_EQ(::mkdir((dir_ + "/log").c_str(), 0700), 0);
   }
 
   TrainerProcess::Command Script(const std::string& script) {
-    return {"worker/shim/paceline-shim", {"/bin/bash", "-c", script}, {"PATH=/usr/bin:/bin"}, dir_};
+    TrainerProcess::Command command;
+    command.shim = "worker/shim/paceline-shim";
+    command.program = {"/bin/bash", "-c", script};
+    command.environment = {"PATH=/usr/bin:/bin"};
+    command.trainer_dir = dir_;
+    command.own_dir = dir_;
+    return command;
   }
 
   static bool Ended(const TrainerProcess& process) {
@@ -108,6 +113,48 @@ TEST_F(TrainerProcessTest, RunningTrainerIsNotStartedTwice) {
   EXPECT_FALSE(TrainerProcess::Start(Script("exit 0")).ok());
   process->Kill();
   EXPECT_TRUE(Ended(*process));
+}
+
+TEST_F(TrainerProcessTest, IsToldFromOtherProcesses) {
+  const auto process = TrainerProcess::Start(Script("sleep 1000 & echo $! > child; wait"));
+  ASSERT_TRUE(process.ok());
+  while (ReadTrainerLock(dir_)->trainer == 0) ::poll(nullptr, 0, 2);
+  const pid_t trainer = ReadTrainerLock(dir_)->trainer;
+  EXPECT_TRUE(process->IsTrainer(trainer, dir_));
+  EXPECT_TRUE(process->IsTrainer(trainer, "/nonexistent")) << "before its id is on record";
+  for (const pid_t other : {::getpid(), process->shim(), pid_t{1}, pid_t{0}, pid_t{999999999}}) {
+    EXPECT_FALSE(process->IsTrainer(other, dir_)) << other;
+  }
+  pid_t child = 0;
+  while (!(std::ifstream(dir_ + "/child") >> child)) ::poll(nullptr, 0, 2);
+  EXPECT_FALSE(process->IsTrainer(child, dir_)) << "what it starts is somebody else";
+  process->Kill();
+  EXPECT_TRUE(Ended(*process));
+}
+
+TEST_F(TrainerProcessTest, ConfinementAndPathsReachTheTrainer) {
+  TrainerProcess::Command command = Script("ulimit -n; ulimit -Hc");
+  command.confinement.limit_nofile = 77;
+  command.confinement.limit_core = 0;
+  command.roots = {"/nonexistent", dir_};
+  command.paths = {{"data.train", dir_ + "/a=b"}};
+  const auto process = TrainerProcess::Start(command);
+  ASSERT_TRUE(process.ok()) << process.status();
+  ASSERT_TRUE(Ended(*process));
+  EXPECT_EQ((*ReadExitRecord(dir_))->start_error, "");
+  EXPECT_EQ(Log(), "77\n0\n");
+}
+
+TEST_F(TrainerProcessTest, PathOutsideOfTheRootsIsOnRecord) {
+  TrainerProcess::Command command = Script("echo ran");
+  command.roots = {dir_};
+  command.paths = {{"init_from", "/etc/passwd"}};
+  const auto process = TrainerProcess::Start(command);
+  ASSERT_TRUE(process.ok()) << process.status();
+  ASSERT_TRUE(Ended(*process));
+  EXPECT_TRUE((*ReadExitRecord(dir_))->is_input_error);
+  EXPECT_THAT((*ReadExitRecord(dir_))->start_error, ::testing::HasSubstr("init_from"));
+  EXPECT_EQ(Log(), "");
 }
 
 TEST_F(TrainerProcessTest, MissingShimIsNamed) {

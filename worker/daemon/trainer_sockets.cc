@@ -15,6 +15,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "common/event_loop.h"
 #include "common/log.h"
 #include "worker/link/frame.h"
 
@@ -22,19 +23,21 @@ namespace paceline {
 namespace {
 
 constexpr int kBacklog = 128;
+constexpr absl::Duration kRefusalInterval = absl::Seconds(1);  // Of lines in the log.
 
 }  // namespace
 
 struct TrainerSockets::Connection {
   int fd = -1;
+  ucred peer{};
   FrameDecoder decoder;
   std::string out;  // Bytes that the socket has not taken yet.
   std::optional<TrainerId> id;
   std::string sent;  // The command that it was told last.
 };
 
-TrainerSockets::TrainerSockets(FdPoller& poller, OnStatus on_status)
-    : poller_(poller), on_status_(std::move(on_status)) {}
+TrainerSockets::TrainerSockets(FdPoller& poller, Peers peers, OnStatus on_status)
+    : poller_(poller), peers_(std::move(peers)), on_status_(std::move(on_status)) {}
 
 TrainerSockets::~TrainerSockets() {
   while (!connections_.empty()) Close(connections_.begin()->first);
@@ -57,8 +60,11 @@ absl::Status TrainerSockets::Listen(const std::string& path) {
   if (listener_ < 0) return absl::ErrnoToStatus(errno, "cannot make a socket");
   ::unlink(path.c_str());
   path_ = path;
+  const bool gives_away = peers_.uid != ::geteuid();
   if (::bind(listener_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0 ||
-      ::chmod(path.c_str(), 0600) != 0 || ::listen(listener_, kBacklog) != 0) {
+      ::chmod(path.c_str(), 0600) != 0 ||
+      (gives_away && ::lchown(path.c_str(), peers_.uid, peers_.gid) != 0) ||
+      ::listen(listener_, kBacklog) != 0) {
     return absl::ErrnoToStatus(errno, absl::StrCat("cannot listen on ", path));
   }
   poller_.Arm(listener_, EPOLLIN, [this] { OnAcceptable(); });
@@ -93,16 +99,35 @@ void TrainerSockets::OnAcceptable() {
   while (true) {
     const int fd = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd < 0) break;
-    if (connections_.size() >= kMaxConnections) {
-      ::close(fd);
-      continue;
-    }
-    auto connection = std::make_unique<Connection>();
-    connection->fd = fd;
-    Arm(*connection);
-    connections_.emplace(fd, std::move(connection));
+    Accept(fd);
   }
   poller_.Arm(listener_, EPOLLIN, [this] { OnAcceptable(); });
+}
+
+void TrainerSockets::Accept(int fd) {
+  auto connection = std::make_unique<Connection>();
+  connection->fd = fd;
+  ucred& peer = connection->peer;
+  socklen_t size = sizeof(peer);
+  // Of the process that has dialled, as it was then.
+  const bool known = ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0;
+  const bool ours = known && (peer.uid == peers_.uid || peer.uid == ::geteuid());
+  if (!ours) Refuse(Refusal::kUser, peer, absl::StrCat("trainers run as user ", peers_.uid));
+  if (!ours || connections_.size() >= kMaxConnections) {
+    ::close(fd);
+    return;
+  }
+  Arm(*connection);
+  connections_.emplace(fd, std::move(connection));
+}
+
+void TrainerSockets::Refuse(Refusal refusal, const ucred& peer, const std::string& why) {
+  peers_.on_refused(refusal);
+  const absl::Time now = EventLoop::Now();
+  if (now - refusal_told_ < kRefusalInterval) return;
+  refusal_told_ = now;
+  PACELINE_LOG(WARNING) << "trainer_connection_refused pid=" << peer.pid << " uid=" << peer.uid
+                        << " reason=\"" << why << "\"";
 }
 
 void TrainerSockets::OnReady(int fd) {
@@ -145,6 +170,13 @@ bool TrainerSockets::OnPayload(Connection& connection, const std::string& payloa
   if (connection.id.has_value() && !(*connection.id == id)) {
     PACELINE_LOG(WARNING) << "trainer_message_refused reason=\"it changed its id\"";
     return false;
+  }
+  if (!connection.id.has_value()) {
+    const absl::Status vouched = peers_.vouch(id, connection.peer.pid);
+    if (absl::IsPermissionDenied(vouched)) {
+      Refuse(Refusal::kProcess, connection.peer, std::string(vouched.message()));
+    }
+    if (!vouched.ok()) return false;
   }
   connection.id = id;
   on_status_(id, status);

@@ -2,11 +2,16 @@
 //
 // A trainer says who it is with its first status and is answered with its command; later
 // commands are sent when they change. A connection that breaks the protocol is closed; the
-// trainer dials again.
+// trainer dials again. So is one of a process that is somebody else (SO_PEERCRED): of another user
+// at once, of another process when it says whose trainer it is; it is told in the log, at most once
+// a second, and counted.
 //
 // Runs on the loop.
 #ifndef WORKER_DAEMON_TRAINER_SOCKETS_H_
 #define WORKER_DAEMON_TRAINER_SOCKETS_H_
+
+#include <sys/socket.h>
+#include <sys/types.h>
 
 #include <cstddef>
 #include <functional>
@@ -15,6 +20,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "common/core/ids.h"
 #include "proto/trainer.pb.h"
 #include "worker/daemon/fd_poller.h"
@@ -28,15 +34,26 @@ class TrainerSockets {
   // What a trainer told. After it returns, the command of that trainer is sent if it has one.
   using OnStatus = std::function<void(const TrainerId&, const v1::TrainerStatus&)>;
 
+  enum class Refusal { kUser, kProcess };
+  struct Peers {
+    // The trainers' user, to whom the socket belongs. This process' own may speak, too.
+    uid_t uid = 0;
+    gid_t gid = 0;
+    // Whether the process `pid` is this trainer. PermissionDenied: it is not, which is a refusal;
+    // other errors: it cannot be told now, and it may dial again.
+    std::function<absl::Status(const TrainerId&, pid_t pid)> vouch;
+    std::function<void(Refusal)> on_refused;
+  };
+
   // `poller` outlives this object.
-  TrainerSockets(FdPoller& poller, OnStatus on_status);
+  TrainerSockets(FdPoller& poller, Peers peers, OnStatus on_status);
   // Closes all; removes the socket's file.
   ~TrainerSockets();
   TrainerSockets(const TrainerSockets&) = delete;
   TrainerSockets& operator=(const TrainerSockets&) = delete;
 
-  // Replaces a socket that an earlier daemon left at `path`. InvalidArgument when the path is
-  // too long for a socket (107 bytes).
+  // Replaces a socket that an earlier daemon left at `path`, in a directory that only this process'
+  // user can write. InvalidArgument when the path is too long for a socket (107 bytes).
   absl::Status Listen(const std::string& path);
 
   // What the trainer shall be told, now if it is connected and has not been told already.
@@ -49,6 +66,8 @@ class TrainerSockets {
   struct Connection;
 
   void OnAcceptable();
+  void Accept(int fd);
+  void Refuse(Refusal refusal, const ucred& peer, const std::string& why);
   void OnReady(int fd);
   bool Read(Connection& connection);
   bool OnPayload(Connection& connection, const std::string& payload);
@@ -59,6 +78,7 @@ class TrainerSockets {
 
   // Constant.
   FdPoller& poller_;
+  const Peers peers_;
   const OnStatus on_status_;
 
   // Owned by the loop.
@@ -66,6 +86,7 @@ class TrainerSockets {
   std::string path_;
   std::map<int, std::unique_ptr<Connection>> connections_;
   std::map<TrainerId, std::string> commands_;  // Serialized.
+  absl::Time refusal_told_ = absl::InfinitePast();
 };
 
 TrainerId IdFromProto(const v1::TrainerId& proto);

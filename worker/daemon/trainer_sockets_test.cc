@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -11,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/event_loop.h"
 #include "worker/link/frame.h"
+#include "worker/shim/testing/other_users.h"
 
 namespace paceline {
 namespace {
@@ -82,12 +85,27 @@ class TrainerSocketsTest : public ::testing::Test {
     thread.join();
   }
 
+  // Trainers of the test's user, of which all processes are kId's trainer unless vouched_ says no.
+  TrainerSockets::Peers OwnPeers() {
+    return {::geteuid(), ::getegid(),
+            [this](const TrainerId& id, pid_t pid) {
+              EXPECT_EQ(id, kId);
+              asked_.push_back(pid);
+              return vouched_;
+            },
+            [this](TrainerSockets::Refusal refusal) { refused_.push_back(refusal); }};
+  }
+
   const std::string path_ = absl::StrCat("/tmp/trainer_sockets_test.", ::getpid());
   std::vector<v1::TrainerState> seen_;  // On the loop.
+  absl::Status vouched_;
+  std::vector<pid_t> asked_;
+  std::vector<TrainerSockets::Refusal> refused_;
   EventLoop loop_;
   std::optional<FdPoller> poller_{loop_};
   std::optional<TrainerSockets> sockets_{
-      std::in_place, *poller_, [this](const TrainerId& id, const v1::TrainerStatus& status) {
+      std::in_place, *poller_, OwnPeers(),
+      [this](const TrainerId& id, const v1::TrainerStatus& status) {
         EXPECT_EQ(id, kId);
         seen_.push_back(status.state());
       }};
@@ -161,16 +179,119 @@ TEST_F(TrainerSocketsTest, ForgottenTrainerIsHungUpOn) {
 }
 
 TEST_F(TrainerSocketsTest, ReplacesTheSocketOfAnEarlierDaemonAndRemovesItsOwn) {
-  TrainerSockets second(*poller_, [](const TrainerId&, const v1::TrainerStatus&) {});
+  TrainerSockets second(*poller_, OwnPeers(), [](const TrainerId&, const v1::TrainerStatus&) {});
   EXPECT_TRUE(second.Listen(path_).ok());
   sockets_.reset();
   EXPECT_NE(::access(path_.c_str(), F_OK), 0);
 }
 
 TEST_F(TrainerSocketsTest, TooLongAPathIsExplained) {
-  TrainerSockets other(*poller_, [](const TrainerId&, const v1::TrainerStatus&) {});
+  TrainerSockets other(*poller_, OwnPeers(), [](const TrainerId&, const v1::TrainerStatus&) {});
   EXPECT_EQ(other.Listen("/tmp/" + std::string(200, 'x')).code(),
             absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(TrainerSocketsTest, SocketIsItsUsersOnly) {
+  struct stat info;
+  ASSERT_EQ(::stat(path_.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 07777, 0600U);
+  EXPECT_EQ(info.st_uid, ::geteuid());
+}
+
+TEST_F(TrainerSocketsTest, ProcessIsAskedForOnceAndByItsOwnId) {
+  Run([&] {
+    Client client(path_);
+    client.Send(Status(v1::TRAINER_STARTING));
+    client.Send(Status(v1::TRAINER_READY));
+    loop_.Post([&] { sockets_->SetCommand(kId, Command("a:1")); });
+    EXPECT_EQ(client.Receive(), "a:1");
+  });
+  EXPECT_EQ(asked_, std::vector<pid_t>{::getpid()});
+  EXPECT_TRUE(refused_.empty());
+}
+
+TEST_F(TrainerSocketsTest, ProcessThatIsNotTheTrainerIsRefused) {
+  vouched_ = absl::PermissionDeniedError("it is another process");
+  sockets_->SetCommand(kId, Command("secret:1"));
+  Run([&] {
+    Client client(path_);
+    client.Send(Status(v1::TRAINER_STARTING));
+    EXPECT_EQ(client.Receive(), "closed");
+  });
+  EXPECT_TRUE(seen_.empty());
+  EXPECT_EQ(refused_, std::vector{TrainerSockets::Refusal::kProcess});
+}
+
+TEST_F(TrainerSocketsTest, ProcessOfWhichNothingIsKnownYetMayDialAgain) {
+  vouched_ = absl::UnavailableError("its shim is starting");
+  Run([&] {
+    Client early(path_);
+    early.Send(Status(v1::TRAINER_STARTING));
+    EXPECT_EQ(early.Receive(), "closed");
+    loop_.Post([&] {
+      vouched_ = absl::OkStatus();
+      sockets_->SetCommand(kId, Command("a:1"));
+    });
+    Client again(path_);
+    again.Send(Status(v1::TRAINER_STARTING));
+    EXPECT_EQ(again.Receive(), "a:1");
+  });
+  EXPECT_TRUE(refused_.empty());
+}
+
+// What a process of another user sees that dials `path` and has nothing to say.
+std::string DialAsNobody(const std::string& path) {
+  int answer[2];
+  EXPECT_EQ(::pipe(answer), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::memcpy(address.sun_path, path.c_str(), path.size());
+    const int fd = ::socket(AF_UNIX, SOCK_STREAM, 0);
+    char byte = 0;
+    const char* said = "closed";
+    if (::setgid(kNobody) != 0 || ::setuid(kNobody) != 0) {
+      said = "not another user";
+    } else if (::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) {
+      said = "cannot connect";
+    } else if (::shutdown(fd, SHUT_WR) != 0 || ::read(fd, &byte, 1) > 0) {
+      said = "heard something";
+    }
+    if (::write(answer[1], said, std::strlen(said)) < 0) ::_exit(1);
+    ::_exit(0);
+  }
+  ::close(answer[1]);
+  char text[64];
+  const ssize_t size = ::read(answer[0], text, sizeof(text));
+  ::close(answer[0]);
+  ::waitpid(child, nullptr, 0);
+  return size > 0 ? std::string(text, static_cast<size_t>(size)) : "nothing";
+}
+
+TEST_F(TrainerSocketsTest, ProcessOfAnotherUserIsRefusedEvenIfItGetsThrough) {
+  PACELINE_NEEDS_OTHER_USERS();
+  Run([&] {
+    EXPECT_EQ(DialAsNobody(path_), "cannot connect");
+    EXPECT_EQ(::chmod(path_.c_str(), 0666), 0);
+    EXPECT_EQ(DialAsNobody(path_), "closed");
+  });
+  EXPECT_EQ(refused_, std::vector{TrainerSockets::Refusal::kUser});
+}
+
+TEST_F(TrainerSocketsTest, SocketIsGivenToTheTrainersUser) {
+  PACELINE_NEEDS_OTHER_USERS();
+  TrainerSockets::Peers peers = OwnPeers();
+  peers.uid = kNobody;
+  peers.gid = kNobody;
+  sockets_.emplace(*poller_, peers, [](const TrainerId&, const v1::TrainerStatus&) {});
+  ASSERT_TRUE(sockets_->Listen(path_).ok());
+  struct stat info;
+  ASSERT_EQ(::stat(path_.c_str(), &info), 0);
+  EXPECT_EQ(info.st_uid, kNobody);
+  EXPECT_EQ(info.st_mode & 07777, 0600U);
+  Run([&] { EXPECT_EQ(DialAsNobody(path_), "closed"); });
+  EXPECT_TRUE(refused_.empty());
 }
 
 }  // namespace

@@ -12,7 +12,6 @@
 #include "common/log_level.h"
 #include "worker/daemon/boot_clock.h"
 #include "worker/daemon/lease_file.h"
-#include "worker/shim/trainer_dir.h"
 
 namespace paceline {
 namespace {
@@ -36,12 +35,13 @@ WorkerNode::WorkerNode(EventLoop& loop, Options options, NodeIdentity identity,
       threads_(loop),
       trainers_(loop, options_.trainers, metrics, threads_, [this](Tell tell) { OnTell(tell); }),
       logs_(
-          [this](const TrainerId& id) -> std::string {
-            if (!IsValid(id)) return "";
-            const std::string dir = options_.trainers.setup.paths.TrainerDir(id);
+          [this](const TrainerId& id) -> std::optional<LogRequests::Place> {
+            const NodePaths& paths = options_.trainers.setup.paths;
             std::error_code error;
-            if (!std::filesystem::exists(dir, error)) return "";
-            return absl::StrCat(dir, "/", trainer_dir::kLog);
+            if (!IsValid(id) || !std::filesystem::exists(paths.TrainerDir(id), error)) {
+              return std::nullopt;
+            }
+            return LogRequests::Place{paths.LogDir(id), paths.LogMarks(id)};
           },
           [this](const TrainerId& id) { return trainers_.Runs(id); }),
       tasks_(loop, options_.tasks, [this] { OnTell(Tell::kSoon); }),

@@ -31,7 +31,7 @@ bool FollowsFromStop(const ProcessEnd& process, const LastWords& words) {
 void Judge(const ProcessEnd& process, const LastWords& words, bool stop_requested,
            TrainerEnd& end) {
   if (!process.start_error.empty()) {
-    end.failure = FailureKind::kStart;
+    end.failure = process.is_input_error ? FailureKind::kInput : FailureKind::kStart;
     end.message = process.start_error;
   } else if (stop_requested && FollowsFromStop(process, words)) {
     end.message = absl::StrCat("stopped on request: ", EndText(process));

@@ -27,7 +27,8 @@ struct ProcessEnd {
   int exit_code = 0;
   int signal = 0;  // 0: it exited by itself.
   bool out_of_memory = false;
-  std::string start_error;  // Not empty: it was never started.
+  std::string start_error;      // Not empty: it was never started.
+  bool is_input_error = false;  // Because of what the job names.
 };
 
 // What the trainer said at last.

@@ -73,6 +73,9 @@ TEST(TrainerEndTest, ExitCodeWithoutAWord) {
 TEST(TrainerEndTest, StartErrorIsToldEvenWhenStopped) {
   const ProcessEnd never{0, 0, false, "cannot start x"};
   EXPECT_EQ(JudgeEnd(never, kSilent, false).failure, FailureKind::kStart);
+  ProcessEnd refused = never;
+  refused.is_input_error = true;
+  EXPECT_EQ(JudgeEnd(refused, kSilent, false).failure, FailureKind::kInput);
   EXPECT_EQ(JudgeEnd(never, kSilent, kStopRequested).message, "cannot start x");
 }
 

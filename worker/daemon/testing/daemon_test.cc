@@ -178,6 +178,10 @@ std::string DaemonTest::TrainerDir(int rank) const {
   return absl::StrCat(root_, "/state/trainers/", kJob, ".1.", rank);
 }
 
+std::string DaemonTest::OwnDir(int rank) const {
+  return absl::StrCat(TrainerDir(rank), "/", kJob, ".1.", rank);
+}
+
 bool DaemonTest::RingExists(int rank) const {
   return fs::exists(absl::StrCat(root_, "/run/", kJob, ".1.", rank, ".ring"));
 }

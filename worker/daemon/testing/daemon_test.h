@@ -57,6 +57,8 @@ class DaemonTest : public ::testing::Test {
   v1::TrainerReport RunOne(const v1::TrainerPlan& plan);
   // Of a trainer of the first generation.
   std::string TrainerDir(int rank) const;
+  // In it: where the trainer writes.
+  std::string OwnDir(int rank) const;
   bool RingExists(int rank) const;
 
   std::string root_;

@@ -1,0 +1,205 @@
+// The real daemon and shim with trainers that are confined: another user's, with paths in the
+// allowed roots, at a socket that knows who dials it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <httplib.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/exit_codes.h"
+#include "proto/trainer.pb.h"
+#include "worker/daemon/testing/daemon_test.h"
+#include "worker/link/frame.h"
+#include "worker/shim/testing/other_users.h"
+
+namespace paceline {
+namespace {
+
+namespace fs = std::filesystem;
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class DaemonConfinedTest : public DaemonTest {
+ protected:
+  // The daemon with more flags.
+  void StartConfined(const std::vector<std::string>& more) {
+    std::vector<std::string> arguments = Arguments();
+    if (!trainer_.empty()) {
+      *std::find(arguments.begin(), arguments.end(), "worker/daemon/testing/fake_trainer") =
+          trainer_;
+    }
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    daemon_ = Spawn(arguments, root_ + "/log");
+  }
+
+  // With trainers of nobody, who can reach what is not hidden from others.
+  void StartAsNobody() {
+    fs::permissions(root_, fs::perms::owner_all | fs::perms::others_exec);
+    // The tests' own folders are closed to others.
+    trainer_ = root_ + "/fake_trainer";
+    fs::copy_file("worker/daemon/testing/fake_trainer", trainer_, fs::copy_options::skip_existing);
+    ASSERT_EQ(::chmod(trainer_.c_str(), 0755), 0);
+    StartConfined({"--run-as", "nobody", "--limit-core", "0"});
+  }
+
+  static struct stat StatOf(const std::string& path) {
+    struct stat info {};
+    EXPECT_EQ(::lstat(path.c_str(), &info), 0) << path;
+    return info;
+  }
+
+  // "UID MODE", the mode in octal.
+  static std::string OwnerOf(const std::string& path) {
+    const struct stat info = StatOf(path);
+    char mode[8];
+    std::snprintf(mode, sizeof(mode), "%04o", info.st_mode & 07777);
+    return absl::StrCat(info.st_uid, " ", mode);
+  }
+
+  std::string Metrics() const {
+    httplib::Client client("http://" + controller_->WaitForHello().metrics_address());
+    const auto response = client.Get("/metrics");
+    return response ? response->body : "";
+  }
+
+  std::string trainer_;  // Empty: that of Arguments.
+};
+
+TEST_F(DaemonConfinedTest, TrainersOfAnotherUserTrainStopAndAreAdopted) {
+  PACELINE_NEEDS_OTHER_USERS();
+  StartAsNobody();
+  v1::TrainerPlan plan = Plan(0, 1000000);
+  controller_->SetPlan(NodePlanOf({plan}));
+  const pid_t trainer =
+      static_cast<pid_t>(controller_->WaitForReport(AllBeyond(5)).trainers(0).pid());
+  EXPECT_EQ(StatOf(absl::StrCat("/proc/", trainer)).st_uid, kNobody);
+  // What they share, by who may do what with it.
+  EXPECT_EQ(OwnerOf(root_ + "/run"), "0 0710");
+  EXPECT_EQ(StatOf(root_ + "/run").st_gid, kNobody);
+  EXPECT_EQ(OwnerOf(root_ + "/run/daemon.sock"), "65534 0600");
+  EXPECT_EQ(OwnerOf(absl::StrCat(root_, "/run/", kJob, ".1.0.ring")), "65534 0600");
+  EXPECT_EQ(OwnerOf(TrainerDir(0)), "0 0711");
+  for (const char* file : {"/lock", "/plan"}) {
+    EXPECT_EQ(OwnerOf(TrainerDir(0) + file), "0 0600") << file;
+  }
+  EXPECT_EQ(OwnerOf(OwnDir(0)), "65534 0700");
+  EXPECT_EQ(OwnerOf(OwnDir(0) + "/log/00000000000000000000.log"), "65534 0600");
+
+  End(SIGTERM);
+  StartAsNobody();
+  controller_->WaitForHello(2);
+  EXPECT_EQ(controller_->WaitForReport(AllBeyond(50)).trainers(0).pid(), trainer);
+  plan.mutable_stop()->set_grace_s(30);
+  const v1::TrainerReport ended = RunOne(plan);
+  EXPECT_EQ(ended.exit().failure(), v1::FAILURE_KIND_UNSPECIFIED) << ended.exit().message();
+  EXPECT_EQ(ended.exit().exit_code(), 0);
+  EXPECT_THAT(Metrics(), HasSubstr("connections_refused_total{cause=\"user\"} 0"));
+  EXPECT_THAT(Metrics(), HasSubstr("connections_refused_total{cause=\"process\"} 0"));
+}
+
+TEST_F(DaemonConfinedTest, LastWordsAndTheLogOfAnotherUserAreRead) {
+  PACELINE_NEEDS_OTHER_USERS();
+  StartAsNobody();
+  const v1::TrainerReport ended = RunOne(FailingPlan(5, v1::THROW));
+  EXPECT_EQ(ended.exit().failure(), v1::FAILURE_ERROR);
+  EXPECT_EQ(ended.exit().message(), "thrown on purpose");
+  EXPECT_THAT(ended.exit().log_tail(), HasSubstr("about to fail"));
+}
+
+TEST_F(DaemonConfinedTest, StubbornTrainerOfAnotherUserIsKilled) {
+  PACELINE_NEEDS_OTHER_USERS();
+  StartAsNobody();
+  v1::TrainerPlan plan = Plan(0, 1000000);
+  plan.mutable_spec()->set_name("stubborn");
+  controller_->SetPlan(NodePlanOf({plan}));
+  controller_->WaitForReport(AllBeyond(5));
+  plan.mutable_stop()->set_grace_s(0.2);
+  EXPECT_EQ(RunOne(plan).exit().signal(), SIGKILL);
+}
+
+TEST_F(DaemonConfinedTest, DaemonSaysWhereItsTrainersCannotPass) {
+  PACELINE_NEEDS_OTHER_USERS();
+  fs::permissions(root_, fs::perms::owner_all);
+  std::vector<std::string> arguments = Arguments();
+  arguments.insert(arguments.end(), {"--run-as", "nobody"});
+  const auto [code, said] = RunToEnd(arguments);
+  EXPECT_EQ(code, kExitStateNotWritable);
+  EXPECT_THAT(said, HasSubstr("user nobody of --run-as cannot enter " + root_ + "/state/trainers"));
+}
+
+TEST_F(DaemonConfinedTest, ImpossibleUserIsWrongUsage) {
+  std::vector<std::string> arguments = Arguments();
+  arguments.insert(arguments.end(), {"--run-as", "no-such-user"});
+  const auto [code, said] = RunToEnd(arguments);
+  EXPECT_EQ(code, kExitUsage);
+  EXPECT_THAT(said, HasSubstr("--run-as no-such-user: there is no user no-such-user"));
+}
+
+TEST_F(DaemonConfinedTest, StateThatAllCanWriteIsRefused) {
+  fs::create_directories(root_ + "/state");
+  fs::permissions(root_ + "/state", fs::perms::all);
+  const auto [code, said] = RunToEnd(Arguments());
+  EXPECT_EQ(code, kExitStateNotWritable);
+  EXPECT_THAT(said, HasSubstr("all others can write it"));
+}
+
+TEST_F(DaemonConfinedTest, PathOutsideOfTheRootsFailsTheTrainerByItsInput) {
+  StartConfined({"--allowed-root", root_ + "/data", "--allowed-root", "/nonexistent"});
+  fs::create_directories(root_ + "/data");
+  fs::create_symlink("/etc/passwd", root_ + "/data/link");
+  v1::TrainerPlan plan = Plan(0, 10);
+  plan.mutable_spec()->mutable_data()->set_train(root_ + "/data/link");
+  const v1::TrainerExit exit = RunOne(plan).exit();
+  EXPECT_EQ(exit.failure(), v1::FAILURE_INPUT);
+  EXPECT_THAT(exit.message(),
+              AllOf(HasSubstr("data.train is " + root_ + "/data/link, which leads to /etc/passwd"),
+                    HasSubstr(root_ + "/data, /nonexistent")));
+}
+
+TEST_F(DaemonConfinedTest, PathInARootIsFine) {
+  StartConfined({"--allowed-root", root_});
+  v1::TrainerPlan plan = Plan(0, 10);
+  plan.mutable_spec()->mutable_data()->set_train(root_ + "/train");
+  plan.mutable_spec()->mutable_data()->set_eval(root_ + "/not/made/yet");
+  EXPECT_EQ(RunOne(plan).exit().failure(), v1::FAILURE_KIND_UNSPECIFIED);
+}
+
+TEST_F(DaemonConfinedTest, ProcessThatSaysItIsATrainerIsRefusedAndCounted) {
+  StartDaemon();
+  controller_->SetPlan(NodePlanOf({Plan(0, 1000000)}));
+  controller_->WaitForReport(AllBeyond(5));
+  v1::TrainerStatus lie;
+  lie.mutable_id()->set_job_id(kJob);
+  lie.mutable_id()->set_generation(1);
+  lie.set_state(v1::TRAINER_FINISHED);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const std::string path = root_ + "/run/daemon.sock";
+  std::memcpy(address.sun_path, path.c_str(), path.size());
+  const int fd = ::socket(AF_UNIX, SOCK_STREAM, 0);
+  ASSERT_EQ(::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  const std::string frame = EncodeFrame(lie.SerializeAsString());
+  ASSERT_EQ(::send(fd, frame.data(), frame.size(), MSG_NOSIGNAL),
+            static_cast<ssize_t>(frame.size()));
+  char byte = 0;
+  EXPECT_LE(::read(fd, &byte, 1), 0) << "it was told the trainer's command";
+  ::close(fd);
+  WaitForLog(absl::StrCat("trainer_connection_refused pid=", ::getpid()));
+  EXPECT_THAT(Metrics(), HasSubstr("connections_refused_total{cause=\"process\"} 1"));
+  controller_->WaitForReport(AllIn(v1::TRAINER_RUNNING));
+}
+
+}  // namespace
+}  // namespace paceline
