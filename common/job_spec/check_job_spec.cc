@@ -170,6 +170,7 @@ std::vector<SpecProblem> CheckJobSpec(const v1::JobSpec& given) {
   CheckResumption(spec, problems);
   CheckRecovery(spec, problems);
   CheckPlacement(spec, problems);
+  CheckPaths(spec, problems);
   return problems.Take();
 }
 

@@ -222,6 +222,33 @@ INSTANTIATE_TEST_SUITE_P(
         Rule{"PrefetchNegative", "data { prefetch_batches: -1 }", "data.prefetch_batches"}),
     Name);
 
+INSTANTIATE_TEST_SUITE_P(
+    Paths, JobSpecRuleTest,
+    ::testing::Values(
+        Rule{"TrainRelative", "data { train: 'train.shard' }", "data.train"},
+        Rule{"TrainGoesUp", "data { train: '/data/../etc/passwd' }", "data.train"},
+        Rule{"TrainEndsUp", "data { train: '/data/..' }", "data.train"},
+        Rule{"DotsInAName", "data { train: '/data/..train..' }", ""},
+        Rule{"EvalRelative", "data { eval: 'e' }", "data.eval"},
+        Rule{"EvalWithAZero", "data { eval: '/e\\000f' }", "data.eval"},
+        Rule{"InitRelative", "init_from: 'a/b'", "init_from"},
+        Rule{"ModuleGoesUp", "model { torchscript { file: '/../m' } }", "model.torchscript.file"},
+        Rule{"ExportGoesUp", "export_final: '/../a.safetensors'", "export_final"},
+        Rule{"DirectoryGoesUp", "checkpoint { directory: '/c/..' }", "checkpoint.directory"},
+        Rule{"DirectoryWithASlash", "checkpoint { directory: '/c/' }", ""},
+        Rule{"ResumeNamed", "resume_from: 'job/step'", ""},
+        Rule{"ResumeGoesUp", "resume_from: '/c/../step-1'", "resume_from"},
+        Rule{"PathLongest", "init_from: '/" + std::string(4094, 'a') + "'", ""},
+        Rule{"PathTooLong", "init_from: '/" + std::string(4095, 'a') + "'", "init_from"}),
+    Name);
+
+TEST(JobSpecTest, PathInAMessageIsEscapedAndCut) {
+  v1::JobSpec spec = Sound();
+  spec.mutable_data()->set_train("a\x1b" + std::string(5000, 'z'));
+  EXPECT_THAT(CheckJobSpec(spec).at(0).message, HasSubstr("\"a\\x1bzz"));
+  EXPECT_LT(CheckJobSpec(spec).at(0).message.size(), 400U);
+}
+
 TEST(JobSpecTest, EmptySpecNamesEverythingThatIsRequired) {
   EXPECT_THAT(Fields(v1::JobSpec()), ElementsAre("name", "model.kind", "data.train", "steps",
                                                  "optimizer.kind", "optimizer.learning_rate"));

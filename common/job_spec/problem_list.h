@@ -52,6 +52,8 @@ void CheckResumption(const v1::JobSpec& spec, ProblemList& problems);
 // Those in seconds, and the order of those that form a ladder.
 void CheckTimeouts(const v1::JobSpec& spec, ProblemList& problems);
 void CheckRecovery(const v1::JobSpec& spec, ProblemList& problems);
+// Every path that nodes open.
+void CheckPaths(const v1::JobSpec& spec, ProblemList& problems);
 
 // queue, priority and placement.
 void CheckPlacement(const v1::JobSpec& spec, ProblemList& problems);
