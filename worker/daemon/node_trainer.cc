@@ -53,12 +53,15 @@ void KeepChaosOf(const std::string& node, v1::JobSpec& spec) {
 
 constexpr size_t kMaxLastWords = 16 << 20;
 
-// Its parents come by themselves. An existing one takes the mode.
-absl::Status MakeDir(const std::string& path, mode_t mode) {
+// The trainer's folder, which its user passes through and cannot write, and in it its own.
+absl::Status MakeDirs(const std::string& dir, const std::string& own_dir, const JobUser& user) {
   std::error_code error;
-  std::filesystem::create_directories(path, error);
-  if (!error && ::chmod(path.c_str(), mode) == 0) return absl::OkStatus();
-  return absl::ErrnoToStatus(error ? error.value() : errno, absl::StrCat("cannot create ", path));
+  std::filesystem::create_directories(dir, error);
+  if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot create ", dir));
+  if (::chmod(dir.c_str(), 0711) != 0 || (::mkdir(own_dir.c_str(), 0700) != 0 && errno != EEXIST)) {
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot create ", own_dir));
+  }
+  return GiveTo(user, own_dir);
 }
 
 std::optional<ProcessEnd> ProcessEndOf(const std::optional<ExitRecord>& record) {
@@ -90,11 +93,7 @@ NodeTrainer::NodeTrainer(const TrainerSetup& setup, TrainerId id)
     : setup_(setup), id_(std::move(id)), dir_(setup.paths.TrainerDir(id_)), last_step_(BootNow()) {}
 
 absl::Status NodeTrainer::Prepare(const v1::TrainerPlan& plan) {
-  // The trainer's user passes through this folder, and cannot write it.
-  PACELINE_RETURN_IF_ERROR(MakeDir(dir_, 0711));
-  const std::string own_dir = setup_.paths.OwnDir(id_);
-  PACELINE_RETURN_IF_ERROR(MakeDir(own_dir, 0700));
-  PACELINE_RETURN_IF_ERROR(GiveTo(setup_.user, own_dir));
+  PACELINE_RETURN_IF_ERROR(MakeDirs(dir_, setup_.paths.OwnDir(id_), setup_.user));
   plan_ = plan;
   PACELINE_RETURN_IF_ERROR(WriteSmallFile(File(trainer_dir::kPlan), plan_.SerializeAsString()));
   result_ = ReadMessage<v1::TrainerReport>(File(trainer_dir::kResult));
