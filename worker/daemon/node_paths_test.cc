@@ -25,5 +25,14 @@ TEST(NodePathsTest, IdsThatWouldLeaveTheFolderAreInvalid) {
   EXPECT_TRUE(IsValid({JobId("job-1"), Generation(1), Rank(0)}));
 }
 
+TEST(NodePathsTest, WhatATrainerWritesLiesInAFolderOfItsName) {
+  const NodePaths paths{"/s", "/r"};
+  const TrainerId id{JobId("job-1"), Generation(2), Rank(3)};
+  EXPECT_EQ(paths.OwnDir(id), "/s/trainers/job-1.2.3/job-1.2.3");
+  EXPECT_EQ(paths.LogDir(id), paths.OwnDir(id) + "/log");
+  // The daemon writes them.
+  EXPECT_EQ(paths.LogMarks(id), "/s/trainers/job-1.2.3/marks");
+}
+
 }  // namespace
 }  // namespace paceline

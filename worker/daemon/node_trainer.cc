@@ -250,6 +250,8 @@ void NodeTrainer::Fence(const std::string& why) {
 absl::Status NodeTrainer::Vouch(pid_t pid) const {
   if (!process_.has_value()) return absl::UnavailableError("it does not run");
   if (process_->IsTrainer(pid, dir_)) return absl::OkStatus();
+  const absl::StatusOr<TrainerProcesses> processes = ReadTrainerLock(dir_);
+  if (processes.ok() && !processes->alive) return absl::UnavailableError("it has ended");
   return absl::PermissionDeniedError(
       absl::StrCat("it says that it is ", TrainerName(id_), ", which is another process"));
 }
