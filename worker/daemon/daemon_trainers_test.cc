@@ -145,8 +145,7 @@ TEST_F(DaemonTest, StubbornTrainerIsKilledAfterTheGrace) {
 TEST_F(DaemonTest, LogIsReadAcrossRotations) {
   StartDaemon();
   RunOne(Plan(0, 1000));
-  EXPECT_GT(std::distance(fs::directory_iterator(OwnDir(0) + "/log"), fs::directory_iterator()),
-            3);
+  EXPECT_GT(std::distance(fs::directory_iterator(OwnDir(0) + "/log"), fs::directory_iterator()), 3);
   v1::LogRequest request;
   request.mutable_trainer()->set_job_id(kJob);
   request.mutable_trainer()->set_generation(1);
