@@ -1,6 +1,7 @@
 #include "worker/daemon/ring_tail.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "common/core/status_macros.h"
@@ -19,6 +20,20 @@ static_assert(static_cast<int>(Phase::kRoundWait) == v1::ROUND_WAIT);
 static_assert(kPhases == v1::Phase_ARRAYSIZE);
 
 constexpr double kNanosPerSecond = 1e9;
+
+// A trainer's memory, or its owner, may write anything. What is beyond these is no record: sums of
+// what is below stay within 64 bits.
+constexpr uint64_t kMaxStepNanos = uint64_t{7} * 24 * 3600 * 1'000'000'000;  // A week.
+constexpr uint64_t kMaxCount = uint64_t{1} << 48;  // Samples, tokens, bytes; also steps.
+
+bool IsPlausible(const StepRecord& record) {
+  bool plausible = record.total_ns <= kMaxStepNanos && record.start_ns <= uint64_t{INT64_MAX} / 2 &&
+                   record.step <= kMaxCount && record.samples <= kMaxCount &&
+                   record.tokens <= kMaxCount && record.wire_bytes <= kMaxCount &&
+                   record.averaging_group_size <= uint64_t{INT32_MAX};
+  for (const uint64_t ns : record.phase_ns) plausible = plausible && ns <= kMaxStepNanos;
+  return plausible;
+}
 
 absl::Time AtNanos(uint64_t ns) {
   return absl::UnixEpoch() + absl::Nanoseconds(static_cast<int64_t>(ns));
@@ -68,6 +83,10 @@ void RingTail::Poll() {
   next_ = batch.next;
   int64_t lost = static_cast<int64_t>(batch.lost);
   for (const StepRecord& record : batch.records) {
+    if (!IsPlausible(record)) {
+      ++lost;
+      continue;
+    }
     rate_.Add(AtNanos(record.start_ns + record.total_ns),
               absl::Nanoseconds(static_cast<int64_t>(record.total_ns)),
               static_cast<int64_t>(record.samples));

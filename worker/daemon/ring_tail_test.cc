@@ -107,6 +107,29 @@ TEST_F(RingTailTest, OldestRecordsAreDroppedAndCounted) {
   EXPECT_EQ(tail->TakeBatch()->dropped(), 0);
 }
 
+TEST_F(RingTailTest, RecordsThatCannotBeTrueAreCountedAsLost) {
+  auto tail = RingTail::Open(path_);
+  const auto spoil = {+[](StepRecord& record) { record.total_ns = UINT64_MAX; },
+                      +[](StepRecord& record) { record.start_ns = UINT64_MAX; },
+                      +[](StepRecord& record) { record.samples = UINT64_MAX; },
+                      +[](StepRecord& record) { record.wire_bytes = UINT64_MAX; },
+                      +[](StepRecord& record) { record.phase_ns[kPhases - 1] = UINT64_MAX; },
+                      +[](StepRecord& record) { record.averaging_group_size = UINT64_MAX; },
+                      +[](StepRecord& record) { record.step = UINT64_MAX; }};
+  for (const auto& change : spoil) {
+    StepRecord record;
+    change(record);
+    writer_->Append(record);
+  }
+  RunSteps(0, 1);
+  tail->Poll();
+  EXPECT_EQ(tail->dropped(), static_cast<int64_t>(spoil.size()));
+  const auto batch = tail->TakeBatch();
+  ASSERT_TRUE(batch.has_value());
+  EXPECT_EQ(batch->records_size(), 1);
+  EXPECT_GE(tail->Progress(MonotonicNanos()).samples_per_s(), 0);
+}
+
 TEST_F(RingTailTest, PhasesAddUp) {
   auto tail = RingTail::Open(path_);
   RunSteps(0, 10);

@@ -139,13 +139,14 @@ void TrainerSockets::OnReady(int fd) {
   }
 }
 
-// False when the connection is at its end.
+// False when the connection is at its end. What is left of much waits for the next turn.
 bool TrainerSockets::Read(Connection& connection) {
   std::array<char, 16384> buffer;
-  while (true) {
+  for (size_t taken = 0; taken < kMaxReadBytes;) {
     const ssize_t size = ::read(connection.fd, buffer.data(), buffer.size());
     if (size == 0) return false;
     if (size < 0) return errno == EAGAIN || errno == EINTR;
+    taken += static_cast<size_t>(size);
     connection.decoder.Append(absl::string_view(buffer.data(), static_cast<size_t>(size)));
     while (true) {
       const absl::StatusOr<std::optional<std::string>> payload = connection.decoder.Next();
@@ -158,10 +159,16 @@ bool TrainerSockets::Read(Connection& connection) {
       if (!OnPayload(connection, **payload)) return false;
     }
   }
+  return true;
 }
 
 bool TrainerSockets::OnPayload(Connection& connection, const std::string& payload) {
   v1::TrainerStatus status;
+  if (payload.size() > kMaxStatusBytes) {
+    PACELINE_LOG(WARNING) << "trainer_message_refused reason=\"a status of " << payload.size()
+                          << " bytes is beyond the limit of " << kMaxStatusBytes << "\"";
+    return false;
+  }
   if (!status.ParseFromString(payload)) {
     PACELINE_LOG(WARNING) << "trainer_message_refused reason=\"no TrainerStatus\"";
     return false;
@@ -195,7 +202,10 @@ bool TrainerSockets::Flush(Connection& connection) {
   while (!connection.out.empty()) {
     const ssize_t size =
         ::send(connection.fd, connection.out.data(), connection.out.size(), MSG_NOSIGNAL);
-    if (size < 0) return errno == EAGAIN || errno == EINTR;
+    if (size < 0) {
+      const bool goes_on = errno == EAGAIN || errno == EINTR;
+      return goes_on && connection.out.size() <= kMaxUnsentBytes;
+    }
     connection.out.erase(0, static_cast<size_t>(size));
   }
   return true;

@@ -30,6 +30,13 @@ namespace paceline {
 class TrainerSockets {
  public:
   static constexpr size_t kMaxConnections = 1024;  // More are closed at once.
+  // A status has some hundred bytes and the text of an error. The controller takes 16 MiB of a
+  // node's report: the trainers of a large node must not fill it.
+  static constexpr size_t kMaxStatusBytes = 64 << 10;
+  // What a trainer has not taken of its commands; one that never reads is closed.
+  static constexpr size_t kMaxUnsentBytes = 4 << 20;
+  // Of one trainer before the loop looks at the others again.
+  static constexpr size_t kMaxReadBytes = 256 << 10;
 
   // What a trainer told. After it returns, the command of that trainer is sent if it has one.
   using OnStatus = std::function<void(const TrainerId&, const v1::TrainerStatus&)>;

@@ -7,10 +7,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstring>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
 #include "common/event_loop.h"
 #include "worker/link/frame.h"
 #include "worker/shim/testing/other_users.h"
@@ -164,6 +166,63 @@ TEST_F(TrainerSocketsTest, NonsenseClosesTheConnection) {
     Client no_message(path_);
     no_message.Send(EncodeFrame("\xff\xff\xff"));
     EXPECT_EQ(no_message.Receive(), "closed");
+  });
+}
+
+TEST_F(TrainerSocketsTest, StatusOfTooManyBytesClosesTheConnection) {
+  sockets_->SetCommand(kId, Command("a:1"));
+  Run([&] {
+    v1::TrainerStatus status = Status(v1::TRAINER_RUNNING);
+    Client client(path_);
+    status.mutable_error()->set_message(std::string(TrainerSockets::kMaxStatusBytes / 2, 'x'));
+    client.Send(status);
+    EXPECT_EQ(client.Receive(), "a:1");
+    status.mutable_error()->set_message(std::string(TrainerSockets::kMaxStatusBytes, 'x'));
+    client.Send(status);
+    EXPECT_EQ(client.Receive(), "closed");
+  });
+  EXPECT_EQ(seen_.size(), 1u);
+}
+
+TEST_F(TrainerSocketsTest, TrainerThatNeverReadsIsHungUpOn) {
+  constexpr int kCommands = 8;
+  constexpr size_t kBytes = 900 << 10;
+  static_assert(kCommands * kBytes > TrainerSockets::kMaxUnsentBytes + kBytes);
+  sockets_->SetCommand(kId, Command("a:1"));
+  Run([&] {
+    Client client(path_);
+    client.Send(Status(v1::TRAINER_RUNNING));
+    EXPECT_EQ(client.Receive(), "a:1");
+    absl::Notification told;
+    loop_.Post([&] {
+      for (int i = 0; i < kCommands; ++i) {
+        sockets_->SetCommand(kId, Command(std::string(kBytes, static_cast<char>('a' + i))));
+      }
+      told.Notify();
+    });
+    told.WaitForNotification();
+    int received = 0;
+    while (received < kCommands && client.Receive() != "closed") ++received;
+    EXPECT_LT(received, kCommands);
+  });
+}
+
+TEST_F(TrainerSocketsTest, TrainerThatNeverStopsTalkingDoesNotKeepOthersOut) {
+  sockets_->SetCommand(kId, Command("a:1"));
+  v1::TrainerStatus status = Status(v1::TRAINER_RUNNING);
+  status.mutable_error()->set_message(std::string(20000, 'x'));
+  const std::string frame = EncodeFrame(status.SerializeAsString());
+  Run([&] {
+    std::atomic<bool> stop{false};
+    std::thread talker([&] {
+      Client client(path_);
+      while (!stop) client.Send(frame);
+    });
+    Client other(path_);
+    other.Send(Status(v1::TRAINER_STARTING));
+    EXPECT_EQ(other.Receive(), "a:1");
+    stop = true;
+    talker.join();
   });
 }
 

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status_macros.h"
+#include "common/mapped_file/truncation_guard.h"
 #include "worker/ring/ring_layout.h"
 
 namespace paceline {
@@ -34,24 +35,39 @@ constexpr auto kRelaxed = std::memory_order_relaxed;
 
 Ring& RingOf(const MappedFile& file) { return *static_cast<Ring*>(file.data()); }
 
-absl::Status CheckRing(const MappedFile& file, const std::string& path) {
-  const Header& header = RingOf(file).header;
-  if (file.size() < sizeof(Header) ||
-      std::memcmp(header.magic, ring_layout::kMagic, sizeof(header.magic)) != 0) {
+// The header's constant part, as plain words.
+struct Start {
+  char magic[8];
+  uint32_t version;
+  uint32_t slot_bytes;
+  uint32_t capacity;
+  uint32_t reserved;
+  uint64_t file_bytes;
+};
+static_assert(sizeof(Start) == offsetof(Header, padding));
+
+// The ring's capacity, which fits the file.
+absl::StatusOr<uint32_t> CheckRing(const MappedFile& file, const std::string& path) {
+  Start start = {};
+  {
+    const TruncationGuard guard(file.data(), file.size());
+    if (file.size() >= sizeof(Header)) std::memcpy(&start, file.data(), sizeof(start));
+  }
+  if (std::memcmp(start.magic, ring_layout::kMagic, sizeof(start.magic)) != 0) {
     return absl::FailedPreconditionError(absl::StrCat(path, " is not a step ring"));
   }
-  if (header.version != ring_layout::kVersion) {
+  if (start.version != ring_layout::kVersion) {
     return absl::FailedPreconditionError(absl::StrCat(path, " is a step ring of version ",
-                                                      header.version, ", this program reads ",
+                                                      start.version, ", this program reads ",
                                                       ring_layout::kVersion));
   }
-  if (header.capacity == 0 || header.slot_bytes != sizeof(Slot) ||
-      header.file_bytes != file.size() || ring_layout::FileBytes(header.capacity) != file.size()) {
+  if (start.capacity == 0 || start.slot_bytes != sizeof(Slot) || start.file_bytes != file.size() ||
+      ring_layout::FileBytes(start.capacity) != file.size()) {
     return absl::DataLossError(absl::StrCat(path, " is damaged: its header tells of ",
-                                            header.capacity, " records, its size is ", file.size(),
+                                            start.capacity, " records, its size is ", file.size(),
                                             " bytes"));
   }
-  return absl::OkStatus();
+  return start.capacity;
 }
 
 absl::Status WriteNewRing(int fd, uint32_t capacity) {
@@ -60,16 +76,10 @@ absl::Status WriteNewRing(int fd, uint32_t capacity) {
   if (const int error = ::posix_fallocate(fd, 0, static_cast<off_t>(bytes)); error != 0) {
     return absl::ErrnoToStatus(error, "cannot reserve the space");
   }
-  struct {
-    char magic[8];
-    uint32_t version = ring_layout::kVersion;
-    uint32_t slot_bytes = sizeof(Slot);
-    uint32_t capacity;
-    uint32_t reserved = 0;
-    uint64_t file_bytes;
-  } start;
-  static_assert(sizeof(start) == offsetof(Header, padding));
+  Start start = {};
   std::memcpy(start.magic, ring_layout::kMagic, sizeof(start.magic));
+  start.version = ring_layout::kVersion;
+  start.slot_bytes = sizeof(Slot);
   start.capacity = capacity;
   start.file_bytes = bytes;
   if (::pwrite(fd, &start, sizeof(start), 0) != ssize_t{sizeof(start)}) {
@@ -141,7 +151,7 @@ struct LiveCopy {
   bool whole = false;
 };
 
-LiveCopy ReadLive(const LiveCell& cell) {
+LiveCopy ReadCell(const LiveCell& cell) {
   LiveCopy copy;
   copy.sequence = cell.sequence.load(kAcquire);
   const uint64_t step_and_phase = cell.step_and_phase.load(kAcquire);
@@ -208,7 +218,7 @@ absl::Status CreateStepRing(const std::string& path, uint32_t capacity) {
 absl::StatusOr<StepRingWriter> StepRingWriter::Open(const std::string& path) {
   PACELINE_ASSIGN_OR_RETURN(MappedFile file,
                             MappedFile::Open(path, MappedFile::Access::kReadWrite));
-  PACELINE_RETURN_IF_ERROR(CheckRing(file, path));
+  PACELINE_RETURN_IF_ERROR(CheckRing(file, path).status());
   return StepRingWriter(std::move(file));
 }
 
@@ -268,30 +278,43 @@ void StepRingWriter::Append(const StepRecord& record) {
 
 absl::StatusOr<StepRingReader> StepRingReader::Open(const std::string& path) {
   PACELINE_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path, MappedFile::Access::kRead));
-  PACELINE_RETURN_IF_ERROR(CheckRing(file, path));
-  return StepRingReader(std::move(file));
+  PACELINE_ASSIGN_OR_RETURN(const uint32_t capacity, CheckRing(file, path));
+  return StepRingReader(std::move(file), capacity);
 }
 
 LivePhase StepRingReader::Live() const {
+  const TruncationGuard guard(file_.data(), file_.size());
+  const LivePhase live = ReadLive();
+  return guard.truncated() ? LivePhase() : live;
+}
+
+LivePhase StepRingReader::ReadLive() const {
   const Ring& ring = RingOf(file_);
   for (int attempt = 0; attempt < kLiveAttempts; ++attempt) {
-    const LiveCopy first = ReadLive(ring.live[0]);
-    const LiveCopy second = ReadLive(ring.live[1]);
+    const LiveCopy first = ReadCell(ring.live[0]);
+    const LiveCopy second = ReadCell(ring.live[1]);
     if (IsNewest(first, second)) return first.live;
     if (IsNewest(second, first)) return second.live;
   }
   return LivePhase();
 }
 
-uint64_t StepRingReader::Written() const { return RingOf(file_).header.written.load(kAcquire); }
+uint64_t StepRingReader::ReadWritten() const { return RingOf(file_).header.written.load(kAcquire); }
+
+uint64_t StepRingReader::Written() const {
+  const TruncationGuard guard(file_.data(), file_.size());
+  return ReadWritten();
+}
 
 StepRingReader::Batch StepRingReader::ReadFrom(uint64_t from) const {
+  const TruncationGuard guard(file_.data(), file_.size());
   const Ring& ring = RingOf(file_);
-  const uint64_t written = Written();
+  const uint64_t written = ReadWritten();
   Batch batch;
-  batch.next = std::max(from, written);
-  if (from >= written) return batch;
-  const uint64_t capacity = ring.header.capacity;
+  batch.next = from;
+  if (from >= written || written - from > kMaxAhead) return batch;
+  batch.next = written;
+  const uint64_t capacity = capacity_;
   const uint64_t first = std::max(from, written > capacity ? written - capacity : 0);
   batch.lost = first - from;
   batch.records.reserve(written - first);

@@ -14,6 +14,9 @@
 // on x86), so that the race is defined behaviour. The live cells are written in turn: a writer
 // that is killed in the middle of one leaves the other whole.
 //
+// A reader believes nothing that the writer can still change: it keeps the capacity that fitted the
+// file's size when it was opened, and a file that is cut short later reads as a ring at rest.
+//
 // Times are nanoseconds of CLOCK_MONOTONIC, which all processes of a machine share.
 // Entering a phase costs one clock read and some five stores (bench: ring).
 #ifndef WORKER_RING_STEP_RING_H_
@@ -117,7 +120,7 @@ class StepRingReader {
   // What the writer is doing, or was doing when it died.
   LivePhase Live() const;
 
-  // Number of records ever written.
+  // Number of records ever written, as the writer tells.
   uint64_t Written() const;
 
   struct Batch {
@@ -125,13 +128,22 @@ class StepRingReader {
     uint64_t next = 0;                // Pass this as `from` the next time.
     uint64_t lost = 0;  // Records since `from` that were overwritten before they were read.
   };
-  // The records from number `from` (0-based count of records written) on.
+  // The records from number `from` (0-based count of records written) on. None, and `from` as
+  // `next`, when the writer tells of more than kMaxAhead since then.
   Batch ReadFrom(uint64_t from) const;
 
+  // Nobody writes so many records between two looks: a day of steps of 20 microseconds.
+  static constexpr uint64_t kMaxAhead = uint64_t{1} << 32;
+
  private:
-  explicit StepRingReader(MappedFile file) : file_(std::move(file)) {}
+  StepRingReader(MappedFile file, uint32_t capacity)
+      : file_(std::move(file)), capacity_(capacity) {}
+
+  uint64_t ReadWritten() const;
+  LivePhase ReadLive() const;
 
   MappedFile file_;
+  uint32_t capacity_;
 };
 
 // CLOCK_MONOTONIC in nanoseconds.

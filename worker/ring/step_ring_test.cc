@@ -285,6 +285,42 @@ TEST_F(StepRingTest, HeaderThatContradictsTheSizeIsDataLoss) {
   EXPECT_EQ(StepRingReader::Open(path_).status().code(), absl::StatusCode::kDataLoss);
 }
 
+TEST_F(StepRingTest, HeaderThatChangesUnderTheReaderIsNotBelieved) {
+  StepRingWriter writer = CreateAndOpen(4);
+  for (uint64_t step = 0; step < 6; ++step) RunStep(writer, step);
+  const auto reader = StepRingReader::Open(path_);
+  for (const uint32_t capacity : {0u, 1'000'000u}) {
+    Overwrite<uint32_t>(offsetof(ring_layout::Header, capacity), capacity);
+    const auto batch = reader->ReadFrom(0);
+    EXPECT_EQ(batch.records.size(), 4) << capacity;
+    EXPECT_EQ(batch.lost, 2) << capacity;
+  }
+}
+
+TEST_F(StepRingTest, NumberOfRecordsThatNobodyCanHaveWrittenIsNotBelieved) {
+  StepRingWriter writer = CreateAndOpen(4);
+  RunStep(writer, 0);
+  const auto reader = StepRingReader::Open(path_);
+  for (const uint64_t written : {~uint64_t{0}, StepRingReader::kMaxAhead + 1}) {
+    Overwrite<uint64_t>(offsetof(ring_layout::Header, written), written);
+    const auto batch = reader->ReadFrom(0);
+    EXPECT_EQ(batch.next, 0) << written;
+    EXPECT_EQ(batch.lost, 0) << written;
+    EXPECT_TRUE(batch.records.empty()) << written;
+  }
+}
+
+TEST_F(StepRingTest, FileThatIsCutShortReadsAsAtRest) {
+  StepRingWriter writer = CreateAndOpen(64);
+  writer.Enter(Phase::kForward, 3);
+  const auto reader = StepRingReader::Open(path_);
+  ASSERT_EQ(reader->Live().phase, Phase::kForward);
+  ASSERT_EQ(::truncate(path_.c_str(), 0), 0);
+  EXPECT_EQ(reader->Live().phase, Phase::kIdle);
+  EXPECT_EQ(reader->Written(), 0);
+  EXPECT_TRUE(reader->ReadFrom(0).records.empty());
+}
+
 TEST_F(StepRingTest, CreatingAnewDoesNotTouchTheOldFile) {
   StepRingWriter writer = CreateAndOpen(4);
   const auto old_reader = StepRingReader::Open(path_);

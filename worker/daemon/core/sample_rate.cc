@@ -6,7 +6,7 @@ namespace paceline {
 
 void SampleRate::Add(absl::Time end, absl::Duration length, int64_t samples) {
   steps_.push_back({end - length, end, samples});
-  while (steps_.front().end < end - kWindow) steps_.pop_front();
+  while (steps_.front().end < end - kWindow || steps_.size() > kMaxSteps) steps_.pop_front();
 }
 
 double SampleRate::PerSecond(absl::Time now) const {

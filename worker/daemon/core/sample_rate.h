@@ -5,6 +5,7 @@
 #ifndef WORKER_DAEMON_CORE_SAMPLE_RATE_H_
 #define WORKER_DAEMON_CORE_SAMPLE_RATE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 
@@ -15,6 +16,8 @@ namespace paceline {
 class SampleRate {
  public:
   static constexpr absl::Duration kWindow = absl::Seconds(2);
+  // No more steps are kept, whatever their times: a ring may hold nonsense.
+  static constexpr size_t kMaxSteps = 4096;
 
   // A step that ended at `end` and took `length`, in the order of their ends.
   void Add(absl::Time end, absl::Duration length, int64_t samples);
@@ -28,7 +31,7 @@ class SampleRate {
     absl::Time end;
     int64_t samples;
   };
-  // Invariant: all but the last ended within kWindow of the last one's end.
+  // Invariant: all but the last ended within kWindow of the last one's end; at most kMaxSteps.
   std::deque<Step> steps_;
 };
 

@@ -29,6 +29,13 @@ TEST(SampleRateTest, StepLongerThanTheWindowStillHasARate) {
   EXPECT_NEAR(rate.PerSecond(At(25)), 5, 1e-6);
 }
 
+TEST(SampleRateTest, StepsThatAllEndAtOnceDoNotPileUp) {
+  SampleRate rate;
+  constexpr int kMany = 2 * static_cast<int>(SampleRate::kMaxSteps);
+  for (int i = 0; i < kMany; ++i) rate.Add(At(10), absl::Seconds(1), 1);
+  EXPECT_EQ(rate.PerSecond(At(10)), SampleRate::kMaxSteps);
+}
+
 TEST(SampleRateTest, StuckTrainerFallsTowardsZero) {
   SampleRate rate;
   for (int i = 1; i <= 50; ++i) rate.Add(At(0.1 * i), absl::Seconds(0.1), 32);
