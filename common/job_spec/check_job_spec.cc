@@ -6,19 +6,13 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/core/utf8_prefix.h"
 #include "common/job_spec/problem_list.h"
 
 namespace paceline {
 namespace {
 
 using absl::StrCat;
-
-// At most `size` bytes of `text`, without a part of a UTF-8 character at the end.
-std::string Beginning(const std::string& text, size_t size) {
-  if (text.size() <= size) return text;
-  while (size > 0 && (text[size] & 0xc0) == 0x80) --size;
-  return text.substr(0, size);
-}
 
 void CheckName(const std::string& name, ProblemList& problems) {
   constexpr char kAllowed[] =
@@ -32,7 +26,7 @@ void CheckName(const std::string& name, ProblemList& problems) {
     sound = sound && (absl::ascii_islower(c) || absl::ascii_isdigit(c) || c == '-');
   }
   if (sound) return;
-  problems.Add("name", StrCat("is \"", absl::Utf8SafeCHexEscape(Beginning(name, 80)), "\"",
+  problems.Add("name", StrCat("is \"", absl::Utf8SafeCHexEscape(Utf8Prefix(name, 80)), "\"",
                               name.size() > 63 ? StrCat(" of ", name.size(), " characters") : "",
                               "; ", kAllowed));
 }
@@ -93,7 +87,7 @@ void CheckChaos(const v1::JobSpec& spec, ProblemList& problems) {
 
 void CheckExport(const std::string& file, ProblemList& problems) {
   if (file.empty() || absl::EndsWith(file, ".safetensors")) return;
-  problems.Add("export_final", StrCat("is \"", absl::Utf8SafeCHexEscape(Beginning(file, 200)),
+  problems.Add("export_final", StrCat("is \"", absl::Utf8SafeCHexEscape(Utf8Prefix(file, 200)),
                                       "\"; allowed is a file whose name ends in .safetensors"));
 }
 
@@ -127,9 +121,12 @@ void CheckCudaGraph(const v1::JobSpec& spec, ProblemList& problems) {
 }  // namespace
 
 std::vector<SpecProblem> CheckJobSpec(const v1::JobSpec& given) {
+  ProblemList problems;
+  CheckLimits(given, problems);
+  // What is beyond them is not looked through.
+  if (!problems.empty()) return problems.Take();
   v1::JobSpec spec = given;
   FillDefaults(&spec);
-  ProblemList problems;
   CheckName(spec.name(), problems);
   const bool ranks = problems.CheckRange("ranks", spec.ranks(), 1, 4096);
   problems.CheckEnum("device", spec.device(), *v1::Device_descriptor());

@@ -13,6 +13,12 @@
 
 namespace paceline {
 
+// A job is kept, shown to each watcher and sent to each of its nodes: it must stay small.
+inline constexpr int kMaxSpecBytes = 256 << 10;  // Room for the names of 4096 nodes.
+inline constexpr int kMaxSpecText = 4096;        // Bytes of any text; PATH_MAX.
+inline constexpr int kMaxSpecItems = 4096;       // Of any list; the most ranks there are.
+inline constexpr int kMaxSpecLabels = 64;
+
 // One value that cannot be.
 struct SpecProblem {
   // Path of the field: "optimizer.learning_rate", "chaos[0].rank". A choice that is missing
@@ -30,7 +36,8 @@ void FillDefaults(v1::JobSpec* spec);
 void FillLadder(google::protobuf::RepeatedPtrField<v1::LadderLevel>* ladder);
 
 // Every problem of the spec, in the order of the proto's fields; empty when it is sound.
-// A spec without its defaults is judged as if they had been filled in.
+// A spec without its defaults is judged as if they had been filled in. One beyond the sizes above
+// is judged by them alone; a problem of the whole has the field "spec".
 std::vector<SpecProblem> CheckJobSpec(const v1::JobSpec& spec);
 
 // Problems that a spec without others has under a controller whose node lease is `lease_s` seconds,

@@ -31,12 +31,17 @@ class ProblemList {
   // Number 0 is allowed: it stands for a value that was not given.
   bool CheckEnum(const std::string& field, int value, const google::protobuf::EnumDescriptor& type);
 
+  bool empty() const { return problems_.empty(); }
+
   // Leaves the list empty.
   std::vector<SpecProblem> Take();
 
  private:
   std::vector<SpecProblem> problems_;
 };
+
+// Sizes of the whole spec, its texts and its lists (job_spec.h).
+void CheckLimits(const v1::JobSpec& spec, ProblemList& problems);
 
 // The parts of a spec that have files of their own. The spec has its defaults.
 void CheckModel(const v1::Model& model, ProblemList& problems);

@@ -1,11 +1,19 @@
 #include "controller/rpc/errors.h"
 
 #include "absl/strings/str_cat.h"
+#include "common/core/utf8_prefix.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 
 namespace paceline {
 namespace {
+
+// An error travels in HTTP/2's trailers, of which clients take 8 KiB: its text is there twice, and
+// what it quotes may have come from anybody.
+constexpr size_t kMaxMessage = 2048;
+constexpr size_t kMaxMetadata = 256;
+// Of the lines about fields, which are there three times.
+constexpr size_t kMaxFieldLines = 1400;
 
 google::rpc::Status NewStatus(grpc::StatusCode code, const std::string& reason,
                               const std::string& message,
@@ -13,10 +21,12 @@ google::rpc::Status NewStatus(grpc::StatusCode code, const std::string& reason,
   google::rpc::ErrorInfo info;
   info.set_domain("paceline");
   info.set_reason(reason);
-  info.mutable_metadata()->insert(metadata.begin(), metadata.end());
+  for (const auto& [key, value] : metadata) {
+    (*info.mutable_metadata())[key] = std::string(Utf8Prefix(value, kMaxMetadata));
+  }
   google::rpc::Status status;
   status.set_code(code);
-  status.set_message(message);
+  status.set_message(std::string(Utf8Prefix(message, kMaxMessage)));
   status.add_details()->PackFrom(info);
   return status;
 }
@@ -37,11 +47,18 @@ grpc::Status FieldsError(const std::string& reason, const std::string& what,
                          const std::vector<SpecProblem>& problems) {
   google::rpc::BadRequest bad;
   std::string lines;
+  size_t told = 0;
   for (const SpecProblem& problem : problems) {
+    const size_t bytes = problem.field.size() + problem.message.size();
+    if (told > 0 && lines.size() + bytes > kMaxFieldLines) break;
+    ++told;
     auto* violation = bad.add_field_violations();
     violation->set_field(problem.field);
     violation->set_description(problem.message);
     absl::StrAppend(&lines, "\n  ", problem.field, ": ", problem.message);
+  }
+  if (told < problems.size()) {
+    absl::StrAppend(&lines, "\n  and ", problems.size() - told, " more");
   }
   google::rpc::Status status =
       NewStatus(grpc::StatusCode::INVALID_ARGUMENT, reason, absl::StrCat(what, ":", lines), {});

@@ -14,11 +14,13 @@
 
 namespace paceline {
 
+// Of a message at most 2 KiB are sent, of a value of `metadata` 256 bytes.
 grpc::Status MakeError(grpc::StatusCode code, const std::string& reason, const std::string& message,
                        const std::map<std::string, std::string>& metadata = {});
 
 // INVALID_ARGUMENT with a google.rpc.BadRequest that names every field. `what` is the first
-// line's beginning: "the ladder does not fit".
+// line's beginning: "the ladder does not fit". Of many problems the first are told, and how many
+// there are more.
 grpc::Status FieldsError(const std::string& reason, const std::string& what,
                          const std::vector<SpecProblem>& problems);
 
