@@ -67,6 +67,11 @@ int Main(int argc, char** argv) {
       "--audit-log", options.audit_log,
       "File of the audit record, a line of JSON for each request that asks for a change. "
       "Default: audit.jsonl in the state directory");
+  app.add_option("--mutation-rate", options.limits.mutations_per_s,
+                 "Changes a second that each caller may ask for, after a burst of ten seconds' "
+                 "worth. 0: any number")
+      ->check(CLI::Range(0.0, 1e6))
+      ->capture_default_str();
   LogFlags log;
   AddLogFlags(app, log);
   try {
@@ -76,6 +81,7 @@ int Main(int argc, char** argv) {
   }
 
   ApplyLogFlags(log, "controller");
+  options.limits.mutation_burst = 10 * options.limits.mutations_per_s;
   options.cluster.node_lease = absl::Seconds(node_lease_s);
   if (!queues.empty()) {
     absl::StatusOr<Queues> read = ReadQueueFile(queues);

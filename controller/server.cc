@@ -2,6 +2,7 @@
 
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/resource_quota.h>
 #include <grpcpp/server_builder.h>
 #include <unistd.h>
 
@@ -28,7 +29,18 @@ namespace {
 // and clients with an idle connection use up all of it.
 constexpr absl::Duration kShutdownGrace = absl::Milliseconds(500);
 constexpr int kKeepaliveMillis = 10000;
+// A worker's report with its trainers' log tails; a job is far smaller (common/job_spec).
 constexpr int kMaxMessageBytes = 16 << 20;
+// Of a call's headers: names and a token. gRPC's own default.
+constexpr int kMaxHeaderBytes = 8 << 10;
+// Calls at once over one connection: more wait at the client. Many nodes, or many watchers, may
+// come through one proxy.
+constexpr int kMaxCallsPerConnection = 4096;
+// All that gRPC may hold for all connections: 16 of the largest messages, and 10,000 streams'
+// buffers. Beyond it gRPC takes from connections what it can.
+constexpr size_t kMaxGrpcBytes = size_t{512} << 20;
+// A client without calls is gone; it connects again by itself when it has one.
+constexpr absl::Duration kMaxIdle = absl::Minutes(10);
 
 ServerFailure StateFailure(absl::Status status) {
   const int code = StateExitCode(status);
@@ -37,7 +49,8 @@ ServerFailure StateFailure(absl::Status status) {
 
 }  // namespace
 
-Server::Server(ServerOptions options) : options_(std::move(options)), metrics_(kVersion) {}
+Server::Server(ServerOptions options)
+    : options_(std::move(options)), metrics_(kVersion), limits_(options_.limits) {}
 
 Server::~Server() {
   if (shutdown_.joinable()) shutdown_.join();
@@ -78,6 +91,16 @@ ServerFailure Server::Listen() {
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
                              kKeepaliveMillis / 2);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  // Half-open, slow and silent clients: docs/limits.md.
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveMillis);
+  builder.AddChannelArgument(
+      GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
+      static_cast<int>(absl::ToInt64Milliseconds(options_.handshake_patience)));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS,
+                             static_cast<int>(absl::ToInt64Milliseconds(kMaxIdle)));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxCallsPerConnection);
+  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxHeaderBytes);
+  builder.SetResourceQuota(grpc::ResourceQuota("paceline").Resize(kMaxGrpcBytes));
   builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
   std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
   interceptors.push_back(metrics_.rpcs().NewInterceptors());
@@ -110,16 +133,16 @@ ServerFailure Server::Listen() {
 ServerFailure Server::Start() {
   ServerFailure failure = OpenState();
   if (!failure.status.ok()) return failure;
-  workers_ = std::make_unique<WorkerSessions>(&loop_, control_.get(), &metrics_);
-  jobs_ = std::make_unique<JobService>(&loop_, control_.get(), workers_.get(), &metrics_);
-  nodes_ = std::make_unique<NodeService>(&loop_, control_.get(), &metrics_);
-  automation_ = std::make_unique<AutomationService>(&loop_, control_.get(), &metrics_);
-  checkpoints_ = std::make_unique<CheckpointService>(&loop_, control_.get(), &metrics_);
-  admin_ = std::make_unique<AdminService>(&loop_, control_.get(),
+  workers_ = std::make_unique<WorkerSessions>(&loop_, control_.get(), &metrics_, &limits_);
+  jobs_ = std::make_unique<JobService>(&loop_, control_.get(), workers_.get(), &metrics_, &limits_);
+  nodes_ = std::make_unique<NodeService>(&loop_, control_.get(), &metrics_, &limits_);
+  automation_ = std::make_unique<AutomationService>(&loop_, control_.get(), &metrics_, &limits_);
+  checkpoints_ = std::make_unique<CheckpointService>(&loop_, control_.get(), &metrics_, &limits_);
+  admin_ = std::make_unique<AdminService>(&loop_, control_.get(), &limits_,
                                           absl::StrCat(options_.state_dir, "/", kStateFileName));
   telemetry_ = std::make_unique<TelemetryService>(&loop_, control_.get());
   page_ = std::make_unique<Page>(&loop_, control_.get());
-  histories_ = std::make_unique<HistoryService>(&loop_, control_.get());
+  histories_ = std::make_unique<HistoryService>(&loop_, control_.get(), &limits_);
   control_->SetListeners({
       [this](const NodeName& node, const v1::NodePlan& plan) { workers_->SendPlan(node, plan); },
       [this] { jobs_->WakeWatchers(); },

@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "common/event_loop.h"
 #include "common/http_server.h"
 #include "common/state_lock/state_lock.h"
@@ -24,6 +25,7 @@
 #include "controller/rpc/admin_service.h"
 #include "controller/rpc/audit.h"
 #include "controller/rpc/automation_service.h"
+#include "controller/rpc/call_limits.h"
 #include "controller/rpc/checkpoint_service.h"
 #include "controller/rpc/history_service.h"
 #include "controller/rpc/job_service.h"
@@ -41,6 +43,9 @@ struct ServerOptions {
   std::string address_file;  // If set, written once serving; see docs/cli.md.
   std::string audit_log;     // controller/rpc/audit.h. Empty: audit.jsonl in state_dir.
   Cluster::Options cluster = {};
+  CallLimitOptions limits = {};
+  // For a connection to become one of HTTP/2, TLS included.
+  absl::Duration handshake_patience = absl::Seconds(10);
 };
 
 // An error at the start or while running, and the exit code that tells it apart.
@@ -76,6 +81,7 @@ class Server {
   const ServerOptions options_;
   EventLoop loop_;
   ControllerMetrics metrics_;
+  CallLimits limits_;
   std::atomic<bool> ready_{false};
   ServerFailure failure_;  // On the loop.
 

@@ -10,17 +10,19 @@
 #include "common/log_options.h"
 #include "controller/control_loop.h"
 #include "controller/rpc/backup.h"
+#include "controller/rpc/call_limits.h"
 #include "proto/admin.grpc.pb.h"
 
 namespace paceline {
 
 class AdminService : public v1::AdminService::CallbackService {
  public:
-  // Both outlive this. The level that the log has at this moment is the controller's own.
+  // All outlive this. The level that the log has at this moment is the controller's own.
   // `state_file`: as Backups.
-  AdminService(EventLoop* loop, ControlLoop* control, std::string state_file)
+  AdminService(EventLoop* loop, ControlLoop* control, CallLimits* limits, std::string state_file)
       : loop_(loop),
         control_(control),
+        limits_(limits),
         own_level_(CurrentLogLevel()),
         backups_(std::move(state_file)) {}
 
@@ -42,6 +44,7 @@ class AdminService : public v1::AdminService::CallbackService {
 
   EventLoop* const loop_;
   ControlLoop* const control_;
+  CallLimits* const limits_;
   const LogLevel own_level_;
   Backups backups_;
 };

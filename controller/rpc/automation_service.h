@@ -5,6 +5,7 @@
 #include "common/event_loop.h"
 #include "controller/control_loop.h"
 #include "controller/metrics.h"
+#include "controller/rpc/call_limits.h"
 #include "controller/rpc/mutations.h"
 #include "proto/node.grpc.pb.h"
 
@@ -13,8 +14,9 @@ namespace paceline {
 class AutomationService : public v1::AutomationService::CallbackService {
  public:
   // All pointers outlive this.
-  AutomationService(EventLoop* loop, ControlLoop* control, ControllerMetrics* metrics)
-      : loop_(loop), control_(control), mutations_(control, metrics) {}
+  AutomationService(EventLoop* loop, ControlLoop* control, ControllerMetrics* metrics,
+                    CallLimits* limits)
+      : loop_(loop), control_(control), limits_(limits), mutations_(control, metrics) {}
 
   // Called by gRPC.
   grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context,
@@ -36,6 +38,7 @@ class AutomationService : public v1::AutomationService::CallbackService {
 
   EventLoop* const loop_;
   ControlLoop* const control_;
+  CallLimits* const limits_;
   Mutations mutations_;  // On the loop.
 };
 

@@ -181,6 +181,7 @@ grpc::ServerUnaryReactor* CheckpointService::Save(grpc::CallbackServerContext* c
                                                   const v1::SaveCheckpointRequest* request,
                                                   v1::Job* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  if (!limits_->AdmitMutation(*context, reactor)) return reactor;
   loop_->Post([=] {
     DoSave(*request, reply, [reactor](const grpc::Status& status) { reactor->Finish(status); });
   });
@@ -213,6 +214,7 @@ grpc::ServerUnaryReactor* CheckpointService::Delete(grpc::CallbackServerContext*
                                                     const v1::DeleteCheckpointRequest* request,
                                                     v1::Checkpoint* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  if (!limits_->AdmitMutation(*context, reactor)) return reactor;
   loop_->Post([=] {
     DoDelete(*request, reply, [reactor](const grpc::Status& status) { reactor->Finish(status); });
   });
@@ -223,6 +225,7 @@ grpc::ServerUnaryReactor* CheckpointService::Pin(grpc::CallbackServerContext* co
                                                  const v1::PinCheckpointRequest* request,
                                                  v1::Checkpoint* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  if (!limits_->AdmitMutation(*context, reactor)) return reactor;
   loop_->Post([=] {
     DoPin(*request, reply, [reactor](const grpc::Status& status) { reactor->Finish(status); });
   });

@@ -10,6 +10,7 @@
 #include "common/event_loop.h"
 #include "controller/control_loop.h"
 #include "controller/metrics.h"
+#include "controller/rpc/call_limits.h"
 #include "controller/rpc/find_job.h"
 #include "controller/rpc/mutations.h"
 #include "proto/checkpoint.grpc.pb.h"
@@ -19,8 +20,9 @@ namespace paceline {
 class CheckpointService : public v1::CheckpointService::CallbackService {
  public:
   // All pointers outlive this.
-  CheckpointService(EventLoop* loop, ControlLoop* control, ControllerMetrics* metrics)
-      : loop_(loop), control_(control), mutations_(control, metrics) {}
+  CheckpointService(EventLoop* loop, ControlLoop* control, ControllerMetrics* metrics,
+                    CallLimits* limits)
+      : loop_(loop), control_(control), limits_(limits), mutations_(control, metrics) {}
 
   // Called by gRPC.
   grpc::ServerUnaryReactor* Save(grpc::CallbackServerContext* context,
@@ -58,6 +60,7 @@ class CheckpointService : public v1::CheckpointService::CallbackService {
 
   EventLoop* const loop_;
   ControlLoop* const control_;
+  CallLimits* const limits_;
 
   // On the loop.
   Mutations mutations_;

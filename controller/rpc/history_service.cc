@@ -1,5 +1,6 @@
 #include "controller/rpc/history_service.h"
 
+#include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,8 +15,9 @@ namespace paceline {
 class HistoryService::Stream : public LoopWriter<v1::JobHistoryEvent> {
  public:
   // It is in `set` as long as it is open. `control` and `set` outlive it.
-  Stream(EventLoop* loop, const ControlLoop* control, std::set<Stream*>* set)
-      : LoopWriter(loop), control_(control), set_(set) {}
+  Stream(EventLoop* loop, std::unique_ptr<CallLimits::Stream> counted, const ControlLoop* control,
+         std::set<Stream*>* set)
+      : LoopWriter(loop, std::move(counted)), control_(control), set_(set) {}
 
   // Ends a stream that has not begun.
   void Fail(grpc::Status status) { Close(std::move(status)); }
@@ -87,9 +89,10 @@ grpc::ServerUnaryReactor* HistoryService::Get(grpc::CallbackServerContext* conte
 }
 
 grpc::ServerWriteReactor<v1::JobHistoryEvent>* HistoryService::Watch(
-    grpc::CallbackServerContext*, const v1::WatchJobHistoryRequest* request) {
-  auto* stream = new Stream(loop_, control_, &streams_);
+    grpc::CallbackServerContext* context, const v1::WatchJobHistoryRequest* request) {
+  auto* stream = new Stream(loop_, limits_->OpenStream(context), control_, &streams_);
   loop_->Post([this, stream, wanted = *request] {
+    if (!stream->Admit()) return;
     const Job* job = nullptr;
     const grpc::Status found = FindJob(control_->cluster(), wanted.job(), &job);
     found.ok() ? stream->Begin(job->request.id, wanted.after_id()) : stream->Fail(found);

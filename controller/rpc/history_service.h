@@ -8,14 +8,16 @@
 
 #include "common/event_loop.h"
 #include "controller/control_loop.h"
+#include "controller/rpc/call_limits.h"
 #include "proto/job_history.grpc.pb.h"
 
 namespace paceline {
 
 class HistoryService : public v1::JobHistoryService::CallbackService {
  public:
-  // Both pointers outlive this.
-  HistoryService(EventLoop* loop, const ControlLoop* control) : loop_(loop), control_(control) {}
+  // All pointers outlive this.
+  HistoryService(EventLoop* loop, const ControlLoop* control, CallLimits* limits)
+      : loop_(loop), control_(control), limits_(limits) {}
 
   // Histories have grown, or jobs were deleted. On the loop.
   void WakeWatchers();
@@ -34,6 +36,7 @@ class HistoryService : public v1::JobHistoryService::CallbackService {
 
   EventLoop* const loop_;
   const ControlLoop* const control_;
+  CallLimits* const limits_;
 
   std::set<Stream*> streams_;  // On the loop.
 };

@@ -85,6 +85,7 @@ grpc::ServerUnaryReactor* JobService::ApplyAdvice(grpc::CallbackServerContext* c
                                                   const v1::ApplyAdviceRequest* request,
                                                   v1::RemedyDecision* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  if (!limits_->AdmitMutation(*context, reactor)) return reactor;
   loop_->Post([=] {
     DoApplyAdvice(*request, reply,
                   [reactor](const grpc::Status& status) { reactor->Finish(status); });

@@ -157,6 +157,7 @@ grpc::ServerUnaryReactor* JobService::ChangeLadder(grpc::CallbackServerContext* 
                                                    const v1::ChangeLadderRequest* request,
                                                    v1::Job* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  if (!limits_->AdmitMutation(*context, reactor)) return reactor;
   loop_->Post([=] {
     DoChangeLadder(*request, reply,
                    [reactor](const grpc::Status& status) { reactor->Finish(status); });
@@ -168,6 +169,7 @@ grpc::ServerUnaryReactor* JobService::ChangeMode(grpc::CallbackServerContext* co
                                                  const v1::ChangeModeRequest* request,
                                                  v1::Job* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  if (!limits_->AdmitMutation(*context, reactor)) return reactor;
   loop_->Post([=] {
     DoChangeMode(*request, reply,
                  [reactor](const grpc::Status& status) { reactor->Finish(status); });
@@ -179,6 +181,7 @@ grpc::ServerUnaryReactor* JobService::Profile(grpc::CallbackServerContext* conte
                                               const v1::ProfileJobRequest* request,
                                               v1::Job* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  if (!limits_->AdmitMutation(*context, reactor)) return reactor;
   loop_->Post([=] {
     DoProfile(*request, reply, [reactor](const grpc::Status& status) { reactor->Finish(status); });
   });

@@ -122,6 +122,7 @@ void JobService::DoResume(const v1::ResumeJobRequest& request, v1::Job* reply, A
 grpc::ServerUnaryReactor* JobService::Resume(grpc::CallbackServerContext* context,
                                              const v1::ResumeJobRequest* request, v1::Job* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  if (!limits_->AdmitMutation(*context, reactor)) return reactor;
   loop_->Post([=] {
     DoResume(*request, reply, [reactor](const grpc::Status& status) { reactor->Finish(status); });
   });

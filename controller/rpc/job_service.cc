@@ -4,6 +4,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -96,6 +97,15 @@ void JobService::DoSubmit(const v1::SubmitJobRequest& request, v1::Job* reply, A
       return answer(MakeError(grpc::StatusCode::FAILED_PRECONDITION, "JOB_CANNOT_FIT",
                               std::string(fits.message())));
     }
+    const auto& jobs = control_->cluster().jobs();
+    const auto open = std::count_if(
+        jobs.begin(), jobs.end(), [](const auto& other) { return !other.second.ended_already(); });
+    if (static_cast<size_t>(open) >= limits_->options().open_jobs) {
+      return answer(
+          MakeError(grpc::StatusCode::RESOURCE_EXHAUSTED, "TOO_MANY_JOBS",
+                    absl::StrCat("there are ", open, " jobs that have not ended, as many ",
+                                 "as the controller takes: wait, or cancel some")));
+    }
     if (request_id == nullptr) {
       *reply->mutable_spec() = spec;
       return answer(grpc::Status::OK);
@@ -136,6 +146,7 @@ void JobService::DoCancel(const v1::CancelJobRequest& request, v1::Job* reply, A
 grpc::ServerUnaryReactor* JobService::Submit(grpc::CallbackServerContext* context,
                                              const v1::SubmitJobRequest* request, v1::Job* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  if (!limits_->AdmitMutation(*context, reactor)) return reactor;
   loop_->Post([=] {
     DoSubmit(*request, reply, [reactor](const grpc::Status& status) { reactor->Finish(status); });
   });
@@ -145,6 +156,7 @@ grpc::ServerUnaryReactor* JobService::Submit(grpc::CallbackServerContext* contex
 grpc::ServerUnaryReactor* JobService::Cancel(grpc::CallbackServerContext* context,
                                              const v1::CancelJobRequest* request, v1::Job* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  if (!limits_->AdmitMutation(*context, reactor)) return reactor;
   loop_->Post([=] {
     DoCancel(*request, reply, [reactor](const grpc::Status& status) { reactor->Finish(status); });
   });
@@ -176,10 +188,10 @@ grpc::ServerUnaryReactor* JobService::List(grpc::CallbackServerContext* context,
     if (!request->page_token().empty() && !absl::SimpleAtoi(request->page_token(), &before)) {
       return reactor->Finish(BadPageToken(request->page_token()));
     }
+    // Looked up for each job, whatever was asked for.
+    const std::set<int> states(request->states().begin(), request->states().end());
     const auto wanted = [&](const Job& job) {
-      return job.number < before &&
-             (request->states().empty() ||
-              std::count(request->states().begin(), request->states().end(), ToProto(job.state)));
+      return job.number < before && (states.empty() || states.count(ToProto(job.state)) > 0);
     };
     std::vector<const Job*> jobs;
     for (const auto& [id, job] : control_->cluster().jobs()) {
@@ -198,14 +210,16 @@ grpc::ServerUnaryReactor* JobService::List(grpc::CallbackServerContext* context,
   return reactor;
 }
 
-grpc::ServerWriteReactor<v1::JobEvent>* JobService::Watch(grpc::CallbackServerContext*,
+grpc::ServerWriteReactor<v1::JobEvent>* JobService::Watch(grpc::CallbackServerContext* context,
                                                           const v1::WatchJobsRequest* request) {
   const auto wanted = [id = request->job_id()](const v1::JobEvent& event) {
     return id.empty() || event.job().id() == id;
   };
-  auto* stream = new WatchStream<v1::JobEvent>(loop_, &control_->job_log(), &watchers_, wanted,
-                                               &metrics_->job_watches());
+  auto* stream =
+      new WatchStream<v1::JobEvent>(loop_, limits_->OpenStream(context), &control_->job_log(),
+                                    &watchers_, wanted, &metrics_->job_watches());
   loop_->Post([this, stream, id = request->job_id(), after = request->after_revision()] {
+    if (!stream->Admit()) return;
     std::deque<v1::JobEvent> present;
     for (const auto& [job_id, job] : control_->cluster().jobs()) {
       if (after != 0 || !(id.empty() || job_id.value() == id)) continue;
@@ -220,9 +234,11 @@ grpc::ServerWriteReactor<v1::JobEvent>* JobService::Watch(grpc::CallbackServerCo
 }
 
 grpc::ServerWriteReactor<v1::LogChunk>* JobService::StreamLogs(
-    grpc::CallbackServerContext*, const v1::StreamLogsRequest* request) {
-  auto* stream = new LogStream(loop_, control_, workers_, &log_streams_);
+    grpc::CallbackServerContext* context, const v1::StreamLogsRequest* request) {
+  auto* stream =
+      new LogStream(loop_, limits_->OpenStream(context), control_, workers_, &log_streams_);
   loop_->Post([=, wanted = *request] {
+    if (!stream->Admit()) return;
     const Job* job = nullptr;
     grpc::Status refusal = Find(wanted.job(), &job);
     if (refusal.ok()) refusal = CheckLogRequest(*job, wanted);

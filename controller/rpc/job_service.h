@@ -10,6 +10,7 @@
 #include "common/event_loop.h"
 #include "controller/control_loop.h"
 #include "controller/metrics.h"
+#include "controller/rpc/call_limits.h"
 #include "controller/rpc/mutations.h"
 #include "controller/rpc/watch_stream.h"
 #include "controller/rpc/worker_sessions.h"
@@ -21,11 +22,12 @@ class JobService : public v1::JobService::CallbackService {
  public:
   // All pointers outlive this.
   JobService(EventLoop* loop, ControlLoop* control, WorkerSessions* workers,
-             ControllerMetrics* metrics)
+             ControllerMetrics* metrics, CallLimits* limits)
       : loop_(loop),
         control_(control),
         workers_(workers),
         metrics_(metrics),
+        limits_(limits),
         mutations_(control, metrics) {}
 
   // The watch log has grown. On the loop.
@@ -95,6 +97,7 @@ class JobService : public v1::JobService::CallbackService {
   ControlLoop* const control_;
   WorkerSessions* const workers_;
   ControllerMetrics* const metrics_;
+  CallLimits* const limits_;
 
   // On the loop.
   Mutations mutations_;

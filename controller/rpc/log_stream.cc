@@ -1,11 +1,14 @@
 #include "controller/rpc/log_stream.h"
 
+#include "absl/strings/str_cat.h"
 #include "controller/core/membership.h"
 #include "controller/rpc/convert.h"
 #include "controller/rpc/errors.h"
 
 namespace paceline {
 namespace {
+
+constexpr int64_t kMaxLogOffset = int64_t{1} << 60;  // Larger than any disk.
 
 // Its node has told of it: it can be asked for its log.
 bool IsThere(const RankState& trainer) { return trainer.report.pid != 0 || HasEnded(trainer); }
@@ -116,6 +119,12 @@ void JobService::LogStream::Take(const v1::LogData& data) {
   if (!idle()) return;  // The reader has gone.
   if (!data.error().empty()) {
     return GiveUp(MakeError(grpc::StatusCode::NOT_FOUND, "LOG_NOT_FOUND", data.error()));
+  }
+  // The next part is asked for from its end on.
+  if (data.offset() < 0 || data.offset() > kMaxLogOffset) {
+    return GiveUp(MakeError(grpc::StatusCode::DATA_LOSS, "LOG_DAMAGED",
+                            absl::StrCat("node ", node_.value(), " tells of log at offset ",
+                                         data.offset(), ", where there can be none")));
   }
   end_ = data.end();
   // From here on by offset.

@@ -82,12 +82,13 @@ grpc::ServerUnaryReactor* NodeService::List(grpc::CallbackServerContext* context
   return reactor;
 }
 
-grpc::ServerWriteReactor<v1::NodeEvent>* NodeService::Watch(grpc::CallbackServerContext*,
+grpc::ServerWriteReactor<v1::NodeEvent>* NodeService::Watch(grpc::CallbackServerContext* context,
                                                             const v1::WatchNodesRequest* request) {
   auto* stream = new WatchStream<v1::NodeEvent>(
-      loop_, &control_->node_log(), &watchers_, [](const v1::NodeEvent&) { return true; },
-      &metrics_->node_watches());
+      loop_, limits_->OpenStream(context), &control_->node_log(), &watchers_,
+      [](const v1::NodeEvent&) { return true; }, &metrics_->node_watches());
   loop_->Post([=, after = request->after_revision()] {
+    if (!stream->Admit()) return;
     std::deque<v1::NodeEvent> present;
     for (const auto& [name, node] : control_->cluster().nodes()) {
       if (after != 0) break;

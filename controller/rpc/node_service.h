@@ -11,6 +11,7 @@
 #include "common/event_loop.h"
 #include "controller/control_loop.h"
 #include "controller/metrics.h"
+#include "controller/rpc/call_limits.h"
 #include "controller/rpc/mutations.h"
 #include "controller/rpc/watch_stream.h"
 #include "proto/node.grpc.pb.h"
@@ -20,8 +21,12 @@ namespace paceline {
 class NodeService : public v1::NodeService::CallbackService {
  public:
   // All pointers outlive this.
-  NodeService(EventLoop* loop, ControlLoop* control, ControllerMetrics* metrics)
-      : loop_(loop), control_(control), metrics_(metrics), mutations_(control, metrics) {}
+  NodeService(EventLoop* loop, ControlLoop* control, ControllerMetrics* metrics, CallLimits* limits)
+      : loop_(loop),
+        control_(control),
+        metrics_(metrics),
+        limits_(limits),
+        mutations_(control, metrics) {}
 
   // The watch log has grown. On the loop.
   void WakeWatchers();
@@ -79,6 +84,7 @@ class NodeService : public v1::NodeService::CallbackService {
   EventLoop* const loop_;
   ControlLoop* const control_;
   ControllerMetrics* const metrics_;
+  CallLimits* const limits_;
 
   // On the loop.
   Mutations mutations_;

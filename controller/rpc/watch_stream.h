@@ -11,6 +11,7 @@
 
 #include <deque>
 #include <functional>
+#include <memory>
 #include <set>
 #include <utility>
 
@@ -31,9 +32,9 @@ class WatchStream : public LoopWriter<Event> {
 
   // The stream is in `set` as long as it is open, and counted in `metrics`, if any. All pointers
   // outlive it.
-  WatchStream(EventLoop* loop, const WatchLog<Event>* log, Set* set, Filter filter,
-              WatchMetrics* metrics = nullptr)
-      : LoopWriter<Event>(loop),
+  WatchStream(EventLoop* loop, std::unique_ptr<CallLimits::Stream> counted,
+              const WatchLog<Event>* log, Set* set, Filter filter, WatchMetrics* metrics = nullptr)
+      : LoopWriter<Event>(loop, std::move(counted)),
         log_(log),
         set_(set),
         filter_(std::move(filter)),

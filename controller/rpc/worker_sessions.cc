@@ -8,53 +8,31 @@
 #include "absl/strings/str_cat.h"
 #include "common/log.h"
 #include "controller/rpc/convert.h"
-#include "controller/rpc/convert_checkpoint.h"
-#include "controller/rpc/convert_node.h"
 #include "controller/rpc/errors.h"
+#include "controller/rpc/worker_messages.h"
 
 namespace paceline {
 namespace {
 
 constexpr double kReportIntervalSeconds = 1.0;
 constexpr size_t kMaxLogRequests = 256;
-constexpr size_t kMaxNodeName = 63;
-
-bool IsNodeName(const std::string& name) {
-  constexpr char kAllowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
-  return !name.empty() && name.size() <= kMaxNodeName &&
-         name.find_first_not_of(kAllowed) == std::string::npos;
-}
-
-std::vector<StepTimes> StepsOf(const v1::StepBatch& batch) {
-  constexpr double kNanosecond = 1e-9;
-  std::vector<StepTimes> steps;
-  steps.reserve(static_cast<size_t>(batch.records_size()));
-  for (const v1::StepRecord& record : batch.records()) {
-    StepTimes& times = steps.emplace_back();
-    times.step = record.step();
-    times.data_wait_s = kNanosecond * static_cast<double>(record.data_wait_ns());
-    times.forward_s = kNanosecond * static_cast<double>(record.forward_ns());
-    times.backward_s = kNanosecond * static_cast<double>(record.backward_ns());
-    times.communication_s = kNanosecond * static_cast<double>(record.communication_ns());
-    times.averaging_s = kNanosecond * static_cast<double>(record.averaging_ns());
-    times.averaging_ranks = record.averaging_group_size();
-    times.round_wait_s = kNanosecond * static_cast<double>(record.round_wait_ns());
-    times.total_s = kNanosecond * static_cast<double>(record.total_ns());
-    times.sent_bytes = static_cast<double>(record.wire_bytes());
-    times.workload = record.workload();
-    times.masked = record.masked();
-  }
-  return steps;
-}
+// To a worker that does not read. Log requests that are cancelled are told twice.
+constexpr size_t kMaxQueued = 4 * kMaxLogRequests;
 
 }  // namespace
 
 class WorkerSessions::Stream
     : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::ControllerMessage> {
  public:
-  Stream(WorkerSessions* sessions, std::string peer) : sessions_(sessions), peer_(std::move(peer)) {
+  Stream(WorkerSessions* sessions, const grpc::CallbackServerContext* context)
+      : sessions_(sessions), context_(context), peer_(context->peer()) {
     sessions_->loop_->Post([this] {
       sessions_->streams_.insert(this);
+      hello_timer_ = sessions_->loop_->After(sessions_->limits_->options().hello_patience, [this] {
+        hello_timer_ = 0;
+        Close(MakeError(grpc::StatusCode::DEADLINE_EXCEEDED, "NO_HELLO",
+                        "the session's hello did not come in time"));
+      });
       StartRead(&incoming_);
     });
   }
@@ -118,6 +96,7 @@ class WorkerSessions::Stream
   void OnDone() override {
     sessions_->loop_->Post([this] {
       sessions_->streams_.erase(this);
+      ForgetTimer();
       const auto current = sessions_->by_node_.find(node_);
       if (current != sessions_->by_node_.end() && current->second == this) {
         sessions_->by_node_.erase(current);
@@ -140,11 +119,11 @@ class WorkerSessions::Stream
     }
     switch (incoming_.kind_case()) {
       case v1::WorkerMessage::kHello:
+        LimitReport(incoming_.mutable_hello()->mutable_report());
         return Greet(incoming_.hello());
       case v1::WorkerMessage::kReport:
-        sessions_->control_->Apply(NodeReported{node_, FromProto(incoming_.report()),
-                                                TaskResults(incoming_.report()),
-                                                CheckOf(incoming_.report())});
+        LimitReport(incoming_.mutable_report());
+        sessions_->control_->Apply(ReportedBy(node_, incoming_.report()));
         return Grant(incoming_.report().number());
       case v1::WorkerMessage::kSteps:
         sessions_->metrics_->AddSteps(incoming_.steps());
@@ -160,6 +139,11 @@ class WorkerSessions::Stream
       case v1::WorkerMessage::KIND_NOT_SET:
         return;
     }
+  }
+
+  // Of the hello: it has come, or nobody waits for it.
+  void ForgetTimer() {
+    if (hello_timer_ != 0) sessions_->loop_->Cancel(std::exchange(hello_timer_, 0));
   }
 
   // The lease of the report's sender begins anew. Only the newest answer counts.
@@ -180,6 +164,7 @@ class WorkerSessions::Stream
                             << refusal.error_message() << "\"";
       return Close(std::move(refusal));
     }
+    ForgetTimer();
     node_ = NodeName(hello.node());
     uid_ = hello.node_uid();
     Stream*& current = sessions_->by_node_[node_];
@@ -197,8 +182,7 @@ class WorkerSessions::Stream
     welcome.mutable_welcome()->set_report_interval_s(kReportIntervalSeconds);
     welcome.mutable_welcome()->set_lease_s(LeaseSeconds());
     Queue(std::move(welcome));
-    sessions_->control_->Apply(NodeConnected{FromProto(hello), FromProto(hello.report()),
-                                             TaskResults(hello.report()), CheckOf(hello.report())});
+    sessions_->control_->Apply(ConnectedBy(hello));
     Grant(hello.report().number());
   }
 
@@ -207,9 +191,11 @@ class WorkerSessions::Stream
       return MakeError(grpc::StatusCode::FAILED_PRECONDITION, "SECOND_HELLO",
                        "a session has one hello");
     }
-    if (!IsNodeName(hello.node())) {
-      return MakeError(grpc::StatusCode::INVALID_ARGUMENT, "NODE_NAME_INVALID",
-                       "a node's name has 1 to 63 of [A-Za-z0-9-_.]");
+    const absl::Status possible = CheckHello(hello);
+    if (!possible.ok()) {
+      return MakeError(grpc::StatusCode::INVALID_ARGUMENT,
+                       IsNodeName(hello.node()) ? "HELLO_INVALID" : "NODE_NAME_INVALID",
+                       std::string(possible.message()));
     }
     const std::string& ours = sessions_->control_->cluster_id();
     if (!hello.cluster_id().empty() && hello.cluster_id() != ours) {
@@ -229,6 +215,13 @@ class WorkerSessions::Stream
   }
 
   void Queue(v1::ControllerMessage message) {
+    if (closing_) return;
+    if (queue_.size() >= kMaxQueued) {
+      // It does not read. The session has not been finished, so the call is there.
+      PACELINE_LOG(WARNING) << "worker_does_not_read node=" << node_.value();
+      queue_.clear();
+      return context_->TryCancel();
+    }
     queue_.push_back(std::move(message));
     Write();
   }
@@ -253,10 +246,12 @@ class WorkerSessions::Stream
   }
 
   WorkerSessions* const sessions_;
+  const grpc::CallbackServerContext* const context_;
   const std::string peer_;
 
   // On the loop.
-  NodeName node_;  // Empty before the hello.
+  EventLoop::TimerId hello_timer_ = 0;  // 0: the hello has come.
+  NodeName node_;                       // Empty before the hello.
   std::string uid_;
   bool writing_ = false;
   bool closing_ = false;
@@ -273,7 +268,7 @@ class WorkerSessions::Stream
 
 grpc::ServerBidiReactor<v1::WorkerMessage, v1::ControllerMessage>* WorkerSessions::Session(
     grpc::CallbackServerContext* context) {
-  return new Stream(this, context->peer());
+  return new Stream(this, context);
 }
 
 void WorkerSessions::SendPlan(const NodeName& node, const v1::NodePlan& plan) {

@@ -1,7 +1,8 @@
 // The streams of the connected workers: proto/worker.proto, the controller's side.
 //
 // A session begins with its worker's Hello. Plans replace one another, so a slow worker
-// gets the newest; log requests are few and bounded. When the same worker (same node_uid)
+// gets the newest; log requests are few and bounded, and a worker that reads none of them loses its
+// session. When the same worker (same node_uid)
 // connects again, its older session ends.
 //
 // Runs on the loop, except for gRPC's own callbacks.
@@ -17,6 +18,7 @@
 #include "common/event_loop.h"
 #include "controller/control_loop.h"
 #include "controller/metrics.h"
+#include "controller/rpc/call_limits.h"
 #include "proto/worker.grpc.pb.h"
 
 namespace paceline {
@@ -27,8 +29,9 @@ class WorkerSessions : public v1::WorkerService::CallbackService {
   using LogCallback = std::function<void(grpc::Status, const v1::LogData&)>;
 
   // All pointers outlive this.
-  WorkerSessions(EventLoop* loop, ControlLoop* control, ControllerMetrics* metrics)
-      : loop_(loop), control_(control), metrics_(metrics) {}
+  WorkerSessions(EventLoop* loop, ControlLoop* control, ControllerMetrics* metrics,
+                 const CallLimits* limits)
+      : loop_(loop), control_(control), metrics_(metrics), limits_(limits) {}
 
   // Sends the plan if the node is connected and has not got the same one last.
   void SendPlan(const NodeName& node, const v1::NodePlan& plan);
@@ -53,6 +56,7 @@ class WorkerSessions : public v1::WorkerService::CallbackService {
   EventLoop* const loop_;
   ControlLoop* const control_;
   ControllerMetrics* const metrics_;
+  const CallLimits* const limits_;
 
   // On the loop.
   std::set<Stream*> streams_;            // All that are open.

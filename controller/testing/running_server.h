@@ -28,8 +28,10 @@ class RunningServer {
  public:
   explicit RunningServer(const std::string& state_dir, const std::string& listen = "127.0.0.1:0",
                          const Cluster::Options& cluster = {})
-      : address_file_(state_dir + "/address") {
-    server_.emplace(ServerOptions{listen, "127.0.0.1:0", state_dir, address_file_, "", cluster});
+      : RunningServer(
+            ServerOptions{listen, "127.0.0.1:0", state_dir, state_dir + "/address", "", cluster}) {}
+  explicit RunningServer(const ServerOptions& options) : address_file_(options.address_file) {
+    server_.emplace(options);
     failure_ = server_->Start();
     if (failure_.status.ok()) thread_ = std::thread([this] { failure_ = server_->Run(); });
   }

@@ -1,0 +1,87 @@
+#include "controller/rpc/call_limits.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/event_loop.h"
+#include "controller/rpc/errors.h"
+
+namespace paceline {
+namespace {
+
+// Who the caller is said to be goes to the caller itself only.
+grpc::Status TooManyRequests(const std::string& caller, double rate, absl::Duration wait) {
+  return MakeError(grpc::StatusCode::RESOURCE_EXHAUSTED, "TOO_MANY_REQUESTS",
+                   absl::StrCat(caller, " asks for more than ", rate,
+                                " changes a second: try again in ", absl::FormatDuration(wait)),
+                   {{"retry_after_s", absl::StrCat(absl::ToDoubleSeconds(wait))}});
+}
+
+}  // namespace
+
+std::string CallerKey(const grpc::CallbackServerContext& context) {
+  const auto auth = context.auth_context();
+  if (auth != nullptr && auth->IsPeerAuthenticated()) {
+    const std::vector<grpc::string_ref> identity = auth->GetPeerIdentity();
+    if (!identity.empty()) return std::string(identity.front().data(), identity.front().size());
+  }
+  const std::string peer = context.peer();
+  return peer.substr(0, peer.rfind(':'));
+}
+
+CallLimits::CallLimits(const CallLimitOptions& options)
+    : options_(options),
+      mutations_({options.mutations_per_s, std::max(1.0, options.mutation_burst)}) {}
+
+bool CallLimits::AdmitMutation(const grpc::CallbackServerContext& context,
+                               grpc::ServerUnaryReactor* reactor) {
+  const std::string caller = CallerKey(context);
+  absl::Duration wait;
+  {
+    absl::MutexLock lock(&mutex_);
+    wait = mutations_.Take(caller, EventLoop::Now());
+  }
+  if (wait == absl::ZeroDuration()) return true;
+  reactor->Finish(TooManyRequests(caller, options_.mutations_per_s, wait));
+  return false;
+}
+
+std::unique_ptr<CallLimits::Stream> CallLimits::OpenStream(grpc::CallbackServerContext* context) {
+  std::string caller = CallerKey(*context);
+  grpc::Status refusal;
+  absl::MutexLock lock(&mutex_);
+  const auto known = by_caller_.find(caller);
+  const int of_caller = known == by_caller_.end() ? 0 : known->second;
+  if (of_caller >= options_.streams_per_caller) {
+    refusal = MakeError(grpc::StatusCode::RESOURCE_EXHAUSTED, "TOO_MANY_STREAMS",
+                        absl::StrCat(caller, " has ", of_caller,
+                                     " watches and logs open already: end some of them"));
+  } else if (streams_ >= options_.streams) {
+    refusal = MakeError(
+        grpc::StatusCode::RESOURCE_EXHAUSTED, "TOO_MANY_STREAMS",
+        absl::StrCat("the controller has ", streams_, " watches and logs open: try again later"));
+  } else {
+    ++streams_;
+    ++by_caller_[caller];
+  }
+  return std::unique_ptr<Stream>(new Stream(this, context, std::move(caller), std::move(refusal)));
+}
+
+CallLimits::Stream::~Stream() {
+  if (refusal_.ok()) limits_->Close(caller_);
+}
+
+void CallLimits::Close(const std::string& caller) {
+  absl::MutexLock lock(&mutex_);
+  --streams_;
+  const auto known = by_caller_.find(caller);
+  if (--known->second == 0) by_caller_.erase(known);
+}
+
+int CallLimits::open_streams() const {
+  absl::MutexLock lock(&mutex_);
+  return streams_;
+}
+
+}  // namespace paceline

@@ -1,0 +1,99 @@
+// What clients may ask of the controller at once: mutations by a rate, streams by their number, and
+// how long a stream's reader may keep it waiting.
+//
+//   mutation ──▶ AdmitMutation ──▶ the loop          refused: RESOURCE_EXHAUSTED, TOO_MANY_REQUESTS
+//   watch    ──▶ OpenStream ─────▶ LoopWriter        refused: RESOURCE_EXHAUSTED, TOO_MANY_STREAMS
+//
+// A caller is who its certificate says, and without one the host that it calls from.
+//
+// Thread-safe: it is asked on gRPC's threads, so that a flood of calls does not reach the loop.
+#ifndef CONTROLLER_RPC_CALL_LIMITS_H_
+#define CONTROLLER_RPC_CALL_LIMITS_H_
+
+#include <grpcpp/server_context.h>
+#include <grpcpp/support/server_callback.h>
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "controller/core/rate_limit.h"
+
+namespace paceline {
+
+struct CallLimitOptions {
+  // Of one caller. A person's script makes some in a second; each costs a transaction on disk.
+  double mutations_per_s = 100;  // 0: no limit.
+  double mutation_burst = 1000;
+  // Watches and logs. Each holds what is present when it begins, and a message in gRPC.
+  int streams = 4096;
+  int streams_per_caller = 1024;
+  // For its reader to take one message; and for a worker to say hello.
+  absl::Duration stream_patience = absl::Minutes(1);
+  absl::Duration hello_patience = absl::Seconds(10);
+  // Jobs that have not ended: each is stored, planned for and shown.
+  size_t open_jobs = 20000;
+};
+
+class CallLimits {
+ public:
+  // One open stream, counted until it is destroyed; or the refusal of one.
+  class Stream {
+   public:
+    ~Stream();
+    Stream(const Stream&) = delete;
+    Stream& operator=(const Stream&) = delete;
+
+    const grpc::Status& refusal() const { return refusal_; }
+    absl::Duration patience() const { return limits_->options_.stream_patience; }
+    // Ends the call, also while a message of it waits for its reader. Requires: the call has not
+    // been finished.
+    void Abort() const { context_->TryCancel(); }
+
+   private:
+    friend class CallLimits;
+    Stream(CallLimits* limits, grpc::CallbackServerContext* context, std::string caller,
+           grpc::Status refusal)
+        : limits_(limits),
+          context_(context),
+          caller_(std::move(caller)),
+          refusal_(std::move(refusal)) {}
+
+    CallLimits* const limits_;
+    grpc::CallbackServerContext* const context_;
+    const std::string caller_;
+    const grpc::Status refusal_;
+  };
+
+  explicit CallLimits(const CallLimitOptions& options);
+
+  // False: too many; the call is finished.
+  bool AdmitMutation(const grpc::CallbackServerContext& context, grpc::ServerUnaryReactor* reactor);
+
+  // This outlives the stream.
+  std::unique_ptr<Stream> OpenStream(grpc::CallbackServerContext* context);
+
+  const CallLimitOptions& options() const { return options_; }
+  int open_streams() const;
+
+ private:
+  void Close(const std::string& caller);
+
+  const CallLimitOptions options_;
+  mutable absl::Mutex mutex_;
+  RateLimit mutations_ ABSL_GUARDED_BY(mutex_);
+  int streams_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::map<std::string, int> by_caller_ ABSL_GUARDED_BY(mutex_);  // Streams; none has 0.
+};
+
+// "alice" of a certificate or token; else "ipv4:10.0.0.7", without the port.
+std::string CallerKey(const grpc::CallbackServerContext& context);
+
+}  // namespace paceline
+
+#endif  // CONTROLLER_RPC_CALL_LIMITS_H_
