@@ -49,7 +49,7 @@ absl::Status Unknown(const YAML::Node& key, const std::vector<std::string>& know
   const std::string meant = Nearest(word, known);
   return Problem(
       path, key.Mark(),
-      absl::StrCat("unknown key \"", word, "\"",
+      absl::StrCat("unknown key \"", Shortened(NeutralLine(word), 60), "\"",
                    meant.empty() ? "" : absl::StrCat("; did you mean \"", meant, "\"?")));
 }
 
@@ -147,6 +147,10 @@ absl::StatusOr<CliConfig> ReadConfig(const std::string& path) {
   if (text.size() > kMostBytes) {
     return absl::InvalidArgumentError(absl::StrCat(path, " is larger than 1 MiB: is it the file?"));
   }
+  return ParseConfig(text, path);
+}
+
+absl::StatusOr<CliConfig> ParseConfig(const std::string& text, const std::string& path) {
   try {
     return ConfigOf(YAML::Load(text), path);
   } catch (const YAML::Exception& e) {

@@ -32,6 +32,8 @@ std::string ConfigPath(const std::function<std::string(const char*)>& variable);
 // An empty configuration when there is no such file. InvalidArgument, with line and column, when it
 // cannot be understood; PermissionDenied or FailedPrecondition when it cannot be read.
 absl::StatusOr<CliConfig> ReadConfig(const std::string& path);
+// The same of the file's contents; `path` is for what is said of it.
+absl::StatusOr<CliConfig> ParseConfig(const std::string& text, const std::string& path);
 
 // Whole or not at all; makes the folder. What the file had besides (comments) is not kept. A
 // symbolic link stays one, its target is written. FailedPrecondition when `path` is empty or cannot

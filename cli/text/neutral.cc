@@ -39,7 +39,8 @@ Decoded Decode(absl::string_view text) {
 // Marks that change the order or direction of the text around them, and line separators.
 bool Reorders(uint32_t point) {
   return (point >= 0x202a && point <= 0x202e) || (point >= 0x2066 && point <= 0x2069) ||
-         point == 0x200e || point == 0x200f || point == 0x2028 || point == 0x2029;
+         point == 0x061c || point == 0x200e || point == 0x200f || point == 0x2028 ||
+         point == 0x2029;
 }
 
 bool IsControl(uint32_t point) {

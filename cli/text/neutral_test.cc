@@ -33,6 +33,9 @@ TEST(NeutralTest, ShowsMarksThatReorderText) {
   EXPECT_EQ(Neutral("a\xe2\x80\xae"
                     "b"),
             "a\\u202eb");
+  EXPECT_EQ(Neutral("a\xd8\x9c"
+                    "b"),
+            "a\\u061cb");
 }
 
 TEST(NeutralTest, ShowsBytesThatAreNotUtf8) {

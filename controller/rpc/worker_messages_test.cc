@@ -55,7 +55,7 @@ TEST(WorkerMessagesTest, HelloOfAnImpossibleNodeIsRefused) {
 }
 
 TEST(WorkerMessagesTest, LongTextsAreCutBetweenCharacters) {
-  std::string text = "x";
+  std::string text = "xx";
   while (text.size() <= 2 * kMaxLogTail) text += "\u20ac";
   v1::NodeReport report;
   v1::TrainerReport& trainer = *report.add_trainers();
@@ -76,8 +76,8 @@ TEST(WorkerMessagesTest, LongTextsAreCutBetweenCharacters) {
   report.mutable_check()->add_measurements()->set_name(text);
   report.mutable_check()->mutable_measurements(0)->set_unit(text);
   LimitReport(&report);
-  EXPECT_LT(report.ByteSizeLong(), kMaxLogTail + 9 * kMaxReportText + 5 * kMaxNodeText + 200);
-  EXPECT_EQ(trainer.exit().message().size(), 1 + (kMaxReportText - 1) / 3 * 3);
+  EXPECT_LT(report.ByteSizeLong(), kMaxLogTail + 10 * kMaxReportText + 5 * kMaxNodeText + 200);
+  EXPECT_EQ(trainer.exit().message().size(), 2 + (kMaxReportText - 2) / 3 * 3);
   // What is no UTF-8 could be written, and never be read again.
   v1::NodeReport again;
   EXPECT_TRUE(again.ParseFromString(report.SerializeAsString()));

@@ -1,0 +1,56 @@
+// Whatever a log holds, a terminal shows it and does not obey it.
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "cli/text/neutral.h"
+#include "cli/verbs/rank_log.h"
+#include "tests/fuzz/expect.h"
+
+namespace paceline {
+namespace {
+
+constexpr size_t kLongestLine = 64 << 10;
+
+void CheckLine(const std::string& line) {
+  const std::string neutral = NeutralLine(line);
+  for (const char c : neutral) {
+    PACELINE_EXPECT(static_cast<unsigned char>(c) >= 0x20 && c != 0x7f);
+  }
+  PACELINE_EXPECT(NeutralLine(neutral) == neutral);
+  for (const int width : {0, 1, 5, 6, 80}) {
+    const std::string shortened = Shortened(neutral, width);
+    PACELINE_EXPECT(DisplayWidth(shortened) <= width);
+    PACELINE_EXPECT(NeutralLine(shortened) == shortened);
+  }
+}
+
+void Read(absl::string_view log) {
+  const std::string neutral = Neutral(log);
+  PACELINE_EXPECT(neutral.size() <= 4 * log.size());
+  PACELINE_EXPECT(Neutral(neutral) == neutral);
+
+  // In parts of any size the lines are the same, and none is lost.
+  const size_t part = log.empty() ? 1 : 1 + static_cast<unsigned char>(log[0]);
+  LineSplitter splitter;
+  std::string together;
+  for (size_t at = 0; at < log.size(); at += part) {
+    for (const std::string& line : splitter.Add(log.substr(at, part))) {
+      CheckLine(line);
+      together += line + "\n";
+    }
+  }
+  const std::string rest = splitter.Rest();
+  CheckLine(rest);
+  // A line that is too long is cut, which adds a newline.
+  if (log.size() < kLongestLine) PACELINE_EXPECT(together + rest == log);
+}
+
+}  // namespace
+}  // namespace paceline
+
+// NOLINTNEXTLINE(readability-identifier-naming): libFuzzer's name.
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  paceline::Read({reinterpret_cast<const char*>(data), size});
+  return 0;
+}
