@@ -1,6 +1,7 @@
 # What a person types. Each target does all the set-up that it needs.
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-stragglers demo-slipstream test test-gpu check build deb bench fuzz sim format monitor docs
+.PHONY: help demo demo-stragglers demo-slipstream test test-gpu check build deb bench fuzz asan tsan \
+  sim format monitor docs
 
 help:  ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1:\2/p' Makefile | while IFS=: read -r target what; do \
@@ -36,8 +37,14 @@ bench: .setup  ## Run one benchmark beside its peer: NAME=step, loader, hsgd, ..
 monitor: build  ## Watch the development cluster in Prometheus, and in Grafana if installed.
 	@tools/monitor.sh
 
-fuzz: .setup  ## Fuzz the parsers of checkpoints: TARGET=safetensors or manifest, SECONDS=60.
+fuzz: .setup  ## Fuzz what takes input from elsewhere: TARGET=job_file (default: all), SECONDS=60.
 	@tools/fuzz.sh $(TARGET) $(SECONDS)
+
+asan: .setup  ## Run all tests under ASan and UBSan; or TARGETS="//common/...".
+	@tools/sanitize.sh asan $(TARGETS)
+
+tsan: .setup  ## Run all tests under TSan; or TARGETS="//common/...".
+	@tools/sanitize.sh tsan $(TARGETS)
 
 sim: .setup  ## Play simulated histories of a cluster: SEEDS=100000.
 	@tools/sim.sh $(SEEDS)

@@ -1,33 +1,30 @@
 #!/usr/bin/env bash
-# Fuzzes the parsers of what a checkpoint is read from: tools/fuzz.sh [TARGET] [SECONDS], default
-# all targets for 60 s each. Begins with the corpus in tests/fuzz/corpus and keeps what it finds in
-# build/fuzz; an input that fails is named and left there. `tools/fuzz.sh merge` adds what was found
-# to the corpus, as little of it as reaches the same code.
+# Fuzzes what takes files, messages and requests from elsewhere, under ASan and UBSan:
+# tools/fuzz.sh [TARGET] [SECONDS], default all targets for 60 s each. Begins with the corpus in
+# tests/fuzz/corpus and keeps what it finds in build/fuzz; an input that fails is named and left
+# there. `tools/fuzz.sh merge [TARGET]` adds what was found to the corpus, as little of it as reaches
+# the same code. docs/limits.md tells what is fuzzed, docs/decisions/0024-hostile-input.md why so.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 readonly work=build/fuzz
-readonly targets=(safetensors manifest)
-readonly compiler=(clang++-14 -std=c++17 -O1 -g -fno-omit-frame-pointer -I.
-  "-fsanitize=fuzzer,address,undefined" -fno-sanitize-recover=all)
-readonly limits=(-rss_limit_mb=512 -malloc_limit_mb=64 -timeout=10)
+readonly targets=(config_file http_request image_shard job_file log_text manifest safetensors
+  step_ring token_file trainer_link worker_message)
+readonly limits=(-rss_limit_mb=1024 -malloc_limit_mb=64 -timeout=10)
 
 build() {
-  # Our sources that the targets need besides their own.
-  local sources=(common/{atomic_file/atomic_file,json/json_walk,mapped_file/mapped_file}.cc
-    common/safetensors/safetensors.cc common/checkpoint/{checksum,manifest,manifest_parser}.cc)
-  local libraries
-  # The libraries of bazel/system.BUILD, in its order.
-  mapfile -t libraries < <(sed -n 's/.*"\(-labsl_[a-z_]*\)".*/\1/p' bazel/system.BUILD)
   mkdir -p "$work/corpus/$1"
-  "${compiler[@]}" -o "$work/$1" "tests/fuzz/$1_fuzz.cc" "${sources[@]}" \
-    -Wl,--start-group "${libraries[@]}" -Wl,--end-group -lxxhash
+  bazel build --config=fuzz "//tests/fuzz:$1_fuzz"
+  # The next target's build may be of another configuration.
+  cp -f "$(bazel info --config=fuzz bazel-bin 2>/dev/null)/tests/fuzz/$1_fuzz" "$work/$1"
 }
 
 fuzz() {
+  local dictionary=()
+  [[ -f tests/fuzz/$1.dict ]] && dictionary=("-dict=tests/fuzz/$1.dict")
   echo "fuzz: $1 for $2 s"
   nice -n 19 "$work/$1" "${limits[@]}" -max_total_time="$2" -print_final_stats=1 \
-    -dict="tests/fuzz/$1.dict" -artifact_prefix="$work/$1-" \
+    "${dictionary[@]}" -artifact_prefix="$work/$1-" \
     "$work/corpus/$1" "tests/fuzz/corpus/$1" 2>"$work/$1.log" || {
     tail -n 40 "$work/$1.log"
     echo "fuzz: $1 failed; all of it is in $work/$1.log"
@@ -37,8 +34,8 @@ fuzz() {
 }
 
 merge() {
-  nice -n 19 "$work/$1" "${limits[@]}" -merge=1 -use_counters=0 "tests/fuzz/corpus/$1" "$work/corpus/$1" \
-    2>"$work/$1-merge.log"
+  nice -n 19 "$work/$1" "${limits[@]}" -merge=1 -use_counters=0 "tests/fuzz/corpus/$1" \
+    "$work/corpus/$1" 2>"$work/$1-merge.log"
   echo "fuzz: $1: $(find "tests/fuzz/corpus/$1" -type f | wc -l) inputs in the corpus"
 }
 
@@ -54,7 +51,9 @@ if (($#)) && [[ $1 != [0-9]* ]]; then
   chosen=("$1")
   shift
 fi
+failed=()
 for target in "${chosen[@]}"; do
   build "$target"
-  "$act" "$target" "${1:-60}"
+  "$act" "$target" "${1:-60}" || failed+=("$target")
 done
+((${#failed[@]} == 0)) || { echo "fuzz: failed: ${failed[*]}"; exit 1; }

@@ -46,7 +46,8 @@ void Look(RingTail& tail) {
   PACELINE_EXPECT(tail.dropped() >= 0);
   const auto batch = tail.TakeBatch();
   if (!batch.has_value()) return;
-  PACELINE_EXPECT(batch->records_size() <= static_cast<int>(kCapacity) && batch->dropped() >= 0);
+  PACELINE_EXPECT(batch->records_size() <= static_cast<int>(2 * kCapacity) &&
+                  batch->dropped() >= 0);
   for (const v1::StepRecord& record : batch->records()) {
     PACELINE_EXPECT(record.total_ns() >= 0 && record.samples() >= 0 && record.step() >= 0);
   }
