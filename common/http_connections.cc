@@ -22,6 +22,9 @@ constexpr size_t kRequestBytes = 64 << 10;
 // Who waits for a client looks so often whether others wait for the thread.
 constexpr absl::Duration kGlance = absl::Milliseconds(200);
 
+// Whether this thread serves a connection that nobody has time for.
+thread_local bool refusing = false;
+
 }  // namespace
 
 // Threads; counts the connections that wait for one.
@@ -31,11 +34,11 @@ class HttpConnections::Pool : public httplib::ThreadPool {
       : httplib::ThreadPool(connections->threads_), connections_(connections) {}
 
   void enqueue(std::function<void()> serve) override {
-    {
-      absl::MutexLock lock(&connections_->mutex_);
-      ++connections_->queued_;
-    }
-    httplib::ThreadPool::enqueue(std::move(serve));
+    if (connections_->Queue()) return httplib::ThreadPool::enqueue(std::move(serve));
+    // Here, on the thread that accepts, it only closes the connection.
+    refusing = true;
+    serve();
+    refusing = false;
   }
 
  private:
@@ -146,6 +149,10 @@ HttpConnections::HttpConnections(size_t threads, const HttpLimits& limits)
 }
 
 bool HttpConnections::process_and_close_socket(int socket) {
+  if (refusing) {
+    close(socket);
+    return false;
+  }
   setsockopt(socket, SOL_SOCKET, SO_SNDBUF, &kSendBuffer, sizeof kSendBuffer);
   Client client(this, socket);
   {
@@ -170,6 +177,13 @@ bool HttpConnections::process_and_close_socket(int socket) {
   shutdown(socket, SHUT_RDWR);
   close(socket);
   return !client.failed();
+}
+
+bool HttpConnections::Queue() {
+  absl::MutexLock lock(&mutex_);
+  if (queued_ >= static_cast<size_t>(kHttpWaiting)) return false;
+  ++queued_;
+  return true;
 }
 
 bool HttpConnections::Hurried() {

@@ -46,6 +46,8 @@ class HttpConnections : public httplib::Server {
   bool process_and_close_socket(int socket) override;
   // False: the server ends.
   bool SetAnswering(bool answering) ABSL_LOCKS_EXCLUDED(mutex_);
+  // Counts a connection that waits for a thread. False: too many do.
+  bool Queue() ABSL_LOCKS_EXCLUDED(mutex_);
   // Connections wait for a thread, or the server ends.
   bool Hurried() ABSL_LOCKS_EXCLUDED(mutex_);
 

@@ -31,6 +31,9 @@ struct HttpLimits {
 
 // Plain connections that are served at once; more wait.
 inline constexpr int kHttpThreads = 16;
+// So many wait; more are hung up on, since each takes a descriptor that gRPC and the store need
+// too.
+inline constexpr int kHttpWaiting = 256;
 // Streams that are open at once; more are answered 503.
 inline constexpr int kHttpStreams = 32;
 

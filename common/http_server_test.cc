@@ -252,6 +252,25 @@ TEST(HttpServerTest, SlowClientsKeepNeitherOthersOutNorTheServerFromItsEnd) {
   }
 }
 
+TEST(HttpServerTest, ConnectionsThatWaitAreBounded) {
+  auto server = HttpServer::Start("127.0.0.1:0", Hello(), {}, Endless());
+  ASSERT_TRUE(server.ok()) << server.status();
+  std::vector<std::unique_ptr<RawClient>> silent;
+  for (int i = 0; i < kHttpThreads + kHttpWaiting; ++i) {
+    silent.push_back(std::make_unique<RawClient>((*server)->address()));
+  }
+  // One more than there is room for, whichever it is.
+  silent.push_back(std::make_unique<RawClient>((*server)->address()));
+  bool refused = false;
+  for (int look = 0; look < 1000 && !refused; ++look) {
+    for (const auto& client : silent) {
+      refused = refused || client->Hears(absl::ZeroDuration());
+    }
+    poll(nullptr, 0, static_cast<int>(absl::ToInt64Milliseconds(kPause)));
+  }
+  EXPECT_TRUE(refused);
+}
+
 TEST(HttpServerTest, RequestThatTricklesInIsCutOff) {
   HttpLimits limits = Endless();
   limits.request = absl::Milliseconds(200);

@@ -14,7 +14,7 @@ case $which in
   asan)
     configs=(--config=asan --config=ubsan)
     options=("--test_env=LSAN_OPTIONS=suppressions=$supp/lsan.supp:print_suppressions=0"
-      "--test_env=UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1:suppressions=$supp/ubsan.supp")
+      "--test_env=UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1")
     quick=(//tests/fuzz/... //common/... //cli/job_file/... //cli/config/... //cli/text/...
       //worker/link/... //worker/ring/... //worker/daemon:ring_tail_test
       //worker/daemon:trainer_sockets_test //controller/rpc/... //controller:limits_test)
