@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs what building, testing and running Paceline needs: the Debian packages of
-# packages.txt and, in .venv, the wheels of requirements.txt. Does nothing, in under two
-# seconds, when all is there; safe to call several times at once. Needs root only while a
-# package is missing.
+# packages.txt, in .venv the wheels of requirements.txt, and in build/etcd-protos the proto files of
+# etcd. Does nothing, in under two seconds, when all is there; safe to call several times at once.
+# Needs root only while a package is missing.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -10,6 +10,10 @@ readonly packages=tools/packages.txt
 readonly requirements=tools/requirements.txt
 readonly venv=.venv
 readonly stamp=$venv/.complete
+# Of Debian's source package only the files that its API is made of (bazel/etcd.bzl): it is unpacked
+# and not installed, since it would bring forty others.
+readonly etcd_source='golang-etcd-server-dev=3.4.23*'
+readonly etcd_protos=build/etcd-protos
 readonly python=/usr/bin/python3  # Debian's, whatever else PATH may hold.
 
 # name=version of each package that is missing or has another version.
@@ -107,8 +111,43 @@ install_venv() {
   venv_key >"$stamp"
 }
 
+etcd_protos_complete() {
+  [[ -r $etcd_protos/.complete && $(<"$etcd_protos/.complete") == "$etcd_source" ]]
+}
+
+# Downloads a package of the distribution into the present folder.
+download_package() {
+  apt-get -q -o Acquire::Retries=3 download "$1" </dev/null >/dev/null
+}
+
+install_etcd_protos() {
+  local work file
+  local files=(etcdserver/etcdserverpb/rpc.proto mvcc/mvccpb/kv.proto auth/authpb/auth.proto)
+  echo "set-up: unpacking the proto files of etcd into $etcd_protos"
+  mkdir -p build
+  work=$(mktemp -d build/etcd-protos.XXXXXX)
+  (
+    cd "$work"
+    download_package "$etcd_source" || {
+      apt-get -q update </dev/null >/dev/null
+      download_package "$etcd_source"
+    } && dpkg-deb -x ./*.deb .
+  ) || {
+    rm -rf "$work"
+    echo "set-up: cannot download $etcd_source of Debian 12: is the package list there (apt-get update)?" >&2
+    exit 1
+  }
+  for file in "${files[@]}"; do
+    install -D -m 644 "$work/usr/share/gocode/src/go.etcd.io/etcd/$file" "$work/protos/$file"
+  done
+  echo "$etcd_source" >"$work/protos/.complete"
+  rm -rf "$etcd_protos"
+  mv "$work/protos" "$etcd_protos"
+  rm -rf "$work"
+}
+
 mapfile -t missing < <(missing_packages)
-if ((${#missing[@]} == 0)) && venv_complete; then
+if ((${#missing[@]} == 0)) && venv_complete && etcd_protos_complete; then
   exit 0
 fi
 
@@ -122,3 +161,4 @@ if ((${#missing[@]} > 0)); then
   install_packages "${missing[@]}"
 fi
 venv_complete || install_venv
+etcd_protos_complete || install_etcd_protos
