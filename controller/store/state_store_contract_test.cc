@@ -6,8 +6,11 @@
 #include <functional>
 #include <memory>
 
+#include "controller/store/etcd_store.h"
 #include "controller/store/memory_store.h"
 #include "controller/store/sqlite_store.h"
+#include "controller/store/testing/leader_key.h"
+#include "tests/etcd/etcd_cluster.h"
 
 namespace paceline {
 namespace {
@@ -19,6 +22,28 @@ using ::testing::Pair;
 struct Implementation {
   const char* name;
   std::function<std::unique_ptr<StateStore>(const std::string& path)> open;
+};
+
+// In the one etcd of all tests, below a prefix of its own.
+class OwnEtcdStore : public StateStore {
+ public:
+  explicit OwnEtcdStore(const std::string& prefix)
+      : store_(EtcdStore::Open(Client(), prefix, TakeLeadership(*Client(), prefix)).value()) {}
+
+  absl::Status Commit(const WriteBatch& batch) override { return store_->Commit(batch); }
+  absl::StatusOr<std::map<std::string, std::string>> Load(const std::string& prefix) override {
+    return store_->Load(prefix);
+  }
+  int64_t SizeBytes() override { return store_->SizeBytes(); }
+
+ private:
+  static EtcdClient* Client() {
+    static const EtcdCluster etcd;
+    static const std::unique_ptr<EtcdClient> client = etcd.Client();
+    return client.get();
+  }
+
+  const std::unique_ptr<EtcdStore> store_;
 };
 
 class StateStoreTest : public ::testing::TestWithParam<Implementation> {
@@ -53,6 +78,27 @@ TEST_P(StateStoreTest, ValuesAreBytes) {
   EXPECT_GE(store_->SizeBytes(), 1 << 20);
 }
 
+TEST_P(StateStoreTest, LargeBatchIsOneToo) {
+  WriteBatch batch;
+  for (int i = 0; i < 300; ++i) batch.puts["key" + std::to_string(i)] = std::to_string(i);
+  batch.puts["large"] = std::string(3 << 20, 'x') + "end";
+  ASSERT_TRUE(store_->Commit(batch).ok());
+  EXPECT_TRUE(*store_->Load("") == batch.puts);
+  WriteBatch smaller;
+  smaller.puts["large"] = "y";
+  for (int i = 0; i < 300; ++i) smaller.deletes.push_back("key" + std::to_string(i));
+  ASSERT_TRUE(store_->Commit(smaller).ok());
+  EXPECT_THAT(*store_->Load(""), ElementsAre(Pair("large", "y")));
+}
+
+TEST_P(StateStoreTest, PrefixesDoNotMixWithTheirNeighbours) {
+  const std::string large(1 << 20, 'x');
+  ASSERT_TRUE(store_->Commit({{{"a", large}, {"a/0", "0"}, {"a0", "1"}, {"b", "2"}}, {}}).ok());
+  EXPECT_THAT(*store_->Load("a/"), ElementsAre(Pair("a/0", "0")));
+  EXPECT_TRUE(store_->Load("a")->at("a") == large);
+  EXPECT_EQ(store_->Load("a")->size(), 3u);
+}
+
 TEST_P(StateStoreTest, EmptyBatchAndEmptyValueAreFine) {
   EXPECT_TRUE(store_->Commit({}).ok());
   ASSERT_TRUE(store_->Commit({{{"a", ""}}, {}}).ok());
@@ -61,14 +107,15 @@ TEST_P(StateStoreTest, EmptyBatchAndEmptyValueAreFine) {
 
 INSTANTIATE_TEST_SUITE_P(
     Stores, StateStoreTest,
-    ::testing::Values(Implementation{"Memory",
-                                     [](const std::string&) {
-                                       return std::make_unique<MemoryStore>();
-                                     }},
-                      Implementation{"Sqlite",
-                                     [](const std::string& path) -> std::unique_ptr<StateStore> {
-                                       return std::move(SqliteStore::Open(path)).value();
-                                     }}),
+    ::testing::Values(
+        Implementation{"Memory",
+                       [](const std::string&) { return std::make_unique<MemoryStore>(); }},
+        Implementation{"Sqlite",
+                       [](const std::string& path) -> std::unique_ptr<StateStore> {
+                         return std::move(SqliteStore::Open(path)).value();
+                       }},
+        Implementation{
+            "Etcd", [](const std::string& path) { return std::make_unique<OwnEtcdStore>(path); }}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

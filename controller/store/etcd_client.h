@@ -1,0 +1,112 @@
+// Calls to the members of an etcd cluster, each with a deadline.
+//
+// A call goes to the member that has answered last. One that is away, slow or without a leader is
+// left for the next, until the call's patience is over. So a call may be carried out more than
+// once, even after it has ended with an error: whoever writes says by compares what may follow
+// what.
+//
+// Errors: Unavailable: no member has answered in time; Cancelled: after Cancel; what etcd says else
+// (ResourceExhausted: its quota is used up; PermissionDenied, Unauthenticated). All name the
+// members.
+//
+// Thread-safe.
+#ifndef CONTROLLER_STORE_ETCD_CLIENT_H_
+#define CONTROLLER_STORE_ETCD_CLIENT_H_
+
+#include <grpcpp/grpcpp.h>
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "etcd/rpc.grpc.pb.h"
+
+namespace paceline {
+
+class EtcdClient {
+ public:
+  struct Options {
+    std::vector<std::string> endpoints;  // HOST:PORT of the members' client URLs.
+    std::string tls_dir;                 // Holds ca.pem, cert.pem and key.pem. Empty: without TLS.
+  };
+
+  // How long a call goes on in all, and at one member.
+  struct Patience {
+    absl::Duration limit = absl::Seconds(10);
+    absl::Duration attempt = absl::Seconds(1);
+  };
+
+  // Connects at the first call. InvalidArgument for endpoints that cannot be; NotFound or
+  // PermissionDenied, naming the file, when one of the TLS files cannot be read.
+  static absl::StatusOr<std::unique_ptr<EtcdClient>> Create(const Options& options);
+
+  absl::StatusOr<etcdserverpb::RangeResponse> Range(const etcdserverpb::RangeRequest& request,
+                                                    Patience patience);
+  absl::StatusOr<etcdserverpb::TxnResponse> Txn(const etcdserverpb::TxnRequest& request,
+                                                Patience patience);
+
+  struct Lease {
+    int64_t id = 0;
+    absl::Duration length;  // As etcd has decided.
+  };
+  absl::StatusOr<Lease> GrantLease(absl::Duration length, Patience patience);
+  // The lease's new length, from when etcd heard of it; zero: it has run out.
+  absl::StatusOr<absl::Duration> KeepLeaseAlive(int64_t lease, Patience patience);
+  // Deletes the keys of the lease, too.
+  absl::Status RevokeLease(int64_t lease, Patience patience);
+
+  // Waits until `key` is deleted in a revision after `revision`, the watch breaks, or `limit` is
+  // over: then the caller looks again.
+  void WaitForDeletion(const std::string& key, int64_t revision, absl::Duration limit);
+
+  // Bytes of a member's database, that of all users of this etcd.
+  absl::StatusOr<int64_t> DatabaseBytes(Patience patience);
+
+  // Ends all calls, now and later.
+  void Cancel() ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  struct Member {
+    explicit Member(const std::shared_ptr<grpc::Channel>& channel)
+        : kv(etcdserverpb::KV::NewStub(channel)),
+          lease(etcdserverpb::Lease::NewStub(channel)),
+          watch(etcdserverpb::Watch::NewStub(channel)),
+          maintenance(etcdserverpb::Maintenance::NewStub(channel)) {}
+    const std::unique_ptr<etcdserverpb::KV::Stub> kv;
+    const std::unique_ptr<etcdserverpb::Lease::Stub> lease;
+    const std::unique_ptr<etcdserverpb::Watch::Stub> watch;
+    const std::unique_ptr<etcdserverpb::Maintenance::Stub> maintenance;
+  };
+  class Running;
+  using Call = std::function<grpc::Status(Member&, grpc::ClientContext*)>;
+
+  explicit EtcdClient(const std::vector<std::string>& endpoints,
+                      const std::shared_ptr<grpc::ChannelCredentials>& credentials);
+
+  absl::Status Try(Patience patience, const Call& call);
+  // The member that was at work is left, unless somebody has left it already.
+  void Leave(size_t member);
+  // Waits a moment; true when all is to end.
+  bool Pause() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  const std::string name_;                        // For errors.
+  std::vector<std::unique_ptr<Member>> members_;  // Constant.
+  std::atomic<size_t> member_{0};                 // That calls go to.
+
+  absl::Mutex mutex_;
+  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+  std::set<grpc::ClientContext*> running_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace paceline
+
+#endif  // CONTROLLER_STORE_ETCD_CLIENT_H_
