@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/boot_clock.h"
 #include "common/core/status_macros.h"
 #include "common/log.h"
-#include "worker/daemon/boot_clock.h"
 #include "worker/daemon/core/trainer_end.h"
 #include "worker/daemon/job_paths.h"
 #include "worker/daemon/kept_message.h"

@@ -7,10 +7,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/boot_clock.h"
 #include "common/core/status_macros.h"
 #include "common/log.h"
 #include "common/log_level.h"
-#include "worker/daemon/boot_clock.h"
 #include "worker/daemon/lease_file.h"
 
 namespace paceline {

@@ -1,6 +1,6 @@
 // The clock of leases: goes on while the machine is suspended, unlike EventLoop::Now.
-#ifndef WORKER_DAEMON_BOOT_CLOCK_H_
-#define WORKER_DAEMON_BOOT_CLOCK_H_
+#ifndef COMMON_BOOT_CLOCK_H_
+#define COMMON_BOOT_CLOCK_H_
 
 #include "absl/time/time.h"
 
@@ -11,4 +11,4 @@ absl::Time BootNow();
 
 }  // namespace paceline
 
-#endif  // WORKER_DAEMON_BOOT_CLOCK_H_
+#endif  // COMMON_BOOT_CLOCK_H_

@@ -1,4 +1,4 @@
-#include "worker/daemon/boot_clock.h"
+#include "common/boot_clock.h"
 
 #include <time.h>
 

@@ -1,0 +1,39 @@
+// How long a leader may act: until its lease may have run out, judged by its own clock alone.
+//
+// A lease counts from when the renewal was sent, not from when it was answered, so it never lasts
+// longer here than where it was granted. A tenth is left out for clocks that run at another rate.
+//
+// Thread-compatible.
+#ifndef CONTROLLER_CORE_TENURE_H_
+#define CONTROLLER_CORE_TENURE_H_
+
+#include "absl/time/time.h"
+
+namespace paceline {
+
+class Tenure {
+ public:
+  // A lease of `length` was asked for at `sent`, and granted.
+  Tenure(absl::Time sent, absl::Duration length) { Renewed(sent, length); }
+
+  // The same, for a renewal. One that was sent before the newest changes nothing.
+  void Renewed(absl::Time sent, absl::Duration length);
+
+  bool MayAct(absl::Time now) const { return now < end_; }
+  // When acting has to stop.
+  absl::Time end() const { return end_; }
+
+  // When the next renewal is due, so that two may fail.
+  absl::Time NextRenewal() const { return sent_ + length_ / 3; }
+  // What one attempt at a renewal may take, so that there is time for others.
+  absl::Duration Attempt() const { return length_ / 4; }
+
+ private:
+  absl::Time sent_ = absl::InfinitePast();
+  absl::Duration length_;
+  absl::Time end_ = absl::InfinitePast();
+};
+
+}  // namespace paceline
+
+#endif  // CONTROLLER_CORE_TENURE_H_
