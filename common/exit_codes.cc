@@ -16,6 +16,8 @@ ExitCode StateExitCode(const absl::Status& status) {
       return kExitStateFromNewer;
     case absl::StatusCode::kResourceExhausted:
       return kExitNoSpace;
+    case absl::StatusCode::kAborted:
+      return kExitDeposed;
     default:
       return kExitFailure;
   }

@@ -17,10 +17,12 @@ enum ExitCode : int {
   kExitStateDamaged = 13,      // Cannot be read; nothing was overwritten.
   kExitNoSpace = 14,           // The disk is full.
   kExitStateInUse = 15,        // Another process holds the state directory.
+  kExitDeposed = 16,           // Another controller leads; this one stands by when started again.
 };
 
 // How a daemon ends that cannot use its state: PermissionDenied, FailedPrecondition (in use),
-// OutOfRange (from a newer version), DataLoss and ResourceExhausted have codes of their own.
+// OutOfRange (from a newer version), DataLoss, ResourceExhausted and Aborted (another controller
+// leads) have codes of their own.
 ExitCode StateExitCode(const absl::Status& status);
 
 }  // namespace paceline

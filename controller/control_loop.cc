@@ -27,6 +27,7 @@ ControlLoop::ControlLoop(EventLoop* loop, StateStore* store, ControllerMetrics* 
     : loop_(loop),
       metrics_(metrics),
       cluster_id_(std::move(state.cluster_id)),
+      term_(state.term),
       cluster_(options),
       stragglers_(stragglers, WithLadder, StrategyOf),
       job_log_(state.starts, kWatchedChanges),

@@ -92,6 +92,7 @@ class ControlLoop {
   const JobHistories& histories() const { return histories_; }
   const RequestLog& requests() const { return requests_; }
   const std::string& cluster_id() const { return cluster_id_; }
+  int64_t term() const { return term_; }
   const WatchLog<v1::JobEvent>& job_log() const { return job_log_; }
   const WatchLog<v1::NodeEvent>& node_log() const { return node_log_; }
 
@@ -125,6 +126,7 @@ class ControlLoop {
   EventLoop* const loop_;
   ControllerMetrics* const metrics_;
   const std::string cluster_id_;
+  const int64_t term_;
 
   Cluster cluster_;
   Stragglers stragglers_;

@@ -4,15 +4,22 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <memory>
 #include <string>
 #include <thread>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/exit_codes.h"
+#include "common/log.h"
 #include "common/log_flags.h"
 #include "common/log_options.h"
 #include "common/version.h"
+#include "controller/leadership.h"
 #include "controller/queue_file.h"
 #include "controller/server.h"
 
@@ -23,11 +30,111 @@ namespace {
 constexpr char kFooter[] =
     "\nExit codes: 0 ended on request, 1 failure, 2 wrong usage, 10 cannot listen,\n"
     "11 state directory not writable, 12 state from a newer version, 13 state damaged,\n"
-    "14 no disk space, 15 state directory in use.";
+    "14 no disk space, 15 state directory in use, 16 another controller leads.";
+
+void AddStoreFlags(CLI::App& app, std::string& store, Leadership::Options& options) {
+  app.add_option("--store", store,
+                 "Where the state is: sqlite, in the state directory; or etcd, shared by several "
+                 "controllers of which one leads (docs/ha.md)")
+      ->check(CLI::IsMember({"sqlite", "etcd"}))
+      ->default_val("sqlite");
+  app.add_option("--etcd-endpoints", options.etcd.endpoints,
+                 "Addresses of etcd's members, HOST:PORT, with commas between them")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  app.add_option("--etcd-prefix", options.prefix,
+                 "What all keys in etcd begin with; another one for each cluster")
+      ->capture_default_str();
+  app.add_option("--etcd-tls-dir", options.etcd.tls_dir,
+                 "Directory of ca.pem, cert.pem and key.pem for etcd. Without it: no TLS");
+  app.add_option("--advertise", options.advertise,
+                 "HOST:PORT under which workers and clients reach this controller when it leads. "
+                 "Default: that of --listen");
+  app.add_option_function<double>(
+         "--lease", [&options](double seconds) { options.lease = absl::Seconds(seconds); },
+         "Seconds after which another controller takes over from one that is silent")
+      ->check(CLI::Range(2.0, 60.0))
+      ->default_str("3");
+}
+
+// Does what it was last told to do when the process is asked to end: SIGTERM or SIGINT, which are
+// blocked in all threads, as is SIGUSR1, which ends the waiting.
+class EndSignal {
+ public:
+  explicit EndSignal(const sigset_t& signals) : thread_([this, signals] { Wait(signals); }) {}
+  ~EndSignal() {
+    pthread_kill(thread_.native_handle(), SIGUSR1);
+    thread_.join();
+  }
+  EndSignal(const EndSignal&) = delete;
+  EndSignal& operator=(const EndSignal&) = delete;
+
+  // At once if the signal has come before.
+  void Then(std::function<void()> then) {
+    absl::MutexLock lock(&mutex_);
+    then_ = std::move(then);
+    if (received_) then_();
+  }
+
+ private:
+  void Wait(const sigset_t& signals) {
+    int received = 0;
+    sigwait(&signals, &received);
+    if (received == SIGUSR1) return;
+    absl::MutexLock lock(&mutex_);
+    received_ = true;
+    then_();
+  }
+
+  absl::Mutex mutex_;
+  bool received_ ABSL_GUARDED_BY(mutex_) = false;
+  std::function<void()> then_ ABSL_GUARDED_BY(mutex_) = [] {};
+  std::thread thread_;  // Last: uses all the others.
+};
+
+// At once: whatever else this process did would be done beside another leader. It is started again
+// as a standby.
+void EndAsDeposed(const std::string& why) {
+  PACELINE_LOG(ERROR) << "deposed reason=\"" << why << "\"";
+  std::_Exit(kExitDeposed);
+}
 
 int Fail(const ServerFailure& failure) {
   std::fprintf(stderr, "paceline-controller: %s\n", std::string(failure.status.message()).c_str());
   return failure.exit_code;
+}
+
+// Serves until a signal comes. The signals are blocked in all threads.
+int Serve(ServerOptions options, const std::string& store, Leadership::Options leading,
+          const sigset_t& signals) {
+  EndSignal end(signals);
+  std::unique_ptr<Leadership> leadership;  // Outlives the server.
+  Elected elected;
+  if (store == "etcd") {
+    leading.listen = options.listen;
+    leading.http = options.http;
+    leading.state_dir = options.state_dir;
+    leading.address_file = options.address_file;
+    leading.deposed = EndAsDeposed;
+    leadership = std::make_unique<Leadership>(std::move(leading));
+    const ServerFailure failed = leadership->Start();
+    if (!failed.status.ok()) return Fail(failed);
+    end.Then([&] { leadership->Stop(); });
+    auto won = leadership->Wait();
+    end.Then([] {});
+    if (absl::IsCancelled(won.status())) return kExitOk;
+    if (!won.ok()) return Fail({won.status(), StateExitCode(won.status())});
+    elected = *std::move(won);
+    options.listen = leadership->listen();
+    options.http = leadership->http();
+  }
+  Server server(options);
+  const ServerFailure failed = server.Start(std::move(elected));
+  if (!failed.status.ok()) return Fail(failed);
+  end.Then([&] { server.Shutdown(); });
+  const ServerFailure ended = server.Run();
+  end.Then([] {});
+  return ended.status.ok() ? kExitOk : Fail(ended);
 }
 
 int Main(int argc, char** argv) {
@@ -72,6 +179,9 @@ int Main(int argc, char** argv) {
                  "worth. 0: any number")
       ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str();
+  std::string store;
+  Leadership::Options leading;
+  AddStoreFlags(app, store, leading);
   LogFlags log;
   AddLogFlags(app, log);
   try {
@@ -98,20 +208,7 @@ int Main(int argc, char** argv) {
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
 
-  Server server(options);
-  const ServerFailure failed = server.Start();
-  if (!failed.status.ok()) return Fail(failed);
-
-  std::thread waiter([&] {
-    int received = 0;
-    sigwait(&signals, &received);
-    // SIGUSR1 only ends this thread.
-    if (received != SIGUSR1) server.Shutdown();
-  });
-  const ServerFailure ended = server.Run();
-  pthread_kill(waiter.native_handle(), SIGUSR1);
-  waiter.join();
-  return ended.status.ok() ? kExitOk : Fail(ended);
+  return Serve(std::move(options), store, std::move(leading), signals);
 }
 
 }  // namespace

@@ -29,6 +29,9 @@ namespace {
 // and clients with an idle connection use up all of it.
 constexpr absl::Duration kShutdownGrace = absl::Milliseconds(500);
 constexpr int kKeepaliveMillis = 10000;
+// Who knows several controllers asks often whether this one is still there
+// (common/leader_address.h).
+constexpr int kMinPingMillis = 1000;
 // A worker's report with its trainers' log tails; a job is far smaller (common/job_spec).
 constexpr int kMaxMessageBytes = 16 << 20;
 // Of a call's headers: names and a token. gRPC's own default.
@@ -56,22 +59,27 @@ Server::~Server() {
   if (shutdown_.joinable()) shutdown_.join();
 }
 
-ServerFailure Server::OpenState() {
-  auto lock = StateLock::Take(options_.state_dir);
-  if (!lock.ok()) return StateFailure(lock.status());
-  lock_ = std::make_unique<StateLock>(*std::move(lock));
-  auto store = SqliteStore::Open(absl::StrCat(options_.state_dir, "/", kStateFileName));
-  if (!store.ok()) return StateFailure(store.status());
-  store_ = *std::move(store);
+ServerFailure Server::OpenState(Elected& elected) {
+  store_ = std::move(elected.store);
+  if (store_ == nullptr) {
+    auto lock = StateLock::Take(options_.state_dir);
+    if (!lock.ok()) return StateFailure(lock.status());
+    lock_ = std::make_unique<StateLock>(*std::move(lock));
+    auto store = SqliteStore::Open(absl::StrCat(options_.state_dir, "/", kStateFileName));
+    if (!store.ok()) return StateFailure(store.status());
+    store_ = *std::move(store);
+  }
   auto state = LoadState(*store_);
   if (!state.ok()) return StateFailure(state.status());
+  state->term = elected.term > 0 ? elected.term : state->starts;
   PACELINE_LOG(INFO) << "state_loaded jobs=" << state->jobs.size()
                      << " nodes=" << state->nodes.size() << " cluster=" << state->cluster_id
-                     << " start=" << state->starts;
+                     << " start=" << state->starts << " term=" << state->term;
   if (state->restored != 0) {
     PACELINE_LOG(WARNING) << "state_restored number=" << state->restored
                           << ": jobs that trained start again as later generations";
   }
+  << " start=" << state->starts << " term=" << state->term;
   control_ = std::make_unique<ControlLoop>(&loop_, store_.get(), &metrics_, *std::move(state),
                                            options_.cluster);
   auto audit = AuditLog::Open(options_.audit_log.empty() ? options_.state_dir + "/audit.jsonl"
@@ -88,8 +96,7 @@ ServerFailure Server::Listen() {
   // Two controllers must not share a port unnoticed.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMillis);
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
-                             kKeepaliveMillis / 2);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kMinPingMillis);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   // Half-open, slow and silent clients: docs/limits.md.
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveMillis);
@@ -130,16 +137,18 @@ ServerFailure Server::Listen() {
   return {};
 }
 
-ServerFailure Server::Start() {
-  ServerFailure failure = OpenState();
+ServerFailure Server::Start(Elected elected) {
+  ServerFailure failure = OpenState(elected);
   if (!failure.status.ok()) return failure;
-  workers_ = std::make_unique<WorkerSessions>(&loop_, control_.get(), &metrics_, &limits_);
+  workers_ = std::make_unique<WorkerSessions>(&loop_, control_.get(), &metrics_, &limits_,
+                                              elected.may_act);
   jobs_ = std::make_unique<JobService>(&loop_, control_.get(), workers_.get(), &metrics_, &limits_);
   nodes_ = std::make_unique<NodeService>(&loop_, control_.get(), &metrics_, &limits_);
   automation_ = std::make_unique<AutomationService>(&loop_, control_.get(), &metrics_, &limits_);
   checkpoints_ = std::make_unique<CheckpointService>(&loop_, control_.get(), &metrics_, &limits_);
-  admin_ = std::make_unique<AdminService>(&loop_, control_.get(), &limits_,
-                                          absl::StrCat(options_.state_dir, "/", kStateFileName));
+  admin_ = std::make_unique<AdminService>(
+      &loop_, control_.get(), &limits_,
+      lock_ == nullptr ? "" : absl::StrCat(options_.state_dir, "/", kStateFileName));
   telemetry_ = std::make_unique<TelemetryService>(&loop_, control_.get());
   page_ = std::make_unique<Page>(&loop_, control_.get());
   histories_ = std::make_unique<HistoryService>(&loop_, control_.get(), &limits_);
@@ -158,13 +167,15 @@ ServerFailure Server::Start() {
       },
   });
   UpdateDiscovery();
+  elected.make_way();
   failure = Listen();
   if (!failure.status.ok()) {
     // Services that gRPC knows of must outlive it.
     grpc_.reset();
     return failure;
   }
-  const absl::Status written = WriteAddressFile();
+  const absl::Status written =
+      WriteAddressFile(options_.address_file, grpc_address_, http_->address());
   if (!written.ok()) return StateFailure(written);
   ready_ = true;
   ReportServing(loop_);
@@ -172,13 +183,12 @@ ServerFailure Server::Start() {
   return {};
 }
 
-absl::Status Server::WriteAddressFile() {
-  if (options_.address_file.empty()) return absl::OkStatus();
+absl::Status WriteAddressFile(const std::string& path, const std::string& grpc,
+                              const std::string& http) {
+  if (path.empty()) return absl::OkStatus();
   const std::string text =
-      nlohmann::json{{"pid", getpid()}, {"grpc", grpc_address_}, {"http", http_->address()}}
-          .dump() +
-      "\n";
-  return WriteFileAtomically(options_.address_file, {text});
+      nlohmann::json{{"pid", getpid()}, {"grpc", grpc}, {"http", http}}.dump() + "\n";
+  return WriteFileAtomically(path, {text});
 }
 
 ServerFailure Server::Run() {
@@ -208,6 +218,7 @@ void Server::Shutdown() {
 }
 
 int64_t Server::StateBytes() const {
+  if (lock_ == nullptr) return store_->SizeBytes();  // Of etcd; safe from any thread.
   int64_t bytes = 0;
   for (const char* name : {"state.db", "state.db-wal"}) {
     std::error_code error;

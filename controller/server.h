@@ -7,6 +7,8 @@
 #include <grpcpp/server.h>
 
 #include <atomic>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -48,6 +50,16 @@ struct ServerOptions {
   absl::Duration handshake_patience = absl::Seconds(10);
 };
 
+// With what a controller serves that was elected among several (controller/leadership.h). Without
+// a store: SQLite in the state directory, which it locks.
+struct Elected {
+  std::unique_ptr<StateStore> store;
+  int64_t term = 0;  // 0: how often a controller has opened the store.
+  std::function<bool()> may_act = [] { return true; };
+  // Called when all is ready to serve: frees the addresses.
+  std::function<void()> make_way = [] {};
+};
+
 // An error at the start or while running, and the exit code that tells it apart.
 struct ServerFailure {
   absl::Status status;
@@ -60,7 +72,7 @@ class Server {
   ~Server();
 
   // Opens the state and begins to serve. On failure nothing was overwritten.
-  ServerFailure Start();
+  ServerFailure Start(Elected elected = {});
 
   // Serves until Shutdown, or until the state cannot be stored any more.
   ServerFailure Run();
@@ -69,9 +81,8 @@ class Server {
   void Shutdown();
 
  private:
-  ServerFailure OpenState();
+  ServerFailure OpenState(Elected& elected);
   ServerFailure Listen();
-  absl::Status WriteAddressFile();
   // Of the state store's files. From any thread.
   int64_t StateBytes() const;
   void UpdateDiscovery();
@@ -107,6 +118,10 @@ class Server {
   std::unique_ptr<HttpServer> http_;
   std::thread shutdown_;  // Waits for gRPC's requests under way.
 };
+
+// What --address-file asks for: {"pid", "grpc", "http"}. Nothing if `path` is empty.
+absl::Status WriteAddressFile(const std::string& path, const std::string& grpc,
+                              const std::string& http);
 
 }  // namespace paceline
 

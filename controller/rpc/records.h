@@ -45,6 +45,7 @@ struct StoredState {
   std::string cluster_id;
   int64_t starts = 0;    // This one included.
   int64_t restored = 0;  // Number of a restoration since the last start (state_file.h); 0: none.
+  int64_t term = 0;      // Welcome.term; not stored.
   std::vector<Job> jobs;
   std::vector<Node> nodes;
   Automation automation;

@@ -181,6 +181,7 @@ class WorkerSessions::Stream
     welcome.mutable_welcome()->set_cluster_id(sessions_->control_->cluster_id());
     welcome.mutable_welcome()->set_report_interval_s(kReportIntervalSeconds);
     welcome.mutable_welcome()->set_lease_s(LeaseSeconds());
+    welcome.mutable_welcome()->set_term(sessions_->control_->term());
     Queue(std::move(welcome));
     sessions_->control_->Apply(ConnectedBy(hello));
     Grant(hello.report().number());
@@ -228,7 +229,7 @@ class WorkerSessions::Stream
 
   // Starts the next write: what is queued, then the newest plan, then the newest lease.
   void Write() {
-    if (writing_ || closing_) return;
+    if (writing_ || closing_ || !sessions_->may_act_()) return;
     if (!queue_.empty()) {
       outgoing_ = std::move(queue_.front());
       queue_.pop_front();

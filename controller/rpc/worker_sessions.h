@@ -13,6 +13,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "common/core/ids.h"
 #include "common/event_loop.h"
@@ -28,10 +29,16 @@ class WorkerSessions : public v1::WorkerService::CallbackService {
   // Gets the answer to a log request; UNAVAILABLE when the worker went away before.
   using LogCallback = std::function<void(grpc::Status, const v1::LogData&)>;
 
-  // All pointers outlive this.
-  WorkerSessions(EventLoop* loop, ControlLoop* control, ControllerMetrics* metrics,
-                 const CallLimits* limits)
-      : loop_(loop), control_(control), metrics_(metrics), limits_(limits) {}
+  // All pointers outlive this. While `may_act` says no, workers are told nothing: this controller
+  // may have been deposed.
+  WorkerSessions(
+      EventLoop* loop, ControlLoop* control, ControllerMetrics* metrics, const CallLimits* limits,
+      std::function<bool()> may_act = [] { return true; })
+      : loop_(loop),
+        control_(control),
+        metrics_(metrics),
+        limits_(limits),
+        may_act_(std::move(may_act)) {}
 
   // Sends the plan if the node is connected and has not got the same one last.
   void SendPlan(const NodeName& node, const v1::NodePlan& plan);
@@ -57,6 +64,7 @@ class WorkerSessions : public v1::WorkerService::CallbackService {
   ControlLoop* const control_;
   ControllerMetrics* const metrics_;
   const CallLimits* const limits_;
+  const std::function<bool()> may_act_;
 
   // On the loop.
   std::set<Stream*> streams_;            // All that are open.

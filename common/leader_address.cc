@@ -1,0 +1,35 @@
+#include "common/leader_address.h"
+
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_split.h"
+
+namespace paceline {
+
+std::vector<std::string> SplitAddresses(absl::string_view list) {
+  std::vector<std::string> addresses;
+  for (const absl::string_view part : absl::StrSplit(list, ',', absl::SkipWhitespace())) {
+    addresses.emplace_back(absl::StripAsciiWhitespace(part));
+  }
+  return addresses;
+}
+
+LeaderAddress::LeaderAddress(std::vector<std::string> addresses)
+    : addresses_(std::move(addresses)), current_(addresses_.front()) {}
+
+bool LeaderAddress::Failed(absl::string_view leader) {
+  if (!leader.empty() && leader != current_ && leader != named_in_vain_) {
+    current_ = std::string(leader);
+    named_in_vain_ = current_;
+    return true;
+  }
+  // Whoever was named may be in the list, or not: the turn goes on where it was.
+  turn_ = (turn_ + 1) % addresses_.size();
+  if (addresses_[turn_] == current_) turn_ = (turn_ + 1) % addresses_.size();
+  current_ = addresses_[turn_];
+  if (leader.empty()) named_in_vain_.clear();
+  return false;
+}
+
+}  // namespace paceline

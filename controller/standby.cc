@@ -1,0 +1,106 @@
+#include "controller/standby.h"
+
+#include <grpcpp/security/server_credentials.h>
+#include <grpcpp/server_builder.h>
+
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/not_leader.h"
+#include "common/version.h"
+#include "controller/rpc/errors.h"
+
+namespace paceline {
+namespace {
+
+// As of the server that follows: clients keep their connections alive alike.
+constexpr int kMinPingMillis = 1000;
+
+// One call that is answered at once.
+class Refused : public grpc::ServerGenericBidiReactor {
+ public:
+  explicit Refused(grpc::Status status) { Finish(std::move(status)); }
+  void OnDone() override { delete this; }
+};
+
+std::string Describe(const std::string& leader) {
+  return leader.empty() ? "this controller stands by; nobody leads now"
+                        : absl::StrCat("this controller stands by; the leader is ", leader);
+}
+
+}  // namespace
+
+Standby::Standby() : metrics_(kVersion) {}
+
+Standby::~Standby() {
+  if (grpc_ != nullptr) {
+    grpc_->Shutdown(absl::ToChronoTime(absl::Now()));
+    grpc_->Wait();
+  }
+}
+
+absl::StatusOr<std::unique_ptr<Standby>> Standby::Start(const std::string& listen,
+                                                        const std::string& http) {
+  std::unique_ptr<Standby> standby(new Standby());
+  const absl::Status status = standby->Listen(listen, http);
+  if (!status.ok()) return status;
+  return standby;
+}
+
+absl::Status Standby::Listen(const std::string& listen, const std::string& http) {
+  grpc::ServerBuilder builder;
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kMinPingMillis);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  int port = 0;
+  builder.AddListeningPort(listen, grpc::InsecureServerCredentials(), &port);
+  builder.RegisterCallbackGenericService(this);
+  grpc_ = builder.BuildAndStart();
+  if (grpc_ == nullptr || port == 0) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "cannot listen on ", listen, ": the port is in use, or the address is not this host's"));
+  }
+  grpc_address_ = absl::StrCat(listen.substr(0, listen.rfind(':')), ":", port);
+  HttpServer::Routes routes = {
+      {"/metrics",
+       [this] {
+         return HttpResponse{200, "text/plain; version=0.0.4; charset=utf-8", metrics_.Text(0)};
+       }},
+      {"/healthz",
+       [] {
+         return HttpResponse{200, "text/plain; charset=utf-8", "ok\n"};
+       }},
+      {"/readyz",
+       [this] {
+         return HttpResponse{503, "text/plain; charset=utf-8", Describe(Leader()) + "\n"};
+       }},
+  };
+  auto server = HttpServer::Start(http, std::move(routes));
+  if (!server.ok()) return server.status();
+  http_ = *std::move(server);
+  return absl::OkStatus();
+}
+
+void Standby::SetLeader(const std::string& leader) {
+  absl::MutexLock lock(&mutex_);
+  leader_ = leader;
+}
+
+std::string Standby::Leader() const {
+  absl::MutexLock lock(&mutex_);
+  return leader_;
+}
+
+grpc::ServerGenericBidiReactor* Standby::CreateReactor(
+    grpc::GenericCallbackServerContext* /*context*/) {
+  const std::string leader = Leader();
+  std::map<std::string, std::string> metadata;
+  if (!leader.empty()) metadata[kLeaderMetadata] = leader;
+  return new Refused(
+      MakeError(grpc::StatusCode::UNAVAILABLE, kNotLeaderReason, Describe(leader), metadata));
+}
+
+}  // namespace paceline

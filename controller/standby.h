@@ -1,0 +1,56 @@
+// What a controller serves while another one leads, at the addresses where it would serve itself:
+// every call is answered NOT_LEADER (common/not_leader.h), /healthz 200, /readyz 503 with the
+// leader, /metrics with what there is to tell of the process.
+//
+// Thread-safe.
+#ifndef CONTROLLER_STANDBY_H_
+#define CONTROLLER_STANDBY_H_
+
+#include <grpcpp/generic/async_generic_service.h>
+#include <grpcpp/server.h>
+
+#include <memory>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "common/http_server.h"
+#include "controller/metrics.h"
+
+namespace paceline {
+
+class Standby : private grpc::CallbackGenericService {
+ public:
+  // Serves at `listen` and `http`, HOST:PORT, port 0: any. FailedPrecondition when it cannot.
+  static absl::StatusOr<std::unique_ptr<Standby>> Start(const std::string& listen,
+                                                        const std::string& http);
+  // Frees the addresses.
+  ~Standby() override;
+
+  // Whom it names from now on; empty: nobody.
+  void SetLeader(const std::string& leader) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // With the real ports.
+  const std::string& grpc_address() const { return grpc_address_; }
+  std::string http_address() const { return http_->address(); }
+
+ private:
+  Standby();
+  absl::Status Listen(const std::string& listen, const std::string& http);
+  grpc::ServerGenericBidiReactor* CreateReactor(
+      grpc::GenericCallbackServerContext* context) override;
+  std::string Leader() const ABSL_LOCKS_EXCLUDED(mutex_);
+
+  mutable absl::Mutex mutex_;
+  std::string leader_ ABSL_GUARDED_BY(mutex_);
+
+  ControllerMetrics metrics_;
+  std::string grpc_address_;
+  std::unique_ptr<grpc::Server> grpc_;
+  std::unique_ptr<HttpServer> http_;
+};
+
+}  // namespace paceline
+
+#endif  // CONTROLLER_STANDBY_H_
