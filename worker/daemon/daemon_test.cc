@@ -181,6 +181,19 @@ TEST_F(DaemonTest, StateInUseHasItsExitCode) {
   EXPECT_THAT(said, HasSubstr(root_ + "/state"));
 }
 
+TEST_F(DaemonTest, AControllerOfAnEarlierTermIsRefused) {
+  const auto is_welcome = [](const v1::NodeReport& report) { return report.number() > 1; };
+  controller_->SetTerm(5);
+  StartDaemon();
+  controller_->WaitForReport(is_welcome);
+  controller_.reset();
+  controller_ = std::make_unique<FakeController>(controller_address_, FakeController::kCluster, 4);
+  WaitForLog("it leads no more: its term is 4, another controller has 5");
+  EXPECT_EQ(controller_->Reports(), 0);
+  controller_->SetTerm(6);
+  controller_->WaitForReport(is_welcome);
+}
+
 TEST_F(DaemonTest, StateThatCannotBeWrittenHasItsExitCode) {
   std::ofstream(root_ + "/state") << "a file";
   const auto [code, said] = RunToEnd(Arguments());

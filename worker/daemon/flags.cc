@@ -1,12 +1,14 @@
 #include "worker/daemon/flags.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/exit_codes.h"
+#include "common/leader_address.h"
 #include "common/log_flags.h"
 #include "common/version.h"
 #include "worker/shim/allowed_roots.h"
@@ -21,7 +23,9 @@ constexpr char kFooter[] =
     "14 no disk space, 15 state directory in use.";
 
 void AddNodeFlags(CLI::App& app, Flags& flags) {
-  app.add_option("--controller", flags.controller, "Controller's gRPC address, HOST:PORT")
+  app.add_option("--controller", flags.controller,
+                 "Controller's gRPC address, HOST:PORT; those of several that stand by for each "
+                 "other with commas between them")
       ->required();
   app.add_option("--name", flags.name, "Name of this node, unique in the cluster [the host name]");
   app.add_option("--slots", flags.slots, "CPU ranks that this node takes [its logical processors]")
@@ -139,15 +143,19 @@ std::optional<int> ParseFlags(int argc, const char* const* argv, Flags& flags) {
 
 absl::Status FillDefaults(int cpus, const std::string& host_name, const std::string& program_dir,
                           Flags& flags) {
-  for (const auto& [flag, value] :
-       {std::pair("--controller", &flags.controller), std::pair("--listen", &flags.listen)}) {
-    const absl::Status status = CheckHostPort(flag, *value);
+  absl::Status status = CheckHostPort("--listen", flags.listen);
+  if (!status.ok()) return status;
+  std::vector<std::string> controllers = SplitAddresses(flags.controller);
+  if (controllers.empty()) controllers.push_back(flags.controller);
+  for (const std::string& controller : controllers) {
+    status = CheckHostPort("--controller", controller);
     if (!status.ok()) return status;
   }
   if (absl::Status status = CheckAllowedRoots(flags.allowed_roots); !status.ok()) return status;
   SetIfEmpty(host_name, flags.name);
   if (flags.slots == 0) flags.slots = cpus;
-  SetIfEmpty(IsLoopback(flags.controller) ? "127.0.0.1" : host_name, flags.address);
+  const bool here = std::all_of(controllers.begin(), controllers.end(), IsLoopback);
+  SetIfEmpty(here ? "127.0.0.1" : host_name, flags.address);
   if (flags.address == "127.0.0.1") SetIfEmpty(flags.address, flags.interface);
   SetIfEmpty(absl::StrCat(program_dir, "/paceline-trainer"), flags.trainer);
   SetIfEmpty(absl::StrCat(program_dir, "/paceline-trainer-cuda"), flags.trainer_cuda);

@@ -41,6 +41,16 @@ TEST(FlagsTest, FarControllerNeedsAnAddressThatOthersReach) {
   EXPECT_EQ(flags.interface, "");
 }
 
+TEST(FlagsTest, EachOfSeveralControllersIsLookedAt) {
+  Flags flags;
+  Parse({"--controller", "127.0.0.1:1,head:2"}, flags);
+  ASSERT_TRUE(FillDefaults(8, "node-a", "/opt/bin", flags).ok());
+  EXPECT_EQ(flags.address, "node-a") << "one of them is far";
+  flags.controller = "head:1,nowhere";
+  const absl::Status status = FillDefaults(8, "node-a", "/opt/bin", flags);
+  EXPECT_EQ(status.message(), "--controller: \"nowhere\" is no address; write HOST:PORT");
+}
+
 TEST(FlagsTest, GivenFlagsStay) {
   Flags flags;
   Parse({"--controller", "localhost:1", "--name", "x", "--slots", "3", "--address", "10.0.0.1",

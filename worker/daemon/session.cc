@@ -2,10 +2,12 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/log.h"
+#include "common/not_leader.h"
 
 namespace paceline {
 namespace {
@@ -15,10 +17,16 @@ constexpr int kKeepaliveTimeoutMillis = 5'000;
 constexpr int kConnectMillis = 5'000;
 constexpr int kMaxMessageBytes = 64 << 20;
 
-std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
+int Millis(absl::Duration duration) {
+  return static_cast<int>(absl::ToInt64Milliseconds(duration));
+}
+
+std::shared_ptr<grpc::Channel> MakeChannel(const LeaderAddress& leader) {
   grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMillis);
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMillis);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS,
+                   leader.several() ? Millis(kLeaderPing) : kKeepaliveMillis);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
+                   leader.several() ? Millis(kLeaderSilence) : kKeepaliveTimeoutMillis);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectMillis);
   // A channel per attempt, of its own: the only back-off is the session's.
@@ -26,7 +34,12 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
   // The environment's proxy is for the world outside.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  return grpc::CreateCustomChannel(leader.current(), grpc::InsecureChannelCredentials(), arguments);
+}
+
+Backoff::Options Delays(Backoff::Options options, const LeaderAddress& leader) {
+  if (leader.several()) options.max = std::min(options.max, kLeaderRetry);
+  return options;
 }
 
 // Codes that say no more than that the controller cannot be reached.
@@ -49,9 +62,9 @@ absl::StatusCode LossKind(const absl::Status& status) {
 // on the loop after gRPC has said that the call is over, to which all posted tasks come first.
 class Session::Stream : public grpc::ClientBidiReactor<v1::WorkerMessage, v1::ControllerMessage> {
  public:
-  Stream(Session& session, const std::string& address)
+  explicit Stream(Session& session)
       : session_(session),
-        channel_(MakeChannel(address)),
+        channel_(MakeChannel(session.leader_)),
         stub_(v1::WorkerService::NewStub(channel_)) {
     stub_->async()->Session(&context_, this);
     // Writes begin outside gRPC's callbacks: the call must not end meanwhile.
@@ -98,7 +111,8 @@ class Session::Stream : public grpc::ClientBidiReactor<v1::WorkerMessage, v1::Co
   void OnDone(const grpc::Status& status) override {
     const absl::Status result(static_cast<absl::StatusCode>(status.error_code()),
                               status.error_message());
-    session_.loop_.Post([this, result] { session_.OnStreamDone(result); });
+    session_.loop_.Post(
+        [this, result, leader = LeaderNamedIn(status)] { session_.OnStreamDone(result, leader); });
   }
 
   void End() {
@@ -121,7 +135,8 @@ Session::Session(EventLoop& loop, Options options, Owner& owner)
     : loop_(loop),
       options_(std::move(options)),
       owner_(owner),
-      backoff_(options_.backoff, options_.seed) {}
+      leader_(SplitAddresses(options_.controller)),
+      backoff_(Delays(options_.backoff, leader_), options_.seed) {}
 
 Session::~Session() = default;
 
@@ -143,9 +158,11 @@ void Session::Dial() {
   loop_.CheckOnLoop();
   state_ = State::kGreeting;
   refusal_ = absl::OkStatus();
-  stream_ = std::make_unique<Stream>(*this, options_.controller);
+  stream_ = std::make_unique<Stream>(*this);
   stream_->Begin(owner_.MakeHello());
-  timer_ = loop_.After(options_.greeting_limit, [this] {
+  const absl::Duration limit = leader_.several() ? std::min(options_.greeting_limit, kLeaderAnswer)
+                                                 : options_.greeting_limit;
+  timer_ = loop_.After(limit, [this] {
     timer_.reset();
     if (state_ != State::kGreeting) return;
     refusal_ = absl::DeadlineExceededError("it does not answer");
@@ -163,11 +180,12 @@ void Session::OnRead(const v1::ControllerMessage& message) {
   if (timer_.has_value()) loop_.Cancel(*timer_);
   timer_.reset();
   backoff_.Reset();
+  leader_.Answered();
   LogReturn();
   stream_->Pump();
 }
 
-void Session::OnStreamDone(const absl::Status& status) {
+void Session::OnStreamDone(const absl::Status& status, const std::optional<std::string>& leader) {
   const bool was_connected = state_ == State::kConnected;
   state_ = State::kAway;
   stream_.reset();
@@ -176,7 +194,8 @@ void Session::OnStreamDone(const absl::Status& status) {
   if (was_connected) owner_.OnLost();
   if (closed_) return closed_();
   LogLoss(refusal_.ok() ? status : refusal_);
-  timer_ = loop_.After(backoff_.Next(), [this] {
+  const bool at_once = leader_.Failed(leader.value_or(""));
+  timer_ = loop_.After(at_once ? absl::ZeroDuration() : backoff_.Next(), [this] {
     timer_.reset();
     Dial();
   });
@@ -186,10 +205,10 @@ void Session::LogLoss(const absl::Status& status) {
   const absl::StatusCode kind = LossKind(status);
   if (!losses_logged_.insert(kind).second) return;
   if (kind == absl::StatusCode::kUnavailable) {
-    PACELINE_LOG(WARNING) << "controller_unreachable address=" << options_.controller
-                          << " reason=\"" << status.message() << "\" retrying, trainers run on";
+    PACELINE_LOG(WARNING) << "controller_unreachable address=" << leader_.current() << " reason=\""
+                          << status.message() << "\" retrying, trainers run on";
   } else {
-    PACELINE_LOG(ERROR) << "controller_refused address=" << options_.controller
+    PACELINE_LOG(ERROR) << "controller_refused address=" << leader_.current()
                         << " code=" << absl::StatusCodeToString(kind) << " reason=\""
                         << status.message() << "\" retrying";
   }
@@ -197,7 +216,7 @@ void Session::LogLoss(const absl::Status& status) {
 
 void Session::LogReturn() {
   PACELINE_LOG(INFO) << (was_connected_ ? "controller_back" : "controller_connected")
-                     << " address=" << options_.controller;
+                     << " address=" << leader_.current();
   if (was_connected_) ++reconnects_;
   was_connected_ = true;
   losses_logged_.clear();

@@ -10,6 +10,9 @@
 // nothing queues up here: an unsent report is always the newest. Losses are logged once per
 // outage and kind, and so is the return.
 //
+// Of several controllers each is tried in turn, but first the one that a standby names as the
+// leader (common/leader_address.h); one that is silent is left sooner.
+//
 // Runs on the loop.
 #ifndef WORKER_DAEMON_SESSION_H_
 #define WORKER_DAEMON_SESSION_H_
@@ -25,6 +28,7 @@
 #include "absl/time/time.h"
 #include "common/core/backoff.h"
 #include "common/event_loop.h"
+#include "common/leader_address.h"
 #include "proto/worker.grpc.pb.h"
 
 namespace paceline {
@@ -47,10 +51,11 @@ class Session {
   };
 
   struct Options {
-    std::string controller;  // host:port
+    std::string controller;  // host:port, or several with commas between them.
     Backoff::Options backoff;
-    uint64_t seed = 0;                                  // Of the delays' jitter.
-    absl::Duration greeting_limit = absl::Seconds(10);  // For a Welcome to come.
+    uint64_t seed = 0;  // Of the delays' jitter.
+    // For a Welcome to come; of several controllers kLeaderAnswer at most.
+    absl::Duration greeting_limit = absl::Seconds(10);
   };
 
   // `loop` and `owner` outlive this object.
@@ -79,7 +84,8 @@ class Session {
 
   void Dial();
   void OnRead(const v1::ControllerMessage& message);
-  void OnStreamDone(const absl::Status& status);
+  // `leader`: set if a standby has answered; whom it named.
+  void OnStreamDone(const absl::Status& status, const std::optional<std::string>& leader);
   void LogLoss(const absl::Status& status);
   void LogReturn();
 
@@ -89,6 +95,7 @@ class Session {
   Owner& owner_;
 
   // Owned by the loop.
+  LeaderAddress leader_;
   Backoff backoff_;
   State state_ = State::kAway;
   std::unique_ptr<Stream> stream_;

@@ -7,6 +7,9 @@
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
+#include "common/not_leader.h"
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
 #include "worker/daemon/testing/fake_controller.h"
 
 namespace paceline {
@@ -120,6 +123,43 @@ TEST_F(SessionTest, RefusedSessionIsTriedAgain) {
   Start(controller.address());
   controller.Refuse(std::nullopt);
   EXPECT_EQ(controller.WaitForHello().node(), "a");
+}
+
+grpc::Status NotLeader(const std::string& leader) {
+  google::rpc::ErrorInfo info;
+  info.set_reason(kNotLeaderReason);
+  (*info.mutable_metadata())[kLeaderMetadata] = leader;
+  google::rpc::Status status;
+  status.add_details()->PackFrom(info);
+  return grpc::Status(grpc::StatusCode::UNAVAILABLE, "stands by", status.SerializeAsString());
+}
+
+TEST_F(SessionTest, OfSeveralControllersTheOneThatAnswersIsTaken) {
+  FakeController controller;
+  Start("127.0.0.1:1," + controller.address());
+  EXPECT_EQ(controller.WaitForHello().node(), "a");
+}
+
+TEST_F(SessionTest, ALeaderThatAStandbyNamesIsFollowed) {
+  FakeController standby;
+  FakeController leader;
+  standby.Refuse(NotLeader(leader.address()));
+  // The leader is not in the list.
+  Start(standby.address());
+  EXPECT_EQ(leader.WaitForHello().node(), "a");
+}
+
+TEST_F(SessionTest, GoesOnWithTheNextLeader) {
+  auto first = std::make_unique<FakeController>();
+  auto second = std::make_unique<FakeController>();
+  second->Refuse(NotLeader(first->address()));
+  Start(first->address() + "," + second->address());
+  first->SetPlan(v1::NodePlan());
+  ASSERT_TRUE(owner_.WaitForPlans(1));
+  second->Refuse(std::nullopt);
+  second->SetPlan(v1::NodePlan());
+  first.reset();
+  ASSERT_TRUE(owner_.WaitForPlans(2));
 }
 
 TEST_F(SessionTest, ControllerOfAnotherClusterIsNotListenedTo) {

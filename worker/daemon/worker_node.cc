@@ -90,6 +90,12 @@ absl::Status WorkerNode::OnWelcome(const v1::Welcome& welcome) {
         ", the controller serves ", welcome.cluster_id(),
         "; give the right --controller, or an empty --state-dir to move the node there"));
   }
+  // A leader that was frozen, say, and does not know yet that another one has taken over.
+  if (welcome.term() > 0 && welcome.term() < term_) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "it leads no more: its term is ", welcome.term(), ", another controller has ", term_));
+  }
+  term_ = std::max(term_, welcome.term());
   interval_ = std::clamp(absl::Seconds(welcome.report_interval_s()), kMinReportInterval,
                          kMaxReportInterval);
   lease_.SetLength(absl::Seconds(std::clamp(welcome.lease_s(), 0.0, kMaxLeaseSeconds)));

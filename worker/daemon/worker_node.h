@@ -83,6 +83,7 @@ class WorkerNode : public Session::Owner {
   // Owned by the loop.
   std::string metrics_address_;
   NodeIdentity identity_;
+  int64_t term_ = 0;  // The highest that a controller had.
   SideThreads threads_;
   NodeTrainers trainers_;
   LogRequests logs_;

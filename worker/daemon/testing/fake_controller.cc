@@ -21,8 +21,8 @@ absl::Condition When(Predicate& predicate) {
 
 }  // namespace
 
-FakeController::FakeController(const std::string& address, const std::string& cluster)
-    : cluster_(cluster) {
+FakeController::FakeController(const std::string& address, const std::string& cluster, int64_t term)
+    : cluster_(cluster), term_(term) {
   grpc::ServerBuilder builder;
   int port = 0;
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
@@ -45,6 +45,11 @@ void FakeController::SetPlan(const v1::NodePlan& plan) {
   v1::ControllerMessage message;
   *message.mutable_plan() = *plan_;
   Send(message);
+}
+
+void FakeController::SetTerm(int64_t term) {
+  absl::MutexLock lock(&mutex_);
+  term_ = term;
 }
 
 void FakeController::SetReportInterval(absl::Duration interval) {
@@ -128,6 +133,7 @@ grpc::Status FakeController::Session(grpc::ServerContext* /*context*/, Stream* s
     welcome.mutable_welcome()->set_cluster_id(cluster_);
     welcome.mutable_welcome()->set_report_interval_s(absl::ToDoubleSeconds(report_interval_));
     welcome.mutable_welcome()->set_lease_s(absl::ToDoubleSeconds(lease_));
+    welcome.mutable_welcome()->set_term(term_);
     Send(welcome);
     v1::ControllerMessage plan;
     if (plan_.has_value()) *plan.mutable_plan() = *plan_;

@@ -26,7 +26,7 @@ class FakeController : public v1::WorkerService::Service {
 
   // Serves at `address`; port 0: any.
   explicit FakeController(const std::string& address = "127.0.0.1:0",
-                          const std::string& cluster = kCluster);
+                          const std::string& cluster = kCluster, int64_t term = 0);
   // Ends all sessions.
   ~FakeController() override;
 
@@ -35,6 +35,9 @@ class FakeController : public v1::WorkerService::Service {
 
   // From now on each session is told this plan.
   void SetPlan(const v1::NodePlan& plan) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Told to new sessions. Until then: that of the constructor; 0: not known.
+  void SetTerm(int64_t term) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Told to new sessions. Until then: 0.2 s.
   void SetReportInterval(absl::Duration interval) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -84,6 +87,7 @@ class FakeController : public v1::WorkerService::Service {
   int reports_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::Duration report_interval_ ABSL_GUARDED_BY(mutex_) = absl::Milliseconds(200);
   absl::Duration lease_ ABSL_GUARDED_BY(mutex_);
+  int64_t term_ ABSL_GUARDED_BY(mutex_);
   bool answers_ ABSL_GUARDED_BY(mutex_) = true;
   int64_t revision_ ABSL_GUARDED_BY(mutex_) = 0;
 
