@@ -25,10 +25,11 @@ CLI::App* AddGroup(CLI::App& parent, const std::string& name, const std::string&
 }
 
 void AddGlobalFlags(CLI::App& app, GlobalFlags& flags) {
-  CLI::Option* server =
-      app.add_option("-s,--server", flags.server,
-                     "Controller, HOST or HOST:PORT (7450). Default: $PACELINE_SERVER, else that "
-                     "of the context, else the dev cluster when it is up, else 127.0.0.1:7450");
+  CLI::Option* server = app.add_option(
+      "-s,--server", flags.server,
+      "Controller, HOST or HOST:PORT (7450); several that stand by for each other with "
+      "commas between them. Default: $PACELINE_SERVER, else that "
+      "of the context, else the dev cluster when it is up, else 127.0.0.1:7450");
   app.add_option("--context", flags.context,
                  "Name of a context (`paceline context`). Default: $PACELINE_CONTEXT, else the "
                  "one in use")

@@ -1,9 +1,11 @@
 #include "cli/program.h"
 
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "cli/config/config_file.h"
 #include "cli/dev/dev_dir.h"
@@ -11,6 +13,7 @@
 #include "cli/rpc/meant_name.h"
 #include "cli/text/yaml_text.h"
 #include "common/core/status_macros.h"
+#include "common/leader_address.h"
 #include "common/log.h"
 #include "google/protobuf/util/json_util.h"
 
@@ -32,8 +35,13 @@ std::string JsonText(const google::protobuf::Message& message, bool spaced) {
   return text;
 }
 
+// Of one address, or of each of several.
 std::string WithPort(const std::string& server) {
-  return absl::StrContains(server, ':') ? server : server + kDefaultPort;
+  std::vector<std::string> addresses = SplitAddresses(server);
+  for (std::string& address : addresses) {
+    if (!absl::StrContains(address, ':')) address += kDefaultPort;
+  }
+  return addresses.empty() ? server : absl::StrJoin(addresses, ",");
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "cli/text/neutral.h"
 #include "common/atomic_file/atomic_file.h"
 #include "common/core/status_macros.h"
+#include "common/leader_address.h"
 #include "yaml-cpp/yaml.h"
 
 namespace paceline {
@@ -29,6 +30,30 @@ constexpr size_t kLongestName = 64;
 absl::Status Problem(const std::string& path, const YAML::Mark& mark, const std::string& what) {
   return absl::InvalidArgumentError(
       absl::StrCat(path, ":", mark.line + 1, ":", mark.column + 1, ": ", what));
+}
+
+absl::Status CheckOneAddress(const std::string& server) {
+  const auto refused = [&](const std::string& why) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", NeutralLine(server), "\" is no address of a controller: ", why));
+  };
+  if (absl::StrContains(server, "://") || absl::StrContains(server, '/')) {
+    return refused("give HOST or HOST:PORT, without http:// and path");
+  }
+  const bool printable = std::all_of(server.begin(), server.end(),
+                                     [](unsigned char c) { return std::isgraph(c) != 0; });
+  if (server.empty() || !printable || server[0] == '-') return refused("give HOST or HOST:PORT");
+  // Behind a colon stands the port, but for IPv6 addresses, which are left to gRPC.
+  const size_t colon = server.find(':');
+  if (colon == std::string::npos || server.find(':', colon + 1) != std::string::npos) {
+    return absl::OkStatus();
+  }
+  if (colon == 0) return refused("give HOST or HOST:PORT");
+  int port = 0;
+  if (!absl::SimpleAtoi(server.substr(colon + 1), &port) || port < 1 || port > 65535) {
+    return refused("a port is a number from 1 to 65535");
+  }
+  return absl::OkStatus();
 }
 
 // The value of a key that takes one text.
@@ -187,28 +212,12 @@ absl::Status CheckContextName(const std::string& name) {
                    "beginning with a letter or digit"));
 }
 
-absl::Status CheckServerAddress(const std::string& server) {
-  const auto refused = [&](const std::string& why) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("\"", NeutralLine(server), "\" is no address of a controller: ", why));
-  };
-  if (absl::StrContains(server, "://") || absl::StrContains(server, '/')) {
-    return refused("give HOST or HOST:PORT, without http:// and path");
+absl::Status CheckServerAddress(const std::string& servers) {
+  const std::vector<std::string> addresses = SplitAddresses(servers);
+  for (const std::string& address : addresses) {
+    PACELINE_RETURN_IF_ERROR(CheckOneAddress(address));
   }
-  const bool printable = std::all_of(server.begin(), server.end(),
-                                     [](unsigned char c) { return std::isgraph(c) != 0; });
-  if (server.empty() || !printable || server[0] == '-') return refused("give HOST or HOST:PORT");
-  // Behind a colon stands the port, but for IPv6 addresses, which are left to gRPC.
-  const size_t colon = server.find(':');
-  if (colon == std::string::npos || server.find(':', colon + 1) != std::string::npos) {
-    return absl::OkStatus();
-  }
-  if (colon == 0) return refused("give HOST or HOST:PORT");
-  int port = 0;
-  if (!absl::SimpleAtoi(server.substr(colon + 1), &port) || port < 1 || port > 65535) {
-    return refused("a port is a number from 1 to 65535");
-  }
-  return absl::OkStatus();
+  return addresses.empty() ? CheckOneAddress(servers) : absl::OkStatus();
 }
 
 absl::StatusOr<CliContext> FindContext(const CliConfig& config, const std::string& name,

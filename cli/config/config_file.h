@@ -17,7 +17,7 @@
 namespace paceline {
 
 struct CliContext {
-  std::string server;  // HOST or HOST:PORT.
+  std::string server;  // HOST or HOST:PORT; several with commas between them.
 };
 
 struct CliConfig {
@@ -41,9 +41,9 @@ absl::StatusOr<CliConfig> ParseConfig(const std::string& text, const std::string
 absl::Status WriteConfig(const std::string& path, const CliConfig& config);
 
 // InvalidArgument, saying what is allowed, unless it can be the name of a context (1 to 64 letters,
-// digits and . _ -, beginning with a letter or digit) or a server's address.
+// digits and . _ -, beginning with a letter or digit) or the address of a server, or of several.
 absl::Status CheckContextName(const std::string& name);
-absl::Status CheckServerAddress(const std::string& server);
+absl::Status CheckServerAddress(const std::string& servers);
 
 // NotFound, with the nearest name and what to do, when `config`, which was read from `path`, has no
 // such context.

@@ -98,10 +98,11 @@ TEST_F(ConfigFileTest, DirectoryIsNoFile) {
 }
 
 TEST_F(ConfigFileTest, AddressesAreChecked) {
-  for (const char* good : {"h", "h:1", "10.0.0.1:65535", "[::1]:7450", "::1"}) {
+  for (const char* good : {"h", "h:1", "10.0.0.1:65535", "[::1]:7450", "::1", "a:1,b:2", "a, b"}) {
     EXPECT_TRUE(CheckServerAddress(good).ok()) << good;
   }
-  for (const char* bad : {"", "h:", "h:0", "h:65536", "h:x", "a b", ":1", "grpc://h", "h/p"}) {
+  for (const char* bad :
+       {"", "h:", "h:0", "h:65536", "h:x", "a b", ":1", "grpc://h", "h/p", "a:1,b:x", ","}) {
     EXPECT_FALSE(CheckServerAddress(bad).ok()) << bad;
   }
 }

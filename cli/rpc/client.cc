@@ -10,6 +10,8 @@
 #include "absl/time/clock.h"
 #include "cli/rpc/error_text.h"
 #include "common/core/backoff.h"
+#include "common/leader_address.h"
+#include "common/not_leader.h"
 #include "common/user_metadata.h"
 #include "common/uuid.h"
 
@@ -27,9 +29,15 @@ constexpr absl::Duration kNoticeAfter = absl::Seconds(1);
 // Of a user's name: all metadata of a call must not exceed some kilobytes.
 constexpr size_t kMaxUserBytes = 256;
 
-std::shared_ptr<grpc::Channel> NewChannel(const std::string& server) {
+int Millis(absl::Duration duration) {
+  return static_cast<int>(absl::ToInt64Milliseconds(duration));
+}
+
+// `several`: there are other controllers, for which one that is silent is left.
+std::shared_ptr<grpc::Channel> NewChannel(const std::string& server, bool several) {
   grpc::ChannelArguments arguments;
-  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMs);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, several ? Millis(kLeaderPing) : kKeepaliveMs);
+  if (several) arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Millis(kLeaderSilence));
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kFirstReconnectMs);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectMs);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kMaxReconnectMs);
@@ -40,7 +48,8 @@ std::shared_ptr<grpc::Channel> NewChannel(const std::string& server) {
 }
 
 bool IsAway(const grpc::Status& status) {
-  return status.error_code() == grpc::StatusCode::UNAVAILABLE && ErrorReason(status).empty();
+  return status.error_code() == grpc::StatusCode::UNAVAILABLE &&
+         (ErrorReason(status).empty() || LeaderNamedIn(status).has_value());
 }
 
 // As common/user_metadata.h wants it.
@@ -67,13 +76,14 @@ grpc::Status ToGrpc(const absl::Status& status) {
 Client::Client(Options options, Interrupt& interrupt)
     : options_(std::move(options)),
       interrupt_(interrupt),
-      jobs_(v1::JobService::NewStub(NewChannel(options_.server))),
-      checkpoints_(v1::CheckpointService::NewStub(NewChannel(options_.server))),
-      nodes_(v1::NodeService::NewStub(NewChannel(options_.server))),
-      automation_(v1::AutomationService::NewStub(NewChannel(options_.server))),
-      admin_(v1::AdminService::NewStub(NewChannel(options_.server))),
-      histories_(v1::JobHistoryService::NewStub(NewChannel(options_.server))),
-      telemetry_(v1::TelemetryService::NewStub(NewChannel(options_.server))) {}
+      controllers_(SplitAddresses(options_.server), NewChannel),
+      jobs_(controllers_),
+      checkpoints_(controllers_),
+      nodes_(controllers_),
+      automation_(controllers_),
+      admin_(controllers_),
+      histories_(controllers_),
+      telemetry_(controllers_) {}
 
 void Client::Prepare(absl::Time deadline, grpc::ClientContext* context) const {
   context->set_deadline(absl::ToChronoTime(deadline));
@@ -89,16 +99,26 @@ grpc::Status Client::Unary(const Call& call) {
   bool told = false;
   grpc::Status away;
   while (true) {
+    const std::string server = controllers_.address();
+    const absl::Time limit =
+        controllers_.several() ? std::min(deadline, absl::Now() + kLeaderAnswer) : deadline;
     grpc::ClientContext context;
-    Prepare(deadline, &context);
-    const grpc::Status status = [&] {
+    Prepare(limit, &context);
+    grpc::Status status = [&] {
       const Interrupt::Listener listener(interrupt_, [&context] { context.TryCancel(); });
       return call(&context);
     }();
+    if (limit < deadline && status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
+      status = grpc::Status(grpc::StatusCode::UNAVAILABLE, "it is silent");
+    }
     // The last attempt may have no time left to learn that nobody is there.
     if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED && !away.ok()) return away;
-    if (!IsAway(status)) return status;
+    if (!IsAway(status)) {
+      controllers_.Answered(server);
+      return status;
+    }
     away = status;
+    const bool at_once = controllers_.Failed(server, status);
     const absl::Duration left = deadline - absl::Now();
     if (left <= absl::ZeroDuration()) return status;
     const bool is_long = absl::Now() - begin >= kNoticeAfter && left >= absl::Seconds(1);
@@ -108,7 +128,7 @@ grpc::Status Client::Unary(const Call& call) {
                                    " s more"));
       told = true;
     }
-    if (interrupt_.WaitFor(std::min(left, backoff.Next()))) {
+    if (interrupt_.WaitFor(at_once ? absl::ZeroDuration() : std::min(left, backoff.Next()))) {
       return grpc::Status(grpc::StatusCode::CANCELLED, "interrupted");
     }
   }
@@ -118,6 +138,7 @@ template <typename Message, typename Open>
 grpc::Status Client::Stream(const Open& open, const std::function<bool(const Message&)>& each,
                             bool endless, absl::Time deadline) {
   if (!options_.problem.ok()) return ToGrpc(options_.problem);
+  const std::string server = controllers_.address();
   grpc::ClientContext context;
   Prepare(std::min(deadline, absl::Now() + options_.stream_limit), &context);
   const Interrupt::Listener listener(interrupt_, [&context] { context.TryCancel(); });
@@ -131,7 +152,11 @@ grpc::Status Client::Stream(const Open& open, const std::function<bool(const Mes
   }
   grpc::Status status = reader->Finish();
   if (status.ok() && endless) {
-    return grpc::Status(grpc::StatusCode::UNAVAILABLE, "the server ended the stream");
+    status = grpc::Status(grpc::StatusCode::UNAVAILABLE, "the server ended the stream");
+  }
+  // A server that shuts down cancels its calls.
+  if (IsAway(status) || status.error_code() == grpc::StatusCode::CANCELLED) {
+    controllers_.Failed(server, status);
   }
   return status;
 }

@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "cli/rpc/controllers.h"
 #include "cli/rpc/interrupt.h"
 #include "grpcpp/grpcpp.h"
 #include "proto/admin.grpc.pb.h"
@@ -28,9 +29,9 @@ namespace paceline {
 class Client {
  public:
   struct Options {
-    std::string server;                               // host:port.
-    absl::Status problem;                             // Not OK: each call ends with it.
-    absl::Duration timeout = absl::Seconds(30);       // Of one unary call with its repetitions.
+    std::string server;                          // host:port, or several with commas between them.
+    absl::Status problem;                        // Not OK: each call ends with it.
+    absl::Duration timeout = absl::Seconds(30);  // Of one unary call with its repetitions.
     absl::Duration stream_limit = absl::Minutes(10);  // A stream is opened anew after that.
     std::string user;  // Told to the controller with each call, for its audit record; or empty.
     // One line for people, without a newline, when a call has to wait for the controller.
@@ -115,13 +116,14 @@ class Client {
 
   const Options options_;
   Interrupt& interrupt_;
-  const std::unique_ptr<v1::JobService::Stub> jobs_;
-  const std::unique_ptr<v1::CheckpointService::Stub> checkpoints_;
-  const std::unique_ptr<v1::NodeService::Stub> nodes_;
-  const std::unique_ptr<v1::AutomationService::Stub> automation_;
-  const std::unique_ptr<v1::AdminService::Stub> admin_;
-  const std::unique_ptr<v1::JobHistoryService::Stub> histories_;
-  const std::unique_ptr<v1::TelemetryService::Stub> telemetry_;
+  Controllers controllers_;
+  const StubOf<v1::JobService> jobs_;
+  const StubOf<v1::CheckpointService> checkpoints_;
+  const StubOf<v1::NodeService> nodes_;
+  const StubOf<v1::AutomationService> automation_;
+  const StubOf<v1::AdminService> admin_;
+  const StubOf<v1::JobHistoryService> histories_;
+  const StubOf<v1::TelemetryService> telemetry_;
 };
 
 }  // namespace paceline

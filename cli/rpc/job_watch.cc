@@ -1,6 +1,7 @@
 #include "cli/rpc/job_watch.h"
 
 #include <functional>
+#include <string>
 #include <utility>
 
 namespace paceline {
@@ -15,6 +16,12 @@ grpc::Status WatchJobs(Client& client, const JobWatch& watch) {
       },
       [](const v1::JobEvent& event) {
         return std::make_pair(event.job().id(), event.job().revision());
+      },
+      [](const std::string& id) {
+        v1::JobEvent event;
+        event.set_type(v1::DELETED);
+        event.mutable_job()->set_id(id);
+        return event;
       });
 }
 

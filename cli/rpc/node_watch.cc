@@ -1,6 +1,7 @@
 #include "cli/rpc/node_watch.h"
 
 #include <functional>
+#include <string>
 #include <utility>
 
 namespace paceline {
@@ -14,6 +15,12 @@ grpc::Status WatchNodes(Client& client, const ChangeWatch<v1::NodeEvent>& watch)
       },
       [](const v1::NodeEvent& event) {
         return std::make_pair(event.node().name(), event.node().revision());
+      },
+      [](const std::string& name) {
+        v1::NodeEvent event;
+        event.set_type(v1::DELETED);
+        event.mutable_node()->set_name(name);
+        return event;
       });
 }
 

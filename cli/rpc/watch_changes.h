@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
+#include <set>
 #include <string>
 
 #include "absl/time/time.h"
@@ -27,31 +29,57 @@ struct ChangeWatch {
   // The controller is away; told once per outage. The watch goes on when it is back.
   std::function<void(const grpc::Status&)> on_outage;
   // Changes were missed and are not kept any more: what is present follows, as at the beginning,
-  // but nothing of what was deleted. May be empty.
+  // and then what has gone of that which was shown before. May be empty.
   std::function<void()> on_gap;
 };
 
 // `open(request, each)` opens a stream; `seen(event)` is a pair: what the event's object is known
-// by, and its revision. OK when `each` returned false; CANCELLED when interrupted;
-// DEADLINE_EXCEEDED after the deadline; UNAVAILABLE when the controller was never there; else what
-// it answered.
-template <typename Event, typename Request, typename Open, typename Seen>
+// by, and its revision; `gone(id)` makes the DELETED event of an object. OK when `each` returned
+// false; CANCELLED when interrupted; DEADLINE_EXCEEDED after the deadline; UNAVAILABLE when the
+// controller was never there; else what it answered.
+template <typename Event, typename Request, typename Open, typename Seen, typename Gone>
 grpc::Status WatchChanges(Client& client, Request request, const ChangeWatch<Event>& watch,
-                          const Open& open, const Seen& seen) {
+                          const Open& open, const Seen& seen, const Gone& gone) {
   std::map<std::string, int64_t> revisions;
+  // What is present, while the stream tells it: up to the first BOOKMARK of one that begins at 0.
+  std::optional<std::set<std::string>> present;
+  // The rest has gone while nobody watched.
+  const auto tell_gone = [&] {
+    for (auto known = revisions.begin(); known != revisions.end();) {
+      if (present->count(known->first) > 0) {
+        ++known;
+        continue;
+      }
+      const Event deleted = gone(known->first);
+      known = revisions.erase(known);
+      if (!watch.each(deleted)) return false;
+    }
+    present.reset();
+    return true;
+  };
   Resumption resumption(client, watch.deadline, watch.on_outage);
   request.set_after_revision(watch.after_revision);
   // Whoever gave the list was there.
   if (watch.after_revision > 0) resumption.Arrived();
   grpc::Status status;
   do {
+    present.reset();
+    if (request.after_revision() == 0) present.emplace();
     status = open(request, [&](const Event& event) {
       resumption.Arrived();
-      request.set_after_revision(std::max(request.after_revision(), event.revision()));
-      if (event.type() == v1::BOOKMARK) return true;
+      // A list that breaks off begins anew: each part of it has the revision of the whole.
+      if (!present.has_value() || event.type() != v1::ADDED) {
+        request.set_after_revision(std::max(request.after_revision(), event.revision()));
+      }
+      if (event.type() == v1::BOOKMARK) return !present.has_value() || tell_gone();
       const auto [id, revision] = seen(event);
+      if (event.type() == v1::DELETED) {
+        revisions.erase(id);
+        return watch.each(event);
+      }
+      if (present.has_value()) present->insert(id);
       int64_t& known = revisions.emplace(id, -1).first->second;
-      if (event.type() != v1::DELETED && revision <= known) return true;
+      if (revision <= known) return true;
       known = revision;
       return watch.each(event);
     });
