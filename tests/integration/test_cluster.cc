@@ -69,14 +69,23 @@ TestCluster::TestCluster(int workers, int slots, TestNetwork network)
       listen_(network_.controller_host + ":0") {
   WriteSamples(directory_ + "/train.shard", 256, 1);
   WriteSamples(directory_ + "/eval.shard", 64, 2);
-  StartController();
+  if (network_.leader == nullptr) {
+    StartController();
+  } else {
+    grpc_address_ = network_.controllers;
+    FollowLeader();
+  }
   for (int w = 0; w < workers; ++w) StartWorker(w);
   WaitForNodes(workers);
 }
 
 TestCluster::~TestCluster() {
   // As an operator would: no job left, then the daemons.
-  if (!controller_.has_value()) StartController();
+  if (network_.leader != nullptr) {
+    FollowLeader();
+  } else if (!controller_.has_value()) {
+    StartController();
+  }
   grpc::ClientContext context;
   v1::ListJobsResponse jobs;
   jobs_->List(&context, v1::ListJobsRequest(), &jobs);
@@ -103,8 +112,10 @@ TestCluster::~TestCluster() {
     worker->Signal(SIGTERM);
     EXPECT_EQ(worker->Wait(), 0) << ReadFile(WorkerFile(w, "log"));
   }
-  controller_->Signal(SIGTERM);
-  EXPECT_EQ(controller_->Wait(), 0) << ReadFile(directory_ + "/controller.log");
+  if (controller_.has_value()) {
+    controller_->Signal(SIGTERM);
+    EXPECT_EQ(controller_->Wait(), 0) << ReadFile(directory_ + "/controller.log");
+  }
   EXPECT_TRUE(ProcessesMentioning(directory_).empty()) << "processes are left behind";
   for (const auto& entry : std::filesystem::recursive_directory_iterator(runtime_)) {
     EXPECT_TRUE(entry.is_directory()) << "left in shared memory: " << entry.path();
@@ -132,15 +143,17 @@ void TestCluster::StartController() {
   // When it is started again.
   listen_ = grpc_address_;
   http_ = Address(address_file, "http");
-  Connect();
+  Connect(grpc_address_);
 }
 
-void TestCluster::Connect() {
+void TestCluster::FollowLeader() { Connect(network_.leader()); }
+
+void TestCluster::Connect(const std::string& address) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 200);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
   const auto channel =
-      grpc::CreateCustomChannel(grpc_address_, grpc::InsecureChannelCredentials(), arguments);
+      grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
   jobs_ = v1::JobService::NewStub(channel);
   checkpoints_ = v1::CheckpointService::NewStub(channel);
   nodes_ = v1::NodeService::NewStub(channel);

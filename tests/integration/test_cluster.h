@@ -33,6 +33,10 @@ bool HasEnded(const v1::Job& job);
 struct TestNetwork {
   std::string controller_host = "127.0.0.1";
   std::vector<std::string> controller_flags = {};
+  // Controllers that the test runs itself, with commas between them; none is started then.
+  std::string controllers = {};
+  // Waits until one of these leads, and returns its address.
+  std::function<std::string()> leader = {};
   // Of worker w: what its command begins with, and the address of its host.
   std::function<std::vector<std::string>(int w)> enter = {};
   std::function<std::string(int w)> host = {};
@@ -52,6 +56,9 @@ class TestCluster {
   v1::CheckpointService::Stub& checkpoints() { return *checkpoints_; }
   v1::NodeService::Stub& nodes() { return *nodes_; }
 
+  // Of the test's own controllers: asks the one that leads from now on.
+  void FollowLeader();
+
   // Kills with SIGKILL / starts again where it was.
   void KillController();
   void StartController();
@@ -63,6 +70,9 @@ class TestCluster {
   v1::JobSpec SmallJob(int ranks, int64_t steps) const;
   // As above, and it lasts until it is stopped: rank 0 takes 50 ms more for each step.
   v1::JobSpec LongJob(int ranks) const;
+
+  // Until so many nodes are ready.
+  void WaitForNodes(int count);
 
   v1::Job Submit(const v1::JobSpec& spec);
   v1::Job Get(const std::string& id);
@@ -85,8 +95,7 @@ class TestCluster {
   pid_t ControllerPid() const { return controller_->pid(); }
 
  private:
-  void Connect();
-  void WaitForNodes(int count);
+  void Connect(const std::string& address);
 
   const int slots_;
   const TestNetwork network_;

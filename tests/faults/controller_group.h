@@ -1,0 +1,64 @@
+// Several controllers of one test over one etcd, as a service manager runs them: one that ends by
+// itself is started again where it was. Between each controller and each member of etcd is a wire.
+//
+// Thread-compatible.
+#ifndef TESTS_FAULTS_CONTROLLER_GROUP_H_
+#define TESTS_FAULTS_CONTROLLER_GROUP_H_
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/etcd/etcd_cluster.h"
+#include "tests/etcd/tcp_proxy.h"
+#include "tests/integration/process.h"
+
+namespace paceline {
+
+class ControllerGroup {
+ public:
+  // Starts so many, which stand by. `etcd` outlives them.
+  ControllerGroup(const EtcdCluster& etcd, int controllers);
+  // Ends them by SIGTERM; the test fails when one does not end well.
+  ~ControllerGroup();
+
+  // Of all of them, with commas between.
+  std::string Addresses() const;
+  // Waits until one leads, starting again those that have been deposed, and returns its number.
+  int WaitForLeader();
+  // The same, another one than `before`.
+  int WaitForLeaderAfter(int before);
+  bool Leads(int controller) const;
+  const std::string& Address(int controller) const { return members_.at(controller).grpc; }
+
+  void Signal(int controller, int signal) const;
+  void Kill(int controller);
+  void Start(int controller);
+  // Waits until it ends by itself; its exit code.
+  int WaitForEnd(int controller);
+  // Its wires to etcd.
+  std::vector<std::unique_ptr<TcpProxy>>& Wires(int controller) {
+    return members_.at(controller).wires;
+  }
+
+  // What they did, by their logs: the test fails when one acted after a later one was elected.
+  void ExpectOneLeaderAtATime() const;
+
+ private:
+  struct Member {
+    std::string grpc;
+    std::string http;
+    std::vector<std::unique_ptr<TcpProxy>> wires;
+    std::optional<Process> process;
+  };
+
+  std::string File(int controller, const std::string& name) const;
+
+  std::string directory_;
+  std::vector<Member> members_;
+};
+
+}  // namespace paceline
+
+#endif  // TESTS_FAULTS_CONTROLLER_GROUP_H_
