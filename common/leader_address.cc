@@ -16,7 +16,8 @@ std::vector<std::string> SplitAddresses(absl::string_view list) {
 }
 
 LeaderAddress::LeaderAddress(std::vector<std::string> addresses)
-    : addresses_(std::move(addresses)), current_(addresses_.front()) {}
+    : addresses_(addresses.empty() ? std::vector<std::string>{""} : std::move(addresses)),
+      current_(addresses_.front()) {}
 
 bool LeaderAddress::Failed(absl::string_view leader) {
   if (!leader.empty() && leader != current_ && leader != named_in_vain_) {

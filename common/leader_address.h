@@ -28,7 +28,7 @@ std::vector<std::string> SplitAddresses(absl::string_view list);
 
 class LeaderAddress {
  public:
-  // Requires: `addresses` is not empty.
+  // Without any: one that is empty, where nobody answers.
   explicit LeaderAddress(std::vector<std::string> addresses);
 
   // Of the controller to try, or that answers.

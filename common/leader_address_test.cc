@@ -51,6 +51,13 @@ TEST(LeaderAddressTest, OneThatWasNamedInVainIsNotBelievedAtOnce) {
   EXPECT_TRUE(address.Failed("c"));
 }
 
+TEST(LeaderAddressTest, WithoutAnyThereIsAnEmptyOne) {
+  LeaderAddress address(std::vector<std::string>{});
+  EXPECT_EQ(address.current(), "");
+  EXPECT_FALSE(address.Failed());
+  EXPECT_FALSE(address.several());
+}
+
 TEST(LeaderAddressTest, AloneItIsTriedAgainAndAgain) {
   LeaderAddress address({"a"});
   EXPECT_FALSE(address.several());

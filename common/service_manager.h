@@ -8,7 +8,8 @@
 namespace paceline {
 
 // The daemon serves. From now on `loop`, while it runs, reports twice in each WatchdogSec; systemd
-// kills a daemon whose loop is stuck, and starts it again. From any thread, once.
+// kills a daemon whose loop is stuck, and starts it again. From any thread, once for each loop that
+// takes over from the one before.
 void ReportServing(EventLoop& loop);
 
 // The daemon has been asked to end, and does so within the unit's TimeoutStopSec. From any thread.

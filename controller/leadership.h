@@ -36,7 +36,11 @@ class Leadership {
     std::string prefix = "/paceline";         // Of all keys.
     std::string advertise;                    // HOST:PORT for clients; empty: that of `listen`.
     absl::Duration lease = absl::Seconds(3);  // Election::Options.
-    std::string listen, http, state_dir, address_file;  // As of ServerOptions.
+    // As of ServerOptions.
+    std::string listen;
+    std::string http;
+    std::string state_dir;
+    std::string address_file;
     // This controller must not act any more, and does nothing from when this has returned. Called
     // on a thread of the election.
     std::function<void(const std::string& why)> deposed;

@@ -20,7 +20,7 @@ namespace paceline {
 
 class Controllers {
  public:
-  // `connect(address, several)` makes a channel. Requires: `addresses` is not empty.
+  // `connect(address, several)` makes a channel.
   using Connect = std::function<std::shared_ptr<grpc::Channel>(const std::string&, bool)>;
   Controllers(std::vector<std::string> addresses, Connect connect);
 

@@ -157,7 +157,9 @@ void AddContextVerbs(CLI::App& parent, Program& program) {
   const auto flags = std::make_shared<ContextFlags>();
   CLI::App* add = AddVerb(parent, program, "add", "Add or change a context", flags, Add);
   add->add_option("NAME", flags->name, "1 to 64 letters, digits and . _ -")->required();
-  add->add_option("SERVER", flags->server, "Controller, HOST or HOST:PORT (7450)")->required();
+  add->add_option("SERVER", flags->server,
+                  "Controller, HOST or HOST:PORT (7450); several with commas between them")
+      ->required();
   add->add_flag("--use", flags->use, "Use it from now on, as is the first one anyway");
   CLI::App* use =
       AddVerb(parent, program, "use", "Choose the context of later commands", flags, Use);
