@@ -79,7 +79,6 @@ ServerFailure Server::OpenState(Elected& elected) {
     PACELINE_LOG(WARNING) << "state_restored number=" << state->restored
                           << ": jobs that trained start again as later generations";
   }
-  << " start=" << state->starts << " term=" << state->term;
   control_ = std::make_unique<ControlLoop>(&loop_, store_.get(), &metrics_, *std::move(state),
                                            options_.cluster);
   auto audit = AuditLog::Open(options_.audit_log.empty() ? options_.state_dir + "/audit.jsonl"
