@@ -1,0 +1,207 @@
+#include "common/tls/handshake_probe.h"
+
+#include <fcntl.h>
+#include <netdb.h>
+#include <openssl/err.h>
+#include <openssl/sslerr.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/tls/certificate.h"
+#include "common/tls/openssl.h"
+#include "common/tls/private_file.h"
+
+namespace paceline {
+namespace {
+
+// What gRPC speaks, as TLS names it (RFC 7301).
+constexpr unsigned char kProtocols[] = {2, 'h', '2'};
+
+class Socket {
+ public:
+  explicit Socket(int fd) : fd_(fd) {}
+  ~Socket() {
+    if (fd_ >= 0) close(fd_);
+  }
+  Socket(const Socket&) = delete;
+  Socket& operator=(const Socket&) = delete;
+  int fd() const { return fd_; }
+
+ private:
+  const int fd_;
+};
+
+// Time that is left, by a clock that nobody sets.
+class Limit {
+ public:
+  explicit Limit(absl::Duration limit)
+      : end_(std::chrono::steady_clock::now() + absl::ToChronoMilliseconds(limit)) {}
+
+  // Whether the socket is ready in time.
+  bool WaitFor(int fd, short events) const {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
+        end_ - std::chrono::steady_clock::now());
+    if (left.count() <= 0) return false;
+    pollfd waiting{fd, events, 0};
+    return poll(&waiting, 1, static_cast<int>(left.count())) > 0;
+  }
+
+ private:
+  const std::chrono::steady_clock::time_point end_;
+};
+
+// -1: nobody is there.
+int Connect(const std::string& host, const std::string& port, const Limit& limit) {
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(host.c_str(), port.c_str(), &hints, &found) != 0) return -1;
+  int connected = -1;
+  for (const addrinfo* at = found; at != nullptr && connected < 0; at = at->ai_next) {
+    const int fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) continue;
+    int error = 0;
+    socklen_t size = sizeof error;
+    const bool begun = connect(fd, at->ai_addr, at->ai_addrlen) == 0 ||
+                       (errno == EINPROGRESS && limit.WaitFor(fd, POLLOUT) &&
+                        getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == 0);
+    if (begun) {
+      connected = fd;
+    } else {
+      close(fd);
+    }
+  }
+  freeaddrinfo(found);
+  return connected;
+}
+
+// Calls `step` until it has ended or the time is over; its last result.
+template <typename Step>
+int Drive(SSL* ssl, int fd, const Limit& limit, const Step& step) {
+  while (true) {
+    ERR_clear_error();
+    const int result = step();
+    if (result > 0) return result;
+    const int wants = SSL_get_error(ssl, result);
+    if (wants != SSL_ERROR_WANT_READ && wants != SSL_ERROR_WANT_WRITE) return result;
+    if (!limit.WaitFor(fd, wants == SSL_ERROR_WANT_READ ? POLLIN : POLLOUT)) return result;
+  }
+}
+
+// What the server thinks of our certificate, after a handshake.
+std::string OwnRefused(SSL* ssl, int result, const TlsFiles& files, absl::Time now) {
+  const int kind = SSL_get_error(ssl, result);
+  if (kind == SSL_ERROR_WANT_READ || kind == SSL_ERROR_WANT_WRITE) return "";
+  const absl::StatusOr<Certificate> own = CheckTlsFiles(files, now);
+  if (!own.ok()) return std::string(own.status().message());
+  std::string said;
+  switch (ERR_GET_REASON(ERR_peek_last_error())) {
+    case SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED:
+      said = "; by its clock it has expired";
+      break;
+    case SSL_R_TLSV1_ALERT_UNKNOWN_CA:
+      said = "; it knows another authority";
+      break;
+    default:
+      said =
+          "; either it knows another authority, or by its clock the certificate has expired or "
+          "is not valid yet";
+  }
+  return absl::StrCat(
+      "the server does not accept the certificate of ", PrincipalUri(own->principal),
+      ", issued by \"", own->issuer, "\", valid from ", TimeText(own->not_before), " to ",
+      TimeText(own->not_after), said, "; this machine's clock says ", TimeText(now));
+}
+
+bool NamesHost(X509* certificate, const std::string& host) {
+  return X509_check_ip_asc(certificate, host.c_str(), 0) == 1 ||
+         X509_check_host(certificate, host.data(), host.size(), 0, nullptr) == 1;
+}
+
+// What is wrong with the server's certificate; empty: nothing.
+std::string ServerProblem(SSL* ssl, const TlsFiles& files, const std::string& host,
+                          absl::Time now) {
+  const X509Ptr certificate(SSL_get1_peer_certificate(ssl));
+  if (certificate == nullptr) return "the server shows no certificate";
+  const absl::StatusOr<std::string> ca = ReadWhole(files.ca);
+  if (!ca.ok()) return std::string(ca.status().message());
+  const absl::Status held = CheckCertificate(PemOf(certificate.get()), *ca, now);
+  if (absl::IsFailedPrecondition(held)) {
+    return absl::StrCat("the server's certificate is signed by another authority than that of ",
+                        files.ca, ": is it the right cluster, or does somebody listen in?");
+  }
+  if (!held.ok()) return absl::StrCat("of the server, ", held.message());
+  const absl::StatusOr<Certificate> read = ReadCertificate(PemOf(certificate.get()));
+  if (!read.ok() || read->principal.role != Role::kController) {
+    return "the server's certificate is no controller's: somebody else serves there";
+  }
+  if (!NamesHost(certificate.get(), host)) {
+    return absl::StrCat("the server's certificate does not name \"", host,
+                        "\": reach it by a name that `paceline pki init --host` was given, or give "
+                        "it a certificate with this one");
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string ExplainConnection(const std::string& address, const std::optional<TlsFiles>& files,
+                              absl::Time now, absl::Duration limit) {
+  const size_t colon = address.rfind(':');
+  if (colon == std::string::npos) return "";
+  std::string host = address.substr(0, colon);
+  if (absl::StartsWith(host, "[") && absl::EndsWith(host, "]")) {
+    host = host.substr(1, host.size() - 2);
+  }
+  const Limit end(limit);
+  const Socket socket(Connect(host, address.substr(colon + 1), end));
+  if (socket.fd() < 0) return "";
+  const SslContextPtr context(SSL_CTX_new(TLS_client_method()));
+  if (context == nullptr) return "";
+  // All is looked at below, in words.
+  SSL_CTX_set_verify(context.get(), SSL_VERIFY_NONE, nullptr);
+  if (files.has_value() && !files->certificate.empty() &&
+      (SSL_CTX_use_certificate_chain_file(context.get(), files->certificate.c_str()) != 1 ||
+       SSL_CTX_use_PrivateKey_file(context.get(), files->key.c_str(), SSL_FILETYPE_PEM) != 1)) {
+    ERR_clear_error();
+    const absl::StatusOr<Certificate> own = CheckTlsFiles(*files, now);
+    return own.ok() ? "" : std::string(own.status().message());
+  }
+  const SslPtr ssl(SSL_new(context.get()));
+  if (ssl == nullptr || SSL_set_fd(ssl.get(), socket.fd()) != 1) return "";
+  SSL_set_alpn_protos(ssl.get(), kProtocols, sizeof kProtocols);
+  SSL_set_tlsext_host_name(ssl.get(), host.c_str());
+  const int shaken = Drive(ssl.get(), socket.fd(), end, [&] { return SSL_connect(ssl.get()); });
+  const bool speaks = shaken == 1 || X509Ptr(SSL_get1_peer_certificate(ssl.get())) != nullptr;
+  if (!files.has_value()) {
+    return speaks
+               ? absl::StrCat("the server at ", address,
+                              " speaks TLS, and was asked for plain text: leave --plaintext out, "
+                              "and give certificates with --tls-dir")
+               : "";
+  }
+  if (!speaks) {
+    const int kind = SSL_get_error(ssl.get(), shaken);
+    if (kind == SSL_ERROR_WANT_READ || kind == SSL_ERROR_WANT_WRITE) return "";
+    ERR_clear_error();
+    return absl::StrCat("the server at ", address,
+                        " does not speak TLS: it serves plain text, or is no controller; nothing "
+                        "was told to it");
+  }
+  const std::string problem = ServerProblem(ssl.get(), *files, host, now);
+  if (!problem.empty()) return problem;
+  if (shaken != 1) return OwnRefused(ssl.get(), shaken, *files, now);
+  // With TLS 1.3 the server's opinion comes after the handshake; a content one begins to speak.
+  char byte = 0;
+  const int heard =
+      Drive(ssl.get(), socket.fd(), end, [&] { return SSL_read(ssl.get(), &byte, 1); });
+  return heard > 0 ? "" : OwnRefused(ssl.get(), heard, *files, now);
+}
+
+}  // namespace paceline

@@ -1,0 +1,33 @@
+// Private keys, and requests for certificates of them. ECDSA over P-256 (FIPS 186-4), which every
+// TLS library of today takes.
+//
+// Thread-safe.
+#ifndef COMMON_TLS_KEY_AND_REQUEST_H_
+#define COMMON_TLS_KEY_AND_REQUEST_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace paceline {
+
+// A new private key, PEM (PKCS #8, without a password).
+absl::StatusOr<std::string> NewKey();
+
+// A request for a certificate of the key, signed with it, PEM (PKCS #10). What it says of a name is
+// a wish: who signs decides. InvalidArgument: `key_pem` holds no key.
+absl::StatusOr<std::string> MakeRequest(absl::string_view key_pem, const std::string& name);
+
+// SHA-256 of the public key in a request, 64 hexadecimal digits. InvalidArgument: no request.
+absl::StatusOr<std::string> KeyDigest(absl::string_view request_pem);
+
+// SHA-256 of bytes, 64 hexadecimal digits.
+std::string Sha256Hex(absl::string_view bytes);
+
+// 32 random bytes as 43 characters of base64url, for secrets.
+absl::StatusOr<std::string> NewSecret();
+
+}  // namespace paceline
+
+#endif  // COMMON_TLS_KEY_AND_REQUEST_H_
