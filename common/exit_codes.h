@@ -18,6 +18,7 @@ enum ExitCode : int {
   kExitNoSpace = 14,           // The disk is full.
   kExitStateInUse = 15,        // Another process holds the state directory.
   kExitDeposed = 16,           // Another controller leads; this one stands by when started again.
+  kExitNoIdentity = 18,        // TLS files missing, not usable, or not valid by this clock.
 };
 
 // How a daemon ends that cannot use its state: PermissionDenied, FailedPrecondition (in use),

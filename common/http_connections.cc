@@ -1,5 +1,8 @@
 #include "common/http_connections.h"
 
+#include <fcntl.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -12,6 +15,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "common/tls/certificate.h"
+
 namespace paceline {
 namespace {
 
@@ -19,8 +25,15 @@ namespace {
 constexpr int kSendBuffer = 128 << 10;
 // Of a request: the library bounds its lines, not their number.
 constexpr size_t kRequestBytes = 64 << 10;
+// The most that a record of TLS holds (RFC 8446, 5.1).
+constexpr size_t kRecordBytes = 16 << 10;
 // Who waits for a client looks so often whether others wait for the thread.
 constexpr absl::Duration kGlance = absl::Milliseconds(200);
+// Said in plain text to who speaks it.
+constexpr char kSpeakTls[] =
+    "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n"
+    "Connection: close\r\nContent-Length: 38\r\n\r\nthis port speaks TLS: ask by https://\n";
+constexpr char kText[] = "text/plain; charset=utf-8";
 
 // Whether this thread serves a connection that nobody has time for.
 thread_local bool refusing = false;
@@ -48,7 +61,19 @@ class HttpConnections::Pool : public httplib::ThreadPool {
 // One accepted socket, which it does not own. For one thread, but for socket().
 class HttpConnections::Client : public httplib::Stream {
  public:
-  Client(HttpConnections* connections, int socket) : connections_(connections), socket_(socket) {}
+  // `ssl`, which may be null, outlives it; then the socket does not block.
+  Client(HttpConnections* connections, int socket, SSL* ssl)
+      : connections_(connections), socket_(socket), ssl_(ssl) {}
+
+  // The handshake of TLS. False: it has failed, and the client was told why if it can be.
+  bool Accept() {
+    if (Drive([this] { return SSL_accept(ssl_); }) > 0) return true;
+    if (ERR_GET_REASON(ERR_peek_last_error()) == SSL_R_HTTP_REQUEST) {
+      send(socket_, kSpeakTls, sizeof kSpeakTls - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+    }
+    ERR_clear_error();
+    return false;
+  }
 
   // A request begins, or the wait for one.
   void Begin() {
@@ -61,14 +86,16 @@ class HttpConnections::Client : public httplib::Stream {
   // It has been given up: it was too slow, asked too much, or is gone.
   bool failed() const { return failed_; }
 
-  bool is_readable() const override { return begin_ < end_ || WaitFor(POLLIN); }
+  bool is_readable() const override {
+    return begin_ < end_ || (ssl_ != nullptr && SSL_pending(ssl_) > 0) || WaitFor(POLLIN);
+  }
   bool is_writable() const override { return WaitFor(POLLOUT); }
 
   ssize_t read(char* to, size_t size) override {
     if (begin_ == end_) {
       if (received_ >= kRequestBytes) return Fail();
       if (!is_readable()) return -1;
-      const ssize_t got = recv(socket_, buffer_, sizeof buffer_, 0);
+      const ssize_t got = Receive();
       if (got < 0) return Fail();
       begin_ = 0;
       end_ = static_cast<size_t>(got);
@@ -82,6 +109,16 @@ class HttpConnections::Client : public httplib::Stream {
 
   // All of it, or nothing more.
   ssize_t write(const char* data, size_t size) override {
+    if (ssl_ != nullptr) {
+      // One record after the other: the patience begins anew with each.
+      for (size_t sent = 0; sent < size;) {
+        const size_t most = std::min(size - sent, kRecordBytes);
+        const int now = Drive([&] { return SSL_write(ssl_, data + sent, static_cast<int>(most)); });
+        if (now <= 0) return Fail();
+        sent += static_cast<size_t>(now);
+      }
+      return static_cast<ssize_t>(size);
+    }
     for (size_t sent = 0; sent < size;) {
       if (!is_writable()) return -1;
       const ssize_t now = send(socket_, data + sent, size - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -100,6 +137,27 @@ class HttpConnections::Client : public httplib::Stream {
   ssize_t Fail() const {
     failed_ = true;
     return -1;
+  }
+
+  // 0: the client has ended. Requires: WaitFor(POLLIN).
+  ssize_t Receive() {
+    if (ssl_ == nullptr) return recv(socket_, buffer_, sizeof buffer_, 0);
+    const int got = Drive([this] { return SSL_read(ssl_, buffer_, sizeof buffer_); });
+    if (got > 0) return got;
+    return SSL_get_error(ssl_, got) == SSL_ERROR_ZERO_RETURN ? 0 : -1;
+  }
+
+  // Calls `step` of TLS until it has ended or the client is given up; its last result.
+  template <typename Step>
+  int Drive(const Step& step) {
+    while (true) {
+      ERR_clear_error();
+      const int result = step();
+      if (result > 0) return result;
+      const int wants = SSL_get_error(ssl_, result);
+      if (wants != SSL_ERROR_WANT_READ && wants != SSL_ERROR_WANT_WRITE) return result;
+      if (!WaitFor(wants == SSL_ERROR_WANT_READ ? POLLIN : POLLOUT)) return result;
+    }
   }
 
   // For how long it may be waited for from Begin on.
@@ -134,6 +192,7 @@ class HttpConnections::Client : public httplib::Stream {
 
   HttpConnections* const connections_;
   const int socket_;
+  SSL* const ssl_;
   char buffer_[4096];
   size_t begin_ = 0;
   size_t end_ = 0;
@@ -143,9 +202,26 @@ class HttpConnections::Client : public httplib::Stream {
   mutable bool failed_ = false;
 };
 
-HttpConnections::HttpConnections(size_t threads, const HttpLimits& limits)
-    : threads_(threads), limits_(limits) {
+HttpConnections::HttpConnections(size_t threads, const HttpLimits& limits,
+                                 std::optional<HttpTls> tls)
+    : threads_(threads),
+      limits_(limits),
+      tls_(std::move(tls)),
+      context_(tls_.has_value() ? std::make_unique<ServerContext>(tls_->files) : nullptr) {
   new_task_queue = [this] { return new Pool(this); };
+  set_pre_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
+    const std::string refusal = Refusal();
+    if (refusal.empty() || request.path == "/healthz" || request.path == "/readyz") {
+      return HandlerResponse::Unhandled;
+    }
+    response.status = 403;
+    response.set_content(refusal + "\n", kText);
+    return HandlerResponse::Handled;
+  });
+}
+
+absl::Status HttpConnections::CheckTls() {
+  return context_ == nullptr ? absl::OkStatus() : context_->Get().status();
 }
 
 bool HttpConnections::process_and_close_socket(int socket) {
@@ -154,12 +230,41 @@ bool HttpConnections::process_and_close_socket(int socket) {
     return false;
   }
   setsockopt(socket, SOL_SOCKET, SO_SNDBUF, &kSendBuffer, sizeof kSendBuffer);
-  Client client(this, socket);
+  std::unique_ptr<SSL, decltype(&SSL_free)> ssl(nullptr, SSL_free);
+  if (context_ != nullptr) {
+    const auto context = context_->Get();
+    if (context.ok()) ssl.reset(SSL_new(context->get()));
+    fcntl(socket, F_SETFL, fcntl(socket, F_GETFL) | O_NONBLOCK);
+    if (ssl != nullptr) SSL_set_fd(ssl.get(), socket);
+  }
+  Client client(this, socket, ssl.get());
   {
     absl::MutexLock lock(&mutex_);
     --queued_;
     connections_[std::this_thread::get_id()].client = &client;
   }
+  client.Begin();
+  const bool plain = context_ == nullptr;
+  if (plain || (ssl != nullptr && SetAnswering(false) && client.Accept())) {
+    if (!plain) {
+      const std::string refusal = RefusalOf(ClientCertificate(ssl.get()));
+      absl::MutexLock lock(&mutex_);
+      connections_[std::this_thread::get_id()].refusal = refusal;
+    }
+    Serve(client);
+  }
+  {
+    absl::MutexLock lock(&mutex_);
+    connections_.erase(std::this_thread::get_id());
+  }
+  // The end is told; a client that does not take it is not waited for.
+  if (ssl != nullptr && !client.failed()) SSL_shutdown(ssl.get());
+  shutdown(socket, SHUT_RDWR);
+  close(socket);
+  return !client.failed();
+}
+
+void HttpConnections::Serve(Client& client) {
   for (size_t left = keep_alive_max_count_; left > 0; --left) {
     client.Begin();
     if (!SetAnswering(false) || !client.is_readable() || !SetAnswering(true)) break;
@@ -170,13 +275,24 @@ bool HttpConnections::process_and_close_socket(int socket) {
     const bool answered = process_request(client, last, closed, nullptr) && !client.failed();
     if (!answered || closed || last) break;
   }
-  {
-    absl::MutexLock lock(&mutex_);
-    connections_.erase(std::this_thread::get_id());
+}
+
+std::string HttpConnections::RefusalOf(const std::string& certificate) const {
+  if (certificate.empty()) {
+    return "this is for clients with a certificate of the cluster: `paceline pki issue viewer "
+           "NAME` "
+           "makes one (docs/security.md)";
   }
-  shutdown(socket, SHUT_RDWR);
-  close(socket);
-  return !client.failed();
+  const absl::StatusOr<Certificate> read = ReadCertificate(certificate);
+  if (!read.ok()) return absl::StrCat("the client's certificate ", read.status().message());
+  if (!tls_->check) return "";
+  const absl::Status allowed = tls_->check(read->principal, read->issued());
+  return allowed.ok() ? "" : std::string(allowed.message());
+}
+
+std::string HttpConnections::Refusal() {
+  absl::MutexLock lock(&mutex_);
+  return connections_[std::this_thread::get_id()].refusal;
 }
 
 bool HttpConnections::Queue() {
@@ -204,8 +320,7 @@ void HttpConnections::Stream(std::unique_ptr<HttpStream> opened, httplib::Respon
     if (ended_ || streams_ >= kHttpStreams) {
       response.status = 503;
       response.set_header("Retry-After", "10");
-      response.set_content("too many streams are open: close a page that is not needed\n",
-                           "text/plain; charset=utf-8");
+      response.set_content("too many streams are open: close a page that is not needed\n", kText);
       return;
     }
     ++streams_;

@@ -11,18 +11,24 @@
 #include <cstddef>
 #include <map>
 #include <memory>
+#include <optional>
+#include <string>
 #include <thread>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "common/http_server.h"
+#include "common/tls/server_context.h"
 
 namespace paceline {
 
 class HttpConnections : public httplib::Server {
  public:
   // So many connections are served at once; others wait for their turn.
-  HttpConnections(size_t threads, const HttpLimits& limits);
+  HttpConnections(size_t threads, const HttpLimits& limits, std::optional<HttpTls> tls);
+
+  // InvalidArgument when the files of TLS cannot be used.
+  absl::Status CheckTls();
 
   // Has the response of the request under way on this thread go on with the stream; 503 when too
   // many are open. Called by a route.
@@ -41,9 +47,15 @@ class HttpConnections : public httplib::Server {
     Client* client = nullptr;              // Alive as long as this.
     bool answering = false;                // Else it waits for a request.
     std::shared_ptr<HttpStream> stream{};  // Null: none is open.
+    std::string refusal{};                 // Why the client may not read; empty: it may.
   };
 
   bool process_and_close_socket(int socket) override;
+  // One request after the other, until one of both has enough.
+  void Serve(Client& client);
+  // Why the client with this certificate (PEM; empty: none) may not read.
+  std::string RefusalOf(const std::string& certificate) const;
+  std::string Refusal() ABSL_LOCKS_EXCLUDED(mutex_);
   // False: the server ends.
   bool SetAnswering(bool answering) ABSL_LOCKS_EXCLUDED(mutex_);
   // Counts a connection that waits for a thread. False: too many do.
@@ -53,6 +65,8 @@ class HttpConnections : public httplib::Server {
 
   const size_t threads_;
   const HttpLimits limits_;
+  const std::optional<HttpTls> tls_;
+  std::unique_ptr<ServerContext> context_;  // Null: plain text.
   absl::Mutex mutex_;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
   int streams_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -7,6 +7,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/core/loopback.h"
 #include "common/http_connections.h"
 
 namespace paceline {
@@ -18,10 +19,11 @@ HttpServer::Query QueryOf(const httplib::Request& request) {
 
 class HttplibServer : public HttpServer {
  public:
-  HttplibServer(Routes routes, Streams streams, const HttpLimits& limits)
+  HttplibServer(Routes routes, Streams streams, const HttpLimits& limits,
+                std::optional<HttpTls> tls)
       : routes_(std::move(routes)),
         streams_(std::move(streams)),
-        server_(kHttpThreads + (streams_.empty() ? 0 : kHttpStreams), limits) {
+        server_(kHttpThreads + (streams_.empty() ? 0 : kHttpStreams), limits, std::move(tls)) {
     server_.set_keep_alive_max_count(100);
     server_.set_payload_max_length(0);
     // The library's default shares a port with other processes; ours must notice them.
@@ -51,6 +53,8 @@ class HttplibServer : public HttpServer {
     if (thread_.joinable()) thread_.join();
   }
 
+  absl::Status CheckTls() { return server_.CheckTls(); }
+
   bool Listen(const std::string& host, int port) {
     port = port == 0 ? server_.bind_to_any_port(host.c_str())
                      : (server_.bind_to_port(host.c_str(), port) ? port : -1);
@@ -76,7 +80,8 @@ class HttplibServer : public HttpServer {
 
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const std::string& address,
                                                               Routes routes, Streams streams,
-                                                              const HttpLimits& limits) {
+                                                              const HttpLimits& limits,
+                                                              std::optional<HttpTls> tls) {
   const size_t colon = address.rfind(':');
   int port = 0;
   if (colon == std::string::npos || !absl::SimpleAtoi(address.substr(colon + 1), &port) ||
@@ -84,7 +89,16 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const std::string&
     return absl::InvalidArgumentError(
         absl::StrCat("\"", address, "\" is not an address: use HOST:PORT, port 0 for any"));
   }
-  auto server = std::make_unique<HttplibServer>(std::move(routes), std::move(streams), limits);
+  if (!tls.has_value() && !IsLoopback(address)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(address,
+                     " is reached over a network, where HTTP is served over TLS alone: "
+                     "give certificates with --tls-dir, or the address 127.0.0.1:PORT"));
+  }
+  auto server = std::make_unique<HttplibServer>(std::move(routes), std::move(streams), limits,
+                                                std::move(tls));
+  const absl::Status usable = server->CheckTls();
+  if (!usable.ok()) return usable;
   if (!server->Listen(address.substr(0, colon), port)) {
     return absl::FailedPreconditionError(absl::StrCat(
         "cannot listen on ", address, ": the port is in use, or the address is not this host's"));

@@ -5,6 +5,9 @@
 // holds one chunk and the kernel's buffer. Clients are waited for within HttpLimits: slow ones
 // cannot keep a probe of /healthz waiting for long, nor the end of the server.
 //
+// Over a network it speaks TLS alone, and each client shows a certificate of the cluster; probes of
+// /healthz and /readyz need none, as they learn nothing. On the loopback it may be plain text.
+//
 // Thread-safe after Start.
 #ifndef COMMON_HTTP_SERVER_H_
 #define COMMON_HTTP_SERVER_H_
@@ -12,10 +15,14 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/identity/principal.h"
+#include "common/tls/tls_files.h"
 
 namespace paceline {
 
@@ -36,6 +43,14 @@ inline constexpr int kHttpThreads = 16;
 inline constexpr int kHttpWaiting = 256;
 // Streams that are open at once; more are answered 503.
 inline constexpr int kHttpStreams = 32;
+
+// With what a server speaks TLS.
+struct HttpTls {
+  TlsFiles files;  // What lies there later is used for new connections.
+  // Whether a client may read, of whom the certificate, which holds, was issued then. On any
+  // thread; not set: each may.
+  std::function<absl::Status(const Principal&, absl::Time issued)> check = {};
+};
 
 struct HttpResponse {
   int status = 200;
@@ -65,10 +80,13 @@ class HttpServer {
   using Query = std::map<std::string, std::string>;
   using Streams = std::map<std::string, std::function<std::unique_ptr<HttpStream>(const Query&)>>;
 
-  // Listens on `address` ("host:port", port 0: any). FailedPrecondition when it cannot.
+  // Listens on `address` ("host:port", port 0: any). FailedPrecondition when it cannot;
+  // InvalidArgument: no address, one that is reached over a network without TLS, or TLS files that
+  // cannot be used.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const std::string& address,
                                                            Routes routes, Streams streams = {},
-                                                           const HttpLimits& limits = {});
+                                                           const HttpLimits& limits = {},
+                                                           std::optional<HttpTls> tls = {});
 
   // Stops listening, ends all streams at once, and waits for the requests under way, whose clients
   // are hurried.

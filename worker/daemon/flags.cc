@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/core/loopback.h"
 #include "common/exit_codes.h"
 #include "common/leader_address.h"
 #include "common/log_flags.h"
@@ -20,7 +21,7 @@ constexpr char kFooter[] =
     "\nSIGTERM ends the daemon; its trainers run on and are adopted by the next one.\n"
     "Exit codes: 0 ended on request, 1 failure, 2 wrong usage, 10 cannot listen,\n"
     "11 state directory not writable, 12 state from a newer version, 13 state damaged,\n"
-    "14 no disk space, 15 state directory in use.";
+    "14 no disk space, 15 state directory in use, 18 no usable certificate.";
 
 void AddNodeFlags(CLI::App& app, Flags& flags) {
   app.add_option("--controller", flags.controller,
@@ -43,6 +44,19 @@ void AddNodeFlags(CLI::App& app, Flags& flags) {
       ->capture_default_str();
   app.add_option("--address-file", flags.address_file,
                  "Write {\"pid\",\"grpc\",\"http\"} to this file once serving");
+}
+
+void AddTlsFlags(CLI::App& app, Flags& flags) {
+  app.add_option("--tls-dir", flags.tls_dir,
+                 "Directory of this node's ca.pem, cert.pem and key.pem; renewed there")
+      ->capture_default_str();
+  app.add_option(
+      "--join-token-file", flags.join_token_file,
+      "File with a token of `paceline pki token`, by which the node gets its certificate");
+  app.add_option("--ca", flags.ca,
+                 "Certificate of the cluster's authority, for the join [ca.pem in --tls-dir]");
+  app.add_flag("--plaintext", flags.plaintext,
+               "Speak plain text with a controller on this machine, and prove nothing");
 }
 
 void AddTrainerFlags(CLI::App& app, Flags& flags) {
@@ -130,6 +144,7 @@ std::optional<int> ParseFlags(int argc, const char* const* argv, Flags& flags) {
   app.set_version_flag("--version", kVersion);
   app.set_config("--config", "", "Read flags from this file: one `flag=value` a line");
   AddNodeFlags(app, flags);
+  AddTlsFlags(app, flags);
   AddTrainerFlags(app, flags);
   AddConfinementFlags(app, flags);
   AddLogFlags(app, flags.log);
@@ -152,9 +167,17 @@ absl::Status FillDefaults(int cpus, const std::string& host_name, const std::str
     if (!status.ok()) return status;
   }
   if (absl::Status status = CheckAllowedRoots(flags.allowed_roots); !status.ok()) return status;
+  const bool here = std::all_of(controllers.begin(), controllers.end(),
+                                [](const std::string& one) { return IsLoopback(one); });
+  if (flags.plaintext && !(here && IsLoopback(flags.listen))) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--plaintext is for a controller on this machine, and metrics on 127.0.0.1: --controller ",
+        flags.controller, " or --listen ", flags.listen,
+        " is reached over a network; leave it out, and give certificates with --tls-dir"));
+  }
+  SetIfEmpty(absl::StrCat(flags.tls_dir, "/ca.pem"), flags.ca);
   SetIfEmpty(host_name, flags.name);
   if (flags.slots == 0) flags.slots = cpus;
-  const bool here = std::all_of(controllers.begin(), controllers.end(), IsLoopback);
   SetIfEmpty(here ? "127.0.0.1" : host_name, flags.address);
   if (flags.address == "127.0.0.1") SetIfEmpty(flags.address, flags.interface);
   SetIfEmpty(absl::StrCat(program_dir, "/paceline-trainer"), flags.trainer);
@@ -183,11 +206,6 @@ std::string Advertised(const std::string& served, const std::string& host) {
   const std::string from = served.substr(0, colon);
   const bool wildcard = from == "0.0.0.0" || from == "::" || from == "[::]";
   return wildcard ? host + served.substr(colon) : served;
-}
-
-bool IsLoopback(absl::string_view address) {
-  return absl::StartsWith(address, "127.") || absl::StartsWith(address, "localhost:") ||
-         absl::StartsWith(address, "[::1]:");
 }
 
 }  // namespace paceline

@@ -17,6 +17,10 @@ namespace paceline {
 
 struct Flags {
   std::string controller;
+  std::string tls_dir = "/etc/paceline/tls";
+  std::string join_token_file;  // Empty: the node has a certificate.
+  std::string ca;               // Of the join. Empty: ca.pem in tls_dir.
+  bool plaintext = false;
   std::string name;
   std::string state_dir = "/var/lib/paceline/worker";
   std::string runtime_dir;  // Empty: made from the node's uid.
@@ -60,9 +64,6 @@ absl::StatusOr<std::map<std::string, std::string>> ParseLabels(
 // `served` ("host:port") as other machines reach it: a host that stands for all interfaces is
 // replaced by `host`.
 std::string Advertised(const std::string& served, const std::string& host);
-
-// Whether "host:port" means this machine only.
-bool IsLoopback(absl::string_view address);
 
 }  // namespace paceline
 

@@ -104,6 +104,21 @@ TEST(FlagsTest, WrongUsageHasItsExitCode) {
   EXPECT_THAT(Parse({"--help"}, flags), Optional(static_cast<int>(kExitOk)));
 }
 
+TEST(FlagsTest, PlainTextIsForThisMachineOnly) {
+  Flags flags;
+  Parse({"--controller", "127.0.0.1:7450", "--plaintext"}, flags);
+  EXPECT_TRUE(FillDefaults(8, "node-a", "/opt/bin", flags).ok());
+  for (const char* controller : {"head:7450", "127.evil.com:7450"}) {
+    Flags far;
+    Parse({"--controller", controller, "--plaintext"}, far);
+    EXPECT_EQ(FillDefaults(8, "node-a", "/opt/bin", far).code(),
+              absl::StatusCode::kInvalidArgument);
+  }
+  Flags open;
+  Parse({"--controller", "127.0.0.1:7450", "--plaintext", "--listen", "0.0.0.0:9100"}, open);
+  EXPECT_EQ(FillDefaults(8, "node-a", "/opt/bin", open).code(), absl::StatusCode::kInvalidArgument);
+}
+
 TEST(FlagsTest, AllInterfacesAreAdvertisedAsTheHost) {
   EXPECT_EQ(Advertised("0.0.0.0:91", "node-a"), "node-a:91");
   EXPECT_EQ(Advertised("[::]:91", "node-a"), "node-a:91");
