@@ -95,6 +95,17 @@ void ControlLoop::ApplyAdvice(const RequestId& request, const JobId& job, int64_
         std::move(then));
 }
 
+void ControlLoop::Store(const std::optional<RequestId>& request, WriteBatch batch,
+                        CommitQueue::Then then) {
+  loop_->CheckOnLoop();
+  if (request.has_value()) {
+    WriteBatch remembered = Remember(*request, JobId());
+    batch.puts.merge(remembered.puts);
+    batch.deletes.insert(batch.deletes.end(), remembered.deletes.begin(), remembered.deletes.end());
+  }
+  commits_->Add(std::move(batch), std::move(then));
+}
+
 WriteBatch ControlLoop::Remember(const RequestId& request, const JobId& job) {
   WriteBatch batch;
   for (const std::string& id : requests_.Expire(absl::Now())) {

@@ -83,6 +83,10 @@ class ControlLoop {
   void ApplyAdvice(const RequestId& request, const JobId& job, int64_t advice,
                    const std::string& by, CommitQueue::Then then);
 
+  // Stores what others keep beside the cluster, and remembers the request, if it is one. `then` as
+  // of ApplyRequest.
+  void Store(const std::optional<RequestId>& request, WriteBatch batch, CommitQueue::Then then);
+
   // As `then` of ApplyRequest, for everything so far.
   void WhenDurable(CommitQueue::Then then) { commits_->Add({}, std::move(then)); }
 

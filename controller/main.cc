@@ -30,7 +30,8 @@ namespace {
 constexpr char kFooter[] =
     "\nExit codes: 0 ended on request, 1 failure, 2 wrong usage, 10 cannot listen,\n"
     "11 state directory not writable, 12 state from a newer version, 13 state damaged,\n"
-    "14 no disk space, 15 state directory in use, 16 another controller leads.";
+    "14 no disk space, 15 state directory in use, 16 another controller leads,\n"
+    "18 no usable certificate.";
 
 void AddStoreFlags(CLI::App& app, std::string& store, Leadership::Options& options) {
   app.add_option("--store", store,
@@ -137,6 +138,24 @@ int Serve(ServerOptions options, const std::string& store, Leadership::Options l
   return ended.status.ok() ? kExitOk : Fail(ended);
 }
 
+void AddTlsFlags(CLI::App& app, ServerOptions& options, double& worker_life_s) {
+  app.add_option("--tls-dir", options.tls_dir,
+                 "Directory of this controller's ca.pem, cert.pem and key.pem, which are looked at "
+                 "again and again")
+      ->default_val("/etc/paceline/tls");
+  app.add_option(
+      "--ca-dir", options.ca_dir,
+      "Directory of the authority's ca.pem and ca.key. Without it no node can join here, "
+      "or renew its certificate");
+  app.add_option("--worker-certificate-life", worker_life_s,
+                 "Seconds that a worker's certificate holds; it is renewed after two thirds")
+      ->check(CLI::Range(1.0, 86400.0 * 90))
+      ->capture_default_str();
+  app.add_flag("--plaintext", options.plaintext,
+               "Speak plain text, and believe everybody on this machine; for --listen and --http "
+               "on the loopback only");
+}
+
 int Main(int argc, char** argv) {
   ServerOptions options;
   CLI::App app("Schedules training jobs onto worker nodes and watches over them.",
@@ -155,6 +174,8 @@ int Main(int argc, char** argv) {
       ->default_val("/var/lib/paceline/controller");
   app.add_option("--address-file", options.address_file,
                  "Write {\"pid\",\"grpc\",\"http\"} to this file once serving");
+  double worker_life_s = absl::ToDoubleSeconds(options.worker_certificate_life);
+  AddTlsFlags(app, options, worker_life_s);
   double node_lease_s = 60;
   app.add_option("--node-lease", node_lease_s,
                  "Seconds after the last report until a node that does not answer counts as LOST, "
@@ -193,6 +214,7 @@ int Main(int argc, char** argv) {
   ApplyLogFlags(log, "controller");
   options.limits.mutation_burst = 10 * options.limits.mutations_per_s;
   options.cluster.node_lease = absl::Seconds(node_lease_s);
+  options.worker_certificate_life = absl::Seconds(worker_life_s);
   if (!queues.empty()) {
     absl::StatusOr<Queues> read = ReadQueueFile(queues);
     if (!read.ok()) return Fail({read.status(), kExitUsage});

@@ -13,11 +13,16 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/atomic_file/atomic_file.h"
+#include "common/core/loopback.h"
 #include "common/exit_codes.h"
 #include "common/log.h"
 #include "common/service_manager.h"
+#include "common/tls/credentials.h"
+#include "common/tls/tls_files.h"
 #include "common/version.h"
+#include "controller/rpc/identity_records.h"
 #include "controller/rpc/records.h"
 #include "controller/store/sqlite_store.h"
 #include "controller/store/state_file.h"
@@ -44,6 +49,9 @@ constexpr int kMaxCallsPerConnection = 4096;
 constexpr size_t kMaxGrpcBytes = size_t{512} << 20;
 // A client without calls is gone; it connects again by itself when it has one.
 constexpr absl::Duration kMaxIdle = absl::Minutes(10);
+// The certificate's end is told from so long before on.
+constexpr absl::Duration kExpiresSoon = absl::Hours(24 * 14);
+constexpr absl::Duration kCertificateLook = absl::Hours(1);
 
 ServerFailure StateFailure(absl::Status status) {
   const int code = StateExitCode(status);
@@ -59,6 +67,68 @@ Server::~Server() {
   if (shutdown_.joinable()) shutdown_.join();
 }
 
+ServerFailure Server::CheckIdentity() {
+  if (options_.plaintext) {
+    for (const std::string& address : {options_.listen, options_.http}) {
+      if (IsLoopback(address)) continue;
+      return {absl::InvalidArgumentError(absl::StrCat(
+                  "--plaintext is for this machine alone, and ", address,
+                  " is reached over a network, where anybody could stop every job: leave it out, "
+                  "and give certificates with --tls-dir (`paceline pki init` makes them)")),
+              kExitUsage};
+    }
+    PACELINE_LOG(WARNING) << "plaintext gRPC proves nothing and hides nothing: everybody on this "
+                             "machine is an administrator of the cluster";
+    return {};
+  }
+  const TlsFiles files = FilesIn(options_.tls_dir);
+  const absl::StatusOr<Certificate> own = CheckTlsFiles(files, absl::Now());
+  if (!own.ok()) {
+    return {absl::Status(own.status().code(),
+                         absl::StrCat(own.status().message(),
+                                      "\n`paceline pki init` makes an authority and a controller's "
+                                      "certificate; --plaintext serves this machine without any")),
+            kExitNoIdentity};
+  }
+  if (own->principal.role != Role::kController) {
+    return {absl::FailedPreconditionError(absl::StrCat(
+                files.certificate, " is the certificate of ", PrincipalUri(own->principal),
+                ": a controller needs one of its own, "
+                "which `paceline pki issue controller NAME --host HOST` makes")),
+            kExitNoIdentity};
+  }
+  if (!options_.ca_dir.empty()) {
+    absl::StatusOr<CertificateAuthority> authority = CertificateAuthority::Load(options_.ca_dir);
+    if (!authority.ok()) return {authority.status(), kExitNoIdentity};
+    authority_ = *std::move(authority);
+  }
+  PACELINE_LOG(INFO) << "identity principal=" << PrincipalUri(own->principal)
+                     << " expires=" << absl::FormatTime(own->not_after, absl::UTCTimeZone())
+                     << " authority=" << (authority_.has_value() ? "here" : "elsewhere");
+  return {};
+}
+
+void Server::WatchCertificate() {
+  if (options_.plaintext) return;
+  const absl::Time now = absl::Now();
+  const absl::StatusOr<Certificate> own = CheckTlsFiles(FilesIn(options_.tls_dir), now);
+  if (!own.ok()) {
+    PACELINE_LOG(ERROR) << "certificate_not_usable reason=\"" << own.status().message() << "\"";
+  } else if (own->not_after - now < kExpiresSoon) {
+    PACELINE_LOG(WARNING) << "certificate_expires_soon time="
+                          << absl::FormatTime(own->not_after, absl::UTCTimeZone())
+                          << ", `paceline pki rotate` makes a new one, without a restart";
+  }
+  loop_.After(kCertificateLook, [this] { WatchCertificate(); });
+}
+
+std::optional<HttpTls> Server::HttpSecurity() {
+  if (options_.plaintext || IsLoopback(options_.http)) return std::nullopt;
+  return HttpTls{FilesIn(options_.tls_dir), [this](const Principal& principal, absl::Time issued) {
+                   return identities_->CheckRevoked(principal, issued);
+                 }};
+}
+
 ServerFailure Server::OpenState(Elected& elected) {
   store_ = std::move(elected.store);
   if (store_ == nullptr) {
@@ -72,6 +142,9 @@ ServerFailure Server::OpenState(Elected& elected) {
   auto state = LoadState(*store_);
   if (!state.ok()) return StateFailure(state.status());
   state->term = elected.term > 0 ? elected.term : state->starts;
+  auto identities = LoadIdentities(*store_);
+  if (!identities.ok()) return StateFailure(identities.status());
+  restored_ = *std::move(identities);
   PACELINE_LOG(INFO) << "state_loaded jobs=" << state->jobs.size()
                      << " nodes=" << state->nodes.size() << " cluster=" << state->cluster_id
                      << " start=" << state->starts << " term=" << state->term;
@@ -113,13 +186,19 @@ ServerFailure Server::Listen() {
   interceptors.push_back(MakeAuditInterceptors(audit_.get()));
   builder.experimental().SetInterceptorCreators(std::move(interceptors));
   int port = 0;
-  builder.AddListeningPort(options_.listen, grpc::InsecureServerCredentials(), &port);
+  // A call without a certificate goes on: a node that joins has none yet.
+  const std::shared_ptr<grpc::ServerCredentials> credentials =
+      options_.plaintext ? grpc::InsecureServerCredentials()
+                         : ServerCredentials(FilesIn(options_.tls_dir),
+                                             /*require_client_certificate=*/false);
+  builder.AddListeningPort(options_.listen, credentials, &port);
   builder.RegisterService(workers_.get());
   builder.RegisterService(jobs_.get());
   builder.RegisterService(nodes_.get());
   builder.RegisterService(automation_.get());
   builder.RegisterService(checkpoints_.get());
   builder.RegisterService(admin_.get());
+  builder.RegisterService(identities_.get());
   builder.RegisterService(telemetry_.get());
   builder.RegisterService(histories_.get());
   grpc_ = builder.BuildAndStart();
@@ -130,14 +209,16 @@ ServerFailure Server::Listen() {
             kExitCannotListen};
   }
   grpc_address_ = absl::StrCat(options_.listen.substr(0, options_.listen.rfind(':')), ":", port);
-  auto http = HttpServer::Start(options_.http, Routes(), Streams());
+  auto http = HttpServer::Start(options_.http, Routes(), Streams(), {}, HttpSecurity());
   if (!http.ok()) return {http.status(), kExitCannotListen};
   http_ = *std::move(http);
   return {};
 }
 
 ServerFailure Server::Start(Elected elected) {
-  ServerFailure failure = OpenState(elected);
+  ServerFailure failure = CheckIdentity();
+  if (!failure.status.ok()) return failure;
+  failure = OpenState(elected);
   if (!failure.status.ok()) return failure;
   workers_ = std::make_unique<WorkerSessions>(&loop_, control_.get(), &metrics_, &limits_,
                                               elected.may_act);
@@ -148,6 +229,16 @@ ServerFailure Server::Start(Elected elected) {
   admin_ = std::make_unique<AdminService>(
       &loop_, control_.get(), &limits_,
       lock_ == nullptr ? "" : absl::StrCat(options_.state_dir, "/", kStateFileName));
+  IdentityService::Options identity;
+  identity.authority = authority_;
+  identity.worker_life = options_.worker_certificate_life;
+  identity.plaintext = options_.plaintext;
+  identity.revoked = [this](const Principal& principal, const std::string& text) {
+    if (principal.role == Role::kWorker) workers_->CloseRevoked(NodeName(principal.name), text);
+  };
+  identities_ = std::make_unique<IdentityService>(&loop_, control_.get(), &metrics_,
+                                                  *std::exchange(restored_, std::nullopt),
+                                                  std::move(identity));
   telemetry_ = std::make_unique<TelemetryService>(&loop_, control_.get());
   page_ = std::make_unique<Page>(&loop_, control_.get());
   histories_ = std::make_unique<HistoryService>(&loop_, control_.get(), &limits_);
@@ -176,6 +267,7 @@ ServerFailure Server::Start(Elected elected) {
   const absl::Status written =
       WriteAddressFile(options_.address_file, grpc_address_, http_->address());
   if (!written.ok()) return StateFailure(written);
+  WatchCertificate();
   ready_ = true;
   ReportServing(loop_);
   PACELINE_LOG(INFO) << "serving grpc=" << grpc_address_ << " http=" << http_->address();
@@ -230,10 +322,12 @@ int64_t Server::StateBytes() const {
 void Server::UpdateDiscovery() {
   nlohmann::json targets = nlohmann::json::array();
   for (const auto& [name, node] : control_->cluster().nodes()) {
-    if (node.facts.metrics_address.empty()) continue;
-    targets.push_back(
-        {{"targets", {node.facts.metrics_address}},
-         {"labels", {{"node", name.value()}, {"__meta_paceline_component", "worker"}}}});
+    const std::string& address = node.facts.metrics_address;
+    if (address.empty()) continue;
+    nlohmann::json labels = {{"node", name.value()}, {"__meta_paceline_component", "worker"}};
+    // Over a network nothing else is served.
+    if (!IsLoopback(address)) labels["__scheme__"] = "https";
+    targets.push_back({{"targets", {address}}, {"labels", labels}});
   }
   const std::string body = targets.dump();
   absl::MutexLock lock(&mutex_);
@@ -254,8 +348,11 @@ HttpServer::Routes Server::Routes() {
        }},
       {"/readyz",
        [this] {
-         return ready_ ? HttpResponse{200, "text/plain; charset=utf-8", "ready\n"}
-                       : HttpResponse{503, "text/plain; charset=utf-8", "not ready\n"};
+         const std::string how = options_.plaintext
+                                     ? "plain text: everybody on this machine is an administrator\n"
+                                     : "";
+         return ready_ ? HttpResponse{200, "text/plain; charset=utf-8", "ready\n" + how}
+                       : HttpResponse{503, "text/plain; charset=utf-8", "not ready\n" + how};
        }},
       {"/sd",
        [this] {

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -21,6 +22,7 @@
 #include "common/event_loop.h"
 #include "common/http_server.h"
 #include "common/state_lock/state_lock.h"
+#include "common/tls/certificate_authority.h"
 #include "controller/control_loop.h"
 #include "controller/metrics.h"
 #include "controller/page/page.h"
@@ -30,6 +32,7 @@
 #include "controller/rpc/call_limits.h"
 #include "controller/rpc/checkpoint_service.h"
 #include "controller/rpc/history_service.h"
+#include "controller/rpc/identity_service.h"
 #include "controller/rpc/job_service.h"
 #include "controller/rpc/node_service.h"
 #include "controller/rpc/telemetry_service.h"
@@ -45,6 +48,11 @@ struct ServerOptions {
   std::string address_file;  // If set, written once serving; see docs/cli.md.
   std::string audit_log;     // controller/rpc/audit.h. Empty: audit.jsonl in state_dir.
   Cluster::Options cluster = {};
+  std::string tls_dir = {};  // Of the controller's TlsFiles; unless `plaintext`.
+  std::string ca_dir = {};   // Of the authority; empty: nobody gets certificates here.
+  // gRPC without TLS, on the loopback: whoever is on this machine is believed all that they say.
+  bool plaintext = false;
+  absl::Duration worker_certificate_life = kWorkerLife;
   CallLimitOptions limits = {};
   // For a connection to become one of HTTP/2, TLS included.
   absl::Duration handshake_patience = absl::Seconds(10);
@@ -81,8 +89,13 @@ class Server {
   void Shutdown();
 
  private:
+  // Who this controller is, and whether it may serve where it was told to.
+  ServerFailure CheckIdentity();
   ServerFailure OpenState(Elected& elected);
   ServerFailure Listen();
+  std::optional<HttpTls> HttpSecurity();
+  // Tells in the log, again and again, when the certificate comes to its end.
+  void WatchCertificate();
   // Of the state store's files. From any thread.
   int64_t StateBytes() const;
   void UpdateDiscovery();
@@ -109,6 +122,9 @@ class Server {
   std::unique_ptr<AutomationService> automation_;
   std::unique_ptr<CheckpointService> checkpoints_;
   std::unique_ptr<AdminService> admin_;
+  std::optional<CertificateAuthority> authority_;
+  std::optional<Identities> restored_;  // Until the service has them.
+  std::unique_ptr<IdentityService> identities_;
   std::unique_ptr<AuditLog> audit_;
   std::unique_ptr<TelemetryService> telemetry_;
   std::unique_ptr<Page> page_;

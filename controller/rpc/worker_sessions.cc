@@ -294,6 +294,13 @@ void WorkerSessions::CancelLog(const NodeName& node, int64_t id) {
   if (stream != by_node_.end()) stream->second->CancelLog(id);
 }
 
+void WorkerSessions::CloseRevoked(const NodeName& node, const std::string& message) {
+  const auto stream = by_node_.find(node);
+  if (stream == by_node_.end()) return;
+  PACELINE_LOG(WARNING) << "worker_revoked node=" << node.value();
+  stream->second->Close(MakeError(grpc::StatusCode::UNAUTHENTICATED, "REVOKED", message));
+}
+
 void WorkerSessions::CloseAll() {
   for (Stream* stream : streams_) {
     stream->Close(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the controller is shutting down"));

@@ -50,6 +50,9 @@ class WorkerSessions : public v1::WorkerService::CallbackService {
                           int64_t* id);
   void CancelLog(const NodeName& node, int64_t id);
 
+  // Ends the node's session, if it has one, with UNAUTHENTICATED, reason REVOKED.
+  void CloseRevoked(const NodeName& node, const std::string& message);
+
   // Ends all sessions: the controller goes away.
   void CloseAll();
 

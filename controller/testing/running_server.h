@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "controller/server.h"
 
@@ -28,8 +29,12 @@ class RunningServer {
  public:
   explicit RunningServer(const std::string& state_dir, const std::string& listen = "127.0.0.1:0",
                          const Cluster::Options& cluster = {})
-      : RunningServer(
-            ServerOptions{listen, "127.0.0.1:0", state_dir, state_dir + "/address", "", cluster}) {}
+      : RunningServer([&] {
+          ServerOptions options{listen, "127.0.0.1:0", state_dir, state_dir + "/address",
+                                "",     cluster};
+          options.plaintext = true;
+          return options;
+        }()) {}
   explicit RunningServer(const ServerOptions& options) : address_file_(options.address_file) {
     server_.emplace(options);
     failure_ = server_->Start();
