@@ -94,4 +94,9 @@ absl::Status WritePublic(const std::string& path, absl::string_view text) {
   return WriteFileAtomically(path, {text});
 }
 
+absl::Status RemoveFile(const std::string& path) {
+  if (unlink(path.c_str()) == 0 || errno == ENOENT) return absl::OkStatus();
+  return Failed(path, errno);
+}
+
 }  // namespace paceline

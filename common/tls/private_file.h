@@ -23,6 +23,9 @@ absl::StatusOr<std::string> ReadPrivate(const std::string& path);
 absl::Status WritePrivate(const std::string& path, absl::string_view text);
 absl::Status WritePublic(const std::string& path, absl::string_view text);
 
+// One that is not there is none too many.
+absl::Status RemoveFile(const std::string& path);
+
 }  // namespace paceline
 
 #endif  // COMMON_TLS_PRIVATE_FILE_H_

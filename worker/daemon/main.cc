@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <ctime>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -18,6 +19,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/atomic_file/atomic_file.h"
+#include "common/core/backoff.h"
+#include "common/core/loopback.h"
 #include "common/core/status_macros.h"
 #include "common/exit_codes.h"
 #include "common/http_server.h"
@@ -25,12 +28,16 @@
 #include "common/log_options.h"
 #include "common/service_manager.h"
 #include "common/state_lock/state_lock.h"
+#include "common/tls/credentials.h"
+#include "common/tls/tls_files.h"
 #include "common/uuid.h"
 #include "common/version.h"
+#include "worker/daemon/certificate_keeper.h"
 #include "worker/daemon/flags.h"
 #include "worker/daemon/gpu_watch.h"
 #include "worker/daemon/hardware.h"
 #include "worker/daemon/job_user.h"
+#include "worker/daemon/join.h"
 #include "worker/daemon/run_checkpoint_task.h"
 #include "worker/daemon/runtime_dir.h"
 #include "worker/daemon/trainer_environment.h"
@@ -156,6 +163,65 @@ absl::Status WriteAddressFile(const std::string& path, const std::string& http) 
   return WriteFileAtomically(path, {absl::string_view(text)});
 }
 
+// Waits for the first certificate if there is a token for one. The exit code when the process has
+// to end.
+std::optional<int> GetCertificate(const Flags& flags, const sigset_t& signals) {
+  if (flags.plaintext) {
+    PACELINE_LOG(WARNING) << "plaintext the session with the controller proves nothing and hides "
+                             "nothing";
+    return std::nullopt;
+  }
+  const JoinOptions join = {flags.controller, flags.name, flags.join_token_file, flags.ca,
+                            flags.tls_dir};
+  if (!flags.join_token_file.empty()) {
+    const absl::StatusOr<bool> must = MustJoin(join);
+    if (!must.ok()) return Fail(must.status(), kExitNoIdentity);
+    Backoff backoff({absl::Milliseconds(200), absl::Seconds(10)}, RandomBits());
+    absl::Status joined = *must ? Join(join) : absl::OkStatus();
+    while (absl::IsUnavailable(joined)) {
+      PACELINE_LOG(WARNING) << "join_waits reason=\"" << joined.message() << "\"";
+      const timespec pause = absl::ToTimespec(backoff.Next());
+      if (::sigtimedwait(&signals, nullptr, &pause) > 0) return kExitOk;
+      joined = Join(join);
+    }
+    if (!joined.ok()) return Fail(joined, kExitNoIdentity);
+    if (*must) PACELINE_LOG(INFO) << "joined node=" << flags.name;
+  }
+  const TlsFiles files = FilesIn(flags.tls_dir);
+  const absl::StatusOr<Certificate> own = CheckTlsFiles(files, absl::Now());
+  // The controller's clock decides: ours may be the wrong one.
+  if (absl::IsOutOfRange(own.status())) {
+    PACELINE_LOG(ERROR) << "certificate_not_valid reason=\"" << own.status().message()
+                        << "\"; if the controller thinks so too, the node joins again by a token "
+                           "of `paceline pki token`, with --join-token-file";
+    return std::nullopt;
+  }
+  if (!own.ok()) return Fail(own.status(), kExitNoIdentity);
+  if (own->principal.role == Role::kWorker && own->principal.name == flags.name) {
+    return std::nullopt;
+  }
+  return Fail(absl::FailedPreconditionError(absl::StrCat(
+                  files.certificate, " is the certificate of ", PrincipalUri(own->principal),
+                  ", and this node is named \"", flags.name,
+                  "\": give the right --name, or a join token for this one")),
+              kExitNoIdentity);
+}
+
+std::optional<HttpTls> HttpSecurity(const Flags& flags) {
+  if (flags.plaintext || IsLoopback(flags.listen)) return std::nullopt;
+  return HttpTls{FilesIn(flags.tls_dir)};
+}
+
+CertificateKeeper::Options KeeperOptions(const Flags& flags) {
+  CertificateKeeper::Options options;
+  options.controller = flags.controller;
+  options.seed = RandomBits();
+  if (flags.plaintext) return options;
+  options.files = FilesIn(flags.tls_dir);
+  options.credentials = ChannelCredentials(*options.files);
+  return options;
+}
+
 // Serves until a signal comes. The signals are blocked in all threads.
 int Serve(const Flags& flags, const NodePaths& paths, const JobUser& user, NodeIdentity identity,
           const sigset_t& signals) {
@@ -178,13 +244,19 @@ int Serve(const Flags& flags, const NodePaths& paths, const JobUser& user, NodeI
     metrics.SetGpus(figures, absl::Now());
   });
   EventLoop loop;
+  const CertificateKeeper::Options keeper_options = KeeperOptions(flags);
+  CertificateKeeper keeper(loop, keeper_options);
+  options.session.credentials = keeper_options.credentials;
+  options.session.unreachable = [&keeper] { keeper.Explain(); };
   WorkerNode node(loop, std::move(options), std::move(identity), metrics);
-  const auto http = HttpServer::Start(flags.listen, Routes(metrics, node));
+  const auto http =
+      HttpServer::Start(flags.listen, Routes(metrics, node), {}, {}, HttpSecurity(flags));
   if (!http.ok()) return Fail(http.status(), kExitCannotListen);
   const absl::Status started = node.Start(Advertised((*http)->address(), flags.address));
   if (!started.ok()) {
     return Fail(started, absl::IsInvalidArgument(started) ? kExitUsage : kExitFailure);
   }
+  keeper.Start();
   const absl::Status written = WriteAddressFile(flags.address_file, (*http)->address());
   if (!written.ok()) {
     PACELINE_LOG(ERROR) << "address_file_not_written reason=\"" << written.message() << "\"";
@@ -241,6 +313,7 @@ int Main(int argc, char** argv) {
   if (!runtime.ok()) return Fail(runtime.status(), StateExitCode(runtime.status()));
   const absl::Status opened = OpenForTrainers(paths, *user);
   if (!opened.ok()) return Fail(opened, kExitStateNotWritable);
+  if (const std::optional<int> end = GetCertificate(flags, signals)) return *end;
   const int code = Serve(flags, paths, *user, *std::move(identity), signals);
   if (!flags.address_file.empty()) ::unlink(flags.address_file.c_str());
   return code;

@@ -21,7 +21,8 @@ int Millis(absl::Duration duration) {
   return static_cast<int>(absl::ToInt64Milliseconds(duration));
 }
 
-std::shared_ptr<grpc::Channel> MakeChannel(const LeaderAddress& leader) {
+std::shared_ptr<grpc::Channel> MakeChannel(
+    const LeaderAddress& leader, const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS,
                    leader.several() ? Millis(kLeaderPing) : kKeepaliveMillis);
@@ -64,7 +65,7 @@ class Session::Stream : public grpc::ClientBidiReactor<v1::WorkerMessage, v1::Co
  public:
   explicit Stream(Session& session)
       : session_(session),
-        channel_(MakeChannel(session.leader_)),
+        channel_(MakeChannel(session.options_.controller, session.options_.credentials)),
         stub_(v1::WorkerService::NewStub(channel_)) {
     stub_->async()->Session(&context_, this);
     // Writes begin outside gRPC's callbacks: the call must not end meanwhile.
@@ -207,6 +208,7 @@ void Session::LogLoss(const absl::Status& status) {
   if (kind == absl::StatusCode::kUnavailable) {
     PACELINE_LOG(WARNING) << "controller_unreachable address=" << leader_.current() << " reason=\""
                           << status.message() << "\" retrying, trainers run on";
+    if (options_.unreachable) options_.unreachable();
   } else {
     PACELINE_LOG(ERROR) << "controller_refused address=" << leader_.current()
                         << " code=" << absl::StatusCodeToString(kind) << " reason=\""

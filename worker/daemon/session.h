@@ -17,6 +17,8 @@
 #ifndef WORKER_DAEMON_SESSION_H_
 #define WORKER_DAEMON_SESSION_H_
 
+#include <grpcpp/security/credentials.h>
+
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -52,6 +54,8 @@ class Session {
 
   struct Options {
     std::string controller;  // host:port, or several with commas between them.
+    std::shared_ptr<grpc::ChannelCredentials> credentials = nullptr;  // Null: plain text.
+    std::function<void()> unreachable = {};  // On the loop, once per outage.
     Backoff::Options backoff;
     uint64_t seed = 0;  // Of the delays' jitter.
     // For a Welcome to come; of several controllers kLeaderAnswer at most.
