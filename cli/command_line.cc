@@ -34,6 +34,13 @@ void AddGlobalFlags(CLI::App& app, GlobalFlags& flags) {
                  "Name of a context (`paceline context`). Default: $PACELINE_CONTEXT, else the "
                  "one in use")
       ->excludes(server);
+  CLI::Option* tls_dir =
+      app.add_option("--tls-dir", flags.tls_dir,
+                     "Folder of your ca.pem, cert.pem and key.pem. Default: those of the context, "
+                     "else $PACELINE_TLS_DIR, else ~/.config/paceline/tls");
+  app.add_flag("--plaintext", flags.plaintext,
+               "Speak plain text with a controller on this machine that has no certificates")
+      ->excludes(tls_dir);
   app.add_option("-o,--output", flags.output, "Form of the output; name: what lists list, alone")
       ->check(CLI::IsMember({"table", "wide", "json", "yaml", "name"}))
       ->capture_default_str();

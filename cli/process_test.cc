@@ -28,8 +28,9 @@ class ProcessTest : public ::testing::Test {
   // Its messages go to our error stream, or to where `more` leads them.
   FILE* Start(const std::string& arguments, const std::string& before = "exec ") {
     const std::string line = absl::StrCat("PACELINE_SERVER=", controller_.address(),
-                                          " PACELINE_CONFIG=/nonexistent; "
-                                          "export PACELINE_SERVER PACELINE_CONFIG; ",
+                                          " PACELINE_CONFIG=/nonexistent PACELINE_PLAINTEXT=1; "
+                                          "export PACELINE_SERVER PACELINE_CONFIG "
+                                          "PACELINE_PLAINTEXT; ",
                                           before, "cli/paceline ", arguments, " 2>&1");
     FILE* out = popen(line.c_str(), "r");
     EXPECT_NE(out, nullptr);

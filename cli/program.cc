@@ -6,15 +6,19 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "cli/config/config_file.h"
 #include "cli/dev/dev_dir.h"
 #include "cli/rpc/error_text.h"
 #include "cli/rpc/meant_name.h"
 #include "cli/text/yaml_text.h"
+#include "common/core/loopback.h"
 #include "common/core/status_macros.h"
 #include "common/leader_address.h"
 #include "common/log.h"
+#include "common/tls/credentials.h"
+#include "common/tls/handshake_probe.h"
 #include "google/protobuf/util/json_util.h"
 
 namespace paceline {
@@ -33,6 +37,25 @@ std::string JsonText(const google::protobuf::Message& message, bool spaced) {
   const auto status = google::protobuf::util::MessageToJsonString(message, &text, options);
   PACELINE_CHECK(status.ok());
   return text;
+}
+
+// What keeps the choice from being used; PermissionDenied.
+absl::Status CheckIdentity(const ServerChoice& choice) {
+  if (!choice.files.has_value()) {
+    if (IsLoopback(choice.address)) return absl::OkStatus();
+    return absl::PermissionDeniedError(
+        absl::StrCat("plain text is for controllers on this machine, and ", choice.address,
+                     " is reached over a network, where anybody can listen and answer: give "
+                     "certificates with --tls-dir"));
+  }
+  const absl::StatusOr<Certificate> own = CheckTlsFiles(*choice.files, absl::Now());
+  if (own.ok()) return absl::OkStatus();
+  return absl::PermissionDeniedError(absl::StrCat(
+      own.status().message(), absl::IsNotFound(own.status())
+                                  ? "; --tls-dir names another folder, --plaintext speaks with a "
+                                    "controller on this machine "
+                                    "that has none, and `paceline dev up` starts such a cluster"
+                                  : ""));
 }
 
 // Of one address, or of each of several.
@@ -67,23 +90,43 @@ std::string Program::user() const {
   return user.empty() ? Variable("LOGNAME") : user;
 }
 
+std::optional<TlsFiles> Program::ChooseIdentity(const std::string& address,
+                                                const CliContext* context) const {
+  if (!flags.tls_dir.empty()) return FilesIn(flags.tls_dir);
+  if (flags.plaintext) return std::nullopt;
+  if (context != nullptr && context->plaintext) return std::nullopt;
+  if (context != nullptr && !context->ca.empty()) {
+    return TlsFiles{context->ca, context->certificate, context->key};
+  }
+  const std::string dir = Variable("PACELINE_TLS_DIR");
+  if (!dir.empty()) return FilesIn(dir);
+  if (Variable("PACELINE_PLAINTEXT") == "1") return std::nullopt;
+  if (address == RunningDevController(DefaultDevDir(surroundings_.variable))) return std::nullopt;
+  return FilesIn(DefaultTlsDir(surroundings_.variable));
+}
+
 absl::StatusOr<ServerChoice> Program::ChooseServer() const {
   if (client_ != nullptr) return client_server_;
-  if (!flags.server.empty()) return ServerChoice{WithPort(flags.server), ""};
+  const auto choice = [this](const std::string& server, const std::string& name = "",
+                             const CliContext* context = nullptr) {
+    const std::string address = WithPort(server);
+    return ServerChoice{address, name, ChooseIdentity(address, context)};
+  };
+  if (!flags.server.empty()) return choice(flags.server);
   std::string context = flags.context;
   if (context.empty()) {
     const std::string server = Variable("PACELINE_SERVER");
-    if (!server.empty()) return ServerChoice{WithPort(server), ""};
+    if (!server.empty()) return choice(server);
     context = Variable("PACELINE_CONTEXT");
   }
   PACELINE_ASSIGN_OR_RETURN(const CliConfig config, ReadConfig(config_path()));
   if (context.empty()) context = config.current;
   if (!context.empty()) {
     PACELINE_ASSIGN_OR_RETURN(const CliContext found, FindContext(config, context, config_path()));
-    return ServerChoice{WithPort(found.server), context};
+    return choice(found.server, context, &found);
   }
   const std::string dev = RunningDevController(DefaultDevDir(surroundings_.variable));
-  return ServerChoice{dev.empty() ? kDefaultServer : dev, ""};
+  return choice(dev.empty() ? kDefaultServer : dev);
 }
 
 std::string Program::server() const {
@@ -109,7 +152,15 @@ Client& Program::client() {
     Client::Options options;
     const absl::StatusOr<ServerChoice> choice = ChooseServer();
     if (choice.ok()) client_server_ = *choice;
-    options.problem = choice.status();
+    options.problem = choice.ok() ? CheckIdentity(*choice) : choice.status();
+    if (options.problem.ok() && choice->files.has_value()) {
+      options.credentials = ChannelCredentials(*choice->files);
+    }
+    if (choice.ok()) {
+      options.explain = [files = choice->files](const std::string& address) {
+        return ExplainConnection(address, files, absl::Now());
+      };
+    }
     // With a problem it is never called.
     options.server = choice.ok() ? choice->address : kDefaultServer;
     options.timeout = absl::Seconds(flags.timeout_s);

@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <ostream>
 #include <string>
 
@@ -17,10 +18,13 @@
 #include "cli/rpc/client.h"
 #include "cli/rpc/interrupt.h"
 #include "cli/view/page.h"
+#include "common/tls/tls_files.h"
 #include "google/protobuf/message.h"
 #include "grpcpp/support/status.h"
 
 namespace paceline {
+
+struct CliContext;
 
 // The world around a run; a test has its own.
 struct Surroundings {
@@ -41,13 +45,17 @@ struct GlobalFlags {
   bool no_headers = false;
   bool no_color = false;
   bool quiet = false;
-  std::string owner;  // Of the verbs that have it; empty: see Program::user().
+  std::string owner;    // Of the verbs that have it; empty: see Program::user().
+  std::string tls_dir;  // Empty: see Program::ChooseServer().
+  bool plaintext = false;
 };
 
 // Where requests go.
 struct ServerChoice {
   std::string address;  // HOST:PORT.
   std::string context;  // That it comes from; empty: from elsewhere.
+  // By what the two know each other; none: plain text.
+  std::optional<TlsFiles> files = {};
 };
 
 class Program {
@@ -77,6 +85,9 @@ class Program {
   // What --server or --context names, else $PACELINE_SERVER, $PACELINE_CONTEXT, the current context
   // of the configuration (cli/config), the dev cluster when it is up, or 127.0.0.1:7450; with port
   // 7450 when it has none. NotFound when there is no such context; errors of ReadConfig.
+  // The identity is what --tls-dir or --plaintext says, else the context, else $PACELINE_TLS_DIR,
+  // or $PACELINE_PLAINTEXT if that is 1, else plain text for the dev cluster, else the files of
+  // DefaultTlsDir.
   absl::StatusOr<ServerChoice> ChooseServer() const;
   // Its address, and "ADDRESS (context NAME)" for people; empty after an error. Settled once there
   // is a client.
@@ -107,6 +118,10 @@ class Program {
   int Fail(CliExit exit, const std::string& message);
 
  private:
+  // The identity for a server at this address, of this context or of none.
+  std::optional<TlsFiles> ChooseIdentity(const std::string& address,
+                                         const CliContext* context) const;
+
   const Surroundings surroundings_;
   Interrupt& interrupt_;
   std::unique_ptr<Client> client_;

@@ -108,6 +108,7 @@ class TopTerminalTest : public ::testing::Test {
     std::vector<std::string> command = {"cli/paceline", "top", "--interval", "0.1"};
     command.insert(command.end(), arguments.begin(), arguments.end());
     environment.push_back(absl::StrCat("PACELINE_SERVER=", controller_->address()));
+    environment.push_back("PACELINE_PLAINTEXT=1");
     return std::make_unique<PlayedTerminal>(std::move(command), std::move(environment), 100, 24);
   }
   static void ExpectGivenBack(const PlayedTerminal& terminal) {

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -78,20 +79,49 @@ absl::Status Unknown(const YAML::Node& key, const std::vector<std::string>& know
                    meant.empty() ? "" : absl::StrCat("; did you mean \"", meant, "\"?")));
 }
 
+// The value of `key` in a context.
+absl::Status SetValue(const YAML::Node& value, const std::string& key, const std::string& path,
+                      CliContext* context) {
+  PACELINE_ASSIGN_OR_RETURN(const std::string text, TextOf(value, key, path));
+  if (key == "plaintext") {
+    if (text != "true" && text != "false") {
+      return Problem(path, value.Mark(), "plaintext is true or false");
+    }
+    context->plaintext = text == "true";
+    return absl::OkStatus();
+  }
+  if (key == "server") {
+    const absl::Status sound = CheckServerAddress(text);
+    if (!sound.ok()) return Problem(path, value.Mark(), std::string(sound.message()));
+  }
+  (key == "server"        ? context->server
+   : key == "ca"          ? context->ca
+   : key == "certificate" ? context->certificate
+                          : context->key) = text;
+  return absl::OkStatus();
+}
+
 absl::StatusOr<CliContext> ContextOf(const YAML::Node& node, const std::string& name,
                                      const std::string& path) {
+  const std::vector<std::string> known = {"server", "ca", "certificate", "key", "plaintext"};
   PACELINE_RETURN_IF_ERROR(CheckMap(node, absl::StrCat("context ", name), path));
   CliContext context;
   for (const auto& entry : node) {
-    if (!entry.first.IsScalar() || entry.first.Scalar() != "server") {
-      return Unknown(entry.first, {"server"}, path);
+    const std::string key = entry.first.IsScalar() ? entry.first.Scalar() : "";
+    if (std::find(known.begin(), known.end(), key) == known.end()) {
+      return Unknown(entry.first, known, path);
     }
-    PACELINE_ASSIGN_OR_RETURN(context.server, TextOf(entry.second, "server", path));
-    const absl::Status sound = CheckServerAddress(context.server);
-    if (!sound.ok()) return Problem(path, entry.second.Mark(), std::string(sound.message()));
+    PACELINE_RETURN_IF_ERROR(SetValue(entry.second, key, path, &context));
   }
   if (context.server.empty()) {
     return Problem(path, node.Mark(), absl::StrCat("context ", name, " has no server"));
+  }
+  const int files = !context.ca.empty() + !context.certificate.empty() + !context.key.empty();
+  if (files != 0 && (files != 3 || context.plaintext)) {
+    return Problem(path, node.Mark(),
+                   absl::StrCat("context ", name,
+                                " needs all of ca, certificate and key, without "
+                                "plaintext, or none of them"));
   }
   return context;
 }
@@ -129,8 +159,15 @@ std::string TextOf(const CliConfig& config) {
   text << YAML::Key << "contexts" << YAML::Value << YAML::BeginMap;
   for (const auto& [name, context] : config.contexts) {
     text << YAML::Key << YAML::DoubleQuoted << name << YAML::Value << YAML::Flow << YAML::BeginMap
-         << YAML::Key << "server" << YAML::Value << YAML::DoubleQuoted << context.server
-         << YAML::EndMap;
+         << YAML::Key << "server" << YAML::Value << YAML::DoubleQuoted << context.server;
+    for (const auto& [key, value] :
+         {std::pair("ca", &context.ca), std::pair("certificate", &context.certificate),
+          std::pair("key", &context.key)}) {
+      if (value->empty()) continue;
+      text << YAML::Key << key << YAML::Value << YAML::DoubleQuoted << *value;
+    }
+    if (context.plaintext) text << YAML::Key << "plaintext" << YAML::Value << true;
+    text << YAML::EndMap;
   }
   text << YAML::EndMap << YAML::EndMap;
   return absl::StrCat(text.c_str(), "\n");
@@ -146,6 +183,11 @@ std::string ConfigPath(const std::function<std::string(const char*)>& variable) 
   if (absl::StartsWith(config, "/")) return absl::StrCat(config, "/paceline/config.yaml");
   const std::string home = variable("HOME");
   return home.empty() ? "" : absl::StrCat(home, "/.config/paceline/config.yaml");
+}
+
+std::string DefaultTlsDir(const std::function<std::string(const char*)>& variable) {
+  const std::string config = ConfigPath(variable);
+  return config.empty() ? "" : (fs::path(config).parent_path() / "tls").string();
 }
 
 absl::StatusOr<CliConfig> ReadConfig(const std::string& path) {

@@ -2,8 +2,13 @@
 //
 //   current: prod
 //   contexts:
-//     prod: {server: "head.example.org:7450"}
+//     prod:
+//       server: "head.example.org:7450"
+//       ca: /home/ann/prod/ca.pem
+//       certificate: /home/ann/prod/cert.pem
+//       key: /home/ann/prod/key.pem
 //     lab: {server: "10.0.0.7"}
+//     here: {server: "127.0.0.1", plaintext: true}
 #ifndef CLI_CONFIG_CONFIG_FILE_H_
 #define CLI_CONFIG_CONFIG_FILE_H_
 
@@ -18,6 +23,11 @@ namespace paceline {
 
 struct CliContext {
   std::string server;  // HOST or HOST:PORT; several with commas between them.
+  // Files by which this person is known there: all three, or none.
+  std::string ca = {};
+  std::string certificate = {};
+  std::string key = {};
+  bool plaintext = false;  // Without them: plain text, to a server on this machine.
 };
 
 struct CliConfig {
@@ -28,6 +38,10 @@ struct CliConfig {
 // $PACELINE_CONFIG, else $XDG_CONFIG_HOME/paceline/config.yaml, else
 // ~/.config/paceline/config.yaml; empty without a home. `variable` reads the environment.
 std::string ConfigPath(const std::function<std::string(const char*)>& variable);
+
+// Where the files of a person's identity are that no context names: the folder "tls" beside the
+// configuration; empty without a home.
+std::string DefaultTlsDir(const std::function<std::string(const char*)>& variable);
 
 // An empty configuration when there is no such file. InvalidArgument, with line and column, when it
 // cannot be understood; PermissionDenied or FailedPrecondition when it cannot be read.

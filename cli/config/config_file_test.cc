@@ -70,6 +70,38 @@ TEST_F(ConfigFileTest, WhatIsWrittenIsReadAgain) {
   EXPECT_EQ(again->contexts.at("1e5").server, "10.0.0.7");
 }
 
+TEST_F(ConfigFileTest, IdentityIsWrittenAndReadAgain) {
+  CliConfig config;
+  config.contexts["prod"] = {"h", "/p/ca.pem", "/p/cert.pem", "/p/key.pem"};
+  config.contexts["here"].server = "127.0.0.1";
+  config.contexts["here"].plaintext = true;
+  ASSERT_TRUE(WriteConfig(path_, config).ok());
+  const auto again = ReadConfig(path_);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->contexts.at("prod").ca, "/p/ca.pem");
+  EXPECT_EQ(again->contexts.at("prod").certificate, "/p/cert.pem");
+  EXPECT_EQ(again->contexts.at("prod").key, "/p/key.pem");
+  EXPECT_FALSE(again->contexts.at("prod").plaintext);
+  EXPECT_TRUE(again->contexts.at("here").plaintext);
+}
+
+TEST_F(ConfigFileTest, HalfAnIdentityIsNone) {
+  EXPECT_THAT(Message("contexts: {prod: {server: h, ca: /c}}\n"), HasSubstr("needs all of ca"));
+  EXPECT_THAT(Message("contexts: {p: {server: h, ca: /c, certificate: /d, key: /k, "
+                      "plaintext: true}}\n"),
+              HasSubstr("without plaintext"));
+  EXPECT_THAT(Message("contexts: {prod: {server: h, plaintext: perhaps}}\n"),
+              HasSubstr("true or false"));
+}
+
+TEST_F(ConfigFileTest, IdentityLiesBesideTheConfiguration) {
+  EXPECT_EQ(DefaultTlsDir([](const char*) { return ""; }), "");
+  EXPECT_EQ(DefaultTlsDir([](const char* name) {
+              return std::string(name) == "PACELINE_CONFIG" ? "/c/config.yaml" : "";
+            }),
+            "/c/tls");
+}
+
 TEST_F(ConfigFileTest, SymbolicLinkStaysOne) {
   std::ofstream(root_ + "/real.yaml") << "";
   fs::create_symlink(root_ + "/real.yaml", path_);

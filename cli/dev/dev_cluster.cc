@@ -109,8 +109,8 @@ absl::StatusOr<std::vector<std::string>> DevCluster::Start(const DevSettings& se
     const bool keep = !running.empty();
     PACELINE_RETURN_IF_ERROR(StartDaemon(
         controller,
-        {bin_dir + "/paceline-controller", "--listen", ListenAddress(earlier.grpc, keep), "--http",
-         ListenAddress(earlier.http, keep)},
+        {bin_dir + "/paceline-controller", "--plaintext", "--listen",
+         ListenAddress(earlier.grpc, keep), "--http", ListenAddress(earlier.http, keep)},
         timeout));
     started.push_back(controller.name);
   }
@@ -122,7 +122,7 @@ absl::StatusOr<std::vector<std::string>> DevCluster::Start(const DevSettings& se
         StartDaemon(worker,
                     {bin_dir + "/paceline-worker", "--controller", address, "--name", worker.name,
                      "--runtime-dir", absl::StrCat(dir_.RuntimeDir(), "/", worker.name), "--slots",
-                     absl::StrCat(settings.slots), "--listen", "127.0.0.1:0"},
+                     absl::StrCat(settings.slots), "--listen", "127.0.0.1:0", "--plaintext"},
                     timeout));
     started.push_back(worker.name);
   }

@@ -34,7 +34,9 @@ int Millis(absl::Duration duration) {
 }
 
 // `several`: there are other controllers, for which one that is silent is left.
-std::shared_ptr<grpc::Channel> NewChannel(const std::string& server, bool several) {
+std::shared_ptr<grpc::Channel> NewChannel(
+    const std::string& server, bool several,
+    const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, several ? Millis(kLeaderPing) : kKeepaliveMs);
   if (several) arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Millis(kLeaderSilence));
@@ -44,7 +46,8 @@ std::shared_ptr<grpc::Channel> NewChannel(const std::string& server, bool severa
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
   // A proxy of the environment is for the web; a controller is reached directly.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  return grpc::CreateCustomChannel(server, grpc::InsecureChannelCredentials(), arguments);
+  return grpc::CreateCustomChannel(
+      server, credentials == nullptr ? grpc::InsecureChannelCredentials() : credentials, arguments);
 }
 
 bool IsAway(const grpc::Status& status) {
@@ -76,14 +79,18 @@ grpc::Status ToGrpc(const absl::Status& status) {
 Client::Client(Options options, Interrupt& interrupt)
     : options_(std::move(options)),
       interrupt_(interrupt),
-      controllers_(SplitAddresses(options_.server), NewChannel),
+      controllers_(SplitAddresses(options_.server),
+                   [credentials = options_.credentials](const std::string& server, bool several) {
+                     return NewChannel(server, several, credentials);
+                   }),
       jobs_(controllers_),
       checkpoints_(controllers_),
       nodes_(controllers_),
       automation_(controllers_),
       admin_(controllers_),
       histories_(controllers_),
-      telemetry_(controllers_) {}
+      telemetry_(controllers_),
+      identity_(controllers_) {}
 
 void Client::Prepare(absl::Time deadline, grpc::ClientContext* context) const {
   context->set_deadline(absl::ToChronoTime(deadline));
@@ -116,6 +123,10 @@ grpc::Status Client::Unary(const Call& call) {
     if (!IsAway(status)) {
       controllers_.Answered(server);
       return status;
+    }
+    if (away.ok() && options_.explain) {
+      const std::string why = options_.explain(server);
+      if (!why.empty()) return grpc::Status(grpc::StatusCode::UNAUTHENTICATED, why);
     }
     away = status;
     const bool at_once = controllers_.Failed(server, status);
@@ -302,6 +313,30 @@ grpc::Status Client::Backup(const v1::BackupRequest& request,
                             const std::function<bool(const v1::BackupChunk&)>& each) {
   return Stream<v1::BackupChunk>([&](grpc::ClientContext* c) { return admin_->Backup(c, request); },
                                  each, false, absl::InfiniteFuture());
+}
+
+grpc::Status Client::WhoAmI(const v1::WhoAmIRequest& request, v1::WhoAmIResponse* response) {
+  return Unary([&](grpc::ClientContext* c) { return identity_->WhoAmI(c, request, response); });
+}
+
+grpc::Status Client::Renew(const v1::RenewRequest& request, v1::RenewResponse* response) {
+  return Unary([&](grpc::ClientContext* c) { return identity_->Renew(c, request, response); });
+}
+
+grpc::Status Client::CreateJoinToken(const v1::CreateJoinTokenRequest& request,
+                                     v1::CreateJoinTokenResponse* response) {
+  return Unary(
+      [&](grpc::ClientContext* c) { return identity_->CreateJoinToken(c, request, response); });
+}
+
+grpc::Status Client::Revoke(const v1::RevokeRequest& request, v1::Revocation* revocation) {
+  return Unary([&](grpc::ClientContext* c) { return identity_->Revoke(c, request, revocation); });
+}
+
+grpc::Status Client::ListRevoked(const v1::ListRevokedRequest& request,
+                                 v1::ListRevokedResponse* response) {
+  return Unary(
+      [&](grpc::ClientContext* c) { return identity_->ListRevoked(c, request, response); });
 }
 
 grpc::Status Client::GetJobHistory(const v1::GetJobHistoryRequest& request,

@@ -19,6 +19,7 @@
 #include "grpcpp/grpcpp.h"
 #include "proto/admin.grpc.pb.h"
 #include "proto/checkpoint.grpc.pb.h"
+#include "proto/identity.grpc.pb.h"
 #include "proto/job.grpc.pb.h"
 #include "proto/job_history.grpc.pb.h"
 #include "proto/node.grpc.pb.h"
@@ -34,6 +35,10 @@ class Client {
     absl::Duration timeout = absl::Seconds(30);  // Of one unary call with its repetitions.
     absl::Duration stream_limit = absl::Minutes(10);  // A stream is opened anew after that.
     std::string user;  // Told to the controller with each call, for its audit record; or empty.
+    std::shared_ptr<grpc::ChannelCredentials> credentials = nullptr;  // Null: plain text.
+    // Why the controller at the address cannot be reached, if it is more than that nobody answers;
+    // else empty. Asked when a call finds it away; what it says ends the call.
+    std::function<std::string(const std::string&)> explain = {};
     // One line for people, without a newline, when a call has to wait for the controller.
     std::function<void(const std::string&)> notice;
   };
@@ -86,6 +91,13 @@ class Client {
   // As the streams below: a backup that ends is OK.
   grpc::Status Backup(const v1::BackupRequest& request,
                       const std::function<bool(const v1::BackupChunk&)>& each);
+  grpc::Status WhoAmI(const v1::WhoAmIRequest& request, v1::WhoAmIResponse* response);
+  grpc::Status Renew(const v1::RenewRequest& request, v1::RenewResponse* response);
+  grpc::Status CreateJoinToken(const v1::CreateJoinTokenRequest& request,
+                               v1::CreateJoinTokenResponse* response);
+  grpc::Status Revoke(const v1::RevokeRequest& request, v1::Revocation* revocation);
+  grpc::Status ListRevoked(const v1::ListRevokedRequest& request,
+                           v1::ListRevokedResponse* response);
   grpc::Status GetJobHistory(const v1::GetJobHistoryRequest& request, v1::JobHistory* history);
   grpc::Status ListTelemetry(const v1::ListJobTelemetryRequest& request,
                              v1::ListJobTelemetryResponse* response);
@@ -124,6 +136,7 @@ class Client {
   const StubOf<v1::AdminService> admin_;
   const StubOf<v1::JobHistoryService> histories_;
   const StubOf<v1::TelemetryService> telemetry_;
+  const StubOf<v1::IdentityService> identity_;
 };
 
 }  // namespace paceline

@@ -32,7 +32,8 @@ class CommandTest : public ::testing::Test {
   FakeController controller_;
   Interrupt interrupt_;
   std::map<std::string, std::string> environment_ = {{"PACELINE_SERVER", controller_.address()},
-                                                     {"PACELINE_DEV_DIR", "/nonexistent"}};
+                                                     {"PACELINE_DEV_DIR", "/nonexistent"},
+                                                     {"PACELINE_PLAINTEXT", "1"}};
 };
 
 }  // namespace paceline

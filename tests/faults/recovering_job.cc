@@ -55,7 +55,9 @@ void RecoveringJobTest::Signal(const v1::Rank& rank, int signal) const {
 }
 
 Finished RecoveringJobTest::Paceline(std::vector<std::string> arguments) const {
-  arguments.insert(arguments.begin(), {Program("paceline"), "--server", cluster_->server()});
+  const std::vector<std::string> flags = cluster_->ClientFlags();
+  arguments.insert(arguments.begin(), flags.begin(), flags.end());
+  arguments.insert(arguments.begin(), Program("paceline"));
   return RunToEnd(arguments);
 }
 

@@ -56,9 +56,9 @@ TEST(LogsTest, FollowedRankLosesNoLineWithTheControllerAndGoesOnWithItsSpare) {
   const std::string id = cluster.Submit(spec).id();
   cluster.WaitUntil(id, HasReadySpare);
   const std::string path = cluster.directory() + "/followed";
-  Process follower(
-      {Program("paceline"), "--server", cluster.server(), "job", "logs", "-f", "--rank", "1", id},
-      path);
+  Process follower({Program("paceline"), "--server", cluster.server(), "--plaintext", "job", "logs",
+                    "-f", "--rank", "1", id},
+                   path);
   ASSERT_TRUE(Eventually([&] { return Steps(ReadFile(path)).size() >= 5; })) << ReadFile(path);
 
   cluster.KillController();

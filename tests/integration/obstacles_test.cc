@@ -29,6 +29,7 @@ std::string NewDirectory() {
 std::vector<std::string> Controller(const std::string& state_dir,
                                     const std::string& listen = "127.0.0.1:0") {
   return {Program("paceline-controller"),
+          "--plaintext",
           "--listen",
           listen,
           "--http",
@@ -39,6 +40,7 @@ std::vector<std::string> Controller(const std::string& state_dir,
 
 std::vector<std::string> Worker(const std::string& state_dir, const std::string& runtime_dir) {
   return {Program("paceline-worker"),
+          "--plaintext",
           "--controller",
           "127.0.0.1:1",
           "--listen",

@@ -11,7 +11,13 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/core/loopback.h"
 #include "common/image_shard/image_shard.h"
+#include "common/tls/certificate_authority.h"
+#include "common/tls/credentials.h"
+#include "common/tls/key_and_request.h"
+#include "common/tls/private_file.h"
 
 namespace paceline {
 namespace {
@@ -39,6 +45,19 @@ void WriteSamples(const std::string& path, int count, uint64_t seed) {
   ASSERT_TRUE(status.ok()) << status;
 }
 
+// The files of the principal, signed by the authority.
+void Issue(const CertificateAuthority& authority, const CertificateAuthority::Grant& grant,
+           const std::string& dir) {
+  const std::string key = *NewKey();
+  const absl::StatusOr<std::string> certificate =
+      authority.Sign(*MakeRequest(key, grant.principal.name), grant, absl::Now());
+  ASSERT_TRUE(certificate.ok()) << certificate.status();
+  const TlsFiles files = FilesIn(dir);
+  ASSERT_TRUE(WritePrivate(files.key, key).ok());
+  ASSERT_TRUE(WritePublic(files.certificate, *certificate).ok());
+  ASSERT_TRUE(WritePublic(files.ca, authority.certificate_pem()).ok());
+}
+
 // Step rings anywhere below the directory.
 int Rings(const std::string& directory) {
   int rings = 0;
@@ -64,11 +83,13 @@ std::string Program(const std::string& name) {
 TestCluster::TestCluster(int workers, int slots, TestNetwork network)
     : slots_(slots),
       network_(std::move(network)),
+      tls_(network_.tls || !IsLoopback(network_.controller_host)),
       directory_(MakeDirectory(std::getenv("TEST_TMPDIR"))),
       runtime_(MakeDirectory("/dev/shm")),
       listen_(network_.controller_host + ":0") {
   WriteSamples(directory_ + "/train.shard", 256, 1);
   WriteSamples(directory_ + "/eval.shard", 64, 2);
+  if (tls_) MakeIdentities();
   if (network_.leader == nullptr) {
     StartController();
   } else {
@@ -123,6 +144,20 @@ TestCluster::~TestCluster() {
   std::filesystem::remove_all(runtime_);
 }
 
+void TestCluster::MakeIdentities() {
+  const auto authority = CertificateAuthority::Make("test", absl::Now());
+  ASSERT_TRUE(authority.ok()) << authority.status();
+  ASSERT_TRUE(authority->Save(TlsDir("ca")).ok());
+  Issue(*authority, {{Role::kController, "c0"}, {network_.controller_host}, kControllerLife},
+        TlsDir("controller"));
+  Issue(*authority, {{Role::kAdmin, "ann"}, {}, kUserLife}, TlsDir("admin"));
+}
+
+std::vector<std::string> TestCluster::ClientFlags() const {
+  if (!tls_) return {"--server", grpc_address_, "--plaintext"};
+  return {"--server", grpc_address_, "--tls-dir", TlsDir("admin")};
+}
+
 void TestCluster::KillController() {
   controller_->Kill();
   controller_.reset();
@@ -134,6 +169,11 @@ void TestCluster::StartController() {
   std::vector<std::string> command = {
       Program("paceline-controller"), "--listen",       listen_,     "--http", http_, "--state-dir",
       directory_ + "/controller",     "--address-file", address_file};
+  if (tls_) {
+    command.insert(command.end(), {"--tls-dir", TlsDir("controller"), "--ca-dir", TlsDir("ca")});
+  } else {
+    command.push_back("--plaintext");
+  }
   const std::vector<std::string>& flags = network_.controller_flags;
   command.insert(command.end(), flags.begin(), flags.end());
   controller_.emplace(command, directory_ + "/controller.log");
@@ -152,8 +192,10 @@ void TestCluster::Connect(const std::string& address) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 200);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
-  const auto channel =
-      grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  const auto channel = grpc::CreateCustomChannel(
+      address,
+      tls_ ? ChannelCredentials(FilesIn(TlsDir("admin"))) : grpc::InsecureChannelCredentials(),
+      arguments);
   jobs_ = v1::JobService::NewStub(channel);
   checkpoints_ = v1::CheckpointService::NewStub(channel);
   nodes_ = v1::NodeService::NewStub(channel);
@@ -182,6 +224,18 @@ void TestCluster::StartWorker(int w) {
                                       "127.0.0.1:0",
                                       "--address-file",
                                       base + "/address"};
+  if (network_.worker_flags != nullptr) {
+    const std::vector<std::string> flags = network_.worker_flags(w);
+    command.insert(command.end(), flags.begin(), flags.end());
+  } else if (tls_) {
+    const std::string dir = TlsDir(absl::StrCat("w", w));
+    const auto authority = CertificateAuthority::Load(TlsDir("ca"));
+    ASSERT_TRUE(authority.ok()) << authority.status();
+    Issue(*authority, {{Role::kWorker, absl::StrCat("w", w)}, {}, kWorkerLife}, dir);
+    command.insert(command.end(), {"--tls-dir", dir});
+  } else {
+    command.push_back("--plaintext");
+  }
   if (network_.host != nullptr) {
     for (const char* flag : {"--address", "--interface"}) {
       command.insert(command.end(), {flag, network_.host(w)});

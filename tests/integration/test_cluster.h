@@ -40,6 +40,10 @@ struct TestNetwork {
   // Of worker w: what its command begins with, and the address of its host.
   std::function<std::vector<std::string>(int w)> enter = {};
   std::function<std::string(int w)> host = {};
+  // TLS, with an authority of the cluster's own; anyway unless the controller is on the loopback.
+  bool tls = false;
+  // Worker w gets its certificate by itself: it is started with these flags, and waited for.
+  std::function<std::vector<std::string>(int w)> worker_flags = {};
 };
 
 class TestCluster {
@@ -50,6 +54,11 @@ class TestCluster {
 
   const std::string& directory() const { return directory_; }
   std::string server() const { return grpc_address_; }
+  // Of `paceline`, to reach the controller as an administrator.
+  std::vector<std::string> ClientFlags() const;
+  // With TLS: the folder of the files of a principal ("admin", "controller", "w0"), and of the
+  // authority ("ca").
+  std::string TlsDir(const std::string& name) const { return directory_ + "/tls/" + name; }
   // HOST:PORT; the same after a new start.
   const std::string& ControllerHttp() const { return http_; }
   v1::JobService::Stub& jobs() { return *jobs_; }
@@ -95,10 +104,12 @@ class TestCluster {
   pid_t ControllerPid() const { return controller_->pid(); }
 
  private:
+  void MakeIdentities();
   void Connect(const std::string& address);
 
   const int slots_;
   const TestNetwork network_;
+  const bool tls_;
   std::string directory_;  // State and logs.
   std::string runtime_;    // Short, in shared memory.
   std::string listen_;

@@ -35,7 +35,9 @@ std::shared_ptr<grpc::Channel> MakeChannel(
   // The environment's proxy is for the world outside.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
-  return grpc::CreateCustomChannel(leader.current(), grpc::InsecureChannelCredentials(), arguments);
+  return grpc::CreateCustomChannel(
+      leader.current(), credentials == nullptr ? grpc::InsecureChannelCredentials() : credentials,
+      arguments);
 }
 
 Backoff::Options Delays(Backoff::Options options, const LeaderAddress& leader) {
@@ -65,7 +67,7 @@ class Session::Stream : public grpc::ClientBidiReactor<v1::WorkerMessage, v1::Co
  public:
   explicit Stream(Session& session)
       : session_(session),
-        channel_(MakeChannel(session.options_.controller, session.options_.credentials)),
+        channel_(MakeChannel(session.leader_, session.options_.credentials)),
         stub_(v1::WorkerService::NewStub(channel_)) {
     stub_->async()->Session(&context_, this);
     // Writes begin outside gRPC's callbacks: the call must not end meanwhile.

@@ -113,6 +113,7 @@ std::vector<std::string> DaemonTest::Arguments() const {
   return {"worker/daemon/paceline-worker",
           "--controller",
           controller_address_,
+          "--plaintext",
           "--name",
           "node-a",
           "--state-dir",
