@@ -176,6 +176,16 @@ void AddOtherVerbs(CLI::App& app, Program& program) {
   CLI::App* context =
       AddGroup(app, "context", "Controllers under names of yours: add, use, list, show, remove");
   AddContextVerbs(*context, program);
+  CLI::App* pki =
+      AddGroup(app, "pki", "Certificates: init, issue, rotate, token, revoke, revoked, show");
+  AddPkiInit(*pki, program);
+  AddPkiIssue(*pki, program);
+  AddPkiRotate(*pki, program);
+  AddPkiToken(*pki, program);
+  AddPkiRevoke(*pki, program);
+  AddPkiRevoked(*pki, program);
+  AddPkiShow(*pki, program);
+  AddWhoAmI(app, program);
   CLI::App* cluster = AddGroup(app, "cluster", "The whole cluster: status");
   AddClusterStatus(*cluster, program);
   CLI::App* queue = AddGroup(app, "queue", "Queues: list");

@@ -10,6 +10,10 @@ int ShowCluster(Program& program) {
   ClusterFacts facts;
   const grpc::Status status = FetchCluster(program, &facts);
   if (!status.ok()) return program.Fail(status);
+  v1::WhoAmIResponse own;
+  if (program.client().WhoAmI({}, &own).ok() && own.plaintext()) {
+    program.Note("the controller speaks plain text: everybody on its machine is an administrator");
+  }
   if (program.json()) {
     program.PrintJsonText(ClusterJson(facts, absl::Now()));
   } else {

@@ -1,8 +1,10 @@
 // paceline context add|use|list|show|remove
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "cli/config/config_file.h"
@@ -10,6 +12,7 @@
 #include "cli/text/table.h"
 #include "cli/verbs/verbs.h"
 #include "cli/view/page.h"
+#include "common/tls/tls_files.h"
 
 namespace paceline {
 namespace {
@@ -44,7 +47,17 @@ int Add(Program& program, const ContextFlags& flags) {
   absl::StatusOr<CliConfig> config = ReadConfig(program.config_path());
   if (!config.ok()) return program.Fail(config.status());
   const bool known = config->contexts.count(flags.name) > 0;
-  config->contexts[flags.name] = {flags.server};
+  CliContext context = {flags.server};
+  context.plaintext = program.flags.plaintext;
+  if (!program.flags.tls_dir.empty()) {
+    std::error_code error;
+    const TlsFiles files =
+        FilesIn(std::filesystem::absolute(program.flags.tls_dir, error).string());
+    context.ca = files.ca;
+    context.certificate = files.certificate;
+    context.key = files.key;
+  }
+  config->contexts[flags.name] = context;
   // The first one is what its owner wants to use.
   const bool use = flags.use || (!known && config->contexts.size() == 1);
   if (use) config->current = flags.name;
@@ -160,6 +173,7 @@ void AddContextVerbs(CLI::App& parent, Program& program) {
   add->add_option("SERVER", flags->server,
                   "Controller, HOST or HOST:PORT (7450); several with commas between them")
       ->required();
+  add->footer("\n--tls-dir or --plaintext are kept with it.");
   add->add_flag("--use", flags->use, "Use it from now on, as is the first one anyway");
   CLI::App* use =
       AddVerb(parent, program, "use", "Choose the context of later commands", flags, Use);

@@ -72,6 +72,15 @@ void AddQueueList(CLI::App& parent, Program& program);
 // add, use, list, show, remove.
 void AddContextVerbs(CLI::App& parent, Program& program);
 
+void AddPkiInit(CLI::App& parent, Program& program);
+void AddPkiIssue(CLI::App& parent, Program& program);
+void AddPkiRotate(CLI::App& parent, Program& program);
+void AddPkiToken(CLI::App& parent, Program& program);
+void AddPkiRevoke(CLI::App& parent, Program& program);
+void AddPkiRevoked(CLI::App& parent, Program& program);
+void AddPkiShow(CLI::App& parent, Program& program);
+void AddWhoAmI(CLI::App& parent, Program& program);
+
 void AddDiag(CLI::App& parent, Program& program);
 void AddCompletion(CLI::App& parent, Program& program);
 // For the scripts that AddCompletion's prints, and for packages: not shown in --help.

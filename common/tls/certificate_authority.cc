@@ -24,6 +24,8 @@ namespace {
 // RFC 5280, 4.1.2.2: at most 20 bytes, and positive.
 constexpr int kSerialBytes = 16;
 constexpr size_t kLongestHost = 253;
+// RFC 5280, ub-common-name.
+constexpr size_t kLongestName = 64;
 
 absl::Status SetSerial(X509* certificate) {
   unsigned char bytes[kSerialBytes];
@@ -48,6 +50,11 @@ bool IsHostName(const std::string& host) {
          std::all_of(host.begin(), host.end(), [](unsigned char c) {
            return absl::ascii_isalnum(c) || c == '.' || c == '-';
          });
+}
+
+// For people. With a space, so that it is no host's name: some clients take a common name for one.
+std::string CommonNameOf(const Principal& principal) {
+  return absl::StrCat(RoleName(principal.role), " ", principal.name).substr(0, kLongestName);
 }
 
 absl::StatusOr<std::string> NamesText(const CertificateAuthority::Grant& grant) {
@@ -184,7 +191,8 @@ absl::StatusOr<std::string> CertificateAuthority::Sign(absl::string_view request
   const absl::Time end = std::min(now + grant.life, FromAsn1(X509_get0_notAfter(own.get())));
   PACELINE_ASSIGN_OR_RETURN(const X509Ptr made, Begin(key, now - kClockAllowance, end));
   X509* certificate = made.get();
-  PACELINE_RETURN_IF_ERROR(SetName(X509_get_subject_name(certificate), grant.principal.name));
+  PACELINE_RETURN_IF_ERROR(
+      SetName(X509_get_subject_name(certificate), CommonNameOf(grant.principal)));
   if (X509_set_issuer_name(certificate, X509_get_subject_name(own.get())) != 1) {
     return OpenSslError("a certificate cannot be made");
   }
