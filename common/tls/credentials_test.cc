@@ -1,0 +1,173 @@
+// Servers and clients of gRPC that know each other by certificates, and what the probe says when
+// they do not.
+#include "common/tls/credentials.h"
+
+#include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+
+#include <chrono>
+#include <filesystem>
+#include <memory>
+
+#include "common/tls/certificate.h"
+#include "common/tls/handshake_probe.h"
+#include "common/tls/testing/test_identity.h"
+
+namespace paceline {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A server of nothing: the connection is what counts.
+class Serving {
+ public:
+  explicit Serving(const std::shared_ptr<grpc::ServerCredentials>& credentials) {
+    grpc::ServerBuilder builder;
+    int port = 0;
+    builder.AddListeningPort("127.0.0.1:0", credentials, &port);
+    queue_ = builder.AddCompletionQueue();
+    server_ = builder.BuildAndStart();
+    address_ = "127.0.0.1:" + std::to_string(port);
+  }
+  ~Serving() {
+    server_->Shutdown();
+    queue_->Shutdown();
+    void* tag = nullptr;
+    bool ok = false;
+    while (queue_->Next(&tag, &ok)) {
+    }
+  }
+  const std::string& address() const { return address_; }
+
+ private:
+  std::unique_ptr<grpc::ServerCompletionQueue> queue_;
+  std::unique_ptr<grpc::Server> server_;
+  std::string address_;
+};
+
+// Whether a new channel comes to a connection.
+bool Connects(const std::string& address,
+              const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  const auto channel = grpc::CreateCustomChannel(address, credentials, arguments);
+  grpc_connectivity_state state = channel->GetState(true);
+  const auto deadline = std::chrono::system_clock::now() + std::chrono::seconds(20);
+  while (state != GRPC_CHANNEL_READY && state != GRPC_CHANNEL_TRANSIENT_FAILURE) {
+    if (!channel->WaitForStateChange(state, deadline)) return false;
+    state = channel->GetState(true);
+  }
+  return state == GRPC_CHANNEL_READY;
+}
+
+class CredentialsTest : public ::testing::Test {
+ protected:
+  CredentialsTest() { std::filesystem::remove_all(root_); }
+
+  TlsFiles Files(const std::string& name, const CertificateAuthority& authority,
+                 const CertificateAuthority::Grant& grant, absl::Time now = absl::Now()) {
+    return WriteIdentity(root_ + "/" + name, authority, grant, now);
+  }
+
+  const std::string root_ = ::testing::TempDir() + "/credentials";
+  const CertificateAuthority authority_ = TestAuthority(absl::Now() - absl::Hours(100));
+  const TlsFiles controller_ = Files("controller", authority_, ControllerOnLoopback());
+  const TlsFiles admin_ = Files("admin", authority_, {{Role::kAdmin, "ann"}, {}, absl::Hours(1)});
+};
+
+TEST_F(CredentialsTest, CertificatesOfTheSameAuthorityKnowEachOther) {
+  const Serving server(ServerCredentials(controller_, /*require_client_certificate=*/true));
+  EXPECT_TRUE(Connects(server.address(), ChannelCredentials(admin_)));
+  EXPECT_EQ(ExplainConnection(server.address(), admin_, absl::Now()), "");
+}
+
+TEST_F(CredentialsTest, ServerOfAnotherAuthorityIsNotBelieved) {
+  const CertificateAuthority other = TestAuthority();
+  const Serving server(
+      ServerCredentials(Files("other", other, ControllerOnLoopback()), /*require=*/false));
+  EXPECT_FALSE(Connects(server.address(), ChannelCredentials(admin_)));
+  EXPECT_THAT(ExplainConnection(server.address(), admin_, absl::Now()),
+              HasSubstr("signed by another authority"));
+}
+
+TEST_F(CredentialsTest, WorkerCannotPlayTheController) {
+  // Its name is that of the host, too.
+  const Serving server(
+      ServerCredentials(Files("w", authority_, {{Role::kWorker, "127.0.0.1"}, {}, absl::Hours(1)}),
+                        /*require=*/false));
+  EXPECT_FALSE(Connects(server.address(), ChannelCredentials(admin_)));
+  EXPECT_THAT(ExplainConnection(server.address(), admin_, absl::Now()),
+              HasSubstr("is no controller's"));
+}
+
+TEST_F(CredentialsTest, ControllerIsBelievedUnderItsNamesOnly) {
+  const Serving server(ServerCredentials(
+      Files("far", authority_, {{Role::kController, "c"}, {"head.example.org"}, absl::Hours(1)}),
+      /*require=*/false));
+  EXPECT_FALSE(Connects(server.address(), ChannelCredentials(admin_)));
+  EXPECT_THAT(ExplainConnection(server.address(), admin_, absl::Now()),
+              HasSubstr("does not name \"127.0.0.1\""));
+}
+
+TEST_F(CredentialsTest, ServersClockIsNamedWhenItsCertificateDoesNotHold) {
+  const Serving server(ServerCredentials(
+      Files("future", authority_, ControllerOnLoopback(), absl::Now() + absl::Hours(24)),
+      /*require=*/false));
+  EXPECT_FALSE(Connects(server.address(), ChannelCredentials(admin_)));
+  EXPECT_THAT(ExplainConnection(server.address(), admin_, absl::Now()),
+              HasSubstr("is the clock right?"));
+}
+
+TEST_F(CredentialsTest, ClientsThatDoNotHoldAreRefusedAndTold) {
+  const Serving server(ServerCredentials(controller_, /*require_client_certificate=*/false));
+  const CertificateAuthority::Grant viewer = {{Role::kViewer, "bob"}, {}, absl::Hours(1)};
+  const TlsFiles expired = Files("expired", authority_, viewer, absl::Now() - absl::Hours(48));
+  EXPECT_THAT(ExplainConnection(server.address(), expired, absl::Now()), HasSubstr("has expired"));
+  const TlsFiles early = Files("early", authority_, viewer, absl::Now() + absl::Hours(24));
+  EXPECT_THAT(ExplainConnection(server.address(), early, absl::Now()),
+              HasSubstr("is not valid before"));
+  // By its own clock, which is wrong, all is well.
+  EXPECT_THAT(ExplainConnection(server.address(), early, absl::Now() + absl::Hours(24)),
+              HasSubstr("does not accept the certificate of paceline://viewer/bob"));
+  // Of another authority, though the client believes the right one.
+  const TlsFiles foreign = Files("foreign", TestAuthority(), viewer);
+  ASSERT_TRUE(WritePublic(foreign.ca, authority_.certificate_pem()).ok());
+  EXPECT_THAT(ExplainConnection(server.address(), foreign, absl::Now()),
+              HasSubstr("not signed by the authority"));
+}
+
+TEST_F(CredentialsTest, PlainTextAndTlsDoNotMix) {
+  const Serving tls(ServerCredentials(controller_, /*require_client_certificate=*/false));
+  EXPECT_THAT(ExplainConnection(tls.address(), std::nullopt, absl::Now()),
+              HasSubstr("speaks TLS, and was asked for plain text"));
+  const Serving plain(grpc::InsecureServerCredentials());
+  EXPECT_FALSE(Connects(plain.address(), ChannelCredentials(admin_)));
+  EXPECT_THAT(ExplainConnection(plain.address(), admin_, absl::Now()),
+              HasSubstr("does not speak TLS"));
+  EXPECT_EQ(ExplainConnection(plain.address(), std::nullopt, absl::Now()), "");
+}
+
+TEST_F(CredentialsTest, NobodyThereIsNotExplained) {
+  EXPECT_EQ(ExplainConnection("127.0.0.1:1", admin_, absl::Now()), "");
+}
+
+TEST_F(CredentialsTest, NewFilesAreUsedWithoutARestart) {
+  const Serving server(ServerCredentials(controller_, /*require_client_certificate=*/false));
+  const CertificateAuthority second = TestAuthority();
+  const TlsFiles newcomer = Files("newcomer", second, {{Role::kAdmin, "ann"}, {}, absl::Hours(1)});
+  EXPECT_FALSE(Connects(server.address(), ChannelCredentials(newcomer)));
+  // The controller moves to another authority, in place.
+  const TlsFiles made = Files("made", second, ControllerOnLoopback());
+  std::filesystem::rename(made.key, controller_.key);
+  std::filesystem::rename(made.certificate, controller_.certificate);
+  std::filesystem::rename(made.ca, controller_.ca);
+  bool connected = false;
+  for (int i = 0; i < 100 && !connected; ++i) {
+    absl::SleepFor(absl::Milliseconds(100));
+    connected = Connects(server.address(), ChannelCredentials(newcomer));
+  }
+  EXPECT_TRUE(connected);
+}
+
+}  // namespace
+}  // namespace paceline
