@@ -1,6 +1,9 @@
 #include "common/tls/certificate_authority.h"
 
 #include <gmock/gmock.h>
+#include <openssl/rsa.h>
+
+#include <filesystem>
 
 #include "common/tls/certificate.h"
 #include "common/tls/openssl.h"
@@ -110,6 +113,7 @@ TEST_F(CertificateAuthorityTest, NoCertificateOutlivesTheAuthority) {
 
 TEST_F(CertificateAuthorityTest, IsSavedOnceAndLoaded) {
   const std::string dir = ::testing::TempDir() + "/authority";
+  std::filesystem::remove_all(dir);
   ASSERT_TRUE(authority_.Save(dir).ok());
   EXPECT_EQ(authority_.Save(dir).code(), absl::StatusCode::kFailedPrecondition);
   const auto again = CertificateAuthority::Load(dir);

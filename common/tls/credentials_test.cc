@@ -62,8 +62,6 @@ bool Connects(const std::string& address,
 
 class CredentialsTest : public ::testing::Test {
  protected:
-  CredentialsTest() { std::filesystem::remove_all(root_); }
-
   TlsFiles Files(const std::string& name, const CertificateAuthority& authority,
                  const CertificateAuthority::Grant& grant, absl::Time now = absl::Now()) {
     return WriteIdentity(root_ + "/" + name, authority, grant, now);

@@ -1,0 +1,47 @@
+// A GET over TLS, for tests of servers.
+#ifndef COMMON_TLS_TESTING_TLS_GET_H_
+#define COMMON_TLS_TESTING_TLS_GET_H_
+
+#include <openssl/bio.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+
+#include <string>
+
+#include "common/tls/tls_files.h"
+
+namespace paceline {
+
+// All that the server answers, with its headers; empty: the connection does not come about, or ends
+// without an answer. Without a certificate in `files`, none is shown.
+inline std::string TlsGet(const std::string& address, const std::string& path,
+                          const TlsFiles& files) {
+  SSL_CTX* context = SSL_CTX_new(TLS_client_method());
+  SSL_CTX_load_verify_locations(context, files.ca.c_str(), nullptr);
+  SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nullptr);
+  if (!files.certificate.empty()) {
+    SSL_CTX_use_certificate_chain_file(context, files.certificate.c_str());
+    SSL_CTX_use_PrivateKey_file(context, files.key.c_str(), SSL_FILETYPE_PEM);
+  }
+  BIO* connection = BIO_new_ssl_connect(context);
+  BIO_set_conn_hostname(connection, address.c_str());
+  std::string answer;
+  const std::string request =
+      "GET " + path + " HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
+  if (BIO_do_connect(connection) == 1 &&
+      BIO_write(connection, request.data(), static_cast<int>(request.size())) > 0) {
+    char buffer[4096];
+    int got = 0;
+    while ((got = BIO_read(connection, buffer, sizeof buffer)) > 0) {
+      answer.append(buffer, static_cast<size_t>(got));
+    }
+  }
+  BIO_free_all(connection);
+  SSL_CTX_free(context);
+  ERR_clear_error();
+  return answer;
+}
+
+}  // namespace paceline
+
+#endif  // COMMON_TLS_TESTING_TLS_GET_H_
