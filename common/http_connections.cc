@@ -70,6 +70,8 @@ class HttpConnections::Client : public httplib::Stream {
     if (Drive([this] { return SSL_accept(ssl_); }) > 0) return true;
     if (ERR_GET_REASON(ERR_peek_last_error()) == SSL_R_HTTP_REQUEST) {
       send(socket_, kSpeakTls, sizeof kSpeakTls - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+      // What is left unread would have the kernel take back the answer.
+      recv(socket_, buffer_, sizeof buffer_, MSG_DONTWAIT);
     }
     ERR_clear_error();
     return false;

@@ -4,6 +4,7 @@
 
 #include <openssl/bio.h>
 #include <openssl/err.h>
+#include <openssl/pem.h>
 #include <openssl/ssl.h>
 
 #include <string>
@@ -40,6 +41,30 @@ inline std::string TlsGet(const std::string& address, const std::string& path,
   SSL_CTX_free(context);
   ERR_clear_error();
   return answer;
+}
+
+// The certificate that the server shows, PEM; empty: there is none.
+inline std::string ServerCertificate(const std::string& address) {
+  SSL_CTX* context = SSL_CTX_new(TLS_client_method());
+  BIO* connection = BIO_new_ssl_connect(context);
+  BIO_set_conn_hostname(connection, address.c_str());
+  std::string pem;
+  SSL* ssl = nullptr;
+  if (BIO_do_connect(connection) == 1 && BIO_get_ssl(connection, &ssl) == 1) {
+    X509* certificate = SSL_get1_peer_certificate(ssl);
+    BIO* text = BIO_new(BIO_s_mem());
+    if (certificate != nullptr && PEM_write_bio_X509(text, certificate) == 1) {
+      char* data = nullptr;
+      const long size = BIO_get_mem_data(text, &data);
+      pem.assign(data, static_cast<size_t>(size));
+    }
+    BIO_free_all(text);
+    X509_free(certificate);
+  }
+  BIO_free_all(connection);
+  SSL_CTX_free(context);
+  ERR_clear_error();
+  return pem;
 }
 
 }  // namespace paceline
