@@ -59,8 +59,8 @@ class IdentityTest : public ::testing::Test {
     EXPECT_EQ(made.exit_code, 0) << made.output;
   }
   ~IdentityTest() override {
-    for (auto& worker : workers_) worker->Kill();
-    if (controller_.has_value()) controller_->Kill();
+    workers_.clear();
+    controller_.reset();
     fs::remove_all(runtime_);
   }
 
@@ -75,7 +75,7 @@ class IdentityTest : public ::testing::Test {
     fs::remove(file);
     std::vector<std::string> command = {Program("paceline-controller"),
                                         "--listen",
-                                        "127.0.0.1:0",
+                                        listen_,
                                         "--http",
                                         "127.0.0.1:0",
                                         "--state-dir",
@@ -135,12 +135,13 @@ class IdentityTest : public ::testing::Test {
     return file;
   }
   bool IsReady(const std::string& node) const {
-    return absl::StrContains(Paceline({"node", "list", "--state", "ready", "-o", "name"}).output,
-                             node);
+    const Finished listed = Paceline({"node", "list", "--state", "ready", "-o", "name"});
+    return listed.exit_code == 0 && absl::StrContains(listed.output, node);
   }
 
   const std::string directory_ = NewFolder(getenv("TEST_TMPDIR"));
   const std::string runtime_ = NewFolder("/dev/shm");
+  std::string listen_ = "127.0.0.1:0";
   std::string address_;
   std::string http_;
   std::optional<Process> controller_;
@@ -259,8 +260,8 @@ TEST_F(IdentityTest, WorkerRenewsItsCertificateWithoutARestart) {
   EXPECT_EQ(Count(ControllerLog(), "worker_connected"), 1u) << "the session went on";
   // A new session uses the new one, which is valid longer than the first was.
   controller_->Kill();
-  const std::string listen = address_;
-  StartTlsController({"--listen", listen});
+  listen_ = address_;
+  StartTlsController();
   EXPECT_TRUE(Eventually([&] { return IsReady("w0"); }, kLong)) << WorkerLog("w0");
 }
 
