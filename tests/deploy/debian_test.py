@@ -39,6 +39,7 @@ log_every: 10
 SECOND = """controller=127.0.0.1:7450
 name=second
 slots=1
+plaintext=true
 state-dir=/var/lib/paceline/second
 """
 
@@ -105,7 +106,7 @@ class DebianTest(unittest.TestCase):
             job = self.train(machine)
             self.trains_through_restarts(machine, job)
             self.trains_through_an_upgrade(machine, job)
-            machine.run("paceline", "job", "cancel", job, "--grace", "1")
+            machine.run("paceline", "--plaintext", "job", "cancel", job, "--grace", "1")
             self.watchdog_starts_a_stuck_controller_again(machine)
             self.remove(machine)
 
@@ -159,7 +160,8 @@ class DebianTest(unittest.TestCase):
         return job
 
     def job(self, machine, job):
-        return json.loads(machine.run("paceline", "--output", "json", "job", "describe", job))
+        return json.loads(machine.run("paceline", "--plaintext", "--output", "json", "job",
+                                      "describe", job))
 
     def step(self, machine, job):
         described = self.job(machine, job)

@@ -132,24 +132,28 @@ class SlurmTest(unittest.TestCase):
     def test_workers_come_back_to_a_controller_and_its_drains_reach_slurm(self):
         self.machine.run("mkdir", "-p", "/srv/controller")
         self.machine.run("systemd-run", "--unit=controller",
-                         "/opt/paceline/paceline-controller", "--listen=127.0.0.1:7450",
+                         "/opt/paceline/paceline-controller", "--plaintext",
+                         "--listen=127.0.0.1:7450",
                          "--state-dir=/srv/controller", "--node-lease=1")
         self.machine.run("systemd-run", "--unit=drains", "--setenv=PATH=/opt/paceline:/usr/bin",
+                         "--setenv=PACELINE_PLAINTEXT=1",
                          "/opt/paceline/paceline-slurm-drains")
         for _ in range(2):
-            number = self.submit(PACELINE_CONTROLLER="127.0.0.1:7450")
+            number = self.submit(PACELINE_CONTROLLER="127.0.0.1:7450",
+                                 PACELINE_PLAINTEXT="1")
             self.machine.eventually(lambda: self.paceline_node().get("state") == "NODE_READY",
                                     "the node is ready")
             self.machine.run("scancel", "--batch", "--signal=TERM", number)
             self.assertEqual(self.end_of(number)[1], "124:0", self.read(f"/srv/{number}.log"))
             self.assertEqual(self.paceline_node()["holds"][0]["owner"], "slurm")
         self.assertIn("none", self.node_state())
-        self.machine.run("/opt/paceline/paceline", "node", "drain", "machine", "--detach",
-                         "--owner", "ann", "--reason", "its fan is loud")
+        self.machine.run("/opt/paceline/paceline", "--plaintext", "node", "drain", "machine",
+                         "--detach", "--owner", "ann", "--reason", "its fan is loud")
         self.machine.eventually(
             lambda: self.node_state() == "drained paceline: ann: its fan is loud\n",
             "Slurm drains the node")
-        self.machine.run("/opt/paceline/paceline", "node", "resume", "machine", "--owner", "ann")
+        self.machine.run("/opt/paceline/paceline", "--plaintext", "node", "resume", "machine",
+                         "--owner", "ann")
         self.machine.eventually(lambda: self.node_state() == "idle none\n", "Slurm has it back")
 
     def paceline_node(self):

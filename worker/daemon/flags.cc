@@ -48,8 +48,8 @@ void AddNodeFlags(CLI::App& app, Flags& flags) {
 
 void AddTlsFlags(CLI::App& app, Flags& flags) {
   app.add_option("--tls-dir", flags.tls_dir,
-                 "Directory of this node's ca.pem, cert.pem and key.pem; renewed there")
-      ->capture_default_str();
+                 "Directory of this node's ca.pem, cert.pem and key.pem, which are renewed there "
+                 "[tls in --state-dir]");
   app.add_option(
       "--join-token-file", flags.join_token_file,
       "File with a token of `paceline pki token`, by which the node gets its certificate");
@@ -175,6 +175,7 @@ absl::Status FillDefaults(int cpus, const std::string& host_name, const std::str
         flags.controller, " or --listen ", flags.listen,
         " is reached over a network; leave it out, and give certificates with --tls-dir"));
   }
+  SetIfEmpty(absl::StrCat(flags.state_dir, "/tls"), flags.tls_dir);
   SetIfEmpty(absl::StrCat(flags.tls_dir, "/ca.pem"), flags.ca);
   SetIfEmpty(host_name, flags.name);
   if (flags.slots == 0) flags.slots = cpus;

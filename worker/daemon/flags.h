@@ -17,7 +17,7 @@ namespace paceline {
 
 struct Flags {
   std::string controller;
-  std::string tls_dir = "/etc/paceline/tls";
+  std::string tls_dir;          // Empty: tls in state_dir.
   std::string join_token_file;  // Empty: the node has a certificate.
   std::string ca;               // Of the join. Empty: ca.pem in tls_dir.
   bool plaintext = false;

@@ -174,7 +174,9 @@ std::optional<int> GetCertificate(const Flags& flags, const sigset_t& signals) {
   const JoinOptions join = {flags.controller, flags.name, flags.join_token_file, flags.ca,
                             flags.tls_dir};
   if (!flags.join_token_file.empty()) {
-    const absl::StatusOr<bool> must = MustJoin(join);
+    absl::StatusOr<bool> must = MustJoin(join);
+    // A node that has joined needs it no more: what is missing is told below.
+    if (absl::IsNotFound(must.status())) must = false;
     if (!must.ok()) return Fail(must.status(), kExitNoIdentity);
     Backoff backoff({absl::Milliseconds(200), absl::Seconds(10)}, RandomBits());
     absl::Status joined = *must ? Join(join) : absl::OkStatus();
