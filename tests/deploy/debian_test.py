@@ -150,8 +150,8 @@ class DebianTest(unittest.TestCase):
         with open(machine.path("/srv/job.yaml"), "w", encoding="utf-8") as file:
             file.write(JOB)
         job = machine.run("setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups",
-                          "env", "HOME=/nonexistent", "paceline", "submit", "/srv/job.yaml",
-                          "--parsable").strip()
+                          "env", "HOME=/nonexistent", "paceline", "--plaintext", "submit",
+                          "/srv/job.yaml", "--parsable").strip()
         machine.eventually(lambda: self.step(machine, job) > 20, "the job trains")
         self.assertEqual(len({rank["node"] for rank in self.job(machine, job)["ranks"]}), 2)
         # The first worker has the package's flags, the second only those of SECOND.

@@ -157,8 +157,8 @@ class SlurmTest(unittest.TestCase):
         self.machine.eventually(lambda: self.node_state() == "idle none\n", "Slurm has it back")
 
     def paceline_node(self):
-        shown = self.machine.run("sh", "-c", "exec /opt/paceline/paceline --output json node "
-                                 "describe machine 2>/dev/null", check=False)
+        shown = self.machine.run("sh", "-c", "exec /opt/paceline/paceline --plaintext --output json "
+                                 "node describe machine 2>/dev/null", check=False)
         return json.loads(shown.stdout) if shown.returncode == 0 else {}
 
 
