@@ -234,7 +234,12 @@ ServerFailure Server::Start(Elected elected) {
   identity.worker_life = options_.worker_certificate_life;
   identity.plaintext = options_.plaintext;
   identity.revoked = [this](const Principal& principal, const std::string& text) {
-    if (principal.role == Role::kWorker) workers_->CloseRevoked(NodeName(principal.name), text);
+    if (principal.role == Role::kWorker) {
+      return workers_->CloseRevoked(NodeName(principal.name), text);
+    }
+    // Whose they are is not known here. Readers open them again where they were; who is revoked
+    // cannot.
+    CloseStreams("somebody was revoked: open the stream again");
   };
   identities_ = std::make_unique<IdentityService>(&loop_, control_.get(), &metrics_,
                                                   *std::exchange(restored_, std::nullopt),
@@ -295,9 +300,7 @@ void Server::Shutdown() {
     PACELINE_LOG(INFO) << "shutting_down";
     ReportStopping();
     grpc_->GetHealthCheckService()->SetServingStatus(false);
-    jobs_->CloseStreams();
-    nodes_->CloseStreams();
-    histories_->CloseStreams();
+    CloseStreams("the controller is shutting down");
     workers_->CloseAll();
     shutdown_ = std::thread([this] {
       grpc_->Shutdown(absl::ToChronoTime(absl::Now() + kShutdownGrace));
@@ -306,6 +309,13 @@ void Server::Shutdown() {
       loop_.Stop();
     });
   });
+}
+
+void Server::CloseStreams(const char* why) {
+  const grpc::Status status(grpc::StatusCode::UNAVAILABLE, why);
+  jobs_->CloseStreams(status);
+  nodes_->CloseStreams(status);
+  histories_->CloseStreams(status);
 }
 
 int64_t Server::StateBytes() const {

@@ -94,6 +94,8 @@ class Server {
   ServerFailure OpenState(Elected& elected);
   ServerFailure Listen();
   std::optional<HttpTls> HttpSecurity();
+  // Ends what clients watch and read; they may open it again.
+  void CloseStreams(const char* why);
   // Tells in the log, again and again, when the certificate comes to its end.
   void WatchCertificate();
   // Of the state store's files. From any thread.

@@ -60,10 +60,8 @@ void HistoryService::WakeWatchers() {
   for (Stream* stream : streams_) stream->Wake();
 }
 
-void HistoryService::CloseStreams() {
-  for (Stream* stream : streams_) {
-    stream->Fail(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the controller is shutting down"));
-  }
+void HistoryService::CloseStreams(const grpc::Status& status) {
+  for (Stream* stream : streams_) stream->Fail(status);
 }
 
 grpc::ServerUnaryReactor* HistoryService::Get(grpc::CallbackServerContext* context,

@@ -52,8 +52,7 @@ void JobService::WakeWatchers() {
   for (auto* stream : log_streams_) stream->Wake();
 }
 
-void JobService::CloseStreams() {
-  const grpc::Status status(grpc::StatusCode::UNAVAILABLE, "the controller is shutting down");
+void JobService::CloseStreams(const grpc::Status& status) {
   for (auto* watcher : watchers_) watcher->Close(status);
   for (auto* stream : log_streams_) stream->Close(status);
 }

@@ -33,7 +33,7 @@ class JobService : public v1::JobService::CallbackService {
   // The watch log has grown. On the loop.
   void WakeWatchers();
   // Ends all streams: the controller goes away. On the loop.
-  void CloseStreams();
+  void CloseStreams(const grpc::Status& status);
 
   // Called by gRPC.
   grpc::ServerUnaryReactor* Submit(grpc::CallbackServerContext* context,

@@ -14,10 +14,8 @@ void NodeService::WakeWatchers() {
   for (auto* watcher : watchers_) watcher->Wake();
 }
 
-void NodeService::CloseStreams() {
-  for (auto* watcher : watchers_) {
-    watcher->Close(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the controller is shutting down"));
-  }
+void NodeService::CloseStreams(const grpc::Status& status) {
+  for (auto* watcher : watchers_) watcher->Close(status);
 }
 
 grpc::Status NodeService::Find(const std::string& name, const Node** node) const {

@@ -31,7 +31,7 @@ class NodeService : public v1::NodeService::CallbackService {
   // The watch log has grown. On the loop.
   void WakeWatchers();
   // Ends all streams: the controller goes away. On the loop.
-  void CloseStreams();
+  void CloseStreams(const grpc::Status& status);
 
   // Called by gRPC.
   grpc::ServerUnaryReactor* Get(grpc::CallbackServerContext* context,
