@@ -147,25 +147,28 @@ std::string Program::OutageText() const {
                       " does not answer; going on when it is back");
 }
 
+Client::Options Program::ClientOptions() const {
+  const absl::StatusOr<ServerChoice> choice = ChooseServer();
+  Client::Options options;
+  options.timeout = absl::Seconds(flags.timeout_s);
+  options.user = user();
+  options.problem = choice.ok() ? CheckIdentity(*choice) : choice.status();
+  // With a problem it is never called.
+  options.server = choice.ok() ? choice->address : kDefaultServer;
+  if (!options.problem.ok()) return options;
+  if (choice->files.has_value()) options.credentials = ChannelCredentials(*choice->files);
+  options.explain = [files = choice->files](const std::string& address) {
+    return ExplainConnection(address, files, absl::Now());
+  };
+  return options;
+}
+
 Client& Program::client() {
   if (client_ == nullptr) {
-    Client::Options options;
+    Client::Options options = ClientOptions();
+    options.notice = [this](const std::string& line) { Note(line); };
     const absl::StatusOr<ServerChoice> choice = ChooseServer();
     if (choice.ok()) client_server_ = *choice;
-    options.problem = choice.ok() ? CheckIdentity(*choice) : choice.status();
-    if (options.problem.ok() && choice->files.has_value()) {
-      options.credentials = ChannelCredentials(*choice->files);
-    }
-    if (choice.ok()) {
-      options.explain = [files = choice->files](const std::string& address) {
-        return ExplainConnection(address, files, absl::Now());
-      };
-    }
-    // With a problem it is never called.
-    options.server = choice.ok() ? choice->address : kDefaultServer;
-    options.timeout = absl::Seconds(flags.timeout_s);
-    options.user = user();
-    options.notice = [this](const std::string& line) { Note(line); };
     client_ = std::make_unique<Client>(std::move(options), interrupt_);
   }
   return *client_;

@@ -95,6 +95,8 @@ class Program {
   std::string ServerText() const;
   // A line about a watch whose controller is away.
   std::string OutageText() const;
+  // Of a client for that server, as the user.
+  Client::Options ClientOptions() const;
   // Made at the first call. Without a server, each of its calls tells why there is none.
   Client& client();
   std::string config_path() const;

@@ -97,10 +97,8 @@ class TopLoop {
 
  private:
   static Client::Options Options(Program& program) {
-    Client::Options options;
-    options.server = program.server();
-    options.timeout = std::min(kPatience, absl::Seconds(program.flags.timeout_s));
-    options.user = program.user();
+    Client::Options options = program.ClientOptions();
+    options.timeout = std::min(kPatience, options.timeout);
     return options;
   }
   static TopQuery QueryOf(const TopView& view) { return {view.job, view.ended}; }

@@ -21,7 +21,7 @@ class HistoryService : public v1::JobHistoryService::CallbackService {
 
   // Histories have grown, or jobs were deleted. On the loop.
   void WakeWatchers();
-  // Ends all streams: the controller goes away. On the loop.
+  // Ends all streams with this. On the loop.
   void CloseStreams(const grpc::Status& status);
 
   // Called by gRPC.

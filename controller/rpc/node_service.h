@@ -30,7 +30,7 @@ class NodeService : public v1::NodeService::CallbackService {
 
   // The watch log has grown. On the loop.
   void WakeWatchers();
-  // Ends all streams: the controller goes away. On the loop.
+  // Ends all streams with this. On the loop.
   void CloseStreams(const grpc::Status& status);
 
   // Called by gRPC.
