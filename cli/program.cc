@@ -98,10 +98,10 @@ std::optional<TlsFiles> Program::ChooseIdentity(const std::string& address,
   if (context != nullptr && !context->ca.empty()) {
     return TlsFiles{context->ca, context->certificate, context->key};
   }
+  if (address == RunningDevController(DefaultDevDir(surroundings_.variable))) return std::nullopt;
   const std::string dir = Variable("PACELINE_TLS_DIR");
   if (!dir.empty()) return FilesIn(dir);
   if (Variable("PACELINE_PLAINTEXT") == "1") return std::nullopt;
-  if (address == RunningDevController(DefaultDevDir(surroundings_.variable))) return std::nullopt;
   return FilesIn(DefaultTlsDir(surroundings_.variable));
 }
 

@@ -85,9 +85,9 @@ class Program {
   // What --server or --context names, else $PACELINE_SERVER, $PACELINE_CONTEXT, the current context
   // of the configuration (cli/config), the dev cluster when it is up, or 127.0.0.1:7450; with port
   // 7450 when it has none. NotFound when there is no such context; errors of ReadConfig.
-  // The identity is what --tls-dir or --plaintext says, else the context, else $PACELINE_TLS_DIR,
-  // or $PACELINE_PLAINTEXT if that is 1, else plain text for the dev cluster, else the files of
-  // DefaultTlsDir.
+  // The identity is what --tls-dir or --plaintext says, else the context, else plain text for the
+  // dev cluster, else $PACELINE_TLS_DIR, or plain text if $PACELINE_PLAINTEXT is 1, else the files
+  // of DefaultTlsDir.
   absl::StatusOr<ServerChoice> ChooseServer() const;
   // Its address, and "ADDRESS (context NAME)" for people; empty after an error. Settled once there
   // is a client.
