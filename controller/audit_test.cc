@@ -129,6 +129,8 @@ TEST(AuditTest, CallsWithoutARecordAskForNoChange) {
       "AutomationService.GetStatus",
       "CheckpointService.Get",
       "CheckpointService.List",
+      "IdentityService.ListRevoked",
+      "IdentityService.WhoAmI",
       "JobHistoryService.Get",
       "JobHistoryService.Watch",
       "JobService.Advise",

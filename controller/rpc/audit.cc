@@ -144,7 +144,8 @@ class AuditInterceptors : public grpc::experimental::ServerInterceptorFactoryInt
 }  // namespace
 
 bool IsAudited(const Descriptor& request) {
-  return request.FindFieldByName("request_id") != nullptr;
+  return request.FindFieldByName("request_id") != nullptr ||
+         request.FindFieldByName("csr_pem") != nullptr;
 }
 
 std::string AuditedRequest(const Message& request) {
@@ -152,6 +153,7 @@ std::string AuditedRequest(const Message& request) {
   request.GetReflection()->ListFields(request, &fields);
   ordered_json kept = ordered_json::object();
   for (const FieldDescriptor* field : fields) {
+    if (field->name() == "token" || field->name() == "csr_pem") continue;
     const bool is_message = field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE;
     ordered_json value;
     if (field->is_repeated()) {

@@ -1,12 +1,13 @@
 // The audit record: one line of JSON for each call of the API that asks for a change, whatever
-// came of it. Which calls these are, their messages say: those with a request_id.
+// came of it. Which calls these are, their messages say: those with a request_id, or that ask for a
+// certificate.
 //
 //   {"time":"2026-03-01T12:00:00.123Z","method":"/paceline.v1.NodeService/Drain",
 //    "peer":"ipv4:10.0.0.5:41234","user":"ann","code":"OK","took_ms":3.1,
 //    "request":{"name":"w1","request_id":"5e0c...","reason":"its fan is loud","owner":"ann"}}
 //
 // "message" tells why a call was refused. Of the request the plain fields are kept, cut after some
-// length, and of a job's spec its name: never an environment, which may hold secrets.
+// length, and of a job's spec its name: never an environment, which may hold secrets, nor a token.
 //
 // "user" is what the caller says of itself (common/user_metadata.h), and so is a request's owner:
 // claims, which nothing proves. A caller that says nothing has no "user".

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "proto/identity.pb.h"
 #include "proto/job.pb.h"
 #include "proto/node.pb.h"
 
@@ -13,6 +14,15 @@ namespace paceline {
 namespace {
 
 using nlohmann::json;
+
+TEST(AuditedRequestTest, SecretOfAJoinIsNotKept) {
+  v1::JoinRequest request;
+  request.set_token("open sesame");
+  request.set_node("w1");
+  request.set_csr_pem("-----BEGIN");
+  EXPECT_TRUE(IsAudited(*request.GetDescriptor()));
+  EXPECT_EQ(AuditedRequest(request), R"({"node":"w1"})");
+}
 
 TEST(AuditTest, CallsWithARequestIdAskForAChange) {
   EXPECT_TRUE(IsAudited(*v1::DrainNodeRequest::descriptor()));
