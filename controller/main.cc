@@ -195,6 +195,9 @@ int Main(int argc, char** argv) {
       "--audit-log", options.audit_log,
       "File of the audit record, a line of JSON for each request that asks for a change. "
       "Default: audit.jsonl in the state directory");
+  app.add_option("--user-tokens", options.user_tokens,
+                 "File of users' tokens, a line `SHA-256 ROLE NAME` each, read again when it "
+                 "changes (docs/operations.md). Without it: certificates only");
   app.add_option("--mutation-rate", options.limits.mutations_per_s,
                  "Changes a second that each caller may ask for, after a burst of ten seconds' "
                  "worth. 0: any number")

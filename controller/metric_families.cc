@@ -38,6 +38,8 @@ std::vector<MetricFamily> OfTheController() {
        "Watch streams that were ended since they had fallen too far behind."},
       {"paceline_request_replays_total", kCounter, "requests", "",
        "Requests answered from the record of an earlier one."},
+      {"paceline_access_refusals_total", kCounter, "calls", "reason",
+       "Calls that were not let in, by what was missing."},
       {"grpc_server_started_total", kCounter, "calls", "grpc_service grpc_method grpc_type",
        "RPCs that were begun."},
       {"grpc_server_handled_total", kCounter, "calls",

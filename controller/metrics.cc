@@ -20,6 +20,7 @@ ControllerMetrics::ControllerMetrics(const std::string& version)
       job_watches_(NewWatches("jobs")),
       node_watches_(NewWatches("nodes")),
       rpcs_(registry_),
+      access_(registry_),
       queues_(registry_),
       jobs_(registry_),
       nodes_(registry_),

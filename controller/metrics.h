@@ -15,6 +15,7 @@
 #include "common/core/moment.h"
 #include "common/metrics/metric_registry.h"
 #include "common/metrics/process_metrics.h"
+#include "controller/access_metrics.h"
 #include "controller/checkpoint_metrics.h"
 #include "controller/core/cluster.h"
 #include "controller/core/stragglers/job/stragglers.h"
@@ -62,6 +63,7 @@ class ControllerMetrics {
   // All series in Prometheus' text format. `state_bytes`: of the store, on disk.
   std::string Text(int64_t state_bytes);
   RpcMetrics& rpcs() { return rpcs_; }
+  AccessMetrics& access() { return access_; }
 
   // For tests.
   const MetricRegistry& registry() const { return registry_; }
@@ -85,6 +87,7 @@ class ControllerMetrics {
   WatchMetrics node_watches_;
 
   RpcMetrics rpcs_;
+  AccessMetrics access_;
   QueueMetrics queues_;
   JobMetrics jobs_;
   NodeMetrics nodes_;

@@ -22,8 +22,11 @@
 #include "common/tls/credentials.h"
 #include "common/tls/tls_files.h"
 #include "common/version.h"
+#include "controller/rpc/access_table.h"
+#include "controller/rpc/caller.h"
 #include "controller/rpc/identity_records.h"
 #include "controller/rpc/records.h"
+#include "controller/rpc/user_tokens.h"
 #include "controller/store/sqlite_store.h"
 #include "controller/store/state_file.h"
 
@@ -68,6 +71,7 @@ Server::~Server() {
 }
 
 ServerFailure Server::CheckIdentity() {
+  if (options_.credentials != nullptr) return {};
   if (options_.plaintext) {
     for (const std::string& address : {options_.listen, options_.http}) {
       if (IsLoopback(address)) continue;
@@ -109,7 +113,7 @@ ServerFailure Server::CheckIdentity() {
 }
 
 void Server::WatchCertificate() {
-  if (options_.plaintext) return;
+  if (options_.plaintext || options_.credentials != nullptr) return;
   const absl::Time now = absl::Now();
   const absl::StatusOr<Certificate> own = CheckTlsFiles(FilesIn(options_.tls_dir), now);
   if (!own.ok()) {
@@ -161,6 +165,31 @@ ServerFailure Server::OpenState(Elected& elected) {
   return {};
 }
 
+ServerFailure Server::OpenAccess() {
+  const absl::Status table = CheckRules(MethodRules(), ServedMethods());
+  if (!table.ok()) return {table, kExitFailure};
+  if (options_.plaintext && !options_.user_tokens.empty()) {
+    return {absl::FailedPreconditionError(
+                "--user-tokens is of no use without TLS: tokens would be sent in plain text"),
+            kExitUsage};
+  }
+  if (options_.plaintext) return {};
+  std::unique_ptr<UserTokens> tokens;
+  if (!options_.user_tokens.empty()) {
+    auto opened = UserTokens::Open(options_.user_tokens);
+    if (!opened.ok()) return {opened.status(), kExitUsage};
+    tokens = *std::move(opened);
+  }
+  access_ =
+      std::make_unique<Access>(std::move(tokens),
+                               Revocations{IssuedAt,
+                                           [this](const Principal& principal, absl::Time issued) {
+                                             return identities_->CheckRevoked(principal, issued);
+                                           }},
+                               &metrics_.access(), audit_.get());
+  return {};
+}
+
 ServerFailure Server::Listen() {
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
@@ -184,13 +213,18 @@ ServerFailure Server::Listen() {
   std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
   interceptors.push_back(metrics_.rpcs().NewInterceptors());
   interceptors.push_back(MakeAuditInterceptors(audit_.get()));
+  interceptors.push_back(MakeCallerInterceptors([this](const grpc::ServerContextBase& context) {
+    return access_ == nullptr ? CallerByWord(context) : access_->FindCaller(context);
+  }));
   builder.experimental().SetInterceptorCreators(std::move(interceptors));
   int port = 0;
   // A call without a certificate goes on: a node that joins has none yet.
   const std::shared_ptr<grpc::ServerCredentials> credentials =
-      options_.plaintext ? grpc::InsecureServerCredentials()
-                         : ServerCredentials(FilesIn(options_.tls_dir),
-                                             /*require_client_certificate=*/false);
+      options_.plaintext                ? grpc::InsecureServerCredentials()
+      : options_.credentials != nullptr ? options_.credentials
+                                        : ServerCredentials(FilesIn(options_.tls_dir),
+                                                            /*require_client_certificate=*/false);
+  if (access_ != nullptr) credentials->SetAuthMetadataProcessor(access_->NewProcessor());
   builder.AddListeningPort(options_.listen, credentials, &port);
   builder.RegisterService(workers_.get());
   builder.RegisterService(jobs_.get());
@@ -219,6 +253,7 @@ ServerFailure Server::Start(Elected elected) {
   ServerFailure failure = CheckIdentity();
   if (!failure.status.ok()) return failure;
   failure = OpenState(elected);
+  if (failure.status.ok()) failure = OpenAccess();
   if (!failure.status.ok()) return failure;
   workers_ = std::make_unique<WorkerSessions>(&loop_, control_.get(), &metrics_, &limits_,
                                               elected.may_act);

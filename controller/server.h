@@ -4,6 +4,7 @@
 #ifndef CONTROLLER_SERVER_H_
 #define CONTROLLER_SERVER_H_
 
+#include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server.h>
 
 #include <atomic>
@@ -26,6 +27,7 @@
 #include "controller/control_loop.h"
 #include "controller/metrics.h"
 #include "controller/page/page.h"
+#include "controller/rpc/access.h"
 #include "controller/rpc/admin_service.h"
 #include "controller/rpc/audit.h"
 #include "controller/rpc/automation_service.h"
@@ -53,6 +55,9 @@ struct ServerOptions {
   // gRPC without TLS, on the loopback: whoever is on this machine is believed all that they say.
   bool plaintext = false;
   absl::Duration worker_certificate_life = kWorkerLife;
+  // Instead of those of tls_dir, for tests.
+  std::shared_ptr<grpc::ServerCredentials> credentials = nullptr;
+  std::string user_tokens = {};  // controller/rpc/user_tokens.h. Empty: there are none.
   CallLimitOptions limits = {};
   // For a connection to become one of HTTP/2, TLS included.
   absl::Duration handshake_patience = absl::Seconds(10);
@@ -92,6 +97,8 @@ class Server {
   // Who this controller is, and whether it may serve where it was told to.
   ServerFailure CheckIdentity();
   ServerFailure OpenState(Elected& elected);
+  // Checks the table of roles, and makes access_ unless `plaintext`.
+  ServerFailure OpenAccess();
   ServerFailure Listen();
   std::optional<HttpTls> HttpSecurity();
   // Ends what clients watch and read; they may open it again.
@@ -128,6 +135,7 @@ class Server {
   std::optional<Identities> restored_;  // Until the service has them.
   std::unique_ptr<IdentityService> identities_;
   std::unique_ptr<AuditLog> audit_;
+  std::unique_ptr<Access> access_;  // Null: plain text.
   std::unique_ptr<TelemetryService> telemetry_;
   std::unique_ptr<Page> page_;
   std::unique_ptr<HistoryService> histories_;

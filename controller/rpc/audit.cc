@@ -11,7 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "common/user_metadata.h"
+#include "controller/rpc/caller.h"
 
 namespace paceline {
 namespace {
@@ -81,13 +81,6 @@ std::string Dump(const ordered_json& value) {
   return value.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 
-std::string UserOf(const grpc::ServerContextBase& context) {
-  const auto& metadata = context.client_metadata();
-  const auto user = metadata.find(kUserMetadata);
-  if (user == metadata.end()) return "";
-  return Cut(std::string(user->second.data(), user->second.size()));
-}
-
 // One call's part of the record.
 class AuditInterceptor : public grpc::experimental::Interceptor {
  public:
@@ -105,10 +98,11 @@ class AuditInterceptor : public grpc::experimental::Interceptor {
         audited_ = true;
         record_.request = AuditedRequest(*request);
         record_.peer = info_->server_context()->peer();
-        record_.user = UserOf(*info_->server_context());
       }
     }
     if (audited_ && methods->QueryInterceptionHookPoint(Point::PRE_SEND_STATUS)) {
+      // Known when the call has reached its handler.
+      record_.caller = CallerOf(*info_->server_context());
       record_.status = methods->GetSendStatus();
       record_.took = absl::Now() - record_.time;
       log_->Write(AuditLine(record_));
@@ -171,15 +165,27 @@ std::string AuditedRequest(const Message& request) {
 std::string AuditLine(const AuditRecord& record) {
   ordered_json line = {
       {"time", absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", record.time, absl::UTCTimeZone())},
-      {"method", record.method},
-      {"peer", record.peer}};
-  if (!record.user.empty()) line["user"] = record.user;
+      {"method", Cut(record.method)}};
+  if (!record.peer.empty()) line["peer"] = record.peer;
+  if (!record.caller.name.empty()) line["user"] = Cut(record.caller.name);
+  if (record.caller.role != Role::kNone) line["role"] = std::string(RoleName(record.caller.role));
   line["code"] =
       absl::StatusCodeToString(static_cast<absl::StatusCode>(record.status.error_code()));
   line["took_ms"] = absl::ToDoubleMilliseconds(record.took);
   if (!record.status.ok()) line["message"] = Cut(record.status.error_message());
   line["request"] = ordered_json::parse(record.request);
   return Dump(line);
+}
+
+bool AuditBudget::Take(absl::Time now) {
+  const int64_t second = absl::ToUnixSeconds(now);
+  if (second != second_) {
+    second_ = second;
+    taken_ = 0;
+  }
+  if (taken_ >= kRefusalsPerSecond) return false;
+  ++taken_;
+  return true;
 }
 
 std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> MakeAuditInterceptors(

@@ -3,14 +3,18 @@
 // certificate.
 //
 //   {"time":"2026-03-01T12:00:00.123Z","method":"/paceline.v1.NodeService/Drain",
-//    "peer":"ipv4:10.0.0.5:41234","user":"ann","code":"OK","took_ms":3.1,
+//    "peer":"ipv4:10.0.0.5:41234","user":"ann","role":"operator","code":"OK","took_ms":3.1,
 //    "request":{"name":"w1","request_id":"5e0c...","reason":"its fan is loud","owner":"ann"}}
 //
 // "message" tells why a call was refused. Of the request the plain fields are kept, cut after some
 // length, and of a job's spec its name: never an environment, which may hold secrets, nor a token.
 //
-// "user" is what the caller says of itself (common/user_metadata.h), and so is a request's owner:
-// claims, which nothing proves. A caller that says nothing has no "user".
+// "user" and "role" are those of the caller's certificate or token. Without TLS, on loopback,
+// "user" is what the caller says of itself (common/user_metadata.h), and there is none when it says
+// nothing. A request's owner is a claim, which nothing proves.
+//
+// So has each call that was not let in (access.h), of any method, a line: without a peer and with
+// an empty request, which nobody has read.
 #ifndef CONTROLLER_RPC_AUDIT_H_
 #define CONTROLLER_RPC_AUDIT_H_
 
@@ -24,14 +28,15 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/identity/principal.h"
 
 namespace paceline {
 
 struct AuditRecord {
   absl::Time time;
   std::string method;
-  std::string peer;     // As gRPC names it.
-  std::string user;     // What the caller says of itself; empty: nothing.
+  std::string peer;  // As gRPC names it; empty: not known.
+  Principal caller;
   std::string request;  // JSON, see AuditedRequest.
   grpc::Status status;
   absl::Duration took;
@@ -45,6 +50,20 @@ std::string AuditedRequest(const google::protobuf::Message& request);
 
 // Without a newline at its end.
 std::string AuditLine(const AuditRecord& record);
+
+// How many refused calls are recorded: so many a second, so that nobody can fill the record and so
+// push others' lines out. All are counted (metrics). Thread-compatible.
+class AuditBudget {
+ public:
+  static constexpr int kRefusalsPerSecond = 20;
+
+  // Whether one more is recorded.
+  bool Take(absl::Time now);
+
+ private:
+  int64_t second_ = 0;
+  int taken_ = 0;
+};
 
 // The file of the records. When it has kMaxBytes it is renamed to NAME.1.EXTENSION, and so on up to
 // kOldFiles of them. Thread-safe.

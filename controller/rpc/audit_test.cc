@@ -79,12 +79,42 @@ TEST(AuditTest, ALineTellsWhatCameOfTheCall) {
             R"({"time":"2026-03-01T12:00:00.123Z","method":"/paceline.v1.NodeService/Drain",)"
             R"("peer":"ipv4:10.0.0.5:41234","code":"OK","took_ms":1.5,"request":{"name":"w1"}})");
   record.status = grpc::Status(grpc::StatusCode::NOT_FOUND, "no node is named \"w1\"\n");
-  record.user = "ann\n";
+  record.caller = {Role::kOperator, "ann\n"};
   const json line = json::parse(AuditLine(record));
   EXPECT_EQ(line["user"], "ann\n");
+  EXPECT_EQ(line["role"], "operator");
   EXPECT_EQ(line["code"], "NOT_FOUND");
   EXPECT_EQ(line["message"], "no node is named \"w1\"\n");
   EXPECT_EQ(AuditLine(record).find('\n'), std::string::npos);
+}
+
+TEST(AuditTest, ARefusedCallHasALineWithoutAPeer) {
+  AuditRecord record;
+  record.time = absl::FromUnixMillis(1772366400123);
+  record.method = "/" + std::string(1000, 'x');
+  record.caller = {Role::kViewer, "bob"};
+  record.request = "{}";
+  record.status = grpc::Status(grpc::StatusCode::PERMISSION_DENIED, "no");
+  const json line = json::parse(AuditLine(record));
+  EXPECT_FALSE(line.contains("peer"));
+  EXPECT_EQ(line["method"], "/" + std::string(511, 'x') + "... (1001 bytes)");
+  EXPECT_EQ(line["user"], "bob");
+  EXPECT_EQ(line["role"], "viewer");
+  EXPECT_EQ(line["code"], "PERMISSION_DENIED");
+  EXPECT_EQ(line["request"], json::object());
+}
+
+TEST(AuditTest, SoManyRefusalsASecondAreRecorded) {
+  AuditBudget budget;
+  const absl::Time begin = absl::FromUnixSeconds(1000);
+  const auto taken = [&](absl::Time at) {
+    int count = 0;
+    for (int i = 0; i < 100; ++i) count += budget.Take(at) ? 1 : 0;
+    return count;
+  };
+  EXPECT_EQ(taken(begin), AuditBudget::kRefusalsPerSecond);
+  EXPECT_EQ(taken(begin + absl::Milliseconds(900)), 0);
+  EXPECT_EQ(taken(begin + absl::Seconds(1)), AuditBudget::kRefusalsPerSecond);
 }
 
 TEST(AuditTest, TheFileIsAppendedTo) {

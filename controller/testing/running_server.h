@@ -35,6 +35,7 @@ class RunningServer {
           options.plaintext = true;
           return options;
         }()) {}
+  // With an address file.
   explicit RunningServer(const ServerOptions& options) : address_file_(options.address_file) {
     server_.emplace(options);
     failure_ = server_->Start();

@@ -1,0 +1,111 @@
+// The check of each call before it reaches its handler: who asks, and whether its role may.
+//
+//   certificate's URI ─╮
+//   or bearer token ───┴─▶ principal ──▶ revoked? ──▶ access_table.h ──▶ handler (CallerOf)
+//                             │              │               │
+//                             ╰──────────────┴───────────────┴──▶ UNAUTHENTICATED or
+//                                  PERMISSION_DENIED, a count, a line of the audit record
+//
+// A certificate goes before a token. What is shown is judged anew with each call, so a change of
+// the tokens or a revocation counts from the next call on.
+//
+// With TLS only: a controller without it is on loopback, where each caller is an admin
+// (CallerByWord).
+#ifndef CONTROLLER_RPC_ACCESS_H_
+#define CONTROLLER_RPC_ACCESS_H_
+
+#include <grpcpp/security/auth_context.h>
+#include <grpcpp/security/auth_metadata_processor.h>
+#include <grpcpp/server_context.h>
+#include <grpcpp/support/status.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/identity/principal.h"
+#include "controller/access_metrics.h"
+#include "controller/rpc/access_table.h"
+#include "controller/rpc/audit.h"
+#include "controller/rpc/caller.h"
+#include "controller/rpc/user_tokens.h"
+
+namespace paceline {
+
+// What a call shows of its caller.
+struct CallFacts {
+  std::string method;                       // "/paceline.v1.JobService/Get".
+  std::vector<std::string> uris;            // Of the peer's certificate, which was verified.
+  std::string certificate;                  // PEM; empty: the peer has shown none.
+  std::vector<std::string> authorizations;  // Metadata of that name.
+};
+
+CallFacts FactsOf(const std::multimap<grpc::string_ref, grpc::string_ref>& metadata,
+                  const grpc::AuthContext& peer);
+
+// Thread-safe functions.
+struct Revocations {
+  // When the certificate in PEM was issued.
+  std::function<absl::StatusOr<absl::Time>(const std::string& pem)> issued_at;
+  // Not OK, and why: what was issued to the principal at that time is revoked. A token has no time
+  // of its issue, and counts as issued in the infinite past.
+  std::function<absl::Status(const Principal& principal, absl::Time issued_at)> check;
+};
+
+// What becomes of a call.
+struct AccessVerdict {
+  Principal caller;                      // As far as it is known.
+  std::optional<AccessRefusal> refusal;  // None: it is let in.
+  grpc::Status status;                   // For the client, when it is refused.
+};
+
+// Thread-safe. No method waits for anything but the reading of a small file.
+class Access {
+ public:
+  // `tokens` may be null: there are none. So may the functions of `revocations`, both: nothing is
+  // revoked. `metrics` and `audit` outlive this.
+  Access(std::unique_ptr<UserTokens> tokens, Revocations revocations, AccessMetrics* metrics,
+         AuditLog* audit);
+
+  AccessVerdict Judge(const CallFacts& facts, absl::Time now) const;
+
+  // Judges, counts and records. UNAUTHENTICATED, PERMISSION_DENIED; UNIMPLEMENTED for a method that
+  // there is not.
+  grpc::Status Check(const CallFacts& facts, absl::Time now) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Nobody when what the call shows is not good.
+  Principal FindCaller(const grpc::ServerContextBase& context) const;
+
+  // For SetAuthMetadataProcessor. This outlives the server.
+  std::shared_ptr<grpc::AuthMetadataProcessor> NewProcessor();
+
+ private:
+  // Nobody: nothing is shown. Not OK, with `refusal`: what is shown is no good.
+  absl::StatusOr<Principal> Identify(const CallFacts& facts, absl::Time now,
+                                     AccessRefusal* refusal) const;
+  absl::StatusOr<Principal> OfCertificate(const CallFacts& facts, AccessRefusal* refusal) const;
+  absl::StatusOr<Principal> OfToken(const CallFacts& facts, absl::Time now,
+                                    AccessRefusal* refusal) const;
+  absl::Status CheckRevoked(const Principal& principal, absl::Time issued_at,
+                            AccessRefusal* refusal) const;
+
+  const std::unique_ptr<UserTokens> tokens_;
+  const Revocations revocations_;
+  AccessMetrics* const metrics_;
+  AuditLog* const audit_;
+
+  absl::Mutex mutex_;
+  AuditBudget budget_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace paceline
+
+#endif  // CONTROLLER_RPC_ACCESS_H_
