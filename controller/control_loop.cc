@@ -39,7 +39,7 @@ ControlLoop::ControlLoop(EventLoop* loop, StateStore* store, ControllerMetrics* 
   Write(histories_.Restore(std::move(state.events), cluster_, state.decisions), batch);
   StragglerActions decided = stragglers_.Restore(std::move(state.decisions), cluster_, Now());
   for (auto& [id, entry] : state.requests) requests_.Add(id, std::move(entry));
-  for (const auto& [id, job] : cluster_.jobs()) shown_jobs_.insert(id);
+  for (const auto& [id, job] : cluster_.jobs()) shown_jobs_.emplace(id, job.submitter);
   for (const auto& [name, node] : cluster_.nodes()) shown_nodes_.insert(name);
   metrics_->ShowCluster(cluster_, Now());
   commits_ = std::make_unique<CommitQueue>(
@@ -189,15 +189,21 @@ void ControlLoop::Show(const Actions& actions) {
     if (job == cluster_.jobs().end()) continue;  // Deleted by a later event.
     v1::JobEvent event;
     *event.mutable_job() = ToProto(job->second, absl::Now());
-    event.set_type(shown_jobs_.insert(id).second ? v1::ADDED : v1::MODIFIED);
+    event.set_type(shown_jobs_.emplace(id, job->second.submitter).second ? v1::ADDED
+                                                                         : v1::MODIFIED);
     event.mutable_job()->set_revision(job_log_.revision() + 1);
     job_log_.Append(std::move(event));
   }
   for (const JobId& id : actions.delete_jobs) {
     v1::JobEvent event;
     event.set_type(v1::DELETED);
-    shown_jobs_.erase(id);
     event.mutable_job()->set_id(id.value());
+    // For who may know of it.
+    const auto shown = shown_jobs_.find(id);
+    if (shown != shown_jobs_.end()) {
+      event.mutable_job()->set_submitter(shown->second);
+      shown_jobs_.erase(shown);
+    }
     job_log_.Append(std::move(event));
   }
   for (const NodeName& name : actions.show_nodes) {

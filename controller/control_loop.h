@@ -141,7 +141,7 @@ class ControlLoop {
   WatchLog<v1::NodeEvent> node_log_;
   ChangeLog changes_;
   // What is not in here is ADDED when it is shown.
-  std::set<JobId> shown_jobs_;
+  std::map<JobId, std::string> shown_jobs_;  // And who submitted them.
   std::set<NodeName> shown_nodes_;
   std::map<NodeName, v1::LogLevel> log_levels_;  // Of those that were asked for.
   Listeners listeners_;

@@ -144,6 +144,7 @@ std::string JobPage(const v1::Job& job, absl::Time now, const PageStyle& style) 
   AddLine(&page, "Id", NeutralLine(job.id()));
   AddLine(&page, "State", Painted(StateText(job.state()), StateColour(job.state()), style.colours));
   AddLine(&page, "Reason", NeutralLine(job.reason()));
+  AddLine(&page, "Submitter", NeutralLine(job.submitter()));
   AddLine(&page, "Created", MomentText(TimeOf(job.has_create_time(), job.create_time()), now));
   if (job.has_start_time()) {
     AddLine(&page, "Started", MomentText(TimeOf(true, job.start_time()), now));

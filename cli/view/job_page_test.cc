@@ -52,11 +52,13 @@ TEST(JobPageTest, PageIsAsItShouldLook) {
   tzset();
   v1::Job job = Failed();
   job.clear_failure();
+  job.set_submitter("ann\033");
   EXPECT_EQ(JobPage(job, absl::FromUnixSeconds(1200), {}),
             "Name:       digits\n"
             "Id:         job-0123456789ab\n"
             "State:      FAILED\n"
             "Reason:     rank 1 on w0: killed by SIGKILL\n"
+            "Submitter:  ann\\x1b\n"
             "Created:    1970-01-01 00:16:40 (3 min 20 s ago)\n"
             "Started:    1970-01-01 00:16:50 (3 min 10 s ago)\n"
             "Ended:      1970-01-01 00:18:20 (1 min 40 s ago)\n"

@@ -26,8 +26,9 @@ std::vector<Table::Column> Columns(bool checkpoints, bool wide) {
                                         {"RAN", true}};
   if (checkpoints) columns.push_back({"CHECKPOINT", true, true});
   if (wide) {
-    columns.insert(columns.end(),
-                   {{"QUEUE"}, {"MODEL"}, {"NODES"}, {"RESTARTS", true}, {"AGE", true}});
+    columns.insert(
+        columns.end(),
+        {{"QUEUE"}, {"SUBMITTER"}, {"MODEL"}, {"NODES"}, {"RESTARTS", true}, {"AGE", true}});
   }
   columns.push_back({"REASON"});
   return columns;
@@ -63,8 +64,8 @@ std::string JobTable(const std::vector<v1::Job>& jobs, absl::Time now, const Pag
                                     run >= 0 ? DurationText(run) : ""};
     if (checkpoints) row.emplace_back(NewestText(job, now));
     if (style.wide) {
-      row.insert(row.end(), {QueueOf(job), ModelText(job.spec().model()), NodesOf(job),
-                             absl::StrCat(job.restarts()), AgeOf(job, now)});
+      row.insert(row.end(), {QueueOf(job), job.submitter(), ModelText(job.spec().model()),
+                             NodesOf(job), absl::StrCat(job.restarts()), AgeOf(job, now)});
     }
     row.emplace_back(job.reason());
     table.Add(std::move(row));

@@ -17,14 +17,15 @@ v1::Job Parsed(const std::string& text) {
 }
 
 std::vector<v1::Job> Jobs() {
-  return {Parsed("id: 'job-a' state: RUNNING restarts: 1 create_time { seconds: 900 } "
-                 "spec { name: 'one' ranks: 4 steps: 9 queue: 'urgent' model { resnet18 {} } } "
-                 "ranks { node: 'w1' } ranks { node: 'w0' } ranks { node: 'w1' }"),
-          Parsed("id: 'job-b' state: QUEUED create_time { seconds: 940 } reason: 'no slots' "
-                 "spec { name: 'two' ranks: 2 steps: 9 }"),
-          Parsed("id: 'job-c' state: QUEUED create_time { seconds: 880 } reason: 'quota' "
-                 "spec { name: 'three' ranks: 2 steps: 9 }"),
-          Parsed("id: 'job-d' state: FAILED spec { name: 'four' queue: 'gone' }")};
+  return {
+      Parsed("id: 'job-a' state: RUNNING restarts: 1 submitter: 'ann' create_time { seconds: 900 } "
+             "spec { name: 'one' ranks: 4 steps: 9 queue: 'urgent' model { resnet18 {} } } "
+             "ranks { node: 'w1' } ranks { node: 'w0' } ranks { node: 'w1' }"),
+      Parsed("id: 'job-b' state: QUEUED create_time { seconds: 940 } reason: 'no slots' "
+             "spec { name: 'two' ranks: 2 steps: 9 }"),
+      Parsed("id: 'job-c' state: QUEUED create_time { seconds: 880 } reason: 'quota' "
+             "spec { name: 'three' ranks: 2 steps: 9 }"),
+      Parsed("id: 'job-d' state: FAILED spec { name: 'four' queue: 'gone' }")};
 }
 
 TEST(JobTableTest, WideHasMoreColumns) {
@@ -33,8 +34,9 @@ TEST(JobTableTest, WideHasMoreColumns) {
   PageStyle wide;
   wide.wide = true;
   const std::string table = JobTable(Jobs(), now, wide);
-  EXPECT_THAT(table, HasSubstr("QUEUE    MODEL     NODES  RESTARTS         AGE  REASON"));
-  EXPECT_THAT(table, HasSubstr("urgent   resnet18  w0,w1         1  1 min 40 s  -"));
+  EXPECT_THAT(table,
+              HasSubstr("QUEUE    SUBMITTER  MODEL     NODES  RESTARTS         AGE  REASON"));
+  EXPECT_THAT(table, HasSubstr("urgent   ann        resnet18  w0,w1         1  1 min 40 s  -"));
 }
 
 TEST(JobTableTest, HeadingsCanBeLeftOut) {

@@ -102,8 +102,9 @@ Actions Cluster::Step(const Event& event, Moment now) {
 }
 
 void Cluster::On(const JobSubmitted& event, Moment now, Actions& actions) {
-  const Job& job =
+  Job& job =
       jobs_.emplace(event.request.id, NewJob(event.request, next_number_++, now)).first->second;
+  job.submitter = event.submitter;
   Note(job, JobChange::kState, actions);
 }
 

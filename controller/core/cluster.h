@@ -40,6 +40,7 @@ namespace paceline {
 // Events.
 struct JobSubmitted {
   JobRequest request;
+  std::string submitter = {};  // As Job::submitter.
 };
 struct CancelRequested {
   JobId job;

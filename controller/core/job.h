@@ -155,7 +155,8 @@ struct JobProfile {
 
 struct Job {
   JobRequest request;
-  int64_t number = 0;  // Order of submission.
+  int64_t number = 0;     // Order of submission.
+  std::string submitter;  // Name of who submitted it; empty: not known.
   JobState state = JobState::kQueued;
   std::string reason;
   absl::Time created, started, ended;  // Wall; InfinitePast() while it has not happened.

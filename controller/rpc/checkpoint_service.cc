@@ -14,6 +14,7 @@
 #include "common/log.h"
 #include "controller/core/job_checkpoints.h"
 #include "controller/core/save_order.h"
+#include "controller/rpc/caller.h"
 #include "controller/rpc/convert_checkpoint.h"
 #include "controller/rpc/errors.h"
 #include "controller/rpc/fingerprint.h"
@@ -62,36 +63,40 @@ CommitQueue::Then CheckpointService::ReplyTo(const JobId& id, const CheckpointKe
 }
 
 void CheckpointService::Once(
-    const std::string& request_id, uint64_t fingerprint, const std::string& name,
-    v1::Checkpoint* reply, const Answer& answer,
+    const Principal& caller, const std::string& request_id, uint64_t fingerprint,
+    const std::string& name, v1::Checkpoint* reply, const Answer& answer,
     const std::function<void(const ControlLoop::RequestId&, const NamedCheckpoint&)>& mutate) {
   mutations_.Once(
       request_id, fingerprint, answer,
       [&](const RequestLog::Entry& entry) {
+        const grpc::Status repeat = CheckRepeat(caller, control_->cluster(), entry.job);
+        if (!repeat.ok()) return answer(repeat);
         control_->WhenDurable(ReplyTo(entry.job, entry.checkpoint, reply, answer));
       },
       [&](ControlLoop::RequestId new_id) {
         NamedCheckpoint named;
-        const grpc::Status found = FindCheckpointByName(control_->cluster(), name, &named);
+        const grpc::Status found = FindCheckpointByName(caller, control_->cluster(), name, &named);
         if (!found.ok()) return answer(found);
         new_id.checkpoint = named.checkpoint->key;
         mutate(new_id, named);
       });
 }
 
-void CheckpointService::DoSave(const v1::SaveCheckpointRequest& request, v1::Job* reply,
-                               const Answer& answer) {
+void CheckpointService::DoSave(const Principal& caller, const v1::SaveCheckpointRequest& request,
+                               v1::Job* reply, const Answer& answer) {
   v1::SaveCheckpointRequest contents = request;
   contents.clear_request_id();
   mutations_.Once(
       request.request_id(), Fingerprint(absl::StrCat("save ", contents.SerializeAsString())),
       answer,
       [&](const RequestLog::Entry& entry) {
+        const grpc::Status repeat = CheckRepeat(caller, control_->cluster(), entry.job);
+        if (!repeat.ok()) return answer(repeat);
         control_->WhenDurable(mutations_.ReplyJob(entry.job, reply, answer));
       },
       [&](const ControlLoop::RequestId& request_id) {
         const Job* job = nullptr;
-        const grpc::Status found = FindJob(control_->cluster(), request.job(), &job);
+        const grpc::Status found = FindJob(caller, control_->cluster(), request.job(), &job);
         if (!found.ok()) return answer(found);
         const std::optional<Refusal> refusal = RefuseSave(*job);
         if (refusal.has_value()) return answer(MakeError(*refusal));
@@ -102,11 +107,12 @@ void CheckpointService::DoSave(const v1::SaveCheckpointRequest& request, v1::Job
       });
 }
 
-void CheckpointService::DoDelete(const v1::DeleteCheckpointRequest& request, v1::Checkpoint* reply,
+void CheckpointService::DoDelete(const Principal& caller,
+                                 const v1::DeleteCheckpointRequest& request, v1::Checkpoint* reply,
                                  const Answer& answer) {
   v1::DeleteCheckpointRequest contents = request;
   contents.clear_request_id();
-  Once(request.request_id(),
+  Once(caller, request.request_id(),
        Fingerprint(absl::StrCat("delete checkpoint ", contents.SerializeAsString())),
        request.checkpoint(), reply, answer,
        [&](const ControlLoop::RequestId& request_id, const NamedCheckpoint& named) {
@@ -122,11 +128,11 @@ void CheckpointService::DoDelete(const v1::DeleteCheckpointRequest& request, v1:
        });
 }
 
-void CheckpointService::DoPin(const v1::PinCheckpointRequest& request, v1::Checkpoint* reply,
-                              const Answer& answer) {
+void CheckpointService::DoPin(const Principal& caller, const v1::PinCheckpointRequest& request,
+                              v1::Checkpoint* reply, const Answer& answer) {
   v1::PinCheckpointRequest contents = request;
   contents.clear_request_id();
-  Once(request.request_id(),
+  Once(caller, request.request_id(),
        Fingerprint(absl::StrCat("pin checkpoint ", contents.SerializeAsString())),
        request.checkpoint(), reply, answer,
        [&](const ControlLoop::RequestId& request_id, const NamedCheckpoint& named) {
@@ -142,7 +148,8 @@ void CheckpointService::DoPin(const v1::PinCheckpointRequest& request, v1::Check
        });
 }
 
-grpc::Status CheckpointService::DoList(const v1::ListCheckpointsRequest& request,
+grpc::Status CheckpointService::DoList(const Principal& caller,
+                                       const v1::ListCheckpointsRequest& request,
                                        v1::ListCheckpointsResponse* reply) const {
   int size = 0;
   const grpc::Status page = CheckPageSize(request.page_size(), &size);
@@ -154,12 +161,12 @@ grpc::Status CheckpointService::DoList(const v1::ListCheckpointsRequest& request
   }
   const Job* only = nullptr;
   if (!request.job().empty()) {
-    const grpc::Status found = FindJob(control_->cluster(), request.job(), &only);
+    const grpc::Status found = FindJob(caller, control_->cluster(), request.job(), &only);
     if (!found.ok()) return found;
   }
   std::vector<std::pair<Age, NamedCheckpoint>> listed;
   for (const auto& [id, job] : control_->cluster().jobs()) {
-    if (only != nullptr && only != &job) continue;
+    if (only != nullptr ? only != &job : !MaySee(caller, job.submitter)) continue;
     for (const Checkpoint& checkpoint : job.checkpoints.records) {
       const Age age = AgeOf(job, checkpoint);
       if (!before.has_value() || age < *before) listed.push_back({age, {&job, &checkpoint}});
@@ -182,8 +189,9 @@ grpc::ServerUnaryReactor* CheckpointService::Save(grpc::CallbackServerContext* c
                                                   v1::Job* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   if (!limits_->AdmitMutation(*context, reactor)) return reactor;
-  loop_->Post([=] {
-    DoSave(*request, reply, [reactor](const grpc::Status& status) { reactor->Finish(status); });
+  loop_->Post([=, caller = CallerOf(*context)] {
+    DoSave(caller, *request, reply,
+           [reactor](const grpc::Status& status) { reactor->Finish(status); });
   });
   return reactor;
 }
@@ -192,10 +200,10 @@ grpc::ServerUnaryReactor* CheckpointService::Get(grpc::CallbackServerContext* co
                                                  const v1::GetCheckpointRequest* request,
                                                  v1::Checkpoint* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  loop_->Post([=] {
+  loop_->Post([=, caller = CallerOf(*context)] {
     NamedCheckpoint named;
     const grpc::Status found =
-        FindCheckpointByName(control_->cluster(), request->checkpoint(), &named);
+        FindCheckpointByName(caller, control_->cluster(), request->checkpoint(), &named);
     if (found.ok()) *reply = ToProto(*named.job, *named.checkpoint);
     reactor->Finish(found);
   });
@@ -206,7 +214,8 @@ grpc::ServerUnaryReactor* CheckpointService::List(grpc::CallbackServerContext* c
                                                   const v1::ListCheckpointsRequest* request,
                                                   v1::ListCheckpointsResponse* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  loop_->Post([=] { reactor->Finish(DoList(*request, reply)); });
+  loop_->Post(
+      [=, caller = CallerOf(*context)] { reactor->Finish(DoList(caller, *request, reply)); });
   return reactor;
 }
 
@@ -215,8 +224,9 @@ grpc::ServerUnaryReactor* CheckpointService::Delete(grpc::CallbackServerContext*
                                                     v1::Checkpoint* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   if (!limits_->AdmitMutation(*context, reactor)) return reactor;
-  loop_->Post([=] {
-    DoDelete(*request, reply, [reactor](const grpc::Status& status) { reactor->Finish(status); });
+  loop_->Post([=, caller = CallerOf(*context)] {
+    DoDelete(caller, *request, reply,
+             [reactor](const grpc::Status& status) { reactor->Finish(status); });
   });
   return reactor;
 }
@@ -226,8 +236,9 @@ grpc::ServerUnaryReactor* CheckpointService::Pin(grpc::CallbackServerContext* co
                                                  v1::Checkpoint* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   if (!limits_->AdmitMutation(*context, reactor)) return reactor;
-  loop_->Post([=] {
-    DoPin(*request, reply, [reactor](const grpc::Status& status) { reactor->Finish(status); });
+  loop_->Post([=, caller = CallerOf(*context)] {
+    DoPin(caller, *request, reply,
+          [reactor](const grpc::Status& status) { reactor->Finish(status); });
   });
   return reactor;
 }

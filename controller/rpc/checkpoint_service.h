@@ -8,6 +8,7 @@
 #include <string>
 
 #include "common/event_loop.h"
+#include "common/identity/principal.h"
 #include "controller/control_loop.h"
 #include "controller/metrics.h"
 #include "controller/rpc/call_limits.h"
@@ -44,16 +45,18 @@ class CheckpointService : public v1::CheckpointService::CallbackService {
   using Answer = Mutations::Answer;
 
   // On the loop; the answer comes when what it tells is durable.
-  void DoSave(const v1::SaveCheckpointRequest& request, v1::Job* reply, const Answer& answer);
-  void DoDelete(const v1::DeleteCheckpointRequest& request, v1::Checkpoint* reply,
-                const Answer& answer);
-  void DoPin(const v1::PinCheckpointRequest& request, v1::Checkpoint* reply, const Answer& answer);
-  grpc::Status DoList(const v1::ListCheckpointsRequest& request,
+  void DoSave(const Principal& caller, const v1::SaveCheckpointRequest& request, v1::Job* reply,
+              const Answer& answer);
+  void DoDelete(const Principal& caller, const v1::DeleteCheckpointRequest& request,
+                v1::Checkpoint* reply, const Answer& answer);
+  void DoPin(const Principal& caller, const v1::PinCheckpointRequest& request,
+             v1::Checkpoint* reply, const Answer& answer);
+  grpc::Status DoList(const Principal& caller, const v1::ListCheckpointsRequest& request,
                       v1::ListCheckpointsResponse* reply) const;
   // As Mutations::Once, for the checkpoint of that name.
   void Once(
-      const std::string& request_id, uint64_t fingerprint, const std::string& name,
-      v1::Checkpoint* reply, const Answer& answer,
+      const Principal& caller, const std::string& request_id, uint64_t fingerprint,
+      const std::string& name, v1::Checkpoint* reply, const Answer& answer,
       const std::function<void(const ControlLoop::RequestId&, const NamedCheckpoint&)>& mutate);
   CommitQueue::Then ReplyTo(const JobId& job, const CheckpointKey& key, v1::Checkpoint* reply,
                             const Answer& answer);

@@ -192,6 +192,7 @@ v1::Job ToProto(const Job& job, absl::Time wall_now) {
   out.set_restarts(job.restarts);
   out.set_restart_reason(job.restart_reason);
   out.set_restored_from(job.restored_from);
+  out.set_submitter(job.submitter);
   return out;
 }
 

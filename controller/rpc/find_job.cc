@@ -40,6 +40,12 @@ const Checkpoint* FindByStep(const Job& job, const CheckpointKey& wanted) {
   return newest;
 }
 
+grpc::Status JobNotFound(const std::string& reference) {
+  return MakeError(grpc::StatusCode::NOT_FOUND, "JOB_NOT_FOUND",
+                   absl::StrCat("no job has the id or name \"", reference, "\""),
+                   {{"job", reference}});
+}
+
 grpc::Status NotFound(const std::string& name, const std::string& why) {
   return MakeError(grpc::StatusCode::NOT_FOUND, "CHECKPOINT_NOT_FOUND", why,
                    {{"checkpoint", name}});
@@ -47,11 +53,27 @@ grpc::Status NotFound(const std::string& name, const std::string& why) {
 
 }  // namespace
 
-grpc::Status FindJob(const Cluster& cluster, const std::string& reference, const Job** job) {
+bool MaySee(const Principal& caller, const std::string& submitter) {
+  if (SeesAllJobs(caller.role)) return true;
+  return caller.role == Role::kSubmitter && !submitter.empty() && caller.name == submitter;
+}
+
+grpc::Status CheckRepeat(const Principal& caller, const Cluster& cluster, const JobId& job) {
+  const auto found = cluster.jobs().find(job);
+  if (found == cluster.jobs().end() || MaySee(caller, found->second.submitter)) {
+    return grpc::Status::OK;
+  }
+  return MakeError(grpc::StatusCode::INVALID_ARGUMENT, "REQUEST_ID_REUSED",
+                   "the request_id was used by somebody else: take a new one");
+}
+
+grpc::Status FindJob(const Principal& caller, const Cluster& cluster, const std::string& reference,
+                     const Job** job) {
   const auto& jobs = cluster.jobs();
   std::vector<const Job*> by_prefix;
   const Job* by_name = nullptr;
   for (const auto& [id, candidate] : jobs) {
+    if (!MaySee(caller, candidate.submitter)) continue;
     if (id.value() == reference) {
       *job = &candidate;
       return grpc::Status::OK;
@@ -63,9 +85,7 @@ grpc::Status FindJob(const Cluster& cluster, const std::string& reference, const
     }
   }
   if (reference.empty() || (by_prefix.empty() && by_name == nullptr)) {
-    return MakeError(grpc::StatusCode::NOT_FOUND, "JOB_NOT_FOUND",
-                     absl::StrCat("no job has the id or name \"", reference, "\""),
-                     {{"job", reference}});
+    return JobNotFound(reference);
   }
   if (by_name == nullptr && by_prefix.size() > 1) {
     return MakeError(
@@ -79,8 +99,8 @@ grpc::Status FindJob(const Cluster& cluster, const std::string& reference, const
   return grpc::Status::OK;
 }
 
-grpc::Status FindCheckpointByName(const Cluster& cluster, const std::string& name,
-                                  NamedCheckpoint* found) {
+grpc::Status FindCheckpointByName(const Principal& caller, const Cluster& cluster,
+                                  const std::string& name, NamedCheckpoint* found) {
   const size_t slash = name.find('/');
   std::optional<CheckpointKey> key;
   if (slash != std::string::npos) {
@@ -93,7 +113,7 @@ grpc::Status FindCheckpointByName(const Cluster& cluster, const std::string& nam
                        {{"checkpoint", name}});
     }
   }
-  grpc::Status status = FindJob(cluster, name.substr(0, slash), &found->job);
+  grpc::Status status = FindJob(caller, cluster, name.substr(0, slash), &found->job);
   if (!status.ok()) return status;
   const std::string job = absl::StrCat("job ", found->job->request.id.value());
   found->checkpoint = key.has_value() ? FindByStep(*found->job, *key) : NewestComplete(*found->job);
@@ -105,9 +125,9 @@ grpc::Status FindCheckpointByName(const Cluster& cluster, const std::string& nam
                    key->generation == 0 ? "" : absl::StrCat(" and generation ", key->generation)));
 }
 
-grpc::Status FindStartCheckpoint(const Cluster& cluster, const std::string& name,
-                                 NamedCheckpoint* found) {
-  grpc::Status status = FindCheckpointByName(cluster, name, found);
+grpc::Status FindStartCheckpoint(const Principal& caller, const Cluster& cluster,
+                                 const std::string& name, NamedCheckpoint* found) {
+  grpc::Status status = FindCheckpointByName(caller, cluster, name, found);
   if (status.ok() && found->checkpoint->state == CheckpointState::kDeleting) {
     return NotFound(name, absl::StrCat("the checkpoint ", name, " is being removed"));
   }

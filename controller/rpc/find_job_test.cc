@@ -27,7 +27,7 @@ class FindCheckpointTest : public ::testing::Test {
     Cluster cluster{Cluster::Options()};
     cluster.Restore({std::move(job)}, {}, At(1));
     NamedCheckpoint found;
-    EXPECT_TRUE(FindCheckpointByName(cluster, name, &found).ok());
+    EXPECT_TRUE(FindCheckpointByName({Role::kAdmin, ""}, cluster, name, &found).ok());
     return found.checkpoint == nullptr ? 0 : found.checkpoint->key.generation;
   }
 };
@@ -42,6 +42,45 @@ TEST_F(FindCheckpointTest, NewestCompleteOneOfAStepIsMeant) {
   EXPECT_EQ(Found(kComplete, kDeleting), 1);
   EXPECT_EQ(Found(kDamaged, kDamaged), 2) << "there is none that is complete";
   EXPECT_EQ(Found(kComplete, kDamaged, "job-1/40.g2"), 2) << "it is named";
+}
+
+TEST(MaySeeTest, ASubmitterKnowsOfItsOwnJobs) {
+  const Principal ann = {Role::kSubmitter, "ann"};
+  EXPECT_TRUE(MaySee(ann, "ann"));
+  EXPECT_FALSE(MaySee(ann, "bob"));
+  EXPECT_FALSE(MaySee(ann, "")) << "of a version without submitters";
+  EXPECT_FALSE(MaySee({Role::kSubmitter, ""}, "")) << "nobody's";
+  for (const Role role : {Role::kViewer, Role::kOperator, Role::kAdmin}) {
+    EXPECT_TRUE(MaySee({role, "ann"}, "bob")) << RoleName(role);
+    EXPECT_TRUE(MaySee({role, "ann"}, "")) << RoleName(role);
+  }
+  for (const Role role : {Role::kNone, Role::kWorker, Role::kController}) {
+    EXPECT_FALSE(MaySee({role, "ann"}, "ann")) << RoleName(role);
+  }
+}
+
+// Names and beginnings of ids are taken from what the caller may know of.
+TEST(FindJobTest, OthersJobsAreNotInTheWay) {
+  Cluster cluster{Cluster::Options()};
+  const auto job = [](const char* id, int64_t number, const char* submitter) {
+    JobRequest request = PlayedRequest();
+    request.id = JobId(id);
+    Job made = NewJob(std::move(request), number, At(0));
+    made.submitter = submitter;
+    return made;
+  };
+  cluster.Restore({job("job-11", 1, "ann"), job("job-12", 2, "bob")}, {}, At(1));
+  const auto found = [&](const Principal& caller, const std::string& reference) -> std::string {
+    const Job* meant = nullptr;
+    if (!FindJob(caller, cluster, reference, &meant).ok()) return "";
+    return meant->request.id.value();
+  };
+  const Principal ann = {Role::kSubmitter, "ann"};
+  EXPECT_EQ(found(ann, "job-12"), "");
+  EXPECT_EQ(found(ann, "job-1"), "job-11") << "would be ambiguous";
+  EXPECT_EQ(found(ann, "digits"), "job-11") << "bob's is newer";
+  EXPECT_EQ(found({Role::kViewer, "vic"}, "job-1"), "");
+  EXPECT_EQ(found({Role::kViewer, "vic"}, "digits"), "job-12");
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "controller/rpc/caller.h"
 #include "controller/rpc/convert_history.h"
 #include "controller/rpc/errors.h"
 #include "controller/rpc/find_job.h"
@@ -68,9 +69,9 @@ grpc::ServerUnaryReactor* HistoryService::Get(grpc::CallbackServerContext* conte
                                               const v1::GetJobHistoryRequest* request,
                                               v1::JobHistory* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  loop_->Post([=] {
+  loop_->Post([=, caller = CallerOf(*context)] {
     const Job* job = nullptr;
-    const grpc::Status found = FindJob(control_->cluster(), request->job(), &job);
+    const grpc::Status found = FindJob(caller, control_->cluster(), request->job(), &job);
     if (!found.ok()) return reactor->Finish(found);
     reply->set_job_id(job->request.id.value());
     const EventHistory* history = control_->histories().Find(job->request.id);
@@ -89,10 +90,10 @@ grpc::ServerUnaryReactor* HistoryService::Get(grpc::CallbackServerContext* conte
 grpc::ServerWriteReactor<v1::JobHistoryEvent>* HistoryService::Watch(
     grpc::CallbackServerContext* context, const v1::WatchJobHistoryRequest* request) {
   auto* stream = new Stream(loop_, limits_->OpenStream(context), control_, &streams_);
-  loop_->Post([this, stream, wanted = *request] {
+  loop_->Post([this, stream, wanted = *request, caller = CallerOf(*context)] {
     if (!stream->Admit()) return;
     const Job* job = nullptr;
-    const grpc::Status found = FindJob(control_->cluster(), wanted.job(), &job);
+    const grpc::Status found = FindJob(caller, control_->cluster(), wanted.job(), &job);
     found.ok() ? stream->Begin(job->request.id, wanted.after_id()) : stream->Fail(found);
   });
   return stream;

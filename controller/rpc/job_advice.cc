@@ -7,8 +7,10 @@
 #include "absl/strings/str_cat.h"
 #include "common/log.h"
 #include "controller/core/stragglers/job/straggler_facts.h"
+#include "controller/rpc/caller.h"
 #include "controller/rpc/convert_straggler.h"
 #include "controller/rpc/errors.h"
+#include "controller/rpc/find_job.h"
 #include "controller/rpc/fingerprint.h"
 #include "controller/rpc/job_service.h"
 #include "controller/rpc/node_requests.h"
@@ -20,6 +22,20 @@ grpc::Status CheckRequest(const v1::ApplyAdviceRequest& request) {
   std::vector<SpecProblem> problems = CheckOwner(request.by(), /*person=*/true);
   for (SpecProblem& problem : problems) problem.field = "by";
   return RequestError(problems);
+}
+
+// A drain takes the node from others' jobs too.
+grpc::Status CheckMayApply(const Principal& caller, const Stragglers& stragglers, const JobId& job,
+                           int64_t id) {
+  const JobStragglers* known = stragglers.Find(job);
+  const RemedyDecision* decision = known == nullptr ? nullptr : known->policy().Find(id);
+  if (decision == nullptr || decision->kind != RemedyKind::kDrain ||
+      Includes(caller.role, Role::kOperator)) {
+    return grpc::Status::OK;
+  }
+  return MakeError(grpc::StatusCode::PERMISSION_DENIED, "OPERATOR_NEEDED",
+                   absl::StrCat("advice ", id, " drains node ", decision->node.value(),
+                                ", which needs the role operator: ask somebody who has it"));
 }
 
 grpc::Status Describe(const Stragglers& stragglers, const JobId& job, int64_t id,
@@ -36,8 +52,8 @@ grpc::Status Describe(const Stragglers& stragglers, const JobId& job, int64_t id
 
 }  // namespace
 
-void JobService::DoApplyAdvice(const v1::ApplyAdviceRequest& request, v1::RemedyDecision* reply,
-                               Answer answer) {
+void JobService::DoApplyAdvice(const Principal& caller, const v1::ApplyAdviceRequest& request,
+                               v1::RemedyDecision* reply, Answer answer) {
   const grpc::Status valid = CheckRequest(request);
   if (!valid.ok()) return answer(valid);
   v1::ApplyAdviceRequest contents = request;
@@ -51,12 +67,18 @@ void JobService::DoApplyAdvice(const v1::ApplyAdviceRequest& request, v1::Remedy
   mutations_.Once(
       request.request_id(),
       Fingerprint(absl::StrCat("apply_advice ", contents.SerializeAsString())), answer,
-      [&](const RequestLog::Entry& entry) { control_->WhenDurable(reply_to(entry.job)); },
+      [&](const RequestLog::Entry& entry) {
+        const grpc::Status repeat = CheckRepeat(caller, control_->cluster(), entry.job);
+        if (!repeat.ok()) return answer(repeat);
+        control_->WhenDurable(reply_to(entry.job));
+      },
       [&](const ControlLoop::RequestId& request_id) {
         const Job* job = nullptr;
-        const grpc::Status found = Find(request.job(), &job);
+        const grpc::Status found = Find(caller, request.job(), &job);
         if (!found.ok()) return answer(found);
         const JobId id = job->request.id;
+        const grpc::Status allowed = CheckMayApply(caller, control_->stragglers(), id, advice);
+        if (!allowed.ok()) return answer(allowed);
         const std::optional<Refusal> refusal = control_->RefuseAdvice(id, advice);
         if (refusal.has_value()) return answer(MakeError(*refusal));
         PACELINE_LOG(INFO) << "advice_applied job=" << id.value() << " advice=" << advice
@@ -69,9 +91,9 @@ grpc::ServerUnaryReactor* JobService::Advise(grpc::CallbackServerContext* contex
                                              const v1::AdviseRequest* request,
                                              v1::JobAdvice* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  loop_->Post([=] {
+  loop_->Post([=, caller = CallerOf(*context)] {
     const Job* job = nullptr;
-    const grpc::Status found = Find(request->job(), &job);
+    const grpc::Status found = Find(caller, request->job(), &job);
     if (found.ok()) {
       *reply =
           ToProto(ViewJob(control_->cluster(), *job), control_->stragglers().Find(job->request.id));
@@ -86,8 +108,8 @@ grpc::ServerUnaryReactor* JobService::ApplyAdvice(grpc::CallbackServerContext* c
                                                   v1::RemedyDecision* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   if (!limits_->AdmitMutation(*context, reactor)) return reactor;
-  loop_->Post([=] {
-    DoApplyAdvice(*request, reply,
+  loop_->Post([=, caller = CallerOf(*context)] {
+    DoApplyAdvice(caller, *request, reply,
                   [reactor](const grpc::Status& status) { reactor->Finish(status); });
   });
   return reactor;
@@ -97,9 +119,9 @@ grpc::ServerUnaryReactor* JobService::ListDecisions(grpc::CallbackServerContext*
                                                     const v1::ListDecisionsRequest* request,
                                                     v1::ListDecisionsResponse* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  loop_->Post([=] {
+  loop_->Post([=, caller = CallerOf(*context)] {
     const Job* job = nullptr;
-    const grpc::Status found = Find(request->job(), &job);
+    const grpc::Status found = Find(caller, request->job(), &job);
     const JobStragglers* known =
         found.ok() ? control_->stragglers().Find(job->request.id) : nullptr;
     if (known != nullptr) {

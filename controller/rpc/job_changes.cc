@@ -10,6 +10,7 @@
 #include "common/log.h"
 #include "controller/core/plan.h"
 #include "controller/core/profile.h"
+#include "controller/rpc/caller.h"
 #include "controller/rpc/convert_strategy.h"
 #include "controller/rpc/errors.h"
 #include "controller/rpc/fingerprint.h"
@@ -71,14 +72,15 @@ std::vector<SpecProblem> CheckChange(const v1::ChangeModeRequest& request,
 
 }  // namespace
 
-void JobService::DoChangeLadder(const v1::ChangeLadderRequest& request, v1::Job* reply,
-                                Answer answer) {
+void JobService::DoChangeLadder(const Principal& caller, const v1::ChangeLadderRequest& request,
+                                v1::Job* reply, Answer answer) {
   v1::ChangeLadderRequest contents = request;
   contents.clear_request_id();
-  Once(request.request_id(), Fingerprint(absl::StrCat("ladder ", contents.SerializeAsString())),
-       reply, answer, [&](const ControlLoop::RequestId& request_id) {
+  Once(caller, request.request_id(),
+       Fingerprint(absl::StrCat("ladder ", contents.SerializeAsString())), reply, answer,
+       [&](const ControlLoop::RequestId& request_id) {
          const Job* job = nullptr;
-         const grpc::Status found = Find(request.job(), &job);
+         const grpc::Status found = Find(caller, request.job(), &job);
          if (!found.ok()) return answer(found);
          FillLadder(contents.mutable_ladder());
          v1::Strategy strategy;
@@ -103,13 +105,15 @@ void JobService::DoChangeLadder(const v1::ChangeLadderRequest& request, v1::Job*
        });
 }
 
-void JobService::DoChangeMode(const v1::ChangeModeRequest& request, v1::Job* reply, Answer answer) {
+void JobService::DoChangeMode(const Principal& caller, const v1::ChangeModeRequest& request,
+                              v1::Job* reply, Answer answer) {
   v1::ChangeModeRequest contents = request;
   contents.clear_request_id();
-  Once(request.request_id(), Fingerprint(absl::StrCat("mode ", contents.SerializeAsString())),
-       reply, answer, [&](const ControlLoop::RequestId& request_id) {
+  Once(caller, request.request_id(),
+       Fingerprint(absl::StrCat("mode ", contents.SerializeAsString())), reply, answer,
+       [&](const ControlLoop::RequestId& request_id) {
          const Job* job = nullptr;
-         const grpc::Status found = Find(request.job(), &job);
+         const grpc::Status found = Find(caller, request.job(), &job);
          if (!found.ok()) return answer(found);
          const std::optional<Refusal> refusal = RefuseMode(*job);
          if (refusal.has_value()) return answer(MakeError(*refusal));
@@ -131,13 +135,15 @@ void JobService::DoChangeMode(const v1::ChangeModeRequest& request, v1::Job* rep
        });
 }
 
-void JobService::DoProfile(const v1::ProfileJobRequest& request, v1::Job* reply, Answer answer) {
+void JobService::DoProfile(const Principal& caller, const v1::ProfileJobRequest& request,
+                           v1::Job* reply, Answer answer) {
   v1::ProfileJobRequest contents = request;
   contents.clear_request_id();
-  Once(request.request_id(), Fingerprint(absl::StrCat("profile ", contents.SerializeAsString())),
-       reply, answer, [&](const ControlLoop::RequestId& request_id) {
+  Once(caller, request.request_id(),
+       Fingerprint(absl::StrCat("profile ", contents.SerializeAsString())), reply, answer,
+       [&](const ControlLoop::RequestId& request_id) {
          const Job* job = nullptr;
-         const grpc::Status found = Find(request.job(), &job);
+         const grpc::Status found = Find(caller, request.job(), &job);
          if (!found.ok()) return answer(found);
          const ProfileOrder order{
              request.steps(), {request.ranks().begin(), request.ranks().end()}, request.memory()};
@@ -158,8 +164,8 @@ grpc::ServerUnaryReactor* JobService::ChangeLadder(grpc::CallbackServerContext* 
                                                    v1::Job* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   if (!limits_->AdmitMutation(*context, reactor)) return reactor;
-  loop_->Post([=] {
-    DoChangeLadder(*request, reply,
+  loop_->Post([=, caller = CallerOf(*context)] {
+    DoChangeLadder(caller, *request, reply,
                    [reactor](const grpc::Status& status) { reactor->Finish(status); });
   });
   return reactor;
@@ -170,8 +176,8 @@ grpc::ServerUnaryReactor* JobService::ChangeMode(grpc::CallbackServerContext* co
                                                  v1::Job* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   if (!limits_->AdmitMutation(*context, reactor)) return reactor;
-  loop_->Post([=] {
-    DoChangeMode(*request, reply,
+  loop_->Post([=, caller = CallerOf(*context)] {
+    DoChangeMode(caller, *request, reply,
                  [reactor](const grpc::Status& status) { reactor->Finish(status); });
   });
   return reactor;
@@ -182,8 +188,9 @@ grpc::ServerUnaryReactor* JobService::Profile(grpc::CallbackServerContext* conte
                                               v1::Job* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   if (!limits_->AdmitMutation(*context, reactor)) return reactor;
-  loop_->Post([=] {
-    DoProfile(*request, reply, [reactor](const grpc::Status& status) { reactor->Finish(status); });
+  loop_->Post([=, caller = CallerOf(*context)] {
+    DoProfile(caller, *request, reply,
+              [reactor](const grpc::Status& status) { reactor->Finish(status); });
   });
   return reactor;
 }

@@ -11,6 +11,7 @@
 #include "common/log.h"
 #include "controller/core/job_checkpoints.h"
 #include "controller/core/restart.h"
+#include "controller/rpc/caller.h"
 #include "controller/rpc/convert.h"
 #include "controller/rpc/errors.h"
 #include "controller/rpc/find_job.h"
@@ -73,30 +74,32 @@ std::vector<SpecProblem> CheckResumption(const Job& job, const v1::ResumeJobRequ
 
 }  // namespace
 
-grpc::Status JobService::ResolveStart(std::string* from) const {
+grpc::Status JobService::ResolveStart(const Principal& caller, std::string* from) const {
   if (from->empty()) return grpc::Status::OK;
   if (absl::StartsWith(*from, "/")) {
     while (from->size() > 1 && from->back() == '/') from->pop_back();
     return grpc::Status::OK;
   }
   NamedCheckpoint found;
-  const grpc::Status status = FindStartCheckpoint(control_->cluster(), *from, &found);
+  const grpc::Status status = FindStartCheckpoint(caller, control_->cluster(), *from, &found);
   if (status.ok()) *from = DirectoryOf(*found.job, found.checkpoint->key);
   return status;
 }
 
-void JobService::DoResume(const v1::ResumeJobRequest& request, v1::Job* reply, Answer answer) {
+void JobService::DoResume(const Principal& caller, const v1::ResumeJobRequest& request,
+                          v1::Job* reply, Answer answer) {
   v1::ResumeJobRequest contents = request;
   contents.clear_request_id();
-  Once(request.request_id(), Fingerprint(absl::StrCat("resume ", contents.SerializeAsString())),
-       reply, answer, [&](const ControlLoop::RequestId& request_id) {
+  Once(caller, request.request_id(),
+       Fingerprint(absl::StrCat("resume ", contents.SerializeAsString())), reply, answer,
+       [&](const ControlLoop::RequestId& request_id) {
          const Job* job = nullptr;
-         const grpc::Status found = Find(request.job(), &job);
+         const grpc::Status found = Find(caller, request.job(), &job);
          if (!found.ok()) return answer(found);
          const std::optional<Refusal> refusal = RefuseResume(*job, !request.from().empty());
          if (refusal.has_value()) return answer(MakeError(*refusal));
          std::string from = request.from();
-         const grpc::Status resolved = ResolveStart(&from);
+         const grpc::Status resolved = ResolveStart(caller, &from);
          if (!resolved.ok()) return answer(resolved);
          const v1::JobSpec spec = ChangedSpec(*job, request);
          const Checkpoint* start = from.empty()                     ? NewestComplete(*job)
@@ -123,8 +126,9 @@ grpc::ServerUnaryReactor* JobService::Resume(grpc::CallbackServerContext* contex
                                              const v1::ResumeJobRequest* request, v1::Job* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   if (!limits_->AdmitMutation(*context, reactor)) return reactor;
-  loop_->Post([=] {
-    DoResume(*request, reply, [reactor](const grpc::Status& status) { reactor->Finish(status); });
+  loop_->Post([=, caller = CallerOf(*context)] {
+    DoResume(caller, *request, reply,
+             [reactor](const grpc::Status& status) { reactor->Finish(status); });
   });
   return reactor;
 }

@@ -15,6 +15,7 @@
 #include "common/log.h"
 #include "common/uuid.h"
 #include "controller/core/save_order.h"
+#include "controller/rpc/caller.h"
 #include "controller/rpc/convert.h"
 #include "controller/rpc/errors.h"
 #include "controller/rpc/find_job.h"
@@ -26,6 +27,11 @@ namespace paceline {
 namespace {
 
 JobId NewJobId() { return JobId(absl::StrFormat("job-%012x", RandomBits() & 0xffffffffffff)); }
+
+// A caller without TLS may have any name, or none: its jobs belong to nobody then.
+std::string SubmitterOf(const Principal& caller) {
+  return IsPrincipalName(caller.name) ? caller.name : "";
+}
 
 grpc::Status CheckLogRequest(const Job& job, const v1::StreamLogsRequest& wanted) {
   const bool waits = wanted.follow() && wanted.follow_rank() && !job.ended_already();
@@ -57,33 +63,37 @@ void JobService::CloseStreams(const grpc::Status& status) {
   for (auto* stream : log_streams_) stream->Close(status);
 }
 
-grpc::Status JobService::Find(const std::string& reference, const Job** job) const {
-  return FindJob(control_->cluster(), reference, job);
+grpc::Status JobService::Find(const Principal& caller, const std::string& reference,
+                              const Job** job) const {
+  return FindJob(caller, control_->cluster(), reference, job);
 }
 
 CommitQueue::Then JobService::ReplyTo(const JobId& id, v1::Job* reply, const Answer& answer) {
   return mutations_.ReplyJob(id, reply, answer);
 }
 
-void JobService::Once(const std::string& request_id, uint64_t fingerprint, v1::Job* reply,
-                      const Answer& answer,
+void JobService::Once(const Principal& caller, const std::string& request_id, uint64_t fingerprint,
+                      v1::Job* reply, const Answer& answer,
                       const std::function<void(const ControlLoop::RequestId&)>& mutate) {
   mutations_.Once(
       request_id, fingerprint, answer,
       [&](const RequestLog::Entry& entry) {
+        const grpc::Status repeat = CheckRepeat(caller, control_->cluster(), entry.job);
+        if (!repeat.ok()) return answer(repeat);
         control_->WhenDurable(ReplyTo(entry.job, reply, answer));
       },
       mutate);
 }
 
-void JobService::DoSubmit(const v1::SubmitJobRequest& request, v1::Job* reply, Answer answer) {
+void JobService::DoSubmit(const Principal& caller, const v1::SubmitJobRequest& request,
+                          v1::Job* reply, Answer answer) {
   v1::JobSpec spec = request.spec();
   FillDefaults(&spec);
   std::vector<SpecProblem> problems = CheckJobSpec(spec);
   const absl::Duration lease = control_->cluster().options().node_lease;
   if (problems.empty()) problems = CheckLease(spec, absl::ToDoubleSeconds(lease));
   if (!problems.empty()) return answer(SpecError(problems));
-  const grpc::Status resolved = ResolveStart(spec.mutable_resume_from());
+  const grpc::Status resolved = ResolveStart(caller, spec.mutable_resume_from());
   if (!resolved.ok()) return answer(resolved);
   const auto submit = [&](const ControlLoop::RequestId* request_id) {
     JobId id = NewJobId();
@@ -111,24 +121,26 @@ void JobService::DoSubmit(const v1::SubmitJobRequest& request, v1::Job* reply, A
     }
     PACELINE_LOG(INFO) << "job_submitted job=" << id.value() << " name=" << spec.name()
                        << " ranks=" << spec.ranks();
-    control_->ApplyRequest(*request_id, id, JobSubmitted{job}, ReplyTo(id, reply, answer));
+    control_->ApplyRequest(*request_id, id, JobSubmitted{job, SubmitterOf(caller)},
+                           ReplyTo(id, reply, answer));
   };
   if (request.validate_only()) return submit(nullptr);
-  Once(request.request_id(), Fingerprint(request.spec().SerializeAsString()), reply, answer,
+  Once(caller, request.request_id(), Fingerprint(request.spec().SerializeAsString()), reply, answer,
        [&](const ControlLoop::RequestId& request_id) { submit(&request_id); });
 }
 
-void JobService::DoCancel(const v1::CancelJobRequest& request, v1::Job* reply, Answer answer) {
+void JobService::DoCancel(const Principal& caller, const v1::CancelJobRequest& request,
+                          v1::Job* reply, Answer answer) {
   if (!(request.grace_s() >= 0)) {
     return answer(MakeError(grpc::StatusCode::INVALID_ARGUMENT, "GRACE_INVALID",
                             "grace_s must not be negative"));
   }
   v1::CancelJobRequest contents = request;
   contents.clear_request_id();
-  Once(request.request_id(), Fingerprint(contents.SerializeAsString()), reply, answer,
+  Once(caller, request.request_id(), Fingerprint(contents.SerializeAsString()), reply, answer,
        [&](const ControlLoop::RequestId& request_id) {
          const Job* job = nullptr;
-         const grpc::Status found = Find(request.job(), &job);
+         const grpc::Status found = Find(caller, request.job(), &job);
          if (!found.ok()) return answer(found);
          const std::optional<Refusal> refusal = request.save() ? RefuseSave(*job) : std::nullopt;
          if (refusal.has_value()) return answer(MakeError(*refusal));
@@ -146,8 +158,9 @@ grpc::ServerUnaryReactor* JobService::Submit(grpc::CallbackServerContext* contex
                                              const v1::SubmitJobRequest* request, v1::Job* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   if (!limits_->AdmitMutation(*context, reactor)) return reactor;
-  loop_->Post([=] {
-    DoSubmit(*request, reply, [reactor](const grpc::Status& status) { reactor->Finish(status); });
+  loop_->Post([=, caller = CallerOf(*context)] {
+    DoSubmit(caller, *request, reply,
+             [reactor](const grpc::Status& status) { reactor->Finish(status); });
   });
   return reactor;
 }
@@ -156,8 +169,9 @@ grpc::ServerUnaryReactor* JobService::Cancel(grpc::CallbackServerContext* contex
                                              const v1::CancelJobRequest* request, v1::Job* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   if (!limits_->AdmitMutation(*context, reactor)) return reactor;
-  loop_->Post([=] {
-    DoCancel(*request, reply, [reactor](const grpc::Status& status) { reactor->Finish(status); });
+  loop_->Post([=, caller = CallerOf(*context)] {
+    DoCancel(caller, *request, reply,
+             [reactor](const grpc::Status& status) { reactor->Finish(status); });
   });
   return reactor;
 }
@@ -165,9 +179,9 @@ grpc::ServerUnaryReactor* JobService::Cancel(grpc::CallbackServerContext* contex
 grpc::ServerUnaryReactor* JobService::Get(grpc::CallbackServerContext* context,
                                           const v1::GetJobRequest* request, v1::Job* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  loop_->Post([=] {
+  loop_->Post([=, caller = CallerOf(*context)] {
     const Job* job = nullptr;
-    const grpc::Status found = Find(request->job(), &job);
+    const grpc::Status found = Find(caller, request->job(), &job);
     if (found.ok()) *reply = control_->Describe(*job);
     reactor->Finish(found);
   });
@@ -178,7 +192,7 @@ grpc::ServerUnaryReactor* JobService::List(grpc::CallbackServerContext* context,
                                            const v1::ListJobsRequest* request,
                                            v1::ListJobsResponse* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  loop_->Post([=] {
+  loop_->Post([=, caller = CallerOf(*context)] {
     int size = 0;
     const grpc::Status page = CheckPageSize(request->page_size(), &size);
     if (!page.ok()) return reactor->Finish(page);
@@ -190,7 +204,8 @@ grpc::ServerUnaryReactor* JobService::List(grpc::CallbackServerContext* context,
     // Looked up for each job, whatever was asked for.
     const std::set<int> states(request->states().begin(), request->states().end());
     const auto wanted = [&](const Job& job) {
-      return job.number < before && (states.empty() || states.count(ToProto(job.state)) > 0);
+      return job.number < before && MaySee(caller, job.submitter) &&
+             (states.empty() || states.count(ToProto(job.state)) > 0);
     };
     std::vector<const Job*> jobs;
     for (const auto& [id, job] : control_->cluster().jobs()) {
@@ -211,17 +226,19 @@ grpc::ServerUnaryReactor* JobService::List(grpc::CallbackServerContext* context,
 
 grpc::ServerWriteReactor<v1::JobEvent>* JobService::Watch(grpc::CallbackServerContext* context,
                                                           const v1::WatchJobsRequest* request) {
-  const auto wanted = [id = request->job_id()](const v1::JobEvent& event) {
-    return id.empty() || event.job().id() == id;
+  const Principal caller = CallerOf(*context);
+  const auto wanted = [id = request->job_id(), caller](const v1::JobEvent& event) {
+    return (id.empty() || event.job().id() == id) && MaySee(caller, event.job().submitter());
   };
   auto* stream =
       new WatchStream<v1::JobEvent>(loop_, limits_->OpenStream(context), &control_->job_log(),
                                     &watchers_, wanted, &metrics_->job_watches());
-  loop_->Post([this, stream, id = request->job_id(), after = request->after_revision()] {
+  loop_->Post([this, stream, caller, id = request->job_id(), after = request->after_revision()] {
     if (!stream->Admit()) return;
     std::deque<v1::JobEvent> present;
     for (const auto& [job_id, job] : control_->cluster().jobs()) {
       if (after != 0 || !(id.empty() || job_id.value() == id)) continue;
+      if (!MaySee(caller, job.submitter)) continue;
       v1::JobEvent& event = present.emplace_back();
       event.set_type(v1::ADDED);
       *event.mutable_job() = control_->Describe(job);
@@ -236,10 +253,10 @@ grpc::ServerWriteReactor<v1::LogChunk>* JobService::StreamLogs(
     grpc::CallbackServerContext* context, const v1::StreamLogsRequest* request) {
   auto* stream =
       new LogStream(loop_, limits_->OpenStream(context), control_, workers_, &log_streams_);
-  loop_->Post([=, wanted = *request] {
+  loop_->Post([=, wanted = *request, caller = CallerOf(*context)] {
     if (!stream->Admit()) return;
     const Job* job = nullptr;
-    grpc::Status refusal = Find(wanted.job(), &job);
+    grpc::Status refusal = Find(caller, wanted.job(), &job);
     if (refusal.ok()) refusal = CheckLogRequest(*job, wanted);
     refusal.ok() ? stream->Begin(*job, wanted) : stream->Fail(refusal);
   });

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "common/event_loop.h"
+#include "common/identity/principal.h"
 #include "controller/control_loop.h"
 #include "controller/metrics.h"
 #include "controller/rpc/call_limits.h"
@@ -75,23 +76,30 @@ class JobService : public v1::JobService::CallbackService {
   using Answer = Mutations::Answer;
 
   // On the loop; the answer comes when what it tells is durable.
-  void DoSubmit(const v1::SubmitJobRequest& request, v1::Job* reply, Answer answer);
-  void DoCancel(const v1::CancelJobRequest& request, v1::Job* reply, Answer answer);
-  void DoChangeLadder(const v1::ChangeLadderRequest& request, v1::Job* reply, Answer answer);
-  void DoChangeMode(const v1::ChangeModeRequest& request, v1::Job* reply, Answer answer);
-  void DoProfile(const v1::ProfileJobRequest& request, v1::Job* reply, Answer answer);
-  void DoResume(const v1::ResumeJobRequest& request, v1::Job* reply, Answer answer);
-  void DoApplyAdvice(const v1::ApplyAdviceRequest& request, v1::RemedyDecision* reply,
-                     Answer answer);
+  void DoSubmit(const Principal& caller, const v1::SubmitJobRequest& request, v1::Job* reply,
+                Answer answer);
+  void DoCancel(const Principal& caller, const v1::CancelJobRequest& request, v1::Job* reply,
+                Answer answer);
+  void DoChangeLadder(const Principal& caller, const v1::ChangeLadderRequest& request,
+                      v1::Job* reply, Answer answer);
+  void DoChangeMode(const Principal& caller, const v1::ChangeModeRequest& request, v1::Job* reply,
+                    Answer answer);
+  void DoProfile(const Principal& caller, const v1::ProfileJobRequest& request, v1::Job* reply,
+                 Answer answer);
+  void DoResume(const Principal& caller, const v1::ResumeJobRequest& request, v1::Job* reply,
+                Answer answer);
+  void DoApplyAdvice(const Principal& caller, const v1::ApplyAdviceRequest& request,
+                     v1::RemedyDecision* reply, Answer answer);
   // Puts the directory in the place of a checkpoint's name.
-  grpc::Status ResolveStart(std::string* from) const;
+  grpc::Status ResolveStart(const Principal& caller, std::string* from) const;
   // Runs `mutate` for a new request id, and answers a repeat from the record.
-  void Once(const std::string& request_id, uint64_t fingerprint, v1::Job* reply,
-            const Answer& answer, const std::function<void(const ControlLoop::RequestId&)>& mutate);
+  void Once(const Principal& caller, const std::string& request_id, uint64_t fingerprint,
+            v1::Job* reply, const Answer& answer,
+            const std::function<void(const ControlLoop::RequestId&)>& mutate);
   // Answers with the job once what was done to it is durable.
   CommitQueue::Then ReplyTo(const JobId& id, v1::Job* reply, const Answer& answer);
   // The job meant by an id, a unique prefix or a name.
-  grpc::Status Find(const std::string& reference, const Job** job) const;
+  grpc::Status Find(const Principal& caller, const std::string& reference, const Job** job) const;
 
   EventLoop* const loop_;
   ControlLoop* const control_;

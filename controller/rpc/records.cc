@@ -36,6 +36,7 @@ Job DecodeJob(const v1::JobRecord& record) {
   Job job;
   job.request = FromProto(JobId(stored.id()), stored.spec());
   job.number = record.number();
+  job.submitter = stored.submitter();
   job.state = FromProto(stored.state());
   job.reason = stored.reason();
   const auto time = [](bool has, const google::protobuf::Timestamp& value) {

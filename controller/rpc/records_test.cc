@@ -22,6 +22,7 @@ Job StoppingJob() {
   spec.set_ranks(2);
   spec.mutable_strategy()->mutable_local_sgd()->set_period(4);
   Job job = NewJob(FromProto(JobId("job-1"), spec), 7, kNow);
+  job.submitter = "ann";
   ChangePlan(job, {});
   PlaceJob(job, {{NodeName("a"), 0, "r1"}, {NodeName("a"), 1, "r1"}}, kNow);
   job.profile = JobProfile{3, 40, 5, true, {Rank(1)}};
@@ -63,6 +64,7 @@ TEST(RecordsTest, JobComesBackAsItWas) {
   EXPECT_EQ(again.request.id, job.request.id);
   EXPECT_EQ(again.request.spec, job.request.spec);
   EXPECT_EQ(again.number, 7);
+  EXPECT_EQ(again.submitter, "ann");
   EXPECT_EQ(again.state, JobState::kStopping);
   EXPECT_EQ(again.reason, job.reason);
   EXPECT_EQ(again.created, job.created);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/time/clock.h"
+#include "controller/rpc/caller.h"
 #include "controller/rpc/convert_telemetry.h"
 #include "controller/rpc/errors.h"
 #include "controller/rpc/find_job.h"
@@ -28,9 +29,9 @@ grpc::ServerUnaryReactor* TelemetryService::Answer(grpc::CallbackServerContext* 
     reactor->Finish(valid);
     return reactor;
   }
-  loop_->Post([this, reactor, job, describe = std::move(describe)] {
+  loop_->Post([this, reactor, job, caller = CallerOf(*context), describe = std::move(describe)] {
     const Job* meant = nullptr;
-    const grpc::Status found = FindJob(control_->cluster(), job, &meant);
+    const grpc::Status found = FindJob(caller, control_->cluster(), job, &meant);
     if (found.ok()) {
       const JobId& id = meant->request.id;
       describe({*meant, control_->steps().Find(id), control_->stragglers().Find(id)});
@@ -44,9 +45,9 @@ grpc::ServerUnaryReactor* TelemetryService::ListJobs(grpc::CallbackServerContext
                                                      const v1::ListJobTelemetryRequest*,
                                                      v1::ListJobTelemetryResponse* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  loop_->Post([=] {
+  loop_->Post([=, caller = CallerOf(*context)] {
     for (const auto& [id, job] : control_->cluster().jobs()) {
-      if (!HasTelemetry(job)) continue;
+      if (!HasTelemetry(job) || !MaySee(caller, job.submitter)) continue;
       *reply->add_jobs() =
           DescribeTelemetry(job, control_->steps().Find(id), control_->stragglers().Find(id));
     }
