@@ -7,8 +7,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/log.h"
+#include "controller/rpc/caller.h"
 #include "controller/rpc/convert.h"
 #include "controller/rpc/errors.h"
+#include "controller/rpc/worker_identity.h"
 #include "controller/rpc/worker_messages.h"
 
 namespace paceline {
@@ -25,7 +27,10 @@ class WorkerSessions::Stream
     : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::ControllerMessage> {
  public:
   Stream(WorkerSessions* sessions, const grpc::CallbackServerContext* context)
-      : sessions_(sessions), context_(context), peer_(context->peer()) {
+      : sessions_(sessions),
+        context_(context),
+        caller_(CallerOf(*context)),
+        peer_(context->peer()) {
     sessions_->loop_->Post([this] {
       sessions_->streams_.insert(this);
       hello_timer_ = sessions_->loop_->After(sessions_->limits_->options().hello_patience, [this] {
@@ -117,15 +122,21 @@ class WorkerSessions::Stream
       return Close(MakeError(grpc::StatusCode::FAILED_PRECONDITION, "NO_HELLO",
                              "the first message of a session must be a hello"));
     }
+    const Cluster& cluster = sessions_->control_->cluster();
+    if (!node_.value().empty()) {
+      grpc::Status foreign = CheckMessage(cluster, node_, incoming_);
+      if (!foreign.ok()) return Refuse(std::move(foreign));
+    }
     switch (incoming_.kind_case()) {
       case v1::WorkerMessage::kHello:
         LimitReport(incoming_.mutable_hello()->mutable_report());
         return Greet(incoming_.hello());
       case v1::WorkerMessage::kReport:
         LimitReport(incoming_.mutable_report());
-        sessions_->control_->Apply(ReportedBy(node_, incoming_.report()));
+        sessions_->control_->Apply(Own(ReportedBy(node_, incoming_.report())));
         return Grant(incoming_.report().number());
       case v1::WorkerMessage::kSteps:
+        if (OwnerOf(cluster, node_, FromProto(incoming_.steps().id())) != Owner::kOwn) return;
         sessions_->metrics_->AddSteps(incoming_.steps());
         return sessions_->control_->TakeSteps(node_, FromProto(incoming_.steps().id()),
                                               StepsOf(incoming_.steps()));
@@ -146,6 +157,19 @@ class WorkerSessions::Stream
     if (hello_timer_ != 0) sessions_->loop_->Cancel(std::exchange(hello_timer_, 0));
   }
 
+  // What came from a node, without the results of tasks that it was not asked for.
+  template <typename Told>
+  Told Own(Told told) const {
+    DropForeignResults(sessions_->control_->cluster(), node_, &told.task_results);
+    return told;
+  }
+
+  void Refuse(grpc::Status refusal) {
+    PACELINE_LOG(WARNING) << "worker_refused peer=" << peer_ << " reason=\""
+                          << refusal.error_message() << "\"";
+    Close(std::move(refusal));
+  }
+
   // The lease of the report's sender begins anew. Only the newest answer counts.
   void Grant(int64_t report) {
     if (LeaseSeconds() <= 0) return;
@@ -159,11 +183,7 @@ class WorkerSessions::Stream
 
   void Greet(const v1::Hello& hello) {
     grpc::Status refusal = Refusal(hello);
-    if (!refusal.ok()) {
-      PACELINE_LOG(WARNING) << "worker_refused peer=" << peer_ << " reason=\""
-                            << refusal.error_message() << "\"";
-      return Close(std::move(refusal));
-    }
+    if (!refusal.ok()) return Refuse(std::move(refusal));
     ForgetTimer();
     node_ = NodeName(hello.node());
     uid_ = hello.node_uid();
@@ -183,7 +203,7 @@ class WorkerSessions::Stream
     welcome.mutable_welcome()->set_lease_s(LeaseSeconds());
     welcome.mutable_welcome()->set_term(sessions_->control_->term());
     Queue(std::move(welcome));
-    sessions_->control_->Apply(ConnectedBy(hello));
+    sessions_->control_->Apply(Own(ConnectedBy(hello)));
     Grant(hello.report().number());
   }
 
@@ -198,6 +218,11 @@ class WorkerSessions::Stream
                        IsNodeName(hello.node()) ? "HELLO_INVALID" : "NODE_NAME_INVALID",
                        std::string(possible.message()));
     }
+    grpc::Status foreign = CheckHello(caller_, hello);
+    if (foreign.ok()) {
+      foreign = CheckMessage(sessions_->control_->cluster(), NodeName(hello.node()), incoming_);
+    }
+    if (!foreign.ok()) return foreign;
     const std::string& ours = sessions_->control_->cluster_id();
     if (!hello.cluster_id().empty() && hello.cluster_id() != ours) {
       return MakeError(
@@ -248,6 +273,7 @@ class WorkerSessions::Stream
 
   WorkerSessions* const sessions_;
   const grpc::CallbackServerContext* const context_;
+  const Principal caller_;
   const std::string peer_;
 
   // On the loop.
