@@ -1,0 +1,177 @@
+// Roles by certificates: who a caller is, its connection proves.
+#include <gmock/gmock.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <chrono>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/identity/principal.h"
+#include "common/tls/certificate_authority.h"
+#include "common/tls/credentials.h"
+#include "common/tls/key_and_request.h"
+#include "common/tls/private_file.h"
+#include "common/tls/tls_files.h"
+#include "controller/rpc/user_tokens.h"
+#include "controller/testing/server_fixture.h"
+
+namespace paceline {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr grpc::StatusCode kDenied = grpc::StatusCode::PERMISSION_DENIED;
+constexpr grpc::StatusCode kUnknown = grpc::StatusCode::UNAUTHENTICATED;
+
+const std::string kToken(40, 't');
+
+class RolesTlsTest : public ::testing::Test {
+ protected:
+  RolesTlsTest() {
+    std::ofstream(directory_ + "/tokens") << TokenHash(kToken) << " operator tom\n";
+    chmod((directory_ + "/tokens").c_str(), 0600);
+    ServerOptions options{"127.0.0.1:0", "127.0.0.1:0", directory_, directory_ + "/address", ""};
+    options.tls_dir = Issue({Role::kController, "c1"}, {"127.0.0.1", "localhost"});
+    options.user_tokens = directory_ + "/tokens";
+    server_ = std::make_unique<RunningServer>(options);
+    EXPECT_TRUE(server_->failure().status.ok()) << server_->failure().status;
+  }
+
+  // The folder of the principal's files.
+  std::string Issue(const Principal& principal, const std::vector<std::string>& hosts = {}) {
+    const std::string dir =
+        absl::StrCat(directory_, "/", RoleName(principal.role), "-", principal.name);
+    const auto key = NewKey();
+    EXPECT_TRUE(key.ok()) << key.status();
+    const auto request = MakeRequest(*key, principal.name);
+    EXPECT_TRUE(request.ok()) << request.status();
+    const auto certificate =
+        authority_->Sign(*request, {principal, hosts, absl::Hours(1)}, absl::Now());
+    EXPECT_TRUE(certificate.ok()) << certificate.status();
+    const TlsFiles files = FilesIn(dir);
+    EXPECT_TRUE(WritePrivate(files.key, *key).ok());
+    EXPECT_TRUE(WritePublic(files.certificate, *certificate).ok());
+    EXPECT_TRUE(WritePublic(files.ca, authority_->certificate_pem()).ok());
+    return dir;
+  }
+
+  std::shared_ptr<grpc::Channel> ChannelOf(const Principal& principal) {
+    return grpc::CreateChannel(server_->Address("grpc"),
+                               ChannelCredentials(FilesIn(Issue(principal))));
+  }
+  // Proves nothing of itself.
+  std::shared_ptr<grpc::Channel> ChannelOfNobody() {
+    const std::string ca = FilesIn(Issue({Role::kViewer, "unused"})).ca;
+    return grpc::CreateChannel(server_->Address("grpc"), ChannelCredentials({ca, "", ""}));
+  }
+
+  static void Prepare(grpc::ClientContext& context, const std::string& token) {
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
+    if (!token.empty()) context.AddMetadata("authorization", absl::StrCat("Bearer ", token));
+  }
+  static grpc::Status List(const std::shared_ptr<grpc::Channel>& channel,
+                           const std::string& token = "") {
+    grpc::ClientContext context;
+    Prepare(context, token);
+    v1::ListJobsResponse response;
+    return v1::JobService::NewStub(channel)->List(&context, {}, &response);
+  }
+  // NOT_FOUND when it was let in.
+  static grpc::Status Uncordon(const std::shared_ptr<grpc::Channel>& channel,
+                               const std::string& token = "") {
+    grpc::ClientContext context;
+    Prepare(context, token);
+    v1::UncordonNodeRequest request;
+    request.set_name("nowhere");
+    request.set_owner("somebody");
+    request.set_request_id("one");
+    v1::Node node;
+    return v1::NodeService::NewStub(channel)->Uncordon(&context, request, &node);
+  }
+
+  const std::string directory_ = NewDirectory();
+  const absl::StatusOr<CertificateAuthority> authority_ =
+      CertificateAuthority::Make("test", absl::Now());
+  std::unique_ptr<RunningServer> server_;
+};
+
+TEST_F(RolesTlsTest, ACertificateGivesTheRole) {
+  const auto viewer = ChannelOf({Role::kViewer, "vic"});
+  EXPECT_TRUE(List(viewer).ok());
+  const grpc::Status denied = Uncordon(viewer);
+  EXPECT_EQ(denied.error_code(), kDenied);
+  EXPECT_THAT(denied.error_message(), HasSubstr("viewer vic may not call"));
+  EXPECT_EQ(Uncordon(ChannelOf({Role::kOperator, "ops"})).error_code(),
+            grpc::StatusCode::NOT_FOUND);
+  EXPECT_EQ(List(ChannelOf({Role::kWorker, "w0"})).error_code(), kDenied);
+  EXPECT_EQ(List(ChannelOf({Role::kController, "c2"})).error_code(), kDenied);
+}
+
+TEST_F(RolesTlsTest, WithoutACertificateATokenSpeaksForItsCallOnly) {
+  const auto channel = ChannelOfNobody();
+  EXPECT_EQ(List(channel).error_code(), kUnknown);
+  EXPECT_TRUE(List(channel, kToken).ok());
+  EXPECT_EQ(Uncordon(channel, kToken).error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_EQ(List(channel).error_code(), kUnknown);
+  EXPECT_EQ(List(channel, std::string(40, 'x')).error_code(), kUnknown);
+}
+
+TEST_F(RolesTlsTest, ACertificateGoesBeforeAToken) {
+  const auto viewer = ChannelOf({Role::kViewer, "vic"});
+  EXPECT_EQ(Uncordon(viewer, kToken).error_code(), kDenied);
+}
+
+TEST_F(RolesTlsTest, AWorkerSpeaksForTheNodeOfItsCertificate) {
+  const auto channel = ChannelOf({Role::kWorker, "w0"});
+  PlayedWorker impostor(channel, Hello("w1"));
+  EXPECT_FALSE(impostor.Read().has_value());
+  const grpc::Status status = impostor.Finish();
+  EXPECT_EQ(status.error_code(), kDenied);
+  EXPECT_EQ(Reason(status), "NOT_YOUR_NODE");
+  PlayedWorker worker(channel, Hello("w0"));
+  const auto welcome = worker.Read();
+  ASSERT_TRUE(welcome.has_value());
+  EXPECT_TRUE(welcome->has_welcome());
+
+  PlayedWorker user(ChannelOf({Role::kAdmin, "w0"}), Hello("w0"));
+  EXPECT_FALSE(user.Read().has_value());
+  EXPECT_EQ(user.Finish().error_code(), kDenied);
+}
+
+TEST_F(RolesTlsTest, JobsBelongToTheNameInTheCertificate) {
+  PlayedWorker worker(ChannelOf({Role::kWorker, "w0"}), Hello("w0"));
+  ASSERT_TRUE(worker.Read().has_value());
+  ASSERT_TRUE(worker.Read().has_value()) << "its plan: the node is known";
+  const auto alice = ChannelOf({Role::kSubmitter, "alice"});
+  const auto bob = ChannelOf({Role::kSubmitter, "bob"});
+  grpc::ClientContext context;
+  Prepare(context, "");
+  context.AddMetadata("paceline-user", "bob");
+  v1::SubmitJobRequest request;
+  *request.mutable_spec() = Spec();
+  request.set_request_id("r1");
+  v1::Job job;
+  ASSERT_TRUE(v1::JobService::NewStub(alice)->Submit(&context, request, &job).ok());
+  EXPECT_EQ(job.submitter(), "alice");
+  const auto ids = [](const std::shared_ptr<grpc::Channel>& channel) {
+    grpc::ClientContext list;
+    Prepare(list, "");
+    v1::ListJobsResponse response;
+    EXPECT_TRUE(v1::JobService::NewStub(channel)->List(&list, {}, &response).ok());
+    std::vector<std::string> listed;
+    for (const v1::Job& one : response.jobs()) listed.push_back(one.id());
+    return listed;
+  };
+  EXPECT_THAT(ids(alice), ElementsAre(job.id()));
+  EXPECT_THAT(ids(bob), ElementsAre());
+}
+
+}  // namespace
+}  // namespace paceline
