@@ -5,8 +5,8 @@
 namespace paceline {
 
 const char* AccessRefusalLabel(AccessRefusal refusal) {
-  constexpr const char* kNames[] = {"no_identity", "bad_certificate", "unknown_token",
-                                    "revoked",     "role",            "unknown_method"};
+  constexpr const char* kNames[] = {"no_identity", "bad_certificate", "unknown_token", "revoked",
+                                    "role",        "unknown_method"};
   return kNames[static_cast<size_t>(refusal)];
 }
 
