@@ -39,6 +39,7 @@ class Call {
  private:
   grpc::ClientContext context_;
 };
+
 // Of two jobs that train, one of alice, whom the other does not know of, and one of bob.
 class RolesTest : public ServerTest {
  protected:
