@@ -1,10 +1,12 @@
 #include "controller/core/checkpoint_tasks.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "controller/core/job_checkpoints.h"
+#include "controller/core/membership.h"
 #include "controller/core/restart.h"
 
 namespace paceline {
@@ -37,15 +39,19 @@ CheckpointTask RemoveRemnantsTask(const Job& job, const CheckpointKey& key) {
   return task;
 }
 
+bool Answers(const std::map<NodeName, Node>& nodes, const NodeName& name) {
+  const auto node = nodes.find(name);
+  return node != nodes.end() && IsReachable(node->second.state);
+}
+
 // In order of preference.
 std::vector<NodeName> TaskNodes(const Job& job, const std::map<NodeName, Node>& nodes) {
   std::vector<NodeName> ready;
   for (const NodeName& name : job.nodes) {
-    const auto node = nodes.find(name);
-    if (node != nodes.end() && IsReachable(node->second.state)) ready.push_back(name);
+    if (Answers(nodes, name)) ready.push_back(name);
   }
   for (const auto& [name, node] : nodes) {
-    if (IsReachable(node.state) && std::count(ready.begin(), ready.end(), name) == 0) {
+    if (IsReachable(node.state) && !UsesNode(job, name)) {
       ready.push_back(name);
     }
   }
@@ -174,19 +180,20 @@ std::optional<TaskAssignment> AssignTasks(const Job& job, const std::map<NodeNam
                                           const TaskAssignment* before, absl::Time steady_now) {
   std::vector<CheckpointTask> tasks = TasksOf(job);
   if (tasks.empty()) return std::nullopt;
+  const absl::Time deadline = steady_now + kTaskPatience;
+  const bool had_node = before != nullptr && Answers(nodes, before->node);
+  // Mostly: without looking at all nodes.
+  if (had_node && IsGettingOn(*before, tasks)) {
+    return TaskAssignment{before->node, deadline, std::move(tasks)};
+  }
+  if (had_node && steady_now < before->deadline) {
+    return TaskAssignment{before->node, before->deadline, std::move(tasks)};
+  }
   const std::vector<NodeName> ready = TaskNodes(job, nodes);
   if (ready.empty()) return std::nullopt;
-  auto node = before != nullptr ? std::find(ready.begin(), ready.end(), before->node) : ready.end();
-  absl::Time deadline = steady_now + kTaskPatience;
-  if (node == ready.end()) {
-    node = ready.begin();
-  } else if (!IsGettingOn(*before, tasks)) {
-    if (steady_now < before->deadline) {
-      deadline = before->deadline;
-    } else if (++node == ready.end()) {
-      node = ready.begin();
-    }
-  }
+  auto node =
+      had_node ? std::next(std::find(ready.begin(), ready.end(), before->node)) : ready.begin();
+  if (node == ready.end()) node = ready.begin();
   return TaskAssignment{*node, deadline, std::move(tasks)};
 }
 

@@ -34,6 +34,23 @@ void RestoreDeadlines(Job& job, Moment now) {
   RestoreRecovery(job, now);
 }
 
+// The node that the event is about, and no other; null: it may be about all. What such an event
+// changes are that node, and the jobs that its report names or that are to be shown.
+const NodeName* NodeOf(const Event& event) {
+  if (const auto* reported = std::get_if<NodeReported>(&event)) return &reported->node;
+  if (const auto* connected = std::get_if<NodeConnected>(&event)) return &connected->facts.name;
+  if (const auto* gone = std::get_if<NodeDisconnected>(&event)) return &gone->node;
+  return nullptr;
+}
+
+void SetMember(std::set<JobId>& set, const JobId& id, bool is_member) {
+  if (is_member) {
+    set.insert(id);
+  } else {
+    set.erase(id);
+  }
+}
+
 std::vector<CheckpointTask> TasksOn(const NodeName& node,
                                     const std::map<JobId, TaskAssignment>& assignments) {
   std::vector<CheckpointTask> tasks;
@@ -84,21 +101,82 @@ void Cluster::Restore(std::vector<Job> jobs, std::vector<Node> nodes, Moment now
   for (Node& node : nodes) {
     RestoreNode(node, options_.node_lease, now);
     const NodeName name = node.facts.name;
+    if (node.contact != Contact::kReachable) silent_.insert(name);
     nodes_.emplace(name, std::move(node));
   }
+  IndexAll();
+  SetDeadlines(/*about=*/nullptr, {});
 }
 
 Actions Cluster::Step(const Event& event, Moment now) {
   Actions actions;
+  const NodeName* const about = NodeOf(event);
+  touched_.clear();
   std::visit([&](const auto& e) { On(e, now, actions); }, event);
+  if (about == nullptr) {
+    IndexAll();
+  } else {
+    IndexTouched(actions);
+  }
   DrainNodes(now, actions);
-  AdvanceMemberships(!std::holds_alternative<NodeReported>(event), now, actions);
+  AdvanceMemberships(!std::holds_alternative<NodeReported>(event), about, now, actions);
   RetainCheckpoints(actions);
+  IndexTouched(actions);
   AssignTasks(now, actions);
-  Schedule(now, actions);
+  Schedule(about, now, actions);
+  IndexTouched(actions);
   ForgetOldJobs(actions);
-  ShowNodes(now, actions);
+  ShowNodes(about, now, actions);
+  SetDeadlines(about, actions);
   return actions;
+}
+
+void Cluster::IndexAll() {
+  for (const auto& [id, job] : jobs_) IndexJob(id);
+  for (const auto& [name, node] : nodes_) {
+    if (node.holds.empty()) {
+      held_.erase(name);
+    } else {
+      held_.insert(name);
+    }
+  }
+}
+
+void Cluster::IndexTouched(const Actions& actions) {
+  for (const JobId& id : touched_) IndexJob(id);
+  for (const JobId& id : actions.show_jobs) IndexJob(id);
+}
+
+void Cluster::IndexJob(const JobId& id) {
+  const auto found = jobs_.find(id);
+  const bool is_live = found != jobs_.end() && !found->second.ended_already();
+  if (is_live) {
+    live_[id] = &found->second;
+  } else {
+    live_.erase(id);
+  }
+  SetMember(recovering_, id, is_live && found->second.state == JobState::kRecovering);
+  SetMember(with_tasks_, id, found != jobs_.end() && !TasksOf(found->second).empty());
+}
+
+void Cluster::SetDeadlines(const NodeName* about, const Actions& actions) {
+  const auto set_job = [this](const JobId& id) {
+    const auto job = jobs_.find(id);
+    job_deadlines_.Set(
+        id, job == jobs_.end() ? absl::InfiniteFuture() : paceline::NextDeadline(job->second));
+  };
+  for (const JobId& id : actions.delete_jobs) set_job(id);
+  if (about == nullptr) {
+    for (const auto& [id, job] : jobs_) job_deadlines_.Set(id, paceline::NextDeadline(job));
+    for (const auto& [name, node] : nodes_) {
+      node_deadlines_.Set(name, paceline::NextDeadline(node));
+    }
+    return;
+  }
+  for (const JobId& id : touched_) set_job(id);
+  for (const JobId& id : actions.show_jobs) set_job(id);
+  const auto node = nodes_.find(*about);
+  if (node != nodes_.end()) node_deadlines_.Set(*about, paceline::NextDeadline(node->second));
 }
 
 void Cluster::On(const JobSubmitted& event, Moment now, Actions& actions) {
@@ -175,6 +253,7 @@ void Cluster::TakeIn(const NodeName& node, const std::vector<TrainerReport>& tra
   for (const TrainerReport& report : trainers) {
     const auto job = jobs_.find(report.id.job);
     if (job == jobs_.end()) continue;
+    touched_.insert(report.id.job);
     Note(job->second, ApplyReport(job->second, node, report, now), actions);
   }
 }
@@ -182,7 +261,10 @@ void Cluster::TakeIn(const NodeName& node, const std::vector<TrainerReport>& tra
 void Cluster::TakeIn(const NodeName& node, const std::vector<CheckpointTaskResult>& results,
                      Moment now, Actions& actions) {
   for (const CheckpointTaskResult& result : results) {
-    for (auto& [id, job] : jobs_) Note(job, TakeTaskResult(job, node, result, now), actions);
+    for (const JobId& id : with_tasks_) {
+      Job& job = jobs_.at(id);
+      Note(job, TakeTaskResult(job, node, result, now), actions);
+    }
   }
 }
 
@@ -217,12 +299,16 @@ void Cluster::RetainCheckpoints(Actions& actions) {
 
 void Cluster::AssignTasks(Moment now, Actions& actions) {
   std::map<JobId, TaskAssignment> assignments;
-  for (const auto& [id, job] : jobs_) {
-    auto assignment = paceline::AssignTasks(job, nodes_, AssignmentOf(id), now.steady);
+  for (const JobId& id : with_tasks_) {
+    auto assignment = paceline::AssignTasks(jobs_.at(id), nodes_, AssignmentOf(id), now.steady);
     if (assignment.has_value()) assignments.emplace(id, *std::move(assignment));
   }
   const auto before = std::exchange(assignments_, std::move(assignments));
-  for (const auto& [name, node] : nodes_) {
+  std::set<NodeName> nodes;
+  for (const auto* part : {&before, &assignments_}) {
+    for (const auto& [id, assignment] : *part) nodes.insert(assignment.node);
+  }
+  for (const NodeName& name : nodes) {
     if (TasksOn(name, before) != TasksOn(name, assignments_)) actions.send_plans.insert(name);
   }
 }
@@ -233,7 +319,7 @@ const TaskAssignment* Cluster::AssignmentOf(const JobId& job) const {
 }
 
 void Cluster::ForgetOldJobs(Actions& actions) {
-  if (jobs_.size() <= options_.ended_jobs_kept) return;
+  if (jobs_.size() - live_.size() <= options_.ended_jobs_kept) return;
   std::vector<std::pair<absl::Time, JobId>> ended;
   for (const auto& [id, job] : jobs_) {
     if (job.ended_already()) ended.emplace_back(job.ended, id);
@@ -243,6 +329,7 @@ void Cluster::ForgetOldJobs(Actions& actions) {
   ended.resize(ended.size() - options_.ended_jobs_kept);
   for (const auto& [time, id] : ended) {
     jobs_.erase(id);
+    IndexJob(id);
     actions.store_jobs.erase(id);
     actions.show_jobs.erase(id);
     actions.delete_jobs.insert(id);
@@ -250,9 +337,7 @@ void Cluster::ForgetOldJobs(Actions& actions) {
 }
 
 absl::Time Cluster::NextDeadline() const {
-  absl::Time next = absl::InfiniteFuture();
-  for (const auto& [id, job] : jobs_) next = std::min(next, paceline::NextDeadline(job));
-  for (const auto& [name, node] : nodes_) next = std::min(next, paceline::NextDeadline(node));
+  absl::Time next = std::min(job_deadlines_.Next(), node_deadlines_.Next());
   for (const auto& [id, assignment] : assignments_) next = std::min(next, assignment.deadline);
   return next;
 }

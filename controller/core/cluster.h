@@ -25,6 +25,7 @@
 #include "common/core/moment.h"
 #include "controller/core/automation.h"
 #include "controller/core/checkpoint_tasks.h"
+#include "controller/core/deadlines.h"
 #include "controller/core/drain.h"
 #include "controller/core/job.h"
 #include "controller/core/membership.h"
@@ -160,6 +161,8 @@ class Cluster {
   };
 
   explicit Cluster(Options options) : options_(std::move(options)) {}
+  Cluster(const Cluster&) = delete;
+  Cluster& operator=(const Cluster&) = delete;
 
   // Takes over what a store held; before the first Step. Nodes count as UNREACHABLE until
   // they say hello, and running stops get their whole time again.
@@ -249,8 +252,9 @@ class Cluster {
   // Stores and shows what somebody has done with the node.
   void RecordDone(Node& node, const std::string& who, std::string what, Moment now,
                   Actions& actions);
-  // Goes on with changes of membership: of all jobs, or of those that the event was about.
-  void AdvanceMemberships(bool all, Moment now, Actions& actions);
+  // Goes on with changes of membership: of all jobs, or of those that the event was about. `about`:
+  // of NodeOf; so below.
+  void AdvanceMemberships(bool all, const NodeName* about, Moment now, Actions& actions);
   // Free places for so many more trainers of the job, as many as there are.
   std::vector<Place> FindPlacesFor(const Job& job, PlaceUse use, int count) const;
   // Goes on with the drains: tells the jobs that still have ranks there.
@@ -263,13 +267,13 @@ class Cluster {
   // Derives the nodes' states; records, stores and shows those that have changed.
   // Whether trainers are there, or should be.
   bool IsOccupied(const Node& node) const;
-  void ShowNodes(Moment now, Actions& actions);
+  void ShowNodes(const NodeName* about, Moment now, Actions& actions);
   // Records what a change of `job` asks for.
   void Note(const Job& job, JobChange change, Actions& actions);
   // Starts jobs that wait, and lets others make room (schedule.h), if anything has changed that
   // matters to it.
-  void Schedule(Moment now, Actions& actions);
-  bool MustSchedule(const Actions& actions);
+  void Schedule(const NodeName* about, Moment now, Actions& actions);
+  bool MustSchedule(const NodeName* about, const Actions& actions);
   ScheduleInput MakeScheduleInput() const;
   // Marks for removal what no job keeps.
   void RetainCheckpoints(Actions& actions);
@@ -277,6 +281,13 @@ class Cluster {
   void AssignTasks(Moment now, Actions& actions);
   const TaskAssignment* AssignmentOf(const JobId& job) const;
   void ForgetOldJobs(Actions& actions);
+  // Bring the indexes below up to date: with all jobs and nodes, with those jobs that the step has
+  // touched, with one job.
+  void IndexAll();
+  void IndexTouched(const Actions& actions);
+  void IndexJob(const JobId& id);
+  // The same for the deadlines, after a step about one node, or all.
+  void SetDeadlines(const NodeName* about, const Actions& actions);
 
   const Options options_;
   std::map<JobId, Job> jobs_;
@@ -287,13 +298,23 @@ class Cluster {
   std::set<NodeName> silent_;                     // Nodes that do not answer, as of the last event.
   int64_t next_number_ = 1;
 
+  // Indexes of the above: most events are reports, which come from each node every second, and must
+  // not look at all other nodes and jobs.
+  std::map<JobId, Job*> live_;  // Have not ended.
+  std::set<JobId> recovering_;  // Are kRecovering.
+  std::set<JobId> with_tasks_;  // Have work in their directories.
+  std::set<NodeName> held_;     // Have holds.
+  std::set<JobId> touched_;     // By the step under way, although nothing may be to be shown.
+  Deadlines<JobId> job_deadlines_;
+  Deadlines<NodeName> node_deadlines_;
+
   std::optional<NodeIndex> node_index_;  // Of nodes_, as long as no labels change.
   std::map<NodeName, size_t> label_hashes_;
 
   // Of the last pass of the scheduler.
   ScheduleDecision schedule_;
   std::map<JobId, JobMark> job_marks_;  // Of the jobs that had not ended.
-  std::vector<NodeMark> node_marks_;    // In the order of nodes_.
+  std::map<NodeName, NodeMark> node_marks_;
 };
 
 }  // namespace paceline

@@ -18,10 +18,10 @@ constexpr absl::Duration kSaveAgain = absl::Minutes(1);
 
 std::vector<DrainEffect> Cluster::EffectsOfDrain(const NodeName& node, DrainMode mode) const {
   std::vector<DrainEffect> effects;
-  for (const auto& [id, job] : jobs_) {
-    if (!job.holds_slots() || !HasTrainersOn(job, node)) continue;
-    effects.push_back(ChooseEffect(job, node, mode));
-    if (effects.back().way == DrainWay::kSwap) FindSubstitutes(job, node, effects.back());
+  for (const auto& [id, job] : live_) {
+    if (!job->holds_slots() || !UsesNode(*job, node) || !HasTrainersOn(*job, node)) continue;
+    effects.push_back(ChooseEffect(*job, node, mode));
+    if (effects.back().way == DrainWay::kSwap) FindSubstitutes(*job, node, effects.back());
   }
   return effects;
 }
@@ -49,12 +49,14 @@ int Cluster::CountPlacesElsewhere(const Job& job, const NodeName& node, int want
 }
 
 void Cluster::DrainNodes(Moment now, Actions& actions) {
-  for (const auto& [name, node] : nodes_) {
+  for (const NodeName& name : held_) {
+    const Node& node = nodes_.at(name);
     const Hold* drain = EffectiveDrain(node.holds);
     if (drain == nullptr || node.contact == Contact::kLost) continue;
     const std::string why = absl::StrCat("node ", name.value(), " is ", DescribeHold(*drain));
-    for (auto& [id, job] : jobs_) {
-      if (!job.holds_slots() || !HasTrainersOn(job, name)) continue;
+    for (const auto& [id, known] : live_) {
+      Job& job = *known;
+      if (!job.holds_slots() || !UsesNode(job, name) || !HasTrainersOn(job, name)) continue;
       Note(job, Drain(job, ChooseEffect(job, name, *drain->drain).way, name, why, now), actions);
     }
   }

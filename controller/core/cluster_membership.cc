@@ -63,20 +63,34 @@ std::vector<Place> Cluster::FindPlacesFor(const Job& job, PlaceUse use, int coun
   return places;
 }
 
-void Cluster::AdvanceMemberships(bool all, Moment now, Actions& actions) {
-  std::set<NodeName> silent;
-  for (const auto& [name, node] : nodes_) {
-    if (node.contact != Contact::kReachable) silent.insert(name);
+void Cluster::AdvanceMemberships(bool all, const NodeName* about, Moment now, Actions& actions) {
+  const auto look_at = [&](const NodeName& name, const Node& node) {
+    const bool silent = node.contact != Contact::kReachable;
+    const bool changed = silent ? silent_.insert(name).second : silent_.erase(name) > 0;
+    all = all || changed;
+  };
+  if (about == nullptr) {
+    for (const auto& [name, node] : nodes_) look_at(name, node);
+  } else if (const auto node = nodes_.find(*about); node != nodes_.end()) {
+    look_at(node->first, node->second);
   }
-  all = all || silent != silent_;
-  silent_ = std::move(silent);
   const FindPlaces find = [this](const Job& job, PlaceUse use, int count) {
     return FindPlacesFor(job, use, count);
   };
-  for (auto& [id, job] : jobs_) {
+  std::set<JobId> concerned = actions.show_jobs;
+  concerned.insert(recovering_.begin(), recovering_.end());
+  if (all) {
+    // What one node does matters to those that are there, and to those that may want its places.
+    for (const auto& [id, job] : live_) {
+      if (about == nullptr || Recovers(*job) || UsesNode(*job, *about)) concerned.insert(id);
+    }
+  }
+  for (const JobId& id : concerned) {
+    Job& job = jobs_.at(id);
     if (!IsActive(job) || (!all && actions.show_jobs.count(id) == 0 && !WaitsForPlaces(job))) {
       continue;
     }
+    touched_.insert(id);
     SetSilentNodes(job, silent_, now);
     Note(job, AdvanceMembership(job, find, now), actions);
   }
@@ -84,8 +98,9 @@ void Cluster::AdvanceMemberships(bool all, Moment now, Actions& actions) {
 
 std::vector<PlannedTrainer> Cluster::PlanFor(const NodeName& node) const {
   std::vector<PlannedTrainer> plan;
-  for (const auto& [id, job] : jobs_) {
-    if (!job.holds_slots()) continue;
+  for (const auto& [id, known] : live_) {
+    const Job& job = *known;
+    if (!job.holds_slots() || !UsesNode(job, node)) continue;
     for (const RankState* trainer : TrainersOf(job)) {
       if (trainer->place.node != node) continue;
       PlannedTrainer planned;

@@ -209,16 +209,24 @@ bool Cluster::IsOccupied(const Node& node) const {
   return node.trainers > 0 || !PlanFor(node.facts.name).empty();
 }
 
-void Cluster::ShowNodes(Moment now, Actions& actions) {
-  for (auto& [name, node] : nodes_) {
+void Cluster::ShowNodes(const NodeName* about, Moment now, Actions& actions) {
+  const auto show = [&](const NodeName& name, Node& node) {
     if (!node.holds.empty()) {
       node.occupied = IsOccupied(node);
       ShowState(node);
     }
-    if (!RecordState(node, now)) continue;
+    if (!RecordState(node, now)) return;
     actions.store_nodes.insert(name);
     actions.show_nodes.insert(name);
+  };
+  if (about == nullptr) {
+    for (auto& [name, node] : nodes_) show(name, node);
+    return;
   }
+  const auto node = nodes_.find(*about);
+  if (node != nodes_.end()) show(node->first, node->second);
+  // Whether something runs there depends on jobs.
+  for (const NodeName& name : held_) show(name, nodes_.at(name));
 }
 
 std::optional<Refusal> Cluster::RefuseAutomatic(const NodeName& node) const {

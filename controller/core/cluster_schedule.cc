@@ -1,5 +1,6 @@
 // The cluster's side of scheduling: what the pass is told (schedule.h), when there is need for
 // one, and what becomes of its decision.
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -62,13 +63,17 @@ std::vector<NodeSpace> Cluster::Spaces(Device device) const {
   return spaces;
 }
 
-bool Cluster::MustSchedule(const Actions& actions) {
-  bool changed = !actions.store_nodes.empty() || node_marks_.size() != nodes_.size();
-  node_marks_.resize(nodes_.size());
-  auto mark = node_marks_.begin();
-  for (const auto& [name, node] : nodes_) {
-    NodeMark now = Mark(node);
-    if (std::exchange(*mark++, now) != now) changed = true;
+bool Cluster::MustSchedule(const NodeName* about, const Actions& actions) {
+  bool changed = !actions.store_nodes.empty();
+  const auto look_at = [&](const NodeName& name, const Node& node) {
+    const NodeMark now = Mark(node);
+    const auto [before, added] = node_marks_.try_emplace(name, now);
+    if (added || std::exchange(before->second, now) != now) changed = true;
+  };
+  if (about == nullptr || node_marks_.size() != nodes_.size()) {
+    for (const auto& [name, node] : nodes_) look_at(name, node);
+  } else if (const auto node = nodes_.find(*about); node != nodes_.end()) {
+    look_at(node->first, node->second);
   }
   const auto look = [&](const JobId& id) {
     const auto job = jobs_.find(id);
@@ -95,22 +100,30 @@ ScheduleInput Cluster::MakeScheduleInput() const {
   input.queues = &options_.queues;
   input.index = &*node_index_;
   Survey(nodes_, jobs_, input);
-  for (const auto& [id, job] : jobs_) {
-    if (job.state != JobState::kQueued) continue;
+  for (const auto& [id, job] : live_) {
+    if (job->state != JobState::kQueued) continue;
     input.waiting.push_back(
-        {&job, WaitsForSettlement(job, AssignmentOf(id)), KeepsPlaceInQueue(job)});
+        {job, WaitsForSettlement(*job, AssignmentOf(id)), KeepsPlaceInQueue(*job)});
   }
   input.reservations = schedule_.reservations;
   return input;
 }
 
-void Cluster::Schedule(Moment now, Actions& actions) {
+void Cluster::Schedule(const NodeName* about, Moment now, Actions& actions) {
   for (const NodeName& name : actions.store_nodes) {
     const size_t hash = absl::HashOf(nodes_.at(name).facts.labels);
     const auto [known, added] = label_hashes_.try_emplace(name, hash);
     if (added || std::exchange(known->second, hash) != hash) node_index_.reset();
   }
-  if (!MustSchedule(actions)) return;
+  if (!MustSchedule(about, actions)) return;
+  // When all workers come back at once, there is a pass for each, unless nobody waits for one.
+  const bool any_waits = std::any_of(live_.begin(), live_.end(), [](const auto& entry) {
+    return entry.second->state == JobState::kQueued;
+  });
+  if (!any_waits) {
+    schedule_ = ScheduleDecision();
+    return;
+  }
   if (!node_index_.has_value() || node_index_->size() != static_cast<int>(nodes_.size())) {
     node_index_.emplace(IndexOf(nodes_));
   }
@@ -141,14 +154,14 @@ void Cluster::Schedule(Moment now, Actions& actions) {
   }
   schedule_.starts.clear();
   schedule_.preemptions.clear();
-  MustSchedule(actions);  // Nothing follows from what it has done itself.
+  MustSchedule(about, actions);  // Nothing follows from what it has done itself.
 }
 
 std::set<int> Cluster::PlacesUsed(const NodeName& node, Device device) const {
   std::set<int> used;
-  for (const auto& [id, job] : jobs_) {
-    if (job.request.device != device) continue;
-    ForEachPlace(job, [&](const Place& place) {
+  for (const auto& [id, job] : live_) {
+    if (job->request.device != device || !UsesNode(*job, node)) continue;
+    ForEachPlace(*job, [&](const Place& place) {
       if (place.node == node) used.insert(place.number);
     });
   }

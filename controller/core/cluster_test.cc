@@ -6,6 +6,7 @@
 namespace paceline {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -153,6 +154,55 @@ TEST_F(ClusterTest, SilentNodeKeepsItsRanksAndTakesNoOthers) {
   EXPECT_EQ(job("job-2").state, JobState::kQueued);
   cluster_.Step(NodeReported{NodeName("a"), {}}, At(12));
   EXPECT_EQ(job("job-2").state, JobState::kStarting);
+}
+
+TEST_F(ClusterTest, TheNextDeadlineIsThatOfTheNodeThatWasHeardOfLongestAgo) {
+  cluster_.Step(NodeConnected{Facts("a", 1), {}}, At(0));
+  cluster_.Step(NodeConnected{Facts("b", 1), {}}, At(1));
+  EXPECT_EQ(cluster_.NextDeadline(), At(10).steady);
+  cluster_.Step(NodeReported{NodeName("a"), {}}, At(5));
+  EXPECT_EQ(cluster_.NextDeadline(), At(11).steady);
+  cluster_.Step(NodeDisconnected{NodeName("b")}, At(6));
+  EXPECT_EQ(cluster_.NextDeadline(), At(15).steady);
+}
+
+TEST_F(ClusterTest, NodeIsDrainedWhenAnotherNodesReportEndsTheJobThere) {
+  cluster_.Step(NodeConnected{Facts("a", 1), {}}, At(0));
+  cluster_.Step(NodeConnected{Facts("b", 1), {}}, At(0));
+  cluster_.Step(JobSubmitted{Request("job-1", 2)}, At(1));
+  const NodeName first = job("job-1").ranks[0].place.node;
+  const NodeName second = job("job-1").ranks[1].place.node;
+  for (const TrainerState state : {TrainerState::kReady, TrainerState::kRunning}) {
+    cluster_.Step(NodeReported{first, {Report("job-1", 0, state)}}, At(2));
+    cluster_.Step(NodeReported{second, {Report("job-1", 1, state)}}, At(2));
+  }
+  Hold hold;
+  hold.drain = DrainMode::kFinish;
+  hold.owner = "ann";
+  cluster_.Step(HoldRequested{second, hold}, At(3));
+  cluster_.Step(NodeReported{second, {Report("job-1", 1, TrainerState::kExited)}}, At(4));
+  EXPECT_EQ(cluster_.nodes().at(second).state, NodeState::kDraining);
+  const Actions actions =
+      cluster_.Step(NodeReported{first, {Report("job-1", 0, TrainerState::kExited)}}, At(5));
+  EXPECT_EQ(job("job-1").state, JobState::kSucceeded);
+  EXPECT_EQ(cluster_.nodes().at(second).state, NodeState::kDrained);
+  EXPECT_THAT(actions.show_nodes, Contains(second));
+}
+
+TEST_F(ClusterTest, JobsThatEndedAreForgottenByTheirNumberAlone) {
+  Cluster::Options options;
+  options.ended_jobs_kept = 1;
+  Cluster cluster(options);
+  cluster.Step(NodeConnected{Facts("a", 1), {}}, At(0));
+  for (const char* id : {"job-1", "job-2", "job-3"}) {
+    cluster.Step(JobSubmitted{Request(id, 1)}, At(1));
+  }
+  cluster.Step(CancelRequested{JobId("job-2"), "", absl::ZeroDuration()}, At(2));
+  EXPECT_EQ(cluster.jobs().size(), 3u);
+  const Actions actions =
+      cluster.Step(CancelRequested{JobId("job-3"), "", absl::ZeroDuration()}, At(3));
+  EXPECT_THAT(actions.delete_jobs, ElementsAre(JobId("job-2")));
+  EXPECT_EQ(cluster.jobs().size(), 2u);
 }
 
 TEST_F(ClusterTest, NodeThatComesBackWithAnotherStateHasLostItsTrainers) {

@@ -56,12 +56,22 @@ std::vector<const RankState*> TrainersOf(const Job& job) {
 }
 
 RankState* FindTrainer(Job& job, const TrainerId& id) {
+  // Mostly nobody has been replaced.
+  const int r = id.rank.value();
+  if (r >= 0 && r < static_cast<int>(job.ranks.size()) &&
+      job.ranks[static_cast<size_t>(r)].report.id == id) {
+    return &job.ranks[static_cast<size_t>(r)];
+  }
   for (auto* part : {&job.ranks, &job.spares, &job.leaving}) {
     for (RankState& trainer : *part) {
       if (trainer.report.id == id) return &trainer;
     }
   }
   return nullptr;
+}
+
+bool UsesNode(const Job& job, const NodeName& node) {
+  return std::binary_search(job.nodes.begin(), job.nodes.end(), node);
 }
 
 bool HasTrainersOn(const Job& job, const NodeName& node) {
@@ -71,6 +81,11 @@ bool HasTrainersOn(const Job& job, const NodeName& node) {
 }
 
 Rank RankOf(const Job& job, const RankState& trainer) {
+  const int known = trainer.report.id.rank.value();
+  if (known >= 0 && known < static_cast<int>(job.ranks.size()) &&
+      job.ranks[static_cast<size_t>(known)].report.id == trainer.report.id) {
+    return Rank(known);
+  }
   for (size_t r = 0; r < job.ranks.size(); ++r) {
     if (job.ranks[r].report.id == trainer.report.id) return Rank(static_cast<int>(r));
   }

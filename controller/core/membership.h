@@ -51,6 +51,8 @@ std::vector<const RankState*> TrainersOf(const Job& job);
 // Null: there is none of that identity.
 RankState* FindTrainer(Job& job, const TrainerId& id);
 bool HasTrainersOn(const Job& job, const NodeName& node);
+// Whether it may have any there: it has used the node since its newest start. Quick.
+bool UsesNode(const Job& job, const NodeName& node);
 
 // -1: no member.
 Rank RankOf(const Job& job, const RankState& trainer);
