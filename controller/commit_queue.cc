@@ -1,8 +1,25 @@
 #include "controller/commit_queue.h"
 
+#include <algorithm>
+#include <string>
 #include <utility>
 
 namespace paceline {
+namespace {
+
+// `later` takes effect after `all`.
+void Append(WriteBatch later, WriteBatch& all) {
+  for (auto& [key, value] : later.puts) {
+    all.deletes.erase(std::remove(all.deletes.begin(), all.deletes.end(), key), all.deletes.end());
+    all.puts[key] = std::move(value);
+  }
+  for (std::string& key : later.deletes) {
+    all.puts.erase(key);
+    all.deletes.push_back(std::move(key));
+  }
+}
+
+}  // namespace
 
 CommitQueue::CommitQueue(EventLoop* loop, StateStore* store, Observer observer)
     : loop_(loop),
@@ -25,35 +42,45 @@ void CommitQueue::Add(WriteBatch batch, Then then) {
   entries_.push_back({std::move(batch), std::move(then)});
 }
 
-void CommitQueue::CommitAll() {
+std::vector<CommitQueue::Entry> CommitQueue::TakeEntries() {
   const auto ready = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return stopping_ || !entries_.empty();
   };
+  absl::MutexLock lock(&mutex_);
+  mutex_.Await(absl::Condition(&ready));
+  std::vector<Entry> taken;
+  while (!entries_.empty() && taken.size() < kMaxTogether) {
+    taken.push_back(std::move(entries_.front()));
+    entries_.pop_front();
+  }
+  return taken;
+}
+
+void CommitQueue::CommitAll() {
   while (true) {
-    Entry entry;
-    {
-      absl::MutexLock lock(&mutex_);
-      mutex_.Await(absl::Condition(&ready));
-      if (entries_.empty()) return;
-      entry = std::move(entries_.front());
-      entries_.pop_front();
-    }
+    std::vector<Entry> entries = TakeEntries();
+    if (entries.empty()) return;
+    WriteBatch together;
+    for (Entry& entry : entries) Append(std::move(entry.batch), together);
     const absl::Time start = EventLoop::Now();
-    const absl::Status status = store_->Commit(entry.batch);
-    loop_->Post([this, then = std::move(entry.then), status, took = EventLoop::Now() - start] {
-      Finish(then, status, took);
+    const absl::Status status = together.empty() ? absl::OkStatus() : store_->Commit(together);
+    loop_->Post([this, entries = std::move(entries), status, took = EventLoop::Now() - start] {
+      Finish(entries, status, took);
     });
   }
 }
 
-void CommitQueue::Finish(const Then& then, const absl::Status& status, absl::Duration took) {
-  --in_line_;
+void CommitQueue::Finish(const std::vector<Entry>& entries, const absl::Status& status,
+                         absl::Duration took) {
   if (failure_.ok() && !status.ok()) {
     failure_ = status;
     observer_.failed(status);
   }
   if (failure_.ok()) observer_.committed(took);
-  then(failure_);
+  for (const Entry& entry : entries) {
+    --in_line_;
+    entry.then(failure_);
+  }
 }
 
 }  // namespace paceline

@@ -4,6 +4,9 @@
 // order; when one is durable, what depends on it runs on the loop. Work without a batch
 // waits for the batches before it, so nothing is ever told that could still be lost.
 //
+// Batches that wait for the disk together become one transaction, up to kMaxTogether of them: when
+// all workers come back at once, the disk is waited for some times and not once for each.
+//
 // When a commit fails, all in line and all that comes later gets the error: memory is then
 // ahead of the store, and the process must end.
 //
@@ -11,9 +14,12 @@
 #ifndef CONTROLLER_COMMIT_QUEUE_H_
 #define CONTROLLER_COMMIT_QUEUE_H_
 
+#include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <thread>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
@@ -25,6 +31,8 @@ namespace paceline {
 
 class CommitQueue {
  public:
+  static constexpr size_t kMaxTogether = 64;
+
   // Runs on the loop: with OK when everything before is durable, else with the store's error.
   using Then = std::function<void(const absl::Status&)>;
 
@@ -50,7 +58,9 @@ class CommitQueue {
   };
 
   void CommitAll() ABSL_LOCKS_EXCLUDED(mutex_);
-  void Finish(const Then& then, const absl::Status& status, absl::Duration took);
+  // The first entries in line; waits for one. Empty: it is to end.
+  std::vector<Entry> TakeEntries() ABSL_LOCKS_EXCLUDED(mutex_);
+  void Finish(const std::vector<Entry>& entries, const absl::Status& status, absl::Duration took);
 
   EventLoop* const loop_;
   StateStore* const store_;

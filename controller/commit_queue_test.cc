@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "absl/synchronization/notification.h"
 #include "controller/store/memory_store.h"
 
 namespace paceline {
@@ -12,6 +13,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::Pair;
 
 // Fails every commit after the first `good` ones.
 class FailingStore : public MemoryStore {
@@ -49,6 +51,50 @@ TEST(CommitQueueTest, RunsWhatDependsOnABatchAfterItIsStoredAndInOrder) {
   EXPECT_THAT(order, ElementsAre(1, 2, 3));
 }
 
+// Counts commits; the first one waits for `go`.
+class WaitingStore : public MemoryStore {
+ public:
+  absl::Status Commit(const WriteBatch& batch) override {
+    if (commits_++ == 0) go.WaitForNotification();
+    return MemoryStore::Commit(batch);
+  }
+  int commits() const { return commits_; }
+
+  absl::Notification go;
+
+ private:
+  int commits_ = 0;
+};
+
+TEST(CommitQueueTest, BatchesThatWaitTogetherAreOneTransaction) {
+  EventLoop loop;
+  WaitingStore store;
+  std::vector<int> order;
+  {
+    CommitQueue queue(&loop, &store, {[](absl::Duration) {}, [](absl::Status) {}});
+    const auto note = [&](int number) {
+      return [&order, number](const absl::Status& status) {
+        EXPECT_TRUE(status.ok());
+        order.push_back(number);
+      };
+    };
+    loop.Post([&] {
+      queue.Add(Put("a"), note(1));
+      queue.Add(Put("b"), note(2));
+      queue.Add({{{"b", "newer"}}, {"a"}}, note(3));
+      queue.Add({{{"a", "again"}}, {"c"}}, note(4));
+      queue.Add({}, note(5));
+      queue.Add(Put("c"), [&](const absl::Status&) { loop.Stop(); });
+      store.go.Notify();
+    });
+    loop.Run();
+  }
+  EXPECT_THAT(order, ElementsAre(1, 2, 3, 4, 5));
+  EXPECT_LE(store.commits(), 2);
+  EXPECT_THAT(*store.Load(""),
+              ElementsAre(Pair("a", "again"), Pair("b", "newer"), Pair("c", "value")));
+}
+
 TEST(CommitQueueTest, WorkWithoutABatchRunsAtOnceWhenNothingIsInLine) {
   EventLoop loop;
   MemoryStore store;
@@ -66,11 +112,13 @@ TEST(CommitQueueTest, FailureIsReportedOnceAndReachesAllThatDependsOnIt) {
   CommitQueue queue(&loop, &store, {[](absl::Duration) {}, [&](absl::Status) { ++failures; }});
   const auto hear = [&](const absl::Status& status) { heard.push_back(status.code()); };
   loop.Post([&] {
-    queue.Add(Put("a"), hear);
-    queue.Add(Put("b"), hear);
-    queue.Add({}, [&](const absl::Status& status) {
+    queue.Add(Put("a"), [&](const absl::Status& status) {
       hear(status);
-      loop.Stop();
+      queue.Add(Put("b"), hear);
+      queue.Add({}, [&](const absl::Status& later) {
+        hear(later);
+        loop.Stop();
+      });
     });
   });
   loop.Run();
