@@ -48,7 +48,7 @@ StragglerActions Stragglers::Restore(std::map<JobId, std::vector<RemedyDecision>
 }
 
 StragglerActions Stragglers::Follow(const Cluster& cluster, const Actions& stepped, Moment now) {
-  views_.clear();
+  ForgetViews(stepped);
   StragglerActions actions;
   for (const JobId& id : stepped.delete_jobs) {
     const auto known = jobs_.find(id);
@@ -144,6 +144,14 @@ const JobView& Stragglers::ViewOf(const Cluster& cluster, const Job& job) {
     return node;
   };
   return views_.emplace(job.request.id, std::move(view)).first->second;
+}
+
+void Stragglers::ForgetViews(const Actions& stepped) {
+  // A view shows its job, and of the cluster what is told of nodes and the automation.
+  const bool only_jobs = stepped.show_nodes.empty() && stepped.store_nodes.empty() &&
+                         stepped.delete_jobs.empty() && !stepped.store_automation;
+  if (!only_jobs) return views_.clear();
+  for (const JobId& id : stepped.show_jobs) views_.erase(id);
 }
 
 int Stragglers::CountReplacements(const NodeName& node) const {

@@ -93,6 +93,8 @@ class Stragglers {
  private:
   JobStragglers& Get(const Job& job);
   const JobView& ViewOf(const Cluster& cluster, const Job& job);
+  // Those that what came of a step has made old.
+  void ForgetViews(const Actions& stepped);
   // Times that a straggler was replaced on the node, of all jobs that are known, since it was
   // drained last: whoever lets it work again has looked at it.
   int CountReplacements(const NodeName& node) const;
@@ -111,7 +113,9 @@ class Stragglers {
   std::map<JobId, std::unique_ptr<JobStragglers>> jobs_;
   // Of these, those that are not over: of the others only the decisions are kept.
   std::map<JobId, JobStragglers*> live_;
-  std::map<JobId, JobView> views_;  // As of the cluster's last step.
+  // As of the cluster's last step. Steps are told much more often than anything changes that a view
+  // shows.
+  std::map<JobId, JobView> views_;
 };
 
 }  // namespace paceline

@@ -132,6 +132,22 @@ TEST(StragglersTest, PausedAutomationAdvisesOnly) {
   EXPECT_EQ(watched.Last().state, DecisionState::kHelped);
 }
 
+// Steps are judged by the job as it is, also when it changes between two reports of theirs.
+TEST(StragglersTest, StepsOfAJobThatBeganToStopAreNotLookedAt) {
+  WatchedJob watched(WatchedRequest(StragglerMode::kAdvise));
+  watched.Train(50, Healthy);
+  const int64_t seen = watched.stragglers->Find(watched.id)->steps_seen();
+  EXPECT_GT(seen, 0);
+  const RankState rank = watched.job().ranks[0];
+  const int64_t dropped = watched.stragglers->Find(watched.id)->dropped();
+  watched.Apply(CancelRequested{watched.id, "by hand", absl::Seconds(5)});
+  StepTimes times;
+  times.step = watched.step;
+  times.total_s = 0.1;
+  watched.Tell(rank.place.node, rank.report.id, {times});
+  EXPECT_EQ(watched.stragglers->Find(watched.id)->dropped(), dropped + 1);
+}
+
 TEST(StragglersTest, HalfOfTheRanksSlowAtOnceIsNoReasonToReplaceAnybody) {
   WatchedJob watched(WatchedRequest(StragglerMode::kAuto), 16);
   watched.Train(900, [](const NodeName& node, int64_t step) {
