@@ -287,7 +287,7 @@ ServerFailure Server::Start(Elected elected) {
       [this] { jobs_->WakeWatchers(); },
       [this] {
         nodes_->WakeWatchers();
-        UpdateDiscovery();
+        UpdateDiscoverySoon();
       },
       [this] { histories_->WakeWatchers(); },
       [this](absl::Status status) {
@@ -377,6 +377,14 @@ void Server::UpdateDiscovery() {
   const std::string body = targets.dump();
   absl::MutexLock lock(&mutex_);
   discovery_ = body;
+}
+
+void Server::UpdateDiscoverySoon() {
+  if (std::exchange(discovery_is_old_, true)) return;
+  loop_.Post([this] {
+    discovery_is_old_ = false;
+    UpdateDiscovery();
+  });
 }
 
 HttpServer::Routes Server::Routes() {

@@ -108,6 +108,8 @@ class Server {
   // Of the state store's files. From any thread.
   int64_t StateBytes() const;
   void UpdateDiscovery();
+  // Once after a burst of changes. On the loop.
+  void UpdateDiscoverySoon();
   HttpServer::Routes Routes();
   HttpServer::Streams Streams();
 
@@ -116,7 +118,8 @@ class Server {
   ControllerMetrics metrics_;
   CallLimits limits_;
   std::atomic<bool> ready_{false};
-  ServerFailure failure_;  // On the loop.
+  ServerFailure failure_;  // On the loop; so below.
+  bool discovery_is_old_ = false;
 
   absl::Mutex mutex_;
   std::string discovery_ ABSL_GUARDED_BY(mutex_) = "[]";  // Body of /sd.
