@@ -31,7 +31,8 @@ ControlLoop::ControlLoop(EventLoop* loop, StateStore* store, ControllerMetrics* 
       cluster_(options),
       stragglers_(stragglers, WithLadder, StrategyOf),
       job_log_(state.starts, kWatchedChanges),
-      node_log_(state.starts, kWatchedChanges) {
+      node_log_(state.starts, kWatchedChanges),
+      pace_(kProgressPeriod) {
   cluster_.Restore(std::move(state.jobs), std::move(state.nodes), Now(),
                    std::move(state.automation));
   changes_.Restore(cluster_, state.decisions);
@@ -184,15 +185,12 @@ void ControlLoop::ShowHistories(const HistoryActions& told, bool deleted) {
 }
 
 void ControlLoop::Show(const Actions& actions) {
+  const int64_t told = job_log_.revision();
   for (const JobId& id : actions.show_jobs) {
     const auto job = cluster_.jobs().find(id);
     if (job == cluster_.jobs().end()) continue;  // Deleted by a later event.
-    v1::JobEvent event;
-    *event.mutable_job() = ToProto(job->second, absl::Now());
-    event.set_type(shown_jobs_.emplace(id, job->second.submitter).second ? v1::ADDED
-                                                                         : v1::MODIFIED);
-    event.mutable_job()->set_revision(job_log_.revision() + 1);
-    job_log_.Append(std::move(event));
+    const bool is_progress = actions.store_jobs.count(id) == 0;
+    if (!is_progress || pace_.MayShow(id, EventLoop::Now())) ShowJob(job->second);
   }
   for (const JobId& id : actions.delete_jobs) {
     v1::JobEvent event;
@@ -205,6 +203,7 @@ void ControlLoop::Show(const Actions& actions) {
       shown_jobs_.erase(shown);
     }
     job_log_.Append(std::move(event));
+    pace_.Forget(id);
   }
   for (const NodeName& name : actions.show_nodes) {
     v1::NodeEvent event;
@@ -213,9 +212,44 @@ void ControlLoop::Show(const Actions& actions) {
     event.mutable_node()->set_revision(node_log_.revision() + 1);
     node_log_.Append(std::move(event));
   }
-  if (!actions.show_jobs.empty() || !actions.delete_jobs.empty()) listeners_.jobs_changed();
+  if (job_log_.revision() != told) listeners_.jobs_changed();
   if (!actions.show_nodes.empty()) listeners_.nodes_changed();
   metrics_->ShowChanges(cluster_, actions, Now());
+  ArmProgressTimer();
+}
+
+void ControlLoop::ShowJob(const Job& job) {
+  const JobId& id = job.request.id;
+  v1::JobEvent event;
+  *event.mutable_job() = ToProto(job, absl::Now());
+  event.set_type(shown_jobs_.emplace(id, job.submitter).second ? v1::ADDED : v1::MODIFIED);
+  event.mutable_job()->set_revision(job_log_.revision() + 1);
+  job_log_.Append(std::move(event));
+  if (job.ended_already()) {
+    pace_.Forget(id);
+  } else {
+    pace_.Shown(id, EventLoop::Now());
+  }
+}
+
+void ControlLoop::ArmProgressTimer() {
+  const absl::Time due = pace_.NextDue();
+  if (due == progress_due_) return;
+  if (progress_due_ != absl::InfiniteFuture()) loop_->Cancel(progress_timer_);
+  progress_due_ = due;
+  if (due == absl::InfiniteFuture()) return;
+  progress_timer_ = loop_->After(due - EventLoop::Now(), [this] {
+    progress_due_ = absl::InfiniteFuture();
+    WhenDurable([this, due = pace_.TakeDue(EventLoop::Now())](const absl::Status& stored) {
+      if (!stored.ok()) return;
+      for (const JobId& id : due) {
+        const auto job = cluster_.jobs().find(id);
+        if (job != cluster_.jobs().end()) ShowJob(job->second);
+      }
+      listeners_.jobs_changed();
+    });
+    ArmProgressTimer();
+  });
 }
 
 void ControlLoop::ArmTimer() {

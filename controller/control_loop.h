@@ -27,6 +27,7 @@
 #include "controller/commit_queue.h"
 #include "controller/core/cluster.h"
 #include "controller/core/history/job_histories.h"
+#include "controller/core/progress_pace.h"
 #include "controller/core/request_log.h"
 #include "controller/core/steps/step_history.h"
 #include "controller/core/stragglers/job/stragglers.h"
@@ -40,6 +41,9 @@ namespace paceline {
 
 class ControllerMetrics;
 
+// What is no more than progress of a job is shown at most so often.
+inline constexpr absl::Duration kProgressPeriod = absl::Seconds(1);
+
 class ControlLoop {
  public:
   // A mutation's identity: see RequestLog.
@@ -52,7 +56,7 @@ class ControlLoop {
   // Whom to tell. All on the loop, and only of what is durable.
   struct Listeners {
     std::function<void(const NodeName&, const v1::NodePlan&)> plan;
-    std::function<void()> jobs_changed;              // job_log() has grown.
+    std::function<void()> jobs_changed;              // job_log() has grown; kProgressPeriod.
     std::function<void()> nodes_changed;             // node_log() has grown.
     std::function<void()> histories_changed;         // Of jobs; or one is deleted.
     std::function<void(absl::Status)> store_failed;  // The process must end.
@@ -125,6 +129,9 @@ class ControlLoop {
   void Write(const HistoryActions& told, WriteBatch& batch) const;
   void ShowHistories(const HistoryActions& told, bool deleted);
   void Show(const Actions& actions);
+  void ShowJob(const Job& job);
+  // Shows the progress that has waited for it, when it is time.
+  void ArmProgressTimer();
   void ArmTimer();
 
   EventLoop* const loop_;
@@ -143,6 +150,9 @@ class ControlLoop {
   // What is not in here is ADDED when it is shown.
   std::map<JobId, std::string> shown_jobs_;  // And who submitted them.
   std::set<NodeName> shown_nodes_;
+  ProgressPace pace_;
+  EventLoop::TimerId progress_timer_ = 0;
+  absl::Time progress_due_ = absl::InfiniteFuture();
   std::map<NodeName, v1::LogLevel> log_levels_;  // Of those that were asked for.
   Listeners listeners_;
   EventLoop::TimerId timer_ = 0;

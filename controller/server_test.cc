@@ -198,6 +198,33 @@ TEST_F(ServerTest, WatchResumesWhereItWasAndSaysWhenItCannot) {
   EXPECT_EQ(Reason(status), "REVISION_COMPACTED");
 }
 
+TEST_F(ServerTest, WatcherOfAJobHearsOfItsNewestProgressThoughReportsComeQuickly) {
+  auto worker = Join(Hello("w0"));
+  v1::Job job;
+  ASSERT_TRUE(Submit(Spec(), "r1", &job).ok());
+  v1::TrainerReport trainer = Trainer(worker->ReadPlan(1).trainers(0), v1::TRAINER_READY);
+  worker->Report({trainer});
+  trainer.set_state(v1::TRAINER_RUNNING);
+  worker->Report({trainer});
+  WaitFor(job.id(), v1::RUNNING);
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
+  auto stream = jobs_->Watch(&context, v1::WatchJobsRequest());
+  v1::JobEvent event;
+  while (stream->Read(&event) && event.type() != v1::BOOKMARK) {
+  }
+  constexpr int kSteps = 9;
+  for (int step = 1; step <= kSteps; ++step) {
+    trainer.mutable_progress()->set_step(step);
+    worker->Report({trainer});
+  }
+  int shown = 0;
+  while (event.job().progress().step() < kSteps && stream->Read(&event)) ++shown;
+  EXPECT_EQ(event.job().progress().step(), kSteps);
+  EXPECT_LT(shown, kSteps) << "not each report is shown";
+  context.TryCancel();
+}
+
 TEST_F(ServerTest, CancelStopsTheTrainersThroughThePlan) {
   auto worker = Join(Hello("w0"));
   v1::Job job;

@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "absl/time/time.h"
 
@@ -27,6 +28,16 @@ class Deadlines {
     if (deadline == absl::InfiniteFuture()) return;
     order_.emplace(deadline, key);
     deadlines_.emplace(key, deadline);
+  }
+
+  // Those whose deadline has come, the earliest first; they have none then.
+  std::vector<Key> TakeDue(absl::Time now) {
+    std::vector<Key> due;
+    while (!order_.empty() && order_.begin()->first <= now) {
+      due.push_back(order_.begin()->second);
+      Set(due.back(), absl::InfiniteFuture());
+    }
+    return due;
   }
 
   // InfiniteFuture: nobody has one.

@@ -1,11 +1,15 @@
 #include "controller/core/deadlines.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 
 namespace paceline {
 namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
 
 absl::Time At(int seconds) { return absl::UnixEpoch() + absl::Seconds(seconds); }
 
@@ -28,6 +32,16 @@ TEST(DeadlinesTest, ALaterOneTakesTheEarlierOnesPlace) {
   EXPECT_EQ(deadlines.Next(), At(9));
   deadlines.Set("a", absl::InfiniteFuture());
   EXPECT_EQ(deadlines.Next(), absl::InfiniteFuture());
+}
+
+TEST(DeadlinesTest, WhatIsDueIsTakenOnce) {
+  Deadlines<std::string> deadlines;
+  deadlines.Set("a", At(7));
+  deadlines.Set("b", At(5));
+  deadlines.Set("c", At(8));
+  EXPECT_THAT(deadlines.TakeDue(At(7)), ElementsAre("b", "a"));
+  EXPECT_THAT(deadlines.TakeDue(At(7)), IsEmpty());
+  EXPECT_EQ(deadlines.Next(), At(8));
 }
 
 TEST(DeadlinesTest, TwoAtTheSameTimeAreTwo) {
