@@ -47,11 +47,12 @@ class AdviceTest : public ServerTest {
     for (const int64_t end = step_ + steps; step_ < end; step_ += kBatch) {
       for (size_t rank = 0; rank < ids_.size(); ++rank) {
         v1::WorkerMessage message;
-        *message.mutable_steps()->mutable_id() = ids_[rank];
+        v1::StepBatch& batch = *message.mutable_steps()->add_batches();
+        *batch.mutable_id() = ids_[rank];
         for (int64_t step = step_; step < step_ + kBatch; ++step) {
           const auto noise = static_cast<double>((step * 7 + static_cast<int64_t>(rank) * 5) % 11);
           const double own = (0.95 + 0.001 * noise) * (rank == kSlowRank ? factor : 1);
-          v1::StepRecord& record = *message.mutable_steps()->add_records();
+          v1::StepRecord& record = *batch.add_records();
           record.set_step(step);
           record.set_forward_ns(static_cast<int64_t>(0.3e9 * own));
           record.set_backward_ns(static_cast<int64_t>(0.7e9 * own));

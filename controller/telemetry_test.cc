@@ -26,8 +26,9 @@ class TelemetryTest : public ServerTest {
 
   void TellStep(int rank, int64_t step, int64_t milliseconds) {
     v1::WorkerMessage message;
-    *message.mutable_steps()->mutable_id() = ids_[static_cast<size_t>(rank)];
-    v1::StepRecord* record = message.mutable_steps()->add_records();
+    v1::StepBatch* batch = message.mutable_steps()->add_batches();
+    *batch->mutable_id() = ids_[static_cast<size_t>(rank)];
+    v1::StepRecord* record = batch->add_records();
     record->set_step(step);
     record->set_forward_ns(milliseconds * 1000000);
     record->set_total_ns(milliseconds * 1000000);

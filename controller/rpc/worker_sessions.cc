@@ -136,10 +136,13 @@ class WorkerSessions::Stream
         sessions_->control_->Apply(Own(ReportedBy(node_, incoming_.report())));
         return Grant(incoming_.report().number());
       case v1::WorkerMessage::kSteps:
-        if (OwnerOf(cluster, node_, FromProto(incoming_.steps().id())) != Owner::kOwn) return;
-        sessions_->metrics_->AddSteps(incoming_.steps());
-        return sessions_->control_->TakeSteps(node_, FromProto(incoming_.steps().id()),
-                                              StepsOf(incoming_.steps()));
+        for (const v1::StepBatch& batch : incoming_.steps().batches()) {
+          const TrainerId trainer = FromProto(batch.id());
+          if (OwnerOf(cluster, node_, trainer) != Owner::kOwn) continue;
+          sessions_->metrics_->AddSteps(batch);
+          sessions_->control_->TakeSteps(node_, trainer, StepsOf(batch));
+        }
+        return;
       case v1::WorkerMessage::kLog: {
         const auto found = logs_.find(incoming_.log().id());
         if (found == logs_.end()) return;

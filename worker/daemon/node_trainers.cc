@@ -282,18 +282,22 @@ google::protobuf::RepeatedPtrField<v1::TrainerReport> NodeTrainers::Report() con
   return reports;
 }
 
-std::optional<v1::StepBatch> NodeTrainers::NextBatch() {
+std::optional<v1::NodeSteps> NodeTrainers::NextSteps() {
+  v1::NodeSteps steps;
+  int records = 0;
   auto next = last_batch_.has_value() ? trainers_.upper_bound(*last_batch_) : trainers_.begin();
-  for (size_t tried = 0; tried < trainers_.size(); ++tried, ++next) {
+  for (size_t tried = 0; tried < trainers_.size() && records < kMaxRecords; ++tried, ++next) {
     if (next == trainers_.end()) next = trainers_.begin();
     if (!next->second.ring().has_value()) continue;
     std::optional<v1::StepBatch> batch = next->second.ring()->TakeBatch();
     if (!batch.has_value()) continue;
     last_batch_ = next->first;
+    records += batch->records_size();
     *batch->mutable_id() = IdToProto(next->first);
-    return batch;
+    *steps.add_batches() = *std::move(batch);
   }
-  return std::nullopt;
+  if (steps.batches().empty()) return std::nullopt;
+  return steps;
 }
 
 bool NodeTrainers::Runs(const TrainerId& id) const {

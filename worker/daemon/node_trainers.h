@@ -59,9 +59,10 @@ class NodeTrainers {
 
   google::protobuf::RepeatedPtrField<v1::TrainerReport> Report() const;
 
-  // Steps that were not sent yet, of one trainer. They take turns, so that one with short steps
-  // does not hold up the others.
-  std::optional<v1::StepBatch> NextBatch();
+  // Steps that were not sent yet: a batch of each trainer that has any, until there are
+  // kMaxRecords. They take turns, so that some with short steps do not hold up the others.
+  static constexpr int kMaxRecords = 4096;
+  std::optional<v1::NodeSteps> NextSteps();
 
   bool Runs(const TrainerId& id) const;
   int Running() const;

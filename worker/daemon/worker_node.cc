@@ -140,8 +140,8 @@ std::optional<v1::WorkerMessage> WorkerNode::NextMessage() {
     *message.mutable_report() = MakeReport();
   } else if (std::optional<v1::LogData> data = logs_.Next()) {
     *message.mutable_log() = *std::move(data);
-  } else if (std::optional<v1::StepBatch> batch = trainers_.NextBatch()) {
-    *message.mutable_steps() = *std::move(batch);
+  } else if (std::optional<v1::NodeSteps> steps = trainers_.NextSteps()) {
+    *message.mutable_steps() = *std::move(steps);
   } else {
     return std::nullopt;
   }

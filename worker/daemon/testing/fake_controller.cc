@@ -149,7 +149,9 @@ grpc::Status FakeController::Session(grpc::ServerContext* /*context*/, Stream* s
       if (lease_ > absl::ZeroDuration() && answers_) Send(lease);
     }
     if (message.has_log()) logs_[message.log().id()] = message.log();
-    for (const v1::StepRecord& record : message.steps().records()) steps_.push_back(record);
+    for (const v1::StepBatch& batch : message.steps().batches()) {
+      steps_.insert(steps_.end(), batch.records().begin(), batch.records().end());
+    }
   }
   absl::MutexLock lock(&mutex_);
   if (stream_ == stream) stream_ = nullptr;
