@@ -1,0 +1,46 @@
+// The limit that the controller's answers are compared with: gRPC's own ping-pong, with the same
+// messages and a server that does nothing but answer, on the same machine at the same time.
+#ifndef BENCH_LOAD_ECHO_H_
+#define BENCH_LOAD_ECHO_H_
+
+#include <atomic>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "bench/load/latencies.h"
+
+namespace paceline {
+
+// Prints {"echo": "host:port"}, and serves until standard input ends.
+int ServeEcho();
+
+// Pings the server ten times a second: a unary call, and a report on a stream that is answered by a
+// lease. The public methods are for one thread.
+class Pings {
+ public:
+  explicit Pings(std::string server) : server_(std::move(server)) {}
+  // Requires: stopped, or not started.
+  ~Pings() = default;
+  Pings(const Pings&) = delete;
+  Pings& operator=(const Pings&) = delete;
+
+  void Start();
+  void Stop();
+
+  Latencies& unary() { return unary_; }
+  Latencies& streaming() { return streaming_; }
+
+ private:
+  void Run();
+
+  const std::string server_;
+  Latencies unary_;
+  Latencies streaming_;
+  std::atomic<bool> stopping_{false};
+  std::thread thread_;
+};
+
+}  // namespace paceline
+
+#endif  // BENCH_LOAD_ECHO_H_

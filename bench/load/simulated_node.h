@@ -1,0 +1,117 @@
+// A node of the load: a worker daemon's side of proto/worker.proto over a connection of its own,
+// with simulated trainers. It dials, greets, reports every second and at changes, sends the steps
+// of its ranks ten times a second, and dials again with the daemon's own back-off.
+//
+//            dial, delay over          Welcome
+//   AWAY ──────────────────▶ GREETING ───────▶ CONNECTED
+//     ▲    lost, refused, silent   │    lost      │
+//     ╰────────────────────────────╯──────────────╯
+//
+// Thread-safe: gRPC's callbacks come on its own threads.
+#ifndef BENCH_LOAD_SIMULATED_NODE_H_
+#define BENCH_LOAD_SIMULATED_NODE_H_
+
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "bench/load/simulated_trainers.h"
+#include "bench/load/totals.h"
+#include "common/core/backoff.h"
+#include "proto/worker.grpc.pb.h"
+
+namespace paceline {
+
+class SimulatedNode {
+ public:
+  struct Options {
+    std::string controller;  // host:port
+    std::string name;
+    int ranks = 8;
+    double steps_per_second = 10;
+    uint64_t seed = 0;
+  };
+
+  // All outlive the node.
+  SimulatedNode(Options options, Totals* totals, Storm* storm);
+  // Requires: stopped.
+  ~SimulatedNode() = default;
+  SimulatedNode(const SimulatedNode&) = delete;
+  SimulatedNode& operator=(const SimulatedNode&) = delete;
+
+  // To be called every 100 ms, by one thread.
+  void Tick(absl::Time now) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // The network takes the connection away.
+  void Cut() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Whether steps are made; reports go on without.
+  void SetSteps(bool on) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // Ends the session for good; returns when it is gone.
+  void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  class Stream;
+  enum class State { kAway, kGreeting, kConnected };
+  // What is to be done when the mutex is free again.
+  struct Send {
+    Stream* stream = nullptr;
+    const v1::WorkerMessage* message = nullptr;
+  };
+
+  void Dial(absl::Time now) ABSL_LOCKS_EXCLUDED(mutex_);
+  void OnMessage(const v1::ControllerMessage& message) ABSL_LOCKS_EXCLUDED(mutex_);
+  void OnReadFailed(Stream* stream) ABSL_LOCKS_EXCLUDED(mutex_);
+  void OnWritten(Stream* stream) ABSL_LOCKS_EXCLUDED(mutex_);
+  void OnDone() ABSL_LOCKS_EXCLUDED(mutex_);
+  void OnLease(int64_t number, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The next message, if it is time for one and none is on its way.
+  Send Next(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void MakeReport(absl::Time now, v1::NodeReport* report) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  static void Do(const Send& send);
+
+  const Options options_;
+  Totals* const totals_;
+  Storm* const storm_;
+
+  absl::Mutex mutex_;
+  SimulatedTrainers trainers_ ABSL_GUARDED_BY(mutex_);
+  Backoff backoff_ ABSL_GUARDED_BY(mutex_);
+  State state_ ABSL_GUARDED_BY(mutex_) = State::kAway;
+  Stream* stream_ ABSL_GUARDED_BY(mutex_) = nullptr;  // Deletes itself.
+  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;  // The stream is read no more.
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  bool makes_steps_ ABSL_GUARDED_BY(mutex_) = true;
+  absl::Time due_ ABSL_GUARDED_BY(mutex_);  // Of the next dial, or of the end of the greeting.
+  absl::Time next_report_ ABSL_GUARDED_BY(mutex_);
+  absl::Duration interval_ ABSL_GUARDED_BY(mutex_) = absl::Seconds(1);
+  bool report_due_ ABSL_GUARDED_BY(mutex_) = false;
+  bool steps_due_ ABSL_GUARDED_BY(mutex_) = false;
+  std::string cluster_ ABSL_GUARDED_BY(mutex_);
+  int64_t plan_revision_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t report_number_ ABSL_GUARDED_BY(mutex_) = 0;
+  int running_ ABSL_GUARDED_BY(mutex_) = 0;  // As counted in the totals.
+
+  // Reports that were not answered yet: number, when, and records that were sent before it.
+  struct Sent {
+    int64_t number = 0;
+    absl::Time time;
+    int64_t records = 0;
+  };
+  std::deque<Sent> unanswered_ ABSL_GUARDED_BY(mutex_);
+  int64_t unconfirmed_ ABSL_GUARDED_BY(mutex_) = 0;  // Records that were sent.
+
+  // The one on its way: kept, so that its parts need not be made anew.
+  v1::WorkerMessage report_ ABSL_GUARDED_BY(mutex_);
+  v1::WorkerMessage steps_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace paceline
+
+#endif  // BENCH_LOAD_SIMULATED_NODE_H_

@@ -1,0 +1,64 @@
+// Clients that watch jobs or nodes, each over a connection of its own. What they hear is counted
+// and not parsed: it is the controller's work that matters here.
+//
+// Of ten, four watch one job, four all nodes, two all jobs.
+#ifndef BENCH_LOAD_WATCHERS_H_
+#define BENCH_LOAD_WATCHERS_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+
+namespace paceline {
+
+class Watchers {
+ public:
+  explicit Watchers(std::string controller) : controller_(std::move(controller)) {}
+  // Requires: stopped.
+  ~Watchers() = default;
+  Watchers(const Watchers&) = delete;
+  Watchers& operator=(const Watchers&) = delete;
+
+  // So many; those of one job take turns with `jobs`.
+  void Start(int count, const std::vector<std::string>& jobs);
+  // Begins those anew that have ended. To be called now and then.
+  void Renew() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Ends all; returns when they are gone.
+  void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
+
+  void ClearFigures() { events_ = bytes_ = ended_ = 0; }
+  int64_t events() const { return events_; }
+  int64_t bytes() const { return bytes_; }
+  // Streams that ended without being told to.
+  int64_t ended() const { return ended_; }
+
+ private:
+  class Stream;
+  struct Watch {
+    std::string method;
+    std::string request;       // Serialized.
+    Stream* stream = nullptr;  // Deletes itself. Null: ended.
+  };
+
+  void OnDone(size_t number) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  const std::string controller_;
+  std::atomic<int64_t> events_{0};
+  std::atomic<int64_t> bytes_{0};
+  std::atomic<int64_t> ended_{0};
+
+  absl::Mutex mutex_;
+  std::vector<Watch> watches_ ABSL_GUARDED_BY(mutex_);
+  int open_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace paceline
+
+#endif  // BENCH_LOAD_WATCHERS_H_
