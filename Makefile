@@ -1,7 +1,7 @@
 # What a person types. Each target does all the set-up that it needs.
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-stragglers demo-slipstream test test-gpu check build deb bench fuzz asan tsan \
-  sim format monitor docs
+  sim soak format monitor docs
 
 help:  ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1:\2/p' Makefile | while IFS=: read -r target what; do \
@@ -48,6 +48,9 @@ tsan: .setup  ## Run all tests under TSan; or TARGETS="//common/...".
 
 sim: .setup  ## Play simulated histories of a cluster: SEEDS=100000.
 	@tools/sim.sh $(SEEDS)
+
+soak: .setup  ## Have a cluster go through all that happens to one: MINUTES=60.
+	@tools/soak.sh $(MINUTES)
 
 format: .setup  ## Format all C++ files in place.
 	@tools/check.sh --fix format

@@ -29,8 +29,9 @@ class WorkerIdentityTest : public ServerTest {
 
   static v1::WorkerMessage Steps(const v1::TrainerPlan& of) {
     v1::WorkerMessage message;
-    *message.mutable_steps()->mutable_id() = of.id();
-    v1::StepRecord* record = message.mutable_steps()->add_records();
+    v1::StepBatch* batch = message.mutable_steps()->add_batches();
+    *batch->mutable_id() = of.id();
+    v1::StepRecord* record = batch->add_records();
     record->set_total_ns(1000000);
     record->set_samples(77);
     return message;

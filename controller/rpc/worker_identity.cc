@@ -75,7 +75,11 @@ grpc::Status CheckMessage(const Cluster& cluster, const NodeName& node,
     case v1::WorkerMessage::kReport:
       return CheckReport(cluster, node, message.report());
     case v1::WorkerMessage::kSteps:
-      return CheckTrainer(cluster, node, message.steps().id());
+      for (const v1::StepBatch& batch : message.steps().batches()) {
+        const grpc::Status status = CheckTrainer(cluster, node, batch.id());
+        if (!status.ok()) return status;
+      }
+      return grpc::Status::OK;
     // Answers a request of this very session, which has a number of its own.
     case v1::WorkerMessage::kLog:
     case v1::WorkerMessage::KIND_NOT_SET:

@@ -38,7 +38,7 @@ class WorkerIdentityTest : public ::testing::Test {
     *messages["hello"].mutable_hello()->mutable_report()->add_trainers()->mutable_id() =
         ToProto(trainer);
     *messages["report"].mutable_report()->add_trainers()->mutable_id() = ToProto(trainer);
-    *messages["steps"].mutable_steps()->mutable_id() = ToProto(trainer);
+    *messages["steps"].mutable_steps()->add_batches()->mutable_id() = ToProto(trainer);
     messages["log"].mutable_log()->set_id(1);
     return messages;
   }

@@ -61,15 +61,16 @@ class Controller {
         LimitReport(message.mutable_report());
         Run(ReportedBy(node, message.report()));
         break;
-      case v1::WorkerMessage::kSteps: {
-        const TrainerId id = FromProto(message.steps().id());
-        const std::vector<StepTimes> steps = StepsOf(message.steps());
-        steps_.TakeSteps(cluster_, node, id, steps);
-        StragglerActions decided = stragglers_.TakeSteps(cluster_, node, id, steps, Now());
-        Actions actions;
-        CarryOut(cluster_, Following(), Now(), actions, decided);
+      case v1::WorkerMessage::kSteps:
+        for (const v1::StepBatch& batch : message.steps().batches()) {
+          const TrainerId id = FromProto(batch.id());
+          const std::vector<StepTimes> steps = StepsOf(batch);
+          steps_.TakeSteps(cluster_, node, id, steps);
+          StragglerActions decided = stragglers_.TakeSteps(cluster_, node, id, steps, Now());
+          Actions actions;
+          CarryOut(cluster_, Following(), Now(), actions, decided);
+        }
         break;
-      }
       default:
         return;
     }

@@ -54,13 +54,16 @@ class DevCluster:
         self.run("--timeout", "60", "dev", "up", "--workers", str(workers), "--slots", "1",
                  **variables)
 
-    def daemon(self, name):
-        """Addresses and process of the controller, or of a worker."""
+    def daemons(self):
+        """Of each its name, addresses and process: the controller, and the workers."""
         status = json.loads(subprocess.run(
             [self._paceline, "--output", "json", "dev", "status"], env=self.environment,
             stdout=subprocess.PIPE, check=False).stdout)
-        return {daemon["name"]: daemon for daemon in
-                [status["controller"], *status["workers"]]}[name]
+        return [status["controller"], *status["workers"]]
+
+    def daemon(self, name):
+        """One of them."""
+        return {daemon["name"]: daemon for daemon in self.daemons()}[name]
 
     def submit(self, folder, name, text):
         """Submits a job file."""
@@ -76,6 +79,13 @@ class DevCluster:
         os.kill(int(self.job(name)["ranks"][rank]["pid"]), signal.SIGKILL)
 
     def kill_daemon(self, name):
-        os.kill(self.daemon(name)["pid"], signal.SIGKILL)
+        self._end(name, signal.SIGKILL)
+
+    def end_daemon(self, name):
+        """Asks it to end; its trainers run on."""
+        self._end(name, signal.SIGTERM)
+
+    def _end(self, name, number):
+        os.kill(self.daemon(name)["pid"], number)
         while self.daemon(name)["running"]:
             pass
