@@ -292,14 +292,16 @@ def rows_of(args, result, scrapes, cpu, seconds):
     row("watchers, data", "MB/s", result["watch_bytes"] / seconds / 1e6)
     row("watchers that were too slow", "streams", total(scrapes.last, "paceline_watch_resyncs_total"))
 
-    # Of those whose connection was cut nobody knows whether they had arrived.
+    # Of those whose connection was cut nobody knows whether they had arrived: they count as dropped.
     records = result["records"]
     taken = sum(scrapes.records.values())
     dropped = total(scrapes.last, "paceline_telemetry_dropped_total")
     row("step records sent", "records", records["sent"])
     row("step records lost unseen", "records", max(0, records["sent"] - records["cut"] - taken), limit=0)
     row("step records in cut connections", "records", records["cut"])
-    row("step records dropped and counted", "records", max(dropped, records["dropped"]))
+    row("step records dropped unseen", "records",
+        max(0, records["cut"] + records["dropped"] - dropped), limit=0)
+    row("step records dropped and counted", "records", dropped)
     row("connections cut", "connections", result["losses"])
     return rows
 

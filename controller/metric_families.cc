@@ -75,7 +75,7 @@ std::vector<MetricFamily> OfNodes() {
        "1 while the automation is paused, by a person or the brake."},
       {"paceline_worker_sessions", kGauge, "workers", "", "Workers connected."},
       {"paceline_telemetry_dropped_total", kCounter, "records", "",
-       "Step records that workers dropped because a buffer was full."},
+       "Step records that workers dropped because a buffer was full, or lost with a connection."},
   };
 }
 

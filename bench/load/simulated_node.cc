@@ -146,7 +146,9 @@ SimulatedNode::Send SimulatedNode::Next(absl::Time now) {
   } else if (std::exchange(steps_due_, false)) {
     const int64_t records = trainers_.TakeSteps(steps_.mutable_steps());
     if (records == 0) return {};
-    unconfirmed_ += records;
+    sent_records_.Sent(records);
+    v1::StepBatch& first = *steps_.mutable_steps()->mutable_batches(0);
+    first.set_dropped(first.dropped() + std::exchange(records_cut_, 0));
     totals_->records_sent += records;
     message = &steps_;
   } else {
@@ -161,7 +163,8 @@ void SimulatedNode::MakeReport(absl::Time now, v1::NodeReport* report) {
   report->set_number(++report_number_);
   report->set_plan_revision(plan_revision_);
   // Not `now`: all nodes of a turn have the same.
-  unanswered_.push_back({report_number_, EventLoop::Now(), unconfirmed_});
+  unanswered_.emplace_back(report_number_, EventLoop::Now());
+  sent_records_.ReportSent(report_number_);
 }
 
 void SimulatedNode::OnMessage(const v1::ControllerMessage& message) {
@@ -191,17 +194,11 @@ void SimulatedNode::OnMessage(const v1::ControllerMessage& message) {
 }
 
 void SimulatedNode::OnLease(int64_t number, absl::Time now) {
-  while (!unanswered_.empty() && unanswered_.front().number <= number) {
-    const Sent& sent = unanswered_.front();
+  totals_->records_confirmed += sent_records_.Answered(number);
+  for (; !unanswered_.empty() && unanswered_.front().first <= number; unanswered_.pop_front()) {
+    const auto& [report, sent] = unanswered_.front();
     // That of the Hello waits for the connection, too.
-    if (sent.number == number && number > 1) totals_->heartbeats.Add(now - sent.time);
-    if (sent.number == number) {
-      const int64_t confirmed = sent.records;
-      totals_->records_confirmed += confirmed;
-      unconfirmed_ -= confirmed;
-      for (Sent& later : unanswered_) later.records -= confirmed;
-    }
-    unanswered_.pop_front();
+    if (report == number && number > 1) totals_->heartbeats.Add(now - sent);
   }
 }
 
@@ -236,7 +233,9 @@ void SimulatedNode::OnDone() {
     ++totals_->losses;
     storm_->Lost(now);
   }
-  totals_->records_cut += std::exchange(unconfirmed_, 0);
+  const int64_t cut = sent_records_.Lost();
+  records_cut_ += cut;
+  totals_->records_cut += cut;
   unanswered_.clear();
   state_ = State::kAway;
   stream_ = nullptr;

@@ -23,6 +23,7 @@
 #include "bench/load/totals.h"
 #include "common/core/backoff.h"
 #include "proto/worker.grpc.pb.h"
+#include "worker/daemon/core/sent_records.h"
 
 namespace paceline {
 
@@ -98,14 +99,9 @@ class SimulatedNode {
   int64_t report_number_ ABSL_GUARDED_BY(mutex_) = 0;
   int running_ ABSL_GUARDED_BY(mutex_) = 0;  // As counted in the totals.
 
-  // Reports that were not answered yet: number, when, and records that were sent before it.
-  struct Sent {
-    int64_t number = 0;
-    absl::Time time;
-    int64_t records = 0;
-  };
-  std::deque<Sent> unanswered_ ABSL_GUARDED_BY(mutex_);
-  int64_t unconfirmed_ ABSL_GUARDED_BY(mutex_) = 0;  // Records that were sent.
+  std::deque<std::pair<int64_t, absl::Time>> unanswered_ ABSL_GUARDED_BY(mutex_);  // Reports.
+  SentRecords sent_records_ ABSL_GUARDED_BY(mutex_);
+  int64_t records_cut_ ABSL_GUARDED_BY(mutex_) = 0;  // And not told yet.
 
   // The one on its way: kept, so that its parts need not be made anew.
   v1::WorkerMessage report_ ABSL_GUARDED_BY(mutex_);

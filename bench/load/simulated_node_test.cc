@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/time/clock.h"
@@ -13,23 +15,27 @@ namespace {
 
 class SimulatedNodeTest : public ServerTest {
  protected:
-  SimulatedNodeTest() : node_(Options(), &totals_, &storm_) {}
-  ~SimulatedNodeTest() override { node_.Stop(); }
-
-  SimulatedNode::Options Options() {
+  // With leases: they are what answers a report.
+  SimulatedNodeTest() {
+    Cluster::Options cluster;
+    cluster.node_lease = absl::Seconds(60);
+    server_.reset();
+    server_ = std::make_unique<RunningServer>(directory_, "127.0.0.1:0", cluster);
+    Connect();
     SimulatedNode::Options options;
     options.controller = server_->Address("grpc");
     options.name = "node-1";
     options.ranks = 2;
     options.steps_per_second = 100;
-    return options;
+    node_.emplace(options, &totals_, &storm_);
   }
+  ~SimulatedNodeTest() override { node_->Stop(); }
 
   // Ticks until it holds.
   template <typename Condition>
   void TickUntil(Condition holds) {
     for (int i = 0; i < 2000 && !holds(); ++i) {
-      node_.Tick(EventLoop::Now());
+      node_->Tick(EventLoop::Now());
       absl::SleepFor(absl::Milliseconds(10));
     }
     ASSERT_TRUE(holds());
@@ -37,7 +43,7 @@ class SimulatedNodeTest : public ServerTest {
 
   Totals totals_;
   Storm storm_;
-  SimulatedNode node_;
+  std::optional<SimulatedNode> node_;
 };
 
 TEST_F(SimulatedNodeTest, JobRunsOnItAndEveryRecordIsConfirmed) {
@@ -48,7 +54,7 @@ TEST_F(SimulatedNodeTest, JobRunsOnItAndEveryRecordIsConfirmed) {
   ASSERT_TRUE(Submit(spec, "r1", &job).ok());
   TickUntil([this] { return totals_.running == 2; });
   TickUntil([this] { return totals_.records_confirmed > 100; });
-  node_.SetSteps(false);
+  node_->SetSteps(false);
   TickUntil([this] { return totals_.records_confirmed == totals_.records_sent; });
   EXPECT_EQ(Get(job.id()).state(), v1::RUNNING);
   EXPECT_EQ(totals_.records_cut.load(), 0);
@@ -65,14 +71,17 @@ TEST_F(SimulatedNodeTest, NodeThatIsCutOffComesBackAndItsRecordsAreAccountedFor)
   ASSERT_TRUE(Submit(spec, "r1", &job).ok());
   TickUntil([this] { return totals_.records_confirmed > 10; });
   storm_.Begin();
-  node_.Cut();
+  node_->Cut();
   TickUntil([this] { return totals_.losses == 1; });
   TickUntil([this] { return totals_.connected == 1; });
   EXPECT_TRUE(storm_.begun());
   EXPECT_GE(storm_.Summary()["dials"].get<int>(), 1);
-  node_.SetSteps(false);
+  const int64_t sent = totals_.records_sent;
+  TickUntil([&] { return totals_.records_sent > sent; });
+  node_->SetSteps(false);
   TickUntil(
       [this] { return totals_.records_confirmed + totals_.records_cut == totals_.records_sent; });
+  ReadMetrics("paceline_telemetry_dropped_total " + std::to_string(totals_.records_cut.load()));
   EXPECT_EQ(Get(job.id()).state(), v1::RUNNING);
 }
 

@@ -30,7 +30,7 @@ std::vector<MetricFamily> OfTheNode() {
        "Connections to the trainers' socket that were refused: of another user (user), or of a "
        "process that is not the trainer that it says it is (process)."},
       {"paceline_worker_telemetry_dropped_total", kCounter, "records", "",
-       "Step records that were lost because a buffer was full."},
+       "Step records that were lost because a buffer was full, or with a connection."},
   };
 }
 

@@ -132,6 +132,9 @@ void WorkerNode::OnLost() {
   metrics_.SetConnected(false, session_.reconnects());
   loop_.Cancel(interval_timer_);
   logs_.Clear();
+  const int64_t lost = sent_records_.Lost();
+  records_lost_ += lost;
+  metrics_.AddDropped(lost);
 }
 
 std::optional<v1::WorkerMessage> WorkerNode::NextMessage() {
@@ -140,12 +143,22 @@ std::optional<v1::WorkerMessage> WorkerNode::NextMessage() {
     *message.mutable_report() = MakeReport();
   } else if (std::optional<v1::LogData> data = logs_.Next()) {
     *message.mutable_log() = *std::move(data);
-  } else if (std::optional<v1::NodeSteps> steps = trainers_.NextSteps()) {
+  } else if (std::optional<v1::NodeSteps> steps = NextSteps()) {
     *message.mutable_steps() = *std::move(steps);
   } else {
     return std::nullopt;
   }
   return message;
+}
+
+std::optional<v1::NodeSteps> WorkerNode::NextSteps() {
+  std::optional<v1::NodeSteps> steps = trainers_.NextSteps();
+  if (!steps.has_value()) return std::nullopt;
+  v1::StepBatch& first = *steps->mutable_batches(0);
+  first.set_dropped(first.dropped() + std::exchange(records_lost_, 0));
+  if (lease_.length() == absl::ZeroDuration()) return steps;
+  for (const v1::StepBatch& batch : steps->batches()) sent_records_.Sent(batch.records_size());
+  return steps;
 }
 
 // ---- What the controller is told.
@@ -174,6 +187,7 @@ v1::NodeReport WorkerNode::MakeReport() {
   v1::NodeReport report;
   report.set_number(++report_number_);
   lease_.Sent(report_number_, BootNow());
+  sent_records_.ReportSent(report_number_);
   *report.mutable_trainers() = trainers_.Report();
   report.set_plan_revision(plan_revision_);
   *report.mutable_task_results() = tasks_.Results();
@@ -195,6 +209,7 @@ void WorkerNode::OnPlan(const v1::NodePlan& plan) {
 // ---- The lease.
 
 void WorkerNode::OnLease(const v1::Lease& granted) {
+  sent_records_.Answered(granted.report_number());
   if (lease_.Grant(granted.report_number())) {
     KeepLease(RuntimeDir(), lease_);
     ArmLeaseEnd();

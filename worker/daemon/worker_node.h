@@ -18,6 +18,7 @@
 #include "common/log.h"
 #include "worker/daemon/checkpoint_tasks.h"
 #include "worker/daemon/core/lease.h"
+#include "worker/daemon/core/sent_records.h"
 #include "worker/daemon/log_requests.h"
 #include "worker/daemon/metrics.h"
 #include "worker/daemon/node_check.h"
@@ -68,6 +69,7 @@ class WorkerNode : public Session::Owner {
   void Report();
   void ReportEveryInterval();
   v1::NodeReport MakeReport();
+  std::optional<v1::NodeSteps> NextSteps();
   void OnLease(const v1::Lease& granted);
   void CheckLease();
   void ArmLeaseEnd();
@@ -95,6 +97,8 @@ class WorkerNode : public Session::Owner {
   absl::Duration interval_ = absl::Seconds(1);
   bool report_due_ = false;
   int64_t report_number_ = 0;  // Of the session's latest report.
+  SentRecords sent_records_;   // Only with leases: else no report is answered.
+  int64_t records_lost_ = 0;   // With connections, and not told yet.
   Lease lease_;
   bool lease_has_run_out_ = false;
   std::optional<EventLoop::TimerId> lease_timer_;  // Its end.
