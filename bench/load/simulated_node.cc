@@ -9,7 +9,9 @@
 namespace paceline {
 namespace {
 
-constexpr absl::Duration kGreetingLimit = absl::Seconds(10);  // worker/daemon/session.h
+// worker/daemon/session.h
+constexpr absl::Duration kGreetingLimit = absl::Seconds(10);
+const Backoff::Options kBackoff = {absl::Milliseconds(100), absl::Seconds(4)};
 
 // As worker/daemon/session.cc: a channel per attempt, of its own.
 std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
@@ -73,7 +75,7 @@ SimulatedNode::SimulatedNode(Options options, Totals* totals, Storm* storm)
       totals_(totals),
       storm_(storm),
       trainers_(options_.steps_per_second),
-      backoff_(Backoff::Options(), options_.seed),
+      backoff_(kBackoff, options_.seed),
       due_(absl::InfinitePast()) {}
 
 void SimulatedNode::Tick(absl::Time now) {

@@ -31,6 +31,12 @@ class SimulatedNodeTest : public ServerTest {
   }
   ~SimulatedNodeTest() override { node_->Stop(); }
 
+  // Sends all that is left to be sent.
+  void TickSomeTimes() {
+    int ticks = 0;
+    TickUntil([&] { return ++ticks > 20; });
+  }
+
   // Ticks until it holds.
   template <typename Condition>
   void TickUntil(Condition holds) {
@@ -55,6 +61,7 @@ TEST_F(SimulatedNodeTest, JobRunsOnItAndEveryRecordIsConfirmed) {
   TickUntil([this] { return totals_.running == 2; });
   TickUntil([this] { return totals_.records_confirmed > 100; });
   node_->SetSteps(false);
+  TickSomeTimes();
   TickUntil([this] { return totals_.records_confirmed == totals_.records_sent; });
   EXPECT_EQ(Get(job.id()).state(), v1::RUNNING);
   EXPECT_EQ(totals_.records_cut.load(), 0);
@@ -79,6 +86,7 @@ TEST_F(SimulatedNodeTest, NodeThatIsCutOffComesBackAndItsRecordsAreAccountedFor)
   const int64_t sent = totals_.records_sent;
   TickUntil([&] { return totals_.records_sent > sent; });
   node_->SetSteps(false);
+  TickSomeTimes();
   TickUntil(
       [this] { return totals_.records_confirmed + totals_.records_cut == totals_.records_sent; });
   ReadMetrics("paceline_telemetry_dropped_total " + std::to_string(totals_.records_cut.load()));

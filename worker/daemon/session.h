@@ -56,7 +56,9 @@ class Session {
     std::string controller;  // host:port, or several with commas between them.
     std::shared_ptr<grpc::ChannelCredentials> credentials = nullptr;  // Null: plain text.
     std::function<void()> unreachable = {};  // On the loop, once per outage.
-    Backoff::Options backoff;
+    // However long the controller was away, all its workers are back within 5 s: each at a moment
+    // of its own in the last half of the longest delay.
+    Backoff::Options backoff = {absl::Milliseconds(100), absl::Seconds(4)};
     uint64_t seed = 0;  // Of the delays' jitter.
     // For a Welcome to come; of several controllers kLeaderAnswer at most.
     absl::Duration greeting_limit = absl::Seconds(10);
