@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <optional>
 #include <set>
 #include <string>
 
@@ -41,12 +40,13 @@ template <typename Event, typename Request, typename Open, typename Seen, typena
 grpc::Status WatchChanges(Client& client, Request request, const ChangeWatch<Event>& watch,
                           const Open& open, const Seen& seen, const Gone& gone) {
   std::map<std::string, int64_t> revisions;
-  // What is present, while the stream tells it: up to the first BOOKMARK of one that begins at 0.
-  std::optional<std::set<std::string>> present;
+  // While the stream tells what is present: up to the first BOOKMARK of one that begins at 0.
+  bool lists = false;
+  std::set<std::string> present;  // As far as it was told.
   // The rest has gone while nobody watched.
   const auto tell_gone = [&] {
     for (auto known = revisions.begin(); known != revisions.end();) {
-      if (present->count(known->first) > 0) {
+      if (present.count(known->first) > 0) {
         ++known;
         continue;
       }
@@ -54,7 +54,7 @@ grpc::Status WatchChanges(Client& client, Request request, const ChangeWatch<Eve
       known = revisions.erase(known);
       if (!watch.each(deleted)) return false;
     }
-    present.reset();
+    lists = false;
     return true;
   };
   Resumption resumption(client, watch.deadline, watch.on_outage);
@@ -63,21 +63,21 @@ grpc::Status WatchChanges(Client& client, Request request, const ChangeWatch<Eve
   if (watch.after_revision > 0) resumption.Arrived();
   grpc::Status status;
   do {
-    present.reset();
-    if (request.after_revision() == 0) present.emplace();
+    present.clear();
+    lists = request.after_revision() == 0;
     status = open(request, [&](const Event& event) {
       resumption.Arrived();
       // A list that breaks off begins anew: each part of it has the revision of the whole.
-      if (!present.has_value() || event.type() != v1::ADDED) {
+      if (!lists || event.type() != v1::ADDED) {
         request.set_after_revision(std::max(request.after_revision(), event.revision()));
       }
-      if (event.type() == v1::BOOKMARK) return !present.has_value() || tell_gone();
+      if (event.type() == v1::BOOKMARK) return !lists || tell_gone();
       const auto [id, revision] = seen(event);
       if (event.type() == v1::DELETED) {
         revisions.erase(id);
         return watch.each(event);
       }
-      if (present.has_value()) present->insert(id);
+      if (lists) present.insert(id);
       int64_t& known = revisions.emplace(id, -1).first->second;
       if (revision <= known) return true;
       known = revision;

@@ -305,7 +305,7 @@ void Cluster::AssignTasks(Moment now, Actions& actions) {
   }
   const auto before = std::exchange(assignments_, std::move(assignments));
   std::set<NodeName> nodes;
-  for (const auto* part : {&before, &assignments_}) {
+  for (const auto* part : {&before, &std::as_const(assignments_)}) {
     for (const auto& [id, assignment] : *part) nodes.insert(assignment.node);
   }
   for (const NodeName& name : nodes) {

@@ -88,7 +88,8 @@ class RolesTest : public ServerTest {
     EXPECT_TRUE(jobs_->Submit(&context, request, &job).ok());
     EXPECT_EQ(job.submitter(), user);
     std::vector<v1::TrainerReport> reports;
-    for (const v1::TrainerPlan& plan : worker->ReadPlan(trainers).trainers()) {
+    const v1::NodePlan told = worker->ReadPlan(trainers);
+    for (const v1::TrainerPlan& plan : told.trainers()) {
       reports.push_back(Trainer(plan, v1::TRAINER_RUNNING));
     }
     worker->Report(reports);
