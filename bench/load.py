@@ -30,7 +30,7 @@ import paceline_bench
 from paceline_bench import Row
 
 # Of the controller, besides addresses and directories.
-FLAGS = []
+FLAGS = ["--plaintext"]
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
 PARSE_EVERY_S = 60

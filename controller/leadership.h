@@ -36,6 +36,9 @@ class Leadership {
     std::string prefix = "/paceline";         // Of all keys.
     std::string advertise;                    // HOST:PORT for clients; empty: that of `listen`.
     absl::Duration lease = absl::Seconds(3);  // Election::Options.
+    // Of the standby's ports.
+    std::shared_ptr<grpc::ServerCredentials> credentials;
+    std::optional<HttpTls> http_tls;
     // As of ServerOptions.
     std::string listen;
     std::string http;

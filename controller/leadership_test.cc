@@ -45,6 +45,7 @@ class Controller {
  public:
   explicit Controller(const EtcdCluster& etcd) {
     Leadership::Options options;
+    options.credentials = grpc::InsecureServerCredentials();
     options.etcd.endpoints = etcd.endpoints();
     options.lease = absl::Seconds(2);
     options.listen = "127.0.0.1:0";
@@ -107,7 +108,9 @@ class Controller {
 };
 
 TEST(StandbyTest, AnswersEveryCallWithTheLeader) {
-  const auto standby = Standby::Start("127.0.0.1:0", "127.0.0.1:0").value();
+  const auto standby =
+      Standby::Start("127.0.0.1:0", "127.0.0.1:0", grpc::InsecureServerCredentials(), std::nullopt)
+          .value();
   const auto jobs = JobsAt(standby->grpc_address());
   const grpc::Status nobody = Cancel(*jobs, "r1");
   EXPECT_EQ(nobody.error_code(), grpc::StatusCode::UNAVAILABLE);
@@ -125,7 +128,9 @@ TEST(StandbyTest, AnswersEveryCallWithTheLeader) {
 }
 
 TEST(StandbyTest, IsHealthyAndNotReady) {
-  const auto standby = Standby::Start("127.0.0.1:0", "127.0.0.1:0").value();
+  const auto standby =
+      Standby::Start("127.0.0.1:0", "127.0.0.1:0", grpc::InsecureServerCredentials(), std::nullopt)
+          .value();
   standby->SetLeader("head:7450");
   httplib::Client http("http://" + standby->http_address());
   EXPECT_EQ(http.Get("/healthz")->status, 200);

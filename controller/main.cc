@@ -20,6 +20,7 @@
 #include "common/log_options.h"
 #include "common/version.h"
 #include "controller/leadership.h"
+#include "controller/own_identity.h"
 #include "controller/queue_file.h"
 #include "controller/server.h"
 
@@ -112,6 +113,10 @@ int Serve(ServerOptions options, const std::string& store, Leadership::Options l
   std::unique_ptr<Leadership> leadership;  // Outlives the server.
   Elected elected;
   if (store == "etcd") {
+    const ServerFailure unknown = CheckIdentity(options);
+    if (!unknown.status.ok()) return Fail(unknown);
+    leading.credentials = GrpcCredentials(options);
+    leading.http_tls = HttpTlsOf(options);
     leading.listen = options.listen;
     leading.http = options.http;
     leading.state_dir = options.state_dir;

@@ -35,7 +35,7 @@ const std::string kToken(40, 't');
 class RolesTlsTest : public ::testing::Test {
  protected:
   RolesTlsTest() {
-    std::ofstream(directory_ + "/tokens") << TokenHash(kToken) << " operator tom\n";
+    std::ofstream(directory_ + "/tokens") << Sha256Hex(kToken) << " operator tom\n";
     chmod((directory_ + "/tokens").c_str(), 0600);
     ServerOptions options{"127.0.0.1:0", "127.0.0.1:0", directory_, directory_ + "/address", ""};
     options.tls_dir = Issue({Role::kController, "c1"}, {"127.0.0.1", "localhost"});

@@ -22,6 +22,7 @@
 #include "common/tls/credentials.h"
 #include "common/tls/tls_files.h"
 #include "common/version.h"
+#include "controller/own_identity.h"
 #include "controller/rpc/access_table.h"
 #include "controller/rpc/caller.h"
 #include "controller/rpc/identity_records.h"
@@ -70,45 +71,12 @@ Server::~Server() {
   if (shutdown_.joinable()) shutdown_.join();
 }
 
-ServerFailure Server::CheckIdentity() {
-  if (options_.credentials != nullptr) return {};
-  if (options_.plaintext) {
-    for (const std::string& address : {options_.listen, options_.http}) {
-      if (IsLoopback(address)) continue;
-      return {absl::InvalidArgumentError(absl::StrCat(
-                  "--plaintext is for this machine alone, and ", address,
-                  " is reached over a network, where anybody could stop every job: leave it out, "
-                  "and give certificates with --tls-dir (`paceline pki init` makes them)")),
-              kExitUsage};
-    }
-    PACELINE_LOG(WARNING) << "plaintext gRPC proves nothing and hides nothing: everybody on this "
-                             "machine is an administrator of the cluster";
-    return {};
-  }
-  const TlsFiles files = FilesIn(options_.tls_dir);
-  const absl::StatusOr<Certificate> own = CheckTlsFiles(files, absl::Now());
-  if (!own.ok()) {
-    return {absl::Status(own.status().code(),
-                         absl::StrCat(own.status().message(),
-                                      "\n`paceline pki init` makes an authority and a controller's "
-                                      "certificate; --plaintext serves this machine without any")),
-            kExitNoIdentity};
-  }
-  if (own->principal.role != Role::kController) {
-    return {absl::FailedPreconditionError(absl::StrCat(
-                files.certificate, " is the certificate of ", PrincipalUri(own->principal),
-                ": a controller needs one of its own, "
-                "which `paceline pki issue controller NAME --host HOST` makes")),
-            kExitNoIdentity};
-  }
-  if (!options_.ca_dir.empty()) {
-    absl::StatusOr<CertificateAuthority> authority = CertificateAuthority::Load(options_.ca_dir);
-    if (!authority.ok()) return {authority.status(), kExitNoIdentity};
-    authority_ = *std::move(authority);
-  }
-  PACELINE_LOG(INFO) << "identity principal=" << PrincipalUri(own->principal)
-                     << " expires=" << absl::FormatTime(own->not_after, absl::UTCTimeZone())
-                     << " authority=" << (authority_.has_value() ? "here" : "elsewhere");
+ServerFailure Server::OpenAuthority() {
+  if (options_.plaintext || options_.ca_dir.empty()) return {};
+  absl::StatusOr<CertificateAuthority> authority = CertificateAuthority::Load(options_.ca_dir);
+  if (!authority.ok()) return {authority.status(), kExitNoIdentity};
+  authority_ = *std::move(authority);
+  PACELINE_LOG(INFO) << "authority directory=" << options_.ca_dir;
   return {};
 }
 
@@ -127,10 +95,13 @@ void Server::WatchCertificate() {
 }
 
 std::optional<HttpTls> Server::HttpSecurity() {
-  if (options_.plaintext || IsLoopback(options_.http)) return std::nullopt;
-  return HttpTls{FilesIn(options_.tls_dir), [this](const Principal& principal, absl::Time issued) {
-                   return identities_->CheckRevoked(principal, issued);
-                 }};
+  std::optional<HttpTls> tls = HttpTlsOf(options_);
+  if (!tls.has_value()) return tls;
+  tls->check = [this](const Principal& principal, absl::Time issued) {
+    const absl::Status readers = CheckReader(principal);
+    return readers.ok() ? identities_->CheckRevoked(principal, issued) : readers;
+  };
+  return tls;
 }
 
 ServerFailure Server::OpenState(Elected& elected) {
@@ -218,12 +189,7 @@ ServerFailure Server::Listen() {
   }));
   builder.experimental().SetInterceptorCreators(std::move(interceptors));
   int port = 0;
-  // A call without a certificate goes on: a node that joins has none yet.
-  const std::shared_ptr<grpc::ServerCredentials> credentials =
-      options_.plaintext                ? grpc::InsecureServerCredentials()
-      : options_.credentials != nullptr ? options_.credentials
-                                        : ServerCredentials(FilesIn(options_.tls_dir),
-                                                            /*require_client_certificate=*/false);
+  const std::shared_ptr<grpc::ServerCredentials> credentials = GrpcCredentials(options_);
   if (access_ != nullptr) credentials->SetAuthMetadataProcessor(access_->NewProcessor());
   builder.AddListeningPort(options_.listen, credentials, &port);
   builder.RegisterService(workers_.get());
@@ -250,9 +216,9 @@ ServerFailure Server::Listen() {
 }
 
 ServerFailure Server::Start(Elected elected) {
-  ServerFailure failure = CheckIdentity();
-  if (!failure.status.ok()) return failure;
-  failure = OpenState(elected);
+  ServerFailure failure = CheckIdentity(options_);
+  if (failure.status.ok()) failure = OpenAuthority();
+  if (failure.status.ok()) failure = OpenState(elected);
   if (failure.status.ok()) failure = OpenAccess();
   if (!failure.status.ok()) return failure;
   workers_ = std::make_unique<WorkerSessions>(&loop_, control_.get(), &metrics_, &limits_,

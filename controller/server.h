@@ -94,8 +94,7 @@ class Server {
   void Shutdown();
 
  private:
-  // Who this controller is, and whether it may serve where it was told to.
-  ServerFailure CheckIdentity();
+  ServerFailure OpenAuthority();
   ServerFailure OpenState(Elected& elected);
   // Checks the table of roles, and makes access_ unless `plaintext`.
   ServerFailure OpenAccess();

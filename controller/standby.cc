@@ -42,21 +42,24 @@ Standby::~Standby() {
   }
 }
 
-absl::StatusOr<std::unique_ptr<Standby>> Standby::Start(const std::string& listen,
-                                                        const std::string& http) {
+absl::StatusOr<std::unique_ptr<Standby>> Standby::Start(
+    const std::string& listen, const std::string& http,
+    const std::shared_ptr<grpc::ServerCredentials>& credentials, std::optional<HttpTls> http_tls) {
   std::unique_ptr<Standby> standby(new Standby());
-  const absl::Status status = standby->Listen(listen, http);
+  const absl::Status status = standby->Listen(listen, http, credentials, std::move(http_tls));
   if (!status.ok()) return status;
   return standby;
 }
 
-absl::Status Standby::Listen(const std::string& listen, const std::string& http) {
+absl::Status Standby::Listen(const std::string& listen, const std::string& http,
+                             const std::shared_ptr<grpc::ServerCredentials>& credentials,
+                             std::optional<HttpTls> http_tls) {
   grpc::ServerBuilder builder;
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kMinPingMillis);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   int port = 0;
-  builder.AddListeningPort(listen, grpc::InsecureServerCredentials(), &port);
+  builder.AddListeningPort(listen, credentials, &port);
   builder.RegisterCallbackGenericService(this);
   grpc_ = builder.BuildAndStart();
   if (grpc_ == nullptr || port == 0) {
@@ -78,7 +81,7 @@ absl::Status Standby::Listen(const std::string& listen, const std::string& http)
          return HttpResponse{503, "text/plain; charset=utf-8", Describe(Leader()) + "\n"};
        }},
   };
-  auto server = HttpServer::Start(http, std::move(routes));
+  auto server = HttpServer::Start(http, std::move(routes), {}, {}, std::move(http_tls));
   if (!server.ok()) return server.status();
   http_ = *std::move(server);
   return absl::OkStatus();

@@ -10,6 +10,7 @@
 #include <grpcpp/server.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/base/thread_annotations.h"
@@ -23,8 +24,9 @@ namespace paceline {
 class Standby : private grpc::CallbackGenericService {
  public:
   // Serves at `listen` and `http`, HOST:PORT, port 0: any. FailedPrecondition when it cannot.
-  static absl::StatusOr<std::unique_ptr<Standby>> Start(const std::string& listen,
-                                                        const std::string& http);
+  static absl::StatusOr<std::unique_ptr<Standby>> Start(
+      const std::string& listen, const std::string& http,
+      const std::shared_ptr<grpc::ServerCredentials>& credentials, std::optional<HttpTls> http_tls);
   // Frees the addresses.
   ~Standby() override;
 
@@ -37,7 +39,9 @@ class Standby : private grpc::CallbackGenericService {
 
  private:
   Standby();
-  absl::Status Listen(const std::string& listen, const std::string& http);
+  absl::Status Listen(const std::string& listen, const std::string& http,
+                      const std::shared_ptr<grpc::ServerCredentials>& credentials,
+                      std::optional<HttpTls> http_tls);
   grpc::ServerGenericBidiReactor* CreateReactor(
       grpc::GenericCallbackServerContext* context) override;
   std::string Leader() const ABSL_LOCKS_EXCLUDED(mutex_);

@@ -21,6 +21,7 @@ constexpr MethodRule kRules[] = {
     {"/grpc.health.v1.Health/Watch", Role::kNone},
     {"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", Role::kViewer},
 
+    {"/paceline.v1.AdminService/Backup", Role::kAdmin},
     {"/paceline.v1.AdminService/GetLogLevel", Role::kViewer},
     {"/paceline.v1.AdminService/SetLogLevel", Role::kAdmin},
 

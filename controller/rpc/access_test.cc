@@ -13,6 +13,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/tls/key_and_request.h"
 #include "controller/metric_families.h"
 
 namespace paceline {
@@ -100,7 +101,7 @@ class AccessTest : public ::testing::Test {
   AccessTest() {
     std::string folder = ::testing::TempDir() + "/accessXXXXXX";
     const std::string path = std::string(mkdtemp(folder.data())) + "/tokens";
-    std::ofstream(path) << TokenHash(kBobsToken) << " submitter bob\n";
+    std::ofstream(path) << Sha256Hex(kBobsToken) << " submitter bob\n";
     chmod(path.c_str(), 0600);
     auto tokens = UserTokens::Open(path);
     EXPECT_TRUE(tokens.ok()) << tokens.status();

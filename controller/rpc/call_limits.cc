@@ -1,10 +1,11 @@
 #include "controller/rpc/call_limits.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/event_loop.h"
+#include "common/identity/principal.h"
+#include "controller/rpc/caller.h"
 #include "controller/rpc/errors.h"
 
 namespace paceline {
@@ -21,10 +22,9 @@ grpc::Status TooManyRequests(const std::string& caller, double rate, absl::Durat
 }  // namespace
 
 std::string CallerKey(const grpc::CallbackServerContext& context) {
-  const auto auth = context.auth_context();
-  if (auth != nullptr && auth->IsPeerAuthenticated()) {
-    const std::vector<grpc::string_ref> identity = auth->GetPeerIdentity();
-    if (!identity.empty()) return std::string(identity.front().data(), identity.front().size());
+  const Principal caller = CallerOf(context);
+  if (!caller.name.empty() && context.auth_context()->IsPeerAuthenticated()) {
+    return PrincipalText(caller);
   }
   const std::string peer = context.peer();
   return peer.substr(0, peer.rfind(':'));

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/log.h"
 #include "common/tls/key_and_request.h"
+#include "controller/rpc/caller.h"
 #include "controller/rpc/convert.h"
 #include "controller/rpc/errors.h"
 #include "controller/rpc/fingerprint.h"
@@ -305,13 +306,12 @@ grpc::ServerUnaryReactor* IdentityService::WhoAmI(grpc::CallbackServerContext* c
                                                   v1::WhoAmIResponse* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   reply->set_plaintext(options_.plaintext);
-  const std::optional<Certificate> own = PeerCertificate(*context);
-  if (own.has_value()) {
-    reply->set_principal(PrincipalUri(own->principal));
-    reply->set_role(std::string(RoleName(own->principal.role)));
-    *reply->mutable_expire_time() = paceline::ToProto(own->not_after);
-  } else if (options_.plaintext) {
-    reply->set_role(std::string(RoleName(Role::kAdmin)));
+  const Principal caller = CallerOf(*context);
+  if (caller.role != Role::kNone) reply->set_role(std::string(RoleName(caller.role)));
+  if (!options_.plaintext && caller.role != Role::kNone) {
+    reply->set_principal(PrincipalUri(caller));
+    const std::optional<Certificate> own = PeerCertificate(*context);
+    if (own.has_value()) *reply->mutable_expire_time() = paceline::ToProto(own->not_after);
   }
   reactor->Finish(grpc::Status::OK);
   return reactor;

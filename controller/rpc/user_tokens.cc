@@ -1,7 +1,6 @@
 #include "controller/rpc/user_tokens.h"
 
 #include <fcntl.h>
-#include <openssl/evp.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/log.h"
+#include "common/tls/key_and_request.h"
 
 namespace paceline {
 namespace {
@@ -54,14 +54,6 @@ std::string AddUser(absl::string_view line, std::map<std::string, Principal>& us
 
 }  // namespace
 
-std::string TokenHash(absl::string_view token) {
-  unsigned char digest[EVP_MAX_MD_SIZE];
-  unsigned int size = 0;
-  if (EVP_Digest(token.data(), token.size(), digest, &size, EVP_sha256(), nullptr) != 1) return "";
-  return absl::BytesToHexString(
-      absl::string_view(reinterpret_cast<const char*>(digest), static_cast<size_t>(size)));
-}
-
 absl::StatusOr<std::map<std::string, Principal>> ParseUserTokens(absl::string_view text,
                                                                  const std::string& name) {
   std::map<std::string, Principal> users;
@@ -89,7 +81,7 @@ absl::StatusOr<std::unique_ptr<UserTokens>> UserTokens::Open(const std::string& 
 
 std::optional<Principal> UserTokens::Find(absl::string_view token, absl::Time now) {
   if (token.size() < kMinUserToken || token.size() > kMaxUserToken) return std::nullopt;
-  const std::string hash = TokenHash(token);
+  const std::string hash = Sha256Hex(token);
   absl::MutexLock lock(&mutex_);
   if (now - looked_ >= kUserTokensInterval) {
     looked_ = now;

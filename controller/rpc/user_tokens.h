@@ -37,9 +37,6 @@ inline constexpr size_t kMaxUserToken = 512;
 // How often the file is looked at, at most.
 inline constexpr absl::Duration kUserTokensInterval = absl::Seconds(1);
 
-// 64 lower-case hexadecimal digits.
-std::string TokenHash(absl::string_view token);
-
 // By hash. InvalidArgument: all problems, a line "NAME:LINE: ..." each.
 absl::StatusOr<std::map<std::string, Principal>> ParseUserTokens(absl::string_view text,
                                                                  const std::string& name);

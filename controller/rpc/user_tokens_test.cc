@@ -11,6 +11,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "common/tls/key_and_request.h"
 
 namespace paceline {
 namespace {
@@ -21,23 +22,18 @@ const std::string kAnn(32, 'a');
 const std::string kBob(32, 'b');
 
 std::string Line(const std::string& token, const std::string& rest) {
-  return absl::StrCat(TokenHash(token), " ", rest, "\n");
-}
-
-TEST(TokenHashTest, IsSha256) {
-  EXPECT_EQ(TokenHash("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-  EXPECT_EQ(TokenHash(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  return absl::StrCat(Sha256Hex(token), " ", rest, "\n");
 }
 
 TEST(ParseUserTokensTest, ALineIsAUser) {
   const auto users =
       ParseUserTokens(absl::StrCat("# of the team\n\n", Line(kAnn, "operator ann"), "  ",
-                                   absl::AsciiStrToUpper(TokenHash(kBob)), "\tviewer   bob\r\n"),
+                                   absl::AsciiStrToUpper(Sha256Hex(kBob)), "\tviewer   bob\r\n"),
                       "t");
   ASSERT_TRUE(users.ok()) << users.status();
   ASSERT_EQ(users->size(), 2);
-  EXPECT_EQ(users->at(TokenHash(kAnn)), (Principal{Role::kOperator, "ann"}));
-  EXPECT_EQ(users->at(TokenHash(kBob)), (Principal{Role::kViewer, "bob"}));
+  EXPECT_EQ(users->at(Sha256Hex(kAnn)), (Principal{Role::kOperator, "ann"}));
+  EXPECT_EQ(users->at(Sha256Hex(kBob)), (Principal{Role::kViewer, "bob"}));
 }
 
 TEST(ParseUserTokensTest, EveryProblemIsToldWithItsLine) {
@@ -83,7 +79,7 @@ TEST_F(UserTokensTest, FindsWhoseATokenIs) {
   EXPECT_EQ((*tokens)->Find(kAnn, now_), (Principal{Role::kOperator, "ann"}));
   EXPECT_EQ((*tokens)->Find(kBob, now_), std::nullopt);
   EXPECT_EQ((*tokens)->Find(kAnn + "a", now_), std::nullopt);
-  EXPECT_EQ((*tokens)->Find(TokenHash(kAnn), now_), std::nullopt) << "the hash is no token";
+  EXPECT_EQ((*tokens)->Find(Sha256Hex(kAnn), now_), std::nullopt) << "the hash is no token";
 }
 
 TEST_F(UserTokensTest, ShortTokensAreNobodys) {

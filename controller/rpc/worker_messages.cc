@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/core/utf8_prefix.h"
+#include "common/identity/principal.h"
 #include "controller/rpc/convert.h"
 #include "controller/rpc/convert_checkpoint.h"
 #include "controller/rpc/convert_node.h"
@@ -55,11 +56,7 @@ absl::Status Wrong(absl::string_view what) {
 
 }  // namespace
 
-bool IsNodeName(absl::string_view name) {
-  constexpr char kAllowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
-  return !name.empty() && name.size() <= kMaxNodeName &&
-         name.find_first_not_of(kAllowed) == absl::string_view::npos;
-}
+bool IsNodeName(absl::string_view name) { return IsPrincipalName(name); }
 
 absl::Status CheckHello(const v1::Hello& hello) {
   if (!IsNodeName(hello.node())) {

@@ -22,7 +22,6 @@
 
 namespace paceline {
 
-inline constexpr size_t kMaxNodeName = 63;   // As host names' parts; it is a metric's label.
 inline constexpr int kMaxNodeSlots = 4096;   // The most ranks of a job: each is a place in lists.
 inline constexpr int kMaxNodeGpus = 256;     // The largest machines have 16.
 inline constexpr int kMaxNodeLabels = 64;    // As those of a job.
@@ -33,7 +32,7 @@ inline constexpr int kMaxTrainersTold = 8192;    // Two generations of a full no
 inline constexpr int kMaxTasksTold = 4096;       // Of checkpoint tasks; each is compared with jobs.
 inline constexpr int kMaxLevelsTold = 64;        // Group sizes of one job's ladder.
 
-// [A-Za-z0-9._-], 1 to kMaxNodeName.
+// As a principal's name.
 bool IsNodeName(absl::string_view name);
 
 // InvalidArgument for what no node can be: its name, slots, GPUs, labels, or a text too long.

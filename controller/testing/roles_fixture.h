@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/tls/key_and_request.h"
 #include "controller/rpc/user_tokens.h"
 #include "controller/testing/server_fixture.h"
 #include "proto/job_history.grpc.pb.h"
@@ -69,7 +70,7 @@ class RolesTest : public ServerTest {
     const std::string path = directory_ + "/tokens";
     std::ofstream file(path);
     for (const std::string& user : users) {
-      file << TokenHash(TokenOf(user.substr(user.find(' ') + 1))) << " " << user << "\n";
+      file << Sha256Hex(TokenOf(user.substr(user.find(' ') + 1))) << " " << user << "\n";
     }
     file.close();
     ASSERT_EQ(chmod(path.c_str(), 0600), 0);

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/core/status_macros.h"
+#include "common/leader_address.h"
 #include "common/log.h"
 #include "common/tls/certificate.h"
 #include "common/tls/certificate_authority.h"
@@ -72,12 +73,15 @@ void CertificateKeeper::Explain() {
   const auto why = std::make_shared<std::string>();
   threads_.Run(
       [why, options = options_](const std::atomic<bool>&) {
-        *why = ExplainConnection(options.controller, options.files, absl::Now());
+        for (const std::string& controller : SplitAddresses(options.controllers)) {
+          if (!why->empty()) break;
+          *why = ExplainConnection(controller, options.files, absl::Now());
+        }
       },
       [this, why] {
         explaining_ = false;
         if (why->empty()) return;
-        PACELINE_LOG(ERROR) << "controller_not_trusted address=" << options_.controller
+        PACELINE_LOG(ERROR) << "controller_not_trusted address=" << options_.controllers
                             << " reason=\"" << *why << "\"";
       });
 }
@@ -90,7 +94,11 @@ void CertificateKeeper::Renew() {
   const auto result = std::make_shared<absl::Status>();
   threads_.Run(
       [result, options = options_](const std::atomic<bool>&) {
-        *result = RenewCertificate(options.controller, *options.files, options.credentials);
+        *result = absl::UnavailableError("no controller is named");
+        for (const std::string& controller : SplitAddresses(options.controllers)) {
+          *result = RenewCertificate(controller, *options.files, options.credentials);
+          if (!absl::IsUnavailable(*result)) break;
+        }
       },
       [this, result] {
         if (result->ok()) {

@@ -39,7 +39,7 @@ absl::Status RenewCertificate(const std::string& controller, const TlsFiles& fil
 class CertificateKeeper {
  public:
   struct Options {
-    std::string controller;         // HOST:PORT
+    std::string controllers;        // HOST:PORT, or several with commas between them.
     std::optional<TlsFiles> files;  // None: plain text, and nothing is renewed.
     std::shared_ptr<grpc::ChannelCredentials> credentials = nullptr;
     uint64_t seed = 0;

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/core/status_macros.h"
+#include "common/leader_address.h"
 #include "common/tls/credentials.h"
 #include "common/tls/handshake_probe.h"
 #include "common/tls/key_and_request.h"
@@ -50,15 +51,8 @@ absl::Status Keep(const JoinOptions& options, const std::string& digest, const s
   return RemoveFile(options.tls_dir + "/key.pem.joining");
 }
 
-}  // namespace
-
-absl::StatusOr<bool> MustJoin(const JoinOptions& options) {
-  PACELINE_ASSIGN_OR_RETURN(const std::string token, ReadToken(options.token_file));
-  const absl::StatusOr<std::string> joined = ReadWhole(MarkFile(options));
-  return !joined.ok() || *joined != Sha256Hex(token);
-}
-
-absl::Status Join(const JoinOptions& options) {
+// At one of the controllers; Unavailable: perhaps at another one, or later.
+absl::Status JoinAt(const std::string& controller, const JoinOptions& options) {
   PACELINE_RETURN_IF_ERROR(CheckAuthorityFile(options.ca));
   PACELINE_ASSIGN_OR_RETURN(const std::string token, ReadToken(options.token_file));
   PACELINE_ASSIGN_OR_RETURN(const std::string key, KeyOf(options));
@@ -71,7 +65,7 @@ absl::Status Join(const JoinOptions& options) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   const auto stub = v1::IdentityService::NewStub(
-      grpc::CreateCustomChannel(options.controller, ChannelCredentials(files), arguments));
+      grpc::CreateCustomChannel(controller, ChannelCredentials(files), arguments));
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + kAttempt);
   v1::JoinResponse reply;
@@ -80,12 +74,28 @@ absl::Status Join(const JoinOptions& options) {
   std::string why = status.error_message();
   auto code = static_cast<absl::StatusCode>(status.error_code());
   if (code == absl::StatusCode::kUnavailable || code == absl::StatusCode::kDeadlineExceeded) {
-    const std::string explained = ExplainConnection(options.controller, files, absl::Now());
+    const std::string explained = ExplainConnection(controller, files, absl::Now());
     if (!explained.empty()) why = explained;
     code = absl::StatusCode::kUnavailable;
   }
-  return absl::Status(code,
-                      absl::StrCat("the node cannot join at ", options.controller, ": ", why));
+  return absl::Status(code, absl::StrCat("the node cannot join at ", controller, ": ", why));
+}
+
+}  // namespace
+
+absl::StatusOr<bool> MustJoin(const JoinOptions& options) {
+  PACELINE_ASSIGN_OR_RETURN(const std::string token, ReadToken(options.token_file));
+  const absl::StatusOr<std::string> joined = ReadWhole(MarkFile(options));
+  return !joined.ok() || *joined != Sha256Hex(token);
+}
+
+absl::Status Join(const JoinOptions& options) {
+  absl::Status status = absl::UnavailableError("no controller is named");
+  for (const std::string& controller : SplitAddresses(options.controllers)) {
+    status = JoinAt(controller, options);
+    if (!absl::IsUnavailable(status)) break;
+  }
+  return status;
 }
 
 }  // namespace paceline

@@ -14,7 +14,7 @@
 namespace paceline {
 
 struct JoinOptions {
-  std::string controller;  // HOST:PORT
+  std::string controllers;  // HOST:PORT, or several with commas between them.
   std::string node;
   std::string token_file;
   std::string ca;       // Certificate of the authority, by which the controller is believed.
@@ -25,8 +25,9 @@ struct JoinOptions {
 // InvalidArgument: it holds no token.
 absl::StatusOr<bool> MustJoin(const JoinOptions& options);
 
-// One attempt; waits for the network. Unavailable: worth another one. The private key is made by
-// the first and stays here; the same attempt may be made again when its answer was lost.
+// One attempt at each controller, until one answers; waits for the network. Unavailable: worth
+// another one. The private key is made by the first and stays here; the same attempt may be made
+// again when its answer was lost.
 absl::Status Join(const JoinOptions& options);
 
 }  // namespace paceline

@@ -216,7 +216,7 @@ std::optional<HttpTls> HttpSecurity(const Flags& flags) {
 
 CertificateKeeper::Options KeeperOptions(const Flags& flags) {
   CertificateKeeper::Options options;
-  options.controller = flags.controller;
+  options.controllers = flags.controller;
   options.seed = RandomBits();
   if (flags.plaintext) return options;
   options.files = FilesIn(flags.tls_dir);

@@ -1,0 +1,32 @@
+// Who a controller is at its ports, by the options that it is started with.
+#ifndef CONTROLLER_OWN_IDENTITY_H_
+#define CONTROLLER_OWN_IDENTITY_H_
+
+#include <grpcpp/security/server_credentials.h>
+
+#include <memory>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "common/http_server.h"
+#include "common/identity/principal.h"
+#include "controller/server.h"
+
+namespace paceline {
+
+// Whether it may serve where it was told to: in plain text on the loopback only, and loudly; else
+// with a usable certificate of a controller.
+ServerFailure CheckIdentity(const ServerOptions& options);
+
+// After CheckIdentity.
+std::shared_ptr<grpc::ServerCredentials> GrpcCredentials(const ServerOptions& options);
+
+// The same of HTTP. Nothing: plain text. It asks CheckReader.
+std::optional<HttpTls> HttpTlsOf(const ServerOptions& options);
+
+// Who may read the page and the metrics, which tell of all jobs. PermissionDenied.
+absl::Status CheckReader(const Principal& principal);
+
+}  // namespace paceline
+
+#endif  // CONTROLLER_OWN_IDENTITY_H_
