@@ -86,6 +86,7 @@ class Controller {
     options.listen = leadership_->listen();
     options.http = leadership_->http();
     options.state_dir = state_dir_;
+    options.plaintext = true;
     Server server(options);
     const ServerFailure failure = server.Start(*std::move(won));
     ASSERT_TRUE(failure.status.ok()) << failure.status;

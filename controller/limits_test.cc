@@ -61,6 +61,7 @@ class LimitsTest : public ::testing::Test {
   void Serve(const std::function<void(ServerOptions&)>& change) {
     const std::string directory = NewDirectory();
     ServerOptions options{"127.0.0.1:0", "127.0.0.1:0", directory, directory + "/address", "", {}};
+    options.plaintext = true;
     change(options);
     server_ = std::make_unique<RunningServer>(options);
     ASSERT_TRUE(server_->failure().status.ok()) << server_->failure().status;

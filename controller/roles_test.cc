@@ -157,8 +157,10 @@ TEST(RolesStartTest, TokensInPlainTextAndBadTokensAreRefused) {
   const std::string directory = NewDirectory();
   ServerOptions options{"127.0.0.1:0", "127.0.0.1:0", directory, directory + "/address", ""};
   options.user_tokens = directory + "/tokens";
+  options.plaintext = true;
   const ServerFailure plain = RunningServer(options).failure();
   EXPECT_THAT(std::string(plain.status.message()), HasSubstr("--user-tokens"));
+  options.plaintext = false;
   options.credentials = grpc::experimental::LocalServerCredentials(LOCAL_TCP);
   const ServerFailure missing = RunningServer(options).failure();
   EXPECT_THAT(std::string(missing.status.message()), HasSubstr(options.user_tokens));

@@ -259,7 +259,7 @@ absl::Status CheckServerAddress(const std::string& servers) {
   for (const std::string& address : addresses) {
     PACELINE_RETURN_IF_ERROR(CheckOneAddress(address));
   }
-  return addresses.empty() ? CheckOneAddress(servers) : absl::OkStatus();
+  return addresses.empty() ? CheckOneAddress("") : absl::OkStatus();
 }
 
 absl::StatusOr<CliContext> FindContext(const CliConfig& config, const std::string& name,

@@ -8,6 +8,8 @@
 #include <chrono>
 #include <filesystem>
 #include <memory>
+#include <string>
+#include <thread>
 
 #include "common/tls/certificate.h"
 #include "common/tls/handshake_probe.h"
@@ -28,14 +30,18 @@ class Serving {
     queue_ = builder.AddCompletionQueue();
     server_ = builder.BuildAndStart();
     address_ = "127.0.0.1:" + std::to_string(port);
+    // gRPC accepts connections only while somebody waits for something.
+    thread_ = std::thread([this] {
+      void* tag = nullptr;
+      bool ok = false;
+      while (queue_->Next(&tag, &ok)) {
+      }
+    });
   }
   ~Serving() {
     server_->Shutdown();
     queue_->Shutdown();
-    void* tag = nullptr;
-    bool ok = false;
-    while (queue_->Next(&tag, &ok)) {
-    }
+    thread_.join();
   }
   const std::string& address() const { return address_; }
 
@@ -43,6 +49,7 @@ class Serving {
   std::unique_ptr<grpc::ServerCompletionQueue> queue_;
   std::unique_ptr<grpc::Server> server_;
   std::string address_;
+  std::thread thread_;
 };
 
 // Whether a new channel comes to a connection.

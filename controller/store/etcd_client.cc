@@ -121,8 +121,10 @@ void EtcdClient::Leave(size_t member) {
 }
 
 bool EtcdClient::Pause() {
+  // gRPC connects again only while somebody waits for it.
+  members_[member_]->channel->WaitForConnected(absl::ToChronoTime(absl::Now() + kPause));
   absl::MutexLock lock(&mutex_);
-  return mutex_.AwaitWithTimeout(absl::Condition(&cancelled_), kPause);
+  return cancelled_;
 }
 
 void EtcdClient::Cancel() {

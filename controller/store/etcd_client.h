@@ -76,11 +76,13 @@ class EtcdClient {
 
  private:
   struct Member {
-    explicit Member(const std::shared_ptr<grpc::Channel>& channel)
-        : kv(etcdserverpb::KV::NewStub(channel)),
+    explicit Member(const std::shared_ptr<grpc::Channel>& to)
+        : channel(to),
+          kv(etcdserverpb::KV::NewStub(channel)),
           lease(etcdserverpb::Lease::NewStub(channel)),
           watch(etcdserverpb::Watch::NewStub(channel)),
           maintenance(etcdserverpb::Maintenance::NewStub(channel)) {}
+    const std::shared_ptr<grpc::Channel> channel;
     const std::unique_ptr<etcdserverpb::KV::Stub> kv;
     const std::unique_ptr<etcdserverpb::Lease::Stub> lease;
     const std::unique_ptr<etcdserverpb::Watch::Stub> watch;

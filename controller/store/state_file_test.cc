@@ -153,9 +153,10 @@ TEST_F(StateFileTest, ControllerTakesRestoredJobsUpOnce) {
   request.id = JobId("job-1");
   Job job = NewJob(request, 1, {kNow, kNow});
   PlaceJob(job, {{NodeName("a"), 0}}, {kNow, kNow});
-  Put(backup_, {{JobKey(JobId("job-1")), EncodeJob(job)}});
+  const std::string backup = backup_ + ".jobs";
+  Put(backup, {{JobKey(JobId("job-1")), EncodeJob(job)}});
   fs::create_directories(directory_);
-  ASSERT_TRUE(RestoreState(backup_, directory_, /*force=*/false, kNow).ok());
+  ASSERT_TRUE(RestoreState(backup, directory_, /*force=*/false, kNow).ok());
   for (int start = 1; start <= 2; ++start) {
     const auto store = SqliteStore::Open(state_);
     const auto state = LoadState(**store);

@@ -6,6 +6,8 @@
 #include <functional>
 #include <memory>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "controller/store/etcd_store.h"
 #include "controller/store/memory_store.h"
 #include "controller/store/sqlite_store.h"
@@ -75,6 +77,11 @@ TEST_P(StateStoreTest, ValuesAreBytes) {
   EXPECT_THAT(*store_->Load("a%_"), ElementsAre(Pair("a%_", value)));
   ASSERT_TRUE(store_->Commit({{{"big", std::string(1 << 20, 'x')}}, {}}).ok());
   EXPECT_EQ(store_->Load("big")->at("big").size(), 1u << 20);
+  // etcd tells the size of its file, which it writes to a little later.
+  const absl::Time limit = absl::Now() + absl::Seconds(10);
+  while (store_->SizeBytes() < 1 << 20 && absl::Now() < limit) {
+    absl::SleepFor(absl::Milliseconds(20));
+  }
   EXPECT_GE(store_->SizeBytes(), 1 << 20);
 }
 
