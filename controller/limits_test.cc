@@ -42,6 +42,11 @@ class Watch {
     v1::JobEvent event;
     return stream_->Read(&event);
   }
+  // How the controller has ended it.
+  grpc::Status Refusal() {
+    ended_ = true;
+    return stream_->Finish();
+  }
   grpc::Status End() {
     ended_ = true;
     context_.TryCancel();
@@ -115,7 +120,7 @@ TEST_F(LimitsTest, StreamsOfACallerAreBounded) {
   ASSERT_TRUE(second.Read());
   Watch third(*jobs_);
   EXPECT_FALSE(third.Read());
-  const grpc::Status refused = third.End();
+  const grpc::Status refused = third.Refusal();
   EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_EQ(Reason(refused), "TOO_MANY_STREAMS");
   first.End();
@@ -128,7 +133,7 @@ TEST_F(LimitsTest, AllStreamsAreBounded) {
   ASSERT_TRUE(first.Read());
   Watch second(*jobs_);
   EXPECT_FALSE(second.Read());
-  EXPECT_EQ(Reason(second.End()), "TOO_MANY_STREAMS");
+  EXPECT_EQ(Reason(second.Refusal()), "TOO_MANY_STREAMS");
 }
 
 TEST_F(LimitsTest, MutationsOfACallerAreBounded) {
