@@ -171,7 +171,7 @@ TEST(ObstaclesTest, DiskThatFillsUpWhileTheControllerRuns) {
   std::string runtime = "/dev/shm/plXXXXXX";
   mkdtemp(runtime.data());
   std::vector<std::string> worker_argv = Worker(files + "/worker", runtime);
-  worker_argv[2] = address;
+  worker_argv[3] = address;
   Process worker(worker_argv, files + "/worker.log");
 
   // Each of these jobs takes some 30 KB; they wait in the queue, as none can be placed.
