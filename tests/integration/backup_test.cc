@@ -16,7 +16,9 @@ using ::testing::HasSubstr;
 constexpr int kRefused = 4;
 
 Finished Admin(const TestCluster& cluster, std::vector<std::string> arguments) {
-  std::vector<std::string> argv = {Program("paceline"), "--server", cluster.server(), "admin"};
+  std::vector<std::string> argv = {Program("paceline")};
+  for (const std::string& flag : cluster.ClientFlags()) argv.push_back(flag);
+  argv.push_back("admin");
   argv.insert(argv.end(), arguments.begin(), arguments.end());
   return RunToEnd(argv);
 }

@@ -157,7 +157,10 @@ TEST_F(DevTest, UpBringsBackWhatDied) {
 }
 
 TEST_F(DevTest, WithoutAServerTheErrorSaysWhatToDo) {
-  const Finished finished = Paceline({"--timeout", "1", "node", "list"});
+  const Finished unknown = Paceline({"--timeout", "1", "node", "list"});
+  EXPECT_EQ(unknown.exit_code, 5) << unknown.output;
+  EXPECT_THAT(unknown.output, HasSubstr("`paceline dev up` starts such a cluster"));
+  const Finished finished = Paceline({"--plaintext", "--timeout", "1", "node", "list"});
   EXPECT_EQ(finished.exit_code, 6) << finished.output;
   EXPECT_THAT(finished.output, HasSubstr("127.0.0.1:7450"));
 }

@@ -29,7 +29,7 @@ class ControlTest : public testing::Test {
     spec_.set_name("probe");
     spec_.set_ranks(2);
     spec_.mutable_model()->mutable_mlp();
-    spec_.mutable_data()->set_train("unread");
+    spec_.mutable_data()->set_train("/unread");
     spec_.set_steps(1);
     spec_.mutable_optimizer()->mutable_sgd();
     spec_.mutable_optimizer()->set_learning_rate(1);
