@@ -108,7 +108,7 @@ void ControllerGroup::Start(int controller) {
   std::filesystem::remove(File(controller, "address"));
   member.process.emplace(
       std::vector<std::string>{
-          Program("paceline-controller"), "--store=etcd",
+          Program("paceline-controller"), "--plaintext", "--store=etcd",
           "--etcd-endpoints=" + absl::StrJoin(endpoints, ","), "--listen=" + member.grpc,
           "--http=" + member.http, "--state-dir=" + File(controller, "state"),
           "--address-file=" + File(controller, "address"), "--log-format=json"},
