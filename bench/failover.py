@@ -160,7 +160,8 @@ class Controllers(Group):
         wait(self.leader)
 
     def command(self, member):
-        return [self.program, "--plaintext", "--store=etcd", f"--etcd-endpoints={','.join(self.etcd.clients)}",
+        return [self.program, "--plaintext", "--store=etcd",
+                f"--etcd-endpoints={','.join(self.etcd.clients)}",
                 f"--listen={self.grpc[member]}", f"--http={self.http[member]}",
                 f"--state-dir={self.folder}/controller{member}"]
 
