@@ -24,6 +24,7 @@ import sys
 import tempfile
 
 GENERATED = pathlib.Path("build/check/gen")
+ETCD = "build/etcd-protos"
 CACHE = pathlib.Path.home() / ".cache/paceline/tidy"
 SITE = glob.glob(".venv/lib/python3*/site-packages")[0]
 # Not Debian's: since version 21 it leaves the system's headers out, which is four times as fast.
@@ -79,12 +80,16 @@ def our_files(pattern):
 
 
 def generate_protos():
-    """The headers that our files include as "proto/x.pb.h", and google.rpc's."""
+    """The headers that our files include as "proto/x.pb.h" and "etcd/x.pb.h", and google.rpc's."""
     shutil.rmtree(GENERATED, ignore_errors=True)
-    GENERATED.mkdir(parents=True)
+    etcd = GENERATED / "etcd"
+    etcd.mkdir(parents=True)
+    published = glob.glob(f"{ETCD}/**/*.proto", recursive=True)
+    subprocess.run([sys.executable, "bazel/etcd_protos.py", etcd, *published], check=True)
     subprocess.run(
-        ["protoc", "-I.", f"-I{SITE}", f"--cpp_out={GENERATED}", f"--grpc_out={GENERATED}",
-         "--plugin=protoc-gen-grpc=/usr/bin/grpc_cpp_plugin", *our_files("*.proto"),
+        ["protoc", "-I.", f"-I{GENERATED}", f"-I{SITE}", f"--cpp_out={GENERATED}",
+         f"--grpc_out={GENERATED}", "--plugin=protoc-gen-grpc=/usr/bin/grpc_cpp_plugin",
+         *our_files("*.proto"), *(f"etcd/{path.name}" for path in etcd.glob("*.proto")),
          "google/rpc/status.proto", "google/rpc/error_details.proto"], check=True)
 
 

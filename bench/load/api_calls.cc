@@ -81,7 +81,7 @@ bool ApiCalls::Submit(size_t number) {
 }
 
 std::vector<std::string> ApiCalls::SubmitAll() {
-  ids_.resize(static_cast<size_t>(options_.jobs + options_.waiting));
+  ids_.resize(static_cast<size_t>(options_.jobs) + static_cast<size_t>(options_.waiting));
   for (size_t number = 0; number < ids_.size(); ++number) {
     if (!Submit(number)) std::exit(1);
   }

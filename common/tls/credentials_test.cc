@@ -88,8 +88,8 @@ TEST_F(CredentialsTest, CertificatesOfTheSameAuthorityKnowEachOther) {
 
 TEST_F(CredentialsTest, ServerOfAnotherAuthorityIsNotBelieved) {
   const CertificateAuthority other = TestAuthority();
-  const Serving server(
-      ServerCredentials(Files("other", other, ControllerOnLoopback()), /*require=*/false));
+  const Serving server(ServerCredentials(Files("other", other, ControllerOnLoopback()),
+                                         /*require_client_certificate=*/false));
   EXPECT_FALSE(Connects(server.address(), ChannelCredentials(admin_)));
   EXPECT_THAT(ExplainConnection(server.address(), admin_, absl::Now()),
               HasSubstr("signed by another authority"));
@@ -99,7 +99,7 @@ TEST_F(CredentialsTest, WorkerCannotPlayTheController) {
   // Its name is that of the host, too.
   const Serving server(
       ServerCredentials(Files("w", authority_, {{Role::kWorker, "127.0.0.1"}, {}, absl::Hours(1)}),
-                        /*require=*/false));
+                        /*require_client_certificate=*/false));
   EXPECT_FALSE(Connects(server.address(), ChannelCredentials(admin_)));
   EXPECT_THAT(ExplainConnection(server.address(), admin_, absl::Now()),
               HasSubstr("is no controller's"));
@@ -108,7 +108,7 @@ TEST_F(CredentialsTest, WorkerCannotPlayTheController) {
 TEST_F(CredentialsTest, ControllerIsBelievedUnderItsNamesOnly) {
   const Serving server(ServerCredentials(
       Files("far", authority_, {{Role::kController, "c"}, {"head.example.org"}, absl::Hours(1)}),
-      /*require=*/false));
+      /*require_client_certificate=*/false));
   EXPECT_FALSE(Connects(server.address(), ChannelCredentials(admin_)));
   EXPECT_THAT(ExplainConnection(server.address(), admin_, absl::Now()),
               HasSubstr("does not name \"127.0.0.1\""));
@@ -117,7 +117,7 @@ TEST_F(CredentialsTest, ControllerIsBelievedUnderItsNamesOnly) {
 TEST_F(CredentialsTest, ServersClockIsNamedWhenItsCertificateDoesNotHold) {
   const Serving server(ServerCredentials(
       Files("future", authority_, ControllerOnLoopback(), absl::Now() + absl::Hours(24)),
-      /*require=*/false));
+      /*require_client_certificate=*/false));
   EXPECT_FALSE(Connects(server.address(), ChannelCredentials(admin_)));
   EXPECT_THAT(ExplainConnection(server.address(), admin_, absl::Now()),
               HasSubstr("is the clock right?"));

@@ -130,7 +130,7 @@ RemedyActions RemedyPolicy::OnLadderPlan(const LadderReport& report, const Remed
   const LadderPlan& plan = report.plan;
   std::optional<PlanWish> wish;
   if (plan.advice == LadderAdvice::kChange || plan.advice == LadderAdvice::kSynchronous) {
-    wish.emplace();
+    wish = PlanWish{};
     wish->decision.kind = RemedyKind::kLadder;
     wish->decision.plan = plan;
     wish->decision.ladder = plan.ladder;
@@ -154,7 +154,7 @@ RemedyActions RemedyPolicy::OnStrategyAdvice(const StrategyReport& report, const
   const StrategyAdvice& advice = report.advice;
   std::optional<PlanWish> wish;
   if (advice.move == StrategyMove::kChange || advice.move == StrategyMove::kSynchronous) {
-    wish.emplace();
+    wish = PlanWish{};
     wish->decision.kind = RemedyKind::kStrategy;
     wish->decision.strategy_advice = advice;
     wish->decision.strategy = advice.choice;
