@@ -58,6 +58,13 @@ absl::Status CheckIdentity(const ServerChoice& choice) {
                                   : ""));
 }
 
+// Whom the certificate names; empty: nobody, in plain text or by files that cannot be used.
+std::string CertifiedName(const absl::StatusOr<ServerChoice>& choice) {
+  if (!choice.ok() || !choice->files.has_value()) return "";
+  const absl::StatusOr<Certificate> own = CheckTlsFiles(*choice->files, absl::Now());
+  return own.ok() ? own->principal.name : "";
+}
+
 // Of one address, or of each of several.
 std::string WithPort(const std::string& server) {
   std::vector<std::string> addresses = SplitAddresses(server);
@@ -86,6 +93,11 @@ std::string Program::config_path() const { return ConfigPath(surroundings_.varia
 
 std::string Program::user() const {
   if (!flags.owner.empty()) return flags.owner;
+  const std::string certified = CertifiedName(ChooseServer());
+  return certified.empty() ? local_user() : certified;
+}
+
+std::string Program::local_user() const {
   const std::string user = Variable("USER");
   return user.empty() ? Variable("LOGNAME") : user;
 }

@@ -100,8 +100,11 @@ class Program {
   // Made at the first call. Without a server, each of its calls tells why there is none.
   Client& client();
   std::string config_path() const;
-  // In whose name requests are made: --owner, else $USER, else $LOGNAME; empty if there is none.
+  // In whose name requests are made: --owner, else the name in the certificate that is used, else
+  // local_user(). Reads the certificate's files.
   std::string user() const;
+  // $USER, else $LOGNAME; empty if there is none.
+  std::string local_user() const;
 
   // A line on the error stream, unless --quiet.
   void Note(const std::string& line) ABSL_LOCKS_EXCLUDED(mutex_);

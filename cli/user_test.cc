@@ -1,11 +1,20 @@
-// Whom changes come from, as the controller is told with each call, for its audit record.
+// Whom changes come from, as the controller is told with each call, for its audit record, and in
+// the requests that have an owner.
+#include <stdlib.h>
+
 #include <fstream>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include "absl/status/statusor.h"
+#include "absl/time/clock.h"
 #include "cli/exit_codes.h"
 #include "cli/testing/command_test.h"
+#include "cli/testing/fake_controller.h"
+#include "common/tls/credentials.h"
+#include "common/tls/testing/test_identity.h"
+#include "common/tls/tls_files.h"
 #include "gtest/gtest.h"
 #include "proto/checkpoint.pb.h"
 #include "proto/job.pb.h"
@@ -65,6 +74,56 @@ TEST_F(UserTest, WhatIsNotPrintableAsciiIsEncoded) {
   EXPECT_EQ(SentByDelete(), "J%C3%BCrgen%20100%25%0A");
   environment_["USER"] = std::string(20000, 'x');
   EXPECT_EQ(SentByDelete(), std::string(256, 'x'));
+}
+
+// A controller that speaks TLS, and the certificate of an operator, ann, where $USER is root.
+class CertifiedUserTest : public UserTest {
+ protected:
+  CertifiedUserTest() {
+    v1::JobAdvice advice;
+    advice.add_decisions()->set_id(3);
+    secure_.SetAdvice(std::move(advice));
+    WriteIdentity(directory_ + "/ann", authority_, {{Role::kOperator, "ann"}, {}, kUserLife});
+    environment_["USER"] = "root";
+    environment_["PACELINE_TLS_DIR"] = directory_ + "/ann";
+    environment_.erase("PACELINE_PLAINTEXT");
+  }
+
+  static std::string NewFolder() {
+    std::string pattern = ::testing::TempDir() + "/certifiedXXXXXX";
+    return mkdtemp(pattern.data());
+  }
+
+  const std::string directory_ = NewFolder();
+  const CertificateAuthority authority_ = TestAuthority();
+  FakeController secure_{0, ServerCredentials(WriteIdentity(directory_ + "/controller", authority_,
+                                                            ControllerOnLoopback()),
+                                              /*require_client_certificate=*/true)};
+};
+
+TEST_F(CertifiedUserTest, IsTheOneThatTheCertificateNames) {
+  environment_["PACELINE_SERVER"] = secure_.address();
+  const Ran ran = Paceline({"job", "apply", "small", "3"});
+  ASSERT_EQ(ran.exit, kCliOk) << ran.err;
+  EXPECT_EQ(secure_.last_user(), "ann");
+  EXPECT_EQ(secure_.applied().at(0).by(), "ann");
+  EXPECT_EQ(Paceline({"job", "apply", "small", "3", "--owner", "bob"}).exit, kCliOk);
+  EXPECT_EQ(secure_.applied().at(1).by(), "bob");
+}
+
+TEST_F(CertifiedUserTest, IsThatOfTheMachineInPlainText) {
+  const Ran ran = Paceline({"--plaintext", "job", "apply", "small", "3"});
+  ASSERT_EQ(ran.exit, kCliOk) << ran.err;
+  EXPECT_EQ(controller_.applied().at(0).by(), "root");
+}
+
+TEST_F(CertifiedUserTest, AuthorityIsMadeForThePersonAtTheMachine) {
+  const std::string made = directory_ + "/made";
+  const Ran ran = Paceline({"pki", "init", made, "--host", "head"});
+  ASSERT_EQ(ran.exit, kCliOk) << ran.err;
+  const absl::StatusOr<Certificate> admin = CheckTlsFiles(FilesIn(made + "/admin"), absl::Now());
+  ASSERT_TRUE(admin.ok()) << admin.status();
+  EXPECT_EQ(admin->principal.name, "root");
 }
 
 }  // namespace

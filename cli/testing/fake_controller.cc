@@ -26,9 +26,11 @@ grpc::Status NotFound(const std::string& kind, const std::string& name, const st
 
 }  // namespace
 
-FakeController::FakeController(int port) {
+FakeController::FakeController(int port,
+                               const std::shared_ptr<grpc::ServerCredentials>& credentials) {
   grpc::ServerBuilder builder;
-  builder.AddListeningPort(absl::StrCat("127.0.0.1:", port), grpc::InsecureServerCredentials(),
+  builder.AddListeningPort(absl::StrCat("127.0.0.1:", port),
+                           credentials == nullptr ? grpc::InsecureServerCredentials() : credentials,
                            &port_);
   builder.RegisterService(static_cast<v1::JobService::Service*>(this));
   builder.RegisterService(static_cast<v1::NodeService::Service*>(&nodes_));

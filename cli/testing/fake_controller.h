@@ -38,8 +38,10 @@ struct StreamScript {
 
 class FakeController : public v1::JobService::Service, public v1::CheckpointService::Service {
  public:
-  // Serves on 127.0.0.1 and the port; 0: one of the system's choice.
-  explicit FakeController(int port = 0);
+  // Serves on 127.0.0.1 and the port; 0: one of the system's choice. Without credentials: plain
+  // text.
+  explicit FakeController(int port = 0,
+                          const std::shared_ptr<grpc::ServerCredentials>& credentials = nullptr);
   ~FakeController() override;
 
   // "127.0.0.1:port".

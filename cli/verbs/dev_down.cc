@@ -29,7 +29,7 @@ void CancelJobs(Program& program, const DevDir& dir) {
   Client::Options options;
   options.server = RunningDevController(dir);
   options.timeout = kCancelTimeout;
-  options.user = program.user();
+  options.user = program.local_user();
   if (options.server.empty()) return;
   Client client(options, program.interrupt());
   v1::ListJobsRequest request;

@@ -38,7 +38,7 @@ std::set<std::string> AwaitReady(Program& program, const std::string& controller
   Client::Options options;
   options.server = controller;
   options.timeout = deadline - absl::Now();
-  options.user = program.user();
+  options.user = program.local_user();
   Client client(options, program.interrupt());
   Resumption resumption(client, deadline, [](const grpc::Status&) {});
   grpc::Status status;

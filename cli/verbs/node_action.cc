@@ -19,7 +19,8 @@ void AddReason(CLI::App& verb, std::string& reason) {
 }
 
 void AddOwner(CLI::App& verb, Program& program) {
-  verb.add_option("--owner", program.flags.owner, "In whose name. Default: $USER");
+  verb.add_option("--owner", program.flags.owner,
+                  "In whose name. Default: the name in your certificate; in plain text $USER");
 }
 
 int ForEachNode(Program& program, const NodeAction& action,

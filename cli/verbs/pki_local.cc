@@ -33,7 +33,7 @@ absl::Duration LifeOf(const PkiFlags& flags, Role role) {
 }
 
 int Init(Program& program, const PkiFlags& flags) {
-  const std::string admin = flags.admin.empty() ? program.user() : flags.admin;
+  const std::string admin = flags.admin.empty() ? program.local_user() : flags.admin;
   if (admin.empty()) {
     return program.Fail(kCliUsage,
                         "$USER is not set: say who shall administrate with --admin NAME");
