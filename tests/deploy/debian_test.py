@@ -39,9 +39,12 @@ log_every: 10
 SECOND = """controller=127.0.0.1:7450
 name=second
 slots=1
-plaintext=true
+ca=/etc/paceline/ca.pem
+join-token-file=/etc/second.token
 state-dir=/var/lib/paceline/second
 """
+PKI = "/etc/paceline/pki"
+ADMIN = ["paceline", "--tls-dir", f"{PKI}/admin"]
 
 
 def output(*argv):
@@ -102,11 +105,13 @@ class DebianTest(unittest.TestCase):
             "ldd", os.path.join(PROGRAMS, "paceline-trainer"))).group(1)
         with Machine(hidden=[site]) as machine:
             self.install(machine)
+            self.controller_serves(machine)
+            self.worker_joins(machine)
             self.services_serve(machine)
             job = self.train(machine)
             self.trains_through_restarts(machine, job)
             self.trains_through_an_upgrade(machine, job)
-            machine.run("paceline", "--plaintext", "job", "cancel", job, "--grace", "1")
+            machine.run(*ADMIN, "job", "cancel", job, "--grace", "1")
             self.watchdog_starts_a_stuck_controller_again(machine)
             self.remove(machine)
 
@@ -117,13 +122,48 @@ class DebianTest(unittest.TestCase):
         self.assertNotIn("not found", machine.run("ldd", "/usr/lib/paceline/paceline-trainer"))
         for path, mode in [("/var/lib/paceline/controller", "paceline-controller 700"),
                            ("/var/lib/paceline/worker", "paceline 711"),
-                           ("/etc/paceline/controller.conf", "root 644")]:
+                           ("/etc/paceline/controller.conf", "root 644"),
+                           ("/etc/paceline/ca.pem", "root 644"),
+                           (f"{PKI}/ca", "paceline-controller 700"),
+                           (f"{PKI}/ca/ca.key", "paceline-controller 600"),
+                           (f"{PKI}/controller/key.pem", "paceline-controller 600"),
+                           (f"{PKI}/admin", "root 700"),
+                           (f"{PKI}/admin/key.pem", "root 600")]:
             self.assertEqual(machine.run("stat", "--format=%U %a", path).strip(), mode)
         for path in ["/usr/share/bash-completion/completions/paceline",
                      "/usr/share/zsh/vendor-completions/_paceline",
                      "/usr/share/man/man1/paceline.1.gz",
                      "/usr/share/man/man8/paceline-worker.8.gz"]:
             self.assertTrue(os.path.getsize(machine.path(path)), path)
+
+    def controller_serves(self, machine):
+        """Over TLS, to root and to nobody without a certificate; its authority stays the same."""
+        self.assertIn("paceline://admin/root", machine.run(*ADMIN, "whoami"))
+        plain = machine.run("paceline", "--plaintext", "whoami", check=False)
+        self.assertIn("speaks TLS, and was asked for plain text", plain.stdout)
+        shown = machine.run("paceline", "pki", "show", f"{PKI}/controller")
+        self.assertRegex(shown, r"Hosts: +machine, .*localhost, 127\.0\.0\.1")
+        authority = machine.run("sha256sum", f"{PKI}/ca/ca.pem")
+        machine.run("systemctl", "restart", "paceline-controller")
+        self.assertEqual(machine.run("sha256sum", f"{PKI}/ca/ca.pem"), authority)
+
+    def worker_joins(self, machine):
+        """It asks for a token, and comes by itself when there is one."""
+        def said():
+            return machine.run("journalctl", "--no-pager", "--unit=paceline-worker")
+        machine.eventually(lambda: "`paceline pki token machine`" in said(), "the worker asks")
+        with open(machine.path("/etc/paceline/worker.conf"), "a", encoding="utf-8") as file:
+            file.write("slots=1\nname=first\n")
+        self.token(machine, "first", "/etc/paceline/join-token")
+        machine.eventually(lambda: machine.run("systemctl", "is-active", "paceline-worker",
+                                               check=False).stdout.strip() == "active",
+                           "the worker serves")
+
+    def token(self, machine, node, path):
+        machine.run(*ADMIN, "pki", "token", node, "--out", path + ".new")
+        machine.run("chown", "root:paceline", path + ".new")
+        machine.run("chmod", "640", path + ".new")
+        machine.run("mv", path + ".new", path)
 
     def services_serve(self, machine):
         for name in MOST_EXPOSED:
@@ -136,9 +176,7 @@ class DebianTest(unittest.TestCase):
 
     def train(self, machine):
         """A job with one rank on each of two workers, by a user without rights; its id."""
-        with open(machine.path("/etc/paceline/worker.conf"), "a", encoding="utf-8") as file:
-            file.write("slots=1\nname=first\n")
-        machine.run("systemctl", "restart", "paceline-worker")
+        self.token(machine, "second", "/etc/second.token")
         with open(machine.path("/etc/second.conf"), "w", encoding="utf-8") as file:
             file.write(SECOND)
         machine.run("systemd-run", "--unit=second", "--uid=paceline", "--gid=paceline",
@@ -149,8 +187,11 @@ class DebianTest(unittest.TestCase):
                     "--size", "8", "--out", "/srv/digits")
         with open(machine.path("/srv/job.yaml"), "w", encoding="utf-8") as file:
             file.write(JOB)
+        machine.run("paceline", "pki", "issue", "submitter", "ann", "--ca-dir", f"{PKI}/ca",
+                    "--out", "/srv/ann")
+        machine.run("chown", "-R", "nobody:nogroup", "/srv/ann")
         job = machine.run("setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups",
-                          "env", "HOME=/nonexistent", "paceline", "--plaintext", "submit",
+                          "env", "HOME=/nonexistent", "paceline", "--tls-dir", "/srv/ann", "submit",
                           "/srv/job.yaml", "--parsable").strip()
         machine.eventually(lambda: self.step(machine, job) > 20, "the job trains")
         self.assertEqual(len({rank["node"] for rank in self.job(machine, job)["ranks"]}), 2)
@@ -160,8 +201,7 @@ class DebianTest(unittest.TestCase):
         return job
 
     def job(self, machine, job):
-        return json.loads(machine.run("paceline", "--plaintext", "--output", "json", "job",
-                                      "describe", job))
+        return json.loads(machine.run(*ADMIN, "--output", "json", "job", "describe", job))
 
     def step(self, machine, job):
         described = self.job(machine, job)

@@ -150,6 +150,10 @@ class IdentityTest : public ::testing::Test {
 
 TEST_F(IdentityTest, NodeJoinsByATokenThatNobodyElseCanUse) {
   StartTlsController();
+  const Finished early = RunToEnd(Joining("w0", directory_ + "/w0.token", "w0"));
+  EXPECT_EQ(early.exit_code, kExitNoIdentity) << early.output;
+  EXPECT_THAT(early.output, AllOf(HasSubstr("`paceline pki token w0`"),
+                                  HasSubstr("the secret for " + directory_ + "/w0.token")));
   const std::string token = Token("w0");
   struct stat info = {};
   ASSERT_EQ(stat(token.c_str(), &info), 0);

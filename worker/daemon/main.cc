@@ -198,6 +198,13 @@ std::optional<int> GetCertificate(const Flags& flags, const sigset_t& signals) {
                            "of `paceline pki token`, with --join-token-file";
     return std::nullopt;
   }
+  if (absl::IsNotFound(own.status()) && !flags.join_token_file.empty()) {
+    return Fail(
+        absl::NotFoundError(absl::StrCat(
+            own.status().message(), "\nthis node has not joined: `paceline pki token ", flags.name,
+            "`, asked by an admin, makes the secret for ", flags.join_token_file)),
+        kExitNoIdentity);
+  }
   if (!own.ok()) return Fail(own.status(), kExitNoIdentity);
   if (own->principal.role == Role::kWorker && own->principal.name == flags.name) {
     return std::nullopt;
