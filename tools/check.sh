@@ -34,7 +34,7 @@ check_format() {
 # Shell scripts pass shellcheck.
 check_scripts() {
   local files
-  mapfile -t files < <(ours '*.sh' '*.sbatch' .ci/run; ours 'tools/*' | xargs grep -lE '^#!.*\bbash' --)
+  mapfile -t files < <(ours '*.sh' '*.sbatch' .ci/run deploy/debian/make-certificates; ours 'tools/*' | xargs grep -lE '^#!.*\bbash' --)
   mapfile -t files < <(printf '%s\n' "${files[@]}" | sort -u)
   shellcheck "${files[@]}"
 }
