@@ -16,6 +16,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/user_metadata.h"
 #include "controller/rpc/worker_messages.h"
 #include "controller/server.h"
 #include "controller/testing/running_server.h"
@@ -81,8 +82,9 @@ class LimitsTest : public ::testing::Test {
     return worker;
   }
 
-  grpc::Status Submit(const v1::JobSpec& spec, v1::Job* job) {
+  grpc::Status Submit(const v1::JobSpec& spec, v1::Job* job, const std::string& user = "") {
     grpc::ClientContext context;
+    if (!user.empty()) context.AddMetadata(kUserMetadata, user);
     v1::SubmitJobRequest request;
     *request.mutable_spec() = spec;
     request.set_request_id(absl::StrCat("request-", ++requests_));
@@ -154,7 +156,7 @@ TEST_F(LimitsTest, MutationsOfACallerAreBounded) {
 }
 
 TEST_F(LimitsTest, JobsThatHaveNotEndedAreBounded) {
-  Serve([](ServerOptions& options) { options.limits.open_jobs = 1; });
+  Serve([](ServerOptions& options) { options.cluster.open_jobs = 1; });
   const auto worker = Join(Hello("a"));
   v1::Job job;
   const grpc::Status first = Submit(Spec(), &job);
@@ -162,6 +164,18 @@ TEST_F(LimitsTest, JobsThatHaveNotEndedAreBounded) {
   const grpc::Status second = Submit(Spec(), &job);
   EXPECT_EQ(second.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_EQ(Reason(second), "TOO_MANY_JOBS");
+}
+
+TEST_F(LimitsTest, JobsOfASubmitterAreBounded) {
+  Serve([](ServerOptions& options) { options.cluster.open_jobs_per_submitter = 1; });
+  const auto worker = Join(Hello("a"));
+  v1::Job job;
+  ASSERT_TRUE(Submit(Spec(), &job, "ann").ok());
+  const grpc::Status second = Submit(Spec(), &job, "ann");
+  EXPECT_EQ(second.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(Reason(second), "TOO_MANY_OWN_JOBS");
+  const grpc::Status others = Submit(Spec(), &job, "bob");
+  EXPECT_TRUE(others.ok()) << others.error_message();
 }
 
 TEST_F(LimitsTest, RequestOfTooManyBytesIsRefused) {

@@ -203,6 +203,10 @@ int Main(int argc, char** argv) {
   app.add_option("--user-tokens", options.user_tokens,
                  "File of users' tokens, a line `SHA-256 ROLE NAME` each, read again when it "
                  "changes (docs/operations.md). Without it: certificates only");
+  app.add_option("--jobs-per-submitter", options.cluster.open_jobs_per_submitter,
+                 "Jobs of one submitter that may wait and run at a time. 0: any number")
+      ->check(CLI::Range(0, 1000000))
+      ->capture_default_str();
   app.add_option("--mutation-rate", options.limits.mutations_per_s,
                  "Changes a second that each caller may ask for, after a burst of ten seconds' "
                  "worth. 0: any number")

@@ -158,6 +158,10 @@ class Cluster {
     // Share of the nodes that may be out before the automation brakes (automation.h).
     double max_out_share = 0.25;
     Queues queues = DefaultQueues();
+    // Jobs that have not ended: each is stored, planned for and shown. Of one submitter fewer, so
+    // that a script that runs wild leaves room for others'. 0: any number.
+    size_t open_jobs = 20000;
+    size_t open_jobs_per_submitter = 1000;
   };
 
   explicit Cluster(Options options) : options_(std::move(options)) {}
@@ -179,6 +183,10 @@ class Cluster {
 
   // QUEUE_UNKNOWN if the job's queue is.
   std::optional<Refusal> RefuseQueue(const JobRequest& request) const;
+
+  // TOO_MANY_JOBS, TOO_MANY_OWN_JOBS if one more job of the submitter's would be too many. Those
+  // without a submitter are one's.
+  std::optional<Refusal> RefuseOpenJob(const std::string& submitter) const;
 
   // Why the job waits, or is not whole: a sentence for each obstacle (why.h).
   std::vector<std::string> Why(const Job& job) const;

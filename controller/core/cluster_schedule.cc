@@ -41,6 +41,27 @@ std::optional<Refusal> Cluster::RefuseQueue(const JobRequest& request) const {
                               ", or add it to the controller's file of queues (--queues)")};
 }
 
+std::optional<Refusal> Cluster::RefuseOpenJob(const std::string& submitter) const {
+  if (options_.open_jobs > 0 && live_.size() >= options_.open_jobs) {
+    return Refusal{
+        Refusal::Kind::kLimit, "TOO_MANY_JOBS",
+        absl::StrCat("there are ", live_.size(), " jobs that have not ended, as many as ",
+                     "the controller takes: wait, or cancel some")};
+  }
+  const size_t limit = options_.open_jobs_per_submitter;
+  if (limit == 0) return std::nullopt;
+  const auto own = std::count_if(live_.begin(), live_.end(), [&](const auto& entry) {
+    return entry.second->submitter == submitter;
+  });
+  if (static_cast<size_t>(own) < limit) return std::nullopt;
+  return Refusal{
+      Refusal::Kind::kLimit, "TOO_MANY_OWN_JOBS",
+      absl::StrCat(submitter.empty() ? "callers without a name have" : submitter + " has", " ", own,
+                   " jobs that have not ended, as many as one submitter may have: wait, or cancel "
+                   "some (the controller's --jobs-per-submitter is ",
+                   limit, ")")};
+}
+
 absl::Status Cluster::CanEverFit(const JobRequest& request) const {
   const absl::Status fits = paceline::CanEverFit(request, Spaces(request.device));
   if (!fits.ok()) return fits;

@@ -3,9 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
 namespace paceline {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -203,6 +209,47 @@ TEST_F(ClusterTest, JobsThatEndedAreForgottenByTheirNumberAlone) {
       cluster.Step(CancelRequested{JobId("job-3"), "", absl::ZeroDuration()}, At(3));
   EXPECT_THAT(actions.delete_jobs, ElementsAre(JobId("job-2")));
   EXPECT_EQ(cluster.jobs().size(), 2u);
+}
+
+TEST_F(ClusterTest, JobsThatHaveNotEndedAreBoundedPerSubmitterAndInAll) {
+  Cluster::Options options;
+  options.open_jobs = 3;
+  options.open_jobs_per_submitter = 2;
+  Cluster cluster(options);
+  const auto refused = [&](const char* submitter) {
+    const std::optional<Refusal> refusal = cluster.RefuseOpenJob(submitter);
+    if (!refusal.has_value()) return std::string();
+    EXPECT_EQ(refusal->kind, Refusal::Kind::kLimit);
+    return absl::StrCat(refusal->reason, ": ", refusal->message);
+  };
+  cluster.Step(JobSubmitted{Request("job-1", 1), "ann"}, At(1));
+  EXPECT_EQ(refused("ann"), "");
+  cluster.Step(JobSubmitted{Request("job-2", 1), "ann"}, At(2));
+  EXPECT_THAT(refused("ann"), AllOf(HasSubstr("TOO_MANY_OWN_JOBS: ann has 2 jobs"),
+                                    HasSubstr("--jobs-per-submitter is 2")));
+  EXPECT_EQ(refused("bob"), "");
+  EXPECT_EQ(refused(""), "");
+  // What has ended counts no more, also after a restart.
+  cluster.Step(CancelRequested{JobId("job-1"), "", absl::ZeroDuration()}, At(3));
+  EXPECT_EQ(refused("ann"), "");
+  cluster.Step(JobSubmitted{Request("job-3", 1), "ann"}, At(4));
+  Cluster again(options);
+  again.Restore({cluster.jobs().at(JobId("job-1")), cluster.jobs().at(JobId("job-2")),
+                 cluster.jobs().at(JobId("job-3"))},
+                {}, At(5));
+  EXPECT_TRUE(again.RefuseOpenJob("ann").has_value());
+
+  cluster.Step(JobSubmitted{Request("job-4", 1), ""}, At(5));
+  EXPECT_THAT(refused("bob"), HasSubstr("TOO_MANY_JOBS: there are 3 jobs"));
+}
+
+TEST_F(ClusterTest, NoLimitOfJobsIsZero) {
+  Cluster::Options options;
+  options.open_jobs = 0;
+  options.open_jobs_per_submitter = 0;
+  Cluster cluster(options);
+  cluster.Step(JobSubmitted{Request("job-1", 1)}, At(1));
+  EXPECT_FALSE(cluster.RefuseOpenJob("").has_value());
 }
 
 TEST_F(ClusterTest, NodeThatComesBackWithAnotherStateHasLostItsTrainers) {

@@ -10,6 +10,7 @@ struct Refusal {
   enum class Kind {
     kArgument,  // What was asked for is impossible for this job.
     kState,     // Not as the job is now.
+    kLimit,     // There is as much of it as there may be.
   };
   Kind kind = Kind::kState;
   const char* reason = "";  // In UPPER_SNAKE, as in proto/job.proto.

@@ -13,7 +13,6 @@
 #include <grpcpp/server_context.h>
 #include <grpcpp/support/server_callback.h>
 
-#include <cstddef>
 #include <map>
 #include <memory>
 #include <string>
@@ -36,8 +35,6 @@ struct CallLimitOptions {
   // For its reader to take one message; and for a worker to say hello.
   absl::Duration stream_patience = absl::Minutes(1);
   absl::Duration hello_patience = absl::Seconds(10);
-  // Jobs that have not ended: each is stored, planned for and shown.
-  size_t open_jobs = 20000;
 };
 
 class CallLimits {

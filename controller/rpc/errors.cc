@@ -36,6 +36,18 @@ grpc::Status ToGrpc(const google::rpc::Status& status) {
                       status.SerializeAsString());
 }
 
+grpc::StatusCode CodeOf(Refusal::Kind kind) {
+  switch (kind) {
+    case Refusal::Kind::kArgument:
+      return grpc::StatusCode::INVALID_ARGUMENT;
+    case Refusal::Kind::kLimit:
+      return grpc::StatusCode::RESOURCE_EXHAUSTED;
+    case Refusal::Kind::kState:
+      break;
+  }
+  return grpc::StatusCode::FAILED_PRECONDITION;
+}
+
 }  // namespace
 
 grpc::Status MakeError(grpc::StatusCode code, const std::string& reason, const std::string& message,
@@ -71,9 +83,7 @@ grpc::Status SpecError(const std::vector<SpecProblem>& problems) {
 }
 
 grpc::Status MakeError(const Refusal& refusal) {
-  return MakeError(refusal.kind == Refusal::Kind::kArgument ? grpc::StatusCode::INVALID_ARGUMENT
-                                                            : grpc::StatusCode::FAILED_PRECONDITION,
-                   refusal.reason, refusal.message);
+  return MakeError(CodeOf(refusal.kind), refusal.reason, refusal.message);
 }
 
 }  // namespace paceline

@@ -106,15 +106,8 @@ void JobService::DoSubmit(const Principal& caller, const v1::SubmitJobRequest& r
       return answer(MakeError(grpc::StatusCode::FAILED_PRECONDITION, "JOB_CANNOT_FIT",
                               std::string(fits.message())));
     }
-    const auto& jobs = control_->cluster().jobs();
-    const auto open = std::count_if(
-        jobs.begin(), jobs.end(), [](const auto& other) { return !other.second.ended_already(); });
-    if (static_cast<size_t>(open) >= limits_->options().open_jobs) {
-      return answer(
-          MakeError(grpc::StatusCode::RESOURCE_EXHAUSTED, "TOO_MANY_JOBS",
-                    absl::StrCat("there are ", open, " jobs that have not ended, as many ",
-                                 "as the controller takes: wait, or cancel some")));
-    }
+    const std::optional<Refusal> full = control_->cluster().RefuseOpenJob(SubmitterOf(caller));
+    if (full.has_value()) return answer(MakeError(*full));
     if (request_id == nullptr) {
       *reply->mutable_spec() = spec;
       return answer(grpc::Status::OK);
