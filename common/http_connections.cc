@@ -48,6 +48,7 @@ class HttpConnections::Pool : public httplib::ThreadPool {
 
   void enqueue(std::function<void()> serve) override {
     if (connections_->Queue()) return httplib::ThreadPool::enqueue(std::move(serve));
+    connections_->Refused(HttpRefusal::kConnections);
     // Here, on the thread that accepts, it only closes the connection.
     refusing = true;
     serve();
@@ -304,6 +305,10 @@ bool HttpConnections::Queue() {
   return true;
 }
 
+void HttpConnections::Refused(HttpRefusal refusal) const {
+  if (limits_.refused) limits_.refused(refusal);
+}
+
 bool HttpConnections::Hurried() {
   absl::MutexLock lock(&mutex_);
   return ended_ || queued_ + connections_.size() > threads_;
@@ -320,6 +325,7 @@ void HttpConnections::Stream(std::unique_ptr<HttpStream> opened, httplib::Respon
   {
     absl::MutexLock lock(&mutex_);
     if (ended_ || streams_ >= kHttpStreams) {
+      if (!ended_) Refused(HttpRefusal::kStreams);
       response.status = 503;
       response.set_header("Retry-After", "10");
       response.set_content("too many streams are open: close a page that is not needed\n", kText);

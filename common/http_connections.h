@@ -60,6 +60,7 @@ class HttpConnections : public httplib::Server {
   bool SetAnswering(bool answering) ABSL_LOCKS_EXCLUDED(mutex_);
   // Counts a connection that waits for a thread. False: too many do.
   bool Queue() ABSL_LOCKS_EXCLUDED(mutex_);
+  void Refused(HttpRefusal refusal) const;
   // Connections wait for a thread, or the server ends.
   bool Hurried() ABSL_LOCKS_EXCLUDED(mutex_);
 

@@ -26,6 +26,9 @@
 
 namespace paceline {
 
+// What there were too many of for one more client.
+enum class HttpRefusal { kConnections, kStreams };
+
 // For how long clients are waited for; then they are dropped.
 struct HttpLimits {
   // Who neither sends nor takes anything: a stream's reader, or a connection without a request.
@@ -34,6 +37,8 @@ struct HttpLimits {
   absl::Duration request = absl::Seconds(10);
   // The same while other connections wait for a thread, and when the server ends.
   absl::Duration hurried = absl::Seconds(1);
+  // Told of each client that is turned away; on any thread, and must not wait. May be empty.
+  std::function<void(HttpRefusal)> refused = {};
 };
 
 // Plain connections that are served at once; more wait.

@@ -186,7 +186,12 @@ TEST(HttpServerTest, StreamHearsTheQuery) {
 }
 
 TEST(HttpServerTest, StreamsAreBounded) {
-  auto server = HttpServer::Start("127.0.0.1:0", Hello(), Waiting());
+  std::atomic<int> told{0};
+  HttpLimits limits;
+  limits.refused = [&](HttpRefusal refusal) {
+    if (refusal == HttpRefusal::kStreams) ++told;
+  };
+  auto server = HttpServer::Start("127.0.0.1:0", Hello(), Waiting(), limits);
   ASSERT_TRUE(server.ok()) << server.status();
   std::vector<std::unique_ptr<Reader>> readers;
   for (int i = 0; i < kHttpStreams; ++i) {
@@ -197,6 +202,7 @@ TEST(HttpServerTest, StreamsAreBounded) {
   const auto refused = client.Get("/events");
   ASSERT_TRUE(refused);
   EXPECT_EQ(refused->status, 503);
+  EXPECT_EQ(told, 1);
   EXPECT_EQ(client.Get("/hello")->body, "world");
   server->reset();
   for (auto& reader : readers) reader->Join();
@@ -253,7 +259,12 @@ TEST(HttpServerTest, SlowClientsKeepNeitherOthersOutNorTheServerFromItsEnd) {
 }
 
 TEST(HttpServerTest, ConnectionsThatWaitAreBounded) {
-  auto server = HttpServer::Start("127.0.0.1:0", Hello(), {}, Endless());
+  std::atomic<int> told{0};
+  HttpLimits limits = Endless();
+  limits.refused = [&](HttpRefusal refusal) {
+    if (refusal == HttpRefusal::kConnections) ++told;
+  };
+  auto server = HttpServer::Start("127.0.0.1:0", Hello(), {}, limits);
   ASSERT_TRUE(server.ok()) << server.status();
   std::vector<std::unique_ptr<RawClient>> silent;
   for (int i = 0; i < kHttpThreads + kHttpWaiting; ++i) {
@@ -269,6 +280,7 @@ TEST(HttpServerTest, ConnectionsThatWaitAreBounded) {
     poll(nullptr, 0, static_cast<int>(absl::ToInt64Milliseconds(kPause)));
   }
   EXPECT_TRUE(refused);
+  EXPECT_GE(told, 1);
 }
 
 TEST(HttpServerTest, RequestThatTricklesInIsCutOff) {

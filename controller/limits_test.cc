@@ -2,6 +2,7 @@
 #include <arpa/inet.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
+#include <httplib.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -99,6 +100,18 @@ class LimitsTest : public ::testing::Test {
     return jobs_->Cancel(&context, request, &job);
   }
 
+  // How often the limit has refused or ended something.
+  std::string Refused(const char* limit) {
+    const std::string series =
+        absl::StrCat("\npaceline_limit_refusals_total{limit=\"", limit, "\"} ");
+    const auto answer = httplib::Client("http://" + server_->Address("http")).Get("/metrics");
+    if (!answer) return "no answer";
+    const size_t at = answer->body.find(series);
+    if (at == std::string::npos) return "no series";
+    const size_t begin = at + series.size();
+    return answer->body.substr(begin, answer->body.find('\n', begin) - begin);
+  }
+
   // Until a watch is let in: others that have ended are forgotten a bit later.
   bool CanWatch() {
     const auto until = std::chrono::steady_clock::now() + kLong;
@@ -125,6 +138,8 @@ TEST_F(LimitsTest, StreamsOfACallerAreBounded) {
   const grpc::Status refused = third.Refusal();
   EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_EQ(Reason(refused), "TOO_MANY_STREAMS");
+  EXPECT_EQ(Refused("streams_per_caller"), "1");
+  EXPECT_EQ(Refused("streams"), "0");
   first.End();
   EXPECT_TRUE(CanWatch());
 }
@@ -136,6 +151,7 @@ TEST_F(LimitsTest, AllStreamsAreBounded) {
   Watch second(*jobs_);
   EXPECT_FALSE(second.Read());
   EXPECT_EQ(Reason(second.Refusal()), "TOO_MANY_STREAMS");
+  EXPECT_EQ(Refused("streams"), "1");
 }
 
 TEST_F(LimitsTest, MutationsOfACallerAreBounded) {
@@ -149,6 +165,7 @@ TEST_F(LimitsTest, MutationsOfACallerAreBounded) {
   const grpc::Status refused = CancelUnknown();
   EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_EQ(Reason(refused), "TOO_MANY_REQUESTS");
+  EXPECT_EQ(Refused("mutation_rate"), "1");
   // Who only looks is not meant.
   grpc::ClientContext context;
   v1::ListJobsResponse jobs;
@@ -164,6 +181,7 @@ TEST_F(LimitsTest, JobsThatHaveNotEndedAreBounded) {
   const grpc::Status second = Submit(Spec(), &job);
   EXPECT_EQ(second.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_EQ(Reason(second), "TOO_MANY_JOBS");
+  EXPECT_EQ(Refused("open_jobs"), "1");
 }
 
 TEST_F(LimitsTest, JobsOfASubmitterAreBounded) {
@@ -174,6 +192,7 @@ TEST_F(LimitsTest, JobsOfASubmitterAreBounded) {
   const grpc::Status second = Submit(Spec(), &job, "ann");
   EXPECT_EQ(second.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_EQ(Reason(second), "TOO_MANY_OWN_JOBS");
+  EXPECT_EQ(Refused("open_jobs_per_submitter"), "1");
   const grpc::Status others = Submit(Spec(), &job, "bob");
   EXPECT_TRUE(others.ok()) << others.error_message();
 }
@@ -186,6 +205,7 @@ TEST_F(LimitsTest, RequestOfTooManyBytesIsRefused) {
   EXPECT_EQ(Submit(spec, &job).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   spec.mutable_data()->set_train(std::string(1 << 20, 'x'));
   EXPECT_EQ(Reason(Submit(spec, &job)), "SPEC_INVALID");
+  EXPECT_EQ(Refused("job_size"), "1");
 }
 
 TEST_F(LimitsTest, ReaderThatNeverReadsLosesItsStream) {
@@ -221,6 +241,9 @@ TEST_F(LimitsTest, ReaderThatNeverReadsLosesItsStream) {
   while (logs->Read(&chunk)) {
   }
   EXPECT_EQ(logs->Finish().error_code(), grpc::StatusCode::CANCELLED);
+  int given_up = 0;
+  EXPECT_TRUE(absl::SimpleAtoi(Refused("slow_reader"), &given_up));
+  EXPECT_GE(given_up, 1);
   server_.reset();
   writer.join();
 }
@@ -234,6 +257,7 @@ TEST_F(LimitsTest, SessionWithoutAHelloIsEnded) {
   v1::ControllerMessage message;
   EXPECT_FALSE(session->Read(&message));
   EXPECT_EQ(Reason(session->Finish()), "NO_HELLO");
+  EXPECT_EQ(Refused("session_hello"), "1");
 }
 
 TEST_F(LimitsTest, SessionWithAHelloStays) {
@@ -258,6 +282,7 @@ TEST_F(LimitsTest, NodeThatCannotBeIsRefused) {
   PlayedWorker worker(channel_, huge);
   EXPECT_FALSE(worker.Read().has_value());
   EXPECT_EQ(Reason(worker.Finish()), "HELLO_INVALID");
+  EXPECT_EQ(Refused("node_size"), "1");
 }
 
 // A connection by hand.

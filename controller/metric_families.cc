@@ -40,6 +40,9 @@ std::vector<MetricFamily> OfTheController() {
        "Requests answered from the record of an earlier one."},
       {"paceline_access_refusals_total", kCounter, "calls", "reason",
        "Calls that were not let in, by what was missing."},
+      {"paceline_limit_refusals_total", kCounter, "refusals", "limit",
+       "Calls, sessions and connections that were refused or ended since they were too many, too "
+       "large or too slow, by limit."},
       {"grpc_server_started_total", kCounter, "calls", "grpc_service grpc_method grpc_type",
        "RPCs that were begun."},
       {"grpc_server_handled_total", kCounter, "calls",

@@ -21,6 +21,7 @@ ControllerMetrics::ControllerMetrics(const std::string& version)
       node_watches_(NewWatches("nodes")),
       rpcs_(registry_),
       access_(registry_),
+      limits_(registry_),
       queues_(registry_),
       jobs_(registry_),
       nodes_(registry_),

@@ -20,6 +20,7 @@
 #include "controller/core/cluster.h"
 #include "controller/core/stragglers/job/stragglers.h"
 #include "controller/job_metrics.h"
+#include "controller/limit_metrics.h"
 #include "controller/membership_metrics.h"
 #include "controller/node_metrics.h"
 #include "controller/queue_metrics.h"
@@ -64,6 +65,7 @@ class ControllerMetrics {
   std::string Text(int64_t state_bytes);
   RpcMetrics& rpcs() { return rpcs_; }
   AccessMetrics& access() { return access_; }
+  LimitMetrics& limits() { return limits_; }
 
   // For tests.
   const MetricRegistry& registry() const { return registry_; }
@@ -88,6 +90,7 @@ class ControllerMetrics {
 
   RpcMetrics rpcs_;
   AccessMetrics access_;
+  LimitMetrics limits_;
   QueueMetrics queues_;
   JobMetrics jobs_;
   NodeMetrics nodes_;

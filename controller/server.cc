@@ -65,7 +65,9 @@ ServerFailure StateFailure(absl::Status status) {
 }  // namespace
 
 Server::Server(ServerOptions options)
-    : options_(std::move(options)), metrics_(kVersion), limits_(options_.limits) {}
+    : options_(std::move(options)),
+      metrics_(kVersion),
+      limits_(options_.limits, &metrics_.limits()) {}
 
 Server::~Server() {
   if (shutdown_.joinable()) shutdown_.join();
@@ -209,7 +211,12 @@ ServerFailure Server::Listen() {
             kExitCannotListen};
   }
   grpc_address_ = absl::StrCat(options_.listen.substr(0, options_.listen.rfind(':')), ":", port);
-  auto http = HttpServer::Start(options_.http, Routes(), Streams(), {}, HttpSecurity());
+  HttpLimits limits;
+  limits.refused = [this](HttpRefusal refusal) {
+    metrics_.limits().Refused(refusal == HttpRefusal::kStreams ? Limit::kHttpStreams
+                                                               : Limit::kHttpConnections);
+  };
+  auto http = HttpServer::Start(options_.http, Routes(), Streams(), limits, HttpSecurity());
   if (!http.ok()) return {http.status(), kExitCannotListen};
   http_ = *std::move(http);
   return {};

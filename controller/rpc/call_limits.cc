@@ -30,8 +30,9 @@ std::string CallerKey(const grpc::CallbackServerContext& context) {
   return peer.substr(0, peer.rfind(':'));
 }
 
-CallLimits::CallLimits(const CallLimitOptions& options)
+CallLimits::CallLimits(const CallLimitOptions& options, LimitMetrics* metrics)
     : options_(options),
+      metrics_(metrics),
       mutations_({options.mutations_per_s, std::max(1.0, options.mutation_burst)}) {}
 
 bool CallLimits::AdmitMutation(const grpc::CallbackServerContext& context,
@@ -43,6 +44,7 @@ bool CallLimits::AdmitMutation(const grpc::CallbackServerContext& context,
     wait = mutations_.Take(caller, EventLoop::Now());
   }
   if (wait == absl::ZeroDuration()) return true;
+  metrics_->Refused(Limit::kMutationRate);
   reactor->Finish(TooManyRequests(caller, options_.mutations_per_s, wait));
   return false;
 }
@@ -54,10 +56,12 @@ std::unique_ptr<CallLimits::Stream> CallLimits::OpenStream(grpc::CallbackServerC
   const auto known = by_caller_.find(caller);
   const int of_caller = known == by_caller_.end() ? 0 : known->second;
   if (of_caller >= options_.streams_per_caller) {
+    metrics_->Refused(Limit::kStreamsPerCaller);
     refusal = MakeError(grpc::StatusCode::RESOURCE_EXHAUSTED, "TOO_MANY_STREAMS",
                         absl::StrCat(caller, " has ", of_caller,
                                      " watches and logs open already: end some of them"));
   } else if (streams_ >= options_.streams) {
+    metrics_->Refused(Limit::kStreams);
     refusal = MakeError(
         grpc::StatusCode::RESOURCE_EXHAUSTED, "TOO_MANY_STREAMS",
         absl::StrCat("the controller has ", streams_, " watches and logs open: try again later"));

@@ -22,6 +22,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "controller/core/rate_limit.h"
+#include "controller/limit_metrics.h"
 
 namespace paceline {
 
@@ -48,9 +49,12 @@ class CallLimits {
 
     const grpc::Status& refusal() const { return refusal_; }
     absl::Duration patience() const { return limits_->options_.stream_patience; }
-    // Ends the call, also while a message of it waits for its reader. Requires: the call has not
-    // been finished.
-    void Abort() const { context_->TryCancel(); }
+    // Ends the call, whose reader has no patience left, also while a message of it waits. Requires:
+    // the call has not been finished.
+    void Abort() const {
+      limits_->metrics_->Refused(Limit::kSlowReader);
+      context_->TryCancel();
+    }
 
    private:
     friend class CallLimits;
@@ -67,7 +71,8 @@ class CallLimits {
     const grpc::Status refusal_;
   };
 
-  explicit CallLimits(const CallLimitOptions& options);
+  // `metrics` outlives this.
+  CallLimits(const CallLimitOptions& options, LimitMetrics* metrics);
 
   // False: too many; the call is finished.
   bool AdmitMutation(const grpc::CallbackServerContext& context, grpc::ServerUnaryReactor* reactor);
@@ -82,6 +87,7 @@ class CallLimits {
   void Close(const std::string& caller);
 
   const CallLimitOptions options_;
+  LimitMetrics* const metrics_;
   mutable absl::Mutex mutex_;
   RateLimit mutations_ ABSL_GUARDED_BY(mutex_);
   int streams_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -98,8 +98,8 @@ void JobService::DoResume(const Principal& caller, const v1::ResumeJobRequest& r
          if (!found.ok()) return answer(found);
          const std::optional<Refusal> refusal = RefuseResume(*job, !request.from().empty());
          if (refusal.has_value()) return answer(MakeError(*refusal));
-         const std::optional<Refusal> full = control_->cluster().RefuseOpenJob(job->submitter);
-         if (full.has_value()) return answer(MakeError(*full));
+         const grpc::Status room = CheckOpenJobs(job->submitter);
+         if (!room.ok()) return answer(room);
          std::string from = request.from();
          const grpc::Status resolved = ResolveStart(caller, &from);
          if (!resolved.ok()) return answer(resolved);

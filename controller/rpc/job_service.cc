@@ -11,6 +11,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
 #include "common/job_spec/job_spec.h"
 #include "common/log.h"
 #include "common/uuid.h"
@@ -68,6 +69,14 @@ grpc::Status JobService::Find(const Principal& caller, const std::string& refere
   return FindJob(caller, control_->cluster(), reference, job);
 }
 
+grpc::Status JobService::CheckOpenJobs(const std::string& submitter) const {
+  const std::optional<Refusal> full = control_->cluster().RefuseOpenJob(submitter);
+  if (!full.has_value()) return grpc::Status::OK;
+  const bool own = full->reason == absl::string_view("TOO_MANY_OWN_JOBS");
+  metrics_->limits().Refused(own ? Limit::kOpenJobsPerSubmitter : Limit::kOpenJobs);
+  return MakeError(*full);
+}
+
 CommitQueue::Then JobService::ReplyTo(const JobId& id, v1::Job* reply, const Answer& answer) {
   return mutations_.ReplyJob(id, reply, answer);
 }
@@ -92,7 +101,10 @@ void JobService::DoSubmit(const Principal& caller, const v1::SubmitJobRequest& r
   std::vector<SpecProblem> problems = CheckJobSpec(spec);
   const absl::Duration lease = control_->cluster().options().node_lease;
   if (problems.empty()) problems = CheckLease(spec, absl::ToDoubleSeconds(lease));
-  if (!problems.empty()) return answer(SpecError(problems));
+  if (!problems.empty()) {
+    if (spec.ByteSizeLong() > kMaxSpecBytes) metrics_->limits().Refused(Limit::kJobSize);
+    return answer(SpecError(problems));
+  }
   const grpc::Status resolved = ResolveStart(caller, spec.mutable_resume_from());
   if (!resolved.ok()) return answer(resolved);
   const auto submit = [&](const ControlLoop::RequestId* request_id) {
@@ -106,8 +118,8 @@ void JobService::DoSubmit(const Principal& caller, const v1::SubmitJobRequest& r
       return answer(MakeError(grpc::StatusCode::FAILED_PRECONDITION, "JOB_CANNOT_FIT",
                               std::string(fits.message())));
     }
-    const std::optional<Refusal> full = control_->cluster().RefuseOpenJob(SubmitterOf(caller));
-    if (full.has_value()) return answer(MakeError(*full));
+    const grpc::Status room = CheckOpenJobs(SubmitterOf(caller));
+    if (!room.ok()) return answer(room);
     if (request_id == nullptr) {
       *reply->mutable_spec() = spec;
       return answer(grpc::Status::OK);

@@ -90,6 +90,8 @@ class JobService : public v1::JobService::CallbackService {
                 Answer answer);
   void DoApplyAdvice(const Principal& caller, const v1::ApplyAdviceRequest& request,
                      v1::RemedyDecision* reply, Answer answer);
+  // RESOURCE_EXHAUSTED if one more job of the submitter's would be too many.
+  grpc::Status CheckOpenJobs(const std::string& submitter) const;
   // Puts the directory in the place of a checkpoint's name.
   grpc::Status ResolveStart(const Principal& caller, std::string* from) const;
   // Runs `mutate` for a new request id, and answers a repeat from the record.

@@ -35,6 +35,7 @@ class WorkerSessions::Stream
       sessions_->streams_.insert(this);
       hello_timer_ = sessions_->loop_->After(sessions_->limits_->options().hello_patience, [this] {
         hello_timer_ = 0;
+        sessions_->metrics_->limits().Refused(Limit::kSessionHello);
         Close(MakeError(grpc::StatusCode::DEADLINE_EXCEEDED, "NO_HELLO",
                         "the session's hello did not come in time"));
       });
@@ -59,6 +60,7 @@ class WorkerSessions::Stream
 
   grpc::Status RequestLog(v1::LogRequest request, LogCallback answer) {
     if (logs_.size() >= kMaxLogRequests) {
+      sessions_->metrics_->limits().Refused(Limit::kLogReaders);
       return MakeError(
           grpc::StatusCode::RESOURCE_EXHAUSTED, "TOO_MANY_LOG_READERS",
           absl::StrCat("node ", node_.value(), " has ", kMaxLogRequests, " log readers already"));
@@ -217,6 +219,7 @@ class WorkerSessions::Stream
     }
     const absl::Status possible = CheckHello(hello);
     if (!possible.ok()) {
+      sessions_->metrics_->limits().Refused(Limit::kNodeSize);
       return MakeError(grpc::StatusCode::INVALID_ARGUMENT,
                        IsNodeName(hello.node()) ? "HELLO_INVALID" : "NODE_NAME_INVALID",
                        std::string(possible.message()));
@@ -249,6 +252,7 @@ class WorkerSessions::Stream
       // It does not read. The session has not been finished, so the call is there.
       PACELINE_LOG(WARNING) << "worker_does_not_read node=" << node_.value();
       queue_.clear();
+      sessions_->metrics_->limits().Refused(Limit::kWorkerBacklog);
       return context_->TryCancel();
     }
     queue_.push_back(std::move(message));

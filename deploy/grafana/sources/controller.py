@@ -53,6 +53,10 @@ CALLS = [
             "{{resource}}"),
            ("sum(increase(paceline_request_replays_total[$__rate_interval]))", "replays")],
           "short"),
+    lines("Refused by limits", "Calls, sessions and connections that were too many, too large or "
+          "too slow, by limit.",
+          [("sum by (limit) (increase(paceline_limit_refusals_total[$__rate_interval]))",
+            "{{limit}}")], "short"),
 ]
 
 LOOP = [

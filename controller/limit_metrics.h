@@ -1,0 +1,48 @@
+// What the controller's limits have refused, or ended (docs/limits.md).
+//
+// Not counted is what gRPC refuses before a call is known: messages and headers that are too long,
+// connections that do not begin.
+//
+// Thread-safe.
+#ifndef CONTROLLER_LIMIT_METRICS_H_
+#define CONTROLLER_LIMIT_METRICS_H_
+
+#include <array>
+
+#include "common/metrics/metric_registry.h"
+
+namespace paceline {
+
+enum class Limit {
+  kMutationRate,      // Changes of one caller.
+  kStreamsPerCaller,  // Watches and logs.
+  kStreams,
+  kSlowReader,  // A watch or log that nobody reads.
+  kOpenJobs,
+  kOpenJobsPerSubmitter,
+  kJobSize,
+  kSessionHello,   // A worker's session without a hello in time.
+  kNodeSize,       // A hello of a node that cannot be.
+  kWorkerBacklog,  // A worker that does not read.
+  kLogReaders,     // Of one node.
+  kHttpConnections,
+  kHttpStreams,
+};
+
+// "mutation_rate", as in the label.
+const char* LimitLabel(Limit limit);
+
+class LimitMetrics {
+ public:
+  // `registry` outlives this.
+  explicit LimitMetrics(MetricRegistry& registry);
+
+  void Refused(Limit limit);
+
+ private:
+  std::array<prometheus::Counter*, 13> refusals_;  // By Limit.
+};
+
+}  // namespace paceline
+
+#endif  // CONTROLLER_LIMIT_METRICS_H_
