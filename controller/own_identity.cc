@@ -8,6 +8,7 @@
 #include "absl/time/time.h"
 #include "common/core/loopback.h"
 #include "common/exit_codes.h"
+#include "common/identity/principal.h"
 #include "common/log.h"
 #include "common/tls/certificate.h"
 #include "common/tls/credentials.h"
@@ -62,14 +63,6 @@ std::optional<HttpTls> HttpTlsOf(const ServerOptions& options) {
   if (options.plaintext || IsLoopback(options.http)) return std::nullopt;
   return HttpTls{FilesIn(options.tls_dir),
                  [](const Principal& principal, absl::Time) { return CheckReader(principal); }};
-}
-
-absl::Status CheckReader(const Principal& principal) {
-  if (SeesAllJobs(principal.role) || principal.role == Role::kController) return absl::OkStatus();
-  return absl::PermissionDeniedError(
-      absl::StrCat(PrincipalUri(principal),
-                   " may not read this: it tells of everybody's jobs, for viewers, "
-                   "operators and admins"));
 }
 
 }  // namespace paceline

@@ -7,9 +7,7 @@
 #include <memory>
 #include <optional>
 
-#include "absl/status/status.h"
 #include "common/http_server.h"
-#include "common/identity/principal.h"
 #include "controller/server.h"
 
 namespace paceline {
@@ -21,11 +19,8 @@ ServerFailure CheckIdentity(const ServerOptions& options);
 // After CheckIdentity.
 std::shared_ptr<grpc::ServerCredentials> GrpcCredentials(const ServerOptions& options);
 
-// The same of HTTP. Nothing: plain text. It asks CheckReader.
+// The same of HTTP. Nothing: plain text. It asks CheckReader (common/identity/principal.h).
 std::optional<HttpTls> HttpTlsOf(const ServerOptions& options);
-
-// Who may read the page and the metrics, which tell of all jobs. PermissionDenied.
-absl::Status CheckReader(const Principal& principal);
 
 }  // namespace paceline
 

@@ -5,7 +5,6 @@
 #include <iterator>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -74,5 +73,13 @@ bool Includes(Role have, Role need) {
 }
 
 bool SeesAllJobs(Role role) { return role != Role::kSubmitter && Includes(role, Role::kViewer); }
+
+absl::Status CheckReader(const Principal& principal) {
+  if (SeesAllJobs(principal.role) || principal.role == Role::kController) return absl::OkStatus();
+  return absl::PermissionDeniedError(
+      absl::StrCat(PrincipalUri(principal),
+                   " may not read this: it tells of everybody's jobs, for viewers, "
+                   "operators and admins"));
+}
 
 }  // namespace paceline

@@ -11,6 +11,7 @@
 
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
@@ -50,6 +51,10 @@ bool Includes(Role have, Role need);
 
 // Whether it may know of everybody's jobs. A submitter knows of its own.
 bool SeesAllJobs(Role role);
+
+// Who may read a daemon's page and metrics, which tell of everybody's jobs: who sees them all, and
+// controllers. PermissionDenied.
+absl::Status CheckReader(const Principal& principal);
 
 }  // namespace paceline
 

@@ -81,6 +81,16 @@ TEST(PrincipalTest, WhoKnowsOfEverybodysJobs) {
   }
 }
 
+TEST(PrincipalTest, SubmittersAndWorkersReadNoPagesOfEverybodysJobs) {
+  for (const Role role : {Role::kViewer, Role::kOperator, Role::kAdmin, Role::kController}) {
+    EXPECT_TRUE(CheckReader({role, "x"}).ok()) << RoleName(role);
+  }
+  for (const Role role : {Role::kNone, Role::kSubmitter, Role::kWorker}) {
+    EXPECT_EQ(CheckReader({role, "x"}).code(), absl::StatusCode::kPermissionDenied)
+        << RoleName(role);
+  }
+}
+
 TEST(PrincipalTest, NamesOfRoles) {
   for (const Role role : kRoles) {
     const absl::StatusOr<Role> read = ParseRole(RoleName(role));

@@ -24,6 +24,7 @@
 #include "common/core/status_macros.h"
 #include "common/exit_codes.h"
 #include "common/http_server.h"
+#include "common/identity/principal.h"
 #include "common/log.h"
 #include "common/log_options.h"
 #include "common/service_manager.h"
@@ -218,7 +219,8 @@ std::optional<int> GetCertificate(const Flags& flags, const sigset_t& signals) {
 
 std::optional<HttpTls> HttpSecurity(const Flags& flags) {
   if (flags.plaintext || IsLoopback(flags.listen)) return std::nullopt;
-  return HttpTls{FilesIn(flags.tls_dir)};
+  return HttpTls{FilesIn(flags.tls_dir),
+                 [](const Principal& principal, absl::Time) { return CheckReader(principal); }};
 }
 
 CertificateKeeper::Options KeeperOptions(const Flags& flags) {
