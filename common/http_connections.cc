@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/tls/certificate.h"
 
 namespace paceline {
@@ -250,9 +251,9 @@ bool HttpConnections::process_and_close_socket(int socket) {
   const bool plain = context_ == nullptr;
   if (plain || (ssl != nullptr && SetAnswering(false) && client.Accept())) {
     if (!plain) {
-      const std::string refusal = RefusalOf(ClientCertificate(ssl.get()));
+      std::string certificate = ClientCertificate(ssl.get());
       absl::MutexLock lock(&mutex_);
-      connections_[std::this_thread::get_id()].refusal = refusal;
+      connections_[std::this_thread::get_id()].certificate = std::move(certificate);
     }
     Serve(client);
   }
@@ -288,14 +289,22 @@ std::string HttpConnections::RefusalOf(const std::string& certificate) const {
   }
   const absl::StatusOr<Certificate> read = ReadCertificate(certificate);
   if (!read.ok()) return absl::StrCat("the client's certificate ", read.status().message());
+  if (absl::Now() > read->not_after) {
+    return absl::StrCat("the client's certificate has expired on ", TimeText(read->not_after));
+  }
   if (!tls_->check) return "";
   const absl::Status allowed = tls_->check(read->principal, read->issued());
   return allowed.ok() ? "" : std::string(allowed.message());
 }
 
 std::string HttpConnections::Refusal() {
-  absl::MutexLock lock(&mutex_);
-  return connections_[std::this_thread::get_id()].refusal;
+  if (context_ == nullptr) return "";
+  std::string certificate;
+  {
+    absl::MutexLock lock(&mutex_);
+    certificate = connections_[std::this_thread::get_id()].certificate;
+  }
+  return RefusalOf(certificate);
 }
 
 bool HttpConnections::Queue() {
@@ -350,6 +359,17 @@ void HttpConnections::Stream(std::unique_ptr<HttpStream> opened, httplib::Respon
         --streams_;
         connections_[std::this_thread::get_id()].stream = nullptr;
       });
+}
+
+void HttpConnections::EndStreams() {
+  std::vector<std::shared_ptr<HttpStream>> streams;
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const auto& [thread, connection] : connections_) {
+      if (connection.stream != nullptr) streams.push_back(connection.stream);
+    }
+  }
+  for (const std::shared_ptr<HttpStream>& stream : streams) stream->Cancel();
 }
 
 void HttpConnections::End() {

@@ -34,6 +34,9 @@ class HttpConnections : public httplib::Server {
   // many are open. Called by a route.
   void Stream(std::unique_ptr<HttpStream> stream, httplib::Response& response);
 
+  // Ends the streams that are open; their clients may ask again.
+  void EndStreams() ABSL_LOCKS_EXCLUDED(mutex_);
+
   // After httplib's stop(): ends what waits for a request, and all streams. Clients of requests
   // under way are hurried.
   void End() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -47,14 +50,15 @@ class HttpConnections : public httplib::Server {
     Client* client = nullptr;              // Alive as long as this.
     bool answering = false;                // Else it waits for a request.
     std::shared_ptr<HttpStream> stream{};  // Null: none is open.
-    std::string refusal{};                 // Why the client may not read; empty: it may.
+    std::string certificate{};             // The client's, PEM; empty: it has shown none.
   };
 
   bool process_and_close_socket(int socket) override;
   // One request after the other, until one of both has enough.
   void Serve(Client& client);
-  // Why the client with this certificate (PEM; empty: none) may not read.
+  // Why the client with this certificate (PEM; empty: none) may not read now; empty: it may.
   std::string RefusalOf(const std::string& certificate) const;
+  // The same of this thread's client: asked with each request, as a connection outlives them.
   std::string Refusal() ABSL_LOCKS_EXCLUDED(mutex_);
   // False: the server ends.
   bool SetAnswering(bool answering) ABSL_LOCKS_EXCLUDED(mutex_);

@@ -68,6 +68,8 @@ class HttplibServer : public HttpServer {
 
   std::string address() const override { return address_; }
 
+  void EndStreams() override { server_.EndStreams(); }
+
  private:
   const Routes routes_;
   const Streams streams_;

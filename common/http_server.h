@@ -52,8 +52,8 @@ inline constexpr int kHttpStreams = 32;
 // With what a server speaks TLS.
 struct HttpTls {
   TlsFiles files;  // What lies there later is used for new connections.
-  // Whether a client may read, of whom the certificate, which holds, was issued then. On any
-  // thread; not set: each may.
+  // Whether a client may read, of whom the certificate, which holds, was issued then. Asked with
+  // each request, on any thread; not set: each may.
   std::function<absl::Status(const Principal&, absl::Time issued)> check = {};
 };
 
@@ -99,6 +99,9 @@ class HttpServer {
 
   // "host:port" with the real port.
   virtual std::string address() const = 0;
+
+  // Ends the streams that are open; their clients may ask again, and are judged anew.
+  virtual void EndStreams() = 0;
 };
 
 }  // namespace paceline

@@ -63,7 +63,9 @@ class WaitingStream : public HttpStream {
     cancelled_.WaitForNotification();
     return "";
   }
-  void Cancel() override { cancelled_.Notify(); }
+  void Cancel() override {
+    if (!cancelled_.HasBeenNotified()) cancelled_.Notify();
+  }
 
  private:
   bool sent_ = false;
@@ -170,6 +172,17 @@ TEST(HttpServerTest, StreamSendsWhatThereIsAndEndsWithTheServer) {
   // Would wait for ever for a stream that nobody ends.
   server->reset();
   EXPECT_EQ(reader.Join(), "data: first\n\n");
+}
+
+TEST(HttpServerTest, StreamsCanBeEndedWithoutTheServer) {
+  auto server = HttpServer::Start("127.0.0.1:0", Hello(), Waiting());
+  ASSERT_TRUE(server.ok()) << server.status();
+  Reader reader((*server)->address());
+  reader.WaitForFirst();
+  // It would wait for ever.
+  (*server)->EndStreams();
+  EXPECT_EQ(reader.Join(), "data: first\n\n");
+  EXPECT_EQ(httplib::Client("http://" + (*server)->address()).Get("/hello")->body, "world");
 }
 
 TEST(HttpServerTest, StreamHearsTheQuery) {

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <httplib.h>
 
+#include <atomic>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -89,6 +90,17 @@ TEST_F(HttpTlsTest, WhoIsRevokedIsTold) {
   EXPECT_THAT(
       Get("/metrics", Files("eve", authority_, {{Role::kViewer, "eve"}, {}, absl::Hours(1)})),
       StartsWith("HTTP/1.1 200"));
+}
+
+TEST_F(HttpTlsTest, WhoIsRevokedMeanwhileIsRefusedOnAConnectionThatIsOpen) {
+  std::atomic<int> asked{0};
+  Start({controller_, [&asked](const Principal&, absl::Time) {
+           return ++asked > 1 ? absl::UnauthenticatedError("bob has left") : absl::OkStatus();
+         }});
+  const std::string answers = TlsGet(server_->address(), "/metrics", bob_, /*first=*/"/metrics");
+  EXPECT_THAT(answers, StartsWith("HTTP/1.1 200"));
+  EXPECT_THAT(answers, HasSubstr("HTTP/1.1 403"));
+  EXPECT_THAT(answers, HasSubstr("bob has left"));
 }
 
 TEST_F(HttpTlsTest, PlainTextIsToldToSpeakTls) {

@@ -248,6 +248,8 @@ ServerFailure Server::Start(Elected elected) {
     // Whose they are is not known here. Readers open them again where they were; who is revoked
     // cannot.
     CloseStreams("somebody was revoked: open the stream again");
+    // While the server ends, its streams do, too, and another thread has it.
+    if (!shutdown_.joinable()) http_->EndStreams();
   };
   identities_ = std::make_unique<IdentityService>(&loop_, control_.get(), &metrics_,
                                                   *std::exchange(restored_, std::nullopt),

@@ -14,9 +14,10 @@
 namespace paceline {
 
 // All that the server answers, with its headers; empty: the connection does not come about, or ends
-// without an answer. Without a certificate in `files`, none is shown.
+// without an answer. Without a certificate in `files`, none is shown. `first`: a request that is
+// sent before on the same connection, which stays open for it.
 inline std::string TlsGet(const std::string& address, const std::string& path,
-                          const TlsFiles& files) {
+                          const TlsFiles& files, const std::string& first = "") {
   SSL_CTX* context = SSL_CTX_new(TLS_client_method());
   SSL_CTX_load_verify_locations(context, files.ca.c_str(), nullptr);
   SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nullptr);
@@ -27,8 +28,10 @@ inline std::string TlsGet(const std::string& address, const std::string& path,
   BIO* connection = BIO_new_ssl_connect(context);
   BIO_set_conn_hostname(connection, address.c_str());
   std::string answer;
+  const std::string before =
+      first.empty() ? "" : "GET " + first + " HTTP/1.1\r\nHost: test\r\n\r\n";
   const std::string request =
-      "GET " + path + " HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
+      before + "GET " + path + " HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
   if (BIO_do_connect(connection) == 1 &&
       BIO_write(connection, request.data(), static_cast<int>(request.size())) > 0) {
     char buffer[4096];
