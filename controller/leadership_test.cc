@@ -173,6 +173,10 @@ TEST(LeadershipTest, WrongFlagsAreToldAtTheStart) {
   options.http = "127.0.0.1:0";
   options.state_dir = NewDirectory();
   EXPECT_EQ(Leadership(options).Start().exit_code, kExitUsage) << "no endpoints";
+  options.etcd.endpoints = {"127.0.0.1:1", "e2.example.org:2379"};
+  const ServerFailure plain = Leadership(options).Start();
+  EXPECT_EQ(plain.exit_code, kExitUsage);
+  EXPECT_THAT(std::string(plain.status.message()), HasSubstr("--etcd-tls-dir"));
   options.etcd.endpoints = {"127.0.0.1:1"};
   const ServerFailure everywhere = Leadership(options).Start();
   EXPECT_EQ(everywhere.exit_code, kExitUsage);

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "common/core/loopback.h"
 #include "common/core/status_macros.h"
 #include "common/event_loop.h"
 
@@ -103,6 +104,13 @@ absl::StatusOr<std::unique_ptr<EtcdClient>> EtcdClient::Create(const Options& op
     return absl::InvalidArgumentError(absl::StrCat("\"", endpoint,
                                                    "\" is no endpoint of etcd: give HOST:PORT, "
                                                    "without http://"));
+  }
+  const std::string endpoints = absl::StrJoin(options.endpoints, ",");
+  if (options.tls_dir.empty() && !IsLoopback(endpoints)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("etcd at ", endpoints,
+                     " is reached over a network, where anybody could read and change the "
+                     "cluster's state: give certificates for it with --etcd-tls-dir"));
   }
   PACELINE_ASSIGN_OR_RETURN(const auto credentials, Credentials(options.tls_dir));
   return std::unique_ptr<EtcdClient>(new EtcdClient(options.endpoints, credentials));

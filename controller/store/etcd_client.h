@@ -45,8 +45,9 @@ class EtcdClient {
     absl::Duration attempt = absl::Seconds(1);
   };
 
-  // Connects at the first call. InvalidArgument for endpoints that cannot be; NotFound or
-  // PermissionDenied, naming the file, when one of the TLS files cannot be read.
+  // Connects at the first call. InvalidArgument for endpoints that cannot be, or that are reached
+  // over a network without TLS; NotFound or PermissionDenied, naming the file, when one of the TLS
+  // files cannot be read.
   static absl::StatusOr<std::unique_ptr<EtcdClient>> Create(const Options& options);
 
   absl::StatusOr<etcdserverpb::RangeResponse> Range(const etcdserverpb::RangeRequest& request,
