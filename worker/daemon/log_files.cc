@@ -39,7 +39,8 @@ std::vector<Segment> ListSegments(const std::string& dir) {
     Segment segment;
     segment.path = entry->path().string();
     if (entry->path().extension() == ".log" && stem.size() == kNameDigits &&
-        absl::SimpleAtoi(stem, &segment.base)) {
+        absl::SimpleAtoi(stem, &segment.base) && segment.base >= 0 &&
+        segment.base <= LogFiles::kMaxOffset) {
       segments.push_back(std::move(segment));
     }
   }
@@ -63,7 +64,9 @@ absl::StatusOr<std::string> ReadSegment(const Segment& segment, int64_t offset, 
 
 int64_t SizeOf(const Segment& segment) {
   struct stat file = {};
-  return ::lstat(segment.path.c_str(), &file) == 0 && S_ISREG(file.st_mode) ? file.st_size : 0;
+  return ::lstat(segment.path.c_str(), &file) == 0 && S_ISREG(file.st_mode)
+             ? std::min<int64_t>(file.st_size, LogFiles::kMaxOffset)
+             : 0;
 }
 
 // Length of the valid UTF-8 sequence at `at`, 0 if there is none.
@@ -121,9 +124,12 @@ absl::StatusOr<int64_t> LogFiles::TailOffset(int lines) const {
   const std::vector<Segment> segments = ListSegments(dir_);
   if (segments.empty()) return absl::NotFoundError(absl::StrCat("no log in ", dir_));
   bool at_end = true;  // The line end that closes the last line begins none.
+  int64_t left = kMaxLookBack;
   for (auto segment = segments.rbegin(); segment != segments.rend(); ++segment) {
     for (int64_t end = SizeOf(*segment); end > 0;) {
+      if (left <= 0) return segment->base + end;
       const int64_t begin = std::max<int64_t>(0, end - static_cast<int64_t>(kMaxChunk));
+      left -= end - begin;
       PACELINE_ASSIGN_OR_RETURN(const std::string data,
                                 ReadSegment(*segment, begin, static_cast<size_t>(end - begin)));
       for (size_t i = data.size(); i > 0; --i) {
@@ -155,14 +161,16 @@ absl::StatusOr<LogFiles::End> LogFiles::FindEnd() const {
   if (::lstat(last.path.c_str(), &file) != 0) {
     return absl::ErrnoToStatus(errno, absl::StrCat("cannot look at ", last.path));
   }
-  return End{last.base + file.st_size, absl::TimeFromTimespec(file.st_mtim)};
+  return End{last.base + SizeOf(last), absl::TimeFromTimespec(file.st_mtim)};
 }
 
 std::string LogFiles::Tail(int lines, size_t bytes) const {
   const absl::StatusOr<int64_t> from = TailOffset(lines);
   if (!from.ok()) return "";
+  const absl::StatusOr<End> end = FindEnd();
+  if (!end.ok()) return "";
   std::string tail;
-  for (int64_t at = *from;;) {
+  for (int64_t at = std::max(*from, end->offset - static_cast<int64_t>(bytes)); at < end->offset;) {
     const absl::StatusOr<Chunk> chunk = Read(at);
     if (!chunk.ok() || chunk->data.empty()) break;
     tail += chunk->data;

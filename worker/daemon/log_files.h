@@ -22,6 +22,11 @@ namespace paceline {
 class LogFiles {
  public:
   static constexpr size_t kMaxChunk = 64 * 1024;
+  // How far back from the end lines are counted: what a trainer has written must not keep the
+  // daemon busy. 64 MiB are read in some tens of milliseconds.
+  static constexpr int64_t kMaxLookBack = int64_t{64} << 20;
+  // Larger than any disk; segments that begin later are nobody's.
+  static constexpr int64_t kMaxOffset = int64_t{1} << 60;
 
   // `dir`: where the segments lie.
   explicit LogFiles(std::string dir) : dir_(std::move(dir)) {}
@@ -33,8 +38,8 @@ class LogFiles {
   // The bytes from `offset` on. NotFound when there is no log.
   absl::StatusOr<Chunk> Read(int64_t offset) const;
 
-  // The offset at which the last `lines` lines begin; a line without its end counts as one.
-  // NotFound when there is no log.
+  // The offset at which the last `lines` lines begin, within kMaxLookBack from the end; a line
+  // without its end counts as one. NotFound when there is no log.
   absl::StatusOr<int64_t> TailOffset(int lines) const;
 
   // The offset at which the first line begins that begins at `offset` or later; `offset` itself

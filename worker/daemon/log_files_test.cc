@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -130,6 +131,22 @@ TEST_F(LogFilesTest, LargeLogIsReadInPieces) {
   const auto middle = LogFiles(dir_).Read(kSize / 2);
   ASSERT_TRUE(middle.ok()) << middle.status();
   EXPECT_EQ(middle->data.size(), LogFiles::kMaxChunk);
+}
+
+TEST_F(LogFilesTest, LogWithoutLinesIsNotReadToItsBegin) {
+  constexpr int64_t kSize = int64_t{10} << 30;
+  Write(0, "");
+  std::filesystem::resize_file(dir_ + absl::StrFormat("/%020d.log", 0), kSize);
+  EXPECT_EQ(*LogFiles(dir_).TailOffset(2), kSize - LogFiles::kMaxLookBack);
+  EXPECT_EQ(LogFiles(dir_).Tail(2, 100), std::string(100, '\0'));
+}
+
+TEST_F(LogFilesTest, SegmentsThatBeginNowhereAreLeftOut) {
+  Write(INT64_MAX, "x");
+  EXPECT_EQ(LogFiles(dir_).FindEnd().status().code(), absl::StatusCode::kNotFound);
+  Write(5, "y");
+  EXPECT_EQ(LogFiles(dir_).FindEnd()->offset, 6);
+  EXPECT_EQ(LogFiles(dir_).Tail(1, 100), "y");
 }
 
 TEST_F(LogFilesTest, LinkAmongTheSegmentsIsNotFollowed) {
