@@ -83,7 +83,8 @@ std::optional<Principal> UserTokens::Find(absl::string_view token, absl::Time no
   if (token.size() < kMinUserToken || token.size() > kMaxUserToken) return std::nullopt;
   const std::string hash = Sha256Hex(token);
   absl::MutexLock lock(&mutex_);
-  if (now - looked_ >= kUserTokensInterval) {
+  // A clock that was set back must not keep a token alive that was taken away.
+  if (now < looked_ || now - looked_ >= kUserTokensInterval) {
     looked_ = now;
     ReadIfChanged();
   }

@@ -100,6 +100,15 @@ TEST_F(UserTokensTest, AChangedFileIsReadASecondLater) {
   EXPECT_EQ((*tokens)->Find(kBob, now_ + absl::Seconds(1)), (Principal{Role::kViewer, "bob"}));
 }
 
+TEST_F(UserTokensTest, AChangedFileIsReadAlthoughTheClockWasSetBack) {
+  Write(Line(kAnn, "operator ann"));
+  const auto tokens = UserTokens::Open(path_);
+  ASSERT_TRUE(tokens.ok()) << tokens.status();
+  EXPECT_TRUE((*tokens)->Find(kAnn, now_).has_value());
+  Write(Line(kBob, "viewer bob"));
+  EXPECT_EQ((*tokens)->Find(kAnn, now_ - absl::Hours(24)), std::nullopt);
+}
+
 TEST_F(UserTokensTest, AFileThatBecameBadChangesNothing) {
   Write(Line(kAnn, "operator ann"));
   const auto tokens = UserTokens::Open(path_);
