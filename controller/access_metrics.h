@@ -13,7 +13,7 @@ namespace paceline {
 // What was missing.
 enum class AccessRefusal {
   kNoIdentity,      // The method wants to know who asks.
-  kBadCertificate,  // It is the cluster's, and names nobody.
+  kBadCertificate,  // It is the cluster's, and names nobody or has ended.
   kUnknownToken,
   kRevoked,
   kRole,  // The caller's is too low, or another.

@@ -155,7 +155,7 @@ ServerFailure Server::OpenAccess() {
   }
   access_ =
       std::make_unique<Access>(std::move(tokens),
-                               Revocations{IssuedAt,
+                               Revocations{TimesOf,
                                            [this](const Principal& principal, absl::Time issued) {
                                              return identities_->CheckRevoked(principal, issued);
                                            }},

@@ -109,9 +109,10 @@ absl::StatusOr<Certificate> ReadCertificate(absl::string_view pem) {
   return certificate;
 }
 
-absl::StatusOr<absl::Time> IssuedAt(absl::string_view pem) {
+absl::StatusOr<CertificateTimes> TimesOf(absl::string_view pem) {
   PACELINE_ASSIGN_OR_RETURN(const X509Ptr parsed, ParseCertificate(pem));
-  return FromAsn1(X509_get0_notBefore(parsed.get())) + kClockAllowance;
+  return CertificateTimes{FromAsn1(X509_get0_notBefore(parsed.get())) + kClockAllowance,
+                          FromAsn1(X509_get0_notAfter(parsed.get()))};
 }
 
 absl::Status CheckCertificate(absl::string_view pem, absl::string_view ca_pem, absl::Time now) {

@@ -34,8 +34,12 @@ struct Certificate {
 // InvalidArgument: no certificate, or not exactly one URI in it, or one that names no principal.
 absl::StatusOr<Certificate> ReadCertificate(absl::string_view pem);
 
-// When the certificate was issued, by the clock of who signed it. InvalidArgument: no certificate.
-absl::StatusOr<absl::Time> IssuedAt(absl::string_view pem);
+struct CertificateTimes {
+  absl::Time issued;  // By the clock of who signed it.
+  absl::Time end;     // It holds up to then.
+};
+// InvalidArgument: no certificate.
+absl::StatusOr<CertificateTimes> TimesOf(absl::string_view pem);
 
 // OK when the authority of `ca_pem` (one or several certificates) has signed it and both hold at
 // `now`. FailedPrecondition: another authority has. OutOfRange: not valid yet, or no longer; says

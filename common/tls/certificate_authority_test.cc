@@ -36,7 +36,8 @@ TEST_F(CertificateAuthorityTest, SaysWhatTheGrantSaysWhateverTheRequestAsksFor) 
   EXPECT_EQ(read->not_before, kNow - kClockAllowance);
   EXPECT_EQ(read->not_after, kNow + absl::Hours(24));
   EXPECT_EQ(read->issued(), kNow);
-  EXPECT_EQ(*IssuedAt(*made), kNow);
+  EXPECT_EQ(TimesOf(*made)->issued, kNow);
+  EXPECT_EQ(TimesOf(*made)->end, ReadCertificate(*made)->not_after);
   const X509Ptr parsed = *ParseCertificate(*made);
   char name[256];
   X509_NAME_oneline(X509_get_subject_name(parsed.get()), name, sizeof name);

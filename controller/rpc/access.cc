@@ -87,7 +87,7 @@ absl::Status Access::CheckRevoked(const Principal& principal, absl::Time issued_
       absl::StrCat(PrincipalText(principal), " is revoked: ", revoked.message()));
 }
 
-absl::StatusOr<Principal> Access::OfCertificate(const CallFacts& facts,
+absl::StatusOr<Principal> Access::OfCertificate(const CallFacts& facts, absl::Time now,
                                                 AccessRefusal* refusal) const {
   *refusal = AccessRefusal::kBadCertificate;
   if (facts.uris.size() != 1) {
@@ -101,12 +101,18 @@ absl::StatusOr<Principal> Access::OfCertificate(const CallFacts& facts,
         absl::StrCat("the client's certificate: ", principal.status().message()));
   }
   if (revocations_.check == nullptr) return *principal;
-  const absl::StatusOr<absl::Time> issued = revocations_.issued_at(facts.certificate);
-  if (!issued.ok()) {
+  const absl::StatusOr<CertificateTimes> times = revocations_.times(facts.certificate);
+  if (!times.ok()) {
     return absl::UnauthenticatedError(
-        absl::StrCat("the client's certificate: ", issued.status().message()));
+        absl::StrCat("the client's certificate: ", times.status().message()));
   }
-  const absl::Status revoked = CheckRevoked(*principal, *issued, refusal);
+  // It did hold when the connection was made.
+  if (now > times->end) {
+    return absl::UnauthenticatedError(absl::StrCat(
+        "the certificate of ", PrincipalText(*principal), " has expired on ", TimeText(times->end),
+        "; the controller's clock says ", TimeText(now), ": connect with a new one"));
+  }
+  const absl::Status revoked = CheckRevoked(*principal, times->issued, refusal);
   if (!revoked.ok()) return revoked;
   return *principal;
 }
@@ -134,7 +140,7 @@ absl::StatusOr<Principal> Access::OfToken(const CallFacts& facts, absl::Time now
 
 absl::StatusOr<Principal> Access::Identify(const CallFacts& facts, absl::Time now,
                                            AccessRefusal* refusal) const {
-  if (!facts.certificate.empty() || !facts.uris.empty()) return OfCertificate(facts, refusal);
+  if (!facts.certificate.empty() || !facts.uris.empty()) return OfCertificate(facts, now, refusal);
   if (!facts.authorizations.empty()) return OfToken(facts, now, refusal);
   return Principal();
 }

@@ -7,7 +7,8 @@
 //                                  PERMISSION_DENIED, a count, a line of the audit record
 //
 // A certificate goes before a token. What is shown is judged anew with each call, so a change of
-// the tokens or a revocation counts from the next call on.
+// the tokens, a revocation or a certificate's end counts from the next call on, also on a
+// connection that is open.
 //
 // With TLS only: a controller without it is on loopback, where each caller is an admin
 // (CallerByWord).
@@ -32,6 +33,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/identity/principal.h"
+#include "common/tls/certificate.h"
 #include "controller/access_metrics.h"
 #include "controller/rpc/access_table.h"
 #include "controller/rpc/audit.h"
@@ -51,10 +53,10 @@ struct CallFacts {
 CallFacts FactsOf(const std::multimap<grpc::string_ref, grpc::string_ref>& metadata,
                   const grpc::AuthContext& peer);
 
-// Thread-safe functions.
+// Thread-safe functions, of common/tls and of who keeps the revocations.
 struct Revocations {
-  // When the certificate in PEM was issued.
-  std::function<absl::StatusOr<absl::Time>(const std::string& pem)> issued_at;
+  // From when to when the certificate in PEM holds.
+  std::function<absl::StatusOr<CertificateTimes>(const std::string& pem)> times;
   // Not OK, and why: what was issued to the principal at that time is revoked. A token has no time
   // of its issue, and counts as issued in the infinite past.
   std::function<absl::Status(const Principal& principal, absl::Time issued_at)> check;
@@ -91,7 +93,8 @@ class Access {
   // Nobody: nothing is shown. Not OK, with `refusal`: what is shown is no good.
   absl::StatusOr<Principal> Identify(const CallFacts& facts, absl::Time now,
                                      AccessRefusal* refusal) const;
-  absl::StatusOr<Principal> OfCertificate(const CallFacts& facts, AccessRefusal* refusal) const;
+  absl::StatusOr<Principal> OfCertificate(const CallFacts& facts, absl::Time now,
+                                          AccessRefusal* refusal) const;
   absl::StatusOr<Principal> OfToken(const CallFacts& facts, absl::Time now,
                                     AccessRefusal* refusal) const;
   absl::Status CheckRevoked(const Principal& principal, absl::Time issued_at,

@@ -107,9 +107,9 @@ class AccessTest : public ::testing::Test {
     EXPECT_TRUE(tokens.ok()) << tokens.status();
     access_ = std::make_unique<Access>(
         *std::move(tokens),
-        Revocations{[this](const std::string& pem) -> absl::StatusOr<absl::Time> {
+        Revocations{[this](const std::string& pem) -> absl::StatusOr<CertificateTimes> {
                       if (pem != "pem") return absl::InvalidArgumentError("it is damaged");
-                      return issued_;
+                      return CertificateTimes{issued_, end_};
                     },
                     [this](const Principal& principal, absl::Time issued_at) {
                       return principal.name == revoked_ && issued_at < kRevocation
@@ -136,6 +136,7 @@ class AccessTest : public ::testing::Test {
   const absl::Time kNow = absl::FromUnixSeconds(2000);
   const absl::Time kRevocation = absl::FromUnixSeconds(1000);
   absl::Time issued_ = absl::FromUnixSeconds(500);
+  absl::Time end_ = absl::FromUnixSeconds(3000);
   std::string revoked_ = "eve";
   MetricRegistry registry_{ControllerFamilies()};
   AccessMetrics metrics_{registry_};
@@ -226,6 +227,19 @@ TEST_F(AccessTest, WhatIsRevokedIsRefusedAndWhatWasIssuedLaterIsNot) {
   EXPECT_EQ(Missing(OfToken(kBobsToken, "JobService/Get")), "");
   revoked_ = "bob";
   EXPECT_EQ(Missing(OfToken(kBobsToken, "JobService/Get")), "revoked") << "whenever it was made";
+}
+
+// A connection that was made in time stays open, and asks for a renewal, say.
+TEST_F(AccessTest, ACertificateIsRefusedFromItsEndOn) {
+  const CallFacts renew = OfCertificate("paceline://worker/w0", "IdentityService/Renew");
+  end_ = kNow;
+  EXPECT_EQ(Missing(renew), "");
+  end_ = kNow - absl::Seconds(1);
+  EXPECT_EQ(Missing(renew), "bad_certificate");
+  EXPECT_EQ(Judge(renew).status.error_code(), grpc::StatusCode::UNAUTHENTICATED);
+  EXPECT_EQ(Judge(renew).caller, Principal());
+  EXPECT_THAT(Judge(renew).status.error_message(),
+              HasSubstr("worker w0 has expired on 1970-01-01 00:33:19 UTC"));
 }
 
 TEST_F(AccessTest, UnknownMethodsAreServedToNobody) {
