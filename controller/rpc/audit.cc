@@ -7,9 +7,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "controller/rpc/caller.h"
 
@@ -81,11 +83,24 @@ std::string Dump(const ordered_json& value) {
   return value.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 
+// Of all calls. Thread-safe.
+class SharedBudget {
+ public:
+  bool Take(absl::Time now) {
+    absl::MutexLock lock(&mutex_);
+    return budget_.Take(now);
+  }
+
+ private:
+  absl::Mutex mutex_;
+  AuditBudget budget_ ABSL_GUARDED_BY(mutex_);
+};
+
 // One call's part of the record.
 class AuditInterceptor : public grpc::experimental::Interceptor {
  public:
-  AuditInterceptor(grpc::experimental::ServerRpcInfo* info, AuditLog* log)
-      : info_(info), log_(log) {
+  AuditInterceptor(grpc::experimental::ServerRpcInfo* info, AuditLog* log, SharedBudget* budget)
+      : info_(info), log_(log), budget_(budget) {
     record_.time = absl::Now();
     record_.method = info->method();
   }
@@ -105,7 +120,7 @@ class AuditInterceptor : public grpc::experimental::Interceptor {
       record_.caller = CallerOf(*info_->server_context());
       record_.status = methods->GetSendStatus();
       record_.took = absl::Now() - record_.time;
-      log_->Write(AuditLine(record_));
+      if (!IsCheap(record_) || budget_->Take(absl::Now())) log_->Write(AuditLine(record_));
     }
     methods->Proceed();
   }
@@ -113,6 +128,7 @@ class AuditInterceptor : public grpc::experimental::Interceptor {
  private:
   grpc::experimental::ServerRpcInfo* const info_;
   AuditLog* const log_;
+  SharedBudget* const budget_;
   AuditRecord record_;
   bool audited_ = false;
 };
@@ -128,14 +144,21 @@ class AuditInterceptors : public grpc::experimental::ServerInterceptorFactoryInt
         !absl::StartsWith(info->method(), "/paceline.")) {
       return nullptr;
     }
-    return new AuditInterceptor(info, log_);
+    return new AuditInterceptor(info, log_, &budget_);
   }
 
  private:
   AuditLog* const log_;
+  SharedBudget budget_;
 };
 
 }  // namespace
+
+bool IsCheap(const AuditRecord& record) {
+  return !record.status.ok() &&
+         (record.caller.role == Role::kNone ||
+          record.status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED);
+}
 
 bool IsAudited(const Descriptor& request) {
   return request.FindFieldByName("request_id") != nullptr ||

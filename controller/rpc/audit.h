@@ -51,6 +51,10 @@ std::string AuditedRequest(const google::protobuf::Message& request);
 // Without a newline at its end.
 std::string AuditLine(const AuditRecord& record);
 
+// Whether anybody could cause as many such records as they please: of callers whom nobody knows,
+// and of those who ask more often than they may. They are within AuditBudget.
+bool IsCheap(const AuditRecord& record);
+
 // How many refused calls are recorded: so many a second, so that nobody can fill the record and so
 // push others' lines out. All are counted (metrics). Thread-compatible.
 class AuditBudget {

@@ -117,6 +117,17 @@ TEST(AuditTest, SoManyRefusalsASecondAreRecorded) {
   EXPECT_EQ(taken(begin + absl::Seconds(1)), AuditBudget::kRefusalsPerSecond);
 }
 
+TEST(AuditTest, WhatAnybodyCouldCauseIsWithinTheBudget) {
+  AuditRecord record;
+  EXPECT_FALSE(IsCheap(record)) << "a node has joined";
+  record.status = grpc::Status(grpc::StatusCode::UNAUTHENTICATED, "there is no such join token");
+  EXPECT_TRUE(IsCheap(record));
+  record.caller = {Role::kSubmitter, "bob"};
+  EXPECT_FALSE(IsCheap(record)) << "bounded by the rate of changes";
+  record.status = grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "too many");
+  EXPECT_TRUE(IsCheap(record));
+}
+
 TEST(AuditTest, TheFileIsAppendedTo) {
   const std::string path = ::testing::TempDir() + "/appended/audit.jsonl";
   std::filesystem::create_directories(::testing::TempDir() + "/appended");
