@@ -98,6 +98,13 @@ void LimitReport(v1::NodeReport* report) {
   if (report->has_check()) LimitCheck(report->mutable_check());
 }
 
+void LimitMessage(v1::WorkerMessage* message) {
+  if (message->has_hello()) LimitReport(message->mutable_hello()->mutable_report());
+  if (message->has_report()) LimitReport(message->mutable_report());
+  if (message->has_steps())
+    KeepFirst(message->mutable_steps()->mutable_batches(), kMaxTrainersTold);
+}
+
 NodeConnected ConnectedBy(const v1::Hello& hello) {
   return {FromProto(hello), FromProto(hello.report()), TaskResults(hello.report()),
           CheckOf(hello.report())};

@@ -41,6 +41,10 @@ absl::Status CheckHello(const v1::Hello& hello);
 // Cuts what is beyond the limits.
 void LimitReport(v1::NodeReport* report);
 
+// The same of any message. To be done before its entries are looked at one by one: each is compared
+// with the ranks of its job.
+void LimitMessage(v1::WorkerMessage* message);
+
 // Of a hello and a report within the limits.
 NodeConnected ConnectedBy(const v1::Hello& hello);
 NodeReported ReportedBy(const NodeName& node, const v1::NodeReport& report);

@@ -54,6 +54,25 @@ TEST(WorkerMessagesTest, HelloOfAnImpossibleNodeIsRefused) {
   }));
 }
 
+TEST(WorkerMessagesTest, EachMessageIsLimited) {
+  const auto fill = [](v1::NodeReport* report) {
+    for (int i = 0; i <= kMaxTrainersTold; ++i) report->add_trainers();
+  };
+  v1::WorkerMessage message;
+  fill(message.mutable_hello()->mutable_report());
+  LimitMessage(&message);
+  EXPECT_EQ(message.hello().report().trainers_size(), kMaxTrainersTold);
+  fill(message.mutable_report());
+  LimitMessage(&message);
+  EXPECT_EQ(message.report().trainers_size(), kMaxTrainersTold);
+  for (int i = 0; i <= kMaxTrainersTold; ++i) message.mutable_steps()->add_batches();
+  LimitMessage(&message);
+  EXPECT_EQ(message.steps().batches_size(), kMaxTrainersTold);
+  message.mutable_log()->set_id(7);
+  LimitMessage(&message);
+  EXPECT_EQ(message.kind_case(), v1::WorkerMessage::kLog);
+}
+
 TEST(WorkerMessagesTest, LongTextsAreCutBetweenCharacters) {
   std::string text = "xx";
   while (text.size() <= 2 * kMaxLogTail) text += "\u20ac";
