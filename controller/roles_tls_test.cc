@@ -20,6 +20,7 @@
 #include "common/tls/tls_files.h"
 #include "controller/rpc/user_tokens.h"
 #include "controller/testing/server_fixture.h"
+#include "proto/identity.grpc.pb.h"
 
 namespace paceline {
 namespace {
@@ -31,15 +32,21 @@ constexpr grpc::StatusCode kDenied = grpc::StatusCode::PERMISSION_DENIED;
 constexpr grpc::StatusCode kUnknown = grpc::StatusCode::UNAUTHENTICATED;
 
 const std::string kToken(40, 't');
+const std::string kOthersToken(40, 'o');
+// In a burst; then there are none.
+constexpr int kChanges = 8;
 
 class RolesTlsTest : public ::testing::Test {
  protected:
   RolesTlsTest() {
-    std::ofstream(directory_ + "/tokens") << Sha256Hex(kToken) << " operator tom\n";
+    std::ofstream(directory_ + "/tokens") << Sha256Hex(kToken) << " operator tom\n"
+                                          << Sha256Hex(kOthersToken) << " operator tina\n";
     chmod((directory_ + "/tokens").c_str(), 0600);
     ServerOptions options{"127.0.0.1:0", "127.0.0.1:0", directory_, directory_ + "/address", ""};
     options.tls_dir = Issue({Role::kController, "c1"}, {"127.0.0.1", "localhost"});
     options.user_tokens = directory_ + "/tokens";
+    options.limits.mutations_per_s = 0.001;
+    options.limits.mutation_burst = kChanges;
     server_ = std::make_unique<RunningServer>(options);
     EXPECT_TRUE(server_->failure().status.ok()) << server_->failure().status;
   }
@@ -96,6 +103,13 @@ class RolesTlsTest : public ::testing::Test {
     return v1::NodeService::NewStub(channel)->Uncordon(&context, request, &node);
   }
 
+  static grpc::Status JoinAsNobody(const std::shared_ptr<grpc::Channel>& channel) {
+    grpc::ClientContext context;
+    Prepare(context, "");
+    v1::JoinResponse response;
+    return v1::IdentityService::NewStub(channel)->Join(&context, {}, &response);
+  }
+
   const std::string directory_ = NewDirectory();
   const absl::StatusOr<CertificateAuthority> authority_ =
       CertificateAuthority::Make("test", absl::Now());
@@ -143,6 +157,54 @@ TEST_F(RolesTlsTest, AWorkerSpeaksForTheNodeOfItsCertificate) {
   PlayedWorker user(ChannelOf({Role::kAdmin, "w0"}), Hello("w0"));
   EXPECT_FALSE(user.Read().has_value());
   EXPECT_EQ(user.Finish().error_code(), kDenied);
+}
+
+TEST_F(RolesTlsTest, ASessionWithoutAHelloDoesNotOutliveARevocation) {
+  const auto channel = ChannelOf({Role::kWorker, "w0"});
+  const auto stub = v1::WorkerService::NewStub(channel);
+  grpc::ClientContext context;
+  Prepare(context, "");
+  const auto session = stub->Session(&context);
+  const auto identity = v1::IdentityService::NewStub(channel);
+  {
+    // Answered on the same connection: the session was let in by then.
+    grpc::ClientContext asked;
+    Prepare(asked, "");
+    v1::WhoAmIResponse response;
+    ASSERT_TRUE(identity->WhoAmI(&asked, {}, &response).ok());
+    ASSERT_EQ(response.role(), "worker");
+  }
+  v1::RevokeRequest request;
+  request.set_request_id("one");
+  request.set_principal("paceline://worker/w0");
+  request.set_reason("stolen disk");
+  request.set_owner("ann");
+  grpc::ClientContext revoke;
+  Prepare(revoke, "");
+  v1::Revocation revocation;
+  const grpc::Status revoked = v1::IdentityService::NewStub(ChannelOf({Role::kAdmin, "ann"}))
+                                   ->Revoke(&revoke, request, &revocation);
+  ASSERT_TRUE(revoked.ok()) << revoked.error_message();
+  v1::WorkerMessage hello;
+  *hello.mutable_hello() = Hello("w0");
+  session->Write(hello);
+  v1::ControllerMessage message;
+  EXPECT_FALSE(session->Read(&message)) << message.DebugString();
+  EXPECT_EQ(session->Finish().error_code(), kUnknown);
+}
+
+// All call from one host.
+TEST_F(RolesTlsTest, OneCallersChangesDoNotCountAsAnothers) {
+  const auto channel = ChannelOfNobody();
+  for (int i = 0; i < kChanges; ++i) {
+    EXPECT_EQ(JoinAsNobody(channel).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+    EXPECT_EQ(Uncordon(channel, kToken).error_code(), grpc::StatusCode::NOT_FOUND);
+  }
+  EXPECT_EQ(JoinAsNobody(channel).error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  const grpc::Status refused = Uncordon(channel, kToken);
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(refused.error_message(), HasSubstr("operator tom asks for more than"));
+  EXPECT_EQ(Uncordon(channel, kOthersToken).error_code(), grpc::StatusCode::NOT_FOUND);
 }
 
 TEST_F(RolesTlsTest, JobsBelongToTheNameInTheCertificate) {

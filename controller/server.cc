@@ -163,6 +163,10 @@ ServerFailure Server::OpenAccess() {
   return {};
 }
 
+Principal Server::FindCaller(const grpc::ServerContextBase& context) const {
+  return access_ == nullptr ? CallerByWord(context) : access_->FindCaller(context);
+}
+
 ServerFailure Server::Listen() {
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
@@ -186,9 +190,8 @@ ServerFailure Server::Listen() {
   std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
   interceptors.push_back(metrics_.rpcs().NewInterceptors());
   interceptors.push_back(MakeAuditInterceptors(audit_.get()));
-  interceptors.push_back(MakeCallerInterceptors([this](const grpc::ServerContextBase& context) {
-    return access_ == nullptr ? CallerByWord(context) : access_->FindCaller(context);
-  }));
+  interceptors.push_back(MakeCallerInterceptors(
+      [this](const grpc::ServerContextBase& context) { return FindCaller(context); }));
   builder.experimental().SetInterceptorCreators(std::move(interceptors));
   int port = 0;
   const std::shared_ptr<grpc::ServerCredentials> credentials = GrpcCredentials(options_);
@@ -228,8 +231,10 @@ ServerFailure Server::Start(Elected elected) {
   if (failure.status.ok()) failure = OpenState(elected);
   if (failure.status.ok()) failure = OpenAccess();
   if (!failure.status.ok()) return failure;
-  workers_ = std::make_unique<WorkerSessions>(&loop_, control_.get(), &metrics_, &limits_,
-                                              elected.may_act);
+  workers_ = std::make_unique<WorkerSessions>(
+      &loop_, control_.get(), &metrics_, &limits_,
+      [this](const grpc::ServerContextBase& context) { return FindCaller(context); },
+      elected.may_act);
   jobs_ = std::make_unique<JobService>(&loop_, control_.get(), workers_.get(), &metrics_, &limits_);
   nodes_ = std::make_unique<NodeService>(&loop_, control_.get(), &metrics_, &limits_);
   automation_ = std::make_unique<AutomationService>(&loop_, control_.get(), &metrics_, &limits_);
@@ -251,7 +256,7 @@ ServerFailure Server::Start(Elected elected) {
     // While the server ends, its streams do, too, and another thread has it.
     if (!shutdown_.joinable()) http_->EndStreams();
   };
-  identities_ = std::make_unique<IdentityService>(&loop_, control_.get(), &metrics_,
+  identities_ = std::make_unique<IdentityService>(&loop_, control_.get(), &metrics_, &limits_,
                                                   *std::exchange(restored_, std::nullopt),
                                                   std::move(identity));
   telemetry_ = std::make_unique<TelemetryService>(&loop_, control_.get());

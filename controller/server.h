@@ -6,6 +6,7 @@
 
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server.h>
+#include <grpcpp/server_context.h>
 
 #include <atomic>
 #include <cstdint>
@@ -22,6 +23,7 @@
 #include "absl/time/time.h"
 #include "common/event_loop.h"
 #include "common/http_server.h"
+#include "common/identity/principal.h"
 #include "common/state_lock/state_lock.h"
 #include "common/tls/certificate_authority.h"
 #include "controller/control_loop.h"
@@ -99,6 +101,8 @@ class Server {
   // Checks the table of roles, and makes access_ unless `plaintext`.
   ServerFailure OpenAccess();
   ServerFailure Listen();
+  // From any thread.
+  Principal FindCaller(const grpc::ServerContextBase& context) const;
   std::optional<HttpTls> HttpSecurity();
   // Ends what clients watch and read; they may open it again.
   void CloseStreams(const char* why);

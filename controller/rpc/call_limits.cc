@@ -1,5 +1,8 @@
 #include "controller/rpc/call_limits.h"
 
+#include <grpc/grpc_security_constants.h>
+#include <grpcpp/security/auth_context.h>
+
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -19,11 +22,22 @@ grpc::Status TooManyRequests(const std::string& caller, double rate, absl::Durat
                    {{"retry_after_s", absl::StrCat(absl::ToDoubleSeconds(wait))}});
 }
 
+// A connection without TLS has callers of any name (CallerByWord).
+bool IsOverTls(const grpc::AuthContext& peer) {
+  for (const grpc::string_ref& type :
+       peer.FindPropertyValues(GRPC_TRANSPORT_SECURITY_TYPE_PROPERTY_NAME)) {
+    if (type == GRPC_TLS_TRANSPORT_SECURITY_TYPE || type == GRPC_SSL_TRANSPORT_SECURITY_TYPE) {
+      return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 std::string CallerKey(const grpc::CallbackServerContext& context) {
   const Principal caller = CallerOf(context);
-  if (!caller.name.empty() && context.auth_context()->IsPeerAuthenticated()) {
+  if (!caller.name.empty() && IsOverTls(*context.auth_context())) {
     return PrincipalText(caller);
   }
   const std::string peer = context.peer();
@@ -33,15 +47,17 @@ std::string CallerKey(const grpc::CallbackServerContext& context) {
 CallLimits::CallLimits(const CallLimitOptions& options, LimitMetrics* metrics)
     : options_(options),
       metrics_(metrics),
-      mutations_({options.mutations_per_s, std::max(1.0, options.mutation_burst)}) {}
+      mutations_({options.mutations_per_s, std::max(1.0, options.mutation_burst)}),
+      strangers_({options.mutations_per_s, std::max(1.0, options.mutation_burst)}) {}
 
 bool CallLimits::AdmitMutation(const grpc::CallbackServerContext& context,
                                grpc::ServerUnaryReactor* reactor) {
   const std::string caller = CallerKey(context);
+  const bool known = CallerOf(context).role != Role::kNone;
   absl::Duration wait;
   {
     absl::MutexLock lock(&mutex_);
-    wait = mutations_.Take(caller, EventLoop::Now());
+    wait = (known ? mutations_ : strangers_).Take(caller, EventLoop::Now());
   }
   if (wait == absl::ZeroDuration()) return true;
   metrics_->Refused(Limit::kMutationRate);

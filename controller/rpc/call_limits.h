@@ -4,7 +4,8 @@
 //   mutation ──▶ AdmitMutation ──▶ the loop          refused: RESOURCE_EXHAUSTED, TOO_MANY_REQUESTS
 //   watch    ──▶ OpenStream ─────▶ LoopWriter        refused: RESOURCE_EXHAUSTED, TOO_MANY_STREAMS
 //
-// A caller is who its certificate says, and without one the host that it calls from.
+// A caller is who its certificate or token says, and without one the host that it calls from. Those
+// whom nobody knows have buckets of their own: they cannot use up the others'.
 //
 // Thread-safe: it is asked on gRPC's threads, so that a flood of calls does not reach the loop.
 #ifndef CONTROLLER_RPC_CALL_LIMITS_H_
@@ -90,11 +91,13 @@ class CallLimits {
   LimitMetrics* const metrics_;
   mutable absl::Mutex mutex_;
   RateLimit mutations_ ABSL_GUARDED_BY(mutex_);
+  RateLimit strangers_ ABSL_GUARDED_BY(mutex_);  // The same of those without a role, who join.
   int streams_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<std::string, int> by_caller_ ABSL_GUARDED_BY(mutex_);  // Streams; none has 0.
 };
 
-// "alice" of a certificate or token; else "ipv4:10.0.0.7", without the port.
+// "submitter alice" of a certificate or token, which TLS alone proves; else "ipv4:10.0.0.7",
+// without the port.
 std::string CallerKey(const grpc::CallbackServerContext& context);
 
 }  // namespace paceline

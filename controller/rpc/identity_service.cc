@@ -67,10 +67,13 @@ v1::Revocation ToProto(const std::string& principal, const Revocation& revocatio
   return out;
 }
 
-// Runs `act` on the loop; its answer ends the call.
+// Runs `act` on the loop, unless the caller asks too often; its answer ends the call. `limits` may
+// be null: it may be asked at any rate.
 template <typename Act>
-grpc::ServerUnaryReactor* OnLoop(EventLoop* loop, grpc::CallbackServerContext* context, Act act) {
+grpc::ServerUnaryReactor* OnLoop(EventLoop* loop, CallLimits* limits,
+                                 grpc::CallbackServerContext* context, Act act) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  if (limits != nullptr && !limits->AdmitMutation(*context, reactor)) return reactor;
   loop->Post([reactor, act = std::move(act)] {
     act([reactor](const grpc::Status& status) { reactor->Finish(status); });
   });
@@ -90,9 +93,10 @@ std::optional<Certificate> PeerCertificate(const grpc::ServerContextBase& contex
 }
 
 IdentityService::IdentityService(EventLoop* loop, ControlLoop* control, ControllerMetrics* metrics,
-                                 Identities identities, Options options)
+                                 CallLimits* limits, Identities identities, Options options)
     : loop_(loop),
       control_(control),
+      limits_(limits),
       options_(std::move(options)),
       mutations_(control, metrics),
       identities_(std::move(identities)),
@@ -264,7 +268,7 @@ void IdentityService::DoRevoke(const v1::RevokeRequest& request, v1::Revocation*
 grpc::ServerUnaryReactor* IdentityService::Join(grpc::CallbackServerContext* context,
                                                 const v1::JoinRequest* request,
                                                 v1::JoinResponse* reply) {
-  return OnLoop(loop_, context, [=, peer = context->peer()](const Answer& answer) {
+  return OnLoop(loop_, limits_, context, [=, peer = context->peer()](const Answer& answer) {
     DoJoin(*request, peer, reply, answer);
   });
 }
@@ -272,28 +276,30 @@ grpc::ServerUnaryReactor* IdentityService::Join(grpc::CallbackServerContext* con
 grpc::ServerUnaryReactor* IdentityService::Renew(grpc::CallbackServerContext* context,
                                                  const v1::RenewRequest* request,
                                                  v1::RenewResponse* reply) {
-  return OnLoop(loop_, context, [=, own = PeerCertificate(*context)](const Answer& answer) {
-    answer(DoRenew(own, *request, reply));
-  });
+  return OnLoop(loop_, limits_, context,
+                [=, own = PeerCertificate(*context)](const Answer& answer) {
+                  answer(DoRenew(own, *request, reply));
+                });
 }
 
 grpc::ServerUnaryReactor* IdentityService::CreateJoinToken(
     grpc::CallbackServerContext* context, const v1::CreateJoinTokenRequest* request,
     v1::CreateJoinTokenResponse* reply) {
-  return OnLoop(loop_, context,
+  return OnLoop(loop_, limits_, context,
                 [=](const Answer& answer) { DoCreateToken(*request, reply, answer); });
 }
 
 grpc::ServerUnaryReactor* IdentityService::Revoke(grpc::CallbackServerContext* context,
                                                   const v1::RevokeRequest* request,
                                                   v1::Revocation* reply) {
-  return OnLoop(loop_, context, [=](const Answer& answer) { DoRevoke(*request, reply, answer); });
+  return OnLoop(loop_, limits_, context,
+                [=](const Answer& answer) { DoRevoke(*request, reply, answer); });
 }
 
 grpc::ServerUnaryReactor* IdentityService::ListRevoked(grpc::CallbackServerContext* context,
                                                        const v1::ListRevokedRequest*,
                                                        v1::ListRevokedResponse* reply) {
-  return OnLoop(loop_, context, [=](const Answer& answer) {
+  return OnLoop(loop_, /*limits=*/nullptr, context, [=](const Answer& answer) {
     for (const auto& [principal, revocation] : identities_.revocations()) {
       *reply->add_revocations() = ToProto(principal, revocation);
     }

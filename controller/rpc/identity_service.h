@@ -17,6 +17,7 @@
 #include "controller/control_loop.h"
 #include "controller/core/identities.h"
 #include "controller/metrics.h"
+#include "controller/rpc/call_limits.h"
 #include "controller/rpc/mutations.h"
 #include "proto/identity.grpc.pb.h"
 
@@ -37,7 +38,7 @@ class IdentityService : public v1::IdentityService::CallbackService {
 
   // All pointers outlive this.
   IdentityService(EventLoop* loop, ControlLoop* control, ControllerMetrics* metrics,
-                  Identities identities, Options options);
+                  CallLimits* limits, Identities identities, Options options);
 
   // OK, or Unauthenticated: the certificate of the principal, issued then, is revoked. From any
   // thread; waits for nothing.
@@ -81,6 +82,7 @@ class IdentityService : public v1::IdentityService::CallbackService {
 
   EventLoop* const loop_;
   ControlLoop* const control_;
+  CallLimits* const limits_;
   const Options options_;
   Mutations mutations_;  // On the loop, as is the next.
   Identities identities_;

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/identity/principal.h"
 #include "common/log.h"
-#include "controller/rpc/caller.h"
 #include "controller/rpc/convert.h"
 #include "controller/rpc/errors.h"
 #include "controller/rpc/worker_identity.h"
@@ -27,10 +27,7 @@ class WorkerSessions::Stream
     : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::ControllerMessage> {
  public:
   Stream(WorkerSessions* sessions, const grpc::CallbackServerContext* context)
-      : sessions_(sessions),
-        context_(context),
-        caller_(CallerOf(*context)),
-        peer_(context->peer()) {
+      : sessions_(sessions), context_(context), peer_(context->peer()) {
     sessions_->loop_->Post([this] {
       sessions_->streams_.insert(this);
       hello_timer_ = sessions_->loop_->After(sessions_->limits_->options().hello_patience, [this] {
@@ -120,6 +117,7 @@ class WorkerSessions::Stream
   }
 
   void Handle() {
+    LimitMessage(&incoming_);
     if (node_.value().empty() && incoming_.kind_case() != v1::WorkerMessage::kHello) {
       return Close(MakeError(grpc::StatusCode::FAILED_PRECONDITION, "NO_HELLO",
                              "the first message of a session must be a hello"));
@@ -131,10 +129,8 @@ class WorkerSessions::Stream
     }
     switch (incoming_.kind_case()) {
       case v1::WorkerMessage::kHello:
-        LimitReport(incoming_.mutable_hello()->mutable_report());
         return Greet(incoming_.hello());
       case v1::WorkerMessage::kReport:
-        LimitReport(incoming_.mutable_report());
         sessions_->control_->Apply(Own(ReportedBy(node_, incoming_.report())));
         return Grant(incoming_.report().number());
       case v1::WorkerMessage::kSteps:
@@ -224,7 +220,15 @@ class WorkerSessions::Stream
                        IsNodeName(hello.node()) ? "HELLO_INVALID" : "NODE_NAME_INVALID",
                        std::string(possible.message()));
     }
-    grpc::Status foreign = CheckHello(caller_, hello);
+    // A session is let in without a hello; meanwhile its certificate may have been revoked.
+    const Principal caller = sessions_->find_caller_(*context_);
+    if (caller.role == Role::kNone) {
+      return MakeError(grpc::StatusCode::UNAUTHENTICATED, "REVOKED",
+                       absl::StrCat("what node \"", hello.node(),
+                                    "\" has proved itself by holds no longer: it joins again by a "
+                                    "new token of `paceline pki token`"));
+    }
+    grpc::Status foreign = CheckHello(caller, hello);
     if (foreign.ok()) {
       foreign = CheckMessage(sessions_->control_->cluster(), NodeName(hello.node()), incoming_);
     }
@@ -280,7 +284,6 @@ class WorkerSessions::Stream
 
   WorkerSessions* const sessions_;
   const grpc::CallbackServerContext* const context_;
-  const Principal caller_;
   const std::string peer_;
 
   // On the loop.

@@ -20,6 +20,7 @@
 #include "controller/control_loop.h"
 #include "controller/metrics.h"
 #include "controller/rpc/call_limits.h"
+#include "controller/rpc/caller.h"
 #include "proto/worker.grpc.pb.h"
 
 namespace paceline {
@@ -29,15 +30,16 @@ class WorkerSessions : public v1::WorkerService::CallbackService {
   // Gets the answer to a log request; UNAVAILABLE when the worker went away before.
   using LogCallback = std::function<void(grpc::Status, const v1::LogData&)>;
 
-  // All pointers outlive this. While `may_act` says no, workers are told nothing: this controller
-  // may have been deposed.
-  WorkerSessions(
-      EventLoop* loop, ControlLoop* control, ControllerMetrics* metrics, const CallLimits* limits,
-      std::function<bool()> may_act = [] { return true; })
+  // All pointers outlive this. `find_caller`, asked on the loop, says who calls, nobody if that
+  // holds no longer. While `may_act` says no, workers are told nothing: this controller may have
+  // been deposed.
+  WorkerSessions(EventLoop* loop, ControlLoop* control, ControllerMetrics* metrics,
+                 const CallLimits* limits, CallerFinder find_caller, std::function<bool()> may_act)
       : loop_(loop),
         control_(control),
         metrics_(metrics),
         limits_(limits),
+        find_caller_(std::move(find_caller)),
         may_act_(std::move(may_act)) {}
 
   // Sends the plan if the node is connected and has not got the same one last.
@@ -67,6 +69,7 @@ class WorkerSessions : public v1::WorkerService::CallbackService {
   ControlLoop* const control_;
   ControllerMetrics* const metrics_;
   const CallLimits* const limits_;
+  const CallerFinder find_caller_;
   const std::function<bool()> may_act_;
 
   // On the loop.

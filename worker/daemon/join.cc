@@ -78,6 +78,8 @@ absl::Status JoinAt(const std::string& controller, const JoinOptions& options) {
     if (!explained.empty()) why = explained;
     code = absl::StatusCode::kUnavailable;
   }
+  // Many join at once.
+  if (code == absl::StatusCode::kResourceExhausted) code = absl::StatusCode::kUnavailable;
   return absl::Status(code, absl::StrCat("the node cannot join at ", controller, ": ", why));
 }
 
