@@ -193,6 +193,24 @@ TEST_F(RolesTlsTest, ASessionWithoutAHelloDoesNotOutliveARevocation) {
   EXPECT_EQ(session->Finish().error_code(), kUnknown);
 }
 
+TEST_F(RolesTlsTest, RenewalIsForTheCertificateOfTheConnectionAndNotForControllers) {
+  const auto renew = [](const std::shared_ptr<grpc::Channel>& channel, const std::string& token) {
+    grpc::ClientContext context;
+    Prepare(context, token);
+    v1::RenewResponse response;
+    return v1::IdentityService::NewStub(channel)->Renew(&context, {}, &response);
+  };
+  const grpc::Status controller = renew(ChannelOf({Role::kController, "c2"}), "");
+  EXPECT_EQ(controller.error_code(), kDenied);
+  EXPECT_EQ(Reason(controller), "NOT_FOR_CONTROLLERS");
+  const grpc::Status token = renew(ChannelOfNobody(), kToken);
+  EXPECT_EQ(token.error_code(), kUnknown);
+  EXPECT_EQ(Reason(token), "NO_CERTIFICATE");
+  EXPECT_EQ(renew(ChannelOf({Role::kWorker, "w0"}), "").error_code(),
+            grpc::StatusCode::INVALID_ARGUMENT)
+      << "there is no request in it";
+}
+
 // All call from one host.
 TEST_F(RolesTlsTest, OneCallersChangesDoNotCountAsAnothers) {
   const auto channel = ChannelOfNobody();

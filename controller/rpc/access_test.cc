@@ -59,6 +59,7 @@ TEST(AccessTableTest, WhoMayWhat) {
   EXPECT_EQ(MayCallIt("/paceline.v1.NodeService/Drain"), operators);
   EXPECT_EQ(MayCallIt("/paceline.v1.AutomationService/Pause"), operators);
   EXPECT_EQ(MayCallIt("/paceline.v1.AdminService/SetLogLevel"), admins);
+  EXPECT_EQ(MayCallIt("/paceline.v1.AdminService/Backup"), admins);
   EXPECT_EQ(MayCallIt("/paceline.v1.IdentityService/Revoke"), admins);
   EXPECT_EQ(MayCallIt("/paceline.v1.IdentityService/CreateJoinToken"), admins);
   EXPECT_EQ(MayCallIt("/paceline.v1.WorkerService/Session"), workers);
