@@ -23,6 +23,15 @@ class CertificateAuthorityTest : public ::testing::Test {
   const CertificateAuthority authority_ = TestAuthority(kNow);
 };
 
+TEST_F(CertificateAuthorityTest, SignsNoOtherAuthorities) {
+  const X509Ptr own = *ParseCertificate(authority_.certificate_pem());
+  EXPECT_EQ(X509_check_ca(own.get()), 1);
+  EXPECT_EQ(X509_get_pathlen(own.get()), 0);
+  const X509Ptr made =
+      *ParseCertificate(*authority_.Sign(*MakeRequest(*NewKey(), "node-7"), kWorker, kNow));
+  EXPECT_EQ(X509_check_ca(made.get()), 0);
+}
+
 TEST_F(CertificateAuthorityTest, SaysWhatTheGrantSaysWhateverTheRequestAsksFor) {
   const std::string key = *NewKey();
   const std::string request = *MakeRequest(key, "admin root");
