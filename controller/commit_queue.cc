@@ -57,13 +57,14 @@ std::vector<CommitQueue::Entry> CommitQueue::TakeEntries() {
 }
 
 void CommitQueue::CommitAll() {
+  absl::Status status;  // Of the first commit that failed.
   while (true) {
     std::vector<Entry> entries = TakeEntries();
     if (entries.empty()) return;
     WriteBatch together;
     for (Entry& entry : entries) Append(std::move(entry.batch), together);
     const absl::Time start = EventLoop::Now();
-    const absl::Status status = together.empty() ? absl::OkStatus() : store_->Commit(together);
+    if (status.ok() && !together.empty()) status = store_->Commit(together);
     loop_->Post([this, entries = std::move(entries), status, took = EventLoop::Now() - start] {
       Finish(entries, status, took);
     });

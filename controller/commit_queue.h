@@ -7,8 +7,9 @@
 // Batches that wait for the disk together become one transaction, up to kMaxTogether of them: when
 // all workers come back at once, the disk is waited for some times and not once for each.
 //
-// When a commit fails, all in line and all that comes later gets the error: memory is then
-// ahead of the store, and the process must end.
+// When a commit fails, all in line and all that comes later gets the error, and nothing more is
+// written: it would stand in the store without what came before it. Memory is then ahead of the
+// store, and the process must end.
 //
 // Runs on the loop, except for its own thread.
 #ifndef CONTROLLER_COMMIT_QUEUE_H_

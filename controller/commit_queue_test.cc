@@ -11,9 +11,11 @@
 namespace paceline {
 namespace {
 
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Pair;
+using ::testing::SizeIs;
 
 // Fails every commit after the first `good` ones.
 class FailingStore : public MemoryStore {
@@ -102,6 +104,42 @@ TEST(CommitQueueTest, WorkWithoutABatchRunsAtOnceWhenNothingIsInLine) {
   bool ran = false;
   queue.Add({}, [&](const absl::Status& status) { ran = status.ok(); });
   EXPECT_TRUE(ran);
+}
+
+// A disk that is full for one commit: the first one fails when `go` says so.
+class FullForAMoment : public MemoryStore {
+ public:
+  absl::Status Commit(const WriteBatch& batch) override {
+    if (commits_++ > 0) return MemoryStore::Commit(batch);
+    go.WaitForNotification();
+    return absl::ResourceExhaustedError("disk full");
+  }
+
+  absl::Notification go;
+
+ private:
+  int commits_ = 0;
+};
+
+TEST(CommitQueueTest, AfterAFailureNothingMoreIsWritten) {
+  FullForAMoment store;
+  {
+    EventLoop loop;
+    std::vector<absl::StatusCode> heard;
+    CommitQueue queue(&loop, &store, {[](absl::Duration) {}, [](absl::Status) {}});
+    const auto hear = [&](const absl::Status& status) { heard.push_back(status.code()); };
+    // More than are taken together, so that some are taken after the failure.
+    constexpr size_t kBatches = 3 * CommitQueue::kMaxTogether;
+    loop.Post([&] {
+      for (size_t i = 0; i < kBatches; ++i) queue.Add(Put("a"), hear);
+      queue.Add(Put("b"), [&](const absl::Status&) { loop.Stop(); });
+      store.go.Notify();
+    });
+    loop.Run();
+    EXPECT_THAT(heard, SizeIs(kBatches));
+    EXPECT_THAT(heard, Each(absl::StatusCode::kResourceExhausted));
+  }
+  EXPECT_THAT(*store.Load(""), IsEmpty()) << "it would stand there without what came before it";
 }
 
 TEST(CommitQueueTest, FailureIsReportedOnceAndReachesAllThatDependsOnIt) {
