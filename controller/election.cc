@@ -15,8 +15,9 @@ namespace {
 // Of a standby's questions; it asks again and again.
 constexpr EtcdClient::Patience kPatience = {absl::Seconds(2), absl::Milliseconds(700)};
 constexpr absl::Duration kRetry = absl::Milliseconds(200);
-// A standby looks again so often, also when its watch has not told of anything.
-constexpr absl::Duration kLookAgain = absl::Seconds(5);
+// A standby looks again so often, also when its watch has not told of anything: the member that
+// it watches at may have died with the leader's machine, without a word.
+constexpr absl::Duration kLookAgain = absl::Seconds(2);
 
 }  // namespace
 
@@ -64,7 +65,10 @@ void Election::Run() {
       Lead(seat->term);
     } else {
       Tell(seat->address);
-      client_->WaitForDeletion(key_, seat->revision, kLookAgain);
+      // One that ends at once must not end again and again without a pause.
+      if (!client_->WaitForDeletion(key_, seat->revision, kLookAgain)) {
+        WaitUntil(BootNow() + kRetry);
+      }
     }
   }
 }
@@ -89,13 +93,13 @@ absl::StatusOr<Election::Seat> Election::Look() {
 // Makes the key unless somebody has. Whether that went well, the next look tells: an answer may be
 // lost.
 void Election::Campaign() {
-  lease_sent_ = BootNow();
+  const absl::Time sent = BootNow();
   const absl::StatusOr<EtcdClient::Lease> lease = client_->GrantLease(options_.lease, kPatience);
-  if (!lease.ok()) {
-    WaitUntil(BootNow() + kRetry);
-    return;
-  }
+  if (!lease.ok()) return LoseCampaign(lease.status());
+  // Together: the key may yet be made with the lease of an earlier campaign, which counts from
+  // then.
   lease_ = lease->id;
+  lease_sent_ = sent;
   lease_length_ = lease->length;
   etcdserverpb::TxnRequest request;
   etcdserverpb::Compare& nobody = *request.add_compare();
@@ -107,7 +111,17 @@ void Election::Campaign() {
   put.set_value(options_.address);
   put.set_lease(lease_);
   const absl::StatusOr<etcdserverpb::TxnResponse> made = client_->Txn(request, kPatience);
-  if (made.ok() && !made->succeeded()) client_->RevokeLease(lease_, kPatience).IgnoreError();
+  if (!made.ok()) return LoseCampaign(made.status());
+  if (!made->succeeded()) client_->RevokeLease(lease_, kPatience).IgnoreError();
+  campaign_lost_ = false;
+}
+
+// etcd answers questions, and does not let the key be made: it is full, say.
+void Election::LoseCampaign(const absl::Status& why) {
+  if (!std::exchange(campaign_lost_, true)) {
+    PACELINE_LOG(WARNING) << "campaign_failed reason=\"" << why.message() << "\" retrying";
+  }
+  WaitUntil(BootNow() + kRetry);
 }
 
 void Election::Lead(int64_t term) {
@@ -142,7 +156,7 @@ void Election::Renew(Tenure& tenure) {
       client_->KeepLeaseAlive(lease_, {tenure.end() - sent, tenure.Attempt()});
   if (!length.ok()) {
     PACELINE_LOG(WARNING) << "lease_not_renewed reason=\"" << length.status().message() << "\"";
-    WaitUntil(BootNow() + kRetry);
+    WaitUntil(std::min(BootNow() + kRetry, tenure.end()));
     return;
   }
   if (*length == absl::ZeroDuration()) {

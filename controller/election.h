@@ -22,6 +22,7 @@
 #include <thread>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
@@ -68,6 +69,7 @@ class Election {
   void Run();
   absl::StatusOr<Seat> Look();
   void Campaign();
+  void LoseCampaign(const absl::Status& why);
   void Lead(int64_t term);
   void Renew(Tenure& tenure);
   void Tell(const std::string& leader);
@@ -83,8 +85,9 @@ class Election {
   int64_t lease_ = 0;      // 0: none.
   absl::Time lease_sent_;  // When it was asked for, BootNow.
   absl::Duration lease_length_;
-  std::string told_;     // Who leads.
-  bool silent_ = false;  // etcd does not answer.
+  std::string told_;            // Who leads.
+  bool silent_ = false;         // etcd does not answer.
+  bool campaign_lost_ = false;  // Nobody leads, and etcd does not let this one.
   bool deposed_ = false;
 
   std::atomic<int64_t> end_ns_{0};  // Of the tenure, BootNow; 0: does not lead.

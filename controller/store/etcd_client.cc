@@ -216,7 +216,7 @@ absl::Status EtcdClient::RevokeLease(int64_t lease, Patience patience) {
   });
 }
 
-void EtcdClient::WaitForDeletion(const std::string& key, int64_t revision, absl::Duration limit) {
+bool EtcdClient::WaitForDeletion(const std::string& key, int64_t revision, absl::Duration limit) {
   etcdserverpb::WatchRequest request;
   etcdserverpb::WatchCreateRequest& create = *request.mutable_create_request();
   create.set_key(key);
@@ -236,7 +236,9 @@ void EtcdClient::WaitForDeletion(const std::string& key, int64_t revision, absl:
   }
   running.context()->TryCancel();
   const grpc::Status status = stream->Finish();
-  if (!deleted && status.error_code() != grpc::StatusCode::DEADLINE_EXCEEDED) Leave(member);
+  if (deleted || status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) return true;
+  Leave(member);
+  return false;
 }
 
 absl::StatusOr<int64_t> EtcdClient::DatabaseBytes(Patience patience) {

@@ -66,8 +66,8 @@ class EtcdClient {
   absl::Status RevokeLease(int64_t lease, Patience patience);
 
   // Waits until `key` is deleted in a revision after `revision`, the watch breaks, or `limit` is
-  // over: then the caller looks again.
-  void WaitForDeletion(const std::string& key, int64_t revision, absl::Duration limit);
+  // over: then the caller looks again. False: it broke, perhaps at once.
+  bool WaitForDeletion(const std::string& key, int64_t revision, absl::Duration limit);
 
   // Bytes of a member's database, that of all users of this etcd.
   absl::StatusOr<int64_t> DatabaseBytes(Patience patience);

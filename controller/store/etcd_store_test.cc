@@ -157,6 +157,15 @@ TEST_F(EtcdStoreTest, EtcdThatIsAwayIsNamed) {
             absl::StatusCode::kNotFound);
 }
 
+TEST_F(EtcdStoreTest, AWatchThatBreaksIsToldFromOneThatSawNothing) {
+  const std::string key = EtcdLeaderKey(prefix_);
+  EXPECT_TRUE(client_->WaitForDeletion(key, term_, absl::Milliseconds(200)));
+  TakeLeadership(*client_, prefix_);
+  EXPECT_TRUE(client_->WaitForDeletion(key, term_, absl::Seconds(30))) << "it was deleted since";
+  const auto away = EtcdClient::Create({{"127.0.0.1:1"}, ""}).value();
+  EXPECT_FALSE(away->WaitForDeletion(key, term_, absl::Seconds(30)));
+}
+
 TEST(EtcdTlsTest, TalksToAnEtcdThatWantsCertificates) {
   std::string folder = std::string(std::getenv("TEST_TMPDIR")) + "/tlsXXXXXX";
   ASSERT_NE(mkdtemp(folder.data()), nullptr);
