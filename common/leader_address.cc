@@ -6,6 +6,13 @@
 #include "absl/strings/str_split.h"
 
 namespace paceline {
+namespace {
+
+// Names that are followed at once, one after the other: the next would be of two that name each
+// other.
+constexpr int kNamedInARow = 2;
+
+}  // namespace
 
 std::vector<std::string> SplitAddresses(absl::string_view list) {
   std::vector<std::string> addresses;
@@ -23,8 +30,9 @@ bool LeaderAddress::Failed(absl::string_view leader) {
   if (!leader.empty() && leader != current_ && leader != named_in_vain_) {
     current_ = std::string(leader);
     named_in_vain_ = current_;
-    return true;
+    return ++named_in_a_row_ <= kNamedInARow;
   }
+  named_in_a_row_ = 0;
   // Whoever was named may be in the list, or not: the turn goes on where it was.
   turn_ = (turn_ + 1) % addresses_.size();
   if (addresses_[turn_] == current_) turn_ = (turn_ + 1) % addresses_.size();

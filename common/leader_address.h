@@ -36,10 +36,14 @@ class LeaderAddress {
   bool several() const { return addresses_.size() > 1; }
 
   // The current one leads.
-  void Answered() { named_in_vain_.clear(); }
+  void Answered() {
+    named_in_vain_.clear();
+    named_in_a_row_ = 0;
+  }
 
   // The current one does not lead, or does not answer. `leader`: whom it named; empty: nobody.
-  // True when the next one is worth an attempt at once: it was named.
+  // True when the next one is worth an attempt at once: it was named, and not by one that was
+  // named itself, again and again.
   bool Failed(absl::string_view leader = "");
 
  private:
@@ -47,6 +51,7 @@ class LeaderAddress {
   size_t turn_ = 0;  // Of the list.
   std::string current_;
   std::string named_in_vain_;  // Was named, and failed: it is not believed twice in a row.
+  int named_in_a_row_ = 0;     // How often somebody was, since one led or named nobody.
 };
 
 }  // namespace paceline

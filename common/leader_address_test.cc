@@ -51,6 +51,20 @@ TEST(LeaderAddressTest, OneThatWasNamedInVainIsNotBelievedAtOnce) {
   EXPECT_TRUE(address.Failed("c"));
 }
 
+TEST(LeaderAddressTest, TwoThatNameEachOtherAreNotAskedWithoutAPause) {
+  LeaderAddress address({"a", "b"});
+  EXPECT_TRUE(address.Failed("b"));
+  EXPECT_TRUE(address.Failed("a"));
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_FALSE(address.Failed("b"));
+    EXPECT_EQ(address.current(), "b");
+    EXPECT_FALSE(address.Failed("a"));
+    EXPECT_EQ(address.current(), "a");
+  }
+  address.Answered();
+  EXPECT_TRUE(address.Failed("b"));
+}
+
 TEST(LeaderAddressTest, WithoutAnyThereIsAnEmptyOne) {
   LeaderAddress address(std::vector<std::string>{});
   EXPECT_EQ(address.current(), "");
