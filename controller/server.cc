@@ -112,7 +112,11 @@ ServerFailure Server::OpenState(Elected& elected) {
     auto lock = StateLock::Take(options_.state_dir);
     if (!lock.ok()) return StateFailure(lock.status());
     lock_ = std::make_unique<StateLock>(*std::move(lock));
-    auto store = SqliteStore::Open(absl::StrCat(options_.state_dir, "/", kStateFileName));
+    const std::string file = absl::StrCat(options_.state_dir, "/", kStateFileName);
+    const absl::StatusOr<bool> made = MakeStateIfNone(file);
+    if (!made.ok()) return StateFailure(made.status());
+    if (*made) PACELINE_LOG(WARNING) << "state_new file=" << file << ": a new cluster begins";
+    auto store = SqliteStore::Open(file);
     if (!store.ok()) return StateFailure(store.status());
     store_ = *std::move(store);
   }

@@ -347,6 +347,11 @@ TEST(ServerStartTest, EachObstacleHasItsExitCodeAndNamesItself) {
   const std::string damaged = NewDirectory();
   std::ofstream(damaged + "/state.db") << std::string(5000, 'x');
   EXPECT_EQ(RunningServer(damaged).failure().exit_code, kExitStateDamaged);
+
+  // Once there was a state.
+  const std::string lost = NewDirectory();
+  std::ofstream(lost + "/state.db").close();
+  EXPECT_EQ(RunningServer(lost).failure().exit_code, kExitStateDamaged);
 }
 
 }  // namespace

@@ -55,6 +55,17 @@ TEST(SqliteStoreTest, ForeignDatabaseIsRefused) {
   EXPECT_EQ(SqliteStore::Open(Path()).status().code(), absl::StatusCode::kDataLoss);
 }
 
+TEST(SqliteStoreTest, DatabaseWithoutTablesIsNoNewOne) {
+  const std::string path = Path();
+  RunSql(path, "CREATE TABLE t (x); DROP TABLE t");
+  const std::string before = Contents(path);
+  ASSERT_FALSE(before.empty());
+  const absl::Status status = SqliteStore::Open(path).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("it holds no state"));
+  EXPECT_EQ(Contents(path), before);
+}
+
 TEST(SqliteStoreTest, FileThatIsNoDatabaseIsRefusedAndLeftAlone) {
   const std::string text(5000, 'x');
   std::ofstream(Path()) << text;

@@ -46,6 +46,19 @@ void RemoveWithLog(const std::string& path) {
   for (const char* suffix : {"", "-journal", "-wal", "-shm"}) unlink((path + suffix).c_str());
 }
 
+absl::Status Lost(const std::string& path, const std::string& how) {
+  return absl::DataLossError(absl::StrCat(
+      path, ": ", how,
+      ": the state is lost. `paceline admin restore --force` puts a backup back; to begin a new "
+      "cluster without it, remove what is left"));
+}
+
+// That a store which was closed is one file.
+absl::Status CheckNoLog(const std::string& path) {
+  if (!Exists(path + "-wal")) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat(path, ": its log could not be written back"));
+}
+
 // Says in the store at `path` that it was put back.
 absl::Status MarkRestored(const std::string& path, int64_t number) {
   PACELINE_ASSIGN_OR_RETURN(const std::unique_ptr<SqliteStore> store, SqliteStore::Open(path));
@@ -73,8 +86,7 @@ absl::Status PrepareCopy(const std::string& file, const std::string& copy, int64
   for (int64_t version = 1; version < kStateSchemaVersion; ++version) {
     RemoveWithLog(absl::StrCat(copy, ".v", version));
   }
-  if (!Exists(copy + "-wal")) return absl::OkStatus();
-  return absl::UnavailableError(absl::StrCat(copy, ": its log could not be written back"));
+  return CheckNoLog(copy);
 }
 
 // Gives the state before a second name. Its log, if one is left, goes with it.
@@ -110,6 +122,30 @@ absl::Status GiveToOwner(const std::string& directory, const std::string& state)
 }
 
 }  // namespace
+
+absl::StatusOr<bool> MakeStateIfNone(const std::string& path) {
+  if (Exists(path)) {
+    struct stat found = {};
+    if (stat(path.c_str(), &found) != 0) return Lost(path, "it is a link that leads nowhere");
+    if (found.st_size == 0) return Lost(path, "it is empty");
+    return false;
+  }
+  if (Exists(path + "-wal")) return Lost(path, "it is not there, but its log is");
+  const std::string made = path + ".new";
+  RemoveWithLog(made);
+  // Closed at once.
+  absl::Status status = SqliteStore::Open(made).status();
+  if (status.ok()) status = CheckNoLog(made);
+  if (status.ok() && std::rename(made.c_str(), path.c_str()) != 0) {
+    status = SystemError("cannot rename to " + path);
+  }
+  if (!status.ok()) {
+    RemoveWithLog(made);
+    return status;
+  }
+  PACELINE_RETURN_IF_ERROR(SyncDirectoryOf(path));
+  return true;
+}
 
 absl::Status CheckStateFile(const std::string& path) {
   PACELINE_ASSIGN_OR_RETURN(SqliteDb db, OpenToRead(path));

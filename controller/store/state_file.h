@@ -1,4 +1,5 @@
-// A state file as a whole, while no controller uses it: is it sound, and putting a backup back.
+// A state file as a whole, while no controller uses it: making one, is it sound, and putting a
+// backup back.
 #ifndef CONTROLLER_STORE_STATE_FILE_H_
 #define CONTROLLER_STORE_STATE_FILE_H_
 
@@ -13,6 +14,12 @@ namespace paceline {
 
 // In a controller's state directory.
 inline constexpr char kStateFileName[] = "state.db";
+
+// Makes an empty state at `path` if there is none; true: it was made. It is there whole or not at
+// all, also after a power cut or on a full disk. So what remains of a lost state is never taken for
+// a new one: DataLoss for a file of no bytes, a link that leads nowhere, a log without its file.
+// Else as SqliteDb.
+absl::StatusOr<bool> MakeStateIfNone(const std::string& path);
 
 // Reads all of it, changing nothing. NotFound: it is not there; DataLoss: damaged, or no state;
 // OutOfRange: from a newer version; else as SqliteDb.

@@ -70,6 +70,37 @@ TEST_F(StateFileTest, ChecksWithoutChangingAnything) {
   EXPECT_EQ(CheckStateFile(folder_ + "/empty").code(), absl::StatusCode::kDataLoss);
 }
 
+TEST_F(StateFileTest, AStateIsMadeOnceAndWhole) {
+  const std::string path = folder_ + "/made.db";
+  std::ofstream(path + ".new") << "of a start that broke off";
+  EXPECT_TRUE(MakeStateIfNone(path).value());
+  EXPECT_TRUE(CheckStateFile(path).ok());
+  EXPECT_FALSE(fs::exists(path + ".new"));
+  Put(path, {{"job/1", "kept"}});
+  EXPECT_FALSE(MakeStateIfNone(path).value());
+  EXPECT_EQ(Get(path).at("job/1"), "kept");
+  EXPECT_EQ(MakeStateIfNone(folder_ + "/absent/made.db").status().code(),
+            absl::StatusCode::kPermissionDenied);
+}
+
+TEST_F(StateFileTest, WhatRemainsOfALostStateIsNoNewOne) {
+  const std::string empty = folder_ + "/empty.db";
+  std::ofstream(empty).close();
+  const std::string link = folder_ + "/link.db";
+  fs::create_symlink(folder_ + "/not-mounted/state.db", link);
+  const std::string log = folder_ + "/log.db";
+  std::ofstream(log + "-wal") << "frames";
+  for (const auto& [path, how] : std::map<std::string, std::string>{
+           {empty, "it is empty"}, {link, "leads nowhere"}, {log, "its log is"}}) {
+    const absl::Status status = MakeStateIfNone(path).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << path;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(path));
+    EXPECT_THAT(std::string(status.message()), HasSubstr(how));
+  }
+  EXPECT_EQ(fs::file_size(empty), 0u);
+  EXPECT_FALSE(fs::exists(log));
+}
+
 TEST_F(StateFileTest, RestoredStateHasAllRecordsAndLaterNumbers) {
   const auto restored = RestoreState(backup_, directory_, /*force=*/false, kNow);
   ASSERT_TRUE(restored.ok()) << restored.status();

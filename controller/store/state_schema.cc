@@ -46,6 +46,13 @@ absl::Status Damaged(const SqliteDb& db, absl::string_view how) {
   return absl::DataLossError(absl::StrCat(db.path(), ": damaged: ", how));
 }
 
+// The tables are made in one transaction with the file's first page.
+absl::Status CheckTables(SqliteDb& db) {
+  PACELINE_ASSIGN_OR_RETURN(const int64_t tables,
+                            db.ReadNumber("SELECT count(*) FROM sqlite_master"));
+  return tables > 0 ? absl::OkStatus() : Damaged(db, "it holds no state");
+}
+
 absl::Status CheckPages(SqliteDb& db) {
   PACELINE_ASSIGN_OR_RETURN(const std::string verdict, db.ReadText("PRAGMA quick_check(1)"));
   return verdict == "ok" ? absl::OkStatus() : Damaged(db, verdict);
@@ -114,13 +121,13 @@ int64_t RecordChecksum(absl::string_view key, absl::string_view value) {
 }
 
 absl::Status PrepareState(SqliteDb& db) {
-  PACELINE_ASSIGN_OR_RETURN(const int64_t tables,
-                            db.ReadNumber("SELECT count(*) FROM sqlite_master"));
-  if (tables == 0) {
+  PACELINE_ASSIGN_OR_RETURN(const int64_t pages, db.ReadNumber("PRAGMA page_count"));
+  if (pages == 0) {
     return db.Execute(absl::StrCat("BEGIN IMMEDIATE; PRAGMA application_id = ", kApplicationId,
                                    "; PRAGMA user_version = ", kStateSchemaVersion, "; ", kSchema,
                                    "; COMMIT"));
   }
+  PACELINE_RETURN_IF_ERROR(CheckTables(db));
   PACELINE_ASSIGN_OR_RETURN(const int64_t version, KnownVersion(db));
   PACELINE_RETURN_IF_ERROR(CheckPages(db));
   if (version < kStateSchemaVersion) PACELINE_RETURN_IF_ERROR(Migrate(db, version));
@@ -128,9 +135,7 @@ absl::Status PrepareState(SqliteDb& db) {
 }
 
 absl::Status CheckState(SqliteDb& db) {
-  PACELINE_ASSIGN_OR_RETURN(const int64_t tables,
-                            db.ReadNumber("SELECT count(*) FROM sqlite_master"));
-  if (tables == 0) return Damaged(db, "it holds no state");
+  PACELINE_RETURN_IF_ERROR(CheckTables(db));
   PACELINE_ASSIGN_OR_RETURN(const int64_t version, KnownVersion(db));
   PACELINE_RETURN_IF_ERROR(CheckPages(db));
   // Older ones have no checksums.

@@ -24,7 +24,8 @@ inline constexpr int64_t kStateSchemaVersion = 2;
 // As it stands beside the record.
 int64_t RecordChecksum(absl::string_view key, absl::string_view value);
 
-// Makes the tables in an empty file; checks one that is not, and brings it to the present version.
+// Makes the tables in a file of no bytes; checks one that has some, and brings it to the present
+// version.
 // A file that is refused is left as it is. OutOfRange: from a newer version; DataLoss: another
 // program's, or damaged: the whole file is read for that, at the speed of the disk.
 absl::Status PrepareState(SqliteDb& db);
