@@ -31,6 +31,9 @@ bool Exists(const std::string& path) {
   return lstat(path.c_str(), &status) == 0;
 }
 
+// A log alone would be read as if it belonged to the file that is put beside it.
+bool HoldsState(const std::string& state) { return Exists(state) || Exists(state + "-wal"); }
+
 absl::Status SystemError(const std::string& what) {
   const std::string line = absl::StrCat(what, ": ", std::strerror(errno));
   return errno == ENOSPC || errno == EDQUOT ? absl::ResourceExhaustedError(line)
@@ -158,7 +161,7 @@ absl::StatusOr<Restoration> RestoreState(const std::string& file, const std::str
                                          bool force, absl::Time now) {
   PACELINE_ASSIGN_OR_RETURN(const StateLock lock, StateLock::Take(directory));
   const std::string state = absl::StrCat(directory, "/", kStateFileName);
-  if (Exists(state) && !force) {
+  if (HoldsState(state) && !force) {
     return absl::FailedPreconditionError(absl::StrCat(
         directory, " holds a state: --force has it replaced, and keeps it under another name"));
   }
@@ -173,7 +176,7 @@ absl::StatusOr<Restoration> RestoreState(const std::string& file, const std::str
   const std::string copy = state + ".restored";
   absl::Status status = PrepareCopy(file, copy, result.number);
   if (status.ok()) status = GiveToOwner(directory, copy);
-  if (status.ok() && Exists(state)) {
+  if (status.ok() && HoldsState(state)) {
     result.kept = absl::StrCat(state, ".replaced-",
                                absl::FormatTime("%Y%m%dT%H%M%SZ", now, absl::UTCTimeZone()));
     status = Keep(state, result.kept);

@@ -143,6 +143,18 @@ TEST_F(StateFileTest, DamagedStateIsKeptToo) {
   EXPECT_EQ(Get(state_).at("job/1"), "old");
 }
 
+TEST_F(StateFileTest, LogWithoutItsFileIsNotReadIntoTheBackup) {
+  fs::create_directories(directory_);
+  std::ofstream(state_ + "-wal") << "frames";
+  EXPECT_EQ(RestoreState(backup_, directory_, /*force=*/false, kNow).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  const auto restored = RestoreState(backup_, directory_, /*force=*/true, kNow);
+  ASSERT_TRUE(restored.ok()) << restored.status();
+  EXPECT_FALSE(fs::exists(state_ + "-wal"));
+  EXPECT_EQ(Contents(restored->kept + "-wal"), "frames");
+  EXPECT_EQ(Get(state_).at("job/1"), "old");
+}
+
 TEST_F(StateFileTest, WhatIsNoSoundBackupChangesNothing) {
   fs::create_directories(directory_);
   Put(state_, {{"job/1", "new"}});
