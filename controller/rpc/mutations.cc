@@ -2,7 +2,9 @@
 
 #include <utility>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/not_leader.h"
 #include "controller/rpc/errors.h"
 
 namespace paceline {
@@ -38,6 +40,12 @@ void Mutations::Once(const std::string& request_id, uint64_t fingerprint, const 
 
 CommitQueue::Then Mutations::Reply(Answer answer, std::function<grpc::Status()> fill) {
   return [answer = std::move(answer), fill = std::move(fill)](const absl::Status& stored) {
+    // The client asks the next leader, who knows whether it was stored.
+    if (absl::IsAborted(stored)) {
+      return answer(MakeError(grpc::StatusCode::UNAVAILABLE, kNotLeaderReason,
+                              "this controller leads no more: ask the one that does, with the "
+                              "same request_id"));
+    }
     if (!stored.ok()) {
       return answer(MakeError(grpc::StatusCode::UNAVAILABLE, "STORE_FAILED",
                               "the controller cannot store the change and ends: try again with "
