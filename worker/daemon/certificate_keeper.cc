@@ -53,7 +53,9 @@ absl::Status RenewCertificate(const std::string& controller, const TlsFiles& fil
   v1::RenewResponse reply;
   const grpc::Status status = stub->Renew(&context, request, &reply);
   if (!status.ok()) {
-    return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+    auto code = static_cast<absl::StatusCode>(status.error_code());
+    if (code == absl::StatusCode::kDeadlineExceeded) code = absl::StatusCode::kUnavailable;
+    return absl::Status(code, status.error_message());
   }
   PACELINE_RETURN_IF_ERROR(ReadCertificate(reply.certificate_pem()).status());
   return WritePublic(files.certificate, reply.certificate_pem());

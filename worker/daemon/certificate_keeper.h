@@ -32,7 +32,7 @@ absl::Duration NextRenewal(absl::Duration life);
 absl::Duration RenewalRetry(absl::Duration life);
 
 // Has the controller sign a certificate for the key in the files, and replaces it there. Waits for
-// the network.
+// the network. Unavailable: it is away, silent or no leader; perhaps another one signs.
 absl::Status RenewCertificate(const std::string& controller, const TlsFiles& files,
                               const std::shared_ptr<grpc::ChannelCredentials>& credentials);
 
