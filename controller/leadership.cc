@@ -41,8 +41,8 @@ ServerFailure Leadership::Start() {
   auto lock = StateLock::Take(options_.state_dir);
   if (!lock.ok()) return Failure(lock.status());
   lock_ = std::make_unique<StateLock>(*std::move(lock));
-  auto standby =
-      Standby::Start(options_.listen, options_.http, options_.credentials, options_.http_tls);
+  auto standby = Standby::Start(options_.listen, options_.http, options_.credentials,
+                                options_.http_tls, options_.identity);
   if (!standby.ok()) return {standby.status(), kExitCannotListen};
   standby_ = *std::move(standby);
   listen_ = standby_->grpc_address();

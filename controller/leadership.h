@@ -39,6 +39,7 @@ class Leadership {
     // Of the standby's ports.
     std::shared_ptr<grpc::ServerCredentials> credentials;
     std::optional<HttpTls> http_tls;
+    std::optional<TlsFiles> identity;
     // As of ServerOptions.
     std::string listen;
     std::string http;

@@ -138,6 +138,7 @@ TEST(StandbyTest, IsHealthyAndNotReady) {
   EXPECT_EQ(http.Get("/readyz")->status, 503);
   EXPECT_THAT(http.Get("/readyz")->body, HasSubstr("the leader is head:7450"));
   EXPECT_THAT(http.Get("/metrics")->body, HasSubstr("process_cpu_seconds_total"));
+  EXPECT_THAT(http.Get("/metrics")->body, HasSubstr("\npaceline_controller_leader 0\n"));
 }
 
 TEST(LeadershipTest, AStandbyTakesOverWithAllThatWasAnswered) {
@@ -153,6 +154,7 @@ TEST(LeadershipTest, AStandbyTakesOverWithAllThatWasAnswered) {
   EXPECT_EQ(Cancel(*at_first, "r1").error_code(), grpc::StatusCode::NOT_FOUND);
   httplib::Client http(first->http());
   EXPECT_EQ(http.Get("/readyz")->status, 200);
+  EXPECT_THAT(http.Get("/metrics")->body, HasSubstr("\npaceline_controller_leader 1\n"));
   grpc::ClientContext context;
   v1::ListJobsResponse before;
   ASSERT_TRUE(at_first->List(&context, v1::ListJobsRequest(), &before).ok());

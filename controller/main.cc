@@ -117,6 +117,7 @@ int Serve(ServerOptions options, const std::string& store, Leadership::Options l
     if (!unknown.status.ok()) return Fail(unknown);
     leading.credentials = GrpcCredentials(options);
     leading.http_tls = HttpTlsOf(options);
+    leading.identity = IdentityFiles(options);
     leading.listen = options.listen;
     leading.http = options.http;
     leading.state_dir = options.state_dir;

@@ -13,6 +13,10 @@ std::vector<MetricFamily> OfTheController() {
   return {
       {"paceline_build_info", kGauge, "info", "component version",
        "Build information; value is always 1."},
+      {"paceline_controller_leader", kGauge, "bool", "",
+       "1 while this controller leads, 0 while it stands by for another one."},
+      {"paceline_certificate_expiry_timestamp_seconds", kGauge, "seconds", "",
+       "When this process' certificate ends, Unix time. Absent without TLS."},
       {"paceline_state_commit_duration_seconds",
        kHistogram,
        "seconds",

@@ -7,6 +7,8 @@ namespace paceline {
 ControllerMetrics::ControllerMetrics(const std::string& version)
     : registry_(ControllerFamilies()),
       process_(registry_),
+      leader_(registry_.NewGauges("paceline_controller_leader").Add({})),
+      certificate_ends_(registry_.NewGauges("paceline_certificate_expiry_timestamp_seconds")),
       commits_(registry_.NewHistograms("paceline_state_commit_duration_seconds").Add({})),
       state_bytes_(registry_.NewGauges("paceline_state_size_bytes").Add({})),
       events_(registry_.NewHistograms("paceline_controller_event_duration_seconds").Add({})),
@@ -100,6 +102,11 @@ void ControllerMetrics::Refresh(const Cluster& cluster, const Stragglers& stragg
     checkpoints_.Show(job);
     stragglers_.Show(id, stragglers.Find(id));
   }
+}
+
+void ControllerMetrics::ShowCertificateEnd(std::optional<absl::Time> end) {
+  if (!end.has_value()) return;
+  certificate_ends_.Add({}).Set(absl::ToDoubleSeconds(*end - absl::UnixEpoch()));
 }
 
 std::string ControllerMetrics::Text(int64_t state_bytes) {

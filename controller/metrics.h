@@ -9,6 +9,7 @@
 #define CONTROLLER_METRICS_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/time/time.h"
@@ -61,6 +62,10 @@ class ControllerMetrics {
 
   // From any thread:
 
+  // Whether this controller leads; at first it does not.
+  void SetLeads(bool leads) { leader_.Set(leads ? 1 : 0); }
+  // None: it has no certificate, or one that cannot be read; what was shown stays.
+  void ShowCertificateEnd(std::optional<absl::Time> end);
   // All series in Prometheus' text format. `state_bytes`: of the store, on disk.
   std::string Text(int64_t state_bytes);
   RpcMetrics& rpcs() { return rpcs_; }
@@ -75,6 +80,8 @@ class ControllerMetrics {
 
   MetricRegistry registry_;
   ProcessMetrics process_;
+  prometheus::Gauge& leader_;
+  Gauges& certificate_ends_;
   prometheus::Histogram& commits_;
   prometheus::Gauge& state_bytes_;
   prometheus::Histogram& events_;

@@ -38,6 +38,13 @@ TEST_F(ControllerMetricsTest, OnlySuspectsHaveRanks) {
 }
 
 TEST_F(ControllerMetricsTest, ControllerTellsOfItself) {
+  EXPECT_EQ(Value("paceline_controller_leader"), "0");
+  metrics_.SetLeads(true);
+  EXPECT_EQ(Value("paceline_controller_leader"), "1");
+  EXPECT_THAT(Text(), Not(HasSubstr("\npaceline_certificate_expiry_timestamp_seconds")));
+  metrics_.ShowCertificateEnd(absl::FromUnixSeconds(86400));
+  metrics_.ShowCertificateEnd(std::nullopt);
+  EXPECT_EQ(Value("paceline_certificate_expiry_timestamp_seconds"), "86400");
   metrics_.WorkerConnected(true);
   metrics_.RequestReplayed();
   metrics_.Committed(absl::Milliseconds(2));

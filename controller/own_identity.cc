@@ -52,6 +52,11 @@ ServerFailure CheckIdentity(const ServerOptions& options) {
   return {};
 }
 
+std::optional<TlsFiles> IdentityFiles(const ServerOptions& options) {
+  if (options.plaintext || options.credentials != nullptr) return std::nullopt;
+  return FilesIn(options.tls_dir);
+}
+
 std::shared_ptr<grpc::ServerCredentials> GrpcCredentials(const ServerOptions& options) {
   if (options.credentials != nullptr) return options.credentials;
   if (options.plaintext) return grpc::InsecureServerCredentials();

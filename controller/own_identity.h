@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "common/http_server.h"
+#include "common/tls/tls_files.h"
 #include "controller/server.h"
 
 namespace paceline {
@@ -15,6 +16,9 @@ namespace paceline {
 // Whether it may serve where it was told to: in plain text on the loopback only, and loudly; else
 // with a usable certificate of a controller.
 ServerFailure CheckIdentity(const ServerOptions& options);
+
+// Its certificate's files. None: plain text, or credentials of a test.
+std::optional<TlsFiles> IdentityFiles(const ServerOptions& options);
 
 // After CheckIdentity.
 std::shared_ptr<grpc::ServerCredentials> GrpcCredentials(const ServerOptions& options);

@@ -83,9 +83,10 @@ ServerFailure Server::OpenAuthority() {
 }
 
 void Server::WatchCertificate() {
-  if (options_.plaintext || options_.credentials != nullptr) return;
+  const std::optional<TlsFiles> files = IdentityFiles(options_);
+  if (!files.has_value()) return;
   const absl::Time now = absl::Now();
-  const absl::StatusOr<Certificate> own = CheckTlsFiles(FilesIn(options_.tls_dir), now);
+  const absl::StatusOr<Certificate> own = CheckTlsFiles(*files, now);
   if (!own.ok()) {
     PACELINE_LOG(ERROR) << "certificate_not_usable reason=\"" << own.status().message() << "\"";
   } else if (own->not_after - now < kExpiresSoon) {
@@ -292,6 +293,7 @@ ServerFailure Server::Start(Elected elected) {
       WriteAddressFile(options_.address_file, grpc_address_, http_->address());
   if (!written.ok()) return StateFailure(written);
   WatchCertificate();
+  metrics_.SetLeads(true);
   ready_ = true;
   ReportServing(loop_);
   PACELINE_LOG(INFO) << "serving grpc=" << grpc_address_ << " http=" << http_->address();
@@ -314,6 +316,7 @@ ServerFailure Server::Run() {
 
 void Server::Shutdown() {
   ready_ = false;
+  metrics_.SetLeads(false);
   loop_.Post([this] {
     if (shutdown_.joinable()) return;
     PACELINE_LOG(INFO) << "shutting_down";
@@ -376,6 +379,7 @@ HttpServer::Routes Server::Routes() {
       {"/", Page::Html},
       {"/metrics",
        [this] {
+         metrics_.ShowCertificateEnd(CertificateEnd(IdentityFiles(options_)));
          return HttpResponse{200, "text/plain; version=0.0.4; charset=utf-8",
                              metrics_.Text(StateBytes())};
        }},

@@ -327,6 +327,7 @@ TEST_F(ServerTest, HttpTellsMetricsHealthAndTargets) {
   EXPECT_EQ(http.Get("/healthz")->status, 200);
   EXPECT_EQ(http.Get("/readyz")->status, 200);
   ReadMetrics("paceline_node_state{node=\"w0\",state=\"ready\"} 1");
+  ReadMetrics("\npaceline_controller_leader 1\n");
   const auto targets = nlohmann::json::parse(http.Get("/sd")->body);
   EXPECT_EQ(targets[0]["targets"][0], "127.0.0.1:9");
 }

@@ -33,7 +33,8 @@ std::string Describe(const std::string& leader) {
 
 }  // namespace
 
-Standby::Standby() : metrics_(kVersion) {}
+Standby::Standby(std::optional<TlsFiles> identity)
+    : identity_(std::move(identity)), metrics_(kVersion) {}
 
 Standby::~Standby() {
   if (grpc_ != nullptr) {
@@ -44,8 +45,9 @@ Standby::~Standby() {
 
 absl::StatusOr<std::unique_ptr<Standby>> Standby::Start(
     const std::string& listen, const std::string& http,
-    const std::shared_ptr<grpc::ServerCredentials>& credentials, std::optional<HttpTls> http_tls) {
-  std::unique_ptr<Standby> standby(new Standby());
+    const std::shared_ptr<grpc::ServerCredentials>& credentials, std::optional<HttpTls> http_tls,
+    std::optional<TlsFiles> identity) {
+  std::unique_ptr<Standby> standby(new Standby(std::move(identity)));
   const absl::Status status = standby->Listen(listen, http, credentials, std::move(http_tls));
   if (!status.ok()) return status;
   return standby;
@@ -70,6 +72,7 @@ absl::Status Standby::Listen(const std::string& listen, const std::string& http,
   HttpServer::Routes routes = {
       {"/metrics",
        [this] {
+         metrics_.ShowCertificateEnd(CertificateEnd(identity_));
          return HttpResponse{200, "text/plain; version=0.0.4; charset=utf-8", metrics_.Text(0)};
        }},
       {"/healthz",

@@ -1,6 +1,6 @@
 // What a controller serves while another one leads, at the addresses where it would serve itself:
 // every call is answered NOT_LEADER (common/not_leader.h), /healthz 200, /readyz 503 with the
-// leader, /metrics with what there is to tell of the process.
+// leader, /metrics with what there is to tell of the process and its certificate.
 //
 // Thread-safe.
 #ifndef CONTROLLER_STANDBY_H_
@@ -17,16 +17,19 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "common/http_server.h"
+#include "common/tls/tls_files.h"
 #include "controller/metrics.h"
 
 namespace paceline {
 
 class Standby : private grpc::CallbackGenericService {
  public:
-  // Serves at `listen` and `http`, HOST:PORT, port 0: any. FailedPrecondition when it cannot.
+  // Serves at `listen` and `http`, HOST:PORT, port 0: any. `identity`: the files of the
+  // certificate, if there is one. FailedPrecondition when it cannot.
   static absl::StatusOr<std::unique_ptr<Standby>> Start(
       const std::string& listen, const std::string& http,
-      const std::shared_ptr<grpc::ServerCredentials>& credentials, std::optional<HttpTls> http_tls);
+      const std::shared_ptr<grpc::ServerCredentials>& credentials, std::optional<HttpTls> http_tls,
+      std::optional<TlsFiles> identity = std::nullopt);
   // Frees the addresses.
   ~Standby() override;
 
@@ -38,7 +41,7 @@ class Standby : private grpc::CallbackGenericService {
   std::string http_address() const { return http_->address(); }
 
  private:
-  Standby();
+  explicit Standby(std::optional<TlsFiles> identity);
   absl::Status Listen(const std::string& listen, const std::string& http,
                       const std::shared_ptr<grpc::ServerCredentials>& credentials,
                       std::optional<HttpTls> http_tls);
@@ -46,6 +49,7 @@ class Standby : private grpc::CallbackGenericService {
       grpc::GenericCallbackServerContext* context) override;
   std::string Leader() const ABSL_LOCKS_EXCLUDED(mutex_);
 
+  const std::optional<TlsFiles> identity_;
   mutable absl::Mutex mutex_;
   std::string leader_ ABSL_GUARDED_BY(mutex_);
 

@@ -52,6 +52,15 @@ absl::StatusOr<Certificate> CheckTlsFiles(const TlsFiles& files, absl::Time now)
   return certificate;
 }
 
+std::optional<absl::Time> CertificateEnd(const std::optional<TlsFiles>& files) {
+  if (!files.has_value()) return std::nullopt;
+  const absl::StatusOr<std::string> pem = ReadWhole(files->certificate);
+  if (!pem.ok()) return std::nullopt;
+  const absl::StatusOr<Certificate> certificate = ReadCertificate(*pem);
+  if (!certificate.ok()) return std::nullopt;
+  return certificate->not_after;
+}
+
 absl::Status CheckAuthorityFile(const std::string& path) {
   const absl::StatusOr<std::string> ca = ReadWhole(path);
   if (!ca.ok()) return ca.status();

@@ -4,6 +4,7 @@
 #ifndef COMMON_TLS_TLS_FILES_H_
 #define COMMON_TLS_TLS_FILES_H_
 
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -28,7 +29,10 @@ TlsFiles FilesIn(const std::string& dir);
 // signed; OutOfRange: not valid yet or no longer at `now`, and all else is well.
 absl::StatusOr<Certificate> CheckTlsFiles(const TlsFiles& files, absl::Time now);
 
-// The same for files that prove nothing: the authority alone.
+// When the certificate in the files ends. None without files, or when it cannot be read.
+std::optional<absl::Time> CertificateEnd(const std::optional<TlsFiles>& files);
+
+// As CheckTlsFiles for files that prove nothing: the authority alone.
 absl::Status CheckAuthorityFile(const std::string& path);
 
 }  // namespace paceline

@@ -43,6 +43,12 @@ TEST_F(TlsFilesTest, GoodOnesNameTheirPrincipal) {
   EXPECT_TRUE(CheckTlsFiles(files_, kNow - absl::Minutes(4)).ok());
 }
 
+TEST_F(TlsFilesTest, TellsWhenTheCertificateEnds) {
+  EXPECT_EQ(CertificateEnd(files_), kNow + absl::Hours(24));
+  EXPECT_EQ(CertificateEnd(std::nullopt), std::nullopt);
+  EXPECT_EQ(CertificateEnd(FilesIn(dir_ + "/absent")), std::nullopt);
+}
+
 TEST_F(TlsFilesTest, ExpiredOneIsToldWithBothTimes) {
   Expect(kNow + absl::Hours(25), absl::StatusCode::kOutOfRange,
          AllOf(HasSubstr(files_.certificate), HasSubstr("has expired on 2027-01-16 08:00:00 UTC"),

@@ -30,9 +30,11 @@ SLOW, DRAINED, CHECKED, MORTAL = "w2", "w3", "w5", "w6"
 # the other nothing is known. No job uses them.
 FAKE_NVML = "worker/nvml/libfake_nvml.so"
 
-# How families begin that have no data here: trainers on CPUs have no allocator of GPU memory, and
-# the fake library, like old ones, does not tell of remapped rows.
-NOT_HERE = ("paceline_gpu_row_remap_failed", "paceline_trainer_alloc_retries_total",
+# How families begin that have no data here: trainers on CPUs have no allocator of GPU memory, the
+# fake library, like old ones, does not tell of remapped rows, and a development cluster has no
+# certificates.
+NOT_HERE = ("paceline_gpu_row_remap_failed", "paceline_certificate_expiry_timestamp_seconds",
+            "paceline_trainer_alloc_retries_total",
             "paceline_trainer_ooms_total",
             *(f"paceline_trainer_memory_{part}"
               for part in ("active", "reserved", "small_pool", "large_pool", "capacity")))
@@ -41,6 +43,10 @@ NOT_HERE = ("paceline_gpu_row_remap_failed", "paceline_trainer_alloc_retries_tot
 WITHOUT_VALUE = {
     'absent(up{job="paceline-controller"})': "is there when no controller is",
     "max by (cluster, node, gpu) (paceline_gpu_row_remap_failed) == 1": "see NOT_HERE",
+    'paceline_certificate_expiry_timestamp_seconds{job="paceline-controller"} - time() < 1209600':
+        "see NOT_HERE",
+    'paceline_certificate_expiry_timestamp_seconds{job="paceline-worker"} - time() < 14400':
+        "see NOT_HERE",
 }
 
 # Until it is cancelled.

@@ -136,13 +136,16 @@ WorkerNode::Options NodeOptions(const Flags& flags, const v1::Hardware& hardware
   return options;
 }
 
-HttpServer::Routes Routes(WorkerMetrics& metrics, const WorkerNode& node) {
+// `identity`: the files of the node's certificate, if it has one.
+HttpServer::Routes Routes(WorkerMetrics& metrics, const WorkerNode& node,
+                          const std::optional<TlsFiles>& identity) {
   const auto answer = [](bool good, const char* yes, const char* no) {
     return HttpResponse{good ? 200 : 503, "text/plain; charset=utf-8", good ? yes : no};
   };
   return {
       {"/metrics",
-       [&metrics] {
+       [&metrics, identity] {
+         metrics.ShowCertificateEnd(CertificateEnd(identity));
          return HttpResponse{200, "text/plain; version=0.0.4; charset=utf-8", metrics.Text()};
        }},
       {"/healthz",
@@ -260,8 +263,8 @@ int Serve(const Flags& flags, const NodePaths& paths, const JobUser& user, NodeI
   options.session.credentials = keeper_options.credentials;
   options.session.unreachable = [&keeper] { keeper.Explain(); };
   WorkerNode node(loop, std::move(options), std::move(identity), metrics);
-  const auto http =
-      HttpServer::Start(flags.listen, Routes(metrics, node), {}, {}, HttpSecurity(flags));
+  const auto http = HttpServer::Start(flags.listen, Routes(metrics, node, keeper_options.files), {},
+                                      {}, HttpSecurity(flags));
   if (!http.ok()) return Fail(http.status(), kExitCannotListen);
   const absl::Status started = node.Start(Advertised((*http)->address(), flags.address));
   if (!started.ok()) {

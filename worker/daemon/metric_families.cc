@@ -15,6 +15,8 @@ std::vector<MetricFamily> OfTheNode() {
   return {
       {"paceline_build_info", kGauge, "info", "component version",
        "Build information; value is always 1."},
+      {"paceline_certificate_expiry_timestamp_seconds", kGauge, "seconds", "",
+       "When this process' certificate ends, Unix time. Absent without TLS."},
       {"paceline_worker_controller_connected", kGauge, "bool", "",
        "1 while the session with the controller stands, else 0."},
       {"paceline_worker_reconnects_total", kCounter, "sessions", "",

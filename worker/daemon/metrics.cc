@@ -31,6 +31,7 @@ prometheus::Labels LabelsOf(const TrainerId& id) {
 WorkerMetrics::WorkerMetrics(const std::string& version)
     : registry_(WorkerFamilies()),
       process_(registry_),
+      certificate_ends_(registry_.NewGauges("paceline_certificate_expiry_timestamp_seconds")),
       connected_(registry_.NewGauges("paceline_worker_controller_connected").Add({})),
       reconnects_(registry_.NewCounters("paceline_worker_reconnects_total").Add({})),
       started_(registry_.NewCounters("paceline_worker_trainers_started_total").Add({})),
@@ -53,6 +54,11 @@ WorkerMetrics::WorkerMetrics(const std::string& version)
     ended_.Add({{"failure", FailureLabel(static_cast<v1::FailureKind>(kind))}});
   }
   for (const char* cause : {"user", "process"}) refused_.Add({{"cause", cause}});
+}
+
+void WorkerMetrics::ShowCertificateEnd(std::optional<absl::Time> end) {
+  if (!end.has_value()) return;
+  certificate_ends_.Add({}).Set(absl::ToDoubleSeconds(*end - absl::UnixEpoch()));
 }
 
 void WorkerMetrics::AddRefused(const std::string& cause) {

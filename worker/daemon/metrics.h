@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,8 @@ class WorkerMetrics {
   void SetCheckpoints(const TrainerId& id, const v1::CheckpointFigures& figures) {
     checkpoints_.Set(id, figures);
   }
+  // From any thread. None: it has no certificate, or one that cannot be read; what was shown stays.
+  void ShowCertificateEnd(std::optional<absl::Time> end);
   // From any thread.
   void SetGpus(const std::vector<GpuFigures>& gpus, absl::Time now) { gpus_.Set(gpus, now); }
   // Its metrics are no more shown.
@@ -72,6 +75,7 @@ class WorkerMetrics {
 
   MetricRegistry registry_;
   ProcessMetrics process_;
+  Gauges& certificate_ends_;
   prometheus::Gauge& connected_;
   prometheus::Counter& reconnects_;
   prometheus::Counter& started_;

@@ -45,6 +45,15 @@ TEST(WorkerMetricsTest, ShowsTheNode) {
   EXPECT_THAT(text, HasSubstr("process_resident_memory_bytes"));
 }
 
+TEST(WorkerMetricsTest, ShowsTheCertificateEndThatWasReadLast) {
+  WorkerMetrics metrics("1.0");
+  metrics.ShowCertificateEnd(std::nullopt);
+  EXPECT_THAT(metrics.Text(), Not(HasSubstr("\npaceline_certificate_expiry")));
+  metrics.ShowCertificateEnd(absl::FromUnixSeconds(86400));
+  metrics.ShowCertificateEnd(std::nullopt);
+  EXPECT_THAT(metrics.Text(), HasSubstr("\npaceline_certificate_expiry_timestamp_seconds 86400\n"));
+}
+
 TEST(WorkerMetricsTest, ShowsATrainerUntilItIsForgotten) {
   WorkerMetrics metrics("1.0");
   v1::Progress progress;
