@@ -123,7 +123,7 @@ ServerFailure Server::OpenState(Elected& elected) {
   }
   auto state = LoadState(*store_);
   if (!state.ok()) return StateFailure(state.status());
-  state->term = elected.term > 0 ? elected.term : state->starts;
+  state->term = TermOf(*state, elected.term);
   auto identities = LoadIdentities(*store_);
   if (!identities.ok()) return StateFailure(identities.status());
   restored_ = *std::move(identities);

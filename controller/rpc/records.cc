@@ -129,6 +129,14 @@ absl::Status LoadMeta(StateStore& store, StoredState& state) {
     }
     TakeUpRestored(state, absl::Now(), batch);
     batch.deletes.push_back(kRestoredKey);
+    batch.puts[kLastRestoredKey] = restored;
+    meta[kLastRestoredKey] = restored;
+    state.starts = std::max(state.starts, state.restored);
+  }
+  const std::string last = meta[kLastRestoredKey];
+  if (!last.empty() && !absl::SimpleAtoi(last, &state.last_restored)) {
+    return absl::DataLossError(
+        absl::StrCat("state store: the record ", kLastRestoredKey, " is damaged"));
   }
   batch.puts[kClusterIdKey] = state.cluster_id;
   batch.puts[kStartsKey] = absl::StrCat(state.starts);
@@ -221,6 +229,11 @@ absl::StatusOr<StoredState> LoadState(StateStore& store) {
       }));
   PACELINE_RETURN_IF_ERROR(LoadMeta(store, state));
   return state;
+}
+
+int64_t TermOf(const StoredState& state, int64_t elected) {
+  // Above all terms of before, of which there are less than 2^32.
+  return elected > 0 ? (state.last_restored << 32) + elected : state.starts;
 }
 
 }  // namespace paceline

@@ -45,7 +45,8 @@ struct StoredState {
   std::string cluster_id;
   int64_t starts = 0;    // This one included.
   int64_t restored = 0;  // Number of a restoration since the last start (state_file.h); 0: none.
-  int64_t term = 0;      // Welcome.term; not stored.
+  int64_t last_restored = 0;  // Of the last restoration; 0: there never was one.
+  int64_t term = 0;           // Welcome.term; not stored.
   std::vector<Job> jobs;
   std::vector<Node> nodes;
   Automation automation;
@@ -57,6 +58,11 @@ struct StoredState {
 // Loads all and counts the start; a new store gets a cluster id, and jobs of a restored one are
 // taken up (core/restored.h). DataLoss, naming the key, when a record cannot be read.
 absl::StatusOr<StoredState> LoadState(StateStore& store);
+
+// Welcome.term of the controller that has loaded the state. `elected`: the term of an election,
+// counted by etcd, which begins with lower ones again when its snapshot was restored; 0: one
+// controller, whose starts are counted.
+int64_t TermOf(const StoredState& state, int64_t elected);
 
 }  // namespace paceline
 

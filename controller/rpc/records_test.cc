@@ -7,6 +7,7 @@
 #include "controller/core/plan.h"
 #include "controller/rpc/convert.h"
 #include "controller/store/memory_store.h"
+#include "controller/store/meta_keys.h"
 #include "controller/store/record.pb.h"
 #include "proto/job_spec.pb.h"
 
@@ -113,6 +114,26 @@ TEST(RecordsTest, ClusterIdStaysAndStartsAreCounted) {
   EXPECT_EQ(second->cluster_id, first->cluster_id);
   EXPECT_EQ(first->starts, 1);
   EXPECT_EQ(second->starts, 2);
+}
+
+TEST(RecordsTest, NumbersOfARestoredStateAreAboveThoseOfBefore) {
+  MemoryStore store;
+  EXPECT_EQ(TermOf(*LoadState(store), 0), 1) << "starts";
+  const auto before = LoadState(store);
+  EXPECT_EQ(before->last_restored, 0);
+  EXPECT_EQ(TermOf(*before, 900), 900);
+  // As docs/ha.md has it done to a snapshot of etcd.
+  ASSERT_TRUE(store.Commit({{{kRestoredKey, "195000000"}}, {}}).ok());
+  for (const int64_t start : {0, 1}) {
+    const auto restored = LoadState(store);
+    ASSERT_TRUE(restored.ok()) << restored.status();
+    EXPECT_EQ(restored->starts, 195000000 + start);
+    EXPECT_EQ(restored->restored, start == 0 ? 195000000 : 0);
+    EXPECT_GT(TermOf(*restored, 7), TermOf(*before, int64_t{1} << 31)) << "start " << start;
+    EXPECT_GT(TermOf(*restored, 8), TermOf(*restored, 7));
+  }
+  ASSERT_TRUE(store.Commit({{{kRestoredKey, "soon"}}, {}}).ok());
+  EXPECT_EQ(LoadState(store).status().code(), absl::StatusCode::kDataLoss);
 }
 
 TEST(RecordsTest, NodesAndRequestsComeBack) {
