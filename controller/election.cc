@@ -152,11 +152,13 @@ void Election::Lead(int64_t term) {
 
 void Election::Renew(Tenure& tenure) {
   const absl::Time sent = BootNow();
-  const absl::StatusOr<absl::Duration> length =
-      client_->KeepLeaseAlive(lease_, {tenure.end() - sent, tenure.Attempt()});
+  // One attempt, after which the clock is looked at again: the patience of calls does not count
+  // while the machine is suspended.
+  const absl::Duration attempt = std::min(tenure.Attempt(), tenure.end() - sent);
+  const absl::StatusOr<absl::Duration> length = client_->KeepLeaseAlive(lease_, {attempt, attempt});
   if (!length.ok()) {
     PACELINE_LOG(WARNING) << "lease_not_renewed reason=\"" << length.status().message() << "\"";
-    WaitUntil(std::min(BootNow() + kRetry, tenure.end()));
+    WaitUntil(std::min(sent + kRetry, tenure.end()));
     return;
   }
   if (*length == absl::ZeroDuration()) {
