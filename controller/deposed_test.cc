@@ -19,6 +19,7 @@
 #include "controller/store/memory_store.h"
 #include "controller/testing/running_server.h"
 #include "proto/node.grpc.pb.h"
+#include "proto/worker.grpc.pb.h"
 
 namespace paceline {
 namespace {
@@ -48,13 +49,60 @@ grpc::Status Pause(v1::AutomationService::Stub& automation, const std::string& r
   return automation.Pause(&context, request, &status);
 }
 
-TEST(DeposedTest, ARefusedChangeIsForTheNextLeaderAndTheProcessEnds) {
+ServerOptions Options() {
   ServerOptions options;
   options.listen = "127.0.0.1:0";
   options.http = "127.0.0.1:0";
   options.state_dir = NewDirectory();
   options.address_file = options.state_dir + "/address";
   options.plaintext = true;
+  return options;
+}
+
+std::shared_ptr<grpc::Channel> ChannelTo(const ServerOptions& options) {
+  std::ifstream file(options.address_file);
+  const std::string address = nlohmann::json::parse(file)["grpc"];
+  return grpc::CreateChannel(address, grpc::InsecureChannelCredentials());
+}
+
+TEST(DeposedTest, WorkersAreToldNothingWhenTheLeaseIsOver) {
+  const ServerOptions options = Options();
+  Server server(options);
+  Elected elected;
+  elected.store = std::make_unique<MemoryStore>();
+  elected.term = 7;
+  elected.may_act = [] { return false; };
+  const ServerFailure started = server.Start(std::move(elected));
+  ASSERT_TRUE(started.status.ok()) << started.status;
+  std::thread running([&] { server.Run(); });
+
+  const auto channel = ChannelTo(options);
+  const auto workers = v1::WorkerService::NewStub(channel);
+  grpc::ClientContext session_context;
+  const auto session = workers->Session(&session_context);
+  v1::WorkerMessage hello;
+  hello.mutable_hello()->set_node("w0");
+  hello.mutable_hello()->set_node_uid("u0");
+  hello.mutable_hello()->set_slots(1);
+  ASSERT_TRUE(session->Write(hello));
+  // It was heard.
+  grpc::ClientContext watch_context;
+  const auto watch =
+      v1::NodeService::NewStub(channel)->Watch(&watch_context, v1::WatchNodesRequest());
+  v1::NodeEvent event;
+  while (event.node().name() != "w0") ASSERT_TRUE(watch->Read(&event));
+  server.Shutdown();
+  v1::ControllerMessage message;
+  EXPECT_FALSE(session->Read(&message)) << message.ShortDebugString();
+  EXPECT_EQ(session->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
+  while (watch->Read(&event)) {
+  }
+  watch->Finish();
+  running.join();
+}
+
+TEST(DeposedTest, ARefusedChangeIsForTheNextLeaderAndTheProcessEnds) {
+  const ServerOptions options = Options();
   Server server(options);
   Elected elected;
   auto store = std::make_unique<FencedStore>();
@@ -66,10 +114,7 @@ TEST(DeposedTest, ARefusedChangeIsForTheNextLeaderAndTheProcessEnds) {
   ServerFailure ended;
   std::thread running([&] { ended = server.Run(); });
 
-  std::ifstream file(options.address_file);
-  const std::string address = nlohmann::json::parse(file)["grpc"];
-  const auto automation = v1::AutomationService::NewStub(
-      grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));
+  const auto automation = v1::AutomationService::NewStub(ChannelTo(options));
   const grpc::Status kept = Pause(*automation, "r1");
   EXPECT_TRUE(kept.ok()) << kept.error_message();
   etcd.fenced = true;
