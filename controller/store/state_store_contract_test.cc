@@ -86,14 +86,16 @@ TEST_P(StateStoreTest, ValuesAreBytes) {
 }
 
 TEST_P(StateStoreTest, LargeBatchIsOneToo) {
+  // More than one page of an answer of etcd.
+  constexpr int kMany = 1200;
   WriteBatch batch;
-  for (int i = 0; i < 300; ++i) batch.puts["key" + std::to_string(i)] = std::to_string(i);
+  for (int i = 0; i < kMany; ++i) batch.puts["key" + std::to_string(i)] = std::to_string(i);
   batch.puts["large"] = std::string(3 << 20, 'x') + "end";
   ASSERT_TRUE(store_->Commit(batch).ok());
   EXPECT_TRUE(*store_->Load("") == batch.puts);
   WriteBatch smaller;
   smaller.puts["large"] = "y";
-  for (int i = 0; i < 300; ++i) smaller.deletes.push_back("key" + std::to_string(i));
+  for (int i = 0; i < kMany; ++i) smaller.deletes.push_back("key" + std::to_string(i));
   ASSERT_TRUE(store_->Commit(smaller).ok());
   EXPECT_THAT(*store_->Load(""), ElementsAre(Pair("large", "y")));
 }
