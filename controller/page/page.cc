@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/time/clock.h"
+#include "controller/page/page_job.h"
 #include "controller/page/page_state.h"
 #include "controller/page/page_text.h"
 

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "controller/core/steps/step_code.h"
 #include "controller/core/stragglers/job/straggler_testing.h"
+#include "controller/page/page_job.h"
 
 namespace paceline {
 namespace {
