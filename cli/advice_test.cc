@@ -3,6 +3,7 @@
 
 #include "cli/exit_codes.h"
 #include "cli/testing/command_test.h"
+#include "cli/testing/fake_errors.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"

@@ -1,21 +1,20 @@
-// The verbs against a controller on a real socket.
-#include <cstdint>
-#include <fstream>
+// The verbs against a controller on a real socket: which one it is, jobs and nodes as they are, and
+// watches that outlive a connection.
 #include <map>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "cli/exit_codes.h"
 #include "cli/program.h"
 #include "cli/testing/command_test.h"
+#include "cli/testing/digits_job.h"
+#include "cli/testing/fake_errors.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/util/json_util.h"
-#include "google/rpc/error_details.pb.h"
-#include "google/rpc/status.pb.h"
 #include "gtest/gtest.h"
 
 namespace paceline {
@@ -23,180 +22,10 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 
-constexpr char kId[] = "job-0123456789ab";
-
-v1::Job JobIn(v1::JobState state, int64_t revision, int64_t step = 0) {
-  v1::Job job;
-  job.set_id(kId);
-  job.mutable_spec()->set_name("digits");
-  job.mutable_spec()->set_steps(100);
-  job.mutable_spec()->set_ranks(2);
-  job.mutable_spec()->set_batch_per_rank(16);
-  job.set_state(state);
-  job.set_revision(revision);
-  job.mutable_progress()->set_step(step);
-  if (step > 0) {
-    job.mutable_progress()->set_loss(0.5);
-    job.mutable_progress()->set_samples_per_s(800);
-  }
-  for (int rank = 0; rank < 2 && state != v1::QUEUED; ++rank) job.add_ranks()->set_rank(rank);
-  return job;
-}
-
-v1::JobEvent Event(const v1::Job& job) {
-  v1::JobEvent event;
-  event.set_type(v1::MODIFIED);
-  *event.mutable_job() = job;
-  event.set_revision(job.revision());
-  return event;
-}
-
-v1::LogChunk Chunk(int64_t offset, const std::string& data) {
-  v1::LogChunk chunk;
-  chunk.set_offset(offset);
-  chunk.set_data(data);
-  return chunk;
-}
-
-// Of the trainer of rank 0 that was started for this generation.
-v1::LogChunk ChunkOf(int64_t generation, const std::string& node, int64_t offset,
-                     const std::string& data) {
-  v1::LogChunk chunk = Chunk(offset, data);
-  chunk.mutable_trainer()->set_generation(generation);
-  chunk.set_node(node);
-  return chunk;
-}
-
-grpc::Status Lost() { return grpc::Status(grpc::StatusCode::UNAVAILABLE, "connection lost"); }
-
-class ApiTest : public CommandTest {
- protected:
-  std::string JobFilePath(const std::string& more = "") {
-    const std::string path = ::testing::TempDir() + "/" +
-                             ::testing::UnitTest::GetInstance()->current_test_info()->name() +
-                             ".yaml";
-    std::ofstream(path) << "name: digits\nranks: 2\nmodel: resnet18\ndata: {train: t}\n"
-                           "steps: 100\noptimizer: {kind: sgd, learning_rate: 0.1}\n"
-                        << more;
-    return path;
-  }
-};
-
-TEST_F(ApiTest, SubmitSendsTheSpecAndTellsTheId) {
-  const Ran ran = Paceline({"submit", JobFilePath()});
-  EXPECT_EQ(ran.exit, kCliOk) << ran.err;
-  EXPECT_EQ(ran.out, "submitted digits (job-0123456789ab)\n");
-  EXPECT_THAT(ran.err, HasSubstr("paceline job watch job-0123456789ab"));
-  ASSERT_THAT(controller_.submits(), SizeIs(1));
-  const v1::SubmitJobRequest request = controller_.submits()[0];
-  EXPECT_EQ(request.spec().batch_per_rank(), 32);
-  EXPECT_THAT(request.request_id(), SizeIs(36));
-  EXPECT_FALSE(request.validate_only());
-}
-
-TEST_F(ApiTest, ParsableSubmitPrintsOnlyTheId) {
-  const Ran ran = Paceline({"submit", JobFilePath(), "--parsable", "--request-id", "r-1"});
-  EXPECT_EQ(ran.out, "job-0123456789ab\n");
-  EXPECT_EQ(controller_.submits().at(0).request_id(), "r-1");
-}
-
-TEST_F(ApiTest, WrongJobFileIsToldAndNothingIsSent) {
-  const std::string path = JobFilePath("btach_per_rank: 4\nseed: -1\n");
-  const Ran ran = Paceline({"submit", path});
-  EXPECT_EQ(ran.exit, kCliUsage);
-  EXPECT_EQ(ran.err, absl::StrCat("error: ", path, " has 2 problems\n  ", path,
-                                  ":7:1: unknown key \"btach_per_rank\"; did you mean "
-                                  "\"batch_per_rank\"?\n  ",
-                                  path, ":8:1: seed is -1; allowed is 0 and more\n"));
-  EXPECT_THAT(controller_.submits(), IsEmpty());
-}
-
-TEST_F(ApiTest, DryRunAsksAndPrintsTheWholeSpec) {
-  const Ran ran = Paceline({"submit", JobFilePath(), "--dry-run"});
-  EXPECT_EQ(ran.exit, kCliOk);
-  EXPECT_TRUE(controller_.submits().at(0).validate_only());
-  EXPECT_THAT(ran.out, HasSubstr("batch_per_rank: 32\n"));
-  EXPECT_THAT(ran.err, HasSubstr("nothing was submitted"));
-}
-
-TEST_F(ApiTest, FieldThatTheServerRefusesIsToldAtItsLine) {
-  google::rpc::BadRequest request;
-  auto* violation = request.add_field_violations();
-  violation->set_field("optimizer.sgd.momentum");
-  violation->set_description("is odd");
-  google::rpc::Status whole;
-  whole.add_details()->PackFrom(request);
-  controller_.FailNext(grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "the spec cannot be",
-                                    whole.SerializeAsString()));
-  const std::string path = JobFilePath();
-  const Ran ran = Paceline({"submit", path});
-  EXPECT_EQ(ran.exit, kCliUsage);
-  EXPECT_THAT(ran.err, HasSubstr(path + ":6:1: optimizer.momentum is odd\n"));
-}
-
-TEST_F(ApiTest, JobThatCannotFitIsRefusedWithAdvice) {
-  google::rpc::ErrorInfo info;
-  info.set_reason("JOB_CANNOT_FIT");
-  google::rpc::Status whole;
-  whole.add_details()->PackFrom(info);
-  controller_.FailNext(grpc::Status(grpc::StatusCode::FAILED_PRECONDITION,
-                                    "4 ranks need 4 slots; the cluster has 2",
-                                    whole.SerializeAsString()));
-  const Ran ran = Paceline({"submit", JobFilePath()});
-  EXPECT_EQ(ran.exit, kCliRefused);
-  EXPECT_THAT(ran.err, StartsWith("error: 4 ranks need 4 slots; the cluster has 2\n"));
-  EXPECT_THAT(ran.err, HasSubstr("paceline node list"));
-}
-
-TEST_F(ApiTest, SubmitIsTriedAgainWithTheSameRequestId) {
-  controller_.FailNext(Lost());
-  const Ran ran = Paceline({"submit", JobFilePath()});
-  EXPECT_EQ(ran.exit, kCliOk) << ran.err;
-  ASSERT_THAT(controller_.submits(), SizeIs(2));
-  EXPECT_EQ(controller_.submits()[0].request_id(), controller_.submits()[1].request_id());
-}
-
-TEST_F(ApiTest, FollowEndsWithASummary) {
-  controller_.AddWatch({{Event(JobIn(v1::QUEUED, 1)), Event(JobIn(v1::RUNNING, 2, 50)),
-                         Event(JobIn(v1::SUCCEEDED, 3, 100))},
-                        std::nullopt});
-  const Ran ran = Paceline({"submit", JobFilePath(), "--follow"});
-  EXPECT_EQ(ran.exit, kCliOk) << ran.err;
-  EXPECT_EQ(ran.out,
-            "submitted digits (job-0123456789ab)\n"
-            "digits QUEUED\n"
-            "digits RUNNING step 50/100 loss 0.5000 800 samples/s eta 2.0 s\n"
-            "digits SUCCEEDED step 100/100 loss 0.5000 800 samples/s\n"
-            "digits (job-0123456789ab) SUCCEEDED: 100 of 100 steps, 800 samples/s\n"
-            "next: paceline job describe job-0123456789ab\n"
-            "      paceline job logs job-0123456789ab\n");
-}
-
-TEST_F(ApiTest, FollowDrawsABarOnATerminalAndTakesItAwayAtTheEnd) {
-  controller_.AddWatch(
-      {{Event(JobIn(v1::RUNNING, 2, 50)), Event(JobIn(v1::SUCCEEDED, 3, 100))}, std::nullopt});
-  const Ran ran = Paceline({"submit", JobFilePath(), "--follow", "--no-color"}, /*terminal=*/true);
-  EXPECT_THAT(ran.out, HasSubstr("\rdigits  [==============>"));
-  EXPECT_THAT(ran.out, HasSubstr("\r\x1b[Kdigits (job-0123456789ab) SUCCEEDED"));
-  EXPECT_THAT(ran.out, Not(HasSubstr("\x1b[32m")));
-}
-
-TEST_F(ApiTest, FailedJobIsTheExitCodeAndItsFailureIsShown) {
-  v1::Job failed = JobIn(v1::FAILED, 3, 60);
-  failed.mutable_failure()->set_rank(1);
-  failed.mutable_failure()->set_node("w1");
-  failed.mutable_failure()->mutable_exit()->set_failure(v1::FAILURE_SIGNAL);
-  failed.mutable_failure()->mutable_exit()->set_signal(9);
-  controller_.AddWatch({{Event(failed)}, std::nullopt});
-  const Ran ran = Paceline({"submit", JobFilePath(), "--wait"});
-  EXPECT_EQ(ran.exit, kCliFailed);
-  EXPECT_THAT(ran.out, HasSubstr("rank 1 on node w1 failed: killed by SIGKILL\n"));
-}
+using ApiTest = CommandTest;
 
 TEST_F(ApiTest, ServerWithoutAPortHasTheDefaultOne) {
   std::ostringstream out;
@@ -243,16 +72,6 @@ TEST_F(ApiTest, CompactedRevisionStartsTheWatchAnewWithoutShowingAStateTwice) {
   EXPECT_EQ(ran.exit, kCliOk) << ran.err;
   EXPECT_EQ(controller_.watches().at(1).after_revision(), 0);
   EXPECT_EQ(ran.out.find("step 10/100"), ran.out.rfind("step 10/100"));
-}
-
-TEST_F(ApiTest, CtrlCLeavesTheJobAloneAndTellsHowToComeBack) {
-  controller_.AddWatch({{Event(JobIn(v1::RUNNING, 5, 10))}, std::nullopt});
-  controller_.OnWatchIdle([this] { interrupt_.Raise(); });
-  const Ran ran = Paceline({"submit", JobFilePath(), "--follow"});
-  EXPECT_EQ(ran.exit, kCliInterrupted);
-  EXPECT_THAT(ran.err, HasSubstr("job-0123456789ab goes on. `paceline job watch "
-                                 "job-0123456789ab` follows it again"));
-  EXPECT_THAT(controller_.cancels(), IsEmpty());
 }
 
 TEST_F(ApiTest, WaitGivesUpAfterTheTimeGiven) {
@@ -318,100 +137,6 @@ TEST_F(ApiTest, CancelEndsEachJobThatIsNamed) {
   EXPECT_EQ(controller_.cancels()[0].reason(), "enough");
   EXPECT_EQ(controller_.cancels()[0].grace_s(), 2);
   EXPECT_NE(controller_.cancels()[0].request_id(), controller_.cancels()[1].request_id());
-}
-
-TEST_F(ApiTest, LogsOfAllRanksHaveTheirRankInFront) {
-  controller_.SetJobs({JobIn(v1::RUNNING, 1, 3)});
-  controller_.AddLog(0, {{Chunk(0, "a\nb")}, grpc::Status::OK});
-  controller_.AddLog(1, {{Chunk(0, "c\x1b[2J\n")}, grpc::Status::OK});
-  EXPECT_EQ(Paceline({"job", "logs", kId}).out, "[rank 0] a\n[rank 0] b\n[rank 1] c\\x1b[2J\n");
-}
-
-TEST_F(ApiTest, LogsOfOneRankHaveNothingInFront) {
-  controller_.SetJobs({JobIn(v1::RUNNING, 1, 3)});
-  controller_.AddLog(1, {{Chunk(0, "c\n")}, grpc::Status::OK});
-  EXPECT_EQ(Paceline({"job", "logs", kId, "--rank", "1"}).out, "c\n");
-}
-
-TEST_F(ApiTest, LostLogStreamIsResumedWithoutLosingOrRepeatingAByte) {
-  controller_.SetJobs({JobIn(v1::RUNNING, 1, 3)});
-  controller_.AddLog(0, {{Chunk(100, "one\ntw")}, Lost()});
-  controller_.AddLog(0, {{Chunk(104, "two\nth")}, Lost()});
-  controller_.AddLog(0, {{Chunk(110, "ree\n")}, grpc::Status::OK});
-  const Ran ran = Paceline({"job", "logs", "-f", kId, "--rank", "0", "--tail", "3"});
-  EXPECT_EQ(ran.exit, kCliOk) << ran.err;
-  EXPECT_EQ(ran.out, "one\ntwo\nthree\n");
-  EXPECT_THAT(ran.err, HasSubstr("rank 0: the controller at " + controller_.address() +
-                                 " does not answer; going on when it is back\n"));
-  ASSERT_THAT(controller_.logs(), SizeIs(3));
-  EXPECT_EQ(controller_.logs()[0].tail_lines(), 3);
-  EXPECT_EQ(controller_.logs()[1].tail_lines(), 0);
-  EXPECT_EQ(controller_.logs()[1].offset(), 106);
-  EXPECT_EQ(controller_.logs()[2].offset(), 110);
-  EXPECT_TRUE(controller_.logs()[2].follow());
-}
-
-TEST_F(ApiTest, FollowedLogGoesOnWithTheTrainerThatTakesTheRank) {
-  controller_.SetJobs({JobIn(v1::RUNNING, 1, 3)});
-  controller_.AddLog(0, {{ChunkOf(1, "w0", 100, "one\ntw"), ChunkOf(1, "w0", 106, "o\nlast wo"),
-                          ChunkOf(2, "w3", 0, "new\n"), ChunkOf(2, "w3", 4, "newer\n")},
-                         grpc::Status::OK});
-  const Ran ran = Paceline({"job", "logs", "-f", kId, "--rank", "0", "--tail", "3"});
-  EXPECT_EQ(ran.exit, kCliOk) << ran.err;
-  EXPECT_EQ(ran.out, "one\ntwo\nlast wo\nnew\nnewer\n");
-  EXPECT_EQ(ran.err, "rank 0 is now on w3\n") << "and nothing of a gap";
-  ASSERT_THAT(controller_.logs(), SizeIs(1));
-  EXPECT_TRUE(controller_.logs()[0].follow_rank());
-  EXPECT_FALSE(controller_.logs()[0].has_trainer());
-}
-
-TEST_F(ApiTest, LogOfAnotherTrainerAfterAnOutageIsReadFromItsBeginning) {
-  controller_.SetJobs({JobIn(v1::RUNNING, 1, 3)});
-  controller_.AddLog(0, {{ChunkOf(1, "w0", 0, "one\ntwo\n")}, Lost()});
-  controller_.AddLog(0, {{ChunkOf(2, "w3", 0, "new\nne")}, Lost()});
-  controller_.AddLog(
-      0, {{ChunkOf(2, "w3", 6, "wer\n"), ChunkOf(3, "w4", 50, "third\n")}, grpc::Status::OK});
-  const Ran ran = Paceline({"job", "logs", "-f", kId, "--rank", "0"});
-  EXPECT_EQ(ran.exit, kCliOk) << ran.err;
-  EXPECT_EQ(ran.out, "one\ntwo\nnew\nnewer\nthird\n");
-  const std::vector<std::string> notes = absl::StrSplit(ran.err, '\n');
-  EXPECT_THAT(notes, ElementsAre(HasSubstr("does not answer"), "rank 0 is now on w3",
-                                 HasSubstr("does not answer"), "rank 0 is now on w4",
-                                 "rank 0: 50 bytes are no longer kept", ""));
-  const auto logs = controller_.logs();
-  ASSERT_THAT(logs, SizeIs(3));
-  EXPECT_EQ(logs[1].trainer().generation(), 1);
-  EXPECT_EQ(logs[1].node(), "w0");
-  EXPECT_EQ(logs[1].offset(), 8);
-  EXPECT_EQ(logs[2].trainer().generation(), 2);
-  EXPECT_EQ(logs[2].node(), "w3");
-  EXPECT_EQ(logs[2].offset(), 6);
-}
-
-TEST_F(ApiTest, RotatedPartOfALogIsTold) {
-  controller_.SetJobs({JobIn(v1::RUNNING, 1, 3)});
-  controller_.AddLog(0, {{Chunk(5000, "late\n")}, grpc::Status::OK});
-  const Ran ran = Paceline({"job", "logs", kId, "--rank", "0"});
-  EXPECT_THAT(ran.err, HasSubstr("5000 bytes are no longer kept"));
-}
-
-TEST_F(ApiTest, FollowedLogsWaitForTheJobToStart) {
-  controller_.SetJobs({JobIn(v1::QUEUED, 1)});
-  controller_.AddWatch(
-      {{Event(JobIn(v1::QUEUED, 1)), Event(JobIn(v1::STARTING, 2))}, std::nullopt});
-  controller_.AddLog(0, {{Chunk(0, "x\n")}, grpc::Status::OK});
-  controller_.AddLog(1, {{}, grpc::Status::OK});
-  const Ran ran = Paceline({"job", "logs", kId, "-f"});
-  EXPECT_EQ(ran.out, "[rank 0] x\n") << ran.err;
-}
-
-TEST_F(ApiTest, LogsThatCannotBeAreToldWithTheRightCode) {
-  controller_.SetJobs({JobIn(v1::QUEUED, 1)});
-  EXPECT_EQ(Paceline({"job", "logs", kId}).exit, kCliRefused);
-  controller_.SetJobs({JobIn(v1::RUNNING, 1)});
-  EXPECT_EQ(Paceline({"job", "logs", kId, "--rank", "2"}).exit, kCliNotFound);
-  EXPECT_EQ(Paceline({"job", "logs", kId, "--rank", "x"}).exit, kCliUsage);
-  EXPECT_EQ(Paceline({"job", "logs", kId, "-o", "json"}).exit, kCliUsage);
 }
 
 TEST_F(ApiTest, NodesAreListedAndDescribed) {

@@ -12,9 +12,6 @@
 #include "cli/testing/checkpoint_command_test.h"
 #include "common/safetensors/safetensors.h"
 #include "gmock/gmock.h"
-#include "google/protobuf/text_format.h"
-#include "google/rpc/error_details.pb.h"
-#include "google/rpc/status.pb.h"
 #include "gtest/gtest.h"
 
 namespace paceline {

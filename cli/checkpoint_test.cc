@@ -10,11 +10,9 @@
 #include "absl/strings/str_cat.h"
 #include "cli/exit_codes.h"
 #include "cli/testing/checkpoint_command_test.h"
+#include "cli/testing/fake_errors.h"
 #include "common/safetensors/safetensors.h"
 #include "gmock/gmock.h"
-#include "google/protobuf/text_format.h"
-#include "google/rpc/error_details.pb.h"
-#include "google/rpc/status.pb.h"
 #include "gtest/gtest.h"
 
 namespace paceline {

@@ -4,8 +4,9 @@
 
 #include "cli/exit_codes.h"
 #include "cli/testing/command_test.h"
+#include "cli/testing/fake_errors.h"
+#include "cli/testing/parsed.h"
 #include "gmock/gmock.h"
-#include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
 
 namespace paceline {
@@ -15,13 +16,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
-
-template <typename Message>
-Message Parsed(const std::string& text) {
-  Message message;
-  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &message)) << text;
-  return message;
-}
 
 v1::NodeEvent Changed(int revision, const std::string& node) {
   v1::NodeEvent event;

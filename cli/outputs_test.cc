@@ -7,8 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "cli/exit_codes.h"
 #include "cli/testing/command_test.h"
+#include "cli/testing/fake_errors.h"
+#include "cli/testing/parsed.h"
 #include "gmock/gmock.h"
-#include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
 
 namespace paceline {
@@ -20,13 +21,6 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
-
-template <typename Message>
-Message Parsed(const std::string& text) {
-  Message message;
-  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &message)) << text;
-  return message;
-}
 
 v1::Job JobOf(const std::string& name, v1::JobState state, int64_t revision, int64_t created) {
   v1::Job job;
@@ -47,8 +41,6 @@ v1::JobEvent EventOf(const v1::Job& job, v1::EventType type = v1::MODIFIED) {
   event.set_revision(job.revision());
   return event;
 }
-
-grpc::Status Lost() { return grpc::Status(grpc::StatusCode::UNAVAILABLE, "connection lost"); }
 
 class OutputsTest : public CommandTest {
  protected:

@@ -12,21 +12,14 @@
 #include <vector>
 
 #include "cli/testing/command_test.h"
+#include "cli/testing/parsed.h"
 #include "common/export/testing/checkpoint_writer.h"
-#include "google/protobuf/text_format.h"
 #include "proto/checkpoint.pb.h"
 #include "proto/job.pb.h"
 
 namespace paceline {
 
 inline constexpr char kId[] = "job-0123456789ab";
-
-template <typename Message>
-Message Parsed(const std::string& text) {
-  Message message;
-  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &message)) << text;
-  return message;
-}
 
 class CheckpointTest : public CommandTest {
  protected:

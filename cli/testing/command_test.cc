@@ -5,18 +5,8 @@
 
 #include "cli/command_line.h"
 #include "cli/program.h"
-#include "google/rpc/error_details.pb.h"
-#include "google/rpc/status.pb.h"
 
 namespace paceline {
-
-grpc::Status Refused(const std::string& message, const std::string& reason) {
-  google::rpc::ErrorInfo info;
-  info.set_reason(reason);
-  google::rpc::Status whole;
-  whole.add_details()->PackFrom(info);
-  return grpc::Status(grpc::StatusCode::FAILED_PRECONDITION, message, whole.SerializeAsString());
-}
 
 Ran CommandTest::Paceline(std::vector<std::string> arguments, bool terminal) {
   std::ostringstream out;

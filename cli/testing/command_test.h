@@ -2,7 +2,6 @@
 #ifndef CLI_TESTING_COMMAND_TEST_H_
 #define CLI_TESTING_COMMAND_TEST_H_
 
-#include <grpcpp/support/status.h>
 #include <gtest/gtest.h>
 
 #include <map>
@@ -20,9 +19,6 @@ struct Ran {
   std::string out;
   std::string err;
 };
-
-// FAILED_PRECONDITION with this reason in its details.
-grpc::Status Refused(const std::string& message, const std::string& reason);
 
 class CommandTest : public ::testing::Test {
  protected:

@@ -5,26 +5,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "google/rpc/error_details.pb.h"
-#include "google/rpc/status.pb.h"
+#include "cli/testing/fake_errors.h"
 
 namespace paceline {
-namespace {
-
-// `kind` and `name`: what there is not, "job" or "checkpoint".
-grpc::Status NotFound(const std::string& kind, const std::string& name, const std::string& reason) {
-  google::rpc::ErrorInfo info;
-  info.set_reason(reason);
-  info.set_domain("paceline");
-  (*info.mutable_metadata())[kind] = name;
-  google::rpc::Status whole;
-  whole.add_details()->PackFrom(info);
-  return grpc::Status(grpc::StatusCode::NOT_FOUND,
-                      absl::StrCat("there is no ", kind, " \"", name, "\""),
-                      whole.SerializeAsString());
-}
-
-}  // namespace
 
 FakeController::FakeController(int port,
                                const std::shared_ptr<grpc::ServerCredentials>& credentials) {
@@ -56,11 +39,6 @@ std::string FakeController::address() const { return absl::StrCat("127.0.0.1:", 
 void FakeController::SetJobs(std::vector<v1::Job> jobs) {
   const absl::MutexLock lock(&mutex_);
   jobs_ = std::move(jobs);
-}
-
-void FakeController::SetCheckpoints(std::vector<v1::Checkpoint> checkpoints) {
-  const absl::MutexLock lock(&mutex_);
-  checkpoints_ = std::move(checkpoints);
 }
 
 void FakeController::SetAdvice(v1::JobAdvice advice) {
@@ -136,21 +114,6 @@ std::vector<v1::ResumeJobRequest> FakeController::resumes() const {
 std::vector<v1::ApplyAdviceRequest> FakeController::applied() const {
   const absl::MutexLock lock(&mutex_);
   return applied_;
-}
-
-std::vector<v1::SaveCheckpointRequest> FakeController::saves() const {
-  const absl::MutexLock lock(&mutex_);
-  return saves_;
-}
-
-std::vector<v1::DeleteCheckpointRequest> FakeController::deletes() const {
-  const absl::MutexLock lock(&mutex_);
-  return deletes_;
-}
-
-std::vector<v1::PinCheckpointRequest> FakeController::pins() const {
-  const absl::MutexLock lock(&mutex_);
-  return pins_;
 }
 
 std::optional<std::string> FakeController::last_user() const {
@@ -355,71 +318,6 @@ grpc::Status FakeController::ListDecisions(grpc::ServerContext*, const v1::ListD
   if (const grpc::Status failure = NextFailure(); !failure.ok()) return failure;
   *response->mutable_decisions() = advice_.decisions();
   return grpc::Status::OK;
-}
-
-grpc::Status FakeController::Find(const std::string& name, v1::Checkpoint* checkpoint) const {
-  for (const v1::Checkpoint& known : checkpoints_) {
-    for (const std::string& job : {known.job_id(), known.job_name()}) {
-      if (name != job && name != absl::StrCat(job, "/", known.step())) continue;
-      *checkpoint = known;
-      return grpc::Status::OK;
-    }
-  }
-  return NotFound("checkpoint", name, "CHECKPOINT_NOT_FOUND");
-}
-
-grpc::Status FakeController::Save(grpc::ServerContext*, const v1::SaveCheckpointRequest* request,
-                                  v1::Job* job) {
-  const absl::MutexLock lock(&mutex_);
-  saves_.push_back(*request);
-  if (const grpc::Status failure = NextFailure(); !failure.ok()) return failure;
-  *job = jobs_.front();
-  job->mutable_checkpoints()->mutable_order()->set_number(1);
-  job->mutable_checkpoints()->mutable_order()->set_state(v1::SaveOrderStatus::PENDING);
-  return grpc::Status::OK;
-}
-
-grpc::Status FakeController::Get(grpc::ServerContext*, const v1::GetCheckpointRequest* request,
-                                 v1::Checkpoint* checkpoint) {
-  const absl::MutexLock lock(&mutex_);
-  return Find(request->checkpoint(), checkpoint);
-}
-
-grpc::Status FakeController::List(grpc::ServerContext*, const v1::ListCheckpointsRequest* request,
-                                  v1::ListCheckpointsResponse* response) {
-  const absl::MutexLock lock(&mutex_);
-  size_t at = request->page_token().empty() ? 0 : std::stoul(request->page_token());
-  for (; at < checkpoints_.size() && response->checkpoints_size() < request->page_size(); ++at) {
-    const v1::Checkpoint& known = checkpoints_[at];
-    const std::string& job = request->job();
-    if (job.empty() || job == known.job_id() || job == known.job_name()) {
-      *response->add_checkpoints() = known;
-    }
-  }
-  if (at < checkpoints_.size()) response->set_next_page_token(absl::StrCat(at));
-  return grpc::Status::OK;
-}
-
-grpc::Status FakeController::Delete(grpc::ServerContext* context,
-                                    const v1::DeleteCheckpointRequest* request,
-                                    v1::Checkpoint* checkpoint) {
-  const absl::MutexLock lock(&mutex_);
-  NoteUser(*context);
-  deletes_.push_back(*request);
-  if (const grpc::Status failure = NextFailure(); !failure.ok()) return failure;
-  const grpc::Status found = Find(request->checkpoint(), checkpoint);
-  if (found.ok()) checkpoint->set_state(v1::CHECKPOINT_DELETING);
-  return found;
-}
-
-grpc::Status FakeController::Pin(grpc::ServerContext*, const v1::PinCheckpointRequest* request,
-                                 v1::Checkpoint* checkpoint) {
-  const absl::MutexLock lock(&mutex_);
-  pins_.push_back(*request);
-  if (const grpc::Status failure = NextFailure(); !failure.ok()) return failure;
-  const grpc::Status found = Find(request->checkpoint(), checkpoint);
-  if (found.ok()) checkpoint->set_pinned(request->pinned());
-  return found;
 }
 
 grpc::Status FakeController::StreamLogs(grpc::ServerContext* context,

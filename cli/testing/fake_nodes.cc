@@ -4,8 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "google/rpc/error_details.pb.h"
-#include "google/rpc/status.pb.h"
+#include "cli/testing/fake_errors.h"
 
 namespace paceline {
 
@@ -55,13 +54,7 @@ grpc::Status FakeNodes::Find(const std::string& name, v1::Node* node) const {
     *node = known;
     return grpc::Status::OK;
   }
-  google::rpc::ErrorInfo info;
-  info.set_reason("NODE_NOT_FOUND");
-  (*info.mutable_metadata())["node"] = name;
-  google::rpc::Status whole;
-  whole.add_details()->PackFrom(info);
-  return grpc::Status(grpc::StatusCode::NOT_FOUND, absl::StrCat("there is no node \"", name, "\""),
-                      whole.SerializeAsString());
+  return NotFound("node", name, "NODE_NOT_FOUND");
 }
 
 grpc::Status FakeNodes::Record(const std::string& verb, const google::protobuf::Message& request) {

@@ -2,20 +2,13 @@
 
 #include <string>
 
-#include "google/protobuf/text_format.h"
+#include "cli/testing/parsed.h"
 #include "gtest/gtest.h"
 
 namespace paceline {
 namespace {
 
 const absl::Time kNow = absl::FromUnixSeconds(1200);
-
-template <typename Message>
-Message Parsed(const std::string& text) {
-  Message message;
-  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &message)) << text;
-  return message;
-}
 
 std::string Lines(const std::string& job) {
   std::string page;

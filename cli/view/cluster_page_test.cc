@@ -2,8 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cli/testing/parsed.h"
 #include "gmock/gmock.h"
-#include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
 
 namespace paceline {
@@ -11,13 +11,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-template <typename Message>
-Message Parsed(const std::string& text) {
-  Message message;
-  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &message)) << text;
-  return message;
-}
 
 const absl::Time kNow = absl::FromUnixSeconds(1000);
 

@@ -1,0 +1,145 @@
+// `submit` and what --follow and --wait show, against a controller on a real socket.
+#include <fstream>
+#include <optional>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "cli/exit_codes.h"
+#include "cli/testing/command_test.h"
+#include "cli/testing/digits_job.h"
+#include "cli/testing/fake_errors.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace paceline {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+
+class SubmitTest : public CommandTest {
+ protected:
+  std::string JobFilePath(const std::string& more = "") {
+    const std::string path = ::testing::TempDir() + "/" +
+                             ::testing::UnitTest::GetInstance()->current_test_info()->name() +
+                             ".yaml";
+    std::ofstream(path) << "name: digits\nranks: 2\nmodel: resnet18\ndata: {train: t}\n"
+                           "steps: 100\noptimizer: {kind: sgd, learning_rate: 0.1}\n"
+                        << more;
+    return path;
+  }
+};
+
+TEST_F(SubmitTest, SubmitSendsTheSpecAndTellsTheId) {
+  const Ran ran = Paceline({"submit", JobFilePath()});
+  EXPECT_EQ(ran.exit, kCliOk) << ran.err;
+  EXPECT_EQ(ran.out, "submitted digits (job-0123456789ab)\n");
+  EXPECT_THAT(ran.err, HasSubstr("paceline job watch job-0123456789ab"));
+  ASSERT_THAT(controller_.submits(), SizeIs(1));
+  const v1::SubmitJobRequest request = controller_.submits()[0];
+  EXPECT_EQ(request.spec().batch_per_rank(), 32);
+  EXPECT_THAT(request.request_id(), SizeIs(36));
+  EXPECT_FALSE(request.validate_only());
+}
+
+TEST_F(SubmitTest, ParsableSubmitPrintsOnlyTheId) {
+  const Ran ran = Paceline({"submit", JobFilePath(), "--parsable", "--request-id", "r-1"});
+  EXPECT_EQ(ran.out, "job-0123456789ab\n");
+  EXPECT_EQ(controller_.submits().at(0).request_id(), "r-1");
+}
+
+TEST_F(SubmitTest, WrongJobFileIsToldAndNothingIsSent) {
+  const std::string path = JobFilePath("btach_per_rank: 4\nseed: -1\n");
+  const Ran ran = Paceline({"submit", path});
+  EXPECT_EQ(ran.exit, kCliUsage);
+  EXPECT_EQ(ran.err, absl::StrCat("error: ", path, " has 2 problems\n  ", path,
+                                  ":7:1: unknown key \"btach_per_rank\"; did you mean "
+                                  "\"batch_per_rank\"?\n  ",
+                                  path, ":8:1: seed is -1; allowed is 0 and more\n"));
+  EXPECT_THAT(controller_.submits(), IsEmpty());
+}
+
+TEST_F(SubmitTest, DryRunAsksAndPrintsTheWholeSpec) {
+  const Ran ran = Paceline({"submit", JobFilePath(), "--dry-run"});
+  EXPECT_EQ(ran.exit, kCliOk);
+  EXPECT_TRUE(controller_.submits().at(0).validate_only());
+  EXPECT_THAT(ran.out, HasSubstr("batch_per_rank: 32\n"));
+  EXPECT_THAT(ran.err, HasSubstr("nothing was submitted"));
+}
+
+TEST_F(SubmitTest, FieldThatTheServerRefusesIsToldAtItsLine) {
+  controller_.FailNext(Invalid("optimizer.sgd.momentum", "is odd"));
+  const std::string path = JobFilePath();
+  const Ran ran = Paceline({"submit", path});
+  EXPECT_EQ(ran.exit, kCliUsage);
+  EXPECT_THAT(ran.err, HasSubstr(path + ":6:1: optimizer.momentum is odd\n"));
+}
+
+TEST_F(SubmitTest, JobThatCannotFitIsRefusedWithAdvice) {
+  controller_.FailNext(Refused("4 ranks need 4 slots; the cluster has 2", "JOB_CANNOT_FIT"));
+  const Ran ran = Paceline({"submit", JobFilePath()});
+  EXPECT_EQ(ran.exit, kCliRefused);
+  EXPECT_THAT(ran.err, StartsWith("error: 4 ranks need 4 slots; the cluster has 2\n"));
+  EXPECT_THAT(ran.err, HasSubstr("paceline node list"));
+}
+
+TEST_F(SubmitTest, SubmitIsTriedAgainWithTheSameRequestId) {
+  controller_.FailNext(Lost());
+  const Ran ran = Paceline({"submit", JobFilePath()});
+  EXPECT_EQ(ran.exit, kCliOk) << ran.err;
+  ASSERT_THAT(controller_.submits(), SizeIs(2));
+  EXPECT_EQ(controller_.submits()[0].request_id(), controller_.submits()[1].request_id());
+}
+
+TEST_F(SubmitTest, FollowEndsWithASummary) {
+  controller_.AddWatch({{Event(JobIn(v1::QUEUED, 1)), Event(JobIn(v1::RUNNING, 2, 50)),
+                         Event(JobIn(v1::SUCCEEDED, 3, 100))},
+                        std::nullopt});
+  const Ran ran = Paceline({"submit", JobFilePath(), "--follow"});
+  EXPECT_EQ(ran.exit, kCliOk) << ran.err;
+  EXPECT_EQ(ran.out,
+            "submitted digits (job-0123456789ab)\n"
+            "digits QUEUED\n"
+            "digits RUNNING step 50/100 loss 0.5000 800 samples/s eta 2.0 s\n"
+            "digits SUCCEEDED step 100/100 loss 0.5000 800 samples/s\n"
+            "digits (job-0123456789ab) SUCCEEDED: 100 of 100 steps, 800 samples/s\n"
+            "next: paceline job describe job-0123456789ab\n"
+            "      paceline job logs job-0123456789ab\n");
+}
+
+TEST_F(SubmitTest, FollowDrawsABarOnATerminalAndTakesItAwayAtTheEnd) {
+  controller_.AddWatch(
+      {{Event(JobIn(v1::RUNNING, 2, 50)), Event(JobIn(v1::SUCCEEDED, 3, 100))}, std::nullopt});
+  const Ran ran = Paceline({"submit", JobFilePath(), "--follow", "--no-color"}, /*terminal=*/true);
+  EXPECT_THAT(ran.out, HasSubstr("\rdigits  [==============>"));
+  EXPECT_THAT(ran.out, HasSubstr("\r\x1b[Kdigits (job-0123456789ab) SUCCEEDED"));
+  EXPECT_THAT(ran.out, Not(HasSubstr("\x1b[32m")));
+}
+
+TEST_F(SubmitTest, FailedJobIsTheExitCodeAndItsFailureIsShown) {
+  v1::Job failed = JobIn(v1::FAILED, 3, 60);
+  failed.mutable_failure()->set_rank(1);
+  failed.mutable_failure()->set_node("w1");
+  failed.mutable_failure()->mutable_exit()->set_failure(v1::FAILURE_SIGNAL);
+  failed.mutable_failure()->mutable_exit()->set_signal(9);
+  controller_.AddWatch({{Event(failed)}, std::nullopt});
+  const Ran ran = Paceline({"submit", JobFilePath(), "--wait"});
+  EXPECT_EQ(ran.exit, kCliFailed);
+  EXPECT_THAT(ran.out, HasSubstr("rank 1 on node w1 failed: killed by SIGKILL\n"));
+}
+
+TEST_F(SubmitTest, CtrlCLeavesTheJobAloneAndTellsHowToComeBack) {
+  controller_.AddWatch({{Event(JobIn(v1::RUNNING, 5, 10))}, std::nullopt});
+  controller_.OnWatchIdle([this] { interrupt_.Raise(); });
+  const Ran ran = Paceline({"submit", JobFilePath(), "--follow"});
+  EXPECT_EQ(ran.exit, kCliInterrupted);
+  EXPECT_THAT(ran.err, HasSubstr("job-0123456789ab goes on. `paceline job watch "
+                                 "job-0123456789ab` follows it again"));
+  EXPECT_THAT(controller_.cancels(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace paceline
