@@ -5,6 +5,7 @@
 #include "controller/core/cluster.h"
 #include "controller/core/job_checkpoints.h"
 #include "controller/core/save_order.h"
+#include "controller/core/testing/node_facts.h"
 #include "controller/core/testing/played_job.h"
 
 namespace paceline {
@@ -15,14 +16,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
-
-NodeFacts Facts(const char* name, int slots = 1) {
-  NodeFacts facts;
-  facts.name = NodeName(name);
-  facts.uid = "uid";
-  facts.slots = slots;
-  return facts;
-}
 
 class ClusterCheckpointsTest : public ::testing::Test {
  protected:

@@ -1,25 +1,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "absl/strings/str_cat.h"
 #include "controller/core/cluster.h"
+#include "controller/core/testing/node_facts.h"
 #include "controller/core/testing/played_job.h"
 
 namespace paceline {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
-
-NodeFacts Facts(const char* name, int slots = 1) {
-  NodeFacts facts;
-  facts.name = NodeName(name);
-  facts.uid = "uid";
-  facts.slots = slots;
-  return facts;
-}
 
 Hold HoldBy(const char* owner, std::optional<DrainMode> drain, double until = 0) {
   Hold hold;
@@ -342,61 +333,6 @@ TEST_F(ClusterNodesTest, PersonPausesTheAutomationAndTheFirstReasonStays) {
   EXPECT_FALSE(cluster_.Step(AutomationPauseRequested{"bob", "me too"}, At(2)).store_automation);
   EXPECT_EQ(cluster_.automation().owner, "ann");
   EXPECT_EQ(cluster_.automation().since, At(1).wall);
-}
-
-TEST_F(ClusterNodesTest, CheckIsAskedForUntilItsResultIsThere) {
-  Join({"a", "b"});
-  EXPECT_FALSE(cluster_.CheckFor(NodeName("a")).has_value());
-  Actions actions = cluster_.Step(CheckRequested{NodeName("a")}, At(1));
-  EXPECT_THAT(actions.send_plans, ElementsAre(NodeName("a")));
-  ASSERT_TRUE(cluster_.CheckFor(NodeName("a")).has_value());
-  EXPECT_EQ(cluster_.CheckFor(NodeName("a"))->id, 1);
-  EXPECT_EQ(cluster_.CheckFor(NodeName("a"))->peer_address, "") << "none lets itself be measured";
-  CheckResult result;
-  result.id = 1;
-  result.measurements = {{"gemm", 100, "GFLOP/s", true}};
-  actions = cluster_.Step(NodeReported{NodeName("a"), {}, {}, result}, At(2));
-  EXPECT_THAT(actions.store_nodes, ElementsAre(NodeName("a")));
-  EXPECT_FALSE(cluster_.CheckFor(NodeName("a")).has_value());
-  EXPECT_EQ(node("a").checks.result->time, At(2).wall);
-
-  cluster_.Step(CheckRequested{NodeName("b")}, At(3));
-  result.measurements[0].value = 70;
-  cluster_.Step(NodeReported{NodeName("b"), {}, {}, result}, At(4));
-  const Measurement& slow = node("b").checks.result->measurements[0];
-  EXPECT_EQ(slow.peer_median, 100);
-  EXPECT_TRUE(slow.bad);
-}
-
-TEST_F(ClusterNodesTest, NetworkIsMeasuredWithAnIdleNodeOfTheRack) {
-  const auto join = [&](const char* name, const char* rack, bool busy) {
-    NodeFacts facts = Facts(name);
-    facts.labels["rack"] = rack;
-    facts.probe_address = absl::StrCat(name, ":7070");
-    TrainerReport trainer;
-    trainer.id = {JobId("job-9"), Generation(1), Rank(0)};
-    trainer.state = TrainerState::kRunning;
-    std::vector<TrainerReport> trainers;
-    if (busy) trainers.push_back(trainer);
-    cluster_.Step(NodeConnected{facts, trainers}, At(0));
-  };
-  join("a", "2", false);
-  join("b", "1", false);
-  join("c", "1", true);
-  const auto peer = [&] {
-    cluster_.Step(CheckRequested{NodeName("b")}, At(1));
-    return cluster_.CheckFor(NodeName("b"))->peer_address;
-  };
-  EXPECT_EQ(peer(), "c:7070") << "the rack counts most";
-  join("e", "1", false);
-  join("d", "1", false);
-  EXPECT_EQ(peer(), "d:7070");
-  cluster_.Step(NodeDisconnected{NodeName("d")}, At(2));
-  EXPECT_EQ(peer(), "e:7070");
-  CheckResult result;
-  result.id = 3;
-  cluster_.Step(NodeReported{NodeName("b"), {}, {}, result}, At(3));
-  EXPECT_EQ(node("b").checks.result->peer, "e");
 }
 
 TEST_F(ClusterNodesTest, WhatADrainEndsIsNoFailure) {
