@@ -4,6 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/address_file.h"
 #include "common/core/status_macros.h"
 #include "common/exit_codes.h"
 #include "common/log.h"

@@ -2,26 +2,24 @@
 
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
-#include <grpcpp/resource_quota.h>
 #include <grpcpp/server_builder.h>
-#include <unistd.h>
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <system_error>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "common/atomic_file/atomic_file.h"
-#include "common/core/loopback.h"
+#include "common/address_file.h"
 #include "common/exit_codes.h"
 #include "common/log.h"
 #include "common/service_manager.h"
 #include "common/tls/credentials.h"
 #include "common/tls/tls_files.h"
 #include "common/version.h"
+#include "controller/discovery.h"
+#include "controller/grpc_port.h"
 #include "controller/own_identity.h"
 #include "controller/rpc/access_table.h"
 #include "controller/rpc/caller.h"
@@ -37,22 +35,6 @@ namespace {
 // Requests under way get so long to finish when the controller ends. They take milliseconds,
 // and clients with an idle connection use up all of it.
 constexpr absl::Duration kShutdownGrace = absl::Milliseconds(500);
-constexpr int kKeepaliveMillis = 10000;
-// Who knows several controllers asks often whether this one is still there
-// (common/leader_address.h).
-constexpr int kMinPingMillis = 1000;
-// A worker's report with its trainers' log tails; a job is far smaller (common/job_spec).
-constexpr int kMaxMessageBytes = 16 << 20;
-// Of a call's headers: names and a token. gRPC's own default.
-constexpr int kMaxHeaderBytes = 8 << 10;
-// Calls at once over one connection: more wait at the client. Many nodes, or many watchers, may
-// come through one proxy.
-constexpr int kMaxCallsPerConnection = 4096;
-// All that gRPC may hold for all connections: 16 of the largest messages, and 10,000 streams'
-// buffers. Beyond it gRPC takes from connections what it can.
-constexpr size_t kMaxGrpcBytes = size_t{512} << 20;
-// A client without calls is gone; it connects again by itself when it has one.
-constexpr absl::Duration kMaxIdle = absl::Minutes(10);
 // The certificate's end is told from so long before on.
 constexpr absl::Duration kExpiresSoon = absl::Hours(24 * 14);
 constexpr absl::Duration kCertificateLook = absl::Hours(1);
@@ -176,32 +158,15 @@ ServerFailure Server::Listen() {
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
-  // Two controllers must not share a port unnoticed.
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMillis);
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kMinPingMillis);
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-  // Half-open, slow and silent clients: docs/limits.md.
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveMillis);
-  builder.AddChannelArgument(
-      GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS,
-      static_cast<int>(absl::ToInt64Milliseconds(options_.handshake_patience)));
-  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS,
-                             static_cast<int>(absl::ToInt64Milliseconds(kMaxIdle)));
-  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxCallsPerConnection);
-  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxHeaderBytes);
-  builder.SetResourceQuota(grpc::ResourceQuota("paceline").Resize(kMaxGrpcBytes));
-  builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  LimitClients(builder, options_.handshake_patience);
   std::vector<std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface>> interceptors;
   interceptors.push_back(metrics_.rpcs().NewInterceptors());
   interceptors.push_back(MakeAuditInterceptors(audit_.get()));
   interceptors.push_back(MakeCallerInterceptors(
       [this](const grpc::ServerContextBase& context) { return FindCaller(context); }));
   builder.experimental().SetInterceptorCreators(std::move(interceptors));
-  int port = 0;
   const std::shared_ptr<grpc::ServerCredentials> credentials = GrpcCredentials(options_);
   if (access_ != nullptr) credentials->SetAuthMetadataProcessor(access_->NewProcessor());
-  builder.AddListeningPort(options_.listen, credentials, &port);
   builder.RegisterService(workers_.get());
   builder.RegisterService(jobs_.get());
   builder.RegisterService(nodes_.get());
@@ -211,14 +176,10 @@ ServerFailure Server::Listen() {
   builder.RegisterService(identities_.get());
   builder.RegisterService(telemetry_.get());
   builder.RegisterService(histories_.get());
-  grpc_ = builder.BuildAndStart();
-  if (grpc_ == nullptr || port == 0) {
-    return {absl::FailedPreconditionError(
-                absl::StrCat("cannot listen on ", options_.listen,
-                             ": the port is in use, or the address is not this host's")),
-            kExitCannotListen};
-  }
-  grpc_address_ = absl::StrCat(options_.listen.substr(0, options_.listen.rfind(':')), ":", port);
+  absl::StatusOr<GrpcPort> port = OpenGrpcPort(builder, options_.listen, credentials);
+  if (!port.ok()) return {port.status(), kExitCannotListen};
+  grpc_ = std::move(port->server);
+  grpc_address_ = std::move(port->address);
   HttpLimits limits;
   limits.refused = [this](HttpRefusal refusal) {
     metrics_.limits().Refused(refusal == HttpRefusal::kStreams ? Limit::kHttpStreams
@@ -247,23 +208,9 @@ ServerFailure Server::Start(Elected elected) {
   admin_ = std::make_unique<AdminService>(
       &loop_, control_.get(), &limits_,
       lock_ == nullptr ? "" : absl::StrCat(options_.state_dir, "/", kStateFileName));
-  IdentityService::Options identity;
-  identity.authority = authority_;
-  identity.worker_life = options_.worker_certificate_life;
-  identity.plaintext = options_.plaintext;
-  identity.revoked = [this](const Principal& principal, const std::string& text) {
-    if (principal.role == Role::kWorker) {
-      return workers_->CloseRevoked(NodeName(principal.name), text);
-    }
-    // Whose they are is not known here. Readers open them again where they were; who is revoked
-    // cannot.
-    CloseStreams("somebody was revoked: open the stream again");
-    // While the server ends, its streams do, too, and another thread has it.
-    if (!shutdown_.joinable()) http_->EndStreams();
-  };
-  identities_ = std::make_unique<IdentityService>(&loop_, control_.get(), &metrics_, &limits_,
-                                                  *std::exchange(restored_, std::nullopt),
-                                                  std::move(identity));
+  identities_ =
+      std::make_unique<IdentityService>(&loop_, control_.get(), &metrics_, &limits_,
+                                        *std::exchange(restored_, std::nullopt), IdentityOptions());
   telemetry_ = std::make_unique<TelemetryService>(&loop_, control_.get());
   page_ = std::make_unique<Page>(&loop_, control_.get());
   histories_ = std::make_unique<HistoryService>(&loop_, control_.get(), &limits_);
@@ -300,12 +247,22 @@ ServerFailure Server::Start(Elected elected) {
   return {};
 }
 
-absl::Status WriteAddressFile(const std::string& path, const std::string& grpc,
-                              const std::string& http) {
-  if (path.empty()) return absl::OkStatus();
-  const std::string text =
-      nlohmann::json{{"pid", getpid()}, {"grpc", grpc}, {"http", http}}.dump() + "\n";
-  return WriteFileAtomically(path, {text});
+IdentityService::Options Server::IdentityOptions() {
+  IdentityService::Options options;
+  options.authority = authority_;
+  options.worker_life = options_.worker_certificate_life;
+  options.plaintext = options_.plaintext;
+  options.revoked = [this](const Principal& principal, const std::string& text) {
+    if (principal.role == Role::kWorker) {
+      return workers_->CloseRevoked(NodeName(principal.name), text);
+    }
+    // Whose they are is not known here. Readers open them again where they were; who is revoked
+    // cannot.
+    CloseStreams("somebody was revoked: open the stream again");
+    // While the server ends, its streams do, too, and another thread has it.
+    if (!shutdown_.joinable()) http_->EndStreams();
+  };
+  return options;
 }
 
 ServerFailure Server::Run() {
@@ -352,16 +309,7 @@ int64_t Server::StateBytes() const {
 }
 
 void Server::UpdateDiscovery() {
-  nlohmann::json targets = nlohmann::json::array();
-  for (const auto& [name, node] : control_->cluster().nodes()) {
-    const std::string& address = node.facts.metrics_address;
-    if (address.empty()) continue;
-    nlohmann::json labels = {{"node", name.value()}, {"__meta_paceline_component", "worker"}};
-    // Over a network nothing else is served.
-    if (!IsLoopback(address)) labels["__scheme__"] = "https";
-    targets.push_back({{"targets", {address}}, {"labels", labels}});
-  }
-  const std::string body = targets.dump();
+  const std::string body = DescribeTargets(control_->cluster());
   absl::MutexLock lock(&mutex_);
   discovery_ = body;
 }

@@ -49,7 +49,7 @@ struct ServerOptions {
   std::string listen;        // gRPC, HOST:PORT, port 0: any.
   std::string http;          // HTTP, as above.
   std::string state_dir;     // Made if missing.
-  std::string address_file;  // If set, written once serving; see docs/cli.md.
+  std::string address_file;  // common/address_file.h.
   std::string audit_log;     // controller/rpc/audit.h. Empty: audit.jsonl in state_dir.
   Cluster::Options cluster = {};
   std::string tls_dir = {};  // Of the controller's TlsFiles; unless `plaintext`.
@@ -104,6 +104,7 @@ class Server {
   // From any thread.
   Principal FindCaller(const grpc::ServerContextBase& context) const;
   std::optional<HttpTls> HttpSecurity();
+  IdentityService::Options IdentityOptions();
   // Ends what clients watch and read; they may open it again.
   void CloseStreams(const char* why);
   // Tells in the log, again and again, when the certificate comes to its end.
@@ -150,10 +151,6 @@ class Server {
   std::unique_ptr<HttpServer> http_;
   std::thread shutdown_;  // Waits for gRPC's requests under way.
 };
-
-// What --address-file asks for: {"pid", "grpc", "http"}. Nothing if `path` is empty.
-absl::Status WriteAddressFile(const std::string& path, const std::string& grpc,
-                              const std::string& http);
 
 }  // namespace paceline
 

@@ -11,13 +11,11 @@
 #include "absl/time/time.h"
 #include "common/not_leader.h"
 #include "common/version.h"
+#include "controller/grpc_port.h"
 #include "controller/rpc/errors.h"
 
 namespace paceline {
 namespace {
-
-// As of the server that follows: clients keep their connections alive alike.
-constexpr int kMinPingMillis = 1000;
 
 // One call that is answered at once.
 class Refused : public grpc::ServerGenericBidiReactor {
@@ -57,18 +55,11 @@ absl::Status Standby::Listen(const std::string& listen, const std::string& http,
                              const std::shared_ptr<grpc::ServerCredentials>& credentials,
                              std::optional<HttpTls> http_tls) {
   grpc::ServerBuilder builder;
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kMinPingMillis);
-  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-  int port = 0;
-  builder.AddListeningPort(listen, credentials, &port);
   builder.RegisterCallbackGenericService(this);
-  grpc_ = builder.BuildAndStart();
-  if (grpc_ == nullptr || port == 0) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "cannot listen on ", listen, ": the port is in use, or the address is not this host's"));
-  }
-  grpc_address_ = absl::StrCat(listen.substr(0, listen.rfind(':')), ":", port);
+  absl::StatusOr<GrpcPort> port = OpenGrpcPort(builder, listen, credentials);
+  if (!port.ok()) return port.status();
+  grpc_ = std::move(port->server);
+  grpc_address_ = std::move(port->address);
   HttpServer::Routes routes = {
       {"/metrics",
        [this] {

@@ -8,7 +8,6 @@
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <system_error>
@@ -18,7 +17,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "common/atomic_file/atomic_file.h"
+#include "common/address_file.h"
 #include "common/core/backoff.h"
 #include "common/core/loopback.h"
 #include "common/core/status_macros.h"
@@ -160,13 +159,6 @@ HttpServer::Routes Routes(WorkerMetrics& metrics, const WorkerNode& node,
   };
 }
 
-absl::Status WriteAddressFile(const std::string& path, const std::string& http) {
-  if (path.empty()) return absl::OkStatus();
-  const std::string text =
-      nlohmann::json{{"pid", ::getpid()}, {"grpc", ""}, {"http", http}}.dump() + "\n";
-  return WriteFileAtomically(path, {absl::string_view(text)});
-}
-
 // Waits for the first certificate if there is a token for one. The exit code when the process has
 // to end.
 std::optional<int> GetCertificate(const Flags& flags, const sigset_t& signals) {
@@ -271,7 +263,8 @@ int Serve(const Flags& flags, const NodePaths& paths, const JobUser& user, NodeI
     return Fail(started, absl::IsInvalidArgument(started) ? kExitUsage : kExitFailure);
   }
   keeper.Start();
-  const absl::Status written = WriteAddressFile(flags.address_file, (*http)->address());
+  const absl::Status written =
+      WriteAddressFile(flags.address_file, /*grpc=*/"", (*http)->address());
   if (!written.ok()) {
     PACELINE_LOG(ERROR) << "address_file_not_written reason=\"" << written.message() << "\"";
   }

@@ -1,0 +1,65 @@
+#include "controller/grpc_port.h"
+
+#include <grpcpp/resource_quota.h>
+
+#include <cstddef>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace paceline {
+namespace {
+
+constexpr int kKeepaliveMillis = 10000;
+// Who knows several controllers asks often whether this one is still there
+// (common/leader_address.h).
+constexpr int kMinPingMillis = 1000;
+// A worker's report with its trainers' log tails; a job is far smaller (common/job_spec).
+constexpr int kMaxMessageBytes = 16 << 20;
+// Of a call's headers: names and a token. gRPC's own default.
+constexpr int kMaxHeaderBytes = 8 << 10;
+// Calls at once over one connection: more wait at the client. Many nodes, or many watchers, may
+// come through one proxy.
+constexpr int kMaxCallsPerConnection = 4096;
+// All that gRPC may hold for all connections: 16 of the largest messages, and 10,000 streams'
+// buffers. Beyond it gRPC takes from connections what it can.
+constexpr size_t kMaxGrpcBytes = size_t{512} << 20;
+// A client without calls is gone; it connects again by itself when it has one.
+constexpr absl::Duration kMaxIdle = absl::Minutes(10);
+
+int Millis(absl::Duration duration) {
+  return static_cast<int>(absl::ToInt64Milliseconds(duration));
+}
+
+}  // namespace
+
+void LimitClients(grpc::ServerBuilder& builder, absl::Duration handshake_patience) {
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMillis);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveMillis);
+  builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, Millis(handshake_patience));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, Millis(kMaxIdle));
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxCallsPerConnection);
+  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxHeaderBytes);
+  builder.SetResourceQuota(grpc::ResourceQuota("paceline").Resize(kMaxGrpcBytes));
+  builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
+}
+
+absl::StatusOr<GrpcPort> OpenGrpcPort(grpc::ServerBuilder& builder, const std::string& listen,
+                                      const std::shared_ptr<grpc::ServerCredentials>& credentials) {
+  // Two controllers must not share a port unnoticed.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kMinPingMillis);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  int port = 0;
+  builder.AddListeningPort(listen, credentials, &port);
+  GrpcPort opened;
+  opened.server = builder.BuildAndStart();
+  if (opened.server == nullptr || port == 0) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "cannot listen on ", listen, ": the port is in use, or the address is not this host's"));
+  }
+  opened.address = absl::StrCat(listen.substr(0, listen.rfind(':')), ":", port);
+  return opened;
+}
+
+}  // namespace paceline
