@@ -11,12 +11,12 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "common/identity/principal.h"
 #include "common/tls/certificate_authority.h"
 #include "common/tls/credentials.h"
 #include "common/tls/key_and_request.h"
-#include "common/tls/private_file.h"
+#include "common/tls/testing/test_identity.h"
 #include "common/tls/tls_files.h"
 #include "controller/rpc/user_tokens.h"
 #include "controller/testing/server_fixture.h"
@@ -55,17 +55,7 @@ class RolesTlsTest : public ::testing::Test {
   std::string Issue(const Principal& principal, const std::vector<std::string>& hosts = {}) {
     const std::string dir =
         absl::StrCat(directory_, "/", RoleName(principal.role), "-", principal.name);
-    const auto key = NewKey();
-    EXPECT_TRUE(key.ok()) << key.status();
-    const auto request = MakeRequest(*key, principal.name);
-    EXPECT_TRUE(request.ok()) << request.status();
-    const auto certificate =
-        authority_->Sign(*request, {principal, hosts, absl::Hours(1)}, absl::Now());
-    EXPECT_TRUE(certificate.ok()) << certificate.status();
-    const TlsFiles files = FilesIn(dir);
-    EXPECT_TRUE(WritePrivate(files.key, *key).ok());
-    EXPECT_TRUE(WritePublic(files.certificate, *certificate).ok());
-    EXPECT_TRUE(WritePublic(files.ca, authority_->certificate_pem()).ok());
+    WriteIdentity(dir, authority_, {principal, hosts, absl::Hours(1)});
     return dir;
   }
 
@@ -111,8 +101,7 @@ class RolesTlsTest : public ::testing::Test {
   }
 
   const std::string directory_ = NewDirectory();
-  const absl::StatusOr<CertificateAuthority> authority_ =
-      CertificateAuthority::Make("test", absl::Now());
+  const CertificateAuthority authority_ = TestAuthority();
   std::unique_ptr<RunningServer> server_;
 };
 

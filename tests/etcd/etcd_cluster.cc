@@ -7,12 +7,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "tests/integration/new_folder.h"
 
 namespace paceline {
 namespace {
@@ -36,11 +36,6 @@ std::vector<std::string> FreeAddresses(int count) {
   }
   for (const int socket : sockets) ::close(socket);
   return addresses;
-}
-
-std::string NewFolder() {
-  std::string folder = std::string(std::getenv("TEST_TMPDIR")) + "/etcdXXXXXX";
-  return mkdtemp(folder.data());
 }
 
 }  // namespace

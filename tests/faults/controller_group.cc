@@ -5,7 +5,6 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -17,17 +16,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/exit_codes.h"
+#include "tests/integration/new_folder.h"
 #include "tests/integration/test_cluster.h"
 
 namespace paceline {
 namespace {
 
 constexpr absl::Duration kPatience = absl::Seconds(60);
-
-std::string NewFolder() {
-  std::string folder = std::string(std::getenv("TEST_TMPDIR")) + "/groupXXXXXX";
-  return mkdtemp(folder.data());
-}
 
 // It has ended, and nobody has waited for it.
 bool IsOver(const Process& process) {

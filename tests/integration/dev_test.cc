@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "tests/integration/new_folder.h"
 #include "tests/integration/test_cluster.h"
 
 namespace paceline {
@@ -37,8 +38,7 @@ std::set<std::string> SharedMemory() {
 class DevTest : public ::testing::Test {
  protected:
   DevTest() {
-    std::string folder = std::string(std::getenv("TEST_TMPDIR")) + "/devXXXXXX";
-    directory_ = mkdtemp(folder.data());
+    directory_ = NewFolder();
     setenv("PACELINE_DEV_DIR", (directory_ + "/dev").c_str(), 1);
     setenv("PACELINE_CONFIG", (directory_ + "/config.yaml").c_str(), 1);
     unsetenv("PACELINE_SERVER");

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 #include <httplib.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 
 #include <filesystem>
@@ -23,6 +22,7 @@
 #include "common/tls/testing/test_identity.h"
 #include "common/tls/testing/tls_get.h"
 #include "proto/identity.grpc.pb.h"
+#include "tests/integration/new_folder.h"
 #include "tests/integration/process.h"
 #include "tests/integration/test_cluster.h"
 
@@ -43,11 +43,6 @@ size_t Count(const std::string& text, const std::string& word) {
   size_t count = 0;
   for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++count;
   return count;
-}
-
-std::string NewFolder(std::string pattern) {
-  pattern += "/idXXXXXX";
-  return mkdtemp(pattern.data());
 }
 
 // A controller with an authority of its own, both made as people make them, and workers on demand.
@@ -139,7 +134,7 @@ class IdentityTest : public ::testing::Test {
     return listed.exit_code == 0 && absl::StrContains(listed.output, node);
   }
 
-  const std::string directory_ = NewFolder(getenv("TEST_TMPDIR"));
+  const std::string directory_ = NewFolder();
   const std::string runtime_ = NewFolder("/dev/shm");
   std::string listen_ = "127.0.0.1:0";
   std::string address_;

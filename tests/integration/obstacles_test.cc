@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/exit_codes.h"
+#include "tests/integration/new_folder.h"
 #include "tests/integration/test_cluster.h"
 
 namespace paceline {
@@ -20,11 +21,6 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
-
-std::string NewDirectory() {
-  std::string folder = std::string(std::getenv("TEST_TMPDIR")) + "/obstacleXXXXXX";
-  return mkdtemp(folder.data());
-}
 
 std::vector<std::string> Controller(const std::string& state_dir,
                                     const std::string& listen = "127.0.0.1:0") {
@@ -63,7 +59,7 @@ void ExpectOneLine(const Finished& finished, const std::string& text) {
 
 TEST(ObstaclesTest, PortInUse) {
   TestCluster cluster(/*workers=*/0);
-  const Finished finished = RunToEnd(Controller(NewDirectory(), cluster.server()));
+  const Finished finished = RunToEnd(Controller(NewFolder(), cluster.server()));
   EXPECT_EQ(finished.exit_code, kExitCannotListen);
   EXPECT_THAT(finished.output, HasSubstr("cannot listen on " + cluster.server()));
 }
@@ -80,17 +76,17 @@ TEST(ObstaclesTest, StateDirectoryInUse) {
 }
 
 TEST(ObstaclesTest, StateDirectoryThatCannotBeMade) {
-  const std::string file = NewDirectory() + "/file";
+  const std::string file = NewFolder() + "/file";
   std::ofstream(file) << "x";
   for (const Finished& finished :
-       {RunToEnd(Controller(file + "/state")), RunToEnd(Worker(file + "/state", NewDirectory()))}) {
+       {RunToEnd(Controller(file + "/state")), RunToEnd(Worker(file + "/state", NewFolder()))}) {
     EXPECT_EQ(finished.exit_code, kExitStateNotWritable);
     ExpectOneLine(finished, file);
   }
 }
 
 TEST(ObstaclesTest, DatabaseFromANewerVersion) {
-  const std::string directory = NewDirectory();
+  const std::string directory = NewFolder();
   sqlite3* db = nullptr;
   ASSERT_EQ(sqlite3_open((directory + "/state.db").c_str(), &db), SQLITE_OK);
   ASSERT_EQ(sqlite3_exec(db,
@@ -107,7 +103,7 @@ TEST(ObstaclesTest, DatabaseFromANewerVersion) {
 }
 
 TEST(ObstaclesTest, DamagedDatabase) {
-  const std::string directory = NewDirectory();
+  const std::string directory = NewFolder();
   std::ofstream(directory + "/state.db") << std::string(10000, 'x');
   const Finished finished = RunToEnd(Controller(directory));
   EXPECT_EQ(finished.exit_code, kExitStateDamaged);
@@ -130,7 +126,7 @@ std::vector<std::string> OnSmallDisk(const std::string& directory, const std::st
 }
 
 TEST(ObstaclesTest, DiskFullAtTheStart) {
-  const std::string directory = NewDirectory();
+  const std::string directory = NewFolder();
   const Finished controller =
       RunToEnd(OnSmallDisk(directory, "8k", Controller(directory + "/state")));
   EXPECT_EQ(controller.exit_code, kExitNoSpace) << controller.output;
@@ -152,8 +148,8 @@ std::vector<std::string> OnDiskThatIsCleared(const std::string& directory, const
 }
 
 TEST(ObstaclesTest, DiskThatFillsUpWhileTheControllerRuns) {
-  const std::string disk = NewDirectory();
-  const std::string files = NewDirectory();
+  const std::string disk = NewFolder();
+  const std::string files = NewFolder();
   std::vector<std::string> argv = Controller(disk + "/state");
   argv.insert(argv.end(), {"--address-file", files + "/address"});
   Process controller(OnDiskThatIsCleared(disk, files + "/ended", argv), files + "/log");

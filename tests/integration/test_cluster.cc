@@ -16,18 +16,14 @@
 #include "common/image_shard/image_shard.h"
 #include "common/tls/certificate_authority.h"
 #include "common/tls/credentials.h"
-#include "common/tls/key_and_request.h"
-#include "common/tls/private_file.h"
+#include "common/tls/testing/test_identity.h"
+#include "common/tls/tls_files.h"
+#include "tests/integration/new_folder.h"
 
 namespace paceline {
 namespace {
 
 constexpr absl::Duration kPatience = absl::Seconds(60);
-
-std::string MakeDirectory(std::string pattern) {
-  pattern += "/plXXXXXX";
-  return mkdtemp(pattern.data());
-}
 
 // Two classes of 4x4 images: bright on the left, bright on the right, with noise.
 void WriteSamples(const std::string& path, int count, uint64_t seed) {
@@ -43,19 +39,6 @@ void WriteSamples(const std::string& path, int count, uint64_t seed) {
   }
   const absl::Status status = WriteImageShard(path, {1, 4, 4, 2}, labels, pixels);
   ASSERT_TRUE(status.ok()) << status;
-}
-
-// The files of the principal, signed by the authority.
-void Issue(const CertificateAuthority& authority, const CertificateAuthority::Grant& grant,
-           const std::string& dir) {
-  const std::string key = *NewKey();
-  const absl::StatusOr<std::string> certificate =
-      authority.Sign(*MakeRequest(key, grant.principal.name), grant, absl::Now());
-  ASSERT_TRUE(certificate.ok()) << certificate.status();
-  const TlsFiles files = FilesIn(dir);
-  ASSERT_TRUE(WritePrivate(files.key, key).ok());
-  ASSERT_TRUE(WritePublic(files.certificate, *certificate).ok());
-  ASSERT_TRUE(WritePublic(files.ca, authority.certificate_pem()).ok());
 }
 
 // Step rings anywhere below the directory.
@@ -84,8 +67,8 @@ TestCluster::TestCluster(int workers, int slots, TestNetwork network)
     : slots_(slots),
       network_(std::move(network)),
       tls_(network_.tls || !IsLoopback(network_.controller_host)),
-      directory_(MakeDirectory(std::getenv("TEST_TMPDIR"))),
-      runtime_(MakeDirectory("/dev/shm")),
+      directory_(NewFolder()),
+      runtime_(NewFolder("/dev/shm")),
       listen_(network_.controller_host + ":0") {
   WriteSamples(directory_ + "/train.shard", 256, 1);
   WriteSamples(directory_ + "/eval.shard", 64, 2);
@@ -148,9 +131,9 @@ void TestCluster::MakeIdentities() {
   const auto authority = CertificateAuthority::Make("test", absl::Now());
   ASSERT_TRUE(authority.ok()) << authority.status();
   ASSERT_TRUE(authority->Save(TlsDir("ca")).ok());
-  Issue(*authority, {{Role::kController, "c0"}, {network_.controller_host}, kControllerLife},
-        TlsDir("controller"));
-  Issue(*authority, {{Role::kAdmin, "ann"}, {}, kUserLife}, TlsDir("admin"));
+  WriteIdentity(TlsDir("controller"), *authority,
+                {{Role::kController, "c0"}, {network_.controller_host}, kControllerLife});
+  WriteIdentity(TlsDir("admin"), *authority, {{Role::kAdmin, "ann"}, {}, kUserLife});
 }
 
 std::vector<std::string> TestCluster::ClientFlags() const {
@@ -231,7 +214,7 @@ void TestCluster::StartWorker(int w) {
     const std::string dir = TlsDir(absl::StrCat("w", w));
     const auto authority = CertificateAuthority::Load(TlsDir("ca"));
     ASSERT_TRUE(authority.ok()) << authority.status();
-    Issue(*authority, {{Role::kWorker, absl::StrCat("w", w)}, {}, kWorkerLife}, dir);
+    WriteIdentity(dir, *authority, {{Role::kWorker, absl::StrCat("w", w)}, {}, kWorkerLife});
     command.insert(command.end(), {"--tls-dir", dir});
   } else {
     command.push_back("--plaintext");
