@@ -99,9 +99,4 @@ void CallLimits::Close(const std::string& caller) {
   if (--known->second == 0) by_caller_.erase(known);
 }
 
-int CallLimits::open_streams() const {
-  absl::MutexLock lock(&mutex_);
-  return streams_;
-}
-
 }  // namespace paceline

@@ -82,7 +82,6 @@ class CallLimits {
   std::unique_ptr<Stream> OpenStream(grpc::CallbackServerContext* context);
 
   const CallLimitOptions& options() const { return options_; }
-  int open_streams() const;
 
  private:
   void Close(const std::string& caller);

@@ -310,10 +310,6 @@ v1::Job TestCluster::WaitUntil(const std::string& id,
   return job;
 }
 
-v1::Job TestCluster::WaitForState(const std::string& id, v1::JobState state) {
-  return WaitUntil(id, [state](const v1::Job& job) { return job.state() == state; });
-}
-
 v1::Job TestCluster::WaitForSteps(const std::string& id, int64_t steps) {
   return WaitUntil(id, [steps](const v1::Job& job) {
     return job.state() == v1::RUNNING && job.progress().step() >= steps;

@@ -87,7 +87,6 @@ class TestCluster {
   v1::Job Get(const std::string& id);
   // Reads the job again and again until `holds`; the test fails after 60 s.
   v1::Job WaitUntil(const std::string& id, const std::function<bool(const v1::Job&)>& holds);
-  v1::Job WaitForState(const std::string& id, v1::JobState state);
   // Running, and every rank has completed some steps.
   v1::Job WaitForSteps(const std::string& id, int64_t steps);
   v1::Job WaitForEnd(const std::string& id);

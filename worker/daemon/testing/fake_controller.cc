@@ -105,11 +105,6 @@ std::vector<v1::StepRecord> FakeController::Steps() const {
   return steps_;
 }
 
-int FakeController::Sessions() const {
-  absl::MutexLock lock(&mutex_);
-  return sessions_;
-}
-
 int FakeController::Reports() const {
   absl::MutexLock lock(&mutex_);
   return reports_;

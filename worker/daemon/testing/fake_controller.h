@@ -62,7 +62,6 @@ class FakeController : public v1::WorkerService::Service {
 
   // Step records received so far, of all trainers.
   std::vector<v1::StepRecord> Steps() const ABSL_LOCKS_EXCLUDED(mutex_);
-  int Sessions() const ABSL_LOCKS_EXCLUDED(mutex_);
   // Reports received, without those of Hellos.
   int Reports() const ABSL_LOCKS_EXCLUDED(mutex_);
 
