@@ -136,6 +136,24 @@ std::string FishQuoted(const std::string& text) {
   return absl::StrCat("'", absl::StrReplaceAll(text, {{"\\", "\\\\"}, {"'", "\\'"}}), "'");
 }
 
+// What `complete` is told of the flag.
+std::string FishFlag(const CompletionFlag& flag) {
+  std::string told;
+  for (const std::string& name : flag.names) {
+    const bool wide = absl::StartsWith(name, "--");
+    absl::StrAppend(&told, wide ? " -l " : " -s ", name.substr(wide ? 2 : 1));
+  }
+  if (flag.takes_value) absl::StrAppend(&told, " -r");
+  if (!flag.choices.empty()) {
+    absl::StrAppend(&told, " -f -a ", FishQuoted(absl::StrJoin(flag.choices, " ")));
+  } else if (!flag.kind.empty()) {
+    absl::StrAppend(&told, " -f -a ",
+                    FishQuoted(absl::StrCat("(__paceline_names ", flag.kind, ")")));
+  }
+  absl::StrAppend(&told, " -d ", FishQuoted(flag.what));
+  return told;
+}
+
 }  // namespace
 
 std::vector<CompletionCommand> CompletionCommands(const CLI::App& root) {
@@ -238,19 +256,7 @@ std::string FishCompletion(const std::vector<CompletionCommand>& commands) {
       break;  // As in the other shells, the first one.
     }
     for (const CompletionFlag& flag : command.flags) {
-      absl::StrAppend(&script, at);
-      for (const std::string& name : flag.names) {
-        const bool wide = absl::StartsWith(name, "--");
-        absl::StrAppend(&script, wide ? " -l " : " -s ", name.substr(wide ? 2 : 1));
-      }
-      if (flag.takes_value) absl::StrAppend(&script, " -r");
-      if (!flag.choices.empty()) {
-        absl::StrAppend(&script, " -f -a ", FishQuoted(absl::StrJoin(flag.choices, " ")));
-      } else if (!flag.kind.empty()) {
-        absl::StrAppend(&script, " -f -a ",
-                        FishQuoted(absl::StrCat("(__paceline_names ", flag.kind, ")")));
-      }
-      absl::StrAppend(&script, " -d ", FishQuoted(flag.what), "\n");
+      absl::StrAppend(&script, at, FishFlag(flag), "\n");
     }
   }
   return absl::StrCat(

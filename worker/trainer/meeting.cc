@@ -191,6 +191,14 @@ int64_t LastOrderOfAll(const std::vector<MeetingRow>& rows) {
   return last == std::numeric_limits<int64_t>::max() ? 0 : last;
 }
 
+// Some may have been through an exchange that others were not.
+void ForgetExchanges(const std::vector<MeetingRow>& rows, TrainingState& state) {
+  state.memory.all_equal =
+      std::all_of(rows.begin(), rows.end(), [](const MeetingRow& row) { return row.all_equal; });
+  state.memory.levels.clear();
+  state.memory.equal = {};
+}
+
 }  // namespace
 
 uint64_t LayoutOf(const Member& member, const TrainingPlan& plan) {
@@ -241,11 +249,7 @@ absl::StatusOr<bool> Meet(const Meeting& meeting, TrainingState& state) {
   state.memory.all_equal = rows[me].all_equal;
   state.regrouped = !decision.same_groups;
   if (state.regrouped) {
-    // Some may have been through an exchange that others were not.
-    state.memory.all_equal =
-        std::all_of(rows.begin(), rows.end(), [](const MeetingRow& row) { return row.all_equal; });
-    state.memory.levels.clear();
-    state.memory.equal = {};
+    ForgetExchanges(rows, state);
     after.layout = 0;  // Still true if this meeting does not come to its end.
   }
   if (told[me].position.alone_below <= after.step) state.alone_as = state.member;

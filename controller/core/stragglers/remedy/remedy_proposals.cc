@@ -21,6 +21,14 @@ void SetPresent(const RemedyFacts& facts, RemedyDecision* decision) {
   decision->step = facts.step;
 }
 
+void SetSubject(const StragglerCase& straggler, RemedyDecision* decision) {
+  decision->step = straggler.verdict.step;
+  decision->rank = straggler.verdict.rank;
+  decision->node = straggler.node;
+  decision->verdict = straggler.verdict;
+  decision->lost_s = straggler.lost_s;
+}
+
 std::string Describe(const StragglerCase& straggler) {
   const Verdict& verdict = straggler.verdict;
   const std::string who = verdict.rank >= 0
@@ -62,12 +70,8 @@ void RemedyPolicy::AdviseOn(StragglerCase& straggler, const RemedyFacts& facts, 
   if (under_way != nullptr && is_about(*under_way)) return;
 
   RemedyDecision decision = NewDecision(RemedyKind::kAskPerson, facts);
-  decision.step = verdict.step;
-  decision.rank = verdict.rank;
-  decision.node = straggler.node;
-  decision.verdict = verdict;
+  SetSubject(straggler, &decision);
   decision.before = *before;
-  decision.lost_s = straggler.lost_s;
   decision.predicted_s = before->seconds;
   RemedyChoice choice = WeighRemedies(straggler, facts, *before, options_.costs, decisions_,
                                       now.steady, options_.pause);
