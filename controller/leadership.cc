@@ -2,9 +2,9 @@
 
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/address_file.h"
+#include "common/core/loopback.h"
 #include "common/core/status_macros.h"
 #include "common/exit_codes.h"
 #include "common/log.h"
@@ -12,15 +12,6 @@
 #include "controller/store/etcd_store.h"
 
 namespace paceline {
-namespace {
-
-ServerFailure Failure(const absl::Status& status) { return {status, StateExitCode(status)}; }
-
-bool IsEveryAddress(const std::string& address) {
-  return absl::StartsWith(address, "0.0.0.0:") || absl::StartsWith(address, "[::]:");
-}
-
-}  // namespace
 
 Leadership::Leadership(Options options) : options_(std::move(options)) {}
 
@@ -32,7 +23,7 @@ ServerFailure Leadership::Start() {
     if (!made.ok()) return {made.status(), kExitUsage};
     *client = *std::move(made);
   }
-  if (options_.advertise.empty() && IsEveryAddress(options_.listen)) {
+  if (options_.advertise.empty() && IsEveryInterface(options_.listen)) {
     return {absl::InvalidArgumentError(
                 absl::StrCat("--listen ", options_.listen,
                              " does not say where clients reach this controller: give --advertise "
@@ -40,7 +31,7 @@ ServerFailure Leadership::Start() {
             kExitUsage};
   }
   auto lock = StateLock::Take(options_.state_dir);
-  if (!lock.ok()) return Failure(lock.status());
+  if (!lock.ok()) return StateFailure(lock.status());
   lock_ = std::make_unique<StateLock>(*std::move(lock));
   auto standby = Standby::Start(options_.listen, options_.http, options_.credentials,
                                 options_.http_tls, options_.identity);
@@ -49,7 +40,7 @@ ServerFailure Leadership::Start() {
   listen_ = standby_->grpc_address();
   http_ = standby_->http_address();
   const absl::Status written = WriteAddressFile(options_.address_file, listen_, http_);
-  if (!written.ok()) return Failure(written);
+  if (!written.ok()) return StateFailure(written);
   PACELINE_LOG(INFO) << "standing_by grpc=" << listen_ << " http=" << http_;
   const std::string address = options_.advertise.empty() ? listen_ : options_.advertise;
   election_ = std::make_unique<Election>(

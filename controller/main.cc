@@ -96,7 +96,7 @@ std::optional<int> Lead(ControllerFlags& flags, EndSignal& end,
   auto won = leadership->Wait();
   end.Then([] {});
   if (absl::IsCancelled(won.status())) return kExitOk;
-  if (!won.ok()) return Fail({won.status(), StateExitCode(won.status())});
+  if (!won.ok()) return Fail(StateFailure(won.status()));
   elected = *std::move(won);
   server.listen = leadership->listen();
   server.http = leadership->http();

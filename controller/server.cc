@@ -39,12 +39,9 @@ constexpr absl::Duration kShutdownGrace = absl::Milliseconds(500);
 constexpr absl::Duration kExpiresSoon = absl::Hours(24 * 14);
 constexpr absl::Duration kCertificateLook = absl::Hours(1);
 
-ServerFailure StateFailure(absl::Status status) {
-  const int code = StateExitCode(status);
-  return {std::move(status), code};
-}
-
 }  // namespace
+
+ServerFailure StateFailure(const absl::Status& status) { return {status, StateExitCode(status)}; }
 
 Server::Server(ServerOptions options)
     : options_(std::move(options)),

@@ -81,6 +81,9 @@ struct ServerFailure {
   int exit_code = 0;
 };
 
+// Of a state that cannot be opened or written: common/exit_codes.h.
+ServerFailure StateFailure(const absl::Status& status);
+
 class Server {
  public:
   explicit Server(ServerOptions options);

@@ -33,4 +33,9 @@ bool IsLoopback(absl::string_view addresses) {
   return true;
 }
 
+bool IsEveryInterface(absl::string_view address) {
+  const absl::string_view host = address.substr(0, address.rfind(':'));
+  return host == "0.0.0.0" || host == "::" || host == "[::]";
+}
+
 }  // namespace paceline

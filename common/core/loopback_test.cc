@@ -21,5 +21,14 @@ TEST(LoopbackTest, AllElseMayBeReachedFromElsewhere) {
   }
 }
 
+TEST(LoopbackTest, EveryInterfaceIsNoHost) {
+  for (const char* address : {"0.0.0.0:7450", "[::]:7450", ":::7450"}) {
+    EXPECT_TRUE(IsEveryInterface(address)) << address;
+  }
+  for (const char* address : {"10.0.0.0:1", "head:1", "[::1]:1", "127.0.0.1:1"}) {
+    EXPECT_FALSE(IsEveryInterface(address)) << address;
+  }
+}
+
 }  // namespace
 }  // namespace paceline

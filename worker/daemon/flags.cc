@@ -203,10 +203,7 @@ absl::StatusOr<std::map<std::string, std::string>> ParseLabels(
 }
 
 std::string Advertised(const std::string& served, const std::string& host) {
-  const size_t colon = served.rfind(':');
-  const std::string from = served.substr(0, colon);
-  const bool wildcard = from == "0.0.0.0" || from == "::" || from == "[::]";
-  return wildcard ? host + served.substr(colon) : served;
+  return IsEveryInterface(served) ? host + served.substr(served.rfind(':')) : served;
 }
 
 }  // namespace paceline
