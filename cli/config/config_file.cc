@@ -97,13 +97,24 @@ absl::Status SetValue(const YAML::Node& value, const std::string& key, const std
   (key == "server"        ? context->server
    : key == "ca"          ? context->ca
    : key == "certificate" ? context->certificate
-                          : context->key) = text;
+   : key == "key"         ? context->key
+                          : context->token_file) = text;
   return absl::OkStatus();
+}
+
+// Whether it says all of who somebody is there, or nothing.
+bool IsWhole(const CliContext& context) {
+  const bool certified = !context.certificate.empty() || !context.key.empty();
+  if (context.ca.empty()) return !certified && context.token_file.empty();
+  if (context.plaintext) return false;
+  if (!context.token_file.empty()) return !certified;
+  return !context.certificate.empty() && !context.key.empty();
 }
 
 absl::StatusOr<CliContext> ContextOf(const YAML::Node& node, const std::string& name,
                                      const std::string& path) {
-  const std::vector<std::string> known = {"server", "ca", "certificate", "key", "plaintext"};
+  const std::vector<std::string> known = {"server", "ca",         "certificate",
+                                          "key",    "token_file", "plaintext"};
   PACELINE_RETURN_IF_ERROR(CheckMap(node, absl::StrCat("context ", name), path));
   CliContext context;
   for (const auto& entry : node) {
@@ -116,12 +127,11 @@ absl::StatusOr<CliContext> ContextOf(const YAML::Node& node, const std::string& 
   if (context.server.empty()) {
     return Problem(path, node.Mark(), absl::StrCat("context ", name, " has no server"));
   }
-  const int files = !context.ca.empty() + !context.certificate.empty() + !context.key.empty();
-  if (files != 0 && (files != 3 || context.plaintext)) {
+  if (!IsWhole(context)) {
     return Problem(path, node.Mark(),
                    absl::StrCat("context ", name,
-                                " needs all of ca, certificate and key, without "
-                                "plaintext, or none of them"));
+                                " needs all of ca, certificate and key, or ca and token_file, "
+                                "without plaintext, or none of them"));
   }
   return context;
 }
@@ -162,7 +172,7 @@ std::string TextOf(const CliConfig& config) {
          << YAML::Key << "server" << YAML::Value << YAML::DoubleQuoted << context.server;
     for (const auto& [key, value] :
          {std::pair("ca", &context.ca), std::pair("certificate", &context.certificate),
-          std::pair("key", &context.key)}) {
+          std::pair("key", &context.key), std::pair("token_file", &context.token_file)}) {
       if (value->empty()) continue;
       text << YAML::Key << key << YAML::Value << YAML::DoubleQuoted << *value;
     }

@@ -7,7 +7,10 @@
 //       ca: /home/ann/prod/ca.pem
 //       certificate: /home/ann/prod/cert.pem
 //       key: /home/ann/prod/key.pem
-//     lab: {server: "10.0.0.7"}
+//     lab:
+//       server: "10.0.0.7"
+//       ca: /home/ann/lab/ca.pem
+//       token_file: /home/ann/lab/token
 //     here: {server: "127.0.0.1", plaintext: true}
 #ifndef CLI_CONFIG_CONFIG_FILE_H_
 #define CLI_CONFIG_CONFIG_FILE_H_
@@ -23,11 +26,12 @@ namespace paceline {
 
 struct CliContext {
   std::string server;  // HOST or HOST:PORT; several with commas between them.
-  // Files by which this person is known there: all three, or none.
+  // Files by which this person is known there: the first three, `ca` and `token_file`, or none.
   std::string ca = {};
   std::string certificate = {};
   std::string key = {};
-  bool plaintext = false;  // Without them: plain text, to a server on this machine.
+  std::string token_file = {};  // user_token.h.
+  bool plaintext = false;       // Without them: plain text, to a server on this machine.
 };
 
 struct CliConfig {

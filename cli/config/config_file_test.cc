@@ -85,6 +85,26 @@ TEST_F(ConfigFileTest, IdentityIsWrittenAndReadAgain) {
   EXPECT_TRUE(again->contexts.at("here").plaintext);
 }
 
+TEST_F(ConfigFileTest, TokenNeedsTheAuthorityAlone) {
+  CliConfig config;
+  config.contexts["lab"].server = "h";
+  config.contexts["lab"].ca = "/l/ca.pem";
+  config.contexts["lab"].token_file = "/l/token";
+  ASSERT_TRUE(WriteConfig(path_, config).ok());
+  const auto again = ReadConfig(path_);
+  ASSERT_TRUE(again.ok()) << again.status();
+  EXPECT_EQ(again->contexts.at("lab").ca, "/l/ca.pem");
+  EXPECT_EQ(again->contexts.at("lab").token_file, "/l/token");
+  EXPECT_EQ(again->contexts.at("lab").certificate, "");
+  for (const char* more :
+       {"", "plaintext: true, ", "ca: /c, plaintext: true, ", "ca: /c, certificate: /d, key: /k, ",
+        "ca: /c, certificate: /d, ", "ca: /c, key: /k, ", "certificate: /d, key: /k, "}) {
+    EXPECT_THAT(Message(std::string("contexts: {lab: {server: h, ") + more + "token_file: /t}}"),
+                HasSubstr("or ca and token_file, without plaintext"))
+        << more;
+  }
+}
+
 TEST_F(ConfigFileTest, HalfAnIdentityIsNone) {
   EXPECT_THAT(Message("contexts: {prod: {server: h, ca: /c}}\n"), HasSubstr("needs all of ca"));
   EXPECT_THAT(Message("contexts: {p: {server: h, ca: /c, certificate: /d, key: /k, "

@@ -141,6 +141,21 @@ TEST_F(CredentialsTest, ClientsThatDoNotHoldAreRefusedAndTold) {
               HasSubstr("not signed by the authority"));
 }
 
+TEST_F(CredentialsTest, ClientNeedsNoCertificateWhereNoneIsRequired) {
+  const TlsFiles nobody = {admin_.ca, "", ""};
+  const Serving server(ServerCredentials(controller_, /*require_client_certificate=*/false));
+  EXPECT_TRUE(Connects(server.address(), ChannelCredentials(nobody)));
+  EXPECT_EQ(ExplainConnection(server.address(), nobody, absl::Now()), "");
+  // The server is judged all the same.
+  const TlsFiles other = {Files("other", TestAuthority(), ControllerOnLoopback()).ca, "", ""};
+  EXPECT_FALSE(Connects(server.address(), ChannelCredentials(other)));
+  EXPECT_THAT(ExplainConnection(server.address(), other, absl::Now()),
+              HasSubstr("signed by another authority"));
+  // Nothing is said of a certificate that there is not.
+  const Serving strict(ServerCredentials(controller_, /*require_client_certificate=*/true));
+  EXPECT_EQ(ExplainConnection(strict.address(), nobody, absl::Now()), "");
+}
+
 TEST_F(CredentialsTest, PlainTextAndTlsDoNotMix) {
   const Serving tls(ServerCredentials(controller_, /*require_client_certificate=*/false));
   EXPECT_THAT(ExplainConnection(tls.address(), std::nullopt, absl::Now()),

@@ -20,6 +20,9 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMostBytes = 1 << 20;
 
+// Who may use a file.
+enum class Audience { kEverybody, kGroup, kOwner };
+
 absl::Status Failed(const std::string& path, int error) {
   const std::string what = absl::StrCat(path, " cannot be used: ", strerror(error));
   if (error == ENOENT) return absl::NotFoundError(absl::StrCat(path, " is missing"));
@@ -27,15 +30,22 @@ absl::Status Failed(const std::string& path, int error) {
                                            : absl::UnavailableError(what);
 }
 
-absl::StatusOr<std::string> Read(const std::string& path, bool is_private) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+absl::StatusOr<std::string> Read(const std::string& path, Audience audience) {
+  // To open a pipe would wait for who writes to it.
+  const int wait = audience == Audience::kOwner ? O_NONBLOCK : 0;
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | wait);
   if (fd < 0) return Failed(path, errno);
   struct stat info = {};
   absl::Status status;
   std::string text;
   if (fstat(fd, &info) != 0) {
     status = Failed(path, errno);
-  } else if (is_private && (info.st_mode & S_IRWXO) != 0) {
+  } else if (audience == Audience::kOwner && !S_ISREG(info.st_mode)) {
+    status = absl::InvalidArgumentError(absl::StrCat(path, " is no regular file"));
+  } else if (audience == Audience::kOwner && (info.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
+    status = absl::PermissionDeniedError(
+        absl::StrCat(path, " is open to others than its owner: chmod 600 ", path));
+  } else if (audience == Audience::kGroup && (info.st_mode & S_IRWXO) != 0) {
     status = absl::PermissionDeniedError(
         absl::StrCat(path, " is open to everybody on this machine: chmod o= ", path));
   } else {
@@ -66,9 +76,17 @@ absl::Status MakeFolderOf(const std::string& path) {
 
 }  // namespace
 
-absl::StatusOr<std::string> ReadWhole(const std::string& path) { return Read(path, false); }
+absl::StatusOr<std::string> ReadWhole(const std::string& path) {
+  return Read(path, Audience::kEverybody);
+}
 
-absl::StatusOr<std::string> ReadPrivate(const std::string& path) { return Read(path, true); }
+absl::StatusOr<std::string> ReadPrivate(const std::string& path) {
+  return Read(path, Audience::kGroup);
+}
+
+absl::StatusOr<std::string> ReadOwnersOnly(const std::string& path) {
+  return Read(path, Audience::kOwner);
+}
 
 absl::Status WritePrivate(const std::string& path, absl::string_view text) {
   PACELINE_RETURN_IF_ERROR(MakeFolderOf(path));

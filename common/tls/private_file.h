@@ -19,6 +19,10 @@ absl::StatusOr<std::string> ReadWhole(const std::string& path);
 // The same; PermissionDenied too when everybody on the machine may read it.
 absl::StatusOr<std::string> ReadPrivate(const std::string& path);
 
+// The same; PermissionDenied too when anybody but its owner may, InvalidArgument when it is no
+// regular file.
+absl::StatusOr<std::string> ReadOwnersOnly(const std::string& path);
+
 // Whole or not at all, mode 0600, or 0644; makes missing folders, mode 0700. Errors of AtomicFile.
 absl::Status WritePrivate(const std::string& path, absl::string_view text);
 absl::Status WritePublic(const std::string& path, absl::string_view text);

@@ -15,6 +15,7 @@
 #include "absl/strings/str_split.h"
 #include "common/log.h"
 #include "common/tls/key_and_request.h"
+#include "common/user_token.h"
 
 namespace paceline {
 namespace {

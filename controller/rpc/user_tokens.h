@@ -5,13 +5,12 @@
 //   9f86d081884c7d659a2feaa0c55ad015a3bf4f1...  operator  ann
 //
 // Only hashes are kept, without salt: tokens are long random texts (docs/operations.md), which
-// nobody can guess. Daemons have no tokens.
+// nobody can guess (common/user_token.h). Daemons have no tokens.
 #ifndef CONTROLLER_RPC_USER_TOKENS_H_
 #define CONTROLLER_RPC_USER_TOKENS_H_
 
 #include <sys/types.h>
 
-#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -28,11 +27,6 @@
 #include "common/identity/principal.h"
 
 namespace paceline {
-
-// Shorter ones could be guessed, and are nobody's whatever the file says. 32 characters of base64
-// have 192 random bits.
-inline constexpr size_t kMinUserToken = 32;
-inline constexpr size_t kMaxUserToken = 512;
 
 // How often the file is looked at, at most.
 inline constexpr absl::Duration kUserTokensInterval = absl::Seconds(1);

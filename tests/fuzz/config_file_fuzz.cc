@@ -18,6 +18,8 @@ void Read(absl::string_view contents) {
   for (const auto& [name, context] : config->contexts) {
     PACELINE_EXPECT(CheckContextName(name).ok());
     PACELINE_EXPECT(CheckServerAddress(context.server).ok());
+    PACELINE_EXPECT(context.token_file.empty() || (!context.ca.empty() && context.key.empty()));
+    PACELINE_EXPECT(context.ca.empty() || !context.plaintext);
   }
 }
 
