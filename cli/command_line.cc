@@ -38,9 +38,15 @@ void AddGlobalFlags(CLI::App& app, GlobalFlags& flags) {
       app.add_option("--tls-dir", flags.tls_dir,
                      "Folder of your ca.pem, cert.pem and key.pem. Default: those of the context, "
                      "else $PACELINE_TLS_DIR, else ~/.config/paceline/tls");
+  CLI::Option* token_file =
+      app.add_option("--token-file", flags.token_file,
+                     "File of your token, which only you can read, in the place of a certificate; "
+                     "of the folder of --tls-dir only ca.pem is used then. Default: that of the "
+                     "context, else $PACELINE_TOKEN_FILE");
   app.add_flag("--plaintext", flags.plaintext,
                "Speak plain text with a controller on this machine that has no certificates")
-      ->excludes(tls_dir);
+      ->excludes(tls_dir)
+      ->excludes(token_file);
   app.add_option("-o,--output", flags.output, "Form of the output; name: what lists list, alone")
       ->check(CLI::IsMember({"table", "wide", "json", "yaml", "name"}))
       ->capture_default_str();

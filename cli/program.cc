@@ -9,6 +9,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "cli/config/config_file.h"
+#include "cli/config/user_token.h"
 #include "cli/dev/dev_dir.h"
 #include "cli/rpc/error_text.h"
 #include "cli/rpc/meant_name.h"
@@ -39,8 +40,26 @@ std::string JsonText(const google::protobuf::Message& message, bool spaced) {
   return text;
 }
 
+// The same of CheckIdentity, of who has a token. The token itself is read with each call.
+absl::Status CheckTokenIdentity(const ServerChoice& choice) {
+  if (!choice.files.has_value()) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("the token of ", choice.token_file,
+                     " is not sent in plain text, which is what ", choice.address,
+                     " is asked in: whoever listens would have it. Name the folder of the "
+                     "cluster's ca.pem with --tls-dir, or leave the token out"));
+  }
+  const absl::Status authority = CheckAuthorityFile(choice.files->ca);
+  if (authority.ok()) return authority;
+  return absl::PermissionDeniedError(absl::StrCat(
+      authority.message(),
+      ": a token is sent to nobody but a controller of the authority whose certificate this is; an "
+      "admin gives it to you, and --tls-dir names its folder"));
+}
+
 // What keeps the choice from being used; PermissionDenied.
 absl::Status CheckIdentity(const ServerChoice& choice) {
+  if (!choice.token_file.empty()) return CheckTokenIdentity(choice);
   if (!choice.files.has_value()) {
     if (IsLoopback(choice.address)) return absl::OkStatus();
     return absl::PermissionDeniedError(
@@ -52,7 +71,8 @@ absl::Status CheckIdentity(const ServerChoice& choice) {
   if (own.ok()) return absl::OkStatus();
   return absl::PermissionDeniedError(absl::StrCat(
       own.status().message(), absl::IsNotFound(own.status())
-                                  ? "; --tls-dir names another folder, --plaintext speaks with a "
+                                  ? "; --tls-dir names another folder, --token-file the token of "
+                                    "who has no certificate, --plaintext speaks with a "
                                     "controller on this machine "
                                     "that has none, and `paceline dev up` starts such a cluster"
                                   : ""));
@@ -102,43 +122,50 @@ std::string Program::local_user() const {
   return user.empty() ? Variable("LOGNAME") : user;
 }
 
-std::optional<TlsFiles> Program::ChooseIdentity(const std::string& address,
-                                                const CliContext* context) const {
-  if (!flags.tls_dir.empty()) return FilesIn(flags.tls_dir);
-  if (flags.plaintext) return std::nullopt;
-  if (context != nullptr && context->plaintext) return std::nullopt;
-  if (context != nullptr && !context->ca.empty()) {
-    return TlsFiles{context->ca, context->certificate, context->key};
+ServerChoice Program::ChoiceOf(const std::string& server, const std::string& name,
+                               const CliContext* context) const {
+  ServerChoice choice{WithPort(server), name};
+  const bool plain = flags.plaintext || (context != nullptr && context->plaintext);
+  if (!flags.tls_dir.empty()) {
+    choice.files = FilesIn(flags.tls_dir);
+  } else if (context != nullptr && !context->ca.empty() && !flags.plaintext) {
+    choice.files = TlsFiles{context->ca, context->certificate, context->key};
+    choice.token_file = context->token_file;
+  } else if (!plain &&
+             choice.address != RunningDevController(DefaultDevDir(surroundings_.variable))) {
+    const std::string dir = Variable("PACELINE_TLS_DIR");
+    if (!dir.empty()) {
+      choice.files = FilesIn(dir);
+    } else if (Variable("PACELINE_PLAINTEXT") != "1") {
+      choice.files = FilesIn(DefaultTlsDir(surroundings_.variable));
+    }
+    choice.token_file = Variable("PACELINE_TOKEN_FILE");
   }
-  if (address == RunningDevController(DefaultDevDir(surroundings_.variable))) return std::nullopt;
-  const std::string dir = Variable("PACELINE_TLS_DIR");
-  if (!dir.empty()) return FilesIn(dir);
-  if (Variable("PACELINE_PLAINTEXT") == "1") return std::nullopt;
-  return FilesIn(DefaultTlsDir(surroundings_.variable));
+  if (!flags.token_file.empty()) choice.token_file = flags.token_file;
+  // To controllers a certificate goes before a token, so none is shown beside it.
+  if (choice.files.has_value() && !choice.token_file.empty()) {
+    choice.files = TlsFiles{choice.files->ca, "", ""};
+  }
+  return choice;
 }
 
 absl::StatusOr<ServerChoice> Program::ChooseServer() const {
   if (client_ != nullptr) return client_server_;
-  const auto choice = [this](const std::string& server, const std::string& name = "",
-                             const CliContext* context = nullptr) {
-    const std::string address = WithPort(server);
-    return ServerChoice{address, name, ChooseIdentity(address, context)};
-  };
-  if (!flags.server.empty()) return choice(flags.server);
+  if (!flags.server.empty()) return ChoiceOf(flags.server, "", nullptr);
   std::string context = flags.context;
   if (context.empty()) {
     const std::string server = Variable("PACELINE_SERVER");
-    if (!server.empty()) return choice(server);
+    if (!server.empty()) return ChoiceOf(server, "", nullptr);
     context = Variable("PACELINE_CONTEXT");
   }
   PACELINE_ASSIGN_OR_RETURN(const CliConfig config, ReadConfig(config_path()));
   if (context.empty()) context = config.current;
   if (!context.empty()) {
     PACELINE_ASSIGN_OR_RETURN(const CliContext found, FindContext(config, context, config_path()));
-    return choice(found.server, context, &found);
+    return ChoiceOf(found.server, context, &found);
   }
   const std::string dev = RunningDevController(DefaultDevDir(surroundings_.variable));
-  return choice(dev.empty() ? kDefaultServer : dev);
+  return ChoiceOf(dev.empty() ? kDefaultServer : dev, "", nullptr);
 }
 
 std::string Program::server() const {
@@ -169,6 +196,9 @@ Client::Options Program::ClientOptions() const {
   options.server = choice.ok() ? choice->address : kDefaultServer;
   if (!options.problem.ok()) return options;
   if (choice->files.has_value()) options.credentials = ChannelCredentials(*choice->files);
+  if (!choice->token_file.empty()) {
+    options.token = [file = choice->token_file] { return ReadUserToken(file); };
+  }
   options.explain = [files = choice->files](const std::string& address) {
     return ExplainConnection(address, files, absl::Now());
   };

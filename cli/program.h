@@ -45,8 +45,9 @@ struct GlobalFlags {
   bool no_headers = false;
   bool no_color = false;
   bool quiet = false;
-  std::string owner;    // Of the verbs that have it; empty: see Program::user().
-  std::string tls_dir;  // Empty: see Program::ChooseServer().
+  std::string owner;       // Of the verbs that have it; empty: see Program::user().
+  std::string tls_dir;     // Empty: see Program::ChooseServer().
+  std::string token_file;  // The same.
   bool plaintext = false;
 };
 
@@ -54,8 +55,10 @@ struct GlobalFlags {
 struct ServerChoice {
   std::string address;  // HOST:PORT.
   std::string context;  // That it comes from; empty: from elsewhere.
-  // By what the two know each other; none: plain text.
+  // By what the two know each other; none: plain text. With a token: the authority alone.
   std::optional<TlsFiles> files = {};
+  // Of the token by which the controller knows who asks; empty: there is none.
+  std::string token_file = {};
 };
 
 class Program {
@@ -87,7 +90,8 @@ class Program {
   // 7450 when it has none. NotFound when there is no such context; errors of ReadConfig.
   // The identity is what --tls-dir or --plaintext says, else the context, else plain text for the
   // dev cluster, else $PACELINE_TLS_DIR, or plain text if $PACELINE_PLAINTEXT is 1, else the files
-  // of DefaultTlsDir.
+  // of DefaultTlsDir. --token-file goes before the certificate of any of them, and
+  // $PACELINE_TOKEN_FILE before that of the last three.
   absl::StatusOr<ServerChoice> ChooseServer() const;
   // Its address, and "ADDRESS (context NAME)" for people; empty after an error. Settled once there
   // is a client.
@@ -123,9 +127,10 @@ class Program {
   int Fail(CliExit exit, const std::string& message);
 
  private:
-  // The identity for a server at this address, of this context or of none.
-  std::optional<TlsFiles> ChooseIdentity(const std::string& address,
-                                         const CliContext* context) const;
+  // The server, by the name of its context or without, and by what it and the caller know each
+  // other. `context` may be null.
+  ServerChoice ChoiceOf(const std::string& server, const std::string& name,
+                        const CliContext* context) const;
 
   const Surroundings surroundings_;
   Interrupt& interrupt_;

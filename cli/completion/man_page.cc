@@ -32,6 +32,8 @@ constexpr Named kVariables[] = {
     {"PACELINE_SERVER", "The controller, HOST or HOST:PORT."},
     {"PACELINE_CONTEXT", "Name of a context; PACELINE_SERVER comes before it."},
     {"PACELINE_TLS_DIR", "Folder of your ca.pem, cert.pem and key.pem; --tls-dir comes before it."},
+    {"PACELINE_TOKEN_FILE",
+     "File of your token, in the place of a certificate; --token-file comes before it."},
     {"PACELINE_PLAINTEXT", "1: as --plaintext, for a controller on this machine."},
     {"PACELINE_CONFIG", "File of the contexts."},
     {"PACELINE_DEV_DIR", "Folder of the dev cluster; ~/.paceline/dev."},

@@ -92,9 +92,17 @@ Client::Client(Options options, Interrupt& interrupt)
       telemetry_(controllers_),
       identity_(controllers_) {}
 
-void Client::Prepare(absl::Time deadline, grpc::ClientContext* context) const {
+grpc::Status Client::Prepare(absl::Time deadline, grpc::ClientContext* context) const {
   context->set_deadline(absl::ToChronoTime(deadline));
   if (!options_.user.empty()) context->AddMetadata(kUserMetadata, UserValue(options_.user));
+  if (!options_.token) return grpc::Status::OK;
+  const absl::StatusOr<std::string> token = options_.token();
+  if (!token.ok()) {
+    return grpc::Status(grpc::StatusCode::UNAUTHENTICATED, std::string(token.status().message()));
+  }
+  // As "authorization: Bearer TOKEN", which gRPC keeps off connections that are not encrypted.
+  context->set_credentials(grpc::AccessTokenCredentials(*token));
+  return grpc::Status::OK;
 }
 
 template <typename Call>
@@ -110,7 +118,8 @@ grpc::Status Client::Unary(const Call& call) {
     const absl::Time limit =
         controllers_.several() ? std::min(deadline, absl::Now() + kLeaderAnswer) : deadline;
     grpc::ClientContext context;
-    Prepare(limit, &context);
+    const grpc::Status prepared = Prepare(limit, &context);
+    if (!prepared.ok()) return prepared;
     grpc::Status status = [&] {
       const Interrupt::Listener listener(interrupt_, [&context] { context.TryCancel(); });
       return call(&context);
@@ -151,7 +160,9 @@ grpc::Status Client::Stream(const Open& open, const std::function<bool(const Mes
   if (!options_.problem.ok()) return ToGrpc(options_.problem);
   const std::string server = controllers_.address();
   grpc::ClientContext context;
-  Prepare(std::min(deadline, absl::Now() + options_.stream_limit), &context);
+  const grpc::Status prepared =
+      Prepare(std::min(deadline, absl::Now() + options_.stream_limit), &context);
+  if (!prepared.ok()) return prepared;
   const Interrupt::Listener listener(interrupt_, [&context] { context.TryCancel(); });
   const auto reader = open(&context);
   Message message;

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "cli/rpc/controllers.h"
 #include "cli/rpc/interrupt.h"
@@ -35,6 +36,9 @@ class Client {
     absl::Duration timeout = absl::Seconds(30);  // Of one unary call with its repetitions.
     absl::Duration stream_limit = absl::Minutes(10);  // A stream is opened anew after that.
     std::string user;  // Told to the controller with each call, for its audit record; or empty.
+    // Of the user's token, read anew for each call; empty: there is none. When it cannot be had, or
+    // the connection is not one over TLS, the call ends with UNAUTHENTICATED and no token is sent.
+    std::function<absl::StatusOr<std::string>()> token = {};
     std::shared_ptr<grpc::ChannelCredentials> credentials = nullptr;  // Null: plain text.
     // Why the controller at the address cannot be reached, if it is more than that nobody answers;
     // else empty. Asked when a call finds it away; what it says ends the call.
@@ -119,7 +123,8 @@ class Client {
                                const std::function<bool(const v1::JobHistoryEvent&)>& each);
 
  private:
-  void Prepare(absl::Time deadline, grpc::ClientContext* context) const;
+  // Not OK: the call cannot be made.
+  grpc::Status Prepare(absl::Time deadline, grpc::ClientContext* context) const;
   template <typename Call>
   grpc::Status Unary(const Call& call);
   template <typename Message, typename Open>

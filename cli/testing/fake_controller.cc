@@ -9,6 +9,16 @@
 
 namespace paceline {
 
+namespace {
+
+std::optional<std::string> MetadataOf(const grpc::ServerContext& context, const char* name) {
+  const auto found = context.client_metadata().find(name);
+  if (found == context.client_metadata().end()) return std::nullopt;
+  return std::string(found->second.data(), found->second.size());
+}
+
+}  // namespace
+
 FakeController::FakeController(int port,
                                const std::shared_ptr<grpc::ServerCredentials>& credentials) {
   grpc::ServerBuilder builder;
@@ -121,11 +131,14 @@ std::optional<std::string> FakeController::last_user() const {
   return last_user_;
 }
 
+std::optional<std::string> FakeController::last_authorization() const {
+  const absl::MutexLock lock(&mutex_);
+  return last_authorization_;
+}
+
 void FakeController::NoteUser(const grpc::ServerContext& context) {
-  const auto found = context.client_metadata().find("paceline-user");
-  last_user_.reset();
-  if (found == context.client_metadata().end()) return;
-  last_user_.emplace(found->second.data(), found->second.size());
+  last_user_ = MetadataOf(context, "paceline-user");
+  last_authorization_ = MetadataOf(context, "authorization");
 }
 
 grpc::Status FakeController::NextFailure() {

@@ -81,6 +81,8 @@ class FakeController : public v1::JobService::Service, public v1::CheckpointServ
   std::vector<v1::StreamLogsRequest> logs() const ABSL_LOCKS_EXCLUDED(mutex_);
   // Whom the last Submit, Delete or ApplyAdvice said that it comes from, as it was sent.
   std::optional<std::string> last_user() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // What the same call had as the metadata "authorization".
+  std::optional<std::string> last_authorization() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Called when a watch has sent all its messages and stays open.
   void OnWatchIdle(std::function<void()> callback) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -161,6 +163,7 @@ class FakeController : public v1::JobService::Service, public v1::CheckpointServ
   std::vector<v1::WatchJobsRequest> watches_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::StreamLogsRequest> logs_ ABSL_GUARDED_BY(mutex_);
   std::optional<std::string> last_user_ ABSL_GUARDED_BY(mutex_);
+  std::optional<std::string> last_authorization_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<grpc::Server> server_;
 };
 

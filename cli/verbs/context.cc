@@ -6,6 +6,7 @@
 #include <string>
 #include <system_error>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "cli/config/config_file.h"
 #include "cli/text/neutral.h"
@@ -40,23 +41,37 @@ int Write(Program& program, const CliConfig& config, const std::string& done) {
   return kCliOk;
 }
 
+// Who somebody is there, by the flags. InvalidArgument: half of it.
+absl::Status SetIdentity(const GlobalFlags& flags, CliContext* context) {
+  std::error_code error;
+  context->plaintext = flags.plaintext;
+  if (!flags.tls_dir.empty()) {
+    const TlsFiles files = FilesIn(std::filesystem::absolute(flags.tls_dir, error).string());
+    context->ca = files.ca;
+    context->certificate = files.certificate;
+    context->key = files.key;
+  }
+  if (flags.token_file.empty()) return absl::OkStatus();
+  if (flags.tls_dir.empty()) {
+    return absl::InvalidArgumentError(
+        "a token is sent to a controller that proves who it is: name the folder of its cluster's "
+        "ca.pem with --tls-dir");
+  }
+  context->certificate.clear();
+  context->key.clear();
+  context->token_file = std::filesystem::absolute(flags.token_file, error).string();
+  return absl::OkStatus();
+}
+
 int Add(Program& program, const ContextFlags& flags) {
+  CliContext context = {flags.server};
   absl::Status sound = CheckContextName(flags.name);
   if (sound.ok()) sound = CheckServerAddress(flags.server);
+  if (sound.ok()) sound = SetIdentity(program.flags, &context);
   if (!sound.ok()) return program.Fail(sound);
   absl::StatusOr<CliConfig> config = ReadConfig(program.config_path());
   if (!config.ok()) return program.Fail(config.status());
   const bool known = config->contexts.count(flags.name) > 0;
-  CliContext context = {flags.server};
-  context.plaintext = program.flags.plaintext;
-  if (!program.flags.tls_dir.empty()) {
-    std::error_code error;
-    const TlsFiles files =
-        FilesIn(std::filesystem::absolute(program.flags.tls_dir, error).string());
-    context.ca = files.ca;
-    context.certificate = files.certificate;
-    context.key = files.key;
-  }
   config->contexts[flags.name] = context;
   // The first one is what its owner wants to use.
   const bool use = flags.use || (!known && config->contexts.size() == 1);
@@ -140,7 +155,8 @@ int Show(Program& program) {
   if (program.json()) {
     const nlohmann::ordered_json json = {{"server", choice->address},
                                          {"context", choice->context},
-                                         {"config", program.config_path()}};
+                                         {"config", program.config_path()},
+                                         {"token_file", choice->token_file}};
     program.PrintJsonText(json.dump(1));
     return kCliOk;
   }
@@ -149,6 +165,7 @@ int Show(Program& program) {
   AddLine(&page, "Context", choice->context.empty() ? "none" : NeutralLine(choice->context));
   AddLine(&page, "Overruled", choice->context.empty() ? OverruledBy(program) : "");
   AddLine(&page, "File", NeutralLine(program.config_path()));
+  AddLine(&page, "Token file", NeutralLine(choice->token_file));
   program.out() << page << std::flush;
   return kCliOk;
 }
@@ -173,7 +190,7 @@ void AddContextVerbs(CLI::App& parent, Program& program) {
   add->add_option("SERVER", flags->server,
                   "Controller, HOST or HOST:PORT (7450); several with commas between them")
       ->required();
-  add->footer("\n--tls-dir or --plaintext are kept with it.");
+  add->footer("\n--tls-dir, --token-file or --plaintext are kept with it.");
   add->add_flag("--use", flags->use, "Use it from now on, as is the first one anyway");
   CLI::App* use =
       AddVerb(parent, program, "use", "Choose the context of later commands", flags, Use);

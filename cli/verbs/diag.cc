@@ -72,9 +72,9 @@ void AddProgram(Program& program, Report* report) {
   absl::StrAppend(&text, "server: ",
                   choice.ok() ? program.ServerText() : std::string(choice.status().message()),
                   "\nconfiguration: ", program.config_path(), "\n");
-  for (const char* name :
-       {"PACELINE_SERVER", "PACELINE_CONTEXT", "PACELINE_CONFIG", "PACELINE_TLS_DIR",
-        "PACELINE_PLAINTEXT", "PACELINE_DEV_DIR", "NO_COLOR", "TERM", "LANG"}) {
+  for (const char* name : {"PACELINE_SERVER", "PACELINE_CONTEXT", "PACELINE_CONFIG",
+                           "PACELINE_TLS_DIR", "PACELINE_TOKEN_FILE", "PACELINE_PLAINTEXT",
+                           "PACELINE_DEV_DIR", "NO_COLOR", "TERM", "LANG"}) {
     absl::StrAppend(&text, name, "=", program.Variable(name), "\n");
   }
   report->Add("settings", text);

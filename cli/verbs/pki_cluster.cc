@@ -140,7 +140,7 @@ int Rotate(Program& program, const IdentityFlags& flags) {
     if (!flags.dir.empty()) program.flags.tls_dir = flags.dir;
     const absl::StatusOr<ServerChoice> choice = program.ChooseServer();
     if (!choice.ok()) return program.Fail(choice.status());
-    if (!choice->files.has_value()) {
+    if (!choice->files.has_value() || !choice->token_file.empty()) {
       return program.Fail(kCliUsage, "there is no certificate in use: name its folder, DIR");
     }
     return RenewOwn(program, *choice->files);
@@ -170,6 +170,8 @@ int WhoAmI(Program& program) {
                                        : NeutralLine(response.principal()));
   AddLine(&page, "Role", NeutralLine(response.role()));
   AddLine(&page, "Until", response.has_expire_time() ? MomentText(response.expire_time()) : "");
+  const absl::StatusOr<ServerChoice> choice = program.ChooseServer();
+  AddLine(&page, "Token file", choice.ok() ? NeutralLine(choice->token_file) : "");
   AddLine(&page, "Server", program.ServerText());
   if (response.plaintext()) {
     AddLine(&page, "Plain text", "everybody on this machine is an administrator");

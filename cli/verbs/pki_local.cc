@@ -89,6 +89,11 @@ int Show(Program& program, const PkiFlags& flags) {
     if (!choice->files.has_value()) {
       return program.Fail(kCliRefused, "commands speak plain text here, and prove nothing");
     }
+    if (!choice->token_file.empty()) {
+      return program.Fail(kCliRefused,
+                          "commands show a token here, and no certificate: `paceline whoami` tells "
+                          "whom it stands for");
+    }
     files = *choice->files;
   }
   const absl::StatusOr<Certificate> certificate = CheckTlsFiles(files, absl::Now());
