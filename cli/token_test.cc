@@ -4,12 +4,15 @@
 
 #include <fstream>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "cli/config/user_token.h"
 #include "cli/exit_codes.h"
+#include "cli/program.h"
 #include "cli/rpc/client.h"
 #include "cli/testing/command_test.h"
 #include "cli/testing/fake_controller.h"
@@ -81,13 +84,6 @@ class TokenTest : public CommandTest {
     EXPECT_THAT(secure_.deletes(), IsEmpty());
   }
 
-  Client::Options OptionsFor(const FakeController& controller) const {
-    Client::Options options;
-    options.server = controller.address();
-    options.timeout = absl::Seconds(20);
-    options.token = [file = token_file_] { return ReadUserToken(file); };
-    return options;
-  }
   static grpc::Status DeleteBy(Client& client) {
     v1::DeleteCheckpointRequest request;
     request.set_checkpoint("small/60");
@@ -198,9 +194,12 @@ TEST_F(TokenTest, CommandsAboutCertificatesSayThatThereIsNone) {
 }
 
 TEST_F(TokenTest, IsReadAnewForEachCall) {
-  Client::Options options = OptionsFor(secure_);
-  options.credentials = ChannelCredentials({FilesIn(lab_).ca, "", ""});
-  Client client(options, interrupt_);
+  std::ostringstream sink;
+  Program program({sink, sink, false, 0, [](const char*) { return std::string(); }}, interrupt_);
+  program.flags.server = secure_.address();
+  program.flags.tls_dir = lab_;
+  program.flags.token_file = token_file_;
+  Client& client = program.client();
   EXPECT_TRUE(DeleteBy(client).ok());
   EXPECT_EQ(secure_.last_authorization(), shown_);
   WriteToken(kNewToken);
@@ -217,7 +216,11 @@ TEST_F(TokenTest, IsReadAnewForEachCall) {
 
 // Whatever the program has decided before.
 TEST_F(TokenTest, ClientItselfKeepsItOffPlainText) {
-  Client client(OptionsFor(controller_), interrupt_);
+  Client::Options options;
+  options.server = controller_.address();
+  options.timeout = absl::Seconds(20);
+  options.token = [file = token_file_] { return ReadUserToken(file); };
+  Client client(options, interrupt_);
   EXPECT_EQ(DeleteBy(client).error_code(), grpc::StatusCode::UNAUTHENTICATED);
   EXPECT_THAT(controller_.deletes(), IsEmpty());
 }
