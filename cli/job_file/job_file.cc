@@ -9,6 +9,7 @@
 #include <fstream>
 #include <sstream>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -18,6 +19,7 @@
 #include "cli/job_file/job_keys.h"
 #include "common/job_spec/job_spec.h"
 #include "google/protobuf/descriptor.h"
+#include "yaml-cpp/eventhandler.h"
 #include "yaml-cpp/yaml.h"
 
 namespace paceline {
@@ -109,13 +111,52 @@ int LineIndentedByTab(absl::string_view yaml) {
 
 FilePosition PositionOfMark(const YAML::Mark& mark) { return {mark.line + 1, mark.column + 1}; }
 
+// Takes note of where documents begin.
+class DocumentStarts : public YAML::EventHandler {
+ public:
+  const std::vector<YAML::Mark>& starts() const { return starts_; }
+
+  void OnDocumentStart(const YAML::Mark& mark) override { starts_.push_back(mark); }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark& /*mark*/, YAML::anchor_t /*anchor*/) override {}
+  void OnAlias(const YAML::Mark& /*mark*/, YAML::anchor_t /*anchor*/) override {}
+  void OnScalar(const YAML::Mark& /*mark*/, const std::string& /*tag*/, YAML::anchor_t /*anchor*/,
+                const std::string& /*value*/) override {}
+  void OnSequenceStart(const YAML::Mark& /*mark*/, const std::string& /*tag*/,
+                       YAML::anchor_t /*anchor*/, YAML::EmitterStyle::value /*style*/) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark& /*mark*/, const std::string& /*tag*/, YAML::anchor_t /*anchor*/,
+                  YAML::EmitterStyle::value /*style*/) override {}
+  void OnMapEnd() override {}
+
+ private:
+  std::vector<YAML::Mark> starts_;
+};
+
+// Where the documents of a file begin, of the first two. Not by YAML::LoadAll, which finds empty
+// documents without end before what cannot begin one, as a comma.
+std::vector<YAML::Mark> DocumentsOf(const std::string& yaml) {
+  std::istringstream in(yaml);
+  YAML::Parser parser(in);
+  DocumentStarts handler;
+  while (handler.starts().size() < 2 && parser.HandleNextDocument(handler)) {
+  }
+  const std::vector<YAML::Mark>& starts = handler.starts();
+  if (starts.size() == 2 && starts[0].pos == starts[1].pos) {
+    throw YAML::ParserException(starts[0], "a document cannot begin so");
+  }
+  return starts;
+}
+
 }  // namespace
 
 JobFile ParseJobFile(const std::string& yaml, const std::string& folder) {
   JobFile file;
-  std::vector<YAML::Node> documents;
+  std::vector<YAML::Mark> documents;
+  YAML::Node first;
   try {
-    documents = YAML::LoadAll(yaml);
+    documents = DocumentsOf(yaml);
+    first = YAML::Load(yaml);
   } catch (const YAML::Exception& e) {
     const int tab = LineIndentedByTab(yaml);
     file.problems.push_back(
@@ -123,17 +164,17 @@ JobFile ParseJobFile(const std::string& yaml, const std::string& folder) {
                 : FileProblem{PositionOfMark(e.mark), absl::StrCat("not YAML: ", e.msg)});
     return file;
   }
-  if (documents.empty() || documents[0].IsNull()) {
+  if (documents.empty() || first.IsNull()) {
     file.problems.push_back({{}, "the file is empty; docs/job-file.md shows what a job needs"});
     return file;
   }
   if (documents.size() > 1) {
-    file.problems.push_back({PositionOfMark(documents[1].Mark()),
-                             "a second document begins here; a file describes one job"});
+    file.problems.push_back(
+        {PositionOfMark(documents[1]), "a second document begins here; a file describes one job"});
     return file;
   }
   JobFileParser parser(folder, &file);
-  parser.Parse(documents[0]);
+  parser.Parse(first);
   AddRuleProblems(parser.broken(), &file);
   FillDefaults(&file.spec);
   std::stable_sort(file.problems.begin(), file.problems.end(),

@@ -169,7 +169,8 @@ TEST(JobFileProblemsTest, NumberThatIsTooLargeIsToldSo) {
 TEST(JobFileProblemsTest, FilesThatAreNoJobAreTold) {
   EXPECT_THAT(Problems(""), ElementsAre(HasSubstr("the file is empty")));
   EXPECT_THAT(Problems("- a\n"), ElementsAre(HasSubstr("the file is a list")));
-  EXPECT_THAT(Problems("a: 1\n---\nb: 2\n"), ElementsAre(HasSubstr("3:1 a second document")));
+  EXPECT_THAT(Problems("a: 1\n---\nb: 2\n"), ElementsAre(HasSubstr("2:1 a second document")));
+  EXPECT_THAT(Problems(",a: 1\n"), ElementsAre("1:1 not YAML: a document cannot begin so"));
   EXPECT_THAT(Problems("[a]: 1\n").at(0), HasSubstr("a key is a list"));
 }
 
