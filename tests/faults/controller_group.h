@@ -42,6 +42,8 @@ class ControllerGroup {
     return members_.at(controller).wires;
   }
 
+  // What it has written to its log, over its starts.
+  std::string Log(int controller) const { return ReadFile(File(controller, "log")); }
   // What they did, by their logs: the test fails when one acted after a later one was elected.
   void ExpectOneLeaderAtATime() const;
 

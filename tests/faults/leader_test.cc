@@ -5,23 +5,41 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <sstream>
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/time/clock.h"
 #include "common/exit_codes.h"
 #include "proto/job_history.grpc.pb.h"
 #include "tests/etcd/etcd_cluster.h"
 #include "tests/faults/controller_group.h"
 #include "tests/faults/recovering_job.h"
+#include "tests/integration/new_folder.h"
+#include "tests/integration/process.h"
 
 namespace paceline {
 namespace {
 
+using ::testing::HasSubstr;
+
+// Of cli/exit_codes.h.
+constexpr int kUnavailable = 6;
 constexpr int kWorkers = 3;
 // What is promised of a switch, from the leader's death to the next one that serves.
 constexpr absl::Duration kSwitch = absl::Seconds(5);
+
+int Count(const std::string& text, const std::string& word) {
+  int count = 0;
+  for (size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++count;
+  return count;
+}
 
 class LeaderTest : public RecoveringJobTest {
  protected:
@@ -32,12 +50,20 @@ class LeaderTest : public RecoveringJobTest {
     cluster_ = std::make_unique<TestCluster>(kWorkers, 1, network);
     before_ = Start(Spec(1200));
     events_ = Events();
+    // As people follow it, until it has ended.
+    std::vector<std::string> watch = cluster_->ClientFlags();
+    watch.insert(watch.begin(), Program("paceline"));
+    watch.insert(watch.end(), {"job", "events", id_, "--follow", "-o", "json"});
+    watch_.emplace(watch, watched_);
   }
 
   // The controllers' ends come after that of the cluster.
-  void TearDown() override { cluster_.reset(); }
+  void TearDown() override {
+    watch_.reset();
+    cluster_.reset();
+  }
 
-  std::vector<std::string> Events() const {
+  v1::JobHistory History() const {
     const auto histories = v1::JobHistoryService::NewStub(
         grpc::CreateChannel(controllers_.Address(leader_), grpc::InsecureChannelCredentials()));
     grpc::ClientContext context;
@@ -46,11 +72,39 @@ class LeaderTest : public RecoveringJobTest {
     v1::JobHistory history;
     const grpc::Status status = histories->Get(&context, request, &history);
     EXPECT_TRUE(status.ok()) << status.error_message();
+    return history;
+  }
+  std::vector<std::string> Events() const {
     std::vector<std::string> events;
-    for (const v1::JobHistoryEvent& event : history.events()) {
+    for (const v1::JobHistoryEvent& event : History().events()) {
       events.push_back(event.ShortDebugString());
     }
     return events;
+  }
+
+  // Another one leads, within what is promised of a fault that began then.
+  void ExpectSwitchSince(absl::Time begin) {
+    controllers_.WaitForLeaderAfter(leader_);
+    EXPECT_LE(absl::Now() - begin, kSwitch);
+  }
+
+  // Who has followed the job was told each event, once and in order, whoever led.
+  void ExpectNoGapInTheWatch() {
+    EXPECT_EQ(watch_->Wait(), 0) << ReadFile(watched_);
+    std::vector<int64_t> told;
+    std::istringstream lines(ReadFile(watched_));
+    std::string line;
+    while (std::getline(lines, line)) {
+      // Between them stands what it says of outages.
+      const auto event = nlohmann::json::parse(line, nullptr, false);
+      if (!event.is_object()) continue;
+      told.emplace_back();
+      EXPECT_TRUE(absl::SimpleAtoi(event["id"].get<std::string>(), &told.back())) << line;
+    }
+    std::vector<int64_t> happened;
+    for (const v1::JobHistoryEvent& event : History().events()) happened.push_back(event.id());
+    EXPECT_GT(happened.size(), events_.size());
+    EXPECT_EQ(told, happened);
   }
 
   // The job trains on under the present leader, as if nothing had happened.
@@ -70,6 +124,9 @@ class LeaderTest : public RecoveringJobTest {
         << "the history has changed";
     ExpectUndisturbedEnd();
     EXPECT_EQ(cluster_->Get(id_).generation(), before_.generation());
+    ExpectNoGapInTheWatch();
+    const Finished described = Paceline({"job", "describe", id_});
+    EXPECT_EQ(described.exit_code, 0) << described.output;
     controllers_.ExpectOneLeaderAtATime();
   }
 
@@ -78,28 +135,31 @@ class LeaderTest : public RecoveringJobTest {
   int leader_ = controllers_.WaitForLeader();
   v1::Job before_;
   std::vector<std::string> events_;
+  const std::string watched_ = NewFolder() + "/watched";
+  std::optional<Process> watch_;
 };
 
 TEST_F(LeaderTest, AKilledLeaderIsFollowedByAStandby) {
-  const absl::Time killed = absl::Now();
+  const absl::Time begin = absl::Now();
   controllers_.Kill(leader_);
-  controllers_.WaitForLeaderAfter(leader_);
-  EXPECT_LE(absl::Now() - killed, kSwitch);
+  ExpectSwitchSince(begin);
   controllers_.Start(leader_);
   ExpectNothingLost();
 }
 
 TEST_F(LeaderTest, ALeaderThatEndsHandsOverAtOnce) {
+  const absl::Time begin = absl::Now();
   controllers_.Signal(leader_, SIGTERM);
   EXPECT_EQ(controllers_.WaitForEnd(leader_), kExitOk);
-  controllers_.WaitForLeaderAfter(leader_);
+  ExpectSwitchSince(begin);
   controllers_.Start(leader_);
   ExpectNothingLost();
 }
 
 TEST_F(LeaderTest, ALeaderThatWasFrozenEndsWhenItGoesOn) {
+  const absl::Time begin = absl::Now();
   controllers_.Signal(leader_, SIGSTOP);
-  controllers_.WaitForLeaderAfter(leader_);
+  ExpectSwitchSince(begin);
   // It still believes that it leads; what it writes, etcd refuses.
   controllers_.Signal(leader_, SIGCONT);
   EXPECT_EQ(controllers_.WaitForEnd(leader_), kExitDeposed);
@@ -108,9 +168,10 @@ TEST_F(LeaderTest, ALeaderThatWasFrozenEndsWhenItGoesOn) {
 }
 
 TEST_F(LeaderTest, ALeaderThatIsCutOffFromEtcdIsFollowedByAnother) {
+  const absl::Time begin = absl::Now();
   for (const auto& wire : controllers_.Wires(leader_)) wire->Cut();
   EXPECT_EQ(controllers_.WaitForEnd(leader_), kExitDeposed);
-  controllers_.WaitForLeaderAfter(leader_);
+  ExpectSwitchSince(begin);
   for (const auto& wire : controllers_.Wires(leader_)) wire->Mend();
   controllers_.Start(leader_);
   ExpectNothingLost();
@@ -144,7 +205,21 @@ TEST_F(LeaderTest, WithoutEtcdAllStandByAndTheJobTrainsOn) {
   etcd_.Freeze();
   EXPECT_EQ(controllers_.WaitForEnd(leader_), kExitDeposed);
   controllers_.Start(leader_);
-  for (int c = 0; c < 3; ++c) EXPECT_FALSE(controllers_.Leads(c));
+  // Each says so once, however long it lasts, and whoever asks is told.
+  for (int c = 0; c < 3; ++c) {
+    EXPECT_TRUE(Eventually([&] {
+      return absl::StrContains(controllers_.Log(c), "etcd_unreachable");
+    })) << controllers_.Log(c);
+    EXPECT_FALSE(controllers_.Leads(c));
+  }
+  const Finished asked = Paceline({"--timeout", "5", "job", "list"});
+  EXPECT_EQ(asked.exit_code, kUnavailable) << asked.output;
+  EXPECT_THAT(asked.output, HasSubstr("nobody leads"));
+  for (int c = 0; c < 3; ++c) {
+    EXPECT_EQ(Count(controllers_.Log(c), "etcd_unreachable"),
+              Count(controllers_.Log(c), "etcd_back") + 1)
+        << controllers_.Log(c);
+  }
   for (const v1::Rank& rank : before_.ranks()) {
     EXPECT_EQ(::kill(static_cast<pid_t>(rank.pid()), 0), 0) << "rank " << rank.rank();
   }
