@@ -35,8 +35,8 @@ class HttpTlsTest : public ::testing::Test {
                  const CertificateAuthority::Grant& grant, absl::Time now = absl::Now()) {
     return WriteIdentity(root_ + "/" + name, authority, grant, now);
   }
-  void Start(HttpTls tls) {
-    auto server = HttpServer::Start("127.0.0.1:0", Paths(), {}, {}, std::move(tls));
+  void Start(HttpTls tls, const HttpLimits& limits = {}) {
+    auto server = HttpServer::Start("127.0.0.1:0", Paths(), {}, limits, std::move(tls));
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
   }
@@ -110,6 +110,25 @@ TEST_F(HttpTlsTest, PlainTextIsToldToSpeakTls) {
   ASSERT_TRUE(answer) << httplib::to_string(answer.error());
   EXPECT_EQ(answer->status, 400);
   EXPECT_THAT(answer->body, HasSubstr("https://"));
+}
+
+TEST_F(HttpTlsTest, NewestVersionIsTakenAndOldOnesAreRefused) {
+  Start({controller_});
+  EXPECT_EQ(NegotiatedVersion(server_->address(), TLS1_3_VERSION), "TLSv1.3");
+  EXPECT_EQ(NegotiatedVersion(server_->address(), TLS1_2_VERSION), "TLSv1.2");
+  for (const int old : {TLS1_1_VERSION, TLS1_VERSION}) {
+    EXPECT_EQ(NegotiatedVersion(server_->address(), old), "tlsv1 alert protocol version");
+  }
+}
+
+TEST_F(HttpTlsTest, HandshakeThatDoesNotGoOnIsCutOff) {
+  // Nothing else would end the wait.
+  const HttpLimits limits = {absl::Hours(1), absl::Milliseconds(200), absl::Hours(1)};
+  Start({controller_}, limits);
+  // Nothing, and a record of 512 bytes of which the first have come.
+  for (const std::string& said : {std::string(), std::string("\x16\x03\x01\x02\x00\x01", 6)}) {
+    EXPECT_EQ(AnswerToBytes(server_->address(), said), "");
+  }
 }
 
 TEST_F(HttpTlsTest, NewFilesAreUsedWithoutARestart) {

@@ -14,11 +14,14 @@
 #include "common/tls/certificate.h"
 #include "common/tls/handshake_probe.h"
 #include "common/tls/testing/test_identity.h"
+#include "common/tls/testing/tls_get.h"
 
 namespace paceline {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
 
 // A server of nothing: the connection is what counts.
 class Serving {
@@ -165,6 +168,16 @@ TEST_F(CredentialsTest, PlainTextAndTlsDoNotMix) {
   EXPECT_THAT(ExplainConnection(plain.address(), admin_, absl::Now()),
               HasSubstr("does not speak TLS"));
   EXPECT_EQ(ExplainConnection(plain.address(), std::nullopt, absl::Now()), "");
+}
+
+// What such a client says reaches a server: common/http_tls_test.cc.
+TEST_F(CredentialsTest, NewestVersionIsTakenAndOldOnesAreRefused) {
+  const Serving server(ServerCredentials(controller_, /*require_client_certificate=*/false));
+  EXPECT_EQ(NegotiatedVersion(server.address(), TLS1_3_VERSION), "TLSv1.3");
+  EXPECT_EQ(NegotiatedVersion(server.address(), TLS1_2_VERSION), "TLSv1.2");
+  for (const int old : {TLS1_1_VERSION, TLS1_VERSION}) {
+    EXPECT_THAT(NegotiatedVersion(server.address(), old), Not(StartsWith("TLSv"))) << old;
+  }
 }
 
 TEST_F(CredentialsTest, NobodyThereIsNotExplained) {

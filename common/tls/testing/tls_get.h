@@ -1,4 +1,5 @@
-// A GET over TLS, for tests of servers.
+// Clients of TLS by OpenSSL, for tests of servers: a GET, the certificate that is shown, the
+// version that comes about.
 #ifndef COMMON_TLS_TESTING_TLS_GET_H_
 #define COMMON_TLS_TESTING_TLS_GET_H_
 
@@ -68,6 +69,48 @@ inline std::string ServerCertificate(const std::string& address) {
   SSL_CTX_free(context);
   ERR_clear_error();
   return pem;
+}
+
+// The version of TLS that comes about with a client that knows none above `newest` (TLS1_1_VERSION)
+// and takes every older one, as programs of long ago did: "TLSv1.3". Else OpenSSL's word for why
+// not, "tlsv1 alert protocol version"; empty: the server has hung up without one.
+inline std::string NegotiatedVersion(const std::string& address, int newest) {
+  SSL_CTX* context = SSL_CTX_new(TLS_client_method());
+  // Versions before 1.2 sign in ways that this machine's own settings do not allow.
+  SSL_CTX_set_security_level(context, 0);
+  SSL_CTX_set_min_proto_version(context, TLS1_VERSION);
+  SSL_CTX_set_max_proto_version(context, newest);
+  BIO* connection = BIO_new_ssl_connect(context);
+  BIO_set_conn_hostname(connection, address.c_str());
+  ERR_clear_error();
+  std::string version;
+  SSL* ssl = nullptr;
+  if (BIO_do_connect(connection) == 1 && BIO_get_ssl(connection, &ssl) == 1) {
+    version = SSL_get_version(ssl);
+  } else if (const char* const why = ERR_reason_error_string(ERR_peek_last_error())) {
+    version = why;
+  }
+  BIO_free_all(connection);
+  SSL_CTX_free(context);
+  ERR_clear_error();
+  return version;
+}
+
+// All that the server answers to these bytes until it hangs up.
+inline std::string AnswerToBytes(const std::string& address, const std::string& bytes) {
+  BIO* connection = BIO_new_connect(address.c_str());
+  std::string answer;
+  if (BIO_do_connect(connection) == 1) {
+    if (!bytes.empty()) BIO_write(connection, bytes.data(), static_cast<int>(bytes.size()));
+    char buffer[4096];
+    int got = 0;
+    while ((got = BIO_read(connection, buffer, sizeof buffer)) > 0) {
+      answer.append(buffer, static_cast<size_t>(got));
+    }
+  }
+  BIO_free_all(connection);
+  ERR_clear_error();
+  return answer;
 }
 
 }  // namespace paceline
