@@ -166,6 +166,30 @@ TEST_F(EtcdStoreTest, AWatchThatBreaksIsToldFromOneThatSawNothing) {
   EXPECT_FALSE(away->WaitForDeletion(key, term_, absl::Seconds(30)));
 }
 
+TEST(EtcdSpaceTest, AnEtcdThatIsFullIsNamedAndLosesNothing) {
+  const EtcdCluster etcd(1, "", {"--quota-backend-bytes=8388608"});
+  const auto client = etcd.Client();
+  const auto store =
+      EtcdStore::Open(client.get(), "/full", TakeLeadership(*client, "/full")).value();
+  constexpr size_t kMany = 100;  // Several times the quota.
+  size_t stored = 0;
+  absl::Status status;
+  while (status.ok() && stored < kMany) {
+    status = store->Commit({{{absl::StrCat("job/", stored), std::string(400 << 10, 'x')}}, {}});
+    if (status.ok()) ++stored;
+  }
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("etcd at " + etcd.endpoints()[0]));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("space"));
+  EXPECT_GT(stored, 0u);
+  // What was answered is there; the one that was refused may be.
+  const size_t found = store->Load("")->size();
+  EXPECT_GE(found, stored);
+  EXPECT_LE(found, stored + 1);
+  EXPECT_EQ(store->Commit({{{"job/0", "small"}}, {}}).code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(store->Load("job/0")->at("job/0").size(), size_t{400} << 10);
+}
+
 TEST(EtcdTlsTest, TalksToAnEtcdThatWantsCertificates) {
   std::string folder = std::string(std::getenv("TEST_TMPDIR")) + "/tlsXXXXXX";
   ASSERT_NE(mkdtemp(folder.data()), nullptr);

@@ -40,8 +40,8 @@ std::vector<std::string> FreeAddresses(int count) {
 
 }  // namespace
 
-EtcdCluster::EtcdCluster(int members, std::string tls_dir)
-    : folder_(NewFolder()), tls_dir_(std::move(tls_dir)) {
+EtcdCluster::EtcdCluster(int members, std::string tls_dir, std::vector<std::string> flags)
+    : folder_(NewFolder()), tls_dir_(std::move(tls_dir)), flags_(std::move(flags)) {
   const std::vector<std::string> addresses = FreeAddresses(2 * members);
   endpoints_.assign(addresses.begin(), addresses.begin() + members);
   peers_.assign(addresses.begin() + members, addresses.end());
@@ -88,6 +88,7 @@ void EtcdCluster::Start(int member) {
                    {"--cert-file=" + tls_dir_ + "/cert.pem", "--key-file=" + tls_dir_ + "/key.pem",
                     "--trusted-ca-file=" + tls_dir_ + "/ca.pem", "--client-cert-auth"});
   }
+  command.insert(command.end(), flags_.begin(), flags_.end());
   members_[at].emplace(command, absl::StrCat(folder_, "/m", member, ".log"));
 }
 

@@ -18,8 +18,9 @@ namespace paceline {
 class EtcdCluster {
  public:
   // Starts the members and waits until they have a leader. With `tls_dir`, which holds ca.pem,
-  // cert.pem and key.pem, clients must show a certificate.
-  explicit EtcdCluster(int members = 1, std::string tls_dir = "");
+  // cert.pem and key.pem, clients must show a certificate. `flags`: more of each member's.
+  explicit EtcdCluster(int members = 1, std::string tls_dir = "",
+                       std::vector<std::string> flags = {});
   ~EtcdCluster();
 
   // HOST:PORT of each member.
@@ -40,6 +41,7 @@ class EtcdCluster {
  private:
   std::string folder_;
   const std::string tls_dir_;
+  const std::vector<std::string> flags_;
   std::vector<std::string> endpoints_;
   std::vector<std::string> peers_;
   std::vector<std::optional<Process>> members_;
