@@ -1,6 +1,7 @@
 #include "tests/sim/history.h"
 
 #include <algorithm>
+#include <map>
 
 #include "absl/strings/str_cat.h"
 #include "tests/sim/faults.h"
@@ -22,6 +23,70 @@ namespace {
 constexpr int64_t kMaxEvents = 500000;
 // After all jobs have ended, for the rest to be tidied up.
 constexpr Micros kTidyUp = 120 * kSecond;
+
+// Runs it until all jobs have ended, or an invariant does not hold.
+Outcome Play(World& world) {
+  Micros end = world.settings.end;
+  bool over = false;
+  while (!world.trace.failure().has_value() && world.time.RunNext(end)) {
+    if (world.time.events() > kMaxEvents) {
+      world.trace.Fail("more than ", kMaxEvents, " events: something happens again and again");
+    }
+    if (over || world.time.now() < world.settings.quiet || !world.controller->is_up()) continue;
+    over = world.observer->IsOver(world.controller->cluster());
+    if (over) end = std::min(end, world.time.now() + kTidyUp);
+  }
+  if (!world.trace.failure().has_value()) world.observer->CheckEnd();
+  Outcome outcome;
+  outcome.failure = world.trace.failure().value_or("");
+  outcome.events = world.trace.lines();
+  outcome.coverage = world.coverage.counts();
+  outcome.steps = world.time.events();
+  outcome.seconds = static_cast<double>(world.time.now()) / kSecond;
+  return outcome;
+}
+
+// Those of the seed, but that nothing breaks, and no job is in another's way.
+Settings WithoutFaults(const Settings& drawn) {
+  Settings s;
+  s.nodes = drawn.nodes;
+  s.jobs = 1;
+  s.between_requests = 1'000'000'000 * kSecond;
+  s.encoded = drawn.encoded;
+  s.straggler_seed = drawn.straggler_seed;
+  s.max_slots = drawn.max_slots;
+  s.control_delay = drawn.control_delay;
+  s.store_delay = drawn.store_delay;
+  s.disk_delay = drawn.disk_delay;
+  s.recovers = 0.5;
+  return s;
+}
+
+// A job as it was when the controller went.
+struct Before {
+  JobState state = JobState::kQueued;
+  int64_t generation = 0;
+};
+
+// What became of the jobs while the controller was away.
+void CheckUndisturbed(World& world, const std::map<JobId, Before>& before) {
+  const auto& jobs = world.controller->cluster().jobs();
+  for (const auto& [id, was] : before) {
+    const auto found = jobs.find(id);
+    if (found == jobs.end()) {
+      world.trace.Fail(id.value(), " is lost");
+      continue;
+    }
+    const Job& job = found->second;
+    if (was.state != JobState::kRunning) continue;
+    if (job.state != JobState::kSucceeded) {
+      world.trace.Fail(id.value(), " has not SUCCEEDED, though nothing broke: ", job.reason);
+    } else if (job.generation.value() != was.generation) {
+      world.trace.Fail(id.value(), " was disturbed: it trained as generation ", was.generation,
+                       ", and ended as ", job.generation.value());
+    }
+  }
+}
 
 }  // namespace
 
@@ -58,23 +123,38 @@ Outcome RunHistory(uint64_t seed, size_t kept_events) {
     straggler_faults.Start();
     straggler_requests.Start();
   }
-  Micros end = world.settings.end;
-  bool over = false;
-  while (!world.trace.failure().has_value() && world.time.RunNext(end)) {
-    if (world.time.events() > kMaxEvents) {
-      world.trace.Fail("more than ", kMaxEvents, " events: something happens again and again");
+  return Play(world);
+}
+
+Outcome RunOutage(uint64_t seed, double seconds, size_t kept_events) {
+  World world(seed, kept_events);
+  Settings& s = world.settings;
+  s = WithoutFaults(s);
+  // Most jobs end while nobody leads; the longest go on afterwards.
+  s.steps = 30;
+  s.quiet = 60 * kSecond;
+  const auto away = static_cast<Micros>(seconds * kSecond);
+  // Jobs are drawn by it.
+  s.end = s.quiet + away + (20000 + static_cast<Micros>(seed)) * kSecond;
+  Requests requests(world);
+  world.controller->Start();
+  for (const auto& node : world.nodes) node->StartDaemon();
+  requests.Start();
+
+  std::map<JobId, Before> before;
+  const Micros gone = s.quiet - kSecond;  // Before anybody asks whether all is over.
+  world.time.At(gone, [&] {
+    for (const auto& [id, job] : world.controller->cluster().jobs()) {
+      before[id] = {job.state, job.generation.value()};
+      if (job.state == JobState::kRunning) world.coverage.Count("job trains without a controller");
     }
-    if (over || world.time.now() < world.settings.quiet || !world.controller->is_up()) continue;
-    over = world.observer->IsOver(world.controller->cluster());
-    if (over) end = std::min(end, world.time.now() + kTidyUp);
-  }
-  if (!world.trace.failure().has_value()) world.observer->CheckEnd();
-  Outcome outcome;
+    world.controller->Crash();
+  });
+  world.time.At(gone + away, [&] { world.controller->Start(); });
+  Outcome outcome = Play(world);
+  if (outcome.failure.empty()) CheckUndisturbed(world, before);
   outcome.failure = world.trace.failure().value_or("");
   outcome.events = world.trace.lines();
-  outcome.coverage = world.coverage.counts();
-  outcome.steps = world.time.events();
-  outcome.seconds = static_cast<double>(world.time.now()) / kSecond;
   return outcome;
 }
 

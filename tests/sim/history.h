@@ -20,6 +20,11 @@ struct Outcome {
 
 Outcome RunHistory(uint64_t seed, size_t kept_events);
 
+// The cluster of a seed in which nothing breaks but this: while its jobs train, the controller is
+// away for so many seconds, with all that could take its place. Besides the invariants, no job may
+// have been disturbed by that, or lost.
+Outcome RunOutage(uint64_t seed, double seconds, size_t kept_events);
+
 // Of a seed that has failed: what to show people.
 std::string Describe(uint64_t seed, size_t kept_events);
 

@@ -35,6 +35,28 @@ TEST(SimTest, SeedsHoldEveryInvariant) {
   }
 }
 
+// As when etcd is lost, and every controller stands by.
+TEST(SimTest, AnHourWithoutAControllerDisturbsNoJob) {
+  constexpr double kHour = 3600;
+  constexpr uint64_t kOutages = 200;
+  const std::string trained = "job trains without a controller";
+  int64_t jobs = 0;
+  for (uint64_t seed = 1; seed <= kOutages; ++seed) {
+    const Outcome outcome = RunOutage(seed, kHour, 0);
+    if (!outcome.failure.empty()) {
+      std::string events;
+      for (const std::string& event : RunOutage(seed, kHour, kEventsShown).events) {
+        events += event + "\n";
+      }
+      FAIL() << events << "seed " << seed << ": " << outcome.failure;
+    }
+    EXPECT_GE(outcome.seconds, kHour);
+    const auto found = outcome.coverage.find(trained);
+    if (found != outcome.coverage.end()) jobs += found->second;
+  }
+  EXPECT_GT(jobs, 50) << "too few to say anything";
+}
+
 TEST(SimTest, ASeedIsTheSameHistoryEachTime) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     EXPECT_EQ(Describe(seed, 100000), Describe(seed, 100000));
