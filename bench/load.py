@@ -45,6 +45,10 @@ RSS_MB = 1024
 GROWTH_MB = 20
 BACK_S = 5
 
+# What waits in the controller: the most in each second, by what it waits for.
+QUEUES = {"the loop": "paceline_controller_loop_queue_tasks",
+          "commits": "paceline_state_commit_queue_batches"}
+
 SAMPLE = re.compile(r'^(\w+)(?:\{([^}]*)\})? (\S+)$')
 
 
@@ -83,6 +87,11 @@ def parse(text):
         if sample:
             families.setdefault(sample[1], {})[sample[2] or ""] = float(sample[3])
     return families
+
+
+def gauge(text, name):
+    """Of a family without labels."""
+    return float(re.search(rf"^{name} (\S+)$", text, re.MULTILINE)[1])
 
 
 def total(families, name):
@@ -177,6 +186,7 @@ class Scrapes:
         self.seconds = []
         self.bytes = 0
         self.rss = []  # (seconds, MB)
+        self.queues = {what: [] for what in QUEUES}
         self.records = {}  # Taken, by job: its series go some minutes after its end.
         self.stopping = threading.Event()
         self.failure = None
@@ -198,6 +208,8 @@ class Scrapes:
                 text = self.controller.metrics()
                 self.seconds.append(time.monotonic() - start)
                 self.bytes = len(text)
+                for what, name in QUEUES.items():
+                    self.queues[what].append(gauge(text, name))
                 self.rss.append((start - begin, rss_mb(self.controller.process.pid)))
                 if start - parsed > PARSE_EVERY_S:
                     parsed = start
@@ -286,6 +298,10 @@ def rows_of(args, result, scrapes, cpu, seconds):
                        ("state_commit_duration", "commit")):
         row(f"{what}, p99", "ms",
             quantile(scrapes.first, scrapes.last, f"paceline_{name}_seconds", 0.99) * 1e3)
+    for what, depths in scrapes.queues.items():
+        depths = sorted(depths)
+        row(f"queue for {what}, p99", "entries", depths[int(0.99 * (len(depths) - 1))])
+        row(f"queue for {what}, max", "entries", depths[-1])
     commits = "paceline_state_commit_duration_seconds_count"
     row("commits", "1/s", (total(scrapes.last, commits) - total(scrapes.first, commits)) / seconds)
     row("watchers, events", "1/s", result["watch_events"] / seconds)

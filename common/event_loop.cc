@@ -14,6 +14,7 @@ absl::Time EventLoop::Now() {
 void EventLoop::Post(Task task) {
   absl::MutexLock lock(&mutex_);
   tasks_.push_back(std::move(task));
+  most_waiting_ = std::max(most_waiting_, tasks_.size());
   wake_.Signal();
 }
 
@@ -64,6 +65,11 @@ void EventLoop::Stop() {
   absl::MutexLock lock(&mutex_);
   stopped_ = true;
   wake_.Signal();
+}
+
+size_t EventLoop::TakeMostWaiting() {
+  absl::MutexLock lock(&mutex_);
+  return std::exchange(most_waiting_, tasks_.size());
 }
 
 void EventLoop::CheckOnLoop() const {

@@ -12,6 +12,7 @@
 #define COMMON_EVENT_LOOP_H_
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -48,6 +49,9 @@ class EventLoop {
 
   void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
 
+  // The most tasks that have waited at a time since this was asked last.
+  size_t TakeMostWaiting() ABSL_LOCKS_EXCLUDED(mutex_);
+
   // Ends the process unless called on the loop's thread (or before Run).
   void CheckOnLoop() const;
 
@@ -63,6 +67,7 @@ class EventLoop {
   absl::Mutex mutex_;
   absl::CondVar wake_;
   std::deque<Task> tasks_ ABSL_GUARDED_BY(mutex_);
+  size_t most_waiting_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<TimerKey, Task> timers_ ABSL_GUARDED_BY(mutex_);
   TimerId next_timer_ ABSL_GUARDED_BY(mutex_) = 1;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;

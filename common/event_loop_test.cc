@@ -44,6 +44,21 @@ TEST(EventLoopTest, CancelledTimerDoesNotRun) {
   EXPECT_FALSE(ran);
 }
 
+TEST(EventLoopTest, TellsHowManyTasksHaveWaited) {
+  EventLoop loop;
+  for (int i = 0; i < 3; ++i) loop.Post([] {});
+  EXPECT_EQ(loop.TakeMostWaiting(), 3u);
+  size_t most = 0;
+  loop.Post([&] {
+    // Three have been run since.
+    most = loop.TakeMostWaiting();
+    loop.Stop();
+  });
+  loop.Run();
+  EXPECT_EQ(most, 4u);
+  EXPECT_EQ(loop.TakeMostWaiting(), 0u) << "of what came later";
+}
+
 TEST(EventLoopTest, WakesForAPostFromAnotherThread) {
   EventLoop loop;
   std::thread poster([&] { loop.Post([&] { loop.Stop(); }); });

@@ -38,9 +38,12 @@ CommitQueue::~CommitQueue() {
 void CommitQueue::Add(WriteBatch batch, Then then) {
   if (!failure_.ok() || (batch.empty() && in_line_ == 0)) return then(failure_);
   ++in_line_;
+  most_in_line_ = std::max(most_in_line_, in_line_);
   absl::MutexLock lock(&mutex_);
   entries_.push_back({std::move(batch), std::move(then)});
 }
+
+int64_t CommitQueue::TakeMostInLine() { return std::exchange(most_in_line_, in_line_); }
 
 std::vector<CommitQueue::Entry> CommitQueue::TakeEntries() {
   const auto ready = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {

@@ -52,6 +52,9 @@ class CommitQueue {
   // wait for.
   void Add(WriteBatch batch, Then then);
 
+  // The most that have been in line at a time since this was asked last.
+  int64_t TakeMostInLine();
+
  private:
   struct Entry {
     WriteBatch batch;
@@ -69,6 +72,7 @@ class CommitQueue {
 
   // On the loop.
   int64_t in_line_ = 0;
+  int64_t most_in_line_ = 0;
   absl::Status failure_;
 
   absl::Mutex mutex_;

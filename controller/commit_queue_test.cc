@@ -49,9 +49,11 @@ TEST(CommitQueueTest, RunsWhatDependsOnABatchAfterItIsStoredAndInOrder) {
       loop.Stop();
     });
     EXPECT_THAT(order, IsEmpty()) << "nothing is told before it is durable";
+    EXPECT_EQ(queue.TakeMostInLine(), 3);
   });
   loop.Run();
   EXPECT_THAT(order, ElementsAre(1, 2, 3));
+  EXPECT_EQ(queue.TakeMostInLine(), 3) << "they were in line when it was asked last";
 }
 
 // Counts commits; the first one, when it has `begun`, waits for `go`.

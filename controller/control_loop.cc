@@ -55,6 +55,7 @@ ControlLoop::~ControlLoop() = default;
 
 void ControlLoop::RefreshMetrics() {
   metrics_->Refresh(cluster_, stragglers_, Now());
+  metrics_->QueuesSeen(loop_->TakeMostWaiting(), commits_->TakeMostInLine());
   loop_->After(kMetricsRefresh, [this, due = EventLoop::Now() + kMetricsRefresh] {
     metrics_->LoopDelayed(EventLoop::Now() - due);
     RefreshMetrics();

@@ -8,6 +8,7 @@
 #ifndef CONTROLLER_METRICS_H_
 #define CONTROLLER_METRICS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -52,6 +53,11 @@ class ControllerMetrics {
 
   void EventTaken(absl::Duration took) { events_.Observe(absl::ToDoubleSeconds(took)); }
   void LoopDelayed(absl::Duration delay) { loop_delays_.Observe(absl::ToDoubleSeconds(delay)); }
+  // The most that waited since the last Refresh: tasks for the loop, batches to be durable.
+  void QueuesSeen(size_t tasks, int64_t batches) {
+    loop_queue_.Set(static_cast<double>(tasks));
+    commit_queue_.Set(static_cast<double>(batches));
+  }
   void Committed(absl::Duration took) { commits_.Observe(absl::ToDoubleSeconds(took)); }
   void RequestReplayed() { replays_.Increment(); }
   void WorkerConnected(bool connected) {
@@ -83,9 +89,11 @@ class ControllerMetrics {
   prometheus::Gauge& leader_;
   Gauges& certificate_ends_;
   prometheus::Histogram& commits_;
+  prometheus::Gauge& commit_queue_;
   prometheus::Gauge& state_bytes_;
   prometheus::Histogram& events_;
   prometheus::Histogram& loop_delays_;
+  prometheus::Gauge& loop_queue_;
   prometheus::Counter& replays_;
   prometheus::Counter& dropped_;
   prometheus::Gauge& sessions_;

@@ -50,6 +50,7 @@ TEST_F(ControllerMetricsTest, ControllerTellsOfItself) {
   metrics_.Committed(absl::Milliseconds(2));
   metrics_.EventTaken(absl::Microseconds(200));
   metrics_.LoopDelayed(absl::Milliseconds(3));
+  metrics_.QueuesSeen(7, 2);
   metrics_.job_watches().open.Increment();
   metrics_.node_watches().resyncs.Increment();
   EXPECT_EQ(Value("paceline_build_info{component=\"controller\",version=\"1.0\"}"), "1");
@@ -59,6 +60,8 @@ TEST_F(ControllerMetricsTest, ControllerTellsOfItself) {
   EXPECT_EQ(Value("paceline_state_commit_duration_seconds_bucket{le=\"0.0025\"}"), "1");
   EXPECT_EQ(Value("paceline_controller_event_duration_seconds_count"), "1");
   EXPECT_EQ(Value("paceline_controller_loop_delay_seconds_sum"), "0.003");
+  EXPECT_EQ(Value("paceline_controller_loop_queue_tasks"), "7");
+  EXPECT_EQ(Value("paceline_state_commit_queue_batches"), "2");
   EXPECT_EQ(Value("paceline_watch_streams{resource=\"jobs\"}"), "1");
   EXPECT_EQ(Value("paceline_watch_streams{resource=\"nodes\"}"), "0");
   EXPECT_EQ(Value("paceline_watch_resyncs_total{resource=\"nodes\"}"), "1");

@@ -68,6 +68,10 @@ LOOP = [
     distribution("Loop delay", "How late a timer of once a second fires.",
                  "sum by (le) (rate(paceline_controller_loop_delay_seconds_bucket"
                  "[$__rate_interval]))", "s"),
+    lines("Queues", "The most that waited at a time within a second: tasks for the loop, batches of "
+          "changes to be durable.",
+          [("max(paceline_controller_loop_queue_tasks)", "loop"),
+           ("max(paceline_state_commit_queue_batches)", "commits")], "short"),
     lines("Commits", "Transactions of the state store per second.",
           [("sum(rate(paceline_state_commit_duration_seconds_count[$__rate_interval]))",
             "commits")], "ops"),
