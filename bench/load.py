@@ -44,6 +44,8 @@ RSS_MB = 1024
 # Of resident memory over half an hour, by the second half of the run.
 GROWTH_MB = 20
 BACK_S = 5
+# Of all nodes, the most that may dial a controller that has started within the same 100 ms.
+HERD = 0.5
 
 # What waits in the controller: the most in each second, by what it waits for.
 QUEUES = {"the loop": "paceline_controller_loop_queue_tasks",
@@ -248,7 +250,7 @@ def measure(args, controller, driver, echo):
 
 
 def storms(args, controller, driver):
-    """[(seconds from serving until all nodes are back, most dials in 100 ms)]."""
+    """[(seconds from serving until all nodes are back, most dials in 100 ms from then on)]."""
     found = []
     for _ in range(args.storms):
         driver.say("storm")
@@ -257,7 +259,8 @@ def storms(args, controller, driver):
         time.sleep(args.outage)
         serving = controller.start()
         back = driver.read("back")
-        found.append((back["back"] - serving, back["most_dials"]))
+        dials = [count for begin, count in back["dials_by_time"] if begin >= serving]
+        found.append((back["back"] - serving, max(dials, default=0)))
         time.sleep(5)
     return found
 
@@ -361,7 +364,7 @@ def main():
                 rows += [Row(case=case, metric="until all are back", unit="s",
                              ours=[back for back, _ in found], limit=BACK_S),
                          Row(case=case, metric="most dials in 100 ms", unit="dials",
-                             ours=[dials for _, dials in found])]
+                             ours=[dials for _, dials in found], limit=HERD * args.nodes)]
             driver.say("quit")
         finally:
             for process in (driver, echo):
