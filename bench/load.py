@@ -259,7 +259,7 @@ def storms(args, controller, driver):
         time.sleep(args.outage)
         serving = controller.start()
         back = driver.read("back")
-        dials = [count for begin, count in back["dials_by_time"] if begin >= serving]
+        dials = [count for begin, count in back["dials"] if begin >= serving]
         found.append((back["back"] - serving, max(dials, default=0)))
         time.sleep(5)
     return found

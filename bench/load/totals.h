@@ -61,24 +61,18 @@ class Storm {
     return first_lost_ != absl::InfiniteFuture();
   }
 
-  // {"lost", "back": seconds of the monotonic clock, "dials", "most_dials": in 100 ms,
-  // "dials_by_time": [begin of 100 ms as seconds of that clock, dials] of each with any}.
+  // {"lost", "back": seconds of the monotonic clock, "dials": [begin of 100 ms as seconds of that
+  // clock, dials in them] of each with any}.
   nlohmann::json Summary() const ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
-    int64_t dials = 0;
-    int64_t most = 0;
-    nlohmann::json by_time = nlohmann::json::array();
+    nlohmann::json dials = nlohmann::json::array();
     for (const auto& [bucket, count] : dials_) {
-      dials += count;
-      most = std::max(most, count);
-      by_time.push_back(
+      dials.push_back(
           nlohmann::json::array({static_cast<double>(bucket * kBucketMillis) / 1e3, count}));
     }
     return {{"lost", absl::ToDoubleSeconds(first_lost_ - absl::UnixEpoch())},
             {"back", absl::ToDoubleSeconds(last_back_ - absl::UnixEpoch())},
-            {"dials", dials},
-            {"most_dials", most},
-            {"dials_by_time", std::move(by_time)}};
+            {"dials", std::move(dials)}};
   }
 
  private:
