@@ -81,6 +81,18 @@ constexpr MethodRule kRules[] = {
     {"/paceline.v1.WorkerService/Session", Role::kWorker},
 };
 
+constexpr bool HasRow(absl::string_view method) {
+  for (const MethodRule& rule : kRules) {
+    if (rule.method == method) return true;
+  }
+  return false;
+}
+
+// A method of proto/*.proto without a row is no program. The other way round is CheckRules'.
+#define PACELINE_NEEDS_ROW(method) static_assert(HasRow(method), "no row for " method)
+#include "controller/rpc/served_methods.inc"
+#undef PACELINE_NEEDS_ROW
+
 // Health is served without a descriptor.
 constexpr const char* kStandardMethods[] = {
     "/grpc.health.v1.Health/Check",

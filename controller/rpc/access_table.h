@@ -1,6 +1,6 @@
 // Who may call which method: the one table of all methods that the controller serves, those of
-// gRPC's own services included. A method without a row is served to nobody, and the controller does
-// not start.
+// gRPC's own services included. A method of the protos without a row fails the build; one that gets
+// by that is served to nobody, and the controller does not start.
 #ifndef CONTROLLER_RPC_ACCESS_TABLE_H_
 #define CONTROLLER_RPC_ACCESS_TABLE_H_
 
