@@ -16,6 +16,7 @@
 #include "controller/rpc/convert.h"
 #include "controller/rpc/convert_node.h"
 #include "controller/rpc/convert_strategy.h"
+#include "controller/rpc/worker_identity.h"
 #include "controller/rpc/worker_messages.h"
 #include "proto/worker.pb.h"
 #include "tests/fuzz/expect.h"
@@ -50,20 +51,22 @@ class Controller {
   }
 
   void Take(v1::WorkerMessage message) {
-    const NodeName node("n");
+    LimitMessage(&message);
+    const bool greets = message.kind_case() == v1::WorkerMessage::kHello;
+    if (greets && !CheckHello(message.hello()).ok()) return;
+    const NodeName node(greets ? message.hello().node() : "n");
+    if (!CheckMessage(cluster_, node, message).ok()) return;
     switch (message.kind_case()) {
       case v1::WorkerMessage::kHello:
-        if (!CheckHello(message.hello()).ok()) return;
-        LimitReport(message.mutable_hello()->mutable_report());
         Run(ConnectedBy(message.hello()));
         break;
       case v1::WorkerMessage::kReport:
-        LimitReport(message.mutable_report());
         Run(ReportedBy(node, message.report()));
         break;
       case v1::WorkerMessage::kSteps:
         for (const v1::StepBatch& batch : message.steps().batches()) {
           const TrainerId id = FromProto(batch.id());
+          if (OwnerOf(cluster_, node, id) != Owner::kOwn) continue;
           const std::vector<StepTimes> steps = StepsOf(batch);
           steps_.TakeSteps(cluster_, node, id, steps);
           StragglerActions decided = stragglers_.TakeSteps(cluster_, node, id, steps, Now());
