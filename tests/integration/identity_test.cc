@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -33,6 +34,7 @@ namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 // Of cli/exit_codes.h.
 constexpr int kNotPermitted = 5;
@@ -72,7 +74,7 @@ class IdentityTest : public ::testing::Test {
                                         "--listen",
                                         listen_,
                                         "--http",
-                                        "127.0.0.1:0",
+                                        http_listen_,
                                         "--state-dir",
                                         directory_ + "/controller",
                                         "--address-file",
@@ -137,6 +139,7 @@ class IdentityTest : public ::testing::Test {
   const std::string directory_ = NewFolder();
   const std::string runtime_ = NewFolder("/dev/shm");
   std::string listen_ = "127.0.0.1:0";
+  std::string http_listen_ = "127.0.0.1:0";
   std::string address_;
   std::string http_;
   std::optional<Process> controller_;
@@ -318,6 +321,30 @@ TEST_F(IdentityTest, DowngradeIsRefusedOnBothSides) {
   StartWorker(Joining("w1", directory_ + "/token", "w1"), "w1");
   EXPECT_TRUE(Eventually([&] { return absl::StrContains(WorkerLog("w1"), "does not speak TLS"); }))
       << WorkerLog("w1");
+}
+
+TEST_F(IdentityTest, MetricsOverANetworkAreForCertificatesOfTheCluster) {
+  http_listen_ = "0.0.0.0:0";
+  StartTlsController();
+  const std::string file = directory_ + "/w0.address";
+  std::vector<std::string> worker = Joining("w0", Token("w0"), "w0");
+  worker.insert(worker.end(), {"--listen", "0.0.0.0:0", "--address-file", file});
+  StartWorker(worker, "w0");
+  ASSERT_TRUE(Eventually([&] { return IsReady("w0"); })) << WorkerLog("w0");
+  const std::string of_worker = nlohmann::json::parse(ReadFile(file))["http"];
+  // A worker's certificate is not one to serve with: its scraper does not judge it.
+  const TlsFiles admin = FilesIn(Dir("admin"));
+  const std::vector<std::pair<std::string, std::string>> servers = {{http_, admin.ca},
+                                                                    {of_worker, ""}};
+  for (const auto& [served, authority] : servers) {
+    const std::string address = "127.0.0.1" + served.substr(served.rfind(':'));
+    EXPECT_THAT(TlsGet(address, "/metrics", {authority, admin.certificate, admin.key}),
+                StartsWith("HTTP/1.1 200"));
+    EXPECT_THAT(TlsGet(address, "/metrics", {authority, "", ""}), StartsWith("HTTP/1.1 403"));
+    const auto plain = httplib::Client("http://" + address).Get("/metrics");
+    ASSERT_TRUE(plain) << address;
+    EXPECT_EQ(plain->status, 400);
+  }
 }
 
 TEST_F(IdentityTest, PlainTextStaysOnThisMachineAndIsLoud) {
