@@ -229,6 +229,29 @@ TEST_F(IdentityTest, CertificatesThatDoNotHoldAreRefusedClearly) {
   refused("nowhere", "ca.pem is missing");
 }
 
+TEST_F(IdentityTest, WorkerSaysThatItsCertificateOrItsClockIsADayOff) {
+  StartTlsController();
+  const auto authority = CertificateAuthority::Load(Dir("ca"));
+  ASSERT_TRUE(authority.ok()) << authority.status();
+  const auto tries = [&](const std::string& name, absl::Time issued, const std::string& text) {
+    const CertificateAuthority::Grant grant = {{Role::kWorker, name}, {}, absl::Hours(1)};
+    WriteIdentity(directory_ + "/" + name + "-tls", *authority, grant, issued);
+    std::vector<std::string> command = WorkerCommand(name, name);
+    command.insert(command.end(), {"--tls-dir", directory_ + "/" + name + "-tls"});
+    StartWorker(command, name);
+    EXPECT_TRUE(Eventually([&] {
+      return absl::StrContains(WorkerLog(name), "certificate_not_valid") &&
+             absl::StrContains(WorkerLog(name), text);
+    })) << WorkerLog(name);
+  };
+  tries("old", absl::Now() - absl::Hours(24), "has expired on");
+  tries("early", absl::Now() + absl::Hours(24), "is the clock right?");
+  // Neither is let in, while another one is.
+  StartWorker(Joining("w0", Token("w0"), "w0"), "w0");
+  ASSERT_TRUE(Eventually([&] { return IsReady("w0"); })) << WorkerLog("w0");
+  EXPECT_EQ(Count(ControllerLog(), "worker_connected"), 1u);
+}
+
 TEST_F(IdentityTest, NewCertificateOfTheControllerNeedsNoRestart) {
   StartTlsController();
   StartWorker(Joining("w0", Token("w0"), "w0"), "w0");
