@@ -7,6 +7,7 @@
 #include <fstream>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -60,8 +61,9 @@ TEST_F(UserTokenTest, FileThatOthersMayUseIsRefused) {
 
 TEST_F(UserTokenTest, WhatIsNoTokenIsNotSent) {
   const std::string one_line = "must be one line of 32 to 512 characters";
-  for (const std::string& text : {std::string(), kToken.substr(1), kToken + "\n" + kToken,
-                                  kToken + " ann", kToken + "\x01", std::string(513, 'x')}) {
+  for (const std::string& text :
+       {std::string(), kToken.substr(1), absl::StrCat(kToken, "\n", kToken), kToken + " ann",
+        kToken + "\x01", std::string(513, 'x')}) {
     Write(text);
     ExpectRefused(absl::StatusCode::kInvalidArgument, one_line);
   }
