@@ -76,7 +76,8 @@ class LeaderTest : public RecoveringJobTest {
   }
   std::vector<std::string> Events() const {
     std::vector<std::string> events;
-    for (const v1::JobHistoryEvent& event : History().events()) {
+    const v1::JobHistory history = History();
+    for (const v1::JobHistoryEvent& event : history.events()) {
       events.push_back(event.ShortDebugString());
     }
     return events;
@@ -102,7 +103,8 @@ class LeaderTest : public RecoveringJobTest {
       EXPECT_TRUE(absl::SimpleAtoi(event["id"].get<std::string>(), &told.back())) << line;
     }
     std::vector<int64_t> happened;
-    for (const v1::JobHistoryEvent& event : History().events()) happened.push_back(event.id());
+    const v1::JobHistory history = History();
+    for (const v1::JobHistoryEvent& event : history.events()) happened.push_back(event.id());
     EXPECT_GT(happened.size(), events_.size());
     EXPECT_EQ(told, happened);
   }
