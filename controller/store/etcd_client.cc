@@ -223,6 +223,7 @@ bool EtcdClient::WaitForDeletion(const std::string& key, int64_t revision, absl:
   create.set_start_revision(revision + 1);
   create.add_filters(etcdserverpb::WatchCreateRequest::NOPUT);
   const size_t member = member_;
+  const absl::Time over = EventLoop::Now() + limit;
   Running running(*this, limit);
   // A member that has lost its leader ends the watch.
   running.context()->AddMetadata("hasleader", "true");
@@ -237,6 +238,8 @@ bool EtcdClient::WaitForDeletion(const std::string& key, int64_t revision, absl:
   running.context()->TryCancel();
   const grpc::Status status = stream->Finish();
   if (deleted || status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) return true;
+  // A member that saw the limit before this side did ends it with another status.
+  if (EventLoop::Now() >= over) return true;
   Leave(member);
   return false;
 }
