@@ -335,7 +335,7 @@ TEST_F(LimitsTest, NonsenseIsHungUpOnAndOthersAreServed) {
   const std::string huge_frame("\xff\xff\xff\1\4\0\0\0\1", 9);
   for (const std::string& said :
        {std::string("GET / HTTP/1.1\r\nHost: here\r\n\r\n"), std::string("\x16\x03\x01\0\x05", 5),
-        preface + no_settings + huge_frame + std::string(1000, '\xff')}) {
+        absl::StrCat(preface, no_settings, huge_frame, std::string(1000, '\xff'))}) {
     const RawConnection connection(server_->Address("grpc"));
     connection.Send(said);
     EXPECT_TRUE(connection.HearsTheEnd()) << said.substr(0, 10);

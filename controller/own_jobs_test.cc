@@ -32,7 +32,7 @@ class OwnScopeTest : public RolesTest {
   std::map<std::string, Ask> Asks() {
     std::map<std::string, Ask> asks;
     const auto add = [&](const std::string& service, auto& stub, const std::string& method,
-                         auto call, auto request, auto reply) {
+                         auto call, const auto& request, const auto& reply) {
       asks[absl::StrCat("/paceline.v1.", service, "/", method)] =
           [this, stub = stub.get(), call, request, reply](const std::string& user,
                                                           const std::string& job) {
