@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
@@ -43,7 +44,9 @@ int Init(Program& program, const PkiFlags& flags) {
   if (!authority.ok()) return program.Fail(authority.status());
   absl::Status done = authority->Save(flags.dir + "/ca");
   std::vector<std::string> hosts = flags.hosts;
-  for (const char* here : {"localhost", "127.0.0.1"}) hosts.push_back(here);
+  for (const char* here : {"localhost", "127.0.0.1"}) {
+    if (!absl::c_linear_search(hosts, here)) hosts.push_back(here);
+  }
   if (done.ok()) {
     done = IssueInto(*authority, {{Role::kController, flags.name}, hosts, kControllerLife},
                      flags.dir + "/controller", now);

@@ -134,8 +134,8 @@ class AccessTest : public ::testing::Test {
     return verdict.refusal.has_value() ? AccessRefusalLabel(*verdict.refusal) : "";
   }
 
-  const absl::Time kNow = absl::FromUnixSeconds(2000);
-  const absl::Time kRevocation = absl::FromUnixSeconds(1000);
+  static constexpr absl::Time kNow = absl::FromUnixSeconds(2000);
+  static constexpr absl::Time kRevocation = absl::FromUnixSeconds(1000);
   absl::Time issued_ = absl::FromUnixSeconds(500);
   absl::Time end_ = absl::FromUnixSeconds(3000);
   std::string revoked_ = "eve";

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
@@ -108,10 +109,11 @@ void UserTokens::ReadIfChanged() {
 absl::Status UserTokens::Read() {
   const int fd = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) {
+    const int error = errno;
     version_ = {};
-    return absl::FailedPreconditionError(absl::StrCat("cannot read the file of user tokens ", path_,
-                                                      ": ",
-                                                      absl::ErrnoToStatus(errno, "").ToString()));
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot read the file of user tokens ", path_, ": ", std::strerror(error),
+                     error == ENOENT ? "; make it: an empty one has no tokens" : ""));
   }
   const absl::Cleanup close = [fd] { ::close(fd); };
   struct stat info;

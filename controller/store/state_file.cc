@@ -118,7 +118,7 @@ absl::Status GiveToOwner(const std::string& directory, const std::string& state)
   if (geteuid() != 0 || stat(directory.c_str(), &owner) != 0) return absl::OkStatus();
   for (const std::string& path : {state, directory + "/lock"}) {
     if (lchown(path.c_str(), owner.st_uid, owner.st_gid) != 0) {
-      return SystemError("cannot give " + path + " to the owner of " + directory);
+      return SystemError(absl::StrCat("cannot give ", path, " to the owner of ", directory));
     }
   }
   return absl::OkStatus();
