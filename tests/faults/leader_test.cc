@@ -218,8 +218,8 @@ TEST_F(LeaderTest, WithoutEtcdAllStandByAndTheJobTrainsOn) {
   EXPECT_EQ(asked.exit_code, kUnavailable) << asked.output;
   EXPECT_THAT(asked.output, HasSubstr("nobody leads"));
   for (int c = 0; c < 3; ++c) {
-    EXPECT_EQ(Count(controllers_.Log(c), "etcd_unreachable"),
-              Count(controllers_.Log(c), "etcd_back") + 1)
+    EXPECT_EQ(Count(controllers_.Log(c), R"("event":"etcd_unreachable")"),
+              Count(controllers_.Log(c), R"("event":"etcd_back")") + 1)
         << controllers_.Log(c);
   }
   for (const v1::Rank& rank : before_.ranks()) {
