@@ -78,6 +78,11 @@ void AddCallerFlags(CLI::App& app, ServerOptions& options) {
                  "Jobs of one submitter that may wait and run at a time. 0: any number")
       ->check(CLI::Range(0, 1000000))
       ->capture_default_str();
+  app.add_option("--call-rate", options.limits.calls_per_s,
+                 "Calls of any kind a second that each caller may make over TLS, after a burst of "
+                 "ten seconds' worth. 0: any number")
+      ->check(CLI::Range(0.0, 1e6))
+      ->capture_default_str();
   app.add_option("--mutation-rate", options.limits.mutations_per_s,
                  "Changes a second that each caller may ask for, after a burst of ten seconds' "
                  "worth. 0: any number")
@@ -134,6 +139,7 @@ std::optional<int> ParseFlags(int argc, const char* const* argv, ControllerFlags
   }
   server.worker_certificate_life = absl::Seconds(worker_life_s);
   server.cluster.node_lease = absl::Seconds(node_lease_s);
+  server.limits.call_burst = 10 * server.limits.calls_per_s;
   server.limits.mutation_burst = 10 * server.limits.mutations_per_s;
   return std::nullopt;
 }

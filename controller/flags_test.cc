@@ -47,10 +47,12 @@ TEST(ControllerFlagsTest, TimesThatAreNotSaidAreTheDefaultOnes) {
   EXPECT_EQ(flags.leading.lease, absl::Seconds(3));
 }
 
-TEST(ControllerFlagsTest, BurstOfChangesIsWorthTenSeconds) {
+TEST(ControllerFlagsTest, BurstsAreWorthTenSeconds) {
   ControllerFlags flags;
-  ASSERT_EQ(Parse({"--mutation-rate", "3"}, flags), std::nullopt);
+  ASSERT_EQ(Parse({"--mutation-rate", "3", "--call-rate", "7"}, flags), std::nullopt);
   EXPECT_EQ(flags.server.limits.mutation_burst, 30);
+  EXPECT_EQ(flags.server.limits.calls_per_s, 7);
+  EXPECT_EQ(flags.server.limits.call_burst, 70);
 }
 
 TEST(ControllerFlagsTest, MembersOfEtcdAreAList) {

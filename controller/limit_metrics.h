@@ -14,6 +14,7 @@
 namespace paceline {
 
 enum class Limit {
+  kCallRate,          // Calls of any kind of one caller.
   kMutationRate,      // Changes of one caller.
   kStreamsPerCaller,  // Watches and logs.
   kStreams,
@@ -40,7 +41,7 @@ class LimitMetrics {
   void Refused(Limit limit);
 
  private:
-  std::array<prometheus::Counter*, 13> refusals_;  // By Limit.
+  std::array<prometheus::Counter*, 14> refusals_;  // By Limit.
 };
 
 }  // namespace paceline

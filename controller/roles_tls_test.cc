@@ -35,6 +35,8 @@ const std::string kToken(40, 't');
 const std::string kOthersToken(40, 'o');
 // In a burst; then there are none.
 constexpr int kChanges = 8;
+// The same of calls of any kind.
+constexpr int kCalls = 32;
 
 class RolesTlsTest : public ::testing::Test {
  protected:
@@ -47,6 +49,8 @@ class RolesTlsTest : public ::testing::Test {
     options.user_tokens = directory_ + "/tokens";
     options.limits.mutations_per_s = 0.001;
     options.limits.mutation_burst = kChanges;
+    options.limits.calls_per_s = 0.001;
+    options.limits.call_burst = kCalls;
     server_ = std::make_unique<RunningServer>(options);
     EXPECT_TRUE(server_->failure().status.ok()) << server_->failure().status;
   }
@@ -212,6 +216,30 @@ TEST_F(RolesTlsTest, OneCallersChangesDoNotCountAsAnothers) {
   EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_THAT(refused.error_message(), HasSubstr("operator tom asks for more than"));
   EXPECT_EQ(Uncordon(channel, kOthersToken).error_code(), grpc::StatusCode::NOT_FOUND);
+}
+
+TEST_F(RolesTlsTest, OneCallersCallsOfAnyKindDoNotCountAsAnothers) {
+  const auto channel = ChannelOfNobody();
+  for (int i = 0; i < kCalls; ++i) ASSERT_TRUE(List(channel, kToken).ok()) << i;
+  const grpc::Status refused = List(channel, kToken);
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_THAT(refused.error_message(),
+              HasSubstr("operator tom asks for more than 0.001 calls a second"));
+  EXPECT_EQ(Reason(refused), "") << "gRPC leaves the details of such refusals out";
+
+  const auto jobs = v1::JobService::NewStub(channel);
+  grpc::ClientContext context;
+  Prepare(context, kToken);
+  v1::JobEvent event;
+  const auto watch = jobs->Watch(&context, {});
+  EXPECT_FALSE(watch->Read(&event));
+  EXPECT_EQ(watch->Finish().error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+
+  // Over the same connection.
+  EXPECT_TRUE(List(channel, kOthersToken).ok());
+  EXPECT_EQ(JoinAsNobody(channel).error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  PlayedWorker worker(ChannelOf({Role::kWorker, "w0"}), Hello("w0"));
+  EXPECT_TRUE(worker.Read().has_value());
 }
 
 TEST_F(RolesTlsTest, JobsBelongToTheNameInTheCertificate) {

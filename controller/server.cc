@@ -137,13 +137,14 @@ ServerFailure Server::OpenAccess() {
     if (!opened.ok()) return {opened.status(), kExitUsage};
     tokens = *std::move(opened);
   }
-  access_ =
-      std::make_unique<Access>(std::move(tokens),
-                               Revocations{TimesOf,
-                                           [this](const Principal& principal, absl::Time issued) {
-                                             return identities_->CheckRevoked(principal, issued);
-                                           }},
-                               &metrics_.access(), audit_.get());
+  access_ = std::make_unique<Access>(
+      std::move(tokens),
+      Revocations{TimesOf,
+                  [this](const Principal& principal, absl::Time issued) {
+                    return identities_->CheckRevoked(principal, issued);
+                  }},
+      [this](const Principal& caller) { return limits_.AdmitCall(caller, EventLoop::Now()); },
+      &metrics_.access(), audit_.get());
   return {};
 }
 

@@ -24,8 +24,8 @@ class RateLimit {
 
   explicit RateLimit(const Options& options) : options_(options) {}
 
-  // Takes a token of the caller's at `now`, which never goes back: zero. Or there is none: how long
-  // until the next one.
+  // Takes a token of the caller's at `now`: zero. Or there is none: how long until the next one. A
+  // `now` that is before an earlier one, as threads may come, gives no token twice.
   absl::Duration Take(const std::string& caller, absl::Time now);
 
   size_t callers() const { return buckets_.size(); }

@@ -41,6 +41,14 @@ TEST(RateLimitTest, RefusalsCostNothing) {
   EXPECT_TRUE(Takes(limit, "a", 1));
 }
 
+TEST(RateLimitTest, ThreadsThatComeInAnyOrderGetNoTokenTwice) {
+  RateLimit limit({1, 2});
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(Takes(limit, "a", 2)) << i;
+  EXPECT_FALSE(Takes(limit, "a", 1));
+  EXPECT_FALSE(Takes(limit, "a", 2));
+  EXPECT_TRUE(Takes(limit, "a", 3));
+}
+
 TEST(RateLimitTest, ZeroIsNoLimit) {
   RateLimit limit({0, 1});
   for (int i = 0; i < 100; ++i) EXPECT_TRUE(Takes(limit, "a", 0));

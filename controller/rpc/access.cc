@@ -70,10 +70,11 @@ CallFacts FactsOf(const std::multimap<grpc::string_ref, grpc::string_ref>& metad
   return facts;
 }
 
-Access::Access(std::unique_ptr<UserTokens> tokens, Revocations revocations, AccessMetrics* metrics,
-               AuditLog* audit)
+Access::Access(std::unique_ptr<UserTokens> tokens, Revocations revocations, CallAdmission admit,
+               AccessMetrics* metrics, AuditLog* audit)
     : tokens_(std::move(tokens)),
       revocations_(std::move(revocations)),
+      admit_(std::move(admit)),
       metrics_(metrics),
       audit_(audit) {}
 
@@ -182,8 +183,13 @@ AccessVerdict Access::Judge(const CallFacts& facts, absl::Time now) const {
 
 grpc::Status Access::Check(const CallFacts& facts, absl::Time now) {
   const AccessVerdict verdict = Judge(facts, now);
-  if (!verdict.refusal.has_value()) return grpc::Status::OK;
-  metrics_->Refused(*verdict.refusal);
+  grpc::Status status = verdict.status;
+  if (verdict.refusal.has_value()) {
+    metrics_->Refused(*verdict.refusal);
+  } else if (verdict.caller.role != Role::kNone) {
+    status = admit_(verdict.caller);
+  }
+  if (status.ok()) return status;
   const bool recorded = [&] {
     absl::MutexLock lock(&mutex_);
     return budget_.Take(now);
@@ -194,10 +200,10 @@ grpc::Status Access::Check(const CallFacts& facts, absl::Time now) {
     record.method = facts.method;
     record.caller = verdict.caller;
     record.request = "{}";
-    record.status = verdict.status;
+    record.status = status;
     audit_->Write(AuditLine(record));
   }
-  return verdict.status;
+  return status;
 }
 
 Principal Access::FindCaller(const grpc::ServerContextBase& context) const {

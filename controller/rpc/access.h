@@ -1,10 +1,16 @@
-// The check of each call before it reaches its handler: who asks, and whether its role may.
+// The check of each call before it reaches its handler: who asks, whether its role may, and whether
+// it has asked too often.
 //
 //   certificate's URI ─╮
-//   or bearer token ───┴─▶ principal ──▶ revoked? ──▶ access_table.h ──▶ handler (CallerOf)
-//                             │              │               │
-//                             ╰──────────────┴───────────────┴──▶ UNAUTHENTICATED or
-//                                  PERMISSION_DENIED, a count, a line of the audit record
+//   or bearer token ───┴─▶ principal ─▶ revoked? ─▶ access_table.h ─▶ rate ─▶ handler (CallerOf)
+//                             │             │              │            │
+//                             ╰─────────────┴──────────────┴────────────┴─▶ UNAUTHENTICATED,
+//                    PERMISSION_DENIED or RESOURCE_EXHAUSTED, a count, a line of the audit record
+//
+// Only calls that are let in count for the rate: to refuse one costs the same either way. Callers
+// whom nobody knows have none here, where gRPC does not tell their address, and may call what reads
+// no state (access_table.h), and Join, which has a rate of its own (call_limits.h). gRPC sends a
+// refusal's code and message, and leaves its details out.
 //
 // A certificate goes before a token. What is shown is judged anew with each call, so a change of
 // the tokens, a revocation or a certificate's end counts from the next call on, also on a
@@ -62,6 +68,9 @@ struct Revocations {
   std::function<absl::Status(const Principal& principal, absl::Time issued_at)> check;
 };
 
+// OK, or the refusal of one call more of a caller that has a role. From any thread.
+using CallAdmission = std::function<grpc::Status(const Principal& caller)>;
+
 // What becomes of a call.
 struct AccessVerdict {
   Principal caller;                      // As far as it is known.
@@ -74,13 +83,13 @@ class Access {
  public:
   // `tokens` may be null: there are none. So may the functions of `revocations`, both: nothing is
   // revoked. `metrics` and `audit` outlive this.
-  Access(std::unique_ptr<UserTokens> tokens, Revocations revocations, AccessMetrics* metrics,
-         AuditLog* audit);
+  Access(std::unique_ptr<UserTokens> tokens, Revocations revocations, CallAdmission admit,
+         AccessMetrics* metrics, AuditLog* audit);
 
   AccessVerdict Judge(const CallFacts& facts, absl::Time now) const;
 
   // Judges, counts and records. UNAUTHENTICATED, PERMISSION_DENIED; UNIMPLEMENTED for a method that
-  // there is not.
+  // there is not; what the admission says.
   grpc::Status Check(const CallFacts& facts, absl::Time now) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Nobody when what the call shows is not good.
@@ -102,6 +111,7 @@ class Access {
 
   const std::unique_ptr<UserTokens> tokens_;
   const Revocations revocations_;
+  const CallAdmission admit_;
   AccessMetrics* const metrics_;
   AuditLog* const audit_;
 

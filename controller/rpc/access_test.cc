@@ -19,6 +19,7 @@
 namespace paceline {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -117,6 +118,10 @@ class AccessTest : public ::testing::Test {
                                  ? absl::PermissionDeniedError("it was stolen")
                                  : absl::OkStatus();
                     }},
+        [this](const Principal& caller) {
+          admissions_.push_back(PrincipalText(caller));
+          return admission_;
+        },
         &metrics_, &audit_);
   }
 
@@ -139,6 +144,8 @@ class AccessTest : public ::testing::Test {
   absl::Time issued_ = absl::FromUnixSeconds(500);
   absl::Time end_ = absl::FromUnixSeconds(3000);
   std::string revoked_ = "eve";
+  grpc::Status admission_;
+  std::vector<std::string> admissions_;  // Whose calls were asked about.
   MetricRegistry registry_{ControllerFamilies()};
   AccessMetrics metrics_{registry_};
   LinesOnly audit_;
@@ -269,6 +276,38 @@ TEST_F(AccessTest, RefusalsAreCountedAndRecorded) {
   for (int i = 0; i < 100; ++i) access_->Check(drain, kNow);
   EXPECT_EQ(audit_.lines.size(), AuditBudget::kRefusalsPerSecond);
   EXPECT_THAT(registry_.Text(), HasSubstr("paceline_access_refusals_total{reason=\"role\"} 101\n"));
+}
+
+TEST_F(AccessTest, WhoAsksTooOftenIsRefusedAndRecorded) {
+  const auto get = OfCertificate("paceline://viewer/vic", "JobService/Get");
+  admission_ = grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED, "try again in 1s");
+  const grpc::Status refused = access_->Check(get, kNow);
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_EQ(refused.error_message(), "try again in 1s");
+  ASSERT_EQ(audit_.lines.size(), 1);
+  EXPECT_EQ(audit_.lines[0]["method"], "/paceline.v1.JobService/Get");
+  EXPECT_EQ(audit_.lines[0]["user"], "vic");
+  EXPECT_EQ(audit_.lines[0]["code"], "RESOURCE_EXHAUSTED");
+  for (int i = 0; i < 100; ++i) access_->Check(get, kNow);
+  EXPECT_EQ(audit_.lines.size(), AuditBudget::kRefusalsPerSecond);
+
+  admission_ = grpc::Status::OK;
+  EXPECT_TRUE(access_->Check(get, kNow).ok());
+  EXPECT_EQ(audit_.lines.size(), AuditBudget::kRefusalsPerSecond);
+}
+
+TEST_F(AccessTest, CallsThatAreLetInCountForTheirCallers) {
+  access_->Check(OfCertificate("paceline://viewer/vic", "JobService/List"), kNow);
+  access_->Check(OfToken(kBobsToken, "JobService/Watch"), kNow);
+  access_->Check(OfCertificate("paceline://worker/w0", "WorkerService/Session"), kNow);
+  EXPECT_THAT(admissions_, ElementsAre("viewer vic", "submitter bob", "worker w0"));
+  admissions_.clear();
+  // Those of nobody, and those that were refused anyway.
+  access_->Check({"/paceline.v1.IdentityService/WhoAmI", {}, "", {}}, kNow);
+  access_->Check({"/paceline.v1.IdentityService/Join", {}, "", {}}, kNow);
+  access_->Check(OfCertificate("paceline://viewer/vic", "NodeService/Drain"), kNow);
+  access_->Check(OfCertificate("paceline://admin/eve", "JobService/Get"), kNow);
+  EXPECT_THAT(admissions_, IsEmpty());
 }
 
 TEST_F(AccessTest, NoTokenIsWrittenAnywhere) {

@@ -4,21 +4,27 @@
 #include <grpcpp/security/auth_context.h>
 
 #include <algorithm>
+#include <cstddef>
 
 #include "absl/strings/str_cat.h"
 #include "common/event_loop.h"
-#include "common/identity/principal.h"
 #include "controller/rpc/caller.h"
 #include "controller/rpc/errors.h"
 
 namespace paceline {
 namespace {
 
-// Who the caller is said to be goes to the caller itself only.
-grpc::Status TooManyRequests(const std::string& caller, double rate, absl::Duration wait) {
+// All that have a name and have called in the last moment are remembered: names are given by the
+// authority and the file of tokens, and no worker of a large cluster shall wait for another.
+constexpr size_t kMaxNamedCallers = 65536;
+
+// `what` there are too many of: "changes". Who the caller is said to be goes to the caller itself
+// only.
+grpc::Status TooManyRequests(const std::string& caller, double rate, const char* what,
+                             absl::Duration wait) {
   return MakeError(grpc::StatusCode::RESOURCE_EXHAUSTED, "TOO_MANY_REQUESTS",
-                   absl::StrCat(caller, " asks for more than ", rate,
-                                " changes a second: try again in ", absl::FormatDuration(wait)),
+                   absl::StrCat(caller, " asks for more than ", rate, " ", what,
+                                " a second: try again in ", absl::FormatDuration(wait)),
                    {{"retry_after_s", absl::StrCat(absl::ToDoubleSeconds(wait))}});
 }
 
@@ -47,8 +53,21 @@ std::string CallerKey(const grpc::CallbackServerContext& context) {
 CallLimits::CallLimits(const CallLimitOptions& options, LimitMetrics* metrics)
     : options_(options),
       metrics_(metrics),
+      calls_({options.calls_per_s, std::max(1.0, options.call_burst), kMaxNamedCallers}),
       mutations_({options.mutations_per_s, std::max(1.0, options.mutation_burst)}),
       strangers_({options.mutations_per_s, std::max(1.0, options.mutation_burst)}) {}
+
+grpc::Status CallLimits::AdmitCall(const Principal& caller, absl::Time now) {
+  const std::string name = PrincipalText(caller);
+  absl::Duration wait;
+  {
+    absl::MutexLock lock(&mutex_);
+    wait = calls_.Take(name, now);
+  }
+  if (wait == absl::ZeroDuration()) return grpc::Status::OK;
+  metrics_->Refused(Limit::kCallRate);
+  return TooManyRequests(name, options_.calls_per_s, "calls", wait);
+}
 
 bool CallLimits::AdmitMutation(const grpc::CallbackServerContext& context,
                                grpc::ServerUnaryReactor* reactor) {
@@ -61,7 +80,7 @@ bool CallLimits::AdmitMutation(const grpc::CallbackServerContext& context,
   }
   if (wait == absl::ZeroDuration()) return true;
   metrics_->Refused(Limit::kMutationRate);
-  reactor->Finish(TooManyRequests(caller, options_.mutations_per_s, wait));
+  reactor->Finish(TooManyRequests(caller, options_.mutations_per_s, "changes", wait));
   return false;
 }
 

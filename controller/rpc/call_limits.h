@@ -1,11 +1,13 @@
-// What clients may ask of the controller at once: mutations by a rate, streams by their number, and
-// how long a stream's reader may keep it waiting.
+// What clients may ask of the controller at once: calls of any kind and mutations by a rate,
+// streams by their number, and how long a stream's reader may keep it waiting.
 //
+//   call     ──▶ AdmitCall ──────▶ the handler       refused: RESOURCE_EXHAUSTED (access.h)
 //   mutation ──▶ AdmitMutation ──▶ the loop          refused: RESOURCE_EXHAUSTED, TOO_MANY_REQUESTS
 //   watch    ──▶ OpenStream ─────▶ LoopWriter        refused: RESOURCE_EXHAUSTED, TOO_MANY_STREAMS
 //
 // A caller is who its certificate or token says, and without one the host that it calls from. Those
-// whom nobody knows have buckets of their own: they cannot use up the others'.
+// whom nobody knows have buckets of their own: they cannot use up the others'. Where calls of any
+// kind are counted no host is known, so those are of callers with a name alone.
 //
 // Thread-safe: it is asked on gRPC's threads, so that a flood of calls does not reach the loop.
 #ifndef CONTROLLER_RPC_CALL_LIMITS_H_
@@ -13,6 +15,7 @@
 
 #include <grpcpp/server_context.h>
 #include <grpcpp/support/server_callback.h>
+#include <grpcpp/support/status.h>
 
 #include <map>
 #include <memory>
@@ -22,12 +25,17 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/identity/principal.h"
 #include "controller/core/rate_limit.h"
 #include "controller/limit_metrics.h"
 
 namespace paceline {
 
 struct CallLimitOptions {
+  // Of one caller that is known, reads and the opening of streams too. A program that looks at some
+  // hundred jobs each second is let in; one that never waits cannot use up a core.
+  double calls_per_s = 500;  // 0: no limit.
+  double call_burst = 5000;
   // Of one caller. A person's script makes some in a second; each costs a transaction on disk.
   double mutations_per_s = 100;  // 0: no limit.
   double mutation_burst = 1000;
@@ -75,6 +83,9 @@ class CallLimits {
   // `metrics` outlives this.
   CallLimits(const CallLimitOptions& options, LimitMetrics* metrics);
 
+  // A call of any kind at `now` of EventLoop. Requires: the caller has a role. Not OK: too many.
+  grpc::Status AdmitCall(const Principal& caller, absl::Time now) ABSL_LOCKS_EXCLUDED(mutex_);
+
   // False: too many; the call is finished.
   bool AdmitMutation(const grpc::CallbackServerContext& context, grpc::ServerUnaryReactor* reactor);
 
@@ -89,6 +100,7 @@ class CallLimits {
   const CallLimitOptions options_;
   LimitMetrics* const metrics_;
   mutable absl::Mutex mutex_;
+  RateLimit calls_ ABSL_GUARDED_BY(mutex_);
   RateLimit mutations_ ABSL_GUARDED_BY(mutex_);
   RateLimit strangers_ ABSL_GUARDED_BY(mutex_);  // The same of those without a role, who join.
   int streams_ ABSL_GUARDED_BY(mutex_) = 0;
