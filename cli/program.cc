@@ -16,11 +16,13 @@
 #include "cli/text/yaml_text.h"
 #include "common/core/loopback.h"
 #include "common/core/status_macros.h"
+#include "common/identity/principal.h"
 #include "common/leader_address.h"
 #include "common/log.h"
 #include "common/tls/credentials.h"
 #include "common/tls/handshake_probe.h"
 #include "google/protobuf/util/json_util.h"
+#include "proto/identity.pb.h"
 
 namespace paceline {
 namespace {
@@ -111,10 +113,31 @@ PageStyle Program::style() const {
 
 std::string Program::config_path() const { return ConfigPath(surroundings_.variable); }
 
-std::string Program::user() const {
+std::string Program::user() {
+  std::string user = UserWithoutAsking();
+  if (!user.empty()) return user;
+  if (!token_user_.has_value()) token_user_ = UserOfToken();
+  return *token_user_;
+}
+
+std::string Program::UserWithoutAsking() const {
   if (!flags.owner.empty()) return flags.owner;
   const std::string certified = CertifiedName(ChooseServer());
   return certified.empty() ? local_user() : certified;
+}
+
+std::string Program::UserOfToken() {
+  const absl::StatusOr<ServerChoice> choice = ChooseServer();
+  if (!choice.ok() || choice->token_file.empty()) return "";
+  v1::WhoAmIResponse response;
+  token_status_ = client().WhoAmI({}, &response);
+  if (!token_status_.ok()) return "";
+  const absl::StatusOr<Principal> principal = ParsePrincipalUri(response.principal());
+  if (principal.ok()) return principal->name;
+  token_status_ = grpc::Status(grpc::StatusCode::UNAUTHENTICATED,
+                               absl::StrCat("the controller does not know the token of ",
+                                            choice->token_file, ": ask an admin for a new one"));
+  return "";
 }
 
 std::string Program::local_user() const {
@@ -190,7 +213,7 @@ Client::Options Program::ClientOptions() const {
   const absl::StatusOr<ServerChoice> choice = ChooseServer();
   Client::Options options;
   options.timeout = absl::Seconds(flags.timeout_s);
-  options.user = user();
+  options.user = UserWithoutAsking();
   options.problem = choice.ok() ? CheckIdentity(*choice) : choice.status();
   // With a problem it is never called.
   options.server = choice.ok() ? choice->address : kDefaultServer;
@@ -259,6 +282,11 @@ int Program::Fail(const absl::Status& status) {
 int Program::Fail(CliExit exit, const std::string& message) {
   surroundings_.err << "error: " << message << std::endl;
   return exit;
+}
+
+int Program::FailWithoutUser() {
+  if (!token_status_.ok()) return Fail(token_status_);
+  return Fail(kCliUsage, "$USER is not set: say in whose name with --owner NAME");
 }
 
 }  // namespace paceline

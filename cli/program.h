@@ -105,8 +105,9 @@ class Program {
   Client& client();
   std::string config_path() const;
   // In whose name requests are made: --owner, else the name in the certificate that is used, else
-  // local_user(). Reads the certificate's files.
-  std::string user() const;
+  // local_user(), else whom the controller takes the user's token for, which is asked once. Reads
+  // the certificate's files. Empty: FailWithoutUser().
+  std::string user();
   // $USER, else $LOGNAME; empty if there is none.
   std::string local_user() const;
 
@@ -125,8 +126,14 @@ class Program {
   int Fail(const grpc::Status& status);
   int Fail(const absl::Status& status);
   int Fail(CliExit exit, const std::string& message);
+  // Tells why there is no user(); returns the exit code.
+  int FailWithoutUser();
 
  private:
+  // user() as far as nobody has to be asked; or empty.
+  std::string UserWithoutAsking() const;
+  // Empty: there is no token, or `token_status_` says why.
+  std::string UserOfToken();
   // The server, by the name of its context or without, and by what it and the caller know each
   // other. `context` may be null.
   ServerChoice ChoiceOf(const std::string& server, const std::string& name,
@@ -135,8 +142,10 @@ class Program {
   const Surroundings surroundings_;
   Interrupt& interrupt_;
   std::unique_ptr<Client> client_;
-  ServerChoice client_server_;  // The server that `client_` speaks to.
-  absl::Mutex mutex_;           // Orders lines of the error stream.
+  ServerChoice client_server_;             // The server that `client_` speaks to.
+  std::optional<std::string> token_user_;  // Unset: not asked.
+  grpc::Status token_status_;
+  absl::Mutex mutex_;  // Orders lines of the error stream.
 };
 
 }  // namespace paceline

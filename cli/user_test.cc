@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/clock.h"
@@ -13,14 +14,29 @@
 #include "cli/testing/command_test.h"
 #include "cli/testing/fake_controller.h"
 #include "common/tls/credentials.h"
+#include "common/tls/private_file.h"
 #include "common/tls/testing/test_identity.h"
 #include "common/tls/tls_files.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "proto/checkpoint.pb.h"
 #include "proto/job.pb.h"
+#include "proto/node.pb.h"
 
 namespace paceline {
 namespace {
+
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+const std::string kToken(32, 't');
+
+std::string NewFolder() {
+  std::string pattern = ::testing::TempDir() + "/userXXXXXX";
+  return mkdtemp(pattern.data());
+}
 
 class UserTest : public CommandTest {
  protected:
@@ -89,11 +105,6 @@ class CertifiedUserTest : public UserTest {
     environment_.erase("PACELINE_PLAINTEXT");
   }
 
-  static std::string NewFolder() {
-    std::string pattern = ::testing::TempDir() + "/certifiedXXXXXX";
-    return mkdtemp(pattern.data());
-  }
-
   const std::string directory_ = NewFolder();
   const CertificateAuthority authority_ = TestAuthority();
   FakeController secure_{0, ServerCredentials(WriteIdentity(directory_ + "/controller", authority_,
@@ -124,6 +135,77 @@ TEST_F(CertifiedUserTest, AuthorityIsMadeForThePersonAtTheMachine) {
   const absl::StatusOr<Certificate> admin = CheckTlsFiles(FilesIn(made + "/admin"), absl::Now());
   ASSERT_TRUE(admin.ok()) << admin.status();
   EXPECT_EQ(admin->principal.name, "root");
+}
+
+// A controller that speaks TLS and knows a token of tom's, where there is no $USER.
+class TokenUserTest : public UserTest {
+ protected:
+  TokenUserTest() {
+    for (const char* name : {"a", "b"}) {
+      v1::Node node;
+      node.set_name(name);
+      nodes_.push_back(node);
+    }
+    secure_.nodes().SetNodes(nodes_);
+    controller_.nodes().SetNodes(nodes_);
+    secure_.identity().SetPrincipal(kToken, "paceline://operator/tom");
+    EXPECT_TRUE(WritePublic(FilesIn(directory_).ca, authority_.certificate_pem()).ok());
+    WriteToken(kToken);
+    environment_["PACELINE_SERVER"] = secure_.address();
+    environment_["PACELINE_TLS_DIR"] = directory_;
+    environment_["PACELINE_TOKEN_FILE"] = token_file_;
+    environment_.erase("PACELINE_PLAINTEXT");
+  }
+
+  void WriteToken(const std::string& token) const {
+    ASSERT_TRUE(WritePrivate(token_file_, token + "\n").ok());
+  }
+  Ran Cordon() { return Paceline({"node", "cordon", "a", "b", "--reason", "x"}); }
+
+  const std::string directory_ = NewFolder();
+  const std::string token_file_ = directory_ + "/token";
+  const CertificateAuthority authority_ = TestAuthority();
+  std::vector<v1::Node> nodes_;
+  FakeController secure_{0, ServerCredentials(WriteIdentity(directory_ + "/controller", authority_,
+                                                            ControllerOnLoopback()),
+                                              /*require_client_certificate=*/false)};
+};
+
+TEST_F(TokenUserTest, IsTheOneThatTheControllerTakesTheTokenForAndAskedOnce) {
+  const Ran ran = Cordon();
+  EXPECT_EQ(ran.exit, kCliOk) << ran.err;
+  EXPECT_THAT(secure_.nodes().requests(), SizeIs(2));
+  EXPECT_THAT(secure_.nodes().requests(), Each(HasSubstr("owner: \"tom\"")));
+  EXPECT_EQ(secure_.identity().asked(), 1);
+}
+
+TEST_F(TokenUserTest, WhoSaysANameIsNotAskedFor) {
+  environment_["USER"] = "ann";
+  EXPECT_EQ(Cordon().exit, kCliOk);
+  EXPECT_THAT(secure_.nodes().requests(), Each(HasSubstr("owner: \"ann\"")));
+  environment_.erase("USER");
+  EXPECT_EQ(Paceline({"node", "uncordon", "a", "--owner", "bob"}).exit, kCliOk);
+  ASSERT_THAT(secure_.nodes().requests(), SizeIs(3));
+  EXPECT_THAT(secure_.nodes().requests()[2], HasSubstr("owner: \"bob\""));
+  EXPECT_EQ(secure_.identity().asked(), 0);
+}
+
+TEST_F(TokenUserTest, ATokenThatTheControllerDoesNotKnowIsTold) {
+  WriteToken(std::string(32, 'u'));
+  const Ran ran = Cordon();
+  EXPECT_EQ(ran.exit, kCliPermission);
+  EXPECT_THAT(ran.err, HasSubstr("does not know the token of " + token_file_));
+  EXPECT_THAT(secure_.nodes().requests(), IsEmpty());
+}
+
+TEST_F(TokenUserTest, WhyTheControllerCannotBeAskedIsTold) {
+  environment_["PACELINE_SERVER"] = controller_.address();
+  environment_.erase("PACELINE_TLS_DIR");
+  environment_["PACELINE_PLAINTEXT"] = "1";
+  const Ran ran = Cordon();
+  EXPECT_EQ(ran.exit, kCliPermission);
+  EXPECT_THAT(ran.err, HasSubstr("is not sent in plain text"));
+  EXPECT_THAT(controller_.nodes().requests(), IsEmpty());
 }
 
 }  // namespace

@@ -29,6 +29,7 @@ FakeController::FakeController(int port,
   builder.RegisterService(static_cast<v1::NodeService::Service*>(&nodes_));
   builder.RegisterService(static_cast<v1::AutomationService::Service*>(&nodes_));
   builder.RegisterService(&admin_);
+  builder.RegisterService(&identity_);
   builder.RegisterService(static_cast<v1::JobHistoryService::Service*>(&telemetry_));
   builder.RegisterService(static_cast<v1::TelemetryService::Service*>(&telemetry_));
   builder.RegisterService(static_cast<v1::CheckpointService::Service*>(this));

@@ -20,6 +20,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "cli/testing/fake_admin.h"
+#include "cli/testing/fake_identity.h"
 #include "cli/testing/fake_nodes.h"
 #include "cli/testing/fake_telemetry.h"
 #include "grpcpp/grpcpp.h"
@@ -51,6 +52,8 @@ class FakeController : public v1::JobService::Service, public v1::CheckpointServ
   // Its nodes, and its automation.
   FakeNodes& nodes() { return nodes_; }
   FakeAdmin& admin() { return admin_; }
+  // Whom it knows.
+  FakeIdentity& identity() { return identity_; }
   // The histories of its jobs, and what they measure.
   FakeTelemetry& telemetry() { return telemetry_; }
 
@@ -138,6 +141,7 @@ class FakeController : public v1::JobService::Service, public v1::CheckpointServ
 
   FakeNodes nodes_;
   FakeAdmin admin_;
+  FakeIdentity identity_;
   FakeTelemetry telemetry_;
   int port_ = 0;
   mutable absl::Mutex mutex_;

@@ -42,9 +42,7 @@ int LogLevelVerb(Program& program, const LogLevelFlags& flags) {
     request.set_level(LevelOf(flags.level));
     request.set_request_id(NewUuid());
     request.set_owner(program.user());
-    if (request.owner().empty()) {
-      return program.Fail(kCliUsage, "$USER is not set: say in whose name with --owner NAME");
-    }
+    if (request.owner().empty()) return program.FailWithoutUser();
     status = program.client().SetLogLevel(request, &reply);
   }
   if (!status.ok()) return program.Fail(status);

@@ -26,19 +26,10 @@ int Tell(Program& program, const grpc::Status& status, const v1::AutomationStatu
   return kCliOk;
 }
 
-// Empty, and told, when nobody is known in whose name it shall be.
-std::string Owner(Program& program) {
-  const std::string owner = program.user();
-  if (owner.empty()) {
-    program.Fail(kCliUsage, "$USER is not set: say in whose name with --owner NAME");
-  }
-  return owner;
-}
-
 int Pause(Program& program, const AutomationFlags& flags) {
   v1::PauseAutomationRequest request;
-  request.set_owner(Owner(program));
-  if (request.owner().empty()) return kCliUsage;
+  request.set_owner(program.user());
+  if (request.owner().empty()) return program.FailWithoutUser();
   request.set_request_id(flags.request_id.empty() ? NewUuid() : flags.request_id);
   request.set_reason(flags.reason);
   v1::AutomationStatus automation;
@@ -48,8 +39,8 @@ int Pause(Program& program, const AutomationFlags& flags) {
 
 int Resume(Program& program, const AutomationFlags& flags) {
   v1::ResumeAutomationRequest request;
-  request.set_owner(Owner(program));
-  if (request.owner().empty()) return kCliUsage;
+  request.set_owner(program.user());
+  if (request.owner().empty()) return program.FailWithoutUser();
   request.set_request_id(flags.request_id.empty() ? NewUuid() : flags.request_id);
   v1::AutomationStatus automation;
   const grpc::Status status = program.client().ResumeAutomation(request, &automation);

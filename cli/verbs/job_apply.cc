@@ -24,9 +24,7 @@ int ApplyAdvice(Program& program, const JobApplyFlags& flags) {
   request.set_advice(flags.advice);
   request.set_by(program.user());
   request.set_request_id(flags.request_id.empty() ? NewUuid() : flags.request_id);
-  if (request.by().empty()) {
-    return program.Fail(kCliUsage, "$USER is not set: say in whose name with --owner NAME");
-  }
+  if (request.by().empty()) return program.FailWithoutUser();
   v1::RemedyDecision decision;
   const grpc::Status status = program.client().ApplyAdvice(request, &decision);
   if (!status.ok()) return program.Fail(status);

@@ -20,7 +20,8 @@ void AddReason(CLI::App& verb, std::string& reason) {
 
 void AddOwner(CLI::App& verb, Program& program) {
   verb.add_option("--owner", program.flags.owner,
-                  "In whose name. Default: the name in your certificate; in plain text $USER");
+                  "In whose name. Default: the name in your certificate, else $USER, else that of "
+                  "your token");
 }
 
 int ForEachNode(Program& program, const NodeAction& action,
@@ -30,9 +31,7 @@ int ForEachNode(Program& program, const NodeAction& action,
   if (names->size() > 1 && !action.request_id.empty()) {
     return program.Fail(kCliUsage, "--request-id stands for one request: name one node");
   }
-  if (program.user().empty()) {
-    return program.Fail(kCliUsage, "$USER is not set: say in whose name with --owner NAME");
-  }
+  if (program.user().empty()) return program.FailWithoutUser();
   int first_failure = kCliOk;
   for (const std::string& name : *names) {
     const int exit = act(name);

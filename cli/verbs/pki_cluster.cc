@@ -43,15 +43,13 @@ std::string RequestIdOf(const IdentityFlags& flags) {
   return flags.request_id.empty() ? NewUuid() : flags.request_id;
 }
 
-constexpr char kNoOwner[] = "$USER is not set: say in whose name with --owner NAME";
-
 int Token(Program& program, const IdentityFlags& flags) {
   v1::CreateJoinTokenRequest request;
   request.set_request_id(RequestIdOf(flags));
   request.set_node(flags.node);
   request.set_ttl_s(flags.ttl_s);
   request.set_owner(program.user());
-  if (request.owner().empty()) return program.Fail(kCliUsage, kNoOwner);
+  if (request.owner().empty()) return program.FailWithoutUser();
   v1::CreateJoinTokenResponse response;
   const grpc::Status status = program.client().CreateJoinToken(request, &response);
   if (!status.ok()) return program.Fail(status);
@@ -77,7 +75,7 @@ int Revoke(Program& program, const IdentityFlags& flags) {
   request.set_principal(*principal);
   request.set_reason(flags.reason);
   request.set_owner(program.user());
-  if (request.owner().empty()) return program.Fail(kCliUsage, kNoOwner);
+  if (request.owner().empty()) return program.FailWithoutUser();
   v1::Revocation revocation;
   const grpc::Status status = program.client().Revoke(request, &revocation);
   if (!status.ok()) return program.Fail(status);
