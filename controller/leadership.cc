@@ -49,7 +49,10 @@ ServerFailure Leadership::Start() {
                            PACELINE_LOG(INFO) << "following leader=" << leader;
                            standby_->SetLeader(leader);
                          },
-                         [this](int64_t term) {
+                         [this, address](int64_t term) {
+                           // Before it counts the leases of nodes: who is told from now on that
+                           // nobody leads would hold one for longer than it is counted.
+                           standby_->SetLeader(address);
                            term_ = term;
                            loop_.Stop();
                          },

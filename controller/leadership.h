@@ -6,6 +6,10 @@
 //   auto elected = leadership.Wait();        // Blocks.
 //   server.Start(*std::move(elected));       // Takes the addresses over.
 //
+// The standby says that nobody leads until this controller is elected, and never after, while it
+// still serves: nodes hold their leases by that (worker/daemon/core/standby_answers.h), and the
+// server counts them from when it starts.
+//
 // It outlives the server. Its end gives the leadership back, so that another one leads at once.
 //
 // Thread-compatible, except for Stop.

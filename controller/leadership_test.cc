@@ -169,6 +169,24 @@ TEST(LeadershipTest, AStandbyTakesOverWithAllThatWasAnswered) {
   EXPECT_GT(after.revision(), before.revision()) << "revisions are never used twice";
 }
 
+TEST(LeadershipTest, WhoIsElectedDoesNotSayThatNobodyLeads) {
+  const EtcdCluster etcd;
+  Leadership::Options options;
+  options.credentials = grpc::InsecureServerCredentials();
+  options.etcd.endpoints = etcd.endpoints();
+  options.listen = "127.0.0.1:0";
+  options.http = "127.0.0.1:0";
+  options.state_dir = NewDirectory();
+  options.deposed = [](const std::string& why) { ADD_FAILURE() << why; };
+  Leadership leadership(options);
+  ASSERT_TRUE(leadership.Start().status.ok());
+  const auto won = leadership.Wait();
+  ASSERT_TRUE(won.ok()) << won.status();
+  // The server has not started: the standby still answers.
+  EXPECT_THAT(LeaderNamedIn(Cancel(*JobsAt(leadership.listen()), "r1")),
+              Optional(leadership.listen()));
+}
+
 TEST(LeadershipTest, WrongFlagsAreToldAtTheStart) {
   Leadership::Options options;
   options.listen = "0.0.0.0:0";

@@ -64,8 +64,11 @@ void ReadActs(const std::string& log, std::map<int64_t, Acts>& by_term) {
 
 }  // namespace
 
-ControllerGroup::ControllerGroup(const EtcdCluster& etcd, int controllers)
-    : directory_(NewFolder()), members_(static_cast<size_t>(controllers)) {
+ControllerGroup::ControllerGroup(const EtcdCluster& etcd, int controllers,
+                                 std::vector<std::string> flags)
+    : directory_(NewFolder()),
+      flags_(std::move(flags)),
+      members_(static_cast<size_t>(controllers)) {
   for (int c = 0; c < controllers; ++c) {
     for (const std::string& endpoint : etcd.endpoints()) {
       Wires(c).push_back(std::make_unique<TcpProxy>(endpoint));
@@ -101,13 +104,17 @@ void ControllerGroup::Start(int controller) {
   std::vector<std::string> endpoints;
   for (const auto& wire : member.wires) endpoints.push_back(wire->address());
   std::filesystem::remove(File(controller, "address"));
-  member.process.emplace(
-      std::vector<std::string>{
-          Program("paceline-controller"), "--plaintext", "--store=etcd",
-          "--etcd-endpoints=" + absl::StrJoin(endpoints, ","), "--listen=" + member.grpc,
-          "--http=" + member.http, "--state-dir=" + File(controller, "state"),
-          "--address-file=" + File(controller, "address"), "--log-format=json"},
-      File(controller, "log"));
+  std::vector<std::string> command = {Program("paceline-controller"),
+                                      "--plaintext",
+                                      "--store=etcd",
+                                      "--etcd-endpoints=" + absl::StrJoin(endpoints, ","),
+                                      "--listen=" + member.grpc,
+                                      "--http=" + member.http,
+                                      "--state-dir=" + File(controller, "state"),
+                                      "--address-file=" + File(controller, "address"),
+                                      "--log-format=json"};
+  command.insert(command.end(), flags_.begin(), flags_.end());
+  member.process.emplace(command, File(controller, "log"));
   nlohmann::json address;
   ASSERT_TRUE(Eventually([&] {
     address = nlohmann::json::parse(ReadFile(File(controller, "address")), nullptr, false);

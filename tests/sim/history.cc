@@ -20,7 +20,7 @@ namespace paceline::sim {
 namespace {
 
 // A history of more events does not get on.
-constexpr int64_t kMaxEvents = 500000;
+constexpr int64_t kMaxEvents = 1000000;
 // After all jobs have ended, for the rest to be tidied up.
 constexpr Micros kTidyUp = 120 * kSecond;
 
@@ -51,6 +51,7 @@ Settings WithoutFaults(const Settings& drawn) {
   Settings s;
   s.nodes = drawn.nodes;
   s.jobs = 1;
+  s.lease = 60 * kSecond;  // The default.
   s.between_requests = 1'000'000'000 * kSecond;
   s.encoded = drawn.encoded;
   s.straggler_seed = drawn.straggler_seed;
@@ -107,8 +108,9 @@ World::World(uint64_t seed, size_t kept_lines)
 
 World::~World() = default;
 
-Outcome RunHistory(uint64_t seed, size_t kept_events) {
+Outcome RunHistory(uint64_t seed, size_t kept_events, bool standbys) {
   World world(seed, kept_events);
+  world.settings.standbys = standbys;
   Faults faults(world);
   Requests requests(world);
   NodeRequests node_requests(world);
@@ -126,10 +128,11 @@ Outcome RunHistory(uint64_t seed, size_t kept_events) {
   return Play(world);
 }
 
-Outcome RunOutage(uint64_t seed, double seconds, size_t kept_events) {
+Outcome RunOutage(uint64_t seed, double seconds, bool standbys, size_t kept_events) {
   World world(seed, kept_events);
   Settings& s = world.settings;
   s = WithoutFaults(s);
+  s.standbys = standbys;
   // Most jobs end while nobody leads; the longest go on afterwards.
   s.steps = 30;
   s.quiet = 60 * kSecond;

@@ -18,12 +18,13 @@ struct Outcome {
   std::map<std::string, int64_t> coverage;  // How often what happened.
 };
 
-Outcome RunHistory(uint64_t seed, size_t kept_events);
+// `standbys`: other controllers answer while the controller is away; else nobody does.
+Outcome RunHistory(uint64_t seed, size_t kept_events, bool standbys = false);
 
-// The cluster of a seed in which nothing breaks but this: while its jobs train, the controller is
-// away for so many seconds, with all that could take its place. Besides the invariants, no job may
-// have been disturbed by that, or lost.
-Outcome RunOutage(uint64_t seed, double seconds, size_t kept_events);
+// The cluster of a seed in which nothing breaks but this: while its jobs train, nobody leads for so
+// many seconds. The controllers stand by and say so, or none answers. Besides the invariants, no
+// job may have been disturbed by that, or lost.
+Outcome RunOutage(uint64_t seed, double seconds, bool standbys, size_t kept_events);
 
 // Of a seed that has failed: what to show people.
 std::string Describe(uint64_t seed, size_t kept_events);

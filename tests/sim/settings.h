@@ -14,6 +14,8 @@ struct Settings {
   int jobs = 0;
   Micros lease = 0;      // Of a node; 0: none.
   bool encoded = false;  // What is stored goes through the encoding of the real store.
+  // While the controller is away, others stand by: each answers nodes that nobody leads.
+  bool standbys = false;
 
   int64_t steps = 1;  // Times as many of each job as usual.
 

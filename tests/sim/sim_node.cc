@@ -16,6 +16,12 @@ constexpr Micros kGreetingLimit = 10 * kSecond;
 constexpr Micros kFirstBackoff = 100 * kMilli;
 constexpr Micros kLongestBackoff = 5 * kSecond;
 
+// The controllers; one leads, or all stand by.
+const std::vector<std::string>& Controllers() {
+  static const std::vector<std::string> kControllers = {"c0", "c1", "c2"};
+  return kControllers;
+}
+
 }  // namespace
 
 SimNode::SimNode(World& world, int index, int slots)
@@ -25,7 +31,8 @@ SimNode::SimNode(World& world, int index, int slots)
       index_(index),
       name_(absl::StrCat("n", index)),
       clock_rate_(1 + (random_.Unit() - 0.5) * 0.002),
-      clock_offset_(random_.Between(0, 1000) * kSecond) {
+      clock_offset_(random_.Between(0, 1000) * kSecond),
+      standbys_(Controllers()) {
   facts_.name = name_;
   facts_.slots = slots;
   facts_.uid = absl::StrCat(name_.value(), "-1");
@@ -123,6 +130,7 @@ void SimNode::StartDaemon() {
     if (directory.alive()) directory.process->Command(directory.plan);
   }
   lease_ = kept_lease_;
+  standbys_ = StandbyAnswers(Controllers());
   backoff_ = kFirstBackoff;
   Dial();
   Poll();
@@ -147,6 +155,8 @@ void SimNode::Dial() {
   session_ = std::make_shared<Session>();
   session_->node = index_;
   session_->uid = facts_.uid;
+  asked_ = (asked_ + 1) % Controllers().size();
+  dialled_ = Clock();
   welcomed_ = false;
   report_number_ = 0;
   lease_.BeginSession();
@@ -156,7 +166,9 @@ void SimNode::Dial() {
       session_, [&world, session = session_, facts = facts_, report = MakeReport(), this] {
         if (!world.controller->is_up()) {
           session->open_at_controller = false;
-          world.network->SendDown(session, [this, session] { OnSessionEnd(session); });
+          world.network->SendDown(session, [this, session, answers = world.settings.standbys] {
+            answers ? OnStandby(session) : OnSessionEnd(session);
+          });
           return;
         }
         if (session->controller == 0) session->controller = world.controller->start_number();
@@ -218,6 +230,19 @@ void SimNode::OnLease(const SessionPtr& session, int64_t report) {
   Later(0, [this, session, report] {
     if (session == session_ && lease_.Grant(report)) kept_lease_ = lease_;
     CheckLease();
+  });
+}
+
+void SimNode::OnStandby(const SessionPtr& session) {
+  Later(0, [this, session] {
+    if (session != session_) return;
+    CheckLease();
+    standbys_.NobodyLeads(Controllers()[asked_], dialled_);
+    if (lease_.HoldOn(standbys_.LeadsSince(), Clock())) {
+      kept_lease_ = lease_;
+      world_.coverage.Count("lease held while nobody leads");
+    }
+    OnSessionEnd(session);
   });
 }
 

@@ -1,11 +1,12 @@
-// A host with a worker daemon: the real TrainerSet, Lease and JudgeEnd, and a model of what is
-// around them (worker_node, session, the directories of the trainers). The directories survive the
-// daemon, the trainers do, too; a host that dies takes its trainers along.
+// A host with a worker daemon: the real TrainerSet, Lease, StandbyAnswers and JudgeEnd, and a model
+// of what is around them (worker_node, session, the directories of the trainers). The directories
+// survive the daemon, the trainers do, too; a host that dies takes its trainers along.
 //
 // Thread-compatible.
 #ifndef TESTS_SIM_SIM_NODE_H_
 #define TESTS_SIM_SIM_NODE_H_
 
+#include <cstddef>
 #include <map>
 #include <memory>
 #include <optional>
@@ -19,6 +20,7 @@
 #include "tests/sim/trainer.h"
 #include "tests/sim/world.h"
 #include "worker/daemon/core/lease.h"
+#include "worker/daemon/core/standby_answers.h"
 #include "worker/daemon/core/trainer_set.h"
 
 namespace paceline::sim {
@@ -58,6 +60,8 @@ class SimNode {
   void OnPlan(const SessionPtr& session, const std::shared_ptr<const NodeOrders>& plan);
   void OnLease(const SessionPtr& session, int64_t report);
   void OnSessionEnd(const SessionPtr& session);
+  // From one that stands by.
+  void OnStandby(const SessionPtr& session);
 
   // From its trainers.
   void OnTold(const Trainer& trainer);
@@ -138,8 +142,11 @@ class SimNode {
   std::vector<CheckpointTaskResult> results_;
   bool task_runs_ = false;
   paceline::Lease lease_;
+  StandbyAnswers standbys_;
   int64_t report_number_ = 0;
   SessionPtr session_;
+  size_t asked_ = 0;  // Which controller the session is with, if nobody leads; and since when.
+  absl::Time dialled_;
   bool welcomed_ = false;
   bool report_due_ = false;
   int64_t report_timer_ = 0;

@@ -19,6 +19,17 @@ void RunSeed(uint64_t seed) {
   FAIL() << Describe(seed, kEventsShown);
 }
 
+std::string EventsOf(const Outcome& outcome) {
+  std::string events;
+  for (const std::string& event : outcome.events) events += event + "\n";
+  return events;
+}
+
+int64_t CountOf(const Outcome& outcome, const std::string& what) {
+  const auto found = outcome.coverage.find(what);
+  return found == outcome.coverage.end() ? 0 : found->second;
+}
+
 TEST(SimTest, SeedsThatOnceFailedHoldEveryInvariant) {
   std::ifstream file("tests/sim/regressions.txt");
   ASSERT_TRUE(file.is_open());
@@ -35,26 +46,49 @@ TEST(SimTest, SeedsHoldEveryInvariant) {
   }
 }
 
-// As when etcd is lost, and every controller stands by.
-TEST(SimTest, AnHourWithoutAControllerDisturbsNoJob) {
-  constexpr double kHour = 3600;
+TEST(SimTest, SeedsWithStandbysThatAnswerHoldEveryInvariant) {
+  constexpr uint64_t kStandbySeeds = 500;
+  int64_t held = 0;
+  for (uint64_t seed = kFirstSeed; seed < kFirstSeed + kStandbySeeds; ++seed) {
+    const Outcome outcome = RunHistory(seed, 0, /*standbys=*/true);
+    if (!outcome.failure.empty()) {
+      FAIL() << EventsOf(RunHistory(seed, kEventsShown, /*standbys=*/true)) << "seed " << seed
+             << ": " << outcome.failure;
+    }
+    held += CountOf(outcome, "lease held while nobody leads");
+  }
+  EXPECT_GT(held, 0);
+}
+
+constexpr double kHour = 3600;
+
+// As when etcd is lost: every controller stands by and says so, and nodes have leases.
+TEST(SimTest, AnHourWithoutALeaderDisturbsNoJob) {
   constexpr uint64_t kOutages = 200;
-  const std::string trained = "job trains without a controller";
   int64_t jobs = 0;
   for (uint64_t seed = 1; seed <= kOutages; ++seed) {
-    const Outcome outcome = RunOutage(seed, kHour, 0);
+    const Outcome outcome = RunOutage(seed, kHour, /*standbys=*/true, 0);
     if (!outcome.failure.empty()) {
-      std::string events;
-      for (const std::string& event : RunOutage(seed, kHour, kEventsShown).events) {
-        events += event + "\n";
-      }
-      FAIL() << events << "seed " << seed << ": " << outcome.failure;
+      FAIL() << EventsOf(RunOutage(seed, kHour, /*standbys=*/true, kEventsShown)) << "seed " << seed
+             << ": " << outcome.failure;
     }
     EXPECT_GE(outcome.seconds, kHour);
-    const auto found = outcome.coverage.find(trained);
-    if (found != outcome.coverage.end()) jobs += found->second;
+    EXPECT_EQ(CountOf(outcome, "trainer fenced"), 0) << "seed " << seed;
+    jobs += CountOf(outcome, "job trains without a controller");
   }
   EXPECT_GT(jobs, 50) << "too few to say anything";
+}
+
+// Of the same: who has no answer cannot know that nobody leads.
+TEST(SimTest, AnHourWithoutAnAnswerEndsWhatCouldHaveBeenGivenAway) {
+  constexpr uint64_t kOutages = 60;
+  int64_t fenced = 0;
+  for (uint64_t seed = 1; seed <= kOutages; ++seed) {
+    const Outcome outcome = RunOutage(seed, kHour, /*standbys=*/false, 0);
+    EXPECT_EQ(CountOf(outcome, "lease held while nobody leads"), 0);
+    fenced += CountOf(outcome, "trainer fenced");
+  }
+  EXPECT_GT(fenced, 0);
 }
 
 TEST(SimTest, ASeedIsTheSameHistoryEachTime) {

@@ -17,6 +17,8 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr absl::Duration kLease = absl::Seconds(1);
+// Two controllers are asked in turn, with half a second between two questions.
+constexpr absl::Duration kOutageLease = absl::Seconds(3);
 
 // One of two ranks of its job; the other is on another node.
 v1::TrainerPlan Leased(int rank) {
@@ -102,6 +104,77 @@ TEST_F(LeaseTest, NodeThatWakesUpAfterItsLeaseEndsItsTrainersFirst) {
       controller_->WaitForReport([](const v1::NodeReport& r) { return Lost(r.trainers(0)); });
   EXPECT_EQ(report.trainers(0).membership().generation(), 1);
   EXPECT_TRUE(stopped->alive);
+}
+
+// Two controllers, of which one leads; then none does.
+class OutageTest : public LeaseTest {
+ protected:
+  OutageTest() {
+    controller_->SetLease(kOutageLease);
+    controller_address_ = absl::StrCat(controller_->address(), ",", standby_.address());
+  }
+
+  // The leader ends, and stands by where it was.
+  void Depose() {
+    const std::string address = controller_->address();
+    controller_.reset();
+    controller_ = std::make_unique<FakeController>(address, FakeController::kCluster, /*term=*/0,
+                                                   NotLeader(""));
+  }
+  size_t Logged(const std::string& word) const { return Count(Contents(root_ + "/log"), word); }
+
+  FakeController standby_{"127.0.0.1:0", FakeController::kCluster, /*term=*/0, NotLeader("")};
+};
+
+TEST_F(OutageTest, JobWhollyOnTheNodeLivesOnWhileAllControllersStandBy) {
+  const v1::NodeReport before = Train({Leased(0), Leased(1)});
+  Depose();
+  const absl::Time until = absl::Now() + 2 * kOutageLease;
+  EXPECT_TRUE(Eventually([&] { return absl::Now() > until; }));
+  // Also under a daemon that has heard of no leader.
+  End(SIGKILL);
+  StartDaemon();
+  const absl::Time longer = absl::Now() + 2 * kOutageLease;
+  EXPECT_TRUE(Eventually([&] { return absl::Now() > longer; }));
+  EXPECT_EQ(Logged("lease_held_without_leader controllers=2"), 2) << "once by each daemon";
+  controller_->SetLease(kOutageLease);
+  controller_->Refuse(std::nullopt);
+  const v1::NodeReport after = controller_->WaitForReport(AllBeyond(5));
+  for (const int rank : {0, 1}) {
+    EXPECT_EQ(after.trainers(rank).pid(), before.trainers(rank).pid()) << "rank " << rank;
+  }
+  EXPECT_EQ(Logged("lease_run_out"), 0);
+}
+
+TEST_F(OutageTest, AControllerThatDoesNotAnswerMayLead) {
+  Train({Leased(0), Leased(1)});
+  const std::string silent = controller_->address();
+  controller_.reset();
+  WaitForLog("trainer_fenced", 2);
+  EXPECT_EQ(Logged("lease_held_without_leader"), 0);
+  EXPECT_EQ(Logged(absl::StrCat("may_lead=", silent, " ")), 1);
+}
+
+TEST_F(OutageTest, ALeaseThatHasRunOutIsNotHeldOn) {
+  Train({Leased(0), Leased(1)});
+  controller_->StopLeases();
+  WaitForLog("trainer_fenced", 2);
+  Depose();
+  const absl::Time until = absl::Now() + kOutageLease;
+  EXPECT_TRUE(Eventually([&] { return absl::Now() > until; }));
+  EXPECT_EQ(Logged("lease_held_without_leader"), 0);
+  EXPECT_EQ(Logged("lease_held_again"), 0);
+}
+
+TEST_F(OutageTest, ALeaderThatIsNotListedMayNotBeTheOnlyOne) {
+  Train({Leased(0), Leased(1)});
+  standby_.Refuse(NotLeader("127.0.0.1:1"));
+  Depose();
+  WaitForLog("leader_not_listed address=127.0.0.1:1 ");
+  standby_.Refuse(NotLeader(""));
+  WaitForLog("trainer_fenced", 2);
+  EXPECT_EQ(Logged("leader_not_listed"), 1);
+  EXPECT_EQ(Logged("lease_held_without_leader"), 0);
 }
 
 TEST_F(LeaseTest, LaterDaemonKnowsTheLease) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/boot_clock.h"
 #include "common/log.h"
 #include "common/not_leader.h"
 
@@ -161,6 +162,7 @@ void Session::Dial() {
   loop_.CheckOnLoop();
   state_ = State::kGreeting;
   refusal_ = absl::OkStatus();
+  dialled_ = BootNow();
   stream_ = std::make_unique<Stream>(*this);
   stream_->Begin(owner_.MakeHello());
   const absl::Duration limit = leader_.several() ? std::min(options_.greeting_limit, kLeaderAnswer)
@@ -197,6 +199,9 @@ void Session::OnStreamDone(const absl::Status& status, const std::optional<std::
   if (was_connected) owner_.OnLost();
   if (closed_) return closed_();
   LogLoss(refusal_.ok() ? status : refusal_);
+  if (leader.has_value() && refusal_.ok()) {
+    owner_.OnStandby(leader_.current(), dialled_, *leader);
+  }
   const bool at_once = leader_.Failed(leader.value_or(""));
   timer_ = loop_.After(at_once ? absl::ZeroDuration() : backoff_.Next(), [this] {
     timer_.reset();

@@ -50,6 +50,10 @@ class Session {
     virtual std::optional<v1::WorkerMessage> NextMessage() = 0;
     // After an OnWelcome that accepted.
     virtual void OnLost() = 0;
+    // The controller at `address`, which was asked at `sent` (BootNow), has answered that it stands
+    // by. `leader`: whom it named; empty: nobody. Certain like a Welcome: of the same channel.
+    virtual void OnStandby(const std::string& address, absl::Time sent,
+                           const std::string& leader) = 0;
   };
 
   struct Options {
@@ -105,6 +109,7 @@ class Session {
   Backoff backoff_;
   State state_ = State::kAway;
   std::unique_ptr<Stream> stream_;
+  absl::Time dialled_;                        // The stream's controller, BootNow.
   absl::Status refusal_;                      // Why we ended the stream ourselves.
   std::optional<EventLoop::TimerId> timer_;   // Next dial, or end of the greeting.
   std::set<absl::StatusCode> losses_logged_;  // In this outage.

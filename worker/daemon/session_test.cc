@@ -2,14 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
-#include "common/not_leader.h"
-#include "google/rpc/error_details.pb.h"
-#include "google/rpc/status.pb.h"
+#include "common/boot_clock.h"
 #include "worker/daemon/testing/fake_controller.h"
 
 namespace paceline {
@@ -39,7 +39,17 @@ class FakeOwner : public Session::Owner {
     absl::MutexLock lock(&mutex_);
     ++lost_;
   }
+  void OnStandby(const std::string& address, absl::Time sent, const std::string& leader) override {
+    absl::MutexLock lock(&mutex_);
+    answers_[address] = {sent, leader};
+  }
 
+  // Until so many controllers have answered that they stand by.
+  bool WaitForStandbys(size_t count) {
+    absl::MutexLock lock(&mutex_);
+    const auto enough = [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return answers_.size() >= count; };
+    return mutex_.AwaitWithTimeout(absl::Condition(&enough), absl::Seconds(20));
+  }
   bool WaitForPlans(size_t count) {
     absl::MutexLock lock(&mutex_);
     const auto enough = [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return received_.size() >= count; };
@@ -52,6 +62,11 @@ class FakeOwner : public Session::Owner {
   absl::Mutex mutex_;
   std::vector<v1::ControllerMessage> received_ ABSL_GUARDED_BY(mutex_);
   int lost_ ABSL_GUARDED_BY(mutex_) = 0;
+  struct Answer {
+    absl::Time sent;
+    std::string leader;
+  };
+  std::map<std::string, Answer> answers_ ABSL_GUARDED_BY(mutex_);  // The latest, by address.
 };
 
 class SessionTest : public ::testing::Test {
@@ -125,15 +140,6 @@ TEST_F(SessionTest, RefusedSessionIsTriedAgain) {
   EXPECT_EQ(controller.WaitForHello().node(), "a");
 }
 
-grpc::Status NotLeader(const std::string& leader) {
-  google::rpc::ErrorInfo info;
-  info.set_reason(kNotLeaderReason);
-  (*info.mutable_metadata())[kLeaderMetadata] = leader;
-  google::rpc::Status status;
-  status.add_details()->PackFrom(info);
-  return grpc::Status(grpc::StatusCode::UNAVAILABLE, "stands by", status.SerializeAsString());
-}
-
 TEST_F(SessionTest, OfSeveralControllersTheOneThatAnswersIsTaken) {
   FakeController controller;
   Start("127.0.0.1:1," + controller.address());
@@ -160,6 +166,35 @@ TEST_F(SessionTest, GoesOnWithTheNextLeader) {
   second->SetPlan(v1::NodePlan());
   first.reset();
   ASSERT_TRUE(owner_.WaitForPlans(2));
+}
+
+TEST_F(SessionTest, TellsWhatThoseThatStandByAnswerAndWhenTheyWereAsked) {
+  FakeController first;
+  FakeController second;
+  first.Refuse(NotLeader(""));
+  second.Refuse(NotLeader(""));
+  FakeController refuses;
+  refuses.Refuse(grpc::Status(grpc::StatusCode::UNAVAILABLE, "stands by, it says"));
+  const absl::Time begin = BootNow();
+  Start(refuses.address() + "," + first.address() + ",127.0.0.1:1," + second.address());
+  ASSERT_TRUE(owner_.WaitForStandbys(2));
+  const absl::Time end = BootNow();
+  absl::MutexLock lock(&owner_.mutex_);
+  EXPECT_EQ(owner_.answers_.size(), 2) << "no other answer counts";
+  for (const FakeController* standby : {&first, &second}) {
+    EXPECT_EQ(owner_.answers_[standby->address()].leader, "");
+    EXPECT_GE(owner_.answers_[standby->address()].sent, begin);
+    EXPECT_LE(owner_.answers_[standby->address()].sent, end);
+  }
+}
+
+TEST_F(SessionTest, TellsWhomAStandbyHasNamed) {
+  FakeController standby;
+  standby.Refuse(NotLeader("127.0.0.1:1"));
+  Start(standby.address());
+  ASSERT_TRUE(owner_.WaitForStandbys(1));
+  absl::MutexLock lock(&owner_.mutex_);
+  EXPECT_EQ(owner_.answers_[standby.address()].leader, "127.0.0.1:1");
 }
 
 TEST_F(SessionTest, ControllerOfAnotherClusterIsNotListenedTo) {

@@ -4,11 +4,14 @@
 #include <filesystem>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "common/boot_clock.h"
 #include "common/core/status_macros.h"
+#include "common/leader_address.h"
 #include "common/log.h"
 #include "common/log_level.h"
 #include "worker/daemon/lease_file.h"
@@ -48,7 +51,8 @@ WorkerNode::WorkerNode(EventLoop& loop, Options options, NodeIdentity identity,
       check_(
           options_.check, threads_, [this] { return trainers_.Running(); },
           [this] { OnTell(Tell::kSoon); }),
-      session_(loop, options_.session, *this) {}
+      session_(loop, options_.session, *this),
+      standbys_(SplitAddresses(options_.session.controller)) {}
 
 absl::Status WorkerNode::Start(const std::string& metrics_address) {
   metrics_address_ = metrics_address;
@@ -101,6 +105,7 @@ absl::Status WorkerNode::OnWelcome(const v1::Welcome& welcome) {
   lease_.SetLength(absl::Seconds(std::clamp(welcome.lease_s(), 0.0, kMaxLeaseSeconds)));
   if (lease_.length() == absl::ZeroDuration()) KeepLease(RuntimeDir(), lease_);
   ready_ = true;
+  held_on_ = false;
   metrics_.SetConnected(true, session_.reconnects());
   // What has changed since the Hello.
   report_due_ = true;
@@ -210,11 +215,32 @@ void WorkerNode::OnPlan(const v1::NodePlan& plan) {
 
 void WorkerNode::OnLease(const v1::Lease& granted) {
   sent_records_.Answered(granted.report_number());
-  if (lease_.Grant(granted.report_number())) {
-    KeepLease(RuntimeDir(), lease_);
-    ArmLeaseEnd();
-  }
+  if (lease_.Grant(granted.report_number())) KeepLonger();
   CheckLease();
+}
+
+// A lease that has run out meanwhile, as in a machine that slept, stays so: its trainers end first.
+void WorkerNode::OnStandby(const std::string& address, absl::Time sent, const std::string& leader) {
+  CheckLease();
+  if (!leader.empty()) {
+    if (standbys_.Named(leader)) {
+      PACELINE_LOG(WARNING) << "leader_not_listed address=" << leader
+                            << " --controller does not name all controllers as they advertise "
+                               "themselves: while nobody leads, the lease is not held on";
+    }
+    return;
+  }
+  standbys_.NobodyLeads(address, sent);
+  if (!lease_.HoldOn(standbys_.LeadsSince(), BootNow())) return;
+  KeepLonger();
+  if (std::exchange(held_on_, true)) return;
+  PACELINE_LOG(INFO) << "lease_held_without_leader controllers=" << standbys_.size()
+                     << " all of them answer that nobody leads, so no rank is given away";
+}
+
+void WorkerNode::KeepLonger() {
+  KeepLease(RuntimeDir(), lease_);
+  ArmLeaseEnd();
 }
 
 // First of all that is done after a pause: what the node held may be in other hands.
@@ -224,8 +250,10 @@ void WorkerNode::CheckLease() {
   if (has_run_out) trainers_.Fence(lease_, now);
   if (std::exchange(lease_has_run_out_, has_run_out) == has_run_out) return;
   if (has_run_out) {
+    const std::vector<std::string> may_lead = standbys_.MayLead(lease_.end() - lease_.length());
     PACELINE_LOG(WARNING) << "lease_run_out length=" << absl::FormatDuration(lease_.length())
-                          << ", trainers whose ranks may be given to other nodes end";
+                          << " may_lead=" << absl::StrJoin(may_lead, ",")
+                          << " trainers whose ranks may be given to other nodes end";
   } else {
     PACELINE_LOG(INFO) << "lease_held_again";
   }

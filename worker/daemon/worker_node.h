@@ -19,6 +19,7 @@
 #include "worker/daemon/checkpoint_tasks.h"
 #include "worker/daemon/core/lease.h"
 #include "worker/daemon/core/sent_records.h"
+#include "worker/daemon/core/standby_answers.h"
 #include "worker/daemon/log_requests.h"
 #include "worker/daemon/metrics.h"
 #include "worker/daemon/node_check.h"
@@ -63,6 +64,7 @@ class WorkerNode : public Session::Owner {
   void OnMessage(const v1::ControllerMessage& message) override;
   std::optional<v1::WorkerMessage> NextMessage() override;
   void OnLost() override;
+  void OnStandby(const std::string& address, absl::Time sent, const std::string& leader) override;
 
   void OnPlan(const v1::NodePlan& plan);
   void OnTell(Tell tell);
@@ -71,6 +73,7 @@ class WorkerNode : public Session::Owner {
   v1::NodeReport MakeReport();
   std::optional<v1::NodeSteps> NextSteps();
   void OnLease(const v1::Lease& granted);
+  void KeepLonger();
   void CheckLease();
   void ArmLeaseEnd();
   std::string RuntimeDir() const;
@@ -100,6 +103,8 @@ class WorkerNode : public Session::Owner {
   SentRecords sent_records_;   // Only with leases: else no report is answered.
   int64_t records_lost_ = 0;   // With connections, and not told yet.
   Lease lease_;
+  StandbyAnswers standbys_;
+  bool held_on_ = false;  // The lease, while nobody leads; since the latest Welcome.
   bool lease_has_run_out_ = false;
   std::optional<EventLoop::TimerId> lease_timer_;  // Its end.
   int64_t plan_revision_ = 0;

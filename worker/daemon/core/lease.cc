@@ -68,6 +68,16 @@ bool Lease::Grant(int64_t number) {
   return true;
 }
 
+bool Lease::HoldOn(absl::Time since, absl::Time now) {
+  if (length_ <= absl::ZeroDuration() || end_ == absl::InfiniteFuture() || HasRunOut(now)) {
+    return false;
+  }
+  const absl::Time end = since + length_;
+  if (end <= end_) return false;
+  end_ = end;
+  return true;
+}
+
 std::vector<FencedTrainer> ToFence(const std::vector<HeldTrainer>& trainers, const Lease& lease,
                                    absl::Time now) {
   std::vector<FencedTrainer> fenced;

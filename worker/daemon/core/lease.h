@@ -4,11 +4,14 @@
 //
 //                    Grant                        time passes
 //   none or RUN OUT --------> HELD until Sent + length --------> RUN OUT
+//                             ^  |
+//                             +--+ HoldOn: nobody leads
 //
 // It counts from when the report that the controller answered was sent, hence ends before the
 // controller's count does, which begins with the answer. `now` is to go on while the machine is
 // suspended. A lease that was granted in one session holds in the next, until it runs out; before
-// the first is granted, none can run out.
+// the first is granted, none can run out. While nobody leads, none is granted, and nobody can give
+// the ranks away: one that is held is held on by StandbyAnswers, one that has run out is not.
 //
 // Thread-compatible.
 #ifndef WORKER_DAEMON_CORE_LEASE_H_
@@ -43,6 +46,9 @@ class Lease {
   void Sent(int64_t number, absl::Time now);
   // The controller has answered it. True when the lease is held for longer now.
   bool Grant(int64_t number);
+  // Whoever leads from now on has begun to later than `since` (standby_answers.h), on the same
+  // clock. True when the lease is held for longer now.
+  bool HoldOn(absl::Time since, absl::Time now);
 
   absl::Duration length() const { return length_; }
   // InfiniteFuture: none was granted.

@@ -79,6 +79,47 @@ TEST_F(LeaseTest, LeaseOfAnEarlierDaemonRunsOutToo) {
   EXPECT_TRUE(lease.HasRunOut(At(70)));
 }
 
+TEST_F(LeaseTest, IsHeldOnFromWhenTheFirstThatStandsByWasAsked) {
+  lease_.Sent(1, At(10));
+  lease_.Grant(1);
+  EXPECT_FALSE(lease_.HoldOn(absl::InfinitePast(), At(20))) << "nothing is known";
+  EXPECT_FALSE(lease_.HoldOn(At(10), At(20)));
+  EXPECT_TRUE(lease_.HoldOn(At(15), At(20)));
+  EXPECT_EQ(lease_.end(), At(75));
+  EXPECT_FALSE(lease_.HoldOn(At(14), At(21))) << "it takes nothing back";
+  EXPECT_EQ(lease_.end(), At(75));
+  // A leader's answer counts as before.
+  lease_.Sent(2, At(30));
+  EXPECT_TRUE(lease_.Grant(2));
+  EXPECT_EQ(lease_.end(), At(90));
+}
+
+TEST_F(LeaseTest, OneThatHasRunOutIsNotHeldOn) {
+  lease_.Sent(1, At(10));
+  lease_.Grant(1);
+  // A leader that answered last may have counted the node as LOST before.
+  EXPECT_FALSE(lease_.HoldOn(At(60), At(70)));
+  EXPECT_TRUE(lease_.HasRunOut(At(70)));
+  EXPECT_TRUE(lease_.HoldOn(At(60), At(69.9)));
+  EXPECT_FALSE(lease_.HasRunOut(At(119.9)));
+}
+
+TEST_F(LeaseTest, NoneIsMadeOfWhatStandbysAnswer) {
+  EXPECT_FALSE(lease_.HoldOn(At(10), At(11)));
+  EXPECT_FALSE(lease_.HasRunOut(At(1e9)));
+  lease_.Sent(1, At(10));
+  lease_.Grant(1);
+  lease_.SetLength(absl::ZeroDuration());
+  EXPECT_FALSE(lease_.HoldOn(At(20), At(21)));
+  EXPECT_FALSE(lease_.HasRunOut(At(1e9)));
+}
+
+TEST_F(LeaseTest, LeaseOfAnEarlierDaemonIsHeldOnToo) {
+  Lease lease(kLength, At(70));
+  EXPECT_TRUE(lease.HoldOn(At(65), At(66)));
+  EXPECT_EQ(lease.end(), At(125));
+}
+
 // A member of a job with four ranks that stepped at 0, leased.
 HeldTrainer Held(int rank, const std::string& job = "job-1") {
   HeldTrainer held;

@@ -7,6 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/not_leader.h"
+#include "google/rpc/error_details.pb.h"
+#include "google/rpc/status.pb.h"
 
 namespace paceline {
 namespace {
@@ -21,8 +24,18 @@ absl::Condition When(Predicate& predicate) {
 
 }  // namespace
 
-FakeController::FakeController(const std::string& address, const std::string& cluster, int64_t term)
-    : cluster_(cluster), term_(term) {
+grpc::Status NotLeader(const std::string& leader) {
+  google::rpc::ErrorInfo info;
+  info.set_reason(kNotLeaderReason);
+  if (!leader.empty()) (*info.mutable_metadata())[kLeaderMetadata] = leader;
+  google::rpc::Status status;
+  status.add_details()->PackFrom(info);
+  return grpc::Status(grpc::StatusCode::UNAVAILABLE, "stands by", status.SerializeAsString());
+}
+
+FakeController::FakeController(const std::string& address, const std::string& cluster, int64_t term,
+                               std::optional<grpc::Status> refusal)
+    : cluster_(cluster), refusal_(std::move(refusal)), term_(term) {
   grpc::ServerBuilder builder;
   int port = 0;
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);

@@ -20,13 +20,17 @@
 
 namespace paceline {
 
+// As a controller that stands by answers, and names `leader`; empty: nobody leads.
+grpc::Status NotLeader(const std::string& leader);
+
 class FakeController : public v1::WorkerService::Service {
  public:
   static constexpr char kCluster[] = "cluster-1";
 
-  // Serves at `address`; port 0: any.
+  // Serves at `address`; port 0: any. `refusal`: as of Refuse.
   explicit FakeController(const std::string& address = "127.0.0.1:0",
-                          const std::string& cluster = kCluster, int64_t term = 0);
+                          const std::string& cluster = kCluster, int64_t term = 0,
+                          std::optional<grpc::Status> refusal = std::nullopt);
   // Ends all sessions.
   ~FakeController() override;
 
