@@ -155,8 +155,32 @@ void Cluster::IndexJob(const JobId& id) {
   } else {
     live_.erase(id);
   }
+  SetMember(queued_, id, is_live && found->second.state == JobState::kQueued);
   SetMember(recovering_, id, is_live && found->second.state == JobState::kRecovering);
   SetMember(with_tasks_, id, found != jobs_.end() && !TasksOf(found->second).empty());
+  IndexNodesOf(id, is_live ? &found->second : nullptr);
+}
+
+void Cluster::IndexNodesOf(const JobId& id, Job* live) {
+  const auto known = nodes_of_.find(id);
+  if (known != nodes_of_.end()) {
+    if (live != nullptr && known->second == live->nodes) return;
+    for (const NodeName& name : known->second) {
+      const auto jobs = jobs_on_.find(name);
+      jobs->second.erase(id);
+      if (jobs->second.empty()) jobs_on_.erase(jobs);
+    }
+    nodes_of_.erase(known);
+  }
+  if (live == nullptr || live->nodes.empty()) return;
+  for (const NodeName& name : live->nodes) jobs_on_[name].emplace(id, live);
+  nodes_of_.emplace(id, live->nodes);
+}
+
+const std::map<JobId, Job*>& Cluster::JobsOn(const NodeName& node) const {
+  static const auto& none = *new std::map<JobId, Job*>;
+  const auto found = jobs_on_.find(node);
+  return found == jobs_on_.end() ? none : found->second;
 }
 
 void Cluster::SetDeadlines(const NodeName* about, const Actions& actions) {

@@ -294,6 +294,9 @@ class Cluster {
   void IndexAll();
   void IndexTouched(const Actions& actions);
   void IndexJob(const JobId& id);
+  void IndexNodesOf(const JobId& id, Job* live);
+  // Live jobs that use the node.
+  const std::map<JobId, Job*>& JobsOn(const NodeName& node) const;
   // The same for the deadlines, after a step about one node, or all.
   void SetDeadlines(const NodeName* about, const Actions& actions);
 
@@ -309,10 +312,14 @@ class Cluster {
   // Indexes of the above: most events are reports, which come from each node every second, and must
   // not look at all other nodes and jobs.
   std::map<JobId, Job*> live_;  // Have not ended.
+  std::set<JobId> queued_;      // Are kQueued.
   std::set<JobId> recovering_;  // Are kRecovering.
   std::set<JobId> with_tasks_;  // Have work in their directories.
   std::set<NodeName> held_;     // Have holds.
-  std::set<JobId> touched_;     // By the step under way, although nothing may be to be shown.
+  // Of the nodes that live jobs use, those jobs; and the same by job, as Job::nodes was.
+  std::map<NodeName, std::map<JobId, Job*>> jobs_on_;
+  std::map<JobId, std::vector<NodeName>> nodes_of_;
+  std::set<JobId> touched_;  // By the step under way, although nothing may be to be shown.
   Deadlines<JobId> job_deadlines_;
   Deadlines<NodeName> node_deadlines_;
 

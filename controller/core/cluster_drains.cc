@@ -18,8 +18,8 @@ constexpr absl::Duration kSaveAgain = absl::Minutes(1);
 
 std::vector<DrainEffect> Cluster::EffectsOfDrain(const NodeName& node, DrainMode mode) const {
   std::vector<DrainEffect> effects;
-  for (const auto& [id, job] : live_) {
-    if (!job->holds_slots() || !UsesNode(*job, node) || !HasTrainersOn(*job, node)) continue;
+  for (const auto& [id, job] : JobsOn(node)) {
+    if (!job->holds_slots() || !HasTrainersOn(*job, node)) continue;
     effects.push_back(ChooseEffect(*job, node, mode));
     if (effects.back().way == DrainWay::kSwap) FindSubstitutes(*job, node, effects.back());
   }
@@ -54,9 +54,9 @@ void Cluster::DrainNodes(Moment now, Actions& actions) {
     const Hold* drain = EffectiveDrain(node.holds);
     if (drain == nullptr || node.contact == Contact::kLost) continue;
     const std::string why = absl::StrCat("node ", name.value(), " is ", DescribeHold(*drain));
-    for (const auto& [id, known] : live_) {
+    for (const auto& [id, known] : JobsOn(name)) {
       Job& job = *known;
-      if (!job.holds_slots() || !UsesNode(job, name) || !HasTrainersOn(job, name)) continue;
+      if (!job.holds_slots() || !HasTrainersOn(job, name)) continue;
       Note(job, Drain(job, ChooseEffect(job, name, *drain->drain).way, name, why, now), actions);
     }
   }

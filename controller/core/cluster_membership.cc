@@ -80,10 +80,9 @@ void Cluster::AdvanceMemberships(bool all, const NodeName* about, Moment now, Ac
   std::set<JobId> concerned = actions.show_jobs;
   concerned.insert(recovering_.begin(), recovering_.end());
   if (all) {
-    // What one node does matters to those that are there, and to those that may want its places.
-    for (const auto& [id, job] : live_) {
-      if (about == nullptr || Recovers(*job) || UsesNode(*job, *about)) concerned.insert(id);
-    }
+    // What one node does matters to those that are there, and to those that wait for places; others
+    // that could use one look for it at times of their own.
+    for (const auto& [id, job] : about == nullptr ? live_ : JobsOn(*about)) concerned.insert(id);
   }
   for (const JobId& id : concerned) {
     Job& job = jobs_.at(id);
@@ -98,9 +97,9 @@ void Cluster::AdvanceMemberships(bool all, const NodeName* about, Moment now, Ac
 
 std::vector<PlannedTrainer> Cluster::PlanFor(const NodeName& node) const {
   std::vector<PlannedTrainer> plan;
-  for (const auto& [id, known] : live_) {
+  for (const auto& [id, known] : JobsOn(node)) {
     const Job& job = *known;
-    if (!job.holds_slots() || !UsesNode(job, node)) continue;
+    if (!job.holds_slots()) continue;
     for (const RankState* trainer : TrainersOf(job)) {
       if (trainer->place.node != node) continue;
       PlannedTrainer planned;

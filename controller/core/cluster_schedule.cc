@@ -121,10 +121,10 @@ ScheduleInput Cluster::MakeScheduleInput() const {
   input.queues = &options_.queues;
   input.index = &*node_index_;
   Survey(nodes_, jobs_, input);
-  for (const auto& [id, job] : live_) {
-    if (job->state != JobState::kQueued) continue;
+  for (const JobId& id : queued_) {
+    const Job& job = jobs_.at(id);
     input.waiting.push_back(
-        {job, WaitsForSettlement(*job, AssignmentOf(id)), KeepsPlaceInQueue(*job)});
+        {&job, WaitsForSettlement(job, AssignmentOf(id)), KeepsPlaceInQueue(job)});
   }
   input.reservations = schedule_.reservations;
   return input;
@@ -138,10 +138,7 @@ void Cluster::Schedule(const NodeName* about, Moment now, Actions& actions) {
   }
   if (!MustSchedule(about, actions)) return;
   // When all workers come back at once, there is a pass for each, unless nobody waits for one.
-  const bool any_waits = std::any_of(live_.begin(), live_.end(), [](const auto& entry) {
-    return entry.second->state == JobState::kQueued;
-  });
-  if (!any_waits) {
+  if (queued_.empty()) {
     schedule_ = ScheduleDecision();
     return;
   }
@@ -180,8 +177,8 @@ void Cluster::Schedule(const NodeName* about, Moment now, Actions& actions) {
 
 std::set<int> Cluster::PlacesUsed(const NodeName& node, Device device) const {
   std::set<int> used;
-  for (const auto& [id, job] : live_) {
-    if (job->request.device != device || !UsesNode(*job, node)) continue;
+  for (const auto& [id, job] : JobsOn(node)) {
+    if (job->request.device != device) continue;
     ForEachPlace(*job, [&](const Place& place) {
       if (place.node == node) used.insert(place.number);
     });

@@ -56,7 +56,8 @@ StragglerActions Stragglers::Follow(const Cluster& cluster, const Actions& stepp
     for (const RemedyDecision& decision : known->second->policy().decisions()) {
       actions.forget.emplace(id, decision.id);
     }
-    live_.erase(id);
+    in_flight_.erase(id);
+    deadlines_.Set(id, absl::InfiniteFuture());
     jobs_.erase(known);
   }
   for (const JobId& id : stepped.show_jobs) {
@@ -65,15 +66,12 @@ StragglerActions Stragglers::Follow(const Cluster& cluster, const Actions& stepp
     const Job& job = found->second;
     if (jobs_.count(id) == 0 && job.state != JobState::kRunning) continue;
     Take(job, Get(job).Follow(ViewOf(cluster, job), now), actions);
-    if (job.ended_already()) live_.erase(id);
   }
   // What an order waits for may be a node's state.
-  for (const auto& [id, stragglers] : live_) {
-    const auto& decisions = stragglers->policy().decisions();
-    const bool waits = std::any_of(decisions.begin(), decisions.end(), IsInFlight);
-    if (!waits || stepped.show_jobs.count(id) > 0) continue;
+  for (const JobId& id : std::set<JobId>(in_flight_)) {
+    if (stepped.show_jobs.count(id) > 0) continue;
     const Job& job = cluster.jobs().at(id);
-    Take(job, stragglers->Follow(ViewOf(cluster, job), now), actions);
+    Take(job, Get(job).Follow(ViewOf(cluster, job), now), actions);
   }
   return actions;
 }
@@ -106,19 +104,14 @@ StragglerActions Stragglers::Apply(const Cluster& cluster, const JobId& id, int6
 
 StragglerActions Stragglers::Tick(const Cluster& cluster, Moment now) {
   StragglerActions actions;
-  for (const auto& [id, stragglers] : live_) {
-    if (stragglers->NextDeadline() > now.steady) continue;
+  for (const JobId& id : deadlines_.TakeDue(now.steady)) {
     const Job& job = cluster.jobs().at(id);
-    Take(job, stragglers->Tick(ViewOf(cluster, job), now), actions);
+    Take(job, Get(job).Tick(ViewOf(cluster, job), now), actions);
   }
   return actions;
 }
 
-absl::Time Stragglers::NextDeadline() const {
-  absl::Time next = absl::InfiniteFuture();
-  for (const auto& [id, stragglers] : live_) next = std::min(next, stragglers->NextDeadline());
-  return next;
-}
+absl::Time Stragglers::NextDeadline() const { return deadlines_.Next(); }
 
 const JobStragglers* Stragglers::Find(const JobId& job) const {
   const auto found = jobs_.find(job);
@@ -129,7 +122,6 @@ JobStragglers& Stragglers::Get(const Job& job) {
   std::unique_ptr<JobStragglers>& stragglers = jobs_[job.request.id];
   if (stragglers == nullptr) {
     stragglers = std::make_unique<JobStragglers>(options_, job.request.stragglers);
-    if (!job.ended_already()) live_.emplace(job.request.id, stragglers.get());
   }
   return *stragglers;
 }
@@ -178,7 +170,9 @@ int Stragglers::CountReplacements(const NodeName& node) const {
 
 void Stragglers::Take(const Job& job, const RemedyActions& taken, StragglerActions& actions) {
   const JobId& id = job.request.id;
-  const RemedyPolicy& policy = jobs_.at(id)->policy();
+  const JobStragglers& stragglers = *jobs_.at(id);
+  const RemedyPolicy& policy = stragglers.policy();
+  Index(job, stragglers);
   for (const int64_t decision : taken.store) actions.store.emplace(id, decision);
   for (const int64_t decision : taken.forget) {
     actions.store.erase({id, decision});
@@ -194,6 +188,18 @@ void Stragglers::Take(const Job& job, const RemedyActions& taken, StragglerActio
   for (Event& event : EventsOf(job, policy, *policy.Find(*taken.order))) {
     actions.events.push_back(std::move(event));
   }
+}
+
+void Stragglers::Index(const Job& job, const JobStragglers& stragglers) {
+  const JobId& id = job.request.id;
+  const bool is_live = !job.ended_already();
+  const auto& decisions = stragglers.policy().decisions();
+  if (is_live && std::any_of(decisions.begin(), decisions.end(), IsInFlight)) {
+    in_flight_.insert(id);
+  } else {
+    in_flight_.erase(id);
+  }
+  deadlines_.Set(id, is_live ? stragglers.NextDeadline() : absl::InfiniteFuture());
 }
 
 std::vector<Event> Stragglers::EventsAfterFailure(const Job& job,

@@ -27,6 +27,7 @@
 #include "common/core/ids.h"
 #include "common/core/moment.h"
 #include "controller/core/cluster.h"
+#include "controller/core/deadlines.h"
 #include "controller/core/stragglers/job/job_stragglers.h"
 
 namespace paceline {
@@ -99,6 +100,8 @@ class Stragglers {
   // drained last: whoever lets it work again has looked at it.
   int CountReplacements(const NodeName& node) const;
   void Take(const Job& job, const RemedyActions& taken, StragglerActions& actions);
+  // Brings the indexes below up to date, after anything that it was told.
+  void Index(const Job& job, const JobStragglers& stragglers);
   // What takes back what is left of an order that has failed.
   std::vector<Event> EventsAfterFailure(const Job& job, const RemedyDecision& failed) const;
   Event ChangeOfPlan(const Job& job, const Ladder& ladder) const;
@@ -111,8 +114,10 @@ class Stragglers {
   const WithLadder with_ladder_;
   const StrategyOf strategy_of_;
   std::map<JobId, std::unique_ptr<JobStragglers>> jobs_;
-  // Of these, those that are not over: of the others only the decisions are kept.
-  std::map<JobId, JobStragglers*> live_;
+  // Indexes of these, without the jobs that are over, of which only the decisions are kept: most of
+  // what comes is about one job, and must not look at all.
+  std::set<JobId> in_flight_;  // Have an order under way.
+  Deadlines<JobId> deadlines_;
   // As of the cluster's last step. Steps are told much more often than anything changes that a view
   // shows.
   std::map<JobId, JobView> views_;
