@@ -182,7 +182,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=7, help="switches of each kind")
     args = parser.parse_args()
-    program = str(paceline_bench.build("//:dist") / "dist/bin/paceline-controller")
+    program = str(paceline_bench.build("//controller:paceline-controller") / "controller/paceline-controller")
     killed, ended, peer = [], [], []
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
         folder = pathlib.Path(name)

@@ -31,10 +31,8 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
 class SimulatedNode::Stream
     : public grpc::ClientBidiReactor<v1::WorkerMessage, v1::ControllerMessage> {
  public:
-  explicit Stream(SimulatedNode* node)
-      : node_(node),
-        channel_(MakeChannel(node->options_.controller)),
-        stub_(v1::WorkerService::NewStub(channel_)) {
+  Stream(SimulatedNode* node, const std::shared_ptr<grpc::Channel>& channel)
+      : node_(node), stub_(v1::WorkerService::NewStub(channel)) {
     stub_->async()->Session(&context_, this);
     // Writes begin outside gRPC's callbacks: the call must not end meanwhile.
     AddHold();
@@ -57,13 +55,9 @@ class SimulatedNode::Stream
     StartRead(&incoming_);
   }
   void OnWriteDone(bool) override { node_->OnWritten(this); }
-  void OnDone(const grpc::Status&) override {
-    node_->OnDone();
-    delete this;
-  }
+  void OnDone(const grpc::Status&) override { node_->OnDone(this); }
 
   SimulatedNode* const node_;
-  const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<v1::WorkerService::Stub> stub_;
   grpc::ClientContext context_;
   v1::WorkerMessage hello_;
@@ -110,9 +104,11 @@ void SimulatedNode::Tick(absl::Time now) {
 void SimulatedNode::Dial(absl::Time now) {
   storm_->Dialled(now);
   v1::WorkerMessage message;
-  Stream* const stream = new Stream(this);
+  std::shared_ptr<grpc::Channel> channel = MakeChannel(options_.controller);
+  Stream* const stream = new Stream(this, channel);
   {
     absl::MutexLock lock(&mutex_);
+    channel_.swap(channel);
     state_ = State::kGreeting;
     due_ = now + kGreetingLimit;
     stream_ = stream;
@@ -227,7 +223,7 @@ void SimulatedNode::OnWritten(Stream* stream) {
   Do(send);
 }
 
-void SimulatedNode::OnDone() {
+void SimulatedNode::OnDone(Stream* stream) {
   const absl::Time now = EventLoop::Now();
   absl::MutexLock lock(&mutex_);
   if (state_ == State::kConnected) {
@@ -241,6 +237,7 @@ void SimulatedNode::OnDone() {
   unanswered_.clear();
   state_ = State::kAway;
   stream_ = nullptr;
+  delete stream;
   due_ = now + backoff_.Next();
 }
 

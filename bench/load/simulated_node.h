@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <string>
 #include <utility>
 
@@ -69,7 +70,8 @@ class SimulatedNode {
   void OnMessage(const v1::ControllerMessage& message) ABSL_LOCKS_EXCLUDED(mutex_);
   void OnReadFailed(Stream* stream) ABSL_LOCKS_EXCLUDED(mutex_);
   void OnWritten(Stream* stream) ABSL_LOCKS_EXCLUDED(mutex_);
-  void OnDone() ABSL_LOCKS_EXCLUDED(mutex_);
+  // Deletes it.
+  void OnDone(Stream* stream) ABSL_LOCKS_EXCLUDED(mutex_);
   void OnLease(int64_t number, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The next message, if it is time for one and none is on its way.
   Send Next(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -84,7 +86,10 @@ class SimulatedNode {
   SimulatedTrainers trainers_ ABSL_GUARDED_BY(mutex_);
   Backoff backoff_ ABSL_GUARDED_BY(mutex_);
   State state_ ABSL_GUARDED_BY(mutex_) = State::kAway;
-  Stream* stream_ ABSL_GUARDED_BY(mutex_) = nullptr;  // Deletes itself.
+  Stream* stream_ ABSL_GUARDED_BY(mutex_) = nullptr;  // Until OnDone.
+  // The stream's, or that of the one before: gRPC's last channel must not go in a callback, whose
+  // thread would wait for itself (github.com/grpc/grpc/pull/32584).
+  std::shared_ptr<grpc::Channel> channel_ ABSL_GUARDED_BY(mutex_);
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;  // The stream is read no more.
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;

@@ -38,7 +38,7 @@ std::string RequestOf(int number, const std::vector<std::string>& jobs, std::str
 class Watchers::Stream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
   Stream(Watchers* watchers, size_t number, const Watch& watch)
-      : watchers_(watchers), number_(number), stub_(MakeChannel(watchers->controller_)) {
+      : watchers_(watchers), number_(number), stub_(watch.channel) {
     const grpc::Slice slice(watch.request);
     request_ = grpc::ByteBuffer(&slice, 1);
     stub_.PrepareBidiStreamingCall(&context_, watch.method, grpc::StubOptions(), this);
@@ -56,10 +56,7 @@ class Watchers::Stream : public grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::
     watchers_->bytes_ += static_cast<int64_t>(event_.Length());
     StartRead(&event_);
   }
-  void OnDone(const grpc::Status&) override {
-    watchers_->OnDone(number_);
-    delete this;
-  }
+  void OnDone(const grpc::Status&) override { watchers_->OnDone(number_); }
 
   Watchers* const watchers_;
   const size_t number_;
@@ -82,12 +79,14 @@ void Watchers::Start(int count, const std::vector<std::string>& jobs) {
 
 void Watchers::Renew() {
   std::vector<Stream*> begun;
+  std::vector<std::shared_ptr<grpc::Channel>> former;
   {
     absl::MutexLock lock(&mutex_);
     if (stopping_) return;
     for (size_t number = 0; number < watches_.size(); ++number) {
       Watch& watch = watches_[number];
       if (watch.stream != nullptr) continue;
+      former.push_back(std::exchange(watch.channel, MakeChannel(controller_)));
       watch.stream = new Stream(this, number, watch);
       ++open_;
       begun.push_back(watch.stream);
@@ -98,7 +97,7 @@ void Watchers::Renew() {
 
 void Watchers::OnDone(size_t number) {
   absl::MutexLock lock(&mutex_);
-  watches_[number].stream = nullptr;
+  delete std::exchange(watches_[number].stream, nullptr);
   --open_;
   if (!stopping_) ++ended_;
 }

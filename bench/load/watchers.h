@@ -5,9 +5,12 @@
 #ifndef BENCH_LOAD_WATCHERS_H_
 #define BENCH_LOAD_WATCHERS_H_
 
+#include <grpcpp/grpcpp.h>
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -43,9 +46,12 @@ class Watchers {
   struct Watch {
     std::string method;
     std::string request;       // Serialized.
-    Stream* stream = nullptr;  // Deletes itself. Null: ended.
+    Stream* stream = nullptr;  // Until OnDone. Null: ended.
+    // The stream's, or that of the one before; as SimulatedNode::channel_.
+    std::shared_ptr<grpc::Channel> channel;
   };
 
+  // Deletes the stream.
   void OnDone(size_t number) ABSL_LOCKS_EXCLUDED(mutex_);
 
   const std::string controller_;
