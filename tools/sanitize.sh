@@ -21,7 +21,7 @@ case $which in
     ;;
   tsan)
     configs=(--config=tsan)
-    options=("--test_env=TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:suppressions=$supp/tsan.supp")
+    options=("--test_env=TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:history_size=7:suppressions=$supp/tsan.supp")
     quick=(//common:event_loop_test //common:http_server_test //worker/ring/...
       //worker/daemon:trainer_sockets_test //worker/daemon:fd_poller_test
       //controller:commit_queue_test //controller:limits_test //controller/page/...)
@@ -37,6 +37,7 @@ if [[ ${1:-} == --quick ]]; then
   shift
 fi
 (($#)) && targets=("$@")
+[[ -t 1 ]] || options+=(--noshow_progress)
 
 # Instrumented code is slow, and holds several times its memory: fewer tests at once, with more time.
 tools/test.sh "${configs[@]}" "${options[@]}" --test_tag_filters="-gpu,-no-$which" \
