@@ -48,7 +48,10 @@ TEST_F(ApiTest, ServerThatIsToldIsTheOneThatIsSpokenTo) {
 }
 
 TEST_F(ApiTest, FollowSurvivesALostConnectionAndResumesAfterTheLastRevision) {
-  controller_.AddWatch({{Event(JobIn(v1::RUNNING, 5, 10))}, Lost()});
+  v1::JobEvent listed;
+  listed.set_type(v1::BOOKMARK);
+  listed.set_revision(5);
+  controller_.AddWatch({{Event(JobIn(v1::RUNNING, 5, 10)), listed}, Lost()});
   controller_.AddWatch({{}, Lost()});
   controller_.AddWatch({{Event(JobIn(v1::SUCCEEDED, 9, 100))}, std::nullopt});
   controller_.SetJobs({JobIn(v1::RUNNING, 5, 10)});

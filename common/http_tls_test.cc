@@ -103,6 +103,20 @@ TEST_F(HttpTlsTest, WhoIsRevokedMeanwhileIsRefusedOnAConnectionThatIsOpen) {
   EXPECT_THAT(answers, HasSubstr("bob has left"));
 }
 
+TEST_F(HttpTlsTest, ACertificateThatEndsMeanwhileIsRefusedOnAConnectionThatIsOpen) {
+  constexpr absl::Duration kLeft = absl::Seconds(5);
+  Start({controller_}, {absl::Hours(1), absl::Hours(1), absl::Hours(1)});
+  const absl::Time issued = absl::Now() + kLeft - viewer_.life;
+  TlsConnection connection(server_->address(), Files("brief", authority_, viewer_, issued));
+  ASSERT_TRUE(connection.Say("GET /metrics HTTP/1.1\r\nHost: test\r\n\r\n"));
+  EXPECT_THAT(connection.Hear(), StartsWith("HTTP/1.1 200"));
+  absl::SleepFor(issued + viewer_.life + absl::Seconds(1) - absl::Now());
+  ASSERT_TRUE(connection.Say("GET /metrics HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n"));
+  const std::string rest = connection.HearAll();
+  EXPECT_THAT(rest, HasSubstr("HTTP/1.1 403"));
+  EXPECT_THAT(rest, HasSubstr("has expired on"));
+}
+
 TEST_F(HttpTlsTest, PlainTextIsToldToSpeakTls) {
   Start({controller_});
   httplib::Client client("http://" + server_->address());

@@ -13,10 +13,12 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "cli/job_file/job_file_parser.h"
 #include "cli/job_file/job_keys.h"
+#include "cli/text/utf8.h"
 #include "common/job_spec/job_spec.h"
 #include "google/protobuf/descriptor.h"
 #include "yaml-cpp/eventhandler.h"
@@ -109,6 +111,14 @@ int LineIndentedByTab(absl::string_view yaml) {
   return 0;
 }
 
+// Of a byte.
+FilePosition PositionAt(absl::string_view text, size_t offset) {
+  const absl::string_view before = text.substr(0, offset);
+  const size_t line = before.rfind('\n');  // npos + 1 is 0.
+  return {static_cast<int>(std::count(before.begin(), before.end(), '\n')) + 1,
+          static_cast<int>(offset - (line + 1)) + 1};
+}
+
 FilePosition PositionOfMark(const YAML::Mark& mark) { return {mark.line + 1, mark.column + 1}; }
 
 // Takes note of where documents begin.
@@ -152,6 +162,14 @@ std::vector<YAML::Mark> DocumentsOf(const std::string& yaml) {
 
 JobFile ParseJobFile(const std::string& yaml, const std::string& folder) {
   JobFile file;
+  // YAML would take it, and no message could hold it.
+  const size_t sound = Utf8Length(yaml);
+  if (sound < yaml.size()) {
+    file.problems.push_back(
+        {PositionAt(yaml, sound), absl::StrFormat("not UTF-8: a byte %02x stands here",
+                                                  static_cast<unsigned char>(yaml[sound]))});
+    return file;
+  }
   std::vector<YAML::Mark> documents;
   YAML::Node first;
   try {

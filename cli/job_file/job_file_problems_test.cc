@@ -154,6 +154,15 @@ TEST(JobFileProblemsTest, TabThatIndentsIsNamedAsTheFault) {
   EXPECT_THAT(ProblemsOfAddition("seed: 1\t# a tab that does no harm\n"), IsEmpty());
 }
 
+TEST(JobFileProblemsTest, BytesThatAreNoTextAreToldWithTheirPlace) {
+  EXPECT_THAT(Problems("name: a\ndata: {train: x\xff\x0fy}\n"),
+              ElementsAre("2:16 not UTF-8: a byte ff stands here"));
+  EXPECT_THAT(Problems("\xc3"), ElementsAre("1:1 not UTF-8: a byte c3 stands here"));
+  EXPECT_THAT(ProblemsOfAddition("seed: 1  # gr\xc3\xb6\xc3\x9f"
+                                 "er\n"),
+              IsEmpty());
+}
+
 TEST(JobFileProblemsTest, NumberThatIsTooLargeIsToldSo) {
   EXPECT_THAT(ProblemsOfAddition("seed: 18446744073709551615\n"),
               ElementsAre("7:1 seed is too large; allowed is 0 and more, up to "

@@ -67,8 +67,8 @@ grpc::Status WatchChanges(Client& client, Request request, const ChangeWatch<Eve
     lists = request.after_revision() == 0;
     status = open(request, [&](const Event& event) {
       resumption.Arrived();
-      // A list that breaks off begins anew: each part of it has the revision of the whole.
-      if (!lists || event.type() != v1::ADDED) {
+      // A list that breaks off begins anew, whatever changes came with its parts.
+      if (!lists || event.type() == v1::BOOKMARK) {
         request.set_after_revision(std::max(request.after_revision(), event.revision()));
       }
       if (event.type() == v1::BOOKMARK) return !lists || tell_gone();

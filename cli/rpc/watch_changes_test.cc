@@ -85,6 +85,16 @@ TEST(WatchChangesTest, AListThatBreaksOffBeginsAnew) {
   EXPECT_THAT(shown.events, ElementsAre("ADDED a", "ADDED b"));
 }
 
+TEST(WatchChangesTest, AListThatBreaksOffBetweenChangesBeginsAnewToo) {
+  const Shown shown = Watch({
+      {{EventOf(v1::ADDED, "a", 5), EventOf(v1::MODIFIED, "a", 6)}, kLost},
+      {{EventOf(v1::ADDED, "a", 6), EventOf(v1::ADDED, "b", 6), EventOf(v1::BOOKMARK, "", 6)},
+       grpc::Status::OK},
+  });
+  EXPECT_THAT(shown.begins, ElementsAre(0, 0));
+  EXPECT_THAT(shown.events, ElementsAre("ADDED a", "MODIFIED a", "ADDED b"));
+}
+
 TEST(WatchChangesTest, BehindAnotherLeaderNothingIsMissed) {
   const int64_t next = int64_t{1} << 32;  // Revisions of another start.
   const Shown shown = Watch({

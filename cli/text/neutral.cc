@@ -6,35 +6,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "cli/text/utf8.h"
 
 namespace paceline {
 namespace {
-
-bool IsContinuation(unsigned char c) { return (c & 0xc0) == 0x80; }
-
-// Length of the well-formed UTF-8 sequence at the start of `text` and its code point;
-// length 0 when there is none.
-struct Decoded {
-  size_t length = 0;
-  uint32_t point = 0;
-};
-
-Decoded Decode(absl::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char lead = byte(0);
-  if (lead < 0x80) return {1, lead};
-  const size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
-  if (lead < 0xc2 || lead > 0xf4 || text.size() < length) return {};
-  uint32_t point = lead & (0x7f >> length);
-  for (size_t i = 1; i < length; ++i) {
-    if (!IsContinuation(byte(i))) return {};
-    point = point << 6 | (byte(i) & 0x3f);
-  }
-  constexpr uint32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};
-  const bool surrogate = point >= 0xd800 && point <= 0xdfff;
-  if (point < kLeast[length] || point > 0x10ffff || surrogate) return {};
-  return {length, point};
-}
 
 // Marks that change the order or direction of the text around them, and line separators.
 bool Reorders(uint32_t point) {
@@ -57,7 +32,7 @@ std::string Neutral(absl::string_view text) {
       text.remove_prefix(1);
       continue;
     }
-    const Decoded decoded = Decode(text);
+    const Utf8Character decoded = FirstCharacter(text);
     const size_t length = std::max<size_t>(decoded.length, 1);
     if (decoded.length == 0) {
       absl::StrAppendFormat(&out, "\\x%02x", static_cast<unsigned char>(text[0]));

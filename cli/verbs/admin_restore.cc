@@ -1,4 +1,6 @@
 // paceline admin restore FILE --state-dir DIR
+#include <sys/stat.h>
+
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -19,6 +21,8 @@ struct RestoreFlags {
 };
 
 int RestoreVerb(Program& program, const RestoreFlags& flags) {
+  // As the controller does: the state tells of everybody's jobs.
+  ::umask(077);
   const absl::StatusOr<Restoration> restored =
       RestoreState(flags.file, flags.state_dir, flags.force, absl::Now());
   if (!restored.ok()) return program.Fail(restored.status());

@@ -45,6 +45,12 @@ absl::StatusOr<Certificate> RotateIn(const CertificateAuthority& authority, cons
   const TlsFiles files = FilesIn(dir);
   PACELINE_ASSIGN_OR_RETURN(const std::string pem, ReadWhole(files.certificate));
   PACELINE_ASSIGN_OR_RETURN(const Certificate old, ReadCertificate(pem));
+  // Whoever can write this file does not choose whom the authority vouches for. It may have ended.
+  const absl::Status ours = CheckCertificate(pem, authority.certificate_pem(), old.not_before);
+  if (!ours.ok()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(files.certificate, " is not renewed: ", ours.message()));
+  }
   PACELINE_ASSIGN_OR_RETURN(const std::string key, new_key ? NewKey() : ReadPrivate(files.key));
   if (life == absl::ZeroDuration()) life = UsualLife(old.principal.role);
   PACELINE_ASSIGN_OR_RETURN(const std::string made,

@@ -19,7 +19,8 @@ absl::Status IssueInto(const CertificateAuthority& authority,
                        absl::Time now);
 
 // A certificate for the same principal and hosts as that in DIR, of the same key, or of a new one.
-// `life` zero: the usual one of the role. Returns what it names.
+// `life` zero: the usual one of the role. Returns what it names. FailedPrecondition, and nothing is
+// written, when the authority has not signed that in DIR.
 absl::StatusOr<Certificate> RotateIn(const CertificateAuthority& authority, const std::string& dir,
                                      bool new_key, absl::Duration life, absl::Time now);
 

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMostBytes = 1 << 20;
 
-// Who may use a file.
+// Who may read a file; but for kEverybody nobody but its owner may write it.
 enum class Audience { kEverybody, kGroup, kOwner };
 
 absl::Status Failed(const std::string& path, int error) {
@@ -45,9 +45,10 @@ absl::StatusOr<std::string> Read(const std::string& path, Audience audience) {
   } else if (audience == Audience::kOwner && (info.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
     status = absl::PermissionDeniedError(
         absl::StrCat(path, " is open to others than its owner: chmod 600 ", path));
-  } else if (audience == Audience::kGroup && (info.st_mode & S_IRWXO) != 0) {
-    status = absl::PermissionDeniedError(
-        absl::StrCat(path, " is open to everybody on this machine: chmod o= ", path));
+  } else if (audience == Audience::kGroup && (info.st_mode & (S_IWGRP | S_IRWXO)) != 0) {
+    status = absl::PermissionDeniedError(absl::StrCat(
+        path,
+        " is open to everybody on this machine, or its group can change it: chmod g-w,o= ", path));
   } else {
     text.resize(kMostBytes + 1);
     const ssize_t got = read(fd, text.data(), text.size());

@@ -16,7 +16,7 @@ namespace paceline {
 // larger.
 absl::StatusOr<std::string> ReadWhole(const std::string& path);
 
-// The same; PermissionDenied too when everybody on the machine may read it.
+// The same; PermissionDenied too when everybody on the machine may read it, or its group write.
 absl::StatusOr<std::string> ReadPrivate(const std::string& path);
 
 // The same; PermissionDenied too when anybody but its owner may, InvalidArgument when it is no

@@ -89,10 +89,12 @@ TEST_F(TlsFilesTest, OtherAuthorityIsTold) {
          HasSubstr("not signed by the authority of its ca.pem"));
 }
 
-TEST_F(TlsFilesTest, KeyThatEverybodyReadsIsNotUsed) {
+TEST_F(TlsFilesTest, KeyThatIsOpenToOthersIsNotUsed) {
   ASSERT_EQ(chmod(files_.key.c_str(), 0644), 0);
-  Expect(kNow, absl::StatusCode::kPermissionDenied, HasSubstr("chmod o= " + files_.key));
-  // The group of a service may.
+  Expect(kNow, absl::StatusCode::kPermissionDenied, HasSubstr("chmod g-w,o= " + files_.key));
+  ASSERT_EQ(chmod(files_.key.c_str(), 0660), 0);
+  Expect(kNow, absl::StatusCode::kPermissionDenied, HasSubstr("its group can change it"));
+  // The group of a service may read it.
   ASSERT_EQ(chmod(files_.key.c_str(), 0640), 0);
   EXPECT_TRUE(CheckTlsFiles(files_, kNow).ok());
 }

@@ -70,9 +70,12 @@ std::string Ask(absl::string_view request) {
   std::string reply;
   char bytes[4096];
   ssize_t got = 0;
-  while ((got = ::recv(client, bytes, sizeof bytes, 0)) > 0 && reply.size() < kMaxReply) {
-    reply.append(bytes, static_cast<size_t>(got));
-  }
+  // The fuzzer's clock may interrupt.
+  const auto goes_on = [&] { return got > 0 || (got < 0 && errno == EINTR); };
+  do {
+    got = ::recv(client, bytes, sizeof bytes, 0);
+    if (got > 0) reply.append(bytes, static_cast<size_t>(got));
+  } while (goes_on() && reply.size() < kMaxReply);
   PACELINE_EXPECT(got == 0 || errno == ECONNRESET);
   ::close(client);
   return reply;

@@ -63,17 +63,18 @@ class Controller {
       case v1::WorkerMessage::kReport:
         Run(ReportedBy(node, message.report()));
         break;
-      case v1::WorkerMessage::kSteps:
-        for (const v1::StepBatch& batch : message.steps().batches()) {
-          const TrainerId id = FromProto(batch.id());
-          if (OwnerOf(cluster_, node, id) != Owner::kOwn) continue;
-          const std::vector<StepTimes> steps = StepsOf(batch);
+      case v1::WorkerMessage::kSteps: {
+        std::vector<TrainerSteps> own;
+        PACELINE_EXPECT(CheckSteps(cluster_, node, message.steps(), &own).ok());
+        for (const auto& [id, batch] : own) {
+          const std::vector<StepTimes> steps = StepsOf(*batch);
           steps_.TakeSteps(cluster_, node, id, steps);
           StragglerActions decided = stragglers_.TakeSteps(cluster_, node, id, steps, Now());
           Actions actions;
           CarryOut(cluster_, Following(), Now(), actions, decided);
         }
         break;
+      }
       default:
         return;
     }

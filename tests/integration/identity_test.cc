@@ -177,6 +177,20 @@ TEST_F(IdentityTest, NodeJoinsByATokenThatNobodyElseCanUse) {
   EXPECT_TRUE(Eventually([&] { return IsReady("w0"); })) << WorkerLog("w0");
 }
 
+TEST_F(IdentityTest, WhatTheControllerKeepsIsItsOwn) {
+  const mode_t before = umask(0);
+  StartTlsController();
+  umask(before);
+  const auto mode = [&](const std::string& name) {
+    struct stat info = {};
+    EXPECT_EQ(stat((directory_ + "/controller" + name).c_str(), &info), 0) << name;
+    return info.st_mode & 0777;
+  };
+  EXPECT_EQ(mode(""), 0700u);
+  EXPECT_EQ(mode("/state.db"), 0600u);
+  EXPECT_EQ(mode("/audit.jsonl"), 0600u);
+}
+
 TEST_F(IdentityTest, TokenOutlivesTheController) {
   StartTlsController();
   const std::string token = Token("w0");

@@ -14,40 +14,66 @@
 
 namespace paceline {
 
+// A connection. Without a certificate in `files`, none is shown; without an authority, the server
+// is not judged.
+class TlsConnection {
+ public:
+  TlsConnection(const std::string& address, const TlsFiles& files)
+      : context_(SSL_CTX_new(TLS_client_method())) {
+    if (!files.ca.empty()) {
+      SSL_CTX_load_verify_locations(context_, files.ca.c_str(), nullptr);
+      SSL_CTX_set_verify(context_, SSL_VERIFY_PEER, nullptr);
+    }
+    if (!files.certificate.empty()) {
+      SSL_CTX_use_certificate_chain_file(context_, files.certificate.c_str());
+      SSL_CTX_use_PrivateKey_file(context_, files.key.c_str(), SSL_FILETYPE_PEM);
+    }
+    connection_ = BIO_new_ssl_connect(context_);
+    BIO_set_conn_hostname(connection_, address.c_str());
+  }
+  ~TlsConnection() {
+    BIO_free_all(connection_);
+    SSL_CTX_free(context_);
+    ERR_clear_error();
+  }
+  TlsConnection(const TlsConnection&) = delete;
+  TlsConnection& operator=(const TlsConnection&) = delete;
+
+  // False: the connection does not come about.
+  bool Say(const std::string& bytes) {
+    ERR_clear_error();  // Of this thread's earlier calls, which would be taken for this one's.
+    return BIO_do_connect(connection_) == 1 &&
+           BIO_write(connection_, bytes.data(), static_cast<int>(bytes.size())) > 0;
+  }
+  // What the server says next; empty: it has hung up.
+  std::string Hear() {
+    char buffer[4096];
+    const int got = BIO_read(connection_, buffer, sizeof buffer);
+    return got > 0 ? std::string(buffer, static_cast<size_t>(got)) : "";
+  }
+  // All until it does.
+  std::string HearAll() {
+    std::string all;
+    for (std::string next = Hear(); !next.empty(); next = Hear()) all += next;
+    return all;
+  }
+
+ private:
+  SSL_CTX* const context_;
+  BIO* connection_ = nullptr;
+};
+
 // All that the server answers, with its headers; empty: the connection does not come about, or ends
-// without an answer. Without a certificate in `files`, none is shown; without an authority, the
-// server is not judged. `first`: a request that is sent before on the same connection, which stays
+// without an answer. `first`: a request that is sent before on the same connection, which stays
 // open.
 inline std::string TlsGet(const std::string& address, const std::string& path,
                           const TlsFiles& files, const std::string& first = "") {
-  SSL_CTX* context = SSL_CTX_new(TLS_client_method());
-  if (!files.ca.empty()) {
-    SSL_CTX_load_verify_locations(context, files.ca.c_str(), nullptr);
-    SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nullptr);
-  }
-  if (!files.certificate.empty()) {
-    SSL_CTX_use_certificate_chain_file(context, files.certificate.c_str());
-    SSL_CTX_use_PrivateKey_file(context, files.key.c_str(), SSL_FILETYPE_PEM);
-  }
-  BIO* connection = BIO_new_ssl_connect(context);
-  BIO_set_conn_hostname(connection, address.c_str());
-  std::string answer;
+  TlsConnection connection(address, files);
   const std::string before =
       first.empty() ? "" : "GET " + first + " HTTP/1.1\r\nHost: test\r\n\r\n";
   const std::string request =
       before + "GET " + path + " HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n";
-  if (BIO_do_connect(connection) == 1 &&
-      BIO_write(connection, request.data(), static_cast<int>(request.size())) > 0) {
-    char buffer[4096];
-    int got = 0;
-    while ((got = BIO_read(connection, buffer, sizeof buffer)) > 0) {
-      answer.append(buffer, static_cast<size_t>(got));
-    }
-  }
-  BIO_free_all(connection);
-  SSL_CTX_free(context);
-  ERR_clear_error();
-  return answer;
+  return connection.Say(request) ? connection.HearAll() : "";
 }
 
 // The certificate that the server shows, PEM; empty: there is none.
