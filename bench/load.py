@@ -230,6 +230,7 @@ class Scrapes:
 
 def measure(args, controller, driver, echo):
     driver.read("running")
+    time.sleep(args.settle)
     driver.say("measure")
     driver.read("measuring")
     scrapes = Scrapes(controller)
@@ -250,8 +251,25 @@ def measure(args, controller, driver, echo):
 
 
 def storms(args, controller, driver):
-    """[(seconds from serving until all nodes are back, most dials in 100 ms from then on)]."""
-    found = []
+    """Rows of the restarts. Of one from which not all nodes came back, too: the load's stay."""
+    case = f"{args.nodes:,} nodes, restart"
+    found = []  # (seconds from serving until all nodes are back, most dials in 100 ms from then on)
+    failed = 0
+    try:
+        play_storms(args, controller, driver, found)
+    except RuntimeError as error:
+        print(f"load: {error}", file=sys.stderr)
+        failed = 1
+    rows = [Row(case=case, metric="restarts that failed", unit="restarts", ours=[failed], limit=0)]
+    if found:
+        rows += [Row(case=case, metric="until all are back", unit="s",
+                     ours=[back for back, _ in found], limit=BACK_S),
+                 Row(case=case, metric="most dials in 100 ms", unit="dials",
+                     ours=[dials for _, dials in found], limit=HERD * args.nodes)]
+    return rows
+
+
+def play_storms(args, controller, driver, found):
     for _ in range(args.storms):
         driver.say("storm")
         driver.read("waiting")
@@ -262,7 +280,6 @@ def storms(args, controller, driver):
         dials = [count for begin, count in back["dials"] if begin >= serving]
         found.append((back["back"] - serving, max(dials, default=0)))
         time.sleep(5)
-    return found
 
 
 def rows_of(args, result, scrapes, cpu, seconds):
@@ -331,6 +348,8 @@ def main():
     parser.add_argument("--ranks", type=int, default=8, help="of a node")
     parser.add_argument("--steps-per-second", type=float, default=10, help="of each rank")
     parser.add_argument("--minutes", type=float, default=5, help="of measuring; 30 for the growth")
+    parser.add_argument("--settle", type=float, default=30,
+                        help="seconds before measuring: all jobs and watchers begin at once")
     parser.add_argument("--watchers", type=int, default=100)
     parser.add_argument("--jobs", type=int, default=200, help="that share all ranks")
     parser.add_argument("--waiting", type=int, default=0, help="jobs for which there is no room")
@@ -358,14 +377,10 @@ def main():
                   for part in (f"--{name.replace('_', '-')}", getattr(args, name))])
             result, scrapes, cpu, seconds = measure(args, controller, driver, echo)
             rows = rows_of(args, result, scrapes, cpu, seconds)
-            found = storms(args, controller, driver)
-            if found:
-                case = f"{args.nodes:,} nodes, restart"
-                rows += [Row(case=case, metric="until all are back", unit="s",
-                             ours=[back for back, _ in found], limit=BACK_S),
-                         Row(case=case, metric="most dials in 100 ms", unit="dials",
-                             ours=[dials for _, dials in found], limit=HERD * args.nodes)]
-            driver.say("quit")
+            if args.storms:
+                rows += storms(args, controller, driver)
+            if driver.process.poll() is None:
+                driver.say("quit")
         finally:
             for process in (driver, echo):
                 if process:

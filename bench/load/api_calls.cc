@@ -59,11 +59,10 @@ ApiCalls::ApiCalls(ApiOptions options)
   for (const char* kind : kKinds) latencies_[kind];
 }
 
-bool ApiCalls::Submit(size_t number) {
-  const bool is_short = options_.short_steps > 0 && number % kShortJobs == kShortJobs - 1;
+bool ApiCalls::Submit(size_t number, int64_t short_steps) {
+  const bool is_short = short_steps > 0 && number % kShortJobs == kShortJobs - 1;
   v1::SubmitJobRequest request;
-  *request.mutable_spec() =
-      SpecOf(number, options_.ranks, is_short ? options_.short_steps : kForever);
+  *request.mutable_spec() = SpecOf(number, options_.ranks, is_short ? short_steps : kForever);
   request.set_request_id(
       absl::StrCat("load-", number, "-", submitted_.load(), "-", absl::ToUnixNanos(absl::Now())));
   grpc::ClientContext context;
@@ -83,7 +82,10 @@ bool ApiCalls::Submit(size_t number) {
 std::vector<std::string> ApiCalls::SubmitAll() {
   ids_.resize(static_cast<size_t>(options_.jobs) + static_cast<size_t>(options_.waiting));
   for (size_t number = 0; number < ids_.size(); ++number) {
-    if (!Submit(number)) std::exit(1);
+    // They start together and shall not end together for ever.
+    const auto part = static_cast<int64_t>(number + 1);
+    const auto all = static_cast<int64_t>(ids_.size());
+    if (!Submit(number, (options_.short_steps * part + all - 1) / all)) std::exit(1);
   }
   return ids_;
 }
@@ -129,7 +131,7 @@ void ApiCalls::SubmitAgain() {
     request.set_job(ids_[number]);
     v1::Job job;
     if (!jobs_->Get(&context, request, &job).ok()) continue;
-    if (job.state() == v1::SUCCEEDED) Submit(number);
+    if (job.state() == v1::SUCCEEDED) Submit(number, options_.short_steps);
   }
 }
 

@@ -25,9 +25,11 @@ namespace paceline {
 struct ApiOptions {
   std::string controller;  // host:port
   int jobs = 200;
-  int ranks = 50;           // Of each.
-  int waiting = 0;          // Jobs beyond those for which there is room.
-  int64_t short_steps = 0;  // Of every tenth job, which is submitted again when it has ended.
+  int ranks = 50;   // Of each.
+  int waiting = 0;  // Jobs beyond those for which there is room.
+  // Of every tenth job, which is submitted again when it has ended; the first ones have less of
+  // them, each another part.
+  int64_t short_steps = 0;
   double calls_per_second = 50;
 };
 
@@ -53,8 +55,8 @@ class ApiCalls {
 
  private:
   void Run();
-  // True: done.
-  bool Submit(size_t number);
+  // True: done. Every tenth job has so many steps, if any.
+  bool Submit(size_t number, int64_t short_steps);
   void SubmitAgain();
   void Call(int64_t number);
 

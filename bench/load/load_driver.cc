@@ -34,10 +34,13 @@
 namespace paceline {
 namespace {
 
-// The nodes take turns within this: worker/daemon/worker_node.cc, kPollInterval.
+// The nodes take turns within this (worker/daemon/worker_node.cc, kPollInterval), a dozen at once:
+// more would be a burst that nodes with clocks of their own do not make.
 constexpr absl::Duration kPoll = absl::Milliseconds(100);
-constexpr size_t kTurns = 10;
+constexpr size_t kTurns = 100;
 constexpr absl::Duration kPatience = absl::Minutes(5);
+// Within this a node that was cut off is back, and has told with its next steps what was lost.
+constexpr absl::Duration kBack = absl::Seconds(5);
 
 struct Options {
   std::string controller;
@@ -187,6 +190,7 @@ class Load {
         {"watch_bytes", watchers_.bytes()},
         {"watches_ended", watchers_.ended()},
     };
+    absl::SleepFor(kBack);
     for (const auto& node : nodes_) node->SetSteps(false);
     absl::SleepFor(3 * kPoll);  // What was made until now is on its way then.
     WaitFor(

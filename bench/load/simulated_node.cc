@@ -70,7 +70,8 @@ SimulatedNode::SimulatedNode(Options options, Totals* totals, Storm* storm)
       storm_(storm),
       trainers_(options_.steps_per_second),
       backoff_(kBackoff, options_.seed),
-      due_(absl::InfinitePast()) {}
+      due_(absl::InfinitePast()),
+      random_(options_.seed) {}
 
 void SimulatedNode::Tick(absl::Time now) {
   Send send;
@@ -79,16 +80,15 @@ void SimulatedNode::Tick(absl::Time now) {
   {
     absl::MutexLock lock(&mutex_);
     if (stopping_) return;
-    if (makes_steps_ && trainers_.Advance(now)) report_due_ = true;
+    if (makes_steps_ && trainers_.Advance(now)) report_due_ = steps_due_ = true;
     totals_->records_dropped += trainers_.TakeDropped();
     const int running = trainers_.running();
     totals_->running += running - std::exchange(running_, running);
     if (state_ == State::kConnected) {
       if (now >= next_report_) {
-        report_due_ = true;
+        report_due_ = steps_due_ = true;
         next_report_ = now + interval_;
       }
-      steps_due_ = true;
       send = Next(now);
     } else if (now >= due_) {
       dial = state_ == State::kAway && stream_ == nullptr;
@@ -142,18 +142,21 @@ SimulatedNode::Send SimulatedNode::Next(absl::Time now) {
     message = &report_;
     ++totals_->reports;
   } else if (std::exchange(steps_due_, false)) {
-    const int64_t records = trainers_.TakeSteps(steps_.mutable_steps());
-    if (records == 0) return {};
-    sent_records_.Sent(records);
-    v1::StepBatch& first = *steps_.mutable_steps()->mutable_batches(0);
-    first.set_dropped(first.dropped() + std::exchange(records_cut_, 0));
-    totals_->records_sent += records;
-    message = &steps_;
-  } else {
-    return {};
+    message = NextSteps();
   }
+  if (message == nullptr) return {};
   writing_ = true;
   return {stream_, message};
+}
+
+const v1::WorkerMessage* SimulatedNode::NextSteps() {
+  const int64_t records = trainers_.TakeSteps(steps_.mutable_steps());
+  if (records == 0) return nullptr;
+  sent_records_.Sent(records);
+  v1::StepBatch& first = *steps_.mutable_steps()->mutable_batches(0);
+  first.set_dropped(first.dropped() + std::exchange(records_cut_, 0));
+  totals_->records_sent += records;
+  return &steps_;
 }
 
 void SimulatedNode::MakeReport(absl::Time now, v1::NodeReport* report) {
@@ -184,7 +187,7 @@ void SimulatedNode::OnMessage(const v1::ControllerMessage& message) {
       ++totals_->connected;
       storm_->Back(now);
       report_due_ = true;
-      next_report_ = now + interval_;
+      next_report_ = now + interval_ * std::uniform_real_distribution<double>(0.0, 1.0)(random_);
     }
     send = Next(now);
   }

@@ -1,6 +1,6 @@
 // A node of the load: a worker daemon's side of proto/worker.proto over a connection of its own,
 // with simulated trainers. It dials, greets, reports every second and at changes, sends the steps
-// of its ranks ten times a second, and dials again with the daemon's own back-off.
+// of its ranks after each report, and dials again with the daemon's own back-off.
 //
 //            dial, delay over          Welcome
 //   AWAY ──────────────────▶ GREETING ───────▶ CONNECTED
@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <random>
 #include <string>
 #include <utility>
 
@@ -75,6 +76,8 @@ class SimulatedNode {
   void OnLease(int64_t number, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The next message, if it is time for one and none is on its way.
   Send Next(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Null: there are none.
+  const v1::WorkerMessage* NextSteps() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void MakeReport(absl::Time now, v1::NodeReport* report) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static void Do(const Send& send);
 
@@ -97,6 +100,7 @@ class SimulatedNode {
   absl::Time due_ ABSL_GUARDED_BY(mutex_);  // Of the next dial, or of the end of the greeting.
   absl::Time next_report_ ABSL_GUARDED_BY(mutex_);
   absl::Duration interval_ ABSL_GUARDED_BY(mutex_) = absl::Seconds(1);
+  std::mt19937_64 random_ ABSL_GUARDED_BY(mutex_);
   bool report_due_ ABSL_GUARDED_BY(mutex_) = false;
   bool steps_due_ ABSL_GUARDED_BY(mutex_) = false;
   std::string cluster_ ABSL_GUARDED_BY(mutex_);

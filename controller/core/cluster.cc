@@ -96,7 +96,7 @@ void Cluster::Restore(std::vector<Job> jobs, std::vector<Node> nodes, Moment now
     const JobId id = job.request.id;
     // Its end makes room, even if that is the first that is heard of it.
     if (!job.ended_already()) job_marks_.emplace(id, JobMark());
-    jobs_.emplace(id, std::move(job));
+    Insert(std::move(job));
   }
   for (Node& node : nodes) {
     RestoreNode(node, options_.node_lease, now);
@@ -131,6 +131,23 @@ Actions Cluster::Step(const Event& event, Moment now) {
   return actions;
 }
 
+const Job* Cluster::FindJob(const JobId& id) const {
+  const auto found = by_id_.find(id);
+  return found == by_id_.end() ? nullptr : found->second;
+}
+
+Job* Cluster::Find(const JobId& id) {
+  const auto found = by_id_.find(id);
+  return found == by_id_.end() ? nullptr : found->second;
+}
+
+Job& Cluster::Insert(Job job) {
+  const JobId id = job.request.id;
+  Job& inserted = jobs_.emplace(id, std::move(job)).first->second;
+  by_id_[id] = &inserted;
+  return inserted;
+}
+
 void Cluster::IndexAll() {
   for (const auto& [id, job] : jobs_) IndexJob(id);
   for (const auto& [name, node] : nodes_) {
@@ -148,17 +165,17 @@ void Cluster::IndexTouched(const Actions& actions) {
 }
 
 void Cluster::IndexJob(const JobId& id) {
-  const auto found = jobs_.find(id);
-  const bool is_live = found != jobs_.end() && !found->second.ended_already();
+  Job* const job = Find(id);
+  const bool is_live = job != nullptr && !job->ended_already();
   if (is_live) {
-    live_[id] = &found->second;
+    live_[id] = job;
   } else {
     live_.erase(id);
   }
-  SetMember(queued_, id, is_live && found->second.state == JobState::kQueued);
-  SetMember(recovering_, id, is_live && found->second.state == JobState::kRecovering);
-  SetMember(with_tasks_, id, found != jobs_.end() && !TasksOf(found->second).empty());
-  IndexNodesOf(id, is_live ? &found->second : nullptr);
+  SetMember(queued_, id, is_live && job->state == JobState::kQueued);
+  SetMember(recovering_, id, is_live && job->state == JobState::kRecovering);
+  SetMember(with_tasks_, id, job != nullptr && !TasksOf(*job).empty());
+  IndexNodesOf(id, is_live ? job : nullptr);
 }
 
 void Cluster::IndexNodesOf(const JobId& id, Job* live) {
@@ -185,9 +202,8 @@ const std::map<JobId, Job*>& Cluster::JobsOn(const NodeName& node) const {
 
 void Cluster::SetDeadlines(const NodeName* about, const Actions& actions) {
   const auto set_job = [this](const JobId& id) {
-    const auto job = jobs_.find(id);
-    job_deadlines_.Set(
-        id, job == jobs_.end() ? absl::InfiniteFuture() : paceline::NextDeadline(job->second));
+    const Job* job = Find(id);
+    job_deadlines_.Set(id, job == nullptr ? absl::InfiniteFuture() : paceline::NextDeadline(*job));
   };
   for (const JobId& id : actions.delete_jobs) set_job(id);
   if (about == nullptr) {
@@ -204,8 +220,7 @@ void Cluster::SetDeadlines(const NodeName* about, const Actions& actions) {
 }
 
 void Cluster::On(const JobSubmitted& event, Moment now, Actions& actions) {
-  Job& job =
-      jobs_.emplace(event.request.id, NewJob(event.request, next_number_++, now)).first->second;
+  Job& job = Insert(NewJob(event.request, next_number_++, now));
   job.submitter = event.submitter;
   Note(job, JobChange::kState, actions);
 }
@@ -275,10 +290,10 @@ void Cluster::On(const TimePassed&, Moment now, Actions& actions) {
 void Cluster::TakeIn(const NodeName& node, const std::vector<TrainerReport>& trainers, Moment now,
                      Actions& actions) {
   for (const TrainerReport& report : trainers) {
-    const auto job = jobs_.find(report.id.job);
-    if (job == jobs_.end()) continue;
+    Job* const job = Find(report.id.job);
+    if (job == nullptr) continue;
     touched_.insert(report.id.job);
-    Note(job->second, ApplyReport(job->second, node, report, now), actions);
+    Note(*job, ApplyReport(*job, node, report, now), actions);
   }
 }
 
@@ -352,6 +367,7 @@ void Cluster::ForgetOldJobs(Actions& actions) {
   std::sort(ended.begin(), ended.end());
   ended.resize(ended.size() - options_.ended_jobs_kept);
   for (const auto& [time, id] : ended) {
+    by_id_.erase(id);
     jobs_.erase(id);
     IndexJob(id);
     actions.store_jobs.erase(id);

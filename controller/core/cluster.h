@@ -19,6 +19,7 @@
 #include <variant>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/core/ids.h"
@@ -223,6 +224,9 @@ class Cluster {
 
   const Automation& automation() const { return automation_; }
   const Options& options() const { return options_; }
+  // Null: there is no such job. By hash, for what comes with every message of a worker. Valid until
+  // the job is forgotten.
+  const Job* FindJob(const JobId& id) const;
   const std::map<JobId, Job>& jobs() const { return jobs_; }
   const std::map<NodeName, Node>& nodes() const { return nodes_; }
 
@@ -250,6 +254,11 @@ class Cluster {
   void On(const AutomationPauseRequested& event, Moment now, Actions& actions);
   void On(const AutomationResumeRequested& event, Moment now, Actions& actions);
   void On(const TimePassed& event, Moment now, Actions& actions);
+
+  // Null: there is no such job.
+  Job* Find(const JobId& id);
+  // The job that has its id already, if there is one.
+  Job& Insert(Job job);
 
   void TakeIn(const NodeName& node, const std::vector<TrainerReport>& trainers, Moment now,
               Actions& actions);
@@ -311,11 +320,12 @@ class Cluster {
 
   // Indexes of the above: most events are reports, which come from each node every second, and must
   // not look at all other nodes and jobs.
-  std::map<JobId, Job*> live_;  // Have not ended.
-  std::set<JobId> queued_;      // Are kQueued.
-  std::set<JobId> recovering_;  // Are kRecovering.
-  std::set<JobId> with_tasks_;  // Have work in their directories.
-  std::set<NodeName> held_;     // Have holds.
+  absl::flat_hash_map<JobId, Job*> by_id_;  // All. Never looked at one by one: it has no order.
+  std::map<JobId, Job*> live_;              // Have not ended.
+  std::set<JobId> queued_;                  // Are kQueued.
+  std::set<JobId> recovering_;              // Are kRecovering.
+  std::set<JobId> with_tasks_;              // Have work in their directories.
+  std::set<NodeName> held_;                 // Have holds.
   // Of the nodes that live jobs use, those jobs; and the same by job, as Job::nodes was.
   std::map<NodeName, std::map<JobId, Job*>> jobs_on_;
   std::map<JobId, std::vector<NodeName>> nodes_of_;

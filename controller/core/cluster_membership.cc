@@ -85,7 +85,7 @@ void Cluster::AdvanceMemberships(bool all, const NodeName* about, Moment now, Ac
     for (const auto& [id, job] : about == nullptr ? live_ : JobsOn(*about)) concerned.insert(id);
   }
   for (const JobId& id : concerned) {
-    Job& job = jobs_.at(id);
+    Job& job = *Find(id);
     if (!IsActive(job) || (!all && actions.show_jobs.count(id) == 0 && !WaitsForPlaces(job))) {
       continue;
     }

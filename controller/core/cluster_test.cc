@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <optional>
+#include <set>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -284,6 +285,52 @@ TEST_F(ClusterTest, OldestEndedJobsAreForgotten) {
   }
   EXPECT_THAT(small.jobs(), SizeIs(1));
   EXPECT_EQ(small.jobs().begin()->first, JobId("job-2"));
+}
+
+// Each job as jobs() has it, and no other.
+void ExpectAllFound(const Cluster& cluster, const std::set<std::string>& absent) {
+  for (const auto& [id, job] : cluster.jobs()) {
+    EXPECT_EQ(cluster.FindJob(id), &job) << id.value();
+  }
+  for (const std::string& id : absent) EXPECT_EQ(cluster.FindJob(JobId(id)), nullptr) << id;
+}
+
+TEST_F(ClusterTest, JobsAreFoundAsLongAsTheyAreThere) {
+  Cluster small{Cluster::Options{/*ended_jobs_kept=*/1}};
+  const auto submit = [&](const std::string& id, double at) {
+    small.Step(JobSubmitted{Request(id.c_str(), 1)}, At(at));
+  };
+  const auto end = [&](const char* id, double at) {
+    small.Step(CancelRequested{JobId(id), "", absl::ZeroDuration()}, At(at));
+  };
+  ExpectAllFound(small, {"job-1", ""});
+  for (int number = 1; number <= 100; ++number) submit(absl::StrCat("job-", number), 1);
+  EXPECT_THAT(small.jobs(), SizeIs(100));
+  ExpectAllFound(small, {"job-0", "job-101", ""});
+  end("job-1", 2);
+  ExpectAllFound(small, {});
+  end("job-2", 3);
+  ExpectAllFound(small, {"job-1"});
+  // Another with the id of one that was forgotten is what its reports are about.
+  submit("job-1", 4);
+  ExpectAllFound(small, {});
+  EXPECT_EQ(small.FindJob(JobId("job-1"))->state, JobState::kQueued);
+  const Job* const before = small.FindJob(JobId("job-1"));
+  submit("job-1", 5);
+  EXPECT_EQ(small.FindJob(JobId("job-1")), before) << "there is one with its id already";
+  ExpectAllFound(small, {});
+}
+
+TEST_F(ClusterTest, RestoredJobsAreFound) {
+  cluster_.Step(NodeConnected{Facts("a", 1), {}}, At(0));
+  cluster_.Step(JobSubmitted{Request("job-1", 1)}, At(1));
+  cluster_.Step(JobSubmitted{Request("job-2", 1)}, At(2));
+  Cluster again{Cluster::Options()};
+  again.Restore({job("job-1"), job("job-2")}, {cluster_.nodes().at(NodeName("a"))}, At(3));
+  ExpectAllFound(again, {"job-3"});
+  EXPECT_EQ(again.FindJob(JobId("job-1"))->state, JobState::kStarting);
+  again.Step(NodeConnected{Facts("a", 1), {Report("job-1", 0, TrainerState::kRunning)}}, At(4));
+  EXPECT_EQ(again.FindJob(JobId("job-1"))->state, JobState::kRunning);
 }
 
 TEST_F(ClusterTest, ReportsOfUnknownJobsAndNodesAreIgnored) {

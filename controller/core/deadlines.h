@@ -5,11 +5,11 @@
 #ifndef CONTROLLER_CORE_DEADLINES_H_
 #define CONTROLLER_CORE_DEADLINES_H_
 
-#include <map>
 #include <set>
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/time/time.h"
 
 namespace paceline {
@@ -46,8 +46,8 @@ class Deadlines {
   }
 
  private:
-  std::map<Key, absl::Time> deadlines_;
-  std::set<std::pair<absl::Time, Key>> order_;  // The same.
+  absl::flat_hash_map<Key, absl::Time> deadlines_;  // Only looked up.
+  std::set<std::pair<absl::Time, Key>> order_;      // The same.
 };
 
 }  // namespace paceline

@@ -1,14 +1,20 @@
-// How often the progress of a job is shown to those who watch: at most once in a period. Reports
-// come from each of its nodes, and each would be sent to every watcher with all ranks of the job.
-// What is more than progress is shown at once.
+// How often the progress of a job is shown to those who watch: once in a period. Reports come from
+// each of its nodes, and each would be sent to every watcher with all ranks of the job. What is
+// more than progress is shown at once.
 //
 //   progress, none shown for a period ──▶ shown
-//   progress, earlier                 ──▶ waits ──▶ shown when the period is over, as it is then
+//   progress, earlier                 ──▶ waits ──▶ shown at the job's next turn, as it is then
+//
+// Every job has turns of its own, a period apart, which are spread over the period: were each shown
+// a period after the last time, those that were once shown together, as all of them after a start
+// or when the loop was late, would be shown together for ever, and all else would wait for them. A
+// turn less than half a period after the job was shown is left out.
 //
 // Times are steady. Thread-compatible.
 #ifndef CONTROLLER_CORE_PROGRESS_PACE_H_
 #define CONTROLLER_CORE_PROGRESS_PACE_H_
 
+#include <cmath>
 #include <map>
 #include <vector>
 
@@ -24,15 +30,17 @@ class ProgressPace {
 
   // The job is shown now, for whatever reason.
   void Shown(const JobId& job, absl::Time now) {
-    shown_[job] = now;
+    const auto [turn, is_new] = turns_.try_emplace(job);
+    if (is_new) turn->second.phase = NextPhase();
+    turn->second.next = After(turn->second.phase, now + period_ / 2);
     waiting_.Set(job, absl::InfiniteFuture());
   }
 
   // The job has made progress. True: it is to be shown now. False: TakeDue will name it.
   bool MayShow(const JobId& job, absl::Time now) {
-    const auto shown = shown_.find(job);
-    if (shown == shown_.end() || now >= shown->second + period_) return true;
-    waiting_.Set(job, shown->second + period_);
+    const auto turn = turns_.find(job);
+    if (turn == turns_.end() || now >= turn->second.next) return true;
+    waiting_.Set(job, turn->second.next);
     return false;
   }
 
@@ -44,14 +52,34 @@ class ProgressPace {
 
   // The job has ended, or is deleted.
   void Forget(const JobId& job) {
-    shown_.erase(job);
+    turns_.erase(job);
     waiting_.Set(job, absl::InfiniteFuture());
   }
 
  private:
+  struct Turn {
+    absl::Duration phase;  // Less than a period.
+    absl::Time next;
+  };
+
+  // However many there were: they are spread evenly, since the golden ratio's multiples are.
+  absl::Duration NextPhase() {
+    constexpr double kGoldenRatio = 0.6180339887498949;
+    phase_ = std::fmod(phase_ + kGoldenRatio, 1.0);
+    return phase_ * period_;
+  }
+
+  // The first turn with this phase after `time`.
+  absl::Time After(absl::Duration phase, absl::Time time) const {
+    absl::Duration since;
+    absl::IDivDuration(time - absl::UnixEpoch() - phase, period_, &since);
+    return time - since + period_;
+  }
+
   const absl::Duration period_;
-  std::map<JobId, absl::Time> shown_;  // When last.
-  Deadlines<JobId> waiting_;           // Until when.
+  double phase_ = 0;  // Of the newest job, as a part of the period.
+  std::map<JobId, Turn> turns_;
+  Deadlines<JobId> waiting_;  // Until when.
 };
 
 }  // namespace paceline

@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
 namespace paceline {
 namespace {
 
@@ -13,26 +16,60 @@ const JobId kJob("job-1");
 
 absl::Time At(double seconds) { return absl::UnixEpoch() + absl::Seconds(seconds); }
 
-TEST(ProgressPaceTest, WhatComesTooSoonWaitsForTheEndOfThePeriodAndIsNamedOnce) {
+TEST(ProgressPaceTest, WhatComesTooSoonWaitsForTheJobsTurnAndIsNamedOnce) {
   ProgressPace pace(absl::Seconds(1));
   EXPECT_TRUE(pace.MayShow(kJob, At(10)));
   pace.Shown(kJob, At(10));
   EXPECT_FALSE(pace.MayShow(kJob, At(10.2)));
   EXPECT_FALSE(pace.MayShow(kJob, At(10.4)));
-  EXPECT_EQ(pace.NextDue(), At(11));
-  EXPECT_THAT(pace.TakeDue(At(10.9)), IsEmpty());
-  EXPECT_THAT(pace.TakeDue(At(11)), ElementsAre(kJob));
+  const absl::Time due = pace.NextDue();
+  EXPECT_GT(due, At(10.5));
+  EXPECT_LE(due, At(11.5));
+  EXPECT_THAT(pace.TakeDue(due - absl::Milliseconds(1)), IsEmpty());
+  EXPECT_THAT(pace.TakeDue(due), ElementsAre(kJob));
   EXPECT_EQ(pace.NextDue(), absl::InfiniteFuture());
+}
+
+TEST(ProgressPaceTest, ProgressThatNeverEndsIsShownOnceInAPeriodHoweverLateThatIs) {
+  ProgressPace pace(absl::Seconds(1));
+  pace.Shown(kJob, At(10));
+  EXPECT_FALSE(pace.MayShow(kJob, At(10)));
+  absl::Time due = pace.NextDue();
+  for (const double late : {0.3, 0.0, 0.4, 0.01}) {
+    const absl::Time now = due + absl::Seconds(late);
+    EXPECT_THAT(pace.TakeDue(now), ElementsAre(kJob));
+    pace.Shown(kJob, now);
+    EXPECT_FALSE(pace.MayShow(kJob, now));
+    EXPECT_EQ(pace.NextDue(), due + absl::Seconds(1));
+    due = pace.NextDue();
+  }
+}
+
+TEST(ProgressPaceTest, JobsThatWereShownTogetherAreShownOneAfterTheOther) {
+  ProgressPace pace(absl::Seconds(1));
+  constexpr int kJobs = 200;
+  for (int n = 0; n < kJobs; ++n) {
+    pace.Shown(JobId(std::to_string(n)), At(10));
+    EXPECT_FALSE(pace.MayShow(JobId(std::to_string(n)), At(10)));
+  }
+  size_t shown = 0;
+  for (int tenth = 1; tenth <= 15; ++tenth) {
+    const std::vector<JobId> due = pace.TakeDue(At(10 + 0.1 * tenth));
+    EXPECT_LE(due.size(), kJobs * 0.12) << tenth;
+    shown += due.size();
+  }
+  EXPECT_EQ(shown, kJobs);
 }
 
 TEST(ProgressPaceTest, OneThatIsShownMeanwhileDoesNotWait) {
   ProgressPace pace(absl::Seconds(1));
   pace.Shown(kJob, At(10));
   EXPECT_FALSE(pace.MayShow(kJob, At(10.5)));
-  pace.Shown(kJob, At(10.7));
+  const absl::Time due = pace.NextDue();
+  pace.Shown(kJob, due - absl::Milliseconds(1));
   EXPECT_EQ(pace.NextDue(), absl::InfiniteFuture());
-  EXPECT_FALSE(pace.MayShow(kJob, At(11.5))) << "the period begins anew";
-  EXPECT_TRUE(pace.MayShow(kJob, At(11.7)));
+  EXPECT_FALSE(pace.MayShow(kJob, due + absl::Milliseconds(500))) << "this turn is left out";
+  EXPECT_TRUE(pace.MayShow(kJob, due + absl::Seconds(1)));
 }
 
 TEST(ProgressPaceTest, JobsDoNotWaitForEachOther) {
@@ -47,6 +84,9 @@ TEST(ProgressPaceTest, OneThatIsForgottenIsNotNamed) {
   EXPECT_FALSE(pace.MayShow(kJob, At(10.5)));
   pace.Forget(kJob);
   EXPECT_THAT(pace.TakeDue(At(12)), IsEmpty());
+  pace.Shown(kJob, At(20));
+  pace.Forget(kJob);
+  EXPECT_TRUE(pace.MayShow(kJob, At(20.1))) << "nothing is known of it";
 }
 
 }  // namespace

@@ -52,6 +52,7 @@ WorkerNode::WorkerNode(EventLoop& loop, Options options, NodeIdentity identity,
           options_.check, threads_, [this] { return trainers_.Running(); },
           [this] { OnTell(Tell::kSoon); }),
       session_(loop, options_.session, *this),
+      random_(options_.session.seed),
       standbys_(SplitAddresses(options_.session.controller)) {}
 
 absl::Status WorkerNode::Start(const std::string& metrics_address) {
@@ -109,7 +110,9 @@ absl::Status WorkerNode::OnWelcome(const v1::Welcome& welcome) {
   metrics_.SetConnected(true, session_.reconnects());
   // What has changed since the Hello.
   report_due_ = true;
-  ReportEveryInterval();
+  // Nodes that connect together, as after a start of the controller, do not go on reporting
+  // together.
+  ReportEveryInterval(interval_ * std::uniform_real_distribution<double>(0.0, 1.0)(random_));
   return absl::OkStatus();
 }
 
@@ -142,15 +145,18 @@ void WorkerNode::OnLost() {
   metrics_.AddDropped(lost);
 }
 
+// Steps follow each report, and come no more often: what is decided about them looks at seconds of
+// them, and a message costs the controller more than the steps in it.
 std::optional<v1::WorkerMessage> WorkerNode::NextMessage() {
   v1::WorkerMessage message;
   if (std::exchange(report_due_, false)) {
     *message.mutable_report() = MakeReport();
   } else if (std::optional<v1::LogData> data = logs_.Next()) {
     *message.mutable_log() = *std::move(data);
-  } else if (std::optional<v1::NodeSteps> steps = NextSteps()) {
+  } else if (std::optional<v1::NodeSteps> steps = steps_due_ ? NextSteps() : std::nullopt) {
     *message.mutable_steps() = *std::move(steps);
   } else {
+    steps_due_ = false;
     return std::nullopt;
   }
   return message;
@@ -177,14 +183,14 @@ void WorkerNode::OnTell(Tell tell) {
 void WorkerNode::Report() {
   if (report_timer_.has_value()) loop_.Cancel(*report_timer_);
   report_timer_.reset();
-  report_due_ = true;
+  report_due_ = steps_due_ = true;
   session_.Wake();
 }
 
-void WorkerNode::ReportEveryInterval() {
-  interval_timer_ = loop_.After(interval_, [this] {
+void WorkerNode::ReportEveryInterval(absl::Duration first) {
+  interval_timer_ = loop_.After(first, [this] {
     Report();
-    ReportEveryInterval();
+    ReportEveryInterval(interval_);
   });
 }
 

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <random>
 #include <string>
 
 #include "absl/status/status.h"
@@ -69,7 +70,8 @@ class WorkerNode : public Session::Owner {
   void OnPlan(const v1::NodePlan& plan);
   void OnTell(Tell tell);
   void Report();
-  void ReportEveryInterval();
+  // The first time after `first`.
+  void ReportEveryInterval(absl::Duration first);
   v1::NodeReport MakeReport();
   std::optional<v1::NodeSteps> NextSteps();
   void OnLease(const v1::Lease& granted);
@@ -98,7 +100,9 @@ class WorkerNode : public Session::Owner {
   std::optional<EventLoop::TimerId> report_timer_;  // Of changes that are told soon.
   EventLoop::TimerId interval_timer_ = 0;
   absl::Duration interval_ = absl::Seconds(1);
+  std::mt19937_64 random_;
   bool report_due_ = false;
+  bool steps_due_ = false;
   int64_t report_number_ = 0;  // Of the session's latest report.
   SentRecords sent_records_;   // Only with leases: else no report is answered.
   int64_t records_lost_ = 0;   // With connections, and not told yet.

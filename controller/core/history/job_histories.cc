@@ -42,32 +42,31 @@ HistoryActions JobHistories::Follow(const Cluster& cluster, const Stragglers& st
     }
     jobs_.erase(known);
   }
-  const auto& jobs = cluster.jobs();
   // Who is slow is why something is decided, and that is why the job changes.
   std::set<JobId> judged = stepped.show_jobs;
   for (const auto& [id, number] : decided.store) judged.insert(id);
   for (const JobId& id : judged) {
-    const auto job = jobs.find(id);
-    if (job != jobs.end()) LookAtVerdicts(job->second, stragglers, jobs_[id], wall_now, actions);
+    const Job* job = cluster.FindJob(id);
+    if (job != nullptr) LookAtVerdicts(*job, stragglers, jobs_[id], wall_now, actions);
   }
   for (const auto& [id, number] : decided.store) {
-    const auto job = jobs.find(id);
-    if (job == jobs.end()) continue;
+    const Job* job = cluster.FindJob(id);
+    if (job == nullptr) continue;
     const RemedyDecision& decision = *stragglers.Find(id)->policy().Find(number);
     Told& told = jobs_[id];
     const auto [known, is_new] = told.decisions.emplace(number, decision.state);
     if (!is_new && std::exchange(known->second, decision.state) == decision.state) continue;
-    Add(job->second, told, {EventOf(decision)}, wall_now, actions);
+    Add(*job, told, {EventOf(decision)}, wall_now, actions);
   }
   for (const auto& [id, number] : decided.forget) {
     const auto known = jobs_.find(id);
     if (known != jobs_.end()) known->second.decisions.erase(number);
   }
   for (const JobId& id : stepped.show_jobs) {
-    const auto job = jobs.find(id);
-    if (job == jobs.end()) continue;
+    const Job* job = cluster.FindJob(id);
+    if (job == nullptr) continue;
     Told& told = jobs_[id];
-    Add(job->second, told, told.job.Look(job->second), wall_now, actions);
+    Add(*job, told, told.job.Look(*job), wall_now, actions);
   }
   return actions;
 }
@@ -81,10 +80,8 @@ bool JobHistories::HasNewVerdicts(const JobId& job, const Stragglers& stragglers
 HistoryActions JobHistories::FollowVerdicts(const JobId& id, const Cluster& cluster,
                                             const Stragglers& stragglers, absl::Time wall_now) {
   HistoryActions actions;
-  const auto job = cluster.jobs().find(id);
-  if (job != cluster.jobs().end()) {
-    LookAtVerdicts(job->second, stragglers, jobs_[id], wall_now, actions);
-  }
+  const Job* job = cluster.FindJob(id);
+  if (job != nullptr) LookAtVerdicts(*job, stragglers, jobs_[id], wall_now, actions);
   return actions;
 }
 

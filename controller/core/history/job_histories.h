@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/node_hash_map.h"
 #include "absl/time/time.h"
 #include "common/core/ids.h"
 #include "controller/core/cluster.h"
@@ -69,7 +70,8 @@ class JobHistories {
   void LookAtVerdicts(const Job& job, const Stragglers& stragglers, Told& told, absl::Time wall_now,
                       HistoryActions& actions);
 
-  std::map<JobId, Told> jobs_;
+  // Each batch of steps looks its job up. Has no order, and nothing looks at all.
+  absl::node_hash_map<JobId, Told> jobs_;
 };
 
 }  // namespace paceline

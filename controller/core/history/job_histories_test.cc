@@ -124,6 +124,11 @@ TEST_F(JobHistoriesTest, ADeletedJobsEventsAreForgotten) {
       histories_.Follow(*watched_.cluster, *watched_.stragglers, actions, {}, kWall);
   EXPECT_EQ(told.forget.size(), stored_.size());
   EXPECT_EQ(histories_.Find(watched_.id), nullptr);
+  EXPECT_FALSE(histories_.HasNewVerdicts(watched_.id, *watched_.stragglers));
+  // Another with its id has a history of its own, with the same beginning.
+  stored_.clear();
+  Follow();
+  EXPECT_EQ(stored_.size(), told.forget.size());
 }
 
 TEST(JobHistoriesRestoreTest, EventsOfJobsThatAreGoneAreForgotten) {

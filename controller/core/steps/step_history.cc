@@ -10,8 +10,8 @@ void StepHistory::Follow(const Cluster& cluster, const Actions& actions, Moment 
     if (known != jobs_.end()) Forget(known);
   }
   for (const JobId& id : actions.show_jobs) {
-    const auto job = cluster.jobs().find(id);
-    if (job != cluster.jobs().end()) FollowJob(job->second, now);
+    const Job* job = cluster.FindJob(id);
+    if (job != nullptr) FollowJob(*job, now);
   }
   if (now.steady >= next_end_) ForgetEnded(now);
 }
@@ -58,17 +58,16 @@ void StepHistory::Begin(const Job& job, MeasuredJob& measured) {
 void StepHistory::TakeSteps(const Cluster& cluster, const NodeName& node, const TrainerId& trainer,
                             absl::Span<const StepTimes> steps) {
   const auto known = jobs_.find(trainer.job);
-  const auto found = cluster.jobs().find(trainer.job);
-  if (known == jobs_.end() || found == cluster.jobs().end()) return;
+  const Job* job = cluster.FindJob(trainer.job);
+  if (known == jobs_.end() || job == nullptr) return;
   MeasuredJob& measured = known->second;
-  const Job& job = found->second;
   const auto rank = measured.ranks.find({trainer.generation, trainer.rank});
-  const bool is_member = rank != measured.ranks.end() && job.generation == measured.generation &&
-                         rank->second < static_cast<int>(job.ranks.size()) &&
-                         job.ranks[static_cast<size_t>(rank->second)].place.node == node;
+  const bool is_member = rank != measured.ranks.end() && job->generation == measured.generation &&
+                         rank->second < static_cast<int>(job->ranks.size()) &&
+                         job->ranks[static_cast<size_t>(rank->second)].place.node == node;
   if (!is_member) return;
   for (const StepTimes& times : steps) {
-    if (!IsPlausible(times) || times.step >= job.request.steps) continue;
+    if (!IsPlausible(times) || times.step >= job->request.steps) continue;
     measured.series.Add(times);
     if (measured.steps != nullptr) measured.steps->Add(rank->second, times);
   }
@@ -79,7 +78,7 @@ const MeasuredJob* StepHistory::Find(const JobId& job) const {
   return known == jobs_.end() ? nullptr : &known->second;
 }
 
-void StepHistory::Forget(std::map<JobId, MeasuredJob>::iterator job) {
+void StepHistory::Forget(Jobs::iterator job) {
   if (job->second.steps != nullptr) rows_ -= job->second.steps->rows();
   jobs_.erase(job);
 }

@@ -18,10 +18,11 @@
 #define CONTROLLER_CORE_STEPS_STEP_HISTORY_H_
 
 #include <cstddef>
-#include <map>
 #include <memory>
 #include <utility>
 
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/node_hash_map.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/core/ids.h"
@@ -49,7 +50,7 @@ struct MeasuredJob {
   // What it follows.
   Generation generation{-1};
   // By the identity of the process: generation that it was started for, and its rank then.
-  std::map<std::pair<Generation, Rank>, int> ranks;
+  absl::flat_hash_map<std::pair<Generation, Rank>, int> ranks;
   absl::Time ended = absl::InfiniteFuture();  // Steady.
 };
 
@@ -67,18 +68,21 @@ class StepHistory {
 
   // Null: nothing is known.
   const MeasuredJob* Find(const JobId& job) const;
-  const std::map<JobId, MeasuredJob>& jobs() const { return jobs_; }
   // Of all tables.
   int rows() const { return rows_; }
 
  private:
+  // Each batch of steps looks its job up. Has no order: only what does not depend on one may look
+  // at all.
+  using Jobs = absl::node_hash_map<JobId, MeasuredJob>;
+
   void FollowJob(const Job& job, Moment now);
   void Begin(const Job& job, MeasuredJob& measured);
-  void Forget(std::map<JobId, MeasuredJob>::iterator job);
+  void Forget(Jobs::iterator job);
   void ForgetEnded(Moment now);
 
   const StepHistoryOptions options_;
-  std::map<JobId, MeasuredJob> jobs_;
+  Jobs jobs_;
   int rows_ = 0;
   absl::Time next_end_ = absl::InfiniteFuture();  // Steady; when the next one is to be forgotten.
 };

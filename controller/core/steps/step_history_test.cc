@@ -86,6 +86,21 @@ TEST_F(StepHistoryTest, IsForgottenWithTheJob) {
   EXPECT_EQ(history_.Find(watched_.id), nullptr);
 }
 
+TEST_F(StepHistoryTest, AJobWithTheIdOfADeletedOneBeginsAnew) {
+  Follow();
+  Tell(0, {Step(3, 1)});
+  Actions actions;
+  actions.delete_jobs.insert(watched_.id);
+  history_.Follow(*watched_.cluster, actions, watched_.now);
+  Tell(0, {Step(4, 1)});
+  EXPECT_EQ(history_.Find(watched_.id), nullptr);
+  Follow();
+  EXPECT_EQ(history_.Find(watched_.id)->steps->newest_step(), -1);
+  EXPECT_EQ(history_.rows(), 4);
+  Tell(0, {Step(5, 1)});
+  EXPECT_EQ(history_.Find(watched_.id)->steps->newest_step(), 5);
+}
+
 TEST_F(StepHistoryTest, RanksShareRowsWhenThereAreTooFew) {
   StepHistoryOptions options;
   options.max_rows = 3;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <map>
 #include <utility>
 
 #include "controller/core/state_groups.h"
@@ -87,7 +88,7 @@ RemedyActions JobStragglers::Follow(const JobView& view, Moment now) {
 RemedyActions JobStragglers::TakeSteps(const NodeName& node, const TrainerId& trainer,
                                        absl::Span<const StepTimes> steps, const JobView& view,
                                        Moment now) {
-  const auto rank = ranks_.find(trainer);
+  const auto rank = ranks_.find({trainer.generation, trainer.rank});
   const bool follows = view.facts.running && view.facts.generation == generation_ &&
                        detector_ != nullptr && policy_.mode() != StragglerMode::kOff;
   if (!follows || rank == ranks_.end() ||
@@ -147,7 +148,7 @@ void JobStragglers::Begin(const JobView& view) {
   std::vector<DetectorRank> peers;
   for (int r = 0; r < ranks; ++r) {
     const RankState& rank = job.ranks[static_cast<size_t>(r)];
-    ranks_[rank.report.id] = r;
+    ranks_[{rank.report.id.generation, rank.report.id.rank}] = r;
     const auto known = std::find(nodes_.begin(), nodes_.end(), rank.place.node);
     const int node = static_cast<int>(known - nodes_.begin());
     if (known == nodes_.end()) nodes_.push_back(rank.place.node);

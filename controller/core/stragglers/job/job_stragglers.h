@@ -21,12 +21,13 @@
 #define CONTROLLER_CORE_STRAGGLERS_JOB_JOB_STRAGGLERS_H_
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/core/ids.h"
@@ -144,7 +145,8 @@ class JobStragglers {
   Generation generation_{-1};
   PlanEpoch epoch_{-1};
   int64_t first_step_ = 0;  // Of the generation; steps before are of another.
-  std::map<TrainerId, int> ranks_;
+  // By the identity of the process: generation that it was started for, and its rank then.
+  absl::flat_hash_map<std::pair<Generation, Rank>, int> ranks_;
   std::vector<NodeName> nodes_;  // By the detector's number, for good.
   std::unique_ptr<StragglerDetector> detector_;
   std::unique_ptr<Measured> measured_;

@@ -16,8 +16,9 @@ namespace {
 
 // What a rank's speed depends on: the models of the GPUs of its node. Ranks on CPUs are all alike.
 std::string HardwareOf(const Cluster& cluster, const Job& job, const NodeName& name) {
+  if (job.request.device == Device::kCpu) return "";
   const auto node = cluster.nodes().find(name);
-  if (job.request.device == Device::kCpu || node == cluster.nodes().end()) return "";
+  if (node == cluster.nodes().end()) return "";
   return absl::StrJoin(node->second.facts.gpus, ",");
 }
 
@@ -84,8 +85,12 @@ JobView ViewJob(const Cluster& cluster, const Job& job) {
                                automation.reason.empty() ? "" : ": ", automation.reason);
   }
   facts.node = [&cluster, &job](const NodeName& name) { return ViewNode(cluster, job, name); };
+  const NodeName* previous = nullptr;  // Its node is that of the next rank, most often.
   for (const RankState& rank : job.ranks) {
-    view.hardware.push_back(HardwareOf(cluster, job, rank.place.node));
+    const bool is_same = previous != nullptr && *previous == rank.place.node;
+    view.hardware.push_back(is_same ? view.hardware.back()
+                                    : HardwareOf(cluster, job, rank.place.node));
+    previous = &rank.place.node;
   }
   view.is_drained = [&cluster](const NodeName& name) {
     const auto node = cluster.nodes().find(name);

@@ -33,16 +33,16 @@ StragglerActions Stragglers::Restore(std::map<JobId, std::vector<RemedyDecision>
                                      const Cluster& cluster, Moment now) {
   StragglerActions actions;
   for (auto& [id, stored] : decisions) {
-    const auto job = cluster.jobs().find(id);
-    if (job == cluster.jobs().end()) {
+    const Job* job = cluster.FindJob(id);
+    if (job == nullptr) {
       for (const RemedyDecision& decision : stored) actions.forget.emplace(id, decision.id);
       continue;
     }
-    JobStragglers& stragglers = Get(job->second);
-    Take(job->second, stragglers.Restore(std::move(stored), now), actions);
+    JobStragglers& stragglers = Get(*job);
+    Take(*job, stragglers.Restore(std::move(stored), now), actions);
     // Nobody will tell of it any more.
-    if (!job->second.ended_already()) continue;
-    Take(job->second, stragglers.Follow(ViewOf(cluster, job->second), now), actions);
+    if (!job->ended_already()) continue;
+    Take(*job, stragglers.Follow(ViewOf(cluster, *job), now), actions);
   }
   return actions;
 }
@@ -61,11 +61,9 @@ StragglerActions Stragglers::Follow(const Cluster& cluster, const Actions& stepp
     jobs_.erase(known);
   }
   for (const JobId& id : stepped.show_jobs) {
-    const auto found = cluster.jobs().find(id);
-    if (found == cluster.jobs().end()) continue;
-    const Job& job = found->second;
-    if (jobs_.count(id) == 0 && job.state != JobState::kRunning) continue;
-    Take(job, Get(job).Follow(ViewOf(cluster, job), now), actions);
+    const Job* job = cluster.FindJob(id);
+    if (job == nullptr || (job->state != JobState::kRunning && !jobs_.contains(id))) continue;
+    Take(*job, Get(*job).Follow(ViewOf(cluster, *job), now), actions);
   }
   // What an order waits for may be a node's state.
   for (const JobId& id : std::set<JobId>(in_flight_)) {
@@ -81,10 +79,9 @@ StragglerActions Stragglers::TakeSteps(const Cluster& cluster, const NodeName& n
                                        Moment now) {
   StragglerActions actions;
   const auto known = jobs_.find(trainer.job);
-  const auto found = cluster.jobs().find(trainer.job);
-  if (known == jobs_.end() || found == cluster.jobs().end()) return actions;
-  const Job& job = found->second;
-  Take(job, known->second->TakeSteps(node, trainer, steps, ViewOf(cluster, job), now), actions);
+  const Job* job = cluster.FindJob(trainer.job);
+  if (known == jobs_.end() || job == nullptr) return actions;
+  Take(*job, known->second->TakeSteps(node, trainer, steps, ViewOf(cluster, *job), now), actions);
   return actions;
 }
 

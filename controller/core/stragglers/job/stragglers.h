@@ -22,6 +22,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/node_hash_map.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "common/core/ids.h"
@@ -113,14 +115,16 @@ class Stragglers {
   const StragglerOptions options_;
   const WithLadder with_ladder_;
   const StrategyOf strategy_of_;
-  std::map<JobId, std::unique_ptr<JobStragglers>> jobs_;
+  // Each batch of steps looks its job up. Has no order: only what does not depend on one may look
+  // at all.
+  absl::flat_hash_map<JobId, std::unique_ptr<JobStragglers>> jobs_;
   // Indexes of these, without the jobs that are over, of which only the decisions are kept: most of
   // what comes is about one job, and must not look at all.
   std::set<JobId> in_flight_;  // Have an order under way.
   Deadlines<JobId> deadlines_;
   // As of the cluster's last step. Steps are told much more often than anything changes that a view
   // shows.
-  std::map<JobId, JobView> views_;
+  absl::node_hash_map<JobId, JobView> views_;
 };
 
 }  // namespace paceline

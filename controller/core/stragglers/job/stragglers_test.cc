@@ -160,6 +160,27 @@ TEST(StragglersTest, HalfOfTheRanksSlowAtOnceIsNoReasonToReplaceAnybody) {
   EXPECT_EQ(watched.job().generation, Generation(1));
 }
 
+TEST(StragglersTest, AJobWithTheIdOfADeletedOneBeginsAnew) {
+  WatchedJob watched(WatchedRequest(StragglerMode::kAuto));
+  watched.Train(100, Healthy);
+  ASSERT_GT(watched.stragglers->Find(watched.id)->steps_seen(), 0);
+  Actions actions;
+  actions.delete_jobs.insert(watched.id);
+  watched.stragglers->Follow(*watched.cluster, actions, watched.now);
+  EXPECT_EQ(watched.stragglers->Find(watched.id), nullptr);
+  EXPECT_EQ(watched.stragglers->NextDeadline(), absl::InfiniteFuture());
+  const RankState rank = watched.job().ranks[0];
+  watched.Tell(rank.place.node, rank.report.id, {StepTimes()});
+  EXPECT_EQ(watched.stragglers->Find(watched.id), nullptr) << "until it is shown";
+  actions = {};
+  actions.show_jobs.insert(watched.id);
+  watched.stragglers->Follow(*watched.cluster, actions, watched.now);
+  ASSERT_NE(watched.stragglers->Find(watched.id), nullptr);
+  EXPECT_EQ(watched.stragglers->Find(watched.id)->steps_seen(), 0);
+  watched.Train(400, Healthy);
+  EXPECT_GT(watched.stragglers->Find(watched.id)->steps_seen(), 0);
+}
+
 TEST(StragglersTest, WhatIsNotOfTheGenerationOrNotOfTheNodeIsDropped) {
   WatchedJob watched(WatchedRequest(StragglerMode::kAuto));
   const TrainerId victim = watched.job().ranks[3].report.id;
