@@ -67,7 +67,7 @@ TEST_F(DaemonCheckpointTest, OrdersPassDownAndSavesUp) {
 }
 
 TEST_F(DaemonCheckpointTest, SavesAreReportedAtOnceAndFiguresAreNot) {
-  controller_->SetReportInterval(absl::Seconds(60));
+  controller_->SetReportInterval(absl::Hours(24));
   StartDaemon();
   v1::TrainerPlan plan = SavingPlan(1000000);
   controller_->SetPlan(NodePlanOf({plan}));

@@ -30,14 +30,18 @@ constexpr absl::Duration kRefusalInterval = absl::Seconds(1);  // Of lines in th
 struct TrainerSockets::Connection {
   int fd = -1;
   ucred peer{};
+  absl::Time since;
   FrameDecoder decoder;
   std::string out;  // Bytes that the socket has not taken yet.
   std::optional<TrainerId> id;
   std::string sent;  // The command that it was told last.
 };
 
-TrainerSockets::TrainerSockets(FdPoller& poller, Peers peers, OnStatus on_status)
-    : poller_(poller), peers_(std::move(peers)), on_status_(std::move(on_status)) {}
+TrainerSockets::TrainerSockets(FdPoller& poller, Peers peers, OnStatus on_status, Limits limits)
+    : poller_(poller),
+      peers_(std::move(peers)),
+      on_status_(std::move(on_status)),
+      limits_(limits) {}
 
 TrainerSockets::~TrainerSockets() {
   while (!connections_.empty()) Close(connections_.begin()->first);
@@ -107,13 +111,15 @@ void TrainerSockets::OnAcceptable() {
 void TrainerSockets::Accept(int fd) {
   auto connection = std::make_unique<Connection>();
   connection->fd = fd;
+  connection->since = EventLoop::Now();
   ucred& peer = connection->peer;
   socklen_t size = sizeof(peer);
   // Of the process that has dialled, as it was then.
   const bool known = ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0;
   const bool ours = known && (peer.uid == peers_.uid || peer.uid == ::geteuid());
   if (!ours) Refuse(Refusal::kUser, peer, absl::StrCat("trainers run as user ", peers_.uid));
-  if (!ours || connections_.size() >= kMaxConnections) {
+  if (ours && connections_.size() >= limits_.connections) CloseSilent();
+  if (!ours || connections_.size() >= limits_.connections) {
     ::close(fd);
     return;
   }
@@ -184,6 +190,7 @@ bool TrainerSockets::OnPayload(Connection& connection, const std::string& payloa
       Refuse(Refusal::kProcess, connection.peer, std::string(vouched.message()));
     }
     if (!vouched.ok()) return false;
+    CloseOlder(id, connection.fd);
   }
   connection.id = id;
   on_status_(id, status);
@@ -220,6 +227,23 @@ void TrainerSockets::Close(int fd) {
   poller_.Disarm(fd);
   ::close(fd);
   connections_.erase(fd);
+}
+
+void TrainerSockets::CloseSilent() {
+  const absl::Time limit = EventLoop::Now() - limits_.silence;
+  std::vector<int> silent;
+  for (const auto& [fd, connection] : connections_) {
+    if (!connection->id.has_value() && connection->since <= limit) silent.push_back(fd);
+  }
+  for (const int fd : silent) Close(fd);
+}
+
+void TrainerSockets::CloseOlder(const TrainerId& id, int newest) {
+  std::vector<int> older;
+  for (const auto& [fd, connection] : connections_) {
+    if (fd != newest && connection->id == id) older.push_back(fd);
+  }
+  for (const int fd : older) Close(fd);
 }
 
 TrainerId IdFromProto(const v1::TrainerId& proto) {

@@ -4,7 +4,7 @@
 // commands are sent when they change. A connection that breaks the protocol is closed; the
 // trainer dials again. So is one of a process that is somebody else (SO_PEERCRED): of another user
 // at once, of another process when it says whose trainer it is; it is told in the log, at most once
-// a second, and counted.
+// a second, and counted. A trainer has one connection, its newest.
 //
 // Runs on the loop.
 #ifndef WORKER_DAEMON_TRAINER_SOCKETS_H_
@@ -18,6 +18,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -29,7 +30,6 @@ namespace paceline {
 
 class TrainerSockets {
  public:
-  static constexpr size_t kMaxConnections = 1024;  // More are closed at once.
   // A status has some hundred bytes and the text of an error. The controller takes 16 MiB of a
   // node's report: the trainers of a large node must not fill it.
   static constexpr size_t kMaxStatusBytes = 64 << 10;
@@ -52,8 +52,17 @@ class TrainerSockets {
     std::function<void(Refusal)> on_refused;
   };
 
+  struct Limits {
+    // One that comes beyond them is closed at once,
+    size_t connections = 1024;
+    // unless there are some that have not said who they are for so long: those are.
+    absl::Duration silence = absl::Seconds(10);
+  };
+
   // `poller` outlives this object.
-  TrainerSockets(FdPoller& poller, Peers peers, OnStatus on_status);
+  TrainerSockets(FdPoller& poller, Peers peers, OnStatus on_status)
+      : TrainerSockets(poller, std::move(peers), std::move(on_status), Limits()) {}
+  TrainerSockets(FdPoller& poller, Peers peers, OnStatus on_status, Limits limits);
   // Closes all; removes the socket's file.
   ~TrainerSockets();
   TrainerSockets(const TrainerSockets&) = delete;
@@ -82,11 +91,15 @@ class TrainerSockets {
   void SendCommand(Connection& connection);
   void Arm(Connection& connection);
   void Close(int fd);
+  void CloseSilent();
+  // Those of the trainer but `newest`.
+  void CloseOlder(const TrainerId& id, int newest);
 
   // Constant.
   FdPoller& poller_;
   const Peers peers_;
   const OnStatus on_status_;
+  const Limits limits_;
 
   // Owned by the loop.
   int listener_ = -1;

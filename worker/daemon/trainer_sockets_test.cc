@@ -13,6 +13,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "common/event_loop.h"
 #include "worker/link/frame.h"
 #include "worker/shim/testing/other_users.h"
@@ -22,9 +24,9 @@ namespace {
 
 const TrainerId kId{JobId("job-1"), Generation(1), Rank(3)};
 
-v1::TrainerStatus Status(v1::TrainerState state) {
+v1::TrainerStatus Status(v1::TrainerState state, const TrainerId& id = kId) {
   v1::TrainerStatus status;
-  *status.mutable_id() = IdToProto(kId);
+  *status.mutable_id() = IdToProto(id);
   status.set_state(state);
   return status;
 }
@@ -91,7 +93,7 @@ class TrainerSocketsTest : public ::testing::Test {
   TrainerSockets::Peers OwnPeers() {
     return {::geteuid(), ::getegid(),
             [this](const TrainerId& id, pid_t pid) {
-              EXPECT_EQ(id, kId);
+              EXPECT_EQ(id.job, kId.job);
               asked_.push_back(pid);
               return vouched_;
             },
@@ -108,7 +110,7 @@ class TrainerSocketsTest : public ::testing::Test {
   std::optional<TrainerSockets> sockets_{
       std::in_place, *poller_, OwnPeers(),
       [this](const TrainerId& id, const v1::TrainerStatus& status) {
-        EXPECT_EQ(id, kId);
+        EXPECT_EQ(id.job, kId.job);
         seen_.push_back(status.state());
       }};
 };
@@ -209,7 +211,7 @@ TEST_F(TrainerSocketsTest, TrainerThatNeverReadsIsHungUpOn) {
 
 TEST_F(TrainerSocketsTest, TrainerThatNeverStopsTalkingDoesNotKeepOthersOut) {
   sockets_->SetCommand(kId, Command("a:1"));
-  v1::TrainerStatus status = Status(v1::TRAINER_RUNNING);
+  v1::TrainerStatus status = Status(v1::TRAINER_RUNNING, {kId.job, kId.generation, Rank(4)});
   status.mutable_error()->set_message(std::string(20000, 'x'));
   const std::string frame = EncodeFrame(status.SerializeAsString());
   Run([&] {
@@ -223,6 +225,30 @@ TEST_F(TrainerSocketsTest, TrainerThatNeverStopsTalkingDoesNotKeepOthersOut) {
     EXPECT_EQ(other.Receive(), "a:1");
     stop = true;
     talker.join();
+  });
+}
+
+TEST_F(TrainerSocketsTest, WhoSaysNothingGivesItsPlaceToWhoComes) {
+  sockets_.reset();
+  TrainerSockets::Limits limits;
+  limits.connections = 2;
+  limits.silence = absl::Seconds(2);  // Longer than a busy machine takes for two dials.
+  TrainerSockets sockets(
+      *poller_, OwnPeers(), [](const TrainerId&, const v1::TrainerStatus&) {}, limits);
+  ASSERT_TRUE(sockets.Listen(path_).ok());
+  sockets.SetCommand(kId, Command("a:1"));
+  Run([&] {
+    Client trainer(path_);
+    trainer.Send(Status(v1::TRAINER_RUNNING));
+    EXPECT_EQ(trainer.Receive(), "a:1");
+    Client silent(path_);
+    EXPECT_EQ(Client(path_).Receive(), "closed") << "the silent one may yet speak";
+    absl::SleepFor(limits.silence);
+    Client again(path_);
+    EXPECT_EQ(silent.Receive(), "closed");
+    again.Send(Status(v1::TRAINER_RUNNING));
+    EXPECT_EQ(again.Receive(), "a:1");
+    EXPECT_EQ(trainer.Receive(), "closed") << "it is the same trainer";
   });
 }
 

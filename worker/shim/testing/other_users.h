@@ -1,4 +1,4 @@
-// For tests that start processes of another user.
+// For tests with processes, or files, of another user.
 #ifndef WORKER_SHIM_TESTING_OTHER_USERS_H_
 #define WORKER_SHIM_TESTING_OTHER_USERS_H_
 
