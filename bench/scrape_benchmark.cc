@@ -104,7 +104,7 @@ class FullCluster {
       record.set_backward_ns(60'000'000);
       record.set_samples(32);
       record.set_tokens(65536);
-      metrics.AddSteps(batch);
+      metrics.AddSteps(id, batch);
     }
     Refresh();
   }

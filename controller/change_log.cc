@@ -74,8 +74,8 @@ std::vector<ChangeLine> ChangeLog::Look(const Cluster& cluster, const Stragglers
     if (told != jobs_.end()) told->second.decisions.erase(number);
   }
   for (const JobId& id : actions.show_jobs) {
-    const auto job = cluster.jobs().find(id);
-    if (job != cluster.jobs().end()) LookAtJob(job->second, jobs_[id], lines);
+    const Job* job = cluster.FindJob(id);
+    if (job != nullptr) LookAtJob(*job, jobs_[id], lines);
   }
   for (const JobId& id : actions.delete_jobs) jobs_.erase(id);
   for (const NodeName& name : actions.show_nodes) LookAtNode(cluster.nodes().at(name), lines);

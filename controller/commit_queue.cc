@@ -36,25 +36,30 @@ CommitQueue::~CommitQueue() {
 }
 
 void CommitQueue::Add(WriteBatch batch, Then then) {
-  if (!failure_.ok() || (batch.empty() && in_line_ == 0)) return then(failure_);
-  ++in_line_;
-  most_in_line_ = std::max(most_in_line_, in_line_);
-  absl::MutexLock lock(&mutex_);
-  entries_.push_back({std::move(batch), std::move(then)});
+  if (!failure_.ok() || (batch.empty() && line_.empty())) return then(failure_);
+  if (!batch.empty()) {
+    ++added_;
+    absl::MutexLock lock(&mutex_);
+    batches_.push_back(std::move(batch));
+  }
+  line_.push_back({added_, std::move(then)});
+  most_in_line_ = std::max(most_in_line_, static_cast<int64_t>(line_.size()));
 }
 
-int64_t CommitQueue::TakeMostInLine() { return std::exchange(most_in_line_, in_line_); }
+int64_t CommitQueue::TakeMostInLine() {
+  return std::exchange(most_in_line_, static_cast<int64_t>(line_.size()));
+}
 
-std::vector<CommitQueue::Entry> CommitQueue::TakeEntries() {
+std::vector<WriteBatch> CommitQueue::TakeBatches() {
   const auto ready = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return stopping_ || !entries_.empty();
+    return stopping_ || !batches_.empty();
   };
   absl::MutexLock lock(&mutex_);
   mutex_.Await(absl::Condition(&ready));
-  std::vector<Entry> taken;
-  while (!entries_.empty() && taken.size() < kMaxTogether) {
-    taken.push_back(std::move(entries_.front()));
-    entries_.pop_front();
+  std::vector<WriteBatch> taken;
+  while (!batches_.empty() && taken.size() < kMaxTogether) {
+    taken.push_back(std::move(batches_.front()));
+    batches_.pop_front();
   }
   return taken;
 }
@@ -62,28 +67,28 @@ std::vector<CommitQueue::Entry> CommitQueue::TakeEntries() {
 void CommitQueue::CommitAll() {
   absl::Status status;  // Of the first commit that failed.
   while (true) {
-    std::vector<Entry> entries = TakeEntries();
-    if (entries.empty()) return;
+    std::vector<WriteBatch> batches = TakeBatches();
+    if (batches.empty()) return;
     WriteBatch together;
-    for (Entry& entry : entries) Append(std::move(entry.batch), together);
+    for (WriteBatch& batch : batches) Append(std::move(batch), together);
     const absl::Time start = EventLoop::Now();
-    if (status.ok() && !together.empty()) status = store_->Commit(together);
-    loop_->Post([this, entries = std::move(entries), status, took = EventLoop::Now() - start] {
-      Finish(entries, status, took);
-    });
+    if (status.ok()) status = store_->Commit(together);
+    loop_->Post([this, count = static_cast<int64_t>(batches.size()), status,
+                 took = EventLoop::Now() - start] { Finish(count, status, took); });
   }
 }
 
-void CommitQueue::Finish(const std::vector<Entry>& entries, const absl::Status& status,
-                         absl::Duration took) {
+void CommitQueue::Finish(int64_t batches, const absl::Status& status, absl::Duration took) {
   if (failure_.ok() && !status.ok()) {
     failure_ = status;
     observer_.failed(status);
   }
   if (failure_.ok()) observer_.committed(took);
-  for (const Entry& entry : entries) {
-    --in_line_;
-    entry.then(failure_);
+  finished_ += batches;
+  while (!line_.empty() && line_.front().batches <= finished_) {
+    const Then then = std::move(line_.front().then);
+    line_.pop_front();
+    then(failure_);
   }
 }
 

@@ -1,8 +1,9 @@
 // Makes state durable without holding up the event loop.
 //
-// Add puts a batch and what depends on it in line. A thread commits the batches in that
-// order; when one is durable, what depends on it runs on the loop. Work without a batch
-// waits for the batches before it, so nothing is ever told that could still be lost.
+// Add puts a batch in line for a thread, which commits the batches in that order, and what depends
+// on it in a line of the loop's, where it runs when the batch is durable. Work without a batch
+// waits for the batches before it, so nothing is ever told that could still be lost, but goes
+// through no thread: however much of it comes, it is done when the last batch is.
 //
 // Batches that wait for the disk together become one transaction, up to kMaxTogether of them: when
 // all workers come back at once, the disk is waited for some times and not once for each.
@@ -56,27 +57,31 @@ class CommitQueue {
   int64_t TakeMostInLine();
 
  private:
-  struct Entry {
-    WriteBatch batch;
+  // Runs when `batches` batches are durable: as many as had been added when it came.
+  struct Waiting {
+    int64_t batches = 0;
     Then then;
   };
 
   void CommitAll() ABSL_LOCKS_EXCLUDED(mutex_);
-  // The first entries in line; waits for one. Empty: it is to end.
-  std::vector<Entry> TakeEntries() ABSL_LOCKS_EXCLUDED(mutex_);
-  void Finish(const std::vector<Entry>& entries, const absl::Status& status, absl::Duration took);
+  // The first batches in line; waits for one. Empty: it is to end.
+  std::vector<WriteBatch> TakeBatches() ABSL_LOCKS_EXCLUDED(mutex_);
+  // `batches` more were committed together, and took so long.
+  void Finish(int64_t batches, const absl::Status& status, absl::Duration took);
 
   EventLoop* const loop_;
   StateStore* const store_;
   const Observer observer_;
 
   // On the loop.
-  int64_t in_line_ = 0;
+  int64_t added_ = 0;     // Batches.
+  int64_t finished_ = 0;  // Batches: durable, or failed.
+  std::deque<Waiting> line_;
   int64_t most_in_line_ = 0;
   absl::Status failure_;
 
   absl::Mutex mutex_;
-  std::deque<Entry> entries_ ABSL_GUARDED_BY(mutex_);
+  std::deque<WriteBatch> batches_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
 
   std::thread thread_;  // Last: uses all the others.

@@ -117,6 +117,29 @@ TEST(CommitQueueTest, WorkWithoutABatchRunsAtOnceWhenNothingIsInLine) {
   EXPECT_TRUE(ran);
 }
 
+TEST(CommitQueueTest, WorkWithoutABatchIsDoneWithTheLastBatch) {
+  constexpr int kWork = 3 * CommitQueue::kMaxTogether;
+  EventLoop loop;
+  WaitingStore store;
+  CommitQueue queue(&loop, &store, {[](absl::Duration) {}, [](absl::Status) {}});
+  int done = 0;
+  loop.Post([&] {
+    queue.Add(Put("a"), [&](const absl::Status&) {
+      // Comes to the loop before all that the thread could still send there.
+      loop.Post([&] {
+        EXPECT_EQ(done, kWork) << "it stood in line for the thread";
+        bool ran = false;
+        queue.Add({}, [&](const absl::Status&) { ran = true; });
+        EXPECT_TRUE(ran) << "nothing is in line";
+        loop.Stop();
+      });
+    });
+    for (int i = 0; i < kWork; ++i) queue.Add({}, [&](const absl::Status&) { ++done; });
+    store.go.Notify();
+  });
+  loop.Run();
+}
+
 // A disk that is full for one commit: the first one fails when `go` says so.
 class FullForAMoment : public MemoryStore {
  public:

@@ -14,8 +14,10 @@
 namespace paceline {
 namespace {
 
-// A watcher that is further behind has to list again.
+// A watcher that is further behind has to list again. An event tells of each rank of its job:
+// those of large jobs have megabytes, and fewer of them are kept.
 constexpr size_t kWatchedChanges = 8192;
+constexpr size_t kWatchedBytes = 64 << 20;
 
 }  // namespace
 
@@ -30,8 +32,8 @@ ControlLoop::ControlLoop(EventLoop* loop, StateStore* store, ControllerMetrics* 
       term_(state.term),
       cluster_(options),
       stragglers_(stragglers, WithLadder, StrategyOf),
-      job_log_(state.starts, kWatchedChanges),
-      node_log_(state.starts, kWatchedChanges),
+      job_log_(state.starts, kWatchedChanges, kWatchedBytes),
+      node_log_(state.starts, kWatchedChanges, kWatchedBytes),
       pace_(kProgressPeriod) {
   cluster_.Restore(std::move(state.jobs), std::move(state.nodes), Now(),
                    std::move(state.automation));
@@ -188,22 +190,24 @@ void ControlLoop::ShowHistories(const HistoryActions& told, bool deleted) {
 void ControlLoop::Show(const Actions& actions) {
   const int64_t told = job_log_.revision();
   for (const JobId& id : actions.show_jobs) {
-    const auto job = cluster_.jobs().find(id);
-    if (job == cluster_.jobs().end()) continue;  // Deleted by a later event.
+    const Job* job = cluster_.FindJob(id);
+    if (job == nullptr) continue;  // Deleted by a later event.
     const bool is_progress = actions.store_jobs.count(id) == 0;
-    if (!is_progress || pace_.MayShow(id, EventLoop::Now())) ShowJob(job->second);
+    if (!is_progress || pace_.MayShow(id, EventLoop::Now())) ShowJob(*job);
   }
   for (const JobId& id : actions.delete_jobs) {
     v1::JobEvent event;
     event.set_type(v1::DELETED);
     event.mutable_job()->set_id(id.value());
+    WatchKey key{id.value(), ""};
     // For who may know of it.
     const auto shown = shown_jobs_.find(id);
     if (shown != shown_jobs_.end()) {
-      event.mutable_job()->set_submitter(shown->second);
+      key.submitter = shown->second;
+      event.mutable_job()->set_submitter(key.submitter);
       shown_jobs_.erase(shown);
     }
-    job_log_.Append(std::move(event));
+    job_log_.Append(std::move(key), std::move(event));
     pace_.Forget(id);
   }
   for (const NodeName& name : actions.show_nodes) {
@@ -211,7 +215,7 @@ void ControlLoop::Show(const Actions& actions) {
     *event.mutable_node() = ToProto(cluster_.nodes().at(name), cluster_);
     event.set_type(shown_nodes_.insert(name).second ? v1::ADDED : v1::MODIFIED);
     event.mutable_node()->set_revision(node_log_.revision() + 1);
-    node_log_.Append(std::move(event));
+    node_log_.Append({name.value(), ""}, std::move(event));
   }
   if (job_log_.revision() != told) listeners_.jobs_changed();
   if (!actions.show_nodes.empty()) listeners_.nodes_changed();
@@ -225,7 +229,7 @@ void ControlLoop::ShowJob(const Job& job) {
   *event.mutable_job() = ToProto(job, absl::Now());
   event.set_type(shown_jobs_.emplace(id, job.submitter).second ? v1::ADDED : v1::MODIFIED);
   event.mutable_job()->set_revision(job_log_.revision() + 1);
-  job_log_.Append(std::move(event));
+  job_log_.Append({id.value(), job.submitter}, std::move(event));
   if (job.ended_already()) {
     pace_.Forget(id);
   } else {
@@ -244,8 +248,8 @@ void ControlLoop::ArmProgressTimer() {
     WhenDurable([this, due = pace_.TakeDue(EventLoop::Now())](const absl::Status& stored) {
       if (!stored.ok()) return;
       for (const JobId& id : due) {
-        const auto job = cluster_.jobs().find(id);
-        if (job != cluster_.jobs().end()) ShowJob(job->second);
+        const Job* job = cluster_.FindJob(id);
+        if (job != nullptr) ShowJob(*job);
       }
       listeners_.jobs_changed();
     });

@@ -41,7 +41,7 @@ namespace paceline {
 
 class ControllerMetrics;
 
-// What is no more than progress of a job is shown at most so often.
+// What is no more than progress of a job is shown so often: ProgressPace.
 inline constexpr absl::Duration kProgressPeriod = absl::Seconds(1);
 
 class ControlLoop {

@@ -15,14 +15,16 @@
 
 namespace paceline {
 
+// For a connection to become one of HTTP/2, TLS included.
+inline constexpr absl::Duration kHandshakePatience = absl::Seconds(10);
+
 struct GrpcPort {
   std::unique_ptr<grpc::Server> server;
   std::string address;  // HOST:PORT, with the real port.
 };
 
 // Bounds how large calls may be, how many they may be, and what all of them together hold; ends
-// connections that are half open, slow or silent. `handshake_patience`: for a connection to become
-// one of HTTP/2, TLS included.
+// connections that are half open, slow or silent.
 void LimitClients(grpc::ServerBuilder& builder, absl::Duration handshake_patience);
 
 // Serves the builder's services at `listen`, HOST:PORT, port 0: any. FailedPrecondition when it

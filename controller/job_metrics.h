@@ -8,10 +8,10 @@
 #define CONTROLLER_JOB_METRICS_H_
 
 #include <array>
-#include <map>
 #include <memory>
 #include <vector>
 
+#include "absl/container/node_hash_map.h"
 #include "common/core/ids.h"
 #include "common/core/moment.h"
 #include "common/metrics/metric_registry.h"
@@ -30,14 +30,14 @@ class JobMetrics {
 
   // The job has changed, or was found at the start of the controller.
   void Follow(const Job& job, Moment now);
-  // A rank of it has finished steps.
-  void AddSteps(const v1::StepBatch& batch);
+  // A rank of the job, which the batch names, has finished steps.
+  void AddSteps(const JobId& job, const v1::StepBatch& batch);
   // Shows the job as it is now, if it has begun.
   void Show(const Job& job, Moment now);
   // Takes the series away, and forgets the job.
   void Forget(const JobId& id);
 
-  // Jobs with series.
+  // Jobs with series; sorted.
   std::vector<JobId> Shown() const;
   bool Shows(const JobId& id) const;
 
@@ -109,7 +109,8 @@ class JobMetrics {
   Counters& phases_;
   Counters& times_;
 
-  std::map<JobId, Known> jobs_;  // That are not over, or are shown.
+  // That are not over, or are shown. By hash: each batch of steps looks its job up.
+  absl::node_hash_map<JobId, Known> jobs_;
 };
 
 }  // namespace paceline

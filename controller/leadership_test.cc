@@ -13,6 +13,7 @@
 
 #include "common/exit_codes.h"
 #include "common/not_leader.h"
+#include "controller/rpc/errors.h"
 #include "controller/server.h"
 #include "controller/standby.h"
 #include "controller/testing/running_server.h"
@@ -126,6 +127,9 @@ TEST(StandbyTest, AnswersEveryCallWithTheLeader) {
   EXPECT_FALSE(watch->Read(&event));
   EXPECT_THAT(LeaderNamedIn(watch->Finish()), Optional(std::string("head:7450")));
   EXPECT_EQ(LeaderNamedIn(grpc::Status(grpc::StatusCode::UNAVAILABLE, "")), std::nullopt);
+  const grpc::Status other = MakeError(grpc::StatusCode::UNAVAILABLE, "DRAINING", "it goes away",
+                                       {{kLeaderMetadata, "head:7450"}});
+  EXPECT_EQ(LeaderNamedIn(other), std::nullopt) << "a leader has said it, for another reason";
 }
 
 TEST(StandbyTest, IsHealthyAndNotReady) {
@@ -185,6 +189,20 @@ TEST(LeadershipTest, WhoIsElectedDoesNotSayThatNobodyLeads) {
   // The server has not started: the standby still answers.
   EXPECT_THAT(LeaderNamedIn(Cancel(*JobsAt(leadership.listen()), "r1")),
               Optional(leadership.listen()));
+}
+
+TEST(LeadershipTest, TwoControllersDoNotShareAStateDirectory) {
+  Leadership::Options options;
+  options.credentials = grpc::InsecureServerCredentials();
+  options.etcd.endpoints = {"127.0.0.1:1"};
+  options.listen = "127.0.0.1:0";
+  options.http = "127.0.0.1:0";
+  options.state_dir = NewDirectory();
+  Leadership first(options);
+  ASSERT_TRUE(first.Start().status.ok());
+  const ServerFailure second = Leadership(options).Start();
+  EXPECT_EQ(second.exit_code, kExitStateInUse);
+  EXPECT_THAT(std::string(second.status.message()), HasSubstr(options.state_dir));
 }
 
 TEST(LeadershipTest, WrongFlagsAreToldAtTheStart) {

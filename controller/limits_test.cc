@@ -248,6 +248,42 @@ TEST_F(LimitsTest, ReaderThatNeverReadsLosesItsStream) {
   writer.join();
 }
 
+TEST_F(LimitsTest, LogReadersOfANodeAreBounded) {
+  constexpr int kMost = 256;
+  Serve([](ServerOptions&) {});
+  const auto worker = Join(Hello("a"));
+  v1::Job job;
+  ASSERT_TRUE(Submit(Spec(), &job).ok());
+  const v1::NodePlan plan = worker->ReadPlan(1);
+  worker->Report({Trainer(plan.trainers(0), v1::TRAINER_RUNNING)});
+  while (job.state() != v1::RUNNING) {
+    grpc::ClientContext context;
+    v1::GetJobRequest request;
+    request.set_job(job.id());
+    ASSERT_TRUE(jobs_->Get(&context, request, &job).ok());
+  }
+  // The worker never answers them.
+  v1::StreamLogsRequest wanted;
+  wanted.set_job(job.id());
+  std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
+  std::vector<std::unique_ptr<grpc::ClientReader<v1::LogChunk>>> readers;
+  for (int i = 0; i <= kMost; ++i) {
+    contexts.push_back(std::make_unique<grpc::ClientContext>());
+    contexts.back()->set_deadline(std::chrono::system_clock::now() + kLong);
+    readers.push_back(jobs_->StreamLogs(contexts.back().get(), wanted));
+  }
+  const auto until = std::chrono::steady_clock::now() + kLong;
+  while (Refused("log_readers") == "0" && std::chrono::steady_clock::now() < until) {
+  }
+  EXPECT_EQ(Refused("log_readers"), "1");
+  for (const auto& context : contexts) context->TryCancel();
+  for (const auto& reader : readers) {
+    v1::LogChunk chunk;
+    EXPECT_FALSE(reader->Read(&chunk));
+    reader->Finish();
+  }
+}
+
 TEST_F(LimitsTest, SessionWithoutAHelloIsEnded) {
   Serve([](ServerOptions& options) { options.limits.hello_patience = absl::Milliseconds(50); });
   const auto stub = v1::WorkerService::NewStub(channel_);

@@ -1,6 +1,7 @@
 // paceline-controller: signals, and the life of the leadership and the server.
 #include <pthread.h>
 #include <signal.h>
+#include <sys/stat.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -122,6 +123,14 @@ int Serve(ControllerFlags flags, const sigset_t& signals) {
 }
 
 int Main(int argc, char** argv) {
+#ifdef NDEBUG
+  // The distribution's Abseil is built to look for cycles: each lock of a mutex, gRPC's own
+  // included, is then noted in one graph of the process, under a lock. Builds that are not
+  // optimised look.
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
+#endif
+  // What it keeps is nobody else's: the environments of jobs may hold secrets.
+  ::umask(077);
   ControllerFlags flags;
   if (const std::optional<int> code = ParseFlags(argc, argv, flags)) return *code;
   ApplyLogFlags(flags.log, "controller");

@@ -56,15 +56,14 @@ void ControllerMetrics::ShowCluster(const Cluster& cluster, Moment now) {
 
 void ControllerMetrics::ShowChanges(const Cluster& cluster, const Actions& actions, Moment now) {
   for (const JobId& id : actions.show_jobs) {
-    const auto found = cluster.jobs().find(id);
-    if (found == cluster.jobs().end()) continue;
-    const Job& job = found->second;
-    checkpoints_.Count(job);
-    memberships_.Count(job);
+    const Job* job = cluster.FindJob(id);
+    if (job == nullptr) continue;
+    checkpoints_.Count(*job);
+    memberships_.Count(*job);
     // What only progresses is looked at by Refresh.
-    if (!queues_.Count(job)) continue;
-    jobs_.Follow(job, now);
-    jobs_.Show(job, now);
+    if (!queues_.Count(*job)) continue;
+    jobs_.Follow(*job, now);
+    jobs_.Show(*job, now);
   }
   for (const JobId& id : actions.delete_jobs) {
     queues_.Forget(id);
@@ -82,26 +81,25 @@ void ControllerMetrics::Decided(const JobId& job, const RemedyDecision& decision
   if (jobs_.Shows(job)) stragglers_.Decided(job, decision);
 }
 
-void ControllerMetrics::AddSteps(const v1::StepBatch& batch) {
+void ControllerMetrics::AddSteps(const JobId& job, const v1::StepBatch& batch) {
   dropped_.Increment(static_cast<double>(batch.dropped()));
-  jobs_.AddSteps(batch);
+  jobs_.AddSteps(job, batch);
 }
 
 void ControllerMetrics::Refresh(const Cluster& cluster, const Stragglers& stragglers, Moment now) {
   nodes_.Show(cluster);
   automation_paused_.Set(cluster.automation().paused ? 1 : 0);
   for (const JobId& id : jobs_.Shown()) {
-    const auto found = cluster.jobs().find(id);
-    if (found == cluster.jobs().end()) continue;
-    const Job& job = found->second;
-    if (job.ended_already() && now.wall - job.ended >= kEndedJobSeries) {
+    const Job* job = cluster.FindJob(id);
+    if (job == nullptr) continue;
+    if (job->ended_already() && now.wall - job->ended >= kEndedJobSeries) {
       jobs_.Forget(id);
       checkpoints_.Remove(id);
       stragglers_.Remove(id);
       continue;
     }
-    jobs_.Show(job, now);
-    checkpoints_.Show(job);
+    jobs_.Show(*job, now);
+    checkpoints_.Show(*job);
     stragglers_.Show(id, stragglers.Find(id));
   }
 }

@@ -46,8 +46,8 @@ class ControllerMetrics {
   void ShowChanges(const Cluster& cluster, const Actions& actions, Moment now);
   // A decision about a job's stragglers was made, or has come to another state.
   void Decided(const JobId& job, const RemedyDecision& decision);
-  // Steps that a rank has finished.
-  void AddSteps(const v1::StepBatch& batch);
+  // Steps that a rank of the job, which the batch names, has finished.
+  void AddSteps(const JobId& job, const v1::StepBatch& batch);
   // Shows what is now; takes away the series of jobs that ended long ago.
   void Refresh(const Cluster& cluster, const Stragglers& stragglers, Moment now);
 

@@ -132,6 +132,24 @@ TEST_F(ControllerMetricsTest, RunningJobIsShownWithWhatItHoldsAndDoes) {
   EXPECT_EQ(Value("paceline_job_queue_wait_seconds_count{queue=\"default\"}"), "1");
 }
 
+TEST_F(ControllerMetricsTest, EachStepOfABatchCounts) {
+  Join({"a", "b"});
+  Train(1);
+  v1::StepBatch batch;
+  for (const int64_t forward_ns : {125'000'000, 250'000'000, 750'000'000}) {
+    v1::StepRecord& record = *batch.add_records();
+    record.set_total_ns(500'000'000);
+    record.set_forward_ns(forward_ns);
+  }
+  metrics_.AddSteps(JobId("job-1"), batch);
+  metrics_.AddSteps(JobId("job-unknown"), batch);
+  EXPECT_EQ(Value(Of("paceline_job_step_duration_seconds_count")), "3");
+  EXPECT_EQ(Value(Of("paceline_job_step_duration_seconds_sum")), "1.5");
+  EXPECT_EQ(Value(Of("paceline_job_phase_seconds_total", "phase", "forward")), "1.125");
+  EXPECT_EQ(Value(Of("paceline_job_phase_seconds_total", "phase", "idle")), "0.625")
+      << "the last step tells of more than it took, which takes nothing away";
+}
+
 TEST_F(ControllerMetricsTest, LossHasNoSeriesBeforeAllRanksHaveOne) {
   Join({"a", "b"});
   Train(1);

@@ -1,5 +1,6 @@
 // Who may do what, over real sockets.
 #include <gmock/gmock.h>
+#include <google/protobuf/descriptor.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/security/credentials.h>
 #include <gtest/gtest.h>
@@ -9,8 +10,11 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
 #include "controller/rpc/access_table.h"
+#include "controller/rpc/audit.h"
 #include "controller/testing/roles_fixture.h"
 #include "proto/admin.grpc.pb.h"
 
@@ -22,6 +26,24 @@ using ::testing::HasSubstr;
 TEST(AccessTableTest, EachServedMethodHasARowAndEachRowAMethod) {
   const absl::Status fits = CheckRules(MethodRules(), ServedMethods());
   EXPECT_TRUE(fits.ok()) << fits;
+}
+
+// Viewers change nothing, and submitters nothing but jobs. Who joins shows a token instead, and who
+// renews its certificate.
+TEST(AccessTableTest, WhatChangesSomethingNeedsARoleForIt) {
+  int changes = 0;
+  for (const MethodRule& rule : MethodRules()) {
+    const std::string name = absl::StrReplaceAll(rule.method.substr(1), {{"/", "."}});
+    const auto* method = google::protobuf::DescriptorPool::generated_pool()->FindMethodByName(name);
+    if (method == nullptr || !IsAudited(*method->input_type())) continue;
+    if (absl::EndsWith(name, ".Join") || absl::EndsWith(name, ".Renew")) continue;
+    ++changes;
+    EXPECT_FALSE(MayCall(Role::kNone, rule)) << name;
+    EXPECT_FALSE(MayCall(Role::kViewer, rule)) << name;
+    EXPECT_EQ(MayCall(Role::kSubmitter, rule), rule.scope == Scope::kOwn) << name;
+    EXPECT_TRUE(MayCall(Role::kAdmin, rule)) << name;
+  }
+  EXPECT_GT(changes, 15);
 }
 
 TEST_F(RolesTest, WithoutAnIdentityOnlyHealthIsServed) {

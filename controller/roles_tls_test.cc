@@ -4,22 +4,15 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include <chrono>
 #include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
 #include "common/identity/principal.h"
-#include "common/tls/certificate_authority.h"
-#include "common/tls/credentials.h"
 #include "common/tls/key_and_request.h"
-#include "common/tls/testing/test_identity.h"
-#include "common/tls/tls_files.h"
-#include "controller/rpc/user_tokens.h"
 #include "controller/testing/server_fixture.h"
+#include "controller/testing/tls_fixture.h"
 #include "proto/identity.grpc.pb.h"
 
 namespace paceline {
@@ -38,45 +31,21 @@ constexpr int kChanges = 8;
 // The same of calls of any kind.
 constexpr int kCalls = 32;
 
-class RolesTlsTest : public ::testing::Test {
+class RolesTlsTest : public TlsServerTest {
  protected:
   RolesTlsTest() {
     std::ofstream(directory_ + "/tokens") << Sha256Hex(kToken) << " operator tom\n"
                                           << Sha256Hex(kOthersToken) << " operator tina\n";
     chmod((directory_ + "/tokens").c_str(), 0600);
-    ServerOptions options{"127.0.0.1:0", "127.0.0.1:0", directory_, directory_ + "/address", ""};
-    options.tls_dir = Issue({Role::kController, "c1"}, {"127.0.0.1", "localhost"});
+    ServerOptions options = Options();
     options.user_tokens = directory_ + "/tokens";
     options.limits.mutations_per_s = 0.001;
     options.limits.mutation_burst = kChanges;
     options.limits.calls_per_s = 0.001;
     options.limits.call_burst = kCalls;
-    server_ = std::make_unique<RunningServer>(options);
-    EXPECT_TRUE(server_->failure().status.ok()) << server_->failure().status;
+    Start(options);
   }
 
-  // The folder of the principal's files.
-  std::string Issue(const Principal& principal, const std::vector<std::string>& hosts = {}) {
-    const std::string dir =
-        absl::StrCat(directory_, "/", RoleName(principal.role), "-", principal.name);
-    WriteIdentity(dir, authority_, {principal, hosts, absl::Hours(1)});
-    return dir;
-  }
-
-  std::shared_ptr<grpc::Channel> ChannelOf(const Principal& principal) {
-    return grpc::CreateChannel(server_->Address("grpc"),
-                               ChannelCredentials(FilesIn(Issue(principal))));
-  }
-  // Proves nothing of itself.
-  std::shared_ptr<grpc::Channel> ChannelOfNobody() {
-    const std::string ca = FilesIn(Issue({Role::kViewer, "unused"})).ca;
-    return grpc::CreateChannel(server_->Address("grpc"), ChannelCredentials({ca, "", ""}));
-  }
-
-  static void Prepare(grpc::ClientContext& context, const std::string& token) {
-    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
-    if (!token.empty()) context.AddMetadata("authorization", absl::StrCat("Bearer ", token));
-  }
   static grpc::Status List(const std::shared_ptr<grpc::Channel>& channel,
                            const std::string& token = "") {
     grpc::ClientContext context;
@@ -99,14 +68,10 @@ class RolesTlsTest : public ::testing::Test {
 
   static grpc::Status JoinAsNobody(const std::shared_ptr<grpc::Channel>& channel) {
     grpc::ClientContext context;
-    Prepare(context, "");
+    Prepare(context);
     v1::JoinResponse response;
     return v1::IdentityService::NewStub(channel)->Join(&context, {}, &response);
   }
-
-  const std::string directory_ = NewDirectory();
-  const CertificateAuthority authority_ = TestAuthority();
-  std::unique_ptr<RunningServer> server_;
 };
 
 TEST_F(RolesTlsTest, ACertificateGivesTheRole) {
@@ -156,13 +121,13 @@ TEST_F(RolesTlsTest, ASessionWithoutAHelloDoesNotOutliveARevocation) {
   const auto channel = ChannelOf({Role::kWorker, "w0"});
   const auto stub = v1::WorkerService::NewStub(channel);
   grpc::ClientContext context;
-  Prepare(context, "");
+  Prepare(context);
   const auto session = stub->Session(&context);
   const auto identity = v1::IdentityService::NewStub(channel);
   {
     // Answered on the same connection: the session was let in by then.
     grpc::ClientContext asked;
-    Prepare(asked, "");
+    Prepare(asked);
     v1::WhoAmIResponse response;
     ASSERT_TRUE(identity->WhoAmI(&asked, {}, &response).ok());
     ASSERT_EQ(response.role(), "worker");
@@ -173,7 +138,7 @@ TEST_F(RolesTlsTest, ASessionWithoutAHelloDoesNotOutliveARevocation) {
   request.set_reason("stolen disk");
   request.set_owner("ann");
   grpc::ClientContext revoke;
-  Prepare(revoke, "");
+  Prepare(revoke);
   v1::Revocation revocation;
   const grpc::Status revoked = v1::IdentityService::NewStub(ChannelOf({Role::kAdmin, "ann"}))
                                    ->Revoke(&revoke, request, &revocation);
@@ -249,7 +214,7 @@ TEST_F(RolesTlsTest, JobsBelongToTheNameInTheCertificate) {
   const auto alice = ChannelOf({Role::kSubmitter, "alice"});
   const auto bob = ChannelOf({Role::kSubmitter, "bob"});
   grpc::ClientContext context;
-  Prepare(context, "");
+  Prepare(context);
   context.AddMetadata("paceline-user", "bob");
   v1::SubmitJobRequest request;
   *request.mutable_spec() = Spec();
@@ -259,7 +224,7 @@ TEST_F(RolesTlsTest, JobsBelongToTheNameInTheCertificate) {
   EXPECT_EQ(job.submitter(), "alice");
   const auto ids = [](const std::shared_ptr<grpc::Channel>& channel) {
     grpc::ClientContext list;
-    Prepare(list, "");
+    Prepare(list);
     v1::ListJobsResponse response;
     EXPECT_TRUE(v1::JobService::NewStub(channel)->List(&list, {}, &response).ok());
     std::vector<std::string> listed;

@@ -27,6 +27,7 @@
 #include "common/state_lock/state_lock.h"
 #include "common/tls/certificate_authority.h"
 #include "controller/control_loop.h"
+#include "controller/grpc_port.h"
 #include "controller/metrics.h"
 #include "controller/page/page.h"
 #include "controller/rpc/access.h"
@@ -39,6 +40,7 @@
 #include "controller/rpc/identity_service.h"
 #include "controller/rpc/job_service.h"
 #include "controller/rpc/node_service.h"
+#include "controller/rpc/sender.h"
 #include "controller/rpc/telemetry_service.h"
 #include "controller/rpc/worker_sessions.h"
 #include "controller/store/state_store.h"
@@ -61,8 +63,7 @@ struct ServerOptions {
   std::shared_ptr<grpc::ServerCredentials> credentials = nullptr;
   std::string user_tokens = {};  // controller/rpc/user_tokens.h. Empty: there are none.
   CallLimitOptions limits = {};
-  // For a connection to become one of HTTP/2, TLS included.
-  absl::Duration handshake_patience = absl::Seconds(10);
+  absl::Duration handshake_patience = kHandshakePatience;
 };
 
 // With what a controller serves that was elected among several (controller/leadership.h). Without
@@ -122,6 +123,7 @@ class Server {
 
   const ServerOptions options_;
   EventLoop loop_;
+  Sender sender_;
   ControllerMetrics metrics_;
   CallLimits limits_;
   std::atomic<bool> ready_{false};

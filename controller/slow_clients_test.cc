@@ -5,14 +5,18 @@
 #include <httplib.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/tls/testing/test_identity.h"
 #include "common/tls/testing/tls_get.h"
+#include "controller/own_identity.h"
 #include "controller/server.h"
+#include "controller/standby.h"
 #include "controller/testing/running_server.h"
 #include "controller/testing/server_fixture.h"
 #include "proto/job.grpc.pb.h"
@@ -108,6 +112,32 @@ TEST_F(SlowClientsTest, AWorkerThatNeverReadsLosesItsSession) {
   EXPECT_EQ(session->Finish().error_code(), grpc::StatusCode::CANCELLED);
 }
 
+TEST_F(SlowClientsTest, AClosedSessionThatNobodyReadsLeavesItsName) {
+  constexpr int kRanks = 64;
+  PlayedWorker silent(channel_, Hello("a", kRanks));
+  const auto welcome = silent.Read();
+  ASSERT_TRUE(welcome.has_value());
+  // Its plan has some megabytes: more than gRPC takes for a client that never reads.
+  v1::JobSpec spec = Spec(kRanks);
+  for (int i = 0; i < 2500; ++i) {
+    spec.mutable_placement()->add_exclude_nodes(absl::StrCat("node-", i, std::string(50, 'x')));
+  }
+  v1::Job job;
+  ASSERT_TRUE(Eventually([&] { return Submit(spec, "r1", &job).ok(); })) << "it has joined";
+  WaitFor(job.id(), v1::STARTING);
+  v1::WorkerMessage said;
+  *said.mutable_hello() = Hello("a");
+  silent.Write(said);  // A second hello, for which it is put out.
+  EXPECT_TRUE(Eventually([&] {
+    PlayedWorker other(channel_, Hello("a", 2, "another"));
+    const auto answer = other.Read();
+    return answer.has_value() && answer->has_welcome();
+  }));
+  while (silent.Read().has_value()) {
+  }
+  EXPECT_EQ(silent.Finish().error_code(), grpc::StatusCode::CANCELLED);
+}
+
 TEST(HalfOpenTest, AHandshakeThatDoesNotGoOnIsClosed) {
   const std::string directory = NewDirectory();
   ServerOptions options{"127.0.0.1:0", "127.0.0.1:0", directory, directory + "/address", ""};
@@ -120,6 +150,16 @@ TEST(HalfOpenTest, AHandshakeThatDoesNotGoOnIsClosed) {
   for (const std::string& said : {std::string(), std::string("\x16\x03\x01\x02\x00\x01", 6)}) {
     EXPECT_EQ(AnswerToBytes(server.Address("grpc"), said), "");
   }
+}
+
+TEST(HalfOpenTest, AStandbyClosesItToo) {
+  ServerOptions options;
+  options.tls_dir = NewDirectory() + "/tls";
+  WriteIdentity(options.tls_dir, TestAuthority(), ControllerOnLoopback());
+  const auto standby = Standby::Start("127.0.0.1:0", "127.0.0.1:0", GrpcCredentials(options),
+                                      std::nullopt, std::nullopt, absl::Milliseconds(200));
+  ASSERT_TRUE(standby.ok()) << standby.status();
+  EXPECT_EQ(AnswerToBytes((*standby)->grpc_address(), ""), "");
 }
 
 }  // namespace

@@ -44,17 +44,19 @@ Standby::~Standby() {
 absl::StatusOr<std::unique_ptr<Standby>> Standby::Start(
     const std::string& listen, const std::string& http,
     const std::shared_ptr<grpc::ServerCredentials>& credentials, std::optional<HttpTls> http_tls,
-    std::optional<TlsFiles> identity) {
+    std::optional<TlsFiles> identity, absl::Duration handshake_patience) {
   std::unique_ptr<Standby> standby(new Standby(std::move(identity)));
-  const absl::Status status = standby->Listen(listen, http, credentials, std::move(http_tls));
+  const absl::Status status =
+      standby->Listen(listen, http, credentials, std::move(http_tls), handshake_patience);
   if (!status.ok()) return status;
   return standby;
 }
 
 absl::Status Standby::Listen(const std::string& listen, const std::string& http,
                              const std::shared_ptr<grpc::ServerCredentials>& credentials,
-                             std::optional<HttpTls> http_tls) {
+                             std::optional<HttpTls> http_tls, absl::Duration handshake_patience) {
   grpc::ServerBuilder builder;
+  LimitClients(builder, handshake_patience);
   builder.RegisterCallbackGenericService(this);
   absl::StatusOr<GrpcPort> port = OpenGrpcPort(builder, listen, credentials);
   if (!port.ok()) return port.status();

@@ -16,8 +16,10 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "common/http_server.h"
 #include "common/tls/tls_files.h"
+#include "controller/grpc_port.h"
 #include "controller/metrics.h"
 
 namespace paceline {
@@ -29,7 +31,8 @@ class Standby : private grpc::CallbackGenericService {
   static absl::StatusOr<std::unique_ptr<Standby>> Start(
       const std::string& listen, const std::string& http,
       const std::shared_ptr<grpc::ServerCredentials>& credentials, std::optional<HttpTls> http_tls,
-      std::optional<TlsFiles> identity = std::nullopt);
+      std::optional<TlsFiles> identity = std::nullopt,
+      absl::Duration handshake_patience = kHandshakePatience);
   // Frees the addresses.
   ~Standby() override;
 
@@ -44,7 +47,7 @@ class Standby : private grpc::CallbackGenericService {
   explicit Standby(std::optional<TlsFiles> identity);
   absl::Status Listen(const std::string& listen, const std::string& http,
                       const std::shared_ptr<grpc::ServerCredentials>& credentials,
-                      std::optional<HttpTls> http_tls);
+                      std::optional<HttpTls> http_tls, absl::Duration handshake_patience);
   grpc::ServerGenericBidiReactor* CreateReactor(
       grpc::GenericCallbackServerContext* context) override;
   std::string Leader() const ABSL_LOCKS_EXCLUDED(mutex_);

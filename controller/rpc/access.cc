@@ -192,7 +192,7 @@ grpc::Status Access::Check(const CallFacts& facts, absl::Time now) {
   if (status.ok()) return status;
   const bool recorded = [&] {
     absl::MutexLock lock(&mutex_);
-    return budget_.Take(now);
+    return budget_.Take(verdict.caller, now);
   }();
   if (recorded) {
     AuditRecord record;

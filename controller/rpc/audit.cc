@@ -86,9 +86,9 @@ std::string Dump(const ordered_json& value) {
 // Of all calls. Thread-safe.
 class SharedBudget {
  public:
-  bool Take(absl::Time now) {
+  bool Take(const Principal& caller, absl::Time now) {
     absl::MutexLock lock(&mutex_);
-    return budget_.Take(now);
+    return budget_.Take(caller, now);
   }
 
  private:
@@ -120,7 +120,9 @@ class AuditInterceptor : public grpc::experimental::Interceptor {
       record_.caller = CallerOf(*info_->server_context());
       record_.status = methods->GetSendStatus();
       record_.took = absl::Now() - record_.time;
-      if (!IsCheap(record_) || budget_->Take(absl::Now())) log_->Write(AuditLine(record_));
+      if (!IsCheap(record_) || budget_->Take(record_.caller, absl::Now())) {
+        log_->Write(AuditLine(record_));
+      }
     }
     methods->Proceed();
   }
@@ -139,7 +141,8 @@ class AuditInterceptors : public grpc::experimental::ServerInterceptorFactoryInt
 
   grpc::experimental::Interceptor* CreateServerInterceptor(
       grpc::experimental::ServerRpcInfo* info) override {
-    // Streams change nothing, and what gRPC's own services are sent is no protobuf message of ours.
+    // Streams change nothing, and what watches and gRPC's own services are sent comes here as
+    // bytes, not as a message.
     if (info->type() != grpc::experimental::ServerRpcInfo::Type::UNARY ||
         !absl::StartsWith(info->method(), "/paceline.")) {
       return nullptr;
@@ -200,14 +203,16 @@ std::string AuditLine(const AuditRecord& record) {
   return Dump(line);
 }
 
-bool AuditBudget::Take(absl::Time now) {
+bool AuditBudget::Take(const Principal& caller, absl::Time now) {
   const int64_t second = absl::ToUnixSeconds(now);
   if (second != second_) {
     second_ = second;
-    taken_ = 0;
+    known_ = 0;
+    strangers_ = 0;
   }
-  if (taken_ >= kRefusalsPerSecond) return false;
-  ++taken_;
+  int& taken = caller.role == Role::kNone ? strangers_ : known_;
+  if (taken >= kRefusalsPerSecond) return false;
+  ++taken;
   return true;
 }
 

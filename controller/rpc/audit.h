@@ -56,17 +56,19 @@ std::string AuditLine(const AuditRecord& record);
 bool IsCheap(const AuditRecord& record);
 
 // How many refused calls are recorded: so many a second, so that nobody can fill the record and so
-// push others' lines out. All are counted (metrics). Thread-compatible.
+// push others' lines out; and as many again of callers who are known, whose lines strangers cannot
+// keep out. All are counted (metrics). Thread-compatible.
 class AuditBudget {
  public:
   static constexpr int kRefusalsPerSecond = 20;
 
-  // Whether one more is recorded.
-  bool Take(absl::Time now);
+  // Whether one more of the caller is recorded.
+  bool Take(const Principal& caller, absl::Time now);
 
  private:
   int64_t second_ = 0;
-  int taken_ = 0;
+  int known_ = 0;
+  int strangers_ = 0;
 };
 
 // The file of the records. When it has kMaxBytes it is renamed to NAME.1.EXTENSION, and so on up to

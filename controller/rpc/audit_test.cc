@@ -107,14 +107,20 @@ TEST(AuditTest, ARefusedCallHasALineWithoutAPeer) {
 TEST(AuditTest, SoManyRefusalsASecondAreRecorded) {
   AuditBudget budget;
   const absl::Time begin = absl::FromUnixSeconds(1000);
-  const auto taken = [&](absl::Time at) {
+  const auto taken = [&](const Principal& caller, absl::Time at) {
     int count = 0;
-    for (int i = 0; i < 100; ++i) count += budget.Take(at) ? 1 : 0;
+    for (int i = 0; i < 100; ++i) count += budget.Take(caller, at) ? 1 : 0;
     return count;
   };
-  EXPECT_EQ(taken(begin), AuditBudget::kRefusalsPerSecond);
-  EXPECT_EQ(taken(begin + absl::Milliseconds(900)), 0);
-  EXPECT_EQ(taken(begin + absl::Seconds(1)), AuditBudget::kRefusalsPerSecond);
+  const Principal stranger;
+  const Principal bob = {Role::kViewer, "bob"};
+  EXPECT_EQ(taken(stranger, begin), AuditBudget::kRefusalsPerSecond);
+  EXPECT_EQ(taken(stranger, begin + absl::Milliseconds(900)), 0);
+  EXPECT_EQ(taken(bob, begin + absl::Milliseconds(900)), AuditBudget::kRefusalsPerSecond)
+      << "whom strangers do not push out";
+  EXPECT_EQ(taken(bob, begin + absl::Milliseconds(950)), 0);
+  EXPECT_EQ(taken(stranger, begin + absl::Seconds(1)), AuditBudget::kRefusalsPerSecond);
+  EXPECT_EQ(taken(bob, begin + absl::Seconds(1)), AuditBudget::kRefusalsPerSecond);
 }
 
 TEST(AuditTest, WhatAnybodyCouldCauseIsWithinTheBudget) {

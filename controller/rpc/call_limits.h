@@ -39,7 +39,7 @@ struct CallLimitOptions {
   // Of one caller. A person's script makes some in a second; each costs a transaction on disk.
   double mutations_per_s = 100;  // 0: no limit.
   double mutation_burst = 1000;
-  // Watches and logs. Each holds what is present when it begins, and a message in gRPC.
+  // Watches and logs. Each holds a message in gRPC.
   int streams = 4096;
   int streams_per_caller = 1024;
   // For its reader to take one message; and for a worker to say hello.

@@ -16,9 +16,9 @@ namespace paceline {
 class HistoryService::Stream : public LoopWriter<v1::JobHistoryEvent> {
  public:
   // It is in `set` as long as it is open. `control` and `set` outlive it.
-  Stream(EventLoop* loop, std::unique_ptr<CallLimits::Stream> counted, const ControlLoop* control,
-         std::set<Stream*>* set)
-      : LoopWriter(loop, std::move(counted)), control_(control), set_(set) {}
+  Stream(EventLoop* loop, Sender* sender, std::unique_ptr<CallLimits::Stream> counted,
+         const ControlLoop* control, std::set<Stream*>* set)
+      : LoopWriter(loop, sender, std::move(counted)), control_(control), set_(set) {}
 
   // Ends a stream that has not begun.
   void Fail(grpc::Status status) { Close(std::move(status)); }
@@ -32,7 +32,7 @@ class HistoryService::Stream : public LoopWriter<v1::JobHistoryEvent> {
 
   // The history may have grown.
   void Wake() {
-    if (!idle()) return;
+    if (!has_room()) return;
     const auto job = control_->cluster().jobs().find(job_);
     const EventHistory* history = control_->histories().Find(job_);
     if (job == control_->cluster().jobs().end() || history == nullptr) {
@@ -89,7 +89,7 @@ grpc::ServerUnaryReactor* HistoryService::Get(grpc::CallbackServerContext* conte
 
 grpc::ServerWriteReactor<v1::JobHistoryEvent>* HistoryService::Watch(
     grpc::CallbackServerContext* context, const v1::WatchJobHistoryRequest* request) {
-  auto* stream = new Stream(loop_, limits_->OpenStream(context), control_, &streams_);
+  auto* stream = new Stream(loop_, sender_, limits_->OpenStream(context), control_, &streams_);
   loop_->Post([this, stream, wanted = *request, caller = CallerOf(*context)] {
     if (!stream->Admit()) return;
     const Job* job = nullptr;

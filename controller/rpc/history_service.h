@@ -9,6 +9,7 @@
 #include "common/event_loop.h"
 #include "controller/control_loop.h"
 #include "controller/rpc/call_limits.h"
+#include "controller/rpc/sender.h"
 #include "proto/job_history.grpc.pb.h"
 
 namespace paceline {
@@ -16,8 +17,8 @@ namespace paceline {
 class HistoryService : public v1::JobHistoryService::CallbackService {
  public:
   // All pointers outlive this.
-  HistoryService(EventLoop* loop, const ControlLoop* control, CallLimits* limits)
-      : loop_(loop), control_(control), limits_(limits) {}
+  HistoryService(EventLoop* loop, Sender* sender, const ControlLoop* control, CallLimits* limits)
+      : loop_(loop), sender_(sender), control_(control), limits_(limits) {}
 
   // Histories have grown, or jobs were deleted. On the loop.
   void WakeWatchers();
@@ -35,6 +36,7 @@ class HistoryService : public v1::JobHistoryService::CallbackService {
   class Stream;
 
   EventLoop* const loop_;
+  Sender* const sender_;
   const ControlLoop* const control_;
   CallLimits* const limits_;
 

@@ -1,7 +1,6 @@
 #include "controller/rpc/job_service.h"
 
 #include <algorithm>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <set>
@@ -18,6 +17,7 @@
 #include "controller/core/save_order.h"
 #include "controller/rpc/caller.h"
 #include "controller/rpc/convert.h"
+#include "controller/rpc/encoded_message.h"
 #include "controller/rpc/errors.h"
 #include "controller/rpc/find_job.h"
 #include "controller/rpc/fingerprint.h"
@@ -229,35 +229,36 @@ grpc::ServerUnaryReactor* JobService::List(grpc::CallbackServerContext* context,
   return reactor;
 }
 
-grpc::ServerWriteReactor<v1::JobEvent>* JobService::Watch(grpc::CallbackServerContext* context,
-                                                          const v1::WatchJobsRequest* request) {
-  const Principal caller = CallerOf(*context);
-  const auto wanted = [id = request->job_id(), caller](const v1::JobEvent& event) {
-    return (id.empty() || event.job().id() == id) && MaySee(caller, event.job().submitter());
+grpc::ServerWriteReactor<grpc::ByteBuffer>* JobService::Watch(grpc::CallbackServerContext* context,
+                                                              const grpc::ByteBuffer* encoded) {
+  v1::WatchJobsRequest request;
+  const grpc::Status decoded = DecodeRequest(*encoded, &request);
+  const auto wanted = [id = request.job_id(), caller = CallerOf(*context)](const WatchKey& key) {
+    return (id.empty() || key.id == id) && MaySee(caller, key.submitter);
   };
-  auto* stream =
-      new WatchStream<v1::JobEvent>(loop_, limits_->OpenStream(context), &control_->job_log(),
-                                    &watchers_, wanted, &metrics_->job_watches());
-  loop_->Post([this, stream, caller, id = request->job_id(), after = request->after_revision()] {
-    if (!stream->Admit()) return;
-    std::deque<v1::JobEvent> present;
-    for (const auto& [job_id, job] : control_->cluster().jobs()) {
-      if (after != 0 || !(id.empty() || job_id.value() == id)) continue;
-      if (!MaySee(caller, job.submitter)) continue;
-      v1::JobEvent& event = present.emplace_back();
-      event.set_type(v1::ADDED);
-      *event.mutable_job() = control_->Describe(job);
-      event.set_revision(control_->job_log().revision());
+  const auto next = [this, wanted](const std::string& id) -> std::optional<Watcher::Present> {
+    const auto& jobs = control_->cluster().jobs();
+    for (auto job = jobs.upper_bound(JobId(id)); job != jobs.end(); ++job) {
+      if (!wanted({job->first.value(), job->second.submitter})) continue;
+      Watcher::Present present{job->first.value(), v1::JobEvent()};
+      *present.event.mutable_job() = control_->Describe(job->second);
+      return present;
     }
-    stream->Begin(after, std::move(present));
+    return std::nullopt;
+  };
+  auto* stream = new Watcher(loop_, sender_, limits_->OpenStream(context), &control_->job_log(),
+                             &watchers_, wanted, &metrics_->job_watches());
+  loop_->Post([stream, decoded, next, after = request.after_revision()] {
+    if (!stream->Admit()) return;
+    decoded.ok() ? stream->Begin(after, next) : stream->Close(decoded);
   });
   return stream;
 }
 
 grpc::ServerWriteReactor<v1::LogChunk>* JobService::StreamLogs(
     grpc::CallbackServerContext* context, const v1::StreamLogsRequest* request) {
-  auto* stream =
-      new LogStream(loop_, limits_->OpenStream(context), control_, workers_, &log_streams_);
+  auto* stream = new LogStream(loop_, sender_, limits_->OpenStream(context), control_, workers_,
+                               &log_streams_);
   loop_->Post([=, wanted = *request, caller = CallerOf(*context)] {
     if (!stream->Admit()) return;
     const Job* job = nullptr;

@@ -19,12 +19,14 @@
 
 namespace paceline {
 
-class JobService : public v1::JobService::CallbackService {
+class JobService
+    : public v1::JobService::WithRawCallbackMethod_Watch<v1::JobService::CallbackService> {
  public:
   // All pointers outlive this.
-  JobService(EventLoop* loop, ControlLoop* control, WorkerSessions* workers,
+  JobService(EventLoop* loop, Sender* sender, ControlLoop* control, WorkerSessions* workers,
              ControllerMetrics* metrics, CallLimits* limits)
       : loop_(loop),
+        sender_(sender),
         control_(control),
         workers_(workers),
         metrics_(metrics),
@@ -44,8 +46,9 @@ class JobService : public v1::JobService::CallbackService {
   grpc::ServerUnaryReactor* List(grpc::CallbackServerContext* context,
                                  const v1::ListJobsRequest* request,
                                  v1::ListJobsResponse* reply) override;
-  grpc::ServerWriteReactor<v1::JobEvent>* Watch(grpc::CallbackServerContext* context,
-                                                const v1::WatchJobsRequest* request) override;
+  // Of bytes: all watchers of a change are sent the same ones.
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* Watch(grpc::CallbackServerContext* context,
+                                                    const grpc::ByteBuffer* encoded) override;
   grpc::ServerUnaryReactor* Cancel(grpc::CallbackServerContext* context,
                                    const v1::CancelJobRequest* request, v1::Job* reply) override;
   grpc::ServerUnaryReactor* ChangeLadder(grpc::CallbackServerContext* context,
@@ -73,6 +76,7 @@ class JobService : public v1::JobService::CallbackService {
 
  private:
   class LogStream;
+  using Watcher = WatchStream<v1::JobEvent>;
   using Answer = Mutations::Answer;
 
   // On the loop; the answer comes when what it tells is durable.
@@ -104,6 +108,7 @@ class JobService : public v1::JobService::CallbackService {
   grpc::Status Find(const Principal& caller, const std::string& reference, const Job** job) const;
 
   EventLoop* const loop_;
+  Sender* const sender_;
   ControlLoop* const control_;
   WorkerSessions* const workers_;
   ControllerMetrics* const metrics_;
@@ -111,7 +116,7 @@ class JobService : public v1::JobService::CallbackService {
 
   // On the loop.
   Mutations mutations_;
-  WatchStream<v1::JobEvent>::Set watchers_;
+  Watcher::Set watchers_;
   std::set<LogStream*> log_streams_;
 };
 

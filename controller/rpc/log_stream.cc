@@ -71,7 +71,7 @@ bool JobService::LogStream::MayWrite() const {
 }
 
 void JobService::LogStream::Wake() {
-  if (!idle()) return;
+  if (!has_room()) return;
   if (waits_) return GoOn();
   if (asked_ == nullptr || !goes_on_ || !request_.follow() || MayWrite()) return;
   // It waits for more of a trainer that writes nothing more.
@@ -116,7 +116,7 @@ void JobService::LogStream::Cancel() {
 }
 
 void JobService::LogStream::Take(const v1::LogData& data) {
-  if (!idle()) return;  // The reader has gone.
+  if (!has_room()) return;  // The reader has gone.
   if (!data.error().empty()) {
     return GiveUp(MakeError(grpc::StatusCode::NOT_FOUND, "LOG_NOT_FOUND", data.error()));
   }

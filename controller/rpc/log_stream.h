@@ -30,9 +30,12 @@ namespace paceline {
 class JobService::LogStream : public LoopWriter<v1::LogChunk> {
  public:
   // The stream is in `set` as long as it is open. All pointers outlive it.
-  LogStream(EventLoop* loop, std::unique_ptr<CallLimits::Stream> counted,
+  LogStream(EventLoop* loop, Sender* sender, std::unique_ptr<CallLimits::Stream> counted,
             const ControlLoop* control, WorkerSessions* workers, std::set<LogStream*>* set)
-      : LoopWriter(loop, std::move(counted)), control_(control), workers_(workers), set_(set) {}
+      : LoopWriter(loop, sender, std::move(counted)),
+        control_(control),
+        workers_(workers),
+        set_(set) {}
 
   // Ends a stream that has not begun.
   void Fail(grpc::Status status) { Close(std::move(status)); }

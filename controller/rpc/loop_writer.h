@@ -1,31 +1,43 @@
-// A server-side response stream that lives on the event loop: gRPC's callbacks, which come
-// on its own threads, are turned into calls on the loop.
+// A server-side response stream of the event loop. What is sent, and when the stream ends, is
+// decided on the loop; it is written without it, since gRPC writes down to the socket on the thread
+// that asks for it: what goes to a hundred watchers would hold up all else.
+//
+//   loop:             Send ──▶ queue              Written, Ready
+//   sender:                      ╰──▶ a write          ▲
+//   gRPC's threads:                      ╰──▶ further writes, while there are
 //
 // The owner derives from it and overrides Ready and Gone; it must keep no pointer to the
-// stream after Gone has run, since the stream deletes itself after it. Nothing piles up for a
-// reader that is slow; one that does not take a message within the patience of CallLimits loses
-// its stream.
+// stream after Gone has run, since the stream deletes itself after it. The queue is short: nothing
+// piles up for a reader that is slow, and one that does not take a message within the patience of
+// CallLimits loses its stream.
 //
-// Runs on the loop, except for gRPC's own callbacks.
+// Runs on the loop, except for gRPC's own callbacks and for writes.
 #ifndef CONTROLLER_RPC_LOOP_WRITER_H_
 #define CONTROLLER_RPC_LOOP_WRITER_H_
 
 #include <grpcpp/support/server_callback.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "common/event_loop.h"
 #include "controller/rpc/call_limits.h"
+#include "controller/rpc/sender.h"
 
 namespace paceline {
 
 template <typename Response>
 class LoopWriter : public grpc::ServerWriteReactor<Response> {
  public:
-  LoopWriter(EventLoop* loop, std::unique_ptr<CallLimits::Stream> counted)
-      : loop_(loop), counted_(std::move(counted)) {}
+  // The pointers outlive the stream. So many messages may be on their way at a time.
+  LoopWriter(EventLoop* loop, Sender* sender, std::unique_ptr<CallLimits::Stream> counted,
+             int most = 1)
+      : loop_(loop), sender_(sender), counted_(std::move(counted)), most_(most) {}
 
   // To be asked first of all. False: too many streams are open, and this one ends.
   bool Admit() {
@@ -35,45 +47,74 @@ class LoopWriter : public grpc::ServerWriteReactor<Response> {
   }
 
   // Whether Send may be called now.
-  bool idle() const { return !writing_ && !closing_; }
+  bool has_room() const { return on_their_way_ < most_ && !closing_; }
 
-  // Requires: idle().
-  void Send(Response response) {
-    writing_ = true;
-    ++writes_;
+  // Requires: has_room().
+  void Send(Response response) ABSL_LOCKS_EXCLUDED(mutex_) {
+    ++on_their_way_;
+    bool begins = false;
+    {
+      absl::MutexLock lock(&mutex_);
+      queue_.push_back(std::move(response));
+      begins = !std::exchange(writing_, true);
+    }
+    if (begins) sender_->Post([this] { WriteNext(); });
     if (timer_ == 0) Watch();
-    current_ = std::move(response);
-    this->StartWrite(&current_);
   }
 
-  // Ends the stream once what is being sent is out. Later calls change nothing.
+  // Ends the stream once what was sent is out. Later calls change nothing.
   void Close(grpc::Status status) {
     if (closing_) return;
     closing_ = true;
     status_ = std::move(status);
-    if (!writing_) this->Finish(status_);
+    if (on_their_way_ == 0) this->Finish(status_);
   }
 
  protected:
   EventLoop* loop() const { return loop_; }
 
-  // The last Send is out: the stream is idle again.
+  // Some of what was sent is out: there is room.
   virtual void Ready() = 0;
   // The stream has ended, by Close or by the client; the last call.
   virtual void Gone() = 0;
 
  private:
-  void OnWriteDone(bool ok) override {
-    loop_->Post([this, ok] {
-      writing_ = false;
-      if (closing_) {
-        this->Finish(status_);
-      } else if (!ok) {
-        Close(grpc::Status::CANCELLED);
-      } else {
-        Ready();
+  // Requires: the queue is not empty, and nothing is being written.
+  void WriteNext() ABSL_LOCKS_EXCLUDED(mutex_) {
+    {
+      absl::MutexLock lock(&mutex_);
+      current_ = std::move(queue_.front());
+      queue_.pop_front();
+    }
+    this->StartWrite(&current_);
+  }
+
+  void OnWriteDone(bool ok) override ABSL_LOCKS_EXCLUDED(mutex_) {
+    bool more = false;
+    int out = 0;
+    {
+      absl::MutexLock lock(&mutex_);
+      ++written_;
+      ++untold_;
+      if (!ok) {
+        untold_ += static_cast<int>(queue_.size());
+        queue_.clear();
       }
-    });
+      more = writing_ = !queue_.empty();
+      if (!more || untold_ >= std::max(1, most_ / 2)) out = std::exchange(untold_, 0);
+    }
+    if (more) WriteNext();
+    if (out > 0) {
+      loop_->Post([this, out, ok] { Written(out, ok); });
+    }
+  }
+
+  // So many are out, or were given up with the stream.
+  void Written(int out, bool ok) {
+    on_their_way_ -= out;
+    if (!ok && !std::exchange(closing_, true)) status_ = grpc::Status::CANCELLED;
+    if (!closing_) return Ready();
+    if (on_their_way_ == 0) this->Finish(status_);
   }
 
   void OnCancel() override {
@@ -89,27 +130,40 @@ class LoopWriter : public grpc::ServerWriteReactor<Response> {
     });
   }
 
-  // Looks after the patience whether the same message still waits. Then the call is still there:
-  // it is finished only when nothing is being written.
+  // Looks after the patience whether the same message still waits. Then the call is still there: it
+  // is finished, on the loop, only when nothing is on its way.
   void Watch() {
-    timer_ = loop_->After(counted_->patience(), [this, seen = writes_] {
+    timer_ = loop_->After(counted_->patience(), [this, seen = written()] {
       timer_ = 0;
-      if (!writing_) return;
-      if (writes_ == seen) return counted_->Abort();
+      if (on_their_way_ == 0) return;
+      if (written() == seen) return counted_->Abort();
       Watch();
     });
   }
 
+  int64_t written() const ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
+    return written_;
+  }
+
   EventLoop* const loop_;
+  Sender* const sender_;
   const std::unique_ptr<CallLimits::Stream> counted_;
+  const int most_;
 
   // On the loop.
+  int on_their_way_ = 0;          // Sent, and not known here to be out.
   EventLoop::TimerId timer_ = 0;  // 0: nothing is watched.
-  int64_t writes_ = 0;
-  bool writing_ = false;
   bool closing_ = false;
   grpc::Status status_;
-  Response current_;
+
+  mutable absl::Mutex mutex_;
+  std::deque<Response> queue_ ABSL_GUARDED_BY(mutex_);
+  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
+  int64_t written_ ABSL_GUARDED_BY(mutex_) = 0;
+  int untold_ ABSL_GUARDED_BY(mutex_) = 0;  // Are out, which the loop does not know.
+
+  Response current_;  // Of the thread that writes.
 };
 
 }  // namespace paceline

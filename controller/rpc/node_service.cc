@@ -1,10 +1,11 @@
 #include "controller/rpc/node_service.h"
 
-#include <deque>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "controller/rpc/convert_node.h"
+#include "controller/rpc/encoded_message.h"
 #include "controller/rpc/errors.h"
 #include "controller/rpc/paging.h"
 
@@ -80,22 +81,24 @@ grpc::ServerUnaryReactor* NodeService::List(grpc::CallbackServerContext* context
   return reactor;
 }
 
-grpc::ServerWriteReactor<v1::NodeEvent>* NodeService::Watch(grpc::CallbackServerContext* context,
-                                                            const v1::WatchNodesRequest* request) {
-  auto* stream = new WatchStream<v1::NodeEvent>(
-      loop_, limits_->OpenStream(context), &control_->node_log(), &watchers_,
-      [](const v1::NodeEvent&) { return true; }, &metrics_->node_watches());
-  loop_->Post([=, after = request->after_revision()] {
+grpc::ServerWriteReactor<grpc::ByteBuffer>* NodeService::Watch(grpc::CallbackServerContext* context,
+                                                               const grpc::ByteBuffer* encoded) {
+  v1::WatchNodesRequest request;
+  const grpc::Status decoded = DecodeRequest(*encoded, &request);
+  const auto next = [this](const std::string& id) -> std::optional<Watcher::Present> {
+    const auto& nodes = control_->cluster().nodes();
+    const auto node = nodes.upper_bound(NodeName(id));
+    if (node == nodes.end()) return std::nullopt;
+    Watcher::Present present{node->first.value(), v1::NodeEvent()};
+    *present.event.mutable_node() = control_->Describe(node->second);
+    return present;
+  };
+  auto* stream = new Watcher(
+      loop_, sender_, limits_->OpenStream(context), &control_->node_log(), &watchers_,
+      [](const WatchKey&) { return true; }, &metrics_->node_watches());
+  loop_->Post([stream, decoded, next, after = request.after_revision()] {
     if (!stream->Admit()) return;
-    std::deque<v1::NodeEvent> present;
-    for (const auto& [name, node] : control_->cluster().nodes()) {
-      if (after != 0) break;
-      v1::NodeEvent& event = present.emplace_back();
-      event.set_type(v1::ADDED);
-      *event.mutable_node() = control_->Describe(node);
-      event.set_revision(control_->node_log().revision());
-    }
-    stream->Begin(after, std::move(present));
+    decoded.ok() ? stream->Begin(after, next) : stream->Close(decoded);
   });
   return stream;
 }

@@ -18,11 +18,14 @@
 
 namespace paceline {
 
-class NodeService : public v1::NodeService::CallbackService {
+class NodeService
+    : public v1::NodeService::WithRawCallbackMethod_Watch<v1::NodeService::CallbackService> {
  public:
   // All pointers outlive this.
-  NodeService(EventLoop* loop, ControlLoop* control, ControllerMetrics* metrics, CallLimits* limits)
+  NodeService(EventLoop* loop, Sender* sender, ControlLoop* control, ControllerMetrics* metrics,
+              CallLimits* limits)
       : loop_(loop),
+        sender_(sender),
         control_(control),
         metrics_(metrics),
         limits_(limits),
@@ -39,8 +42,9 @@ class NodeService : public v1::NodeService::CallbackService {
   grpc::ServerUnaryReactor* List(grpc::CallbackServerContext* context,
                                  const v1::ListNodesRequest* request,
                                  v1::ListNodesResponse* reply) override;
-  grpc::ServerWriteReactor<v1::NodeEvent>* Watch(grpc::CallbackServerContext* context,
-                                                 const v1::WatchNodesRequest* request) override;
+  // Of bytes: all watchers of a change are sent the same ones.
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* Watch(grpc::CallbackServerContext* context,
+                                                    const grpc::ByteBuffer* encoded) override;
   grpc::ServerUnaryReactor* History(grpc::CallbackServerContext* context,
                                     const v1::NodeHistoryRequest* request,
                                     v1::NodeHistory* reply) override;
@@ -61,6 +65,7 @@ class NodeService : public v1::NodeService::CallbackService {
                                   const v1::CheckNodeRequest* request, v1::Node* reply) override;
 
  private:
+  using Watcher = WatchStream<v1::NodeEvent>;
   using Answer = Mutations::Answer;
 
   // On the loop; the answer comes when what it tells is durable.
@@ -82,13 +87,14 @@ class NodeService : public v1::NodeService::CallbackService {
   CommitQueue::Then ReplyNode(const std::string& name, v1::Node* reply, const Answer& answer);
 
   EventLoop* const loop_;
+  Sender* const sender_;
   ControlLoop* const control_;
   ControllerMetrics* const metrics_;
   CallLimits* const limits_;
 
   // On the loop.
   Mutations mutations_;
-  WatchStream<v1::NodeEvent>::Set watchers_;
+  Watcher::Set watchers_;
 };
 
 }  // namespace paceline

@@ -1,20 +1,29 @@
 // One watcher's stream over a WatchLog.
 //
-// A watcher that resumes reads every change after its revision. One that begins at 0 first
-// gets every present object as ADDED. It keeps no queue of its own: it reads the log at its
-// own pace, and if the log forgets what it has not read, the stream ends with
-// REVISION_COMPACTED and the client lists again.
+// A watcher that resumes reads every change after its revision. One that begins at 0 is first told
+// of every present object, as ADDED, up to a BOOKMARK. They come in the order of their ids, each as
+// it is when its turn comes, and between them the changes of those that were told already. A change
+// of one whose turn is still to come is left out: the turn shows what it led to. So no object is
+// ever shown as it was before what was shown last, and of the list the stream keeps no more than
+// the place where it is.
+//
+// It keeps no queue: it reads the log at its own pace, and if the log forgets what it has not
+// read, the stream ends with REVISION_COMPACTED and the client lists again.
 //
 // Runs on the loop.
 #ifndef CONTROLLER_RPC_WATCH_STREAM_H_
 #define CONTROLLER_RPC_WATCH_STREAM_H_
 
-#include <deque>
+#include <grpcpp/support/byte_buffer.h>
+
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
+#include <string>
 #include <utility>
 
+#include "controller/rpc/encoded_message.h"
 #include "controller/rpc/errors.h"
 #include "controller/rpc/loop_writer.h"
 #include "controller/rpc/watch_log.h"
@@ -24,64 +33,87 @@
 namespace paceline {
 
 template <typename Event>
-class WatchStream : public LoopWriter<Event> {
+class WatchStream : public LoopWriter<grpc::ByteBuffer> {
  public:
   using Set = std::set<WatchStream*>;
   // Whether a change is of interest.
-  using Filter = std::function<bool(const Event&)>;
+  using Filter = std::function<bool(const WatchKey&)>;
+
+  struct Present {
+    std::string id;
+    Event event;  // With the object as it is now; the rest is the stream's.
+  };
+  // The present object of interest with the least id behind this one.
+  using Next = std::function<std::optional<Present>(const std::string& id)>;
 
   // The stream is in `set` as long as it is open, and counted in `metrics`, if any. All pointers
   // outlive it.
-  WatchStream(EventLoop* loop, std::unique_ptr<CallLimits::Stream> counted,
-              const WatchLog<Event>* log, Set* set, Filter filter, WatchMetrics* metrics = nullptr)
-      : LoopWriter<Event>(loop, std::move(counted)),
+  WatchStream(EventLoop* loop, Sender* sender, std::unique_ptr<CallLimits::Stream> counted,
+              const WatchLog<Event>* log, Set* set, Filter filter, WatchMetrics* metrics = nullptr,
+              int most_on_their_way = 32)
+      : LoopWriter(loop, sender, std::move(counted), most_on_their_way),
         log_(log),
         set_(set),
         filter_(std::move(filter)),
         metrics_(metrics) {}
 
-  // Begins after `revision`; with 0, with `present` (each an ADDED).
-  void Begin(int64_t revision, std::deque<Event> present) {
+  // Begins after `revision`; with 0, with what is present.
+  void Begin(int64_t revision, Next next) {
     set_->insert(this);
     if (metrics_ != nullptr) metrics_->open.Increment();
-    revision_ = revision;
-    if (revision == 0) {
-      revision_ = log_->revision();
-      present_ = std::move(present);
-      Event bookmark;
-      bookmark.set_type(v1::BOOKMARK);
-      bookmark.set_revision(revision_);
-      present_.push_back(std::move(bookmark));
-    }
+    lists_ = revision == 0;
+    revision_ = lists_ ? log_->revision() : revision;
+    next_ = std::move(next);
     Wake();
   }
 
   // The log has grown.
   void Wake() {
-    if (!this->idle()) return;
-    if (!present_.empty()) {
-      Event event = std::move(present_.front());
-      present_.pop_front();
-      this->Send(std::move(event));
-      return;
-    }
-    while (true) {
-      if (!log_->Has(revision_)) {
-        if (metrics_ != nullptr) metrics_->resyncs.Increment();
-        this->Close(MakeError(grpc::StatusCode::OUT_OF_RANGE, "REVISION_COMPACTED",
-                              "changes after this revision are no longer kept: list again"));
-        return;
-      }
-      const Event* event = log_->After(revision_);
-      if (event == nullptr) return;
-      revision_ = event->revision();
-      if (!filter_(*event)) continue;
-      this->Send(*event);
-      return;
+    while (has_room() && SendNext()) {
     }
   }
 
  private:
+  // Sends the next change of interest, or part of the list. False: there is none, or the end.
+  bool SendNext() {
+    while (true) {
+      if (!log_->Has(revision_)) {
+        if (metrics_ != nullptr) metrics_->resyncs.Increment();
+        Close(MakeError(grpc::StatusCode::OUT_OF_RANGE, "REVISION_COMPACTED",
+                        "changes after this revision are no longer kept: list again"));
+        return false;
+      }
+      const auto* change = log_->After(revision_);
+      if (change == nullptr) break;
+      revision_ = change->revision;
+      const bool comes_later = lists_ && listed_ < change->key.id;
+      if (comes_later || !filter_(change->key)) continue;
+      Send(change->encoded);
+      return true;
+    }
+    if (lists_) {
+      List();
+      return true;
+    }
+    return false;
+  }
+
+  // Sends the next present object, or the end of the list. All changes so far have been read.
+  void List() {
+    std::optional<Present> present = next_(listed_);
+    Event event;
+    if (present.has_value()) {
+      listed_ = std::move(present->id);
+      event = std::move(present->event);
+      event.set_type(v1::ADDED);
+    } else {
+      lists_ = false;
+      event.set_type(v1::BOOKMARK);
+    }
+    event.set_revision(revision_);
+    Send(Encode(event));
+  }
+
   void Ready() override { Wake(); }
   void Gone() override {
     const bool was_open = set_->erase(this) > 0;
@@ -92,8 +124,10 @@ class WatchStream : public LoopWriter<Event> {
   Set* const set_;
   const Filter filter_;
   WatchMetrics* const metrics_;
-  int64_t revision_ = 0;
-  std::deque<Event> present_;
+  Next next_;
+  int64_t revision_ = 0;  // Up to which the log has been read.
+  bool lists_ = false;    // What is present.
+  std::string listed_;    // Id of the last one.
 };
 
 }  // namespace paceline

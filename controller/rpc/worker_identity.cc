@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "controller/rpc/convert.h"
@@ -25,8 +26,7 @@ const RankState* FindKnown(const Job& job, const TrainerId& id) {
   return nullptr;
 }
 
-grpc::Status CheckTrainer(const Cluster& cluster, const NodeName& node, const v1::TrainerId& id) {
-  if (OwnerOf(cluster, node, FromProto(id)) != Owner::kAnother) return grpc::Status::OK;
+grpc::Status NotYourTrainer(const NodeName& node, const v1::TrainerId& id) {
   return MakeError(
       grpc::StatusCode::PERMISSION_DENIED, "NOT_YOUR_TRAINER",
       absl::StrCat("node ", node.value(), " tells of rank ", id.rank(), " of job ", id.job_id(),
@@ -39,8 +39,8 @@ grpc::Status CheckTrainer(const Cluster& cluster, const NodeName& node, const v1
 grpc::Status CheckReport(const Cluster& cluster, const NodeName& node,
                          const v1::NodeReport& report) {
   for (const v1::TrainerReport& trainer : report.trainers()) {
-    grpc::Status status = CheckTrainer(cluster, node, trainer.id());
-    if (!status.ok()) return status;
+    const Owner owner = OwnerOf(cluster, node, FromProto(trainer.id()));
+    if (owner == Owner::kAnother) return NotYourTrainer(node, trainer.id());
   }
   return grpc::Status::OK;
 }
@@ -48,13 +48,12 @@ grpc::Status CheckReport(const Cluster& cluster, const NodeName& node,
 }  // namespace
 
 Owner OwnerOf(const Cluster& cluster, const NodeName& node, const TrainerId& trainer) {
-  const auto found = cluster.jobs().find(trainer.job);
-  if (found == cluster.jobs().end()) return Owner::kNobody;
-  const Job& job = found->second;
-  if (const RankState* known = FindKnown(job, trainer); known != nullptr) {
+  const Job* job = cluster.FindJob(trainer.job);
+  if (job == nullptr) return Owner::kNobody;
+  if (const RankState* known = FindKnown(*job, trainer); known != nullptr) {
     return known->place.node == node ? Owner::kOwn : Owner::kAnother;
   }
-  return std::count(job.nodes.begin(), job.nodes.end(), node) > 0 ? Owner::kOwn : Owner::kNobody;
+  return std::count(job->nodes.begin(), job->nodes.end(), node) > 0 ? Owner::kOwn : Owner::kNobody;
 }
 
 grpc::Status CheckHello(const Principal& caller, const v1::Hello& hello) {
@@ -74,16 +73,27 @@ grpc::Status CheckMessage(const Cluster& cluster, const NodeName& node,
       return CheckReport(cluster, node, message.hello().report());
     case v1::WorkerMessage::kReport:
       return CheckReport(cluster, node, message.report());
-    case v1::WorkerMessage::kSteps:
-      for (const v1::StepBatch& batch : message.steps().batches()) {
-        const grpc::Status status = CheckTrainer(cluster, node, batch.id());
-        if (!status.ok()) return status;
-      }
-      return grpc::Status::OK;
+    case v1::WorkerMessage::kSteps: {
+      std::vector<TrainerSteps> own;
+      return CheckSteps(cluster, node, message.steps(), &own);
+    }
     // Answers a request of this very session, which has a number of its own.
     case v1::WorkerMessage::kLog:
     case v1::WorkerMessage::KIND_NOT_SET:
       return grpc::Status::OK;
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status CheckSteps(const Cluster& cluster, const NodeName& node, const v1::NodeSteps& steps,
+                        std::vector<TrainerSteps>* own) {
+  own->clear();
+  own->reserve(static_cast<size_t>(steps.batches_size()));
+  for (const v1::StepBatch& batch : steps.batches()) {
+    TrainerId trainer = FromProto(batch.id());
+    const Owner owner = OwnerOf(cluster, node, trainer);
+    if (owner == Owner::kAnother) return NotYourTrainer(node, batch.id());
+    if (owner == Owner::kOwn) own->push_back({std::move(trainer), &batch});
   }
   return grpc::Status::OK;
 }

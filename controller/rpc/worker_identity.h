@@ -27,9 +27,21 @@ Owner OwnerOf(const Cluster& cluster, const NodeName& node, const TrainerId& tra
 grpc::Status CheckHello(const Principal& caller, const v1::Hello& hello);
 
 // A message of the node's session, the first one included: PERMISSION_DENIED, reason
-// NOT_YOUR_TRAINER, if it tells of a trainer that is another node's.
+// NOT_YOUR_TRAINER, if it tells of a trainer that is another node's. Of steps: CheckSteps.
 grpc::Status CheckMessage(const Cluster& cluster, const NodeName& node,
                           const v1::WorkerMessage& message);
+
+// Steps of a trainer, as they are in the message.
+struct TrainerSteps {
+  TrainerId trainer;
+  const v1::StepBatch* batch;
+};
+
+// As CheckMessage, and which batches are of the node's own trainers: they become `own`, which is
+// valid as long as `steps`, if there is no fault. Steps are most of what workers send, so each
+// batch is looked at once.
+grpc::Status CheckSteps(const Cluster& cluster, const NodeName& node, const v1::NodeSteps& steps,
+                        std::vector<TrainerSteps>* own);
 
 // Takes away what a node was not asked to do: results of tasks that another node has, or nobody.
 // They may be late, so they are no fault.

@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "controller/core/testing/played_job.h"
 #include "controller/rpc/convert.h"
@@ -49,7 +50,8 @@ class WorkerIdentityTest : public ::testing::Test {
   Cluster cluster_{Cluster::Options()};
 };
 
-// A new kind of message needs a case in MessagesOf and in CheckMessage.
+// A new kind of message needs a case in MessagesOf and in CheckMessage, of which that of steps is
+// CheckSteps.
 TEST_F(WorkerIdentityTest, EachKindOfMessageIsTriedWithAnothersTrainer) {
   auto foreign = MessagesOf(Id(1));
   auto own = MessagesOf(Id(0));
@@ -72,6 +74,28 @@ TEST_F(WorkerIdentityTest, OneForeignTrainerAmongOwnOnesIsFound) {
   EXPECT_EQ(Check("a", message), "NOT_YOUR_TRAINER");
   const grpc::Status status = CheckMessage(cluster_, NodeName("a"), message);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::PERMISSION_DENIED);
+  EXPECT_NE(status.error_message().find("rank 1 of job job-1"), std::string::npos);
+}
+
+TEST_F(WorkerIdentityTest, OnlyStepsOfOwnTrainersAreTaken) {
+  v1::NodeSteps steps;
+  for (const TrainerId& id : {Id(0), Id(0, 1, "job-gone"), Id(0, 7), Id(0)}) {
+    *steps.add_batches()->mutable_id() = ToProto(id);
+  }
+  std::vector<TrainerSteps> own;
+  ASSERT_TRUE(CheckSteps(cluster_, NodeName("a"), steps, &own).ok());
+  ASSERT_EQ(own.size(), 3);
+  EXPECT_EQ(own[0].trainer, Id(0));
+  EXPECT_EQ(own[0].batch, &steps.batches(0));
+  EXPECT_EQ(own[1].trainer, Id(0, 7)) << "of a generation that is over";
+  EXPECT_EQ(own[1].batch, &steps.batches(2));
+  EXPECT_EQ(own[2].batch, &steps.batches(3));
+  // Nothing is left of an earlier message.
+  ASSERT_TRUE(CheckSteps(cluster_, NodeName("a"), {}, &own).ok());
+  EXPECT_TRUE(own.empty());
+  *steps.add_batches()->mutable_id() = ToProto(Id(1));
+  const grpc::Status status = CheckSteps(cluster_, NodeName("a"), steps, &own);
+  EXPECT_EQ(Reason(status), "NOT_YOUR_TRAINER");
   EXPECT_NE(status.error_message().find("rank 1 of job job-1"), std::string::npos);
 }
 

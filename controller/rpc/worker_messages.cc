@@ -12,6 +12,7 @@
 namespace paceline {
 namespace {
 
+// What is not there is not asked for as mutable: that would make it, for each rank and second.
 void Cut(std::string* text, size_t size = kMaxReportText) {
   if (text->size() > size) text->resize(Utf8Prefix(*text, size).size());
 }
@@ -22,9 +23,9 @@ void KeepFirst(Entries* entries, int count) {
 }
 
 void LimitTrainer(v1::TrainerReport* trainer) {
-  Cut(trainer->mutable_id()->mutable_job_id(), kMaxNodeText);
+  if (trainer->has_id()) Cut(trainer->mutable_id()->mutable_job_id(), kMaxNodeText);
   Cut(trainer->mutable_store_address(), kMaxNodeText);
-  Cut(trainer->mutable_stacks_file());
+  if (!trainer->stacks_file().empty()) Cut(trainer->mutable_stacks_file());
   if (trainer->has_exit()) {
     Cut(trainer->mutable_exit()->mutable_message());
     Cut(trainer->mutable_exit()->mutable_log_tail(), kMaxLogTail);
@@ -48,6 +49,14 @@ void LimitCheck(v1::NodeCheckResult* check) {
     Cut(measurement.mutable_name(), kMaxNodeText);
     Cut(measurement.mutable_unit(), kMaxNodeText);
   }
+}
+
+// The reader asks again for what is cut: from the end of the part on.
+void LimitLog(v1::LogData* log) {
+  Cut(log->mutable_error());
+  if (log->data().size() <= kMaxLogPart) return;
+  log->mutable_data()->resize(kMaxLogPart);
+  log->set_end(false);
 }
 
 absl::Status Wrong(absl::string_view what) {
@@ -103,6 +112,7 @@ void LimitMessage(v1::WorkerMessage* message) {
   if (message->has_report()) LimitReport(message->mutable_report());
   if (message->has_steps())
     KeepFirst(message->mutable_steps()->mutable_batches(), kMaxTrainersTold);
+  if (message->has_log()) LimitLog(message->mutable_log());
 }
 
 NodeConnected ConnectedBy(const v1::Hello& hello) {

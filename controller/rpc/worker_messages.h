@@ -28,6 +28,7 @@ inline constexpr int kMaxNodeLabels = 64;    // As those of a job.
 inline constexpr size_t kMaxNodeText = 256;  // Names, addresses, labels.
 inline constexpr size_t kMaxReportText = 4096;   // Messages and paths; PATH_MAX.
 inline constexpr size_t kMaxLogTail = 16 << 10;  // Workers send 8 KiB.
+inline constexpr size_t kMaxLogPart = 64 << 10;  // What workers send at once; a reader gets it.
 inline constexpr int kMaxTrainersTold = 8192;    // Two generations of a full node.
 inline constexpr int kMaxTasksTold = 4096;       // Of checkpoint tasks; each is compared with jobs.
 inline constexpr int kMaxLevelsTold = 64;        // Group sizes of one job's ladder.

@@ -73,6 +73,25 @@ TEST(WorkerMessagesTest, EachMessageIsLimited) {
   EXPECT_EQ(message.kind_case(), v1::WorkerMessage::kLog);
 }
 
+TEST(WorkerMessagesTest, APartOfALogThatIsTooLongIsNotItsEnd) {
+  v1::WorkerMessage message;
+  v1::LogData& log = *message.mutable_log();
+  log.set_offset(5);
+  log.set_end(true);
+  log.set_data(std::string(kMaxLogPart, 'a'));
+  log.set_error(std::string(kMaxReportText, 'e'));
+  const std::string before = message.SerializeAsString();
+  LimitMessage(&message);
+  EXPECT_EQ(message.SerializeAsString(), before);
+  log.mutable_data()->push_back('b');
+  log.mutable_error()->push_back('e');
+  LimitMessage(&message);
+  EXPECT_EQ(log.data(), std::string(kMaxLogPart, 'a'));
+  EXPECT_FALSE(log.end()) << "the last byte is asked for again";
+  EXPECT_EQ(log.offset(), 5);
+  EXPECT_EQ(log.error().size(), kMaxReportText);
+}
+
 TEST(WorkerMessagesTest, LongTextsAreCutBetweenCharacters) {
   std::string text = "xx";
   while (text.size() <= 2 * kMaxLogTail) text += "\u20ac";

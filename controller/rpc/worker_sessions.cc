@@ -1,5 +1,9 @@
 #include "controller/rpc/worker_sessions.h"
 
+#include <google/protobuf/arena.h>
+
+#include <array>
+#include <cstddef>
 #include <deque>
 #include <optional>
 #include <utility>
@@ -20,6 +24,27 @@ constexpr double kReportIntervalSeconds = 1.0;
 constexpr size_t kMaxLogRequests = 256;
 // To a worker that does not read. Log requests that are cancelled are told twice.
 constexpr size_t kMaxQueued = 4 * kMaxLogRequests;
+// For a worker to take what a session that is closed has begun to tell it. One that takes nothing
+// must not hold its node's name.
+constexpr absl::Duration kFarewell = absl::Seconds(2);
+
+// A message is read into an arena: that of a node's steps has some sixty parts, each of which would
+// be allocated by gRPC's thread and freed by the loop's. A block of an arena belongs to the thread
+// that it was made for. The first one lies in the stream and is the loop's, for the message itself
+// and for texts that LimitMessage looks at although they are not there; gRPC's thread allocates one
+// that the steps of eight ranks fit in.
+constexpr size_t kFirstBlock = 4 << 10;
+constexpr size_t kReadBlock = 16 << 10;
+constexpr size_t kMaxReadBlock = 64 << 10;
+
+google::protobuf::ArenaOptions BlocksOf(std::array<char, kFirstBlock>& first) {
+  google::protobuf::ArenaOptions options;
+  options.initial_block = first.data();
+  options.initial_block_size = first.size();
+  options.start_block_size = kReadBlock;
+  options.max_block_size = kMaxReadBlock;
+  return options;
+}
 
 }  // namespace
 
@@ -30,13 +55,13 @@ class WorkerSessions::Stream
       : sessions_(sessions), context_(context), peer_(context->peer()) {
     sessions_->loop_->Post([this] {
       sessions_->streams_.insert(this);
-      hello_timer_ = sessions_->loop_->After(sessions_->limits_->options().hello_patience, [this] {
-        hello_timer_ = 0;
+      timer_ = sessions_->loop_->After(sessions_->limits_->options().hello_patience, [this] {
+        timer_ = 0;
         sessions_->metrics_->limits().Refused(Limit::kSessionHello);
         Close(MakeError(grpc::StatusCode::DEADLINE_EXCEEDED, "NO_HELLO",
                         "the session's hello did not come in time"));
       });
-      StartRead(&incoming_);
+      Read();
     });
   }
 
@@ -44,7 +69,13 @@ class WorkerSessions::Stream
     if (closing_) return;
     closing_ = true;
     status_ = std::move(status);
-    if (!writing_) Finish(status_);
+    ForgetTimer();
+    if (!writing_) return Finish(status_);
+    // Until it is finished, the call is there.
+    timer_ = sessions_->loop_->After(kFarewell, [this] {
+      timer_ = 0;
+      context_->TryCancel();
+    });
   }
 
   void SendPlan(v1::NodePlan plan) {
@@ -83,13 +114,16 @@ class WorkerSessions::Stream
       if (!ok) return Close(grpc::Status::OK);
       if (closing_) return;
       Handle();
-      if (!closing_) StartRead(&incoming_);
+      if (!closing_) Read();
     });
   }
   void OnWriteDone(bool ok) override {
     sessions_->loop_->Post([this, ok] {
       writing_ = false;
-      if (closing_) return Finish(status_);
+      if (closing_) {
+        ForgetTimer();
+        return Finish(status_);
+      }
       if (!ok) return Close(grpc::Status::CANCELLED);
       Write();
     });
@@ -116,46 +150,56 @@ class WorkerSessions::Stream
     });
   }
 
+  // The next message. What the last one lay in is used again.
+  void Read() {
+    arena_.Reset();
+    incoming_ = google::protobuf::Arena::CreateMessage<v1::WorkerMessage>(&arena_);
+    StartRead(incoming_);
+  }
+
   void Handle() {
-    LimitMessage(&incoming_);
-    if (node_.value().empty() && incoming_.kind_case() != v1::WorkerMessage::kHello) {
+    LimitMessage(incoming_);
+    if (node_.value().empty() && incoming_->kind_case() != v1::WorkerMessage::kHello) {
       return Close(MakeError(grpc::StatusCode::FAILED_PRECONDITION, "NO_HELLO",
                              "the first message of a session must be a hello"));
     }
-    const Cluster& cluster = sessions_->control_->cluster();
+    if (incoming_->has_steps()) return TakeSteps(incoming_->steps());
     if (!node_.value().empty()) {
-      grpc::Status foreign = CheckMessage(cluster, node_, incoming_);
+      grpc::Status foreign = CheckMessage(sessions_->control_->cluster(), node_, *incoming_);
       if (!foreign.ok()) return Refuse(std::move(foreign));
     }
-    switch (incoming_.kind_case()) {
+    switch (incoming_->kind_case()) {
       case v1::WorkerMessage::kHello:
-        return Greet(incoming_.hello());
+        return Greet(incoming_->hello());
       case v1::WorkerMessage::kReport:
-        sessions_->control_->Apply(Own(ReportedBy(node_, incoming_.report())));
-        return Grant(incoming_.report().number());
-      case v1::WorkerMessage::kSteps:
-        for (const v1::StepBatch& batch : incoming_.steps().batches()) {
-          const TrainerId trainer = FromProto(batch.id());
-          if (OwnerOf(cluster, node_, trainer) != Owner::kOwn) continue;
-          sessions_->metrics_->AddSteps(batch);
-          sessions_->control_->TakeSteps(node_, trainer, StepsOf(batch));
-        }
-        return;
+        sessions_->control_->Apply(Own(ReportedBy(node_, incoming_->report())));
+        return Grant(incoming_->report().number());
       case v1::WorkerMessage::kLog: {
-        const auto found = logs_.find(incoming_.log().id());
+        const auto found = logs_.find(incoming_->log().id());
         if (found == logs_.end()) return;
         const LogCallback answer = std::move(found->second);
         logs_.erase(found);
-        return answer(grpc::Status::OK, incoming_.log());
+        return answer(grpc::Status::OK, incoming_->log());
       }
+      case v1::WorkerMessage::kSteps:
       case v1::WorkerMessage::KIND_NOT_SET:
         return;
     }
   }
 
-  // Of the hello: it has come, or nobody waits for it.
+  void TakeSteps(const v1::NodeSteps& steps) {
+    std::vector<TrainerSteps> own;
+    grpc::Status foreign = CheckSteps(sessions_->control_->cluster(), node_, steps, &own);
+    if (!foreign.ok()) return Refuse(std::move(foreign));
+    for (const auto& [trainer, batch] : own) {
+      sessions_->metrics_->AddSteps(trainer.job, *batch);
+      sessions_->control_->TakeSteps(node_, trainer, StepsOf(*batch));
+    }
+  }
+
+  // What was waited for has come, or nobody waits for it.
   void ForgetTimer() {
-    if (hello_timer_ != 0) sessions_->loop_->Cancel(std::exchange(hello_timer_, 0));
+    if (timer_ != 0) sessions_->loop_->Cancel(std::exchange(timer_, 0));
   }
 
   // What came from a node, without the results of tasks that it was not asked for.
@@ -230,7 +274,7 @@ class WorkerSessions::Stream
     }
     grpc::Status foreign = CheckHello(caller, hello);
     if (foreign.ok()) {
-      foreign = CheckMessage(sessions_->control_->cluster(), NodeName(hello.node()), incoming_);
+      foreign = CheckMessage(sessions_->control_->cluster(), NodeName(hello.node()), *incoming_);
     }
     if (!foreign.ok()) return foreign;
     const std::string& ours = sessions_->control_->cluster_id();
@@ -287,13 +331,16 @@ class WorkerSessions::Stream
   const std::string peer_;
 
   // On the loop.
-  EventLoop::TimerId hello_timer_ = 0;  // 0: the hello has come.
-  NodeName node_;                       // Empty before the hello.
+  EventLoop::TimerId timer_ = 0;  // Of the hello, later of the last write; 0: none.
+  NodeName node_;                 // Empty before the hello.
   std::string uid_;
   bool writing_ = false;
   bool closing_ = false;
   grpc::Status status_;
-  v1::WorkerMessage incoming_;
+  // Nothing keeps a part of a message when it has been handled.
+  alignas(8) std::array<char, kFirstBlock> first_block_;
+  google::protobuf::Arena arena_{BlocksOf(first_block_)};
+  v1::WorkerMessage* incoming_ = nullptr;  // In the arena.
   v1::ControllerMessage outgoing_;
   std::deque<v1::ControllerMessage> queue_;
   std::optional<v1::NodePlan> plan_;

@@ -2,8 +2,8 @@
 //
 // A session begins with its worker's Hello. Plans replace one another, so a slow worker
 // gets the newest; log requests are few and bounded, and a worker that reads none of them loses its
-// session. When the same worker (same node_uid)
-// connects again, its older session ends.
+// session. One that is closed waits for two seconds at most until its worker takes what is being
+// written. When the same worker (same node_uid) connects again, its older session ends.
 //
 // Runs on the loop, except for gRPC's own callbacks.
 #ifndef CONTROLLER_RPC_WORKER_SESSIONS_H_

@@ -14,6 +14,7 @@
 #include "common/core/loopback.h"
 #include "common/core/status_macros.h"
 #include "common/event_loop.h"
+#include "common/tls/private_file.h"
 
 namespace paceline {
 namespace {
@@ -39,7 +40,7 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> Credentials(const std:
   grpc::SslCredentialsOptions options;
   PACELINE_ASSIGN_OR_RETURN(options.pem_root_certs, ReadPem(tls_dir + "/ca.pem"));
   PACELINE_ASSIGN_OR_RETURN(options.pem_cert_chain, ReadPem(tls_dir + "/cert.pem"));
-  PACELINE_ASSIGN_OR_RETURN(options.pem_private_key, ReadPem(tls_dir + "/key.pem"));
+  PACELINE_ASSIGN_OR_RETURN(options.pem_private_key, ReadPrivate(tls_dir + "/key.pem"));
   return grpc::SslCredentials(options);
 }
 

@@ -210,6 +210,10 @@ TEST(EtcdTlsTest, TalksToAnEtcdThatWantsCertificates) {
   etcdserverpb::RangeRequest request;
   request.set_key("a");
   EXPECT_FALSE(stranger->Range(request, {absl::Seconds(1), absl::Seconds(1)}).ok());
+  // With a key that everybody may read no controller begins.
+  ASSERT_EQ(RunToEnd({"/usr/bin/chmod", "644", folder + "/key.pem"}).exit_code, 0);
+  EXPECT_EQ(EtcdClient::Create({etcd.endpoints(), folder}).status().code(),
+            absl::StatusCode::kPermissionDenied);
 }
 
 }  // namespace

@@ -88,6 +88,21 @@ TEST(SqliteStoreTest, DamagedPageIsNoticedAtOpening) {
   EXPECT_EQ(SqliteStore::Open(path).status().code(), absl::StatusCode::kDataLoss);
 }
 
+TEST(SqliteStoreTest, ABatchThatFailsInTheMiddleLeavesNothing) {
+  const std::string path = Path();
+  auto store = SqliteStore::Open(path);
+  ASSERT_TRUE(store.ok()) << store.status();
+  ASSERT_TRUE((*store)->Commit({{{"a", "1"}}, {}}).ok());
+  RunSql(path,
+         "CREATE TRIGGER no_b BEFORE INSERT ON state WHEN new.key = 'b' "
+         "BEGIN SELECT RAISE(ABORT, 'there is no room for b'); END");
+  const absl::Status failed = (*store)->Commit({{{"a", "2"}, {"b", "2"}}, {}});
+  EXPECT_THAT(std::string(failed.message()), HasSubstr("no room for b"));
+  EXPECT_THAT(*(*store)->Load(""), ElementsAre(Pair("a", "1")));
+  EXPECT_TRUE((*store)->Commit({{{"c", "3"}}, {}}).ok()) << "no transaction is open";
+  EXPECT_THAT(*(*store)->Load(""), ElementsAre(Pair("a", "1"), Pair("c", "3")));
+}
+
 TEST(SqliteStoreTest, PathThatCannotBeOpenedIsNamed) {
   const absl::Status status = SqliteStore::Open("/proc/nowhere/state.db").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied);

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -15,6 +16,7 @@
 #include "controller/rpc/records.h"
 #include "controller/store/meta_keys.h"
 #include "controller/store/sqlite_store.h"
+#include "worker/shim/testing/other_users.h"
 
 namespace paceline {
 namespace {
@@ -132,6 +134,19 @@ TEST_F(StateFileTest, StateThatIsThereIsReplacedByForceOnlyAndKept) {
   ASSERT_TRUE(back.ok()) << back.status();
   EXPECT_EQ(Get(state_).at("job/1"), "new");
   EXPECT_EQ(Get(state_).at(kStartsKey), absl::StrCat(kNumber + 2));
+}
+
+TEST_F(StateFileTest, WhatRootRestoresIsOfTheDirectorysOwner) {
+  PACELINE_NEEDS_OTHER_USERS();
+  fs::create_directories(directory_);
+  ASSERT_EQ(chown(directory_.c_str(), kNobody, kNobody), 0);
+  ASSERT_TRUE(RestoreState(backup_, directory_, /*force=*/false, kNow).ok());
+  for (const std::string& path : {state_, directory_ + "/lock"}) {
+    struct stat info = {};
+    ASSERT_EQ(stat(path.c_str(), &info), 0) << path;
+    EXPECT_EQ(info.st_uid, kNobody) << path;
+    EXPECT_EQ(info.st_gid, kNobody) << path;
+  }
 }
 
 TEST_F(StateFileTest, DamagedStateIsKeptToo) {

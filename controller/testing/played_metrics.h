@@ -60,7 +60,7 @@ class PlayedMetrics : public ::testing::Test {
     record.set_forward_ns(record.total_ns() - record.data_wait_ns());
     record.set_samples(samples);
     record.set_tokens(tokens);
-    metrics_.AddSteps(batch);
+    metrics_.AddSteps(JobId("job-1"), batch);
   }
 
   const Job& job() const { return cluster_.jobs().at(JobId("job-1")); }
