@@ -1,6 +1,7 @@
 // A cluster whose controller loses its state goes on from a backup, while its trainers still run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <string>
 #include <vector>
@@ -23,6 +24,12 @@ Finished Admin(const TestCluster& cluster, std::vector<std::string> arguments) {
   return RunToEnd(argv);
 }
 
+mode_t ModeOf(const std::string& path) {
+  struct stat info = {};
+  EXPECT_EQ(stat(path.c_str(), &info), 0) << path;
+  return info.st_mode & 0777;
+}
+
 TEST(BackupTest, ClusterGoesOnFromABackupAsLaterGenerations) {
   TestCluster cluster(/*workers=*/1);
   const std::string backup = cluster.directory() + "/backup.db";
@@ -34,6 +41,7 @@ TEST(BackupTest, ClusterGoesOnFromABackupAsLaterGenerations) {
   ASSERT_EQ(made.exit_code, 0) << made.output;
   EXPECT_THAT(made.output, HasSubstr(backup));
   EXPECT_THAT(made.output, HasSubstr("checked"));
+  EXPECT_EQ(ModeOf(backup), 0600u);
   // What comes after the backup is lost with the state.
   const v1::Job later = cluster.Submit(cluster.SmallJob(1, 1'000'000));
 
@@ -45,6 +53,7 @@ TEST(BackupTest, ClusterGoesOnFromABackupAsLaterGenerations) {
   const Finished restored = Admin(cluster, restore);
   ASSERT_EQ(restored.exit_code, 0) << restored.output;
   EXPECT_THAT(restored.output, HasSubstr("state.db.replaced-"));
+  EXPECT_EQ(ModeOf(state + "/state.db"), 0600u);
   cluster.StartController();
 
   // Its trainers were those of generation 1.
