@@ -82,9 +82,10 @@ void ControllerMetrics::Decided(const JobId& job, const RemedyDecision& decision
 }
 
 void ControllerMetrics::AddSteps(const JobId& job, const v1::StepBatch& batch) {
-  dropped_.Increment(static_cast<double>(batch.dropped()));
   jobs_.AddSteps(job, batch);
 }
+
+void ControllerMetrics::AddDropped(double records) { dropped_.Increment(records); }
 
 void ControllerMetrics::Refresh(const Cluster& cluster, const Stragglers& stragglers, Moment now) {
   nodes_.Show(cluster);

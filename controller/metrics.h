@@ -48,6 +48,8 @@ class ControllerMetrics {
   void Decided(const JobId& job, const RemedyDecision& decision);
   // Steps that a rank of the job, which the batch names, has finished.
   void AddSteps(const JobId& job, const v1::StepBatch& batch);
+  // Records of steps that were lost; at least 0.
+  void AddDropped(double records);
   // Shows what is now; takes away the series of jobs that ended long ago.
   void Refresh(const Cluster& cluster, const Stragglers& stragglers, Moment now);
 

@@ -150,11 +150,13 @@ SimulatedNode::Send SimulatedNode::Next(absl::Time now) {
 }
 
 const v1::WorkerMessage* SimulatedNode::NextSteps() {
-  const int64_t records = trainers_.TakeSteps(steps_.mutable_steps());
-  if (records == 0) return nullptr;
-  sent_records_.Sent(records);
-  v1::StepBatch& first = *steps_.mutable_steps()->mutable_batches(0);
-  first.set_dropped(first.dropped() + std::exchange(records_cut_, 0));
+  v1::NodeSteps& steps = *steps_.mutable_steps();
+  const int64_t records = trainers_.TakeSteps(&steps);
+  if (records == 0 && records_lost_ == 0) return nullptr;
+  steps.set_dropped(std::exchange(records_lost_, 0));
+  RecordCount sent = {records, steps.dropped()};
+  for (const v1::StepBatch& batch : steps.batches()) sent.dropped += batch.dropped();
+  sent_records_.Sent(sent);
   totals_->records_sent += records;
   return &steps_;
 }
@@ -195,7 +197,7 @@ void SimulatedNode::OnMessage(const v1::ControllerMessage& message) {
 }
 
 void SimulatedNode::OnLease(int64_t number, absl::Time now) {
-  totals_->records_confirmed += sent_records_.Answered(number);
+  totals_->records_confirmed += sent_records_.Answered(number).records;
   for (; !unanswered_.empty() && unanswered_.front().first <= number; unanswered_.pop_front()) {
     const auto& [report, sent] = unanswered_.front();
     // That of the Hello waits for the connection, too.
@@ -234,9 +236,9 @@ void SimulatedNode::OnDone(Stream* stream) {
     ++totals_->losses;
     storm_->Lost(now);
   }
-  const int64_t cut = sent_records_.Lost();
-  records_cut_ += cut;
-  totals_->records_cut += cut;
+  const RecordCount lost = sent_records_.Lost();
+  records_lost_ += lost.sum();
+  totals_->records_cut += lost.records;
   unanswered_.clear();
   state_ = State::kAway;
   stream_ = nullptr;

@@ -76,7 +76,7 @@ class SimulatedNode {
   void OnLease(int64_t number, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The next message, if it is time for one and none is on its way.
   Send Next(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Null: there are none.
+  // Null: there is nothing to tell.
   const v1::WorkerMessage* NextSteps() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void MakeReport(absl::Time now, v1::NodeReport* report) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static void Do(const Send& send);
@@ -110,7 +110,7 @@ class SimulatedNode {
 
   std::deque<std::pair<int64_t, absl::Time>> unanswered_ ABSL_GUARDED_BY(mutex_);  // Reports.
   SentRecords sent_records_ ABSL_GUARDED_BY(mutex_);
-  int64_t records_cut_ ABSL_GUARDED_BY(mutex_) = 0;  // And not told yet.
+  int64_t records_lost_ ABSL_GUARDED_BY(mutex_) = 0;  // With connections, and to be told.
 
   // The one on its way: kept, so that its parts need not be made anew.
   v1::WorkerMessage report_ ABSL_GUARDED_BY(mutex_);

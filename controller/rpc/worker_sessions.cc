@@ -188,10 +188,11 @@ class WorkerSessions::Stream
   }
 
   void TakeSteps(const v1::NodeSteps& steps) {
-    std::vector<TrainerSteps> own;
-    grpc::Status foreign = CheckSteps(sessions_->control_->cluster(), node_, steps, &own);
+    TakenSteps taken;
+    grpc::Status foreign = CheckSteps(sessions_->control_->cluster(), node_, steps, &taken);
     if (!foreign.ok()) return Refuse(std::move(foreign));
-    for (const auto& [trainer, batch] : own) {
+    sessions_->metrics_->AddDropped(taken.dropped);
+    for (const auto& [trainer, batch] : taken.batches) {
       sessions_->metrics_->AddSteps(trainer.job, *batch);
       sessions_->control_->TakeSteps(node_, trainer, StepsOf(*batch));
     }

@@ -64,9 +64,10 @@ class Controller {
         Run(ReportedBy(node, message.report()));
         break;
       case v1::WorkerMessage::kSteps: {
-        std::vector<TrainerSteps> own;
-        PACELINE_EXPECT(CheckSteps(cluster_, node, message.steps(), &own).ok());
-        for (const auto& [id, batch] : own) {
+        TakenSteps taken;
+        PACELINE_EXPECT(CheckSteps(cluster_, node, message.steps(), &taken).ok());
+        PACELINE_EXPECT(taken.dropped >= 0);
+        for (const auto& [id, batch] : taken.batches) {
           const std::vector<StepTimes> steps = StepsOf(*batch);
           steps_.TakeSteps(cluster_, node, id, steps);
           StragglerActions decided = stragglers_.TakeSteps(cluster_, node, id, steps, Now());

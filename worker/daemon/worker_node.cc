@@ -140,9 +140,9 @@ void WorkerNode::OnLost() {
   metrics_.SetConnected(false, session_.reconnects());
   loop_.Cancel(interval_timer_);
   logs_.Clear();
-  const int64_t lost = sent_records_.Lost();
-  records_lost_ += lost;
-  metrics_.AddDropped(lost);
+  const RecordCount lost = sent_records_.Lost();
+  records_lost_ += lost.sum();
+  metrics_.AddDropped(lost.records);
 }
 
 // Steps follow each report, and come no more often: what is decided about them looks at seconds of
@@ -164,11 +164,17 @@ std::optional<v1::WorkerMessage> WorkerNode::NextMessage() {
 
 std::optional<v1::NodeSteps> WorkerNode::NextSteps() {
   std::optional<v1::NodeSteps> steps = trainers_.NextSteps();
-  if (!steps.has_value()) return std::nullopt;
-  v1::StepBatch& first = *steps->mutable_batches(0);
-  first.set_dropped(first.dropped() + std::exchange(records_lost_, 0));
+  if (!steps.has_value()) {
+    if (records_lost_ == 0) return std::nullopt;
+    steps.emplace();  // Also of a node that makes no steps any more.
+  }
+  steps->set_dropped(std::exchange(records_lost_, 0));
   if (lease_.length() == absl::ZeroDuration()) return steps;
-  for (const v1::StepBatch& batch : steps->batches()) sent_records_.Sent(batch.records_size());
+  RecordCount sent = {0, steps->dropped()};
+  for (const v1::StepBatch& batch : steps->batches()) {
+    sent += {batch.records_size(), batch.dropped()};
+  }
+  sent_records_.Sent(sent);
   return steps;
 }
 

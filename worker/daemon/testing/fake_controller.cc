@@ -118,6 +118,11 @@ std::vector<v1::StepRecord> FakeController::Steps() const {
   return steps_;
 }
 
+int64_t FakeController::Dropped() const {
+  absl::MutexLock lock(&mutex_);
+  return dropped_;
+}
+
 int FakeController::Reports() const {
   absl::MutexLock lock(&mutex_);
   return reports_;
@@ -157,7 +162,9 @@ grpc::Status FakeController::Session(grpc::ServerContext* /*context*/, Stream* s
       if (lease_ > absl::ZeroDuration() && answers_) Send(lease);
     }
     if (message.has_log()) logs_[message.log().id()] = message.log();
+    dropped_ += message.steps().dropped();
     for (const v1::StepBatch& batch : message.steps().batches()) {
+      dropped_ += batch.dropped();
       steps_.insert(steps_.end(), batch.records().begin(), batch.records().end());
     }
   }

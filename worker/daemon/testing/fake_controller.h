@@ -66,6 +66,8 @@ class FakeController : public v1::WorkerService::Service {
 
   // Step records received so far, of all trainers.
   std::vector<v1::StepRecord> Steps() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // Records that the worker has told of as dropped.
+  int64_t Dropped() const ABSL_LOCKS_EXCLUDED(mutex_);
   // Reports received, without those of Hellos.
   int Reports() const ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -86,6 +88,7 @@ class FakeController : public v1::WorkerService::Service {
   v1::NodeReport report_ ABSL_GUARDED_BY(mutex_);
   std::map<int64_t, v1::LogData> logs_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::StepRecord> steps_ ABSL_GUARDED_BY(mutex_);
+  int64_t dropped_ ABSL_GUARDED_BY(mutex_) = 0;
   int sessions_ ABSL_GUARDED_BY(mutex_) = 0;
   int reports_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::Duration report_interval_ ABSL_GUARDED_BY(mutex_) = absl::Milliseconds(200);
