@@ -196,6 +196,25 @@ TEST_F(OutputsTest, WatchedListIsKeptUpToDateOnATerminal) {
   EXPECT_EQ(controller_.watches()[1].after_revision(), 9);
 }
 
+TEST_F(OutputsTest, WatchedListOfSeveralPagesMissesNothing) {
+  std::vector<v1::Job> jobs;
+  for (int j = 0; j <= FakeController::kJobsPerPage; ++j) {
+    jobs.push_back(JobOf(absl::StrCat("j", j), v1::RUNNING, 7, 1000 - j));
+  }
+  controller_.SetJobs(jobs);
+  controller_.AddWatch({{EventOf(JobOf("j0", v1::SUCCEEDED, 8, 1000)),
+                         EventOf(JobOf("j1", v1::QUEUED, 6, 999))},
+                        Lost()});
+  EndWhenIdle();
+  const Ran ran =
+      Paceline({"job", "list", "-w", "--no-color", "--state", "running"}, /*terminal=*/true);
+  EXPECT_EQ(controller_.watches().at(0).after_revision(), 7) << "the first page's";
+  const std::string last = ran.out.substr(ran.out.rfind("\x1b[J"));
+  EXPECT_THAT(last, Not(HasSubstr("job-j0 "))) << "ended while the second page was fetched";
+  EXPECT_THAT(last, HasSubstr("job-j1 ")) << "was listed after that change";
+  EXPECT_THAT(last, HasSubstr(absl::StrCat("job-j", FakeController::kJobsPerPage)));
+}
+
 TEST_F(OutputsTest, ListIsFetchedAgainWhenChangesWereMissed) {
   controller_.AddWatch({{}, grpc::Status(grpc::StatusCode::OUT_OF_RANGE, "compacted")});
   controller_.AddWatch({{EventOf(JobOf("digits", v1::RUNNING, 12, 20), v1::ADDED)}, Lost()});

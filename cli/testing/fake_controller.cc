@@ -189,14 +189,15 @@ grpc::Status FakeController::List(grpc::ServerContext*, const v1::ListJobsReques
                                   v1::ListJobsResponse* response) {
   const absl::MutexLock lock(&mutex_);
   size_t at = request->page_token().empty() ? 0 : std::stoul(request->page_token());
-  for (; at < jobs_.size() && response->jobs_size() < request->page_size(); ++at) {
+  response->set_revision(7 + static_cast<int64_t>(at));  // Something changes between two pages.
+  const int most = std::min(request->page_size(), kJobsPerPage);
+  for (; at < jobs_.size() && response->jobs_size() < most; ++at) {
     const auto& states = request->states();
     if (states.empty() || std::count(states.begin(), states.end(), jobs_[at].state()) > 0) {
       *response->add_jobs() = jobs_[at];
     }
   }
   if (at < jobs_.size()) response->set_next_page_token(absl::StrCat(at));
-  response->set_revision(7);
   return grpc::Status::OK;
 }
 

@@ -39,6 +39,9 @@ struct StreamScript {
 
 class FakeController : public v1::JobService::Service, public v1::CheckpointService::Service {
  public:
+  // Of a list, at most; a page that is asked for later has a greater revision.
+  static constexpr int kJobsPerPage = 30;
+
   // Serves on 127.0.0.1 and the port; 0: one of the system's choice. Without credentials: plain
   // text.
   explicit FakeController(int port = 0,

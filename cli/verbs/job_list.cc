@@ -43,7 +43,8 @@ std::vector<v1::JobState> StatesOf(const JobListFlags& flags) {
   return states;
 }
 
-// Pages until there are `limit` jobs, or no more.
+// Pages until there are `limit` jobs, or no more, with the revision of the first one: what changed
+// while the others came is told by a watch from there.
 grpc::Status FetchJobs(Program& program, const JobListFlags& flags, v1::ListJobsResponse* jobs) {
   v1::ListJobsRequest request;
   for (const v1::JobState state : StatesOf(flags)) request.add_states(state);
@@ -53,7 +54,7 @@ grpc::Status FetchJobs(Program& program, const JobListFlags& flags, v1::ListJobs
     const grpc::Status status = program.client().ListJobs(request, &page);
     if (!status.ok()) return status;
     jobs->mutable_jobs()->MergeFrom(page.jobs());
-    jobs->set_revision(page.revision());
+    if (request.page_token().empty()) jobs->set_revision(page.revision());
     jobs->set_next_page_token(page.next_page_token());
     request.set_page_token(page.next_page_token());
   } while (!request.page_token().empty() && jobs->jobs_size() < flags.limit);
@@ -68,12 +69,13 @@ bool IsWanted(const v1::Job& job, const std::vector<v1::JobState>& states) {
   return states.empty() || std::count(states.begin(), states.end(), job.state()) > 0;
 }
 
-// Newest first.
+// Newest first. A job that was listed later than it was so stays as it is.
 void PutInto(std::vector<v1::Job>* jobs, const v1::JobEvent& event, bool wanted) {
   const v1::Job& job = event.job();
   const auto at = std::find_if(jobs->begin(), jobs->end(),
                                [&](const v1::Job& known) { return known.id() == job.id(); });
   const bool kept = wanted && event.type() != v1::DELETED;
+  if (at != jobs->end() && event.type() != v1::DELETED && job.revision() < at->revision()) return;
   if (at != jobs->end() && kept) {
     *at = job;
   } else if (at != jobs->end()) {

@@ -50,6 +50,8 @@ v1::ListNodesResponse Wanted(const v1::ListNodesResponse& nodes, const NodeListF
   return wanted;
 }
 
+// All pages, with the revision of the first one: what changed while the others came is told by a
+// watch from there.
 grpc::Status FetchNodes(Program& program, v1::ListNodesResponse* nodes) {
   v1::ListNodesRequest request;
   request.set_page_size(1000);
@@ -58,13 +60,13 @@ grpc::Status FetchNodes(Program& program, v1::ListNodesResponse* nodes) {
     const grpc::Status status = program.client().ListNodes(request, &page);
     if (!status.ok()) return status;
     nodes->mutable_nodes()->MergeFrom(page.nodes());
-    nodes->set_revision(page.revision());
+    if (request.page_token().empty()) nodes->set_revision(page.revision());
     request.set_page_token(page.next_page_token());
   } while (!request.page_token().empty());
   return grpc::Status::OK;
 }
 
-// By name.
+// By name. A node that was listed later than it was so stays as it is.
 void PutInto(v1::ListNodesResponse* nodes, const v1::NodeEvent& event) {
   auto& list = *nodes->mutable_nodes();
   const auto at = std::lower_bound(
@@ -73,6 +75,8 @@ void PutInto(v1::ListNodesResponse* nodes, const v1::NodeEvent& event) {
   const bool known = at != list.end() && at->name() == event.node().name();
   if (known && event.type() == v1::DELETED) {
     list.erase(at);
+  } else if (known && event.node().revision() < at->revision()) {
+    return;
   } else if (known) {
     *at = event.node();
   } else if (event.type() != v1::DELETED) {

@@ -13,6 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "common/job_spec/job_spec.h"
 #include "common/log.h"
+#include "common/turns.h"
 #include "common/uuid.h"
 #include "controller/core/save_order.h"
 #include "controller/rpc/caller.h"
@@ -208,7 +209,7 @@ grpc::ServerUnaryReactor* JobService::List(grpc::CallbackServerContext* context,
     }
     // Looked up for each job, whatever was asked for.
     const std::set<int> states(request->states().begin(), request->states().end());
-    const auto wanted = [&](const Job& job) {
+    const auto wanted = [=](const Job& job) {
       return job.number < before && MaySee(caller, job.submitter) &&
              (states.empty() || states.count(ToProto(job.state)) > 0);
     };
@@ -222,9 +223,17 @@ grpc::ServerUnaryReactor* JobService::List(grpc::CallbackServerContext* context,
       jobs.resize(size);
       reply->set_next_page_token(absl::StrCat(jobs.back()->number));
     }
-    for (const Job* job : jobs) *reply->add_jobs() = control_->Describe(*job);
     reply->set_revision(control_->job_log().revision());
-    reactor->Finish(grpc::Status::OK);
+    std::vector<JobId> ids;
+    ids.reserve(jobs.size());
+    for (const Job* job : jobs) ids.push_back(job->request.id);
+    const auto add = [=](const JobId& id) {
+      const Job* job = control_->cluster().FindJob(id);
+      if (job == nullptr || !wanted(*job)) return 1;
+      *reply->add_jobs() = control_->Describe(*job);
+      return 1 + static_cast<int>(job->ranks.size());
+    };
+    InTurns<JobId>(loop_, std::move(ids), add, [reactor] { reactor->Finish(grpc::Status::OK); });
   });
   return reactor;
 }

@@ -1,15 +1,23 @@
 #include "controller/rpc/node_service.h"
 
+#include <cstddef>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/turns.h"
 #include "controller/rpc/convert_node.h"
 #include "controller/rpc/encoded_message.h"
 #include "controller/rpc/errors.h"
 #include "controller/rpc/paging.h"
 
 namespace paceline {
+namespace {
+
+constexpr int kPartsOfNode = 4;  // Of InTurns: what a node's message costs, in ranks of a job's.
+
+}  // namespace
 
 void NodeService::WakeWatchers() {
   for (auto* watcher : watchers_) watcher->Wake();
@@ -68,15 +76,22 @@ grpc::ServerUnaryReactor* NodeService::List(grpc::CallbackServerContext* context
     const auto& nodes = control_->cluster().nodes();
     auto next = request->page_token().empty() ? nodes.begin()
                                               : nodes.upper_bound(NodeName(request->page_token()));
+    std::vector<NodeName> names;
     for (; next != nodes.end(); ++next) {
-      if (reply->nodes_size() == size) {
-        reply->set_next_page_token(reply->nodes(size - 1).name());
+      if (names.size() == static_cast<size_t>(size)) {
+        reply->set_next_page_token(names.back().value());
         break;
       }
-      *reply->add_nodes() = control_->Describe(next->second);
+      names.push_back(next->first);
     }
     reply->set_revision(control_->node_log().revision());
-    reactor->Finish(grpc::Status::OK);
+    const auto add = [=](const NodeName& name) {
+      const Node* node = nullptr;
+      if (Find(name.value(), &node).ok()) *reply->add_nodes() = control_->Describe(*node);
+      return kPartsOfNode;
+    };
+    InTurns<NodeName>(loop_, std::move(names), add,
+                      [reactor] { reactor->Finish(grpc::Status::OK); });
   });
   return reactor;
 }
