@@ -21,17 +21,31 @@ void EventLoop::Post(Task task) {
 EventLoop::TimerId EventLoop::After(absl::Duration delay, Task task) {
   absl::MutexLock lock(&mutex_);
   const TimerId id = next_timer_++;
-  timers_.emplace(TimerKey(Now() + delay, id), std::move(task));
+  const absl::Time due = Now() + delay;
+  timers_.emplace(id, Timer{due, std::move(task)});
+  waiting_.emplace(due, id);
   wake_.Signal();
   return id;
 }
 
 void EventLoop::Cancel(TimerId timer) {
   absl::MutexLock lock(&mutex_);
-  const auto found = std::find_if(timers_.begin(), timers_.end(), [timer](const auto& entry) {
-    return entry.first.second == timer;
-  });
-  if (found != timers_.end()) timers_.erase(found);
+  const auto found = timers_.find(timer);
+  if (found == timers_.end()) return;
+  waiting_.erase({found->second.due, timer});
+  timers_.erase(found);
+}
+
+void EventLoop::RunTimer(TimerId timer) {
+  Task task;
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto found = timers_.find(timer);
+    if (found == timers_.end()) return;
+    task = std::move(found->second.task);
+    timers_.erase(found);
+  }
+  task();
 }
 
 void EventLoop::Run() {
@@ -42,16 +56,16 @@ void EventLoop::Run() {
       absl::MutexLock lock(&mutex_);
       while (true) {
         const absl::Time now = Now();
-        if (!timers_.empty() && timers_.begin()->first.first <= now) {
-          tasks_.push_back(std::move(timers_.begin()->second));
-          timers_.erase(timers_.begin());
+        if (!waiting_.empty() && waiting_.begin()->first <= now) {
+          tasks_.push_back([this, timer = waiting_.begin()->second] { RunTimer(timer); });
+          waiting_.erase(waiting_.begin());
         }
         if (!tasks_.empty()) break;
         if (stopped_) return;
-        if (timers_.empty()) {
+        if (waiting_.empty()) {
           wake_.Wait(&mutex_);
         } else {
-          wake_.WaitWithTimeout(&mutex_, timers_.begin()->first.first - now);
+          wake_.WaitWithTimeout(&mutex_, waiting_.begin()->first - now);
         }
       }
       task = std::move(tasks_.front());

@@ -17,6 +17,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -41,7 +42,8 @@ class EventLoop {
   // Runs `task` on the loop once, `delay` from now on the monotonic clock.
   TimerId After(absl::Duration delay, Task task) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // The timer does not run any more, unless it is running or has run.
+  // The timer does not run any more, unless it is running or has run: not even if it is due, and
+  // waits for tasks before it.
   void Cancel(TimerId timer) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Runs tasks until Stop; tasks posted before Stop still run.
@@ -59,8 +61,13 @@ class EventLoop {
   static absl::Time Now();
 
  private:
-  // Ordered by due time, then by the order of their setting.
-  using TimerKey = std::pair<absl::Time, TimerId>;
+  struct Timer {
+    absl::Time due;
+    Task task;
+  };
+
+  // Runs the timer, unless it was cancelled meanwhile.
+  void RunTimer(TimerId timer) ABSL_LOCKS_EXCLUDED(mutex_);
 
   std::atomic<std::thread::id> thread_{};
 
@@ -68,7 +75,9 @@ class EventLoop {
   absl::CondVar wake_;
   std::deque<Task> tasks_ ABSL_GUARDED_BY(mutex_);
   size_t most_waiting_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::map<TimerKey, Task> timers_ ABSL_GUARDED_BY(mutex_);
+  std::map<TimerId, Timer> timers_ ABSL_GUARDED_BY(mutex_);
+  // Those that no task stands for yet, by due time, then by the order of their setting.
+  std::set<std::pair<absl::Time, TimerId>> waiting_ ABSL_GUARDED_BY(mutex_);
   TimerId next_timer_ ABSL_GUARDED_BY(mutex_) = 1;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;
 };

@@ -44,6 +44,20 @@ TEST(EventLoopTest, CancelledTimerDoesNotRun) {
   EXPECT_FALSE(ran);
 }
 
+TEST(EventLoopTest, TimerThatIsDueBehindOtherTasksCanBeCancelled) {
+  EventLoop loop;
+  bool ran = false;
+  loop.Post([&] {
+    const EventLoop::TimerId timer = loop.After(absl::ZeroDuration(), [&] { ran = true; });
+    // By the time the second of them runs, the timer waits behind it.
+    loop.Post([] {});
+    loop.Post([&loop, timer] { loop.Cancel(timer); });
+    loop.Post([&] { loop.After(absl::Milliseconds(1), [&] { loop.Stop(); }); });
+  });
+  loop.Run();
+  EXPECT_FALSE(ran);
+}
+
 TEST(EventLoopTest, TellsHowManyTasksHaveWaited) {
   EventLoop loop;
   for (int i = 0; i < 3; ++i) loop.Post([] {});
