@@ -87,7 +87,7 @@ void SimulatedNode::Tick(absl::Time now) {
     if (state_ == State::kConnected) {
       if (now >= next_report_) {
         report_due_ = steps_due_ = true;
-        next_report_ = now + interval_;
+        next_report_ = NextReport(now);
       }
       send = Next(now);
     } else if (now >= due_) {
@@ -132,6 +132,14 @@ void SimulatedNode::Dial(absl::Time now) {
 
 void SimulatedNode::Do(const Send& send) {
   if (send.stream != nullptr) send.stream->Write(send.message);
+}
+
+// At the node's own moment of each interval, also after one that came late: a turn that is late
+// makes a dozen nodes late, and were each next report an interval after the last one, nodes would
+// bunch like buses, as those with clocks of their own do not.
+absl::Time SimulatedNode::NextReport(absl::Time now) const {
+  const absl::Time next = next_report_ + interval_;
+  return next > now ? next : now + interval_;
 }
 
 SimulatedNode::Send SimulatedNode::Next(absl::Time now) {

@@ -74,6 +74,7 @@ class SimulatedNode {
   // Deletes it.
   void OnDone(Stream* stream) ABSL_LOCKS_EXCLUDED(mutex_);
   void OnLease(int64_t number, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Time NextReport(absl::Time now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // The next message, if it is time for one and none is on its way.
   Send Next(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Null: there is nothing to tell.
