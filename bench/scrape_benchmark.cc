@@ -109,7 +109,12 @@ class FullCluster {
     Refresh();
   }
 
-  void Refresh() { metrics.Refresh(cluster, stragglers, At(++seconds_)); }
+  void Refresh() {
+    ++seconds_;
+    for (const JobId& id : metrics.RefreshNodes(cluster)) {
+      metrics.RefreshJob(id, cluster, stragglers, At(seconds_));
+    }
+  }
 
   Cluster cluster;
   Stragglers stragglers{StragglerOptions(), [](const auto&, const auto&) { return ""; },

@@ -13,10 +13,11 @@ using ::testing::ElementsAre;
 
 TEST(TurnsTest, OthersHaveTheirTurnsBetween) {
   EventLoop loop;
+  Turns turns(&loop);
   std::vector<std::string> done;
   loop.Post([&] {
-    InTurns<std::string>(
-        &loop, {"half", "other half", "all", "little", "last"},
+    turns.Add<std::string>(
+        {"half", "other half", "all", "little", "last"},
         [&](const std::string& key) {
           done.push_back(key);
           if (key == "all") return kPartsPerTurn;
@@ -37,21 +38,37 @@ TEST(TurnsTest, OthersHaveTheirTurnsBetween) {
                                 "little", "last", "done"));
 }
 
+TEST(TurnsTest, OnePieceIsDoneBeforeTheNextBegins) {
+  EventLoop loop;
+  Turns turns(&loop);
+  std::vector<int> done;
+  const auto one = [&](int key) { return done.push_back(key), kPartsPerTurn; };
+  loop.Post([&] {
+    turns.Add<int>({1, 2, 3}, one, [&] { turns.Add<int>({7}, one, [&] { loop.Stop(); }); });
+    turns.Add<int>({4, 5}, one, [&] { done.push_back(6); });
+    EXPECT_THAT(done, ElementsAre(1));
+  });
+  loop.Run();
+  EXPECT_THAT(done, ElementsAre(1, 2, 3, 4, 5, 6, 7));
+}
+
 TEST(TurnsTest, OneTurnIsDoneAtOnce) {
   EventLoop loop;
+  Turns turns(&loop);
   int sum = 0;
   bool done = false;
-  InTurns<int>(
-      &loop, {1, 2, 3}, [&](int number) { return sum += number, 1; }, [&] { done = true; });
+  turns.Add<int>(
+      {1, 2, 3}, [&](int number) { return sum += number, 1; }, [&] { done = true; });
   EXPECT_EQ(sum, 6);
   EXPECT_TRUE(done);
 }
 
 TEST(TurnsTest, NothingToDoIsDone) {
   EventLoop loop;
+  Turns turns(&loop);
   bool done = false;
-  InTurns<int>(
-      &loop, {}, [](int) { return 1; }, [&] { done = true; });
+  turns.Add<int>(
+      {}, [](int) { return 1; }, [&] { done = true; });
   EXPECT_TRUE(done);
 }
 

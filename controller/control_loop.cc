@@ -34,7 +34,8 @@ ControlLoop::ControlLoop(EventLoop* loop, StateStore* store, ControllerMetrics* 
       stragglers_(stragglers, WithLadder, StrategyOf),
       job_log_(state.starts, kWatchedChanges, kWatchedBytes),
       node_log_(state.starts, kWatchedChanges, kWatchedBytes),
-      pace_(kProgressPeriod) {
+      pace_(kProgressPeriod),
+      refreshes_(loop) {
   cluster_.Restore(std::move(state.jobs), std::move(state.nodes), Now(),
                    std::move(state.automation));
   changes_.Restore(cluster_, state.decisions);
@@ -56,11 +57,15 @@ ControlLoop::ControlLoop(EventLoop* loop, StateStore* store, ControllerMetrics* 
 ControlLoop::~ControlLoop() = default;
 
 void ControlLoop::RefreshMetrics() {
-  metrics_->Refresh(cluster_, stragglers_, Now());
   metrics_->QueuesSeen(loop_->TakeMostWaiting(), commits_->TakeMostInLine());
-  loop_->After(kMetricsRefresh, [this, due = EventLoop::Now() + kMetricsRefresh] {
-    metrics_->LoopDelayed(EventLoop::Now() - due);
-    RefreshMetrics();
+  const auto refresh = [this](const JobId& id) {
+    return 1 + metrics_->RefreshJob(id, cluster_, stragglers_, Now());
+  };
+  refreshes_.Add<JobId>(metrics_->RefreshNodes(cluster_), refresh, [this] {
+    loop_->After(kMetricsRefresh, [this, due = EventLoop::Now() + kMetricsRefresh] {
+      metrics_->LoopDelayed(EventLoop::Now() - due);
+      RefreshMetrics();
+    });
   });
 }
 

@@ -23,6 +23,7 @@
 #include "absl/status/status.h"
 #include "absl/types/span.h"
 #include "common/event_loop.h"
+#include "common/turns.h"
 #include "controller/change_log.h"
 #include "controller/commit_queue.h"
 #include "controller/core/cluster.h"
@@ -151,6 +152,7 @@ class ControlLoop {
   std::map<JobId, std::string> shown_jobs_;  // And who submitted them.
   std::set<NodeName> shown_nodes_;
   ProgressPace pace_;
+  Turns refreshes_;  // Of metrics.
   EventLoop::TimerId progress_timer_ = 0;
   absl::Time progress_due_ = absl::InfiniteFuture();
   std::map<NodeName, v1::LogLevel> log_levels_;  // Of those that were asked for.

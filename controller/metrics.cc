@@ -87,22 +87,26 @@ void ControllerMetrics::AddSteps(const JobId& job, const v1::StepBatch& batch) {
 
 void ControllerMetrics::AddDropped(double records) { dropped_.Increment(records); }
 
-void ControllerMetrics::Refresh(const Cluster& cluster, const Stragglers& stragglers, Moment now) {
+std::vector<JobId> ControllerMetrics::RefreshNodes(const Cluster& cluster) {
   nodes_.Show(cluster);
   automation_paused_.Set(cluster.automation().paused ? 1 : 0);
-  for (const JobId& id : jobs_.Shown()) {
-    const Job* job = cluster.FindJob(id);
-    if (job == nullptr) continue;
-    if (job->ended_already() && now.wall - job->ended >= kEndedJobSeries) {
-      jobs_.Forget(id);
-      checkpoints_.Remove(id);
-      stragglers_.Remove(id);
-      continue;
-    }
-    jobs_.Show(*job, now);
-    checkpoints_.Show(*job);
-    stragglers_.Show(id, stragglers.Find(id));
+  return jobs_.Shown();
+}
+
+int ControllerMetrics::RefreshJob(const JobId& id, const Cluster& cluster,
+                                  const Stragglers& stragglers, Moment now) {
+  const Job* job = cluster.FindJob(id);
+  if (job == nullptr) return 0;
+  if (job->ended_already() && now.wall - job->ended >= kEndedJobSeries) {
+    jobs_.Forget(id);
+    checkpoints_.Remove(id);
+    stragglers_.Remove(id);
+    return 0;
   }
+  jobs_.Show(*job, now);
+  checkpoints_.Show(*job);
+  stragglers_.Show(id, stragglers.Find(id));
+  return static_cast<int>(job->ranks.size());
 }
 
 void ControllerMetrics::ShowCertificateEnd(std::optional<absl::Time> end) {

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "common/core/moment.h"
@@ -50,8 +51,11 @@ class ControllerMetrics {
   void AddSteps(const JobId& job, const v1::StepBatch& batch);
   // Records of steps that were lost; at least 0.
   void AddDropped(double records);
-  // Shows what is now; takes away the series of jobs that ended long ago.
-  void Refresh(const Cluster& cluster, const Stragglers& stragglers, Moment now);
+  // Shows all nodes as they are now. Returns the jobs that are shown, for RefreshJob.
+  std::vector<JobId> RefreshNodes(const Cluster& cluster);
+  // Shows the job as it is now; takes its series away if it ended long ago. Returns how many ranks
+  // it has.
+  int RefreshJob(const JobId& id, const Cluster& cluster, const Stragglers& stragglers, Moment now);
 
   void EventTaken(absl::Duration took) { events_.Observe(absl::ToDoubleSeconds(took)); }
   void LoopDelayed(absl::Duration delay) { loop_delays_.Observe(absl::ToDoubleSeconds(delay)); }

@@ -245,7 +245,7 @@ TEST_F(ControllerMetricsTest, WhatWasBeforeTheStartIsNotCountedAgain) {
   Tell(TrainerState::kRunning, 5, 40);
   ControllerMetrics next("1.0");
   next.ShowCluster(cluster_, At(10));
-  next.Refresh(cluster_, stragglers_, At(11));
+  Refresh(next, 11);
   const std::string text = next.Text(0);
   EXPECT_THAT(text, HasSubstr("paceline_queue_jobs{queue=\"default\",state=\"running\"} 1\n"));
   EXPECT_THAT(text, HasSubstr(Of("paceline_job_step") + " 40\n"));

@@ -13,11 +13,16 @@ using prometheus::Labels;
 
 double UnixSeconds(absl::Time time) { return absl::ToDoubleSeconds(time - absl::UnixEpoch()); }
 
-// Sets the series while there is a value, and takes it away while there is none.
-void SetWhileKnown(Gauges& family, const Labels& labels, prometheus::Gauge*& gauge,
+// Sets the series while there is a value, and takes it away while there is none. `state`: its label
+// of this name; null: it has none. Labels are made for a new series only: most are set each second.
+void SetWhileKnown(Gauges& family, const Node& node, const char* state, prometheus::Gauge*& gauge,
                    std::optional<double> value) {
   if (value.has_value()) {
-    if (gauge == nullptr) gauge = &family.Add(labels);
+    if (gauge == nullptr) {
+      Labels labels = {{"node", node.facts.name.value()}};
+      if (state != nullptr) labels["state"] = state;
+      gauge = &family.Add(labels);
+    }
     gauge->Set(*value);
   } else if (gauge != nullptr) {
     family.Remove(gauge);
@@ -124,10 +129,8 @@ void NodeMetrics::ShowPlaces(const Node& node, const Places& used, Series& serie
     const auto value = [tells](int count) {
       return tells ? std::optional<double>(count) : std::nullopt;
     };
-    const std::string& name = node.facts.name.value();
-    SetWhileKnown(family, {{"node", name}, {"state", "used"}}, in_use, value(taken));
-    SetWhileKnown(family, {{"node", name}, {"state", "free"}}, free,
-                  value(std::max(0, all - taken)));
+    SetWhileKnown(family, node, "used", in_use, value(taken));
+    SetWhileKnown(family, node, "free", free, value(std::max(0, all - taken)));
   };
   const int gpus = static_cast<int>(node.facts.gpus.size());
   show(slots_, node.facts.slots, used.slots, gpus == 0 || used.slots > 0, series.slots_used,
@@ -136,12 +139,11 @@ void NodeMetrics::ShowPlaces(const Node& node, const Places& used, Series& serie
 }
 
 void NodeMetrics::ShowRest(const Node& node, Series& series) {
-  const Labels labels = {{"node", node.facts.name.value()}};
   const bool was_heard = node.last_report > absl::UnixEpoch();
-  SetWhileKnown(heartbeat_, labels, series.heartbeat,
+  SetWhileKnown(heartbeat_, node, nullptr, series.heartbeat,
                 was_heard ? std::optional(UnixSeconds(node.last_report)) : std::nullopt);
   const Hold* drain = EffectiveDrain(node.holds);
-  SetWhileKnown(drain_started_, labels, series.drain_started,
+  SetWhileKnown(drain_started_, node, nullptr, series.drain_started,
                 drain != nullptr ? std::optional(UnixSeconds(drain->since)) : std::nullopt);
   const auto& check = node.checks.result;
   std::optional<double> bad;
@@ -150,7 +152,7 @@ void NodeMetrics::ShowRest(const Node& node, Series& series) {
         std::count_if(check->measurements.begin(), check->measurements.end(),
                       [](const Measurement& measurement) { return measurement.bad; }));
   }
-  SetWhileKnown(bad_measurements_, labels, series.bad_measurements, bad);
+  SetWhileKnown(bad_measurements_, node, nullptr, series.bad_measurements, bad);
 }
 
 }  // namespace paceline

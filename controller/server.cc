@@ -199,9 +199,10 @@ ServerFailure Server::Start(Elected elected) {
       &loop_, control_.get(), &metrics_, &limits_,
       [this](const grpc::ServerContextBase& context) { return FindCaller(context); },
       elected.may_act);
-  jobs_ = std::make_unique<JobService>(&loop_, &sender_, control_.get(), workers_.get(), &metrics_,
-                                       &limits_);
-  nodes_ = std::make_unique<NodeService>(&loop_, &sender_, control_.get(), &metrics_, &limits_);
+  jobs_ = std::make_unique<JobService>(&loop_, &sender_, &lists_, control_.get(), workers_.get(),
+                                       &metrics_, &limits_);
+  nodes_ =
+      std::make_unique<NodeService>(&loop_, &sender_, &lists_, control_.get(), &metrics_, &limits_);
   automation_ = std::make_unique<AutomationService>(&loop_, control_.get(), &metrics_, &limits_);
   checkpoints_ = std::make_unique<CheckpointService>(&loop_, control_.get(), &metrics_, &limits_);
   admin_ = std::make_unique<AdminService>(
@@ -210,7 +211,7 @@ ServerFailure Server::Start(Elected elected) {
   identities_ =
       std::make_unique<IdentityService>(&loop_, control_.get(), &metrics_, &limits_,
                                         *std::exchange(restored_, std::nullopt), IdentityOptions());
-  telemetry_ = std::make_unique<TelemetryService>(&loop_, control_.get());
+  telemetry_ = std::make_unique<TelemetryService>(&loop_, &lists_, control_.get());
   page_ = std::make_unique<Page>(&loop_, control_.get());
   histories_ = std::make_unique<HistoryService>(&loop_, &sender_, control_.get(), &limits_);
   control_->SetListeners({

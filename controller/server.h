@@ -39,6 +39,7 @@
 #include "controller/rpc/history_service.h"
 #include "controller/rpc/identity_service.h"
 #include "controller/rpc/job_service.h"
+#include "controller/rpc/lists.h"
 #include "controller/rpc/node_service.h"
 #include "controller/rpc/sender.h"
 #include "controller/rpc/telemetry_service.h"
@@ -124,6 +125,7 @@ class Server {
   const ServerOptions options_;
   EventLoop loop_;
   Sender sender_;
+  Lists lists_{&loop_, &sender_};
   ControllerMetrics metrics_;
   CallLimits limits_;
   std::atomic<bool> ready_{false};

@@ -82,7 +82,9 @@ TEST(SuspectsTest, SlowRankIsShownUntilItIsWellAgain) {
   ControllerMetrics metrics("1.0");
   metrics.ShowCluster(*watched.cluster, watched.now);
   const auto text = [&] {
-    metrics.Refresh(*watched.cluster, *watched.stragglers, watched.now);
+    for (const JobId& id : metrics.RefreshNodes(*watched.cluster)) {
+      metrics.RefreshJob(id, *watched.cluster, *watched.stragglers, watched.now);
+    }
     return metrics.Text(0);
   };
   watched.Train(100, Healthy);

@@ -13,7 +13,6 @@
 #include "absl/strings/string_view.h"
 #include "common/job_spec/job_spec.h"
 #include "common/log.h"
-#include "common/turns.h"
 #include "common/uuid.h"
 #include "controller/core/save_order.h"
 #include "controller/rpc/caller.h"
@@ -217,12 +216,12 @@ grpc::ServerUnaryReactor* JobService::List(grpc::CallbackServerContext* context,
     for (const auto& [id, job] : control_->cluster().jobs()) {
       if (wanted(job)) jobs.push_back(&job);
     }
-    std::sort(jobs.begin(), jobs.end(),
-              [](const Job* a, const Job* b) { return a->number > b->number; });
-    if (jobs.size() > static_cast<size_t>(size)) {
-      jobs.resize(size);
-      reply->set_next_page_token(absl::StrCat(jobs.back()->number));
-    }
+    const bool is_last = jobs.size() <= static_cast<size_t>(size);
+    const auto end = is_last ? jobs.end() : jobs.begin() + size;
+    std::partial_sort(jobs.begin(), end, jobs.end(),
+                      [](const Job* a, const Job* b) { return a->number > b->number; });
+    jobs.erase(end, jobs.end());
+    if (!is_last) reply->set_next_page_token(absl::StrCat(jobs.back()->number));
     reply->set_revision(control_->job_log().revision());
     std::vector<JobId> ids;
     ids.reserve(jobs.size());
@@ -233,7 +232,7 @@ grpc::ServerUnaryReactor* JobService::List(grpc::CallbackServerContext* context,
       *reply->add_jobs() = control_->Describe(*job);
       return 1 + static_cast<int>(job->ranks.size());
     };
-    InTurns<JobId>(loop_, std::move(ids), add, [reactor] { reactor->Finish(grpc::Status::OK); });
+    lists_->Make<JobId>(std::move(ids), add, reactor);
   });
   return reactor;
 }

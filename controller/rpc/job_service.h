@@ -12,6 +12,7 @@
 #include "controller/control_loop.h"
 #include "controller/metrics.h"
 #include "controller/rpc/call_limits.h"
+#include "controller/rpc/lists.h"
 #include "controller/rpc/mutations.h"
 #include "controller/rpc/watch_stream.h"
 #include "controller/rpc/worker_sessions.h"
@@ -23,10 +24,11 @@ class JobService
     : public v1::JobService::WithRawCallbackMethod_Watch<v1::JobService::CallbackService> {
  public:
   // All pointers outlive this.
-  JobService(EventLoop* loop, Sender* sender, ControlLoop* control, WorkerSessions* workers,
-             ControllerMetrics* metrics, CallLimits* limits)
+  JobService(EventLoop* loop, Sender* sender, Lists* lists, ControlLoop* control,
+             WorkerSessions* workers, ControllerMetrics* metrics, CallLimits* limits)
       : loop_(loop),
         sender_(sender),
+        lists_(lists),
         control_(control),
         workers_(workers),
         metrics_(metrics),
@@ -109,6 +111,7 @@ class JobService
 
   EventLoop* const loop_;
   Sender* const sender_;
+  Lists* const lists_;
   ControlLoop* const control_;
   WorkerSessions* const workers_;
   ControllerMetrics* const metrics_;

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/turns.h"
 #include "controller/rpc/convert_node.h"
 #include "controller/rpc/encoded_message.h"
 #include "controller/rpc/errors.h"
@@ -15,7 +14,7 @@
 namespace paceline {
 namespace {
 
-constexpr int kPartsOfNode = 4;  // Of InTurns: what a node's message costs, in ranks of a job's.
+constexpr int kPartsOfNode = 4;  // What its message costs, in ranks of a job's.
 
 }  // namespace
 
@@ -90,8 +89,7 @@ grpc::ServerUnaryReactor* NodeService::List(grpc::CallbackServerContext* context
       if (Find(name.value(), &node).ok()) *reply->add_nodes() = control_->Describe(*node);
       return kPartsOfNode;
     };
-    InTurns<NodeName>(loop_, std::move(names), add,
-                      [reactor] { reactor->Finish(grpc::Status::OK); });
+    lists_->Make<NodeName>(std::move(names), add, reactor);
   });
   return reactor;
 }

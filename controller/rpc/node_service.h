@@ -12,6 +12,7 @@
 #include "controller/control_loop.h"
 #include "controller/metrics.h"
 #include "controller/rpc/call_limits.h"
+#include "controller/rpc/lists.h"
 #include "controller/rpc/mutations.h"
 #include "controller/rpc/watch_stream.h"
 #include "proto/node.grpc.pb.h"
@@ -22,10 +23,11 @@ class NodeService
     : public v1::NodeService::WithRawCallbackMethod_Watch<v1::NodeService::CallbackService> {
  public:
   // All pointers outlive this.
-  NodeService(EventLoop* loop, Sender* sender, ControlLoop* control, ControllerMetrics* metrics,
-              CallLimits* limits)
+  NodeService(EventLoop* loop, Sender* sender, Lists* lists, ControlLoop* control,
+              ControllerMetrics* metrics, CallLimits* limits)
       : loop_(loop),
         sender_(sender),
+        lists_(lists),
         control_(control),
         metrics_(metrics),
         limits_(limits),
@@ -88,6 +90,7 @@ class NodeService
 
   EventLoop* const loop_;
   Sender* const sender_;
+  Lists* const lists_;
   ControlLoop* const control_;
   ControllerMetrics* const metrics_;
   CallLimits* const limits_;

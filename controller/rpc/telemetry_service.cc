@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "absl/time/clock.h"
 #include "controller/rpc/caller.h"
@@ -11,6 +12,8 @@
 
 namespace paceline {
 namespace {
+
+constexpr int kPartsOfTelemetry = 4;  // What a job's costs, in ranks of a job's message.
 
 grpc::Status CheckNotNegative(double value, const char* field) {
   if (value >= 0) return grpc::Status::OK;
@@ -46,12 +49,18 @@ grpc::ServerUnaryReactor* TelemetryService::ListJobs(grpc::CallbackServerContext
                                                      v1::ListJobTelemetryResponse* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   loop_->Post([=, caller = CallerOf(*context)] {
+    std::vector<JobId> jobs;
     for (const auto& [id, job] : control_->cluster().jobs()) {
-      if (!HasTelemetry(job) || !MaySee(caller, job.submitter)) continue;
-      *reply->add_jobs() =
-          DescribeTelemetry(job, control_->steps().Find(id), control_->stragglers().Find(id));
+      if (HasTelemetry(job) && MaySee(caller, job.submitter)) jobs.push_back(id);
     }
-    reactor->Finish(grpc::Status::OK);
+    const auto add = [=](const JobId& id) {
+      const Job* job = control_->cluster().FindJob(id);
+      if (job == nullptr || !HasTelemetry(*job)) return 1;
+      *reply->add_jobs() =
+          DescribeTelemetry(*job, control_->steps().Find(id), control_->stragglers().Find(id));
+      return kPartsOfTelemetry;
+    };
+    lists_->Make<JobId>(std::move(jobs), add, reactor);
   });
   return reactor;
 }

@@ -7,14 +7,16 @@
 
 #include "common/event_loop.h"
 #include "controller/control_loop.h"
+#include "controller/rpc/lists.h"
 #include "proto/telemetry.grpc.pb.h"
 
 namespace paceline {
 
 class TelemetryService : public v1::TelemetryService::CallbackService {
  public:
-  // Both outlive this.
-  TelemetryService(EventLoop* loop, ControlLoop* control) : loop_(loop), control_(control) {}
+  // All outlive this.
+  TelemetryService(EventLoop* loop, Lists* lists, ControlLoop* control)
+      : loop_(loop), lists_(lists), control_(control) {}
 
   // Called by gRPC.
   grpc::ServerUnaryReactor* ListJobs(grpc::CallbackServerContext* context,
@@ -45,6 +47,7 @@ class TelemetryService : public v1::TelemetryService::CallbackService {
                                    std::function<void(const Known&)> describe);
 
   EventLoop* const loop_;
+  Lists* const lists_;
   ControlLoop* const control_;
 };
 

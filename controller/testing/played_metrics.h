@@ -21,7 +21,12 @@ class PlayedMetrics : public ::testing::Test {
   void Apply(const Event& event, double at) {
     metrics_.ShowChanges(cluster_, cluster_.Step(event, At(at)), At(at));
   }
-  void Refresh(double at) { metrics_.Refresh(cluster_, stragglers_, At(at)); }
+  void Refresh(double at) { Refresh(metrics_, at); }
+  void Refresh(ControllerMetrics& metrics, double at) {
+    for (const JobId& id : metrics.RefreshNodes(cluster_)) {
+      metrics.RefreshJob(id, cluster_, stragglers_, At(at));
+    }
+  }
 
   static NodeFacts Facts(const std::string& name, int slots = 1) {
     NodeFacts facts;
