@@ -1,6 +1,7 @@
 #include "common/http_server.h"
 
 #include <httplib.h>
+#include <sys/resource.h>
 
 #include <thread>
 #include <utility>
@@ -12,6 +13,9 @@
 
 namespace paceline {
 namespace {
+
+constexpr int kNice =
+    5;  // Of setpriority: a third of the processor that others of the process get.
 
 HttpServer::Query QueryOf(const httplib::Request& request) {
   return HttpServer::Query(request.params.begin(), request.params.end());
@@ -60,7 +64,11 @@ class HttplibServer : public HttpServer {
                      : (server_.bind_to_port(host.c_str(), port) ? port : -1);
     if (port < 0) return false;
     address_ = absl::StrCat(host, ":", port);
-    thread_ = std::thread([this] { server_.listen_after_bind(); });
+    thread_ = std::thread([this] {
+      // Of this thread, and of those that it makes: what is shown yields to what decides.
+      setpriority(PRIO_PROCESS, 0, kNice);
+      server_.listen_after_bind();
+    });
     // stop() before the thread has begun to accept would be lost.
     while (!server_.is_running()) std::this_thread::yield();
     return true;

@@ -8,7 +8,9 @@
 // Every job has turns of its own, a period apart, which are spread over the period: were each shown
 // a period after the last time, those that were once shown together, as all of them after a start
 // or when the loop was late, would be shown together for ever, and all else would wait for them. A
-// turn less than half a period after the job was shown is left out.
+// turn less than half a period after the job was shown is left out. There are kTurnsInPeriod turns
+// in a period: jobs that share one are shown together, so that watchers of many jobs are woken and
+// written to so often, and not once for each job.
 //
 // Times are steady. Thread-compatible.
 #ifndef CONTROLLER_CORE_PROGRESS_PACE_H_
@@ -26,6 +28,8 @@ namespace paceline {
 
 class ProgressPace {
  public:
+  static constexpr int kTurnsInPeriod = 20;
+
   explicit ProgressPace(absl::Duration period) : period_(period) {}
 
   // The job is shown now, for whatever reason.
@@ -66,7 +70,7 @@ class ProgressPace {
   absl::Duration NextPhase() {
     constexpr double kGoldenRatio = 0.6180339887498949;
     phase_ = std::fmod(phase_ + kGoldenRatio, 1.0);
-    return phase_ * period_;
+    return std::floor(phase_ * kTurnsInPeriod) * (period_ / kTurnsInPeriod);
   }
 
   // The first turn with this phase after `time`.

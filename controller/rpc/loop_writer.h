@@ -81,12 +81,16 @@ class LoopWriter : public grpc::ServerWriteReactor<Response> {
  private:
   // Requires: the queue is not empty, and nothing is being written.
   void WriteNext() ABSL_LOCKS_EXCLUDED(mutex_) {
+    grpc::WriteOptions options;
     {
       absl::MutexLock lock(&mutex_);
       current_ = std::move(queue_.front());
       queue_.pop_front();
+      // Those that follow at once go to the socket together. Not the first one, which gRPC would
+      // keep together with the call's headers, and never say to be out.
+      if (written_ > 0 && !queue_.empty()) options.set_buffer_hint();
     }
-    this->StartWrite(&current_);
+    this->StartWrite(&current_, options);
   }
 
   void OnWriteDone(bool ok) override ABSL_LOCKS_EXCLUDED(mutex_) {
