@@ -46,7 +46,7 @@ TEST(AccessTableTest, WhatChangesSomethingNeedsARoleForIt) {
   EXPECT_GT(changes, 15);
 }
 
-TEST_F(RolesTest, WithoutAnIdentityOnlyHealthIsServed) {
+TEST_F(RolesTest, WithoutAnIdentityOnlyACheckOfHealthIsServed) {
   EXPECT_EQ(GetAs("", alice_).error_code(), grpc::StatusCode::UNAUTHENTICATED);
   EXPECT_EQ(GetAs("eve", alice_).error_code(), grpc::StatusCode::UNAUTHENTICATED);
   EXPECT_THAT(GetAs("eve", alice_).error_message(), HasSubstr("--user-tokens"));
@@ -67,6 +67,7 @@ TEST_F(RolesTest, WithoutAnIdentityOnlyHealthIsServed) {
     return status.error_code();
   };
   EXPECT_EQ(code("/grpc.health.v1.Health/Check"), grpc::StatusCode::OK);
+  EXPECT_EQ(code("/grpc.health.v1.Health/Watch"), grpc::StatusCode::UNAUTHENTICATED);
   EXPECT_EQ(code("/paceline.v1.JobService/List"), grpc::StatusCode::UNAUTHENTICATED);
   EXPECT_EQ(code("/paceline.v1.JobService/Destroy"), grpc::StatusCode::UNIMPLEMENTED);
   EXPECT_EQ(code("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"),

@@ -16,9 +16,10 @@ namespace {
 constexpr Scope kOwn = Scope::kOwn;
 
 constexpr MethodRule kRules[] = {
-    // Those of gRPC: probes have no certificate. What is served is for those who may read.
+    // Those of gRPC: probes have no certificate, and ask once. A stream that anybody could hold
+    // open, and what is served, are for those who may read.
     {"/grpc.health.v1.Health/Check", Role::kNone},
-    {"/grpc.health.v1.Health/Watch", Role::kNone},
+    {"/grpc.health.v1.Health/Watch", Role::kViewer},
     {"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", Role::kViewer},
 
     {"/paceline.v1.AdminService/Backup", Role::kAdmin},

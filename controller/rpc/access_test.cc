@@ -48,6 +48,7 @@ TEST(AccessTableTest, WhoMayWhat) {
   const std::vector<Role> admins = {Role::kAdmin};
   const std::vector<Role> workers = {Role::kWorker};
   EXPECT_EQ(MayCallIt("/grpc.health.v1.Health/Check"), everybody);
+  EXPECT_EQ(MayCallIt("/grpc.health.v1.Health/Watch"), readers);
   EXPECT_EQ(MayCallIt("/paceline.v1.IdentityService/Join"), everybody);
   EXPECT_EQ(MayCallIt("/paceline.v1.IdentityService/WhoAmI"), everybody);
   EXPECT_EQ(MayCallIt("/paceline.v1.IdentityService/Renew"), somebody);
@@ -218,7 +219,7 @@ TEST_F(AccessTest, WithoutAnythingOnlyWhatNeedsNothingIsServed) {
     EXPECT_EQ(Missing({method, {}, "", {}}), "") << method;
   }
   for (const char* method : {"/paceline.v1.JobService/List", "/paceline.v1.IdentityService/Renew",
-                             "/paceline.v1.WorkerService/Session",
+                             "/paceline.v1.WorkerService/Session", "/grpc.health.v1.Health/Watch",
                              "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"}) {
     EXPECT_EQ(Missing({method, {}, "", {}}), "no_identity") << method;
     EXPECT_EQ(Judge({method, {}, "", {}}).status.error_code(), grpc::StatusCode::UNAUTHENTICATED);
