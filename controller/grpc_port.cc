@@ -24,6 +24,10 @@ constexpr int kMaxCallsPerConnection = 4096;
 // All that gRPC may hold for all connections: 16 of the largest messages, and 10,000 streams'
 // buffers. Beyond it gRPC takes from connections what it can.
 constexpr size_t kMaxGrpcBytes = size_t{512} << 20;
+// Of gRPC's synchronous services, which is reflection alone: each of its open streams holds a
+// thread, and one more thread refuses those that there is none for. Tools ask once and go. Our
+// services and health have callbacks, whose threads this does not count.
+constexpr int kMaxSyncThreads = 16;
 // A client without calls is gone; it connects again by itself when it has one.
 constexpr absl::Duration kMaxIdle = absl::Minutes(10);
 
@@ -40,7 +44,8 @@ void LimitClients(grpc::ServerBuilder& builder, absl::Duration handshake_patienc
   builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, Millis(kMaxIdle));
   builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kMaxCallsPerConnection);
   builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxHeaderBytes);
-  builder.SetResourceQuota(grpc::ResourceQuota("paceline").Resize(kMaxGrpcBytes));
+  builder.SetResourceQuota(
+      grpc::ResourceQuota("paceline").Resize(kMaxGrpcBytes).SetMaxThreads(kMaxSyncThreads));
   builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
 }
 

@@ -23,8 +23,8 @@ struct GrpcPort {
   std::string address;  // HOST:PORT, with the real port.
 };
 
-// Bounds how large calls may be, how many they may be, and what all of them together hold; ends
-// connections that are half open, slow or silent.
+// Bounds how large calls may be, how many they may be, and what all of them together hold, in
+// memory and in threads; ends connections that are half open, slow or silent.
 void LimitClients(grpc::ServerBuilder& builder, absl::Duration handshake_patience);
 
 // Serves the builder's services at `listen`, HOST:PORT, port 0: any. FailedPrecondition when it

@@ -1,7 +1,7 @@
 // What the controller's limits have refused, or ended (docs/limits.md).
 //
-// Not counted is what gRPC refuses before a call is known: messages and headers that are too long,
-// connections that do not begin.
+// Not counted is what gRPC refuses by itself: messages and headers that are too long, connections
+// that do not begin, streams of reflection that there is no thread for.
 //
 // Thread-safe.
 #ifndef CONTROLLER_LIMIT_METRICS_H_
