@@ -152,7 +152,19 @@ Principal Server::FindCaller(const grpc::ServerContextBase& context) const {
   return access_ == nullptr ? CallerByWord(context) : access_->FindCaller(context);
 }
 
-ServerFailure Server::Listen() {
+ServerFailure Server::ListenHttp() {
+  HttpLimits limits;
+  limits.refused = [this](HttpRefusal refusal) {
+    metrics_.limits().Refused(refusal == HttpRefusal::kStreams ? Limit::kHttpStreams
+                                                               : Limit::kHttpConnections);
+  };
+  auto http = HttpServer::Start(options_.http, Routes(), Streams(), limits, HttpSecurity());
+  if (!http.ok()) return {http.status(), kExitCannotListen};
+  http_ = *std::move(http);
+  return {};
+}
+
+ServerFailure Server::ListenGrpc() {
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
@@ -178,15 +190,25 @@ ServerFailure Server::Listen() {
   if (!port.ok()) return {port.status(), kExitCannotListen};
   grpc_ = std::move(port->server);
   grpc_address_ = std::move(port->address);
-  HttpLimits limits;
-  limits.refused = [this](HttpRefusal refusal) {
-    metrics_.limits().Refused(refusal == HttpRefusal::kStreams ? Limit::kHttpStreams
-                                                               : Limit::kHttpConnections);
-  };
-  auto http = HttpServer::Start(options_.http, Routes(), Streams(), limits, HttpSecurity());
-  if (!http.ok()) return {http.status(), kExitCannotListen};
-  http_ = *std::move(http);
   return {};
+}
+
+ServerFailure Server::Serve() {
+  // gRPC last: from then on there are calls, whose handlers wait for the loop.
+  ServerFailure failure = ListenHttp();
+  if (failure.status.ok()) failure = ListenGrpc();
+  if (!failure.status.ok()) {
+    http_.reset();
+    return failure;
+  }
+  // With the real port.
+  const absl::Status written =
+      WriteAddressFile(options_.address_file, grpc_address_, http_->address());
+  if (written.ok()) return {};
+  // Without the loop gRPC would wait for those calls for ever.
+  Shutdown();
+  Run();
+  return StateFailure(written);
 }
 
 ServerFailure Server::Start(Elected elected) {
@@ -230,15 +252,8 @@ ServerFailure Server::Start(Elected elected) {
   });
   UpdateDiscovery();
   elected.make_way();
-  failure = Listen();
-  if (!failure.status.ok()) {
-    // Services that gRPC knows of must outlive it.
-    grpc_.reset();
-    return failure;
-  }
-  const absl::Status written =
-      WriteAddressFile(options_.address_file, grpc_address_, http_->address());
-  if (!written.ok()) return StateFailure(written);
+  failure = Serve();
+  if (!failure.status.ok()) return failure;
   WatchCertificate();
   metrics_.SetLeads(true);
   ready_ = true;

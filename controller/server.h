@@ -91,7 +91,8 @@ class Server {
   explicit Server(ServerOptions options);
   ~Server();
 
-  // Opens the state and begins to serve. On failure nothing was overwritten.
+  // Opens the state and begins to serve. On failure nothing was overwritten, and calls that came
+  // meanwhile have been ended.
   ServerFailure Start(Elected elected = {});
 
   // Serves until Shutdown, or until the state cannot be stored any more.
@@ -105,7 +106,10 @@ class Server {
   ServerFailure OpenState(Elected& elected);
   // Checks the table of roles, and makes access_ unless `plaintext`.
   ServerFailure OpenAccess();
-  ServerFailure Listen();
+  // Serves both ports and tells where. On failure neither is served any more.
+  ServerFailure Serve();
+  ServerFailure ListenHttp();
+  ServerFailure ListenGrpc();
   // From any thread.
   Principal FindCaller(const grpc::ServerContextBase& context) const;
   std::optional<HttpTls> HttpSecurity();
@@ -153,9 +157,9 @@ class Server {
   std::unique_ptr<TelemetryService> telemetry_;
   std::unique_ptr<Page> page_;
   std::unique_ptr<HistoryService> histories_;
+  std::unique_ptr<HttpServer> http_;
   std::string grpc_address_;
   std::unique_ptr<grpc::Server> grpc_;
-  std::unique_ptr<HttpServer> http_;
   std::thread shutdown_;  // Waits for gRPC's requests under way.
 };
 

@@ -7,13 +7,11 @@
 #include <httplib.h>
 
 #include <cstdlib>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <thread>
 
-#include "common/exit_codes.h"
 #include "controller/testing/running_server.h"
 #include "controller/testing/server_fixture.h"
 #include "google/rpc/error_details.pb.h"
@@ -330,29 +328,6 @@ TEST_F(ServerTest, HttpTellsMetricsHealthAndTargets) {
   ReadMetrics("\npaceline_controller_leader 1\n");
   const auto targets = nlohmann::json::parse(http.Get("/sd")->body);
   EXPECT_EQ(targets[0]["targets"][0], "127.0.0.1:9");
-}
-
-TEST(ServerStartTest, EachObstacleHasItsExitCodeAndNamesItself) {
-  const std::string directory = NewDirectory();
-  RunningServer first(directory);
-  EXPECT_EQ(RunningServer(directory).failure().exit_code, kExitStateInUse);
-  EXPECT_EQ(RunningServer(NewDirectory(), first.Address("grpc")).failure().exit_code,
-            kExitCannotListen);
-
-  const std::string file = NewDirectory() + "/file";
-  std::ofstream(file) << "x";
-  RunningServer unwritable(file + "/state");
-  EXPECT_EQ(unwritable.failure().exit_code, kExitStateNotWritable);
-  EXPECT_THAT(std::string(unwritable.failure().status.message()), HasSubstr(file));
-
-  const std::string damaged = NewDirectory();
-  std::ofstream(damaged + "/state.db") << std::string(5000, 'x');
-  EXPECT_EQ(RunningServer(damaged).failure().exit_code, kExitStateDamaged);
-
-  // Once there was a state.
-  const std::string lost = NewDirectory();
-  std::ofstream(lost + "/state.db").close();
-  EXPECT_EQ(RunningServer(lost).failure().exit_code, kExitStateDamaged);
 }
 
 }  // namespace
