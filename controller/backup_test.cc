@@ -8,7 +8,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "common/checkpoint/checksum.h"
+#include "controller/server.h"
 #include "controller/store/sqlite_store.h"
 #include "controller/store/state_file.h"
 #include "controller/testing/running_server.h"
@@ -94,6 +96,30 @@ TEST(BackupTest, ClientThatGoesAwayLeavesNothingBehind) {
     fetched = Fetch(server);
   } while (fetched.status.error_code() == grpc::StatusCode::FAILED_PRECONDITION);
   EXPECT_TRUE(fetched.status.ok()) << fetched.status.error_message();
+}
+
+TEST(BackupTest, ClientThatNeverReadsLosesItsStreamAndOthersGetTheirTurn) {
+  const std::string directory = NewDirectory();
+  // More than gRPC takes for a client that never reads.
+  AddLargeRecord(directory, 16 << 20);
+  ServerOptions options{"127.0.0.1:0", "127.0.0.1:0", directory, directory + "/address", ""};
+  options.plaintext = true;
+  options.limits.stream_patience = absl::Seconds(2);
+  const RunningServer server(options);
+  ASSERT_TRUE(server.failure().status.ok()) << server.failure().status;
+  const auto stub = v1::AdminService::NewStub(server.Channel());
+  grpc::ClientContext context;
+  const auto silent = stub->Backup(&context, {});
+  v1::BackupChunk chunk;
+  ASSERT_TRUE(silent->Read(&chunk));
+  Fetched fetched;
+  do {
+    fetched = Fetch(server);
+  } while (fetched.status.error_code() == grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_TRUE(fetched.status.ok()) << fetched.status.error_message();
+  // What gRPC had taken in for it; the end is not there.
+  while (silent->Read(&chunk)) EXPECT_FALSE(chunk.has_end());
+  EXPECT_EQ(silent->Finish().error_code(), grpc::StatusCode::CANCELLED);
 }
 
 TEST(BackupTest, WhatAKilledControllerLeftIsRemoved) {

@@ -18,7 +18,7 @@ enum class Limit {
   kMutationRate,      // Changes of one caller.
   kStreamsPerCaller,  // Watches and logs.
   kStreams,
-  kSlowReader,  // A watch or log that nobody reads.
+  kSlowReader,  // A watch, log or backup that nobody reads.
   kOpenJobs,
   kOpenJobsPerSubmitter,
   kJobSize,

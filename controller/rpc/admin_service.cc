@@ -69,7 +69,7 @@ grpc::ServerUnaryReactor* AdminService::SetLogLevel(grpc::CallbackServerContext*
 
 grpc::ServerWriteReactor<v1::BackupChunk>* AdminService::Backup(
     grpc::CallbackServerContext* context, const v1::BackupRequest*) {
-  return backups_.Begin(context->peer());
+  return backups_.Begin(context);
 }
 
 }  // namespace paceline

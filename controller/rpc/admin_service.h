@@ -24,7 +24,7 @@ class AdminService : public v1::AdminService::CallbackService {
         control_(control),
         limits_(limits),
         own_level_(CurrentLogLevel()),
-        backups_(std::move(state_file)) {}
+        backups_(std::move(state_file), limits) {}
 
   // Called by gRPC.
   grpc::ServerUnaryReactor* GetLogLevel(grpc::CallbackServerContext* context,

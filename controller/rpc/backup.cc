@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "common/checkpoint/checksum.h"
 #include "common/core/status_macros.h"
 #include "common/log.h"
@@ -37,17 +38,26 @@ absl::Status SystemError(const std::string& what) {
 // A stream that one thread writes to, waiting; deletes itself after Finish.
 class BackupStream : public grpc::ServerWriteReactor<v1::BackupChunk> {
  public:
-  // False: the client has gone.
-  bool Send(v1::BackupChunk chunk) {
+  BackupStream(grpc::CallbackServerContext* context, const CallLimits* limits)
+      : context_(context), limits_(limits) {}
+
+  // Cancelled: the client has gone, or did not take it.
+  absl::Status Send(v1::BackupChunk chunk) {
     current_ = std::move(chunk);
     {
       const absl::MutexLock lock(&mutex_);
       idle_ = false;
     }
     StartWrite(&current_);
-    const absl::MutexLock lock(&mutex_);
-    mutex_.Await(absl::Condition(&idle_));
-    return !gone_;
+    const absl::Duration patience = limits_->options().stream_patience;
+    if (!WaitUntilWritten(patience)) {
+      limits_->AbortSlowReader(context_);
+      // The message is gRPC's until it has given it up.
+      WaitUntilWritten(absl::InfiniteDuration());
+      return absl::CancelledError(
+          absl::StrCat("the client has taken nothing for ", absl::FormatDuration(patience)));
+    }
+    return gone() ? absl::CancelledError("the client has gone") : absl::OkStatus();
   }
 
   bool gone() {
@@ -56,6 +66,12 @@ class BackupStream : public grpc::ServerWriteReactor<v1::BackupChunk> {
   }
 
  private:
+  // False: it was not in time.
+  bool WaitUntilWritten(absl::Duration patience) {
+    const absl::MutexLock lock(&mutex_);
+    return mutex_.AwaitWithTimeout(absl::Condition(&idle_), patience);
+  }
+
   void OnWriteDone(bool ok) override {
     const absl::MutexLock lock(&mutex_);
     idle_ = true;
@@ -67,6 +83,8 @@ class BackupStream : public grpc::ServerWriteReactor<v1::BackupChunk> {
   }
   void OnDone() override { delete this; }
 
+  grpc::CallbackServerContext* const context_;
+  const CallLimits* const limits_;
   v1::BackupChunk current_;  // Of the write under way.
   absl::Mutex mutex_;
   bool idle_ ABSL_GUARDED_BY(mutex_) = true;
@@ -120,12 +138,12 @@ absl::StatusOr<int64_t> SendFile(int fd, BackupStream* stream) {
     chunk.set_data(buffer.data(), static_cast<size_t>(got));
     checksum.Add(chunk.data());
     end.set_bytes(end.bytes() + got);
-    if (!stream->Send(std::move(chunk))) return absl::CancelledError("the client has gone");
+    PACELINE_RETURN_IF_ERROR(stream->Send(std::move(chunk)));
   }
   end.set_checksum(ChecksumText(checksum.Take()));
   v1::BackupChunk last;
   *last.mutable_end() = end;
-  if (!stream->Send(std::move(last))) return absl::CancelledError("the client has gone");
+  PACELINE_RETURN_IF_ERROR(stream->Send(std::move(last)));
   return end.bytes();
 }
 
@@ -160,7 +178,8 @@ grpc::Status SendBackup(const std::string& state_file, const std::string& peer,
 
 }  // namespace
 
-Backups::Backups(std::string state_file) : state_file_(std::move(state_file)) {
+Backups::Backups(std::string state_file, const CallLimits* limits)
+    : state_file_(std::move(state_file)), limits_(limits) {
   if (!state_file_.empty()) unlink(CopyPath(state_file_).c_str());
 }
 
@@ -170,8 +189,8 @@ Backups::~Backups() {
   if (thread_.joinable()) thread_.join();
 }
 
-grpc::ServerWriteReactor<v1::BackupChunk>* Backups::Begin(const std::string& peer) {
-  auto* stream = new BackupStream;
+grpc::ServerWriteReactor<v1::BackupChunk>* Backups::Begin(grpc::CallbackServerContext* context) {
+  auto* stream = new BackupStream(context, limits_);
   if (state_file_.empty()) {
     stream->Finish(MakeError(grpc::StatusCode::UNIMPLEMENTED, "BACKUP_ELSEWHERE",
                              "the controller's state is in no file of its own: back up the store "
@@ -187,7 +206,7 @@ grpc::ServerWriteReactor<v1::BackupChunk>* Backups::Begin(const std::string& pee
   busy_ = true;
   // The one before has said that it is done; what is left of it is its return.
   if (thread_.joinable()) thread_.join();
-  thread_ = std::thread([this, peer, stream] {
+  thread_ = std::thread([this, peer = context->peer(), stream] {
     const grpc::Status status = SendBackup(state_file_, peer, stream);
     {
       const absl::MutexLock done(&mutex_);

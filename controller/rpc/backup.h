@@ -4,10 +4,13 @@
 // the state as it was at its first look while commits go on, so neither the event loop nor the
 // store's thread waits. The copy goes to a file beside the state, so that a slow client holds up
 // nothing: while it is read, the store's log could not be written back. That file has no name any
-// more when it is sent. Memory stays at some megabytes, whatever the size of the state.
+// more when it is sent. Memory stays at some megabytes, whatever the size of the state. A client
+// that does not take a message within the patience of CallLimits loses its stream, so that others
+// get their turn.
 #ifndef CONTROLLER_RPC_BACKUP_H_
 #define CONTROLLER_RPC_BACKUP_H_
 
+#include <grpcpp/server_context.h>
 #include <grpcpp/support/server_callback.h>
 
 #include <string>
@@ -15,6 +18,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "controller/rpc/call_limits.h"
 #include "proto/admin.pb.h"
 
 namespace paceline {
@@ -23,14 +27,16 @@ namespace paceline {
 class Backups {
  public:
   // Of this SQLite file; empty: the state is in none. Removes what a backup left that was killed.
-  explicit Backups(std::string state_file);
+  // `limits` outlives this.
+  Backups(std::string state_file, const CallLimits* limits);
   ~Backups();  // When gRPC has ended all streams.
 
-  // The stream of one call; `peer`: who asked, for the log.
-  grpc::ServerWriteReactor<v1::BackupChunk>* Begin(const std::string& peer);
+  // The stream of one call.
+  grpc::ServerWriteReactor<v1::BackupChunk>* Begin(grpc::CallbackServerContext* context);
 
  private:
   const std::string state_file_;
+  const CallLimits* const limits_;
   absl::Mutex mutex_;
   bool busy_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_ ABSL_GUARDED_BY(mutex_);  // Of the newest one.

@@ -5,6 +5,8 @@
 //   mutation ──▶ AdmitMutation ──▶ the loop          refused: RESOURCE_EXHAUSTED, TOO_MANY_REQUESTS
 //   watch    ──▶ OpenStream ─────▶ LoopWriter        refused: RESOURCE_EXHAUSTED, TOO_MANY_STREAMS
 //
+// A backup, of which there is one at a time (backup.h), is no such stream, but for the patience.
+//
 // A caller is who its certificate or token says, and without one the host that it calls from. Those
 // whom nobody knows have buckets of their own: they cannot use up the others'. Where calls of any
 // kind are counted no host is known, so those are of callers with a name alone.
@@ -58,12 +60,8 @@ class CallLimits {
 
     const grpc::Status& refusal() const { return refusal_; }
     absl::Duration patience() const { return limits_->options_.stream_patience; }
-    // Ends the call, whose reader has no patience left, also while a message of it waits. Requires:
-    // the call has not been finished.
-    void Abort() const {
-      limits_->metrics_->Refused(Limit::kSlowReader);
-      context_->TryCancel();
-    }
+    // AbortSlowReader of this call.
+    void Abort() const { limits_->AbortSlowReader(context_); }
 
    private:
     friend class CallLimits;
@@ -91,6 +89,13 @@ class CallLimits {
 
   // This outlives the stream.
   std::unique_ptr<Stream> OpenStream(grpc::CallbackServerContext* context);
+
+  // Ends the call, CANCELLED, whose reader has not taken a message within the patience of a stream,
+  // also while the message waits. Requires: the call has not been finished.
+  void AbortSlowReader(grpc::CallbackServerContext* context) const {
+    metrics_->Refused(Limit::kSlowReader);
+    context->TryCancel();
+  }
 
   const CallLimitOptions& options() const { return options_; }
 
