@@ -1,4 +1,5 @@
 #include <string>
+#include <vector>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
@@ -37,6 +38,12 @@ void CheckPath(const std::string& field, const std::string& path, ProblemList& p
 }
 
 }  // namespace
+
+std::vector<SpecProblem> CheckNodePath(const std::string& path, const std::string& field) {
+  ProblemList problems;
+  CheckPath(field, path, problems);
+  return problems.Take();
+}
 
 void CheckPaths(const v1::JobSpec& spec, ProblemList& problems) {
   CheckPath("model.torchscript.file", spec.model().torchscript().file(), problems);

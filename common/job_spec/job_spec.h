@@ -51,6 +51,10 @@ std::vector<SpecProblem> CheckLadder(
     const google::protobuf::RepeatedPtrField<v1::LadderLevel>& ladder, int ranks,
     const std::string& field);
 
+// The problem, if there is one, of a path that nodes open: it must be absolute, without a part
+// "..", and not too long. An empty one has none.
+std::vector<SpecProblem> CheckNodePath(const std::string& path, const std::string& field);
+
 }  // namespace paceline
 
 #endif  // COMMON_JOB_SPEC_JOB_SPEC_H_

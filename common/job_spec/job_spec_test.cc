@@ -232,6 +232,14 @@ TEST(JobSpecTest, PathInAMessageIsEscapedAndCut) {
   EXPECT_LT(CheckJobSpec(spec).at(0).message.size(), 400U);
 }
 
+TEST(JobSpecTest, APathByItselfObeysTheSameRules) {
+  EXPECT_THAT(CheckNodePath("/c/step-1", "from"), IsEmpty());
+  EXPECT_THAT(CheckNodePath("", "from"), IsEmpty());
+  EXPECT_EQ(CheckNodePath("/c/../step-1", "from").at(0).field, "from");
+  EXPECT_EQ(CheckNodePath("c/step-1", "from").size(), 1);
+  EXPECT_EQ(CheckNodePath("/" + std::string(4095, 'a'), "from").size(), 1);
+}
+
 TEST(JobSpecTest, EmptySpecNamesEverythingThatIsRequired) {
   EXPECT_THAT(Fields(v1::JobSpec()), ElementsAre("name", "model.kind", "data.train", "steps",
                                                  "optimizer.kind", "optimizer.learning_rate"));
