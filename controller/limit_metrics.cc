@@ -5,11 +5,21 @@
 namespace paceline {
 
 const char* LimitLabel(Limit limit) {
-  constexpr const char* kNames[] = {
-      "call_rate",        "mutation_rate", "streams_per_caller",      "streams",
-      "slow_reader",      "open_jobs",     "open_jobs_per_submitter", "job_size",
-      "session_hello",    "node_size",     "worker_backlog",          "log_readers",
-      "http_connections", "http_streams"};
+  constexpr const char* kNames[] = {"call_rate",
+                                    "mutation_rate",
+                                    "streams_per_caller",
+                                    "streams",
+                                    "slow_reader",
+                                    "open_jobs",
+                                    "open_jobs_per_submitter",
+                                    "job_size",
+                                    "request_size",
+                                    "session_hello",
+                                    "node_size",
+                                    "worker_backlog",
+                                    "log_readers",
+                                    "http_connections",
+                                    "http_streams"};
   return kNames[static_cast<size_t>(limit)];
 }
 

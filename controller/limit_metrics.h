@@ -22,6 +22,7 @@ enum class Limit {
   kOpenJobs,
   kOpenJobsPerSubmitter,
   kJobSize,
+  kRequestSize,    // Of another request.
   kSessionHello,   // A worker's session without a hello in time.
   kNodeSize,       // A hello of a node that cannot be.
   kWorkerBacklog,  // A worker that does not read.
@@ -41,7 +42,7 @@ class LimitMetrics {
   void Refused(Limit limit);
 
  private:
-  std::array<prometheus::Counter*, 14> refusals_;  // By Limit.
+  std::array<prometheus::Counter*, 15> refusals_;  // By Limit.
 };
 
 }  // namespace paceline

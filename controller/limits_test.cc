@@ -208,6 +208,20 @@ TEST_F(LimitsTest, RequestOfTooManyBytesIsRefused) {
   EXPECT_EQ(Refused("job_size"), "1");
 }
 
+TEST_F(LimitsTest, RequestWithTooLongATextIsRefused) {
+  Serve([](ServerOptions&) {});
+  grpc::ClientContext context;
+  v1::ResumeJobRequest request;
+  request.set_request_id("resume");
+  request.set_from("/" + std::string(1 << 20, 'x'));
+  v1::Job job;
+  const grpc::Status refused = jobs_->Resume(&context, request, &job);
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(Reason(refused), "REQUEST_INVALID");
+  EXPECT_EQ(Refused("request_size"), "1");
+  EXPECT_EQ(Refused("job_size"), "0");
+}
+
 TEST_F(LimitsTest, ReaderThatNeverReadsLosesItsStream) {
   Serve([](ServerOptions& options) {
     options.limits.streams = 1;

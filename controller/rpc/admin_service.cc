@@ -58,7 +58,7 @@ grpc::ServerUnaryReactor* AdminService::SetLogLevel(grpc::CallbackServerContext*
                                                     const v1::SetLogLevelRequest* request,
                                                     v1::LogLevelReply* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  if (!limits_->AdmitMutation(*context, reactor)) return reactor;
+  if (!limits_->AdmitMutation(*context, *request, reactor)) return reactor;
   loop_->Post([=] {
     const grpc::Status status = DoSet(*request);
     if (status.ok()) Describe(request->node(), reply);

@@ -49,7 +49,7 @@ grpc::ServerUnaryReactor* AutomationService::Pause(grpc::CallbackServerContext* 
                                                    const v1::PauseAutomationRequest* request,
                                                    v1::AutomationStatus* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  if (!limits_->AdmitMutation(*context, reactor)) return reactor;
+  if (!limits_->AdmitMutation(*context, *request, reactor)) return reactor;
   loop_->Post([=] {
     std::vector<SpecProblem> problems = CheckOwner(request->owner(), /*person=*/true);
     for (SpecProblem& problem : CheckReason(request->reason())) problems.push_back(problem);
@@ -68,7 +68,7 @@ grpc::ServerUnaryReactor* AutomationService::Resume(grpc::CallbackServerContext*
                                                     const v1::ResumeAutomationRequest* request,
                                                     v1::AutomationStatus* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  if (!limits_->AdmitMutation(*context, reactor)) return reactor;
+  if (!limits_->AdmitMutation(*context, *request, reactor)) return reactor;
   loop_->Post([=] {
     const grpc::Status valid = RequestError(CheckOwner(request->owner(), /*person=*/true));
     if (!valid.ok()) return reactor->Finish(valid);

@@ -10,6 +10,7 @@
 #include "common/event_loop.h"
 #include "controller/rpc/caller.h"
 #include "controller/rpc/errors.h"
+#include "controller/rpc/request_limits.h"
 
 namespace paceline {
 namespace {
@@ -70,6 +71,7 @@ grpc::Status CallLimits::AdmitCall(const Principal& caller, absl::Time now) {
 }
 
 bool CallLimits::AdmitMutation(const grpc::CallbackServerContext& context,
+                               const google::protobuf::Message& request,
                                grpc::ServerUnaryReactor* reactor) {
   const std::string caller = CallerKey(context);
   const bool known = CallerOf(context).role != Role::kNone;
@@ -78,9 +80,15 @@ bool CallLimits::AdmitMutation(const grpc::CallbackServerContext& context,
     absl::MutexLock lock(&mutex_);
     wait = (known ? mutations_ : strangers_).Take(caller, EventLoop::Now());
   }
-  if (wait == absl::ZeroDuration()) return true;
-  metrics_->Refused(Limit::kMutationRate);
-  reactor->Finish(TooManyRequests(caller, options_.mutations_per_s, "changes", wait));
+  if (wait > absl::ZeroDuration()) {
+    metrics_->Refused(Limit::kMutationRate);
+    reactor->Finish(TooManyRequests(caller, options_.mutations_per_s, "changes", wait));
+    return false;
+  }
+  const grpc::Status size = CheckRequestLimits(request);
+  if (size.ok()) return true;
+  metrics_->Refused(Limit::kRequestSize);
+  reactor->Finish(size);
   return false;
 }
 

@@ -1,8 +1,10 @@
 // What clients may ask of the controller at once: calls of any kind and mutations by a rate,
-// streams by their number, and how long a stream's reader may keep it waiting.
+// mutations by their size, streams by their number, and how long a stream's reader may keep it
+// waiting.
 //
 //   call     ──▶ AdmitCall ──────▶ the handler       refused: RESOURCE_EXHAUSTED (access.h)
 //   mutation ──▶ AdmitMutation ──▶ the loop          refused: RESOURCE_EXHAUSTED, TOO_MANY_REQUESTS
+//                                                    too large: request_limits.h
 //   watch    ──▶ OpenStream ─────▶ LoopWriter        refused: RESOURCE_EXHAUSTED, TOO_MANY_STREAMS
 //
 // A backup, of which there is one at a time (backup.h), is no such stream, but for the patience.
@@ -15,6 +17,7 @@
 #ifndef CONTROLLER_RPC_CALL_LIMITS_H_
 #define CONTROLLER_RPC_CALL_LIMITS_H_
 
+#include <google/protobuf/message.h>
 #include <grpcpp/server_context.h>
 #include <grpcpp/support/server_callback.h>
 #include <grpcpp/support/status.h>
@@ -84,8 +87,9 @@ class CallLimits {
   // A call of any kind at `now` of EventLoop. Requires: the caller has a role. Not OK: too many.
   grpc::Status AdmitCall(const Principal& caller, absl::Time now) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // False: too many; the call is finished.
-  bool AdmitMutation(const grpc::CallbackServerContext& context, grpc::ServerUnaryReactor* reactor);
+  // False: too many, or the request is too large (CheckRequestLimits); the call is finished.
+  bool AdmitMutation(const grpc::CallbackServerContext& context,
+                     const google::protobuf::Message& request, grpc::ServerUnaryReactor* reactor);
 
   // This outlives the stream.
   std::unique_ptr<Stream> OpenStream(grpc::CallbackServerContext* context);

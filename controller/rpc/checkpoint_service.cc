@@ -188,7 +188,7 @@ grpc::ServerUnaryReactor* CheckpointService::Save(grpc::CallbackServerContext* c
                                                   const v1::SaveCheckpointRequest* request,
                                                   v1::Job* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  if (!limits_->AdmitMutation(*context, reactor)) return reactor;
+  if (!limits_->AdmitMutation(*context, *request, reactor)) return reactor;
   loop_->Post([=, caller = CallerOf(*context)] {
     DoSave(caller, *request, reply,
            [reactor](const grpc::Status& status) { reactor->Finish(status); });
@@ -223,7 +223,7 @@ grpc::ServerUnaryReactor* CheckpointService::Delete(grpc::CallbackServerContext*
                                                     const v1::DeleteCheckpointRequest* request,
                                                     v1::Checkpoint* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  if (!limits_->AdmitMutation(*context, reactor)) return reactor;
+  if (!limits_->AdmitMutation(*context, *request, reactor)) return reactor;
   loop_->Post([=, caller = CallerOf(*context)] {
     DoDelete(caller, *request, reply,
              [reactor](const grpc::Status& status) { reactor->Finish(status); });
@@ -235,7 +235,7 @@ grpc::ServerUnaryReactor* CheckpointService::Pin(grpc::CallbackServerContext* co
                                                  const v1::PinCheckpointRequest* request,
                                                  v1::Checkpoint* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  if (!limits_->AdmitMutation(*context, reactor)) return reactor;
+  if (!limits_->AdmitMutation(*context, *request, reactor)) return reactor;
   loop_->Post([=, caller = CallerOf(*context)] {
     DoPin(caller, *request, reply,
           [reactor](const grpc::Status& status) { reactor->Finish(status); });

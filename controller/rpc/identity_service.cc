@@ -1,5 +1,6 @@
 #include "controller/rpc/identity_service.h"
 
+#include <google/protobuf/message.h>
 #include <grpc/grpc_security_constants.h>
 #include <grpcpp/server_context.h>
 
@@ -15,11 +16,11 @@
 #include "controller/rpc/fingerprint.h"
 #include "controller/rpc/identity_records.h"
 #include "controller/rpc/node_requests.h"
+#include "controller/rpc/request_limits.h"
 
 namespace paceline {
 namespace {
 
-constexpr size_t kMostRequestBytes = 16 << 10;
 constexpr size_t kMostTokenBytes = 256;
 
 const char* ReasonOf(Identities::JoinVerdict verdict) {
@@ -47,7 +48,7 @@ void CheckNodeName(const std::string& node, std::vector<SpecProblem>* problems) 
 }
 
 void CheckCsr(const std::string& csr_pem, std::vector<SpecProblem>* problems) {
-  if (!csr_pem.empty() && csr_pem.size() <= kMostRequestBytes && KeyDigest(csr_pem).ok()) return;
+  if (!csr_pem.empty() && csr_pem.size() <= kMaxCsrBytes && KeyDigest(csr_pem).ok()) return;
   problems->push_back({"csr_pem", "must be a certificate request in PEM of at most 16 KiB"});
 }
 
@@ -67,13 +68,14 @@ v1::Revocation ToProto(const std::string& principal, const Revocation& revocatio
   return out;
 }
 
-// Runs `act` on the loop, unless the caller asks too often; its answer ends the call. `limits` may
-// be null: it may be asked at any rate.
+// Runs `act` on the loop, unless the caller asks too often, or for too much; its answer ends the
+// call.
 template <typename Act>
 grpc::ServerUnaryReactor* OnLoop(EventLoop* loop, CallLimits* limits,
-                                 grpc::CallbackServerContext* context, Act act) {
+                                 grpc::CallbackServerContext* context,
+                                 const google::protobuf::Message& request, Act act) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  if (limits != nullptr && !limits->AdmitMutation(*context, reactor)) return reactor;
+  if (!limits->AdmitMutation(*context, request, reactor)) return reactor;
   loop->Post([reactor, act = std::move(act)] {
     act([reactor](const grpc::Status& status) { reactor->Finish(status); });
   });
@@ -268,15 +270,15 @@ void IdentityService::DoRevoke(const v1::RevokeRequest& request, v1::Revocation*
 grpc::ServerUnaryReactor* IdentityService::Join(grpc::CallbackServerContext* context,
                                                 const v1::JoinRequest* request,
                                                 v1::JoinResponse* reply) {
-  return OnLoop(loop_, limits_, context, [=, peer = context->peer()](const Answer& answer) {
-    DoJoin(*request, peer, reply, answer);
-  });
+  return OnLoop(
+      loop_, limits_, context, *request,
+      [=, peer = context->peer()](const Answer& answer) { DoJoin(*request, peer, reply, answer); });
 }
 
 grpc::ServerUnaryReactor* IdentityService::Renew(grpc::CallbackServerContext* context,
                                                  const v1::RenewRequest* request,
                                                  v1::RenewResponse* reply) {
-  return OnLoop(loop_, limits_, context,
+  return OnLoop(loop_, limits_, context, *request,
                 [=, own = PeerCertificate(*context)](const Answer& answer) {
                   answer(DoRenew(own, *request, reply));
                 });
@@ -285,26 +287,28 @@ grpc::ServerUnaryReactor* IdentityService::Renew(grpc::CallbackServerContext* co
 grpc::ServerUnaryReactor* IdentityService::CreateJoinToken(
     grpc::CallbackServerContext* context, const v1::CreateJoinTokenRequest* request,
     v1::CreateJoinTokenResponse* reply) {
-  return OnLoop(loop_, limits_, context,
+  return OnLoop(loop_, limits_, context, *request,
                 [=](const Answer& answer) { DoCreateToken(*request, reply, answer); });
 }
 
 grpc::ServerUnaryReactor* IdentityService::Revoke(grpc::CallbackServerContext* context,
                                                   const v1::RevokeRequest* request,
                                                   v1::Revocation* reply) {
-  return OnLoop(loop_, limits_, context,
+  return OnLoop(loop_, limits_, context, *request,
                 [=](const Answer& answer) { DoRevoke(*request, reply, answer); });
 }
 
 grpc::ServerUnaryReactor* IdentityService::ListRevoked(grpc::CallbackServerContext* context,
                                                        const v1::ListRevokedRequest*,
                                                        v1::ListRevokedResponse* reply) {
-  return OnLoop(loop_, /*limits=*/nullptr, context, [=](const Answer& answer) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  loop_->Post([=] {
     for (const auto& [principal, revocation] : identities_.revocations()) {
       *reply->add_revocations() = ToProto(principal, revocation);
     }
-    answer(grpc::Status::OK);
+    reactor->Finish(grpc::Status::OK);
   });
+  return reactor;
 }
 
 grpc::ServerUnaryReactor* IdentityService::WhoAmI(grpc::CallbackServerContext* context,

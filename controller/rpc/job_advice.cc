@@ -107,7 +107,7 @@ grpc::ServerUnaryReactor* JobService::ApplyAdvice(grpc::CallbackServerContext* c
                                                   const v1::ApplyAdviceRequest* request,
                                                   v1::RemedyDecision* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  if (!limits_->AdmitMutation(*context, reactor)) return reactor;
+  if (!limits_->AdmitMutation(*context, *request, reactor)) return reactor;
   loop_->Post([=, caller = CallerOf(*context)] {
     DoApplyAdvice(caller, *request, reply,
                   [reactor](const grpc::Status& status) { reactor->Finish(status); });

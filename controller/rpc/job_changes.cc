@@ -82,6 +82,7 @@ void JobService::DoChangeLadder(const Principal& caller, const v1::ChangeLadderR
          const Job* job = nullptr;
          const grpc::Status found = Find(caller, request.job(), &job);
          if (!found.ok()) return answer(found);
+         contents.DiscardUnknownFields();  // They would be kept with the plan.
          FillLadder(contents.mutable_ladder());
          v1::Strategy strategy;
          strategy.ParseFromString(job->plan.strategy);
@@ -121,6 +122,7 @@ void JobService::DoChangeMode(const Principal& caller, const v1::ChangeModeReque
          strategy.ParseFromString(job->plan.strategy);
          v1::JobSpec spec;
          spec.ParseFromString(job->request.spec);
+         contents.DiscardUnknownFields();  // They would be kept with the plan.
          *spec.mutable_strategy() = ChangedMode(strategy, contents);
          FillDefaults(&spec);
          const std::vector<SpecProblem> problems = CheckChange(contents, spec);
@@ -163,7 +165,7 @@ grpc::ServerUnaryReactor* JobService::ChangeLadder(grpc::CallbackServerContext* 
                                                    const v1::ChangeLadderRequest* request,
                                                    v1::Job* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  if (!limits_->AdmitMutation(*context, reactor)) return reactor;
+  if (!limits_->AdmitMutation(*context, *request, reactor)) return reactor;
   loop_->Post([=, caller = CallerOf(*context)] {
     DoChangeLadder(caller, *request, reply,
                    [reactor](const grpc::Status& status) { reactor->Finish(status); });
@@ -175,7 +177,7 @@ grpc::ServerUnaryReactor* JobService::ChangeMode(grpc::CallbackServerContext* co
                                                  const v1::ChangeModeRequest* request,
                                                  v1::Job* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  if (!limits_->AdmitMutation(*context, reactor)) return reactor;
+  if (!limits_->AdmitMutation(*context, *request, reactor)) return reactor;
   loop_->Post([=, caller = CallerOf(*context)] {
     DoChangeMode(caller, *request, reply,
                  [reactor](const grpc::Status& status) { reactor->Finish(status); });
@@ -187,7 +189,7 @@ grpc::ServerUnaryReactor* JobService::Profile(grpc::CallbackServerContext* conte
                                               const v1::ProfileJobRequest* request,
                                               v1::Job* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  if (!limits_->AdmitMutation(*context, reactor)) return reactor;
+  if (!limits_->AdmitMutation(*context, *request, reactor)) return reactor;
   loop_->Post([=, caller = CallerOf(*context)] {
     DoProfile(caller, *request, reply,
               [reactor](const grpc::Status& status) { reactor->Finish(status); });

@@ -17,9 +17,16 @@
 #include "controller/rpc/find_job.h"
 #include "controller/rpc/fingerprint.h"
 #include "controller/rpc/job_service.h"
+#include "controller/rpc/node_requests.h"
 
 namespace paceline {
 namespace {
+
+// A path becomes a part of each trainer's plan.
+grpc::Status CheckRequest(const v1::ResumeJobRequest& request) {
+  if (!absl::StartsWith(request.from(), "/")) return grpc::Status::OK;
+  return RequestError(CheckNodePath(request.from(), "from"));
+}
 
 // Drills for ranks and steps that the job has no more would make its spec impossible.
 void DropFaultsOutside(v1::JobSpec* spec) {
@@ -88,6 +95,8 @@ grpc::Status JobService::ResolveStart(const Principal& caller, std::string* from
 
 void JobService::DoResume(const Principal& caller, const v1::ResumeJobRequest& request,
                           v1::Job* reply, Answer answer) {
+  const grpc::Status valid = CheckRequest(request);
+  if (!valid.ok()) return answer(valid);
   v1::ResumeJobRequest contents = request;
   contents.clear_request_id();
   Once(caller, request.request_id(),
@@ -127,7 +136,7 @@ void JobService::DoResume(const Principal& caller, const v1::ResumeJobRequest& r
 grpc::ServerUnaryReactor* JobService::Resume(grpc::CallbackServerContext* context,
                                              const v1::ResumeJobRequest* request, v1::Job* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  if (!limits_->AdmitMutation(*context, reactor)) return reactor;
+  if (!limits_->AdmitMutation(*context, *request, reactor)) return reactor;
   loop_->Post([=, caller = CallerOf(*context)] {
     DoResume(caller, *request, reply,
              [reactor](const grpc::Status& status) { reactor->Finish(status); });

@@ -22,6 +22,7 @@
 #include "controller/rpc/find_job.h"
 #include "controller/rpc/fingerprint.h"
 #include "controller/rpc/log_stream.h"
+#include "controller/rpc/node_requests.h"
 #include "controller/rpc/paging.h"
 
 namespace paceline {
@@ -140,6 +141,10 @@ void JobService::DoCancel(const Principal& caller, const v1::CancelJobRequest& r
     return answer(MakeError(grpc::StatusCode::INVALID_ARGUMENT, "GRACE_INVALID",
                             "grace_s must not be negative"));
   }
+  if (!request.reason().empty()) {
+    const grpc::Status valid = RequestError(CheckReason(request.reason()));
+    if (!valid.ok()) return answer(valid);
+  }
   v1::CancelJobRequest contents = request;
   contents.clear_request_id();
   Once(caller, request.request_id(), Fingerprint(contents.SerializeAsString()), reply, answer,
@@ -162,7 +167,7 @@ void JobService::DoCancel(const Principal& caller, const v1::CancelJobRequest& r
 grpc::ServerUnaryReactor* JobService::Submit(grpc::CallbackServerContext* context,
                                              const v1::SubmitJobRequest* request, v1::Job* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  if (!limits_->AdmitMutation(*context, reactor)) return reactor;
+  if (!limits_->AdmitMutation(*context, *request, reactor)) return reactor;
   loop_->Post([=, caller = CallerOf(*context)] {
     DoSubmit(caller, *request, reply,
              [reactor](const grpc::Status& status) { reactor->Finish(status); });
@@ -173,7 +178,7 @@ grpc::ServerUnaryReactor* JobService::Submit(grpc::CallbackServerContext* contex
 grpc::ServerUnaryReactor* JobService::Cancel(grpc::CallbackServerContext* context,
                                              const v1::CancelJobRequest* request, v1::Job* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  if (!limits_->AdmitMutation(*context, reactor)) return reactor;
+  if (!limits_->AdmitMutation(*context, *request, reactor)) return reactor;
   loop_->Post([=, caller = CallerOf(*context)] {
     DoCancel(caller, *request, reply,
              [reactor](const grpc::Status& status) { reactor->Finish(status); });

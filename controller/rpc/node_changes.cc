@@ -1,4 +1,6 @@
 // What people, and the automation, do with nodes.
+#include <google/protobuf/message.h>
+
 #include <optional>
 #include <string>
 #include <utility>
@@ -203,12 +205,14 @@ void NodeService::DoCheck(const v1::CheckNodeRequest& request, v1::Node* reply, 
 
 namespace {
 
-// Runs `act` on the loop, unless the caller asks too often; its answer ends the call.
+// Runs `act` on the loop, unless the caller asks too often, or for too much; its answer ends the
+// call.
 template <typename Act>
 grpc::ServerUnaryReactor* OnLoop(EventLoop* loop, CallLimits* limits,
-                                 grpc::CallbackServerContext* context, Act act) {
+                                 grpc::CallbackServerContext* context,
+                                 const google::protobuf::Message& request, Act act) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  if (!limits->AdmitMutation(*context, reactor)) return reactor;
+  if (!limits->AdmitMutation(*context, request, reactor)) return reactor;
   loop->Post([reactor, act = std::move(act)] {
     act([reactor](const grpc::Status& status) { reactor->Finish(status); });
   });
@@ -220,41 +224,41 @@ grpc::ServerUnaryReactor* OnLoop(EventLoop* loop, CallLimits* limits,
 grpc::ServerUnaryReactor* NodeService::Cordon(grpc::CallbackServerContext* context,
                                               const v1::CordonNodeRequest* request,
                                               v1::Node* reply) {
-  return OnLoop(loop_, limits_, context,
+  return OnLoop(loop_, limits_, context, *request,
                 [=](const Answer& answer) { DoCordon(*request, reply, answer); });
 }
 
 grpc::ServerUnaryReactor* NodeService::Uncordon(grpc::CallbackServerContext* context,
                                                 const v1::UncordonNodeRequest* request,
                                                 v1::Node* reply) {
-  return OnLoop(loop_, limits_, context,
+  return OnLoop(loop_, limits_, context, *request,
                 [=](const Answer& answer) { DoUncordon(*request, reply, answer); });
 }
 
 grpc::ServerUnaryReactor* NodeService::Drain(grpc::CallbackServerContext* context,
                                              const v1::DrainNodeRequest* request,
                                              v1::DrainNodeResponse* reply) {
-  return OnLoop(loop_, limits_, context,
+  return OnLoop(loop_, limits_, context, *request,
                 [=](const Answer& answer) { DoDrain(*request, reply, answer); });
 }
 
 grpc::ServerUnaryReactor* NodeService::Resume(grpc::CallbackServerContext* context,
                                               const v1::ResumeNodeRequest* request,
                                               v1::Node* reply) {
-  return OnLoop(loop_, limits_, context,
+  return OnLoop(loop_, limits_, context, *request,
                 [=](const Answer& answer) { DoResume(*request, reply, answer); });
 }
 
 grpc::ServerUnaryReactor* NodeService::DeclareLost(grpc::CallbackServerContext* context,
                                                    const v1::DeclareNodeLostRequest* request,
                                                    v1::Node* reply) {
-  return OnLoop(loop_, limits_, context,
+  return OnLoop(loop_, limits_, context, *request,
                 [=](const Answer& answer) { DoDeclareLost(*request, reply, answer); });
 }
 
 grpc::ServerUnaryReactor* NodeService::Check(grpc::CallbackServerContext* context,
                                              const v1::CheckNodeRequest* request, v1::Node* reply) {
-  return OnLoop(loop_, limits_, context,
+  return OnLoop(loop_, limits_, context, *request,
                 [=](const Answer& answer) { DoCheck(*request, reply, answer); });
 }
 
