@@ -1,4 +1,4 @@
-// What the controller does with requests for changes that are too large, over real sockets.
+// What the controller does with requests that are too large, over real sockets.
 #include "controller/rpc/request_limits.h"
 
 #include <gmock/gmock.h>
@@ -226,6 +226,27 @@ TEST_F(RequestSizesTest, AJobIsResumedFromAPlainPathOrACheckpointsName) {
     EXPECT_EQ(Reason(refused), "REQUEST_INVALID") << from;
     EXPECT_THAT(refused.error_message(), HasSubstr("from: ")) << from;
   }
+}
+
+// It is kept as long as the stream is open.
+TEST_F(RequestSizesTest, WhatAStreamIsAskedForIsBounded) {
+  grpc::ClientContext context;
+  v1::StreamLogsRequest request;
+  request.set_node(std::string(kMaxRequestText + 1, 'x'));
+  const auto logs = jobs_->StreamLogs(&context, request);
+  v1::LogChunk chunk;
+  EXPECT_FALSE(logs->Read(&chunk));
+  EXPECT_EQ(Reason(logs->Finish()), "REQUEST_INVALID");
+}
+
+TEST_F(RequestSizesTest, WhatIsWatchedIsBounded) {
+  grpc::ClientContext context;
+  v1::WatchJobsRequest request;
+  request.set_job_id(std::string(kMaxRequestText + 1, 'x'));
+  const auto watch = jobs_->Watch(&context, request);
+  v1::JobEvent event;
+  EXPECT_FALSE(watch->Read(&event));
+  EXPECT_EQ(Reason(watch->Finish()), "REQUEST_INVALID");
 }
 
 }  // namespace

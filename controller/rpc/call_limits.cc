@@ -85,34 +85,44 @@ bool CallLimits::AdmitMutation(const grpc::CallbackServerContext& context,
     reactor->Finish(TooManyRequests(caller, options_.mutations_per_s, "changes", wait));
     return false;
   }
-  const grpc::Status size = CheckRequestLimits(request);
-  if (size.ok()) return true;
-  metrics_->Refused(Limit::kRequestSize);
-  reactor->Finish(size);
-  return false;
+  const grpc::Status size = CheckSize(request);
+  if (!size.ok()) reactor->Finish(size);
+  return size.ok();
 }
 
-std::unique_ptr<CallLimits::Stream> CallLimits::OpenStream(grpc::CallbackServerContext* context) {
+grpc::Status CallLimits::CheckSize(const google::protobuf::Message& request) {
+  grpc::Status status = CheckRequestLimits(request);
+  if (!status.ok()) metrics_->Refused(Limit::kRequestSize);
+  return status;
+}
+
+std::unique_ptr<CallLimits::Stream> CallLimits::OpenStream(
+    grpc::CallbackServerContext* context, const google::protobuf::Message& request) {
   std::string caller = CallerKey(*context);
-  grpc::Status refusal;
+  grpc::Status refusal = CheckSize(request);
+  if (refusal.ok()) refusal = CountStream(caller);
+  return std::unique_ptr<Stream>(new Stream(this, context, std::move(caller), std::move(refusal)));
+}
+
+grpc::Status CallLimits::CountStream(const std::string& caller) {
   absl::MutexLock lock(&mutex_);
   const auto known = by_caller_.find(caller);
   const int of_caller = known == by_caller_.end() ? 0 : known->second;
   if (of_caller >= options_.streams_per_caller) {
     metrics_->Refused(Limit::kStreamsPerCaller);
-    refusal = MakeError(grpc::StatusCode::RESOURCE_EXHAUSTED, "TOO_MANY_STREAMS",
-                        absl::StrCat(caller, " has ", of_caller,
-                                     " watches and logs open already: end some of them"));
-  } else if (streams_ >= options_.streams) {
+    return MakeError(grpc::StatusCode::RESOURCE_EXHAUSTED, "TOO_MANY_STREAMS",
+                     absl::StrCat(caller, " has ", of_caller,
+                                  " watches and logs open already: end some of them"));
+  }
+  if (streams_ >= options_.streams) {
     metrics_->Refused(Limit::kStreams);
-    refusal = MakeError(
+    return MakeError(
         grpc::StatusCode::RESOURCE_EXHAUSTED, "TOO_MANY_STREAMS",
         absl::StrCat("the controller has ", streams_, " watches and logs open: try again later"));
-  } else {
-    ++streams_;
-    ++by_caller_[caller];
   }
-  return std::unique_ptr<Stream>(new Stream(this, context, std::move(caller), std::move(refusal)));
+  ++streams_;
+  ++by_caller_[caller];
+  return grpc::Status::OK;
 }
 
 CallLimits::Stream::~Stream() {

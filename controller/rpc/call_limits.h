@@ -1,12 +1,12 @@
 // What clients may ask of the controller at once: calls of any kind and mutations by a rate,
-// mutations by their size, streams by their number, and how long a stream's reader may keep it
-// waiting.
+// streams by their number, both by their size, and how long a stream's reader may keep it waiting.
 //
 //   call     ──▶ AdmitCall ──────▶ the handler       refused: RESOURCE_EXHAUSTED (access.h)
 //   mutation ──▶ AdmitMutation ──▶ the loop          refused: RESOURCE_EXHAUSTED, TOO_MANY_REQUESTS
-//                                                    too large: request_limits.h
 //   watch    ──▶ OpenStream ─────▶ LoopWriter        refused: RESOURCE_EXHAUSTED, TOO_MANY_STREAMS
 //
+// Mutations and streams whose request is too large are refused too: CheckRequestLimits. What a
+// stream was asked for is kept as long as it is open.
 // A backup, of which there is one at a time (backup.h), is no such stream, but for the patience.
 //
 // A caller is who its certificate or token says, and without one the host that it calls from. Those
@@ -87,12 +87,13 @@ class CallLimits {
   // A call of any kind at `now` of EventLoop. Requires: the caller has a role. Not OK: too many.
   grpc::Status AdmitCall(const Principal& caller, absl::Time now) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // False: too many, or the request is too large (CheckRequestLimits); the call is finished.
+  // False: too many, or the request is too large; the call is finished.
   bool AdmitMutation(const grpc::CallbackServerContext& context,
                      const google::protobuf::Message& request, grpc::ServerUnaryReactor* reactor);
 
   // This outlives the stream.
-  std::unique_ptr<Stream> OpenStream(grpc::CallbackServerContext* context);
+  std::unique_ptr<Stream> OpenStream(grpc::CallbackServerContext* context,
+                                     const google::protobuf::Message& request);
 
   // Ends the call, CANCELLED, whose reader has not taken a message within the patience of a stream,
   // also while the message waits. Requires: the call has not been finished.
@@ -104,6 +105,10 @@ class CallLimits {
   const CallLimitOptions& options() const { return options_; }
 
  private:
+  // CheckRequestLimits, counted.
+  grpc::Status CheckSize(const google::protobuf::Message& request);
+  // OK: the caller has one stream more.
+  grpc::Status CountStream(const std::string& caller) ABSL_LOCKS_EXCLUDED(mutex_);
   void Close(const std::string& caller);
 
   const CallLimitOptions options_;

@@ -89,7 +89,8 @@ grpc::ServerUnaryReactor* HistoryService::Get(grpc::CallbackServerContext* conte
 
 grpc::ServerWriteReactor<v1::JobHistoryEvent>* HistoryService::Watch(
     grpc::CallbackServerContext* context, const v1::WatchJobHistoryRequest* request) {
-  auto* stream = new Stream(loop_, sender_, limits_->OpenStream(context), control_, &streams_);
+  auto* stream =
+      new Stream(loop_, sender_, limits_->OpenStream(context, *request), control_, &streams_);
   loop_->Post([this, stream, wanted = *request, caller = CallerOf(*context)] {
     if (!stream->Admit()) return;
     const Job* job = nullptr;

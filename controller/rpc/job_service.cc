@@ -259,8 +259,8 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* JobService::Watch(grpc::CallbackServ
     }
     return std::nullopt;
   };
-  auto* stream = new Watcher(loop_, sender_, limits_->OpenStream(context), &control_->job_log(),
-                             &watchers_, wanted, &metrics_->job_watches());
+  auto* stream = new Watcher(loop_, sender_, limits_->OpenStream(context, request),
+                             &control_->job_log(), &watchers_, wanted, &metrics_->job_watches());
   loop_->Post([stream, decoded, next, after = request.after_revision()] {
     if (!stream->Admit()) return;
     decoded.ok() ? stream->Begin(after, next) : stream->Close(decoded);
@@ -270,8 +270,8 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* JobService::Watch(grpc::CallbackServ
 
 grpc::ServerWriteReactor<v1::LogChunk>* JobService::StreamLogs(
     grpc::CallbackServerContext* context, const v1::StreamLogsRequest* request) {
-  auto* stream = new LogStream(loop_, sender_, limits_->OpenStream(context), control_, workers_,
-                               &log_streams_);
+  auto* stream = new LogStream(loop_, sender_, limits_->OpenStream(context, *request), control_,
+                               workers_, &log_streams_);
   loop_->Post([=, wanted = *request, caller = CallerOf(*context)] {
     if (!stream->Admit()) return;
     const Job* job = nullptr;

@@ -39,7 +39,8 @@ class LoopWriter : public grpc::ServerWriteReactor<Response> {
              int most = 1)
       : loop_(loop), sender_(sender), counted_(std::move(counted)), most_(most) {}
 
-  // To be asked first of all. False: too many streams are open, and this one ends.
+  // To be asked first of all. False: too many streams are open, or its request is too large, and
+  // this one ends.
   bool Admit() {
     if (counted_->refusal().ok()) return true;
     Close(counted_->refusal());

@@ -107,7 +107,7 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* NodeService::Watch(grpc::CallbackSer
     return present;
   };
   auto* stream = new Watcher(
-      loop_, sender_, limits_->OpenStream(context), &control_->node_log(), &watchers_,
+      loop_, sender_, limits_->OpenStream(context, request), &control_->node_log(), &watchers_,
       [](const WatchKey&) { return true; }, &metrics_->node_watches());
   loop_->Post([stream, decoded, next, after = request.after_revision()] {
     if (!stream->Admit()) return;

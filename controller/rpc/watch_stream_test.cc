@@ -87,7 +87,7 @@ class WatchStreamTest : public ::testing::Test {
   void Begin(int64_t revision) {
     OnLoop([&] {
       stream_ = new Stream(
-          &loop_, &sender_, limits_.OpenStream(&context_), &log_, &set_,
+          &loop_, &sender_, limits_.OpenStream(&context_, v1::WatchJobsRequest()), &log_, &set_,
           [](const WatchKey& key) { return key.submitter != "bob"; }, &metrics_,
           most_on_their_way_);
       call_ = std::make_unique<PlayedCall>(stream_);
