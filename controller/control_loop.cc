@@ -43,6 +43,7 @@ ControlLoop::ControlLoop(EventLoop* loop, StateStore* store, ControllerMetrics* 
   Write(histories_.Restore(std::move(state.events), cluster_, state.decisions), batch);
   StragglerActions decided = stragglers_.Restore(std::move(state.decisions), cluster_, Now());
   for (auto& [id, entry] : state.requests) requests_.Add(id, std::move(entry));
+  ForgetRequests(batch);
   for (const auto& [id, job] : cluster_.jobs()) shown_jobs_.emplace(id, job.submitter);
   for (const auto& [name, node] : cluster_.nodes()) shown_nodes_.insert(name);
   metrics_->ShowCluster(cluster_, Now());
@@ -117,13 +118,17 @@ void ControlLoop::Store(const std::optional<RequestId>& request, WriteBatch batc
 
 WriteBatch ControlLoop::Remember(const RequestId& request, const JobId& job) {
   WriteBatch batch;
-  for (const std::string& id : requests_.Expire(absl::Now())) {
-    batch.deletes.push_back(RequestKey(id));
-  }
+  ForgetRequests(batch);
   const RequestLog::Entry entry{request.fingerprint, job, absl::Now(), request.checkpoint};
   batch.puts[RequestKey(request.id)] = EncodeRequest(entry);
   requests_.Add(request.id, entry);
   return batch;
+}
+
+void ControlLoop::ForgetRequests(WriteBatch& batch) {
+  for (const std::string& id : requests_.Expire(absl::Now())) {
+    batch.deletes.push_back(RequestKey(id));
+  }
 }
 
 void ControlLoop::Run(const Event& event, WriteBatch batch, CommitQueue::Then then) {

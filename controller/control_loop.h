@@ -120,6 +120,8 @@ class ControlLoop {
  private:
   // Remembers the request, in the batch.
   WriteBatch Remember(const RequestId& request, const JobId& job);
+  // Forgets those that are not remembered any more, in the batch.
+  void ForgetRequests(WriteBatch& batch);
   // Shows metrics again and again.
   void RefreshMetrics();
   // Steps the cluster; what follows from it goes in line behind `batch`.
