@@ -268,6 +268,28 @@ TEST_F(NodesTest, LogLevelOfANodeGoesToItsDaemon) {
   EXPECT_EQ(reply.level(), v1::LOG_LEVEL_DEBUG);
 }
 
+TEST_F(NodesTest, APlanIsToldAgainOnlyWhenItHasChanged) {
+  PlayedWorker worker(channel_, Hello("w0"));
+  const int64_t told = worker.ReadPlan(0).revision();
+  const auto admin = v1::AdminService::NewStub(channel_);
+  const auto set = [&](v1::LogLevel level) {
+    grpc::ClientContext context;
+    v1::SetLogLevelRequest request;
+    request.set_node("w0");
+    request.set_request_id("r1");
+    request.set_owner("ann");
+    request.set_level(level);
+    v1::LogLevelReply reply;
+    EXPECT_TRUE(admin->SetLogLevel(&context, request, &reply).ok());
+  };
+  set(v1::LOG_LEVEL_DEBUG);
+  set(v1::LOG_LEVEL_DEBUG);
+  set(v1::LOG_LEVEL_ERROR);
+  const v1::NodePlan changed = worker.ReadUntil(
+      [](const v1::NodePlan& plan) { return plan.log_level() == v1::LOG_LEVEL_ERROR; });
+  EXPECT_EQ(changed.revision(), told + 2);
+}
+
 TEST(LeaseTest, EachReportIsAnsweredWithALease) {
   Cluster::Options cluster;
   cluster.node_lease = absl::Seconds(30);

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/identity/principal.h"
 #include "common/log.h"
+#include "common/tls/key_and_request.h"
 #include "controller/rpc/convert.h"
 #include "controller/rpc/errors.h"
 #include "controller/rpc/worker_identity.h"
@@ -79,8 +80,9 @@ class WorkerSessions::Stream
   }
 
   void SendPlan(v1::NodePlan plan) {
-    if (last_plan_ == plan.SerializeAsString()) return;
-    last_plan_ = plan.SerializeAsString();
+    std::string digest = Sha256Hex(plan.SerializeAsString());
+    if (digest == last_plan_) return;
+    last_plan_ = std::move(digest);
     plan.set_revision(++plan_revision_);
     plan_ = std::move(plan);
     Write();
@@ -120,6 +122,8 @@ class WorkerSessions::Stream
   void OnWriteDone(bool ok) override {
     sessions_->loop_->Post([this, ok] {
       writing_ = false;
+      // A plan may have megabytes.
+      outgoing_ = v1::ControllerMessage();
       if (closing_) {
         ForgetTimer();
         return Finish(status_);
@@ -315,10 +319,8 @@ class WorkerSessions::Stream
       outgoing_ = std::move(queue_.front());
       queue_.pop_front();
     } else if (plan_.has_value()) {
-      outgoing_.Clear();
       *outgoing_.mutable_plan() = *std::exchange(plan_, std::nullopt);
     } else if (lease_.has_value()) {
-      outgoing_.Clear();
       outgoing_.mutable_lease()->set_report_number(*std::exchange(lease_, std::nullopt));
     } else {
       return;
@@ -342,10 +344,12 @@ class WorkerSessions::Stream
   alignas(8) std::array<char, kFirstBlock> first_block_;
   google::protobuf::Arena arena_{BlocksOf(first_block_)};
   v1::WorkerMessage* incoming_ = nullptr;  // In the arena.
-  v1::ControllerMessage outgoing_;
+  v1::ControllerMessage outgoing_;         // Empty unless it is being written.
   std::deque<v1::ControllerMessage> queue_;
   std::optional<v1::NodePlan> plan_;
-  std::string last_plan_ = "none";  // Serialized; no plan has this form.
+  // SHA-256 of the last plan, without its revision; empty: none yet. No hash of fewer bits:
+  // submitters write parts of plans, and could make two that look alike.
+  std::string last_plan_;
   int64_t plan_revision_ = 0;
   std::optional<int64_t> lease_;  // Number of the newest report, while it is not answered.
   std::map<int64_t, LogCallback> logs_;
