@@ -299,10 +299,20 @@ TEST(LeaseTest, EachReportIsAnsweredWithALease) {
   v1::WorkerMessage message;
   message.mutable_report()->set_number(7);
   worker.Write(message);
-  while (const auto answer = worker.Read()) {
-    if (answer->has_lease() && answer->lease().report_number() == 7) return;
-  }
-  FAIL() << "no lease";
+  EXPECT_TRUE(worker.ReadAnswer(7));
+}
+
+TEST(LeaseTest, ReportsAreAnsweredWithoutLeasesToo) {
+  RunningServer server(NewDirectory());
+  v1::Hello hello = Hello("w0");
+  hello.mutable_report()->set_number(1);
+  PlayedWorker worker(server.Channel(), hello);
+  EXPECT_EQ(worker.Read()->welcome().lease_s(), 0);
+  EXPECT_TRUE(worker.ReadAnswer(1));
+  v1::WorkerMessage message;
+  message.mutable_report()->set_number(2);
+  worker.Write(message);
+  EXPECT_TRUE(worker.ReadAnswer(2));
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <memory>
 #include <optional>
 #include <string>
 
@@ -15,13 +14,7 @@ namespace {
 
 class SimulatedNodeTest : public ServerTest {
  protected:
-  // With leases: they are what answers a report.
   SimulatedNodeTest() {
-    Cluster::Options cluster;
-    cluster.node_lease = absl::Seconds(60);
-    server_.reset();
-    server_ = std::make_unique<RunningServer>(directory_, "127.0.0.1:0", cluster);
-    Connect();
     SimulatedNode::Options options;
     options.controller = server_->Address("grpc");
     options.name = "node-1";

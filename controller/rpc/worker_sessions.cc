@@ -177,7 +177,7 @@ class WorkerSessions::Stream
         return Greet(incoming_->hello());
       case v1::WorkerMessage::kReport:
         sessions_->control_->Apply(Own(ReportedBy(node_, incoming_->report())));
-        return Grant(incoming_->report().number());
+        return Answer(incoming_->report().number());
       case v1::WorkerMessage::kLog: {
         const auto found = logs_.find(incoming_->log().id());
         if (found == logs_.end()) return;
@@ -220,10 +220,10 @@ class WorkerSessions::Stream
     Close(std::move(refusal));
   }
 
-  // The lease of the report's sender begins anew. Only the newest answer counts.
-  void Grant(int64_t report) {
-    if (LeaseSeconds() <= 0) return;
-    lease_ = report;
+  // What was sent before the report has arrived, and the lease of its sender, if it has one, begins
+  // anew. Only the newest answer counts.
+  void Answer(int64_t report) {
+    answered_ = report;
     Write();
   }
 
@@ -254,7 +254,7 @@ class WorkerSessions::Stream
     welcome.mutable_welcome()->set_term(sessions_->control_->term());
     Queue(std::move(welcome));
     sessions_->control_->Apply(Own(ConnectedBy(hello)));
-    Grant(hello.report().number());
+    Answer(hello.report().number());
   }
 
   grpc::Status Refusal(const v1::Hello& hello) const {
@@ -312,7 +312,7 @@ class WorkerSessions::Stream
     Write();
   }
 
-  // Starts the next write: what is queued, then the newest plan, then the newest lease.
+  // Starts the next write: what is queued, then the newest plan, then the newest answer.
   void Write() {
     if (writing_ || closing_ || !sessions_->may_act_()) return;
     if (!queue_.empty()) {
@@ -320,8 +320,8 @@ class WorkerSessions::Stream
       queue_.pop_front();
     } else if (plan_.has_value()) {
       *outgoing_.mutable_plan() = *std::exchange(plan_, std::nullopt);
-    } else if (lease_.has_value()) {
-      outgoing_.mutable_lease()->set_report_number(*std::exchange(lease_, std::nullopt));
+    } else if (answered_.has_value()) {
+      outgoing_.mutable_lease()->set_report_number(*std::exchange(answered_, std::nullopt));
     } else {
       return;
     }
@@ -351,7 +351,7 @@ class WorkerSessions::Stream
   // submitters write parts of plans, and could make two that look alike.
   std::string last_plan_;
   int64_t plan_revision_ = 0;
-  std::optional<int64_t> lease_;  // Number of the newest report, while it is not answered.
+  std::optional<int64_t> answered_;  // Number of the newest report, until its answer is written.
   std::map<int64_t, LogCallback> logs_;
 };
 

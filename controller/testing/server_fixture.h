@@ -7,6 +7,7 @@
 #include <httplib.h>
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -45,11 +46,22 @@ class PlayedWorker {
     stream_->Finish();
   }
 
-  // The next message; none when the session has ended.
+  // The next message that is no answer to a report: those come at any time. None when the session
+  // has ended.
   std::optional<v1::ControllerMessage> Read() {
     v1::ControllerMessage message;
-    if (!stream_->Read(&message)) return std::nullopt;
+    do {
+      if (!stream_->Read(&message)) return std::nullopt;
+    } while (message.has_lease());
     return message;
+  }
+  // Skips to the answer to the report of that number. False: the session has ended.
+  bool ReadAnswer(int64_t report) {
+    v1::ControllerMessage message;
+    while (stream_->Read(&message)) {
+      if (message.has_lease() && message.lease().report_number() == report) return true;
+    }
+    return false;
   }
   // Skips to a plan with so many trainers.
   v1::NodePlan ReadPlan(int trainers) {

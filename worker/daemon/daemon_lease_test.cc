@@ -55,7 +55,7 @@ TEST_F(LeaseTest, JobWhollyOnTheNodeEndsWhenTheControllerIsSilent) {
   free.mutable_id()->set_job_id("job-aaaaaaaaaaaa");
   free.set_leased(false);
   Train({Leased(0), Leased(1), free});
-  controller_->StopLeases();
+  controller_->StopAnswers();
   const absl::Time silent = absl::Now();
   const v1::NodeReport report = controller_->WaitForReport(
       [](const v1::NodeReport& r) { return Lost(r.trainers(0)) && Lost(r.trainers(1)); });
@@ -69,7 +69,7 @@ TEST_F(LeaseTest, OnlyRanksThatMakeNoStepEndWhereAJobHasOtherNodes) {
   v1::TrainerPlan other = Leased(1);
   other.mutable_id()->set_job_id("job-aaaaaaaaaaaa");
   const v1::NodeReport running = Train({Leased(0), other});
-  controller_->StopLeases();
+  controller_->StopAnswers();
   // Rank 0 of kJob: its id comes first.
   ::kill(static_cast<pid_t>(running.trainers(0).pid()), SIGSTOP);
   const v1::NodeReport report =
@@ -81,7 +81,7 @@ TEST_F(LeaseTest, OnlyRanksThatMakeNoStepEndWhereAJobHasOtherNodes) {
 }
 
 TEST_F(LeaseTest, NothingEndsWithoutALeaseThatWasGranted) {
-  controller_->StopLeases();
+  controller_->StopAnswers();
   const v1::NodeReport running = Train({Leased(0), Leased(1)});
   const int64_t step = running.trainers(0).progress().step();
   controller_->WaitForReport([&](const v1::NodeReport& r) {
@@ -158,7 +158,7 @@ TEST_F(OutageTest, AControllerThatDoesNotAnswerMayLead) {
 
 TEST_F(OutageTest, ALeaseThatHasRunOutIsNotHeldOn) {
   Train({Leased(0), Leased(1)});
-  controller_->StopLeases();
+  controller_->StopAnswers();
   WaitForLog("trainer_fenced", 2);
   Depose();
   const absl::Time until = absl::Now() + kOutageLease;
@@ -186,7 +186,7 @@ TEST_F(LeaseTest, RecordsThatMayBeLostAreToldUntilThatHasArrived) {
   controller_->SetPlan(NodePlanOf({Leased(0)}));
   controller_->WaitForReport(AllBeyond(5));
   int64_t lost = 0;
-  controller_->StopLeases();
+  controller_->StopAnswers();
   for (int cut = 1; cut <= 3; ++cut) {
     const int64_t answered = cut == 1 ? static_cast<int64_t>(controller_->Steps().size()) : 0;
     const int reports = controller_->Reports();
@@ -203,7 +203,7 @@ TEST_F(LeaseTest, RecordsThatMayBeLostAreToldUntilThatHasArrived) {
     controller_ = std::make_unique<FakeController>(address, FakeController::kCluster, /*term=*/0,
                                                    NotLeader(""));
     controller_->SetLease(absl::Minutes(10));
-    controller_->StopLeases();
+    controller_->StopAnswers();
     controller_->Refuse(std::nullopt);
   }
   EXPECT_TRUE(Eventually([&] { return controller_->Dropped() >= lost; }))

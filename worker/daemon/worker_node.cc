@@ -169,7 +169,6 @@ std::optional<v1::NodeSteps> WorkerNode::NextSteps() {
     steps.emplace();  // Also of a node that makes no steps any more.
   }
   steps->set_dropped(std::exchange(records_lost_, 0));
-  if (lease_.length() == absl::ZeroDuration()) return steps;
   RecordCount sent = {0, steps->dropped()};
   for (const v1::StepBatch& batch : steps->batches()) {
     sent += {batch.records_size(), batch.dropped()};

@@ -104,8 +104,8 @@ class WorkerNode : public Session::Owner {
   bool report_due_ = false;
   bool steps_due_ = false;
   int64_t report_number_ = 0;  // Of the session's latest report.
-  SentRecords sent_records_;   // Only with leases: else no report is answered.
-  int64_t records_lost_ = 0;   // With connections, and to be told.
+  SentRecords sent_records_;
+  int64_t records_lost_ = 0;  // With connections, and to be told.
   Lease lease_;
   StandbyAnswers standbys_;
   bool held_on_ = false;  // The lease, while nobody leads; since the latest Welcome.

@@ -75,7 +75,7 @@ void FakeController::SetLease(absl::Duration length) {
   lease_ = length;
 }
 
-void FakeController::StopLeases() {
+void FakeController::StopAnswers() {
   absl::MutexLock lock(&mutex_);
   answers_ = false;
 }
@@ -157,9 +157,9 @@ grpc::Status FakeController::Session(grpc::ServerContext* /*context*/, Stream* s
     if (message.has_report()) {
       report_ = message.report();
       ++reports_;
-      v1::ControllerMessage lease;
-      lease.mutable_lease()->set_report_number(report_.number());
-      if (lease_ > absl::ZeroDuration() && answers_) Send(lease);
+      v1::ControllerMessage answer;
+      answer.mutable_lease()->set_report_number(report_.number());
+      if (answers_) Send(answer);
     }
     if (message.has_log()) logs_[message.log().id()] = message.log();
     dropped_ += message.steps().dropped();

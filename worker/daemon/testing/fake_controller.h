@@ -46,10 +46,10 @@ class FakeController : public v1::WorkerService::Service {
   // Told to new sessions. Until then: 0.2 s.
   void SetReportInterval(absl::Duration interval) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Told to new sessions; each of their reports is answered by a lease then. Until then: off.
+  // Told to new sessions. Until then: leases are off.
   void SetLease(absl::Duration length) ABSL_LOCKS_EXCLUDED(mutex_);
-  // No report is answered by a lease any more.
-  void StopLeases() ABSL_LOCKS_EXCLUDED(mutex_);
+  // No report is answered any more.
+  void StopAnswers() ABSL_LOCKS_EXCLUDED(mutex_);
 
   // New sessions are refused with this, as long as it is set.
   void Refuse(std::optional<grpc::Status> refusal) ABSL_LOCKS_EXCLUDED(mutex_);
