@@ -85,8 +85,6 @@ void ControllerMetrics::AddSteps(const JobId& job, const v1::StepBatch& batch) {
   jobs_.AddSteps(job, batch);
 }
 
-void ControllerMetrics::AddDropped(double records) { dropped_.Increment(records); }
-
 std::vector<JobId> ControllerMetrics::RefreshNodes(const Cluster& cluster) {
   nodes_.Show(cluster);
   automation_paused_.Set(cluster.automation().paused ? 1 : 0);

@@ -50,7 +50,7 @@ class ControllerMetrics {
   // Steps that a rank of the job, which the batch names, has finished.
   void AddSteps(const JobId& job, const v1::StepBatch& batch);
   // Records of steps that were lost; at least 0.
-  void AddDropped(double records);
+  void AddDropped(int64_t records) { dropped_.Increment(static_cast<double>(records)); }
   // Shows all nodes as they are now. Returns the jobs that are shown, for RefreshJob.
   std::vector<JobId> RefreshNodes(const Cluster& cluster);
   // Shows the job as it is now; takes its series away if it ended long ago. Returns how many ranks

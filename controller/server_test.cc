@@ -319,6 +319,26 @@ TEST_F(ServerTest, WorkerThatConnectsAgainReplacesItsOldSession) {
   second->ReadPlan(1);
 }
 
+TEST_F(ServerTest, RecordsThatADaemonHasLostCountOnceInAllItsSessions) {
+  const auto tell = [&](const v1::Hello& hello, int64_t dropped, const std::string& counted) {
+    auto worker = Join(hello);
+    v1::WorkerMessage message;
+    message.mutable_steps()->set_dropped(dropped);
+    worker->Write(message);
+    ReadMetrics("\npaceline_telemetry_dropped_total " + counted + "\n");
+  };
+  v1::Hello hello = Hello("w0");
+  hello.set_daemon_uid("d1");
+  tell(hello, 100, "100");
+  tell(hello, 130, "130");
+  hello.set_daemon_uid("d2");
+  tell(hello, 7, "137");
+  // Another controller counts what the daemon does not know to have been heard.
+  Restart();
+  hello.set_dropped_confirmed(5);
+  tell(hello, 7, "2");
+}
+
 TEST_F(ServerTest, HttpTellsMetricsHealthAndTargets) {
   auto worker = Join(Hello("w0"));
   httplib::Client http("http://" + server_->Address("http"));

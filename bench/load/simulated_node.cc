@@ -81,7 +81,9 @@ void SimulatedNode::Tick(absl::Time now) {
     absl::MutexLock lock(&mutex_);
     if (stopping_) return;
     if (makes_steps_ && trainers_.Advance(now)) report_due_ = steps_due_ = true;
-    totals_->records_dropped += trainers_.TakeDropped();
+    const int64_t dropped = trainers_.TakeDropped();
+    records_lost_ += dropped;
+    totals_->records_dropped += dropped;
     const int running = trainers_.running();
     totals_->running += running - std::exchange(running_, running);
     if (state_ == State::kConnected) {
@@ -119,6 +121,8 @@ void SimulatedNode::Dial(absl::Time now) {
     v1::Hello& hello = *message.mutable_hello();
     hello.set_node(options_.name);
     hello.set_node_uid("uid-" + options_.name);
+    hello.set_daemon_uid("daemon-" + options_.name);
+    hello.set_dropped_confirmed(sent_records_.dropped_confirmed());
     hello.set_cluster_id(cluster_);
     hello.mutable_hardware()->set_cpus(options_.ranks);
     hello.mutable_hardware()->set_memory_bytes(int64_t{64} << 30);
@@ -160,11 +164,9 @@ SimulatedNode::Send SimulatedNode::Next(absl::Time now) {
 const v1::WorkerMessage* SimulatedNode::NextSteps() {
   v1::NodeSteps& steps = *steps_.mutable_steps();
   const int64_t records = trainers_.TakeSteps(&steps);
-  if (records == 0 && records_lost_ == 0) return nullptr;
-  steps.set_dropped(std::exchange(records_lost_, 0));
-  RecordCount sent = {records, steps.dropped()};
-  for (const v1::StepBatch& batch : steps.batches()) sent.dropped += batch.dropped();
-  sent_records_.Sent(sent);
+  if (records == 0 && records_lost_ == sent_records_.dropped_told()) return nullptr;
+  steps.set_dropped(records_lost_);
+  sent_records_.Sent(records, records_lost_);
   totals_->records_sent += records;
   return &steps_;
 }
@@ -205,7 +207,7 @@ void SimulatedNode::OnMessage(const v1::ControllerMessage& message) {
 }
 
 void SimulatedNode::OnLease(int64_t number, absl::Time now) {
-  totals_->records_confirmed += sent_records_.Answered(number).records;
+  totals_->records_confirmed += sent_records_.Answered(number);
   for (; !unanswered_.empty() && unanswered_.front().first <= number; unanswered_.pop_front()) {
     const auto& [report, sent] = unanswered_.front();
     // That of the Hello waits for the connection, too.
@@ -244,9 +246,9 @@ void SimulatedNode::OnDone(Stream* stream) {
     ++totals_->losses;
     storm_->Lost(now);
   }
-  const RecordCount lost = sent_records_.Lost();
-  records_lost_ += lost.sum();
-  totals_->records_cut += lost.records;
+  const int64_t lost = sent_records_.Lost();
+  records_lost_ += lost;
+  totals_->records_cut += lost;
   unanswered_.clear();
   state_ = State::kAway;
   stream_ = nullptr;

@@ -111,7 +111,7 @@ class SimulatedNode {
 
   std::deque<std::pair<int64_t, absl::Time>> unanswered_ ABSL_GUARDED_BY(mutex_);  // Reports.
   SentRecords sent_records_ ABSL_GUARDED_BY(mutex_);
-  int64_t records_lost_ ABSL_GUARDED_BY(mutex_) = 0;  // With connections, and to be told.
+  int64_t records_lost_ ABSL_GUARDED_BY(mutex_) = 0;  // For want of room, and with connections.
 
   // The one on its way: kept, so that its parts need not be made anew.
   v1::WorkerMessage report_ ABSL_GUARDED_BY(mutex_);

@@ -72,7 +72,6 @@ bool SimulatedTrainers::AdvanceOne(Trainer& trainer, absl::Time now) {
       const int64_t surplus = trainer.steps - trainer.told - kMaxKept;
       if (surplus > 0) {
         trainer.told += surplus;
-        trainer.dropped += surplus;
         dropped_ += surplus;
       }
       if (trainer.steps == all) trainer.state = v1::TRAINER_FINISHED;
@@ -145,7 +144,6 @@ int64_t SimulatedTrainers::TakeSteps(v1::NodeSteps* steps) {
     if (count <= 0) continue;
     v1::StepBatch& batch = *steps->add_batches();
     *batch.mutable_id() = trainer.plan.id();
-    batch.set_dropped(std::exchange(trainer.dropped, 0));
     for (int64_t i = 0; i < count; ++i) {
       FillRecord(trainer, trainer.told + i, batch.add_records());
     }

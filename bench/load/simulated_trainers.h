@@ -48,9 +48,8 @@ class SimulatedTrainers {
     v1::TrainerState state = v1::TRAINER_STARTING;
     absl::Time due;  // Of its next state, if time brings it.
     absl::Time trains_since = absl::InfinitePast();
-    int64_t steps = 0;    // Done,
-    int64_t told = 0;     // and sent or dropped.
-    int64_t dropped = 0;  // Since the last batch.
+    int64_t steps = 0;  // Done,
+    int64_t told = 0;   // and sent or dropped.
   };
 
   bool AdvanceOne(Trainer& trainer, absl::Time now);

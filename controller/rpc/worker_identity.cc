@@ -74,8 +74,8 @@ grpc::Status CheckMessage(const Cluster& cluster, const NodeName& node,
     case v1::WorkerMessage::kReport:
       return CheckReport(cluster, node, message.report());
     case v1::WorkerMessage::kSteps: {
-      TakenSteps taken;
-      return CheckSteps(cluster, node, message.steps(), &taken);
+      std::vector<TrainerSteps> own;
+      return CheckSteps(cluster, node, message.steps(), &own);
     }
     // Answers a request of this very session, which has a number of its own.
     case v1::WorkerMessage::kLog:
@@ -86,16 +86,14 @@ grpc::Status CheckMessage(const Cluster& cluster, const NodeName& node,
 }
 
 grpc::Status CheckSteps(const Cluster& cluster, const NodeName& node, const v1::NodeSteps& steps,
-                        TakenSteps* taken) {
-  const auto count = [](int64_t told) { return std::max(0.0, static_cast<double>(told)); };
-  *taken = {{}, count(steps.dropped())};
-  taken->batches.reserve(static_cast<size_t>(steps.batches_size()));
+                        std::vector<TrainerSteps>* own) {
+  own->clear();
+  own->reserve(static_cast<size_t>(steps.batches_size()));
   for (const v1::StepBatch& batch : steps.batches()) {
     TrainerId trainer = FromProto(batch.id());
     const Owner owner = OwnerOf(cluster, node, trainer);
     if (owner == Owner::kAnother) return NotYourTrainer(node, batch.id());
-    taken->dropped += count(batch.dropped());
-    if (owner == Owner::kOwn) taken->batches.push_back({std::move(trainer), &batch});
+    if (owner == Owner::kOwn) own->push_back({std::move(trainer), &batch});
   }
   return grpc::Status::OK;
 }

@@ -37,16 +37,11 @@ struct TrainerSteps {
   const v1::StepBatch* batch;
 };
 
-struct TakenSteps {
-  // Of the node's own trainers; valid as long as the message.
-  std::vector<TrainerSteps> batches;
-  double dropped = 0;  // Records, as the node tells; at least 0, whatever it tells.
-};
-
-// As CheckMessage, and what is to be taken, if there is no fault: it becomes `taken`. Steps are most
-// of what workers send, so each batch is looked at once.
+// As CheckMessage, and which batches are of the node's own trainers: they become `own`, which is
+// valid as long as `steps`, if there is no fault. Steps are most of what workers send, so each
+// batch is looked at once.
 grpc::Status CheckSteps(const Cluster& cluster, const NodeName& node, const v1::NodeSteps& steps,
-                        TakenSteps* taken);
+                        std::vector<TrainerSteps>* own);
 
 // Takes away what a node was not asked to do: results of tasks that another node has, or nobody.
 // They may be late, so they are no fault.

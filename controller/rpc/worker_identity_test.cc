@@ -82,40 +82,21 @@ TEST_F(WorkerIdentityTest, OnlyStepsOfOwnTrainersAreTaken) {
   for (const TrainerId& id : {Id(0), Id(0, 1, "job-gone"), Id(0, 7), Id(0)}) {
     *steps.add_batches()->mutable_id() = ToProto(id);
   }
-  TakenSteps taken;
-  ASSERT_TRUE(CheckSteps(cluster_, NodeName("a"), steps, &taken).ok());
-  ASSERT_EQ(taken.batches.size(), 3);
-  EXPECT_EQ(taken.batches[0].trainer, Id(0));
-  EXPECT_EQ(taken.batches[0].batch, &steps.batches(0));
-  EXPECT_EQ(taken.batches[1].trainer, Id(0, 7)) << "of a generation that is over";
-  EXPECT_EQ(taken.batches[1].batch, &steps.batches(2));
-  EXPECT_EQ(taken.batches[2].batch, &steps.batches(3));
+  std::vector<TrainerSteps> own;
+  ASSERT_TRUE(CheckSteps(cluster_, NodeName("a"), steps, &own).ok());
+  ASSERT_EQ(own.size(), 3);
+  EXPECT_EQ(own[0].trainer, Id(0));
+  EXPECT_EQ(own[0].batch, &steps.batches(0));
+  EXPECT_EQ(own[1].trainer, Id(0, 7)) << "of a generation that is over";
+  EXPECT_EQ(own[1].batch, &steps.batches(2));
+  EXPECT_EQ(own[2].batch, &steps.batches(3));
   // Nothing is left of an earlier message.
-  ASSERT_TRUE(CheckSteps(cluster_, NodeName("a"), {}, &taken).ok());
-  EXPECT_TRUE(taken.batches.empty());
+  ASSERT_TRUE(CheckSteps(cluster_, NodeName("a"), {}, &own).ok());
+  EXPECT_TRUE(own.empty());
   *steps.add_batches()->mutable_id() = ToProto(Id(1));
-  const grpc::Status status = CheckSteps(cluster_, NodeName("a"), steps, &taken);
+  const grpc::Status status = CheckSteps(cluster_, NodeName("a"), steps, &own);
   EXPECT_EQ(Reason(status), "NOT_YOUR_TRAINER");
   EXPECT_NE(status.error_message().find("rank 1 of job job-1"), std::string::npos);
-}
-
-TEST_F(WorkerIdentityTest, WhatIsToldAsDroppedCountsWhoeverItIsOf) {
-  v1::NodeSteps steps;
-  steps.set_dropped(100);
-  for (const TrainerId& id : {Id(0), Id(0, 1, "job-gone")}) {
-    v1::StepBatch& batch = *steps.add_batches();
-    *batch.mutable_id() = ToProto(id);
-    batch.set_dropped(10);
-  }
-  TakenSteps taken;
-  ASSERT_TRUE(CheckSteps(cluster_, NodeName("a"), steps, &taken).ok());
-  EXPECT_EQ(taken.dropped, 120);
-  steps.set_dropped(INT64_MIN);
-  for (v1::StepBatch& batch : *steps.mutable_batches()) batch.set_dropped(INT64_MAX);
-  ASSERT_TRUE(CheckSteps(cluster_, NodeName("a"), steps, &taken).ok());
-  EXPECT_DOUBLE_EQ(taken.dropped, 2.0 * static_cast<double>(INT64_MAX));
-  ASSERT_TRUE(CheckSteps(cluster_, NodeName("a"), {}, &taken).ok());
-  EXPECT_EQ(taken.dropped, 0);
 }
 
 TEST_F(WorkerIdentityTest, TrainersThatNobodyKnowsAreNoFault) {

@@ -82,9 +82,9 @@ absl::Status CheckHello(const v1::Hello& hello) {
     return Wrong(absl::StrCat("at most ", kMaxNodeLabels, " labels, not ", hello.labels().size()));
   }
   bool fits = true;
-  for (const std::string* text :
-       {&hello.node_uid(), &hello.cluster_id(), &hello.address(), &hello.metrics_address(),
-        &hello.version(), &hello.probe_address(), &hello.hardware().os()}) {
+  for (const std::string* text : {&hello.node_uid(), &hello.daemon_uid(), &hello.cluster_id(),
+                                  &hello.address(), &hello.metrics_address(), &hello.version(),
+                                  &hello.probe_address(), &hello.hardware().os()}) {
     fits = fits && text->size() <= kMaxNodeText;
   }
   for (const std::string& gpu : hello.hardware().gpus()) fits = fits && gpu.size() <= kMaxNodeText;

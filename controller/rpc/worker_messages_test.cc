@@ -38,6 +38,7 @@ TEST(WorkerMessagesTest, HelloOfAnImpossibleNodeIsRefused) {
   EXPECT_FALSE(refused([](v1::Hello& hello) { hello.set_slots(kMaxNodeSlots); }));
   EXPECT_TRUE(refused([](v1::Hello& hello) { hello.set_slots(kMaxNodeSlots + 1); }));
   EXPECT_TRUE(refused([&](v1::Hello& hello) { hello.set_node_uid(text); }));
+  EXPECT_TRUE(refused([&](v1::Hello& hello) { hello.set_daemon_uid(text); }));
   EXPECT_TRUE(refused([&](v1::Hello& hello) { hello.set_address(text); }));
   EXPECT_TRUE(refused([&](v1::Hello& hello) { hello.set_metrics_address(text); }));
   EXPECT_TRUE(refused([&](v1::Hello& hello) { hello.set_probe_address(text); }));

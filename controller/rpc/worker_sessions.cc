@@ -192,11 +192,11 @@ class WorkerSessions::Stream
   }
 
   void TakeSteps(const v1::NodeSteps& steps) {
-    TakenSteps taken;
-    grpc::Status foreign = CheckSteps(sessions_->control_->cluster(), node_, steps, &taken);
+    std::vector<TrainerSteps> own;
+    grpc::Status foreign = CheckSteps(sessions_->control_->cluster(), node_, steps, &own);
     if (!foreign.ok()) return Refuse(std::move(foreign));
-    sessions_->metrics_->AddDropped(taken.dropped);
-    for (const auto& [trainer, batch] : taken.batches) {
+    sessions_->metrics_->AddDropped(sessions_->dropped_.Take(node_, steps.dropped()));
+    for (const auto& [trainer, batch] : own) {
       sessions_->metrics_->AddSteps(trainer.job, *batch);
       sessions_->control_->TakeSteps(node_, trainer, StepsOf(*batch));
     }
@@ -244,6 +244,7 @@ class WorkerSessions::Stream
       sessions_->metrics_->WorkerConnected(true);
     }
     current = this;
+    sessions_->dropped_.Begin(node_, hello.daemon_uid(), hello.dropped_confirmed());
     PACELINE_LOG(INFO) << "worker_connected node=" << node_.value() << " peer=" << peer_
                        << " slots=" << hello.slots()
                        << " trainers=" << hello.report().trainers_size();

@@ -18,6 +18,7 @@
 #include "common/core/ids.h"
 #include "common/event_loop.h"
 #include "controller/control_loop.h"
+#include "controller/core/dropped_totals.h"
 #include "controller/metrics.h"
 #include "controller/rpc/call_limits.h"
 #include "controller/rpc/caller.h"
@@ -75,6 +76,7 @@ class WorkerSessions : public v1::WorkerService::CallbackService {
   // On the loop.
   std::set<Stream*> streams_;            // All that are open.
   std::map<NodeName, Stream*> by_node_;  // The current one of each node that said hello.
+  DroppedTotals dropped_;                // Over all sessions.
   int64_t next_log_id_ = 1;
 };
 

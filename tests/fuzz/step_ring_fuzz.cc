@@ -43,11 +43,10 @@ void Look(RingTail& tail) {
   tail.Poll();
   const v1::Progress progress = tail.Progress(uint64_t{1} << 40);
   PACELINE_EXPECT(v1::Phase_IsValid(progress.phase()));
-  PACELINE_EXPECT(tail.dropped() >= 0);
+  PACELINE_EXPECT(tail.TakeDropped() >= 0);
   const auto batch = tail.TakeBatch();
   if (!batch.has_value()) return;
-  PACELINE_EXPECT(batch->records_size() <= static_cast<int>(2 * kCapacity) &&
-                  batch->dropped() >= 0);
+  PACELINE_EXPECT(batch->records_size() <= static_cast<int>(2 * kCapacity));
   for (const v1::StepRecord& record : batch->records()) {
     PACELINE_EXPECT(record.total_ns() >= 0 && record.samples() >= 0 && record.step() >= 0);
   }

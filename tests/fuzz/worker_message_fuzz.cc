@@ -11,6 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "common/job_spec/job_spec.h"
 #include "controller/core/cluster.h"
+#include "controller/core/dropped_totals.h"
 #include "controller/core/steps/step_history.h"
 #include "controller/core/stragglers/job/stragglers.h"
 #include "controller/rpc/convert.h"
@@ -58,16 +59,17 @@ class Controller {
     if (!CheckMessage(cluster_, node, message).ok()) return;
     switch (message.kind_case()) {
       case v1::WorkerMessage::kHello:
+        dropped_.Begin(node, message.hello().daemon_uid(), message.hello().dropped_confirmed());
         Run(ConnectedBy(message.hello()));
         break;
       case v1::WorkerMessage::kReport:
         Run(ReportedBy(node, message.report()));
         break;
       case v1::WorkerMessage::kSteps: {
-        TakenSteps taken;
-        PACELINE_EXPECT(CheckSteps(cluster_, node, message.steps(), &taken).ok());
-        PACELINE_EXPECT(taken.dropped >= 0);
-        for (const auto& [id, batch] : taken.batches) {
+        std::vector<TrainerSteps> own;
+        PACELINE_EXPECT(CheckSteps(cluster_, node, message.steps(), &own).ok());
+        PACELINE_EXPECT(dropped_.Take(node, message.steps().dropped()) >= 0);
+        for (const auto& [id, batch] : own) {
           const std::vector<StepTimes> steps = StepsOf(*batch);
           steps_.TakeSteps(cluster_, node, id, steps);
           StragglerActions decided = stragglers_.TakeSteps(cluster_, node, id, steps, Now());
@@ -119,6 +121,7 @@ class Controller {
   Cluster cluster_{Cluster::Options()};
   Stragglers stragglers_{StragglerOptions(), WithLadder, StrategyOf};
   StepHistory steps_;
+  DroppedTotals dropped_;
 };
 
 void Read(absl::string_view contents) {

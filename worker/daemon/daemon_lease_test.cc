@@ -47,7 +47,6 @@ class LeaseTest : public DaemonTest {
   pid_t Shim(int rank) const { return ReadTrainerLock(TrainerDir(rank))->shim; }
 };
 
-bool NoTrainers(const v1::NodeReport& report) { return report.trainers().empty(); }
 bool Lost(const v1::TrainerReport& trainer) { return trainer.exit().failure() == v1::FAILURE_LOST; }
 
 TEST_F(LeaseTest, JobWhollyOnTheNodeEndsWhenTheControllerIsSilent) {
@@ -176,39 +175,6 @@ TEST_F(OutageTest, ALeaderThatIsNotListedMayNotBeTheOnlyOne) {
   WaitForLog("trainer_fenced", 2);
   EXPECT_EQ(Logged("leader_not_listed"), 1);
   EXPECT_EQ(Logged("lease_held_without_leader"), 0);
-}
-
-// A controller that has all messages, and answers none of them: as far as the worker knows they may
-// be lost. What it told of records that were lost before may be lost, too, and is told again.
-TEST_F(LeaseTest, RecordsThatMayBeLostAreToldUntilThatHasArrived) {
-  controller_->SetLease(absl::Minutes(10));
-  StartDaemon();
-  controller_->SetPlan(NodePlanOf({Leased(0)}));
-  controller_->WaitForReport(AllBeyond(5));
-  int64_t lost = 0;
-  controller_->StopAnswers();
-  for (int cut = 1; cut <= 3; ++cut) {
-    const int64_t answered = cut == 1 ? static_cast<int64_t>(controller_->Steps().size()) : 0;
-    const int reports = controller_->Reports();
-    ASSERT_TRUE(Eventually([&] { return controller_->Reports() > reports + 3; }));
-    const std::string address = controller_->address();
-    // Steps end first, else some may be under way.
-    if (cut == 3) controller_->SetPlan(NodePlanOf({}));
-    if (cut == 3) controller_->WaitForReport(NoTrainers);
-    const int64_t told = controller_->Dropped();
-    EXPECT_GE(told, lost) << "after " << cut - 1 << " cuts";
-    lost = static_cast<int64_t>(controller_->Steps().size()) - answered + told;
-    EXPECT_GT(lost, told);
-    controller_.reset();
-    controller_ = std::make_unique<FakeController>(address, FakeController::kCluster, /*term=*/0,
-                                                   NotLeader(""));
-    controller_->SetLease(absl::Minutes(10));
-    controller_->StopAnswers();
-    controller_->Refuse(std::nullopt);
-  }
-  EXPECT_TRUE(Eventually([&] { return controller_->Dropped() >= lost; }))
-      << "also by a node that makes no steps any more: " << controller_->Dropped() << " of "
-      << lost;
 }
 
 TEST_F(LeaseTest, LaterDaemonKnowsTheLease) {

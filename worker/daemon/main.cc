@@ -107,6 +107,7 @@ WorkerNode::Options NodeOptions(const Flags& flags, const v1::Hardware& hardware
                                 const NodePaths& paths, const JobUser& user) {
   WorkerNode::Options options;
   options.hello.set_node(flags.name);
+  options.hello.set_daemon_uid(NewUuid());
   *options.hello.mutable_hardware() = hardware;
   options.hello.set_address(flags.address);
   options.hello.set_slots(flags.slots);

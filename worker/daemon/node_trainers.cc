@@ -161,9 +161,9 @@ void NodeTrainers::Stop(const TrainerId& id, bool kill) {
 void NodeTrainers::Forget(const TrainerId& id) {
   NodeTrainer* const trainer = Find(id);
   if (trainer == nullptr) return;
+  if (trainer->ring().has_value()) CountDropped(trainer->ring()->TakeDropped());
   trainer->Forget();
   trainers_.erase(id);
-  dropped_.erase(id);
   if (const auto shown = shown_as_.find(id); shown != shown_as_.end()) {
     metrics_.ForgetTrainer(shown->second);
     shown_as_.erase(shown);
@@ -212,6 +212,7 @@ void NodeTrainers::Poll(absl::Time now) {
   std::map<v1::TrainerState, int> by_state;
   for (auto& [id, trainer] : trainers_) {
     if (!trainer.ended()) tell_(trainer.Poll(now));
+    if (trainer.ring().has_value()) CountDropped(trainer.ring()->TakeDropped());
     SaveWantedStacks(trainer);
     const v1::TrainerReport report = trainer.Report();
     ++by_state[report.state()];
@@ -248,15 +249,16 @@ void NodeTrainers::SaveWantedStacks(NodeTrainer& trainer) {
                });
 }
 
+void NodeTrainers::CountDropped(int64_t records) {
+  dropped_ += records;
+  metrics_.AddDropped(records);
+}
+
 void NodeTrainers::Show(const NodeTrainer& trainer, const v1::TrainerReport& report) {
   const TrainerId& id = trainer.id();
   const TrainerId member = trainer.Member();
   const auto [shown, is_new] = shown_as_.try_emplace(id, member);
   if (!(shown->second == member)) metrics_.ForgetTrainer(std::exchange(shown->second, member));
-  if (const std::optional<RingTail>& ring = trainer.ring(); ring.has_value()) {
-    const int64_t dropped = ring->dropped();
-    metrics_.AddDropped(dropped - std::exchange(dropped_[id], dropped));
-  }
   if (member.rank.value() < 0) return;  // Spares are not told apart, and train nothing.
   metrics_.SetFigures(member, report.figures(), report.plan());
   if (report.has_checkpoints()) metrics_.SetCheckpoints(member, report.checkpoints());

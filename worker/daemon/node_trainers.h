@@ -64,6 +64,9 @@ class NodeTrainers {
   static constexpr int kMaxRecords = 4096;
   std::optional<v1::NodeSteps> NextSteps();
 
+  // Records of steps that will not be sent, since the start.
+  int64_t dropped() const { return dropped_; }
+
   bool Runs(const TrainerId& id) const;
   int Running() const;
 
@@ -86,6 +89,7 @@ class NodeTrainers {
   TrainerSockets::Peers Peers();
   void OnStatus(const TrainerId& id, const v1::TrainerStatus& status);
   void SaveWantedStacks(NodeTrainer& trainer);
+  void CountDropped(int64_t records);
   void Show(const NodeTrainer& trainer, const v1::TrainerReport& report);
   NodeTrainer* Find(const TrainerId& id);
 
@@ -100,12 +104,12 @@ class NodeTrainers {
   TrainerSet set_;
   std::map<TrainerId, NodeTrainer> trainers_;
   std::map<TrainerId, v1::TrainerPlan> plans_;  // Of the latest plan.
-  std::map<TrainerId, int64_t> dropped_;        // Lost step records already counted.
   std::map<TrainerId, TrainerId> shown_as_;     // The members whose metrics are shown.
   FdPoller poller_;
   TrainerSockets sockets_;
   std::optional<EventLoop::TimerId> deadline_;
   std::optional<TrainerId> last_batch_;  // Whose turn was last.
+  int64_t dropped_ = 0;
 };
 
 }  // namespace paceline

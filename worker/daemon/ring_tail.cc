@@ -72,7 +72,7 @@ absl::StatusOr<RingTail> RingTail::Open(const std::string& path) {
   PACELINE_ASSIGN_OR_RETURN(StepRingReader reader, StepRingReader::Open(path));
   RingTail tail(std::move(reader));
   tail.Poll();
-  tail.dropped_ = tail.total_dropped_ = 0;  // What nobody watched is not a loss.
+  tail.dropped_ = 0;  // What nobody watched is not a loss.
   return tail;
 }
 
@@ -81,10 +81,10 @@ RingTail::RingTail(StepRingReader reader) : reader_(std::move(reader)) {}
 void RingTail::Poll() {
   const StepRingReader::Batch batch = reader_.ReadFrom(next_);
   next_ = batch.next;
-  int64_t lost = static_cast<int64_t>(batch.lost);
+  dropped_ += static_cast<int64_t>(batch.lost);
   for (const StepRecord& record : batch.records) {
     if (!IsPlausible(record)) {
-      ++lost;
+      ++dropped_;
       continue;
     }
     rate_.Add(AtNanos(record.start_ns + record.total_ns),
@@ -94,9 +94,7 @@ void RingTail::Poll() {
     kept_.push_back(record);
     last_ = record;
   }
-  for (; kept_.size() > kMaxKept; kept_.pop_front()) ++lost;
-  dropped_ += lost;
-  total_dropped_ += lost;
+  for (; kept_.size() > kMaxKept; kept_.pop_front()) ++dropped_;
 }
 
 v1::Progress RingTail::Progress(uint64_t now_ns) const {
@@ -118,7 +116,6 @@ v1::Progress RingTail::Progress(uint64_t now_ns) const {
 std::optional<v1::StepBatch> RingTail::TakeBatch() {
   if (kept_.empty()) return std::nullopt;
   v1::StepBatch batch;
-  batch.set_dropped(std::exchange(dropped_, 0));
   const size_t count = std::min(kept_.size(), kMaxBatch);
   batch.mutable_records()->Reserve(static_cast<int>(count));
   for (size_t i = 0; i < count; ++i) {

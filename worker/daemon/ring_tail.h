@@ -11,6 +11,7 @@
 #include <deque>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -42,8 +43,11 @@ class RingTail {
   // The oldest records that were not sent yet, without an id; nothing when there are none.
   std::optional<v1::StepBatch> TakeBatch();
 
+  // Records that are lost since the last call, or since Open: too many were kept, they were written
+  // over before they were read, or they could not be true.
+  int64_t TakeDropped() { return std::exchange(dropped_, 0); }
+
   // Since Open.
-  int64_t dropped() const { return total_dropped_; }
   const std::array<uint64_t, kPhases>& phase_ns() const { return phase_ns_; }
 
  private:
@@ -54,8 +58,7 @@ class RingTail {
   SampleRate rate_;
   std::optional<StepRecord> last_;
   std::deque<StepRecord> kept_;
-  int64_t dropped_ = 0;  // Before the oldest kept record.
-  int64_t total_dropped_ = 0;
+  int64_t dropped_ = 0;
   std::array<uint64_t, kPhases> phase_ns_{};
 };
 

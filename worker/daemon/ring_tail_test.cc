@@ -100,11 +100,9 @@ TEST_F(RingTailTest, OldestRecordsAreDroppedAndCounted) {
   tail->Poll();
   RunSteps(3000, 6000);
   tail->Poll();
-  EXPECT_EQ(tail->dropped(), 6000 - 4096);
-  const auto batch = tail->TakeBatch();
-  EXPECT_EQ(batch->dropped(), 6000 - 4096);
-  EXPECT_EQ(batch->records(0).step(), 6000 - 4096);
-  EXPECT_EQ(tail->TakeBatch()->dropped(), 0);
+  EXPECT_EQ(tail->TakeDropped(), 6000 - 4096);
+  EXPECT_EQ(tail->TakeDropped(), 0) << "once";
+  EXPECT_EQ(tail->TakeBatch()->records(0).step(), 6000 - 4096);
 }
 
 TEST_F(RingTailTest, RecordsThatCannotBeTrueAreCountedAsLost) {
@@ -123,7 +121,7 @@ TEST_F(RingTailTest, RecordsThatCannotBeTrueAreCountedAsLost) {
   }
   RunSteps(0, 1);
   tail->Poll();
-  EXPECT_EQ(tail->dropped(), static_cast<int64_t>(spoil.size()));
+  EXPECT_EQ(tail->TakeDropped(), static_cast<int64_t>(spoil.size()));
   const auto batch = tail->TakeBatch();
   ASSERT_TRUE(batch.has_value());
   EXPECT_EQ(batch->records_size(), 1);
@@ -142,7 +140,7 @@ TEST_F(RingTailTest, NewReaderBeginsWithWhatTheRingHolds) {
   RunSteps(0, 10);
   auto tail = RingTail::Open(path_);
   EXPECT_EQ(tail->TakeBatch()->records_size(), 10);
-  EXPECT_EQ(tail->dropped(), 0);
+  EXPECT_EQ(tail->TakeDropped(), 0);
 }
 
 }  // namespace

@@ -77,6 +77,7 @@ v1::Hello WorkerNode::MakeHello() {
   hello.set_node_uid(identity_.node_uid());
   hello.set_cluster_id(identity_.cluster_id());
   hello.set_metrics_address(metrics_address_);
+  hello.set_dropped_confirmed(sent_records_.dropped_confirmed());
   plan_revision_ = 0;
   report_number_ = 0;
   lease_.BeginSession();
@@ -140,9 +141,9 @@ void WorkerNode::OnLost() {
   metrics_.SetConnected(false, session_.reconnects());
   loop_.Cancel(interval_timer_);
   logs_.Clear();
-  const RecordCount lost = sent_records_.Lost();
-  records_lost_ += lost.sum();
-  metrics_.AddDropped(lost.records);
+  const int64_t lost = sent_records_.Lost();
+  records_lost_ += lost;
+  metrics_.AddDropped(lost);
 }
 
 // Steps follow each report, and come no more often: what is decided about them looks at seconds of
@@ -164,16 +165,15 @@ std::optional<v1::WorkerMessage> WorkerNode::NextMessage() {
 
 std::optional<v1::NodeSteps> WorkerNode::NextSteps() {
   std::optional<v1::NodeSteps> steps = trainers_.NextSteps();
+  const int64_t dropped = records_lost_ + trainers_.dropped();
   if (!steps.has_value()) {
-    if (records_lost_ == 0) return std::nullopt;
+    if (dropped == sent_records_.dropped_told()) return std::nullopt;
     steps.emplace();  // Also of a node that makes no steps any more.
   }
-  steps->set_dropped(std::exchange(records_lost_, 0));
-  RecordCount sent = {0, steps->dropped()};
-  for (const v1::StepBatch& batch : steps->batches()) {
-    sent += {batch.records_size(), batch.dropped()};
-  }
-  sent_records_.Sent(sent);
+  steps->set_dropped(dropped);
+  int64_t records = 0;
+  for (const v1::StepBatch& batch : steps->batches()) records += batch.records_size();
+  sent_records_.Sent(records, dropped);
   return steps;
 }
 

@@ -34,7 +34,8 @@ namespace paceline {
 class WorkerNode : public Session::Owner {
  public:
   struct Options {
-    v1::Hello hello;  // What does not change: name, hardware, addresses, slots, version.
+    // What does not change: name, daemon_uid, hardware, addresses, slots, version.
+    v1::Hello hello;
     Session::Options session;
     NodeTrainers::Options trainers;
     CheckpointTasks::Options tasks;
@@ -105,7 +106,7 @@ class WorkerNode : public Session::Owner {
   bool steps_due_ = false;
   int64_t report_number_ = 0;  // Of the session's latest report.
   SentRecords sent_records_;
-  int64_t records_lost_ = 0;  // With connections, and to be told.
+  int64_t records_lost_ = 0;  // With connections.
   Lease lease_;
   StandbyAnswers standbys_;
   bool held_on_ = false;  // The lease, while nobody leads; since the latest Welcome.

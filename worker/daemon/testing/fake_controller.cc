@@ -47,8 +47,12 @@ FakeController::FakeController(const std::string& address, const std::string& cl
   address_ = absl::StrCat("127.0.0.1:", port);
 }
 
-FakeController::~FakeController() {
-  if (server_ != nullptr) server_->Shutdown(absl::ToChronoTime(absl::Now()));
+FakeController::~FakeController() { Stop(); }
+
+void FakeController::Stop() {
+  if (server_ == nullptr) return;
+  server_->Shutdown(absl::ToChronoTime(absl::Now()));
+  server_.reset();
 }
 
 void FakeController::SetPlan(const v1::NodePlan& plan) {
@@ -162,9 +166,8 @@ grpc::Status FakeController::Session(grpc::ServerContext* /*context*/, Stream* s
       if (answers_) Send(answer);
     }
     if (message.has_log()) logs_[message.log().id()] = message.log();
-    dropped_ += message.steps().dropped();
+    if (message.has_steps()) dropped_ = message.steps().dropped();
     for (const v1::StepBatch& batch : message.steps().batches()) {
-      dropped_ += batch.dropped();
       steps_.insert(steps_.end(), batch.records().begin(), batch.records().end());
     }
   }

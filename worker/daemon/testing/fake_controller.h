@@ -37,6 +37,9 @@ class FakeController : public v1::WorkerService::Service {
   // host:port.
   const std::string& address() const { return address_; }
 
+  // Ends all sessions and serves no more. What was received until then can still be asked for.
+  void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
+
   // From now on each session is told this plan.
   void SetPlan(const v1::NodePlan& plan) ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -66,7 +69,7 @@ class FakeController : public v1::WorkerService::Service {
 
   // Step records received so far, of all trainers.
   std::vector<v1::StepRecord> Steps() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // Records that the worker has told of as dropped.
+  // Records that the worker's daemon has dropped since its start, as it told last.
   int64_t Dropped() const ABSL_LOCKS_EXCLUDED(mutex_);
   // Reports received, without those of Hellos.
   int Reports() const ABSL_LOCKS_EXCLUDED(mutex_);
