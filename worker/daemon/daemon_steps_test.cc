@@ -104,5 +104,26 @@ TEST_F(StepsTest, AHelloTellsWhichDroppedRecordsAControllerKnowsOf) {
   EXPECT_NE(later.daemon_uid(), first.daemon_uid());
 }
 
+TEST_F(StepsTest, LastStepsOfATrainerAreSentAlsoWhenTheFirstPlanAfterAnOutageLacksIt) {
+  constexpr int64_t kSteps = 300;
+  StartDaemon();
+  v1::TrainerPlan plan = Plan(0, kSteps);
+  plan.clear_store_address();  // It waits.
+  controller_->SetPlan(NodePlanOf({plan}));
+  controller_->WaitForReport(AllIn(v1::TRAINER_READY));
+  plan.set_store_address("127.0.0.1:5000");
+  controller_->SetPlan(NodePlanOf({plan}));
+  controller_->WaitForReport([](const v1::NodeReport& r) { return r.plan_revision() == 2; });
+  const int64_t early = EndController();
+  WaitForLog("trainer_ended");
+  BeginController();
+  controller_->SetPlan(NodePlanOf({}));
+  Lead();
+  const auto accounted = [&] { return Received() + controller_->Dropped(); };
+  EXPECT_TRUE(Eventually([&] { return early + accounted() >= kSteps; }))
+      << early << " early, " << Received() << " late, " << controller_->Dropped() << " dropped";
+  EXPECT_LE(accounted(), kSteps) << "each counts once";
+}
+
 }  // namespace
 }  // namespace paceline

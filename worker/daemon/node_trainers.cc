@@ -161,7 +161,7 @@ void NodeTrainers::Stop(const TrainerId& id, bool kill) {
 void NodeTrainers::Forget(const TrainerId& id) {
   NodeTrainer* const trainer = Find(id);
   if (trainer == nullptr) return;
-  if (trainer->ring().has_value()) CountDropped(trainer->ring()->TakeDropped());
+  if (trainer->ring().has_value()) LeaveSteps(id, *trainer->ring());
   trainer->Forget();
   trainers_.erase(id);
   if (const auto shown = shown_as_.find(id); shown != shown_as_.end()) {
@@ -169,6 +169,15 @@ void NodeTrainers::Forget(const TrainerId& id) {
     shown_as_.erase(shown);
   }
   tell_(Tell::kSoon);
+}
+
+// A plan without it may come before its last steps were sent, above all after an outage.
+void NodeTrainers::LeaveSteps(const TrainerId& id, RingTail& ring) {
+  CountDropped(ring.TakeDropped());
+  while (std::optional<v1::StepBatch> batch = ring.TakeBatch()) {
+    *batch->mutable_id() = IdToProto(id);
+    CountDropped(left_.Add(*std::move(batch)));
+  }
 }
 
 void NodeTrainers::DeleteDir(const TrainerId& id) {
@@ -287,6 +296,12 @@ google::protobuf::RepeatedPtrField<v1::TrainerReport> NodeTrainers::Report() con
 std::optional<v1::NodeSteps> NodeTrainers::NextSteps() {
   v1::NodeSteps steps;
   int records = 0;
+  while (records < kMaxRecords) {
+    std::optional<v1::StepBatch> batch = left_.Take();
+    if (!batch.has_value()) break;
+    records += batch->records_size();
+    *steps.add_batches() = *std::move(batch);
+  }
   auto next = last_batch_.has_value() ? trainers_.upper_bound(*last_batch_) : trainers_.begin();
   for (size_t tried = 0; tried < trainers_.size() && records < kMaxRecords; ++tried, ++next) {
     if (next == trainers_.end()) next = trainers_.begin();

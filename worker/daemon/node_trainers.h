@@ -19,8 +19,10 @@
 #include "worker/daemon/core/lease.h"
 #include "worker/daemon/core/trainer_set.h"
 #include "worker/daemon/fd_poller.h"
+#include "worker/daemon/left_steps.h"
 #include "worker/daemon/metrics.h"
 #include "worker/daemon/node_trainer.h"
+#include "worker/daemon/ring_tail.h"
 #include "worker/daemon/side_threads.h"
 #include "worker/daemon/trainer_sockets.h"
 
@@ -59,8 +61,9 @@ class NodeTrainers {
 
   google::protobuf::RepeatedPtrField<v1::TrainerReport> Report() const;
 
-  // Steps that were not sent yet: a batch of each trainer that has any, until there are
-  // kMaxRecords. They take turns, so that some with short steps do not hold up the others.
+  // Steps that were not sent yet: those of trainers that were forgotten meanwhile, then a batch of
+  // each that has any, until there are kMaxRecords. They take turns, so that some with short steps
+  // do not hold up the others.
   static constexpr int kMaxRecords = 4096;
   std::optional<v1::NodeSteps> NextSteps();
 
@@ -82,6 +85,7 @@ class NodeTrainers {
   void Skip(const TrainerId& id);
   void Stop(const TrainerId& id, bool kill);
   void Forget(const TrainerId& id);
+  void LeaveSteps(const TrainerId& id, RingTail& ring);
   void DeleteDir(const TrainerId& id);
   void Watch(NodeTrainer& trainer);
   void OnProcessEnded(const TrainerId& id);
@@ -109,6 +113,7 @@ class NodeTrainers {
   TrainerSockets sockets_;
   std::optional<EventLoop::TimerId> deadline_;
   std::optional<TrainerId> last_batch_;  // Whose turn was last.
+  LeftSteps left_;
   int64_t dropped_ = 0;
 };
 
