@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "controller/core/job_checkpoints.h"
 #include "controller/core/membership.h"
@@ -11,6 +12,7 @@
 #include "controller/core/restart.h"
 #include "controller/core/retention.h"
 #include "controller/core/save_order.h"
+#include "controller/core/trainer_finder.h"
 
 namespace paceline {
 namespace {
@@ -289,12 +291,27 @@ void Cluster::On(const TimePassed&, Moment now, Actions& actions) {
 
 void Cluster::TakeIn(const NodeName& node, const std::vector<TrainerReport>& trainers, Moment now,
                      Actions& actions) {
-  for (const TrainerReport& report : trainers) {
-    Job* const job = Find(report.id.job);
-    if (job == nullptr) continue;
-    touched_.insert(report.id.job);
-    Note(*job, ApplyReport(*job, node, report, now), actions);
+  for (const TrainerReport* report : OwnOf(node, trainers)) {
+    Job& job = *Find(report->id.job);
+    touched_.insert(report->id.job);
+    Note(job, ApplyReport(job, node, *report, now), actions);
   }
+}
+
+// Each that is taken in is a look at the ranks of its job: a node that lies must not have as many
+// as it names.
+std::vector<const TrainerReport*> Cluster::OwnOf(const NodeName& node,
+                                                 const std::vector<TrainerReport>& trainers) const {
+  std::vector<const TrainerReport*> own;
+  TrainerFinder finder;
+  absl::flat_hash_set<const RankState*> seen;
+  for (const TrainerReport& report : trainers) {
+    const Job* job = FindJob(report.id.job);
+    const RankState* known = job == nullptr ? nullptr : finder.Find(*job, report.id);
+    if (known == nullptr || known->place.node != node || !seen.insert(known).second) continue;
+    own.push_back(&report);
+  }
+  return own;
 }
 
 void Cluster::TakeIn(const NodeName& node, const std::vector<CheckpointTaskResult>& results,

@@ -262,6 +262,10 @@ class Cluster {
 
   void TakeIn(const NodeName& node, const std::vector<TrainerReport>& trainers, Moment now,
               Actions& actions);
+  // Of the reports, those of trainers that jobs have on the node, and one of each: no other can
+  // change a job (ApplyReport).
+  std::vector<const TrainerReport*> OwnOf(const NodeName& node,
+                                          const std::vector<TrainerReport>& trainers) const;
   void TakeIn(const NodeName& node, const std::vector<CheckpointTaskResult>& results, Moment now,
               Actions& actions);
   void TakeIn(Node& node, const std::optional<CheckResult>& check, Moment now, Actions& actions);

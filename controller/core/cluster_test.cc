@@ -78,6 +78,16 @@ TEST_F(ClusterTest, PlanNamesTheStoreOnceAllRanksAreReady) {
   EXPECT_EQ(cluster_.PlanFor(NodeName("a"))[0].store_address, "a:1");
 }
 
+TEST_F(ClusterTest, TrainerThatAReportNamesTwiceIsTakenInOnce) {
+  cluster_.Step(NodeConnected{Facts("a", 1), {}}, At(0));
+  cluster_.Step(JobSubmitted{Request("job-1", 1)}, At(1));
+  cluster_.Step(NodeReported{NodeName("a"),
+                             {Report("job-1", 0, TrainerState::kReady),
+                              Report("job-1", 0, TrainerState::kExited)}},
+                At(2));
+  EXPECT_EQ(job("job-1").ranks[0].report.state, TrainerState::kReady);
+}
+
 TEST_F(ClusterTest, LadderAndProfileAreStoredBeforeTheNodesAreTold) {
   cluster_.Step(NodeConnected{Facts("a", 1), {}}, At(0));
   cluster_.Step(JobSubmitted{Request("job-1", 1)}, At(1));

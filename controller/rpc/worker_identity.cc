@@ -5,26 +5,33 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "controller/core/membership.h"
+#include "controller/core/trainer_finder.h"
 #include "controller/rpc/convert.h"
 #include "controller/rpc/errors.h"
 
 namespace paceline {
 namespace {
 
-// Null: the job has no such trainer. Most have the rank that they were started for.
-const RankState* FindKnown(const Job& job, const TrainerId& id) {
-  const int rank = id.rank.value();
-  if (rank >= 0 && static_cast<size_t>(rank) < job.ranks.size() &&
-      job.ranks[static_cast<size_t>(rank)].report.id == id) {
-    return &job.ranks[static_cast<size_t>(rank)];
-  }
-  for (const auto* part : {&job.ranks, &job.spares, &job.leaving}) {
-    for (const RankState& trainer : *part) {
-      if (trainer.report.id == id) return &trainer;
+// Whose the trainers are that one message of the node names.
+class Owners {
+ public:
+  Owners(const Cluster& cluster, const NodeName& node) : cluster_(cluster), node_(node) {}
+
+  Owner Of(const TrainerId& trainer) {
+    const Job* job = cluster_.FindJob(trainer.job);
+    if (job == nullptr) return Owner::kNobody;
+    if (const RankState* known = finder_.Find(*job, trainer); known != nullptr) {
+      return known->place.node == node_ ? Owner::kOwn : Owner::kAnother;
     }
+    return UsesNode(*job, node_) ? Owner::kOwn : Owner::kNobody;
   }
-  return nullptr;
-}
+
+ private:
+  const Cluster& cluster_;
+  const NodeName& node_;
+  TrainerFinder finder_;
+};
 
 grpc::Status NotYourTrainer(const NodeName& node, const v1::TrainerId& id) {
   return MakeError(
@@ -38,8 +45,9 @@ grpc::Status NotYourTrainer(const NodeName& node, const v1::TrainerId& id) {
 
 grpc::Status CheckReport(const Cluster& cluster, const NodeName& node,
                          const v1::NodeReport& report) {
+  Owners owners(cluster, node);
   for (const v1::TrainerReport& trainer : report.trainers()) {
-    const Owner owner = OwnerOf(cluster, node, FromProto(trainer.id()));
+    const Owner owner = owners.Of(FromProto(trainer.id()));
     if (owner == Owner::kAnother) return NotYourTrainer(node, trainer.id());
   }
   return grpc::Status::OK;
@@ -48,12 +56,7 @@ grpc::Status CheckReport(const Cluster& cluster, const NodeName& node,
 }  // namespace
 
 Owner OwnerOf(const Cluster& cluster, const NodeName& node, const TrainerId& trainer) {
-  const Job* job = cluster.FindJob(trainer.job);
-  if (job == nullptr) return Owner::kNobody;
-  if (const RankState* known = FindKnown(*job, trainer); known != nullptr) {
-    return known->place.node == node ? Owner::kOwn : Owner::kAnother;
-  }
-  return std::count(job->nodes.begin(), job->nodes.end(), node) > 0 ? Owner::kOwn : Owner::kNobody;
+  return Owners(cluster, node).Of(trainer);
 }
 
 grpc::Status CheckHello(const Principal& caller, const v1::Hello& hello) {
@@ -89,9 +92,10 @@ grpc::Status CheckSteps(const Cluster& cluster, const NodeName& node, const v1::
                         std::vector<TrainerSteps>* own) {
   own->clear();
   own->reserve(static_cast<size_t>(steps.batches_size()));
+  Owners owners(cluster, node);
   for (const v1::StepBatch& batch : steps.batches()) {
     TrainerId trainer = FromProto(batch.id());
-    const Owner owner = OwnerOf(cluster, node, trainer);
+    const Owner owner = owners.Of(trainer);
     if (owner == Owner::kAnother) return NotYourTrainer(node, batch.id());
     if (owner == Owner::kOwn) own->push_back({std::move(trainer), &batch});
   }

@@ -138,6 +138,24 @@ TEST_F(WorkerIdentityTest, SparesAndThoseThatLeaveHaveANodeToo) {
   EXPECT_EQ(OwnerOf(cluster, NodeName("c"), Id(3)), Owner::kAnother);
 }
 
+TEST_F(WorkerIdentityTest, AForeignTrainerIsFoundBehindThousandsThatNobodyKnows) {
+  Job job = RunningJob();
+  RankState spare = job.ranks[1];
+  spare.report.id = Id(9000);
+  spare.place.node = NodeName("c");
+  job.spares.push_back(spare);
+  Cluster cluster{Cluster::Options()};
+  cluster.Restore({std::move(job)}, {}, At(5));
+  v1::WorkerMessage message;
+  for (int rank = 2; rank < 5000; ++rank) {
+    *message.mutable_report()->add_trainers()->mutable_id() = ToProto(Id(rank));
+  }
+  EXPECT_TRUE(CheckMessage(cluster, NodeName("a"), message).ok());
+  *message.mutable_report()->add_trainers()->mutable_id() = ToProto(Id(9000));
+  EXPECT_EQ(Reason(CheckMessage(cluster, NodeName("a"), message)), "NOT_YOUR_TRAINER");
+  EXPECT_TRUE(CheckMessage(cluster, NodeName("c"), message).ok());
+}
+
 TEST(CheckHelloTest, AWorkerSpeaksForItsOwnNode) {
   v1::Hello hello;
   hello.set_node("w0");

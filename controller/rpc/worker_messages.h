@@ -42,8 +42,7 @@ absl::Status CheckHello(const v1::Hello& hello);
 // Cuts what is beyond the limits.
 void LimitReport(v1::NodeReport* report);
 
-// The same of any message. To be done before its entries are looked at one by one: each is compared
-// with the ranks of its job.
+// The same of any message. To be done before its entries are looked at one by one.
 void LimitMessage(v1::WorkerMessage* message);
 
 // Of a hello and a report within the limits.

@@ -1,0 +1,50 @@
+#include "controller/core/trainer_finder.h"
+
+#include <cstddef>
+
+#include "controller/core/membership.h"
+
+namespace paceline {
+namespace {
+
+// Null: another trainer has its rank, or nobody.
+const RankState* AtItsRank(const Job& job, const TrainerId& id) {
+  const int rank = id.rank.value();
+  if (rank < 0 || static_cast<size_t>(rank) >= job.ranks.size()) return nullptr;
+  const RankState& there = job.ranks[static_cast<size_t>(rank)];
+  return there.report.id == id ? &there : nullptr;
+}
+
+const RankState* Scan(const Job& job, const TrainerId& id) {
+  for (const auto* part : {&job.ranks, &job.spares, &job.leaving}) {
+    for (const RankState& trainer : *part) {
+      if (trainer.report.id == id) return &trainer;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+const RankState* TrainerFinder::Find(const Job& job, const TrainerId& id) {
+  if (const RankState* there = AtItsRank(job, id); there != nullptr) return there;
+  if (scans_ < kScans) {
+    ++scans_;
+    return Scan(job, id);
+  }
+  const Table& table = TableOf(job);
+  const auto found = table.find({id.generation, id.rank});
+  return found == table.end() ? nullptr : found->second;
+}
+
+const TrainerFinder::Table& TrainerFinder::TableOf(const Job& job) {
+  const auto [entry, is_new] = tables_.try_emplace(&job);
+  Table& table = entry->second;
+  if (!is_new) return table;
+  for (const RankState* trainer : TrainersOf(job)) {
+    table.emplace(std::make_pair(trainer->report.id.generation, trainer->report.id.rank), trainer);
+  }
+  return table;
+}
+
+}  // namespace paceline
