@@ -192,7 +192,7 @@ class Scrapes:
         self.records = {}  # Taken, by job: its series go some minutes after its end.
         self.stopping = threading.Event()
         self.failure = None
-        self.first = self.last = self.read()
+        self.first = self.last = self.end = self.read()
         self.thread = threading.Thread(target=self.run)
         self.thread.start()
 
@@ -245,8 +245,8 @@ def measure(args, controller, driver, echo):
     scrapes.last = scrapes.read()
     driver.say("stop")
     result = driver.read("result")
-    time.sleep(2)  # What is confirmed is counted.
-    scrapes.read()
+    time.sleep(2)  # What is confirmed is counted, and so is what a connection cut at last has lost.
+    scrapes.end = scrapes.read()
     return result, scrapes, cpu, seconds
 
 
@@ -331,7 +331,7 @@ def rows_of(args, result, scrapes, cpu, seconds):
     # Of those whose connection was cut nobody knows whether they had arrived: they count as dropped.
     records = result["records"]
     taken = sum(scrapes.records.values())
-    dropped = total(scrapes.last, "paceline_telemetry_dropped_total")
+    dropped = total(scrapes.end, "paceline_telemetry_dropped_total")
     row("step records sent", "records", records["sent"])
     row("step records lost unseen", "records", max(0, records["sent"] - records["cut"] - taken), limit=0)
     row("step records in cut connections", "records", records["cut"])
