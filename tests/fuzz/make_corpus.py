@@ -286,15 +286,43 @@ def worker_messages():
     def step(number, total=10_000_000, **more):
         return message(f1=number, f3=total // 2, f4=total // 2, f7=total, f8=32, **more)
 
+    def node_steps(trainer_id, records, **more):
+        return message(f5=message(f1=message(f1=trainer_id, f2=records, **more), f2=1))
+
+    # Ranks of job-2, each on a node of its own; whoever says hello speaks from then on.
+    def member_id(rank):
+        return message(f1="job-2", f2=1, f3=rank)
+
+    def member(rank, state):
+        trainers = [] if state == 0 else message(
+            f1=member_id(rank), f2=state, f3=4711, f4="127.0.0.1:5000", f14=message(f1=state // 3))
+        return message(f1=message(f1="abcd"[rank], f2="uid", f8=1, f10=message(f1=trainers)))
+
+    # Rank 2 takes twice the time from step 60 on, and all others wait for it.
+    def member_step(rank, number):
+        factor = 1 if number < 60 else 2
+        own = (950 + (7 * number + 5 * rank) % 11) * 1_000_000 * (factor if rank == 2 else 1)
+        return message(f1=number, f3=3 * own // 10, f4=7 * own // 10, f7=factor * 1_000_000_000)
+
+    def straggler():
+        spare = message(f1=message(f1="e", f2="uid", f8=1))
+        told = [*[member(rank, 0) for rank in range(4)], spare]
+        told += [member(rank, state) for state in (2, 3) for rank in range(4)]
+        for first in range(0, 150, 30):
+            for rank in range(4):
+                steps_done = [member_step(rank, n) for n in range(first, first + 30)]
+                told += [member(rank, 3), node_steps(member_id(rank), steps_done)]
+        return told
+
     hello = message(f1=message(f1="n", f2="uid", f4=message(f1=8, f2=1 << 34, f4="Linux"),
                                f5=message(f1="zone", f2="a"), f6="10.0.0.7", f8=1, f9="1.0"))
     ready = report(trainer(2), f4=1)
     running = report(trainer(3, f5=message(f1=5, f2=3, f3=0.5, f4=1.25, f5=0.1, f6=320.0)), f4=2)
     finished = report(trainer(5, f7=message(f2=0, f4="done")), f4=3)
     failed = report(trainer(5, f7=message(f1=3, f2=1, f4="loss is NaN", f5=7, f6=2, f8="tail\n")))
-    steps = message(f3=message(f1=TRAINER, f2=[step(n) for n in range(8)], f3=2))
-    odd_steps = message(f3=message(f1=TRAINER, f2=[step(-1), step(1 << 62), step(3, 1 << 62),
-                                                   step(4, -(1 << 62)), step(5, f11=1 << 31)]))
+    steps = node_steps(TRAINER, [step(n) for n in range(8)], f3=2)
+    odd_steps = node_steps(TRAINER, [step(-1), step(1 << 62), step(3, 1 << 62),
+                                     step(4, -(1 << 62)), step(5, f11=1 << 31)], f3=-1)
     saves = [message(f1=10, f3=3, f4=1000), message(f1=20, f3=4, f5=2, f6="no space")]
     found = message(f1="step-10.g1", f2=10, f3=1, f4=1 << 40, f5=1)
     tasks = message(f1=message(f1=1, f2="/checkpoints/job-1", f3=1), f3=[found, found])
@@ -322,6 +350,8 @@ def worker_messages():
         "many_slots": session(message(f1=message(f1="m", f8=(1 << 31) - 1))),
         "other_node": session(message(f1=message(f1="m", f2="u", f8=4, f10=message(f1=trainer(3))))),
         "log": session(message(f4=message(f1=1, f2=-1, f3="text", f4=1))),
+        "straggler": session(*straggler()),
+        "log_error": session(message(f4=message(f1=1, f4=1, f5="\u20ac" * 2000))),
         "two_generations": session(ready, failed, report(trainer(3), message(
             f1=message(f1="job-1", f2=2, f3=0), f2=3, f3=12))),
     }

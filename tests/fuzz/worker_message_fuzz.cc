@@ -1,31 +1,43 @@
 // Whatever a worker sends, the controller takes it in as it always does, and all that it then
-// shows, stores and plans can be written and read.
+// shows, stores and plans can be written and read. What is shown of jobs and nodes, and planned, is
+// looked at after each message; what is stored, measured and told of logs after the last one.
 //
-// The input: messages of a session, each after its length in two bytes, of a node "n" with a place
-// for "job-1", which is there from the beginning.
+// The input: messages, each after its length in two bytes. They are of node "n", which has a place
+// for "job-1" and is there from the beginning, or, after a hello, of the node that said it. "job-2"
+// waits for four more places; on four more nodes it has ranks enough that a slow one is found.
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "common/job_spec/job_spec.h"
 #include "controller/core/cluster.h"
 #include "controller/core/dropped_totals.h"
+#include "controller/core/history/job_histories.h"
 #include "controller/core/steps/step_history.h"
+#include "controller/core/stragglers/job/straggler_facts.h"
 #include "controller/core/stragglers/job/stragglers.h"
 #include "controller/rpc/convert.h"
 #include "controller/rpc/convert_node.h"
+#include "controller/rpc/convert_straggler.h"
 #include "controller/rpc/convert_strategy.h"
+#include "controller/rpc/convert_telemetry.h"
+#include "controller/rpc/records.h"
 #include "controller/rpc/worker_identity.h"
 #include "controller/rpc/worker_messages.h"
+#include "controller/store/memory_store.h"
+#include "controller/store/meta_keys.h"
 #include "proto/worker.pb.h"
 #include "tests/fuzz/expect.h"
 
 namespace paceline {
 namespace {
 
-JobRequest Request() {
+v1::JobSpec Spec() {
   v1::JobSpec spec;
   spec.set_name("digits");
   spec.mutable_model()->mutable_mlp()->add_hidden(8);
@@ -36,8 +48,31 @@ JobRequest Request() {
   spec.mutable_checkpoint()->set_directory("/checkpoints");
   spec.mutable_checkpoint()->set_every_steps(10);
   spec.set_max_restarts(2);
+  return spec;
+}
+
+JobRequest OneRank() {
+  v1::JobSpec spec = Spec();
   FillDefaults(&spec);
   return FromProto(JobId("job-1"), spec);
+}
+
+JobRequest FourRanks() {
+  v1::JobSpec spec = Spec();
+  spec.set_name("watched");
+  spec.set_ranks(4);
+  spec.mutable_recovery()->set_max_failures(3);
+  spec.mutable_stragglers()->set_mode(v1::STRAGGLER_MODE_AUTO);
+  FillDefaults(&spec);
+  return FromProto(JobId("job-2"), spec);
+}
+
+// Inputs are short.
+StragglerOptions Impatient() {
+  StragglerOptions options;
+  options.detector.warm_up_steps = 5;
+  options.detector.persistent_steps = 20;
+  return options;
 }
 
 // As ControlLoop and WorkerSessions, without IO.
@@ -48,15 +83,27 @@ class Controller {
     hello.set_node("n");
     hello.set_slots(1);
     Run(ConnectedBy(hello));
-    Run(JobSubmitted{Request()});
+    Run(JobSubmitted{OneRank()});
+    Run(JobSubmitted{FourRanks()});
+  }
+
+  // One that starts with what another has stored.
+  Controller(StoredState state, int64_t time_s) : time_s_(time_s) {
+    cluster_.Restore(std::move(state.jobs), std::move(state.nodes), Now(),
+                     std::move(state.automation));
+    histories_.Restore(std::move(state.events), cluster_, state.decisions);
+    Carry({}, stragglers_.Restore(std::move(state.decisions), cluster_, Now()));
+    Run(TimePassed{});
+    Look();
   }
 
   void Take(v1::WorkerMessage message) {
     LimitMessage(&message);
     const bool greets = message.kind_case() == v1::WorkerMessage::kHello;
     if (greets && !CheckHello(message.hello()).ok()) return;
-    const NodeName node(greets ? message.hello().node() : "n");
+    const NodeName node = greets ? NodeName(message.hello().node()) : node_;
     if (!CheckMessage(cluster_, node, message).ok()) return;
+    node_ = node;
     switch (message.kind_case()) {
       case v1::WorkerMessage::kHello:
         dropped_.Begin(node, message.hello().daemon_uid(), message.hello().dropped_confirmed());
@@ -65,23 +112,25 @@ class Controller {
       case v1::WorkerMessage::kReport:
         Run(ReportedBy(node, message.report()));
         break;
-      case v1::WorkerMessage::kSteps: {
-        std::vector<TrainerSteps> own;
-        PACELINE_EXPECT(CheckSteps(cluster_, node, message.steps(), &own).ok());
-        PACELINE_EXPECT(dropped_.Take(node, message.steps().dropped()) >= 0);
-        for (const auto& [id, batch] : own) {
-          const std::vector<StepTimes> steps = StepsOf(*batch);
-          steps_.TakeSteps(cluster_, node, id, steps);
-          StragglerActions decided = stragglers_.TakeSteps(cluster_, node, id, steps, Now());
-          Actions actions;
-          CarryOut(cluster_, Following(), Now(), actions, decided);
-        }
+      case v1::WorkerMessage::kSteps:
+        TakeSteps(message.steps());
         break;
-      }
-      default:
+      case v1::WorkerMessage::kLog:
+        PACELINE_EXPECT(message.log().error().size() <= kMaxReportText);
+        CheckCopy(message);
+        log_ = message.log();
+        return;
+      case v1::WorkerMessage::KIND_NOT_SET:
         return;
     }
     Look();
+  }
+
+  // What is looked at now and then only.
+  void LookAtRest() const {
+    LookAtMeasured();
+    LookAtLog();
+    LookAtStored();
   }
 
  private:
@@ -94,13 +143,40 @@ class Controller {
     return [this](const Actions& stepped) { return stragglers_.Follow(cluster_, stepped, Now()); };
   }
 
-  void Run(const Event& event) {
-    ++time_s_;
-    Actions actions = cluster_.Step(event, Now());
-    StragglerActions decided = stragglers_.Follow(cluster_, actions, Now());
+  // As ControlLoop; so below.
+  void Carry(Actions actions, StragglerActions decided) {
     CarryOut(cluster_, Following(), Now(), actions, decided);
     steps_.Follow(cluster_, actions, Now());
-    cluster_.Step(TimePassed{}, Now());
+    histories_.Release(histories_.Follow(cluster_, stragglers_, actions, decided, Now().wall));
+  }
+
+  void Apply(const Event& event) {
+    Actions actions = cluster_.Step(event, Now());
+    StragglerActions decided = stragglers_.Follow(cluster_, actions, Now());
+    Carry(std::move(actions), std::move(decided));
+  }
+
+  void Run(const Event& event) {
+    ++time_s_;
+    Apply(event);
+    Apply(TimePassed{});
+    Carry({}, stragglers_.Tick(cluster_, Now()));
+  }
+
+  void TakeSteps(const v1::NodeSteps& told) {
+    std::vector<TrainerSteps> own;
+    PACELINE_EXPECT(CheckSteps(cluster_, node_, told, &own).ok());
+    PACELINE_EXPECT(dropped_.Take(node_, told.dropped()) >= 0);
+    for (const auto& [id, batch] : own) {
+      const std::vector<StepTimes> steps = StepsOf(*batch);
+      steps_.TakeSteps(cluster_, node_, id, steps);
+      StragglerActions decided = stragglers_.TakeSteps(cluster_, node_, id, steps, Now());
+      if (!decided.empty()) {
+        Carry({}, std::move(decided));
+      } else if (histories_.HasNewVerdicts(id.job, stragglers_)) {
+        histories_.Release(histories_.FollowVerdicts(id.job, cluster_, stragglers_, Now().wall));
+      }
+    }
   }
 
   template <typename Message>
@@ -117,11 +193,110 @@ class Controller {
     }
   }
 
+  // What people are told of the steps.
+  void LookAtMeasured() const {
+    for (const auto& [id, job] : cluster_.jobs()) {
+      const MeasuredJob* measured = steps_.Find(id);
+      const JobStragglers* stragglers = stragglers_.Find(id);
+      CheckCopy(DescribeTelemetry(job, measured, stragglers));
+      CheckCopy(DescribeRanks(job, measured, stragglers, /*slowest=*/0));
+      CheckCopy(DescribeRanks(job, measured, stragglers, /*slowest=*/2));
+      CheckCopy(DescribeSteps(job, measured, /*steps=*/0, kDefaultStepRows));
+      CheckCopy(DescribeSteps(job, measured, /*steps=*/7, /*rows=*/2));
+      CheckCopy(DescribeSeries(job, measured, absl::InfinitePast()));
+      CheckCopy(ToProto(ViewJob(cluster_, job), stragglers));
+    }
+  }
+
+  // The last part of a log, as if it were of the greatest size and more, which no input is.
+  void LookAtLog() const {
+    v1::WorkerMessage message;
+    v1::LogData& log = *message.mutable_log();
+    log = log_;
+    if (!log.data().empty()) {
+      while (log.data().size() <= kMaxLogPart) log.mutable_data()->append(log_.data());
+      LimitMessage(&message);
+      PACELINE_EXPECT(log.data().size() == kMaxLogPart && !log.end());
+    }
+    CheckCopy(message);
+  }
+
+  WriteBatch Stored() const {
+    WriteBatch batch;
+    batch.puts[kClusterIdKey] = "cluster";  // Without, a random one would be made.
+    batch.puts[kAutomationKey] = EncodeAutomation(cluster_.automation());
+    for (const auto& [name, node] : cluster_.nodes()) {
+      batch.puts[NodeKey(name)] = EncodeNode(node, cluster_);
+    }
+    for (const auto& [id, job] : cluster_.jobs()) {
+      batch.puts[JobKey(id)] = EncodeJob(job);
+      const EventHistory* history = histories_.Find(id);
+      PACELINE_EXPECT(history != nullptr && history->is_released());
+      for (const auto& [number, event] : history->events()) {
+        batch.puts[EventKey(id, number)] = EncodeEvent(event);
+      }
+      const JobStragglers* stragglers = stragglers_.Find(id);
+      if (stragglers == nullptr) continue;
+      for (const RemedyDecision& decision : stragglers->policy().decisions()) {
+        batch.puts[DecisionKey(id, decision.id)] = EncodeDecision(decision);
+      }
+    }
+    return batch;
+  }
+
+  // Who reads it has as many of each, and can go on with them.
+  void LookAtStored() const {
+    const WriteBatch batch = Stored();
+    MemoryStore store;
+    PACELINE_EXPECT(store.Commit(batch).ok());
+    absl::StatusOr<StoredState> state = LoadState(store);
+    PACELINE_EXPECT(state.ok());
+    size_t records = 2;  // Of the cluster's id and the automation.
+    for (const Job& job : state->jobs) CheckStored(job);
+    records += state->jobs.size();
+    for (const Node& node : state->nodes) {
+      PACELINE_EXPECT(cluster_.nodes().count(node.facts.name) == 1);
+    }
+    records += state->nodes.size();
+    for (const auto& [id, decisions] : state->decisions) {
+      for (const RemedyDecision& decision : decisions) CheckStored(id, decision);
+      records += decisions.size();
+    }
+    for (const auto& [id, events] : state->events) {
+      for (const JobLifeEvent& event : events) CheckStored(id, event);
+      records += events.size();
+    }
+    PACELINE_EXPECT(records == batch.puts.size());
+    const Controller next(*std::move(state), time_s_ + 1);
+  }
+
+  void CheckStored(const Job& job) const {
+    const Job* known = cluster_.FindJob(job.request.id);
+    PACELINE_EXPECT(known != nullptr);
+    PACELINE_EXPECT(job.state == known->state && job.reason == known->reason);
+    PACELINE_EXPECT(job.ranks.size() == known->ranks.size());
+  }
+
+  void CheckStored(const JobId& id, const RemedyDecision& decision) const {
+    const RemedyDecision* known = stragglers_.Find(id)->policy().Find(decision.id);
+    PACELINE_EXPECT(known != nullptr);
+    PACELINE_EXPECT(decision.state == known->state && decision.reason == known->reason);
+  }
+
+  void CheckStored(const JobId& id, const JobLifeEvent& event) const {
+    const JobLifeEvent* known = histories_.Find(id)->Find(event.id);
+    PACELINE_EXPECT(known != nullptr);
+    PACELINE_EXPECT(event.kind == known->kind && event.what == known->what);
+  }
+
   int64_t time_s_ = 0;
+  NodeName node_{"n"};  // Whose messages come.
+  v1::LogData log_;     // Of them, the last.
   Cluster cluster_{Cluster::Options()};
-  Stragglers stragglers_{StragglerOptions(), WithLadder, StrategyOf};
+  Stragglers stragglers_{Impatient(), WithLadder, StrategyOf};
   StepHistory steps_;
   DroppedTotals dropped_;
+  JobHistories histories_;
 };
 
 void Read(absl::string_view contents) {
@@ -136,6 +311,7 @@ void Read(absl::string_view contents) {
       controller.Take(std::move(message));
     }
   }
+  controller.LookAtRest();
 }
 
 }  // namespace
