@@ -69,15 +69,16 @@ grpc::Status CheckRepeat(const Principal& caller, const Cluster& cluster, const 
 
 grpc::Status FindJob(const Principal& caller, const Cluster& cluster, const std::string& reference,
                      const Job** job) {
-  const auto& jobs = cluster.jobs();
+  // Programs give whole ids, again and again: these must not look at all jobs.
+  const Job* by_id = cluster.FindJob(JobId(reference));
+  if (by_id != nullptr && MaySee(caller, by_id->submitter)) {
+    *job = by_id;
+    return grpc::Status::OK;
+  }
   std::vector<const Job*> by_prefix;
   const Job* by_name = nullptr;
-  for (const auto& [id, candidate] : jobs) {
+  for (const auto& [id, candidate] : cluster.jobs()) {
     if (!MaySee(caller, candidate.submitter)) continue;
-    if (id.value() == reference) {
-      *job = &candidate;
-      return grpc::Status::OK;
-    }
     if (absl::StartsWith(id.value(), reference)) by_prefix.push_back(&candidate);
     if (candidate.request.name == reference &&
         (by_name == nullptr || by_name->number < candidate.number)) {

@@ -59,28 +59,47 @@ TEST(MaySeeTest, ASubmitterKnowsOfItsOwnJobs) {
   }
 }
 
+Job JobOf(const char* id, int64_t number, const char* submitter, const char* name = "digits") {
+  JobRequest request = PlayedRequest();
+  request.id = JobId(id);
+  request.name = name;
+  Job made = NewJob(std::move(request), number, At(0));
+  made.submitter = submitter;
+  return made;
+}
+
+// The id of the job that is meant; empty: of none.
+std::string Found(const Cluster& cluster, const Principal& caller, const std::string& reference) {
+  const Job* meant = nullptr;
+  if (!FindJob(caller, cluster, reference, &meant).ok()) return "";
+  return meant->request.id.value();
+}
+
 // Names and beginnings of ids are taken from what the caller may know of.
 TEST(FindJobTest, OthersJobsAreNotInTheWay) {
   Cluster cluster{Cluster::Options()};
-  const auto job = [](const char* id, int64_t number, const char* submitter) {
-    JobRequest request = PlayedRequest();
-    request.id = JobId(id);
-    Job made = NewJob(std::move(request), number, At(0));
-    made.submitter = submitter;
-    return made;
-  };
-  cluster.Restore({job("job-11", 1, "ann"), job("job-12", 2, "bob")}, {}, At(1));
-  const auto found = [&](const Principal& caller, const std::string& reference) -> std::string {
-    const Job* meant = nullptr;
-    if (!FindJob(caller, cluster, reference, &meant).ok()) return "";
-    return meant->request.id.value();
-  };
+  cluster.Restore({JobOf("job-11", 1, "ann"), JobOf("job-12", 2, "bob")}, {}, At(1));
   const Principal ann = {Role::kSubmitter, "ann"};
-  EXPECT_EQ(found(ann, "job-12"), "");
-  EXPECT_EQ(found(ann, "job-1"), "job-11") << "would be ambiguous";
-  EXPECT_EQ(found(ann, "digits"), "job-11") << "bob's is newer";
-  EXPECT_EQ(found({Role::kViewer, "vic"}, "job-1"), "");
-  EXPECT_EQ(found({Role::kViewer, "vic"}, "digits"), "job-12");
+  EXPECT_EQ(Found(cluster, ann, "job-12"), "");
+  EXPECT_EQ(Found(cluster, ann, "job-1"), "job-11") << "would be ambiguous";
+  EXPECT_EQ(Found(cluster, ann, "digits"), "job-11") << "bob's is newer";
+  EXPECT_EQ(Found(cluster, {Role::kViewer, "vic"}, "job-1"), "");
+  EXPECT_EQ(Found(cluster, {Role::kViewer, "vic"}, "digits"), "job-12");
+}
+
+TEST(FindJobTest, AWholeIdIsMeantBeforeLongerOnesAndNames) {
+  Cluster cluster{Cluster::Options()};
+  cluster.Restore({JobOf("job-1", 1, "bob"), JobOf("job-11", 2, "ann"),
+                   JobOf("job-2", 3, "ann", "job-1"), JobOf("job-3", 4, "ann", "job-4")},
+                  {}, At(1));
+  const Principal all = {Role::kViewer, "vic"};
+  const Principal ann = {Role::kSubmitter, "ann"};
+  EXPECT_EQ(Found(cluster, all, "job-1"), "job-1");
+  EXPECT_EQ(Found(cluster, all, "job-11"), "job-11");
+  EXPECT_EQ(Found(cluster, ann, "job-1"), "job-2") << "bob's is none: the name counts";
+  EXPECT_EQ(Found(cluster, ann, "job-4"), "job-3");
+  EXPECT_EQ(Found(cluster, all, "job-5"), "");
+  EXPECT_EQ(Found(cluster, all, ""), "");
 }
 
 }  // namespace
