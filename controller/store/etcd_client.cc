@@ -1,10 +1,6 @@
 #include "controller/store/etcd_client.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <iterator>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -14,7 +10,9 @@
 #include "common/core/loopback.h"
 #include "common/core/status_macros.h"
 #include "common/event_loop.h"
+#include "common/tls/credentials.h"
 #include "common/tls/private_file.h"
+#include "common/tls/tls_files.h"
 
 namespace paceline {
 namespace {
@@ -26,22 +24,15 @@ constexpr int kFirstReconnectMillis = 100;
 constexpr int kMaxReconnectMillis = 1000;
 constexpr absl::Duration kPause = absl::Milliseconds(50);
 
-absl::StatusOr<std::string> ReadPem(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    const std::string line = absl::StrCat("cannot read ", path, ": ", std::strerror(errno));
-    return errno == ENOENT ? absl::NotFoundError(line) : absl::PermissionDeniedError(line);
-  }
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
-
+// What is wrong with the files at the start is said; those that come later are for connections that
+// come later.
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> Credentials(const std::string& tls_dir) {
   if (tls_dir.empty()) return grpc::InsecureChannelCredentials();
-  grpc::SslCredentialsOptions options;
-  PACELINE_ASSIGN_OR_RETURN(options.pem_root_certs, ReadPem(tls_dir + "/ca.pem"));
-  PACELINE_ASSIGN_OR_RETURN(options.pem_cert_chain, ReadPem(tls_dir + "/cert.pem"));
-  PACELINE_ASSIGN_OR_RETURN(options.pem_private_key, ReadPrivate(tls_dir + "/key.pem"));
-  return grpc::SslCredentials(options);
+  const TlsFiles files = FilesIn(tls_dir);
+  PACELINE_RETURN_IF_ERROR(ReadWhole(files.ca).status());
+  PACELINE_RETURN_IF_ERROR(ReadWhole(files.certificate).status());
+  PACELINE_RETURN_IF_ERROR(ReadPrivate(files.key).status());
+  return ChannelCredentials(files);
 }
 
 std::shared_ptr<grpc::Channel> NewChannel(

@@ -36,7 +36,8 @@ class EtcdClient {
  public:
   struct Options {
     std::vector<std::string> endpoints;  // HOST:PORT of the members' client URLs.
-    std::string tls_dir;                 // Holds ca.pem, cert.pem and key.pem. Empty: without TLS.
+    // Holds ca.pem, cert.pem and key.pem: tls/credentials.h. Empty: without TLS.
+    std::string tls_dir;
   };
 
   // How long a call goes on in all, and at one member.

@@ -9,9 +9,15 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/identity/principal.h"
+#include "common/tls/certificate_authority.h"
+#include "common/tls/private_file.h"
+#include "common/tls/testing/test_identity.h"
 #include "controller/store/testing/leader_key.h"
 #include "tests/etcd/etcd_cluster.h"
 #include "tests/etcd/tcp_proxy.h"
+#include "tests/integration/new_folder.h"
 #include "tests/integration/process.h"
 
 namespace paceline {
@@ -214,6 +220,34 @@ TEST(EtcdTlsTest, TalksToAnEtcdThatWantsCertificates) {
   ASSERT_EQ(RunToEnd({"/usr/bin/chmod", "644", folder + "/key.pem"}).exit_code, 0);
   EXPECT_EQ(EtcdClient::Create({etcd.endpoints(), folder}).status().code(),
             absl::StatusCode::kPermissionDenied);
+}
+
+TEST(EtcdTlsTest, ANewCertificateIsUsedWithoutARestart) {
+  const std::string folder = NewFolder();
+  const CertificateAuthority first = TestAuthority();
+  const CertificateAuthority second = TestAuthority();
+  const CertificateAuthority::Grant own = {{Role::kAdmin, "c1"}, {}, absl::Hours(1)};
+  WriteIdentity(folder + "/etcd", first, ControllerOnLoopback());
+  WriteIdentity(folder + "/client", first, own);
+  EtcdCluster etcd(1, folder + "/etcd");
+  const auto client = EtcdClient::Create({etcd.endpoints(), folder + "/client"}).value();
+  etcdserverpb::RangeRequest request;
+  request.set_key("a");
+  ASSERT_TRUE(client->Range(request, {}).ok());
+  // The key changes, too. The connection that is open goes on.
+  std::string key;
+  const std::string certificate = TestCertificate(second, own, absl::Now(), &key);
+  ASSERT_TRUE(WritePrivate(folder + "/client/key.pem", key).ok());
+  ASSERT_TRUE(WritePublic(folder + "/client/cert.pem", certificate).ok());
+  EXPECT_TRUE(client->Range(request, {}).ok());
+  // From now on etcd believes nobody who shows the old one.
+  ASSERT_TRUE(WritePublic(folder + "/etcd/ca.pem", second.certificate_pem()).ok());
+  etcd.Kill(0);
+  etcd.Start(0);
+  EXPECT_TRUE(Eventually([&] { return client->Range(request, {}).ok(); }));
+  WriteIdentity(folder + "/old", first, own);
+  const auto stranger = EtcdClient::Create({etcd.endpoints(), folder + "/old"}).value();
+  EXPECT_FALSE(stranger->Range(request, {absl::Seconds(1), absl::Seconds(1)}).ok());
 }
 
 }  // namespace
