@@ -1,27 +1,27 @@
 // Three controllers over three members of etcd, while a job trains: whatever happens to the leader
-// or to etcd, the job keeps its trainers, its history loses nothing, and one controller at a time
-// leads.
+// or to etcd, the job keeps its trainers, its history loses nothing, who watches the job or the
+// nodes sees how it goes on, and one controller at a time leads.
 #include <gmock/gmock.h>
 #include <signal.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
-#include <optional>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/time/clock.h"
 #include "common/exit_codes.h"
+#include "proto/job.grpc.pb.h"
 #include "proto/job_history.grpc.pb.h"
+#include "proto/node.grpc.pb.h"
 #include "tests/etcd/etcd_cluster.h"
+#include "tests/faults/cli_watch.h"
 #include "tests/faults/controller_group.h"
 #include "tests/faults/recovering_job.h"
-#include "tests/integration/new_folder.h"
 #include "tests/integration/process.h"
 
 namespace paceline {
@@ -31,6 +31,7 @@ using ::testing::HasSubstr;
 
 // Of cli/exit_codes.h.
 constexpr int kUnavailable = 6;
+constexpr int kInterrupted = 130;
 constexpr int kWorkers = 3;
 // What is promised of a switch, from the leader's death to the next one that serves.
 constexpr absl::Duration kSwitch = absl::Seconds(5);
@@ -50,17 +51,29 @@ class LeaderTest : public RecoveringJobTest {
     cluster_ = std::make_unique<TestCluster>(kWorkers, 1, network);
     before_ = Start(Spec(1200));
     events_ = Events();
-    // As people follow it, until it has ended.
-    std::vector<std::string> watch = cluster_->ClientFlags();
-    watch.insert(watch.begin(), Program("paceline"));
-    watch.insert(watch.end(), {"job", "events", id_, "--follow", "-o", "json"});
-    watch_.emplace(watch, watched_);
+    history_watch_ = Watch({"job", "events", id_, "--follow"});
+    job_watch_ = Watch({"job", "watch", id_});
+    node_watch_ = Watch({"node", "watch"});
+    ASSERT_TRUE(Eventually([&] {
+      return !job_watch_->Told<v1::JobEvent>().empty() &&
+             node_watch_->Told<v1::NodeEvent>().size() >= size_t{kWorkers};
+    }));
   }
 
   // The controllers' ends come after that of the cluster.
   void TearDown() override {
-    watch_.reset();
+    history_watch_.reset();
+    job_watch_.reset();
+    node_watch_.reset();
     cluster_.reset();
+  }
+
+  std::unique_ptr<CliWatch> Watch(const std::vector<std::string>& verb) const {
+    std::vector<std::string> command = cluster_->ClientFlags();
+    command.insert(command.begin(), Program("paceline"));
+    command.insert(command.end(), verb.begin(), verb.end());
+    command.insert(command.end(), {"-o", "json"});
+    return std::make_unique<CliWatch>(command);
   }
 
   v1::JobHistory History() const {
@@ -89,24 +102,74 @@ class LeaderTest : public RecoveringJobTest {
     EXPECT_LE(absl::Now() - begin, kSwitch);
   }
 
-  // Who has followed the job was told each event, once and in order, whoever led.
-  void ExpectNoGapInTheWatch() {
-    EXPECT_EQ(watch_->Wait(), 0) << ReadFile(watched_);
+  // Who has followed the job's history was told each event, once and in order, whoever led.
+  void ExpectNoGapInTheHistory() {
+    EXPECT_EQ(history_watch_->Wait(), 0) << history_watch_->Text();
     std::vector<int64_t> told;
-    std::istringstream lines(ReadFile(watched_));
-    std::string line;
-    while (std::getline(lines, line)) {
-      // Between them stands what it says of outages.
-      const auto event = nlohmann::json::parse(line, nullptr, false);
-      if (!event.is_object()) continue;
-      told.emplace_back();
-      EXPECT_TRUE(absl::SimpleAtoi(event["id"].get<std::string>(), &told.back())) << line;
+    for (const auto& event : history_watch_->Told<v1::JobHistoryEvent>()) {
+      told.push_back(event.id());
     }
     std::vector<int64_t> happened;
     const v1::JobHistory history = History();
     for (const v1::JobHistoryEvent& event : history.events()) happened.push_back(event.id());
     EXPECT_GT(happened.size(), events_.size());
     EXPECT_EQ(told, happened);
+  }
+
+  // Who has watched the job was told no state after a later one, and last how it has ended.
+  void ExpectJobWatchedToItsEnd() {
+    EXPECT_EQ(job_watch_->Wait(), 0) << job_watch_->Text();
+    const std::vector<v1::JobEvent> told = job_watch_->Told<v1::JobEvent>();
+    ASSERT_FALSE(told.empty());
+    int64_t revision = 0;
+    for (size_t i = 0; i < told.size(); ++i) {
+      const v1::Job& job = told[i].job();
+      EXPECT_GT(job.revision(), revision);
+      revision = job.revision();
+      EXPECT_EQ(job.generation(), before_.generation());
+      EXPECT_EQ(job.state(), i + 1 < told.size() ? v1::RUNNING : v1::SUCCEEDED) << job.reason();
+    }
+    const v1::Job& last = told.back().job();
+    const v1::Job ended = cluster_->Get(id_);
+    EXPECT_EQ(last.state(), ended.state());
+    EXPECT_EQ(last.reason(), ended.reason());
+    EXPECT_EQ(last.end_time().ShortDebugString(), ended.end_time().ShortDebugString());
+    EXPECT_EQ(last.progress().step(), ended.progress().step());
+  }
+
+  // The newest state of each node that its watcher was told, by name; of none one that is older
+  // than what was told before.
+  std::map<std::string, v1::Node> NodesTold() const {
+    std::map<std::string, v1::Node> newest;
+    for (const auto& event : node_watch_->Told<v1::NodeEvent>()) {
+      v1::Node& node = newest[event.node().name()];
+      EXPECT_GT(event.node().revision(), node.revision()) << node_watch_->Text();
+      node = event.node();
+    }
+    return newest;
+  }
+
+  // As the leader has them.
+  bool NodesAreToldAsTheyAre() {
+    grpc::ClientContext context;
+    v1::ListNodesResponse present;
+    if (!cluster_->nodes().List(&context, v1::ListNodesRequest(), &present).ok()) return false;
+    const std::map<std::string, v1::Node> told = NodesTold();
+    return std::all_of(present.nodes().begin(), present.nodes().end(), [&](const v1::Node& node) {
+      const auto known = told.find(node.name());
+      return known != told.end() && known->second.state() == node.state() &&
+             known->second.holds_size() == node.holds_size();
+    });
+  }
+
+  // Who watches the nodes is told what the present leader stores, and ends when asked to.
+  void ExpectNodesWatched() {
+    EXPECT_EQ(Paceline({"node", "cordon", "w1", "--reason", "watched"}).exit_code, 0);
+    EXPECT_TRUE(Eventually([&] { return NodesTold()["w1"].state() == v1::NODE_CORDONED; }))
+        << node_watch_->Text();
+    EXPECT_EQ(Paceline({"node", "uncordon", "w1"}).exit_code, 0);
+    EXPECT_TRUE(Eventually([&] { return NodesAreToldAsTheyAre(); })) << node_watch_->Text();
+    EXPECT_EQ(node_watch_->Interrupt(), kInterrupted) << node_watch_->Text();
   }
 
   // The job trains on under the present leader, as if nothing had happened.
@@ -124,9 +187,11 @@ class LeaderTest : public RecoveringJobTest {
     ASSERT_GE(events.size(), events_.size());
     EXPECT_TRUE(std::equal(events_.begin(), events_.end(), events.begin()))
         << "the history has changed";
+    ExpectNodesWatched();
     ExpectUndisturbedEnd();
     EXPECT_EQ(cluster_->Get(id_).generation(), before_.generation());
-    ExpectNoGapInTheWatch();
+    ExpectNoGapInTheHistory();
+    ExpectJobWatchedToItsEnd();
     const Finished described = Paceline({"job", "describe", id_});
     EXPECT_EQ(described.exit_code, 0) << described.output;
     controllers_.ExpectOneLeaderAtATime();
@@ -137,8 +202,10 @@ class LeaderTest : public RecoveringJobTest {
   int leader_ = controllers_.WaitForLeader();
   v1::Job before_;
   std::vector<std::string> events_;
-  const std::string watched_ = NewFolder() + "/watched";
-  std::optional<Process> watch_;
+  // As people leave them running: until the job has ended, and until Ctrl-C.
+  std::unique_ptr<CliWatch> history_watch_;
+  std::unique_ptr<CliWatch> job_watch_;
+  std::unique_ptr<CliWatch> node_watch_;
 };
 
 TEST_F(LeaderTest, AKilledLeaderIsFollowedByAStandby) {

@@ -1,0 +1,57 @@
+// A watch of `paceline` with `-o json`, as people leave it running, and what it has told so far.
+//
+// Thread-compatible.
+#ifndef TESTS_FAULTS_CLI_WATCH_H_
+#define TESTS_FAULTS_CLI_WATCH_H_
+
+#include <google/protobuf/util/json_util.h>
+#include <signal.h>
+
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "tests/integration/new_folder.h"
+#include "tests/integration/process.h"
+
+namespace paceline {
+
+class CliWatch {
+ public:
+  explicit CliWatch(const std::vector<std::string>& command) : process_(command, file_) {}
+
+  // Its exit code, when it has ended by itself; after Ctrl-C.
+  int Wait() { return process_.Wait(); }
+  int Interrupt() {
+    process_.Signal(SIGINT);
+    return process_.Wait();
+  }
+
+  // All that it has written.
+  std::string Text() const { return ReadFile(file_); }
+
+  // The messages in it. Between them stands what it says of outages.
+  template <typename Message>
+  std::vector<Message> Told() const {
+    std::vector<Message> told;
+    std::istringstream lines(Text());
+    std::string line;
+    while (std::getline(lines, line)) {
+      Message message;
+      const bool is_message = absl::StartsWith(line, "{") &&
+                              google::protobuf::util::JsonStringToMessage(line, &message).ok();
+      if (is_message) told.push_back(std::move(message));
+    }
+    return told;
+  }
+
+ private:
+  const std::string file_ = NewFolder() + "/told";
+  Process process_;  // Writes to the file.
+};
+
+}  // namespace paceline
+
+#endif  // TESTS_FAULTS_CLI_WATCH_H_
