@@ -9,6 +9,10 @@ both want a core: with fewer than two free ones the latencies say little (row "d
 
 The peers are gRPC's own: a server that does nothing but answer, on the same machine during the same
 load, pinged ten times a second with a unary call and with a node's report on a stream.
+
+With --tls all of them, peers too, speak mutual TLS as a cluster does by default, with an authority made
+by `paceline pki init`: each node with a certificate of its own name, users as an operator, watchers as a
+viewer.
 """
 import argparse
 import json
@@ -29,8 +33,6 @@ import urllib.request
 import paceline_bench
 from paceline_bench import Row
 
-# Of the controller, besides addresses and directories.
-FLAGS = ["--plaintext"]
 TICKS = os.sysconf("SC_CLK_TCK")
 PAGE = os.sysconf("SC_PAGE_SIZE")
 PARSE_EVERY_S = 60
@@ -117,10 +119,19 @@ def quantile(before, after, name, share):
     return 0
 
 
+def make_authority(program, folder):
+    """Its folder, with the certificates of the controller, as the product makes them."""
+    pki = folder / "pki"
+    subprocess.run([program, "--quiet", "pki", "init", pki, "--host", "127.0.0.1", "--admin", "load"],
+                   check=True, stdout=subprocess.DEVNULL)
+    return pki
+
+
 class Controller:
-    def __init__(self, program, folder):
+    def __init__(self, program, folder, pki=None):
         self.program = program
         self.folder = folder
+        self.flags = ["--tls-dir", pki / "controller", "--ca-dir", pki / "ca"] if pki else ["--plaintext"]
         self.listen = f"127.0.0.1:{free_port()}"
         self.http = None
         self.process = None
@@ -132,7 +143,7 @@ class Controller:
         with open(self.folder / "controller.log", "ab") as log:
             self.process = subprocess.Popen(
                 [self.program, "--listen", self.listen, "--http", "127.0.0.1:0", "--state-dir",
-                 self.folder / "state", "--address-file", address, *FLAGS], stdout=log, stderr=log)
+                 self.folder / "state", "--address-file", address, *self.flags], stdout=log, stderr=log)
         deadline = time.monotonic() + PATIENCE_S
         while not address.exists():
             if self.process.poll() is not None or time.monotonic() > deadline:
@@ -250,9 +261,14 @@ def measure(args, controller, driver, echo):
     return result, scrapes, cpu, seconds
 
 
+def case_of(args, what):
+    """Both kinds of connections have rows of their own."""
+    return f"{what}, TLS" if args.tls else what
+
+
 def storms(args, controller, driver):
     """Rows of the restarts. Of one from which not all nodes came back, too: the load's stay."""
-    case = f"{args.nodes:,} nodes, restart"
+    case = case_of(args, f"{args.nodes:,} nodes, restart")
     found = []  # (seconds from serving until all nodes are back, most dials in 100 ms from then on)
     failed = 0
     try:
@@ -283,7 +299,7 @@ def play_storms(args, controller, driver, found):
 
 
 def rows_of(args, result, scrapes, cpu, seconds):
-    case = f"{args.nodes * args.ranks:,} ranks"
+    case = case_of(args, f"{args.nodes * args.ranks:,} ranks")
     rows = []
 
     def row(metric, unit, value, **bounds):
@@ -359,19 +375,24 @@ def main():
     parser.add_argument("--reconnects", type=int, default=12, help="connections cut per minute")
     parser.add_argument("--storms", type=int, default=3, help="times that the controller is killed")
     parser.add_argument("--outage", type=float, default=1, help="seconds between kill and start")
+    parser.add_argument("--tls", action="store_true", help="mutual TLS, as clusters have by default")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
 
-    programs = paceline_bench.build("//controller:paceline-controller", "//bench/load:load_driver")
+    programs = paceline_bench.build("//controller:paceline-controller", "//bench/load:load_driver",
+                                    "//cli:paceline")
     program = programs / "bench/load/load_driver"
-    with tempfile.TemporaryDirectory(prefix="paceline-load.") as folder:
-        controller = Controller(programs / "controller/paceline-controller", pathlib.Path(folder))
+    with tempfile.TemporaryDirectory(prefix="paceline-load.") as temporary:
+        folder = pathlib.Path(temporary)
+        pki = make_authority(programs / "cli/paceline", folder) if args.tls else None
+        identity = ["--pki", pki] if pki else []
+        controller = Controller(programs / "controller/paceline-controller", folder, pki)
         echo = driver = None
         try:
             controller.start()
-            echo = Driver(program, "--serve-echo")
+            echo = Driver(program, "--serve-echo", *identity)
             driver = Driver(
-                program, "--controller", controller.listen, "--echo", echo.read()["echo"],
+                program, "--controller", controller.listen, "--echo", echo.read()["echo"], *identity,
                 *[part for name in ("nodes", "ranks", "steps_per_second", "watchers", "jobs",
                                     "waiting", "short", "calls_per_second", "reconnects", "seed")
                   for part in (f"--{name.replace('_', '-')}", getattr(args, name))])

@@ -23,13 +23,13 @@ constexpr const char* kKinds[] = {"get job",  "list jobs",  "describe job", "why
                                   "get node", "list nodes", "telemetry",    "ranks of a job"};
 constexpr int kKindCount = 8;
 
-std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
+std::shared_ptr<grpc::Channel> MakeChannel(const ApiOptions& options) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 500);
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  return grpc::CreateCustomChannel(options.controller, options.credentials, arguments);
 }
 
 void SetDeadline(grpc::ClientContext& context) {
@@ -53,9 +53,9 @@ v1::JobSpec SpecOf(size_t number, int ranks, int64_t steps) {
 
 ApiCalls::ApiCalls(ApiOptions options)
     : options_(std::move(options)),
-      jobs_(v1::JobService::NewStub(MakeChannel(options_.controller))),
-      nodes_(v1::NodeService::NewStub(MakeChannel(options_.controller))),
-      telemetry_(v1::TelemetryService::NewStub(MakeChannel(options_.controller))) {
+      jobs_(v1::JobService::NewStub(MakeChannel(options_))),
+      nodes_(v1::NodeService::NewStub(MakeChannel(options_))),
+      telemetry_(v1::TelemetryService::NewStub(MakeChannel(options_))) {
   for (const char* kind : kKinds) latencies_[kind];
 }
 

@@ -5,6 +5,8 @@
 #ifndef BENCH_LOAD_API_CALLS_H_
 #define BENCH_LOAD_API_CALLS_H_
 
+#include <grpcpp/security/credentials.h>
+
 #include <atomic>
 #include <cstdint>
 #include <map>
@@ -24,6 +26,7 @@ namespace paceline {
 
 struct ApiOptions {
   std::string controller;  // host:port
+  std::shared_ptr<grpc::ChannelCredentials> credentials;
   int jobs = 200;
   int ranks = 50;   // Of each.
   int waiting = 0;  // Jobs beyond those for which there is room.

@@ -10,6 +10,8 @@
 #include "absl/time/clock.h"
 #include "bench/load/simulated_trainers.h"
 #include "common/event_loop.h"
+#include "common/tls/credentials.h"
+#include "common/tls/tls_files.h"
 #include "proto/job.grpc.pb.h"
 #include "proto/worker.grpc.pb.h"
 
@@ -76,21 +78,28 @@ v1::WorkerMessage MakeReport() {
   return message;
 }
 
-std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
+std::shared_ptr<grpc::Channel> MakeChannel(
+    const std::string& address, const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  return grpc::CreateCustomChannel(address, credentials, arguments);
+}
+
+// Of a server whose clients prove who they are, as the controller's do.
+std::shared_ptr<grpc::ServerCredentials> EchoCredentials(const std::string& pki) {
+  if (pki.empty()) return grpc::InsecureServerCredentials();
+  return ServerCredentials(FilesIn(pki + "/controller"), /*require_client_certificate=*/true);
 }
 
 }  // namespace
 
-int ServeEcho() {
+int ServeEcho(const std::string& pki) {
   EchoSessions sessions;
   EchoJobs jobs;
   grpc::ServerBuilder builder;
   int port = 0;
-  builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port);
+  builder.AddListeningPort("127.0.0.1:0", EchoCredentials(pki), &port);
   builder.RegisterService(&sessions);
   builder.RegisterService(&jobs);
   const std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
@@ -118,8 +127,8 @@ void Pings::Stop() {
 }
 
 void Pings::Run() {
-  const auto jobs = v1::JobService::NewStub(MakeChannel(server_));
-  const auto workers = v1::WorkerService::NewStub(MakeChannel(server_));
+  const auto jobs = v1::JobService::NewStub(MakeChannel(server_, credentials_));
+  const auto workers = v1::WorkerService::NewStub(MakeChannel(server_, credentials_));
   v1::WorkerMessage message = MakeReport();
   v1::GetJobRequest request;
   request.set_job("job-0123456789ab");

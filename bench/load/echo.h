@@ -1,9 +1,13 @@
 // The limit that the controller's answers are compared with: gRPC's own ping-pong, with the same
-// messages and a server that does nothing but answer, on the same machine at the same time.
+// messages and a server that does nothing but answer, on the same machine at the same time; over
+// TLS when the load is.
 #ifndef BENCH_LOAD_ECHO_H_
 #define BENCH_LOAD_ECHO_H_
 
+#include <grpcpp/security/credentials.h>
+
 #include <atomic>
+#include <memory>
 #include <string>
 #include <thread>
 #include <utility>
@@ -12,14 +16,16 @@
 
 namespace paceline {
 
-// Prints {"echo": "host:port"}, and serves until standard input ends.
-int ServeEcho();
+// Prints {"echo": "host:port"}, and serves until standard input ends. `pki`: as of MakeIdentities;
+// it has the controller's certificate.
+int ServeEcho(const std::string& pki);
 
 // Pings the server ten times a second: a unary call, and a report on a stream that is answered by a
 // lease. The public methods are for one thread.
 class Pings {
  public:
-  explicit Pings(std::string server) : server_(std::move(server)) {}
+  Pings(std::string server, std::shared_ptr<grpc::ChannelCredentials> credentials)
+      : server_(std::move(server)), credentials_(std::move(credentials)) {}
   // Requires: stopped, or not started.
   ~Pings() = default;
   Pings(const Pings&) = delete;
@@ -35,6 +41,7 @@ class Pings {
   void Run();
 
   const std::string server_;
+  const std::shared_ptr<grpc::ChannelCredentials> credentials_;
   Latencies unary_;
   Latencies streaming_;
   std::atomic<bool> stopping_{false};

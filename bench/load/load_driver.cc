@@ -11,6 +11,8 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <iostream>
 #include <memory>
@@ -21,11 +23,13 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "bench/load/api_calls.h"
 #include "bench/load/echo.h"
+#include "bench/load/identities.h"
 #include "bench/load/simulated_node.h"
 #include "bench/load/totals.h"
 #include "bench/load/watchers.h"
@@ -45,6 +49,7 @@ constexpr absl::Duration kBack = absl::Seconds(5);
 struct Options {
   std::string controller;
   std::string echo;
+  std::string pki;  // As of MakeIdentities.
   int nodes = 1250;
   int ranks = 8;
   double steps_per_second = 10;
@@ -62,19 +67,21 @@ void Tell(const std::string& event, nlohmann::json line = {}) {
 
 class Load {
  public:
-  explicit Load(const Options& options)
+  // `names`: of the nodes. Requires: an identity for each.
+  Load(const Options& options, const std::vector<std::string>& names, const Identities& identities)
       : options_(options),
         random_(options.seed),
-        watchers_(options.controller),
+        watchers_(options.controller, identities.watchers),
         calls_(options.api),
-        pings_(options.echo) {
-    for (int n = 0; n < options.nodes; ++n) {
+        pings_(options.echo, identities.users) {
+    for (size_t n = 0; n < names.size(); ++n) {
       SimulatedNode::Options node;
       node.controller = options.controller;
-      node.name = absl::StrFormat("node-%05d", n);
+      node.name = names[n];
+      node.credentials = identities.nodes[n];
       node.ranks = options.ranks;
       node.steps_per_second = options.steps_per_second;
-      node.seed = options.seed * 1'000'003 + static_cast<uint64_t>(n);
+      node.seed = options.seed * 1'000'003 + n;
       nodes_.push_back(std::make_unique<SimulatedNode>(node, &totals_, &storm_));
     }
   }
@@ -227,6 +234,26 @@ class Load {
   std::thread ticks_;
 };
 
+std::vector<std::string> NodeNames(int nodes) {
+  std::vector<std::string> names;
+  for (int n = 0; n < nodes; ++n) names.push_back(absl::StrFormat("node-%05d", n));
+  return names;
+}
+
+int Run(Options options) {
+  const std::vector<std::string> names = NodeNames(options.nodes);
+  const absl::StatusOr<Identities> identities = MakeIdentities(options.pki, names);
+  if (!identities.ok()) {
+    std::cerr << identities.status() << std::endl;
+    return 2;
+  }
+  options.api.credentials = identities->users;
+  Load load(options, names, *identities);
+  // Without a word to threads that still run: the caller has all that it wants.
+  if (!load.Begin()) std::_Exit(1);
+  return load.Serve();
+}
+
 int Main(int argc, char** argv) {
   Options options;
   bool serve_echo = false;
@@ -234,6 +261,8 @@ int Main(int argc, char** argv) {
   app.add_flag("--serve-echo", serve_echo, "only answer pings");
   app.add_option("--controller", options.controller, "host:port");
   app.add_option("--echo", options.echo, "host:port of one with --serve-echo");
+  app.add_option("--pki", options.pki,
+                 "folder of `paceline pki init`: all speak TLS, each node as itself");
   app.add_option("--nodes", options.nodes, "nodes")->check(CLI::Range(1, 100000));
   app.add_option("--ranks", options.ranks, "ranks of a node")->check(CLI::Range(1, 1024));
   app.add_option("--steps-per-second", options.steps_per_second, "of each rank")
@@ -248,7 +277,7 @@ int Main(int argc, char** argv) {
   app.add_option("--reconnects", options.reconnects, "connections cut per minute");
   app.add_option("--seed", options.seed, "of what is random");
   CLI11_PARSE(app, argc, argv);
-  if (serve_echo) return ServeEcho();
+  if (serve_echo) return ServeEcho(options.pki);
   options.api.controller = options.controller;
   options.api.ranks = options.nodes * options.ranks / options.api.jobs;
   options.api.short_steps = static_cast<int64_t>(options.short_s * options.steps_per_second);
@@ -256,10 +285,7 @@ int Main(int argc, char** argv) {
     std::cerr << "there are more jobs than ranks" << std::endl;
     return 2;
   }
-  Load load(options);
-  // Without a word to threads that still run: the caller has all that it wants.
-  if (!load.Begin()) std::_Exit(1);
-  return load.Serve();
+  return Run(std::move(options));
 }
 
 }  // namespace

@@ -14,7 +14,8 @@ constexpr absl::Duration kGreetingLimit = absl::Seconds(10);
 const Backoff::Options kBackoff = {absl::Milliseconds(100), absl::Seconds(4)};
 
 // As worker/daemon/session.cc: a channel per attempt, of its own.
-std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
+std::shared_ptr<grpc::Channel> MakeChannel(
+    const std::string& address, const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 5'000);
@@ -22,7 +23,7 @@ std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 5'000);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  return grpc::CreateCustomChannel(address, credentials, arguments);
 }
 
 }  // namespace
@@ -106,7 +107,7 @@ void SimulatedNode::Tick(absl::Time now) {
 void SimulatedNode::Dial(absl::Time now) {
   storm_->Dialled(now);
   v1::WorkerMessage message;
-  std::shared_ptr<grpc::Channel> channel = MakeChannel(options_.controller);
+  std::shared_ptr<grpc::Channel> channel = MakeChannel(options_.controller, options_.credentials);
   Stream* const stream = new Stream(this, channel);
   {
     absl::MutexLock lock(&mutex_);

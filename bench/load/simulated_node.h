@@ -11,6 +11,8 @@
 #ifndef BENCH_LOAD_SIMULATED_NODE_H_
 #define BENCH_LOAD_SIMULATED_NODE_H_
 
+#include <grpcpp/security/credentials.h>
+
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -34,6 +36,7 @@ class SimulatedNode {
   struct Options {
     std::string controller;  // host:port
     std::string name;
+    std::shared_ptr<grpc::ChannelCredentials> credentials;
     int ranks = 8;
     double steps_per_second = 10;
     uint64_t seed = 0;

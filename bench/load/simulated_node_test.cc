@@ -18,6 +18,7 @@ class SimulatedNodeTest : public ServerTest {
     SimulatedNode::Options options;
     options.controller = server_->Address("grpc");
     options.name = "node-1";
+    options.credentials = grpc::InsecureChannelCredentials();
     options.ranks = 2;
     options.steps_per_second = 100;
     node_.emplace(options, &totals_, &storm_);

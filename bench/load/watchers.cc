@@ -15,12 +15,13 @@ constexpr char kWatchJobs[] = "/paceline.v1.JobService/Watch";
 constexpr char kWatchNodes[] = "/paceline.v1.NodeService/Watch";
 constexpr int kMaxMessageBytes = 64 << 20;
 
-std::shared_ptr<grpc::Channel> MakeChannel(const std::string& address) {
+std::shared_ptr<grpc::Channel> MakeChannel(
+    const std::string& address, const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  return grpc::CreateCustomChannel(address, credentials, arguments);
 }
 
 std::string RequestOf(int number, const std::vector<std::string>& jobs, std::string* method) {
@@ -86,7 +87,7 @@ void Watchers::Renew() {
     for (size_t number = 0; number < watches_.size(); ++number) {
       Watch& watch = watches_[number];
       if (watch.stream != nullptr) continue;
-      former.push_back(std::exchange(watch.channel, MakeChannel(controller_)));
+      former.push_back(std::exchange(watch.channel, MakeChannel(controller_, credentials_)));
       watch.stream = new Stream(this, number, watch);
       ++open_;
       begun.push_back(watch.stream);

@@ -22,7 +22,8 @@ namespace paceline {
 
 class Watchers {
  public:
-  explicit Watchers(std::string controller) : controller_(std::move(controller)) {}
+  Watchers(std::string controller, std::shared_ptr<grpc::ChannelCredentials> credentials)
+      : controller_(std::move(controller)), credentials_(std::move(credentials)) {}
   // Requires: stopped.
   ~Watchers() = default;
   Watchers(const Watchers&) = delete;
@@ -55,6 +56,7 @@ class Watchers {
   void OnDone(size_t number) ABSL_LOCKS_EXCLUDED(mutex_);
 
   const std::string controller_;
+  const std::shared_ptr<grpc::ChannelCredentials> credentials_;
   std::atomic<int64_t> events_{0};
   std::atomic<int64_t> bytes_{0};
   std::atomic<int64_t> ended_{0};

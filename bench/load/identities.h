@@ -1,0 +1,30 @@
+// Who the load's nodes and users are to the controller. With TLS each node has a certificate of its
+// own name, made as `paceline pki issue` makes it but kept in memory: a thousand nodes that look at
+// their files each second, as a worker does, would be work of one machine that no cluster's has.
+#ifndef BENCH_LOAD_IDENTITIES_H_
+#define BENCH_LOAD_IDENTITIES_H_
+
+#include <grpcpp/security/credentials.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace paceline {
+
+struct Identities {
+  std::vector<std::shared_ptr<grpc::ChannelCredentials>> nodes;  // In the order of their names.
+  std::shared_ptr<grpc::ChannelCredentials> users;               // An operator.
+  std::shared_ptr<grpc::ChannelCredentials> watchers;            // A viewer.
+};
+
+// `pki`: the folder that `paceline pki init` has made, the authority's key in it; empty: all speak
+// plain text. `nodes`: their names. Errors of CertificateAuthority.
+absl::StatusOr<Identities> MakeIdentities(const std::string& pki,
+                                          const std::vector<std::string>& nodes);
+
+}  // namespace paceline
+
+#endif  // BENCH_LOAD_IDENTITIES_H_
