@@ -202,9 +202,9 @@ TEST_F(OutputsTest, WatchedListOfSeveralPagesMissesNothing) {
     jobs.push_back(JobOf(absl::StrCat("j", j), v1::RUNNING, 7, 1000 - j));
   }
   controller_.SetJobs(jobs);
-  controller_.AddWatch({{EventOf(JobOf("j0", v1::SUCCEEDED, 8, 1000)),
-                         EventOf(JobOf("j1", v1::QUEUED, 6, 999))},
-                        Lost()});
+  controller_.AddWatch(
+      {{EventOf(JobOf("j0", v1::SUCCEEDED, 8, 1000)), EventOf(JobOf("j1", v1::QUEUED, 6, 999))},
+       Lost()});
   EndWhenIdle();
   const Ran ran =
       Paceline({"job", "list", "-w", "--no-color", "--state", "running"}, /*terminal=*/true);

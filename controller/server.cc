@@ -233,7 +233,7 @@ ServerFailure Server::Start(Elected elected) {
   identities_ =
       std::make_unique<IdentityService>(&loop_, control_.get(), &metrics_, &limits_,
                                         *std::exchange(restored_, std::nullopt), IdentityOptions());
-  telemetry_ = std::make_unique<TelemetryService>(&loop_, &lists_, control_.get());
+  telemetry_ = std::make_unique<TelemetryService>(&loop_, &lists_, control_.get(), &limits_);
   page_ = std::make_unique<Page>(&loop_, control_.get());
   histories_ = std::make_unique<HistoryService>(&loop_, &sender_, control_.get(), &limits_);
   control_->SetListeners({

@@ -129,9 +129,9 @@ class Server {
   const ServerOptions options_;
   EventLoop loop_;
   Sender sender_;
-  Lists lists_{&loop_, &sender_};
   ControllerMetrics metrics_;
   CallLimits limits_;
+  Lists lists_{&loop_, &sender_, &limits_};
   std::atomic<bool> ready_{false};
   ServerFailure failure_;  // On the loop; so below.
   bool discovery_is_old_ = false;

@@ -32,4 +32,11 @@ absl::Duration RateLimit::Take(const std::string& caller, absl::Time now) {
   return absl::ZeroDuration();
 }
 
+void RateLimit::Charge(const std::string& caller, double tokens, absl::Time now) {
+  const auto known = buckets_.find(caller);
+  if (known == buckets_.end()) return;
+  Bucket& bucket = known->second;
+  bucket = {std::max(TokensAt(bucket, now) - tokens, -options_.burst), now};
+}
+
 }  // namespace paceline

@@ -28,6 +28,10 @@ class RateLimit {
   // `now` that is before an earlier one, as threads may come, gives no token twice.
   absl::Duration Take(const std::string& caller, absl::Time now);
 
+  // Takes so many more tokens of a caller that has taken one, whether it has them or not: it may
+  // come to owe a burst. Of one that has taken none, nothing.
+  void Charge(const std::string& caller, double tokens, absl::Time now);
+
   size_t callers() const { return buckets_.size(); }
 
  private:

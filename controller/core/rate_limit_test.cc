@@ -41,6 +41,29 @@ TEST(RateLimitTest, RefusalsCostNothing) {
   EXPECT_TRUE(Takes(limit, "a", 1));
 }
 
+TEST(RateLimitTest, WhatIsChargedIsWaitedForBeforeTheNext) {
+  RateLimit limit({/*per_second=*/2, /*burst=*/4});
+  EXPECT_TRUE(Takes(limit, "a", 0));
+  limit.Charge("a", 4, At(0));
+  EXPECT_EQ(limit.Take("a", At(0)), absl::Seconds(1)) << "one is owed";
+  EXPECT_TRUE(Takes(limit, "a", 1));
+  EXPECT_FALSE(Takes(limit, "a", 1));
+}
+
+TEST(RateLimitTest, DebtIsBounded) {
+  RateLimit limit({/*per_second=*/2, /*burst=*/4});
+  EXPECT_TRUE(Takes(limit, "a", 0));
+  limit.Charge("a", 1e9, At(0));
+  EXPECT_EQ(limit.Take("a", At(0)), absl::Seconds(2.5));
+}
+
+TEST(RateLimitTest, WhoHasTakenNothingIsNotCharged) {
+  RateLimit limit({1, 1});
+  limit.Charge("a", 5, At(0));
+  EXPECT_EQ(limit.callers(), 0u);
+  EXPECT_TRUE(Takes(limit, "a", 0));
+}
+
 TEST(RateLimitTest, ThreadsThatComeInAnyOrderGetNoTokenTwice) {
   RateLimit limit({1, 2});
   for (int i = 0; i < 2; ++i) EXPECT_TRUE(Takes(limit, "a", 2)) << i;

@@ -70,6 +70,11 @@ grpc::Status CallLimits::AdmitCall(const Principal& caller, absl::Time now) {
   return TooManyRequests(name, options_.calls_per_s, "calls", wait);
 }
 
+void CallLimits::Charge(const Principal& caller, int parts, absl::Time now) {
+  absl::MutexLock lock(&mutex_);
+  calls_.Charge(PrincipalText(caller), static_cast<double>(parts) / kPartsOfCall, now);
+}
+
 bool CallLimits::AdmitMutation(const grpc::CallbackServerContext& context,
                                const google::protobuf::Message& request,
                                grpc::ServerUnaryReactor* reactor) {

@@ -52,6 +52,9 @@ struct CallLimitOptions {
   absl::Duration hello_patience = absl::Seconds(10);
 };
 
+// Describing so many ranks, which takes 0.1 ms, is charged as a call.
+inline constexpr int kPartsOfCall = 50;
+
 class CallLimits {
  public:
   // One open stream, counted until it is destroyed; or the refusal of one.
@@ -86,6 +89,11 @@ class CallLimits {
 
   // A call of any kind at `now` of EventLoop. Requires: the caller has a role. Not OK: too many.
   grpc::Status AdmitCall(const Principal& caller, absl::Time now) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  // A call that was admitted had so many parts to describe: ranks, for most. Many of them are as
+  // many calls (kPartsOfCall), so that a caller cannot ask for large jobs as often as for small
+  // ones.
+  void Charge(const Principal& caller, int parts, absl::Time now) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // False: too many, or the request is too large; the call is finished.
   bool AdmitMutation(const grpc::CallbackServerContext& context,

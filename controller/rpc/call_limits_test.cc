@@ -64,6 +64,15 @@ TEST_F(CallRateTest, CallersAreToldApartByRoleAndName) {
   EXPECT_TRUE(limits.AdmitCall({Role::kWorker, "ann"}, At(0)).ok());
 }
 
+TEST_F(CallRateTest, ALargeAnswerIsAsManyCalls) {
+  CallLimits limits(Rate(2, 3), &metrics_);
+  EXPECT_TRUE(limits.AdmitCall(ann_, At(0)).ok());
+  limits.Charge(ann_, 3 * kPartsOfCall, At(0));
+  EXPECT_FALSE(limits.AdmitCall(ann_, At(0.5)).ok());
+  EXPECT_TRUE(limits.AdmitCall(ann_, At(1)).ok());
+  EXPECT_TRUE(limits.AdmitCall({Role::kOperator, "bob"}, At(0)).ok());
+}
+
 // After a restart of the controller, say, with the lowest rate.
 TEST_F(CallRateTest, AllWorkersOfALargeClusterAreLetInAtOnce) {
   CallLimits limits(Rate(1e-3, 1), &metrics_);

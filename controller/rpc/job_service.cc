@@ -192,7 +192,10 @@ grpc::ServerUnaryReactor* JobService::Get(grpc::CallbackServerContext* context,
   loop_->Post([=, caller = CallerOf(*context)] {
     const Job* job = nullptr;
     const grpc::Status found = Find(caller, request->job(), &job);
-    if (found.ok()) *reply = control_->Describe(*job);
+    if (found.ok()) {
+      *reply = control_->Describe(*job);
+      limits_->Charge(caller, reply->ranks_size(), EventLoop::Now());
+    }
     reactor->Finish(found);
   });
   return reactor;
@@ -237,7 +240,7 @@ grpc::ServerUnaryReactor* JobService::List(grpc::CallbackServerContext* context,
       *reply->add_jobs() = control_->Describe(*job);
       return 1 + static_cast<int>(job->ranks.size());
     };
-    lists_->Make<JobId>(std::move(ids), add, reactor);
+    lists_->Make<JobId>(caller, std::move(ids), add, reactor);
   });
   return reactor;
 }

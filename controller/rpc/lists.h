@@ -12,29 +12,39 @@
 #include <vector>
 
 #include "common/event_loop.h"
+#include "common/identity/principal.h"
 #include "common/turns.h"
+#include "controller/rpc/call_limits.h"
 #include "controller/rpc/sender.h"
 
 namespace paceline {
 
 class Lists {
  public:
-  // Both outlive this.
-  Lists(EventLoop* loop, Sender* sender) : turns_(loop), sender_(sender) {}
+  // All outlive this.
+  Lists(EventLoop* loop, Sender* sender, CallLimits* limits)
+      : turns_(loop), sender_(sender), limits_(limits) {}
 
   // Adds what each of the keys stands for to the reply of the call, by `add`, and finishes the
-  // call. `add` returns how many parts it had to describe; what a key stands for may have gone
-  // meanwhile.
+  // call. `add` returns how many parts it had to describe, which the caller is charged for; what a
+  // key stands for may have gone meanwhile.
   template <typename Key>
-  void Make(std::vector<Key> keys, std::function<int(const Key&)> add,
+  void Make(const Principal& caller, std::vector<Key> keys, std::function<int(const Key&)> add,
             grpc::ServerUnaryReactor* call) {
-    turns_.Add<Key>(std::move(keys), std::move(add),
-                    [this, call] { sender_->Post([call] { call->Finish(grpc::Status::OK); }); });
+    const auto charged = [limits = limits_, caller, add = std::move(add)](const Key& key) {
+      const int parts = add(key);
+      limits->Charge(caller, parts, EventLoop::Now());
+      return parts;
+    };
+    turns_.Add<Key>(std::move(keys), charged, [sender = sender_, call] {
+      sender->Post([call] { call->Finish(grpc::Status::OK); });
+    });
   }
 
  private:
   Turns turns_;
   Sender* const sender_;
+  CallLimits* const limits_;
 };
 
 }  // namespace paceline

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "controller/rpc/caller.h"
 #include "controller/rpc/convert_node.h"
 #include "controller/rpc/encoded_message.h"
 #include "controller/rpc/errors.h"
@@ -67,7 +68,7 @@ grpc::ServerUnaryReactor* NodeService::List(grpc::CallbackServerContext* context
                                             const v1::ListNodesRequest* request,
                                             v1::ListNodesResponse* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  loop_->Post([=] {
+  loop_->Post([=, caller = CallerOf(*context)] {
     int size = 0;
     const grpc::Status page = CheckPageSize(request->page_size(), &size);
     if (!page.ok()) return reactor->Finish(page);
@@ -89,7 +90,7 @@ grpc::ServerUnaryReactor* NodeService::List(grpc::CallbackServerContext* context
       if (Find(name.value(), &node).ok()) *reply->add_nodes() = control_->Describe(*node);
       return kPartsOfNode;
     };
-    lists_->Make<NodeName>(std::move(names), add, reactor);
+    lists_->Make<NodeName>(caller, std::move(names), add, reactor);
   });
   return reactor;
 }

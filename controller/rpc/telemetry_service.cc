@@ -38,6 +38,7 @@ grpc::ServerUnaryReactor* TelemetryService::Answer(grpc::CallbackServerContext* 
     if (found.ok()) {
       const JobId& id = meant->request.id;
       describe({*meant, control_->steps().Find(id), control_->stragglers().Find(id)});
+      limits_->Charge(caller, static_cast<int>(meant->ranks.size()), EventLoop::Now());
     }
     reactor->Finish(found);
   });
@@ -60,7 +61,7 @@ grpc::ServerUnaryReactor* TelemetryService::ListJobs(grpc::CallbackServerContext
           DescribeTelemetry(*job, control_->steps().Find(id), control_->stragglers().Find(id));
       return kPartsOfTelemetry;
     };
-    lists_->Make<JobId>(std::move(jobs), add, reactor);
+    lists_->Make<JobId>(caller, std::move(jobs), add, reactor);
   });
   return reactor;
 }

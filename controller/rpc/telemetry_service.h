@@ -7,6 +7,7 @@
 
 #include "common/event_loop.h"
 #include "controller/control_loop.h"
+#include "controller/rpc/call_limits.h"
 #include "controller/rpc/lists.h"
 #include "proto/telemetry.grpc.pb.h"
 
@@ -15,8 +16,8 @@ namespace paceline {
 class TelemetryService : public v1::TelemetryService::CallbackService {
  public:
   // All outlive this.
-  TelemetryService(EventLoop* loop, Lists* lists, ControlLoop* control)
-      : loop_(loop), lists_(lists), control_(control) {}
+  TelemetryService(EventLoop* loop, Lists* lists, ControlLoop* control, CallLimits* limits)
+      : loop_(loop), lists_(lists), control_(control), limits_(limits) {}
 
   // Called by gRPC.
   grpc::ServerUnaryReactor* ListJobs(grpc::CallbackServerContext* context,
@@ -49,6 +50,7 @@ class TelemetryService : public v1::TelemetryService::CallbackService {
   EventLoop* const loop_;
   Lists* const lists_;
   ControlLoop* const control_;
+  CallLimits* const limits_;
 };
 
 }  // namespace paceline
