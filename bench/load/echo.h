@@ -16,8 +16,8 @@
 
 namespace paceline {
 
-// Prints {"echo": "host:port"}, and serves until standard input ends. `pki`: as of MakeIdentities;
-// it has the controller's certificate.
+// Prints {"echo": "host:port"}, and serves until standard input ends. `pki`: as of
+// MakeLoadCredentials; it has the controller's certificate.
 int ServeEcho(const std::string& pki);
 
 // Pings the server ten times a second: a unary call, and a report on a stream that is answered by a

@@ -29,7 +29,7 @@
 #include "absl/time/time.h"
 #include "bench/load/api_calls.h"
 #include "bench/load/echo.h"
-#include "bench/load/identities.h"
+#include "bench/load/load_credentials.h"
 #include "bench/load/simulated_node.h"
 #include "bench/load/totals.h"
 #include "bench/load/watchers.h"
@@ -49,7 +49,7 @@ constexpr absl::Duration kBack = absl::Seconds(5);
 struct Options {
   std::string controller;
   std::string echo;
-  std::string pki;  // As of MakeIdentities.
+  std::string pki;  // As of MakeLoadCredentials.
   int nodes = 1250;
   int ranks = 8;
   double steps_per_second = 10;
@@ -68,7 +68,8 @@ void Tell(const std::string& event, nlohmann::json line = {}) {
 class Load {
  public:
   // `names`: of the nodes. Requires: an identity for each.
-  Load(const Options& options, const std::vector<std::string>& names, const Identities& identities)
+  Load(const Options& options, const std::vector<std::string>& names,
+       const LoadCredentials& identities)
       : options_(options),
         random_(options.seed),
         watchers_(options.controller, identities.watchers),
@@ -242,7 +243,7 @@ std::vector<std::string> NodeNames(int nodes) {
 
 int Run(Options options) {
   const std::vector<std::string> names = NodeNames(options.nodes);
-  const absl::StatusOr<Identities> identities = MakeIdentities(options.pki, names);
+  const absl::StatusOr<LoadCredentials> identities = MakeLoadCredentials(options.pki, names);
   if (!identities.ok()) {
     std::cerr << identities.status() << std::endl;
     return 2;

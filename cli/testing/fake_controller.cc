@@ -47,9 +47,10 @@ FakeController::~FakeController() {
 
 std::string FakeController::address() const { return absl::StrCat("127.0.0.1:", port_); }
 
-void FakeController::SetJobs(std::vector<v1::Job> jobs) {
+void FakeController::SetJobs(std::vector<v1::Job> jobs, int per_page) {
   const absl::MutexLock lock(&mutex_);
   jobs_ = std::move(jobs);
+  jobs_per_page_ = per_page;
 }
 
 void FakeController::SetAdvice(v1::JobAdvice advice) {
@@ -190,7 +191,7 @@ grpc::Status FakeController::List(grpc::ServerContext*, const v1::ListJobsReques
   const absl::MutexLock lock(&mutex_);
   size_t at = request->page_token().empty() ? 0 : std::stoul(request->page_token());
   response->set_revision(7 + static_cast<int64_t>(at));  // Something changes between two pages.
-  const int most = std::min(request->page_size(), kJobsPerPage);
+  const int most = std::min(request->page_size(), jobs_per_page_);
   for (; at < jobs_.size() && response->jobs_size() < most; ++at) {
     const auto& states = request->states();
     if (states.empty() || std::count(states.begin(), states.end(), jobs_[at].state()) > 0) {

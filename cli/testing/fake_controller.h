@@ -39,9 +39,6 @@ struct StreamScript {
 
 class FakeController : public v1::JobService::Service, public v1::CheckpointService::Service {
  public:
-  // Of a list, at most; a page that is asked for later has a greater revision.
-  static constexpr int kJobsPerPage = 30;
-
   // Serves on 127.0.0.1 and the port; 0: one of the system's choice. Without credentials: plain
   // text.
   explicit FakeController(int port = 0,
@@ -61,7 +58,8 @@ class FakeController : public v1::JobService::Service, public v1::CheckpointServ
   FakeTelemetry& telemetry() { return telemetry_; }
 
   // Get and List answer from these.
-  void SetJobs(std::vector<v1::Job> jobs) ABSL_LOCKS_EXCLUDED(mutex_);
+  // `per_page`: what List tells of at most; a page that is asked for later has a greater revision.
+  void SetJobs(std::vector<v1::Job> jobs, int per_page = 1000) ABSL_LOCKS_EXCLUDED(mutex_);
   // Each is known as JOB/STEP, JOB being its id or name, or JOB for the first of the job.
   void SetCheckpoints(std::vector<v1::Checkpoint> checkpoints) ABSL_LOCKS_EXCLUDED(mutex_);
   // Of the first job. ListDecisions answers with those of the advice.
@@ -150,6 +148,7 @@ class FakeController : public v1::JobService::Service, public v1::CheckpointServ
   mutable absl::Mutex mutex_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<v1::Job> jobs_ ABSL_GUARDED_BY(mutex_);
+  int jobs_per_page_ ABSL_GUARDED_BY(mutex_) = 1000;
   v1::JobAdvice advice_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::Checkpoint> checkpoints_ ABSL_GUARDED_BY(mutex_);
   std::deque<grpc::Status> failures_ ABSL_GUARDED_BY(mutex_);

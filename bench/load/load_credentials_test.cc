@@ -1,4 +1,4 @@
-#include "bench/load/identities.h"
+#include "bench/load/load_credentials.h"
 
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
@@ -14,12 +14,12 @@ namespace paceline {
 namespace {
 
 // A controller whose authority is where `paceline pki init` puts it.
-class IdentitiesTest : public TlsServerTest {
+class LoadCredentialsTest : public TlsServerTest {
  protected:
-  IdentitiesTest() {
+  LoadCredentialsTest() {
     EXPECT_TRUE(authority_.Save(pki_ + "/ca").ok());
     Start(Options());
-    auto made = MakeIdentities(pki_, {"node-1", "node-2"});
+    auto made = MakeLoadCredentials(pki_, {"node-1", "node-2"});
     EXPECT_TRUE(made.ok()) << made.status();
     if (made.ok()) identities_ = *std::move(made);
   }
@@ -42,10 +42,10 @@ class IdentitiesTest : public TlsServerTest {
   }
 
   const std::string pki_ = directory_ + "/pki";
-  Identities identities_;
+  LoadCredentials identities_;
 };
 
-TEST_F(IdentitiesTest, EachNodeHasACertificateOfItsOwnName) {
+TEST_F(LoadCredentialsTest, EachNodeHasACertificateOfItsOwnName) {
   ASSERT_EQ(identities_.nodes.size(), 2u);
   PlayedWorker impostor(ChannelWith(identities_.nodes[0]), Hello("node-2"));
   EXPECT_FALSE(impostor.Read().has_value());
@@ -56,7 +56,7 @@ TEST_F(IdentitiesTest, EachNodeHasACertificateOfItsOwnName) {
   EXPECT_TRUE(answer->has_welcome());
 }
 
-TEST_F(IdentitiesTest, UsersSubmitJobsAndWatchersOnlyLook) {
+TEST_F(LoadCredentialsTest, UsersSubmitJobsAndWatchersOnlyLook) {
   EXPECT_EQ(Submit(identities_.users), grpc::StatusCode::FAILED_PRECONDITION) << "no node is there";
   EXPECT_EQ(Submit(identities_.watchers), grpc::StatusCode::PERMISSION_DENIED);
   grpc::ClientContext context;
@@ -67,8 +67,8 @@ TEST_F(IdentitiesTest, UsersSubmitJobsAndWatchersOnlyLook) {
                   .ok());
 }
 
-TEST_F(IdentitiesTest, AnAuthorityThatIsNotThereIsTold) {
-  EXPECT_TRUE(absl::IsNotFound(MakeIdentities(directory_ + "/nowhere", {"node-1"}).status()));
+TEST_F(LoadCredentialsTest, AnAuthorityThatIsNotThereIsTold) {
+  EXPECT_TRUE(absl::IsNotFound(MakeLoadCredentials(directory_ + "/nowhere", {"node-1"}).status()));
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
 // Who the load's nodes and users are to the controller. With TLS each node has a certificate of its
 // own name, made as `paceline pki issue` makes it but kept in memory: a thousand nodes that look at
 // their files each second, as a worker does, would be work of one machine that no cluster's has.
-#ifndef BENCH_LOAD_IDENTITIES_H_
-#define BENCH_LOAD_IDENTITIES_H_
+#ifndef BENCH_LOAD_LOAD_CREDENTIALS_H_
+#define BENCH_LOAD_LOAD_CREDENTIALS_H_
 
 #include <grpcpp/security/credentials.h>
 
@@ -14,7 +14,7 @@
 
 namespace paceline {
 
-struct Identities {
+struct LoadCredentials {
   std::vector<std::shared_ptr<grpc::ChannelCredentials>> nodes;  // In the order of their names.
   std::shared_ptr<grpc::ChannelCredentials> users;               // An operator.
   std::shared_ptr<grpc::ChannelCredentials> watchers;            // A viewer.
@@ -22,9 +22,9 @@ struct Identities {
 
 // `pki`: the folder that `paceline pki init` has made, the authority's key in it; empty: all speak
 // plain text. `nodes`: their names. Errors of CertificateAuthority.
-absl::StatusOr<Identities> MakeIdentities(const std::string& pki,
-                                          const std::vector<std::string>& nodes);
+absl::StatusOr<LoadCredentials> MakeLoadCredentials(const std::string& pki,
+                                                    const std::vector<std::string>& nodes);
 
 }  // namespace paceline
 
-#endif  // BENCH_LOAD_IDENTITIES_H_
+#endif  // BENCH_LOAD_LOAD_CREDENTIALS_H_

@@ -1,4 +1,4 @@
-#include "bench/load/identities.h"
+#include "bench/load/load_credentials.h"
 
 #include <grpcpp/grpcpp.h>
 
@@ -28,18 +28,18 @@ absl::StatusOr<Credentials> Issue(const CertificateAuthority& authority,
   return grpc::SslCredentials(options);
 }
 
-Identities InPlainText(size_t nodes) {
+LoadCredentials InPlainText(size_t nodes) {
   const Credentials anybody = grpc::InsecureChannelCredentials();
   return {std::vector<Credentials>(nodes, anybody), anybody, anybody};
 }
 
 }  // namespace
 
-absl::StatusOr<Identities> MakeIdentities(const std::string& pki,
-                                          const std::vector<std::string>& nodes) {
+absl::StatusOr<LoadCredentials> MakeLoadCredentials(const std::string& pki,
+                                                    const std::vector<std::string>& nodes) {
   if (pki.empty()) return InPlainText(nodes.size());
   PACELINE_ASSIGN_OR_RETURN(const auto authority, CertificateAuthority::Load(pki + "/ca"));
-  Identities identities;
+  LoadCredentials identities;
   for (const std::string& node : nodes) {
     PACELINE_ASSIGN_OR_RETURN(Credentials issued, Issue(authority, {Role::kWorker, node}));
     identities.nodes.push_back(std::move(issued));
