@@ -1,6 +1,5 @@
 #include "controller/rpc/job_service.h"
 
-#include <algorithm>
 #include <memory>
 #include <optional>
 #include <set>
@@ -21,6 +20,7 @@
 #include "controller/rpc/errors.h"
 #include "controller/rpc/find_job.h"
 #include "controller/rpc/fingerprint.h"
+#include "controller/rpc/job_page.h"
 #include "controller/rpc/log_stream.h"
 #include "controller/rpc/node_requests.h"
 #include "controller/rpc/paging.h"
@@ -220,27 +220,16 @@ grpc::ServerUnaryReactor* JobService::List(grpc::CallbackServerContext* context,
       return job.number < before && MaySee(caller, job.submitter) &&
              (states.empty() || states.count(ToProto(job.state)) > 0);
     };
-    std::vector<const Job*> jobs;
-    for (const auto& [id, job] : control_->cluster().jobs()) {
-      if (wanted(job)) jobs.push_back(&job);
-    }
-    const bool is_last = jobs.size() <= static_cast<size_t>(size);
-    const auto end = is_last ? jobs.end() : jobs.begin() + size;
-    std::partial_sort(jobs.begin(), end, jobs.end(),
-                      [](const Job* a, const Job* b) { return a->number > b->number; });
-    jobs.erase(end, jobs.end());
-    if (!is_last) reply->set_next_page_token(absl::StrCat(jobs.back()->number));
+    JobPage jobs = PageOf(control_->cluster().jobs(), wanted, size);
+    if (jobs.next_before > 0) reply->set_next_page_token(absl::StrCat(jobs.next_before));
     reply->set_revision(control_->job_log().revision());
-    std::vector<JobId> ids;
-    ids.reserve(jobs.size());
-    for (const Job* job : jobs) ids.push_back(job->request.id);
     const auto add = [=](const JobId& id) {
       const Job* job = control_->cluster().FindJob(id);
       if (job == nullptr || !wanted(*job)) return 1;
       *reply->add_jobs() = control_->Describe(*job);
       return 1 + static_cast<int>(job->ranks.size());
     };
-    lists_->Make<JobId>(caller, std::move(ids), add, reactor);
+    lists_->Make<JobId>(caller, std::move(jobs.jobs), add, reactor);
   });
   return reactor;
 }

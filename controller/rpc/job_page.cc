@@ -1,0 +1,28 @@
+#include "controller/rpc/job_page.h"
+
+#include <algorithm>
+#include <cstddef>
+
+namespace paceline {
+
+JobPage PageOf(const std::map<JobId, Job>& all, const std::function<bool(const Job&)>& wanted,
+               int size) {
+  std::vector<const Job*> jobs;
+  for (const auto& [id, job] : all) {
+    if (wanted(job)) jobs.push_back(&job);
+  }
+  const size_t most = std::min(jobs.size(), static_cast<size_t>(size));
+  std::partial_sort(jobs.begin(), jobs.begin() + static_cast<std::ptrdiff_t>(most), jobs.end(),
+                    [](const Job* a, const Job* b) { return a->number > b->number; });
+  JobPage page;
+  int64_t ranks = 0;
+  for (size_t j = 0; j < most; ++j) {
+    ranks += static_cast<int64_t>(jobs[j]->ranks.size());
+    if (j > 0 && ranks > kMaxRanksOfPage) break;
+    page.jobs.push_back(jobs[j]->request.id);
+  }
+  if (page.jobs.size() < jobs.size()) page.next_before = jobs[page.jobs.size() - 1]->number;
+  return page;
+}
+
+}  // namespace paceline

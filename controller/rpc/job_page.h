@@ -1,0 +1,31 @@
+// Which jobs a page of a list tells of: the newest first, as many as are asked for, but of not more
+// ranks than kMaxRanksOfPage together, since an answer is one message with all of them.
+#ifndef CONTROLLER_RPC_JOB_PAGE_H_
+#define CONTROLLER_RPC_JOB_PAGE_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <vector>
+
+#include "common/core/ids.h"
+#include "controller/core/job.h"
+
+namespace paceline {
+
+// A message of some 3 MB. A job has at most 4,096.
+inline constexpr int64_t kMaxRanksOfPage = 20'000;
+
+struct JobPage {
+  std::vector<JobId> jobs;
+  // Number of the last of them, behind which the next page begins; 0: this is the last page.
+  int64_t next_before = 0;
+};
+
+// Of the jobs that are wanted; at least one, if there is any. Requires: size is positive.
+JobPage PageOf(const std::map<JobId, Job>& all, const std::function<bool(const Job&)>& wanted,
+               int size);
+
+}  // namespace paceline
+
+#endif  // CONTROLLER_RPC_JOB_PAGE_H_
