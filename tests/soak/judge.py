@@ -142,6 +142,16 @@ def nodes(samples, known):
     return [] if told == stored else [f"metrics tell of nodes {told}, the store has {stored}"]
 
 
+def stored(before, after):
+    """A controller that is started again knows each job as the one before it did: what was told of
+    them all is in the store. None was live."""
+    def known(jobs):
+        return {job["id"]: (job["state"], job["reason"]) for job in jobs}
+    was, now = known(before), known(after)
+    return [f"{job} was told as {was.get(job)}, the store has {now.get(job)}"
+            for job in sorted(was.keys() | now.keys()) if was.get(job) != now.get(job)]
+
+
 def history(job, events):
     """The newest event of a job that has ended is of its end."""
     if not events or events[-1]["state"] != job["state"]:

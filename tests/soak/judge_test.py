@@ -83,6 +83,13 @@ class JudgeTest(unittest.TestCase):
         self.assertEqual(judge.nodes(self.samples, [{"name": "w0", "state": "NODE_READY"}]), [])
         self.assertEqual(len(judge.nodes(self.samples, [{"name": "w0", "state": "NODE_LOST"}])), 1)
 
+    def test_what_was_told_is_stored(self):
+        told = [job(1, "SUCCEEDED"), job(2, "FAILED")]
+        self.assertEqual(judge.stored(told, list(reversed(told))), [])
+        found = judge.stored(told, [job(1, "CANCELLED"), job(3, "FAILED")])
+        self.assertEqual(len(found), 3)
+        self.assertIn("CANCELLED", found[0])
+
     def test_a_history_ends_with_the_end(self):
         ended = job(1, "FAILED")
         self.assertEqual(judge.history(ended, [{"state": "RUNNING"}, {"state": "FAILED"}]), [])

@@ -295,6 +295,10 @@ class Soak:
         for name, points in self.samples.items():
             self.find(judge.memory(name, [(at, mb) for at, mb, _ in points], ended))
             self.find(judge.descriptors(name, [(at, files) for at, _, files in points]))
+        told = self.jobs()
+        self.cluster.kill_daemon("controller")
+        self.cluster.up()
+        self.find(judge.stored(told, self.jobs()))
 
     def report(self):
         print(f"{'daemon':12} {'MB at the half':>15} {'MB at the end':>14} {'grown':>7} {'descriptors':>12}")
