@@ -174,6 +174,11 @@ void Cluster::IndexJob(const JobId& id) {
   } else {
     live_.erase(id);
   }
+  if (job != nullptr && !is_live) {
+    ended_.Set(id, job->ended, job->ranks.size());
+  } else {
+    ended_.Remove(id);
+  }
   SetMember(queued_, id, is_live && job->state == JobState::kQueued);
   SetMember(recovering_, id, is_live && job->state == JobState::kRecovering);
   SetMember(with_tasks_, id, job != nullptr && !TasksOf(*job).empty());
@@ -375,15 +380,9 @@ const TaskAssignment* Cluster::AssignmentOf(const JobId& job) const {
 }
 
 void Cluster::ForgetOldJobs(Actions& actions) {
-  if (jobs_.size() - live_.size() <= options_.ended_jobs_kept) return;
-  std::vector<std::pair<absl::Time, JobId>> ended;
-  for (const auto& [id, job] : jobs_) {
-    if (job.ended_already()) ended.emplace_back(job.ended, id);
-  }
-  if (ended.size() <= options_.ended_jobs_kept) return;
-  std::sort(ended.begin(), ended.end());
-  ended.resize(ended.size() - options_.ended_jobs_kept);
-  for (const auto& [time, id] : ended) {
+  while (ended_.size() > options_.ended_jobs_kept ||
+         (ended_.size() > 1 && ended_.ranks() > options_.ended_ranks_kept)) {
+    const JobId id = ended_.oldest();
     by_id_.erase(id);
     jobs_.erase(id);
     IndexJob(id);

@@ -28,6 +28,7 @@
 #include "controller/core/checkpoint_tasks.h"
 #include "controller/core/deadlines.h"
 #include "controller/core/drain.h"
+#include "controller/core/ended_jobs.h"
 #include "controller/core/job.h"
 #include "controller/core/membership.h"
 #include "controller/core/node.h"
@@ -152,7 +153,8 @@ using NodeMark = std::tuple<bool, int, size_t>;  // Open, slots, GPUs.
 class Cluster {
  public:
   struct Options {
-    // Of the jobs that have ended, the newest so many are kept.
+    // Of the jobs that have ended, the newest so many are kept, with no more ranks together than
+    // these (1.3 kB each), but always the newest one.
     size_t ended_jobs_kept = 10000;
     // A node that has not reported for so long, and a margin, counts as LOST; zero: never.
     absl::Duration node_lease = absl::ZeroDuration();
@@ -163,6 +165,7 @@ class Cluster {
     // that a script that runs wild leaves room for others'. 0: any number.
     size_t open_jobs = 20000;
     size_t open_jobs_per_submitter = 1000;
+    size_t ended_ranks_kept = 131'072;
   };
 
   explicit Cluster(Options options) : options_(std::move(options)) {}
@@ -326,10 +329,11 @@ class Cluster {
   // not look at all other nodes and jobs.
   absl::flat_hash_map<JobId, Job*> by_id_;  // All. Never looked at one by one: it has no order.
   std::map<JobId, Job*> live_;              // Have not ended.
-  std::set<JobId> queued_;                  // Are kQueued.
-  std::set<JobId> recovering_;              // Are kRecovering.
-  std::set<JobId> with_tasks_;              // Have work in their directories.
-  std::set<NodeName> held_;                 // Have holds.
+  EndedJobs ended_;
+  std::set<JobId> queued_;      // Are kQueued.
+  std::set<JobId> recovering_;  // Are kRecovering.
+  std::set<JobId> with_tasks_;  // Have work in their directories.
+  std::set<NodeName> held_;     // Have holds.
   // Of the nodes that live jobs use, those jobs; and the same by job, as Job::nodes was.
   std::map<NodeName, std::map<JobId, Job*>> jobs_on_;
   std::map<JobId, std::vector<NodeName>> nodes_of_;

@@ -222,6 +222,29 @@ TEST_F(ClusterTest, JobsThatEndedAreForgottenByTheirNumberAlone) {
   EXPECT_EQ(cluster.jobs().size(), 2u);
 }
 
+TEST_F(ClusterTest, JobsThatEndedAreForgottenByTheirRanksTooButTheNewest) {
+  Cluster::Options options;
+  options.ended_ranks_kept = 3;
+  Cluster cluster(options);
+  cluster.Step(NodeConnected{Facts("a", 4), {}}, At(0));
+  const auto run = [&](const char* id, int ranks, double at) {
+    cluster.Step(JobSubmitted{Request(id, ranks)}, At(at));
+    EXPECT_EQ(cluster.jobs().at(JobId(id)).ranks.size(), static_cast<size_t>(ranks));
+    std::vector<TrainerReport> reports;
+    for (const RankState& rank : cluster.jobs().at(JobId(id)).ranks) {
+      reports.push_back(rank.report);
+      reports.back().state = TrainerState::kExited;
+      reports.back().exit = TrainerExit();
+    }
+    return cluster.Step(NodeReported{NodeName("a"), reports}, At(at + 1));
+  };
+  run("job-1", 1, 1);
+  EXPECT_TRUE(run("job-2", 2, 3).delete_jobs.empty());
+  EXPECT_THAT(run("job-3", 1, 5).delete_jobs, ElementsAre(JobId("job-1")));
+  EXPECT_THAT(run("job-4", 4, 7).delete_jobs, ElementsAre(JobId("job-2"), JobId("job-3")));
+  EXPECT_EQ(cluster.jobs().size(), 1u);
+}
+
 TEST_F(ClusterTest, JobsThatHaveNotEndedAreBoundedPerSubmitterAndInAll) {
   Cluster::Options options;
   options.open_jobs = 3;
