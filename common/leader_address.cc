@@ -4,6 +4,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_split.h"
+#include "common/core/loopback.h"
 
 namespace paceline {
 namespace {
@@ -22,11 +23,13 @@ std::vector<std::string> SplitAddresses(absl::string_view list) {
   return addresses;
 }
 
-LeaderAddress::LeaderAddress(std::vector<std::string> addresses)
+LeaderAddress::LeaderAddress(std::vector<std::string> addresses, bool plaintext)
     : addresses_(addresses.empty() ? std::vector<std::string>{""} : std::move(addresses)),
+      plaintext_(plaintext),
       current_(addresses_.front()) {}
 
 bool LeaderAddress::Failed(absl::string_view leader) {
+  if (plaintext_ && !IsLoopback(leader)) leader = "";
   if (!leader.empty() && leader != current_ && leader != named_in_vain_) {
     current_ = std::string(leader);
     named_in_vain_ = current_;

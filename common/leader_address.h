@@ -28,8 +28,9 @@ std::vector<std::string> SplitAddresses(absl::string_view list);
 
 class LeaderAddress {
  public:
-  // Without any: one that is empty, where nobody answers.
-  explicit LeaderAddress(std::vector<std::string> addresses);
+  // Without any: one that is empty, where nobody answers. `plaintext`: calls prove and hide
+  // nothing, so a leader on another machine counts as not named.
+  explicit LeaderAddress(std::vector<std::string> addresses, bool plaintext = false);
 
   // Of the controller to try, or that answers.
   const std::string& current() const { return current_; }
@@ -48,6 +49,7 @@ class LeaderAddress {
 
  private:
   const std::vector<std::string> addresses_;
+  const bool plaintext_;
   size_t turn_ = 0;  // Of the list.
   std::string current_;
   std::string named_in_vain_;  // Was named, and failed: it is not believed twice in a row.

@@ -38,6 +38,14 @@ TEST(LeaderAddressTest, TheOneThatWasNamedComesFirst) {
   EXPECT_EQ(address.current(), "b");
 }
 
+TEST(LeaderAddressTest, InPlainTextNobodyIsFollowedToAnotherMachine) {
+  LeaderAddress address({"127.0.0.1:1", "127.0.0.1:2"}, /*plaintext=*/true);
+  EXPECT_FALSE(address.Failed("192.0.2.7:1"));
+  EXPECT_EQ(address.current(), "127.0.0.1:2");
+  EXPECT_TRUE(address.Failed("127.0.0.1:3"));
+  EXPECT_EQ(address.current(), "127.0.0.1:3");
+}
+
 TEST(LeaderAddressTest, OneThatWasNamedInVainIsNotBelievedAtOnce) {
   LeaderAddress address({"a", "b", "c"});
   EXPECT_TRUE(address.Failed("c"));

@@ -25,6 +25,9 @@ enum class Limit {
   kRequestSize,    // Of another request.
   kSessionHello,   // A worker's session without a hello in time.
   kNodeSize,       // A hello of a node that cannot be.
+  kSessions,       // Of one node's certificate.
+  kWorkerMessage,  // That is no message, or too large.
+  kWorkerRate,     // A worker that says too much: it has to wait.
   kWorkerBacklog,  // A worker that does not read.
   kLogReaders,     // Of one node.
   kHttpConnections,
@@ -42,7 +45,7 @@ class LimitMetrics {
   void Refused(Limit limit);
 
  private:
-  std::array<prometheus::Counter*, 15> refusals_;  // By Limit.
+  std::array<prometheus::Counter*, 18> refusals_;  // By Limit.
 };
 
 }  // namespace paceline

@@ -1,5 +1,6 @@
 // What the controller does with clients that ask for too much, or too slowly.
 #include <arpa/inet.h>
+#include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 #include <httplib.h>
@@ -333,6 +334,73 @@ TEST_F(LimitsTest, NodeThatCannotBeIsRefused) {
   EXPECT_FALSE(worker.Read().has_value());
   EXPECT_EQ(Reason(worker.Finish()), "HELLO_INVALID");
   EXPECT_EQ(Refused("node_size"), "1");
+}
+
+v1::WorkerMessage Steps(int records) {
+  v1::WorkerMessage message;
+  v1::StepBatch& batch = *message.mutable_steps()->add_batches();
+  for (int i = 0; i < records; ++i) batch.add_records();
+  return message;
+}
+
+TEST_F(LimitsTest, MessageThatWouldTakeMuchMemoryIsNotParsed) {
+  Serve([](ServerOptions&) {});
+  PlayedWorker worker(channel_, Hello("a"));
+  ASSERT_TRUE(worker.Read().has_value());
+  worker.Write(Steps(300'000));  // 600 kB.
+  while (worker.Read().has_value()) {
+  }
+  EXPECT_EQ(Reason(worker.Finish()), "MESSAGE_TOO_LARGE");
+  EXPECT_EQ(Refused("worker_message"), "1");
+}
+
+TEST_F(LimitsTest, StepsOfAMessageAreBounded) {
+  Serve([](ServerOptions&) {});
+  PlayedWorker worker(channel_, Hello("a"));
+  worker.Write(Steps(kMaxStepsTold));
+  v1::WorkerMessage report;
+  report.mutable_report()->set_number(7);
+  worker.Write(report);
+  EXPECT_TRUE(worker.ReadAnswer(7));
+  worker.Write(Steps(kMaxStepsTold + 1));
+  while (worker.Read().has_value()) {
+  }
+  EXPECT_EQ(Reason(worker.Finish()), "TOO_MANY_STEPS");
+  EXPECT_EQ(Refused("worker_message"), "1");
+}
+
+TEST_F(LimitsTest, WhatIsNoMessageEndsTheSession) {
+  Serve([](ServerOptions&) {});
+  grpc::GenericStub stub(channel_);
+  grpc::ClientContext context;
+  grpc::CompletionQueue queue;
+  const auto stream = stub.PrepareCall(&context, "/paceline.v1.WorkerService/Session", &queue);
+  const auto next = [&queue] {
+    void* tag = nullptr;
+    bool ok = false;
+    EXPECT_TRUE(queue.Next(&tag, &ok));
+    return ok;
+  };
+  stream->StartCall(nullptr);
+  EXPECT_TRUE(next());
+  const grpc::Slice garbage("\xff\xff\xff");
+  stream->Write(grpc::ByteBuffer(&garbage, 1), nullptr);
+  EXPECT_TRUE(next());
+  grpc::Status status;
+  stream->Finish(&status, nullptr);
+  EXPECT_TRUE(next());
+  EXPECT_EQ(Reason(status), "REQUEST_MALFORMED");
+}
+
+TEST_F(LimitsTest, WorkerThatSaysTooMuchWaitsAndIsHeard) {
+  Serve([](ServerOptions&) {});
+  PlayedWorker worker(channel_, Hello("a"));
+  for (int i = 0; i < 40; ++i) worker.Write(Steps(kMaxStepsTold));
+  v1::WorkerMessage report;
+  report.mutable_report()->set_number(7);
+  worker.Write(report);
+  EXPECT_TRUE(worker.ReadAnswer(7));
+  EXPECT_NE(Refused("worker_rate"), "0");
 }
 
 // A connection by hand.

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "common/identity/principal.h"
 #include "common/tls/key_and_request.h"
 #include "controller/testing/server_fixture.h"
@@ -115,6 +117,38 @@ TEST_F(RolesTlsTest, AWorkerSpeaksForTheNodeOfItsCertificate) {
   PlayedWorker user(ChannelOf({Role::kAdmin, "w0"}), Hello("w0"));
   EXPECT_FALSE(user.Read().has_value());
   EXPECT_EQ(user.Finish().error_code(), kDenied);
+}
+
+TEST_F(RolesTlsTest, ANodesCertificateHasFewSessionsAtOnce) {
+  const auto stub = v1::WorkerService::NewStub(ChannelOf({Role::kWorker, "w0"}));
+  std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
+  std::vector<std::unique_ptr<grpc::ClientReaderWriter<v1::WorkerMessage, v1::ControllerMessage>>>
+      sessions;
+  for (int i = 0; i < 9; ++i) {
+    contexts.push_back(std::make_unique<grpc::ClientContext>());
+    Prepare(*contexts.back());
+    sessions.push_back(stub->Session(contexts.back().get()));
+  }
+  v1::ControllerMessage message;
+  EXPECT_FALSE(sessions.back()->Read(&message));
+  EXPECT_EQ(Reason(sessions.back()->Finish()), "TOO_MANY_SESSIONS");
+
+  PlayedWorker other(ChannelOf({Role::kWorker, "w1"}), Hello("w1"));
+  EXPECT_TRUE(other.Read().has_value()) << "another node's are its own";
+  contexts.front()->TryCancel();
+  EXPECT_FALSE(sessions.front()->Read(&message));
+  sessions.front()->Finish();
+  // One that has ended does not count, once the controller has heard of it.
+  const absl::Time until = absl::Now() + absl::Seconds(20);
+  bool welcome = false;
+  while (!welcome && absl::Now() < until) {
+    welcome = PlayedWorker(ChannelOf({Role::kWorker, "w0"}), Hello("w0")).Read().has_value();
+  }
+  EXPECT_TRUE(welcome);
+  for (size_t i = 1; i + 1 < sessions.size(); ++i) {
+    contexts[i]->TryCancel();
+    sessions[i]->Finish();
+  }
 }
 
 TEST_F(RolesTlsTest, ASessionWithoutAHelloDoesNotOutliveARevocation) {

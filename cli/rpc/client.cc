@@ -79,7 +79,7 @@ grpc::Status ToGrpc(const absl::Status& status) {
 Client::Client(Options options, Interrupt& interrupt)
     : options_(std::move(options)),
       interrupt_(interrupt),
-      controllers_(SplitAddresses(options_.server),
+      controllers_(SplitAddresses(options_.server), options_.credentials == nullptr,
                    [credentials = options_.credentials](const std::string& server, bool several) {
                      return NewChannel(server, several, credentials);
                    }),

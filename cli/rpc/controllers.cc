@@ -6,8 +6,8 @@
 
 namespace paceline {
 
-Controllers::Controllers(std::vector<std::string> addresses, Connect connect)
-    : connect_(std::move(connect)), leader_(std::move(addresses)) {}
+Controllers::Controllers(std::vector<std::string> addresses, bool plaintext, Connect connect)
+    : connect_(std::move(connect)), leader_(std::move(addresses), plaintext) {}
 
 bool Controllers::several() const {
   const absl::MutexLock lock(&mutex_);

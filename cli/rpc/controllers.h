@@ -20,9 +20,9 @@ namespace paceline {
 
 class Controllers {
  public:
-  // `connect(address, several)` makes a channel.
+  // `connect(address, several)` makes a channel. `plaintext`: as of LeaderAddress.
   using Connect = std::function<std::shared_ptr<grpc::Channel>(const std::string&, bool)>;
-  Controllers(std::vector<std::string> addresses, Connect connect);
+  Controllers(std::vector<std::string> addresses, bool plaintext, Connect connect);
 
   bool several() const ABSL_LOCKS_EXCLUDED(mutex_);
   std::string address() const ABSL_LOCKS_EXCLUDED(mutex_);

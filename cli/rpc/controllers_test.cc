@@ -27,10 +27,11 @@ grpc::Status NotLeader(const std::string& leader) {
 }
 
 TEST(ControllersTest, TheNamedOneIsCalledNext) {
-  Controllers controllers({"a:1", "b:1"}, [](const std::string& address, bool several) {
-    EXPECT_TRUE(several);
-    return grpc::CreateChannel(address, grpc::InsecureChannelCredentials());
-  });
+  Controllers controllers({"a:1", "b:1"}, /*plaintext=*/false,
+                          [](const std::string& address, bool several) {
+                            EXPECT_TRUE(several);
+                            return grpc::CreateChannel(address, grpc::InsecureChannelCredentials());
+                          });
   const auto first = controllers.channel();
   EXPECT_EQ(controllers.channel(), first) << "one channel for each";
   EXPECT_TRUE(controllers.Failed("a:1", NotLeader("b:1")));

@@ -1,5 +1,6 @@
 #include "controller/rpc/worker_messages.h"
 
+#include <cstdint>
 #include <initializer_list>
 
 #include "absl/strings/str_cat.h"
@@ -113,6 +114,12 @@ void LimitMessage(v1::WorkerMessage* message) {
   if (message->has_steps())
     KeepFirst(message->mutable_steps()->mutable_batches(), kMaxTrainersTold);
   if (message->has_log()) LimitLog(message->mutable_log());
+}
+
+bool HasSaneSteps(const v1::NodeSteps& steps) {
+  int64_t records = 0;
+  for (const v1::StepBatch& batch : steps.batches()) records += batch.records_size();
+  return records <= kMaxStepsTold;
 }
 
 NodeConnected ConnectedBy(const v1::Hello& hello) {

@@ -30,6 +30,7 @@ inline constexpr size_t kMaxReportText = 4096;   // Messages and paths; PATH_MAX
 inline constexpr size_t kMaxLogTail = 16 << 10;  // Workers send 8 KiB.
 inline constexpr size_t kMaxLogPart = 64 << 10;  // What workers send at once; a reader gets it.
 inline constexpr int kMaxTrainersTold = 8192;    // Two generations of a full node.
+inline constexpr int kMaxStepsTold = 16384;      // In all; workers send some 4096 at once.
 inline constexpr int kMaxTasksTold = 4096;       // Of checkpoint tasks; each is compared with jobs.
 inline constexpr int kMaxLevelsTold = 64;        // Group sizes of one job's ladder.
 
@@ -44,6 +45,9 @@ void LimitReport(v1::NodeReport* report);
 
 // The same of any message. To be done before its entries are looked at one by one.
 void LimitMessage(v1::WorkerMessage* message);
+
+// Not more than kMaxStepsTold. None of those that there are is left out unseen.
+bool HasSaneSteps(const v1::NodeSteps& steps);
 
 // Of a hello and a report within the limits.
 NodeConnected ConnectedBy(const v1::Hello& hello);

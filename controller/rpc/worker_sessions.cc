@@ -1,6 +1,7 @@
 #include "controller/rpc/worker_sessions.h"
 
 #include <google/protobuf/arena.h>
+#include <grpcpp/support/proto_buffer_reader.h>
 
 #include <array>
 #include <cstddef>
@@ -12,8 +13,11 @@
 #include "absl/strings/str_cat.h"
 #include "common/identity/principal.h"
 #include "common/log.h"
+#include "common/parsed_size.h"
 #include "common/tls/key_and_request.h"
+#include "controller/core/read_pace.h"
 #include "controller/rpc/convert.h"
+#include "controller/rpc/encoded_message.h"
 #include "controller/rpc/errors.h"
 #include "controller/rpc/worker_identity.h"
 #include "controller/rpc/worker_messages.h"
@@ -28,6 +32,23 @@ constexpr size_t kMaxQueued = 4 * kMaxLogRequests;
 // For a worker to take what a session that is closed has begun to tell it. One that takes nothing
 // must not hold its node's name.
 constexpr absl::Duration kFarewell = absl::Seconds(2);
+
+// What a message may take in memory: a hundred times the steps that a worker sends at once
+// (NodeTrainers::kMaxRecords), or thousands of trainers. One that is small needs no weighing.
+constexpr size_t kMaxParsed = size_t{32} << 20;
+constexpr size_t kNotWeighed = 64 << 10;
+// At once of one node's certificate: its worker has one, and one more when it has connected again.
+constexpr int kMaxSessions = 8;
+// In messages. A worker sends some in a second, and the parts of logs that are asked for; many
+// steps in one are as many messages.
+constexpr ReadPace::Options kPace = {1000, 10'000};
+constexpr double kStepsOfMessage = 50;
+
+double CostOf(const v1::WorkerMessage& message) {
+  double steps = 0;
+  for (const v1::StepBatch& batch : message.steps().batches()) steps += batch.records_size();
+  return 1 + steps / kStepsOfMessage;
+}
 
 // A message is read into an arena: that of a node's steps has some sixty parts, each of which would
 // be allocated by gRPC's thread and freed by the loop's. A block of an arena belongs to the thread
@@ -49,13 +70,13 @@ google::protobuf::ArenaOptions BlocksOf(std::array<char, kFirstBlock>& first) {
 
 }  // namespace
 
-class WorkerSessions::Stream
-    : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::ControllerMessage> {
+class WorkerSessions::Stream : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
  public:
   Stream(WorkerSessions* sessions, const grpc::CallbackServerContext* context)
       : sessions_(sessions), context_(context), peer_(context->peer()) {
     sessions_->loop_->Post([this] {
       sessions_->streams_.insert(this);
+      if (!CountSession()) return;
       timer_ = sessions_->loop_->After(sessions_->limits_->options().hello_patience, [this] {
         timer_ = 0;
         sessions_->metrics_->limits().Refused(Limit::kSessionHello);
@@ -71,6 +92,7 @@ class WorkerSessions::Stream
     closing_ = true;
     status_ = std::move(status);
     ForgetTimer();
+    if (read_timer_ != 0) sessions_->loop_->Cancel(std::exchange(read_timer_, 0));
     if (!writing_) return Finish(status_);
     // Until it is finished, the call is there.
     timer_ = sessions_->loop_->After(kFarewell, [this] {
@@ -112,18 +134,22 @@ class WorkerSessions::Stream
  private:
   // gRPC's callbacks.
   void OnReadDone(bool ok) override {
-    sessions_->loop_->Post([this, ok] {
+    grpc::Status parsed = ok ? Parse() : grpc::Status::OK;
+    sessions_->loop_->Post([this, ok, parsed = std::move(parsed)] {
       if (!ok) return Close(grpc::Status::OK);
       if (closing_) return;
+      if (!parsed.ok()) {
+        sessions_->metrics_->limits().Refused(Limit::kWorkerMessage);
+        return Refuse(parsed);
+      }
       Handle();
-      if (!closing_) Read();
+      if (!closing_) ReadInTime();
     });
   }
   void OnWriteDone(bool ok) override {
     sessions_->loop_->Post([this, ok] {
       writing_ = false;
-      // A plan may have megabytes.
-      outgoing_ = v1::ControllerMessage();
+      outgoing_.Clear();  // A plan may have megabytes.
       if (closing_) {
         ForgetTimer();
         return Finish(status_);
@@ -139,6 +165,10 @@ class WorkerSessions::Stream
     sessions_->loop_->Post([this] {
       sessions_->streams_.erase(this);
       ForgetTimer();
+      if (!certificate_.empty()) {
+        const auto counted = sessions_->by_certificate_.find(certificate_);
+        if (--counted->second == 0) sessions_->by_certificate_.erase(counted);
+      }
       const auto current = sessions_->by_node_.find(node_);
       if (current != sessions_->by_node_.end() && current->second == this) {
         sessions_->by_node_.erase(current);
@@ -158,7 +188,47 @@ class WorkerSessions::Stream
   void Read() {
     arena_.Reset();
     incoming_ = google::protobuf::Arena::CreateMessage<v1::WorkerMessage>(&arena_);
-    StartRead(incoming_);
+    StartRead(&encoded_);
+  }
+
+  // The next message, later if this one and those before it were too many.
+  void ReadInTime() {
+    const absl::Duration wait = pace_.Spend(CostOf(*incoming_), EventLoop::Now());
+    if (wait <= absl::ZeroDuration()) return Read();
+    sessions_->metrics_->limits().Refused(Limit::kWorkerRate);
+    read_timer_ = sessions_->loop_->After(wait, [this] {
+      read_timer_ = 0;
+      Read();
+    });
+  }
+
+  // On gRPC's thread: nobody else looks at what is read.
+  grpc::Status Parse() {
+    if (encoded_.Length() > kNotWeighed) {
+      grpc::ByteBuffer weighed = encoded_;  // A reader may change what it reads.
+      grpc::ProtoBufferReader bytes(&weighed);
+      if (ParsedSize(*v1::WorkerMessage::descriptor(), &bytes, kMaxParsed) > kMaxParsed) {
+        return MakeError(grpc::StatusCode::RESOURCE_EXHAUSTED, "MESSAGE_TOO_LARGE",
+                         absl::StrCat("a message of ", encoded_.Length(), " bytes takes more than ",
+                                      kMaxParsed, " in memory"));
+      }
+    }
+    grpc::Status parsed = DecodeRequest(encoded_, incoming_);
+    encoded_.Clear();
+    return parsed;
+  }
+
+  // Of one node's certificate few at once. False: the session is closed.
+  bool CountSession() {
+    const Principal caller = sessions_->find_caller_(*context_);
+    if (caller.role != Role::kWorker) return true;  // In plain text; or it will not pass the hello.
+    certificate_ = caller.name;
+    if (++sessions_->by_certificate_[certificate_] <= kMaxSessions) return true;
+    sessions_->metrics_->limits().Refused(Limit::kSessions);
+    Close(MakeError(grpc::StatusCode::RESOURCE_EXHAUSTED, "TOO_MANY_SESSIONS",
+                    absl::StrCat("node \"", certificate_, "\" has ", kMaxSessions,
+                                 " sessions already; those without a hello end in seconds")));
+    return false;
   }
 
   void Handle() {
@@ -192,6 +262,11 @@ class WorkerSessions::Stream
   }
 
   void TakeSteps(const v1::NodeSteps& steps) {
+    if (!HasSaneSteps(steps)) {
+      sessions_->metrics_->limits().Refused(Limit::kWorkerMessage);
+      return Refuse(MakeError(grpc::StatusCode::INVALID_ARGUMENT, "TOO_MANY_STEPS",
+                              absl::StrCat("a message has at most ", kMaxStepsTold, " steps")));
+    }
     std::vector<TrainerSteps> own;
     grpc::Status foreign = CheckSteps(sessions_->control_->cluster(), node_, steps, &own);
     if (!foreign.ok()) return Refuse(std::move(foreign));
@@ -316,16 +391,18 @@ class WorkerSessions::Stream
   // Starts the next write: what is queued, then the newest plan, then the newest answer.
   void Write() {
     if (writing_ || closing_ || !sessions_->may_act_()) return;
+    v1::ControllerMessage message;
     if (!queue_.empty()) {
-      outgoing_ = std::move(queue_.front());
+      message = std::move(queue_.front());
       queue_.pop_front();
     } else if (plan_.has_value()) {
-      *outgoing_.mutable_plan() = *std::exchange(plan_, std::nullopt);
+      *message.mutable_plan() = *std::exchange(plan_, std::nullopt);
     } else if (answered_.has_value()) {
-      outgoing_.mutable_lease()->set_report_number(*std::exchange(answered_, std::nullopt));
+      message.mutable_lease()->set_report_number(*std::exchange(answered_, std::nullopt));
     } else {
       return;
     }
+    outgoing_ = Encode(message);
     writing_ = true;
     StartWrite(&outgoing_);
   }
@@ -345,7 +422,11 @@ class WorkerSessions::Stream
   alignas(8) std::array<char, kFirstBlock> first_block_;
   google::protobuf::Arena arena_{BlocksOf(first_block_)};
   v1::WorkerMessage* incoming_ = nullptr;  // In the arena.
-  v1::ControllerMessage outgoing_;         // Empty unless it is being written.
+  grpc::ByteBuffer encoded_;               // The same as it comes.
+  ReadPace pace_{kPace};
+  EventLoop::TimerId read_timer_ = 0;  // Of the next read; 0: it need not wait.
+  std::string certificate_;            // The node of the caller's; empty: it has none.
+  grpc::ByteBuffer outgoing_;          // Empty unless it is being written.
   std::deque<v1::ControllerMessage> queue_;
   std::optional<v1::NodePlan> plan_;
   // SHA-256 of the last plan, without its revision; empty: none yet. No hash of fewer bits:
@@ -356,7 +437,7 @@ class WorkerSessions::Stream
   std::map<int64_t, LogCallback> logs_;
 };
 
-grpc::ServerBidiReactor<v1::WorkerMessage, v1::ControllerMessage>* WorkerSessions::Session(
+grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* WorkerSessions::Session(
     grpc::CallbackServerContext* context) {
   return new Stream(this, context);
 }

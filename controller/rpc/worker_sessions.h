@@ -5,6 +5,10 @@
 // session. One that is closed waits for two seconds at most until its worker takes what is being
 // written. When the same worker (same node_uid) connects again, its older session ends.
 //
+// A message comes as bytes, and is weighed before it is parsed (common/parsed_size.h). The next one
+// is read when the loop is done with it, and later from a worker that says too much (ReadPace): its
+// reports wait with the rest.
+//
 // Runs on the loop, except for gRPC's own callbacks.
 #ifndef CONTROLLER_RPC_WORKER_SESSIONS_H_
 #define CONTROLLER_RPC_WORKER_SESSIONS_H_
@@ -26,7 +30,8 @@
 
 namespace paceline {
 
-class WorkerSessions : public v1::WorkerService::CallbackService {
+class WorkerSessions
+    : public v1::WorkerService::WithRawCallbackMethod_Session<v1::WorkerService::Service> {
  public:
   // Gets the answer to a log request; UNAVAILABLE when the worker went away before.
   using LogCallback = std::function<void(grpc::Status, const v1::LogData&)>;
@@ -60,7 +65,7 @@ class WorkerSessions : public v1::WorkerService::CallbackService {
   void CloseAll();
 
   // Called by gRPC.
-  grpc::ServerBidiReactor<v1::WorkerMessage, v1::ControllerMessage>* Session(
+  grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* Session(
       grpc::CallbackServerContext* context) override;
 
  private:
@@ -74,9 +79,10 @@ class WorkerSessions : public v1::WorkerService::CallbackService {
   const std::function<bool()> may_act_;
 
   // On the loop.
-  std::set<Stream*> streams_;            // All that are open.
-  std::map<NodeName, Stream*> by_node_;  // The current one of each node that said hello.
-  DroppedTotals dropped_;                // Over all sessions.
+  std::set<Stream*> streams_;                  // All that are open.
+  std::map<NodeName, Stream*> by_node_;        // The current one of each node that said hello.
+  std::map<std::string, int> by_certificate_;  // Sessions of each node that has one; none has 0.
+  DroppedTotals dropped_;                      // Over all sessions.
   int64_t next_log_id_ = 1;
 };
 

@@ -139,7 +139,7 @@ Session::Session(EventLoop& loop, Options options, Owner& owner)
     : loop_(loop),
       options_(std::move(options)),
       owner_(owner),
-      leader_(SplitAddresses(options_.controller)),
+      leader_(SplitAddresses(options_.controller), options_.credentials == nullptr),
       backoff_(Delays(options_.backoff, leader_), options_.seed) {}
 
 Session::~Session() = default;
