@@ -69,6 +69,10 @@ class IdentityServiceTest : public TlsServerTest {
     return identity.Renew(&context, request, &response);
   }
   void Revoke(const Principal& principal) {
+    const grpc::Status status = TryRevoke(principal);
+    ASSERT_TRUE(status.ok()) << status.error_message();
+  }
+  grpc::Status TryRevoke(const Principal& principal) {
     grpc::ClientContext context;
     Prepare(context);
     v1::RevokeRequest request;
@@ -77,8 +81,7 @@ class IdentityServiceTest : public TlsServerTest {
     request.set_reason("stolen disk");
     request.set_owner("ann");
     v1::Revocation revocation;
-    const grpc::Status status = ann_->Revoke(&context, request, &revocation);
-    ASSERT_TRUE(status.ok()) << status.error_message();
+    return ann_->Revoke(&context, request, &revocation);
   }
   static std::string Request() { return *MakeRequest(*NewKey(), "whatever"); }
 
@@ -126,6 +129,29 @@ TEST_F(IdentityServiceTest, WhoIsRevokedGetsNoNewCertificateOverAnOpenConnection
   EXPECT_THAT(refused.error_message(), HasSubstr("stolen disk"));
   const auto other = v1::IdentityService::NewStub(ChannelOf({Role::kWorker, "w1"}));
   EXPECT_TRUE(Renew(*other, Request()).ok());
+}
+
+// It would end nothing: workers and users believe what has a certificate.
+TEST_F(IdentityServiceTest, AControllerIsNotRevoked) {
+  const grpc::Status refused = TryRevoke({Role::kController, "c2"});
+  EXPECT_EQ(refused.error_code(), kInvalid);
+  EXPECT_THAT(refused.error_message(), HasSubstr("know no revocations"));
+}
+
+// The page and the metrics are for who may look at everything.
+TEST_F(IdentityServiceTest, PagesAreNotForWorkersAndSubmitters) {
+  const std::string http = server_->Address("http");
+  const std::string address = "127.0.0.1" + http.substr(http.rfind(':'));
+  for (const char* path : {"/", "/events", "/metrics"}) {
+    for (const Role role : {Role::kWorker, Role::kSubmitter}) {
+      EXPECT_THAT(TlsGet(address, path, FilesIn(Issue({role, "w0"}))), HasSubstr(" 403 "))
+          << path << " " << RoleName(role);
+    }
+  }
+  for (const Role role : {Role::kViewer, Role::kOperator, Role::kAdmin}) {
+    EXPECT_THAT(TlsGet(address, "/metrics", FilesIn(Issue({role, "ann"}))), HasSubstr(" 200 "))
+        << RoleName(role);
+  }
 }
 
 TEST_F(IdentityServiceTest, ARevocationEndsWatchesThatAreOpen) {

@@ -1,4 +1,5 @@
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/job_spec/message_limits.h"
@@ -15,6 +16,12 @@ void CheckLimits(const v1::JobSpec& spec, ProblemList& problems) {
   }
   if (!problems.empty() || spec.ByteSizeLong() <= kMaxSpecBytes) return;
   problems.Add("spec", StrCat("has ", spec.ByteSizeLong(), " bytes; allowed are ", kMaxSpecBytes));
+}
+
+std::vector<SpecProblem> CheckSpecSizes(const v1::JobSpec& spec) {
+  ProblemList problems;
+  CheckLimits(spec, problems);
+  return problems.Take();
 }
 
 }  // namespace paceline

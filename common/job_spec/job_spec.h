@@ -40,6 +40,10 @@ void FillLadder(google::protobuf::RepeatedPtrField<v1::LadderLevel>* ladder);
 // is judged by them alone; a problem of the whole has the field "spec".
 std::vector<SpecProblem> CheckJobSpec(const v1::JobSpec& spec);
 
+// Of these problems those by size alone. A spec from elsewhere may take much memory, so that is
+// asked before it is copied or looked through.
+std::vector<SpecProblem> CheckSpecSizes(const v1::JobSpec& spec);
+
 // Problems that a spec without others has under a controller whose node lease is `lease_s` seconds,
 // 0: none. Where ranks are replaced, a lease outlasts a collective, and waiting outlasts a lease.
 std::vector<SpecProblem> CheckLease(const v1::JobSpec& spec, double lease_s);

@@ -143,10 +143,16 @@ Job* Cluster::Find(const JobId& id) {
   return found == by_id_.end() ? nullptr : found->second;
 }
 
+const std::map<int64_t, const Job*>* Cluster::JobsNamed(const std::string& name) const {
+  const auto found = by_name_.find(name);
+  return found == by_name_.end() ? nullptr : &found->second;
+}
+
 Job& Cluster::Insert(Job job) {
   const JobId id = job.request.id;
   Job& inserted = jobs_.emplace(id, std::move(job)).first->second;
   by_id_[id] = &inserted;
+  by_name_[inserted.request.name].emplace(inserted.number, &inserted);
   return inserted;
 }
 
@@ -383,6 +389,11 @@ void Cluster::ForgetOldJobs(Actions& actions) {
   while (ended_.size() > options_.ended_jobs_kept ||
          (ended_.size() > 1 && ended_.ranks() > options_.ended_ranks_kept)) {
     const JobId id = ended_.oldest();
+    const Job& job = *by_id_.at(id);
+    const auto named = by_name_.find(job.request.name);
+    if (named != by_name_.end() && named->second.erase(job.number) > 0 && named->second.empty()) {
+      by_name_.erase(named);
+    }
     by_id_.erase(id);
     jobs_.erase(id);
     IndexJob(id);

@@ -230,6 +230,8 @@ class Cluster {
   // Null: there is no such job. By hash, for what comes with every message of a worker. Valid until
   // the job is forgotten.
   const Job* FindJob(const JobId& id) const;
+  // Of that name, by number: the last is the newest. Null: there is none. Valid as above.
+  const std::map<int64_t, const Job*>* JobsNamed(const std::string& name) const;
   const std::map<JobId, Job>& jobs() const { return jobs_; }
   const std::map<NodeName, Node>& nodes() const { return nodes_; }
 
@@ -328,7 +330,8 @@ class Cluster {
   // Indexes of the above: most events are reports, which come from each node every second, and must
   // not look at all other nodes and jobs.
   absl::flat_hash_map<JobId, Job*> by_id_;  // All. Never looked at one by one: it has no order.
-  std::map<JobId, Job*> live_;              // Have not ended.
+  absl::flat_hash_map<std::string, std::map<int64_t, const Job*>> by_name_;
+  std::map<JobId, Job*> live_;  // Have not ended.
   EndedJobs ended_;
   std::set<JobId> queued_;      // Are kQueued.
   std::set<JobId> recovering_;  // Are kRecovering.

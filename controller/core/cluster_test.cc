@@ -222,6 +222,26 @@ TEST_F(ClusterTest, JobsThatEndedAreForgottenByTheirNumberAlone) {
   EXPECT_EQ(cluster.jobs().size(), 2u);
 }
 
+TEST_F(ClusterTest, JobsAreKnownByNameUntilTheyAreForgotten) {
+  Cluster::Options options;
+  options.ended_jobs_kept = 1;
+  Cluster cluster(options);
+  EXPECT_EQ(cluster.JobsNamed("digits"), nullptr);
+  for (const char* id : {"job-1", "job-2", "job-3"}) {
+    cluster.Step(JobSubmitted{Request(id, 1)}, At(1));
+  }
+  const std::string name = cluster.jobs().begin()->second.request.name;
+  ASSERT_NE(cluster.JobsNamed(name), nullptr);
+  EXPECT_EQ(cluster.JobsNamed(name)->size(), 3u);
+  EXPECT_EQ(cluster.JobsNamed(name)->rbegin()->second->request.id, JobId("job-3"));
+  cluster.Step(CancelRequested{JobId("job-3"), "", absl::ZeroDuration()}, At(2));
+  cluster.Step(CancelRequested{JobId("job-1"), "", absl::ZeroDuration()}, At(3));
+  ASSERT_EQ(cluster.jobs().size(), 2u);
+  EXPECT_EQ(cluster.JobsNamed(name)->rbegin()->second->request.id, JobId("job-2"));
+  cluster.Step(CancelRequested{JobId("job-2"), "", absl::ZeroDuration()}, At(4));
+  EXPECT_EQ(cluster.JobsNamed(name)->size(), 1u);
+}
+
 TEST_F(ClusterTest, JobsThatEndedAreForgottenByTheirRanksTooButTheNewest) {
   Cluster::Options options;
   options.ended_ranks_kept = 3;

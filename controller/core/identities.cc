@@ -1,5 +1,6 @@
 #include "controller/core/identities.h"
 
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
@@ -60,7 +61,9 @@ Identities::Changes Identities::UseToken(const std::string& digest, const std::s
 
 Identities::Changes Identities::Revoke(const std::string& principal, const std::string& reason,
                                        const std::string& owner, absl::Time now) {
-  revocations_[principal] = {SecondAfter(now), reason, owner};
+  Revocation& revocation = revocations_[principal];
+  // A clock that is behind that of an earlier revocation does not undo it.
+  revocation = {std::max(revocation.before, SecondAfter(now)), reason, owner};
   Changes changes;
   changes.store_revocations.push_back(principal);
   // Whoever has one could come back by it.

@@ -98,6 +98,19 @@ TEST(IdentitiesTest, RevokedNodeComesBackWithANewTokenInTheNextSecond) {
   EXPECT_EQ(identities.Refuses(WorkerUri(kNode), next), nullptr);
 }
 
+TEST(IdentitiesTest, RevokingAgainByAClockThatIsBehindUndoesNothing) {
+  Identities identities;
+  const std::string uri = WorkerUri(kNode);
+  identities.Revoke(uri, "stolen", "ann", kNow);
+  identities.Revoke(uri, "still stolen", "bob", kNow - absl::Minutes(10));
+  const absl::Time issued = kNow - absl::Minutes(5);
+  ASSERT_NE(identities.Refuses(uri, issued), nullptr);
+  EXPECT_EQ(identities.Refuses(uri, issued)->reason, "still stolen");
+  EXPECT_EQ(identities.Refuses(uri, issued)->owner, "bob");
+  identities.Revoke(uri, "stolen again", "ann", kNow + absl::Minutes(10));
+  EXPECT_NE(identities.Refuses(uri, kNow + absl::Minutes(5)), nullptr);
+}
+
 TEST(IdentitiesTest, RefusalsSayWhatToDo) {
   for (const Verdict verdict :
        {Verdict::kUnknown, Verdict::kUsed, Verdict::kExpired, Verdict::kAnotherNode}) {

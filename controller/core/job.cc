@@ -81,9 +81,19 @@ void DropOthers(Job& job) {
       absl::InfiniteFuture();
 }
 
+// What is long, and of no use once all is over: the last lines of the rank that failed stand in
+// job.failure, those of all are in the logs on their nodes.
+void ForgetDetails(Job& job) {
+  for (RankState& rank : job.ranks) {
+    rank.report.saves = std::vector<SaveStatus>();
+    if (rank.report.exit.has_value()) rank.report.exit->log_tail = std::string();
+  }
+}
+
 void End(Job& job, JobState state, Moment now) {
   EndGeneration(job, now);
   DropOthers(job);
+  ForgetDetails(job);
   job.state = state;
   job.ended = now.wall;
 }

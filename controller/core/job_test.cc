@@ -80,6 +80,25 @@ TEST(JobTest, FailureStopsTheOthersThenFailsTheJob) {
   EXPECT_EQ(job.reason, "rank 1 on b: killed by SIGKILL");
 }
 
+TEST(JobTest, OfAnEndedJobOnlyItsFailureKeepsWhatIsLong) {
+  Job job = RunningJob();
+  TrainerReport failed = Exit(0, FailureKind::kSignal, "killed by signal 9");
+  failed.exit->log_tail = "the cause";
+  failed.saves = {SaveStatus()};
+  ApplyReport(job, kA, failed, At(4));
+  EXPECT_EQ(job.ranks[0].report.exit->log_tail, "the cause");
+  TrainerReport echo = Exit(1, FailureKind::kCollective, "lost rank 0");
+  echo.exit->log_tail = "the echo";
+  ApplyReport(job, kB, echo, At(5));
+  ASSERT_EQ(job.state, JobState::kFailed);
+  EXPECT_EQ(job.failure->exit.log_tail, "the cause");
+  for (const RankState& rank : job.ranks) {
+    EXPECT_EQ(rank.report.exit->log_tail, "");
+    EXPECT_TRUE(rank.report.saves.empty());
+  }
+  EXPECT_EQ(job.ranks[0].report.exit->message, "killed by signal 9");
+}
+
 TEST(JobTest, EchoThatArrivesFirstGivesWayToTheCause) {
   Job job = RunningJob();
   ApplyReport(job, kA, Exit(0, FailureKind::kCollective, "connection closed by peer"), At(4));

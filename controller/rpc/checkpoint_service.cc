@@ -23,6 +23,9 @@
 namespace paceline {
 namespace {
 
+// Checkpoints that are sorted in the time in which a part of a call is described (call_limits.h).
+constexpr size_t kSortedOfPart = 10;
+
 // What a list is sorted by, newest first: time, number of the job, generation, step. Also the
 // token of a page, whose last checkpoint it is.
 using Age = std::array<int64_t, 4>;
@@ -172,6 +175,7 @@ grpc::Status CheckpointService::DoList(const Principal& caller,
       if (!before.has_value() || age < *before) listed.push_back({age, {&job, &checkpoint}});
     }
   }
+  limits_->Charge(caller, static_cast<int>(listed.size() / kSortedOfPart), EventLoop::Now());
   std::sort(listed.begin(), listed.end(),
             [](const auto& a, const auto& b) { return a.first > b.first; });
   if (listed.size() > static_cast<size_t>(size)) {

@@ -1,5 +1,6 @@
 #include "controller/rpc/find_job.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -75,28 +76,33 @@ grpc::Status FindJob(const Principal& caller, const Cluster& cluster, const std:
     *job = by_id;
     return grpc::Status::OK;
   }
-  std::vector<const Job*> by_prefix;
-  const Job* by_name = nullptr;
-  for (const auto& [id, candidate] : cluster.jobs()) {
-    if (!MaySee(caller, candidate.submitter)) continue;
-    if (absl::StartsWith(id.value(), reference)) by_prefix.push_back(&candidate);
-    if (candidate.request.name == reference &&
-        (by_name == nullptr || by_name->number < candidate.number)) {
-      by_name = &candidate;
+  if (reference.empty()) return JobNotFound(reference);
+  if (const auto* named = cluster.JobsNamed(reference); named != nullptr) {
+    const auto newest = std::find_if(named->rbegin(), named->rend(), [&](const auto& entry) {
+      return MaySee(caller, entry.second->submitter);
+    });
+    if (newest != named->rend()) {
+      *job = newest->second;
+      return grpc::Status::OK;
     }
   }
-  if (reference.empty() || (by_prefix.empty() && by_name == nullptr)) {
-    return JobNotFound(reference);
+  std::vector<const Job*> by_prefix;
+  const auto& jobs = cluster.jobs();
+  for (auto at = jobs.lower_bound(JobId(reference));
+       at != jobs.end() && absl::StartsWith(at->first.value(), reference) && by_prefix.size() < 3;
+       ++at) {
+    if (MaySee(caller, at->second.submitter)) by_prefix.push_back(&at->second);
   }
-  if (by_name == nullptr && by_prefix.size() > 1) {
-    return MakeError(
-        grpc::StatusCode::INVALID_ARGUMENT, "AMBIGUOUS_JOB",
-        absl::StrCat("\"", reference, "\" fits ", by_prefix.size(),
-                     " jobs: ", by_prefix[0]->request.id.value(), ", ",
-                     by_prefix[1]->request.id.value(), by_prefix.size() > 2 ? ", ..." : ""),
-        {{"job", reference}});
+  if (by_prefix.empty()) return JobNotFound(reference);
+  if (by_prefix.size() > 1) {
+    const bool more = by_prefix.size() > 2;
+    return MakeError(grpc::StatusCode::INVALID_ARGUMENT, "AMBIGUOUS_JOB",
+                     absl::StrCat("\"", reference, "\" fits ", more ? "several" : "2",
+                                  " jobs: ", by_prefix[0]->request.id.value(), ", ",
+                                  by_prefix[1]->request.id.value(), more ? ", ..." : ""),
+                     {{"job", reference}});
   }
-  *job = by_name != nullptr ? by_name : by_prefix.front();
+  *job = by_prefix.front();
   return grpc::Status::OK;
 }
 

@@ -87,6 +87,20 @@ TEST(FindJobTest, OthersJobsAreNotInTheWay) {
   EXPECT_EQ(Found(cluster, {Role::kViewer, "vic"}, "digits"), "job-12");
 }
 
+TEST(FindJobTest, BeginningsOfSeveralIdsNameThem) {
+  Cluster cluster{Cluster::Options()};
+  cluster.Restore({JobOf("job-11", 1, "ann"), JobOf("job-12", 2, "ann"), JobOf("job-13", 3, "ann"),
+                   JobOf("job-2", 4, "ann")},
+                  {}, At(1));
+  const auto told = [&](const std::string& reference) {
+    const Job* meant = nullptr;
+    return FindJob({Role::kViewer, "vic"}, cluster, reference, &meant).error_message();
+  };
+  EXPECT_EQ(told("job-1"), "\"job-1\" fits several jobs: job-11, job-12, ...");
+  EXPECT_EQ(told("job-2"), "");
+  EXPECT_EQ(told("job-3"), "no job has the id or name \"job-3\"");
+}
+
 TEST(FindJobTest, AWholeIdIsMeantBeforeLongerOnesAndNames) {
   Cluster cluster{Cluster::Options()};
   cluster.Restore({JobOf("job-1", 1, "bob"), JobOf("job-11", 2, "ann"),

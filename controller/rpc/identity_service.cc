@@ -22,6 +22,10 @@ namespace paceline {
 namespace {
 
 constexpr size_t kMostTokenBytes = 256;
+constexpr char kControllerStays[] =
+    "is a controller's, which would serve on: workers and users know no revocations. A key that "
+    "was "
+    "stolen ends with its authority (docs/operations.md)";
 
 const char* ReasonOf(Identities::JoinVerdict verdict) {
   switch (verdict) {
@@ -238,6 +242,8 @@ void IdentityService::DoRevoke(const v1::RevokeRequest& request, v1::Revocation*
   const absl::StatusOr<Principal> principal = ParsePrincipalUri(request.principal());
   if (!principal.ok()) {
     problems.push_back({"principal", std::string(principal.status().message())});
+  } else if (principal->role == Role::kController) {
+    problems.push_back({"principal", kControllerStays});
   }
   const grpc::Status valid = RequestError(problems);
   if (!valid.ok()) return answer(valid);

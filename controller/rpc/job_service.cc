@@ -102,10 +102,7 @@ void JobService::DoSubmit(const Principal& caller, const v1::SubmitJobRequest& r
   std::vector<SpecProblem> problems = CheckJobSpec(spec);
   const absl::Duration lease = control_->cluster().options().node_lease;
   if (problems.empty()) problems = CheckLease(spec, absl::ToDoubleSeconds(lease));
-  if (!problems.empty()) {
-    if (spec.ByteSizeLong() > kMaxSpecBytes) metrics_->limits().Refused(Limit::kJobSize);
-    return answer(SpecError(problems));
-  }
+  if (!problems.empty()) return answer(SpecError(problems));
   const grpc::Status resolved = ResolveStart(caller, spec.mutable_resume_from());
   if (!resolved.ok()) return answer(resolved);
   const auto submit = [&](const ControlLoop::RequestId* request_id) {
@@ -168,6 +165,15 @@ grpc::ServerUnaryReactor* JobService::Submit(grpc::CallbackServerContext* contex
                                              const v1::SubmitJobRequest* request, v1::Job* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   if (!limits_->AdmitMutation(*context, *request, reactor)) return reactor;
+  // What is too large does not reach the loop.
+  const std::vector<SpecProblem> sizes = CheckSpecSizes(request->spec());
+  if (!sizes.empty()) {
+    if (request->spec().ByteSizeLong() > kMaxSpecBytes) {
+      metrics_->limits().Refused(Limit::kJobSize);
+    }
+    reactor->Finish(SpecError(sizes));
+    return reactor;
+  }
   loop_->Post([=, caller = CallerOf(*context)] {
     DoSubmit(caller, *request, reply,
              [reactor](const grpc::Status& status) { reactor->Finish(status); });
