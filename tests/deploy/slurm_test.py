@@ -116,6 +116,15 @@ class SlurmTest(unittest.TestCase):
         number = self.submit("/srv/short.yaml")
         self.assertEqual(self.end_of(number), ("COMPLETED", "0:0"), self.read(f"/srv/{number}.log"))
 
+    def test_a_folder_that_somebody_else_made_is_not_used(self):
+        self.machine.run("install", "--directory", "--owner=nobody", "/srv/theirs/pki")
+        self.machine.run("chown", "nobody", "/srv/theirs")
+        self.write("/srv/short.yaml", JOB.format(steps=30))
+        number = self.submit("/srv/short.yaml", PACELINE_STATE="/srv/theirs")
+        self.assertEqual(self.end_of(number), ("FAILED", "1:0"))
+        self.assertIn("/srv/theirs on machine is not a folder of yours", self.read(f"/srv/{number}.log"))
+        self.assertEqual(self.machine.run("ls", "/srv/theirs").split(), ["pki"])
+
     def test_before_the_limit_jobs_are_saved(self):
         self.write("/srv/long.yaml", JOB.format(steps=100000000))
         before = len(self.checkpoints())
