@@ -65,10 +65,12 @@ void ReadActs(const std::string& log, std::map<int64_t, Acts>& by_term) {
 }  // namespace
 
 ControllerGroup::ControllerGroup(const EtcdCluster& etcd, int controllers,
-                                 std::vector<std::string> flags)
+                                 std::vector<std::string> flags,
+                                 const std::vector<std::string>& identity)
     : directory_(NewFolder()),
       flags_(std::move(flags)),
       members_(static_cast<size_t>(controllers)) {
+  flags_.insert(flags_.end(), identity.begin(), identity.end());
   for (int c = 0; c < controllers; ++c) {
     for (const std::string& endpoint : etcd.endpoints()) {
       Wires(c).push_back(std::make_unique<TcpProxy>(endpoint));
@@ -105,7 +107,6 @@ void ControllerGroup::Start(int controller) {
   for (const auto& wire : member.wires) endpoints.push_back(wire->address());
   std::filesystem::remove(File(controller, "address"));
   std::vector<std::string> command = {Program("paceline-controller"),
-                                      "--plaintext",
                                       "--store=etcd",
                                       "--etcd-endpoints=" + absl::StrJoin(endpoints, ","),
                                       "--listen=" + member.grpc,

@@ -18,8 +18,10 @@ namespace paceline {
 
 class ControllerGroup {
  public:
-  // Starts so many, which stand by, with these flags besides. `etcd` outlives them.
-  ControllerGroup(const EtcdCluster& etcd, int controllers, std::vector<std::string> flags = {});
+  // Starts so many, which stand by, with these flags besides, and those that say who they are.
+  // `etcd` outlives them.
+  ControllerGroup(const EtcdCluster& etcd, int controllers, std::vector<std::string> flags = {},
+                  const std::vector<std::string>& identity = {"--plaintext"});
   // Ends them by SIGTERM; the test fails when one does not end well.
   ~ControllerGroup();
 
@@ -58,7 +60,7 @@ class ControllerGroup {
   std::string File(int controller, const std::string& name) const;
 
   std::string directory_;
-  const std::vector<std::string> flags_;
+  std::vector<std::string> flags_;
   std::vector<Member> members_;
 };
 

@@ -1,15 +1,18 @@
 // Three controllers over three members of etcd, while a job trains: whatever happens to the leader
 // or to etcd, the job keeps its trainers, its history loses nothing, who watches the job or the
-// nodes sees how it goes on, and one controller at a time leads.
+// nodes sees how it goes on, what somebody submits meanwhile is there once it was answered, and one
+// controller at a time leads.
 #include <gmock/gmock.h>
 #include <signal.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -22,12 +25,14 @@
 #include "tests/faults/cli_watch.h"
 #include "tests/faults/controller_group.h"
 #include "tests/faults/recovering_job.h"
+#include "tests/faults/steady_submissions.h"
 #include "tests/integration/process.h"
 
 namespace paceline {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 // Of cli/exit_codes.h.
 constexpr int kUnavailable = 6;
@@ -58,6 +63,9 @@ class LeaderTest : public RecoveringJobTest {
       return !job_watch_->Told<v1::JobEvent>().empty() &&
              node_watch_->Told<v1::NodeEvent>().size() >= size_t{kWorkers};
     }));
+    std::vector<std::string> client = cluster_->ClientFlags();
+    client.insert(client.begin(), Program("paceline"));
+    submissions_ = std::make_unique<SteadySubmissions>(client);
   }
 
   // The controllers' ends come after that of the cluster.
@@ -65,6 +73,7 @@ class LeaderTest : public RecoveringJobTest {
     history_watch_.reset();
     job_watch_.reset();
     node_watch_.reset();
+    submissions_.reset();
     cluster_.reset();
   }
 
@@ -94,6 +103,19 @@ class LeaderTest : public RecoveringJobTest {
       events.push_back(event.ShortDebugString());
     }
     return events;
+  }
+
+  static grpc::Status Cordon(const std::shared_ptr<grpc::Channel>& channel,
+                             const std::string& node) {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
+    v1::CordonNodeRequest request;
+    request.set_name(node);
+    request.set_owner("somebody");
+    request.set_reason("test");
+    request.set_request_id("cordon");
+    v1::Node cordoned;
+    return v1::NodeService::NewStub(channel)->Cordon(&context, request, &cordoned);
   }
 
   // Another one leads, within what is promised of a fault that began then.
@@ -172,10 +194,41 @@ class LeaderTest : public RecoveringJobTest {
     EXPECT_EQ(node_watch_->Interrupt(), kInterrupted) << node_watch_->Text();
   }
 
+  // What was submitted all the time and answered is there, once; then it is cancelled. Nothing had
+  // to be given up.
+  void ExpectSubmissionsKept() {
+    absl::SleepFor(absl::Seconds(2));  // Some are the present leader's.
+    submissions_->Stop();
+    EXPECT_THAT(submissions_->failures(), IsEmpty());
+    EXPECT_GT(submissions_->answered().size(), 5U);
+    grpc::ClientContext context;
+    v1::ListJobsRequest request;
+    request.set_page_size(1000);
+    v1::ListJobsResponse listed;
+    ASSERT_TRUE(cluster_->jobs().List(&context, request, &listed).ok());
+    std::map<std::string, std::string> present;
+    for (const v1::Job& job : listed.jobs()) {
+      if (job.id() == id_) continue;
+      EXPECT_TRUE(present.emplace(job.spec().name(), job.id()).second)
+          << job.spec().name() << " is there twice";
+      EXPECT_EQ(job.state(), v1::QUEUED) << job.reason();
+    }
+    EXPECT_EQ(present, submissions_->answered());
+    for (const auto& [name, id] : present) {
+      grpc::ClientContext cancel;
+      v1::CancelJobRequest cancelled;
+      cancelled.set_job(id);
+      cancelled.set_request_id("cancel-" + id);
+      v1::Job job;
+      EXPECT_TRUE(cluster_->jobs().Cancel(&cancel, cancelled, &job).ok());
+    }
+  }
+
   // The job trains on under the present leader, as if nothing had happened.
   void ExpectNothingLost() {
     cluster_->FollowLeader();
     leader_ = controllers_.WaitForLeader();
+    ExpectSubmissionsKept();
     cluster_->WaitForNodes(kWorkers);
     const v1::Job now = cluster_->WaitForSteps(id_, Step(before_) + 20);
     EXPECT_EQ(now.generation(), before_.generation());
@@ -206,6 +259,7 @@ class LeaderTest : public RecoveringJobTest {
   std::unique_ptr<CliWatch> history_watch_;
   std::unique_ptr<CliWatch> job_watch_;
   std::unique_ptr<CliWatch> node_watch_;
+  std::unique_ptr<SteadySubmissions> submissions_;
 };
 
 TEST_F(LeaderTest, AKilledLeaderIsFollowedByAStandby) {
@@ -226,12 +280,22 @@ TEST_F(LeaderTest, ALeaderThatEndsHandsOverAtOnce) {
 }
 
 TEST_F(LeaderTest, ALeaderThatWasFrozenEndsWhenItGoesOn) {
+  const auto frozen =
+      grpc::CreateChannel(controllers_.Address(leader_), grpc::InsecureChannelCredentials());
+  ASSERT_TRUE(
+      frozen->WaitForConnected(std::chrono::system_clock::now() + std::chrono::seconds(20)));
   const absl::Time begin = absl::Now();
   controllers_.Signal(leader_, SIGSTOP);
+  // Somebody is connected to it and does not know.
+  grpc::Status cordoned;
+  std::thread user([&] { cordoned = Cordon(frozen, "w2"); });
   ExpectSwitchSince(begin);
-  // It still believes that it leads; what it writes, etcd refuses.
+  // It still believes that it leads, and finds what it was asked for; what it writes, etcd refuses.
   controllers_.Signal(leader_, SIGCONT);
   EXPECT_EQ(controllers_.WaitForEnd(leader_), kExitDeposed);
+  user.join();
+  EXPECT_FALSE(cordoned.ok()) << "nobody stores it";
+  EXPECT_EQ(NodesTold()["w2"].state(), v1::NODE_READY);
   controllers_.Start(leader_);
   ExpectNothingLost();
 }

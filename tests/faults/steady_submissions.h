@@ -1,0 +1,88 @@
+// A script that submits one small job after the other, each once, as people's do: what it was
+// answered must be there, once, whatever happens to those who answer.
+//
+// Thread-compatible; a thread of its own runs the client.
+#ifndef TESTS_FAULTS_STEADY_SUBMISSIONS_H_
+#define TESTS_FAULTS_STEADY_SUBMISSIONS_H_
+
+#include <google/protobuf/util/json_util.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <fstream>
+#include <map>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "proto/job.pb.h"
+#include "tests/integration/new_folder.h"
+#include "tests/integration/process.h"
+
+namespace paceline {
+
+class SteadySubmissions {
+ public:
+  // `client`: `paceline` with the flags that say whom it asks. The jobs have a node each.
+  explicit SteadySubmissions(std::vector<std::string> client)
+      : client_(std::move(client)), thread_([this] { Run(); }) {}
+  ~SteadySubmissions() { Stop(); }
+  SteadySubmissions(const SteadySubmissions&) = delete;
+  SteadySubmissions& operator=(const SteadySubmissions&) = delete;
+
+  // After the submission under way. What follows may be asked then.
+  void Stop() {
+    stopping_ = true;
+    if (thread_.joinable()) thread_.join();
+  }
+
+  // The ids that were answered, by name.
+  const std::map<std::string, std::string>& answered() const { return answered_; }
+  // What was said of those that failed.
+  const std::vector<std::string>& failures() const { return failures_; }
+
+ private:
+  void Run() {
+    for (int i = 0; !stopping_; ++i) {
+      const std::string name = absl::StrCat("steady-", i);
+      const std::string file = absl::StrCat(folder_, "/", name, ".yaml");
+      std::ofstream(file) << "name: " << name
+                          << "\nranks: 1\nmodel: {kind: mlp, hidden: [8]}\n"
+                             "data: {train: /nowhere/train.shard}\nsteps: 10\n"
+                             "optimizer: {kind: sgd, learning_rate: 0.01}\n";
+      std::vector<std::string> command = client_;
+      command.insert(command.end(), {"--timeout", "60", "-o", "json", "submit", file});
+      const Finished submitted = RunToEnd(command);
+      const std::string id = IdIn(submitted.output);
+      if (submitted.exit_code == 0 && !id.empty()) {
+        answered_[name] = id;
+      } else {
+        failures_.push_back(submitted.output);
+      }
+      absl::SleepFor(absl::Milliseconds(100));
+    }
+  }
+
+  // Of the job that was answered. Beside it stands what is said of outages.
+  static std::string IdIn(const std::string& output) {
+    const size_t begin = std::min(output.find("{\n"), output.size());
+    v1::Job job;
+    const auto parsed = google::protobuf::util::JsonStringToMessage(output.substr(begin), &job);
+    return parsed.ok() ? job.id() : "";
+  }
+
+  const std::string folder_ = NewFolder();
+  const std::vector<std::string> client_;
+  std::atomic<bool> stopping_ = false;
+  std::map<std::string, std::string> answered_;
+  std::vector<std::string> failures_;
+  std::thread thread_;
+};
+
+}  // namespace paceline
+
+#endif  // TESTS_FAULTS_STEADY_SUBMISSIONS_H_
