@@ -271,6 +271,7 @@ JobChange ApplyReport(Job& job, const NodeName& node, const TrainerReport& repor
     return JobChange::kNone;
   }
   RankState& rank = *found;
+  const std::string address_before = job.state == JobState::kStarting ? StoreAddress(job) : "";
   const TrainerReport before = std::exchange(rank.report, report);
   // A node that lost its state starts the trainer anew; its peers are steps ahead.
   if (before.pid != 0 && report.pid != 0 && before.pid != report.pid) {
@@ -296,7 +297,12 @@ JobChange ApplyReport(Job& job, const NodeName& node, const TrainerReport& repor
   }
   change = std::max(change, StopIfSaved(job, now));
   Advance(job, now);
-  if (job.state != state || evaluated || ShowsState(before, after)) return JobChange::kState;
+  if (job.state != state || evaluated) return JobChange::kState;
+  // While they start, thousands of ranks change one after the other, each some times. What follows
+  // from one alone is that all are ready; a new controller hears of the others from their nodes.
+  const bool one_of_many = state == JobState::kStarting && RankOf(job, rank) != Rank(-1) &&
+                           !HasExited(after) && StoreAddress(job) == address_before;
+  if (ShowsState(before, after) && !one_of_many) return JobChange::kState;
   return std::max(change, ShowsProgress(before, after) ? JobChange::kProgress : JobChange::kNone);
 }
 

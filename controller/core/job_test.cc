@@ -190,6 +190,19 @@ TEST(JobTest, LosingANodeFailsTheJobsThatRanThere) {
   EXPECT_EQ(job.failure->rank, Rank(1));
 }
 
+// A job of thousands of ranks is not stored, nor its nodes told, with each that starts.
+TEST(JobTest, WhatOneOfManyDoesWhileTheyStartIsNotStored) {
+  Job job = PlacedJob();
+  EXPECT_EQ(ApplyReport(job, kA, Report(0, TrainerState::kReady), At(2)), JobChange::kProgress);
+  EXPECT_EQ(ApplyReport(job, kB, Report(1, TrainerState::kReady), At(2)), JobChange::kState)
+      << "now all have the address";
+  EXPECT_EQ(ApplyReport(job, kA, Report(0, TrainerState::kRunning), At(3)), JobChange::kProgress);
+  EXPECT_EQ(ApplyReport(job, kB, Report(1, TrainerState::kRunning), At(3)), JobChange::kState);
+  EXPECT_EQ(job.state, JobState::kRunning);
+  Job failing = PlacedJob();
+  EXPECT_EQ(ApplyReport(failing, kA, Exit(0, FailureKind::kSignal), At(2)), JobChange::kState);
+}
+
 TEST(JobTest, ProgressIsShownNotStored) {
   Job job = RunningJob();
   TrainerReport report = Report(0, TrainerState::kRunning);

@@ -46,17 +46,21 @@ void AddCheckpoints(const Job& job, Hash& hash) {
   for (const int64_t step : CommitSteps(job)) hash.Add(step);
 }
 
-void AddTrainer(const RankState& trainer, Hash& hash) {
+// `told_again`: what it says of itself, its node tells a new controller again, and nothing follows
+// from it alone.
+void AddTrainer(const RankState& trainer, bool told_again, Hash& hash) {
   hash.Add(trainer.place.node.value());
   hash.Add(trainer.place.number);
   hash.Add(trainer.seat);
   hash.Add(trainer.report.id.generation.value());
   hash.Add(trainer.report.id.rank.value());
-  hash.Add(static_cast<int64_t>(trainer.report.state));
-  hash.Add(trainer.report.pid);
-  hash.Add(trainer.report.store_address);
-  hash.Add(trainer.report.plan.active.value());
-  hash.Add(trainer.report.membership.generation.value());
+  if (!told_again) {
+    hash.Add(static_cast<int64_t>(trainer.report.state));
+    hash.Add(trainer.report.pid);
+    hash.Add(trainer.report.store_address);
+    hash.Add(trainer.report.plan.active.value());
+    hash.Add(trainer.report.membership.generation.value());
+  }
   hash.Add(trainer.report.exit.has_value() ? static_cast<int64_t>(trainer.report.exit->failure)
                                            : -1);
   hash.Add(trainer.stop.has_value() ? 1 : 0);
@@ -108,7 +112,10 @@ uint64_t DigestOf(const Job& job) {
   hash.Add(job.requeue ? 1 : 0);
   for (const auto* part : {&job.ranks, &job.spares, &job.leaving}) {
     hash.Add(static_cast<int64_t>(part->size()));
-    for (const RankState& trainer : *part) AddTrainer(trainer, hash);
+    for (const RankState& trainer : *part) {
+      const bool starts = job.state == JobState::kStarting && part == &job.ranks;
+      AddTrainer(trainer, starts && trainer.report.state != TrainerState::kExited, hash);
+    }
   }
   AddRecovery(job, hash);
   AddCheckpoints(job, hash);
