@@ -25,6 +25,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_format.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "bench/load/api_calls.h"
@@ -256,6 +257,8 @@ int Run(Options options) {
 }
 
 int Main(int argc, char** argv) {
+  // As the controller (controller/main.cc): else each lock of gRPC's waits for one in the process.
+  absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   Options options;
   bool serve_echo = false;
   CLI::App app("Simulated workers and users of a large cluster.");
