@@ -154,8 +154,9 @@ class Cluster {
  public:
   struct Options {
     // Of the jobs that have ended, the newest so many are kept, with no more ranks together than
-    // these (1.3 kB each), but always the newest one.
+    // these, 1.3 kB each; but always the newest one.
     size_t ended_jobs_kept = 10000;
+    size_t ended_ranks_kept = 131'072;
     // A node that has not reported for so long, and a margin, counts as LOST; zero: never.
     absl::Duration node_lease = absl::ZeroDuration();
     // Share of the nodes that may be out before the automation brakes (automation.h).
@@ -165,7 +166,6 @@ class Cluster {
     // that a script that runs wild leaves room for others'. 0: any number.
     size_t open_jobs = 20000;
     size_t open_jobs_per_submitter = 1000;
-    size_t ended_ranks_kept = 131'072;
   };
 
   explicit Cluster(Options options) : options_(std::move(options)) {}

@@ -3,9 +3,12 @@
 #ifndef CONTROLLER_RPC_ENCODED_MESSAGE_H_
 #define CONTROLLER_RPC_ENCODED_MESSAGE_H_
 
+#include <google/protobuf/message.h>
 #include <google/protobuf/message_lite.h>
 #include <grpcpp/support/byte_buffer.h>
 #include <grpcpp/support/status.h>
+
+#include <cstddef>
 
 namespace paceline {
 
@@ -14,6 +17,12 @@ grpc::ByteBuffer Encode(const google::protobuf::MessageLite& message);
 
 // INVALID_ARGUMENT, reason REQUEST_MALFORMED: the bytes are no such message.
 grpc::Status DecodeRequest(const grpc::ByteBuffer& encoded, google::protobuf::MessageLite* request);
+
+// The same of a message that may come from an enemy. RESOURCE_EXHAUSTED, reason MESSAGE_TOO_LARGE,
+// and nothing is parsed: it would take more than `most` bytes of memory (common/parsed_size.h). One
+// of less than 64 KiB is not weighed: it takes some megabytes at the worst.
+grpc::Status DecodeWeighed(const grpc::ByteBuffer& encoded, size_t most,
+                           google::protobuf::Message* message);
 
 }  // namespace paceline
 

@@ -23,9 +23,8 @@ namespace {
 
 constexpr size_t kMostTokenBytes = 256;
 constexpr char kControllerStays[] =
-    "is a controller's, which would serve on: workers and users know no revocations. A key that "
-    "was "
-    "stolen ends with its authority (docs/operations.md)";
+    "is a controller's, which would serve on: workers and users know no revocations. A stolen key "
+    "ends with its authority (docs/operations.md)";
 
 const char* ReasonOf(Identities::JoinVerdict verdict) {
   switch (verdict) {

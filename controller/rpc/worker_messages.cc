@@ -1,6 +1,5 @@
 #include "controller/rpc/worker_messages.h"
 
-#include <cstdint>
 #include <initializer_list>
 
 #include "absl/strings/str_cat.h"
@@ -116,10 +115,10 @@ void LimitMessage(v1::WorkerMessage* message) {
   if (message->has_log()) LimitLog(message->mutable_log());
 }
 
-bool HasSaneSteps(const v1::NodeSteps& steps) {
+int64_t StepsIn(const v1::NodeSteps& steps) {
   int64_t records = 0;
   for (const v1::StepBatch& batch : steps.batches()) records += batch.records_size();
-  return records <= kMaxStepsTold;
+  return records;
 }
 
 NodeConnected ConnectedBy(const v1::Hello& hello) {

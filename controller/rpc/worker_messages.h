@@ -10,6 +10,7 @@
 #define CONTROLLER_RPC_WORKER_MESSAGES_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -46,8 +47,9 @@ void LimitReport(v1::NodeReport* report);
 // The same of any message. To be done before its entries are looked at one by one.
 void LimitMessage(v1::WorkerMessage* message);
 
-// Not more than kMaxStepsTold. None of those that there are is left out unseen.
-bool HasSaneSteps(const v1::NodeSteps& steps);
+// Records of steps in it. A message with more than kMaxStepsTold is refused: none is left out
+// unseen.
+int64_t StepsIn(const v1::NodeSteps& steps);
 
 // Of a hello and a report within the limits.
 NodeConnected ConnectedBy(const v1::Hello& hello);

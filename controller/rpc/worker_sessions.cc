@@ -1,7 +1,6 @@
 #include "controller/rpc/worker_sessions.h"
 
 #include <google/protobuf/arena.h>
-#include <grpcpp/support/proto_buffer_reader.h>
 
 #include <array>
 #include <cstddef>
@@ -13,7 +12,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/identity/principal.h"
 #include "common/log.h"
-#include "common/parsed_size.h"
 #include "common/tls/key_and_request.h"
 #include "controller/core/read_pace.h"
 #include "controller/rpc/convert.h"
@@ -34,9 +32,8 @@ constexpr size_t kMaxQueued = 4 * kMaxLogRequests;
 constexpr absl::Duration kFarewell = absl::Seconds(2);
 
 // What a message may take in memory: a hundred times the steps that a worker sends at once
-// (NodeTrainers::kMaxRecords), or thousands of trainers. One that is small needs no weighing.
+// (NodeTrainers::kMaxRecords), or thousands of trainers.
 constexpr size_t kMaxParsed = size_t{32} << 20;
-constexpr size_t kNotWeighed = 64 << 10;
 // At once of one node's certificate: its worker has one, and one more when it has connected again.
 constexpr int kMaxSessions = 8;
 // In messages. A worker sends some in a second, and the parts of logs that are asked for; many
@@ -45,9 +42,7 @@ constexpr ReadPace::Options kPace = {1000, 10'000};
 constexpr double kStepsOfMessage = 50;
 
 double CostOf(const v1::WorkerMessage& message) {
-  double steps = 0;
-  for (const v1::StepBatch& batch : message.steps().batches()) steps += batch.records_size();
-  return 1 + steps / kStepsOfMessage;
+  return 1 + static_cast<double>(StepsIn(message.steps())) / kStepsOfMessage;
 }
 
 // A message is read into an arena: that of a node's steps has some sixty parts, each of which would
@@ -134,7 +129,12 @@ class WorkerSessions::Stream : public grpc::ServerBidiReactor<grpc::ByteBuffer, 
  private:
   // gRPC's callbacks.
   void OnReadDone(bool ok) override {
-    grpc::Status parsed = ok ? Parse() : grpc::Status::OK;
+    // On gRPC's thread: nobody else looks at what is read.
+    grpc::Status parsed = grpc::Status::OK;
+    if (ok) {
+      parsed = DecodeWeighed(encoded_, kMaxParsed, incoming_);
+      encoded_.Clear();
+    }
     sessions_->loop_->Post([this, ok, parsed = std::move(parsed)] {
       if (!ok) return Close(grpc::Status::OK);
       if (closing_) return;
@@ -202,22 +202,6 @@ class WorkerSessions::Stream : public grpc::ServerBidiReactor<grpc::ByteBuffer, 
     });
   }
 
-  // On gRPC's thread: nobody else looks at what is read.
-  grpc::Status Parse() {
-    if (encoded_.Length() > kNotWeighed) {
-      grpc::ByteBuffer weighed = encoded_;  // A reader may change what it reads.
-      grpc::ProtoBufferReader bytes(&weighed);
-      if (ParsedSize(*v1::WorkerMessage::descriptor(), &bytes, kMaxParsed) > kMaxParsed) {
-        return MakeError(grpc::StatusCode::RESOURCE_EXHAUSTED, "MESSAGE_TOO_LARGE",
-                         absl::StrCat("a message of ", encoded_.Length(), " bytes takes more than ",
-                                      kMaxParsed, " in memory"));
-      }
-    }
-    grpc::Status parsed = DecodeRequest(encoded_, incoming_);
-    encoded_.Clear();
-    return parsed;
-  }
-
   // Of one node's certificate few at once. False: the session is closed.
   bool CountSession() {
     const Principal caller = sessions_->find_caller_(*context_);
@@ -262,7 +246,7 @@ class WorkerSessions::Stream : public grpc::ServerBidiReactor<grpc::ByteBuffer, 
   }
 
   void TakeSteps(const v1::NodeSteps& steps) {
-    if (!HasSaneSteps(steps)) {
+    if (StepsIn(steps) > kMaxStepsTold) {
       sessions_->metrics_->limits().Refused(Limit::kWorkerMessage);
       return Refuse(MakeError(grpc::StatusCode::INVALID_ARGUMENT, "TOO_MANY_STEPS",
                               absl::StrCat("a message has at most ", kMaxStepsTold, " steps")));

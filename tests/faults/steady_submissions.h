@@ -40,6 +40,9 @@ class SteadySubmissions {
     if (thread_.joinable()) thread_.join();
   }
 
+  // How many were answered so far; from any thread.
+  int count() const { return count_; }
+
   // The ids that were answered, by name.
   const std::map<std::string, std::string>& answered() const { return answered_; }
   // What was said of those that failed.
@@ -60,6 +63,7 @@ class SteadySubmissions {
       const std::string id = IdIn(submitted.output);
       if (submitted.exit_code == 0 && !id.empty()) {
         answered_[name] = id;
+        ++count_;
       } else {
         failures_.push_back(submitted.output);
       }
@@ -78,6 +82,7 @@ class SteadySubmissions {
   const std::string folder_ = NewFolder();
   const std::vector<std::string> client_;
   std::atomic<bool> stopping_ = false;
+  std::atomic<int> count_ = 0;
   std::map<std::string, std::string> answered_;
   std::vector<std::string> failures_;
   std::thread thread_;
