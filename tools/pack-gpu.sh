@@ -14,16 +14,19 @@ config=(--config="${CONFIG:-opt}")
 [[ ${config[0]} == --config=fastbuild ]] && config=()
 mapfile -t tests < <(bazel query --noshow_progress 'attr(tags, gpu, tests(//tests/gpu/...))')
 targets=("${tests[@]}" //worker/trainer:trainer_cuda //bench:trainer_run)
-bazel build "${config[@]}" "${targets[@]}"
+bazel build "${config[@]}" "${targets[@]}" //:dist
 built=$(bazel info "${config[@]}" bazel-bin 2>/dev/null)
 
 rm -rf "$bundle"
-mkdir -p "$bundle"/{bench/peers,lib,tools}
+mkdir -p "$bundle"/{bench/peers,lib,programs/bin,tools}
 for target in "${targets[@]}"; do
   path=${target#//}
   path=${path/://}
   mkdir -p "$bundle/programs/${path%/*}"
   strip -o "$bundle/programs/$path" "$built/$path"
+done
+for program in "$built"/dist/bin/*; do
+  strip -o "$bundle/programs/bin/${program##*/}" "$program"
 done
 
 # What the programs are linked to, without torch's and NVIDIA's libraries, and without those of
@@ -37,7 +40,7 @@ done < <(find "$bundle/programs" -type f -exec ldd {} + | sed -n 's/.* => \(\/.*
 cp bench/gpu.py bench/paceline_bench.py "$bundle/bench/"
 cp bench/peers/llama.py bench/peers/llama_gpu.py "$bundle/bench/peers/"
 cp tools/requirements.txt "$bundle/tools/"
-cp tests/gpu/run.py "$bundle/"
+cp tests/gpu/{cluster,run}.py "$bundle/"
 git describe --always --dirty >"$bundle/COMMIT"
 cat >"$bundle/run.sh" <<'RUN'
 #!/bin/sh

@@ -2,7 +2,8 @@
 
 Needs a Python with torch 2.11 for CUDA 13 and the driver, nothing else: our programs use that
 torch's libraries and, for the rest, those of the bundle. Without a GPU every test is skipped and
-the benchmark left out. The last line is {"tests": {"passed": N, ...}, "bench": {...} or null}.
+the benchmark left out. The last line is {"tests": {"passed": N, ..., "figures": {...}}, "bench":
+{...} or null}.
 Exit code: 1 when a test failed.
 """
 import argparse
@@ -13,6 +14,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import threading
 
 try:
     import torch
@@ -20,7 +22,8 @@ except ImportError:
     sys.exit(f"{sys.executable} has no torch: name a Python that has (PYTHON=... run.sh)")
 
 BUNDLE = pathlib.Path(__file__).resolve().parent
-TIMEOUT_S = 280  # Of one test program.
+CLUSTER_TIMEOUT_S = 540
+BENCH_TIMEOUT_S = 3600
 
 
 def library_path():
@@ -30,7 +33,7 @@ def library_path():
                      str(BUNDLE / "lib")])
 
 
-def run_test(program, environment, options):
+def run_test(program, environment, options, timeout_s):
     """(passed, skipped, failed) of one program. One that does not come to its end has failed."""
     with tempfile.TemporaryDirectory(prefix="paceline-gpu.") as work:
         report = pathlib.Path(work) / "report.json"
@@ -38,9 +41,9 @@ def run_test(program, environment, options):
             code = subprocess.run(
                 [program, f"--gtest_output=json:{report}", "--gtest_brief=0", *options],
                 cwd=BUNDLE / "programs", env=dict(environment, TEST_TMPDIR=work),
-                timeout=TIMEOUT_S, check=False).returncode
+                timeout=timeout_s, check=False).returncode
         except subprocess.TimeoutExpired:
-            code = f"none within {TIMEOUT_S} s"
+            code = f"none within {timeout_s} s"
         if not report.exists():
             print(f"{program.name}: ended without a report, exit code {code}")
             return 0, 0, 1
@@ -51,35 +54,62 @@ def run_test(program, environment, options):
     return len(cases) - failed - skipped, skipped, failed
 
 
-def run_tests(environment, only, options):
-    passed, skipped, failed = 0, 0, 0
+def run_printing(words, environment, timeout_s):
+    """Prints what a program does; its last line, which is JSON, and its exit code."""
+    last = ""
+    with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        killer = threading.Timer(timeout_s, process.kill)
+        killer.start()
+        for last in process.stdout:
+            print(last, end="", flush=True)
+        killer.cancel()
+    return last, process.returncode
+
+
+def run_cluster(environment):
+    """(passed, skipped, failed) of whole jobs (cluster.py), and their figures."""
+    if not torch.cuda.is_available():
+        return (0, 1, 0), {}
+    last, _ = run_printing(
+        [sys.executable, BUNDLE / "cluster.py", "--programs", BUNDLE / "programs/bin"],
+        environment, CLUSTER_TIMEOUT_S)
+    try:
+        result = json.loads(last)
+    except ValueError:
+        print("cluster: ended without a report")
+        return (0, 0, 1), {}
+    return (len(result["passed"]), 0, len(result["failed"])), result["figures"]
+
+
+def run_tests(environment, args):
+    passed, skipped, failed, figures = 0, 0, 0, {}
     for program in sorted((BUNDLE / "programs/tests/gpu").iterdir()):
-        if only and program.name not in only:
+        if args.tests and program.name not in args.tests:
             continue
         print(f"== {program.name}", flush=True)
-        counts = run_test(program, environment, options)
+        counts = run_test(program, environment, args.gtest, args.timeout)
+        passed, skipped, failed = passed + counts[0], skipped + counts[1], failed + counts[2]
+    if not args.tests or "cluster" in args.tests:
+        print("== cluster", flush=True)
+        counts, figures = run_cluster(environment)
         passed, skipped, failed = passed + counts[0], skipped + counts[1], failed + counts[2]
     print(f"gpu tests: {passed} passed, {failed} failed, {skipped} skipped", flush=True)
-    return {"passed": passed, "failed": failed, "skipped": skipped}
+    return {"passed": passed, "failed": failed, "skipped": skipped, "figures": figures}
 
 
 def run_bench(options):
-    output = ""
-    with subprocess.Popen(
-            [sys.executable, BUNDLE / "bench/gpu.py", "--programs", BUNDLE / "programs", *options],
-            env=dict(os.environ, PYTHONPATH=str(BUNDLE / "bench"), PYTHONDONTWRITEBYTECODE="1",
-                     PACELINE_LIBRARY_PATH=library_path()),
-            stdout=subprocess.PIPE, text=True) as process:
-        for line in process.stdout:
-            output = line
-            print(line, end="", flush=True)
-    return json.loads(output) if process.returncode == 0 else {"error": process.returncode}
+    last, code = run_printing(
+        [sys.executable, BUNDLE / "bench/gpu.py", "--programs", BUNDLE / "programs", *options],
+        dict(os.environ, PYTHONPATH=str(BUNDLE / "bench"), PYTHONDONTWRITEBYTECODE="1",
+             PACELINE_LIBRARY_PATH=library_path()), BENCH_TIMEOUT_S)
+    return json.loads(last) if code == 0 else {"error": code}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tests", nargs="*", metavar="NAME", help="only these; default all")
     parser.add_argument("--gtest", nargs="*", default=[], help="options for the test programs")
+    parser.add_argument("--timeout", type=int, default=280, metavar="S", help="of one test program")
     parser.add_argument("--no-tests", action="store_true")
     parser.add_argument("--no-bench", action="store_true")
     parser.add_argument("--bench", nargs=argparse.REMAINDER, default=[],
@@ -94,7 +124,7 @@ def main():
     result = {"tests": None, "bench": None}
     if not args.no_tests:
         environment = dict(os.environ, LD_LIBRARY_PATH=library_path())
-        result["tests"] = run_tests(environment, args.tests, args.gtest)
+        result["tests"] = run_tests(environment, args)
     if not args.no_bench:
         if gpu:
             result["bench"] = run_bench(args.bench)

@@ -77,6 +77,22 @@ TEST(DetectorCausesTest, HostPausesAreInForwardOnly) {
   EXPECT_EQ(job.verdicts[0].cause, StragglerCause::kHostPause);
 }
 
+// On a GPU, peers whose own pauses are hidden behind the wait for this one.
+TEST(DetectorCausesTest, PauseOfManyTimesTheWorkIsFound) {
+  SampleJob job(4, 1, 1);
+  StragglerDetector detector(Options(), job.ranks);
+  job.Play(detector, 50);
+  job.change = [](StepSample& sample) {
+    if (sample.rank == 2) sample.forward_s += 20;
+  };
+  job.Play(detector, 200);
+  ASSERT_EQ(job.verdicts.size(), 2U);
+  EXPECT_EQ(job.verdicts[1].kind, VerdictKind::kPersistent);
+  EXPECT_EQ(job.verdicts[1].rank, 2);
+  EXPECT_EQ(job.verdicts[1].cause, StragglerCause::kHostPause);
+  EXPECT_NEAR(job.verdicts[1].slowdown, 21, 0.5);
+}
+
 TEST(DetectorCausesTest, LongSequencesAreNoStragglerWhenTheirWorkIsKnown) {
   SampleJob job(64, 4, 2);
   StragglerDetector detector(Options(), job.ranks);

@@ -1,0 +1,275 @@
+"""Jobs of a whole cluster on one GPU: a controller and worker daemons, each of which takes the GPU
+for its own, and NCCL between them over sockets, since each says that it is another host.
+
+  train  a Llama in bfloat16 on one node learns; its figures reach the job and the metrics
+  lose   of two ranks one is killed: a spare takes its place inside the running job, which goes on
+
+cluster.py --programs DIR [NAME...]; --device cpu tries the script itself. The last line is
+{"passed": [...], "failed": [...], "figures": {...}}; exit code 1: one has failed.
+"""
+import argparse
+import contextlib
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+ENDED = ("SUCCEEDED", "FAILED", "CANCELLED")
+
+TRAIN = """
+name: train
+device: {device}
+precision: bf16
+model: {model}
+data: {{train: {tokens}, sequence_length: {length}}}
+batch_per_rank: {batch}
+steps: {steps}
+optimizer: {{kind: adamw, learning_rate: 3e-4}}
+checkpoint: {{directory: {work}/out, every_steps: {every}}}
+peak_flops: {peak}
+seed: 1
+"""
+
+LOSE = """
+name: lose
+device: {device}
+ranks: 2
+threads_per_rank: 1
+model: {{kind: llama, preset: debug, vocab_size: 256, dim: 64, heads: 4, kv_heads: 4, ffn_dim: 128}}
+data: {{train: {tokens}, sequence_length: 128}}
+batch_per_rank: 2
+steps: 1500
+optimizer: {{kind: adamw, learning_rate: 3e-4}}
+recovery: {{max_failures: 3, spares: 1}}
+seed: 1
+allow_chaos: true
+chaos:
+  - {{rank: -1, steps: 1500, kind: sleep, seconds: 0.01}}
+"""
+
+class Failed(Exception):
+    pass
+
+
+def check(holds, what):
+    if not holds:
+        raise Failed(what)
+
+
+class Cluster:
+    """A controller and workers in a temporary folder. Use as a context."""
+
+    def __init__(self, programs, nodes):
+        self.programs, self.nodes = programs, nodes
+
+    def __enter__(self):
+        with contextlib.ExitStack() as after:
+            self.begin(after)
+            self.after = after.pop_all()
+        return self
+
+    def begin(self, after):
+        """`after` undoes it."""
+        self.work = pathlib.Path(after.enter_context(
+            tempfile.TemporaryDirectory(prefix="paceline-gpu.")))
+        memory = after.enter_context(
+            tempfile.TemporaryDirectory(prefix="paceline-gpu.", dir="/dev/shm"))
+        self.after = after
+        self.controller = self.start("paceline-controller", "controller",
+                                     ["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"], {})
+        self.workers = {}
+        for number in range(self.nodes):
+            name = f"n{number}"
+            as_own_host = {"NCCL_HOSTID": f"paceline-{name}", "NCCL_P2P_DISABLE": "1",
+                           "NCCL_SHM_DISABLE": "1", "NCCL_IB_DISABLE": "1"}
+            self.workers[name] = self.start(
+                "paceline-worker", name,
+                ["--controller", self.controller["grpc"], "--name", name, "--slots", "1",
+                 "--listen", "127.0.0.1:0", "--runtime-dir", f"{memory}/{name}"], as_own_host)
+        after.callback(self.cancel_jobs)
+
+    def __exit__(self, *exception):
+        self.after.close()
+
+    def cancel_jobs(self):
+        """Trainers outlive their daemons."""
+        for job in self.ask("job", "list").get("jobs", []):
+            if job["state"] not in ENDED:
+                self.ask("job", "cancel", job["id"], "--grace", "0")
+                self.wait_until(job["id"], lambda now: now["state"] in ENDED, "does not end", 30)
+
+    def start(self, program, name, words, environment):
+        """Its addresses."""
+        addresses = self.work / f"{name}.json"
+        with open(self.work / f"{name}.log", "w", encoding="utf-8") as log:
+            daemon = subprocess.Popen(
+                [self.programs / program, "--plaintext", "--state-dir", self.work / name,
+                 "--address-file", addresses, *words],
+                stdout=log, stderr=subprocess.STDOUT, env=dict(os.environ, **environment))
+        self.after.callback(daemon.wait)
+        self.after.callback(daemon.terminate)
+        for _ in range(600):
+            if addresses.exists() and addresses.read_text(encoding="utf-8"):
+                return json.loads(addresses.read_text(encoding="utf-8"))
+            check(daemon.poll() is None, f"{name} ended: {self.log(name)}")
+            time.sleep(0.1)
+        raise Failed(f"{name} does not serve: {self.log(name)}")
+
+    def log(self, name):
+        return (self.work / f"{name}.log").read_text(encoding="utf-8")[-2000:]
+
+    def words(self):
+        return [self.programs / "paceline", "--plaintext", "--server", self.controller["grpc"],
+                "-o", "json"]
+
+    def ask(self, *words):
+        output = subprocess.run([*self.words(), *words], stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True, check=False)
+        check(output.returncode == 0, f"paceline {' '.join(words)}: {output.stderr}")
+        return json.loads(output.stdout)
+
+    def submit(self, text):
+        path = self.work / "job.yaml"
+        path.write_text(text, encoding="utf-8")
+        return self.ask("submit", str(path))["id"]
+
+    def job(self, job):
+        return self.ask("job", "describe", job)
+
+    def metrics(self, node):
+        """By name and labels, as they are written."""
+        with urllib.request.urlopen(f"http://{self.workers[node]['http']}/metrics") as page:
+            lines = page.read().decode().splitlines()
+        return dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+
+    def wait_until(self, job, holds, what, timeout_s):
+        """The job when `holds` it. One that ends before that is a failure."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            now = self.job(job)
+            if holds(now):
+                return now
+            late = time.monotonic() > deadline
+            if now["state"] in ENDED or late:
+                logs = subprocess.run([*self.words()[:4], "job", "logs", job, "--tail", "20"],
+                                      stdout=subprocess.PIPE, text=True, check=False).stdout
+                raise Failed(f"{what}: {'too late, ' if late else ''}{now['state']}, "
+                             f"{now.get('reason')}\n{logs}")
+            time.sleep(0.2)
+
+
+def step_of(job):
+    return int(job.get("progress", {}).get("step", 0))
+
+
+def succeeded(job):
+    return job["state"] == "SUCCEEDED"
+
+
+def series(metrics, name):
+    return [float(value) for key, value in metrics.items() if key.split("{")[0] == name]
+
+
+class Tests:
+    def __init__(self, args, tokens):
+        self.args, self.tokens = args, tokens
+        self.cuda = args.device == "cuda"
+        self.figures = {}
+
+    def train(self):
+        with Cluster(self.args.programs, 1) as cluster:
+            if self.cuda:
+                gpus = cluster.ask("node", "list")["nodes"][0]
+                check("gpu" in json.dumps(gpus).lower(), f"the node has no GPU: {gpus}")
+            model, length, batch, steps, peak = (
+                ("{kind: llama, preset: 160m}", 1024, 32, 150, 0) if self.cuda else
+                ("{kind: llama, preset: debug, vocab_size: 256}", 64, 4, 40, "1e12"))
+            job = cluster.submit(TRAIN.format(
+                device=self.args.device, model=model, length=length, batch=batch, steps=steps,
+                every=steps // 2, tokens=self.tokens, work=cluster.work, peak=peak))
+            first = cluster.wait_until(job, lambda now: step_of(now) > 0, "does not begin", 180)
+            seen = {}
+
+            def succeeded_meanwhile(now):
+                seen.update(cluster.metrics("n0"))
+                return succeeded(now)
+
+            last = cluster.wait_until(job, succeeded_meanwhile, "does not succeed", 240)
+            progress = last["progress"]
+            check(progress["loss"] < 0.8 * first["progress"]["loss"],
+                  f"the loss fell from {first['progress']['loss']} to {progress['loss']} only")
+            check(progress.get("mfu", 0) > 0, "no MFU is told")
+            for name in ("paceline_trainer_mfu_ratio", "paceline_trainer_data_wait_ratio",
+                         *(("paceline_gpu_memory_used_bytes", "paceline_gpu_utilization_ratio",
+                            "paceline_trainer_memory_active_bytes") if self.cuda else ())):
+                check(series(seen, name), f"no metric {name}")
+            checkpoints = cluster.ask("checkpoint", "list", job)["checkpoints"]
+            check(len(checkpoints) >= 2, f"checkpoints: {checkpoints}")
+            self.figures["train"] = {
+                "loss": [first["progress"]["loss"], progress["loss"]], "mfu": progress["mfu"],
+                "tokens_per_s": progress.get("tokens_per_s"), "steps": step_of(last),
+                "training_s": progress["training_s"],
+                "checkpoint_s": last.get("checkpoints", {}),
+                **{name: max(series(seen, name)) for name in (
+                    "paceline_gpu_memory_used_bytes", "paceline_gpu_utilization_ratio",
+                    "paceline_gpu_temperature_celsius", "paceline_trainer_memory_active_peak_bytes",
+                    "paceline_trainer_data_wait_ratio") if series(seen, name)}}
+
+    def lose(self):
+        with Cluster(self.args.programs, 3) as cluster:
+            job = cluster.submit(LOSE.format(device=self.args.device, tokens=self.tokens))
+            before = cluster.wait_until(
+                job, lambda now: step_of(now) > 100 and now.get("spares") and
+                now["spares"][0]["state"] == "TRAINER_READY", "does not train with a spare", 120)
+            victim = before["ranks"][1]
+            os.kill(int(victim["pid"]), signal.SIGKILL)
+            killed = time.monotonic()
+            cluster.wait_until(job, lambda now: now["state"] == "RUNNING" and any(
+                "end_time" in change for change in now.get("membership_changes", [])),
+                "does not recover", 60)
+            recovered_s = time.monotonic() - killed
+            last = cluster.wait_until(job, succeeded, "does not succeed", 180)
+            check(last.get("restarts", 0) == 0, f"it started again: {last.get('restart_reason')}")
+            nodes = [rank["node"] for rank in last["ranks"]]
+            check(victim["node"] not in nodes, f"no rank has moved: {nodes}")
+            self.figures["lose"] = {"recovered_s": recovered_s, "step_killed": step_of(before),
+                                    "changes": last["membership_changes"]}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--programs", type=pathlib.Path, required=True,
+                        help="folder of paceline and the daemons")
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="of the tests; default all")
+    args = parser.parse_args()
+    args.programs = args.programs.resolve()
+
+    result = {"passed": [], "failed": []}
+    with tempfile.TemporaryDirectory(prefix="paceline-gpu.") as folder:
+        tokens = pathlib.Path(folder) / "python.tokens"
+        subprocess.run([args.programs / "paceline", "--quiet", "data", "tokenize", "--bytes",
+                        pathlib.Path(json.__file__).parent.parent / "asyncio", "--out", tokens],
+                       check=True)
+        tests = Tests(args, tokens)
+        for name in args.names or ("train", "lose"):
+            begin = time.monotonic()
+            try:
+                getattr(tests, name)()
+                result["passed"].append(name)
+                what = "passed"
+            except Failed as failure:
+                result["failed"].append(name)
+                what = f"failed: {failure}"
+            print(f"cluster {name}: {time.monotonic() - begin:.1f} s: {what}", flush=True)
+    print(json.dumps({**result, "figures": tests.figures}))
+    return 1 if result["failed"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
