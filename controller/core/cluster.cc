@@ -305,7 +305,9 @@ void Cluster::TakeIn(const NodeName& node, const std::vector<TrainerReport>& tra
   for (const TrainerReport* report : OwnOf(node, trainers)) {
     Job& job = *Find(report->id.job);
     touched_.insert(report->id.job);
-    Note(job, ApplyReport(job, node, *report, now), actions);
+    const JobChange change = ApplyReport(job, node, *report, now);
+    Note(job, change, actions);
+    if (change == JobChange::kTrainer) NoteOn(node, job, actions);
   }
 }
 
@@ -338,13 +340,16 @@ void Cluster::TakeIn(const NodeName& node, const std::vector<CheckpointTaskResul
 void Cluster::Note(const Job& job, JobChange change, Actions& actions) {
   if (change == JobChange::kNone) return;
   actions.show_jobs.insert(job.request.id);
-  if (change != JobChange::kState) return;
+  if (change == JobChange::kProgress) return;
   actions.store_jobs.insert(job.request.id);
-  for (const NodeName& node : job.nodes) {
-    actions.send_plans.insert(node);
-    if (job.state != JobState::kRunning && job.state != JobState::kStopping) {
-      actions.show_nodes.insert(node);
-    }
+  if (change == JobChange::kTrainer) return;
+  for (const NodeName& node : job.nodes) NoteOn(node, job, actions);
+}
+
+void Cluster::NoteOn(const NodeName& node, const Job& job, Actions& actions) {
+  actions.send_plans.insert(node);
+  if (job.state != JobState::kRunning && job.state != JobState::kStopping) {
+    actions.show_nodes.insert(node);
   }
 }
 

@@ -296,6 +296,8 @@ class Cluster {
   void ShowNodes(const NodeName* about, Moment now, Actions& actions);
   // Records what a change of `job` asks for.
   void Note(const Job& job, JobChange change, Actions& actions);
+  // The same, for one of its nodes.
+  static void NoteOn(const NodeName& node, const Job& job, Actions& actions);
   // Starts jobs that wait, and lets others make room (schedule.h), if anything has changed that
   // matters to it.
   void Schedule(const NodeName* about, Moment now, Actions& actions);

@@ -68,6 +68,27 @@ TEST_F(ClusterTest, JobIsStoredBeforeItsNodesAreTold) {
   EXPECT_EQ(plan[1].job->request.spec, "spec");
 }
 
+// A job of thousands of ranks ends one by one.
+TEST_F(ClusterTest, EndOfOneRankIsStoredAndToldToItsOwnNode) {
+  for (const char* node : {"a", "b"}) cluster_.Step(NodeConnected{Facts(node, 1), {}}, At(0));
+  cluster_.Step(JobSubmitted{Request("job-1", 2)}, At(1));
+  for (const int rank : {0, 1}) {
+    const NodeName node(rank == 0 ? "a" : "b");
+    cluster_.Step(NodeReported{node, {Report("job-1", rank, TrainerState::kRunning)}}, At(2));
+  }
+  const auto end = [&](const char* node, int rank) {
+    return cluster_.Step(
+        NodeReported{NodeName(node), {Report("job-1", rank, TrainerState::kExited)}}, At(3));
+  };
+  const Actions first = end("b", 1);
+  EXPECT_THAT(first.store_jobs, ElementsAre(JobId("job-1")));
+  EXPECT_THAT(first.show_jobs, ElementsAre(JobId("job-1")));
+  EXPECT_THAT(first.send_plans, ElementsAre(NodeName("b")));
+  const Actions last = end("a", 0);
+  EXPECT_EQ(job("job-1").state, JobState::kSucceeded);
+  EXPECT_THAT(last.send_plans, ElementsAre(NodeName("a"), NodeName("b")));
+}
+
 TEST_F(ClusterTest, PlanNamesTheStoreOnceAllRanksAreReady) {
   cluster_.Step(NodeConnected{Facts("a", 2), {}}, At(0));
   cluster_.Step(JobSubmitted{Request("job-1", 2)}, At(1));

@@ -195,6 +195,16 @@ bool ShowsState(const TrainerReport& before, const TrainerReport& after) {
          before.profile.details != after.profile.details || joined(before) != joined(after);
 }
 
+// Of what must survive the controller, when neither the job's state nor its store's address changes
+// by it. Thousands of ranks change one after the other, and no plan of others follows from one
+// alone (what does, membership.h and saving.h tell by themselves). While they start, a new
+// controller hears of them from their nodes: not so of ends, whose node may be gone by then.
+JobChange ChangeByOne(JobState state, bool is_member, const TrainerReport& after) {
+  if (!is_member) return JobChange::kState;
+  return state == JobState::kStarting && !HasExited(after) ? JobChange::kProgress
+                                                           : JobChange::kTrainer;
+}
+
 // Neighbours are the ranks of a node, and the nodes of a rack.
 void SortByHome(std::vector<Place>& places) {
   std::map<std::string, size_t> racks;
@@ -271,7 +281,10 @@ JobChange ApplyReport(Job& job, const NodeName& node, const TrainerReport& repor
     return JobChange::kNone;
   }
   RankState& rank = *found;
-  const std::string address_before = job.state == JobState::kStarting ? StoreAddress(job) : "";
+  const bool may_change_address = found->report.state != report.state ||
+                                  found->report.pid != report.pid ||
+                                  found->report.store_address != report.store_address;
+  const std::string address_before = may_change_address ? StoreAddress(job) : "";
   const TrainerReport before = std::exchange(rank.report, report);
   // A node that lost its state starts the trainer anew; its peers are steps ahead.
   if (before.pid != 0 && report.pid != 0 && before.pid != report.pid) {
@@ -298,11 +311,11 @@ JobChange ApplyReport(Job& job, const NodeName& node, const TrainerReport& repor
   change = std::max(change, StopIfSaved(job, now));
   Advance(job, now);
   if (job.state != state || evaluated) return JobChange::kState;
-  // While they start, thousands of ranks change one after the other, each some times. What follows
-  // from one alone is that all are ready; a new controller hears of the others from their nodes.
-  const bool one_of_many = state == JobState::kStarting && RankOf(job, rank) != Rank(-1) &&
-                           !HasExited(after) && StoreAddress(job) == address_before;
-  if (ShowsState(before, after) && !one_of_many) return JobChange::kState;
+  if (may_change_address && StoreAddress(job) != address_before) return JobChange::kState;
+  if (ShowsState(before, after)) {
+    const bool is_member = RankOf(job, rank) != Rank(-1);
+    change = std::max(change, ChangeByOne(state, is_member, after));
+  }
   return std::max(change, ShowsProgress(before, after) ? JobChange::kProgress : JobChange::kNone);
 }
 

@@ -203,6 +203,7 @@ struct Job {
 enum class JobChange {
   kNone,
   kProgress,  // Worth showing, not worth storing.
+  kTrainer,   // To be stored; only the plan of that trainer's own node can follow from it.
   kState,     // To be stored before anything that depends on it is sent.
 };
 

@@ -52,7 +52,7 @@ TEST(JobTest, RunsWhenEveryRankTrainsAndSucceedsWhenEveryRankHasFinished) {
   ApplyReport(job, kB, Report(1, TrainerState::kRunning), At(3));
   EXPECT_EQ(job.state, JobState::kRunning);
   EXPECT_EQ(job.started, At(3).wall);
-  ApplyReport(job, kA, Exit(0, FailureKind::kNone), At(4));
+  EXPECT_EQ(ApplyReport(job, kA, Exit(0, FailureKind::kNone), At(4)), JobChange::kTrainer);
   EXPECT_EQ(job.state, JobState::kRunning);
   EXPECT_EQ(ApplyReport(job, kB, Exit(1, FailureKind::kNone), At(5)), JobChange::kState);
   EXPECT_EQ(job.state, JobState::kSucceeded);

@@ -59,7 +59,7 @@ TEST_F(PlanTest, NextChangeWaitsUntilEveryRankTrainsByTheLast) {
   Report(0, 1, 0);
   Report(1, 0, 0);
   EXPECT_EQ(Reason(), "PLAN_PENDING");
-  EXPECT_EQ(Report(1, 1, 0), JobChange::kState);
+  EXPECT_EQ(Report(1, 1, 0), JobChange::kTrainer);
   EXPECT_EQ(Reason(), "");
   ChangePlan(job_, {{}, "second"});
   EXPECT_EQ(RefuseLadder(job_)->message,
@@ -82,7 +82,7 @@ TEST_F(PlanTest, EpochThatARankCouldNotPrepareIsReplaced) {
   TrainerReport report = job_.ranks[1].report;
   report.plan.failed = PlanEpoch(2);
   report.plan.error = "rendezvous: timed out";
-  EXPECT_EQ(ApplyReport(job_, kNode, report, At(3)), JobChange::kState);
+  EXPECT_EQ(ApplyReport(job_, kNode, report, At(3)), JobChange::kTrainer);
   EXPECT_EQ(Reason(), "");
   ChangePlan(job_, {{}, "third"});
   EXPECT_EQ(Reason(), "PLAN_PENDING");  // The report is of the epoch before.

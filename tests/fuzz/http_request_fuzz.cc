@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstdint>
+#include <cstdio>
 #include <memory>
 #include <string>
 #include <utility>
@@ -14,6 +15,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "common/http_server.h"
 #include "tests/fuzz/expect.h"
 
@@ -52,18 +55,30 @@ const HttpServer& Serving() {
   return **server;
 }
 
+// The fuzzer's clock may interrupt it, and for a moment all ports may be in TIME_WAIT.
+int Connect(const sockaddr_in& to) {
+  for (;;) {
+    const int client = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (::connect(client, reinterpret_cast<const sockaddr*>(&to), sizeof to) == 0) return client;
+    const bool passes = errno == EINTR || errno == EADDRNOTAVAIL;
+    if (!passes) std::perror("connect");
+    PACELINE_EXPECT(passes);
+    ::close(client);
+    absl::SleepFor(absl::Milliseconds(10));
+  }
+}
+
 // All that the server says to this, up to the end of the connection. One that hangs is for the
 // fuzzer's own clock.
 std::string Ask(absl::string_view request) {
   const std::string address = Serving().address();
   int port = 0;
   PACELINE_EXPECT(absl::SimpleAtoi(address.substr(address.rfind(':') + 1), &port));
-  const int client = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in to = {};
   to.sin_family = AF_INET;
   to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   to.sin_port = htons(static_cast<uint16_t>(port));
-  PACELINE_EXPECT(::connect(client, reinterpret_cast<sockaddr*>(&to), sizeof to) == 0);
+  const int client = Connect(to);
   // The server may hang up before it has taken all.
   ::send(client, request.data(), request.size(), MSG_NOSIGNAL);
   ::shutdown(client, SHUT_WR);
