@@ -91,7 +91,10 @@ void Cluster::AdvanceMemberships(bool all, const NodeName* about, Moment now, Ac
     }
     touched_.insert(id);
     SetSilentNodes(job, silent_, now);
-    Note(job, AdvanceMembership(job, find, now), actions);
+    const JobChange change = AdvanceMembership(job, find, now);
+    Note(job, change, actions);
+    // Places are taken and given back, also while it trains.
+    if (change == JobChange::kState) actions.show_nodes.insert(job.nodes.begin(), job.nodes.end());
   }
 }
 
