@@ -8,6 +8,7 @@
 namespace paceline {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -377,6 +378,24 @@ TEST_F(ClusterNodesTest, EffectsAreToldForEachJobOnTheNode) {
   Train();
   EXPECT_THAT(cluster_.EffectsOfDrain(NodeName("b"), DrainMode::kCheckpoint), SizeIs(1));
   EXPECT_THAT(cluster_.EffectsOfDrain(NodeName("x"), DrainMode::kCheckpoint), IsEmpty());
+}
+
+TEST_F(ClusterNodesTest, NodeOfASpareThatStartsWhileTheJobTrainsIsShown) {
+  Join({"a", "b"});
+  JobRequest request = PlayedRequest();
+  request.recovery.max_failures = 1;
+  request.spares = 1;
+  cluster_.Step(JobSubmitted{request}, At(1));
+  TellAll(TrainerState::kRunning, 2);
+  ASSERT_EQ(job().state, JobState::kRunning);
+  ASSERT_THAT(job().spares, IsEmpty());
+  Join({"c"}, 3);
+  Actions actions;
+  for (int second = 4; job().spares.empty() && second < 100; ++second) {
+    actions = cluster_.Step(TimePassed{}, At(second));
+  }
+  ASSERT_THAT(job().spares, SizeIs(1));
+  EXPECT_THAT(actions.show_nodes, Contains(NodeName("c")));
 }
 
 }  // namespace

@@ -446,26 +446,6 @@ TEST_F(ClusterTest, SparesStartWithTheRanks) {
   EXPECT_EQ(job("job-2").state, JobState::kQueued) << "the spare keeps its place";
 }
 
-TEST_F(ClusterTest, NodeOfASpareThatStartsWhileTheJobTrainsIsShown) {
-  cluster_.Step(NodeConnected{Facts("a", 2), {}}, At(0));
-  JobRequest request = Request("job-1", 2);
-  request.recovery.max_failures = 1;
-  request.spares = 1;
-  cluster_.Step(JobSubmitted{request}, At(1));
-  for (const TrainerState state : {TrainerState::kReady, TrainerState::kRunning}) {
-    cluster_.Step(
-        NodeReported{NodeName("a"), {Report("job-1", 0, state), Report("job-1", 1, state)}}, At(2));
-  }
-  ASSERT_EQ(job("job-1").state, JobState::kRunning);
-  ASSERT_THAT(job("job-1").spares, IsEmpty());
-  Actions actions = cluster_.Step(NodeConnected{Facts("b", 1), {}}, At(3));
-  for (int second = 4; job("job-1").spares.empty() && second < 100; ++second) {
-    actions = cluster_.Step(TimePassed{}, At(second));
-  }
-  ASSERT_THAT(job("job-1").spares, SizeIs(1));
-  EXPECT_THAT(actions.show_nodes, Contains(NodeName("b")));
-}
-
 TEST_F(ClusterTest, PlacesOfARestoredJobAreGivenToOthersWhenItEnds) {
   cluster_.Step(NodeConnected{Facts("a", 1), {}}, At(0));
   cluster_.Step(JobSubmitted{Request("job-1", 1)}, At(1));

@@ -11,6 +11,7 @@
 #include "controller/core/hang.h"
 #include "controller/core/job_checkpoints.h"
 #include "controller/core/membership.h"
+#include "controller/core/report_change.h"
 #include "controller/core/restart.h"
 #include "controller/core/save_order.h"
 #include "controller/core/save_timing.h"
@@ -181,30 +182,6 @@ void Advance(Job& job, Moment now) {
   }
 }
 
-bool ShowsProgress(const TrainerReport& before, const TrainerReport& after) {
-  return !(before.membership == after.membership) || before.suspended != after.suspended ||
-         before.stacks_file != after.stacks_file || before.progress.step != after.progress.step ||
-         before.progress.phase != after.progress.phase || before.state != after.state ||
-         before.pid != after.pid || before.figures.details != after.figures.details;
-}
-
-// What must survive the controller.
-bool ShowsState(const TrainerReport& before, const TrainerReport& after) {
-  const auto joined = [](const TrainerReport& r) { return r.membership.generation; };
-  return before.state != after.state || before.pid != after.pid || !(before.plan == after.plan) ||
-         before.profile.details != after.profile.details || joined(before) != joined(after);
-}
-
-// Of what must survive the controller, when neither the job's state nor its store's address changes
-// by it. Thousands of ranks change one after the other, and no plan of others follows from one
-// alone (what does, membership.h and saving.h tell by themselves). While they start, a new
-// controller hears of them from their nodes: not so of ends, whose node may be gone by then.
-JobChange ChangeByOne(JobState state, bool is_member, const TrainerReport& after) {
-  if (!is_member) return JobChange::kState;
-  return state == JobState::kStarting && !HasExited(after) ? JobChange::kProgress
-                                                           : JobChange::kTrainer;
-}
-
 // Neighbours are the ranks of a node, and the nodes of a rack.
 void SortByHome(std::vector<Place>& places) {
   std::map<std::string, size_t> racks;
@@ -312,11 +289,8 @@ JobChange ApplyReport(Job& job, const NodeName& node, const TrainerReport& repor
   Advance(job, now);
   if (job.state != state || evaluated) return JobChange::kState;
   if (may_change_address && StoreAddress(job) != address_before) return JobChange::kState;
-  if (ShowsState(before, after)) {
-    const bool is_member = RankOf(job, rank) != Rank(-1);
-    change = std::max(change, ChangeByOne(state, is_member, after));
-  }
-  return std::max(change, ShowsProgress(before, after) ? JobChange::kProgress : JobChange::kNone);
+  const bool is_member = RankOf(job, rank) != Rank(-1);
+  return std::max(change, ChangeByOne(state, is_member, before, after));
 }
 
 JobChange LoseNode(Job& job, const NodeName& node, const std::string& why, Moment now) {

@@ -184,8 +184,8 @@ class Tests:
     def train(self):
         with Cluster(self.args.programs, 1) as cluster:
             if self.cuda:
-                gpus = cluster.ask("node", "list")["nodes"][0]
-                check("gpu" in json.dumps(gpus).lower(), f"the node has no GPU: {gpus}")
+                node = cluster.ask("node", "list")["nodes"][0]
+                check(node["hardware"]["gpus"], f"the node has no GPU: {node}")
             model, length, batch, steps, peak = (
                 ("{kind: llama, preset: 160m}", 1024, 32, 150, 0) if self.cuda else
                 ("{kind: llama, preset: debug, vocab_size: 256}", 64, 4, 40, "1e12"))
@@ -214,7 +214,7 @@ class Tests:
                 "loss": [first["progress"]["loss"], progress["loss"]], "mfu": progress["mfu"],
                 "tokens_per_s": progress.get("tokens_per_s"), "steps": step_of(last),
                 "training_s": progress["training_s"],
-                "checkpoint_s": last.get("checkpoints", {}),
+                "checkpoints": last["checkpoints"],
                 **{name: max(series(seen, name)) for name in (
                     "paceline_gpu_memory_used_bytes", "paceline_gpu_utilization_ratio",
                     "paceline_gpu_temperature_celsius", "paceline_trainer_memory_active_peak_bytes",

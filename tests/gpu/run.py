@@ -11,6 +11,7 @@ import glob
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -55,14 +56,15 @@ def run_test(program, environment, options, timeout_s):
 
 
 def run_printing(words, environment, timeout_s):
-    """Prints what a program does; its last line, which is JSON, and its exit code."""
+    """Prints what a script does. Its last line, and its exit code. It undoes what it has begun also
+    when its time is over."""
     last = ""
     with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, text=True) as process:
-        killer = threading.Timer(timeout_s, process.kill)
-        killer.start()
+        timer = threading.Timer(timeout_s, process.send_signal, [signal.SIGINT])
+        timer.start()
         for last in process.stdout:
             print(last, end="", flush=True)
-        killer.cancel()
+        timer.cancel()
     return last, process.returncode
 
 
