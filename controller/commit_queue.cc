@@ -21,10 +21,10 @@ void Append(WriteBatch later, WriteBatch& all) {
 
 }  // namespace
 
-CommitQueue::CommitQueue(EventLoop* loop, StateStore* store, Observer observer)
+CommitQueue::CommitQueue(EventLoop* loop, StateStore* store, Callbacks callbacks)
     : loop_(loop),
       store_(store),
-      observer_(std::move(observer)),
+      callbacks_(std::move(callbacks)),
       thread_([this] { CommitAll(); }) {}
 
 CommitQueue::~CommitQueue() {
@@ -33,59 +33,67 @@ CommitQueue::~CommitQueue() {
     stopping_ = true;
   }
   thread_.join();
+  // No loop will hear of it, nor that the last one has failed: after that this one must not be.
+  if (failure_.ok() && last_.ok() && !waiting_.empty()) {
+    store_->Commit(TakeWaiting()).IgnoreError();
+  }
 }
 
-void CommitQueue::Add(WriteBatch batch, Then then) {
-  if (!failure_.ok() || (batch.empty() && line_.empty())) return then(failure_);
-  if (!batch.empty()) {
-    ++added_;
-    absl::MutexLock lock(&mutex_);
-    batches_.push_back(std::move(batch));
-  }
-  line_.push_back({added_, std::move(then)});
+void CommitQueue::Add(Change change, Then then) {
+  if (!failure_.ok() || (change.empty() && line_.empty())) return then(failure_);
+  const bool changes = !change.empty();
+  Append(std::move(change.batch), waiting_.batch);
+  waiting_.jobs.merge(change.jobs);
+  line_.push_back({waiting_.empty() ? begun_ : begun_ + 1, std::move(then)});
   most_in_line_ = std::max(most_in_line_, static_cast<int64_t>(line_.size()));
+  if (changes && begun_ == finished_) Begin();
 }
 
 int64_t CommitQueue::TakeMostInLine() {
   return std::exchange(most_in_line_, static_cast<int64_t>(line_.size()));
 }
 
-std::vector<WriteBatch> CommitQueue::TakeBatches() {
+WriteBatch CommitQueue::TakeWaiting() {
+  Change taken = std::exchange(waiting_, {});
+  for (const JobId& job : taken.jobs) callbacks_.encode(job, taken.batch);
+  return std::move(taken.batch);
+}
+
+void CommitQueue::Begin() {
+  ++begun_;
+  WriteBatch transaction = TakeWaiting();
+  absl::MutexLock lock(&mutex_);
+  next_ = std::move(transaction);
+}
+
+std::optional<WriteBatch> CommitQueue::TakeTransaction() {
   const auto ready = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return stopping_ || !batches_.empty();
+    return stopping_ || next_.has_value();
   };
   absl::MutexLock lock(&mutex_);
   mutex_.Await(absl::Condition(&ready));
-  std::vector<WriteBatch> taken;
-  while (!batches_.empty() && taken.size() < kMaxTogether) {
-    taken.push_back(std::move(batches_.front()));
-    batches_.pop_front();
-  }
-  return taken;
+  return std::exchange(next_, std::nullopt);
 }
 
 void CommitQueue::CommitAll() {
-  absl::Status status;  // Of the first commit that failed.
-  while (true) {
-    std::vector<WriteBatch> batches = TakeBatches();
-    if (batches.empty()) return;
-    WriteBatch together;
-    for (WriteBatch& batch : batches) Append(std::move(batch), together);
+  while (const std::optional<WriteBatch> transaction = TakeTransaction()) {
     const absl::Time start = EventLoop::Now();
-    if (status.ok()) status = store_->Commit(together);
-    loop_->Post([this, count = static_cast<int64_t>(batches.size()), status,
-                 took = EventLoop::Now() - start] { Finish(count, status, took); });
+    last_ = store_->Commit(*transaction);
+    loop_->Post([this, status = last_, took = EventLoop::Now() - start] { Finish(status, took); });
   }
 }
 
-void CommitQueue::Finish(int64_t batches, const absl::Status& status, absl::Duration took) {
-  if (failure_.ok() && !status.ok()) {
-    failure_ = status;
-    observer_.failed(status);
+void CommitQueue::Finish(const absl::Status& status, absl::Duration took) {
+  ++finished_;
+  failure_ = status;
+  if (failure_.ok()) {
+    callbacks_.committed(took);
+    // The disk works while what depends on this one is done.
+    if (!waiting_.empty()) Begin();
+  } else {
+    callbacks_.failed(failure_);
   }
-  if (failure_.ok()) observer_.committed(took);
-  finished_ += batches;
-  while (!line_.empty() && line_.front().batches <= finished_) {
+  while (!line_.empty() && (!failure_.ok() || line_.front().transaction <= finished_)) {
     const Then then = std::move(line_.front().then);
     line_.pop_front();
     then(failure_);

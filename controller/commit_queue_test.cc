@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/synchronization/notification.h"
@@ -31,7 +32,12 @@ class FailingStore : public MemoryStore {
   int good_;
 };
 
-WriteBatch Put(const char* key) { return {{{key, "value"}}, {}}; }
+CommitQueue::Callbacks NoCallbacks() {
+  return {[](const JobId&, WriteBatch&) { FAIL() << "no job has changed"; }, [](absl::Duration) {},
+          [](absl::Status) {}};
+}
+
+CommitQueue::Change Put(const char* key) { return {{{{key, "value"}}, {}}, {}}; }
 
 // Tells when its first commit is done. Its entries are the queue's thread's, not the loop's.
 class TellingStore : public MemoryStore {
@@ -49,7 +55,7 @@ TEST(CommitQueueTest, RunsWhatDependsOnABatchAfterItIsStoredAndInOrder) {
   EventLoop loop;
   TellingStore store;
   std::vector<int> order;
-  CommitQueue queue(&loop, &store, {[](absl::Duration) {}, [](absl::Status) {}});
+  CommitQueue queue(&loop, &store, NoCallbacks());
   loop.Post([&] {
     queue.Add(Put("a"), [&](const absl::Status&) {
       EXPECT_TRUE(store.stored.HasBeenNotified());
@@ -90,12 +96,27 @@ class WaitingStore : public MemoryStore {
   int commits_ = 0;
 };
 
+// A disk that is full for one commit: the first one fails when `go` says so.
+class FullForAMoment : public MemoryStore {
+ public:
+  absl::Status Commit(const WriteBatch& batch) override {
+    if (commits_++ > 0) return MemoryStore::Commit(batch);
+    go.WaitForNotification();
+    return absl::ResourceExhaustedError("disk full");
+  }
+
+  absl::Notification go;
+
+ private:
+  int commits_ = 0;
+};
+
 TEST(CommitQueueTest, BatchesThatWaitTogetherAreOneTransaction) {
   EventLoop loop;
   WaitingStore store;
   std::vector<int> order;
   {
-    CommitQueue queue(&loop, &store, {[](absl::Duration) {}, [](absl::Status) {}});
+    CommitQueue queue(&loop, &store, NoCallbacks());
     const auto note = [&](int number) {
       return [&order, number](const absl::Status& status) {
         EXPECT_TRUE(status.ok());
@@ -106,8 +127,8 @@ TEST(CommitQueueTest, BatchesThatWaitTogetherAreOneTransaction) {
       queue.Add(Put("a"), note(1));
       store.begun.WaitForNotification();
       queue.Add(Put("b"), note(2));
-      queue.Add({{{"b", "newer"}, {"d", "short"}}, {"a"}}, note(3));
-      queue.Add({{{"a", "again"}}, {"c", "d"}}, note(4));
+      queue.Add({{{{"b", "newer"}, {"d", "short"}}, {"a"}}, {}}, note(3));
+      queue.Add({{{{"a", "again"}}, {"c", "d"}}, {}}, note(4));
       queue.Add({}, note(5));
       queue.Add(Put("c"), [&](const absl::Status&) { loop.Stop(); });
       store.go.Notify();
@@ -120,20 +141,88 @@ TEST(CommitQueueTest, BatchesThatWaitTogetherAreOneTransaction) {
               ElementsAre(Pair("a", "again"), Pair("b", "newer"), Pair("c", "value")));
 }
 
+TEST(CommitQueueTest, AJobIsEncodedOnceForItsTransactionAndAsItIsThen) {
+  EventLoop loop;
+  WaitingStore store;
+  int encoded = 0;
+  std::string state = "first";
+  {
+    CommitQueue::Callbacks callbacks = NoCallbacks();
+    callbacks.encode = [&](const JobId& id, WriteBatch& batch) {
+      ++encoded;
+      if (id == JobId("gone")) return;
+      batch.puts["job/" + id.value()] = state;
+    };
+    CommitQueue queue(&loop, &store, std::move(callbacks));
+    const auto nothing = [](const absl::Status&) {};
+    const CommitQueue::Change change = {{}, {JobId("j")}};
+    loop.Post([&] {
+      queue.Add(change, nothing);
+      EXPECT_EQ(encoded, 1) << "the disk was free";
+      store.begun.WaitForNotification();
+      state = "second";
+      queue.Add(change, nothing);
+      queue.Add({{}, {JobId("gone")}}, nothing);
+      queue.Add({{{}, {"job/gone"}}, {}}, nothing);
+      state = "third";
+      queue.Add(change, [&](const absl::Status&) { loop.Stop(); });
+      EXPECT_EQ(encoded, 1) << "there is no hurry while the disk is not free";
+      store.go.Notify();
+    });
+    loop.Run();
+  }
+  EXPECT_EQ(encoded, 3);
+  EXPECT_EQ(store.commits(), 2);
+  EXPECT_THAT(*store.Load(""), ElementsAre(Pair("job/j", "third")));
+}
+
+TEST(CommitQueueTest, WhatWaitsWhenTheLoopHasStoppedIsWrittenAllTheSame) {
+  WaitingStore store;
+  {
+    EventLoop loop;
+    CommitQueue queue(&loop, &store, NoCallbacks());
+    loop.Post([&] {
+      queue.Add(Put("a"), [](const absl::Status&) {});
+      store.begun.WaitForNotification();
+      queue.Add(Put("b"), [](const absl::Status&) {});
+      loop.Stop();
+    });
+    loop.Run();
+    store.go.Notify();
+  }
+  EXPECT_THAT(*store.Load(""), ElementsAre(Pair("a", "value"), Pair("b", "value")));
+}
+
+TEST(CommitQueueTest, AfterAFailureThatNoLoopHasHeardOfNothingIsWrittenEither) {
+  FullForAMoment store;
+  {
+    EventLoop loop;
+    CommitQueue queue(&loop, &store, NoCallbacks());
+    loop.Post([&] {
+      queue.Add(Put("a"), [](const absl::Status&) {});
+      queue.Add(Put("b"), [](const absl::Status&) {});
+      loop.Stop();
+    });
+    loop.Run();
+    store.go.Notify();
+  }
+  EXPECT_THAT(*store.Load(""), IsEmpty());
+}
+
 TEST(CommitQueueTest, WorkWithoutABatchRunsAtOnceWhenNothingIsInLine) {
   EventLoop loop;
   MemoryStore store;
-  CommitQueue queue(&loop, &store, {[](absl::Duration) {}, [](absl::Status) {}});
+  CommitQueue queue(&loop, &store, NoCallbacks());
   bool ran = false;
   queue.Add({}, [&](const absl::Status& status) { ran = status.ok(); });
   EXPECT_TRUE(ran);
 }
 
 TEST(CommitQueueTest, WorkWithoutABatchIsDoneWithTheLastBatch) {
-  constexpr int kWork = 3 * CommitQueue::kMaxTogether;
+  constexpr int kWork = 200;
   EventLoop loop;
   WaitingStore store;
-  CommitQueue queue(&loop, &store, {[](absl::Duration) {}, [](absl::Status) {}});
+  CommitQueue queue(&loop, &store, NoCallbacks());
   int done = 0;
   loop.Post([&] {
     queue.Add(Put("a"), [&](const absl::Status&) {
@@ -152,37 +241,24 @@ TEST(CommitQueueTest, WorkWithoutABatchIsDoneWithTheLastBatch) {
   loop.Run();
 }
 
-// A disk that is full for one commit: the first one fails when `go` says so.
-class FullForAMoment : public MemoryStore {
- public:
-  absl::Status Commit(const WriteBatch& batch) override {
-    if (commits_++ > 0) return MemoryStore::Commit(batch);
-    go.WaitForNotification();
-    return absl::ResourceExhaustedError("disk full");
-  }
-
-  absl::Notification go;
-
- private:
-  int commits_ = 0;
-};
-
 TEST(CommitQueueTest, AfterAFailureNothingMoreIsWritten) {
   FullForAMoment store;
   {
     EventLoop loop;
     std::vector<absl::StatusCode> heard;
-    CommitQueue queue(&loop, &store, {[](absl::Duration) {}, [](absl::Status) {}});
+    CommitQueue queue(&loop, &store, NoCallbacks());
     const auto hear = [&](const absl::Status& status) { heard.push_back(status.code()); };
-    // More than are taken together, so that some are taken after the failure.
-    constexpr size_t kBatches = 3 * CommitQueue::kMaxTogether;
     loop.Post([&] {
-      for (size_t i = 0; i < kBatches; ++i) queue.Add(Put("a"), hear);
-      queue.Add(Put("b"), [&](const absl::Status&) { loop.Stop(); });
+      queue.Add(Put("a"), hear);
+      queue.Add(Put("a"), hear);  // Of the next transaction.
+      queue.Add(Put("b"), [&](const absl::Status& status) {
+        hear(status);
+        loop.Stop();
+      });
       store.go.Notify();
     });
     loop.Run();
-    EXPECT_THAT(heard, SizeIs(kBatches));
+    EXPECT_THAT(heard, SizeIs(3));
     EXPECT_THAT(heard, Each(absl::StatusCode::kResourceExhausted));
   }
   EXPECT_THAT(*store.Load(""), IsEmpty()) << "it would stand there without what came before it";
@@ -193,7 +269,9 @@ TEST(CommitQueueTest, FailureIsReportedOnceAndReachesAllThatDependsOnIt) {
   FailingStore store(1);
   std::vector<absl::StatusCode> heard;
   int failures = 0;
-  CommitQueue queue(&loop, &store, {[](absl::Duration) {}, [&](absl::Status) { ++failures; }});
+  CommitQueue::Callbacks callbacks = NoCallbacks();
+  callbacks.failed = [&](absl::Status) { ++failures; };
+  CommitQueue queue(&loop, &store, std::move(callbacks));
   const auto hear = [&](const absl::Status& status) { heard.push_back(status.code()); };
   loop.Post([&] {
     queue.Add(Put("a"), [&](const absl::Status& status) {

@@ -49,8 +49,12 @@ ControlLoop::ControlLoop(EventLoop* loop, StateStore* store, ControllerMetrics* 
   metrics_->ShowCluster(cluster_, Now());
   commits_ = std::make_unique<CommitQueue>(
       loop, store,
-      CommitQueue::Observer{[this](absl::Duration took) { metrics_->Committed(took); },
-                            [this](absl::Status status) { listeners_.store_failed(status); }});
+      CommitQueue::Callbacks{[this](const JobId& id, WriteBatch& batch) {
+                               const Job* job = cluster_.FindJob(id);
+                               if (job != nullptr) batch.puts[JobKey(id)] = EncodeJob(*job);
+                             },
+                             [this](absl::Duration took) { metrics_->Committed(took); },
+                             [this](absl::Status status) { listeners_.store_failed(status); }});
   Carry({}, std::move(decided), std::move(batch), [](const absl::Status&) {});
   RefreshMetrics();
 }
@@ -90,7 +94,7 @@ void ControlLoop::TakeSteps(const NodeName& node, const TrainerId& trainer,
       histories_.FollowVerdicts(trainer.job, cluster_, stragglers_, Now().wall);
   WriteBatch batch;
   Write(told, batch);
-  commits_->Add(std::move(batch), [this, told](const absl::Status& stored) {
+  commits_->Add({std::move(batch), {}}, [this, told](const absl::Status& stored) {
     if (stored.ok()) ShowHistories(told, /*deleted=*/false);
   });
 }
@@ -113,7 +117,7 @@ void ControlLoop::Store(const std::optional<RequestId>& request, WriteBatch batc
     batch.puts.merge(remembered.puts);
     batch.deletes.insert(batch.deletes.end(), remembered.deletes.begin(), remembered.deletes.end());
   }
-  commits_->Add(std::move(batch), std::move(then));
+  commits_->Add({std::move(batch), {}}, std::move(then));
 }
 
 WriteBatch ControlLoop::Remember(const RequestId& request, const JobId& job) {
@@ -153,9 +157,6 @@ void ControlLoop::Carry(Actions actions, StragglerActions decided, WriteBatch ba
     metrics_->Decided(key.first, *decision);
   }
   for (const auto& [job, id] : decided.forget) batch.deletes.push_back(DecisionKey(job, id));
-  for (const JobId& id : actions.store_jobs) {
-    batch.puts[JobKey(id)] = EncodeJob(cluster_.jobs().at(id));
-  }
   for (const JobId& id : actions.delete_jobs) batch.deletes.push_back(JobKey(id));
   for (const NodeName& name : actions.store_nodes) {
     batch.puts[NodeKey(name)] = EncodeNode(cluster_.nodes().at(name), cluster_);
@@ -171,7 +172,7 @@ void ControlLoop::Carry(Actions actions, StragglerActions decided, WriteBatch ba
   std::vector<std::pair<NodeName, v1::NodePlan>> plans;
   for (const NodeName& name : actions.send_plans) plans.emplace_back(name, PlanFor(name));
   ArmTimer();
-  commits_->Add(std::move(batch),
+  commits_->Add({std::move(batch), actions.store_jobs},
                 [this, actions, told, changes = std::move(changes), plans = std::move(plans),
                  then = std::move(then)](const absl::Status& stored) {
                   if (stored.ok()) {
@@ -202,7 +203,7 @@ void ControlLoop::Show(const Actions& actions) {
   for (const JobId& id : actions.show_jobs) {
     const Job* job = cluster_.FindJob(id);
     if (job == nullptr) continue;  // Deleted by a later event.
-    const bool is_progress = actions.store_jobs.count(id) == 0;
+    const bool is_progress = actions.changed_jobs.count(id) == 0;
     if (!is_progress || pace_.MayShow(id, EventLoop::Now())) ShowJob(*job);
   }
   for (const JobId& id : actions.delete_jobs) {

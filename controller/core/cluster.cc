@@ -71,6 +71,7 @@ void Actions::Merge(Actions later) {
   for (const JobId& id : later.delete_jobs) {
     store_jobs.erase(id);
     show_jobs.erase(id);
+    changed_jobs.erase(id);
   }
   store_jobs.merge(later.store_jobs);
   delete_jobs.merge(later.delete_jobs);
@@ -78,6 +79,7 @@ void Actions::Merge(Actions later) {
   store_automation = store_automation || later.store_automation;
   send_plans.merge(later.send_plans);
   show_jobs.merge(later.show_jobs);
+  changed_jobs.merge(later.changed_jobs);
   show_nodes.merge(later.show_nodes);
 }
 
@@ -278,6 +280,7 @@ void Cluster::Note(const Job& job, JobChange change, Actions& actions) {
   if (change == JobChange::kProgress) return;
   actions.store_jobs.insert(job.request.id);
   if (change == JobChange::kTrainer) return;
+  actions.changed_jobs.insert(job.request.id);
   for (const NodeName& node : job.nodes) NoteOn(node, job, actions);
 }
 
@@ -289,7 +292,7 @@ void Cluster::NoteOn(const NodeName& node, const Job& job, Actions& actions) {
 }
 
 void Cluster::RetainCheckpoints(Actions& actions) {
-  if (actions.store_jobs.empty()) return;  // Nothing has changed that matters here.
+  if (actions.changed_jobs.empty()) return;  // Nothing has changed that matters here.
   for (auto& [id, job] : jobs_) {
     const auto in_use = [&, &owner = job](const CheckpointKey& key) {
       const std::string directory = DirectoryOf(owner, key);
@@ -339,6 +342,7 @@ void Cluster::ForgetOldJobs(Actions& actions) {
     IndexJob(id);
     actions.store_jobs.erase(id);
     actions.show_jobs.erase(id);
+    actions.changed_jobs.erase(id);
     actions.delete_jobs.insert(id);
   }
 }

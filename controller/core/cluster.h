@@ -117,8 +117,10 @@ struct Actions {
   bool store_automation = false;
   // 2. Then send these nodes their plans.
   std::set<NodeName> send_plans;
-  // 3. And show these to those who watch; a superset of what is stored.
+  // 3. And show these to those who watch; a superset of what is stored. At once those that changed;
+  // the others only progress, or are stored since one of their trainers has changed.
   std::set<JobId> show_jobs;
+  std::set<JobId> changed_jobs;
   std::set<NodeName> show_nodes;
 
   // Those of a later event, to be done with these.

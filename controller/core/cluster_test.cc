@@ -83,9 +83,11 @@ TEST_F(ClusterTest, EndOfOneRankIsStoredAndToldToItsOwnNode) {
   const Actions first = end("b", 1);
   EXPECT_THAT(first.store_jobs, ElementsAre(JobId("job-1")));
   EXPECT_THAT(first.show_jobs, ElementsAre(JobId("job-1")));
+  EXPECT_THAT(first.changed_jobs, IsEmpty()) << "watchers hear of it as of progress";
   EXPECT_THAT(first.send_plans, ElementsAre(NodeName("b")));
   const Actions last = end("a", 0);
   EXPECT_EQ(job("job-1").state, JobState::kSucceeded);
+  EXPECT_THAT(last.changed_jobs, ElementsAre(JobId("job-1")));
   EXPECT_THAT(last.send_plans, ElementsAre(NodeName("a"), NodeName("b")));
 }
 

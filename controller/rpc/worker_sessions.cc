@@ -4,7 +4,6 @@
 
 #include <array>
 #include <cstddef>
-#include <deque>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -12,11 +11,11 @@
 #include "absl/strings/str_cat.h"
 #include "common/identity/principal.h"
 #include "common/log.h"
-#include "common/tls/key_and_request.h"
 #include "controller/core/read_pace.h"
 #include "controller/rpc/convert.h"
 #include "controller/rpc/encoded_message.h"
 #include "controller/rpc/errors.h"
+#include "controller/rpc/session_outbox.h"
 #include "controller/rpc/worker_identity.h"
 #include "controller/rpc/worker_messages.h"
 
@@ -25,8 +24,6 @@ namespace {
 
 constexpr double kReportIntervalSeconds = 1.0;
 constexpr size_t kMaxLogRequests = 256;
-// To a worker that does not read. Log requests that are cancelled are told twice.
-constexpr size_t kMaxQueued = 4 * kMaxLogRequests;
 // For a worker to take what a session that is closed has begun to tell it. One that takes nothing
 // must not hold its node's name.
 constexpr absl::Duration kFarewell = absl::Seconds(2);
@@ -97,12 +94,7 @@ class WorkerSessions::Stream : public grpc::ServerBidiReactor<grpc::ByteBuffer, 
   }
 
   void SendPlan(v1::NodePlan plan) {
-    std::string digest = Sha256Hex(plan.SerializeAsString());
-    if (digest == last_plan_) return;
-    last_plan_ = std::move(digest);
-    plan.set_revision(++plan_revision_);
-    plan_ = std::move(plan);
-    Write();
+    if (outbox_.SetPlan(std::move(plan))) Write();
   }
 
   grpc::Status RequestLog(v1::LogRequest request, LogCallback answer) {
@@ -282,7 +274,7 @@ class WorkerSessions::Stream : public grpc::ServerBidiReactor<grpc::ByteBuffer, 
   // What was sent before the report has arrived, and the lease of its sender, if it has one, begins
   // anew. Only the newest answer counts.
   void Answer(int64_t report) {
-    answered_ = report;
+    outbox_.Answer(report);
     Write();
   }
 
@@ -361,32 +353,21 @@ class WorkerSessions::Stream : public grpc::ServerBidiReactor<grpc::ByteBuffer, 
 
   void Queue(v1::ControllerMessage message) {
     if (closing_) return;
-    if (queue_.size() >= kMaxQueued) {
+    if (!outbox_.Queue(std::move(message))) {
       // It does not read. The session has not been finished, so the call is there.
       PACELINE_LOG(WARNING) << "worker_does_not_read node=" << node_.value();
-      queue_.clear();
       sessions_->metrics_->limits().Refused(Limit::kWorkerBacklog);
       return context_->TryCancel();
     }
-    queue_.push_back(std::move(message));
     Write();
   }
 
-  // Starts the next write: what is queued, then the newest plan, then the newest answer.
+  // Starts the next write, if none is under way.
   void Write() {
     if (writing_ || closing_ || !sessions_->may_act_()) return;
-    v1::ControllerMessage message;
-    if (!queue_.empty()) {
-      message = std::move(queue_.front());
-      queue_.pop_front();
-    } else if (plan_.has_value()) {
-      *message.mutable_plan() = *std::exchange(plan_, std::nullopt);
-    } else if (answered_.has_value()) {
-      message.mutable_lease()->set_report_number(*std::exchange(answered_, std::nullopt));
-    } else {
-      return;
-    }
-    outgoing_ = Encode(message);
+    const std::optional<v1::ControllerMessage> message = outbox_.Next();
+    if (!message.has_value()) return;
+    outgoing_ = Encode(*message);
     writing_ = true;
     StartWrite(&outgoing_);
   }
@@ -411,13 +392,7 @@ class WorkerSessions::Stream : public grpc::ServerBidiReactor<grpc::ByteBuffer, 
   EventLoop::TimerId read_timer_ = 0;  // Of the next read; 0: it need not wait.
   std::string certificate_;            // The node of the caller's; empty: it has none.
   grpc::ByteBuffer outgoing_;          // Empty unless it is being written.
-  std::deque<v1::ControllerMessage> queue_;
-  std::optional<v1::NodePlan> plan_;
-  // SHA-256 of the last plan, without its revision; empty: none yet. No hash of fewer bits:
-  // submitters write parts of plans, and could make two that look alike.
-  std::string last_plan_;
-  int64_t plan_revision_ = 0;
-  std::optional<int64_t> answered_;  // Number of the newest report, until its answer is written.
+  SessionOutbox outbox_;
   std::map<int64_t, LogCallback> logs_;
 };
 
