@@ -234,6 +234,9 @@ void Cluster::On(const ProfileOrdered& event, Moment, Actions& actions) {
 
 void Cluster::On(const TimePassed&, Moment now, Actions& actions) {
   for (auto& [id, job] : jobs_) Note(job, TickJob(job, now), actions);
+  for (const JobId& id : look_pace_.TakeDue(now.steady)) {
+    Note(jobs_.at(id), JobChange::kProgress, actions);
+  }
   TickNodes(now, actions);
 }
 
@@ -242,9 +245,7 @@ void Cluster::TakeIn(const NodeName& node, const std::vector<TrainerReport>& tra
   for (const TrainerReport* report : OwnOf(node, trainers)) {
     Job& job = *Find(report->id.job);
     touched_.insert(report->id.job);
-    const JobChange change = ApplyReport(job, node, *report, now);
-    Note(job, change, actions);
-    if (change == JobChange::kTrainer) NoteOn(node, job, actions);
+    NoteReport(node, job, ApplyReport(job, node, *report, now), now, actions);
   }
 }
 
@@ -274,12 +275,25 @@ void Cluster::TakeIn(const NodeName& node, const std::vector<CheckpointTaskResul
   }
 }
 
+void Cluster::NoteReport(const NodeName& node, const Job& job, JobChange change, Moment now,
+                         Actions& actions) {
+  if (change == JobChange::kState) return Note(job, change, actions);
+  const JobId& id = job.request.id;
+  if (change == JobChange::kTrainer) {
+    actions.store_jobs.insert(id);
+    NoteOn(node, job, actions);
+  }
+  const bool news = change != JobChange::kNone;
+  if (look_pace_.MayLook(id, job.ranks.size(), news, now.steady)) {
+    Note(job, JobChange::kProgress, actions);
+  }
+}
+
 void Cluster::Note(const Job& job, JobChange change, Actions& actions) {
   if (change == JobChange::kNone) return;
   actions.show_jobs.insert(job.request.id);
   if (change == JobChange::kProgress) return;
   actions.store_jobs.insert(job.request.id);
-  if (change == JobChange::kTrainer) return;
   actions.changed_jobs.insert(job.request.id);
   for (const NodeName& node : job.nodes) NoteOn(node, job, actions);
 }
@@ -339,6 +353,7 @@ void Cluster::ForgetOldJobs(Actions& actions) {
     }
     by_id_.erase(id);
     jobs_.erase(id);
+    look_pace_.Forget(id);
     IndexJob(id);
     actions.store_jobs.erase(id);
     actions.show_jobs.erase(id);
@@ -348,7 +363,8 @@ void Cluster::ForgetOldJobs(Actions& actions) {
 }
 
 absl::Time Cluster::NextDeadline() const {
-  absl::Time next = std::min(job_deadlines_.Next(), node_deadlines_.Next());
+  absl::Time next =
+      std::min({job_deadlines_.Next(), node_deadlines_.Next(), look_pace_.NextDeadline()});
   for (const auto& [id, assignment] : assignments_) next = std::min(next, assignment.deadline);
   return next;
 }

@@ -30,6 +30,7 @@
 #include "controller/core/drain.h"
 #include "controller/core/ended_jobs.h"
 #include "controller/core/job.h"
+#include "controller/core/look_pace.h"
 #include "controller/core/membership.h"
 #include "controller/core/node.h"
 #include "controller/core/node_events.h"
@@ -117,8 +118,8 @@ struct Actions {
   bool store_automation = false;
   // 2. Then send these nodes their plans.
   std::set<NodeName> send_plans;
-  // 3. And show these to those who watch; a superset of what is stored. At once those that changed;
-  // the others only progress, or are stored since one of their trainers has changed.
+  // 3. And look at these, and show them to those who watch; what else has come of large jobs waits
+  // for its turn (LookPace). At once those that changed, which are stored, too; the others progress.
   std::set<JobId> show_jobs;
   std::set<JobId> changed_jobs;
   std::set<NodeName> show_nodes;
@@ -168,9 +169,10 @@ class Cluster {
     // that a script that runs wild leaves room for others'. 0: any number.
     size_t open_jobs = 20000;
     size_t open_jobs_per_submitter = 1000;
+    LookPace::Options looks = {};
   };
 
-  explicit Cluster(Options options) : options_(std::move(options)) {}
+  explicit Cluster(Options options) : options_(std::move(options)), look_pace_(options_.looks) {}
   Cluster(const Cluster&) = delete;
   Cluster& operator=(const Cluster&) = delete;
 
@@ -296,7 +298,10 @@ class Cluster {
   // Whether trainers are there, or should be.
   bool IsOccupied(const Node& node) const;
   void ShowNodes(const NodeName* about, Moment now, Actions& actions);
-  // Records what a change of `job` asks for.
+  // Records what a trainer's report asks for.
+  void NoteReport(const NodeName& node, const Job& job, JobChange change, Moment now,
+                  Actions& actions);
+  // Records what a change of `job` asks for, which is more than one trainer's.
   void Note(const Job& job, JobChange change, Actions& actions);
   // The same, for one of its nodes.
   static void NoteOn(const NodeName& node, const Job& job, Actions& actions);
@@ -330,6 +335,7 @@ class Cluster {
   std::map<JobId, absl::Time> saves_for_drains_;  // Steady; when one was asked for last.
   std::set<NodeName> silent_;                     // Nodes that do not answer, as of the last event.
   int64_t next_number_ = 1;
+  LookPace look_pace_;
 
   // Indexes of the above: most events are reports, which come from each node every second, and must
   // not look at all other nodes and jobs.

@@ -13,7 +13,7 @@ namespace {
 
 bool IsActive(const Job& job) { return job.holds_slots() && !job.stop.has_value(); }
 
-// Any event may make a place free that the job waits for.
+// Any event may make a place free that it waits for.
 bool WaitsForPlaces(const Job& job) {
   return job.state == JobState::kRecovering &&
          std::any_of(job.ranks.begin(), job.ranks.end(), IsLost);
@@ -86,7 +86,10 @@ void Cluster::AdvanceMemberships(bool all, const NodeName* about, Moment now, Ac
   }
   for (const JobId& id : concerned) {
     Job& job = *Find(id);
-    if (!IsActive(job) || (!all && actions.show_jobs.count(id) == 0 && !WaitsForPlaces(job))) {
+    if (!IsActive(job)) continue;
+    const bool is_shown = all || actions.show_jobs.count(id) > 0;
+    if (!is_shown && !(WaitsForPlaces(job) &&
+                       look_pace_.MayLook(id, job.ranks.size(), /*news=*/true, now.steady))) {
       continue;
     }
     touched_.insert(id);

@@ -280,16 +280,19 @@ JobChange ApplyReport(Job& job, const NodeName& node, const TrainerReport& repor
   }
   const TrainerReport after = rank.report;  // A restart leaves no ranks.
   const JobState state = job.state;
+  const bool is_member = RankOf(job, rank) != Rank(-1);
   JobChange change = JobChange::kNone;
-  if (RankOf(job, rank) != Rank(-1)) {
+  if (is_member) {
     change = TakeSaves(job, rank, now);
     change = std::max(change, TakeRequestToEnd(job, rank, now));
   }
   change = std::max(change, StopIfSaved(job, now));
-  Advance(job, now);
+  // From a member that goes on as before nothing follows for a job that does.
+  const bool goes_on = is_member && before.state == after.state && job.state == state &&
+                       (state == JobState::kRunning || state == JobState::kRecovering);
+  if (!goes_on) Advance(job, now);
   if (job.state != state || evaluated) return JobChange::kState;
   if (may_change_address && StoreAddress(job) != address_before) return JobChange::kState;
-  const bool is_member = RankOf(job, rank) != Rank(-1);
   return std::max(change, ChangeByOne(state, is_member, before, after));
 }
 

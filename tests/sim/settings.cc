@@ -137,6 +137,8 @@ Settings DrawSettings(Random& random) {
   Random rare = random;  // A copy: the other histories stay what they are.
   if (rare.Chance(0.15)) s.job_cut = rare.Between(8, 30) * kSecond;
   if (rare.Chance(0.12)) Straggle(rare, s);
+  Random large = Random(random).Fork();
+  if (large.Chance(0.2)) s.look_per_rank = large.Between(2, 50) * kMilli;
   return s;
 }
 

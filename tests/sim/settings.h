@@ -19,6 +19,8 @@ struct Settings {
 
   int64_t steps = 1;  // Times as many of each job as usual.
 
+  Micros look_per_rank = 20;  // LookPace's; with much more small jobs count as large ones.
+
   Micros quiet = 0;  // No faults, and nothing asked for by people, from then on.
   Micros end = 0;
 

@@ -59,6 +59,7 @@ void SimController::Start() {
   timer_ = kNever;
   Cluster::Options options;
   options.node_lease = absl::Microseconds(world_.settings.lease);
+  options.looks.per_rank = absl::Microseconds(world_.settings.look_per_rank);
   cluster_.emplace(options);
   std::vector<Job> jobs;
   std::vector<Node> nodes;
