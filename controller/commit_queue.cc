@@ -5,21 +5,6 @@
 #include <utility>
 
 namespace paceline {
-namespace {
-
-// `later` takes effect after `all`.
-void Append(WriteBatch later, WriteBatch& all) {
-  for (auto& [key, value] : later.puts) {
-    all.deletes.erase(std::remove(all.deletes.begin(), all.deletes.end(), key), all.deletes.end());
-    all.puts[key] = std::move(value);
-  }
-  for (std::string& key : later.deletes) {
-    all.puts.erase(key);
-    all.deletes.push_back(std::move(key));
-  }
-}
-
-}  // namespace
 
 CommitQueue::CommitQueue(EventLoop* loop, StateStore* store, Callbacks callbacks)
     : loop_(loop),
@@ -34,7 +19,7 @@ CommitQueue::~CommitQueue() {
   }
   thread_.join();
   // No loop will hear of it, nor that the last one has failed: after that this one must not be.
-  if (failure_.ok() && last_.ok() && !waiting_.empty()) {
+  if (failure_.ok() && last_.ok() && HasWaiting()) {
     store_->Commit(TakeWaiting()).IgnoreError();
   }
 }
@@ -42,9 +27,10 @@ CommitQueue::~CommitQueue() {
 void CommitQueue::Add(Change change, Then then) {
   if (!failure_.ok() || (change.empty() && line_.empty())) return then(failure_);
   const bool changes = !change.empty();
-  Append(std::move(change.batch), waiting_.batch);
-  waiting_.jobs.merge(change.jobs);
-  line_.push_back({waiting_.empty() ? begun_ : begun_ + 1, std::move(then)});
+  for (auto& [key, value] : change.batch.puts) writes_[key] = std::move(value);
+  for (const std::string& key : change.batch.deletes) writes_[key] = std::nullopt;
+  jobs_.merge(change.jobs);
+  line_.push_back({HasWaiting() ? begun_ + 1 : begun_, std::move(then)});
   most_in_line_ = std::max(most_in_line_, static_cast<int64_t>(line_.size()));
   if (changes && begun_ == finished_) Begin();
 }
@@ -54,9 +40,16 @@ int64_t CommitQueue::TakeMostInLine() {
 }
 
 WriteBatch CommitQueue::TakeWaiting() {
-  Change taken = std::exchange(waiting_, {});
-  for (const JobId& job : taken.jobs) callbacks_.encode(job, taken.batch);
-  return std::move(taken.batch);
+  WriteBatch taken;
+  for (auto& [key, value] : std::exchange(writes_, {})) {
+    if (value.has_value()) {
+      taken.puts.emplace(key, *std::move(value));
+    } else {
+      taken.deletes.push_back(key);
+    }
+  }
+  for (const JobId& job : std::exchange(jobs_, {})) callbacks_.encode(job, taken);
+  return taken;
 }
 
 void CommitQueue::Begin() {
@@ -89,7 +82,7 @@ void CommitQueue::Finish(const absl::Status& status, absl::Duration took) {
   if (failure_.ok()) {
     callbacks_.committed(took);
     // The disk works while what depends on this one is done.
-    if (!waiting_.empty()) Begin();
+    if (HasWaiting()) Begin();
   } else {
     callbacks_.failed(failure_);
   }

@@ -22,8 +22,10 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <optional>
 #include <set>
+#include <string>
 #include <thread>
 
 #include "absl/base/thread_annotations.h"
@@ -80,6 +82,7 @@ class CommitQueue {
   // The next transaction; waits for it. Nothing: it is to end.
   std::optional<WriteBatch> TakeTransaction() ABSL_LOCKS_EXCLUDED(mutex_);
 
+  bool HasWaiting() const { return !writes_.empty() || !jobs_.empty(); }
   // What waits, with the records of its jobs.
   WriteBatch TakeWaiting();
   // Hands what waits to the thread. Requires: the thread has nothing to do.
@@ -94,7 +97,9 @@ class CommitQueue {
   // On the loop.
   int64_t begun_ = 0;  // Transactions.
   int64_t finished_ = 0;
-  Change waiting_;  // Of the next transaction.
+  // Of the next transaction, by key: what is put, nothing for what is deleted; and jobs.
+  std::map<std::string, std::optional<std::string>> writes_;
+  std::set<JobId> jobs_;
   std::deque<Waiting> line_;
   int64_t most_in_line_ = 0;
   absl::Status failure_;

@@ -19,6 +19,19 @@ namespace {
 constexpr size_t kWatchedChanges = 8192;
 constexpr size_t kWatchedBytes = 64 << 20;
 
+// One more of each; one fewer.
+template <typename Key>
+void Begin(const std::set<Key>& keys, std::map<Key, int>& counts) {
+  for (const Key& key : keys) ++counts[key];
+}
+template <typename Key>
+void Finish(const std::set<Key>& keys, std::map<Key, int>& counts) {
+  for (const Key& key : keys) {
+    const auto count = counts.find(key);
+    if (--count->second == 0) counts.erase(count);
+  }
+}
+
 }  // namespace
 
 Moment ControlLoop::Now() { return {EventLoop::Now(), absl::Now()}; }
@@ -172,9 +185,13 @@ void ControlLoop::Carry(Actions actions, StragglerActions decided, WriteBatch ba
   std::vector<std::pair<NodeName, v1::NodePlan>> plans;
   for (const NodeName& name : actions.send_plans) plans.emplace_back(name, PlanFor(name));
   ArmTimer();
+  Begin(actions.changed_jobs, job_changes_);
+  Begin(actions.store_nodes, node_changes_);
   commits_->Add({std::move(batch), actions.store_jobs},
                 [this, actions, told, changes = std::move(changes), plans = std::move(plans),
                  then = std::move(then)](const absl::Status& stored) {
+                  Finish(actions.changed_jobs, job_changes_);
+                  Finish(actions.store_nodes, node_changes_);
                   if (stored.ok()) {
                     ChangeLog::Write(changes);
                     for (const auto& [name, plan] : plans) listeners_.plan(name, plan);
@@ -201,10 +218,8 @@ void ControlLoop::ShowHistories(const HistoryActions& told, bool deleted) {
 void ControlLoop::Show(const Actions& actions) {
   const int64_t told = job_log_.revision();
   for (const JobId& id : actions.show_jobs) {
-    const Job* job = cluster_.FindJob(id);
-    if (job == nullptr) continue;  // Deleted by a later event.
     const bool is_progress = actions.changed_jobs.count(id) == 0;
-    if (!is_progress || pace_.MayShow(id, EventLoop::Now())) ShowJob(*job);
+    if (!is_progress || pace_.MayShow(id, EventLoop::Now())) ShowJob(id);
   }
   for (const JobId& id : actions.delete_jobs) {
     v1::JobEvent event;
@@ -221,31 +236,35 @@ void ControlLoop::Show(const Actions& actions) {
     job_log_.Append(std::move(key), std::move(event));
     pace_.Forget(id);
   }
-  for (const NodeName& name : actions.show_nodes) {
-    v1::NodeEvent event;
-    *event.mutable_node() = ToProto(cluster_.nodes().at(name), cluster_);
-    event.set_type(shown_nodes_.insert(name).second ? v1::ADDED : v1::MODIFIED);
-    event.mutable_node()->set_revision(node_log_.revision() + 1);
-    node_log_.Append({name.value(), ""}, std::move(event));
-  }
+  for (const NodeName& name : actions.show_nodes) ShowNode(name);
   if (job_log_.revision() != told) listeners_.jobs_changed();
   if (!actions.show_nodes.empty()) listeners_.nodes_changed();
   metrics_->ShowChanges(cluster_, actions, Now());
   ArmProgressTimer();
 }
 
-void ControlLoop::ShowJob(const Job& job) {
-  const JobId& id = job.request.id;
+void ControlLoop::ShowJob(const JobId& id) {
+  const Job* job = cluster_.FindJob(id);
+  if (job == nullptr || job_changes_.count(id) > 0) return;  // Null: deleted by a later event.
   v1::JobEvent event;
-  *event.mutable_job() = ToProto(job, absl::Now());
-  event.set_type(shown_jobs_.emplace(id, job.submitter).second ? v1::ADDED : v1::MODIFIED);
+  *event.mutable_job() = ToProto(*job, absl::Now());
+  event.set_type(shown_jobs_.emplace(id, job->submitter).second ? v1::ADDED : v1::MODIFIED);
   event.mutable_job()->set_revision(job_log_.revision() + 1);
-  job_log_.Append({id.value(), job.submitter}, std::move(event));
-  if (job.ended_already()) {
+  job_log_.Append({id.value(), job->submitter}, std::move(event));
+  if (job->ended_already()) {
     pace_.Forget(id);
   } else {
     pace_.Shown(id, EventLoop::Now());
   }
+}
+
+void ControlLoop::ShowNode(const NodeName& name) {
+  if (node_changes_.count(name) > 0) return;
+  v1::NodeEvent event;
+  *event.mutable_node() = ToProto(cluster_.nodes().at(name), cluster_);
+  event.set_type(shown_nodes_.insert(name).second ? v1::ADDED : v1::MODIFIED);
+  event.mutable_node()->set_revision(node_log_.revision() + 1);
+  node_log_.Append({name.value(), ""}, std::move(event));
 }
 
 void ControlLoop::ArmProgressTimer() {
@@ -258,10 +277,7 @@ void ControlLoop::ArmProgressTimer() {
     progress_due_ = absl::InfiniteFuture();
     WhenDurable([this, due = pace_.TakeDue(EventLoop::Now())](const absl::Status& stored) {
       if (!stored.ok()) return;
-      for (const JobId& id : due) {
-        const Job* job = cluster_.FindJob(id);
-        if (job != nullptr) ShowJob(*job);
-      }
+      for (const JobId& id : due) ShowJob(id);
       listeners_.jobs_changed();
     });
     ArmProgressTimer();

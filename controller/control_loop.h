@@ -132,7 +132,9 @@ class ControlLoop {
   void Write(const HistoryActions& told, WriteBatch& batch) const;
   void ShowHistories(const HistoryActions& told, bool deleted);
   void Show(const Actions& actions);
-  void ShowJob(const Job& job);
+  // Unless a change of it is not durable: with that it is shown.
+  void ShowJob(const JobId& id);
+  void ShowNode(const NodeName& name);
   // Shows the progress that has waited for it, when it is time.
   void ArmProgressTimer();
   void ArmTimer();
@@ -150,6 +152,10 @@ class ControlLoop {
   WatchLog<v1::JobEvent> job_log_;
   WatchLog<v1::NodeEvent> node_log_;
   ChangeLog changes_;
+  // Changes that are not durable yet. Jobs and nodes are shown as they are now, and thus not
+  // before all that has changed them is.
+  std::map<JobId, int> job_changes_;
+  std::map<NodeName, int> node_changes_;
   // What is not in here is ADDED when it is shown.
   std::map<JobId, std::string> shown_jobs_;  // And who submitted them.
   std::set<NodeName> shown_nodes_;

@@ -242,11 +242,14 @@ void Cluster::On(const TimePassed&, Moment now, Actions& actions) {
 
 void Cluster::TakeIn(const NodeName& node, const std::vector<TrainerReport>& trainers, Moment now,
                      Actions& actions) {
+  std::map<JobId, JobChange> changes;
   for (const TrainerReport* report : OwnOf(node, trainers)) {
-    Job& job = *Find(report->id.job);
-    touched_.insert(report->id.job);
-    NoteReport(node, job, ApplyReport(job, node, *report, now), now, actions);
+    const JobId& id = report->id.job;
+    touched_.insert(id);
+    JobChange& change = changes.emplace(id, JobChange::kNone).first->second;
+    change = std::max(change, ApplyReport(*Find(id), node, *report, now));
   }
+  for (const auto& [id, change] : changes) NoteReport(node, *Find(id), change, now, actions);
 }
 
 // Each that is taken in is a look at the ranks of its job: a node that lies must not have as many

@@ -87,10 +87,11 @@ void Cluster::AdvanceMemberships(bool all, const NodeName* about, Moment now, Ac
   for (const JobId& id : concerned) {
     Job& job = *Find(id);
     if (!IsActive(job)) continue;
-    const bool is_shown = all || actions.show_jobs.count(id) > 0;
-    if (!is_shown && !(WaitsForPlaces(job) &&
-                       look_pace_.MayLook(id, job.ranks.size(), /*news=*/true, now.steady))) {
-      continue;
+    if (!all && actions.show_jobs.count(id) == 0) {
+      const bool looks = WaitsForPlaces(job) &&
+                         look_pace_.MayLook(id, job.ranks.size(), /*news=*/true, now.steady);
+      if (!looks) continue;
+      Note(job, JobChange::kProgress, actions);  // Something else may have waited for this turn.
     }
     touched_.insert(id);
     SetSilentNodes(job, silent_, now);

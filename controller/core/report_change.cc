@@ -24,7 +24,10 @@ JobChange ChangeByOne(JobState state, bool is_member, const TrainerReport& befor
   if (!ShowsState(before, after)) {
     return ShowsProgress(before, after) ? JobChange::kProgress : JobChange::kNone;
   }
-  if (!is_member) return JobChange::kState;
+  // A loss is looked at before anything else can take the place.
+  const bool is_lost = after.exit.has_value() && after.exit->failure != FailureKind::kNone &&
+                       (state == JobState::kRunning || state == JobState::kRecovering);
+  if (!is_member || is_lost) return JobChange::kState;
   const bool starts = state == JobState::kStarting && after.state != TrainerState::kExited;
   return starts ? JobChange::kProgress : JobChange::kTrainer;
 }
