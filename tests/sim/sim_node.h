@@ -47,6 +47,7 @@ class SimNode {
   // Of its training; 1: as fast as the others.
   double slowness = 1;
   int64_t slow_together = 0;  // Number of the fault that made it slow with others; 0: none has.
+  Micros slowed = 0;          // When it became slow last.
   bool was_slow = false;      // Ever.
   bool tells_nonsense = false;
   bool garbled = false;        // What it has told, ever,

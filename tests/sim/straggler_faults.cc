@@ -31,6 +31,7 @@ std::vector<SimNode*> StragglerFaults::Healthy() const {
 void StragglerFaults::Slow(SimNode& node, double factor, int64_t together, Micros until) {
   world_.trace.Add(node.name().value(), ": slow, by ", factor);
   node.slowness = factor;
+  node.slowed = world_.time.now();
   node.was_slow = true;
   node.slow_together = together;
   world_.time.At(std::min(until, world_.settings.quiet), [this, &node] {

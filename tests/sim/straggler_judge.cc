@@ -15,6 +15,8 @@ namespace {
 
 // A timer of the controller is late by less.
 constexpr absl::Duration kLate = absl::Seconds(1);
+// The steps of a slow node have reached the controller after that.
+constexpr Micros kKnown = kSecond / 2;
 
 bool IsReplacement(const RemedyDecision& decision) {
   return decision.undoes == 0 && !IsOfPlan(decision.kind);
@@ -163,7 +165,9 @@ void StragglerJudge::CheckReplaced(const Job& job, const RemedyDecision& decisio
   }
   if (replaced->told_nonsense || 4 * liars > job.ranks.size()) return;
   if (!replaced->was_slow) Fail(job, decision, "replaced, and its node never was slow");
-  if (replaced->slow_together > 0 && others && 4 * together > job.ranks.size()) {
+  // Of what has just begun nothing can be known yet: it is replaced for what was before.
+  const bool is_known = world_.time.now() - replaced->slowed >= kKnown;
+  if (is_known && replaced->slow_together > 0 && others && 4 * together > job.ranks.size()) {
     Fail(job, decision, "replaced, and ", together, " of ", job.ranks.size(),
          " ranks became slow together");
   }
