@@ -20,7 +20,8 @@ class SlowStore : public MemoryStore {
   absl::Status Commit(const WriteBatch& batch) override {
     {
       absl::MutexLock lock(&mutex_);
-      mutex_.Await(absl::Condition(+[](int* let) { return *let > 0; }, &let_));
+      mutex_.Await(absl::Condition(
+          +[](int* let) { return *let > 0; }, &let_));
       --let_;
     }
     return MemoryStore::Commit(batch);

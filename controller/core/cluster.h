@@ -119,7 +119,8 @@ struct Actions {
   // 2. Then send these nodes their plans.
   std::set<NodeName> send_plans;
   // 3. And look at these, and show them to those who watch; what else has come of large jobs waits
-  // for its turn (LookPace). At once those that changed, which are stored, too; the others progress.
+  // for its turn (LookPace). At once those that changed, which are stored, too; the others
+  // progress.
   std::set<JobId> show_jobs;
   std::set<JobId> changed_jobs;
   std::set<NodeName> show_nodes;
@@ -298,7 +299,7 @@ class Cluster {
   // Whether trainers are there, or should be.
   bool IsOccupied(const Node& node) const;
   void ShowNodes(const NodeName* about, Moment now, Actions& actions);
-  // Records what a trainer's report asks for.
+  // Records what the reports of its trainers on the node ask for.
   void NoteReport(const NodeName& node, const Job& job, JobChange change, Moment now,
                   Actions& actions);
   // Records what a change of `job` asks for, which is more than one trainer's.

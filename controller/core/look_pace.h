@@ -20,8 +20,8 @@ namespace paceline {
 
 class LookPace {
  public:
-  // So much longer than its period a job waits at most. Reports of large jobs come each millisecond,
-  // and a deadline is a look at all jobs.
+  // So much longer than its period a job waits at most. Reports of large jobs come each
+  // millisecond, and a deadline is a look at all jobs.
   static constexpr absl::Duration kPatience = absl::Milliseconds(100);
 
   struct Options {

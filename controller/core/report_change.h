@@ -8,9 +8,9 @@ namespace paceline {
 
 // Of reports that follow each other, when neither the job's state nor its store's address changes
 // by the second. Thousands of members change one after the other, and no plan of others follows
-// from one alone, unless it is lost (what else does, membership.h and saving.h tell by themselves). While they start, a new
-// controller hears of them from their nodes: not so of ends, whose node may be gone by then.
-// docs/decisions/0028-what-one-rank-changes.md.
+// from one alone, unless it is lost (what else does, membership.h and saving.h tell by themselves).
+// While they start, a new controller hears of them from their nodes: not so of ends, whose node may
+// be gone by then. docs/decisions/0028-what-one-rank-changes.md.
 JobChange ChangeByOne(JobState state, bool is_member, const TrainerReport& before,
                       const TrainerReport& after);
 
