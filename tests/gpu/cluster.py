@@ -3,9 +3,11 @@ for its own, and NCCL between them over sockets, since each says that it is anot
 
   train  a Llama in bfloat16 on one node learns; its figures reach the job and the metrics
   lose   of two ranks one is killed: a spare takes its place inside the running job, which goes on
+  slow   of four ranks one becomes slow: it is found, a spare takes its place, and that has helped.
+         The ranks share the GPU through MPS: in slices of its time none would be like another
 
 cluster.py --programs DIR [NAME...]; --device cpu tries the script itself. The last line is
-{"passed": [...], "failed": [...], "figures": {...}}; exit code 1: one has failed.
+{"passed": [...], "failed": [...], "skipped": [...], "figures": {...}}; exit code 1: one has failed.
 """
 import argparse
 import contextlib
@@ -52,7 +54,32 @@ chaos:
   - {{rank: -1, steps: 1500, kind: sleep, seconds: 0.01}}
 """
 
+# A slow rank needs three others to be compared with, and 120 steps and ten seconds.
+SLOW = """
+name: slow
+device: {device}
+ranks: 4
+threads_per_rank: 1
+model: {{kind: llama, preset: debug, vocab_size: 256, dim: {dim}, heads: 4, kv_heads: 4, ffn_dim: {ffn}}}
+data: {{train: {tokens}, sequence_length: 128}}
+batch_per_rank: 4
+steps: 100000
+optimizer: {{kind: adamw, learning_rate: 3e-4}}
+recovery: {{max_failures: 3, spares: 1}}
+stragglers: {{mode: auto}}
+seed: 1
+allow_chaos: true
+chaos:
+  - {{rank: -1, steps: 100000, kind: sleep, seconds: {every}}}
+  - {{rank: -1, node: n2, step: 300, steps: 99700, kind: sleep, seconds: 0.03}}
+"""
+
+
 class Failed(Exception):
+    pass
+
+
+class Skipped(Exception):
     pass
 
 
@@ -61,11 +88,36 @@ def check(holds, what):
         raise Failed(what)
 
 
+@contextlib.contextmanager
+def mps():
+    """Environment of processes that use the GPU at the same time (CUDA's Multi-Process Service)."""
+    with tempfile.TemporaryDirectory(prefix="paceline-mps.") as folder:
+        environment = {"CUDA_MPS_PIPE_DIRECTORY": folder, "CUDA_MPS_LOG_DIRECTORY": folder}
+
+        def control(words, said=""):
+            return subprocess.run(["nvidia-cuda-mps-control", *words], input=said, text=True,
+                                  env=dict(os.environ, **environment), capture_output=True,
+                                  check=False)
+
+        try:
+            begun = control(["-d"])
+        except FileNotFoundError as error:
+            raise Skipped("nvidia-cuda-mps-control, which comes with the driver, is not here"
+                          ) from error
+        if begun.returncode:
+            raise Skipped(f"MPS does not begin: {begun.stderr or begun.stdout}")
+        try:
+            yield environment
+        finally:
+            control([], "quit\n")
+
+
 class Cluster:
     """A controller and workers in a temporary folder. Use as a context."""
 
-    def __init__(self, programs, nodes):
-        self.programs, self.nodes = programs, nodes
+    def __init__(self, programs, nodes, environment=None):
+        """`environment` is added to that of the workers."""
+        self.programs, self.nodes, self.environment = programs, nodes, environment or {}
 
     def __enter__(self):
         with contextlib.ExitStack() as after:
@@ -86,7 +138,7 @@ class Cluster:
         for number in range(self.nodes):
             name = f"n{number}"
             as_own_host = {"NCCL_HOSTID": f"paceline-{name}", "NCCL_P2P_DISABLE": "1",
-                           "NCCL_SHM_DISABLE": "1", "NCCL_IB_DISABLE": "1"}
+                           "NCCL_SHM_DISABLE": "1", "NCCL_IB_DISABLE": "1", **self.environment}
             self.workers[name] = self.start(
                 "paceline-worker", name,
                 ["--controller", self.controller["grpc"], "--name", name, "--slots", "1",
@@ -240,6 +292,33 @@ class Tests:
             self.figures["lose"] = {"recovered_s": recovered_s, "step_killed": step_of(before),
                                     "changes": last["membership_changes"]}
 
+    def slow(self):
+        with contextlib.ExitStack() as after:
+            shared = after.enter_context(mps()) if self.cuda else {}
+            cluster = after.enter_context(Cluster(self.args.programs, 5, shared))
+            # Two processors that four ranks share are not even enough without a pause for all.
+            dim, ffn, every = (256, 704, 0.001) if self.cuda else (32, 64, 0.04)
+            job = cluster.submit(SLOW.format(device=self.args.device, tokens=self.tokens, dim=dim,
+                                             ffn=ffn, every=every))
+            before = cluster.wait_until(job, lambda now: step_of(now) > 20, "does not train", 120)
+            check(before["ranks"][2]["node"] == "n2", f"rank 2 is not on n2: {before['ranks']}")
+            known = []
+
+            def proven(_):
+                known[:] = cluster.ask("job", "decisions", job).get("decisions", [])
+                return any(decision["state"] == "DECISION_HELPED" for decision in known)
+
+            try:
+                cluster.wait_until(job, proven, "nothing has helped", 100)
+            except Failed as failure:
+                told = [{name: verdict[name] for name in ("kind", "rank", "step", "slowdown")}
+                        for verdict in cluster.ask("job", "advise", job)["recent"]]
+                raise Failed(f"{failure}\n{json.dumps(known)}\n{json.dumps(told)}") from failure
+            helped = next(decision for decision in known if decision["state"] == "DECISION_HELPED")
+            check(helped["kind"] == "REMEDY_HOT_SWAP" and helped["node"] == "n2", f"{helped}")
+            self.figures["slow"] = {name: helped[name] for name in (
+                "summary", "step", "before_s", "predicted_s", "measured_s", "cost_s", "verdict")}
+
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
@@ -250,19 +329,22 @@ def main():
     args = parser.parse_args()
     args.programs = args.programs.resolve()
 
-    result = {"passed": [], "failed": []}
+    result = {"passed": [], "failed": [], "skipped": []}
     with tempfile.TemporaryDirectory(prefix="paceline-gpu.") as folder:
         tokens = pathlib.Path(folder) / "python.tokens"
         subprocess.run([args.programs / "paceline", "--quiet", "data", "tokenize", "--bytes",
                         pathlib.Path(json.__file__).parent.parent / "asyncio", "--out", tokens],
                        check=True)
         tests = Tests(args, tokens)
-        for name in args.names or ("train", "lose"):
+        for name in args.names or ("train", "lose", "slow"):
             begin = time.monotonic()
             try:
                 getattr(tests, name)()
                 result["passed"].append(name)
                 what = "passed"
+            except Skipped as why:
+                result["skipped"].append(name)
+                what = f"skipped: {why}"
             except Failed as failure:
                 result["failed"].append(name)
                 what = f"failed: {failure}"

@@ -80,7 +80,8 @@ def run_cluster(environment):
     except ValueError:
         print("cluster: ended without a report")
         return (0, 0, 1), {}
-    return (len(result["passed"]), 0, len(result["failed"])), result["figures"]
+    return (tuple(len(result[name]) for name in ("passed", "skipped", "failed")),
+            result["figures"])
 
 
 def run_tests(environment, args):
