@@ -96,8 +96,8 @@ def lost(submitted, jobs):
 
 def unexpected(jobs, may_fail):
     """Jobs that failed although nothing of theirs was to fail for good."""
-    return [f"{job['id']} ({job['name']}) failed: {job['reason']}" for job in jobs
-            if job["state"] == "FAILED" and job["name"] not in may_fail]
+    return [f"{job['id']} ({job['spec']['name']}) failed: {job['reason']}" for job in jobs
+            if job["state"] == "FAILED" and job["spec"]["name"] not in may_fail]
 
 
 def orphans(processes, jobs):

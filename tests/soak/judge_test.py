@@ -19,7 +19,7 @@ up 1
 
 
 def job(number, state, reason="why", name="plain"):
-    return {"id": f"job-{number:012x}", "state": state, "reason": reason, "name": name}
+    return {"id": f"job-{number:012x}", "state": state, "reason": reason, "spec": {"name": name}}
 
 
 def id_of(number):

@@ -169,14 +169,14 @@ class Soak:
         self.note("submitted")
 
     def cancel(self):
-        long = [job for job in self.live() if job["name"] == "long"]
+        long = [job for job in self.live() if job["spec"]["name"] == "long"]
         if long:
             self.cluster.run("job", "cancel", long[0]["id"], "--reason", "soak")
             self.note("cancelled")
 
     def resume_job(self):
         ended = [job for job in self.jobs("--state", "succeeded")
-                 if job["name"] == "saves" and job["id"] not in self.resumed]
+                 if job["spec"]["name"] == "saves" and job["id"] not in self.resumed]
         if ended:
             self.resumed.add(ended[0]["id"])
             self.cluster.run("job", "resume", ended[0]["id"], "--steps", "300")
@@ -202,7 +202,7 @@ class Soak:
         """Of a job that recovers, and is far from its end."""
         for job in self.live():
             ranks = [rank for rank in job["ranks"] if int(rank["pid"]) > 0]
-            may_lose_one = job["name"] == "recovers" and job["state"] == "RUNNING" and \
+            may_lose_one = job["spec"]["name"] == "recovers" and job["state"] == "RUNNING" and \
                 int(job["generation"]) == 2 and int(job["progress"]["step"]) < 120
             if not ranks or not may_lose_one:
                 continue
@@ -272,12 +272,12 @@ class Soak:
     def finish(self):
         self.resume_nodes(all_of_them=True)
         for job in self.live():
-            if job["name"] == "long":
+            if job["spec"]["name"] == "long":
                 self.cluster.run("job", "cancel", job["id"], "--reason", "soak")
         deadline = time.monotonic() + QUIET_S
         while self.live() and time.monotonic() < deadline:
             time.sleep(1)
-        self.find(f"{job['id']} ({job['name']}) is still {job['state']}: {job['reason']}"
+        self.find(f"{job['id']} ({job['spec']['name']}) is still {job['state']}: {job['reason']}"
                   for job in self.live())
         while self.trainers() and time.monotonic() < deadline:
             time.sleep(1)
