@@ -23,6 +23,7 @@ namespace paceline {
 namespace {
 
 constexpr int kBacklog = 128;
+constexpr absl::Duration kAcceptInterval = absl::Seconds(1);   // After a failure.
 constexpr absl::Duration kRefusalInterval = absl::Seconds(1);  // Of lines in the log.
 
 }  // namespace
@@ -37,8 +38,10 @@ struct TrainerSockets::Connection {
   std::string sent;  // The command that it was told last.
 };
 
-TrainerSockets::TrainerSockets(FdPoller& poller, Peers peers, OnStatus on_status, Limits limits)
-    : poller_(poller),
+TrainerSockets::TrainerSockets(EventLoop& loop, FdPoller& poller, Peers peers, OnStatus on_status,
+                               Limits limits)
+    : loop_(loop),
+      poller_(poller),
       peers_(std::move(peers)),
       on_status_(std::move(on_status)),
       limits_(limits) {}
@@ -46,6 +49,7 @@ TrainerSockets::TrainerSockets(FdPoller& poller, Peers peers, OnStatus on_status
 TrainerSockets::~TrainerSockets() {
   while (!connections_.empty()) Close(connections_.begin()->first);
   if (listener_ < 0) return;
+  if (retry_.has_value()) loop_.Cancel(*retry_);
   poller_.Disarm(listener_);
   ::close(listener_);
   ::unlink(path_.c_str());
@@ -71,7 +75,7 @@ absl::Status TrainerSockets::Listen(const std::string& path) {
       ::listen(listener_, kBacklog) != 0) {
     return absl::ErrnoToStatus(errno, absl::StrCat("cannot listen on ", path));
   }
-  poller_.Arm(listener_, EPOLLIN, [this] { OnAcceptable(); });
+  AwaitDials();
   return absl::OkStatus();
 }
 
@@ -99,13 +103,25 @@ void TrainerSockets::Forget(const TrainerId& id) {
   for (const int fd : gone) Close(fd);
 }
 
+void TrainerSockets::AwaitDials() {
+  retry_.reset();
+  poller_.Arm(listener_, EPOLLIN, [this] { OnAcceptable(); });
+}
+
 void TrainerSockets::OnAcceptable() {
-  while (true) {
-    const int fd = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (fd < 0) break;
+  int fd = -1;
+  while ((fd = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0) {
     Accept(fd);
   }
-  poller_.Arm(listener_, EPOLLIN, [this] { OnAcceptable(); });
+  const int error = errno;
+  if (error == EAGAIN || error == EINTR || error == ECONNABORTED) {
+    AwaitDials();
+    return;
+  }
+  // The listener shows that somebody dials until he is taken: at once would be for ever.
+  PACELINE_LOG(ERROR) << "trainer_accept_failed reason=\"" << std::strerror(error)
+                      << "\" again_in=" << kAcceptInterval;
+  retry_ = loop_.After(kAcceptInterval, [this] { AwaitDials(); });
 }
 
 void TrainerSockets::Accept(int fd) {

@@ -17,12 +17,14 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/core/ids.h"
+#include "common/event_loop.h"
 #include "proto/trainer.pb.h"
 #include "worker/daemon/fd_poller.h"
 
@@ -59,10 +61,10 @@ class TrainerSockets {
     absl::Duration silence = absl::Seconds(10);
   };
 
-  // `poller` outlives this object.
-  TrainerSockets(FdPoller& poller, Peers peers, OnStatus on_status)
-      : TrainerSockets(poller, std::move(peers), std::move(on_status), Limits()) {}
-  TrainerSockets(FdPoller& poller, Peers peers, OnStatus on_status, Limits limits);
+  // `loop` and `poller` outlive this object.
+  TrainerSockets(EventLoop& loop, FdPoller& poller, Peers peers, OnStatus on_status)
+      : TrainerSockets(loop, poller, std::move(peers), std::move(on_status), Limits()) {}
+  TrainerSockets(EventLoop& loop, FdPoller& poller, Peers peers, OnStatus on_status, Limits limits);
   // Closes all; removes the socket's file.
   ~TrainerSockets();
   TrainerSockets(const TrainerSockets&) = delete;
@@ -81,6 +83,7 @@ class TrainerSockets {
  private:
   struct Connection;
 
+  void AwaitDials();
   void OnAcceptable();
   void Accept(int fd);
   void Refuse(Refusal refusal, const ucred& peer, const std::string& why);
@@ -96,6 +99,7 @@ class TrainerSockets {
   void CloseOlder(const TrainerId& id, int newest);
 
   // Constant.
+  EventLoop& loop_;
   FdPoller& poller_;
   const Peers peers_;
   const OnStatus on_status_;
@@ -103,6 +107,7 @@ class TrainerSockets {
 
   // Owned by the loop.
   int listener_ = -1;
+  std::optional<EventLoop::TimerId> retry_;  // Of taking who dials.
   std::string path_;
   std::map<int, std::unique_ptr<Connection>> connections_;
   std::map<TrainerId, std::string> commands_;  // Serialized.

@@ -1,6 +1,7 @@
 #include "worker/daemon/trainer_sockets.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -9,6 +10,8 @@
 
 #include <atomic>
 #include <cstring>
+#include <ctime>
+#include <optional>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -40,7 +43,9 @@ v1::TrainerCommand Command(const std::string& store) {
 // The trainer's end, blocking; on a thread of its own beside the loop.
 class Client {
  public:
-  explicit Client(const std::string& path) : fd_(::socket(AF_UNIX, SOCK_STREAM, 0)) {
+  explicit Client(const std::string& path) : Client(path, ::socket(AF_UNIX, SOCK_STREAM, 0)) {}
+  // With a socket, which it owns from now on.
+  Client(const std::string& path, int fd) : fd_(fd) {
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     std::memcpy(address.sun_path, path.c_str(), path.size());
@@ -108,7 +113,7 @@ class TrainerSocketsTest : public ::testing::Test {
   EventLoop loop_;
   std::optional<FdPoller> poller_{loop_};
   std::optional<TrainerSockets> sockets_{
-      std::in_place, *poller_, OwnPeers(),
+      std::in_place, loop_, *poller_, OwnPeers(),
       [this](const TrainerId& id, const v1::TrainerStatus& status) {
         EXPECT_EQ(id.job, kId.job);
         seen_.push_back(status.state());
@@ -234,7 +239,7 @@ TEST_F(TrainerSocketsTest, WhoSaysNothingGivesItsPlaceToWhoComes) {
   limits.connections = 2;
   limits.silence = absl::Seconds(2);  // Longer than a busy machine takes for two dials.
   TrainerSockets sockets(
-      *poller_, OwnPeers(), [](const TrainerId&, const v1::TrainerStatus&) {}, limits);
+      loop_, *poller_, OwnPeers(), [](const TrainerId&, const v1::TrainerStatus&) {}, limits);
   ASSERT_TRUE(sockets.Listen(path_).ok());
   sockets.SetCommand(kId, Command("a:1"));
   Run([&] {
@@ -252,6 +257,38 @@ TEST_F(TrainerSocketsTest, WhoSaysNothingGivesItsPlaceToWhoComes) {
   });
 }
 
+// No descriptor is free until this ends.
+class NoDescriptors {
+ public:
+  NoDescriptors() {
+    const int next = ::dup(0);
+    EXPECT_GE(next, 0);
+    ::close(next);
+    EXPECT_EQ(::getrlimit(RLIMIT_NOFILE, &before_), 0);
+    const rlimit none{static_cast<rlim_t>(next), before_.rlim_max};
+    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  }
+  ~NoDescriptors() { EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &before_), 0); }
+
+ private:
+  rlimit before_{};
+};
+
+TEST_F(TrainerSocketsTest, WhoDialsWithoutADescriptorLeftIsTakenLaterAndCostsNoTime) {
+  sockets_->SetCommand(kId, Command("a:1"));
+  Run([&] {
+    const int fd = ::socket(AF_UNIX, SOCK_STREAM, 0);
+    std::optional<NoDescriptors> none(std::in_place);
+    Client client(path_, fd);
+    client.Send(Status(v1::TRAINER_STARTING));
+    const std::clock_t before = std::clock();
+    absl::SleepFor(absl::Milliseconds(500));
+    EXPECT_LT(std::clock() - before, CLOCKS_PER_SEC / 8) << "of the processor's time, for waiting";
+    none.reset();
+    EXPECT_EQ(client.Receive(), "a:1");
+  });
+}
+
 TEST_F(TrainerSocketsTest, ForgottenTrainerIsHungUpOn) {
   sockets_->SetCommand(kId, Command("a:1"));
   Run([&] {
@@ -264,14 +301,16 @@ TEST_F(TrainerSocketsTest, ForgottenTrainerIsHungUpOn) {
 }
 
 TEST_F(TrainerSocketsTest, ReplacesTheSocketOfAnEarlierDaemonAndRemovesItsOwn) {
-  TrainerSockets second(*poller_, OwnPeers(), [](const TrainerId&, const v1::TrainerStatus&) {});
+  TrainerSockets second(loop_, *poller_, OwnPeers(),
+                        [](const TrainerId&, const v1::TrainerStatus&) {});
   EXPECT_TRUE(second.Listen(path_).ok());
   sockets_.reset();
   EXPECT_NE(::access(path_.c_str(), F_OK), 0);
 }
 
 TEST_F(TrainerSocketsTest, TooLongAPathIsExplained) {
-  TrainerSockets other(*poller_, OwnPeers(), [](const TrainerId&, const v1::TrainerStatus&) {});
+  TrainerSockets other(loop_, *poller_, OwnPeers(),
+                       [](const TrainerId&, const v1::TrainerStatus&) {});
   EXPECT_EQ(other.Listen("/tmp/" + std::string(200, 'x')).code(),
             absl::StatusCode::kInvalidArgument);
 }
@@ -369,7 +408,7 @@ TEST_F(TrainerSocketsTest, SocketIsGivenToTheTrainersUser) {
   TrainerSockets::Peers peers = OwnPeers();
   peers.uid = kNobody;
   peers.gid = kNobody;
-  sockets_.emplace(*poller_, peers, [](const TrainerId&, const v1::TrainerStatus&) {});
+  sockets_.emplace(loop_, *poller_, peers, [](const TrainerId&, const v1::TrainerStatus&) {});
   ASSERT_TRUE(sockets_->Listen(path_).ok());
   struct stat info;
   ASSERT_EQ(::stat(path_.c_str(), &info), 0);
