@@ -5,9 +5,10 @@
 #include <cstring>
 
 // The compiler makes one version of a function for each instruction set, and the loader takes
-// the best that the machine has. A sanitizer's runtime is not there yet when the loader asks.
+// the best that the machine has. A sanitizer's runtime is not there yet when the loader asks
+// (.bazelrc shows TSan by libstdc++'s macro alone).
 #if defined(__x86_64__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
-    !defined(__SANITIZE_THREAD__)
+    !defined(_GLIBCXX_TSAN)
 #define PACELINE_CPU_VERSIONS \
   __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
