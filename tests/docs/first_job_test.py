@@ -59,6 +59,7 @@ class FirstJobTest(unittest.TestCase):
         self.environment = {
             "PATH": f"{BIN}:{os.environ['PATH']}", "HOME": folder.name, "PYTHON": sys.executable,
             "AWAIT": str(self.folder / "await.py"), "USER": "ann",
+            **{name: value for name, value in os.environ.items() if name.endswith("SAN_OPTIONS")},
         }
         self.addCleanup(self.run_bash, "paceline dev down --purge")
 
