@@ -64,16 +64,32 @@ void ControllerMetrics::ShowChanges(const Cluster& cluster, const Actions& actio
     if (!queues_.Count(*job)) continue;
     jobs_.Follow(*job, now);
     jobs_.Show(*job, now);
+    if (job->ended_already() && jobs_.Shows(id)) NoteEnd(*job, cluster);
   }
   for (const JobId& id : actions.delete_jobs) {
     queues_.Forget(id);
     checkpoints_.Forget(id);
-    checkpoints_.Remove(id);
     memberships_.Forget(id);
-    stragglers_.Remove(id);
-    jobs_.Forget(id);
+    Remove(id);
   }
   for (const NodeName& name : actions.show_nodes) nodes_.Follow(cluster.nodes().at(name));
+}
+
+void ControllerMetrics::NoteEnd(const Job& job, const Cluster& cluster) {
+  ended_.emplace(job.ended, job.request.id);
+  while (ended_.size() > kEndedJobsShown) {
+    const auto [ended, id] = *ended_.begin();
+    ended_.erase(ended_.begin());
+    const Job* const oldest = cluster.FindJob(id);
+    const bool went_on = oldest != nullptr && !(oldest->ended_already() && oldest->ended == ended);
+    if (!went_on) Remove(id);
+  }
+}
+
+void ControllerMetrics::Remove(const JobId& id) {
+  jobs_.Forget(id);
+  checkpoints_.Remove(id);
+  stragglers_.Remove(id);
 }
 
 void ControllerMetrics::Decided(const JobId& job, const RemedyDecision& decision) {
@@ -96,9 +112,8 @@ int ControllerMetrics::RefreshJob(const JobId& id, const Cluster& cluster,
   const Job* job = cluster.FindJob(id);
   if (job == nullptr) return 0;
   if (job->ended_already() && now.wall - job->ended >= kEndedJobSeries) {
-    jobs_.Forget(id);
-    checkpoints_.Remove(id);
-    stragglers_.Remove(id);
+    ended_.erase({job->ended, id});
+    Remove(id);
     return 0;
   }
   jobs_.Show(*job, now);

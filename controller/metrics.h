@@ -1,7 +1,8 @@
 // The controller's metrics (metric_families.h), and when they change: what happens is counted when
 // it happens, what is is shown once a second (Refresh).
 //
-// Series of a job disappear when the job has ended for kEndedJobSeries.
+// Series of a job disappear when the job has ended for kEndedJobSeries, and earlier when more than
+// kEndedJobsShown have ended since.
 //
 // The methods run on the loop, but for those under "From any thread". A scrape reads what is there
 // and never waits for the loop.
@@ -11,7 +12,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -35,6 +38,8 @@
 namespace paceline {
 
 inline constexpr absl::Duration kEndedJobSeries = absl::Minutes(10);
+// A job's series take some 200 kB, and as long as all others to be scraped.
+inline constexpr size_t kEndedJobsShown = 500;
 inline constexpr absl::Duration kMetricsRefresh = absl::Seconds(1);
 
 class ControllerMetrics {
@@ -89,6 +94,10 @@ class ControllerMetrics {
 
  private:
   WatchMetrics NewWatches(const char* resource);
+  // The job, which is shown, has ended.
+  void NoteEnd(const Job& job, const Cluster& cluster);
+  // Takes the job's series away.
+  void Remove(const JobId& id);
 
   MetricRegistry registry_;
   ProcessMetrics process_;
@@ -118,6 +127,8 @@ class ControllerMetrics {
   StragglerMetrics stragglers_;
   CheckpointMetrics checkpoints_;
   MembershipMetrics memberships_;
+  // The newest ends of jobs that were shown; since then a job may have gone on.
+  std::set<std::pair<absl::Time, JobId>> ended_;
 };
 
 }  // namespace paceline

@@ -193,6 +193,39 @@ TEST_F(ControllerMetricsTest, EndedJobsSeriesDisappear) {
   EXPECT_EQ(Value("paceline_queue_jobs{queue=\"default\",state=\"succeeded\"}"), "1");
 }
 
+TEST_F(ControllerMetricsTest, OfManyEndedJobsTheNewestHaveSeries) {
+  Join({"a", "b"});
+  JobRequest request = PlayedRequest();
+  request.ranks = 1;
+  double now = 1;
+  const auto run = [&](int number) {
+    request.id = JobId(absl::StrCat("job-", number));
+    Apply(JobSubmitted{request}, now += 0.1);
+    const Job& begun = cluster_.jobs().at(request.id);
+    TrainerReport report = PlayedReport(begun, 0, TrainerState::kExited);
+    report.exit = TrainerExit();
+    Apply(NodeReported{begun.ranks[0].place.node, {report}}, now += 0.1);
+  };
+  const auto shown = [&](int number) {
+    return !Value(absl::StrCat("paceline_job_attempt{job_id=\"job-", number, "\"}")).empty();
+  };
+  const int most = static_cast<int>(kEndedJobsShown);
+  for (int number = 1; number <= most; ++number) run(number);
+  EXPECT_TRUE(shown(1));
+  // The oldest goes on, and has not ended any more.
+  request.id = JobId("job-1");
+  Apply(ResumeRequested{request, ""}, now);
+  run(most + 1);
+  EXPECT_TRUE(shown(1));
+  EXPECT_TRUE(shown(2));
+  run(most + 2);
+  EXPECT_FALSE(shown(2));
+  EXPECT_TRUE(shown(3));
+  EXPECT_TRUE(shown(most + 2));
+  Refresh(now);
+  EXPECT_THAT(Text(), Not(HasSubstr("\"job-2\"")));
+}
+
 TEST_F(ControllerMetricsTest, DeletedJobsSeriesDisappearAtOnce) {
   Cluster::Options options;
   options.ended_jobs_kept = 0;
