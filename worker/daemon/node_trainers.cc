@@ -39,9 +39,9 @@ NodeTrainers::NodeTrainers(EventLoop& loop, Options options, WorkerMetrics& metr
       tell_(std::move(tell)),
       set_(options_.set),
       poller_(loop),
-      sockets_(loop, poller_, Peers(), [this](const TrainerId& id, const v1::TrainerStatus& status) {
-        OnStatus(id, status);
-      }) {}
+      sockets_(
+          loop, poller_, Peers(),
+          [this](const TrainerId& id, const v1::TrainerStatus& status) { OnStatus(id, status); }) {}
 
 TrainerSockets::Peers NodeTrainers::Peers() {
   TrainerSockets::Peers peers;
