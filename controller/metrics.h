@@ -1,8 +1,8 @@
 // The controller's metrics (metric_families.h), and when they change: what happens is counted when
 // it happens, what is is shown once a second (Refresh).
 //
-// Series of a job disappear when the job has ended for kEndedJobSeries, and earlier when more than
-// kEndedJobsShown have ended since.
+// Series of a job disappear when the job has ended for kEndedJobSeries, or kEndedJobsShown others
+// have ended after it.
 //
 // The methods run on the loop, but for those under "From any thread". A scrape reads what is there
 // and never waits for the loop.
@@ -38,7 +38,7 @@
 namespace paceline {
 
 inline constexpr absl::Duration kEndedJobSeries = absl::Minutes(10);
-// A job's series take some 200 kB, and as long as all others to be scraped.
+// A job's series take some 200 kB of memory, and 5 kB of each scrape.
 inline constexpr size_t kEndedJobsShown = 500;
 inline constexpr absl::Duration kMetricsRefresh = absl::Seconds(1);
 
