@@ -1,4 +1,4 @@
-// Tells ThreadSanitizer which order absl::Mutex and absl::CondVar bring about.
+// Tells ThreadSanitizer which order absl::Mutex, absl::CondVar and absl::Status bring about.
 //
 // The distribution's Abseil is not instrumented, so TSan sees neither its locks nor its
 // waits and would report every field that they guard. This file stands in front of the
@@ -6,6 +6,10 @@
 // Linked by --config=tsan alone.
 #include <dlfcn.h>
 
+#include <atomic>
+#include <cstdint>
+
+#include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 
@@ -135,6 +139,12 @@ bool Notification::WaitForNotificationWithTimeout(Duration timeout) const {
   const bool notified = next(this, timeout);
   if (notified) __tsan_acquire(const_cast<Notification*>(this));
   return notified;
+}
+
+// The copies of a status, counted where TSan sees it: the last of them deletes what all have read.
+void Status::UnrefNonInlined(uintptr_t rep) {
+  status_internal::StatusRep* shared = RepToPointer(rep);
+  if (shared->ref.fetch_sub(1, std::memory_order_acq_rel) == 1) delete shared;
 }
 
 ABSL_NAMESPACE_END

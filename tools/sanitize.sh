@@ -21,7 +21,9 @@ case $which in
     ;;
   tsan)
     configs=(--config=tsan)
-    options=("--test_env=TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:history_size=7:suppressions=$supp/tsan.supp")
+    # As for ASan, an allocation of more than there can be fails.
+    settings=halt_on_error=1:second_deadlock_stack=1:history_size=7:allocator_may_return_null=1
+    options=("--test_env=TSAN_OPTIONS=$settings:suppressions=$supp/tsan.supp")
     quick=(//common:event_loop_test //common:http_server_test //worker/ring/...
       //worker/daemon:trainer_sockets_test //worker/daemon:fd_poller_test
       //controller:commit_queue_test //controller:limits_test //controller/page/...)

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 
@@ -23,7 +24,8 @@ namespace paceline {
 
 class PlayedTerminal {
  public:
-  // Runs the program on a terminal of that size, with nothing else in its environment.
+  // Runs the program on a terminal of that size, with nothing else in its environment but the
+  // options of the sanitizers.
   PlayedTerminal(std::vector<std::string> command, std::vector<std::string> environment, int width,
                  int height) {
     winsize size = {};
@@ -31,6 +33,9 @@ class PlayedTerminal {
     size.ws_row = static_cast<unsigned short>(height);
     EXPECT_EQ(openpty(&master_, &slave_, nullptr, nullptr, &size), 0);
     tcgetattr(slave_, &before_);
+    for (char** variable = environ; *variable != nullptr; ++variable) {
+      if (absl::StrContains(*variable, "SAN_OPTIONS=")) environment.emplace_back(*variable);
+    }
     std::vector<char*> arguments = Pointers(command);
     std::vector<char*> variables = Pointers(environment);
     child_ = fork();

@@ -79,8 +79,10 @@ TEST(FailureTest, KilledTrainerIsNamedWithSignalPhaseAndStep) {
   const std::string id = cluster.Submit(spec).id();
   // Rank 0 sleeps, the others wait for it.
   const v1::Job stuck = cluster.WaitUntil(id, [](const v1::Job& job) {
-    return job.ranks_size() == 4 && job.ranks(2).progress().phase() == v1::COMMUNICATION &&
-           job.ranks(2).progress().phase_s() > 0.3;
+    if (job.ranks_size() < 4) return false;
+    const v1::Progress& progress = job.ranks(2).progress();
+    return progress.step() == kFailingStep && progress.phase() == v1::COMMUNICATION &&
+           progress.phase_s() > 0.3;
   });
   kill(stuck.ranks(2).pid(), SIGKILL);
   const absl::Time killed = absl::Now();

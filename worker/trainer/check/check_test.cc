@@ -43,6 +43,12 @@ TEST(HostCheckTest, MeasuresMemoryAndDisk) {
   }
 }
 
+TEST(HostCheckTest, SlowMemoryIsCopiedOnce) {
+  const auto memory = CheckMemory(8 << 20, absl::Nanoseconds(1));
+  ASSERT_TRUE(memory.ok()) << memory.status();
+  EXPECT_GT(memory->front().value, 0.01);
+}
+
 TEST(HostCheckTest, SlowDiskIsCutShort) {
   const auto disk = CheckDisk(::testing::TempDir(), 64 << 20, absl::Nanoseconds(1));
   ASSERT_TRUE(disk.ok()) << disk.status();

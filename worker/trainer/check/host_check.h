@@ -14,9 +14,11 @@ namespace paceline {
 
 inline constexpr size_t kCheckBytes = 256 << 20;
 
-// "memory_bandwidth": copies of `bytes` by one thread, in GB copied per second; the median of five.
-// ResourceExhausted when the host has less memory to spare than four times that.
-absl::StatusOr<std::vector<Measurement>> CheckMemory(size_t bytes = kCheckBytes);
+// "memory_bandwidth": copies of `bytes` by one thread, in GB copied per second; the median of five,
+// or of those that were begun within `limit`. ResourceExhausted when the host has less memory to
+// spare than four times that.
+absl::StatusOr<std::vector<Measurement>> CheckMemory(size_t bytes = kCheckBytes,
+                                                     absl::Duration limit = absl::Seconds(2));
 
 // "disk_write", synced, and "disk_read" of `bytes` in a file of directory `dir`, past the page
 // cache where its file system can. Each is cut short when it has taken `limit`. The file has no

@@ -33,7 +33,7 @@ class FakeDaemon {
     std::string directory;                        // Gets the trainer directories; exists.
     std::vector<std::string> extra_args;          // For each trainer.
     int threads = 1;                              // Of each trainer.
-    absl::Duration patience = absl::Seconds(60);  // Of Serve.
+    absl::Duration patience = absl::Minutes(2);  // Of Serve.
     // Lists a save for rank 0 to commit when all ranks tell that their shards are durable.
     bool commit_saves = true;
   };
