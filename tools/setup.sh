@@ -115,9 +115,11 @@ etcd_protos_complete() {
   [[ -r $etcd_protos/.complete && $(<"$etcd_protos/.complete") == "$etcd_source" ]]
 }
 
-# Downloads a package of the distribution into the present folder.
+# Downloads a package of the distribution into the present folder, which is ours alone: root's apt
+# would try it as its own user first, and warn.
 download_package() {
-  apt-get -q -o Acquire::Retries=3 download "$1" </dev/null >/dev/null
+  apt-get -q -o Acquire::Retries=3 -o APT::Sandbox::User="$(id -un)" download "$1" \
+    </dev/null >/dev/null
 }
 
 install_etcd_protos() {
