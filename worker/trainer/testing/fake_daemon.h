@@ -29,10 +29,10 @@ namespace paceline {
 class FakeDaemon {
  public:
   struct Options {
-    std::string trainer;                          // Path of the program.
-    std::string directory;                        // Gets the trainer directories; exists.
-    std::vector<std::string> extra_args;          // For each trainer.
-    int threads = 1;                              // Of each trainer.
+    std::string trainer;                         // Path of the program.
+    std::string directory;                       // Gets the trainer directories; exists.
+    std::vector<std::string> extra_args;         // For each trainer.
+    int threads = 1;                             // Of each trainer.
     absl::Duration patience = absl::Minutes(2);  // Of Serve.
     // Lists a save for rank 0 to commit when all ranks tell that their shards are durable.
     bool commit_saves = true;
