@@ -26,6 +26,8 @@ def _is_core(package):
     return "core" in package.split("/") or package in _PURE
 
 def _allowed_in_core(name):
+    if name.startswith("@paceline//bazel/pch:") or name.startswith("//bazel/pch:"):
+        return True
     if name in ["@system//:absl", "@paceline//bazel:tsan_absl", "//bazel:tsan_absl"]:
         return True
     if name.startswith("@"):

@@ -1,4 +1,5 @@
-"""Our C++ rules: the native ones with our warnings, which third parties do not get."""
+"""Our C++ rules: the native ones with our warnings, which third parties do not get, and in
+development builds with a precompiled header."""
 
 # For files with at::parallel_for, which is a loop in the calling thread without it. Torch's own
 # runtime has the threads (bazel/venv.bzl links it).
@@ -7,19 +8,77 @@ OPENMP = select({
     "//conditions:default": ["-fopenmp"],
 })
 
-_WARNINGS = ["-Wall", "-Wextra", "-Werror"]
+WARNINGS = ["-Wall", "-Wextra", "-Werror"]
 
-def paceline_cc_library(name, copts = [], **kwargs):
-    native.cc_library(name = name, copts = _WARNINGS + copts, **kwargs)
+# Clang alone knows it.
+_THREAD_SAFETY = select({
+    "//bazel:development": ["-Wthread-safety"],
+    "//conditions:default": [],
+})
 
-def paceline_cc_binary(name, copts = [], **kwargs):
-    native.cc_binary(name = name, copts = _WARNINGS + copts, **kwargs)
+def precompiled(pch):
+    """Copts and deps for one of bazel/pch, by its name; None: for none.
 
-def paceline_cc_test(name, size = "small", copts = [], deps = [], **kwargs):
-    native.cc_test(
+    Clang takes one alone. -MMD: system headers, which the precompiled one stands for, are no inputs
+    that Bazel follows; their versions are a part of every action's key (tools/toolchain.sh).
+    """
+    if not pch:
+        return [], []
+    return select({
+        "//bazel:development": [
+            "-include-pch",
+            "$(BINDIR)/bazel/pch/%s.pch" % pch,
+            "-MMD",
+            "-Wno-unused-command-line-argument",
+        ],
+        "//conditions:default": [],
+    }), select({
+        "//bazel:development": ["//bazel/pch:" + pch],
+        "//conditions:default": [],
+    })
+
+def _fitting(deps, copts, suffix = ""):
+    """The precompiled header for a target, by what it depends on directly."""
+
+    # One of other flags would be refused.
+    if type(copts) == "select" or copts:
+        return None
+    names = [dep for dep in deps if type(dep) == "string"]
+    for dep in names:
+        if dep.startswith("@torch"):
+            return "torch" + suffix
+    for dep in names:
+        if dep in ["@system//:grpc", "@system//:protobuf"] or dep.startswith("//proto:"):
+            return "grpc" + suffix
+    return "base" + suffix
+
+def _compiled(rule, copts, deps, pch, suffix = "", **kwargs):
+    if pch == "":
+        pch = _fitting(deps, copts, suffix)
+    pch_copts, pch_deps = precompiled(pch)
+    rule(copts = WARNINGS + _THREAD_SAFETY + copts + pch_copts, deps = deps + pch_deps, **kwargs)
+
+def paceline_cc_library(name, copts = [], deps = [], pch = "", **kwargs):
+    """As cc_library.
+
+    Args:
+      name, copts, deps: as there.
+      pch: a precompiled header of bazel/pch, None for none; without it, the one that fits `deps`.
+      **kwargs: as there.
+    """
+    _compiled(native.cc_library, copts, deps, pch, name = name, **kwargs)
+
+def paceline_cc_binary(name, copts = [], deps = [], pch = "", **kwargs):
+    _compiled(native.cc_binary, copts, deps, pch, name = name, **kwargs)
+
+def paceline_cc_test(name, size = "small", copts = [], deps = [], pch = "", **kwargs):
+    _compiled(
+        native.cc_test,
+        copts,
+        deps + ["@system//:gtest_main"],
+        pch,
+        suffix = "_test",
         name = name,
         size = size,
-        copts = _WARNINGS + copts,
-        deps = deps + ["@system//:gtest_main"],
         **kwargs
     )

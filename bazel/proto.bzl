@@ -1,5 +1,7 @@
 """C++ code for a .proto file, with the distribution's protoc."""
 
+load("//bazel:cc.bzl", "precompiled")
+
 def _include(dep):
     return " -Iexternal/googleapis/site" if dep.startswith("@googleapis") else ""
 
@@ -28,10 +30,12 @@ def paceline_proto_library(name, src, deps = [], grpc = False, **kwargs):
         cmd = "protoc -I. -Iexternal/googleapis/site --cpp_out=$(GENDIR)%s %s/%s" %
               (plugin, native.package_name(), src),
     )
+    pch_copts, pch_deps = precompiled("grpc")
     native.cc_library(
         name = name,
         srcs = [stem + s + ".cc" for s in suffixes],
         hdrs = [stem + s + ".h" for s in suffixes],
-        deps = deps + ["@system//:grpc" if grpc else "@system//:protobuf"],
+        copts = pch_copts,
+        deps = deps + ["@system//:grpc" if grpc else "@system//:protobuf"] + pch_deps,
         **kwargs
     )
