@@ -20,7 +20,7 @@ def precompiled(pch):
     """Copts and deps for one of bazel/pch, by its name; None: for none.
 
     Clang takes one alone. -MMD: system headers, which the precompiled one stands for, are no inputs
-    that Bazel follows; their versions are a part of every action's key (tools/toolchain.sh).
+    that Bazel follows; their versions are a part of every action's key (tools/setup.sh).
     """
     if not pch:
         return [], []

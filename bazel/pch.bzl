@@ -4,7 +4,7 @@ Made by clang under --config=development (.bazelrc), which every build without a
 has; other configurations compile the same sources without them, so that no unit can come to need
 one: each still includes what it uses. Clang refuses a precompiled header of another compiler or of
 other flags. What it cannot see is a system header that has changed; the versions of compiler and
-packages are a part of each action's key therefore (tools/toolchain.sh).
+packages are a part of each action's key therefore (tools/setup.sh).
 """
 
 load("@bazel_tools//tools/build_defs/cc:action_names.bzl", "ACTION_NAMES")

@@ -14,6 +14,7 @@ readonly stamp=$venv/.complete
 # and not installed, since it would bring forty others.
 readonly etcd_source='golang-etcd-server-dev=3.4.23*'
 readonly etcd_protos=build/etcd-protos
+readonly toolchain_key=build/toolchain.bazelrc
 readonly python=/usr/bin/python3  # Debian's, whatever else PATH may hold.
 
 # name=version of each package that is missing or has another version.
@@ -148,8 +149,25 @@ install_etcd_protos() {
   rm -rf "$work"
 }
 
+# Compilers and headers of the system are no inputs that Bazel follows: what they are is told to it
+# as a variable that each action depends on (.bazelrc), so that nothing made with others is used.
+write_toolchain_key() {
+  local key
+  key=$({
+    dpkg-query -W -f '${Package} ${Version}\n' '*-dev' '*-dev-bin' 'g++*' 'gcc*' 'cpp*' 'clang*' 'lld*' \
+      'binutils*' 'protobuf-compiler*' 2>/dev/null || true
+    cat "$requirements"
+  } | sha256sum | cut -c1-16)
+  mkdir -p "${toolchain_key%/*}"
+  key="build --action_env=PACELINE_TOOLCHAIN=$key"
+  [[ -r $toolchain_key && $(<"$toolchain_key") == "$key" ]] && return
+  echo "$key" >"$toolchain_key.$$"
+  mv -f "$toolchain_key.$$" "$toolchain_key"
+}
+
 mapfile -t missing < <(missing_packages)
 if ((${#missing[@]} == 0)) && venv_complete && etcd_protos_complete; then
+  write_toolchain_key
   exit 0
 fi
 
@@ -164,3 +182,4 @@ if ((${#missing[@]} > 0)); then
 fi
 venv_complete || install_venv
 etcd_protos_complete || install_etcd_protos
+write_toolchain_key
