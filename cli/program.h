@@ -19,8 +19,11 @@
 #include "cli/rpc/interrupt.h"
 #include "cli/view/page.h"
 #include "common/tls/tls_files.h"
-#include "google/protobuf/message.h"
 #include "grpcpp/support/status.h"
+
+namespace google::protobuf {
+class Message;
+}
 
 namespace paceline {
 

@@ -8,12 +8,22 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
+#include "cli/rpc/controllers.h"
 #include "cli/rpc/error_text.h"
 #include "common/core/backoff.h"
 #include "common/leader_address.h"
 #include "common/not_leader.h"
 #include "common/user_metadata.h"
 #include "common/uuid.h"
+#include "grpcpp/grpcpp.h"
+#include "proto/admin.grpc.pb.h"
+#include "proto/checkpoint.grpc.pb.h"
+#include "proto/identity.grpc.pb.h"
+#include "proto/job.grpc.pb.h"
+#include "proto/job_history.grpc.pb.h"
+#include "proto/node.grpc.pb.h"
+#include "proto/straggler.pb.h"
+#include "proto/telemetry.grpc.pb.h"
 
 namespace paceline {
 namespace {
@@ -76,27 +86,49 @@ grpc::Status ToGrpc(const absl::Status& status) {
 
 }  // namespace
 
+// The services, and how calls to them are made.
+struct Client::Calls {
+  Calls(const Options& wanted, Interrupt& raised)
+      : options(wanted),
+        interrupt(raised),
+        controllers(SplitAddresses(options.server), options.credentials == nullptr,
+                    [credentials = options.credentials](const std::string& server, bool several) {
+                      return NewChannel(server, several, credentials);
+                    }) {}
+
+  // Not OK: the call cannot be made.
+  grpc::Status Prepare(absl::Time deadline, grpc::ClientContext* context) const;
+  template <typename Call>
+  grpc::Status Unary(const Call& call);
+  template <typename Message, typename Open>
+  grpc::Status Stream(const Open& open, const std::function<bool(const Message&)>& each,
+                      bool endless, absl::Time deadline);
+
+  const Options& options;
+  Interrupt& interrupt;
+  Controllers controllers;
+  const StubOf<v1::JobService> jobs{controllers};
+  const StubOf<v1::CheckpointService> checkpoints{controllers};
+  const StubOf<v1::NodeService> nodes{controllers};
+  const StubOf<v1::AutomationService> automation{controllers};
+  const StubOf<v1::AdminService> admin{controllers};
+  const StubOf<v1::JobHistoryService> histories{controllers};
+  const StubOf<v1::TelemetryService> telemetry{controllers};
+  const StubOf<v1::IdentityService> identity{controllers};
+};
+
 Client::Client(Options options, Interrupt& interrupt)
     : options_(std::move(options)),
       interrupt_(interrupt),
-      controllers_(SplitAddresses(options_.server), options_.credentials == nullptr,
-                   [credentials = options_.credentials](const std::string& server, bool several) {
-                     return NewChannel(server, several, credentials);
-                   }),
-      jobs_(controllers_),
-      checkpoints_(controllers_),
-      nodes_(controllers_),
-      automation_(controllers_),
-      admin_(controllers_),
-      histories_(controllers_),
-      telemetry_(controllers_),
-      identity_(controllers_) {}
+      calls_(std::make_unique<Calls>(options_, interrupt)) {}
 
-grpc::Status Client::Prepare(absl::Time deadline, grpc::ClientContext* context) const {
+Client::~Client() = default;
+
+grpc::Status Client::Calls::Prepare(absl::Time deadline, grpc::ClientContext* context) const {
   context->set_deadline(absl::ToChronoTime(deadline));
-  if (!options_.user.empty()) context->AddMetadata(kUserMetadata, UserValue(options_.user));
-  if (!options_.token) return grpc::Status::OK;
-  const absl::StatusOr<std::string> token = options_.token();
+  if (!options.user.empty()) context->AddMetadata(kUserMetadata, UserValue(options.user));
+  if (!options.token) return grpc::Status::OK;
+  const absl::StatusOr<std::string> token = options.token();
   if (!token.ok()) {
     return grpc::Status(grpc::StatusCode::UNAUTHENTICATED, std::string(token.status().message()));
   }
@@ -106,22 +138,22 @@ grpc::Status Client::Prepare(absl::Time deadline, grpc::ClientContext* context) 
 }
 
 template <typename Call>
-grpc::Status Client::Unary(const Call& call) {
-  if (!options_.problem.ok()) return ToGrpc(options_.problem);
+grpc::Status Client::Calls::Unary(const Call& call) {
+  if (!options.problem.ok()) return ToGrpc(options.problem);
   const absl::Time begin = absl::Now();
-  const absl::Time deadline = begin + options_.timeout;
+  const absl::Time deadline = begin + options.timeout;
   Backoff backoff({absl::Milliseconds(50), absl::Seconds(1)}, RandomBits());
   bool told = false;
   grpc::Status away;
   while (true) {
-    const std::string server = controllers_.address();
+    const std::string server = controllers.address();
     const absl::Time limit =
-        controllers_.several() ? std::min(deadline, absl::Now() + kLeaderAnswer) : deadline;
+        controllers.several() ? std::min(deadline, absl::Now() + kLeaderAnswer) : deadline;
     grpc::ClientContext context;
     const grpc::Status prepared = Prepare(limit, &context);
     if (!prepared.ok()) return prepared;
     grpc::Status status = [&] {
-      const Interrupt::Listener listener(interrupt_, [&context] { context.TryCancel(); });
+      const Interrupt::Listener listener(interrupt, [&context] { context.TryCancel(); });
       return call(&context);
     }();
     if (limit < deadline && status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
@@ -130,40 +162,41 @@ grpc::Status Client::Unary(const Call& call) {
     // The last attempt may have no time left to learn that nobody is there.
     if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED && !away.ok()) return away;
     if (!IsAway(status)) {
-      controllers_.Answered(server);
+      controllers.Answered(server);
       return status;
     }
-    if (away.ok() && options_.explain) {
-      const std::string why = options_.explain(server);
+    if (away.ok() && options.explain) {
+      const std::string why = options.explain(server);
       if (!why.empty()) return grpc::Status(grpc::StatusCode::UNAUTHENTICATED, why);
     }
     away = status;
-    const bool at_once = controllers_.Failed(server, status);
+    const bool at_once = controllers.Failed(server, status);
     const absl::Duration left = deadline - absl::Now();
     if (left <= absl::ZeroDuration()) return status;
     const bool is_long = absl::Now() - begin >= kNoticeAfter && left >= absl::Seconds(1);
-    if (!told && options_.notice && is_long) {
-      options_.notice(absl::StrCat("the controller at ", options_.server,
-                                   " does not answer; trying for ", absl::ToInt64Seconds(left),
-                                   " s more"));
+    if (!told && options.notice && is_long) {
+      options.notice(absl::StrCat("the controller at ", options.server,
+                                  " does not answer; trying for ", absl::ToInt64Seconds(left),
+                                  " s more"));
       told = true;
     }
-    if (interrupt_.WaitFor(at_once ? absl::ZeroDuration() : std::min(left, backoff.Next()))) {
+    if (interrupt.WaitFor(at_once ? absl::ZeroDuration() : std::min(left, backoff.Next()))) {
       return grpc::Status(grpc::StatusCode::CANCELLED, "interrupted");
     }
   }
 }
 
 template <typename Message, typename Open>
-grpc::Status Client::Stream(const Open& open, const std::function<bool(const Message&)>& each,
-                            bool endless, absl::Time deadline) {
-  if (!options_.problem.ok()) return ToGrpc(options_.problem);
-  const std::string server = controllers_.address();
+grpc::Status Client::Calls::Stream(const Open& open,
+                                   const std::function<bool(const Message&)>& each, bool endless,
+                                   absl::Time deadline) {
+  if (!options.problem.ok()) return ToGrpc(options.problem);
+  const std::string server = controllers.address();
   grpc::ClientContext context;
   const grpc::Status prepared =
-      Prepare(std::min(deadline, absl::Now() + options_.stream_limit), &context);
+      Prepare(std::min(deadline, absl::Now() + options.stream_limit), &context);
   if (!prepared.ok()) return prepared;
-  const Interrupt::Listener listener(interrupt_, [&context] { context.TryCancel(); });
+  const Interrupt::Listener listener(interrupt, [&context] { context.TryCancel(); });
   const auto reader = open(&context);
   Message message;
   while (reader->Read(&message)) {
@@ -178,220 +211,261 @@ grpc::Status Client::Stream(const Open& open, const std::function<bool(const Mes
   }
   // A server that shuts down cancels its calls.
   if (IsAway(status) || status.error_code() == grpc::StatusCode::CANCELLED) {
-    controllers_.Failed(server, status);
+    controllers.Failed(server, status);
   }
   return status;
 }
 
 grpc::Status Client::Submit(const v1::SubmitJobRequest& request, v1::Job* job) {
-  return Unary([&](grpc::ClientContext* c) { return jobs_->Submit(c, request, job); });
+  return calls_->Unary(
+      [&](grpc::ClientContext* c) { return calls_->jobs->Submit(c, request, job); });
 }
 
 grpc::Status Client::GetJob(const v1::GetJobRequest& request, v1::Job* job) {
-  return Unary([&](grpc::ClientContext* c) { return jobs_->Get(c, request, job); });
+  return calls_->Unary([&](grpc::ClientContext* c) { return calls_->jobs->Get(c, request, job); });
 }
 
 grpc::Status Client::ListJobs(const v1::ListJobsRequest& request, v1::ListJobsResponse* response) {
-  return Unary([&](grpc::ClientContext* c) { return jobs_->List(c, request, response); });
+  return calls_->Unary(
+      [&](grpc::ClientContext* c) { return calls_->jobs->List(c, request, response); });
 }
 
 grpc::Status Client::CancelJob(const v1::CancelJobRequest& request, v1::Job* job) {
-  return Unary([&](grpc::ClientContext* c) { return jobs_->Cancel(c, request, job); });
+  return calls_->Unary(
+      [&](grpc::ClientContext* c) { return calls_->jobs->Cancel(c, request, job); });
 }
 
 grpc::Status Client::ChangeLadder(const v1::ChangeLadderRequest& request, v1::Job* job) {
-  return Unary([&](grpc::ClientContext* c) { return jobs_->ChangeLadder(c, request, job); });
+  return calls_->Unary(
+      [&](grpc::ClientContext* c) { return calls_->jobs->ChangeLadder(c, request, job); });
 }
 
 grpc::Status Client::ChangeMode(const v1::ChangeModeRequest& request, v1::Job* job) {
-  return Unary([&](grpc::ClientContext* c) { return jobs_->ChangeMode(c, request, job); });
+  return calls_->Unary(
+      [&](grpc::ClientContext* c) { return calls_->jobs->ChangeMode(c, request, job); });
 }
 
 grpc::Status Client::ProfileJob(const v1::ProfileJobRequest& request, v1::Job* job) {
-  return Unary([&](grpc::ClientContext* c) { return jobs_->Profile(c, request, job); });
+  return calls_->Unary(
+      [&](grpc::ClientContext* c) { return calls_->jobs->Profile(c, request, job); });
 }
 
 grpc::Status Client::WhyJob(const v1::WhyRequest& request, v1::WhyResponse* response) {
-  return Unary([&](grpc::ClientContext* c) { return jobs_->Why(c, request, response); });
+  return calls_->Unary(
+      [&](grpc::ClientContext* c) { return calls_->jobs->Why(c, request, response); });
 }
 
 grpc::Status Client::AdviseJob(const v1::AdviseRequest& request, v1::JobAdvice* advice) {
-  return Unary([&](grpc::ClientContext* c) { return jobs_->Advise(c, request, advice); });
+  return calls_->Unary(
+      [&](grpc::ClientContext* c) { return calls_->jobs->Advise(c, request, advice); });
 }
 
 grpc::Status Client::ApplyAdvice(const v1::ApplyAdviceRequest& request,
                                  v1::RemedyDecision* decision) {
-  return Unary([&](grpc::ClientContext* c) { return jobs_->ApplyAdvice(c, request, decision); });
+  return calls_->Unary(
+      [&](grpc::ClientContext* c) { return calls_->jobs->ApplyAdvice(c, request, decision); });
 }
 
 grpc::Status Client::ListDecisions(const v1::ListDecisionsRequest& request,
                                    v1::ListDecisionsResponse* response) {
-  return Unary([&](grpc::ClientContext* c) { return jobs_->ListDecisions(c, request, response); });
+  return calls_->Unary(
+      [&](grpc::ClientContext* c) { return calls_->jobs->ListDecisions(c, request, response); });
 }
 
 grpc::Status Client::ResumeJob(const v1::ResumeJobRequest& request, v1::Job* job) {
-  return Unary([&](grpc::ClientContext* c) { return jobs_->Resume(c, request, job); });
+  return calls_->Unary(
+      [&](grpc::ClientContext* c) { return calls_->jobs->Resume(c, request, job); });
 }
 
 grpc::Status Client::SaveCheckpoint(const v1::SaveCheckpointRequest& request, v1::Job* job) {
-  return Unary([&](grpc::ClientContext* c) { return checkpoints_->Save(c, request, job); });
+  return calls_->Unary(
+      [&](grpc::ClientContext* c) { return calls_->checkpoints->Save(c, request, job); });
 }
 
 grpc::Status Client::GetCheckpoint(const v1::GetCheckpointRequest& request,
                                    v1::Checkpoint* checkpoint) {
-  return Unary([&](grpc::ClientContext* c) { return checkpoints_->Get(c, request, checkpoint); });
+  return calls_->Unary(
+      [&](grpc::ClientContext* c) { return calls_->checkpoints->Get(c, request, checkpoint); });
 }
 
 grpc::Status Client::ListCheckpoints(const v1::ListCheckpointsRequest& request,
                                      v1::ListCheckpointsResponse* response) {
-  return Unary([&](grpc::ClientContext* c) { return checkpoints_->List(c, request, response); });
+  return calls_->Unary(
+      [&](grpc::ClientContext* c) { return calls_->checkpoints->List(c, request, response); });
 }
 
 grpc::Status Client::DeleteCheckpoint(const v1::DeleteCheckpointRequest& request,
                                       v1::Checkpoint* checkpoint) {
-  return Unary(
-      [&](grpc::ClientContext* c) { return checkpoints_->Delete(c, request, checkpoint); });
+  return calls_->Unary(
+      [&](grpc::ClientContext* c) { return calls_->checkpoints->Delete(c, request, checkpoint); });
 }
 
 grpc::Status Client::PinCheckpoint(const v1::PinCheckpointRequest& request,
                                    v1::Checkpoint* checkpoint) {
-  return Unary([&](grpc::ClientContext* c) { return checkpoints_->Pin(c, request, checkpoint); });
+  return calls_->Unary(
+      [&](grpc::ClientContext* c) { return calls_->checkpoints->Pin(c, request, checkpoint); });
 }
 
 grpc::Status Client::GetNode(const v1::GetNodeRequest& request, v1::Node* node) {
-  return Unary([&](grpc::ClientContext* c) { return nodes_->Get(c, request, node); });
+  return calls_->Unary(
+      [&](grpc::ClientContext* c) { return calls_->nodes->Get(c, request, node); });
 }
 
 grpc::Status Client::ListNodes(const v1::ListNodesRequest& request,
                                v1::ListNodesResponse* response) {
-  return Unary([&](grpc::ClientContext* c) { return nodes_->List(c, request, response); });
+  return calls_->Unary(
+      [&](grpc::ClientContext* c) { return calls_->nodes->List(c, request, response); });
 }
 
 grpc::Status Client::CordonNode(const v1::CordonNodeRequest& request, v1::Node* node) {
-  return Unary([&](grpc::ClientContext* c) { return nodes_->Cordon(c, request, node); });
+  return calls_->Unary(
+      [&](grpc::ClientContext* c) { return calls_->nodes->Cordon(c, request, node); });
 }
 
 grpc::Status Client::UncordonNode(const v1::UncordonNodeRequest& request, v1::Node* node) {
-  return Unary([&](grpc::ClientContext* c) { return nodes_->Uncordon(c, request, node); });
+  return calls_->Unary(
+      [&](grpc::ClientContext* c) { return calls_->nodes->Uncordon(c, request, node); });
 }
 
 grpc::Status Client::DrainNode(const v1::DrainNodeRequest& request,
                                v1::DrainNodeResponse* response) {
-  return Unary([&](grpc::ClientContext* c) { return nodes_->Drain(c, request, response); });
+  return calls_->Unary(
+      [&](grpc::ClientContext* c) { return calls_->nodes->Drain(c, request, response); });
 }
 
 grpc::Status Client::ResumeNode(const v1::ResumeNodeRequest& request, v1::Node* node) {
-  return Unary([&](grpc::ClientContext* c) { return nodes_->Resume(c, request, node); });
+  return calls_->Unary(
+      [&](grpc::ClientContext* c) { return calls_->nodes->Resume(c, request, node); });
 }
 
 grpc::Status Client::DeclareNodeLost(const v1::DeclareNodeLostRequest& request, v1::Node* node) {
-  return Unary([&](grpc::ClientContext* c) { return nodes_->DeclareLost(c, request, node); });
+  return calls_->Unary(
+      [&](grpc::ClientContext* c) { return calls_->nodes->DeclareLost(c, request, node); });
 }
 
 grpc::Status Client::NodeHistory(const v1::NodeHistoryRequest& request, v1::NodeHistory* history) {
-  return Unary([&](grpc::ClientContext* c) { return nodes_->History(c, request, history); });
+  return calls_->Unary(
+      [&](grpc::ClientContext* c) { return calls_->nodes->History(c, request, history); });
 }
 
 grpc::Status Client::CheckNode(const v1::CheckNodeRequest& request, v1::Node* node) {
-  return Unary([&](grpc::ClientContext* c) { return nodes_->Check(c, request, node); });
+  return calls_->Unary(
+      [&](grpc::ClientContext* c) { return calls_->nodes->Check(c, request, node); });
 }
 
 grpc::Status Client::GetAutomationStatus(const v1::GetAutomationStatusRequest& request,
                                          v1::AutomationStatus* automation) {
-  return Unary(
-      [&](grpc::ClientContext* c) { return automation_->GetStatus(c, request, automation); });
+  return calls_->Unary([&](grpc::ClientContext* c) {
+    return calls_->automation->GetStatus(c, request, automation);
+  });
 }
 
 grpc::Status Client::PauseAutomation(const v1::PauseAutomationRequest& request,
                                      v1::AutomationStatus* automation) {
-  return Unary([&](grpc::ClientContext* c) { return automation_->Pause(c, request, automation); });
+  return calls_->Unary(
+      [&](grpc::ClientContext* c) { return calls_->automation->Pause(c, request, automation); });
 }
 
 grpc::Status Client::ResumeAutomation(const v1::ResumeAutomationRequest& request,
                                       v1::AutomationStatus* automation) {
-  return Unary([&](grpc::ClientContext* c) { return automation_->Resume(c, request, automation); });
+  return calls_->Unary(
+      [&](grpc::ClientContext* c) { return calls_->automation->Resume(c, request, automation); });
 }
 
 grpc::Status Client::GetLogLevel(const v1::GetLogLevelRequest& request, v1::LogLevelReply* reply) {
-  return Unary([&](grpc::ClientContext* c) { return admin_->GetLogLevel(c, request, reply); });
+  return calls_->Unary(
+      [&](grpc::ClientContext* c) { return calls_->admin->GetLogLevel(c, request, reply); });
 }
 
 grpc::Status Client::SetLogLevel(const v1::SetLogLevelRequest& request, v1::LogLevelReply* reply) {
-  return Unary([&](grpc::ClientContext* c) { return admin_->SetLogLevel(c, request, reply); });
+  return calls_->Unary(
+      [&](grpc::ClientContext* c) { return calls_->admin->SetLogLevel(c, request, reply); });
 }
 
 grpc::Status Client::Backup(const v1::BackupRequest& request,
                             const std::function<bool(const v1::BackupChunk&)>& each) {
-  return Stream<v1::BackupChunk>([&](grpc::ClientContext* c) { return admin_->Backup(c, request); },
-                                 each, false, absl::InfiniteFuture());
+  return calls_->Stream<v1::BackupChunk>(
+      [&](grpc::ClientContext* c) { return calls_->admin->Backup(c, request); }, each, false,
+      absl::InfiniteFuture());
 }
 
 grpc::Status Client::WhoAmI(const v1::WhoAmIRequest& request, v1::WhoAmIResponse* response) {
-  return Unary([&](grpc::ClientContext* c) { return identity_->WhoAmI(c, request, response); });
+  return calls_->Unary(
+      [&](grpc::ClientContext* c) { return calls_->identity->WhoAmI(c, request, response); });
 }
 
 grpc::Status Client::Renew(const v1::RenewRequest& request, v1::RenewResponse* response) {
-  return Unary([&](grpc::ClientContext* c) { return identity_->Renew(c, request, response); });
+  return calls_->Unary(
+      [&](grpc::ClientContext* c) { return calls_->identity->Renew(c, request, response); });
 }
 
 grpc::Status Client::CreateJoinToken(const v1::CreateJoinTokenRequest& request,
                                      v1::CreateJoinTokenResponse* response) {
-  return Unary(
-      [&](grpc::ClientContext* c) { return identity_->CreateJoinToken(c, request, response); });
+  return calls_->Unary([&](grpc::ClientContext* c) {
+    return calls_->identity->CreateJoinToken(c, request, response);
+  });
 }
 
 grpc::Status Client::Revoke(const v1::RevokeRequest& request, v1::Revocation* revocation) {
-  return Unary([&](grpc::ClientContext* c) { return identity_->Revoke(c, request, revocation); });
+  return calls_->Unary(
+      [&](grpc::ClientContext* c) { return calls_->identity->Revoke(c, request, revocation); });
 }
 
 grpc::Status Client::ListRevoked(const v1::ListRevokedRequest& request,
                                  v1::ListRevokedResponse* response) {
-  return Unary(
-      [&](grpc::ClientContext* c) { return identity_->ListRevoked(c, request, response); });
+  return calls_->Unary(
+      [&](grpc::ClientContext* c) { return calls_->identity->ListRevoked(c, request, response); });
 }
 
 grpc::Status Client::GetJobHistory(const v1::GetJobHistoryRequest& request,
                                    v1::JobHistory* history) {
-  return Unary([&](grpc::ClientContext* c) { return histories_->Get(c, request, history); });
+  return calls_->Unary(
+      [&](grpc::ClientContext* c) { return calls_->histories->Get(c, request, history); });
 }
 
 grpc::Status Client::ListTelemetry(const v1::ListJobTelemetryRequest& request,
                                    v1::ListJobTelemetryResponse* response) {
-  return Unary([&](grpc::ClientContext* c) { return telemetry_->ListJobs(c, request, response); });
+  return calls_->Unary(
+      [&](grpc::ClientContext* c) { return calls_->telemetry->ListJobs(c, request, response); });
 }
 
 grpc::Status Client::GetJobRanks(const v1::GetJobRanksRequest& request, v1::JobRanks* ranks) {
-  return Unary([&](grpc::ClientContext* c) { return telemetry_->GetRanks(c, request, ranks); });
+  return calls_->Unary(
+      [&](grpc::ClientContext* c) { return calls_->telemetry->GetRanks(c, request, ranks); });
 }
 
 grpc::Status Client::GetJobSeries(const v1::GetJobSeriesRequest& request, v1::JobSeries* series) {
-  return Unary([&](grpc::ClientContext* c) { return telemetry_->GetSeries(c, request, series); });
+  return calls_->Unary(
+      [&](grpc::ClientContext* c) { return calls_->telemetry->GetSeries(c, request, series); });
 }
 
 grpc::Status Client::WatchJobs(const v1::WatchJobsRequest& request,
                                const std::function<bool(const v1::JobEvent&)>& each,
                                absl::Time deadline) {
-  return Stream<v1::JobEvent>([&](grpc::ClientContext* c) { return jobs_->Watch(c, request); },
-                              each, true, deadline);
+  return calls_->Stream<v1::JobEvent>(
+      [&](grpc::ClientContext* c) { return calls_->jobs->Watch(c, request); }, each, true,
+      deadline);
 }
 
 grpc::Status Client::WatchNodes(const v1::WatchNodesRequest& request,
                                 const std::function<bool(const v1::NodeEvent&)>& each,
                                 absl::Time deadline) {
-  return Stream<v1::NodeEvent>([&](grpc::ClientContext* c) { return nodes_->Watch(c, request); },
-                               each, true, deadline);
+  return calls_->Stream<v1::NodeEvent>(
+      [&](grpc::ClientContext* c) { return calls_->nodes->Watch(c, request); }, each, true,
+      deadline);
 }
 
 grpc::Status Client::StreamLogs(const v1::StreamLogsRequest& request,
                                 const std::function<bool(const v1::LogChunk&)>& each) {
-  return Stream<v1::LogChunk>([&](grpc::ClientContext* c) { return jobs_->StreamLogs(c, request); },
-                              each, false, absl::InfiniteFuture());
+  return calls_->Stream<v1::LogChunk>(
+      [&](grpc::ClientContext* c) { return calls_->jobs->StreamLogs(c, request); }, each, false,
+      absl::InfiniteFuture());
 }
 
 grpc::Status Client::WatchJobHistory(const v1::WatchJobHistoryRequest& request,
                                      const std::function<bool(const v1::JobHistoryEvent&)>& each) {
-  return Stream<v1::JobHistoryEvent>(
-      [&](grpc::ClientContext* c) { return histories_->Watch(c, request); }, each, false,
+  return calls_->Stream<v1::JobHistoryEvent>(
+      [&](grpc::ClientContext* c) { return calls_->histories->Watch(c, request); }, each, false,
       absl::InfiniteFuture());
 }
 

@@ -15,16 +15,89 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "cli/rpc/controllers.h"
 #include "cli/rpc/interrupt.h"
-#include "grpcpp/grpcpp.h"
-#include "proto/admin.grpc.pb.h"
-#include "proto/checkpoint.grpc.pb.h"
-#include "proto/identity.grpc.pb.h"
-#include "proto/job.grpc.pb.h"
-#include "proto/job_history.grpc.pb.h"
-#include "proto/node.grpc.pb.h"
-#include "proto/telemetry.grpc.pb.h"
+#include "grpcpp/support/status.h"
+
+namespace grpc {
+class ChannelCredentials;
+}
+
+// Of proto/*.pb.h: who makes a call includes what it takes.
+namespace paceline::v1 {
+class AdviseRequest;
+class ApplyAdviceRequest;
+class AutomationStatus;
+class BackupChunk;
+class BackupRequest;
+class CancelJobRequest;
+class ChangeLadderRequest;
+class ChangeModeRequest;
+class CheckNodeRequest;
+class Checkpoint;
+class CordonNodeRequest;
+class CreateJoinTokenRequest;
+class CreateJoinTokenResponse;
+class DeclareNodeLostRequest;
+class DeleteCheckpointRequest;
+class DrainNodeRequest;
+class DrainNodeResponse;
+class GetAutomationStatusRequest;
+class GetCheckpointRequest;
+class GetJobHistoryRequest;
+class GetJobRanksRequest;
+class GetJobRequest;
+class GetJobSeriesRequest;
+class GetLogLevelRequest;
+class GetNodeRequest;
+class Job;
+class JobAdvice;
+class JobEvent;
+class JobHistory;
+class JobHistoryEvent;
+class JobRanks;
+class JobSeries;
+class ListCheckpointsRequest;
+class ListCheckpointsResponse;
+class ListDecisionsRequest;
+class ListDecisionsResponse;
+class ListJobTelemetryRequest;
+class ListJobTelemetryResponse;
+class ListJobsRequest;
+class ListJobsResponse;
+class ListNodesRequest;
+class ListNodesResponse;
+class ListRevokedRequest;
+class ListRevokedResponse;
+class LogChunk;
+class LogLevelReply;
+class Node;
+class NodeEvent;
+class NodeHistory;
+class NodeHistoryRequest;
+class PauseAutomationRequest;
+class PinCheckpointRequest;
+class ProfileJobRequest;
+class RemedyDecision;
+class RenewRequest;
+class RenewResponse;
+class ResumeAutomationRequest;
+class ResumeJobRequest;
+class ResumeNodeRequest;
+class Revocation;
+class RevokeRequest;
+class SaveCheckpointRequest;
+class SetLogLevelRequest;
+class StreamLogsRequest;
+class SubmitJobRequest;
+class UncordonNodeRequest;
+class WatchJobHistoryRequest;
+class WatchJobsRequest;
+class WatchNodesRequest;
+class WhoAmIRequest;
+class WhoAmIResponse;
+class WhyRequest;
+class WhyResponse;
+}  // namespace paceline::v1
 
 namespace paceline {
 
@@ -50,6 +123,7 @@ class Client {
   // Connects at the first call. `interrupt` outlives the client; when it is raised, calls
   // end with CANCELLED.
   Client(Options options, Interrupt& interrupt);
+  ~Client();
 
   const std::string& server() const { return options_.server; }
   absl::Duration timeout() const { return options_.timeout; }
@@ -123,25 +197,11 @@ class Client {
                                const std::function<bool(const v1::JobHistoryEvent&)>& each);
 
  private:
-  // Not OK: the call cannot be made.
-  grpc::Status Prepare(absl::Time deadline, grpc::ClientContext* context) const;
-  template <typename Call>
-  grpc::Status Unary(const Call& call);
-  template <typename Message, typename Open>
-  grpc::Status Stream(const Open& open, const std::function<bool(const Message&)>& each,
-                      bool endless, absl::Time deadline);
+  struct Calls;
 
   const Options options_;
   Interrupt& interrupt_;
-  Controllers controllers_;
-  const StubOf<v1::JobService> jobs_;
-  const StubOf<v1::CheckpointService> checkpoints_;
-  const StubOf<v1::NodeService> nodes_;
-  const StubOf<v1::AutomationService> automation_;
-  const StubOf<v1::AdminService> admin_;
-  const StubOf<v1::JobHistoryService> histories_;
-  const StubOf<v1::TelemetryService> telemetry_;
-  const StubOf<v1::IdentityService> identity_;
+  const std::unique_ptr<Calls> calls_;
 };
 
 }  // namespace paceline

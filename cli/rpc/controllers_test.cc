@@ -13,6 +13,7 @@
 #include "google/rpc/status.pb.h"
 #include "grpcpp/grpcpp.h"
 #include "gtest/gtest.h"
+#include "proto/job.pb.h"
 
 namespace paceline {
 namespace {

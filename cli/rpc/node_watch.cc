@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "proto/job.pb.h"
+
 namespace paceline {
 
 grpc::Status WatchNodes(Client& client, const ChangeWatch<v1::NodeEvent>& watch) {

@@ -7,6 +7,7 @@
 #include "cli/rpc/interrupt.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/job.pb.h"
 
 namespace paceline {
 namespace {

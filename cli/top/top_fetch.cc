@@ -7,6 +7,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "proto/job.pb.h"
+#include "proto/node.pb.h"
+#include "proto/telemetry.pb.h"
 
 namespace paceline {
 namespace {

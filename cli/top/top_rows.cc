@@ -13,6 +13,10 @@
 #include "cli/view/job_text.h"
 #include "cli/view/numbers.h"
 #include "cli/view/straggler_text.h"
+#include "proto/job.pb.h"
+#include "proto/status.pb.h"
+#include "proto/straggler.pb.h"
+#include "proto/telemetry.pb.h"
 
 namespace paceline {
 namespace {

@@ -11,6 +11,8 @@
 #include "cli/text/style.h"
 #include "cli/top/top_rows.h"
 #include "cli/view/job_text.h"
+#include "proto/job.pb.h"
+#include "proto/node.pb.h"
 
 namespace paceline {
 namespace {

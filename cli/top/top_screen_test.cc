@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "cli/text/neutral.h"
 #include "cli/top/top_testing.h"
+#include "proto/job.pb.h"
 
 namespace paceline {
 namespace {

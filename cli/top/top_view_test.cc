@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "cli/top/top_testing.h"
+#include "proto/job.pb.h"
+#include "proto/telemetry.pb.h"
 
 namespace paceline {
 namespace {

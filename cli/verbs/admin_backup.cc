@@ -19,6 +19,7 @@
 #include "common/checkpoint/checksum.h"
 #include "common/core/status_macros.h"
 #include "controller/store/state_file.h"
+#include "proto/admin.pb.h"
 
 namespace paceline {
 namespace {

@@ -8,6 +8,8 @@
 #include "cli/verbs/node_action.h"
 #include "cli/verbs/verbs.h"
 #include "common/uuid.h"
+#include "proto/admin.pb.h"
+#include "proto/log_level.pb.h"
 
 namespace paceline {
 namespace {

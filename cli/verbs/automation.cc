@@ -7,6 +7,7 @@
 #include "cli/verbs/verbs.h"
 #include "cli/view/node_page.h"
 #include "common/uuid.h"
+#include "proto/node.pb.h"
 
 namespace paceline {
 namespace {

@@ -7,6 +7,7 @@
 #include "cli/verbs/verbs.h"
 #include "cli/view/checkpoint_text.h"
 #include "common/uuid.h"
+#include "proto/checkpoint.pb.h"
 
 namespace paceline {
 namespace {

@@ -10,6 +10,7 @@
 #include "cli/view/checkpoint_page.h"
 #include "common/checkpoint/checkpoint_files.h"
 #include "common/export/export.h"
+#include "proto/job_spec.pb.h"
 
 namespace paceline {
 namespace {

@@ -13,6 +13,7 @@
 #include "cli/view/numbers.h"
 #include "common/core/status_macros.h"
 #include "common/export/export.h"
+#include "proto/job_spec.pb.h"
 
 namespace paceline {
 namespace {

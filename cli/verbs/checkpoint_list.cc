@@ -13,6 +13,8 @@
 #include "cli/verbs/value_check.h"
 #include "cli/verbs/verbs.h"
 #include "cli/view/checkpoint_text.h"
+#include "proto/checkpoint.pb.h"
+#include "proto/job.pb.h"
 
 namespace paceline {
 namespace {

@@ -12,6 +12,8 @@
 #include "cli/view/job_text.h"
 #include "cli/view/numbers.h"
 #include "common/uuid.h"
+#include "proto/checkpoint.pb.h"
+#include "proto/job.pb.h"
 
 namespace paceline {
 namespace {

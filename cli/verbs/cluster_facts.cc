@@ -1,5 +1,8 @@
 #include "cli/verbs/cluster_facts.h"
 
+#include "proto/job.pb.h"
+#include "proto/node.pb.h"
+
 namespace paceline {
 namespace {
 

@@ -2,6 +2,7 @@
 #include "absl/time/clock.h"
 #include "cli/verbs/cluster_facts.h"
 #include "cli/verbs/verbs.h"
+#include "proto/identity.pb.h"
 
 namespace paceline {
 namespace {

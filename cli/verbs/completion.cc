@@ -13,6 +13,7 @@
 #include "cli/rpc/known_names.h"
 #include "cli/text/neutral.h"
 #include "cli/verbs/verbs.h"
+#include "proto/checkpoint.pb.h"
 
 namespace paceline {
 namespace {

@@ -11,6 +11,7 @@
 #include "cli/verbs/value_check.h"
 #include "cli/verbs/verbs.h"
 #include "common/uuid.h"
+#include "proto/job.pb.h"
 
 namespace paceline {
 namespace {

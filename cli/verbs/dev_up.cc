@@ -13,6 +13,7 @@
 #include "cli/verbs/dev_common.h"
 #include "cli/verbs/value_check.h"
 #include "cli/verbs/verbs.h"
+#include "proto/node.pb.h"
 
 namespace paceline {
 namespace {

@@ -19,6 +19,10 @@
 #include "cli/view/job_table.h"
 #include "common/atomic_file/atomic_file.h"
 #include "common/version.h"
+#include "proto/checkpoint.pb.h"
+#include "proto/job.pb.h"
+#include "proto/node.pb.h"
+#include "proto/straggler.pb.h"
 
 namespace paceline {
 namespace {

@@ -9,6 +9,7 @@
 #include "cli/rpc/node_watch.h"
 #include "cli/text/neutral.h"
 #include "cli/view/node_page.h"
+#include "proto/node.pb.h"
 
 namespace paceline {
 namespace {

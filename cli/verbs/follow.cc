@@ -11,6 +11,8 @@
 #include "cli/view/job_text.h"
 #include "cli/view/progress_line.h"
 #include "cli/view/restart_text.h"
+#include "proto/job.pb.h"
+#include "proto/status.pb.h"
 
 namespace paceline {
 namespace {

@@ -4,6 +4,7 @@
 
 #include "cli/verbs/verbs.h"
 #include "cli/view/advice_page.h"
+#include "proto/straggler.pb.h"
 
 namespace paceline {
 namespace {

@@ -9,6 +9,7 @@
 #include "cli/verbs/verbs.h"
 #include "cli/view/job_text.h"
 #include "common/uuid.h"
+#include "proto/job.pb.h"
 
 namespace paceline {
 namespace {

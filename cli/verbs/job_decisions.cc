@@ -8,6 +8,7 @@
 #include "cli/verbs/value_check.h"
 #include "cli/verbs/verbs.h"
 #include "cli/view/decision_page.h"
+#include "proto/straggler.pb.h"
 
 namespace paceline {
 namespace {

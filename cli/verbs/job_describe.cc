@@ -10,6 +10,7 @@
 #include "cli/verbs/watch_flag.h"
 #include "cli/view/job_page.h"
 #include "cli/view/job_text.h"
+#include "proto/job.pb.h"
 
 namespace paceline {
 namespace {

@@ -8,6 +8,7 @@
 #include "cli/verbs/value_check.h"
 #include "cli/verbs/verbs.h"
 #include "cli/view/event_text.h"
+#include "proto/job_history.pb.h"
 
 namespace paceline {
 namespace {

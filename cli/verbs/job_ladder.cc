@@ -8,6 +8,8 @@
 #include "cli/verbs/verbs.h"
 #include "cli/view/ladder_text.h"
 #include "common/uuid.h"
+#include "proto/job.pb.h"
+#include "proto/job_spec.pb.h"
 
 namespace paceline {
 namespace {

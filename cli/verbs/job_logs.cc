@@ -22,6 +22,7 @@
 #include "cli/verbs/verbs.h"
 #include "cli/view/job_text.h"
 #include "common/core/status_macros.h"
+#include "proto/job.pb.h"
 #include "re2/re2.h"
 
 namespace paceline {

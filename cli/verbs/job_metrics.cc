@@ -9,6 +9,8 @@
 #include "cli/verbs/verbs.h"
 #include "cli/view/job_text.h"
 #include "cli/view/series_page.h"
+#include "proto/job.pb.h"
+#include "proto/telemetry.pb.h"
 
 namespace paceline {
 namespace {

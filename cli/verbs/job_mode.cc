@@ -10,6 +10,8 @@
 #include "cli/view/slipstream_text.h"
 #include "common/core/status_macros.h"
 #include "common/uuid.h"
+#include "proto/job.pb.h"
+#include "proto/job_spec.pb.h"
 
 namespace paceline {
 namespace {

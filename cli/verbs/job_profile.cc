@@ -14,6 +14,8 @@
 #include "cli/view/figures_text.h"
 #include "cli/view/job_text.h"
 #include "common/uuid.h"
+#include "proto/job.pb.h"
+#include "proto/plan.pb.h"
 
 namespace paceline {
 namespace {

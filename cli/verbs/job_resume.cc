@@ -14,6 +14,8 @@
 #include "cli/view/global_batch.h"
 #include "cli/view/ladder_text.h"
 #include "common/uuid.h"
+#include "proto/job.pb.h"
+#include "proto/job_spec.pb.h"
 
 namespace paceline {
 namespace {

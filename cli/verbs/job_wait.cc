@@ -6,6 +6,7 @@
 #include "cli/verbs/follow.h"
 #include "cli/verbs/value_check.h"
 #include "cli/verbs/verbs.h"
+#include "proto/job.pb.h"
 
 namespace paceline {
 namespace {

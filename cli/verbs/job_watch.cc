@@ -5,6 +5,7 @@
 #include "cli/verbs/follow.h"
 #include "cli/verbs/verbs.h"
 #include "cli/verbs/watch_flag.h"
+#include "proto/job.pb.h"
 
 namespace paceline {
 namespace {

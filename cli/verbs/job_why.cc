@@ -4,6 +4,7 @@
 
 #include "cli/text/neutral.h"
 #include "cli/verbs/verbs.h"
+#include "proto/job.pb.h"
 
 namespace paceline {
 namespace {

@@ -7,6 +7,7 @@
 #include "cli/verbs/node_action.h"
 #include "cli/verbs/value_check.h"
 #include "cli/verbs/verbs.h"
+#include "proto/node.pb.h"
 
 namespace paceline {
 namespace {

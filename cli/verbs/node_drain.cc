@@ -11,6 +11,7 @@
 #include "cli/verbs/value_check.h"
 #include "cli/verbs/verbs.h"
 #include "cli/view/node_page.h"
+#include "proto/node.pb.h"
 
 namespace paceline {
 namespace {

@@ -5,6 +5,7 @@
 #include "absl/time/clock.h"
 #include "cli/verbs/verbs.h"
 #include "cli/view/node_page.h"
+#include "proto/node.pb.h"
 
 namespace paceline {
 namespace {

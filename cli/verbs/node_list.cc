@@ -14,6 +14,8 @@
 #include "cli/verbs/verbs.h"
 #include "cli/verbs/watch_flag.h"
 #include "cli/view/node_page.h"
+#include "proto/job.pb.h"
+#include "proto/node.pb.h"
 
 namespace paceline {
 namespace {

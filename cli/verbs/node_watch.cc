@@ -7,6 +7,7 @@
 #include "cli/text/host_list.h"
 #include "cli/verbs/verbs.h"
 #include "cli/verbs/watch_flag.h"
+#include "proto/node.pb.h"
 
 namespace paceline {
 namespace {

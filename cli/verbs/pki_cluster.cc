@@ -18,6 +18,7 @@
 #include "common/tls/tls_files.h"
 #include "common/uuid.h"
 #include "google/protobuf/timestamp.pb.h"
+#include "proto/identity.pb.h"
 
 namespace paceline {
 namespace {

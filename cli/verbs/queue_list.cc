@@ -9,6 +9,7 @@
 #include "cli/verbs/cluster_facts.h"
 #include "cli/verbs/verbs.h"
 #include "cli/view/job_table.h"
+#include "proto/job.pb.h"
 
 namespace paceline {
 namespace {

@@ -7,6 +7,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "cli/rpc/resumption.h"
+#include "proto/job.pb.h"
 
 namespace paceline {
 namespace {

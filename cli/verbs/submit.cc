@@ -10,6 +10,8 @@
 #include "cli/verbs/checkpoint_place.h"
 #include "cli/verbs/verbs.h"
 #include "common/uuid.h"
+#include "proto/job.pb.h"
+#include "proto/job_spec.pb.h"
 
 namespace paceline {
 namespace {

@@ -15,6 +15,7 @@
 #include "cli/top/top_view.h"
 #include "cli/verbs/value_check.h"
 #include "cli/verbs/verbs.h"
+#include "proto/job.pb.h"
 
 namespace paceline {
 namespace {
