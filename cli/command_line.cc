@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "CLI/App.hpp"
+#include "CLI/Config.hpp"
+#include "CLI/Formatter.hpp"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cli/text/nearest.h"
@@ -117,90 +120,50 @@ void AddJobVerbs(CLI::App& app, Program& program) {
   CLI::App* job = AddGroup(app, "job",
                            "Jobs: list, describe, logs, events, metrics, ladder, mode, profile, "
                            "cancel, resume, wait, watch, why, advise, apply, decisions");
-  AddJobList(*job, program);
-  AddJobDescribe(*job, program);
+  AddJobViews(*job, program);
   AddJobLogs(*job, program);
-  AddJobLadder(*job, program);
-  AddJobMode(*job, program);
-  AddJobProfile(*job, program);
-  AddJobCancel(*job, program);
+  AddJobChanges(*job, program);
   AddJobResume(*job, program);
-  AddJobWait(*job, program);
-  AddJobWatch(*job, program);
-  AddJobWhy(*job, program);
-  AddJobAdvise(*job, program);
-  AddJobApply(*job, program);
-  AddJobDecisions(*job, program);
-  AddJobEvents(*job, program);
-  AddJobMetrics(*job, program);
+  AddJobFollowing(*job, program);
+  AddJobAdvice(*job, program);
+  AddJobHistory(*job, program);
   CLI::App* checkpoint = AddGroup(
       app, "checkpoint", "Checkpoints: list, describe, save, verify, export, delete, pin, unpin");
-  AddCheckpointList(*checkpoint, program);
-  AddCheckpointDescribe(*checkpoint, program);
+  AddCheckpointViews(*checkpoint, program);
   AddCheckpointSave(*checkpoint, program);
-  AddCheckpointVerify(*checkpoint, program);
-  AddCheckpointExport(*checkpoint, program);
-  AddCheckpointDelete(*checkpoint, program);
-  AddCheckpointPin(*checkpoint, program);
-  AddCheckpointUnpin(*checkpoint, program);
+  AddCheckpointFiles(*checkpoint, program);
+  AddCheckpointChanges(*checkpoint, program);
 }
 
 void AddNodeVerbs(CLI::App& app, Program& program) {
   CLI::App* node = AddGroup(app, "node",
                             "Nodes: list, describe, cordon, uncordon, drain, replace, resume, "
                             "lost, history, check, watch");
-  AddNodeList(*node, program);
-  AddNodeDescribe(*node, program);
-  AddNodeCordon(*node, program);
-  AddNodeUncordon(*node, program);
-  AddNodeDrain(*node, program);
-  AddNodeReplace(*node, program);
-  AddNodeResume(*node, program);
-  AddNodeLost(*node, program);
+  AddNodeViews(*node, program);
+  AddNodeChanges(*node, program);
   AddNodeHistory(*node, program);
-  AddNodeCheck(*node, program);
-  AddNodeWatch(*node, program);
-  CLI::App* automation = AddGroup(
-      app, "automation", "What the controller does to nodes by itself: status, pause, resume");
-  AddAutomationStatus(*automation, program);
-  AddAutomationPause(*automation, program);
-  AddAutomationResume(*automation, program);
+  AddAutomationVerbs(
+      *AddGroup(app, "automation",
+                "What the controller does to nodes by itself: status, pause, resume"),
+      program);
 }
 
 void AddOtherVerbs(CLI::App& app, Program& program) {
-  CLI::App* admin = AddGroup(app, "admin", "The daemons themselves: log-level, backup, restore");
-  AddAdminLogLevel(*admin, program);
-  AddAdminBackup(*admin, program);
-  AddAdminRestore(*admin, program);
-  CLI::App* dev = AddGroup(app, "dev", "A cluster on this machine: up, down, status");
-  AddDevUp(*dev, program);
-  AddDevDown(*dev, program);
-  AddDevStatus(*dev, program);
-  CLI::App* data = AddGroup(app, "data", "Data sets: import-digits, tokenize");
-  AddImportDigits(*data, program);
-  AddTokenize(*data, program);
-  CLI::App* context =
-      AddGroup(app, "context", "Controllers under names of yours: add, use, list, show, remove");
-  AddContextVerbs(*context, program);
-  CLI::App* pki =
-      AddGroup(app, "pki", "Certificates: init, issue, rotate, token, revoke, revoked, show");
-  AddPkiInit(*pki, program);
-  AddPkiIssue(*pki, program);
-  AddPkiRotate(*pki, program);
-  AddPkiToken(*pki, program);
-  AddPkiRevoke(*pki, program);
-  AddPkiRevoked(*pki, program);
-  AddPkiShow(*pki, program);
+  AddAdminVerbs(*AddGroup(app, "admin", "The daemons themselves: log-level, backup, restore"),
+                program);
+  AddDevVerbs(*AddGroup(app, "dev", "A cluster on this machine: up, down, status"), program);
+  AddDataVerbs(*AddGroup(app, "data", "Data sets: import-digits, tokenize"), program);
+  AddContextVerbs(
+      *AddGroup(app, "context", "Controllers under names of yours: add, use, list, show, remove"),
+      program);
+  AddPkiVerbs(
+      *AddGroup(app, "pki", "Certificates: init, issue, rotate, token, revoke, revoked, show"),
+      program);
   AddWhoAmI(app, program);
-  CLI::App* cluster = AddGroup(app, "cluster", "The whole cluster: status");
-  AddClusterStatus(*cluster, program);
-  CLI::App* queue = AddGroup(app, "queue", "Queues: list");
-  AddQueueList(*queue, program);
+  AddClusterStatus(*AddGroup(app, "cluster", "The whole cluster: status"), program);
+  AddQueueList(*AddGroup(app, "queue", "Queues: list"), program);
   AddDiag(app, program);
-  AddCompletion(app, program);
-  AddCompletionNames(app, program);
-  AddMan(app, program);
-  AddVersion(app, program);
+  AddSelfVerbs(app, program);
 }
 
 // Each command's help begins its last part with its examples.

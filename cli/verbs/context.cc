@@ -11,6 +11,7 @@
 #include "cli/config/config_file.h"
 #include "cli/text/neutral.h"
 #include "cli/text/table.h"
+#include "cli/verbs/verb_parts.h"
 #include "cli/verbs/verbs.h"
 #include "cli/view/page.h"
 #include "common/tls/tls_files.h"

@@ -12,9 +12,10 @@
 #include "cli/config/config_file.h"
 #include "cli/text/neutral.h"
 #include "cli/text/redacted.h"
-#include "cli/verbs/cluster_facts.h"
+#include "cli/verbs/cluster.h"
 #include "cli/verbs/rank_log.h"
 #include "cli/verbs/value_check.h"
+#include "cli/verbs/verb_parts.h"
 #include "cli/verbs/verbs.h"
 #include "cli/view/job_table.h"
 #include "common/atomic_file/atomic_file.h"
@@ -204,9 +205,7 @@ void AddDiag(CLI::App& parent, Program& program) {
   verb->add_option("--log-lines", flags->log_lines, "Last lines of each rank's log")
       ->check(WholeNumber(1, 10000))
       ->capture_default_str();
-  verb->callback([flags, &program] {
-    program.action = [flags, &program] { return Diagnose(program, *flags); };
-  });
+  RunWith(*verb, program, flags, Diagnose);
 }
 
 }  // namespace paceline

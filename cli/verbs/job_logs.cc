@@ -19,6 +19,7 @@
 #include "cli/text/past_moment.h"
 #include "cli/verbs/rank_log.h"
 #include "cli/verbs/value_check.h"
+#include "cli/verbs/verb_parts.h"
 #include "cli/verbs/verbs.h"
 #include "cli/view/job_text.h"
 #include "common/core/status_macros.h"
@@ -183,10 +184,8 @@ int PrintLogs(Program& program, const JobLogsFlags& flags) {
     if (!since.ok()) return program.Fail(since.status());
     wanted.since = *since;
   }
-  v1::GetJobRequest request;
-  request.set_job(flags.job);
   v1::Job job;
-  grpc::Status status = program.client().GetJob(request, &job);
+  grpc::Status status = GetJob(program, flags.job, &job);
   if (status.ok() && job.ranks().empty() && flags.follow && !HasEnded(job.state())) {
     status = AwaitRanks(program, &job);
   }
@@ -212,7 +211,7 @@ std::string ProblemOf(const std::string& pattern) {
 void AddJobLogs(CLI::App& parent, Program& program) {
   const auto flags = std::make_shared<JobLogsFlags>();
   CLI::App* verb = parent.add_subcommand("logs", "Print what a job's ranks wrote");
-  verb->add_option("JOB", flags->job, "Id, unique beginning of an id, or name")->required();
+  AddJob(*verb, flags->job);
   verb->add_flag("-f,--follow", flags->follow, "Go on until the job has ended");
   verb->add_option("--rank", flags->ranks, "Ranks such as 0 or 0,3-7. Default: all")
       ->check([](const std::string& text) {

@@ -14,6 +14,7 @@
 #include "cli/top/top_screen.h"
 #include "cli/top/top_view.h"
 #include "cli/verbs/value_check.h"
+#include "cli/verbs/verb_parts.h"
 #include "cli/verbs/verbs.h"
 #include "proto/job.pb.h"
 
@@ -145,10 +146,8 @@ int ShowTop(Program& program, const TopFlags& flags) {
   if (!choice.ok()) return program.Fail(choice.status());
   TopView view;
   if (!flags.job.empty()) {
-    v1::GetJobRequest request;
-    request.set_job(flags.job);
     v1::Job job;
-    const grpc::Status status = program.client().GetJob(request, &job);
+    const grpc::Status status = GetJob(program, flags.job, &job);
     if (!status.ok()) return program.Fail(status);
     view.job = job.id();
     view.only = true;

@@ -1,15 +1,14 @@
 #include "cli/verbs/watch_flag.h"
 
-#include <algorithm>
 #include <map>
-#include <utility>
+#include <string>
 
+#include "CLI/App.hpp"
+#include "CLI/Config.hpp"
+#include "CLI/Formatter.hpp"
 #include "absl/time/clock.h"
 #include "cli/rpc/job_watch.h"
-#include "cli/rpc/node_watch.h"
 #include "cli/text/neutral.h"
-#include "cli/view/job_text.h"
-#include "cli/view/node_page.h"
 #include "cli/view/progress_line.h"
 
 namespace paceline {
@@ -17,11 +16,11 @@ namespace {
 
 constexpr absl::Duration kProgressInterval = absl::Seconds(5);
 
+}  // namespace
+
 std::function<void(const grpc::Status&)> OutageNote(Program& program) {
   return [&program](const grpc::Status&) { program.Note(program.OutageText()); };
 }
-
-}  // namespace
 
 void AddWatchFlag(CLI::App& verb, bool* watch) {
   verb.add_flag("-w,--watch", *watch, "Go on, and show each change, until Ctrl-C");
@@ -67,29 +66,6 @@ int TellJobChanges(Program& program, const std::function<bool(const v1::Job&)>& 
   };
   watch.on_outage = OutageNote(program);
   return program.Fail(WatchJobs(program.client(), watch));
-}
-
-int TellNodeChanges(Program& program, const std::function<bool(const v1::Node&)>& wanted) {
-  std::map<std::string, std::string> shown;
-  ChangeWatch<v1::NodeEvent> watch;
-  watch.each = [&](const v1::NodeEvent& event) {
-    const std::string& name = event.node().name();
-    const bool gone = event.type() == v1::DELETED || !wanted(event.node());
-    // One that was shown is shown once more when it is not wanted any more.
-    if (gone && shown.count(name) == 0) return true;
-    const std::string line = DrainLine(event.node(), program.style());
-    const bool same = std::exchange(shown[name], line) == line;
-    if (gone) shown.erase(name);
-    if (program.json()) {
-      program.PrintJsonLine(event);
-      return true;
-    }
-    if (same) return true;
-    program.out() << (program.names() ? NeutralLine(name) : line) << std::endl;
-    return true;
-  };
-  watch.on_outage = OutageNote(program);
-  return program.Fail(WatchNodes(program.client(), watch));
 }
 
 }  // namespace paceline

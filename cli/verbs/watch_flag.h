@@ -4,12 +4,12 @@
 
 #include <functional>
 
-#include "CLI/App.hpp"
-#include "CLI/Config.hpp"
-#include "CLI/Formatter.hpp"
 #include "cli/program.h"
 #include "proto/job.pb.h"
-#include "proto/node.pb.h"
+
+namespace CLI {
+class App;
+}
 
 namespace paceline {
 
@@ -19,12 +19,12 @@ void AddWatchFlag(CLI::App& verb, bool* watch);
 // Whether a watch keeps its text up to date in place; else it prints lines.
 bool WatchesInPlace(const Program& program);
 
+// For watches that print lines: a note when the controller is away. `program` outlives it.
+std::function<void(const grpc::Status&)> OutageNote(Program& program);
+
 // Prints a line for each job (JSON: event) that `wanted` takes, and then for each of its changes;
 // for jobs that advance one every five seconds. Returns the exit code.
 int TellJobChanges(Program& program, const std::function<bool(const v1::Job&)>& wanted);
-
-// The same for nodes.
-int TellNodeChanges(Program& program, const std::function<bool(const v1::Node&)>& wanted);
 
 }  // namespace paceline
 
