@@ -12,7 +12,7 @@
 #include "cli/config/user_token.h"
 #include "cli/dev/dev_dir.h"
 #include "cli/rpc/error_text.h"
-#include "cli/rpc/meant_name.h"
+#include "cli/rpc/known_names.h"
 #include "cli/text/yaml_text.h"
 #include "common/core/loopback.h"
 #include "common/core/status_macros.h"

@@ -2,10 +2,19 @@
 
 #include <set>
 
+#include "cli/rpc/error_text.h"
+#include "cli/text/nearest.h"
 #include "proto/job.pb.h"
 #include "proto/node.pb.h"
 
 namespace paceline {
+namespace {
+
+// Of the newest: those that people still have in mind.
+constexpr int kJobsAsked = 200;
+constexpr int kNodesAsked = 1000;
+
+}  // namespace
 
 std::vector<std::string> JobNames(Client& client, int most) {
   v1::ListJobsRequest request;
@@ -29,6 +38,19 @@ std::vector<std::string> NodeNames(Client& client, int most) {
   if (!client.ListNodes(request, &nodes).ok()) return names;
   for (const v1::Node& node : nodes.nodes()) names.push_back(node.name());
   return names;
+}
+
+std::string MeantName(Client& client, const grpc::Status& status) {
+  const std::string reason = ErrorReason(status);
+  if (reason == "JOB_NOT_FOUND") {
+    const std::string word = ErrorMetadata(status, "job");
+    return word.empty() ? "" : Nearest(word, JobNames(client, kJobsAsked));
+  }
+  if (reason == "NODE_NOT_FOUND") {
+    const std::string word = ErrorMetadata(status, "node");
+    return word.empty() ? "" : Nearest(word, NodeNames(client, kNodesAsked));
+  }
+  return "";
 }
 
 }  // namespace paceline

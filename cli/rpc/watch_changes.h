@@ -1,36 +1,20 @@
-// The changes that a watch brings, without gaps, however often the connection is lost.
+// How the watches of watch.h are kept without gaps.
 #ifndef CLI_RPC_WATCH_CHANGES_H_
 #define CLI_RPC_WATCH_CHANGES_H_
 
 #include <algorithm>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <set>
 #include <string>
 
-#include "absl/time/time.h"
 #include "cli/rpc/client.h"
 #include "cli/rpc/resumption.h"
+#include "cli/rpc/watch.h"
 #include "grpcpp/support/status.h"
 #include "proto/job.pb.h"
 
 namespace paceline {
-
-template <typename Event>
-struct ChangeWatch {
-  absl::Time deadline = absl::InfiniteFuture();
-  // Only changes after this revision, of a list. 0: first each present object.
-  int64_t after_revision = 0;
-  // First each present object, then each change; a state that was seen is not shown again.
-  // False ends the watch.
-  std::function<bool(const Event&)> each;
-  // The controller is away; told once per outage. The watch goes on when it is back.
-  std::function<void(const grpc::Status&)> on_outage;
-  // Changes were missed and are not kept any more: what is present follows, as at the beginning,
-  // and then what has gone of that which was shown before. May be empty.
-  std::function<void()> on_gap;
-};
 
 // `open(request, each)` opens a stream; `seen(event)` is a pair: what the event's object is known
 // by, and its revision; `gone(id)` makes the DELETED event of an object. OK when `each` returned

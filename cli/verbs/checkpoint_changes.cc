@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "cli/rpc/job_watch.h"
+#include "cli/rpc/watch.h"
 #include "cli/text/neutral.h"
 #include "cli/verbs/checkpoint_place.h"
 #include "cli/verbs/value_check.h"

@@ -10,8 +10,7 @@
 #include "cli/verbs/value_check.h"
 #include "cli/verbs/verb_parts.h"
 #include "cli/verbs/verbs.h"
-#include "cli/view/advice_page.h"
-#include "cli/view/decision_page.h"
+#include "cli/view/remedy_page.h"
 #include "proto/job.pb.h"
 #include "proto/straggler.pb.h"
 

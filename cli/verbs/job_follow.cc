@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "cli/rpc/job_watch.h"
+#include "cli/rpc/watch.h"
 #include "cli/text/neutral.h"
 #include "cli/verbs/value_check.h"
 #include "cli/verbs/verb_parts.h"
@@ -16,7 +16,6 @@
 #include "cli/view/job_page.h"
 #include "cli/view/job_text.h"
 #include "cli/view/progress_line.h"
-#include "cli/view/restart_text.h"
 #include "proto/job.pb.h"
 #include "proto/status.pb.h"
 

@@ -13,7 +13,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "cli/rpc/error_text.h"
-#include "cli/rpc/job_watch.h"
+#include "cli/rpc/watch.h"
 #include "cli/text/host_list.h"
 #include "cli/text/neutral.h"
 #include "cli/text/past_moment.h"

@@ -15,8 +15,8 @@
 #include "cli/verbs/value_check.h"
 #include "cli/verbs/verb_parts.h"
 #include "cli/verbs/verbs.h"
-#include "cli/view/global_batch.h"
-#include "cli/view/ladder_text.h"
+#include "cli/view/job_text.h"
+#include "cli/view/strategy_text.h"
 #include "proto/job.pb.h"
 #include "proto/job_spec.pb.h"
 

@@ -12,7 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "cli/rpc/node_watch.h"
+#include "cli/rpc/watch.h"
 #include "cli/text/host_list.h"
 #include "cli/text/neutral.h"
 #include "cli/verbs/value_check.h"

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
-#include "cli/rpc/node_watch.h"
+#include "cli/rpc/watch.h"
 #include "cli/text/host_list.h"
 #include "cli/text/neutral.h"
 #include "cli/verbs/live_view.h"

@@ -7,7 +7,7 @@
 #include "CLI/Config.hpp"
 #include "CLI/Formatter.hpp"
 #include "absl/time/clock.h"
-#include "cli/rpc/job_watch.h"
+#include "cli/rpc/watch.h"
 #include "cli/text/neutral.h"
 #include "cli/view/progress_line.h"
 

@@ -1,4 +1,4 @@
-#include "cli/view/advice_page.h"
+#include "cli/view/remedy_page.h"
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"

@@ -9,7 +9,6 @@
 #include "cli/text/table.h"
 #include "cli/view/job_text.h"
 #include "cli/view/numbers.h"
-#include "cli/view/restart_text.h"
 
 namespace paceline {
 namespace {

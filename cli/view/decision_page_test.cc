@@ -1,4 +1,4 @@
-#include "cli/view/decision_page.h"
+#include "cli/view/remedy_page.h"
 
 #include "absl/strings/str_split.h"
 #include "cli/text/neutral.h"

@@ -10,6 +10,7 @@
 #include "cli/text/style.h"
 #include "cli/view/job_text.h"
 #include "common/job_spec/enum_name.h"
+#include "proto/job.pb.h"
 
 namespace paceline {
 namespace {

@@ -11,6 +11,9 @@
 #include "cli/text/table.h"
 #include "cli/view/job_text.h"
 #include "cli/view/numbers.h"
+#include "proto/job_spec.pb.h"
+#include "proto/plan.pb.h"
+#include "proto/status.pb.h"
 
 namespace paceline {
 namespace {
@@ -50,7 +53,7 @@ const FigureColumn kColumns[] = {
      }},
     {"DRIFT",
      [](const v1::RankFigures& f) {
-       // With Slipstream it is one of the rounds (slipstream_text.h).
+       // With Slipstream it is one of the rounds (strategy_text.h).
        return f.drift() > 0 && !f.has_slipstream() ? LossText(f.drift()) : "";
      }},
 };

@@ -1,4 +1,4 @@
-#include "cli/view/global_batch.h"
+#include "cli/view/job_text.h"
 
 #include "gtest/gtest.h"
 

@@ -10,10 +10,9 @@
 #include "cli/view/checkpoint_text.h"
 #include "cli/view/figures_text.h"
 #include "cli/view/job_text.h"
-#include "cli/view/ladder_text.h"
-#include "cli/view/membership_text.h"
 #include "cli/view/numbers.h"
-#include "cli/view/slipstream_text.h"
+#include "cli/view/strategy_text.h"
+#include "proto/status.pb.h"
 
 namespace paceline {
 namespace {

@@ -3,15 +3,22 @@
 #include <string.h>
 #include <time.h>
 
+#include <algorithm>
+#include <vector>
+
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "cli/text/neutral.h"
+#include "cli/text/table.h"
 #include "cli/view/numbers.h"
 #include "common/core/checkpoint_key.h"
 #include "common/job_spec/enum_name.h"
+#include "proto/job_spec.pb.h"
 
 namespace paceline {
 namespace {
@@ -19,6 +26,34 @@ namespace {
 std::string Words(absl::string_view name, absl::string_view prefix) {
   absl::ConsumePrefix(&name, prefix);
   return absl::StrReplaceAll(absl::AsciiStrToLower(name), {{"_", " "}});
+}
+
+std::string RanksText(const v1::MembershipChange& change) {
+  if (change.ranks_before() == change.ranks_after()) return absl::StrCat(change.ranks_after());
+  return absl::StrCat(change.ranks_before(), " to ", change.ranks_after());
+}
+
+int64_t PassesOf(const v1::JobSpec& spec) { return std::max(1, spec.accumulation_steps()); }
+
+// "128 (4 ranks x 16 x 2)".
+std::string BatchText(const v1::JobSpec& spec) {
+  return absl::StrCat(GlobalBatch(spec), " (", spec.ranks(), spec.ranks() == 1 ? " rank" : " ranks",
+                      " x ", spec.batch_per_rank(), " x ", PassesOf(spec), ")");
+}
+
+// Each alone would keep the global batch.
+std::vector<std::string> FlagsThatKeep(int64_t batch, const v1::JobSpec& after,
+                                       const v1::ResumeJobRequest& request) {
+  std::vector<std::string> flags;
+  const auto add = [&](bool free, const char* flag, int64_t others) {
+    if (free && others > 0 && batch % others == 0) {
+      flags.push_back(absl::StrCat(flag, " ", batch / others));
+    }
+  };
+  const int64_t ranks = after.ranks();
+  add(request.accumulation_steps() == 0, "--accumulation-steps", ranks * after.batch_per_rank());
+  add(request.batch_per_rank() == 0, "--batch-per-rank", ranks * PassesOf(after));
+  return flags;
 }
 
 }  // namespace
@@ -163,6 +198,66 @@ int64_t StepsBefore(const v1::Job& job) {
   const absl::string_view directory = job.restored_from();
   const auto key = ParseCheckpointName(directory.substr(directory.rfind('/') + 1));
   return key.has_value() ? key->step : 0;
+}
+
+std::string FewerRanksText(const v1::Job& job) {
+  if (job.ranks().empty() || job.ranks_size() == job.spec().ranks()) return "";
+  return absl::StrCat(job.ranks_size(), " of ", job.spec().ranks(), " ranks");
+}
+
+std::string ChangeTable(const v1::Job& job, absl::Time now, int width, bool colours) {
+  if (job.membership_changes().empty()) return "";
+  Table table({{"GENERATION", true},
+               {"AGO", true},
+               {"TOOK", true},
+               {"RANKS"},
+               {"STEP", true},
+               {"KIND"},
+               {"WHY"}});
+  for (const v1::MembershipChange& change : job.membership_changes()) {
+    const bool newest = change.generation() == job.generation() && !HasEnded(job.state());
+    const absl::Time begun = TimeOf(true, change.begin_time());
+    const bool done = change.has_end_time();
+    const double took = done ? absl::ToDoubleSeconds(TimeOf(true, change.end_time()) - begun) : 0;
+    table.Add({absl::StrCat(change.generation()), DurationText(absl::ToDoubleSeconds(now - begun)),
+               done     ? ShortDurationText(took)
+               : newest ? "under way"
+                        : "not done",
+               RanksText(change), done ? absl::StrCat(change.step()) : "",
+               change.planned() ? "planned" : "failure", NeutralLine(change.reason())});
+  }
+  return table.Rendered(width, colours);
+}
+
+std::string RestartCause(const v1::Job& job) {
+  absl::string_view cause = job.restart_reason();
+  const std::string number = absl::StrCat("restart ", job.restarts());
+  if (!absl::ConsumePrefix(&cause, absl::StrCat(number, " of ", job.spec().max_restarts(), ": "))) {
+    absl::ConsumePrefix(&cause, absl::StrCat(number, ": "));
+  }
+  return NeutralLine(cause);
+}
+
+std::string RestartsOf(const v1::Job& job) {
+  // Without max_restarts they are within the budget of recovery.
+  if (job.spec().max_restarts() == 0) return absl::StrCat(job.restarts());
+  return absl::StrCat(job.restarts(), " of ", job.spec().max_restarts());
+}
+
+int64_t GlobalBatch(const v1::JobSpec& spec) {
+  return int64_t{spec.ranks()} * spec.batch_per_rank() * PassesOf(spec);
+}
+
+std::string BatchChangeText(const v1::JobSpec& before, const v1::JobSpec& after,
+                            const v1::ResumeJobRequest& request) {
+  const int64_t batch = GlobalBatch(before);
+  if (GlobalBatch(after) == batch) return "";
+  const std::vector<std::string> flags = FlagsThatKeep(batch, after, request);
+  return absl::StrCat(
+      "the global batch was ", BatchText(before), " and is now ", BatchText(after), "; ",
+      flags.empty()
+          ? absl::StrCat("--ranks x --batch-per-rank x --accumulation-steps = ", batch, " keeps it")
+          : absl::StrCat(absl::StrJoin(flags, " or "), " keeps it"));
 }
 
 }  // namespace paceline

@@ -1,5 +1,6 @@
-// Words for the states of jobs, ranks and nodes. Text that came from elsewhere is
-// neutralised where it is used in a longer text here.
+// Words about jobs, and about the states of ranks and nodes: how a job goes, starts again, changes
+// its membership and its batch. Text that came from elsewhere is neutralised where it is used in a
+// longer text here.
 #ifndef CLI_VIEW_JOB_TEXT_H_
 #define CLI_VIEW_JOB_TEXT_H_
 
@@ -54,6 +55,26 @@ bool HasAccuracy(const v1::Job& job);
 
 // Steps that had been done when it started: those of the checkpoint that it goes on from, or 0.
 int64_t StepsBefore(const v1::Job& job);
+
+// "3 of 4 ranks" of a job that has shrunk; empty: it has all.
+std::string FewerRanksText(const v1::Job& job);
+
+// One row per change, oldest first; empty: there was none.
+std::string ChangeTable(const v1::Job& job, absl::Time now, int width, bool colours);
+
+// "rank 1 on w0: ended by signal 9 (SIGKILL)", without the count of restarts that the controller
+// may put before it; neutralised. Empty when it has not.
+std::string RestartCause(const v1::Job& job);
+
+// "1 of 3", or "1" without a limit of its own.
+std::string RestartsOf(const v1::Job& job);
+
+int64_t GlobalBatch(const v1::JobSpec& spec);
+
+// What a resumption changes the global batch to, and which flags that `request` leaves out would
+// keep it; empty when it stays as it was. `after`: the spec with the changes.
+std::string BatchChangeText(const v1::JobSpec& before, const v1::JobSpec& after,
+                            const v1::ResumeJobRequest& request);
 
 }  // namespace paceline
 

@@ -1,4 +1,4 @@
-#include "cli/view/ladder_text.h"
+#include "cli/view/strategy_text.h"
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"

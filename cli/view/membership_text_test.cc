@@ -1,4 +1,4 @@
-#include "cli/view/membership_text.h"
+#include "cli/view/job_text.h"
 
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"

@@ -8,9 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "cli/text/neutral.h"
 #include "cli/view/figures_text.h"
-#include "cli/view/global_batch.h"
 #include "cli/view/job_text.h"
-#include "cli/view/membership_text.h"
 #include "cli/view/numbers.h"
 
 namespace paceline {

@@ -1,4 +1,4 @@
-#include "cli/view/slipstream_text.h"
+#include "cli/view/strategy_text.h"
 
 #include <string>
 

@@ -1,6 +1,6 @@
-// What was decided about a job's stragglers, and what became of it.
-#ifndef CLI_VIEW_DECISION_PAGE_H_
-#define CLI_VIEW_DECISION_PAGE_H_
+// Slow ranks: what is advised about them, and what was decided, done and achieved.
+#ifndef CLI_VIEW_REMEDY_PAGE_H_
+#define CLI_VIEW_REMEDY_PAGE_H_
 
 #include <string>
 
@@ -9,6 +9,9 @@
 #include "proto/straggler.pb.h"
 
 namespace paceline {
+
+// `job`: as it can be typed.
+std::string AdvicePage(const v1::JobAdvice& advice, const std::string& job, const PageStyle& style);
 
 // A row each.
 std::string DecisionTable(const v1::ListDecisionsResponse& decisions, absl::Time now,
@@ -23,4 +26,4 @@ std::string DecisionPage(const v1::RemedyDecision& decision, absl::Time now,
 
 }  // namespace paceline
 
-#endif  // CLI_VIEW_DECISION_PAGE_H_
+#endif  // CLI_VIEW_REMEDY_PAGE_H_
