@@ -1,61 +1,65 @@
-// The AdminService of the fake controller: each daemon's level is the one last asked for. Node
-// "nowhere" is unknown. A backup is what the test says. Thread-safe.
+// What the fake controller (fake_controller.h) is asked about itself and its callers. Thread-safe.
 #ifndef CLI_TESTING_FAKE_ADMIN_H_
 #define CLI_TESTING_FAKE_ADMIN_H_
 
 #include <map>
+#include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
-#include "grpcpp/grpcpp.h"
-#include "proto/admin.grpc.pb.h"
+#include "proto/admin.pb.h"
+
+namespace grpc {
+class ServerBuilder;
+}
 
 namespace paceline {
 
-class FakeAdmin : public v1::AdminService::Service {
+// Each daemon's level is the one last asked for. Node "nowhere" is unknown. A backup is what the
+// test says.
+class FakeAdmin {
  public:
-  v1::SetLogLevelRequest last() const {
-    const absl::MutexLock lock(&mutex_);
-    return last_;
-  }
-  void SetBackup(std::vector<v1::BackupChunk> chunks) {
-    const absl::MutexLock lock(&mutex_);
-    backup_ = std::move(chunks);
-  }
+  FakeAdmin();
+  ~FakeAdmin();
+  void RegisterWith(grpc::ServerBuilder& builder);
+
+  v1::SetLogLevelRequest last() const ABSL_LOCKS_EXCLUDED(mutex_);
+  void SetBackup(std::vector<v1::BackupChunk> chunks) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  grpc::Status GetLogLevel(grpc::ServerContext*, const v1::GetLogLevelRequest* request,
-                           v1::LogLevelReply* reply) override {
-    const absl::MutexLock lock(&mutex_);
-    reply->set_level(levels_[request->node()]);
-    return Known(request->node());
-  }
-  grpc::Status SetLogLevel(grpc::ServerContext*, const v1::SetLogLevelRequest* request,
-                           v1::LogLevelReply* reply) override {
-    const absl::MutexLock lock(&mutex_);
-    last_ = *request;
-    levels_[request->node()] = request->level();
-    reply->set_level(request->level());
-    return Known(request->node());
-  }
-  grpc::Status Backup(grpc::ServerContext*, const v1::BackupRequest*,
-                      grpc::ServerWriter<v1::BackupChunk>* writer) override {
-    const absl::MutexLock lock(&mutex_);
-    for (const v1::BackupChunk& chunk : backup_) writer->Write(chunk);
-    return grpc::Status::OK;
-  }
-  static grpc::Status Known(const std::string& node) {
-    return node == "nowhere" ? grpc::Status(grpc::StatusCode::NOT_FOUND, "no such node")
-                             : grpc::Status::OK;
-  }
+  // What gRPC calls.
+  class Calls;
 
+  const std::unique_ptr<Calls> calls_;
   mutable absl::Mutex mutex_;
   std::map<std::string, v1::LogLevel> levels_ ABSL_GUARDED_BY(mutex_) = {{"", v1::LOG_LEVEL_INFO}};
   v1::SetLogLevelRequest last_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::BackupChunk> backup_ ABSL_GUARDED_BY(mutex_);
+};
+
+// Knows people by the tokens that a test has said.
+class FakeIdentity {
+ public:
+  FakeIdentity();
+  ~FakeIdentity();
+  void RegisterWith(grpc::ServerBuilder& builder);
+
+  // Of whoever shows the token: "paceline://operator/ann".
+  void SetPrincipal(const std::string& token, const std::string& principal)
+      ABSL_LOCKS_EXCLUDED(mutex_);
+  // How often somebody has asked who they are.
+  int asked() const ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  // What gRPC calls.
+  class Calls;
+
+  const std::unique_ptr<Calls> calls_;
+  mutable absl::Mutex mutex_;
+  std::map<std::string, std::string> principals_ ABSL_GUARDED_BY(mutex_);  // By what is shown.
+  int asked_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace paceline

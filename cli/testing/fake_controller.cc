@@ -6,9 +6,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cli/testing/fake_errors.h"
+#include "grpcpp/grpcpp.h"
+#include "proto/job.grpc.pb.h"
 
 namespace paceline {
-
 namespace {
 
 std::optional<std::string> MetadataOf(const grpc::ServerContext& context, const char* name) {
@@ -19,20 +20,63 @@ std::optional<std::string> MetadataOf(const grpc::ServerContext& context, const 
 
 }  // namespace
 
+class FakeController::JobCalls : public v1::JobService::Service {
+ public:
+  explicit JobCalls(FakeController& fake) : fake_(fake) {}
+
+  grpc::Status Submit(grpc::ServerContext*, const v1::SubmitJobRequest*, v1::Job*) override;
+  grpc::Status Get(grpc::ServerContext*, const v1::GetJobRequest*, v1::Job*) override;
+  // Tells the job's reason.
+  grpc::Status Why(grpc::ServerContext*, const v1::WhyRequest*, v1::WhyResponse*) override;
+  grpc::Status List(grpc::ServerContext*, const v1::ListJobsRequest*,
+                    v1::ListJobsResponse*) override;
+  grpc::Status Watch(grpc::ServerContext*, const v1::WatchJobsRequest*,
+                     grpc::ServerWriter<v1::JobEvent>*) override;
+  // Answers with the job, STOPPING, or as it is if it shall save first.
+  grpc::Status Cancel(grpc::ServerContext*, const v1::CancelJobRequest*, v1::Job*) override;
+  // Answer with the first job, in epoch 2 of this ladder or mode, or asked for profile 1.
+  grpc::Status ChangeLadder(grpc::ServerContext*, const v1::ChangeLadderRequest*,
+                            v1::Job*) override;
+  grpc::Status ChangeMode(grpc::ServerContext*, const v1::ChangeModeRequest*, v1::Job*) override;
+  grpc::Status Profile(grpc::ServerContext*, const v1::ProfileJobRequest*, v1::Job*) override;
+  // Answers with the first job, QUEUED, its ranks and batch changed.
+  grpc::Status Resume(grpc::ServerContext*, const v1::ResumeJobRequest*, v1::Job*) override;
+  grpc::Status Advise(grpc::ServerContext*, const v1::AdviseRequest*, v1::JobAdvice*) override;
+  // Answers with the decision, ORDERED.
+  grpc::Status ApplyAdvice(grpc::ServerContext*, const v1::ApplyAdviceRequest*,
+                           v1::RemedyDecision*) override;
+  grpc::Status ListDecisions(grpc::ServerContext*, const v1::ListDecisionsRequest*,
+                             v1::ListDecisionsResponse*) override;
+  grpc::Status StreamLogs(grpc::ServerContext*, const v1::StreamLogsRequest*,
+                          grpc::ServerWriter<v1::LogChunk>*) override;
+
+ private:
+  template <typename Message>
+  static std::optional<StreamScript<Message>> Next(std::deque<StreamScript<Message>>& scripts);
+  static grpc::Status PlayLarge(int64_t bytes, grpc::ServerWriter<v1::LogChunk>* writer);
+  // Sends the script; calls `idle`, if any, when it stays open.
+  template <typename Message>
+  grpc::Status Play(grpc::ServerContext* context,
+                    const std::optional<StreamScript<Message>>& script,
+                    grpc::ServerWriter<Message>* writer, const std::function<void()>& idle)
+      ABSL_LOCKS_EXCLUDED(fake_.mutex_);
+
+  FakeController& fake_;
+};
+
 FakeController::FakeController(int port,
-                               const std::shared_ptr<grpc::ServerCredentials>& credentials) {
+                               const std::shared_ptr<grpc::ServerCredentials>& credentials)
+    : job_calls_(std::make_unique<JobCalls>(*this)), checkpoint_calls_(NewCheckpointCalls()) {
   grpc::ServerBuilder builder;
   builder.AddListeningPort(absl::StrCat("127.0.0.1:", port),
                            credentials == nullptr ? grpc::InsecureServerCredentials() : credentials,
                            &port_);
-  builder.RegisterService(static_cast<v1::JobService::Service*>(this));
-  builder.RegisterService(static_cast<v1::NodeService::Service*>(&nodes_));
-  builder.RegisterService(static_cast<v1::AutomationService::Service*>(&nodes_));
-  builder.RegisterService(&admin_);
-  builder.RegisterService(&identity_);
-  builder.RegisterService(static_cast<v1::JobHistoryService::Service*>(&telemetry_));
-  builder.RegisterService(static_cast<v1::TelemetryService::Service*>(&telemetry_));
-  builder.RegisterService(static_cast<v1::CheckpointService::Service*>(this));
+  builder.RegisterService(job_calls_.get());
+  nodes_.RegisterWith(builder);
+  admin_.RegisterWith(builder);
+  identity_.RegisterWith(builder);
+  telemetry_.RegisterWith(builder);
+  builder.RegisterService(checkpoint_calls_.get());
   server_ = builder.BuildAndStart();
 }
 
@@ -150,12 +194,12 @@ grpc::Status FakeController::NextFailure() {
   return failure;
 }
 
-grpc::Status FakeController::Submit(grpc::ServerContext* context,
-                                    const v1::SubmitJobRequest* request, v1::Job* job) {
-  const absl::MutexLock lock(&mutex_);
-  NoteUser(*context);
-  submits_.push_back(*request);
-  if (const grpc::Status failure = NextFailure(); !failure.ok()) return failure;
+grpc::Status FakeController::JobCalls::Submit(grpc::ServerContext* context,
+                                              const v1::SubmitJobRequest* request, v1::Job* job) {
+  const absl::MutexLock lock(&fake_.mutex_);
+  fake_.NoteUser(*context);
+  fake_.submits_.push_back(*request);
+  if (const grpc::Status failure = fake_.NextFailure(); !failure.ok()) return failure;
   job->set_id("job-0123456789ab");
   *job->mutable_spec() = request->spec();
   job->set_state(v1::QUEUED);
@@ -163,10 +207,10 @@ grpc::Status FakeController::Submit(grpc::ServerContext* context,
   return grpc::Status::OK;
 }
 
-grpc::Status FakeController::Get(grpc::ServerContext*, const v1::GetJobRequest* request,
-                                 v1::Job* job) {
-  const absl::MutexLock lock(&mutex_);
-  for (const v1::Job& known : jobs_) {
+grpc::Status FakeController::JobCalls::Get(grpc::ServerContext*, const v1::GetJobRequest* request,
+                                           v1::Job* job) {
+  const absl::MutexLock lock(&fake_.mutex_);
+  for (const v1::Job& known : fake_.jobs_) {
     if (!absl::StartsWith(known.id(), request->job()) && known.spec().name() != request->job()) {
       continue;
     }
@@ -176,8 +220,9 @@ grpc::Status FakeController::Get(grpc::ServerContext*, const v1::GetJobRequest* 
   return NotFound("job", request->job(), "JOB_NOT_FOUND");
 }
 
-grpc::Status FakeController::Why(grpc::ServerContext* context, const v1::WhyRequest* request,
-                                 v1::WhyResponse* response) {
+grpc::Status FakeController::JobCalls::Why(grpc::ServerContext* context,
+                                           const v1::WhyRequest* request,
+                                           v1::WhyResponse* response) {
   v1::GetJobRequest wanted;
   wanted.set_job(request->job());
   v1::Job job;
@@ -186,24 +231,25 @@ grpc::Status FakeController::Why(grpc::ServerContext* context, const v1::WhyRequ
   return status;
 }
 
-grpc::Status FakeController::List(grpc::ServerContext*, const v1::ListJobsRequest* request,
-                                  v1::ListJobsResponse* response) {
-  const absl::MutexLock lock(&mutex_);
+grpc::Status FakeController::JobCalls::List(grpc::ServerContext*,
+                                            const v1::ListJobsRequest* request,
+                                            v1::ListJobsResponse* response) {
+  const absl::MutexLock lock(&fake_.mutex_);
   size_t at = request->page_token().empty() ? 0 : std::stoul(request->page_token());
   response->set_revision(7 + static_cast<int64_t>(at));  // Something changes between two pages.
-  const int most = std::min(request->page_size(), jobs_per_page_);
-  for (; at < jobs_.size() && response->jobs_size() < most; ++at) {
+  const int most = std::min(request->page_size(), fake_.jobs_per_page_);
+  for (; at < fake_.jobs_.size() && response->jobs_size() < most; ++at) {
     const auto& states = request->states();
-    if (states.empty() || std::count(states.begin(), states.end(), jobs_[at].state()) > 0) {
-      *response->add_jobs() = jobs_[at];
+    if (states.empty() || std::count(states.begin(), states.end(), fake_.jobs_[at].state()) > 0) {
+      *response->add_jobs() = fake_.jobs_[at];
     }
   }
-  if (at < jobs_.size()) response->set_next_page_token(absl::StrCat(at));
+  if (at < fake_.jobs_.size()) response->set_next_page_token(absl::StrCat(at));
   return grpc::Status::OK;
 }
 
 template <typename Message>
-std::optional<StreamScript<Message>> FakeController::Next(
+std::optional<StreamScript<Message>> FakeController::JobCalls::Next(
     std::deque<StreamScript<Message>>& scripts) {
   if (scripts.empty()) return std::nullopt;
   StreamScript<Message> script = std::move(scripts.front());
@@ -212,40 +258,40 @@ std::optional<StreamScript<Message>> FakeController::Next(
 }
 
 template <typename Message>
-grpc::Status FakeController::Play(grpc::ServerContext* context,
-                                  const std::optional<StreamScript<Message>>& script,
-                                  grpc::ServerWriter<Message>* writer,
-                                  const std::function<void()>& idle) {
+grpc::Status FakeController::JobCalls::Play(grpc::ServerContext* context,
+                                            const std::optional<StreamScript<Message>>& script,
+                                            grpc::ServerWriter<Message>* writer,
+                                            const std::function<void()>& idle) {
   if (!script.has_value()) return grpc::Status(grpc::StatusCode::INTERNAL, "no script is left");
   for (const Message& message : script->messages) writer->Write(message);
   if (script->end.has_value()) return *script->end;
   if (idle) idle();
-  const absl::MutexLock lock(&mutex_);
-  while (!stopping_ && !context->IsCancelled()) {
-    mutex_.AwaitWithTimeout(absl::Condition(&stopping_), absl::Milliseconds(5));
+  const absl::MutexLock lock(&fake_.mutex_);
+  while (!fake_.stopping_ && !context->IsCancelled()) {
+    fake_.mutex_.AwaitWithTimeout(absl::Condition(&fake_.stopping_), absl::Milliseconds(5));
   }
   return grpc::Status(grpc::StatusCode::UNAVAILABLE, "shutting down");
 }
 
-grpc::Status FakeController::Watch(grpc::ServerContext* context,
-                                   const v1::WatchJobsRequest* request,
-                                   grpc::ServerWriter<v1::JobEvent>* writer) {
+grpc::Status FakeController::JobCalls::Watch(grpc::ServerContext* context,
+                                             const v1::WatchJobsRequest* request,
+                                             grpc::ServerWriter<v1::JobEvent>* writer) {
   std::optional<StreamScript<v1::JobEvent>> script;
   std::function<void()> idle;
   {
-    const absl::MutexLock lock(&mutex_);
-    watches_.push_back(*request);
-    script = Next(watch_scripts_);
-    idle = on_watch_idle_;
+    const absl::MutexLock lock(&fake_.mutex_);
+    fake_.watches_.push_back(*request);
+    script = Next(fake_.watch_scripts_);
+    idle = fake_.on_watch_idle_;
   }
   return Play(context, script, writer, idle);
 }
 
-grpc::Status FakeController::Cancel(grpc::ServerContext*, const v1::CancelJobRequest* request,
-                                    v1::Job* job) {
-  const absl::MutexLock lock(&mutex_);
-  cancels_.push_back(*request);
-  for (const v1::Job& known : jobs_) {
+grpc::Status FakeController::JobCalls::Cancel(grpc::ServerContext*,
+                                              const v1::CancelJobRequest* request, v1::Job* job) {
+  const absl::MutexLock lock(&fake_.mutex_);
+  fake_.cancels_.push_back(*request);
+  for (const v1::Job& known : fake_.jobs_) {
     if (known.id() != request->job() && known.spec().name() != request->job()) continue;
     *job = known;
     if (!request->save()) job->set_state(v1::STOPPING);
@@ -254,34 +300,36 @@ grpc::Status FakeController::Cancel(grpc::ServerContext*, const v1::CancelJobReq
   return NotFound("job", request->job(), "JOB_NOT_FOUND");
 }
 
-grpc::Status FakeController::ChangeLadder(grpc::ServerContext*,
-                                          const v1::ChangeLadderRequest* request, v1::Job* job) {
-  const absl::MutexLock lock(&mutex_);
-  ladders_.push_back(*request);
-  if (const grpc::Status failure = NextFailure(); !failure.ok()) return failure;
-  *job = jobs_.front();
+grpc::Status FakeController::JobCalls::ChangeLadder(grpc::ServerContext*,
+                                                    const v1::ChangeLadderRequest* request,
+                                                    v1::Job* job) {
+  const absl::MutexLock lock(&fake_.mutex_);
+  fake_.ladders_.push_back(*request);
+  if (const grpc::Status failure = fake_.NextFailure(); !failure.ok()) return failure;
+  *job = fake_.jobs_.front();
   job->mutable_plan()->set_epoch(2);
   *job->mutable_plan()->mutable_strategy()->mutable_hsgd()->mutable_ladder() = request->ladder();
   return grpc::Status::OK;
 }
 
-grpc::Status FakeController::ChangeMode(grpc::ServerContext*, const v1::ChangeModeRequest* request,
-                                        v1::Job* job) {
-  const absl::MutexLock lock(&mutex_);
-  modes_.push_back(*request);
-  if (const grpc::Status failure = NextFailure(); !failure.ok()) return failure;
-  *job = jobs_.front();
+grpc::Status FakeController::JobCalls::ChangeMode(grpc::ServerContext*,
+                                                  const v1::ChangeModeRequest* request,
+                                                  v1::Job* job) {
+  const absl::MutexLock lock(&fake_.mutex_);
+  fake_.modes_.push_back(*request);
+  if (const grpc::Status failure = fake_.NextFailure(); !failure.ok()) return failure;
+  *job = fake_.jobs_.front();
   job->mutable_plan()->set_epoch(2);
   job->mutable_plan()->mutable_strategy()->mutable_slipstream()->set_mode(request->mode());
   return grpc::Status::OK;
 }
 
-grpc::Status FakeController::Profile(grpc::ServerContext*, const v1::ProfileJobRequest* request,
-                                     v1::Job* job) {
-  const absl::MutexLock lock(&mutex_);
-  profiles_.push_back(*request);
-  if (const grpc::Status failure = NextFailure(); !failure.ok()) return failure;
-  *job = jobs_.front();
+grpc::Status FakeController::JobCalls::Profile(grpc::ServerContext*,
+                                               const v1::ProfileJobRequest* request, v1::Job* job) {
+  const absl::MutexLock lock(&fake_.mutex_);
+  fake_.profiles_.push_back(*request);
+  if (const grpc::Status failure = fake_.NextFailure(); !failure.ok()) return failure;
+  *job = fake_.jobs_.front();
   job->mutable_profile()->mutable_request()->set_id(1);
   job->mutable_profile()->mutable_request()->set_first_step(40);
   job->mutable_profile()->mutable_request()->set_steps(request->steps());
@@ -289,12 +337,12 @@ grpc::Status FakeController::Profile(grpc::ServerContext*, const v1::ProfileJobR
   return grpc::Status::OK;
 }
 
-grpc::Status FakeController::Resume(grpc::ServerContext*, const v1::ResumeJobRequest* request,
-                                    v1::Job* job) {
-  const absl::MutexLock lock(&mutex_);
-  resumes_.push_back(*request);
-  if (const grpc::Status failure = NextFailure(); !failure.ok()) return failure;
-  *job = jobs_.front();
+grpc::Status FakeController::JobCalls::Resume(grpc::ServerContext*,
+                                              const v1::ResumeJobRequest* request, v1::Job* job) {
+  const absl::MutexLock lock(&fake_.mutex_);
+  fake_.resumes_.push_back(*request);
+  if (const grpc::Status failure = fake_.NextFailure(); !failure.ok()) return failure;
+  *job = fake_.jobs_.front();
   v1::JobSpec& spec = *job->mutable_spec();
   if (request->ranks() > 0) spec.set_ranks(request->ranks());
   if (request->batch_per_rank() > 0) spec.set_batch_per_rank(request->batch_per_rank());
@@ -305,22 +353,22 @@ grpc::Status FakeController::Resume(grpc::ServerContext*, const v1::ResumeJobReq
   return grpc::Status::OK;
 }
 
-grpc::Status FakeController::Advise(grpc::ServerContext*, const v1::AdviseRequest*,
-                                    v1::JobAdvice* advice) {
-  const absl::MutexLock lock(&mutex_);
-  if (const grpc::Status failure = NextFailure(); !failure.ok()) return failure;
-  *advice = advice_;
+grpc::Status FakeController::JobCalls::Advise(grpc::ServerContext*, const v1::AdviseRequest*,
+                                              v1::JobAdvice* advice) {
+  const absl::MutexLock lock(&fake_.mutex_);
+  if (const grpc::Status failure = fake_.NextFailure(); !failure.ok()) return failure;
+  *advice = fake_.advice_;
   return grpc::Status::OK;
 }
 
-grpc::Status FakeController::ApplyAdvice(grpc::ServerContext* context,
-                                         const v1::ApplyAdviceRequest* request,
-                                         v1::RemedyDecision* decision) {
-  const absl::MutexLock lock(&mutex_);
-  NoteUser(*context);
-  applied_.push_back(*request);
-  if (const grpc::Status failure = NextFailure(); !failure.ok()) return failure;
-  for (const v1::RemedyDecision& known : advice_.decisions()) {
+grpc::Status FakeController::JobCalls::ApplyAdvice(grpc::ServerContext* context,
+                                                   const v1::ApplyAdviceRequest* request,
+                                                   v1::RemedyDecision* decision) {
+  const absl::MutexLock lock(&fake_.mutex_);
+  fake_.NoteUser(*context);
+  fake_.applied_.push_back(*request);
+  if (const grpc::Status failure = fake_.NextFailure(); !failure.ok()) return failure;
+  for (const v1::RemedyDecision& known : fake_.advice_.decisions()) {
     if (known.id() == request->advice()) *decision = known;
   }
   decision->set_state(v1::DECISION_ORDERED);
@@ -328,29 +376,31 @@ grpc::Status FakeController::ApplyAdvice(grpc::ServerContext* context,
   return grpc::Status::OK;
 }
 
-grpc::Status FakeController::ListDecisions(grpc::ServerContext*, const v1::ListDecisionsRequest*,
-                                           v1::ListDecisionsResponse* response) {
-  const absl::MutexLock lock(&mutex_);
-  if (const grpc::Status failure = NextFailure(); !failure.ok()) return failure;
-  *response->mutable_decisions() = advice_.decisions();
+grpc::Status FakeController::JobCalls::ListDecisions(grpc::ServerContext*,
+                                                     const v1::ListDecisionsRequest*,
+                                                     v1::ListDecisionsResponse* response) {
+  const absl::MutexLock lock(&fake_.mutex_);
+  if (const grpc::Status failure = fake_.NextFailure(); !failure.ok()) return failure;
+  *response->mutable_decisions() = fake_.advice_.decisions();
   return grpc::Status::OK;
 }
 
-grpc::Status FakeController::StreamLogs(grpc::ServerContext* context,
-                                        const v1::StreamLogsRequest* request,
-                                        grpc::ServerWriter<v1::LogChunk>* writer) {
+grpc::Status FakeController::JobCalls::StreamLogs(grpc::ServerContext* context,
+                                                  const v1::StreamLogsRequest* request,
+                                                  grpc::ServerWriter<v1::LogChunk>* writer) {
   std::optional<StreamScript<v1::LogChunk>> script;
   int64_t large = 0;
   {
-    const absl::MutexLock lock(&mutex_);
-    logs_.push_back(*request);
-    large = large_log_bytes_;
-    if (large == 0) script = Next(log_scripts_[request->rank()]);
+    const absl::MutexLock lock(&fake_.mutex_);
+    fake_.logs_.push_back(*request);
+    large = fake_.large_log_bytes_;
+    if (large == 0) script = Next(fake_.log_scripts_[request->rank()]);
   }
   return large > 0 ? PlayLarge(large, writer) : Play(context, script, writer, /*idle=*/{});
 }
 
-grpc::Status FakeController::PlayLarge(int64_t bytes, grpc::ServerWriter<v1::LogChunk>* writer) {
+grpc::Status FakeController::JobCalls::PlayLarge(int64_t bytes,
+                                                 grpc::ServerWriter<v1::LogChunk>* writer) {
   const std::string line = std::string(63, 'x') + "\n";
   v1::LogChunk chunk;
   while (chunk.data().size() < 64 * 1024) chunk.mutable_data()->append(line);

@@ -20,12 +20,18 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "cli/testing/fake_admin.h"
-#include "cli/testing/fake_identity.h"
 #include "cli/testing/fake_nodes.h"
 #include "cli/testing/fake_telemetry.h"
-#include "grpcpp/grpcpp.h"
-#include "proto/checkpoint.grpc.pb.h"
-#include "proto/job.grpc.pb.h"
+#include "grpcpp/support/status.h"
+#include "proto/checkpoint.pb.h"
+#include "proto/job.pb.h"
+
+namespace grpc {
+class Server;
+class ServerContext;
+class ServerCredentials;
+class Service;
+}  // namespace grpc
 
 namespace paceline {
 
@@ -37,13 +43,13 @@ struct StreamScript {
   std::optional<grpc::Status> end;
 };
 
-class FakeController : public v1::JobService::Service, public v1::CheckpointService::Service {
+class FakeController {
  public:
   // Serves on 127.0.0.1 and the port; 0: one of the system's choice. Without credentials: plain
   // text.
   explicit FakeController(int port = 0,
                           const std::shared_ptr<grpc::ServerCredentials>& credentials = nullptr);
-  ~FakeController() override;
+  ~FakeController();
 
   // "127.0.0.1:port".
   std::string address() const;
@@ -91,54 +97,16 @@ class FakeController : public v1::JobService::Service, public v1::CheckpointServ
   // Called when a watch has sent all its messages and stays open.
   void OnWatchIdle(std::function<void()> callback) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  grpc::Status Submit(grpc::ServerContext*, const v1::SubmitJobRequest*, v1::Job*) override;
-  grpc::Status Get(grpc::ServerContext*, const v1::GetJobRequest*, v1::Job*) override;
-  // Tells the job's reason.
-  grpc::Status Why(grpc::ServerContext*, const v1::WhyRequest*, v1::WhyResponse*) override;
-  grpc::Status List(grpc::ServerContext*, const v1::ListJobsRequest*,
-                    v1::ListJobsResponse*) override;
-  grpc::Status Watch(grpc::ServerContext*, const v1::WatchJobsRequest*,
-                     grpc::ServerWriter<v1::JobEvent>*) override;
-  // Answers with the job, STOPPING, or as it is if it shall save first.
-  grpc::Status Cancel(grpc::ServerContext*, const v1::CancelJobRequest*, v1::Job*) override;
-  // Answer with the first job, in epoch 2 of this ladder or mode, or asked for profile 1.
-  grpc::Status ChangeLadder(grpc::ServerContext*, const v1::ChangeLadderRequest*,
-                            v1::Job*) override;
-  grpc::Status ChangeMode(grpc::ServerContext*, const v1::ChangeModeRequest*, v1::Job*) override;
-  grpc::Status Profile(grpc::ServerContext*, const v1::ProfileJobRequest*, v1::Job*) override;
-  // Answers with the first job, QUEUED, its ranks and batch changed.
-  grpc::Status Resume(grpc::ServerContext*, const v1::ResumeJobRequest*, v1::Job*) override;
-  grpc::Status Advise(grpc::ServerContext*, const v1::AdviseRequest*, v1::JobAdvice*) override;
-  // Answers with the decision, ORDERED.
-  grpc::Status ApplyAdvice(grpc::ServerContext*, const v1::ApplyAdviceRequest*,
-                           v1::RemedyDecision*) override;
-  grpc::Status ListDecisions(grpc::ServerContext*, const v1::ListDecisionsRequest*,
-                             v1::ListDecisionsResponse*) override;
-  grpc::Status StreamLogs(grpc::ServerContext*, const v1::StreamLogsRequest*,
-                          grpc::ServerWriter<v1::LogChunk>*) override;
-  // Answers with the first job and order 1, PENDING.
-  grpc::Status Save(grpc::ServerContext*, const v1::SaveCheckpointRequest*, v1::Job*) override;
-  grpc::Status Get(grpc::ServerContext*, const v1::GetCheckpointRequest*, v1::Checkpoint*) override;
-  grpc::Status List(grpc::ServerContext*, const v1::ListCheckpointsRequest*,
-                    v1::ListCheckpointsResponse*) override;
-  grpc::Status Delete(grpc::ServerContext*, const v1::DeleteCheckpointRequest*,
-                      v1::Checkpoint*) override;
-  grpc::Status Pin(grpc::ServerContext*, const v1::PinCheckpointRequest*, v1::Checkpoint*) override;
-
  private:
+  // What gRPC calls.
+  class JobCalls;
+  class CheckpointCalls;
+  std::unique_ptr<grpc::Service> NewCheckpointCalls();
+
   grpc::Status NextFailure() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void NoteUser(const grpc::ServerContext& context) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   grpc::Status Find(const std::string& name, v1::Checkpoint* checkpoint) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  template <typename Message>
-  static std::optional<StreamScript<Message>> Next(std::deque<StreamScript<Message>>& scripts);
-  static grpc::Status PlayLarge(int64_t bytes, grpc::ServerWriter<v1::LogChunk>* writer);
-  // Sends the script; calls `idle`, if any, when it stays open.
-  template <typename Message>
-  grpc::Status Play(grpc::ServerContext* context,
-                    const std::optional<StreamScript<Message>>& script,
-                    grpc::ServerWriter<Message>* writer, const std::function<void()>& idle)
-      ABSL_LOCKS_EXCLUDED(mutex_);
 
   FakeNodes nodes_;
   FakeAdmin admin_;
@@ -170,6 +138,8 @@ class FakeController : public v1::JobService::Service, public v1::CheckpointServ
   std::vector<v1::StreamLogsRequest> logs_ ABSL_GUARDED_BY(mutex_);
   std::optional<std::string> last_user_ ABSL_GUARDED_BY(mutex_);
   std::optional<std::string> last_authorization_ ABSL_GUARDED_BY(mutex_);
+  const std::unique_ptr<grpc::Service> job_calls_;
+  const std::unique_ptr<grpc::Service> checkpoint_calls_;
   std::unique_ptr<grpc::Server> server_;
 };
 

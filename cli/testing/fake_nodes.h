@@ -10,18 +10,27 @@
 
 #include <deque>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
-#include "grpcpp/grpcpp.h"
-#include "proto/node.grpc.pb.h"
+#include "grpcpp/support/status.h"
+#include "proto/node.pb.h"
+
+namespace grpc {
+class ServerBuilder;
+}
 
 namespace paceline {
 
-class FakeNodes : public v1::NodeService::Service, public v1::AutomationService::Service {
+class FakeNodes {
  public:
+  FakeNodes();
+  ~FakeNodes();
+  void RegisterWith(grpc::ServerBuilder& builder);
+
   void SetNodes(std::vector<v1::Node> nodes) ABSL_LOCKS_EXCLUDED(mutex_);
   void SetHistory(v1::NodeHistory history) ABSL_LOCKS_EXCLUDED(mutex_);
   // Told with each drain.
@@ -36,29 +45,10 @@ class FakeNodes : public v1::NodeService::Service, public v1::AutomationService:
   // Ends open streams.
   void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  grpc::Status Get(grpc::ServerContext*, const v1::GetNodeRequest*, v1::Node*) override;
-  grpc::Status List(grpc::ServerContext*, const v1::ListNodesRequest*,
-                    v1::ListNodesResponse*) override;
-  grpc::Status Watch(grpc::ServerContext*, const v1::WatchNodesRequest*,
-                     grpc::ServerWriter<v1::NodeEvent>*) override;
-  grpc::Status History(grpc::ServerContext*, const v1::NodeHistoryRequest*,
-                       v1::NodeHistory*) override;
-  grpc::Status Cordon(grpc::ServerContext*, const v1::CordonNodeRequest*, v1::Node*) override;
-  grpc::Status Uncordon(grpc::ServerContext*, const v1::UncordonNodeRequest*, v1::Node*) override;
-  grpc::Status Drain(grpc::ServerContext*, const v1::DrainNodeRequest*,
-                     v1::DrainNodeResponse*) override;
-  grpc::Status Resume(grpc::ServerContext*, const v1::ResumeNodeRequest*, v1::Node*) override;
-  grpc::Status DeclareLost(grpc::ServerContext*, const v1::DeclareNodeLostRequest*,
-                           v1::Node*) override;
-  grpc::Status Check(grpc::ServerContext*, const v1::CheckNodeRequest*, v1::Node*) override;
-  grpc::Status GetStatus(grpc::ServerContext*, const v1::GetAutomationStatusRequest*,
-                         v1::AutomationStatus*) override;
-  grpc::Status Pause(grpc::ServerContext*, const v1::PauseAutomationRequest*,
-                     v1::AutomationStatus*) override;
-  grpc::Status Resume(grpc::ServerContext*, const v1::ResumeAutomationRequest*,
-                      v1::AutomationStatus*) override;
-
  private:
+  // What gRPC calls.
+  class Calls;
+
   // Records the change and answers it.
   grpc::Status Change(const std::string& verb, const google::protobuf::Message& request,
                       const std::string& name, v1::NodeState state, const std::string& reason,
@@ -68,6 +58,7 @@ class FakeNodes : public v1::NodeService::Service, public v1::AutomationService:
   grpc::Status Record(const std::string& verb, const google::protobuf::Message& request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  const std::unique_ptr<Calls> calls_;
   mutable absl::Mutex mutex_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<v1::Node> nodes_ ABSL_GUARDED_BY(mutex_);

@@ -1,6 +1,39 @@
 #include "cli/testing/fake_telemetry.h"
 
+#include "grpcpp/grpcpp.h"
+#include "proto/job_history.grpc.pb.h"
+#include "proto/telemetry.grpc.pb.h"
+
 namespace paceline {
+
+class FakeTelemetry::Calls : public v1::JobHistoryService::Service,
+                             public v1::TelemetryService::Service {
+ public:
+  explicit Calls(FakeTelemetry& fake) : fake_(fake) {}
+
+  // Events after the id that is asked for.
+  grpc::Status Get(grpc::ServerContext*, const v1::GetJobHistoryRequest*, v1::JobHistory*) override;
+  grpc::Status Watch(grpc::ServerContext*, const v1::WatchJobHistoryRequest*,
+                     grpc::ServerWriter<v1::JobHistoryEvent>*) override;
+  grpc::Status ListJobs(grpc::ServerContext*, const v1::ListJobTelemetryRequest*,
+                        v1::ListJobTelemetryResponse*) override;
+  grpc::Status GetRanks(grpc::ServerContext*, const v1::GetJobRanksRequest*,
+                        v1::JobRanks*) override;
+  grpc::Status GetSeries(grpc::ServerContext*, const v1::GetJobSeriesRequest*,
+                         v1::JobSeries*) override;
+
+ private:
+  FakeTelemetry& fake_;
+};
+
+FakeTelemetry::FakeTelemetry() : calls_(std::make_unique<Calls>(*this)) {}
+
+FakeTelemetry::~FakeTelemetry() = default;
+
+void FakeTelemetry::RegisterWith(grpc::ServerBuilder& builder) {
+  builder.RegisterService(static_cast<v1::JobHistoryService::Service*>(calls_.get()));
+  builder.RegisterService(static_cast<v1::TelemetryService::Service*>(calls_.get()));
+}
 
 void FakeTelemetry::SetHistory(v1::JobHistory history) {
   const absl::MutexLock lock(&mutex_);
@@ -42,50 +75,53 @@ grpc::Status FakeTelemetry::Known() const {
                         : grpc::Status::OK;
 }
 
-grpc::Status FakeTelemetry::Get(grpc::ServerContext*, const v1::GetJobHistoryRequest* request,
-                                v1::JobHistory* history) {
-  const absl::MutexLock lock(&mutex_);
-  history->set_job_id(history_.job_id());
-  for (const v1::JobHistoryEvent& event : history_.events()) {
+grpc::Status FakeTelemetry::Calls::Get(grpc::ServerContext*,
+                                       const v1::GetJobHistoryRequest* request,
+                                       v1::JobHistory* history) {
+  const absl::MutexLock lock(&fake_.mutex_);
+  history->set_job_id(fake_.history_.job_id());
+  for (const v1::JobHistoryEvent& event : fake_.history_.events()) {
     if (event.id() > request->after_id()) *history->add_events() = event;
   }
   return grpc::Status::OK;
 }
 
-grpc::Status FakeTelemetry::Watch(grpc::ServerContext*, const v1::WatchJobHistoryRequest* request,
-                                  grpc::ServerWriter<v1::JobHistoryEvent>* writer) {
+grpc::Status FakeTelemetry::Calls::Watch(grpc::ServerContext*,
+                                         const v1::WatchJobHistoryRequest* request,
+                                         grpc::ServerWriter<v1::JobHistoryEvent>* writer) {
   std::pair<std::vector<v1::JobHistoryEvent>, grpc::Status> script;
   {
-    const absl::MutexLock lock(&mutex_);
-    watches_.push_back(*request);
-    if (!scripts_.empty()) {
-      script = std::move(scripts_.front());
-      scripts_.pop_front();
+    const absl::MutexLock lock(&fake_.mutex_);
+    fake_.watches_.push_back(*request);
+    if (!fake_.scripts_.empty()) {
+      script = std::move(fake_.scripts_.front());
+      fake_.scripts_.pop_front();
     }
   }
   for (const v1::JobHistoryEvent& event : script.first) writer->Write(event);
   return script.second;
 }
 
-grpc::Status FakeTelemetry::ListJobs(grpc::ServerContext*, const v1::ListJobTelemetryRequest*,
-                                     v1::ListJobTelemetryResponse* response) {
-  const absl::MutexLock lock(&mutex_);
-  *response = telemetry_;
-  return Known();
+grpc::Status FakeTelemetry::Calls::ListJobs(grpc::ServerContext*,
+                                            const v1::ListJobTelemetryRequest*,
+                                            v1::ListJobTelemetryResponse* response) {
+  const absl::MutexLock lock(&fake_.mutex_);
+  *response = fake_.telemetry_;
+  return fake_.Known();
 }
 
-grpc::Status FakeTelemetry::GetRanks(grpc::ServerContext*, const v1::GetJobRanksRequest*,
-                                     v1::JobRanks* ranks) {
-  const absl::MutexLock lock(&mutex_);
-  *ranks = ranks_;
-  return Known();
+grpc::Status FakeTelemetry::Calls::GetRanks(grpc::ServerContext*, const v1::GetJobRanksRequest*,
+                                            v1::JobRanks* ranks) {
+  const absl::MutexLock lock(&fake_.mutex_);
+  *ranks = fake_.ranks_;
+  return fake_.Known();
 }
 
-grpc::Status FakeTelemetry::GetSeries(grpc::ServerContext*, const v1::GetJobSeriesRequest*,
-                                      v1::JobSeries* series) {
-  const absl::MutexLock lock(&mutex_);
-  *series = series_;
-  return Known();
+grpc::Status FakeTelemetry::Calls::GetSeries(grpc::ServerContext*, const v1::GetJobSeriesRequest*,
+                                             v1::JobSeries* series) {
+  const absl::MutexLock lock(&fake_.mutex_);
+  *series = fake_.series_;
+  return fake_.Known();
 }
 
 }  // namespace paceline

@@ -8,19 +8,28 @@
 #define CLI_TESTING_FAKE_TELEMETRY_H_
 
 #include <deque>
+#include <memory>
 #include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
-#include "grpcpp/grpcpp.h"
-#include "proto/job_history.grpc.pb.h"
-#include "proto/telemetry.grpc.pb.h"
+#include "grpcpp/support/status.h"
+#include "proto/job_history.pb.h"
+#include "proto/telemetry.pb.h"
+
+namespace grpc {
+class ServerBuilder;
+}
 
 namespace paceline {
 
-class FakeTelemetry : public v1::JobHistoryService::Service, public v1::TelemetryService::Service {
+class FakeTelemetry {
  public:
+  FakeTelemetry();
+  ~FakeTelemetry();
+  void RegisterWith(grpc::ServerBuilder& builder);
+
   void SetHistory(v1::JobHistory history) ABSL_LOCKS_EXCLUDED(mutex_);
   void AddWatch(std::vector<v1::JobHistoryEvent> events, grpc::Status end)
       ABSL_LOCKS_EXCLUDED(mutex_);
@@ -32,20 +41,13 @@ class FakeTelemetry : public v1::JobHistoryService::Service, public v1::Telemetr
   // Calls about what is measured are not known.
   void SetUnimplemented() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Events after the id that is asked for.
-  grpc::Status Get(grpc::ServerContext*, const v1::GetJobHistoryRequest*, v1::JobHistory*) override;
-  grpc::Status Watch(grpc::ServerContext*, const v1::WatchJobHistoryRequest*,
-                     grpc::ServerWriter<v1::JobHistoryEvent>*) override;
-  grpc::Status ListJobs(grpc::ServerContext*, const v1::ListJobTelemetryRequest*,
-                        v1::ListJobTelemetryResponse*) override;
-  grpc::Status GetRanks(grpc::ServerContext*, const v1::GetJobRanksRequest*,
-                        v1::JobRanks*) override;
-  grpc::Status GetSeries(grpc::ServerContext*, const v1::GetJobSeriesRequest*,
-                         v1::JobSeries*) override;
-
  private:
+  // What gRPC calls.
+  class Calls;
+
   grpc::Status Known() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  const std::unique_ptr<Calls> calls_;
   mutable absl::Mutex mutex_;
   v1::JobHistory history_ ABSL_GUARDED_BY(mutex_);
   std::deque<std::pair<std::vector<v1::JobHistoryEvent>, grpc::Status>> scripts_
