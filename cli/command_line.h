@@ -7,10 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "CLI/App.hpp"
-#include "CLI/Config.hpp"
-#include "CLI/Formatter.hpp"
 #include "cli/program.h"
+
+namespace CLI {
+class App;
+}
 
 namespace paceline {
 

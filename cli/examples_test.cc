@@ -12,6 +12,9 @@
 #include <string>
 #include <vector>
 
+#include "CLI/App.hpp"
+#include "CLI/Config.hpp"
+#include "CLI/Formatter.hpp"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cli/command_line.h"

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "CLI/App.hpp"
-#include "CLI/Config.hpp"
-#include "CLI/Formatter.hpp"
+namespace CLI {
+class App;
+}
 
 namespace paceline {
 
