@@ -35,10 +35,6 @@ bool IsPending(const v1::Job& job, int64_t order) {
          !HasEnded(job.state());
 }
 
-std::string JobText(const v1::Job& job) {
-  return absl::StrCat(NeutralLine(job.spec().name()), " (", NeutralLine(job.id()), ")");
-}
-
 std::string LaterSaveText(const v1::Job& job) {
   const std::string why = NeutralLine(job.checkpoints().order().reason());
   return absl::StrCat("a later save", why.empty() ? "" : absl::StrCat(", ", why, ","),
@@ -73,8 +69,9 @@ int TellOutcome(Program& program, const v1::Job& job, int64_t order) {
     return program.Fail(kCliFailed,
                         absl::StrCat("nothing was saved: ", NeutralLine(outcome.error())));
   }
-  return program.Fail(kCliFailed, absl::StrCat(JobText(job), " ended as ", StateText(job.state()),
-                                               " before the checkpoint was complete"));
+  return program.Fail(kCliFailed,
+                      absl::StrCat(JobNameText(job), " ended as ", StateText(job.state()),
+                                   " before the checkpoint was complete"));
 }
 
 int AwaitSave(Program& program, const CheckpointSaveFlags& flags, v1::Job job) {
@@ -94,7 +91,7 @@ int AwaitSave(Program& program, const CheckpointSaveFlags& flags, v1::Job job) {
   };
   watch.on_outage = OutageNote(program);
   if (IsPending(job, order)) {
-    program.Note(absl::StrCat("asked ", JobText(job), " for a checkpoint"));
+    program.Note(absl::StrCat("asked ", JobNameText(job), " for a checkpoint"));
     const grpc::Status status = WatchJobs(program.client(), watch);
     if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
       return program.Fail(kCliTimeout,
@@ -112,14 +109,10 @@ int SaveCheckpoint(Program& program, const CheckpointSaveFlags& flags) {
   request.set_now(flags.now);
   v1::Job job;
   const grpc::Status status = program.client().SaveCheckpoint(request, &job);
-  if (!status.ok()) return program.Fail(status);
-  if (!flags.no_wait) return AwaitSave(program, flags, std::move(job));
-  if (program.json()) {
-    program.PrintJson(job);
-  } else {
-    program.out() << "asked " << JobText(job) << " for a checkpoint" << std::endl;
-  }
-  return kCliOk;
+  if (status.ok() && !flags.no_wait) return AwaitSave(program, flags, std::move(job));
+  return TellAnswer(program, status, job, [&](std::ostream& out) {
+    out << "asked " << JobNameText(job) << " for a checkpoint\n";
+  });
 }
 
 struct CheckpointDeleteFlags {
@@ -139,8 +132,7 @@ int DeleteCheckpoint(Program& program, const CheckpointDeleteFlags& flags) {
   const grpc::Status status = program.client().DeleteCheckpoint(request, &checkpoint);
   return TellAnswer(program, status, checkpoint, [&](std::ostream& out) {
     out << CheckpointNameText(checkpoint) << " (" << NeutralLine(checkpoint.directory())
-        << ") is being removed"
-        << "\n";
+        << ") is being removed\n";
   });
 }
 
@@ -171,8 +163,8 @@ int PinCheckpoint(Program& program, const CheckpointPinFlags& flags, bool pinned
   const grpc::Status status = program.client().PinCheckpoint(request, &checkpoint);
   return TellAnswer(program, status, checkpoint, [&](std::ostream& out) {
     out << CheckpointNameText(checkpoint)
-        << (checkpoint.pinned() ? " is pinned: it is kept until it is unpinned" : " is not pinned")
-        << "\n";
+        << (checkpoint.pinned() ? " is pinned: it is kept until it is unpinned\n"
+                                : " is not pinned\n");
   });
 }
 

@@ -16,11 +16,11 @@
 #include "cli/dev/process.h"
 #include "cli/rpc/client.h"
 #include "cli/rpc/resumption.h"
-#include "cli/text/neutral.h"
 #include "cli/text/table.h"
 #include "cli/verbs/value_check.h"
 #include "cli/verbs/verb_parts.h"
 #include "cli/verbs/verbs.h"
+#include "cli/view/job_text.h"
 #include "common/uuid.h"
 #include "nlohmann/json.hpp"
 #include "proto/job.pb.h"
@@ -229,8 +229,7 @@ void CancelJobs(Program& program, const DevDir& dir) {
     cancel.set_reason("the dev cluster was taken down");
     v1::Job cancelled;
     if (client.CancelJob(cancel, &cancelled).ok()) {
-      program.Note(absl::StrCat("cancelled ", NeutralLine(job.spec().name()), " (",
-                                NeutralLine(job.id()), ")"));
+      program.Note(absl::StrCat("cancelled ", JobNameText(job)));
     }
   }
 }

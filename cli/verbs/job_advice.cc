@@ -22,17 +22,10 @@ int TellWhy(Program& program, const std::string& name) {
   request.set_job(name);
   v1::WhyResponse response;
   const grpc::Status status = program.client().WhyJob(request, &response);
-  if (!status.ok()) return program.Fail(status);
-  if (program.json()) {
-    program.PrintJson(response);
-    return kCliOk;
-  }
-  for (const std::string& obstacle : response.obstacles()) {
-    program.out() << NeutralLine(obstacle) << "\n";
-  }
-  if (response.obstacles().empty()) program.out() << "Nothing is in its way.\n";
-  program.out() << std::flush;
-  return kCliOk;
+  return TellAnswer(program, status, response, [&](std::ostream& out) {
+    for (const std::string& obstacle : response.obstacles()) out << NeutralLine(obstacle) << "\n";
+    if (response.obstacles().empty()) out << "Nothing is in its way.\n";
+  });
 }
 
 void AddJobWhy(CLI::App& parent, Program& program) {

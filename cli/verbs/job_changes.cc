@@ -29,9 +29,8 @@ namespace {
 // "digits (job-...): hsgd 2:2,8:all, epoch 2, since step 128".
 std::string PlanText(const v1::Job& job) {
   const v1::JobPlan& plan = job.plan();
-  std::string text =
-      absl::StrCat(NeutralLine(job.spec().name()), " (", NeutralLine(job.id()),
-                   "): ", StrategyText(plan.strategy()), ", epoch ", plan.epoch(), ", ");
+  std::string text = absl::StrCat(JobNameText(job), ": ", StrategyText(plan.strategy()), ", epoch ",
+                                  plan.epoch(), ", ");
   if (plan.active_epoch() == plan.epoch()) {
     absl::StrAppend(&text, "since step ", plan.active_since_step());
   } else if (plan.active_epoch() > 0) {
@@ -213,10 +212,9 @@ bool AllWell(const v1::Job& job) {
 
 std::string OrderText(const v1::Job& job) {
   const v1::ProfileRequest& request = job.profile().request();
-  return absl::StrCat("profile ", request.id(), " of ", NeutralLine(job.spec().name()), " (",
-                      NeutralLine(job.id()), "): steps ", request.first_step(), " to ",
-                      request.first_step() + request.steps() - 1, " on ranks ",
-                      absl::StrJoin(job.profile().ranks(), ","));
+  return absl::StrCat("profile ", request.id(), " of ", JobNameText(job), ": steps ",
+                      request.first_step(), " to ", request.first_step() + request.steps() - 1,
+                      " on ranks ", absl::StrJoin(job.profile().ranks(), ","));
 }
 
 int ProfileJob(Program& program, const JobProfileFlags& flags) {
@@ -301,15 +299,14 @@ int CancelJob(Program& program, const JobCancelFlags& flags, const std::string& 
     return kCliOk;
   }
   if (flags.save && (job.state() == v1::RUNNING || job.state() == v1::STARTING)) {
-    program.out() << NeutralLine(job.spec().name()) << " (" << NeutralLine(job.id())
-                  << ") saves a checkpoint and then ends; until then it is "
+    program.out() << JobNameText(job) << " saves a checkpoint and then ends; until then it is "
                   << StateText(job.state()) << std::endl;
     program.Note(absl::StrCat("next: paceline job watch ", NeutralLine(job.id())));
     return kCliOk;
   }
   const bool ended = HasEnded(job.state()) && job.state() != v1::CANCELLED;
-  program.out() << NeutralLine(job.spec().name()) << " (" << NeutralLine(job.id()) << ") "
-                << (ended ? "had ended: " : "is ") << StateText(job.state()) << std::endl;
+  program.out() << JobNameText(job) << (ended ? " had ended: " : " is ") << StateText(job.state())
+                << std::endl;
   return kCliOk;
 }
 

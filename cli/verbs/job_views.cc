@@ -366,9 +366,8 @@ int ShowMetrics(Program& program, const JobMetricsFlags& flags) {
                               ", and nothing of its last minutes is known"));
     return kCliOk;
   }
-  program.out() << NeutralLine(job.spec().name()) << " (" << NeutralLine(job.id()) << ") is "
-                << StateText(job.state()) << ", step " << job.progress().step() << " of "
-                << job.spec().steps() << "\n\n"
+  program.out() << JobNameText(job) << " is " << StateText(job.state()) << ", step "
+                << job.progress().step() << " of " << job.spec().steps() << "\n\n"
                 << page << std::flush;
   return kCliOk;
 }

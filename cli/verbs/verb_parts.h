@@ -37,7 +37,7 @@ std::string RequestId(const std::string& flag);
 // The job by its id, the unique beginning of an id, or its name.
 grpc::Status GetJob(Program& program, const std::string& name, v1::Job* job);
 
-// What came of a request: the error, or the answer as JSON, or for people what `tell` writes.
+// What came of a request: the error, else the answer as JSON or, for people, what `tell` writes.
 // Returns the exit code.
 int TellAnswer(Program& program, const grpc::Status& status,
                const google::protobuf::Message& answer,

@@ -1,8 +1,7 @@
-#include "cli/view/remedy_page.h"
-
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "cli/text/neutral.h"
+#include "cli/view/remedy_page.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"

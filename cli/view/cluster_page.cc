@@ -80,8 +80,7 @@ std::vector<std::string> AttentionOf(const ClusterFacts& facts, absl::Time now) 
                                      "; `paceline automation resume` lets it act again"));
   }
   for (const v1::Job& job : facts.jobs) {
-    const std::string name =
-        absl::StrCat(NeutralLine(job.spec().name()), " (", NeutralLine(job.id()), ")");
+    const std::string name = JobNameText(job);
     if (job.state() == v1::RECOVERING) {
       attention.push_back(absl::StrCat(name, " is RECOVERING: ", NeutralLine(job.reason())));
     } else if (job.state() == v1::QUEUED) {

@@ -1,5 +1,4 @@
 #include "cli/view/job_text.h"
-
 #include "gtest/gtest.h"
 
 namespace paceline {

@@ -111,7 +111,7 @@ std::string FailureText(const v1::Job& job, const PageStyle& style) {
 std::string SummaryText(const v1::Job& job, absl::Time now, const PageStyle& style) {
   const v1::JobProgress& progress = job.progress();
   std::string text =
-      absl::StrCat(NeutralLine(job.spec().name()), " (", NeutralLine(job.id()), ") ",
+      absl::StrCat(JobNameText(job), " ",
                    Painted(StateText(job.state()), StateColour(job.state()), style.colours), ": ",
                    progress.step(), " of ", job.spec().steps(), " steps");
   const double run = RunSeconds(job, now);

@@ -58,6 +58,10 @@ std::vector<std::string> FlagsThatKeep(int64_t batch, const v1::JobSpec& after,
 
 }  // namespace
 
+std::string JobNameText(const v1::Job& job) {
+  return absl::StrCat(NeutralLine(job.spec().name()), " (", NeutralLine(job.id()), ")");
+}
+
 bool HasEnded(v1::JobState state) {
   return state == v1::SUCCEEDED || state == v1::FAILED || state == v1::CANCELLED;
 }

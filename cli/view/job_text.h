@@ -16,6 +16,9 @@
 
 namespace paceline {
 
+// "digits (job-0123456789ab)", neutralised.
+std::string JobNameText(const v1::Job& job);
+
 // SUCCEEDED, FAILED or CANCELLED.
 bool HasEnded(v1::JobState state);
 

@@ -1,5 +1,4 @@
 #include "cli/view/strategy_text.h"
-
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

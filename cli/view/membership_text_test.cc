@@ -1,5 +1,4 @@
 #include "cli/view/job_text.h"
-
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"

@@ -1,7 +1,6 @@
-#include "cli/view/strategy_text.h"
-
 #include <string>
 
+#include "cli/view/strategy_text.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
