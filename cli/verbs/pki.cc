@@ -192,8 +192,6 @@ std::string MomentText(const google::protobuf::Timestamp& time) {
   return TimeText(absl::FromUnixSeconds(time.seconds()));
 }
 
-std::string RequestIdOf(const IdentityFlags& flags) { return RequestId(flags.request_id); }
-
 int Token(Program& program, const IdentityFlags& flags) {
   v1::CreateJoinTokenRequest request;
   request.set_request_id(RequestId(flags.request_id));
