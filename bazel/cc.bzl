@@ -71,11 +71,25 @@ def paceline_cc_library(name, copts = [], deps = [], pch = "", **kwargs):
 def paceline_cc_binary(name, copts = [], deps = [], pch = "", **kwargs):
     _compiled(native.cc_binary, copts, deps, pch, name = name, **kwargs)
 
-def paceline_cc_test(name, size = "small", copts = [], deps = [], pch = "", **kwargs):
+def paceline_cc_test(
+        name,
+        size = "small",
+        copts = [],
+        deps = [],
+        pch = "",
+        main = "//bazel/testing:test_main",
+        **kwargs):
+    """As cc_test: one for a package or a theme, since each costs a link.
+
+    Args:
+      name, size, copts, deps, pch: as for a library.
+      main: what has its main function; None: its own sources.
+      **kwargs: as for cc_test.
+    """
     _compiled(
         native.cc_test,
         copts,
-        deps + ["@system//:gtest_main"],
+        deps + ([main] if main else []) + ["@system//:gtest"],
         pch,
         suffix = "_test",
         name = name,

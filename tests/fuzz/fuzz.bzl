@@ -16,6 +16,7 @@ def fuzz_target(name, deps):
         name = name + "_replay_test",
         srcs = headers + ["replay_test.cc", name + "_fuzz.cc"],
         args = ["tests/fuzz/corpus/" + name],
+        main = None,
         data = native.glob(["corpus/%s/*" % name]),
         deps = deps,
     )
