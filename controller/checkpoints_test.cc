@@ -181,9 +181,8 @@ TEST_F(CheckpointsTest, CheckpointsAreNamedListedPinnedAndRemoved) {
   EXPECT_THAT(List("digits"), ElementsAre(40, 20));
   v1::ListCheckpointsRequest request;
   request.set_page_token("1.2");
-  grpc::ClientContext context;
   v1::ListCheckpointsResponse response;
-  EXPECT_EQ(Reason(checkpoints_->List(&context, request, &response)), "PAGE_TOKEN_INVALID");
+  EXPECT_EQ(Reason(ListPage(request, &response)), "PAGE_TOKEN_INVALID");
 }
 
 TEST_F(CheckpointsTest, CancelledJobIsSavedFirstWhereAskedTo) {

@@ -9,7 +9,7 @@
 #include "controller/metrics.h"
 #include "controller/rpc/convert.h"
 #include "controller/rpc/convert_node.h"
-#include "controller/rpc/convert_strategy.h"
+#include "controller/rpc/convert_plan.h"
 
 namespace paceline {
 namespace {

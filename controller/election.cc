@@ -8,6 +8,7 @@
 #include "common/core/status_macros.h"
 #include "common/log.h"
 #include "controller/store/etcd_store.h"
+#include "etcd/rpc.pb.h"
 
 namespace paceline {
 namespace {

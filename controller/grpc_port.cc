@@ -1,6 +1,9 @@
 #include "controller/grpc_port.h"
 
 #include <grpcpp/resource_quota.h>
+#include <grpcpp/security/server_credentials.h>
+#include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
 
 #include <cstddef>
 

@@ -3,15 +3,17 @@
 #ifndef CONTROLLER_GRPC_PORT_H_
 #define CONTROLLER_GRPC_PORT_H_
 
-#include <grpcpp/security/server_credentials.h>
-#include <grpcpp/server.h>
-#include <grpcpp/server_builder.h>
-
 #include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+
+namespace grpc {
+class Server;
+class ServerBuilder;
+class ServerCredentials;
+}  // namespace grpc
 
 namespace paceline {
 

@@ -1,14 +1,14 @@
-// The series of each job that has begun: what it is, holds, and does.
-//
-// A job's series appear with its first start. What it did while it was queued before that is in its
-// sums.
+// What jobs do: the series of each one, how they go through the queues, and how their memberships
+// change.
 //
 // Thread-compatible, but for what Prometheus reads.
 #ifndef CONTROLLER_JOB_METRICS_H_
 #define CONTROLLER_JOB_METRICS_H_
 
 #include <array>
+#include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/container/node_hash_map.h"
@@ -18,11 +18,17 @@
 #include "controller/checkpoint_metrics.h"
 #include "controller/core/job.h"
 #include "controller/core/job_account.h"
+#include "controller/core/queue.h"
 #include "controller/metric_labels.h"
-#include "proto/worker.pb.h"
 
 namespace paceline {
 
+namespace v1 {
+class StepBatch;
+}
+
+// The series of each job that has begun: what it is, holds, and does. They appear with its first
+// start; what it did while it was queued before that is in its sums.
 class JobMetrics {
  public:
   // `registry` outlives this.
@@ -111,6 +117,73 @@ class JobMetrics {
 
   // That are not over, or are shown. By hash: each batch of steps looks its job up.
   absl::node_hash_map<JobId, Known> jobs_;
+};
+
+// How many jobs are in each state, how long they waited and started, how they ended, and how often
+// they were restarted.
+class QueueMetrics {
+ public:
+  // `registry` outlives this.
+  explicit QueueMetrics(MetricRegistry& registry);
+
+  // Queues that are shown although they have no job.
+  void SetQueues(const Queues& queues);
+  // A job from before the start: what it has done is not counted again.
+  void Begin(const Job& job);
+  // Counts what has happened to the job since the last call. True: it is in another state.
+  bool Count(const Job& job);
+  void Forget(const JobId& id);
+
+ private:
+  // Of a job, as last counted.
+  struct Counted {
+    std::string queue;
+    JobState state = JobState::kQueued;
+    int restarts = 0;
+  };
+  struct Queued {
+    std::array<prometheus::Gauge*, kJobStates> jobs;
+    prometheus::Histogram* wait;
+    prometheus::Histogram* start;
+  };
+
+  Queued& Get(const std::string& queue);
+  prometheus::Gauge& JobsIn(const Counted& job) {
+    return *Get(job.queue).jobs[static_cast<size_t>(job.state)];
+  }
+
+  Gauges& jobs_;
+  Histograms wait_;
+  Histograms start_;
+  Counters& finished_;
+  Counters& restarts_;
+
+  std::map<std::string, Queued> queues_;
+  std::map<JobId, Counted> counted_;
+};
+
+// Changes of membership, of all jobs together.
+class MembershipMetrics {
+ public:
+  // `registry` outlives this.
+  explicit MembershipMetrics(MetricRegistry& registry);
+
+  // A job from before the start: what it has done is not counted again.
+  void Begin(const Job& job);
+  // Counts what has happened to the job since the last call.
+  void Count(const Job& job);
+  void Forget(const JobId& id) { counted_.erase(id); }
+
+ private:
+  // Of a job: the newest generations that were counted as begun, and as done.
+  struct Counted {
+    Generation begun{0};
+    Generation done{0};
+  };
+
+  Counters& changes_;
+  Histograms durations_;
+  std::map<JobId, Counted> counted_;
 };
 
 }  // namespace paceline

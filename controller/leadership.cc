@@ -9,6 +9,9 @@
 #include "common/exit_codes.h"
 #include "common/log.h"
 #include "common/service_manager.h"
+#include "common/state_lock/state_lock.h"
+#include "controller/election.h"
+#include "controller/standby.h"
 #include "controller/store/etcd_store.h"
 
 namespace paceline {

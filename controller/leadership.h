@@ -20,18 +20,22 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/event_loop.h"
-#include "common/state_lock/state_lock.h"
-#include "controller/election.h"
+#include "common/http_server.h"
+#include "common/tls/tls_files.h"
 #include "controller/server.h"
-#include "controller/standby.h"
 #include "controller/store/etcd_client.h"
 
 namespace paceline {
+
+class Election;
+class Standby;
+class StateLock;
 
 class Leadership {
  public:

@@ -23,6 +23,8 @@
 #include "controller/server.h"
 #include "controller/testing/running_server.h"
 #include "controller/testing/server_fixture.h"
+#include "proto/job.grpc.pb.h"
+#include "proto/worker.grpc.pb.h"
 
 namespace paceline {
 namespace {

@@ -21,21 +21,20 @@
 #include "common/core/moment.h"
 #include "common/metrics/metric_registry.h"
 #include "common/metrics/process_metrics.h"
-#include "controller/access_metrics.h"
 #include "controller/checkpoint_metrics.h"
 #include "controller/core/cluster.h"
 #include "controller/core/stragglers/job/stragglers.h"
 #include "controller/job_metrics.h"
-#include "controller/limit_metrics.h"
-#include "controller/membership_metrics.h"
 #include "controller/node_metrics.h"
-#include "controller/queue_metrics.h"
 #include "controller/rpc_metrics.h"
 #include "controller/straggler_metrics.h"
 #include "controller/watch_metrics.h"
-#include "proto/worker.pb.h"
 
 namespace paceline {
+
+namespace v1 {
+class StepBatch;
+}
 
 inline constexpr absl::Duration kEndedJobSeries = absl::Minutes(10);
 // A job's series take some 200 kB of memory, and 5 kB of each scrape.

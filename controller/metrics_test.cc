@@ -6,6 +6,7 @@
 #include "common/metrics/metric_lint.h"
 #include "controller/metric_families.h"
 #include "controller/testing/played_metrics.h"
+#include "proto/worker.pb.h"
 
 namespace paceline {
 namespace {

@@ -16,6 +16,7 @@ using ::testing::HasSubstr;
 
 class NodesTest : public ServerTest {
  protected:
+  std::unique_ptr<v1::NodeService::Stub> Nodes() { return v1::NodeService::NewStub(channel_); }
   grpc::Status Cordon(const std::string& node, const std::string& id, v1::Node* reply,
                       const std::string& reason = "its fan is loud") {
     v1::CordonNodeRequest request;
@@ -24,7 +25,7 @@ class NodesTest : public ServerTest {
     request.set_owner("ann");
     request.set_reason(reason);
     grpc::ClientContext context;
-    return nodes_->Cordon(&context, request, reply);
+    return Nodes()->Cordon(&context, request, reply);
   }
   v1::DrainNodeRequest DrainOf(const std::string& node, const std::string& id,
                                const std::string& owner = "ann") {
@@ -38,14 +39,14 @@ class NodesTest : public ServerTest {
   grpc::Status Drain(const v1::DrainNodeRequest& request, v1::DrainNodeResponse* reply) {
     grpc::ClientContext context;
     reply->Clear();
-    return nodes_->Drain(&context, request, reply);
+    return Nodes()->Drain(&context, request, reply);
   }
   v1::Node Node(const std::string& name) {
     v1::GetNodeRequest request;
     request.set_name(name);
     grpc::ClientContext context;
     v1::Node node;
-    EXPECT_TRUE(nodes_->Get(&context, request, &node).ok());
+    EXPECT_TRUE(Nodes()->Get(&context, request, &node).ok());
     return node;
   }
   v1::AutomationStatus Automation() {
@@ -76,7 +77,7 @@ TEST_F(NodesTest, CordonIsStoredAndARepeatGetsItsAnswer) {
   request.set_request_id("r2");
   request.set_owner("ann");
   grpc::ClientContext context;
-  ASSERT_TRUE(nodes_->Uncordon(&context, request, &node).ok());
+  ASSERT_TRUE(Nodes()->Uncordon(&context, request, &node).ok());
   EXPECT_EQ(node.state(), v1::NODE_READY);
 }
 
@@ -170,18 +171,18 @@ TEST_F(NodesTest, OnlyANodeThatDoesNotAnswerCanBeDeclaredLost) {
   v1::Node node;
   {
     grpc::ClientContext context;
-    EXPECT_EQ(Reason(nodes_->DeclareLost(&context, request, &node)), "NODE_CONNECTED");
+    EXPECT_EQ(Reason(Nodes()->DeclareLost(&context, request, &node)), "NODE_CONNECTED");
   }
   worker.reset();
   ReadMetrics("paceline_node_state{node=\"w0\",state=\"unreachable\"} 1");
   grpc::ClientContext context;
-  ASSERT_TRUE(nodes_->DeclareLost(&context, request, &node).ok());
+  ASSERT_TRUE(Nodes()->DeclareLost(&context, request, &node).ok());
   EXPECT_EQ(node.state(), v1::NODE_LOST);
   v1::NodeHistoryRequest history_request;
   history_request.set_name("w0");
   v1::NodeHistory history;
   grpc::ClientContext history_context;
-  ASSERT_TRUE(nodes_->History(&history_context, history_request, &history).ok());
+  ASSERT_TRUE(Nodes()->History(&history_context, history_request, &history).ok());
   EXPECT_EQ(history.events().rbegin()->who(), "ann");
   EXPECT_EQ(history.events().rbegin()->what(), "declared lost: burnt");
 }
@@ -194,14 +195,14 @@ TEST_F(NodesTest, CheckTravelsInThePlanAndItsResultInAReport) {
   v1::Node node;
   {
     grpc::ClientContext context;
-    ASSERT_TRUE(nodes_->Check(&context, request, &node).ok());
+    ASSERT_TRUE(Nodes()->Check(&context, request, &node).ok());
   }
   EXPECT_FALSE(node.has_check());
   EXPECT_EQ(worker->ReadUntil([](const v1::NodePlan& p) { return p.has_check(); }).check().id(), 1);
   request.set_request_id("r2");
   {
     grpc::ClientContext context;
-    EXPECT_EQ(Reason(nodes_->Check(&context, request, &node)), "CHECK_RUNNING");
+    EXPECT_EQ(Reason(Nodes()->Check(&context, request, &node)), "CHECK_RUNNING");
   }
   v1::WorkerMessage message;
   v1::NodeCheckResult& result = *message.mutable_report()->mutable_check();

@@ -2,8 +2,6 @@
 #ifndef CONTROLLER_OWN_IDENTITY_H_
 #define CONTROLLER_OWN_IDENTITY_H_
 
-#include <grpcpp/security/server_credentials.h>
-
 #include <memory>
 #include <optional>
 

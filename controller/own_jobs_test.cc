@@ -16,6 +16,8 @@
 #include "controller/rpc/access_table.h"
 #include "controller/testing/roles_fixture.h"
 #include "proto/checkpoint.grpc.pb.h"
+#include "proto/job_history.grpc.pb.h"
+#include "proto/telemetry.grpc.pb.h"
 
 namespace paceline {
 namespace {
@@ -124,6 +126,13 @@ class OwnScopeTest : public RolesTest {
     call->TryCancel();
     return grpc::Status::OK;
   }
+
+  const std::unique_ptr<v1::CheckpointService::Stub> checkpoints_ =
+      v1::CheckpointService::NewStub(channel_);
+  const std::unique_ptr<v1::JobHistoryService::Stub> histories_ =
+      v1::JobHistoryService::NewStub(channel_);
+  const std::unique_ptr<v1::TelemetryService::Stub> telemetry_ =
+      v1::TelemetryService::NewStub(channel_);
 };
 
 // A new method of scope kOwn needs a case here, or in a test of lists below.
@@ -171,7 +180,7 @@ TEST_F(RolesTest, TelemetryListsASubmittersOwnJobsOnly) {
   const auto listed = [&](const std::string& user) {
     Call call(user);
     v1::ListJobTelemetryResponse response;
-    EXPECT_TRUE(telemetry_->ListJobs(call, {}, &response).ok());
+    EXPECT_TRUE(v1::TelemetryService::NewStub(channel_)->ListJobs(call, {}, &response).ok());
     return response.jobs_size();
   };
   EXPECT_EQ(listed("bob"), 1);

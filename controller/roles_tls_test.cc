@@ -18,6 +18,9 @@
 #include "controller/testing/server_fixture.h"
 #include "controller/testing/tls_fixture.h"
 #include "proto/identity.grpc.pb.h"
+#include "proto/job.grpc.pb.h"
+#include "proto/node.grpc.pb.h"
+#include "proto/worker.grpc.pb.h"
 
 namespace paceline {
 namespace {

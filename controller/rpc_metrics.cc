@@ -3,6 +3,7 @@
 #include <google/protobuf/descriptor.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <iterator>
 #include <utility>
 
@@ -128,5 +129,53 @@ void RpcMetrics::End(Method* method, grpc::StatusCode code, absl::Duration took)
   handled_.Add(labels).Increment();
   if (method->handling != nullptr) method->handling->Observe(absl::ToDoubleSeconds(took));
 }
+
+const char* AccessRefusalLabel(AccessRefusal refusal) {
+  constexpr const char* kNames[] = {"no_identity", "bad_certificate", "unknown_token", "revoked",
+                                    "role",        "unknown_method"};
+  return kNames[static_cast<size_t>(refusal)];
+}
+
+AccessMetrics::AccessMetrics(MetricRegistry& registry) {
+  Counters& family = registry.NewCounters("paceline_access_refusals_total");
+  for (size_t i = 0; i < refusals_.size(); ++i) {
+    refusals_[i] = &family.Add({{"reason", AccessRefusalLabel(static_cast<AccessRefusal>(i))}});
+  }
+}
+
+void AccessMetrics::Refused(AccessRefusal refusal) {
+  refusals_[static_cast<size_t>(refusal)]->Increment();
+}
+
+const char* LimitLabel(Limit limit) {
+  constexpr const char* kNames[] = {"call_rate",
+                                    "mutation_rate",
+                                    "streams_per_caller",
+                                    "streams",
+                                    "slow_reader",
+                                    "open_jobs",
+                                    "open_jobs_per_submitter",
+                                    "job_size",
+                                    "request_size",
+                                    "session_hello",
+                                    "node_size",
+                                    "sessions",
+                                    "worker_message",
+                                    "worker_rate",
+                                    "worker_backlog",
+                                    "log_readers",
+                                    "http_connections",
+                                    "http_streams"};
+  return kNames[static_cast<size_t>(limit)];
+}
+
+LimitMetrics::LimitMetrics(MetricRegistry& registry) {
+  Counters& family = registry.NewCounters("paceline_limit_refusals_total");
+  for (size_t i = 0; i < refusals_.size(); ++i) {
+    refusals_[i] = &family.Add({{"limit", LimitLabel(static_cast<Limit>(i))}});
+  }
+}
+
+void LimitMetrics::Refused(Limit limit) { refusals_[static_cast<size_t>(limit)]->Increment(); }
 
 }  // namespace paceline

@@ -1,9 +1,4 @@
-// What gRPC's clients ask of the controller, by the names that other servers' interceptors use
-// (grpc_server_...): an interceptor that counts calls when they begin and end, and times unary
-// ones.
-//
-// The labels are those of methods that the program knows; a name that a client made up counts as
-// "unknown".
+// What clients ask of the controller, and what it refuses them.
 //
 // Thread-safe.
 #ifndef CONTROLLER_RPC_METRICS_H_
@@ -12,6 +7,7 @@
 #include <grpcpp/support/server_interceptor.h>
 #include <grpcpp/support/status_code_enum.h>
 
+#include <array>
 #include <map>
 #include <memory>
 #include <string>
@@ -26,6 +22,11 @@ namespace paceline {
 // "InvalidArgument", as in grpc_code.
 const char* RpcCodeLabel(grpc::StatusCode code);
 
+// Calls, by the names that other servers' interceptors use (grpc_server_...): an interceptor counts
+// them when they begin and end, and times unary ones.
+//
+// The labels are those of methods that the program knows; a name that a client made up counts as
+// "unknown".
 class RpcMetrics {
  public:
   using Type = grpc::experimental::ServerRpcInfo::Type;
@@ -51,6 +52,69 @@ class RpcMetrics {
 
   absl::Mutex mutex_;
   std::map<std::string, std::unique_ptr<Method>> methods_ ABSL_GUARDED_BY(mutex_);  // By path.
+};
+
+// What was missing.
+enum class AccessRefusal {
+  kNoIdentity,      // The method wants to know who asks.
+  kBadCertificate,  // It is the cluster's, and names nobody or has ended.
+  kUnknownToken,
+  kRevoked,
+  kRole,  // The caller's is too low, or another.
+  kUnknownMethod,
+};
+
+// "no_identity", as in the label.
+const char* AccessRefusalLabel(AccessRefusal refusal);
+
+// Calls that are not let in.
+class AccessMetrics {
+ public:
+  // `registry` outlives this.
+  explicit AccessMetrics(MetricRegistry& registry);
+
+  void Refused(AccessRefusal refusal);
+
+ private:
+  std::array<prometheus::Counter*, 6> refusals_;  // By AccessRefusal.
+};
+
+enum class Limit {
+  kCallRate,          // Calls of any kind of one caller.
+  kMutationRate,      // Changes of one caller.
+  kStreamsPerCaller,  // Watches and logs.
+  kStreams,
+  kSlowReader,  // A watch, log or backup that nobody reads.
+  kOpenJobs,
+  kOpenJobsPerSubmitter,
+  kJobSize,
+  kRequestSize,    // Of another request.
+  kSessionHello,   // A worker's session without a hello in time.
+  kNodeSize,       // A hello of a node that cannot be.
+  kSessions,       // Of one node's certificate.
+  kWorkerMessage,  // That is no message, or too large.
+  kWorkerRate,     // A worker that says too much: it has to wait.
+  kWorkerBacklog,  // A worker that does not read.
+  kLogReaders,     // Of one node.
+  kHttpConnections,
+  kHttpStreams,
+};
+
+// "mutation_rate", as in the label.
+const char* LimitLabel(Limit limit);
+
+// What the limits have refused, or ended (docs/limits.md). Not what gRPC refuses by itself:
+// messages and headers that are too long, connections that do not begin, streams of reflection that
+// there is no thread for.
+class LimitMetrics {
+ public:
+  // `registry` outlives this.
+  explicit LimitMetrics(MetricRegistry& registry);
+
+  void Refused(Limit limit);
+
+ private:
+  std::array<prometheus::Counter*, 18> refusals_;  // By Limit.
 };
 
 }  // namespace paceline

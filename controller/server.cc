@@ -2,30 +2,62 @@
 
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/security/server_credentials.h>
+#include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
+#include <grpcpp/server_context.h>
 
+#include <atomic>
 #include <filesystem>
+#include <optional>
+#include <string>
 #include <system_error>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "common/address_file.h"
+#include "common/event_loop.h"
 #include "common/exit_codes.h"
+#include "common/http_server.h"
+#include "common/identity/principal.h"
 #include "common/log.h"
 #include "common/service_manager.h"
+#include "common/state_lock/state_lock.h"
+#include "common/tls/certificate_authority.h"
 #include "common/tls/credentials.h"
 #include "common/tls/tls_files.h"
 #include "common/version.h"
+#include "controller/control_loop.h"
 #include "controller/discovery.h"
 #include "controller/grpc_port.h"
+#include "controller/metrics.h"
 #include "controller/own_identity.h"
+#include "controller/page/page.h"
+#include "controller/rpc/access.h"
 #include "controller/rpc/access_table.h"
+#include "controller/rpc/admin_service.h"
+#include "controller/rpc/audit.h"
+#include "controller/rpc/automation_service.h"
+#include "controller/rpc/call_limits.h"
 #include "controller/rpc/caller.h"
-#include "controller/rpc/identity_records.h"
+#include "controller/rpc/checkpoint_service.h"
+#include "controller/rpc/history_service.h"
+#include "controller/rpc/identity_service.h"
+#include "controller/rpc/job_service.h"
+#include "controller/rpc/lists.h"
+#include "controller/rpc/node_service.h"
 #include "controller/rpc/records.h"
+#include "controller/rpc/sender.h"
+#include "controller/rpc/telemetry_service.h"
 #include "controller/rpc/user_tokens.h"
+#include "controller/rpc/worker_sessions.h"
 #include "controller/store/sqlite_store.h"
 #include "controller/store/state_file.h"
 
@@ -43,16 +75,89 @@ constexpr absl::Duration kCertificateLook = absl::Hours(1);
 
 ServerFailure StateFailure(const absl::Status& status) { return {status, StateExitCode(status)}; }
 
-Server::Server(ServerOptions options)
+// What the server is made of, and how it is wired.
+class Server::Parts {
+ public:
+  explicit Parts(ServerOptions options);
+  ~Parts();
+
+  // As the server's.
+  ServerFailure Start(Elected elected);
+  ServerFailure Run();
+  void Shutdown();
+
+ private:
+  ServerFailure OpenAuthority();
+  ServerFailure OpenState(Elected& elected);
+  // Checks the table of roles, and makes access_ unless `plaintext`.
+  ServerFailure OpenAccess();
+  // Serves both ports and tells where. On failure neither is served any more.
+  ServerFailure Serve();
+  ServerFailure ListenHttp();
+  ServerFailure ListenGrpc();
+  // From any thread.
+  Principal FindCaller(const grpc::ServerContextBase& context) const;
+  std::optional<HttpTls> HttpSecurity();
+  IdentityService::Options IdentityOptions();
+  // Ends what clients watch and read; they may open it again.
+  void CloseStreams(const char* why);
+  // Tells in the log, again and again, when the certificate comes to its end.
+  void WatchCertificate();
+  // Of the state store's files. From any thread.
+  int64_t StateBytes() const;
+  void UpdateDiscovery();
+  // Once after a burst of changes. On the loop.
+  void UpdateDiscoverySoon();
+  HttpServer::Routes Routes();
+  HttpServer::Streams Streams();
+
+  const ServerOptions options_;
+  EventLoop loop_;
+  Sender sender_;
+  ControllerMetrics metrics_;
+  CallLimits limits_;
+  Lists lists_{&loop_, &sender_, &limits_};
+  std::atomic<bool> ready_{false};
+  ServerFailure failure_;  // On the loop; so below.
+  bool discovery_is_old_ = false;
+
+  absl::Mutex mutex_;
+  std::string discovery_ ABSL_GUARDED_BY(mutex_) = "[]";  // Body of /sd.
+
+  // In the order of construction in Start.
+  std::unique_ptr<StateLock> lock_;
+  std::unique_ptr<StateStore> store_;
+  std::unique_ptr<ControlLoop> control_;
+  std::unique_ptr<WorkerSessions> workers_;
+  std::unique_ptr<JobService> jobs_;
+  std::unique_ptr<NodeService> nodes_;
+  std::unique_ptr<AutomationService> automation_;
+  std::unique_ptr<CheckpointService> checkpoints_;
+  std::unique_ptr<AdminService> admin_;
+  std::optional<CertificateAuthority> authority_;
+  std::optional<Identities> restored_;  // Until the service has them.
+  std::unique_ptr<IdentityService> identities_;
+  std::unique_ptr<AuditLog> audit_;
+  std::unique_ptr<Access> access_;  // Null: plain text.
+  std::unique_ptr<TelemetryService> telemetry_;
+  std::unique_ptr<Page> page_;
+  std::unique_ptr<HistoryService> histories_;
+  std::unique_ptr<HttpServer> http_;
+  std::string grpc_address_;
+  std::unique_ptr<grpc::Server> grpc_;
+  std::thread shutdown_;  // Waits for gRPC's requests under way.
+};
+
+Server::Parts::Parts(ServerOptions options)
     : options_(std::move(options)),
       metrics_(kVersion),
       limits_(options_.limits, &metrics_.limits()) {}
 
-Server::~Server() {
+Server::Parts::~Parts() {
   if (shutdown_.joinable()) shutdown_.join();
 }
 
-ServerFailure Server::OpenAuthority() {
+ServerFailure Server::Parts::OpenAuthority() {
   if (options_.plaintext || options_.ca_dir.empty()) return {};
   absl::StatusOr<CertificateAuthority> authority = CertificateAuthority::Load(options_.ca_dir);
   if (!authority.ok()) return {authority.status(), kExitNoIdentity};
@@ -61,7 +166,7 @@ ServerFailure Server::OpenAuthority() {
   return {};
 }
 
-void Server::WatchCertificate() {
+void Server::Parts::WatchCertificate() {
   const std::optional<TlsFiles> files = IdentityFiles(options_);
   if (!files.has_value()) return;
   const absl::Time now = absl::Now();
@@ -76,7 +181,7 @@ void Server::WatchCertificate() {
   loop_.After(kCertificateLook, [this] { WatchCertificate(); });
 }
 
-std::optional<HttpTls> Server::HttpSecurity() {
+std::optional<HttpTls> Server::Parts::HttpSecurity() {
   std::optional<HttpTls> tls = HttpTlsOf(options_);
   if (!tls.has_value()) return tls;
   tls->check = [this](const Principal& principal, absl::Time issued) {
@@ -86,7 +191,7 @@ std::optional<HttpTls> Server::HttpSecurity() {
   return tls;
 }
 
-ServerFailure Server::OpenState(Elected& elected) {
+ServerFailure Server::Parts::OpenState(Elected& elected) {
   store_ = std::move(elected.store);
   if (store_ == nullptr) {
     auto lock = StateLock::Take(options_.state_dir);
@@ -122,7 +227,7 @@ ServerFailure Server::OpenState(Elected& elected) {
   return {};
 }
 
-ServerFailure Server::OpenAccess() {
+ServerFailure Server::Parts::OpenAccess() {
   const absl::Status table = CheckRules(MethodRules(), ServedMethods());
   if (!table.ok()) return {table, kExitFailure};
   if (options_.plaintext && !options_.user_tokens.empty()) {
@@ -148,11 +253,11 @@ ServerFailure Server::OpenAccess() {
   return {};
 }
 
-Principal Server::FindCaller(const grpc::ServerContextBase& context) const {
+Principal Server::Parts::FindCaller(const grpc::ServerContextBase& context) const {
   return access_ == nullptr ? CallerByWord(context) : access_->FindCaller(context);
 }
 
-ServerFailure Server::ListenHttp() {
+ServerFailure Server::Parts::ListenHttp() {
   HttpLimits limits;
   limits.refused = [this](HttpRefusal refusal) {
     metrics_.limits().Refused(refusal == HttpRefusal::kStreams ? Limit::kHttpStreams
@@ -164,7 +269,7 @@ ServerFailure Server::ListenHttp() {
   return {};
 }
 
-ServerFailure Server::ListenGrpc() {
+ServerFailure Server::Parts::ListenGrpc() {
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   grpc::ServerBuilder builder;
@@ -193,7 +298,7 @@ ServerFailure Server::ListenGrpc() {
   return {};
 }
 
-ServerFailure Server::Serve() {
+ServerFailure Server::Parts::Serve() {
   // gRPC last: from then on there are calls, whose handlers wait for the loop.
   ServerFailure failure = ListenHttp();
   if (failure.status.ok()) failure = ListenGrpc();
@@ -211,7 +316,7 @@ ServerFailure Server::Serve() {
   return StateFailure(written);
 }
 
-ServerFailure Server::Start(Elected elected) {
+ServerFailure Server::Parts::Start(Elected elected) {
   ServerFailure failure = CheckIdentity(options_);
   if (failure.status.ok()) failure = OpenAuthority();
   if (failure.status.ok()) failure = OpenState(elected);
@@ -262,7 +367,7 @@ ServerFailure Server::Start(Elected elected) {
   return {};
 }
 
-IdentityService::Options Server::IdentityOptions() {
+IdentityService::Options Server::Parts::IdentityOptions() {
   IdentityService::Options options;
   options.authority = authority_;
   options.worker_life = options_.worker_certificate_life;
@@ -280,13 +385,13 @@ IdentityService::Options Server::IdentityOptions() {
   return options;
 }
 
-ServerFailure Server::Run() {
+ServerFailure Server::Parts::Run() {
   loop_.Run();
   if (shutdown_.joinable()) shutdown_.join();
   return failure_;
 }
 
-void Server::Shutdown() {
+void Server::Parts::Shutdown() {
   ready_ = false;
   metrics_.SetLeads(false);
   loop_.Post([this] {
@@ -305,14 +410,14 @@ void Server::Shutdown() {
   });
 }
 
-void Server::CloseStreams(const char* why) {
+void Server::Parts::CloseStreams(const char* why) {
   const grpc::Status status(grpc::StatusCode::UNAVAILABLE, why);
   jobs_->CloseStreams(status);
   nodes_->CloseStreams(status);
   histories_->CloseStreams(status);
 }
 
-int64_t Server::StateBytes() const {
+int64_t Server::Parts::StateBytes() const {
   if (lock_ == nullptr) return store_->SizeBytes();  // Of etcd; safe from any thread.
   int64_t bytes = 0;
   for (const char* name : {"state.db", "state.db-wal"}) {
@@ -323,13 +428,13 @@ int64_t Server::StateBytes() const {
   return bytes;
 }
 
-void Server::UpdateDiscovery() {
+void Server::Parts::UpdateDiscovery() {
   const std::string body = DescribeTargets(control_->cluster());
   absl::MutexLock lock(&mutex_);
   discovery_ = body;
 }
 
-void Server::UpdateDiscoverySoon() {
+void Server::Parts::UpdateDiscoverySoon() {
   if (std::exchange(discovery_is_old_, true)) return;
   loop_.Post([this] {
     discovery_is_old_ = false;
@@ -337,7 +442,7 @@ void Server::UpdateDiscoverySoon() {
   });
 }
 
-HttpServer::Routes Server::Routes() {
+HttpServer::Routes Server::Parts::Routes() {
   return {
       {"/", Page::Html},
       {"/metrics",
@@ -366,8 +471,18 @@ HttpServer::Routes Server::Routes() {
   };
 }
 
-HttpServer::Streams Server::Streams() {
+HttpServer::Streams Server::Parts::Streams() {
   return {{"/events", [this](const HttpServer::Query& query) { return page_->Listen(query); }}};
 }
+
+Server::Server(ServerOptions options) : parts_(std::make_unique<Parts>(std::move(options))) {}
+
+Server::~Server() = default;
+
+ServerFailure Server::Start(Elected elected) { return parts_->Start(std::move(elected)); }
+
+ServerFailure Server::Run() { return parts_->Run(); }
+
+void Server::Shutdown() { parts_->Shutdown(); }
 
 }  // namespace paceline

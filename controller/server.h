@@ -4,47 +4,22 @@
 #ifndef CONTROLLER_SERVER_H_
 #define CONTROLLER_SERVER_H_
 
-#include <grpcpp/security/server_credentials.h>
-#include <grpcpp/server.h>
-#include <grpcpp/server_context.h>
-
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
-#include <thread>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "common/event_loop.h"
-#include "common/http_server.h"
-#include "common/identity/principal.h"
-#include "common/state_lock/state_lock.h"
 #include "common/tls/certificate_authority.h"
-#include "controller/control_loop.h"
+#include "controller/core/cluster.h"
 #include "controller/grpc_port.h"
-#include "controller/metrics.h"
-#include "controller/page/page.h"
-#include "controller/rpc/access.h"
-#include "controller/rpc/admin_service.h"
-#include "controller/rpc/audit.h"
-#include "controller/rpc/automation_service.h"
-#include "controller/rpc/call_limits.h"
-#include "controller/rpc/checkpoint_service.h"
-#include "controller/rpc/history_service.h"
-#include "controller/rpc/identity_service.h"
-#include "controller/rpc/job_service.h"
-#include "controller/rpc/lists.h"
-#include "controller/rpc/node_service.h"
-#include "controller/rpc/sender.h"
-#include "controller/rpc/telemetry_service.h"
-#include "controller/rpc/worker_sessions.h"
+#include "controller/rpc/call_limit_options.h"
 #include "controller/store/state_store.h"
+
+namespace grpc {
+class ServerCredentials;
+}
 
 namespace paceline {
 
@@ -102,65 +77,9 @@ class Server {
   void Shutdown();
 
  private:
-  ServerFailure OpenAuthority();
-  ServerFailure OpenState(Elected& elected);
-  // Checks the table of roles, and makes access_ unless `plaintext`.
-  ServerFailure OpenAccess();
-  // Serves both ports and tells where. On failure neither is served any more.
-  ServerFailure Serve();
-  ServerFailure ListenHttp();
-  ServerFailure ListenGrpc();
-  // From any thread.
-  Principal FindCaller(const grpc::ServerContextBase& context) const;
-  std::optional<HttpTls> HttpSecurity();
-  IdentityService::Options IdentityOptions();
-  // Ends what clients watch and read; they may open it again.
-  void CloseStreams(const char* why);
-  // Tells in the log, again and again, when the certificate comes to its end.
-  void WatchCertificate();
-  // Of the state store's files. From any thread.
-  int64_t StateBytes() const;
-  void UpdateDiscovery();
-  // Once after a burst of changes. On the loop.
-  void UpdateDiscoverySoon();
-  HttpServer::Routes Routes();
-  HttpServer::Streams Streams();
+  class Parts;
 
-  const ServerOptions options_;
-  EventLoop loop_;
-  Sender sender_;
-  ControllerMetrics metrics_;
-  CallLimits limits_;
-  Lists lists_{&loop_, &sender_, &limits_};
-  std::atomic<bool> ready_{false};
-  ServerFailure failure_;  // On the loop; so below.
-  bool discovery_is_old_ = false;
-
-  absl::Mutex mutex_;
-  std::string discovery_ ABSL_GUARDED_BY(mutex_) = "[]";  // Body of /sd.
-
-  // In the order of construction in Start.
-  std::unique_ptr<StateLock> lock_;
-  std::unique_ptr<StateStore> store_;
-  std::unique_ptr<ControlLoop> control_;
-  std::unique_ptr<WorkerSessions> workers_;
-  std::unique_ptr<JobService> jobs_;
-  std::unique_ptr<NodeService> nodes_;
-  std::unique_ptr<AutomationService> automation_;
-  std::unique_ptr<CheckpointService> checkpoints_;
-  std::unique_ptr<AdminService> admin_;
-  std::optional<CertificateAuthority> authority_;
-  std::optional<Identities> restored_;  // Until the service has them.
-  std::unique_ptr<IdentityService> identities_;
-  std::unique_ptr<AuditLog> audit_;
-  std::unique_ptr<Access> access_;  // Null: plain text.
-  std::unique_ptr<TelemetryService> telemetry_;
-  std::unique_ptr<Page> page_;
-  std::unique_ptr<HistoryService> histories_;
-  std::unique_ptr<HttpServer> http_;
-  std::string grpc_address_;
-  std::unique_ptr<grpc::Server> grpc_;
-  std::thread shutdown_;  // Waits for gRPC's requests under way.
+  const std::unique_ptr<Parts> parts_;
 };
 
 }  // namespace paceline

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "controller/testing/server_fixture.h"
+#include "proto/node.grpc.pb.h"
 
 namespace paceline {
 namespace {
@@ -102,7 +103,8 @@ TEST_F(ServerTest, AWatchOfNodesListsThemAndTellsOfChanges) {
   const auto second = Join(Hello("w1"));
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
-  const auto stream = nodes_->Watch(&context, v1::WatchNodesRequest());
+  const auto nodes = v1::NodeService::NewStub(channel_);
+  const auto stream = nodes->Watch(&context, v1::WatchNodesRequest());
   v1::NodeEvent event;
   for (const char* name : {"w0", "w1"}) {
     do {

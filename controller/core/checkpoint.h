@@ -118,7 +118,7 @@ struct JobCheckpoints {
   absl::Duration blocked;  // Longest time that a rank stood still for it.
   absl::Duration durable;  // From the first that was told of it; zero: not known.
 
-  // Saves by time (save_timing.h).
+  // Saves by time (save_order.h).
   absl::Duration interval;                             // Zero: none.
   absl::Time next_save = absl::InfiniteFuture();       // Steady; infinite: none is due.
   absl::Time next_save_wall = absl::InfiniteFuture();  // The same for display.

@@ -11,10 +11,8 @@
 #include "controller/core/hang.h"
 #include "controller/core/job_checkpoints.h"
 #include "controller/core/membership.h"
-#include "controller/core/report_change.h"
 #include "controller/core/restart.h"
 #include "controller/core/save_order.h"
-#include "controller/core/save_timing.h"
 #include "controller/core/saving.h"
 
 namespace paceline {
@@ -194,6 +192,38 @@ void SortByHome(std::vector<Place>& places) {
     return std::make_pair(racks[a.rack], nodes[a.node]) <
            std::make_pair(racks[b.rack], nodes[b.node]);
   });
+}
+
+bool ShowsProgress(const TrainerReport& before, const TrainerReport& after) {
+  return !(before.membership == after.membership) || before.suspended != after.suspended ||
+         before.stacks_file != after.stacks_file || before.progress.step != after.progress.step ||
+         before.progress.phase != after.progress.phase || before.state != after.state ||
+         before.pid != after.pid || before.figures.details != after.figures.details;
+}
+
+// What must survive the controller.
+bool ShowsState(const TrainerReport& before, const TrainerReport& after) {
+  const auto joined = [](const TrainerReport& r) { return r.membership.generation; };
+  return before.state != after.state || before.pid != after.pid || !(before.plan == after.plan) ||
+         before.profile.details != after.profile.details || joined(before) != joined(after);
+}
+
+// Of reports that follow each other, when neither the job's state nor its store's address changes
+// by the second. Thousands of members change one after the other, and no plan of others follows
+// from one alone, unless it is lost (what else does, membership.h and saving.h tell by themselves).
+// While they start, a new controller hears of them from their nodes: not so of ends, whose node may
+// be gone by then. docs/decisions/0028-what-one-rank-changes.md.
+JobChange ChangeByOne(JobState state, bool is_member, const TrainerReport& before,
+                      const TrainerReport& after) {
+  if (!ShowsState(before, after)) {
+    return ShowsProgress(before, after) ? JobChange::kProgress : JobChange::kNone;
+  }
+  // A loss is looked at before anything else can take the place.
+  const bool is_lost = after.exit.has_value() && after.exit->failure != FailureKind::kNone &&
+                       (state == JobState::kRunning || state == JobState::kRecovering);
+  if (!is_member || is_lost) return JobChange::kState;
+  const bool starts = state == JobState::kStarting && after.state != TrainerState::kExited;
+  return starts ? JobChange::kProgress : JobChange::kTrainer;
 }
 
 }  // namespace

@@ -1,8 +1,7 @@
-#include "controller/core/log_writer.h"
-
 #include <gtest/gtest.h>
 
 #include "controller/core/testing/member_job.h"
+#include "controller/core/trainer_finder.h"
 
 namespace paceline {
 namespace {

@@ -7,7 +7,6 @@
 #include "controller/core/job_checkpoints.h"
 #include "controller/core/plan.h"
 #include "controller/core/save_order.h"
-#include "controller/core/save_timing.h"
 #include "controller/core/state_groups.h"
 
 namespace paceline {

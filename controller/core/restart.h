@@ -11,6 +11,8 @@
 #include <optional>
 #include <string>
 
+#include "common/core/ids.h"
+#include "common/core/moment.h"
 #include "controller/core/job.h"
 #include "controller/core/refusal.h"
 
@@ -33,6 +35,19 @@ std::optional<Refusal> RefuseResume(const Job& job, bool has_from);
 // Puts an ended job back into the queue, as `request`. `from` is the directory of a checkpoint;
 // empty: the newest complete one. Requires: RefuseResume has no objection.
 void ResumeJob(Job& job, JobRequest request, const std::string& from);
+
+// Jobs of a state that was put back from a backup. What happened after the backup is not known:
+// generations were made and given up, and trainers of them may still run. So nothing of before is
+// relied on: a job that had ranks is queued again and its trainers are stopped (those of later
+// generations too, since no plan names them); its directory is looked through, so that it goes on
+// from the newest checkpoint that is there, also from one that was made after the backup; and its
+// next generation has a number that none has had.
+
+inline constexpr char kRestoredReason[] =
+    "the controller's state was restored from a backup: what happened since then is not known";
+
+// Once for each job, before Cluster::Restore. `used`: no generation has had a greater number.
+void TakeUpAfterRestoration(Job& job, Generation used, Moment now);
 
 }  // namespace paceline
 

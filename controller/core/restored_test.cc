@@ -1,5 +1,3 @@
-#include "controller/core/restored.h"
-
 #include <gtest/gtest.h>
 
 #include "controller/core/restart.h"

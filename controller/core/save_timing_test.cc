@@ -1,5 +1,3 @@
-#include "controller/core/save_timing.h"
-
 #include <gtest/gtest.h>
 
 #include "controller/core/save_order.h"

@@ -8,7 +8,6 @@
 #include "controller/core/job_checkpoints.h"
 #include "controller/core/membership.h"
 #include "controller/core/save_order.h"
-#include "controller/core/save_timing.h"
 
 namespace paceline {
 namespace {

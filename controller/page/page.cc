@@ -1,5 +1,6 @@
 #include "controller/page/page.h"
 
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/time/clock.h"

@@ -2,12 +2,19 @@
 
 #include <algorithm>
 #include <deque>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
 #include "controller/core/steps/step_code.h"
-#include "controller/page/page_values.h"
+#include "controller/rpc/convert.h"
+#include "controller/rpc/convert_node.h"
 #include "controller/rpc/convert_telemetry.h"
 
 namespace paceline {
@@ -122,6 +129,29 @@ json DescribeSeriesForPage(const v1::JobSeries& series) {
 }
 
 }  // namespace
+
+using nlohmann::json;
+
+double Short(double value) {
+  double rounded = 0;
+  return absl::SimpleAtod(absl::StrFormat("%.4g", value), &rounded) ? rounded : 0;
+}
+
+json Known(double value) { return value > 0 ? json(Short(value)) : json(); }
+
+json Known(absl::Time time) {
+  return time == absl::InfinitePast() ? json() : json(absl::ToUnixSeconds(time));
+}
+
+std::string Words(absl::string_view name, absl::string_view prefix) {
+  return absl::StrReplaceAll(absl::AsciiStrToLower(absl::StripPrefix(name, prefix)), {{"_", " "}});
+}
+
+std::string NameOfState(JobState state) { return Words(v1::JobState_Name(ToProto(state))); }
+
+std::string NameOfState(NodeState state) {
+  return Words(v1::NodeState_Name(ToProto(state)), "NODE_");
+}
 
 json DescribeJobLine(const Job& job, const PageSources& sources, absl::Time wall_now) {
   const MeasuredJob* measured = sources.steps.Find(job.request.id);

@@ -4,17 +4,33 @@
 #define CONTROLLER_PAGE_PAGE_JOB_H_
 
 #include <cstddef>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
 
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/core/ids.h"
 #include "controller/core/cluster.h"
 #include "controller/core/history/job_histories.h"
 #include "controller/core/job.h"
+#include "controller/core/node.h"
 #include "controller/core/steps/step_history.h"
 #include "controller/core/stragglers/job/stragglers.h"
 
 namespace paceline {
+
+// Values as the page shows them. Four digits are as many as it does.
+double Short(double value);
+
+// Null of what is not known: no positive value, or the infinite past. Times are seconds since 1970.
+nlohmann::json Known(double value);
+nlohmann::json Known(absl::Time time);
+
+// "host pause" of CAUSE_HOST_PAUSE without the prefix CAUSE_.
+std::string Words(absl::string_view name, absl::string_view prefix = "");
+
+std::string NameOfState(JobState state);
+std::string NameOfState(NodeState state);
 
 // What is shown of a job at most.
 inline constexpr size_t kPageEvents = 30;

@@ -5,13 +5,14 @@
 #include <cstdint>
 #include <iterator>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/version.h"
-#include "controller/page/page_values.h"
+#include "controller/page/page_job.h"
 #include "controller/rpc/convert_telemetry.h"
 
 namespace paceline {

@@ -8,7 +8,7 @@
 #define CONTROLLER_PAGE_PAGE_STATE_H_
 
 #include <cstddef>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "absl/time/time.h"
 #include "controller/page/page_job.h"

@@ -40,11 +40,11 @@
 #include "absl/time/time.h"
 #include "common/identity/principal.h"
 #include "common/tls/certificate.h"
-#include "controller/access_metrics.h"
 #include "controller/rpc/access_table.h"
 #include "controller/rpc/audit.h"
 #include "controller/rpc/caller.h"
 #include "controller/rpc/user_tokens.h"
+#include "controller/rpc_metrics.h"
 
 namespace paceline {
 

@@ -1,8 +1,11 @@
 #include "controller/rpc/audit.h"
 
 #include <grpcpp/server_context.h>
+#include <spdlog/sinks/rotating_file_sink.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
@@ -13,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
+#include "common/log.h"
 #include "controller/rpc/caller.h"
 
 namespace paceline {
@@ -155,6 +159,23 @@ class AuditInterceptors : public grpc::experimental::ServerInterceptorFactoryInt
   SharedBudget budget_;
 };
 
+class RotatingAuditLog : public AuditLog {
+ public:
+  explicit RotatingAuditLog(std::shared_ptr<spdlog::sinks::sink> file)
+      : logger_("audit", std::move(file)) {
+    logger_.set_pattern("%v");
+    logger_.flush_on(spdlog::level::info);
+    logger_.set_error_handler([](const std::string& error) {
+      PACELINE_LOG(ERROR) << "audit_record_lost reason=\"" << error << "\"";
+    });
+  }
+
+  void Write(const std::string& line) override { logger_.info("{}", line); }
+
+ private:
+  spdlog::logger logger_;
+};
+
 }  // namespace
 
 bool IsCheap(const AuditRecord& record) {
@@ -219,6 +240,16 @@ bool AuditBudget::Take(const Principal& caller, absl::Time now) {
 std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> MakeAuditInterceptors(
     AuditLog* log) {
   return std::make_unique<AuditInterceptors>(log);
+}
+
+absl::StatusOr<std::unique_ptr<AuditLog>> AuditLog::Open(const std::string& path) {
+  try {
+    return std::make_unique<RotatingAuditLog>(
+        std::make_shared<spdlog::sinks::rotating_file_sink_mt>(path, kMaxBytes, kOldFiles));
+  } catch (const spdlog::spdlog_ex& error) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot write the audit record ", path, ": ", error.what()));
+  }
 }
 
 }  // namespace paceline

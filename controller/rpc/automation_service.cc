@@ -7,7 +7,7 @@
 #include "common/log.h"
 #include "controller/core/automation.h"
 #include "controller/rpc/convert_node.h"
-#include "controller/rpc/fingerprint.h"
+#include "controller/rpc/mutations.h"
 #include "controller/rpc/node_requests.h"
 
 namespace paceline {

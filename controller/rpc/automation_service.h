@@ -4,12 +4,13 @@
 
 #include "common/event_loop.h"
 #include "controller/control_loop.h"
-#include "controller/metrics.h"
 #include "controller/rpc/call_limits.h"
 #include "controller/rpc/mutations.h"
 #include "proto/node.grpc.pb.h"
 
 namespace paceline {
+
+class ControllerMetrics;
 
 class AutomationService : public v1::AutomationService::CallbackService {
  public:

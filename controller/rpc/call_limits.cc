@@ -11,6 +11,7 @@
 #include "controller/rpc/caller.h"
 #include "controller/rpc/errors.h"
 #include "controller/rpc/request_limits.h"
+#include "controller/rpc_metrics.h"
 
 namespace paceline {
 namespace {
@@ -132,6 +133,11 @@ grpc::Status CallLimits::CountStream(const std::string& caller) {
 
 CallLimits::Stream::~Stream() {
   if (refusal_.ok()) limits_->Close(caller_);
+}
+
+void CallLimits::AbortSlowReader(grpc::CallbackServerContext* context) const {
+  metrics_->Refused(Limit::kSlowReader);
+  context->TryCancel();
 }
 
 void CallLimits::Close(const std::string& caller) {

@@ -32,25 +32,11 @@
 #include "absl/time/time.h"
 #include "common/identity/principal.h"
 #include "controller/core/rate_limit.h"
-#include "controller/limit_metrics.h"
+#include "controller/rpc/call_limit_options.h"
 
 namespace paceline {
 
-struct CallLimitOptions {
-  // Of one caller that is known, reads and the opening of streams too. A program that looks at some
-  // hundred jobs each second is let in; one that never waits cannot use up a core.
-  double calls_per_s = 500;  // 0: no limit.
-  double call_burst = 5000;
-  // Of one caller. A person's script makes some in a second; each costs a transaction on disk.
-  double mutations_per_s = 100;  // 0: no limit.
-  double mutation_burst = 1000;
-  // Watches and logs. Each holds a message in gRPC.
-  int streams = 4096;
-  int streams_per_caller = 1024;
-  // For its reader to take one message; and for a worker to say hello.
-  absl::Duration stream_patience = absl::Minutes(1);
-  absl::Duration hello_patience = absl::Seconds(10);
-};
+class LimitMetrics;
 
 // Describing so many ranks, which takes 0.1 ms, is charged as a call.
 inline constexpr int kPartsOfCall = 50;
@@ -105,10 +91,7 @@ class CallLimits {
 
   // Ends the call, CANCELLED, whose reader has not taken a message within the patience of a stream,
   // also while the message waits. Requires: the call has not been finished.
-  void AbortSlowReader(grpc::CallbackServerContext* context) const {
-    metrics_->Refused(Limit::kSlowReader);
-    context->TryCancel();
-  }
+  void AbortSlowReader(grpc::CallbackServerContext* context) const;
 
   const CallLimitOptions& options() const { return options_; }
 

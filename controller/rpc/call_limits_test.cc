@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "controller/metric_families.h"
+#include "controller/rpc_metrics.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 

@@ -17,7 +17,7 @@
 #include "controller/rpc/caller.h"
 #include "controller/rpc/convert_checkpoint.h"
 #include "controller/rpc/errors.h"
-#include "controller/rpc/fingerprint.h"
+#include "controller/rpc/mutations.h"
 #include "controller/rpc/paging.h"
 
 namespace paceline {

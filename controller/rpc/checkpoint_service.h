@@ -10,13 +10,14 @@
 #include "common/event_loop.h"
 #include "common/identity/principal.h"
 #include "controller/control_loop.h"
-#include "controller/metrics.h"
 #include "controller/rpc/call_limits.h"
 #include "controller/rpc/find_job.h"
 #include "controller/rpc/mutations.h"
 #include "proto/checkpoint.grpc.pb.h"
 
 namespace paceline {
+
+class ControllerMetrics;
 
 class CheckpointService : public v1::CheckpointService::CallbackService {
  public:

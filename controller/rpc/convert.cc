@@ -11,8 +11,7 @@
 #include "controller/core/profile.h"
 #include "controller/core/state_groups.h"
 #include "controller/rpc/convert_checkpoint.h"
-#include "controller/rpc/convert_membership.h"
-#include "controller/rpc/convert_strategy.h"
+#include "controller/rpc/convert_plan.h"
 
 namespace paceline {
 namespace {
@@ -367,6 +366,33 @@ JobRequest FromProto(const JobId& id, const v1::JobSpec& spec) {
           RecoveryOf(spec),
           TimeoutsOf(spec),
           FromProto(spec.stragglers())};
+}
+
+v1::JobHistoryEvent ToProto(const JobLifeEvent& event) {
+  v1::JobHistoryEvent out;
+  out.set_id(event.id);
+  *out.mutable_time() = ToProto(event.time);
+  out.set_kind(static_cast<v1::JobEventKind>(static_cast<int>(event.kind) + 1));
+  out.set_state(ToProto(event.state));
+  out.set_generation(event.generation.value());
+  out.set_step(event.step);
+  out.set_warning(event.warning);
+  out.set_what(event.what);
+  return out;
+}
+
+JobLifeEvent FromProto(const v1::JobHistoryEvent& event) {
+  const bool known = event.kind() >= v1::EVENT_STATE && event.kind() <= v1::EVENT_STALL;
+  JobLifeEvent out;
+  out.id = event.id();
+  out.time = FromProto(event.time());
+  out.kind = known ? static_cast<JobEventKind>(event.kind() - 1) : JobEventKind::kState;
+  out.state = FromProto(event.state());
+  out.generation = Generation(event.generation());
+  out.step = event.step();
+  out.warning = event.warning();
+  out.what = event.what();
+  return out;
 }
 
 }  // namespace paceline

@@ -9,7 +9,9 @@
 
 #include "absl/time/time.h"
 #include "controller/core/cluster.h"
+#include "controller/core/history/event_history.h"
 #include "proto/job.pb.h"
+#include "proto/job_history.pb.h"
 #include "proto/node.pb.h"
 #include "proto/worker.pb.h"
 
@@ -24,6 +26,7 @@ v1::Job ToProto(const Job& job, absl::Time wall_now);
 // The node's trainers and tasks; the revision is left unset.
 v1::NodePlan ToProto(const std::vector<PlannedTrainer>& plan,
                      const std::vector<CheckpointTask>& tasks);
+v1::JobHistoryEvent ToProto(const JobLifeEvent& event);
 
 // Wire to core.
 absl::Time FromProto(const google::protobuf::Timestamp& time);
@@ -40,6 +43,9 @@ TrainerExit FromProto(const v1::TrainerExit& exit);
 std::vector<TrainerReport> FromProto(const v1::NodeReport& report);
 // Requires: the spec was checked.
 JobRequest FromProto(const JobId& id, const v1::JobSpec& spec);
+
+// An unknown kind is that of a state.
+JobLifeEvent FromProto(const v1::JobHistoryEvent& event);
 
 }  // namespace paceline
 

@@ -6,7 +6,7 @@
 
 #include "controller/core/job_checkpoints.h"
 #include "controller/core/membership.h"
-#include "controller/core/save_timing.h"
+#include "controller/core/save_order.h"
 #include "controller/core/saving.h"
 #include "controller/rpc/convert.h"
 

@@ -1,6 +1,6 @@
-#include "controller/rpc/convert_history.h"
-
 #include <gtest/gtest.h>
+
+#include "controller/rpc/convert.h"
 
 namespace paceline {
 namespace {

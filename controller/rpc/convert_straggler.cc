@@ -3,7 +3,7 @@
 #include <string>
 
 #include "controller/rpc/convert.h"
-#include "controller/rpc/convert_strategy.h"
+#include "controller/rpc/convert_plan.h"
 
 namespace paceline {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "controller/rpc/caller.h"
-#include "controller/rpc/convert_history.h"
+#include "controller/rpc/convert.h"
 #include "controller/rpc/errors.h"
 #include "controller/rpc/find_job.h"
 #include "controller/rpc/loop_writer.h"

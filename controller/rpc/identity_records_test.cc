@@ -1,7 +1,6 @@
-#include "controller/rpc/identity_records.h"
-
 #include <gtest/gtest.h>
 
+#include "controller/rpc/records.h"
 #include "controller/store/memory_store.h"
 
 namespace paceline {

@@ -13,9 +13,9 @@
 #include "controller/rpc/caller.h"
 #include "controller/rpc/convert.h"
 #include "controller/rpc/errors.h"
-#include "controller/rpc/fingerprint.h"
-#include "controller/rpc/identity_records.h"
+#include "controller/rpc/mutations.h"
 #include "controller/rpc/node_requests.h"
+#include "controller/rpc/records.h"
 #include "controller/rpc/request_limits.h"
 
 namespace paceline {

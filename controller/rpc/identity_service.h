@@ -16,12 +16,13 @@
 #include "common/tls/certificate_authority.h"
 #include "controller/control_loop.h"
 #include "controller/core/identities.h"
-#include "controller/metrics.h"
 #include "controller/rpc/call_limits.h"
 #include "controller/rpc/mutations.h"
 #include "proto/identity.grpc.pb.h"
 
 namespace paceline {
+
+class ControllerMetrics;
 
 // The certificate that the call's connection has proved; none: plain text, or a client without.
 std::optional<Certificate> PeerCertificate(const grpc::ServerContextBase& context);

@@ -1,11 +1,10 @@
-#include "controller/rpc/job_page.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "controller/rpc/paging.h"
 
 namespace paceline {
 namespace {

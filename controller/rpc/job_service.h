@@ -10,7 +10,6 @@
 #include "common/event_loop.h"
 #include "common/identity/principal.h"
 #include "controller/control_loop.h"
-#include "controller/metrics.h"
 #include "controller/rpc/call_limits.h"
 #include "controller/rpc/lists.h"
 #include "controller/rpc/mutations.h"
@@ -19,6 +18,8 @@
 #include "proto/job.grpc.pb.h"
 
 namespace paceline {
+
+class ControllerMetrics;
 
 class JobService
     : public v1::JobService::WithRawCallbackMethod_Watch<v1::JobService::CallbackService> {

@@ -8,7 +8,7 @@
 //              ╰───────────────────────────────────────────────╯ ╰──────────────▶ waits ──Wake──▶
 //
 // A trainer that has lost its place is read to the present end of its log. Whose log is whose:
-// controller/core/log_writer.h.
+// controller/core/trainer_finder.h.
 //
 // Runs on the loop.
 #ifndef CONTROLLER_RPC_LOG_STREAM_H_
@@ -20,7 +20,7 @@
 #include <utility>
 
 #include "controller/control_loop.h"
-#include "controller/core/log_writer.h"
+#include "controller/core/trainer_finder.h"
 #include "controller/rpc/job_service.h"
 #include "controller/rpc/loop_writer.h"
 #include "controller/rpc/worker_sessions.h"
@@ -49,7 +49,7 @@ class JobService::LogStream : public LoopWriter<v1::LogChunk> {
  private:
   // Null: it is deleted.
   const Job* FindJob() const;
-  // As log_writer.h.
+  // As trainer_finder.h.
   const RankState* Writer() const;
   bool MayWrite() const;
 

@@ -5,6 +5,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "common/not_leader.h"
+#include "controller/metrics.h"
 #include "controller/rpc/errors.h"
 
 namespace paceline {
@@ -13,6 +14,12 @@ namespace {
 constexpr size_t kMaxRequestId = 64;
 
 }  // namespace
+
+uint64_t Fingerprint(const std::string& bytes) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const unsigned char byte : bytes) hash = (hash ^ byte) * 0x100000001b3;
+  return hash;
+}
 
 void Mutations::Once(const std::string& request_id, uint64_t fingerprint, const Answer& answer,
                      const std::function<void(const RequestLog::Entry&)>& repeat,

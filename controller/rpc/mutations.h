@@ -12,10 +12,15 @@
 #include <string>
 
 #include "controller/control_loop.h"
-#include "controller/metrics.h"
 #include "proto/job.pb.h"
 
 namespace paceline {
+
+class ControllerMetrics;
+
+// What tells a repeated request from another one with the same id. FNV-1a: must be the same in
+// every build, since it is stored.
+uint64_t Fingerprint(const std::string& bytes);
 
 class Mutations {
  public:

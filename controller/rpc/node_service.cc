@@ -1,21 +1,54 @@
 #include "controller/rpc/node_service.h"
 
+#include <google/protobuf/message.h>
+
 #include <cstddef>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/log.h"
+#include "controller/core/automation.h"
+#include "controller/metrics.h"
 #include "controller/rpc/caller.h"
+#include "controller/rpc/convert.h"
 #include "controller/rpc/convert_node.h"
 #include "controller/rpc/encoded_message.h"
 #include "controller/rpc/errors.h"
+#include "controller/rpc/mutations.h"
+#include "controller/rpc/node_requests.h"
 #include "controller/rpc/paging.h"
 
 namespace paceline {
 namespace {
 
 constexpr int kPartsOfNode = 4;  // What its message costs, in ranks of a job's.
+
+DrainMode ModeIn(const v1::DrainNodeRequest& request) {
+  return request.mode() == v1::DRAIN_MODE_UNSPECIFIED ? DrainMode::kSwap
+                                                      : FromProto(request.mode());
+}
+
+absl::Time DeadlineIn(const v1::DrainNodeRequest& request, absl::Time wall_now) {
+  if (request.deadline_s() < 0) return absl::InfiniteFuture();
+  return wall_now +
+         (request.deadline_s() == 0 ? kDefaultDrainDeadline : absl::Seconds(request.deadline_s()));
+}
+
+// Why the node's ranks cannot all be replaced now.
+grpc::Status CheckReplaceable(const std::vector<DrainEffect>& effects) {
+  std::string lines;
+  for (const DrainEffect& effect : effects) {
+    if (effect.way == DrainWay::kSwap && effect.missing == 0) continue;
+    absl::StrAppend(&lines, "\n  ", effect.job.value(), ": ", effect.text);
+  }
+  if (lines.empty()) return grpc::Status::OK;
+  return MakeError(grpc::StatusCode::FAILED_PRECONDITION, "NO_SUBSTITUTE",
+                   absl::StrCat("not every rank there can be replaced while its job trains:", lines,
+                                "\nfree a place or add a node, or drain it instead"));
+}
 
 }  // namespace
 
@@ -115,6 +148,223 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* NodeService::Watch(grpc::CallbackSer
     decoded.ok() ? stream->Begin(after, next) : stream->Close(decoded);
   });
   return stream;
+}
+
+template <typename Request>
+void NodeService::Once(
+    const char* verb, const Request& request, const CommitQueue::Then& reply, const Answer& answer,
+    const std::function<void(const ControlLoop::RequestId&, const Node&)>& mutate) {
+  Request contents = request;
+  contents.clear_request_id();
+  mutations_.Once(
+      request.request_id(), Fingerprint(absl::StrCat(verb, " ", contents.SerializeAsString())),
+      answer, [&](const RequestLog::Entry&) { control_->WhenDurable(reply); },
+      [&](const ControlLoop::RequestId& request_id) {
+        const Node* node = nullptr;
+        const grpc::Status found = Find(request.name(), &node);
+        if (!found.ok()) return answer(found);
+        mutate(request_id, *node);
+      });
+}
+
+CommitQueue::Then NodeService::ReplyNode(const std::string& name, v1::Node* reply,
+                                         const Answer& answer) {
+  return mutations_.Reply(answer, [this, name, reply] {
+    const Node* node = nullptr;
+    const grpc::Status found = Find(name, &node);
+    if (found.ok()) *reply = control_->Describe(*node);
+    return found;
+  });
+}
+
+void NodeService::DoCordon(const v1::CordonNodeRequest& request, v1::Node* reply, Answer answer) {
+  const grpc::Status valid = CheckRequest(request, ControlLoop::Now().wall);
+  if (!valid.ok()) return answer(valid);
+  const CommitQueue::Then then = ReplyNode(request.name(), reply, answer);
+  Once("cordon", request, then, answer,
+       [&](const ControlLoop::RequestId& request_id, const Node& node) {
+         Hold hold;
+         hold.owner = request.owner();
+         hold.reason = request.reason();
+         if (request.has_until()) hold.until = FromProto(request.until());
+         PACELINE_LOG(INFO) << "node_cordon node=" << request.name() << " owner=" << hold.owner;
+         control_->ApplyRequest(request_id, JobId(), HoldRequested{node.facts.name, hold}, then);
+       });
+}
+
+void NodeService::DoUncordon(const v1::UncordonNodeRequest& request, v1::Node* reply,
+                             Answer answer) {
+  const grpc::Status valid = RequestError(CheckOwner(request.owner(), /*person=*/false));
+  if (!valid.ok()) return answer(valid);
+  const CommitQueue::Then then = ReplyNode(request.name(), reply, answer);
+  Once("uncordon", request, then, answer,
+       [&](const ControlLoop::RequestId& request_id, const Node& node) {
+         PACELINE_LOG(INFO) << "node_uncordon node=" << request.name()
+                            << " owner=" << request.owner();
+         control_->ApplyRequest(request_id, JobId(),
+                                UncordonRequested{node.facts.name, request.owner()}, then);
+       });
+}
+
+void NodeService::DoDrain(const v1::DrainNodeRequest& request, v1::DrainNodeResponse* reply,
+                          Answer answer) {
+  const grpc::Status valid = CheckRequest(request);
+  if (!valid.ok()) return answer(valid);
+  // As they are before anything is begun.
+  const std::vector<DrainEffect> effects =
+      control_->cluster().EffectsOfDrain(NodeName(request.name()), ModeIn(request));
+  const auto fill = [this, name = request.name(), effects, reply] {
+    const Node* node = nullptr;
+    const grpc::Status found = Find(name, &node);
+    if (!found.ok()) return found;
+    *reply->mutable_node() = control_->Describe(*node);
+    for (const DrainEffect& effect : effects) *reply->add_effects() = ToProto(effect);
+    return grpc::Status::OK;
+  };
+  const auto refuse = [this, &request, &effects](const Node& node) -> grpc::Status {
+    const NodeName& name = node.facts.name;
+    const auto refusal = request.owner() == kAutomationOwner
+                             ? control_->cluster().RefuseAutomatic(name)
+                             : std::nullopt;
+    if (refusal.has_value()) return MakeError(*refusal);
+    if (!request.replace()) return grpc::Status::OK;
+    return CheckReplaceable(effects);
+  };
+  if (request.dry_run()) {
+    const Node* node = nullptr;
+    grpc::Status status = Find(request.name(), &node);
+    if (status.ok()) status = refuse(*node);
+    if (status.ok()) status = fill();
+    return answer(status);
+  }
+  const CommitQueue::Then then = mutations_.Reply(answer, fill);
+  Once("drain", request, then, answer,
+       [&](const ControlLoop::RequestId& request_id, const Node& node) {
+         const DrainMode mode = ModeIn(request);
+         const absl::Time until = DeadlineIn(request, ControlLoop::Now().wall);
+         const AutomaticDrainRequested automatic{node.facts.name, request.reason(), mode, until};
+         const grpc::Status refused = refuse(node);
+         if (!refused.ok()) {
+           // It pulls the brake if that is why.
+           if (request.owner() == kAutomationOwner) control_->Apply(automatic);
+           return answer(refused);
+         }
+         PACELINE_LOG(INFO) << "node_drain node=" << request.name() << " owner=" << request.owner()
+                            << " mode=" << DrainModeName(mode);
+         if (request.owner() == kAutomationOwner) {
+           return control_->ApplyRequest(request_id, JobId(), automatic, then);
+         }
+         Hold hold;
+         hold.drain = mode;
+         hold.owner = request.owner();
+         hold.reason = request.reason();
+         hold.until = until;
+         control_->ApplyRequest(request_id, JobId(), HoldRequested{node.facts.name, hold}, then);
+       });
+}
+
+void NodeService::DoResume(const v1::ResumeNodeRequest& request, v1::Node* reply, Answer answer) {
+  const grpc::Status valid = RequestError(CheckOwner(request.owner(), /*person=*/false));
+  if (!valid.ok()) return answer(valid);
+  const CommitQueue::Then then = ReplyNode(request.name(), reply, answer);
+  Once("resume", request, then, answer,
+       [&](const ControlLoop::RequestId& request_id, const Node& node) {
+         PACELINE_LOG(INFO) << "node_resume node=" << request.name()
+                            << " owner=" << request.owner();
+         control_->ApplyRequest(request_id, JobId(),
+                                NodeResumeRequested{node.facts.name, request.owner()}, then);
+       });
+}
+
+void NodeService::DoDeclareLost(const v1::DeclareNodeLostRequest& request, v1::Node* reply,
+                                Answer answer) {
+  const grpc::Status valid = CheckRequest(request);
+  if (!valid.ok()) return answer(valid);
+  const CommitQueue::Then then = ReplyNode(request.name(), reply, answer);
+  Once("lost", request, then, answer,
+       [&](const ControlLoop::RequestId& request_id, const Node& node) {
+         if (node.contact == Contact::kReachable) {
+           return answer(MakeError(
+               grpc::StatusCode::FAILED_PRECONDITION, "NODE_CONNECTED",
+               absl::StrCat("the worker of ", request.name(),
+                            " reports, so it is not lost: drain it with mode now instead")));
+         }
+         PACELINE_LOG(WARNING) << "node_declared_lost node=" << request.name()
+                               << " owner=" << request.owner();
+         control_->ApplyRequest(request_id, JobId(),
+                                LossDeclared{node.facts.name, request.owner(), request.reason()},
+                                then);
+       });
+}
+
+void NodeService::DoCheck(const v1::CheckNodeRequest& request, v1::Node* reply, Answer answer) {
+  const CommitQueue::Then then = ReplyNode(request.name(), reply, answer);
+  Once("check", request, then, answer,
+       [&](const ControlLoop::RequestId& request_id, const Node& node) {
+         const auto refusal = RefuseCheck(node, ControlLoop::Now().wall);
+         if (refusal.has_value()) return answer(MakeError(*refusal));
+         PACELINE_LOG(INFO) << "node_check node=" << request.name();
+         control_->ApplyRequest(request_id, JobId(), CheckRequested{node.facts.name}, then);
+       });
+}
+
+namespace {
+
+// Runs `act` on the loop, unless the caller asks too often, or for too much; its answer ends the
+// call.
+template <typename Act>
+grpc::ServerUnaryReactor* OnLoop(EventLoop* loop, CallLimits* limits,
+                                 grpc::CallbackServerContext* context,
+                                 const google::protobuf::Message& request, Act act) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  if (!limits->AdmitMutation(*context, request, reactor)) return reactor;
+  loop->Post([reactor, act = std::move(act)] {
+    act([reactor](const grpc::Status& status) { reactor->Finish(status); });
+  });
+  return reactor;
+}
+
+}  // namespace
+
+grpc::ServerUnaryReactor* NodeService::Cordon(grpc::CallbackServerContext* context,
+                                              const v1::CordonNodeRequest* request,
+                                              v1::Node* reply) {
+  return OnLoop(loop_, limits_, context, *request,
+                [=](const Answer& answer) { DoCordon(*request, reply, answer); });
+}
+
+grpc::ServerUnaryReactor* NodeService::Uncordon(grpc::CallbackServerContext* context,
+                                                const v1::UncordonNodeRequest* request,
+                                                v1::Node* reply) {
+  return OnLoop(loop_, limits_, context, *request,
+                [=](const Answer& answer) { DoUncordon(*request, reply, answer); });
+}
+
+grpc::ServerUnaryReactor* NodeService::Drain(grpc::CallbackServerContext* context,
+                                             const v1::DrainNodeRequest* request,
+                                             v1::DrainNodeResponse* reply) {
+  return OnLoop(loop_, limits_, context, *request,
+                [=](const Answer& answer) { DoDrain(*request, reply, answer); });
+}
+
+grpc::ServerUnaryReactor* NodeService::Resume(grpc::CallbackServerContext* context,
+                                              const v1::ResumeNodeRequest* request,
+                                              v1::Node* reply) {
+  return OnLoop(loop_, limits_, context, *request,
+                [=](const Answer& answer) { DoResume(*request, reply, answer); });
+}
+
+grpc::ServerUnaryReactor* NodeService::DeclareLost(grpc::CallbackServerContext* context,
+                                                   const v1::DeclareNodeLostRequest* request,
+                                                   v1::Node* reply) {
+  return OnLoop(loop_, limits_, context, *request,
+                [=](const Answer& answer) { DoDeclareLost(*request, reply, answer); });
+}
+
+grpc::ServerUnaryReactor* NodeService::Check(grpc::CallbackServerContext* context,
+                                             const v1::CheckNodeRequest* request, v1::Node* reply) {
+  return OnLoop(loop_, limits_, context, *request,
+                [=](const Answer& answer) { DoCheck(*request, reply, answer); });
 }
 
 }  // namespace paceline

@@ -10,7 +10,6 @@
 
 #include "common/event_loop.h"
 #include "controller/control_loop.h"
-#include "controller/metrics.h"
 #include "controller/rpc/call_limits.h"
 #include "controller/rpc/lists.h"
 #include "controller/rpc/mutations.h"
@@ -18,6 +17,8 @@
 #include "proto/node.grpc.pb.h"
 
 namespace paceline {
+
+class ControllerMetrics;
 
 class NodeService
     : public v1::NodeService::WithRawCallbackMethod_Watch<v1::NodeService::CallbackService> {

@@ -1,7 +1,9 @@
 #include "controller/rpc/records.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
+#include <string>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -9,19 +11,31 @@
 #include "absl/time/clock.h"
 #include "common/core/status_macros.h"
 #include "common/uuid.h"
-#include "controller/core/restored.h"
+#include "controller/core/restart.h"
 #include "controller/rpc/convert.h"
 #include "controller/rpc/convert_checkpoint.h"
-#include "controller/rpc/convert_history.h"
-#include "controller/rpc/convert_membership.h"
 #include "controller/rpc/convert_node.h"
+#include "controller/rpc/convert_plan.h"
 #include "controller/rpc/convert_straggler.h"
-#include "controller/rpc/node_records.h"
 #include "controller/store/meta_keys.h"
 #include "controller/store/record.pb.h"
 
 namespace paceline {
 namespace {
+
+NodeChecks DecodeChecks(const v1::NodeRecord& record) {
+  NodeChecks checks;
+  checks.asked = record.check_asked();
+  checks.running = record.check_running();
+  checks.begun = FromProto(record.check_begin_time());
+  checks.peer = record.check_peer();
+  checks.peer_address = record.check_peer_address();
+  if (record.node().has_check()) checks.result = FromProto(record.node().check());
+  for (const auto& [name, values] : record.earlier()) {
+    checks.earlier[name].assign(values.value().begin(), values.value().end());
+  }
+  return checks;
+}
 
 // Of a version without: those of the ranks.
 std::vector<NodeName> DecodeNodes(const v1::JobRecord& record) {
@@ -90,7 +104,7 @@ absl::Status ForEach(StateStore& store, const std::string& prefix, Use use) {
   return absl::OkStatus();
 }
 
-// What a restoration means for the jobs (core/restored.h), and an event that tells of it. Ids of
+// What a restoration means for the jobs (core/restart.h), and an event that tells of it. Ids of
 // events after it were not used either: a job has less than one a minute.
 void TakeUpRestored(StoredState& state, absl::Time wall_now, WriteBatch& batch) {
   // Steady times are made anew for each start.
@@ -143,7 +157,108 @@ absl::Status LoadMeta(StateStore& store, StoredState& state) {
   return store.Commit(batch);
 }
 
+constexpr char kTokens[] = "token/";
+constexpr char kRevocations[] = "revoked/";
+
+std::string Encode(const JoinToken& token) {
+  v1::JoinTokenRecord record;
+  record.set_node(token.node.value());
+  *record.mutable_create_time() = ToProto(token.created);
+  *record.mutable_expire_time() = ToProto(token.expires);
+  record.set_owner(token.owner);
+  record.set_request_id(token.request);
+  if (token.used != absl::InfinitePast()) *record.mutable_use_time() = ToProto(token.used);
+  record.set_used_by(token.used_by);
+  return record.SerializeAsString();
+}
+
+JoinToken Decode(const v1::JoinTokenRecord& record) {
+  return {NodeName(record.node()),
+          FromProto(record.create_time()),
+          FromProto(record.expire_time()),
+          record.owner(),
+          record.request_id(),
+          record.has_use_time() ? FromProto(record.use_time()) : absl::InfinitePast(),
+          record.used_by()};
+}
+
+std::string Encode(const Revocation& revocation) {
+  v1::RevocationRecord record;
+  *record.mutable_before() = ToProto(revocation.before);
+  record.set_reason(revocation.reason);
+  record.set_owner(revocation.owner);
+  return record.SerializeAsString();
+}
+
+Revocation Decode(const v1::RevocationRecord& record) {
+  return {FromProto(record.before()), record.reason(), record.owner()};
+}
+
+// All records under `prefix`, by the rest of their keys.
+template <typename Record, typename Value>
+absl::Status Load(StateStore& store, const std::string& prefix,
+                  std::map<std::string, Value>* values) {
+  PACELINE_ASSIGN_OR_RETURN(const auto entries, store.Load(prefix));
+  for (const auto& [key, text] : entries) {
+    Record record;
+    if (!record.ParseFromString(text)) {
+      return absl::DataLossError(absl::StrCat("state store: the record ", key, " is damaged"));
+    }
+    (*values)[key.substr(prefix.size())] = Decode(record);
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
+
+Node DecodeNode(const v1::NodeRecord& record) {
+  const v1::Node& stored = record.node();
+  Node node;
+  node.facts.name = NodeName(stored.name());
+  node.facts.uid = record.uid();
+  node.facts.cpus = stored.hardware().cpus();
+  node.facts.memory_bytes = stored.hardware().memory_bytes();
+  node.facts.gpus.assign(stored.hardware().gpus().begin(), stored.hardware().gpus().end());
+  node.facts.os = stored.hardware().os();
+  node.facts.labels.insert(stored.labels().begin(), stored.labels().end());
+  node.facts.address = stored.address();
+  node.facts.metrics_address = stored.metrics_address();
+  node.facts.slots = stored.slots();
+  node.facts.version = stored.version();
+  node.registered = FromProto(stored.register_time());
+  node.last_report = FromProto(stored.last_report_time());
+  for (const v1::Hold& hold : stored.holds()) node.holds.push_back(FromProto(hold));
+  for (const v1::NodeHistoryEvent& event : record.history()) {
+    node.history.push_back(FromProto(event));
+  }
+  if (record.lost()) {
+    node.contact = Contact::kLost;
+    node.contact_reason = record.lost_reason();
+  }
+  node.checks = DecodeChecks(record);
+  return node;
+}
+
+std::string EncodeNode(const Node& node, const Cluster& cluster) {
+  v1::NodeRecord record;
+  *record.mutable_node() = ToProto(node, cluster);
+  record.set_uid(node.facts.uid);
+  for (const NodeLifeEvent& event : node.history) *record.add_history() = ToProto(event);
+  if (node.contact == Contact::kLost) {
+    record.set_lost(true);
+    record.set_lost_reason(node.contact_reason);
+  }
+  record.set_check_asked(node.checks.asked);
+  record.set_check_running(node.checks.running);
+  *record.mutable_check_begin_time() = ToProto(node.checks.begun);
+  record.set_check_peer(node.checks.peer);
+  record.set_check_peer_address(node.checks.peer_address);
+  for (const auto& [name, values] : node.checks.earlier) {
+    v1::NodeRecord::Values& kept = (*record.mutable_earlier())[name];
+    for (const double value : values) kept.add_value(value);
+  }
+  return record.SerializeAsString();
+}
 
 std::string JobKey(const JobId& id) { return absl::StrCat("job/", id.value()); }
 std::string NodeKey(const NodeName& name) { return absl::StrCat("node/", name.value()); }
@@ -234,6 +349,26 @@ absl::StatusOr<StoredState> LoadState(StateStore& store) {
 int64_t TermOf(const StoredState& state, int64_t elected) {
   // Above all terms of before, of which there are less than 2^32.
   return elected > 0 ? (state.last_restored << 32) + elected : state.starts;
+}
+
+void Write(const Identities::Changes& changes, const Identities& identities, WriteBatch* batch) {
+  for (const std::string& digest : changes.store_tokens) {
+    batch->puts[kTokens + digest] = Encode(identities.tokens().at(digest));
+  }
+  for (const std::string& digest : changes.delete_tokens) {
+    batch->deletes.push_back(kTokens + digest);
+  }
+  for (const std::string& principal : changes.store_revocations) {
+    batch->puts[kRevocations + principal] = Encode(identities.revocations().at(principal));
+  }
+}
+
+absl::StatusOr<Identities> LoadIdentities(StateStore& store) {
+  Identities::Tokens tokens;
+  Identities::Revocations revocations;
+  PACELINE_RETURN_IF_ERROR(Load<v1::JoinTokenRecord>(store, kTokens, &tokens));
+  PACELINE_RETURN_IF_ERROR(Load<v1::RevocationRecord>(store, kRevocations, &revocations));
+  return Identities(std::move(tokens), std::move(revocations));
 }
 
 }  // namespace paceline

@@ -8,6 +8,10 @@
 //                         v1::RemedyDecision
 //   event/<job id>/<id, 8 digits>
 //                         v1::JobHistoryEvent
+//   token/<SHA-256 of the secret>
+//                         v1::JoinTokenRecord
+//   revoked/<principal's URI>
+//                         v1::RevocationRecord
 //   meta/...              controller/store/meta_keys.h
 #ifndef CONTROLLER_RPC_RECORDS_H_
 #define CONTROLLER_RPC_RECORDS_H_
@@ -20,6 +24,7 @@
 #include "absl/status/statusor.h"
 #include "controller/core/cluster.h"
 #include "controller/core/history/event_history.h"
+#include "controller/core/identities.h"
 #include "controller/core/request_log.h"
 #include "controller/core/stragglers/remedy/remedy.h"
 #include "controller/store/state_store.h"
@@ -56,13 +61,19 @@ struct StoredState {
 };
 
 // Loads all and counts the start; a new store gets a cluster id, and jobs of a restored one are
-// taken up (core/restored.h). DataLoss, naming the key, when a record cannot be read.
+// taken up (core/restart.h). DataLoss, naming the key, when a record cannot be read.
 absl::StatusOr<StoredState> LoadState(StateStore& store);
 
 // Welcome.term of the controller that has loaded the state. `elected`: the term of an election,
 // counted by etcd, which begins with lower ones again when its snapshot was restored; 0: one
 // controller, whose starts are counted.
 int64_t TermOf(const StoredState& state, int64_t elected);
+
+// Of join tokens and revocations: puts the changes, which `identities` has made, into the batch.
+void Write(const Identities::Changes& changes, const Identities& identities, WriteBatch* batch);
+
+// Everything of them that a store holds. DataLoss, naming the key, when a record cannot be read.
+absl::StatusOr<Identities> LoadIdentities(StateStore& store);
 
 }  // namespace paceline
 

@@ -17,9 +17,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "common/event_loop.h"
-#include "controller/limit_metrics.h"
 #include "controller/metric_families.h"
 #include "controller/rpc/call_limits.h"
+#include "controller/rpc_metrics.h"
 
 namespace paceline {
 namespace {

@@ -12,6 +12,7 @@
 #include "common/identity/principal.h"
 #include "common/log.h"
 #include "controller/core/read_pace.h"
+#include "controller/metrics.h"
 #include "controller/rpc/convert.h"
 #include "controller/rpc/encoded_message.h"
 #include "controller/rpc/errors.h"

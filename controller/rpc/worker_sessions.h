@@ -23,12 +23,13 @@
 #include "common/event_loop.h"
 #include "controller/control_loop.h"
 #include "controller/core/dropped_totals.h"
-#include "controller/metrics.h"
 #include "controller/rpc/call_limits.h"
 #include "controller/rpc/caller.h"
 #include "proto/worker.grpc.pb.h"
 
 namespace paceline {
+
+class ControllerMetrics;
 
 class WorkerSessions
     : public v1::WorkerService::WithRawCallbackMethod_Session<v1::WorkerService::Service> {

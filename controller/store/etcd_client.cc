@@ -1,5 +1,10 @@
 #include "controller/store/etcd_client.h"
 
+#include <grpcpp/channel.h>
+#include <grpcpp/client_context.h>
+#include <grpcpp/create_channel.h>
+#include <grpcpp/security/credentials.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -13,6 +18,7 @@
 #include "common/tls/credentials.h"
 #include "common/tls/private_file.h"
 #include "common/tls/tls_files.h"
+#include "etcd/rpc.grpc.pb.h"
 
 namespace paceline {
 namespace {
@@ -66,6 +72,20 @@ bool IsAway(const grpc::Status& status) {
 
 }  // namespace
 
+struct EtcdClient::Member {
+  explicit Member(const std::shared_ptr<grpc::Channel>& to)
+      : channel(to),
+        kv(etcdserverpb::KV::NewStub(channel)),
+        lease(etcdserverpb::Lease::NewStub(channel)),
+        watch(etcdserverpb::Watch::NewStub(channel)),
+        maintenance(etcdserverpb::Maintenance::NewStub(channel)) {}
+  const std::shared_ptr<grpc::Channel> channel;
+  const std::unique_ptr<etcdserverpb::KV::Stub> kv;
+  const std::unique_ptr<etcdserverpb::Lease::Stub> lease;
+  const std::unique_ptr<etcdserverpb::Watch::Stub> watch;
+  const std::unique_ptr<etcdserverpb::Maintenance::Stub> maintenance;
+};
+
 // A call that Cancel ends.
 class EtcdClient::Running {
  public:
@@ -115,6 +135,8 @@ EtcdClient::EtcdClient(const std::vector<std::string>& endpoints,
     members_.push_back(std::make_unique<Member>(NewChannel(endpoint, credentials)));
   }
 }
+
+EtcdClient::~EtcdClient() = default;
 
 void EtcdClient::Leave(size_t member) {
   member_.compare_exchange_strong(member, (member + 1) % members_.size());

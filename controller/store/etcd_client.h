@@ -13,9 +13,8 @@
 #ifndef CONTROLLER_STORE_ETCD_CLIENT_H_
 #define CONTROLLER_STORE_ETCD_CLIENT_H_
 
-#include <grpcpp/grpcpp.h>
-
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -28,7 +27,19 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "etcd/rpc.grpc.pb.h"
+
+namespace etcdserverpb {
+class RangeRequest;
+class RangeResponse;
+class TxnRequest;
+class TxnResponse;
+}  // namespace etcdserverpb
+
+namespace grpc {
+class ChannelCredentials;
+class ClientContext;
+class Status;
+}  // namespace grpc
 
 namespace paceline {
 
@@ -50,6 +61,7 @@ class EtcdClient {
   // over a network without TLS; NotFound or PermissionDenied, naming the file, when one of the TLS
   // files cannot be read.
   static absl::StatusOr<std::unique_ptr<EtcdClient>> Create(const Options& options);
+  ~EtcdClient();
 
   absl::StatusOr<etcdserverpb::RangeResponse> Range(const etcdserverpb::RangeRequest& request,
                                                     Patience patience);
@@ -77,19 +89,7 @@ class EtcdClient {
   void Cancel() ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  struct Member {
-    explicit Member(const std::shared_ptr<grpc::Channel>& to)
-        : channel(to),
-          kv(etcdserverpb::KV::NewStub(channel)),
-          lease(etcdserverpb::Lease::NewStub(channel)),
-          watch(etcdserverpb::Watch::NewStub(channel)),
-          maintenance(etcdserverpb::Maintenance::NewStub(channel)) {}
-    const std::shared_ptr<grpc::Channel> channel;
-    const std::unique_ptr<etcdserverpb::KV::Stub> kv;
-    const std::unique_ptr<etcdserverpb::Lease::Stub> lease;
-    const std::unique_ptr<etcdserverpb::Watch::Stub> watch;
-    const std::unique_ptr<etcdserverpb::Maintenance::Stub> maintenance;
-  };
+  struct Member;
   class Running;
   using Call = std::function<grpc::Status(Member&, grpc::ClientContext*)>;
 

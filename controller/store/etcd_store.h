@@ -32,6 +32,7 @@
 #include "absl/strings/string_view.h"
 #include "controller/store/etcd_client.h"
 #include "controller/store/state_store.h"
+#include "etcd/rpc.pb.h"
 
 namespace paceline {
 

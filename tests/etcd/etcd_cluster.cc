@@ -1,6 +1,9 @@
 #include "tests/etcd/etcd_cluster.h"
 
 #include <arpa/inet.h>
+#include <grpcpp/client_context.h>
+#include <grpcpp/create_channel.h>
+#include <grpcpp/security/credentials.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <signal.h>
@@ -12,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "etcd/rpc.grpc.pb.h"
 #include "tests/integration/new_folder.h"
 
 namespace paceline {

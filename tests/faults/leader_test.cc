@@ -3,6 +3,8 @@
 // nodes sees how it goes on, what somebody submits meanwhile is there once it was answered, and one
 // controller at a time leads.
 #include <gmock/gmock.h>
+#include <grpcpp/create_channel.h>
+#include <grpcpp/security/credentials.h>
 #include <signal.h>
 
 #include <algorithm>
@@ -175,7 +177,8 @@ class LeaderTest : public RecoveringJobTest {
   bool NodesAreToldAsTheyAre() {
     grpc::ClientContext context;
     v1::ListNodesResponse present;
-    if (!cluster_->nodes().List(&context, v1::ListNodesRequest(), &present).ok()) return false;
+    const auto nodes = v1::NodeService::NewStub(cluster_->channel());
+    if (!nodes->List(&context, v1::ListNodesRequest(), &present).ok()) return false;
     const std::map<std::string, v1::Node> told = NodesTold();
     return std::all_of(present.nodes().begin(), present.nodes().end(), [&](const v1::Node& node) {
       const auto known = told.find(node.name());
@@ -206,7 +209,8 @@ class LeaderTest : public RecoveringJobTest {
     v1::ListJobsRequest request;
     request.set_page_size(1000);
     v1::ListJobsResponse listed;
-    ASSERT_TRUE(cluster_->jobs().List(&context, request, &listed).ok());
+    ASSERT_TRUE(
+        v1::JobService::NewStub(cluster_->channel())->List(&context, request, &listed).ok());
     std::map<std::string, std::string> present;
     for (const v1::Job& job : listed.jobs()) {
       if (job.id() == id_) continue;
@@ -221,7 +225,8 @@ class LeaderTest : public RecoveringJobTest {
       cancelled.set_job(id);
       cancelled.set_request_id("cancel-" + id);
       v1::Job job;
-      EXPECT_TRUE(cluster_->jobs().Cancel(&cancel, cancelled, &job).ok());
+      EXPECT_TRUE(
+          v1::JobService::NewStub(cluster_->channel())->Cancel(&cancel, cancelled, &job).ok());
     }
   }
 

@@ -8,6 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "proto/node.grpc.pb.h"
 #include "tests/faults/network_host.h"
 #include "tests/faults/recovering_job.h"
 
@@ -43,7 +44,7 @@ class PartitionTest : public RecoveringJobTest {
     v1::GetNodeRequest request;
     request.set_name(absl::StrCat("w", w));
     v1::Node node;
-    cluster_->nodes().Get(&context, request, &node);
+    v1::NodeService::NewStub(cluster_->channel())->Get(&context, request, &node);
     return node;
   }
 

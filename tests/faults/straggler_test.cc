@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "proto/job.grpc.pb.h"
+#include "proto/node.grpc.pb.h"
 #include "tests/faults/recovering_job.h"
 
 namespace paceline {
@@ -71,7 +73,8 @@ class StragglerTest : public RecoveringJobTest {
     v1::AdviseRequest request;
     request.set_job(id_);
     v1::JobAdvice advice;
-    const grpc::Status status = cluster_->jobs().Advise(&context, request, &advice);
+    const grpc::Status status =
+        v1::JobService::NewStub(cluster_->channel())->Advise(&context, request, &advice);
     EXPECT_TRUE(status.ok()) << status.error_message();
     return advice;
   }
@@ -81,7 +84,8 @@ class StragglerTest : public RecoveringJobTest {
     v1::ListDecisionsRequest request;
     request.set_job(id_);
     v1::ListDecisionsResponse response;
-    const grpc::Status status = cluster_->jobs().ListDecisions(&context, request, &response);
+    const grpc::Status status =
+        v1::JobService::NewStub(cluster_->channel())->ListDecisions(&context, request, &response);
     EXPECT_TRUE(status.ok()) << status.error_message();
     return {response.decisions().begin(), response.decisions().end()};
   }
@@ -131,7 +135,7 @@ class StragglerTest : public RecoveringJobTest {
   v1::NodeState StateOf(const std::string& name) const {
     grpc::ClientContext context;
     v1::ListNodesResponse nodes;
-    cluster_->nodes().List(&context, v1::ListNodesRequest(), &nodes);
+    v1::NodeService::NewStub(cluster_->channel())->List(&context, v1::ListNodesRequest(), &nodes);
     for (const v1::Node& node : nodes.nodes()) {
       if (node.name() == name) return node.state();
     }

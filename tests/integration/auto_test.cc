@@ -6,6 +6,7 @@
 #include <iostream>
 #include <string>
 
+#include "proto/job.grpc.pb.h"
 #include "tests/integration/test_cluster.h"
 
 namespace paceline {
@@ -27,7 +28,8 @@ v1::RemedyDecision FirstDecision(TestCluster& cluster, const std::string& id) {
   v1::ListDecisionsRequest request;
   request.set_job(id);
   v1::ListDecisionsResponse decisions;
-  const grpc::Status status = cluster.jobs().ListDecisions(&context, request, &decisions);
+  const grpc::Status status =
+      v1::JobService::NewStub(cluster.channel())->ListDecisions(&context, request, &decisions);
   EXPECT_TRUE(status.ok()) << status.error_message();
   return decisions.decisions_size() > 0 ? decisions.decisions(0) : v1::RemedyDecision();
 }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "proto/job.grpc.pb.h"
 #include "tests/integration/test_cluster.h"
 
 namespace paceline {
@@ -65,7 +66,8 @@ TEST(BackupTest, ClusterGoesOnFromABackupAsLaterGenerations) {
   v1::GetJobRequest request;
   request.set_job(later.id());
   v1::Job none;
-  EXPECT_EQ(cluster.jobs().Get(&context, request, &none).error_code(), grpc::StatusCode::NOT_FOUND);
+  EXPECT_EQ(v1::JobService::NewStub(cluster.channel())->Get(&context, request, &none).error_code(),
+            grpc::StatusCode::NOT_FOUND);
   // And its numbers of revisions are beyond all that were told before.
   EXPECT_GT(job.revision() >> 32, 1'000'000);
 }

@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "common/checkpoint/checkpoint_files.h"
+#include "proto/checkpoint.grpc.pb.h"
+#include "proto/job.grpc.pb.h"
 #include "tests/integration/test_cluster.h"
 
 namespace paceline {
@@ -56,14 +58,14 @@ class CheckpointTest : public testing::Test {
     request.set_request_id("cancel-" + id + std::to_string(++requests_));
     request.set_save(save);
     v1::Job job;
-    return cluster_.jobs().Cancel(&context, request, &job);
+    return v1::JobService::NewStub(cluster_.channel())->Cancel(&context, request, &job);
   }
 
   grpc::Status Resume(v1::ResumeJobRequest request) {
     grpc::ClientContext context;
     request.set_request_id("resume-" + std::to_string(++requests_));
     v1::Job job;
-    return cluster_.jobs().Resume(&context, request, &job);
+    return v1::JobService::NewStub(cluster_.channel())->Resume(&context, request, &job);
   }
   grpc::Status Resume(const std::string& id) {
     v1::ResumeJobRequest request;
@@ -78,7 +80,7 @@ class CheckpointTest : public testing::Test {
     request.set_request_id("save-" + std::to_string(++requests_));
     request.set_now(now);
     v1::Job job;
-    return cluster_.checkpoints().Save(&context, request, &job);
+    return v1::CheckpointService::NewStub(cluster_.channel())->Save(&context, request, &job);
   }
 
   void ExpectSound(const v1::Checkpoint& checkpoint) {
@@ -338,7 +340,7 @@ TEST_F(CheckpointTest, PinnedOnesStayAndOthersCanBeDeleted) {
     request.set_request_id("pin-" + std::to_string(++requests_));
     request.set_pinned(pinned);
     v1::Checkpoint checkpoint;
-    return cluster_.checkpoints().Pin(&context, request, &checkpoint);
+    return v1::CheckpointService::NewStub(cluster_.channel())->Pin(&context, request, &checkpoint);
   };
   const auto erase = [&](const std::string& name) {
     grpc::ClientContext context;
@@ -346,7 +348,8 @@ TEST_F(CheckpointTest, PinnedOnesStayAndOthersCanBeDeleted) {
     request.set_checkpoint(name);
     request.set_request_id("delete-" + std::to_string(++requests_));
     v1::Checkpoint checkpoint;
-    return cluster_.checkpoints().Delete(&context, request, &checkpoint);
+    return v1::CheckpointService::NewStub(cluster_.channel())
+        ->Delete(&context, request, &checkpoint);
   };
   ASSERT_TRUE(pin(true).ok());
   WaitForCheckpoint(id, 100);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include "proto/job.grpc.pb.h"
 #include "tests/integration/test_cluster.h"
 
 namespace paceline {
@@ -146,7 +147,8 @@ TEST(FailureTest, CudaWithoutAGpuIsRefusedAtOnce) {
   request.set_request_id("cuda");
   grpc::ClientContext context;
   v1::Job job;
-  const grpc::Status status = cluster.jobs().Submit(&context, request, &job);
+  const grpc::Status status =
+      v1::JobService::NewStub(cluster.channel())->Submit(&context, request, &job);
   EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
   EXPECT_THAT(status.error_message(), HasSubstr("needs 1 GPU and no node has one"));
 }

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
+#include "proto/job.grpc.pb.h"
 #include "tests/integration/test_cluster.h"
 
 namespace paceline {
@@ -62,7 +63,8 @@ TEST(JobTest, CancelEndsItGracefully) {
   request.set_request_id("cancel");
   request.set_reason("seen enough");
   v1::Job cancelled;
-  ASSERT_TRUE(cluster.jobs().Cancel(&context, request, &cancelled).ok());
+  ASSERT_TRUE(
+      v1::JobService::NewStub(cluster.channel())->Cancel(&context, request, &cancelled).ok());
   const v1::Job ended = cluster.WaitForEnd(job.id());
   EXPECT_EQ(ended.state(), v1::CANCELLED);
   EXPECT_EQ(ended.reason(), "seen enough");

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "proto/job.grpc.pb.h"
 #include "tests/integration/test_cluster.h"
 
 namespace paceline {
@@ -52,7 +53,7 @@ grpc::Status ChangeLadder(TestCluster& cluster, const std::string& id, const Lev
   request.set_request_id("ladder-" + std::to_string(++requests));
   AddLevels(levels, request.mutable_ladder());
   v1::Job job;
-  return cluster.jobs().ChangeLadder(&context, request, &job);
+  return v1::JobService::NewStub(cluster.channel())->ChangeLadder(&context, request, &job);
 }
 
 v1::Job WaitForEpoch(TestCluster& cluster, const std::string& id, int64_t epoch) {
@@ -66,7 +67,7 @@ void Cancel(TestCluster& cluster, const std::string& id) {
   request.set_job(id);
   request.set_request_id("cancel-" + id);
   v1::Job job;
-  EXPECT_TRUE(cluster.jobs().Cancel(&context, request, &job).ok());
+  EXPECT_TRUE(v1::JobService::NewStub(cluster.channel())->Cancel(&context, request, &job).ok());
   EXPECT_EQ(cluster.WaitForEnd(id).state(), v1::CANCELLED);
 }
 
@@ -159,7 +160,8 @@ TEST(ProfileTest, TwoOfFourRanksTraceTheSameSteps) {
   request.add_ranks(1);
   request.add_ranks(2);
   v1::Job asked;
-  const grpc::Status status = cluster.jobs().Profile(&context, request, &asked);
+  const grpc::Status status =
+      v1::JobService::NewStub(cluster.channel())->Profile(&context, request, &asked);
   ASSERT_TRUE(status.ok()) << status.error_message();
   const v1::ProfileRequest order = asked.profile().request();
   const v1::Job job = cluster.WaitUntil(id, [](const v1::Job& j) {

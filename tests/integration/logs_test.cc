@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "proto/job.grpc.pb.h"
 #include "tests/integration/test_cluster.h"
 
 namespace paceline {
@@ -85,7 +86,7 @@ TEST(LogsTest, FollowedRankLosesNoLineWithTheControllerAndGoesOnWithItsSpare) {
   cancel.set_job(id);
   cancel.set_request_id("cancel");
   v1::Job job;
-  ASSERT_TRUE(cluster.jobs().Cancel(&context, cancel, &job).ok());
+  ASSERT_TRUE(v1::JobService::NewStub(cluster.channel())->Cancel(&context, cancel, &job).ok());
   EXPECT_EQ(follower.Wait(), 0) << ReadFile(path);
 
   const std::string text = ReadFile(path);

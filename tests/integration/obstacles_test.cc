@@ -1,6 +1,9 @@
 // What stands in a daemon's way at its start or while it runs: one clear line, an exit code
 // of its own, and nothing overwritten.
 #include <gmock/gmock.h>
+#include <grpcpp/client_context.h>
+#include <grpcpp/create_channel.h>
+#include <grpcpp/security/credentials.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sqlite3.h>
@@ -13,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/exit_codes.h"
+#include "proto/job.grpc.pb.h"
 #include "tests/integration/new_folder.h"
 #include "tests/integration/test_cluster.h"
 

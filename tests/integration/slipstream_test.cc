@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "proto/job.grpc.pb.h"
 #include "tests/integration/test_cluster.h"
 
 namespace paceline {
@@ -38,7 +39,7 @@ grpc::Status ChangeMode(TestCluster& cluster, const std::string& id, v1::Slipstr
   request.set_request_id("mode-" + v1::SlipstreamMode_Name(mode));
   request.set_mode(mode);
   v1::Job job;
-  return cluster.jobs().ChangeMode(&context, request, &job);
+  return v1::JobService::NewStub(cluster.channel())->ChangeMode(&context, request, &job);
 }
 
 void Cancel(TestCluster& cluster, const std::string& id) {
@@ -47,7 +48,8 @@ void Cancel(TestCluster& cluster, const std::string& id) {
   cancel.set_job(id);
   cancel.set_request_id("cancel");
   v1::Job cancelled;
-  ASSERT_TRUE(cluster.jobs().Cancel(&context, cancel, &cancelled).ok());
+  ASSERT_TRUE(
+      v1::JobService::NewStub(cluster.channel())->Cancel(&context, cancel, &cancelled).ok());
   EXPECT_EQ(cluster.WaitForEnd(id).state(), v1::CANCELLED);
 }
 
@@ -74,7 +76,8 @@ TEST(SlipstreamTest, TrainsChangesItsModeSavesAndGoesOn) {
   cancel.set_request_id("cancel");
   cancel.set_save(true);
   v1::Job cancelled;
-  ASSERT_TRUE(cluster.jobs().Cancel(&context, cancel, &cancelled).ok());
+  ASSERT_TRUE(
+      v1::JobService::NewStub(cluster.channel())->Cancel(&context, cancel, &cancelled).ok());
   const v1::Job ended = cluster.WaitForEnd(id);
   EXPECT_EQ(ended.state(), v1::CANCELLED);
   const int64_t saved = ended.checkpoints().newest_step();
@@ -89,7 +92,8 @@ TEST(SlipstreamTest, TrainsChangesItsModeSavesAndGoesOn) {
   resume.set_request_id("resume");
   resume.set_steps(saved + 200);
   v1::Job resumed;
-  const grpc::Status status = cluster.jobs().Resume(&resume_context, resume, &resumed);
+  const grpc::Status status =
+      v1::JobService::NewStub(cluster.channel())->Resume(&resume_context, resume, &resumed);
   ASSERT_TRUE(status.ok()) << status.error_message();
   const v1::Job done = cluster.WaitForEnd(id);
   EXPECT_EQ(done.state(), v1::SUCCEEDED);

@@ -1,5 +1,8 @@
 #include "tests/integration/test_cluster.h"
 
+#include <grpcpp/client_context.h>
+#include <grpcpp/create_channel.h>
+#include <grpcpp/security/credentials.h>
 #include <gtest/gtest.h>
 #include <httplib.h>
 #include <signal.h>
@@ -18,6 +21,9 @@
 #include "common/tls/credentials.h"
 #include "common/tls/testing/test_identity.h"
 #include "common/tls/tls_files.h"
+#include "proto/checkpoint.grpc.pb.h"
+#include "proto/job.grpc.pb.h"
+#include "proto/node.grpc.pb.h"
 #include "tests/integration/new_folder.h"
 
 namespace paceline {
@@ -92,7 +98,7 @@ TestCluster::~TestCluster() {
   }
   grpc::ClientContext context;
   v1::ListJobsResponse jobs;
-  jobs_->List(&context, v1::ListJobsRequest(), &jobs);
+  v1::JobService::NewStub(channel_)->List(&context, v1::ListJobsRequest(), &jobs);
   for (const v1::Job& job : jobs.jobs()) {
     if (HasEnded(job)) continue;
     grpc::ClientContext cancel_context;
@@ -101,7 +107,7 @@ TestCluster::~TestCluster() {
     request.set_request_id("cancel-" + job.id());
     request.set_grace_s(0.1);
     v1::Job cancelled;
-    jobs_->Cancel(&cancel_context, request, &cancelled);
+    v1::JobService::NewStub(channel_)->Cancel(&cancel_context, request, &cancelled);
     WaitForEnd(job.id());
   }
   for (auto& [w, worker] : workers_) {
@@ -175,13 +181,10 @@ void TestCluster::Connect(const std::string& address) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 200);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
-  const auto channel = grpc::CreateCustomChannel(
+  channel_ = grpc::CreateCustomChannel(
       address,
       tls_ ? ChannelCredentials(FilesIn(TlsDir("admin"))) : grpc::InsecureChannelCredentials(),
       arguments);
-  jobs_ = v1::JobService::NewStub(channel);
-  checkpoints_ = v1::CheckpointService::NewStub(channel);
-  nodes_ = v1::NodeService::NewStub(channel);
 }
 
 void TestCluster::KillWorker(int w) {
@@ -241,7 +244,7 @@ void TestCluster::WaitForNodes(int count) {
   ASSERT_TRUE(Eventually([&] {
     grpc::ClientContext context;
     v1::ListNodesResponse nodes;
-    nodes_->List(&context, v1::ListNodesRequest(), &nodes);
+    v1::NodeService::NewStub(channel_)->List(&context, v1::ListNodesRequest(), &nodes);
     int ready = 0;
     for (const v1::Node& node : nodes.nodes()) ready += node.state() == v1::NODE_READY;
     return ready == count;
@@ -283,7 +286,7 @@ v1::Job TestCluster::Submit(const v1::JobSpec& spec) {
   *request.mutable_spec() = spec;
   request.set_request_id(absl::StrCat("request-", ++requests_));
   v1::Job job;
-  const grpc::Status status = jobs_->Submit(&context, request, &job);
+  const grpc::Status status = v1::JobService::NewStub(channel_)->Submit(&context, request, &job);
   EXPECT_TRUE(status.ok()) << status.error_message();
   return job;
 }
@@ -293,7 +296,7 @@ v1::Job TestCluster::Get(const std::string& id) {
   v1::GetJobRequest request;
   request.set_job(id);
   v1::Job job;
-  jobs_->Get(&context, request, &job);
+  v1::JobService::NewStub(channel_)->Get(&context, request, &job);
   return job;
 }
 
@@ -327,7 +330,8 @@ std::vector<v1::Checkpoint> TestCluster::ListCheckpoints(const std::string& id) 
   v1::ListCheckpointsRequest request;
   request.set_job(id);
   v1::ListCheckpointsResponse response;
-  const grpc::Status status = checkpoints_->List(&context, request, &response);
+  const grpc::Status status =
+      v1::CheckpointService::NewStub(channel_)->List(&context, request, &response);
   EXPECT_TRUE(status.ok()) << status.error_message();
   return {response.checkpoints().begin(), response.checkpoints().end()};
 }
@@ -337,7 +341,8 @@ std::string TestCluster::Log(const std::string& id, int rank) {
   v1::StreamLogsRequest request;
   request.set_job(id);
   request.set_rank(rank);
-  auto stream = jobs_->StreamLogs(&context, request);
+  const auto jobs = v1::JobService::NewStub(channel_);
+  auto stream = jobs->StreamLogs(&context, request);
   std::string log;
   v1::LogChunk chunk;
   while (stream->Read(&chunk)) {

@@ -8,8 +8,10 @@
 #ifndef TESTS_INTEGRATION_TEST_CLUSTER_H_
 #define TESTS_INTEGRATION_TEST_CLUSTER_H_
 
-#include <grpcpp/grpcpp.h>
+#include <grpcpp/channel.h>
+#include <sys/types.h>
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -17,9 +19,8 @@
 #include <string>
 #include <vector>
 
-#include "proto/checkpoint.grpc.pb.h"
-#include "proto/job.grpc.pb.h"
-#include "proto/node.grpc.pb.h"
+#include "proto/checkpoint.pb.h"
+#include "proto/job.pb.h"
 #include "tests/integration/process.h"
 
 namespace paceline {
@@ -61,9 +62,8 @@ class TestCluster {
   std::string TlsDir(const std::string& name) const { return directory_ + "/tls/" + name; }
   // HOST:PORT; the same after a new start.
   const std::string& ControllerHttp() const { return http_; }
-  v1::JobService::Stub& jobs() { return *jobs_; }
-  v1::CheckpointService::Stub& checkpoints() { return *checkpoints_; }
-  v1::NodeService::Stub& nodes() { return *nodes_; }
+  // To the controller, as an administrator.
+  const std::shared_ptr<grpc::Channel>& channel() const { return channel_; }
 
   // Of the test's own controllers: asks the one that leads from now on.
   void FollowLeader();
@@ -116,9 +116,7 @@ class TestCluster {
   std::string grpc_address_;
   std::optional<Process> controller_;
   std::map<int, std::optional<Process>> workers_;
-  std::unique_ptr<v1::JobService::Stub> jobs_;
-  std::unique_ptr<v1::CheckpointService::Stub> checkpoints_;
-  std::unique_ptr<v1::NodeService::Stub> nodes_;
+  std::shared_ptr<grpc::Channel> channel_;
   int requests_ = 0;
 };
 

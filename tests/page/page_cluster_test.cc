@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "proto/node.grpc.pb.h"
 #include "tests/integration/test_cluster.h"
 #include "tests/page/browser.h"
 
@@ -25,7 +26,8 @@ class PageClusterTest : public ::testing::Test {
     request.set_reason(reason);
     request.set_owner("ann");
     v1::Node reply;
-    ASSERT_TRUE(cluster_.nodes().Cordon(&context, request, &reply).ok());
+    ASSERT_TRUE(
+        v1::NodeService::NewStub(cluster_.channel())->Cordon(&context, request, &reply).ok());
   }
   void Uncordon(const std::string& node) {
     grpc::ClientContext context;
@@ -34,7 +36,8 @@ class PageClusterTest : public ::testing::Test {
     request.set_request_id("6f7e7f9e-0000-4000-8000-000000000010");
     request.set_owner("ann");
     v1::Node reply;
-    ASSERT_TRUE(cluster_.nodes().Uncordon(&context, request, &reply).ok());
+    ASSERT_TRUE(
+        v1::NodeService::NewStub(cluster_.channel())->Uncordon(&context, request, &reply).ok());
   }
   // Ranks whose steps take 20 ms, of which one is four times as slow from step 60 on.
   v1::JobSpec JobWithASlowRank(int slow) const {

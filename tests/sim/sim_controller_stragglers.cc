@@ -1,7 +1,7 @@
 // What the controller does about stragglers, as ControlLoop does.
 #include <utility>
 
-#include "controller/rpc/convert_strategy.h"
+#include "controller/rpc/convert_plan.h"
 #include "controller/rpc/records.h"
 #include "tests/sim/sim_controller.h"
 #include "tests/sim/straggler_judge.h"

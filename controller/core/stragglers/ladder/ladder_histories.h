@@ -26,52 +26,18 @@ struct DrawnTimes {
   uint64_t seed = 1;
 };
 
-inline DrawnTimes Stalling(int ranks, double share, double stall_s = 1) {
-  DrawnTimes wish;
-  wish.ranks = ranks;
-  wish.stall_share = share;
-  wish.stall_s = stall_s;
-  return wish;
-}
+DrawnTimes Stalling(int ranks, double share, double stall_s = 1);
 
-inline DrawnTimes Slowed(int rank, double slowdown) {
-  DrawnTimes wish;
-  wish.slow_rank = rank;
-  wish.slowdown = slowdown;
-  return wish;
-}
+DrawnTimes Slowed(int rank, double slowdown);
 
 // Each rank stalls at each step by chance, independently.
-inline OwnTimes Draw(const DrawnTimes& wish) {
-  std::mt19937_64 random(wish.seed);
-  std::bernoulli_distribution stalls(wish.stall_share);
-  std::uniform_real_distribution<double> jitter(1 - wish.jitter, 1 + wish.jitter);
-  OwnTimes times{wish.ranks, wish.steps, {}};
-  times.seconds.reserve(static_cast<size_t>(wish.ranks) * static_cast<size_t>(wish.steps));
-  for (int step = 0; step < wish.steps; ++step) {
-    for (int rank = 0; rank < wish.ranks; ++rank) {
-      const double base_s = wish.jitter > 0 ? wish.base_s * jitter(random) : wish.base_s;
-      const double own = base_s * (rank == wish.slow_rank ? wish.slowdown : 1) +
-                         (stalls(random) ? wish.stall_s : 0);
-      times.seconds.push_back(static_cast<float>(own));
-    }
-  }
-  return times;
-}
+OwnTimes Draw(const DrawnTimes& wish);
 
 // Ranks on nodes and nodes in racks, as many on each.
-inline std::vector<RankHome> Homes(int ranks, int per_node, int per_rack) {
-  std::vector<RankHome> homes;
-  for (int rank = 0; rank < ranks; ++rank) {
-    homes.push_back({absl::StrCat("n", rank / per_node), absl::StrCat("r", rank / per_rack)});
-  }
-  return homes;
-}
+std::vector<RankHome> Homes(int ranks, int per_node, int per_rack);
 
 // Groups of the same size.
-inline std::vector<int> Equal(int ranks, int size) {
-  return std::vector<int>(static_cast<size_t>(ranks / size), size);
-}
+std::vector<int> Equal(int ranks, int size);
 
 }  // namespace paceline
 

@@ -2,8 +2,7 @@
 
 #include <cstdint>
 
-#include "controller/core/stragglers/slipstream/gradient_rounds.h"
-#include "controller/core/stragglers/slipstream/update_rounds.h"
+#include "controller/core/stragglers/slipstream/rounds.h"
 
 namespace paceline {
 namespace {

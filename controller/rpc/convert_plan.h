@@ -1,15 +1,21 @@
-// Strategies and what is done about stragglers, to and from core's types; as convert.h.
-#ifndef CONTROLLER_RPC_CONVERT_STRATEGY_H_
-#define CONTROLLER_RPC_CONVERT_STRATEGY_H_
+// How jobs train: their strategies, what is done about stragglers, and who is a member, to and from
+// core's types; as convert.h.
+#ifndef CONTROLLER_RPC_CONVERT_PLAN_H_
+#define CONTROLLER_RPC_CONVERT_PLAN_H_
 
 #include <optional>
 #include <string>
 
 #include "common/core/ladder.h"
 #include "controller/core/job.h"
+#include "controller/core/membership.h"
 #include "controller/core/straggler_mode.h"
+#include "controller/store/record.pb.h"
 #include "google/protobuf/repeated_ptr_field.h"
+#include "proto/job.pb.h"
 #include "proto/job_spec.pb.h"
+#include "proto/plan.pb.h"
+#include "proto/worker.pb.h"
 
 namespace paceline {
 
@@ -30,6 +36,21 @@ std::string WithLadder(const std::string& strategy, const Ladder& ladder);
 // The serialized strategy of a job that asked for `auto`, when it trains by this; nothing: ddp.
 std::string StrategyOf(const std::string& asked, const std::optional<SlipstreamChoice>& choice);
 
+// Core to wire. `rank`: in the present generation, -1 for a spare.
+v1::Rank ToProto(int rank, const RankState& trainer);
+v1::Membership ToProto(const Membership& membership);
+v1::MembershipChange ToProto(const MembershipChange& change);
+
+// Wire to core.
+MembershipStatus FromProto(const v1::MembershipStatus& status);
+RecoveryPolicy RecoveryOf(const v1::JobSpec& spec);
+JobTimeouts TimeoutsOf(const v1::JobSpec& spec);
+
+// What is stored beside the message that clients see, and both back.
+void EncodeMembership(const Job& job, v1::JobRecord* record);
+// Requires: the rest of the job is decoded.
+void DecodeMembership(const v1::JobRecord& record, Job* job);
+
 }  // namespace paceline
 
-#endif  // CONTROLLER_RPC_CONVERT_STRATEGY_H_
+#endif  // CONTROLLER_RPC_CONVERT_PLAN_H_

@@ -1,0 +1,115 @@
+#include "controller/core/testing/member_job.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "controller/core/silence.h"
+
+namespace paceline {
+
+JobRequest MemberRequest(int ranks) {
+  JobRequest request;
+  request.id = JobId("job-1");
+  request.name = "digits";
+  request.ranks = ranks;
+  request.steps = 1000;
+  request.recovery.max_failures = 3;
+  request.recovery.batch = {32, 1};
+  request.timeouts.stall_warning = absl::Seconds(10);
+  request.timeouts.hang = absl::Seconds(20);
+  request.timeouts.collective = absl::Seconds(30);
+  request.timeouts.startup = absl::Seconds(100);
+  request.timeouts.give_up = absl::Seconds(600);
+  return request;
+}
+
+FindPlaces Places::Find() {
+  return [this](const Job&, PlaceUse use, int count) {
+    std::vector<Place> found;
+    const auto take = [&](std::vector<Place>& places) {
+      for (; count > 0 && !places.empty(); --count) {
+        found.push_back(places.front());
+        places.erase(places.begin());
+      }
+    };
+    take(free_);
+    if (use == PlaceUse::kRankAnywhere) take(avoided_);
+    return found;
+  };
+}
+
+MemberJob::MemberJob(JobRequest request) {
+  job = NewJob(std::move(request), 1, At(0));
+  std::vector<Place> nodes;
+  for (int r = 0; r < job.request.ranks; ++r) {
+    nodes.push_back({NodeName(std::string(1, static_cast<char>('a' + r))), 0});
+  }
+  PlaceJob(job, std::move(nodes), At(0));
+  TrainAll(1);
+}
+
+JobChange MemberJob::Tell(TrainerReport report, double at) {
+  const RankState* trainer = FindTrainer(job, report.id);
+  const NodeName node = trainer == nullptr ? NodeName("?") : trainer->place.node;
+  if (report.pid == 0) {
+    report.pid = 1000 * report.id.generation.value() + report.id.rank.value();
+  }
+  const JobChange change = ApplyReport(job, node, report, At(at));
+  return std::max(change, Advance(at));
+}
+
+void MemberJob::Ready(const TrainerId& id, double at) {
+  TrainerReport report = Last(id);
+  report.state = TrainerState::kReady;
+  report.store_address =
+      FindTrainer(job, id)->place.node.value() + ":" + std::to_string(id.generation.value());
+  Tell(report, at);
+}
+
+void MemberJob::Train(const TrainerId& id, double at, int64_t step) {
+  TrainerReport report = Last(id);
+  report.state = TrainerState::kRunning;
+  if (report.store_address.empty()) report.store_address = "x:1";
+  report.progress.step = step;
+  report.membership = {};
+  report.membership.generation = job.generation;
+  report.membership.step = step;
+  Tell(report, at);
+}
+
+void MemberJob::TrainAll(double at, int64_t step) {
+  const std::vector<RankState> members = job.ranks;
+  for (const RankState& member : members) Train(member.report.id, at, step);
+}
+
+void MemberJob::Wait(const TrainerId& id, double at) {
+  WaitAfter(Last(id).membership.generation, id, at, "connection reset");
+}
+
+void MemberJob::WaitAfter(Generation left, const TrainerId& id, double at,
+                          const std::string& error) {
+  TrainerReport report = Last(id);
+  report.membership.waiting = true;
+  report.membership.error = error;
+  report.membership.left = left;
+  Tell(report, at);
+}
+
+void MemberJob::End(const TrainerId& id, double at, FailureKind failure,
+                    const std::string& message) {
+  TrainerReport report = Last(id);
+  report.state = TrainerState::kExited;
+  report.exit = TrainerExit();
+  report.exit->failure = failure;
+  report.exit->message = message;
+  report.exit->step = report.progress.step;
+  Tell(report, at);
+}
+
+std::string MemberJob::Nodes() const {
+  std::string nodes;
+  for (const RankState& member : job.ranks) nodes += member.place.node.value();
+  return nodes;
+}
+
+}  // namespace paceline
