@@ -37,12 +37,23 @@ def precompiled(pch):
         "//conditions:default": [],
     })
 
+def _plays_histories(package):
+    """Whether tests play thousands of histories with the package's code: it is optimised a little."""
+    return "core" in package.split("/") or package in ["bench/stragglers", "tests/sim"]
+
+_SOMEWHAT_OPTIMISED = select({
+    "//bazel:development": ["-O1"],
+    "//conditions:default": [],
+})
+
 def _fitting(deps, copts, suffix = ""):
-    """The precompiled header for a target, by what it depends on directly."""
+    """The precompiled header for a target, by its package and what it depends on directly."""
 
     # One of other flags would be refused.
     if type(copts) == "select" or copts:
         return None
+    if _plays_histories(native.package_name()):
+        return "core" + suffix
     names = [dep for dep in deps if type(dep) == "string"]
     for dep in names:
         if dep.startswith("@torch"):
@@ -56,6 +67,8 @@ def _compiled(rule, copts, deps, pch, suffix = "", **kwargs):
     if pch == "":
         pch = _fitting(deps, copts, suffix)
     pch_copts, pch_deps = precompiled(pch)
+    if pch and pch.startswith("core"):
+        pch_copts = _SOMEWHAT_OPTIMISED + pch_copts
     rule(copts = WARNINGS + _THREAD_SAFETY + copts + pch_copts, deps = deps + pch_deps, **kwargs)
 
 def paceline_cc_library(name, copts = [], deps = [], pch = "", **kwargs):
