@@ -7,13 +7,13 @@ help:  ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1:\2/p' Makefile | while IFS=: read -r target what; do \
 	  printf 'make %-15s %s\n' "$$target" "$$what"; done
 
-demo: build  ## Train ResNet-18 on real digits over two workers on this machine.
+demo: .programs  ## Train ResNet-18 on real digits over two workers on this machine.
 	@tools/demo.sh
 
-demo-stragglers: build  ## Train through random stalls and a node that becomes slow.
+demo-stragglers: .programs  ## Train through random stalls and a node that becomes slow.
 	@tools/demo-stragglers.sh
 
-demo-slipstream: build  ## Train two jobs under the same stalls: one waits for them.
+demo-slipstream: .programs  ## Train two jobs under the same stalls: one waits for them.
 	@tools/demo-slipstream.sh
 
 test: .setup  ## Run all tests; ends with a line that counts them.
@@ -25,8 +25,8 @@ test-gpu:  ## Run the tests and the benchmark that need a GPU, here or out of a 
 check: .setup  ## Check format, naming, locking, scripts and the wire. CHECK=NAME runs one.
 	@tools/check.sh $(CHECK)
 
-build: .setup  ## Build the programs into build/bin.
-	@tools/build.sh
+build: .setup  ## Build the programs into build/bin; CUDA=1 for those with GPUs, too.
+	@tools/build.sh $(if $(CUDA),dist_cuda,dist)
 
 deb: .setup  ## Build Debian packages into build/deb.
 	@tools/deb.sh
@@ -61,3 +61,8 @@ docs: .setup  ## Write the parts of docs/ that are made of the code.
 .PHONY: .setup
 .setup:
 	@tools/setup.sh
+
+# What the demos start, and no more.
+.PHONY: .programs
+.programs: .setup
+	@tools/build.sh demo

@@ -1,16 +1,19 @@
 #!/usr/bin/env bash
-# Builds the programs and puts them into build/bin. CONFIG=opt builds them optimised.
+# Builds programs and puts them into build/bin: tools/build.sh [dist|dist_cuda|demo] (BUILD tells
+# what each has). CONFIG=opt builds them optimised.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 config=(${CONFIG:+--config="$CONFIG"})
-bazel build "${config[@]}" //:dist
+what=//:${1:-dist}
+bazel build "${config[@]}" "$what"
 built=$(bazel info "${config[@]}" bazel-bin 2>/dev/null)/dist/bin
 
 mkdir -p build/bin
-for program in "$built"/*; do
-  target=build/bin/$(basename "$program")
+while read -r name; do
+  program=$built/${name##*:dist_}
+  target=build/bin/${program##*/}
   cmp -s "$program" "$target" && continue
   # Renamed into place: the old one may be running.
   cp "$program" "$target.new" && chmod 755 "$target.new" && mv -f "$target.new" "$target"
-done
+done < <(bazel query --noshow_progress "labels(srcs, $what)" 2>/dev/null)

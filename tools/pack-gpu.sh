@@ -14,7 +14,7 @@ config=(--config="${CONFIG:-opt}")
 [[ ${config[0]} == --config=fastbuild ]] && config=()
 mapfile -t tests < <(bazel query --noshow_progress 'attr(tags, gpu, tests(//tests/gpu/...))')
 targets=("${tests[@]}" //worker/trainer:trainer_cuda //bench:trainer_run)
-bazel build "${config[@]}" "${targets[@]}" //:dist
+bazel build "${config[@]}" "${targets[@]}" //:dist_cuda
 built=$(bazel info "${config[@]}" bazel-bin 2>/dev/null)
 
 rm -rf "$bundle"
