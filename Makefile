@@ -1,6 +1,6 @@
 # What a person types. Each target does all the set-up that it needs.
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-stragglers demo-slipstream test test-gpu check build deb bench fuzz asan tsan \
+.PHONY: help demo demo-stragglers demo-slipstream test test-gpu check build deb bench fuzz guards asan tsan \
   sim soak format monitor docs
 
 help:  ## Show this list.
@@ -39,6 +39,9 @@ monitor: build  ## Watch the development cluster in Prometheus, and in Grafana i
 
 fuzz: .setup  ## Fuzz what takes input from elsewhere: TARGET=job_file (default: all), SECONDS=60.
 	@tools/fuzz.sh $(TARGET) $(SECONDS)
+
+guards: .setup  ## Run sanitizers, tidy, fuzzing on what changed: SINCE=REVISION.
+	@tools/guards.sh $(SINCE)
 
 asan: .setup  ## Run all tests under ASan and UBSan; or TARGETS="//common/...".
 	@tools/sanitize.sh asan $(TARGETS)

@@ -20,6 +20,7 @@ import sys
 
 import tidy
 
+CI_TIMES = pathlib.Path.home() / ".cache/paceline/ci-times"  # Of the last run of .ci/run here.
 BOUNDS = pathlib.Path("tools/build_bounds.json")
 CACHE = pathlib.Path.home() / ".cache/paceline/build_cost"
 HEADERS = 10
@@ -117,6 +118,13 @@ def main():
         over = value > bounds[name]
         failed |= over
         print(f"{name}: {value}, at most {bounds[name]}" + (": TOO MANY" if over else ""))
+    if CI_TIMES.is_file():
+        for line in CI_TIMES.read_text(encoding="utf-8").splitlines():
+            part, seconds = line.split()
+            bound = bounds["ci_seconds"][part]
+            failed |= int(seconds) > bound
+            print(f"CI here, {part}: {seconds} s, at most {bound}" +
+                  (": TOO LONG" if int(seconds) > bound else ""))
     if failed:
         print(f"what a build costs has grown past {BOUNDS}: merge, lighten a header, or say there why not")
     return failed

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # The checks that need no run of the program: tools/check.sh [--fix|--quick] [NAME...]. Without a
 # name all of them, each to its end, and then a list of what failed. --fix lets `format` mend;
-# --quick leaves out `tidy`, which takes a quarter of an hour where nothing is remembered.
+# --quick leaves out `tidy`, which takes a quarter of an hour where nothing is remembered. With
+# SINCE=REVISION tidy looks at the files that have changed since then alone.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 
-readonly quick=(format scripts python docs proto core boundaries)
+readonly quick=(format scripts python docs proto core boundaries cost)
 readonly all=("${quick[@]}" tidy)
 readonly work=build/check
 fix=0
@@ -96,7 +97,17 @@ check_boundaries() {
 
 # clang-tidy's short list and -Wthread-safety.
 check_tidy() {
-  /usr/bin/python3 tools/tidy.py
+  local changed=()
+  if [[ -n ${SINCE:-} ]]; then
+    mapfile -t changed < <(git diff --name-only --diff-filter=d "$SINCE" -- '*.cc')
+    ((${#changed[@]})) || return 0
+  fi
+  /usr/bin/python3 tools/tidy.py "${changed[@]}"
+}
+
+# What the tree costs whoever builds it, and how long CI took, are within tools/build_bounds.json.
+check_cost() {
+  /usr/bin/python3 tools/build_cost.py
 }
 
 if [[ ${1:-} == --fix ]]; then

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Runs the tests under sanitizers: tools/sanitize.sh asan|tsan [--quick] [TARGET...]. asan is ASan
+# Runs the tests under sanitizers: tools/sanitize.sh asan|tsan [--quick | --since REVISION] [TARGET...]. asan is ASan
 # with leaks, and UBSan; tsan is TSan. Without a target all tests but those whose tags tell that
 # they cannot (no-asan, no-tsan; the reason stands beside the tag). --quick: the tests that take what
-# comes from elsewhere, and those of threads; some minutes. Ends with a line that counts the tests.
+# comes from elsewhere, and those of threads; --since: those of them in whose folders something has
+# changed since that revision. Ends with a line that counts the tests.
 # docs/decisions/0024-hostile-input.md tells what is seen and what is not.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
@@ -16,20 +17,19 @@ case $which in
     options=("--test_env=LSAN_OPTIONS=suppressions=$supp/lsan.supp:print_suppressions=0"
       "--test_env=UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1")
     quick=(//tests/fuzz/... //common/... //cli/job_file/... //cli/config/... //cli/text/...
-      //worker/link/... //worker/ring/... //worker/daemon:ring_tail_test
-      //worker/daemon:trainer_sockets_test //controller/rpc/... //controller:limits_test)
+      //worker/link/... //worker/ring/... //worker/daemon:daemon_test
+      //worker/daemon:daemon_host_test //controller/rpc/... //controller:controller_test)
     ;;
   tsan)
     configs=(--config=tsan)
     # As for ASan, an allocation of more than there can be fails.
     settings=halt_on_error=1:second_deadlock_stack=1:history_size=7:allocator_may_return_null=1
     options=("--test_env=TSAN_OPTIONS=$settings:suppressions=$supp/tsan.supp")
-    quick=(//common:event_loop_test //common:http_server_test //worker/ring/...
-      //worker/daemon:trainer_sockets_test //worker/daemon:fd_poller_test
-      //controller:commit_queue_test //controller:limits_test //controller/page/...)
+    quick=(//common:common_test //worker/ring/... //worker/daemon:daemon_test
+      //worker/daemon:daemon_host_test //controller:controller_test //controller/page/...)
     ;;
   *)
-    echo "usage: tools/sanitize.sh asan|tsan [--quick] [TARGET...]"
+    echo "usage: tools/sanitize.sh asan|tsan [--quick | --since REVISION] [TARGET...]"
     exit 2
     ;;
 esac
@@ -37,6 +37,14 @@ targets=(//...)
 if [[ ${1:-} == --quick ]]; then
   targets=("${quick[@]}")
   shift
+elif [[ ${1:-} == --since ]]; then
+  targets=()
+  for target in "${quick[@]}"; do
+    folder=${target#//}
+    [[ -z $(git diff --name-only "$2" -- "${folder%[:/]*}" | head -n 1) ]] || targets+=("$target")
+  done
+  shift 2
+  ((${#targets[@]} + $#)) || { echo "$which: nothing that it guards has changed"; exit 0; }
 fi
 (($#)) && targets=("$@")
 [[ -t 1 ]] || options+=(--noshow_progress)

@@ -35,6 +35,7 @@ FLAGS = [
     "-std=c++17", "-Wall", "-Wextra", "-Wthread-safety", "-Wno-deprecated-declarations", "-I.",
     "-isystem", str(GENERATED),
     "-DSPDLOG_SHARED_LIB", "-DSPDLOG_COMPILED_LIB", "-DSPDLOG_FMT_EXTERNAL",
+    "-DCPPHTTPLIB_BROTLI_SUPPORT", "-DCPPHTTPLIB_OPENSSL_SUPPORT", "-DCPPHTTPLIB_ZLIB_SUPPORT",
 ]
 TORCH_FLAGS = [
     "-DUSE_DISTRIBUTED", "-DUSE_C10D_GLOO", "-DUSE_C10D_NCCL", "-isystem", f"{SITE}/torch/include",
