@@ -66,7 +66,12 @@ class Checkout:
         process = subprocess.Popen(
             self.command("build", "--disk_cache=", "--noshow_progress", *targets, batch=True),
             cwd=self.root)
-        _, status, usage = os.wait4(process.pid, 0)
+        try:
+            _, status, usage = os.wait4(process.pid, 0)
+        except BaseException:
+            process.terminate()
+            process.wait()
+            raise
         if status:
             sys.exit(f"bazel build {' '.join(targets)} failed")
         return time.monotonic() - start, usage.ru_utime + usage.ru_stime
