@@ -63,6 +63,11 @@ def cpu_kernels(name, src, hdrs, copts = [], deps = [], **kwargs):
         }),
         hdrs = hdrs,
         copts = copts + OPENMP,
+        # For their tests: the loops have the threads of torch's pool.
+        defines = select({
+            "//bazel:without_openmp": [],
+            "//conditions:default": ["PACELINE_OPENMP"],
+        }),
         pch = None,
         deps = deps,
         **kwargs

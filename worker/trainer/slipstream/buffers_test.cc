@@ -208,7 +208,7 @@ TEST(SlipstreamChunksTest, TheResultDoesNotDependOnTheNumberOfThreads) {
   for (const at::Tensor& result : results) EXPECT_TRUE(at::equal(result, results[0]));
 }
 
-#ifdef _OPENMP
+#ifdef PACELINE_OPENMP
 int ThreadsOfThisProcess() {
   const auto tasks = std::filesystem::directory_iterator("/proc/self/task");
   return static_cast<int>(std::distance(begin(tasks), end(tasks)));
