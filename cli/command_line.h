@@ -9,7 +9,7 @@
 
 #include "cli/program.h"
 
-namespace CLI {
+namespace CLI {  // NOLINT(readability-identifier-naming): a name of CLI11.
 class App;
 }
 

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <string>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "cli/testing/fake_controller.h"
 #include "gtest/gtest.h"
@@ -78,7 +79,7 @@ TEST_F(ProcessTest, LargeLogTakesLittleMemory) {
   while (const size_t got = fread(buffer, 1, sizeof(buffer), out)) {
     bytes += static_cast<int64_t>(got);
     // It cannot have ended: a pipe does not hold what is left.
-    if (bytes <= 127 * kMiB) peak = PeakKib(std::to_string(std::atoi(pid)));
+    if (bytes <= 127 * kMiB) peak = PeakKib(std::string(absl::StripAsciiWhitespace(pid)));
   }
   EXPECT_EQ(pclose(out), 0);
   EXPECT_EQ(bytes, 128 * kMiB);

@@ -7,7 +7,7 @@
 #include "cli/program.h"
 #include "proto/job.pb.h"
 
-namespace CLI {
+namespace CLI {  // NOLINT(readability-identifier-naming): a name of CLI11.
 class App;
 }
 
