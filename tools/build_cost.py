@@ -126,7 +126,7 @@ def main():
             print(f"CI here, {part}: {seconds} s, at most {bound}" +
                   (": TOO LONG" if int(seconds) > bound else ""))
     if failed:
-        print(f"what a build costs has grown past {BOUNDS}: merge, lighten a header, or say there why not")
+        print(f"what a build costs has grown past {BOUNDS}: merge files, lighten a header, or raise the bound there")
     return failed
 
 
