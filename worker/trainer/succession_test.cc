@@ -24,6 +24,8 @@ using testing::ElementsAre;
 
 class SuccessionTest : public RecoveryTest {
  protected:
+  const std::string steps_ = "steps: 400 ";
+
   static FakeDaemon::Members Planned(std::vector<int> trainers) {
     FakeDaemon::Members members;
     members.trainers = std::move(trainers);
@@ -33,9 +35,9 @@ class SuccessionTest : public RecoveryTest {
 
   // Takes the rank of `leaver` away by a plan, and compares with the undisturbed job.
   void Swap(int leaver) {
-    const auto undisturbed = RunUndisturbed(3, "steps: 1500 ");
+    const auto undisturbed = RunUndisturbed(3, steps_);
     const auto daemon = MakeDaemon();
-    daemon->Launch(RecoveringSpec(3, "disturbed", "steps: 1500 ", /*spares=*/1));
+    daemon->Launch(RecoveringSpec(3, "disturbed", steps_ + Paced(0.01), /*spares=*/1));
     WaitUntilReady(*daemon, 3);
     WaitForSteps(*daemon, 0, 50);
     std::vector<int> trainers = {0, 1, 2};
@@ -116,7 +118,7 @@ TEST_F(SuccessionTest, TheBatchOfAllRanksStaysWithFewerOfThem) {
 
 TEST_F(SuccessionTest, ANewRankJoinsByAPlan) {
   const auto daemon = MakeDaemon();
-  daemon->Launch(RecoveringSpec(4, "disturbed", "steps: 2000 log_every: 10 "));
+  daemon->Launch(RecoveringSpec(4, "disturbed", "steps: 600 log_every: 10 " + Paced(0.01)));
   WaitForSteps(*daemon, 0, 20);
   daemon->Signal(3, SIGKILL);
   WaitForEnd(*daemon, 3);
@@ -127,13 +129,13 @@ TEST_F(SuccessionTest, ANewRankJoinsByAPlan) {
   daemon->SetMembers(Planned({0, 1, 2, joins}));
   WaitUntilMet(*daemon);
   WaitForSuccess(*daemon, {0, 1, 2, joins});
-  EXPECT_EQ(Losses(*daemon, 0).size(), 200u);
+  EXPECT_EQ(Losses(*daemon, 0).size(), 60u);
 }
 
 TEST_F(SuccessionTest, ALossDuringAPlannedChangeIsRecoveredFrom) {
-  const auto undisturbed = RunUndisturbed(3, "steps: 1500 ");
+  const auto undisturbed = RunUndisturbed(3, steps_);
   const auto daemon = MakeDaemon();
-  daemon->Launch(RecoveringSpec(3, "disturbed", "steps: 1500 ", /*spares=*/2));
+  daemon->Launch(RecoveringSpec(3, "disturbed", steps_ + Paced(0.01), /*spares=*/2));
   for (const int spare : {3, 4}) WaitUntilReady(*daemon, spare);
   WaitForSteps(*daemon, 0, 50);
   daemon->SetMembers(Planned({0, 3, 2}));

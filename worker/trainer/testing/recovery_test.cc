@@ -37,6 +37,11 @@ v1::JobSpec RecoveryTest::RecoveringSpec(int ranks, const std::string& name,
   return spec;
 }
 
+std::string RecoveryTest::Paced(double seconds) {
+  return absl::StrCat("allow_chaos: true chaos { rank: -1 kind: SLEEP seconds: ", seconds,
+                      " steps: 1000000 } ");
+}
+
 std::unique_ptr<FakeDaemon> RecoveryTest::RunUndisturbed(int ranks, const std::string& changes) {
   return RunJob(RecoveringSpec(ranks, "undisturbed", changes));
 }

@@ -21,6 +21,10 @@ class RecoveryTest : public TrainerTest {
   v1::JobSpec RecoveringSpec(int ranks, const std::string& name, const std::string& changes,
                              int spares = 0) const;
 
+  // Of a spec: each step takes so long at least, most of which takes no processor. So a job of few
+  // steps is not over before it is disturbed.
+  static std::string Paced(double seconds);
+
   // Runs it without a disturbance.
   std::unique_ptr<FakeDaemon> RunUndisturbed(int ranks, const std::string& changes);
 
