@@ -116,7 +116,7 @@ TEST_F(PartitionTest, ANodeThatIsCutOffForLongerThanItsLeaseHoldsNoRank) {
 
 TEST_F(PartitionTest, AJobThatIsCutOffAsAWholeTrainsOnAndIsGivenToNobody) {
   StartHosts(/*lease_s=*/13);
-  v1::JobSpec spec = Spec(1500);
+  v1::JobSpec spec = Spec(800, 0.06);
   spec.set_stall_warning_s(10);
   spec.set_hang_timeout_s(11);
   spec.set_collective_timeout_s(12);

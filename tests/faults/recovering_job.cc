@@ -23,14 +23,14 @@ void RecoveringJobTest::StartCluster(int workers) {
   cluster_ = std::make_unique<TestCluster>(workers, 1);
 }
 
-v1::JobSpec RecoveringJobTest::Spec(int64_t steps) const {
+v1::JobSpec RecoveringJobTest::Spec(int64_t steps, double step_s) const {
   v1::JobSpec spec = cluster_->SmallJob(kRanks, steps);
   spec.mutable_checkpoint()->set_directory(cluster_->directory() + "/output");
   spec.mutable_recovery()->set_max_failures(100);
   spec.set_allow_chaos(true);
   v1::Fault* slow = spec.add_chaos();
   slow->set_kind(v1::SLEEP);
-  slow->set_seconds(0.02);
+  slow->set_seconds(step_s);
   slow->set_steps(steps);
   return spec;
 }
