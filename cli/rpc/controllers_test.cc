@@ -70,6 +70,18 @@ TEST_F(FollowingTest, OneThatIsGoneIsLeftForTheNext) {
   EXPECT_TRUE(Get(absl::StrCat("127.0.0.1:1,", leader_.address())).ok());
 }
 
+// As a leader does that ends while it answers.
+TEST_F(FollowingTest, ACallThatTheServerCancelsIsMadeAgain) {
+  leader_.FailNext(grpc::Status(grpc::StatusCode::CANCELLED, ""));
+  Client::Options options;
+  options.server = leader_.address();
+  options.timeout = absl::Seconds(20);
+  Client client(options, interrupt_);
+  v1::Job job;
+  const grpc::Status status = client.Submit(v1::SubmitJobRequest(), &job);
+  EXPECT_TRUE(status.ok()) << status.error_message();
+}
+
 TEST_F(FollowingTest, AStandbyLeadsToTheLeader) {
   FakeController standby;
   v1::JobEvent event;
