@@ -159,7 +159,8 @@ grpc::Status Client::Calls::Unary(const Call& call) {
     if (limit < deadline && status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
       status = grpc::Status(grpc::StatusCode::UNAVAILABLE, "it is silent");
     }
-    // A server that shuts down cancels its calls. Asking again is safe: a change has its request id.
+    // A server that shuts down cancels its calls. Asking again is safe: a change has its request
+    // id.
     if (status.error_code() == grpc::StatusCode::CANCELLED && !interrupt.raised()) {
       status = grpc::Status(grpc::StatusCode::UNAVAILABLE, "it shuts down");
     }
