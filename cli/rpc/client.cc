@@ -159,9 +159,9 @@ grpc::Status Client::Calls::Unary(const Call& call) {
     if (limit < deadline && status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
       status = grpc::Status(grpc::StatusCode::UNAVAILABLE, "it is silent");
     }
-    // A server that shuts down cancels its calls. Asking again is safe: a change has its request
-    // id.
-    if (status.error_code() == grpc::StatusCode::CANCELLED && !interrupt.raised()) {
+    // A server that shuts down cancels its calls. A change has a request id: to ask again is safe.
+    if (status.error_code() == grpc::StatusCode::CANCELLED && ErrorReason(status).empty() &&
+        !interrupt.raised()) {
       status = grpc::Status(grpc::StatusCode::UNAVAILABLE, "it shuts down");
     }
     // The last attempt may have no time left to learn that nobody is there.

@@ -20,8 +20,8 @@ class RecoveringJobTest : public ::testing::Test {
   // So many workers with one slot each.
   void StartCluster(int workers);
 
-  // Three ranks, whose steps take a little more than so many seconds, in which they sleep; one lost
-  // rank after the other is replaced.
+  // Three ranks; rank 0 sleeps `step_s` seconds in each step. One lost rank after the other is
+  // replaced.
   v1::JobSpec Spec(int64_t steps, double step_s = 0.02) const;
 
   // Submits it and waits until it has done some steps and has so many spares ready.
