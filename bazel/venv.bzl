@@ -61,9 +61,16 @@ filegroup(
 )
 """
 
-# Runs the environment's Python: the program of sh_test and sh_binary targets in Python.
+# Runs a script with the environment's Python: the program of sh_test and sh_binary targets in
+# Python. When Bazel ends it because its time is over, it tells the stacks of its threads.
 _PYTHON = """#!/bin/sh
-exec {root}/bin/python "$@"
+exec {root}/bin/python -c '
+import faulthandler, os, runpy, signal, sys
+faulthandler.register(signal.SIGTERM, chain=True)
+del sys.argv[0]
+sys.path[0] = os.path.dirname(os.path.realpath(sys.argv[0]))
+runpy.run_path(sys.argv[0], run_name="__main__")
+' "$@"
 """
 
 _GOOGLEAPIS_BUILD = """

@@ -256,6 +256,7 @@ const std::vector<JobKey>& JobKeys() {
       {"chaos[].node", T::kText, "", "none", "", "dev-2", "Only on the node of this name; none is on all."},
       {"chaos[].factor", T::kNumber, "", "0", "1 and more for slow", "1.5", "By which a slow rank's passes take longer."},
       {"chaos[].megabytes", T::kNumber, "MB", "0", "0 and more", "10", "What memory_growth takes at each step."},
+      {"chaos[].until_file", T::kPath, "", "none", "", "/tmp/over", "Only until this file is there, on the rank's node."},
   };
   // clang-format on
   return *keys;

@@ -104,6 +104,9 @@ void CheckPaths(const v1::JobSpec& spec, ProblemList& problems) {
   CheckPath("init_from", spec.init_from(), problems);
   CheckPath("export_final", spec.export_final(), problems);
   CheckPath("checkpoint.directory", spec.checkpoint().directory(), problems);
+  for (int i = 0; i < spec.chaos_size(); ++i) {
+    CheckPath(StrCat("chaos[", i, "].until_file"), spec.chaos(i).until_file(), problems);
+  }
   // Otherwise it names a checkpoint that the controller knows.
   if (absl::StartsWith(spec.resume_from(), "/")) {
     CheckPath("resume_from", spec.resume_from(), problems);

@@ -52,7 +52,7 @@ TEST_F(DrainTest, TheJobTrainsOnWhileANodeIsEmptiedAndChecked) {
 
 TEST_F(DrainTest, WhoeverDiesInAHotSwapTheNodeIsEmptied) {
   StartCluster(4);
-  v1::Job before = Start(Spec(800, 0.06));
+  v1::Job before = Start(Spec(600));
   for (const char* victim : {"newcomer", "leaver", "other"}) {
     SCOPED_TRACE(victim);
     const std::string node = before.ranks(1).node();

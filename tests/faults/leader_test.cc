@@ -56,7 +56,7 @@ class LeaderTest : public RecoveringJobTest {
     network.controllers = controllers_.Addresses();
     network.leader = [this] { return controllers_.Address(controllers_.WaitForLeader()); };
     cluster_ = std::make_unique<TestCluster>(kWorkers, 1, network);
-    before_ = Start(Spec(600, 0.06));
+    before_ = Start(Spec(500));
     events_ = Events();
     history_watch_ = Watch({"job", "events", id_, "--follow"});
     job_watch_ = Watch({"job", "watch", id_});

@@ -108,7 +108,7 @@ TEST_F(RankFaultsTest, AFrozenRankIsFoundAndReplaced) {
 
 TEST_F(RankFaultsTest, WithoutAPlaceTheJobShrinksAndGrowsAgain) {
   StartCluster(3);
-  v1::JobSpec spec = Spec(900);  // It grows no sooner than 10 s after it has shrunk.
+  v1::JobSpec spec = Spec(500);  // It grows no sooner than 10 s after it has shrunk.
   spec.mutable_recovery()->set_min_ranks(2);
   spec.mutable_recovery()->set_batch(v1::KEEP_RANK_BATCH);
   const v1::Job before = Start(spec);
@@ -120,6 +120,7 @@ TEST_F(RankFaultsTest, WithoutAPlaceTheJobShrinksAndGrowsAgain) {
   EXPECT_EQ(Pids(small), (std::set<int64_t>{before.ranks(0).pid(), before.ranks(2).pid()}));
   cluster_->StartWorker(lost);
   WaitForGenerationAfter(small.generation());
+  Release();
   const v1::Job end = cluster_->WaitForEnd(id_);
   EXPECT_EQ(end.state(), v1::SUCCEEDED) << end.reason();
   EXPECT_EQ(end.restarts(), 0);

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <signal.h>
 
+#include <fstream>
+
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
@@ -23,15 +25,27 @@ void RecoveringJobTest::StartCluster(int workers) {
   cluster_ = std::make_unique<TestCluster>(workers, 1);
 }
 
-v1::JobSpec RecoveringJobTest::Spec(int64_t steps, double step_s) const {
+v1::Fault RecoveringJobTest::Sleep(double seconds, int64_t from_step, int64_t steps) const {
+  v1::Fault sleep;
+  sleep.set_kind(v1::SLEEP);
+  sleep.set_seconds(seconds);
+  sleep.set_step(from_step);
+  sleep.set_steps(steps);
+  sleep.set_until_file(cluster_->directory() + "/released");
+  return sleep;
+}
+
+void RecoveringJobTest::Release() const {
+  EXPECT_TRUE(std::ofstream(cluster_->directory() + "/released").good());
+}
+
+v1::JobSpec RecoveringJobTest::Spec(int64_t steps) const {
   v1::JobSpec spec = cluster_->SmallJob(kRanks, steps);
   spec.mutable_checkpoint()->set_directory(cluster_->directory() + "/output");
   spec.mutable_recovery()->set_max_failures(100);
   spec.set_allow_chaos(true);
-  v1::Fault* slow = spec.add_chaos();
-  slow->set_kind(v1::SLEEP);
-  slow->set_seconds(step_s);
-  slow->set_steps(steps);
+  *spec.add_chaos() = Sleep(0.02, 0, steps);
+  *spec.add_chaos() = Sleep(0.3, steps - steps / 4, steps);
   return spec;
 }
 
@@ -74,6 +88,7 @@ v1::Job RecoveringJobTest::WaitForGenerationAfter(int64_t generation) {
 }
 
 void RecoveringJobTest::ExpectUndisturbedEnd() {
+  Release();
   const v1::Job job = cluster_->WaitForEnd(id_);
   EXPECT_EQ(job.state(), v1::SUCCEEDED) << job.reason();
   EXPECT_EQ(job.restarts(), 0);

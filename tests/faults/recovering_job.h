@@ -20,9 +20,9 @@ class RecoveringJobTest : public ::testing::Test {
   // So many workers with one slot each.
   void StartCluster(int workers);
 
-  // Three ranks; rank 0 sleeps `step_s` seconds in each step. One lost rank after the other is
-  // replaced.
-  v1::JobSpec Spec(int64_t steps, double step_s = 0.02) const;
+  // Three ranks; one lost rank after the other is replaced. However slow the machine, it is not over
+  // before it was disturbed: until Release, rank 0 sleeps in each step, longer in the last quarter.
+  v1::JobSpec Spec(int64_t steps) const;
 
   // Submits it and waits until it has done some steps and has so many spares ready.
   v1::Job Start(const v1::JobSpec& spec, int spares = 0);
@@ -42,7 +42,11 @@ class RecoveringJobTest : public ::testing::Test {
   // steps.
   v1::Job WaitForGenerationAfter(int64_t generation);
 
-  // The job succeeds without a restart, with the weights of an undisturbed one.
+  // Disturbances that last until the job is released, which then goes on at full pace.
+  v1::Fault Sleep(double seconds, int64_t from_step, int64_t steps) const;
+  void Release() const;
+
+  // Releases the job. It succeeds without a restart, with the weights of an undisturbed one.
   void ExpectUndisturbedEnd();
 
   // Of all ranks.

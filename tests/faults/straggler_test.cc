@@ -31,16 +31,6 @@ constexpr int kSlowRank = 2;
 constexpr char kSlowNode[] = "w2";
 constexpr absl::Duration kPatience = absl::Minutes(1);
 
-void AddSleep(double seconds, int64_t from, const std::string& node, v1::JobSpec& spec) {
-  v1::Fault* sleep = spec.add_chaos();
-  sleep->set_rank(-1);
-  sleep->set_node(node);
-  sleep->set_kind(v1::SLEEP);
-  sleep->set_seconds(seconds);
-  sleep->set_step(from);
-  sleep->set_steps(spec.steps() - from);
-}
-
 // By rank.
 std::vector<int64_t> Pids(const v1::Job& job) {
   std::vector<int64_t> pids;
@@ -63,8 +53,13 @@ class StragglerTest : public RecoveringJobTest {
     spec.set_ranks(ranks);
     spec.mutable_stragglers()->set_mode(mode);
     spec.clear_chaos();
-    AddSleep(kStepS, 0, "", spec);
-    AddSleep(kSlowerS, kSlowFrom, slow_node, spec);
+    v1::Fault& all = *spec.add_chaos();
+    all = Sleep(kStepS, 0, steps);
+    all.set_rank(-1);
+    v1::Fault& slower = *spec.add_chaos();
+    slower = Sleep(kSlowerS, kSlowFrom, steps);
+    slower.set_rank(-1);
+    slower.set_node(slow_node);
     return spec;
   }
 

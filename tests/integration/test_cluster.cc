@@ -270,13 +270,11 @@ v1::JobSpec TestCluster::SmallJob(int ranks, int64_t steps) const {
 v1::JobSpec TestCluster::LongJob(int ranks) const {
   constexpr int kSteps = 1000;
   v1::JobSpec spec = SmallJob(ranks, kSteps);
-  for (int step = 0; step < kSteps; ++step) {
-    spec.set_allow_chaos(true);
-    v1::Fault* fault = spec.add_chaos();
-    fault->set_step(step);
-    fault->set_kind(v1::SLEEP);
-    fault->set_seconds(0.05);
-  }
+  spec.set_allow_chaos(true);
+  v1::Fault* fault = spec.add_chaos();
+  fault->set_steps(kSteps);
+  fault->set_kind(v1::SLEEP);
+  fault->set_seconds(0.05);
   return spec;
 }
 

@@ -119,7 +119,7 @@ TEST_F(AutoTest, SynchronousStepsAreTheSameWithSlipstream) {
       kAuto, "steps: 600 log_every: 1 optimizer { sgd { momentum: 0.9 } learning_rate: 0.02 } ");
   const auto undisturbed = RunUndisturbed(2, changes);
   const auto daemon = MakeDaemon();
-  daemon->Launch(RecoveringSpec(2, "out", absl::StrCat(changes, Paced(0.01))));
+  daemon->Launch(RecoveringSpec(2, "out", changes));
   WaitForSteps(*daemon, 0, 60);
   ChangeTo(*daemon, {0, 1}, Slipstream(v1::SLIPSTREAM_SYNC));
   ChangeTo(*daemon, {0, 1}, Ddp());
@@ -139,7 +139,7 @@ TEST_F(AutoTest, SynchronousStepsAreTheSameWithSlipstream) {
 TEST_F(AutoTest, ARankIsLostWhileTheStrategyChanges) {
   for (const bool to_slipstream : {true, false}) {
     const auto daemon = MakeDaemon();
-    daemon->Launch(AutoSpec(3, absl::StrCat("steps: 800 ", Paced(0.01)), /*spares=*/1));
+    daemon->Launch(AutoSpec(3, "steps: 800 ", /*spares=*/1));
     WaitUntilReady(*daemon, 3);
     WaitForSteps(*daemon, 0, 60);
     if (!to_slipstream) ChangeTo(*daemon, {0, 1, 2}, Slipstream(v1::SLIPSTREAM_FREE));
@@ -158,7 +158,7 @@ TEST_F(AutoTest, ARankIsLostWhileTheStrategyChanges) {
 // As when the controller did not know that the change had not come about.
 TEST_F(AutoTest, ALossAndAChangeAtOnce) {
   const auto daemon = MakeDaemon();
-  daemon->Launch(AutoSpec(3, absl::StrCat("steps: 800 ", Paced(0.01)), /*spares=*/2));
+  daemon->Launch(AutoSpec(3, "steps: 800 ", /*spares=*/2));
   WaitUntilReady(*daemon, 3);
   WaitUntilReady(*daemon, 4);
   WaitForSteps(*daemon, 0, 60);

@@ -120,6 +120,7 @@ struct FaultConfig {
   absl::Duration duration;  // kSleep, kLoaderStall, kCommunicationDelay.
   double factor = 1;        // kSlow.
   int64_t bytes = 0;        // kMemoryGrowth.
+  std::string until_file;   // Over when it is there. Empty: never.
 };
 
 enum class NonFinite { kStop, kSkip, kIgnore };

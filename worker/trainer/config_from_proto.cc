@@ -199,6 +199,7 @@ FaultConfig ReadFault(const v1::Fault& proto) {
   fault.duration = absl::Seconds(proto.seconds());
   fault.factor = proto.factor();
   fault.bytes = static_cast<int64_t>(proto.megabytes() * 1e6);
+  fault.until_file = proto.until_file();
   return fault;
 }
 

@@ -1,6 +1,7 @@
 #include "worker/trainer/fault.h"
 
 #include <ATen/ops/empty.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -28,6 +29,8 @@ uint64_t Mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
+bool IsThere(const std::string& file) { return !file.empty() && ::access(file.c_str(), F_OK) == 0; }
+
 absl::Time MonotonicNow() {
   return absl::UnixEpoch() + absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch());
 }
@@ -50,14 +53,24 @@ bool Happens(const FaultConfig& fault, uint64_t seed, int rank, int64_t step) {
 bool FlipsBit(const TrainerConfig& config, int64_t step) {
   return std::any_of(config.chaos.begin(), config.chaos.end(), [&](const FaultConfig& fault) {
     return fault.kind == FaultConfig::Kind::kFlipBit && Concerns(fault, config.member) &&
-           Happens(fault, config.seed, config.rank(), step);
+           Happens(fault, config.seed, config.rank(), step) && !IsThere(fault.until_file);
   });
 }
 
 Chaos::Chaos(const TrainerConfig& config)
     : config_(config),
       active_(std::any_of(config.chaos.begin(), config.chaos.end(),
-                          [&](const auto& fault) { return Concerns(fault, config.member); })) {}
+                          [&](const auto& fault) { return Concerns(fault, config.member); })),
+      over_(config.chaos.size(), false) {}
+
+bool Chaos::IsOver(size_t fault) {
+  const std::string& file = config_.chaos[fault].until_file;
+  if (!over_[fault] && IsThere(file)) {
+    over_[fault] = true;
+    PACELINE_LOG(WARNING) << "an injected fault is over: there is " << file;
+  }
+  return over_[fault];
+}
 
 void Chaos::Inject(const FaultConfig& fault, int64_t step) {
   switch (fault.kind) {
@@ -99,8 +112,10 @@ bool Chaos::BeginStep(int64_t step) {
   factor_ = 1;
   pause_ = delay_ = absl::ZeroDuration();
   bool nan_loss = false;
-  for (const FaultConfig& fault : config_.chaos) {
-    if (!Concerns(fault, config_.member) || !Happens(fault, config_.seed, config_.rank(), step)) {
+  for (size_t i = 0; i < config_.chaos.size(); ++i) {
+    const FaultConfig& fault = config_.chaos[i];
+    if (!Concerns(fault, config_.member) || !Happens(fault, config_.seed, config_.rank(), step) ||
+        IsOver(i)) {
       continue;
     }
     // A fault of many steps is told once.

@@ -2,6 +2,7 @@
 #ifndef WORKER_TRAINER_FAULT_H_
 #define WORKER_TRAINER_FAULT_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -18,7 +19,8 @@ bool Concerns(const FaultConfig& fault, const Member& member);
 // is the finalizer of SplitMix64.
 bool Happens(const FaultConfig& fault, uint64_t seed, int rank, int64_t step);
 
-// Whether a bit of the rank's model shall change before the step: the strategy's affair.
+// Whether a bit of the rank's model shall change before the step: the strategy's affair. Looks for
+// the file that ends the fault.
 bool FlipsBit(const TrainerConfig& config, int64_t step);
 
 // Disturbs the steps of one rank, in the phases that the disturbances belong to. `config` outlives
@@ -38,10 +40,13 @@ class Chaos {
   void BeforeExchange();
 
  private:
+  // Whether the file is there that ends it; the first time, the log says so.
+  bool IsOver(size_t fault);
   void Inject(const FaultConfig& fault, int64_t step);
 
   const TrainerConfig& config_;
   const bool active_;
+  std::vector<bool> over_;  // By fault of the configuration.
 
   // Of the step.
   double factor_ = 1;

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <fstream>
 #include <stdexcept>
 
 #include "absl/time/clock.h"
@@ -85,6 +87,14 @@ absl::Duration TimeOf(Do act) {
   return absl::Now() - begin;
 }
 
+// The least of many: on a busy machine each of them may take long.
+template <typename Do>
+absl::Duration LeastTimeOf(Do act) {
+  absl::Duration least = absl::InfiniteDuration();
+  for (int i = 0; i < 20; ++i) least = std::min(least, TimeOf(act));
+  return least;
+}
+
 constexpr absl::Duration kPass = absl::Milliseconds(20);
 
 TEST(ChaosTest, PassesOfASlowRankTakeItsFactor) {
@@ -110,7 +120,7 @@ TEST(ChaosTest, PassesOfASlowRankTakeItsFactor) {
   }
   chaos.BeginStep(3);
   chaos.BeginForward();
-  EXPECT_LT(TimeOf([&] { chaos.EndForward(); }), kPass);
+  EXPECT_LT(LeastTimeOf([&] { chaos.EndForward(); }), kPass);
 }
 
 TEST(ChaosTest, EachPauseIsInItsPhase) {
@@ -122,14 +132,27 @@ TEST(ChaosTest, EachPauseIsInItsPhase) {
   Chaos sleeper(sleep);
   sleeper.BeginStep(1);
   EXPECT_GE(TimeOf([&] { sleeper.BeginForward(); }), absl::Milliseconds(30));
-  EXPECT_LT(TimeOf([&] { sleeper.BeginForward(); }), absl::Milliseconds(30)) << "once a step";
+  EXPECT_LT(LeastTimeOf([&] { sleeper.BeginForward(); }), absl::Milliseconds(30)) << "once a step";
 
   const TrainerConfig delay = Disturbed(FaultConfig::Kind::kCommunicationDelay);
   Chaos sender(delay);
   sender.BeginStep(2);
   EXPECT_GE(TimeOf([&] { sender.BeforeExchange(); }), absl::Milliseconds(30));
   sender.BeginStep(3);
-  EXPECT_LT(TimeOf([&] { sender.BeforeExchange(); }), absl::Milliseconds(30));
+  EXPECT_LT(LeastTimeOf([&] { sender.BeforeExchange(); }), absl::Milliseconds(30));
+}
+
+TEST(ChaosTest, IsOverWhenItsFileIsThere) {
+  TrainerConfig config = Disturbed(FaultConfig::Kind::kNanLoss);
+  config.chaos[0].until_file = ::testing::TempDir() + "/over";
+  Chaos chaos(config);
+  EXPECT_TRUE(chaos.BeginStep(1));
+  ASSERT_TRUE(std::ofstream(config.chaos[0].until_file).good());
+  EXPECT_FALSE(chaos.BeginStep(2));
+  config.chaos[0].kind = FaultConfig::Kind::kFlipBit;
+  EXPECT_FALSE(FlipsBit(config, 1));
+  config.chaos[0].until_file.clear();
+  EXPECT_TRUE(FlipsBit(config, 1));
 }
 
 TEST(ChaosTest, StopsOrThrowsAtItsStep) {

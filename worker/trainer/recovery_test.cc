@@ -189,7 +189,7 @@ TEST_F(TrainerRecoveryTest, WhoStoodByForAWhileComesBackWithTheStateOfTheOthers)
   const std::string steps = "steps: 400 ";
   const auto undisturbed = RunUndisturbed(3, steps);
   const auto daemon = MakeDaemon();
-  daemon->Launch(RecoveringSpec(3, "disturbed", steps + Paced(0.01), /*spares=*/1));
+  daemon->Launch(RecoveringSpec(3, "disturbed", steps, /*spares=*/1));
   WaitUntilReady(*daemon, 3);
   WaitForSteps(*daemon, 0, 50);
   daemon->SetMembers({{0, 3, 2}});

@@ -176,6 +176,7 @@ TEST_F(SlipstreamRecoveryTest, ARankIsLostAfterTheLastRound) {
                                                directory_, "/eval.shard' } "),
                                   /*spares=*/1));
     WaitUntilReady(*daemon, 3);
+    Release();
     const std::string exported = FinalWeights(name, kVictim);
     ASSERT_TRUE(daemon->Serve([&] { return daemon->status(0).state() == v1::TRAINER_RUNNING; }));
     const absl::Time deadline = absl::Now() + absl::Seconds(60);

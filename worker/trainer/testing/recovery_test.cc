@@ -34,16 +34,26 @@ v1::JobSpec RecoveryTest::RecoveringSpec(int ranks, const std::string& name,
   v1::JobSpec more;
   EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(changes, &more)) << changes;
   spec.MergeFrom(more);
+  std::filesystem::remove(Released());
+  spec.set_allow_chaos(true);
+  v1::Fault* crawl = spec.add_chaos();
+  crawl->set_rank(-1);
+  crawl->set_kind(v1::SLEEP);
+  crawl->set_step(spec.steps() - spec.steps() / 4);
+  crawl->set_steps(spec.steps());
+  crawl->set_seconds(0.3);
+  crawl->set_until_file(Released());
   return spec;
 }
 
-std::string RecoveryTest::Paced(double seconds) {
-  return absl::StrCat("allow_chaos: true chaos { rank: -1 kind: SLEEP seconds: ", seconds,
-                      " steps: 1000000 } ");
-}
+std::string RecoveryTest::Released() const { return directory_ + "/released"; }
+
+void RecoveryTest::Release() const { EXPECT_TRUE(std::ofstream(Released()).good()); }
 
 std::unique_ptr<FakeDaemon> RecoveryTest::RunUndisturbed(int ranks, const std::string& changes) {
-  return RunJob(RecoveringSpec(ranks, "undisturbed", changes));
+  v1::JobSpec spec = RecoveringSpec(ranks, "undisturbed", changes);
+  spec.clear_chaos();
+  return RunJob(spec);
 }
 
 void RecoveryTest::WaitUntilReady(FakeDaemon& daemon, int number) {
@@ -64,7 +74,8 @@ void RecoveryTest::WaitUntilMet(FakeDaemon& daemon) {
   ASSERT_TRUE(daemon.Serve([&] { return daemon.Met(); }));
 }
 
-void RecoveryTest::WaitForSuccess(FakeDaemon& daemon, const std::vector<int>& numbers) {
+void RecoveryTest::WaitForSuccess(FakeDaemon& daemon, const std::vector<int>& numbers) const {
+  Release();
   for (const int number : numbers) {
     ASSERT_TRUE(daemon.Serve([&] { return daemon.ended(number); })) << daemon.Log(number);
     EXPECT_EQ(daemon.exit_code(number), 0) << daemon.Log(number);

@@ -17,13 +17,12 @@ namespace paceline {
 
 class RecoveryTest : public TrainerTest {
  protected:
-  // A job that recovers and exports its parameters under this name; `changes` as in Spec.
+  // A job that recovers and exports its parameters under this name; `changes` as in Spec. However
+  // slow the machine, it is not over before it was disturbed: it makes the last quarter of its steps
+  // slowly, until Release.
   v1::JobSpec RecoveringSpec(int ranks, const std::string& name, const std::string& changes,
                              int spares = 0) const;
 
-  // Of a spec: each step takes so long at least, most of which takes no processor. So a job of few
-  // steps is not over before it is disturbed.
-  static std::string Paced(double seconds);
 
   // Runs it without a disturbance.
   std::unique_ptr<FakeDaemon> RunUndisturbed(int ranks, const std::string& changes);
@@ -33,8 +32,10 @@ class RecoveryTest : public TrainerTest {
   static void WaitForSteps(FakeDaemon& daemon, int number, uint64_t steps);
   // Waits until all members of the newest generation train in it.
   static void WaitUntilMet(FakeDaemon& daemon);
+  // The job goes on at full pace. WaitForSuccess does that, too.
+  void Release() const;
   // Waits until these have exited with 0.
-  static void WaitForSuccess(FakeDaemon& daemon, const std::vector<int>& numbers);
+  void WaitForSuccess(FakeDaemon& daemon, const std::vector<int>& numbers) const;
   // Waits until it has ended, in whatever way.
   static void WaitForEnd(FakeDaemon& daemon, int number);
 
@@ -45,6 +46,10 @@ class RecoveryTest : public TrainerTest {
   // step, each from the first step that it has, and export the same bytes.
   void ExpectSame(const FakeDaemon& undisturbed, const FakeDaemon& daemon,
                   const std::vector<int>& numbers, const std::string& name) const;
+
+ private:
+  // The file that releases the job.
+  std::string Released() const;
 };
 
 }  // namespace paceline
