@@ -68,7 +68,7 @@ TEST(JobFileProblemsTest, WrongTypesAreTold) {
       ProblemsOfAddition("chaos: {rank: 1}\n"),
       ElementsAre("7:1 chaos is a group of keys; it takes a list of groups, each with rank, "
                   "step, kind, seconds, steps, probability, generation, node, factor, "
-                  "megabytes"));
+                  "megabytes, until_file"));
   EXPECT_THAT(ProblemsOfAddition("init_from: ''\n"),
               ElementsAre("7:1 init_from is empty; give a value or leave the key out"));
 }
