@@ -150,8 +150,7 @@ TEST_F(PartitionTest, AJobThatIsCutOffAsAWholeTrainsOnAndIsGivenToNobody) {
   EXPECT_THAT(cluster_->Get(id_).reason(), HasSubstr("none of its nodes answers"));
   EXPECT_EQ(cluster_->Get(id_).generation(), before.generation());
   const int64_t steps = StepsIn(before.ranks(0));
-  EXPECT_TRUE(Eventually([&] { return StepsIn(before.ranks(0)) > steps; }))
-      << "the ranks train on";
+  EXPECT_TRUE(Eventually([&] { return StepsIn(before.ranks(0)) > steps; })) << "the ranks train on";
   connect("bridge");
   ExpectUndisturbedEnd();
   const v1::Job after = cluster_->Get(id_);

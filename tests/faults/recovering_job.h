@@ -20,8 +20,9 @@ class RecoveringJobTest : public ::testing::Test {
   // So many workers with one slot each.
   void StartCluster(int workers);
 
-  // Three ranks; one lost rank after the other is replaced. However slow the machine, it is not over
-  // before it was disturbed: until Release, rank 0 sleeps in each step, longer in the last quarter.
+  // Three ranks; one lost rank after the other is replaced. However slow the machine, it is not
+  // over before it was disturbed: until Release, rank 0 sleeps in each step, longer in the last
+  // quarter.
   v1::JobSpec Spec(int64_t steps) const;
 
   // Submits it and waits until it has done some steps and has so many spares ready.

@@ -23,6 +23,7 @@ class GpuTrainerTest : public TrainerTest {
     PACELINE_SKIP_WITHOUT_GPU();
     TrainerTest::SetUp();
     trainer_ = "worker/trainer/trainer_cuda";
+    server_.clear();
   }
 
   // Of a Llama on tokens of this test's own.

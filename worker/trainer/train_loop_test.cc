@@ -74,6 +74,7 @@ TEST_F(TrainLoopTest, FourRanksComputeWhatOneRankWithTheFourfoldBatchDoes) {
 TEST_F(TrainLoopTest, SameSeedSameBits) {
   const std::string weights = "model { resnet18 {} } steps: 3 ";
   const auto first = RunJob(Spec(2, weights + SaveTo(directory_ + "/first")));
+  server_.clear();
   const auto second = RunJob(Spec(2, weights + SaveTo(directory_ + "/second")));
   const auto other = RunJob(Spec(2, weights + "seed: 4 "));
   EXPECT_EQ(Values(*first, 0, "loss"), Values(*second, 0, "loss"));

@@ -15,6 +15,7 @@ class TrainerCudaTest : public TrainerTest {
   v1::TrainerError ErrorOf(const v1::JobSpec& spec) {
     setenv("CUDA_VISIBLE_DEVICES", "", 1);
     trainer_ = "worker/trainer/trainer_cuda";
+    server_.clear();
     const auto daemon = MakeDaemon();
     daemon->Launch(spec);
     EXPECT_TRUE(daemon->Serve());

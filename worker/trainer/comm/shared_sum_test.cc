@@ -64,10 +64,9 @@ std::string ErrorOf(SharedSum& member) {
 }
 
 std::vector<float> ValuesOf(int place, int round, size_t count) {
-  std::mt19937 random(static_cast<unsigned>(1000 * round + place));
-  std::uniform_real_distribution<float> uniform(-1, 1);
+  std::minstd_rand random(static_cast<unsigned>(1000 * round + place + 1));
   std::vector<float> values(count);
-  for (float& value : values) value = uniform(random);
+  for (float& value : values) value = static_cast<float>(random()) * 0x1p-30F - 1;
   return values;
 }
 

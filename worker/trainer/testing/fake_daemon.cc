@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
@@ -36,6 +37,58 @@ std::string SocketPath() {
   char directory[] = "/tmp/paceline.XXXXXX";
   PACELINE_CHECK(mkdtemp(directory) != nullptr);
   return absl::StrCat(directory, "/daemon.sock");
+}
+
+// The process that forks the trainers of this one; started when it is first needed.
+class TrainerServer {
+ public:
+  static TrainerServer& Get(const std::string& program) {
+    static auto* server =
+        new TrainerServer(program);  // Ends with this process's end of the socket.
+    return *server;
+  }
+
+  // A child of this process.
+  pid_t Start(const std::vector<std::string>& args) {
+    std::string packet;
+    for (const std::string& arg : args) packet.append(arg).push_back('\0');
+    pid_t trainer = -1;
+    PACELINE_CHECK(send(fd_, packet.data(), packet.size(), MSG_NOSIGNAL) > 0);
+    PACELINE_CHECK(recv(fd_, &trainer, sizeof(trainer), 0) == sizeof(trainer) && trainer > 0);
+    return trainer;
+  }
+
+ private:
+  explicit TrainerServer(const std::string& program) {
+    int ends[2];
+    PACELINE_CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0);
+    PACELINE_CHECK(prctl(PR_SET_CHILD_SUBREAPER, 1) == 0);
+    const pid_t pid = fork();
+    PACELINE_CHECK(pid >= 0);
+    if (pid == 0) {
+      dup2(ends[1], STDIN_FILENO);
+      execl(program.c_str(), program.c_str(), nullptr);
+      _exit(127);
+    }
+    close(ends[1]);
+    fd_ = ends[0];
+  }
+
+  int fd_ = -1;
+};
+
+pid_t ForkAndExec(std::vector<std::string> args) {
+  std::vector<char*> argv;
+  argv.reserve(args.size() + 1);
+  for (std::string& arg : args) argv.push_back(arg.data());
+  argv.push_back(nullptr);
+  const pid_t pid = fork();
+  PACELINE_CHECK(pid >= 0);
+  if (pid == 0) {
+    execv(argv[0], argv.data());
+    _exit(127);
+  }
+  return pid;
 }
 
 std::string ReadFile(const std::string& path) {
@@ -152,18 +205,9 @@ void FakeDaemon::Start(int number) {
   std::vector<std::string> args = {options_.trainer, "--dir",  TrainerDirectory(number), "--socket",
                                    socket_,          "--ring", RingPath(number)};
   args.insert(args.end(), options_.extra_args.begin(), options_.extra_args.end());
-  std::vector<char*> argv;
-  argv.reserve(args.size() + 1);
-  for (std::string& arg : args) argv.push_back(&arg[0]);
-  argv.push_back(nullptr);
-
   Trainer& trainer = trainers_[static_cast<size_t>(number)];
-  trainer.pid = fork();
-  PACELINE_CHECK(trainer.pid >= 0);
-  if (trainer.pid == 0) {
-    execv(argv[0], argv.data());
-    _exit(127);
-  }
+  trainer.pid =
+      options_.server.empty() ? ForkAndExec(args) : TrainerServer::Get(options_.server).Start(args);
   trainer.pidfd = static_cast<int>(syscall(SYS_pidfd_open, trainer.pid, 0));
   PACELINE_CHECK(trainer.pidfd >= 0);
 }

@@ -30,6 +30,7 @@ class FakeDaemon {
  public:
   struct Options {
     std::string trainer;                         // Path of the program.
+    std::string server;                          // Of trainer_server; empty: without one.
     std::string directory;                       // Gets the trainer directories; exists.
     std::vector<std::string> extra_args;         // For each trainer.
     int threads = 1;                             // Of each trainer.

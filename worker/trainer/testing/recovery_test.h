@@ -18,11 +18,10 @@ namespace paceline {
 class RecoveryTest : public TrainerTest {
  protected:
   // A job that recovers and exports its parameters under this name; `changes` as in Spec. However
-  // slow the machine, it is not over before it was disturbed: it makes the last quarter of its steps
-  // slowly, until Release.
+  // slow the machine, it is not over before it was disturbed: it makes the last quarter of its
+  // steps slowly, until Release.
   v1::JobSpec RecoveringSpec(int ranks, const std::string& name, const std::string& changes,
                              int spares = 0) const;
-
 
   // Runs it without a disturbance.
   std::unique_ptr<FakeDaemon> RunUndisturbed(int ranks, const std::string& changes);

@@ -66,6 +66,7 @@ void TrainerTest::ExpectEqualModels(const std::string& name, int ranks) const {
 std::unique_ptr<FakeDaemon> TrainerTest::MakeDaemon(std::vector<std::string> extra_args) {
   FakeDaemon::Options options;
   options.trainer = trainer_;
+  options.server = server_;
   options.directory = absl::StrCat(directory_, "/daemon", daemons_++);
   options.extra_args = std::move(extra_args);
   std::filesystem::create_directories(options.directory);

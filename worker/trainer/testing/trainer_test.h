@@ -40,6 +40,8 @@ class TrainerTest : public testing::Test {
 
   std::string directory_;
   std::string trainer_ = "worker/trainer/trainer";
+  // Empty: each trainer is started as in earnest.
+  std::string server_ = "worker/trainer/testing/trainer_server";
 
  private:
   int daemons_ = 0;

@@ -1,0 +1,73 @@
+// trainer_server: trainers for tests that start hundreds of them. Two thirds of what a short job
+// costs is LibTorch's own start; this program makes it once, and then a trainer is a fork.
+//
+// Its standard input is a Unix socket of packets. Each packet is the command line of a trainer, its
+// arguments with a zero byte after each; the answer is the trainer's process id, a pid_t. The
+// trainer is nobody's child here: it is given to the nearest subreaper, the test. Ends with the
+// socket.
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdio>
+#include <filesystem>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "common/log.h"
+#include "worker/trainer/comm/cpu_platform.h"
+#include "worker/trainer/trainer_main.h"
+
+namespace {
+
+constexpr size_t kMaxPacket = 8192;
+
+[[noreturn]] void RunTrainer(std::string packet) {
+  std::vector<char*> argv;
+  for (size_t at = 0; at < packet.size(); at = packet.find('\0', at) + 1) {
+    argv.push_back(&packet[at]);
+  }
+  argv.push_back(nullptr);
+  paceline::CpuPlatform platform;
+  const int code = paceline::TrainerMain(static_cast<int>(argv.size()) - 1, argv.data(), platform);
+  std::fflush(nullptr);
+  _exit(code);
+}
+
+// Its parent is gone when this returns.
+pid_t ForkTrainer(const std::string& packet) {
+  int ends[2];
+  PACELINE_CHECK(pipe(ends) == 0);
+  const pid_t parent = fork();
+  PACELINE_CHECK(parent >= 0);
+  if (parent == 0) {
+    const pid_t trainer = fork();
+    if (trainer == 0) {
+      for (const int fd : {STDIN_FILENO, ends[0], ends[1]}) close(fd);
+      RunTrainer(packet);
+    }
+    _exit(write(ends[1], &trainer, sizeof(trainer)) == sizeof(trainer) ? 0 : 1);
+  }
+  pid_t trainer = -1;
+  PACELINE_CHECK(read(ends[0], &trainer, sizeof(trainer)) == sizeof(trainer));
+  PACELINE_CHECK(waitpid(parent, nullptr, 0) == parent);
+  for (const int fd : ends) close(fd);
+  return trainer;
+}
+
+}  // namespace
+
+int main() {
+  // A fork has none of its parent's threads, and may wait for one of them for ever.
+  const std::filesystem::directory_iterator threads("/proc/self/task");
+  PACELINE_CHECK(std::distance(begin(threads), end(threads)) == 1);
+  std::string packet(kMaxPacket, '\0');
+  while (true) {
+    const ssize_t size = recv(STDIN_FILENO, packet.data(), packet.size(), 0);
+    if (size <= 0) return 0;
+    const pid_t trainer = ForkTrainer(packet.substr(0, static_cast<size_t>(size)));
+    if (send(STDIN_FILENO, &trainer, sizeof(trainer), MSG_NOSIGNAL) < 0) return 1;
+  }
+}
