@@ -66,7 +66,7 @@ TEST_F(ControllerLogTest, EachStateAndGenerationOfAJobIsOneLineOfJson) {
 
   cluster_->KillController();
   cluster_->StartController();
-  Release();
+  cluster_->Release();
   const v1::Job ended = cluster_->WaitForEnd(id_);
   EXPECT_EQ(ended.state(), v1::SUCCEEDED) << ended.reason();
   expected.emplace_back("SUCCEEDED");

@@ -120,7 +120,7 @@ TEST_F(RankFaultsTest, WithoutAPlaceTheJobShrinksAndGrowsAgain) {
   EXPECT_EQ(Pids(small), (std::set<int64_t>{before.ranks(0).pid(), before.ranks(2).pid()}));
   cluster_->StartWorker(lost);
   WaitForGenerationAfter(small.generation());
-  Release();
+  cluster_->Release();
   const v1::Job end = cluster_->WaitForEnd(id_);
   EXPECT_EQ(end.state(), v1::SUCCEEDED) << end.reason();
   EXPECT_EQ(end.restarts(), 0);

@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <signal.h>
 
-#include <fstream>
-
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
@@ -25,27 +23,13 @@ void RecoveringJobTest::StartCluster(int workers) {
   cluster_ = std::make_unique<TestCluster>(workers, 1);
 }
 
-v1::Fault RecoveringJobTest::Sleep(double seconds, int64_t from_step, int64_t steps) const {
-  v1::Fault sleep;
-  sleep.set_kind(v1::SLEEP);
-  sleep.set_seconds(seconds);
-  sleep.set_step(from_step);
-  sleep.set_steps(steps);
-  sleep.set_until_file(cluster_->directory() + "/released");
-  return sleep;
-}
-
-void RecoveringJobTest::Release() const {
-  EXPECT_TRUE(std::ofstream(cluster_->directory() + "/released").good());
-}
-
 v1::JobSpec RecoveringJobTest::Spec(int64_t steps) const {
   v1::JobSpec spec = cluster_->SmallJob(kRanks, steps);
   spec.mutable_checkpoint()->set_directory(cluster_->directory() + "/output");
   spec.mutable_recovery()->set_max_failures(100);
   spec.set_allow_chaos(true);
-  *spec.add_chaos() = Sleep(0.02, 0, steps);
-  *spec.add_chaos() = Sleep(0.3, steps - steps / 4, steps);
+  *spec.add_chaos() = cluster_->Sleep(0.02, 0, steps);
+  *spec.add_chaos() = cluster_->Sleep(0.3, steps - steps / 4, steps);
   return spec;
 }
 
@@ -88,7 +72,7 @@ v1::Job RecoveringJobTest::WaitForGenerationAfter(int64_t generation) {
 }
 
 void RecoveringJobTest::ExpectUndisturbedEnd() {
-  Release();
+  cluster_->Release();
   const v1::Job job = cluster_->WaitForEnd(id_);
   EXPECT_EQ(job.state(), v1::SUCCEEDED) << job.reason();
   EXPECT_EQ(job.restarts(), 0);

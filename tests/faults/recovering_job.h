@@ -21,8 +21,8 @@ class RecoveringJobTest : public ::testing::Test {
   void StartCluster(int workers);
 
   // Three ranks; one lost rank after the other is replaced. However slow the machine, it is not
-  // over before it was disturbed: until Release, rank 0 sleeps in each step, longer in the last
-  // quarter.
+  // over before it was disturbed: until it is released, rank 0 sleeps in each step, longer in the
+  // last quarter.
   v1::JobSpec Spec(int64_t steps) const;
 
   // Submits it and waits until it has done some steps and has so many spares ready.
@@ -42,10 +42,6 @@ class RecoveringJobTest : public ::testing::Test {
   // Waits until the job trains as a generation after `generation`, with all seats filled, and makes
   // steps.
   v1::Job WaitForGenerationAfter(int64_t generation);
-
-  // Disturbances that last until the job is released, which then goes on at full pace.
-  v1::Fault Sleep(double seconds, int64_t from_step, int64_t steps) const;
-  void Release() const;
 
   // Releases the job. It succeeds without a restart, with the weights of an undisturbed one.
   void ExpectUndisturbedEnd();

@@ -54,10 +54,10 @@ class StragglerTest : public RecoveringJobTest {
     spec.mutable_stragglers()->set_mode(mode);
     spec.clear_chaos();
     v1::Fault& all = *spec.add_chaos();
-    all = Sleep(kStepS, 0, steps);
+    all = cluster_->Sleep(kStepS, 0, steps);
     all.set_rank(-1);
     v1::Fault& slower = *spec.add_chaos();
-    slower = Sleep(kSlowerS, kSlowFrom, steps);
+    slower = cluster_->Sleep(kSlowerS, kSlowFrom, steps);
     slower.set_rank(-1);
     slower.set_node(slow_node);
     return spec;

@@ -19,7 +19,8 @@ namespace {
 
 using ::testing::IsEmpty;
 
-constexpr int kKills = 100;
+constexpr int kParts = 4;   // That run beside each other.
+constexpr int kKills = 25;  // In each.
 constexpr int kRanks = 2;
 constexpr int kWorkers = 2;
 
@@ -50,7 +51,7 @@ int64_t StepOf(const std::string& directory) {
   return key.has_value() ? key->step : 0;
 }
 
-class KillPointsTest : public testing::Test {
+class KillPointsTest : public testing::TestWithParam<int> {
  protected:
   // The newest complete checkpoint of the job.
   v1::Checkpoint Newest() {
@@ -97,7 +98,7 @@ class KillPointsTest : public testing::Test {
   std::mt19937_64 random_{seed_};
 };
 
-TEST_F(KillPointsTest, TheNewestCompleteCheckpointIsSoundAfterEachOfThem) {
+TEST_P(KillPointsTest, TheNewestCompleteCheckpointIsSoundAfterEachOfThem) {
   id_ = cluster_.Submit(SavingJob(cluster_)).id();
   v1::Checkpoint newest;
   int in_progress = 0;
@@ -132,6 +133,8 @@ TEST_F(KillPointsTest, TheNewestCompleteCheckpointIsSoundAfterEachOfThem) {
   RecordProperty("restarts", restarts);
   RecordProperty("in_progress", in_progress);
 }
+
+INSTANTIATE_TEST_SUITE_P(Parts, KillPointsTest, testing::Range(0, kParts));
 
 }  // namespace
 }  // namespace paceline

@@ -14,14 +14,6 @@ std::vector<int64_t> Pids(const v1::Job& job) {
   return pids;
 }
 
-// A job of 4 ranks that trains for some seconds more.
-v1::JobSpec Job(const TestCluster& cluster, int64_t steps) {
-  v1::JobSpec spec = cluster.LongJob(4);
-  spec.set_steps(steps);
-  spec.mutable_chaos()->DeleteSubrange(steps, spec.chaos_size() - steps);
-  return spec;
-}
-
 void ExpectEveryStepOnce(TestCluster& cluster, const std::string& id, int64_t steps) {
   const std::string log = cluster.Log(id, 0);
   for (int64_t step = 1; step <= steps; ++step) {
@@ -33,14 +25,15 @@ void ExpectEveryStepOnce(TestCluster& cluster, const std::string& id, int64_t st
 }
 
 TEST(RestartTest, ControllerKilledInTheMiddleOfAJob) {
-  constexpr int64_t kSteps = 60;
+  constexpr int64_t kSteps = 200;
   TestCluster cluster;
-  const std::string id = cluster.Submit(Job(cluster, kSteps)).id();
+  const std::string id = cluster.Submit(cluster.LongJob(4, kSteps)).id();
   const v1::Job before = cluster.WaitForSteps(id, 5);
   cluster.KillController();
   cluster.StartController();
   const v1::Job after = cluster.WaitForSteps(id, before.progress().step() + 5);
   EXPECT_EQ(Pids(after), Pids(before));
+  cluster.Release();
   const v1::Job ended = cluster.WaitForEnd(id);
   EXPECT_EQ(ended.state(), v1::SUCCEEDED) << ended.DebugString();
   EXPECT_EQ(Pids(ended), Pids(before));
@@ -50,28 +43,30 @@ TEST(RestartTest, ControllerKilledInTheMiddleOfAJob) {
 
 TEST(RestartTest, JobThatEndsWhileTheControllerIsAwayIsKnownAfterwards) {
   TestCluster cluster;
-  const std::string id = cluster.Submit(Job(cluster, 20)).id();
+  const std::string id = cluster.Submit(cluster.LongJob(4, 50)).id();
   const v1::Job before = cluster.WaitForSteps(id, 2);
   cluster.KillController();
+  cluster.Release();
   for (const int64_t pid : Pids(before)) {
     ASSERT_TRUE(Eventually([pid] { return kill(pid, 0) != 0; }));
   }
   cluster.StartController();
   const v1::Job ended = cluster.WaitForEnd(id);
   EXPECT_EQ(ended.state(), v1::SUCCEEDED) << ended.DebugString();
-  EXPECT_EQ(ended.progress().step(), 20);
-  EXPECT_EQ(ended.evaluation().step(), 20);
+  EXPECT_EQ(ended.progress().step(), 50);
+  EXPECT_EQ(ended.evaluation().step(), 50);
 }
 
 TEST(RestartTest, WorkerKilledInTheMiddleOfAJobAdoptsItsTrainers) {
-  constexpr int64_t kSteps = 60;
+  constexpr int64_t kSteps = 200;
   TestCluster cluster;
-  const std::string id = cluster.Submit(Job(cluster, kSteps)).id();
+  const std::string id = cluster.Submit(cluster.LongJob(4, kSteps)).id();
   const v1::Job before = cluster.WaitForSteps(id, 5);
   cluster.KillWorker(1);
   cluster.StartWorker(1);
   const v1::Job after = cluster.WaitForSteps(id, before.progress().step() + 5);
   EXPECT_EQ(Pids(after), Pids(before));
+  cluster.Release();
   const v1::Job ended = cluster.WaitForEnd(id);
   EXPECT_EQ(ended.state(), v1::SUCCEEDED) << ended.DebugString();
   EXPECT_EQ(Pids(ended), Pids(before));
@@ -94,7 +89,7 @@ TEST(RestartTest, TrainerThatDiesWhileItsWorkerIsAwayIsStillExplained) {
 
 TEST(RestartTest, ControllerAndWorkersKilledTogether) {
   TestCluster cluster;
-  const std::string id = cluster.Submit(Job(cluster, 60)).id();
+  const std::string id = cluster.Submit(cluster.LongJob(4, 200)).id();
   const v1::Job before = cluster.WaitForSteps(id, 3);
   cluster.KillController();
   cluster.KillWorker(0);
@@ -102,6 +97,7 @@ TEST(RestartTest, ControllerAndWorkersKilledTogether) {
   cluster.StartWorker(0);
   cluster.StartController();
   cluster.StartWorker(1);
+  cluster.Release();
   const v1::Job ended = cluster.WaitForEnd(id);
   EXPECT_EQ(ended.state(), v1::SUCCEEDED) << ended.DebugString();
   EXPECT_EQ(Pids(ended), Pids(before));

@@ -267,16 +267,24 @@ v1::JobSpec TestCluster::SmallJob(int ranks, int64_t steps) const {
   return spec;
 }
 
-v1::JobSpec TestCluster::LongJob(int ranks) const {
-  constexpr int kSteps = 1000;
-  v1::JobSpec spec = SmallJob(ranks, kSteps);
+v1::JobSpec TestCluster::LongJob(int ranks, int64_t steps) const {
+  v1::JobSpec spec = SmallJob(ranks, steps);
   spec.set_allow_chaos(true);
-  v1::Fault* fault = spec.add_chaos();
-  fault->set_steps(kSteps);
-  fault->set_kind(v1::SLEEP);
-  fault->set_seconds(0.05);
+  *spec.add_chaos() = Sleep(0.05, 0, steps);
   return spec;
 }
+
+v1::Fault TestCluster::Sleep(double seconds, int64_t from_step, int64_t steps) const {
+  v1::Fault sleep;
+  sleep.set_kind(v1::SLEEP);
+  sleep.set_seconds(seconds);
+  sleep.set_step(from_step);
+  sleep.set_steps(steps);
+  sleep.set_until_file(directory_ + "/released");
+  return sleep;
+}
+
+void TestCluster::Release() const { EXPECT_TRUE(std::ofstream(directory_ + "/released").good()); }
 
 v1::Job TestCluster::Submit(const v1::JobSpec& spec) {
   grpc::ClientContext context;

@@ -77,8 +77,12 @@ class TestCluster {
   // A job that trains a small perceptron on samples that the constructor made; with
   // evaluation and a log line a step.
   v1::JobSpec SmallJob(int ranks, int64_t steps) const;
-  // As above, and it lasts until it is stopped: rank 0 takes 50 ms more for each step.
-  v1::JobSpec LongJob(int ranks) const;
+  // As above, and it lasts until it is stopped or released: rank 0 takes 50 ms more for each step.
+  v1::JobSpec LongJob(int ranks, int64_t steps = 1000) const;
+  // A disturbance of a job, rank 0's: each of these steps takes `seconds` more until Release, after
+  // which it goes on at full pace.
+  v1::Fault Sleep(double seconds, int64_t from_step, int64_t steps) const;
+  void Release() const;
 
   // Until so many nodes are ready.
   void WaitForNodes(int count);
