@@ -40,7 +40,7 @@ class EtcdOutageTest : public RecoveringJobTest {
 };
 
 TEST_F(EtcdOutageTest, AJobOnOneNodeKeepsItsTrainersForLongerThanALease) {
-  v1::JobSpec spec = Spec(500);
+  v1::JobSpec spec = Spec(600);
   spec.set_stall_warning_s(kLeaseSeconds - 0.3);
   spec.set_hang_timeout_s(kLeaseSeconds - 0.2);
   spec.set_collective_timeout_s(kLeaseSeconds - 0.1);

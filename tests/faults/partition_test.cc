@@ -123,7 +123,7 @@ TEST_F(PartitionTest, ANodeThatIsCutOffForLongerThanItsLeaseHoldsNoRank) {
 
 TEST_F(PartitionTest, AJobThatIsCutOffAsAWholeTrainsOnAndIsGivenToNobody) {
   StartHosts(/*lease_s=*/13);
-  v1::JobSpec spec = Spec(500);
+  v1::JobSpec spec = Spec(600);
   spec.set_stall_warning_s(10);
   spec.set_hang_timeout_s(11);
   spec.set_collective_timeout_s(12);

@@ -28,8 +28,7 @@ v1::JobSpec RecoveringJobTest::Spec(int64_t steps) const {
   spec.mutable_checkpoint()->set_directory(cluster_->directory() + "/output");
   spec.mutable_recovery()->set_max_failures(100);
   spec.set_allow_chaos(true);
-  *spec.add_chaos() = cluster_->Sleep(0.02, 0, steps);
-  *spec.add_chaos() = cluster_->Sleep(0.3, steps - steps / 4, steps);
+  *spec.add_chaos() = cluster_->Sleep(0.08, 0, steps);
   return spec;
 }
 

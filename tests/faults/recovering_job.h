@@ -20,9 +20,9 @@ class RecoveringJobTest : public ::testing::Test {
   // So many workers with one slot each.
   void StartCluster(int workers);
 
-  // Three ranks; one lost rank after the other is replaced. However slow the machine, it is not
-  // over before it was disturbed: until it is released, rank 0 sleeps in each step, longer in the
-  // last quarter.
+  // Three ranks; one lost rank after the other is replaced. So that it is not over before it was
+  // disturbed, each of its steps takes 80 ms until it is released. An even pace: a planned change
+  // is agreed on for a step that is a second ahead at the pace so far.
   v1::JobSpec Spec(int64_t steps) const;
 
   // Submits it and waits until it has done some steps and has so many spares ready.

@@ -37,7 +37,7 @@ class SuccessionTest : public RecoveryTest {
   void Swap(int leaver) {
     const auto undisturbed = RunUndisturbed(3, steps_);
     const auto daemon = MakeDaemon();
-    daemon->Launch(RecoveringSpec(3, "disturbed", steps_, /*spares=*/1));
+    daemon->Launch(EvenSpec(3, "disturbed", steps_, /*spares=*/1));
     WaitUntilReady(*daemon, 3);
     WaitForSteps(*daemon, 0, 50);
     std::vector<int> trainers = {0, 1, 2};
@@ -118,7 +118,7 @@ TEST_F(SuccessionTest, TheBatchOfAllRanksStaysWithFewerOfThem) {
 
 TEST_F(SuccessionTest, ANewRankJoinsByAPlan) {
   const auto daemon = MakeDaemon();
-  daemon->Launch(RecoveringSpec(4, "disturbed", "steps: 600 log_every: 10 "));
+  daemon->Launch(EvenSpec(4, "disturbed", "steps: 600 log_every: 10 "));
   WaitForSteps(*daemon, 0, 20);
   daemon->Signal(3, SIGKILL);
   WaitForEnd(*daemon, 3);
@@ -135,7 +135,7 @@ TEST_F(SuccessionTest, ANewRankJoinsByAPlan) {
 TEST_F(SuccessionTest, ALossDuringAPlannedChangeIsRecoveredFrom) {
   const auto undisturbed = RunUndisturbed(3, steps_);
   const auto daemon = MakeDaemon();
-  daemon->Launch(RecoveringSpec(3, "disturbed", steps_, /*spares=*/2));
+  daemon->Launch(EvenSpec(3, "disturbed", steps_, /*spares=*/2));
   for (const int spare : {3, 4}) WaitUntilReady(*daemon, spare);
   WaitForSteps(*daemon, 0, 50);
   daemon->SetMembers(Planned({0, 3, 2}));

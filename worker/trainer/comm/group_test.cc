@@ -328,6 +328,9 @@ TEST(GroupTest, RankZeroTellsTheOthers) {
   RunRanks(Ranks(3), [](const TrainerConfig& config, Groups& groups) {
     EXPECT_EQ(groups.ShareFromRankZero("plan", absl::StrCat("of ", config.rank())), "of 0");
     EXPECT_EQ(groups.ShareFromRankZero("other", ""), "");
+    // Rank 0 waits for nobody there, and who is gone cannot be connected to.
+    at::Tensor value = Filled(1, 1);
+    groups.all().Sum(value);
   });
 }
 

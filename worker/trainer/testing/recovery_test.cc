@@ -39,10 +39,19 @@ v1::JobSpec RecoveryTest::RecoveringSpec(int ranks, const std::string& name,
   v1::Fault* crawl = spec.add_chaos();
   crawl->set_rank(-1);
   crawl->set_kind(v1::SLEEP);
-  crawl->set_step(spec.steps() - spec.steps() / 4);
+  crawl->set_step(spec.steps() - spec.steps() / 2);
   crawl->set_steps(spec.steps());
   crawl->set_seconds(0.3);
   crawl->set_until_file(Released());
+  return spec;
+}
+
+v1::JobSpec RecoveryTest::EvenSpec(int ranks, const std::string& name, const std::string& changes,
+                                   int spares) const {
+  v1::JobSpec spec = RecoveringSpec(ranks, name, changes, spares);
+  v1::Fault& pace = *spec.mutable_chaos()->rbegin();
+  pace.set_step(0);
+  pace.set_seconds(0.03);
   return spec;
 }
 

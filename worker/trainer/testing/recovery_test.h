@@ -17,11 +17,15 @@ namespace paceline {
 
 class RecoveryTest : public TrainerTest {
  protected:
-  // A job that recovers and exports its parameters under this name; `changes` as in Spec. However
-  // slow the machine, it is not over before it was disturbed: it makes the last quarter of its
-  // steps slowly, until Release.
+  // A job that recovers and exports its parameters under this name; `changes` as in Spec. So that
+  // it is not over before it was disturbed, it takes 0.3 s for each step of its second half, until
+  // Release.
   v1::JobSpec RecoveringSpec(int ranks, const std::string& name, const std::string& changes,
                              int spares = 0) const;
+  // The same with 30 ms for each step until Release. For planned changes: they are agreed on for a
+  // step that is a second ahead at the pace so far.
+  v1::JobSpec EvenSpec(int ranks, const std::string& name, const std::string& changes,
+                       int spares = 0) const;
 
   // Runs it without a disturbance.
   std::unique_ptr<FakeDaemon> RunUndisturbed(int ranks, const std::string& changes);
