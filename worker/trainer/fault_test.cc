@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <stdexcept>
 
@@ -145,6 +146,7 @@ TEST(ChaosTest, EachPauseIsInItsPhase) {
 TEST(ChaosTest, IsOverWhenItsFileIsThere) {
   TrainerConfig config = Disturbed(FaultConfig::Kind::kNanLoss);
   config.chaos[0].until_file = ::testing::TempDir() + "/over";
+  std::filesystem::remove(config.chaos[0].until_file);
   Chaos chaos(config);
   EXPECT_TRUE(chaos.BeginStep(1));
   ASSERT_TRUE(std::ofstream(config.chaos[0].until_file).good());

@@ -1,5 +1,5 @@
-// trainer_server: trainers for tests that start hundreds of them. Two thirds of what a short job
-// costs is LibTorch's own start; this program makes it once, and then a trainer is a fork.
+// trainer_server: trainers for tests that start hundreds of them. Half of what a short job costs
+// is LibTorch's own start; this program makes it once, and then a trainer is a fork.
 //
 // Its standard input is a Unix socket of packets. Each packet is the command line of a trainer, its
 // arguments with a zero byte after each; the answer is the trainer's process id, a pid_t. The
