@@ -1,6 +1,7 @@
 #include "cli/dev/process.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 #include <fstream>
 #include <ios>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 
@@ -90,17 +92,26 @@ bool SignalIfOurs(pid_t pid, int signal, const std::function<bool()>& is_ours) {
 }
 
 absl::Status EndProcess(const std::function<pid_t()>& holder, absl::Duration grace) {
-  pid_t pid = 0;
-  const auto gone = [&] {
-    pid = holder();
-    // A child of ours keeps its entry until it is waited for.
-    if (pid != 0) waitpid(pid, nullptr, WNOHANG);
-    return pid == 0;
+  const pid_t pid = holder();
+  if (pid == 0) return absl::OkStatus();
+  pollfd end{static_cast<int>(syscall(SYS_pidfd_open, pid, 0)), POLLIN, 0};
+  const absl::Cleanup closed = [&end] {
+    if (end.fd >= 0) close(end.fd);
   };
-  if (gone()) return absl::OkStatus();
-  SignalIfOurs(pid, SIGTERM, [&] { return holder() == pid; });
+  // While the descriptor is open, the id cannot come to mean another process.
+  if (end.fd < 0 || holder() != pid) return absl::OkStatus();
+  const auto signal = [&](int number) {
+    syscall(SYS_pidfd_send_signal, end.fd, number, nullptr, 0);
+  };
+  // It may give up what makes it the holder some time before it ends.
+  const auto gone = [&] {
+    const bool holds = holder() == pid;
+    waitpid(pid, nullptr, WNOHANG);  // A child of ours keeps its entry until it is waited for.
+    return !holds && poll(&end, 1, 0) == 1;
+  };
+  signal(SIGTERM);
   if (WaitUntil(gone, grace)) return absl::OkStatus();
-  SignalIfOurs(pid, SIGKILL, [&] { return holder() == pid; });
+  signal(SIGKILL);
   if (WaitUntil(gone, kKillWait)) return absl::OkStatus();
   return absl::DeadlineExceededError(
       absl::StrCat("process ", pid, " does not go, not even after SIGKILL"));

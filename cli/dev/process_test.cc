@@ -69,6 +69,17 @@ TEST(EndProcessTest, KillsWhatDoesNotGo) {
   EXPECT_TRUE(gone);
 }
 
+// A daemon lets go of its lock before it ends, and is waited for all the same.
+TEST(EndProcessTest, WaitsForWhatHoldsNothingAnyMore) {
+  const std::string log = Temp("slow.log");
+  const pid_t pid = StartShell(
+      "trap 'echo let go; sleep 0.3; exit 0' TERM; echo ready; while :; do sleep 0.05; done", log);
+  ASSERT_TRUE(WaitUntil([&] { return LastLines(log, 1) == "ready\n"; }, absl::Seconds(30)));
+  const auto holder = [&] { return LastLines(log, 1) == "let go\n" ? 0 : pid; };
+  EXPECT_TRUE(EndProcess(holder, absl::Seconds(30)).ok());
+  EXPECT_NE(kill(pid, 0), 0) << "it is still there";
+}
+
 TEST(EndProcessTest, NothingToEndIsFine) {
   EXPECT_TRUE(EndProcess([] { return 0; }, absl::Seconds(1)).ok());
 }
