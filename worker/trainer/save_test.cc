@@ -26,7 +26,7 @@ using ::testing::HasSubstr;
 using SaveTest = SavingTest;
 
 TEST_F(SaveTest, EveryCheckpointVerifies) {
-  const auto daemon = RunJob(Spec(3, SaveTo("out", "every_steps: 5")));
+  const auto daemon = RunJob(Spec(3, SaveTo("out", "every_steps: 5 when_busy: WHEN_BUSY_WAIT")));
   for (const int64_t step : {5, 10, 15, 20}) {
     const auto damages = VerifyCheckpoint(Checkpoint("out", step), [](int64_t, int64_t) {});
     ASSERT_TRUE(damages.ok()) << damages.status();
