@@ -10,8 +10,8 @@ namespace paceline {
 namespace {
 
 // By SaveFailure.
-constexpr std::array<const char*, 6> kCauses = {"unknown", "no_space",   "no_permission",
-                                                "io",      "not_agreed", "inconsistent"};
+constexpr std::array<const char*, 7> kCauses = {
+    "unknown", "no_space", "no_permission", "io", "not_agreed", "inconsistent", "nan"};
 constexpr char kSkipped[] = "skipped";
 
 const char* CauseOf(SaveFailure failure) { return kCauses[static_cast<size_t>(failure)]; }

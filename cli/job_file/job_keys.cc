@@ -77,6 +77,8 @@ const std::vector<JobKey>& JobKeys() {
        "Compute a block's activations again in the backward pass instead of keeping them. Only with kind llama."},
       {"model.file", T::kPath, "", "required with kind torchscript", "", "model.pt",
        "File of the scripted module, readable on every node. Only with kind torchscript."},
+      {"model.unused_parameters", T::kBool, "", "false", "", "true",
+       "A step may leave parameters out, as a branch that is not always taken does. Only with kind torchscript."},
 
       {"data", T::kGroup, "", "", "", "", "What it is trained on."},
       {"data.train", T::kPath, "", "required", "", "digits-train.shard",
@@ -124,6 +126,8 @@ const std::vector<JobKey>& JobKeys() {
        "Steps over which the learning rate rises linearly from 0."},
       {"schedule.final_ratio", T::kNumber, "", "0", "0 to 1", "0.01",
        "Learning rate at the last step as a share of the peak. Only with kind cosine."},
+      {"schedule.steps", T::kInteger, "steps", "those of the job", "more than warmup_steps", "1000",
+       "Steps after which the cosine is at its end, and stays. Only with kind cosine.", true},
       {"schedule.every", T::kInteger, "steps", "required with kind step", "1 and more", "100",
        "Steps between two reductions. Only with kind step.", true},
       {"schedule.gamma", T::kNumber, "", "0.1", "0 < x <= 1", "0.5", "Factor of each reduction. Only with kind step."},
@@ -211,6 +215,8 @@ const std::vector<JobKey>& JobKeys() {
 
       {"init_from", T::kPath, "", "none", "", "resnet18.safetensors",
        "Initial weights that every node can read: a .safetensors or .pt file, a directory in Hugging Face's layout, or a checkpoint's; without it they come from the seed."},
+      {"save_nan", T::kBool, "", "false", "", "true",
+       "Save and export state also where values are NaN, instead of failing with the tensor's name."},
       {"export_final", T::kPath, "", "none", "a name that ends in .safetensors", "final.safetensors",
        "Where each rank R writes its weights at the end: final.rankR.safetensors in the example."},
       {"log_every", T::kInteger, "steps", "10", "1 and more", "20",

@@ -145,6 +145,7 @@ struct JobResumeFlags {
   int batch_per_rank = 0;
   int accumulation_steps = 0;
   int64_t steps = 0;
+  bool keep_schedule = false;
   std::string ladder;
   std::string request_id;
   AcceptedJobFlags accepted;
@@ -163,6 +164,19 @@ int TellLadderRefusal(Program& program, const grpc::Status& status) {
     break;
   }
   return exit;
+}
+
+int64_t CosineEnd(const v1::JobSpec& spec) {
+  if (!spec.schedule().has_cosine()) return 0;
+  const int64_t end = spec.schedule().cosine().steps();
+  return end != 0 ? end : spec.steps();
+}
+
+void TellScheduleChange(Program& program, const v1::JobSpec& before, const v1::JobSpec& now) {
+  if (before.steps() == 0 || CosineEnd(before) == CosineEnd(now)) return;
+  program.Note(absl::StrCat("the learning rate jumps: its cosine now ends after step ",
+                            CosineEnd(now), " instead of ", CosineEnd(before),
+                            "; `job resume --keep-schedule` leaves the end where it was"));
 }
 
 int ResumeJob(Program& program, const JobResumeFlags& flags) {
@@ -184,10 +198,11 @@ int ResumeJob(Program& program, const JobResumeFlags& flags) {
   request.set_batch_per_rank(flags.batch_per_rank);
   request.set_accumulation_steps(flags.accumulation_steps);
   request.set_steps(flags.steps);
+  request.set_keep_schedule(flags.keep_schedule);
   const int unusable = CheckStart(program, flags.from);
   if (unusable != kCliOk) return unusable;
   v1::Job before;
-  if (ChangesBatch(flags)) {
+  if (ChangesBatch(flags) || flags.steps != 0) {
     v1::GetJobRequest get;
     get.set_job(flags.job);
     const grpc::Status status = program.client().GetJob(get, &before);
@@ -200,6 +215,7 @@ int ResumeJob(Program& program, const JobResumeFlags& flags) {
     const std::string change = BatchChangeText(before.spec(), job.spec(), request);
     if (!change.empty()) program.Note(change);
   }
+  TellScheduleChange(program, before.spec(), job.spec());
   return TellAcceptedJob(program, job, "resumed", flags.accepted);
 }
 
@@ -243,6 +259,9 @@ void AddJobResume(CLI::App& parent, Program& program) {
   number("--accumulation-steps", flags->accumulation_steps,
          "Forward and backward passes per optimizer step");
   number("--steps", flags->steps, "Number of steps, those done included");
+  verb->add_flag("--keep-schedule", flags->keep_schedule,
+                 "With --steps: the learning rate's cosine ends where it would have, and the rate "
+                 "stays there. Default: it is stretched over all steps");
   verb->add_option("--ladder", flags->ladder,
                    "New levels of an hsgd job, as `paceline job ladder` takes them. Default: as "
                    "before");

@@ -5,19 +5,21 @@
 
 namespace paceline {
 
-std::optional<RankBatch> BatchFor(BatchRule rule, int full_ranks, RankBatch full, int ranks) {
+std::optional<RankBatch> BatchFor(BatchRule rule, int full_ranks, RankBatch full, int ranks,
+                                  int least) {
   if (rule == BatchRule::kKeepRank || ranks == full_ranks) return full;
   const int64_t global = int64_t{full_ranks} * full.samples * full.passes;
   if (global % ranks != 0) return std::nullopt;
   const int64_t share = global / ranks;
   int64_t samples = std::min<int64_t>(full.samples, share);
   while (share % samples != 0) --samples;
+  if (samples < std::min(least, full.samples)) return std::nullopt;
   return RankBatch{static_cast<int>(samples), static_cast<int>(share / samples)};
 }
 
-int PossibleRanks(BatchRule rule, int full_ranks, RankBatch full, int available) {
+int PossibleRanks(BatchRule rule, int full_ranks, RankBatch full, int available, int least) {
   int ranks = std::min(available, full_ranks);
-  while (ranks > 0 && !BatchFor(rule, full_ranks, full, ranks).has_value()) --ranks;
+  while (ranks > 0 && !BatchFor(rule, full_ranks, full, ranks, least).has_value()) --ranks;
   return std::max(ranks, 0);
 }
 

@@ -23,11 +23,13 @@ struct RankBatch {
 };
 
 // The batch of each of `ranks` ranks of a job whose `full_ranks` ranks have `full`; nothing if the
-// rule has none. Requires: all numbers are positive, ranks <= full_ranks.
-std::optional<RankBatch> BatchFor(BatchRule rule, int full_ranks, RankBatch full, int ranks);
+// rule has none. `least`: samples of a pass below which the model cannot train; a job that has fewer
+// in `full` is left to itself. Requires: all numbers are positive, ranks <= full_ranks.
+std::optional<RankBatch> BatchFor(BatchRule rule, int full_ranks, RankBatch full, int ranks,
+                                  int least = 1);
 
 // The greatest possible number of ranks that is at most `available`; 0 if there is none.
-int PossibleRanks(BatchRule rule, int full_ranks, RankBatch full, int available);
+int PossibleRanks(BatchRule rule, int full_ranks, RankBatch full, int available, int least = 1);
 
 }  // namespace paceline
 

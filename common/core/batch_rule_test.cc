@@ -43,5 +43,16 @@ TEST(BatchRuleTest, RankBatchIsKeptWithAnyNumberOfRanks) {
   EXPECT_EQ(PossibleRanks(BatchRule::kKeepRank, 4, {32, 1}, 0), 0);
 }
 
+// BatchNorm over a single sample has nothing to normalise over.
+TEST(BatchRuleTest, NoPassGetsFewerSamplesThanTheModelNeeds) {
+  EXPECT_EQ(BatchFor(BatchRule::kKeepGlobal, 3, {2, 1}, 2, /*least=*/1), (RankBatch{1, 3}));
+  EXPECT_EQ(BatchFor(BatchRule::kKeepGlobal, 3, {2, 1}, 2, /*least=*/2), std::nullopt);
+  EXPECT_EQ(BatchFor(BatchRule::kKeepGlobal, 3, {2, 1}, 1, /*least=*/2), (RankBatch{2, 3}));
+  EXPECT_EQ(PossibleRanks(BatchRule::kKeepGlobal, 3, {2, 1}, 2, /*least=*/2), 1);
+  EXPECT_EQ(BatchFor(BatchRule::kKeepGlobal, 3, {1, 1}, 1, /*least=*/2), (RankBatch{1, 3}))
+      << "it had one before";
+  EXPECT_EQ(BatchFor(BatchRule::kKeepRank, 3, {2, 1}, 2, /*least=*/2), (RankBatch{2, 1}));
+}
+
 }  // namespace
 }  // namespace paceline

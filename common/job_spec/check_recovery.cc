@@ -63,7 +63,8 @@ void CheckShrinking(const v1::JobSpec& spec, ProblemList& problems) {
   }
   const int most =
       PossibleRanks(BatchRule::kKeepGlobal, spec.ranks(),
-                    {spec.batch_per_rank(), spec.accumulation_steps()}, spec.ranks() - 1);
+                    {spec.batch_per_rank(), spec.accumulation_steps()}, spec.ranks() - 1,
+                    LeastSamples(spec.model()));
   if (most >= recovery.min_ranks()) return;
   problems.Add("recovery.min_ranks",
                StrCat("is ", recovery.min_ranks(), ", but ",

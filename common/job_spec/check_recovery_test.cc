@@ -38,6 +38,19 @@ std::vector<std::string> Problems(const std::string& changes) {
   return Texts(CheckJobSpec(Spec(changes)));
 }
 
+// Two ranks would share 6 samples in passes of one, which cannot be normalised.
+TEST(CheckShrinkingTest, AModelThatNormalisesGetsNoPassOfOneSample) {
+  v1::JobSpec spec = Spec("batch_per_rank: 2 recovery { max_failures: 1 min_ranks: 2 }");
+  spec.set_ranks(3);
+  EXPECT_THAT(Texts(CheckJobSpec(spec)), IsEmpty());
+  spec.mutable_model()->mutable_resnet18();
+  EXPECT_THAT(Texts(CheckJobSpec(spec)), ElementsAre(HasSubstr("recovery.min_ranks is 2")));
+  spec.mutable_model()->mutable_torchscript()->set_file("/m");
+  EXPECT_THAT(Texts(CheckJobSpec(spec)), ElementsAre(HasSubstr("recovery.min_ranks is 2")));
+  spec.mutable_recovery()->set_min_ranks(1);
+  EXPECT_THAT(Texts(CheckJobSpec(spec)), IsEmpty());
+}
+
 TEST(CheckTimeoutsTest, DefaultsFormALadder) {
   for (const double collective : {0.001, 1.0, 60.0, 300.0, 1000.0, 1e6}) {
     v1::JobSpec spec = Spec("");

@@ -49,6 +49,11 @@ void CheckModel(const v1::Model& model, ProblemList& problems) {
   }
 }
 
+int LeastSamples(const v1::Model& model) {
+  // What is in a module, nobody knows before it runs.
+  return model.has_resnet18() || model.has_torchscript() ? 2 : 1;
+}
+
 void CheckData(const v1::Data& data, ProblemList& problems) {
   if (data.train().empty()) {
     problems.Add("data.train", "is missing; give the file with the training samples");
@@ -93,6 +98,12 @@ void CheckSchedule(const v1::Schedule& schedule, int64_t steps, ProblemList& pro
   }
   if (schedule.has_cosine()) {
     problems.CheckShare("schedule.cosine.final_ratio", schedule.cosine().final_ratio(), true, true);
+    const int64_t end = schedule.cosine().steps();
+    if (end != 0 && end <= warmup) {
+      problems.Add("schedule.cosine.steps",
+                   StrCat("is ", end, "; allowed is more than warmup_steps (", warmup,
+                          "), or 0: those of the job"));
+    }
   }
   if (schedule.has_step()) {
     if (schedule.step().every() == 0) {

@@ -55,6 +55,9 @@ std::vector<SpecProblem> CheckLadder(
     const google::protobuf::RepeatedPtrField<v1::LadderLevel>& ladder, int ranks,
     const std::string& field);
 
+// Samples in a forward pass without which the model may not be able to train: BatchNorm needs two.
+int LeastSamples(const v1::Model& model);
+
 // The problem, if there is one, of a path that nodes open: it must be absolute, without a part
 // "..", and not too long. An empty one has none.
 std::vector<SpecProblem> CheckNodePath(const std::string& path, const std::string& field);

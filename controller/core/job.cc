@@ -409,4 +409,11 @@ std::string StoreAddress(const Job& job) {
   return all_ready && !job.ranks.empty() ? job.ranks.front().report.store_address : "";
 }
 
+std::string WhyNoSlipstream(const Job& job) {
+  for (const RankState& rank : job.ranks) {
+    if (!rank.report.no_slipstream.empty()) return rank.report.no_slipstream;
+  }
+  return "";
+}
+
 }  // namespace paceline

@@ -34,7 +34,8 @@ void CarryOverSaves(Job& job) {
 
 RankBatch BatchOf(const Job& job, int ranks) {
   const RecoveryPolicy& policy = job.request.recovery;
-  return BatchFor(policy.rule, job.request.ranks, policy.batch, ranks).value_or(policy.batch);
+  return BatchFor(policy.rule, job.request.ranks, policy.batch, ranks, policy.least_samples)
+      .value_or(policy.batch);
 }
 
 }  // namespace

@@ -76,7 +76,7 @@ std::vector<int> FindGrowth(const Job& job, size_t ready) {
   const RecoveryPolicy& policy = job.request.recovery;
   const int present = static_cast<int>(job.ranks.size());
   const int ranks = PossibleRanks(policy.rule, job.request.ranks, policy.batch,
-                                  present + static_cast<int>(ready));
+                                  present + static_cast<int>(ready), policy.least_samples);
   std::vector<int> seats;
   const std::vector<bool> filled = FilledSeats(job);
   for (size_t seat = 0; seat < filled.size(); ++seat) {

@@ -27,6 +27,7 @@ struct RecoveryPolicy {
   int min_ranks = 0;  // 0: all.
   BatchRule rule = BatchRule::kKeepGlobal;
   RankBatch batch = {1, 1};  // Of the spec.
+  int least_samples = 1;     // Of a pass, for the model to train.
 };
 
 // The ladder of a job's timeouts: proto/job_spec.proto.

@@ -83,7 +83,7 @@ struct Figures {
 
 enum class SaveState { kWriting, kDurable, kCommitted, kFailed, kSkipped };
 
-enum class SaveFailure { kNone, kNoSpace, kNoPermission, kIo, kNotAgreed, kInconsistent };
+enum class SaveFailure { kNone, kNoSpace, kNoPermission, kIo, kNotAgreed, kInconsistent, kNan };
 
 // A rank tells of so many of its newest saves at most.
 inline constexpr size_t kMaxSavesTold = 8;
@@ -149,6 +149,7 @@ struct TrainerReport {
   MembershipStatus membership = {};
   bool suspended = false;        // The process is stopped.
   std::string stacks_file = {};  // Where its threads were, once that was asked for.
+  std::string no_slipstream = {};  // Why Slipstream cannot train the model; empty: it can.
 };
 
 }  // namespace paceline

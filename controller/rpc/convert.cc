@@ -327,6 +327,7 @@ std::vector<TrainerReport> FromProto(const v1::NodeReport& report) {
     out.membership = FromProto(trainer.membership());
     out.suspended = trainer.suspended();
     out.stacks_file = trainer.stacks_file();
+    out.no_slipstream = trainer.no_slipstream();
   }
   return trainers;
 }

@@ -119,7 +119,7 @@ Checkpoint FromProto(const v1::Checkpoint& stored) {
 }
 
 static_assert(static_cast<int>(SaveState::kSkipped) + 1 == v1::SAVE_SKIPPED);
-static_assert(static_cast<int>(SaveFailure::kInconsistent) == v1::SAVE_INCONSISTENT);
+static_assert(static_cast<int>(SaveFailure::kNan) == v1::SAVE_NAN);
 static_assert(static_cast<int>(CheckpointState::kDeleting) + 1 == v1::CHECKPOINT_DELETING);
 static_assert(static_cast<int>(SaveOrder::State::kFailed) + 1 == v1::SaveOrderStatus::FAILED);
 

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/job_spec/job_spec.h"
 #include "controller/rpc/convert.h"
 
 namespace paceline {
@@ -309,6 +310,7 @@ RecoveryPolicy RecoveryOf(const v1::JobSpec& spec) {
   out.min_ranks = recovery.min_ranks();
   if (recovery.batch() == v1::KEEP_RANK_BATCH) out.rule = BatchRule::kKeepRank;
   out.batch = {std::max(1, spec.batch_per_rank()), std::max(1, spec.accumulation_steps())};
+  out.least_samples = LeastSamples(spec.model());
   return out;
 }
 

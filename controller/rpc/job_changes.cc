@@ -109,6 +109,10 @@ v1::JobSpec ChangedSpec(const Job& job, const v1::ResumeJobRequest& request) {
   if (request.accumulation_steps() != 0) {
     spec.set_accumulation_steps(request.accumulation_steps());
   }
+  if (request.keep_schedule() && spec.schedule().has_cosine()) {
+    v1::CosineSchedule& cosine = *spec.mutable_schedule()->mutable_cosine();
+    if (cosine.steps() == 0) cosine.set_steps(spec.steps());
+  }
   if (request.steps() != 0) spec.set_steps(request.steps());
   if (!request.ladder().empty() && spec.strategy().has_hsgd()) {
     *spec.mutable_strategy()->mutable_hsgd()->mutable_ladder() = request.ladder();

@@ -319,6 +319,7 @@ v1::TrainerReport NodeTrainer::Report() const {
   if (status_.has_checkpoints()) *report.mutable_checkpoints() = status_.checkpoints();
   report.set_asked_to_end(status_.asked_to_end());
   if (status_.has_membership()) *report.mutable_membership() = status_.membership();
+  report.set_no_slipstream(status_.no_slipstream());
   report.set_suspended(suspended_);
   if (stacks_ == Stacks::kSaved && ::access(StacksPath().c_str(), F_OK) == 0) {
     report.set_stacks_file(StacksPath());

@@ -26,7 +26,8 @@ constexpr Cause kCauses[] = {{"no_space", v1::SAVE_NO_SPACE},
                              {"no_permission", v1::SAVE_NO_PERMISSION},
                              {"io", v1::SAVE_IO},
                              {"not_agreed", v1::SAVE_NOT_AGREED},
-                             {"inconsistent", v1::SAVE_INCONSISTENT}};
+                             {"inconsistent", v1::SAVE_INCONSISTENT},
+                             {"nan", v1::SAVE_NAN}};
 
 // In the order of the series.
 std::vector<double> Totals(const v1::CheckpointFigures& figures) {

@@ -37,6 +37,7 @@ struct ModelConfig {
   std::vector<int64_t> hidden;   // kMlp: widths of the hidden layers.
   LlamaConfig llama;             // kLlama.
   std::string torchscript_file;  // kTorchScript.
+  bool unused_parameters = false;  // kTorchScript: a step may leave some out.
 };
 
 struct DataConfig {
@@ -201,6 +202,7 @@ struct TrainerConfig {
   std::string spec_json;     // The whole job spec, for the record.
   std::string init_from;     // Empty: initialised from the seed.
   std::string export_final;  // Empty: nothing is written.
+  bool save_nan = false;     // Else a save or export with NaN in it fails.
   int64_t log_every = 10;
   absl::Duration startup_timeout = absl::Seconds(900);
   absl::Duration collective_timeout = absl::Seconds(300);

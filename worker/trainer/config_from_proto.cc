@@ -40,6 +40,7 @@ ModelConfig ReadModel(const v1::Model& proto) {
   } else if (proto.has_torchscript()) {
     model.kind = ModelConfig::Kind::kTorchScript;
     model.torchscript_file = proto.torchscript().file();
+    model.unused_parameters = proto.torchscript().unused_parameters();
   } else {
     model.kind = ModelConfig::Kind::kResNet18;
     model.sync_batchnorm = proto.resnet18().sync_batchnorm();
@@ -94,6 +95,7 @@ LrSchedule ReadSchedule(const v1::JobSpec& spec) {
   if (spec.schedule().has_cosine()) {
     schedule.kind = LrSchedule::Kind::kCosine;
     schedule.final_ratio = spec.schedule().cosine().final_ratio();
+    if (spec.schedule().cosine().steps() > 0) schedule.steps = spec.schedule().cosine().steps();
   } else if (spec.schedule().has_step()) {
     schedule.kind = LrSchedule::Kind::kStep;
     schedule.every = spec.schedule().step().every();
@@ -277,6 +279,7 @@ absl::StatusOr<TrainerConfig> ConfigFromProto(const v1::TrainerConfig& proto) {
   PACELINE_ASSIGN_OR_RETURN(config.spec_json, SpecAsJson(spec));
   config.init_from = spec.init_from();
   config.export_final = spec.export_final();
+  config.save_nan = spec.save_nan();
   config.log_every = spec.log_every();
   config.startup_timeout = absl::Seconds(spec.startup_timeout_s());
   config.collective_timeout = absl::Seconds(spec.collective_timeout_s());

@@ -95,10 +95,11 @@ class SocketControl : public Control {
 
   absl::StatusOr<TrainerConfig> WaitForConfig() override { return state_.WaitForConfig(); }
 
-  void SetReady(int store_port) override {
+  void SetReady(int store_port, const std::string& no_slipstream) override {
     state_.Change([&](v1::TrainerStatus* status) {
       status->set_state(v1::TRAINER_READY);
       status->set_store_port(store_port);
+      status->set_no_slipstream(no_slipstream);
     });
   }
 

@@ -51,8 +51,9 @@ class Control {
   // Blocks until the daemon has sent it. InvalidArgument when it is impossible.
   virtual absl::StatusOr<TrainerConfig> WaitForConfig() = 0;
 
-  // Model and data are loaded and a store listens on `store_port`.
-  virtual void SetReady(int store_port) = 0;
+  // Model and data are loaded and a store listens on `store_port`. `no_slipstream`: why Slipstream
+  // cannot train the model; empty: it can.
+  virtual void SetReady(int store_port, const std::string& no_slipstream) = 0;
 
   // From now on `on_assignment` is called with what this trainer is in the newest generation, on
   // the control's thread, at once after each change. When the daemon sends no membership: what the

@@ -42,7 +42,7 @@ absl::StatusOr<std::vector<int64_t>> TrainDry(const TrainerConfig& config, const
     model.Loss(batch).backward();
   }
   undo.Undo();
-  return order.Take();
+  return order.Completed(order.Take());
 }
 
 }  // namespace paceline

@@ -50,7 +50,7 @@ struct ProfileResult {
 };
 
 enum class SaveState { kWriting, kDurable, kCommitted, kFailed, kSkipped };
-enum class SaveFailure { kNone, kNoSpace, kNoPermission, kIo, kNotAgreed, kInconsistent };
+enum class SaveFailure { kNone, kNoSpace, kNoPermission, kIo, kNotAgreed, kInconsistent, kNan };
 
 struct SaveStatus {
   int64_t step = 0;

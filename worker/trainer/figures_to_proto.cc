@@ -100,6 +100,8 @@ v1::SaveFailure ToProto(SaveFailure failure) {
       return v1::SAVE_NOT_AGREED;
     case SaveFailure::kInconsistent:
       return v1::SAVE_INCONSISTENT;
+    case SaveFailure::kNan:
+      return v1::SAVE_NAN;
   }
   return v1::SAVE_FAILURE_UNSPECIFIED;
 }

@@ -87,6 +87,7 @@ TEST(FiguresToProtoTest, EveryStateAndFailureHasItsName) {
   EXPECT_EQ(failure(SaveFailure::kIo), v1::SAVE_IO);
   EXPECT_EQ(failure(SaveFailure::kNotAgreed), v1::SAVE_NOT_AGREED);
   EXPECT_EQ(failure(SaveFailure::kInconsistent), v1::SAVE_INCONSISTENT);
+  EXPECT_EQ(failure(SaveFailure::kNan), v1::SAVE_NAN);
 }
 
 TEST(FiguresToProtoTest, WhatIsNotKnownStaysUnset) {

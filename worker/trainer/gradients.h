@@ -7,16 +7,21 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <string>
 #include <vector>
 
 namespace paceline {
 
 struct GradientNorms {
-  at::Tensor each;   // Float [parameters]: the L2 norm of each one's gradient.
-  at::Tensor total;  // Float scalar: of all together.
+  at::Tensor each;   // [parameters]: the L2 norm of each one's gradient.
+  at::Tensor total;  // Scalar: of all together.
 };
 
-// Of gradients as they are now. Requires: every parameter has one.
+// Throws c10::ValueError that names the parameters `without` a gradient, if there are any.
+void RequireGradients(const std::vector<std::string>& without);
+
+// Of gradients as they are now; 0 of a parameter that has none. In float, or double if a parameter
+// is.
 GradientNorms NormsOfGradients(const std::vector<at::Tensor>& parameters);
 
 // What gradients of this norm are to be multiplied by: max_norm / (norm + 1e-6), at most 1, as
@@ -24,7 +29,7 @@ GradientNorms NormsOfGradients(const std::vector<at::Tensor>& parameters);
 double ClipFactor(double norm, double max_norm);
 at::Tensor ClipFactor(const at::Tensor& norm, double max_norm);
 
-// Multiplies all gradients by it.
+// Multiplies all gradients there are by it.
 void ClipGradients(const std::vector<at::Tensor>& parameters, const at::Tensor& norm,
                    double max_norm);
 

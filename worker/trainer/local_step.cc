@@ -3,12 +3,11 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/mul.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <limits>
 #include <string>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "common/core/status_macros.h"
 #include "worker/trainer/autocast.h"
 #include "worker/trainer/dry_step.h"
@@ -51,6 +50,10 @@ absl::StatusOr<GradientNorms> LocalStep::Update(int64_t step, const Hooks& hooks
 absl::StatusOr<GradientNorms> LocalStep::MakeGradients(int64_t step, const Hooks& hooks,
                                                        StepResult* result) {
   PACELINE_RETURN_IF_ERROR(RunPasses(step, hooks, result));
+  for (const at::Tensor& parameter : parameters_) {
+    at::Tensor& gradient = parameter.mutable_grad();
+    if (!gradient.defined()) gradient = at::zeros_like(parameter);
+  }
   const GradientNorms norms = NormsOfGradients(parameters_);
   result->grad_norm = norms.total;
   return norms;
@@ -88,9 +91,8 @@ absl::Status LocalStep::RunPasses(int64_t step, const Hooks& hooks, StepResult* 
       chaos_.BeforeExchange();
       hooks.on_gradients();
     });
-    if (!checked_) PACELINE_RETURN_IF_ERROR(CheckGradients());
-    checked_ = true;
   }
+  CheckGradients();
   timer.Enter(Phase::kOptimizer, number);
   return absl::OkStatus();
 }
@@ -103,10 +105,10 @@ absl::StatusOr<GradientNorms> LocalStep::Replay(int64_t step, StepResult* result
     graph_batch_ = batch;
     graph_batch_.inputs = at::empty_like(batch.inputs);
     graph_batch_.targets = at::empty_like(batch.targets);
-    graph_loss_ = at::empty({}, parameters_[0].options().requires_grad(false));
-    graph_norms_.total = at::empty_like(graph_loss_);
-    graph_norms_.each =
-        at::empty({static_cast<int64_t>(parameters_.size())}, graph_loss_.options());
+    const auto floats = at::dtype(at::kFloat).device(parts_.model.device());
+    graph_loss_ = at::empty({}, floats);
+    graph_norms_.total = at::empty({}, floats);
+    graph_norms_.each = at::empty({static_cast<int64_t>(parameters_.size())}, floats);
   }
   graph_batch_.inputs.copy_(batch.inputs, /*non_blocking=*/true);
   graph_batch_.targets.copy_(batch.targets, /*non_blocking=*/true);
@@ -117,6 +119,7 @@ absl::StatusOr<GradientNorms> LocalStep::Replay(int64_t step, StepResult* result
   graph_->Run([&] {
     const at::Tensor loss = Loss(graph_batch_);
     loss.backward();
+    CheckGradients();
     const GradientNorms norms = ClipToLimit();
     Apply(norms);
     graph_loss_.copy_(loss.detach());
@@ -131,15 +134,13 @@ absl::StatusOr<GradientNorms> LocalStep::Replay(int64_t step, StepResult* result
   return norms;
 }
 
-absl::Status LocalStep::CheckGradients() const {
+void LocalStep::CheckGradients() const {
+  if (config_.model.unused_parameters) return;
   std::vector<std::string> without;
   for (const NamedTensor& parameter : parts_.model.parameters()) {
     if (!parameter.tensor.grad().defined()) without.push_back(parameter.name);
   }
-  if (without.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("the loss does not depend on ", absl::StrJoin(without, ", "),
-                   ": every parameter that requires a gradient must take part in it"));
+  RequireGradients(without);
 }
 
 absl::StatusOr<Batch> LocalStep::NextBatch(StepResult* result) {

@@ -67,9 +67,11 @@ class LocalStep {
 
   // The rest of it. Counts the data and sets loss and norm of the gradients in `result`; returns
   // the norms before clipping. `step`: for disturbances. DataLoss: the data could not be read.
-  // InvalidArgument: a parameter takes no part in the loss.
+  // Throws c10::ValueError when a parameter takes no part in the loss, unless the model may have
+  // unused ones.
   absl::StatusOr<GradientNorms> Update(int64_t step, const Hooks& hooks, StepResult* result);
-  // The same without the update: the gradients stay as they are, not clipped, until the next step.
+  // The same without the update: the gradients stay as they are, not clipped, until the next step;
+  // zero where there would be none.
   // Requires: steps are no graphs of the device.
   absl::StatusOr<GradientNorms> MakeGradients(int64_t step, const Hooks& hooks, StepResult* result);
 
@@ -80,8 +82,8 @@ class LocalStep {
   // Data for one forward pass, counted in `result`.
   absl::StatusOr<Batch> NextBatch(StepResult* result);
   at::Tensor Loss(const Batch& batch);
-  // After the first backward pass: every parameter has a gradient.
-  absl::Status CheckGradients() const;
+  // Every parameter has a gradient.
+  void CheckGradients() const;
   // The norms before it.
   GradientNorms ClipToLimit();
   // By the optimizer, which drops the gradients; unless they are not finite and may not be taken.
@@ -94,7 +96,6 @@ class LocalStep {
   Chaos chaos_;
   Member data_as_;  // How data is taken now.
   std::unique_ptr<BatchLoader> loader_;
-  bool checked_ = false;  // CheckGradients.
   std::unique_ptr<StepGraph> graph_;
   Batch graph_batch_;      // What the graph reads
   at::Tensor graph_loss_;  // and writes.

@@ -8,23 +8,43 @@
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
+#include <map>
 #include <optional>
 #include <utility>
 
 namespace paceline {
 namespace {
 
-// Takes the gradients away from the parameters.
+// Takes the gradients away from the parameters; undefined where there is none.
 std::vector<at::Tensor> TakeGradients(const std::vector<at::Tensor>& parameters) {
   std::vector<at::Tensor> gradients;
   gradients.reserve(parameters.size());
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    at::Tensor& gradient = parameters[i].mutable_grad();
-    TORCH_CHECK(gradient.defined(), "parameter ", i, " has no gradient");
-    gradients.push_back(std::move(gradient));
-    gradient = at::Tensor();
+  for (const at::Tensor& parameter : parameters) {
+    gradients.push_back(std::exchange(parameter.mutable_grad(), at::Tensor()));
   }
   return gradients;
+}
+
+// Places of parameters that have one type: the fused kernels take one type at a time.
+using OfOneType = std::vector<size_t>;
+
+// Without those that have no gradient.
+std::vector<OfOneType> ByType(const std::vector<at::Tensor>& gradients) {
+  std::map<at::ScalarType, OfOneType> types;
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    if (gradients[i].defined()) types[gradients[i].scalar_type()].push_back(i);
+  }
+  std::vector<OfOneType> all;
+  for (auto& [type, places] : types) all.push_back(std::move(places));
+  return all;
+}
+
+std::vector<at::Tensor> Pick(const std::vector<at::Tensor>& tensors, const OfOneType& places) {
+  std::vector<at::Tensor> picked;
+  if (tensors.empty()) return picked;
+  picked.reserve(places.size());
+  for (const size_t place : places) picked.push_back(tensors[place]);
+  return picked;
 }
 
 std::optional<at::Tensor> Optional(const at::Tensor& tensor) {
@@ -43,9 +63,12 @@ class SgdOptimizer : public Optimizer {
   void Update(const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& gradients,
               const at::Tensor& learning_rate, const at::Tensor& skip) override {
     at::NoGradGuard no_grad;
-    at::_fused_sgd_(parameters, gradients, velocities_, config_.weight_decay, config_.momentum,
-                    learning_rate, /*dampening=*/0, config_.nesterov, /*maximize=*/false,
-                    /*is_first_step=*/false, /*grad_scale=*/{}, Optional(skip));
+    for (const OfOneType& one : ByType(gradients)) {
+      at::_fused_sgd_(Pick(parameters, one), Pick(gradients, one), Pick(velocities_, one),
+                      config_.weight_decay, config_.momentum, learning_rate, /*dampening=*/0,
+                      config_.nesterov, /*maximize=*/false, /*is_first_step=*/false,
+                      /*grad_scale=*/{}, Optional(skip));
+    }
   }
 
   std::vector<OptimizerSlot> Slots() const override {
@@ -66,19 +89,23 @@ class AdamWOptimizer : public Optimizer {
     for (const at::Tensor& p : parameters_) {
       means_.push_back(at::zeros_like(p.detach()));
       squares_.push_back(at::zeros_like(p.detach()));
-      steps_.push_back(at::zeros({}, p.options().requires_grad(false)));
+      // Not of the parameter's own type: bf16 counts to 256.
+      steps_.push_back(at::zeros({}, at::dtype(at::kFloat).device(p.device())));
     }
   }
 
   void Update(const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& gradients,
               const at::Tensor& learning_rate, const at::Tensor& skip) override {
     at::NoGradGuard no_grad;
-    at::_foreach_add_(steps_, 1);
-    at::_fused_adamw_(parameters, gradients, means_, squares_, /*max_exp_avg_sqs=*/{}, steps_,
-                      learning_rate, config_.beta1, config_.beta2, config_.weight_decay,
-                      config_.epsilon, /*amsgrad=*/false, /*maximize=*/false, /*grad_scale=*/{},
-                      Optional(skip));
-    if (skip.defined()) at::_foreach_add_(steps_, skip, /*alpha=*/-1);
+    for (const OfOneType& one : ByType(gradients)) {
+      const std::vector<at::Tensor> steps = Pick(steps_, one);
+      at::_foreach_add_(steps, 1);
+      at::_fused_adamw_(Pick(parameters, one), Pick(gradients, one), Pick(means_, one),
+                        Pick(squares_, one), /*max_exp_avg_sqs=*/{}, steps, learning_rate,
+                        config_.beta1, config_.beta2, config_.weight_decay, config_.epsilon,
+                        /*amsgrad=*/false, /*maximize=*/false, /*grad_scale=*/{}, Optional(skip));
+      if (skip.defined()) at::_foreach_add_(steps, skip, /*alpha=*/-1);
+    }
   }
 
   std::vector<OptimizerSlot> Slots() const override {

@@ -31,12 +31,12 @@ class Optimizer {
   // Updates every parameter and drops its gradient. `learning_rate` is a scalar on the
   // parameters' device (double on a CPU, float on a GPU); `skip` a float scalar there, or
   // undefined: unless it is 0, parameters and state stay as they are. Both are read on the
-  // device, so that a recorded step may be repeated with others. Throws when a parameter has
-  // no gradient.
+  // device, so that a recorded step may be repeated with others. A parameter without a gradient
+  // stays as it is, with its state.
   void Step(const at::Tensor& learning_rate, const at::Tensor& skip);
 
   // The same, with the same state, of `parameters` in the place of its own: others of the same
-  // shapes, in the same order.
+  // shapes, in the same order. A gradient is of its parameter's type, or undefined.
   virtual void Update(const std::vector<at::Tensor>& parameters,
                       const std::vector<at::Tensor>& gradients, const at::Tensor& learning_rate,
                       const at::Tensor& skip) = 0;
@@ -45,8 +45,8 @@ class Optimizer {
   // their "momentum_buffer", or (AdamW) "exp_avg" and "exp_avg_sq".
   virtual std::vector<OptimizerSlot> Slots() const = 0;
 
-  // Steps that it has made, as a float scalar for each parameter: all of one value. Empty if it
-  // does not count.
+  // Steps that it has made, as a float scalar for each parameter: all of one value, unless some had
+  // no gradient at times. Empty if it does not count.
   virtual std::vector<at::Tensor> StepCounts() const = 0;
 
   // All that it keeps between steps: slots, then counts.

@@ -2,7 +2,9 @@
 // time. (tests/parity compares with PyTorch itself.)
 #include "worker/trainer/optimizer.h"
 
+#include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/full_like.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -157,10 +159,68 @@ TEST(OptimizerTest, AfterAResetItBeginsAnew) {
   }
 }
 
-TEST(OptimizerTest, MissingGradientIsAnErrorAndNotSkipped) {
-  at::Tensor parameter = at::full({1}, 1.0).requires_grad_(true);
-  const std::unique_ptr<Optimizer> optimizer = MakeOptimizer({}, {parameter});
-  EXPECT_THROW(optimizer->Step(at::full({}, 0.1, at::kDouble), {}), std::exception);
+// A count in bf16 would stop at 256, and with it the correction of the moments.
+TEST(OptimizerTest, EachTypeIsUpdatedAndCountedAsIfItWereAlone) {
+  for (const auto kind : {OptimizerConfig::Kind::kSgd, OptimizerConfig::Kind::kAdamW}) {
+    OptimizerConfig config;
+    config.kind = kind;
+    config.momentum = 0.9;
+    std::vector<at::Tensor> parameters;
+    for (const auto type : {at::kBFloat16, at::kFloat, at::kBFloat16, at::kDouble}) {
+      parameters.push_back(at::full({3}, 1.0, type).requires_grad_(true));
+    }
+    std::vector<at::Tensor> alone;
+    std::vector<std::unique_ptr<Optimizer>> optimizers;
+    for (const at::Tensor& parameter : parameters) {
+      alone.push_back(parameter.detach().clone().requires_grad_(true));
+      optimizers.push_back(MakeOptimizer(config, {alone.back()}));
+    }
+    const std::unique_ptr<Optimizer> together = MakeOptimizer(config, parameters);
+    const at::Tensor rate = at::full({}, 1e-3, at::kDouble);
+    for (int step = 0; step < 300; ++step) {
+      for (size_t i = 0; i < parameters.size(); ++i) {
+        parameters[i].mutable_grad() = at::full_like(parameters[i], kGradients[step % 4]);
+        alone[i].mutable_grad() = parameters[i].grad().clone();
+        optimizers[i]->Step(rate, {});
+      }
+      together->Step(rate, {});
+    }
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      EXPECT_TRUE(at::equal(parameters[i], alone[i])) << i;
+    }
+    for (const at::Tensor& count : together->StepCounts()) {
+      EXPECT_EQ(count.scalar_type(), at::kFloat);
+      EXPECT_EQ(count.item<float>(), 300);
+    }
+  }
+}
+
+// As torch.optim has it.
+TEST(OptimizerTest, WhatHasNoGradientStaysWithItsState) {
+  for (const auto kind : {OptimizerConfig::Kind::kSgd, OptimizerConfig::Kind::kAdamW}) {
+    OptimizerConfig config;
+    config.kind = kind;
+    config.momentum = 0.9;
+    config.weight_decay = 0.1;
+    const at::Tensor seldom = at::full({1}, 1.0).requires_grad_(true);
+    const at::Tensor always = at::full({1}, 1.0).requires_grad_(true);
+    const at::Tensor alone = at::full({1}, 1.0).requires_grad_(true);
+    const std::unique_ptr<Optimizer> both = MakeOptimizer(config, {seldom, always});
+    const std::unique_ptr<Optimizer> one = MakeOptimizer(config, {alone});
+    for (int step = 0; step < 4; ++step) {
+      const at::Tensor rate = at::full({}, kRates[step], at::kDouble);
+      always.mutable_grad() = at::full({1}, kGradients[step]);
+      if (step % 2 == 0) {
+        for (const at::Tensor& parameter : {seldom, alone}) {
+          parameter.mutable_grad() = at::full({1}, kGradients[step]);
+        }
+        one->Step(rate, {});
+      }
+      both->Step(rate, {});
+    }
+    EXPECT_EQ(seldom.detach().item<float>(), alone.detach().item<float>());
+    EXPECT_NE(seldom.detach().item<float>(), always.detach().item<float>());
+  }
 }
 
 }  // namespace

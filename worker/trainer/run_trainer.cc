@@ -23,6 +23,7 @@
 #include "worker/trainer/comm/connections.h"
 #include "worker/trainer/meeting.h"
 #include "worker/trainer/session.h"
+#include "worker/trainer/slipstream/buffers.h"
 #include "worker/trainer/slipstream_loop.h"
 #include "worker/trainer/slipstream_meeting.h"
 #include "worker/trainer/succession.h"
@@ -264,7 +265,8 @@ void RunTrainer(Control& control, StepRingWriter& ring, Platform& platform,
       ShutDownConnections(session.store->port());
       if (session.groups != nullptr) session.groups->Abort();
     });
-    control.SetReady(session.store->port());
+    control.SetReady(session.store->port(),
+                     std::string(CheckSlipstream(*session.model).message()));
     session.conductor->SetLoaded(std::max<int64_t>(session.state.position.step, 0));
   }
   bool goes_on = status.ok();

@@ -36,6 +36,8 @@ SaveFailure FailureOf(const absl::Status& status) {
       return SaveFailure::kNoPermission;
     case absl::StatusCode::kDataLoss:
       return SaveFailure::kInconsistent;
+    case absl::StatusCode::kFailedPrecondition:
+      return SaveFailure::kNan;
     default:
       return SaveFailure::kIo;
   }
@@ -44,6 +46,7 @@ SaveFailure FailureOf(const absl::Status& status) {
 ShardSaver::Options ShardOptions(const TrainerConfig& config) {
   ShardSaver::Options options;
   options.write_limit = config.checkpoint.write_limit;
+  options.save_nan = config.save_nan;
   return options;
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -18,10 +19,6 @@ namespace paceline {
 namespace {
 
 constexpr absl::Duration kLockPatience = absl::Minutes(1);
-
-absl::Status InputError(const absl::Status& status) {
-  return status.ok() ? status : absl::InvalidArgumentError(status.message());
-}
 
 std::string FormatText(const SampleFormat& format) {
   if (!format.image.has_value()) return "tokens";
@@ -131,6 +128,8 @@ absl::Status Load(Session& session, Control& control, StepRingWriter& ring, Plat
   PACELINE_RETURN_IF_ERROR(OpenAllData(session));
   PACELINE_ASSIGN_OR_RETURN(
       session.model, MakeModel(config.model, session.train_data->format(), config.seed, device));
+  PACELINE_RETURN_IF_ERROR(
+      session.model->CheckBatch(config.member.batch, config.member.world_size));
   session.optimizer = MakeOptimizer(config.optimizer, TensorsOf(session.model->parameters()));
   PACELINE_RETURN_IF_ERROR(PrepareOutput(session));
   const bool spare = config.rank() < 0;
@@ -138,7 +137,11 @@ absl::Status Load(Session& session, Control& control, StepRingWriter& ring, Plat
   if (!config.restore_from.empty() && !spare) {
     PACELINE_RETURN_IF_ERROR(Restore(session));
   } else if (!config.init_from.empty() && !spare) {
-    PACELINE_RETURN_IF_ERROR(InputError(LoadWeights(config.init_from, *session.model)));
+    PACELINE_ASSIGN_OR_RETURN(const std::vector<std::string> notes,
+                              LoadWeights(config.init_from, *session.model));
+    for (const std::string& note : notes) {
+      if (config.rank() == 0) PACELINE_LOG(WARNING) << config.init_from << ": " << note;
+    }
   }
   // What it prepares is then there when a rank is lost.
   if (spare)

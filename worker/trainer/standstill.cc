@@ -20,8 +20,9 @@ std::string ExportPath(const std::string& file, int rank) {
   return absl::StrCat(absl::StripSuffix(file, kSuffix), ".rank", rank, kSuffix);
 }
 
-absl::Status WriteWeights(const std::string& path, const Model& model) {
-  const absl::Status saved = SaveWeights(path, model);
+absl::Status WriteWeights(const TrainingParts& parts, const std::string& path) {
+  const absl::Status saved = SaveWeights(path, parts.model, parts.config.save_nan);
+  if (absl::IsFailedPrecondition(saved)) return absl::InvalidArgumentError(saved.message());
   if (!saved.ok()) return absl::InternalError(saved.message());
   PACELINE_LOG(INFO) << "saved " << path;
   return absl::OkStatus();
@@ -57,7 +58,7 @@ absl::Status EndTraining(const TrainingParts& parts, const std::function<void()>
   parts.groups.SetTimeout(config.startup_timeout);
   if (!config.export_final.empty() && state.exported_as != config.rank()) {
     PACELINE_RETURN_IF_ERROR(
-        WriteWeights(ExportPath(config.export_final, config.rank()), parts.model));
+        WriteWeights(parts, ExportPath(config.export_final, config.rank())));
     state.exported_as = config.rank();
   }
   if (!state.position.final_mean) {
@@ -68,7 +69,7 @@ absl::Status EndTraining(const TrainingParts& parts, const std::function<void()>
   PACELINE_RETURN_IF_ERROR(EvaluateAfter(parts, config.steps).status());
   if (config.rank() == 0 && !config.checkpoint.directory.empty()) {
     PACELINE_RETURN_IF_ERROR(
-        WriteWeights(config.output_directory() + "/final.safetensors", parts.model));
+        WriteWeights(parts, config.output_directory() + "/final.safetensors"));
   }
   if (parts.saver != nullptr) parts.saver->Finish();
   parts.groups.all().Barrier();

@@ -171,6 +171,11 @@ void ToldJob::LookAtMembership(const Job& job, News& news) const {
 
 void ToldJob::LookAtPlan(const Job& job, News& news) const {
   if (!known_) return;
+  const std::string why = WhyNoSlipstream(job);
+  if (job.request.strategy.is_auto && !why.empty() && !told_no_slipstream_) {
+    news.Add(JobEventKind::kPlan, true,
+             absl::StrCat("strategy auto stays with ddp for this model: ", why));
+  }
   if (job.plan.strategy != strategy_) {
     news.Add(JobEventKind::kPlan, false,
              absl::StrCat("plan epoch ", job.plan.epoch.value(), ": ", PlanText(job)));
@@ -268,6 +273,7 @@ void ToldJob::Remember(const Job& job) {
   stops_when_saved_ = IsStopAsked(job);
   evaluated_ = job.evaluation.has_value() ? job.evaluation->step : 0;
   stalled_ = job.recovery.stalled;
+  told_no_slipstream_ = told_no_slipstream_ || !WhyNoSlipstream(job).empty();
 }
 
 }  // namespace paceline

@@ -60,6 +60,7 @@ class ToldJob {
   bool stops_when_saved_ = false;
   int64_t evaluated_ = 0;  // Steps.
   bool stalled_ = false;
+  bool told_no_slipstream_ = false;
 };
 
 }  // namespace paceline

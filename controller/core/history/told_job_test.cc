@@ -51,6 +51,17 @@ TEST(ToldJobTest, TellsEverythingThatHappensBetweenTwoLooks) {
                           "generation 1 starts on a, b", "all ranks train"));
 }
 
+TEST(ToldJobTest, TellsOnceThatAutoHasNoChoice) {
+  JobRequest request = PlayedRequest();
+  request.strategy.is_auto = true;
+  Job job = RunningJob(request);
+  ToldJob told(job);
+  job.ranks[1].report.no_slipstream = "w is not float32";
+  EXPECT_THAT(Look(told, job),
+              ElementsAre("! strategy auto stays with ddp for this model: w is not float32"));
+  EXPECT_THAT(Look(told, job), IsEmpty());
+}
+
 TEST(ToldJobTest, OfAStoredJobOnlyNewsAreTold) {
   const Job job = RunningJob();
   ToldJob told(job);

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 
 namespace paceline {
@@ -16,6 +17,12 @@ std::optional<c10::ScalarType> TypeOfDtype(absl::string_view dtype);
 
 // Empty if safetensors have none.
 std::string DtypeOfType(c10::ScalarType type);
+
+// Whether a value of these, F64, F32, F16 or BF16, is NaN; false of any other dtype.
+bool HasNan(absl::string_view dtype, absl::string_view bytes);
+
+// FailedPrecondition, for people: that a tensor has such a value and is not saved.
+absl::Status NanError(absl::string_view tensor);
 
 }  // namespace paceline
 

@@ -20,6 +20,7 @@
 #include "common/checkpoint/checksum.h"
 #include "common/core/status_macros.h"
 #include "common/log.h"
+#include "worker/trainer/checkpoint/dtype.h"
 #include "worker/trainer/checkpoint/host_buffer.h"
 #include "worker/trainer/checkpoint/part_files.h"
 #include "worker/trainer/checkpoint/shard_writer.h"
@@ -67,19 +68,22 @@ struct Save {
   }
 };
 
-// Waits until all is copied, and takes the checksums.
-void TakeChecksums(Save& save) {
+// Waits until all is copied, and takes the checksums. FailedPrecondition: an entry has a NaN.
+absl::Status TakeChecksums(Save& save, bool save_nan) {
   save.Wait(save.image.size());
   save.staged = absl::Now();
   save.sources.clear();
   for (ManifestTensor& tensor : save.layout.tensors) {
     TensorSlice& slice = tensor.slices.front();
-    slice.checksum = ChecksumOf(
-        save.image.substr(static_cast<size_t>(slice.offset), static_cast<size_t>(slice.bytes)));
+    const absl::string_view bytes =
+        save.image.substr(static_cast<size_t>(slice.offset), static_cast<size_t>(slice.bytes));
+    slice.checksum = ChecksumOf(bytes);
+    if (!save_nan && HasNan(tensor.dtype, bytes)) return NanError(tensor.name);
   }
   save.part.tensors = save.layout.tensors;
   std::sort(save.part.tensors.begin(), save.part.tensors.end(),
             [](const ManifestTensor& a, const ManifestTensor& b) { return a.name < b.name; });
+  return absl::OkStatus();
 }
 
 std::string ShardPath(const Save& save) {
@@ -206,14 +210,15 @@ Save ShardSaver::Parts::Stage(const std::vector<const ShardEntry*>& entries, siz
 // The writer's thread.
 absl::Status ShardSaver::Parts::Write(Save& save) const {
   // Its destructor waits, so that nobody reads the buffer afterwards.
-  std::future<void> checksums = std::async(std::launch::async, [&save] { TakeChecksums(save); });
+  std::future<absl::Status> checksums = std::async(
+      std::launch::async, [&] { return TakeChecksums(save, options.save_nan); });
   PACELINE_RETURN_IF_ERROR(MakeDirectory(save.directory));
   ShardWriteOptions writing;
   writing.bytes_per_second = options.write_limit;
   writing.wait = [&save](size_t end) { save.Wait(end); };
   PACELINE_RETURN_IF_ERROR(WriteShard(ShardPath(save), save.image, writing));
-  checksums.get();
-  const absl::Status status = WritePart(save.directory, save.rank, save.part);
+  absl::Status status = checksums.get();
+  if (status.ok()) status = WritePart(save.directory, save.rank, save.part);
   if (!status.ok()) ::unlink(ShardPath(save).c_str());
   return status;
 }

@@ -32,6 +32,7 @@ namespace paceline {
 struct ShardResult {
   absl::Status status;   // OK: durable. ResourceExhausted: the disk is full; PermissionDenied;
                          // InvalidArgument: an entry that no shard can hold (LayOutShard);
+                         // FailedPrecondition: one has a NaN, and such are not saved;
                          // Unavailable: any other error, also no memory for the copy. Of the save
                          // nothing but the directory is left then.
   int64_t bytes = 0;     // Of the shard.
@@ -43,6 +44,7 @@ class ShardSaver {
  public:
   struct Options {
     double write_limit = 0;  // Bytes per second; 0: none.
+    bool save_nan = false;   // Also of floating-point entries with NaN in them.
   };
 
   // `platform` outlives this.

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <sstream>
 
@@ -172,6 +173,32 @@ TEST_F(ShardSaverTest, EntriesAreAlignedAndThePartTellsWhereTheyLie) {
   EXPECT_EQ(found["half"].dtype, "BF16");
   EXPECT_EQ(found["rows"].slices[0].offset % 8, 0);
   EXPECT_EQ(found["scalar"].slices[0].offset % 8, 0);
+}
+
+TEST_F(ShardSaverTest, NanIsNotSavedUnlessItIsWanted) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const double infinity = std::numeric_limits<double>::infinity();
+  ShardSaver strict(platform_, {});
+  for (const auto type : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16}) {
+    const at::Tensor tensor = at::ones({1000}, type);
+    tensor[7].fill_(-infinity);  // As a mask has it.
+    tensor[8].fill_(infinity);
+    EXPECT_TRUE(SaveAndWait(strict, directory_, Part(7, 1), {Whole("t", tensor)}).status.ok());
+    tensor[999].fill_(-nan);
+    const std::string other = absl::StrCat(job_, "/", c10::toString(type));
+    const absl::Status status =
+        SaveAndWait(strict, other, Part(7, 1), {Whole("ok", Floats(3)), Whole("model/bad", tensor)})
+            .status;
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_TRUE(absl::StrContains(status.message(), "model/bad has a value that is not a number"))
+        << status;
+    EXPECT_FALSE(Exists(other + "/" + ShardName(0, 1)));
+    ShardSaver::Options options;
+    options.save_nan = true;
+    ShardSaver lenient(platform_, options);
+    EXPECT_TRUE(SaveAndWait(lenient, other, Part(7, 1), {Whole("bad", tensor)}).status.ok());
+    ASSERT_EQ(::unlink((directory_ + "/" + ShardName(0, 1)).c_str()), 0);
+  }
 }
 
 TEST_F(ShardSaverTest, TwoSavesAreInFlightAndAThirdHasToWait) {

@@ -7,6 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 
 namespace paceline {
 namespace {
@@ -16,10 +18,22 @@ using ValuePtr =
     std::shared_ptr<Value>;  // Shared with the memo: a dict is filled after it is kept.
 
 struct Value {
-  enum class Kind { kMark, kNone, kNumber, kText, kGlobal, kTuple, kDict, kStorage, kTensor };
+  enum class Kind {
+    kMark,
+    kNone,
+    kNumber,
+    kText,
+    kGlobal,
+    kTuple,
+    kList,
+    kDict,
+    kStorage,
+    kTensor,
+    kOther
+  };
   Kind kind = Kind::kNone;
-  int64_t number = 0;           // kNumber; also false and true.
-  std::string text;             // kText; kGlobal: "module name".
+  int64_t number = 0;  // kNumber; also false and true. 0 for one that is no integer of 64 bits.
+  std::string text;    // kText; kGlobal: "module name"; kOther: the class, or what made it.
   std::vector<ValuePtr> items;  // kTuple and kStorage; kDict: key, value, key, value, ...
   PickledTensor tensor;         // kTensor.
 };
@@ -43,6 +57,8 @@ ValuePtr Text(Kind kind, std::string text) {
   return value;
 }
 
+absl::StatusOr<PickledStateDict> FindStateDict(const Value& top);
+
 // Executes the instructions one after the other on a stack of values. Each method returns
 // false when the pickle is not one that it understands.
 class Unpickler {
@@ -54,33 +70,25 @@ class Unpickler {
     for (auto& [index, value] : memo_) value->items.clear();
   }
 
-  absl::StatusOr<std::vector<PickledTensor>> Run() {
+  absl::StatusOr<PickledStateDict> Run() {
     while (!stopped_) {
       const size_t offset = size_ - rest_.size();
       uint8_t instruction = 0;
       if (!Read(&instruction) || !Execute(instruction)) {
         return absl::DataLossError(absl::StrFormat(
-            "offset %d of its pickle: not a state dict (instruction 0x%02x)", offset, instruction));
+            "offset %d of its pickle: torch.save does not write this (instruction 0x%02x)", offset,
+            instruction));
       }
     }
-    std::vector<PickledTensor> tensors;
-    if (stack_.size() != 1 || stack_[0]->kind != Kind::kDict) return NotADict();
-    const std::vector<ValuePtr>& items = stack_[0]->items;
-    for (size_t i = 0; i < items.size(); i += 2) {
-      if (items[i]->kind != Kind::kText || items[i + 1]->kind != Kind::kTensor) return NotADict();
-      tensors.push_back(items[i + 1]->tensor);
-      tensors.back().name = items[i]->text;
-    }
-    return tensors;
+    if (stack_.size() != 1) return absl::DataLossError("its pickle holds more than one value");
+    return FindStateDict(*stack_[0]);
   }
 
  private:
-  static absl::Status NotADict() {
-    return absl::DataLossError("its pickle holds something else than a dict of tensors");
-  }
-
   bool Execute(uint8_t instruction);
+  bool ExecuteRare(uint8_t instruction);
   bool Reduce();
+  bool MakeObject(size_t arguments);
   bool Fill(size_t first);
   bool MakePersistent();
   static bool RebuildTensor(const std::vector<ValuePtr>& arguments, PickledTensor* tensor);
@@ -114,20 +122,28 @@ class Unpickler {
     return Push(Number(static_cast<int64_t>(number)));
   }
 
+  template <typename Size>
   bool PushLong() {
-    uint8_t size = 0;
+    Size size = 0;
     std::string bytes;
-    if (!Read(&size) || size > 8 || !ReadText(size, &bytes)) return false;
+    if (!Read(&size) || !ReadText(size, &bytes)) return false;
+    if (size > sizeof(int64_t)) return Push(Number(0));
     const bool negative = size > 0 && (bytes.back() & 0x80) != 0;
     int64_t number = negative ? -1 : 0;
     std::memcpy(&number, bytes.data(), size);
     return Push(Number(number));
   }
 
+  bool PushFloat() {
+    uint64_t bits = 0;
+    return Read(&bits) && Push(Number(0));
+  }
+
+  template <typename Size>
   bool PushText() {
-    uint32_t size = 0;
+    Size size = 0;
     std::string text;
-    if (!Read(&size) || !ReadText(size, &text)) return false;
+    if (!Read(&size) || !ReadText(static_cast<size_t>(size), &text)) return false;
     return Push(Text(Kind::kText, std::move(text)));
   }
 
@@ -136,6 +152,28 @@ class Unpickler {
     std::string name;
     if (!ReadLine(&module) || !ReadLine(&name)) return false;
     return Push(Text(Kind::kGlobal, absl::StrCat(module, " ", name)));
+  }
+
+  bool PushStackGlobal() {
+    if (stack_.size() < 2) return false;
+    const ValuePtr name = Pop();
+    const ValuePtr module = Pop();
+    if (name->kind != Kind::kText || module->kind != Kind::kText) return false;
+    return Push(Text(Kind::kGlobal, absl::StrCat(module->text, " ", name->text)));
+  }
+
+  bool Drop(size_t count) {
+    if (stack_.size() < count) return false;
+    stack_.resize(stack_.size() - count);
+    return true;
+  }
+
+  // All from the topmost mark on, what lists and sets hold; it is not kept.
+  bool DropToMark() {
+    size_t mark = 0;
+    if (!FindMark(&mark)) return false;
+    stack_.resize(mark);
+    return true;
   }
 
   bool Push(ValuePtr value) {
@@ -152,7 +190,11 @@ class Unpickler {
   template <typename Index>
   bool Remember() {
     Index index{};
-    if (!Read(&index) || stack_.empty()) return false;
+    return Read(&index) && RememberAs(index);
+  }
+
+  bool RememberAs(uint32_t index) {
+    if (stack_.empty()) return false;
     memo_[index] = stack_.back();
     return true;
   }
@@ -198,7 +240,7 @@ bool Unpickler::Execute(uint8_t instruction) {
   switch (instruction) {
     case 0x80: {  // PROTO
       uint8_t protocol = 0;
-      return Read(&protocol) && protocol >= 2 && protocol <= 3;
+      return Read(&protocol) && protocol >= 2 && protocol <= 5;
     }
     case '(':  // MARK
       return Push(Make(Kind::kMark));
@@ -215,9 +257,11 @@ bool Unpickler::Execute(uint8_t instruction) {
     case 'M':  // BININT2
       return PushNumber<uint16_t>();
     case 0x8a:  // LONG1
-      return PushLong();
+      return PushLong<uint8_t>();
+    case 'G':  // BINFLOAT
+      return PushFloat();
     case 'X':  // BINUNICODE
-      return PushText();
+      return PushText<uint32_t>();
     case 'c':  // GLOBAL
       return PushGlobal();
     case '}':  // EMPTY_DICT
@@ -250,24 +294,77 @@ bool Unpickler::Execute(uint8_t instruction) {
       return MakePersistent();
     case 'R':  // REDUCE
       return Reduce();
-    case 'b':  // BUILD: attributes of the dict (its _metadata), which say nothing of the tensors.
-      if (stack_.size() < 2 || stack_[stack_.size() - 2]->kind != Kind::kDict) return false;
-      stack_.pop_back();
-      return true;
+    case 'b':  // BUILD: attributes (a dict's _metadata), which say nothing of the tensors.
+      return stack_.size() >= 2 && Drop(1);
     case '.':  // STOP
       stopped_ = true;
       return true;
+    default:
+      return ExecuteRare(instruction);
+  }
+}
+
+// What newer protocols write, and what only things beside a state dict need.
+bool Unpickler::ExecuteRare(uint8_t instruction) {
+  uint64_t frame = 0;
+  switch (instruction) {
+    case 0x8b:  // LONG4
+      return PushLong<uint32_t>();
+    case 0x8c:  // SHORT_BINUNICODE
+    case 'C':   // SHORT_BINBYTES
+      return PushText<uint8_t>();
+    case 'B':  // BINBYTES
+      return PushText<uint32_t>();
+    case 0x8d:  // BINUNICODE8
+    case 0x8e:  // BINBYTES8
+      return PushText<uint64_t>();
+    case 0x93:  // STACK_GLOBAL
+      return PushStackGlobal();
+    case 0x94:  // MEMOIZE
+      return RememberAs(static_cast<uint32_t>(memo_.size()));
+    case 0x95:  // FRAME: how much follows of what is all there.
+      return Read(&frame);
+    case ']':   // EMPTY_LIST
+    case 0x8f:  // EMPTY_SET
+      return Push(Make(Kind::kList));
+    case 'a':  // APPEND
+      return stack_.size() >= 2 && Drop(1);
+    case 'e':   // APPENDS
+    case 0x90:  // ADDITEMS
+      return DropToMark();
+    case 'l':   // LIST
+    case 0x91:  // FROZENSET
+      return DropToMark() && Push(Make(Kind::kList));
+    case '0':  // POP
+      return Drop(1);
+    case '1':  // POP_MARK
+      return DropToMark();
+    case 0x81:  // NEWOBJ
+      return MakeObject(1);
+    case 0x92:  // NEWOBJ_EX
+      return MakeObject(2);
     default:
       return false;
   }
 }
 
+// Takes the arguments and the class before them from the stack.
+bool Unpickler::MakeObject(size_t arguments) {
+  if (!Drop(arguments) || stack_.empty()) return false;
+  const ValuePtr type = Pop();
+  return type->kind == Kind::kGlobal && Push(Text(Kind::kOther, type->text));
+}
+
 // Moves the values from position `first` on into the dict before them.
 bool Unpickler::Fill(size_t first) {
-  if (first == 0 || stack_[first - 1]->kind != Kind::kDict || (stack_.size() - first) % 2 != 0) {
-    return false;
+  if (first == 0 || (stack_.size() - first) % 2 != 0) return false;
+  Value& dict = *stack_[first - 1];
+  if (dict.kind == Kind::kOther) {  // One of another class.
+    stack_.resize(first);
+    return true;
   }
-  std::vector<ValuePtr>& items = stack_[first - 1]->items;
+  if (dict.kind != Kind::kDict) return false;
+  std::vector<ValuePtr>& items = dict.items;
   items.insert(items.end(), stack_.begin() + static_cast<std::ptrdiff_t>(first), stack_.end());
   stack_.resize(first);
   return true;
@@ -290,21 +387,22 @@ bool Unpickler::Reduce() {
   const ValuePtr arguments = Pop();
   const ValuePtr function = Pop();
   if (arguments->kind != Kind::kTuple || function->kind != Kind::kGlobal) return false;
-  if (function->text == "collections OrderedDict") {
-    return arguments->items.empty() && Push(Make(Kind::kDict));
+  if (function->text == "collections OrderedDict" && arguments->items.empty()) {
+    return Push(Make(Kind::kDict));
   }
-  if (function->text == "torch._utils _rebuild_tensor_v2") {
+  if (function->text == "torch._utils _rebuild_tensor_v2" ||
+      function->text == "torch._utils _rebuild_tensor_v3") {
     ValuePtr tensor = Make(Kind::kTensor);
     return RebuildTensor(arguments->items, &tensor->tensor) && Push(std::move(tensor));
   }
   if (function->text == "torch._utils _rebuild_parameter") {
-    return !arguments->items.empty() && arguments->items[0]->kind == Kind::kTensor &&
-           Push(arguments->items[0]);
+    return !arguments->items.empty() && Push(arguments->items[0]);
   }
-  return false;
+  return Push(Text(Kind::kOther, function->text));
 }
 
-// (storage, offset, shape, strides, requires_grad, hooks, ...)
+// (storage, offset, shape, strides, requires_grad, hooks, ...); where the storage has no type, the
+// dtype comes next.
 bool Unpickler::RebuildTensor(const std::vector<ValuePtr>& arguments, PickledTensor* tensor) {
   if (arguments.size() < 4 || arguments[0]->kind != Kind::kStorage ||
       arguments[1]->kind != Kind::kNumber || arguments[2]->kind != Kind::kTuple ||
@@ -316,6 +414,10 @@ bool Unpickler::RebuildTensor(const std::vector<ValuePtr>& arguments, PickledTen
   constexpr absl::string_view kModule = "torch ";
   if (type.compare(0, kModule.size(), kModule.data()) != 0) return false;
   tensor->storage_type = type.substr(kModule.size());
+  if (arguments.size() > 6 && arguments[6]->kind == Kind::kGlobal) {
+    const absl::string_view dtype = arguments[6]->text;
+    tensor->storage_type = std::string(absl::StripPrefix(dtype, kModule));
+  }
   tensor->storage_key = storage[2]->text;
   tensor->storage_elements = storage[4]->number;
   tensor->offset = arguments[1]->number;
@@ -339,9 +441,71 @@ bool Unpickler::RebuildTensor(const std::vector<ValuePtr>& arguments, PickledTen
   return empty || last < tensor->storage_elements;
 }
 
+bool HasTensors(const Value& value) {
+  if (value.kind != Kind::kDict) return false;
+  for (size_t i = 1; i < value.items.size(); i += 2) {
+    if (value.items[i]->kind == Kind::kTensor) return true;
+  }
+  return false;
+}
+
+absl::StatusOr<PickledStateDict> TakeTensors(std::string key, const Value& dict) {
+  PickledStateDict found;
+  found.key = std::move(key);
+  for (size_t i = 0; i < dict.items.size(); i += 2) {
+    const Value& name = *dict.items[i];
+    const Value& value = *dict.items[i + 1];
+    if (name.kind != Kind::kText) return absl::InvalidArgumentError("a name in it is no text");
+    switch (value.kind) {
+      case Kind::kTensor:
+        found.tensors.push_back(value.tensor);
+        found.tensors.back().name = name.text;
+        break;
+      case Kind::kNone:  // A module's empty extra state.
+        break;
+      default:
+        return absl::InvalidArgumentError(absl::StrCat(
+            name.text, " is no plain tensor",
+            value.kind == Kind::kOther ? absl::StrCat(" but made by ", value.text) : std::string(),
+            ": save a state dict of plain floating-point tensors"));
+    }
+  }
+  return found;
+}
+
+// The top itself, or what it holds under a key that training scripts use, or the only one in it.
+absl::StatusOr<PickledStateDict> FindStateDict(const Value& top) {
+  if (top.kind == Kind::kOther) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "holds an object of ", top.text,
+        ", which is code and not weights: save its state dict, torch.save(m.state_dict(), path)"));
+  }
+  if (top.kind != Kind::kDict) {
+    return absl::InvalidArgumentError("holds something else than a dictionary of tensors");
+  }
+  if (HasTensors(top)) return TakeTensors("", top);
+  std::vector<std::pair<std::string, const Value*>> candidates;
+  std::vector<std::string> keys;
+  for (size_t i = 0; i < top.items.size(); i += 2) {
+    if (top.items[i]->kind != Kind::kText) continue;
+    keys.push_back(top.items[i]->text);
+    if (HasTensors(*top.items[i + 1])) candidates.emplace_back(keys.back(), top.items[i + 1].get());
+  }
+  for (const char* const usual : {"state_dict", "model_state_dict", "model", "module"}) {
+    for (const auto& [key, dict] : candidates) {
+      if (key == usual) return TakeTensors(key, *dict);
+    }
+  }
+  if (candidates.size() == 1) return TakeTensors(candidates[0].first, *candidates[0].second);
+  const absl::string_view what = candidates.empty() ? "no dictionary of tensors" : "several";
+  return absl::InvalidArgumentError(
+      absl::StrCat("holds ", what, " under its keys (", absl::StrJoin(keys, ", "),
+                   "): save the model's state dict alone"));
+}
+
 }  // namespace
 
-absl::StatusOr<std::vector<PickledTensor>> ParseStateDictPickle(absl::string_view pickle) {
+absl::StatusOr<PickledStateDict> ParseStateDictPickle(absl::string_view pickle) {
   return Unpickler(pickle).Run();
 }
 

@@ -4,6 +4,7 @@
 #include <ATen/core/Generator.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <mutex>
 #include <utility>
 
@@ -14,6 +15,8 @@
 
 namespace paceline {
 namespace {
+
+constexpr char kStep[] = "optimizer/step";
 
 std::string NameOf(const std::string& name, int rank) {
   return rank == 0 ? name : absl::StrCat("rank", rank, "/", name);
@@ -60,11 +63,20 @@ ShardEntry EntryOf(std::string name, const at::Tensor& tensor, const RowRange& r
 // common is rank 0's, if each had its own.
 std::string StoredName(const StateReader& reader, const TrainerConfig& config,
                        const StateTensor& one) {
-  if (!one.own) return one.name;
   const int64_t saved = reader.manifest().ranks;
   const auto source = static_cast<int>(config.rank() * saved / config.member.world_size);
-  const std::string own = NameOf(one.name, source);
-  return reader.files().Find(own) != nullptr ? own : one.name;
+  std::vector<std::string> names;
+  if (one.own) names.push_back(NameOf(one.name, source));
+  names.push_back(one.name);
+  // Saved when all parameters had to be used.
+  if (absl::StartsWith(one.name, kStep)) {
+    if (one.own) names.push_back(NameOf(kStep, source));
+    names.push_back(kStep);
+  }
+  for (const std::string& name : names) {
+    if (reader.files().Find(name) != nullptr) return name;
+  }
+  return one.name;
 }
 
 }  // namespace
@@ -104,12 +116,26 @@ std::vector<StateTensor> CollectState(const TrainerConfig& config, const Model& 
                        slot.tensors[i], own_slots});
     }
   }
-  if (const std::vector<at::Tensor> counts = optimizer.StepCounts(); !counts.empty()) {
-    state.push_back({"optimizer/step", counts.front(), several && !one});
+  const std::vector<at::Tensor> counts = optimizer.StepCounts();
+  for (size_t i = 0; i < counts.size(); ++i) {
+    // All of one value, unless some parameters had no gradient at times.
+    const bool each = config.model.unused_parameters;
+    if (!each && i > 0) break;
+    state.push_back({each ? absl::StrCat(kStep, "/", model.parameters()[i].name) : kStep,
+                     counts[i], several && !one});
   }
   for (const NamedTensor& buffer : model.buffers()) {
     state.push_back({absl::StrCat("model/", buffer.name), buffer.tensor.detach(),
                      several && !buffer.frozen, /*at_once=*/!buffer.frozen});
+  }
+  for (const TiedName& tied : model.tied()) {
+    const std::string first = absl::StrCat("model/", tied.first);
+    StateTensor again = *std::find_if(state.begin(), state.end(), [&](const StateTensor& one) {
+      return one.name == first;
+    });
+    again.name = absl::StrCat("model/", tied.name);
+    again.again = true;
+    state.push_back(std::move(again));
   }
   state.push_back({RandomName(at::kCPU), RandomState(at::kCPU), several, /*at_once=*/true});
   if (model.device().is_cuda()) {
@@ -145,7 +171,10 @@ StatePart PartOfRank(const std::vector<StateTensor>& state, int rank, int ranks)
 absl::Status RestoreState(StateReader& reader, const TrainerConfig& config, const Model& model,
                           const Optimizer& optimizer) {
   const at::NoGradGuard no_grad;
-  const std::vector<StateTensor> state = CollectState(config, model, optimizer);
+  std::vector<StateTensor> state = CollectState(config, model, optimizer);
+  state.erase(std::remove_if(state.begin(), state.end(),
+                             [](const StateTensor& one) { return one.again; }),
+              state.end());
   std::vector<ReadTarget> targets;
   for (const StateTensor& one : state) {
     targets.push_back({StoredName(reader, config, one), one.tensor.contiguous()});
@@ -158,6 +187,7 @@ absl::Status RestoreState(StateReader& reader, const TrainerConfig& config, cons
     if (one.name == RandomName(at::kCPU)) SetRandomState(at::kCPU, one.tensor);
     if (one.name == RandomName(at::kCUDA)) SetRandomState(model.device(), one.tensor);
   }
+  if (config.model.unused_parameters) return absl::OkStatus();
   const std::vector<at::Tensor> counts = optimizer.StepCounts();
   for (const at::Tensor& count : counts) count.copy_(counts.front());
   return absl::OkStatus();

@@ -2,9 +2,11 @@
 //
 //   model/<parameter>               equal on all ranks, as a save takes place only when they are
 //   model/<buffer>                  each rank's own (statistics of BatchNorm), unless frozen
+//   model/<further name>            the same tensor again, for who looks for it by that name
 //   optimizer/<slot>/<parameter>    equal under ddp, in Slipstream's modes of gradients, and where
 //                                   it is averaged; else each rank's own
 //   optimizer/step                  steps that the optimizer made; own unless ddp, or such a mode
+//   optimizer/step/<parameter>      instead, of each, where a model may leave parameters unused
 //   averager/level<i>/<residual>    own: what int8 averages have still to send
 //   slipstream/progress             own: slipstream_loop.h
 //   rng/<device>                    own: the state of the random numbers
@@ -56,6 +58,7 @@ struct StateTensor {
   at::Tensor tensor;  // Detached; shares the memory of the original, if it has one.
   bool own = false;
   bool at_once = false;  // The next forward pass may change it.
+  bool again = false;    // By a further name: written, and not read.
 };
 
 // All but the strategy's. Order and shapes are equal on all ranks. `one_optimizer`: all ranks have

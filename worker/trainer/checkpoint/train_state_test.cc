@@ -17,6 +17,7 @@ namespace {
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 class TestModel : public Model {
  public:
@@ -67,6 +68,43 @@ TEST(TrainStateTest, WhatTheForwardPassChangesIsCopiedAtOnce) {
   std::vector<std::string> names;
   for (const ShardEntry& entry : part.at_once) names.push_back(entry.name);
   EXPECT_THAT(names, ElementsAre("model/mean", "rng/cpu"));
+}
+
+class TiedModel : public Model {
+ public:
+  TiedModel() : Model(at::kCPU) {
+    AddParameter("head", AddParameter("embedding", at::full({6, 2}, 1.0)));
+    AddBuffer("seen", AddBuffer("count", at::full({}, 3.0)));
+  }
+  at::Tensor Loss(const Batch& /*batch*/) override { return {}; }
+  Score Evaluate(const Batch& /*batch*/) override { return {}; }
+};
+
+TEST(TrainStateTest, ATiedTensorIsSavedByEachNameAndHasOneState) {
+  const TiedModel model;
+  OptimizerConfig adamw;
+  adamw.kind = OptimizerConfig::Kind::kAdamW;
+  const auto optimizer = MakeOptimizer(adamw, TensorsOf(model.parameters()));
+  std::vector<std::string> names;
+  std::vector<std::string> again;
+  for (const StateTensor& one :
+       CollectState(Ranks(2, StrategyConfig::Kind::kDdp), model, *optimizer)) {
+    (one.again ? again : names).push_back(one.name);
+  }
+  EXPECT_THAT(names, ElementsAre("model/embedding", "optimizer/exp_avg/embedding",
+                                 "optimizer/exp_avg_sq/embedding", "optimizer/step", "model/count",
+                                 "rng/cpu"));
+  EXPECT_THAT(again, ElementsAre("model/head", "model/seen"));
+}
+
+TEST(TrainStateTest, WhereParametersMayBeUnusedEachHasItsOwnCount) {
+  TrainerConfig config = Ranks(1, StrategyConfig::Kind::kDdp);
+  config.model.unused_parameters = true;
+  std::vector<std::string> names;
+  for (const StateTensor& one : State(config)) names.push_back(one.name);
+  EXPECT_THAT(names, Contains("optimizer/step/weight"));
+  EXPECT_THAT(names, Contains("optimizer/step/scale"));
+  EXPECT_THAT(names, Not(Contains("optimizer/step")));
 }
 
 TEST(TrainStateTest, TheRanksTogetherWriteEverythingOnce) {

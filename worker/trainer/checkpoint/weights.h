@@ -6,23 +6,26 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "worker/trainer/model/model.h"
 
 namespace paceline {
 
 // Copies weights into the model from
-//   - a safetensors file, or a .pt file that torch.save made of a state dict,
+//   - a safetensors file, or a file that torch.save made of a state dict,
 //   - a directory in Hugging Face's layout (weights_directory.h),
 //   - the directory of a checkpoint, of which only the model is taken.
-// Other number formats are converted. A llama whose embedding is tied takes a file that holds it
-// as lm_head.weight too. InvalidArgument when something cannot be read, or when names and shapes
-// are not exactly the model's; the message then lists all that differ. The model is unchanged
-// then, but for a checkpoint with damaged bytes.
-absl::Status LoadWeights(const std::string& path, const Model& model);
+// Other floating-point formats are converted. Returns what was passed over, and why that is harmless
+// (weights_fit.h), for people. InvalidArgument when something cannot be read or does not fit; the
+// model is unchanged then, but for a checkpoint with damaged bytes.
+absl::StatusOr<std::vector<std::string>> LoadWeights(const std::string& path, const Model& model);
 
 // Writes a safetensors file atomically. Errors as WriteFileAtomically.
 absl::Status SaveTensors(const std::string& path, const std::vector<NamedTensor>& tensors);
-absl::Status SaveWeights(const std::string& path, const Model& model);
+
+// The same of a model, by all names of its tensors. FailedPrecondition: one has a NaN, and such are
+// not saved.
+absl::Status SaveWeights(const std::string& path, const Model& model, bool save_nan);
 
 }  // namespace paceline
 

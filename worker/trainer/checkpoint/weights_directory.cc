@@ -2,10 +2,7 @@
 
 #include <unistd.h>
 
-#include <map>
 #include <nlohmann/json.hpp>
-#include <set>
-#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -15,82 +12,65 @@
 namespace paceline {
 namespace {
 
-constexpr char kSingleFile[] = "model.safetensors";
-constexpr char kIndexFile[] = "model.safetensors.index.json";
-
-// Names of tensors, by file.
-using Index = std::map<std::string, std::set<std::string>>;
-
-absl::StatusOr<Index> ReadIndex(const std::string& directory) {
-  PACELINE_ASSIGN_OR_RETURN(
-      const MappedFile file,
-      MappedFile::Open(absl::StrCat(directory, "/", kIndexFile), MappedFile::Access::kRead));
-  const char* const text = static_cast<const char*>(file.data());
-  const nlohmann::json json = nlohmann::json::parse(text, text + file.size(), nullptr, false);
-  if (!json.is_object() || !json.contains("weight_map") || !json["weight_map"].is_object()) {
-    return absl::DataLossError(absl::StrCat(kIndexFile, " is no JSON object with a weight_map"));
-  }
-  Index index;
-  for (const auto& [tensor, name] : json["weight_map"].items()) {
-    if (!name.is_string() || absl::StrContains(name.get<std::string>(), '/')) {
-      return absl::DataLossError(
-          absl::StrCat(kIndexFile, ": the file of ", tensor, " is no name of a file here"));
-    }
-    index[name.get<std::string>()].insert(tensor);
-  }
-  return index;
-}
-
-// The file must hold exactly the tensors that the index says it does.
-absl::Status CheckAgainstIndex(const std::string& name, const SafetensorsFile& file,
-                               std::set<std::string> expected) {
-  for (const Safetensor& tensor : file.tensors()) {
-    if (expected.erase(tensor.name) == 0) {
-      return absl::DataLossError(
-          absl::StrCat(name, " holds ", tensor.name, ", which ", kIndexFile, " does not say"));
-    }
-  }
-  if (expected.empty()) return absl::OkStatus();
-  return absl::DataLossError(
-      absl::StrCat(name, " does not hold ", *expected.begin(), ", as ", kIndexFile, " says"));
-}
-
-absl::StatusOr<std::vector<SafetensorsFile>> OpenIndexed(const std::string& directory) {
-  PACELINE_ASSIGN_OR_RETURN(const Index index, ReadIndex(directory));
-  std::vector<SafetensorsFile> files;
-  for (const auto& [name, tensors] : index) {
-    absl::StatusOr<SafetensorsFile> file =
-        SafetensorsFile::Open(absl::StrCat(directory, "/", name));
-    if (absl::IsNotFound(file.status())) {
-      return absl::NotFoundError(absl::StrCat(name, " is missing, in which ", kIndexFile,
-                                              " says are ", tensors.size(),
-                                              " tensors: copy it there too"));
-    }
-    if (!file.ok()) return file.status();
-    PACELINE_RETURN_IF_ERROR(CheckAgainstIndex(name, *file, tensors));
-    files.push_back(*std::move(file));
-  }
-  return files;
-}
-
 bool Exists(const std::string& directory, const std::string& name) {
   return access(absl::StrCat(directory, "/", name).c_str(), F_OK) == 0;
 }
 
+absl::StatusOr<WeightsIndex> ReadIndex(const std::string& directory, const std::string& file) {
+  PACELINE_ASSIGN_OR_RETURN(
+      const MappedFile mapped,
+      MappedFile::Open(absl::StrCat(directory, "/", file), MappedFile::Access::kRead));
+  const char* const text = static_cast<const char*>(mapped.data());
+  const nlohmann::json json = nlohmann::json::parse(text, text + mapped.size(), nullptr, false);
+  if (!json.is_object() || !json.contains("weight_map") || !json["weight_map"].is_object()) {
+    return absl::DataLossError(absl::StrCat(file, " is no JSON object with a weight_map"));
+  }
+  WeightsIndex index;
+  index.file = file;
+  for (const auto& [tensor, name] : json["weight_map"].items()) {
+    if (!name.is_string() || absl::StrContains(name.get<std::string>(), '/')) {
+      return absl::DataLossError(
+          absl::StrCat(file, ": the file of ", tensor, " is no name of a file here"));
+    }
+    index.files[name.get<std::string>()].insert(tensor);
+  }
+  for (const auto& [name, tensors] : index.files) {
+    if (Exists(directory, name)) continue;
+    return absl::NotFoundError(absl::StrCat(name, " is missing, in which ", file, " says are ",
+                                            tensors.size(), " tensors: copy it there too"));
+  }
+  return index;
+}
+
 }  // namespace
 
-absl::StatusOr<std::vector<SafetensorsFile>> OpenWeightsDirectory(const std::string& directory) {
-  // As transformers does: the single file comes first.
-  if (Exists(directory, kSingleFile)) {
-    PACELINE_ASSIGN_OR_RETURN(SafetensorsFile file,
-                              SafetensorsFile::Open(absl::StrCat(directory, "/", kSingleFile)));
-    std::vector<SafetensorsFile> files;
-    files.push_back(std::move(file));
-    return files;
+absl::StatusOr<WeightsIndex> ReadWeightsDirectory(const std::string& directory) {
+  for (const char* const single : {"model.safetensors", "pytorch_model.bin"}) {
+    if (Exists(directory, single)) return WeightsIndex{"", {{single, {}}}};
+    const std::string index = absl::StrCat(single, ".index.json");
+    if (Exists(directory, index)) return ReadIndex(directory, index);
   }
-  if (Exists(directory, kIndexFile)) return OpenIndexed(directory);
-  return absl::NotFoundError(absl::StrCat("a directory with neither ", kSingleFile, " nor ",
-                                          kIndexFile, ", nor a checkpoint's manifest.json"));
+  return absl::NotFoundError(
+      "a directory with neither model.safetensors nor model.safetensors.index.json, neither "
+      "pytorch_model.bin nor its index, nor a checkpoint's manifest.json");
+}
+
+absl::Status CheckAgainstIndex(const std::string& index, const std::string& name,
+                               const std::set<std::string>& found,
+                               const std::set<std::string>& expected) {
+  for (const std::string& tensor : found) {
+    if (expected.count(tensor) == 0) {
+      return absl::DataLossError(
+          absl::StrCat(name, " holds ", tensor, ", which ", index, " does not say"));
+    }
+  }
+  for (const std::string& tensor : expected) {
+    if (found.count(tensor) == 0) {
+      return absl::DataLossError(
+          absl::StrCat(name, " does not hold ", tensor, ", as ", index, " says"));
+    }
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace paceline

@@ -5,12 +5,13 @@
 
 #include <algorithm>
 #include <new>
-#include <optional>
 #include <string>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 #include <unordered_map>
 #include <utility>
+
+#include "worker/trainer/gradients.h"
 
 namespace paceline {
 namespace {
@@ -47,13 +48,23 @@ class CompressHook : public c10d::CppCommHookInterface<GroupHolder> {
 }  // namespace
 
 struct GradientMean::Parts {
-  Parts(std::vector<NamedTensor> parameters_in, WireFormat format_in, std::vector<int64_t> order_in)
-      : parameters(std::move(parameters_in)), format(format_in), order(std::move(order_in)) {}
+  Parts(std::vector<NamedTensor> parameters_in, WireFormat format_in, bool unused_in,
+        std::vector<int64_t> order_in)
+      : parameters(std::move(parameters_in)),
+        format(format_in),
+        unused(unused_in),
+        order(std::move(order_in)),
+        ready(parameters) {}
+
+  // Of those that are not in `order`.
+  void RequireAllIn(const std::vector<int64_t>& got) const;
 
   const std::vector<NamedTensor> parameters;
   const WireFormat format;
+  const bool unused;
   std::vector<int64_t> order;  // Empty until it is known.
   bool order_was_known = !order.empty();
+  GradientOrder ready;  // In the present pass.
   Group* group = nullptr;
   // For the hook, which is made once.
   const GroupHolder torch_group = std::make_shared<c10::intrusive_ptr<c10d::ProcessGroup>>();
@@ -82,7 +93,7 @@ void GradientMean::Parts::MakeReducer() {
   if (!order_was_known) std::reverse(buckets.begin(), buckets.end());
   reducer = std::make_shared<c10d::Reducer>(
       std::move(tensors), std::move(buckets), group->torch_group(), sparse, kBucketBytes,
-      /*find_unused_parameters=*/false, /*gradient_as_bucket_view=*/true, std::move(names),
+      unused, /*gradient_as_bucket_view=*/true, std::move(names),
       kFirstBucketBytes, /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false,
       /*bucket_bytes_cap_list=*/std::vector<int64_t>{});
   if (format == WireFormat::kFp32) return;
@@ -90,9 +101,19 @@ void GradientMean::Parts::MakeReducer() {
   reducer->register_comm_hook(std::make_unique<CompressHook>(torch_group, type));
 }
 
-GradientMean::GradientMean(std::vector<NamedTensor> parameters, WireFormat format,
+void GradientMean::Parts::RequireAllIn(const std::vector<int64_t>& got) const {
+  std::vector<std::string> without;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (std::find(got.begin(), got.end(), static_cast<int64_t>(i)) == got.end()) {
+      without.push_back(parameters[i].name);
+    }
+  }
+  RequireGradients(without);
+}
+
+GradientMean::GradientMean(std::vector<NamedTensor> parameters, WireFormat format, bool unused,
                            std::vector<int64_t> order)
-    : parts_(std::make_unique<Parts>(std::move(parameters), format, std::move(order))) {}
+    : parts_(std::make_unique<Parts>(std::move(parameters), format, unused, std::move(order))) {}
 
 GradientMean::~GradientMean() = default;
 
@@ -128,8 +149,8 @@ void GradientMean::BeginForward(bool last) {
   } catch (const std::exception& error) {
     throw CollectiveError("layout of the gradients", error.what());
   }
-  if (!last) return;  // The Reducer then lets gradients add up.
-  parts_->reducer->prepare_for_backward({});
+  // Without it the Reducer lets gradients add up. Which parameters are unused, the loss says.
+  if (last && !parts_->unused) parts_->reducer->prepare_for_backward({});
 }
 
 void GradientMean::Backward(const at::Tensor& loss, const std::function<void()>& on_computed) {
@@ -144,11 +165,11 @@ void GradientMean::Backward(const at::Tensor& loss, const std::function<void()>&
   loss.register_hook([&](const at::Tensor&) {
     torch::autograd::Engine::get_default_engine().queue_callback(mark);
   });
-  std::optional<GradientOrder> order;
-  if (parts_->order.empty()) order.emplace(parts_->parameters);
+  std::vector<int64_t> got;
   try {
+    if (parts_->reduces && parts_->unused) parts_->reducer->prepare_for_backward({loss});
     loss.backward();
-    if (order) parts_->order = order->Take();
+    got = parts_->ready.Take();
   } catch (const c10::OutOfMemoryError&) {
     throw;
   } catch (const std::bad_alloc&) {
@@ -157,16 +178,23 @@ void GradientMean::Backward(const at::Tensor& loss, const std::function<void()>&
     if (!computed || !parts_->reduces) throw;
     throw CollectiveError("mean of the gradients", error.what());
   }
+  if (got.size() < parts_->parameters.size() && parts_->reduces && !parts_->unused) {
+    parts_->RequireAllIn(got);
+  }
+  if (parts_->order.empty()) parts_->order = parts_->ready.Completed(std::move(got));
 }
 
 const std::vector<int64_t>& GradientMean::order() const { return parts_->order; }
 
 int64_t GradientMean::bytes() const {
   if (parts_->group == nullptr) return 0;
-  int64_t values = 0;
-  for (const NamedTensor& parameter : parts_->parameters) values += parameter.tensor.numel();
+  int64_t bytes = 0;
+  for (const NamedTensor& parameter : parts_->parameters) {
+    const auto size = static_cast<int64_t>(parameter.tensor.nbytes());
+    bytes += parts_->format == WireFormat::kFp32 ? size : 2 * parameter.tensor.numel();
+  }
   const int64_t members = parts_->group->size();
-  return 2 * (members - 1) * values * (parts_->format == WireFormat::kFp32 ? 4 : 2) / members;
+  return 2 * (members - 1) * bytes / members;
 }
 
 GradientOrder::GradientOrder(const std::vector<NamedTensor>& parameters)
@@ -183,11 +211,23 @@ GradientOrder::~GradientOrder() {
 
 std::vector<int64_t> GradientOrder::Take() {
   // A parameter that is used twice has one gradient: it is ready with the last part.
+  std::vector<bool> taken(parameters_.size());
   std::vector<int64_t> order;
   for (auto index = order_.rbegin(); index != order_.rend(); ++index) {
-    if (std::find(order.begin(), order.end(), *index) == order.end()) order.push_back(*index);
+    if (!taken[static_cast<size_t>(*index)]) order.push_back(*index);
+    taken[static_cast<size_t>(*index)] = true;
   }
   std::reverse(order.begin(), order.end());
+  order_.clear();
+  return order;
+}
+
+std::vector<int64_t> GradientOrder::Completed(std::vector<int64_t> order) const {
+  std::vector<bool> has(parameters_.size());
+  for (const int64_t index : order) has[static_cast<size_t>(index)] = true;
+  for (size_t i = 0; i < has.size(); ++i) {
+    if (!has[i]) order.push_back(static_cast<int64_t>(i));
+  }
   return order;
 }
 

@@ -30,10 +30,12 @@ class GradientMean {
  public:
   // Gradients travel in `format`: fp32, fp16 or bf16, as Python's hooks of these names do it.
   // The parameters, equal on all ranks at each change of the group, are used in no backward
-  // pass after this. No group at first. `order`: indices of the parameters as their gradients
+  // pass after this. `unused`: a pass may leave some out, which then contribute zero; where all
+  // ranks have left one out, it has no gradient, as with DistributedDataParallel's
+  // find_unused_parameters. No group at first. `order`: indices of the parameters as their gradients
   // become ready (GradientOrder), if it is known and training is behind its first step; equal on
   // all ranks.
-  GradientMean(std::vector<NamedTensor> parameters, WireFormat format,
+  GradientMean(std::vector<NamedTensor> parameters, WireFormat format, bool unused,
                std::vector<int64_t> order = {});
   ~GradientMean();
 
@@ -49,7 +51,8 @@ class GradientMean {
 
   // Adds the gradients of `loss` to those of the parameters. `on_computed` is called once, when
   // they are computed and only the rest of the reduction is waited for. Before the first pass
-  // of a step parameters have no gradient.
+  // of a step parameters have no gradient. Throws c10::ValueError that names the parameters which
+  // the last pass has left out, unless it may.
   void Backward(const at::Tensor& loss, const std::function<void()>& on_computed);
 
   // That this rank sends for one reduction.
@@ -64,7 +67,7 @@ class GradientMean {
   std::unique_ptr<Parts> parts_;
 };
 
-// Records in which order the gradients of parameters become ready, in one backward pass.
+// Records in which order the gradients of parameters become ready in a backward pass.
 class GradientOrder {
  public:
   explicit GradientOrder(const std::vector<NamedTensor>& parameters);
@@ -72,8 +75,10 @@ class GradientOrder {
   GradientOrder(const GradientOrder&) = delete;
   GradientOrder& operator=(const GradientOrder&) = delete;
 
-  // After the pass: indices of the parameters, of all that have a gradient.
+  // After each pass: indices of the parameters, of all that have got a gradient in it.
   std::vector<int64_t> Take();
+  // Indices of the others come last.
+  std::vector<int64_t> Completed(std::vector<int64_t> order) const;
 
  private:
   std::vector<at::Tensor> parameters_;

@@ -107,9 +107,10 @@ Strategy::Parts::Parts(Groups& groups_in, const TrainerConfig& config_in, Strate
       config(config_in),
       state(std::move(state_in)),
       alone_below(start.alone_below),
-      gradients(parameters, config.gradient_format, std::move(start.memory.gradient_order)),
+      gradients(parameters, config.gradient_format, config.model.unused_parameters,
+                std::move(start.memory.gradient_order)),
       averager(TensorsOf(parameters)),
-      riders(at::zeros({kRiders}, parameters.front().tensor.options().requires_grad(false))),
+      riders(at::zeros({kRiders}, at::dtype(at::kFloat).device(parameters.front().tensor.device()))),
       progress(control_in),
       builder(
           groups, config.rank(),

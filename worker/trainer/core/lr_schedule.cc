@@ -1,5 +1,6 @@
 #include "worker/trainer/core/lr_schedule.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace paceline {
@@ -15,8 +16,8 @@ double LearningRate(const LrSchedule& schedule, int64_t step) {
       break;
     case LrSchedule::Kind::kCosine: {
       const int64_t last = schedule.steps - schedule.warmup_steps - 1;
-      if (last <= 0) break;
-      const double share = static_cast<double>(done) / static_cast<double>(last);
+      const double share = done >= last ? (last > 0 || done > 0 ? 1.0 : 0.0)
+                                        : static_cast<double>(done) / static_cast<double>(last);
       const double ratio = schedule.final_ratio;
       return schedule.peak * (ratio + (1 - ratio) * (1 + std::cos(M_PI * share)) / 2);
     }

@@ -4,7 +4,7 @@
 // m = steps - w steps of decay:
 //   constant  peak
 //   cosine    peak * (f + (1 - f) * (1 + cos(pi * n / (m - 1))) / 2): the peak at the first
-//             step after the warm-up, peak * f at the last step
+//             step after the warm-up, peak * f at the last step and after it
 //   step      peak * gamma ^ floor(n / every)
 #ifndef WORKER_TRAINER_CORE_LR_SCHEDULE_H_
 #define WORKER_TRAINER_CORE_LR_SCHEDULE_H_
@@ -17,7 +17,7 @@ struct LrSchedule {
   enum class Kind { kConstant, kCosine, kStep };
 
   double peak = 0;
-  int64_t steps = 1;         // Of the whole job.
+  int64_t steps = 1;         // At whose end the cosine is at its own.
   int64_t warmup_steps = 0;  // Less than `steps`.
   Kind kind = Kind::kConstant;
   double final_ratio = 0;  // f, for kCosine.
@@ -25,7 +25,7 @@ struct LrSchedule {
   double gamma = 0.1;      // For kStep.
 };
 
-// Requires: 0 <= step < schedule.steps.
+// Requires: step >= 0.
 double LearningRate(const LrSchedule& schedule, int64_t step);
 
 }  // namespace paceline

@@ -160,7 +160,7 @@ TEST(LlamaTest, TheReducerSeesTheGradientsOfRecomputedBlocks) {
     const std::unique_ptr<Classifier> models[kRanks] = {Make(config), Make(config)};
     RunRanks(ranks, [&](const TrainerConfig& trainer, Groups& groups) {
       const auto rank = static_cast<size_t>(trainer.rank());
-      GradientMean mean(models[rank]->parameters(), WireFormat::kFp32);
+      GradientMean mean(models[rank]->parameters(), WireFormat::kFp32, /*unused=*/false);
       mean.SetGroup(&groups.all());
       for (int step = 0; step < kSteps; ++step) {
         mean.BeginForward(/*last=*/true);

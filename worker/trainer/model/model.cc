@@ -15,13 +15,23 @@ std::vector<at::Tensor> TensorsOf(const std::vector<NamedTensor>& named) {
 }
 
 at::Tensor Model::AddParameter(std::string name, at::Tensor initial) {
-  parameters_.push_back({std::move(name), initial.to(device_).requires_grad_(true)});
-  return parameters_.back().tensor;
+  return Add({std::move(name), initial.to(device_).requires_grad_(true)}, &parameters_);
 }
 
 at::Tensor Model::AddBuffer(std::string name, at::Tensor initial, bool frozen) {
-  buffers_.push_back({std::move(name), initial.to(device_), frozen});
-  return buffers_.back().tensor;
+  return Add({std::move(name), initial.to(device_), frozen}, &buffers_);
+}
+
+at::Tensor Model::Add(NamedTensor named, std::vector<NamedTensor>* list) {
+  for (const std::vector<NamedTensor>* known : {&parameters_, &buffers_}) {
+    for (const NamedTensor& one : *known) {
+      if (!one.tensor.is_same(named.tensor)) continue;
+      tied_.push_back({std::move(named.name), one.name});
+      return one.tensor;
+    }
+  }
+  list->push_back(std::move(named));
+  return list->back().tensor;
 }
 
 Model::Linear Model::AddLinear(const std::string& name, int64_t in, int64_t out) {

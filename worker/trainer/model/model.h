@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "worker/trainer/config.h"
 #include "worker/trainer/data/dataset.h"
@@ -26,6 +27,12 @@ struct NamedTensor {
   std::string name;
   at::Tensor tensor;
   bool frozen = false;  // A buffer that never changes.
+};
+
+// A further name of a parameter or buffer, as of a head that is the embedding.
+struct TiedName {
+  std::string name;
+  std::string first;  // The name by which it is a parameter or buffer.
 };
 
 // Without their names.
@@ -55,11 +62,18 @@ class Model {
   // Floating-point operations of forward and backward per sample by formula; 0: not known.
   virtual double FlopsPerSample() const { return 0; }
 
+  // InvalidArgument when it cannot train on so many samples in a pass of each of so many ranks.
+  virtual absl::Status CheckBatch(int64_t /*samples*/, int /*ranks*/) const {
+    return absl::OkStatus();
+  }
+
   // Training (the initial mode) or evaluation: how normalisation behaves.
   virtual void SetTraining(bool training) { training_ = training; }
 
   const std::vector<NamedTensor>& parameters() const { return parameters_; }
   const std::vector<NamedTensor>& buffers() const { return buffers_; }
+  // Of those that have several names; each is trained once, by the first.
+  const std::vector<TiedName>& tied() const { return tied_; }
   at::Device device() const { return device_; }
 
   // The ranks over whose batches a synchronised normalisation takes its statistics from now on:
@@ -69,7 +83,8 @@ class Model {
  protected:
   explicit Model(at::Device device) : device_(device) {}
 
-  // Moves `initial` to the device and registers it. The result is the registered tensor.
+  // Moves `initial` to the device and registers it: one that is registered already, as another name
+  // of it. The result is the registered tensor.
   at::Tensor AddParameter(std::string name, at::Tensor initial);
   at::Tensor AddBuffer(std::string name, at::Tensor initial, bool frozen = false);
 
@@ -83,10 +98,13 @@ class Model {
   bool training() const { return training_; }
 
  private:
+  at::Tensor Add(NamedTensor named, std::vector<NamedTensor>* list);
+
   const at::Device device_;
   bool training_ = true;
   std::vector<NamedTensor> parameters_;
   std::vector<NamedTensor> buffers_;
+  std::vector<TiedName> tied_;
 };
 
 // A new model on `device` for data of this format. Its weights depend on `seed` only, not on

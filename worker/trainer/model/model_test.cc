@@ -145,6 +145,26 @@ TEST(ModelTest, ResNet18NormalisesOverTheActiveRanksIfItShall) {
   });
 }
 
+// Else the running variance becomes NaN, silently.
+TEST(ModelTest, ResNet18RefusesToNormaliseOverOneValue) {
+  const std::unique_ptr<Classifier> model = MakeResNet18(kFormat, false, at::kCPU);
+  EXPECT_EQ(model->CheckBatch(1, 8).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(model->CheckBatch(2, 1).ok());
+  EXPECT_THROW(model->Forward(at::randn({1, 3, 32, 32})), c10::ValueError);
+  for (const NamedTensor& buffer : model->buffers()) {
+    EXPECT_FALSE(buffer.tensor.isnan().any().item<bool>()) << buffer.name;
+  }
+  model->SetTraining(false);
+  model->Forward(at::randn({1, 3, 32, 32}));
+
+  const std::unique_ptr<Classifier> large = MakeResNet18({3, 64, 64, 10}, false, at::kCPU);
+  EXPECT_TRUE(large->CheckBatch(1, 1).ok());
+  large->Forward(at::randn({1, 3, 64, 64}));
+  const std::unique_ptr<Classifier> sync = MakeResNet18(kFormat, true, at::kCPU);
+  EXPECT_TRUE(sync->CheckBatch(1, 2).ok());
+  EXPECT_FALSE(sync->CheckBatch(1, 1).ok());
+}
+
 TEST(ModelTest, ImageModelsRefuseTokens) {
   SampleFormat tokens;
   tokens.sequence_length = 8;

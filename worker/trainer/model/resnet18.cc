@@ -55,6 +55,16 @@ class ResNet18 : public Classifier {
 
   double FlopsPerSample() const override { return FlopsOfMultiplyAdds(multiply_adds_); }
 
+  absl::Status CheckBatch(int64_t samples, int ranks) const override {
+    if (samples > 1 || height_ * width_ > 1 || (sync_batchnorm_ && ranks > 1)) {
+      return absl::OkStatus();
+    }
+    return absl::InvalidArgumentError(
+        "batch_per_rank is 1, but resnet18 on these images has layers of 1 x 1, whose BatchNorm "
+        "needs more than one value per channel to train; give at least 2, or several ranks and "
+        "model.sync_batchnorm");
+  }
+
   void SetActiveGroup(Group* group) override {
     group_ = sync_batchnorm_ && group != nullptr && group->size() > 1 ? group : nullptr;
   }
@@ -126,6 +136,10 @@ class ResNet18 : public Classifier {
     if (training() && group_ != nullptr) {
       return SyncBatchNorm(x, norm, kMomentum, kEpsilon, *group_);
     }
+    // Torch's operator would make the running variance NaN; its Python layer refuses it.
+    TORCH_CHECK_VALUE(!training() || x.numel() > x.size(1),
+                      "BatchNorm needs more than one value per channel to train, and a batch of one "
+                      "image has one in the last layers: raise batch_per_rank");
     return at::batch_norm(x, norm.weight, norm.bias, norm.running_mean, norm.running_variance,
                           training(), kMomentum, kEpsilon, /*cudnn_enabled=*/true);
   }

@@ -1,3 +1,4 @@
+#include <ATen/MemoryOverlap.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
@@ -40,6 +41,13 @@ std::string Reason(const std::exception& error) {
   return lines.empty() ? "no reason given" : lines.back();
 }
 
+// Whether an update of one changes the other. Of tensors with gaps this cannot be told, and is not
+// assumed.
+bool Overlap(const at::Tensor& a, const at::Tensor& b) {
+  const at::MemOverlapStatus status = at::get_overlap_status(a, b);
+  return status == at::MemOverlapStatus::Full || status == at::MemOverlapStatus::Partial;
+}
+
 // A user's module: forward(inputs, targets) returns the loss.
 class TorchScript : public Model {
  public:
@@ -76,6 +84,23 @@ class TorchScript : public Model {
   void SetTraining(bool training) override {
     Model::SetTraining(training);
     module_.train(training);
+  }
+
+  // Two names of one parameter are one parameter, but two parameters in one memory would each be
+  // updated by its own gradient.
+  absl::Status CheckOverlaps() const {
+    for (size_t i = 0; i < parameters().size(); ++i) {
+      for (size_t j = 0; j < i; ++j) {
+        const NamedTensor& a = parameters()[j];
+        const NamedTensor& b = parameters()[i];
+        if (!a.tensor.is_alias_of(b.tensor) || !Overlap(a.tensor, b.tensor)) continue;
+        return Error(absl::StrCat(
+            "the parameters ", a.name, " and ", b.name,
+            " are different ones in the same memory; tie them by assigning the one parameter to "
+            "both names, or copy one of them before you export the module"));
+      }
+    }
+    return absl::OkStatus();
   }
 
   // Runs the module on two samples of zeros, in evaluation mode, which leaves buffers alone.
@@ -154,6 +179,7 @@ absl::StatusOr<std::unique_ptr<Model>> LoadTorchScript(const std::string& file,
   if (model->parameters().empty()) {
     return error("the module has no parameter that requires gradients");
   }
+  PACELINE_RETURN_IF_ERROR(model->CheckOverlaps());
   PACELINE_RETURN_IF_ERROR(model->TryOut(format));
   return model;
 }

@@ -103,6 +103,44 @@ TEST_F(TorchScriptTest, TrainsTheParametersAndKeepsTheRest) {
   EXPECT_EQ(calls.item<float>(), 1);
 }
 
+// A head that is the embedding: one tensor by two names, in modules of their own.
+TEST_F(TorchScriptTest, ATiedParameterIsTrainedOnce) {
+  const at::Tensor weight = at::full({3, 4}, 0.5).requires_grad_(true);
+  torch::jit::Module module("Tied");
+  for (const char* const name : {"embedding", "head"}) {
+    torch::jit::Module part(name);
+    part.register_parameter("weight", weight, false);
+    module.register_module(name, part);
+  }
+  module.register_attribute("training", c10::BoolType::get(), true);
+  module.define(R"(
+def forward(self, inputs, targets):
+    x = inputs.flatten(1).matmul(self.embedding.weight.t())
+    return torch.cross_entropy_loss(x.matmul(self.head.weight).matmul(self.head.weight.t()), targets)
+)");
+  module.save(file_);
+  const absl::StatusOr<std::unique_ptr<Model>> model = Load();
+  ASSERT_TRUE(model.ok()) << model.status();
+  ASSERT_EQ((*model)->parameters().size(), 1u);
+  EXPECT_EQ((*model)->parameters()[0].name, "embedding.weight");
+  ASSERT_EQ((*model)->tied().size(), 1u);
+  EXPECT_EQ((*model)->tied()[0].name, "head.weight");
+  EXPECT_EQ((*model)->tied()[0].first, "embedding.weight");
+}
+
+// Two parameters that are views of one memory would each be updated by its own gradient.
+TEST_F(TorchScriptTest, ParametersThatOverlapAreRefused) {
+  const at::Tensor memory = at::full({24}, 0.5);
+  torch::jit::Module module("Views");
+  module.register_parameter("a", memory.narrow(0, 0, 12).view({4, 3}).requires_grad_(true), false);
+  module.register_parameter("b", memory.narrow(0, 6, 12).view({4, 3}).requires_grad_(true), false);
+  module.define(
+      "def forward(self, inputs, targets):\n"
+      "    return torch.cross_entropy_loss(inputs.flatten(1).matmul(self.a + self.b), targets)\n");
+  module.save(file_);
+  ExpectError("the parameters a and b are different ones in the same memory");
+}
+
 TEST_F(TorchScriptTest, AMissingFileIsNamed) { ExpectError("there is no such file"); }
 
 TEST_F(TorchScriptTest, AFileThatIsNoModuleIsNamed) {

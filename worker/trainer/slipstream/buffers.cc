@@ -17,6 +17,7 @@
 #include <numeric>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/checkpoint/checksum.h"
 #include "worker/trainer/core/slipstream/copies.h"
@@ -28,13 +29,13 @@ namespace {
 // Elements of a chunk: some of it stays in a cache between the loads and stores of one pass.
 constexpr int64_t kChunk = 1 << 16;
 
-void AddTo(const NamedTensor& one, std::vector<at::Tensor>* x) {
-  const at::Tensor tensor = one.tensor.detach();
-  TORCH_CHECK_VALUE(
-      tensor.scalar_type() == at::kFloat && tensor.is_non_overlapping_and_dense(),
-      "slipstream needs parameters and running statistics that are float32 and dense, and ",
-      one.name, " is not");
-  x->push_back(tensor);
+// What the ranks have in common: parameters, then running statistics.
+std::vector<NamedTensor> CommonTensors(const Model& model) {
+  std::vector<NamedTensor> common = model.parameters();
+  for (const NamedTensor& one : model.buffers()) {
+    if (!one.frozen && one.tensor.is_floating_point()) common.push_back(one);
+  }
+  return common;
 }
 
 double SquareOf(const at::Tensor& norm, const SlipstreamBuffers::WaitForStream& wait) {
@@ -45,17 +46,28 @@ double SquareOf(const at::Tensor& norm, const SlipstreamBuffers::WaitForStream& 
 
 }  // namespace
 
+absl::Status CheckSlipstream(const Model& model) {
+  for (const NamedTensor& one : CommonTensors(model)) {
+    if (one.tensor.scalar_type() == at::kFloat && one.tensor.is_non_overlapping_and_dense()) {
+      continue;
+    }
+    return absl::InvalidArgumentError(absl::StrCat(
+        "slipstream needs parameters and running statistics that are float32 and dense, and ",
+        one.name, " is not"));
+  }
+  return absl::OkStatus();
+}
+
 SlipstreamBuffers::SlipstreamBuffers(const Model& model)
     : SlipstreamBuffers(model, model.device().is_cpu()) {}
 
 SlipstreamBuffers::SlipstreamBuffers(const Model& model, bool loops)
     : loops_(loops), parameters_(TensorsOf(model.parameters())) {
   TORCH_CHECK_VALUE(!loops || model.device().is_cpu(), "loops need the memory of a CPU");
+  const absl::Status fits = CheckSlipstream(model);
+  TORCH_CHECK_VALUE(fits.ok(), std::string(fits.message()));
   const at::NoGradGuard no_grad;
-  for (const NamedTensor& one : model.parameters()) AddTo(one, &x_);
-  for (const NamedTensor& one : model.buffers()) {
-    if (!one.frozen && one.tensor.is_floating_point()) AddTo(one, &x_);
-  }
+  for (const NamedTensor& one : CommonTensors(model)) x_.push_back(one.tensor.detach());
   for (size_t i = 0; i < x_.size(); ++i) {
     if (i < parameters_.size()) parameter_values_ += x_[i].numel();
     values_ += x_[i].numel();

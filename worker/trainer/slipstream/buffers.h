@@ -23,10 +23,15 @@
 #include <functional>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "worker/trainer/core/slipstream/rank.h"
 #include "worker/trainer/model/model.h"
 
 namespace paceline {
+
+// InvalidArgument, with the tensor's name, unless parameters and running statistics are float32 and
+// dense.
+absl::Status CheckSlipstream(const Model& model);
 
 class SlipstreamBuffers {
  public:

@@ -45,7 +45,7 @@ absl::Status Run(Control& control) {
   if (!config->restore_from.empty()) {
     return absl::FailedPreconditionError("nothing can be read at " + config->restore_from);
   }
-  control.SetReady(/*store_port=*/1234);
+  control.SetReady(/*store_port=*/1234, /*no_slipstream=*/"");
   absl::Mutex mu;
   Assignment newest;
   control.SetMembershipListener([&](const Assignment& assignment) {

@@ -18,7 +18,7 @@ namespace paceline {
 class FakeControl : public Control {
  public:
   absl::StatusOr<TrainerConfig> WaitForConfig() override { return TrainerConfig(); }
-  void SetReady(int /*store_port*/) override {}
+  void SetReady(int /*store_port*/, const std::string& /*no_slipstream*/) override {}
   void SetMembershipListener(std::function<void(const Assignment&)> listener) override {
     const absl::MutexLock lock(&listener_mu_);
     listener_ = std::move(listener);

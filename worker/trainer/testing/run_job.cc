@@ -1,7 +1,7 @@
 // Runs one job with a fake daemon and prints where its parts are: for tests and benchmarks
 // that are not written in C++.
 //
-//   run_job --trainer PROGRAM --spec FILE --dir DIR [--threads N]
+//   run_job --trainer PROGRAM --spec FILE --dir DIR [--threads N] [--restore CHECKPOINT]
 //
 // FILE is a paceline.v1.JobSpec in protobuf's text format. DIR/log.<rank> gets each rank's
 // log. Exit code 0: all ranks exited with 0.
@@ -26,6 +26,8 @@ int main(int argc, char** argv) {
   app.add_option("--dir", options.directory, "Existing directory for what the job leaves")
       ->required();
   app.add_option("--threads", options.threads, "Threads of each rank")->capture_default_str();
+  std::string restore_from;
+  app.add_option("--restore", restore_from, "Directory of the checkpoint to go on from");
   CLI11_PARSE(app, argc, argv);
 
   std::ostringstream text;
@@ -37,7 +39,7 @@ int main(int argc, char** argv) {
   }
 
   paceline::FakeDaemon daemon(options);
-  daemon.Launch(spec);
+  daemon.Launch(spec, restore_from);
   bool good = daemon.Serve();
   for (int rank = 0; rank < spec.ranks(); ++rank) {
     std::ofstream(absl::StrCat(options.directory, "/log.", rank)) << daemon.Log(rank);

@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "controller/core/state_groups.h"
 #include "controller/core/stragglers/job/gradient_groups.h"
 #include "controller/core/stragglers/job/order_progress.h"
@@ -303,6 +304,12 @@ void JobStragglers::PlanTheStrategy(const JobView& view, Moment now) {
   inputs.slipstream = slipstream_costs_;
   inputs.is_adaptive = job.request.strategy.is_adaptive;
   strategy_advice_ = AdviseStrategy(inputs, job.plan.slipstream);
+  if (const std::string why = WhyNoSlipstream(job); !why.empty()) {
+    strategy_advice_->move = StrategyMove::kKeep;
+    strategy_advice_->choice = job.plan.slipstream;
+    strategy_advice_->reason = absl::StrCat("ddp stays: ", why);
+    return;
+  }
   Add(policy_.OnStrategyAdvice({*strategy_advice_, generation_, epoch_}, view.facts, now));
 }
 

@@ -54,7 +54,8 @@ int MinRanks(const Job& job) {
   const RecoveryPolicy& policy = job.request.recovery;
   const int fewer = static_cast<int>(job.ranks.size()) - 1;
   const bool is_possible =
-      fewer > 0 && PossibleRanks(policy.rule, job.request.ranks, policy.batch, fewer) == fewer;
+      fewer > 0 && PossibleRanks(policy.rule, job.request.ranks, policy.batch, fewer,
+                                 policy.least_samples) == fewer;
   return is_possible ? policy.min_ranks : 0;
 }
 

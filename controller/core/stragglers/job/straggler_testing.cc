@@ -164,6 +164,7 @@ void WatchedJob::Note(const StragglerActions& decided) {
 
 TrainerReport WatchedJob::Play(const NodeName& node, const PlannedTrainer& planned) {
   TrainerReport& report = trainers_[planned.id];
+  report.no_slipstream = no_slipstream;
   const Generation before = report.membership.generation;
   report.id = planned.id;
   report.pid = 1;

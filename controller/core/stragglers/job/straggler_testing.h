@@ -78,6 +78,7 @@ class WatchedJob {
   bool plays = true;            // Trainers report.
   bool stops_at_order = false;  // They no longer do once something is decided.
   std::string plan_error;       // Newer plans cannot be prepared.
+  std::string no_slipstream;    // Slipstream cannot train the model.
   std::map<int64_t, RemedyDecision> stored;
   std::vector<Event> events;  // That were decided.
 

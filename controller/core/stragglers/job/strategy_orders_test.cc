@@ -117,6 +117,18 @@ TEST(StrategyOrdersTest, ABrakeHolds) {
   EXPECT_TRUE(watched.job().plan.slipstream.has_value()) << "a person may";
 }
 
+// An order that a job cannot follow would end it.
+TEST(StrategyOrdersTest, SlipstreamIsNotOrderedForAModelThatItCannotTrain) {
+  WatchedJob watched(AutoRequest(StragglerMode::kAuto));
+  watched.no_slipstream = "body.weight is not float32";
+  TrainOn(watched, 3000, Stalling);
+  EXPECT_THAT(Orders(watched), IsEmpty());
+  EXPECT_FALSE(watched.job().plan.slipstream.has_value());
+  const auto& advice = watched.stragglers->Find(watched.id)->strategy_advice();
+  ASSERT_TRUE(advice.has_value());
+  EXPECT_EQ(advice->reason, "ddp stays: body.weight is not float32");
+}
+
 TEST(StrategyOrdersTest, ARankThatIsLostBeforeTheChangeCallsItOff) {
   WatchedJob watched(AutoRequest());
   watched.stops_at_order = true;

@@ -61,7 +61,7 @@ absl::Status Run(const Flags& flags) {
     to = at::from_blob(const_cast<char*>(entry.bytes.data()), entry.shape, at::kLong).clone();
   }
   const std::unique_ptr<Classifier> model = MakeLlama(flags.config, batch.inputs.size(1), at::kCPU);
-  const absl::Status loaded = LoadWeights(flags.weights, *model);
+  const absl::Status loaded = LoadWeights(flags.weights, *model).status();
   if (!loaded.ok()) return loaded;
 
   const at::Tensor logits = model->Forward(batch.inputs).detach().contiguous();
