@@ -87,6 +87,21 @@ TEST_F(JobStartsTest, ResumeTellsAChangedGlobalBatch) {
   EXPECT_THAT(Paceline({"job", "resume", kId}).err, Not(HasSubstr("global batch")));
 }
 
+TEST_F(JobStartsTest, ResumeTellsThatMoreStepsStretchTheSchedule) {
+  controller_.SetJobs({Job(1, "spec { steps: 150 schedule { cosine {} } }")});
+  EXPECT_THAT(Paceline({"job", "resume", kId, "--steps", "600"}).err,
+              HasSubstr("the learning rate jumps: its cosine now ends after step 600 instead of "
+                        "150; `job resume --keep-schedule` leaves the end where it was\n"));
+  const Ran kept = Paceline({"job", "resume", kId, "--steps", "600", "--keep-schedule"});
+  EXPECT_EQ(kept.exit, kCliOk) << kept.err;
+  EXPECT_THAT(kept.err, Not(HasSubstr("learning rate")));
+  EXPECT_TRUE(controller_.resumes().back().keep_schedule());
+  EXPECT_THAT(Paceline({"job", "resume", kId}).err, Not(HasSubstr("learning rate")));
+  controller_.SetJobs({Job(1, "spec { steps: 150 schedule { constant {} } }")});
+  EXPECT_THAT(Paceline({"job", "resume", kId, "--steps", "600"}).err,
+              Not(HasSubstr("learning rate")));
+}
+
 TEST_F(JobStartsTest, ResumeWhoseLadderDoesNotFitNamesTheFlag) {
   controller_.FailNext(Invalid("strategy.hsgd.ladder[1].size", "is 4, and there are 3 ranks"));
   const Ran ran = Paceline({"job", "resume", kId, "--ranks", "3"});

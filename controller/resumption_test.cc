@@ -68,6 +68,23 @@ TEST_F(CheckpointsTest, JobThatHasSucceededIsResumedForMoreSteps) {
   EXPECT_EQ(job.spec().steps(), 1500);
 }
 
+TEST_F(CheckpointsTest, TheCosineIsStretchedOverMoreStepsOrKept) {
+  v1::JobSpec spec = SavingSpec();
+  spec.mutable_schedule()->mutable_cosine();
+  Start(spec);
+  Complete(40);
+  Tell(v1::TRAINER_EXITED);
+  WaitFor(job_.id(), v1::SUCCEEDED);
+  TellResult(ReadTask(), {40});
+  v1::ResumeJobRequest request;
+  v1::Job job;
+  request.set_steps(1500);
+  request.set_keep_schedule(true);
+  ASSERT_TRUE(Resume(request, "r1", &job).ok());
+  EXPECT_EQ(job.spec().steps(), 1500);
+  EXPECT_EQ(job.spec().schedule().cosine().steps(), 1000);
+}
+
 TEST_F(CheckpointsTest, JobWithoutACheckpointIsNotResumed) {
   Start(SavingSpec());
   FailRank1();

@@ -345,6 +345,10 @@ grpc::Status FakeController::JobCalls::Resume(grpc::ServerContext*,
   *job = fake_.jobs_.front();
   v1::JobSpec& spec = *job->mutable_spec();
   if (request->ranks() > 0) spec.set_ranks(request->ranks());
+  if (request->keep_schedule()) {
+    spec.mutable_schedule()->mutable_cosine()->set_steps(spec.steps());
+  }
+  if (request->steps() > 0) spec.set_steps(request->steps());
   if (request->batch_per_rank() > 0) spec.set_batch_per_rank(request->batch_per_rank());
   if (request->accumulation_steps() > 0) {
     spec.set_accumulation_steps(request->accumulation_steps());

@@ -88,6 +88,7 @@ TEST(JobPageTest, PageIsAsItShouldLook) {
             "  clip_grad_norm: 0\n"
             "  seed: 0\n"
             "  max_restarts: 0\n"
+            "  save_nan: false\n"
             "  peak_flops: 0\n"
             "  cuda_graph: false\n"
             "  allow_chaos: false\n");

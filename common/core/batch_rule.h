@@ -23,8 +23,8 @@ struct RankBatch {
 };
 
 // The batch of each of `ranks` ranks of a job whose `full_ranks` ranks have `full`; nothing if the
-// rule has none. `least`: samples of a pass below which the model cannot train; a job that has fewer
-// in `full` is left to itself. Requires: all numbers are positive, ranks <= full_ranks.
+// rule has none. `least`: samples of a pass below which the model cannot train; a job that has
+// fewer in `full` is left to itself. Requires: all numbers are positive, ranks <= full_ranks.
 std::optional<RankBatch> BatchFor(BatchRule rule, int full_ranks, RankBatch full, int ranks,
                                   int least = 1);
 

@@ -61,10 +61,9 @@ void CheckShrinking(const v1::JobSpec& spec, ProblemList& problems) {
       spec.batch_per_rank() < 1 || spec.accumulation_steps() < 1) {
     return;
   }
-  const int most =
-      PossibleRanks(BatchRule::kKeepGlobal, spec.ranks(),
-                    {spec.batch_per_rank(), spec.accumulation_steps()}, spec.ranks() - 1,
-                    LeastSamples(spec.model()));
+  const int most = PossibleRanks(BatchRule::kKeepGlobal, spec.ranks(),
+                                 {spec.batch_per_rank(), spec.accumulation_steps()},
+                                 spec.ranks() - 1, LeastSamples(spec.model()));
   if (most >= recovery.min_ranks()) return;
   problems.Add("recovery.min_ranks",
                StrCat("is ", recovery.min_ranks(), ", but ",

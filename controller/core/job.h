@@ -243,8 +243,8 @@ absl::Time NextDeadline(const Job& job);
 // Empty before.
 std::string StoreAddress(const Job& job);
 
-// Why Slipstream cannot train the job's model, as its first rank that says so has it; empty: it can,
-// or nobody knows yet.
+// Why Slipstream cannot train the job's model, as its first rank that says so has it; empty: it
+// can, or nobody knows yet.
 std::string WhyNoSlipstream(const Job& job);
 
 // A rank's failure that is not recovered from: the others are stopped, and then restart.h decides.

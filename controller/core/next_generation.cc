@@ -148,8 +148,8 @@ void SortBySeat(std::vector<RankState>& members) {
 int MayGoOnWith(const Job& job, int ranks) {
   const RecoveryPolicy& policy = job.request.recovery;
   const int least = policy.min_ranks == 0 ? job.request.ranks : policy.min_ranks;
-  const int possible = PossibleRanks(policy.rule, job.request.ranks, policy.batch, ranks,
-                                     policy.least_samples);
+  const int possible =
+      PossibleRanks(policy.rule, job.request.ranks, policy.batch, ranks, policy.least_samples);
   return possible < least ? 0 : possible;
 }
 

@@ -147,8 +147,8 @@ struct TrainerReport {
   absl::Duration blocked = absl::ZeroDuration();
   bool asked_to_end = false;  // By somebody else than its daemon.
   MembershipStatus membership = {};
-  bool suspended = false;        // The process is stopped.
-  std::string stacks_file = {};  // Where its threads were, once that was asked for.
+  bool suspended = false;          // The process is stopped.
+  std::string stacks_file = {};    // Where its threads were, once that was asked for.
   std::string no_slipstream = {};  // Why Slipstream cannot train the model; empty: it can.
 };
 

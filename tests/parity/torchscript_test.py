@@ -141,10 +141,8 @@ class AwkwardModulesTest(unittest.TestCase):
                 self.assertTrue(final["head.weight"].equal(final["embedding.weight"]))
 
     def test_each_type_is_trained_as_it_is(self):
-        # The steps of bf16 are 2^-8 of a value; a count in it would end at 256.
         for ranks in (1, 2):
-            self.check(modules.Mixed, ranks, ADAMW, 2e-2, steps=12)
-        self.check(modules.Mixed, 1, ADAMW, 5e-2, steps=300)
+            self.check(modules.Mixed, ranks, ADAMW, 2e-2)  # Steps of bf16 are 2^-8 of a value.
 
     def test_to_the_last_bit_as_if_it_had_never_stopped(self):
         for module, more in ((modules.Mixed, ""), (modules.Branched, "unused_parameters: true")):
@@ -162,7 +160,9 @@ class AwkwardModulesTest(unittest.TestCase):
                     if steps == 300:
                         shutil.rmtree(self.checkpoint(300))
             self.assertEqual(set(states[0]), set(states[2]))
-            self.assertIn("optimizer/exp_avg/" + next(iter(module().state_dict())), states[0])
+            for name, value in states[0].items():  # In bf16 it would stay at 256.
+                if name == "optimizer/step":
+                    self.assertEqual(value.item(), 300)
             for name, value in states[0].items():
                 self.assertTrue(value.equal(states[2][name]), name)
 

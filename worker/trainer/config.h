@@ -33,10 +33,10 @@ struct LlamaConfig {
 struct ModelConfig {
   enum class Kind { kResNet18, kMlp, kLlama, kTorchScript };
   Kind kind = Kind::kResNet18;
-  bool sync_batchnorm = false;   // kResNet18.
-  std::vector<int64_t> hidden;   // kMlp: widths of the hidden layers.
-  LlamaConfig llama;             // kLlama.
-  std::string torchscript_file;  // kTorchScript.
+  bool sync_batchnorm = false;     // kResNet18.
+  std::vector<int64_t> hidden;     // kMlp: widths of the hidden layers.
+  LlamaConfig llama;               // kLlama.
+  std::string torchscript_file;    // kTorchScript.
   bool unused_parameters = false;  // kTorchScript: a step may leave some out.
 };
 

@@ -267,6 +267,14 @@ TEST(ConfigFromProtoTest, OtherModelsArrive) {
   proto.mutable_spec()->mutable_model()->mutable_torchscript()->set_file("/m.pt");
   EXPECT_EQ(ConfigFromProto(proto)->model.kind, ModelConfig::Kind::kTorchScript);
   EXPECT_EQ(ConfigFromProto(proto)->model.torchscript_file, "/m.pt");
+  EXPECT_FALSE(ConfigFromProto(proto)->model.unused_parameters);
+  proto.mutable_spec()->mutable_model()->mutable_torchscript()->set_unused_parameters(true);
+  EXPECT_TRUE(ConfigFromProto(proto)->model.unused_parameters);
+  EXPECT_FALSE(ConfigFromProto(proto)->save_nan);
+  proto.mutable_spec()->set_save_nan(true);
+  EXPECT_TRUE(ConfigFromProto(proto)->save_nan);
+  proto.mutable_spec()->mutable_schedule()->mutable_cosine()->set_steps(70);
+  EXPECT_EQ(ConfigFromProto(proto)->schedule.steps, 70);
   proto.mutable_spec()->clear_strategy();
   proto.mutable_spec()->mutable_model()->mutable_resnet18()->set_sync_batchnorm(true);
   EXPECT_EQ(ConfigFromProto(proto)->model.kind, ModelConfig::Kind::kResNet18);

@@ -39,11 +39,13 @@ GradientNorms NormsOfGradients(const std::vector<at::Tensor>& parameters) {
   at::ScalarType type = at::kFloat;
   for (const at::Tensor& one : parameters) type = c10::promoteTypes(type, one.scalar_type());
   const std::vector<at::Tensor> gradients = GradientsOf(parameters);
-  std::vector<at::Tensor> each = at::_foreach_norm(gradients, 2, type);
+  std::vector<at::Tensor> each;
+  if (!gradients.empty()) each = at::_foreach_norm(gradients, 2, type);
   if (gradients.size() < parameters.size()) {
     const at::Tensor none = at::zeros({}, at::dtype(type).device(parameters.front().device()));
     for (size_t i = 0; i < parameters.size(); ++i) {
-      if (!parameters[i].grad().defined()) each.insert(each.begin() + static_cast<std::ptrdiff_t>(i), none);
+      if (!parameters[i].grad().defined())
+        each.insert(each.begin() + static_cast<std::ptrdiff_t>(i), none);
     }
   }
   GradientNorms norms;

@@ -111,9 +111,14 @@ TEST_F(NumericsTest, SkippedStepIsLeftOutOnAllRanksAndCounted) {
   EXPECT_THAT(ValuesOf("end", 0), Each(::testing::Truly([](float x) { return std::isfinite(x); })));
 }
 
-TEST_F(NumericsTest, IgnoredNanPoisonsTheTraining) {
-  const auto daemon = RunJob(
-      Spec(2, absl::StrCat(kNanOnRankOne, "on_nonfinite: NON_FINITE_IGNORE ", ExportTo("end"))));
+TEST_F(NumericsTest, IgnoredNanPoisonsTheTrainingAndIsNotExportedInSilence) {
+  const std::string ignoring =
+      absl::StrCat(kNanOnRankOne, "on_nonfinite: NON_FINITE_IGNORE ", ExportTo("end"));
+  const v1::TrainerError refused = RunToAnyEnd(Spec(2, ignoring))->LastWords(0).error();
+  EXPECT_EQ(refused.kind(), v1::FAILURE_INPUT);
+  EXPECT_THAT(refused.message(), HasSubstr("layers.0.weight has a value that is not a number, and "
+                                           "is not saved unless the job has save_nan: true"));
+  const auto daemon = RunJob(Spec(2, ignoring + "save_nan: true "));
   EXPECT_THAT(daemon->Log(0), HasSubstr("the training has diverged"));
   const std::vector<float> end = ValuesOf("end", 0);
   EXPECT_TRUE(std::any_of(end.begin(), end.end(), [](float x) { return std::isnan(x); }));

@@ -265,8 +265,7 @@ void RunTrainer(Control& control, StepRingWriter& ring, Platform& platform,
       ShutDownConnections(session.store->port());
       if (session.groups != nullptr) session.groups->Abort();
     });
-    control.SetReady(session.store->port(),
-                     std::string(CheckSlipstream(*session.model).message()));
+    control.SetReady(session.store->port(), std::string(CheckSlipstream(*session.model).message()));
     session.conductor->SetLoaded(std::max<int64_t>(session.state.position.step, 0));
   }
   bool goes_on = status.ok();

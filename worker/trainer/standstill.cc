@@ -57,8 +57,7 @@ absl::Status EndTraining(const TrainingParts& parts, const std::function<void()>
   // Rank 0 may write for long while the others wait for it.
   parts.groups.SetTimeout(config.startup_timeout);
   if (!config.export_final.empty() && state.exported_as != config.rank()) {
-    PACELINE_RETURN_IF_ERROR(
-        WriteWeights(parts, ExportPath(config.export_final, config.rank())));
+    PACELINE_RETURN_IF_ERROR(WriteWeights(parts, ExportPath(config.export_final, config.rank())));
     state.exported_as = config.rank();
   }
   if (!state.position.final_mean) {
@@ -68,8 +67,7 @@ absl::Status EndTraining(const TrainingParts& parts, const std::function<void()>
   if (parts.saver != nullptr) save();
   PACELINE_RETURN_IF_ERROR(EvaluateAfter(parts, config.steps).status());
   if (config.rank() == 0 && !config.checkpoint.directory.empty()) {
-    PACELINE_RETURN_IF_ERROR(
-        WriteWeights(parts, config.output_directory() + "/final.safetensors"));
+    PACELINE_RETURN_IF_ERROR(WriteWeights(parts, config.output_directory() + "/final.safetensors"));
   }
   if (parts.saver != nullptr) parts.saver->Finish();
   parts.groups.all().Barrier();

@@ -43,8 +43,9 @@ bool HasNan(absl::string_view dtype, absl::string_view bytes) {
 
 absl::Status NanError(absl::string_view tensor) {
   return absl::FailedPreconditionError(
-      absl::StrCat(tensor, " has a value that is not a number, and is not saved unless the job has "
-                           "save_nan: true"));
+      absl::StrCat(tensor,
+                   " has a value that is not a number, and is not saved unless the job has "
+                   "save_nan: true"));
 }
 
 std::optional<c10::ScalarType> TypeOfDtype(absl::string_view dtype) {

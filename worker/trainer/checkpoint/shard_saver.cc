@@ -210,8 +210,8 @@ Save ShardSaver::Parts::Stage(const std::vector<const ShardEntry*>& entries, siz
 // The writer's thread.
 absl::Status ShardSaver::Parts::Write(Save& save) const {
   // Its destructor waits, so that nobody reads the buffer afterwards.
-  std::future<absl::Status> checksums = std::async(
-      std::launch::async, [&] { return TakeChecksums(save, options.save_nan); });
+  std::future<absl::Status> checksums =
+      std::async(std::launch::async, [&] { return TakeChecksums(save, options.save_nan); });
   PACELINE_RETURN_IF_ERROR(MakeDirectory(save.directory));
   ShardWriteOptions writing;
   writing.bytes_per_second = options.write_limit;

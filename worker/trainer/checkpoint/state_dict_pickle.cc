@@ -498,9 +498,9 @@ absl::StatusOr<PickledStateDict> FindStateDict(const Value& top) {
   }
   if (candidates.size() == 1) return TakeTensors(candidates[0].first, *candidates[0].second);
   const absl::string_view what = candidates.empty() ? "no dictionary of tensors" : "several";
-  return absl::InvalidArgumentError(
-      absl::StrCat("holds ", what, " under its keys (", absl::StrJoin(keys, ", "),
-                   "): save the model's state dict alone"));
+  return absl::InvalidArgumentError(absl::StrCat("holds ", what, " under its keys (",
+                                                 absl::StrJoin(keys, ", "),
+                                                 "): save the model's state dict alone"));
 }
 
 }  // namespace

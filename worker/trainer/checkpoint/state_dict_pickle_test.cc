@@ -87,9 +87,10 @@ TEST(StateDictPickleTest, DamagedPicklesAreSurvived) {
 absl::Status ErrorOf(absl::string_view pickle) { return ParseStateDictPickle(pickle).status(); }
 
 TEST(StateDictPickleTest, OtherClassesAreRefusedNotExecuted) {
-  const absl::Status status = ErrorOf(
-      "\x80\x02"
-      "cos\nsystem\nX\x04\0\0\0true\x85R.");
+  const absl::Status status =
+      ErrorOf(absl::string_view("\x80\x02"
+                                "cos\nsystem\nX\x04\0\0\0true\x85R.",
+                                25));
   EXPECT_THAT(std::string(status.message()), HasSubstr("an object of os system"));
 }
 
@@ -101,7 +102,7 @@ TEST(StateDictPickleTest, SomethingElseThanADictIsRefused) {
 // As training scripts save it: {first: 1.5, "args": an object, key: the state dict}.
 std::string Within(const std::string& key) {
   const std::string dict = StateDict().substr(2, StateDict().size() - 3);
-  const std::string object = std::string("cargparse\nNamespace\n)\x81}X\1\0\0\0a]K\1asb", 34);
+  const std::string object = std::string("cargparse\nNamespace\n)\x81}X\1\0\0\0a]K\1asb", 35);
   const std::string length(1, static_cast<char>(key.size()));
   return std::string("\x80\4\x95\0\0\0\0\0\0\0\0}(\x8c\5first", 20) + "G\x3f\xf8" +
          std::string(6, '\0') + "\x8c\4args" + object + "\x8c" + length + key + dict + "u.";

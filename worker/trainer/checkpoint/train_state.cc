@@ -121,8 +121,8 @@ std::vector<StateTensor> CollectState(const TrainerConfig& config, const Model& 
     // All of one value, unless some parameters had no gradient at times.
     const bool each = config.model.unused_parameters;
     if (!each && i > 0) break;
-    state.push_back({each ? absl::StrCat(kStep, "/", model.parameters()[i].name) : kStep,
-                     counts[i], several && !one});
+    state.push_back({each ? absl::StrCat(kStep, "/", model.parameters()[i].name) : kStep, counts[i],
+                     several && !one});
   }
   for (const NamedTensor& buffer : model.buffers()) {
     state.push_back({absl::StrCat("model/", buffer.name), buffer.tensor.detach(),
@@ -130,9 +130,8 @@ std::vector<StateTensor> CollectState(const TrainerConfig& config, const Model& 
   }
   for (const TiedName& tied : model.tied()) {
     const std::string first = absl::StrCat("model/", tied.first);
-    StateTensor again = *std::find_if(state.begin(), state.end(), [&](const StateTensor& one) {
-      return one.name == first;
-    });
+    StateTensor again = *std::find_if(state.begin(), state.end(),
+                                      [&](const StateTensor& one) { return one.name == first; });
     again.name = absl::StrCat("model/", tied.name);
     again.again = true;
     state.push_back(std::move(again));
@@ -172,9 +171,9 @@ absl::Status RestoreState(StateReader& reader, const TrainerConfig& config, cons
                           const Optimizer& optimizer) {
   const at::NoGradGuard no_grad;
   std::vector<StateTensor> state = CollectState(config, model, optimizer);
-  state.erase(std::remove_if(state.begin(), state.end(),
-                             [](const StateTensor& one) { return one.again; }),
-              state.end());
+  state.erase(
+      std::remove_if(state.begin(), state.end(), [](const StateTensor& one) { return one.again; }),
+      state.end());
   std::vector<ReadTarget> targets;
   for (const StateTensor& one : state) {
     targets.push_back({StoredName(reader, config, one), one.tensor.contiguous()});

@@ -29,9 +29,8 @@ std::vector<NamedTensor> StateOf(const Model& model) {
   std::vector<NamedTensor> state = model.parameters();
   state.insert(state.end(), model.buffers().begin(), model.buffers().end());
   for (const TiedName& tied : model.tied()) {
-    const auto first = std::find_if(state.begin(), state.end(), [&](const NamedTensor& one) {
-      return one.name == tied.first;
-    });
+    const auto first = std::find_if(state.begin(), state.end(),
+                                    [&](const NamedTensor& one) { return one.name == tied.first; });
     state.push_back({tied.name, first->tensor, first->frozen});
   }
   return state;

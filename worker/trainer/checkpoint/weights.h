@@ -15,9 +15,9 @@ namespace paceline {
 //   - a safetensors file, or a file that torch.save made of a state dict,
 //   - a directory in Hugging Face's layout (weights_directory.h),
 //   - the directory of a checkpoint, of which only the model is taken.
-// Other floating-point formats are converted. Returns what was passed over, and why that is harmless
-// (weights_fit.h), for people. InvalidArgument when something cannot be read or does not fit; the
-// model is unchanged then, but for a checkpoint with damaged bytes.
+// Other floating-point formats are converted. Returns what was passed over, and why that is
+// harmless (weights_fit.h), for people. InvalidArgument when something cannot be read or does not
+// fit; the model is unchanged then, but for a checkpoint with damaged bytes.
 absl::StatusOr<std::vector<std::string>> LoadWeights(const std::string& path, const Model& model);
 
 // Writes a safetensors file atomically. Errors as WriteFileAtomically.

@@ -41,9 +41,8 @@ absl::Status AddSafetensors(const std::string& path, FoundWeights* found) {
     tensor.torch_type = TypeOfDtype(entry.dtype);
     if (!tensor.torch_type.has_value()) continue;
     // Only read from, so the constness that from_blob cannot express is kept.
-    tensor.tensor =
-        at::from_blob(const_cast<char*>(entry.bytes.data()), entry.shape,
-                      at::dtype(*tensor.torch_type));
+    tensor.tensor = at::from_blob(const_cast<char*>(entry.bytes.data()), entry.shape,
+                                  at::dtype(*tensor.torch_type));
   }
   return absl::OkStatus();
 }

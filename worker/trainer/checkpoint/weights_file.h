@@ -29,8 +29,8 @@ struct FoundWeights {
   std::vector<std::shared_ptr<const SafetensorsFile>> maps;  // Of which tensors are views.
 };
 
-// A safetensors file, a .pt file of torch.save's (a state dict, or a dictionary in which one is), or
-// a directory with model.safetensors or pytorch_model.bin, or with several files and an index.
+// A safetensors file, a .pt file of torch.save's (a state dict, or a dictionary in which one is),
+// or a directory with model.safetensors or pytorch_model.bin, or with several files and an index.
 // NotFound, with the name, when a file is missing; DataLoss when one is damaged or contradicts the
 // index; InvalidArgument when it is something else: what, and what to do.
 absl::StatusOr<FoundWeights> FindWeights(const std::string& path);

@@ -87,8 +87,8 @@ class Fitter {
                                    " of them, as ", wrapped_.front()));
     }
     if (!computed_.empty()) {
-      notes.push_back(absl::StrCat("passed over, as the model computes it: ",
-                                   Listed(computed_, ", ")));
+      notes.push_back(
+          absl::StrCat("passed over, as the model computes it: ", Listed(computed_, ", ")));
     }
     if (!uncounted_.empty()) {
       notes.push_back(absl::StrCat("the file has no num_batches_tracked, which begins as it is: ",

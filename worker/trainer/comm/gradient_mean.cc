@@ -7,6 +7,7 @@
 #include <new>
 #include <string>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/csrc/distributed/c10d/logger.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 #include <unordered_map>
 #include <utility>
@@ -63,12 +64,15 @@ struct GradientMean::Parts {
   const WireFormat format;
   const bool unused;
   std::vector<int64_t> order;  // Empty until it is known.
-  bool order_was_known = !order.empty();
+  // Else the Reducer lays its buckets out by it after the first step; but never where parameters
+  // may be unused, as each rank then has an order of its own.
+  bool order_was_known = !order.empty() && !unused;
   GradientOrder ready;  // In the present pass.
   Group* group = nullptr;
   // For the hook, which is made once.
   const GroupHolder torch_group = std::make_shared<c10::intrusive_ptr<c10d::ProcessGroup>>();
   std::shared_ptr<c10d::Reducer> reducer;  // Null without a group.
+  std::shared_ptr<c10d::Logger> logger;    // The Reducer needs one where parameters are unused.
   bool reduces = false;                    // After the present backward pass.
 
   void MakeReducer();
@@ -92,10 +96,14 @@ void GradientMean::Parts::MakeReducer() {
   // Gradients become ready about in the reverse order of the parameters.
   if (!order_was_known) std::reverse(buckets.begin(), buckets.end());
   reducer = std::make_shared<c10d::Reducer>(
-      std::move(tensors), std::move(buckets), group->torch_group(), sparse, kBucketBytes,
-      unused, /*gradient_as_bucket_view=*/true, std::move(names),
-      kFirstBucketBytes, /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false,
+      std::move(tensors), std::move(buckets), group->torch_group(), sparse, kBucketBytes, unused,
+      /*gradient_as_bucket_view=*/true, std::move(names), kFirstBucketBytes,
+      /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false,
       /*bucket_bytes_cap_list=*/std::vector<int64_t>{});
+  if (unused) {
+    logger = std::make_shared<c10d::Logger>(reducer);
+    reducer->set_logger(logger);
+  }
   if (format == WireFormat::kFp32) return;
   const auto type = format == WireFormat::kFp16 ? at::kHalf : at::kBFloat16;
   reducer->register_comm_hook(std::make_unique<CompressHook>(torch_group, type));
@@ -122,6 +130,7 @@ void GradientMean::SetGroup(Group* group) {
   if (group == parts_->group) return;
   parts_->group = group;
   if (group == nullptr) {
+    parts_->logger.reset();
     parts_->reducer.reset();  // And with it the buckets.
     parts_->torch_group->reset();
     return;

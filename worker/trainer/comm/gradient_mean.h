@@ -32,9 +32,9 @@ class GradientMean {
   // The parameters, equal on all ranks at each change of the group, are used in no backward
   // pass after this. `unused`: a pass may leave some out, which then contribute zero; where all
   // ranks have left one out, it has no gradient, as with DistributedDataParallel's
-  // find_unused_parameters. No group at first. `order`: indices of the parameters as their gradients
-  // become ready (GradientOrder), if it is known and training is behind its first step; equal on
-  // all ranks.
+  // find_unused_parameters. No group at first. `order`: indices of the parameters as their
+  // gradients become ready (GradientOrder), if it is known and training is behind its first step;
+  // equal on all ranks.
   GradientMean(std::vector<NamedTensor> parameters, WireFormat format, bool unused,
                std::vector<int64_t> order = {});
   ~GradientMean();

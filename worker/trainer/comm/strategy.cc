@@ -110,7 +110,8 @@ Strategy::Parts::Parts(Groups& groups_in, const TrainerConfig& config_in, Strate
       gradients(parameters, config.gradient_format, config.model.unused_parameters,
                 std::move(start.memory.gradient_order)),
       averager(TensorsOf(parameters)),
-      riders(at::zeros({kRiders}, at::dtype(at::kFloat).device(parameters.front().tensor.device()))),
+      riders(
+          at::zeros({kRiders}, at::dtype(at::kFloat).device(parameters.front().tensor.device()))),
       progress(control_in),
       builder(
           groups, config.rank(),

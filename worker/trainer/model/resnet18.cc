@@ -137,9 +137,10 @@ class ResNet18 : public Classifier {
       return SyncBatchNorm(x, norm, kMomentum, kEpsilon, *group_);
     }
     // Torch's operator would make the running variance NaN; its Python layer refuses it.
-    TORCH_CHECK_VALUE(!training() || x.numel() > x.size(1),
-                      "BatchNorm needs more than one value per channel to train, and a batch of one "
-                      "image has one in the last layers: raise batch_per_rank");
+    TORCH_CHECK_VALUE(
+        !training() || x.numel() > x.size(1),
+        "BatchNorm needs more than one value per channel to train, and a batch of one "
+        "image has one in the last layers: raise batch_per_rank");
     return at::batch_norm(x, norm.weight, norm.bias, norm.running_mean, norm.running_variance,
                           training(), kMomentum, kEpsilon, /*cudnn_enabled=*/true);
   }

@@ -39,7 +39,7 @@ int main(int argc, char** argv) {
   }
 
   paceline::FakeDaemon daemon(options);
-  daemon.Launch(spec, restore_from);
+  daemon.Launch(spec, /*generation=*/1, restore_from);
   bool good = daemon.Serve();
   for (int rank = 0; rank < spec.ranks(); ++rank) {
     std::ofstream(absl::StrCat(options.directory, "/log.", rank)) << daemon.Log(rank);

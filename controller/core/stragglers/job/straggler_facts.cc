@@ -53,9 +53,8 @@ RemedyNode ViewNode(const Cluster& cluster, const Job& job, const NodeName& name
 int MinRanks(const Job& job) {
   const RecoveryPolicy& policy = job.request.recovery;
   const int fewer = static_cast<int>(job.ranks.size()) - 1;
-  const bool is_possible =
-      fewer > 0 && PossibleRanks(policy.rule, job.request.ranks, policy.batch, fewer,
-                                 policy.least_samples) == fewer;
+  const bool is_possible = fewer > 0 && PossibleRanks(policy.rule, job.request.ranks, policy.batch,
+                                                      fewer, policy.least_samples) == fewer;
   return is_possible ? policy.min_ranks : 0;
 }
 
