@@ -410,14 +410,12 @@ bool Unpickler::RebuildTensor(const std::vector<ValuePtr>& arguments, PickledTen
     return false;
   }
   const std::vector<ValuePtr>& storage = arguments[0]->items;
-  const std::string& type = storage[1]->text;
-  constexpr absl::string_view kModule = "torch ";
-  if (type.compare(0, kModule.size(), kModule.data()) != 0) return false;
-  tensor->storage_type = type.substr(kModule.size());
+  absl::string_view type = storage[1]->text;
   if (arguments.size() > 6 && arguments[6]->kind == Kind::kGlobal) {
-    const absl::string_view dtype = arguments[6]->text;
-    tensor->storage_type = std::string(absl::StripPrefix(dtype, kModule));
+    type = arguments[6]->text;
   }
+  if (!absl::ConsumePrefix(&type, "torch ")) return false;
+  tensor->storage_type = std::string(type);
   tensor->storage_key = storage[2]->text;
   tensor->storage_elements = storage[4]->number;
   tensor->offset = arguments[1]->number;
@@ -483,7 +481,6 @@ absl::StatusOr<PickledStateDict> FindStateDict(const Value& top) {
   if (top.kind != Kind::kDict) {
     return absl::InvalidArgumentError("holds something else than a dictionary of tensors");
   }
-  if (HasTensors(top)) return TakeTensors("", top);
   std::vector<std::pair<std::string, const Value*>> candidates;
   std::vector<std::string> keys;
   for (size_t i = 0; i < top.items.size(); i += 2) {
@@ -497,6 +494,7 @@ absl::StatusOr<PickledStateDict> FindStateDict(const Value& top) {
     }
   }
   if (candidates.size() == 1) return TakeTensors(candidates[0].first, *candidates[0].second);
+  if (candidates.empty() && HasTensors(top)) return TakeTensors("", top);
   const absl::string_view what = candidates.empty() ? "no dictionary of tensors" : "several";
   return absl::InvalidArgumentError(absl::StrCat("holds ", what, " under its keys (",
                                                  absl::StrJoin(keys, ", "),

@@ -99,13 +99,15 @@ TEST(StateDictPickleTest, SomethingElseThanADictIsRefused) {
               HasSubstr("something else than a dictionary"));
 }
 
-// As training scripts save it: {first: 1.5, "args": an object, key: the state dict}.
+// As training scripts save it: {first: 1.5, "args": an object, key: the state dict}; a loss beside
+// it may be a tensor.
 std::string Within(const std::string& key) {
   const std::string dict = StateDict().substr(2, StateDict().size() - 3);
   const std::string object = std::string("cargparse\nNamespace\n)\x81}X\1\0\0\0a]K\1asb", 35);
   const std::string length(1, static_cast<char>(key.size()));
   return std::string("\x80\4\x95\0\0\0\0\0\0\0\0}(\x8c\5first", 20) + "G\x3f\xf8" +
-         std::string(6, '\0') + "\x8c\4args" + object + "\x8c" + length + key + dict + "u.";
+         std::string(6, '\0') + "\x8c\4args" + object + "\x8c" + length + key + dict +
+         "\x8c\4lossh\x13u.";
 }
 
 TEST(StateDictPickleTest, FindsTheStateDictInAScriptsDictionary) {
@@ -115,6 +117,20 @@ TEST(StateDictPickleTest, FindsTheStateDictInAScriptsDictionary) {
     EXPECT_EQ(dict->key, key);
     EXPECT_EQ(dict->tensors.size(), 3u);
   }
+}
+
+// Its storage has no type of its own. Written by torch 2.11: {"w": zeros(2) in float8_e4m3fn}.
+TEST(StateDictPickleTest, TellsTheTypesThatStoragesDoNotHave) {
+  const auto dict = ParseStateDictPickle(absl::HexStringToBytes(
+      "80027d7100580100000077710163746f7263682e5f7574696c730a5f72656275696c645f74656e736f72"
+      "5f76330a71022828580700000073746f72616765710363746f7263682e73746f726167650a556e747970"
+      "656453746f726167650a71045801000000307105580300000063707571064b02747107514b004b028571"
+      "084b018571098963636f6c6c656374696f6e730a4f726465726564446963740a710a2952710b63746f72"
+      "63680a666c6f6174385f65346d33666e0a710c74710d52710e732e"));
+  ASSERT_TRUE(dict.ok()) << dict.status();
+  ASSERT_EQ(dict->tensors.size(), 1u);
+  EXPECT_EQ(dict->tensors[0].storage_type, "float8_e4m3fn");
+  EXPECT_EQ(dict->tensors[0].shape, (std::vector<int64_t>{2}));
 }
 
 }  // namespace
