@@ -1,6 +1,6 @@
 """The trainer computes what Python's model averagers and post-local-SGD hook compute.
 
-The Python side is the program of docs/hsgd.md, with eight ranks forked from this process. Both
+The Python side is the program of docs/hsgd.md, with eight or 16 ranks forked from this process. Both
 begin with the same weights, read the same samples, and every rank's parameters after 50 steps
 must agree: to the bit, except where the three numbers that ride along with our mean over all
 ranks move a boundary of Gloo's segments, so that sums are taken in another order.
@@ -28,7 +28,6 @@ sys.path.insert(0, HERE)
 import reference  # noqa: E402
 
 TRAINER, RUN_JOB, DOCUMENT = (os.path.abspath(path) for path in sys.argv[1:4])
-RANKS = 8
 BATCH = 4
 STEPS = 50
 # Of a parameter, relative to the largest of its tensor, where sums are taken in another order.
@@ -48,6 +47,13 @@ CASES = {
 }
 
 
+# The published ladder 1:4, 2:16, 4:64, 8:256 for 16 ranks: pairs average at each step.
+CASES_OF_16 = {
+    "hsgd_1_2_4_8": dict(ladder={1: 2, 2: 4, 4: 8, 8: 16}, warmup=0, group=1, rule="sgd",
+                         hidden=ALIGNED),
+}
+
+
 def documented_program():
     with open(DOCUMENT, encoding="utf-8") as file:
         program = re.search(r"```python\n(.*?)```", file.read(), re.DOTALL).group(1)
@@ -56,12 +62,12 @@ def documented_program():
     return names
 
 
-def python_rank(rank, directory, program):
+def python_rank(rank, ranks, cases, directory, program):
     os.environ["GLOO_SOCKET_IFNAME"] = "lo"
     dist.init_process_group("gloo", init_method=f"file://{directory}/store", rank=rank,
-                            world_size=RANKS)
+                            world_size=ranks)
     images, labels = program["read_shard"](f"{directory}/train.shard")
-    for name, case in CASES.items():
+    for name, case in cases.items():
         model = program["Mlp"](64, case["hidden"], 10)
         model.load_state_dict(
             safetensors.torch.load_file(f"{directory}/initial.{case['hidden']}.safetensors"))
@@ -80,7 +86,7 @@ def python_rank(rank, directory, program):
     dist.barrier()
 
 
-def spec_of(name, case, directory):
+def spec_of(name, case, ranks, directory):
     if isinstance(case["ladder"], dict):
         levels = " ".join(f"ladder {{ period: {period} size: {size} }}"
                           for period, size in case["ladder"].items())
@@ -90,7 +96,7 @@ def spec_of(name, case, directory):
     rule = ("sgd { momentum: 0.9 } learning_rate: 0.05" if case["rule"] == "sgd"
             else "adamw {} learning_rate: 0.002 weight_decay: 0.01")
     return f"""
-      name: "parity" ranks: {RANKS} model {{ mlp {{ hidden: {case["hidden"]} }} }}
+      name: "parity" ranks: {ranks} model {{ mlp {{ hidden: {case["hidden"]} }} }}
       data {{ train: "{directory}/train.shard" order: SEQUENTIAL }}
       batch_per_rank: {BATCH} steps: {STEPS} optimizer {{ {rule} }}
       strategy {{ {kind} warmup_steps: {case["warmup"]} gradient_group_size: {case["group"]} }}
@@ -99,7 +105,9 @@ def spec_of(name, case, directory):
     """
 
 
-class HsgdParityTest(unittest.TestCase):
+class Parity:
+    """Of so many RANKS, in CASES."""
+
     @classmethod
     def setUpClass(cls):
         cls.directory = tempfile.mkdtemp()
@@ -115,29 +123,29 @@ class HsgdParityTest(unittest.TestCase):
             safetensors.torch.save_file(program["Mlp"](64, hidden, 10).state_dict(),
                                         f"{cls.directory}/initial.{hidden}.safetensors")
         ranks = []
-        for rank in range(RANKS):
+        for rank in range(cls.RANKS):
             ranks.append(os.fork())
             if ranks[-1] == 0:
                 code = 1
                 try:
-                    python_rank(rank, cls.directory, program)
+                    python_rank(rank, cls.RANKS, cls.CASES, cls.directory, program)
                     code = 0
                 finally:
                     os._exit(code)
         assert all(os.waitpid(pid, 0)[1] == 0 for pid in ranks), "the Python ranks failed"
 
     def compare(self, name):
-        case = CASES[name]
+        case = self.CASES[name]
         work = f"{self.directory}/{name}"
         os.mkdir(work)
         with open(f"{work}/spec", "w", encoding="utf-8") as out:
-            out.write(spec_of(name, case, self.directory))
+            out.write(spec_of(name, case, self.RANKS, self.directory))
         subprocess.run([RUN_JOB, "--trainer", TRAINER, "--spec", f"{work}/spec", "--dir", work],
                        check=True)
         initial = safetensors.torch.load_file(
             f"{self.directory}/initial.{case['hidden']}.safetensors")
         worst, moved, ours = 0.0, 0.0, []
-        for rank in range(RANKS):
+        for rank in range(self.RANKS):
             ours.append(safetensors.torch.load_file(
                 f"{self.directory}/{name}.rank{rank}.safetensors"))
             expected = safetensors.torch.load_file(
@@ -157,8 +165,19 @@ class HsgdParityTest(unittest.TestCase):
         self.assertLessEqual(worst, LIMIT if case["hidden"] == SHIFTED else 0)
 
 
-for case_name in CASES:
-    setattr(HsgdParityTest, f"test_{case_name}", lambda self, name=case_name: self.compare(name))
+class HsgdParityTest(Parity, unittest.TestCase):
+    RANKS = 8
+    CASES = CASES
+
+
+class HsgdParityOf16Test(Parity, unittest.TestCase):
+    RANKS = 16
+    CASES = CASES_OF_16
+
+
+for test in (HsgdParityTest, HsgdParityOf16Test):
+    for case_name in test.CASES:
+        setattr(test, f"test_{case_name}", lambda self, name=case_name: self.compare(name))
 
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1])

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/safetensors/safetensors.h"
 #include "worker/trainer/testing/fake_daemon.h"
@@ -122,6 +123,34 @@ TEST_F(NumericsTest, IgnoredNanPoisonsTheTrainingAndIsNotExportedInSilence) {
   EXPECT_THAT(daemon->Log(0), HasSubstr("the training has diverged"));
   const std::vector<float> end = ValuesOf("end", 0);
   EXPECT_TRUE(std::any_of(end.begin(), end.end(), [](float x) { return std::isnan(x); }));
+}
+
+TEST_F(NumericsTest, SyncBatchNormNormalisesOverAllRanksOfTheJob) {
+  const auto statistics = [this](int ranks, const std::string& model, const std::string& name) {
+    RunJob(Spec(ranks, absl::StrCat("model { resnet18 { ", model, " } } steps: 1 batch_per_rank: ",
+                                    8 / ranks, " data { order: SEQUENTIAL } ", ExportTo(name))));
+    const auto file = SafetensorsFile::Open(ExportedFile(name, 0));
+    EXPECT_TRUE(file.ok()) << file.status();
+    std::vector<float> means;
+    for (const Safetensor& tensor : file->tensors()) {
+      if (!absl::EndsWith(tensor.name, "running_mean")) continue;
+      const auto* first = reinterpret_cast<const float*>(tensor.bytes.data());
+      means.insert(means.end(), first, first + tensor.bytes.size() / sizeof(float));
+    }
+    return means;
+  };
+  const std::vector<float> one = statistics(1, "", "one");
+  const std::vector<float> together = statistics(2, "sync_batchnorm: true", "together");
+  const std::vector<float> apart = statistics(2, "", "apart");
+  ASSERT_EQ(one.size(), together.size());
+  double error = 0;
+  double difference = 0;
+  for (size_t i = 0; i < one.size(); ++i) {
+    error = std::max(error, std::abs(double{one[i]} - together[i]));
+    difference = std::max(difference, std::abs(double{one[i]} - apart[i]));
+  }
+  EXPECT_LT(error, 1e-4);
+  EXPECT_GT(difference, 1e-2);
 }
 
 TEST_F(NumericsTest, EveryRankExportsItsReplica) {
