@@ -106,8 +106,11 @@ TEST_F(SubmitTest, FollowEndsWithASummary) {
             "digits RUNNING step 50/100 loss 0.5000 800 samples/s eta 2.0 s\n"
             "digits SUCCEEDED step 100/100 loss 0.5000 800 samples/s\n"
             "digits (job-0123456789ab) SUCCEEDED: 100 of 100 steps, 800 samples/s\n"
+            "  weights: not kept, as the job file has neither checkpoint.directory nor "
+            "export_final\n"
             "next: paceline job describe job-0123456789ab\n"
             "      paceline job logs job-0123456789ab\n");
+  EXPECT_THAT(ran.err, HasSubstr("the weights will not be kept: the job file has neither"));
 }
 
 TEST_F(SubmitTest, FollowDrawsABarOnATerminalAndTakesItAwayAtTheEnd) {

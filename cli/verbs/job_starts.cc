@@ -15,6 +15,7 @@
 #include "cli/verbs/value_check.h"
 #include "cli/verbs/verb_parts.h"
 #include "cli/verbs/verbs.h"
+#include "cli/view/job_page.h"
 #include "cli/view/job_text.h"
 #include "cli/view/strategy_text.h"
 #include "proto/job.pb.h"
@@ -49,6 +50,11 @@ int TellAcceptedJob(Program& program, const v1::Job& job, const std::string& don
   } else {
     program.out() << done << " " << NeutralLine(job.spec().name()) << " (" << job.id() << ")"
                   << std::endl;
+    if (!KeepsWeights(job.spec())) {
+      program.Note(
+          "the weights will not be kept: the job file has neither checkpoint.directory nor "
+          "export_final");
+    }
     if (!stay) {
       program.Note(absl::StrCat("next: paceline job watch ", job.id()));
       program.Note(absl::StrCat("      paceline job logs -f ", job.id()));

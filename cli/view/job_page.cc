@@ -1,9 +1,11 @@
 #include "cli/view/job_page.h"
 
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "cli/job_file/job_file.h"
 #include "cli/text/neutral.h"
 #include "cli/text/table.h"
@@ -88,6 +90,26 @@ std::string RankTable(const v1::Job& job, const PageStyle& style) {
   return table.Rendered(style.width, style.colours);
 }
 
+// Where they are at the end, for people.
+std::vector<std::string> PlacesOfWeights(const v1::Job& job) {
+  const v1::JobSpec& spec = job.spec();
+  if (!KeepsWeights(spec)) {
+    return {"not kept, as the job file has neither checkpoint.directory nor export_final"};
+  }
+  std::vector<std::string> places;
+  if (!spec.checkpoint().directory().empty()) {
+    places.push_back(absl::StrCat(NeutralLine(spec.checkpoint().directory()), "/",
+                                  NeutralLine(job.id()), "/final.safetensors"));
+  }
+  if (!spec.export_final().empty()) {
+    const std::string name = NeutralLine(absl::StripSuffix(spec.export_final(), ".safetensors"));
+    const std::string last = absl::StrCat(" to ", ".rank", spec.ranks() - 1, ".safetensors");
+    places.push_back(
+        absl::StrCat(name, ".rank0.safetensors", spec.ranks() > 1 ? last : std::string()));
+  }
+  return places;
+}
+
 }  // namespace
 
 std::string FailureText(const v1::Job& job, const PageStyle& style) {
@@ -106,6 +128,10 @@ std::string FailureText(const v1::Job& job, const PageStyle& style) {
     absl::StrAppend(&text, "  its last log lines:\n", Indented(exit.log_tail(), "    "));
   }
   return text;
+}
+
+bool KeepsWeights(const v1::JobSpec& spec) {
+  return !spec.checkpoint().directory().empty() || !spec.export_final().empty();
 }
 
 std::string SummaryText(const v1::Job& job, absl::Time now, const PageStyle& style) {
@@ -130,9 +156,10 @@ std::string SummaryText(const v1::Job& job, absl::Time now, const PageStyle& sty
   if (job.state() != v1::SUCCEEDED && !job.has_failure() && !job.reason().empty()) {
     absl::StrAppend(&text, "  ", NeutralLine(job.reason()), "\n");
   }
-  if (job.state() == v1::SUCCEEDED && !job.spec().checkpoint().directory().empty()) {
-    absl::StrAppend(&text, "  weights: ", NeutralLine(job.spec().checkpoint().directory()), "/",
-                    NeutralLine(job.id()), "/final.safetensors\n");
+  if (job.state() == v1::SUCCEEDED) {
+    for (const std::string& place : PlacesOfWeights(job)) {
+      absl::StrAppend(&text, "  weights: ", place, "\n");
+    }
   }
   return text;
 }

@@ -18,7 +18,11 @@ std::string JobPage(const v1::Job& job, absl::Time now, const PageStyle& style);
 // failure is recorded.
 std::string FailureText(const v1::Job& job, const PageStyle& style);
 
-// State, steps, time, pace and accuracy of a job that has ended, in one or two lines.
+// Whether the weights are anywhere when a job of this spec has ended.
+bool KeepsWeights(const v1::JobSpec& spec);
+
+// State, steps, time, pace and accuracy of a job that has ended, and where its weights are, in some
+// lines.
 std::string SummaryText(const v1::Job& job, absl::Time now, const PageStyle& style);
 
 }  // namespace paceline

@@ -191,6 +191,23 @@ TEST(JobPageTest, SummaryTellsStateStepsTimePaceAndAccuracy) {
             "  weights: /srv/c/job-0123456789ab/final.safetensors\n");
 }
 
+TEST(JobPageTest, SummaryTellsWhereTheWeightsAre) {
+  v1::Job job = Failed();
+  job.set_state(v1::SUCCEEDED);
+  const auto summary = [&] { return SummaryText(job, absl::FromUnixSeconds(1200), {}); };
+  EXPECT_THAT(summary(), HasSubstr("  weights: not kept, as the job file has neither "
+                                   "checkpoint.directory nor export_final\n"));
+  job.mutable_spec()->set_ranks(4);
+  job.mutable_spec()->set_export_final("/srv/end.safetensors");
+  EXPECT_THAT(summary(),
+              HasSubstr("  weights: /srv/end.rank0.safetensors to .rank3.safetensors\n"));
+  EXPECT_THAT(summary(), Not(HasSubstr("not kept")));
+  job.mutable_spec()->set_ranks(1);
+  EXPECT_THAT(summary(), HasSubstr("  weights: /srv/end.rank0.safetensors\n"));
+  job.set_state(v1::CANCELLED);
+  EXPECT_THAT(summary(), Not(HasSubstr("weights")));
+}
+
 TEST(JobPageTest, SummaryOfAResumedJobCountsItsOwnSteps) {
   v1::Job job = Failed();
   job.set_state(v1::SUCCEEDED);
@@ -199,7 +216,9 @@ TEST(JobPageTest, SummaryOfAResumedJobCountsItsOwnSteps) {
   job.set_restored_from("/srv/c/job-0123456789ab/step-000000000130.g1");
   EXPECT_EQ(SummaryText(job, absl::FromUnixSeconds(1200), {}),
             "digits (job-0123456789ab) SUCCEEDED: 150 of 150 steps, the last 20 in 1 min 30 s, "
-            "270 samples/s\n");
+            "270 samples/s\n"
+            "  weights: not kept, as the job file has neither checkpoint.directory nor "
+            "export_final\n");
 }
 
 TEST(JobPageTest, RoundsOfSlipstreamHaveALineAndATable) {
