@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/boot_clock.h"
 #include "common/core/status_macros.h"
+#include "common/foreign_dir.h"
 #include "common/log.h"
 #include "worker/daemon/core/trainer_end.h"
 #include "worker/daemon/job_paths.h"
@@ -364,10 +365,13 @@ void NodeTrainer::KeepResult() {
 }
 
 v1::TrainerStatus NodeTrainer::LastWords() const {
-  const absl::StatusOr<std::optional<std::string>> text = ReadForeignFile(
-      absl::StrCat(setup_.paths.OwnDir(id_), "/", trainer_dir::kStatus), kMaxLastWords);
+  const absl::StatusOr<ForeignDir> dir = ForeignDir::Open(setup_.paths.OwnDir(id_));
+  if (!dir.ok()) return status_;
+  const absl::StatusOr<ForeignFile> file = dir->OpenFile(trainer_dir::kStatus);
+  if (!file.ok()) return status_;
+  const absl::StatusOr<std::string> text = file->ReadAll(kMaxLastWords);
   v1::TrainerStatus last;
-  if (!text.ok() || !text->has_value() || !last.ParseFromString(**text)) return status_;
+  if (!text.ok() || !last.ParseFromString(*text)) return status_;
   return MergeLastWords(status_, last);
 }
 

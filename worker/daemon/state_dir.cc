@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
+#include <deque>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -11,10 +13,12 @@
 #include <system_error>
 #include <utility>
 
-#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/atomic_file/atomic_file.h"
 #include "common/core/status_macros.h"
+#include "common/foreign_dir.h"
+#include "common/log.h"
 #include "common/uuid.h"
 
 namespace paceline {
@@ -23,6 +27,11 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kVersion = 1;
+
+// Behind a trainer's name, before a number: one that was set aside. No trainer's name.
+constexpr char kAside[] = ".removed-";
+constexpr size_t kTurn = 10'000;  // Entries, a tenth of a second or so.
+constexpr size_t kMaxAside = 1 << 20;
 
 absl::Status NotUsable(const std::string& path, const std::string& why) {
   return absl::PermissionDeniedError(absl::StrCat("cannot use the directory ", path, ": ", why,
@@ -113,6 +122,41 @@ absl::StatusOr<std::vector<TrainerId>> ListTrainerDirs(const NodePaths& paths) {
   std::vector<TrainerId> ids;
   for (auto& [time, id] : found) ids.push_back(std::move(id));
   return ids;
+}
+
+absl::Status SetDirAside(const NodePaths& paths, const TrainerId& id) {
+  const std::string dir = paths.TrainerDir(id);
+  // Where the same trainer was set aside before, a number later.
+  for (size_t number = 0; number < kMaxAside; ++number) {
+    if (std::rename(dir.c_str(), absl::StrCat(dir, kAside, number).c_str()) == 0) {
+      return absl::OkStatus();
+    }
+    if (errno == ENOENT) return absl::OkStatus();
+    if (errno != ENOTEMPTY && errno != EEXIST && errno != ENOTDIR) break;
+  }
+  return absl::ErrnoToStatus(errno, absl::StrCat("cannot rename ", dir));
+}
+
+void RemoveDirsAside(const NodePaths& paths, const std::atomic<bool>& stop) {
+  const absl::StatusOr<ForeignDir> trainers = ForeignDir::Open(paths.TrainersDir());
+  if (!trainers.ok()) return;
+  const absl::StatusOr<std::vector<std::string>> names = trainers->Names(kMaxAside);
+  if (!names.ok()) return;
+  std::deque<std::string> aside;
+  for (const std::string& name : *names) {
+    if (absl::StrContains(name, kAside)) aside.push_back(name);
+  }
+  while (!aside.empty() && !stop) {
+    const std::string name = std::move(aside.front());
+    aside.pop_front();
+    const absl::StatusOr<bool> gone = trainers->RemoveSome(name, kTurn);
+    if (!gone.ok()) {
+      PACELINE_LOG(WARNING) << "trainer_dir_not_removed reason=\"" << gone.status().message()
+                            << "\"";
+    } else if (!*gone) {
+      aside.push_back(name);
+    }
+  }
 }
 
 }  // namespace paceline

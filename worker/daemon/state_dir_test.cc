@@ -4,9 +4,12 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 
+#include "absl/strings/str_cat.h"
 #include "common/exit_codes.h"
 
 namespace paceline {
@@ -79,6 +82,73 @@ TEST_F(StateDirTest, ListsTrainerDirsOldestFirst) {
   ASSERT_EQ(ids->size(), 3);
   EXPECT_EQ(TrainerName((*ids)[0]), "job-a.1.0");
   EXPECT_EQ(TrainerName((*ids)[2]), "job-b.1.0");
+}
+
+class DirsAsideTest : public StateDirTest {
+ protected:
+  DirsAsideTest() { EXPECT_TRUE(NodeIdentity::Load(paths_).ok()); }
+
+  void MakeDir(int files) {
+    fs::create_directories(paths_.LogDir(id_));
+    for (int i = 0; i < files; ++i) {
+      std::ofstream(absl::StrCat(paths_.OwnDir(id_), "/", i)) << "x";
+    }
+  }
+  size_t Dirs() const {
+    return static_cast<size_t>(std::distance(fs::directory_iterator(paths_.TrainersDir()), {}));
+  }
+
+  const TrainerId id_{JobId("job-1"), Generation(1), Rank(0)};
+};
+
+TEST_F(DirsAsideTest, DirIsGoneAtOnceAndItsFilesLater) {
+  MakeDir(3);
+  ASSERT_TRUE(SetDirAside(paths_, id_).ok());
+  EXPECT_FALSE(fs::exists(paths_.TrainerDir(id_)));
+  EXPECT_TRUE(ListTrainerDirs(paths_)->empty());
+  EXPECT_EQ(Dirs(), 1);
+  // The same trainer once more, before that.
+  MakeDir(1);
+  ASSERT_TRUE(SetDirAside(paths_, id_).ok());
+  ASSERT_TRUE(SetDirAside(paths_, id_).ok()) << "it is gone already";
+  EXPECT_EQ(Dirs(), 2);
+  MakeDir(1);
+  const std::atomic<bool> stop{false};
+  RemoveDirsAside(paths_, stop);
+  EXPECT_EQ(ListTrainerDirs(paths_)->size(), 1);
+  EXPECT_EQ(Dirs(), 1);
+}
+
+TEST_F(DirsAsideTest, WhatOneDaemonDoesNotComeToTheNextOneRemoves) {
+  MakeDir(3);
+  ASSERT_TRUE(SetDirAside(paths_, id_).ok());
+  const std::atomic<bool> stopped{true};
+  RemoveDirsAside(paths_, stopped);
+  EXPECT_EQ(Dirs(), 1);
+  const std::atomic<bool> stop{false};
+  RemoveDirsAside(paths_, stop);
+  EXPECT_EQ(Dirs(), 0);
+}
+
+TEST_F(DirsAsideTest, LinksInItAreNotFollowed) {
+  MakeDir(0);
+  fs::create_directory(paths_.state_dir + "/precious");
+  std::ofstream(paths_.state_dir + "/precious/file") << "x";
+  fs::remove(paths_.LogDir(id_));
+  fs::create_directory_symlink(paths_.state_dir + "/precious", paths_.LogDir(id_));
+  ASSERT_TRUE(SetDirAside(paths_, id_).ok());
+  const std::atomic<bool> stop{false};
+  RemoveDirsAside(paths_, stop);
+  EXPECT_EQ(Dirs(), 0);
+  EXPECT_TRUE(fs::exists(paths_.state_dir + "/precious/file"));
+}
+
+TEST_F(DirsAsideTest, MoreFilesThanATurnTakesAreRemoved) {
+  MakeDir(12'000);
+  ASSERT_TRUE(SetDirAside(paths_, id_).ok());
+  const std::atomic<bool> stop{false};
+  RemoveDirsAside(paths_, stop);
+  EXPECT_EQ(Dirs(), 0);
 }
 
 }  // namespace

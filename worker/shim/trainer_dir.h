@@ -3,7 +3,7 @@
 // The folder is the daemon's; the trainer, which may run as another user, cannot write it. What
 // the trainer writes lies in its own directory, a folder of that folder with the trainer's name
 // (worker/daemon/node_paths.h): its working directory, its log, its last words. Whoever reads there
-// reads what a stranger may have put there (small_file.h, ReadForeignFile).
+// reads what a stranger may have put there (common/foreign_dir.h).
 #ifndef WORKER_SHIM_TRAINER_DIR_H_
 #define WORKER_SHIM_TRAINER_DIR_H_
 
