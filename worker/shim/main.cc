@@ -45,7 +45,7 @@ namespace paceline {
 namespace {
 
 // How long what is left of the process group may take to go, once killed.
-constexpr int kReapSeconds = 5;
+constexpr uint64_t kReapNanos = 5'000'000'000;
 // Of the reason why a program was not started: fits into an empty pipe at once.
 constexpr size_t kMostFailureBytes = 4000;
 
@@ -233,8 +233,8 @@ void Wait(pid_t trainer, const sigset_t& signals, ExitRecord& record) {
 
 void ReapLeftovers(pid_t trainer, const sigset_t& signals) {
   const timespec step{0, 20'000'000};
-  const time_t give_up = ::time(nullptr) + kReapSeconds;
-  while (!KillLeftovers(trainer) && ::time(nullptr) <= give_up) {
+  const uint64_t give_up = NowNanos() + kReapNanos;
+  while (!KillLeftovers(trainer) && NowNanos() <= give_up) {
     ::sigtimedwait(&signals, nullptr, &step);
   }
 }
