@@ -91,6 +91,8 @@ TEST_F(DaemonConfinedTest, TrainersOfAnotherUserTrainStopAndAreAdopted) {
   EXPECT_EQ(StatOf(root_ + "/run").st_gid, kNobody);
   EXPECT_EQ(OwnerOf(root_ + "/run/daemon.sock"), "65534 0600");
   EXPECT_EQ(OwnerOf(absl::StrCat(root_, "/run/", kJob, ".1.0.ring")), "65534 0600");
+  EXPECT_EQ(OwnerOf(root_ + "/state"), "0 0711");
+  EXPECT_EQ(OwnerOf(root_ + "/state/node.json"), "0 0600");
   EXPECT_EQ(OwnerOf(TrainerDir(0)), "0 0711");
   for (const char* file : {"/lock", "/plan"}) {
     EXPECT_EQ(OwnerOf(TrainerDir(0) + file), "0 0600") << file;

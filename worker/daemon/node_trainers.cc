@@ -259,17 +259,18 @@ void NodeTrainers::SaveWantedStacks(NodeTrainer& trainer) {
   const std::optional<pid_t> process = trainer.BeginStacks();
   if (!process.has_value()) return;
   const auto status = std::make_shared<absl::Status>();
-  threads_.Run([pid = *process, path = trainer.StacksPath(),
-                status](const std::atomic<bool>& stop) { *status = SaveStacks(pid, path, stop); },
-               [this, id = trainer.id(), status] {
-                 NodeTrainer* const saved = Find(id);
-                 if (saved == nullptr) return;
-                 saved->EndStacks(status->ok());
-                 tell_(Tell::kNow);
-                 PACELINE_LOG(INFO)
-                     << "stacks_saved " << saved->Named() << " file=" << saved->StacksPath()
-                     << (status->ok() ? "" : absl::StrCat(" error=\"", status->message(), "\""));
-               });
+  threads_.Run(
+      [pid = *process, user = options_.setup.user.switched(), path = trainer.StacksPath(),
+       status](const std::atomic<bool>& stop) { *status = SaveStacks(pid, user, path, stop); },
+      [this, id = trainer.id(), status] {
+        NodeTrainer* const saved = Find(id);
+        if (saved == nullptr) return;
+        saved->EndStacks(status->ok());
+        tell_(Tell::kNow);
+        PACELINE_LOG(INFO) << "stacks_saved " << saved->Named() << " file=" << saved->StacksPath()
+                           << (status->ok() ? ""
+                                            : absl::StrCat(" error=\"", status->message(), "\""));
+      });
 }
 
 void NodeTrainers::CountDropped(int64_t records) {

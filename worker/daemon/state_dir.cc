@@ -1,5 +1,8 @@
 #include "worker/daemon/state_dir.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -15,10 +18,10 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "common/atomic_file/atomic_file.h"
 #include "common/core/status_macros.h"
 #include "common/foreign_dir.h"
 #include "common/log.h"
+#include "common/tls/private_file.h"
 #include "common/uuid.h"
 
 namespace paceline {
@@ -58,6 +61,10 @@ absl::StatusOr<NodeIdentity> NodeIdentity::Load(const NodePaths& paths) {
   PACELINE_ASSIGN_OR_RETURN(const std::optional<std::string> text, ReadText(identity.path_));
   if (text.has_value()) {
     PACELINE_RETURN_IF_ERROR(identity.Read(*text));
+    // An earlier version let others read it.
+    if (::chmod(identity.path_.c_str(), 0600) != 0) {
+      return NotUsable(identity.path_, std::strerror(errno));
+    }
   } else {
     std::error_code error;
     if (fs::exists(paths.TrainersDir(), error)) {
@@ -98,7 +105,7 @@ absl::Status NodeIdentity::Write() const {
   const nlohmann::json json = {
       {"version", kVersion}, {"node_uid", node_uid_}, {"cluster_id", cluster_id_}};
   const std::string text = json.dump(2) + "\n";
-  const absl::Status status = WriteFileAtomically(path_, {absl::string_view(text)});
+  const absl::Status status = WritePrivate(path_, text);
   if (status.ok() || status.code() == absl::StatusCode::kResourceExhausted) return status;
   return absl::PermissionDeniedError(status.message());
 }
@@ -106,6 +113,19 @@ absl::Status NodeIdentity::Write() const {
 absl::Status NodeIdentity::Join(const std::string& cluster_id) {
   cluster_id_ = cluster_id;
   return Write();
+}
+
+absl::Status CloseStateDir(const std::string& path, bool trainers_pass) {
+  struct stat info;
+  if (::stat(path.c_str(), &info) != 0 || info.st_uid != ::geteuid() ||
+      (info.st_mode & S_IWOTH) != 0) {
+    return absl::PermissionDeniedError(absl::StrCat(
+        "the state directory ", path,
+        " belongs to another user, or all others can write it: what is in it may be theirs; chown "
+        "it, and chmod go-w, or give another --state-dir"));
+  }
+  if (::chmod(path.c_str(), trainers_pass ? 0711 : 0700) == 0) return absl::OkStatus();
+  return absl::ErrnoToStatus(errno, absl::StrCat("cannot change ", path));
 }
 
 absl::StatusOr<std::vector<TrainerId>> ListTrainerDirs(const NodePaths& paths) {

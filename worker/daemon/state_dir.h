@@ -42,6 +42,11 @@ class NodeIdentity {
   std::string cluster_id_;
 };
 
+// Lets nobody else list or change the state directory, nor pass through it, but for
+// `trainers_pass`: trainers of another user do. PermissionDenied when it belongs to somebody else,
+// or all others could write it: what is in it may be theirs.
+absl::Status CloseStateDir(const std::string& path, bool trainers_pass);
+
 // The trainers that have a dir, the least recently changed first.
 absl::StatusOr<std::vector<TrainerId>> ListTrainerDirs(const NodePaths& paths);
 

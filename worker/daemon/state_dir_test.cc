@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include <atomic>
 #include <filesystem>
@@ -39,6 +40,29 @@ TEST_F(StateDirTest, IdentityStaysTheSame) {
   ASSERT_TRUE(second.ok());
   EXPECT_EQ(second->node_uid(), first->node_uid());
   EXPECT_EQ(second->cluster_id(), "cluster-1");
+}
+
+TEST_F(StateDirTest, NobodyElseReadsIt) {
+  const auto mode = [](const std::string& path) {
+    struct stat info {};
+    EXPECT_EQ(::stat(path.c_str(), &info), 0) << path;
+    return info.st_mode & 07777;
+  };
+  ::umask(0);
+  ASSERT_EQ(::chmod(paths_.state_dir.c_str(), 0755), 0);
+  ASSERT_TRUE(CloseStateDir(paths_.state_dir, /*trainers_pass=*/true).ok());
+  EXPECT_EQ(mode(paths_.state_dir), 0711);
+  ASSERT_TRUE(CloseStateDir(paths_.state_dir, /*trainers_pass=*/false).ok());
+  EXPECT_EQ(mode(paths_.state_dir), 0700);
+  ASSERT_TRUE(NodeIdentity::Load(paths_).ok());
+  EXPECT_EQ(mode(paths_.NodeFile()), 0600);
+  // As an earlier version left it.
+  ASSERT_EQ(::chmod(paths_.NodeFile().c_str(), 0644), 0);
+  ASSERT_TRUE(NodeIdentity::Load(paths_).ok());
+  EXPECT_EQ(mode(paths_.NodeFile()), 0600);
+  ASSERT_EQ(::chmod(paths_.state_dir.c_str(), 0777), 0);
+  EXPECT_EQ(CloseStateDir(paths_.state_dir, true).code(), absl::StatusCode::kPermissionDenied);
+  ::umask(022);
 }
 
 TEST_F(StateDirTest, DamagedIdentityIsNotOverwritten) {
