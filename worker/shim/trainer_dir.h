@@ -19,7 +19,9 @@ inline constexpr char kFenced[] =
 inline constexpr char kResult[] =
     "result";  // paceline.v1.TrainerReport of the end, written by the daemon.
 inline constexpr char kStacks[] = "stacks.txt";  // Where its threads were (thread_stacks.h).
-inline constexpr char kMarks[] = "marks";        // worker/daemon/log_marks.h.
+inline constexpr char kStoreSecret[] =
+    "store_secret";  // Of the keys in the trainer's store; text, written by the daemon.
+inline constexpr char kMarks[] = "marks";  // worker/daemon/log_marks.h.
 
 // In the trainer's own directory.
 inline constexpr char kStatus[] = "status";  // paceline.v1.TrainerStatus, its last words.
