@@ -25,10 +25,17 @@ _PURE = ["common/identity"]
 def _is_core(package):
     return "core" in package.split("/") or package in _PURE
 
+# Abseil, and what stands in front of it.
+_ABSEIL = ["@system//:absl"] + [
+    repository + "//bazel:" + name
+    for repository in ["", "@paceline"]
+    for name in ["steady_absl", "tsan_absl"]
+]
+
 def _allowed_in_core(name):
     if name.startswith("@paceline//bazel/pch:") or name.startswith("//bazel/pch:"):
         return True
-    if name in ["@system//:absl", "@paceline//bazel:tsan_absl", "//bazel:tsan_absl"]:
+    if name in _ABSEIL:
         return True
     if name.startswith("@"):
         return False

@@ -2,14 +2,95 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <thread>
 #include <vector>
+
+#include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+
+namespace {
+
+// How far this process believes the wall clock to be ahead of the kernel's. To wait until a time
+// that was computed so is to wait while the clock is set back by as much.
+std::atomic<int64_t> wall_clock_ahead_s{0};
+
+}  // namespace
+
+// In the place of the C library's, for Abseil and the C++ library, too.
+extern "C" int clock_gettime(clockid_t clock, timespec* now) noexcept {
+  const auto result = ::syscall(SYS_clock_gettime, clock, now);
+  if (result == 0 && clock == CLOCK_REALTIME) now->tv_sec += wall_clock_ahead_s;
+  return static_cast<int>(result);
+}
+
+// What absl::Mutex asks.
+extern "C" int gettimeofday(timeval* now, void* /*zone*/) noexcept {
+  timespec exact;
+  ::clock_gettime(CLOCK_REALTIME, &exact);
+  *now = {exact.tv_sec, exact.tv_nsec / 1000};
+  return 0;
+}
 
 namespace paceline {
 namespace {
 
 using ::testing::ElementsAre;
+
+// For waits that would last an hour.
+class SetBackClockTest : public ::testing::Test {
+ protected:
+  SetBackClockTest() { wall_clock_ahead_s = 3600; }
+  ~SetBackClockTest() override { wall_clock_ahead_s = 0; }
+};
+
+TEST_F(SetBackClockTest, TimersRunWhenTheyAreDue) {
+  EventLoop loop;
+  loop.After(absl::Milliseconds(10), [&] { loop.Stop(); });
+  loop.Run();
+}
+
+TEST_F(SetBackClockTest, WaitsOfAbseilEndWhenTheyShould) {
+  const timespec real_before = absl::ToTimespec(absl::Now());
+  timespec kernels;
+  ::syscall(SYS_clock_gettime, CLOCK_REALTIME, &kernels);
+  ASSERT_GT(real_before.tv_sec, kernels.tv_sec + 3000) << "the clock is not replaced";
+  constexpr absl::Duration kWait = absl::Milliseconds(10);
+  const absl::Time begin = EventLoop::Now();
+  absl::Mutex mutex;
+  absl::CondVar changed;
+  bool never = false;
+  {
+    const absl::MutexLock lock(&mutex);
+    EXPECT_FALSE(mutex.AwaitWithTimeout(absl::Condition(&never), kWait));
+    EXPECT_TRUE(changed.WaitWithTimeout(&mutex, kWait));
+    EXPECT_TRUE(changed.WaitWithDeadline(&mutex, absl::Now() + kWait));
+    EXPECT_TRUE(changed.WaitWithDeadline(&mutex, absl::InfinitePast()));
+  }
+  EXPECT_FALSE(absl::Notification().WaitForNotificationWithTimeout(kWait));
+  EXPECT_GE(EventLoop::Now() - begin, 4 * kWait - absl::Milliseconds(1));
+}
+
+TEST_F(SetBackClockTest, WaitsOfAbseilEndWhenTheyAreWoken) {
+  absl::Mutex mutex;
+  bool done = false;
+  std::thread other([&] {
+    const absl::MutexLock lock(&mutex);
+    done = true;
+  });
+  {
+    const absl::MutexLock lock(&mutex);
+    EXPECT_TRUE(mutex.AwaitWithTimeout(absl::Condition(&done), absl::InfiniteDuration()));
+    EXPECT_TRUE(mutex.AwaitWithTimeout(absl::Condition(&done), absl::Seconds(1)));
+  }
+  other.join();
+}
 
 TEST(EventLoopTest, RunsTasksInTheOrderOfPosting) {
   EventLoop loop;

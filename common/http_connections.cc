@@ -15,8 +15,10 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/core/loopback.h"
 #include "common/tls/certificate.h"
 
 namespace paceline {
@@ -38,6 +40,17 @@ constexpr char kText[] = "text/plain; charset=utf-8";
 
 // Whether this thread serves a connection that nobody has time for.
 thread_local bool refusing = false;
+
+// Why a request in plain text, on the loopback, is not answered; empty: it is. A page of another
+// site, whose name leads to the loopback meanwhile, would have its visitor's browser read ours.
+std::string RefusalOfName(const httplib::Request& request) {
+  const size_t names = request.get_header_value_count("Host");
+  if (names == 0) return "";  // No browser.
+  const std::string name = absl::AsciiStrToLower(request.get_header_value("Host"));
+  if (names == 1 && IsLoopback(name)) return "";
+  return "this is answered under the names localhost, 127.0.0.1 and [::1] alone, and was asked for "
+         "under another: open one of them; a proxy has to set the header Host";
+}
 
 }  // namespace
 
@@ -214,7 +227,7 @@ HttpConnections::HttpConnections(size_t threads, const HttpLimits& limits,
       context_(tls_.has_value() ? std::make_unique<ServerContext>(tls_->files) : nullptr) {
   new_task_queue = [this] { return new Pool(this); };
   set_pre_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
-    const std::string refusal = Refusal();
+    const std::string refusal = context_ == nullptr ? RefusalOfName(request) : Refusal();
     if (refusal.empty() || request.path == "/healthz" || request.path == "/readyz") {
       return HandlerResponse::Unhandled;
     }
@@ -298,7 +311,6 @@ std::string HttpConnections::RefusalOf(const std::string& certificate) const {
 }
 
 std::string HttpConnections::Refusal() {
-  if (context_ == nullptr) return "";
   std::string certificate;
   {
     absl::MutexLock lock(&mutex_);

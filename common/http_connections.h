@@ -58,7 +58,8 @@ class HttpConnections : public httplib::Server {
   void Serve(Client& client);
   // Why the client with this certificate (PEM; empty: none) may not read now; empty: it may.
   std::string RefusalOf(const std::string& certificate) const;
-  // The same of this thread's client: asked with each request, as a connection outlives them.
+  // The same of this thread's client, with TLS: asked with each request, as a connection outlives
+  // them.
   std::string Refusal() ABSL_LOCKS_EXCLUDED(mutex_);
   // False: the server ends.
   bool SetAnswering(bool answering) ABSL_LOCKS_EXCLUDED(mutex_);

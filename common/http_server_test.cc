@@ -40,6 +40,27 @@ TEST(HttpServerTest, AnswersItsRoutesAndNothingElse) {
   EXPECT_EQ(client.Get("/other")->status, 404);
 }
 
+// Of a page whose name leads to the loopback meanwhile (DNS rebinding).
+TEST(HttpServerTest, PlainTextIsAnsweredUnderNamesOfTheLoopbackAlone) {
+  auto server = HttpServer::Start("127.0.0.1:0", Hello());
+  ASSERT_TRUE(server.ok()) << server.status();
+  const std::string address = (*server)->address();
+  const std::string port = address.substr(address.rfind(':'));
+  httplib::Client client("http://" + address);
+  for (const std::string host : {"localhost", "LocalHost", "127.0.0.1", "127.1.2.3", "[::1]"}) {
+    for (const std::string& name : {host, host + port}) {
+      EXPECT_EQ(client.Get("/hello", {{"Host", name}})->status, 200) << name;
+    }
+  }
+  for (const char* name : {"evil.example", "127.0.0.1.evil.example", "localhost.evil.example:80",
+                           "localhost, evil.example", "10.0.0.1", "evil.example:127.0.0.1"}) {
+    const auto response = client.Get("/hello", {{"Host", name}});
+    EXPECT_EQ(response->status, 403) << name;
+    EXPECT_EQ(response->body.find("world"), std::string::npos);
+  }
+  EXPECT_EQ(client.Get("/hello", {{"Host", "localhost"}, {"Host", "evil.example"}})->status, 403);
+}
+
 TEST(HttpServerTest, PortInUseIsAnError) {
   auto first = HttpServer::Start("127.0.0.1:0", Hello());
   ASSERT_TRUE(first.ok()) << first.status();
@@ -230,14 +251,14 @@ TEST(HttpServerTest, ClientThatNeverReadsCostsBoundedMemoryAndIsDropped) {
   auto server = HttpServer::Start("127.0.0.1:0", {}, streams);
   ASSERT_TRUE(server.ok()) << server.status();
   const RawClient client((*server)->address());
-  ASSERT_TRUE(client.Send("GET /events HTTP/1.1\r\nHost: here\r\n\r\n"));
+  ASSERT_TRUE(client.Send("GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n"));
   ended.WaitForNotification();
   EXPECT_GT(bytes, 0);
   EXPECT_LT(bytes, 1 << 20);
 }
 
 constexpr size_t kBig = 4 << 20;
-constexpr char kGetBig[] = "GET /big HTTP/1.1\r\nHost: here\r\n\r\n";
+constexpr char kGetBig[] = "GET /big HTTP/1.1\r\nHost: localhost\r\n\r\n";
 // Of a client that does a little, again and again.
 constexpr absl::Duration kPause = absl::Milliseconds(10);
 

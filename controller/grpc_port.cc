@@ -1,14 +1,22 @@
 #include "controller/grpc_port.h"
 
+#include <grpc/support/log.h>
 #include <grpcpp/resource_quota.h>
 #include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server.h>
 #include <grpcpp/server_builder.h>
 
 #include <cstddef>
+#include <cstdint>
+#include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "common/event_loop.h"
+#include "common/log.h"
+#include "controller/core/rate_limit.h"
 
 namespace paceline {
 namespace {
@@ -34,6 +42,37 @@ constexpr int kMaxSyncThreads = 16;
 // A client without calls is gone; it connects again by itself when it has one.
 constexpr absl::Duration kMaxIdle = absl::Minutes(10);
 
+// Lines of gRPC's own, a second and in a burst: it writes one for each handshake that fails.
+constexpr double kLogLines = 1;
+constexpr double kLogBurst = 20;
+
+// Takes the lines that gRPC would write itself. Thread-safe.
+class GrpcLog {
+ public:
+  static void Take(gpr_log_func_args* line) {
+    static auto& log = *new GrpcLog;
+    // Others come only where somebody has asked for them (GRPC_VERBOSITY).
+    const int64_t left_out = line->severity == GPR_LOG_SEVERITY_ERROR ? log.Admit() : 0;
+    if (left_out < 0) return;
+    PACELINE_LOG(WARNING) << "grpc reason=\"" << line->message << "\" left_out=" << left_out;
+  }
+
+ private:
+  // How many were left out before this one; negative: this one is, too.
+  int64_t Admit() ABSL_LOCKS_EXCLUDED(mutex_) {
+    const absl::MutexLock lock(&mutex_);
+    if (rate_.Take("", EventLoop::Now()) == absl::ZeroDuration()) {
+      return std::exchange(left_out_, 0);
+    }
+    ++left_out_;
+    return -1;
+  }
+
+  absl::Mutex mutex_;
+  RateLimit rate_ ABSL_GUARDED_BY(mutex_){{kLogLines, kLogBurst}};
+  int64_t left_out_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
 int Millis(absl::Duration duration) {
   return static_cast<int>(absl::ToInt64Milliseconds(duration));
 }
@@ -41,6 +80,7 @@ int Millis(absl::Duration duration) {
 }  // namespace
 
 void LimitClients(grpc::ServerBuilder& builder, absl::Duration handshake_patience) {
+  gpr_set_log_function(GrpcLog::Take);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveMillis);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveMillis);
   builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, Millis(handshake_patience));

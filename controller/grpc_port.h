@@ -26,7 +26,9 @@ struct GrpcPort {
 };
 
 // Bounds how large calls may be, how many they may be, and what all of them together hold, in
-// memory and in threads; ends connections that are half open, slow or silent.
+// memory and in threads; ends connections that are half open, slow or silent. From the first call
+// on, the lines that gRPC writes in this process go to our log, by a rate: what a client does wrong
+// makes one.
 void LimitClients(grpc::ServerBuilder& builder, absl::Duration handshake_patience);
 
 // Serves the builder's services at `listen`, HOST:PORT, port 0: any. FailedPrecondition when it

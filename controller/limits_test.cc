@@ -266,7 +266,7 @@ TEST_F(LimitsTest, ReaderThatNeverReadsLosesItsStream) {
 }
 
 TEST_F(LimitsTest, LogReadersOfANodeAreBounded) {
-  constexpr int kMost = 256;
+  constexpr int kMost = 128;  // Of one caller.
   Serve([](ServerOptions&) {});
   const auto worker = Join(Hello("a"));
   v1::Job job;

@@ -17,6 +17,8 @@ namespace paceline {
 namespace {
 
 constexpr int kHighestPriority = 1000000;
+constexpr char kKeys[] = "priority, submitter_priority, slots and gpus";
+constexpr int kHighestOfJob = 1000;  // As common/job_spec has it.
 
 bool IsName(const std::string& text) {
   bool sound = !text.empty() && text.size() <= 63 && absl::ascii_islower(text[0]);
@@ -62,7 +64,7 @@ class QueueParser {
     Queue& made = queues_[queue] = Queue();
     if (value.IsNull()) return;
     if (!value.IsMap()) {
-      return Tell(value.Mark(), absl::StrCat(queue, " takes a group of priority, slots and gpus"));
+      return Tell(value.Mark(), absl::StrCat(queue, " takes a group of ", kKeys));
     }
     std::set<std::string> keys;
     for (const auto& entry : value) {
@@ -72,12 +74,15 @@ class QueueParser {
       } else if (key == "priority") {
         made.priority = ParseNumber(absl::StrCat(queue, ".", key), entry.second, -kHighestPriority,
                                     kHighestPriority);
+      } else if (key == "submitter_priority") {
+        made.submitter_priority =
+            ParseNumber(absl::StrCat(queue, ".", key), entry.second, -kHighestOfJob, kHighestOfJob);
       } else if (key == "slots" || key == "gpus") {
         (key == "slots" ? made.slots : made.gpus) = ParseNumber(
             absl::StrCat(queue, ".", key), entry.second, 0, std::numeric_limits<int>::max());
       } else {
-        Tell(entry.first.Mark(), absl::StrCat("unknown key \"", key, "\" in ", queue,
-                                              "; known are priority, slots, gpus"));
+        Tell(entry.first.Mark(),
+             absl::StrCat("unknown key \"", key, "\" in ", queue, "; known are ", kKeys));
       }
     }
   }

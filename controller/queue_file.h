@@ -1,5 +1,5 @@
 // The file of queues that the controller is given (--queues), in YAML: a group for each queue, by
-// its name, with the keys priority, slots and gpus (docs/scheduling.md).
+// its name, with the keys priority, submitter_priority, slots and gpus (docs/scheduling.md).
 #ifndef CONTROLLER_QUEUE_FILE_H_
 #define CONTROLLER_QUEUE_FILE_H_
 

@@ -77,6 +77,24 @@ TEST_F(RolesTest, WithoutAnIdentityOnlyACheckOfHealthIsServed) {
             grpc::StatusCode::UNAUTHENTICATED);
 }
 
+TEST_F(RolesTest, JobsOfSubmittersDoNotGoBeforeAllOthers) {
+  const auto submit = [this](const std::string& user, int priority) {
+    Call call(user);
+    v1::SubmitJobRequest request;
+    *request.mutable_spec() = Spec();
+    request.mutable_spec()->set_priority(priority);
+    request.set_request_id(NextId());
+    request.set_validate_only(true);
+    v1::Job reply;
+    return jobs_->Submit(call, request, &reply);
+  };
+  const grpc::Status refused = submit("alice", 1);
+  EXPECT_EQ(Reason(refused), "PRIORITY_TOO_HIGH") << refused.error_message();
+  EXPECT_TRUE(submit("alice", 0).ok());
+  EXPECT_TRUE(submit("alice", -1000).ok());
+  EXPECT_TRUE(submit("ops", 1000).ok());
+}
+
 // All calls are on one connection.
 TEST_F(RolesTest, ATokenSpeaksForItsOwnCallOnly) {
   EXPECT_TRUE(GetAs("ops", alice_).ok());

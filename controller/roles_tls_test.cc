@@ -1,9 +1,14 @@
 // Roles by certificates: who a caller is, its connection proves.
+#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <fstream>
 #include <memory>
@@ -11,6 +16,8 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "common/identity/principal.h"
@@ -271,6 +278,103 @@ TEST_F(RolesTlsTest, JobsBelongToTheNameInTheCertificate) {
   };
   EXPECT_THAT(ids(alice), ElementsAre(job.id()));
   EXPECT_THAT(ids(bob), ElementsAre());
+}
+
+TEST_F(RolesTlsTest, HandshakesThatFailLeaveFewLinesInTheLog) {
+  constexpr int kConnections = 200;
+  const std::string address = server_->Address("grpc");
+  const int port = std::stoi(address.substr(address.rfind(':') + 1));
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(static_cast<uint16_t>(port));
+  to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ::testing::internal::CaptureStderr();
+  for (int i = 0; i < kConnections; ++i) {
+    const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+    ASSERT_EQ(::connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to)), 0);
+    const std::string garbage = "GET / HTTP/1.1\r\n\r\n";
+    EXPECT_GT(::send(fd, garbage.data(), garbage.size(), MSG_NOSIGNAL), 0);
+    char byte = 0;
+    // Until it is hung up on: its line, if any, was written before.
+    while (::recv(fd, &byte, 1, 0) > 0) {
+    }
+    ::close(fd);
+  }
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  const std::vector<std::string> lines = absl::StrSplit(said, '\n');
+  const auto failed = std::count_if(lines.begin(), lines.end(), [](const std::string& line) {
+    return absl::StrContains(line, "andshake");
+  });
+  EXPECT_GE(failed, 1) << said;
+  // A burst, and one a second: the test does not last for a minute.
+  EXPECT_LE(failed, 80) << said;
+}
+
+// One caller's readers leave room for another's.
+class LogReadersTlsTest : public TlsServerTest {
+ protected:
+  struct Reading {
+    grpc::ClientContext context;
+    std::unique_ptr<grpc::ClientReader<v1::LogChunk>> stream;
+  };
+
+  LogReadersTlsTest() { Start(Options()); }
+
+  void Read(const std::shared_ptr<grpc::Channel>& channel, const std::string& job) {
+    auto reading = std::make_unique<Reading>();
+    Prepare(reading->context);
+    v1::StreamLogsRequest request;
+    request.set_job(job);
+    request.set_follow(true);
+    reading->stream = v1::JobService::NewStub(channel)->StreamLogs(&reading->context, request);
+    readings_.push_back(std::move(reading));
+  }
+
+  std::vector<std::unique_ptr<Reading>> readings_;
+};
+
+TEST_F(LogReadersTlsTest, OneCallerHasAShareOfANodesLogReaders) {
+  constexpr int kShare = 128;
+  PlayedWorker worker(ChannelOf({Role::kWorker, "w0"}), Hello("w0"));
+  const auto submitter = ChannelOf({Role::kSubmitter, "sue"});
+  v1::Job job;
+  {
+    grpc::ClientContext context;
+    Prepare(context);
+    v1::SubmitJobRequest request;
+    *request.mutable_spec() = Spec();
+    request.set_request_id("one");
+    const auto jobs = v1::JobService::NewStub(submitter);
+    ASSERT_TRUE(jobs->Submit(&context, request, &job).ok());
+  }
+  while (true) {
+    const auto message = worker.Read();
+    ASSERT_TRUE(message.has_value());
+    if (message->plan().trainers_size() > 0) break;
+  }
+  const auto asked = [&] {
+    while (true) {
+      const auto message = worker.Read();
+      if (!message.has_value() || message->has_log_request()) return message.has_value();
+    }
+  };
+  const auto greedy = ChannelOf({Role::kViewer, "vic"});
+  for (int i = 0; i < kShare; ++i) Read(greedy, job.id());
+  for (int i = 0; i < kShare; ++i) ASSERT_TRUE(asked());
+  Read(greedy, job.id());
+  v1::LogChunk chunk;
+  EXPECT_FALSE(readings_.back()->stream->Read(&chunk));
+  const grpc::Status refused = readings_.back()->stream->Finish();
+  EXPECT_EQ(Reason(refused), "TOO_MANY_LOG_READERS");
+  EXPECT_THAT(refused.error_message(), HasSubstr("viewer vic reads 128 logs of node w0"));
+  readings_.pop_back();
+  Read(submitter, job.id());
+  EXPECT_TRUE(asked()) << "another caller's are its own";
+  for (const auto& reading : readings_) reading->context.TryCancel();
+  for (const auto& reading : readings_) {
+    EXPECT_FALSE(reading->stream->Read(&chunk));
+    reading->stream->Finish();
+  }
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 
-readonly quick=(format scripts python docs proto core boundaries cost)
+readonly quick=(format scripts python docs proto core waits boundaries cost)
 readonly all=("${quick[@]}" tidy)
 readonly work=build/check
 fix=0
@@ -75,6 +75,23 @@ check_core() {
     -e '#include "(proto|google|grpcpp|torch)/' -e '#include "common/[a-z_]+\.h"' \
     -e 'absl::Now\(' -e 'std::(random_device|cout|cerr)\b' "${files[@]}")
   [[ -z $wrong ]] || { echo "core must not use:"; echo "$wrong"; return 1; }
+}
+
+# Waits go by a clock that nobody sets: by the wall clock one would last an hour longer when that is
+# set back by an hour. Abseil's are made to (bazel/steady_absl.cc); a deadline of gRPC's becomes one of
+# such a clock when the call begins, those of the CLI among them. Of what ships.
+check_waits() {
+  local files wrong
+  mapfile -t files < <(ours 'cli/*' 'common/*' 'controller/*' 'worker/*' |
+    grep -E '\.(h|cc)$' | grep -vE '_test\.cc$|/testing/')
+  wrong=$(grep -nE \
+    -e '\b(pthread_(cond|mutex)_timed(wait|lock)|sem_timedwait|mtx_timedlock|cnd_timedwait)\b' \
+    -e 'FUTEX_CLOCK_REALTIME|TFD_TIMER_ABSTIME' -e '\b(wait|try_lock)_until\(.*system_clock' \
+    -e '\b(std)?::time\((nullptr|NULL|0)\)' -e 'gettimeofday\(' \
+    -e '(SleepFor|After)\(.*absl::Now\(' -e '(while|if|return) .*absl::Now\(\) *[<>]' \
+    -e '\b(deadline|give_up)_? = absl::Now\(' "${files[@]}" |
+    grep -vE 'ToChronoTime|^cli/.*\.deadline = |read->not_after')
+  [[ -z $wrong ]] || { echo "must not wait by the wall clock (BootNow, EventLoop::Now):"; echo "$wrong"; return 1; }
 }
 
 # The build refuses each target that crosses a boundary (bazel/boundaries.bzl).

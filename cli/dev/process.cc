@@ -17,6 +17,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/boot_clock.h"
 
 namespace paceline {
 namespace {
@@ -118,9 +119,9 @@ absl::Status EndProcess(const std::function<pid_t()>& holder, absl::Duration gra
 }
 
 bool WaitUntil(const std::function<bool()>& done, absl::Duration timeout) {
-  const absl::Time deadline = absl::Now() + timeout;
+  const absl::Time deadline = BootNow() + timeout;
   while (!done()) {
-    if (absl::Now() >= deadline) return false;
+    if (BootNow() >= deadline) return false;
     absl::SleepFor(kLook);
   }
   return true;

@@ -15,11 +15,13 @@
 #include "common/checkpoint/checkpoint_files.h"
 #include "common/checkpoint/checkpoint_paths.h"
 #include "common/core/status_macros.h"
+#include "common/foreign_dir.h"
 
 namespace paceline {
 namespace {
 
 constexpr char kRemovedPrefix[] = "removed-";
+constexpr size_t kMaxEntries = 1 << 20;  // Of a job's directory: some 100 MB of names.
 
 absl::Status Failed(absl::string_view what, const std::string& path, const std::error_code& error) {
   const std::string message = absl::StrCat(what, " ", path, ": ", error.message());
@@ -31,16 +33,16 @@ absl::Status Failed(absl::string_view what, const std::string& path, const std::
 }
 
 absl::Status RemoveTree(const std::string& path) {
-  std::error_code error;
-  std::filesystem::remove_all(path, error);
-  return error ? Failed("cannot remove", path, error) : absl::OkStatus();
+  const absl::Status removed = RemoveForeignTree(path);
+  if (removed.ok() || absl::IsPermissionDenied(removed)) return removed;
+  return absl::UnavailableError(removed.message());
 }
 
 absl::StatusOr<std::vector<std::string>> NamesIn(const std::string& directory) {
   std::vector<std::string> names;
   std::error_code error;
   std::filesystem::directory_iterator at(directory, error);
-  while (!error && at != std::filesystem::directory_iterator()) {
+  while (!error && at != std::filesystem::directory_iterator() && names.size() <= kMaxEntries) {
     names.push_back(at->path().filename());
     at.increment(error);
   }
@@ -48,7 +50,10 @@ absl::StatusOr<std::vector<std::string>> NamesIn(const std::string& directory) {
     return absl::NotFoundError(absl::StrCat("there is no directory ", directory));
   }
   if (error) return Failed("cannot read", directory, error);
-  return names;
+  if (names.size() <= kMaxEntries) return names;
+  return absl::ResourceExhaustedError(
+      absl::StrCat(directory, " has more than ", kMaxEntries,
+                   " entries, which is no directory of checkpoints: remove what is no part of it"));
 }
 
 // Whether there is a manifest, readable or not.
@@ -60,24 +65,28 @@ absl::StatusOr<bool> HasManifest(const std::string& directory) {
   return Failed("cannot look at", path, std::error_code(errno, std::generic_category()));
 }
 
-// False when the manifest cannot be read or is not that of `key`.
-bool Describe(const std::string& directory, const CheckpointKey& key, CompleteCheckpoint* found) {
-  const absl::StatusOr<MappedFile> file =
-      MappedFile::Open(absl::StrCat(directory, "/", kManifestName), MappedFile::Access::kRead);
-  if (!file.ok()) return false;
-  const absl::StatusOr<Manifest> manifest =
-      ParseManifest({static_cast<const char*>(file->data()), file->size()});
-  if (!manifest.ok() || !CheckComplete(*manifest).ok() || manifest->step != key.step ||
-      manifest->generation != key.generation) {
-    return false;
+// Fails when the manifest cannot be read or is not that of `key`.
+absl::StatusOr<CompleteCheckpoint> Describe(const std::string& directory,
+                                            const CheckpointKey& key) {
+  const std::string path = absl::StrCat(directory, "/", kManifestName);
+  const auto damaged = [&](absl::string_view why) {
+    return absl::DataLossError(absl::StrCat(path, ": ", why));
+  };
+  int64_t bytes = 0;
+  PACELINE_ASSIGN_OR_RETURN(const Manifest manifest, ReadManifest(path, &bytes));
+  if (const absl::Status whole = CheckComplete(manifest); !whole.ok()) {
+    return damaged(whole.message());
   }
-  auto bytes = static_cast<int64_t>(file->size());
-  for (const ManifestFile& listed : manifest->files) {
-    if (__builtin_add_overflow(bytes, listed.bytes, &bytes)) return false;
+  if (manifest.step != key.step || manifest.generation != key.generation) {
+    return damaged("it is that of another step");
   }
-  *found = {CheckpointName(key), key.step,         key.generation, bytes,
-            manifest->ranks,     manifest->created};
-  return true;
+  for (const ManifestFile& listed : manifest.files) {
+    if (__builtin_add_overflow(bytes, listed.bytes, &bytes)) {
+      return damaged("its files have more bytes than there can be");
+    }
+  }
+  return CompleteCheckpoint{CheckpointName(key), key.step,        key.generation, bytes,
+                            manifest.ranks,      manifest.created};
 }
 
 }  // namespace
@@ -107,8 +116,8 @@ absl::Status RemoveIncompleteCheckpoint(const std::string& directory) {
   return has_manifest ? absl::OkStatus() : RemoveCheckpoint(directory);
 }
 
-absl::StatusOr<std::vector<CompleteCheckpoint>> SettleCheckpoints(const std::string& job_directory,
-                                                                  int64_t generation) {
+absl::StatusOr<std::vector<CompleteCheckpoint>> SettleCheckpoints(
+    const std::string& job_directory, int64_t generation, std::vector<std::string>* left_out) {
   PACELINE_ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesIn(job_directory));
   std::vector<CompleteCheckpoint> complete;
   for (const std::string& name : names) {
@@ -122,9 +131,13 @@ absl::StatusOr<std::vector<CompleteCheckpoint>> SettleCheckpoints(const std::str
     std::error_code error;
     if (!key.has_value() || !std::filesystem::is_directory(path, error)) continue;
     PACELINE_ASSIGN_OR_RETURN(const bool has_manifest, HasManifest(path));
-    CompleteCheckpoint found;
     if (has_manifest) {
-      if (Describe(path, *key, &found)) complete.push_back(std::move(found));
+      absl::StatusOr<CompleteCheckpoint> found = Describe(path, *key);
+      if (found.ok()) {
+        complete.push_back(*std::move(found));
+      } else if (left_out != nullptr) {
+        left_out->emplace_back(found.status().message());
+      }
     } else if (key->generation <= generation) {
       PACELINE_RETURN_IF_ERROR(RemoveCheckpoint(path));
     }

@@ -1,15 +1,19 @@
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <linux/capability.h>
 #include <signal.h>
 #include <sys/ptrace.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/checkpoint_files.h"
@@ -71,6 +75,73 @@ class CheckpointDirectoryTest : public testing::Test {
 };
 
 using Strings = std::vector<std::string>;
+
+TEST_F(CheckpointDirectoryTest, ManifestThatIsTooLargeIsToldAndNotRead) {
+  AddComplete({20, 1});
+  AddComplete({30, 1});
+  const std::string path = PathOf({30, 1}) + "/" + kManifestName;
+  fs::resize_file(path, uint64_t{1} << 40);  // Takes no room on the disk.
+  std::vector<std::string> left_out;
+  const absl::StatusOr<std::vector<CompleteCheckpoint>> complete =
+      SettleCheckpoints(job_, 2, &left_out);
+  ASSERT_TRUE(complete.ok()) << complete.status();
+  ASSERT_EQ(complete->size(), 1);
+  EXPECT_EQ(complete->front().step, 20);
+  const std::string why = absl::StrCat(path, " has ", uint64_t{1} << 40,
+                                       " bytes, and no more than ", kMaxManifestBytes, " are read");
+  EXPECT_EQ(left_out, std::vector<std::string>{why});
+  const absl::Status opened = CheckpointFiles::Open(PathOf({30, 1})).status();
+  EXPECT_EQ(opened.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(opened.message(), why);
+}
+
+// A mapping of it would end the process that reads it.
+TEST_F(CheckpointDirectoryTest, ManifestThatIsCutWhileItIsReadHarmsNobody) {
+  AddComplete({20, 1});
+  const std::string path = PathOf({20, 1}) + "/" + kManifestName;
+  fs::resize_file(path, kMaxManifestBytes);
+  std::atomic<bool> over{false};
+  std::thread cutter([&] {
+    while (!over) {
+      fs::resize_file(path, 0);
+      fs::resize_file(path, kMaxManifestBytes);
+    }
+  });
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_TRUE(SettleCheckpoints(job_, 2)->empty());
+    EXPECT_FALSE(CheckpointFiles::Open(PathOf({20, 1})).ok());
+  }
+  over = true;
+  cutter.join();
+}
+
+TEST_F(CheckpointDirectoryTest, WhatIsNoFileIsLeftOutAndBlocksNobody) {
+  AddComplete({20, 1});
+  const std::string path = PathOf({20, 1}) + "/" + kManifestName;
+  fs::remove(path);
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  std::vector<std::string> left_out;
+  EXPECT_TRUE(SettleCheckpoints(job_, 2, &left_out)->empty());
+  EXPECT_EQ(left_out, std::vector<std::string>{path + " is no regular file"});
+}
+
+TEST_F(CheckpointDirectoryTest, RemovesWhatLeadsElsewhereAndAnyDepth) {
+  AddComplete({20, 1});
+  AddIncomplete({30, 1});
+  fs::create_directory_symlink(PathOf({20, 1}), PathOf({30, 1}) + "/linked");
+  fs::create_directory_symlink(PathOf({20, 1}), job_ + "/removed-" + CheckpointName({40, 1}));
+  int at = ::open(PathOf({30, 1}).c_str(), O_PATH);
+  for (int i = 0; i < 5000; ++i) {
+    ASSERT_EQ(::mkdirat(at, "d", 0700), 0);
+    const int next = ::openat(at, "d", O_PATH);
+    ::close(at);
+    at = next;
+  }
+  ::close(at);
+  EXPECT_EQ(Settle(2), Strings{CheckpointName({20, 1})});
+  EXPECT_EQ(Names(), Strings{CheckpointName({20, 1})});
+  EXPECT_TRUE(CheckpointFiles::Open(PathOf({20, 1})).ok());
+}
 
 TEST_F(CheckpointDirectoryTest, TellsWhatIsComplete) {
   AddComplete({20, 2});

@@ -35,16 +35,16 @@ absl::string_view Contents(const MappedFile& file) {
   return {static_cast<const char*>(file.data()), file.size()};
 }
 
-absl::StatusOr<Manifest> ReadManifest(const std::string& directory) {
+// Of a complete checkpoint.
+absl::StatusOr<Manifest> ReadWholeManifest(const std::string& directory) {
   const std::string path = absl::StrCat(directory, "/", kManifestName);
-  absl::StatusOr<MappedFile> file = MappedFile::Open(path, MappedFile::Access::kRead);
-  if (absl::IsNotFound(file.status())) {
+  absl::StatusOr<Manifest> manifest = ReadManifest(path);
+  if (absl::IsNotFound(manifest.status())) {
     return absl::NotFoundError(
         absl::StrCat(directory, ": no complete checkpoint: there is no ", kManifestName, " in it"));
   }
-  if (!file.ok()) return file.status();
-  absl::StatusOr<Manifest> manifest = ParseManifest(Contents(*file));
-  absl::Status status = manifest.ok() ? CheckComplete(*manifest) : manifest.status();
+  PACELINE_RETURN_IF_ERROR(manifest.status());
+  const absl::Status status = CheckComplete(*manifest);
   if (!status.ok()) return absl::Status(status.code(), absl::StrCat(path, ": ", status.message()));
   return manifest;
 }
@@ -174,7 +174,7 @@ void VerifyEntries(const std::string& path, const std::vector<Entry>& entries,
 absl::StatusOr<CheckpointFiles> CheckpointFiles::Open(const std::string& directory) {
   CheckpointFiles files;
   files.directory_ = directory;
-  PACELINE_ASSIGN_OR_RETURN(files.manifest_, ReadManifest(directory));
+  PACELINE_ASSIGN_OR_RETURN(files.manifest_, ReadWholeManifest(directory));
   const std::map<std::string, std::vector<Entry>> entries = EntriesByFile(files.manifest_);
   for (const ManifestFile& listed : files.manifest_.files) {
     PACELINE_ASSIGN_OR_RETURN(MappedFile file,
@@ -212,7 +212,7 @@ absl::Status CheckpointFiles::VerifyChecksum(const ManifestTensor& tensor, const
 absl::StatusOr<std::vector<std::string>> VerifyCheckpoint(
     const std::string& directory,
     const std::function<void(int64_t done, int64_t all)>& on_progress) {
-  PACELINE_ASSIGN_OR_RETURN(const Manifest manifest, ReadManifest(directory));
+  PACELINE_ASSIGN_OR_RETURN(const Manifest manifest, ReadWholeManifest(directory));
   const std::map<std::string, std::vector<Entry>> entries = EntriesByFile(manifest);
   int64_t all = 0;
   for (const ManifestTensor& tensor : manifest.tensors) all += TensorBytes(tensor);

@@ -68,10 +68,12 @@ struct CompleteCheckpoint {
 
 // Tells what lies complete in a job's directory, by step and generation; removes what generations
 // up to `generation` left incomplete, and what was being removed. A manifest that cannot be read is
-// left alone and not listed. NotFound: there is no such directory. Unavailable, PermissionDenied:
-// it cannot be read.
-absl::StatusOr<std::vector<CompleteCheckpoint>> SettleCheckpoints(const std::string& job_directory,
-                                                                  int64_t generation);
+// left alone and not listed; `left_out`, if given, says of each why. NotFound: there is no such
+// directory. Unavailable, PermissionDenied: it cannot be read. ResourceExhausted: it has too many
+// entries.
+absl::StatusOr<std::vector<CompleteCheckpoint>> SettleCheckpoints(
+    const std::string& job_directory, int64_t generation,
+    std::vector<std::string>* left_out = nullptr);
 
 // Removes a checkpoint's directory: the manifest's place first, so that it is never half there.
 // One that is missing is removed already. InvalidArgument when its name is not a checkpoint's.

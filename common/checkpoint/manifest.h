@@ -9,6 +9,7 @@
 #ifndef COMMON_CHECKPOINT_MANIFEST_H_
 #define COMMON_CHECKPOINT_MANIFEST_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -20,6 +21,9 @@
 namespace paceline {
 
 inline constexpr int kManifestVersion = 1;
+
+// No manifest is larger, that of a part neither: it has room for some 400,000 slices.
+inline constexpr size_t kMaxManifestBytes = size_t{64} << 20;
 
 // Consecutive rows of a tensor, in one entry of a shard. A tensor without dimensions is one row.
 struct TensorSlice {
@@ -74,6 +78,11 @@ std::string FormatManifest(const Manifest& manifest);
 // its tensor, names that are paths, sizes that overflow, a checksum that differs); Unimplemented
 // when it is of a newer version. Never allocates more than a small multiple of `contents`.
 absl::StatusOr<Manifest> ParseManifest(absl::string_view contents);
+
+// The manifest, or part, in a file, which may change meanwhile. `bytes`, if given: of the file.
+// Errors as of ParseManifest, NotFound, and those of common/foreign_dir.h; they name the file, and
+// its size when that is beyond kMaxManifestBytes.
+absl::StatusOr<Manifest> ReadManifest(const std::string& path, int64_t* bytes = nullptr);
 
 // All slices of all ranks in one, from one part of each. Versions are those of the first part,
 // `created` is the latest. DataLoss, naming tensor or field, when the parts are not of one

@@ -16,6 +16,7 @@
 #include "common/checkpoint/checksum.h"
 #include "common/checkpoint/manifest.h"
 #include "common/core/status_macros.h"
+#include "common/foreign_dir.h"
 #include "common/json/json_walk.h"
 #include "common/safetensors/safetensors.h"
 
@@ -319,6 +320,15 @@ absl::StatusOr<Manifest> ParseManifest(absl::string_view contents) {
   PACELINE_ASSIGN_OR_RETURN(Manifest manifest, visitor.Take());
   PACELINE_RETURN_IF_ERROR(Settle(manifest));
   return manifest;
+}
+
+absl::StatusOr<Manifest> ReadManifest(const std::string& path, int64_t* bytes) {
+  PACELINE_ASSIGN_OR_RETURN(const std::string contents, ReadBoundedFile(path, kMaxManifestBytes));
+  if (bytes != nullptr) *bytes = static_cast<int64_t>(contents.size());
+  absl::StatusOr<Manifest> manifest = ParseManifest(contents);
+  if (manifest.ok()) return manifest;
+  return absl::Status(manifest.status().code(),
+                      absl::StrCat(path, ": ", manifest.status().message()));
 }
 
 }  // namespace paceline

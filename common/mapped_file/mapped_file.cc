@@ -12,7 +12,7 @@
 
 namespace paceline {
 
-absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path, Access access) {
+absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path, Access access, size_t limit) {
   const bool writable = access == Access::kReadWrite;
   const int fd = ::open(path.c_str(), (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot open ", path));
@@ -26,6 +26,11 @@ absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path, Access acce
     return absl::DataLossError(absl::StrCat(path, ": at offset 0: truncated: the file is empty"));
   }
   const auto size = static_cast<size_t>(info.st_size);
+  if (size > limit) {
+    ::close(fd);
+    return absl::ResourceExhaustedError(
+        absl::StrCat(path, " has ", size, " bytes, and no more than ", limit, " are mapped"));
+  }
   void* const data =
       ::mmap(nullptr, size, writable ? PROT_READ | PROT_WRITE : PROT_READ,
              access == Access::kReadOnDemand ? MAP_SHARED : MAP_SHARED | MAP_POPULATE, fd, 0);

@@ -5,6 +5,7 @@
 #define COMMON_MAPPED_FILE_MAPPED_FILE_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
@@ -21,8 +22,10 @@ class MappedFile {
   };
 
   // Maps the file as long as it is now. NotFound when there is none, DataLoss when it is empty,
-  // FailedPrecondition when it is no regular file.
-  static absl::StatusOr<MappedFile> Open(const std::string& path, Access access);
+  // FailedPrecondition when it is no regular file, ResourceExhausted when it has more than `limit`
+  // bytes.
+  static absl::StatusOr<MappedFile> Open(const std::string& path, Access access,
+                                         size_t limit = SIZE_MAX);
 
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&& other) noexcept;

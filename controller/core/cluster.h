@@ -193,6 +193,10 @@ class Cluster {
   // QUEUE_UNKNOWN if the job's queue is.
   std::optional<Refusal> RefuseQueue(const JobRequest& request) const;
 
+  // PRIORITY_TOO_HIGH if the job's is, for one of a submitter, who is no operator. Requires: its
+  // queue is known.
+  std::optional<Refusal> RefusePriority(const JobRequest& request) const;
+
   // TOO_MANY_JOBS, TOO_MANY_OWN_JOBS if one more job of the submitter's would be too many. Those
   // without a submitter are one's.
   std::optional<Refusal> RefuseOpenJob(const std::string& submitter) const;

@@ -110,6 +110,17 @@ std::optional<Refusal> Cluster::RefuseQueue(const JobRequest& request) const {
                               ", or add it to the controller's file of queues (--queues)")};
 }
 
+std::optional<Refusal> Cluster::RefusePriority(const JobRequest& request) const {
+  const int most = options_.queues.at(request.queue).submitter_priority;
+  if (request.priority <= most) return std::nullopt;
+  return Refusal{
+      Refusal::Kind::kState, "PRIORITY_TOO_HIGH",
+      absl::StrCat("priority is ", request.priority, ", and jobs of submitters have at most ", most,
+                   " in queue ", request.queue,
+                   ": lower it, or ask an operator to submit the job, or for a greater "
+                   "submitter_priority of the queue (--queues)")};
+}
+
 std::optional<Refusal> Cluster::RefuseOpenJob(const std::string& submitter) const {
   if (options_.open_jobs > 0 && live_.size() >= options_.open_jobs) {
     return Refusal{

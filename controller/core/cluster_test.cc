@@ -320,6 +320,26 @@ TEST_F(ClusterTest, JobsThatHaveNotEndedAreBoundedPerSubmitterAndInAll) {
   EXPECT_THAT(refused("bob"), HasSubstr("TOO_MANY_JOBS: there are 3 jobs"));
 }
 
+TEST_F(ClusterTest, PriorityOfSubmittersIsBoundedByQueue) {
+  Cluster::Options options;
+  options.queues["research"].submitter_priority = 10;
+  const Cluster cluster(options);
+  JobRequest request = Request("job-1", 1);
+  EXPECT_FALSE(cluster.RefusePriority(request).has_value());
+  request.priority = -5;
+  EXPECT_FALSE(cluster.RefusePriority(request).has_value());
+  request.priority = 1;
+  const std::optional<Refusal> refused = cluster.RefusePriority(request);
+  ASSERT_TRUE(refused.has_value());
+  EXPECT_EQ(refused->reason, absl::string_view("PRIORITY_TOO_HIGH"));
+  EXPECT_THAT(refused->message, HasSubstr("at most 0 in queue default"));
+  request.queue = "research";
+  request.priority = 10;
+  EXPECT_FALSE(cluster.RefusePriority(request).has_value());
+  request.priority = 11;
+  EXPECT_TRUE(cluster.RefusePriority(request).has_value());
+}
+
 TEST_F(ClusterTest, NoLimitOfJobsIsZero) {
   Cluster::Options options;
   options.open_jobs = 0;

@@ -17,6 +17,9 @@ struct Queue {
   // Places that its jobs may hold at a time, spares included; unset: no limit.
   std::optional<int> slots = std::nullopt;
   std::optional<int> gpus = std::nullopt;
+  // The most that a job of a submitter may have of its own: it goes before others' and displaces
+  // them.
+  int submitter_priority = 0;
 
   std::optional<int> Quota(Device device) const { return device == Device::kCuda ? gpus : slots; }
 };

@@ -51,6 +51,8 @@ class CallLimits {
     Stream& operator=(const Stream&) = delete;
 
     const grpc::Status& refusal() const { return refusal_; }
+    // CallerKey of this call.
+    const std::string& caller() const { return caller_; }
     absl::Duration patience() const { return limits_->options_.stream_patience; }
     // AbortSlowReader of this call.
     void Abort() const { limits_->AbortSlowReader(context_); }

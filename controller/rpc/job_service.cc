@@ -146,6 +146,10 @@ void JobService::DoSubmit(const Principal& caller, const v1::SubmitJobRequest& r
     const JobRequest job = FromProto(id, spec);
     const std::optional<Refusal> refusal = control_->cluster().RefuseQueue(job);
     if (refusal.has_value()) return answer(MakeError(*refusal));
+    if (!Includes(caller.role, Role::kOperator)) {
+      const std::optional<Refusal> too_high = control_->cluster().RefusePriority(job);
+      if (too_high.has_value()) return answer(MakeError(*too_high));
+    }
     const absl::Status fits = control_->cluster().CanEverFit(job);
     if (!fits.ok()) {
       return answer(MakeError(grpc::StatusCode::FAILED_PRECONDITION, "JOB_CANNOT_FIT",

@@ -96,7 +96,7 @@ void JobService::LogStream::Ask() {
   request_.set_follow(follow_ && (!goes_on_ || MayWrite()));
   asked_ = std::make_shared<int64_t>(0);
   const grpc::Status status = workers_->RequestLog(
-      node_, request_,
+      node_, caller(), request_,
       [this, asked = std::weak_ptr<int64_t>(asked_)](const grpc::Status& status,
                                                      const v1::LogData& data) {
         if (asked.expired()) return;  // Cancelled in a session that was over already.

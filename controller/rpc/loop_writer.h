@@ -73,6 +73,7 @@ class LoopWriter : public grpc::ServerWriteReactor<Response> {
 
  protected:
   EventLoop* loop() const { return loop_; }
+  const std::string& caller() const { return counted_->caller(); }
 
   // Some of what was sent is out: there is room.
   virtual void Ready() = 0;

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstddef>
+#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -24,7 +25,9 @@ namespace paceline {
 namespace {
 
 constexpr double kReportIntervalSeconds = 1.0;
-constexpr size_t kMaxLogRequests = 256;
+// Of one node, all readers' and one's: with as many as `paceline job logs` follows, twice.
+constexpr size_t kMaxLogRequests = 512;
+constexpr int kMaxLogRequestsOfOne = 128;
 // For a worker to take what a session that is closed has begun to tell it. One that takes nothing
 // must not hold its node's name.
 constexpr absl::Duration kFarewell = absl::Seconds(2);
@@ -98,14 +101,21 @@ class WorkerSessions::Stream : public grpc::ServerBidiReactor<grpc::ByteBuffer, 
     if (outbox_.SetPlan(std::move(plan))) Write();
   }
 
-  grpc::Status RequestLog(v1::LogRequest request, LogCallback answer) {
-    if (logs_.size() >= kMaxLogRequests) {
+  grpc::Status RequestLog(v1::LogRequest request, const std::string& reader, LogCallback answer) {
+    const auto of_reader = log_readers_.find(reader);
+    const bool has_share =
+        of_reader != log_readers_.end() && of_reader->second >= kMaxLogRequestsOfOne;
+    if (has_share || logs_.size() >= kMaxLogRequests) {
       sessions_->metrics_->limits().Refused(Limit::kLogReaders);
-      return MakeError(
-          grpc::StatusCode::RESOURCE_EXHAUSTED, "TOO_MANY_LOG_READERS",
-          absl::StrCat("node ", node_.value(), " has ", kMaxLogRequests, " log readers already"));
+      return MakeError(grpc::StatusCode::RESOURCE_EXHAUSTED, "TOO_MANY_LOG_READERS",
+                       has_share
+                           ? absl::StrCat(reader, " reads ", kMaxLogRequestsOfOne, " logs of node ",
+                                          node_.value(), " already: end some of them first")
+                           : absl::StrCat("node ", node_.value(), " has ", kMaxLogRequests,
+                                          " log readers already: try again later"));
     }
-    logs_[request.id()] = std::move(answer);
+    ++log_readers_[reader];
+    logs_[request.id()] = {reader, std::move(answer)};
     v1::ControllerMessage message;
     *message.mutable_log_request() = std::move(request);
     Queue(std::move(message));
@@ -113,7 +123,7 @@ class WorkerSessions::Stream : public grpc::ServerBidiReactor<grpc::ByteBuffer, 
   }
 
   void CancelLog(int64_t id) {
-    if (logs_.erase(id) == 0) return;
+    if (!TakeLog(id).has_value()) return;
     v1::ControllerMessage message;
     message.mutable_log_cancel()->set_id(id);
     Queue(std::move(message));
@@ -168,13 +178,24 @@ class WorkerSessions::Stream : public grpc::ServerBidiReactor<grpc::ByteBuffer, 
         sessions_->metrics_->WorkerConnected(false);
         sessions_->control_->Apply(NodeDisconnected{node_});
       }
-      for (auto& [id, answer] : logs_) {
-        answer(MakeError(grpc::StatusCode::UNAVAILABLE, "NODE_UNREACHABLE",
-                         absl::StrCat("node ", node_.value(), " is not connected")),
-               {});
+      for (auto& [id, log] : logs_) {
+        log.answer(MakeError(grpc::StatusCode::UNAVAILABLE, "NODE_UNREACHABLE",
+                             absl::StrCat("node ", node_.value(), " is not connected")),
+                   {});
       }
       delete this;
     });
+  }
+
+  // A request that is not waited for any more; nothing when there is none.
+  std::optional<LogCallback> TakeLog(int64_t id) {
+    const auto found = logs_.find(id);
+    if (found == logs_.end()) return std::nullopt;
+    const auto reader = log_readers_.find(found->second.reader);
+    if (--reader->second == 0) log_readers_.erase(reader);
+    LogCallback answer = std::move(found->second.answer);
+    logs_.erase(found);
+    return answer;
   }
 
   // The next message. What the last one lay in is used again.
@@ -226,11 +247,9 @@ class WorkerSessions::Stream : public grpc::ServerBidiReactor<grpc::ByteBuffer, 
         sessions_->control_->Apply(Own(ReportedBy(node_, incoming_->report())));
         return Answer(incoming_->report().number());
       case v1::WorkerMessage::kLog: {
-        const auto found = logs_.find(incoming_->log().id());
-        if (found == logs_.end()) return;
-        const LogCallback answer = std::move(found->second);
-        logs_.erase(found);
-        return answer(grpc::Status::OK, incoming_->log());
+        const std::optional<LogCallback> answer = TakeLog(incoming_->log().id());
+        if (answer.has_value()) (*answer)(grpc::Status::OK, incoming_->log());
+        return;
       }
       case v1::WorkerMessage::kSteps:
       case v1::WorkerMessage::KIND_NOT_SET:
@@ -394,7 +413,12 @@ class WorkerSessions::Stream : public grpc::ServerBidiReactor<grpc::ByteBuffer, 
   std::string certificate_;            // The node of the caller's; empty: it has none.
   grpc::ByteBuffer outgoing_;          // Empty unless it is being written.
   SessionOutbox outbox_;
-  std::map<int64_t, LogCallback> logs_;
+  struct Log {
+    std::string reader;
+    LogCallback answer;
+  };
+  std::map<int64_t, Log> logs_;
+  std::map<std::string, int> log_readers_;  // Of logs_; none has 0.
 };
 
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* WorkerSessions::Session(
@@ -407,8 +431,8 @@ void WorkerSessions::SendPlan(const NodeName& node, const v1::NodePlan& plan) {
   if (stream != by_node_.end()) stream->second->SendPlan(plan);
 }
 
-grpc::Status WorkerSessions::RequestLog(const NodeName& node, v1::LogRequest request,
-                                        LogCallback answer, int64_t* id) {
+grpc::Status WorkerSessions::RequestLog(const NodeName& node, const std::string& reader,
+                                        v1::LogRequest request, LogCallback answer, int64_t* id) {
   const auto stream = by_node_.find(node);
   if (stream == by_node_.end()) {
     return MakeError(grpc::StatusCode::UNAVAILABLE, "NODE_UNREACHABLE",
@@ -416,7 +440,7 @@ grpc::Status WorkerSessions::RequestLog(const NodeName& node, v1::LogRequest req
   }
   *id = next_log_id_++;
   request.set_id(*id);
-  return stream->second->RequestLog(std::move(request), std::move(answer));
+  return stream->second->RequestLog(std::move(request), reader, std::move(answer));
 }
 
 void WorkerSessions::CancelLog(const NodeName& node, int64_t id) {

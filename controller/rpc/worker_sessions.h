@@ -52,11 +52,11 @@ class WorkerSessions
   // Sends the plan if the node is connected and has not got the same one last.
   void SendPlan(const NodeName& node, const v1::NodePlan& plan);
 
-  // Asks the node for a part of a log; `answer` runs once unless cancelled. Returns the
-  // number to cancel it by. UNAVAILABLE when the node is not connected, RESOURCE_EXHAUSTED
-  // when it has too many requests.
-  grpc::Status RequestLog(const NodeName& node, v1::LogRequest request, LogCallback answer,
-                          int64_t* id);
+  // Asks the node for a part of a log, for the caller `reader` (CallerKey); `answer` runs once
+  // unless cancelled. Returns the number to cancel it by. UNAVAILABLE when the node is not
+  // connected, RESOURCE_EXHAUSTED when it has too many requests, or too many of this reader's.
+  grpc::Status RequestLog(const NodeName& node, const std::string& reader, v1::LogRequest request,
+                          LogCallback answer, int64_t* id);
   void CancelLog(const NodeName& node, int64_t id);
 
   // Ends the node's session, if it has one, with UNAUTHENTICATED, reason REVOKED.

@@ -17,12 +17,21 @@ std::string Named(const v1::CheckpointTask& task) {
   return "task=" + v1::CheckpointTask::Kind_Name(task.kind()) + " directory=" + task.directory();
 }
 
+// Of the job whose checkpoints the task is about.
+std::string JobDirectory(const v1::CheckpointTask& task) {
+  std::string directory = task.directory();
+  while (!directory.empty() && directory.back() == '/') directory.pop_back();
+  if (task.kind() == v1::CheckpointTask::REMOVE) directory.resize(directory.rfind('/') + 1);
+  while (!directory.empty() && directory.back() == '/') directory.pop_back();
+  return directory;
+}
+
 }  // namespace
 
-// What a running task and the loop share; it may outlive all else.
-struct CheckpointTasks::Thread {
+// What running tasks and the loop share; it may outlive all else.
+struct CheckpointTasks::Threads {
   absl::Mutex mutex;
-  bool busy ABSL_GUARDED_BY(mutex) = false;
+  int running ABSL_GUARDED_BY(mutex) = 0;
   bool abandoned ABSL_GUARDED_BY(mutex) = false;  // Nobody waits for a result any more.
 };
 
@@ -30,13 +39,13 @@ CheckpointTasks::CheckpointTasks(EventLoop& loop, Options options, std::function
     : loop_(loop),
       options_(std::move(options)),
       on_result_(std::move(on_result)),
-      thread_(std::make_shared<Thread>()) {}
+      threads_(std::make_shared<Threads>()) {}
 
 CheckpointTasks::~CheckpointTasks() {
-  absl::MutexLock lock(&thread_->mutex);
-  thread_->abandoned = true;
-  const auto idle = [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return !thread_->busy; };
-  if (thread_->mutex.AwaitWithTimeout(absl::Condition(&idle), options_.end_limit)) return;
+  absl::MutexLock lock(&threads_->mutex);
+  threads_->abandoned = true;
+  const auto idle = [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return threads_->running == 0; };
+  if (threads_->mutex.AwaitWithTimeout(absl::Condition(&idle), options_.end_limit)) return;
   PACELINE_LOG(WARNING) << "checkpoint_task_abandoned, its file system does not answer";
 }
 
@@ -66,36 +75,42 @@ google::protobuf::RepeatedPtrField<v1::CheckpointTaskResult> CheckpointTasks::Re
   return results;
 }
 
-// The one that waits longest: tasks that were not tried yet come before those that failed.
+// Those that wait longest: tasks that were not tried yet come before those that failed.
 void CheckpointTasks::StartNext() {
-  if (running_) return;
-  const auto next =
-      std::min_element(listed_.begin(), listed_.end(),
-                       [](const Listed& a, const Listed& b) { return a.due < b.due; });
-  if (next != listed_.end() && next->due <= EventLoop::Now()) Start(*next);
+  while (busy_.size() < kMaxRunning) {
+    const Listed* next = nullptr;
+    for (const Listed& listed : listed_) {
+      if (listed.due > EventLoop::Now() || busy_.count(JobDirectory(listed.task)) > 0) continue;
+      if (next == nullptr || listed.due < next->due) next = &listed;
+    }
+    if (next == nullptr) return;
+    Start(*next);
+  }
 }
 
 void CheckpointTasks::Start(const Listed& listed) {
-  running_ = true;
+  std::string job_directory = JobDirectory(listed.task);
+  busy_.insert(job_directory);
   {
-    absl::MutexLock lock(&thread_->mutex);
-    thread_->busy = true;
+    absl::MutexLock lock(&threads_->mutex);
+    ++threads_->running;
   }
-  std::thread([this, thread = thread_, run = options_.run, task = listed.task,
-               number = listed.number] {
+  std::thread([this, threads = threads_, run = options_.run, task = listed.task,
+               job_directory = std::move(job_directory), number = listed.number] {
     v1::CheckpointTaskResult result = run(task);
     *result.mutable_task() = task;
-    absl::MutexLock lock(&thread->mutex);
-    thread->busy = false;
-    if (thread->abandoned) return;
-    loop_.Post([this, number, result = std::move(result)]() mutable {
-      OnResult(number, std::move(result));
+    absl::MutexLock lock(&threads->mutex);
+    --threads->running;
+    if (threads->abandoned) return;
+    loop_.Post([this, number, job_directory, result = std::move(result)]() mutable {
+      OnResult(number, job_directory, std::move(result));
     });
   }).detach();
 }
 
-void CheckpointTasks::OnResult(int64_t number, v1::CheckpointTaskResult result) {
-  running_ = false;
+void CheckpointTasks::OnResult(int64_t number, const std::string& job_directory,
+                               v1::CheckpointTaskResult result) {
+  busy_.erase(job_directory);
   const auto listed = std::find_if(listed_.begin(), listed_.end(),
                                    [&](const Listed& task) { return task.number == number; });
   if (listed != listed_.end()) {

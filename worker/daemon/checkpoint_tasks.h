@@ -5,17 +5,21 @@
 //                ^          |
 //                +- 30 s -- FAILED        no longer listed: forgotten, whatever becomes of it
 //
-// File systems may hang, so tasks run on a thread of their own, one at a time: one that hangs
-// holds up the others, and nothing else.
+// File systems may hang, and directories may be made to last, so tasks run on threads of their own,
+// one at a time for each job's directory: one that hangs holds up those of its directory, and, when
+// kMaxRunning hang, the others, and nothing else.
 //
 // Runs on the loop.
 #ifndef WORKER_DAEMON_CHECKPOINT_TASKS_H_
 #define WORKER_DAEMON_CHECKPOINT_TASKS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -26,13 +30,15 @@ namespace paceline {
 
 class CheckpointTasks {
  public:
-  // Does a task; called on the tasks' thread.
+  static constexpr size_t kMaxRunning = 16;
+
+  // Does a task; called on a thread of its own.
   using Run = std::function<v1::CheckpointTaskResult(const v1::CheckpointTask&)>;
 
   struct Options {
     Run run;
     absl::Duration retry_delay = absl::Seconds(30);
-    // For a running task, at the end of the daemon. One that takes longer is left to itself.
+    // For running tasks, at the end of the daemon. Those that take longer are left to themselves.
     absl::Duration end_limit = absl::Seconds(1);
   };
 
@@ -56,22 +62,22 @@ class CheckpointTasks {
     std::optional<v1::CheckpointTaskResult> result;
     absl::Time due = absl::InfinitePast();  // Not before; InfiniteFuture: done.
   };
-  struct Thread;
+  struct Threads;
 
   void StartNext();
   void Start(const Listed& listed);
-  void OnResult(int64_t number, v1::CheckpointTaskResult result);
+  void OnResult(int64_t number, const std::string& job_directory, v1::CheckpointTaskResult result);
 
   // Constant.
   EventLoop& loop_;
   const Options options_;
   const std::function<void()> on_result_;
-  const std::shared_ptr<Thread> thread_;
+  const std::shared_ptr<Threads> threads_;
 
   // Owned by the loop.
   std::vector<Listed> listed_;  // In the order of the plan.
   int64_t last_number_ = 0;
-  bool running_ = false;
+  std::set<std::string> busy_;  // Jobs' directories in which a task runs.
 };
 
 }  // namespace paceline

@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -24,6 +25,13 @@ v1::CheckpointTask Settle(const std::string& directory, int64_t generation) {
   return task;
 }
 
+v1::CheckpointTask Remove(const std::string& directory) {
+  v1::CheckpointTask task;
+  task.set_kind(v1::CheckpointTask::REMOVE);
+  task.set_directory(directory);
+  return task;
+}
+
 // A file system that does what the test says, and what it was asked for.
 class FakeFiles {
  public:
@@ -32,8 +40,8 @@ class FakeFiles {
   v1::CheckpointTaskResult Run(const v1::CheckpointTask& task) {
     absl::MutexLock lock(&mutex_);
     started_.push_back(task.directory());
-    mutex_.Await(absl::Condition(
-        +[](FakeFiles* files) { return !files->stuck_; }, this));
+    const auto released = [&] { return stuck_.count(task.directory()) == 0; };
+    mutex_.Await(absl::Condition(&released));
     v1::CheckpointTaskResult result;
     result.set_error(error_);
     if (error_.empty()) result.add_found()->set_name("step of " + task.directory());
@@ -44,13 +52,13 @@ class FakeFiles {
     absl::MutexLock lock(&mutex_);
     error_ = error;
   }
-  void GetStuck() {
+  void GetStuck(const std::string& directory) {
     absl::MutexLock lock(&mutex_);
-    stuck_ = true;
+    stuck_.insert(directory);
   }
   void Release() {
     absl::MutexLock lock(&mutex_);
-    stuck_ = false;
+    stuck_.clear();
   }
 
   // Directories in the order in which tasks in them were begun, once there are so many.
@@ -64,7 +72,7 @@ class FakeFiles {
  private:
   absl::Mutex mutex_;
   std::string error_;
-  bool stuck_ = false;
+  std::set<std::string> stuck_;
   std::vector<std::string> started_;
 };
 
@@ -133,10 +141,10 @@ class CheckpointTasksTest : public ::testing::Test {
   std::string results_;
 };
 
-TEST_F(CheckpointTasksTest, TasksAreDoneInTheOrderOfThePlan) {
-  SetWanted({Settle("/b", 1), Settle("/a", 1)});
-  WaitForResults("/b: step of /b\n/a: step of /a\n");
-  EXPECT_EQ(files_->Started(2), (std::vector<std::string>{"/b", "/a"}));
+TEST_F(CheckpointTasksTest, TasksOfADirectoryAreDoneInTheOrderOfThePlan) {
+  SetWanted({Remove("/a/step-2"), Settle("/a", 1), Remove("/a/step-1/")});
+  WaitForResults("/a/step-2: step of /a/step-2\n/a: step of /a\n/a/step-1/: step of /a/step-1/\n");
+  EXPECT_EQ(files_->Started(3), (std::vector<std::string>{"/a/step-2", "/a", "/a/step-1/"}));
 }
 
 TEST_F(CheckpointTasksTest, TaskThatIsDoneIsNotDoneAgainWhileListed) {
@@ -185,19 +193,33 @@ TEST_F(CheckpointTasksTest, FailedTaskWaitsAndLetsOthersGoFirst) {
   EXPECT_EQ(files_->Started(2), (std::vector<std::string>{"/a", "/b"}));
 }
 
-TEST_F(CheckpointTasksTest, LoopTurnsAndOthersWaitWhileATaskHangs) {
-  files_->GetStuck();
+TEST_F(CheckpointTasksTest, DirectoryThatHangsHoldsUpItsOwnTasksAlone) {
+  files_->GetStuck("/a");
   SetWanted({Settle("/a", 1)});
   files_->Started(1);
-  SetWanted({Settle("/a", 1), Settle("/b", 1)});
-  EXPECT_EQ(Results(), "");
-  EXPECT_EQ(files_->Started(1).size(), 1u);
+  SetWanted({Settle("/a", 1), Remove("/a/step-1"), Settle("/b", 1)});
+  WaitForResults("/b: step of /b\n");
+  EXPECT_EQ(files_->Started(2), (std::vector<std::string>{"/a", "/b"}));
   files_->Release();
-  WaitForResults("/a: step of /a\n/b: step of /b\n");
+  WaitForResults("/a: step of /a\n/a/step-1: step of /a/step-1\n/b: step of /b\n");
+}
+
+TEST_F(CheckpointTasksTest, NoMoreThanSoManyRunAtOnce) {
+  std::vector<v1::CheckpointTask> tasks;
+  for (size_t i = 0; i <= CheckpointTasks::kMaxRunning; ++i) {
+    const std::string directory = "/" + std::to_string(i);
+    if (i < CheckpointTasks::kMaxRunning) files_->GetStuck(directory);
+    tasks.push_back(Settle(directory, 1));
+  }
+  SetWanted(tasks);
+  EXPECT_EQ(files_->Started(CheckpointTasks::kMaxRunning).size(), CheckpointTasks::kMaxRunning);
+  EXPECT_EQ(Results(), "");
+  files_->Release();
+  files_->Started(tasks.size());
 }
 
 TEST_F(CheckpointTasksTest, ResultOfAnEarlierListingDoesNotCount) {
-  files_->GetStuck();
+  files_->GetStuck("/a");
   SetWanted({Settle("/a", 1)});
   files_->Started(1);
   SetWanted({});
@@ -208,7 +230,7 @@ TEST_F(CheckpointTasksTest, ResultOfAnEarlierListingDoesNotCount) {
 }
 
 TEST_F(CheckpointTasksTest, TaskThatHangsDoesNotHoldUpTheEnd) {
-  files_->GetStuck();
+  files_->GetStuck("/a");
   SetWanted({Settle("/a", 1)});
   files_->Started(1);
   const absl::Time begin = EventLoop::Now();

@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -90,6 +91,8 @@ TEST_F(DaemonConfinedTest, TrainersOfAnotherUserTrainStopAndAreAdopted) {
   EXPECT_EQ(StatOf(root_ + "/run").st_gid, kNobody);
   EXPECT_EQ(OwnerOf(root_ + "/run/daemon.sock"), "65534 0600");
   EXPECT_EQ(OwnerOf(absl::StrCat(root_, "/run/", kJob, ".1.0.ring")), "65534 0600");
+  EXPECT_EQ(OwnerOf(root_ + "/state"), "0 0711");
+  EXPECT_EQ(OwnerOf(root_ + "/state/node.json"), "0 0600");
   EXPECT_EQ(OwnerOf(TrainerDir(0)), "0 0711");
   for (const char* file : {"/lock", "/plan"}) {
     EXPECT_EQ(OwnerOf(TrainerDir(0) + file), "0 0600") << file;
@@ -116,6 +119,35 @@ TEST_F(DaemonConfinedTest, LastWordsAndTheLogOfAnotherUserAreRead) {
   EXPECT_EQ(ended.exit().failure(), v1::FAILURE_ERROR);
   EXPECT_EQ(ended.exit().message(), "thrown on purpose");
   EXPECT_THAT(ended.exit().log_tail(), HasSubstr("about to fail"));
+}
+
+// Its folder is the trainer's: what it leads to may be what only the daemon can read.
+TEST_F(DaemonConfinedTest, LinkInThePlaceOfTheLogShowsNothing) {
+  PACELINE_NEEDS_OTHER_USERS();
+  const std::string secrets = root_ + "/secrets";
+  fs::create_directory(secrets);
+  std::ofstream(secrets + "/00000000000000000000.log") << "secret\n";
+  fs::permissions(secrets, fs::perms::owner_all);
+  StartAsNobody();
+  controller_->SetPlan(NodePlanOf({Plan(0, 1000000)}));
+  controller_->WaitForReport(AllBeyond(5));
+  const std::string log = OwnDir(0) + "/log";
+  fs::rename(log, log + ".old");
+  v1::LogRequest request;
+  request.mutable_trainer()->set_job_id(kJob);
+  request.mutable_trainer()->set_generation(1);
+  for (const bool is_user : {true, false}) {
+    // The user's own link, and another user's folder that it has moved there.
+    is_user ? fs::create_directory_symlink(secrets, log) : fs::rename(secrets, log);
+    for (const int tail : {0, 1}) {
+      request.set_id(request.id() + 1);
+      request.set_tail_lines(tail);
+      const v1::LogData answer = controller_->AskForLog(request);
+      EXPECT_EQ(answer.data(), "");
+      EXPECT_THAT(answer.error(), HasSubstr(log));
+    }
+    if (is_user) fs::remove(log);
+  }
 }
 
 TEST_F(DaemonConfinedTest, StubbornTrainerOfAnotherUserIsKilled) {

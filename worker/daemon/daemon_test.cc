@@ -44,7 +44,10 @@ TEST_F(DaemonTest, RegistersAndRunsTrainersToTheEnd) {
     EXPECT_EQ(trainer.progress().step(), 50 + 10 * trainer.id().rank());
     EXPECT_EQ(trainer.progress().loss(), 0.5);
     EXPECT_EQ(trainer.evaluation().accuracy(), 0.75);
-    EXPECT_EQ(trainer.store_address(), absl::StrCat("127.0.0.1:", 5000 + trainer.id().rank()));
+    const std::string secret = Contents(TrainerDir(trainer.id().rank()) + "/store_secret");
+    EXPECT_EQ(secret.size(), 36);
+    EXPECT_EQ(trainer.store_address(),
+              absl::StrCat("127.0.0.1:", 5000 + trainer.id().rank(), "/", secret));
   }
   EXPECT_TRUE(Eventually([&] { return controller_->Steps().size() == 110; }));
   EXPECT_FALSE(RingExists(0));

@@ -87,7 +87,7 @@ void AddTrainerFlags(CLI::App& app, Flags& flags) {
       ->check(CLI::PositiveNumber);
   app.add_option("--log-segments", flags.log_segments, "Log segments kept per trainer")
       ->capture_default_str()
-      ->check(CLI::Range(2, 1 << 20));
+      ->check(CLI::Range(2, 8192));
 }
 
 void AddConfinementFlags(CLI::App& app, Flags& flags) {

@@ -1,5 +1,6 @@
 #include "worker/daemon/job_user.h"
 
+#include <fcntl.h>
 #include <grp.h>
 #include <linux/capability.h>
 #include <pwd.h>
@@ -150,14 +151,19 @@ std::vector<std::string> EnvironmentOf(const JobUser& user, std::vector<std::str
 absl::Status CheckEnters(const JobUser& user, const std::vector<std::string>& dirs) {
   if (user.is_own) return absl::OkStatus();
   absl::Status status;
-  // A thread can be another user than its process; it asks as that user, which knows best.
+  // A thread can act as another user than its process; it asks as that user, which knows best.
   std::thread([&] {
-    if (const char* const failed = BecomeUser(user.ids)) {
+    if (const char* const failed = ActAsUser(user.ids)) {
       status = absl::FailedPreconditionError(
           absl::StrCat("cannot ", failed, " of --run-as ", user.name, ": ", std::strerror(errno)));
     }
     for (const std::string& dir : dirs) {
-      if (!status.ok() || ::access(dir.c_str(), X_OK) == 0) continue;
+      if (!status.ok()) break;
+      const int inside = ::open((dir + "/.").c_str(), O_PATH | O_CLOEXEC);
+      if (inside >= 0) {
+        ::close(inside);
+        continue;
+      }
       status = absl::FailedPreconditionError(
           absl::StrCat("user ", user.name, " of --run-as cannot enter ", dir, ": ",
                        std::strerror(errno), "; let others enter it and its parents (chmod o+x)"));

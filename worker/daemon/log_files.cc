@@ -1,72 +1,99 @@
 #include "worker/daemon/log_files.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <filesystem>
-#include <system_error>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "common/core/status_macros.h"
-#include "worker/shim/small_file.h"
+#include "common/foreign_dir.h"
 
 namespace paceline {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr size_t kNameDigits = 20;
 // A segment may be deleted between being listed and being opened.
 constexpr int kAttempts = 3;
+// Bytes that file systems free together.
+constexpr int64_t kBlock = 4096;
+// Times what its segments may have, full: so much of a log is kept that was not rotated in time.
+constexpr int64_t kSlack = 2;
 
 struct Segment {
   int64_t base = 0;
-  std::string path;
+  std::string name;
 };
 
-// By base.
-std::vector<Segment> ListSegments(const std::string& dir) {
-  std::vector<Segment> segments;
-  std::error_code error;
-  for (fs::directory_iterator entry(dir, error), end; !error && entry != end;
-       entry.increment(error)) {
-    const std::string stem = entry->path().stem().string();
-    Segment segment;
-    segment.path = entry->path().string();
-    if (entry->path().extension() == ".log" && stem.size() == kNameDigits &&
-        absl::SimpleAtoi(stem, &segment.base) && segment.base >= 0 &&
-        segment.base <= LogFiles::kMaxOffset) {
-      segments.push_back(std::move(segment));
+std::optional<Segment> ParseSegment(const std::string& name) {
+  absl::string_view stem = name;
+  Segment segment{0, name};
+  if (!absl::ConsumeSuffix(&stem, ".log") || stem.size() != kNameDigits ||
+      !absl::SimpleAtoi(stem, &segment.base) || segment.base < 0 ||
+      segment.base > LogFiles::kMaxOffset) {
+    return std::nullopt;
+  }
+  return segment;
+}
+
+struct Log {
+  ForeignDir dir;
+  std::vector<Segment> segments;  // By base.
+  bool whole = true;              // The directory was.
+};
+
+// NotFound when there is no segment, unless the directory has too many entries to tell.
+absl::StatusOr<Log> OpenLog(const std::string& path) {
+  const auto [directory, name] = SplitPath(path);
+  PACELINE_ASSIGN_OR_RETURN(const ForeignDir parent, ForeignDir::Open(directory));
+  PACELINE_ASSIGN_OR_RETURN(ForeignDir dir, parent.OpenDir(name));
+  PACELINE_ASSIGN_OR_RETURN(const std::vector<std::string> names, dir.Names(LogFiles::kMaxEntries));
+  Log log = {std::move(dir), {}, names.size() < LogFiles::kMaxEntries};
+  for (const std::string& entry : names) {
+    if (std::optional<Segment> segment = ParseSegment(entry)) {
+      log.segments.push_back(*std::move(segment));
     }
   }
-  std::sort(segments.begin(), segments.end(),
+  if (log.segments.empty() && log.whole) {
+    return absl::NotFoundError(absl::StrCat("no log in ", path));
+  }
+  std::sort(log.segments.begin(), log.segments.end(),
             [](const Segment& a, const Segment& b) { return a.base < b.base; });
-  return segments;
+  return log;
 }
 
-// Up to `size` bytes from `offset` within the segment; what it has.
-absl::StatusOr<std::string> ReadSegment(const Segment& segment, int64_t offset, size_t size) {
-  const int fd = OpenForeignFile(segment.path);
-  if (fd < 0) return absl::ErrnoToStatus(-fd, absl::StrCat("cannot open ", segment.path));
-  std::string data(size, '\0');
-  const ssize_t got = ::pread(fd, data.data(), size, offset);
-  const int error = errno;
-  ::close(fd);
-  if (got < 0) return absl::ErrnoToStatus(error, absl::StrCat("cannot read ", segment.path));
-  data.resize(static_cast<size_t>(got));
-  return data;
+// The same, to be read: all of it was seen.
+absl::StatusOr<Log> OpenWholeLog(const std::string& path) {
+  absl::StatusOr<Log> log = OpenLog(path);
+  if (!log.ok() || log->whole) return log;
+  return absl::ResourceExhaustedError(absl::StrCat(
+      path, " has ", LogFiles::kMaxEntries, " entries or more, and a log of so many is not read"));
 }
 
-int64_t SizeOf(const Segment& segment) {
-  struct stat file = {};
-  return ::lstat(segment.path.c_str(), &file) == 0 && S_ISREG(file.st_mode)
-             ? std::min<int64_t>(file.st_size, LogFiles::kMaxOffset)
-             : 0;
+int64_t SizeOf(const ForeignFile& segment) {
+  return std::min<int64_t>(segment.info().st_size, LogFiles::kMaxOffset);
+}
+
+// Where its first byte is that was not cut off.
+int64_t BeginOf(const ForeignFile& segment) {
+  return std::max<int64_t>(0, ::lseek(segment.fd(), 0, SEEK_DATA));
+}
+
+// Frees the disk of what is before `offset`, which stays an offset of what is behind it.
+void CutBefore(const ForeignFile& segment, int64_t offset) {
+  const int64_t bytes = offset / kBlock * kBlock;
+  if (bytes <= BeginOf(segment)) return;
+  if (::fallocate(segment.fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, bytes) == 0) return;
+  // A file system that cannot: better no log than a full disk. Nothing can be done if that fails.
+  if (errno == EOPNOTSUPP && ::ftruncate(segment.fd(), 0) != 0) return;
 }
 
 // Length of the valid UTF-8 sequence at `at`, 0 if there is none.
@@ -95,43 +122,49 @@ size_t SequenceAt(const std::string& text, size_t at) {
 absl::StatusOr<LogFiles::Chunk> LogFiles::Read(int64_t offset) const {
   absl::Status failure;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    const std::vector<Segment> segments = ListSegments(dir_);
-    if (segments.empty()) return absl::NotFoundError(absl::StrCat("no log in ", dir_));
+    PACELINE_ASSIGN_OR_RETURN(const Log log, OpenWholeLog(dir_));
     Chunk chunk;
-    chunk.offset = std::max(offset, segments.front().base);
+    chunk.offset = std::max(offset, log.segments.front().base);
     auto segment =
-        std::upper_bound(segments.begin(), segments.end(), chunk.offset,
+        std::upper_bound(log.segments.begin(), log.segments.end(), chunk.offset,
                          [](int64_t at, const Segment& candidate) { return at < candidate.base; });
     --segment;
-    auto data = ReadSegment(*segment, chunk.offset - segment->base, kMaxChunk);
-    if (data.ok() && data->empty() && segment + 1 != segments.end()) {
+    absl::StatusOr<ForeignFile> file = log.dir.OpenFile(segment->name);
+    if (file.ok() && chunk.offset - segment->base >= SizeOf(*file) &&
+        segment + 1 != log.segments.end()) {
       // Bytes are missing before the next segment: begin with that one.
       ++segment;
       chunk.offset = segment->base;
-      data = ReadSegment(*segment, 0, kMaxChunk);
+      file = log.dir.OpenFile(segment->name);
     }
-    if (data.ok()) {
-      chunk.data = *std::move(data);
+    if (file.ok()) {
+      chunk.offset = std::max(chunk.offset, segment->base + BeginOf(*file));
+      PACELINE_ASSIGN_OR_RETURN(chunk.data, file->Read(chunk.offset - segment->base, kMaxChunk));
       return chunk;
     }
-    failure = data.status();
+    failure = file.status();
     if (!absl::IsNotFound(failure)) break;
   }
   return failure;
 }
 
 absl::StatusOr<int64_t> LogFiles::TailOffset(int lines) const {
-  const std::vector<Segment> segments = ListSegments(dir_);
-  if (segments.empty()) return absl::NotFoundError(absl::StrCat("no log in ", dir_));
+  PACELINE_ASSIGN_OR_RETURN(const Log log, OpenWholeLog(dir_));
   bool at_end = true;  // The line end that closes the last line begins none.
   int64_t left = kMaxLookBack;
-  for (auto segment = segments.rbegin(); segment != segments.rend(); ++segment) {
-    for (int64_t end = SizeOf(*segment); end > 0;) {
+  int64_t oldest = log.segments.front().base;
+  for (auto segment = log.segments.rbegin(); segment != log.segments.rend(); ++segment) {
+    const absl::StatusOr<ForeignFile> file = log.dir.OpenFile(segment->name);
+    if (absl::IsNotFound(file.status())) break;  // Deleted meanwhile, and what is before it.
+    PACELINE_RETURN_IF_ERROR(file.status());
+    const int64_t oldest_here = BeginOf(*file);
+    oldest = segment->base + oldest_here;
+    for (int64_t end = SizeOf(*file); end > oldest_here;) {
       if (left <= 0) return segment->base + end;
-      const int64_t begin = std::max<int64_t>(0, end - static_cast<int64_t>(kMaxChunk));
+      const int64_t begin = std::max<int64_t>(oldest_here, end - static_cast<int64_t>(kMaxChunk));
       left -= end - begin;
       PACELINE_ASSIGN_OR_RETURN(const std::string data,
-                                ReadSegment(*segment, begin, static_cast<size_t>(end - begin)));
+                                file->Read(begin, static_cast<size_t>(end - begin)));
       for (size_t i = data.size(); i > 0; --i) {
         const bool line_end = data[i - 1] == '\n';
         if (line_end && !at_end && --lines <= 0) {
@@ -142,7 +175,7 @@ absl::StatusOr<int64_t> LogFiles::TailOffset(int lines) const {
       end = begin;
     }
   }
-  return segments.front().base;
+  return oldest;
 }
 
 int64_t LogFiles::LineFrom(int64_t offset) const {
@@ -154,14 +187,10 @@ int64_t LogFiles::LineFrom(int64_t offset) const {
 }
 
 absl::StatusOr<LogFiles::End> LogFiles::FindEnd() const {
-  const std::vector<Segment> segments = ListSegments(dir_);
-  if (segments.empty()) return absl::NotFoundError(absl::StrCat("no log in ", dir_));
-  const Segment& last = segments.back();
-  struct stat file = {};
-  if (::lstat(last.path.c_str(), &file) != 0) {
-    return absl::ErrnoToStatus(errno, absl::StrCat("cannot look at ", last.path));
-  }
-  return End{last.base + SizeOf(last), absl::TimeFromTimespec(file.st_mtim)};
+  PACELINE_ASSIGN_OR_RETURN(const Log log, OpenWholeLog(dir_));
+  const Segment& last = log.segments.back();
+  PACELINE_ASSIGN_OR_RETURN(const ForeignFile file, log.dir.OpenFile(last.name));
+  return End{last.base + SizeOf(file), absl::TimeFromTimespec(file.info().st_mtim)};
 }
 
 std::string LogFiles::Tail(int lines, size_t bytes) const {
@@ -180,10 +209,23 @@ std::string LogFiles::Tail(int lines, size_t bytes) const {
   return ToUtf8(std::move(tail));
 }
 
-void LogFiles::DeleteOldest(size_t kept) const {
-  const std::vector<Segment> segments = ListSegments(dir_);
-  for (size_t i = 0; i + std::max<size_t>(1, kept) < segments.size(); ++i) {
-    ::unlink(segments[i].path.c_str());
+void LogFiles::DeleteOldest(size_t kept, int64_t segment_bytes) const {
+  const absl::StatusOr<Log> log = OpenLog(dir_);
+  if (!log.ok()) return;
+  const std::vector<Segment>& segments = log->segments;
+  kept = std::max<size_t>(1, kept);
+  size_t at = 0;
+  // One that cannot be removed is in nobody's way but its owner's.
+  for (; at + kept < segments.size(); ++at) log->dir.Remove(segments[at].name).IgnoreError();
+  int64_t left = 0;
+  if (__builtin_mul_overflow(kSlack * static_cast<int64_t>(kept), segment_bytes, &left)) return;
+  for (size_t i = segments.size(); i > at; --i) {
+    const absl::StatusOr<ForeignFile> file =
+        log->dir.OpenFile(segments[i - 1].name, /*writable=*/true);
+    if (!file.ok()) continue;
+    const int64_t size = SizeOf(*file);
+    if (size > left) CutBefore(*file, size - left);
+    left = std::max<int64_t>(0, left - size);
   }
 }
 

@@ -1,7 +1,9 @@
 #include "worker/daemon/log_files.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include <cstdint>
 #include <filesystem>
@@ -12,6 +14,8 @@
 
 namespace paceline {
 namespace {
+
+namespace fs = std::filesystem;
 
 class LogFilesTest : public ::testing::Test {
  protected:
@@ -99,9 +103,9 @@ TEST_F(LogFilesTest, TailOfLongLinesIsBounded) {
 
 TEST_F(LogFilesTest, OldestSegmentsAreDeleted) {
   for (int base = 0; base < 5; ++base) Write(base, "x");
-  LogFiles(dir_).DeleteOldest(2);
+  LogFiles(dir_).DeleteOldest(2, 1);
   EXPECT_EQ(LogFiles(dir_).Read(0)->offset, 3);
-  LogFiles(dir_).DeleteOldest(0);
+  LogFiles(dir_).DeleteOldest(0, 1);
   EXPECT_EQ(LogFiles(dir_).Read(0)->offset, 4);
 }
 
@@ -122,21 +126,55 @@ TEST_F(LogFilesTest, LargeLogIsReadInPieces) {
   Write(0, "");
   // Takes no room on the disk: what was not written are zeros.
   const std::string path = dir_ + absl::StrFormat("/%020d.log", 0);
-  std::filesystem::resize_file(path, kSize);
+  fs::resize_file(path, kSize);
   std::ofstream(path, std::ios::app) << "\none\ntwo\n";
   const auto tail = LogFiles(dir_).TailOffset(2);
   ASSERT_TRUE(tail.ok()) << tail.status();
   EXPECT_EQ(*tail, kSize + 1);
   EXPECT_EQ(ReadAll(*tail), "one\ntwo\n");
+  // Where nothing is any more.
   const auto middle = LogFiles(dir_).Read(kSize / 2);
   ASSERT_TRUE(middle.ok()) << middle.status();
-  EXPECT_EQ(middle->data.size(), LogFiles::kMaxChunk);
+  EXPECT_GT(middle->offset, kSize - 100'000);
+  EXPECT_THAT(middle->data, ::testing::EndsWith("\none\ntwo\n"));
+}
+
+TEST_F(LogFilesTest, LogThatIsNotRotatedIsCut) {
+  constexpr int64_t kSegment = 100'000;
+  const std::string path = dir_ + absl::StrFormat("/%020d.log", 0);
+  std::ofstream out(path);
+  for (int i = 0; i < 100; ++i) out << std::string(kSegment - 1, 'x') << '\n';
+  out.flush();
+  const auto disk = [&] {
+    struct stat info {};
+    EXPECT_EQ(::stat(path.c_str(), &info), 0);
+    return info.st_blocks * 512;
+  };
+  ASSERT_GE(disk(), 100 * kSegment);
+  LogFiles(dir_).DeleteOldest(5, kSegment);
+  if (disk() >= 100 * kSegment) GTEST_SKIP() << "this file system cannot free part of a file";
+  EXPECT_LE(disk(), 12 * kSegment);
+  // The rest is where it was, also for who writes on.
+  const auto oldest = LogFiles(dir_).Read(0);
+  ASSERT_TRUE(oldest.ok()) << oldest.status();
+  EXPECT_GT(oldest->offset, 89 * kSegment - 5000);
+  EXPECT_LE(oldest->offset, 90 * kSegment);
+  EXPECT_EQ(*LogFiles(dir_).TailOffset(2), 98 * kSegment);
+  EXPECT_EQ(*LogFiles(dir_).TailOffset(100), oldest->offset);
+  out << "more\n" << std::flush;
+  EXPECT_EQ(ReadAll(100 * kSegment), "more\n");
+}
+
+TEST_F(LogFilesTest, LogThatIsRotatedLateIsKeptWhole) {
+  for (int64_t base = 0; base < 500; base += 100) Write(base, std::string(100, 'x'));
+  LogFiles(dir_).DeleteOldest(5, 50);
+  EXPECT_EQ(ReadAll(0).size(), 500);
 }
 
 TEST_F(LogFilesTest, LogWithoutLinesIsNotReadToItsBegin) {
   constexpr int64_t kSize = int64_t{10} << 30;
   Write(0, "");
-  std::filesystem::resize_file(dir_ + absl::StrFormat("/%020d.log", 0), kSize);
+  fs::resize_file(dir_ + absl::StrFormat("/%020d.log", 0), kSize);
   EXPECT_EQ(*LogFiles(dir_).TailOffset(2), kSize - LogFiles::kMaxLookBack);
   EXPECT_EQ(LogFiles(dir_).Tail(2, 100), std::string(100, '\0'));
 }
@@ -149,9 +187,56 @@ TEST_F(LogFilesTest, SegmentsThatBeginNowhereAreLeftOut) {
   EXPECT_EQ(LogFiles(dir_).Tail(1, 100), "y");
 }
 
+// What the trainer's own folder may be, and the daemon's user alone may read or remove.
+TEST_F(LogFilesTest, LinkInThePlaceOfTheLogIsNotFollowed) {
+  fs::create_directory(dir_ + "/others");
+  for (const char* name : {"00000000000000000000.log", "00000000000000000006.log"}) {
+    std::ofstream(dir_ + "/others/" + name) << "secret";
+  }
+  fs::create_directory_symlink("others", dir_ + "/log");
+  const LogFiles log(dir_ + "/log");
+  EXPECT_EQ(log.Read(0).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(log.TailOffset(1).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(log.FindEnd().status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(log.LineFrom(3), 3);
+  EXPECT_EQ(log.Tail(20, 100), "");
+  log.DeleteOldest(1, 1);
+  EXPECT_TRUE(fs::exists(dir_ + "/others/00000000000000000000.log"));
+  EXPECT_EQ(fs::file_size(dir_ + "/others/00000000000000000006.log"), 6);
+}
+
+TEST_F(LogFilesTest, WhatIsNoFileHoldsUpNobody) {
+  ASSERT_EQ(::mkfifo((dir_ + "/00000000000000000000.log").c_str(), 0600), 0);
+  fs::create_directory(dir_ + "/00000000000000000009.log");
+  const LogFiles log(dir_);
+  EXPECT_FALSE(log.Read(0).ok());
+  EXPECT_FALSE(log.Read(9).ok());
+  EXPECT_FALSE(log.TailOffset(1).ok());
+  log.DeleteOldest(1, 1);
+  EXPECT_FALSE(fs::exists(dir_ + "/00000000000000000000.log")) << "it was the oldest";
+  ASSERT_EQ(::mkfifo((dir_ + "/pipe").c_str(), 0600), 0);
+  EXPECT_EQ(LogFiles(dir_ + "/pipe").Read(0).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(LogFilesTest, FileWithASecondNameIsNotShown) {
+  std::ofstream(dir_ + "/secret") << "secret";
+  fs::create_hard_link(dir_ + "/secret", dir_ + "/00000000000000000000.log");
+  EXPECT_FALSE(LogFiles(dir_).Read(0).ok());
+}
+
+TEST_F(LogFilesTest, LogOfAMillionSegmentsIsNotListed) {
+  for (size_t i = 0; i < LogFiles::kMaxEntries; ++i) Write(static_cast<int64_t>(i), "");
+  const absl::Status refused = LogFiles(dir_).Read(0).status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(refused.message()), ::testing::HasSubstr(dir_));
+  LogFiles(dir_).DeleteOldest(8, 1);
+  EXPECT_TRUE(LogFiles(dir_).Read(0).ok());
+}
+
 TEST_F(LogFilesTest, LinkAmongTheSegmentsIsNotFollowed) {
   std::ofstream(dir_ + "/secret") << "secret";
-  std::filesystem::create_symlink("secret", dir_ + "/00000000000000000000.log");
+  fs::create_symlink("secret", dir_ + "/00000000000000000000.log");
   EXPECT_FALSE(LogFiles(dir_).Read(0).ok());
   EXPECT_EQ(LogFiles(dir_).Tail(20, 100), "");
 }

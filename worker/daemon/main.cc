@@ -80,21 +80,6 @@ void SetConfinement(const Flags& flags, const JobUser& user, TrainerSetup& setup
   }
 }
 
-// Nobody else changes what is in the state directory.
-absl::Status CheckStateDir(const std::string& path) {
-  struct stat info;
-  if (::stat(path.c_str(), &info) != 0 || info.st_uid != ::geteuid() ||
-      (info.st_mode & S_IWOTH) != 0) {
-    return absl::PermissionDeniedError(absl::StrCat(
-        "the state directory ", path,
-        " belongs to another user, or all others can write it: what is in it may be theirs; chown "
-        "it, and chmod go-w, or give another --state-dir"));
-  }
-  // With a umask of 002 the group can write what is made.
-  if (::chmod(path.c_str(), info.st_mode & 07755) == 0) return absl::OkStatus();
-  return absl::ErrnoToStatus(errno, absl::StrCat("cannot change ", path));
-}
-
 // Trainers pass through the node's directories.
 absl::Status OpenForTrainers(const NodePaths& paths, const JobUser& user) {
   if (::chmod(paths.TrainersDir().c_str(), 0711) != 0) {
@@ -309,7 +294,7 @@ int Main(int argc, char** argv) {
   std::error_code error;
   NodePaths paths;
   paths.state_dir = std::filesystem::absolute(flags.state_dir, error).string();
-  const absl::Status ours = CheckStateDir(paths.state_dir);
+  const absl::Status ours = CloseStateDir(paths.state_dir, !user->is_own);
   if (!ours.ok()) return Fail(ours, kExitStateNotWritable);
   auto identity = NodeIdentity::Load(paths);
   if (!identity.ok()) return Fail(identity.status(), StateExitCode(identity.status()));

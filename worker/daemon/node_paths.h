@@ -3,6 +3,7 @@
 //   <state dir>/node.json
 //   <state dir>/trainers/<job>.<generation>.<rank>/   a trainer dir, see shim/trainer_dir.h
 //                       .../<job>.<generation>.<rank>/   the trainer's own dir, likewise
+//   <state dir>/trainers/<job>.<generation>.<rank>.removed-<n>/   is being removed (state_dir.h)
 //   <runtime dir>/daemon.sock
 //   <runtime dir>/<job>.<generation>.<rank>.ring
 #ifndef WORKER_DAEMON_NODE_PATHS_H_

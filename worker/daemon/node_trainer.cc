@@ -9,15 +9,19 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/boot_clock.h"
 #include "common/core/status_macros.h"
+#include "common/foreign_dir.h"
 #include "common/log.h"
+#include "common/uuid.h"
 #include "worker/daemon/core/trainer_end.h"
 #include "worker/daemon/job_paths.h"
 #include "worker/daemon/kept_message.h"
 #include "worker/daemon/log_files.h"
 #include "worker/daemon/trainer_sockets.h"
+#include "worker/link/interface_host.h"
 #include "worker/shim/exit_record.h"
 #include "worker/shim/small_file.h"
 #include "worker/shim/trainer_dir.h"
@@ -95,6 +99,7 @@ NodeTrainer::NodeTrainer(const TrainerSetup& setup, TrainerId id)
 absl::Status NodeTrainer::Prepare(const v1::TrainerPlan& plan) {
   PACELINE_RETURN_IF_ERROR(MakeDirs(dir_, setup_.paths.OwnDir(id_), setup_.user));
   plan_ = plan;
+  PACELINE_RETURN_IF_ERROR(TakeStoreSecret());
   PACELINE_RETURN_IF_ERROR(WriteSmallFile(File(trainer_dir::kPlan), plan_.SerializeAsString()));
   result_ = ReadMessage<v1::TrainerReport>(File(trainer_dir::kResult));
   return absl::OkStatus();
@@ -160,6 +165,10 @@ absl::Status NodeTrainer::Adopt() {
   result_ = ReadMessage<v1::TrainerReport>(File(trainer_dir::kResult));
   if (ended()) return absl::OkStatus();
   if (::access(StacksPath().c_str(), F_OK) == 0) stacks_ = Stacks::kSaved;
+  if (const absl::Status taken = TakeStoreSecret(); !taken.ok()) {
+    PACELINE_LOG(ERROR) << "store_secret_lost " << Named() << " reason=\"" << taken.message()
+                        << "\"";
+  }
   absl::StatusOr<RingTail> ring = RingTail::Open(setup_.paths.Ring(id_));
   if (ring.ok()) {
     ring_ = *std::move(ring);
@@ -308,7 +317,7 @@ v1::TrainerReport NodeTrainer::Report() const {
                                                                     : status_.state());
   report.set_pid(pid_ != 0 ? pid_ : status_.pid());
   if (status_.store_port() > 0) {
-    report.set_store_address(absl::StrCat(setup_.address, ":", status_.store_port()));
+    report.set_store_address(StoreAddress());
   }
   if (ring_.has_value()) *report.mutable_progress() = ring_->Progress(MonotonicNanos());
   if (status_.has_evaluation()) *report.mutable_evaluation() = status_.evaluation();
@@ -365,11 +374,30 @@ void NodeTrainer::KeepResult() {
 }
 
 v1::TrainerStatus NodeTrainer::LastWords() const {
-  const absl::StatusOr<std::optional<std::string>> text = ReadForeignFile(
-      absl::StrCat(setup_.paths.OwnDir(id_), "/", trainer_dir::kStatus), kMaxLastWords);
+  const absl::StatusOr<ForeignDir> dir = ForeignDir::Open(setup_.paths.OwnDir(id_));
+  if (!dir.ok()) return status_;
+  const absl::StatusOr<ForeignFile> file = dir->OpenFile(trainer_dir::kStatus);
+  if (!file.ok()) return status_;
+  const absl::StatusOr<std::string> text = file->ReadAll(kMaxLastWords);
   v1::TrainerStatus last;
-  if (!text.ok() || !text->has_value() || !last.ParseFromString(**text)) return status_;
+  if (!text.ok() || !last.ParseFromString(*text)) return status_;
   return MergeLastWords(status_, last);
+}
+
+absl::Status NodeTrainer::TakeStoreSecret() {
+  store_host_ = setup_.interface.empty() ? setup_.address
+                                         : InterfaceHost(setup_.interface).value_or(setup_.address);
+  if (absl::StrContains(store_host_, ':')) store_host_ = absl::StrCat("[", store_host_, "]");
+  PACELINE_ASSIGN_OR_RETURN(const std::optional<std::string> kept,
+                            ReadSmallFile(File(trainer_dir::kStoreSecret)));
+  store_secret_ = kept.value_or("");
+  if (!store_secret_.empty()) return absl::OkStatus();
+  store_secret_ = NewUuid();
+  return WriteSmallFile(File(trainer_dir::kStoreSecret), store_secret_);
+}
+
+std::string NodeTrainer::StoreAddress() const {
+  return absl::StrCat(store_host_, ":", status_.store_port(), "/", store_secret_);
 }
 
 std::string NodeTrainer::File(const char* name) const { return absl::StrCat(dir_, "/", name); }

@@ -47,7 +47,7 @@ struct TrainerSetup {
   double orphan_timeout_s = 600;
   std::string node;       // Name of this one.
   std::string address;    // Host under which other nodes reach this one.
-  std::string interface;  // For the trainers' collectives.
+  std::string interface;  // For the trainers' collectives and stores; empty: all.
   int default_threads = 1;
 };
 
@@ -131,6 +131,10 @@ class NodeTrainer {
   // The trainer's own file says more than what came by the socket, which may have been late.
   v1::TrainerStatus LastWords() const;
   std::string File(const char* name) const;
+  // Where others meet in its store: "host:port/secret".
+  std::string StoreAddress() const;
+  // Takes up what is to others' part of it, the same for a later daemon.
+  absl::Status TakeStoreSecret();
 
   // Constant.
   const TrainerSetup& setup_;
@@ -140,6 +144,8 @@ class NodeTrainer {
   // Owned by the loop.
   v1::TrainerPlan plan_;
   v1::TrainerStatus status_;
+  std::string store_host_;
+  std::string store_secret_;
   int64_t pid_ = 0;
   std::optional<ProcessState> state_;  // Of the process pid_.
   bool suspended_ = false;

@@ -3,9 +3,7 @@
 #include <sys/epoll.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <memory>
-#include <system_error>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -16,6 +14,7 @@
 #include "common/log.h"
 #include "worker/daemon/log_files.h"
 #include "worker/daemon/log_marks.h"
+#include "worker/daemon/state_dir.h"
 #include "worker/daemon/thread_stacks.h"
 
 namespace paceline {
@@ -62,6 +61,7 @@ absl::Status NodeTrainers::Start() {
   PACELINE_RETURN_IF_ERROR(sockets_.Listen(options_.setup.paths.Socket()));
   FindTrainers();
   RemoveStrayRings();
+  RemoveDirs();  // That an earlier daemon did not come to.
   return absl::OkStatus();
 }
 
@@ -181,8 +181,22 @@ void NodeTrainers::LeaveSteps(const TrainerId& id, RingTail& ring) {
 }
 
 void NodeTrainers::DeleteDir(const TrainerId& id) {
-  std::error_code error;
-  std::filesystem::remove_all(options_.setup.paths.TrainerDir(id), error);
+  const absl::Status aside = SetDirAside(options_.setup.paths, id);
+  if (!aside.ok()) PACELINE_LOG(ERROR) << "dir_not_deleted reason=\"" << aside.message() << "\"";
+  RemoveDirs();
+}
+
+void NodeTrainers::RemoveDirs() {
+  if (std::exchange(removing_, true)) {
+    remove_again_ = true;
+    return;
+  }
+  threads_.Run([paths = options_.setup.paths](
+                   const std::atomic<bool>& stop) { RemoveDirsAside(paths, stop); },
+               [this] {
+                 removing_ = false;
+                 if (std::exchange(remove_again_, false)) RemoveDirs();
+               });
 }
 
 // ---- What happens to the trainers.
@@ -245,17 +259,18 @@ void NodeTrainers::SaveWantedStacks(NodeTrainer& trainer) {
   const std::optional<pid_t> process = trainer.BeginStacks();
   if (!process.has_value()) return;
   const auto status = std::make_shared<absl::Status>();
-  threads_.Run([pid = *process, path = trainer.StacksPath(),
-                status](const std::atomic<bool>& stop) { *status = SaveStacks(pid, path, stop); },
-               [this, id = trainer.id(), status] {
-                 NodeTrainer* const saved = Find(id);
-                 if (saved == nullptr) return;
-                 saved->EndStacks(status->ok());
-                 tell_(Tell::kNow);
-                 PACELINE_LOG(INFO)
-                     << "stacks_saved " << saved->Named() << " file=" << saved->StacksPath()
-                     << (status->ok() ? "" : absl::StrCat(" error=\"", status->message(), "\""));
-               });
+  threads_.Run(
+      [pid = *process, user = options_.setup.user.switched(), path = trainer.StacksPath(),
+       status](const std::atomic<bool>& stop) { *status = SaveStacks(pid, user, path, stop); },
+      [this, id = trainer.id(), status] {
+        NodeTrainer* const saved = Find(id);
+        if (saved == nullptr) return;
+        saved->EndStacks(status->ok());
+        tell_(Tell::kNow);
+        PACELINE_LOG(INFO) << "stacks_saved " << saved->Named() << " file=" << saved->StacksPath()
+                           << (status->ok() ? ""
+                                            : absl::StrCat(" error=\"", status->message(), "\""));
+      });
 }
 
 void NodeTrainers::CountDropped(int64_t records) {
@@ -280,7 +295,8 @@ void NodeTrainers::PruneLogs() {
   for (const auto& [id, trainer] : trainers_) {
     if (trainer.ended()) continue;
     const NodePaths& paths = options_.setup.paths;
-    LogFiles(paths.LogDir(id)).DeleteOldest(options_.log_segments);
+    LogFiles(paths.LogDir(id))
+        .DeleteOldest(options_.log_segments, options_.setup.log_segment_bytes);
     LogMarks(paths.LogDir(id), paths.LogMarks(id)).Add(absl::Now());
   }
 }

@@ -87,6 +87,7 @@ class NodeTrainers {
   void Forget(const TrainerId& id);
   void LeaveSteps(const TrainerId& id, RingTail& ring);
   void DeleteDir(const TrainerId& id);
+  void RemoveDirs();
   void Watch(NodeTrainer& trainer);
   void OnProcessEnded(const TrainerId& id);
   void OnEnded(const NodeTrainer& trainer);
@@ -115,6 +116,8 @@ class NodeTrainers {
   std::optional<TrainerId> last_batch_;  // Whose turn was last.
   LeftSteps left_;
   int64_t dropped_ = 0;
+  bool removing_ = false;      // Dirs that were set aside.
+  bool remove_again_ = false;  // There are more by now.
 };
 
 }  // namespace paceline

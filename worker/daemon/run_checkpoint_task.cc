@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/checkpoint_files.h"
 #include "common/core/status_macros.h"
+#include "common/log.h"
 #include "worker/daemon/log_files.h"
 #include "worker/shim/allowed_roots.h"
 #include "worker/shim/confinement.h"
@@ -17,8 +18,12 @@ namespace paceline {
 namespace {
 
 absl::Status Settle(const v1::CheckpointTask& task, v1::CheckpointTaskResult* result) {
+  std::vector<std::string> left_out;
   const absl::StatusOr<std::vector<CompleteCheckpoint>> complete =
-      SettleCheckpoints(task.directory(), task.generation());
+      SettleCheckpoints(task.directory(), task.generation(), &left_out);
+  for (const std::string& why : left_out) {
+    PACELINE_LOG(WARNING) << "checkpoint_left_out reason=\"" << why << "\"";
+  }
   if (absl::IsNotFound(complete.status())) {
     if (!task.must_exist()) return absl::OkStatus();  // The job has not saved anything.
     return absl::NotFoundError(absl::StrCat(
@@ -53,9 +58,9 @@ absl::Status Run(const v1::CheckpointTask& task, v1::CheckpointTaskResult* resul
   }
 }
 
-absl::Status Become(const JobUser& user) {
+absl::Status ActAs(const JobUser& user) {
   if (user.is_own) return absl::OkStatus();
-  const char* const failed = BecomeUser(user.ids);
+  const char* const failed = ActAsUser(user.ids);
   if (failed == nullptr) return absl::OkStatus();
   return absl::ErrnoToStatus(errno, absl::StrCat("cannot ", failed, " of --run-as ", user.name));
 }
@@ -80,7 +85,7 @@ v1::CheckpointTaskResult RunCheckpointTask(const v1::CheckpointTask& task) {
 v1::CheckpointTaskResult RunCheckpointTaskAs(const JobUser& user,
                                              const std::vector<std::string>& roots,
                                              const v1::CheckpointTask& task) {
-  absl::Status status = Become(user);
+  absl::Status status = ActAs(user);
   if (status.ok()) status = CheckRoots(roots, {{"checkpoint.directory", task.directory()}});
   return status.ok() ? RunCheckpointTask(task) : Failed(task, status);
 }

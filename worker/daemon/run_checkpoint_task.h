@@ -14,8 +14,8 @@ namespace paceline {
 v1::CheckpointTaskResult RunCheckpointTask(const v1::CheckpointTask& task);
 
 // The same as the trainers' user, and only for directories within `roots` (allowed_roots.h): the
-// directories are named by jobs, and who removes files as root removes any. The calling thread is
-// that user from then on, and no other thread.
+// directories are named by jobs, and who removes files as root removes any. The calling thread acts
+// as that user from then on, and no other thread.
 v1::CheckpointTaskResult RunCheckpointTaskAs(const JobUser& user,
                                              const std::vector<std::string>& roots,
                                              const v1::CheckpointTask& task);

@@ -1,8 +1,13 @@
 #include "worker/daemon/state_dir.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
+#include <deque>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -11,10 +16,12 @@
 #include <system_error>
 #include <utility>
 
-#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "common/atomic_file/atomic_file.h"
 #include "common/core/status_macros.h"
+#include "common/foreign_dir.h"
+#include "common/log.h"
+#include "common/tls/private_file.h"
 #include "common/uuid.h"
 
 namespace paceline {
@@ -23,6 +30,11 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kVersion = 1;
+
+// Behind a trainer's name, before a number: one that was set aside. No trainer's name.
+constexpr char kAside[] = ".removed-";
+constexpr size_t kTurn = 10'000;  // Entries, a tenth of a second or so.
+constexpr size_t kMaxAside = 1 << 20;
 
 absl::Status NotUsable(const std::string& path, const std::string& why) {
   return absl::PermissionDeniedError(absl::StrCat("cannot use the directory ", path, ": ", why,
@@ -49,6 +61,10 @@ absl::StatusOr<NodeIdentity> NodeIdentity::Load(const NodePaths& paths) {
   PACELINE_ASSIGN_OR_RETURN(const std::optional<std::string> text, ReadText(identity.path_));
   if (text.has_value()) {
     PACELINE_RETURN_IF_ERROR(identity.Read(*text));
+    // An earlier version let others read it.
+    if (::chmod(identity.path_.c_str(), 0600) != 0) {
+      return NotUsable(identity.path_, std::strerror(errno));
+    }
   } else {
     std::error_code error;
     if (fs::exists(paths.TrainersDir(), error)) {
@@ -89,7 +105,7 @@ absl::Status NodeIdentity::Write() const {
   const nlohmann::json json = {
       {"version", kVersion}, {"node_uid", node_uid_}, {"cluster_id", cluster_id_}};
   const std::string text = json.dump(2) + "\n";
-  const absl::Status status = WriteFileAtomically(path_, {absl::string_view(text)});
+  const absl::Status status = WritePrivate(path_, text);
   if (status.ok() || status.code() == absl::StatusCode::kResourceExhausted) return status;
   return absl::PermissionDeniedError(status.message());
 }
@@ -97,6 +113,19 @@ absl::Status NodeIdentity::Write() const {
 absl::Status NodeIdentity::Join(const std::string& cluster_id) {
   cluster_id_ = cluster_id;
   return Write();
+}
+
+absl::Status CloseStateDir(const std::string& path, bool trainers_pass) {
+  struct stat info;
+  if (::stat(path.c_str(), &info) != 0 || info.st_uid != ::geteuid() ||
+      (info.st_mode & S_IWOTH) != 0) {
+    return absl::PermissionDeniedError(absl::StrCat(
+        "the state directory ", path,
+        " belongs to another user, or all others can write it: what is in it may be theirs; chown "
+        "it, and chmod go-w, or give another --state-dir"));
+  }
+  if (::chmod(path.c_str(), trainers_pass ? 0711 : 0700) == 0) return absl::OkStatus();
+  return absl::ErrnoToStatus(errno, absl::StrCat("cannot change ", path));
 }
 
 absl::StatusOr<std::vector<TrainerId>> ListTrainerDirs(const NodePaths& paths) {
@@ -113,6 +142,41 @@ absl::StatusOr<std::vector<TrainerId>> ListTrainerDirs(const NodePaths& paths) {
   std::vector<TrainerId> ids;
   for (auto& [time, id] : found) ids.push_back(std::move(id));
   return ids;
+}
+
+absl::Status SetDirAside(const NodePaths& paths, const TrainerId& id) {
+  const std::string dir = paths.TrainerDir(id);
+  // Where the same trainer was set aside before, a number later.
+  for (size_t number = 0; number < kMaxAside; ++number) {
+    if (std::rename(dir.c_str(), absl::StrCat(dir, kAside, number).c_str()) == 0) {
+      return absl::OkStatus();
+    }
+    if (errno == ENOENT) return absl::OkStatus();
+    if (errno != ENOTEMPTY && errno != EEXIST && errno != ENOTDIR) break;
+  }
+  return absl::ErrnoToStatus(errno, absl::StrCat("cannot rename ", dir));
+}
+
+void RemoveDirsAside(const NodePaths& paths, const std::atomic<bool>& stop) {
+  const absl::StatusOr<ForeignDir> trainers = ForeignDir::Open(paths.TrainersDir());
+  if (!trainers.ok()) return;
+  const absl::StatusOr<std::vector<std::string>> names = trainers->Names(kMaxAside);
+  if (!names.ok()) return;
+  std::deque<std::string> aside;
+  for (const std::string& name : *names) {
+    if (absl::StrContains(name, kAside)) aside.push_back(name);
+  }
+  while (!aside.empty() && !stop) {
+    const std::string name = std::move(aside.front());
+    aside.pop_front();
+    const absl::StatusOr<bool> gone = trainers->RemoveSome(name, kTurn);
+    if (!gone.ok()) {
+      PACELINE_LOG(WARNING) << "trainer_dir_not_removed reason=\"" << gone.status().message()
+                            << "\"";
+    } else if (!*gone) {
+      aside.push_back(name);
+    }
+  }
 }
 
 }  // namespace paceline

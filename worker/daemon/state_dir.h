@@ -8,6 +8,7 @@
 #ifndef WORKER_DAEMON_STATE_DIR_H_
 #define WORKER_DAEMON_STATE_DIR_H_
 
+#include <atomic>
 #include <string>
 #include <vector>
 
@@ -41,8 +42,21 @@ class NodeIdentity {
   std::string cluster_id_;
 };
 
+// Lets nobody else list or change the state directory, nor pass through it, but for
+// `trainers_pass`: trainers of another user do. PermissionDenied when it belongs to somebody else,
+// or all others could write it: what is in it may be theirs.
+absl::Status CloseStateDir(const std::string& path, bool trainers_pass);
+
 // The trainers that have a dir, the least recently changed first.
 absl::StatusOr<std::vector<TrainerId>> ListTrainerDirs(const NodePaths& paths);
+
+// Takes a trainer's dir away at once: under another name it waits for RemoveDirsAside, of this
+// daemon or a later one. A trainer may have left a million files, and any depth, in it.
+absl::Status SetDirAside(const NodePaths& paths, const TrainerId& id);
+
+// Removes what was set aside, in turns of some thousand entries each, until `stop`. Follows no
+// link. What cannot be removed is told in the log and left. May take minutes.
+void RemoveDirsAside(const NodePaths& paths, const std::atomic<bool>& stop);
 
 }  // namespace paceline
 

@@ -3,10 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 
+#include "absl/strings/str_cat.h"
 #include "common/exit_codes.h"
 
 namespace paceline {
@@ -36,6 +40,29 @@ TEST_F(StateDirTest, IdentityStaysTheSame) {
   ASSERT_TRUE(second.ok());
   EXPECT_EQ(second->node_uid(), first->node_uid());
   EXPECT_EQ(second->cluster_id(), "cluster-1");
+}
+
+TEST_F(StateDirTest, NobodyElseReadsIt) {
+  const auto mode = [](const std::string& path) {
+    struct stat info {};
+    EXPECT_EQ(::stat(path.c_str(), &info), 0) << path;
+    return info.st_mode & 07777;
+  };
+  ::umask(0);
+  ASSERT_EQ(::chmod(paths_.state_dir.c_str(), 0755), 0);
+  ASSERT_TRUE(CloseStateDir(paths_.state_dir, /*trainers_pass=*/true).ok());
+  EXPECT_EQ(mode(paths_.state_dir), 0711);
+  ASSERT_TRUE(CloseStateDir(paths_.state_dir, /*trainers_pass=*/false).ok());
+  EXPECT_EQ(mode(paths_.state_dir), 0700);
+  ASSERT_TRUE(NodeIdentity::Load(paths_).ok());
+  EXPECT_EQ(mode(paths_.NodeFile()), 0600);
+  // As an earlier version left it.
+  ASSERT_EQ(::chmod(paths_.NodeFile().c_str(), 0644), 0);
+  ASSERT_TRUE(NodeIdentity::Load(paths_).ok());
+  EXPECT_EQ(mode(paths_.NodeFile()), 0600);
+  ASSERT_EQ(::chmod(paths_.state_dir.c_str(), 0777), 0);
+  EXPECT_EQ(CloseStateDir(paths_.state_dir, true).code(), absl::StatusCode::kPermissionDenied);
+  ::umask(022);
 }
 
 TEST_F(StateDirTest, DamagedIdentityIsNotOverwritten) {
@@ -79,6 +106,73 @@ TEST_F(StateDirTest, ListsTrainerDirsOldestFirst) {
   ASSERT_EQ(ids->size(), 3);
   EXPECT_EQ(TrainerName((*ids)[0]), "job-a.1.0");
   EXPECT_EQ(TrainerName((*ids)[2]), "job-b.1.0");
+}
+
+class DirsAsideTest : public StateDirTest {
+ protected:
+  DirsAsideTest() { EXPECT_TRUE(NodeIdentity::Load(paths_).ok()); }
+
+  void MakeDir(int files) {
+    fs::create_directories(paths_.LogDir(id_));
+    for (int i = 0; i < files; ++i) {
+      std::ofstream(absl::StrCat(paths_.OwnDir(id_), "/", i)) << "x";
+    }
+  }
+  size_t Dirs() const {
+    return static_cast<size_t>(std::distance(fs::directory_iterator(paths_.TrainersDir()), {}));
+  }
+
+  const TrainerId id_{JobId("job-1"), Generation(1), Rank(0)};
+};
+
+TEST_F(DirsAsideTest, DirIsGoneAtOnceAndItsFilesLater) {
+  MakeDir(3);
+  ASSERT_TRUE(SetDirAside(paths_, id_).ok());
+  EXPECT_FALSE(fs::exists(paths_.TrainerDir(id_)));
+  EXPECT_TRUE(ListTrainerDirs(paths_)->empty());
+  EXPECT_EQ(Dirs(), 1);
+  // The same trainer once more, before that.
+  MakeDir(1);
+  ASSERT_TRUE(SetDirAside(paths_, id_).ok());
+  ASSERT_TRUE(SetDirAside(paths_, id_).ok()) << "it is gone already";
+  EXPECT_EQ(Dirs(), 2);
+  MakeDir(1);
+  const std::atomic<bool> stop{false};
+  RemoveDirsAside(paths_, stop);
+  EXPECT_EQ(ListTrainerDirs(paths_)->size(), 1);
+  EXPECT_EQ(Dirs(), 1);
+}
+
+TEST_F(DirsAsideTest, WhatOneDaemonDoesNotComeToTheNextOneRemoves) {
+  MakeDir(3);
+  ASSERT_TRUE(SetDirAside(paths_, id_).ok());
+  const std::atomic<bool> stopped{true};
+  RemoveDirsAside(paths_, stopped);
+  EXPECT_EQ(Dirs(), 1);
+  const std::atomic<bool> stop{false};
+  RemoveDirsAside(paths_, stop);
+  EXPECT_EQ(Dirs(), 0);
+}
+
+TEST_F(DirsAsideTest, LinksInItAreNotFollowed) {
+  MakeDir(0);
+  fs::create_directory(paths_.state_dir + "/precious");
+  std::ofstream(paths_.state_dir + "/precious/file") << "x";
+  fs::remove(paths_.LogDir(id_));
+  fs::create_directory_symlink(paths_.state_dir + "/precious", paths_.LogDir(id_));
+  ASSERT_TRUE(SetDirAside(paths_, id_).ok());
+  const std::atomic<bool> stop{false};
+  RemoveDirsAside(paths_, stop);
+  EXPECT_EQ(Dirs(), 0);
+  EXPECT_TRUE(fs::exists(paths_.state_dir + "/precious/file"));
+}
+
+TEST_F(DirsAsideTest, MoreFilesThanATurnTakesAreRemoved) {
+  MakeDir(12'000);
+  ASSERT_TRUE(SetDirAside(paths_, id_).ok());
+  const std::atomic<bool> stop{false};
+  RemoveDirsAside(paths_, stop);
+  EXPECT_EQ(Dirs(), 0);
 }
 
 }  // namespace

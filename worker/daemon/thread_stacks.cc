@@ -1,9 +1,10 @@
 #include "worker/daemon/thread_stacks.h"
 
+#include <cstdint>
 #include <filesystem>
-#include <optional>
 #include <set>
 #include <system_error>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
@@ -21,6 +22,8 @@ constexpr absl::Duration kLimit = absl::Seconds(5);
 constexpr size_t kMaxBytes = 1 << 20;
 constexpr size_t kMaxThreads = 1024;
 constexpr char kMaxFrames[] = "64";  // Per thread.
+constexpr int64_t kMaxMemory = int64_t{2} << 30;
+constexpr int kNoSuchProgram = 127;  // Of prlimit.
 
 // Empty when it cannot be read.
 std::string Contents(const std::string& path) {
@@ -43,11 +46,30 @@ std::string KernelThread(const std::string& dir, int thread) {
   return text;
 }
 
-std::string UserStacks(pid_t pid, const std::atomic<bool>& stop) {
-  const absl::StatusOr<ProgramEnd> end =
-      RunProgram({"eu-stack", "-m", "-n", kMaxFrames, "-p", absl::StrCat(pid)},
-                 {"PATH=/usr/bin:/bin:/usr/local/bin"}, {kLimit, kMaxBytes}, stop);
+// setpriv(1) and prlimit(1), which do before the tool begins what this process could only do to a
+// thread of its own.
+std::vector<std::string> StackCommand(pid_t pid, const std::optional<UserIds>& user) {
+  std::vector<std::string> command;
+  if (user.has_value()) {
+    command = {"setpriv",         absl::StrCat("--reuid=", user->uid),
+               "--clear-groups",  absl::StrCat("--regid=", user->gid),
+               "--inh-caps=-all", "--ambient-caps=-all",
+               "--no-new-privs"};
+  }
+  command.insert(command.end(), {"prlimit", absl::StrCat("--data=", kMaxMemory), "--core=0",
+                                 "eu-stack", "-m", "-n", kMaxFrames, "-p", absl::StrCat(pid)});
+  return command;
+}
+
+std::string UserStacks(pid_t pid, const std::optional<UserIds>& user,
+                       const std::atomic<bool>& stop) {
+  const absl::StatusOr<ProgramEnd> end = RunProgram(
+      StackCommand(pid, user), {"PATH=/usr/bin:/bin:/usr/local/bin"}, {kLimit, kMaxBytes}, stop);
   if (absl::IsNotFound(end.status())) {
+    return "setpriv and prlimit are not installed (Debian: util-linux): no frames of the program "
+           "itself\n";
+  }
+  if (end.ok() && end->exit_code == kNoSuchProgram) {
     return "eu-stack is not installed (Debian: elfutils): no frames of the program itself\n";
   }
   if (!end.ok()) return absl::StrCat(end.status().message(), "\n");
@@ -77,10 +99,11 @@ std::string KernelStacks(pid_t pid) {
   return threads.empty() ? absl::StrCat("process ", pid, " is gone\n") : text;
 }
 
-absl::Status SaveStacks(pid_t pid, const std::string& path, const std::atomic<bool>& stop) {
+absl::Status SaveStacks(pid_t pid, const std::optional<UserIds>& user, const std::string& path,
+                        const std::atomic<bool>& stop) {
   // The kernel's first: to read the frames changes the states.
   std::string text = absl::StrCat("process ", pid, "\n\n", KernelStacks(pid), "\n");
-  text += UserStacks(pid, stop);
+  text += UserStacks(pid, user, stop);
   return WriteSmallFile(path, text);
 }
 

@@ -10,6 +10,7 @@
 #include <iterator>
 
 #include "worker/daemon/process_state.h"
+#include "worker/shim/testing/other_users.h"
 
 namespace paceline {
 namespace {
@@ -38,10 +39,10 @@ class Waiting {
   const pid_t pid_;
 };
 
-std::string Saved(pid_t pid) {
+std::string Saved(pid_t pid, const std::optional<UserIds>& user = std::nullopt) {
   const std::string path = ::testing::TempDir() + "/stacks.txt";
   const std::atomic<bool> never{false};
-  EXPECT_TRUE(SaveStacks(pid, path, never).ok());
+  EXPECT_TRUE(SaveStacks(pid, user, path, never).ok());
   std::ifstream file(path);
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
@@ -67,13 +68,40 @@ TEST(ThreadStacksTest, FramesOfRunningAndSuspendedProcessesOrWhyThereAreNone) {
   }
 }
 
+TEST(ThreadStacksTest, ProcessOfAnotherUserIsReadAsThatUser) {
+  PACELINE_NEEDS_OTHER_USERS();
+  const UserIds nobody = {kNobody, kNobody, {}};
+  const std::string own = Saved(Waiting(false).pid(), nobody);
+  // It may not look at root's.
+  EXPECT_THAT(own, AnyOf(HasSubstr("ermi"), HasSubstr("eu-stack is not installed")));
+  EXPECT_THAT(own, ::testing::Not(HasSubstr("TestBody")));
+  std::string theirs;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    // Only what it has started itself, as a trainer is, may be looked at.
+    if (BecomeUser(nobody) == nullptr) ::execl("/bin/sleep", "sleep", "60", nullptr);
+    ::_exit(1);
+  }
+  while (theirs.find("nanosleep") == std::string::npos && ::kill(child, 0) == 0) {
+    theirs = Saved(child, nobody);
+    if (theirs.find("not installed") != std::string::npos ||
+        theirs.find("not permitted") != std::string::npos) {
+      break;
+    }
+  }
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  EXPECT_THAT(theirs, AnyOf(HasSubstr("nanosleep"), HasSubstr("not installed"),
+                            HasSubstr("not permitted")));
+}
+
 TEST(ThreadStacksTest, ProcessThatIsGoneIsTold) {
   EXPECT_THAT(Saved(999999999), HasSubstr("process 999999999 is gone"));
 }
 
 TEST(ThreadStacksTest, FileThatCannotBeWrittenIsAnError) {
   const std::atomic<bool> never{false};
-  EXPECT_FALSE(SaveStacks(::getpid(), "/nonexistent/stacks.txt", never).ok());
+  EXPECT_FALSE(SaveStacks(::getpid(), std::nullopt, "/nonexistent/stacks.txt", never).ok());
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 
 #include <vector>
 
+#include "worker/link/interface_host.h"
+
 namespace paceline {
 namespace {
 
@@ -49,6 +51,13 @@ TEST(FrameTest, LengthBeyondTheLimitIsAnErrorForGood) {
   EXPECT_EQ(decoder.Next().status().code(), absl::StatusCode::kInvalidArgument);
   decoder.Append("more");
   EXPECT_EQ(decoder.Next().status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(InterfaceHostTest, DevicesHaveAddressesAndAddressesAreTheirOwn) {
+  EXPECT_EQ(InterfaceHost("lo"), "127.0.0.1");
+  for (const char* address : {"127.0.0.1", "::1", "10.1.2.3", "node-1.example.org", ""}) {
+    EXPECT_EQ(InterfaceHost(address), address);
+  }
 }
 
 }  // namespace

@@ -29,6 +29,9 @@ static_assert(kPhases == ring_layout::kPhaseWords);
 // Only a damaged file needs so many: one of the cells is always whole.
 constexpr int kLiveAttempts = 1000;
 
+// Of a ring that is opened: all of it comes into memory, and its file is the trainer's.
+constexpr size_t kMaxBytes = ring_layout::FileBytes(1 << 16);
+
 constexpr auto kAcquire = std::memory_order_acquire;
 constexpr auto kRelease = std::memory_order_release;
 constexpr auto kRelaxed = std::memory_order_relaxed;
@@ -217,7 +220,7 @@ absl::Status CreateStepRing(const std::string& path, uint32_t capacity) {
 
 absl::StatusOr<StepRingWriter> StepRingWriter::Open(const std::string& path) {
   PACELINE_ASSIGN_OR_RETURN(MappedFile file,
-                            MappedFile::Open(path, MappedFile::Access::kReadWrite));
+                            MappedFile::Open(path, MappedFile::Access::kReadWrite, kMaxBytes));
   PACELINE_RETURN_IF_ERROR(CheckRing(file, path).status());
   return StepRingWriter(std::move(file));
 }
@@ -277,7 +280,8 @@ void StepRingWriter::Append(const StepRecord& record) {
 }
 
 absl::StatusOr<StepRingReader> StepRingReader::Open(const std::string& path) {
-  PACELINE_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path, MappedFile::Access::kRead));
+  PACELINE_ASSIGN_OR_RETURN(MappedFile file,
+                            MappedFile::Open(path, MappedFile::Access::kRead, kMaxBytes));
   PACELINE_ASSIGN_OR_RETURN(const uint32_t capacity, CheckRing(file, path));
   return StepRingReader(std::move(file), capacity);
 }

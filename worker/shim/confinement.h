@@ -45,6 +45,11 @@ bool TakeConfinementFlag(absl::string_view flag, absl::string_view value, Confin
 // reason in errno; some steps may have been taken then. Async-signal-safe.
 const char* BecomeUser(const UserIds& user);
 
+// Opens, makes and removes files as the user, in the calling thread only, which has no capability
+// any more. Unlike one that became the user, a thread of a process that others share: the user's
+// own processes cannot signal or trace it. Result as of BecomeUser.
+const char* ActAsUser(const UserIds& user);
+
 // Becomes the user, or drops the capabilities of who is not root, and gives up ever getting
 // privileges by a program that has more (no_new_privs). To be called in a process with one thread;
 // its signal at the parent's death (PR_SET_PDEATHSIG) is lost. Result as of BecomeUser.

@@ -2,9 +2,14 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <fstream>
+#include <future>
 #include <iterator>
 #include <string>
 #include <thread>
@@ -59,6 +64,38 @@ TEST(ConfinementTest, OneThreadBecomesAUserAndTheOthersStay) {
   EXPECT_THAT(status, ::testing::HasSubstr("CapEff:\t0000000000000000\n"));
   EXPECT_FALSE(reads_secrets);
   EXPECT_EQ(::geteuid(), 0);
+}
+
+TEST(ConfinementTest, ThreadThatActsAsAUserIsOutOfItsReach) {
+  PACELINE_NEEDS_OTHER_USERS();
+  std::string status;
+  bool reads_secrets = true;
+  std::promise<pid_t> acting;
+  std::promise<void> over;
+  std::thread thread([&] {
+    EXPECT_EQ(ActAsUser({kNobody, kNobody, {}}), nullptr);
+    std::ifstream file("/proc/thread-self/status");
+    status.assign(std::istreambuf_iterator<char>(file), {});
+    reads_secrets = std::ifstream("/etc/shadow").good();
+    acting.set_value(static_cast<pid_t>(::syscall(SYS_gettid)));
+    over.get_future().wait();
+  });
+  const pid_t actor = acting.get_future().get();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const bool is_nobody = BecomeUser({kNobody, kNobody, {}}) == nullptr;
+    const bool refused = ::syscall(SYS_tgkill, ::getppid(), actor, SIGKILL) != 0 && errno == EPERM;
+    ::_exit(is_nobody && refused ? 0 : 1);
+  }
+  int code = -1;
+  EXPECT_EQ(::waitpid(child, &code, 0), child);
+  EXPECT_EQ(code, 0);
+  over.set_value();
+  thread.join();
+  EXPECT_THAT(status, ::testing::HasSubstr("Uid:\t0\t0\t0\t65534\n"));
+  EXPECT_THAT(status, ::testing::HasSubstr("Gid:\t0\t0\t0\t65534\n"));
+  EXPECT_THAT(status, ::testing::HasSubstr("CapEff:\t0000000000000000\n"));
+  EXPECT_FALSE(reads_secrets);
 }
 
 }  // namespace

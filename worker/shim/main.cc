@@ -45,7 +45,7 @@ namespace paceline {
 namespace {
 
 // How long what is left of the process group may take to go, once killed.
-constexpr int kReapSeconds = 5;
+constexpr uint64_t kReapNanos = 5'000'000'000;
 // Of the reason why a program was not started: fits into an empty pipe at once.
 constexpr size_t kMostFailureBytes = 4000;
 
@@ -120,6 +120,9 @@ absl::Status Exec(const Arguments& arguments, pid_t shim) {
     return CannotStart(arguments, failed);
   }
   FollowInDeath(shim);
+  // Where Yama lets only parents trace, other processes of its user may, too: the daemon reads the
+  // stacks of a rank that hangs as that user. Without Yama it is an error, and not needed.
+  if (arguments.confinement.user.has_value()) ::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
   // From here on as the trainer's user, whose links in its own directory harm only itself.
   if (absl::Status status = CheckRoots(arguments.roots, arguments.paths); !status.ok()) {
     return status;
@@ -233,8 +236,8 @@ void Wait(pid_t trainer, const sigset_t& signals, ExitRecord& record) {
 
 void ReapLeftovers(pid_t trainer, const sigset_t& signals) {
   const timespec step{0, 20'000'000};
-  const time_t give_up = ::time(nullptr) + kReapSeconds;
-  while (!KillLeftovers(trainer) && ::time(nullptr) <= give_up) {
+  const uint64_t give_up = NowNanos() + kReapNanos;
+  while (!KillLeftovers(trainer) && NowNanos() <= give_up) {
     ::sigtimedwait(&signals, nullptr, &step);
   }
 }

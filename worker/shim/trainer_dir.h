@@ -3,7 +3,7 @@
 // The folder is the daemon's; the trainer, which may run as another user, cannot write it. What
 // the trainer writes lies in its own directory, a folder of that folder with the trainer's name
 // (worker/daemon/node_paths.h): its working directory, its log, its last words. Whoever reads there
-// reads what a stranger may have put there (small_file.h, ReadForeignFile).
+// reads what a stranger may have put there (common/foreign_dir.h).
 #ifndef WORKER_SHIM_TRAINER_DIR_H_
 #define WORKER_SHIM_TRAINER_DIR_H_
 
@@ -19,7 +19,9 @@ inline constexpr char kFenced[] =
 inline constexpr char kResult[] =
     "result";  // paceline.v1.TrainerReport of the end, written by the daemon.
 inline constexpr char kStacks[] = "stacks.txt";  // Where its threads were (thread_stacks.h).
-inline constexpr char kMarks[] = "marks";        // worker/daemon/log_marks.h.
+inline constexpr char kStoreSecret[] =
+    "store_secret";  // Of the keys in the trainer's store; text, written by the daemon.
+inline constexpr char kMarks[] = "marks";  // worker/daemon/log_marks.h.
 
 // In the trainer's own directory.
 inline constexpr char kStatus[] = "status";  // paceline.v1.TrainerStatus, its last words.

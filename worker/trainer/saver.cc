@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/boot_clock.h"
 #include "common/checkpoint/checkpoint_paths.h"
 #include "common/log.h"
 #include "common/version.h"
@@ -241,12 +242,12 @@ void Saver::Finish() {
   };
   // The others wait in a collective.
   const absl::Duration patience = std::min(kCommitPatience, parts_.config.startup_timeout / 2);
-  const absl::Time deadline = absl::Now() + patience;
+  const absl::Time deadline = BootNow() + patience;
   const absl::MutexLock lock(&mu_);
   while (!settled()) {
     // The request to stop is not a condition of this mutex.
     mu_.AwaitWithTimeout(absl::Condition(&settled), absl::Milliseconds(100));
-    if (absl::Now() > deadline) {
+    if (BootNow() > deadline) {
       PACELINE_LOG(ERROR) << "the last checkpoint stays incomplete: the controller has not "
                              "answered for "
                           << absl::FormatDuration(patience);

@@ -119,9 +119,9 @@ absl::Status LockOutput(Session& session, const TrainerConfig& config) {
 }
 
 absl::Status Load(Session& session, Control& control, StepRingWriter& ring, Platform& platform) {
-  session.store.emplace();
   PACELINE_ASSIGN_OR_RETURN(session.config, control.WaitForConfig());
   const TrainerConfig& config = *session.config;
+  session.store.emplace(config.interface);
   at::set_num_threads(config.threads);
   at::set_num_interop_threads(1);
   PACELINE_ASSIGN_OR_RETURN(const c10::Device device, platform.OpenDevice(config));

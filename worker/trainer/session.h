@@ -28,8 +28,8 @@ namespace paceline {
 
 // In the order of its making.
 struct Session {
-  std::optional<StoreServer> store;
   std::optional<TrainerConfig> config;
+  std::optional<StoreServer> store;
   std::unique_ptr<Dataset> train_data;
   std::unique_ptr<Dataset> eval_data;
   std::unique_ptr<Model> model;

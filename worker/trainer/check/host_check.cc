@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "common/boot_clock.h"
 #include "common/core/status_macros.h"
 
 namespace paceline {
@@ -79,7 +79,7 @@ class File {
 template <typename Transfer>
 absl::StatusOr<size_t> Run(size_t bytes, absl::Time deadline, const Transfer& transfer) {
   size_t done = 0;
-  while (done < bytes && absl::Now() < deadline) {
+  while (done < bytes && BootNow() < deadline) {
     const ssize_t size = transfer(static_cast<off_t>(done));
     if (size < 0 && errno == EINTR) continue;
     if (size <= 0) return absl::ErrnoToStatus(size < 0 ? errno : EIO, "cannot use the disk");
@@ -101,15 +101,14 @@ absl::StatusOr<std::vector<Measurement>> CheckMemory(size_t bytes, absl::Duratio
   if (from == nullptr || to == nullptr) {
     return absl::ResourceExhaustedError("memory not measured: none to be had");
   }
-  const absl::Time deadline = absl::Now() + limit;
+  const absl::Time deadline = BootNow() + limit;
   std::vector<double> rates;
   for (int i = 0; i < kCopies; ++i) {
     from.get()[i] = static_cast<char>(i);
-    const absl::Time start = absl::Now();
+    const absl::Time start = BootNow();
     if (i > 0 && start >= deadline) break;
     std::memcpy(to.get(), from.get(), bytes);
-    rates.push_back(static_cast<double>(bytes) / absl::ToDoubleSeconds(absl::Now() - start) /
-                    kGiga);
+    rates.push_back(static_cast<double>(bytes) / absl::ToDoubleSeconds(BootNow() - start) / kGiga);
   }
   return std::vector<Measurement>{{"memory_bandwidth", Median(rates), "GB/s", true}};
 }
@@ -128,19 +127,19 @@ absl::StatusOr<std::vector<Measurement>> CheckDisk(const std::string& dir, size_
   const Buffer block = NewBuffer(kBlock);
   if (block == nullptr) return absl::ResourceExhaustedError("disk not measured: no memory");
 
-  const absl::Time write_start = absl::Now();
+  const absl::Time write_start = BootNow();
   PACELINE_ASSIGN_OR_RETURN(const size_t written, Run(bytes, write_start + limit, [&](off_t at) {
                               return ::pwrite(file.fd(), block.get(), kBlock, at);
                             }));
   if (::fdatasync(file.fd()) != 0) return absl::ErrnoToStatus(errno, "cannot sync the disk");
-  const double write_s = absl::ToDoubleSeconds(absl::Now() - write_start);
+  const double write_s = absl::ToDoubleSeconds(BootNow() - write_start);
 
   ::posix_fadvise(file.fd(), 0, 0, POSIX_FADV_DONTNEED);
-  const absl::Time read_start = absl::Now();
+  const absl::Time read_start = BootNow();
   PACELINE_ASSIGN_OR_RETURN(const size_t read, Run(written, read_start + limit, [&](off_t at) {
                               return ::pread(file.fd(), block.get(), kBlock, at);
                             }));
-  const double read_s = absl::ToDoubleSeconds(absl::Now() - read_start);
+  const double read_s = absl::ToDoubleSeconds(BootNow() - read_start);
   return std::vector<Measurement>{
       {"disk_write", static_cast<double>(written) / write_s / kGiga, "GB/s", true},
       {"disk_read", static_cast<double>(read) / read_s / kGiga, "GB/s", true}};

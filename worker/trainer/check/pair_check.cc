@@ -15,7 +15,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "common/boot_clock.h"
 #include "common/core/status_macros.h"
 
 namespace paceline {
@@ -73,7 +73,7 @@ class Socket {
 
  private:
   static bool IsTimeout(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
-  bool IsOver() const { return absl::Now() > deadline_ || (stop_ != nullptr && *stop_); }
+  bool IsOver() const { return BootNow() > deadline_ || (stop_ != nullptr && *stop_); }
 
   int fd_;
   const absl::Time deadline_;
@@ -106,7 +106,7 @@ absl::StatusOr<Socket> Dial(const std::string& address) {
   absl::Status status = absl::UnavailableError("no address");
   for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {
     const int fd = ::socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    Socket socket(fd, absl::Now() + kPatience, nullptr);
+    Socket socket(fd, BootNow() + kPatience, nullptr);
     if (fd >= 0 && ::connect(fd, at->ai_addr, at->ai_addrlen) == 0) {
       ::freeaddrinfo(found);
       return socket;
@@ -122,17 +122,17 @@ absl::StatusOr<std::vector<Measurement>> Measure(const Socket& socket) {
   std::vector<double> round_trips;
   char byte = 1;
   for (int i = 0; i < kPings; ++i) {
-    const absl::Time start = absl::Now();
+    const absl::Time start = BootNow();
     if (!socket.Send(&byte, 1) || !socket.Receive(&byte, 1)) return broken;
-    round_trips.push_back(absl::ToDoubleMicroseconds(absl::Now() - start));
+    round_trips.push_back(absl::ToDoubleMicroseconds(BootNow() - start));
   }
   const std::vector<char> block(kBlock, 'x');
-  const absl::Time start = absl::Now();
+  const absl::Time start = BootNow();
   for (size_t done = 0; done < kBulkBytes; done += kBlock) {
     if (!socket.Send(block.data(), kBlock)) return broken;
   }
   if (!socket.Receive(&byte, 1)) return broken;
-  const double seconds = absl::ToDoubleSeconds(absl::Now() - start);
+  const double seconds = absl::ToDoubleSeconds(BootNow() - start);
   return std::vector<Measurement>{
       {"pair_latency", Median(round_trips), "us", false},
       {"pair_bandwidth", static_cast<double>(kBulkBytes) / seconds / 1e9, "GB/s", true}};
@@ -177,18 +177,18 @@ void PairServer::Serve() {
     pollfd waited{fd_, POLLIN, 0};
     if (::poll(&waited, 1, kLookMillis) <= 0) continue;
     const int peer = ::accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC);
-    if (peer >= 0) Answer(Socket(peer, absl::Now() + kPatience, &stop_));
+    if (peer >= 0) Answer(Socket(peer, BootNow() + kPatience, &stop_));
   }
 }
 
 absl::StatusOr<std::vector<Measurement>> CheckPair(const std::string& address,
                                                    absl::Duration patience) {
-  const absl::Time give_up = absl::Now() + patience;
+  const absl::Time give_up = BootNow() + patience;
   while (true) {
     absl::StatusOr<Socket> socket = Dial(address);
     if (socket.ok()) return Measure(*socket);
     if (absl::IsInvalidArgument(socket.status())) return socket.status();
-    if (absl::Now() > give_up) {
+    if (BootNow() > give_up) {
       return absl::DeadlineExceededError(
           absl::StrCat("network not measured: the peer ", address,
                        " does not answer: ", socket.status().message()));

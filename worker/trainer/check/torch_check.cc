@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "common/boot_clock.h"
 #include "common/core/status_macros.h"
 
 namespace paceline {
@@ -29,9 +29,9 @@ constexpr int64_t kLargeBytes = 16 << 20;
 std::vector<double> Time(int repeats, const std::function<void()>& work) {
   std::vector<double> seconds;
   for (int i = 0; i < repeats; ++i) {
-    const absl::Time start = absl::Now();
+    const absl::Time start = BootNow();
     work();
-    seconds.push_back(absl::ToDoubleSeconds(absl::Now() - start));
+    seconds.push_back(absl::ToDoubleSeconds(BootNow() - start));
   }
   return seconds;
 }
@@ -80,8 +80,8 @@ std::vector<Measurement> CheckGemm(int size, int threads, absl::Duration time) {
   const double operations = 2.0 * size * size * size;
   Time(2, [&] { at::mm(a, b); });
   std::vector<double> rates;
-  const absl::Time end = absl::Now() + time;
-  while (rates.empty() || absl::Now() < end) {
+  const absl::Time end = BootNow() + time;
+  while (rates.empty() || BootNow() < end) {
     rates.push_back(operations / Time(1, [&] { at::mm(a, b); })[0] / 1e9);
   }
   return {{"gemm", Median(rates), "GFLOP/s", true}};

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/atomic_file/atomic_file.h"
+#include "common/boot_clock.h"
 
 namespace paceline {
 namespace {
@@ -62,9 +63,9 @@ absl::StatusOr<OutputLock> OutputLock::Take(absl::string_view key, const std::st
   const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   if (fd < 0) return failed();
   OutputLock lock(fd);
-  const absl::Time deadline = absl::Now() + patience;
+  const absl::Time deadline = BootNow() + patience;
   while (flock(fd, LOCK_EX | LOCK_NB) != 0) {
-    if (absl::Now() < deadline) {
+    if (BootNow() < deadline) {
       absl::SleepFor(kLockRetry);
       continue;
     }

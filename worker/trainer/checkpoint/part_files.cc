@@ -13,7 +13,6 @@
 #include "common/atomic_file/atomic_file.h"
 #include "common/checkpoint/checkpoint_paths.h"
 #include "common/core/status_macros.h"
-#include "common/mapped_file/mapped_file.h"
 #include "worker/trainer/checkpoint/file_error.h"
 
 namespace paceline {
@@ -24,15 +23,20 @@ std::string PartPath(const std::string& directory, int rank) {
 }
 
 absl::StatusOr<Manifest> ReadPart(const std::string& path) {
-  absl::StatusOr<MappedFile> file = MappedFile::Open(path, MappedFile::Access::kRead);
-  if (absl::IsNotFound(file.status())) {
+  absl::StatusOr<Manifest> part = ReadManifest(path);
+  if (absl::IsNotFound(part.status())) {
     return absl::DataLossError(absl::StrCat("the part of a rank is missing: ", path));
   }
-  PACELINE_RETURN_IF_ERROR(file.status());
-  absl::StatusOr<Manifest> part =
-      ParseManifest({static_cast<const char*>(file->data()), file->size()});
-  if (part.ok()) return part;
-  return absl::DataLossError(absl::StrCat(path, ": ", part.status().message()));
+  if (absl::IsUnimplemented(part.status())) return absl::DataLossError(part.status().message());
+  return part;
+}
+
+// More could not be read again.
+absl::Status CheckLength(const std::string& path, const std::string& text) {
+  if (text.size() <= kMaxManifestBytes) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat(path, " would have ", text.size(), " bytes, and a manifest has no more than ",
+                   kMaxManifestBytes, ": the model has too many tensors for so many ranks"));
 }
 
 absl::Status CheckSize(const std::string& path, int64_t bytes) {
@@ -52,7 +56,9 @@ bool Exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0;
 
 absl::Status WritePart(const std::string& directory, int rank, const Manifest& part) {
   const std::string path = PartPath(directory, rank);
-  const absl::Status status = WriteFileAtomically(path, {FormatManifest(part)});
+  const std::string text = FormatManifest(part);
+  PACELINE_RETURN_IF_ERROR(CheckLength(path, text));
+  const absl::Status status = WriteFileAtomically(path, {text});
   if (!status.ok()) ::unlink(path.c_str());
   return AsFileError(status);
 }
@@ -70,8 +76,9 @@ absl::Status CommitParts(const std::string& directory, int ranks) {
       PACELINE_RETURN_IF_ERROR(CheckSize(absl::StrCat(directory, "/", file.name), file.bytes));
     }
     manifest.created = absl::ToUnixSeconds(absl::Now());
-    PACELINE_RETURN_IF_ERROR(
-        AsFileError(WriteFileAtomically(manifest_path, {FormatManifest(manifest)})));
+    const std::string text = FormatManifest(manifest);
+    PACELINE_RETURN_IF_ERROR(CheckLength(manifest_path, text));
+    PACELINE_RETURN_IF_ERROR(AsFileError(WriteFileAtomically(manifest_path, {text})));
   }
   // One that stays does no harm.
   for (int rank = 0; rank < ranks; ++rank) ::unlink(PartPath(directory, rank).c_str());

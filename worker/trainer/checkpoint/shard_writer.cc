@@ -9,6 +9,7 @@
 
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/boot_clock.h"
 #include "common/core/status_macros.h"
 #include "worker/trainer/checkpoint/file_error.h"
 
@@ -99,12 +100,12 @@ class Pace {
   void After(size_t bytes) {
     if (bytes_per_second_ <= 0) return;
     const absl::Duration wanted = absl::Seconds(static_cast<double>(bytes) / bytes_per_second_);
-    absl::SleepFor(begin_ + wanted - absl::Now());
+    absl::SleepFor(begin_ + wanted - BootNow());
   }
 
  private:
   const double bytes_per_second_;
-  const absl::Time begin_ = absl::Now();
+  const absl::Time begin_ = BootNow();
 };
 
 absl::Status SyncDirectory(const std::string& path) {

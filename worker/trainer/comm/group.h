@@ -34,10 +34,13 @@ class CollectiveError : public std::runtime_error {
   CollectiveError(absl::string_view collective, absl::string_view what);
 };
 
-// A key-value store on a free port of all interfaces, for as long as it lives.
+// A key-value store on a free port of an interface, a device or an address, for as long as it
+// lives; empty: of all interfaces. Whoever connects is believed: what a generation keeps there lies
+// under its secret (Groups).
 class StoreServer {
  public:
-  StoreServer();
+  // Throws std::runtime_error when it cannot listen there.
+  explicit StoreServer(const std::string& interface = "");
   ~StoreServer();
   int port() const;
 
@@ -108,9 +111,9 @@ class Group {
 class Groups {
  public:
   // Makes the group of all ranks: meets the others in the store at `store_address`
-  // ("host:port") within the configuration's startup timeout, which is also that of the
-  // collectives until SetTimeout. A rank that is alone needs no store. `platform` outlives
-  // this.
+  // ("host:port/secret", what is kept there lies under the secret; or "host:port") within the
+  // configuration's startup timeout, which is also that of the collectives until SetTimeout. A rank
+  // that is alone needs no store. `platform` outlives this.
   Groups(Platform& platform, const TrainerConfig& config, c10::Device device,
          const std::string& store_address);
   Groups(const Groups& other);

@@ -4,14 +4,20 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
+#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <functional>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <thread>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <utility>
 #include <vector>
 
@@ -43,6 +49,60 @@ at::Tensor Filled(int count, int value) { return at::full({count}, value, at::kF
 
 std::vector<int> HalfOf(int rank) {
   return rank < 2 ? std::vector<int>{0, 1} : std::vector<int>{2, 3};
+}
+
+// Whether something listens at the address, "127.0.0.2" say.
+bool Listens(const char* address, int port) {
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(static_cast<uint16_t>(port));
+  EXPECT_EQ(::inet_pton(AF_INET, address, &to.sin_addr), 1);
+  const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
+  const bool listens = ::connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to)) == 0;
+  ::close(fd);
+  return listens;
+}
+
+TEST(StoreServerTest, ListensAtItsInterfaceAlone) {
+  for (const char* interface : {"lo", "127.0.0.1", "localhost"}) {
+    const StoreServer store(interface);
+    EXPECT_TRUE(Listens("127.0.0.1", store.port())) << interface;
+    EXPECT_FALSE(Listens("127.0.0.2", store.port())) << interface;
+  }
+  const StoreServer everywhere;
+  EXPECT_TRUE(Listens("127.0.0.2", everywhere.port()));
+  EXPECT_THROW(StoreServer("192.0.2.1"), std::runtime_error) << "not this machine's";
+}
+
+TEST(StoreServerTest, KeysThatAStrangerHasSetAreNobodysWord) {
+  const StoreServer store("lo");
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<uint16_t>(store.port());
+  options.waitWorkers = false;
+  c10d::TCPStore stranger("127.0.0.1", options);
+  for (const char* key : {"gen1/said/stop", "/gen1/said/stop", "said/stop"}) {
+    stranger.set(key, std::vector<uint8_t>{'1'});
+  }
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < 2; ++rank) {
+    ranks.emplace_back([&, rank] {
+      TrainerConfig config = Ranks(2);
+      config.id = {JobId("job-0"), Generation(1), Rank(rank)};
+      config.member.rank = rank;
+      config.member.generation = 1;
+      config.interface = "lo";
+      CpuPlatform platform;
+      Groups groups(platform, config, c10::Device(c10::kCPU),
+                    absl::StrCat("127.0.0.1:", store.port(), "/secret"));
+      EXPECT_FALSE(groups.WasSaid("stop"));
+      at::Tensor value = Filled(1, rank);
+      groups.all().Sum(value);
+      if (rank == 0) groups.Say("stop");
+      groups.all().Sum(value);
+      EXPECT_TRUE(groups.WasSaid("stop"));
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
 }
 
 TEST(GroupTest, CollectivesReachTheMembersOnly) {

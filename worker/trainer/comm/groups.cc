@@ -1,7 +1,16 @@
 // The groups of a rank, and the store in which their members meet.
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <numeric>
+#include <optional>
+#include <stdexcept>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <utility>
@@ -10,8 +19,10 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
+#include "worker/link/interface_host.h"
 #include "worker/trainer/comm/group.h"
 #include "worker/trainer/comm/group_parts.h"
 #include "worker/trainer/comm/node_sum.h"
@@ -21,6 +32,11 @@ namespace {
 
 // To connect with a store that has answered before.
 constexpr absl::Duration kStoreTimeout = absl::Seconds(10);
+
+// "host:port/secret"; without a secret "host:port".
+std::pair<std::string, std::string> SplitStoreAddress(const std::string& address) {
+  return absl::StrSplit(address, absl::MaxSplits('/', 1));
+}
 
 c10::intrusive_ptr<c10d::Store> OpenStore(const std::string& address, absl::Duration timeout) {
   const size_t colon = address.rfind(':');
@@ -76,6 +92,37 @@ int64_t RaiseTo(const StorePointer& store, const std::string& key, int64_t value
   }
 }
 
+struct Listener {
+  int fd = -1;  // Whoever takes it closes it.
+  uint16_t port = 0;
+};
+
+// At a free port of this host's address, or of a name of it.
+Listener ListenAt(const std::string& host) {
+  addrinfo hints{};
+  hints.ai_flags = AI_PASSIVE;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const int failed = ::getaddrinfo(host.c_str(), "0", &hints, &found);
+  std::string why = failed == 0 ? "" : ::gai_strerror(failed);
+  for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {
+    const int fd = ::socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_storage bound{};
+    socklen_t size = sizeof(bound);
+    if (fd >= 0 && ::bind(fd, at->ai_addr, at->ai_addrlen) == 0 && ::listen(fd, SOMAXCONN) == 0 &&
+        ::getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &size) == 0) {
+      ::freeaddrinfo(found);
+      // At the same place in both.
+      return {fd, ntohs(reinterpret_cast<const sockaddr_in*>(&bound)->sin_port)};
+    }
+    why = std::strerror(errno);
+    if (fd >= 0) ::close(fd);
+  }
+  if (found != nullptr) ::freeaddrinfo(found);
+  throw std::runtime_error(
+      absl::StrCat("cannot listen at ", host, " (the worker's --interface): ", why));
+}
+
 constexpr char kAbandoned[] = "abandoned";
 
 // Keeps the first decision and wakes those who wait for it.
@@ -91,12 +138,24 @@ struct StoreServer::Parts {
   c10::intrusive_ptr<c10d::TCPStore> store;
 };
 
-StoreServer::StoreServer() : parts_(std::make_unique<Parts>()) {
+StoreServer::StoreServer(const std::string& interface) : parts_(std::make_unique<Parts>()) {
   c10d::TCPStoreOptions options;
   options.port = 0;
   options.isServer = true;
   options.waitWorkers = false;
-  parts_->store = c10::make_intrusive<c10d::TCPStore>("localhost", options);
+  std::string host = "localhost";
+  if (!interface.empty()) {
+    const std::optional<std::string> own = InterfaceHost(interface);
+    if (!own.has_value()) {
+      throw std::runtime_error(absl::StrCat("the network interface ", interface,
+                                            " (the worker's --interface) has no address"));
+    }
+    host = *own;
+    const Listener listener = ListenAt(host);
+    options.port = listener.port;
+    options.masterListenFd = listener.fd;
+  }
+  parts_->store = c10::make_intrusive<c10d::TCPStore>(host, options);
 }
 
 StoreServer::~StoreServer() = default;
@@ -107,7 +166,8 @@ struct Groups::Parts {
   Platform& platform;
   const TrainerConfig config;
   const c10::Device device;
-  const std::string store_address;
+  const std::string store_address;  // "host:port".
+  const std::string secret;         // Of the keys in it, which only members have been told.
   std::shared_ptr<Group> all;
 
   // Until the ranks have met; then the store is known to live.
@@ -127,7 +187,8 @@ struct Groups::Parts {
       : platform(platform_in),
         config(config_in),
         device(device_in),
-        store_address(store_address_in),
+        store_address(SplitStoreAddress(store_address_in).first),
+        secret(SplitStoreAddress(store_address_in).second),
         store_timeout(config_in.startup_timeout),
         timeout(config_in.startup_timeout) {}
 
@@ -161,7 +222,7 @@ void Groups::Parts::WithStore(const std::string& prefix, F use) {
     if (store_ended) throw std::runtime_error("the generation is over");
   }
   use(c10::make_intrusive<c10d::PrefixStore>(
-      absl::StrCat("gen", config.member.generation, "/", prefix), store));
+      absl::StrCat(secret, "/gen", config.member.generation, "/", prefix), store));
   const absl::MutexLock lock(&mu);
   idle.push_back(std::move(store));
 }

@@ -19,8 +19,8 @@ void RunRanks(const TrainerConfig& config,
   at::set_num_threads(1);
   // Torch's record of collectives is not made for threads with a group each.
   setenv("TORCH_FR_BUFFER_SIZE", "0", /*overwrite=*/1);
-  StoreServer store;
-  const std::string address = absl::StrCat("127.0.0.1:", store.port());
+  StoreServer store("lo");
+  const std::string address = absl::StrCat("127.0.0.1:", store.port(), "/secret");
   std::vector<std::thread> threads;
   for (int number = 0; number < config.member.world_size; ++number) {
     threads.emplace_back([&, number] {
