@@ -8,9 +8,9 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/core/loopback.h"
-#include "common/exit_codes.h"
 #include "common/leader_address.h"
 #include "common/log_flags.h"
+#include "common/parse_flags.h"
 #include "common/version.h"
 #include "worker/shim/allowed_roots.h"
 
@@ -148,12 +148,7 @@ std::optional<int> ParseFlags(int argc, const char* const* argv, Flags& flags) {
   AddTrainerFlags(app, flags);
   AddConfinementFlags(app, flags);
   AddLogFlags(app, flags.log);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kExitOk : kExitUsage;
-  }
-  return std::nullopt;
+  return ParseOrExit(app, argc, argv);
 }
 
 absl::Status FillDefaults(int cpus, const std::string& host_name, const std::string& program_dir,

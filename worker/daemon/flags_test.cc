@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <iostream>
 
 #include "common/exit_codes.h"
 
@@ -18,6 +19,17 @@ using ::testing::Pair;
 std::optional<int> Parse(std::vector<const char*> arguments, Flags& flags) {
   arguments.insert(arguments.begin(), "paceline-worker");
   return ParseFlags(static_cast<int>(arguments.size()), arguments.data(), flags);
+}
+
+TEST(FlagsTest, HelpAndVersionThatCannotBeWrittenAreAFailure) {
+  for (const char* flag : {"--help", "--version"}) {
+    std::ofstream full("/dev/full");
+    std::streambuf* const before = std::cout.rdbuf(full.rdbuf());
+    Flags flags;
+    const std::optional<int> exit = Parse({flag}, flags);
+    std::cout.rdbuf(before);
+    EXPECT_EQ(exit, kExitFailure) << flag;
+  }
 }
 
 TEST(FlagsTest, EmptyFlagsAreFilledIn) {
