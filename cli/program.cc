@@ -122,8 +122,12 @@ std::string Program::user() {
 
 std::string Program::UserWithoutAsking() const {
   if (!flags.owner.empty()) return flags.owner;
-  const std::string certified = CertifiedName(ChooseServer());
-  return certified.empty() ? local_user() : certified;
+  const absl::StatusOr<ServerChoice> choice = ChooseServer();
+  const std::string certified = CertifiedName(choice);
+  if (!certified.empty()) return certified;
+  // The controller knows the name of who has a token better than the system does.
+  const bool token = choice.ok() && !choice->token_file.empty();
+  return token ? UserOfEnvironment() : local_user();
 }
 
 std::string Program::UserOfToken() {
@@ -140,9 +144,14 @@ std::string Program::UserOfToken() {
   return "";
 }
 
-std::string Program::local_user() const {
+std::string Program::UserOfEnvironment() const {
   const std::string user = Variable("USER");
   return user.empty() ? Variable("LOGNAME") : user;
+}
+
+std::string Program::local_user() const {
+  const std::string user = UserOfEnvironment();
+  return user.empty() && surroundings_.account ? surroundings_.account() : user;
 }
 
 ServerChoice Program::ChoiceOf(const std::string& server, const std::string& name,
@@ -286,7 +295,9 @@ int Program::Fail(CliExit exit, const std::string& message) {
 
 int Program::FailWithoutUser() {
   if (!token_status_.ok()) return Fail(token_status_);
-  return Fail(kCliUsage, "$USER is not set: say in whose name with --owner NAME");
+  return Fail(kCliUsage,
+              "$USER is not set, and the system has no name for this account: say in whose name "
+              "with --owner NAME");
 }
 
 }  // namespace paceline

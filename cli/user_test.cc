@@ -85,6 +85,16 @@ TEST_F(UserTest, NothingIsSentOfAUserWithoutAName) {
   EXPECT_EQ(SentByDelete(), "ann");
 }
 
+TEST_F(UserTest, IsTheSystemsNameOfTheAccountWhereTheEnvironmentHasNone) {
+  account_ = "root";
+  EXPECT_EQ(SentByDelete(), "root");
+  Ran ran = Paceline({"job", "apply", "small", "3"});
+  EXPECT_EQ(ran.exit, kCliOk) << ran.err;
+  EXPECT_EQ(controller_.applied().at(0).by(), "root");
+  environment_["LOGNAME"] = "ann";
+  EXPECT_EQ(SentByDelete(), "ann");
+}
+
 TEST_F(UserTest, WhatIsNotPrintableAsciiIsEncoded) {
   environment_["USER"] = "J\xc3\xbcrgen 100%\n";
   EXPECT_EQ(SentByDelete(), "J%C3%BCrgen%20100%25%0A");
@@ -177,6 +187,14 @@ TEST_F(TokenUserTest, IsTheOneThatTheControllerTakesTheTokenForAndAskedOnce) {
   EXPECT_THAT(secure_.nodes().requests(), SizeIs(2));
   EXPECT_THAT(secure_.nodes().requests(), Each(HasSubstr("owner: \"tom\"")));
   EXPECT_EQ(secure_.identity().asked(), 1);
+}
+
+TEST_F(TokenUserTest, GoesBeforeTheSystemsNameOfTheAccount) {
+  account_ = "root";
+  EXPECT_EQ(Cordon().exit, kCliOk);
+  EXPECT_THAT(secure_.nodes().requests(), Each(HasSubstr("owner: \"tom\"")));
+  WriteToken(std::string(32, 'u'));
+  EXPECT_EQ(Paceline({"node", "cordon", "a", "--reason", "x"}).exit, kCliPermission);
 }
 
 TEST_F(TokenUserTest, WhoSaysANameIsNotAskedFor) {
