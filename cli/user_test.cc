@@ -9,12 +9,14 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "cli/exit_codes.h"
 #include "cli/testing/command_test.h"
 #include "cli/testing/fake_controller.h"
 #include "common/tls/credentials.h"
 #include "common/tls/private_file.h"
+#include "common/tls/testing/rude_server.h"
 #include "common/tls/testing/test_identity.h"
 #include "common/tls/tls_files.h"
 #include "gmock/gmock.h"
@@ -130,6 +132,21 @@ TEST_F(CertifiedUserTest, IsTheOneThatTheCertificateNames) {
   EXPECT_EQ(secure_.applied().at(0).by(), "ann");
   EXPECT_EQ(Paceline({"job", "apply", "small", "3", "--owner", "bob"}).exit, kCliOk);
   EXPECT_EQ(secure_.applied().at(1).by(), "bob");
+}
+
+TEST_F(CertifiedUserTest, AControllerThatEndsTheHandshakeIsLeftForTheNext) {
+  const RudeServer dying("");
+  environment_["PACELINE_SERVER"] = absl::StrCat(dying.address(), ",", secure_.address());
+  const Ran ran = Paceline({"job", "apply", "small", "3"});
+  EXPECT_EQ(ran.exit, kCliOk) << ran.err;
+  EXPECT_EQ(secure_.applied().at(0).by(), "ann");
+}
+
+TEST_F(CertifiedUserTest, AControllerThatOnlyEndsConnectionsIsAwayAndBlamesNobody) {
+  const RudeServer dying("");
+  const Ran ran = Paceline({"--server", dying.address(), "--timeout", "0.5", "job", "list"});
+  EXPECT_EQ(ran.exit, kCliUnavailable);
+  EXPECT_THAT(ran.err, HasSubstr("does not answer"));
 }
 
 TEST_F(CertifiedUserTest, IsThatOfTheMachineInPlainText) {

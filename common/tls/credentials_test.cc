@@ -2,8 +2,11 @@
 // they do not.
 #include "common/tls/credentials.h"
 
+#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
@@ -13,6 +16,7 @@
 
 #include "common/tls/certificate.h"
 #include "common/tls/handshake_probe.h"
+#include "common/tls/testing/rude_server.h"
 #include "common/tls/testing/test_identity.h"
 #include "common/tls/testing/tls_get.h"
 
@@ -182,6 +186,43 @@ TEST_F(CredentialsTest, NewestVersionIsTakenAndOldOnesAreRefused) {
 
 TEST_F(CredentialsTest, NobodyThereIsNotExplained) {
   EXPECT_EQ(ExplainConnection("127.0.0.1:1", admin_, absl::Now()), "");
+}
+
+TEST_F(CredentialsTest, EndedAndResetConnectionsAreNotExplained) {
+  for (const bool reset : {false, true}) {
+    const RudeServer silent("", reset);
+    EXPECT_EQ(ExplainConnection(silent.address(), admin_, absl::Now()), "") << reset;
+    EXPECT_EQ(ExplainConnection(silent.address(), std::nullopt, absl::Now()), "") << reset;
+    // The beginning of a record of a handshake.
+    const RudeServer dying(std::string("\x16\x03\x03\x00\x7a\x02", 6), reset);
+    EXPECT_EQ(ExplainConnection(dying.address(), admin_, absl::Now()), "") << reset;
+  }
+}
+
+TEST_F(CredentialsTest, SilentServersAreNotExplained) {
+  // Connections come about, and nobody takes them.
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in at = {};
+  at.sin_family = AF_INET;
+  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof at;
+  ASSERT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&at), size), 0);
+  ASSERT_EQ(listen(fd, 8), 0);
+  getsockname(fd, reinterpret_cast<sockaddr*>(&at), &size);
+  EXPECT_EQ(ExplainConnection("127.0.0.1:" + std::to_string(ntohs(at.sin_port)), admin_,
+                              absl::Now(), absl::Milliseconds(50)),
+            "");
+  close(fd);
+}
+
+TEST_F(CredentialsTest, WhatAServerSaysIsTold) {
+  const RudeServer web("HTTP/1.1 400 Bad Request\r\n\r\n");
+  EXPECT_THAT(ExplainConnection(web.address(), admin_, absl::Now()),
+              HasSubstr("does not speak TLS"));
+  // Fatal: internal error.
+  const RudeServer alert(std::string("\x15\x03\x03\x00\x02\x02\x50", 7));
+  EXPECT_THAT(ExplainConnection(alert.address(), admin_, absl::Now()),
+              HasSubstr("refuses the TLS connection: internal error"));
 }
 
 TEST_F(CredentialsTest, NewFilesAreUsedWithoutARestart) {
