@@ -14,6 +14,7 @@
 #include "cli/rpc/error_text.h"
 #include "cli/rpc/known_names.h"
 #include "cli/text/yaml_text.h"
+#include "common/core/host_port.h"
 #include "common/core/loopback.h"
 #include "common/core/status_macros.h"
 #include "common/identity/principal.h"
@@ -28,7 +29,7 @@ namespace paceline {
 namespace {
 
 constexpr char kDefaultServer[] = "127.0.0.1:7450";
-constexpr char kDefaultPort[] = ":7450";
+constexpr int kDefaultPort = 7450;
 
 std::string JsonText(const google::protobuf::Message& message, bool spaced) {
   google::protobuf::util::JsonPrintOptions options;
@@ -88,11 +89,9 @@ std::string CertifiedName(const absl::StatusOr<ServerChoice>& choice) {
 }
 
 // Of one address, or of each of several.
-std::string WithPort(const std::string& server) {
+std::string WithPorts(const std::string& server) {
   std::vector<std::string> addresses = SplitAddresses(server);
-  for (std::string& address : addresses) {
-    if (!absl::StrContains(address, ':')) address += kDefaultPort;
-  }
+  for (std::string& address : addresses) address = WithPort(address, kDefaultPort);
   return addresses.empty() ? server : absl::StrJoin(addresses, ",");
 }
 
@@ -156,7 +155,7 @@ std::string Program::local_user() const {
 
 ServerChoice Program::ChoiceOf(const std::string& server, const std::string& name,
                                const CliContext* context) const {
-  ServerChoice choice{WithPort(server), name};
+  ServerChoice choice{WithPorts(server), name};
   const bool plain = flags.plaintext || (context != nullptr && context->plaintext);
   if (!flags.tls_dir.empty()) {
     choice.files = FilesIn(flags.tls_dir);
@@ -183,11 +182,17 @@ ServerChoice Program::ChoiceOf(const std::string& server, const std::string& nam
 
 absl::StatusOr<ServerChoice> Program::ChooseServer() const {
   if (client_ != nullptr) return client_server_;
-  if (!flags.server.empty()) return ChoiceOf(flags.server, "", nullptr);
+  if (!flags.server.empty()) {
+    PACELINE_RETURN_IF_ERROR(CheckServerAddress(flags.server));
+    return ChoiceOf(flags.server, "", nullptr);
+  }
   std::string context = flags.context;
   if (context.empty()) {
     const std::string server = Variable("PACELINE_SERVER");
-    if (!server.empty()) return ChoiceOf(server, "", nullptr);
+    if (!server.empty()) {
+      PACELINE_RETURN_IF_ERROR(CheckServerAddress(server));
+      return ChoiceOf(server, "", nullptr);
+    }
     context = Variable("PACELINE_CONTEXT");
   }
   PACELINE_ASSIGN_OR_RETURN(const CliConfig config, ReadConfig(config_path()));

@@ -30,13 +30,15 @@ using ::testing::StartsWith;
 // A server of nothing: the connection is what counts.
 class Serving {
  public:
-  explicit Serving(const std::shared_ptr<grpc::ServerCredentials>& credentials) {
+  explicit Serving(const std::shared_ptr<grpc::ServerCredentials>& credentials,
+                   const std::string& host = "127.0.0.1") {
     grpc::ServerBuilder builder;
     int port = 0;
-    builder.AddListeningPort("127.0.0.1:0", credentials, &port);
+    builder.AddListeningPort(host + ":0", credentials, &port);
     queue_ = builder.AddCompletionQueue();
     server_ = builder.BuildAndStart();
-    address_ = "127.0.0.1:" + std::to_string(port);
+    address_ = host + ":" + std::to_string(port);
+    if (server_ == nullptr) return;
     // gRPC accepts connections only while somebody waits for something.
     thread_ = std::thread([this] {
       void* tag = nullptr;
@@ -46,11 +48,13 @@ class Serving {
     });
   }
   ~Serving() {
+    if (server_ == nullptr) return;
     server_->Shutdown();
     queue_->Shutdown();
     thread_.join();
   }
   const std::string& address() const { return address_; }
+  bool serves() const { return server_ != nullptr; }
 
  private:
   std::unique_ptr<grpc::ServerCompletionQueue> queue_;
@@ -91,6 +95,22 @@ TEST_F(CredentialsTest, CertificatesOfTheSameAuthorityKnowEachOther) {
   const Serving server(ServerCredentials(controller_, /*require_client_certificate=*/true));
   EXPECT_TRUE(Connects(server.address(), ChannelCredentials(admin_)));
   EXPECT_EQ(ExplainConnection(server.address(), admin_, absl::Now()), "");
+}
+
+TEST_F(CredentialsTest, ControllerIsKnownByAnAddressOfIpv6) {
+  const auto serve = [this](const std::string& name, const std::string& host) {
+    return ServerCredentials(
+        Files(name, authority_, {{Role::kController, "c"}, {host}, absl::Hours(1)}),
+        /*require_client_certificate=*/true);
+  };
+  const Serving server(serve("six", "::1"), "[::1]");
+  if (!server.serves()) GTEST_SKIP() << "this machine has no ::1";
+  EXPECT_TRUE(Connects(server.address(), ChannelCredentials(admin_)));
+  EXPECT_EQ(ExplainConnection(server.address(), admin_, absl::Now()), "");
+  const Serving other(serve("seven", "fd00::7"), "[::1]");
+  EXPECT_FALSE(Connects(other.address(), ChannelCredentials(admin_)));
+  EXPECT_THAT(ExplainConnection(other.address(), admin_, absl::Now()),
+              HasSubstr("does not name \"::1\""));
 }
 
 TEST_F(CredentialsTest, ServerOfAnotherAuthorityIsNotBelieved) {

@@ -12,8 +12,8 @@
 #include <cerrno>
 #include <chrono>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/core/host_port.h"
 #include "common/tls/certificate.h"
 #include "common/tls/openssl.h"
 #include "common/tls/private_file.h"
@@ -236,13 +236,10 @@ std::string ServerProblem(X509* certificate, const TlsFiles& files, const std::s
 
 std::string ExplainConnection(const std::string& address, const std::optional<TlsFiles>& files,
                               absl::Time now, absl::Duration limit) {
-  const size_t colon = address.rfind(':');
-  if (colon == std::string::npos) return "";
-  std::string host = address.substr(0, colon);
-  if (absl::StartsWith(host, "[") && absl::EndsWith(host, "]")) {
-    host = host.substr(1, host.size() - 2);
-  }
-  const std::string port = address.substr(colon + 1);
+  const absl::StatusOr<HostPort> at = ParseHostPort(address);
+  if (!at.ok()) return "";
+  const std::string& host = at->host;
+  const std::string port = absl::StrCat(at->port);
   const Limit end(limit);
   const SslContextPtr context = ContextOf(files);
   if (context == nullptr) {

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/boot_clock.h"
+#include "common/core/host_port.h"
 #include "common/core/status_macros.h"
 #include "common/log.h"
 #include "worker/daemon/core/trainer_end.h"
@@ -308,7 +309,7 @@ v1::TrainerReport NodeTrainer::Report() const {
                                                                     : status_.state());
   report.set_pid(pid_ != 0 ? pid_ : status_.pid());
   if (status_.store_port() > 0) {
-    report.set_store_address(absl::StrCat(setup_.address, ":", status_.store_port()));
+    report.set_store_address(JoinHostPort(setup_.address, status_.store_port()));
   }
   if (ring_.has_value()) *report.mutable_progress() = ring_->Progress(MonotonicNanos());
   if (status_.has_evaluation()) *report.mutable_evaluation() = status_.evaluation();
