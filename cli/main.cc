@@ -1,15 +1,23 @@
-// paceline: the terminal, the environment and Ctrl-C for the command line.
+// paceline: the terminal, the output, the environment and Ctrl-C for the command line.
+#include <fcntl.h>
 #include <pthread.h>
+#include <pwd.h>
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <iostream>
+#include <streambuf>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "cli/command_line.h"
 
 namespace paceline {
@@ -27,6 +35,83 @@ std::string Variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
+// Of the passwd entry; empty if there is none.
+std::string AccountName() {
+  passwd entry = {};
+  passwd* found = nullptr;
+  std::vector<char> text(1 << 14);
+  while (getpwuid_r(geteuid(), &entry, text.data(), text.size(), &found) == ERANGE) {
+    text.resize(2 * text.size());
+  }
+  return found == nullptr ? "" : found->pw_name;
+}
+
+// Standard output, with the cause when it cannot be written, which std::cout forgets. Text waits
+// until it is flushed, on a terminal until its line ends. What fails first raises the interrupt, so
+// that no command goes on for nobody.
+class Output : public std::streambuf {
+ public:
+  explicit Output(Interrupt& interrupt)
+      : by_line_(isatty(STDOUT_FILENO) != 0), interrupt_(interrupt) {}
+
+  // 0, or the errno of the first write or of the close that failed. Nothing is written after it.
+  int Close() {
+    sync();
+    // Who has closed the output wants none, and that nothing was written is no fault.
+    if (close(STDOUT_FILENO) != 0 && errno != EBADF) Fail(errno);
+    return error_;
+  }
+
+ protected:
+  int_type overflow(int_type c) override {
+    const char byte = traits_type::to_char_type(c);
+    return xsputn(&byte, 1) == 1 ? c : traits_type::eof();
+  }
+
+  std::streamsize xsputn(const char* text, std::streamsize size) override {
+    const absl::string_view added(text, static_cast<size_t>(size));
+    absl::StrAppend(&waiting_, added);
+    const bool full = waiting_.size() >= kMostWaiting;
+    if ((full || (by_line_ && absl::StrContains(added, '\n'))) && sync() != 0) return 0;
+    return size;
+  }
+
+  int sync() override {
+    size_t done = 0;
+    while (error_ == 0 && done < waiting_.size()) {
+      const ssize_t wrote = write(STDOUT_FILENO, waiting_.data() + done, waiting_.size() - done);
+      if (wrote >= 0) {
+        done += static_cast<size_t>(wrote);
+      } else if (errno != EINTR) {
+        Fail(errno);
+      }
+    }
+    waiting_.clear();
+    return error_ == 0 ? 0 : -1;
+  }
+
+ private:
+  static constexpr size_t kMostWaiting = 1 << 16;
+
+  void Fail(int error) {
+    if (error_ == 0) error_ = error;
+    interrupt_.Raise();
+  }
+
+  const bool by_line_;
+  Interrupt& interrupt_;
+  std::string waiting_;
+  int error_ = 0;
+};
+
+// A closed standard stream stays one that cannot be written: else a socket or a file of ours would
+// take its number, and the text that is meant for people.
+void KeepClosedStreams() {
+  int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  while (fd >= 0 && fd <= STDERR_FILENO) fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  if (fd >= 0) close(fd);
+}
+
 // SIGINT and SIGTERM, told to `interrupt`. The second one, or one that nobody listens to,
 // ends the process.
 [[noreturn]] void WaitForSignals(const sigset_t& signals, Interrupt& interrupt) {
@@ -39,6 +124,7 @@ std::string Variable(const char* name) {
 }
 
 int Main(int argc, char** argv) {
+  KeepClosedStreams();
   // Blocked before any thread starts, so that all inherit it; one thread waits for them.
   sigset_t signals;
   sigemptyset(&signals);
@@ -52,11 +138,19 @@ int Main(int argc, char** argv) {
   std::thread([signals] { WaitForSignals(signals, interrupt); }).detach();
 
   const winsize size = TerminalSize();
+  static Output output(interrupt);
+  static std::ostream out(&output);
   Program program(
-      {std::cout, std::cerr, isatty(STDOUT_FILENO) != 0, size.ws_col, Variable, size.ws_row},
+      {out, std::cerr, isatty(STDOUT_FILENO) != 0, size.ws_col, Variable, size.ws_row, AccountName},
       interrupt);
-  const int exit = RunCommandLine(program, std::vector<std::string>(argv + 1, argv + argc));
-  std::cout.flush();
+  int exit = RunCommandLine(program, std::vector<std::string>(argv + 1, argv + argc));
+  const int error = output.Close();
+  if (error != 0) {
+    exit = program.Fail(kCliFailed,
+                        absl::StrCat("the output cannot be written: ", std::strerror(error)));
+  }
+  // As coreutils do: what people were not told is a failure too.
+  if (!std::cerr && exit == kCliOk) exit = kCliFailed;
   // Without the destructors of what the signal thread still uses.
   _exit(exit);
 }

@@ -12,6 +12,7 @@
 namespace paceline {
 namespace {
 
+using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -59,6 +60,15 @@ TEST_F(NodesTest, WithoutAReasonOrAnOwnerNothingIsSent) {
   EXPECT_EQ(ran.exit, kCliUsage);
   EXPECT_THAT(ran.err, HasSubstr("--owner NAME"));
   EXPECT_THAT(requests(), IsEmpty());
+}
+
+TEST_F(NodesTest, ChangesAreInTheNameOfTheAccountWithoutAUser) {
+  environment_.erase("USER");
+  account_ = "root";
+  EXPECT_EQ(Paceline({"node", "cordon", "a", "--reason", "x"}).exit, kCliOk);
+  EXPECT_EQ(Paceline({"node", "resume", "a"}).exit, kCliOk);
+  EXPECT_THAT(requests(), SizeIs(2));
+  EXPECT_THAT(requests(), Each(HasSubstr("owner: \"root\"")));
 }
 
 TEST_F(NodesTest, SeveralNodesAreNamedByARange) {

@@ -89,12 +89,21 @@ TEST_F(OutputsTest, FlagsComeBeforeTheEnvironmentAndThatBeforeTheContext) {
     return Paceline(flags).out;
   };
   EXPECT_THAT(server({"-s", "flag:1"}), HasSubstr("flag:1"));
+  EXPECT_THAT(server({"-s", "::1,[::1],[::1]:9"}), HasSubstr("[::1]:7450,[::1]:7450,[::1]:9"));
   EXPECT_THAT(server({"--context", "d"}), HasSubstr("other:1"));
   EXPECT_THAT(server({}), HasSubstr(controller_.address()));
   environment_.erase("PACELINE_SERVER");
   EXPECT_THAT(server({}), HasSubstr("context:1"));
   environment_["PACELINE_CONTEXT"] = "d";
   EXPECT_THAT(server({}), HasSubstr("other:1"));
+}
+
+TEST_F(OutputsTest, ServerThatIsNoAddressIsWrongUsage) {
+  for (const char* wrong : {"[::1", "[::1]:x", "http://head", "head:0"}) {
+    const Ran ran = Paceline({"-s", wrong, "job", "list"});
+    EXPECT_EQ(ran.exit, kCliUsage) << wrong;
+    EXPECT_THAT(ran.err, HasSubstr("is no address of a controller")) << wrong;
+  }
 }
 
 TEST_F(OutputsTest, BrokenConfigurationStopsOnlyWhatNeedsIt) {

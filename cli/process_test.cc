@@ -1,11 +1,14 @@
 // The program itself, as a shell starts it: pipes, and memory.
+#include <pwd.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <string>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -54,6 +57,70 @@ TEST_F(ProcessTest, ClosedPipeEndsItQuietly) {
     const int status = pclose(out);
     EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGPIPE) << before << status;
   }
+}
+
+// What the shell prints of the program's messages and exit code, with its output led to `to`.
+class OutputTest : public ProcessTest {
+ protected:
+  std::string Run(const std::string& arguments, const std::string& to,
+                  const std::string& before = "") {
+    FILE* out = Start(absl::StrCat(arguments, " 2>&1 ", to, "; echo \"exit $?\"; true"), before);
+    std::string text;
+    char buffer[4096];
+    while (const size_t got = fread(buffer, 1, sizeof(buffer), out)) text.append(buffer, got);
+    pclose(out);
+    return text;
+  }
+};
+
+TEST_F(OutputTest, ThatCannotBeWrittenIsAFailureOfEveryCommand) {
+  for (const char* command :
+       {"job list", "job list -o json", "job list -o yaml", "job list -o wide", "job list -o name",
+        "job describe digits", "job describe digits -o json", "node list -o json", "cluster status",
+        "completion bash", "man", "version", "version -o json", "--help", "--version",
+        "job list --help"}) {
+    EXPECT_EQ(Run(command, ">/dev/full"),
+              "error: the output cannot be written: No space left on device\nexit 1\n")
+        << command;
+  }
+}
+
+TEST_F(OutputTest, OneThatEndsWithoutAnOutputOrMessagesFailsToo) {
+  EXPECT_EQ(Run("job list", ">&-"),
+            "error: the output cannot be written: Bad file descriptor\nexit 1\n");
+  EXPECT_EQ(Run("job list -o json", "2>/dev/full >/dev/full"), "exit 1\n");
+  EXPECT_EQ(Run("job describe other", "2>&-"), "exit 3\n") << "it keeps its own code";
+}
+
+TEST_F(OutputTest, AStreamThatIsWrittenInPartEndsAtOnce) {
+  controller_.SetLargeLog(1 << 30);
+  const std::string file = ::testing::TempDir() + "/part";
+  EXPECT_EQ(Run("job logs digits", ">" + file, "trap '' XFSZ; ulimit -f 64; "),
+            "error: the output cannot be written: File too large\nexit 1\n");
+}
+
+TEST_F(OutputTest, AWatchEndsWithItsOutput) {
+  v1::JobEvent event;
+  event.set_type(v1::MODIFIED);
+  event.mutable_job()->set_id("job-0123456789ab");
+  controller_.AddWatch({{event}, std::nullopt});
+  EXPECT_EQ(Run("job watch -o json", ">/dev/full"),
+            "error: the output cannot be written: No space left on device\nexit 1\n");
+}
+
+TEST_F(ProcessTest, IsRunByAnAccountOfTheSystem) {
+  v1::JobAdvice advice;
+  advice.add_decisions()->set_id(3);
+  controller_.SetAdvice(std::move(advice));
+  FILE* out = Start("job apply digits 3", "exec env -u USER -u LOGNAME ");
+  std::string text;
+  char buffer[4096];
+  while (const size_t got = fread(buffer, 1, sizeof(buffer), out)) text.append(buffer, got);
+  const int status = pclose(out);
+  EXPECT_EQ(status, 0) << text;
+  const passwd* const account = getpwuid(geteuid());
+  ASSERT_NE(account, nullptr);
+  EXPECT_EQ(controller_.applied().at(0).by(), account->pw_name);
 }
 
 // The most that a process has had in memory so far, in KiB; 0: it is gone.

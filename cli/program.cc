@@ -14,6 +14,7 @@
 #include "cli/rpc/error_text.h"
 #include "cli/rpc/known_names.h"
 #include "cli/text/yaml_text.h"
+#include "common/core/host_port.h"
 #include "common/core/loopback.h"
 #include "common/core/status_macros.h"
 #include "common/identity/principal.h"
@@ -28,7 +29,7 @@ namespace paceline {
 namespace {
 
 constexpr char kDefaultServer[] = "127.0.0.1:7450";
-constexpr char kDefaultPort[] = ":7450";
+constexpr int kDefaultPort = 7450;
 
 std::string JsonText(const google::protobuf::Message& message, bool spaced) {
   google::protobuf::util::JsonPrintOptions options;
@@ -88,11 +89,9 @@ std::string CertifiedName(const absl::StatusOr<ServerChoice>& choice) {
 }
 
 // Of one address, or of each of several.
-std::string WithPort(const std::string& server) {
+std::string WithPorts(const std::string& server) {
   std::vector<std::string> addresses = SplitAddresses(server);
-  for (std::string& address : addresses) {
-    if (!absl::StrContains(address, ':')) address += kDefaultPort;
-  }
+  for (std::string& address : addresses) address = WithPort(address, kDefaultPort);
   return addresses.empty() ? server : absl::StrJoin(addresses, ",");
 }
 
@@ -122,8 +121,12 @@ std::string Program::user() {
 
 std::string Program::UserWithoutAsking() const {
   if (!flags.owner.empty()) return flags.owner;
-  const std::string certified = CertifiedName(ChooseServer());
-  return certified.empty() ? local_user() : certified;
+  const absl::StatusOr<ServerChoice> choice = ChooseServer();
+  const std::string certified = CertifiedName(choice);
+  if (!certified.empty()) return certified;
+  // The controller knows the name of who has a token better than the system does.
+  const bool token = choice.ok() && !choice->token_file.empty();
+  return token ? UserOfEnvironment() : local_user();
 }
 
 std::string Program::UserOfToken() {
@@ -140,14 +143,19 @@ std::string Program::UserOfToken() {
   return "";
 }
 
-std::string Program::local_user() const {
+std::string Program::UserOfEnvironment() const {
   const std::string user = Variable("USER");
   return user.empty() ? Variable("LOGNAME") : user;
 }
 
+std::string Program::local_user() const {
+  const std::string user = UserOfEnvironment();
+  return user.empty() && surroundings_.account ? surroundings_.account() : user;
+}
+
 ServerChoice Program::ChoiceOf(const std::string& server, const std::string& name,
                                const CliContext* context) const {
-  ServerChoice choice{WithPort(server), name};
+  ServerChoice choice{WithPorts(server), name};
   const bool plain = flags.plaintext || (context != nullptr && context->plaintext);
   if (!flags.tls_dir.empty()) {
     choice.files = FilesIn(flags.tls_dir);
@@ -174,11 +182,17 @@ ServerChoice Program::ChoiceOf(const std::string& server, const std::string& nam
 
 absl::StatusOr<ServerChoice> Program::ChooseServer() const {
   if (client_ != nullptr) return client_server_;
-  if (!flags.server.empty()) return ChoiceOf(flags.server, "", nullptr);
+  if (!flags.server.empty()) {
+    PACELINE_RETURN_IF_ERROR(CheckServerAddress(flags.server));
+    return ChoiceOf(flags.server, "", nullptr);
+  }
   std::string context = flags.context;
   if (context.empty()) {
     const std::string server = Variable("PACELINE_SERVER");
-    if (!server.empty()) return ChoiceOf(server, "", nullptr);
+    if (!server.empty()) {
+      PACELINE_RETURN_IF_ERROR(CheckServerAddress(server));
+      return ChoiceOf(server, "", nullptr);
+    }
     context = Variable("PACELINE_CONTEXT");
   }
   PACELINE_ASSIGN_OR_RETURN(const CliConfig config, ReadConfig(config_path()));
@@ -286,7 +300,9 @@ int Program::Fail(CliExit exit, const std::string& message) {
 
 int Program::FailWithoutUser() {
   if (!token_status_.ok()) return Fail(token_status_);
-  return Fail(kCliUsage, "$USER is not set: say in whose name with --owner NAME");
+  return Fail(kCliUsage,
+              "$USER is not set, and the system has no name for this account: say in whose name "
+              "with --owner NAME");
 }
 
 }  // namespace paceline

@@ -38,6 +38,8 @@ struct Surroundings {
   // Value of an environment variable; empty when it is not set.
   std::function<std::string(const char*)> variable;
   int height = 0;  // Rows of the terminal; 0: unlimited.
+  // Name of the account that runs this, as the system has it; unset, or empty: it has none.
+  std::function<std::string()> account = {};
 };
 
 struct GlobalFlags {
@@ -108,10 +110,10 @@ class Program {
   Client& client();
   std::string config_path() const;
   // In whose name requests are made: --owner, else the name in the certificate that is used, else
-  // local_user(), else whom the controller takes the user's token for, which is asked once. Reads
-  // the certificate's files. Empty: FailWithoutUser().
+  // $USER or $LOGNAME, else whom the controller takes the user's token for, which is asked once, or
+  // without a token local_user(). Reads the certificate's files. Empty: FailWithoutUser().
   std::string user();
-  // $USER, else $LOGNAME; empty if there is none.
+  // $USER, else $LOGNAME, else the account's name; empty if there is none.
   std::string local_user() const;
 
   // A line on the error stream, unless --quiet.
@@ -135,6 +137,8 @@ class Program {
  private:
   // user() as far as nobody has to be asked; or empty.
   std::string UserWithoutAsking() const;
+  // $USER, else $LOGNAME.
+  std::string UserOfEnvironment() const;
   // Empty: there is no token, or `token_status_` says why.
   std::string UserOfToken();
   // The server, by the name of its context or without, and by what it and the caller know each

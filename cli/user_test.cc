@@ -9,12 +9,14 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "cli/exit_codes.h"
 #include "cli/testing/command_test.h"
 #include "cli/testing/fake_controller.h"
 #include "common/tls/credentials.h"
 #include "common/tls/private_file.h"
+#include "common/tls/testing/rude_server.h"
 #include "common/tls/testing/test_identity.h"
 #include "common/tls/tls_files.h"
 #include "gmock/gmock.h"
@@ -85,6 +87,16 @@ TEST_F(UserTest, NothingIsSentOfAUserWithoutAName) {
   EXPECT_EQ(SentByDelete(), "ann");
 }
 
+TEST_F(UserTest, IsTheSystemsNameOfTheAccountWhereTheEnvironmentHasNone) {
+  account_ = "root";
+  EXPECT_EQ(SentByDelete(), "root");
+  Ran ran = Paceline({"job", "apply", "small", "3"});
+  EXPECT_EQ(ran.exit, kCliOk) << ran.err;
+  EXPECT_EQ(controller_.applied().at(0).by(), "root");
+  environment_["LOGNAME"] = "ann";
+  EXPECT_EQ(SentByDelete(), "ann");
+}
+
 TEST_F(UserTest, WhatIsNotPrintableAsciiIsEncoded) {
   environment_["USER"] = "J\xc3\xbcrgen 100%\n";
   EXPECT_EQ(SentByDelete(), "J%C3%BCrgen%20100%25%0A");
@@ -120,6 +132,21 @@ TEST_F(CertifiedUserTest, IsTheOneThatTheCertificateNames) {
   EXPECT_EQ(secure_.applied().at(0).by(), "ann");
   EXPECT_EQ(Paceline({"job", "apply", "small", "3", "--owner", "bob"}).exit, kCliOk);
   EXPECT_EQ(secure_.applied().at(1).by(), "bob");
+}
+
+TEST_F(CertifiedUserTest, AControllerThatEndsTheHandshakeIsLeftForTheNext) {
+  const RudeServer dying("");
+  environment_["PACELINE_SERVER"] = absl::StrCat(dying.address(), ",", secure_.address());
+  const Ran ran = Paceline({"job", "apply", "small", "3"});
+  EXPECT_EQ(ran.exit, kCliOk) << ran.err;
+  EXPECT_EQ(secure_.applied().at(0).by(), "ann");
+}
+
+TEST_F(CertifiedUserTest, AControllerThatOnlyEndsConnectionsIsAwayAndBlamesNobody) {
+  const RudeServer dying("");
+  const Ran ran = Paceline({"--server", dying.address(), "--timeout", "0.5", "job", "list"});
+  EXPECT_EQ(ran.exit, kCliUnavailable);
+  EXPECT_THAT(ran.err, HasSubstr("does not answer"));
 }
 
 TEST_F(CertifiedUserTest, IsThatOfTheMachineInPlainText) {
@@ -177,6 +204,14 @@ TEST_F(TokenUserTest, IsTheOneThatTheControllerTakesTheTokenForAndAskedOnce) {
   EXPECT_THAT(secure_.nodes().requests(), SizeIs(2));
   EXPECT_THAT(secure_.nodes().requests(), Each(HasSubstr("owner: \"tom\"")));
   EXPECT_EQ(secure_.identity().asked(), 1);
+}
+
+TEST_F(TokenUserTest, GoesBeforeTheSystemsNameOfTheAccount) {
+  account_ = "root";
+  EXPECT_EQ(Cordon().exit, kCliOk);
+  EXPECT_THAT(secure_.nodes().requests(), Each(HasSubstr("owner: \"tom\"")));
+  WriteToken(std::string(32, 'u'));
+  EXPECT_EQ(Paceline({"node", "cordon", "a", "--reason", "x"}).exit, kCliPermission);
 }
 
 TEST_F(TokenUserTest, WhoSaysANameIsNotAskedFor) {

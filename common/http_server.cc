@@ -6,9 +6,10 @@
 #include <thread>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/core/host_port.h"
 #include "common/core/loopback.h"
+#include "common/core/status_macros.h"
 #include "common/http_connections.h"
 
 namespace paceline {
@@ -63,7 +64,7 @@ class HttplibServer : public HttpServer {
     port = port == 0 ? server_.bind_to_any_port(host.c_str())
                      : (server_.bind_to_port(host.c_str(), port) ? port : -1);
     if (port < 0) return false;
-    address_ = absl::StrCat(host, ":", port);
+    address_ = JoinHostPort(host, port);
     thread_ = std::thread([this] {
       // Of this thread, and of those that it makes: what is shown yields to what decides.
       setpriority(PRIO_PROCESS, 0, kNice);
@@ -92,24 +93,18 @@ absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const std::string&
                                                               Routes routes, Streams streams,
                                                               const HttpLimits& limits,
                                                               std::optional<HttpTls> tls) {
-  const size_t colon = address.rfind(':');
-  int port = 0;
-  if (colon == std::string::npos || !absl::SimpleAtoi(address.substr(colon + 1), &port) ||
-      port < 0 || port > 65535) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("\"", address, "\" is not an address: use HOST:PORT, port 0 for any"));
-  }
+  PACELINE_ASSIGN_OR_RETURN(const HostPort at, ParseHostPort(address));
   if (!tls.has_value() && !IsLoopback(address)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(address,
-                     " is reached over a network, where HTTP is served over TLS alone: "
-                     "give certificates with --tls-dir, or the address 127.0.0.1:PORT"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        address,
+        " is reached over a network, where HTTP is served over TLS alone: "
+        "give certificates with --tls-dir, or the address 127.0.0.1:PORT or [::1]:PORT"));
   }
   auto server = std::make_unique<HttplibServer>(std::move(routes), std::move(streams), limits,
                                                 std::move(tls));
   const absl::Status usable = server->CheckTls();
   if (!usable.ok()) return usable;
-  if (!server->Listen(address.substr(0, colon), port)) {
+  if (!server->Listen(at.host, at.port)) {
     return absl::FailedPreconditionError(absl::StrCat(
         "cannot listen on ", address, ": the port is in use, or the address is not this host's"));
   }

@@ -1,6 +1,7 @@
 #include "common/http_server.h"
 
 #include <arpa/inet.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <httplib.h>
 #include <poll.h>
@@ -61,6 +62,17 @@ TEST(HttpServerTest, PlainTextIsAnsweredUnderNamesOfTheLoopbackAlone) {
   EXPECT_EQ(client.Get("/hello", {{"Host", "localhost"}, {"Host", "evil.example"}})->status, 403);
 }
 
+TEST(HttpServerTest, ServesAnAddressOfIpv6) {
+  auto server = HttpServer::Start("[::1]:0", Hello());
+  if (absl::IsFailedPrecondition(server.status())) GTEST_SKIP() << "this machine has no ::1";
+  ASSERT_TRUE(server.ok()) << server.status();
+  EXPECT_THAT((*server)->address(), ::testing::StartsWith("[::1]:"));
+  httplib::Client client("http://" + (*server)->address());
+  const auto answer = client.Get("/hello");
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->body, "world");
+}
+
 TEST(HttpServerTest, PortInUseIsAnError) {
   auto first = HttpServer::Start("127.0.0.1:0", Hello());
   ASSERT_TRUE(first.ok()) << first.status();
@@ -69,7 +81,7 @@ TEST(HttpServerTest, PortInUseIsAnError) {
 }
 
 TEST(HttpServerTest, BadAddressIsTheCallersFault) {
-  for (const char* address : {"nonsense", "127.0.0.1:", "127.0.0.1:70000"}) {
+  for (const char* address : {"nonsense", "127.0.0.1:", "127.0.0.1:70000", "::1:80", "::1"}) {
     EXPECT_EQ(HttpServer::Start(address, Hello()).status().code(),
               absl::StatusCode::kInvalidArgument)
         << address;

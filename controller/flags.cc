@@ -3,8 +3,8 @@
 #include <CLI/CLI.hpp>
 
 #include "absl/time/time.h"
-#include "common/exit_codes.h"
 #include "common/log_flags.h"
+#include "common/parse_flags.h"
 #include "common/version.h"
 
 namespace paceline {
@@ -132,11 +132,7 @@ std::optional<int> ParseFlags(int argc, const char* const* argv, ControllerFlags
   AddCallerFlags(app, server);
   AddStoreFlags(app, flags.store, flags.leading);
   AddLogFlags(app, flags.log);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kExitOk : kExitUsage;
-  }
+  if (const auto exit = ParseOrExit(app, argc, argv); exit.has_value()) return exit;
   server.worker_certificate_life = absl::Seconds(worker_life_s);
   server.cluster.node_lease = absl::Seconds(node_lease_s);
   server.limits.call_burst = 10 * server.limits.calls_per_s;

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <iostream>
 #include <optional>
 #include <vector>
 
@@ -17,6 +19,17 @@ using ::testing::ElementsAre;
 std::optional<int> Parse(std::vector<const char*> arguments, ControllerFlags& flags) {
   arguments.insert(arguments.begin(), "paceline-controller");
   return ParseFlags(static_cast<int>(arguments.size()), arguments.data(), flags);
+}
+
+TEST(ControllerFlagsTest, HelpAndVersionThatCannotBeWrittenAreAFailure) {
+  for (const char* flag : {"--help", "--version"}) {
+    std::ofstream full("/dev/full");
+    std::streambuf* const before = std::cout.rdbuf(full.rdbuf());
+    ControllerFlags flags;
+    const std::optional<int> exit = Parse({flag}, flags);
+    std::cout.rdbuf(before);
+    EXPECT_EQ(exit, kExitFailure) << flag;
+  }
 }
 
 TEST(ControllerFlagsTest, WithoutAnyItServesThisMachineOutOfSqlite) {

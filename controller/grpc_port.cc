@@ -17,6 +17,8 @@
 #include "common/event_loop.h"
 #include "common/log.h"
 #include "controller/core/rate_limit.h"
+#include "common/core/host_port.h"
+#include "common/core/status_macros.h"
 
 namespace paceline {
 namespace {
@@ -94,6 +96,7 @@ void LimitClients(grpc::ServerBuilder& builder, absl::Duration handshake_patienc
 
 absl::StatusOr<GrpcPort> OpenGrpcPort(grpc::ServerBuilder& builder, const std::string& listen,
                                       const std::shared_ptr<grpc::ServerCredentials>& credentials) {
+  PACELINE_ASSIGN_OR_RETURN(const HostPort at, ParseHostPort(listen));
   // Two controllers must not share a port unnoticed.
   builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kMinPingMillis);
@@ -106,7 +109,7 @@ absl::StatusOr<GrpcPort> OpenGrpcPort(grpc::ServerBuilder& builder, const std::s
     return absl::FailedPreconditionError(absl::StrCat(
         "cannot listen on ", listen, ": the port is in use, or the address is not this host's"));
   }
-  opened.address = absl::StrCat(listen.substr(0, listen.rfind(':')), ":", port);
+  opened.address = JoinHostPort(at.host, port);
   return opened;
 }
 

@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "cli/text/nearest.h"
 #include "cli/text/neutral.h"
 #include "common/atomic_file/atomic_file.h"
+#include "common/core/host_port.h"
 #include "common/core/status_macros.h"
 #include "common/leader_address.h"
 #include "yaml-cpp/yaml.h"
@@ -44,17 +44,12 @@ absl::Status CheckOneAddress(const std::string& server) {
   const bool printable = std::all_of(server.begin(), server.end(),
                                      [](unsigned char c) { return std::isgraph(c) != 0; });
   if (server.empty() || !printable || server[0] == '-') return refused("give HOST or HOST:PORT");
-  // Behind a colon stands the port, but for IPv6 addresses, which are left to gRPC.
-  const size_t colon = server.find(':');
-  if (colon == std::string::npos || server.find(':', colon + 1) != std::string::npos) {
-    return absl::OkStatus();
-  }
-  if (colon == 0) return refused("give HOST or HOST:PORT");
-  int port = 0;
-  if (!absl::SimpleAtoi(server.substr(colon + 1), &port) || port < 1 || port > 65535) {
-    return refused("a port is a number from 1 to 65535");
-  }
-  return absl::OkStatus();
+  const absl::StatusOr<HostPort> at = ParseHostPort(WithPort(server, 1));
+  if (at.ok() && at->host.empty()) return refused("give HOST or HOST:PORT");
+  if (at.ok() && at->port > 0) return absl::OkStatus();
+  return refused(
+      "a port is a number from 1 to 65535, and an IPv6 address stands in brackets before it, as in "
+      "[::1]:7450");
 }
 
 // The value of a key that takes one text.

@@ -150,11 +150,12 @@ TEST_F(ConfigFileTest, DirectoryIsNoFile) {
 }
 
 TEST_F(ConfigFileTest, AddressesAreChecked) {
-  for (const char* good : {"h", "h:1", "10.0.0.1:65535", "[::1]:7450", "::1", "a:1,b:2", "a, b"}) {
+  for (const char* good :
+       {"h", "h:1", "10.0.0.1:65535", "[::1]:7450", "[::1]", "::1", "a:1,b:2", "a, b"}) {
     EXPECT_TRUE(CheckServerAddress(good).ok()) << good;
   }
-  for (const char* bad :
-       {"", "h:", "h:0", "h:65536", "h:x", "a b", ":1", "grpc://h", "h/p", "a:1,b:x", ","}) {
+  for (const char* bad : {"", "h:", "h:0", "h:65536", "h:x", "a b", ":1", "grpc://h", "h/p",
+                          "a:1,b:x", ",", "[::1", "[::1]:", "[::1]:0", "[h]:1"}) {
     EXPECT_FALSE(CheckServerAddress(bad).ok()) << bad;
   }
 }

@@ -11,10 +11,12 @@ namespace paceline {
 Ran CommandTest::Paceline(std::vector<std::string> arguments, bool terminal) {
   std::ostringstream out;
   std::ostringstream err;
-  Surroundings surroundings{out, err, terminal, terminal ? 100 : 0, [this](const char* name) {
-                              const auto at = environment_.find(name);
-                              return at == environment_.end() ? "" : at->second;
-                            }};
+  const auto variable = [this](const char* name) {
+    const auto at = environment_.find(name);
+    return at == environment_.end() ? "" : at->second;
+  };
+  Surroundings surroundings{out, err, terminal, terminal ? 100 : 0, variable};
+  surroundings.account = [this] { return account_; };
   Program program(surroundings, interrupt_);
   Ran ran;
   ran.exit = RunCommandLine(program, std::move(arguments));

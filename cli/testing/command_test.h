@@ -30,6 +30,7 @@ class CommandTest : public ::testing::Test {
   std::map<std::string, std::string> environment_ = {{"PACELINE_SERVER", controller_.address()},
                                                      {"PACELINE_DEV_DIR", "/nonexistent"},
                                                      {"PACELINE_PLAINTEXT", "1"}};
+  std::string account_;  // The system's name of who runs the command.
 };
 
 }  // namespace paceline

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
@@ -41,6 +42,17 @@ absl::Duration LifeOf(const PkiFlags& flags, Role role) {
   return flags.days == 0 ? UsualLife(role) : absl::Hours(24) * flags.days;
 }
 
+// Names and addresses without the brackets that an IPv6 address has in front of a port.
+std::vector<std::string> HostsOf(const PkiFlags& flags) {
+  std::vector<std::string> hosts = flags.hosts;
+  for (std::string& host : hosts) {
+    if (absl::StartsWith(host, "[") && absl::EndsWith(host, "]")) {
+      host = host.substr(1, host.size() - 2);
+    }
+  }
+  return hosts;
+}
+
 int Init(Program& program, const PkiFlags& flags) {
   const std::string admin = flags.admin.empty() ? program.local_user() : flags.admin;
   if (admin.empty()) {
@@ -51,8 +63,8 @@ int Init(Program& program, const PkiFlags& flags) {
   const auto authority = CertificateAuthority::Make("Paceline cluster authority", now);
   if (!authority.ok()) return program.Fail(authority.status());
   absl::Status done = authority->Save(flags.dir + "/ca");
-  std::vector<std::string> hosts = flags.hosts;
-  for (const char* here : {"localhost", "127.0.0.1"}) {
+  std::vector<std::string> hosts = HostsOf(flags);
+  for (const char* here : {"localhost", "127.0.0.1", "::1"}) {
     if (!absl::c_linear_search(hosts, here)) hosts.push_back(here);
   }
   if (done.ok()) {

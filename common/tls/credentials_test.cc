@@ -2,8 +2,11 @@
 // they do not.
 #include "common/tls/credentials.h"
 
+#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
@@ -13,6 +16,7 @@
 
 #include "common/tls/certificate.h"
 #include "common/tls/handshake_probe.h"
+#include "common/tls/testing/rude_server.h"
 #include "common/tls/testing/test_identity.h"
 #include "common/tls/testing/tls_get.h"
 
@@ -26,13 +30,15 @@ using ::testing::StartsWith;
 // A server of nothing: the connection is what counts.
 class Serving {
  public:
-  explicit Serving(const std::shared_ptr<grpc::ServerCredentials>& credentials) {
+  explicit Serving(const std::shared_ptr<grpc::ServerCredentials>& credentials,
+                   const std::string& host = "127.0.0.1") {
     grpc::ServerBuilder builder;
     int port = 0;
-    builder.AddListeningPort("127.0.0.1:0", credentials, &port);
+    builder.AddListeningPort(host + ":0", credentials, &port);
     queue_ = builder.AddCompletionQueue();
     server_ = builder.BuildAndStart();
-    address_ = "127.0.0.1:" + std::to_string(port);
+    address_ = host + ":" + std::to_string(port);
+    if (server_ == nullptr) return;
     // gRPC accepts connections only while somebody waits for something.
     thread_ = std::thread([this] {
       void* tag = nullptr;
@@ -42,11 +48,13 @@ class Serving {
     });
   }
   ~Serving() {
+    if (server_ == nullptr) return;
     server_->Shutdown();
     queue_->Shutdown();
     thread_.join();
   }
   const std::string& address() const { return address_; }
+  bool serves() const { return server_ != nullptr; }
 
  private:
   std::unique_ptr<grpc::ServerCompletionQueue> queue_;
@@ -87,6 +95,22 @@ TEST_F(CredentialsTest, CertificatesOfTheSameAuthorityKnowEachOther) {
   const Serving server(ServerCredentials(controller_, /*require_client_certificate=*/true));
   EXPECT_TRUE(Connects(server.address(), ChannelCredentials(admin_)));
   EXPECT_EQ(ExplainConnection(server.address(), admin_, absl::Now()), "");
+}
+
+TEST_F(CredentialsTest, ControllerIsKnownByAnAddressOfIpv6) {
+  const auto serve = [this](const std::string& name, const std::string& host) {
+    return ServerCredentials(
+        Files(name, authority_, {{Role::kController, "c"}, {host}, absl::Hours(1)}),
+        /*require_client_certificate=*/true);
+  };
+  const Serving server(serve("six", "::1"), "[::1]");
+  if (!server.serves()) GTEST_SKIP() << "this machine has no ::1";
+  EXPECT_TRUE(Connects(server.address(), ChannelCredentials(admin_)));
+  EXPECT_EQ(ExplainConnection(server.address(), admin_, absl::Now()), "");
+  const Serving other(serve("seven", "fd00::7"), "[::1]");
+  EXPECT_FALSE(Connects(other.address(), ChannelCredentials(admin_)));
+  EXPECT_THAT(ExplainConnection(other.address(), admin_, absl::Now()),
+              HasSubstr("does not name \"::1\""));
 }
 
 TEST_F(CredentialsTest, ServerOfAnotherAuthorityIsNotBelieved) {
@@ -182,6 +206,43 @@ TEST_F(CredentialsTest, NewestVersionIsTakenAndOldOnesAreRefused) {
 
 TEST_F(CredentialsTest, NobodyThereIsNotExplained) {
   EXPECT_EQ(ExplainConnection("127.0.0.1:1", admin_, absl::Now()), "");
+}
+
+TEST_F(CredentialsTest, EndedAndResetConnectionsAreNotExplained) {
+  for (const bool reset : {false, true}) {
+    const RudeServer silent("", reset);
+    EXPECT_EQ(ExplainConnection(silent.address(), admin_, absl::Now()), "") << reset;
+    EXPECT_EQ(ExplainConnection(silent.address(), std::nullopt, absl::Now()), "") << reset;
+    // The beginning of a record of a handshake.
+    const RudeServer dying(std::string("\x16\x03\x03\x00\x7a\x02", 6), reset);
+    EXPECT_EQ(ExplainConnection(dying.address(), admin_, absl::Now()), "") << reset;
+  }
+}
+
+TEST_F(CredentialsTest, SilentServersAreNotExplained) {
+  // Connections come about, and nobody takes them.
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in at = {};
+  at.sin_family = AF_INET;
+  at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof at;
+  ASSERT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&at), size), 0);
+  ASSERT_EQ(listen(fd, 8), 0);
+  getsockname(fd, reinterpret_cast<sockaddr*>(&at), &size);
+  EXPECT_EQ(ExplainConnection("127.0.0.1:" + std::to_string(ntohs(at.sin_port)), admin_,
+                              absl::Now(), absl::Milliseconds(50)),
+            "");
+  close(fd);
+}
+
+TEST_F(CredentialsTest, WhatAServerSaysIsTold) {
+  const RudeServer web("HTTP/1.1 400 Bad Request\r\n\r\n");
+  EXPECT_THAT(ExplainConnection(web.address(), admin_, absl::Now()),
+              HasSubstr("does not speak TLS"));
+  // Fatal: internal error.
+  const RudeServer alert(std::string("\x15\x03\x03\x00\x02\x02\x50", 7));
+  EXPECT_THAT(ExplainConnection(alert.address(), admin_, absl::Now()),
+              HasSubstr("refuses the TLS connection: internal error"));
 }
 
 TEST_F(CredentialsTest, NewFilesAreUsedWithoutARestart) {

@@ -8,11 +8,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/core/host_port.h"
 #include "common/tls/certificate.h"
 #include "common/tls/openssl.h"
 #include "common/tls/private_file.h"
@@ -94,20 +95,95 @@ int Drive(SSL* ssl, int fd, const Limit& limit, const Step& step) {
   }
 }
 
-// What the server thinks of our certificate, after a handshake.
-std::string OwnRefused(SSL* ssl, int result, const TlsFiles& files, absl::Time now) {
-  const int kind = SSL_get_error(ssl, result);
-  if (kind == SSL_ERROR_WANT_READ || kind == SSL_ERROR_WANT_WRITE) return "";
-  // Who shows none is let in by controllers, and judged with each call.
-  if (files.certificate.empty()) return "";
+// One connection, until the server speaks, or something else comes of it.
+class Attempt {
+ public:
+  enum class Outcome {
+    kNothing,  // Nobody is there, or it is silent.
+    kEnded,    // The server has ended the connection without a word, as one does that dies.
+    kNoTls,    // It has sent something that is no TLS.
+    kAlert,
+    kSpoken,
+  };
+
+  // By `context` a certificate is shown, or none.
+  Attempt(SSL_CTX* context, const std::string& host, const std::string& port, const Limit& limit)
+      : socket_(Connect(host, port, limit)), ssl_(SSL_new(context)) {
+    SSL* const ssl = ssl_.get();
+    if (socket_.fd() < 0 || ssl == nullptr || SSL_set_fd(ssl, socket_.fd()) != 1) return;
+    SSL_set_alpn_protos(ssl, kProtocols, sizeof kProtocols);
+    SSL_set_tlsext_host_name(ssl, host.c_str());
+    int result = Drive(ssl, socket_.fd(), limit, [ssl] { return SSL_connect(ssl); });
+    certificate_.reset(SSL_get1_peer_certificate(ssl));
+    shaken_ = result == 1;
+    // With TLS 1.3 the server's opinion comes after the handshake; a content one begins to speak.
+    char byte = 0;
+    if (shaken_) {
+      result = Drive(ssl, socket_.fd(), limit, [&] { return SSL_read(ssl, &byte, 1); });
+    }
+    outcome_ = OutcomeOf(result);
+    ERR_clear_error();
+  }
+
+  Outcome outcome() const { return outcome_; }
+  // As of RFC 8446, section 6.
+  int alert() const { return alert_; }
+  // The server's; null: it has shown none.
+  X509* certificate() const { return certificate_.get(); }
+  bool speaks_tls() const { return shaken_ || certificate_ != nullptr; }
+
+ private:
+  Outcome OutcomeOf(int result) {
+    if (result > 0) return Outcome::kSpoken;
+    const int kind = SSL_get_error(ssl_.get(), result);
+    if (kind == SSL_ERROR_WANT_READ || kind == SSL_ERROR_WANT_WRITE) return Outcome::kNothing;
+    const int reason = ERR_GET_REASON(ERR_peek_last_error());
+    if (kind != SSL_ERROR_SSL || reason == SSL_R_UNEXPECTED_EOF_WHILE_READING) {
+      return Outcome::kEnded;
+    }
+    alert_ = std::max(0, reason - SSL_AD_REASON_OFFSET);
+    return alert_ > 0 ? Outcome::kAlert : Outcome::kNoTls;
+  }
+
+  const Socket socket_;
+  const SslPtr ssl_;
+  X509Ptr certificate_;
+  bool shaken_ = false;
+  Outcome outcome_ = Outcome::kNothing;
+  int alert_ = 0;
+};
+
+// Null: the certificate cannot be used.
+SslContextPtr ContextOf(const std::optional<TlsFiles>& files) {
+  SslContextPtr context(SSL_CTX_new(TLS_client_method()));
+  if (context == nullptr) return nullptr;
+  // All is looked at below, in words.
+  SSL_CTX_set_verify(context.get(), SSL_VERIFY_NONE, nullptr);
+  if (files.has_value() && !files->certificate.empty() &&
+      (SSL_CTX_use_certificate_chain_file(context.get(), files->certificate.c_str()) != 1 ||
+       SSL_CTX_use_PrivateKey_file(context.get(), files->key.c_str(), SSL_FILETYPE_PEM) != 1)) {
+    ERR_clear_error();
+    return nullptr;
+  }
+  return context;
+}
+
+// What an alert says that is not about our certificate.
+std::string AlertText(const std::string& address, int alert) {
+  return absl::StrCat("the server at ", address,
+                      " refuses the TLS connection: ", SSL_alert_desc_string_long(alert));
+}
+
+// What the server thinks of our certificate. `alert` 0: it has ended the connection without one.
+std::string OwnRefused(int alert, const TlsFiles& files, absl::Time now) {
   const absl::StatusOr<Certificate> own = CheckTlsFiles(files, now);
   if (!own.ok()) return std::string(own.status().message());
   std::string said;
-  switch (ERR_GET_REASON(ERR_peek_last_error())) {
-    case SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED:
+  switch (alert) {
+    case SSL_AD_CERTIFICATE_EXPIRED:
       said = "; by its clock it has expired";
       break;
-    case SSL_R_TLSV1_ALERT_UNKNOWN_CA:
+    case SSL_AD_UNKNOWN_CA:
       said = "; it knows another authority";
       break;
     default:
@@ -121,29 +197,34 @@ std::string OwnRefused(SSL* ssl, int result, const TlsFiles& files, absl::Time n
       TimeText(own->not_after), said, "; this machine's clock says ", TimeText(now));
 }
 
+bool IsOfCertificate(int alert) {
+  return (alert >= SSL_AD_BAD_CERTIFICATE && alert <= SSL_AD_CERTIFICATE_UNKNOWN) ||
+         alert == SSL_AD_UNKNOWN_CA || alert == SSL_AD_ACCESS_DENIED ||
+         alert == SSL_AD_DECRYPT_ERROR;
+}
+
 bool NamesHost(X509* certificate, const std::string& host) {
   return X509_check_ip_asc(certificate, host.c_str(), 0) == 1 ||
          X509_check_host(certificate, host.data(), host.size(), 0, nullptr) == 1;
 }
 
-// What is wrong with the server's certificate; empty: nothing.
-std::string ServerProblem(SSL* ssl, const TlsFiles& files, const std::string& host,
+// What is wrong with the server's certificate, which may be null; empty: nothing.
+std::string ServerProblem(X509* certificate, const TlsFiles& files, const std::string& host,
                           absl::Time now) {
-  const X509Ptr certificate(SSL_get1_peer_certificate(ssl));
   if (certificate == nullptr) return "the server shows no certificate";
   const absl::StatusOr<std::string> ca = ReadWhole(files.ca);
   if (!ca.ok()) return std::string(ca.status().message());
-  const absl::Status held = CheckCertificate(PemOf(certificate.get()), *ca, now);
+  const absl::Status held = CheckCertificate(PemOf(certificate), *ca, now);
   if (absl::IsFailedPrecondition(held)) {
     return absl::StrCat("the server's certificate is signed by another authority than that of ",
                         files.ca, ": is it the right cluster, or does somebody listen in?");
   }
   if (!held.ok()) return absl::StrCat("of the server, ", held.message());
-  const absl::StatusOr<Certificate> read = ReadCertificate(PemOf(certificate.get()));
+  const absl::StatusOr<Certificate> read = ReadCertificate(PemOf(certificate));
   if (!read.ok() || read->principal.role != Role::kController) {
     return "the server's certificate is no controller's: somebody else serves there";
   }
-  if (!NamesHost(certificate.get(), host)) {
+  if (!NamesHost(certificate, host)) {
     return absl::StrCat("the server's certificate does not name \"", host,
                         "\": reach it by a name that `paceline pki init --host` was given, or give "
                         "it a certificate with this one");
@@ -155,55 +236,50 @@ std::string ServerProblem(SSL* ssl, const TlsFiles& files, const std::string& ho
 
 std::string ExplainConnection(const std::string& address, const std::optional<TlsFiles>& files,
                               absl::Time now, absl::Duration limit) {
-  const size_t colon = address.rfind(':');
-  if (colon == std::string::npos) return "";
-  std::string host = address.substr(0, colon);
-  if (absl::StartsWith(host, "[") && absl::EndsWith(host, "]")) {
-    host = host.substr(1, host.size() - 2);
-  }
+  const absl::StatusOr<HostPort> at = ParseHostPort(address);
+  if (!at.ok()) return "";
+  const std::string& host = at->host;
+  const std::string port = absl::StrCat(at->port);
   const Limit end(limit);
-  const Socket socket(Connect(host, address.substr(colon + 1), end));
-  if (socket.fd() < 0) return "";
-  const SslContextPtr context(SSL_CTX_new(TLS_client_method()));
-  if (context == nullptr) return "";
-  // All is looked at below, in words.
-  SSL_CTX_set_verify(context.get(), SSL_VERIFY_NONE, nullptr);
-  if (files.has_value() && !files->certificate.empty() &&
-      (SSL_CTX_use_certificate_chain_file(context.get(), files->certificate.c_str()) != 1 ||
-       SSL_CTX_use_PrivateKey_file(context.get(), files->key.c_str(), SSL_FILETYPE_PEM) != 1)) {
-    ERR_clear_error();
+  const SslContextPtr context = ContextOf(files);
+  if (context == nullptr) {
     const absl::StatusOr<Certificate> own = CheckTlsFiles(*files, now);
     return own.ok() ? "" : std::string(own.status().message());
   }
-  const SslPtr ssl(SSL_new(context.get()));
-  if (ssl == nullptr || SSL_set_fd(ssl.get(), socket.fd()) != 1) return "";
-  SSL_set_alpn_protos(ssl.get(), kProtocols, sizeof kProtocols);
-  SSL_set_tlsext_host_name(ssl.get(), host.c_str());
-  const int shaken = Drive(ssl.get(), socket.fd(), end, [&] { return SSL_connect(ssl.get()); });
-  const bool speaks = shaken == 1 || X509Ptr(SSL_get1_peer_certificate(ssl.get())) != nullptr;
+  using Outcome = Attempt::Outcome;
+  const Attempt attempt(context.get(), host, port, end);
   if (!files.has_value()) {
-    return speaks
+    return attempt.speaks_tls()
                ? absl::StrCat("the server at ", address,
                               " speaks TLS, and was asked for plain text: leave --plaintext out, "
                               "and give certificates with --tls-dir")
                : "";
   }
-  if (!speaks) {
-    const int kind = SSL_get_error(ssl.get(), shaken);
-    if (kind == SSL_ERROR_WANT_READ || kind == SSL_ERROR_WANT_WRITE) return "";
-    ERR_clear_error();
+  if (attempt.outcome() == Outcome::kNoTls && !attempt.speaks_tls()) {
     return absl::StrCat("the server at ", address,
                         " does not speak TLS: it serves plain text, or is no controller; nothing "
                         "was told to it");
   }
-  const std::string problem = ServerProblem(ssl.get(), *files, host, now);
-  if (!problem.empty()) return problem;
-  if (shaken != 1) return OwnRefused(ssl.get(), shaken, *files, now);
-  // With TLS 1.3 the server's opinion comes after the handshake; a content one begins to speak.
-  char byte = 0;
-  const int heard =
-      Drive(ssl.get(), socket.fd(), end, [&] { return SSL_read(ssl.get(), &byte, 1); });
-  return heard > 0 ? "" : OwnRefused(ssl.get(), heard, *files, now);
+  if (attempt.speaks_tls()) {
+    const std::string problem = ServerProblem(attempt.certificate(), *files, host, now);
+    if (!problem.empty()) return problem;
+  }
+  if (attempt.outcome() == Outcome::kAlert) {
+    if (!files->certificate.empty() && IsOfCertificate(attempt.alert())) {
+      return OwnRefused(attempt.alert(), *files, now);
+    }
+    return AlertText(address, attempt.alert());
+  }
+  // Who shows none is let in by controllers, and judged with each call.
+  if (attempt.outcome() != Outcome::kEnded || files->certificate.empty()) return "";
+  // gRPC refuses a certificate without an alert, just as a server ends that dies. One that speaks
+  // with who shows no certificate, and ends again where ours is shown, has said what is wrong.
+  const SslContextPtr nobody = ContextOf(std::nullopt);
+  if (Attempt(nobody.get(), host, port, end).outcome() != Outcome::kSpoken ||
+      Attempt(context.get(), host, port, end).outcome() != Outcome::kEnded) {
+    return "";
+  }
+  return OwnRefused(0, *files, now);
 }
 
 }  // namespace paceline

@@ -14,8 +14,9 @@
 namespace paceline {
 
 // Connects to `address` (HOST:PORT) as gRPC would, with the files or as plain text, and gives up
-// after `limit`. Empty: nobody listens there, or nothing is wrong. `now`: for what the certificates
-// say.
+// after `limit`. Empty: nobody listens there, nothing is wrong, or nothing was said: only an alert,
+// a certificate, or bytes that are no TLS explain anything; a server that dies, stands still or
+// ends the connection does not. `now`: for what the certificates say.
 std::string ExplainConnection(const std::string& address, const std::optional<TlsFiles>& files,
                               absl::Time now, absl::Duration limit = absl::Seconds(2));
 

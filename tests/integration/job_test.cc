@@ -3,7 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "proto/job.grpc.pb.h"
 #include "tests/integration/test_cluster.h"
@@ -12,6 +17,9 @@ namespace paceline {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
 
 TEST(JobTest, TrainsOnAllNodesToAGoodAccuracy) {
   TestCluster cluster(/*workers=*/2, /*slots=*/2);
@@ -33,6 +41,34 @@ TEST(JobTest, TrainsOnAllNodesToAGoodAccuracy) {
   const std::string log = cluster.Log(job.id(), 3);
   EXPECT_THAT(log, HasSubstr("step=1 "));
   EXPECT_THAT(log, HasSubstr("step=60 "));
+}
+
+// Only ::1, wherever an address stands: flags, address files, what daemons tell of themselves, the
+// trainers' store and their exchange.
+TEST(JobTest, IsTrainedOnIpv6Alone) {
+  std::ifstream interfaces("/proc/net/if_inet6");
+  const std::string all((std::istreambuf_iterator<char>(interfaces)), {});
+  if (!absl::StrContains(all, "00000000000000000000000000000001")) {
+    GTEST_SKIP() << "this machine has no ::1";
+  }
+  TestNetwork network;
+  network.controller_host = network.loopback = "[::1]";
+  TestCluster cluster(/*workers=*/2, /*slots=*/1, network);
+  EXPECT_THAT(cluster.server(), StartsWith("[::1]:"));
+  v1::JobSpec spec = cluster.SmallJob(/*ranks=*/2, /*steps=*/20);
+  spec.mutable_checkpoint()->set_directory(cluster.directory() + "/weights");
+  const v1::Job job = cluster.WaitForEnd(cluster.Submit(spec).id());
+  ASSERT_EQ(job.state(), v1::SUCCEEDED) << job.DebugString();
+  EXPECT_EQ(job.progress().step(), 20);
+  EXPECT_THAT(cluster.HttpGet("w0/address", "/metrics"), HasSubstr("paceline_worker_"));
+  EXPECT_THAT(cluster.HttpGet("controller.address", "/healthz"), Not(IsEmpty()));
+  EXPECT_THAT(cluster.HttpGet("controller.address", "/sd"), HasSubstr("\"[::1]:"));
+  std::vector<std::string> command = {Program("paceline")};
+  for (const std::string& flag : cluster.ClientFlags()) command.push_back(flag);
+  for (const char* word : {"node", "list"}) command.emplace_back(word);
+  const Finished listed = RunToEnd(command);
+  EXPECT_EQ(listed.exit_code, 0) << listed.output;
+  EXPECT_THAT(listed.output, HasSubstr("w1"));
 }
 
 TEST(JobTest, MetricsShowWhatIsRunning) {

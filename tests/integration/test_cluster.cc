@@ -75,7 +75,8 @@ TestCluster::TestCluster(int workers, int slots, TestNetwork network)
       tls_(network_.tls || !IsLoopback(network_.controller_host)),
       directory_(NewFolder()),
       runtime_(NewFolder("/dev/shm")),
-      listen_(network_.controller_host + ":0") {
+      listen_(network_.controller_host + ":0"),
+      http_(network_.loopback + ":0") {
   WriteSamples(directory_ + "/train.shard", 256, 1);
   WriteSamples(directory_ + "/eval.shard", 64, 2);
   if (tls_) MakeIdentities();
@@ -195,21 +196,11 @@ void TestCluster::KillWorker(int w) {
 void TestCluster::StartWorker(int w) {
   const std::string base = absl::StrCat(directory_, "/w", w);
   std::filesystem::create_directories(base);
-  std::vector<std::string> command = {Program("paceline-worker"),
-                                      "--controller",
-                                      grpc_address_,
-                                      "--name",
-                                      absl::StrCat("w", w),
-                                      "--state-dir",
-                                      base + "/state",
-                                      "--runtime-dir",
-                                      WorkerRuntime(w),
-                                      "--slots",
-                                      absl::StrCat(slots_),
-                                      "--listen",
-                                      "127.0.0.1:0",
-                                      "--address-file",
-                                      base + "/address"};
+  std::vector<std::string> command = {
+      Program("paceline-worker"), "--controller",   grpc_address_,        "--name",
+      absl::StrCat("w", w),       "--state-dir",    base + "/state",      "--runtime-dir",
+      WorkerRuntime(w),           "--slots",        absl::StrCat(slots_), "--listen",
+      network_.loopback + ":0",   "--address-file", base + "/address"};
   if (network_.worker_flags != nullptr) {
     const std::vector<std::string> flags = network_.worker_flags(w);
     command.insert(command.end(), flags.begin(), flags.end());

@@ -33,6 +33,8 @@ bool HasEnded(const v1::Job& job);
 // Where the daemons of a cluster are. Default: all on this host.
 struct TestNetwork {
   std::string controller_host = "127.0.0.1";
+  // Where the daemons serve their metrics, and the loopback that is meant.
+  std::string loopback = "127.0.0.1";
   std::vector<std::string> controller_flags = {};
   // Controllers that the test runs itself, with commas between them; none is started then.
   std::string controllers = {};
@@ -116,7 +118,7 @@ class TestCluster {
   std::string directory_;  // State and logs.
   std::string runtime_;    // Short, in shared memory.
   std::string listen_;
-  std::string http_ = "127.0.0.1:0";
+  std::string http_;
   std::string grpc_address_;
   std::optional<Process> controller_;
   std::map<int, std::optional<Process>> workers_;

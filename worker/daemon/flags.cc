@@ -5,12 +5,12 @@
 #include <utility>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/core/host_port.h"
 #include "common/core/loopback.h"
-#include "common/exit_codes.h"
 #include "common/leader_address.h"
 #include "common/log_flags.h"
+#include "common/parse_flags.h"
 #include "common/version.h"
 #include "worker/shim/allowed_roots.h"
 
@@ -122,14 +122,11 @@ absl::Status CheckAllowedRoots(const std::vector<std::string>& roots) {
 }
 
 absl::Status CheckHostPort(absl::string_view flag, const std::string& value) {
-  const size_t colon = value.rfind(':');
-  int port = -1;
-  if (colon != std::string::npos && colon > 0 && absl::SimpleAtoi(value.substr(colon + 1), &port) &&
-      port >= 0 && port <= 65535) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(
-      absl::StrCat(flag, ": \"", value, "\" is no address; write HOST:PORT"));
+  const absl::StatusOr<HostPort> at = ParseHostPort(value);
+  if (at.ok() && !at->host.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      flag, ": \"", value,
+      "\" is no address; write HOST:PORT, and an IPv6 address in brackets, as in [::1]:7450"));
 }
 
 void SetIfEmpty(std::string value, std::string& flag) {
@@ -148,12 +145,7 @@ std::optional<int> ParseFlags(int argc, const char* const* argv, Flags& flags) {
   AddTrainerFlags(app, flags);
   AddConfinementFlags(app, flags);
   AddLogFlags(app, flags.log);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kExitOk : kExitUsage;
-  }
-  return std::nullopt;
+  return ParseOrExit(app, argc, argv);
 }
 
 absl::Status FillDefaults(int cpus, const std::string& host_name, const std::string& program_dir,
@@ -179,8 +171,16 @@ absl::Status FillDefaults(int cpus, const std::string& host_name, const std::str
   SetIfEmpty(absl::StrCat(flags.tls_dir, "/ca.pem"), flags.ca);
   SetIfEmpty(host_name, flags.name);
   if (flags.slots == 0) flags.slots = cpus;
-  SetIfEmpty(here ? "127.0.0.1" : host_name, flags.address);
-  if (flags.address == "127.0.0.1") SetIfEmpty(flags.address, flags.interface);
+  // As the first controller, so that a machine with IPv6 alone is enough.
+  const bool ipv6 = absl::StartsWith(controllers.front(), "[");
+  SetIfEmpty(!here ? host_name : ipv6 ? "::1" : "127.0.0.1", flags.address);
+  // Of an address that is written as in others' flags.
+  if (absl::StartsWith(flags.address, "[") && absl::EndsWith(flags.address, "]")) {
+    flags.address = flags.address.substr(1, flags.address.size() - 2);
+  }
+  if (flags.address == "127.0.0.1" || flags.address == "::1") {
+    SetIfEmpty(flags.address, flags.interface);
+  }
   SetIfEmpty(absl::StrCat(program_dir, "/paceline-trainer"), flags.trainer);
   SetIfEmpty(absl::StrCat(program_dir, "/paceline-trainer-cuda"), flags.trainer_cuda);
   SetIfEmpty(absl::StrCat(program_dir, "/paceline-shim"), flags.shim);
@@ -203,7 +203,8 @@ absl::StatusOr<std::map<std::string, std::string>> ParseLabels(
 }
 
 std::string Advertised(const std::string& served, const std::string& host) {
-  return IsEveryInterface(served) ? host + served.substr(served.rfind(':')) : served;
+  const absl::StatusOr<HostPort> at = ParseHostPort(served);
+  return at.ok() && IsEveryInterface(served) ? JoinHostPort(host, at->port) : served;
 }
 
 }  // namespace paceline

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <iostream>
 
 #include "common/exit_codes.h"
 
@@ -18,6 +19,17 @@ using ::testing::Pair;
 std::optional<int> Parse(std::vector<const char*> arguments, Flags& flags) {
   arguments.insert(arguments.begin(), "paceline-worker");
   return ParseFlags(static_cast<int>(arguments.size()), arguments.data(), flags);
+}
+
+TEST(FlagsTest, HelpAndVersionThatCannotBeWrittenAreAFailure) {
+  for (const char* flag : {"--help", "--version"}) {
+    std::ofstream full("/dev/full");
+    std::streambuf* const before = std::cout.rdbuf(full.rdbuf());
+    Flags flags;
+    const std::optional<int> exit = Parse({flag}, flags);
+    std::cout.rdbuf(before);
+    EXPECT_EQ(exit, kExitFailure) << flag;
+  }
 }
 
 TEST(FlagsTest, EmptyFlagsAreFilledIn) {
@@ -41,6 +53,24 @@ TEST(FlagsTest, FarControllerNeedsAnAddressThatOthersReach) {
   EXPECT_EQ(flags.interface, "");
 }
 
+TEST(FlagsTest, ControllerOnTheLoopbackOfIpv6NeedsThatAlone) {
+  Flags flags;
+  Parse({"--controller", "[::1]:7450", "--listen", "[::1]:0", "--plaintext"}, flags);
+  ASSERT_TRUE(FillDefaults(8, "node-a", "/opt/bin", flags).ok());
+  EXPECT_EQ(flags.address, "::1");
+  EXPECT_EQ(flags.interface, "::1");
+  flags = Flags();
+  Parse({"--controller", "head:7450", "--address", "[fd00::2]"}, flags);
+  ASSERT_TRUE(FillDefaults(8, "node-a", "/opt/bin", flags).ok());
+  EXPECT_EQ(flags.address, "fd00::2");
+  EXPECT_EQ(Advertised("[::]:9", flags.address), "[fd00::2]:9");
+  EXPECT_EQ(Advertised("[::1]:9", flags.address), "[::1]:9");
+  for (const char* wrong : {"::1", "::1:7450", "[::1]"}) {
+    flags.controller = wrong;
+    EXPECT_FALSE(FillDefaults(8, "node-a", "/opt/bin", flags).ok()) << wrong;
+  }
+}
+
 TEST(FlagsTest, EachOfSeveralControllersIsLookedAt) {
   Flags flags;
   Parse({"--controller", "127.0.0.1:1,head:2"}, flags);
@@ -48,7 +78,9 @@ TEST(FlagsTest, EachOfSeveralControllersIsLookedAt) {
   EXPECT_EQ(flags.address, "node-a") << "one of them is far";
   flags.controller = "head:1,nowhere";
   const absl::Status status = FillDefaults(8, "node-a", "/opt/bin", flags);
-  EXPECT_EQ(status.message(), "--controller: \"nowhere\" is no address; write HOST:PORT");
+  EXPECT_EQ(status.message(),
+            "--controller: \"nowhere\" is no address; write HOST:PORT, and an "
+            "IPv6 address in brackets, as in [::1]:7450");
 }
 
 TEST(FlagsTest, GivenFlagsStay) {

@@ -19,6 +19,7 @@
 #include "absl/time/clock.h"
 #include "common/address_file.h"
 #include "common/core/backoff.h"
+#include "common/core/host_port.h"
 #include "common/core/loopback.h"
 #include "common/core/status_macros.h"
 #include "common/exit_codes.h"
@@ -223,9 +224,11 @@ int Serve(const Flags& flags, const NodePaths& paths, const JobUser& user, NodeI
   WorkerNode::Options options = NodeOptions(flags, hardware, paths, user);
   options.hello.mutable_labels()->insert(labels->begin(), labels->end());
 
-  const auto pair_server = PairServer::Start(flags.probe_port, flags.address == "127.0.0.1");
+  const auto pair_server = PairServer::Start(
+      flags.probe_port,
+      flags.address == "127.0.0.1" || flags.address == "::1" ? flags.address : "");
   if (pair_server.ok()) {
-    options.hello.set_probe_address(absl::StrCat(flags.address, ":", (*pair_server)->port()));
+    options.hello.set_probe_address(JoinHostPort(flags.address, (*pair_server)->port()));
   } else {
     PACELINE_LOG(ERROR) << "pair_server_not_started reason=\"" << pair_server.status().message()
                         << "\", other nodes cannot measure the network to this one";

@@ -12,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/boot_clock.h"
+#include "common/core/host_port.h"
 #include "common/core/status_macros.h"
 #include "common/foreign_dir.h"
 #include "common/log.h"
@@ -397,7 +398,7 @@ absl::Status NodeTrainer::TakeStoreSecret() {
 }
 
 std::string NodeTrainer::StoreAddress() const {
-  return absl::StrCat(store_host_, ":", status_.store_port(), "/", store_secret_);
+  return absl::StrCat(JoinHostPort(store_host_, status_.store_port()), "/", store_secret_);
 }
 
 std::string NodeTrainer::File(const char* name) const { return absl::StrCat(dir_, "/", name); }

@@ -63,7 +63,7 @@ TEST(HostCheckTest, WhatCannotBeMeasuredIsTold) {
 }
 
 TEST(PairCheckTest, MeasuresTheWayToAnotherProbe) {
-  const auto server = PairServer::Start(0, /*only_this_host=*/false);
+  const auto server = PairServer::Start(0);
   ASSERT_TRUE(server.ok()) << server.status();
   for (const char* host : {"127.0.0.1", "localhost"}) {
     const auto pair =
@@ -75,7 +75,7 @@ TEST(PairCheckTest, MeasuresTheWayToAnotherProbe) {
 }
 
 TEST(PairCheckTest, ServerEndsThoughAPeerSaysNothing) {
-  auto server = PairServer::Start(0, /*only_this_host=*/true);
+  auto server = PairServer::Start(0, "127.0.0.1");
   ASSERT_TRUE(server.ok()) << server.status();
   const int silent = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in address{};

@@ -14,8 +14,10 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/boot_clock.h"
+#include "common/core/host_port.h"
 #include "common/core/status_macros.h"
 
 namespace paceline {
@@ -93,15 +95,11 @@ void Answer(const Socket& socket) {
 }
 
 absl::StatusOr<Socket> Dial(const std::string& address) {
-  const size_t colon = address.rfind(':');
-  if (colon == std::string::npos) {
-    return absl::InvalidArgumentError(absl::StrCat("\"", address, "\" is not host:port"));
-  }
+  PACELINE_ASSIGN_OR_RETURN(const HostPort to, ParseHostPort(address));
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  const int error = ::getaddrinfo(address.substr(0, colon).c_str(),
-                                  address.substr(colon + 1).c_str(), &hints, &found);
+  const int error = ::getaddrinfo(to.host.c_str(), absl::StrCat(to.port).c_str(), &hints, &found);
   if (error != 0) return absl::UnavailableError(::gai_strerror(error));
   absl::Status status = absl::UnavailableError("no address");
   for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {
@@ -140,7 +138,8 @@ absl::StatusOr<std::vector<Measurement>> Measure(const Socket& socket) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<PairServer>> PairServer::Start(int port, bool only_this_host) {
+absl::StatusOr<std::unique_ptr<PairServer>> PairServer::Start(int port,
+                                                              const std::string& loopback) {
   const int fd = ::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const int on = 1;
   const int off = 0;
@@ -149,7 +148,11 @@ absl::StatusOr<std::unique_ptr<PairServer>> PairServer::Start(int port, bool onl
   sockaddr_in6 address{};
   address.sin6_family = AF_INET6;
   address.sin6_port = htons(static_cast<uint16_t>(port));
-  if (only_this_host) ::inet_pton(AF_INET6, "::ffff:127.0.0.1", &address.sin6_addr);
+  if (!loopback.empty()) {
+    const bool ipv6 = absl::StrContains(loopback, ':');
+    ::inet_pton(AF_INET6, absl::StrCat(ipv6 ? "" : "::ffff:", loopback).c_str(),
+                &address.sin6_addr);
+  }
   socklen_t size = sizeof(address);
   if (fd < 0 || ::bind(fd, reinterpret_cast<sockaddr*>(&address), size) != 0 ||
       ::listen(fd, 4) != 0 ||

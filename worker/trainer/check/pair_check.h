@@ -18,8 +18,10 @@ namespace paceline {
 // Thread-compatible.
 class PairServer {
  public:
-  // On all interfaces, or for this host only; port 0: any.
-  static absl::StatusOr<std::unique_ptr<PairServer>> Start(int port, bool only_this_host);
+  // Port 0: any. `loopback`: of this host's own addresses, the one that is served; empty: all
+  // interfaces.
+  static absl::StatusOr<std::unique_ptr<PairServer>> Start(int port,
+                                                           const std::string& loopback = "");
   ~PairServer();
   PairServer(const PairServer&) = delete;
   PairServer& operator=(const PairServer&) = delete;

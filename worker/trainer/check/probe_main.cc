@@ -21,6 +21,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/exit_codes.h"
+#include "common/parse_flags.h"
 #include "worker/nvml/nvml.h"
 #include "worker/trainer/check/gpu_check.h"
 #include "worker/trainer/check/host_check.h"
@@ -64,16 +65,12 @@ absl::Status StartOther(const char* program, int port) {
 
 int Main(int argc, char** argv) {
   Flags flags;
-  CLI::App app("Measures this host and tells what it finds as lines of JSON");
+  CLI::App app("Measures this host and tells what it finds as lines of JSON", "paceline-probe");
   app.add_option("--dir", flags.dir, "Directory on the disk to measure");
   app.add_option("--peer", flags.peer, "host:port at which another node lets itself be measured");
   app.add_option("--loopback", flags.loopback)->group("");
   app.add_flag("--quick", flags.quick, "Measure less exactly");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kExitOk : kExitUsage;
-  }
+  if (const auto exit = ParseOrExit(app, argc, argv); exit.has_value()) return *exit;
   ::setpriority(PRIO_PROCESS, 0, kNice);
   if (flags.loopback > 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
