@@ -101,6 +101,10 @@ absl::Status NodeTrainer::Prepare(const v1::TrainerPlan& plan) {
   PACELINE_RETURN_IF_ERROR(MakeDirs(dir_, setup_.paths.OwnDir(id_), setup_.user));
   plan_ = plan;
   PACELINE_RETURN_IF_ERROR(TakeStoreSecret());
+  if (store_secret_.empty()) {
+    store_secret_ = NewUuid();
+    PACELINE_RETURN_IF_ERROR(WriteSmallFile(File(trainer_dir::kStoreSecret), store_secret_));
+  }
   PACELINE_RETURN_IF_ERROR(WriteSmallFile(File(trainer_dir::kPlan), plan_.SerializeAsString()));
   result_ = ReadMessage<v1::TrainerReport>(File(trainer_dir::kResult));
   return absl::OkStatus();
@@ -392,13 +396,13 @@ absl::Status NodeTrainer::TakeStoreSecret() {
   PACELINE_ASSIGN_OR_RETURN(const std::optional<std::string> kept,
                             ReadSmallFile(File(trainer_dir::kStoreSecret)));
   store_secret_ = kept.value_or("");
-  if (!store_secret_.empty()) return absl::OkStatus();
-  store_secret_ = NewUuid();
-  return WriteSmallFile(File(trainer_dir::kStoreSecret), store_secret_);
+  return absl::OkStatus();
 }
 
 std::string NodeTrainer::StoreAddress() const {
-  return absl::StrCat(JoinHostPort(store_host_, status_.store_port()), "/", store_secret_);
+  const std::string place = JoinHostPort(store_host_, status_.store_port());
+  // One that an earlier version has started knows no secret.
+  return store_secret_.empty() ? place : absl::StrCat(place, "/", store_secret_);
 }
 
 std::string NodeTrainer::File(const char* name) const { return absl::StrCat(dir_, "/", name); }

@@ -133,7 +133,7 @@ class NodeTrainer {
   std::string File(const char* name) const;
   // Where others meet in its store: "host:port/secret".
   std::string StoreAddress() const;
-  // Takes up what is to others' part of it, the same for a later daemon.
+  // Reads what of that the trainer does not tell.
   absl::Status TakeStoreSecret();
 
   // Constant.

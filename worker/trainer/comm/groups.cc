@@ -222,7 +222,8 @@ void Groups::Parts::WithStore(const std::string& prefix, F use) {
     if (store_ended) throw std::runtime_error("the generation is over");
   }
   use(c10::make_intrusive<c10d::PrefixStore>(
-      absl::StrCat(secret, "/gen", config.member.generation, "/", prefix), store));
+      absl::StrCat(secret, secret.empty() ? "" : "/", "gen", config.member.generation, "/", prefix),
+      store));
   const absl::MutexLock lock(&mu);
   idle.push_back(std::move(store));
 }
