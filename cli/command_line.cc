@@ -40,12 +40,14 @@ void AddGlobalFlags(CLI::App& app, GlobalFlags& flags) {
   CLI::Option* tls_dir =
       app.add_option("--tls-dir", flags.tls_dir,
                      "Folder of your ca.pem, cert.pem and key.pem. Default: those of the context, "
-                     "else $PACELINE_TLS_DIR, else ~/.config/paceline/tls");
+                     "else $PACELINE_TLS_DIR, else ~/.config/paceline/tls")
+          ->check(PlainPath());
   CLI::Option* token_file =
       app.add_option("--token-file", flags.token_file,
                      "File of your token, which only you can read, in the place of a certificate; "
                      "of the folder of --tls-dir only ca.pem is used then. Default: that of the "
-                     "context, else $PACELINE_TOKEN_FILE");
+                     "context, else $PACELINE_TOKEN_FILE")
+          ->check(PlainPath());
   app.add_flag("--plaintext", flags.plaintext,
                "Speak plain text with a controller on this machine that has no certificates")
       ->excludes(tls_dir)

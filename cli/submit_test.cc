@@ -45,6 +45,27 @@ TEST_F(SubmitTest, SubmitSendsTheSpecAndTellsTheId) {
   EXPECT_FALSE(request.validate_only());
 }
 
+TEST_F(SubmitTest, PathsOfTheCommandLineAreMeantAsTheyAreWritten) {
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"submit", "~/job.yaml"},
+        {"submit", JobFilePath(), "--from-weights=~/w.pt"},
+        {"submit", JobFilePath(), "--from", "$HOME/ckpt"},
+        {"job", "resume", "digits", "--from=~/ckpt"},
+        {"checkpoint", "verify", "~/ckpt"},
+        {"checkpoint", "export", "digits", "--to=~/out"},
+        {"pki", "init", "~/pki"},
+        {"dev", "up", "--dir=~/dev"},
+        {"data", "import-digits", "--out=~/data"},
+        {"--tls-dir=~/tls", "job", "list"},
+        {"admin", "backup", "$HOME/state"},
+        {"diag", "--out=~/diag.txt"}}) {
+    const Ran ran = Paceline(arguments);
+    EXPECT_EQ(ran.exit, kCliUsage) << arguments.back();
+    EXPECT_THAT(ran.err, HasSubstr("is not replaced here")) << arguments.back();
+  }
+  EXPECT_THAT(controller_.submits(), SizeIs(0));
+}
+
 TEST_F(SubmitTest, ParsableSubmitPrintsOnlyTheId) {
   const Ran ran = Paceline({"submit", JobFilePath(), "--parsable", "--request-id", "r-1"});
   EXPECT_EQ(ran.out, "job-0123456789ab\n");

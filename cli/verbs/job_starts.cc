@@ -208,14 +208,18 @@ int ResumeJob(Program& program, const JobResumeFlags& flags) {
 void AddSubmit(CLI::App& parent, Program& program) {
   const auto flags = std::make_shared<SubmitFlags>();
   CLI::App* verb = parent.add_subcommand("submit", "Submit the job of a job file");
-  verb->add_option("FILE", flags->file, "Job file (docs/job-file.md)")->required();
+  verb->add_option("FILE", flags->file, "Job file (docs/job-file.md); - is standard input")
+      ->check(PlainPath())
+      ->required();
   auto* from =
       verb->add_option("--from", flags->from,
                        "Checkpoint to go on from, instead of what the file says: a name JOB, "
-                       "JOB/STEP or JOB/STEP.gGENERATION, or a path (begins with / or .)");
+                       "JOB/STEP or JOB/STEP.gGENERATION, or a path (begins with / or .)")
+          ->check(PlainPath());
   verb->add_option("--from-weights", flags->from_weights,
                    "Initial weights only, instead of what the file says: a safetensors or .pt "
                    "file, a directory in Hugging Face's layout, or a checkpoint's directory")
+      ->check(PlainPath())
       ->excludes(from);
   AddAcceptedJobFlags(*verb, &flags->accepted);
   verb->add_flag("--dry-run", flags->dry_run,
@@ -233,7 +237,8 @@ void AddJobResume(CLI::App& parent, Program& program) {
       "resume", "Let a job that has ended train on from a checkpoint, also on other ranks");
   AddJob(*verb, flags->job);
   verb->add_option("--from", flags->from,
-                   std::string(kCheckpointHelp) + ". Default: the job's newest complete one");
+                   std::string(kCheckpointHelp) + ". Default: the job's newest complete one")
+      ->check(PlainPath());
   const auto number = [verb](const std::string& name, auto& value, const std::string& what) {
     const auto most = std::numeric_limits<std::decay_t<decltype(value)>>::max();
     verb->add_option(name, value, what + ". Default: as before")->check(WholeNumber(1, most));

@@ -5,6 +5,8 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "cli/text/neutral.h"
+#include "cli/text/shell_path.h"
 
 namespace paceline {
 namespace {
@@ -48,6 +50,11 @@ CLI::Validator Number(double least, double most) {
   };
   return CLI::Validator(check, open ? absl::StrCat("at least ", least)
                                     : absl::StrCat("in [", least, " - ", most, "]"));
+}
+
+CLI::Validator PlainPath() {
+  const auto check = [](std::string& text) { return NeutralLine(ShellPathProblem(text)); };
+  return CLI::Validator(check, "");
 }
 
 CLI::Validator Size() {
