@@ -223,8 +223,8 @@ std::string FolderOf(const std::string& path, bool regular) {
   const std::filesystem::path absolute =
       std::filesystem::absolute(path, ignored).lexically_normal();
   const std::string& text = absolute.native();
-  const bool elsewhere =
-      !regular || absl::StartsWith(text, "/dev/") || absl::StartsWith(text, "/proc/");
+  const bool elsewhere = !regular || text == "/dev/stdin" || absl::StartsWith(text, "/dev/fd/") ||
+                         absl::StartsWith(text, "/proc/");
   return elsewhere ? std::filesystem::current_path(ignored).string()
                    : absolute.parent_path().string();
 }

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -230,6 +231,16 @@ TEST(JobFileTest, PathsOfAPipeAreTakenFromTheCurrentFolder) {
   writer.join();
   ASSERT_TRUE(file.ok()) << file.status();
   EXPECT_EQ(file->spec.data().train(), (std::filesystem::current_path() / "train.shard").string());
+}
+
+TEST(JobFileTest, AFileInSharedMemoryHasAFolder) {
+  std::string folder = "/dev/shm/jobXXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  std::ofstream(folder + "/job.yaml") << kSound;
+  const absl::StatusOr<JobFile> file = ReadJobFile(folder + "/job.yaml");
+  std::filesystem::remove_all(folder);
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(file->spec.data().train(), folder + "/train.shard");
 }
 
 TEST(JobFileTest, DefaultsAreWrittenIn) {

@@ -264,7 +264,7 @@ void AddDevDown(CLI::App& parent, Program& program) {
   verb->add_flag("--purge", flags->purge, "Remove its state and logs too");
   verb->add_option("--grace", flags->grace_s,
                    "Seconds between asking a process to stop and killing it")
-      ->check(Number(0))
+      ->transform(Seconds(0))
       ->capture_default_str();
   AddDirFlag(*verb, flags->dir);
   RunWith(*verb, program, flags, Down);

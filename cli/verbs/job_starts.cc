@@ -1,8 +1,12 @@
 // paceline submit and paceline job resume: how jobs begin, and begin again.
+#include <unistd.h>
+
+#include <cerrno>
 #include <limits>
 #include <memory>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -110,6 +114,21 @@ int CheckBeginning(Program& program, const SubmitFlags& flags) {
   return flags.from_weights.empty() ? kCliOk : CheckWeights(program, flags.from_weights);
 }
 
+// What a job reads and this machine does not have. Only told: nodes may have it.
+void TellMissingFiles(Program& program, const v1::JobSpec& spec) {
+  const std::pair<const char*, const std::string*> files[] = {
+      {"data.train", &spec.data().train()},
+      {"data.eval", &spec.data().eval()},
+      {"model.file", &spec.model().torchscript().file()},
+      {"init_from", &spec.init_from()}};
+  for (const auto& [key, path] : files) {
+    if (path->empty() || access(path->c_str(), F_OK) == 0) continue;
+    if (errno != ENOENT && errno != ENOTDIR) continue;
+    program.Note(absl::StrCat("warning: ", key, ": ", NeutralLine(*path),
+                              " is not on this machine; every node has to have it there"));
+  }
+}
+
 int Submit(Program& program, const SubmitFlags& flags) {
   const absl::StatusOr<JobFile> file = ReadJobFile(flags.file);
   if (!file.ok()) return program.Fail(file.status());
@@ -126,6 +145,7 @@ int Submit(Program& program, const SubmitFlags& flags) {
   const grpc::Status status = program.client().Submit(request, &job);
   if (!status.ok()) return TellRefusal(program, flags.file, *file, status);
 
+  TellMissingFiles(program, request.spec());
   if (flags.dry_run) {
     if (program.json()) {
       program.PrintJson(request);
