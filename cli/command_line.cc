@@ -40,12 +40,14 @@ void AddGlobalFlags(CLI::App& app, GlobalFlags& flags) {
   CLI::Option* tls_dir =
       app.add_option("--tls-dir", flags.tls_dir,
                      "Folder of your ca.pem, cert.pem and key.pem. Default: those of the context, "
-                     "else $PACELINE_TLS_DIR, else ~/.config/paceline/tls");
+                     "else $PACELINE_TLS_DIR, else ~/.config/paceline/tls")
+          ->check(PlainPath());
   CLI::Option* token_file =
       app.add_option("--token-file", flags.token_file,
                      "File of your token, which only you can read, in the place of a certificate; "
                      "of the folder of --tls-dir only ca.pem is used then. Default: that of the "
-                     "context, else $PACELINE_TOKEN_FILE");
+                     "context, else $PACELINE_TOKEN_FILE")
+          ->check(PlainPath());
   app.add_flag("--plaintext", flags.plaintext,
                "Speak plain text with a controller on this machine that has no certificates")
       ->excludes(tls_dir)
@@ -56,7 +58,7 @@ void AddGlobalFlags(CLI::App& app, GlobalFlags& flags) {
   app.add_flag("--no-headers", flags.no_headers, "Lists without their first line");
   app.add_option("--timeout", flags.timeout_s,
                  "Seconds that one request may take, with its repetitions")
-      ->check(Number(0.001, 86400))
+      ->transform(Seconds(0.001, 86400))
       ->capture_default_str();
   app.add_flag("--no-color", flags.no_color, "No colours; as is $NO_COLOR");
   app.add_flag("-q,--quiet", flags.quiet, "No messages besides data and errors");
@@ -97,14 +99,80 @@ bool PrintsNames(const CLI::App& verb) {
   return verb.get_name() == "list" || path == "paceline submit" || path == "paceline job resume";
 }
 
+// Words that people know from other tools, and the command that is meant; `at`: behind which
+// command.
+struct Habit {
+  const char* at;
+  const char* words;  // Between blanks.
+  const char* meant;
+};
+constexpr Habit kHabits[] = {
+    {"paceline", " ls ps jobs list squeue ", "paceline job list"},
+    {"paceline", " nodes sinfo ", "paceline node list"},
+    {"paceline", " checkpoints ", "paceline checkpoint list"},
+    {"paceline", " logs log ", "paceline job logs JOB"},
+    {"paceline", " events ", "paceline job events JOB"},
+    {"paceline", " kill stop cancel delete rm scancel ", "paceline job cancel JOB"},
+    {"paceline", " resume ", "paceline job resume JOB"},
+    {"paceline", " drain cordon ", "paceline node drain NODE"},
+    {"paceline", " run start create apply sbatch ", "paceline submit FILE"},
+    {"paceline", " status info ", "paceline cluster status"},
+    {"paceline job", " ls ps ", "paceline job list"},
+    {"paceline job", " delete rm remove kill stop ", "paceline job cancel JOB"},
+    {"paceline job", " submit run start create apply ", "paceline submit FILE"},
+    {"paceline job", " top ", "paceline top JOB"},
+    {"paceline job", " get show info status ", "paceline job describe JOB"},
+    {"paceline node", " ls ", "paceline node list"},
+    {"paceline node", " get show info status ", "paceline node describe NODE"},
+    {"paceline node", " delete rm remove ", "paceline node drain NODE"},
+    {"paceline checkpoint", " ls ", "paceline checkpoint list"},
+    {"paceline checkpoint", " get show info ", "paceline checkpoint describe CHECKPOINT"},
+    {"paceline checkpoint", " rm remove ", "paceline checkpoint delete CHECKPOINT"},
+    {"paceline queue", " ls ", "paceline queue list"},
+    {"paceline context", " ls ", "paceline context list"},
+};
+
+bool HasCommand(const CLI::App& group, const std::string& name) {
+  const auto subs = group.get_subcommands({});
+  return std::any_of(subs.begin(), subs.end(),
+                     [&](const CLI::App* sub) { return sub->get_name() == name; });
+}
+
+// The command that `words`, which were not understood behind `at`, stand for elsewhere; or empty.
+std::string MeantElsewhere(const CLI::App& at, const std::vector<std::string>& words) {
+  const std::string path = FullName(at);
+  std::string verb = words.front();
+  std::string group = path;
+  // `describe node w0` is known by its second word.
+  if (HasCommand(at, verb)) return absl::StrCat(path, " ", verb);
+  // `get jobs`, `describe nodes`: the verb first.
+  if (path == "paceline" && words.size() > 1) {
+    for (const char* const thing : {"job", "node", "checkpoint"}) {
+      if (words[1] != thing && words[1] != absl::StrCat(thing, "s")) continue;
+      group = absl::StrCat(path, " ", thing);
+      if (verb == "get" && words.size() == 2) verb = "ls";
+      if (HasCommand(*at.get_subcommand(thing), verb)) {
+        return absl::StrCat(group, " ", verb);
+      }
+    }
+  }
+  for (const Habit& habit : kHabits) {
+    if (group == habit.at && absl::StrContains(habit.words, absl::StrCat(" ", verb, " "))) {
+      return habit.meant;
+    }
+  }
+  return "";
+}
+
 int TellUsage(Program& program, const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App& at = Deepest(app);
   std::string what = error.what();
   const std::vector<std::string> extra = app.remaining(/*recurse=*/true);
   if (!extra.empty()) {
     const std::string word = extra.front().substr(0, extra.front().find('='));
-    const std::string meant = Nearest(word, Candidates(at, word));
     const bool command = !at.get_subcommands({}).empty() && !absl::StartsWith(word, "-");
+    std::string meant = command ? MeantElsewhere(at, extra) : "";
+    if (meant.empty()) meant = Nearest(word, Candidates(at, word));
     what = absl::StrCat(command ? "unknown command" : "unexpected", " \"", word, "\"",
                         meant.empty() ? "" : absl::StrCat("; did you mean \"", meant, "\"?"));
   }

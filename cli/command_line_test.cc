@@ -122,11 +122,50 @@ TEST(CommandLineTest, ValueThatIsNotAllowedIsWrongUsage) {
 TEST(CommandLineTest, NumberThatIsNotAllowedIsToldWithThoseThatAre) {
   EXPECT_THAT(Paceline({"job", "resume", "j", "--ranks", "0"}).err,
               StartsWith("error: --ranks: 0 is not allowed; give a whole number of at least 1\n"));
-  EXPECT_THAT(Paceline({"job", "wait", "j", "--for", "-1"}).err,
-              StartsWith("error: --for: -1 is not allowed; give a number of at least 0\n"));
+  EXPECT_THAT(
+      Paceline({"job", "wait", "j", "--for", "-1"}).err,
+      StartsWith("error: --for: -1 is not allowed; give seconds, or a time span such as 10m or "
+                 "1h30m, of at least 0 seconds\n"));
   EXPECT_THAT(Paceline({"checkpoint", "export", "j", "--to", "d", "--max-shard-size", "5XB"}).err,
               StartsWith("error: --max-shard-size: 5XB is not allowed; give a whole number above"));
   EXPECT_EQ(Paceline({"job", "resume", "j", "--steps", "3000000000", "--help"}).exit, kCliOk);
+}
+
+TEST(CommandLineTest, TimeSpansMayHaveTheirUnit) {
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"job", "wait", "j", "--for", "1h"},
+        {"job", "cancel", "j", "--grace", "500ms"},
+        {"checkpoint", "save", "j", "--for", "1h30m"},
+        {"node", "cordon", "n", "--reason", "x", "--for", "10m"},
+        {"node", "drain", "n", "--deadline", "2h"},
+        {"node", "check", "n", "--for", "5m"},
+        {"top", "--interval", "1.5s"},
+        {"dev", "down", "--grace", "10"},
+        {"job", "list", "--timeout", "1m"}}) {
+    std::vector<std::string> arguments = command;
+    arguments.emplace_back("--help");
+    EXPECT_EQ(Paceline(arguments).exit, kCliOk) << absl::StrJoin(arguments, " ");
+  }
+  EXPECT_EQ(Paceline({"job", "wait", "j", "--for", "1 hour"}).exit, kCliUsage);
+  EXPECT_EQ(Paceline({"job", "wait", "j", "--for", "inf"}).exit, kCliUsage);
+}
+
+TEST(CommandLineTest, CommandsOfOtherToolsAreAnsweredWithOurs) {
+  for (const auto& [words, meant] :
+       {std::pair<std::vector<std::string>, const char*>{{"job", "ls"}, "paceline job list"},
+        {{"job", "delete", "j"}, "paceline job cancel JOB"},
+        {{"get", "jobs"}, "paceline job list"},
+        {{"get", "nodes"}, "paceline node list"},
+        {{"get", "job", "j"}, "paceline job describe JOB"},
+        {{"describe", "node", "w0"}, "paceline node describe"},
+        {{"logs", "j"}, "paceline job logs JOB"},
+        {{"ps"}, "paceline job list"},
+        {{"node", "ls"}, "paceline node list"},
+        {{"checkpoint", "rm", "j/1"}, "paceline checkpoint delete CHECKPOINT"}}) {
+    const Ran ran = Paceline(words);
+    EXPECT_EQ(ran.exit, kCliUsage);
+    EXPECT_THAT(ran.err, HasSubstr(absl::StrCat("; did you mean \"", meant, "\"?")));
+  }
 }
 
 TEST(CommandLineTest, HelpAndVersionAreFine) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "cli/testing/fake_controller.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
 namespace paceline {
@@ -43,6 +45,14 @@ class ProcessTest : public ::testing::Test {
     return out;
   }
 
+  // All that it still prints.
+  static std::string Rest(FILE* out) {
+    std::string text;
+    char buffer[4096];
+    while (const size_t got = fread(buffer, 1, sizeof(buffer), out)) text.append(buffer, got);
+    return text;
+  }
+
   FakeController controller_;
 };
 
@@ -65,9 +75,7 @@ class OutputTest : public ProcessTest {
   std::string Run(const std::string& arguments, const std::string& to,
                   const std::string& before = "") {
     FILE* out = Start(absl::StrCat(arguments, " 2>&1 ", to, "; echo \"exit $?\"; true"), before);
-    std::string text;
-    char buffer[4096];
-    while (const size_t got = fread(buffer, 1, sizeof(buffer), out)) text.append(buffer, got);
+    const std::string text = Rest(out);
     pclose(out);
     return text;
   }
@@ -108,14 +116,31 @@ TEST_F(OutputTest, AWatchEndsWithItsOutput) {
             "error: the output cannot be written: No space left on device\nexit 1\n");
 }
 
+TEST_F(ProcessTest, AJobFileThatComesFromElsewhereHasTheCurrentFolder) {
+  const std::string file = ::testing::TempDir() + "/elsewhere.yaml";
+  std::ofstream(file) << "name: digits\nmodel: resnet18\ndata: {train: t}\nsteps: 100\n"
+                         "optimizer: {kind: sgd, learning_rate: 0.1}\n";
+  for (const std::string& line :
+       {"submit - <" + file, "submit /dev/stdin <" + file, "submit /dev/fd/3 3<" + file}) {
+    FILE* out = Start(line);
+    EXPECT_THAT(Rest(out), ::testing::HasSubstr("submitted digits")) << line;
+    EXPECT_EQ(pclose(out), 0) << line;
+  }
+  FILE* out = Start("submit -", "cat " + file + " | ");
+  EXPECT_THAT(Rest(out), ::testing::HasSubstr("submitted digits"));
+  EXPECT_EQ(pclose(out), 0);
+  ASSERT_EQ(controller_.submits().size(), 4u);
+  for (const v1::SubmitJobRequest& request : controller_.submits()) {
+    EXPECT_EQ(request.spec().data().train(), (std::filesystem::current_path() / "t").string());
+  }
+}
+
 TEST_F(ProcessTest, IsRunByAnAccountOfTheSystem) {
   v1::JobAdvice advice;
   advice.add_decisions()->set_id(3);
   controller_.SetAdvice(std::move(advice));
   FILE* out = Start("job apply digits 3", "exec env -u USER -u LOGNAME ");
-  std::string text;
-  char buffer[4096];
-  while (const size_t got = fread(buffer, 1, sizeof(buffer), out)) text.append(buffer, got);
+  const std::string text = Rest(out);
   const int status = pclose(out);
   EXPECT_EQ(status, 0) << text;
   const passwd* const account = getpwuid(geteuid());

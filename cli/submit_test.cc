@@ -1,4 +1,7 @@
 // `submit` and what --follow and --wait show, against a controller on a real socket.
+#include <unistd.h>
+
+#include <filesystem>
 #include <fstream>
 #include <optional>
 #include <string>
@@ -43,6 +46,44 @@ TEST_F(SubmitTest, SubmitSendsTheSpecAndTellsTheId) {
   EXPECT_EQ(request.spec().batch_per_rank(), 32);
   EXPECT_THAT(request.request_id(), SizeIs(36));
   EXPECT_FALSE(request.validate_only());
+}
+
+TEST_F(SubmitTest, PathsOfTheCommandLineAreMeantAsTheyAreWritten) {
+  for (const std::vector<std::string>& arguments :
+       {std::vector<std::string>{"submit", "~/job.yaml"},
+        {"submit", JobFilePath(), "--from-weights=~/w.pt"},
+        {"submit", JobFilePath(), "--from", "$HOME/ckpt"},
+        {"job", "resume", "digits", "--from=~/ckpt"},
+        {"checkpoint", "verify", "~/ckpt"},
+        {"checkpoint", "export", "digits", "--to=~/out"},
+        {"pki", "init", "~/pki"},
+        {"dev", "up", "--dir=~/dev"},
+        {"data", "import-digits", "--out=~/data"},
+        {"--tls-dir=~/tls", "job", "list"},
+        {"admin", "backup", "$HOME/state"},
+        {"diag", "--out=~/diag.txt"}}) {
+    const Ran ran = Paceline(arguments);
+    EXPECT_EQ(ran.exit, kCliUsage) << arguments.back();
+    EXPECT_THAT(ran.err, HasSubstr("is not replaced here")) << arguments.back();
+  }
+  EXPECT_THAT(controller_.submits(), SizeIs(0));
+}
+
+TEST_F(SubmitTest, WhatIsNotOnThisMachineIsToldAndSubmittedAllTheSame) {
+  const std::string path = JobFilePath();
+  const std::string data =
+      std::filesystem::path(::testing::TempDir() + "/t").lexically_normal().string();
+  unlink(data.c_str());
+  const std::string warning =
+      absl::StrCat("warning: data.train: ", data, " is not on this machine");
+  const Ran missing = Paceline({"submit", path});
+  EXPECT_EQ(missing.exit, kCliOk);
+  EXPECT_THAT(missing.err, HasSubstr(warning));
+  EXPECT_THAT(Paceline({"submit", path, "--dry-run"}).err, HasSubstr(warning));
+  EXPECT_EQ(Paceline({"submit", path, "-q"}).err, "");
+  std::ofstream(data) << "x";
+  EXPECT_THAT(Paceline({"submit", path}).err, Not(HasSubstr("warning")));
+  unlink(data.c_str());
 }
 
 TEST_F(SubmitTest, ParsableSubmitPrintsOnlyTheId) {

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <sstream>
 #include <utility>
 #include <vector>
@@ -19,6 +20,7 @@
 #include "cli/job_file/job_file_parser.h"
 #include "cli/job_file/job_keys.h"
 #include "cli/text/utf8.h"
+#include "common/core/status_macros.h"
 #include "common/job_spec/job_spec.h"
 #include "google/protobuf/descriptor.h"
 #include "yaml-cpp/eventhandler.h"
@@ -203,7 +205,37 @@ JobFile ParseJobFile(const std::string& yaml, const std::string& folder) {
   return file;
 }
 
+namespace {
+
+// Text of a job file; InvalidArgument when it is too long to be one.
+absl::StatusOr<std::string> TextOf(std::istream& in, const std::string& path) {
+  std::string text(kMaxFileBytes + 1, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(in.gcount()));
+  if (text.size() <= kMaxFileBytes) return text;
+  return absl::InvalidArgumentError(absl::StrCat(path, " is larger than 1 MiB: not a job file"));
+}
+
+// Where relative paths of the file begin: it is a file of a folder, or comes from elsewhere, as
+// `<(...)`, /dev/stdin and pipes do, and has none.
+std::string FolderOf(const std::string& path, bool regular) {
+  std::error_code ignored;
+  const std::filesystem::path absolute =
+      std::filesystem::absolute(path, ignored).lexically_normal();
+  const std::string& text = absolute.native();
+  const bool elsewhere = !regular || text == "/dev/stdin" || absl::StartsWith(text, "/dev/fd/") ||
+                         absl::StartsWith(text, "/proc/");
+  return elsewhere ? std::filesystem::current_path(ignored).string()
+                   : absolute.parent_path().string();
+}
+
+}  // namespace
+
 absl::StatusOr<JobFile> ReadJobFile(const std::string& path) {
+  if (path == "-") {
+    PACELINE_ASSIGN_OR_RETURN(const std::string text, TextOf(std::cin, "standard input"));
+    return ParseJobFile(text, FolderOf(path, /*regular=*/false));
+  }
   struct stat info;
   if (stat(path.c_str(), &info) != 0) {
     const std::string why = absl::StrCat("cannot read ", path, ": ", std::strerror(errno));
@@ -214,15 +246,8 @@ absl::StatusOr<JobFile> ReadJobFile(const std::string& path) {
   }
   std::ifstream in(path, std::ios::binary);
   if (!in) return absl::PermissionDeniedError(absl::StrCat("cannot read ", path));
-  std::string text(kMaxFileBytes + 1, '\0');
-  in.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<size_t>(in.gcount()));
-  if (text.size() > kMaxFileBytes) {
-    return absl::InvalidArgumentError(absl::StrCat(path, " is larger than 1 MiB: not a job file"));
-  }
-  std::error_code ignored;
-  const auto folder = std::filesystem::absolute(path, ignored).parent_path();
-  return ParseJobFile(text, folder.string());
+  PACELINE_ASSIGN_OR_RETURN(const std::string text, TextOf(in, path));
+  return ParseJobFile(text, FolderOf(path, S_ISREG(info.st_mode)));
 }
 
 std::string KeyOfField(absl::string_view field) {

@@ -1,7 +1,8 @@
 // Reads a job file (docs/job-file.md): YAML with a strict schema.
 //
 // All problems of a file are found at once and told in the order of its lines. Paths that
-// are relative are taken from the job file's folder and made absolute.
+// are relative are taken from the job file's folder and made absolute, or from the current one when
+// the file has none: standard input, a pipe.
 #ifndef CLI_JOB_FILE_JOB_FILE_H_
 #define CLI_JOB_FILE_JOB_FILE_H_
 
@@ -37,7 +38,8 @@ struct JobFile {
 // `folder`: absolute; that of the job file.
 JobFile ParseJobFile(const std::string& yaml, const std::string& folder);
 
-// NotFound, or PermissionDenied, or InvalidArgument for a folder or more than 1 MiB.
+// `path` "-": standard input. NotFound, or PermissionDenied, or InvalidArgument for a folder or
+// more than 1 MiB.
 absl::StatusOr<JobFile> ReadJobFile(const std::string& path);
 
 // Path of the key for a field of JobSpec: optimizer.sgd.momentum is optimizer.momentum.

@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "cli/text/nearest.h"
 #include "cli/text/neutral.h"
+#include "cli/text/shell_path.h"
 
 namespace paceline {
 namespace {
@@ -296,6 +297,13 @@ void JobFileParser::ParseText(const JobKey& key, const std::string& path, const 
   std::string text = value.Scalar();
   if (text.empty()) {
     TellAt(path, "is empty; give a value or leave the key out");
+    return;
+  }
+  // The name of a checkpoint, or its path.
+  const bool place = key.type == KeyType::kPath || path == "resume_from";
+  const std::string problem = place ? ShellPathProblem(text) : "";
+  if (!problem.empty()) {
+    TellAt(path, StrCat("is ", Quoted(value), "; ", NeutralLine(problem)));
     return;
   }
   if (key.type == KeyType::kPath) {

@@ -1,8 +1,16 @@
 #include "cli/job_file/job_file.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "cli/job_file/sound_job_file.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
@@ -197,6 +205,42 @@ TEST(JobFileTest, RelativePathsAreTakenFromTheFilesFolder) {
   EXPECT_EQ(file.spec.data().eval(), "/abs/test.shard");
   EXPECT_EQ(file.spec.init_from(), "/home/me/weights/a.pt");
   EXPECT_EQ(file.spec.checkpoint().directory(), "/home/me/jobs/out/");
+}
+
+TEST(JobFileTest, WhatOnlyAShellReplacesIsRefusedInEveryPath) {
+  for (const char* line : {"checkpoint: {directory: ~/ckpt}", "init_from: $HOME/a.pt",
+                           "export_final: ~ann/f.safetensors", "resume_from: ~/ckpt/400",
+                           "init_from: /data/${USER}/a.pt"}) {
+    const JobFile file = ParseJobFile(absl::StrCat(kSound, line, "\n"), "/jobs");
+    ASSERT_EQ(file.problems.size(), 1u) << line;
+    EXPECT_THAT(file.problems[0].message, HasSubstr("is not replaced here")) << line;
+    EXPECT_THAT(file.problems[0].message, HasSubstr("write the whole path")) << line;
+  }
+  const JobFile file =
+      ParseJobFile(absl::StrCat(kSound, "checkpoint: {directory: ./~/ckpt}\n"), "/jobs");
+  EXPECT_TRUE(file.problems.empty());
+  EXPECT_EQ(file.spec.checkpoint().directory(), "/jobs/~/ckpt");
+}
+
+TEST(JobFileTest, PathsOfAPipeAreTakenFromTheCurrentFolder) {
+  const std::string pipe = ::testing::TempDir() + "/job_pipe";
+  unlink(pipe.c_str());
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  std::thread writer([&pipe] { std::ofstream(pipe) << kSound; });
+  const absl::StatusOr<JobFile> file = ReadJobFile(pipe);
+  writer.join();
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(file->spec.data().train(), (std::filesystem::current_path() / "train.shard").string());
+}
+
+TEST(JobFileTest, AFileInSharedMemoryHasAFolder) {
+  std::string folder = "/dev/shm/jobXXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  std::ofstream(folder + "/job.yaml") << kSound;
+  const absl::StatusOr<JobFile> file = ReadJobFile(folder + "/job.yaml");
+  std::filesystem::remove_all(folder);
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(file->spec.data().train(), folder + "/train.shard");
 }
 
 TEST(JobFileTest, DefaultsAreWrittenIn) {

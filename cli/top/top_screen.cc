@@ -105,7 +105,8 @@ std::string KeyLine(const TopView& view) {
       view.filter.empty() ? "" : absl::StrCat("filter \"", view.filter, "\"  ");
   return absl::StrCat(filtered, view.job.empty() ? "enter ranks  a ended  " : "",
                       view.job.empty() || view.only ? "" : "esc back  ",
-                      "s sort  r reverse  / filter  h help  q quit");
+                      "s sort  r reverse  / filter  h help  ",
+                      view.only ? "esc, q quit" : "q quit");
 }
 
 // The rows that fit, with those that the cursor or the scrolling asks for.

@@ -112,6 +112,8 @@ TopAction TakeTyped(const KeyPress& press, TopView& view) {
 // Back from a job to all of them; from all, without the filter.
 TopAction GoBack(TopView& view) {
   if (view.job.empty() || view.only) {
+    // The screen that top began with, and nothing to take away: there is no other to go back to.
+    if (view.only && view.filter.empty()) return TopAction::kQuit;
     view.filter.clear();
     return TopAction::kNone;
   }

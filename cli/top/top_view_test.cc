@@ -75,12 +75,15 @@ TEST(TopViewTest, CursorMovesAndEnterShowsTheJob) {
   EXPECT_EQ(view.cursor, "job-story");
 }
 
-TEST(TopViewTest, AJobOfTheCommandLineIsNotLeft) {
+TEST(TopViewTest, EscapeLeavesAJobOfTheCommandLineWithTheProgram) {
   TopView view;
   view.job = "job-story";
   view.only = true;
+  view.filter = "w1";
   EXPECT_EQ(Type("\x1b", PlayedModel(), view), TopAction::kNone);
+  EXPECT_EQ(view.filter, "");
   EXPECT_EQ(view.job, "job-story");
+  EXPECT_EQ(Type("\x1b", PlayedModel(), view), TopAction::kQuit);
 }
 
 TEST(TopViewTest, CursorFollowsTheJobNotItsPlace) {

@@ -16,6 +16,7 @@
 #include "absl/time/clock.h"
 #include "cli/text/neutral.h"
 #include "cli/verbs/byte_bar.h"
+#include "cli/verbs/value_check.h"
 #include "cli/verbs/verb_parts.h"
 #include "cli/verbs/verbs.h"
 #include "cli/view/numbers.h"
@@ -169,6 +170,7 @@ void AddAdminBackup(CLI::App& parent, Program& program) {
   CLI::App* verb = parent.add_subcommand(
       "backup", "Write a copy of all state of the controller to a file, while it goes on");
   verb->add_option("FILE", *path, "Replaced, when the new one is complete, if it is there")
+      ->check(PlainPath())
       ->required();
   verb->callback([path, &program] {
     program.action = [path, &program] { return BackupVerb(program, *path); };
@@ -208,8 +210,9 @@ void AddAdminRestore(CLI::App& parent, Program& program) {
   const auto flags = std::make_shared<RestoreFlags>();
   CLI::App* verb = parent.add_subcommand(
       "restore", "Put a backup in the place of a controller's state, while it is stopped");
-  verb->add_option("FILE", flags->file, "Of paceline admin backup")->required();
+  verb->add_option("FILE", flags->file, "Of paceline admin backup")->check(PlainPath())->required();
   verb->add_option("--state-dir", flags->state_dir, "State directory of the controller")
+      ->check(PlainPath())
       ->required();
   verb->add_flag("--force", flags->force,
                  "Also if the directory holds a state, which is kept under another name");

@@ -201,7 +201,7 @@ void AddCheckpointSave(CLI::App& parent, Program& program) {
                  "changes the training");
   auto* no_wait = verb->add_flag("--no-wait", flags->no_wait, "Only ask for it");
   verb->add_option("--for", flags->wait_s, "Wait at most so many seconds; 0: as long as it takes")
-      ->check(Number(0))
+      ->transform(Seconds(0))
       ->excludes(no_wait);
   AddRequestId(*verb, flags->request_id);
   RunWith(*verb, program, flags, SaveCheckpoint);

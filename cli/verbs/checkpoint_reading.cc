@@ -176,7 +176,9 @@ void AddCheckpointDescribe(CLI::App& parent, Program& program) {
   const auto flags = std::make_shared<CheckpointDescribeFlags>();
   CLI::App* verb = parent.add_subcommand(
       "describe", "Show everything about a checkpoint: step, ranks, tensors, files, job file");
-  verb->add_option("CHECKPOINT", flags->checkpoint, kCheckpointHelp)->required();
+  verb->add_option("CHECKPOINT", flags->checkpoint, kCheckpointHelp)
+      ->check(PlainPath())
+      ->required();
   verb->add_flag("--tensors", flags->tensors, "List every tensor instead");
   RunWith(*verb, program, flags, DescribeCheckpoint);
 }
@@ -238,7 +240,7 @@ void AddCheckpointVerify(CLI::App& parent, Program& program) {
   const auto checkpoint = std::make_shared<std::string>();
   CLI::App* verb =
       parent.add_subcommand("verify", "Read all of a checkpoint and compare it with its checksums");
-  verb->add_option("CHECKPOINT", *checkpoint, kCheckpointHelp)->required();
+  verb->add_option("CHECKPOINT", *checkpoint, kCheckpointHelp)->check(PlainPath())->required();
   verb->callback([checkpoint, &program] {
     program.action = [checkpoint, &program] { return VerifyNamed(program, *checkpoint); };
   });
@@ -322,9 +324,12 @@ void AddCheckpointExport(CLI::App& parent, Program& program) {
   const auto flags = std::make_shared<CheckpointExportFlags>();
   CLI::App* verb =
       parent.add_subcommand("export", "Write the model of a checkpoint for other programs");
-  verb->add_option("CHECKPOINT", flags->checkpoint, kCheckpointHelp)->required();
+  verb->add_option("CHECKPOINT", flags->checkpoint, kCheckpointHelp)
+      ->check(PlainPath())
+      ->required();
   verb->add_option("--to", flags->to,
                    "A new directory (hf), or a file, which is replaced if it is there")
+      ->check(PlainPath())
       ->required();
   verb->add_option("--format", flags->format,
                    "hf: a directory as Hugging Face's transformers reads it, of llamas; "

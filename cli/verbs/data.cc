@@ -40,6 +40,7 @@ void AddImportDigits(CLI::App& parent, Program& program) {
       "import-digits", "Make image shards of the UCI handwritten digits (docs/image-shards.md)");
   verb->add_option("--csv", flags->csv, "The digits as CSV, plain or gzip")->required();
   verb->add_option("--out", flags->out, "Folder for digits-train.shard and digits-test.shard")
+      ->check(PlainPath())
       ->required();
   verb->add_option("--size", flags->size, "Width and height of the images, in pixels")
       ->check(WholeNumber(8, 1024))
@@ -71,13 +72,18 @@ void AddTokenize(CLI::App& parent, Program& program) {
   CLI::App* verb = parent.add_subcommand(
       "tokenize", "Make a token file of text, each byte a token (docs/token-files.md)");
   verb->add_option("--bytes", options->directories, "Folders with the text")
+      ->check(PlainPath())
       ->type_name("DIR")
       ->required();
-  verb->add_option("--out", options->out, "The token file")->type_name("FILE")->required();
+  verb->add_option("--out", options->out, "The token file")
+      ->check(PlainPath())
+      ->type_name("FILE")
+      ->required();
   verb->add_option("--include", options->include, "Only files of these names, such as '*.py'")
       ->type_name("PATTERN");
   CLI::Option* eval_out =
       verb->add_option("--eval-out", options->eval_out, "A token file for evaluation")
+          ->check(PlainPath())
           ->type_name("FILE");
   verb->add_option("--eval-share", options->eval_share, "Share of the files that it gets")
       ->check(Number(0, 1))

@@ -71,7 +71,8 @@ std::string TableOf(const std::vector<Row>& rows, const PageStyle& style) {
 // `dir` outlives the parser.
 void AddDirFlag(CLI::App& verb, std::string& dir) {
   verb.add_option("--dir", dir,
-                  "Folder of the cluster. Default: $PACELINE_DEV_DIR, else ~/.paceline/dev");
+                  "Folder of the cluster. Default: $PACELINE_DEV_DIR, else ~/.paceline/dev")
+      ->check(PlainPath());
 }
 
 DevDir ChosenDevDir(const Program& program, const std::string& dir_flag) {
@@ -194,6 +195,7 @@ void AddDevUp(CLI::App& parent, Program& program) {
   AddDirFlag(*verb, flags->dir);
   verb->add_option("--bin-dir", flags->bin_dir,
                    "Folder of the daemons' programs. Default: that of this program")
+      ->check(PlainPath())
       ->check(CLI::ExistingDirectory);
   RunWith(*verb, program, flags, Up);
 }
@@ -262,7 +264,7 @@ void AddDevDown(CLI::App& parent, Program& program) {
   verb->add_flag("--purge", flags->purge, "Remove its state and logs too");
   verb->add_option("--grace", flags->grace_s,
                    "Seconds between asking a process to stop and killing it")
-      ->check(Number(0))
+      ->transform(Seconds(0))
       ->capture_default_str();
   AddDirFlag(*verb, flags->dir);
   RunWith(*verb, program, flags, Down);

@@ -201,7 +201,8 @@ void AddDiag(CLI::App& parent, Program& program) {
   verb->add_option("JOB", flags->job,
                    "A job that it is about, with logs: id, unique beginning of an id, or name");
   verb->add_option("--out", flags->out,
-                   "The file; - is the output. Default: paceline-diag-DATE-TIME.txt");
+                   "The file; - is the output. Default: paceline-diag-DATE-TIME.txt")
+      ->check(PlainPath());
   verb->add_option("--log-lines", flags->log_lines, "Last lines of each rank's log")
       ->check(WholeNumber(1, 10000))
       ->capture_default_str();

@@ -327,7 +327,7 @@ void AddJobCancel(CLI::App& parent, Program& program) {
   verb->add_option("--grace", flags->grace_s,
                    "Seconds between asking a trainer to stop and killing it; 0: the "
                    "controller's 5 s")
-      ->check(Number(0));
+      ->transform(Seconds(0));
   verb->add_flag("--save", flags->save,
                  "Save a checkpoint first, and end when it is complete or has failed");
   auto* id =

@@ -118,7 +118,7 @@ void AddJobWait(CLI::App& parent, Program& program) {
   AddJob(*verb, flags->job);
   verb->add_option("--for", flags->timeout_s,
                    "Wait at most so many seconds; 0: as long as it takes")
-      ->check(Number(0));
+      ->transform(Seconds(0));
   RunWith(*verb, program, flags, WaitForJob);
 }
 

@@ -1,8 +1,12 @@
 // paceline submit and paceline job resume: how jobs begin, and begin again.
+#include <unistd.h>
+
+#include <cerrno>
 #include <limits>
 #include <memory>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -116,6 +120,21 @@ int CheckBeginning(Program& program, const SubmitFlags& flags) {
   return flags.from_weights.empty() ? kCliOk : CheckWeights(program, flags.from_weights);
 }
 
+// What a job reads and this machine does not have. Only told: nodes may have it.
+void TellMissingFiles(Program& program, const v1::JobSpec& spec) {
+  const std::pair<const char*, const std::string*> files[] = {
+      {"data.train", &spec.data().train()},
+      {"data.eval", &spec.data().eval()},
+      {"model.file", &spec.model().torchscript().file()},
+      {"init_from", &spec.init_from()}};
+  for (const auto& [key, path] : files) {
+    if (path->empty() || access(path->c_str(), F_OK) == 0) continue;
+    if (errno != ENOENT && errno != ENOTDIR) continue;
+    program.Note(absl::StrCat("warning: ", key, ": ", NeutralLine(*path),
+                              " is not on this machine; every node has to have it there"));
+  }
+}
+
 int Submit(Program& program, const SubmitFlags& flags) {
   const absl::StatusOr<JobFile> file = ReadJobFile(flags.file);
   if (!file.ok()) return program.Fail(file.status());
@@ -132,6 +151,7 @@ int Submit(Program& program, const SubmitFlags& flags) {
   const grpc::Status status = program.client().Submit(request, &job);
   if (!status.ok()) return TellRefusal(program, flags.file, *file, status);
 
+  TellMissingFiles(program, request.spec());
   if (flags.dry_run) {
     if (program.json()) {
       program.PrintJson(request);
@@ -230,14 +250,18 @@ int ResumeJob(Program& program, const JobResumeFlags& flags) {
 void AddSubmit(CLI::App& parent, Program& program) {
   const auto flags = std::make_shared<SubmitFlags>();
   CLI::App* verb = parent.add_subcommand("submit", "Submit the job of a job file");
-  verb->add_option("FILE", flags->file, "Job file (docs/job-file.md)")->required();
+  verb->add_option("FILE", flags->file, "Job file (docs/job-file.md); - is standard input")
+      ->check(PlainPath())
+      ->required();
   auto* from =
       verb->add_option("--from", flags->from,
                        "Checkpoint to go on from, instead of what the file says: a name JOB, "
-                       "JOB/STEP or JOB/STEP.gGENERATION, or a path (begins with / or .)");
+                       "JOB/STEP or JOB/STEP.gGENERATION, or a path (begins with / or .)")
+          ->check(PlainPath());
   verb->add_option("--from-weights", flags->from_weights,
                    "Initial weights only, instead of what the file says: a safetensors or .pt "
                    "file, a directory in Hugging Face's layout, or a checkpoint's directory")
+      ->check(PlainPath())
       ->excludes(from);
   AddAcceptedJobFlags(*verb, &flags->accepted);
   verb->add_flag("--dry-run", flags->dry_run,
@@ -255,7 +279,8 @@ void AddJobResume(CLI::App& parent, Program& program) {
       "resume", "Let a job that has ended train on from a checkpoint, also on other ranks");
   AddJob(*verb, flags->job);
   verb->add_option("--from", flags->from,
-                   std::string(kCheckpointHelp) + ". Default: the job's newest complete one");
+                   std::string(kCheckpointHelp) + ". Default: the job's newest complete one")
+      ->check(PlainPath());
   const auto number = [verb](const std::string& name, auto& value, const std::string& what) {
     const auto most = std::numeric_limits<std::decay_t<decltype(value)>>::max();
     verb->add_option(name, value, what + ". Default: as before")->check(WholeNumber(1, most));

@@ -161,7 +161,7 @@ void AddNodeCordon(CLI::App& parent, Program& program) {
   AddNodeAction(*verb, program, flags->action);
   AddReason(*verb, flags->action.reason);
   verb->add_option("--for", flags->for_s, "It ends by itself after so many seconds. Default: never")
-      ->check(Number(1, 1e8));
+      ->transform(Seconds(1, 1e8));
   RunWith(*verb, program, flags, CordonNodes);
 }
 
@@ -252,7 +252,7 @@ void AddDrainVerb(CLI::App& parent, Program& program, bool replace, const std::s
   }
   auto* deadline = verb->add_option("--deadline", flags->deadline_s,
                                     "Seconds after which what is left there is ended")
-                       ->check(Number(1, 1e8))
+                       ->transform(Seconds(1, 1e8))
                        ->capture_default_str();
   verb->add_flag("--no-deadline", flags->no_deadline, "Take as long as it takes")
       ->excludes(deadline);

@@ -283,7 +283,7 @@ void AddNodeCheck(CLI::App& parent, Program& program) {
       "check", "Measure a node, and compare with its earlier checks and its peers");
   verb->add_option("NODE", flags->node, "Name of the node")->required();
   verb->add_option("--for", flags->for_s, "Wait at most so many seconds")
-      ->check(Number(1, 86400))
+      ->transform(Seconds(1, 86400))
       ->capture_default_str();
   AddRequestId(*verb, flags->request_id);
   RunWith(*verb, program, flags, CheckNode);

@@ -149,7 +149,9 @@ void AddPkiInit(CLI::App& parent, Program& program) {
   const auto flags = std::make_shared<PkiFlags>();
   CLI::App* verb = parent.add_subcommand(
       "init", "Make a cluster's authority, its controller's certificate and an administrator's");
-  verb->add_option("DIR", flags->dir, "Folder for them; made if missing")->required();
+  verb->add_option("DIR", flags->dir, "Folder for them; made if missing")
+      ->check(PlainPath())
+      ->required();
   verb->add_option("--host", flags->hosts,
                    "Name or address by which the controller is reached; may be repeated")
       ->required()
@@ -167,8 +169,11 @@ void AddPkiIssue(CLI::App& parent, Program& program) {
       ->check(CLI::IsMember({"viewer", "submitter", "operator", "admin", "worker", "controller"}));
   verb->add_option("NAME", flags->name, "Who it is: 1 to 63 of [A-Za-z0-9._-]")->required();
   verb->add_option("--ca-dir", flags->ca_dir, "Folder of the authority's ca.pem and ca.key")
+      ->check(PlainPath())
       ->required();
-  verb->add_option("--out", flags->dir, "Folder for ca.pem, cert.pem and key.pem")->required();
+  verb->add_option("--out", flags->dir, "Folder for ca.pem, cert.pem and key.pem")
+      ->check(PlainPath())
+      ->required();
   verb->add_option("--host", flags->hosts,
                    "Of a controller: name or address by which it is reached; may be repeated")
       ->allow_extra_args(false);
@@ -182,7 +187,8 @@ void AddPkiShow(CLI::App& parent, Program& program) {
   const auto flags = std::make_shared<PkiFlags>();
   CLI::App* verb =
       parent.add_subcommand("show", "Show whom certificates name, and what is wrong with them");
-  verb->add_option("DIR", flags->dir, "Folder of them. Default: those that commands use");
+  verb->add_option("DIR", flags->dir, "Folder of them. Default: those that commands use")
+      ->check(PlainPath());
   RunWith(*verb, program, flags, Show);
 }
 
@@ -350,7 +356,8 @@ void AddPkiToken(CLI::App& parent, Program& program) {
   verb->add_option("--ttl", flags->ttl_s, "Seconds until it ends")
       ->check(Number(1, absl::ToDoubleSeconds(absl::Hours(24 * 7))))
       ->capture_default_str();
-  verb->add_option("--out", flags->out, "Write it to this file, which only you can read");
+  verb->add_option("--out", flags->out, "Write it to this file, which only you can read")
+      ->check(PlainPath());
   AddOwner(*verb, program);
   AddRepeatedId(*verb, flags->request_id);
   RunWith(*verb, program, flags, Token);
@@ -376,8 +383,10 @@ void AddPkiRotate(CLI::App& parent, Program& program) {
   const auto flags = std::make_shared<IdentityFlags>();
   CLI::App* verb = parent.add_subcommand(
       "rotate", "Replace a certificate by a newer one, by the controller or with --ca-dir");
-  verb->add_option("DIR", flags->dir, "Folder of its files. Default: those that commands use");
-  verb->add_option("--ca-dir", flags->ca_dir, "Folder of the authority's ca.pem and ca.key");
+  verb->add_option("DIR", flags->dir, "Folder of its files. Default: those that commands use")
+      ->check(PlainPath());
+  verb->add_option("--ca-dir", flags->ca_dir, "Folder of the authority's ca.pem and ca.key")
+      ->check(PlainPath());
   verb->add_flag("--new-key", flags->new_key, "Of a new key");
   verb->add_option("--days", flags->days, "For how long. Default: as for `paceline pki issue`")
       ->check(WholeNumber(1, 3650));

@@ -169,7 +169,7 @@ void AddTop(CLI::App& parent, Program& program) {
       "top", "Show all jobs, or the ranks of one, as they go on; h tells the keys");
   verb->add_option("JOB", flags->job, "Id, unique beginning of an id, or name; none: all jobs");
   verb->add_option("--interval", flags->interval_s, "Seconds between two looks")
-      ->check(Number(0.1, 3600))
+      ->transform(Seconds(0.1, 3600))
       ->capture_default_str();
   verb->add_flag("--once", flags->once, "One look, as plain lines; so it is without a terminal");
   verb->callback([flags, &program] {

@@ -5,6 +5,9 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "cli/text/neutral.h"
+#include "cli/text/shell_path.h"
 
 namespace paceline {
 namespace {
@@ -48,6 +51,31 @@ CLI::Validator Number(double least, double most) {
   };
   return CLI::Validator(check, open ? absl::StrCat("at least ", least)
                                     : absl::StrCat("in [", least, " - ", most, "]"));
+}
+
+CLI::Validator Seconds(double least, double most) {
+  const CLI::Validator number = Number(least, most);
+  const auto check = [least, most](std::string& text) {
+    double seconds = 0;
+    absl::Duration span;
+    const bool plain = absl::SimpleAtod(text, &seconds);
+    const bool read = plain || absl::ParseDuration(text, &span);
+    if (!plain) seconds = absl::ToDoubleSeconds(span);
+    if (read && seconds >= least && seconds <= most &&
+        seconds < std::numeric_limits<double>::infinity()) {
+      if (!plain) text = absl::StrCat(seconds);
+      return std::string();
+    }
+    const bool open = most == std::numeric_limits<double>::infinity();
+    return NotAllowed(text, absl::StrCat("seconds, or a time span such as 10m or 1h30m,",
+                                         RangeText(least, most, open, false), " seconds"));
+  };
+  return CLI::Validator(check, number.get_description());
+}
+
+CLI::Validator PlainPath() {
+  const auto check = [](std::string& text) { return NeutralLine(ShellPathProblem(text)); };
+  return CLI::Validator(check, "");
 }
 
 CLI::Validator Size() {
