@@ -197,6 +197,18 @@ TEST_F(JobStartsTest, FollowTellsEachRestart) {
   EXPECT_THAT(ran.out, Not(HasSubstr("old")));
 }
 
+TEST_F(JobStartsTest, FollowTellsWhenSavesBeginToFailAndWhenTheyWorkAgain) {
+  const char* const fails = "state: RUNNING checkpoints { last_error: 'rank 1 on w0: disk full' }";
+  WatchShows({"state: RUNNING", fails, fails,
+              "state: RUNNING checkpoints { complete: 1 newest_step: 30 }",
+              "state: SUCCEEDED checkpoints { complete: 1 newest_step: 30 }"});
+  const Ran ran = Paceline({"job", "watch", kId});
+  const std::string told = "checkpoints cannot be saved (there is none): rank 1 on w0: disk full\n";
+  EXPECT_THAT(ran.out, HasSubstr(told));
+  EXPECT_EQ(ran.out.find(told), ran.out.rfind(told));
+  EXPECT_THAT(ran.out, HasSubstr("checkpoints are saved again: step 30\n"));
+}
+
 TEST_F(JobStartsTest, JobWhoseCheckpointIsDamagedEndsWithTheAdviceOfTheReason) {
   WatchShows({R"(state: FAILED checkpoints { complete: 1 newest_step: 60 }
                  reason: "the checkpoint cannot be used: run paceline job resume job-1 --from x/60"

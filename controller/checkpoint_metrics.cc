@@ -29,6 +29,7 @@ CheckpointMetrics::CheckpointMetrics(MetricRegistry& registry)
     : last_time_(registry.NewGauges("paceline_job_last_checkpoint_timestamp_seconds")),
       last_step_(registry.NewGauges("paceline_job_last_checkpoint_step")),
       complete_(registry.NewGauges("paceline_job_checkpoints")),
+      saves_fail_(registry.NewGauges("paceline_job_saves_fail")),
       failures_(registry.NewCounters("paceline_checkpoint_failures_total")),
       committed_(registry.NewCounters("paceline_checkpoints_committed_total").Add({})),
       commit_seconds_(registry.NewHistograms("paceline_checkpoint_commit_seconds").Add({})),
@@ -69,8 +70,12 @@ void CheckpointMetrics::Show(const Job& job) {
   if (!SavesCheckpoints(job.request)) return;
   const prometheus::Labels labels = {{"job_id", job.request.id.value()}};
   Series& series = series_[job.request.id];
-  if (series.complete == nullptr) series.complete = &complete_.Add(labels);
+  if (series.complete == nullptr) {
+    series.complete = &complete_.Add(labels);
+    series.saves_fail = &saves_fail_.Add(labels);
+  }
   series.complete->Set(static_cast<double>(CompleteOnes(job)));
+  series.saves_fail->Set(SaveTrouble(job, absl::InfinitePast()).empty() ? 0 : 1);
   const Checkpoint* newest = NewestComplete(job);
   if (newest == nullptr) return;
   if (series.last_time == nullptr) {
@@ -85,6 +90,7 @@ void CheckpointMetrics::Remove(const JobId& id) {
   const auto found = series_.find(id);
   if (found == series_.end()) return;
   complete_.Remove(found->second.complete);
+  saves_fail_.Remove(found->second.saves_fail);
   if (found->second.last_time != nullptr) {
     last_time_.Remove(found->second.last_time);
     last_step_.Remove(found->second.last_step);

@@ -36,6 +36,7 @@ class CheckpointMetrics {
   };
   struct Series {
     prometheus::Gauge* complete = nullptr;
+    prometheus::Gauge* saves_fail = nullptr;
     // Null before the first checkpoint.
     prometheus::Gauge* last_time = nullptr;
     prometheus::Gauge* last_step = nullptr;
@@ -44,6 +45,7 @@ class CheckpointMetrics {
   Gauges& last_time_;
   Gauges& last_step_;
   Gauges& complete_;
+  Gauges& saves_fail_;
   Counters& failures_;
   prometheus::Counter& committed_;
   prometheus::Histogram& commit_seconds_;

@@ -63,6 +63,7 @@ JobMetrics::JobMetrics(MetricRegistry& registry)
       tokens_per_second_(registry.NewGauges("paceline_job_tokens_per_second")),
       mfu_(registry.NewGauges("paceline_job_mfu_ratio")),
       accuracy_(registry.NewGauges("paceline_job_evaluation_accuracy_ratio")),
+      evaluation_loss_(registry.NewGauges("paceline_job_evaluation_loss")),
       progressed_(registry.NewGauges("paceline_job_last_progress_timestamp_seconds")),
       steps_executed_(registry.NewCounters("paceline_job_steps_executed_total")),
       steps_lost_(registry.NewCounters("paceline_job_steps_lost_total")),
@@ -217,6 +218,7 @@ void JobMetrics::ShowProgress(const Job& job, Moment now, Series& series) {
   if (progress.mfu.has_value()) SetIfKnown(mfu_, id, series.mfu, pace * *progress.mfu);
   if (job.evaluation.has_value()) {
     SetIfKnown(accuracy_, id, series.accuracy, job.evaluation->accuracy);
+    SetIfKnown(evaluation_loss_, id, series.evaluation_loss, job.evaluation->loss);
   }
 }
 
@@ -252,6 +254,7 @@ void JobMetrics::Remove(Series& series) {
   tokens_per_second_.Remove(series.tokens_per_second);
   mfu_.Remove(series.mfu);
   accuracy_.Remove(series.accuracy);
+  evaluation_loss_.Remove(series.evaluation_loss);
   progressed_.Remove(series.progressed);
 }
 

@@ -77,6 +77,7 @@ class JobMetrics {
     prometheus::Gauge* tokens_per_second = nullptr;
     prometheus::Gauge* mfu = nullptr;
     prometheus::Gauge* accuracy = nullptr;
+    prometheus::Gauge* evaluation_loss = nullptr;
     prometheus::Gauge* progressed = nullptr;
   };
   struct Known {
@@ -106,6 +107,7 @@ class JobMetrics {
   Gauges& tokens_per_second_;
   Gauges& mfu_;
   Gauges& accuracy_;
+  Gauges& evaluation_loss_;
   Gauges& progressed_;
   Counters& steps_executed_;
   Counters& steps_lost_;

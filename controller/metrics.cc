@@ -18,7 +18,7 @@ ControllerMetrics::ControllerMetrics(const std::string& version)
       replays_(registry_.NewCounters("paceline_request_replays_total").Add({})),
       dropped_(registry_.NewCounters("paceline_telemetry_dropped_total").Add({})),
       sessions_(registry_.NewGauges("paceline_worker_sessions").Add({})),
-      automation_paused_(registry_.NewGauges("paceline_automation_paused").Add({})),
+      automation_paused_(NewPauses()),
       watch_streams_(registry_.NewGauges("paceline_watch_streams")),
       watch_resyncs_(registry_.NewCounters("paceline_watch_resyncs_total")),
       job_watches_(NewWatches("jobs")),
@@ -35,6 +35,11 @@ ControllerMetrics::ControllerMetrics(const std::string& version)
   registry_.NewGauges("paceline_build_info")
       .Add({{"component", "controller"}, {"version", version}})
       .Set(1);
+}
+
+std::array<prometheus::Gauge*, 2> ControllerMetrics::NewPauses() {
+  Gauges& family = registry_.NewGauges("paceline_automation_paused");
+  return {&family.Add({{"source", "person"}}), &family.Add({{"source", "automation"}})};
 }
 
 WatchMetrics ControllerMetrics::NewWatches(const char* resource) {
@@ -103,7 +108,10 @@ void ControllerMetrics::AddSteps(const JobId& job, const v1::StepBatch& batch) {
 
 std::vector<JobId> ControllerMetrics::RefreshNodes(const Cluster& cluster) {
   nodes_.Show(cluster);
-  automation_paused_.Set(cluster.automation().paused ? 1 : 0);
+  const Automation& automation = cluster.automation();
+  const bool by_brake = automation.owner == kBrakeOwner;
+  automation_paused_[0]->Set(automation.paused && !by_brake ? 1 : 0);
+  automation_paused_[1]->Set(automation.paused && by_brake ? 1 : 0);
   return jobs_.Shown();
 }
 

@@ -9,6 +9,7 @@
 #ifndef CONTROLLER_METRICS_H_
 #define CONTROLLER_METRICS_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -92,6 +93,7 @@ class ControllerMetrics {
   const MetricRegistry& registry() const { return registry_; }
 
  private:
+  std::array<prometheus::Gauge*, 2> NewPauses();
   WatchMetrics NewWatches(const char* resource);
   // The job, which is shown, has ended.
   void NoteEnd(const Job& job, const Cluster& cluster);
@@ -111,7 +113,8 @@ class ControllerMetrics {
   prometheus::Counter& replays_;
   prometheus::Counter& dropped_;
   prometheus::Gauge& sessions_;
-  prometheus::Gauge& automation_paused_;
+  // By a person, and by the brake.
+  std::array<prometheus::Gauge*, 2> automation_paused_;
   Gauges& watch_streams_;
   Counters& watch_resyncs_;
   WatchMetrics job_watches_;

@@ -15,12 +15,11 @@ double UnixSeconds(absl::Time time) { return absl::ToDoubleSeconds(time - absl::
 
 // Sets the series while there is a value, and takes it away while there is none. `state`: its label
 // of this name; null: it has none. Labels are made for a new series only: most are set each second.
-void SetWhileKnown(Gauges& family, const Node& node, const char* state, prometheus::Gauge*& gauge,
+void SetWhileKnown(Gauges& family, const Node& node, Labels labels, prometheus::Gauge*& gauge,
                    std::optional<double> value) {
   if (value.has_value()) {
     if (gauge == nullptr) {
-      Labels labels = {{"node", node.facts.name.value()}};
-      if (state != nullptr) labels["state"] = state;
+      labels["node"] = node.facts.name.value();
       gauge = &family.Add(labels);
     }
     gauge->Set(*value);
@@ -129,8 +128,8 @@ void NodeMetrics::ShowPlaces(const Node& node, const Places& used, Series& serie
     const auto value = [tells](int count) {
       return tells ? std::optional<double>(count) : std::nullopt;
     };
-    SetWhileKnown(family, node, "used", in_use, value(taken));
-    SetWhileKnown(family, node, "free", free, value(std::max(0, all - taken)));
+    SetWhileKnown(family, node, {{"state", "used"}}, in_use, value(taken));
+    SetWhileKnown(family, node, {{"state", "free"}}, free, value(std::max(0, all - taken)));
   };
   const int gpus = static_cast<int>(node.facts.gpus.size());
   show(slots_, node.facts.slots, used.slots, gpus == 0 || used.slots > 0, series.slots_used,
@@ -140,11 +139,15 @@ void NodeMetrics::ShowPlaces(const Node& node, const Places& used, Series& serie
 
 void NodeMetrics::ShowRest(const Node& node, Series& series) {
   const bool was_heard = node.last_report > absl::UnixEpoch();
-  SetWhileKnown(heartbeat_, node, nullptr, series.heartbeat,
+  SetWhileKnown(heartbeat_, node, {}, series.heartbeat,
                 was_heard ? std::optional(UnixSeconds(node.last_report)) : std::nullopt);
   const Hold* drain = EffectiveDrain(node.holds);
-  SetWhileKnown(drain_started_, node, nullptr, series.drain_started,
-                drain != nullptr ? std::optional(UnixSeconds(drain->since)) : std::nullopt);
+  for (const bool automatic : {false, true}) {
+    const bool its = drain != nullptr && (drain->owner == kAutomationOwner) == automatic;
+    SetWhileKnown(drain_started_, node, {{"source", automatic ? "automation" : "person"}},
+                  series.drain_started[automatic ? 1 : 0],
+                  its ? std::optional(UnixSeconds(drain->since)) : std::nullopt);
+  }
   const auto& check = node.checks.result;
   std::optional<double> bad;
   if (check.has_value()) {
@@ -152,7 +155,7 @@ void NodeMetrics::ShowRest(const Node& node, Series& series) {
         std::count_if(check->measurements.begin(), check->measurements.end(),
                       [](const Measurement& measurement) { return measurement.bad; }));
   }
-  SetWhileKnown(bad_measurements_, node, nullptr, series.bad_measurements, bad);
+  SetWhileKnown(bad_measurements_, node, {}, series.bad_measurements, bad);
 }
 
 }  // namespace paceline

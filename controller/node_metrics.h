@@ -46,7 +46,8 @@ class NodeMetrics {
     prometheus::Gauge* slots_free = nullptr;
     prometheus::Gauge* gpus_used = nullptr;
     prometheus::Gauge* gpus_free = nullptr;
-    prometheus::Gauge* drain_started = nullptr;
+    // Asked for by a person, and by the automation.
+    std::array<prometheus::Gauge*, 2> drain_started = {};
     prometheus::Gauge* bad_measurements = nullptr;
   };
 

@@ -47,8 +47,10 @@ TEST_F(NodeMetricsTest, NodeIsShownWithItsFactsStateAndPlaces) {
   EXPECT_EQ(Value("paceline_node_gpus{node=\"b\",state=\"free\"}"), "2");
   EXPECT_EQ(Value("paceline_node_slots{node=\"b\",state=\"free\"}"), "") << "none is used";
   EXPECT_EQ(Value("paceline_node_last_heartbeat_timestamp_seconds{node=\"a\"}"), "1700000004");
-  EXPECT_EQ(Value("paceline_node_drain_started_timestamp_seconds{node=\"a\"}"), "");
-  EXPECT_EQ(Value("paceline_automation_paused"), "0");
+  EXPECT_EQ(Value("paceline_node_drain_started_timestamp_seconds{node=\"a\",source=\"person\"}"),
+            "");
+  EXPECT_EQ(Value("paceline_automation_paused{source=\"person\"}"), "0");
+  EXPECT_EQ(Value("paceline_automation_paused{source=\"automation\"}"), "0");
 }
 
 TEST_F(NodeMetricsTest, FactsThatChangeTakeTheOldOnesPlace) {
@@ -85,12 +87,14 @@ TEST_F(NodeMetricsTest, DrainOfAnEmptyNodeIsDoneAtOnce) {
   Join({"a", "b"});
   Drain("a", DrainMode::kFinish, 2);
   Refresh(3);
-  EXPECT_EQ(Value("paceline_node_drain_started_timestamp_seconds{node=\"a\"}"), "1700000002");
+  EXPECT_EQ(Value("paceline_node_drain_started_timestamp_seconds{node=\"a\",source=\"person\"}"),
+            "1700000002");
   EXPECT_EQ(Value("paceline_node_state{node=\"a\",state=\"drained\"}"), "1");
   EXPECT_EQ(Drains("person", "drained"), "1");
   Apply(NodeResumeRequested{NodeName("a"), "ann"}, 4);
   Refresh(5);
-  EXPECT_EQ(Value("paceline_node_drain_started_timestamp_seconds{node=\"a\"}"), "");
+  EXPECT_EQ(Value("paceline_node_drain_started_timestamp_seconds{node=\"a\",source=\"person\"}"),
+            "");
   EXPECT_EQ(Drains("person", "drained"), "1") << "once";
   EXPECT_EQ(Drains("person", "ended"), "0");
 }

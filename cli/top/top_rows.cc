@@ -10,6 +10,7 @@
 #include "cli/text/neutral.h"
 #include "cli/text/sparkline.h"
 #include "cli/text/table.h"
+#include "cli/view/checkpoint_text.h"
 #include "cli/view/job_text.h"
 #include "cli/view/numbers.h"
 #include "cli/view/straggler_text.h"
@@ -62,6 +63,9 @@ std::string SlowText(const v1::StragglerVerdict& verdict) {
 std::string NewsOf(const TopModel& model, const v1::Job& job) {
   const v1::JobTelemetry* telemetry = TelemetryOf(model, job.id());
   std::vector<std::string> news;
+  if (std::string trouble = SaveTroubleText(job, model.fetched); !trouble.empty()) {
+    news.push_back(std::move(trouble));
+  }
   if (job.state() != v1::RUNNING && !job.reason().empty()) {
     news.push_back(NeutralLine(job.reason()));
   }
@@ -80,9 +84,12 @@ std::string NewsOf(const TopModel& model, const v1::Job& job) {
   return absl::StrJoin(news, "; ");
 }
 
-bool HasSlow(const TopModel& model, const v1::Job& job) {
+// Red: steps that were done may be lost.
+Colour NewsColour(const TopModel& model, const v1::Job& job) {
+  if (!SaveTroubleText(job, model.fetched).empty()) return Colour::kRed;
   const v1::JobTelemetry* telemetry = TelemetryOf(model, job.id());
-  return telemetry != nullptr && telemetry->slow_count() > 0;
+  const bool slow = telemetry != nullptr && telemetry->slow_count() > 0;
+  return slow ? Colour::kYellow : Colour::kNone;
 }
 
 int RunningRanks(const v1::Job& job) {
@@ -166,19 +173,18 @@ std::vector<std::string> JobRows(const TopModel& model, const TopView& view,
       recent.assign(telemetry->recent_step_s().begin(), telemetry->recent_step_s().end());
     }
     const Colour bold = marked ? Colour::kBold : Colour::kNone;
-    std::vector<Table::Cell> row = {
-        {job.spec().name(), bold},
-        {StateText(job.state()), StateColour(job.state())},
-        absl::StrCat(RunningRanks(job), "/", job.spec().ranks()),
-        StepsText(job),
-        StepText(StepSeconds(model, job)),
-        ShareText(telemetry != nullptr && telemetry->step_s() > 0,
-                  telemetry == nullptr ? 0 : telemetry->wait_share()),
-        ShareText(has_mfu, job.progress().mfu()),
-        RateOf(job),
-        Sparkline(recent, kSparkColumns, style.utf8),
-        {job.id(), bold},
-        {NewsOf(model, job), HasSlow(model, job) ? Colour::kYellow : Colour::kNone}};
+    std::vector<Table::Cell> row = {{job.spec().name(), bold},
+                                    {StateText(job.state()), StateColour(job.state())},
+                                    absl::StrCat(RunningRanks(job), "/", job.spec().ranks()),
+                                    StepsText(job),
+                                    StepText(StepSeconds(model, job)),
+                                    ShareText(telemetry != nullptr && telemetry->step_s() > 0,
+                                              telemetry == nullptr ? 0 : telemetry->wait_share()),
+                                    ShareText(has_mfu, job.progress().mfu()),
+                                    RateOf(job),
+                                    Sparkline(recent, kSparkColumns, style.utf8),
+                                    {job.id(), bold},
+                                    {NewsOf(model, job), NewsColour(model, job)}};
     if (style.interactive) row.insert(row.begin(), marked ? ">" : " ");
     table.Add(std::move(row));
   }
@@ -247,8 +253,7 @@ std::vector<std::string> JobHead(const TopModel& model, const TopView& view,
   return {absl::StrCat(Painted(name, Colour::kBold, style.colours),
                        Painted(StateText(job.state()), StateColour(job.state()), style.colours),
                        "  ", absl::StrJoin(facts, ", ")),
-          Painted(NewsOf(model, job), HasSlow(model, job) ? Colour::kYellow : Colour::kNone,
-                  style.colours)};
+          Painted(NewsOf(model, job), NewsColour(model, job), style.colours)};
 }
 
 }  // namespace paceline

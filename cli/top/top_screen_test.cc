@@ -66,6 +66,15 @@ TEST(TopScreenTest, OfAJobThatDoesNotTrainTheReasonComesFirst) {
               HasSubstr("rank 2 on w2: killed by SIGKILL; slow: rank 2"));
 }
 
+TEST(TopScreenTest, SavesThatFailAreTheFirstNews) {
+  TopModel model = PlayedModel();
+  model.jobs[0].mutable_checkpoints()->set_last_error("rank 0 on w0: disk full");
+  const std::string news =
+      "checkpoints cannot be saved (there is none): rank 0 on w0: disk full; slow: rank 2";
+  EXPECT_THAT(Screen(model, {}, Style(250, 24)), HasSubstr(news));
+  EXPECT_THAT(Screen(model, RanksView(), Style(250, 24)), HasSubstr(news));
+}
+
 TEST(TopScreenTest, ShowsRanksAgainstTheMedian) {
   const std::string screen = Screen(WithRanks(), RanksView(), Style(120, 24));
   EXPECT_THAT(screen, HasSubstr("story (job-story)  RUNNING  step 409/2000, 116 ms a step"));

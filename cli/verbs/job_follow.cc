@@ -13,6 +13,7 @@
 #include "cli/verbs/verb_parts.h"
 #include "cli/verbs/verbs.h"
 #include "cli/verbs/watch_flag.h"
+#include "cli/view/checkpoint_text.h"
 #include "cli/view/job_page.h"
 #include "cli/view/job_text.h"
 #include "cli/view/progress_line.h"
@@ -35,6 +36,7 @@ class ProgressView {
   void Show(const v1::Job& job, absl::Time now) {
     if (!enabled_ || program_.flags.quiet) return;
     ShowRestart(job);
+    ShowSaveTrouble(job, now);
     const bool changed = job.state() != state_;
     if (!changed && now < last_ + (bar_ ? kBarInterval : kLineInterval)) return;
     state_ = job.state();
@@ -67,6 +69,20 @@ class ProgressView {
                    << std::endl;
   }
 
+  // A line that stays, when saves begin to fail or work again; once for each.
+  void ShowSaveTrouble(const v1::Job& job, absl::Time now) {
+    const std::string trouble = SaveTroubleText(job, now);
+    if (trouble.empty() == !saves_fail_) return;
+    saves_fail_ = !trouble.empty();
+    if (HasEnded(job.state())) return;
+    Clear();
+    program_.out() << NeutralLine(job.spec().name()) << ": "
+                   << (saves_fail_ ? trouble
+                                   : absl::StrCat("checkpoints are saved again: step ",
+                                                  job.checkpoints().newest_step()))
+                   << std::endl;
+  }
+
   Program& program_;
   const bool bar_;
   const bool enabled_;
@@ -74,6 +90,7 @@ class ProgressView {
   v1::JobState state_ = v1::JOB_STATE_UNSPECIFIED;
   absl::Time last_ = absl::InfinitePast();
   bool drawn_ = false;
+  bool saves_fail_ = false;
 };
 
 void ShowEnd(Program& program, const v1::Job& job) {

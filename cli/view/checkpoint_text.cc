@@ -113,6 +113,20 @@ std::string NewestText(const v1::Job& job, absl::Time now) {
   return text;
 }
 
+std::string SaveTroubleText(const v1::Job& job, absl::Time now) {
+  const v1::JobCheckpoints& checkpoints = job.checkpoints();
+  if (HasEnded(job.state()) || checkpoints.last_error().empty()) return "";
+  std::string newest = "there is none";
+  if (checkpoints.complete() > 0) {
+    newest = absl::StrCat("newest: step ", checkpoints.newest_step());
+    if (checkpoints.has_newest_time()) {
+      absl::StrAppend(&newest, ", ", AgeText(TimeOf(true, checkpoints.newest_time()), now), " old");
+    }
+  }
+  return absl::StrCat("checkpoints cannot be saved (", newest,
+                      "): ", NeutralLine(checkpoints.last_error()));
+}
+
 std::string SaveCostText(const v1::JobCheckpoints& checkpoints) {
   if (checkpoints.durable_s() <= 0) return "";
   return absl::StrCat("training stood still for ", ShortDurationText(checkpoints.blocked_s()),

@@ -27,6 +27,10 @@ std::string CheckpointTable(const v1::ListCheckpointsResponse& checkpoints,
 // "120 (2.5 s ago)": the newest complete checkpoint of a job; empty if there is none.
 std::string NewestText(const v1::Job& job, absl::Time now);
 
+// "checkpoints cannot be saved (newest: step 40, 2 h 03 min old): no space left": of a job that
+// goes on and whose latest save has failed; empty otherwise.
+std::string SaveTroubleText(const v1::Job& job, absl::Time now);
+
 // "training stood still for 12 ms, durable after 0.9 s"; empty before the first one.
 std::string SaveCostText(const v1::JobCheckpoints& checkpoints);
 

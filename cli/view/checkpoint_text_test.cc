@@ -40,6 +40,18 @@ TEST(CheckpointTextTest, BeforeTheFirstOne) {
             "Saving:     step 20\n");
 }
 
+TEST(CheckpointTextTest, SavesThatFailAreToldWithTheirCauseWhileTheJobGoesOn) {
+  v1::Job job = Parsed<v1::Job>("state: RUNNING checkpoints { last_error: 'disk full\\n' }");
+  EXPECT_EQ(SaveTroubleText(job, kNow), "checkpoints cannot be saved (there is none): disk full ");
+  job.mutable_checkpoints()->set_complete(2);
+  job.mutable_checkpoints()->set_newest_step(40);
+  job.mutable_checkpoints()->mutable_newest_time()->set_seconds(1080);
+  EXPECT_EQ(SaveTroubleText(job, kNow),
+            "checkpoints cannot be saved (newest: step 40, 2 min 00 s old): disk full ");
+  job.set_state(v1::FAILED);
+  EXPECT_EQ(SaveTroubleText(job, kNow), "");
+}
+
 TEST(CheckpointTextTest, AllLines) {
   EXPECT_EQ(Lines(R"(
     restarts: 1 spec { max_restarts: 3 } restored_from: "/srv/a\033/step-000000000100.g1"

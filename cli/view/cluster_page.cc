@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "cli/text/neutral.h"
 #include "cli/text/style.h"
+#include "cli/view/checkpoint_text.h"
 #include "cli/view/job_text.h"
 #include "cli/view/numbers.h"
 
@@ -81,6 +82,9 @@ std::vector<std::string> AttentionOf(const ClusterFacts& facts, absl::Time now) 
   }
   for (const v1::Job& job : facts.jobs) {
     const std::string name = JobNameText(job);
+    if (const std::string trouble = SaveTroubleText(job, now); !trouble.empty()) {
+      attention.push_back(absl::StrCat(name, ": ", trouble));
+    }
     if (job.state() == v1::RECOVERING) {
       attention.push_back(absl::StrCat(name, " is RECOVERING: ", NeutralLine(job.reason())));
     } else if (job.state() == v1::QUEUED) {

@@ -56,6 +56,14 @@ TEST(ClusterPageTest, WhatSomebodyShouldLookAtComesWorstFirst) {
                   "a is DRAINED: `paceline node resume NODE` lets them take ranks again"));
 }
 
+TEST(ClusterPageTest, SavesThatFailNeedAttention) {
+  ClusterFacts facts = Sound();
+  facts.jobs[0].mutable_checkpoints()->set_last_error("rank 0 on a: no space left");
+  EXPECT_THAT(AttentionOf(facts, kNow),
+              ElementsAre("x (job-1): checkpoints cannot be saved (there is none): rank 0 on a: no "
+                          "space left"));
+}
+
 TEST(ClusterPageTest, LongListsAreCut) {
   ClusterFacts facts;
   for (int i = 0; i < 8; ++i) {

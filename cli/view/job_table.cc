@@ -45,6 +45,13 @@ std::string AgeOf(const v1::Job& job, absl::Time now) {
   return DurationText(absl::ToDoubleSeconds(now - TimeOf(true, job.create_time())));
 }
 
+// Saves that fail come first: they cost steps that were done.
+std::string ReasonOf(const v1::Job& job, absl::Time now) {
+  std::vector<std::string> reasons = {SaveTroubleText(job, now), job.reason()};
+  reasons.erase(std::remove(reasons.begin(), reasons.end(), ""), reasons.end());
+  return absl::StrJoin(reasons, "; ");
+}
+
 }  // namespace
 
 std::string JobTable(const std::vector<v1::Job>& jobs, absl::Time now, const PageStyle& style) {
@@ -67,7 +74,7 @@ std::string JobTable(const std::vector<v1::Job>& jobs, absl::Time now, const Pag
       row.insert(row.end(), {QueueOf(job), job.submitter(), ModelText(job.spec().model()),
                              NodesOf(job), absl::StrCat(job.restarts()), AgeOf(job, now)});
     }
-    row.emplace_back(job.reason());
+    row.emplace_back(ReasonOf(job, now));
     table.Add(std::move(row));
   }
   return table.Rendered(style.width, style.colours, style.headings);

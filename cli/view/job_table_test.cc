@@ -39,6 +39,13 @@ TEST(JobTableTest, WideHasMoreColumns) {
   EXPECT_THAT(table, HasSubstr("urgent   ann        resnet18  w0,w1         1  1 min 40 s  -"));
 }
 
+TEST(JobTableTest, SavesThatFailAreAReason) {
+  std::vector<v1::Job> jobs = Jobs();
+  jobs[1].mutable_checkpoints()->set_last_error("disk full");
+  EXPECT_THAT(JobTable(jobs, absl::FromUnixSeconds(1000), {}),
+              HasSubstr("checkpoints cannot be saved (there is none): disk full; no slots\n"));
+}
+
 TEST(JobTableTest, HeadingsCanBeLeftOut) {
   PageStyle bare;
   bare.headings = false;

@@ -37,8 +37,14 @@ std::vector<std::string> Facts(const v1::Job& job) {
   if (HasAccuracy(job)) {
     facts.push_back(absl::StrCat("accuracy ", PercentText(job.evaluation().accuracy())));
   }
-  if (job.checkpoints().complete() > 0) {
-    facts.push_back(absl::StrCat("checkpoint ", job.checkpoints().newest_step()));
+  const v1::JobCheckpoints& checkpoints = job.checkpoints();
+  const std::string newest =
+      checkpoints.complete() > 0 ? absl::StrCat("checkpoint ", checkpoints.newest_step()) : "";
+  if (!checkpoints.last_error().empty() && !HasEnded(job.state())) {
+    facts.insert(facts.begin() + 1, newest.empty() ? "no checkpoint: saves fail"
+                                                   : absl::StrCat(newest, ", saves fail"));
+  } else if (!newest.empty()) {
+    facts.push_back(newest);
   }
   if (job.restarts() > 0) facts.push_back(absl::StrCat("restart ", job.restarts()));
   return facts;

@@ -63,6 +63,17 @@ TEST(ProgressLineTest, CheckpointAndRestartsComeLast) {
       "digits RUNNING step 50/200 loss 0.5000 640 samples/s eta 15 s checkpoint 40 restart 2");
 }
 
+TEST(ProgressLineTest, SavesThatFailComeBeforeAllButTheStep) {
+  v1::Job job = Running();
+  job.mutable_checkpoints()->set_last_error("disk full");
+  EXPECT_THAT(ProgressText(job), HasSubstr("step 50/200 no checkpoint: saves fail loss"));
+  job.mutable_checkpoints()->set_complete(1);
+  job.mutable_checkpoints()->set_newest_step(40);
+  EXPECT_THAT(ProgressText(job), HasSubstr("step 50/200 checkpoint 40, saves fail loss"));
+  job.set_state(v1::SUCCEEDED);
+  EXPECT_THAT(ProgressText(job), Not(HasSubstr("fail")));
+}
+
 TEST(ProgressLineTest, NoLineIsWiderThanTheTerminal) {
   v1::Job job = Running();
   job.mutable_evaluation()->set_accuracy(0.953);

@@ -263,16 +263,23 @@ std::string AdvicePage(const v1::JobAdvice& advice, const std::string& job,
   const auto has_state = [](v1::DecisionState state) {
     return [state](const v1::RemedyDecision& decision) { return decision.state() == state; };
   };
-  const auto is_advice = [](bool for_people) {
-    return [for_people](const v1::RemedyDecision& decision) {
-      return decision.state() == v1::DECISION_ADVISED &&
-             (decision.kind() == v1::REMEDY_ASK_PERSON) == for_people;
+  enum class For { kJob, kDecision, kKnowledge };
+  const auto is_advice = [](For use) {
+    return [use](const v1::RemedyDecision& decision) {
+      const bool told = decision.verdict().kind() == v1::VERDICT_GROUP;
+      const For its = decision.kind() != v1::REMEDY_ASK_PERSON ? For::kJob
+                      : told                                   ? For::kKnowledge
+                                                               : For::kDecision;
+      return decision.state() == v1::DECISION_ADVISED && its == use;
     };
   };
   AddDecisions(&page, "Under way", advice, job, style.width, has_state(v1::DECISION_ORDERED));
   AddDecisions(&page, "Being checked", advice, job, style.width, has_state(v1::DECISION_CHECKING));
-  AddDecisions(&page, "Advice", advice, job, style.width, is_advice(false));
-  AddDecisions(&page, "For a person to decide", advice, job, style.width, is_advice(true));
+  AddDecisions(&page, "Advice", advice, job, style.width, is_advice(For::kJob));
+  AddDecisions(&page, "For a person to decide", advice, job, style.width,
+               is_advice(For::kDecision));
+  AddDecisions(&page, "Told, nothing to decide", advice, job, style.width,
+               is_advice(For::kKnowledge));
   return page;
 }
 

@@ -201,8 +201,8 @@ class Cluster {
   // without a submitter are one's.
   std::optional<Refusal> RefuseOpenJob(const std::string& submitter) const;
 
-  // Why the job waits, or is not whole: a sentence for each obstacle (why.h).
-  std::vector<std::string> Why(const Job& job) const;
+  // Why the job waits, or is not whole: a sentence for each obstacle (why.h). `now`: wall.
+  std::vector<std::string> Why(const Job& job, absl::Time now) const;
 
   // Every node's places as they are now, for PlaceOne; by name. Valid until the next Step.
   std::vector<NodeSpace> Spaces(Device device) const;

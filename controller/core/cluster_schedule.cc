@@ -154,8 +154,8 @@ absl::Status Cluster::CanEverFit(const JobRequest& request) const {
       request.queue, " may hold ", *quota, ": ask for fewer ranks or submit to another queue"));
 }
 
-std::vector<std::string> Cluster::Why(const Job& job) const {
-  return FindObstacles({job, jobs_, nodes_, options_.queues, schedule_});
+std::vector<std::string> Cluster::Why(const Job& job, absl::Time now) const {
+  return FindObstacles({job, jobs_, nodes_, options_.queues, schedule_, now});
 }
 
 std::vector<NodeSpace> Cluster::Spaces(Device device) const {

@@ -449,7 +449,7 @@ TEST_F(ClusterTest, JobOfAHigherPriorityDisplacesOneThatSavesAndTakesItsPlace) {
   EXPECT_THAT(actions.send_plans, ElementsAre(NodeName("a")));
   ASSERT_TRUE(job("job-1").checkpoints.stop_after.has_value());
   EXPECT_THAT(job("job-1").reason, HasSubstr("preempted by job job-2 (digits)"));
-  EXPECT_THAT(cluster_.Why(job("job-2")),
+  EXPECT_THAT(cluster_.Why(job("job-2"), At(3).wall),
               ::testing::Contains(HasSubstr("Room is made there by job job-1")));
   actions = cluster_.Step(NodeReported{NodeName("a"), {}}, At(4));
   EXPECT_THAT(actions.show_jobs, IsEmpty()) << "nothing has changed";

@@ -35,6 +35,19 @@ const Checkpoint* NewestComplete(const Job& job, Generation since) {
   return found == records.rend() ? nullptr : &*found;
 }
 
+std::string SaveTrouble(const Job& job, absl::Time now) {
+  const std::string& error = job.checkpoints.last_error;
+  if (job.ended_already() || error.empty()) return "";
+  const Checkpoint* newest = NewestComplete(job);
+  if (newest == nullptr) {
+    return absl::StrCat("Its checkpoints cannot be saved, and it has none: ", error);
+  }
+  const absl::Duration age = std::max(now - newest->created, absl::ZeroDuration());
+  return absl::StrCat("Its checkpoints cannot be saved (the newest is of step ", newest->key.step,
+                      ", ", absl::FormatDuration(absl::Trunc(age, absl::Seconds(1))),
+                      " old): ", error);
+}
+
 const Checkpoint* FindCheckpoint(const Job& job, const CheckpointKey& key) {
   for (const Checkpoint& checkpoint : job.checkpoints.records) {
     if (checkpoint.key == key) return &checkpoint;

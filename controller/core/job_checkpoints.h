@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "absl/time/time.h"
 #include "controller/core/job.h"
 
 namespace paceline {
@@ -18,6 +19,11 @@ std::string DirectoryOf(const Job& job, const CheckpointKey& key);
 // The one that was made last among the complete ones of generation `since` and later; null if
 // there is none. Pointers here are valid until the records change.
 const Checkpoint* NewestComplete(const Job& job, Generation since = Generation(0));
+
+// "Its checkpoints cannot be saved (the newest is of step 40, 1h3m old): no space left": of a job
+// that goes on and whose latest save has failed, so that a failure would cost it all steps since;
+// empty otherwise. `now`: wall.
+std::string SaveTrouble(const Job& job, absl::Time now);
 
 Checkpoint* FindCheckpoint(Job& job, const CheckpointKey& key);
 const Checkpoint* FindCheckpoint(const Job& job, const CheckpointKey& key);

@@ -10,12 +10,18 @@ JobProgress Summarize(const Job& job, absl::Time wall_now) {
   JobProgress sum;
   if (job.ranks.empty()) return sum;
   const bool replaced = job.generation != job.recovery.started;
+  const auto is_silent = [](const RankState& rank) {
+    return rank.silent_since != absl::InfiniteFuture();
+  };
+  // What silent ranks told last is old, where others train on.
+  const bool all_silent = std::all_of(job.ranks.begin(), job.ranks.end(), is_silent);
   bool any = false;
   double mfu = 0;
   int with_mfu = 0;
   for (const RankState& rank : job.ranks) {
     const Progress& progress = rank.report.progress;
-    if (!replaced || HasState(job, rank)) {  // A newcomer has done no step yet.
+    const bool is_old = !all_silent && is_silent(rank);
+    if (!is_old && (!replaced || HasState(job, rank))) {  // A newcomer has done no step yet.
       // Who has just met the others may not have told of its progress yet.
       const int64_t step = std::max(progress.step, rank.report.membership.step);
       const bool is_newer = job.plan.slipstream.has_value() ? step > sum.step : step < sum.step;

@@ -226,6 +226,20 @@ TEST(JobTest, SummaryIsWhatEveryRankHasDone) {
   EXPECT_EQ(sum.training, absl::Seconds(10));
 }
 
+TEST(JobTest, RanksThatAreNotHeardOfDoNotHoldTheStepBackThatIsTold) {
+  Job job = RunningJob();
+  TrainerReport report = Report(0, TrainerState::kRunning);
+  report.progress.step = 10;
+  ApplyReport(job, kA, report, At(4));
+  report = Report(1, TrainerState::kRunning);
+  report.progress.step = 8;
+  ApplyReport(job, kB, report, At(4));
+  job.ranks[1].silent_since = At(5).steady;
+  EXPECT_EQ(Summarize(job, At(6).wall).step, 10);
+  job.ranks[0].silent_since = At(6).steady;
+  EXPECT_EQ(Summarize(job, At(7).wall).step, 8) << "nobody knows more";
+}
+
 TEST(JobTest, WithSlipstreamTheJobIsWhereTheRankIsThatKnowsMost) {
   Job job = RunningJob();
   job.plan.slipstream = SlipstreamChoice();

@@ -80,6 +80,18 @@ TEST(SaveOrderTest, DisagreementFailsTheOrderAndIsCountedOnce) {
   EXPECT_TRUE(job.checkpoints.saves.empty());
 }
 
+TEST(SaveOrderTest, DisagreementNamesWhatTheSaveWasForAndWhoIsNotHeardOf) {
+  Job job = RunningJob();
+  OrderSave(job, false, "every 5m", At(3));
+  job.ranks[0].silent_since = At(3).steady;
+  SaveStatus status = Told(0, SaveState::kFailed, 1);
+  status.failure = SaveFailure::kNotAgreed;
+  status.error = "the ranks did not agree";
+  TellSaves(job, 1, {status}, At(4));
+  EXPECT_EQ(job.checkpoints.last_error,
+            "save (every 5m): rank 1 on b: the ranks did not agree; nothing is heard of node a");
+}
+
 TEST(SaveOrderTest, OrderWhoseGenerationHasEndedHasFailed) {
   Job job = RunningJob();
   OrderSave(job, false, "asked", At(3));

@@ -1,10 +1,12 @@
 #include "controller/core/saving.h"
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "controller/core/job_checkpoints.h"
 #include "controller/core/membership.h"
 #include "controller/core/save_order.h"
@@ -59,6 +61,17 @@ std::string RankName(const Job& job, const RankState& rank) {
   return absl::StrCat("rank ", RankOf(job, rank).value(), " on ", rank.place.node.value());
 }
 
+// "; nothing is heard of node w1": who may be why ranks do not agree; empty: all are heard of.
+std::string SilentText(const Job& job) {
+  std::set<std::string> silent;
+  for (const RankState& rank : job.ranks) {
+    if (rank.silent_since != absl::InfiniteFuture()) silent.insert(rank.place.node.value());
+  }
+  if (silent.empty()) return "";
+  return absl::StrCat("; nothing is heard of node", silent.size() > 1 ? "s " : " ",
+                      absl::StrJoin(silent, ", "));
+}
+
 // Saves of an earlier generation are looked for on disk (membership.h).
 bool IsOfThisGeneration(const Job& job, const RankState& rank, const SaveStatus& status) {
   const Generation made =
@@ -111,7 +124,8 @@ void Fail(Job& job, Save& save, const RankState& rank, const SaveStatus& status)
     ++checkpoints.failed[status.failure];
     if (why.empty()) why = "failed";
   }
-  why = absl::StrCat("save after step ", save.step, ": ", RankName(job, rank), ": ", why);
+  why = absl::StrCat("save after step ", save.step, ": ", RankName(job, rank), ": ", why,
+                     SilentText(job));
   if (save.order != 0) FailOrder(job, save.order, why);
   if (status.state != SaveState::kSkipped) checkpoints.last_error = std::move(why);
 }
@@ -130,8 +144,9 @@ JobChange TakeDisagreement(Job& job, const RankState& rank, const SaveStatus& st
     return JobChange::kNone;
   }
   ++job.checkpoints.failed[status.failure];
-  job.checkpoints.last_error = absl::StrCat("save that was asked for: ", RankName(job, rank), ": ",
-                                            status.error.empty() ? "failed" : status.error);
+  job.checkpoints.last_error =
+      absl::StrCat("save (", job.checkpoints.order->reason, "): ", RankName(job, rank), ": ",
+                   status.error.empty() ? "failed" : status.error, SilentText(job));
   FailOrder(job, status.order, job.checkpoints.last_error);
   return JobChange::kState;
 }

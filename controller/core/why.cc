@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "controller/core/job_checkpoints.h"
 #include "controller/core/node_index.h"
 #include "controller/core/placement.h"
 #include "controller/core/spaces.h"
@@ -51,6 +52,9 @@ class Explanation {
       Say("It has ended: ", job_.reason);
     } else {
       ExplainWhatIsMissing();
+    }
+    if (const std::string trouble = SaveTrouble(job_, in_.now); !trouble.empty()) {
+      Say(trouble);
     }
     return std::move(obstacles_);
   }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "controller/core/job.h"
 #include "controller/core/node.h"
 #include "controller/core/schedule.h"
@@ -18,6 +19,7 @@ struct WhyInput {
   const std::map<NodeName, Node>& nodes;
   const Queues& queues;
   const ScheduleDecision& schedule;  // Of the last pass.
+  absl::Time now;                    // Wall.
 };
 
 // The most important one first; none: nothing is in its way.

@@ -13,6 +13,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
+const absl::Time kNow = absl::FromUnixSeconds(10000);
+
 class WhyTest : public ::testing::Test {
  protected:
   Node& AddNode(const char* name, int slots, SmallCluster::Labels labels = {}) {
@@ -29,7 +31,8 @@ class WhyTest : public ::testing::Test {
   std::vector<std::string> Why(const char* job) {
     for (auto& [name, node] : cluster_.nodes) node.open = IsOpenNow(nodes_.at(name));
     cluster_.Pass();
-    return FindObstacles({cluster_[job], cluster_.jobs, nodes_, cluster_.queues, cluster_.last});
+    return FindObstacles(
+        {cluster_[job], cluster_.jobs, nodes_, cluster_.queues, cluster_.last, kNow});
   }
 
   static bool IsOpenNow(const Node& node) {
@@ -107,6 +110,23 @@ TEST_F(WhyTest, QuotaNamesItsHolders) {
   cluster_.Submit("job", 2);
   EXPECT_THAT(Why("job"), ElementsAre("Its queue default may hold 2 slots, and 1 are held (job "
                                       "running (name-running): 1); it needs 2."));
+}
+
+TEST_F(WhyTest, SavesThatFailAreToldWithTheirCauseAndWhatThereIsToGoOnFrom) {
+  AddNode("a", 2);
+  Job& job = cluster_.SubmitSaving("job", 2);
+  EXPECT_THAT(Why("job"), IsEmpty());
+  job.checkpoints.last_error = "save after step 9: rank 1 on a: no space left";
+  EXPECT_THAT(Why("job"),
+              ElementsAre("Its checkpoints cannot be saved, and it has none: save after "
+                          "step 9: rank 1 on a: no space left."));
+  Checkpoint checkpoint;
+  checkpoint.key = {6, 1};
+  checkpoint.created = kNow - absl::Minutes(90);
+  job.checkpoints.records.push_back(checkpoint);
+  EXPECT_THAT(Why("job"),
+              ElementsAre("Its checkpoints cannot be saved (the newest is of step 6, 1h30m old): "
+                          "save after step 9: rank 1 on a: no space left."));
 }
 
 TEST_F(WhyTest, RunningJobTellsWhatItLacks) {

@@ -34,6 +34,7 @@ function updateJobHead(job) {
   setText(byId('job-id'), job.id);
   const parts = [job.state, plural(job.ranks, 'rank'), `generation ${job.generation}`];
   if (job.restarts > 0) parts.push(plural(job.restarts, 'restart'));
+  if (job.save_trouble !== '') parts.push(job.save_trouble);
   if (job.reason !== '') parts.push(job.reason);
   setText(byId('job-reason'), parts.join(' · '));
   const slow = byId('job-slow');

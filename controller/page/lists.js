@@ -84,11 +84,11 @@ function updateJobRow(row, job, chosen) {
   setText(rate, rateOf(job));
   setText(loss, number(job.loss, 4));
   setText(mfu, percent(job.mfu));
-  setText(slow, job.slow_count === 0 ? ''
+  setText(slow, job.save_trouble !== '' ? 'saves fail' : job.slow_count === 0 ? ''
     : job.slow.slice(0, 1).map((verdict) => (verdict.rank >= 0
       ? `rank ${verdict.rank} · ${verdict.slowdown.toFixed(2)} ×` : tellVerdict(verdict))).join('')
       + (job.slow_count > 1 ? ` and ${job.slow_count - 1} more` : ''));
-  slow.title = job.slow.map(tellVerdict).join('\n');
+  slow.title = [job.save_trouble, ...job.slow.map(tellVerdict)].filter(Boolean).join('\n');
 }
 
 function updateJobs(state, chosen) {

@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
+#include "controller/core/job_checkpoints.h"
 #include "controller/core/steps/step_code.h"
 #include "controller/rpc/convert.h"
 #include "controller/rpc/convert_node.h"
@@ -163,6 +164,7 @@ json DescribeJobLine(const Job& job, const PageSources& sources, absl::Time wall
       {"name", job.request.name},
       {"state", NameOfState(job.state)},
       {"reason", job.reason},
+      {"save_trouble", SaveTrouble(job, wall_now)},
       {"ranks", job.request.ranks},
       {"generation", job.generation.value()},
       {"restarts", job.restarts},

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/clock.h"
 #include "common/job_spec/job_spec.h"
 #include "common/log.h"
 #include "common/uuid.h"
@@ -326,7 +327,7 @@ grpc::ServerUnaryReactor* JobService::Why(grpc::CallbackServerContext* context,
     const Job* job = nullptr;
     const grpc::Status found = Find(caller, request->job(), &job);
     if (found.ok()) {
-      for (std::string& obstacle : control_->cluster().Why(*job)) {
+      for (std::string& obstacle : control_->cluster().Why(*job, absl::Now())) {
         reply->add_obstacles(std::move(obstacle));
       }
     }

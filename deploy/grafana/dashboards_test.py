@@ -136,6 +136,15 @@ class DashboardsTest(unittest.TestCase):
                     self.assertRegex(before, r"(rate|increase)\($", where)
                     self.assertRegex(after, r"^\w+\{[^}]*\}\[\$__(rate_interval|range)\]", where)
 
+    def test_counts_of_events_are_whole_numbers(self):
+        counts = 0
+        for panel, where in data_panels():
+            for target in panel["targets"]:
+                for count in re.finditer(r"increase\(", target["expr"]):
+                    self.assertTrue(target["expr"][:count.start()].endswith("round("), where)
+                    counts += 1
+        self.assertGreater(counts, 20)
+
     def test_variables_follow_the_time_that_is_shown(self):
         for dashboard in dashboards():
             for variable in dashboard["templating"]["list"]:

@@ -1,7 +1,7 @@
 """What the dashboards are made of: panels, variables, annotations, and the dashboard around them.
 
-Every expression of a dashboard passes through `of_cluster`, so that sources name families and
-labels only. Shapes are those of Grafana 10 and later (schemaVersion 39).
+Every expression of a dashboard passes through `of_cluster` and `whole_counts`, so that sources name
+families and labels only. Shapes are those of Grafana 10 and later (schemaVersion 39).
 """
 
 import re
@@ -23,6 +23,15 @@ def of_cluster(expression):
         return f"{match[1]}{{{','.join(matchers)}}}"
 
     return _SERIES.sub(selector, " ".join(expression.split()))
+
+
+# Counts within a time, which Prometheus extrapolates to fractions.
+_COUNT = re.compile(r"increase\([^()]*\)")
+
+
+def whole_counts(expression):
+    """The expression, where each count of events is a whole number."""
+    return _COUNT.sub(lambda match: f"round({match[0]})", expression)
 
 
 # Dashboards that a value leads to: title, address, and the label that says about what.
@@ -53,8 +62,8 @@ def _targets(queries, form):
     for index, (expression, legend) in enumerate(queries):
         instant = form == "table" or "$__range" in expression
         targets.append({"refId": chr(ord("A") + index), "datasource": DATASOURCE,
-                        "expr": of_cluster(expression), "legendFormat": legend, "format": form,
-                        "instant": instant, "range": not instant})
+                        "expr": whole_counts(of_cluster(expression)), "legendFormat": legend,
+                        "format": form, "instant": instant, "range": not instant})
     return targets
 
 

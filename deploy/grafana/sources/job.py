@@ -49,8 +49,9 @@ NOW = [
 PROGRESS = [
     lines("Steps", "Completed by every rank.", [(f"max(paceline_job_step{ONE})", "step")],
           "short"),
-    lines("Loss", "Mean over the ranks.", [(f"max(paceline_job_loss{ONE})", "loss")], "short",
-          low=None),
+    lines("Loss", "Mean over the ranks, and that of the evaluations.",
+          [(f"max(paceline_job_loss{ONE})", "loss"),
+           (f"max(paceline_job_evaluation_loss{ONE})", "evaluation")], "short", low=None),
     lines("Throughput", "Of all ranks together; tokens only of text.",
           [(f"max(paceline_job_samples_per_second{ONE})", "samples/s"),
            (f"max(paceline_job_tokens_per_second{ONE})", "tokens/s")], "short"),

@@ -63,7 +63,8 @@ std::string DescribeRemedy(const RemedyDecision& decision) {
       text = absl::StrCat("training on without rank ", decision.rank, " on ", node);
       break;
     case RemedyKind::kAskPerson:
-      text = "a person is needed";
+      text = decision.verdict.kind == VerdictKind::kGroup ? "told: a whole group is slow"
+                                                          : "a person is needed";
       break;
     case RemedyKind::kStrategy:
       text = absl::StrCat("strategy ", DescribeStrategy(decision.strategy));

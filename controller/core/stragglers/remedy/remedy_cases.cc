@@ -17,6 +17,12 @@ int KeyOf(const Verdict& verdict) {
   return verdict.rank >= 0 ? verdict.rank : KeyOfNode(verdict.node);
 }
 
+// Of the job's time; where it is not known, as much as it can be at most.
+double ShareOf(const Verdict& verdict) {
+  const bool known = verdict.lost_share > 0 || verdict.kind != VerdictKind::kGroup;
+  return known ? verdict.lost_share : std::max(0.0, 1 - 1 / verdict.slowdown);
+}
+
 // One line for people, true for each kind of GROUP: a jump and many slow ranks look the same here.
 std::string DescribeGroup(const Verdict& verdict) {
   const std::string group = absl::StrCat("peer group ", verdict.peer_group);
@@ -85,11 +91,14 @@ void RemedyPolicy::TakeInStraggler(const VerdictReport& report, const RemedyFact
     const bool is_doubted = group == verdict.peer_group || verdict.peer_group < 0;
     if (is_doubted) straggler.held_until = std::max(straggler.held_until, until);
   }
+  if (is_new) straggler.lost_s = LostUntil(verdict);
+}
+
+double RemedyPolicy::LostUntil(const Verdict& verdict) const {
   const auto before = recent_.Mean(verdict.since_step);
-  if (is_new && before.has_value()) {
-    straggler.lost_s = verdict.lost_share * before->seconds *
-                       static_cast<double>(verdict.step - verdict.since_step);
-  }
+  return before.has_value() ? ShareOf(verdict) * before->seconds *
+                                  static_cast<double>(verdict.step - verdict.since_step)
+                            : 0;
 }
 
 bool RemedyPolicy::HasNodeCase(int node) const {
@@ -107,7 +116,7 @@ int RemedyPolicy::CountPersistent() const {
                                         [](const auto& entry) { return entry.first >= 0; }));
 }
 
-void RemedyPolicy::TakeInGroup(const VerdictReport& report, const RemedyFacts& facts, Moment now) {
+void RemedyPolicy::TakeInGroup(const VerdictReport& report, Moment now) {
   const int group = report.verdict.peer_group;
   const absl::Time until = doubted_until_[group] = now.steady + options_.doubt;
   const std::string why = DescribeGroup(report.verdict);
@@ -126,11 +135,34 @@ void RemedyPolicy::TakeInGroup(const VerdictReport& report, const RemedyFacts& f
   if (checked != nullptr && IsChecked(*checked)) {
     EndCheck(*checked, DecisionState::kUnchecked, why, now);
   }
-  if (mode_ == StragglerMode::kOff || report.verdict.slowdown <= 1) return;
-  RemedyDecision question = NewDecision(RemedyKind::kAskPerson, facts);
-  question.verdict = report.verdict;
-  question.reason = absl::StrCat(why, "; no rank is the cause");
-  AskPerson(std::move(question), now);
+  if (report.verdict.slowdown <= 1) {
+    groups_.erase(group);
+    return;
+  }
+  const auto [known, is_new] = groups_.try_emplace(group);
+  StragglerCase& slow = known->second;
+  // Slower than before again: what was lost until then is another matter.
+  if (is_new || slow.verdict.since_step != report.verdict.since_step) {
+    slow.lost_s = LostUntil(report.verdict);
+  }
+  slow.verdict = report.verdict;
+}
+
+void RemedyPolicy::AddLoss(double seconds) {
+  for (auto* cases : {&cases_, &groups_}) {
+    for (auto& [key, slow] : *cases) slow.lost_s += ShareOf(slow.verdict) * seconds;
+  }
+}
+
+void RemedyPolicy::TellOfGroups(const RemedyFacts& facts, Moment now) {
+  for (const auto& [group, slow] : groups_) {
+    if (ShareOf(slow.verdict) < options_.ask_share || slow.lost_s < options_.tell_group_s) continue;
+    RemedyDecision told = NewDecision(RemedyKind::kAskPerson, facts);
+    told.verdict = slow.verdict;
+    told.lost_s = slow.lost_s;
+    told.reason = absl::StrCat(DescribeGroup(slow.verdict), "; no rank is the cause");
+    AskPerson(std::move(told), now);
+  }
 }
 
 }  // namespace paceline

@@ -55,6 +55,7 @@ RemedyActions RemedyPolicy::OnJobEnded(Moment now) {
   now_ = now.steady;
   const char* const what = "the job has ended";
   cases_.clear();
+  groups_.clear();
   wish_.reset();
   WithdrawIf([](const RemedyDecision&) { return true; }, what, now);
   RemedyDecision* decision = UnderWay();

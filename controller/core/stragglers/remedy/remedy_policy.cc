@@ -97,7 +97,7 @@ RemedyActions RemedyPolicy::OnVerdict(const VerdictReport& report, const RemedyF
       TakeInStraggler(report, facts, now);
       break;
     case VerdictKind::kGroup:
-      TakeInGroup(report, facts, now);
+      TakeInGroup(report, now);
       break;
   }
   return Conclude(facts, now);
@@ -112,9 +112,7 @@ RemedyActions RemedyPolicy::OnStepTimes(const StepSpan& window, const RemedyFact
     return Conclude(facts, now);
   }
   recent_.Add(window.first_step, window.steps, window.seconds);
-  for (auto& [key, straggler] : cases_) {
-    straggler.lost_s += straggler.verdict.lost_share * window.seconds;
-  }
+  AddLoss(window.seconds);
   if (wish_.has_value()) wish_->lost_s += window.seconds * std::max(0.0, 1 - wish_->ratio);
   MeasureCheck(window, facts, now);
   return Conclude(facts, now);
@@ -275,6 +273,7 @@ void RemedyPolicy::Follow(const RemedyFacts& facts, Moment now) {
   generation_ = facts.generation;
   epoch_ = facts.epoch;
   cases_.clear();
+  groups_.clear();
   slow_.clear();
   wish_.reset();
   recent_.Clear();

@@ -8,9 +8,9 @@
 //     on steps that are masked. With a new generation or epoch all that was advised is withdrawn,
 //     but for the undo of a drain.
 //   - A GROUP verdict is none on a rank: advices on the ranks of its peer group are withdrawn, for
-//     `doubt` nothing is done about them, and a person is told, unless it has become faster. Nobody
-//     is replaced while more than a quarter of the ranks are slow at once; if they persist, a
-//     person is asked.
+//     `doubt` nothing is done about them. A person is told when the slower group has cost the job
+//     `ask_share` of its time and `tell_group_s` in all. Nobody is replaced while more than a
+//     quarter of the ranks are slow at once; if they persist, a person is asked.
 //   - A rank that is well again is left alone. While a node is slow, nothing is done about its
 //     ranks one by one; it is no longer when less than two of them are.
 //   - The ladder changes only if no straggler is about to be replaced, after two plans in a row
@@ -74,6 +74,8 @@ struct RemedyOptions {
   int64_t check_steps = 1000;  // At most 1,000.
   // A person is asked when a straggler that nothing can be done about takes so much.
   double ask_share = 0.05;
+  // Of a group that takes as large a share, a person is told when so many seconds were lost.
+  double tell_group_s = 30;
 };
 
 // How long the decision may be checked: twice the time of as many steps as a check may take, and
@@ -191,7 +193,13 @@ class RemedyPolicy {
   // remedy_cases.cc.
   void TakeInStraggler(const VerdictReport& report, const RemedyFacts& facts, Moment now);
   void TakeInRecovery(const VerdictReport& report, Moment now);
-  void TakeInGroup(const VerdictReport& report, const RemedyFacts& facts, Moment now);
+  void TakeInGroup(const VerdictReport& report, Moment now);
+  // Seconds lost from its first step to the verdict.
+  double LostUntil(const Verdict& verdict) const;
+  // To stragglers and slow groups, in so many seconds of steps.
+  void AddLoss(double seconds);
+  // Tells a person of the groups whose loss matters.
+  void TellOfGroups(const RemedyFacts& facts, Moment now);
   bool HasNodeCase(int node) const;
   // Ranks that persist in being slow.
   int CountSlowOn(const NodeName& node) const;
@@ -235,7 +243,8 @@ class RemedyPolicy {
   Generation generation_{0};
   PlanEpoch epoch_{0};
   std::map<int, StragglerCase> cases_;
-  std::set<int> slow_;  // Ranks, whether they persist or are suspect.
+  std::map<int, StragglerCase> groups_;  // By peer group; those that have become slower.
+  std::set<int> slow_;                   // Ranks, whether they persist or are suspect.
   std::optional<PlanWish> wish_;
   StepMeter recent_;                     // Of the present generation and epoch.
   StepMeter after_;                      // Of the check under way.

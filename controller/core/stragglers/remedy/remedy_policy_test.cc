@@ -205,12 +205,36 @@ TEST(RemedyPolicyTest, GroupEventIsNoRanksFault) {
   AddStraggler(job);
   job.Tell(VerdictKind::kGroup, -1);
   EXPECT_EQ(job.policy->Find(1)->state, DecisionState::kWithdrawn);
+  EXPECT_THAT(job.Open(), IsEmpty());
+}
+
+TEST(RemedyPolicyTest, OfAGroupAPersonIsToldWhenAsMuchIsLostAsMatters) {
+  PolicyJob job(StragglerMode::kAdvise);
+  job.Train(500, 0.15);
+  job.Tell(VerdictKind::kGroup, -1);
+  EXPECT_THAT(job.Open(), IsEmpty()) << "it has cost 7.5 s";
+  job.Train(440, 0.15);
+  EXPECT_THAT(job.Open(), IsEmpty()) << "29.5 s";
+  job.Train(20, 0.15);
   ASSERT_THAT(job.Open(), SizeIs(1));
   EXPECT_EQ(job.Last().kind, RemedyKind::kAskPerson);
-  EXPECT_STREQ(job.policy->RefuseApply(2, job.facts)->reason, "ADVICE_NOT_APPLICABLE");
+  EXPECT_EQ(DescribeRemedy(job.Last()), "told: a whole group is slow");
+  EXPECT_STREQ(job.policy->RefuseApply(1, job.facts)->reason, "ADVICE_NOT_APPLICABLE");
   job.Train(1000, 0.15);
   job.Tell(VerdictKind::kGroup, -1);
-  EXPECT_THAT(job.Open(), SizeIs(1)) << "a person is asked once";
+  EXPECT_THAT(job.Open(), SizeIs(1)) << "a person is told once";
+}
+
+TEST(RemedyPolicyTest, OfAGroupWhoseLossIsSmallNobodyIsTold) {
+  PolicyJob job(StragglerMode::kAdvise);
+  job.Train(500, 0.15);
+  job.Tell(VerdictKind::kGroup, -1, 1.04);
+  job.Train(10000, 0.15);
+  EXPECT_THAT(job.policy->decisions(), IsEmpty()) << "58 s, but less than 5 % of the time";
+  job.Tell(VerdictKind::kGroup, -1, 2);
+  job.Tell(VerdictKind::kGroup, -1, 0.9);
+  job.Train(10000, 0.15);
+  EXPECT_THAT(job.policy->decisions(), IsEmpty()) << "it is fast again";
 }
 
 TEST(RemedyPolicyTest, WhatIsToldOfAGroupIsTrueForEachKind) {
@@ -218,6 +242,7 @@ TEST(RemedyPolicyTest, WhatIsToldOfAGroupIsTrueForEachKind) {
   job.Train(500, 0.15);
   VerdictReport group = job.Report(VerdictKind::kGroup, -1, 1.25);
   job.Tell(group);
+  job.Train(1000, 0.15);
   EXPECT_EQ(
       job.Last().reason,
       "many ranks of peer group 0, or all, have become slower together: 1.25 x since step 350, "
@@ -225,7 +250,9 @@ TEST(RemedyPolicyTest, WhatIsToldOfAGroupIsTrueForEachKind) {
   group.verdict.peer_group = 1;
   group.verdict.cause = StragglerCause::kImbalance;
   group.verdict.lost_share = 0;  // Not known.
+  group.verdict.step += 1000;
   job.Tell(group);
+  job.Train(1000, 0.15);
   EXPECT_EQ(job.Last().reason,
             "peer group 1 takes 1.25 x the time of the other groups since step 350; no rank is the "
             "cause");

@@ -47,6 +47,7 @@ RemedyActions RemedyPolicy::Conclude(const RemedyFacts& facts, Moment now) {
   FailIfHopeless(facts, now);
   if (mode_ != StragglerMode::kOff && facts.running) {
     for (auto& [key, straggler] : cases_) AdviseOn(straggler, facts, now);
+    TellOfGroups(facts, now);
     AdvisePlan(facts, now);
     OrderAutomatically(facts, now);
   }
