@@ -37,7 +37,7 @@ const std::vector<JobKey>& JobKeys() {
       {"queue", T::kText, "", "default", "a name as of jobs, of a queue that the controller knows", "research",
        "The queue that the job waits in."},
       {"priority", T::kInteger, "", "0", "-1000 to 1000", "10",
-       "Jobs of a higher priority go first in their queue, and may displace running ones of a lower priority that save checkpoints."},
+       "Jobs of a higher priority go first in their queue, and may displace running ones of a lower priority that save checkpoints. Of a submitter at most the queue's `submitter_priority`, 0 unless the operator says otherwise ([scheduling.md](scheduling.md))."},
       {"placement", T::kGroup, "", "", "", "", "Which nodes may be used; all that is given must hold."},
       {"placement.labels", T::kLabels, "", "none", "", "{kind: new}", "Labels that a node must have."},
       {"placement.nodes", T::kTexts, "", "none", "", "[node-1, node-2]", "Names of the only nodes that may be used."},

@@ -232,7 +232,9 @@ TEST(RemedyPolicyTest, OfAGroupWhoseLossIsSmallNobodyIsTold) {
   job.Train(10000, 0.15);
   EXPECT_THAT(job.policy->decisions(), IsEmpty()) << "58 s, but less than 5 % of the time";
   job.Tell(VerdictKind::kGroup, -1, 2);
-  job.Tell(VerdictKind::kGroup, -1, 0.9);
+  VerdictReport faster = job.Report(VerdictKind::kGroup, -1, 0.9);
+  faster.verdict.lost_share = 0;
+  job.Tell(faster);
   job.Train(10000, 0.15);
   EXPECT_THAT(job.policy->decisions(), IsEmpty()) << "it is fast again";
 }
