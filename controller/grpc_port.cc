@@ -14,11 +14,11 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "common/core/host_port.h"
+#include "common/core/status_macros.h"
 #include "common/event_loop.h"
 #include "common/log.h"
 #include "controller/core/rate_limit.h"
-#include "common/core/host_port.h"
-#include "common/core/status_macros.h"
 
 namespace paceline {
 namespace {
