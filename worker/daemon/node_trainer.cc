@@ -9,7 +9,6 @@
 #include <system_error>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/boot_clock.h"
 #include "common/core/host_port.h"
@@ -392,7 +391,6 @@ v1::TrainerStatus NodeTrainer::LastWords() const {
 absl::Status NodeTrainer::TakeStoreSecret() {
   store_host_ = setup_.interface.empty() ? setup_.address
                                          : InterfaceHost(setup_.interface).value_or(setup_.address);
-  if (absl::StrContains(store_host_, ':')) store_host_ = absl::StrCat("[", store_host_, "]");
   PACELINE_ASSIGN_OR_RETURN(const std::optional<std::string> kept,
                             ReadSmallFile(File(trainer_dir::kStoreSecret)));
   store_secret_ = kept.value_or("");

@@ -174,6 +174,7 @@ void GradientMean::Backward(const at::Tensor& loss, const std::function<void()>&
   loss.register_hook([&](const at::Tensor&) {
     torch::autograd::Engine::get_default_engine().queue_callback(mark);
   });
+  parts_->ready.Take();  // Of a pass that was broken off.
   std::vector<int64_t> got;
   try {
     if (parts_->reduces && parts_->unused) parts_->reducer->prepare_for_backward({loss});
