@@ -27,11 +27,17 @@
 #include "worker/trainer/comm/node_sum.h"
 #include "worker/trainer/comm/rank_threads.h"
 
+// FlightRecorder.hpp, which includes all of ATen.
+namespace c10d {
+std::string dump_fr_trace_json(bool includeCollectives, bool onlyActive);
+}
+
 namespace paceline {
 namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 TrainerConfig Ranks(int count) {
   TrainerConfig config;
@@ -150,6 +156,16 @@ TEST(GroupTest, IsMadeForEachUseAndEpoch) {
     EXPECT_EQ(alone->torch_group().get(), nullptr);
     groups.all().Sum(value);  // All have connected.
   });
+}
+
+// Torch's record of collectives, in which threads with new groups disturb each other.
+TEST(GroupTest, TorchKeepsNoRecord) {
+  RunRanks(Ranks(2), [](const TrainerConfig&, Groups& groups) {
+    at::Tensor value = Filled(1, 7);
+    groups.all().Sum(value);
+  });
+  EXPECT_THAT(c10d::dump_fr_trace_json(/*includeCollectives=*/true, /*onlyActive=*/false),
+              Not(HasSubstr("all_reduce")));
 }
 
 TEST(GroupTest, OfAllRanksIsMadeApartFromAll) {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <numeric>
 #include <optional>
@@ -29,6 +30,13 @@
 
 namespace paceline {
 namespace {
+
+// Torch records all collectives (its flight recorder) and looks a group up in a std::map of all
+// threads before it locks (FlightRecorder::recordWithResetEnabled): when the group of one thread is
+// new, that of another crashes. Off before main, when there is one thread; whoever sets the
+// variable decides.
+[[maybe_unused]] const int no_flight_record =
+    ::setenv("TORCH_FR_BUFFER_SIZE", "0", /*overwrite=*/0);
 
 // To connect with a store that has answered before.
 constexpr absl::Duration kStoreTimeout = absl::Seconds(10);

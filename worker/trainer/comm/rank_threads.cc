@@ -3,7 +3,6 @@
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <exception>
 #include <string>
 #include <thread>
@@ -17,8 +16,6 @@ void RunRanks(const TrainerConfig& config,
               const std::function<void(const TrainerConfig&, Groups&)>& rank,
               const std::function<std::unique_ptr<Platform>(int)>& make_platform) {
   at::set_num_threads(1);
-  // Torch's record of collectives is not made for threads with a group each.
-  setenv("TORCH_FR_BUFFER_SIZE", "0", /*overwrite=*/1);
   StoreServer store("lo");
   const std::string address = absl::StrCat("127.0.0.1:", store.port(), "/secret");
   std::vector<std::thread> threads;
