@@ -89,6 +89,25 @@ TEST(PlannedChangeTest, AnotherStrategyIsCalledOffWithALoss) {
   EXPECT_EQ(job.plan.epoch, PlanEpoch(3));
 }
 
+TEST(PlannedChangeTest, AnotherStrategyThatRanksRefuseIsCalledOff) {
+  MemberJob played;
+  Job& job = played.job;
+  ChangePlan(job, {{}, "free", {}, SlipstreamChoice()});
+  played.Advance(20);
+  ASSERT_EQ(job.plan.strategy, "free");
+  for (int rank = 0; rank < 4; ++rank) {
+    played.WaitAfter(Generation(2), played.Id(rank), 21, "w is not float32");
+  }
+  played.Advance(30);
+  EXPECT_EQ(job.generation, Generation(3));
+  EXPECT_EQ(job.state, JobState::kRecovering) << job.reason;
+  EXPECT_EQ(job.reason, "rank 0 on a: w is not float32; the members meet anew");
+  EXPECT_EQ(job.plan.strategy, "");
+  EXPECT_TRUE(job.recovery.failures.empty()) << "the job has done nothing wrong";
+  played.TrainAll(31, 30);
+  EXPECT_EQ(job.state, JobState::kRunning);
+}
+
 TEST(PlannedChangeTest, WaitsForAPlaceAndForTheNewcomer) {
   MemberJob played;
   Job& job = played.job;

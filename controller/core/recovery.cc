@@ -106,11 +106,15 @@ JobChange RecoverLost(Job& job, const FindPlaces& find_places, Moment now) {
   return news || begins ? JobChange::kState : change;
 }
 
-// The same members once more.
+// The same members once more. That another strategy, which was ordered, cannot be is no failure of
+// the job: it goes on by the one before.
 JobChange MeetAnew(Job& job, const RankState& told, const std::string& why,
                    const FindPlaces& find_places, Moment now) {
-  CountTrouble(job, now);
-  std::string over = WhyBudgetIsSpent(job);
+  std::string over;
+  if (!job.former_plan.has_value()) {
+    CountTrouble(job, now);
+    over = WhyBudgetIsSpent(job);
+  }
   if (over.empty() && IsOver(job)) over = "other ranks have done all steps";
   if (!over.empty()) return Fail(job, told, over, now);
   job.recovery.next_planned = now.steady + kPlannedPause;

@@ -37,12 +37,6 @@ StateKind KindOf(const std::vector<KindRow>& rows, bool planned) {
   return kind;
 }
 
-void EndSlipstream(SlipstreamMemory& memory) {
-  memory.rank.reset();
-  memory.buffers.reset();
-  memory.figures = SlipstreamFigures();
-}
-
 void Forget(TrainingState& state) {
   state.position = RankPosition();
   state.in_step = state.is_open = false;
@@ -82,6 +76,12 @@ void LeaveSlipstream(const Meeting& meeting, int64_t generation, TrainingState& 
 }
 
 }  // namespace
+
+void EndSlipstream(SlipstreamMemory& memory) {
+  memory.rank.reset();
+  memory.buffers.reset();
+  memory.figures = SlipstreamFigures();
+}
 
 absl::StatusOr<bool> MeetAuto(const Meeting& meeting, TrainingState& state) {
   const at::NoGradGuard no_grad;

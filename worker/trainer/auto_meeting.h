@@ -30,6 +30,9 @@ namespace paceline {
 // has a rank if, and only if, the plan is one of Slipstream that goes on.
 absl::StatusOr<bool> MeetAuto(const Meeting& meeting, TrainingState& state);
 
+// The rank has no state of Slipstream: what it trains is in the model and the optimizer.
+void EndSlipstream(SlipstreamMemory& memory);
+
 }  // namespace paceline
 
 #endif  // WORKER_TRAINER_AUTO_MEETING_H_

@@ -1,6 +1,9 @@
 // Real trainer processes of a job that changes between ddp and Slipstream while it trains.
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <torch/csrc/jit/api/module.h>
 
 #include <cstdint>
 #include <fstream>
@@ -154,6 +157,40 @@ TEST_F(AutoTest, ARankIsLostWhileTheStrategyChanges) {
     EXPECT_GT(daemon->status(3).membership().step(), 0) << "nothing begins anew";
     ExpectGoodEnd(*daemon, {0, 3, 2});
   }
+}
+
+// Nobody should order what a model cannot do. Who does ends no rank: all say why, and train on by
+// the strategy before.
+TEST_F(AutoTest, AStrategyThatTheModelCannotTrainByIsRefused) {
+  torch::jit::Module module("Half");
+  module.register_parameter("weight", at::zeros({64, 10}, at::kBFloat16).requires_grad_(true),
+                            false);
+  module.register_attribute("training", c10::BoolType::get(), true);
+  module.define(
+      "def forward(self, inputs, targets):\n"
+      "    y = inputs.flatten(1).matmul(self.weight.to(inputs.dtype))\n"
+      "    return torch.cross_entropy_loss(y, targets)\n");
+  const std::string file = directory_ + "/half.pt";
+  module.save(file);
+  v1::JobSpec spec = EvenSpec(
+      2, "out", absl::StrCat(kAuto, "steps: 800 model { torchscript { file: '", file, "' } }"));
+  const auto daemon = MakeDaemon();
+  daemon->Launch(spec);
+  WaitForSteps(*daemon, 0, 60);
+  const int64_t before = daemon->status(0).membership().step();
+  Change(*daemon, {0, 1}, Slipstream(v1::SLIPSTREAM_FREE));
+  for (const int trainer : {0, 1}) {
+    ASSERT_TRUE(daemon->Serve([&] {
+      return daemon->ended(trainer) || !daemon->status(trainer).membership().error().empty();
+    }));
+    ASSERT_FALSE(daemon->ended(trainer)) << daemon->Log(trainer);
+    EXPECT_THAT(daemon->status(trainer).membership().error(), testing::HasSubstr("weight is not"));
+  }
+  Change(*daemon, {0, 1}, Ddp(), /*planned=*/false);
+  WaitUntilMet(*daemon);
+  EXPECT_GT(daemon->status(0).membership().step(), before) << "nothing is lost";
+  WaitForSuccess(*daemon, {0, 1});
+  EXPECT_TRUE(Exported(0) == Exported(1));
 }
 
 // As when the controller did not know that the change had not come about.

@@ -40,6 +40,8 @@ struct GenerationParts {
   Connected connected;
   std::optional<Succession> succession;
   std::unique_ptr<Training> training;
+  // It begins with another strategy than the one before, and does not train yet.
+  bool changes_strategy = false;
 };
 
 // For what is made on request or by an accident: the job's output, if it has one.
@@ -157,6 +159,9 @@ absl::Status Enter(Session& session, GenerationParts& generation, const Assignme
                         *session.model,
                         *session.optimizer,
                         session.undo ? &*session.undo : nullptr};
+  generation.changes_strategy =
+      session.state.position.generation > 0 &&
+      session.state.slipstream.rank.has_value() != meeting.plan.slipstream.has_value();
   PACELINE_ASSIGN_OR_RETURN(const bool begins, MeetMembers(meeting, session));
   const absl::Time met_at = absl::Now();
   PACELINE_RETURN_IF_ERROR(LockOutput(session, config));
@@ -179,6 +184,7 @@ absl::StatusOr<TrainEnd> TrainGeneration(Session& session, GenerationParts& gene
                                          const Assignment& assignment, Control& control,
                                          Platform& platform, const std::string& directory) {
   PACELINE_RETURN_IF_ERROR(Enter(session, generation, assignment, control, platform, directory));
+  generation.changes_strategy = false;
   control.SetRunning();
   session.conductor->SetMet(session.state.position.step);
   session.before = Connected();
@@ -292,8 +298,11 @@ void RunTrainer(Control& control, StepRingWriter& ring, Platform& platform,
     bool told = false;
     double error_ms = 0;  // Until the training thread noticed what it was told.
     const bool left = status.ok() && end == TrainEnd::kLeft;
-    const bool lost = collective && session.config->recovery.enabled && !control.stop_requested();
-    if (!left && !lost) {
+    // Another strategy was ordered, which cannot be: the job goes on by the one before.
+    const bool refused = !status.ok() && !collective && generation->changes_strategy;
+    const bool goes_on_without =
+        (collective || refused) && session.config->recovery.enabled && !control.stop_requested();
+    if (!left && !goes_on_without) {
       // Not taken down: threads of a broken group may be stuck in it.
       const int code = control.Finish(status);
       std::fflush(nullptr);
@@ -320,6 +329,7 @@ void RunTrainer(Control& control, StepRingWriter& ring, Platform& platform,
         status = taken_down;
         break;
       }
+      if (refused && IsSlipstream(generation->config)) EndSlipstream(session.state.slipstream);
       session.before = Connected();
       generation->connected = Connected();
       {

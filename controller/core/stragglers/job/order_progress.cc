@@ -38,7 +38,11 @@ OrderProgress FollowStrategy(const RemedyDecision& decision, const JobView& view
   const Job& job = *view.job;
   if (job.next_plan.has_value() || !view.facts.running) return {};
   if (job.plan.epoch == decision.epoch || !(job.plan.slipstream == decision.strategy)) {
-    return {OrderState::kFailed, "the strategy could not be changed"};
+    // By a generation that came about without the change, and says why it had to.
+    const auto& history = job.recovery.history;
+    const bool says_why = !history.empty() && !history.back().planned;
+    return {OrderState::kFailed, absl::StrCat("the strategy could not be changed",
+                                              says_why ? ": " + history.back().reason : "")};
   }
   if (decision.epoch < view.facts.epoch && !view.facts.plan_pending) return {OrderState::kDone};
   const std::string error = PlanError(job);
