@@ -19,6 +19,7 @@
 #include "common/exit_codes.h"
 #include "common/log.h"
 #include "common/log_options.h"
+#include "common/open_files.h"
 #include "controller/flags.h"
 #include "controller/leadership.h"
 #include "controller/own_identity.h"
@@ -133,6 +134,8 @@ int Main(int argc, char** argv) {
   ::umask(077);
   ControllerFlags flags;
   if (const std::optional<int> code = ParseFlags(argc, argv, flags)) return *code;
+  const absl::Status files = RaiseOpenFiles();
+  if (!files.ok()) return Fail({files, kExitFailure});
   ApplyLogFlags(flags.log, "controller");
   if (!flags.queues.empty()) {
     absl::StatusOr<Queues> read = ReadQueueFile(flags.queues);

@@ -89,6 +89,17 @@ TEST(ObstaclesTest, StateDirectoryThatCannotBeMade) {
   }
 }
 
+TEST(ObstaclesTest, TooFewOpenFiles) {
+  for (const std::vector<std::string>& daemon :
+       {Controller(NewFolder()), Worker(NewFolder(), NewFolder())}) {
+    std::vector<std::string> limited = {"/usr/bin/prlimit", "--nofile=32"};
+    limited.insert(limited.end(), daemon.begin(), daemon.end());
+    const Finished finished = RunToEnd(limited);
+    EXPECT_EQ(finished.exit_code, kExitFailure);
+    ExpectOneLine(finished, "may open 32 files and needs 256 at least");
+  }
+}
+
 TEST(ObstaclesTest, DatabaseFromANewerVersion) {
   const std::string directory = NewFolder();
   sqlite3* db = nullptr;

@@ -38,7 +38,8 @@ class DaemonCheckpointTest : public DaemonTest {
     plan->mutable_checkpoints()->mutable_save()->set_number(number);
     controller_->SetPlan(NodePlanOf({*plan}));
     return LastSave(controller_->WaitForReport([&](const v1::NodeReport& report) {
-             return LastSave(report).order() == number;
+             const v1::SaveStatus& save = LastSave(report);
+             return save.order() == number && save.state() == v1::SAVE_DURABLE;
            }))
         .step();
   }

@@ -10,6 +10,7 @@
 #include "common/core/loopback.h"
 #include "common/leader_address.h"
 #include "common/log_flags.h"
+#include "common/open_files.h"
 #include "common/parse_flags.h"
 #include "common/version.h"
 #include "worker/shim/allowed_roots.h"
@@ -99,7 +100,7 @@ void AddConfinementFlags(CLI::App& app, Flags& flags) {
                  "[jobs may name any path]")
       ->allow_extra_args(false);
   app.add_option("--limit-nofile", flags.limit_nofile, "Open files of a trainer [as this process]")
-      ->check(CLI::Range(uint64_t{64}, uint64_t{1} << 30));
+      ->check(CLI::Range(uint64_t{kMinOpenFiles}, uint64_t{1} << 30));
   app.add_option("--limit-core", flags.limit_core,
                  "Bytes of a trainer's core file; 0: none [as this process]");
   app.add_option("--limit-memory", flags.limit_memory,

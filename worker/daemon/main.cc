@@ -27,6 +27,7 @@
 #include "common/identity/principal.h"
 #include "common/log.h"
 #include "common/log_options.h"
+#include "common/open_files.h"
 #include "common/service_manager.h"
 #include "common/state_lock/state_lock.h"
 #include "common/tls/credentials.h"
@@ -282,6 +283,8 @@ int Main(int argc, char** argv) {
   if (!filled.ok()) return Fail(filled, kExitUsage);
   const auto user = FindJobUser(flags.run_as);
   if (!user.ok()) return Fail(user.status(), kExitUsage);
+  const absl::Status files = RaiseOpenFiles();
+  if (!files.ok()) return Fail(files, kExitFailure);
   ApplyLogFlags(flags.log, "worker");
 
   // Blocked before any thread starts, so that all inherit it; one thread waits for them.
