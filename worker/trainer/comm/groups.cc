@@ -17,12 +17,14 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
+#include "common/core/host_port.h"
 #include "worker/link/interface_host.h"
 #include "worker/trainer/comm/group.h"
 #include "worker/trainer/comm/group_parts.h"
@@ -47,22 +49,16 @@ std::pair<std::string, std::string> SplitStoreAddress(const std::string& address
 }
 
 c10::intrusive_ptr<c10d::Store> OpenStore(const std::string& address, absl::Duration timeout) {
-  const size_t colon = address.rfind(':');
-  int port = 0;
-  if (colon == std::string::npos ||
-      !absl::SimpleAtoi(absl::string_view(address).substr(colon + 1), &port) || port < 1 ||
-      port > 65535) {
-    throw std::invalid_argument(absl::StrCat("store address \"", address, "\" is not host:port"));
-  }
-  std::string host = address.substr(0, colon);
-  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
-    host = host.substr(1, host.size() - 2);
+  const absl::StatusOr<HostPort> parsed = ParseHostPort(address);
+  if (!parsed.ok()) {
+    throw std::invalid_argument(
+        absl::StrCat("address of the store: ", std::string(parsed.status().message())));
   }
   c10d::TCPStoreOptions options;
-  options.port = static_cast<uint16_t>(port);
+  options.port = static_cast<uint16_t>(parsed->port);
   options.waitWorkers = false;
   options.timeout = absl::ToChronoMilliseconds(timeout);
-  return c10::make_intrusive<c10d::TCPStore>(host, options);
+  return c10::make_intrusive<c10d::TCPStore>(parsed->host, options);
 }
 
 // "0-7" or "0,4".
