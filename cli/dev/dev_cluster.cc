@@ -1,5 +1,7 @@
 #include "cli/dev/dev_cluster.h"
 
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -21,9 +23,21 @@ namespace fs = std::filesystem;
 
 constexpr int kLogLines = 10;
 
+// Any port of this machine's own address, which may be one of IPv6 alone.
+std::string AnyPort() {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const bool has_ipv4 =
+      fd >= 0 && ::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
+  if (fd >= 0) ::close(fd);
+  return has_ipv4 ? "127.0.0.1:0" : "[::1]:0";
+}
+
 // Host and port of an earlier run, so that daemons which still run find it there again.
 std::string ListenAddress(const std::string& earlier, bool keep) {
-  return keep && !earlier.empty() ? earlier : "127.0.0.1:0";
+  return keep && !earlier.empty() ? earlier : AnyPort();
 }
 
 absl::Status MakeDirectory(const std::string& path) {
@@ -122,7 +136,7 @@ absl::StatusOr<std::vector<std::string>> DevCluster::Start(const DevSettings& se
         StartDaemon(worker,
                     {bin_dir + "/paceline-worker", "--controller", address, "--name", worker.name,
                      "--runtime-dir", absl::StrCat(dir_.RuntimeDir(), "/", worker.name), "--slots",
-                     absl::StrCat(settings.slots), "--listen", "127.0.0.1:0", "--plaintext"},
+                     absl::StrCat(settings.slots), "--listen", AnyPort(), "--plaintext"},
                     timeout));
     started.push_back(worker.name);
   }

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/str_cat.h"
 #include "cli/dev/dev_dir.h"
 #include "tests/integration/new_folder.h"
 #include "tests/integration/test_cluster.h"
@@ -100,6 +101,20 @@ int DevTest::KillDaemons() {
     ++killed;
   }
   return killed;
+}
+
+// A network whose only address is ::1.
+TEST_F(DevTest, ComesUpWithoutIpv4) {
+  const std::string cli = Program("paceline");
+  const Finished all = RunToEnd(
+      {"/usr/bin/unshare", "--net", "/bin/sh", "-ec",
+       absl::StrCat("ip link set lo up; ip -4 addr flush dev lo; [ -e /proc/net/if_inet6 ] || "
+                    "exit 77; ",
+                    cli, " dev up --workers 1; ", cli, " node list; ", cli, " dev down --purge")});
+  if (all.exit_code == 77) GTEST_SKIP() << "this machine has no IPv6";
+  EXPECT_EQ(all.exit_code, 0) << all.output;
+  EXPECT_THAT(all.output, HasSubstr("http://[::1]:"));
+  EXPECT_THAT(all.output, HasSubstr("w0    READY"));
 }
 
 TEST_F(DevTest, UpShowsItsNodesAndDownLeavesNothing) {

@@ -49,7 +49,8 @@ Browser::Browser() : directory_(MakeDirectory()) {
       std::vector<std::string>{"/usr/bin/env", "HOME=" + directory_, "TMPDIR=" + directory_,
                                kDriver, "--port=0"},
       log);
-  EXPECT_TRUE(Eventually([&] { return PortIn(log) > 0; }, kPatience)) << kDriver << ": " << ReadFile(log);
+  EXPECT_TRUE(Eventually([&] { return PortIn(log) > 0; }, kPatience))
+      << kDriver << ": " << ReadFile(log);
   address_ = absl::StrCat("http://127.0.0.1:", PortIn(log));
   const json options = {
       {"args",
