@@ -178,6 +178,29 @@ TEST_F(ControllerMetricsTest, LossHasNoSeriesBeforeAllRanksHaveOne) {
   EXPECT_THAT(Text(), Not(HasSubstr("paceline_job_loss{")));
 }
 
+TEST_F(ControllerMetricsTest, SavesThatFailAndTheLatestEvaluationAreShown) {
+  Join({"a", "b"});
+  Train(1);
+  const auto tell = [&](int rank, const SaveStatus& save, double at) {
+    TrainerReport report = PlayedReport(job(), rank, TrainerState::kRunning);
+    report.saves = {save};
+    if (rank == 0) report.evaluation = Evaluation{20, 0.75, 0.5, 100};
+    Apply(NodeReported{job().ranks[static_cast<size_t>(rank)].place.node, {report}}, at);
+  };
+  Refresh(2);
+  EXPECT_EQ(Value(Of("paceline_job_saves_fail")), "0");
+  EXPECT_EQ(Value(Of("paceline_job_evaluation_loss")), "") << "there was none yet";
+  for (const int rank : {0, 1}) tell(rank, Told(20, SaveState::kFailed), 3);
+  Refresh(4);
+  EXPECT_EQ(Value(Of("paceline_job_saves_fail")), "1");
+  EXPECT_EQ(Value(Of("paceline_job_evaluation_loss")), "0.5");
+  EXPECT_EQ(Value(Of("paceline_job_evaluation_accuracy_ratio")), "0.75");
+  for (const int rank : {0, 1}) tell(rank, Told(40, SaveState::kDurable), 5);
+  tell(0, Told(40, SaveState::kCommitted), 6);
+  Refresh(7);
+  EXPECT_EQ(Value(Of("paceline_job_saves_fail")), "0");
+}
+
 TEST_F(ControllerMetricsTest, EndedJobsSeriesDisappear) {
   Join({"a", "b"});
   Train(1);
