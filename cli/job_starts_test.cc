@@ -209,6 +209,20 @@ TEST_F(JobStartsTest, FollowTellsWhenSavesBeginToFailAndWhenTheyWorkAgain) {
   EXPECT_THAT(ran.out, HasSubstr("checkpoints are saved again: step 30\n"));
 }
 
+TEST_F(JobStartsTest, FollowTellsThatTheStateIsHeldAfterTheLastStepThoughSavesFailedBefore) {
+  const std::string done =
+      "state: RUNNING spec { steps: 60 } progress { step: 60 } checkpoints { "
+      "last_error: 'save after step 60: disk full; held until 18:00:00' }";
+  WatchShows(
+      {"state: RUNNING spec { steps: 60 } progress { step: 30 } checkpoints { last_error: "
+       "'save after step 30: disk full' }",
+       done, done, "state: SUCCEEDED"});
+  const Ran ran = Paceline({"job", "watch", kId});
+  EXPECT_THAT(ran.out, HasSubstr("save after step 30: disk full\n"));
+  EXPECT_THAT(ran.out, HasSubstr("held until 18:00:00\n"));
+  EXPECT_EQ(ran.out.find("held until"), ran.out.rfind("held until"));
+}
+
 TEST_F(JobStartsTest, JobWhoseCheckpointIsDamagedEndsWithTheAdviceOfTheReason) {
   WatchShows({R"(state: FAILED checkpoints { complete: 1 newest_step: 60 }
                  reason: "the checkpoint cannot be used: run paceline job resume job-1 --from x/60"

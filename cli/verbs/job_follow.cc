@@ -69,10 +69,14 @@ class ProgressView {
                    << std::endl;
   }
 
-  // A line that stays, when saves begin to fail or work again; once for each.
+  // A line that stays, when saves begin to fail or work again; once for each. After the last step
+  // one for each error: the job's end depends on it.
   void ShowSaveTrouble(const v1::Job& job, absl::Time now) {
     const std::string trouble = SaveTroubleText(job, now);
-    if (trouble.empty() == !saves_fail_) return;
+    const std::string& error = job.checkpoints().last_error();
+    const bool is_last = job.progress().step() >= job.spec().steps() && save_error_ != error;
+    save_error_ = error;
+    if (trouble.empty() == !saves_fail_ && (trouble.empty() || !is_last)) return;
     saves_fail_ = !trouble.empty();
     if (HasEnded(job.state())) return;
     Clear();
@@ -91,6 +95,7 @@ class ProgressView {
   absl::Time last_ = absl::InfinitePast();
   bool drawn_ = false;
   bool saves_fail_ = false;
+  std::string save_error_;
 };
 
 void ShowEnd(Program& program, const v1::Job& job) {

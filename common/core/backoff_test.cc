@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "common/core/hold_pause.h"
+
 namespace paceline {
 namespace {
 
@@ -29,6 +31,16 @@ TEST(BackoffTest, TwoClientsDoNotMarchInStep) {
   Backoff a({}, /*seed=*/1);
   Backoff b({}, /*seed=*/2);
   EXPECT_NE(a.Next(), b.Next());
+}
+
+TEST(HoldPauseTest, PausesGrowAndTheLastTryIsMadeWhenThePatienceEnds) {
+  EXPECT_EQ(PauseBeforeNextTry(1, absl::ZeroDuration()), absl::Seconds(5));
+  EXPECT_EQ(PauseBeforeNextTry(2, absl::Seconds(6)), absl::Seconds(10));
+  EXPECT_EQ(PauseBeforeNextTry(4, absl::Seconds(40)), absl::Seconds(40));
+  EXPECT_EQ(PauseBeforeNextTry(5, absl::Minutes(2)), absl::Seconds(60));
+  EXPECT_EQ(PauseBeforeNextTry(1000, absl::Minutes(29)), absl::Seconds(60));
+  EXPECT_EQ(PauseBeforeNextTry(30, kHoldPatience - absl::Seconds(7)), absl::Seconds(7));
+  EXPECT_EQ(PauseBeforeNextTry(31, kHoldPatience), std::nullopt);
 }
 
 }  // namespace

@@ -69,8 +69,9 @@ struct SaveOrder {
   bool now = false;
   std::string reason;  // For people.
   State state = State::kPending;
-  int64_t step = 0;   // Of the checkpoint, once it is known.
-  std::string error;  // Why it failed.
+  int64_t step = 0;       // Of the checkpoint, once it is known.
+  std::string error;      // Why it failed.
+  bool may_pass = false;  // The reason: another try may succeed.
 };
 
 // The job is stopped, or queued again, when its pending order has ended.
@@ -80,6 +81,11 @@ struct StopAfterSave {
   absl::Time deadline;  // Steady; the order has failed then at the latest.
   bool requeue = false;
   NodeName leaves = {};  // Of a requeue: the node for which it happens, if one.
+  // Of a stop whose save fails for a reason that may pass: the job trains on, and is saved again
+  // after a pause (common/core/hold_pause.h).
+  int tries = 0;                                   // That have failed.
+  absl::Time held_since = absl::InfiniteFuture();  // Steady; infinite: it is not held.
+  absl::Time next_try = absl::InfiniteFuture();    // Steady; infinite: one is under way.
 };
 
 // A queued job keeps its place in the queue for so long while its directory is looked through.

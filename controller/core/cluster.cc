@@ -23,6 +23,10 @@ void RestoreDeadlines(Job& job, Moment now) {
   JobCheckpoints& checkpoints = job.checkpoints;
   if (checkpoints.stop_after.has_value()) {
     checkpoints.stop_after->deadline = now.steady + kStopPatience;
+    // It was held: else the job would have been stopped.
+    if (checkpoints.order.has_value() && checkpoints.order->state == SaveOrder::State::kFailed) {
+      checkpoints.order->may_pass = true;
+    }
   }
   if (checkpoints.next_save_wall != absl::InfiniteFuture()) {
     const absl::Duration left = checkpoints.next_save_wall - now.wall;

@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "controller/core/blame.h"
 #include "controller/core/membership.h"
+#include "controller/core/saving.h"
 
 namespace paceline {
 namespace {
@@ -106,7 +107,7 @@ std::string DescribeStall(const Job& job, absl::Time steady_now) {
   const RankState* slowest = nullptr;
   for (const RankState& rank : job.ranks) {
     const absl::Time since = StuckSince(rank);
-    if (since == absl::InfiniteFuture() || WaitsForOthers(rank) ||
+    if (since == absl::InfiniteFuture() || WaitsForOthers(rank) || HoldsState(rank) ||
         steady_now - since < Patience(job, rank, job.request.timeouts.stall_warning)) {
       continue;
     }

@@ -391,15 +391,12 @@ void StopForFailure(Job& job, JobFailure failure, std::string reason, Moment now
 
 absl::Time NextDeadline(const Job& job) {
   if (job.stop.has_value()) return job.stop->deadline;
-  const absl::Time saved = job.checkpoints.stop_after.has_value()
-                               ? job.checkpoints.stop_after->deadline
-                               : absl::InfiniteFuture();
   const absl::Time settled = job.checkpoints.settlement.has_value()
                                  ? job.checkpoints.settlement->deadline
                                  : absl::InfiniteFuture();
   // What waits or has ended has no members to see to (cluster_membership.cc).
   const absl::Time wake = job.holds_slots() ? job.recovery.wake : absl::InfiniteFuture();
-  return std::min({saved, settled, NextSaveDeadline(job), wake});
+  return std::min({StopDeadline(job), settled, NextSaveDeadline(job), wake});
 }
 
 std::string StoreAddress(const Job& job) {

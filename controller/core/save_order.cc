@@ -6,8 +6,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/core/hold_pause.h"
 #include "controller/core/job_checkpoints.h"
 #include "controller/core/membership.h"
+#include "controller/core/saving.h"
 
 namespace paceline {
 namespace {
@@ -26,7 +28,35 @@ absl::Duration IntervalOf(const Job& job, Moment now) {
                       checkpoints.durable);
 }
 
+// The save that was to be the last has failed for a reason that may pass. Nothing: it is given up.
+std::optional<JobChange> HoldAndTryAgain(Job& job, Moment now) {
+  StopAfterSave& stop = *job.checkpoints.stop_after;
+  if (stop.next_try == absl::InfiniteFuture()) {
+    stop.held_since = std::min(stop.held_since, now.steady);
+    const absl::Duration held = now.steady - stop.held_since;
+    const std::optional<absl::Duration> pause = PauseBeforeNextTry(++stop.tries, held);
+    if (!pause.has_value()) return std::nullopt;
+    stop.next_try = now.steady + *pause;
+    const absl::Duration left = absl::Trunc(kHoldPatience - held, absl::Seconds(1));
+    job.reason = absl::StrCat(
+        stop.reason, ": trains on and is saved again and again for ", absl::FormatDuration(left),
+        ", as it could not be saved before it stops: ", job.checkpoints.order->error,
+        "; mend the cause, or stop it unsaved with `paceline job cancel`");
+    return JobChange::kState;
+  }
+  if (now.steady < stop.next_try || job.state != JobState::kRunning) return JobChange::kNone;
+  stop.next_try = absl::InfiniteFuture();
+  stop.deadline = now.steady + kStopPatience;
+  OrderSave(job, /*at_once=*/false, stop.reason, now);
+  return JobChange::kState;
+}
+
 }  // namespace
+
+bool MayPass(SaveFailure failure) {
+  return failure == SaveFailure::kNoSpace || failure == SaveFailure::kNoPermission ||
+         failure == SaveFailure::kIo;
+}
 
 std::optional<Refusal> RefuseSave(const Job& job) {
   const std::string name = absl::StrCat("job ", job.request.id.value());
@@ -65,8 +95,9 @@ void CompleteOrder(Job& job, int64_t number, int64_t step) {
   job.checkpoints.order->step = step;
 }
 
-void FailOrder(Job& job, int64_t number, std::string error) {
+void FailOrder(Job& job, int64_t number, std::string error, bool may_pass) {
   if (!IsOrderPending(job) || job.checkpoints.order->number != number) return;
+  job.checkpoints.order->may_pass = may_pass;
   job.checkpoints.order->state = SaveOrder::State::kFailed;
   job.checkpoints.order->error = std::move(error);
 }
@@ -119,7 +150,8 @@ JobChange StopIfSaved(Job& job, Moment now) {
   if (IsOrderPending(job)) {
     if (now.steady < stop.deadline) return JobChange::kNone;
     FailOrder(job, job.checkpoints.order->number,
-              absl::StrCat("not complete within ", absl::FormatDuration(kStopPatience)));
+              absl::StrCat("not complete within ", absl::FormatDuration(kStopPatience)),
+              /*may_pass=*/stop.held_since != absl::InfiniteFuture());
   }
   const SaveOrder& order = *job.checkpoints.order;
   if (stop.requeue && order.state == SaveOrder::State::kFailed) {
@@ -128,11 +160,26 @@ JobChange StopIfSaved(Job& job, Moment now) {
     return JobChange::kState;
   }
   if (stop.requeue) return RequeueJob(job, stop.reason, stop.grace, now);
+  const auto is_held = [&job, &stop] {
+    return stop.held_since != absl::InfiniteFuture() ||
+           std::any_of(job.ranks.begin(), job.ranks.end(), HoldsState);
+  };
+  if (order.state == SaveOrder::State::kFailed && (order.may_pass || is_held())) {
+    if (const std::optional<JobChange> held = HoldAndTryAgain(job, now)) return *held;
+  }
   const std::string outcome =
       order.state == SaveOrder::State::kComplete
           ? absl::StrCat("saved as ", DirectoryOf(job, {order.step, order.generation.value()}))
           : absl::StrCat("not saved: ", order.error);
   return CancelJob(job, absl::StrCat(stop.reason, "; ", outcome), stop.grace, now);
+}
+
+absl::Time StopDeadline(const Job& job) {
+  if (!job.checkpoints.stop_after.has_value()) return absl::InfiniteFuture();
+  const StopAfterSave& stop = *job.checkpoints.stop_after;
+  if (stop.next_try == absl::InfiniteFuture()) return stop.deadline;
+  // What changes its ranks tells when it is done.
+  return job.state == JobState::kRunning ? stop.next_try : absl::InfiniteFuture();
 }
 
 absl::Duration MeanTimeBetweenFailures(int64_t failures, absl::Duration node_time, int nodes) {

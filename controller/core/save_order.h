@@ -5,6 +5,11 @@
 // but one for now takes the place of one that was not.
 // It ends COMPLETE with its checkpoint, or FAILED: when a rank says so, when the generation ends,
 // or when somebody waits for it to stop the job and kStopPatience has passed.
+//
+// A job that is stopped when it is saved trains on while its save fails for a reason that may pass,
+// such as a full disk, or while its ranks hold their state after the last step (saving.h). The save
+// is ordered again after a growing pause; after kHoldPatience (common/core/hold_pause.h) the job is
+// stopped without.
 #ifndef CONTROLLER_CORE_SAVE_ORDER_H_
 #define CONTROLLER_CORE_SAVE_ORDER_H_
 
@@ -31,7 +36,10 @@ void OrderSave(Job& job, bool at_once, std::string reason, Moment now);
 
 // The order has ended; nothing happens unless it is the pending one.
 void CompleteOrder(Job& job, int64_t number, int64_t step);
-void FailOrder(Job& job, int64_t number, std::string error);
+void FailOrder(Job& job, int64_t number, std::string error, bool may_pass = false);
+
+// Whether another try may succeed: a full disk, a missing permission, an error of the file system.
+bool MayPass(SaveFailure failure);
 
 // Orders a save, and stops the job when it has ended. Requires: RefuseSave has no objection.
 void StopWhenSaved(Job& job, const std::string& reason, absl::Duration grace, Moment now);
@@ -49,8 +57,11 @@ JobChange WithdrawRequeue(Job& job, const NodeName& node);
 JobChange TakeRequestToEnd(Job& job, const RankState& rank, Moment now);
 
 // Stops a job whose order was waited for and has ended, or must be waited for no longer; or queues
-// it again.
+// it again; or orders the save again.
 JobChange StopIfSaved(Job& job, Moment now);
+
+// When StopIfSaved has something to do by the passing of time; steady, infinite: never.
+absl::Time StopDeadline(const Job& job);
 
 // When a running job is saved by time.
 //

@@ -114,13 +114,82 @@ TEST(SaveOrderTest, JobIsStoppedWhenItsCheckpointIsComplete) {
   EXPECT_EQ(job.state, JobState::kCancelled);
 }
 
-TEST(SaveOrderTest, JobIsStoppedAlsoWhenItCouldNotBeSaved) {
+TEST(SaveOrderTest, JobIsStoppedAlsoWhenItCannotBeSaved) {
+  Job job = RunningJob();
+  StopWhenSaved(job, "maintenance", absl::Seconds(7), At(3));
+  SaveStatus status = Told(20, SaveState::kFailed, 1);
+  status.failure = SaveFailure::kNan;
+  status.error = "layers.0.weight has a NaN";
+  TellSaves(job, 1, {status}, At(4));
+  EXPECT_EQ(job.state, JobState::kStopping);
+  EXPECT_EQ(job.reason,
+            "maintenance; not saved: save after step 20: rank 1 on b: layers.0.weight has a NaN");
+}
+
+TEST(SaveOrderTest, JobThatIsToStopTrainsOnWhileItsDiskIsFullAndStopsWhenItIsSaved) {
+  Job job = RunningJob();
+  StopWhenSaved(job, "maintenance", absl::Seconds(7), At(3));
+  EXPECT_EQ(TellSaves(job, 1, {Told(20, SaveState::kFailed, 1)}, At(4)), JobChange::kState);
+  EXPECT_EQ(job.state, JobState::kRunning);
+  EXPECT_EQ(job.reason,
+            "maintenance: trains on and is saved again and again for 30m, as it could not be "
+            "saved before it stops: save after step 20: rank 1 on b: the disk is full; mend the "
+            "cause, or stop it unsaved with `paceline job cancel`");
+  EXPECT_EQ(NextDeadline(job), At(9).steady);
+  EXPECT_EQ(TickJob(job, At(8)), JobChange::kNone);
+  EXPECT_EQ(TickJob(job, At(9)), JobChange::kState);
+  EXPECT_EQ(job.checkpoints.order->number, 2);
+  TellSaves(job, 1, {Told(30, SaveState::kFailed, 2)}, At(10));
+  EXPECT_EQ(NextDeadline(job), At(20).steady) << "the pause grows";
+  TickJob(job, At(20));
+  SaveAll(job, 40, At(21), /*order=*/3);
+  EXPECT_EQ(job.state, JobState::kStopping);
+  EXPECT_EQ(job.reason, "maintenance; saved as /ckpt/job-1/step-000000000040.g1");
+}
+
+TEST(SaveOrderTest, JobThatCannotBeSavedForLongIsStoppedWithout) {
+  Job job = RunningJob();
+  StopWhenSaved(job, "maintenance", absl::Seconds(7), At(3));
+  int64_t order = 1;
+  double now = 4;
+  for (; job.state == JobState::kRunning && now < 4000; ++now) {
+    if (IsOrderPending(job)) {
+      order = job.checkpoints.order->number;
+      TellSaves(job, 1, {Told(static_cast<int64_t>(now), SaveState::kFailed, order)}, At(now));
+    } else {
+      TickJob(job, At(now));
+    }
+  }
+  EXPECT_EQ(job.state, JobState::kStopping);
+  EXPECT_NEAR(now, 4 + 30 * 60, 70);
+  EXPECT_GT(order, 25);
+  EXPECT_THAT(job.reason, HasSubstr("not saved: save after step "));
+}
+
+TEST(SaveOrderTest, OrderAfterTheLastStepDoesNotStopAJobThatHoldsItsState) {
+  Job job = RunningJob();
+  SaveStatus held = Told(1000, SaveState::kWriting);
+  held.error = "the disk is full";
+  TellSaves(job, 1, {held}, At(3));
+  StopWhenSaved(job, "maintenance", absl::Seconds(7), At(4));
+  SaveStatus late = Told(0, SaveState::kFailed, 1);
+  late.failure = SaveFailure::kNotAgreed;
+  TellSaves(job, 1, {held, late}, At(5));
+  EXPECT_EQ(job.checkpoints.order->state, SaveOrder::State::kFailed);
+  EXPECT_EQ(job.state, JobState::kRunning);
+  SaveAll(job, 1000, At(6));
+  Exit(job, 0, FailureKind::kNone, "", At(7));
+  Exit(job, 1, FailureKind::kNone, "", At(7));
+  EXPECT_EQ(job.state, JobState::kSucceeded);
+}
+
+TEST(SaveOrderTest, JobThatIsHeldIsCancelledAtOnce) {
   Job job = RunningJob();
   StopWhenSaved(job, "maintenance", absl::Seconds(7), At(3));
   TellSaves(job, 1, {Told(20, SaveState::kFailed, 1)}, At(4));
+  CancelJob(job, "given up", absl::Seconds(1), At(5));
   EXPECT_EQ(job.state, JobState::kStopping);
-  EXPECT_EQ(job.reason,
-            "maintenance; not saved: save after step 20: rank 1 on b: the disk is full");
+  EXPECT_EQ(job.reason, "given up");
 }
 
 TEST(SaveOrderTest, StopWaitsForAPendingOrderAndNoLongerThanItsPatience) {

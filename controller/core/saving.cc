@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "controller/core/job_checkpoints.h"
@@ -60,6 +61,8 @@ CheckpointKey KeyOf(const Job& job, const Save& save) {
 std::string RankName(const Job& job, const RankState& rank) {
   return absl::StrCat("rank ", RankOf(job, rank).value(), " on ", rank.place.node.value());
 }
+
+std::string SaveText(int64_t step) { return absl::StrCat("save after step ", step, ": "); }
 
 // "; nothing is heard of node w1": who may be why ranks do not agree; empty: all are heard of.
 std::string SilentText(const Job& job) {
@@ -124,9 +127,8 @@ void Fail(Job& job, Save& save, const RankState& rank, const SaveStatus& status)
     ++checkpoints.failed[status.failure];
     if (why.empty()) why = "failed";
   }
-  why = absl::StrCat("save after step ", save.step, ": ", RankName(job, rank), ": ", why,
-                     SilentText(job));
-  if (save.order != 0) FailOrder(job, save.order, why);
+  why = absl::StrCat(SaveText(save.step), RankName(job, rank), ": ", why, SilentText(job));
+  if (save.order != 0) FailOrder(job, save.order, why, MayPass(status.failure));
   if (status.state != SaveState::kSkipped) checkpoints.last_error = std::move(why);
 }
 
@@ -181,6 +183,33 @@ JobChange TakePart(Job& job, const RankState& rank, SaveStatus status, Moment no
     change = JobChange::kState;
   }
   return change;
+}
+
+bool IsHeld(const SaveStatus& status) {
+  return status.state == SaveState::kWriting && !status.error.empty();
+}
+
+// Of several ranks that hold their state the first one's reason is shown.
+JobChange TakeHold(Job& job) {
+  for (const RankState& rank : job.ranks) {
+    for (const SaveStatus& status : rank.report.saves) {
+      if (!IsHeld(status) || !IsOfThisGeneration(job, rank, status)) continue;
+      std::string why =
+          absl::StrCat(SaveText(status.step), RankName(job, rank), ": ", status.error);
+      if (why == job.checkpoints.last_error) return JobChange::kNone;
+      ++job.checkpoints.failed[status.failure];
+      job.checkpoints.last_error = std::move(why);
+      return JobChange::kState;
+    }
+  }
+  return JobChange::kNone;
+}
+
+// What was told of the save while it was held.
+JobChange ForgetHold(Job& job, int64_t step) {
+  if (!absl::StartsWith(job.checkpoints.last_error, SaveText(step))) return JobChange::kNone;
+  job.checkpoints.last_error.clear();
+  return JobChange::kState;
 }
 
 // Rank 0 tells of a save no more that it was allowed to commit: it may well lie complete on disk.
@@ -251,10 +280,19 @@ JobChange TakeSaves(Job& job, const RankState& rank, Moment now) {
     if (!IsOfThisGeneration(job, rank, status)) continue;
     change = std::max(change, status.step > 0 ? TakePart(job, rank, status, now)
                                               : TakeDisagreement(job, rank, status));
+    if (IsHeld(status)) change = std::max(change, TakeHold(job));
+    if (status.state == SaveState::kCommitted) {
+      change = std::max(change, ForgetHold(job, status.step));
+    }
   }
   change = std::max(change, MissLostParts(job, rank, now));
   ForgetEnded(job);
   return change;
+}
+
+bool HoldsState(const RankState& rank) {
+  const auto& saves = rank.report.saves;
+  return std::any_of(saves.begin(), saves.end(), IsHeld);
 }
 
 std::vector<int64_t> CommitSteps(const Job& job) {

@@ -4,6 +4,8 @@
 //   a part FAILED or SKIPPED ──▶ the save has failed; when all ranks have told what became of
 //   their parts, what they wrote is removed
 //   rank 0 may commit, and tells of the save no more ──▶ nobody knows: settling will adopt it
+//   a part WRITING with an error ──▶ the rank has done all steps, could not write what it must, and
+//   tries again: the save goes on, and the error is shown
 //
 // What ranks tell is complete and repeated; a repeat changes nothing. Saves are kept as long as a
 // rank tells of them, so that none is counted twice.
@@ -25,6 +27,9 @@ inline constexpr size_t kMaxSaves = 64;
 
 // Takes in what the rank's newest report tells of saves.
 JobChange TakeSaves(Job& job, const RankState& rank, Moment now);
+
+// The rank has done all steps and keeps its state, since what it must write cannot be written.
+bool HoldsState(const RankState& rank);
 
 // Steps of the saves that rank 0 may commit.
 std::vector<int64_t> CommitSteps(const Job& job);

@@ -88,6 +88,48 @@ TEST(SavingTest, FencedGenerationCommitsNothing) {
   EXPECT_THAT(job.checkpoints.records, IsEmpty());
 }
 
+SaveStatus Held(int64_t step, const std::string& error) {
+  SaveStatus status = Told(step, kWriting);
+  status.failure = SaveFailure::kNoSpace;
+  status.error = error;
+  return status;
+}
+
+TEST(SavingTest, RanksThatHoldTheirStateAreShownAndTheSaveGoesOn) {
+  Job job = RunningJob();
+  TellSaves(job, 0, {Told(1000, kDurable)}, At(10));
+  EXPECT_EQ(TellSaves(job, 1, {Held(1000, "disk full; held")}, At(11)), JobChange::kState);
+  EXPECT_TRUE(HoldsState(job.ranks[1]));
+  EXPECT_FALSE(HoldsState(job.ranks[0]));
+  EXPECT_EQ(SaveTrouble(job, At(12).wall),
+            "Its checkpoints cannot be saved, and it has none: save after step 1000: rank 1 on b: "
+            "disk full; held");
+  EXPECT_EQ(job.checkpoints.failed[SaveFailure::kNoSpace], 1);
+  EXPECT_EQ(TellSaves(job, 1, {Held(1000, "disk full; held")}, At(13)), JobChange::kNone);
+  EXPECT_THAT(StepsUnderWay(job), ElementsAre(1000));
+  EXPECT_THAT(job.checkpoints.remnants, IsEmpty()) << "it is still written to";
+
+  TellSaves(job, 1, {Told(1000, kDurable)}, At(14));
+  EXPECT_FALSE(HoldsState(job.ranks[1]));
+  EXPECT_THAT(CommitSteps(job), ElementsAre(1000));
+  TellSaves(job, 0, {Told(1000, kCommitted)}, At(15));
+  EXPECT_EQ(SaveTrouble(job, At(16).wall), "");
+  // The final weights, when the checkpoint is complete.
+  EXPECT_EQ(TellSaves(job, 0, {Held(1000, "final.safetensors; held")}, At(17)), JobChange::kState);
+  EXPECT_THAT(SaveTrouble(job, At(18).wall), HasSubstr("final.safetensors"));
+  EXPECT_EQ(TellSaves(job, 0, {Told(1000, kCommitted)}, At(19)), JobChange::kState);
+  EXPECT_EQ(SaveTrouble(job, At(20).wall), "");
+  EXPECT_EQ(job.checkpoints.committed, 1);
+}
+
+TEST(SavingTest, OfSeveralThatHoldTheirStateTheFirstIsShown) {
+  Job job = RunningJob();
+  TellSaves(job, 1, {Held(1000, "second")}, At(10));
+  TellSaves(job, 0, {Held(1000, "first")}, At(11));
+  EXPECT_EQ(TellSaves(job, 1, {Held(1000, "second")}, At(12)), JobChange::kNone);
+  EXPECT_EQ(job.checkpoints.last_error, "save after step 1000: rank 0 on a: first");
+}
+
 TEST(SavingTest, OneFailedPartFailsTheSaveOnceAndWhatWasWrittenIsRemovedWhenAllHaveTold) {
   Job job = RunningJob();
   TellSaves(job, 0, {Told(20, kWriting)}, At(10));

@@ -246,6 +246,61 @@ TEST_F(CheckpointTest, SigtermFromOutsideSavesAndStops) {
   ExpectSound(cluster_.ListCheckpoints(id).front());
 }
 
+// Puts a file where the job's directory was: nothing can be made there, not even by root.
+void Block(const std::string& directory) {
+  std::filesystem::rename(directory, directory + ".away");
+  std::ofstream(directory) << "in the way";
+}
+
+void Unblock(const std::string& directory) {
+  std::filesystem::remove(directory);
+  std::filesystem::rename(directory + ".away", directory);
+}
+
+TEST_F(CheckpointTest, JobWhoseLastSaveFailsHoldsItsStateAndSucceedsWhenItCan) {
+  v1::JobSpec spec = Job(2, 200);
+  *spec.add_chaos() = cluster_.Sleep(0.5, 25, 200);
+  spec.mutable_checkpoint()->set_every_steps(20);
+  spec.mutable_checkpoint()->set_at_end(true);
+  const std::string id = cluster_.Submit(spec).id();
+  const std::string directory = spec.checkpoint().directory() + "/" + id;
+  WaitForCheckpoint(id, 20);
+  Block(directory);
+  cluster_.Release();
+  const v1::Job holds = cluster_.WaitUntil(id, [](const v1::Job& job) {
+    return HasEnded(job) || job.checkpoints().last_error().find("is held") != std::string::npos;
+  });
+  EXPECT_EQ(holds.state(), v1::RUNNING) << holds.reason();
+  EXPECT_THAT(holds.checkpoints().last_error(),
+              AllOf(HasSubstr("save after step 200: rank "), HasSubstr(directory),
+                    HasSubstr("the state is held since"), HasSubstr("paceline job cancel")));
+  Unblock(directory);
+  const v1::Job ended = cluster_.WaitForEnd(id);
+  EXPECT_EQ(ended.state(), v1::SUCCEEDED) << ended.reason();
+  EXPECT_EQ(ended.checkpoints().newest_step(), 200);
+  EXPECT_EQ(ended.checkpoints().last_error(), "");
+  const std::vector<v1::Checkpoint> all = cluster_.ListCheckpoints(id);
+  ASSERT_FALSE(all.empty());
+  EXPECT_EQ(all.front().step(), 200);
+  ExpectSound(all.front());
+}
+
+TEST_F(CheckpointTest, JobThatHoldsItsStateIsCancelled) {
+  v1::JobSpec spec = Job(2, 200);
+  *spec.add_chaos() = cluster_.Sleep(0.5, 25, 200);
+  spec.mutable_checkpoint()->set_every_steps(20);
+  const std::string id = cluster_.Submit(spec).id();
+  WaitForCheckpoint(id, 20);
+  Block(spec.checkpoint().directory() + "/" + id);
+  cluster_.Release();
+  const v1::Job holds = cluster_.WaitUntil(id, [](const v1::Job& job) {
+    return HasEnded(job) || job.checkpoints().last_error().find("is held") != std::string::npos;
+  });
+  ASSERT_EQ(holds.state(), v1::RUNNING) << holds.reason();
+  ASSERT_TRUE(Cancel(id, /*save=*/false).ok());
+  EXPECT_EQ(cluster_.WaitForEnd(id).state(), v1::CANCELLED);
+}
+
 TEST_F(CheckpointTest, AnotherJobBeginsFromIt) {
   v1::JobSpec spec = Job(2, 20);
   spec.mutable_checkpoint()->set_every_steps(10);

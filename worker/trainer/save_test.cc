@@ -159,6 +159,127 @@ TEST_F(SaveTest, ADirectoryThatVanishesFailsSavesNotTraining) {
       << "it recovers";
 }
 
+// Puts a file where the job's directory was: nothing can be made there, not even by root.
+void Block(const std::string& directory) {
+  std::filesystem::rename(directory, directory + ".away");
+  std::ofstream(directory) << "in the way";
+}
+
+void Unblock(const std::string& directory) {
+  std::filesystem::remove(directory);
+  std::filesystem::rename(directory + ".away", directory);
+}
+
+class HeldSaveTest : public SavingTest {
+ protected:
+  // A job that saves every 10 steps, and does not come to its end before Release.
+  v1::JobSpec Held(const std::string& more = "") const {
+    return Spec(2, absl::StrCat(more,
+                                "steps: 200 allow_chaos: true chaos { rank: 0 kind: SLEEP seconds: "
+                                "0.5 step: 15 steps: 1000 until_file: '",
+                                directory_, "/released' } ", SaveTo("out", "every_steps: 10")));
+  }
+  void Release() const { std::ofstream(directory_ + "/released") << "go"; }
+};
+
+bool Holds(const FakeDaemon& daemon, int rank) {
+  const auto& saves = daemon.status(rank).saves();
+  return std::any_of(saves.begin(), saves.end(), [](const v1::SaveStatus& save) {
+    return save.state() == v1::SAVE_WRITING && !save.error().empty();
+  });
+}
+
+TEST_F(HeldSaveTest, StateThatCannotBeSavedAtTheEndIsHeldUntilItCan) {
+  v1::JobSpec spec = Held();
+  spec.mutable_checkpoint()->set_at_end(true);
+  const auto daemon = MakeDaemon();
+  daemon->Launch(spec);
+  ASSERT_TRUE(daemon->Serve([&] { return daemon->status(0).checkpoints().saves() > 0; }));
+  Block(JobDirectory("out"));
+  Release();
+  ASSERT_TRUE(daemon->Serve([&] { return Holds(*daemon, 0) && Holds(*daemon, 1); }))
+      << daemon->Log(0);
+  const v1::SaveStatus held = *daemon->status(1).saves().rbegin();
+  EXPECT_EQ(held.step(), 200);
+  EXPECT_EQ(held.failure(), v1::SAVE_IO);
+  EXPECT_THAT(held.error(), HasSubstr(JobDirectory("out")));
+  EXPECT_THAT(held.error(), HasSubstr("; the state is held since "));
+  EXPECT_THAT(held.error(), HasSubstr("paceline job cancel"));
+  Unblock(JobDirectory("out"));
+  ASSERT_TRUE(daemon->Serve());
+  EXPECT_EQ(daemon->exit_code(0), 0) << daemon->Log(0);
+  EXPECT_EQ(daemon->exit_code(1), 0) << daemon->Log(1);
+  const auto damages = VerifyCheckpoint(Checkpoint("out", 200), [](int64_t, int64_t) {});
+  ASSERT_TRUE(damages.ok()) << damages.status();
+  EXPECT_THAT(*damages, ElementsAre());
+  EXPECT_TRUE(std::filesystem::exists(JobDirectory("out") + "/final.safetensors"));
+  EXPECT_FALSE(Holds(*daemon, 0));
+}
+
+TEST_F(HeldSaveTest, WhoHoldsItsStateEndsWhenToldTo) {
+  v1::JobSpec spec = Held();
+  const auto daemon = MakeDaemon();
+  daemon->Launch(spec);
+  ASSERT_TRUE(daemon->Serve([&] { return daemon->status(0).checkpoints().saves() > 0; }));
+  Block(JobDirectory("out"));
+  Release();
+  ASSERT_TRUE(daemon->Serve([&] { return Holds(*daemon, 0); })) << daemon->Log(0);
+  for (const int rank : {0, 1}) daemon->Stop(rank);
+  ASSERT_TRUE(daemon->Serve());
+  EXPECT_EQ(daemon->exit_code(0), 0) << daemon->Log(0);
+  EXPECT_EQ(daemon->exit_code(1), 0) << daemon->Log(1);
+}
+
+TEST_F(HeldSaveTest, WeightsThatCannotBeWrittenAreHeldWhenTheCheckpointIsComplete) {
+  const auto daemon = MakeDaemon();
+  daemon->Launch(Held());
+  ASSERT_TRUE(daemon->Serve([&] { return daemon->status(0).checkpoints().saves() > 0; }));
+  const std::string weights = JobDirectory("out") + "/final.safetensors";
+  std::filesystem::create_directory(weights);
+  Release();
+  ASSERT_TRUE(daemon->Serve([&] { return Holds(*daemon, 0); })) << daemon->Log(0);
+  EXPECT_THAT(daemon->status(0).saves().rbegin()->error(), HasSubstr(weights));
+  EXPECT_TRUE(CheckpointFiles::Open(Checkpoint("out", 200)).ok());
+  EXPECT_FALSE(Holds(*daemon, 1)) << "it has written its part";
+  std::filesystem::remove(weights);
+  ASSERT_TRUE(daemon->Serve());
+  EXPECT_EQ(daemon->exit_code(0), 0) << daemon->Log(0);
+  EXPECT_EQ(daemon->status(0).saves().rbegin()->state(), v1::SAVE_COMMITTED);
+  EXPECT_TRUE(std::filesystem::is_regular_file(weights));
+}
+
+TEST_F(HeldSaveTest, RankThatDiesMeanwhileIsReplacedAndTheStateIsSaved) {
+  for (const std::string strategy :
+       {"",
+        "strategy { slipstream { mode: SLIPSTREAM_SYNC window { min_steps: 1 max_steps: 2 "
+        "max_cap: 8 } } } "}) {
+    const auto daemon = MakeDaemon();
+    daemon->Launch(Held(absl::StrCat(strategy,
+                                     "recovery { max_failures: 3 } collective_timeout_s: "
+                                     "30 startup_timeout_s: 90 ")));
+    ASSERT_TRUE(daemon->Serve([&] { return daemon->status(0).checkpoints().saves() > 0; }));
+    Block(JobDirectory("out"));
+    Release();
+    ASSERT_TRUE(daemon->Serve([&] { return Holds(*daemon, 0) && Holds(*daemon, 1); }))
+        << daemon->Log(0);
+    daemon->Signal(1, SIGKILL);
+    ASSERT_TRUE(daemon->Serve([&] { return daemon->ended(1); }));
+    const int added = daemon->Add(2, 1);
+    daemon->SetMembers({{0, added}});
+    ASSERT_TRUE(daemon->Serve([&] { return Holds(*daemon, added); })) << daemon->Log(added);
+    Unblock(JobDirectory("out"));
+    for (const int trainer : {0, added}) {
+      ASSERT_TRUE(daemon->Serve([&] { return daemon->ended(trainer); })) << daemon->Log(trainer);
+      EXPECT_EQ(daemon->exit_code(trainer), 0) << daemon->Log(trainer);
+    }
+    const auto damages = VerifyCheckpoint(Checkpoint("out", 200, 2), [](int64_t, int64_t) {});
+    ASSERT_TRUE(damages.ok()) << damages.status();
+    EXPECT_THAT(*damages, ElementsAre());
+    std::filesystem::remove_all(JobDirectory("out"));
+    std::filesystem::remove(directory_ + "/released");
+  }
+}
+
 TEST_F(SaveTest, OneJobAtATimeWritesToADirectory) {
   const auto first = MakeDaemon();
   first->Launch(Spec(1, "steps: 1000000 log_every: 10000 " + SaveTo("out")));

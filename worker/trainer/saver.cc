@@ -61,6 +61,11 @@ int64_t BytesOf(const StatePart& part) {
 
 }  // namespace
 
+bool MayPass(const absl::Status& error) {
+  return absl::IsResourceExhausted(error) || absl::IsPermissionDenied(error) ||
+         absl::IsUnavailable(error) || absl::IsNotFound(error);
+}
+
 Saver::Saver(const Parts& parts, const CheckpointFigures& restored)
     : parts_(parts), figures_(restored), shards_(parts.platform, ShardOptions(parts.config)) {}
 
@@ -94,6 +99,7 @@ void Saver::Leave() {
   const absl::MutexLock lock(&mu_);
   durable_.clear();
   last_durable_ = 0;
+  at_end_.reset();
 }
 
 SaveStatus Saver::NewStatus() {
@@ -125,19 +131,32 @@ void Saver::Save(int64_t steps_done, int64_t order, bool must) {
   }
   memory_->last_saved = steps_done;
   memory_->last_order = std::max(memory_->last_order, order);
-  const Member& member = generation_->config.member;
-  const StatePart part = PartOfRank(generation_->state(), member.rank, member.world_size);
   {
     // Before the writer can tell more of it.
     const absl::MutexLock lock(&mu_);
     figures_.last_blocked_s = 0;
     Tell(save);
   }
-  const int64_t bytes =
-      shards_.Begin(DirectoryOf(save), Describe(steps_done), part.entries, part.at_once,
-                    [this, save](const ShardResult& result) { OnDurable(save, result); });
-  copying_ = true;
+  const int64_t bytes = BeginShard(save);
   PACELINE_LOG(INFO) << "save step=" << steps_done << " bytes=" << bytes;
+}
+
+int64_t Saver::BeginShard(const SaveStatus& save) {
+  const Member& member = generation_->config.member;
+  const StatePart part = PartOfRank(generation_->state(), member.rank, member.world_size);
+  copying_ = true;
+  return shards_.Begin(DirectoryOf(save), Describe(save.step), part.entries, part.at_once,
+                       [this, save](const ShardResult& result) { OnDurable(save, result); });
+}
+
+bool Saver::IsAtEnd(const SaveStatus& save) const {
+  return at_end_.has_value() && at_end_->told.step == save.step &&
+         at_end_->told.generation == save.generation;
+}
+
+void Saver::Settle(const SaveStatus& save) {
+  if (IsAtEnd(save)) at_end_->told = save;
+  Tell(save);
 }
 
 void Saver::BeforeChange() {
@@ -158,6 +177,14 @@ void Saver::OnDurable(const SaveStatus& begun, const ShardResult& result) {
   SaveStatus save = begun;
   save.bytes = result.bytes;
   if (!result.status.ok()) {
+    if (MayPass(result.status)) {
+      const absl::MutexLock lock(&mu_);
+      if (IsAtEnd(save)) {
+        at_end_->told = save;
+        at_end_->shard = result.status;
+        return;
+      }
+    }
     return Fail(std::move(save), FailureOf(result.status), std::string(result.status.message()));
   }
   save.state = SaveState::kDurable;
@@ -172,7 +199,7 @@ void Saver::OnDurable(const SaveStatus& begun, const ShardResult& result) {
     // Those that other ranks could not write are never committed.
     if (durable_.size() > kDurableKept) durable_.erase(durable_.begin());
   }
-  Tell(save);
+  Settle(save);
 }
 
 void Saver::Commit(int64_t step) {
@@ -196,8 +223,15 @@ void Saver::OnCommitted(const SaveStatus& begun, const absl::Status& status, dou
     const absl::MutexLock lock(&mu_);
     ++figures_.commits;
     figures_.committing_s += seconds;
-    Tell(save);
+    Settle(save);
   } else {
+    if (MayPass(status)) {
+      const absl::MutexLock lock(&mu_);
+      if (IsAtEnd(save)) {
+        at_end_->commit = status;
+        return;
+      }
+    }
     Fail(save, FailureOf(status), std::string(status.message()));
   }
   const absl::MutexLock lock(&mu_);
@@ -221,24 +255,64 @@ void Saver::Fail(SaveStatus save, SaveFailure failure, std::string why) {
 
 void Saver::SaveAtEnd(int64_t steps_done, int64_t order, bool due) {
   if ((!due && !parts_.config.checkpoint.at_end) || memory_->last_saved == steps_done) return;
+  SaveStatus save = NewStatus();
+  save.step = steps_done;
+  save.order = order;
+  {
+    const absl::MutexLock lock(&mu_);
+    at_end_ = AtEnd{save, absl::OkStatus(), absl::OkStatus()};
+  }
   Save(steps_done, order, /*must=*/true);
 }
 
-void Saver::Finish() {
+absl::Status Saver::FinishShard() {
+  std::optional<SaveStatus> again;
+  {
+    const absl::MutexLock lock(&mu_);
+    if (at_end_.has_value() && !at_end_->shard.ok()) {
+      again = at_end_->told;
+      at_end_->shard = absl::OkStatus();
+    }
+  }
+  if (again.has_value()) {
+    shards_.WaitUntilFree();
+    BeginShard(*again);
+  }
   shards_.Drain();
+  const absl::MutexLock lock(&mu_);
+  return at_end_.has_value() ? at_end_->shard : absl::OkStatus();
+}
+
+bool Saver::IsDurableOnAll() {
   double last = 0;
   {
     const absl::MutexLock lock(&mu_);
     last = static_cast<double>(last_durable_);
   }
-  // A save that failed on some rank will not become complete.
   at::Tensor sum =
       at::full({1}, last, at::TensorOptions().dtype(at::kDouble).device(parts_.model.device()));
   generation_->groups.all().Sum(sum);
-  const Member& member = generation_->config.member;
-  if (member.rank != 0 || sum.item<double>() != last * member.world_size) return;
+  return sum.item<double>() == last * generation_->config.member.world_size;
+}
+
+absl::Status Saver::FinishCommit() {
+  std::optional<SaveStatus> again;
+  {
+    const absl::MutexLock lock(&mu_);
+    if (at_end_.has_value() && !at_end_->commit.ok()) {
+      again = at_end_->told;
+      at_end_->commit = absl::OkStatus();
+    }
+  }
+  if (again.has_value()) {
+    shards_.Commit(DirectoryOf(*again),
+                   [this, save = *again](const absl::Status& status, double seconds) {
+                     OnCommitted(save, status, seconds);
+                   });
+  }
   const auto settled = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    return durable_.count(last_durable_) == 0 || parts_.control.stop_requested();
+    return durable_.count(last_durable_) == 0 || parts_.control.stop_requested() ||
+           (at_end_.has_value() && !at_end_->commit.ok());
   };
   // The others wait in a collective.
   const absl::Duration patience = std::min(kCommitPatience, parts_.config.startup_timeout / 2);
@@ -251,9 +325,27 @@ void Saver::Finish() {
       PACELINE_LOG(ERROR) << "the last checkpoint stays incomplete: the controller has not "
                              "answered for "
                           << absl::FormatDuration(patience);
-      return;
+      break;
     }
   }
+  return at_end_.has_value() ? at_end_->commit : absl::OkStatus();
+}
+
+void Saver::TellHold(int64_t steps_done, const absl::Status& cause, const std::string& what) {
+  PACELINE_LOG(WARNING) << "held step=" << steps_done << ": " << what;
+  SaveStatus save = NewStatus();
+  save.step = steps_done;
+  const absl::MutexLock lock(&mu_);
+  if (IsAtEnd(save)) save = at_end_->told;
+  save.state = SaveState::kWriting;
+  save.failure = FailureOf(cause);
+  save.error = what;
+  Tell(save);
+}
+
+void Saver::TellHoldOver() {
+  const absl::MutexLock lock(&mu_);
+  if (at_end_.has_value()) Tell(at_end_->told);
 }
 
 Manifest Saver::Describe(int64_t steps_done) const {

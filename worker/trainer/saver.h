@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "worker/trainer/checkpoint/shard_saver.h"
@@ -35,6 +36,10 @@
 #include "worker/trainer/training_state.h"
 
 namespace paceline {
+
+// Whether what could not be written for this reason may be written later: a full disk, a missing
+// permission, an error of the file system. Not a NaN, nor a file that is there already.
+bool MayPass(const absl::Status& error);
 
 class Saver {
  public:
@@ -75,7 +80,8 @@ class Saver {
   // there is none.
   void Save(int64_t steps_done, int64_t order, bool must);
   // The same at the end of the training, unless what is to be saved there is saved already. `due`:
-  // besides what the job says of its end.
+  // besides what the job says of its end. If it fails for a reason that may pass (MayPass), that is
+  // not told as a failed save: FinishShard and FinishCommit try again.
   void SaveAtEnd(int64_t steps_done, int64_t order, bool due);
   // An order that will not be carried out.
   void GiveUp(int64_t order, const std::string& why);
@@ -87,9 +93,23 @@ class Saver {
   // For so long the training stood still because of the latest save.
   void CountBlocked(double seconds);
 
-  // Returns when this rank's saves are durable and, on rank 0, the last one is complete, or will
-  // not be. Collective.
-  void Finish();
+  // Returns when this rank's saves are durable. An error, one of MayPass: the shard of the save at
+  // the end is not; each further call tries once more. The state must not have changed.
+  absl::Status FinishShard();
+
+  // After FinishShard has succeeded on all ranks. Whether the latest save is durable on all of
+  // them: one that failed for good on some rank is not. Collective.
+  bool IsDurableOnAll();
+
+  // Rank 0, when it is: returns when the latest save is complete, or will not be since the
+  // controller does not answer or the rank is to stop. Errors as FinishShard, of the manifest.
+  absl::Status FinishCommit();
+
+  // This rank keeps its state after so many steps, since what it writes at the end cannot be
+  // written. `what`: one line for people, the cause and what is done about it.
+  void TellHold(int64_t steps_done, const absl::Status& cause, const std::string& what);
+  // No longer: tells again what became of the save at the end.
+  void TellHoldOver();
 
  private:
   struct Durable {
@@ -97,7 +117,18 @@ class Saver {
     bool committing = false;
   };
 
+  // The save at the end. Until its shard, or its manifest, is written again, with the error of
+  // the latest try.
+  struct AtEnd {
+    SaveStatus told;
+    absl::Status shard;
+    absl::Status commit;
+  };
+
   SaveStatus NewStatus();
+  int64_t BeginShard(const SaveStatus& save);
+  bool IsAtEnd(const SaveStatus& save) const ABSL_SHARED_LOCKS_REQUIRED(mu_);
+  void Settle(const SaveStatus& save) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void OnDurable(const SaveStatus& save, const ShardResult& result);
   void Commit(int64_t step);
   void OnCommitted(const SaveStatus& save, const absl::Status& status, double seconds);
@@ -120,6 +151,7 @@ class Saver {
   std::map<int64_t, Durable> durable_ ABSL_GUARDED_BY(mu_);
   Member member_ ABSL_GUARDED_BY(mu_);             // Of the generation.
   int64_t last_durable_ ABSL_GUARDED_BY(mu_) = 0;  // Step.
+  std::optional<AtEnd> at_end_ ABSL_GUARDED_BY(mu_);
 
   ShardSaver shards_;
 };

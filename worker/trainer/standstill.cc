@@ -1,11 +1,21 @@
 #include "worker/trainer/standstill.h"
 
+#include <ATen/ops/tensor.h>
+
+#include <algorithm>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/boot_clock.h"
+#include "common/core/hold_pause.h"
 #include "common/core/status_macros.h"
 #include "common/log.h"
 #include "worker/trainer/checkpoint/weights.h"
@@ -23,9 +33,105 @@ std::string ExportPath(const std::string& file, int rank) {
 absl::Status WriteWeights(const TrainingParts& parts, const std::string& path) {
   const absl::Status saved = SaveWeights(path, parts.model, parts.config.save_nan);
   if (absl::IsFailedPrecondition(saved)) return absl::InvalidArgumentError(saved.message());
-  if (!saved.ok()) return absl::InternalError(saved.message());
-  PACELINE_LOG(INFO) << "saved " << path;
+  if (saved.ok()) PACELINE_LOG(INFO) << "saved " << path;
+  return saved;
+}
+
+std::string TimeOfDay(absl::Time time) {
+  return absl::FormatTime("%H:%M:%S", time, absl::UTCTimeZone());
+}
+
+// So many ranks have not written their part, give up, and are to stop.
+struct Ballot {
+  int64_t unwritten = 0;
+  int64_t gives_up = 0;
+  int64_t stops = 0;
+};
+
+Ballot SumOfAll(const TrainingParts& parts, const Ballot& own) {
+  at::Tensor sum = at::tensor(
+      std::vector<double>{static_cast<double>(own.unwritten), static_cast<double>(own.gives_up),
+                          static_cast<double>(own.stops)},
+      at::TensorOptions().dtype(at::kDouble).device(parts.model.device()));
+  parts.groups.all().Sum(sum);
+  const at::Tensor host = sum.cpu();
+  const double* const counts = host.const_data_ptr<double>();
+  return {static_cast<int64_t>(counts[0]), static_cast<int64_t>(counts[1]),
+          static_cast<int64_t>(counts[2])};
+}
+
+// Of a rank that gives up.
+absl::Status Loss(const TrainingParts& parts, const absl::Status& cause) {
+  if (!MayPass(cause)) return cause;
+  return absl::InternalError(absl::StrCat(
+      "the state after step ", parts.config.steps, " could not be written",
+      parts.saver == nullptr ? ""
+                             : absl::StrCat(" for ", absl::FormatDuration(kHoldPatience),
+                                            ", and all steps since the newest checkpoint are lost"),
+      ": ", cause.message()));
+}
+
+void WaitHere(const TrainingParts& parts, absl::Duration pause) {
+  const absl::Time end = BootNow() + pause;
+  while (BootNow() < end && !parts.control.stop_requested()) {
+    CheckGeneration(parts);
+    absl::SleepFor(std::min(end - BootNow(), absl::Milliseconds(100)));
+  }
+}
+
+// Returns when all ranks have written their parts; `own`: what became of this rank's, `again`
+// writes it once more. All ranks wait for those that cannot. Errors as EndTraining.
+absl::Status WriteOrHold(const TrainingParts& parts, absl::Status own,
+                         const std::function<absl::Status()>& again) {
+  const absl::Time since = BootNow();
+  const std::string span = absl::StrCat("since ", TimeOfDay(absl::Now()), " until ",
+                                        TimeOfDay(absl::Now() + kHoldPatience), " UTC");
+  bool held = false;
+  for (int tries = 1;; ++tries) {
+    const std::optional<absl::Duration> pause =
+        parts.saver == nullptr ? std::nullopt : PauseBeforeNextTry(tries, BootNow() - since);
+    const bool gives_up = !own.ok() && (!MayPass(own) || !pause.has_value());
+    const Ballot all = SumOfAll(
+        parts, {own.ok() ? 0 : 1, gives_up ? 1 : 0, parts.control.stop_requested() ? 1 : 0});
+    if (all.unwritten == 0) break;
+    if (gives_up) return Loss(parts, own);
+    if (all.stops > 0) return absl::UnavailableError("stopped before all was written");
+    if (all.gives_up > 0)
+      throw CollectiveError("end of training", "a rank could not write its part");
+    if (!own.ok()) {
+      held = true;
+      parts.saver->TellHold(
+          parts.config.steps, own,
+          absl::StrCat(own.message(), "; the state is held ", span,
+                       ", and written as soon as that works: mend the cause, or give the steps "
+                       "up with `paceline job cancel`"));
+    }
+    WaitHere(parts, pause.value_or(kMaxHoldPause));
+    if (!own.ok()) own = again();
+  }
+  if (held) parts.saver->TellHoldOver();
   return absl::OkStatus();
+}
+
+absl::Status WriteOrHold(const TrainingParts& parts, const std::function<absl::Status()>& write) {
+  return WriteOrHold(parts, write(), write);
+}
+
+// The final weights, the shards of all ranks, and what makes them a checkpoint.
+absl::Status FinishWriting(const TrainingParts& parts) {
+  Saver& saver = *parts.saver;
+  const bool first = parts.config.rank() == 0;
+  const auto weights = [&] {
+    return first ? WriteWeights(parts, parts.config.output_directory() + "/final.safetensors")
+                 : absl::OkStatus();
+  };
+  const absl::Status written = weights();  // Beside the shards.
+  PACELINE_RETURN_IF_ERROR(WriteOrHold(parts, [&] { return saver.FinishShard(); }));
+  if (saver.IsDurableOnAll()) {
+    PACELINE_RETURN_IF_ERROR(
+        WriteOrHold(parts, [&] { return first ? saver.FinishCommit() : absl::OkStatus(); }));
+  }
+  return WriteOrHold(parts, written, weights);
 }
 
 }  // namespace
@@ -56,9 +162,14 @@ absl::Status EndTraining(const TrainingParts& parts, const std::function<void()>
   TrainingState& state = parts.state;
   // Rank 0 may write for long while the others wait for it.
   parts.groups.SetTimeout(config.startup_timeout);
-  if (!config.export_final.empty() && state.exported_as != config.rank()) {
-    PACELINE_RETURN_IF_ERROR(WriteWeights(parts, ExportPath(config.export_final, config.rank())));
-    state.exported_as = config.rank();
+  if (!config.export_final.empty()) {
+    PACELINE_RETURN_IF_ERROR(WriteOrHold(parts, [&] {
+      if (state.exported_as == config.rank()) return absl::OkStatus();
+      const absl::Status written =
+          WriteWeights(parts, ExportPath(config.export_final, config.rank()));
+      if (written.ok()) state.exported_as = config.rank();
+      return written;
+    }));
   }
   if (!state.position.final_mean) {
     make_equal();
@@ -66,10 +177,7 @@ absl::Status EndTraining(const TrainingParts& parts, const std::function<void()>
   }
   if (parts.saver != nullptr) save();
   PACELINE_RETURN_IF_ERROR(EvaluateAfter(parts, config.steps).status());
-  if (config.rank() == 0 && !config.checkpoint.directory.empty()) {
-    PACELINE_RETURN_IF_ERROR(WriteWeights(parts, config.output_directory() + "/final.safetensors"));
-  }
-  if (parts.saver != nullptr) parts.saver->Finish();
+  if (parts.saver != nullptr) PACELINE_RETURN_IF_ERROR(FinishWriting(parts));
   parts.groups.all().Barrier();
   return absl::OkStatus();
 }

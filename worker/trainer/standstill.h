@@ -23,7 +23,12 @@ absl::StatusOr<bool> EvaluateAfter(const TrainingParts& parts, int64_t steps_don
 
 // All steps are done and told: exports this rank's parameters, evaluates, writes the final
 // weights, and returns when saves are durable. `make_equal` gives all ranks the same parameters;
-// `save` makes the save at the end, of ranks that are equal. Internal: a file could not be written.
+// `save` makes the save at the end, of ranks that are equal.
+//
+// What cannot be written for a reason that may pass is written again until kHoldPatience has passed
+// (common/core/hold_pause.h), if the job has a checkpoint directory; all ranks keep their state
+// meanwhile. Internal: it could not be written then either. InvalidArgument: there is a NaN in it.
+// Unavailable: a rank was asked to stop before all was written.
 absl::Status EndTraining(const TrainingParts& parts, const std::function<void()>& make_equal,
                          const std::function<void()>& save);
 

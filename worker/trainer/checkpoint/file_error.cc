@@ -18,6 +18,8 @@ absl::Status FileError(absl::string_view what, const std::string& path) {
     case EPERM:
     case EROFS:
       return absl::PermissionDeniedError(message);
+    case EEXIST:
+      return absl::AlreadyExistsError(message);
     default:
       return absl::UnavailableError(message);
   }

@@ -10,7 +10,7 @@
 namespace paceline {
 
 // "WHAT PATH: " and errno. ResourceExhausted: no space, or no quota; PermissionDenied: also a
-// read-only file system; Unavailable: any other.
+// read-only file system; AlreadyExists; Unavailable: any other.
 absl::Status FileError(absl::string_view what, const std::string& path);
 
 // The same codes for errors of AtomicFile, which has one more.

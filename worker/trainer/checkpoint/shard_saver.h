@@ -32,6 +32,7 @@ namespace paceline {
 struct ShardResult {
   absl::Status status;   // OK: durable. ResourceExhausted: the disk is full; PermissionDenied;
                          // InvalidArgument: an entry that no shard can hold (LayOutShard);
+                         // AlreadyExists: the shard is there already;
                          // FailedPrecondition: one has a NaN, and such are not saved;
                          // Unavailable: any other error, also no memory for the copy. Of the save
                          // nothing but the directory is left then.
