@@ -29,6 +29,9 @@ class Channel {
   // By rank, to be changed before Learn.
   absl::Span<double> residuals() { return absl::MakeSpan(residuals_); }
 
+  // In this row the rank's residual tells nothing of what is usual.
+  void SetUnusual(int rank) { usual_[static_cast<size_t>(rank)] = false; }
+
   // What the residuals tell of the noise.
   void Learn();
 

@@ -117,6 +117,76 @@ TEST(StragglerDetectorTest, EpisodesOutliveARestartWhereTheyHappened) {
   EXPECT_EQ(job.Of(VerdictKind::kPersistent).size(), 1U);
 }
 
+// Eight ranks on two nodes: neither is a majority.
+SampleJob JobOnTwoNodes(uint64_t seed) {
+  SampleJob job(8, 4, 1);
+  job.random.seed(seed);
+  job.noise = seed % 2 == 0 ? 0.008 : 0.03;
+  return job;
+}
+
+TEST(StragglerDetectorTest, NodeOfTwoThatIsSlowerThanItWasIsFound) {
+  for (uint64_t seed = 1; seed <= 4; ++seed) {
+    for (const double factor : {1.1, 1.15, 1.2}) {
+      for (const int node : {0, 1}) {
+        for (const int begin : {60, 300}) {
+          SampleJob job = JobOnTwoNodes(seed);
+          StragglerDetector detector(Options(), job.ranks);
+          job.Play(detector, begin);
+          job.Slow({4 * node, 4 * node + 1, 4 * node + 2, 4 * node + 3}, factor);
+          job.Play(detector, 400);
+          const std::vector<Verdict> found = job.Of(VerdictKind::kNode);
+          ASSERT_EQ(found.size(), 1U) << seed << " " << factor << " " << node << " " << begin;
+          EXPECT_EQ(found[0].node, node);
+          EXPECT_NEAR(found[0].slowdown, factor, 0.05);
+          EXPECT_LT(found[0].slowdown_low, found[0].slowdown);
+          EXPECT_LE(found[0].step, begin + 300);
+          EXPECT_EQ(found[0].episodes, 1) << "it is that node's own";
+          EXPECT_EQ(detector.status(4 - 4 * node), RankStatus::kHealthy);
+          job.change = nullptr;
+          job.Play(detector, 400);
+          EXPECT_EQ(detector.status(4 * node), RankStatus::kHealthy);
+        }
+      }
+    }
+  }
+}
+
+TEST(StragglerDetectorTest, NoNodeOfTwoIsToBlameForWhatBothShareOrTheOtherGained) {
+  const auto multiply = [](StepSample& sample, double factor) {
+    sample.forward_s *= factor;
+    sample.backward_s *= factor;
+  };
+  const std::vector<std::function<void(StepSample&)>> changes = {
+      [](StepSample&) {},
+      // Both become slower, and one of them a little more.
+      [&](StepSample& s) {
+        multiply(s, s.step < 300 ? 1 : s.rank < 4 ? 1.185 : 1.15);
+      },
+      // Sequences get longer, or longer and shorter.
+      [&](StepSample& s) {
+        multiply(s, 1 + 0.5 * std::min(1.0, static_cast<double>(s.step) / 800));
+      },
+      [&](StepSample& s) { multiply(s, 1 + 0.3 * std::sin(static_cast<double>(s.step) / 60)); },
+      // The other one becomes faster.
+      [&](StepSample& s) { multiply(s, s.step >= 300 && s.rank >= 4 ? 0.87 : 1); },
+      // One after the other.
+      [&](StepSample& s) { multiply(s, s.step >= (s.rank < 4 ? 300 : 350) ? 1.15 : 1); },
+      // It was so from the beginning.
+      [&](StepSample& s) { multiply(s, s.rank < 4 ? 1.15 : 1); },
+  };
+  for (size_t c = 0; c < changes.size(); ++c) {
+    for (uint64_t seed = 1; seed <= 4; ++seed) {
+      SampleJob job = JobOnTwoNodes(seed);
+      job.change = changes[c];
+      StragglerDetector detector(Options(), job.ranks);
+      job.Play(detector, 1200);
+      EXPECT_TRUE(job.Of(VerdictKind::kNode).empty()) << c << " " << seed;
+      EXPECT_TRUE(job.Of(VerdictKind::kPersistent).empty()) << c << " " << seed;
+    }
+  }
+}
+
 TEST(StragglerDetectorTest, WhatManyShareOverRestartsIsNobodys) {
   SampleJob job(32, 2, 2);
   StragglerDetector detector(Options(), job.ranks);

@@ -71,6 +71,18 @@ JobWatch::JobWatch(const DetectorOptions& options, std::vector<DetectorRank> ran
     nodes_[entry->second].ranks.push_back(static_cast<int>(rank));
     node_of_[rank] = entry->second;
   }
+  for (size_t group = 0; group < groups_.size(); ++group) {
+    std::vector<std::vector<int>> by_node;
+    for (const int rank : peers_.members(group)) {
+      const int before = by_node.empty() ? -1 : by_node.back().back();
+      if (before < 0 ||
+          node_of_[static_cast<size_t>(before)] != node_of_[static_cast<size_t>(rank)]) {
+        by_node.emplace_back();
+      }
+      by_node.back().push_back(rank);
+    }
+    pasts_.emplace_back(std::move(by_node), options.min_slowdown);
+  }
 }
 
 void JobWatch::AddRow(int64_t step, absl::Span<const StepCell> cells, int64_t row,
@@ -91,6 +103,11 @@ RankStatus JobWatch::status(int rank) const {
 
 void JobWatch::Measure(absl::Span<const StepCell> cells) {
   own_.Measure(peers_, times_.own());
+  for (size_t group = 0; group < groups_.size(); ++group) {
+    pasts_[group].Update(times_.own(), times_.quantity());
+    if (!pasts_[group].in_doubt()) continue;
+    for (const int rank : peers_.members(group)) own_.SetUnusual(rank);
+  }
   own_.Learn();
   imbalance_.BeginRow();
   for (size_t group = 0; group < groups_.size(); ++group) {
@@ -151,7 +168,9 @@ void JobWatch::WatchGroups(int64_t step, std::vector<Verdict>& verdicts) {
     row.ranks = static_cast<int>(peers_.members(group).size());
     if (slow_ranks_ > 0) CountSlow(group, row);
     const GroupWatch::Event event = groups_[group].Update(row);
-    if (event == GroupWatch::Event::kNone) continue;
+    // One of its nodes is to blame, not the job.
+    const bool of_node = event != GroupWatch::Event::kUneven && pasts_[group].any_slow();
+    if (event == GroupWatch::Event::kNone || of_node) continue;
     Verdict verdict;
     verdict.kind = VerdictKind::kGroup;
     verdict.peer_group = peers_.groups()[group];
@@ -195,12 +214,14 @@ void JobWatch::WatchRanks(Channel& channel, int64_t step, int64_t row,
     watched.lost_s = times_.LostTo(rank);
     watched.job_s = times_.job_s();
     watched.tick = times_.tick_s() / times_.own_s()[r];
-    watched.held = groups_[group_of_[r]].held();
+    const bool held = groups_[group_of_[r]].held();
+    const bool of_node = pasts_[group_of_[r]].IsSlow(rank);
+    watched.held = held && !(of_node && &channel == &own_);
     const RankWatch::Change change = channel.Update(rank, watched);
     if (change != RankWatch::Change::kNone) {
       TakeChange(channel, rank, change, step, row, verdicts);
     }
-    if (watched.held && slow_[r]) history_.Share(rank);
+    if (slow_[r] && (held || of_node)) history_.SetShared(rank, !of_node);
   }
 }
 

@@ -19,6 +19,7 @@
 #include "controller/core/stragglers/detector/group_watch.h"
 #include "controller/core/stragglers/detector/imbalance.h"
 #include "controller/core/stragglers/detector/node_history.h"
+#include "controller/core/stragglers/detector/node_past.h"
 #include "controller/core/stragglers/detector/peer_residuals.h"
 #include "controller/core/stragglers/detector/row_times.h"
 #include "controller/core/stragglers/detector/step_sample.h"
@@ -73,6 +74,7 @@ class JobWatch {
   Imbalance imbalance_;
   WorkExponent work_exponent_;
   std::vector<GroupWatch> groups_;  // As of peers_.
+  std::vector<NodePast> pasts_;     // By group.
   std::vector<size_t> group_of_;    // By rank.
   std::vector<NodeState> nodes_;
   std::vector<size_t> node_of_;  // By rank.

@@ -50,7 +50,7 @@ void NodeHistory::End(int rank, int64_t row) {
   latest.interrupted = false;
 }
 
-void NodeHistory::Share(int rank) { at(rank).latest().shared = true; }
+void NodeHistory::SetShared(int rank, bool shared) { at(rank).latest().shared = shared; }
 
 int NodeHistory::episodes(int rank, int64_t row) const {
   const PlaceHistory& place = at(rank);

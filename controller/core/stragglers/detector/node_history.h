@@ -31,8 +31,9 @@ class NodeHistory {
   // An episode of the rank; rows count on over Place.
   void Begin(int rank, int64_t row);
   void End(int rank, int64_t row);
-  // The open episode is that of many ranks: no trouble of this place. Requires: one is open.
-  void Share(int rank);
+  // The open episode is that of many ranks: no trouble of this place; or it is after all, since one
+  // node was found to blame. Requires: one is open.
+  void SetShared(int rank, bool shared);
 
   // Of the rank's place within the recurrence window; without those of many ranks.
   int episodes(int rank, int64_t row) const;

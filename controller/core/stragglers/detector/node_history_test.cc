@@ -81,7 +81,7 @@ TEST(NodeHistoryTest, EpisodesOfManyAreNoRecurrence) {
   for (int64_t begin = 0; begin < 600; begin += 100) {
     history.Begin(2, begin);
     EXPECT_FALSE(history.IsRecurrent(2, begin));
-    history.Share(2);
+    history.SetShared(2, true);
     history.End(2, begin + 50);
   }
   EXPECT_EQ(history.episodes(2, 600), 0);
