@@ -68,6 +68,26 @@ TEST_F(CheckpointsTest, JobThatHasSucceededIsResumedForMoreSteps) {
   EXPECT_EQ(job.spec().steps(), 1500);
 }
 
+TEST_F(CheckpointsTest, JobThatHasSucceededBeginsANewLineFromAnOlderCheckpoint) {
+  Start(SavingSpec());
+  Complete(20);
+  Complete(40);
+  Tell(v1::TRAINER_EXITED);
+  WaitFor(job_.id(), v1::SUCCEEDED);
+  TellResult(ReadTask(), {20, 40});
+  v1::ResumeJobRequest request;
+  request.set_from(job_.id() + "/20");
+  request.set_steps(20);
+  v1::Job job;
+  EXPECT_THAT(Resume(request, "r1", &job).error_message(), HasSubstr("steps: is 20, and 20"));
+  request.clear_steps();
+  const grpc::Status resumed = Resume(request, "r2", &job);
+  ASSERT_TRUE(resumed.ok()) << resumed.error_message();
+  EXPECT_EQ(job.spec().steps(), 1000);
+  Run(2);
+  EXPECT_EQ(plan_.trainers(0).restore_from(), Directory("step-000000000020.g1"));
+}
+
 TEST_F(CheckpointsTest, TheCosineIsStretchedOverMoreStepsOrKept) {
   v1::JobSpec spec = SavingSpec();
   spec.mutable_schedule()->mutable_cosine();
