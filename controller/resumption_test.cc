@@ -113,6 +113,21 @@ TEST_F(CheckpointsTest, JobWithoutACheckpointIsNotResumed) {
   EXPECT_EQ(Reason(Resume({}, "r1", &job)), "NO_CHECKPOINT");
 }
 
+TEST_F(CheckpointsTest, RanksOfAWorkerThatIsAwaySayWhenTheyWereHeardOfLast) {
+  Start(SavingSpec());
+  Complete(20);
+  EXPECT_FALSE(Get(job_.id()).ranks(0).has_last_heard());
+  const auto is_silent = [](const v1::Job& job) { return job.ranks(0).has_last_heard(); };
+  worker_.reset();
+  const v1::Job silent = WaitUntil(is_silent);
+  EXPECT_GE(silent.ranks(0).last_heard().seconds(), silent.start_time().seconds());
+  Restart();
+  EXPECT_TRUE(is_silent(Get(job_.id())));
+  worker_ = Join(Hello("w0"));
+  Tell(v1::TRAINER_RUNNING);
+  WaitUntil([&](const v1::Job& job) { return !is_silent(job); });
+}
+
 TEST_F(CheckpointsTest, NewJobStartsFromTheCheckpointThatItsSpecNames) {
   Start(SavingSpec());
   Complete(20);
