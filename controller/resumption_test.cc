@@ -68,6 +68,26 @@ TEST_F(CheckpointsTest, JobThatHasSucceededIsResumedForMoreSteps) {
   EXPECT_EQ(job.spec().steps(), 1500);
 }
 
+TEST_F(CheckpointsTest, JobThatHasSucceededBeginsANewLineFromAnOlderCheckpoint) {
+  Start(SavingSpec());
+  Complete(20);
+  Complete(40);
+  Tell(v1::TRAINER_EXITED);
+  WaitFor(job_.id(), v1::SUCCEEDED);
+  TellResult(ReadTask(), {20, 40});
+  v1::ResumeJobRequest request;
+  request.set_from(job_.id() + "/20");
+  request.set_steps(20);
+  v1::Job job;
+  EXPECT_THAT(Resume(request, "r1", &job).error_message(), HasSubstr("steps: is 20, and 20"));
+  request.clear_steps();
+  const grpc::Status resumed = Resume(request, "r2", &job);
+  ASSERT_TRUE(resumed.ok()) << resumed.error_message();
+  EXPECT_EQ(job.spec().steps(), 1000);
+  Run(2);
+  EXPECT_EQ(plan_.trainers(0).restore_from(), Directory("step-000000000020.g1"));
+}
+
 TEST_F(CheckpointsTest, TheCosineIsStretchedOverMoreStepsOrKept) {
   v1::JobSpec spec = SavingSpec();
   spec.mutable_schedule()->mutable_cosine();
@@ -91,6 +111,21 @@ TEST_F(CheckpointsTest, JobWithoutACheckpointIsNotResumed) {
   WaitFor(job_.id(), v1::FAILED);
   v1::Job job;
   EXPECT_EQ(Reason(Resume({}, "r1", &job)), "NO_CHECKPOINT");
+}
+
+TEST_F(CheckpointsTest, RanksOfAWorkerThatIsAwaySayWhenTheyWereHeardOfLast) {
+  Start(SavingSpec());
+  Complete(20);
+  EXPECT_FALSE(Get(job_.id()).ranks(0).has_last_heard());
+  const auto is_silent = [](const v1::Job& job) { return job.ranks(0).has_last_heard(); };
+  worker_.reset();
+  const v1::Job silent = WaitUntil(is_silent);
+  EXPECT_GE(silent.ranks(0).last_heard().seconds(), silent.start_time().seconds());
+  Restart();
+  EXPECT_TRUE(is_silent(Get(job_.id())));
+  worker_ = Join(Hello("w0"));
+  Tell(v1::TRAINER_RUNNING);
+  WaitUntil([&](const v1::Job& job) { return !is_silent(job); });
 }
 
 TEST_F(CheckpointsTest, NewJobStartsFromTheCheckpointThatItsSpecNames) {

@@ -15,7 +15,8 @@ double Median(std::vector<double> values) {
 std::vector<double> StepTimes(const v1::Job& job) {
   std::vector<double> times;
   for (const v1::Rank& rank : job.ranks()) {
-    if (rank.progress().step_s() > 0) times.push_back(rank.progress().step_s());
+    if (rank.progress().step_s() > 0 && !rank.has_last_heard())
+      times.push_back(rank.progress().step_s());
   }
   return times;
 }
@@ -46,6 +47,7 @@ v1::JobRanks RanksOf(const v1::Job& job) {
     row.set_device_bytes(rank.figures().memory().reserved());
     row.set_device_capacity_bytes(rank.figures().memory().capacity());
     row.set_loss(rank.progress().loss());
+    if (rank.has_last_heard()) *row.mutable_last_heard() = rank.last_heard();
   }
   return ranks;
 }

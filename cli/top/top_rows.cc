@@ -132,7 +132,8 @@ std::string MemoryText(const v1::RankTelemetry& rank) {
   return rank.host_bytes() > 0 ? BytesText(rank.host_bytes()) : "";
 }
 
-std::string DoingText(const v1::RankTelemetry& rank) {
+std::string DoingText(const v1::RankTelemetry& rank, absl::Time now) {
+  if (rank.has_last_heard()) return LastHeardText(rank.last_heard(), now);
   if (rank.has_verdict()) {
     return absl::StrFormat("SLOW %.2f x, %s", rank.verdict().slowdown(),
                            WordOf(rank.verdict().cause()));
@@ -191,8 +192,8 @@ std::vector<std::string> JobRows(const TopModel& model, const TopView& view,
   return SplitLines(table.Rendered(style.width, style.colours));
 }
 
-std::vector<std::string> RankRows(const TopModel& model, const TopView& view,
-                                  const TopStyle& style) {
+std::vector<std::string> RankRows(const TopModel& model, const TopView& view, const TopStyle& style,
+                                  absl::Time now) {
   Table table({{"RANK", true},
                {"NODE"},
                {"STEP", true},
@@ -206,6 +207,14 @@ std::vector<std::string> RankRows(const TopModel& model, const TopView& view,
                {"RATE", true, true},
                {"DOING"}});
   for (const v1::RankTelemetry* rank : ShownRanks(model, view)) {
+    if (rank->has_last_heard()) {  // Its figures are of then.
+      std::vector<Table::Cell> row = {absl::StrCat(rank->rank()), rank->node(),
+                                      absl::StrCat(rank->step())};
+      row.resize(11, Table::Cell(""));
+      row.push_back({DoingText(*rank, now), Colour::kYellow});
+      table.Add(std::move(row));
+      continue;
+    }
     const double slowness = SlownessOf(model.ranks, *rank);
     const bool slow = rank->has_verdict() || slowness > kSlowRatio;
     const Colour colour = rank->has_verdict() ? Colour::kRed
@@ -222,7 +231,7 @@ std::vector<std::string> RankRows(const TopModel& model, const TopView& view,
                MemoryText(*rank),
                ShareText(rank->has_mfu(), rank->mfu()),
                ShortRate(rank->tokens_per_s() > 0 ? rank->tokens_per_s() : rank->samples_per_s()),
-               {DoingText(*rank), colour}});
+               {DoingText(*rank, now), colour}});
   }
   return SplitLines(table.Rendered(style.width, style.colours));
 }

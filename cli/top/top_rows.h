@@ -15,9 +15,9 @@ namespace paceline {
 
 std::vector<std::string> JobRows(const TopModel& model, const TopView& view, const TopStyle& style);
 
-// Of the one job that is shown.
-std::vector<std::string> RankRows(const TopModel& model, const TopView& view,
-                                  const TopStyle& style);
+// Of the one job that is shown. `now` tells since when ranks are not heard of.
+std::vector<std::string> RankRows(const TopModel& model, const TopView& view, const TopStyle& style,
+                                  absl::Time now);
 
 // Two lines about it.
 std::vector<std::string> JobHead(const TopModel& model, const TopView& view, const TopStyle& style);

@@ -166,7 +166,7 @@ std::vector<std::string> TopLines(const TopModel& model, const TopView& view, co
     lines.insert(lines.end(), head.begin(), head.end());
     lines.emplace_back();
     std::vector<std::string> rows =
-        all ? JobRows(model, view, style) : RankRows(model, view, style);
+        all ? JobRows(model, view, style) : RankRows(model, view, style, now);
     lines.push_back(rows.front());
     rows.erase(rows.begin());
     const bool nothing = rows.empty();

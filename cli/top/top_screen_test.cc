@@ -83,6 +83,17 @@ TEST(TopScreenTest, ShowsRanksAgainstTheMedian) {
   EXPECT_THAT(screen, HasSubstr("100.0 MiB"));
 }
 
+TEST(TopScreenTest, ARankThatIsNotHeardOfHasNoPresentFigures) {
+  TopModel model = WithRanks();
+  for (v1::RankTelemetry& rank : *model.ranks.mutable_ranks()) {
+    rank.mutable_last_heard()->set_seconds(absl::ToUnixSeconds(kNow) - 42);
+  }
+  const std::string screen = Screen(model, RanksView(), Style(120, 24));
+  EXPECT_THAT(screen, HasSubstr("last heard 42"));
+  EXPECT_THAT(screen, Not(HasSubstr("SLOW")));
+  EXPECT_THAT(screen, Not(HasSubstr("100.0 MiB")));
+}
+
 TEST(TopScreenTest, NoScreenIsLargerThanTheTerminal) {
   const TopModel many = WithRanks(300);
   for (const int width : {1, 10, 20, 40, 60, 79, 80, 132, 300}) {

@@ -279,7 +279,8 @@ void AddJobResume(CLI::App& parent, Program& program) {
       "resume", "Let a job that has ended train on from a checkpoint, also on other ranks");
   AddJob(*verb, flags->job);
   verb->add_option("--from", flags->from,
-                   std::string(kCheckpointHelp) + ". Default: the job's newest complete one")
+                   std::string(kCheckpointHelp) +
+                       ". Default: the newest complete one since the last --from, else that one")
       ->check(PlainPath());
   const auto number = [verb](const std::string& name, auto& value, const std::string& what) {
     const auto most = std::numeric_limits<std::decay_t<decltype(value)>>::max();

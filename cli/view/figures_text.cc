@@ -58,6 +58,9 @@ const FigureColumn kColumns[] = {
      }},
 };
 
+// Those of now: what a rank told whose node does not answer any more is old.
+bool HasFigures(const v1::Rank& rank) { return rank.has_figures() && !rank.has_last_heard(); }
+
 const v1::Rank* FindRank(const v1::Job& job, int rank) {
   for (const v1::Rank& candidate : job.ranks()) {
     if (candidate.rank() == rank) return &candidate;
@@ -115,8 +118,8 @@ std::string FigureTable(const v1::Job& job, int width, bool colours) {
   bool any = false;
   for (const FigureColumn& column : kColumns) {
     for (const v1::Rank& rank : job.ranks()) {
-      any = any || rank.has_figures();
-      if (!rank.has_figures() || column.text(rank.figures()).empty()) continue;
+      any = any || HasFigures(rank);
+      if (!HasFigures(rank) || column.text(rank.figures()).empty()) continue;
       columns.push_back({column.heading, true});
       shown.push_back(&column);
       break;
@@ -125,7 +128,7 @@ std::string FigureTable(const v1::Job& job, int width, bool colours) {
   if (!any) return "";
   Table table(std::move(columns));
   for (const v1::Rank& rank : job.ranks()) {
-    if (!rank.has_figures()) continue;
+    if (!HasFigures(rank)) continue;
     std::vector<Table::Cell> row = {absl::StrCat(rank.rank())};
     for (const FigureColumn* column : shown) row.emplace_back(column->text(rank.figures()));
     table.Add(std::move(row));

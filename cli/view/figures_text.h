@@ -12,7 +12,7 @@ namespace paceline {
 // whole training if the job has ended. Empty before there is a pace.
 std::string PaceText(const v1::Job& job);
 
-// A table of the ranks that have figures; empty when none has. Columns of which no rank has a
+// A table of the ranks with figures of now; empty when none has any. Columns of which no rank has a
 // value are left out. `width`: columns of the terminal, 0: unlimited.
 std::string FigureTable(const v1::Job& job, int width, bool colours);
 

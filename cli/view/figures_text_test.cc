@@ -51,6 +51,9 @@ TEST(FiguresTextTest, OnlyWhatARankKnowsHasAColumn) {
   EXPECT_EQ(FigureTable(job, 0, false),
             "RANK  TOKENS/S     MFU   LR  DATA WAIT      RSS  RSS PEAK            GPU PEAK\n"
             "   0      1000  34.5 %  0.1      2.0 %  1.0 MiB   2.0 MiB  1.0 GiB of 2.0 GiB\n");
+  job.mutable_ranks(0)->mutable_last_heard()->set_seconds(1000);
+  EXPECT_EQ(FigureTable(job, 0, false), "") << "they are of then";
+  job.mutable_ranks(0)->clear_last_heard();
   job.mutable_ranks(0)->clear_figures();
   EXPECT_EQ(FigureTable(job, 0, false), "");
 }

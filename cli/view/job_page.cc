@@ -59,7 +59,7 @@ std::string ProgressFacts(const v1::Job& job) {
   return text;
 }
 
-std::string RankTable(const v1::Job& job, const PageStyle& style) {
+std::string RankTable(const v1::Job& job, absl::Time now, const PageStyle& style) {
   Table table({{"RANK", true},
                {"NODE"},
                {"PID", true},
@@ -71,13 +71,17 @@ std::string RankTable(const v1::Job& job, const PageStyle& style) {
                {"SAMPLES/S", true},
                {"EXIT"}});
   const auto add = [&](const std::string& name, const v1::Rank& rank) {
-    const bool trains = rank.state() == v1::TRAINER_RUNNING;
-    const bool stepped = rank.progress().step_s() > 0;  // Itself.
+    const bool silent = rank.has_last_heard();  // What it told is of then.
+    const bool trains = rank.state() == v1::TRAINER_RUNNING && !silent;
+    const bool stepped = rank.progress().step_s() > 0 && !silent;  // Itself.
     const bool failed = rank.exit().failure() != v1::FAILURE_KIND_UNSPECIFIED;
     table.Add({name,
                rank.node(),
                rank.pid() == 0 ? "" : absl::StrCat(rank.pid()),
-               {StateText(rank.state()), failed ? Colour::kRed : Colour::kNone},
+               {silent ? LastHeardText(rank.last_heard(), now) : StateText(rank.state()),
+                failed   ? Colour::kRed
+                : silent ? Colour::kYellow
+                         : Colour::kNone},
                absl::StrCat(rank.progress().step()),
                trains ? PhaseText(rank.progress().phase()) : "",
                trains ? DurationText(rank.progress().phase_s()) : "",
@@ -193,7 +197,7 @@ std::string JobPage(const v1::Job& job, absl::Time now, const PageStyle& style) 
   AddLine(&page, "Progress", ProgressFacts(job));
   if (job.has_evaluation()) AddLine(&page, "Evaluation", EvaluationText(job.evaluation()));
   if (job.has_failure()) absl::StrAppend(&page, "\n", FailureText(job, style));
-  if (job.ranks_size() > 0) absl::StrAppend(&page, "\nRanks:\n", RankTable(job, style));
+  if (job.ranks_size() > 0) absl::StrAppend(&page, "\nRanks:\n", RankTable(job, now, style));
   const std::string changes = ChangeTable(job, now, style.width, style.colours);
   if (!changes.empty()) absl::StrAppend(&page, "\nChanges of membership:\n", changes);
   const std::string figures = FigureTable(job, style.width, style.colours);

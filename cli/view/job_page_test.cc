@@ -94,6 +94,16 @@ TEST(JobPageTest, PageIsAsItShouldLook) {
             "  allow_chaos: false\n");
 }
 
+TEST(JobPageTest, ARankThatIsNotHeardOfSaysSinceWhenInsteadOfWhatItDid) {
+  v1::Job job = Failed();
+  job.set_state(v1::RUNNING);
+  EXPECT_THAT(JobPage(job, absl::FromUnixSeconds(1100), PageStyle()), HasSubstr("communication"));
+  job.mutable_ranks(0)->mutable_last_heard()->set_seconds(1058);
+  const std::string page = JobPage(job, absl::FromUnixSeconds(1100), PageStyle());
+  EXPECT_THAT(page, HasSubstr("last heard 42"));
+  EXPECT_THAT(page, Not(HasSubstr("communication")));
+}
+
 TEST(JobPageTest, StrategyPlanFiguresAndProfileHaveTheirPlaces) {
   v1::Job job = Failed();
   v1::Job more;

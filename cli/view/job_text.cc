@@ -170,6 +170,11 @@ absl::Time TimeOf(bool set, const google::protobuf::Timestamp& timestamp) {
   return absl::FromUnixSeconds(timestamp.seconds()) + absl::Nanoseconds(timestamp.nanos());
 }
 
+std::string LastHeardText(const google::protobuf::Timestamp& heard, absl::Time now) {
+  const absl::Duration age = std::max(now - TimeOf(true, heard), absl::ZeroDuration());
+  return absl::StrCat("last heard ", DurationText(absl::ToDoubleSeconds(age)), " ago");
+}
+
 std::string LocalTimeText(absl::Time moment, const char* format) {
   if (moment == absl::InfinitePast()) return "-";
   const time_t seconds = absl::ToTimeT(moment);

@@ -42,6 +42,8 @@ std::string ModelText(const v1::Model& model);
 
 // Infinite past for a timestamp that is not set.
 absl::Time TimeOf(bool set, const google::protobuf::Timestamp& timestamp);
+// "last heard 42 s ago": of a rank whose node does not answer.
+std::string LastHeardText(const google::protobuf::Timestamp& heard, absl::Time now);
 
 // In local time, by a format of strftime; "-" for the infinite past. At most 31 bytes.
 std::string LocalTimeText(absl::Time moment, const char* format);

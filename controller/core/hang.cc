@@ -135,6 +135,7 @@ absl::Time NextHangCheck(const Job& job, absl::Time steady_now) {
 void NoteProgress(RankState& trainer, const TrainerReport& before, Moment now) {
   const TrainerReport& report = trainer.report;
   trainer.heard = now.steady;
+  trainer.heard_wall = now.wall;
   if (report.state == TrainerState::kRunning && trainer.first_step < 0) {
     trainer.first_step = report.progress.step;
   }

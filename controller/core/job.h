@@ -123,6 +123,7 @@ struct RankState {
   std::string node_lost = {};                        // Its node counts as lost; why.
   absl::Time progressed = absl::InfinitePast();      // It was seen to go on last.
   absl::Time heard = absl::InfinitePast();           // Its node told of it last.
+  absl::Time heard_wall = absl::InfinitePast();      // The same for display: wall.
   int64_t first_step = -1;                           // Seen of it.
 
   // A member that is given up although its end is not known: why. It is ended.

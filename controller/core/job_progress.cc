@@ -13,11 +13,13 @@ JobProgress Summarize(const Job& job, absl::Time wall_now) {
   const auto is_silent = [](const RankState& rank) {
     return rank.silent_since != absl::InfiniteFuture();
   };
-  // What silent ranks told last is old, where others train on.
+  // What silent ranks told last is old: it is no rate of now, and counts for step and loss only
+  // where nobody knows more.
   const bool all_silent = std::all_of(job.ranks.begin(), job.ranks.end(), is_silent);
   bool any = false;
   double mfu = 0;
   int with_mfu = 0;
+  int with_loss = 0;
   for (const RankState& rank : job.ranks) {
     const Progress& progress = rank.report.progress;
     const bool is_old = !all_silent && is_silent(rank);
@@ -28,13 +30,18 @@ JobProgress Summarize(const Job& job, absl::Time wall_now) {
       if (!any || is_newer) sum.step = step;
       any = true;
     }
-    sum.loss += progress.loss / job.ranks.size();
+    if (!is_old) {
+      sum.loss += progress.loss;
+      ++with_loss;
+    }
+    if (is_silent(rank)) continue;
     sum.samples_per_second += progress.samples_per_second;
     sum.tokens_per_second += rank.report.figures.tokens_per_second;
     if (!rank.report.figures.mfu.has_value()) continue;
     mfu += *rank.report.figures.mfu;
     ++with_mfu;
   }
+  sum.loss /= with_loss;
   if (with_mfu > 0) sum.mfu = mfu / with_mfu;
   if (job.started != absl::InfinitePast()) {
     sum.training = (job.ended_already() ? job.ended : wall_now) - job.started;

@@ -226,6 +226,27 @@ TEST(JobTest, SummaryIsWhatEveryRankHasDone) {
   EXPECT_EQ(sum.training, absl::Seconds(10));
 }
 
+TEST(JobTest, RatesAndLossesOfRanksThatAreNotHeardOfAreNotThoseOfNow) {
+  Job job = RunningJob();
+  TrainerReport report = Report(0, TrainerState::kRunning);
+  report.progress = {10, 2, absl::ZeroDuration(), 1.0, absl::Milliseconds(50), 100};
+  ApplyReport(job, kA, report, At(4));
+  report = Report(1, TrainerState::kRunning);
+  report.progress = {8, 2, absl::ZeroDuration(), 2.0, absl::Milliseconds(50), 50};
+  report.figures.mfu = 0.5;
+  ApplyReport(job, kB, report, At(4));
+  EXPECT_EQ(job.ranks[1].heard_wall, At(4).wall);
+  job.ranks[1].silent_since = At(5).steady;
+  JobProgress sum = Summarize(job, At(6).wall);
+  EXPECT_DOUBLE_EQ(sum.loss, 1);
+  EXPECT_DOUBLE_EQ(sum.samples_per_second, 100);
+  EXPECT_FALSE(sum.mfu.has_value());
+  job.ranks[0].silent_since = At(5).steady;
+  sum = Summarize(job, At(6).wall);
+  EXPECT_DOUBLE_EQ(sum.loss, 1.5) << "nobody knows more";
+  EXPECT_DOUBLE_EQ(sum.samples_per_second, 0);
+}
+
 TEST(JobTest, RanksThatAreNotHeardOfDoNotHoldTheStepBackThatIsTold) {
   Job job = RunningJob();
   TrainerReport report = Report(0, TrainerState::kRunning);

@@ -4,6 +4,7 @@
 #include <tuple>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "controller/core/failure_budget.h"
 #include "controller/core/job_checkpoints.h"
@@ -29,6 +30,18 @@ std::string HowToGoOn(const Job& job, const Checkpoint* older) {
                       job.request.id.value(), " --from ", job.request.id.value(), "/",
                       older->key.step, ".g", older->key.generation,
                       ", or submit jobs with checkpoint.on_damage: previous");
+}
+
+// Why the job cannot start from this directory, as far as its records tell. Of a directory that is
+// not its own nothing is known.
+std::string WhyUnusable(const Job& job, const std::string& directory) {
+  if (!SavesCheckpoints(job.request) ||
+      !absl::StartsWith(directory, absl::StrCat(JobDirectory(job.request), "/"))) {
+    return "";
+  }
+  const Checkpoint* own = FindByDirectory(job, directory);
+  if (own == nullptr || own->state == CheckpointState::kDeleting) return "deleted";
+  return own->state == CheckpointState::kDamaged ? "damaged" : "";
 }
 
 bool IsToStop(const Job& job) {
@@ -110,14 +123,21 @@ std::optional<Refusal> RefuseResume(const Job& job, bool has_from) {
                                 " has not ended: cancel it first to resume it from a "
                                 "checkpoint")};
   }
-  if (has_from || NewestComplete(job) != nullptr || !job.request.resume_from.empty()) {
-    return std::nullopt;
-  }
+  if (has_from) return std::nullopt;
+  const std::string start = ChooseStart(job);
+  const std::string unusable = WhyUnusable(job, start);
+  if (!start.empty() && unusable.empty()) return std::nullopt;
   if (job.checkpoints.settlement.has_value()) {
     return Refusal{
         Refusal::Kind::kState, "NO_CHECKPOINT",
         absl::StrCat(name, " has no checkpoint that is known; ", JobDirectory(job.request),
                      " is being looked through: try again when it was")};
+  }
+  if (!start.empty()) {
+    return Refusal{Refusal::Kind::kState, "NO_CHECKPOINT",
+                   absl::StrCat(name, " would go on from ", start, ", which is ", unusable,
+                                ": name another checkpoint with --from; paceline checkpoint list ",
+                                job.request.id.value(), " shows them")};
   }
   return Refusal{Refusal::Kind::kState, "NO_CHECKPOINT",
                  absl::StrCat(name,
@@ -129,8 +149,7 @@ void ResumeJob(Job& job, JobRequest request, const std::string& from) {
   job.request = std::move(request);
   job.plan = {PlanEpoch(job.plan.epoch.value() + 1), job.request.strategy_spec,
               job.request.strategy.ladder, job.request.strategy.slipstream};
-  job.start = from.empty() ? StartPoint{job.request.resume_from, Generation(1)}
-                           : StartPoint{from, NextUnused(job)};
+  if (!from.empty()) job.start = {from, NextUnused(job)};
   job.state = JobState::kQueued;
   job.reason = "resumed by request";
   job.placed = job.started = job.ended = absl::InfinitePast();

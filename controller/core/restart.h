@@ -29,11 +29,12 @@ bool DecideRestart(Job& job);
 // from the one before and there is one. It never begins anew for that.
 void FailForDamage(Job& job, const Checkpoint& damaged, Moment now);
 
-// Whether the job can be resumed: JOB_NOT_ENDED; NO_CHECKPOINT unless `has_from`.
+// Why the job cannot be resumed: JOB_NOT_ENDED; NO_CHECKPOINT unless `has_from`.
 std::optional<Refusal> RefuseResume(const Job& job, bool has_from);
 
-// Puts an ended job back into the queue, as `request`. `from` is the directory of a checkpoint;
-// empty: the newest complete one. Requires: RefuseResume has no objection.
+// Puts an ended job back into the queue, as `request`. `from` is the directory of a checkpoint,
+// from which a new line of training begins; empty: the job goes on with the line it has trained
+// (ChooseStart). Requires: RefuseResume has no objection.
 void ResumeJob(Job& job, JobRequest request, const std::string& from);
 
 // Jobs of a state that was put back from a backup. What happened after the backup is not known:

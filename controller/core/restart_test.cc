@@ -226,6 +226,46 @@ TEST(RestartTest, ResumptionFromAnOlderOneIsNotUndoneByARestart) {
   EXPECT_EQ(job.restored_from, "/ckpt/job-1/step-000000000030.g3");
 }
 
+TEST(RestartTest, ResumptionGoesOnWithTheLineThatWasChosenLast) {
+  Job job = RunningJob(RestartingRequest(0));
+  SaveAll(job, 20, At(5));
+  SaveAll(job, 40, At(6));
+  FailRank1(job, FailureKind::kSignal, At(7));
+  ASSERT_EQ(job.state, JobState::kFailed);
+  ResumeJob(job, job.request, kStep20);
+  PlaceAgain(job, At(8));
+  RunPlaced(job, At(9));
+  FailRank1(job, FailureKind::kSignal, At(10));
+  ASSERT_EQ(job.state, JobState::kFailed);
+  EXPECT_EQ(Reason(RefuseResume(job, false)), "");
+  ResumeJob(job, job.request, "");
+  EXPECT_EQ(ChooseStart(job), kStep20) << "not step 40, which the user has left";
+  PlaceAgain(job, At(11));
+  RunPlaced(job, At(12));
+  SaveAll(job, 30, At(13));
+  FailRank1(job, FailureKind::kSignal, At(14));
+  ResumeJob(job, job.request, "");
+  EXPECT_EQ(ChooseStart(job), "/ckpt/job-1/step-000000000030.g3");
+}
+
+TEST(RestartTest, LineWhoseCheckpointCannotBeUsedIsNotExchangedForAnother) {
+  Job job = RunningJob(RestartingRequest(0));
+  SaveAll(job, 20, At(5));
+  SaveAll(job, 40, At(6));
+  FailRank1(job, FailureKind::kSignal, At(7));
+  ResumeJob(job, job.request, kStep20);
+  PlaceAgain(job, At(8));
+  FailRank1(job, FailureKind::kRestore, At(9));
+  ASSERT_EQ(job.state, JobState::kFailed);
+  job.checkpoints.settlement.reset();
+  EXPECT_EQ(Reason(RefuseResume(job, false)), "NO_CHECKPOINT");
+  EXPECT_THAT(RefuseResume(job, false)->message,
+              HasSubstr(absl::StrCat(kStep20, ", which is damaged: name another")));
+  DropCheckpoint(job, {20, 1});
+  EXPECT_THAT(RefuseResume(job, false)->message, HasSubstr("which is deleted"));
+  EXPECT_EQ(Reason(RefuseResume(job, true)), "");
+}
+
 TEST(RestartTest, ResumedJobIsQueuedWithItsNewSpecAndTheNextEpoch) {
   JobRequest request = RestartingRequest();
   request.strategy_spec = "old";

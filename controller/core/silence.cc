@@ -63,7 +63,10 @@ JobChange TakeLostNode(Job& job, const NodeName& node, const std::string& why, M
 
 void RestoreSilence(Job& job, Moment now) {
   for (auto* part : {&job.ranks, &job.spares, &job.leaving}) {
-    for (RankState& trainer : *part) trainer.silent_since = now.steady + kReconnectGrace;
+    for (RankState& trainer : *part) {
+      trainer.silent_since = now.steady + kReconnectGrace;
+      trainer.heard_wall = now.wall;  // At the latest.
+    }
   }
 }
 

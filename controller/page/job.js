@@ -67,7 +67,7 @@ function makeRankRow() {
   return row;
 }
 
-function updateRanks(detail) {
+function updateRanks(detail, now) {
   const shown = detail.ranks.length;
   const all = shown === detail.rank_count;
   setText(byId('ranks-title'), all ? 'Ranks, the slowest first'
@@ -77,12 +77,15 @@ function updateRanks(detail) {
   showList(byId('rank-rows'), detail.ranks, (rank) => rank.rank, makeRankRow, (row, rank) => {
     const ratio = rank.own_s !== null && detail.median_own_s !== null
       ? `${(rank.own_s / detail.median_own_s).toFixed(2)} ×` : NONE;
+    const silent = rank.last_heard !== null; // Its figures are of then.
     const phase = rank.phase === 'idle' ? rank.state : `${rank.state}: ${rank.phase}`;
-    const texts = [`${rank.rank}`, rank.node, phase, `${rank.step}`, seconds(rank.own_s), ratio,
+    const doing = silent ? `last heard ${ago(rank.last_heard, now)}` : phase;
+    const figures = silent ? [NONE, NONE, NONE, NONE, NONE, NONE, ''] : [seconds(rank.own_s), ratio,
       percent(rank.wait_share), percent(rank.data_wait_share), bytes(rank.memory),
       percent(rank.mfu), rank.verdict ? `${rank.verdict.kind}: ${rank.verdict.cause}` : ''];
+    const texts = [`${rank.rank}`, rank.node, doing, `${rank.step}`, ...figures];
     texts.forEach((text, i) => setText(row.children[i], text));
-    row.lastChild.className = rank.verdict ? 'flag' : '';
+    row.lastChild.className = rank.verdict && !silent ? 'flag' : '';
   });
 }
 
@@ -101,6 +104,6 @@ function updateEvents(events, now) {
 function updateJobDetail(job, detail, now) {
   updateHeatMap(detail.table, job.ended !== null);
   updateCharts(detail.series);
-  updateRanks(detail);
+  updateRanks(detail, now);
   updateEvents(detail.events, now);
 }

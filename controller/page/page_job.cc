@@ -87,6 +87,7 @@ json DescribeRanksForPage(const v1::JobRanks& ranks) {
          {"memory", Known(static_cast<double>(rank.device_bytes() > 0 ? rank.device_bytes()
                                                                       : rank.host_bytes()))},
          {"mfu", rank.has_mfu() ? json(Short(rank.mfu())) : json()},
+         {"last_heard", rank.has_last_heard() ? json(rank.last_heard().seconds()) : json()},
          {"verdict", rank.has_verdict() ? DescribeVerdict(rank.verdict()) : json()}});
   }
   return out;

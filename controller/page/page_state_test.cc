@@ -183,6 +183,7 @@ TEST_F(PageStateTest, TellsTheStepsOfAJobCellByCell) {
   EXPECT_NEAR(seconds(3, 2, 1), 2, 0.01);
   EXPECT_EQ(job["ranks"][0]["rank"], 2) << "the slowest first";
   EXPECT_FALSE(job["series"]["step_s"].empty());
+  EXPECT_TRUE(job["ranks"][0]["last_heard"].is_null()) << "its node answers";
 }
 
 TEST_F(PageStateTest, TellsWhatWasDecidedTheNewestFirst) {

@@ -132,7 +132,14 @@ v1::Rank ToProto(int r, const RankState& rank) {
   }
   out.set_started_generation(report.id.generation.value());
   out.set_started_rank(report.id.rank.value());
+  if (const auto heard = LastHeard(rank); heard.has_value()) *out.mutable_last_heard() = *heard;
   return out;
+}
+
+std::optional<google::protobuf::Timestamp> LastHeard(const RankState& rank) {
+  const bool silent = rank.silent_since != absl::InfiniteFuture() && !rank.report.exit.has_value();
+  if (!silent || rank.heard_wall == absl::InfinitePast()) return std::nullopt;
+  return ToProto(rank.heard_wall);
 }
 
 google::protobuf::Timestamp ToProto(absl::Time time) {

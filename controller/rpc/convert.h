@@ -5,6 +5,7 @@
 #ifndef CONTROLLER_RPC_CONVERT_H_
 #define CONTROLLER_RPC_CONVERT_H_
 
+#include <optional>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -19,6 +20,8 @@ namespace paceline {
 
 // Core to wire.
 google::protobuf::Timestamp ToProto(absl::Time time);
+// When a rank whose node does not answer was heard of last; nothing: its node answers.
+std::optional<google::protobuf::Timestamp> LastHeard(const RankState& rank);
 v1::TrainerId ToProto(const TrainerId& id);
 v1::JobState ToProto(JobState state);
 // `wall_now` dates the progress. The revision is left unset.

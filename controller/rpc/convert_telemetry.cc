@@ -73,6 +73,7 @@ v1::RankTelemetry DescribeRank(int rank, const RankState& state, const RankMeans
   out.set_samples_per_s(progress.samples_per_second);
   out.set_loss(progress.loss);
   SetFigures(state.report.figures, &out);
+  if (const auto heard = LastHeard(state); heard.has_value()) *out.mutable_last_heard() = *heard;
   if (stragglers == nullptr) return out;
   const auto slow = stragglers->told().slow().find(rank);
   if (slow != stragglers->told().slow().end()) *out.mutable_verdict() = ToProto(slow->second);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "controller/core/stragglers/job/straggler_testing.h"
+#include "controller/rpc/convert.h"
 
 namespace paceline {
 namespace {
@@ -62,6 +63,18 @@ TEST_F(ConvertTelemetryTest, TellsRanksWithTheirWaitsTheSlowestFirst) {
   EXPECT_EQ(slowest.ranks(0).rank(), 2);
   EXPECT_EQ(slowest.ranks(1).rank(), 1);
   EXPECT_EQ(slowest.rank_count(), 4);
+}
+
+TEST_F(ConvertTelemetryTest, TellsWhenARankWhoseNodeDoesNotAnswerWasHeardOfLast) {
+  Job job = watched_.job();
+  job.ranks[1].heard_wall = absl::FromUnixSeconds(1000);
+  EXPECT_FALSE(DescribeRanks(job, nullptr, nullptr, 0).ranks(1).has_last_heard());
+  EXPECT_FALSE(ToProto(job, absl::FromUnixSeconds(1060)).ranks(1).has_last_heard());
+  job.ranks[1].silent_since = absl::FromUnixSeconds(1010);
+  const v1::JobRanks ranks = DescribeRanks(job, nullptr, nullptr, 0);
+  EXPECT_EQ(ranks.ranks(1).last_heard().seconds(), 1000);
+  EXPECT_FALSE(ranks.ranks(0).has_last_heard());
+  EXPECT_EQ(ToProto(job, absl::FromUnixSeconds(1060)).ranks(1).last_heard().seconds(), 1000);
 }
 
 TEST_F(ConvertTelemetryTest, TellsStepsByRow) {

@@ -131,7 +131,10 @@ std::vector<SpecProblem> CheckResumption(const Job& job, const v1::ResumeJobRequ
                         "is given, but the job's strategy is not hsgd; leave the ladder out"});
   }
   int64_t done = start != nullptr ? start->key.step : 0;
-  if (job.state == JobState::kSucceeded) done = std::max(done, job.request.steps);
+  // A new line leaves the steps behind its checkpoint.
+  if (job.state == JobState::kSucceeded && request.from().empty()) {
+    done = std::max(done, job.request.steps);
+  }
   if (spec.steps() > 0 && spec.steps() <= done) {
     problems.push_back({"steps", absl::StrCat("is ", spec.steps(), ", and ", done,
                                               " are done; give more to go on")});
@@ -298,9 +301,10 @@ void JobService::DoResume(const Principal& caller, const v1::ResumeJobRequest& r
          const grpc::Status resolved = ResolveStart(caller, &from);
          if (!resolved.ok()) return answer(resolved);
          const v1::JobSpec spec = ChangedSpec(*job, request);
-         const Checkpoint* start = from.empty()                     ? NewestComplete(*job)
-                                   : SavesCheckpoints(job->request) ? FindByDirectory(*job, from)
-                                                                    : nullptr;
+         const Checkpoint* start =
+             SavesCheckpoints(job->request)
+                 ? FindByDirectory(*job, from.empty() ? ChooseStart(*job) : from)
+                 : nullptr;
          const std::vector<SpecProblem> problems = CheckResumption(*job, request, spec, start);
          if (!problems.empty()) return answer(SpecError(problems));
          const JobId id = job->request.id;
