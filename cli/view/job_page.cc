@@ -79,7 +79,7 @@ std::string RankTable(const v1::Job& job, const PageStyle& style) {
                rank.pid() == 0 ? "" : absl::StrCat(rank.pid()),
                {StateText(rank.state()), failed ? Colour::kRed : Colour::kNone},
                absl::StrCat(rank.progress().step()),
-               trains ? PhaseText(rank.progress().phase()) : "",
+               trains ? PhaseText(rank.progress()) : "",
                trains ? DurationText(rank.progress().phase_s()) : "",
                stepped ? LossText(rank.progress().loss()) : "",
                stepped && trains ? RateText(rank.progress().samples_per_s()) : "",
