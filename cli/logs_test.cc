@@ -15,6 +15,7 @@
 namespace paceline {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
@@ -41,7 +42,41 @@ TEST_F(LogsTest, LogsOfAllRanksHaveTheirRankInFront) {
   controller_.SetJobs({JobIn(v1::RUNNING, 1, 3)});
   controller_.AddLog(0, {{Chunk(0, "a\nb")}, grpc::Status::OK});
   controller_.AddLog(1, {{Chunk(0, "c\x1b[2J\n")}, grpc::Status::OK});
-  EXPECT_EQ(Paceline({"job", "logs", kId}).out, "[rank 0] a\n[rank 0] b\n[rank 1] c\\x1b[2J\n");
+  EXPECT_THAT(Paceline({"job", "logs", kId}).out,
+              AnyOf("[rank 0] a\n[rank 0] b\n[rank 1] c\\x1b[2J\n",
+                    "[rank 1] c\\x1b[2J\n[rank 0] a\n[rank 0] b\n"))
+      << "rank 0 is waited for, but not for long";
+}
+
+TEST_F(LogsTest, LinesOfANodeThatIsAwayAreMissingAndNotWaitedFor) {
+  v1::Job job = JobIn(v1::RUNNING, 1, 3);
+  for (int rank = 0; rank < 2; ++rank) job.mutable_ranks(rank)->set_node(rank == 0 ? "w0" : "w1");
+  controller_.SetJobs({job});
+  controller_.AddLog(0, {{}, Away("w1")});
+  controller_.AddLog(1, {{Chunk(0, "c\n")}, grpc::Status::OK});
+  const Ran ran = Paceline({"job", "logs", kId});
+  EXPECT_EQ(ran.exit, kCliUnavailable);
+  EXPECT_EQ(ran.out, "[rank 1] c\n");
+  EXPECT_EQ(ran.err, "error: rank 0 on w0: not heard of; its lines are missing\n");
+  EXPECT_THAT(controller_.logs(), SizeIs(2)) << "asked once";
+}
+
+TEST_F(LogsTest, FollowedLogOfANodeThatIsAwayGoesOnWhenItIsBackOrEndsWithTheJob) {
+  controller_.SetJobs({JobIn(v1::RUNNING, 1, 3)});
+  controller_.AddLog(0, {{}, Away("w1")});
+  controller_.AddLog(0, {{}, Away("w1")});
+  controller_.AddLog(0, {{Chunk(0, "c\n")}, grpc::Status::OK});
+  // It is given up after that time only where nothing is there.
+  Ran ran = Paceline({"--timeout", "0.01", "job", "logs", kId, "-f", "--rank", "0"});
+  EXPECT_EQ(ran.exit, kCliOk) << ran.err;
+  EXPECT_EQ(ran.out, "c\n");
+  EXPECT_EQ(ran.err, "rank 0: node w1 is not heard of; going on when it is back\n");
+
+  controller_.SetJobs({JobIn(v1::FAILED, 1, 3)});
+  controller_.AddLog(0, {{Chunk(0, "c\n")}, Away("w1")});
+  ran = Paceline({"job", "logs", kId, "-f", "--rank", "0"});
+  EXPECT_EQ(ran.exit, kCliUnavailable);
+  EXPECT_THAT(ran.err, HasSubstr("not heard of; its lines are missing\n"));
 }
 
 TEST_F(LogsTest, LogsOfOneRankHaveNothingInFront) {

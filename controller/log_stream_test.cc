@@ -216,6 +216,21 @@ TEST_F(LogStreamTest, ReaderThatComesBackBeginsTheNewLogWhenTheOldOneCannotBeHad
   }
 }
 
+// Its session stays: nobody tells that it will not answer.
+TEST_F(LogStreamTest, ReaderOfANodeThatIsNotHeardOfIsToldSo) {
+  StartJob();
+  Open(FollowRank1());
+  Asked();
+  EXPECT_EQ(ReadChunk(), "end: 14 NODE_UNREACHABLE") << "it waited for the node's answer";
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
+  v1::LogChunk chunk;
+  auto stream = jobs_->StreamLogs(&context, FollowRank1());
+  EXPECT_FALSE(stream->Read(&chunk));
+  const grpc::Status status = stream->Finish();
+  EXPECT_EQ(status.error_message(), "node w0 is not heard of");
+}
+
 TEST_F(LogStreamTest, OlderReaderEndsWithItsTrainer) {
   StartJob();
   v1::StreamLogsRequest request = FollowRank1();

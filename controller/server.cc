@@ -346,6 +346,7 @@ ServerFailure Server::Parts::Start(Elected elected) {
       [this] { jobs_->WakeWatchers(); },
       [this] {
         nodes_->WakeWatchers();
+        jobs_->WakeLogReaders();
         UpdateDiscoverySoon();
       },
       [this] { histories_->WakeWatchers(); },

@@ -30,6 +30,9 @@ class Resumption {
   // Something came: the server is there.
   void Arrived();
 
+  // The server is there, and tells that what was asked for is not: it is waited for.
+  void Answered() { arrived_ = true; }
+
   // True when the stream that ended with `status` should be opened again; has waited then.
   // False when it is over: `status` was OK, or an error that stays, or the deadline has
   // passed, or the user interrupted. `status` then says which.

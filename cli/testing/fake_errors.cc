@@ -19,6 +19,13 @@ grpc::Status WithDetail(grpc::StatusCode code, const std::string& message,
 
 grpc::Status Lost() { return grpc::Status(grpc::StatusCode::UNAVAILABLE, "connection lost"); }
 
+grpc::Status Away(const std::string& node) {
+  google::rpc::ErrorInfo info;
+  info.set_reason("NODE_UNREACHABLE");
+  return WithDetail(grpc::StatusCode::UNAVAILABLE, absl::StrCat("node ", node, " is not heard of"),
+                    info);
+}
+
 grpc::Status Refused(const std::string& message, const std::string& reason) {
   google::rpc::ErrorInfo info;
   info.set_reason(reason);

@@ -11,6 +11,9 @@ namespace paceline {
 // As of a connection that broke.
 grpc::Status Lost();
 
+// UNAVAILABLE: the controller has no word from the node.
+grpc::Status Away(const std::string& node);
+
 // FAILED_PRECONDITION for this reason.
 grpc::Status Refused(const std::string& message, const std::string& reason);
 

@@ -11,6 +11,7 @@
 #include "cli/text/sparkline.h"
 #include "cli/text/table.h"
 #include "cli/view/checkpoint_text.h"
+#include "cli/view/figures_text.h"
 #include "cli/view/job_text.h"
 #include "cli/view/numbers.h"
 #include "cli/view/straggler_text.h"
@@ -103,10 +104,9 @@ std::string StepsText(const v1::Job& job) {
 }
 
 std::string RateOf(const v1::Job& job) {
-  const v1::JobProgress& progress = job.progress();
   if (job.state() != v1::RUNNING) return "";
-  return progress.tokens_per_s() > 0 ? ShortRate(progress.tokens_per_s())
-                                     : ShortRate(progress.samples_per_s());
+  const double tokens = TokensPerSecond(job);
+  return ShortRate(tokens > 0 ? tokens : job.progress().samples_per_s());
 }
 
 std::vector<std::string> SplitLines(const std::string& text) {
@@ -139,7 +139,7 @@ std::string DoingText(const v1::RankTelemetry& rank, absl::Time now) {
                            WordOf(rank.verdict().cause()));
   }
   if (rank.state() != v1::TRAINER_RUNNING) return StateText(rank.state());
-  const std::string phase = PhaseText(rank.phase());
+  const std::string phase = PhaseText(rank);
   return rank.phase_s() < 1 ? phase : absl::StrCat(phase, " ", DurationText(rank.phase_s()));
 }
 
@@ -247,7 +247,7 @@ std::vector<std::string> JobHead(const TopModel& model, const TopView& view,
   if (step_s > 0) facts.push_back(absl::StrCat(StepText(step_s), " a step"));
   if (!RateOf(job).empty()) {
     facts.push_back(
-        absl::StrCat(RateOf(job), job.progress().tokens_per_s() > 0 ? " tokens/s" : " samples/s"));
+        absl::StrCat(RateOf(job), TokensPerSecond(job) > 0 ? " tokens/s" : " samples/s"));
   }
   if (job.progress().has_mfu()) {
     facts.push_back(absl::StrCat("MFU ", ShareText(true, job.progress().mfu())));

@@ -1,13 +1,16 @@
 // paceline job logs JOB
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/synchronization/mutex.h"
@@ -31,6 +34,8 @@ namespace {
 
 // Each has a thread while it is followed.
 constexpr size_t kMostFollowed = 64;
+// Up to their ends, at once.
+constexpr size_t kMostRead = 16;
 
 struct JobLogsFlags {
   std::string job;
@@ -67,8 +72,66 @@ class LogPrinter {
   absl::Mutex mutex_;
 };
 
-// `wanted`: what is common to all ranks.
-grpc::Status PrintRank(Program& program, const RankLog& wanted, int rank, LogPrinter& printer) {
+// Which rank's lines are printed now, of logs that are read at once up to their ends: one whole log
+// after the other, by rank; only a rank that has not answered for kPatience holds nobody up.
+// Thread-safe.
+class Turns {
+ public:
+  // The rank's log has been asked for; never before that of a lower rank.
+  void Begin(int rank) ABSL_LOCKS_EXCLUDED(mutex_) {
+    const absl::MutexLock lock(&mutex_);
+    open_[rank].asked = absl::Now();
+  }
+
+  // It has lines: waits for its turn, which it keeps until its end.
+  void Take(int rank) ABSL_LOCKS_EXCLUDED(mutex_) {
+    const absl::MutexLock lock(&mutex_);
+    open_[rank].has_lines = true;
+    while (turn_ != rank && !MayTake(rank)) changed_.WaitWithTimeout(&mutex_, kPatience);
+    turn_ = rank;
+  }
+
+  void End(int rank) ABSL_LOCKS_EXCLUDED(mutex_) {
+    const absl::MutexLock lock(&mutex_);
+    open_.erase(rank);
+    if (turn_ == rank) turn_ = kNobody;
+    changed_.SignalAll();
+  }
+
+ private:
+  static constexpr absl::Duration kPatience = absl::Seconds(1);
+  static constexpr int kNobody = -1;
+  struct Rank {
+    absl::Time asked;
+    bool has_lines = false;
+  };
+
+  bool MayTake(int rank) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (turn_ != kNobody) return false;
+    const absl::Time now = absl::Now();
+    return std::all_of(open_.begin(), open_.find(rank), [&](const auto& lower) {
+      return !lower.second.has_lines && now - lower.second.asked >= kPatience;
+    });
+  }
+
+  absl::Mutex mutex_;
+  absl::CondVar changed_;
+  int turn_ ABSL_GUARDED_BY(mutex_) = kNobody;
+  std::map<int, Rank> open_ ABSL_GUARDED_BY(mutex_);
+};
+
+// How the reading of a rank's log has ended.
+struct LogEnd {
+  int rank = 0;
+  std::string node;
+  grpc::Status status;
+};
+
+// `wanted`: what is common to all ranks. `end`: of the rank and its node. `turns`: null, each line
+// is printed as it comes.
+void PrintRank(Program& program, const RankLog& wanted, LogPrinter& printer, Turns* turns,
+               LogEnd& end) {
+  const int rank = end.rank;
   LineSplitter splitter;
   RankLog log = wanted;
   log.rank = rank;
@@ -76,9 +139,13 @@ grpc::Status PrintRank(Program& program, const RankLog& wanted, int rank, LogPri
     const std::string rest = splitter.Rest();
     if (!rest.empty()) printer.Print(rank, {rest});
   };
-  log.each = [&](absl::string_view data) { printer.Print(rank, splitter.Add(data)); };
+  log.each = [&](absl::string_view data) {
+    if (turns != nullptr) turns->Take(rank);
+    printer.Print(rank, splitter.Add(data));
+  };
   log.on_trainer = [&](const std::string& node) {
     print_rest();
+    end.node = node;
     program.Note(absl::StrCat("rank ", rank, " is now on ", NeutralLine(node)));
   };
   log.on_gap = [&](int64_t bytes) {
@@ -92,9 +159,8 @@ grpc::Status PrintRank(Program& program, const RankLog& wanted, int rank, LogPri
             : NeutralLine(status.error_message());
     program.Note(absl::StrCat("rank ", rank, ": ", what, "; going on when it is back"));
   };
-  const grpc::Status status = ReadRankLog(program.client(), log);
+  end.status = ReadRankLog(program.client(), log);
   print_rest();
-  return status;
 }
 
 // Waits until the job has ranks, or has ended without.
@@ -152,27 +218,59 @@ absl::StatusOr<std::vector<int>> ChosenRanks(const v1::Job& job, const JobLogsFl
   return ranks;
 }
 
-int PrintRanks(Program& program, const RankLog& wanted, const std::vector<int>& ranks,
+// Whether it is about the log of one rank, and not about the command.
+bool IsOfOneRank(const grpc::Status& status) {
+  return NodeIsAway(status) || absl::StartsWith(ErrorReason(status), "LOG_");
+}
+
+// Tells whose lines are missing. Returns the exit code.
+int TellMissing(Program& program, const std::vector<LogEnd>& ends) {
+  using Missing = std::pair<std::string, std::string>;  // Node, and why.
+  std::map<Missing, std::vector<int>> missing;
+  int exit = kCliOk;
+  for (const LogEnd& end : ends) {
+    if (end.status.ok()) continue;
+    if (!IsOfOneRank(end.status)) return program.Fail(end.status);
+    const std::string why = NodeIsAway(end.status) ? "not heard of" : end.status.error_message();
+    missing[{end.node, why}].push_back(end.rank);
+    if (exit == kCliOk) exit = ExitOf(end.status);
+  }
+  for (const auto& [what, ranks] : missing) {
+    const bool one = ranks.size() == 1;
+    program.Fail(kCliFailed,
+                 absl::StrCat(one ? "rank " : "ranks ", absl::StrJoin(ranks, ", "), " on ",
+                              NeutralLine(what.first), ": ", NeutralLine(what.second), "; ",
+                              one ? "its" : "their", " lines are missing"));
+  }
+  return exit;
+}
+
+int PrintRanks(Program& program, const RankLog& wanted, std::vector<LogEnd> ends,
                const JobLogsFlags& flags) {
   const RE2 pattern(flags.grep);
-  LogPrinter printer(program, ranks.size() > 1 && !flags.no_prefix,
+  LogPrinter printer(program, ends.size() > 1 && !flags.no_prefix,
                      flags.grep.empty() ? nullptr : &pattern);
-  std::vector<grpc::Status> ends(ranks.size());
-  if (flags.follow) {
-    std::vector<std::thread> readers;
-    for (size_t i = 0; i < ranks.size(); ++i) {
-      readers.emplace_back([&, i] { ends[i] = PrintRank(program, wanted, ranks[i], printer); });
+  Turns turns;
+  absl::Mutex mutex;
+  size_t next = 0;
+  const auto read = [&] {
+    while (true) {
+      LogEnd* end = nullptr;
+      {
+        const absl::MutexLock lock(&mutex);
+        if (next == ends.size()) return;
+        end = &ends[next++];
+        if (!flags.follow) turns.Begin(end->rank);
+      }
+      PrintRank(program, wanted, printer, flags.follow ? nullptr : &turns, *end);
+      if (!flags.follow) turns.End(end->rank);
     }
-    for (std::thread& reader : readers) reader.join();
-  } else {
-    for (size_t i = 0; i < ranks.size(); ++i) {
-      ends[i] = PrintRank(program, wanted, ranks[i], printer);
-    }
-  }
-  for (const grpc::Status& end : ends) {
-    if (!end.ok()) return program.Fail(end);
-  }
-  return kCliOk;
+  };
+  std::vector<std::thread> readers;
+  const size_t at_once = flags.follow ? kMostFollowed : kMostRead;
+  while (readers.size() < std::min(at_once, ends.size())) readers.emplace_back(read);
+  for (std::thread& reader : readers) reader.join();
+  return TellMissing(program, ends);
 }
 
 int PrintLogs(Program& program, const JobLogsFlags& flags) {
@@ -197,7 +295,9 @@ int PrintLogs(Program& program, const JobLogsFlags& flags) {
   const absl::StatusOr<std::vector<int>> chosen = ChosenRanks(job, flags);
   if (!chosen.ok()) return program.Fail(chosen.status());
   wanted.job_id = job.id();
-  return PrintRanks(program, wanted, *chosen, flags);
+  std::vector<LogEnd> ends;
+  for (const int rank : *chosen) ends.push_back({rank, job.ranks(rank).node(), {}});
+  return PrintRanks(program, wanted, std::move(ends), flags);
 }
 
 // What is wrong with a regular expression; empty: nothing.

@@ -6,7 +6,9 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
+#include "cli/rpc/error_text.h"
 #include "cli/rpc/resumption.h"
+#include "cli/view/job_text.h"
 #include "proto/job.pb.h"
 
 namespace paceline {
@@ -22,7 +24,18 @@ bool IsFromAnother(const v1::StreamLogsRequest& request, const v1::LogChunk& chu
          chunk.trainer().rank() != request.trainer().rank();
 }
 
+// Whether nothing follows when the node is back, as far as is known.
+bool IsOver(Client& client, const RankLog& log) {
+  if (!log.follow) return true;
+  v1::GetJobRequest request;
+  request.set_job(log.job_id);
+  v1::Job job;
+  return client.GetJob(request, &job).ok() && HasEnded(job.state());
+}
+
 }  // namespace
+
+bool NodeIsAway(const grpc::Status& status) { return ErrorReason(status) == "NODE_UNREACHABLE"; }
 
 grpc::Status ReadRankLog(Client& client, const RankLog& log) {
   v1::StreamLogsRequest request;
@@ -66,6 +79,9 @@ grpc::Status ReadRankLog(Client& client, const RankLog& log) {
       request.clear_since_s();
       return true;
     });
+    if (!NodeIsAway(status)) continue;
+    if (IsOver(client, log)) break;
+    resumption.Answered();
   } while (log.patient && resumption.Again(&status));
   return status;
 }

@@ -34,8 +34,12 @@ struct RankLog {
   std::function<void(const grpc::Status&)> on_outage;
 };
 
-// OK at the end of the log; CANCELLED when interrupted; else what kept from reading it.
+// OK at the end of the log; CANCELLED when interrupted; else what kept from reading it. A node that
+// is not heard of (NodeIsAway) is waited for only while the log is followed and the job goes on.
 grpc::Status ReadRankLog(Client& client, const RankLog& log);
+
+// Whether the controller has no word from the node whose log was asked for.
+bool NodeIsAway(const grpc::Status& status);
 
 // Cuts a stream of bytes into lines. Thread-compatible.
 class LineSplitter {

@@ -92,8 +92,14 @@ std::vector<Table::Cell> ProfileRow(const v1::Job& job, int number) {
 
 }  // namespace
 
+double TokensPerSecond(const v1::Job& job) {
+  if (job.progress().tokens_per_s() > 0) return job.progress().tokens_per_s();
+  return job.progress().samples_per_s() * static_cast<double>(job.spec().data().sequence_length());
+}
+
 std::string PaceText(const v1::Job& job) {
   v1::JobProgress progress = job.progress();
+  progress.set_tokens_per_s(TokensPerSecond(job));
   if (HasEnded(job.state()) && progress.step() > 0 && progress.training_s() > 0) {
     const v1::JobSpec& spec = job.spec();
     const double samples = static_cast<double>(progress.step() - StepsBefore(job)) * spec.ranks() *

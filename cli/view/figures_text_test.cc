@@ -24,14 +24,27 @@ TEST(FiguresTextTest, PaceIsInTokensWhereThereAreSome) {
   EXPECT_EQ(PaceText(job), "2048 tokens/s");
 }
 
+TEST(FiguresTextTest, PaceKeepsItsUnitBeforeTokensAreMeasured) {
+  v1::Job job;
+  job.set_state(v1::RUNNING);
+  job.mutable_spec()->mutable_data()->set_sequence_length(256);
+  job.mutable_progress()->set_samples_per_s(8);
+  EXPECT_EQ(PaceText(job), "2048 tokens/s");
+  job.mutable_progress()->set_tokens_per_s(2000);
+  EXPECT_EQ(PaceText(job), "2000 tokens/s");
+}
+
 TEST(FiguresTextTest, PaceOfAnEndedJobIsThatOfItsWholeTraining) {
   v1::Job job = Parsed(R"(
     state: SUCCEEDED spec { ranks: 2 batch_per_rank: 4 accumulation_steps: 5
                             data { sequence_length: 16 } }
     progress { step: 100 training_s: 50 samples_per_s: 8 })");
-  EXPECT_EQ(PaceText(job), "80.0 samples/s");
+  EXPECT_EQ(PaceText(job), "1280 tokens/s");
   job.mutable_progress()->set_tokens_per_s(2048);
   EXPECT_EQ(PaceText(job), "1280 tokens/s");
+  job.mutable_spec()->mutable_data()->clear_sequence_length();
+  job.mutable_progress()->clear_tokens_per_s();
+  EXPECT_EQ(PaceText(job), "80.0 samples/s");
 }
 
 TEST(FiguresTextTest, OnlyWhatARankKnowsHasAColumn) {

@@ -83,7 +83,7 @@ std::string RankTable(const v1::Job& job, absl::Time now, const PageStyle& style
                 : silent ? Colour::kYellow
                          : Colour::kNone},
                absl::StrCat(rank.progress().step()),
-               trains ? PhaseText(rank.progress().phase()) : "",
+               trains ? PhaseText(rank.progress()) : "",
                trains ? DurationText(rank.progress().phase_s()) : "",
                stepped ? LossText(rank.progress().loss()) : "",
                stepped && trains ? RateText(rank.progress().samples_per_s()) : "",

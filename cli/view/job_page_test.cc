@@ -47,6 +47,16 @@ TEST(JobPageTest, FailureNamesNodeRankSignalPhaseStepAndLog) {
             "    step 60\\x1b[H\n");
 }
 
+TEST(JobPageTest, RankThatEvaluatesTellsHowFarItIs) {
+  v1::Job job = Failed();
+  v1::Progress& progress = *job.mutable_ranks(0)->mutable_progress();
+  progress.set_phase(v1::EVALUATING);
+  progress.set_evaluated_batches(120);
+  progress.set_evaluation_batches(400);
+  EXPECT_THAT(JobPage(job, absl::FromUnixSeconds(1200), {}),
+              HasSubstr("evaluating 120/400 batches"));
+}
+
 TEST(JobPageTest, PageIsAsItShouldLook) {
   setenv("TZ", "UTC", 1);
   tzset();

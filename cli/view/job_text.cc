@@ -56,6 +56,17 @@ std::vector<std::string> FlagsThatKeep(int64_t batch, const v1::JobSpec& after,
   return flags;
 }
 
+// Of a Progress or RankTelemetry.
+template <typename Rank>
+std::string PhaseOf(const Rank& rank) {
+  std::string text = PhaseText(rank.phase());
+  if (rank.phase() == v1::EVALUATING) {
+    absl::StrAppend(&text, " ", rank.evaluated_batches(), "/", rank.evaluation_batches(),
+                    " batches");
+  }
+  return text;
+}
+
 }  // namespace
 
 std::string JobNameText(const v1::Job& job) {
@@ -90,6 +101,10 @@ std::string PhaseText(v1::Phase phase) {
   if (!v1::Phase_IsValid(phase)) return absl::StrCat("phase ", static_cast<int>(phase));
   return Words(v1::Phase_Name(phase), "");
 }
+
+std::string PhaseText(const v1::Progress& progress) { return PhaseOf(progress); }
+
+std::string PhaseText(const v1::RankTelemetry& rank) { return PhaseOf(rank); }
 
 Colour StateColour(v1::JobState state) {
   switch (state) {

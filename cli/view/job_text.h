@@ -13,6 +13,7 @@
 #include "proto/job.pb.h"
 #include "proto/node.pb.h"
 #include "proto/status.pb.h"
+#include "proto/telemetry.pb.h"
 
 namespace paceline {
 
@@ -27,6 +28,9 @@ std::string StateText(v1::JobState state);
 std::string StateText(v1::TrainerState state);  // "running"
 std::string StateText(v1::NodeState state);     // "READY"
 std::string PhaseText(v1::Phase phase);         // "data wait"
+// "evaluating 120/400 batches", or as above.
+std::string PhaseText(const v1::Progress& progress);
+std::string PhaseText(const v1::RankTelemetry& rank);
 
 Colour StateColour(v1::JobState state);
 Colour StateColour(v1::NodeState state);

@@ -18,11 +18,35 @@ constexpr int kLongestBar = 30;
 constexpr int kShortestBar = 10;
 constexpr int kLongestName = 24;
 
+// Of the rank that has most of an evaluation before it; null: none evaluates.
+const v1::Progress* Evaluation(const v1::Job& job) {
+  if (job.state() != v1::RUNNING) return nullptr;
+  const auto left = [](const v1::Progress& rank) {
+    return rank.evaluation_batches() - rank.evaluated_batches();
+  };
+  const v1::Progress* last = nullptr;
+  for (const v1::Rank& rank : job.ranks()) {
+    if (rank.state() != v1::TRAINER_RUNNING || rank.progress().phase() != v1::EVALUATING) continue;
+    if (last == nullptr || left(rank.progress()) > left(*last)) last = &rank.progress();
+  }
+  return last;
+}
+
+// What is left of it, by its pace so far; -1: not known.
+double SecondsToEvaluate(const v1::Progress& evaluation) {
+  if (evaluation.evaluated_batches() <= 0) return -1;
+  const int64_t left = evaluation.evaluation_batches() - evaluation.evaluated_batches();
+  return evaluation.phase_s() * static_cast<double>(left) /
+         static_cast<double>(evaluation.evaluated_batches());
+}
+
 // The facts, the most wanted first.
 std::vector<std::string> Facts(const v1::Job& job) {
   const v1::JobProgress& progress = job.progress();
   std::vector<std::string> facts = {
       absl::StrCat("step ", progress.step(), "/", job.spec().steps())};
+  const v1::Progress* evaluation = Evaluation(job);
+  if (evaluation != nullptr) facts.push_back(PhaseText(*evaluation));
   if (progress.step() == 0) return facts;
   // Not reported yet while it is exactly 0.
   if (progress.loss() != 0) {
@@ -31,7 +55,8 @@ std::vector<std::string> Facts(const v1::Job& job) {
   if (const std::string pace = PaceText(job); !pace.empty()) facts.push_back(pace);
   const double eta = SecondsToGo(job);
   if (const std::string fewer = FewerRanksText(job); !fewer.empty()) facts.push_back(fewer);
-  if (eta >= 0 && job.state() == v1::RUNNING) {
+  // With all steps done, and before the first batch is evaluated, nothing tells how long it takes.
+  if (eta > 0 && job.state() == v1::RUNNING) {
     facts.push_back(absl::StrCat("eta ", DurationText(eta)));
   }
   if (HasAccuracy(job)) {
@@ -64,9 +89,13 @@ std::string BarText(double share, int length) {
 double SecondsToGo(const v1::Job& job) {
   const v1::JobProgress& progress = job.progress();
   const int64_t left = job.spec().steps() - progress.step();
-  if (left < 0 || progress.samples_per_s() <= 0) return -1;
-  return static_cast<double>(left) * static_cast<double>(GlobalBatch(job.spec())) /
-         progress.samples_per_s();
+  const v1::Progress* evaluation = Evaluation(job);
+  const double evaluating = evaluation == nullptr ? 0 : SecondsToEvaluate(*evaluation);
+  if (left < 0 || evaluating < 0) return -1;
+  if (left == 0) return evaluating;
+  if (progress.samples_per_s() <= 0) return -1;
+  return evaluating + static_cast<double>(left) * static_cast<double>(GlobalBatch(job.spec())) /
+                          progress.samples_per_s();
 }
 
 std::string ProgressBar(const v1::Job& job, int width) {

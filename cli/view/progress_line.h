@@ -8,7 +8,8 @@
 
 namespace paceline {
 
-// Seconds until the last step at the present pace; negative when there is none to go by.
+// Seconds until the last step at the present pace, the rest of an evaluation that is under way
+// included, but none that is to come; negative when there is none to go by.
 double SecondsToGo(const v1::Job& job);
 
 // "[=====>    ]" of so many columns, filled to a share of 0 to 1.

@@ -45,6 +45,25 @@ TEST(ProgressLineTest, AccuracyOfStepsThatWereLostIsLeftOut) {
   EXPECT_EQ(ProgressText(job).find("accuracy"), std::string::npos);
 }
 
+TEST(ProgressLineTest, EvaluationIsToldAndTheEtaCountsWhatIsLeftOfIt) {
+  v1::Job job = Running();
+  for (const int done : {400, 200, 100, 400}) {
+    v1::Rank& rank = *job.add_ranks();
+    rank.set_state(v1::TRAINER_RUNNING);
+    rank.mutable_progress()->set_phase(v1::EVALUATING);
+    rank.mutable_progress()->set_phase_s(10);
+    rank.mutable_progress()->set_evaluated_batches(done);
+    rank.mutable_progress()->set_evaluation_batches(400);
+  }
+  EXPECT_EQ(ProgressText(job),
+            "digits RUNNING step 50/200 evaluating 100/400 batches loss 0.5000 640 samples/s "
+            "eta 45 s");
+  job.mutable_progress()->set_step(200);
+  EXPECT_DOUBLE_EQ(SecondsToGo(job), 30);
+  job.clear_ranks();
+  EXPECT_THAT(ProgressText(job), Not(HasSubstr("eta"))) << "it is not over in 0 s";
+}
+
 TEST(ProgressLineTest, TokensTakeThePlaceOfSamples) {
   v1::Job job = Running();
   job.mutable_spec()->set_accumulation_steps(2);

@@ -10,20 +10,22 @@ namespace paceline {
 namespace {
 
 // By number of a paceline.v1.Phase.
-constexpr std::array<const char*, 8> kPhaseNames = {"idle",      "data wait",     "forward",
+constexpr std::array<const char*, 9> kPhaseNames = {"idle",      "data wait",     "forward",
                                                     "backward",  "communication", "optimizer",
-                                                    "averaging", "round wait"};
+                                                    "averaging", "round wait",    "evaluation"};
 constexpr int kIdle = 0;
 constexpr int kCommunication = 4;
 constexpr int kAveraging = 6;
 constexpr int kRoundWait = 7;
+constexpr int kEvaluating = 8;
 
 // Works on something of its own, and has for a while.
 bool IsStuck(const RankState& rank) {
   if (!rank.report.exit.has_value()) return false;
   const TrainerExit& exit = *rank.report.exit;
   return exit.failure == FailureKind::kNone && exit.phase > kIdle && exit.phase != kCommunication &&
-         exit.phase != kAveraging && exit.phase != kRoundWait && exit.in_phase >= kStuck;
+         exit.phase != kAveraging && exit.phase != kRoundWait && exit.phase != kEvaluating &&
+         exit.in_phase >= kStuck;
 }
 
 }  // namespace

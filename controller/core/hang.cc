@@ -16,10 +16,14 @@ constexpr int kIdle = 0;
 constexpr int kCommunication = 4;
 constexpr int kAveraging = 6;
 constexpr int kRoundWait = 7;
+constexpr int kEvaluating = 8;
 
 bool WaitsForOthers(const RankState& rank) {
-  const int phase = rank.report.progress.phase;
-  return (phase == kCommunication || phase == kAveraging || phase == kRoundWait) &&
+  const Progress& progress = rank.report.progress;
+  const int phase = progress.phase;
+  const bool has_evaluated =
+      phase == kEvaluating && progress.evaluated_batches == progress.evaluation_batches;
+  return (phase == kCommunication || phase == kAveraging || phase == kRoundWait || has_evaluated) &&
          !rank.report.suspended;
 }
 
@@ -45,11 +49,11 @@ bool Hangs(const Job& job, const RankState& rank, absl::Time now) {
 }
 
 // A rank that has made a step since `culprit` is in one phase of its own; null: there is none, or
-// it proves nothing. (What ranks do between steps, such as an evaluation, may take long.)
+// it proves nothing. (What ranks do between steps, such as an evaluation or a save, may take long.)
 const RankState* WhoGoesOn(const Job& job, const RankState& culprit) {
   const Progress& progress = culprit.report.progress;
   if (!job.plan.slipstream.has_value() || progress.phase == kIdle ||
-      progress.in_phase < job.request.timeouts.hang) {
+      progress.phase == kEvaluating || progress.in_phase < job.request.timeouts.hang) {
     return nullptr;
   }
   for (const RankState& rank : job.ranks) {
@@ -139,7 +143,11 @@ void NoteProgress(RankState& trainer, const TrainerReport& before, Moment now) {
   if (report.state == TrainerState::kRunning && trainer.first_step < 0) {
     trainer.first_step = report.progress.step;
   }
-  if (report.progress.step != before.progress.step || report.state != before.state ||
+  const Progress& progress = report.progress;
+  const bool evaluates = progress.phase == kEvaluating &&
+                         (before.progress.phase != kEvaluating ||
+                          progress.evaluated_batches != before.progress.evaluated_batches);
+  if (evaluates || progress.step != before.progress.step || report.state != before.state ||
       report.membership.generation != before.membership.generation ||
       trainer.progressed == absl::InfinitePast()) {
     trainer.progressed = now.steady;

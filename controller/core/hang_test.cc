@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "controller/core/membership.h"
 #include "controller/core/testing/member_job.h"
 
@@ -13,6 +15,7 @@ constexpr int kForward = 2;
 constexpr int kCommunication = 4;
 constexpr int kAveraging = 6;
 constexpr int kRoundWait = 7;
+constexpr int kEvaluating = 8;
 
 // Four ranks that were seen at steps 10 to 12, the last time at 5 s; `phases` then.
 MemberJob StuckJob(const std::vector<int>& phases) {
@@ -84,6 +87,27 @@ TEST(HangTest, WhoWaitsForARoundIsNotTakenForTheRankThatHangs) {
   const auto verdict = FindHung(played.job, At(25).steady);
   ASSERT_TRUE(verdict.has_value());
   EXPECT_EQ(verdict->rank, Rank(1));
+}
+
+// Rank 3 waits for the others' evaluation, which takes longer than hang_timeout_s in all.
+TEST(HangTest, RankThatEvaluatesBatchAfterBatchHangsNot) {
+  MemberJob played = StuckJob({kEvaluating, kEvaluating, kEvaluating, kEvaluating});
+  for (int at = 6; at <= 60; ++at) {
+    for (int rank = 0; rank < 4; ++rank) {
+      TrainerReport report = played.Last(played.Id(rank));
+      report.progress.evaluation_batches = 100;
+      report.progress.evaluated_batches = rank == 3 || (rank == 0 && at > 36) ? 100 : at;
+      if (rank == 1) report.progress.evaluated_batches = std::min(at, 40);
+      played.Tell(report, at);
+    }
+    EXPECT_EQ(FindHung(played.job, At(std::min(at, 59)).steady), std::nullopt) << at;
+    EXPECT_EQ(DescribeStall(played.job, At(at).steady).find("rank 2"), std::string::npos);
+  }
+  const auto verdict = FindHung(played.job, At(60).steady);
+  ASSERT_TRUE(verdict.has_value()) << "rank 1 has evaluated none for 20 s";
+  EXPECT_EQ(verdict->rank, Rank(1));
+  EXPECT_EQ(verdict->why,
+            "hangs in evaluation of step 12, without a step for 20.0 s, while rank 0 waits for it");
 }
 
 TEST(HangTest, StoppedProcessIsNoVictim) {

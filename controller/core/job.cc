@@ -197,8 +197,10 @@ void SortByHome(std::vector<Place>& places) {
 bool ShowsProgress(const TrainerReport& before, const TrainerReport& after) {
   return !(before.membership == after.membership) || before.suspended != after.suspended ||
          before.stacks_file != after.stacks_file || before.progress.step != after.progress.step ||
-         before.progress.phase != after.progress.phase || before.state != after.state ||
-         before.pid != after.pid || before.figures.details != after.figures.details;
+         before.progress.phase != after.progress.phase ||
+         before.progress.evaluated_batches != after.progress.evaluated_batches ||
+         before.state != after.state || before.pid != after.pid ||
+         before.figures.details != after.figures.details;
 }
 
 // What must survive the controller.

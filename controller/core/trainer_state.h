@@ -37,6 +37,9 @@ struct Progress {
   double loss = 0;
   absl::Duration step_time;
   double samples_per_second = 0;
+  // While it evaluates: batches done, and all of them.
+  int64_t evaluated_batches = 0;
+  int64_t evaluation_batches = 0;
 };
 
 struct Evaluation {

@@ -9,6 +9,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
@@ -72,6 +73,16 @@ json DescribeTable(const v1::JobSteps& steps) {
           {"cells", EncodeCells(steps)}};
 }
 
+// "data wait"; "evaluating 120/400 batches".
+std::string PhaseOf(const v1::RankTelemetry& rank) {
+  std::string phase = Words(v1::Phase_Name(rank.phase()));
+  if (rank.phase() == v1::EVALUATING) {
+    absl::StrAppend(&phase, " ", rank.evaluated_batches(), "/", rank.evaluation_batches(),
+                    " batches");
+  }
+  return phase;
+}
+
 json DescribeRanksForPage(const v1::JobRanks& ranks) {
   json out = json::array();
   for (const v1::RankTelemetry& rank : ranks.ranks()) {
@@ -79,7 +90,7 @@ json DescribeRanksForPage(const v1::JobRanks& ranks) {
         {{"rank", rank.rank()},
          {"node", rank.node()},
          {"state", Words(v1::TrainerState_Name(rank.state()), "TRAINER_")},
-         {"phase", Words(v1::Phase_Name(rank.phase()))},
+         {"phase", PhaseOf(rank)},
          {"step", rank.step()},
          {"own_s", Known(rank.own_s())},
          {"wait_share", Short(rank.wait_share())},

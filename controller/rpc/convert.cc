@@ -24,6 +24,8 @@ v1::Progress ToProto(const Progress& progress) {
   out.set_loss(progress.loss);
   out.set_step_s(absl::ToDoubleSeconds(progress.step_time));
   out.set_samples_per_s(progress.samples_per_second);
+  out.set_evaluated_batches(progress.evaluated_batches);
+  out.set_evaluation_batches(progress.evaluation_batches);
   return out;
 }
 
@@ -260,7 +262,9 @@ Progress FromProto(const v1::Progress& progress) {
           absl::Seconds(progress.phase_s()),
           progress.loss(),
           absl::Seconds(progress.step_s()),
-          progress.samples_per_s()};
+          progress.samples_per_s(),
+          progress.evaluated_batches(),
+          progress.evaluation_batches()};
 }
 
 Evaluation FromProto(const v1::EvaluationResult& evaluation) {

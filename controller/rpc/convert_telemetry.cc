@@ -72,6 +72,8 @@ v1::RankTelemetry DescribeRank(int rank, const RankState& state, const RankMeans
   if (means.step_s > 0) out.set_data_wait_share(means.data_wait_s / means.step_s);
   out.set_samples_per_s(progress.samples_per_second);
   out.set_loss(progress.loss);
+  out.set_evaluated_batches(progress.evaluated_batches);
+  out.set_evaluation_batches(progress.evaluation_batches);
   SetFigures(state.report.figures, &out);
   if (const auto heard = LastHeard(state); heard.has_value()) *out.mutable_last_heard() = *heard;
   if (stragglers == nullptr) return out;

@@ -93,6 +93,10 @@ grpc::Status Describe(const Stragglers& stragglers, const JobId& job, int64_t id
 
 void JobService::WakeWatchers() {
   for (auto* watcher : watchers_) watcher->Wake();
+  WakeLogReaders();
+}
+
+void JobService::WakeLogReaders() {
   for (auto* stream : log_streams_) stream->Wake();
 }
 

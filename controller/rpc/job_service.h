@@ -38,6 +38,8 @@ class JobService
 
   // The watch log has grown. On the loop.
   void WakeWatchers();
+  // A node has changed.
+  void WakeLogReaders();
   // Ends all streams with this. On the loop.
   void CloseStreams(const grpc::Status& status);
 

@@ -13,6 +13,11 @@ constexpr int64_t kMaxLogOffset = int64_t{1} << 60;  // Larger than any disk.
 // Its node has told of it: it can be asked for its log.
 bool IsThere(const RankState& trainer) { return trainer.report.pid != 0 || HasEnded(trainer); }
 
+grpc::Status NotHeardOf(const NodeName& node) {
+  return MakeError(grpc::StatusCode::UNAVAILABLE, "NODE_UNREACHABLE",
+                   absl::StrCat("node ", node.value(), " is not heard of"));
+}
+
 // Null: the job does not know it, or not any more.
 const RankState* TrainerOf(const Job& job, const TrainerId& id) {
   for (const RankState* trainer : TrainersOf(job)) {
@@ -70,9 +75,18 @@ bool JobService::LogStream::MayWrite() const {
   return job != nullptr && paceline::MayWrite(*job, reader_);
 }
 
+bool JobService::LogStream::IsHeardOf() const {
+  const auto node = control_->cluster().nodes().find(node_);
+  return node == control_->cluster().nodes().end() || node->second.contact == Contact::kReachable;
+}
+
 void JobService::LogStream::Wake() {
   if (!has_room()) return;
   if (waits_) return GoOn();
+  if (asked_ != nullptr && !IsHeardOf()) {
+    Cancel();
+    return GiveUp(NotHeardOf(node_));
+  }
   if (asked_ == nullptr || !goes_on_ || !request_.follow() || MayWrite()) return;
   // It waits for more of a trainer that writes nothing more.
   Cancel();
@@ -92,6 +106,7 @@ void JobService::LogStream::Read(const RankState& trainer) {
 
 void JobService::LogStream::Ask() {
   waits_ = false;
+  if (!IsHeardOf()) return GiveUp(NotHeardOf(node_));
   // One that ends its stream with its trainer waits for that.
   request_.set_follow(follow_ && (!goes_on_ || MayWrite()));
   asked_ = std::make_shared<int64_t>(0);

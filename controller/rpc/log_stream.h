@@ -7,6 +7,9 @@
 //              │    another trainer has the rank               │ │ nobody has it yet
 //              ╰───────────────────────────────────────────────╯ ╰──────────────▶ waits ──Wake──▶
 //
+// While the node is not heard of there is no log to be had: the stream ends with NODE_UNREACHABLE,
+// also when it was asked for before.
+//
 // A trainer that has lost its place is read to the present end of its log. Whose log is whose:
 // controller/core/trainer_finder.h.
 //
@@ -43,7 +46,7 @@ class JobService::LogStream : public LoopWriter<v1::LogChunk> {
   // Requires: CheckLogRequest (job_service.cc) has no objection.
   void Begin(const Job& job, const v1::StreamLogsRequest& wanted);
 
-  // A job has changed.
+  // A job or a node has changed.
   void Wake();
 
  private:
@@ -52,6 +55,7 @@ class JobService::LogStream : public LoopWriter<v1::LogChunk> {
   // As trainer_finder.h.
   const RankState* Writer() const;
   bool MayWrite() const;
+  bool IsHeardOf() const;  // Its node.
 
   void Read(const RankState& trainer);
   void Ask();

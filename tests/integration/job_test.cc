@@ -43,6 +43,20 @@ TEST(JobTest, TrainsOnAllNodesToAGoodAccuracy) {
   EXPECT_THAT(log, HasSubstr("step=60 "));
 }
 
+TEST(JobTest, EvaluationIsAPhaseThatTellsHowFarItIs) {
+  TestCluster cluster(/*workers=*/1, /*slots=*/2);
+  v1::JobSpec spec = cluster.SmallJob(/*ranks=*/2, /*steps=*/1'000'000);
+  spec.mutable_evaluation()->set_every(1);
+  spec.set_batch_per_rank(3);  // 64 samples are 11 batches for each rank, the last of two.
+  const auto evaluates = [](const v1::Job& job) {
+    return job.ranks_size() == 2 && job.ranks(1).progress().phase() == v1::EVALUATING &&
+           job.ranks(1).progress().evaluated_batches() > 0;
+  };
+  const v1::Job job = cluster.WaitUntil(cluster.Submit(spec).id(), evaluates);
+  EXPECT_EQ(job.ranks(1).progress().evaluation_batches(), 11);
+  EXPECT_LE(job.ranks(1).progress().evaluated_batches(), 11);
+}
+
 // Only ::1, wherever an address stands: flags, address files, what daemons tell of themselves, the
 // trainers' store and their exchange.
 TEST(JobTest, IsTrainedOnIpv6Alone) {

@@ -100,5 +100,40 @@ TEST(LogsTest, FollowedRankLosesNoLineWithTheControllerAndGoesOnWithItsSpare) {
   EXPECT_THAT(text, Not(HasSubstr("no longer kept")));
 }
 
+// A worker that is dead is known at once to be away, one that stands still when it has not reported
+// for a while.
+TEST(LogsTest, WhatThereIsComesAndWhatIsMissingIsNamedWhileAWorkerIsAway) {
+  TestCluster cluster;
+  const std::string id = cluster.Submit(cluster.LongJob(4)).id();
+  cluster.WaitForSteps(id, 3);
+  const auto logs = [&](const std::string& flag) {
+    return std::vector<std::string>{
+        Program("paceline"), "--server", cluster.server(), "--plaintext", "job", "logs", id, flag};
+  };
+  for (const bool dies : {true, false}) {
+    SCOPED_TRACE(dies ? "dies" : "stands still");
+    dies ? cluster.KillWorker(0) : static_cast<void>(kill(cluster.WorkerPid(0), SIGSTOP));
+    const Finished read = RunToEnd(logs("--tail=1"));
+    EXPECT_EQ(read.exit_code, 6);
+    EXPECT_THAT(read.output, HasSubstr("[rank 2] "));
+    EXPECT_THAT(read.output, HasSubstr("[rank 3] "));
+    const std::string missing = "error: ranks 0, 1 on w0: not heard of; their lines are missing\n";
+    EXPECT_TRUE(absl::EndsWith(read.output, missing)) << read.output;
+
+    const std::string path = absl::StrCat(cluster.directory(), "/followed", dies);
+    Process follower(logs("-f"), path);
+    ASSERT_TRUE(Eventually([&] {
+      const std::string text = ReadFile(path);
+      return absl::StrContains(text, "[rank 3] ") &&
+             absl::StrContains(text, "rank 0: node w0 is not ") &&
+             absl::StrContains(text, "; going on when it is back\n");
+    })) << ReadFile(path);
+    EXPECT_THAT(ReadFile(path), Not(HasSubstr("[rank 0] ")));
+    dies ? cluster.StartWorker(0) : static_cast<void>(kill(cluster.WorkerPid(0), SIGCONT));
+    EXPECT_TRUE(Eventually([&] { return absl::StrContains(ReadFile(path), "[rank 0] "); }))
+        << ReadFile(path);
+  }
+}
+
 }  // namespace
 }  // namespace paceline

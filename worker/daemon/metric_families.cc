@@ -48,6 +48,8 @@ std::vector<MetricFamily> OfTrainers() {
        "Time spent in each phase of the completed steps."},
       {"paceline_trainer_current_phase_seconds", kGauge, "seconds", kRank,
        "How long the trainer has been in its present phase."},
+      {"paceline_trainer_evaluated_ratio", kGauge, "ratio", kRank,
+       "While the trainer evaluates: share of its batches that are done, 0 to 1."},
   };
 }
 

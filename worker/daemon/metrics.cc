@@ -45,6 +45,7 @@ WorkerMetrics::WorkerMetrics(const std::string& version)
       samples_(registry_.NewGauges("paceline_trainer_samples_per_second")),
       loss_(registry_.NewGauges("paceline_trainer_loss")),
       current_phase_(registry_.NewGauges("paceline_trainer_current_phase_seconds")),
+      evaluated_(registry_.NewGauges("paceline_trainer_evaluated_ratio")),
       phases_(registry_.NewCounters("paceline_trainer_phase_seconds_total")) {
   registry_.NewGauges("paceline_build_info")
       .Add({{"component", "worker"}, {"version", version}})
@@ -97,9 +98,22 @@ void WorkerMetrics::SetTrainer(const TrainerId& id, const v1::Progress& progress
     trainer.loss->Set(progress.loss());
   }
   trainer.current_phase->Set(progress.phase_s());
+  ShowEvaluation(id, progress, trainer);
   for (size_t i = 0; i < phase_ns.size(); ++i) {
     RaiseTo(*trainer.phases[i], static_cast<double>(phase_ns[i]) / kNanosPerSecond);
   }
+}
+
+void WorkerMetrics::ShowEvaluation(const TrainerId& id, const v1::Progress& progress,
+                                   Trainer& trainer) {
+  if (progress.phase() != v1::EVALUATING) {
+    evaluated_.Remove(trainer.evaluated);
+    trainer.evaluated = nullptr;
+    return;
+  }
+  if (trainer.evaluated == nullptr) trainer.evaluated = &evaluated_.Add(LabelsOf(id));
+  const double all = static_cast<double>(progress.evaluation_batches());
+  trainer.evaluated->Set(all > 0 ? static_cast<double>(progress.evaluated_batches()) / all : 1);
 }
 
 void WorkerMetrics::ForgetTrainer(const TrainerId& id) {
@@ -114,6 +128,7 @@ void WorkerMetrics::ForgetTrainer(const TrainerId& id) {
   // To remove nothing does nothing.
   step_seconds_.Remove(trainer.step_seconds);
   loss_.Remove(trainer.loss);
+  evaluated_.Remove(trainer.evaluated);
   for (prometheus::Counter* phase : trainer.phases) phases_.Remove(phase);
   shown_.erase(found);
 }

@@ -70,8 +70,10 @@ class WorkerMetrics {
     // Null before its first step.
     prometheus::Gauge* step_seconds = nullptr;
     prometheus::Gauge* loss = nullptr;
+    prometheus::Gauge* evaluated = nullptr;  // Null: it does not evaluate.
   };
   Trainer& TrainerOf(const TrainerId& id);
+  void ShowEvaluation(const TrainerId& id, const v1::Progress& progress, Trainer& trainer);
 
   MetricRegistry registry_;
   ProcessMetrics process_;
@@ -89,6 +91,7 @@ class WorkerMetrics {
   Gauges& samples_;
   Gauges& loss_;
   Gauges& current_phase_;
+  Gauges& evaluated_;
   Counters& phases_;
 
   // Owned by the loop.

@@ -79,6 +79,16 @@ TEST(WorkerMetricsTest, ShowsATrainerUntilItIsForgotten) {
   const std::string labels = "{generation=\"2\",job_id=\"job-1\",rank=\"3\"} ";
   EXPECT_THAT(later, HasSubstr("paceline_trainer_loss" + labels + "0.25"));
   EXPECT_THAT(later, HasSubstr("paceline_trainer_step_seconds" + labels + "0.125"));
+  progress.set_phase(v1::EVALUATING);
+  progress.set_evaluated_batches(100);
+  progress.set_evaluation_batches(400);
+  metrics.SetTrainer(kId, progress, phases);
+  EXPECT_THAT(metrics.Text(), HasSubstr("paceline_trainer_evaluated_ratio" + labels + "0.25"));
+  progress.set_phase(v1::FORWARD);
+  metrics.SetTrainer(kId, progress, phases);
+  EXPECT_THAT(metrics.Text(), Not(HasSubstr("paceline_trainer_evaluated_ratio{")));
+  progress.set_phase(v1::EVALUATING);
+  metrics.SetTrainer(kId, progress, phases);
   metrics.ForgetTrainer(kId);
   EXPECT_THAT(metrics.Text(), Not(HasSubstr("job-1")));
 }

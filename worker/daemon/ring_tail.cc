@@ -17,7 +17,8 @@ static_assert(static_cast<int>(Phase::kCommunication) == v1::COMMUNICATION);
 static_assert(static_cast<int>(Phase::kOptimizer) == v1::OPTIMIZER);
 static_assert(static_cast<int>(Phase::kAveraging) == v1::AVERAGING);
 static_assert(static_cast<int>(Phase::kRoundWait) == v1::ROUND_WAIT);
-static_assert(kPhases == v1::Phase_ARRAYSIZE);
+static_assert(static_cast<int>(Phase::kEvaluating) == v1::EVALUATING);
+static_assert(kPhases + 1 == v1::Phase_ARRAYSIZE);
 
 constexpr double kNanosPerSecond = 1e9;
 
@@ -102,6 +103,8 @@ v1::Progress RingTail::Progress(uint64_t now_ns) const {
   v1::Progress progress;
   progress.set_step(static_cast<int64_t>(live.step));
   progress.set_phase(static_cast<v1::Phase>(live.phase));
+  progress.set_evaluated_batches(live.done);
+  progress.set_evaluation_batches(live.all);
   if (live.since_ns > 0 && now_ns > live.since_ns) {
     progress.set_phase_s(static_cast<double>(now_ns - live.since_ns) / kNanosPerSecond);
   }

@@ -94,6 +94,15 @@ TEST_F(RingTailTest, EverythingInARecordIsSent) {
             "learning_rate: 0.25 masked: true round_wait_ns: 17");
 }
 
+TEST_F(RingTailTest, EvaluationIsToldWithItsProgress) {
+  auto tail = RingTail::Open(path_);
+  writer_->ShowEvaluation(8, 120, 400);
+  v1::Progress progress = tail->Progress(MonotonicNanos());
+  progress.clear_phase_s();
+  EXPECT_EQ(progress.ShortDebugString(),
+            "step: 8 phase: EVALUATING evaluated_batches: 120 evaluation_batches: 400");
+}
+
 TEST_F(RingTailTest, OldestRecordsAreDroppedAndCounted) {
   auto tail = RingTail::Open(path_);
   RunSteps(0, 3000);

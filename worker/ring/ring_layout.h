@@ -37,7 +37,8 @@ struct LiveCell {
   Word sequence;
   Word step_and_phase;  // step << 8 | phase.
   Word since_ns;
-  char padding[40];
+  Word done_and_all;  // Batches of an evaluation: done << 32 | all. 0 in other phases.
+  char padding[32];
 };
 static_assert(sizeof(LiveCell) == 64);
 

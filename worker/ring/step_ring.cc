@@ -159,10 +159,16 @@ LiveCopy ReadCell(const LiveCell& cell) {
   copy.sequence = cell.sequence.load(kAcquire);
   const uint64_t step_and_phase = cell.step_and_phase.load(kAcquire);
   copy.live.since_ns = cell.since_ns.load(kAcquire);
+  const uint64_t done_and_all = cell.done_and_all.load(kAcquire);
   copy.whole = copy.sequence % 2 == 0 && cell.sequence.load(kRelaxed) == copy.sequence;
   const uint64_t phase = step_and_phase & 0xff;
-  copy.live.phase = phase < kPhases ? static_cast<Phase>(phase) : Phase::kIdle;
+  const bool known = phase <= static_cast<uint64_t>(Phase::kEvaluating);
+  copy.live.phase = known ? static_cast<Phase>(phase) : Phase::kIdle;
   copy.live.step = step_and_phase >> 8;
+  if (copy.live.phase == Phase::kEvaluating) {
+    copy.live.all = static_cast<uint32_t>(done_and_all);
+    copy.live.done = std::min(static_cast<uint32_t>(done_and_all >> 32), copy.live.all);
+  }
   return copy;
 }
 
@@ -194,6 +200,8 @@ const char* PhaseName(Phase phase) {
       return "averaging";
     case Phase::kRoundWait:
       return "round_wait";
+    case Phase::kEvaluating:
+      return "evaluating";
   }
   return "unknown";
 }
@@ -233,12 +241,13 @@ StepRingWriter::StepRingWriter(MappedFile file) : file_(std::move(file)) {
   live_changes_ = newest / 2;  // A change that a killed writer began is made again.
 }
 
-void StepRingWriter::ShowLive(Phase phase, uint64_t step, uint64_t now_ns) {
+void StepRingWriter::ShowLive(const LivePhase& live) {
   const uint64_t change = ++live_changes_;
   LiveCell& cell = RingOf(file_).live[change % kLiveCells];
   cell.sequence.store(2 * change - 1, kRelaxed);
-  cell.step_and_phase.store(step << 8 | static_cast<uint64_t>(phase), kRelease);
-  cell.since_ns.store(now_ns, kRelease);
+  cell.step_and_phase.store(live.step << 8 | static_cast<uint64_t>(live.phase), kRelease);
+  cell.since_ns.store(live.since_ns, kRelease);
+  cell.done_and_all.store(uint64_t{live.done} << 32 | live.all, kRelease);
   cell.sequence.store(2 * change, kRelease);
 }
 
@@ -253,7 +262,15 @@ void StepRingWriter::Enter(Phase phase, uint64_t step) {
   }
   phase_ = phase;
   phase_start_ns_ = now_ns;
-  ShowLive(phase, step, now_ns);
+  ShowLive({phase, step, now_ns});
+}
+
+void StepRingWriter::ShowEvaluation(uint64_t steps, uint32_t done, uint32_t all) {
+  if (phase_ != Phase::kEvaluating) {
+    phase_ = Phase::kEvaluating;
+    phase_start_ns_ = MonotonicNanos();
+  }
+  ShowLive({phase_, steps, phase_start_ns_, done, all});
 }
 
 StepRecord StepRingWriter::EndStep(uint64_t step) {
@@ -269,7 +286,7 @@ StepRecord StepRingWriter::EndStep(uint64_t step) {
   current_.total_ns = now_ns - current_.start_ns;
   phase_ = Phase::kIdle;
   phase_start_ns_ = now_ns;
-  ShowLive(Phase::kIdle, step + 1, now_ns);
+  ShowLive({phase_, step + 1, now_ns});
   return current_;
 }
 

@@ -44,8 +44,9 @@ enum class Phase : uint32_t {
   kOptimizer = 5,
   kAveraging = 6,
   kRoundWait = 7,
+  kEvaluating = 8,  // Between steps, so no record has it.
 };
-inline constexpr int kPhases = 8;
+inline constexpr int kPhases = 8;  // Of a step.
 
 // "forward", "data_wait" etc.
 const char* PhaseName(Phase phase);
@@ -72,6 +73,9 @@ struct LivePhase {
   Phase phase = Phase::kIdle;
   uint64_t step = 0;      // The step it is in, or the number of steps done when idle.
   uint64_t since_ns = 0;  // When it entered the phase.
+  // Of kEvaluating, else 0: batches done, and all of them.
+  uint32_t done = 0;
+  uint32_t all = 0;
 };
 
 // Creates the file anew with room for `capacity` records, all unused; one that is mapped
@@ -91,6 +95,10 @@ class StepRingWriter {
   // step is counted as its idle time; between steps it only shows.
   void Enter(Phase phase, uint64_t step);
 
+  // Is kEvaluating, between steps with `steps` of them done, with so many of its batches done. The
+  // phase begins with the first call after another phase, and ends with the next one entered.
+  void ShowEvaluation(uint64_t steps, uint32_t done, uint32_t all);
+
   // Ends the step and is idle with step + 1 steps done. The result has its times; Append adds
   // its record.
   StepRecord EndStep(uint64_t step);
@@ -100,7 +108,7 @@ class StepRingWriter {
 
  private:
   explicit StepRingWriter(MappedFile file);
-  void ShowLive(Phase phase, uint64_t step, uint64_t now_ns);
+  void ShowLive(const LivePhase& live);
 
   MappedFile file_;
   uint64_t live_changes_;  // Changes of the live cells so far.

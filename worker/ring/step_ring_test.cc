@@ -84,6 +84,30 @@ TEST_F(StepRingTest, LiveTellsPhaseStepAndSince) {
   EXPECT_EQ(reader->Live().step, 8);
 }
 
+TEST_F(StepRingTest, LiveTellsHowFarAnEvaluationIs) {
+  StepRingWriter writer = CreateAndOpen(4);
+  const auto reader = StepRingReader::Open(path_);
+  RunStep(writer, 7);
+  writer.ShowEvaluation(8, 0, 400);
+  const uint64_t since_ns = reader->Live().since_ns;
+  writer.ShowEvaluation(8, 120, 400);
+  const LivePhase live = reader->Live();
+  EXPECT_EQ(live.phase, Phase::kEvaluating);
+  EXPECT_EQ(live.step, 8);
+  EXPECT_EQ(live.since_ns, since_ns);
+  EXPECT_EQ(live.done, 120);
+  EXPECT_EQ(live.all, 400);
+  writer.Enter(Phase::kIdle, 8);
+  EXPECT_EQ(reader->Live().phase, Phase::kIdle);
+  EXPECT_EQ(reader->Live().all, 0);
+  RunStep(writer, 8);
+  const StepRecord record = reader->ReadFrom(1).records.at(0);
+  EXPECT_GE(record.start_ns, since_ns);
+  EXPECT_EQ(std::accumulate(record.phase_ns.begin(), record.phase_ns.end(), uint64_t{0}),
+            record.total_ns)
+      << "the evaluation belongs to no step";
+}
+
 TEST_F(StepRingTest, PhasesOfAStepAddUpToItsWhole) {
   StepRingWriter writer = CreateAndOpen(4);
   const uint64_t before = MonotonicNanos();

@@ -19,14 +19,23 @@ Batch OnDevice(Batch batch, c10::Device device) {
   return batch;
 }
 
+// This rank's share, in batches.
+int64_t BatchesOf(const TrainerConfig& config, int64_t samples) {
+  const int64_t world = config.member.world_size;
+  const int64_t share = (samples - config.rank() + world - 1) / world;
+  return (share + config.member.batch - 1) / config.member.batch;
+}
+
 // Sums over this rank's share of the samples.
 absl::StatusOr<Score> EvaluateShare(const TrainerConfig& config, const Dataset& data, Model& model,
-                                    const std::function<void()>& check, int64_t* samples) {
+                                    const EvaluationProgress& on_progress, int64_t* samples) {
+  const int64_t all = BatchesOf(config, data.size());
+  int64_t done = 0;
   Score sum;
   Batch buffer = data.Allocate(config.member.batch, /*pinned=*/false);
   std::vector<int64_t> indices;
   for (int64_t next = config.rank(); next < data.size();) {
-    check();
+    on_progress(done++, all);
     indices.clear();
     for (; next < data.size() && static_cast<int64_t>(indices.size()) < config.member.batch;
          next += config.member.world_size) {
@@ -41,6 +50,7 @@ absl::StatusOr<Score> EvaluateShare(const TrainerConfig& config, const Dataset& 
     sum.predictions += score.predictions;
     *samples += static_cast<int64_t>(indices.size());
   }
+  on_progress(done, all);
   return sum;
 }
 
@@ -48,7 +58,7 @@ absl::StatusOr<Score> EvaluateShare(const TrainerConfig& config, const Dataset& 
 
 absl::StatusOr<EvaluationResult> Evaluate(const TrainerConfig& config, const Dataset& data,
                                           Model& model, Group& all, int64_t step,
-                                          const std::function<void()>& check) {
+                                          const EvaluationProgress& on_progress) {
   at::NoGradGuard no_grad;
   all.CopyFromFirst(TensorsOf(model.buffers()));
 
@@ -57,7 +67,7 @@ absl::StatusOr<EvaluationResult> Evaluate(const TrainerConfig& config, const Dat
   {
     model.SetTraining(false);
     const absl::Cleanup trains_again = [&model] { model.SetTraining(true); };
-    score = EvaluateShare(config, data, model, check, &samples);
+    score = EvaluateShare(config, data, model, on_progress, &samples);
   }
   PACELINE_RETURN_IF_ERROR(score.status());
 

@@ -14,14 +14,17 @@
 
 namespace paceline {
 
+using EvaluationProgress = std::function<void(int64_t done, int64_t all)>;
+
 // Collective over all ranks: each takes every world_size-th sample, and each sample is counted
 // once, however many ranks there are. Each rank uses its own parameters, and the running
 // statistics of rank 0, which all ranks have afterwards. `step` is copied into the result,
-// which is the same on every rank. `check` is called before each batch; what it throws ends the
+// which is the same on every rank. `on_progress` is called before each batch and after the last,
+// with the number of batches of this rank that are done and of all; what it throws ends the
 // evaluation. DataLoss as Dataset::Read.
 absl::StatusOr<EvaluationResult> Evaluate(const TrainerConfig& config, const Dataset& data,
                                           Model& model, Group& all, int64_t step,
-                                          const std::function<void()>& check);
+                                          const EvaluationProgress& on_progress);
 
 }  // namespace paceline
 

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
@@ -143,10 +144,14 @@ void CheckGeneration(const TrainingParts& parts) {
 absl::StatusOr<bool> EvaluateAfter(const TrainingParts& parts, int64_t steps_done) {
   int64_t& evaluated = parts.state.position.evaluated;
   if (parts.eval_data == nullptr || evaluated == steps_done) return false;
-  PACELINE_ASSIGN_OR_RETURN(
-      const EvaluationResult result,
-      Evaluate(parts.config, *parts.eval_data, parts.model, parts.groups.all(), steps_done,
-               [&parts] { CheckGeneration(parts); }));
+  const auto on_progress = [&](int64_t done, int64_t all) {
+    CheckGeneration(parts);
+    parts.timer.ShowEvaluation(steps_done, done, all);
+  };
+  const absl::Cleanup is_idle = [&] { parts.timer.Enter(Phase::kIdle, steps_done); };
+  PACELINE_ASSIGN_OR_RETURN(const EvaluationResult result,
+                            Evaluate(parts.config, *parts.eval_data, parts.model,
+                                     parts.groups.all(), steps_done, on_progress));
   evaluated = steps_done;
   parts.control.SetEvaluation(result);
   PACELINE_LOG(INFO) << absl::StrFormat(

@@ -60,6 +60,10 @@ class CudaStepTimer : public StepTimer {
                 std::function<uint64_t()> clock = MonotonicNanos);
 
   void Enter(Phase phase, int64_t step) override;
+  void ShowEvaluation(int64_t steps, int64_t done, int64_t all) override {
+    ring_.ShowEvaluation(static_cast<uint64_t>(steps), static_cast<uint32_t>(done),
+                         static_cast<uint32_t>(all));
+  }
   void EndStep(const StepResult& result) override;
   std::vector<StepRecord> TakeFinished() override;
   void Flush() override;

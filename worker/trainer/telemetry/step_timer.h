@@ -40,6 +40,9 @@ class StepTimer {
   // As StepRingWriter::Enter.
   virtual void Enter(Phase phase, int64_t step) = 0;
 
+  // As StepRingWriter::ShowEvaluation.
+  virtual void ShowEvaluation(int64_t steps, int64_t done, int64_t all) = 0;
+
   // Ends the step.
   virtual void EndStep(const StepResult& result) = 0;
 
