@@ -1,7 +1,7 @@
 // The cluster: summary, jobs, nodes, decisions.
 
 const JOB_TONES = {
-  running: 'good', succeeded: 'idle', queued: 'wait', starting: 'busy', recovering: 'wait',
+  running: 'good', succeeded: 'done', queued: 'wait', starting: 'busy', recovering: 'wait',
   stopping: 'wait', failed: 'bad', cancelled: 'idle',
 };
 const NODE_TONES = {

@@ -243,7 +243,11 @@ void ToldJob::LookAtState(const Job& job, News& news) const {
     case JobState::kSucceeded:
     case JobState::kFailed:
     case JobState::kCancelled:
-      news.Add(JobEventKind::kState, job.state == JobState::kFailed, job.reason);
+      // Why it stops is told already.
+      news.Add(JobEventKind::kState, job.state == JobState::kFailed,
+               state_ != JobState::kStopping || job.reason != stops_for_ ? job.reason
+               : job.state == JobState::kFailed                          ? "the job has failed"
+                                                                         : "the job is cancelled");
       return;
   }
 }
@@ -259,6 +263,7 @@ void ToldJob::Remember(const Job& job) {
     if (over || FindActivePlan(job).epoch == pending_) pending_ = PlanEpoch(0);
   }
   known_ = true;
+  if (job.state == JobState::kStopping && state_ != JobState::kStopping) stops_for_ = job.reason;
   state_ = job.state;
   started_ = job.recovery.started;
   restarts_ = job.restarts;

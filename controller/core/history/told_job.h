@@ -49,6 +49,7 @@ class ToldJob {
 
   bool known_ = false;
   JobState state_ = JobState::kQueued;
+  std::string stops_for_;  // Its reason, when it began to stop.
   Generation started_{0};  // That the newest start began.
   int restarts_ = 0;
   ToldChange change_;

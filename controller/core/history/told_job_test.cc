@@ -178,6 +178,15 @@ TEST(ToldJobTest, TellsThatAPlanCouldNotBePrepared) {
   EXPECT_THAT(Look(told, job), IsEmpty());
 }
 
+TEST(ToldJobTest, TellsOnceWhyAJobStops) {
+  Job job = RunningJob();
+  ToldJob told(job);
+  CancelJob(job, "cancelled by ann", absl::Seconds(1), At(4));
+  EXPECT_THAT(Look(told, job), ElementsAre("cancelled by ann"));
+  for (int rank = 0; rank < 2; ++rank) Exit(job, rank, FailureKind::kNone, "", At(5));
+  EXPECT_THAT(Look(told, job), ElementsAre("the job is cancelled"));
+}
+
 TEST(ToldJobTest, TellsAResumption) {
   Job job = RunningJob();
   SaveAll(job, 100, At(3));
