@@ -24,17 +24,6 @@ std::string ShortDurationText(double seconds) {
   return absl::StrFormat("%.2f s", seconds);
 }
 
-std::string BytesText(int64_t bytes) {
-  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-  auto amount = static_cast<double>(bytes);
-  int unit = 0;
-  while (amount >= 1024 && unit < 6) {
-    amount /= 1024;
-    ++unit;
-  }
-  return absl::StrFormat("%.*f %s", unit == 0 ? 0 : 1, amount, kUnits[unit]);
-}
-
 std::string LossText(double loss) {
   if (std::isnan(loss)) return "nan";  // printf tells its sign too.
   if (loss != 0 && std::fabs(loss) < 1e-4) return absl::StrFormat("%.1e", loss);

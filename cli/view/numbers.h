@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string>
 
+#include "common/core/bytes_text.h"
+
 namespace paceline {
 
 // "0.4 s", "12 s", "3 min 05 s", "2 h 03 min", "3 d 4 h". Negative or not finite: "-".
@@ -12,9 +14,6 @@ std::string DurationText(double seconds);
 
 // The same, but with what counts below a second: "12 ms", "0.93 s".
 std::string ShortDurationText(double seconds);
-
-// "512 B", "1.5 KiB", "62.8 GiB".
-std::string BytesText(int64_t bytes);
 
 // "0.1234", "1.2e-05"; not finite: "nan", "inf".
 std::string LossText(double loss);

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/core/bytes_text.h"
 #include "controller/core/job_checkpoints.h"
 #include "controller/core/plan.h"
 #include "controller/core/restart.h"
@@ -114,8 +115,8 @@ void ToldJob::LookAtCheckpoints(const Job& job, News& news) const {
   const Checkpoint* newest = checkpoints.committed > committed_ ? NewestComplete(job) : nullptr;
   if (newest != nullptr) {
     news.Add(JobEventKind::kCheckpoint, false,
-             absl::StrCat("checkpoint of step ", newest->key.step, " is complete, ", newest->bytes,
-                          " bytes, in ", DirectoryOf(job, newest->key)));
+             absl::StrCat("checkpoint of step ", newest->key.step, " is complete, ",
+                          BytesText(newest->bytes), ", in ", DirectoryOf(job, newest->key)));
   }
   if (CountFailed(checkpoints) > failed_) {
     news.Add(JobEventKind::kCheckpoint, true,

@@ -113,7 +113,7 @@ TEST(ToldJobTest, TellsCheckpointsAndTheirFailures) {
   Job job = RunningJob();
   ToldJob told(job);
   SaveAll(job, 100, At(3));
-  EXPECT_THAT(Look(told, job), ElementsAre("checkpoint of step 100 is complete, 200 bytes, in "
+  EXPECT_THAT(Look(told, job), ElementsAre("checkpoint of step 100 is complete, 200 B, in "
                                            "/ckpt/job-1/step-000000000100.g1"));
   TellSaves(job, 1, {Told(200, SaveState::kFailed)}, At(4));
   EXPECT_THAT(Look(told, job), ElementsAre(HasSubstr("the disk is full")));
