@@ -94,6 +94,7 @@ std::vector<Table::Cell> ProfileRow(const v1::Job& job, int number) {
 
 double TokensPerSecond(const v1::Job& job) {
   if (job.progress().tokens_per_s() > 0) return job.progress().tokens_per_s();
+  if (!job.spec().model().has_llama()) return 0;  // A module may train on images as well.
   return job.progress().samples_per_s() * static_cast<double>(job.spec().data().sequence_length());
 }
 

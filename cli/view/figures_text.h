@@ -8,8 +8,8 @@
 
 namespace paceline {
 
-// Tokens per second of a job that counts them, at all times: before they are measured, by its
-// samples. 0: it counts none, or there is no pace yet.
+// Tokens per second of a job that counts them; of a language model also before they are measured,
+// by its samples. 0: it counts none, as far as is known, or there is no pace yet.
 double TokensPerSecond(const v1::Job& job);
 
 // "1234 tokens/s" for jobs that count tokens, else "812 samples/s": at the moment, or over its

@@ -27,8 +27,10 @@ TEST(FiguresTextTest, PaceIsInTokensWhereThereAreSome) {
 TEST(FiguresTextTest, PaceKeepsItsUnitBeforeTokensAreMeasured) {
   v1::Job job;
   job.set_state(v1::RUNNING);
-  job.mutable_spec()->mutable_data()->set_sequence_length(256);
+  job.mutable_spec()->mutable_data()->set_sequence_length(256);  // Its default.
   job.mutable_progress()->set_samples_per_s(8);
+  EXPECT_EQ(PaceText(job), "8.00 samples/s") << "of images";
+  job.mutable_spec()->mutable_model()->mutable_llama();
   EXPECT_EQ(PaceText(job), "2048 tokens/s");
   job.mutable_progress()->set_tokens_per_s(2000);
   EXPECT_EQ(PaceText(job), "2000 tokens/s");
@@ -36,7 +38,7 @@ TEST(FiguresTextTest, PaceKeepsItsUnitBeforeTokensAreMeasured) {
 
 TEST(FiguresTextTest, PaceOfAnEndedJobIsThatOfItsWholeTraining) {
   v1::Job job = Parsed(R"(
-    state: SUCCEEDED spec { ranks: 2 batch_per_rank: 4 accumulation_steps: 5
+    state: SUCCEEDED spec { ranks: 2 batch_per_rank: 4 accumulation_steps: 5 model { llama {} }
                             data { sequence_length: 16 } }
     progress { step: 100 training_s: 50 samples_per_s: 8 })");
   EXPECT_EQ(PaceText(job), "1280 tokens/s");
