@@ -275,6 +275,9 @@ std::string EventKey(const JobId& job, int64_t id) {
 std::string EncodeJob(const Job& job) {
   v1::JobRecord record;
   *record.mutable_job() = ToProto(job, job.created);
+  // Who is heard of now is nothing that a later controller needs.
+  for (v1::Rank& rank : *record.mutable_job()->mutable_ranks()) rank.clear_last_heard();
+  for (v1::Rank& spare : *record.mutable_job()->mutable_spares()) spare.clear_last_heard();
   record.set_number(job.number);
   if (job.placed != absl::InfinitePast()) *record.mutable_placed_time() = ToProto(job.placed);
   EncodeMembership(job, &record);

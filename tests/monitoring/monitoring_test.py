@@ -31,10 +31,11 @@ SLOW, DRAINED, CHECKED, MORTAL = "w2", "w3", "w5", "w6"
 FAKE_NVML = "worker/nvml/libfake_nvml.so"
 
 # How families begin that have no data here: trainers on CPUs have no allocator of GPU memory, the
-# fake library, like old ones, does not tell of remapped rows, and a development cluster has no
-# certificates.
+# fake library, like old ones, does not tell of remapped rows, a development cluster has no
+# certificates, and an evaluation is over before anybody looks.
 NOT_HERE = ("paceline_gpu_row_remap_failed", "paceline_certificate_expiry_timestamp_seconds",
             "paceline_trainer_alloc_retries_total",
+            "paceline_trainer_evaluated_ratio",
             "paceline_trainer_ooms_total",
             *(f"paceline_trainer_memory_{part}"
               for part in ("active", "reserved", "small_pool", "large_pool", "capacity")))

@@ -129,6 +129,7 @@ json JobDetail(const std::string& text, int ranks, int steps) {
              {"data_wait_share", 0},
              {"memory", 1 << 30},
              {"mfu", nullptr},
+             {"last_heard", nullptr},
              {"verdict",
               {{"kind", "persistent"},
                {"cause", "compute"},
