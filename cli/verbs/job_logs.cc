@@ -75,7 +75,7 @@ class LogPrinter {
 // Which rank's lines are printed now, of logs that are read at once up to their ends: one whole log
 // after the other, by rank; only a rank that has not answered for kPatience holds nobody up.
 // Thread-safe.
-class Turns {
+class LogTurns {
  public:
   // The rank's log has been asked for; never before that of a lower rank.
   void Begin(int rank) ABSL_LOCKS_EXCLUDED(mutex_) {
@@ -129,7 +129,7 @@ struct LogEnd {
 
 // `wanted`: what is common to all ranks. `end`: of the rank and its node. `turns`: null, each line
 // is printed as it comes.
-void PrintRank(Program& program, const RankLog& wanted, LogPrinter& printer, Turns* turns,
+void PrintRank(Program& program, const RankLog& wanted, LogPrinter& printer, LogTurns* turns,
                LogEnd& end) {
   const int rank = end.rank;
   LineSplitter splitter;
@@ -250,7 +250,7 @@ int PrintRanks(Program& program, const RankLog& wanted, std::vector<LogEnd> ends
   const RE2 pattern(flags.grep);
   LogPrinter printer(program, ends.size() > 1 && !flags.no_prefix,
                      flags.grep.empty() ? nullptr : &pattern);
-  Turns turns;
+  LogTurns turns;
   absl::Mutex mutex;
   size_t next = 0;
   const auto read = [&] {

@@ -54,6 +54,7 @@ c10::intrusive_ptr<c10d::Store> OpenStore(const std::string& address, absl::Dura
     throw std::invalid_argument(
         absl::StrCat("address of the store: ", std::string(parsed.status().message())));
   }
+  if (parsed->port == 0) throw std::invalid_argument("address of the store: it has no port");
   c10d::TCPStoreOptions options;
   options.port = static_cast<uint16_t>(parsed->port);
   options.waitWorkers = false;
