@@ -4,11 +4,16 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "cli/exit_codes.h"
+#include "cli/rpc/client.h"
 #include "cli/testing/command_test.h"
 #include "cli/testing/digits_job.h"
 #include "cli/testing/fake_errors.h"
+#include "cli/verbs/rank_log.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -66,8 +71,7 @@ TEST_F(LogsTest, FollowedLogOfANodeThatIsAwayGoesOnWhenItIsBackOrEndsWithTheJob)
   controller_.AddLog(0, {{}, Away("w1")});
   controller_.AddLog(0, {{}, Away("w1")});
   controller_.AddLog(0, {{Chunk(0, "c\n")}, grpc::Status::OK});
-  // It is given up after that time only where nothing is there.
-  Ran ran = Paceline({"--timeout", "0.01", "job", "logs", kId, "-f", "--rank", "0"});
+  Ran ran = Paceline({"job", "logs", kId, "-f", "--rank", "0"});
   EXPECT_EQ(ran.exit, kCliOk) << ran.err;
   EXPECT_EQ(ran.out, "c\n");
   EXPECT_EQ(ran.err, "rank 0: node w1 is not heard of; going on when it is back\n");
@@ -77,6 +81,24 @@ TEST_F(LogsTest, FollowedLogOfANodeThatIsAwayGoesOnWhenItIsBackOrEndsWithTheJob)
   ran = Paceline({"job", "logs", kId, "-f", "--rank", "0"});
   EXPECT_EQ(ran.exit, kCliUnavailable);
   EXPECT_THAT(ran.err, HasSubstr("not heard of; its lines are missing\n"));
+}
+
+TEST_F(LogsTest, NodeThatIsAwayIsWaitedForLongerThanTheControllerWouldBe) {
+  controller_.SetJobs({JobIn(v1::RUNNING, 1, 3)});
+  controller_.AddLog(0, {{}, Away("w1")});
+  controller_.AddLog(0, {{Chunk(0, "c\n")}, grpc::Status::OK});
+  Client client({.server = controller_.address(), .timeout = absl::ZeroDuration()}, interrupt_);
+  RankLog log;
+  log.job_id = kId;
+  log.follow = true;
+  std::string text;
+  log.each = [&](absl::string_view data) { absl::StrAppend(&text, data); };
+  log.on_trainer = [](const std::string&) {};
+  log.on_gap = [](int64_t) {};
+  log.on_outage = [](const grpc::Status&) {};
+  const grpc::Status status = ReadRankLog(client, log);
+  EXPECT_TRUE(status.ok()) << status.error_message();
+  EXPECT_EQ(text, "c\n");
 }
 
 TEST_F(LogsTest, LogsOfOneRankHaveNothingInFront) {
