@@ -115,7 +115,8 @@ constexpr Habit kHabits[] = {
     {"paceline", " kill stop cancel delete rm scancel ", "paceline job cancel JOB"},
     {"paceline", " resume ", "paceline job resume JOB"},
     {"paceline", " drain cordon ", "paceline node drain NODE"},
-    {"paceline", " run start create apply sbatch ", "paceline submit FILE"},
+    {"paceline", " start create apply sbatch ", "paceline submit FILE"},
+    {"paceline", " torchrun ", "paceline run SCRIPT"},
     {"paceline", " status info ", "paceline cluster status"},
     {"paceline job", " ls ps ", "paceline job list"},
     {"paceline job", " delete rm remove kill stop ", "paceline job cancel JOB"},
@@ -183,6 +184,7 @@ int TellUsage(Program& program, const CLI::App& app, const CLI::ParseError& erro
 
 // One for each part of what there is.
 void AddJobVerbs(CLI::App& app, Program& program) {
+  AddRun(app, program);
   AddSubmit(app, program);
   AddTop(app, program);
   CLI::App* job = AddGroup(app, "job",
@@ -241,6 +243,32 @@ void AddExamples(CLI::App& app) {
   for (CLI::App* sub : app.get_subcommands([](CLI::App*) { return true; })) AddExamples(*sub);
 }
 
+// Whether `word` is an option of `app`, or of a command above it, whose value is the next word.
+bool TakesNextWord(const CLI::App& app, const std::string& word) {
+  if (absl::StrContains(word, '=')) return false;
+  for (const CLI::App* at = &app; at != nullptr; at = at->get_parent()) {
+    const CLI::Option* const option = at->get_option_no_throw(word);
+    if (option != nullptr) return option->get_items_expected_max() > 0;
+  }
+  return false;
+}
+
+// `paceline run train.py --lr 3`: what follows the script is its own, as if "--" were before it.
+void SetScriptApart(CLI::App& app, std::vector<std::string>& arguments) {
+  const CLI::App* at = &app;
+  for (size_t i = 0; i < arguments.size() && arguments[i] != "--"; ++i) {
+    if (absl::StartsWith(arguments[i], "-")) {
+      if (TakesNextWord(*at, arguments[i])) ++i;
+    } else if (at == &app) {
+      if (arguments[i] != "run") return;
+      at = app.get_subcommand("run");
+    } else {
+      arguments.insert(arguments.begin() + static_cast<std::ptrdiff_t>(i), "--");
+      return;
+    }
+  }
+}
+
 }  // namespace
 
 std::unique_ptr<CLI::App> MakeCommandLine(Program& program) {
@@ -259,12 +287,17 @@ std::unique_ptr<CLI::App> MakeCommandLine(Program& program) {
   return app;
 }
 
-int RunCommandLine(Program& program, std::vector<std::string> arguments) {
-  const std::unique_ptr<CLI::App> app = MakeCommandLine(program);
+void ParseCommandLine(CLI::App& app, std::vector<std::string> arguments) {
+  SetScriptApart(app, arguments);
   // CLI11 takes them from the back.
   std::reverse(arguments.begin(), arguments.end());
+  app.parse(std::move(arguments));
+}
+
+int RunCommandLine(Program& program, std::vector<std::string> arguments) {
+  const std::unique_ptr<CLI::App> app = MakeCommandLine(program);
   try {
-    app->parse(std::move(arguments));
+    ParseCommandLine(*app, std::move(arguments));
   } catch (const CLI::ParseError& error) {
     // --help and --version come this way too.
     if (error.get_exit_code() == 0) {

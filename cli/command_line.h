@@ -18,6 +18,9 @@ namespace paceline {
 // The whole tree of commands. `program` outlives it.
 std::unique_ptr<CLI::App> MakeCommandLine(Program& program);
 
+// `arguments`: without the program's name. Throws CLI::ParseError.
+void ParseCommandLine(CLI::App& app, std::vector<std::string> arguments);
+
 // Parses, runs the verb, returns the exit code (cli/exit_codes.h). `arguments`: without the
 // program's name.
 int RunCommandLine(Program& program, std::vector<std::string> arguments);

@@ -202,7 +202,9 @@ absl::StatusOr<ServerChoice> Program::ChooseServer() const {
     return ChoiceOf(found.server, context, &found);
   }
   const std::string dev = RunningDevController(DefaultDevDir(surroundings_.variable));
-  return ChoiceOf(dev.empty() ? kDefaultServer : dev, "", nullptr);
+  ServerChoice choice = ChoiceOf(dev.empty() ? kDefaultServer : dev, "", nullptr);
+  choice.is_default = dev.empty();
+  return choice;
 }
 
 std::string Program::server() const {

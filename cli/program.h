@@ -64,6 +64,7 @@ struct ServerChoice {
   std::optional<TlsFiles> files = {};
   // Of the token by which the controller knows who asks; empty: there is none.
   std::string token_file = {};
+  bool is_default = false;  // Nothing names it, and no dev cluster is up.
 };
 
 class Program {

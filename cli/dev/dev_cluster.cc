@@ -136,7 +136,9 @@ absl::StatusOr<std::vector<std::string>> DevCluster::Start(const DevSettings& se
         StartDaemon(worker,
                     {bin_dir + "/paceline-worker", "--controller", address, "--name", worker.name,
                      "--runtime-dir", absl::StrCat(dir_.RuntimeDir(), "/", worker.name), "--slots",
-                     absl::StrCat(settings.slots), "--listen", AnyPort(), "--plaintext"},
+                     absl::StrCat(settings.slots), "--listen", AnyPort(), "--plaintext",
+                     // Who can submit to it is its own user.
+                     "--commands", "on", "--pass-environment"},
                     timeout));
     started.push_back(worker.name);
   }

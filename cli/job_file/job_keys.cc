@@ -46,6 +46,18 @@ const std::vector<JobKey>& JobKeys() {
        "Taints (labels taint.KEY) that do not matter; a node with another one is not used."},
       {"placement.same", T::kText, "", "none", "", "rack", "A label of which all ranks' nodes must have the same value."},
 
+      {"command", T::kTexts, "", "none", "1 to 256 texts", "[python3, train.py, --width, \"512\"]",
+       "The program of each rank and its arguments, in the place of model, data, optimizer and what else says how to train ([own-script.md](own-script.md)). The first is looked up in PATH, or is a path from working_directory."},
+      {"working_directory", T::kPath, "", "the job file's folder", "", "/home/ann/net", "Where the command starts; every node has to have it. Only with command."},
+      {"environment", T::kLabels, "", "none", "names of letters, digits and _; not what Paceline sets, such as RANK", "{HF_HOME: /data/hf}",
+       "Variables of the command's environment, over those that the worker passes on. Only with command."},
+      {"venv", T::kPath, "", "none", "", "/home/ann/net/.venv",
+       "Folder of a virtual environment, or conda's, whose bin comes first in PATH. Only with command."},
+      {"stop_grace_s", T::kNumber, "s", "10", "more than 0", "60",
+       "What a command has from SIGTERM to SIGKILL when its job is stopped. Only with command.", true},
+      {"watch", T::kBool, "", "true", "", "false",
+       "Measure the steps of a Python command that uses PyTorch ([own-script.md](own-script.md)). Only with command."},
+
       {"model", T::kGroup, "", "", "", "", "What is trained."},
       {"model.kind", T::kChoice, "", "required", "resnet18, mlp, llama, torchscript", "resnet18",
        "The architecture; channels and classes of images come from the data."},
@@ -98,7 +110,7 @@ const std::vector<JobKey>& JobKeys() {
       {"batch_per_rank", T::kInteger, "samples", "32", "1 and more", "32", "Samples per rank and forward pass.", true},
       {"accumulation_steps", T::kInteger, "", "1", "1 and more", "4",
        "Forward and backward passes per optimizer step, whose gradients are averaged.", true},
-      {"steps", T::kInteger, "steps", "required", "1 and more", "400", "Number of optimizer steps.", true},
+      {"steps", T::kInteger, "steps", "required", "1 and more", "400", "Number of optimizer steps. With command it is only told, and need not be given.", true},
 
       {"optimizer", T::kGroup, "", "", "", "", "How weights are updated."},
       {"optimizer.kind", T::kChoice, "", "required", "sgd, adamw", "sgd", "The update rule."},
@@ -226,7 +238,7 @@ const std::vector<JobKey>& JobKeys() {
       {"startup_timeout_s", T::kNumber, "s", "the larger of 600 and 3 times collective_timeout_s",
        "3 times collective_timeout_s and more", "900",
        "Longest time for the ranks to meet and for a collective of the first two steps.", true},
-      {"stall_warning_s", T::kNumber, "s", "half of hang_timeout_s", "more than 0, below hang_timeout_s", "20",
+      {"stall_warning_s", T::kNumber, "s", "half of hang_timeout_s, or 100 with command", "more than 0, below hang_timeout_s", "20",
        "A rank that has made no step for so long is told of.", true},
       {"hang_timeout_s", T::kNumber, "s", "two thirds of collective_timeout_s",
        "above stall_warning_s, below collective_timeout_s", "40",
@@ -242,7 +254,7 @@ const std::vector<JobKey>& JobKeys() {
 
       {"stragglers", T::kGroup, "", "", "", "", "What is done about ranks that are slow (docs/stragglers.md)."},
       {"stragglers.mode", T::kChoice, "", "advise", "off, advise, auto", "auto",
-       "Nobody looks for them; they are told of, with a remedy that a person may have taken (paceline job advise); the remedy is taken."},
+       "Nobody looks for them; they are told of, with a remedy that a person may have taken (paceline job advise); the remedy is taken. With command not auto, and by default off unless it is watched."},
 
       {"allow_chaos", T::kBool, "", "false", "", "true", "The job may be disturbed as chaos says."},
       {"chaos", T::kGroups, "", "none", "needs allow_chaos", "", "Disturbances on purpose, for drills and tests."},

@@ -81,6 +81,7 @@ std::string Companions(const std::string& path) {
 
 // Further keys of the file that an example needs.
 std::string Surroundings(const std::string& path) {
+  if (absl::StrContains(FindJobKey(path)->doc, "Only with command.")) return "command: [a]\n";
   if (path == "ranks") return "steps: 500\n";
   if (path == "steps") return "ranks: 4\n";
   if (path == "cuda_graph") return "steps: 500\ndevice: cuda\nmodel: mlp\n";

@@ -24,6 +24,11 @@ bool Interrupt::Raise() {
   return heard;
 }
 
+void Interrupt::Lower() {
+  absl::MutexLock lock(&mutex_);
+  raised_ = false;
+}
+
 bool Interrupt::raised() const {
   absl::MutexLock lock(&mutex_);
   return raised_;

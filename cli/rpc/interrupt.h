@@ -35,6 +35,8 @@ class Interrupt {
 
   // True when somebody listens, or when it had been raised already.
   bool Raise() ABSL_LOCKS_EXCLUDED(mutex_);
+  // As if it had not been raised: for who has done what was asked for by it, and goes on.
+  void Lower() ABSL_LOCKS_EXCLUDED(mutex_);
   bool raised() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Waits; returns at once, with true, when the interrupt is raised.

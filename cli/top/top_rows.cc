@@ -99,10 +99,6 @@ int RunningRanks(const v1::Job& job) {
                     [](const v1::Rank& rank) { return rank.state() == v1::TRAINER_RUNNING; }));
 }
 
-std::string StepsText(const v1::Job& job) {
-  return absl::StrCat(job.progress().step(), "/", job.spec().steps());
-}
-
 std::string RateOf(const v1::Job& job) {
   if (job.state() != v1::RUNNING) return "";
   const double tokens = TokensPerSecond(job);
@@ -177,7 +173,7 @@ std::vector<std::string> JobRows(const TopModel& model, const TopView& view,
     std::vector<Table::Cell> row = {{job.spec().name(), bold},
                                     {StateText(job.state()), StateColour(job.state())},
                                     absl::StrCat(RunningRanks(job), "/", job.spec().ranks()),
-                                    StepsText(job),
+                                    StepsDoneText(job),
                                     StepText(StepSeconds(model, job)),
                                     ShareText(telemetry != nullptr && telemetry->step_s() > 0,
                                               telemetry == nullptr ? 0 : telemetry->wait_share()),
@@ -242,7 +238,8 @@ std::vector<std::string> JobHead(const TopModel& model, const TopView& view,
                                [&](const v1::Job& job) { return job.id() == view.job; });
   if (at == model.jobs.end()) return {NeutralLine(view.job), "waiting for what it does"};
   const v1::Job& job = *at;
-  std::vector<std::string> facts = {absl::StrCat("step ", StepsText(job))};
+  std::vector<std::string> facts;
+  if (MakesSteps(job)) facts.push_back(absl::StrCat("step ", StepsDoneText(job)));
   const double step_s = StepSeconds(model, job);
   if (step_s > 0) facts.push_back(absl::StrCat(StepText(step_s), " a step"));
   if (!RateOf(job).empty()) {

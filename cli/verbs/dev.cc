@@ -17,10 +17,12 @@
 #include "cli/rpc/client.h"
 #include "cli/rpc/resumption.h"
 #include "cli/text/table.h"
+#include "cli/verbs/dev_start.h"
 #include "cli/verbs/value_check.h"
 #include "cli/verbs/verb_parts.h"
 #include "cli/verbs/verbs.h"
 #include "cli/view/job_text.h"
+#include "common/core/status_macros.h"
 #include "common/uuid.h"
 #include "nlohmann/json.hpp"
 #include "proto/job.pb.h"
@@ -143,27 +145,18 @@ int Up(Program& program, const DevUpFlags& flags) {
   DevSettings settings = ReadSettings(dir);
   if (flags.workers > 0) settings.workers = flags.workers;
   if (flags.slots > 0) settings.slots = flags.slots;
-  const absl::Duration timeout = absl::Seconds(program.flags.timeout_s);
-  const absl::StatusOr<std::vector<std::string>> started =
-      cluster->Start(settings, flags.bin_dir.empty() ? ProgramDir() : flags.bin_dir, timeout);
+  const absl::StatusOr<std::vector<std::string>> started = StartDevCluster(
+      program, *cluster, dir, settings, flags.bin_dir.empty() ? ProgramDir() : flags.bin_dir);
+  if (program.interrupt().raised()) {
+    program.Note("the cluster runs on; `paceline dev down` ends it");
+    return kCliInterrupted;
+  }
   if (!started.ok()) {
     const int exit = program.Fail(started.status());
     if (exit == kCliFailed) program.Note("`paceline dev down` ends what was started");
     return exit;
   }
   const std::string controller = ReadAddresses(ControllerPlace(dir)).grpc;
-  const std::set<std::string> missing =
-      AwaitReady(program, controller, settings.workers, absl::Now() + timeout);
-  if (program.interrupt().raised()) {
-    program.Note("the cluster runs on; `paceline dev down` ends it");
-    return kCliInterrupted;
-  }
-  if (!missing.empty()) {
-    const std::string log = WorkerPlace(dir, *missing.begin()).log_file;
-    return program.Fail(kCliTimeout,
-                        absl::StrCat("not ready in time: ", absl::StrJoin(missing, ", "), ". ", log,
-                                     " ends with:\n", LastLines(log, 10)));
-  }
   program.Note(started->empty() ? "the cluster runs already"
                                 : absl::StrCat("started ", absl::StrJoin(*started, ", ")));
   ShowCluster(program, dir);
@@ -283,6 +276,23 @@ void AddDevStatus(CLI::App& parent, Program& program) {
 }
 
 }  // namespace
+
+absl::StatusOr<std::vector<std::string>> StartDevCluster(Program& program, DevCluster& cluster,
+                                                         const DevDir& dir,
+                                                         const DevSettings& settings,
+                                                         const std::string& bin_dir) {
+  const absl::Duration timeout = absl::Seconds(program.flags.timeout_s);
+  PACELINE_ASSIGN_OR_RETURN(std::vector<std::string> started,
+                            cluster.Start(settings, bin_dir, timeout));
+  const std::string controller = ReadAddresses(ControllerPlace(dir)).grpc;
+  const std::set<std::string> missing =
+      AwaitReady(program, controller, settings.workers, absl::Now() + timeout);
+  if (missing.empty()) return started;
+  const std::string log = WorkerPlace(dir, *missing.begin()).log_file;
+  return absl::DeadlineExceededError(absl::StrCat("not ready in time: ",
+                                                  absl::StrJoin(missing, ", "), ". ", log,
+                                                  " ends with:\n", LastLines(log, 10)));
+}
 
 void AddDevVerbs(CLI::App& parent, Program& program) {
   AddDevUp(parent, program);

@@ -6,8 +6,13 @@ namespace paceline {
 namespace {
 
 constexpr Example kExamples[] = {
+    {"paceline", "paceline run train.py --lr 0.1", "Run a script of yours, as torchrun does"},
     {"paceline", "paceline submit job.yaml --follow", "Train what a job file says, and watch it"},
     {"paceline", "paceline cluster status", "Is all well?"},
+    {"paceline run", "paceline run --ranks 4 train.py --lr 0.1", "Four ranks on this machine"},
+    {"paceline run", "paceline run --nnodes 2 --nproc-per-node 8 --device cuda train.py",
+     "With torchrun's flags"},
+    {"paceline run", "paceline run -m mypackage.train", "A module of Python"},
     {"paceline submit", "paceline submit job.yaml --follow", "Show the progress until it ends"},
     {"paceline submit", "paceline submit job.yaml --dry-run", "Would it be taken, and as what?"},
     {"paceline submit", "paceline submit job.yaml --from digits/500",

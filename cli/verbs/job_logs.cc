@@ -20,6 +20,7 @@
 #include "cli/text/host_list.h"
 #include "cli/text/neutral.h"
 #include "cli/text/past_moment.h"
+#include "cli/verbs/job_output.h"
 #include "cli/verbs/rank_log.h"
 #include "cli/verbs/value_check.h"
 #include "cli/verbs/verb_parts.h"
@@ -129,8 +130,8 @@ struct LogEnd {
 
 // `wanted`: what is common to all ranks. `end`: of the rank and its node. `turns`: null, each line
 // is printed as it comes.
-void PrintRank(Program& program, const RankLog& wanted, LogPrinter& printer, LogTurns* turns,
-               LogEnd& end) {
+void PrintRank(Program& program, Client& client, const RankLog& wanted, LogPrinter& printer,
+               LogTurns* turns, LogEnd& end) {
   const int rank = end.rank;
   LineSplitter splitter;
   RankLog log = wanted;
@@ -159,8 +160,21 @@ void PrintRank(Program& program, const RankLog& wanted, LogPrinter& printer, Log
             : NeutralLine(status.error_message());
     program.Note(absl::StrCat("rank ", rank, ": ", what, "; going on when it is back"));
   };
-  end.status = ReadRankLog(program.client(), log);
+  end.status = ReadRankLog(client, log);
   print_rest();
+}
+
+// Bytes as they come, as if the program wrote to this terminal.
+void PrintRaw(Program& program, Client& client, const RankLog& wanted, LogEnd& end) {
+  RankLog log = wanted;
+  log.rank = end.rank;
+  log.each = [&](absl::string_view data) { program.out() << data << std::flush; };
+  log.on_trainer = [&](const std::string& node) { end.node = node; };
+  log.on_gap = [&](int64_t bytes) {
+    program.Note(absl::StrCat(bytes, " bytes of output are no longer kept"));
+  };
+  log.on_outage = [&](const grpc::Status&) { program.Note(program.OutageText()); };
+  end.status = ReadRankLog(client, log);
 }
 
 // Waits until the job has ranks, or has ended without.
@@ -262,7 +276,7 @@ int PrintRanks(Program& program, const RankLog& wanted, std::vector<LogEnd> ends
         end = &ends[next++];
         if (!flags.follow) turns.Begin(end->rank);
       }
-      PrintRank(program, wanted, printer, flags.follow ? nullptr : &turns, *end);
+      PrintRank(program, program.client(), wanted, printer, flags.follow ? nullptr : &turns, *end);
       if (!flags.follow) turns.End(end->rank);
     }
   };
@@ -307,6 +321,49 @@ std::string ProblemOf(const std::string& pattern) {
 }
 
 }  // namespace
+
+grpc::Status PrintJobOutput(Program& program, Client& client, const std::string& job_id, int rank,
+                            v1::Job* job) {
+  JobWatch watch;
+  watch.job_id = job_id;
+  watch.on_outage = [&](const grpc::Status&) { program.Note(program.OutageText()); };
+  std::string told;
+  watch.each = [&](const v1::JobEvent& event) {
+    *job = event.job();
+    if (job->state() == v1::QUEUED && job->reason() != std::exchange(told, job->reason())) {
+      program.Note(absl::StrCat(job_id, " waits: ", NeutralLine(job->reason())));
+    }
+    return job->ranks().empty() && !HasEnded(job->state()) && event.type() != v1::DELETED;
+  };
+  grpc::Status status = WatchJobs(client, watch);
+  if (!status.ok()) return status;
+
+  RankLog wanted;
+  wanted.job_id = job_id;
+  wanted.follow = true;
+  LogPrinter printer(program, /*prefixed=*/true, /*pattern=*/nullptr);
+  std::vector<LogEnd> ends;
+  std::vector<std::thread> readers;
+  if (rank != kAllRanks && !job->ranks().empty()) {
+    ends.push_back({rank, job->ranks(rank).node(), {}});
+    PrintRaw(program, client, wanted, ends.front());
+  } else {
+    const int ranks = std::min(job->ranks_size(), static_cast<int>(kMostFollowed));
+    for (int r = 0; r < ranks; ++r) ends.push_back({r, job->ranks(r).node(), {}});
+    for (LogEnd& end : ends) {
+      readers.emplace_back(
+          [&] { PrintRank(program, client, wanted, printer, /*turns=*/nullptr, end); });
+    }
+  }
+  for (std::thread& reader : readers) reader.join();
+  if (client.interrupt().raised()) return {grpc::StatusCode::CANCELLED, "interrupted"};
+  TellMissing(program, ends);
+  watch.each = [&](const v1::JobEvent& event) {
+    *job = event.job();
+    return !HasEnded(job->state()) && event.type() != v1::DELETED;
+  };
+  return WatchJobs(client, watch);
+}
 
 void AddJobLogs(CLI::App& parent, Program& program) {
   const auto flags = std::make_shared<JobLogsFlags>();

@@ -367,7 +367,7 @@ int ShowMetrics(Program& program, const JobMetricsFlags& flags) {
     return kCliOk;
   }
   program.out() << JobNameText(job) << " is " << StateText(job.state()) << ", step "
-                << job.progress().step() << " of " << job.spec().steps() << "\n\n"
+                << StepsDoneText(job, " of ") << "\n\n"
                 << page << std::flush;
   return kCliOk;
 }

@@ -48,7 +48,7 @@ std::string PlanText(const v1::Job& job) {
 
 std::string ProgressFacts(const v1::Job& job) {
   const v1::JobProgress& progress = job.progress();
-  std::string text = absl::StrCat("step ", progress.step(), " of ", job.spec().steps());
+  std::string text = absl::StrCat("step ", StepsDoneText(job, " of "));
   if (progress.step() == 0) return text;
   absl::StrAppend(&text, ", loss ", LossText(progress.loss()), ", ");
   if (const std::string pace = PaceText(job); !pace.empty()) {
@@ -135,15 +135,15 @@ std::string FailureText(const v1::Job& job, const PageStyle& style) {
 }
 
 bool KeepsWeights(const v1::JobSpec& spec) {
-  return !spec.checkpoint().directory().empty() || !spec.export_final().empty();
+  return !spec.command().empty() || !spec.checkpoint().directory().empty() || !spec.export_final().empty();
 }
 
 std::string SummaryText(const v1::Job& job, absl::Time now, const PageStyle& style) {
   const v1::JobProgress& progress = job.progress();
   std::string text =
       absl::StrCat(JobNameText(job), " ",
-                   Painted(StateText(job.state()), StateColour(job.state()), style.colours), ": ",
-                   progress.step(), " of ", job.spec().steps(), " steps");
+                   Painted(StateText(job.state()), StateColour(job.state()), style.colours));
+  if (MakesSteps(job)) absl::StrAppend(&text, ": ", StepsDoneText(job, " of "), " steps");
   const double run = RunSeconds(job, now);
   const int64_t before = StepsBefore(job);
   if (run >= 0 && before > 0 && progress.step() > before)
@@ -160,7 +160,7 @@ std::string SummaryText(const v1::Job& job, absl::Time now, const PageStyle& sty
   if (job.state() != v1::SUCCEEDED && !job.has_failure() && !job.reason().empty()) {
     absl::StrAppend(&text, "  ", NeutralLine(job.reason()), "\n");
   }
-  if (job.state() == v1::SUCCEEDED) {
+  if (job.state() == v1::SUCCEEDED && job.spec().command().empty()) {
     for (const std::string& place : PlacesOfWeights(job)) {
       absl::StrAppend(&text, "  weights: ", place, "\n");
     }
@@ -186,7 +186,8 @@ std::string JobPage(const v1::Job& job, absl::Time now, const PageStyle& style) 
   if (const std::string fewer = FewerRanksText(job); !fewer.empty()) {
     AddLine(&page, "Shrunk", fewer);
   }
-  if (job.plan().epoch() > 0) {
+  if (!job.spec().command().empty()) AddLine(&page, "Command", CommandText(job.spec()));
+  if (job.plan().epoch() > 0 && job.spec().command().empty()) {
     const bool chosen = job.spec().strategy().has_auto_() && !job.plan().strategy().has_auto_();
     AddLine(&page, "Strategy",
             absl::StrCat(chosen ? "auto, at present " : "", StrategyText(job.plan().strategy())));
@@ -194,7 +195,7 @@ std::string JobPage(const v1::Job& job, absl::Time now, const PageStyle& style) 
     AddLine(&page, "Rounds", RoundsText(job));
   }
   AddCheckpointLines(&page, job, now);
-  AddLine(&page, "Progress", ProgressFacts(job));
+  if (MakesSteps(job)) AddLine(&page, "Progress", ProgressFacts(job));
   if (job.has_evaluation()) AddLine(&page, "Evaluation", EvaluationText(job.evaluation()));
   if (job.has_failure()) absl::StrAppend(&page, "\n", FailureText(job, style));
   if (job.ranks_size() > 0) absl::StrAppend(&page, "\nRanks:\n", RankTable(job, now, style));

@@ -65,13 +65,13 @@ std::string JobTable(const std::vector<v1::Job>& jobs, absl::Time now, const Pag
                                     job.spec().name(),
                                     {StateText(job.state()), StateColour(job.state())},
                                     absl::StrCat(job.spec().ranks()),
-                                    absl::StrCat(job.progress().step(), "/", job.spec().steps()),
+                                    StepsDoneText(job),
                                     stepped ? LossText(job.progress().loss()) : "",
                                     stepped ? RateText(job.progress().samples_per_s()) : "",
                                     run >= 0 ? DurationText(run) : ""};
     if (checkpoints) row.emplace_back(NewestText(job, now));
     if (style.wide) {
-      row.insert(row.end(), {QueueOf(job), job.submitter(), ModelText(job.spec().model()),
+      row.insert(row.end(), {QueueOf(job), job.submitter(), ModelText(job.spec()),
                              NodesOf(job), absl::StrCat(job.restarts()), AgeOf(job, now)});
     }
     row.emplace_back(ReasonOf(job, now));

@@ -151,8 +151,11 @@ std::string ExitText(const v1::TrainerExit& exit) {
   }
   if (exit.signal() != 0) {
     text = absl::StrCat("killed by ", SignalText(exit.signal()));
-  } else if (exit.failure() == v1::FAILURE_START || exit.failure() == v1::FAILURE_LOST) {
-    text = exit.failure() == v1::FAILURE_START ? "did not start" : "lost";
+  } else if (exit.failure() == v1::FAILURE_LOST) {
+    text = "lost";
+  } else if (exit.failure() == v1::FAILURE_START ||
+             (exit.failure() == v1::FAILURE_INPUT && exit.exit_code() == 0)) {
+    text = "did not start";
   } else {
     text = absl::StrCat("exit code ", exit.exit_code());
   }
@@ -166,7 +169,41 @@ std::string ExitText(const v1::TrainerExit& exit) {
   return text;
 }
 
-std::string ModelText(const v1::Model& model) {
+namespace {
+
+// What a shell's user would call it: the script that an interpreter is given, else the program.
+std::string CommandName(const v1::JobSpec& spec) {
+  const auto base = [](const std::string& path) {
+    return NeutralLine(path.substr(path.rfind('/') + 1));
+  };
+  const auto& command = spec.command();
+  for (int i = 1; i < command.size() && absl::StrContains(command[0], "python"); ++i) {
+    if (command[i] == "-m" && i + 1 < command.size()) return NeutralLine(command[i + 1]);
+    if (!absl::StartsWith(command[i], "-")) return base(command[i]);
+  }
+  return base(command[0]);
+}
+
+}  // namespace
+
+std::string CommandText(const v1::JobSpec& spec) {
+  return NeutralLine(absl::StrCat(absl::StrJoin(spec.command(), " "), " in ", spec.working_directory()));
+}
+
+bool MakesSteps(const v1::Job& job) {
+  return job.spec().command().empty() || job.progress().step() > 0;
+}
+
+std::string StepsDoneText(const v1::Job& job, absl::string_view of) {
+  if (!MakesSteps(job)) return "";
+  const int64_t steps = job.spec().steps();
+  return steps > 0 ? absl::StrCat(job.progress().step(), of, steps)
+                   : absl::StrCat(job.progress().step());
+}
+
+std::string ModelText(const v1::JobSpec& spec) {
+  if (!spec.command().empty()) return CommandName(spec);
+  const v1::Model& model = spec.model();
   if (model.has_resnet18()) return "resnet18";
   if (model.has_torchscript()) return "torchscript";
   if (model.has_llama()) {

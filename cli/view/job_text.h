@@ -41,8 +41,19 @@ std::string SignalText(int signal);
 // How a trainer ended: "killed by SIGKILL", "exit code 42: it said why", "finished".
 std::string ExitText(const v1::TrainerExit& exit);
 
-// "resnet18", "mlp 128-64", "llama 160m", "torchscript".
-std::string ModelText(const v1::Model& model);
+// "resnet18", "mlp 128-64", "llama 160m", "torchscript"; of a command the name of its script or
+// program: "train.py".
+std::string ModelText(const v1::JobSpec& spec);
+
+// "python3 train.py --width 512 in /home/ann/net".
+std::string CommandText(const v1::JobSpec& spec);
+
+// Whether steps of the job can be told: not of a command of which none was seen.
+bool MakesSteps(const v1::Job& job);
+
+// "12/400"; "12" of a job that does not say how many steps it makes; empty if MakesSteps is false.
+// `of` stands between.
+std::string StepsDoneText(const v1::Job& job, absl::string_view of = "/");
 
 // Infinite past for a timestamp that is not set.
 absl::Time TimeOf(bool set, const google::protobuf::Timestamp& timestamp);

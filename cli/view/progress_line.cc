@@ -43,8 +43,7 @@ double SecondsToEvaluate(const v1::Progress& evaluation) {
 // The facts, the most wanted first.
 std::vector<std::string> Facts(const v1::Job& job) {
   const v1::JobProgress& progress = job.progress();
-  std::vector<std::string> facts = {
-      absl::StrCat("step ", progress.step(), "/", job.spec().steps())};
+  std::vector<std::string> facts = {absl::StrCat("step ", StepsDoneText(job))};
   const v1::Progress* evaluation = Evaluation(job);
   if (evaluation != nullptr) facts.push_back(PhaseText(*evaluation));
   if (progress.step() == 0) return facts;
@@ -88,6 +87,7 @@ std::string BarText(double share, int length) {
 
 double SecondsToGo(const v1::Job& job) {
   const v1::JobProgress& progress = job.progress();
+  if (job.spec().steps() == 0) return -1;
   const int64_t left = job.spec().steps() - progress.step();
   const v1::Progress* evaluation = Evaluation(job);
   const double evaluating = evaluation == nullptr ? 0 : SecondsToEvaluate(*evaluation);
@@ -100,7 +100,7 @@ double SecondsToGo(const v1::Job& job) {
 
 std::string ProgressBar(const v1::Job& job, int width) {
   const std::string name = Shortened(NeutralLine(job.spec().name()), kLongestName);
-  if (job.state() != v1::RUNNING && job.progress().step() == 0) {
+  if (!MakesSteps(job) || (job.state() != v1::RUNNING && job.progress().step() == 0)) {
     const std::string why = job.reason().empty() ? "" : absl::StrCat(": ", job.reason());
     return Shortened(absl::StrCat(name, "  ", StateText(job.state()), NeutralLine(why)), width);
   }
@@ -122,7 +122,7 @@ std::string ProgressBar(const v1::Job& job, int width) {
 
 std::string ProgressText(const v1::Job& job) {
   std::string text = absl::StrCat(NeutralLine(job.spec().name()), " ", StateText(job.state()));
-  if (job.state() == v1::RUNNING || job.progress().step() > 0) {
+  if (MakesSteps(job) && (job.state() == v1::RUNNING || job.progress().step() > 0)) {
     absl::StrAppend(&text, " ", absl::StrJoin(Facts(job), " "));
   }
   const bool well = job.state() == v1::RUNNING || job.state() == v1::SUCCEEDED;

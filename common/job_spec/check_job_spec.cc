@@ -14,6 +14,8 @@ namespace {
 
 using absl::StrCat;
 
+constexpr int kMostRanks = 4096;
+
 void CheckName(const std::string& name, ProblemList& problems) {
   constexpr char kAllowed[] =
       "allowed are 1 to 63 lower-case letters, digits and hyphens, a letter first";
@@ -118,19 +120,8 @@ void CheckCudaGraph(const v1::JobSpec& spec, ProblemList& problems) {
   problems.Add("cuda_graph", StrCat("is true; it needs ", absl::StrJoin(wanted, ", ")));
 }
 
-}  // namespace
-
-std::vector<SpecProblem> CheckJobSpec(const v1::JobSpec& given) {
-  ProblemList problems;
-  CheckLimits(given, problems);
-  // What is beyond them is not looked through.
-  if (!problems.empty()) return problems.Take();
-  v1::JobSpec spec = given;
-  FillDefaults(&spec);
-  CheckName(spec.name(), problems);
-  const bool ranks = problems.CheckRange("ranks", spec.ranks(), 1, 4096);
-  problems.CheckEnum("device", spec.device(), *v1::Device_descriptor());
-  problems.CheckRange("threads_per_rank", spec.threads_per_rank(), 0, 1024);
+// What a trainer of Paceline's trains, and how.
+void CheckTraining(const v1::JobSpec& spec, ProblemList& problems) {
   CheckModel(spec.model(), problems);
   CheckData(spec.data(), problems);
   problems.CheckAtLeast("batch_per_rank", spec.batch_per_rank(), 1);
@@ -148,7 +139,7 @@ std::vector<SpecProblem> CheckJobSpec(const v1::JobSpec& given) {
   problems.CheckAtLeast("log_every", spec.log_every(), 1);
   problems.CheckAbove("collective_timeout_s", spec.collective_timeout_s(), 0);
   CheckChaos(spec, problems);
-  problems.CheckEnum("stragglers.mode", spec.stragglers().mode(), *v1::StragglerMode_descriptor());
+  const bool ranks = spec.ranks() >= 1 && spec.ranks() <= kMostRanks;
   CheckStrategy(spec.strategy(), ranks ? spec.ranks() : 0, problems);
   CheckSlipstream(spec, problems);
   if (spec.model().resnet18().sync_batchnorm() && !spec.strategy().has_ddp()) {
@@ -164,8 +155,30 @@ std::vector<SpecProblem> CheckJobSpec(const v1::JobSpec& given) {
   CheckTimeouts(spec, problems);
   problems.CheckFiniteAtLeast("peak_flops", spec.peak_flops(), 0);
   CheckCudaGraph(spec, problems);
+}
+
+}  // namespace
+
+std::vector<SpecProblem> CheckJobSpec(const v1::JobSpec& given) {
+  ProblemList problems;
+  CheckLimits(given, problems);
+  // What is beyond them is not looked through.
+  if (!problems.empty()) return problems.Take();
+  v1::JobSpec spec = given;
+  FillDefaults(&spec);
+  CheckName(spec.name(), problems);
+  problems.CheckRange("ranks", spec.ranks(), 1, kMostRanks);
+  problems.CheckEnum("device", spec.device(), *v1::Device_descriptor());
+  problems.CheckRange("threads_per_rank", spec.threads_per_rank(), 0, 1024);
+  problems.CheckEnum("stragglers.mode", spec.stragglers().mode(), *v1::StragglerMode_descriptor());
+  if (given.command().empty()) {
+    CheckNoCommand(given, problems);
+    CheckTraining(spec, problems);
+    CheckRecovery(spec, problems);
+  } else {
+    CheckCommand(given, problems);
+  }
   CheckResumption(spec, problems);
-  CheckRecovery(spec, problems);
   CheckPlacement(spec, problems);
   CheckPaths(spec, problems);
   return problems.Take();

@@ -104,6 +104,8 @@ void CheckPaths(const v1::JobSpec& spec, ProblemList& problems) {
   CheckPath("init_from", spec.init_from(), problems);
   CheckPath("export_final", spec.export_final(), problems);
   CheckPath("checkpoint.directory", spec.checkpoint().directory(), problems);
+  CheckPath("working_directory", spec.working_directory(), problems);
+  CheckPath("venv", spec.venv(), problems);
   for (int i = 0; i < spec.chaos_size(); ++i) {
     CheckPath(StrCat("chaos[", i, "].until_file"), spec.chaos(i).until_file(), problems);
   }

@@ -104,6 +104,17 @@ void FillTimeouts(v1::JobSpec* spec) {
   if (spec->give_up_s() == 0) spec->set_give_up_s(long_time);
 }
 
+// The rest of a spec says nothing to a program that is not ours.
+void FillCommand(v1::JobSpec* spec) {
+  if (spec->stop_grace_s() == 0) spec->set_stop_grace_s(10);
+  if (spec->stall_warning_s() == 0) spec->set_stall_warning_s(100);
+  if (!spec->has_watch()) spec->set_watch(true);
+  if (spec->stragglers().mode() == v1::STRAGGLER_MODE_UNSPECIFIED) {
+    spec->mutable_stragglers()->set_mode(spec->watch() ? v1::STRAGGLER_MODE_ADVISE
+                                                       : v1::STRAGGLER_MODE_OFF);
+  }
+}
+
 void FillFault(v1::Fault* fault) {
   if (fault->steps() == 0) fault->set_steps(1);
   if (!fault->has_probability()) fault->set_probability(1);
@@ -150,6 +161,7 @@ void FillDefaults(v1::JobSpec* spec) {
   if (spec->ranks() == 0) spec->set_ranks(1);
   if (spec->device() == v1::DEVICE_UNSPECIFIED) spec->set_device(v1::CPU);
   if (spec->queue().empty()) spec->set_queue("default");
+  if (!spec->command().empty()) return FillCommand(spec);
   if (spec->has_model()) FillModel(spec->mutable_model());
   FillData(spec->mutable_data());
   if (spec->batch_per_rank() == 0) spec->set_batch_per_rank(32);

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "proto/job_spec.pb.h"
 
 namespace paceline {
@@ -54,6 +55,9 @@ std::vector<SpecProblem> CheckLease(const v1::JobSpec& spec, double lease_s);
 std::vector<SpecProblem> CheckLadder(
     const google::protobuf::RepeatedPtrField<v1::LadderLevel>& ladder, int ranks,
     const std::string& field);
+
+// Whether Paceline sets this variable in the environment of a command's ranks, so that a job may not.
+bool IsRankVariable(absl::string_view name);
 
 // Samples in a forward pass without which the model may not be able to train: BatchNorm needs two.
 int LeastSamples(const v1::Model& model);

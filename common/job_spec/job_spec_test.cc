@@ -15,6 +15,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::UnorderedElementsAre;
 
 // A change of the sound spec, in text format merged over it, and the field that it breaks
 // (empty: still sound).
@@ -281,6 +282,103 @@ TEST(JobSpecTest, NameInAMessageKeepsItsLettersWhole) {
   // The 80th byte is the first half of a letter.
   spec.set_name(std::string(79, 'a') + "\u00fc" + "a");
   EXPECT_THAT(CheckJobSpec(spec).at(0).message, HasSubstr(std::string(79, 'a') + "\""));
+}
+
+v1::JobSpec Command(const std::string& change = "") {
+  v1::JobSpec spec;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      "name: 'own' command: ['python3', 'train.py'] working_directory: '/home/ann'", &spec));
+  v1::JobSpec merged;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(change, &merged));
+  spec.MergeFrom(merged);
+  return spec;
+}
+
+TEST(CommandSpecTest, NeedsNothingElse) {
+  v1::JobSpec spec = Command();
+  EXPECT_THAT(Fields(spec), IsEmpty());
+  FillDefaults(&spec);
+  EXPECT_EQ(spec.ranks(), 1);
+  EXPECT_TRUE(spec.watch());
+  EXPECT_EQ(spec.stop_grace_s(), 10);
+  EXPECT_EQ(spec.stragglers().mode(), v1::STRAGGLER_MODE_ADVISE);
+  EXPECT_EQ(spec.batch_per_rank(), 0) << "it says nothing to a program that is not ours";
+  EXPECT_THAT(Fields(spec), IsEmpty()) << "with its defaults it is the same";
+  const std::string filled = spec.SerializeAsString();
+  FillDefaults(&spec);
+  EXPECT_EQ(spec.SerializeAsString(), filled);
+}
+
+TEST(CommandSpecTest, StragglersAreLookedForWhereStepsAreWatched) {
+  v1::JobSpec spec = Command("watch: false");
+  FillDefaults(&spec);
+  EXPECT_EQ(spec.stragglers().mode(), v1::STRAGGLER_MODE_OFF);
+  EXPECT_FALSE(spec.watch());
+}
+
+TEST(CommandSpecTest, WhatDoesNotGoWithItIsRefusedByName) {
+  EXPECT_THAT(Fields(Command("model { mlp {} } data { train: '/a' } batch_per_rank: 3 "
+                             "optimizer { sgd {} } recovery { spares: 1 } seed: 1 "
+                             "checkpoint { directory: '/c' } resume_from: '/d' "
+                             "strategy { ddp {} } chaos {} allow_chaos: true")),
+              UnorderedElementsAre("model", "data", "batch_per_rank", "optimizer", "seed",
+                                   "checkpoint", "chaos", "strategy", "resume_from", "recovery",
+                                   "allow_chaos"));
+}
+
+TEST(CommandSpecTest, EachValueIsChecked) {
+  EXPECT_THAT(Fields(Command("stragglers { mode: STRAGGLER_MODE_AUTO }")),
+              ElementsAre("stragglers.mode"));
+  EXPECT_THAT(Fields(Command("stop_grace_s: -1")), ElementsAre("stop_grace_s"));
+  EXPECT_THAT(Fields(Command("stop_grace_s: inf")), ElementsAre("stop_grace_s"));
+  EXPECT_THAT(Fields(Command("steps: -1")), ElementsAre("steps"));
+  EXPECT_THAT(Fields(Command("steps: 5 max_restarts: 2 stall_warning_s: 3")), IsEmpty());
+  EXPECT_THAT(Fields(Command("working_directory: 'home'")), ElementsAre("working_directory"));
+  EXPECT_THAT(Fields(Command("venv: '../venv'")), ElementsAre("venv"));
+  EXPECT_THAT(Fields(Command("ranks: 5000")), ElementsAre("ranks"));
+  v1::JobSpec spec = Command();
+  spec.clear_working_directory();
+  EXPECT_THAT(Fields(spec), ElementsAre("working_directory"));
+  spec = Command();
+  spec.set_command(0, "");
+  EXPECT_THAT(Fields(spec), ElementsAre("command[0]"));
+  for (int i = 0; i < 255; ++i) spec.add_command("x");
+  spec.set_command(0, "a");
+  EXPECT_THAT(Fields(spec), ElementsAre("command"));
+  spec = Command();
+  spec.set_command(1, std::string("a\0b", 3));
+  EXPECT_THAT(Fields(spec), ElementsAre("command[1]"));
+}
+
+TEST(CommandSpecTest, VariablesHaveNamesThatAreTheJobsOwn) {
+  const auto problem = [](const std::string& name) {
+    v1::JobSpec spec = Command();
+    (*spec.mutable_environment())[name] = "x";
+    const std::vector<std::string> fields = Fields(spec);
+    return fields.empty() ? "" : fields.front();
+  };
+  for (const char* name : {"A", "_a1", "HF_HOME", "OMP_NUM_THREADS", "NCCL_DEBUG", "PYTHONPATH"}) {
+    EXPECT_EQ(problem(name), "") << name;
+  }
+  for (const char* name : {"", "1A", "A-B", "A=B", "RANK", "MASTER_PORT", "TORCHELASTIC_RUN_ID",
+                           "PACELINE_RING", "CUDA_VISIBLE_DEVICES"}) {
+    EXPECT_EQ(problem(name), "environment") << name;
+  }
+  v1::JobSpec spec = Command();
+  (*spec.mutable_environment())["A"] = std::string("x\0", 2);
+  EXPECT_THAT(Fields(spec), ElementsAre("environment.A"));
+}
+
+TEST(CommandSpecTest, ItsKeysNeedACommand) {
+  for (const char* change : {"working_directory: '/a'", "venv: '/v'", "stop_grace_s: 3",
+                             "watch: false", "environment { key: 'A' value: 'b' }"}) {
+    v1::JobSpec spec = Sound();
+    v1::JobSpec merged;
+    ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(change, &merged));
+    spec.MergeFrom(merged);
+    const std::string text = change;
+    EXPECT_THAT(Fields(spec), ElementsAre(text.substr(0, text.find_first_of(": ")))) << change;
+  }
 }
 
 }  // namespace

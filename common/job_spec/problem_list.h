@@ -57,6 +57,9 @@ void CheckResumption(const v1::JobSpec& spec, ProblemList& problems);
 // Those in seconds, and the order of those that form a ladder.
 void CheckTimeouts(const v1::JobSpec& spec, ProblemList& problems);
 void CheckRecovery(const v1::JobSpec& spec, ProblemList& problems);
+// What a spec as it was given, with a command or without, says of that and beside it.
+void CheckCommand(const v1::JobSpec& spec, ProblemList& problems);
+void CheckNoCommand(const v1::JobSpec& spec, ProblemList& problems);
 // Every path that nodes open.
 void CheckPaths(const v1::JobSpec& spec, ProblemList& problems);
 

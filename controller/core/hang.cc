@@ -28,9 +28,11 @@ bool WaitsForOthers(const RankState& rank) {
 }
 
 // Since when the rank makes no step, as far as that means anything; infinite future: it does not.
-absl::Time StuckSince(const RankState& rank) {
+// A command that has made none that were seen may never make one.
+absl::Time StuckSince(const Job& job, const RankState& rank) {
   if (rank.report.state != TrainerState::kRunning || IsLost(rank) ||
-      rank.silent_since != absl::InfiniteFuture() || rank.progressed == absl::InfinitePast()) {
+      rank.silent_since != absl::InfiniteFuture() || rank.progressed == absl::InfinitePast() ||
+      (job.request.command.has_value() && rank.report.progress.step == 0)) {
     return absl::InfiniteFuture();
   }
   return rank.progressed;
@@ -43,7 +45,7 @@ absl::Duration Patience(const Job& job, const RankState& rank, absl::Duration us
 }
 
 bool Hangs(const Job& job, const RankState& rank, absl::Time now) {
-  const absl::Time since = StuckSince(rank);
+  const absl::Time since = StuckSince(job, rank);
   return since != absl::InfiniteFuture() &&
          std::min(now, rank.heard) - since >= Patience(job, rank, job.request.timeouts.hang);
 }
@@ -57,7 +59,7 @@ const RankState* WhoGoesOn(const Job& job, const RankState& culprit) {
     return nullptr;
   }
   for (const RankState& rank : job.ranks) {
-    const absl::Time since = StuckSince(rank);
+    const absl::Time since = StuckSince(job, rank);
     if (since != absl::InfiniteFuture() && since > culprit.progressed) return &rank;
   }
   return nullptr;
@@ -72,6 +74,8 @@ std::string WhereIs(const RankState& rank, absl::Time now) {
 }  // namespace
 
 std::optional<HangVerdict> FindHung(const Job& job, absl::Time steady_now) {
+  // Nobody knows who waits for whom in a program that is not ours.
+  if (job.request.command.has_value()) return std::nullopt;
   const RankState* culprit = nullptr;
   const RankState* victim = nullptr;
   bool all_wait = !job.ranks.empty();
@@ -110,7 +114,7 @@ std::optional<HangVerdict> FindHung(const Job& job, absl::Time steady_now) {
 std::string DescribeStall(const Job& job, absl::Time steady_now) {
   const RankState* slowest = nullptr;
   for (const RankState& rank : job.ranks) {
-    const absl::Time since = StuckSince(rank);
+    const absl::Time since = StuckSince(job, rank);
     if (since == absl::InfiniteFuture() || WaitsForOthers(rank) || HoldsState(rank) ||
         steady_now - since < Patience(job, rank, job.request.timeouts.stall_warning)) {
       continue;
@@ -125,7 +129,7 @@ std::string DescribeStall(const Job& job, absl::Time steady_now) {
 absl::Time NextHangCheck(const Job& job, absl::Time steady_now) {
   absl::Time next = absl::InfiniteFuture();
   for (const RankState& rank : job.ranks) {
-    const absl::Time since = StuckSince(rank);
+    const absl::Time since = StuckSince(job, rank);
     if (since == absl::InfiniteFuture()) continue;
     for (const absl::Duration limit :
          {job.request.timeouts.stall_warning, job.request.timeouts.hang}) {

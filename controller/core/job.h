@@ -72,6 +72,16 @@ struct JobStrategy {
   bool is_adaptive = false;  // Beside that: the optimizer keeps second moments.
 };
 
+// Of a job whose ranks are a program of its own.
+struct CommandPolicy {
+  bool watched = false;  // It may make steps that are seen.
+  absl::Duration stop_grace = absl::Seconds(10);
+};
+
+// A node with this label and value takes commands.
+inline constexpr char kCommandsLabel[] = "commands";
+inline constexpr char kTakesCommands[] = "on";
+
 // What the controller was asked to run; the spec itself is opaque to core.
 struct JobRequest {
   JobId id;
@@ -92,7 +102,13 @@ struct JobRequest {
   RecoveryPolicy recovery = {};
   JobTimeouts timeouts = {};
   StragglerMode stragglers = StragglerMode::kAdvise;
+  std::optional<CommandPolicy> command = std::nullopt;
 };
+
+// How long trainers have from SIGTERM to SIGKILL where nobody says otherwise.
+inline absl::Duration StopGraceOf(const JobRequest& request) {
+  return request.command.has_value() ? request.command->stop_grace : kDefaultCancelGrace;
+}
 
 // Room for one rank: a slot, or a GPU.
 struct Place {

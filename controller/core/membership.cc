@@ -274,7 +274,7 @@ void CompleteChange(Job& job, Moment now) {
   job.reason = "all ranks train";
   for (RankState& member : job.ranks) member.progressed = now.steady;
   for (RankState& trainer : job.leaving) {
-    if (!trainer.stop.has_value()) trainer.stop = StopOrder{kDefaultCancelGrace, now.steady};
+    if (!trainer.stop.has_value()) trainer.stop = StopOrder{StopGraceOf(job.request), now.steady};
   }
   if (!SavesCheckpoints(job.request)) return;
   job.checkpoints.settlement =

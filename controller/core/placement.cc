@@ -159,6 +159,11 @@ absl::Status CanEverFit(const JobRequest& job, const std::vector<NodeSpace>& nod
         "the job needs ", job.ranks, " ", PlaceName(job.device, job.ranks),
         " and no node has one: add workers on machines with GPUs, or train with device: cpu"));
   }
+  if (most == 0 && job.command.has_value()) {
+    return absl::FailedPreconditionError(
+        "no node that the job may use takes commands (label commands=on): start workers with "
+        "--run-as USER or as somebody else than root, or with --commands on (docs/security.md)");
+  }
   if (all >= job.ranks) {
     const std::string with_same =
         job.placement.same.empty()

@@ -28,7 +28,7 @@ bool ReleaseSurplus(Job& job, Moment now) {
   const auto release = [&](size_t i) {
     RankState spare = std::move(job.spares[i]);
     job.spares.erase(job.spares.begin() + static_cast<int64_t>(i));
-    Release(job, std::move(spare), kDefaultCancelGrace, now);
+    Release(job, std::move(spare), StopGraceOf(job.request), now);
     released = true;
   };
   for (size_t i = job.spares.size(); i-- > 0;) {

@@ -164,7 +164,7 @@ void ResumeJob(Job& job, JobRequest request, const std::string& from) {
 
 void TakeUpAfterRestoration(Job& job, Generation used, Moment now) {
   job.generations_used = std::max(job.generations_used, used);
-  RequeueJob(job, kRestoredReason, kDefaultCancelGrace, now);
+  RequeueJob(job, kRestoredReason, StopGraceOf(job.request), now);
   // One that is stopping has its directory looked through when it has stopped.
   if (job.state == JobState::kQueued && SavesCheckpoints(job.request)) {
     job.checkpoints.settlement = Settlement{NewestUsed(job), "", now.steady + kSettlementPatience};

@@ -114,7 +114,7 @@ void RequeueWhenSaved(Job& job, const std::string& reason, const NodeName& leave
   if (job.checkpoints.stop_after.has_value()) return;
   OrderSave(job, /*at_once=*/false, reason, now);
   job.checkpoints.stop_after =
-      StopAfterSave{reason, kDefaultCancelGrace, now.steady + kStopPatience,
+      StopAfterSave{reason, StopGraceOf(job.request), now.steady + kStopPatience,
                     /*requeue=*/true, leaves};
   job.reason = absl::StrCat(reason, "; saves a checkpoint before it is queued again");
 }
@@ -136,8 +136,8 @@ JobChange TakeRequestToEnd(Job& job, const RankState& rank, Moment now) {
   }
   const std::string reason = absl::StrCat("rank ", RankOf(job, rank).value(), " on ",
                                           rank.place.node.value(), " was asked to end (SIGTERM)");
-  if (RefuseSave(job).has_value()) return CancelJob(job, reason, kDefaultCancelGrace, now);
-  StopWhenSaved(job, reason, kDefaultCancelGrace, now);
+  if (RefuseSave(job).has_value()) return CancelJob(job, reason, StopGraceOf(job.request), now);
+  StopWhenSaved(job, reason, StopGraceOf(job.request), now);
   return JobChange::kState;
 }
 

@@ -1,6 +1,7 @@
 #include "controller/rpc/convert.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <optional>
 
@@ -108,6 +109,26 @@ v1::TrainingPlan PlanOf(const Job& job) {
   return MakeTrainingPlan(job.plan.epoch.value(), strategy, HomesOf(job), FilledSeats(job));
 }
 
+// Where the rank in this seat is among those of the job.
+v1::LocalRanks LocalRanksOf(const Job& job, int rank) {
+  v1::LocalRanks local;
+  const NodeName& own = job.ranks[static_cast<size_t>(rank)].place.node;
+  std::vector<NodeName> nodes;
+  for (size_t r = 0; r < job.ranks.size(); ++r) {
+    const Place& place = job.ranks[r].place;
+    if (std::find(nodes.begin(), nodes.end(), place.node) == nodes.end()) {
+      nodes.push_back(place.node);
+    }
+    if (place.node != own) continue;
+    if (static_cast<int>(r) == rank) local.set_index(local.places_size());
+    local.add_places(place.number);
+  }
+  local.set_node(static_cast<int>(std::find(nodes.begin(), nodes.end(), own) - nodes.begin()));
+  local.set_nodes(static_cast<int>(nodes.size()));
+  local.set_restarts(job.restarts);
+  return local;
+}
+
 static_assert(static_cast<int>(FailureKind::kRestore) == v1::FAILURE_RESTORE);
 static_assert(static_cast<int>(TrainerState::kExited) + 1 == v1::TRAINER_EXITED);
 static_assert(static_cast<int>(JobState::kRecovering) + 1 == v1::RECOVERING);
@@ -212,12 +233,12 @@ v1::NodePlan ToProto(const std::vector<PlannedTrainer>& plan,
   for (const PlannedTrainer& trainer : plan) {
     const Job& job = *trainer.job;
     const auto [training_plan, added_plan] = training_plans.try_emplace(job.request.id);
-    if (added_plan) training_plan->second = PlanOf(job);
+    if (added_plan && !job.request.command.has_value()) training_plan->second = PlanOf(job);
     v1::TrainerPlan& added = *out.add_trainers();
     *added.mutable_id() = ToProto(trainer.id);
     added.mutable_spec()->ParseFromString(job.request.spec);
     added.set_world_size(static_cast<int>(job.ranks.size()));
-    *added.mutable_plan() = training_plan->second;
+    if (!job.request.command.has_value()) *added.mutable_plan() = training_plan->second;
     if (IsProfiled(job, trainer.membership.rank))
       *added.mutable_profile() = ToRequest(*job.profile);
     added.set_place(trainer.place);
@@ -230,6 +251,9 @@ v1::NodePlan ToProto(const std::vector<PlannedTrainer>& plan,
       *added.mutable_checkpoints() = CheckpointPlanFor(job, trainer.membership.rank);
     }
     *added.mutable_membership() = ToProto(trainer.membership);
+    if (job.request.command.has_value() && trainer.membership.rank.value() >= 0) {
+      *added.mutable_local() = LocalRanksOf(job, trainer.membership.rank.value());
+    }
     added.set_save_stacks(trainer.save_stacks);
     added.set_leased(trainer.leased);
   }
@@ -355,6 +379,23 @@ PlacementPolicy FromProto(const v1::PlacementPolicy& placement) {
   return policy;
 }
 
+std::optional<CommandPolicy> CommandOf(const v1::JobSpec& spec) {
+  if (spec.command().empty()) return std::nullopt;
+  return CommandPolicy{spec.watch(), absl::Seconds(spec.stop_grace_s())};
+}
+
+PlacementPolicy PlacementOf(const v1::JobSpec& spec) {
+  PlacementPolicy policy = FromProto(spec.placement());
+  if (!spec.command().empty()) policy.labels[kCommandsLabel] = kTakesCommands;
+  return policy;
+}
+
+// A command need not say how many steps it makes.
+int64_t StepsOf(const v1::JobSpec& spec) {
+  if (!spec.command().empty() && spec.steps() == 0) return std::numeric_limits<int64_t>::max();
+  return spec.steps();
+}
+
 }  // namespace
 
 JobRequest FromProto(const JobId& id, const v1::JobSpec& spec) {
@@ -365,7 +406,7 @@ JobRequest FromProto(const JobId& id, const v1::JobSpec& spec) {
           spec.ranks(),
           spec.device() == v1::CUDA ? Device::kCuda : Device::kCpu,
           spec.SerializeAsString(),
-          spec.steps(),
+          StepsOf(spec),
           std::move(strategy),
           spec.strategy().SerializeAsString(),
           FromProto(spec.checkpoint()),
@@ -373,11 +414,12 @@ JobRequest FromProto(const JobId& id, const v1::JobSpec& spec) {
           spec.resume_from(),
           spec.queue().empty() ? "default" : spec.queue(),  // Of a version without: empty.
           spec.priority(),
-          FromProto(spec.placement()),
+          PlacementOf(spec),
           spec.recovery().spares(),
           RecoveryOf(spec),
           TimeoutsOf(spec),
-          FromProto(spec.stragglers())};
+          FromProto(spec.stragglers()),
+          CommandOf(spec)};
 }
 
 v1::JobHistoryEvent ToProto(const JobLifeEvent& event) {

@@ -198,7 +198,7 @@ void JobService::DoCancel(const Principal& caller, const v1::CancelJobRequest& r
          const JobId id = job->request.id;
          const CancelRequested event{
              id, request.reason().empty() ? "cancelled by request" : request.reason(),
-             request.grace_s() > 0 ? absl::Seconds(request.grace_s()) : kDefaultCancelGrace,
+             request.grace_s() > 0 ? absl::Seconds(request.grace_s()) : StopGraceOf(job->request),
              request.save()};
          PACELINE_LOG(INFO) << "job_cancel job=" << id.value();
          control_->ApplyRequest(request_id, id, event, ReplyTo(id, reply, answer));

@@ -88,8 +88,8 @@ class LeaderTest : public RecoveringJobTest {
   }
 
   v1::JobHistory History() const {
-    const auto histories = v1::JobHistoryService::NewStub(
-        grpc::CreateChannel(controllers_.Address(leader_), grpc::InsecureChannelCredentials()));
+    cluster_->FollowLeader();
+    const auto histories = v1::JobHistoryService::NewStub(cluster_->channel());
     grpc::ClientContext context;
     v1::GetJobHistoryRequest request;
     request.set_job(id_);
@@ -178,7 +178,10 @@ class LeaderTest : public RecoveringJobTest {
     grpc::ClientContext context;
     v1::ListNodesResponse present;
     const auto nodes = v1::NodeService::NewStub(cluster_->channel());
-    if (!nodes->List(&context, v1::ListNodesRequest(), &present).ok()) return false;
+    if (!nodes->List(&context, v1::ListNodesRequest(), &present).ok()) {
+      cluster_->FollowLeader();
+      return false;
+    }
     const std::map<std::string, v1::Node> told = NodesTold();
     return std::all_of(present.nodes().begin(), present.nodes().end(), [&](const v1::Node& node) {
       const auto known = told.find(node.name());

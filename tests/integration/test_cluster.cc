@@ -283,9 +283,19 @@ v1::Job TestCluster::Submit(const v1::JobSpec& spec) {
   *request.mutable_spec() = spec;
   request.set_request_id(absl::StrCat("request-", ++requests_));
   v1::Job job;
-  const grpc::Status status = v1::JobService::NewStub(channel_)->Submit(&context, request, &job);
+  grpc::Status status = v1::JobService::NewStub(channel_)->Submit(&context, request, &job);
+  if (HasLostLeader(status)) {
+    grpc::ClientContext again;
+    status = v1::JobService::NewStub(channel_)->Submit(&again, request, &job);
+  }
   EXPECT_TRUE(status.ok()) << status.error_message();
   return job;
+}
+
+bool TestCluster::HasLostLeader(const grpc::Status& status) {
+  if (status.error_code() != grpc::StatusCode::UNAVAILABLE || !network_.leader) return false;
+  FollowLeader();
+  return true;
 }
 
 v1::Job TestCluster::Get(const std::string& id) {
@@ -293,7 +303,11 @@ v1::Job TestCluster::Get(const std::string& id) {
   v1::GetJobRequest request;
   request.set_job(id);
   v1::Job job;
-  v1::JobService::NewStub(channel_)->Get(&context, request, &job);
+  const grpc::Status status = v1::JobService::NewStub(channel_)->Get(&context, request, &job);
+  if (HasLostLeader(status)) {
+    grpc::ClientContext again;
+    v1::JobService::NewStub(channel_)->Get(&again, request, &job);
+  }
   return job;
 }
 

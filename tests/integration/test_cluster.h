@@ -67,7 +67,8 @@ class TestCluster {
   // To the controller, as an administrator.
   const std::shared_ptr<grpc::Channel>& channel() const { return channel_; }
 
-  // Of the test's own controllers: asks the one that leads from now on.
+  // Of the test's own controllers: asks the one that leads from now on. Submit and what asks for a
+  // job do so by themselves when nobody answers.
   void FollowLeader();
 
   // Kills with SIGKILL / starts again where it was.
@@ -111,6 +112,8 @@ class TestCluster {
  private:
   void MakeIdentities();
   void Connect(const std::string& address);
+  // Whether it is worth to ask again: there are other controllers, and this one has gone.
+  bool HasLostLeader(const grpc::Status& status);
 
   const int slots_;
   const TestNetwork network_;

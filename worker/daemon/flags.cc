@@ -1,5 +1,7 @@
 #include "worker/daemon/flags.h"
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <utility>
@@ -72,6 +74,9 @@ void AddTrainerFlags(CLI::App& app, Flags& flags) {
                  "Trainer program for CUDA ranks [paceline-trainer-cuda beside this program]");
   app.add_option("--shim", flags.shim,
                  "Parent program of the trainers [paceline-shim beside this program]");
+  app.add_option("--watch-dir", flags.watch_dir,
+                 "Directory of the Python code that watches the steps of commands "
+                 "[python/paceline/site beside this program, if it is there]");
   app.add_option("--probe", flags.probe,
                  "Program that measures this node [paceline-probe beside this program]");
   app.add_option(
@@ -95,6 +100,12 @@ void AddConfinementFlags(CLI::App& app, Flags& flags) {
   app.add_option("--run-as", flags.run_as,
                  "USER or USER:GROUP that trainers run as; needs root, or its capabilities "
                  "[as this process]");
+  app.add_option("--commands", flags.commands,
+                 "Whether jobs may bring programs of their own (on, off) [on, unless they would run "
+                 "as root]")
+      ->check(CLI::IsMember({"on", "off"}));
+  app.add_flag("--pass-environment", flags.pass_environment,
+               "Commands get all of this process's environment, not only what trainers get");
   app.add_option("--allowed-root", flags.allowed_roots,
                  "Directory in which the files of jobs lie, links followed; may be repeated "
                  "[jobs may name any path]")
@@ -186,6 +197,8 @@ absl::Status FillDefaults(int cpus, const std::string& host_name, const std::str
   SetIfEmpty(absl::StrCat(program_dir, "/paceline-trainer-cuda"), flags.trainer_cuda);
   SetIfEmpty(absl::StrCat(program_dir, "/paceline-shim"), flags.shim);
   SetIfEmpty(absl::StrCat(program_dir, "/paceline-probe"), flags.probe);
+  const std::string watch = absl::StrCat(program_dir, "/python/paceline/site");
+  if (::access(watch.c_str(), F_OK) == 0) SetIfEmpty(watch, flags.watch_dir);
   return absl::OkStatus();
 }
 

@@ -14,6 +14,8 @@ std::vector<NamedPath> PathsOf(const v1::TrainerPlan& plan) {
            NamedPath{"init_from", spec.init_from()},
            NamedPath{"export_final", spec.export_final()},
            NamedPath{"checkpoint.directory", spec.checkpoint().directory()},
+           NamedPath{"working_directory", spec.working_directory()},
+           NamedPath{"venv", spec.venv()},
            NamedPath{"resume_from", plan.restore_from()},
        }) {
     if (!named.path.empty()) given.push_back(named);

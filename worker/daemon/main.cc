@@ -72,11 +72,15 @@ std::string ProgramDir() {
 void SetConfinement(const Flags& flags, const JobUser& user, TrainerSetup& setup) {
   setup.user = user;
   setup.environment = EnvironmentOf(user, ScrubEnvironment(OwnEnvironment()));
+  setup.command_environment = flags.pass_environment ? EnvironmentOf(user, OwnEnvironment())
+                                                     : setup.environment;
   setup.roots = flags.allowed_roots;
   setup.limits.limit_nofile = flags.limit_nofile;
   setup.limits.limit_core = flags.limit_core;
   setup.limits.limit_memory = flags.limit_memory;
   setup.limits.limit_processes = flags.limit_processes;
+  setup.takes_commands = flags.commands.empty() ? user.ids.uid != 0 : flags.commands == "on";
+  setup.watch_dir = flags.watch_dir;
   if (user.ids.uid == 0) {
     PACELINE_LOG(WARNING) << "trainers_run_as_root, and do what users submit; give --run-as";
   }
@@ -224,6 +228,8 @@ int Serve(const Flags& flags, const NodePaths& paths, const JobUser& user, NodeI
   if (!labels.ok()) return Fail(labels.status(), kExitUsage);
   WorkerNode::Options options = NodeOptions(flags, hardware, paths, user);
   options.hello.mutable_labels()->insert(labels->begin(), labels->end());
+  (*options.hello.mutable_labels())["commands"] =
+      options.trainers.setup.takes_commands ? "on" : "off";
 
   const auto pair_server = PairServer::Start(
       flags.probe_port,

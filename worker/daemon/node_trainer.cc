@@ -9,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/boot_clock.h"
 #include "common/core/host_port.h"
@@ -16,10 +17,11 @@
 #include "common/foreign_dir.h"
 #include "common/log.h"
 #include "common/uuid.h"
-#include "worker/daemon/core/trainer_end.h"
+#include "worker/daemon/command_words.h"
 #include "worker/daemon/job_paths.h"
 #include "worker/daemon/kept_message.h"
 #include "worker/daemon/log_files.h"
+#include "worker/daemon/trainer_environment.h"
 #include "worker/daemon/trainer_sockets.h"
 #include "worker/link/interface_host.h"
 #include "worker/shim/exit_record.h"
@@ -56,6 +58,10 @@ void KeepChaosOf(const std::string& node, v1::JobSpec& spec) {
 }
 
 constexpr size_t kMaxLastWords = 16 << 20;
+constexpr size_t kMaxErrorFile = 1 << 20;
+// Of a command's output, in which its error is looked for.
+constexpr int kWordsLines = 60;
+constexpr size_t kWordsBytes = 32 * 1024;
 
 // The trainer's folder, which its user passes through and cannot write, and in it its own.
 absl::Status MakeDirs(const std::string& dir, const std::string& own_dir, const JobUser& user) {
@@ -100,7 +106,8 @@ absl::Status NodeTrainer::Prepare(const v1::TrainerPlan& plan) {
   PACELINE_RETURN_IF_ERROR(MakeDirs(dir_, setup_.paths.OwnDir(id_), setup_.user));
   plan_ = plan;
   PACELINE_RETURN_IF_ERROR(TakeStoreSecret());
-  if (store_secret_.empty()) {
+  // A command's store is its own, and knows no secret of ours.
+  if (store_secret_.empty() && !IsCommand()) {
     store_secret_ = NewUuid();
     PACELINE_RETURN_IF_ERROR(WriteSmallFile(File(trainer_dir::kStoreSecret), store_secret_));
   }
@@ -112,16 +119,95 @@ absl::Status NodeTrainer::Prepare(const v1::TrainerPlan& plan) {
 absl::Status NodeTrainer::Start(const v1::TrainerPlan& plan) {
   PACELINE_RETURN_IF_ERROR(Prepare(plan));
   if (ended()) return absl::OkStatus();
+  if (!IsCommand() || (plan_.spec().watch() && !setup_.watch_dir.empty())) {
+    PACELINE_RETURN_IF_ERROR(OpenRing());
+  }
+  if (IsCommand()) return ReservePort();
+  PACELINE_ASSIGN_OR_RETURN(process_, TrainerProcess::Start(StartCommand()));
+  return absl::OkStatus();
+}
+
+absl::Status NodeTrainer::OpenRing() {
   const std::string ring = setup_.paths.Ring(id_);
   PACELINE_RETURN_IF_ERROR(CreateStepRing(ring, kRingCapacity));
   PACELINE_ASSIGN_OR_RETURN(ring_, RingTail::Open(ring));
   // Nobody else can write its folder, so it is still the file that was made.
-  PACELINE_RETURN_IF_ERROR(GiveTo(setup_.user, ring));
-  PACELINE_ASSIGN_OR_RETURN(process_, TrainerProcess::Start(StartCommand(ring)));
+  return GiveTo(setup_.user, ring);
+}
+
+absl::Status NodeTrainer::ReservePort() {
+  if (!setup_.takes_commands) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("node ", setup_.node, " takes no commands (--commands off)"));
+  }
+  // Others may have been told the one of an earlier daemon.
+  PACELINE_ASSIGN_OR_RETURN(const std::optional<std::string> kept,
+                            ReadSmallFile(File(trainer_dir::kPort)));
+  int port = 0;
+  if (kept.has_value() && !absl::SimpleAtoi(*kept, &port)) port = 0;
+  PACELINE_ASSIGN_OR_RETURN(port_, ReservedPort::Take(port));
+  PACELINE_RETURN_IF_ERROR(
+      WriteSmallFile(File(trainer_dir::kPort), absl::StrCat(port_->port())));
+  status_.set_state(v1::TRAINER_READY);
+  status_.set_store_port(port_->port());
   return absl::OkStatus();
 }
 
-TrainerProcess::Command NodeTrainer::StartCommand(const std::string& ring) const {
+bool NodeTrainer::IsUnlaunched() const {
+  return IsCommand() && !ended() && status_.state() == v1::TRAINER_READY;
+}
+
+bool NodeTrainer::CanLaunch() const {
+  return IsUnlaunched() && !plan_.has_stop() && !plan_.store_address().empty();
+}
+
+absl::Status NodeTrainer::Launch() {
+  PACELINE_ASSIGN_OR_RETURN(const TrainerProcess::Command command, UserCommand());
+  PACELINE_ASSIGN_OR_RETURN(process_, TrainerProcess::Start(command));
+  // Only rank 0's is used.
+  if (Member().rank.value() != 0) port_.reset();
+  status_.set_state(v1::TRAINER_RUNNING);
+  KeepMessage(File(trainer_dir::kSeen), status_);
+  return absl::OkStatus();
+}
+
+void NodeTrainer::EndUnlaunched() {
+  v1::TrainerReport result = Report();
+  result.set_state(v1::TRAINER_EXITED);
+  result.mutable_exit()->set_message("stopped on request before it was started");
+  SetResult(std::move(result));
+}
+
+absl::StatusOr<TrainerProcess::Command> NodeTrainer::UserCommand() const {
+  const v1::JobSpec& spec = plan_.spec();
+  PACELINE_ASSIGN_OR_RETURN(const HostPort master, ParseHostPort(plan_.store_address()));
+  CommandSurroundings surroundings;
+  surroundings.master_host = master.host;
+  surroundings.master_port = master.port;
+  surroundings.own_dir = setup_.paths.OwnDir(id_);
+  surroundings.socket = setup_.paths.Socket();
+  surroundings.device = InterfaceDevice(setup_.interface);
+  surroundings.threads =
+      spec.threads_per_rank() > 0 ? spec.threads_per_rank() : setup_.default_threads;
+  if (ring_.has_value()) {
+    surroundings.ring = setup_.paths.Ring(id_);
+    surroundings.watch_dir = setup_.watch_dir;
+  }
+  std::string environment;
+  for (const std::string& entry : CommandEnvironment(setup_.command_environment, plan_, surroundings)) {
+    environment.append(entry).push_back('\0');
+  }
+  PACELINE_RETURN_IF_ERROR(WriteSmallFile(File(trainer_dir::kEnvironment), environment));
+
+  TrainerProcess::Command command = StartCommand();
+  command.program = {spec.command().begin(), spec.command().end()};
+  command.working_directory = spec.working_directory();
+  command.environment_file = File(trainer_dir::kEnvironment);
+  command.log_segment_bytes = setup_.log_segment_bytes;
+  return command;
+}
+
+TrainerProcess::Command NodeTrainer::StartCommand() const {
   TrainerProcess::Command command;
   command.shim = setup_.shim;
   command.program = {plan_.spec().device() == v1::CUDA ? setup_.trainer_cuda : setup_.trainer,
@@ -130,7 +216,7 @@ TrainerProcess::Command NodeTrainer::StartCommand(const std::string& ring) const
                      "--socket",
                      setup_.paths.Socket(),
                      "--ring",
-                     ring,
+                     setup_.paths.Ring(id_),
                      "--log-segment-bytes",
                      absl::StrCat(setup_.log_segment_bytes),
                      "--orphan-timeout-s",
@@ -156,11 +242,7 @@ void NodeTrainer::FailStart(const absl::Status& status) {
 void NodeTrainer::Skip(const v1::TrainerPlan& plan) {
   const absl::Status prepared = Prepare(plan);
   if (!prepared.ok()) PACELINE_LOG(ERROR) << "not_kept reason=\"" << prepared.message() << "\"";
-  if (ended()) return;
-  v1::TrainerReport result = Report();
-  result.set_state(v1::TRAINER_EXITED);
-  result.mutable_exit()->set_message("stopped on request before it was started");
-  SetResult(std::move(result));
+  if (!ended()) EndUnlaunched();
 }
 
 absl::Status NodeTrainer::Adopt() {
@@ -276,12 +358,9 @@ void NodeTrainer::Judge(bool stop_requested) {
       ReadSmallFile(File(trainer_dir::kFenced));
   const absl::StatusOr<std::optional<ExitRecord>> record = ReadExitRecord(dir_);
   const std::optional<ExitRecord> known = record.ok() ? *record : std::nullopt;
-  status_ = LastWords();
-  const TrainerEnd end =
-      JudgeEnd(ProcessEndOf(known),
-               {status_.state() == v1::TRAINER_FINISHED,
-                static_cast<FailureKind>(status_.error().kind()), status_.error().message()},
-               stop_requested, fenced.ok() ? fenced->value_or("") : "");
+  const std::optional<ProcessEnd> process_end = ProcessEndOf(known);
+  const TrainerEnd end = JudgeEnd(process_end, IsCommand() ? WordsOfCommand(process_end) : TakeLastWords(),
+                                  stop_requested, fenced.ok() ? fenced->value_or("") : "");
   v1::TrainerReport result = Report();
   if (ring_.has_value() && known.has_value()) {
     *result.mutable_progress() = ring_->Progress(known->end_ns);
@@ -299,6 +378,7 @@ void NodeTrainer::Judge(bool stop_requested) {
     exit.set_log_tail(LogFiles(setup_.paths.LogDir(id_)).Tail(kTailLines, kTailBytes));
   }
   process_.reset();
+  port_.reset();
   result_ = std::move(result);
 }
 
@@ -368,6 +448,7 @@ TrainerId NodeTrainer::Member() const {
 
 void NodeTrainer::SetResult(v1::TrainerReport result) {
   process_.reset();
+  port_.reset();
   result_ = std::move(result);
   KeepResult();
 }
@@ -377,15 +458,26 @@ void NodeTrainer::KeepResult() {
   KeepMessage(File(trainer_dir::kResult), *result_);
 }
 
-v1::TrainerStatus NodeTrainer::LastWords() const {
+std::optional<std::string> NodeTrainer::OwnFile(const char* name, size_t most_bytes) const {
   const absl::StatusOr<ForeignDir> dir = ForeignDir::Open(setup_.paths.OwnDir(id_));
-  if (!dir.ok()) return status_;
-  const absl::StatusOr<ForeignFile> file = dir->OpenFile(trainer_dir::kStatus);
-  if (!file.ok()) return status_;
-  const absl::StatusOr<std::string> text = file->ReadAll(kMaxLastWords);
+  if (!dir.ok()) return std::nullopt;
+  const absl::StatusOr<ForeignFile> file = dir->OpenFile(name);
+  if (!file.ok()) return std::nullopt;
+  absl::StatusOr<std::string> text = file->ReadAll(most_bytes);
+  return text.ok() ? std::optional<std::string>(*std::move(text)) : std::nullopt;
+}
+
+LastWords NodeTrainer::TakeLastWords() {
   v1::TrainerStatus last;
-  if (!text.ok() || !last.ParseFromString(*text)) return status_;
-  return MergeLastWords(status_, last);
+  const std::optional<std::string> text = OwnFile(trainer_dir::kStatus, kMaxLastWords);
+  if (text.has_value() && last.ParseFromString(*text)) status_ = MergeLastWords(status_, last);
+  return {status_.state() == v1::TRAINER_FINISHED,
+          static_cast<FailureKind>(status_.error().kind()), status_.error().message()};
+}
+
+LastWords NodeTrainer::WordsOfCommand(const std::optional<ProcessEnd>& end) const {
+  return CommandWords(end, OwnFile(trainer_dir::kErrorFile, kMaxErrorFile).value_or(""),
+                      LogFiles(setup_.paths.LogDir(id_)).Tail(kWordsLines, kWordsBytes));
 }
 
 absl::Status NodeTrainer::TakeStoreSecret() {

@@ -23,9 +23,11 @@
 #include "proto/trainer.pb.h"
 #include "proto/worker.pb.h"
 #include "worker/daemon/core/lease.h"
+#include "worker/daemon/core/trainer_end.h"
 #include "worker/daemon/job_user.h"
 #include "worker/daemon/node_paths.h"
 #include "worker/daemon/process_state.h"
+#include "worker/daemon/reserved_port.h"
 #include "worker/daemon/ring_tail.h"
 #include "worker/daemon/trainer_process.h"
 #include "worker/daemon/trainer_status.h"
@@ -40,6 +42,7 @@ struct TrainerSetup {
   std::string trainer;       // For CPU ranks.
   std::string trainer_cuda;  // For CUDA ranks.
   std::vector<std::string> environment;
+  std::vector<std::string> command_environment;  // Of commands, before the job's.
   JobUser user;
   Confinement limits;              // Without a user.
   std::vector<std::string> roots;  // For the paths of jobs; none: they may name any.
@@ -49,6 +52,8 @@ struct TrainerSetup {
   std::string address;    // Host under which other nodes reach this one.
   std::string interface;  // For the trainers' collectives and stores; empty: all.
   int default_threads = 1;
+  bool takes_commands = true;
+  std::string watch_dir;  // Of the Python code that watches commands; empty: there is none.
 };
 
 class NodeTrainer {
@@ -65,8 +70,14 @@ class NodeTrainer {
   NodeTrainer(const TrainerSetup& setup, TrainerId id);
 
   // Starts the process. When it ran before, it is not started again: ended() is true then. On
-  // an error nothing runs; call FailStart.
+  // an error nothing runs; call FailStart. A command is not started until the plan says where rank
+  // 0 is to be found: CanLaunch, Launch.
   absl::Status Start(const v1::TrainerPlan& plan);
+  // Of a command that waits: whether the plan has all that it needs; and starts it then, with errors
+  // as of Start.
+  bool IsUnlaunched() const;
+  bool CanLaunch() const;
+  absl::Status Launch();
   void FailStart(const absl::Status& status);
   // It was to end before it was started.
   void Skip(const v1::TrainerPlan& plan);
@@ -74,6 +85,9 @@ class NodeTrainer {
   // Takes over what an earlier daemon started. Unavailable: ask again soon. Afterwards it
   // runs, or ended(), or its end has still to be judged (Judge).
   absl::Status Adopt();
+
+  // It was to end while it waited to be launched.
+  void EndUnlaunched();
 
   // Keeps the plan for a later daemon.
   void SetPlan(const v1::TrainerPlan& plan);
@@ -126,10 +140,17 @@ class NodeTrainer {
 
  private:
   absl::Status Prepare(const v1::TrainerPlan& plan);
-  TrainerProcess::Command StartCommand(const std::string& ring) const;
+  absl::Status OpenRing();
+  absl::Status ReservePort();
+  TrainerProcess::Command StartCommand() const;
+  absl::StatusOr<TrainerProcess::Command> UserCommand() const;
+  bool IsCommand() const { return !plan_.spec().command().empty(); }
   void SetResult(v1::TrainerReport result);
+  // A file of its own directory, which may be anything; nothing: there is none of that size.
+  std::optional<std::string> OwnFile(const char* name, size_t most_bytes) const;
   // The trainer's own file says more than what came by the socket, which may have been late.
-  v1::TrainerStatus LastWords() const;
+  LastWords TakeLastWords();
+  LastWords WordsOfCommand(const std::optional<ProcessEnd>& end) const;
   std::string File(const char* name) const;
   // Where others meet in its store: "host:port/secret".
   std::string StoreAddress() const;
@@ -153,6 +174,7 @@ class NodeTrainer {
   enum class Stacks { kNone, kBeingSaved, kSaved } stacks_ = Stacks::kNone;
   uint64_t steps_seen_ = 0;
   absl::Time last_step_;  // When they were seen; BootNow.
+  std::optional<ReservedPort> port_;  // Of a command.
   std::optional<TrainerProcess> process_;
   std::optional<RingTail> ring_;
   std::optional<v1::TrainerReport> result_;

@@ -88,6 +88,7 @@ void NodeTrainers::SetPlan(const v1::NodePlan& plan) {
     trainer->SetPlan(kept);
     sockets_.SetCommand(id, trainer->Command());
     SaveWantedStacks(*trainer);
+    if (trainer->CanLaunch()) Launch(*trainer);
   }
   Apply(event);
 }
@@ -128,17 +129,31 @@ void NodeTrainers::Start(const TrainerId& id) {
   const absl::Status status = trainer.Start(plans_.at(id));
   if (!status.ok()) trainer.FailStart(status);
   tell_(Tell::kSoon);
-  if (trainer.ended()) {
-    OnEnded(trainer);
-    // Not now: an action must not change what decides under its feet.
-    loop_.Post([this, id] { Apply(TrainerEnded{id}); });
-    return;
-  }
+  if (trainer.ended()) return EndLater(trainer);
+  sockets_.SetCommand(id, trainer.Command());
+  if (trainer.process().has_value()) OnStarted(trainer);
+  if (trainer.CanLaunch()) Launch(trainer);
+}
+
+void NodeTrainers::OnStarted(NodeTrainer& trainer) {
   metrics_.AddStarted();
   PACELINE_LOG(INFO) << "trainer_started " << trainer.Named()
                      << " shim=" << trainer.process()->shim();
-  sockets_.SetCommand(id, trainer.Command());
   Watch(trainer);
+}
+
+void NodeTrainers::Launch(NodeTrainer& trainer) {
+  const absl::Status status = trainer.Launch();
+  tell_(Tell::kNow);
+  if (status.ok()) return OnStarted(trainer);
+  trainer.FailStart(status);
+  EndLater(trainer);
+}
+
+// Not now: an action must not change what decides under its feet.
+void NodeTrainers::EndLater(const NodeTrainer& trainer) {
+  OnEnded(trainer);
+  loop_.Post([this, id = trainer.id()] { Apply(TrainerEnded{id}); });
 }
 
 void NodeTrainers::Skip(const TrainerId& id) {
@@ -148,7 +163,13 @@ void NodeTrainers::Skip(const TrainerId& id) {
 
 void NodeTrainers::Stop(const TrainerId& id, bool kill) {
   NodeTrainer* const trainer = Find(id);
-  if (trainer == nullptr || !trainer->process().has_value()) return;
+  if (trainer == nullptr) return;
+  if (trainer->IsUnlaunched()) {
+    trainer->EndUnlaunched();
+    tell_(Tell::kSoon);
+    return EndLater(*trainer);
+  }
+  if (!trainer->process().has_value()) return;
   // A later daemon must know that the end was wanted, before it comes.
   v1::TrainerPlan plan = trainer->plan();
   plan.mutable_stop();

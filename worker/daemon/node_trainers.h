@@ -82,6 +82,9 @@ class NodeTrainers {
   void Execute(const std::vector<TrainerAction>& actions);
   void ArmDeadline();
   void Start(const TrainerId& id);
+  void Launch(NodeTrainer& trainer);
+  void OnStarted(NodeTrainer& trainer);
+  void EndLater(const NodeTrainer& trainer);
   void Skip(const TrainerId& id);
   void Stop(const TrainerId& id, bool kill);
   void Forget(const TrainerId& id);

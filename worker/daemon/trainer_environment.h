@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "proto/worker.pb.h"
+
 namespace paceline {
 
 // The entries ("KEY=value") of `environment` that are kept, in their order.
@@ -17,6 +19,25 @@ std::vector<std::string> ScrubEnvironment(const std::vector<std::string>& enviro
 
 // The entries of this process.
 std::vector<std::string> OwnEnvironment();
+
+// Where a rank's command finds what Paceline has for it.
+struct CommandSurroundings {
+  std::string master_host;  // Of rank 0's store, that the command opens by itself.
+  int master_port = 0;
+  std::string own_dir;    // That it can write.
+  std::string socket;     // Of the daemon.
+  std::string ring;       // Its step ring; empty: it is not watched.
+  std::string watch_dir;  // Comes first in PYTHONPATH if it is watched.
+  std::string device;     // Network device of collectives; empty: found by host name.
+  int threads = 1;
+};
+
+// The environment of a rank's command: that of `passed_on`, over it the job's, over that what
+// torchrun sets for a worker (torch.distributed.run, "Environment Variables"), and PACELINE_*. By
+// name; each name once.
+std::vector<std::string> CommandEnvironment(const std::vector<std::string>& passed_on,
+                                            const v1::TrainerPlan& plan,
+                                            const CommandSurroundings& surroundings);
 
 }  // namespace paceline
 

@@ -7,6 +7,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -29,6 +30,10 @@ class TrainerProcess {
     // Which paths of the job have to lie in which folders (worker/shim/allowed_roots.h).
     std::vector<std::string> roots;
     std::vector<NamedPath> paths;
+    // Of a command (shim/main.cc); empty: the program is a trainer.
+    std::string working_directory;
+    std::string environment_file;
+    int64_t log_segment_bytes = 0;
   };
 
   // Takes the trainer's lock and starts the shim, which inherits it. Safe in a process with

@@ -40,6 +40,27 @@ inline std::optional<std::string> InterfaceHost(const std::string& interface) {
   return host;
 }
 
+// The way back, for those who want a device: the name of the one that has this address; of a device
+// its own; empty when there is none.
+inline std::string InterfaceDevice(const std::string& interface) {
+  if (interface.empty() || ::if_nametoindex(interface.c_str()) != 0) return interface;
+  ifaddrs* all = nullptr;
+  if (::getifaddrs(&all) != 0) return "";
+  std::string device;
+  for (const ifaddrs* one = all; one != nullptr && device.empty(); one = one->ifa_next) {
+    const int family = one->ifa_addr == nullptr ? AF_UNSPEC : one->ifa_addr->sa_family;
+    if (family != AF_INET && family != AF_INET6) continue;
+    const socklen_t size = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+    char text[NI_MAXHOST];
+    if (::getnameinfo(one->ifa_addr, size, text, sizeof(text), nullptr, 0, NI_NUMERICHOST) == 0 &&
+        interface == text) {
+      device = one->ifa_name;
+    }
+  }
+  ::freeifaddrs(all);
+  return device;
+}
+
 }  // namespace paceline
 
 #endif  // WORKER_LINK_INTERFACE_HOST_H_

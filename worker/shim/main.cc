@@ -2,7 +2,9 @@
 // can be replaced and still learns how the trainer ended.
 //
 //   paceline-shim --dir TRAINER_DIR --own-dir DIR --lock-fd N [--allowed-root DIR]...
-//                 [--path FIELD=PATH]... [flags of confinement.h] -- PROGRAM ARGS...
+//                 [--path FIELD=PATH]... [flags of confinement.h]
+//                 [--working-directory DIR --environment FILE --log-segment-bytes N]
+//                 -- PROGRAM ARGS...
 //
 // Holds the trainer's lock (trainer_lock.h), which it inherits as descriptor N; runs the program
 // in the trainer's own directory in a process group of its own, confined (confinement.h), with its
@@ -10,25 +12,37 @@
 // TRAINER_DIR, which the program need not be able to write. It does not run when one of the job's
 // paths lies outside of the allowed roots (allowed_roots.h). Answers SIGTERM (passed on) and
 // SIGUSR1 (kills the group).
+//
+// A program of the job's own (a command) starts in the working directory, with the variables of the
+// file alone ("KEY=value" and a NUL each; never of the shim itself, which may be root's), found by
+// its PATH, and its output is pumped into the log (log_pump.h).
 #include <fcntl.h>
 #include <linux/close_range.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iostream>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -37,7 +51,9 @@
 #include "worker/shim/allowed_roots.h"
 #include "worker/shim/confinement.h"
 #include "worker/shim/exit_record.h"
+#include "worker/shim/log_pump.h"
 #include "worker/shim/oom_watch.h"
+#include "worker/shim/small_file.h"
 #include "worker/shim/trainer_dir.h"
 #include "worker/shim/trainer_lock.h"
 
@@ -56,13 +72,22 @@ struct Arguments {
   std::vector<std::string> roots;
   std::vector<NamedPath> paths;
   Confinement confinement;
+  // Of a command.
+  std::string working_directory;
+  std::string environment_file;
+  int64_t log_segment_bytes = 0;
   char** program = nullptr;  // Ends with a null pointer.
+
+  bool is_command() const { return !working_directory.empty(); }
 };
 
 bool TakeFlag(const std::string& flag, const std::string& value, Arguments& arguments) {
   if (flag == "--dir") arguments.dir = value;
   if (flag == "--own-dir") arguments.own_dir = value;
   if (flag == "--lock-fd") return absl::SimpleAtoi(value, &arguments.lock_fd);
+  if (flag == "--working-directory") arguments.working_directory = value;
+  if (flag == "--environment") arguments.environment_file = value;
+  if (flag == "--log-segment-bytes") return absl::SimpleAtoi(value, &arguments.log_segment_bytes);
   if (flag == "--allowed-root") arguments.roots.push_back(value);
   if (flag == "--path") {
     const std::pair<std::string, std::string> named =
@@ -81,8 +106,10 @@ bool Parse(int argc, char** argv, Arguments& arguments) {
     }
     if (!TakeFlag(flag, argv[i + 1], arguments)) return false;
   }
+  const bool whole_command = !arguments.is_command() || (!arguments.environment_file.empty() &&
+                                                         arguments.log_segment_bytes > 0);
   return !arguments.dir.empty() && !arguments.own_dir.empty() && arguments.lock_fd > 2 &&
-         arguments.program != nullptr;
+         whole_command && arguments.program != nullptr;
 }
 
 // Drops everything inherited but the lock: an open pipe of the daemon's would keep its reader
@@ -108,9 +135,53 @@ absl::Status CannotStart(const Arguments& arguments, absl::string_view step) {
       absl::StrCat("cannot start ", arguments.program[0], what, ": ", std::strerror(error)));
 }
 
+// What a command needs besides, opened before there is a process of the job's.
+struct CommandParts {
+  std::string environment;  // The file's text.
+  std::optional<LogPump> pump;
+};
+
+absl::Status OpenCommand(const Arguments& arguments, CommandParts& parts) {
+  absl::StatusOr<std::optional<std::string>> text = ReadSmallFile(arguments.environment_file);
+  if (!text.ok()) return text.status();
+  parts.environment = text->value_or("");
+  absl::StatusOr<LogPump> pump =
+      LogPump::Open(absl::StrCat(arguments.own_dir, "/", trainer_dir::kLog),
+                    arguments.confinement.user, arguments.log_segment_bytes);
+  if (!pump.ok()) return pump.status();
+  parts.pump.emplace(*std::move(pump));
+  return absl::OkStatus();
+}
+
+// The program's output goes to its first log segment, and it starts in its own directory.
+absl::Status OpenOwnLog(const Arguments& arguments) {
+  const std::string log_dir = absl::StrCat(arguments.own_dir, "/", trainer_dir::kLog);
+  ::mkdir(log_dir.c_str(), 0700);
+  const std::string segment = absl::StrCat(log_dir, "/", trainer_dir::kFirstLogSegment);
+  const int log = ::open(segment.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  if (log < 0 || ::chdir(arguments.own_dir.c_str()) != 0) {
+    return CannotStart(arguments, absl::StrCat("use ", arguments.own_dir));
+  }
+  ::dup2(log, 1);
+  ::dup2(log, 2);
+  return absl::OkStatus();
+}
+
+// Returns only with an errno. As a shell would look the program up, by the new PATH.
+void ExecCommand(const Arguments& arguments, std::string environment) {
+  std::vector<char*> entries;
+  for (size_t begin = 0; begin < environment.size();) {
+    entries.push_back(&environment[begin]);
+    begin += std::strlen(entries.back()) + 1;
+    if (absl::StartsWith(entries.back(), "PATH=")) ::putenv(entries.back());
+  }
+  entries.push_back(nullptr);
+  ::execvpe(arguments.program[0], arguments.program, entries.data());
+}
+
 // In the child, a process with one thread. Returns only when the program could not be started:
 // PermissionDenied when that is because of what the job names.
-absl::Status Exec(const Arguments& arguments, pid_t shim) {
+absl::Status Exec(const Arguments& arguments, const CommandParts& parts, pid_t shim) {
   ::setpgid(0, 0);
   FollowInDeath(shim);
   sigset_t none;
@@ -127,22 +198,27 @@ absl::Status Exec(const Arguments& arguments, pid_t shim) {
   if (absl::Status status = CheckRoots(arguments.roots, arguments.paths); !status.ok()) {
     return status;
   }
-  const std::string log_dir = absl::StrCat(arguments.own_dir, "/", trainer_dir::kLog);
-  ::mkdir(log_dir.c_str(), 0700);
-  const std::string segment = absl::StrCat(log_dir, "/", trainer_dir::kFirstLogSegment);
-  const int log = ::open(segment.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-  if (log < 0 || ::chdir(arguments.own_dir.c_str()) != 0) {
-    return CannotStart(arguments, absl::StrCat("use ", arguments.own_dir));
+  if (parts.pump.has_value()) {
+    ::dup2(parts.pump->input(), 1);
+    ::dup2(parts.pump->input(), 2);
+    if (::chdir(arguments.working_directory.c_str()) != 0) {
+      return absl::PermissionDeniedError(absl::StrCat(
+          "working_directory ", arguments.working_directory, ": ", std::strerror(errno)));
+    }
+  } else if (absl::Status status = OpenOwnLog(arguments); !status.ok()) {
+    return status;
   }
-  ::dup2(log, 1);
-  ::dup2(log, 2);
   // All is closed on exec already; whatever a library of ours may open is, too.
   ::close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
   if (const char* const failed = TakeLimits(arguments.confinement)) {
     return CannotStart(arguments, failed);
   }
-  ::execv(arguments.program[0], arguments.program);
-  return CannotStart(arguments, "");
+  if (!arguments.is_command()) {
+    ::execv(arguments.program[0], arguments.program);
+    return CannotStart(arguments, "");
+  }
+  ExecCommand(arguments, parts.environment);
+  return absl::PermissionDeniedError(CannotStart(arguments, "").message());
 }
 
 struct Child {
@@ -154,7 +230,7 @@ constexpr char kInputFailure = 'i';
 constexpr char kStartFailure = 's';
 
 // Starts the program. Without a child, the reason is in `record`.
-Child Start(const Arguments& arguments, ExitRecord& record) {
+Child Start(const Arguments& arguments, const CommandParts& parts, ExitRecord& record) {
   int failure[2];
   if (::pipe2(failure, O_CLOEXEC) != 0) {
     record.start_error = absl::StrCat("cannot make a pipe: ", std::strerror(errno));
@@ -163,7 +239,7 @@ Child Start(const Arguments& arguments, ExitRecord& record) {
   const pid_t shim = ::getpid();
   const pid_t child = ::fork();
   if (child == 0) {
-    const absl::Status status = Exec(arguments, shim);
+    const absl::Status status = Exec(arguments, parts, shim);
     const std::string text = absl::StrCat(
         std::string(1, absl::IsPermissionDenied(status) ? kInputFailure : kStartFailure),
         status.message().substr(0, kMostFailureBytes));
@@ -213,10 +289,34 @@ uint64_t NowNanos() {
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
 }
 
+// What the shim waits for. Signals come by their descriptor.
+class Waiter {
+ public:
+  // `pump`: null, there is none. It outlives the waiter.
+  Waiter(int signal_fd, LogPump* pump) : signal_fd_(signal_fd), pump_(pump) {}
+
+  // Waits at most so long, takes output, and calls `on_signal` for each signal.
+  template <typename OnSignal>
+  void Wait(int milliseconds, const OnSignal& on_signal) {
+    pollfd fds[] = {{signal_fd_, POLLIN, 0}, {pump_ != nullptr ? pump_->fd() : -1, POLLIN, 0}};
+    if (::poll(fds, 2, milliseconds) <= 0) return;
+    if (fds[1].revents != 0) pump_->Pump();
+    signalfd_siginfo signal;
+    while (::read(signal_fd_, &signal, sizeof(signal)) == sizeof(signal)) {
+      on_signal(static_cast<int>(signal.ssi_signo));
+    }
+  }
+
+ private:
+  const int signal_fd_;
+  LogPump* const pump_;
+};
+
 // Waits until the trainer ends and fills in how.
-void Wait(pid_t trainer, const sigset_t& signals, ExitRecord& record) {
+void Wait(pid_t trainer, Waiter& waiter, ExitRecord& record) {
   OomWatch oom;
-  const timespec sample{OomWatch::kSampleSeconds, 0};
+  constexpr uint64_t kSampleNanos = uint64_t{OomWatch::kSampleSeconds} * 1'000'000'000;
+  uint64_t sampled = NowNanos();
   while (true) {
     int status = 0;
     for (pid_t ended; (ended = ::waitpid(-1, &status, WNOHANG)) > 0;) {
@@ -227,19 +327,20 @@ void Wait(pid_t trainer, const sigset_t& signals, ExitRecord& record) {
       record.out_of_memory = record.signal == SIGKILL && oom.Grew();
       return;
     }
-    const int signal = ::sigtimedwait(&signals, nullptr, &sample);
-    if (signal == SIGTERM) ::kill(trainer, SIGTERM);
-    if (signal == SIGUSR1) ::kill(-trainer, SIGKILL);
-    if (signal < 0 && errno == EAGAIN) oom.Sample();
+    waiter.Wait(OomWatch::kSampleSeconds * 1000, [&](int signal) {
+      if (signal == SIGTERM) ::kill(trainer, SIGTERM);
+      if (signal == SIGUSR1) ::kill(-trainer, SIGKILL);
+    });
+    if (NowNanos() - sampled >= kSampleNanos) {
+      oom.Sample();
+      sampled = NowNanos();
+    }
   }
 }
 
-void ReapLeftovers(pid_t trainer, const sigset_t& signals) {
-  const timespec step{0, 20'000'000};
+void ReapLeftovers(pid_t trainer, Waiter& waiter) {
   const uint64_t give_up = NowNanos() + kReapNanos;
-  while (!KillLeftovers(trainer) && NowNanos() <= give_up) {
-    ::sigtimedwait(&signals, nullptr, &step);
-  }
+  while (!KillLeftovers(trainer) && NowNanos() <= give_up) waiter.Wait(20, [](int) {});
 }
 
 int Main(int argc, char** argv) {
@@ -259,16 +360,30 @@ int Main(int argc, char** argv) {
   for (const int signal : {SIGCHLD, SIGTERM, SIGUSR1}) ::sigaddset(&signals, signal);
   ::sigprocmask(SIG_BLOCK, &signals, nullptr);
 
+  const int signal_fd = ::signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC);
+
   const TrainerLock lock(arguments.lock_fd);
   ExitRecord record;
-  const Child trainer = Start(arguments, record);
+  CommandParts parts;
+  if (arguments.is_command()) {
+    if (const absl::Status status = OpenCommand(arguments, parts); !status.ok()) {
+      record.start_error = std::string(status.message());
+      return WriteExitRecord(arguments.dir, record).ok() ? kExitOk : kExitFailure;
+    }
+  }
+  const Child trainer = Start(arguments, parts, record);
+  LogPump* const pump = parts.pump.has_value() ? &*parts.pump : nullptr;
+  if (pump != nullptr) pump->CloseInput();
+  Waiter waiter(signal_fd, pump);
   if (trainer.pid > 0) {
     // At once, as what comes before the program may hang in a file system. A daemon that cannot
     // read the ids still sees the lock; nothing better to do here.
     lock.WriteProcesses(::getpid(), trainer.pid).IgnoreError();
-    Wait(trainer.pid, signals, record);
+    Wait(trainer.pid, waiter, record);
     TakeFailure(trainer.failure, record);
-    ReapLeftovers(trainer.pid, signals);
+    ReapLeftovers(trainer.pid, waiter);
+  }
+  while (pump != nullptr && pump->Pump()) {
   }
   return WriteExitRecord(arguments.dir, record).ok() ? kExitOk : kExitFailure;
 }

@@ -5,21 +5,28 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "worker/shim/confinement.h"
 #include "worker/shim/exit_record.h"
+#include "worker/shim/log_pump.h"
 #include "worker/shim/testing/other_users.h"
 #include "worker/shim/trainer_dir.h"
 #include "worker/shim/trainer_lock.h"
@@ -328,6 +335,137 @@ TEST_F(ShimTest, PathInARootIsFine) {
   StartScript("echo ran");
   EXPECT_EQ(Wait().start_error, "");
   EXPECT_EQ(Log(), "ran\n");
+}
+
+// A program of the job's own.
+class CommandShimTest : public ShimTest {
+ protected:
+  void StartCommand(const std::vector<std::string>& program, int64_t segment_bytes = 1 << 20) {
+    SetVariable("PATH=" + path_);
+    std::ofstream(dir_ + "/environment") << environment_;
+    more_flags_ = {"--working-directory", working_directory_,    "--environment",
+                   dir_ + "/environment", "--log-segment-bytes", absl::StrCat(segment_bytes)};
+    Start(program);
+  }
+  void SetVariable(const std::string& entry) { environment_.append(entry).push_back('\0'); }
+
+  // The segments' bytes in the order of their names, each of which is where the ones before end.
+  std::string WholeLog() {
+    std::vector<std::string> names;
+    for (const auto& file : std::filesystem::directory_iterator(own_dir_ + "/log")) {
+      names.push_back(file.path().filename());
+    }
+    std::sort(names.begin(), names.end());
+    std::string text;
+    for (const std::string& name : names) {
+      EXPECT_EQ(std::stoull(name), text.size()) << name;
+      text += Contents(own_dir_ + "/log/" + name);
+    }
+    segments_ = names.size();
+    return text;
+  }
+
+  std::string working_directory_ = "/";
+  std::string path_ = "/usr/bin:/bin";
+  std::string environment_;
+  size_t segments_ = 0;
+};
+
+TEST_F(CommandShimTest, OutputOfTheWholeTreeIsInSegments) {
+  StartCommand({"bash", "-c", "echo one; bash -c 'echo two >&2'; seq 1 1000; printf end"}, 100);
+  EXPECT_EQ(Wait().exit_code, 0);
+  std::string expected = "one\ntwo\n";
+  for (int i = 1; i <= 1000; ++i) absl::StrAppend(&expected, i, "\n");
+  EXPECT_EQ(WholeLog(), expected + "end");
+}
+
+TEST_F(CommandShimTest, ALongOutputIsCutIntoSegmentsAndNothingIsLost) {
+  StartCommand({"bash", "-c", "head -c 3000000 /dev/zero | tr '\\0' x"}, 100'000);
+  EXPECT_EQ(Wait().exit_code, 0);
+  EXPECT_EQ(WholeLog(), std::string(3'000'000, 'x'));
+  EXPECT_GT(segments_, 10u);
+}
+
+TEST_F(CommandShimTest, WhatOutlivesTheCommandIsKilledAndItsOutputIsThere) {
+  // It writes before the command ends, and would hold the pipe for ten minutes.
+  StartCommand({"bash", "-c", "coproc setsid bash -c 'echo left >&2; echo; exec sleep 600'; "
+                              "read -u ${COPROC[0]}; exit 3"});
+  EXPECT_EQ(Wait().exit_code, 3);
+  EXPECT_EQ(WholeLog(), "left\n");
+}
+
+TEST_F(CommandShimTest, HasTheVariablesOfTheFileAlone) {
+  ::setenv("OF_THE_SHIM", "1", 1);
+  SetVariable("GIVEN=a b\nc");
+  StartCommand({"bash", "-c", "echo \"$GIVEN\" \"${OF_THE_SHIM-none}\" \"$PWD\""});
+  EXPECT_EQ(Wait().exit_code, 0);
+  EXPECT_EQ(WholeLog(), "a b\nc none /\n");
+  ::unsetenv("OF_THE_SHIM");
+}
+
+TEST_F(CommandShimTest, IsLookedUpInItsOwnPath) {
+  std::filesystem::create_directories(dir_ + "/bin");
+  std::ofstream(dir_ + "/bin/mine") << "#!/bin/sh\necho found\n";
+  ASSERT_EQ(::chmod((dir_ + "/bin/mine").c_str(), 0700), 0);
+  path_ = dir_ + "/bin:/usr/bin:/bin";
+  StartCommand({"mine"});
+  EXPECT_EQ(Wait().exit_code, 0);
+  EXPECT_EQ(WholeLog(), "found\n");
+}
+
+TEST_F(CommandShimTest, WhatCannotBeStartedIsSaid) {
+  StartCommand({"no-such-program"});
+  const ExitRecord record = Wait();
+  EXPECT_THAT(record.start_error, AllOf(HasSubstr("no-such-program"), HasSubstr("No such file")));
+  EXPECT_TRUE(record.is_input_error);
+}
+
+TEST_F(CommandShimTest, AWorkingDirectoryThatIsMissingIsNamed) {
+  working_directory_ = "/no/such/folder";
+  StartCommand({"true"});
+  EXPECT_THAT(Wait().start_error, HasSubstr("working_directory /no/such/folder: No such file"));
+}
+
+TEST_F(CommandShimTest, ClosedOutputAndBinaryOutputAreFine) {
+  StartCommand({"bash", "-c", "printf 'a\\0\\377b'; exec >&- 2>&-; sleep 0.01; exit 7"});
+  EXPECT_EQ(Wait().exit_code, 7);
+  EXPECT_EQ(WholeLog(), std::string("a\0\377b", 4));
+}
+
+TEST_F(CommandShimTest, ALinkInThePlaceOfTheLogIsNotFollowed) {
+  const std::string elsewhere = dir_ + "/elsewhere";
+  std::filesystem::create_directories(elsewhere);
+  std::filesystem::create_directory_symlink(elsewhere, own_dir_ + "/log");
+  StartCommand({"echo", "secret"});
+  EXPECT_THAT(Wait().start_error, HasSubstr("cannot open"));
+  EXPECT_TRUE(std::filesystem::is_empty(elsewhere));
+}
+
+// A limit of the size of files stands for a disk that is full, and then is not.
+TEST(LogPumpTest, WhatFindsNoRoomIsDroppedAndCounted) {
+  std::string dir = ::testing::TempDir() + "/log_pump.XXXXXX";
+  ASSERT_NE(::mkdtemp(dir.data()), nullptr);
+  absl::StatusOr<LogPump> pump = LogPump::Open(dir + "/log", std::nullopt, 1 << 20);
+  ASSERT_TRUE(pump.ok()) << pump.status();
+  const auto write = [&](const std::string& text) {
+    ASSERT_EQ(::write(pump->input(), text.data(), text.size()), static_cast<ssize_t>(text.size()));
+    pump->Pump();
+  };
+  ::signal(SIGXFSZ, SIG_IGN);
+  rlimit before;
+  ::getrlimit(RLIMIT_FSIZE, &before);
+  const rlimit small = {10, before.rlim_max};
+  write("12345");
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  write("6789\nabcd");
+  write("efgh\n");
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  write("on\n");
+  pump->CloseInput();
+  EXPECT_FALSE(pump->Pump());
+  EXPECT_EQ(pump->fd(), -1);
+  EXPECT_EQ(Contents(dir + "/log/00000000000000000000.log"),
+            "123456789\n[paceline] 9 bytes of output are missing here: File too large\non\n");
 }
 
 }  // namespace

@@ -21,10 +21,15 @@ inline constexpr char kResult[] =
 inline constexpr char kStacks[] = "stacks.txt";  // Where its threads were (thread_stacks.h).
 inline constexpr char kStoreSecret[] =
     "store_secret";  // Of the keys in the trainer's store; text, written by the daemon.
+inline constexpr char kPort[] = "port";  // Reserved for a command; text, written by the daemon.
+inline constexpr char kEnvironment[] =
+    "environment";  // Of a command: "KEY=value" and a NUL each, written by the daemon.
 inline constexpr char kMarks[] = "marks";  // worker/daemon/log_marks.h.
 
 // In the trainer's own directory.
 inline constexpr char kStatus[] = "status";  // paceline.v1.TrainerStatus, its last words.
+inline constexpr char kErrorFile[] =
+    "error.json";  // Of a command: how it failed, as torch.distributed.elastic writes it.
 inline constexpr char kLog[] = "log";        // Directory of log segments.
 
 // The segment that begins at offset 0 of the log.

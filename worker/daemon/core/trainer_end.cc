@@ -8,6 +8,9 @@
 namespace paceline {
 namespace {
 
+// What a shell says of a program that SIGTERM has ended, and other programs of themselves.
+constexpr int kTerminatedByShell = 128 + SIGTERM;
+
 std::string SignalText(int signal) {
   const char* const name = ::sigabbrev_np(signal);
   return name == nullptr ? absl::StrCat("signal ", signal)
@@ -25,7 +28,8 @@ bool FollowsFromStop(const ProcessEnd& process, const LastWords& words) {
   if (words.kind == FailureKind::kCollective) return true;
   if (words.kind != FailureKind::kNone || process.out_of_memory) return false;
   return process.signal == SIGTERM || process.signal == SIGKILL ||
-         (process.signal == 0 && process.exit_code == 0);
+         (process.signal == 0 &&
+          (process.exit_code == 0 || process.exit_code == kTerminatedByShell));
 }
 
 void Judge(const ProcessEnd& process, const LastWords& words, bool stop_requested,

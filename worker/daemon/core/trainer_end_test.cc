@@ -29,6 +29,7 @@ TEST(TrainerEndTest, ExitZeroBeforeTheLastStepIsAFailure) {
 TEST(TrainerEndTest, WhatFollowsFromAStopIsNoFailure) {
   EXPECT_EQ(JudgeEnd(Exited(0), kSilent, kStopRequested).failure, FailureKind::kNone);
   EXPECT_EQ(JudgeEnd(Signalled(SIGKILL), kSilent, kStopRequested).failure, FailureKind::kNone);
+  EXPECT_EQ(JudgeEnd(Exited(128 + SIGTERM), kSilent, kStopRequested).failure, FailureKind::kNone);
   EXPECT_EQ(JudgeEnd(std::nullopt, kSilent, kStopRequested).failure, FailureKind::kNone);
   const LastWords collective{false, FailureKind::kCollective, "peer gone"};
   EXPECT_EQ(JudgeEnd(Exited(1), collective, kStopRequested).failure, FailureKind::kNone);
