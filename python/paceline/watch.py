@@ -1,0 +1,313 @@
+"""Measures the steps of a PyTorch script that knows nothing of it (docs/own-script.md).
+
+Importing this watches the process, if PACELINE_RING names a step ring, from the moment at which
+the script imports torch. What is seen of a step: a loader's `__next__`, `torch.autograd.backward`,
+and torch's hooks around each optimizer's `step`. A step lasts from the end of one optimizer step to
+the end of the next. Whatever fails in here ends the watching with one line on stderr; the script
+never sees it.
+"""
+
+import os
+import sys
+import weakref
+from _thread import get_ident
+from importlib import import_module
+from time import monotonic_ns
+
+from . import after_torch
+from ._ring import Ring, can_write, open_ring
+
+# The numbers of paceline.v1.Phase.
+IDLE, DATA_WAIT, FORWARD, BACKWARD, OPTIMIZER, EVALUATING = 0, 1, 2, 3, 5, 8
+PHASES = 8  # Of a step.
+
+NAN = float("nan")
+
+# So many steps of another optimizer without one of the leader's: it leads.
+PATIENCE = 10
+
+
+class Watch:
+    """The step that the script is in."""
+
+    def __init__(self, path):
+        self.path = path
+        self.ring = Ring()  # A scratch until the process trains.
+        self.taken = False
+        # The events of another thread are not the training's. None: nothing is watched any more.
+        self.thread = get_ident()
+        self.leader = lambda: None  # Weak reference to the optimizer whose steps end a step.
+        self.others = {}  # {id: steps} of the other optimizers since.
+        self.optimizer_steps = 0
+        self.has_loader = False
+        self.after_backward = FORWARD
+        self.step = 0
+        self.phase = EVALUATING  # What comes first begins a step.
+        self.begin(monotonic_ns())
+
+    def begin(self, now):
+        """Begins a step, in the same phase."""
+        self.start = self.since = now
+        self.times = [0] * (EVALUATING + 1)
+        self.samples = 0
+        self.counted = None  # The loader whose samples are those of the step.
+        self.masked = False
+
+    def take(self):
+        """The process trains: it writes the ring, unless another one of the rank does."""
+        self.taken = True
+        try:
+            ring = open_ring(self.path)
+        except Exception as error:
+            self.off(error)
+            return
+        if ring is None:
+            self.thread = None
+            return
+        if self.thread != get_ident():
+            self.thread = get_ident()
+            self.phase = EVALUATING
+        self.ring, self.step = ring, ring.step
+
+    def enter(self, phase):
+        now = monotonic_ns()
+        if self.phase == EVALUATING and phase != EVALUATING:
+            # What was before is no part of a step: one begins now, and is not a typical one.
+            self.begin(now)
+            self.masked = True
+        self.times[self.phase] += now - self.since
+        self.phase = phase
+        self.since = now
+        self.ring.show(self.step, phase, now)
+
+    def end_step(self, optimizer):
+        now = monotonic_ns()
+        times = self.times
+        times[self.phase] += now - self.since
+        rate = optimizer.param_groups[0]["lr"]  # A tensor may be on a GPU: to read it would wait.
+        record = (self.step, self.start, now - self.start, *times[:PHASES], self.samples, 0, 0, 0,
+                  0.0, NAN, NAN, rate if isinstance(rate, float) else 0.0, self.masked)
+        self.step += 1
+        # What comes before the next batch is in no phase. Without a loader it is the forward pass.
+        self.phase = IDLE if self.has_loader else FORWARD
+        self.after_backward = FORWARD
+        self.others.clear()
+        self.begin(now)
+        self.ring.show(self.step, self.phase, now)
+        self.ring.append(*record)
+
+    def after_step(self, optimizer):
+        if self.leader() is not optimizer and not self.takes_the_lead(optimizer):
+            if self.phase == OPTIMIZER:
+                self.enter(FORWARD)
+        else:
+            self.end_step(optimizer)
+
+    def takes_the_lead(self, optimizer):
+        steps = self.others[id(optimizer)] = self.others.get(id(optimizer), 0) + 1
+        if self.leader() is not None and steps < PATIENCE:
+            return False
+        self.leader = weakref.ref(optimizer)
+        return True
+
+    def count(self, iterator, batch):
+        """Adds the samples of a batch, if its first dimension is surely theirs."""
+        if self.counted is None:
+            self.counted = id(iterator)
+        if self.counted != id(iterator):
+            return
+        while isinstance(batch, (list, tuple)) and batch:
+            batch = batch[0]
+        if isinstance(batch, dict) and batch:
+            batch = next(iter(batch.values()))
+        most = getattr(iterator._index_sampler, "batch_size", None)
+        shape = getattr(batch, "shape", None)
+        if isinstance(most, int) and shape and shape[0] <= most:
+            self.samples += shape[0]
+
+    def off(self, error):
+        """Ends the watching, and says why."""
+        self.taken, self.thread, self.phase = True, None, IDLE
+        try:
+            sys.stderr.write(f"paceline: this script is no longer watched: "
+                             f"{type(error).__name__}: {error}\n")
+            self.ring.show(self.step, IDLE, monotonic_ns())
+        except Exception:
+            pass
+
+    def forget(self):
+        """In a forked child: what it does is not the rank's training."""
+        self.taken, self.thread, self.phase, self.ring = True, None, IDLE, None
+
+
+def strip(error):
+    """Takes the caller's own frame out of a traceback, before the caller's bare `raise`."""
+    error.__traceback__ = error.__traceback__.tb_next
+
+
+def watch_loaders(watch, iterators, is_grad_enabled):
+    fetch = iterators.__next__
+
+    def __next__(self):
+        if watch.thread != get_ident():
+            return fetch(self)
+        try:
+            if is_grad_enabled():
+                watch.has_loader = True
+                watch.after_backward = FORWARD
+                watch.enter(DATA_WAIT)
+            elif watch.phase != EVALUATING:
+                watch.enter(EVALUATING)
+        except Exception as error:
+            watch.off(error)
+        try:
+            batch = fetch(self)
+        except BaseException as error:
+            try:
+                # The end of an epoch or of an evaluation: the step is not a typical one.
+                watch.enter(IDLE)
+                watch.masked = True
+            except Exception as own:
+                watch.off(own)
+            strip(error)
+            raise
+        try:
+            if watch.phase == DATA_WAIT:
+                watch.count(self, batch)
+                watch.enter(FORWARD)
+        except Exception as error:
+            watch.off(error)
+        return batch
+
+    iterators.__next__ = __next__
+    return __next__
+
+
+def watch_backward(watch, autograd):
+    inner = autograd.backward
+
+    def backward(*args, **kwargs):
+        if not watch.taken:
+            watch.take()
+        if watch.thread != get_ident() or watch.phase == BACKWARD:
+            return inner(*args, **kwargs)
+        try:
+            watch.enter(BACKWARD)
+        except Exception as error:
+            watch.off(error)
+        try:
+            inner(*args, **kwargs)
+        except BaseException as error:
+            strip(error)
+            raise
+        finally:
+            try:
+                if watch.phase == BACKWARD:
+                    watch.enter(watch.after_backward)
+            except Exception as error:
+                watch.off(error)
+
+    autograd.backward = backward
+    return backward
+
+
+def watch_optimizers(watch, optimizers):
+
+    def before(optimizer, args, kwargs):
+        if not watch.taken:
+            watch.take()
+        # One that steps inside the backward pass may be called by a thread of autograd's.
+        if watch.thread != get_ident() and watch.phase != BACKWARD:
+            return
+        try:
+            watch.optimizer_steps += 1
+            if len(args) > 1 and args[1] is not None or kwargs.get("closure") is not None:
+                # The forward and the backward pass are made inside.
+                watch.after_backward = OPTIMIZER
+                watch.enter(FORWARD)
+            else:
+                watch.enter(OPTIMIZER)
+        except Exception as error:
+            watch.off(error)
+
+    def after(optimizer, args, kwargs):
+        if watch.thread != get_ident() and watch.phase not in (OPTIMIZER, BACKWARD):
+            return
+        try:
+            watch.after_step(optimizer)
+        except Exception as error:
+            watch.off(error)
+
+    optimizers.register_optimizer_step_pre_hook(before)
+    optimizers.register_optimizer_step_post_hook(after)
+    return before, after
+
+
+def watch_scaler(watch, scaler):
+    """A step that GradScaler leaves out, for its gradients overflow, is one nevertheless."""
+    inner = scaler.step
+
+    def step(self, optimizer, *args, **kwargs):
+        before = watch.optimizer_steps
+        try:
+            result = inner(self, optimizer, *args, **kwargs)
+        except BaseException as error:
+            strip(error)
+            raise
+        if watch.optimizer_steps == before and watch.thread == get_ident():
+            try:
+                watch.after_step(optimizer)
+            except Exception as error:
+                watch.off(error)
+        return result
+
+    scaler.step = step
+    return step
+
+
+def hide_from_compiler(functions, eval_frame):
+    """torch.compile neither looks into these functions nor compiles them."""
+    skip = getattr(eval_frame, "skip_code", None)
+    if skip is None:  # Since torch 2.7.
+        action = eval_frame._FrameAction
+        strategy = eval_frame._FrameExecStrategy(action.SKIP, action.DEFAULT)
+
+        def skip(code):
+            eval_frame.set_code_exec_strategy(code, strategy)
+
+    for function in functions:
+        function._torchdynamo_disable = True
+        skip(function.__code__)
+
+
+def hook(torch):
+    """Watches this process, which has imported torch."""
+    if not can_write():
+        raise OSError(f"on {os.uname().machine} Python cannot write a step ring")
+    optimizers = import_module("torch.optim.optimizer")  # torch.optim does not keep its name.
+    iterators = import_module("torch.utils.data.dataloader")._BaseDataLoaderIter
+    scaler = next(kind for kind in torch.cuda.amp.GradScaler.__mro__ if "step" in vars(kind))
+    watch = Watch(os.environ["PACELINE_RING"])
+    hooks = [*watch_optimizers(watch, optimizers),
+             watch_backward(watch, torch.autograd),
+             watch_loaders(watch, iterators, torch.is_grad_enabled),
+             watch_scaler(watch, scaler)]
+    own = [function for kind in (Watch, Ring) for function in vars(kind).values()
+           if callable(function)]
+    hide_from_compiler([*hooks, *own, open_ring, strip], torch._C._dynamo.eval_frame)
+    os.register_at_fork(after_in_child=watch.forget)
+    return watch
+
+
+def start():
+    torch = sys.modules["torch"]
+    if hasattr(torch, "_paceline_watch"):
+        return
+    try:
+        torch._paceline_watch = hook(torch)
+    except Exception as error:
+        sys.stderr.write(f"paceline: this script is not watched: {type(error).__name__}: {error}\n")
+
+
+if os.environ.get("PACELINE_RING") and os.environ.get("PACELINE_WATCH") != "0":
+    after_torch(start)
