@@ -7,7 +7,7 @@ import sys
 
 
 class _TorchFinder:
-    """Stands first in sys.meta_path until torch is imported; then calls `then` after that import."""
+    """Stands first in sys.meta_path until torch has been imported; then calls `then`."""
 
     def __init__(self, then):
         self._then = then
@@ -15,18 +15,21 @@ class _TorchFinder:
     def find_spec(self, name, path=None, target=None):
         if name != "torch":
             return None
-        sys.meta_path.remove(self)
         for finder in sys.meta_path:
-            spec = finder.find_spec(name, path, target)
+            find = getattr(finder, "find_spec", None)
+            spec = find(name, path, target) if find and finder is not self else None
             if spec is not None:
-                break
-        else:
-            return None
-        loader = spec.loader
+                self._call_after(spec.loader)
+                return spec
+        return None
+
+    def _call_after(self, loader):
+        # Somebody may ask for the spec alone: the finder stays until a module is made of one.
         load = loader.exec_module
 
         def exec_module(module):
             del loader.exec_module
+            sys.meta_path.remove(self)
             load(module)
             self._then()
 
@@ -34,7 +37,6 @@ class _TorchFinder:
             loader.exec_module = exec_module
         except AttributeError:  # A loader that takes no attributes: torch is not watched.
             pass
-        return spec
 
 
 def after_torch(then):

@@ -15,93 +15,60 @@ from importlib import import_module
 from time import monotonic_ns
 
 from . import after_torch
-from ._ring import Ring, can_write, open_ring
-
-# The numbers of paceline.v1.Phase.
-IDLE, DATA_WAIT, FORWARD, BACKWARD, OPTIMIZER, EVALUATING = 0, 1, 2, 3, 5, 8
-PHASES = 8  # Of a step.
-
-NAN = float("nan")
+from ._ring import (BACKWARD, DATA_WAIT, EVALUATING, FORWARD, IDLE, OPTIMIZER, Ring, can_write,
+                    map_ring)
 
 # So many steps of another optimizer without one of the leader's: it leads.
 PATIENCE = 10
 
 
 class Watch:
-    """The step that the script is in."""
+    """What is known of the training beside the ring that it is written to."""
 
     def __init__(self, path):
         self.path = path
-        self.ring = Ring()  # A scratch until the process trains.
-        self.taken = False
+        self.ring = Ring()
+        self.taken = False  # Whether the process trains, so that the ring is its own.
         # The events of another thread are not the training's. None: nothing is watched any more.
         self.thread = get_ident()
         self.leader = lambda: None  # Weak reference to the optimizer whose steps end a step.
         self.others = {}  # {id: steps} of the other optimizers since.
         self.optimizer_steps = 0
-        self.has_loader = False
+        self.stepping = False
         self.after_backward = FORWARD
-        self.step = 0
-        self.phase = EVALUATING  # What comes first begins a step.
-        self.begin(monotonic_ns())
-
-    def begin(self, now):
-        """Begins a step, in the same phase."""
-        self.start = self.since = now
-        self.times = [0] * (EVALUATING + 1)
-        self.samples = 0
+        self.has_loader = False
         self.counted = None  # The loader whose samples are those of the step.
-        self.masked = False
 
     def take(self):
         """The process trains: it writes the ring, unless another one of the rank does."""
         self.taken = True
         try:
-            ring = open_ring(self.path)
+            memory = map_ring(self.path)
+            if memory is None:
+                self.thread = None
+                return
+            self.ring.write_to(memory)
+            if self.thread != get_ident():
+                self.thread = get_ident()
+                self.ring.phase = EVALUATING
         except Exception as error:
             self.off(error)
-            return
-        if ring is None:
-            self.thread = None
-            return
-        if self.thread != get_ident():
-            self.thread = get_ident()
-            self.phase = EVALUATING
-        self.ring, self.step = ring, ring.step
-
-    def enter(self, phase):
-        now = monotonic_ns()
-        if self.phase == EVALUATING and phase != EVALUATING:
-            # What was before is no part of a step: one begins now, and is not a typical one.
-            self.begin(now)
-            self.masked = True
-        self.times[self.phase] += now - self.since
-        self.phase = phase
-        self.since = now
-        self.ring.show(self.step, phase, now)
-
-    def end_step(self, optimizer):
-        now = monotonic_ns()
-        times = self.times
-        times[self.phase] += now - self.since
-        rate = optimizer.param_groups[0]["lr"]  # A tensor may be on a GPU: to read it would wait.
-        record = (self.step, self.start, now - self.start, *times[:PHASES], self.samples, 0, 0, 0,
-                  0.0, NAN, NAN, rate if isinstance(rate, float) else 0.0, self.masked)
-        self.step += 1
-        # What comes before the next batch is in no phase. Without a loader it is the forward pass.
-        self.phase = IDLE if self.has_loader else FORWARD
-        self.after_backward = FORWARD
-        self.others.clear()
-        self.begin(now)
-        self.ring.show(self.step, self.phase, now)
-        self.ring.append(*record)
 
     def after_step(self, optimizer):
+        ring = self.ring
+        self.stepping = False
         if self.leader() is not optimizer and not self.takes_the_lead(optimizer):
-            if self.phase == OPTIMIZER:
-                self.enter(FORWARD)
-        else:
-            self.end_step(optimizer)
+            if ring.phase == OPTIMIZER:
+                ring.enter(FORWARD)
+            return
+        self.after_backward = FORWARD
+        self.counted = None
+        if self.others:
+            self.others.clear()
+        rate = optimizer.param_groups[0]["lr"]  # A tensor may be on a GPU: to read it would wait.
+        # What comes before the next batch is in no phase. Without a loader it is the forward pass.
+        ring.end_step(rate if isinstance(rate, float) else 0.0,
+                      IDLE if self.has_loader else FORWARD)
 
     def takes_the_lead(self, optimizer):
         steps = self.others[id(optimizer)] = self.others.get(id(optimizer), 0) + 1
@@ -114,7 +81,7 @@ class Watch:
         """Adds the samples of a batch, if its first dimension is surely theirs."""
         if self.counted is None:
             self.counted = id(iterator)
-        if self.counted != id(iterator):
+        elif self.counted != id(iterator):
             return
         while isinstance(batch, (list, tuple)) and batch:
             batch = batch[0]
@@ -123,21 +90,21 @@ class Watch:
         most = getattr(iterator._index_sampler, "batch_size", None)
         shape = getattr(batch, "shape", None)
         if isinstance(most, int) and shape and shape[0] <= most:
-            self.samples += shape[0]
+            self.ring.samples += shape[0]
 
     def off(self, error):
         """Ends the watching, and says why."""
-        self.taken, self.thread, self.phase = True, None, IDLE
+        self.forget()
         try:
             sys.stderr.write(f"paceline: this script is no longer watched: "
                              f"{type(error).__name__}: {error}\n")
-            self.ring.show(self.step, IDLE, monotonic_ns())
+            self.ring.show(IDLE, monotonic_ns())
         except Exception:
             pass
 
     def forget(self):
-        """In a forked child: what it does is not the rank's training."""
-        self.taken, self.thread, self.phase, self.ring = True, None, IDLE, None
+        """Also in a forked child: what it does is not the rank's training."""
+        self.taken, self.thread, self.ring.phase = True, None, IDLE
 
 
 def strip(error):
@@ -146,7 +113,7 @@ def strip(error):
 
 
 def watch_loaders(watch, iterators, is_grad_enabled):
-    fetch = iterators.__next__
+    ring, fetch = watch.ring, iterators.__next__
 
     def __next__(self):
         if watch.thread != get_ident():
@@ -155,9 +122,9 @@ def watch_loaders(watch, iterators, is_grad_enabled):
             if is_grad_enabled():
                 watch.has_loader = True
                 watch.after_backward = FORWARD
-                watch.enter(DATA_WAIT)
-            elif watch.phase != EVALUATING:
-                watch.enter(EVALUATING)
+                ring.enter(DATA_WAIT)
+            elif ring.phase != EVALUATING:
+                ring.enter(EVALUATING)
         except Exception as error:
             watch.off(error)
         try:
@@ -165,16 +132,17 @@ def watch_loaders(watch, iterators, is_grad_enabled):
         except BaseException as error:
             try:
                 # The end of an epoch or of an evaluation: the step is not a typical one.
-                watch.enter(IDLE)
-                watch.masked = True
+                if watch.thread is not None:
+                    ring.enter(IDLE)
+                    ring.masked = 1
             except Exception as own:
                 watch.off(own)
             strip(error)
             raise
         try:
-            if watch.phase == DATA_WAIT:
+            if ring.phase == DATA_WAIT:
                 watch.count(self, batch)
-                watch.enter(FORWARD)
+                ring.enter(FORWARD)
         except Exception as error:
             watch.off(error)
         return batch
@@ -184,15 +152,15 @@ def watch_loaders(watch, iterators, is_grad_enabled):
 
 
 def watch_backward(watch, autograd):
-    inner = autograd.backward
+    ring, inner = watch.ring, autograd.backward
 
     def backward(*args, **kwargs):
         if not watch.taken:
             watch.take()
-        if watch.thread != get_ident() or watch.phase == BACKWARD:
+        if watch.thread != get_ident() or ring.phase == BACKWARD:
             return inner(*args, **kwargs)
         try:
-            watch.enter(BACKWARD)
+            ring.enter(BACKWARD)
         except Exception as error:
             watch.off(error)
         try:
@@ -202,8 +170,8 @@ def watch_backward(watch, autograd):
             raise
         finally:
             try:
-                if watch.phase == BACKWARD:
-                    watch.enter(watch.after_backward)
+                if ring.phase == BACKWARD:
+                    ring.enter(watch.after_backward)
             except Exception as error:
                 watch.off(error)
 
@@ -212,26 +180,30 @@ def watch_backward(watch, autograd):
 
 
 def watch_optimizers(watch, optimizers):
+    ring = watch.ring
 
     def before(optimizer, args, kwargs):
         if not watch.taken:
             watch.take()
         # One that steps inside the backward pass may be called by a thread of autograd's.
-        if watch.thread != get_ident() and watch.phase != BACKWARD:
+        if watch.thread != get_ident() and ring.phase != BACKWARD:
             return
         try:
             watch.optimizer_steps += 1
+            watch.stepping = True
             if len(args) > 1 and args[1] is not None or kwargs.get("closure") is not None:
                 # The forward and the backward pass are made inside.
                 watch.after_backward = OPTIMIZER
-                watch.enter(FORWARD)
+                ring.enter(FORWARD)
             else:
-                watch.enter(OPTIMIZER)
+                ring.enter(OPTIMIZER)
         except Exception as error:
             watch.off(error)
 
     def after(optimizer, args, kwargs):
-        if watch.thread != get_ident() and watch.phase not in (OPTIMIZER, BACKWARD):
+        # One whose step calls another's, or its base's, is told of after that.
+        if (not watch.stepping
+                or watch.thread != get_ident() and ring.phase not in (OPTIMIZER, BACKWARD)):
             return
         try:
             watch.after_step(optimizer)
@@ -294,7 +266,7 @@ def hook(torch):
              watch_scaler(watch, scaler)]
     own = [function for kind in (Watch, Ring) for function in vars(kind).values()
            if callable(function)]
-    hide_from_compiler([*hooks, *own, open_ring, strip], torch._C._dynamo.eval_frame)
+    hide_from_compiler([*hooks, *own, map_ring, strip], torch._C._dynamo.eval_frame)
     os.register_at_fork(after_in_child=watch.forget)
     return watch
 

@@ -12,6 +12,13 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 _PACKAGE = os.path.dirname(_HERE)
 
 
+def _try(step):
+    try:
+        step()
+    except Exception as error:  # pylint: disable=broad-except
+        sys.stderr.write("paceline: this script is not watched: %r\n" % error)
+
+
 def _watch():
     # The package by a name of its own: a `paceline` of the script's stays what it is.
     name = "_paceline"
@@ -26,7 +33,7 @@ def _watch():
     def start():
         from _paceline import watch  # pylint: disable=import-error,unused-import
 
-    module.after_torch(start)
+    module.after_torch(lambda: _try(start))
 
 
 def _run_next():
@@ -43,8 +50,5 @@ def _run_next():
 
 
 if os.environ.get("PACELINE_RING") and os.environ.get("PACELINE_WATCH") != "0":
-    try:
-        _watch()
-    except Exception as error:  # pylint: disable=broad-except
-        sys.stderr.write(f"paceline: this script is not watched: {error!r}\n")
+    _try(_watch)
 _run_next()
