@@ -39,6 +39,15 @@ class _TorchFinder:
             pass
 
 
+def tell_off(error, since="not"):
+    """Says on stderr that the script is not watched, and why; if there is a stderr."""
+    try:
+        sys.stderr.write("paceline: this script is %s watched: %s: %s\n"
+                         % (since, type(error).__name__, error))
+    except Exception:  # pylint: disable=broad-except
+        pass
+
+
 def after_torch(then):
     """Calls `then` as soon as torch has been imported by somebody else: never imports it itself."""
     if "torch" in sys.modules:

@@ -11,10 +11,11 @@ import os
 import sys
 import weakref
 from _thread import get_ident
+from functools import wraps
 from importlib import import_module
 from time import monotonic_ns
 
-from . import after_torch
+from . import after_torch, tell_off
 from ._ring import (BACKWARD, DATA_WAIT, EVALUATING, FORWARD, IDLE, OPTIMIZER, Ring, can_write,
                     map_ring)
 
@@ -95,12 +96,11 @@ class Watch:
     def off(self, error):
         """Ends the watching, and says why."""
         self.forget()
+        tell_off(error, "no longer")
         try:
-            sys.stderr.write(f"paceline: this script is no longer watched: "
-                             f"{type(error).__name__}: {error}\n")
             self.ring.show(IDLE, monotonic_ns())
         except Exception:
-            pass
+            pass  # The ring may be what is broken.
 
     def forget(self):
         """Also in a forked child: what it does is not the rank's training."""
@@ -115,6 +115,7 @@ def strip(error):
 def watch_loaders(watch, iterators, is_grad_enabled):
     ring, fetch = watch.ring, iterators.__next__
 
+    @wraps(fetch)
     def __next__(self):
         if watch.thread != get_ident():
             return fetch(self)
@@ -154,6 +155,7 @@ def watch_loaders(watch, iterators, is_grad_enabled):
 def watch_backward(watch, autograd):
     ring, inner = watch.ring, autograd.backward
 
+    @wraps(inner)
     def backward(*args, **kwargs):
         if not watch.taken:
             watch.take()
@@ -219,6 +221,7 @@ def watch_scaler(watch, scaler):
     """A step that GradScaler leaves out, for its gradients overflow, is one nevertheless."""
     inner = scaler.step
 
+    @wraps(inner)
     def step(self, optimizer, *args, **kwargs):
         before = watch.optimizer_steps
         try:
@@ -278,7 +281,7 @@ def start():
     try:
         torch._paceline_watch = hook(torch)
     except Exception as error:
-        sys.stderr.write(f"paceline: this script is not watched: {type(error).__name__}: {error}\n")
+        tell_off(error)
 
 
 if os.environ.get("PACELINE_RING") and os.environ.get("PACELINE_WATCH") != "0":

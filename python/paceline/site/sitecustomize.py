@@ -12,13 +12,6 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 _PACKAGE = os.path.dirname(_HERE)
 
 
-def _try(step):
-    try:
-        step()
-    except Exception as error:  # pylint: disable=broad-except
-        sys.stderr.write("paceline: this script is not watched: %r\n" % error)
-
-
 def _watch():
     # The package by a name of its own: a `paceline` of the script's stays what it is.
     name = "_paceline"
@@ -31,9 +24,12 @@ def _watch():
     spec.loader.exec_module(module)
 
     def start():
-        from _paceline import watch  # pylint: disable=import-error,unused-import
+        try:
+            from _paceline import watch  # pylint: disable=import-error,unused-import
+        except Exception as error:  # pylint: disable=broad-except
+            module.tell_off(error)
 
-    module.after_torch(lambda: _try(start))
+    module.after_torch(start)
 
 
 def _run_next():
@@ -50,5 +46,8 @@ def _run_next():
 
 
 if os.environ.get("PACELINE_RING") and os.environ.get("PACELINE_WATCH") != "0":
-    _try(_watch)
+    try:
+        _watch()
+    except Exception:  # pylint: disable=broad-except
+        pass  # Without its own files there is nothing to say it with.
 _run_next()
