@@ -255,14 +255,25 @@ def hide_from_compiler(functions, eval_frame):
         skip(function.__code__)
 
 
-def hook(torch):
+def keep_hooks(optim):
+    """Before torch 2.4, torch.compile takes off from each optimizer of torch.optim what calls hooks,
+    by the `__wrapped__` of its step; or hinders that it is put on."""
+    for kind in vars(optim).values():
+        if (isinstance(kind, type) and issubclass(kind, optim.Optimizer) and "step" in vars(kind)
+                and kind is not optim.Optimizer):
+            if not getattr(kind.step, "hooked", False):
+                kind.step = kind.profile_hook_step(kind.step)
+                kind.step.hooked = True
+            kind.step.__wrapped__ = None
+
+
+def hook(watch, torch):
     """Watches this process, which has imported torch."""
     if not can_write():
         raise OSError(f"on {os.uname().machine} Python cannot write a step ring")
     optimizers = import_module("torch.optim.optimizer")  # torch.optim does not keep its name.
     iterators = import_module("torch.utils.data.dataloader")._BaseDataLoaderIter
     scaler = next(kind for kind in torch.cuda.amp.GradScaler.__mro__ if "step" in vars(kind))
-    watch = Watch(os.environ["PACELINE_RING"])
     hooks = [*watch_optimizers(watch, optimizers),
              watch_backward(watch, torch.autograd),
              watch_loaders(watch, iterators, torch.is_grad_enabled),
@@ -270,17 +281,20 @@ def hook(torch):
     own = [function for kind in (Watch, Ring) for function in vars(kind).values()
            if callable(function)]
     hide_from_compiler([*hooks, *own, map_ring, strip], torch._C._dynamo.eval_frame)
+    if [int(part) for part in torch.__version__.split(".")[:2]] < [2, 4]:
+        keep_hooks(torch.optim)
     os.register_at_fork(after_in_child=watch.forget)
-    return watch
 
 
 def start():
     torch = sys.modules["torch"]
     if hasattr(torch, "_paceline_watch"):
         return
+    watch = torch._paceline_watch = Watch(os.environ["PACELINE_RING"])
     try:
-        torch._paceline_watch = hook(torch)
+        hook(watch, torch)
     except Exception as error:
+        watch.forget()
         tell_off(error)
 
 

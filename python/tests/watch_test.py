@@ -10,6 +10,7 @@ import threading
 import time
 import traceback
 import unittest
+from types import SimpleNamespace
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PYTHON = os.path.dirname(HERE)
@@ -271,6 +272,23 @@ class StepsTest(unittest.TestCase):
             whole(inputs)
         self.assertEqual([record.samples for record in self.records()], [2] * 4)
 
+    def test_compiled_by_an_old_torch(self):
+        class Rested(torch.optim.Optimizer):
+            def __init__(self, parameters, lr):
+                super().__init__(parameters, {"lr": lr})
+
+            def step(self, closure=None):
+                pass
+
+        paceline.watch.keep_hooks(SimpleNamespace(Rested=Rested, Optimizer=torch.optim.Optimizer))
+        # What its torch.compile does.
+        Rested.step = getattr(Rested.step, "__wrapped__", None) or Rested.step
+        Rested.step.hooked = True
+        training = Training(Rested)
+        training.step()
+        training.step()
+        self.assertEqual(len(self.records()), 2)
+
     def test_forked_child_does_not_write(self):
         training = Training()
         training.step()
@@ -330,6 +348,7 @@ class StepsTest(unittest.TestCase):
 FAKE_TORCH = {
     "__init__.py": """
         from torch import autograd, cuda, optim, utils, _C
+        __version__ = "2.11.0+cpu"
         def is_grad_enabled(): return True
         """,
     "autograd.py": """
@@ -535,6 +554,7 @@ class ProcessTest(unittest.TestCase):
                  "def _BaseDataLoaderIter(): return iter([[3]])", "AttributeError")):
             self.torch = {file: text}
             self.expect_off(reason)
+            self.assertEqual(read_ring(self.ring), [])
 
     def test_torch_that_breaks_at_work(self):
         self.torch["optim/optimizer.py"] = FAKE_TORCH["optim/optimizer.py"].replace(
