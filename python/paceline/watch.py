@@ -11,6 +11,7 @@ import os
 import sys
 import weakref
 from _thread import get_ident
+from collections.abc import Mapping
 from functools import wraps
 from importlib import import_module
 from time import monotonic_ns
@@ -58,18 +59,22 @@ class Watch:
     def after_step(self, optimizer):
         ring = self.ring
         self.stepping = False
+        if self.after_backward == OPTIMIZER and ring.phase == FORWARD:
+            ring.phase = OPTIMIZER  # Its closure made no pass.
+        self.after_backward = FORWARD
         if self.leader() is not optimizer and not self.takes_the_lead(optimizer):
             if ring.phase == OPTIMIZER:
                 ring.enter(FORWARD)
             return
-        self.after_backward = FORWARD
         self.counted = None
         if self.others:
             self.others.clear()
-        rate = optimizer.param_groups[0]["lr"]  # A tensor may be on a GPU: to read it would wait.
+        groups = optimizer.param_groups
+        rate = groups[0].get("lr") if groups else None
+        if not isinstance(rate, (float, int)):
+            rate = 0.0  # A tensor may be on a GPU: to read it would wait.
         # What comes before the next batch is in no phase. Without a loader it is the forward pass.
-        ring.end_step(rate if isinstance(rate, float) else 0.0,
-                      IDLE if self.has_loader else FORWARD)
+        ring.end_step(rate, IDLE if self.has_loader else FORWARD)
 
     def takes_the_lead(self, optimizer):
         steps = self.others[id(optimizer)] = self.others.get(id(optimizer), 0) + 1
@@ -86,11 +91,11 @@ class Watch:
             return
         while isinstance(batch, (list, tuple)) and batch:
             batch = batch[0]
-        if isinstance(batch, dict) and batch:
-            batch = next(iter(batch.values()))
-        most = getattr(iterator._index_sampler, "batch_size", None)
         shape = getattr(batch, "shape", None)
-        if isinstance(most, int) and shape and shape[0] <= most:
+        if shape is None and isinstance(batch, Mapping) and batch:
+            shape = getattr(next(iter(batch.values())), "shape", None)
+        most = getattr(iterator._index_sampler, "batch_size", None)
+        if isinstance(most, int) and isinstance(shape, tuple) and shape and shape[0] <= most:
             self.ring.samples += shape[0]
 
     def off(self, error):
