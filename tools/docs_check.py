@@ -16,7 +16,7 @@ import posixpath
 import re
 import sys
 
-FOLDERS = "bazel|bench|cli|common|controller|deploy|docs|proto|tests|third_party|tools|worker"
+FOLDERS = "bazel|bench|cli|common|controller|deploy|docs|proto|python|tests|third_party|tools|worker"
 
 FENCE = re.compile(r"^\s*(```+|~~~+)")
 CODE = re.compile(r"(`+)(.+?)\1")

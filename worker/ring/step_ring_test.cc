@@ -2,10 +2,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cstddef>
+#include <cstdio>
 #include <fstream>
 #include <numeric>
 #include <string>
@@ -269,6 +271,53 @@ TEST_F(StepRingTest, ReaderNeverSeesATornRecord) {
   stop = true;
   training.join();
   EXPECT_EQ(accounted, next);
+}
+
+// As a watched script writes it (python/paceline/_ring.py), while it is read.
+TEST_F(StepRingTest, ReadsWhatPythonWrites) {
+  ASSERT_TRUE(CreateStepRing(path_, 8).ok());
+  const auto reader = StepRingReader::Open(path_);
+  constexpr char kProgram[] = R"(
+import sys
+from paceline._ring import Ring, map_ring
+ring = Ring()
+ring.write_to(map_ring(sys.argv[1]))
+for ring.step in range(10000):
+  ring.show(5, 7 * ring.step)
+  ring.append((ring.step, 100, 36, 1, 2, 3, 4, 5, 6, 7, 8, 10 * ring.step, 11, 12, 13, .5,
+               ring.step, ring.step + 1, .25, ring.step % 2))
+)";
+  FILE* python = ::popen(
+      ("PYTHONPATH=python python3 -B -c '" + std::string(kProgram) + "' " + path_).c_str(), "r");
+  ASSERT_NE(python, nullptr);
+  pollfd end = {::fileno(python), POLLIN, 0};
+  bool ended = false;
+  uint64_t next = 0;
+  while (!ended) {
+    ended = ::poll(&end, 1, 0) != 0;
+    const LivePhase live = reader->Live();
+    EXPECT_EQ(live.since_ns, 7 * live.step);
+    const auto batch = reader->ReadFrom(next);
+    next = batch.next;
+    for (const StepRecord& record : batch.records) {
+      EXPECT_EQ(record.samples, 10 * record.step);
+      EXPECT_EQ(record.loss, static_cast<float>(record.step));
+      EXPECT_EQ(record.grad_norm, static_cast<float>(record.step + 1));
+      EXPECT_EQ(record.masked, record.step % 2 == 1);
+      EXPECT_THAT(record.phase_ns, ::testing::ElementsAre(1, 2, 3, 4, 5, 6, 7, 8));
+      EXPECT_EQ(record.start_ns, 100);
+      EXPECT_EQ(record.total_ns, 36);
+      EXPECT_EQ(record.tokens, 11);
+      EXPECT_EQ(record.wire_bytes, 12);
+      EXPECT_EQ(record.averaging_group_size, 13);
+      EXPECT_EQ(record.workload, .5);
+      EXPECT_EQ(record.learning_rate, .25f);
+    }
+  }
+  EXPECT_EQ(::pclose(python), 0);
+  EXPECT_EQ(next, 10000);
+  EXPECT_EQ(reader->Live().phase, Phase::kOptimizer);
+  EXPECT_EQ(reader->Live().step, 9999);
 }
 
 TEST_F(StepRingTest, MissingFileIsNotFound) {

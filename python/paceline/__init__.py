@@ -1,0 +1,56 @@
+"""Paceline beside somebody's own PyTorch script. `import paceline.watch` measures its steps.
+
+Importing this imports neither torch nor anything that takes time.
+"""
+
+import sys
+
+
+class _TorchFinder:
+    """Stands first in sys.meta_path until torch has been imported; then calls `then`."""
+
+    def __init__(self, then):
+        self._then = then
+
+    def find_spec(self, name, path=None, target=None):
+        if name != "torch":
+            return None
+        for finder in sys.meta_path:
+            find = getattr(finder, "find_spec", None)
+            spec = find(name, path, target) if find and finder is not self else None
+            if spec is not None:
+                self._call_after(spec.loader)
+                return spec
+        return None
+
+    def _call_after(self, loader):
+        # Somebody may ask for the spec alone: the finder stays until a module is made of one.
+        load = loader.exec_module
+
+        def exec_module(module):
+            del loader.exec_module
+            sys.meta_path.remove(self)
+            load(module)
+            self._then()
+
+        try:
+            loader.exec_module = exec_module
+        except AttributeError:  # A loader that takes no attributes: torch is not watched.
+            pass
+
+
+def tell_off(error, since="not"):
+    """Says on stderr that the script is not watched, and why; if there is a stderr."""
+    try:
+        sys.stderr.write("paceline: this script is %s watched: %s: %s\n"
+                         % (since, type(error).__name__, error))
+    except Exception:  # pylint: disable=broad-except
+        pass
+
+
+def after_torch(then):
+    """Calls `then` as soon as torch has been imported by somebody else: never imports it itself."""
+    if "torch" in sys.modules:
+        then()
+    else:
+        sys.meta_path.insert(0, _TorchFinder(then))

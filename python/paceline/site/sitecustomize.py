@@ -1,0 +1,53 @@
+"""What Python runs before a watched command: the daemon puts this folder first into PYTHONPATH.
+
+Arranges for the script to be watched once it imports torch, then runs the sitecustomize that
+Python would have run without this one.
+"""
+
+import os
+import sys
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_PACKAGE = os.path.dirname(_HERE)
+
+
+def _watch():
+    # The package by a name of its own: a `paceline` of the script's stays what it is.
+    name = "_paceline"
+    path = os.path.join(_PACKAGE, "__init__.py")
+    spec = ModuleSpec(name, SourceFileLoader(name, path), origin=path, is_package=True)
+    spec.submodule_search_locations.append(_PACKAGE)
+    module = type(sys)(name)
+    module.__spec__, module.__path__, module.__file__ = spec, [_PACKAGE], path
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+
+    def start():
+        try:
+            from _paceline import watch  # pylint: disable=import-error,unused-import
+        except Exception as error:  # pylint: disable=broad-except
+            module.tell_off(error)
+
+    module.after_torch(start)
+
+
+def _run_next():
+    sys.path[:] = [entry for entry in sys.path if entry != _HERE]
+    spec = PathFinder.find_spec("sitecustomize", sys.path)
+    if spec is None or spec.loader is None:
+        return
+    module = type(sys)(spec.name)
+    module.__spec__, module.__loader__ = spec, spec.loader
+    module.__file__, module.__cached__ = spec.origin, spec.cached
+    module.__package__ = ""
+    sys.modules["sitecustomize"] = module
+    spec.loader.exec_module(module)
+
+
+if os.environ.get("PACELINE_RING") and os.environ.get("PACELINE_WATCH") != "0":
+    try:
+        _watch()
+    except Exception:  # pylint: disable=broad-except
+        pass  # Without its own files there is nothing to say it with.
+_run_next()

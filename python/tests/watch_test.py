@@ -1,0 +1,642 @@
+"""Scripts are watched without a changed line, and never see what goes wrong in the watching."""
+
+import gc
+import os
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+import time
+import traceback
+import unittest
+from collections import UserDict
+from types import SimpleNamespace
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PYTHON = os.path.dirname(HERE)
+SITE = os.path.join(PYTHON, "paceline", "site")
+FOLDER = tempfile.TemporaryDirectory()  # pylint: disable=consider-using-with
+RING = os.path.join(FOLDER.name, "ring")
+
+sys.path[:0] = [HERE, PYTHON]
+from ring import make_ring, new_ring, read_live, read_ring
+
+os.environ["PACELINE_RING"] = make_ring(RING)
+started = set(sys.modules)
+import paceline.watch
+
+assert not any(name.split(".")[0] in ("torch", "numpy", "asyncio", "typing", "logging")
+               for name in set(sys.modules) - started), set(sys.modules) - started
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset, default_collate
+from torch.utils.checkpoint import checkpoint
+
+torch.set_num_threads(1)
+
+
+class SlowSamples(torch.utils.data.Dataset):
+    """Samples are made while the training waits for them, 10 ms each."""
+
+    def __len__(self):
+        return 16
+
+    def __getitem__(self, index):
+        while not self.is_awaited():
+            time.sleep(0.001)
+        time.sleep(0.01)
+        return torch.zeros(8)
+
+    @staticmethod
+    def is_awaited():
+        try:
+            return read_live(RING)[0] == "data_wait"
+        except AssertionError:  # It changes just now.
+            return False
+
+
+class Broken(torch.utils.data.Dataset):
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        raise LookupError(index)
+
+
+def samples(count):
+    return TensorDataset(torch.randn(count, 8), torch.randn(count, 1))
+
+
+class Training:
+    def __init__(self, kind=torch.optim.SGD, **options):
+        self.model = nn.Linear(8, 1)
+        self.optimizer = kind(self.model.parameters(), lr=0.125, **options)
+
+    def loss(self, inputs):
+        return self.model(inputs).square().mean()
+
+    def step(self, inputs=torch.ones(4, 8)):
+        self.optimizer.zero_grad()
+        self.loss(inputs).backward()
+        self.optimizer.step()
+
+
+class StepsTest(unittest.TestCase):
+    """In this process, which imported paceline.watch before torch."""
+
+    def setUp(self):
+        self.first = len(read_ring(RING))
+        watch = torch._paceline_watch  # As if the process had just begun:
+        watch.has_loader, watch.leader, watch.ring.phase = False, lambda: None, 8
+
+    def records(self):
+        found = read_ring(RING, self.first)
+        for number, record in enumerate(found):
+            self.assertEqual(record.step, self.first + number)
+            self.assertGreater(record.optimizer, 0)
+            self.assertGreater(record.backward, 0)
+        return found
+
+    def test_loop_with_a_loader(self):
+        training = Training()
+        for inputs, _ in DataLoader(samples(60), batch_size=16):
+            training.step(inputs)
+        found = self.records()
+        self.assertEqual([record.samples for record in found], [16, 16, 16, 12])
+        for before, record in zip(found, found[1:]):
+            self.assertEqual(record.start, before.end)
+            self.assertGreater(record.data_wait, 0)
+            self.assertGreater(record.forward, 0)
+            self.assertGreater(record.idle, 0)
+            self.assertEqual(record.learning_rate, 0.125)
+            self.assertFalse(record.masked)
+        self.assertEqual(read_live(RING), ("idle", self.first + 4))
+
+    def test_waits_for_workers_are_data_waits(self):
+        training = Training()
+        training.step()
+        for inputs in DataLoader(SlowSamples(), batch_size=4, num_workers=2):
+            training.step(inputs)
+        found = self.records()
+        self.assertEqual(len(found), 1 + 4)
+        self.assertGreater(found[1].data_wait, 30e6)
+
+    def test_accumulated_batches_are_one_step(self):
+        training = Training()
+        for number, (inputs, _) in enumerate(DataLoader(samples(64), batch_size=8)):
+            training.loss(inputs).backward()
+            if number % 4 == 3:
+                training.optimizer.step()
+        self.assertEqual([record.samples for record in self.records()], [32, 32])
+
+    def test_of_two_optimizers_the_first_ends_steps(self):
+        first, second = Training(), Training()
+        for _ in range(3):
+            first.step()
+            second.step()
+        self.assertEqual(len(self.records()), 3)
+        first = None
+        gc.collect()
+        for _ in range(3):
+            second.step()
+        self.assertEqual(len(self.records()), 6)
+
+    def test_an_optimizer_that_rests_loses_the_lead(self):
+        resting, other = Training(), Training()
+        resting.step()
+        for _ in range(paceline.watch.PATIENCE + 4):
+            other.step()
+        self.assertEqual(len(self.records()), 1 + 5)
+        other.step()
+        self.assertEqual(len(self.records()), 1 + 6)
+
+    def test_step_that_the_scaler_leaves_out_is_one(self):
+        training = Training()
+        scaler = torch.amp.GradScaler("cpu")
+        for scale in (1, float("inf"), 1):
+            training.optimizer.zero_grad()
+            scaler.scale(training.loss(torch.ones(4, 8)) * scale).backward()
+            scaler.step(training.optimizer)
+            scaler.update()
+        found = read_ring(RING, self.first)
+        self.assertEqual([record.optimizer > 0 for record in found], [True, False, True])
+
+    def test_loop_without_a_loader(self):
+        training = Training()
+        training.step()
+        self.assertEqual(read_live(RING), ("forward", self.first + 1))
+        training.step()
+        found = self.records()
+        self.assertEqual(len(found), 2)
+        self.assertGreater(found[1].forward, 0)
+        self.assertEqual((found[1].data_wait, found[1].idle, found[1].samples), (0, 0, 0))
+
+    def test_evaluation_is_no_part_of_a_step(self):
+        training = Training()
+        training.step()
+        with torch.no_grad():
+            for inputs, _ in DataLoader(samples(4), batch_size=2):
+                training.loss(inputs)
+                self.assertEqual(read_live(RING), ("evaluating", self.first + 1))
+                evaluating = time.monotonic_ns()
+        self.assertEqual(read_live(RING), ("idle", self.first + 1))
+        for inputs, _ in DataLoader(samples(4), batch_size=2):
+            training.step(inputs)
+        found = self.records()
+        self.assertEqual([record.masked for record in found[1:]], [True, False])
+        self.assertGreater(found[1].start, evaluating)
+        self.assertEqual([record.samples for record in found], [0, 2, 2])
+
+    def test_an_epoch_ends_in_a_step_that_is_masked(self):
+        training = Training()
+        loader = DataLoader(samples(4), batch_size=2)
+        for _ in range(2):
+            for inputs, _ in loader:
+                training.step(inputs)
+        self.assertEqual([record.masked for record in self.records()][1:], [False, True, False])
+
+    def test_only_sure_samples_are_counted(self):
+        training = Training()
+        words = DataLoader(samples(4), batch_size=2, collate_fn=lambda batch: torch.ones(5, 8))
+        for inputs in words:  # The first dimension is another one.
+            training.step(inputs)
+        for batch in DataLoader([{"x": torch.ones(8)}] * 4, batch_size=2,
+                                collate_fn=lambda rows: UserDict(default_collate(rows))):
+            training.step(batch["x"])
+        for inputs, others in zip(DataLoader(samples(4), batch_size=2),
+                                  DataLoader(samples(4), batch_size=2)):
+            training.step(inputs[0])
+            self.assertEqual(len(others), 2)
+        self.assertEqual([record.samples for record in self.records()], [0, 0, 2, 2, 2, 2])
+
+    def test_passes_inside_of_a_closure(self):
+        training = Training(torch.optim.LBFGS, max_iter=2)
+
+        def closure():
+            training.optimizer.zero_grad()
+            loss = training.loss(torch.ones(4, 8))
+            loss.backward()
+            return loss
+
+        for _ in range(2):
+            training.optimizer.step(closure)
+        other = Training()
+        for _ in range(2):
+            other.loss(torch.ones(4, 8)).backward()
+            other.optimizer.step(lambda: None)  # As Lightning does after manual passes.
+            training.optimizer.step(closure)
+        found = self.records()
+        self.assertEqual(len(found), 4)
+        self.assertGreater(found[1].forward, 0)
+
+    def test_optimizers_that_step_inside_the_backward_pass(self):
+        model = nn.Sequential(*(nn.Linear(8, 8) for _ in range(40)))
+        optimizers = {}
+
+        def update(parameter):
+            optimizers[parameter].step()
+
+        for parameter in model.parameters():
+            optimizers[parameter] = torch.optim.SGD([parameter], lr=0.1)
+            parameter.register_post_accumulate_grad_hook(update)
+        for _ in range(3):
+            model(torch.ones(4, 8)).sum().backward()
+        self.assertEqual(len(self.records()), 3)
+
+    def test_optimizer_that_steps_in_a_thread_of_autograds(self):
+        training = Training()
+
+        def update(_):
+            thread = threading.Thread(target=training.optimizer.step)
+            thread.start()
+            thread.join()
+
+        for _ in range(3):
+            loss = training.loss(torch.ones(4, 8))
+            loss.register_hook(update)
+            loss.backward()
+        self.assertEqual(len(self.records()), 3)
+
+    def test_step_that_calls_its_bases(self):
+        class Noisy(torch.optim.SGD):
+            def step(self, closure=None):
+                super().step(closure)
+
+        Training().step()  # From now on SGD.step calls hooks itself.
+        training = Training(Noisy)
+        torch._paceline_watch.leader = lambda: None
+        for _ in range(3):
+            training.step()
+        self.assertEqual(len(self.records()), 1 + 3)
+
+    def test_backward_inside_of_backward(self):
+        training = Training()
+        inputs = torch.ones(4, 8, requires_grad=True)
+        checkpoint(training.loss, inputs, use_reentrant=True).backward()
+        training.optimizer.step()
+        self.assertEqual(len(self.records()), 1)
+
+    def test_compiled(self):
+        training = Training()
+        training.model = torch.compile(training.model, backend="eager", fullgraph=True)
+        whole = torch.compile(training.step, backend="eager")
+        for inputs, _ in DataLoader(samples(4), batch_size=2):
+            training.step(inputs)
+        for inputs, _ in DataLoader(samples(4), batch_size=2):
+            whole(inputs)
+        self.assertEqual([record.samples for record in self.records()], [2] * 4)
+
+    def test_compiled_by_an_old_torch(self):
+        class Rested(torch.optim.Optimizer):
+            def __init__(self, parameters, lr):
+                super().__init__(parameters, {"lr": lr})
+
+            def step(self, closure=None):
+                pass
+
+        paceline.watch.keep_hooks(SimpleNamespace(Rested=Rested, Optimizer=torch.optim.Optimizer))
+        # What its torch.compile does.
+        Rested.step = getattr(Rested.step, "__wrapped__", None) or Rested.step
+        Rested.step.hooked = True
+        training = Training(Rested)
+        training.step()
+        training.step()
+        self.assertEqual(len(self.records()), 2)
+
+    def test_forked_child_does_not_write(self):
+        training = Training()
+        training.step()
+        child = os.fork()
+        if child == 0:
+            try:
+                for inputs, _ in DataLoader(samples(4), batch_size=2):
+                    training.step(inputs)
+                os._exit(0)
+            finally:
+                os._exit(1)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
+        self.assertEqual(len(self.records()), 1)
+        training.step()
+        self.assertEqual(len(self.records()), 2)
+
+    def test_other_threads_are_not_the_training(self):
+        training = Training()
+        training.step()
+
+        def read():
+            self.assertEqual(len(list(DataLoader(samples(4), batch_size=2))), 2)
+            Training().step()
+
+        thread = threading.Thread(target=read)
+        thread.start()
+        thread.join()
+        training.step()
+        found = self.records()
+        self.assertEqual([(record.samples, record.data_wait) for record in found], [(0, 0)] * 2)
+
+    def test_tracebacks_have_no_frame_of_the_watching(self):
+        def fetch():
+            next(iter(DataLoader(Broken())))
+
+        def passes():
+            torch.ones(1).backward()
+
+        def scaled():
+            torch.amp.GradScaler("cpu").step(training.optimizer)
+
+        training = Training()
+        training.step()
+        for fails in (fetch, passes, scaled):
+            try:
+                fails()
+                self.fail(fails)
+            except (LookupError, RuntimeError, AssertionError) as error:
+                frames = traceback.extract_tb(error.__traceback__)
+            self.assertGreater(len(frames), 2, fails)
+            self.assertFalse([frame for frame in frames if "paceline" in frame.filename], fails)
+        training.step()
+        self.assertEqual(len(self.records()), 2)
+
+
+# What the watching touches of torch, so that a process starts in no time.
+FAKE_TORCH = {
+    "__init__.py": """
+        from torch import autograd, cuda, optim, utils, _C
+        __version__ = "2.11.0+cpu"
+        def is_grad_enabled(): return True
+        """,
+    "autograd.py": """
+        def backward(fail=False):
+            if fail: raise ArithmeticError("no gradient")
+        """,
+    "_C.py": """
+        class _dynamo:
+            class eval_frame:
+                def skip_code(code): pass
+        """,
+    "cuda.py": """
+        class amp:
+            class GradScaler:
+                def step(self, optimizer): pass
+        """,
+    "optim/__init__.py": "",
+    "optim/optimizer.py": """
+        before, after = [], []
+        register_optimizer_step_pre_hook = before.append
+        register_optimizer_step_post_hook = after.append
+        class Optimizer:
+            param_groups = [{"lr": 0.5}]
+            def step(self):
+                for hook in before: hook(self, (self,), {})
+                for hook in after: hook(self, (self,), {})
+        """,
+    "utils/__init__.py": "",
+    "utils/data/__init__.py": "",
+    "utils/data/dataloader.py": """
+        class _BaseDataLoaderIter:
+            _index_sampler = None
+            batches = iter([[1], [2], [3]])
+            def __iter__(self): return self
+            def __next__(self): return next(self.batches)
+        """,
+}
+
+LOOP = """
+import torch
+from torch.optim.optimizer import Optimizer
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+optimizer = Optimizer()
+for batch in _BaseDataLoaderIter():
+    torch.autograd.backward()
+    optimizer.step()
+print("done", batch)
+"""
+
+
+class ProcessTest(unittest.TestCase):
+    """Processes with the environment that the daemon gives a watched command."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.ring = make_ring(os.path.join(self.folder, "ring"))
+        self.torch = {}
+
+    def write(self, name, text):
+        path = os.path.join(self.folder, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(textwrap.dedent(text))
+        return path
+
+    def environment(self, **others):
+        return {**os.environ, "PACELINE_RING": self.ring, "PYTHONPATH": SITE,
+                "PYTHONDONTWRITEBYTECODE": "1", **others}
+
+    def run_script(self, script, *flags, environment=None):
+        for name, text in {**FAKE_TORCH, **self.torch}.items():
+            if text is not None:
+                self.write(os.path.join("script/torch", name), text)
+        path = self.write("script/script.py", script)
+        return subprocess.run([sys.executable, *flags, path], capture_output=True, text=True,
+                              env=environment or self.environment(), check=False)
+
+    def expect_off(self, reason):
+        """The script does what it does without the watching; stderr has one line that says why."""
+        done = self.run_script(LOOP)
+        self.assertEqual((done.returncode, done.stdout), (0, "done [3]\n"), done.stderr)
+        self.assertRegex(done.stderr, rf"^paceline: this script is no(t| longer) watched: {reason}.*\n$")
+
+    def test_watched(self):
+        done = self.run_script(LOOP)
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "done [3]\n", ""))
+        self.assertEqual([record.step for record in read_ring(self.ring)], [0, 1, 2])
+        # Another program of the same rank goes on behind it.
+        self.run_script(LOOP)
+        self.assertEqual([record.step for record in read_ring(self.ring)], [0, 1, 2, 3, 4, 5])
+
+    def test_switched_off(self):
+        for off in ({"PACELINE_WATCH": "0"}, {"PACELINE_RING": ""}):
+            done = self.run_script(LOOP, environment=self.environment(**off))
+            self.assertEqual((done.returncode, done.stderr), (0, ""), off)
+        for flag in ("-E", "-I", "-S"):
+            script = LOOP if flag == "-E" else f"import sys; sys.path.insert(0, {self.folder!r}" + \
+                " + '/script')\n" + LOOP
+            done = self.run_script(script, flag)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), flag)
+        self.assertEqual(read_ring(self.ring), [])
+
+    def test_script_without_torch_costs_nothing(self):
+        done = self.run_script("""
+            import sys
+            import json
+            print([name for name in sys.modules if name.startswith("_paceline.")], sys.path[1:2])
+            """)
+        self.assertEqual(done.stderr, "")
+        self.assertTrue(done.stdout.startswith("[] "), done.stdout)
+        self.assertNotIn(SITE, done.stdout)
+
+    def test_sitecustomize_of_the_users_own_runs(self):
+        own = self.write("own/sitecustomize.py", "import sys\nsys.own = __file__, __name__\n")
+        path = os.pathsep.join([SITE, os.path.dirname(own)])
+        for ring in (self.ring, ""):
+            done = self.run_script("import sys, sitecustomize\nprint(sys.own, sitecustomize.__file__)",
+                                   environment=self.environment(PYTHONPATH=path, PACELINE_RING=ring))
+            self.assertEqual(done.stdout, f"('{own}', 'sitecustomize') {own}\n", done.stderr)
+        self.write("own/sitecustomize.py", "1 / 0\n")
+        environment = self.environment(PYTHONPATH=path)
+        alone = self.environment(PYTHONPATH=os.path.dirname(own))
+        self.assertEqual(self.run_script(LOOP, environment=environment).stderr,
+                         self.run_script(LOOP, environment=alone).stderr)
+
+    def test_package_of_the_same_name_stays_the_scripts(self):
+        self.write("script/paceline.py", "mine = True\n")
+        done = self.run_script("import torch, paceline\nprint(paceline.mine)")
+        self.assertEqual((done.stdout, done.stderr), ("True\n", ""))
+
+    def test_failing_script_fails_in_the_same_way(self):
+        for last in ("torch.autograd.backward(fail=True)", "raise SystemExit(7)",
+                     "import os, signal; os.kill(os.getpid(), signal.SIGTERM)", "1 +"):
+            script = LOOP + last + "\n"
+            watched = self.run_script(script)
+            plain = self.run_script(script, environment=self.environment(PYTHONPATH=""))
+            self.assertNotEqual(plain.returncode, 0)
+            self.assertEqual((watched.returncode, watched.stdout, watched.stderr),
+                             (plain.returncode, plain.stdout, plain.stderr))
+
+    def test_torch_that_cannot_be_imported(self):
+        self.torch["cuda.py"] = "raise ImportError('libcudart.so.13: no such file')"
+        done = self.run_script("try:\n  import torch\nexcept ImportError as error: print(error)")
+        self.assertEqual((done.stdout, done.stderr), ("libcudart.so.13: no such file\n", ""))
+
+    def test_torch_that_is_looked_for_before_it_is_imported(self):
+        for look in ("importlib.util.find_spec('torch')", "importlib.util.find_spec('torch.cuda')"):
+            before = len(read_ring(self.ring))
+            done = self.run_script("import importlib.util\n" + look + LOOP)
+            self.assertEqual((done.stdout, done.stderr), ("done [3]\n", ""))
+            self.assertEqual(len(read_ring(self.ring)), before + 3)
+
+    def test_another_process_has_the_ring(self):
+        script = f"""
+            import os, subprocess, sys
+            if "again" not in os.environ:
+                exec({LOOP!r})
+                os.environ["again"] = "1"
+                sys.exit(subprocess.call([sys.executable, __file__]))
+            exec({LOOP!r})
+            """
+        done = self.run_script(script)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual(done.stdout, "done [3]\ndone [3]\n")
+        self.assertEqual(len(read_ring(self.ring)), 3)
+
+    def test_ring_that_cannot_be_used(self):
+        size = os.path.getsize(self.ring)
+        for length in (0, 100, size - 1):
+            make_ring(self.ring)
+            os.truncate(self.ring, length)
+            self.expect_off("ValueError")
+        make_ring(self.ring, version=9)
+        self.expect_off("ValueError: .* of version 9")
+        make_ring(self.ring, magic=b"anything")
+        self.expect_off("ValueError: .* is not a step ring")
+        os.unlink(self.ring)
+        self.expect_off("FileNotFoundError")
+        os.mkdir(self.ring)
+        self.expect_off("IsADirectoryError")
+        # Nobody to tell it to.
+        done = self.run_script("import sys\nsys.stderr = None" + LOOP)
+        self.assertEqual((done.returncode, done.stdout), (0, "done [3]\n"))
+
+    def test_ring_that_cannot_be_written(self):
+        # As root opens read-only files too: one that is sealed cannot be mapped for writing.
+        import fcntl
+        file = os.memfd_create("ring", os.MFD_ALLOW_SEALING)
+        self.addCleanup(os.close, file)
+        os.write(file, new_ring())
+        fcntl.fcntl(file, 1033, 8)  # F_ADD_SEALS, F_SEAL_WRITE.
+        self.ring = f"/proc/{os.getpid()}/fd/{file}"
+        self.expect_off("PermissionError")
+
+    def test_another_torch(self):
+        for file, text, reason in (
+                ("optim/optimizer.py", "class Optimizer:\n  def step(self): pass", "AttributeError"),
+                ("_C.py", "", "AttributeError"),
+                ("cuda.py", "", "AttributeError"),
+                ("utils/data/dataloader.py",
+                 "def _BaseDataLoaderIter(): return iter([[3]])", "AttributeError")):
+            self.torch = {file: text}
+            self.expect_off(reason)
+            self.assertEqual(read_ring(self.ring), [])
+
+    def test_torch_that_breaks_at_work(self):
+        self.torch["optim/optimizer.py"] = FAKE_TORCH["optim/optimizer.py"].replace(
+            'param_groups = [{"lr": 0.5}]', "param_groups = property(lambda self: 1 / 0)")
+        self.expect_off("ZeroDivisionError")
+        self.assertEqual(read_live(self.ring)[0], "idle")
+        self.torch["optim/optimizer.py"] = FAKE_TORCH["optim/optimizer.py"]
+        self.torch["utils/data/dataloader.py"] = FAKE_TORCH["utils/data/dataloader.py"].replace(
+            "_index_sampler = None", "")
+        self.expect_off("AttributeError: .*_index_sampler")
+
+    def test_loader_of_no_known_kind(self):
+        self.torch["utils/data/dataloader.py"] = FAKE_TORCH["utils/data/dataloader.py"].replace(
+            "_BaseDataLoaderIter", "Other") + "\n        _BaseDataLoaderIter = Other\n"
+        self.assertEqual(self.run_script(LOOP).returncode, 0)
+
+
+class LibraryTest(unittest.TestCase):
+    """Scripts as people write them, with the real libraries."""
+
+    def start(self, script, rank=0, ranks=1, port=0):
+        ring = make_ring(os.path.join(FOLDER.name, f"{script}.{rank}"))
+        environment = {**os.environ, "PACELINE_RING": ring, "PYTHONPATH": SITE, "RANK": str(rank),
+                       "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks), "OMP_NUM_THREADS": "1",
+                       "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+                       "CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1"}
+        process = subprocess.Popen(
+            [sys.executable, os.path.join(HERE, "scripts", script)], env=environment,
+            cwd=FOLDER.name, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        return process, ring
+
+    def finish(self, process, ring):
+        output = process.communicate()[0]
+        self.assertEqual(process.returncode, 0, output)
+        self.assertNotIn("paceline", output)
+        found = read_ring(ring)
+        for record in found:
+            self.assertGreater(record.forward, 0)
+            self.assertGreater(record.backward, 0)
+            self.assertGreater(record.optimizer, 0)
+        return found
+
+    def test_ranks_of_ddp_and_fsdp2(self):
+        store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        ranks = [self.start("ranks.py", rank, 2, store.port) for rank in range(2)]
+        for rank in ranks:
+            found = self.finish(*rank)
+            self.assertEqual([record.samples for record in found], [4] * 8)
+            self.assertTrue(all(record.data_wait for record in found))
+
+    def test_accelerate(self):
+        found = self.finish(*self.start("accelerated.py"))
+        # 16 batches, 2 a step.
+        self.assertEqual([record.samples for record in found][1:-1], [8] * 6)
+        self.assertEqual(len(found), 8)
+
+    def test_lightning(self):
+        found = self.finish(*self.start("lightning_fit.py"))
+        self.assertEqual([record.samples for record in found], [4] * 8)
+
+    def test_trainer_of_transformers(self):
+        found = self.finish(*self.start("transformers_trainer.py"))
+        self.assertEqual(len(found), 6)
+        # It fetches a batch ahead.
+        self.assertEqual(sum(record.samples for record in found[:3]), 24)
+        self.assertFalse(found[1].masked)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)
