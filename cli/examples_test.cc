@@ -33,8 +33,8 @@ using ::testing::Contains;
 using ::testing::HasSubstr;
 
 // Only their usage is checked here: they start processes, or need data of people's own.
-constexpr const char* kOnlyParsed[] = {"paceline run ",  // It starts daemons; tests/integration does that.
-    
+constexpr const char* kOnlyParsed[] = {
+    "paceline run ",                // tests/integration/command_test.cc
     "paceline dev ",                // tests/integration/dev_test.cc
     "paceline data import-digits",  // cli/digits/digits_test.cc
     "paceline admin backup ",       // tests/integration/backup_test.cc

@@ -23,6 +23,8 @@
 #ifndef CONTROLLER_CORE_JOB_H_
 #define CONTROLLER_CORE_JOB_H_
 
+#include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -104,6 +106,9 @@ struct JobRequest {
   StragglerMode stragglers = StragglerMode::kAdvise;
   std::optional<CommandPolicy> command = std::nullopt;
 };
+
+// Of a job that does not say how many steps it makes.
+inline constexpr int64_t kUnknownSteps = std::numeric_limits<int64_t>::max();
 
 // How long trainers have from SIGTERM to SIGKILL where nobody says otherwise.
 inline absl::Duration StopGraceOf(const JobRequest& request) {

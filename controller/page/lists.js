@@ -74,8 +74,9 @@ function updateJobRow(row, job, chosen) {
   state.title = job.reason;
   const share = job.steps > 0 ? Math.min(1, job.step / job.steps) : 0;
   progress.firstChild.value = share;
-  progress.firstChild.setAttribute('aria-label', `${job.step} of ${job.steps} steps`);
-  setText(progress.lastChild, `${number(job.step)} / ${number(job.steps)}`);
+  const of = job.steps > 0 ? job.steps : null;  // A command need not say how many it makes.
+  progress.firstChild.setAttribute('aria-label', `${job.step}${of ? ` of ${of}` : ''} steps`);
+  setText(progress.lastChild, `${number(job.step)}${of ? ` / ${number(of)}` : ''}`);
   const [spark, latest] = time.firstChild.children;
   updateLine(spark, job.recent_step_s, `step time, now ${seconds(job.step_s)}`);
   spark.style.visibility = job.recent_step_s.length > 1 ? 'visible' : 'hidden';

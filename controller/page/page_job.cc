@@ -181,7 +181,7 @@ json DescribeJobLine(const Job& job, const PageSources& sources, absl::Time wall
       {"generation", job.generation.value()},
       {"restarts", job.restarts},
       {"step", progress.step},
-      {"steps", job.request.steps},
+      {"steps", job.request.steps == kUnknownSteps ? 0 : job.request.steps},
       {"ended", Known(job.ended)},
       {"loss", progress.step > 0 ? json(Short(progress.loss)) : json()},
       {"samples_per_s", ended ? json() : Known(progress.samples_per_second)},

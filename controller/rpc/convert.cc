@@ -1,7 +1,6 @@
 #include "controller/rpc/convert.h"
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <optional>
 
@@ -392,7 +391,7 @@ PlacementPolicy PlacementOf(const v1::JobSpec& spec) {
 
 // A command need not say how many steps it makes.
 int64_t StepsOf(const v1::JobSpec& spec) {
-  if (!spec.command().empty() && spec.steps() == 0) return std::numeric_limits<int64_t>::max();
+  if (!spec.command().empty() && spec.steps() == 0) return kUnknownSteps;
   return spec.steps();
 }
 

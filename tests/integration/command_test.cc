@@ -156,7 +156,9 @@ TEST_F(CommandJobTest, NothingIsLostWithTheDaemon) {
                               "done; echo last $i"))
           .id();
   const v1::Job job =
-      cluster_.WaitUntil(id, [](const v1::Job& now) { return now.state() == v1::RUNNING; });
+      cluster_.WaitUntil(id, [](const v1::Job& now) {
+        return now.state() == v1::RUNNING && now.ranks(0).pid() != 0;
+      });
   const int w = job.ranks(0).node() == "w0" ? 0 : 1;
   ASSERT_TRUE(Eventually([&] { return absl::StrContains(cluster_.Log(id, 0), "line 5\n"); }));
   cluster_.KillWorker(w);

@@ -363,7 +363,7 @@ void NodeTrainer::Judge(bool stop_requested) {
                                   stop_requested, fenced.ok() ? fenced->value_or("") : "");
   v1::TrainerReport result = Report();
   if (ring_.has_value() && known.has_value()) {
-    *result.mutable_progress() = ring_->Progress(known->end_ns);
+    *result.mutable_progress() = ProgressAt(known->end_ns);
   }
   result.set_state(v1::TRAINER_EXITED);
   v1::TrainerExit& exit = *result.mutable_exit();
@@ -403,7 +403,7 @@ v1::TrainerReport NodeTrainer::Report() const {
   if (status_.store_port() > 0) {
     report.set_store_address(StoreAddress());
   }
-  if (ring_.has_value()) *report.mutable_progress() = ring_->Progress(MonotonicNanos());
+  if (ring_.has_value()) *report.mutable_progress() = ProgressAt(MonotonicNanos());
   if (status_.has_evaluation()) *report.mutable_evaluation() = status_.evaluation();
   if (status_.has_plan()) *report.mutable_plan() = status_.plan();
   if (status_.has_figures()) *report.mutable_figures() = status_.figures();
@@ -418,6 +418,13 @@ v1::TrainerReport NodeTrainer::Report() const {
     report.set_stacks_file(StacksPath());
   }
   return report;
+}
+
+v1::Progress NodeTrainer::ProgressAt(uint64_t now_ns) const {
+  v1::Progress progress = ring_->Progress(now_ns);
+  // Who watches a command cannot know it, which is not a loss that is none.
+  if (IsCommand()) progress.clear_loss();
+  return progress;
 }
 
 v1::TrainerCommand NodeTrainer::Command() const {

@@ -145,6 +145,7 @@ class NodeTrainer {
   TrainerProcess::Command StartCommand() const;
   absl::StatusOr<TrainerProcess::Command> UserCommand() const;
   bool IsCommand() const { return !plan_.spec().command().empty(); }
+  v1::Progress ProgressAt(uint64_t now_ns) const;
   void SetResult(v1::TrainerReport result);
   // A file of its own directory, which may be anything; nothing: there is none of that size.
   std::optional<std::string> OwnFile(const char* name, size_t most_bytes) const;

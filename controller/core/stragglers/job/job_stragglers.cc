@@ -33,6 +33,13 @@ int64_t FirstStep(const Job& job) {
   return follows ? history.back().step : 0;
 }
 
+// Of a program that is not ours: its ranks wait for each other inside the backward pass, and nobody
+// knows for how long.
+StepTimes WithoutBackward(StepTimes times) {
+  times.communication_s += std::exchange(times.backward_s, 0);
+  return times;
+}
+
 StepSample SampleOf(int rank, const StepTimes& times) {
   StepSample sample;
   sample.rank = rank;
@@ -185,7 +192,8 @@ void JobStragglers::WatchExchanges(const JobView& view) {
   exchanges_.emplace(options_.detector, levels);
 }
 
-void JobStragglers::TakeStep(int rank, const StepTimes& times, const JobView& view, Moment now) {
+void JobStragglers::TakeStep(int rank, const StepTimes& told, const JobView& view, Moment now) {
+  const StepTimes times = view.job->request.command.has_value() ? WithoutBackward(told) : told;
   if (times.step < first_step_ || times.step >= view.job->request.steps) {
     ++dropped_;
     return;
