@@ -289,9 +289,9 @@ absl::StatusOr<std::vector<std::string>> StartDevCluster(Program& program, DevCl
       AwaitReady(program, controller, settings.workers, absl::Now() + timeout);
   if (missing.empty()) return started;
   const std::string log = WorkerPlace(dir, *missing.begin()).log_file;
-  return absl::DeadlineExceededError(absl::StrCat("not ready in time: ",
-                                                  absl::StrJoin(missing, ", "), ". ", log,
-                                                  " ends with:\n", LastLines(log, 10)));
+  return absl::DeadlineExceededError(
+      absl::StrCat("not ready in time: ", absl::StrJoin(missing, ", "), ". ", log, " ends with:\n",
+                   LastLines(log, 10)));
 }
 
 void AddDevVerbs(CLI::App& parent, Program& program) {

@@ -94,8 +94,10 @@ absl::StatusOr<std::vector<std::string>> CommandOf(const RunFlags& flags) {
       command.insert(command.begin(), "python3");
     } else if (::access(script.c_str(), X_OK) != 0) {
       return absl::InvalidArgumentError(
-          absl::StrCat(script, " is no Python script (.py) and cannot be executed: chmod +x, or "
-                               "name its interpreter: paceline run bash ", script));
+          absl::StrCat(script,
+                       " is no Python script (.py) and cannot be executed: chmod +x, or "
+                       "name its interpreter: paceline run bash ",
+                       script));
     } else if (!absl::StrContains(script, '/')) {
       command.front() = absl::StrCat("./", script);
     }
@@ -277,7 +279,8 @@ void AddRun(CLI::App& parent, Program& program) {
                    "Python script, or program, and its arguments: all that follows is theirs")
       ->required();
   verb->add_flag("-m,--module", flags->is_module, "SCRIPT is the name of a Python module");
-  verb->add_flag("--no-python", flags->no_python, "SCRIPT is no Python script, even if it ends in .py");
+  verb->add_flag("--no-python", flags->no_python,
+                 "SCRIPT is no Python script, even if it ends in .py");
   auto* ranks = verb->add_option("--ranks", flags->ranks, "Number of ranks. Default: 1")
                     ->check(WholeNumber(1, 4096));
   verb->add_option("--nodes,--nnodes", flags->nodes, "Number of nodes. Default: 1")

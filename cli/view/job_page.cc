@@ -135,7 +135,8 @@ std::string FailureText(const v1::Job& job, const PageStyle& style) {
 }
 
 bool KeepsWeights(const v1::JobSpec& spec) {
-  return !spec.command().empty() || !spec.checkpoint().directory().empty() || !spec.export_final().empty();
+  return !spec.command().empty() || !spec.checkpoint().directory().empty() ||
+         !spec.export_final().empty();
 }
 
 std::string SummaryText(const v1::Job& job, absl::Time now, const PageStyle& style) {

@@ -71,8 +71,8 @@ std::string JobTable(const std::vector<v1::Job>& jobs, absl::Time now, const Pag
                                     run >= 0 ? DurationText(run) : ""};
     if (checkpoints) row.emplace_back(NewestText(job, now));
     if (style.wide) {
-      row.insert(row.end(), {QueueOf(job), job.submitter(), ModelText(job.spec()),
-                             NodesOf(job), absl::StrCat(job.restarts()), AgeOf(job, now)});
+      row.insert(row.end(), {QueueOf(job), job.submitter(), ModelText(job.spec()), NodesOf(job),
+                             absl::StrCat(job.restarts()), AgeOf(job, now)});
     }
     row.emplace_back(ReasonOf(job, now));
     table.Add(std::move(row));

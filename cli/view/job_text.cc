@@ -187,7 +187,8 @@ std::string CommandName(const v1::JobSpec& spec) {
 }  // namespace
 
 std::string CommandText(const v1::JobSpec& spec) {
-  return NeutralLine(absl::StrCat(absl::StrJoin(spec.command(), " "), " in ", spec.working_directory()));
+  return NeutralLine(
+      absl::StrCat(absl::StrJoin(spec.command(), " "), " in ", spec.working_directory()));
 }
 
 bool MakesSteps(const v1::Job& job) {

@@ -23,9 +23,9 @@ constexpr int kMostArguments = 256;
 
 // What a job with a command may say besides.
 constexpr absl::string_view kGoWithCommand[] = {
-    "name",        "ranks",        "device",     "threads_per_rank",  "steps",
-    "max_restarts", "queue",       "priority",   "placement",         "stall_warning_s",
-    "stragglers",  "command",      "environment", "working_directory", "venv",
+    "name",         "ranks",   "device",      "threads_per_rank",  "steps",
+    "max_restarts", "queue",   "priority",    "placement",         "stall_warning_s",
+    "stragglers",   "command", "environment", "working_directory", "venv",
     "stop_grace_s", "watch",
 };
 // What only such a job may say.
@@ -78,11 +78,12 @@ void CheckEnvironment(const v1::JobSpec& spec, ProblemList& problems) {
   for (const auto& [name, value] : spec.environment()) {
     const std::string field = StrCat("environment.", name);
     if (!IsVariableName(name)) {
-      problems.Add("environment", StrCat("has the name \"", absl::Utf8SafeCHexEscape(Utf8Prefix(name, 80)),
-                                         "\"; allowed are letters, digits and _, no digit first"));
+      problems.Add("environment",
+                   StrCat("has the name \"", absl::Utf8SafeCHexEscape(Utf8Prefix(name, 80)),
+                          "\"; allowed are letters, digits and _, no digit first"));
     } else if (IsRankVariable(name)) {
-      problems.Add("environment", StrCat("has ", name,
-                                         ", which Paceline sets for each rank; take it out"));
+      problems.Add("environment",
+                   StrCat("has ", name, ", which Paceline sets for each rank; take it out"));
     }
     if (absl::StrContains(value, '\0')) {
       problems.Add(field, "has a NUL in its value, which no environment can hold");

@@ -56,7 +56,8 @@ std::vector<SpecProblem> CheckLadder(
     const google::protobuf::RepeatedPtrField<v1::LadderLevel>& ladder, int ranks,
     const std::string& field);
 
-// Whether Paceline sets this variable in the environment of a command's ranks, so that a job may not.
+// Whether Paceline sets this variable in the environment of a command's ranks, so that a job may
+// not.
 bool IsRankVariable(absl::string_view name);
 
 // Samples in a forward pass without which the model may not be able to train: BatchNorm needs two.

@@ -317,13 +317,13 @@ TEST(CommandSpecTest, StragglersAreLookedForWhereStepsAreWatched) {
 }
 
 TEST(CommandSpecTest, WhatDoesNotGoWithItIsRefusedByName) {
-  EXPECT_THAT(Fields(Command("model { mlp {} } data { train: '/a' } batch_per_rank: 3 "
-                             "optimizer { sgd {} } recovery { spares: 1 } seed: 1 "
-                             "checkpoint { directory: '/c' } resume_from: '/d' "
-                             "strategy { ddp {} } chaos {} allow_chaos: true")),
-              UnorderedElementsAre("model", "data", "batch_per_rank", "optimizer", "seed",
-                                   "checkpoint", "chaos", "strategy", "resume_from", "recovery",
-                                   "allow_chaos"));
+  EXPECT_THAT(
+      Fields(Command("model { mlp {} } data { train: '/a' } batch_per_rank: 3 "
+                     "optimizer { sgd {} } recovery { spares: 1 } seed: 1 "
+                     "checkpoint { directory: '/c' } resume_from: '/d' "
+                     "strategy { ddp {} } chaos {} allow_chaos: true")),
+      UnorderedElementsAre("model", "data", "batch_per_rank", "optimizer", "seed", "checkpoint",
+                           "chaos", "strategy", "resume_from", "recovery", "allow_chaos"));
 }
 
 TEST(CommandSpecTest, EachValueIsChecked) {

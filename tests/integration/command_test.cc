@@ -64,7 +64,8 @@ class CommandJobTest : public ::testing::Test {
 
 TEST_F(CommandJobTest, RanksOnTwoNodesMeetAsUnderTorchrun) {
   // Rank 0 opens a store where the others look for it.
-  const v1::Job job = cluster_.WaitForEnd(cluster_.Submit(Python(4, R"(
+  const v1::Job job = cluster_.WaitForEnd(cluster_
+                                              .Submit(Python(4, R"(
 import os, socket
 e = os.environ
 print(*(e[k] for k in ("RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "WORLD_SIZE")))
@@ -80,7 +81,8 @@ else:
             break
         except ConnectionRefusedError:
             pass
-)")).id());
+)"))
+                                              .id());
   ASSERT_EQ(job.state(), v1::SUCCEEDED) << job.DebugString();
   EXPECT_EQ(cluster_.Log(job.id(), 0), "0 0 2 0 4\nmet 1 2 3\n");
   EXPECT_EQ(cluster_.Log(job.id(), 1), "1 1 2 0 4\n");
@@ -90,13 +92,15 @@ else:
 }
 
 TEST_F(CommandJobTest, TheFirstErrorIsTheReasonAndItsEchoesAreNot) {
-  const v1::Job job = cluster_.WaitForEnd(cluster_.Submit(Python(2, R"(
+  const v1::Job job = cluster_.WaitForEnd(cluster_
+                                              .Submit(Python(2, R"(
 import os, time
 if os.environ["RANK"] == "1":
     raise ValueError("shard 7 is short")
 while not os.path.exists("never"):
     time.sleep(0.01)
-)")).id());
+)"))
+                                              .id());
   EXPECT_EQ(job.state(), v1::FAILED);
   EXPECT_EQ(job.failure().rank(), 1);
   EXPECT_EQ(job.failure().exit().failure(), v1::FAILURE_ERROR);
@@ -114,8 +118,9 @@ TEST_F(CommandJobTest, AProgramThatIsNotThereIsSaid) {
 
 TEST_F(CommandJobTest, ARestartHasAnotherPortAndKnowsItsNumber) {
   v1::JobSpec spec =
-      Bash(1, "echo $MASTER_PORT $TORCHELASTIC_RESTART_COUNT $PACELINE_GENERATION >> starts; "
-              "test $TORCHELASTIC_RESTART_COUNT = 2");
+      Bash(1,
+           "echo $MASTER_PORT $TORCHELASTIC_RESTART_COUNT $PACELINE_GENERATION >> starts; "
+           "test $TORCHELASTIC_RESTART_COUNT = 2");
   spec.set_max_restarts(5);
   const v1::Job job = cluster_.WaitForEnd(cluster_.Submit(spec).id());
   EXPECT_EQ(job.state(), v1::SUCCEEDED) << job.reason();
@@ -129,8 +134,9 @@ TEST_F(CommandJobTest, ARestartHasAnotherPortAndKnowsItsNumber) {
 }
 
 TEST_F(CommandJobTest, AStopGivesTheProgramItsGrace) {
-  v1::JobSpec spec = Bash(1, "trap 'echo saved > saved; exit 0' TERM; echo ready > ready; "
-                             "while true; do sleep 0.01; done");
+  v1::JobSpec spec = Bash(1,
+                          "trap 'echo saved > saved; exit 0' TERM; echo ready > ready; "
+                          "while true; do sleep 0.01; done");
   spec.set_stop_grace_s(60);
   const std::string id = cluster_.Submit(spec).id();
   ASSERT_TRUE(Eventually([&] { return ReadFile(File("ready")) == "ready\n"; }));
@@ -152,13 +158,13 @@ TEST_F(CommandJobTest, WhoIgnoresAStopIsKilled) {
 
 TEST_F(CommandJobTest, NothingIsLostWithTheDaemon) {
   const std::string id =
-      cluster_.Submit(Bash(1, "i=0; until test -e go; do i=$((i+1)); echo line $i; sleep 0.01; "
-                              "done; echo last $i"))
+      cluster_
+          .Submit(Bash(1,
+                       "i=0; until test -e go; do i=$((i+1)); echo line $i; sleep 0.01; "
+                       "done; echo last $i"))
           .id();
-  const v1::Job job =
-      cluster_.WaitUntil(id, [](const v1::Job& now) {
-        return now.state() == v1::RUNNING && now.ranks(0).pid() != 0;
-      });
+  const v1::Job job = cluster_.WaitUntil(
+      id, [](const v1::Job& now) { return now.state() == v1::RUNNING && now.ranks(0).pid() != 0; });
   const int w = job.ranks(0).node() == "w0" ? 0 : 1;
   ASSERT_TRUE(Eventually([&] { return absl::StrContains(cluster_.Log(id, 0), "line 5\n"); }));
   cluster_.KillWorker(w);
@@ -170,7 +176,8 @@ TEST_F(CommandJobTest, NothingIsLostWithTheDaemon) {
   EXPECT_EQ(ended.ranks(0).pid(), job.ranks(0).pid());
   std::string expected;
   const std::string log = cluster_.Log(id, 0);
-  for (int i = 1; expected.size() + 16 < log.size(); ++i) absl::StrAppend(&expected, "line ", i, "\n");
+  for (int i = 1; expected.size() + 16 < log.size(); ++i)
+    absl::StrAppend(&expected, "line ", i, "\n");
   EXPECT_THAT(log, StartsWith(expected));
   EXPECT_THAT(log, HasSubstr("last "));
 }

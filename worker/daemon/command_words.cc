@@ -20,11 +20,11 @@ constexpr size_t kMostMessageBytes = 500;
 
 // Of torch.distributed and its transports: another rank is gone.
 constexpr absl::string_view kPeerGone[] = {
-    "DistBackendError", "DistNetworkError",         "DistStoreError",         "gloo/transport",
+    "DistBackendError", "DistNetworkError",          "DistStoreError",           "gloo/transport",
     "ncclRemoteError",  "Connection closed by peer", "Connection reset by peer",
 };
-constexpr absl::string_view kNoMemory[] = {"OutOfMemoryError", "MemoryError",
-                                           "CUDA out of memory", "std::bad_alloc"};
+constexpr absl::string_view kNoMemory[] = {"OutOfMemoryError", "MemoryError", "CUDA out of memory",
+                                           "std::bad_alloc"};
 
 template <size_t N>
 bool HasOneOf(const absl::string_view (&texts)[N], absl::string_view line) {
@@ -38,8 +38,7 @@ bool HasOneOf(const absl::string_view (&texts)[N], absl::string_view line) {
 // inner one. Empty: it is neither.
 std::string MessageOf(const std::string& error_file) {
   google::protobuf::Struct file;
-  if (error_file.empty() ||
-      !google::protobuf::util::JsonStringToMessage(error_file, &file).ok()) {
+  if (error_file.empty() || !google::protobuf::util::JsonStringToMessage(error_file, &file).ok()) {
     return "";
   }
   const auto outer = file.fields().find("message");

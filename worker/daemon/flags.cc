@@ -100,9 +100,10 @@ void AddConfinementFlags(CLI::App& app, Flags& flags) {
   app.add_option("--run-as", flags.run_as,
                  "USER or USER:GROUP that trainers run as; needs root, or its capabilities "
                  "[as this process]");
-  app.add_option("--commands", flags.commands,
-                 "Whether jobs may bring programs of their own (on, off) [on, unless they would run "
-                 "as root]")
+  app.add_option(
+         "--commands", flags.commands,
+         "Whether jobs may bring programs of their own (on, off) [on, unless they would run "
+         "as root]")
       ->check(CLI::IsMember({"on", "off"}));
   app.add_flag("--pass-environment", flags.pass_environment,
                "Commands get all of this process's environment, not only what trainers get");

@@ -42,7 +42,7 @@ struct Flags {
   std::optional<uint64_t> limit_core;
   std::optional<uint64_t> limit_memory;
   std::optional<uint64_t> limit_processes;
-  std::string commands;   // "on", "off", or empty: on unless they would run as root.
+  std::string commands;  // "on", "off", or empty: on unless they would run as root.
   bool pass_environment = false;
   std::string watch_dir;  // Empty: beside the programs, if it is there.
   int64_t log_segment_bytes = 8 << 20;

@@ -72,8 +72,8 @@ std::string ProgramDir() {
 void SetConfinement(const Flags& flags, const JobUser& user, TrainerSetup& setup) {
   setup.user = user;
   setup.environment = EnvironmentOf(user, ScrubEnvironment(OwnEnvironment()));
-  setup.command_environment = flags.pass_environment ? EnvironmentOf(user, OwnEnvironment())
-                                                     : setup.environment;
+  setup.command_environment =
+      flags.pass_environment ? EnvironmentOf(user, OwnEnvironment()) : setup.environment;
   setup.roots = flags.allowed_roots;
   setup.limits.limit_nofile = flags.limit_nofile;
   setup.limits.limit_core = flags.limit_core;

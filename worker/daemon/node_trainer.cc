@@ -146,8 +146,7 @@ absl::Status NodeTrainer::ReservePort() {
   int port = 0;
   if (kept.has_value() && !absl::SimpleAtoi(*kept, &port)) port = 0;
   PACELINE_ASSIGN_OR_RETURN(port_, ReservedPort::Take(port));
-  PACELINE_RETURN_IF_ERROR(
-      WriteSmallFile(File(trainer_dir::kPort), absl::StrCat(port_->port())));
+  PACELINE_RETURN_IF_ERROR(WriteSmallFile(File(trainer_dir::kPort), absl::StrCat(port_->port())));
   status_.set_state(v1::TRAINER_READY);
   status_.set_store_port(port_->port());
   return absl::OkStatus();
@@ -194,7 +193,8 @@ absl::StatusOr<TrainerProcess::Command> NodeTrainer::UserCommand() const {
     surroundings.watch_dir = setup_.watch_dir;
   }
   std::string environment;
-  for (const std::string& entry : CommandEnvironment(setup_.command_environment, plan_, surroundings)) {
+  for (const std::string& entry :
+       CommandEnvironment(setup_.command_environment, plan_, surroundings)) {
     environment.append(entry).push_back('\0');
   }
   PACELINE_RETURN_IF_ERROR(WriteSmallFile(File(trainer_dir::kEnvironment), environment));
@@ -359,8 +359,9 @@ void NodeTrainer::Judge(bool stop_requested) {
   const absl::StatusOr<std::optional<ExitRecord>> record = ReadExitRecord(dir_);
   const std::optional<ExitRecord> known = record.ok() ? *record : std::nullopt;
   const std::optional<ProcessEnd> process_end = ProcessEndOf(known);
-  const TrainerEnd end = JudgeEnd(process_end, IsCommand() ? WordsOfCommand(process_end) : TakeLastWords(),
-                                  stop_requested, fenced.ok() ? fenced->value_or("") : "");
+  const TrainerEnd end =
+      JudgeEnd(process_end, IsCommand() ? WordsOfCommand(process_end) : TakeLastWords(),
+               stop_requested, fenced.ok() ? fenced->value_or("") : "");
   v1::TrainerReport result = Report();
   if (ring_.has_value() && known.has_value()) {
     *result.mutable_progress() = ProgressAt(known->end_ns);
@@ -478,8 +479,8 @@ LastWords NodeTrainer::TakeLastWords() {
   v1::TrainerStatus last;
   const std::optional<std::string> text = OwnFile(trainer_dir::kStatus, kMaxLastWords);
   if (text.has_value() && last.ParseFromString(*text)) status_ = MergeLastWords(status_, last);
-  return {status_.state() == v1::TRAINER_FINISHED,
-          static_cast<FailureKind>(status_.error().kind()), status_.error().message()};
+  return {status_.state() == v1::TRAINER_FINISHED, static_cast<FailureKind>(status_.error().kind()),
+          status_.error().message()};
 }
 
 LastWords NodeTrainer::WordsOfCommand(const std::optional<ProcessEnd>& end) const {

@@ -73,8 +73,8 @@ class NodeTrainer {
   // an error nothing runs; call FailStart. A command is not started until the plan says where rank
   // 0 is to be found: CanLaunch, Launch.
   absl::Status Start(const v1::TrainerPlan& plan);
-  // Of a command that waits: whether the plan has all that it needs; and starts it then, with errors
-  // as of Start.
+  // Of a command that waits: whether the plan has all that it needs; and starts it then, with
+  // errors as of Start.
   bool IsUnlaunched() const;
   bool CanLaunch() const;
   absl::Status Launch();
@@ -174,7 +174,7 @@ class NodeTrainer {
   bool fenced_ = false;
   enum class Stacks { kNone, kBeingSaved, kSaved } stacks_ = Stacks::kNone;
   uint64_t steps_seen_ = 0;
-  absl::Time last_step_;  // When they were seen; BootNow.
+  absl::Time last_step_;              // When they were seen; BootNow.
   std::optional<ReservedPort> port_;  // Of a command.
   std::optional<TrainerProcess> process_;
   std::optional<RingTail> ring_;

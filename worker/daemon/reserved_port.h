@@ -51,8 +51,8 @@ class ReservedPort {
     ::setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     sockaddr_in6 six = {};
     sockaddr_in four = {};
-    sockaddr* const address = family == AF_INET6 ? reinterpret_cast<sockaddr*>(&six)
-                                                 : reinterpret_cast<sockaddr*>(&four);
+    sockaddr* const address =
+        family == AF_INET6 ? reinterpret_cast<sockaddr*>(&six) : reinterpret_cast<sockaddr*>(&four);
     socklen_t size = family == AF_INET6 ? sizeof(six) : sizeof(four);
     six.sin6_family = AF_INET6;
     six.sin6_port = four.sin_port = htons(static_cast<uint16_t>(port));

@@ -53,17 +53,16 @@ CommandSurroundings Around() {
 }
 
 TEST(CommandEnvironmentTest, IsThatOfTorchrun) {
-  EXPECT_THAT(
-      CommandEnvironment({"PATH=/bin"}, Plan(), Around()),
-      UnorderedElementsAre(
-          "RANK=5", "WORLD_SIZE=8", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2", "GROUP_RANK=2",
-          "GROUP_WORLD_SIZE=4", "ROLE_NAME=default", "ROLE_RANK=5", "ROLE_WORLD_SIZE=8",
-          "MASTER_ADDR=::1", "MASTER_PORT=4711", "TORCHELASTIC_RUN_ID=job-1",
-          "TORCHELASTIC_RESTART_COUNT=2", "TORCHELASTIC_MAX_RESTARTS=7",
-          "TORCHELASTIC_USE_AGENT_STORE=False", "TORCHELASTIC_ERROR_FILE=/own/error.json",
-          "TORCH_NCCL_ASYNC_ERROR_HANDLING=1", "OMP_NUM_THREADS=3", "PYTHONUNBUFFERED=1",
-          "PATH=/bin", "PACELINE_JOB_ID=job-1", "PACELINE_GENERATION=3", "PACELINE_DIR=/own",
-          "PACELINE_SOCKET=/run/daemon.sock"));
+  EXPECT_THAT(CommandEnvironment({"PATH=/bin"}, Plan(), Around()),
+              UnorderedElementsAre(
+                  "RANK=5", "WORLD_SIZE=8", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2", "GROUP_RANK=2",
+                  "GROUP_WORLD_SIZE=4", "ROLE_NAME=default", "ROLE_RANK=5", "ROLE_WORLD_SIZE=8",
+                  "MASTER_ADDR=::1", "MASTER_PORT=4711", "TORCHELASTIC_RUN_ID=job-1",
+                  "TORCHELASTIC_RESTART_COUNT=2", "TORCHELASTIC_MAX_RESTARTS=7",
+                  "TORCHELASTIC_USE_AGENT_STORE=False", "TORCHELASTIC_ERROR_FILE=/own/error.json",
+                  "TORCH_NCCL_ASYNC_ERROR_HANDLING=1", "OMP_NUM_THREADS=3", "PYTHONUNBUFFERED=1",
+                  "PATH=/bin", "PACELINE_JOB_ID=job-1", "PACELINE_GENERATION=3",
+                  "PACELINE_DIR=/own", "PACELINE_SOCKET=/run/daemon.sock"));
 }
 
 TEST(CommandEnvironmentTest, EachRankVariableIsOneThatAJobMayNotSet) {
@@ -139,10 +138,11 @@ TEST(CommandWordsTest, RanksInFrontOfLinesAreNoPartOfThem) {
 }
 
 TEST(CommandWordsTest, ASyntaxErrorHasNoTraceback) {
-  EXPECT_EQ(CommandWords(kExitedOne, "",
-                         "  File \"/a.py\", line 1\n    def\n       ^\nSyntaxError: invalid syntax\n")
-                .message,
-            "SyntaxError: invalid syntax");
+  EXPECT_EQ(
+      CommandWords(kExitedOne, "",
+                   "  File \"/a.py\", line 1\n    def\n       ^\nSyntaxError: invalid syntax\n")
+          .message,
+      "SyntaxError: invalid syntax");
 }
 
 TEST(CommandWordsTest, TheFileOfTorchElasticSaysMoreThanTheLog) {

@@ -73,10 +73,10 @@ absl::StatusOr<TrainerProcess> TrainerProcess::Start(const Command& command) {
     arguments.insert(arguments.end(), {"--path", absl::StrCat(named.field, "=", named.path)});
   }
   if (!command.working_directory.empty()) {
-    arguments.insert(arguments.end(), {"--working-directory", command.working_directory,
-                                       "--environment", command.environment_file,
-                                       "--log-segment-bytes",
-                                       absl::StrCat(command.log_segment_bytes)});
+    arguments.insert(
+        arguments.end(),
+        {"--working-directory", command.working_directory, "--environment",
+         command.environment_file, "--log-segment-bytes", absl::StrCat(command.log_segment_bytes)});
   }
   arguments.emplace_back("--");
   arguments.insert(arguments.end(), command.program.begin(), command.program.end());

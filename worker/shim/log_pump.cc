@@ -70,8 +70,8 @@ void LogPump::CloseInput() { CloseIfOpen(input_); }
 
 bool LogPump::BeginSegment() {
   const std::string name = absl::StrFormat("%020d.log", written_);
-  const int next = ::openat(
-      dir_, name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_APPEND | O_CLOEXEC, 0600);
+  const int next = ::openat(dir_, name.c_str(),
+                            O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_APPEND | O_CLOEXEC, 0600);
   if (next < 0) return false;
   if (owner_.has_value() && ::fchown(next, owner_->uid, owner_->gid) != 0) {
     ::close(next);

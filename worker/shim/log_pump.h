@@ -1,9 +1,10 @@
-// Takes the output of a command and of all that it starts, by a pipe, and writes it as log segments.
+// Takes the output of a command and of all that it starts, by a pipe, and writes it as log
+// segments.
 //
 // A trainer of Paceline's rotates its log itself (trainer/log_file.h). Other programs cannot, as
-// their children keep the descriptors, so that the shim writes for them. The segments are those that
-// daemon/log_files.h reads. What cannot be written is dropped and counted, and a line tells how much
-// once there is room: a full disk must not stand in the way of the program.
+// their children keep the descriptors, so that the shim writes for them. The segments are those
+// that daemon/log_files.h reads. What cannot be written is dropped and counted, and a line tells
+// how much once there is room: a full disk must not stand in the way of the program.
 //
 // Thread-compatible. For the shim: no threads, no log of its own.
 #ifndef WORKER_SHIM_LOG_PUMP_H_
@@ -41,7 +42,8 @@ class LogPump {
   bool Pump();
 
  private:
-  LogPump(int dir, int input, int output, const std::optional<UserIds>& owner, int64_t segment_bytes)
+  LogPump(int dir, int input, int output, const std::optional<UserIds>& owner,
+          int64_t segment_bytes)
       : dir_(dir), input_(input), output_(output), owner_(owner), segment_bytes_(segment_bytes) {}
 
   bool BeginSegment();

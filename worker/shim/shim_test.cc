@@ -388,8 +388,9 @@ TEST_F(CommandShimTest, ALongOutputIsCutIntoSegmentsAndNothingIsLost) {
 
 TEST_F(CommandShimTest, WhatOutlivesTheCommandIsKilledAndItsOutputIsThere) {
   // It writes before the command ends, and would hold the pipe for ten minutes.
-  StartCommand({"bash", "-c", "coproc setsid bash -c 'echo left >&2; echo; exec sleep 600'; "
-                              "read -u ${COPROC[0]}; exit 3"});
+  StartCommand({"bash", "-c",
+                "coproc setsid bash -c 'echo left >&2; echo; exec sleep 600'; "
+                "read -u ${COPROC[0]}; exit 3"});
   EXPECT_EQ(Wait().exit_code, 3);
   EXPECT_EQ(WholeLog(), "left\n");
 }
