@@ -79,6 +79,7 @@ class Program {
   bool out_is_terminal() const { return surroundings_.out_is_terminal; }
   // Whether text on the output can be replaced in place.
   bool redraws() const { return out_is_terminal() && Variable("TERM") != "dumb"; }
+  int width() const { return surroundings_.width; }
   int height() const { return surroundings_.height; }
   Interrupt& interrupt() { return interrupt_; }
   std::string Variable(const char* name) const { return surroundings_.variable(name); }
