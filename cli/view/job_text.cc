@@ -229,7 +229,8 @@ std::string FewerRanksText(const v1::Job& job) {
   return absl::StrCat(job.ranks_size(), " of ", job.spec().ranks(), " ranks");
 }
 
-std::string ChangeTable(const v1::Job& job, absl::Time now, int width, bool colours) {
+std::string ChangeTable(const v1::Job& job, absl::Time now, int width, bool colours,
+                        ToldOnce* told) {
   if (job.membership_changes().empty()) return "";
   Table table({{"GENERATION", true},
                {"AGO", true},
@@ -248,7 +249,8 @@ std::string ChangeTable(const v1::Job& job, absl::Time now, int width, bool colo
                : newest ? "under way"
                         : "not done",
                RanksText(change), done ? absl::StrCat(change.step()) : "",
-               change.planned() ? "planned" : "failure", NeutralLine(change.reason())});
+               change.planned() ? "planned" : "failure",
+               TellOnce(told, NeutralLine(change.reason()))});
   }
   return table.Rendered(width, colours);
 }
