@@ -119,7 +119,7 @@ class Program {
 
   // A line on the error stream, unless --quiet.
   void Note(const std::string& line) ABSL_LOCKS_EXCLUDED(mutex_);
-  // The message as JSON: the API's names, defaults written out.
+  // The message as JSON (cli/text/message_json.h).
   static std::string JsonOf(const google::protobuf::Message& message);
   // The same on the output, as JSON or YAML.
   void PrintJson(const google::protobuf::Message& message);

@@ -4,11 +4,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/strip.h"
 #include "cli/text/neutral.h"
 #include "cli/text/table.h"
 #include "cli/view/job_text.h"
 #include "cli/view/numbers.h"
+#include "common/job_spec/enum_name.h"
 
 namespace paceline {
 namespace {
@@ -60,7 +60,7 @@ std::string StateText(v1::CheckpointState state) {
   if (state == v1::CHECKPOINT_STATE_UNSPECIFIED || !v1::CheckpointState_IsValid(state)) {
     return absl::StrCat("state ", static_cast<int>(state));
   }
-  return std::string(absl::StripPrefix(v1::CheckpointState_Name(state), "CHECKPOINT_"));
+  return ShortEnumName(*v1::CheckpointState_descriptor(), state);
 }
 
 Colour StateColour(v1::CheckpointState state) {
