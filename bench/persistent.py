@@ -84,7 +84,7 @@ def run_python(args, ladder, slow):
 
 def story(decisions):
     """Of the swap: (step at which it was decided, seconds it has cost, predicted over measured)."""
-    swaps = [one for one in decisions if one["kind"] == "REMEDY_HOT_SWAP"]
+    swaps = [one for one in decisions if one["kind"] == "HOT_SWAP"]
     if not swaps:
         return None
     swap = swaps[0]

@@ -47,7 +47,7 @@ TEST_F(AdminTest, LogLevelMustBeOneAndSomebodysWish) {
 
 TEST_F(AdminTest, LogLevelAsJson) {
   EXPECT_THAT(Paceline({"--output", "json", "admin", "log-level"}).out,
-              HasSubstr("\"level\": \"LOG_LEVEL_INFO\""));
+              HasSubstr("\"level\": \"INFO\""));
 }
 
 class BackupTest : public AdminTest {

@@ -35,7 +35,7 @@ TEST_F(AdviceTest, AdviseShowsThePage) {
   EXPECT_THAT(ran.out, HasSubstr("Mode:       advise"));
   EXPECT_THAT(ran.out, HasSubstr("paceline job apply digits 3\n"));
   EXPECT_THAT(Paceline({"job", "advise", "digits", "-o", "json"}).out,
-              HasSubstr("\"mode\": \"STRAGGLER_MODE_ADVISE\""));
+              HasSubstr("\"mode\": \"ADVISE\""));
 }
 
 TEST_F(AdviceTest, ApplyIsInTheUsersName) {

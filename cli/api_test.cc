@@ -13,8 +13,8 @@
 #include "cli/testing/command_test.h"
 #include "cli/testing/digits_job.h"
 #include "cli/testing/fake_errors.h"
+#include "cli/text/message_json.h"
 #include "gmock/gmock.h"
-#include "google/protobuf/util/json_util.h"
 #include "gtest/gtest.h"
 
 namespace paceline {
@@ -91,7 +91,7 @@ TEST_F(ApiTest, WaitWithJsonPrintsTheJobAndNothingElse) {
   const Ran ran = Paceline({"job", "wait", kId, "-o", "json"});
   EXPECT_EQ(ran.exit, kCliFailed);
   v1::Job job;
-  ASSERT_TRUE(google::protobuf::util::JsonStringToMessage(ran.out, &job).ok()) << ran.out;
+  ASSERT_TRUE(MessageFromJson(ran.out, &job)) << ran.out;
   EXPECT_EQ(job.state(), v1::CANCELLED);
 }
 
@@ -110,7 +110,7 @@ TEST_F(ApiTest, ListReadsPageAfterPageUpToTheLimit) {
   controller_.SetJobs(std::vector<v1::Job>(2500, JobIn(v1::SUCCEEDED, 1)));
   v1::ListJobsResponse jobs;
   const Ran all = Paceline({"job", "list", "--limit", "5000", "--output", "json"});
-  ASSERT_TRUE(google::protobuf::util::JsonStringToMessage(all.out, &jobs).ok());
+  ASSERT_TRUE(MessageFromJson(all.out, &jobs));
   EXPECT_EQ(jobs.jobs_size(), 2500);
   const Ran some = Paceline({"job", "list", "--limit", "2"});
   EXPECT_THAT(some.err, HasSubstr("there are more"));
@@ -153,6 +153,26 @@ TEST_F(ApiTest, NodesAreListedAndDescribed) {
   EXPECT_EQ(Paceline({"node", "describe", "w9"}).exit, kCliNotFound);
 }
 
+TEST_F(ApiTest, JsonHasTheShortNamesOfEnumerations) {
+  v1::Node node;
+  node.set_name("NODE_READY");
+  node.set_state(v1::NODE_READY);
+  node.add_holds()->set_drain(v1::DRAIN_SWAP);
+  controller_.nodes().SetNodes({node});
+  const std::string listed = Paceline({"node", "list", "-o", "json"}).out;
+  EXPECT_THAT(listed, HasSubstr("\"state\": \"READY\""));
+  EXPECT_THAT(listed, HasSubstr("\"drain\": \"SWAP\""));
+  EXPECT_THAT(listed, HasSubstr("\"name\": \"NODE_READY\""));
+  v1::Job job = JobIn(v1::RUNNING, 2, 50);
+  job.add_ranks()->set_state(v1::TRAINER_RUNNING);
+  job.mutable_spec()->mutable_stragglers();
+  controller_.SetJobs({job});
+  const std::string described = Paceline({"job", "describe", kId, "-o", "yaml"}).out;
+  EXPECT_THAT(described, HasSubstr("state: RUNNING\n"));
+  EXPECT_THAT(described, HasSubstr("mode: UNSPECIFIED\n"));
+  EXPECT_THAT(described, ::testing::Not(HasSubstr("TRAINER_")));
+}
+
 TEST_F(ApiTest, ServerThatIsAwayIsUnavailable) {
   // Port 1 of the loopback: nothing serves there.
   const Ran ran = Paceline({"--server", "127.0.0.1:1", "--timeout", "0.1", "job", "list"});
@@ -181,8 +201,7 @@ TEST_F(ApiTest, WatchOfOneJobAsJsonIsALinePerChangeUntilItEnds) {
   std::vector<std::string> states;
   for (const absl::string_view line : absl::StrSplit(ran.out, '\n', absl::SkipEmpty())) {
     v1::JobEvent event;
-    ASSERT_TRUE(google::protobuf::util::JsonStringToMessage(std::string(line), &event).ok())
-        << line;
+    ASSERT_TRUE(MessageFromJson(std::string(line), &event)) << line;
     states.push_back(v1::JobState_Name(event.job().state()));
   }
   EXPECT_THAT(states, ElementsAre("RUNNING", "RUNNING", "SUCCEEDED"));

@@ -1,14 +1,20 @@
 #include "cli/command_line.h"
 
 #include <algorithm>
+#include <memory>
+#include <sstream>
+#include <utility>
 
 #include "CLI/App.hpp"
 #include "CLI/Config.hpp"
 #include "CLI/Formatter.hpp"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "cli/text/nearest.h"
 #include "cli/text/neutral.h"
+#include "cli/text/wrapped.h"
 #include "cli/verbs/examples.h"
 #include "cli/verbs/value_check.h"
 #include "cli/verbs/verbs.h"
@@ -18,8 +24,59 @@ namespace paceline {
 namespace {
 
 constexpr char kFooter[] =
-    "\nExit codes: 0 ok, 1 the job or the command failed, 2 wrong usage, 3 not found,\n"
+    "\nExit codes: 0 ok, 1 the job or the command failed, 2 wrong usage, 3 not found, "
     "4 refused, 5 not permitted, 6 server unavailable, 7 timeout, 130 interrupted.";
+
+// Help for a terminal of so many columns; 0: unknown. CLI11's own does not break lines.
+class WrappedHelp : public CLI::Formatter {
+ public:
+  explicit WrappedHelp(int width) : width_(std::max(40, width == 0 ? 80 : width)) {
+    column_width(static_cast<size_t>(std::min(30, width_ / 3)));
+  }
+
+  std::string make_description(const CLI::App* app) const override {
+    return Lines(CLI::Formatter::make_description(app));
+  }
+  std::string make_usage(const CLI::App* app, std::string name) const override {
+    return Lines(CLI::Formatter::make_usage(app, std::move(name)));
+  }
+  std::string make_subcommand(const CLI::App* sub) const override {
+    return Entry(sub->get_display_name(true), sub->get_description());
+  }
+  std::string make_option(const CLI::Option* option, bool positional) const override {
+    return Entry(make_option_name(option, positional) + make_option_opts(option),
+                 make_option_desc(option));
+  }
+  std::string make_footer(const CLI::App* app) const override {
+    return Lines(CLI::Formatter::make_footer(app));
+  }
+
+ private:
+  // Each line is broken, and goes on with its own margin. Examples stay whole, to be copied.
+  std::string Lines(const std::string& text) const {
+    std::vector<std::string> lines = absl::StrSplit(text, '\n');
+    for (std::string& line : lines) {
+      if (absl::StartsWith(line, "  paceline")) continue;
+      const std::string margin(std::min(line.find_first_not_of(' '), line.size()), ' ');
+      const int room = width_ - static_cast<int>(margin.size());
+      line = margin + absl::StrJoin(Wrapped(line, room), "\n" + margin);
+    }
+    return absl::StrJoin(lines, "\n");
+  }
+
+  std::string Entry(const std::string& name, const std::string& what) const {
+    constexpr int kHang = 6;
+    std::ostringstream out;
+    const int column = static_cast<int>(get_column_width());
+    const std::string left =
+        absl::StrJoin(Wrapped(name, width_ - kHang), "\n" + std::string(kHang, ' '));
+    CLI::detail::format_help(out, left, absl::StrJoin(Wrapped(what, width_ - column), "\n"),
+                             get_column_width());
+    return out.str();
+  }
+
+  const int width_;
+};
 
 CLI::App* AddGroup(CLI::App& parent, const std::string& name, const std::string& what) {
   CLI::App* group = parent.add_subcommand(name, what);
@@ -274,6 +331,7 @@ void SetScriptApart(CLI::App& app, std::vector<std::string>& arguments) {
 std::unique_ptr<CLI::App> MakeCommandLine(Program& program) {
   auto app =
       std::make_unique<CLI::App>("Trains models on many machines and keeps the pace.", "paceline");
+  app->formatter(std::make_shared<WrappedHelp>(program.width()));
   // Global flags may stand behind the verb too.
   app->fallthrough();
   app->require_subcommand(1);

@@ -1,5 +1,7 @@
 #include "cli/command_line.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdio>
 #include <fstream>
 #include <map>
@@ -10,8 +12,11 @@
 #include "CLI/App.hpp"
 #include "CLI/Config.hpp"
 #include "CLI/Formatter.hpp"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "cli/completion/completion.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -29,11 +34,11 @@ struct Ran {
   std::string err;
 };
 
-Ran Paceline(std::vector<std::string> arguments) {
+Ran Paceline(std::vector<std::string> arguments, int width = 0) {
   Interrupt interrupt;
   std::ostringstream out;
   std::ostringstream err;
-  Program program({out, err, false, 0, [](const char*) { return std::string(); }}, interrupt);
+  Program program({out, err, false, width, [](const char*) { return std::string(); }}, interrupt);
   Ran ran;
   ran.exit = RunCommandLine(program, std::move(arguments));
   ran.out = out.str();
@@ -174,6 +179,33 @@ TEST(CommandLineTest, HelpAndVersionAreFine) {
   EXPECT_EQ(Paceline({"job", "list", "--help"}).exit, kCliOk);
   EXPECT_THAT(Paceline({"version"}).out, HasSubstr("paceline 0."));
   EXPECT_THAT(Paceline({"version", "-o", "json"}).out, HasSubstr("{\"version\": "));
+}
+
+TEST(CommandLineTest, HelpFitsTheTerminal) {
+  for (const int width : {0, 10, 40, 64, 120}) {
+    const size_t most = width == 0 ? 80 : std::max(width, 40);
+    for (const std::vector<std::string>& command : {std::vector<std::string>{},
+                                                    {"submit"},
+                                                    {"job"},
+                                                    {"job", "list"},
+                                                    {"job", "logs"},
+                                                    {"node", "list"},
+                                                    {"checkpoint", "export"},
+                                                    {"pki", "issue"}}) {
+      std::vector<std::string> arguments = command;
+      arguments.emplace_back("--help");
+      const Ran ran = Paceline(arguments, width);
+      for (const absl::string_view line : absl::StrSplit(ran.out, '\n')) {
+        if (!absl::StartsWith(line, "  paceline ")) EXPECT_LE(line.size(), most) << line;
+      }
+    }
+  }
+  // Descriptions stay in their column.
+  EXPECT_THAT(Paceline({"--help"}, 60).out,
+              HasSubstr("\n  --context TEXT Excludes: --server\n"
+                        "                    Name of a context (`paceline context`).\n"
+                        "                    Default: $PACELINE_CONTEXT, else the one\n"
+                        "                    in use\n"));
 }
 
 TEST(CommandLineTest, NamesAreForCommandsThatListThem) {

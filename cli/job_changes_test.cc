@@ -4,9 +4,9 @@
 
 #include "cli/exit_codes.h"
 #include "cli/testing/small_job_test.h"
+#include "cli/text/message_json.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
-#include "google/protobuf/util/json_util.h"
 #include "gtest/gtest.h"
 
 namespace paceline {
@@ -174,7 +174,7 @@ TEST_F(JobChangesTest, ProfileFailsWhenARankDoes) {
   const Ran ran = Paceline({"job", "profile", kId, "--ranks", "0-1", "--output", "json"});
   EXPECT_EQ(ran.exit, kCliFailed);
   v1::Job job;
-  ASSERT_TRUE(google::protobuf::util::JsonStringToMessage(ran.out, &job).ok()) << ran.out;
+  ASSERT_TRUE(MessageFromJson(ran.out, &job)) << ran.out;
   EXPECT_EQ(job.ranks(1).profile().error(), "no space");
 }
 

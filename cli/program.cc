@@ -13,16 +13,15 @@
 #include "cli/dev/dev_dir.h"
 #include "cli/rpc/error_text.h"
 #include "cli/rpc/known_names.h"
+#include "cli/text/message_json.h"
 #include "cli/text/yaml_text.h"
 #include "common/core/host_port.h"
 #include "common/core/loopback.h"
 #include "common/core/status_macros.h"
 #include "common/identity/principal.h"
 #include "common/leader_address.h"
-#include "common/log.h"
 #include "common/tls/credentials.h"
 #include "common/tls/handshake_probe.h"
-#include "google/protobuf/util/json_util.h"
 #include "proto/identity.pb.h"
 
 namespace paceline {
@@ -30,18 +29,6 @@ namespace {
 
 constexpr char kDefaultServer[] = "127.0.0.1:7450";
 constexpr int kDefaultPort = 7450;
-
-std::string JsonText(const google::protobuf::Message& message, bool spaced) {
-  google::protobuf::util::JsonPrintOptions options;
-  options.add_whitespace = spaced;
-  options.always_print_primitive_fields = true;
-  options.preserve_proto_field_names = true;
-  std::string text;
-  // Fails only for messages that hold an Any, which ours do not.
-  const auto status = google::protobuf::util::MessageToJsonString(message, &text, options);
-  PACELINE_CHECK(status.ok());
-  return text;
-}
 
 // The same of CheckIdentity, of who has a token. The token itself is read with each call.
 absl::Status CheckTokenIdentity(const ServerChoice& choice) {
@@ -262,7 +249,7 @@ void Program::Note(const std::string& line) {
 }
 
 std::string Program::JsonOf(const google::protobuf::Message& message) {
-  return JsonText(message, true);
+  return MessageAsJson(message, /*spaced=*/true);
 }
 
 void Program::PrintJson(const google::protobuf::Message& message) {
@@ -270,7 +257,7 @@ void Program::PrintJson(const google::protobuf::Message& message) {
 }
 
 void Program::PrintJsonLine(const google::protobuf::Message& message) {
-  const std::string json = JsonText(message, false);
+  const std::string json = MessageAsJson(message, /*spaced=*/false);
   if (flags.output == "yaml") {
     surroundings_.out << "---\n" << JsonAsYaml(json) << std::flush;
   } else {

@@ -80,6 +80,7 @@ class Program {
   bool out_is_terminal() const { return surroundings_.out_is_terminal; }
   // Whether text on the output can be replaced in place.
   bool redraws() const { return out_is_terminal() && Variable("TERM") != "dumb"; }
+  int width() const { return surroundings_.width; }
   int height() const { return surroundings_.height; }
   Interrupt& interrupt() { return interrupt_; }
   std::string Variable(const char* name) const { return surroundings_.variable(name); }
@@ -119,7 +120,7 @@ class Program {
 
   // A line on the error stream, unless --quiet.
   void Note(const std::string& line) ABSL_LOCKS_EXCLUDED(mutex_);
-  // The message as JSON: the API's names, defaults written out.
+  // The message as JSON (cli/text/message_json.h).
   static std::string JsonOf(const google::protobuf::Message& message);
   // The same on the output, as JSON or YAML.
   void PrintJson(const google::protobuf::Message& message);

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/job_spec/enum_name.h"
 #include "controller/core/job_checkpoints.h"
 #include "controller/rpc/convert.h"
 #include "controller/rpc/convert_node.h"
@@ -125,9 +126,9 @@ void ChangeLog::LookAtDecision(const StragglerActions::Key& key, const RemedyDec
 void ChangeLog::LookAtNode(const Node& node, std::vector<ChangeLine>& lines) {
   const auto [told, is_new] = nodes_.emplace(node.facts.name, node.state);
   if (!is_new && std::exchange(told->second, node.state) == node.state) return;
-  Add(lines, absl::StrCat("node_state node=", node.facts.name.value(),
-                          " state=", v1::NodeState_Name(ToProto(node.state)), " reason=\"",
-                          node.reason, "\""));
+  Add(lines, absl::StrCat("node_state node=", node.facts.name.value(), " state=",
+                          ShortEnumName(*v1::NodeState_descriptor(), ToProto(node.state)),
+                          " reason=\"", node.reason, "\""));
 }
 
 void ChangeLog::Write(const std::vector<ChangeLine>& lines) {

@@ -115,16 +115,16 @@ TEST_F(ChangeLogTest, AJobsStatesAndGenerationsAreToldOnce) {
 }
 
 TEST_F(ChangeLogTest, NodesAreToldWhenTheirStateIsAnother) {
-  EXPECT_THAT(Heads(Lines()), ElementsAre("node_state node=a state=NODE_READY",
-                                          "node_state node=b state=NODE_READY",
-                                          "node_state node=c state=NODE_READY"));
+  EXPECT_THAT(Heads(Lines()),
+              ElementsAre("node_state node=a state=READY", "node_state node=b state=READY",
+                          "node_state node=c state=READY"));
   Hold hold;
   hold.owner = "ann";
   hold.reason = "its fan is loud";
   Step(HoldRequested{NodeName("a"), hold}, 1);
   Step(NodeReported{NodeName("a"), {}}, 2);
   const std::vector<ChangeLine> lines = Lines();
-  EXPECT_THAT(Heads(lines), ElementsAre("node_state node=a state=NODE_CORDONED"));
+  EXPECT_THAT(Heads(lines), ElementsAre("node_state node=a state=CORDONED"));
   EXPECT_THAT(lines[0].text, HasSubstr("its fan is loud"));
 }
 

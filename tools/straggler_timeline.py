@@ -50,7 +50,7 @@ class Timeline:
                     self.tell(describe_verdict(verdict))
             self.decisions = self.ask("job", "decisions", self.name).get("decisions", [])
             for decision in self.decisions:
-                state = decision["state"].removeprefix("DECISION_")
+                state = decision["state"]
                 if self.states.get(decision["id"]) == state:
                     continue
                 self.states[decision["id"]] = state
@@ -63,7 +63,7 @@ class Timeline:
 
 def describe_verdict(verdict):
     where = f"rank {verdict.get('rank', 0)} on {verdict.get('node')}"
-    kind = verdict["kind"].removeprefix("VERDICT_")
+    kind = verdict["kind"]
     return (f"{where}: {kind}, {verdict.get('slowdown', 0):.2f} x its peers since step "
             f"{int(verdict.get('since_step', 0))}")
 
@@ -74,8 +74,8 @@ def main(paceline, name, undisturbed):
     if timeline.job["state"] != "SUCCEEDED":
         sys.exit(f"demo: the job is {timeline.job['state']}: {timeline.job.get('reason')}")
     helped = {decision["kind"] for decision in timeline.decisions
-              if decision["state"] == "DECISION_HELPED"}
-    for kind in ("REMEDY_LADDER", "REMEDY_HOT_SWAP"):
+              if decision["state"] == "HELPED"}
+    for kind in ("LADDER", "HOT_SWAP"):
         if kind not in helped:
             sys.exit(f"demo: no decision of kind {kind} has helped")
     ours = timeline.job["evaluation"]["accuracy"]

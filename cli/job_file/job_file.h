@@ -48,8 +48,12 @@ std::string KeyOfField(absl::string_view field);
 // Position of a field, or of the nearest group around it that the file has.
 FilePosition PositionOf(const JobFile& file, absl::string_view field);
 
-// The spec as a job file with every value written out. ParseJobFile makes the same spec of it.
-std::string SpecAsJobFile(const v1::JobSpec& spec);
+// Of a job file that is made of a spec: every key that counts, or only those whose values are not
+// their defaults.
+enum class ShownKeys { kAll, kGiven };
+
+// The spec as a job file. ParseJobFile makes the same spec of it.
+std::string SpecAsJobFile(const v1::JobSpec& spec, ShownKeys shown = ShownKeys::kAll);
 
 }  // namespace paceline
 

@@ -1,14 +1,18 @@
 #include <cstdint>
 #include <cstdlib>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "absl/strings/string_view.h"
 #include "cli/job_file/job_fields.h"
 #include "cli/job_file/job_file.h"
 #include "cli/job_file/job_keys.h"
 #include "common/job_spec/enum_name.h"
+#include "common/job_spec/job_spec.h"
+#include "google/protobuf/util/message_differencer.h"
 #include "yaml-cpp/yaml.h"
 
 namespace paceline {
@@ -74,19 +78,24 @@ bool IsNotGiven(const Message& holder, const FieldDescriptor& field, const JobKe
 }
 
 void EmitKey(const Message& group, const std::string& path, const std::string& name,
-             YAML::Emitter* out);
+             ShownKeys shown, YAML::Emitter* out);
 
-void EmitGroup(const Message& group, const std::string& path, YAML::Emitter* out) {
+void EmitGroup(const Message& group, const std::string& path, ShownKeys shown, YAML::Emitter* out) {
   *out << YAML::BeginMap;
-  for (const std::string& name : KeysBelow(path)) EmitKey(group, path, name, out);
+  for (const std::string& name : KeysBelow(path)) EmitKey(group, path, name, shown, out);
   *out << YAML::EndMap;
 }
 
 // True when some key of the group has something to say.
-bool HasKeys(const Message& group) {
-  std::vector<const FieldDescriptor*> fields;
-  group.GetReflection()->ListFields(group, &fields);
-  return !fields.empty();
+bool HasKeys(const Message& group, const std::string& path, ShownKeys shown) {
+  if (shown == ShownKeys::kAll) {
+    std::vector<const FieldDescriptor*> fields;
+    group.GetReflection()->ListFields(group, &fields);
+    return !fields.empty();
+  }
+  YAML::Emitter keys;
+  EmitGroup(group, path, shown, &keys);
+  return absl::string_view(keys.c_str()) != "{}";
 }
 
 void EmitLabels(const Message& holder, const FieldDescriptor& field, const std::string& name,
@@ -103,7 +112,7 @@ void EmitLabels(const Message& holder, const FieldDescriptor& field, const std::
 }
 
 void EmitKey(const Message& group, const std::string& path, const std::string& name,
-             YAML::Emitter* out) {
+             ShownKeys shown, YAML::Emitter* out) {
   const KeyField key = FindKeyField(*group.GetDescriptor(), name);
   const std::string full = path.empty() ? name : path + "." + name;
   const FieldDescriptor* chosen = ChosenMember(group);
@@ -124,7 +133,7 @@ void EmitKey(const Message& group, const std::string& path, const std::string& n
     *out << YAML::BeginSeq;
     for (int i = 0; i < count; ++i) {
       if (key.field->message_type() != nullptr) {
-        EmitGroup(reflection->GetRepeatedMessage(holder, key.field, i), full + "[]", out);
+        EmitGroup(reflection->GetRepeatedMessage(holder, key.field, i), full + "[]", shown, out);
       } else if (key.field->cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
         *out << reflection->GetRepeatedString(holder, key.field, i);
       } else {
@@ -136,21 +145,48 @@ void EmitKey(const Message& group, const std::string& path, const std::string& n
   }
   if (key.field->message_type() != nullptr) {
     const Message& below = reflection->GetMessage(holder, key.field);
-    if (!HasKeys(below)) return;
+    if (!HasKeys(below, full, shown)) return;
     *out << YAML::Key << name << YAML::Value;
-    EmitGroup(below, full, out);
+    EmitGroup(below, full, shown, out);
     return;
   }
   if (IsNotGiven(holder, *key.field, *FindJobKey(full))) return;
+  if (shown == ShownKeys::kGiven && !reflection->HasField(holder, key.field)) return;
   *out << YAML::Key << name << YAML::Value;
   EmitValue(holder, *key.field, out);
 }
 
+// Clears each field of `part`, which is of `spec`, that its default makes what it is in `full`.
+void ClearDefaults(const v1::JobSpec& full, v1::JobSpec* spec, Message* part) {
+  const auto* reflection = part->GetReflection();
+  std::vector<const FieldDescriptor*> fields;
+  reflection->ListFields(*part, &fields);
+  for (const FieldDescriptor* field : fields) {
+    if (field->message_type() != nullptr && !field->is_repeated()) {
+      ClearDefaults(full, spec, reflection->MutableMessage(part, field));
+    }
+    const std::unique_ptr<Message> before(part->New());
+    before->CopyFrom(*part);
+    reflection->ClearField(part, field);
+    v1::JobSpec filled = *spec;
+    FillDefaults(&filled);
+    if (!google::protobuf::util::MessageDifferencer::Equals(filled, full)) part->CopyFrom(*before);
+  }
+}
+
+v1::JobSpec WithoutDefaults(const v1::JobSpec& spec) {
+  v1::JobSpec full = spec;
+  FillDefaults(&full);
+  v1::JobSpec given = full;
+  ClearDefaults(full, &given, &given);
+  return given;
+}
+
 }  // namespace
 
-std::string SpecAsJobFile(const v1::JobSpec& spec) {
+std::string SpecAsJobFile(const v1::JobSpec& spec, ShownKeys shown) {
   YAML::Emitter out;
-  EmitGroup(spec, "", &out);
+  EmitGroup(shown == ShownKeys::kGiven ? WithoutDefaults(spec) : spec, "", shown, &out);
   return std::string(out.c_str()) + "\n";
 }
 

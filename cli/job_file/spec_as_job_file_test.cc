@@ -85,10 +85,13 @@ optimizer: {kind: sgd, learning_rate: 0.1}
 )"}) {
     const JobFile first = ParseJobFile(std::string(kStart) + more, "/jobs");
     for (const FileProblem& problem : first.problems) ADD_FAILURE() << problem.message;
-    const JobFile second = ParseJobFile(SpecAsJobFile(first.spec), "/elsewhere");
-    for (const FileProblem& problem : second.problems) ADD_FAILURE() << problem.message;
-    EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(first.spec, second.spec))
-        << SpecAsJobFile(first.spec);
+    for (const ShownKeys shown : {ShownKeys::kAll, ShownKeys::kGiven}) {
+      const std::string text = SpecAsJobFile(first.spec, shown);
+      const JobFile second = ParseJobFile(text, "/elsewhere");
+      for (const FileProblem& problem : second.problems) ADD_FAILURE() << problem.message;
+      EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(first.spec, second.spec))
+          << text;
+    }
   }
 }
 
@@ -105,6 +108,33 @@ TEST(SpecAsJobFileTest, SaysEveryValueThatCountsAndNoOther) {
   EXPECT_THAT(text, ::testing::HasSubstr("startup_timeout_s: 900\n"));
   EXPECT_THAT(text, ::testing::Not(::testing::HasSubstr("token_type")));
   EXPECT_THAT(text, ::testing::Not(::testing::HasSubstr("unspecified")));
+}
+
+TEST(SpecAsJobFileTest, DefaultsThatDependOnOtherKeysAreLeftOutToo) {
+  const JobFile file = ParseJobFile(std::string(kStart) +
+                                        "data: {train: t}\nmodel: resnet18\nstrategy: auto\n"
+                                        "optimizer: {kind: sgd, learning_rate: 1}\n",
+                                    "/jobs");
+  EXPECT_THAT(file.problems, ::testing::IsEmpty());
+  EXPECT_EQ(SpecAsJobFile(file.spec, ShownKeys::kGiven),
+            "name: digits\nmodel:\n  kind: resnet18\ndata:\n  train: /jobs/t\nsteps: 100\n"
+            "optimizer:\n  kind: sgd\n  learning_rate: 1\nstrategy:\n  kind: auto\n");
+}
+
+TEST(SpecAsJobFileTest, WhatIsGivenIsWhatDiffersFromTheDefaults) {
+  const JobFile file =
+      ParseJobFile(std::string(kStart) +
+                       "data: {train: t, prefetch_threads: 1}\nmodel: resnet18\nseed: 7\n"
+                       "optimizer: {kind: sgd, learning_rate: 1, momentum: 0.9}\n",
+                   "/jobs");
+  EXPECT_THAT(file.problems, ::testing::IsEmpty());
+  const std::string text = SpecAsJobFile(file.spec, ShownKeys::kGiven);
+  EXPECT_THAT(text, ::testing::HasSubstr("seed: 7\n"));
+  EXPECT_THAT(text, ::testing::HasSubstr("  momentum: 0.9\n"));
+  for (const char* left_out :
+       {"timeout", "threads_per_rank", "sync_batchnorm", "prefetch_threads", "{}"}) {
+    EXPECT_THAT(text, ::testing::Not(::testing::HasSubstr(left_out)));
+  }
 }
 
 }  // namespace

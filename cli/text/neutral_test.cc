@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "cli/text/told_once.h"
 #include "gtest/gtest.h"
 
 namespace paceline {
@@ -55,6 +56,21 @@ TEST(ShortenedTest, CutsAtCodePointsAndMarksTheCut) {
   EXPECT_EQ(Shortened("fits", 4), "fits");
   EXPECT_EQ(Shortened("Zürich by the lake", 9), "Zürich...");
   EXPECT_EQ(Shortened("üüüü", 3), "üüü");
+}
+
+TEST(ToldOnceTest, ALongTextIsCutWhenItWasTold) {
+  const std::string cause =
+      "the disk of node w1 is full: 0 B of 4.0 TiB are free, and the checkpoint needs 12.5 GiB; "
+      "remove what is not needed";
+  ToldOnce told;
+  EXPECT_EQ(told.Tell("rank 1: " + cause), "rank 1: " + cause);
+  EXPECT_EQ(told.Tell("it ended: " + cause + "; starts again"),
+            "it ended: the disk of node w1 is full: 0 B of...; starts again");
+  // Nothing is cut that was not told, or is short.
+  EXPECT_EQ(told.Tell("waits for 2 slots"), "waits for 2 slots");
+  EXPECT_EQ(told.Tell("waits for 2 slots"), "waits for 2 slots");
+  const std::string other(200, 'x');
+  EXPECT_EQ(told.Tell(other), other);
 }
 
 }  // namespace

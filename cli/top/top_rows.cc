@@ -10,6 +10,7 @@
 #include "cli/text/neutral.h"
 #include "cli/text/sparkline.h"
 #include "cli/text/table.h"
+#include "cli/text/told_once.h"
 #include "cli/view/checkpoint_text.h"
 #include "cli/view/figures_text.h"
 #include "cli/view/job_text.h"
@@ -64,11 +65,12 @@ std::string SlowText(const v1::StragglerVerdict& verdict) {
 std::string NewsOf(const TopModel& model, const v1::Job& job) {
   const v1::JobTelemetry* telemetry = TelemetryOf(model, job.id());
   std::vector<std::string> news;
-  if (std::string trouble = SaveTroubleText(job, model.fetched); !trouble.empty()) {
-    news.push_back(std::move(trouble));
+  ToldOnce told;
+  if (const std::string trouble = SaveTroubleText(job, model.fetched); !trouble.empty()) {
+    news.push_back(told.Tell(trouble));
   }
   if (job.state() != v1::RUNNING && !job.reason().empty()) {
-    news.push_back(NeutralLine(job.reason()));
+    news.push_back(told.Tell(NeutralLine(job.reason())));
   }
   if (telemetry != nullptr && telemetry->slow_count() > 0 && telemetry->slow_size() > 0) {
     news.push_back(absl::StrCat("slow: ", SlowText(telemetry->slow(0))));

@@ -12,7 +12,6 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "cli/text/neutral.h"
 #include "cli/verbs/byte_bar.h"
@@ -23,6 +22,7 @@
 #include "common/atomic_file/atomic_file.h"
 #include "common/checkpoint/checksum.h"
 #include "common/core/status_macros.h"
+#include "common/job_spec/enum_name.h"
 #include "common/uuid.h"
 #include "controller/store/state_file.h"
 #include "proto/admin.pb.h"
@@ -39,7 +39,7 @@ struct LogLevelFlags {
 // "debug"; "default" stands for what the daemon was started with.
 std::string LevelText(v1::LogLevel level) {
   if (level == v1::LOG_LEVEL_UNSPECIFIED) return "default";
-  return absl::AsciiStrToLower(absl::StripPrefix(v1::LogLevel_Name(level), "LOG_LEVEL_"));
+  return EnumName(*v1::LogLevel_descriptor(), level);
 }
 
 v1::LogLevel LevelOf(const std::string& text) {

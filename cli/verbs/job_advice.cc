@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "cli/text/neutral.h"
+#include "cli/text/told_once.h"
 #include "cli/verbs/value_check.h"
 #include "cli/verbs/verb_parts.h"
 #include "cli/verbs/verbs.h"
@@ -23,7 +24,10 @@ int TellWhy(Program& program, const std::string& name) {
   v1::WhyResponse response;
   const grpc::Status status = program.client().WhyJob(request, &response);
   return TellAnswer(program, status, response, [&](std::ostream& out) {
-    for (const std::string& obstacle : response.obstacles()) out << NeutralLine(obstacle) << "\n";
+    ToldOnce told;
+    for (const std::string& obstacle : response.obstacles()) {
+      out << told.Tell(NeutralLine(obstacle)) << "\n";
+    }
     if (response.obstacles().empty()) out << "Nothing is in its way.\n";
   });
 }

@@ -9,6 +9,7 @@
 #include "absl/time/clock.h"
 #include "cli/rpc/watch.h"
 #include "cli/text/neutral.h"
+#include "cli/text/told_once.h"
 #include "cli/verbs/value_check.h"
 #include "cli/verbs/verb_parts.h"
 #include "cli/verbs/verbs.h"
@@ -47,9 +48,12 @@ class ProgressView {
                      << "\x1b[K" << std::flush;
       drawn_ = true;
     } else {
-      program_.out() << ProgressText(job) << std::endl;
+      program_.out() << ProgressText(job, &told_) << std::endl;
     }
   }
+
+  // What was told above the next line.
+  ToldOnce& told() { return told_; }
 
   // Takes the bar away, so that a line can be written.
   void Clear() {
@@ -64,7 +68,7 @@ class ProgressView {
     restarts_ = job.restarts();
     if (!again) return;
     Clear();
-    const std::string why = RestartCause(job);
+    const std::string why = told_.Tell(RestartCause(job));
     program_.out() << "restart " << RestartsOf(job) << (why.empty() ? "" : ": ") << why
                    << std::endl;
   }
@@ -81,7 +85,7 @@ class ProgressView {
     if (HasEnded(job.state())) return;
     Clear();
     program_.out() << NeutralLine(job.spec().name()) << ": "
-                   << (saves_fail_ ? trouble
+                   << (saves_fail_ ? told_.Tell(trouble)
                                    : absl::StrCat("checkpoints are saved again: step ",
                                                   job.checkpoints().newest_step()))
                    << std::endl;
@@ -96,16 +100,17 @@ class ProgressView {
   bool drawn_ = false;
   bool saves_fail_ = false;
   std::string save_error_;
+  ToldOnce told_;
 };
 
-void ShowEnd(Program& program, const v1::Job& job) {
+void ShowEnd(Program& program, const v1::Job& job, ToldOnce& told) {
   if (program.json()) {
     program.PrintJson(job);
     return;
   }
   const PageStyle style = program.style();
   const bool unusable = job.failure().exit().failure() == v1::FAILURE_RESTORE;
-  program.out() << SummaryText(job, absl::Now(), style) << FailureText(job, style);
+  program.out() << SummaryText(job, absl::Now(), style, &told) << FailureText(job, style, &told);
   if (!program.flags.quiet) {
     program.out() << "next: paceline job describe " << job.id() << "\n"
                   << "      paceline job logs " << job.id() << "\n";
@@ -114,7 +119,7 @@ void ShowEnd(Program& program, const v1::Job& job) {
     }
   }
   // It says from which checkpoint the job can go on.
-  if (unusable) program.out() << NeutralLine(job.reason()) << "\n";
+  if (unusable) program.out() << told.Tell(NeutralLine(job.reason())) << "\n";
   program.out() << std::flush;
 }
 
@@ -200,7 +205,7 @@ int FollowJob(Program& program, const std::string& job_id, const FollowOptions& 
   if (!status.ok()) return program.Fail(status);
   if (deleted) return program.Fail(kCliNotFound, absl::StrCat(job_id, " was deleted"));
   const bool shown = options.silent || (options.events && program.json());
-  if (!shown) ShowEnd(program, last);
+  if (!shown) ShowEnd(program, last, view.told());
   return last.state() == v1::SUCCEEDED ? kCliOk : kCliFailed;
 }
 

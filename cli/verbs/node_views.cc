@@ -6,7 +6,6 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "cli/rpc/watch.h"
 #include "cli/text/host_list.h"
@@ -17,6 +16,7 @@
 #include "cli/verbs/verbs.h"
 #include "cli/verbs/watch_flag.h"
 #include "cli/view/node_page.h"
+#include "common/job_spec/enum_name.h"
 #include "proto/job.pb.h"
 #include "proto/node.pb.h"
 
@@ -53,12 +53,10 @@ struct NodeListFlags {
   bool watch = false;
 };
 
-constexpr char kStatePrefix[] = "NODE_";
-
 std::vector<std::string> StateNames() {
   std::vector<std::string> names;
   for (int i = v1::NodeState_MIN + 1; i <= v1::NodeState_MAX; ++i) {
-    names.push_back(absl::AsciiStrToLower(absl::StripPrefix(v1::NodeState_Name(i), kStatePrefix)));
+    names.push_back(EnumName(*v1::NodeState_descriptor(), i));
   }
   return names;
 }
@@ -66,8 +64,7 @@ std::vector<std::string> StateNames() {
 bool IsWanted(const v1::Node& node, const NodeListFlags& flags) {
   if (flags.states.empty()) return true;
   return std::any_of(flags.states.begin(), flags.states.end(), [&](const std::string& name) {
-    return v1::NodeState_Name(node.state()) ==
-           absl::StrCat(kStatePrefix, absl::AsciiStrToUpper(name));
+    return EnumName(*v1::NodeState_descriptor(), node.state()) == absl::AsciiStrToLower(name);
   });
 }
 

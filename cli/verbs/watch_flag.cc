@@ -9,6 +9,7 @@
 #include "absl/time/clock.h"
 #include "cli/rpc/watch.h"
 #include "cli/text/neutral.h"
+#include "cli/text/told_once.h"
 #include "cli/view/progress_line.h"
 
 namespace paceline {
@@ -37,6 +38,7 @@ int TellJobChanges(Program& program, const std::function<bool(const v1::Job&)>& 
   };
   std::map<std::string, Shown> shown;
   JobWatch watch;
+  ToldOnce told;
   watch.each = [&](const v1::JobEvent& event) {
     const v1::Job& job = event.job();
     // One that was shown is shown once more when it is not wanted any more.
@@ -60,7 +62,7 @@ int TellJobChanges(Program& program, const std::function<bool(const v1::Job&)>& 
     }
     if (!tell) return true;
     program.out() << NeutralLine(job.id());
-    if (!program.names()) program.out() << " " << ProgressText(job);
+    if (!program.names()) program.out() << " " << ProgressText(job, &told);
     program.out() << std::endl;
     return true;
   };

@@ -8,10 +8,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
-#include "cli/job_file/job_file.h"
 #include "cli/text/neutral.h"
 #include "cli/text/table.h"
 #include "cli/view/checkpoint_text.h"
+#include "cli/view/job_page.h"
 #include "cli/view/job_text.h"
 #include "cli/view/numbers.h"
 
@@ -112,7 +112,7 @@ std::string CheckpointPage(const CheckpointFacts& facts, absl::Time now, const P
   absl::StrAppend(&page, "\nTensors:\n", GroupTable(*facts.manifest, style));
   absl::StrAppend(&page, "\nFiles:\n", FileTable(*facts.manifest, style));
   if (facts.spec.has_value()) {
-    absl::StrAppend(&page, "\nJob file:\n", Indented(SpecAsJobFile(*facts.spec), "  "));
+    absl::StrAppend(&page, "\n", JobFileText(*facts.spec, style));
   }
   return page;
 }

@@ -97,7 +97,7 @@ TEST_F(CheckpointPageTest, OfAPathItTellsWhatTheManifestSays) {
                               "shard-00000-of-00012.safetensors  2.0 KiB\n"
                               "shard-00001-of-00012.safetensors  1.0 KiB\n"
                               "\n"
-                              "Job file:\n"
+                              "Job file, without defaults (-o wide shows them):\n"
                               "  name: digits\n"));
 }
 

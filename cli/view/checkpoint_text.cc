@@ -4,11 +4,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/strip.h"
 #include "cli/text/neutral.h"
 #include "cli/text/table.h"
 #include "cli/view/job_text.h"
 #include "cli/view/numbers.h"
+#include "common/job_spec/enum_name.h"
 
 namespace paceline {
 namespace {
@@ -60,7 +60,7 @@ std::string StateText(v1::CheckpointState state) {
   if (state == v1::CHECKPOINT_STATE_UNSPECIFIED || !v1::CheckpointState_IsValid(state)) {
     return absl::StrCat("state ", static_cast<int>(state));
   }
-  return std::string(absl::StripPrefix(v1::CheckpointState_Name(state), "CHECKPOINT_"));
+  return ShortEnumName(*v1::CheckpointState_descriptor(), state);
 }
 
 Colour StateColour(v1::CheckpointState state) {
@@ -133,8 +133,8 @@ std::string SaveCostText(const v1::JobCheckpoints& checkpoints) {
                       ", durable after ", ShortDurationText(checkpoints.durable_s()));
 }
 
-void AddCheckpointLines(std::string* page, const v1::Job& job, absl::Time now) {
-  const std::string why = RestartCause(job);
+void AddCheckpointLines(std::string* page, const v1::Job& job, absl::Time now, ToldOnce* told) {
+  const std::string why = TellOnce(told, RestartCause(job));
   if (job.restarts() > 0 || job.spec().max_restarts() > 0 || !why.empty()) {
     AddLine(page, "Restarts",
             absl::StrCat(RestartsOf(job),
@@ -146,11 +146,11 @@ void AddCheckpointLines(std::string* page, const v1::Job& job, absl::Time now) {
   if (!job.has_checkpoints()) return;
   const v1::JobCheckpoints& checkpoints = job.checkpoints();
   AddLine(page, "Checkpoint", StateOfSaves(job, now));
-  AddLine(page, "Saving", SavingText(checkpoints));
+  AddLine(page, "Saving", TellOnce(told, SavingText(checkpoints)));
   AddLine(page, "Last save", SaveCostText(checkpoints));
   AddLine(page, "Next save", NextText(checkpoints, now));
   AddLine(page, "Saves", TroubleText(checkpoints));
-  AddLine(page, "Save error", NeutralLine(checkpoints.last_error()));
+  AddLine(page, "Save error", TellOnce(told, NeutralLine(checkpoints.last_error())));
 }
 
 }  // namespace paceline

@@ -7,6 +7,7 @@
 
 #include "absl/time/time.h"
 #include "cli/text/style.h"
+#include "cli/text/told_once.h"
 #include "cli/view/page.h"
 #include "proto/checkpoint.pb.h"
 #include "proto/job.pb.h"
@@ -35,7 +36,8 @@ std::string SaveTroubleText(const v1::Job& job, absl::Time now);
 std::string SaveCostText(const v1::JobCheckpoints& checkpoints);
 
 // The lines of a job's page about checkpoints and starts after failures.
-void AddCheckpointLines(std::string* page, const v1::Job& job, absl::Time now);
+void AddCheckpointLines(std::string* page, const v1::Job& job, absl::Time now,
+                        ToldOnce* told = nullptr);
 
 }  // namespace paceline
 

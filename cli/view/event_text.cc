@@ -1,13 +1,12 @@
 #include "cli/view/event_text.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_split.h"
 #include "cli/text/neutral.h"
 #include "cli/text/style.h"
+#include "cli/text/wrapped.h"
 #include "cli/view/job_text.h"
 #include "common/job_spec/enum_name.h"
 #include "proto/job.pb.h"
@@ -23,22 +22,6 @@ constexpr int kLeastText = 20;
 Colour ColourOf(const v1::JobHistoryEvent& event) {
   if (event.warning()) return event.state() == v1::FAILED ? Colour::kRed : Colour::kYellow;
   return event.kind() == v1::EVENT_STATE ? StateColour(event.state()) : Colour::kNone;
-}
-
-// The words of `text`, in lines of `room` columns; a longer word has a line of its own.
-std::vector<std::string> Wrapped(const std::string& text, int room) {
-  std::vector<std::string> lines(1);
-  for (const absl::string_view word : absl::StrSplit(text, ' ', absl::SkipEmpty())) {
-    std::string& line = lines.back();
-    if (line.empty()) {
-      line = std::string(word);
-    } else if (room > 0 && DisplayWidth(line) + 1 + DisplayWidth(word) > room) {
-      lines.emplace_back(word);
-    } else {
-      absl::StrAppend(&line, " ", word);
-    }
-  }
-  return lines;
 }
 
 }  // namespace

@@ -59,7 +59,7 @@ std::string ProgressFacts(const v1::Job& job) {
   return text;
 }
 
-std::string RankTable(const v1::Job& job, absl::Time now, const PageStyle& style) {
+std::string RankTable(const v1::Job& job, absl::Time now, const PageStyle& style, ToldOnce* told) {
   Table table({{"RANK", true},
                {"NODE"},
                {"PID", true},
@@ -87,7 +87,7 @@ std::string RankTable(const v1::Job& job, absl::Time now, const PageStyle& style
                trains ? DurationText(rank.progress().phase_s()) : "",
                stepped ? LossText(rank.progress().loss()) : "",
                stepped && trains ? RateText(rank.progress().samples_per_s()) : "",
-               rank.has_exit() ? ExitText(rank.exit()) : ""});
+               rank.has_exit() ? TellOnce(told, ExitText(rank.exit())) : ""});
   };
   for (const v1::Rank& rank : job.ranks()) add(absl::StrCat(rank.rank()), rank);
   for (const v1::Rank& spare : job.spares()) add("spare", spare);
@@ -116,12 +116,13 @@ std::vector<std::string> PlacesOfWeights(const v1::Job& job) {
 
 }  // namespace
 
-std::string FailureText(const v1::Job& job, const PageStyle& style) {
+std::string FailureText(const v1::Job& job, const PageStyle& style, ToldOnce* told) {
   if (!job.has_failure()) return "";
   const v1::JobFailure& failure = job.failure();
   const v1::TrainerExit& exit = failure.exit();
-  const std::string what = absl::StrCat("rank ", failure.rank(), " on node ",
-                                        NeutralLine(failure.node()), " failed: ", ExitText(exit));
+  const std::string what =
+      absl::StrCat("rank ", failure.rank(), " on node ", NeutralLine(failure.node()),
+                   " failed: ", TellOnce(told, ExitText(exit)));
   std::string text = absl::StrCat(Painted(what, Colour::kRed, style.colours), "\n");
   const bool trained = exit.step() > 0 || exit.phase() != v1::IDLE;
   if (trained) {
@@ -139,7 +140,8 @@ bool KeepsWeights(const v1::JobSpec& spec) {
          !spec.export_final().empty();
 }
 
-std::string SummaryText(const v1::Job& job, absl::Time now, const PageStyle& style) {
+std::string SummaryText(const v1::Job& job, absl::Time now, const PageStyle& style,
+                        ToldOnce* told) {
   const v1::JobProgress& progress = job.progress();
   std::string text =
       absl::StrCat(JobNameText(job), " ",
@@ -159,7 +161,7 @@ std::string SummaryText(const v1::Job& job, absl::Time now, const PageStyle& sty
   absl::StrAppend(&text, "\n");
   // A failure has the reason and more.
   if (job.state() != v1::SUCCEEDED && !job.has_failure() && !job.reason().empty()) {
-    absl::StrAppend(&text, "  ", NeutralLine(job.reason()), "\n");
+    absl::StrAppend(&text, "  ", TellOnce(told, NeutralLine(job.reason())), "\n");
   }
   if (job.state() == v1::SUCCEEDED && job.spec().command().empty()) {
     for (const std::string& place : PlacesOfWeights(job)) {
@@ -169,12 +171,21 @@ std::string SummaryText(const v1::Job& job, absl::Time now, const PageStyle& sty
   return text;
 }
 
+std::string JobFileText(const v1::JobSpec& spec, const PageStyle& style) {
+  const auto shown = style.wide ? ShownKeys::kAll : ShownKeys::kGiven;
+  return absl::StrCat("Job file",
+                      style.wide ? ":" : ", without defaults (-o wide shows them):", "\n",
+                      Indented(SpecAsJobFile(spec, shown), "  "));
+}
+
 std::string JobPage(const v1::Job& job, absl::Time now, const PageStyle& style) {
+  ToldOnce once;
+  ToldOnce* const told = style.wide ? nullptr : &once;
   std::string page;
   AddLine(&page, "Name", NeutralLine(job.spec().name()));
   AddLine(&page, "Id", NeutralLine(job.id()));
   AddLine(&page, "State", Painted(StateText(job.state()), StateColour(job.state()), style.colours));
-  AddLine(&page, "Reason", NeutralLine(job.reason()));
+  AddLine(&page, "Reason", TellOnce(told, NeutralLine(job.reason())));
   AddLine(&page, "Submitter", NeutralLine(job.submitter()));
   AddLine(&page, "Created", MomentText(TimeOf(job.has_create_time(), job.create_time()), now));
   if (job.has_start_time()) {
@@ -195,12 +206,12 @@ std::string JobPage(const v1::Job& job, absl::Time now, const PageStyle& style) 
     AddLine(&page, "Plan", PlanText(job));
     AddLine(&page, "Rounds", RoundsText(job));
   }
-  AddCheckpointLines(&page, job, now);
+  AddCheckpointLines(&page, job, now, told);
   if (MakesSteps(job)) AddLine(&page, "Progress", ProgressFacts(job));
   if (job.has_evaluation()) AddLine(&page, "Evaluation", EvaluationText(job.evaluation()));
-  if (job.has_failure()) absl::StrAppend(&page, "\n", FailureText(job, style));
-  if (job.ranks_size() > 0) absl::StrAppend(&page, "\nRanks:\n", RankTable(job, now, style));
-  const std::string changes = ChangeTable(job, now, style.width, style.colours);
+  if (job.has_failure()) absl::StrAppend(&page, "\n", FailureText(job, style, told));
+  if (job.ranks_size() > 0) absl::StrAppend(&page, "\nRanks:\n", RankTable(job, now, style, told));
+  const std::string changes = ChangeTable(job, now, style.width, style.colours, told);
   if (!changes.empty()) absl::StrAppend(&page, "\nChanges of membership:\n", changes);
   const std::string figures = FigureTable(job, style.width, style.colours);
   if (!figures.empty()) absl::StrAppend(&page, "\nFigures:\n", figures);
@@ -210,7 +221,7 @@ std::string JobPage(const v1::Job& job, absl::Time now, const PageStyle& style) 
     absl::StrAppend(&page, "\nProfile ", job.profile().request().id(), ":\n",
                     ProfileTable(job, style.width, style.colours));
   }
-  absl::StrAppend(&page, "\nJob file:\n", Indented(SpecAsJobFile(job.spec()), "  "));
+  absl::StrAppend(&page, "\n", JobFileText(job.spec(), style));
   return page;
 }
 

@@ -83,25 +83,53 @@ TEST(JobPageTest, PageIsAsItShouldLook) {
             "   1  w1     72  exited     60  -                  -  0.5000          -  "
             "killed by SIGKILL\n"
             "\n"
-            "Job file:\n"
+            "Job file, without defaults (-o wide shows them):\n"
             "  name: digits\n"
             "  ranks: 2\n"
-            "  threads_per_rank: 0\n"
-            "  priority: 0\n"
             "  model:\n"
             "    kind: resnet18\n"
-            "    sync_batchnorm: false\n"
             "  data:\n"
             "    train: /t\n"
             "  batch_per_rank: 540\n"
-            "  steps: 150\n"
-            "  clip_grad_norm: 0\n"
-            "  seed: 0\n"
-            "  max_restarts: 0\n"
-            "  save_nan: false\n"
-            "  peak_flops: 0\n"
-            "  cuda_graph: false\n"
-            "  allow_chaos: false\n");
+            "  steps: 150\n");
+  PageStyle wide;
+  wide.wide = true;
+  const std::string all = JobPage(job, absl::FromUnixSeconds(1200), wide);
+  EXPECT_THAT(all, HasSubstr("Job file:\n"));
+  EXPECT_THAT(all, HasSubstr("    sync_batchnorm: false\n"));
+}
+
+TEST(JobPageTest, ALongReasonIsToldInFullOnce) {
+  const std::string message =
+      "RuntimeError: CUDA error: an illegal memory access was encountered; kernel errors may be "
+      "reported at some other call, so the stack below might be wrong; set CUDA_LAUNCH_BLOCKING=1 "
+      "to have each call wait for its kernel, and look again";
+  v1::Job job = Failed();
+  job.set_reason("rank 1 on w0: " + message);
+  job.set_restarts(1);
+  job.set_restart_reason("restart 1: rank 1 on w0: " + message);
+  for (v1::TrainerExit* exit :
+       {job.mutable_failure()->mutable_exit(), job.mutable_ranks(0)->mutable_exit(),
+        job.mutable_ranks(1)->mutable_exit()}) {
+    exit->set_failure(v1::FAILURE_EXIT_CODE);
+    exit->clear_signal();
+    exit->set_exit_code(42);
+    exit->set_message(message);
+  }
+  job.mutable_failure()->mutable_exit()->clear_log_tail();
+  job.add_membership_changes()->set_reason("rank 1 on w0: " + message);
+  const auto count = [&](const PageStyle& style) {
+    int times = 0;
+    const std::string page = JobPage(job, absl::FromUnixSeconds(1200), style);
+    for (size_t at = 0; (at = page.find("CUDA_LAUNCH", at)) != std::string::npos; ++at) ++times;
+    return times;
+  };
+  EXPECT_EQ(count({}), 1);
+  PageStyle wide;
+  wide.wide = true;
+  EXPECT_EQ(count(wide), 6);
+  EXPECT_THAT(JobPage(job, absl::FromUnixSeconds(1200), {}),
+              HasSubstr("rank 1 on node w1 failed: exit code 42: RuntimeError: CUDA error"));
 }
 
 TEST(JobPageTest, ARankThatIsNotHeardOfSaysSinceWhenInsteadOfWhatItDid) {

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -23,9 +22,8 @@
 namespace paceline {
 namespace {
 
-std::string Words(absl::string_view name, absl::string_view prefix) {
-  absl::ConsumePrefix(&name, prefix);
-  return absl::StrReplaceAll(absl::AsciiStrToLower(name), {{"_", " "}});
+std::string Words(const google::protobuf::EnumDescriptor& type, int number) {
+  return absl::StrReplaceAll(EnumName(type, number), {{"_", " "}});
 }
 
 std::string RanksText(const v1::MembershipChange& change) {
@@ -87,19 +85,19 @@ std::string StateText(v1::JobState state) {
 std::string StateText(v1::TrainerState state) {
   if (state == v1::TRAINER_STATE_UNSPECIFIED) return "placed";
   if (!v1::TrainerState_IsValid(state)) return absl::StrCat("state ", static_cast<int>(state));
-  return Words(v1::TrainerState_Name(state), "TRAINER_");
+  return Words(*v1::TrainerState_descriptor(), state);
 }
 
 std::string StateText(v1::NodeState state) {
   if (state == v1::NODE_STATE_UNSPECIFIED || !v1::NodeState_IsValid(state)) {
     return absl::StrCat("state ", static_cast<int>(state));
   }
-  return std::string(absl::StripPrefix(v1::NodeState_Name(state), "NODE_"));
+  return ShortEnumName(*v1::NodeState_descriptor(), state);
 }
 
 std::string PhaseText(v1::Phase phase) {
   if (!v1::Phase_IsValid(phase)) return absl::StrCat("phase ", static_cast<int>(phase));
-  return Words(v1::Phase_Name(phase), "");
+  return Words(*v1::Phase_descriptor(), phase);
 }
 
 std::string PhaseText(const v1::Progress& progress) { return PhaseOf(progress); }
@@ -267,7 +265,8 @@ std::string FewerRanksText(const v1::Job& job) {
   return absl::StrCat(job.ranks_size(), " of ", job.spec().ranks(), " ranks");
 }
 
-std::string ChangeTable(const v1::Job& job, absl::Time now, int width, bool colours) {
+std::string ChangeTable(const v1::Job& job, absl::Time now, int width, bool colours,
+                        ToldOnce* told) {
   if (job.membership_changes().empty()) return "";
   Table table({{"GENERATION", true},
                {"AGO", true},
@@ -286,7 +285,8 @@ std::string ChangeTable(const v1::Job& job, absl::Time now, int width, bool colo
                : newest ? "under way"
                         : "not done",
                RanksText(change), done ? absl::StrCat(change.step()) : "",
-               change.planned() ? "planned" : "failure", NeutralLine(change.reason())});
+               change.planned() ? "planned" : "failure",
+               TellOnce(told, NeutralLine(change.reason()))});
   }
   return table.Rendered(width, colours);
 }

@@ -9,6 +9,7 @@
 
 #include "absl/time/time.h"
 #include "cli/text/style.h"
+#include "cli/text/told_once.h"
 #include "google/protobuf/timestamp.pb.h"
 #include "proto/job.pb.h"
 #include "proto/node.pb.h"
@@ -80,7 +81,8 @@ int64_t StepsBefore(const v1::Job& job);
 std::string FewerRanksText(const v1::Job& job);
 
 // One row per change, oldest first; empty: there was none.
-std::string ChangeTable(const v1::Job& job, absl::Time now, int width, bool colours);
+std::string ChangeTable(const v1::Job& job, absl::Time now, int width, bool colours,
+                        ToldOnce* told = nullptr);
 
 // "rank 1 on w0: ended by signal 9 (SIGKILL)", without the count of restarts that the controller
 // may put before it; neutralised. Empty when it has not.

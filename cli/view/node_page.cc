@@ -6,16 +6,16 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/strip.h"
 #include "cli/text/neutral.h"
 #include "cli/text/table.h"
+#include "cli/text/told_once.h"
 #include "cli/view/job_text.h"
 #include "cli/view/numbers.h"
+#include "common/job_spec/enum_name.h"
 
 namespace paceline {
 namespace {
@@ -29,12 +29,12 @@ std::string LabelsText(const v1::Node& node) {
 // "swap".
 std::string ModeText(v1::DrainMode mode) {
   if (!v1::DrainMode_IsValid(mode)) return absl::StrCat("mode ", static_cast<int>(mode));
-  return absl::AsciiStrToLower(absl::StripPrefix(v1::DrainMode_Name(mode), "DRAIN_"));
+  return EnumName(*v1::DrainMode_descriptor(), mode);
 }
 
 bool IsDrain(const v1::Hold& hold) { return hold.drain() != v1::DRAIN_MODE_UNSPECIFIED; }
 
-void AddHoldLines(std::string* page, const v1::Node& node, absl::Time now) {
+void AddHoldLines(std::string* page, const v1::Node& node, absl::Time now, ToldOnce* told) {
   const char* label = "Holds";
   for (const v1::Hold& hold : node.holds()) {
     std::string line = absl::StrCat(
@@ -46,7 +46,7 @@ void AddHoldLines(std::string* page, const v1::Node& node, absl::Time now) {
       absl::StrAppend(&line, IsDrain(hold) ? ", deadline in " : ", ends in ",
                       DurationText(std::max(0.0, left)));
     }
-    AddLine(page, label, absl::StrCat(line, ": ", NeutralLine(hold.reason())));
+    AddLine(page, label, absl::StrCat(line, ": ", TellOnce(told, NeutralLine(hold.reason()))));
     label = "";
   }
 }
@@ -152,8 +152,10 @@ std::string NodePage(const v1::Node& node, absl::Time now, const PageStyle& styl
   AddLine(&page, "Name", NeutralLine(node.name()));
   AddLine(&page, "State",
           Painted(StateText(node.state()), StateColour(node.state()), style.colours));
-  AddLine(&page, "Reason", NeutralLine(node.reason()));
-  AddHoldLines(&page, node, now);
+  ToldOnce once;
+  ToldOnce* const told = style.wide ? nullptr : &once;
+  AddLine(&page, "Reason", TellOnce(told, NeutralLine(node.reason())));
+  AddHoldLines(&page, node, now, told);
   AddLine(&page, "Slots", absl::StrCat(node.slots_used(), " of ", node.slots(), " used"));
   AddLine(&page, "GPUs",
           absl::StrCat(node.gpus_used(), " of ", node.hardware().gpus_size(), " used"));

@@ -53,6 +53,18 @@ TEST(NodePageTest, ShowsEachHoldWithItsEnd) {
   EXPECT_THAT(page, HasSubstr("deadline in 1 h 00 min: its fan is loud\n"));
 }
 
+TEST(NodePageTest, ALongReasonOfAHoldIsToldInFullOnce) {
+  v1::Node node = Drained();
+  const std::string why =
+      "ECC errors on GPU 3, row remapping pending, ticket OPS-1234: the vendor comes on Thursday "
+      "with a spare part";
+  node.set_reason("drained (swap) by ann: " + why);
+  node.mutable_holds(1)->set_reason(why);
+  const std::string page = NodePage(node, kNow, {});
+  EXPECT_EQ(page.find("on Thursday"), page.rfind("on Thursday"));
+  EXPECT_THAT(page, HasSubstr("deadline in 1 h 00 min: ECC errors on GPU 3, row remapping"));
+}
+
 TEST(NodeTableTest, RowTellsWhoHoldsTheNodeAndSinceWhen) {
   v1::ListNodesResponse nodes;
   *nodes.add_nodes() = Drained();

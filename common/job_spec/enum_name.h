@@ -1,4 +1,4 @@
-// What people call the values of our enumerations: in lower case, without the type's name.
+// What people and programs call the values of our enumerations: without the type's name.
 #ifndef COMMON_JOB_SPEC_ENUM_NAME_H_
 #define COMMON_JOB_SPEC_ENUM_NAME_H_
 
@@ -8,8 +8,12 @@
 
 namespace paceline {
 
-// WIRE_FORMAT_BF16 is "bf16", CPU "cpu": the prefix is that of the value ..._UNSPECIFIED with
-// number 0. A number that is none of the type's is itself.
+// NODE_READY is "READY", WIRE_FORMAT_BF16 "BF16", CUDA "CUDA", NODE_STATE_UNSPECIFIED
+// "UNSPECIFIED": the words that the names of all of the type's values begin with are left out. A
+// number that is none of the type's is itself.
+std::string ShortEnumName(const google::protobuf::EnumDescriptor& type, int number);
+
+// The same in lower case.
 std::string EnumName(const google::protobuf::EnumDescriptor& type, int number);
 
 }  // namespace paceline

@@ -1,9 +1,13 @@
 #include "controller/core/hang.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "controller/core/blame.h"
 #include "controller/core/membership.h"
 #include "controller/core/saving.h"
@@ -17,6 +21,8 @@ constexpr int kCommunication = 4;
 constexpr int kAveraging = 6;
 constexpr int kRoundWait = 7;
 constexpr int kEvaluating = 8;
+
+constexpr size_t kLateTold = 3;  // Ranks that are named.
 
 bool WaitsForOthers(const RankState& rank) {
   const Progress& progress = rank.report.progress;
@@ -124,6 +130,27 @@ std::string DescribeStall(const Job& job, absl::Time steady_now) {
   if (slowest == nullptr) return "";
   return absl::StrCat("rank ", RankOf(job, *slowest).value(), " on ", slowest->place.node.value(),
                       " is slow: ", WhereIs(*slowest, steady_now));
+}
+
+std::string DescribeStart(const Job& job, absl::Time wall_now) {
+  if (job.state != JobState::kStarting || wall_now - job.placed < kStartPatience) return "";
+  const auto starts = [](const RankState& rank) {
+    return rank.report.state == TrainerState::kStarting;
+  };
+  const bool all_ready = std::none_of(job.ranks.begin(), job.ranks.end(), starts);
+  std::vector<std::string> late;
+  for (const RankState& rank : job.ranks) {
+    if (!starts(rank) && !(all_ready && rank.report.state == TrainerState::kReady)) continue;
+    late.push_back(absl::StrCat("rank ", RankOf(job, rank).value(), " on ", rank.place.node.value(),
+                                rank.report.suspended ? " (its process is stopped)" : ""));
+  }
+  if (late.empty()) return "";
+  const size_t told = std::min(kLateTold, late.size());
+  std::string text = absl::StrJoin(late.begin(), late.begin() + static_cast<int64_t>(told), ", ");
+  if (told < late.size()) absl::StrAppend(&text, " and ", late.size() - told, " more");
+  const absl::Duration since = absl::Floor(wall_now - job.placed, kStartPace);
+  return absl::StrCat(all_ready ? "not met after " : "not ready after ",
+                      absl::ToInt64Seconds(since), " s: ", text);
 }
 
 absl::Time NextHangCheck(const Job& job, absl::Time steady_now) {

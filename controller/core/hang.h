@@ -37,7 +37,14 @@ std::optional<HangVerdict> FindHung(const Job& job, absl::Time steady_now);
 // there is none.
 std::string DescribeStall(const Job& job, absl::Time steady_now);
 
-// When the answer of one of these may change next by the passing of time; steady, infinite: never.
+// Which ranks keep a job that starts from training, and how long after it was placed; empty: it
+// trains, or was placed less than kStartPatience ago. The time is told in steps of kStartPace.
+std::string DescribeStart(const Job& job, absl::Time wall_now);
+inline constexpr absl::Duration kStartPatience = absl::Seconds(30);
+inline constexpr absl::Duration kStartPace = absl::Seconds(10);
+
+// When the answer of FindHung or DescribeStall may change next by the passing of time; steady,
+// infinite: never.
 absl::Time NextHangCheck(const Job& job, absl::Time steady_now);
 
 // Takes in what a new report tells about progress.

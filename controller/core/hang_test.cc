@@ -222,5 +222,30 @@ TEST(HangTest, ReasonOfAStallGoesWhenTheRankGoesOn) {
   EXPECT_EQ(played.job.reason, "all ranks train");
 }
 
+TEST(HangTest, AJobThatDoesNotStartTellsWhichRankItWaitsFor) {
+  MemberJob played;
+  played.job = NewJob(MemberRequest(), 1, At(0));
+  PlaceJob(played.job,
+           {{NodeName("a"), 0}, {NodeName("b"), 0}, {NodeName("c"), 0}, {NodeName("d"), 0}}, At(0));
+  for (const int rank : {0, 2, 3}) played.Ready(played.Id(rank), 1);
+  TrainerReport report = played.Last(played.Id(1));
+  report.suspended = true;
+  played.Tell(report, 2);
+  played.Advance(29);
+  EXPECT_EQ(played.job.reason, "trainers start");
+  EXPECT_EQ(NextDeadline(played.job), At(39).steady);
+  EXPECT_EQ(played.Advance(47), JobChange::kProgress);
+  EXPECT_EQ(played.job.reason,
+            "trainers start; not ready after 40 s: rank 1 on b (its process is stopped)");
+  EXPECT_EQ(played.Advance(48), JobChange::kNone);
+  played.Ready(played.Id(1), 50);
+  played.Advance(50);
+  EXPECT_EQ(played.job.reason,
+            "trainers start; not met after 50 s: rank 0 on a, rank 1 on b (its process is "
+            "stopped), rank 2 on c and 1 more");
+  played.TrainAll(51);
+  EXPECT_EQ(played.job.reason, "all ranks train");
+}
+
 }  // namespace
 }  // namespace paceline

@@ -257,11 +257,15 @@ Job NewJob(JobRequest request, int64_t number, Moment now) {
   return job;
 }
 
+std::string StartReason(const Job& job) {
+  return job.restart_reason.empty() ? "trainers start"
+                                    : absl::StrCat(job.restart_reason, "; trainers start");
+}
+
 void PlaceJob(Job& job, std::vector<Place> places, Moment now) {
   SortByHome(places);
   job.state = JobState::kStarting;
-  job.reason = job.restart_reason.empty() ? "trainers start"
-                                          : absl::StrCat(job.restart_reason, "; trainers start");
+  job.reason = StartReason(job);
   job.placed = now.wall;
   job.restored_from = ChooseStart(job);
   job.generation = NextUnused(job);

@@ -234,6 +234,9 @@ enum class JobChange {
 Generation NewestUsed(const Job& job);
 Generation NextUnused(const Job& job);
 
+// What a job that starts does, and why it starts again.
+std::string StartReason(const Job& job);
+
 // A job just accepted.
 Job NewJob(JobRequest request, int64_t number, Moment now);
 

@@ -255,6 +255,15 @@ JobChange TellStall(Job& job, Moment now) {
   return std::exchange(job.reason, reason) == reason ? JobChange::kNone : JobChange::kProgress;
 }
 
+// The same of a job that starts.
+JobChange TellStart(Job& job, Moment now) {
+  if (job.state != JobState::kStarting) return JobChange::kNone;
+  const std::string late = DescribeStart(job, now.wall);
+  if (late.empty()) return JobChange::kNone;
+  const std::string reason = absl::StrCat(StartReason(job), "; ", late);
+  return std::exchange(job.reason, reason) == reason ? JobChange::kNone : JobChange::kProgress;
+}
+
 void SetWake(Job& job, Moment now) {
   const JobRecovery& recovery = job.recovery;
   absl::Time wake = absl::InfiniteFuture();
@@ -262,6 +271,7 @@ void SetWake(Job& job, Moment now) {
     if (time > now.steady) wake = std::min(wake, time);
   };
   at(NextHangCheck(job, now.steady));
+  if (job.state == JobState::kStarting) at(now.steady + kStartPace);
   if (Recovers(job)) {
     at(recovery.deadline);
     at(recovery.silence_counts);
@@ -308,7 +318,7 @@ JobChange AdvanceMembership(Job& job, const FindPlaces& find_places, Moment now)
     return change;
   }
   if (Recovers(job)) change = Advance(job, find_places, now);
-  change = std::max(change, TellStall(job, now));
+  change = std::max({change, TellStall(job, now), TellStart(job, now)});
   SetWake(job, now);
   return change;
 }

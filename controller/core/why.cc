@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "controller/core/hang.h"
 #include "controller/core/job_checkpoints.h"
 #include "controller/core/node_index.h"
 #include "controller/core/placement.h"
@@ -228,7 +229,10 @@ class Explanation {
           stop->reason);
     }
     if (job_.state == JobState::kRecovering) Say("Its ranks change: ", job_.reason);
-    if (job_.state == JobState::kStarting) Say("Its trainers start");
+    if (job_.state == JobState::kStarting) {
+      const std::string late = DescribeStart(job_, in_.now);
+      Say("Its trainers start", late.empty() ? "" : "; ", late);
+    }
     const int ranks = static_cast<int>(job_.ranks.size());
     const int spares = static_cast<int>(job_.spares.size());
     if (ranks < job_.request.ranks) {

@@ -1,4 +1,4 @@
-// Lines of the last minutes: small ones beside a number, and larger ones with an area.
+// Lines of the last minutes and of a whole run: small ones beside a number, and larger ones with an area.
 
 // Points of a line through the values that are known, in a box of 100 by `height`; `low` is at the
 // bottom.
@@ -67,11 +67,11 @@ function makeChart(title) {
     svg);
 }
 
-function updateChart(chart, title, values, format) {
+function updateChart(chart, title, values, format, when = 'of the last minutes') {
   const known = values.filter((value) => value !== null);
   const newest = known.length > 0 ? known[known.length - 1] : null;
   setText(chart.querySelector('.value'), format(newest));
   updateLine(chart.querySelector('svg'), values, known.length === 0 ? `${title}: nothing yet`
-    : `${title} of the last minutes: now ${format(newest)}, between ${format(Math.min(...known))} `
+    : `${title} ${when}: now ${format(newest)}, between ${format(Math.min(...known))} `
       + `and ${format(Math.max(...known))}`);
 }

@@ -56,6 +56,18 @@ function showList(parent, items, keyOf, create, update) {
   }
 }
 
+// Above each box that scrolls sideways: that it does, while there is more than fits.
+function watchOverflow(box) {
+  const hint = make('p', {
+    className: 'quiet hint', textContent: 'Scroll sideways for more columns →', hidden: true,
+  });
+  box.before(hint);
+  const look = new ResizeObserver(() => show(hint, box.scrollWidth > box.clientWidth + 4));
+  look.observe(box);
+  for (const child of box.children) look.observe(child);
+}
+document.querySelectorAll('.scroll').forEach(watchOverflow);
+
 const NONE = '–';
 
 // So many digits, and all of those before the point.

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/job_spec/enum_name.h"
 #include "common/log.h"
 #include "common/log_level.h"
 #include "controller/rpc/errors.h"
@@ -32,7 +33,8 @@ grpc::Status AdminService::DoSet(const v1::SetLogLevelRequest& request) {
   if (status.ok()) status = CheckNode(request.node());
   if (!status.ok()) return status;
   const std::string of = request.node().empty() ? "" : absl::StrCat(" node=", request.node());
-  PACELINE_LOG(INFO) << "log_level level=" << v1::LogLevel_Name(request.level()) << of
+  PACELINE_LOG(INFO) << "log_level level="
+                     << ShortEnumName(*v1::LogLevel_descriptor(), request.level()) << of
                      << " owner=" << request.owner();
   if (request.node().empty()) {
     paceline::SetLogLevel(FromProto(request.level(), own_level_));

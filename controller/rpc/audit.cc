@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
+#include "common/job_spec/enum_name.h"
 #include "common/log.h"
 #include "controller/rpc/caller.h"
 
@@ -60,7 +61,7 @@ ordered_json ValueOf(const Message& message, const FieldDescriptor& field, int i
     case FieldDescriptor::CPPTYPE_ENUM: {
       const auto* value =
           one ? get.GetEnum(message, &field) : get.GetRepeatedEnum(message, &field, index);
-      return value->name();
+      return ShortEnumName(*field.enum_type(), value->number());
     }
     case FieldDescriptor::CPPTYPE_MESSAGE:
       break;

@@ -44,7 +44,7 @@ TEST(AuditTest, KeepsThePlainFieldsOfARequest) {
                                                         {"request_id", "id"},
                                                         {"reason", "its fan is loud"},
                                                         {"owner", "ann"},
-                                                        {"mode", "DRAIN_NOW"},
+                                                        {"mode", "NOW"},
                                                         {"deadline_s", 1.5},
                                                         {"dry_run", true}}));
 }

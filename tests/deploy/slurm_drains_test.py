@@ -23,7 +23,7 @@ with open(os.environ["FOLDER"] + "/told", "a") as told:
 """
 
 
-def hold(owner, reason="its fan is loud", drain="DRAIN_SWAP"):
+def hold(owner, reason="its fan is loud", drain="SWAP"):
     return {"owner": owner, "reason": reason, "drain": drain}
 
 
@@ -46,7 +46,7 @@ class SlurmDrainsTest(unittest.TestCase):
         """What Slurm is told when node w1 has these holds and Slurm has that reason for it."""
         if slurm is not None:
             self.write("reasons/w1", slurm + "\n")
-        event = {"type": kind, "node": {"name": "w1", "state": "NODE_DRAINED", "holds": holds}}
+        event = {"type": kind, "node": {"name": "w1", "state": "DRAINED", "holds": holds}}
         self.write("paceline", f"#!/bin/sh\ncat <<'END'\n{json.dumps(event)}\nEND\n")
         environment = {"PATH": self.folder + ":/usr/bin:/bin", "FOLDER": self.folder}
         subprocess.run([PROGRAM, *arguments], env=environment, check=True, timeout=60,
@@ -75,7 +75,7 @@ class SlurmDrainsTest(unittest.TestCase):
 
     def test_drains_for_slurms_own_sake_and_cordons_are_not_reported(self):
         self.assertEqual(self.told([hold("slurm")]), [])
-        self.assertEqual(self.told([hold("ann", drain="DRAIN_MODE_UNSPECIFIED")]), [])
+        self.assertEqual(self.told([hold("ann", drain="UNSPECIFIED")]), [])
 
     def test_a_persons_drain_beside_that_for_slurm_is_reported(self):
         self.assertIn("reason=paceline: ann: its fan is loud",

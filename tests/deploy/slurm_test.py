@@ -150,7 +150,7 @@ class SlurmTest(unittest.TestCase):
         for _ in range(2):
             number = self.submit(PACELINE_CONTROLLER="127.0.0.1:7450",
                                  PACELINE_PLAINTEXT="1")
-            self.machine.eventually(lambda: self.paceline_node().get("state") == "NODE_READY",
+            self.machine.eventually(lambda: self.paceline_node().get("state") == "READY",
                                     "the node is ready")
             self.machine.run("scancel", "--batch", "--signal=TERM", number)
             self.assertEqual(self.end_of(number)[1], "124:0", self.read(f"/srv/{number}.log"))

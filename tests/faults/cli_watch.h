@@ -4,7 +4,6 @@
 #ifndef TESTS_FAULTS_CLI_WATCH_H_
 #define TESTS_FAULTS_CLI_WATCH_H_
 
-#include <google/protobuf/util/json_util.h>
 #include <signal.h>
 
 #include <sstream>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "cli/text/message_json.h"
 #include "tests/integration/new_folder.h"
 #include "tests/integration/process.h"
 
@@ -40,8 +40,7 @@ class CliWatch {
     std::string line;
     while (std::getline(lines, line)) {
       Message message;
-      const bool is_message = absl::StartsWith(line, "{") &&
-                              google::protobuf::util::JsonStringToMessage(line, &message).ok();
+      const bool is_message = absl::StartsWith(line, "{") && MessageFromJson(line, &message);
       if (is_message) told.push_back(std::move(message));
     }
     return told;

@@ -5,8 +5,6 @@
 #ifndef TESTS_FAULTS_STEADY_SUBMISSIONS_H_
 #define TESTS_FAULTS_STEADY_SUBMISSIONS_H_
 
-#include <google/protobuf/util/json_util.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
@@ -19,6 +17,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "cli/text/message_json.h"
 #include "proto/job.pb.h"
 #include "tests/integration/new_folder.h"
 #include "tests/integration/process.h"
@@ -75,8 +74,7 @@ class SteadySubmissions {
   static std::string IdIn(const std::string& output) {
     const size_t begin = std::min(output.find("{\n"), output.size());
     v1::Job job;
-    const auto parsed = google::protobuf::util::JsonStringToMessage(output.substr(begin), &job);
-    return parsed.ok() ? job.id() : "";
+    return MessageFromJson(output.substr(begin), &job) ? job.id() : "";
   }
 
   const std::string folder_ = NewFolder();

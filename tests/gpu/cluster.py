@@ -277,7 +277,7 @@ class Tests:
             job = cluster.submit(LOSE.format(device=self.args.device, tokens=self.tokens))
             before = cluster.wait_until(
                 job, lambda now: step_of(now) > 100 and now.get("spares") and
-                now["spares"][0]["state"] == "TRAINER_READY", "does not train with a spare", 120)
+                now["spares"][0]["state"] == "READY", "does not train with a spare", 120)
             victim = before["ranks"][1]
             os.kill(int(victim["pid"]), signal.SIGKILL)
             killed = time.monotonic()
@@ -306,7 +306,7 @@ class Tests:
 
             def proven(_):
                 known[:] = cluster.ask("job", "decisions", job).get("decisions", [])
-                return any(decision["state"] == "DECISION_HELPED" for decision in known)
+                return any(decision["state"] == "HELPED" for decision in known)
 
             try:
                 cluster.wait_until(job, proven, "nothing has helped", 100)
@@ -314,8 +314,8 @@ class Tests:
                 told = [{name: verdict[name] for name in ("kind", "rank", "step", "slowdown")}
                         for verdict in cluster.ask("job", "advise", job)["recent"]]
                 raise Failed(f"{failure}\n{json.dumps(known)}\n{json.dumps(told)}") from failure
-            helped = next(decision for decision in known if decision["state"] == "DECISION_HELPED")
-            check(helped["kind"] == "REMEDY_HOT_SWAP" and helped["node"] == "n2", f"{helped}")
+            helped = next(decision for decision in known if decision["state"] == "HELPED")
+            check(helped["kind"] == "HOT_SWAP" and helped["node"] == "n2", f"{helped}")
             self.figures["slow"] = {name: helped[name] for name in (
                 "summary", "step", "before_s", "predicted_s", "measured_s", "cost_s", "verdict")}
 

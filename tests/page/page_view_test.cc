@@ -42,6 +42,7 @@ json JobOf(const std::string& id, const std::string& text) {
           {"name", text},
           {"state", "running"},
           {"reason", text},
+          {"save_trouble", ""},
           {"ranks", 4},
           {"generation", 1},
           {"restarts", 0},
@@ -137,6 +138,7 @@ json JobDetail(const std::string& text, int ranks, int steps) {
                {"node", text},
                {"slowdown", 2},
                {"lost_share", 0.5}}}}}},
+          {"run", {{"first_step", 1}, {"last_step", 120}, {"loss", {2.3, 1.4, 0.9, 0.7, 0.5}}}},
           {"events", {{{"id", 1}, {"time", 1699999000}, {"warning", true}, {"what", text}}}},
           {"series",
            {{"step_s", {0.2, 0.21, 0.2}},
@@ -327,6 +329,29 @@ TEST_F(PageViewTest, NothingIsLoadedFromElsewhereAndNothingFails) {
   browser_.SetSize(500, 900);
   browser_.WaitUntil("innerWidth <= 520");
   EXPECT_EQ(browser_.Value("document.documentElement.scrollWidth <= innerWidth"), true);
+}
+
+TEST_F(PageViewTest, TableThatIsWiderThanThePageSaysSo) {
+  Publish(FullCluster("n1"), JobDetail("n1", 4, 50));
+  Open("/#job=job-1");
+  browser_.WaitUntil("document.getElementById('rank-rows').children.length === 1");
+  const std::string hint = "document.querySelector('section .hint').checkVisibility()";
+  browser_.SetSize(1400, 900);
+  browser_.WaitUntil("!" + hint);
+  browser_.SetSize(500, 900);
+  browser_.WaitUntil(hint);
+}
+
+TEST_F(PageViewTest, LossOfTheWholeRunFillsTheColumnUnderAShortHeatMap) {
+  Publish(FullCluster("n1"), JobDetail("n1", 2, 50));
+  Open("/#job=job-1");
+  browser_.SetSize(1400, 900);
+  browser_.WaitUntil("document.querySelectorAll('#run .chart').length === 1");
+  EXPECT_EQ(browser_.Text("#run .label"), "Loss of steps 1 to 120");
+  EXPECT_EQ(browser_.Text("#run .value"), "0.5000");
+  browser_.WaitUntil(
+      "Math.abs(document.getElementById('run').getBoundingClientRect().bottom - "
+      "document.getElementById('charts').getBoundingClientRect().bottom) < 2");
 }
 
 }  // namespace

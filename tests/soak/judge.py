@@ -138,7 +138,7 @@ def nodes(samples, known):
     """The metrics have each node in the state that it has. `known`: nodes as listed."""
     told = {labels["node"]: labels["state"] for name, labels, value in samples
             if name == "paceline_node_state" and value == 1}
-    stored = {node["name"]: node["state"].removeprefix("NODE_").lower() for node in known}
+    stored = {node["name"]: node["state"].lower() for node in known}
     return [] if told == stored else [f"metrics tell of nodes {told}, the store has {stored}"]
 
 

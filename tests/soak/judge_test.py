@@ -80,8 +80,8 @@ class JudgeTest(unittest.TestCase):
                          ["2 jobs were counted as failed, the store has 1 more"])
 
     def test_nodes_are_in_the_state_that_is_told(self):
-        self.assertEqual(judge.nodes(self.samples, [{"name": "w0", "state": "NODE_READY"}]), [])
-        self.assertEqual(len(judge.nodes(self.samples, [{"name": "w0", "state": "NODE_LOST"}])), 1)
+        self.assertEqual(judge.nodes(self.samples, [{"name": "w0", "state": "READY"}]), [])
+        self.assertEqual(len(judge.nodes(self.samples, [{"name": "w0", "state": "LOST"}])), 1)
 
     def test_what_was_told_is_stored(self):
         told = [job(1, "SUCCEEDED"), job(2, "FAILED")]

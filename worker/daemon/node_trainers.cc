@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/core/status_macros.h"
+#include "common/job_spec/enum_name.h"
 #include "common/log.h"
 #include "worker/daemon/log_files.h"
 #include "worker/daemon/log_marks.h"
@@ -242,7 +243,7 @@ void NodeTrainers::OnEnded(const NodeTrainer& trainer) {
   metrics_.AddEnded(exit.failure());
   sockets_.Forget(trainer.id());
   PACELINE_LOG(INFO) << "trainer_ended " << trainer.Named()
-                     << " failure=" << v1::FailureKind_Name(exit.failure())
+                     << " failure=" << ShortEnumName(*v1::FailureKind_descriptor(), exit.failure())
                      << " code=" << exit.exit_code() << " signal=" << exit.signal() << " reason=\""
                      << exit.message() << "\"";
 }

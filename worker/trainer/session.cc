@@ -55,21 +55,23 @@ absl::Status PrepareOutput(Session& session) {
   // Who joins ranks that have a state must not end them: a disk that is full now may have room when
   // it is needed.
   const bool joins = config.recovery.enabled && config.id.generation.value() > 1;
-  const auto prepare = [joins](absl::string_view key, const std::string& directory, int rank) {
-    absl::Status prepared = PrepareOutputDirectory(key, directory, rank);
+  const auto prepare = [joins](absl::string_view key, const std::string& named,
+                               const std::string& directory, int rank) {
+    absl::Status prepared = PrepareOutputDirectory(key, named, directory, rank);
     if (prepared.ok() || !joins) return prepared;
     PACELINE_LOG(WARNING) << prepared.message();
     return absl::OkStatus();
   };
   if (!config.checkpoint.directory.empty()) {
-    PACELINE_RETURN_IF_ERROR(prepare("checkpoint.directory", config.output_directory(), number));
+    PACELINE_RETURN_IF_ERROR(prepare("checkpoint.directory", config.checkpoint.directory,
+                                     config.output_directory(), number));
     PACELINE_RETURN_IF_ERROR(LockOutput(session, config));
   }
   if (config.export_final.empty()) return absl::OkStatus();
   const size_t slash = config.export_final.rfind('/');
-  return prepare("export_final",
-                 slash == std::string::npos ? "." : config.export_final.substr(0, slash),
-                 config.rank());
+  const std::string folder =
+      slash == std::string::npos ? "." : config.export_final.substr(0, slash);
+  return prepare("export_final", folder, folder, config.rank());
 }
 
 // Model and optimizer as they were in the checkpoint.

@@ -210,7 +210,8 @@ void SlipstreamLoop::KeepEvidence() const {
       absl::StrCat(directory, "/", ShardName(config_.rank(), config_.member.world_size));
   std::vector<NamedTensor> tensors;
   for (const StateTensor& one : State()) tensors.push_back({one.name, one.tensor});
-  absl::Status kept = PrepareOutputDirectory("checkpoint.directory", directory, config_.rank());
+  absl::Status kept = PrepareOutputDirectory("checkpoint.directory", config_.checkpoint.directory,
+                                             directory, config_.rank());
   if (kept.ok()) kept = SaveTensors(path, tensors);
   if (kept.ok()) {
     PACELINE_LOG(INFO) << "this rank's state is kept for inspection: " << path;

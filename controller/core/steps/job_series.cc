@@ -1,5 +1,6 @@
 #include "controller/core/steps/job_series.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace paceline {
@@ -21,10 +22,25 @@ void JobSeries::Follow(const Job& job, Moment now) {
   open_.samples_per_second = static_cast<float>(progress.samples_per_second);
   open_.tokens_per_second = static_cast<float>(progress.tokens_per_second);
   if (progress.mfu.has_value()) open_.mfu = static_cast<float>(*progress.mfu);
+  FollowRun({open_.step, open_.loss});
   points_.push_back(std::exchange(open_, {}));
   if (points_.size() > kSeriesPoints && period_ < kLastSeriesPeriod) MergePairs();
   while (points_.size() > kSeriesPoints) points_.pop_front();
   due_ = now.steady + period_;
+}
+
+void JobSeries::FollowRun(RunPoint point) {
+  if (point.step <= 0) return;
+  while (!run_.empty() && run_.back().step > point.step) run_.pop_back();
+  if (!run_.empty() && point.step < run_.back().step + run_stride_) return;
+  run_.push_back(point);
+  if (run_.size() <= kRunPoints) return;
+  // Every second one stays, the first and the newest among them.
+  size_t kept = 0;
+  for (size_t i = 0; i < run_.size(); i += 2) run_[kept++] = run_[i];
+  run_.resize(kept);
+  const auto gaps = static_cast<int64_t>(kept) - 1;
+  run_stride_ = std::max(2 * run_stride_, (run_.back().step - run_.front().step) / gaps);
 }
 
 void JobSeries::MergePairs() {

@@ -1,4 +1,5 @@
-// The last minutes of a job: step time, waits, loss and throughput, a point for each period.
+// The last minutes of a job: step time, waits, loss and throughput, a point for each period; and
+// the loss of the whole run, as far as it was followed.
 //
 // A period is a second long at first, so that short jobs show a line, too; when there are too many
 // points, each two become one, until a period has four seconds. Then the oldest are forgotten: some
@@ -12,6 +13,7 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "common/core/moment.h"
@@ -21,6 +23,7 @@
 namespace paceline {
 
 inline constexpr size_t kSeriesPoints = 360;
+inline constexpr size_t kRunPoints = 120;  // At most, of the whole run.
 inline constexpr absl::Duration kFirstSeriesPeriod = absl::Seconds(1);
 inline constexpr absl::Duration kLastSeriesPeriod = absl::Seconds(4);
 
@@ -39,6 +42,11 @@ struct SeriesPoint {
   std::optional<float> mfu;
 };
 
+struct RunPoint {
+  int64_t step = 0;  // Completed by every rank.
+  float loss = 0;    // Then.
+};
+
 class JobSeries {
  public:
   // A step that a rank has finished. Requires: the times are plausible.
@@ -50,14 +58,19 @@ class JobSeries {
   absl::Duration period() const { return period_; }
   // Oldest first.
   const std::deque<SeriesPoint>& points() const { return points_; }
+  // By step, about as many steps between each two. Of steps that are made again: the newer.
+  const std::vector<RunPoint>& run() const { return run_; }
 
  private:
   void MergePairs();
+  void FollowRun(RunPoint point);
 
   absl::Duration period_ = kFirstSeriesPeriod;
   absl::Time due_ = absl::InfinitePast();  // Steady; the end of the period.
   SeriesPoint open_;
   std::deque<SeriesPoint> points_;
+  std::vector<RunPoint> run_;
+  int64_t run_stride_ = 1;  // Steps between two of these, at least.
 };
 
 }  // namespace paceline

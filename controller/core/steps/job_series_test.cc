@@ -68,5 +68,31 @@ TEST(JobSeriesTest, BecomesCoarserAndThenForgetsTheOldest) {
   EXPECT_GT(series.points().front().end, At(10000 - 4.1 * kSeriesPoints).wall);
 }
 
+TEST(JobSeriesTest, LossOfTheWholeRunIsKeptAtEvenSteps) {
+  Job job = RunningJob();
+  JobSeries series;
+  const auto follow = [&](int second, int64_t step) {
+    for (RankState& rank : job.ranks) {
+      rank.report.progress.step = step;
+      rank.report.progress.loss = 1.0 / static_cast<double>(step);
+    }
+    series.Follow(job, At(second));
+  };
+  for (int second = 0; second < 20000; ++second) follow(second, 50 * second + 1);
+  const std::vector<RunPoint>& run = series.run();
+  EXPECT_LE(run.size(), kRunPoints);
+  EXPECT_GE(run.size(), kRunPoints / 2);
+  EXPECT_LT(run.front().step, 200) << "of the whole run";
+  const int64_t gap = run[1].step - run[0].step;
+  for (size_t i = 1; i < run.size(); ++i) {
+    EXPECT_NEAR(static_cast<double>(run[i].step - run[i - 1].step), static_cast<double>(gap),
+                0.1 * static_cast<double>(gap));
+  }
+  EXPECT_GT(run.back().step, 1000000 - 2 * gap);
+  // It goes on from a checkpoint: what is made again replaces what was.
+  follow(20010, 500000);
+  EXPECT_LE(series.run().back().step, 500000);
+}
+
 }  // namespace
 }  // namespace paceline

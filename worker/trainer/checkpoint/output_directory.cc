@@ -23,8 +23,18 @@ constexpr absl::Duration kLockRetry = absl::Milliseconds(100);
 
 }  // namespace
 
-absl::Status PrepareOutputDirectory(absl::string_view key, const std::string& directory, int rank) {
+absl::Status PrepareOutputDirectory(absl::string_view key, const std::string& named,
+                                    const std::string& directory, int rank) {
   std::error_code error;
+  std::filesystem::path path(named);
+  if (!path.has_filename()) path = path.parent_path();  // It ends with a slash.
+  const std::filesystem::path above = path.parent_path();
+  if (!above.empty() &&
+      std::filesystem::status(above, error).type() == std::filesystem::file_type::not_found) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(key, ": ", above.string(), ", in which ", path.filename().string(),
+                     " would be made, is not there: mount it, or make it, on all nodes"));
+  }
   std::filesystem::create_directories(directory, error);
   if (error) {
     return absl::InvalidArgumentError(

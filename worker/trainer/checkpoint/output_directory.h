@@ -13,10 +13,13 @@
 
 namespace paceline {
 
-// Makes `directory` with all above it, and writes and removes a file there, whose name is this
-// rank's own. InvalidArgument, naming the job file's `key`, when it cannot; Internal when that may
-// pass (a full disk).
-absl::Status PrepareOutputDirectory(absl::string_view key, const std::string& directory, int rank);
+// Makes `directory`, which is `named`, as the job file's `key` has it, or lies below it, and writes
+// and removes a file there, whose name is this rank's own. The directory that holds `named` must be
+// there: where it is missing, a file system is not mounted or a name misspelt, and what is written
+// would be where nobody looks for it. InvalidArgument, naming `key`, when it cannot; Internal when
+// that may pass (a full disk).
+absl::Status PrepareOutputDirectory(absl::string_view key, const std::string& named,
+                                    const std::string& directory, int rank);
 
 // Held by a job's rank 0 in the job's directory as long as it lives, so that no other process
 // writes there: not the same job of another cluster, and not one that was given up but lives on.

@@ -146,9 +146,12 @@ absl::Status WriteShard(const std::string& path, absl::string_view contents,
 absl::Status MakeDirectory(const std::string& path) {
   if (::mkdir(path.c_str(), 0755) == 0) return SyncDirectory(ParentOf(path));
   if (errno == EEXIST) return absl::OkStatus();
+  if (errno != ENOENT) return FileError("cannot make", path);
   const std::string parent = ParentOf(path);
-  if (errno != ENOENT || parent == path) return FileError("cannot make", path);
-  PACELINE_RETURN_IF_ERROR(MakeDirectory(parent));
+  if (::mkdir(parent.c_str(), 0755) != 0 && errno != EEXIST) {
+    return FileError("cannot make", parent);
+  }
+  PACELINE_RETURN_IF_ERROR(SyncDirectory(ParentOf(parent)));
   if (::mkdir(path.c_str(), 0755) == 0 || errno == EEXIST) return SyncDirectory(parent);
   return FileError("cannot make", path);
 }

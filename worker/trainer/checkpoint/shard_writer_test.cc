@@ -116,9 +116,12 @@ TEST(ShardWriterTest, AMissingDirectoryIsNamed) {
 
 TEST(ShardWriterTest, ADirectoryIsMadeOnce) {
   const std::string path = testing::TempDir() + "/made";
-  EXPECT_TRUE(MakeDirectory(path + "/below").ok()) << "with what is above it";
+  EXPECT_TRUE(MakeDirectory(path + "/below").ok()) << "with the one that holds it";
   EXPECT_TRUE(MakeDirectory(path).ok());
   EXPECT_TRUE(Exists(path + "/."));
+  const std::string gone = testing::TempDir() + "/unmounted";
+  EXPECT_EQ(MakeDirectory(gone + "/job-1/step").code(), absl::StatusCode::kUnavailable);
+  EXPECT_FALSE(Exists(gone + "/."));
 }
 
 TEST(ShardWriterTest, AFileThatMustNotBeSoLargeIsRemoved) {

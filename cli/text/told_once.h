@@ -1,0 +1,58 @@
+// What a view has told, so that a long reason is told in full once and by its beginning elsewhere.
+//
+// Thread-compatible.
+#ifndef CLI_TEXT_TOLD_ONCE_H_
+#define CLI_TEXT_TOLD_ONCE_H_
+
+#include <cstddef>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "cli/text/neutral.h"
+#include "cli/text/utf8.h"
+
+namespace paceline {
+
+class ToldOnce {
+ public:
+  // `text`, which is told now. If `kLong` bytes or more of it in a row were told before, those are
+  // cut to `kShort` columns.
+  std::string Tell(absl::string_view text) {
+    // Some window of each stretch that is so long begins at a multiple of its size.
+    for (size_t i = 0; i + kWindow <= text.size(); i += kWindow) {
+      size_t begin = i;
+      size_t at = told_.find(text.data() + i, 0, kWindow);
+      if (at == std::string::npos) continue;
+      size_t end = i + kWindow;
+      size_t told_end = at + kWindow;
+      for (; begin > 0 && at > 0 && text[begin - 1] == told_[at - 1]; --begin) --at;
+      for (; end < text.size() && text[end] == told_[told_end]; ++end) ++told_end;
+      while (begin < end && IsContinuation(text[begin])) ++begin;
+      while (end > begin && end < text.size() && IsContinuation(text[end])) --end;
+      if (end - begin < kLong) continue;
+      return absl::StrCat(text.substr(0, begin), Shortened(text.substr(begin, end - begin), kShort),
+                          text.substr(end));
+    }
+    absl::StrAppend(&told_, text, "\n");
+    if (told_.size() > kMost) told_.erase(0, told_.size() - kMost);
+    return std::string(text);
+  }
+
+ private:
+  static constexpr size_t kLong = 80;
+  static constexpr size_t kWindow = kLong / 2;
+  static constexpr int kShort = 40;
+  static constexpr size_t kMost = 1 << 13;  // Bytes that are remembered.
+
+  std::string told_;  // Each text with a newline.
+};
+
+// The same; without a `told`, all of the text.
+inline std::string TellOnce(ToldOnce* told, const std::string& text) {
+  return told == nullptr ? text : told->Tell(text);
+}
+
+}  // namespace paceline
+
+#endif  // CLI_TEXT_TOLD_ONCE_H_
