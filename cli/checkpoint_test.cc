@@ -172,6 +172,19 @@ TEST_F(CheckpointTest, SaveNeedNotBeWaitedFor) {
   EXPECT_EQ(Paceline({"checkpoint", "save", kId, "--no-wait", "--for", "2"}).exit, kCliUsage);
 }
 
+TEST_F(CheckpointTest, SaveElsewhereNamesTheWholeDirectory) {
+  EXPECT_EQ(Paceline({"checkpoint", "save", kId, "--no-wait", "--to", "/mnt/spare/"}).exit, kCliOk);
+  EXPECT_EQ(Paceline({"checkpoint", "save", kId, "--no-wait", "--to", "spare"}).exit, kCliOk);
+  EXPECT_EQ(Paceline({"checkpoint", "save", kId, "--no-wait"}).exit, kCliOk);
+  ASSERT_THAT(controller_.saves(), SizeIs(3));
+  EXPECT_EQ(controller_.saves()[0].directory(), "/mnt/spare");
+  EXPECT_EQ(controller_.saves()[1].directory(), std::filesystem::current_path() / "spare");
+  EXPECT_EQ(controller_.saves()[2].directory(), "");
+  EXPECT_EQ(Paceline({"checkpoint", "save", kId, "--to", "~/spare"}).exit, kCliUsage);
+  EXPECT_EQ(Paceline({"checkpoint", "save", kId, "--to", ""}).exit, kCliUsage);
+  EXPECT_THAT(controller_.saves(), SizeIs(3));
+}
+
 TEST_F(CheckpointTest, SaveThatIsRefusedIsTold) {
   controller_.FailNext(Refused("small has no directory for checkpoints", "CHECKPOINTS_OFF"));
   const Ran ran = Paceline({"checkpoint", "save", "small"});

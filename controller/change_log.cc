@@ -104,7 +104,7 @@ void ChangeLog::LookAtJob(const Job& job, Told& told, std::vector<ChangeLine>& l
   if (std::exchange(told.committed, checkpoints.committed) != checkpoints.committed &&
       newest != nullptr) {
     Add(lines, absl::StrCat("checkpoint_complete job=", id,
-                            " directory=", DirectoryOf(job, newest->key), " bytes=", newest->bytes,
+                            " directory=", DirectoryOf(job, *newest), " bytes=", newest->bytes,
                             " took=", absl::FormatDuration(checkpoints.durable)));
   }
   if (std::exchange(told.save_error, checkpoints.last_error) != checkpoints.last_error &&

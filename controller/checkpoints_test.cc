@@ -98,6 +98,25 @@ TEST_F(CheckpointsTest, OrderReachesTheRanksAndTellsWhatBecameOfIt) {
   EXPECT_EQ(job.checkpoints().order().number(), 2);
 }
 
+TEST_F(CheckpointsTest, OrderElsewhereNamesAWholePath) {
+  Start(SavingSpec());
+  v1::Job job;
+  const grpc::Status status = Order("r1", &job, /*now=*/false, "spare");
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(status.error_message(), HasSubstr("\"spare\", which is not absolute"));
+  ASSERT_TRUE(Order("r2", &job, /*now=*/false, "/spare").ok());
+  EXPECT_EQ(job.checkpoints().order().directory(), "/spare");
+  const v1::NodePlan plan = worker_->ReadUntil(
+      [](const v1::NodePlan& p) { return p.trainers(1).checkpoints().has_save(); });
+  EXPECT_EQ(plan.trainers(1).checkpoints().directories(0).order(), 1);
+  EXPECT_EQ(plan.trainers(1).checkpoints().directories(0).directory(), "/spare");
+  Complete(20, /*order=*/1);
+  v1::Checkpoint checkpoint;
+  ASSERT_TRUE(GetCheckpoint(job_.id() + "/20", &checkpoint).ok());
+  EXPECT_EQ(checkpoint.directory(), "/spare/" + job_.id() + "/step-000000000020.g1");
+  EXPECT_EQ(checkpoint.saved_to(), "/spare");
+}
+
 TEST_F(CheckpointsTest, JobThatCannotBeSavedSaysWhy) {
   Start(Spec(2));
   v1::Job job;

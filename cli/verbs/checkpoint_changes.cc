@@ -23,6 +23,7 @@ namespace {
 struct CheckpointSaveFlags {
   std::string job;
   std::string request_id;
+  std::string to;
   bool now = false;
   bool no_wait = false;
   double wait_s = 0;
@@ -107,6 +108,7 @@ int SaveCheckpoint(Program& program, const CheckpointSaveFlags& flags) {
   request.set_job(flags.job);
   request.set_request_id(RequestId(flags.request_id));
   request.set_now(flags.now);
+  if (!flags.to.empty()) request.set_directory(AbsolutePath(flags.to));
   v1::Job job;
   const grpc::Status status = program.client().SaveCheckpoint(request, &job);
   if (status.ok() && !flags.no_wait) return AwaitSave(program, flags, std::move(job));
@@ -199,6 +201,13 @@ void AddCheckpointSave(CLI::App& parent, Program& program) {
   verb->add_flag("--now", flags->now,
                  "At once, with the mean of all parameters if the ranks are not equal then, which "
                  "changes the training");
+  verb->add_option("--to", flags->to,
+                   "Directory that every node can write, instead of the job's own: also for what a "
+                   "job writes at its end, while it holds its state since that fails")
+      ->check(PlainPath())
+      ->check([](const std::string& directory) {
+        return directory.empty() ? "it is empty; give a directory" : std::string();
+      });
   auto* no_wait = verb->add_flag("--no-wait", flags->no_wait, "Only ask for it");
   verb->add_option("--for", flags->wait_s, "Wait at most so many seconds; 0: as long as it takes")
       ->transform(Seconds(0))

@@ -63,6 +63,8 @@ constexpr Example kExamples[] = {
      "Step, ranks, tensors, files, job file"},
     {"paceline checkpoint save", "paceline checkpoint save digits",
      "At the next step that allows it; waits until it is safe"},
+    {"paceline checkpoint save", "paceline checkpoint save digits --to /mnt/spare",
+     "Into another directory, when its own is full"},
     {"paceline checkpoint verify", "paceline checkpoint verify digits/500",
      "Read all of it and compare checksums"},
     {"paceline checkpoint export", "paceline checkpoint export digits --to digits.safetensors",

@@ -101,9 +101,14 @@ std::vector<std::string> PlacesOfWeights(const v1::Job& job) {
     return {"not kept, as the job file has neither checkpoint.directory nor export_final"};
   }
   std::vector<std::string> places;
-  if (!spec.checkpoint().directory().empty()) {
-    places.push_back(absl::StrCat(NeutralLine(spec.checkpoint().directory()), "/",
-                                  NeutralLine(job.id()), "/final.safetensors"));
+  // They lie beside the last checkpoint.
+  const v1::SaveOrderStatus& order = job.checkpoints().order();
+  const bool elsewhere = !order.directory().empty() && order.step() == spec.steps() &&
+                         order.state() == v1::SaveOrderStatus::COMPLETE;
+  const std::string& base = elsewhere ? order.directory() : spec.checkpoint().directory();
+  if (!base.empty()) {
+    places.push_back(
+        absl::StrCat(NeutralLine(base), "/", NeutralLine(job.id()), "/final.safetensors"));
   }
   if (!spec.export_final().empty()) {
     const std::string name = NeutralLine(absl::StripSuffix(spec.export_final(), ".safetensors"));

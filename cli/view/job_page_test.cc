@@ -237,6 +237,15 @@ TEST(JobPageTest, SummaryTellsStateStepsTimePaceAndAccuracy) {
             "digits (job-0123456789ab) SUCCEEDED: 150 of 150 steps in 1 min 30 s, 2025 samples/s, "
             "accuracy 90.0 %\n"
             "  weights: /srv/c/job-0123456789ab/final.safetensors\n");
+  // The last step was saved elsewhere.
+  v1::SaveOrderStatus& order = *job.mutable_checkpoints()->mutable_order();
+  order.set_directory("/spare");
+  order.set_step(150);
+  order.set_state(v1::SaveOrderStatus::COMPLETE);
+  EXPECT_THAT(SummaryText(job, absl::FromUnixSeconds(1200), {}),
+              HasSubstr("  weights: /spare/job-0123456789ab/final.safetensors\n"));
+  order.set_step(100);
+  EXPECT_THAT(SummaryText(job, absl::FromUnixSeconds(1200), {}), HasSubstr("weights: /srv/c/"));
 }
 
 TEST(JobPageTest, SummaryTellsWhereTheWeightsAre) {

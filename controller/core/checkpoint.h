@@ -41,6 +41,17 @@ struct Checkpoint {
   int ranks = 0;       // That saved it.
   absl::Time created;  // Wall.
   bool pinned = false;
+  std::string base = {};  // Directory that a person named for it; empty: the job's own.
+};
+
+// What a failed save has left.
+struct Remnant {
+  CheckpointKey key;
+  std::string base;  // As Checkpoint.
+
+  friend bool operator==(const Remnant& a, const Remnant& b) {
+    return a.key == b.key && a.base == b.base;
+  }
 };
 
 // A save of the current generation, as far as its ranks have told.
@@ -54,7 +65,8 @@ struct Save {
   };
 
   int64_t step = 0;
-  int64_t order = 0;  // 0: by the spec.
+  int64_t order = 0;             // 0: by the spec. All parts are of this one.
+  std::vector<int64_t> earlier;  // Orders before it, by which this state was to be saved elsewhere.
   Outcome outcome = Outcome::kUnderWay;
   absl::Time begun;                        // Steady; when the first rank told of it.
   std::vector<std::optional<Part>> parts;  // By rank; nothing while the rank has not told.
@@ -109,9 +121,12 @@ struct JobCheckpoints {
   std::vector<Checkpoint> records;       // Oldest first: by generation, then step.
   std::vector<Save> saves;               // By step.
   int64_t forgotten_step = 0;            // Saves up to here have ended and are not in `saves`.
-  std::vector<CheckpointKey> remnants;   // Directories of failed saves, to be removed.
+  std::vector<Remnant> remnants;         // Directories of failed saves, to be removed.
   std::optional<Settlement> settlement;  // Set while it is due.
   std::optional<SaveOrder> order;
+  // Directories that persons named for saves, by the order's number. An order that is not listed
+  // saves into the job's own.
+  std::map<int64_t, std::string> places;
   std::optional<StopAfterSave> stop_after;
 
   // Since the job was submitted.

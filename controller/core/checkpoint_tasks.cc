@@ -19,22 +19,22 @@ CheckpointTask SettleTask(const Job& job) {
   task.directory = JobDirectory(job.request);
   task.generation = job.checkpoints.settlement->up_to;
   task.must_exist = std::any_of(records.begin(), records.end(), [](const Checkpoint& record) {
-    return record.state != CheckpointState::kDeleting;
+    return record.state != CheckpointState::kDeleting && record.base.empty();
   });
   return task;
 }
 
-CheckpointTask RemoveTask(const Job& job, const CheckpointKey& key) {
+CheckpointTask RemoveTask(std::string directory) {
   CheckpointTask task;
   task.kind = CheckpointTask::Kind::kRemove;
-  task.directory = DirectoryOf(job, key);
+  task.directory = std::move(directory);
   return task;
 }
 
 // A failed save's directory may hold a whole checkpoint: rank 0 may have died, or gone wrong, after
 // it had renamed the manifest.
-CheckpointTask RemoveRemnantsTask(const Job& job, const CheckpointKey& key) {
-  CheckpointTask task = RemoveTask(job, key);
+CheckpointTask RemoveRemnantTask(const Job& job, const Remnant& remnant) {
+  CheckpointTask task = RemoveTask(DirectoryOf(job, remnant.key, remnant.base));
   task.incomplete_only = true;
   return task;
 }
@@ -69,7 +69,8 @@ bool IsGettingOn(const TaskAssignment& before, const std::vector<CheckpointTask>
 // taken for a failure.
 void Adopt(Job& job, const FoundCheckpoint& found) {
   auto& remnants = job.checkpoints.remnants;
-  remnants.erase(std::remove(remnants.begin(), remnants.end(), found.key), remnants.end());
+  remnants.erase(std::remove(remnants.begin(), remnants.end(), Remnant{found.key, ""}),
+                 remnants.end());
   if (FindCheckpoint(job, found.key) != nullptr) return;
   Checkpoint checkpoint;
   checkpoint.key = found.key;
@@ -87,8 +88,8 @@ bool IsSettled(const Job& job, const CheckpointKey& key, Generation up_to) {
   return key.generation <= up_to.value() || !job.holds_slots();
 }
 
-// Strikes off what is not on disk any more. The newest one stays, as damaged: nothing must go on
-// from an older one without being told to.
+// Strikes off what is not on disk any more; what lies elsewhere was not looked for. The newest one
+// stays, as damaged: nothing must go on from an older one without being told to.
 void StrikeOffMissing(Job& job, const NodeName& node, const std::vector<FoundCheckpoint>& found,
                       Generation up_to) {
   const Checkpoint* newest = NewestComplete(job);
@@ -97,11 +98,13 @@ void StrikeOffMissing(Job& job, const NodeName& node, const std::vector<FoundChe
   for (const Checkpoint& record : job.checkpoints.records) {
     const bool there = std::any_of(found.begin(), found.end(),
                                    [&](const FoundCheckpoint& f) { return f.key == record.key; });
-    if (!there && IsSettled(job, record.key, up_to)) missing.push_back(record.key);
+    if (!there && record.base.empty() && IsSettled(job, record.key, up_to)) {
+      missing.push_back(record.key);
+    }
   }
   for (const CheckpointKey& key : missing) {
     const std::string why =
-        absl::StrCat(DirectoryOf(job, key), " is not complete on disk any more, as node ",
+        absl::StrCat(DirectoryOf(job, key, ""), " is not complete on disk any more, as node ",
                      node.value(), " sees it: it is gone, or its manifest is damaged");
     Checkpoint* record = FindCheckpoint(job, key);
     if (record->state != CheckpointState::kDeleting) job.checkpoints.last_error = why;
@@ -143,10 +146,10 @@ JobChange TakeSettled(Job& job, const NodeName& node, const CheckpointTaskResult
 // Requires: the task is one of the job's.
 JobChange TakeRemoved(Job& job, const NodeName& node, const CheckpointTaskResult& result) {
   auto& remnants = job.checkpoints.remnants;
-  for (auto key = remnants.begin(); key != remnants.end(); ++key) {
-    if (DirectoryOf(job, *key) != result.task.directory) continue;
+  for (auto left = remnants.begin(); left != remnants.end(); ++left) {
+    if (DirectoryOf(job, left->key, left->base) != result.task.directory) continue;
     if (!result.error.empty()) return JobChange::kNone;
-    remnants.erase(key);
+    remnants.erase(left);
     return JobChange::kState;
   }
   Checkpoint* checkpoint = FindByDirectory(job, result.task.directory);
@@ -165,12 +168,12 @@ JobChange TakeRemoved(Job& job, const NodeName& node, const CheckpointTaskResult
 std::vector<CheckpointTask> TasksOf(const Job& job) {
   std::vector<CheckpointTask> tasks;
   if (job.checkpoints.settlement.has_value()) tasks.push_back(SettleTask(job));
-  for (const CheckpointKey& key : job.checkpoints.remnants) {
-    tasks.push_back(RemoveRemnantsTask(job, key));
+  for (const Remnant& remnant : job.checkpoints.remnants) {
+    tasks.push_back(RemoveRemnantTask(job, remnant));
   }
   for (const Checkpoint& checkpoint : job.checkpoints.records) {
     if (checkpoint.state == CheckpointState::kDeleting) {
-      tasks.push_back(RemoveTask(job, checkpoint.key));
+      tasks.push_back(RemoveTask(DirectoryOf(job, checkpoint)));
     }
   }
   return tasks;

@@ -5,6 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "controller/core/job_checkpoints.h"
+#include "controller/core/restart.h"
+#include "controller/core/save_order.h"
 #include "controller/core/testing/played_job.h"
 
 namespace paceline {
@@ -101,6 +103,28 @@ TEST(CheckpointTasksTest, CheckpointThatNobodyLivedToTellOfIsAdopted) {
   EXPECT_EQ(newest->bytes, 300);
   EXPECT_EQ(newest->created, At(4.5).wall);
   EXPECT_EQ(job.checkpoints.committed, 3);
+}
+
+TEST(CheckpointTasksTest, CheckpointElsewhereIsNotLookedForAndIsStartedFromAndRemovedThere) {
+  JobRequest request = PlayedRequest();
+  request.max_restarts = 1;
+  Job job = RunningJob(request);
+  OrderSave(job, false, "by a user", At(3), "/spare");
+  SaveAll(job, 20, At(4), /*order=*/1);
+  FailRank1(job, FailureKind::kSignal, At(5));
+  CheckpointTask settle = Settle();
+  settle.must_exist = false;  // Nothing is known to be in the job's own.
+  EXPECT_THAT(TasksOf(job), ElementsAre(settle));
+  TakeTaskResult(job, kA, {settle, "", {}}, At(6));
+  EXPECT_EQ(job.state, JobState::kQueued) << job.reason;
+  EXPECT_EQ(ChooseStart(job), "/spare/job-1/step-000000000020.g1");
+
+  FindCheckpoint(job, {20, 1})->state = CheckpointState::kDeleting;
+  CheckpointTask remove = Remove("");
+  remove.directory = "/spare/job-1/step-000000000020.g1";
+  EXPECT_THAT(TasksOf(job), ElementsAre(remove));
+  TakeTaskResult(job, kA, {remove, "", {}}, At(7));
+  EXPECT_THAT(job.checkpoints.records, IsEmpty());
 }
 
 TEST(CheckpointTasksTest, OlderOneThatIsGoneIsStruckOff) {

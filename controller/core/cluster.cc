@@ -192,7 +192,7 @@ void Cluster::On(const CancelRequested& event, Moment now, Actions& actions) {
 void Cluster::On(const SaveRequested& event, Moment now, Actions& actions) {
   const auto job = jobs_.find(event.job);
   if (job == jobs_.end()) return;
-  OrderSave(job->second, event.now, "asked for by a user", now);
+  OrderSave(job->second, event.now, "asked for by a user", now, event.directory);
   Note(job->second, JobChange::kState, actions);
 }
 
@@ -316,7 +316,7 @@ void Cluster::RetainCheckpoints(Actions& actions) {
   if (actions.changed_jobs.empty()) return;  // Nothing has changed that matters here.
   for (auto& [id, job] : jobs_) {
     const auto in_use = [&, &owner = job](const CheckpointKey& key) {
-      const std::string directory = DirectoryOf(owner, key);
+      const std::string directory = DirectoryOf(owner, *FindCheckpoint(owner, key));
       return std::any_of(jobs_.begin(), jobs_.end(),
                          [&](const auto& other) { return StartsFrom(other.second, directory); });
     };
@@ -382,7 +382,7 @@ std::vector<CheckpointTask> Cluster::TasksFor(const NodeName& node) const {
 
 std::optional<Refusal> Cluster::RefuseRemoval(const Job& job, const Checkpoint& checkpoint,
                                               bool force) const {
-  const std::string directory = DirectoryOf(job, checkpoint.key);
+  const std::string directory = DirectoryOf(job, checkpoint);
   if (checkpoint.pinned) {
     return Refusal{Refusal::Kind::kState, "CHECKPOINT_PINNED",
                    absl::StrCat(directory, " is pinned: unpin it first")};

@@ -56,6 +56,7 @@ struct CancelRequested {
 struct SaveRequested {
   JobId job;
   bool now = false;
+  std::string directory = {};  // Where to; empty: the job's own.
 };
 // Requires: RefuseResume has no objection.
 struct ResumeRequested {

@@ -64,6 +64,7 @@ void EndGeneration(Job& job, Moment now) {
     FailOrder(job, checkpoints.order->number, "the ranks ended before it was complete");
   }
   checkpoints.stop_after.reset();
+  LeaveSavesElsewhere(job);
   checkpoints.saves.clear();
   checkpoints.forgotten_step = 0;
   checkpoints.next_save = checkpoints.next_save_wall = absl::InfiniteFuture();

@@ -130,7 +130,7 @@ TEST(JobAccountTest, StepsAfterTheCheckpointAreLostByARestart) {
   account.Follow(job, At(6));
   PlaceOnBoth(job, At(7));
   account.Follow(job, At(7));
-  ASSERT_EQ(job.restored_from, DirectoryOf(job, {20, 1}));
+  ASSERT_EQ(job.restored_from, DirectoryOf(job, {20, 1}, ""));
   EXPECT_EQ(account.steps_lost(), 13);
   RunPlaced(job, At(8));
   TellStep(job, 25, At(9));
@@ -181,7 +181,7 @@ TEST(JobAccountTest, WhatIsLostByARestartFromAnothersCheckpointIsNotKnown) {
   FailRank1(job, FailureKind::kSignal, At(5));
   PlaceOnBoth(job, At(6));
   account.Follow(job, At(6));
-  ASSERT_EQ(job.restored_from, DirectoryOf(job, {60, 1}));
+  ASSERT_EQ(job.restored_from, DirectoryOf(job, {60, 1}, ""));
   RunPlaced(job, At(7));
   TellStep(job, 70, At(8));
   account.Follow(job, At(8));

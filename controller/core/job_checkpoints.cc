@@ -23,8 +23,20 @@ std::string JobDirectory(const JobRequest& request) {
                       request.id.value());
 }
 
-std::string DirectoryOf(const Job& job, const CheckpointKey& key) {
-  return absl::StrCat(JobDirectory(job.request), "/", CheckpointName(key));
+std::string DirectoryOf(const Job& job, const CheckpointKey& key, const std::string& base) {
+  const std::string directory =
+      base.empty() ? JobDirectory(job.request)
+                   : absl::StrCat(absl::StripSuffix(base, "/"), "/", job.request.id.value());
+  return absl::StrCat(directory, "/", CheckpointName(key));
+}
+
+std::string DirectoryOf(const Job& job, const Checkpoint& checkpoint) {
+  return DirectoryOf(job, checkpoint.key, checkpoint.base);
+}
+
+std::string BaseOf(const Job& job, int64_t order) {
+  const auto place = job.checkpoints.places.find(order);
+  return place == job.checkpoints.places.end() ? "" : place->second;
 }
 
 const Checkpoint* NewestComplete(const Job& job, Generation since) {
@@ -61,7 +73,7 @@ Checkpoint* FindCheckpoint(Job& job, const CheckpointKey& key) {
 
 const Checkpoint* FindByDirectory(const Job& job, const std::string& directory) {
   for (const Checkpoint& checkpoint : job.checkpoints.records) {
-    if (DirectoryOf(job, checkpoint.key) == directory) return &checkpoint;
+    if (DirectoryOf(job, checkpoint) == directory) return &checkpoint;
   }
   return nullptr;
 }

@@ -14,7 +14,12 @@ bool SavesCheckpoints(const JobRequest& request);
 
 // <checkpoint.directory>/<job id>. Requires: SavesCheckpoints.
 std::string JobDirectory(const JobRequest& request);
-std::string DirectoryOf(const Job& job, const CheckpointKey& key);
+// `base`: as Checkpoint.
+std::string DirectoryOf(const Job& job, const CheckpointKey& key, const std::string& base);
+std::string DirectoryOf(const Job& job, const Checkpoint& checkpoint);
+
+// Where an order saves: the base of its checkpoint.
+std::string BaseOf(const Job& job, int64_t order);
 
 // The one that was made last among the complete ones of generation `since` and later; null if
 // there is none. Pointers here are valid until the records change.

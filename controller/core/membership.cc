@@ -7,6 +7,7 @@
 #include "controller/core/job_checkpoints.h"
 #include "controller/core/plan.h"
 #include "controller/core/save_order.h"
+#include "controller/core/saving.h"
 #include "controller/core/state_groups.h"
 
 namespace paceline {
@@ -24,11 +25,14 @@ void UseNode(Job& job, const NodeName& node) {
 // What the generation before had not finished is given up; an order goes to the next one.
 void CarryOverSaves(Job& job) {
   JobCheckpoints& checkpoints = job.checkpoints;
+  LeaveSavesElsewhere(job);
   checkpoints.saves.clear();
   checkpoints.forgotten_step = 0;
   if (!IsOrderPending(job)) return;
   SaveOrder& order = *checkpoints.order;
+  const std::string base = BaseOf(job, order.number);
   ++order.number;
+  if (!base.empty()) checkpoints.places[order.number] = base;
   order.generation = job.generation;
 }
 

@@ -35,11 +35,10 @@ std::string HowToGoOn(const Job& job, const Checkpoint* older) {
 // Why the job cannot start from this directory, as far as its records tell. Of a directory that is
 // not its own nothing is known.
 std::string WhyUnusable(const Job& job, const std::string& directory) {
-  if (!SavesCheckpoints(job.request) ||
-      !absl::StartsWith(directory, absl::StrCat(JobDirectory(job.request), "/"))) {
-    return "";
-  }
+  if (!SavesCheckpoints(job.request)) return "";
   const Checkpoint* own = FindByDirectory(job, directory);
+  const bool is_own = absl::StartsWith(directory, absl::StrCat(JobDirectory(job.request), "/"));
+  if (own == nullptr && !is_own) return "";
   if (own == nullptr || own->state == CheckpointState::kDeleting) return "deleted";
   return own->state == CheckpointState::kDamaged ? "damaged" : "";
 }
@@ -66,7 +65,7 @@ bool DecideAfterDamage(Job& job) {
                     " cannot be used: ", HowToGoOn(job, older));
     return false;
   }
-  job.start = {DirectoryOf(job, older->key), NextUnused(job)};
+  job.start = {DirectoryOf(job, *older), NextUnused(job)};
   job.restart_reason = absl::StrCat("goes on from ", job.start.directory, ", since ",
                                     job.restored_from, " cannot be used: ", job.reason);
   return true;
@@ -76,7 +75,7 @@ bool DecideAfterDamage(Job& job) {
 
 std::string ChooseStart(const Job& job) {
   const Checkpoint* newest = NewestComplete(job, job.start.since);
-  return newest != nullptr ? DirectoryOf(job, newest->key) : job.start.directory;
+  return newest != nullptr ? DirectoryOf(job, *newest) : job.start.directory;
 }
 
 bool DecideRestart(Job& job) {

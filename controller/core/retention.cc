@@ -11,7 +11,7 @@ std::vector<CheckpointKey> FindSurplus(const std::vector<Checkpoint>& records,
   if (policy.keep_latest == 0) return surplus;
   int newer = 0;
   for (auto record = records.rbegin(); record != records.rend(); ++record) {
-    if (record->state != CheckpointState::kComplete) continue;
+    if (record->state != CheckpointState::kComplete || !record->base.empty()) continue;
     const bool among_latest = newer++ < std::max(1, policy.keep_latest);
     const bool by_step = policy.keep_every > 0 && record->key.step % policy.keep_every == 0;
     if (among_latest || by_step || record->pinned || in_use(record->key)) continue;

@@ -2,7 +2,7 @@
 //
 // Kept are: the newest `keep_latest` complete ones (0: all), those whose step `keep_every`
 // divides, pinned ones, those that a job starts from, and always the newest complete one. Damaged
-// ones do not count and are removed by hand only.
+// ones, and those that a person had put elsewhere, do not count and are removed by hand only.
 #ifndef CONTROLLER_CORE_RETENTION_H_
 #define CONTROLLER_CORE_RETENTION_H_
 

@@ -50,6 +50,12 @@ TEST(RetentionTest, DamagedAndLeavingOnesNeitherCountNorGo) {
               ElementsAre(10));
 }
 
+TEST(RetentionTest, OnesThatAPersonPutElsewhereNeitherCountNorGo) {
+  std::vector<Checkpoint> records = {At(10), At(20), At(30), At(40)};
+  records[1].base = records[3].base = "/spare";
+  EXPECT_THAT(Surplus(records, 1), ElementsAre(10));
+}
+
 TEST(RetentionTest, PinnedAndThoseInUseAreKeptBesideTheNewest) {
   std::vector<Checkpoint> records = {At(10), At(20), At(30), At(40), At(50)};
   records[0].pinned = true;

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "common/core/hold_pause.h"
 #include "controller/core/job_checkpoints.h"
 #include "controller/core/membership.h"
@@ -41,14 +43,25 @@ std::optional<JobChange> HoldAndTryAgain(Job& job, Moment now) {
     job.reason = absl::StrCat(
         stop.reason, ": trains on and is saved again and again for ", absl::FormatDuration(left),
         ", as it could not be saved before it stops: ", job.checkpoints.order->error,
-        "; mend the cause, or stop it unsaved with `paceline job cancel`");
+        "; mend the cause, save it elsewhere with `paceline checkpoint save ",
+        job.request.id.value(), " --to DIR`, or stop it unsaved with `paceline job cancel`");
     return JobChange::kState;
   }
   if (now.steady < stop.next_try || job.state != JobState::kRunning) return JobChange::kNone;
-  stop.next_try = absl::InfiniteFuture();
-  stop.deadline = now.steady + kStopPatience;
   OrderSave(job, /*at_once=*/false, stop.reason, now);
   return JobChange::kState;
+}
+
+// The oldest one goes that no save needs any more.
+void NotePlace(Job& job, int64_t order, std::string base) {
+  auto& places = job.checkpoints.places;
+  places[order] = std::move(base);
+  for (auto place = places.begin(); places.size() > kMaxPlaces && place != places.end();) {
+    const auto& saves = job.checkpoints.saves;
+    const bool is_used = std::any_of(saves.begin(), saves.end(),
+                                     [&](const Save& save) { return save.order == place->first; });
+    place = is_used ? std::next(place) : places.erase(place);
+  }
 }
 
 }  // namespace
@@ -63,7 +76,8 @@ std::optional<Refusal> RefuseSave(const Job& job) {
   if (!SavesCheckpoints(job.request)) {
     return Refusal{Refusal::Kind::kState, "CHECKPOINTS_OFF",
                    absl::StrCat(name,
-                                " has no directory for checkpoints: submit it with "
+                                " has no directory for checkpoints, so its ranks have nothing to "
+                                "save with, elsewhere neither: submit it with "
                                 "checkpoint.directory")};
   }
   if (job.state != JobState::kRunning) {
@@ -78,14 +92,29 @@ bool IsOrderPending(const Job& job) {
          job.checkpoints.order->state == SaveOrder::State::kPending;
 }
 
-void OrderSave(Job& job, bool at_once, std::string reason, Moment now) {
-  if (IsOrderPending(job) && (job.checkpoints.order->now || !at_once)) return;
+void OrderSave(Job& job, bool at_once, std::string reason, Moment now,
+               const std::string& directory) {
+  JobCheckpoints& checkpoints = job.checkpoints;
+  std::string base(absl::StripSuffix(directory, "/"));
+  if (base == absl::StripSuffix(job.request.checkpoints.directory, "/")) base.clear();
+  if (IsOrderPending(job)) {
+    const std::string pending = BaseOf(job, checkpoints.order->number);
+    if (base.empty()) base = pending;
+    if (base == pending && (checkpoints.order->now || !at_once)) return;
+    at_once = at_once || checkpoints.order->now;
+  }
   SaveOrder order;
-  order.number = job.checkpoints.order.has_value() ? job.checkpoints.order->number + 1 : 1;
+  order.number = checkpoints.order.has_value() ? checkpoints.order->number + 1 : 1;
   order.generation = job.generation;
   order.now = at_once;
   order.reason = std::move(reason);
-  job.checkpoints.order = std::move(order);
+  if (!base.empty()) NotePlace(job, order.number, std::move(base));
+  checkpoints.order = std::move(order);
+  // A job that waits for its save waits for this one.
+  if (checkpoints.stop_after.has_value()) {
+    checkpoints.stop_after->next_try = absl::InfiniteFuture();
+    checkpoints.stop_after->deadline = now.steady + kStopPatience;
+  }
   PlanNextSave(job, now);
 }
 
@@ -169,7 +198,8 @@ JobChange StopIfSaved(Job& job, Moment now) {
   }
   const std::string outcome =
       order.state == SaveOrder::State::kComplete
-          ? absl::StrCat("saved as ", DirectoryOf(job, {order.step, order.generation.value()}))
+          ? absl::StrCat("saved as ", DirectoryOf(job, {order.step, order.generation.value()},
+                                                  BaseOf(job, order.number)))
           : absl::StrCat("not saved: ", order.error);
   return CancelJob(job, absl::StrCat(stop.reason, "; ", outcome), stop.grace, now);
 }

@@ -2,7 +2,8 @@
 //
 // An order has a number above all before it and is given to one generation; all its ranks save
 // after a step that they agree on. One order is pending at a time: who asks for another gets that,
-// but one for now takes the place of one that was not.
+// but one for now takes the place of one that was not, and one that names a directory of one that
+// names none or another.
 // It ends COMPLETE with its checkpoint, or FAILED: when a rank says so, when the generation ends,
 // or when somebody waits for it to stop the job and kStopPatience has passed.
 //
@@ -31,8 +32,13 @@ std::optional<Refusal> RefuseSave(const Job& job);
 
 bool IsOrderPending(const Job& job);
 
-// Orders a save unless one is pending that does as well. Requires: RefuseSave has no objection.
-void OrderSave(Job& job, bool at_once, std::string reason, Moment now);
+// Directories that orders have named are kept for so many of the newest (JobCheckpoints::places).
+inline constexpr size_t kMaxPlaces = 16;
+
+// Orders a save unless one is pending that does as well. `directory`: where to; empty: the job's
+// own, or where the order goes whose place it takes. Requires: RefuseSave has no objection.
+void OrderSave(Job& job, bool at_once, std::string reason, Moment now,
+               const std::string& directory = "");
 
 // The order has ended; nothing happens unless it is the pending one.
 void CompleteOrder(Job& job, int64_t number, int64_t step);

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "controller/core/job_checkpoints.h"
 #include "controller/core/testing/played_job.h"
 
@@ -31,6 +32,61 @@ TEST(SaveOrderTest, AnOrderForNowTakesThePlaceOfOneThatWaits) {
   EXPECT_TRUE(job.checkpoints.order->now);
   CompleteOrder(job, 1, 20);
   EXPECT_TRUE(IsOrderPending(job)) << "what the first one saved came too late to be now";
+}
+
+TEST(SaveOrderTest, AnOrderThatNamesADirectoryTakesThePlaceOfOneThatDoesNot) {
+  Job job = RunningJob();
+  OrderSave(job, true, "by time", At(3));
+  OrderSave(job, false, "by a user", At(4), "/spare/");
+  EXPECT_EQ(job.checkpoints.order->number, 2);
+  EXPECT_TRUE(job.checkpoints.order->now) << "as the one before";
+  EXPECT_EQ(BaseOf(job, 1), "");
+  EXPECT_EQ(BaseOf(job, 2), "/spare");
+  OrderSave(job, false, "by time", At(5));
+  OrderSave(job, false, "by a user", At(6), "/spare");
+  EXPECT_EQ(job.checkpoints.order->number, 2);
+  OrderSave(job, false, "by a user", At(7), "/other");
+  EXPECT_EQ(job.checkpoints.order->number, 3);
+  // What the second one has saved meanwhile lies where it was told.
+  SaveAll(job, 20, At(8), /*order=*/2);
+  EXPECT_TRUE(IsOrderPending(job));
+  SaveAll(job, 40, At(9), /*order=*/3);
+  SaveAll(job, 60, At(10));
+  ASSERT_EQ(job.checkpoints.records.size(), 3u);
+  EXPECT_EQ(DirectoryOf(job, job.checkpoints.records[0]), "/spare/job-1/step-000000000020.g1");
+  EXPECT_EQ(DirectoryOf(job, job.checkpoints.records[1]), "/other/job-1/step-000000000040.g1");
+  EXPECT_EQ(DirectoryOf(job, job.checkpoints.records[2]), "/ckpt/job-1/step-000000000060.g1");
+}
+
+TEST(SaveOrderTest, TheJobsOwnDirectoryIsNoOther) {
+  Job job = RunningJob();
+  OrderSave(job, false, "by a user", At(3), "/ckpt/");
+  EXPECT_EQ(BaseOf(job, 1), "");
+}
+
+TEST(SaveOrderTest, DirectoriesThatOrdersHaveNamedAreBounded) {
+  Job job = RunningJob();
+  TellSaves(job, 0, {Told(20, SaveState::kDurable, 1)}, At(3));
+  for (int i = 1; i <= 40; ++i) {
+    OrderSave(job, false, "by a user", At(3 + i), absl::StrCat("/spare-", i));
+  }
+  EXPECT_LE(job.checkpoints.places.size(), kMaxPlaces);
+  EXPECT_EQ(BaseOf(job, 1), "/spare-1") << "a save needs it";
+  EXPECT_EQ(BaseOf(job, 40), "/spare-40");
+}
+
+TEST(SaveOrderTest, StoppedJobThatCannotBeSavedIsSavedElsewhere) {
+  Job job = RunningJob();
+  StopWhenSaved(job, "maintenance", absl::Seconds(7), At(3));
+  TellSaves(job, 1, {Told(20, SaveState::kFailed, 1)}, At(4));
+  EXPECT_EQ(job.state, JobState::kRunning);
+  EXPECT_THAT(job.reason, HasSubstr("`paceline checkpoint save job-1 --to DIR`"));
+  OrderSave(job, false, "by a user", At(5), "/spare");
+  StopIfSaved(job, At(5));
+  EXPECT_TRUE(IsOrderPending(job)) << "no other try takes its place";
+  SaveAll(job, 40, At(6), /*order=*/2);
+  EXPECT_EQ(job.state, JobState::kStopping);
+  EXPECT_EQ(job.reason, "maintenance; saved as /spare/job-1/step-000000000040.g1");
 }
 
 TEST(SaveOrderTest, SecondOrderIsTheFirstUntilThatHasEnded) {
@@ -134,7 +190,8 @@ TEST(SaveOrderTest, JobThatIsToStopTrainsOnWhileItsDiskIsFullAndStopsWhenItIsSav
   EXPECT_EQ(job.reason,
             "maintenance: trains on and is saved again and again for 30m, as it could not be "
             "saved before it stops: save after step 20: rank 1 on b: the disk is full; mend the "
-            "cause, or stop it unsaved with `paceline job cancel`");
+            "cause, save it elsewhere with `paceline checkpoint save job-1 --to DIR`, or stop it "
+            "unsaved with `paceline job cancel`");
   EXPECT_EQ(NextDeadline(job), At(9).steady);
   EXPECT_EQ(TickJob(job, At(8)), JobChange::kNone);
   EXPECT_EQ(TickJob(job, At(9)), JobChange::kState);

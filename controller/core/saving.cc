@@ -100,6 +100,7 @@ void Complete(Job& job, Save& save, Moment now) {
   save.outcome = Save::Outcome::kComplete;
   Checkpoint checkpoint;
   checkpoint.key = KeyOf(job, save);
+  checkpoint.base = BaseOf(job, save.order);
   for (const auto& part : save.parts) checkpoint.bytes += part.has_value() ? part->bytes : 0;
   checkpoint.ranks = static_cast<int>(job.ranks.size());
   checkpoint.created = now.wall;
@@ -132,11 +133,28 @@ void Fail(Job& job, Save& save, const RankState& rank, const SaveStatus& status)
   if (status.state != SaveState::kSkipped) checkpoints.last_error = std::move(why);
 }
 
-void LeaveRemnants(Job& job, const Save& save) {
+void LeaveRemnants(Job& job, const Save& save, const std::string& base) {
   auto& remnants = job.checkpoints.remnants;
-  const CheckpointKey key = KeyOf(job, save);
+  const Remnant left{KeyOf(job, save), base};
   if (remnants.size() >= kMaxRemnants) return;
-  if (std::count(remnants.begin(), remnants.end(), key) == 0) remnants.push_back(key);
+  if (std::count(remnants.begin(), remnants.end(), left) == 0) remnants.push_back(left);
+}
+
+// A rank tells of a later order for the state after this step. What was told of the one before
+// counts no more: shards in two directories make no checkpoint.
+void BeginAnew(Save& save, int64_t order, Moment now) {
+  const auto is_told = [](const auto& part) { return part.has_value(); };
+  if (std::any_of(save.parts.begin(), save.parts.end(), is_told)) {
+    save.earlier.push_back(save.order);
+  }
+  save.order = order;
+  save.outcome = Save::Outcome::kUnderWay;
+  save.begun = now.steady;
+  for (auto& part : save.parts) part.reset();
+}
+
+bool MayBeginAnew(const Save& save) {
+  return save.outcome == Save::Outcome::kUnderWay || save.outcome == Save::Outcome::kFailed;
 }
 
 // An order that the ranks could not agree on belongs to no save.
@@ -159,10 +177,13 @@ JobChange TakePart(Job& job, const RankState& rank, SaveStatus status, Moment no
   if (r != 0 && status.state == SaveState::kCommitted) status.state = SaveState::kDurable;
   Save* save = FindOrAdd(job, status.step, now);
   if (save == nullptr) return JobChange::kNone;
+  if (status.order > save->order && MayBeginAnew(*save)) {
+    BeginAnew(*save, status.order, now);
+  }
+  if (status.order != save->order) return JobChange::kNone;
   std::optional<Save::Part>& part = save->parts[static_cast<size_t>(r)];
   if (part.has_value() && StageOf(status.state) <= StageOf(part->state)) return JobChange::kNone;
   part = Save::Part{status.state, status.bytes};
-  if (save->order == 0) save->order = status.order;
   JobChange change = JobChange::kProgress;
   if (save->outcome == Save::Outcome::kUnknown && status.state == SaveState::kCommitted) {
     save->outcome = Save::Outcome::kUnderWay;
@@ -179,7 +200,7 @@ JobChange TakePart(Job& job, const RankState& rank, SaveStatus status, Moment no
     }
   }
   if (save->outcome == Save::Outcome::kFailed && IsToldByAll(*save) && LeavesFiles(*save)) {
-    LeaveRemnants(job, *save);
+    LeaveRemnants(job, *save, BaseOf(job, save->order));
     change = JobChange::kState;
   }
   return change;
@@ -196,7 +217,13 @@ JobChange TakeHold(Job& job) {
       if (!IsHeld(status) || !IsOfThisGeneration(job, rank, status)) continue;
       std::string why =
           absl::StrCat(SaveText(status.step), RankName(job, rank), ": ", status.error);
-      if (why == job.checkpoints.last_error) return JobChange::kNone;
+      // Who asked for a save elsewhere hears that it does not work there either.
+      const bool is_asked = IsOrderPending(job) && job.checkpoints.order->number == status.order &&
+                            !BaseOf(job, status.order).empty();
+      if (is_asked) FailOrder(job, status.order, why, MayPass(status.failure));
+      if (why == job.checkpoints.last_error) {
+        return is_asked ? JobChange::kState : JobChange::kNone;
+      }
       ++job.checkpoints.failed[status.failure];
       job.checkpoints.last_error = std::move(why);
       return JobChange::kState;
@@ -247,6 +274,7 @@ JobChange MissLostParts(Job& job, const RankState& rank, Moment now) {
     }
     SaveStatus status;
     status.step = step;
+    status.order = save.order;
     status.state = SaveState::kFailed;
     status.failure = SaveFailure::kInconsistent;
     status.error = "does not tell any more what became of its part";
@@ -263,10 +291,21 @@ bool IsTold(const Job& job, int64_t step) {
   });
 }
 
+// What the save has left where persons wanted it, by this order and those before.
+void LeaveElsewhere(Job& job, const Save& save) {
+  std::set<std::string> bases;
+  for (const int64_t order : save.earlier) bases.insert(BaseOf(job, order));
+  bases.insert(BaseOf(job, save.order));
+  if (save.outcome == Save::Outcome::kComplete) bases.erase(BaseOf(job, save.order));
+  bases.erase("");  // The job's own is looked through.
+  for (const std::string& base : bases) LeaveRemnants(job, save, base);
+}
+
 void ForgetEnded(Job& job) {
   auto& saves = job.checkpoints.saves;
   while (!saves.empty() && HasEnded(saves.front()) && !IsTold(job, saves.front().step)) {
     job.checkpoints.forgotten_step = saves.front().step;
+    LeaveElsewhere(job, saves.front());
     saves.erase(saves.begin());
   }
 }
@@ -281,7 +320,7 @@ JobChange TakeSaves(Job& job, const RankState& rank, Moment now) {
     change = std::max(change, status.step > 0 ? TakePart(job, rank, status, now)
                                               : TakeDisagreement(job, rank, status));
     if (IsHeld(status)) change = std::max(change, TakeHold(job));
-    if (status.state == SaveState::kCommitted) {
+    if (status.state == SaveState::kCommitted && status.order == OrderOfSave(job, status.step)) {
       change = std::max(change, ForgetHold(job, status.step));
     }
   }
@@ -301,6 +340,17 @@ std::vector<int64_t> CommitSteps(const Job& job) {
     if (MayCommit(save)) steps.push_back(save.step);
   }
   return steps;
+}
+
+int64_t OrderOfSave(const Job& job, int64_t step) {
+  for (const Save& save : job.checkpoints.saves) {
+    if (save.step == step) return save.order;
+  }
+  return 0;
+}
+
+void LeaveSavesElsewhere(Job& job) {
+  for (const Save& save : job.checkpoints.saves) LeaveElsewhere(job, save);
 }
 
 std::vector<int64_t> StepsUnderWay(const Job& job) {

@@ -45,7 +45,7 @@ TEST(SavingTest, ManifestMayBeWrittenWhenEveryShardIsDurableAndThenTheCheckpoint
   EXPECT_EQ(newest->bytes, 200);
   EXPECT_EQ(newest->ranks, 2);
   EXPECT_EQ(newest->created, At(13).wall);
-  EXPECT_EQ(DirectoryOf(job, newest->key), "/ckpt/job-1/step-000000000020.g1");
+  EXPECT_EQ(DirectoryOf(job, *newest), "/ckpt/job-1/step-000000000020.g1");
   EXPECT_THAT(CommitSteps(job), IsEmpty());
   EXPECT_THAT(StepsUnderWay(job), IsEmpty());
   EXPECT_EQ(job.checkpoints.committed, 1);
@@ -122,6 +122,56 @@ TEST(SavingTest, RanksThatHoldTheirStateAreShownAndTheSaveGoesOn) {
   EXPECT_EQ(job.checkpoints.committed, 1);
 }
 
+TEST(SavingTest, StateThatIsHeldIsSavedElsewhereByAllRanksAnew) {
+  Job job = RunningJob();
+  TellSaves(job, 0, {Told(1000, kDurable)}, At(10));
+  TellSaves(job, 1, {Held(1000, "disk full; held")}, At(11));
+  OrderSave(job, /*at_once=*/false, "asked for by a user", At(12), "/spare/");
+  TellSaves(job, 1, {Told(1000, kWriting, 1)}, At(13));
+  TellSaves(job, 1, {Told(1000, kDurable, 1)}, At(14));
+  EXPECT_THAT(CommitSteps(job), IsEmpty()) << "rank 0's shard lies in the other directory";
+  EXPECT_EQ(TellSaves(job, 0, {Told(1000, kDurable)}, At(15)), JobChange::kNone) << "told late";
+  EXPECT_THAT(CommitSteps(job), IsEmpty());
+  TellSaves(job, 0, {Told(1000, kDurable, 1)}, At(16));
+  EXPECT_THAT(CommitSteps(job), ElementsAre(1000));
+  EXPECT_EQ(OrderOfSave(job, 1000), 1);
+  EXPECT_EQ(TellSaves(job, 0, {Told(1000, kCommitted)}, At(17)), JobChange::kNone);
+  EXPECT_EQ(NewestComplete(job), nullptr);
+
+  TellSaves(job, 0, {Told(1000, kCommitted, 1)}, At(18));
+  ASSERT_NE(NewestComplete(job), nullptr);
+  EXPECT_EQ(DirectoryOf(job, *NewestComplete(job)), "/spare/job-1/step-000000001000.g1");
+  EXPECT_EQ(job.checkpoints.order->state, SaveOrder::State::kComplete);
+  EXPECT_EQ(SaveTrouble(job, At(19).wall), "");
+  EXPECT_THAT(job.checkpoints.remnants, IsEmpty()) << "the job's own is looked through";
+}
+
+TEST(SavingTest, OrderToSaveElsewhereFailsWhenThatDoesNotWorkEitherAndTheNextOneMayWork) {
+  Job job = RunningJob();
+  TellSaves(job, 0, {Held(1000, "disk full; held")}, At(10));
+  OrderSave(job, /*at_once=*/false, "asked for by a user", At(11), "/full");
+  TellSaves(job, 1, {Told(1000, kDurable, 1)}, At(12));
+  SaveStatus held = Held(1000, "/full is full too; held");
+  held.order = 1;
+  TellSaves(job, 0, {held}, At(13));
+  EXPECT_EQ(job.checkpoints.order->state, SaveOrder::State::kFailed);
+  EXPECT_THAT(job.checkpoints.order->error, HasSubstr("/full is full too"));
+  OrderSave(job, /*at_once=*/false, "asked for by a user", At(14), "/spare");
+  SaveAll(job, 1000, At(15), /*order=*/2);
+  ASSERT_NE(NewestComplete(job), nullptr);
+  EXPECT_EQ(NewestComplete(job)->base, "/spare");
+  FailRank1(job, FailureKind::kSignal, At(16));
+  EXPECT_THAT(job.checkpoints.remnants, ElementsAre(Remnant{{1000, 1}, "/full"}));
+}
+
+TEST(SavingTest, WhatAnOrderElsewhereHasLeftIsRemovedThere) {
+  Job job = RunningJob();
+  OrderSave(job, /*at_once=*/false, "asked for by a user", At(3), "/spare");
+  TellSaves(job, 0, {Told(20, kDurable, 1)}, At(4));
+  FailRank1(job, FailureKind::kSignal, At(5));
+  EXPECT_THAT(job.checkpoints.remnants, ElementsAre(Remnant{{20, 1}, "/spare"}));
+}
+
 TEST(SavingTest, OfSeveralThatHoldTheirStateTheFirstIsShown) {
   Job job = RunningJob();
   TellSaves(job, 1, {Held(1000, "second")}, At(10));
@@ -139,7 +189,7 @@ TEST(SavingTest, OneFailedPartFailsTheSaveOnceAndWhatWasWrittenIsRemovedWhenAllH
   EXPECT_THAT(job.checkpoints.remnants, IsEmpty()) << "rank 0 still writes";
   EXPECT_EQ(TellSaves(job, 0, {Told(20, kFailed)}, At(12)), JobChange::kState);
   EXPECT_EQ(job.checkpoints.failed[SaveFailure::kNoSpace], 1) << "one save, one failure";
-  EXPECT_THAT(job.checkpoints.remnants, ElementsAre(CheckpointKey{20, 1}));
+  EXPECT_THAT(job.checkpoints.remnants, ElementsAre(Remnant{{20, 1}, ""}));
   EXPECT_THAT(CommitSteps(job), IsEmpty());
   SaveAll(job, 40, At(20));
   EXPECT_EQ(job.checkpoints.last_error, "");
@@ -151,7 +201,7 @@ TEST(SavingTest, ManifestThatCannotBeWrittenFailsTheSave) {
   TellSaves(job, 1, {Told(20, kDurable)}, At(10));
   TellSaves(job, 0, {Told(20, kFailed)}, At(11));
   EXPECT_THAT(CommitSteps(job), IsEmpty());
-  EXPECT_THAT(job.checkpoints.remnants, ElementsAre(CheckpointKey{20, 1}));
+  EXPECT_THAT(job.checkpoints.remnants, ElementsAre(Remnant{{20, 1}, ""}));
 }
 
 TEST(SavingTest, SkippedSaveIsCountedAsSkippedAndLeavesNothingIfNobodyWrote) {
@@ -166,7 +216,7 @@ TEST(SavingTest, SkippedSaveIsCountedAsSkippedAndLeavesNothingIfNobodyWrote) {
   TellSaves(job, 0, {Told(40, kSkipped)}, At(11));
   TellSaves(job, 1, {Told(40, kDurable)}, At(11));
   EXPECT_EQ(job.checkpoints.skipped, 2);
-  EXPECT_THAT(job.checkpoints.remnants, ElementsAre(CheckpointKey{40, 1}));
+  EXPECT_THAT(job.checkpoints.remnants, ElementsAre(Remnant{{40, 1}, ""}));
 }
 
 TEST(SavingTest, SavesThatNobodyTellsOfAnyMoreAreForgottenAndNotTakenForNew) {

@@ -9,6 +9,7 @@
 #include "controller/core/saving.h"
 #include "controller/core/testing/played_job.h"
 #include "controller/rpc/convert.h"
+#include "controller/rpc/convert_checkpoint.h"
 #include "controller/rpc/records.h"
 #include "controller/store/memory_store.h"
 #include "controller/store/record.pb.h"
@@ -106,8 +107,34 @@ TEST(CheckpointRecordsTest, FailedSaveIsNotCountedAgainAndItsRemnantsAreStillRem
   TellSaves(job, 1, {Told(20, SaveState::kFailed)}, At(1001));
   EXPECT_EQ(job.checkpoints.failed.at(SaveFailure::kNoSpace), 1);
   EXPECT_EQ(job.checkpoints.skipped, 1);
-  EXPECT_THAT(job.checkpoints.remnants, ElementsAre(CheckpointKey{20, 1}));
+  EXPECT_THAT(job.checkpoints.remnants, ElementsAre(Remnant{{20, 1}, ""}));
   EXPECT_THAT(job.checkpoints.last_error, ::testing::HasSubstr("rank 1 on b: the disk is full"));
+}
+
+TEST(CheckpointRecordsTest, SavesElsewhereStayWhereTheyAre) {
+  Job job = RunningJob(SavingRequest());
+  OrderSave(job, false, "asked", At(5), "/spare");
+  SaveAll(job, 20, At(6), /*order=*/1);
+  TellSaves(job, 1, {Told(30, SaveState::kDurable)}, At(7));
+  OrderSave(job, false, "asked", At(8), "/other");
+  TellSaves(job, 1, {Told(30, SaveState::kDurable, 2)}, At(9));
+  OrderSave(job, false, "asked", At(10), "/third");
+  TellSaves(job, 1, {Told(30, SaveState::kDurable, 3)}, At(11));
+  job = Stored(job);
+  EXPECT_EQ(DirectoryOf(job, job.checkpoints.records.at(0)), "/spare/job-1/step-000000000020.g1");
+  EXPECT_EQ(SummarizeCheckpoints(job).order().directory(), "/third");
+  const v1::CheckpointPlan plan = CheckpointPlanFor(job, Rank(1));
+  ASSERT_EQ(plan.directories_size(), 3);
+  EXPECT_EQ(plan.directories(1).order(), 2);
+  EXPECT_EQ(plan.directories(1).directory(), "/other");
+  TellSaves(job, 0, {Told(30, SaveState::kDurable, 3)}, At(1001));
+  const v1::CheckpointPlan first = CheckpointPlanFor(job, Rank(0));
+  EXPECT_THAT(first.commit_steps(), ElementsAre(30));
+  EXPECT_THAT(first.commit_orders(), ElementsAre(3));
+  FailRank1(job, FailureKind::kSignal, At(1002));
+  job = Stored(job);
+  EXPECT_THAT(job.checkpoints.remnants,
+              ElementsAre(Remnant{{30, 1}, "/other"}, Remnant{{30, 1}, "/third"}));
 }
 
 TEST(CheckpointRecordsTest, OrderAndTheStopBehindItGoOn) {

@@ -7,10 +7,12 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "common/job_spec/job_spec.h"
 #include "common/log.h"
 #include "controller/core/job_checkpoints.h"
 #include "controller/core/save_order.h"
@@ -18,6 +20,7 @@
 #include "controller/rpc/convert_checkpoint.h"
 #include "controller/rpc/errors.h"
 #include "controller/rpc/mutations.h"
+#include "controller/rpc/node_requests.h"
 #include "controller/rpc/paging.h"
 
 namespace paceline {
@@ -103,9 +106,13 @@ void CheckpointService::DoSave(const Principal& caller, const v1::SaveCheckpoint
         if (!found.ok()) return answer(found);
         const std::optional<Refusal> refusal = RefuseSave(*job);
         if (refusal.has_value()) return answer(MakeError(*refusal));
+        const grpc::Status valid = RequestError(CheckNodePath(request.directory(), "directory"));
+        if (!valid.ok()) return answer(valid);
         const JobId id = job->request.id;
-        PACELINE_LOG(INFO) << "checkpoint_save job=" << id.value() << " now=" << request.now();
-        control_->ApplyRequest(request_id, id, SaveRequested{id, request.now()},
+        PACELINE_LOG(INFO) << "checkpoint_save job=" << id.value() << " now=" << request.now()
+                           << " directory=" << absl::CEscape(request.directory());
+        control_->ApplyRequest(request_id, id,
+                               SaveRequested{id, request.now(), request.directory()},
                                mutations_.ReplyJob(id, reply, answer));
       });
 }

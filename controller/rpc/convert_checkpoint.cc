@@ -37,14 +37,24 @@ SaveOrder::State FromProto(v1::SaveOrderStatus::State state) {
   return static_cast<SaveOrder::State>(state - 1);
 }
 
-v1::SaveOrderStatus ToProto(const SaveOrder& order) {
+v1::SaveOrderStatus ToProto(const SaveOrder& order, const std::string& directory) {
   v1::SaveOrderStatus out;
   out.set_number(order.number);
   out.set_state(static_cast<v1::SaveOrderStatus::State>(static_cast<int>(order.state) + 1));
   out.set_step(order.step);
   out.set_error(order.error);
   out.set_reason(order.reason);
+  out.set_directory(directory);
   return out;
+}
+
+void AddPlaces(const JobCheckpoints& checkpoints,
+               google::protobuf::RepeatedPtrField<v1::SaveDirectory>* out) {
+  for (const auto& [order, directory] : checkpoints.places) {
+    v1::SaveDirectory& added = *out->Add();
+    added.set_order(order);
+    added.set_directory(directory);
+  }
 }
 
 // Also of what a broken sender may have put there.
@@ -79,6 +89,7 @@ v1::SaveRecord EncodeSave(const Save& save) {
   v1::SaveRecord out;
   out.set_step(save.step);
   out.set_order(save.order);
+  out.mutable_earlier_orders()->Assign(save.earlier.begin(), save.earlier.end());
   for (const auto& part : save.parts) {
     v1::SaveRecord::Part& added = *out.add_parts();
     if (!part.has_value()) continue;
@@ -95,6 +106,7 @@ Save DecodeSave(const v1::SaveRecord& record) {
   Save save;
   save.step = record.step();
   save.order = record.order();
+  save.earlier.assign(record.earlier_orders().begin(), record.earlier_orders().end());
   for (const v1::SaveRecord::Part& part : record.parts()) {
     save.parts.emplace_back();
     if (part.state() == v1::SAVE_STATE_UNSPECIFIED) continue;
@@ -115,6 +127,7 @@ Checkpoint FromProto(const v1::Checkpoint& stored) {
   out.ranks = stored.ranks();
   out.created = paceline::FromProto(stored.create_time());
   out.pinned = stored.pinned();
+  out.base = stored.saved_to();
   return out;
 }
 
@@ -133,11 +146,12 @@ v1::Checkpoint ToProto(const Job& job, const Checkpoint& checkpoint) {
   out.set_generation(checkpoint.key.generation);
   out.set_state(static_cast<v1::CheckpointState>(static_cast<int>(checkpoint.state) + 1));
   out.set_reason(checkpoint.reason);
-  out.set_directory(DirectoryOf(job, checkpoint.key));
+  out.set_directory(DirectoryOf(job, checkpoint));
   out.set_bytes(checkpoint.bytes);
   out.set_ranks(checkpoint.ranks);
   *out.mutable_create_time() = ToProto(checkpoint.created);
   out.set_pinned(checkpoint.pinned);
+  out.set_saved_to(checkpoint.base);
   return out;
 }
 
@@ -158,7 +172,9 @@ v1::JobCheckpoints SummarizeCheckpoints(const Job& job) {
   for (const auto& [cause, count] : checkpoints.failed) out.set_failed(out.failed() + count);
   out.set_skipped(checkpoints.skipped);
   out.set_last_error(checkpoints.last_error);
-  if (checkpoints.order.has_value()) *out.mutable_order() = ToProto(*checkpoints.order);
+  if (const auto& order = checkpoints.order; order.has_value()) {
+    *out.mutable_order() = ToProto(*order, BaseOf(job, order->number));
+  }
   if (NextSaveDeadline(job) != absl::InfiniteFuture()) {
     *out.mutable_next_time() = ToProto(checkpoints.next_save_wall);
   }
@@ -179,8 +195,12 @@ v1::CheckpointPlan CheckpointPlanFor(const Job& job, Rank rank) {
     out.mutable_save()->set_number(order->number);
     out.mutable_save()->set_now(order->now);
   }
+  AddPlaces(job.checkpoints, out.mutable_directories());
   if (rank == Rank(0)) {
-    for (const int64_t step : CommitSteps(job)) out.add_commit_steps(step);
+    for (const int64_t step : CommitSteps(job)) {
+      out.add_commit_steps(step);
+      out.add_commit_orders(OrderOfSave(job, step));
+    }
   }
   return out;
 }
@@ -247,11 +267,13 @@ v1::SavingRecord EncodeSaving(const JobCheckpoints& checkpoints) {
   v1::SavingRecord out;
   for (const Save& save : checkpoints.saves) *out.add_saves() = EncodeSave(save);
   out.set_forgotten_step(checkpoints.forgotten_step);
-  for (const CheckpointKey& key : checkpoints.remnants) {
+  for (const Remnant& remnant : checkpoints.remnants) {
     v1::CheckpointKeyRecord& added = *out.add_remnants();
-    added.set_step(key.step);
-    added.set_generation(key.generation);
+    added.set_step(remnant.key.step);
+    added.set_generation(remnant.key.generation);
+    added.set_saved_to(remnant.base);
   }
+  AddPlaces(checkpoints, out.mutable_places());
   if (checkpoints.settlement.has_value()) {
     out.set_settle_up_to(checkpoints.settlement->up_to.value());
   }
@@ -286,7 +308,10 @@ JobCheckpoints DecodeCheckpoints(const v1::JobRecord& record) {
   for (const v1::SaveRecord& save : saving.saves()) out.saves.push_back(DecodeSave(save));
   out.forgotten_step = saving.forgotten_step();
   for (const v1::CheckpointKeyRecord& key : saving.remnants()) {
-    out.remnants.push_back({key.step(), key.generation()});
+    out.remnants.push_back({{key.step(), key.generation()}, key.saved_to()});
+  }
+  for (const v1::SaveDirectory& place : saving.places()) {
+    out.places[place.order()] = place.directory();
   }
   if (saving.has_settle_up_to()) out.settlement = Settlement{Generation(saving.settle_up_to()), ""};
   if (shown.has_order()) {

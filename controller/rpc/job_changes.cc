@@ -277,7 +277,7 @@ grpc::Status JobService::ResolveStart(const Principal& caller, std::string* from
   }
   NamedCheckpoint found;
   const grpc::Status status = FindStartCheckpoint(caller, control_->cluster(), *from, &found);
-  if (status.ok()) *from = DirectoryOf(*found.job, found.checkpoint->key);
+  if (status.ok()) *from = DirectoryOf(*found.job, *found.checkpoint);
   return status;
 }
 

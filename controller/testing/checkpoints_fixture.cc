@@ -114,12 +114,14 @@ v1::Job CheckpointsTest::WaitUntil(const std::function<bool(const v1::Job&)>& ho
   return job;
 }
 
-grpc::Status CheckpointsTest::Order(const std::string& request_id, v1::Job* job, bool now) {
+grpc::Status CheckpointsTest::Order(const std::string& request_id, v1::Job* job, bool now,
+                                    const std::string& directory) {
   grpc::ClientContext context;
   v1::SaveCheckpointRequest request;
   request.set_job(job_.id());
   request.set_request_id(request_id);
   request.set_now(now);
+  request.set_directory(directory);
   return v1::CheckpointService::NewStub(channel_)->Save(&context, request, job);
 }
 

@@ -36,7 +36,8 @@ class CheckpointsTest : public ServerTest {
 
   v1::Job WaitUntil(const std::function<bool(const v1::Job&)>& holds);
 
-  grpc::Status Order(const std::string& request_id, v1::Job* job, bool now = false);
+  grpc::Status Order(const std::string& request_id, v1::Job* job, bool now = false,
+                     const std::string& directory = "");
   grpc::Status GetCheckpoint(const std::string& name, v1::Checkpoint* checkpoint);
   grpc::Status Delete(const std::string& name, const std::string& request_id, bool force,
                       v1::Checkpoint* checkpoint);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/checkpoint/checkpoint_files.h"
+#include "common/core/checkpoint_key.h"
 #include "proto/checkpoint.grpc.pb.h"
 #include "proto/job.grpc.pb.h"
 #include "tests/integration/test_cluster.h"
@@ -73,12 +74,13 @@ class CheckpointTest : public testing::Test {
     return Resume(request);
   }
 
-  grpc::Status Save(const std::string& id, bool now = false) {
+  grpc::Status Save(const std::string& id, bool now = false, const std::string& directory = "") {
     grpc::ClientContext context;
     v1::SaveCheckpointRequest request;
     request.set_job(id);
     request.set_request_id("save-" + std::to_string(++requests_));
     request.set_now(now);
+    request.set_directory(directory);
     v1::Job job;
     return v1::CheckpointService::NewStub(cluster_.channel())->Save(&context, request, &job);
   }
@@ -283,6 +285,61 @@ TEST_F(CheckpointTest, JobWhoseLastSaveFailsHoldsItsStateAndSucceedsWhenItCan) {
   ASSERT_FALSE(all.empty());
   EXPECT_EQ(all.front().step(), 200);
   ExpectSound(all.front());
+}
+
+TEST_F(CheckpointTest, JobWhoseOwnDirectoryFailsIsSavedElsewhereWhileItTrainsAndWhileItHolds) {
+  v1::JobSpec spec = Job(2, 200);
+  *spec.add_chaos() = cluster_.Sleep(0.5, 25, 200);
+  spec.mutable_checkpoint()->set_every_steps(20);
+  spec.mutable_checkpoint()->set_keep_latest(1);
+  spec.mutable_checkpoint()->set_at_end(true);
+  const std::string id = cluster_.Submit(spec).id();
+  const std::string own = spec.checkpoint().directory() + "/" + id;
+  WaitForCheckpoint(id, 20);
+  Block(own);
+  const std::string spare = cluster_.directory() + "/spare";
+  ASSERT_TRUE(Save(id, /*now=*/false, spare).ok());
+  const auto is_saved = [](int64_t number) {
+    return [number](const v1::Job& job) {
+      const v1::SaveOrderStatus& order = job.checkpoints().order();
+      return HasEnded(job) ||
+             (order.number() == number && order.state() == v1::SaveOrderStatus::COMPLETE);
+    };
+  };
+  const int64_t step = cluster_.WaitUntil(id, is_saved(1)).checkpoints().order().step();
+  EXPECT_GT(step, 20);
+  cluster_.Release();
+  const v1::Job holds = cluster_.WaitUntil(id, [](const v1::Job& job) {
+    return HasEnded(job) || job.checkpoints().last_error().find("is held") != std::string::npos;
+  });
+  ASSERT_EQ(holds.state(), v1::RUNNING) << holds.reason();
+  EXPECT_THAT(holds.checkpoints().last_error(),
+              HasSubstr("`paceline checkpoint save " + id + " --to DIR`"));
+  ASSERT_TRUE(Save(id, /*now=*/false, spare).ok());
+  cluster_.WaitUntil(id, is_saved(2));
+  Unblock(own);  // It is looked through at the end.
+  const v1::Job ended = cluster_.WaitForEnd(id);
+  EXPECT_EQ(ended.state(), v1::SUCCEEDED) << ended.reason();
+  EXPECT_EQ(ended.checkpoints().last_error(), "");
+  std::vector<std::string> elsewhere;
+  for (const v1::Checkpoint& one : cluster_.ListCheckpoints(id)) {
+    if (one.saved_to().empty()) continue;
+    elsewhere.push_back(one.directory());
+    ExpectSound(one);
+  }
+  EXPECT_THAT(elsewhere, ElementsAre(spare + "/" + id + "/" + CheckpointName({200, 1}),
+                                     spare + "/" + id + "/" + CheckpointName({step, 1})));
+  EXPECT_TRUE(std::filesystem::exists(spare + "/" + id + "/final.safetensors"));
+
+  v1::ResumeJobRequest more;
+  more.set_job(id);
+  more.set_steps(220);
+  const grpc::Status status = Resume(more);
+  ASSERT_TRUE(status.ok()) << status.error_message();
+  const v1::Job resumed = cluster_.WaitForEnd(id);
+  EXPECT_EQ(resumed.state(), v1::SUCCEEDED) << resumed.reason();
+  EXPECT_EQ(resumed.restored_from(), elsewhere.front());
+  EXPECT_EQ(Losses(id, 1).begin()->first, 201);
 }
 
 TEST_F(CheckpointTest, JobThatHoldsItsStateIsCancelled) {

@@ -35,7 +35,7 @@ void AddCheckpoints(const Job& job, Hash& hash) {
     hash.Add(static_cast<int64_t>(record.state));
     hash.Add(record.pinned ? 1 : 0);
   }
-  for (const CheckpointKey& key : checkpoints.remnants) hash.Add(key);
+  for (const Remnant& remnant : checkpoints.remnants) hash.Add(remnant.key);
   hash.Add(checkpoints.settlement.has_value() ? checkpoints.settlement->up_to.value() : 0);
   if (checkpoints.order.has_value()) {
     hash.Add(checkpoints.order->number);

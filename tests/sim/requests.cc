@@ -153,7 +153,7 @@ void Requests::Resume(const Job& job) {
   std::string from;
   if (!job.checkpoints.records.empty() && random_.Chance(0.3)) {
     const Checkpoint& record = job.checkpoints.records.front();
-    if (record.state == CheckpointState::kComplete) from = DirectoryOf(job, record.key);
+    if (record.state == CheckpointState::kComplete) from = DirectoryOf(job, record);
   }
   if (RefuseResume(job, !from.empty()).has_value()) return;
   const JobId id = job.request.id;

@@ -5,6 +5,7 @@
 #define WORKER_TRAINER_CONFIG_H_
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -131,8 +132,9 @@ struct CheckpointConfig {
   int64_t every_steps = 0;
   bool expected = false;  // Saves will come: by steps, by time or at the end.
   bool at_end = false;
-  bool wait_when_busy = false;  // Else a save is left out.
-  double write_limit = 0;       // Bytes per second; 0: none.
+  bool wait_when_busy = false;     // Else a save is left out.
+  double write_limit = 0;          // Bytes per second; 0: none.
+  std::vector<std::string> roots;  // Directories lie below one of these; none: anywhere.
 };
 
 // proto/plan.proto, SaveOrder.
@@ -143,8 +145,18 @@ struct SaveOrder {
 
 // proto/plan.proto, CheckpointPlan.
 struct CheckpointPlan {
+  struct Commit {
+    int64_t step = 0;
+    std::optional<int64_t> order;  // Unset: whichever it was; the controller is an older one.
+
+    bool operator==(const Commit& other) const {
+      return step == other.step && order == other.order;
+    }
+  };
+
   SaveOrder save;
-  std::vector<int64_t> commit_steps;
+  std::vector<Commit> commits;
+  std::map<int64_t, std::string> directories;  // By the number of an order that names one.
 };
 
 // What a trainer is in one generation of its job.
@@ -212,8 +224,9 @@ struct TrainerConfig {
   RecoveryConfig recovery;
 
   int rank() const { return member.rank; }
-  // Requires: checkpoint.directory is not empty.
-  std::string output_directory() const { return checkpoint.directory + "/" + id.job.value(); }
+  // Below checkpoint.directory, which is not empty; or below a directory that an order names.
+  std::string output_directory() const { return JobDirectoryIn(checkpoint.directory); }
+  std::string JobDirectoryIn(const std::string& base) const { return base + "/" + id.job.value(); }
 };
 
 }  // namespace paceline

@@ -276,6 +276,7 @@ absl::StatusOr<TrainerConfig> ConfigFromProto(const v1::TrainerConfig& proto) {
   config.eval_every = spec.evaluation().every();
   config.checkpoint = ReadCheckpoint(spec.checkpoint());
   config.restore_from = proto.restore_from();
+  config.checkpoint.roots.assign(proto.allowed_roots().begin(), proto.allowed_roots().end());
   PACELINE_ASSIGN_OR_RETURN(config.spec_json, SpecAsJson(spec));
   config.init_from = spec.init_from();
   config.export_final = spec.export_final();
@@ -336,7 +337,14 @@ ProfileRequest ProfileRequestFromProto(const v1::ProfileRequest& proto) {
 CheckpointPlan CheckpointPlanFromProto(const v1::CheckpointPlan& proto) {
   CheckpointPlan plan;
   plan.save = {proto.save().number(), proto.save().now()};
-  plan.commit_steps.assign(proto.commit_steps().begin(), proto.commit_steps().end());
+  for (int i = 0; i < proto.commit_steps_size(); ++i) {
+    CheckpointPlan::Commit& commit = plan.commits.emplace_back();
+    commit.step = proto.commit_steps(i);
+    if (i < proto.commit_orders_size()) commit.order = proto.commit_orders(i);
+  }
+  for (const v1::SaveDirectory& named : proto.directories()) {
+    plan.directories[named.order()] = named.directory();
+  }
   return plan;
 }
 

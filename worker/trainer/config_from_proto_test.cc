@@ -366,10 +366,16 @@ TEST(CheckpointPlanFromProtoTest, EveryValueArrives) {
   proto.mutable_save()->set_now(true);
   proto.add_commit_steps(20);
   proto.add_commit_steps(30);
+  proto.add_commit_orders(3);
+  v1::SaveDirectory& named = *proto.add_directories();
+  named.set_order(3);
+  named.set_directory("/spare");
   const CheckpointPlan plan = CheckpointPlanFromProto(proto);
   EXPECT_EQ(plan.save.number, 4);
   EXPECT_TRUE(plan.save.now);
-  EXPECT_EQ(plan.commit_steps, (std::vector<int64_t>{20, 30}));
+  using Commit = CheckpointPlan::Commit;
+  EXPECT_EQ(plan.commits, (std::vector<Commit>{{20, 3}, {30, std::nullopt}}));
+  EXPECT_EQ(plan.directories, (std::map<int64_t, std::string>{{3, "/spare"}}));
 }
 
 }  // namespace

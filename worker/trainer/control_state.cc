@@ -84,6 +84,7 @@ void ControlState::SetCommand(v1::TrainerCommand command) {
   }
   if (command.checkpoints().save().number() < command_.checkpoints().save().number()) {
     *command.mutable_checkpoints()->mutable_save() = command_.checkpoints().save();
+    *command.mutable_checkpoints()->mutable_directories() = command_.checkpoints().directories();
   }
   command_ = std::move(command);
   has_profile_.store(command_.has_profile(), std::memory_order_release);

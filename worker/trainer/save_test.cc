@@ -90,6 +90,40 @@ TEST_F(SaveTest, AnOrderThatDoesNotReachAllRanksIsGivenUpByAll) {
   EXPECT_EQ(daemon->status(1).saves_size(), 1) << "it never heard of the first";
 }
 
+constexpr char kSlipstream[] =
+    "strategy { slipstream { mode: SLIPSTREAM_SYNC window { min_steps: 1 max_steps: 2 max_cap: 8 } "
+    "} } ";
+
+TEST_F(SaveTest, AnOrderThatNamesADirectoryIsSavedThereAndOthersAreNot) {
+  for (const std::string strategy : {"", kSlipstream}) {
+    const auto daemon = MakeDaemon();
+    daemon->Launch(Spec(2, strategy + "steps: 1000000 log_every: 1000 " + SaveTo("out")));
+    const auto step_of = [&](int64_t order) {
+      const auto& saves = daemon->status(0).saves();
+      for (const v1::SaveStatus& save : saves) {
+        if (save.order() == order && save.state() == v1::SAVE_COMMITTED) return save.step();
+      }
+      return int64_t{0};
+    };
+    daemon->SetSaveOrder(1, directory_ + "/spare");
+    ASSERT_TRUE(daemon->Serve([&] { return step_of(1) > 0; })) << daemon->Log(0);
+    v1::SaveOrder order;
+    order.set_number(2);
+    daemon->SetSaveOrder(order);
+    ASSERT_TRUE(daemon->Serve([&] { return step_of(2) > 0; })) << daemon->Log(0);
+    const auto spare = SettleCheckpoints(JobDirectory("spare"), 0);
+    ASSERT_TRUE(spare.ok()) << spare.status();
+    ASSERT_EQ(spare->size(), 1u);
+    EXPECT_EQ(spare->front().step, step_of(1));
+    const auto own = SettleCheckpoints(JobDirectory("out"), 0);
+    ASSERT_TRUE(own.ok()) << own.status();
+    ASSERT_EQ(own->size(), 1u);
+    EXPECT_EQ(own->front().step, step_of(2));
+    std::filesystem::remove_all(directory_ + "/out");
+    std::filesystem::remove_all(directory_ + "/spare");
+  }
+}
+
 TEST_F(SaveTest, SlowWritingSkipsSavesAndLeavesTrainingAlone) {
   // 5 MB of state at 2 MB/s, a save every 5 steps.
   const auto daemon = RunJob(Spec(1, "model { mlp { hidden: 2000 hidden: 250 } } steps: 60 " +
@@ -214,6 +248,93 @@ TEST_F(HeldSaveTest, StateThatCannotBeSavedAtTheEndIsHeldUntilItCan) {
   EXPECT_THAT(*damages, ElementsAre());
   EXPECT_TRUE(std::filesystem::exists(JobDirectory("out") + "/final.safetensors"));
   EXPECT_FALSE(Holds(*daemon, 0));
+}
+
+void ExpectSound(const std::string& checkpoint) {
+  const auto damages = VerifyCheckpoint(checkpoint, [](int64_t, int64_t) {});
+  ASSERT_TRUE(damages.ok()) << damages.status();
+  EXPECT_THAT(*damages, ElementsAre());
+}
+
+TEST_F(HeldSaveTest, StateThatIsHeldIsSavedElsewhereWithTheFinalWeights) {
+  for (const std::string strategy : {"", kSlipstream}) {
+    v1::JobSpec spec = Held(strategy);
+    spec.mutable_checkpoint()->set_at_end(true);
+    const auto daemon = MakeDaemon();
+    daemon->Launch(spec);
+    ASSERT_TRUE(daemon->Serve([&] { return daemon->status(0).checkpoints().saves() > 0; }));
+    Block(JobDirectory("out"));
+    Release();
+    ASSERT_TRUE(daemon->Serve([&] { return Holds(*daemon, 0) && Holds(*daemon, 1); }))
+        << daemon->Log(0);
+    EXPECT_THAT(
+        daemon->status(1).saves().rbegin()->error(),
+        HasSubstr(absl::StrCat("`paceline checkpoint save ", FakeDaemon::JobId(), " --to DIR`")));
+    // There neither: it is in the way of a directory.
+    std::ofstream(directory_ + "/full") << "in the way";
+    daemon->SetSaveOrder(1, directory_ + "/full");
+    const auto holds_by = [&](int64_t order) {
+      return Holds(*daemon, 0) && daemon->status(0).saves().rbegin()->order() == order;
+    };
+    ASSERT_TRUE(daemon->Serve([&] { return holds_by(1); })) << daemon->Log(0);
+    daemon->SetSaveOrder(2, directory_ + "/spare");
+    ASSERT_TRUE(daemon->Serve());
+    EXPECT_EQ(daemon->exit_code(0), 0) << daemon->Log(0);
+    EXPECT_EQ(daemon->exit_code(1), 0) << daemon->Log(1);
+    EXPECT_EQ(daemon->status(0).saves().rbegin()->state(), v1::SAVE_COMMITTED);
+    EXPECT_EQ(daemon->status(0).saves().rbegin()->order(), 2);
+    EXPECT_EQ(daemon->status(1).saves().rbegin()->order(), 2);
+    ExpectSound(Checkpoint("spare", 200));
+    EXPECT_TRUE(std::filesystem::exists(JobDirectory("spare") + "/final.safetensors"));
+    std::filesystem::remove_all(directory_ + "/out");
+    std::filesystem::remove_all(directory_ + "/spare");
+    std::filesystem::remove(directory_ + "/released");
+  }
+}
+
+TEST_F(HeldSaveTest, RankThatHasWrittenItsShardWritesItElsewhereToo) {
+  v1::JobSpec spec = Held();
+  spec.mutable_checkpoint()->set_at_end(true);
+  const auto daemon = MakeDaemon();
+  daemon->Launch(spec);
+  ASSERT_TRUE(daemon->Serve([&] { return daemon->status(0).checkpoints().saves() > 0; }));
+  // Rank 1 finds a directory where its part of the manifest is to be.
+  std::filesystem::create_directories(absl::StrCat(Checkpoint("out", 200), "/", PartName(1), "/x"));
+  Release();
+  ASSERT_TRUE(daemon->Serve([&] { return Holds(*daemon, 1); })) << daemon->Log(1);
+  ASSERT_TRUE(daemon->Serve(
+      [&] { return daemon->status(0).saves().rbegin()->state() == v1::SAVE_DURABLE; }));
+  EXPECT_FALSE(Holds(*daemon, 0));
+  daemon->SetSaveOrder(1, directory_ + "/spare");
+  ASSERT_TRUE(daemon->Serve());
+  EXPECT_EQ(daemon->exit_code(0), 0) << daemon->Log(0);
+  EXPECT_EQ(daemon->exit_code(1), 0) << daemon->Log(1);
+  ExpectSound(Checkpoint("spare", 200));
+  EXPECT_TRUE(std::filesystem::exists(JobDirectory("spare") + "/final.safetensors"))
+      << "they lie beside the last checkpoint";
+}
+
+TEST_F(HeldSaveTest, WeightsAloneThatAreHeldGoElsewhere) {
+  for (const bool saved : {false, true}) {
+    v1::JobSpec spec = Held();
+    spec.mutable_checkpoint()->set_every_steps(saved ? 10 : 15);  // After the last step, or not.
+    const auto daemon = MakeDaemon();
+    daemon->Launch(spec);
+    ASSERT_TRUE(daemon->Serve([&] { return daemon->status(0).checkpoints().saves() > 0; }));
+    std::filesystem::create_directory(JobDirectory("out") + "/final.safetensors");
+    Release();
+    ASSERT_TRUE(daemon->Serve([&] { return Holds(*daemon, 0); })) << daemon->Log(0);
+    daemon->SetSaveOrder(1, directory_ + "/spare");
+    ASSERT_TRUE(daemon->Serve());
+    EXPECT_EQ(daemon->exit_code(0), 0) << daemon->Log(0);
+    EXPECT_FALSE(Holds(*daemon, 0)) << "it is told no longer";
+    EXPECT_TRUE(std::filesystem::is_regular_file(JobDirectory("spare") + "/final.safetensors"));
+    ExpectSound(Checkpoint(saved ? "out" : "spare", 200));
+    EXPECT_FALSE(std::filesystem::exists(Checkpoint(saved ? "spare" : "out", 200)));
+    std::filesystem::remove_all(directory_ + "/out");
+    std::filesystem::remove_all(directory_ + "/spare");
+    std::filesystem::remove(directory_ + "/released");
+  }
 }
 
 TEST_F(HeldSaveTest, WhoHoldsItsStateEndsWhenToldTo) {

@@ -5,13 +5,18 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/boot_clock.h"
 #include "common/checkpoint/checkpoint_paths.h"
+#include "common/core/status_macros.h"
 #include "common/log.h"
 #include "common/version.h"
+#include "worker/shim/allowed_roots.h"
+#include "worker/trainer/checkpoint/shard_writer.h"
 
 namespace paceline {
 namespace {
@@ -48,6 +53,7 @@ ShardSaver::Options ShardOptions(const TrainerConfig& config) {
   ShardSaver::Options options;
   options.write_limit = config.checkpoint.write_limit;
   options.save_nan = config.save_nan;
+  options.roots = config.checkpoint.roots;
   return options;
 }
 
@@ -85,10 +91,21 @@ void Saver::Enter(const Generation& generation, SaverMemory* memory) {
     shards_.Reserve(BytesOf(PartOfRank(generation.state(), member.rank, member.world_size)));
   }
   parts_.control.SetCheckpointListener(
-      [this, done = memory->last_order](const CheckpointPlan& plan) {
-        if (plan.save.number > done) generation_->on_order(plan.save);
-        for (const int64_t step : plan.commit_steps) Commit(step);
-      });
+      [this, done = memory->last_order](const CheckpointPlan& plan) { TakePlan(plan, done); });
+}
+
+// `done`: orders up to this number were carried out before the generation.
+void Saver::TakePlan(const CheckpointPlan& plan, int64_t done) {
+  bool trains = true;
+  {
+    const absl::MutexLock lock(&mu_);
+    // First: the ranks agree only on orders that they have told each other.
+    directories_ = plan.directories;
+    if (plan.save.number > done) newest_order_ = std::max(newest_order_, plan.save.number);
+    trains = !ending_ || directories_.count(plan.save.number) == 0;
+  }
+  if (plan.save.number > done && trains) generation_->on_order(plan.save);
+  for (const CheckpointPlan::Commit& commit : plan.commits) Commit(commit);
 }
 
 void Saver::Leave() {
@@ -100,6 +117,8 @@ void Saver::Leave() {
   durable_.clear();
   last_durable_ = 0;
   at_end_.reset();
+  newest_order_ = answered_order_ = end_order_ = 0;
+  ending_ = false;
 }
 
 SaveStatus Saver::NewStatus() {
@@ -112,6 +131,10 @@ SaveStatus Saver::NewStatus() {
 void Saver::GiveUp(int64_t order, const std::string& why) {
   SaveStatus save = NewStatus();
   save.order = order;
+  {
+    const absl::MutexLock lock(&mu_);
+    answered_order_ = std::max(answered_order_, order);
+  }
   Fail(save, SaveFailure::kNotAgreed, why);
 }
 
@@ -135,6 +158,7 @@ void Saver::Save(int64_t steps_done, int64_t order, bool must) {
     // Before the writer can tell more of it.
     const absl::MutexLock lock(&mu_);
     figures_.last_blocked_s = 0;
+    answered_order_ = std::max(answered_order_, order);
     Tell(save);
   }
   const int64_t bytes = BeginShard(save);
@@ -202,12 +226,17 @@ void Saver::OnDurable(const SaveStatus& begun, const ShardResult& result) {
   Settle(save);
 }
 
-void Saver::Commit(int64_t step) {
+void Saver::Commit(const CheckpointPlan::Commit& commit) {
   SaveStatus save;
   {
     const absl::MutexLock lock(&mu_);
-    const auto durable = durable_.find(step);
-    if (durable == durable_.end() || std::exchange(durable->second.committing, true)) return;
+    const auto durable = durable_.find(commit.step);
+    // The plan may still tell of the shards that were written elsewhere before.
+    if (durable == durable_.end() ||
+        durable->second.save.order != commit.order.value_or(durable->second.save.order) ||
+        std::exchange(durable->second.committing, true)) {
+      return;
+    }
     save = durable->second.save;
   }
   shards_.Commit(DirectoryOf(save), [this, save](const absl::Status& status, double seconds) {
@@ -254,15 +283,71 @@ void Saver::Fail(SaveStatus save, SaveFailure failure, std::string why) {
 }
 
 void Saver::SaveAtEnd(int64_t steps_done, int64_t order, bool due) {
+  {
+    const absl::MutexLock lock(&mu_);
+    ending_ = true;
+  }
   if ((!due && !parts_.config.checkpoint.at_end) || memory_->last_saved == steps_done) return;
+  BeginAtEnd(steps_done, order);
+}
+
+void Saver::BeginAtEnd(int64_t steps_done, int64_t order) {
   SaveStatus save = NewStatus();
   save.step = steps_done;
   save.order = order;
   {
     const absl::MutexLock lock(&mu_);
     at_end_ = AtEnd{save, absl::OkStatus(), absl::OkStatus()};
+    end_order_ = order;
+    // Of the try before, which was made elsewhere.
+    durable_.erase(steps_done);
+    if (last_durable_ == steps_done) last_durable_ = 0;
   }
   Save(steps_done, order, /*must=*/true);
+}
+
+int64_t Saver::OrderElsewhere() {
+  const absl::MutexLock lock(&mu_);
+  const bool is_new = ending_ && newest_order_ > answered_order_;
+  return is_new && directories_.count(newest_order_) > 0 ? newest_order_ : 0;
+}
+
+bool Saver::SaveElsewhere(int64_t steps_done, int64_t order, bool saved) {
+  {
+    const absl::MutexLock lock(&mu_);
+    end_order_ = order;
+  }
+  if (saved && memory_->last_saved == steps_done) {
+    GiveUp(order, absl::StrCat("step ", steps_done, " is saved already; what else is written at ",
+                               "the end goes to ", JobDirectoryOf(order)));
+    return false;
+  }
+  SaveStatus save = NewStatus();
+  save.step = steps_done;
+  save.order = order;
+  const Member& member = generation_->config.member;
+  // Of an earlier order for the same directory: no try goes on any more.
+  std::error_code ignored;
+  std::filesystem::remove(
+      absl::StrCat(DirectoryOf(save), "/", ShardName(member.rank, member.world_size)), ignored);
+  BeginAtEnd(steps_done, order);
+  return true;
+}
+
+absl::StatusOr<std::string> Saver::DirectoryAtEnd() {
+  int64_t order = 0;
+  {
+    const absl::MutexLock lock(&mu_);
+    order = end_order_;
+  }
+  std::string directory = JobDirectoryOf(order);
+  if (directory == parts_.config.output_directory()) return directory;
+  const std::vector<std::string>& roots = parts_.config.checkpoint.roots;
+  if (!roots.empty()) {
+    PACELINE_RETURN_IF_ERROR(CheckRoots(roots, {{"the directory of the save", directory}}));
+  }
+  PACELINE_RETURN_IF_ERROR(MakeDirectory(directory));
+  return directory;
 }
 
 absl::Status Saver::FinishShard() {
@@ -361,8 +446,15 @@ Manifest Saver::Describe(int64_t steps_done) const {
   return manifest;
 }
 
+std::string Saver::JobDirectoryOf(int64_t order) const {
+  const absl::MutexLock lock(&mu_);
+  const auto named = directories_.find(order);
+  return named == directories_.end() ? parts_.config.output_directory()
+                                     : parts_.config.JobDirectoryIn(named->second);
+}
+
 std::string Saver::DirectoryOf(const SaveStatus& save) const {
-  return absl::StrCat(parts_.config.output_directory(), "/",
+  return absl::StrCat(JobDirectoryOf(save.order), "/",
                       CheckpointName({save.step, save.generation}));
 }
 

@@ -22,6 +22,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "worker/trainer/checkpoint/shard_saver.h"
@@ -83,6 +84,17 @@ class Saver {
   // besides what the job says of its end. If it fails for a reason that may pass (MayPass), that is
   // not told as a failed save: FinishShard and FinishCommit try again.
   void SaveAtEnd(int64_t steps_done, int64_t order, bool due);
+  // From SaveAtEnd on: the newest order that names a directory, as far as this rank knows, and was
+  // not answered yet; 0: none. Any thread.
+  int64_t OrderElsewhere();
+  // All ranks have agreed on that order while they hold their state: it is saved once more, into
+  // the order's directory, and what else is written at the end goes there, too. `saved`: the
+  // checkpoint is complete; then that else alone, false is returned, and the order is given up.
+  bool SaveElsewhere(int64_t steps_done, int64_t order, bool saved);
+  // Where the end's files go, beside the last checkpoint; made if it is missing. Errors as
+  // FinishShard.
+  absl::StatusOr<std::string> DirectoryAtEnd();
+
   // An order that will not be carried out.
   void GiveUp(int64_t order, const std::string& why);
 
@@ -126,15 +138,18 @@ class Saver {
   };
 
   SaveStatus NewStatus();
+  void TakePlan(const CheckpointPlan& plan, int64_t done);
+  void BeginAtEnd(int64_t steps_done, int64_t order);
   int64_t BeginShard(const SaveStatus& save);
   bool IsAtEnd(const SaveStatus& save) const ABSL_SHARED_LOCKS_REQUIRED(mu_);
   void Settle(const SaveStatus& save) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void OnDurable(const SaveStatus& save, const ShardResult& result);
-  void Commit(int64_t step);
+  void Commit(const CheckpointPlan::Commit& commit);
   void OnCommitted(const SaveStatus& save, const absl::Status& status, double seconds);
   void Tell(const SaveStatus& save) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Fail(SaveStatus save, SaveFailure failure, std::string why);
   Manifest Describe(int64_t steps_done) const;
+  std::string JobDirectoryOf(int64_t order) const;
   std::string DirectoryOf(const SaveStatus& save) const;
 
   const Parts parts_;
@@ -145,13 +160,20 @@ class Saver {
   bool reserved_ = false;
   bool copying_ = false;  // A save has begun since the last BeforeChange.
 
-  absl::Mutex mu_;
+  mutable absl::Mutex mu_;
   CheckpointFigures figures_ ABSL_GUARDED_BY(mu_);
   // Of rank 0: the newest that are not committed, by step.
   std::map<int64_t, Durable> durable_ ABSL_GUARDED_BY(mu_);
   Member member_ ABSL_GUARDED_BY(mu_);             // Of the generation.
   int64_t last_durable_ ABSL_GUARDED_BY(mu_) = 0;  // Step.
   std::optional<AtEnd> at_end_ ABSL_GUARDED_BY(mu_);
+
+  // By the number of an order that names a directory, as the newest plan says.
+  std::map<int64_t, std::string> directories_ ABSL_GUARDED_BY(mu_);
+  int64_t newest_order_ ABSL_GUARDED_BY(mu_) = 0;    // Number; of the generation.
+  int64_t answered_order_ ABSL_GUARDED_BY(mu_) = 0;  // The newest that was begun or given up.
+  bool ending_ ABSL_GUARDED_BY(mu_) = false;         // SaveAtEnd has been called.
+  int64_t end_order_ ABSL_GUARDED_BY(mu_) = 0;       // Its directory gets the end's files.
 
   ShardSaver shards_;
 };

@@ -25,6 +25,9 @@
 namespace paceline {
 namespace {
 
+// Between two tries of ranks of which some have heard of an order to save elsewhere.
+constexpr absl::Duration kOrderPause = absl::Seconds(1);
+
 // "a/b.safetensors" becomes "a/b.rank3.safetensors".
 std::string ExportPath(const std::string& file, int rank) {
   constexpr absl::string_view kSuffix = ".safetensors";
@@ -42,23 +45,40 @@ std::string TimeOfDay(absl::Time time) {
   return absl::FormatTime("%H:%M:%S", time, absl::UTCTimeZone());
 }
 
-// So many ranks have not written their part, give up, and are to stop.
+// So many ranks have not written their part, give up, are to stop, have an order to save elsewhere,
+// and have the same one as rank 0.
 struct Ballot {
   int64_t unwritten = 0;
   int64_t gives_up = 0;
   int64_t stops = 0;
+  int64_t ordered = 0;
+  int64_t agrees = 0;
 };
 
 Ballot SumOfAll(const TrainingParts& parts, const Ballot& own) {
   at::Tensor sum = at::tensor(
       std::vector<double>{static_cast<double>(own.unwritten), static_cast<double>(own.gives_up),
-                          static_cast<double>(own.stops)},
+                          static_cast<double>(own.stops), static_cast<double>(own.ordered),
+                          static_cast<double>(own.agrees)},
       at::TensorOptions().dtype(at::kDouble).device(parts.model.device()));
   parts.groups.all().Sum(sum);
   const at::Tensor host = sum.cpu();
   const double* const counts = host.const_data_ptr<double>();
   return {static_cast<int64_t>(counts[0]), static_cast<int64_t>(counts[1]),
-          static_cast<int64_t>(counts[2])};
+          static_cast<int64_t>(counts[2]), static_cast<int64_t>(counts[3]),
+          static_cast<int64_t>(counts[4])};
+}
+
+int64_t OrderElsewhere(const TrainingParts& parts) {
+  return parts.saver == nullptr ? 0 : parts.saver->OrderElsewhere();
+}
+
+int64_t OfFirst(const TrainingParts& parts, int64_t order) {
+  const at::Tensor first =
+      at::tensor(std::vector<double>{static_cast<double>(order)},
+                 at::TensorOptions().dtype(at::kDouble).device(parts.model.device()));
+  parts.groups.all().CopyFromFirst({first});
+  return static_cast<int64_t>(first.item<double>());
 }
 
 // Of a rank that gives up.
@@ -72,18 +92,20 @@ absl::Status Loss(const TrainingParts& parts, const absl::Status& cause) {
       ": ", cause.message()));
 }
 
-void WaitHere(const TrainingParts& parts, absl::Duration pause) {
+// Ends early when there is another order than `known` to save elsewhere.
+void WaitHere(const TrainingParts& parts, absl::Duration pause, int64_t known) {
   const absl::Time end = BootNow() + pause;
-  while (BootNow() < end && !parts.control.stop_requested()) {
+  while (BootNow() < end && !parts.control.stop_requested() && OrderElsewhere(parts) == known) {
     CheckGeneration(parts);
     absl::SleepFor(std::min(end - BootNow(), absl::Milliseconds(100)));
   }
 }
 
-// Returns when all ranks have written their parts; `own`: what became of this rank's, `again`
-// writes it once more. All ranks wait for those that cannot. Errors as EndTraining.
-absl::Status WriteOrHold(const TrainingParts& parts, absl::Status own,
-                         const std::function<absl::Status()>& again) {
+// Returns when all ranks have written their parts: 0; `own`: what became of this rank's, `again`
+// writes it once more. All ranks wait for those that cannot, until all have the same order to save
+// elsewhere: its number. Errors as EndTraining.
+absl::StatusOr<int64_t> WriteOrHold(const TrainingParts& parts, absl::Status own,
+                                    const std::function<absl::Status()>& again) {
   const absl::Time since = BootNow();
   const std::string span = absl::StrCat("since ", TimeOfDay(absl::Now()), " until ",
                                         TimeOfDay(absl::Now() + kHoldPatience), " UTC");
@@ -92,47 +114,81 @@ absl::Status WriteOrHold(const TrainingParts& parts, absl::Status own,
     const std::optional<absl::Duration> pause =
         parts.saver == nullptr ? std::nullopt : PauseBeforeNextTry(tries, BootNow() - since);
     const bool gives_up = !own.ok() && (!MayPass(own) || !pause.has_value());
-    const Ballot all = SumOfAll(
-        parts, {own.ok() ? 0 : 1, gives_up ? 1 : 0, parts.control.stop_requested() ? 1 : 0});
+    const int64_t order = OrderElsewhere(parts);
+    const int64_t proposed = OfFirst(parts, order);
+    const Ballot all =
+        SumOfAll(parts, {own.ok() ? 0 : 1, gives_up ? 1 : 0, parts.control.stop_requested() ? 1 : 0,
+                         order > 0 ? 1 : 0, order > 0 && order == proposed ? 1 : 0});
     if (all.unwritten == 0) break;
     if (gives_up) return Loss(parts, own);
     if (all.stops > 0) return absl::UnavailableError("stopped before all was written");
     if (all.gives_up > 0)
       throw CollectiveError("end of training", "a rank could not write its part");
+    if (all.agrees == parts.config.member.world_size) {
+      if (held) parts.saver->TellHoldOver();
+      return proposed;
+    }
     if (!own.ok()) {
       held = true;
       parts.saver->TellHold(
           parts.config.steps, own,
           absl::StrCat(own.message(), "; the state is held ", span,
-                       ", and written as soon as that works: mend the cause, or give the steps "
-                       "up with `paceline job cancel`"));
+                       ", and written as soon as that works: mend the cause, save it elsewhere "
+                       "with `paceline checkpoint save ",
+                       parts.config.id.job.value(),
+                       " --to DIR`, or give the steps up with `paceline job cancel`"));
     }
-    WaitHere(parts, pause.value_or(kMaxHoldPause));
+    const absl::Duration usual = pause.value_or(kMaxHoldPause);
+    // The others will hear of the order in a moment.
+    WaitHere(parts, all.ordered > 0 ? std::min(usual, kOrderPause) : usual, order);
     if (!own.ok()) own = again();
   }
   if (held) parts.saver->TellHoldOver();
-  return absl::OkStatus();
+  return 0;
 }
 
-absl::Status WriteOrHold(const TrainingParts& parts, const std::function<absl::Status()>& write) {
+absl::StatusOr<int64_t> WriteOrHold(const TrainingParts& parts,
+                                    const std::function<absl::Status()>& write) {
   return WriteOrHold(parts, write(), write);
 }
 
-// The final weights, the shards of all ranks, and what makes them a checkpoint.
+// The shards of all ranks, and what makes them a checkpoint. Result as WriteOrHold.
+absl::StatusOr<int64_t> FinishCheckpoint(const TrainingParts& parts, bool* complete) {
+  Saver& saver = *parts.saver;
+  PACELINE_ASSIGN_OR_RETURN(const int64_t order,
+                            WriteOrHold(parts, [&] { return saver.FinishShard(); }));
+  if (order > 0 || !saver.IsDurableOnAll()) return order;
+  PACELINE_ASSIGN_OR_RETURN(const int64_t elsewhere, WriteOrHold(parts, [&] {
+                              return parts.config.rank() == 0 ? saver.FinishCommit()
+                                                              : absl::OkStatus();
+                            }));
+  *complete = elsewhere == 0;
+  return elsewhere;
+}
+
+// The final weights and the checkpoint; where they cannot be written, in the directory of an order
+// that comes meanwhile.
 absl::Status FinishWriting(const TrainingParts& parts) {
   Saver& saver = *parts.saver;
-  const bool first = parts.config.rank() == 0;
-  const auto weights = [&] {
-    return first ? WriteWeights(parts, parts.config.output_directory() + "/final.safetensors")
-                 : absl::OkStatus();
+  const auto weights = [&]() -> absl::Status {
+    if (parts.config.rank() != 0) return absl::OkStatus();
+    PACELINE_ASSIGN_OR_RETURN(const std::string directory, saver.DirectoryAtEnd());
+    return WriteWeights(parts, directory + "/final.safetensors");
   };
-  const absl::Status written = weights();  // Beside the shards.
-  PACELINE_RETURN_IF_ERROR(WriteOrHold(parts, [&] { return saver.FinishShard(); }));
-  if (saver.IsDurableOnAll()) {
-    PACELINE_RETURN_IF_ERROR(
-        WriteOrHold(parts, [&] { return first ? saver.FinishCommit() : absl::OkStatus(); }));
+  absl::Status written = weights();  // Beside the shards.
+  bool complete = false;
+  while (true) {
+    int64_t elsewhere = 0;
+    if (!complete) {
+      PACELINE_ASSIGN_OR_RETURN(elsewhere, FinishCheckpoint(parts, &complete));
+    }
+    if (elsewhere == 0) {
+      PACELINE_ASSIGN_OR_RETURN(elsewhere, WriteOrHold(parts, written, weights));
+    }
+    if (elsewhere == 0) return absl::OkStatus();
+    if (saver.SaveElsewhere(parts.config.steps, elsewhere, complete)) complete = false;
+    written = weights();
   }
-  return WriteOrHold(parts, written, weights);
 }
 
 }  // namespace
@@ -169,12 +225,12 @@ absl::Status EndTraining(const TrainingParts& parts, const std::function<void()>
   parts.groups.SetTimeout(config.startup_timeout);
   if (!config.export_final.empty()) {
     PACELINE_RETURN_IF_ERROR(WriteOrHold(parts, [&] {
-      if (state.exported_as == config.rank()) return absl::OkStatus();
-      const absl::Status written =
-          WriteWeights(parts, ExportPath(config.export_final, config.rank()));
-      if (written.ok()) state.exported_as = config.rank();
-      return written;
-    }));
+                               if (state.exported_as == config.rank()) return absl::OkStatus();
+                               const absl::Status written = WriteWeights(
+                                   parts, ExportPath(config.export_final, config.rank()));
+                               if (written.ok()) state.exported_as = config.rank();
+                               return written;
+                             }).status());
   }
   if (!state.position.final_mean) {
     make_equal();

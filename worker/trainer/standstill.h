@@ -27,8 +27,9 @@ absl::StatusOr<bool> EvaluateAfter(const TrainingParts& parts, int64_t steps_don
 //
 // What cannot be written for a reason that may pass is written again until kHoldPatience has passed
 // (common/core/hold_pause.h), if the job has a checkpoint directory; all ranks keep their state
-// meanwhile. Internal: it could not be written then either. InvalidArgument: there is a NaN in it.
-// Unavailable: a rank was asked to stop before all was written.
+// meanwhile. An order that names a directory and comes meanwhile has all of it written there
+// (Saver::SaveElsewhere). Internal: it could not be written then either. InvalidArgument: there is
+// a NaN in it. Unavailable: a rank was asked to stop before all was written.
 absl::Status EndTraining(const TrainingParts& parts, const std::function<void()>& make_equal,
                          const std::function<void()>& save);
 

@@ -116,7 +116,7 @@ void ToldJob::LookAtCheckpoints(const Job& job, News& news) const {
   if (newest != nullptr) {
     news.Add(JobEventKind::kCheckpoint, false,
              absl::StrCat("checkpoint of step ", newest->key.step, " is complete, ",
-                          BytesText(newest->bytes), ", in ", DirectoryOf(job, newest->key)));
+                          BytesText(newest->bytes), ", in ", DirectoryOf(job, *newest)));
   }
   if (CountFailed(checkpoints) > failed_) {
     news.Add(JobEventKind::kCheckpoint, true,

@@ -20,6 +20,7 @@
 #include "common/checkpoint/checksum.h"
 #include "common/core/status_macros.h"
 #include "common/log.h"
+#include "worker/shim/allowed_roots.h"
 #include "worker/trainer/checkpoint/dtype.h"
 #include "worker/trainer/checkpoint/host_buffer.h"
 #include "worker/trainer/checkpoint/part_files.h"
@@ -212,6 +213,10 @@ absl::Status ShardSaver::Parts::Write(Save& save) const {
   // Its destructor waits, so that nobody reads the buffer afterwards.
   std::future<absl::Status> checksums =
       std::async(std::launch::async, [&] { return TakeChecksums(save, options.save_nan); });
+  if (!options.roots.empty()) {
+    PACELINE_RETURN_IF_ERROR(
+        CheckRoots(options.roots, {{"the checkpoint's directory", save.directory}}));
+  }
   PACELINE_RETURN_IF_ERROR(MakeDirectory(save.directory));
   ShardWriteOptions writing;
   writing.bytes_per_second = options.write_limit;

@@ -46,6 +46,8 @@ class ShardSaver {
   struct Options {
     double write_limit = 0;  // Bytes per second; 0: none.
     bool save_nan = false;   // Also of floating-point entries with NaN in them.
+    // Below which directories must lie (worker/shim/allowed_roots.h); none: anywhere.
+    std::vector<std::string> roots = {};
   };
 
   // `platform` outlives this.

@@ -112,6 +112,18 @@ class ShardSaverTest : public testing::Test {
   const std::string directory_ = job_ + "/step-000000000007.g1";
 };
 
+TEST_F(ShardSaverTest, WritesBelowTheAllowedRootsAlone) {
+  ShardSaver::Options options;
+  options.roots = {NewDirectory()};
+  ShardSaver saver(platform_, options);
+  const ShardResult refused =
+      SaveAndWait(saver, directory_, Part(7, 1), {Whole("model/w", Floats(3))});
+  EXPECT_TRUE(absl::IsPermissionDenied(refused.status)) << refused.status;
+  EXPECT_FALSE(Exists(directory_));
+  const std::string inside = options.roots[0] + "/step-000000000007.g1";
+  EXPECT_TRUE(SaveAndWait(saver, inside, Part(7, 1), {Whole("model/w", Floats(3))}).status.ok());
+}
+
 TEST_F(ShardSaverTest, HoldsWhatTheTensorsWereWhenItBegan) {
   ShardSaver saver(platform_, {});
   at::Tensor large = Floats(3'000'001);

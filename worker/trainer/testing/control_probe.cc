@@ -20,12 +20,13 @@ namespace {
 
 void Answer(const CheckpointPlan& plan, Control& control) {
   std::printf("checkpoints order=%lld commits=%zu\n", static_cast<long long>(plan.save.number),
-              plan.commit_steps.size());
-  for (const int64_t step : plan.commit_steps) {
+              plan.commits.size());
+  for (const CheckpointPlan::Commit& commit : plan.commits) {
+    const int64_t step = commit.step;
     const SaveState state = step > 0 ? SaveState::kCommitted : SaveState::kSkipped;
     control.SetSave({std::abs(step), plan.save.number, state, 100, SaveFailure::kNone, ""});
   }
-  if (!plan.commit_steps.empty()) return;
+  if (!plan.commits.empty()) return;
   if (plan.save.now) {
     control.SetSave(
         {0, plan.save.number, SaveState::kFailed, 0, SaveFailure::kNotAgreed, "rank 1 is away"});

@@ -14,7 +14,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <set>
+#include <map>
 #include <sstream>
 #include <utility>
 
@@ -194,6 +194,13 @@ void FakeDaemon::SetSaveOrder(const std::vector<int>& ranks, const v1::SaveOrder
   SendCommands();
 }
 
+void FakeDaemon::SetSaveOrder(int64_t number, const std::string& directory) {
+  v1::SaveOrder order;
+  order.set_number(number);
+  directories_[number] = directory;
+  SetSaveOrder(order);
+}
+
 void FakeDaemon::SetCommitSteps(const std::vector<int64_t>& steps) {
   commit_steps_ = steps;
   SendCommands();
@@ -272,11 +279,11 @@ bool FakeDaemon::Receive(Connection& connection) {
   }
 }
 
-bool FakeDaemon::IsDurable(int64_t step) const {
+bool FakeDaemon::IsDurable(int64_t step, int64_t order) const {
   return std::all_of(members_.trainers.begin(), members_.trainers.end(), [&](int number) {
     const auto& saves = status(number).saves();
     return std::any_of(saves.begin(), saves.end(), [&](const v1::SaveStatus& save) {
-      return save.step() == step && save.state() == v1::SAVE_DURABLE &&
+      return save.step() == step && save.order() == order && save.state() == v1::SAVE_DURABLE &&
              (save.generation() == 0 || save.generation() == generation_);
     });
   });
@@ -286,14 +293,23 @@ v1::CheckpointPlan FakeDaemon::Checkpoints(int rank) const {
   v1::CheckpointPlan plan;
   const Trainer& trainer = trainers_[static_cast<size_t>(rank)];
   if (trainer.save.has_value()) *plan.mutable_save() = *trainer.save;
+  for (const auto& [order, directory] : directories_) {
+    v1::SaveDirectory& named = *plan.add_directories();
+    named.set_order(order);
+    named.set_directory(directory);
+  }
   if (rank != members_.trainers.front()) return plan;
-  std::set<int64_t> steps(commit_steps_.begin(), commit_steps_.end());
-  if (options_.commit_saves) {
-    for (const v1::SaveStatus& save : trainer.status.saves()) {
-      if (IsDurable(save.step())) steps.insert(save.step());
+  std::map<int64_t, int64_t> commits;  // Order by step.
+  for (const int64_t step : commit_steps_) commits[step] = 0;
+  for (const v1::SaveStatus& save : trainer.status.saves()) {
+    if (options_.commit_saves && IsDurable(save.step(), save.order())) {
+      commits[save.step()] = save.order();
     }
   }
-  plan.mutable_commit_steps()->Assign(steps.begin(), steps.end());
+  for (const auto& [step, order] : commits) {
+    plan.add_commit_steps(step);
+    plan.add_commit_orders(order);
+  }
   return plan;
 }
 

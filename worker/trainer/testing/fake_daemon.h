@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -75,6 +76,8 @@ class FakeDaemon {
   // Asks for a save: all ranks, or some of them.
   void SetSaveOrder(const v1::SaveOrder& order);
   void SetSaveOrder(const std::vector<int>& ranks, const v1::SaveOrder& order);
+  // Of all ranks, into this directory.
+  void SetSaveOrder(int64_t number, const std::string& directory);
   // Besides those that Options::commit_saves lists.
   void SetCommitSteps(const std::vector<int64_t>& steps);
 
@@ -133,7 +136,7 @@ class FakeDaemon {
   // False when the trainer closed it.
   bool Receive(Connection& connection);
   v1::TrainerCommand Command(int number) const;
-  bool IsDurable(int64_t step) const;
+  bool IsDurable(int64_t step, int64_t order) const;
   v1::CheckpointPlan Checkpoints(int rank) const;
   void SendCommands();
   void Reap(Trainer& trainer);
@@ -148,6 +151,7 @@ class FakeDaemon {
   Members members_;
   std::string restore_from_;
   std::vector<int64_t> commit_steps_;
+  std::map<int64_t, std::string> directories_;  // By the order's number.
   std::vector<Trainer> trainers_;
   int listen_fd_ = -1;
   std::vector<std::unique_ptr<Connection>> connections_;
