@@ -174,6 +174,26 @@ class Torchrun(Peer):
                    "--checkpoint", folder / "checkpoint")
 
 
+class OwnScript(Peer):
+    """The script of Torchrun, by `paceline run` on a cluster of its own."""
+
+    def __init__(self, folder, programs):
+        super().__init__(folder)
+        self.environment["TMPDIR"] = str(folder)
+        self.spawn(programs / "paceline", "run", "--ranks", str(RANKS), "--max-restarts", "1000",
+                   "--venv", VENV.parent, PEER, "torchrun", *self.options,
+                   "--checkpoint", folder / "checkpoint")
+
+    def stop(self):
+        """Ctrl-C, twice: it takes its cluster down."""
+        for process in self.processes:
+            for _ in range(2):
+                process.send_signal(signal.SIGINT)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(timeout=2)
+            process.wait()
+
+
 class Torchft(Peer):
     """README: the settings of its examples. Tuned: as quick as its defaults' meaning allows."""
 

@@ -9,6 +9,7 @@
 #ifndef CONTROLLER_CORE_DROPPED_TOTALS_H_
 #define CONTROLLER_CORE_DROPPED_TOTALS_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -35,6 +36,20 @@ class DroppedTotals {
 
   std::map<NodeName, Daemon> daemons_;  // The latest of each node that has had a session.
 };
+
+inline void DroppedTotals::Begin(const NodeName& node, const std::string& daemon, int64_t known) {
+  Daemon& latest = daemons_[node];
+  if (latest.uid != daemon) latest = {daemon, 0};
+  latest.counted = std::max(latest.counted, known);
+}
+
+inline int64_t DroppedTotals::Take(const NodeName& node, int64_t total) {
+  Daemon& latest = daemons_[node];
+  if (total <= latest.counted) return 0;
+  const int64_t before = latest.counted;
+  latest.counted = total;
+  return total - before;
+}
 
 }  // namespace paceline
 

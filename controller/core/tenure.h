@@ -29,10 +29,19 @@ class Tenure {
   absl::Duration Attempt() const { return length_ / 4; }
 
  private:
+  static constexpr double kCounted = 0.9;  // Of a lease.
+
   absl::Time sent_ = absl::InfinitePast();
   absl::Duration length_;
   absl::Time end_ = absl::InfinitePast();
 };
+
+inline void Tenure::Renewed(absl::Time sent, absl::Duration length) {
+  if (sent <= sent_) return;
+  sent_ = sent;
+  length_ = length;
+  end_ = sent + length * kCounted;
+}
 
 }  // namespace paceline
 

@@ -75,6 +75,9 @@ programs/paceline man >generated/man/paceline.1
 manual paceline-controller "schedule training jobs onto nodes"
 manual paceline-worker "run the trainers of a node"
 
+# What watches the steps of people's own scripts.
+mkdir -p generated/python
+(cd "$root/python" && cp -L --parents -t "$work/generated/python" paceline/*.py paceline/site/*.py)
 # The pages as they lie in the repository, so that links between them lead somewhere.
 (cd "$root" && cp -L --parents README.md CHANGELOG.md docs/*.md docs/*/*.md "$work/generated/doc")
 cd "$root/deploy"

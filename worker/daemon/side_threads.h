@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <thread>
+#include <utility>
 
 #include "common/event_loop.h"
 
@@ -35,6 +36,25 @@ class SideThreads {
   std::map<int64_t, std::thread> threads_;
   int64_t last_ = 0;
 };
+
+inline SideThreads::~SideThreads() {
+  stop_ = true;
+  for (auto& [number, thread] : threads_) thread.join();
+}
+
+inline void SideThreads::Run(Work work, std::function<void()> done) {
+  loop_.CheckOnLoop();
+  const int64_t number = ++last_;
+  threads_[number] = std::thread([this, number, work = std::move(work), done = std::move(done)] {
+    work(stop_);
+    loop_.Post([this, number, done] {
+      const auto ended = threads_.find(number);
+      ended->second.join();
+      threads_.erase(ended);
+      done();
+    });
+  });
+}
 
 }  // namespace paceline
 
