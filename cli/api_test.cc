@@ -158,11 +158,16 @@ TEST_F(ApiTest, JsonHasTheShortNamesOfEnumerations) {
   node.set_name("NODE_READY");
   node.set_state(v1::NODE_READY);
   node.add_holds()->set_drain(v1::DRAIN_SWAP);
+  node.mutable_register_time()->set_seconds(5);
   controller_.nodes().SetNodes({node});
   const std::string listed = Paceline({"node", "list", "-o", "json"}).out;
   EXPECT_THAT(listed, HasSubstr("\"state\": \"READY\""));
   EXPECT_THAT(listed, HasSubstr("\"drain\": \"SWAP\""));
   EXPECT_THAT(listed, HasSubstr("\"name\": \"NODE_READY\""));
+  v1::ListNodesResponse read;
+  ASSERT_TRUE(MessageFromJson(listed, &read));
+  EXPECT_EQ(read.nodes(0).state(), v1::NODE_READY);
+  EXPECT_EQ(read.nodes(0).register_time().seconds(), 5);
   v1::Job job = JobIn(v1::RUNNING, 2, 50);
   job.add_ranks()->set_state(v1::TRAINER_RUNNING);
   job.mutable_spec()->mutable_stragglers();

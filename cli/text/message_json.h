@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "common/job_spec/enum_name.h"
 #include "common/log.h"
 #include "google/protobuf/descriptor.h"
@@ -21,7 +22,7 @@ namespace paceline {
 class ShortNamedTypes : public google::protobuf::util::TypeResolver {
  public:
   static std::string UrlOf(const google::protobuf::Message& message) {
-    return "types/" + message.GetDescriptor()->full_name();
+    return absl::StrCat(kPrefix, "/", message.GetDescriptor()->full_name());
   }
 
   google::protobuf::util::Status ResolveMessageType(const std::string& url,
@@ -41,12 +42,15 @@ class ShortNamedTypes : public google::protobuf::util::TypeResolver {
   }
 
  private:
+  // By which protobuf knows its own types, such as Timestamp, when it reads.
+  static constexpr char kPrefix[] = "type.googleapis.com";
+
   static const google::protobuf::DescriptorPool* Pool() {
     return google::protobuf::DescriptorPool::generated_pool();
   }
 
   const std::unique_ptr<google::protobuf::util::TypeResolver> types_{
-      google::protobuf::util::NewTypeResolverForDescriptorPool("types", Pool())};
+      google::protobuf::util::NewTypeResolverForDescriptorPool(kPrefix, Pool())};
 };
 
 // On lines of its own, with `spaced`, or on one without a newline.
