@@ -111,9 +111,18 @@ absl::Status RemoveCheckpoint(const std::string& directory) {
   return RemoveTree(removed);
 }
 
-absl::Status RemoveIncompleteCheckpoint(const std::string& directory) {
+absl::StatusOr<std::optional<CompleteCheckpoint>> RemoveIncompleteCheckpoint(
+    const std::string& directory) {
   PACELINE_ASSIGN_OR_RETURN(const bool has_manifest, HasManifest(directory));
-  return has_manifest ? absl::OkStatus() : RemoveCheckpoint(directory);
+  if (!has_manifest) {
+    PACELINE_RETURN_IF_ERROR(RemoveCheckpoint(directory));
+    return std::nullopt;
+  }
+  const auto key = ParseCheckpointName(directory.substr(directory.rfind('/') + 1));
+  if (!key.has_value()) return std::nullopt;
+  absl::StatusOr<CompleteCheckpoint> found = Describe(directory, *key);
+  if (!found.ok()) return std::nullopt;
+  return *std::move(found);
 }
 
 absl::StatusOr<std::vector<CompleteCheckpoint>> SettleCheckpoints(

@@ -257,8 +257,13 @@ TEST_F(CheckpointDirectoryTest, RemovesOneAndWhatItsRemovalLeft) {
 TEST_F(CheckpointDirectoryTest, RemovesAnIncompleteOneAndLeavesACompleteOneAlone) {
   AddComplete({10, 1});
   AddIncomplete({20, 1});
-  EXPECT_TRUE(RemoveIncompleteCheckpoint(PathOf({10, 1})).ok());
-  EXPECT_TRUE(RemoveIncompleteCheckpoint(PathOf({20, 1})).ok());
+  const auto kept = RemoveIncompleteCheckpoint(PathOf({10, 1}));
+  ASSERT_TRUE(kept.ok()) << kept.status();
+  ASSERT_TRUE(kept->has_value());
+  EXPECT_EQ((*kept)->name, CheckpointName({10, 1}));
+  const auto removed = RemoveIncompleteCheckpoint(PathOf({20, 1}));
+  ASSERT_TRUE(removed.ok()) << removed.status();
+  EXPECT_FALSE(removed->has_value());
   EXPECT_TRUE(RemoveIncompleteCheckpoint(PathOf({20, 1})).ok()) << "removed already";
   EXPECT_EQ(Names(), Strings{CheckpointName({10, 1})});
   EXPECT_TRUE(CheckpointFiles::Open(PathOf({10, 1})).ok());

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -79,8 +80,9 @@ absl::StatusOr<std::vector<CompleteCheckpoint>> SettleCheckpoints(
 // One that is missing is removed already. InvalidArgument when its name is not a checkpoint's.
 absl::Status RemoveCheckpoint(const std::string& directory);
 
-// The same, unless there is a manifest.
-absl::Status RemoveIncompleteCheckpoint(const std::string& directory);
+// The same, unless there is a manifest: then the checkpoint, or nothing if that is damaged.
+absl::StatusOr<std::optional<CompleteCheckpoint>> RemoveIncompleteCheckpoint(
+    const std::string& directory);
 
 }  // namespace paceline
 

@@ -67,9 +67,9 @@ bool IsGettingOn(const TaskAssignment& before, const std::vector<CheckpointTask>
 
 // A checkpoint that its ranks did not live to tell of, or the controller to hear, or whose save was
 // taken for a failure.
-void Adopt(Job& job, const FoundCheckpoint& found) {
+void Adopt(Job& job, const FoundCheckpoint& found, const std::string& base) {
   auto& remnants = job.checkpoints.remnants;
-  remnants.erase(std::remove(remnants.begin(), remnants.end(), Remnant{found.key, ""}),
+  remnants.erase(std::remove(remnants.begin(), remnants.end(), Remnant{found.key, base}),
                  remnants.end());
   if (FindCheckpoint(job, found.key) != nullptr) return;
   Checkpoint checkpoint;
@@ -77,6 +77,7 @@ void Adopt(Job& job, const FoundCheckpoint& found) {
   checkpoint.bytes = found.bytes;
   checkpoint.ranks = found.ranks;
   checkpoint.created = found.created;
+  checkpoint.base = base;
   AddCheckpoint(job, std::move(checkpoint));
   ++job.checkpoints.committed;
   job.checkpoints.durable = absl::ZeroDuration();  // Nobody knows.
@@ -133,7 +134,7 @@ JobChange TakeSettled(Job& job, const NodeName& node, const CheckpointTaskResult
   const CheckpointKey newest = had_newest ? before->key : CheckpointKey();
   StrikeOffMissing(job, node, result.found, up_to);
   for (const FoundCheckpoint& found : result.found) {
-    if (IsSettled(job, found.key, up_to)) Adopt(job, found);
+    if (IsSettled(job, found.key, up_to)) Adopt(job, found, "");
   }
   const Checkpoint* record = had_newest ? FindCheckpoint(job, newest) : nullptr;
   if (record != nullptr && record->state == CheckpointState::kDamaged &&
@@ -149,7 +150,12 @@ JobChange TakeRemoved(Job& job, const NodeName& node, const CheckpointTaskResult
   for (auto left = remnants.begin(); left != remnants.end(); ++left) {
     if (DirectoryOf(job, left->key, left->base) != result.task.directory) continue;
     if (!result.error.empty()) return JobChange::kNone;
+    const Remnant done = *left;
     remnants.erase(left);
+    // Nobody else looks where persons wanted it.
+    for (const FoundCheckpoint& found : result.found) {
+      if (found.key == done.key && !done.base.empty()) Adopt(job, found, done.base);
+    }
     return JobChange::kState;
   }
   Checkpoint* checkpoint = FindByDirectory(job, result.task.directory);

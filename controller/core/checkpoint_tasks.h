@@ -40,7 +40,7 @@ struct FoundCheckpoint {
 struct CheckpointTaskResult {
   CheckpointTask task;
   std::string error;                   // Empty: it is done.
-  std::vector<FoundCheckpoint> found;  // Of kSettle.
+  std::vector<FoundCheckpoint> found;  // Of kSettle, and of kRemove with incomplete_only.
 };
 
 // A node that has got none of a job's tasks done for so long hands them over: its file system may

@@ -127,6 +127,21 @@ TEST(CheckpointTasksTest, CheckpointElsewhereIsNotLookedForAndIsStartedFromAndRe
   EXPECT_THAT(job.checkpoints.records, IsEmpty());
 }
 
+TEST(CheckpointTasksTest, CheckpointElsewhereThatNobodyLivedToTellOfIsAdopted) {
+  Job job = RunningJob();
+  OrderSave(job, false, "by a user", At(3), "/spare");
+  for (const int rank : {0, 1}) TellSaves(job, rank, {Told(20, SaveState::kDurable, 1)}, At(4));
+  FailRank1(job, FailureKind::kSignal, At(5));
+  job.checkpoints.settlement.reset();
+  CheckpointTask look = Remove("", /*incomplete_only=*/true);
+  look.directory = "/spare/job-1/step-000000000020.g1";
+  EXPECT_THAT(TasksOf(job), ElementsAre(look));
+  EXPECT_EQ(TakeTaskResult(job, kA, {look, "", {Found(20)}}, At(6)), JobChange::kState);
+  EXPECT_THAT(TasksOf(job), IsEmpty());
+  ASSERT_NE(NewestComplete(job), nullptr);
+  EXPECT_EQ(DirectoryOf(job, *NewestComplete(job)), look.directory);
+}
+
 TEST(CheckpointTasksTest, OlderOneThatIsGoneIsStruckOff) {
   Job job = QueuedJob();
   TakeTaskResult(job, kA, Settled({Found(40)}), At(6));

@@ -56,7 +56,7 @@ std::optional<JobChange> HoldAndTryAgain(Job& job, Moment now) {
 void NotePlace(Job& job, int64_t order, std::string base) {
   auto& places = job.checkpoints.places;
   places[order] = std::move(base);
-  for (auto place = places.begin(); places.size() > kMaxPlaces && place != places.end();) {
+  for (auto place = places.begin(); places.size() > kMaxPlaces && place->first < order;) {
     const auto& saves = job.checkpoints.saves;
     const bool is_used = std::any_of(saves.begin(), saves.end(),
                                      [&](const Save& save) { return save.order == place->first; });

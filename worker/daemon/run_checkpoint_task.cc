@@ -1,6 +1,7 @@
 #include "worker/daemon/run_checkpoint_task.h"
 
 #include <cerrno>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,16 @@
 namespace paceline {
 namespace {
 
+void AddFound(const CompleteCheckpoint& checkpoint, v1::CheckpointTaskResult* result) {
+  v1::FoundCheckpoint& found = *result->add_found();
+  found.set_name(checkpoint.name);
+  found.set_step(checkpoint.step);
+  found.set_generation(checkpoint.generation);
+  found.set_bytes(checkpoint.bytes);
+  found.set_ranks(checkpoint.ranks);
+  found.mutable_create_time()->set_seconds(checkpoint.created);
+}
+
 absl::Status Settle(const v1::CheckpointTask& task, v1::CheckpointTaskResult* result) {
   std::vector<std::string> left_out;
   const absl::StatusOr<std::vector<CompleteCheckpoint>> complete =
@@ -32,15 +43,14 @@ absl::Status Settle(const v1::CheckpointTask& task, v1::CheckpointTaskResult* re
         "mounted; if they are gone for good, make the directory again"));
   }
   PACELINE_RETURN_IF_ERROR(complete.status());
-  for (const CompleteCheckpoint& checkpoint : *complete) {
-    v1::FoundCheckpoint& found = *result->add_found();
-    found.set_name(checkpoint.name);
-    found.set_step(checkpoint.step);
-    found.set_generation(checkpoint.generation);
-    found.set_bytes(checkpoint.bytes);
-    found.set_ranks(checkpoint.ranks);
-    found.mutable_create_time()->set_seconds(checkpoint.created);
-  }
+  for (const CompleteCheckpoint& checkpoint : *complete) AddFound(checkpoint, result);
+  return absl::OkStatus();
+}
+
+absl::Status RemoveIncomplete(const v1::CheckpointTask& task, v1::CheckpointTaskResult* result) {
+  PACELINE_ASSIGN_OR_RETURN(const std::optional<CompleteCheckpoint> complete,
+                            RemoveIncompleteCheckpoint(task.directory()));
+  if (complete.has_value()) AddFound(*complete, result);
   return absl::OkStatus();
 }
 
@@ -49,7 +59,7 @@ absl::Status Run(const v1::CheckpointTask& task, v1::CheckpointTaskResult* resul
     case v1::CheckpointTask::SETTLE:
       return Settle(task, result);
     case v1::CheckpointTask::REMOVE:
-      return task.incomplete_only() ? RemoveIncompleteCheckpoint(task.directory())
+      return task.incomplete_only() ? RemoveIncomplete(task, result)
                                     : RemoveCheckpoint(task.directory());
     default:
       return absl::UnimplementedError(

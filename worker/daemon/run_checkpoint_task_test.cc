@@ -87,7 +87,9 @@ TEST_F(RunCheckpointTaskTest, RemnantsThatAreCompleteAfterAllStay) {
   task.set_incomplete_only(true);
   for (const CheckpointKey& key : {CheckpointKey{20, 2}, CheckpointKey{30, 2}}) {
     task.set_directory(PathOf(key));
-    EXPECT_EQ(RunCheckpointTask(task).error(), "");
+    const v1::CheckpointTaskResult result = RunCheckpointTask(task);
+    EXPECT_EQ(result.error(), "");
+    EXPECT_EQ(result.found_size(), key.step == 20 ? 1 : 0) << "it is told of";
   }
   EXPECT_TRUE(fs::exists(PathOf({20, 2}) + "/" + kManifestName));
   EXPECT_FALSE(fs::exists(PathOf({30, 2})));

@@ -99,7 +99,7 @@ void Saver::TakePlan(const CheckpointPlan& plan, int64_t done) {
   bool trains = true;
   {
     const absl::MutexLock lock(&mu_);
-    // First: the ranks agree only on orders that they have told each other.
+    // First: a rank votes only for an order whose plan it has taken in.
     directories_ = plan.directories;
     if (plan.save.number > done) newest_order_ = std::max(newest_order_, plan.save.number);
     trains = !ending_ || directories_.count(plan.save.number) == 0;
