@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/checkpoint/checkpoint_files.h"
 #include "common/core/checkpoint_key.h"
 #include "tests/integration/test_cluster.h"
@@ -129,7 +130,8 @@ TEST_P(KillPointsTest, TheNewestCompleteCheckpointIsSoundAfterEachOfThem) {
     newest = now;
   }
   EXPECT_GE(in_progress, kKills / 4) << "too few kills met a save";
-  EXPECT_GE(static_cast<int>(restored.size()), restarts / 2) << "it restored what it had saved";
+  EXPECT_GE(static_cast<int>(restored.size()), restarts / 2)
+      << "it restored what it had saved: " << absl::StrJoin(restored, " ");
   RecordProperty("restarts", restarts);
   RecordProperty("in_progress", in_progress);
 }

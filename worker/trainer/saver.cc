@@ -169,8 +169,12 @@ int64_t Saver::BeginShard(const SaveStatus& save) {
   const Member& member = generation_->config.member;
   const StatePart part = PartOfRank(generation_->state(), member.rank, member.world_size);
   copying_ = true;
-  return shards_.Begin(DirectoryOf(save), Describe(save.step), part.entries, part.at_once,
-                       [this, save](const ShardResult& result) { OnDurable(save, result); });
+  // A directory that a person has named for this save may be a new one; the job's own was made at the
+  // start.
+  const bool is_own = JobDirectoryOf(save.order) == parts_.config.output_directory();
+  return shards_.Begin(
+      DirectoryOf(save), Describe(save.step), part.entries, part.at_once,
+      [this, save](const ShardResult& result) { OnDurable(save, result); }, is_own ? 1 : 2);
 }
 
 bool Saver::IsAtEnd(const SaveStatus& save) const {
@@ -346,7 +350,7 @@ absl::StatusOr<std::string> Saver::DirectoryAtEnd() {
   if (!roots.empty()) {
     PACELINE_RETURN_IF_ERROR(CheckRoots(roots, {{"the directory of the save", directory}}));
   }
-  PACELINE_RETURN_IF_ERROR(MakeDirectory(directory));
+  PACELINE_RETURN_IF_ERROR(MakeDirectory(directory, /*above=*/1));
   return directory;
 }
 

@@ -52,6 +52,7 @@ struct Staging {
 // A shard on its way from the device by memory to the disk.
 struct Save {
   std::string directory;
+  int above = 0;  // So many directories above it are made.
   int rank = 0;
   Manifest part;
   ShardLayout layout;
@@ -217,7 +218,7 @@ absl::Status ShardSaver::Parts::Write(Save& save) const {
     PACELINE_RETURN_IF_ERROR(
         CheckRoots(options.roots, {{"the checkpoint's directory", save.directory}}));
   }
-  PACELINE_RETURN_IF_ERROR(MakeDirectory(save.directory));
+  PACELINE_RETURN_IF_ERROR(MakeDirectory(save.directory, save.above));
   ShardWriteOptions writing;
   writing.bytes_per_second = options.write_limit;
   writing.wait = [&save](size_t end) { save.Wait(end); };
@@ -271,7 +272,7 @@ void ShardSaver::WaitUntilFree() {
 int64_t ShardSaver::Begin(const std::string& directory, const Manifest& part,
                           const std::vector<ShardEntry>& entries,
                           const std::vector<ShardEntry>& at_once,
-                          std::function<void(const ShardResult&)> on_durable) {
+                          std::function<void(const ShardResult&)> on_durable, int above) {
   const absl::Time begun = absl::Now();
   BeforeChange();  // Of a save that has just begun.
   std::vector<const ShardEntry*> all;
@@ -300,6 +301,7 @@ int64_t ShardSaver::Begin(const std::string& directory, const Manifest& part,
       std::make_shared<Save>(parts_->Stage(all, entries.size(), *std::move(layout), buffer));
   save->begun = begun;
   save->directory = directory;
+  save->above = above;
   save->rank = rank;
   save->part = part;
   save->part.files = {{file, bytes}};

@@ -143,17 +143,14 @@ absl::Status WriteShard(const std::string& path, absl::string_view contents,
   return file.Finish();
 }
 
-absl::Status MakeDirectory(const std::string& path) {
+absl::Status MakeDirectory(const std::string& path, int above) {
   if (::mkdir(path.c_str(), 0755) == 0) return SyncDirectory(ParentOf(path));
   if (errno == EEXIST) return absl::OkStatus();
-  if (errno != ENOENT) return FileError("cannot make", path);
-  const std::string parent = ParentOf(path);
-  if (::mkdir(parent.c_str(), 0755) != 0 && errno != EEXIST) {
-    return FileError("cannot make", parent);
-  }
-  PACELINE_RETURN_IF_ERROR(SyncDirectory(ParentOf(parent)));
-  if (::mkdir(path.c_str(), 0755) == 0 || errno == EEXIST) return SyncDirectory(parent);
-  return FileError("cannot make", path);
+  if (errno != ENOENT || above == 0) return FileError("cannot make", path);
+  PACELINE_RETURN_IF_ERROR(MakeDirectory(ParentOf(path), above - 1));
+  // Another rank may have made it meanwhile.
+  if (::mkdir(path.c_str(), 0755) != 0 && errno != EEXIST) return FileError("cannot make", path);
+  return SyncDirectory(ParentOf(path));
 }
 
 }  // namespace paceline

@@ -32,9 +32,9 @@ struct ShardWriteOptions {
 absl::Status WriteShard(const std::string& path, absl::string_view contents,
                         const ShardWriteOptions& options);
 
-// Makes the directory and the one that holds it, as far as they are missing, and their names
-// durable. Those further up must be there: without them a file system is not mounted.
-absl::Status MakeDirectory(const std::string& path);
+// Makes the directory and so many above it, as far as they are missing, and their names durable.
+// Those further up must be there: without them a file system is not mounted.
+absl::Status MakeDirectory(const std::string& path, int above);
 
 }  // namespace paceline
 

@@ -111,17 +111,18 @@ TEST(ShardWriterTest, AMissingDirectoryIsNamed) {
   const absl::Status status = WriteShard(path, Contents(10).view(), {});
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_TRUE(absl::StrContains(status.message(), path)) << status;
-  EXPECT_EQ(MakeDirectory("/dev/null/shard").code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(MakeDirectory("/dev/null/shard", 1).code(), absl::StatusCode::kUnavailable);
 }
 
 TEST(ShardWriterTest, ADirectoryIsMadeOnce) {
   const std::string path = testing::TempDir() + "/made";
-  EXPECT_TRUE(MakeDirectory(path + "/below").ok()) << "with the one that holds it";
-  EXPECT_TRUE(MakeDirectory(path).ok());
+  EXPECT_TRUE(MakeDirectory(path + "/below", 1).ok()) << "with the one that holds it";
+  EXPECT_TRUE(MakeDirectory(path, 0).ok());
   EXPECT_TRUE(Exists(path + "/."));
   const std::string gone = testing::TempDir() + "/unmounted";
-  EXPECT_EQ(MakeDirectory(gone + "/job-1/step").code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(MakeDirectory(gone + "/job-1/step", 1).code(), absl::StatusCode::kUnavailable);
   EXPECT_FALSE(Exists(gone + "/."));
+  EXPECT_TRUE(MakeDirectory(gone + "/job-1/step", 2).ok());
 }
 
 TEST(ShardWriterTest, AFileThatMustNotBeSoLargeIsRemoved) {
@@ -149,7 +150,7 @@ TEST(ShardWriterTest, AFullDiskAndAReadOnlyOneAreTold) {
   disk.MakeReadOnly();
   const absl::Status read_only = WriteShard(path + "2", Contents(10).view(), {});
   EXPECT_EQ(read_only.code(), absl::StatusCode::kPermissionDenied) << read_only;
-  EXPECT_EQ(MakeDirectory(disk.directory() + "/d").code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(MakeDirectory(disk.directory() + "/d", 1).code(), absl::StatusCode::kPermissionDenied);
 }
 
 }  // namespace
