@@ -241,6 +241,9 @@ int FollowOutput(Program& program, const std::string& job_id, const RunFlags& fl
 }
 
 int RunScript(Program& program, const RunFlags& flags) {
+  // From the first moment to the last: an interrupt that nobody hears ends the process at once, and
+  // would leave the cluster and the job behind.
+  const Interrupt::Listener heard(program.interrupt(), [] {});
   const absl::StatusOr<v1::JobSpec> spec = SpecOf(program, flags);
   if (!spec.ok()) return program.Fail(spec.status());
   const absl::StatusOr<ServerChoice> choice = program.ChooseServer();

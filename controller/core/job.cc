@@ -350,7 +350,10 @@ JobChange LoseNode(Job& job, const NodeName& node, const std::string& why, Momen
 }
 
 JobChange CancelJob(Job& job, const std::string& reason, absl::Duration grace, Moment now) {
-  if (job.ended_already() || job.asked_to_stop) return JobChange::kNone;
+  if (job.ended_already()) return JobChange::kNone;
+  const bool sooner = job.stop.has_value() && grace < job.stop->grace;
+  if (sooner) BeginStop(job, grace, now);
+  if (job.asked_to_stop) return sooner ? JobChange::kState : JobChange::kNone;
   job.asked_to_stop = true;
   if (job.state == JobState::kStopping) return JobChange::kState;  // It is not restarted then.
   job.reason = reason;

@@ -251,7 +251,8 @@ JobChange ApplyReport(Job& job, const NodeName& node, const TrainerReport& repor
 // The trainers that the job had on this node are gone for ever.
 JobChange LoseNode(Job& job, const NodeName& node, const std::string& why, Moment now);
 
-// Asks for the end. Nothing changes in a job that is stopping or has ended.
+// Asks for the end. Nothing changes in a job that has ended; in one that is stopping the grace, if
+// it is a shorter one.
 JobChange CancelJob(Job& job, const std::string& reason, absl::Duration grace, Moment now);
 
 // Stops the trainers of a job that starts, trains or recovers and queues it again; that is not

@@ -162,6 +162,15 @@ TEST(JobTest, SecondCancelChangesNothing) {
   EXPECT_EQ(job.reason, "first");
 }
 
+TEST(JobTest, ASecondCancelMayBeSooner) {
+  Job job = RunningJob();
+  CancelJob(job, "first", absl::Seconds(50), At(4));
+  EXPECT_EQ(CancelJob(job, "second", absl::Seconds(1), At(5)), JobChange::kState);
+  EXPECT_EQ(job.stop->grace, absl::Seconds(1));
+  EXPECT_LT(job.stop->deadline, At(4).steady + absl::Seconds(50));
+  EXPECT_EQ(job.reason, "first");
+}
+
 TEST(JobTest, ReportsOfOtherGenerationsNodesOrRanksChangeNothing) {
   Job job = RunningJob();
   TrainerReport stale = Exit(0, FailureKind::kSignal);

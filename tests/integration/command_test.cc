@@ -2,7 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <stdlib.h>
 
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -11,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "proto/job.grpc.pb.h"
+#include "tests/integration/new_folder.h"
 #include "tests/integration/test_cluster.h"
 
 namespace paceline {
@@ -19,6 +22,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 TestNetwork WithCommands(const std::string& commands) {
@@ -192,6 +196,65 @@ TEST_F(CommandJobTest, AJobThatIsStoppedBeforeItsRanksHaveMetEndsAtOnce) {
   EXPECT_EQ(cluster_.WaitForEnd(second).state(), v1::CANCELLED);
   std::ofstream(File("go")) << "";
   EXPECT_EQ(cluster_.WaitForEnd(first).state(), v1::SUCCEEDED);
+}
+
+// `paceline run` in a folder of its own, on a cluster that it makes.
+class RunTest : public ::testing::Test {
+ protected:
+  RunTest() : folder_(NewFolder()) {
+    ::setenv("TMPDIR", folder_.c_str(), 1);
+    ::setenv("PACELINE_DEV_DIR", (folder_ + "/none").c_str(), 1);
+    ::setenv("PACELINE_CONFIG", (folder_ + "/none.yaml").c_str(), 1);
+  }
+  ~RunTest() override {
+    for (const char* name : {"TMPDIR", "PACELINE_DEV_DIR", "PACELINE_CONFIG"}) ::unsetenv(name);
+  }
+
+  std::vector<std::string> Run(const std::string& script) const {
+    std::ofstream(folder_ + "/own.sh") << "cd " << folder_ << "\n" << script;
+    return {Program("paceline"), "run", "bash", folder_ + "/own.sh", "--lr", "3"};
+  }
+  std::string Text(const std::string& name) const { return ReadFile(folder_ + "/" + name); }
+  // Nothing of the cluster is left.
+  void ExpectNothingLeft() const {
+    for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+      EXPECT_THAT(entry.path().filename().string(), Not(StartsWith("paceline-run"))) << entry;
+    }
+  }
+
+  const std::string folder_;
+};
+
+TEST_F(RunTest, EndsAsTheScriptDoesAndLeavesNothing) {
+  Process run(Run("echo $RANK of $WORLD_SIZE: $*; exit 7\n"), folder_ + "/out");
+  EXPECT_EQ(run.Wait(), 7);
+  EXPECT_THAT(Text("out"), StartsWith("0 of 1: --lr 3\n"));
+  ExpectNothingLeft();
+}
+
+TEST_F(RunTest, CtrlCStopsTheScriptAndTakesTheClusterDown) {
+  Process run(Run("trap 'echo saved; exit 0' TERM\necho $$ > pid\n"
+                  "while true; do sleep 0.01; done\n"),
+              folder_ + "/out");
+  ASSERT_TRUE(Eventually([&] { return !Text("pid").empty(); })) << Text("out");
+  run.Signal(SIGINT);
+  EXPECT_EQ(run.Wait(), 130);
+  EXPECT_THAT(Text("out"), AllOf(HasSubstr("saved\n"), HasSubstr("Ctrl-C again kills it")));
+  ExpectNothingLeft();
+}
+
+TEST_F(RunTest, ASecondCtrlCKillsTheScript) {
+  std::vector<std::string> command =
+      Run("trap 'echo no > no' TERM\necho $$ > pid\nwhile true; do sleep 0.01; done\n");
+  command.insert(command.begin() + 2, {"--stop-grace", "1h"});
+  Process run(command, folder_ + "/out");
+  ASSERT_TRUE(Eventually([&] { return !Text("pid").empty(); })) << Text("out");
+  run.Signal(SIGINT);
+  ASSERT_TRUE(Eventually([&] { return !Text("no").empty(); })) << Text("out");
+  run.Signal(SIGINT);
+  EXPECT_EQ(run.Wait(), 130);
+  EXPECT_NE(::kill(std::stoi(Text("pid")), 0), 0);
+  ExpectNothingLeft();
 }
 
 TEST(CommandsOffTest, ACommandIsRefusedWithTheRemedy) {

@@ -169,8 +169,8 @@ int64_t Saver::BeginShard(const SaveStatus& save) {
   const Member& member = generation_->config.member;
   const StatePart part = PartOfRank(generation_->state(), member.rank, member.world_size);
   copying_ = true;
-  // A directory that a person has named for this save may be a new one; the job's own was made at the
-  // start.
+  // A directory that a person has named for this save may be a new one; the job's own was made at
+  // the start.
   const bool is_own = JobDirectoryOf(save.order) == parts_.config.output_directory();
   return shards_.Begin(
       DirectoryOf(save), Describe(save.step), part.entries, part.at_once,

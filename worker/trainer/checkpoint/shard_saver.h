@@ -67,10 +67,10 @@ class ShardSaver {
   bool IsFree() const;
   void WaitUntilFree();
 
-  // Begins to save `entries` into `directory` (made if it is missing, with so many `above` it), with
-  // `part`: the manifest but for files and tensors. The entries are read in the background until BeforeChange has
-  // returned; those in `at_once`, which the next forward pass changes, before this returns.
-  // Returns the size of the shard. Requires: IsFree().
+  // Begins to save `entries` into `directory` (made if it is missing, with so many `above` it),
+  // with `part`: the manifest but for files and tensors. The entries are read in the background
+  // until BeforeChange has returned; those in `at_once`, which the next forward pass changes,
+  // before this returns. Returns the size of the shard. Requires: IsFree().
   int64_t Begin(const std::string& directory, const Manifest& part,
                 const std::vector<ShardEntry>& entries, const std::vector<ShardEntry>& at_once,
                 std::function<void(const ShardResult&)> on_durable, int above = 1);
