@@ -130,7 +130,6 @@ int Main(int argc, char** argv) {
   sigemptyset(&signals);
   sigaddset(&signals, SIGINT);
   sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGHUP);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   // Ends quietly when nobody reads the output any more, also where the parent ignores the signal.
   signal(SIGPIPE, SIG_DFL);
