@@ -186,8 +186,7 @@ TEST_F(CommandJobTest, NothingIsLostWithTheDaemon) {
   EXPECT_THAT(log, HasSubstr("last "));
 }
 
-TEST_F(CommandJobTest, AJobThatIsStoppedBeforeItsRanksHaveMetEndsAtOnce) {
-  // The second rank has no node to go to while it waits in the queue: gangs start whole.
+TEST_F(CommandJobTest, AJobThatWaitsForItsPlacesIsCancelledAndTheOneBeforeItGoesOn) {
   const std::string first = cluster_.Submit(Bash(4, "until test -e go; do sleep 0.01; done")).id();
   cluster_.WaitUntil(first, [](const v1::Job& now) { return now.state() == v1::RUNNING; });
   const std::string second = cluster_.Submit(Bash(2, "echo never")).id();
