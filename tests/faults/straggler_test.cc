@@ -29,7 +29,8 @@ constexpr int64_t kEndless = 100000;
 constexpr int kRanks = 4;  // A rank needs three others to be compared with.
 constexpr int kSlowRank = 2;
 constexpr char kSlowNode[] = "w2";
-constexpr absl::Duration kPatience = absl::Minutes(1);
+// On a busy machine nothing is done for a minute about a slower group (RemedyOptions::doubt).
+constexpr absl::Duration kPatience = absl::Minutes(3);
 
 // By rank.
 std::vector<int64_t> Pids(const v1::Job& job) {
@@ -217,7 +218,7 @@ TEST_F(StragglerTest, ASpareThatDiesInTheSwapIsFollowedByAnother) {
   const v1::RemedyDecision ordered = WaitForDecision(v1::REMEDY_HOT_SWAP, v1::DECISION_ORDERED);
   Signal(before.spares(0), SIGKILL);
 
-  const v1::RemedyDecision swap = WaitForDecision(v1::REMEDY_HOT_SWAP, v1::DECISION_HELPED);
+  const v1::RemedyDecision swap = WaitUntilDone(v1::REMEDY_HOT_SWAP);
   EXPECT_EQ(swap.id(), ordered.id());
   const v1::Job after = cluster_->Get(id_);
   EXPECT_EQ(after.state(), v1::RUNNING);
