@@ -40,8 +40,9 @@ using ::testing::IsEmpty;
 constexpr int kUnavailable = 6;
 constexpr int kInterrupted = 130;
 constexpr int kWorkers = 3;
-// What is promised of a switch, from the leader's death to the next one that serves.
-constexpr absl::Duration kSwitch = absl::Seconds(5);
+// From the leader's death to the next one that serves: four times what is promised, as the machine
+// may have other work (bench/failover.py holds it to the promise).
+constexpr absl::Duration kSwitch = absl::Seconds(20);
 
 int Count(const std::string& text, const std::string& word) {
   int count = 0;
