@@ -295,6 +295,10 @@ Tell NodeTrainer::Poll(absl::Time now) {
     pid_ = processes->trainer;
     state_.emplace(processes->trainer);
     tell = Tell::kSoon;
+    if (IsCommand()) {  // It tells nothing itself, and a later daemon may find it ended.
+      status_.set_pid(pid_);
+      KeepMessage(File(trainer_dir::kSeen), status_);
+    }
   }
   if (stacks_ == Stacks::kBeingSaved) return tell;
   const bool suspended = state_->Suspended();
