@@ -1,8 +1,10 @@
 #include "cli/view/job_page.h"
 
+#include <map>
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
@@ -145,6 +147,21 @@ bool KeepsWeights(const v1::JobSpec& spec) {
          !spec.export_final().empty();
 }
 
+// "4 ready", "3 ready, 1 importing", "none: its imports open /dev/nvidia0", of a command's
+// interpreters that stand by; empty: nothing is known of them.
+std::string StandbyText(const v1::Job& job) {
+  std::map<std::string, int> counts;
+  for (const v1::Rank& rank : job.ranks()) {
+    if (!rank.standby().empty()) ++counts[NeutralLine(rank.standby())];
+  }
+  if (counts.size() == 1 && absl::StartsWith(counts.begin()->first, "none")) {
+    return counts.begin()->first;
+  }
+  return absl::StrJoin(counts, ", ", [](std::string* out, const auto& one) {
+    absl::StrAppend(out, one.second, " ", one.first);
+  });
+}
+
 std::string SummaryText(const v1::Job& job, absl::Time now, const PageStyle& style,
                         ToldOnce* told) {
   const v1::JobProgress& progress = job.progress();
@@ -204,6 +221,9 @@ std::string JobPage(const v1::Job& job, absl::Time now, const PageStyle& style) 
     AddLine(&page, "Shrunk", fewer);
   }
   if (!job.spec().command().empty()) AddLine(&page, "Command", CommandText(job.spec()));
+  if (const std::string standby = StandbyText(job); !standby.empty()) {
+    AddLine(&page, "Standby", standby);
+  }
   if (job.plan().epoch() > 0 && job.spec().command().empty()) {
     const bool chosen = job.spec().strategy().has_auto_() && !job.plan().strategy().has_auto_();
     AddLine(&page, "Strategy",

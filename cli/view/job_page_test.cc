@@ -12,6 +12,7 @@
 namespace paceline {
 namespace {
 
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -97,6 +98,22 @@ TEST(JobPageTest, PageIsAsItShouldLook) {
   const std::string all = JobPage(job, absl::FromUnixSeconds(1200), wide);
   EXPECT_THAT(all, HasSubstr("Job file:\n"));
   EXPECT_THAT(all, HasSubstr("    sync_batchnorm: false\n"));
+}
+
+TEST(JobPageTest, InterpretersThatStandByAreCounted) {
+  v1::Job job = Failed();
+  const auto line = [&] {
+    const std::string page = JobPage(job, absl::FromUnixSeconds(1200), {});
+    const size_t at = page.find("Standby");
+    return at == std::string::npos ? "" : page.substr(at, page.find('\n', at) - at);
+  };
+  EXPECT_EQ(line(), "");
+  job.mutable_ranks(0)->set_standby("ready");
+  EXPECT_THAT(line(), EndsWith("  1 ready"));
+  job.mutable_ranks(1)->set_standby("importing");
+  EXPECT_THAT(line(), EndsWith("  1 importing, 1 ready"));
+  for (v1::Rank& rank : *job.mutable_ranks()) rank.set_standby("none: started with -E");
+  EXPECT_THAT(line(), EndsWith("  none: started with -E"));
 }
 
 TEST(JobPageTest, ALongReasonIsToldInFullOnce) {

@@ -152,6 +152,7 @@ struct TrainerReport {
   MembershipStatus membership = {};
   bool suspended = false;          // The process is stopped.
   std::string stacks_file = {};    // Where its threads were, once that was asked for.
+  std::string standby = {};        // Of an interpreter for its next start; empty: not known.
   std::string no_slipstream = {};  // Why Slipstream cannot train the model; empty: it can.
 };
 

@@ -154,6 +154,7 @@ v1::Rank ToProto(int r, const RankState& rank) {
   }
   out.set_started_generation(report.id.generation.value());
   out.set_started_rank(report.id.rank.value());
+  out.set_standby(report.standby);
   if (const auto heard = LastHeard(rank); heard.has_value()) *out.mutable_last_heard() = *heard;
   return out;
 }
@@ -362,6 +363,7 @@ std::vector<TrainerReport> FromProto(const v1::NodeReport& report) {
     out.suspended = trainer.suspended();
     out.stacks_file = trainer.stacks_file();
     out.no_slipstream = trainer.no_slipstream();
+    out.standby = trainer.standby();
   }
   return trainers;
 }

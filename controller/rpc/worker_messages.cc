@@ -26,6 +26,7 @@ void LimitTrainer(v1::TrainerReport* trainer) {
   if (trainer->has_id()) Cut(trainer->mutable_id()->mutable_job_id(), kMaxNodeText);
   Cut(trainer->mutable_store_address(), kMaxNodeText);
   if (!trainer->stacks_file().empty()) Cut(trainer->mutable_stacks_file());
+  if (!trainer->standby().empty()) Cut(trainer->mutable_standby());
   if (trainer->has_exit()) {
     Cut(trainer->mutable_exit()->mutable_message());
     Cut(trainer->mutable_exit()->mutable_log_tail(), kMaxLogTail);

@@ -50,11 +50,22 @@ class Watch:
                 self.thread = None
                 return
             self.ring.write_to(memory)
+            self.leave_imports()
             if self.thread != get_ident():
                 self.thread = get_ident()
                 self.ring.phase = EVALUATING
         except Exception as error:
             self.off(error)
+
+    def leave_imports(self):
+        """For an interpreter that will stand by. It is not worth the watching if that fails."""
+        imports = getattr(sys.modules.get("_paceline"), "imports", None)
+        if imports is None or not os.environ.get("PACELINE_DIR"):
+            return
+        try:
+            imports.write(os.path.join(os.environ["PACELINE_DIR"], "modules"))
+        except Exception:
+            pass
 
     def after_step(self, optimizer):
         ring = self.ring

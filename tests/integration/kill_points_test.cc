@@ -106,6 +106,7 @@ TEST_P(KillPointsTest, TheNewestCompleteCheckpointIsSoundAfterEachOfThem) {
   int restarts = 0;
   int64_t known_before = 0;  // Step of the newest complete one before the latest restart.
   std::set<std::string> restored;
+  std::string history;  // Of kills, for a failure.
   for (int k = 0; k < kKills; ++k) {
     SCOPED_TRACE(absl::StrCat("kill ", k, ", seed ", seed_));
     // All is well again: it trains, and has made a checkpoint since.
@@ -118,9 +119,14 @@ TEST_P(KillPointsTest, TheNewestCompleteCheckpointIsSoundAfterEachOfThem) {
     EXPECT_GE(StepOf(job.restored_from()), known_before) << job.restored_from();
     newest = NewestSound();
     absl::SleepFor(absl::Milliseconds(random_() % 300));
+    absl::StrAppend(&history, "\ngeneration ", job.generation(), " from step ",
+                    StepOf(job.restored_from()), ", told ", job.checkpoints().newest_step(),
+                    ", newest ", newest.step());
     in_progress += cluster_.Get(id_).checkpoints().in_progress_size() > 0;
     const int64_t known = Newest().step();
+    absl::StrAppend(&history, ", known ", known);
     if (Kill()) {
+      absl::StrAppend(&history, ", killed a trainer");
       ++restarts;
       known_before = known;
     }
@@ -131,7 +137,7 @@ TEST_P(KillPointsTest, TheNewestCompleteCheckpointIsSoundAfterEachOfThem) {
   }
   EXPECT_GE(in_progress, kKills / 4) << "too few kills met a save";
   EXPECT_GE(static_cast<int>(restored.size()), restarts / 2)
-      << "it restored what it had saved: " << absl::StrJoin(restored, " ");
+      << "it restored what it had saved: " << absl::StrJoin(restored, " ") << history;
   RecordProperty("restarts", restarts);
   RecordProperty("in_progress", in_progress);
 }

@@ -59,6 +59,7 @@ void KeepChaosOf(const std::string& node, v1::JobSpec& spec) {
 
 constexpr size_t kMaxLastWords = 16 << 20;
 constexpr size_t kMaxErrorFile = 1 << 20;
+constexpr size_t kMaxModules = 1 << 20;
 // Of a command's output, in which its error is looked for.
 constexpr int kWordsLines = 60;
 constexpr size_t kWordsBytes = 32 * 1024;
@@ -160,9 +161,13 @@ bool NodeTrainer::CanLaunch() const {
   return IsUnlaunched() && !plan_.has_stop() && !plan_.store_address().empty();
 }
 
-absl::Status NodeTrainer::Launch() {
-  PACELINE_ASSIGN_OR_RETURN(const TrainerProcess::Command command, UserCommand());
-  PACELINE_ASSIGN_OR_RETURN(process_, TrainerProcess::Start(command));
+absl::Status NodeTrainer::Launch(const TrainerProcess::Command& command,
+                                 std::optional<TrainerProcess> stood_by) {
+  if (stood_by.has_value()) {
+    process_ = std::move(stood_by);
+  } else {
+    PACELINE_ASSIGN_OR_RETURN(process_, TrainerProcess::Start(command));
+  }
   // Only rank 0's is used.
   if (Member().rank.value() != 0) port_.reset();
   status_.set_state(v1::TRAINER_RUNNING);
@@ -177,7 +182,7 @@ void NodeTrainer::EndUnlaunched() {
   SetResult(std::move(result));
 }
 
-absl::StatusOr<TrainerProcess::Command> NodeTrainer::UserCommand() const {
+absl::StatusOr<TrainerProcess::Command> NodeTrainer::PrepareLaunch() const {
   const v1::JobSpec& spec = plan_.spec();
   PACELINE_ASSIGN_OR_RETURN(const HostPort master, ParseHostPort(plan_.store_address()));
   CommandSurroundings surroundings;
@@ -199,12 +204,31 @@ absl::StatusOr<TrainerProcess::Command> NodeTrainer::UserCommand() const {
   }
   PACELINE_RETURN_IF_ERROR(WriteSmallFile(File(trainer_dir::kEnvironment), environment));
 
+  return UserProgram();
+}
+
+TrainerProcess::Command NodeTrainer::UserProgram() const {
+  const v1::JobSpec& spec = plan_.spec();
   TrainerProcess::Command command = StartCommand();
   command.program = {spec.command().begin(), spec.command().end()};
   command.working_directory = spec.working_directory();
   command.environment_file = File(trainer_dir::kEnvironment);
   command.log_segment_bytes = setup_.log_segment_bytes;
   return command;
+}
+
+std::string NodeTrainer::EnvironmentText() const {
+  const absl::StatusOr<std::optional<std::string>> text =
+      ReadSmallFile(File(trainer_dir::kEnvironment));
+  return text.ok() ? text->value_or("") : "";
+}
+
+std::string NodeTrainer::ModulesPath() const {
+  return absl::StrCat(setup_.paths.OwnDir(id_), "/", trainer_dir::kModules);
+}
+
+std::optional<std::string> NodeTrainer::LeftModules() const {
+  return OwnFile(trainer_dir::kModules, kMaxModules);
 }
 
 TrainerProcess::Command NodeTrainer::StartCommand() const {

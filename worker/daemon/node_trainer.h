@@ -77,7 +77,10 @@ class NodeTrainer {
   // errors as of Start.
   bool IsUnlaunched() const;
   bool CanLaunch() const;
-  absl::Status Launch();
+  absl::StatusOr<TrainerProcess::Command> PrepareLaunch() const;
+  // `stood_by`: the process in which an interpreter became the command; without, it is started.
+  absl::Status Launch(const TrainerProcess::Command& command,
+                      std::optional<TrainerProcess> stood_by);
   void FailStart(const absl::Status& status);
   // It was to end before it was started.
   void Skip(const v1::TrainerPlan& plan);
@@ -88,6 +91,14 @@ class NodeTrainer {
 
   // It was to end while it waited to be launched.
   void EndUnlaunched();
+
+  // Of a command, for an interpreter that stands by for its next start: whether one may, the program
+  // as it is started, its variables ("KEY=value" and a NUL each), and what it has imported.
+  bool IsWatchedCommand() const { return IsCommand() && ring_.has_value(); }
+  TrainerProcess::Command UserProgram() const;
+  std::string EnvironmentText() const;
+  std::string ModulesPath() const;
+  std::optional<std::string> LeftModules() const;
 
   // Keeps the plan for a later daemon.
   void SetPlan(const v1::TrainerPlan& plan);
@@ -143,7 +154,6 @@ class NodeTrainer {
   absl::Status OpenRing();
   absl::Status ReservePort();
   TrainerProcess::Command StartCommand() const;
-  absl::StatusOr<TrainerProcess::Command> UserCommand() const;
   bool IsCommand() const { return !plan_.spec().command().empty(); }
   v1::Progress ProgressAt(uint64_t now_ns) const;
   void SetResult(v1::TrainerReport result);

@@ -28,6 +28,11 @@ struct Overloaded : Functions... {
 template <typename... Functions>
 Overloaded(Functions...) -> Overloaded<Functions...>;
 
+// Beside the folder of what watches a command.
+std::string StandbyScript(const TrainerSetup& setup) {
+  return setup.watch_dir.empty() ? "" : absl::StrCat(setup.watch_dir, "/../standby.py");
+}
+
 }  // namespace
 
 NodeTrainers::NodeTrainers(EventLoop& loop, Options options, WorkerMetrics& metrics,
@@ -38,6 +43,7 @@ NodeTrainers::NodeTrainers(EventLoop& loop, Options options, WorkerMetrics& metr
       threads_(threads),
       tell_(std::move(tell)),
       set_(options_.set),
+      standbys_(StandbyScript(options_.setup)),
       poller_(loop),
       sockets_(
           loop, poller_, Peers(),
@@ -144,7 +150,13 @@ void NodeTrainers::OnStarted(NodeTrainer& trainer) {
 }
 
 void NodeTrainers::Launch(NodeTrainer& trainer) {
-  const absl::Status status = trainer.Launch();
+  const auto command = trainer.PrepareLaunch();
+  absl::Status status = command.status();
+  if (command.ok()) {
+    std::optional<TrainerProcess> stood_by = standbys_.Start(trainer, *command);
+    if (stood_by.has_value()) PACELINE_LOG(INFO) << "standby_taken " << trainer.Named();
+    status = trainer.Launch(*command, std::move(stood_by));
+  }
   tell_(Tell::kNow);
   if (status.ok()) return OnStarted(trainer);
   trainer.FailStart(status);
@@ -264,6 +276,7 @@ void NodeTrainers::Poll(absl::Time now) {
     Show(trainer, report);
   }
   metrics_.SetTrainers(by_state);
+  standbys_.Poll(trainers_, now);
 }
 
 void NodeTrainers::Fence(const Lease& lease, absl::Time now) {
@@ -327,7 +340,10 @@ void NodeTrainers::PruneLogs() {
 
 google::protobuf::RepeatedPtrField<v1::TrainerReport> NodeTrainers::Report() const {
   google::protobuf::RepeatedPtrField<v1::TrainerReport> reports;
-  for (const auto& [id, trainer] : trainers_) *reports.Add() = trainer.Report();
+  for (const auto& [id, trainer] : trainers_) {
+    v1::TrainerReport& report = *reports.Add() = trainer.Report();
+    report.set_standby(standbys_.Tell(trainer));
+  }
   return reports;
 }
 

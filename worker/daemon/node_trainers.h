@@ -24,6 +24,7 @@
 #include "worker/daemon/node_trainer.h"
 #include "worker/daemon/ring_tail.h"
 #include "worker/daemon/side_threads.h"
+#include "worker/daemon/standbys.h"
 #include "worker/daemon/trainer_sockets.h"
 
 namespace paceline {
@@ -113,6 +114,7 @@ class NodeTrainers {
   std::map<TrainerId, NodeTrainer> trainers_;
   std::map<TrainerId, v1::TrainerPlan> plans_;  // Of the latest plan.
   std::map<TrainerId, TrainerId> shown_as_;     // The members whose metrics are shown.
+  Standbys standbys_;
   FdPoller poller_;
   TrainerSockets sockets_;
   std::optional<EventLoop::TimerId> deadline_;

@@ -27,6 +27,17 @@ constexpr absl::string_view kPrefixes[] = {
     "KMP_", "GOMP_", "TORCH_",  "PYTORCH_", "MALLOC_", "PACELINE_",
 };
 
+// Of CommandEnvironment: what a rank's next start has another value of.
+constexpr absl::string_view kOfOneStart[] = {
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "TORCHELASTIC_RESTART_COUNT",
+    "TORCHELASTIC_ERROR_FILE",
+    "PACELINE_GENERATION",
+    "PACELINE_DIR",
+    "PACELINE_RING",
+};
+
 bool IsKept(absl::string_view entry) {
   const absl::string_view name = entry.substr(0, entry.find('='));
   return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames) ||
@@ -103,6 +114,21 @@ std::vector<std::string> CommandEnvironment(const std::vector<std::string>& pass
   std::vector<std::string> entries;
   for (const auto& [name, value] : variables) entries.push_back(absl::StrCat(name, "=", value));
   return entries;
+}
+
+bool IsSameRank(const std::string& a, const std::string& b) {
+  const auto lasting = [](const std::string& text) {
+    std::vector<std::string> entries = absl::StrSplit(text, '\0', absl::SkipEmpty());
+    entries.erase(std::remove_if(entries.begin(), entries.end(),
+                                 [](absl::string_view entry) {
+                                   const absl::string_view name = entry.substr(0, entry.find('='));
+                                   return std::find(std::begin(kOfOneStart), std::end(kOfOneStart),
+                                                    name) != std::end(kOfOneStart);
+                                 }),
+                  entries.end());
+    return entries;
+  };
+  return lasting(a) == lasting(b);
 }
 
 std::vector<std::string> ScrubEnvironment(const std::vector<std::string>& environment) {

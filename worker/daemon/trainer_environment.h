@@ -39,6 +39,11 @@ std::vector<std::string> CommandEnvironment(const std::vector<std::string>& pass
                                             const v1::TrainerPlan& plan,
                                             const CommandSurroundings& surroundings);
 
+// Whether two such environments ("KEY=value" and a NUL each) are those of the same rank in the same
+// surroundings, so that a start under one is as one under the other: they differ in what each start
+// has of its own alone (the address of the store, the number of restarts, the rank's files).
+bool IsSameRank(const std::string& a, const std::string& b);
+
 }  // namespace paceline
 
 #endif  // WORKER_DAEMON_TRAINER_ENVIRONMENT_H_

@@ -6,9 +6,12 @@
 #include <csignal>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "absl/strings/str_join.h"
 #include "common/job_spec/job_spec.h"
 #include "worker/daemon/command_words.h"
+#include "worker/daemon/core/standby_program.h"
 
 namespace paceline {
 namespace {
@@ -182,6 +185,61 @@ TEST(CommandWordsTest, ASignalFromOutsideSaysNothing) {
                          "  what():  Watchdog caught collective operation timeout\n")
                 .message,
             "Watchdog caught collective operation timeout");
+}
+
+std::string Text(const std::vector<std::string>& entries) {
+  std::string text;
+  for (const std::string& entry : entries) text.append(entry).push_back('\0');
+  return text;
+}
+
+TEST(SameRankTest, ALaterStartOfARankIsAsTheOneBefore) {
+  const v1::TrainerPlan before = Plan();
+  v1::TrainerPlan after = before;
+  after.mutable_membership()->set_generation(4);
+  after.mutable_local()->set_restarts(3);
+  CommandSurroundings around = Around();
+  around.master_host = "w7";
+  around.master_port = 1;
+  around.own_dir = "/other";
+  const auto same = [&](const v1::TrainerPlan& plan, const std::vector<std::string>& passed_on) {
+    return IsSameRank(Text(CommandEnvironment({"PATH=/bin"}, before, Around())),
+                      Text(CommandEnvironment(passed_on, plan, around)));
+  };
+  EXPECT_TRUE(same(after, {"PATH=/bin"}));
+  EXPECT_FALSE(same(after, {"PATH=/usr/bin"}));
+  EXPECT_FALSE(same(after, {"PATH=/bin", "HF_HOME=/data"}));
+  after.mutable_membership()->set_rank(4);
+  EXPECT_FALSE(same(after, {"PATH=/bin"}));
+  after = before;
+  after.mutable_local()->set_index(0);
+  EXPECT_FALSE(same(after, {"PATH=/bin"}));
+}
+
+std::string StandbyOf(const std::vector<std::string>& command) {
+  const auto program = StandbyProgram(command, "S");
+  return program.ok() ? absl::StrJoin(*program, " ") : std::string(program.status().message());
+}
+
+TEST(StandbyProgramTest, TakesTheOptionsOfTheInterpreter) {
+  EXPECT_EQ(StandbyOf({"python3", "train.py", "-m", "-c"}), "python3 S train.py -m -c");
+  EXPECT_EQ(StandbyOf({"/v/bin/python3.11", "-u", "-W", "error", "-Xdev", "t.py"}),
+            "/v/bin/python3.11 -u -W error -Xdev S t.py");
+  EXPECT_EQ(StandbyOf({"python", "-m", "net.train", "--lr", "1"}), "python S -m net.train --lr 1");
+}
+
+TEST(StandbyProgramTest, SaysWhyThereCanBeNone) {
+  const std::string no_python = "the command does not begin with a Python interpreter";
+  for (const char* program : {"bash", "accelerate", "pythonic", "python3-config"}) {
+    EXPECT_EQ(StandbyOf({program, "train.py"}), no_python);
+  }
+  EXPECT_EQ(StandbyOf({"python3", "-E", "t.py"}), "the interpreter is started with -E");
+  EXPECT_EQ(StandbyOf({"python3", "-c", "1"}), "the interpreter is started with -c");
+  EXPECT_EQ(StandbyOf({"python3", "-"}), "the interpreter is started with -");
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"python3"}, {"python3", "-u"}, {"python3", "-m"}}) {
+    EXPECT_EQ(StandbyOf(command), "the interpreter is started without a script");
+  }
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <signal.h>
 #include <spawn.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,6 +12,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 #include "common/core/status_macros.h"
 #include "worker/daemon/process_state.h"
 #include "worker/shim/trainer_lock.h"
@@ -25,8 +29,10 @@ extern "C" {
 namespace paceline {
 namespace {
 
-// The lock's number in the shim.
-constexpr int kLockFd = 3;
+// The number in the shim of the descriptor that it is given: the lock, or a socket.
+constexpr int kGivenFd = 3;
+// Of why an interpreter does not stand by.
+constexpr size_t kMostWords = 4096;
 
 std::vector<char*> Pointers(std::vector<std::string>& strings) {
   std::vector<char*> pointers;
@@ -36,11 +42,11 @@ std::vector<char*> Pointers(std::vector<std::string>& strings) {
 }
 
 // Returns the child's id, or minus an errno.
-pid_t Spawn(std::vector<std::string> arguments, std::vector<std::string> environment, int lock_fd) {
+pid_t Spawn(std::vector<std::string> arguments, std::vector<std::string> environment, int given_fd) {
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);
   // Onto itself this still clears close-on-exec.
-  ::posix_spawn_file_actions_adddup2(&actions, lock_fd, kLockFd);
+  ::posix_spawn_file_actions_adddup2(&actions, given_fd, kGivenFd);
   posix_spawnattr_t attributes;
   ::posix_spawnattr_init(&attributes);
   sigset_t signals;
@@ -57,13 +63,12 @@ pid_t Spawn(std::vector<std::string> arguments, std::vector<std::string> environ
   return error == 0 ? child : -error;
 }
 
-}  // namespace
-
-absl::StatusOr<TrainerProcess> TrainerProcess::Start(const Command& command) {
-  PACELINE_ASSIGN_OR_RETURN(const TrainerLock lock, TrainerLock::Take(command.trainer_dir));
-  std::vector<std::string> arguments = {command.shim,         "--dir",         command.trainer_dir,
-                                        "--own-dir",          command.own_dir, "--lock-fd",
-                                        absl::StrCat(kLockFd)};
+// Starts the shim with flags of its own and those that tell how the program is to run. Returns what
+// Spawn does.
+pid_t SpawnShim(const TrainerProcess::Command& command, std::vector<std::string> flags,
+                int given_fd) {
+  std::vector<std::string> arguments = std::move(flags);
+  arguments.insert(arguments.begin(), command.shim);
   const std::vector<std::string> confinement = ConfinementFlags(command.confinement);
   arguments.insert(arguments.end(), confinement.begin(), confinement.end());
   for (const std::string& root : command.roots) {
@@ -80,16 +85,30 @@ absl::StatusOr<TrainerProcess> TrainerProcess::Start(const Command& command) {
   }
   arguments.emplace_back("--");
   arguments.insert(arguments.end(), command.program.begin(), command.program.end());
-  const pid_t shim = Spawn(std::move(arguments), command.environment, lock.fd());
-  if (shim < 0) {
-    return absl::ErrnoToStatus(-shim, absl::StrCat("cannot start ", command.shim));
-  }
+  return Spawn(std::move(arguments), command.environment, given_fd);
+}
+
+// Opened once, a descriptor tells the process from all later ones of its number.
+absl::StatusOr<int> Watch(pid_t shim, const std::string& program) {
+  if (shim < 0) return absl::ErrnoToStatus(-shim, absl::StrCat("cannot start ", program));
   const int fd = ::pidfd_open(shim, 0);
-  if (fd >= 0) return TrainerProcess(fd, shim);
+  if (fd >= 0) return fd;
   const absl::Status status = absl::ErrnoToStatus(errno, "cannot watch the shim");
   ::kill(shim, SIGKILL);
   ::waitpid(shim, nullptr, 0);
   return status;
+}
+
+}  // namespace
+
+absl::StatusOr<TrainerProcess> TrainerProcess::Start(const Command& command) {
+  PACELINE_ASSIGN_OR_RETURN(const TrainerLock lock, TrainerLock::Take(command.trainer_dir));
+  const pid_t shim = SpawnShim(command,
+                               {"--dir", command.trainer_dir, "--own-dir", command.own_dir,
+                                "--lock-fd", absl::StrCat(kGivenFd)},
+                               lock.fd());
+  PACELINE_ASSIGN_OR_RETURN(const int fd, Watch(shim, command.shim));
+  return TrainerProcess(fd, shim);
 }
 
 absl::StatusOr<std::optional<TrainerProcess>> TrainerProcess::Adopt(
@@ -138,9 +157,79 @@ void TrainerProcess::Kill() const {
   ::pidfd_send_signal(fd_, SIGCONT, nullptr, 0);
 }
 
-void TrainerProcess::Reap() const {
-  siginfo_t info;
-  ::waitid(static_cast<idtype_t>(P_PIDFD), static_cast<id_t>(fd_), &info, WEXITED | WNOHANG);
+bool TrainerProcess::Reap() const {
+  siginfo_t info = {};
+  const int result =
+      ::waitid(static_cast<idtype_t>(P_PIDFD), static_cast<id_t>(fd_), &info, WEXITED | WNOHANG);
+  return result != 0 || info.si_pid != 0;
+}
+
+absl::StatusOr<StandbyProcess> StandbyProcess::Start(const TrainerProcess::Command& command,
+                                                     const std::string& modules_file) {
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
+    return absl::ErrnoToStatus(errno, "cannot make a pair of sockets");
+  }
+  const pid_t shim = SpawnShim(
+      command, {"--standby-fd", absl::StrCat(kGivenFd), "--standby-modules", modules_file},
+      ends[1]);
+  ::close(ends[1]);
+  const absl::StatusOr<int> fd = Watch(shim, command.shim);
+  if (!fd.ok()) ::close(ends[0]);
+  PACELINE_RETURN_IF_ERROR(fd.status());
+  return StandbyProcess(TrainerProcess(*fd, shim), ends[0]);
+}
+
+StandbyProcess::StandbyProcess(StandbyProcess&& other) noexcept
+    : process_(std::move(other.process_)), socket_(std::exchange(other.socket_, -1)) {}
+
+StandbyProcess& StandbyProcess::operator=(StandbyProcess&& other) noexcept {
+  std::swap(process_, other.process_);
+  std::swap(socket_, other.socket_);
+  return *this;
+}
+
+StandbyProcess::~StandbyProcess() {
+  if (socket_ >= 0) ::close(socket_);
+}
+
+std::optional<absl::Status> StandbyProcess::News() {
+  char words[kMostWords];
+  const ssize_t size = ::recv(socket_, words, sizeof(words), MSG_DONTWAIT);
+  if (size < 0 && (errno == EAGAIN || errno == EINTR)) return std::nullopt;
+  if (size <= 0) return absl::UnavailableError("it has ended");
+  if (words[0] == 'r') return absl::OkStatus();
+  return absl::UnavailableError(absl::string_view(words + 1, static_cast<size_t>(size) - 1));
+}
+
+absl::StatusOr<TrainerProcess> StandbyProcess::Become(const TrainerProcess::Command& command) {
+  PACELINE_ASSIGN_OR_RETURN(const TrainerLock lock, TrainerLock::Take(command.trainer_dir));
+  std::string order =
+      absl::StrJoin({command.trainer_dir, command.own_dir, command.environment_file},
+                    absl::string_view("\0", 1));
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  iovec data = {order.data(), order.size()};
+  msghdr message = {};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  cmsghdr* const rights = CMSG_FIRSTHDR(&message);
+  rights->cmsg_level = SOL_SOCKET;
+  rights->cmsg_type = SCM_RIGHTS;
+  rights->cmsg_len = CMSG_LEN(sizeof(int));
+  const int fd = lock.fd();
+  std::memcpy(CMSG_DATA(rights), &fd, sizeof(fd));
+  if (::sendmsg(socket_, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
+    return absl::ErrnoToStatus(errno, "cannot reach the interpreter that stands by");
+  }
+  ::close(std::exchange(socket_, -1));
+  return std::move(process_);
+}
+
+TrainerProcess StandbyProcess::End() && {
+  if (socket_ >= 0) ::close(std::exchange(socket_, -1));
+  return std::move(process_);
 }
 
 }  // namespace paceline

@@ -10,8 +10,10 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "worker/shim/allowed_roots.h"
 #include "worker/shim/confinement.h"
@@ -64,15 +66,52 @@ class TrainerProcess {
   // Ends the trainer's process group, even if it or the shim is suspended.
   void Kill() const;
 
-  // To be called once `fd` is readable: takes the ended shim off the process table if it is a
-  // child of ours.
-  void Reap() const;
+  // Takes the shim off the process table if it has ended and is a child of ours. False: it has not
+  // ended, which it has once `fd` is readable.
+  bool Reap() const;
 
  private:
+  friend class StandbyProcess;
+
   TrainerProcess(int fd, pid_t shim) : fd_(fd), shim_(shim) {}
 
   int fd_;
   pid_t shim_;
+};
+
+// A shim with an interpreter that has imported what a command will import, and waits to become it
+// (python/paceline/standby.py).
+//
+// Thread-compatible.
+class StandbyProcess {
+ public:
+  // Starts `command.program`, in the environment of a rank whose standby it is; trainer_dir and
+  // own_dir are not used. It reads the names of the modules from `modules_file`.
+  static absl::StatusOr<StandbyProcess> Start(const TrainerProcess::Command& command,
+                                              const std::string& modules_file);
+
+  StandbyProcess(StandbyProcess&& other) noexcept;
+  StandbyProcess& operator=(StandbyProcess&& other) noexcept;
+  // All of it ends by itself, unless it has become a trainer.
+  ~StandbyProcess();
+
+  // What it has told since: OK when it is ready; an error says why it does not stand by, and it has
+  // ended then. Nothing: no news.
+  std::optional<absl::Status> News();
+
+  // It becomes the trainer of `command`, of which the directories and environment_file count.
+  // Requires: it is ready. On an error it is of no use any more.
+  absl::StatusOr<TrainerProcess> Become(const TrainerProcess::Command& command);
+
+  // Ends it. To be reaped.
+  TrainerProcess End() &&;
+
+ private:
+  StandbyProcess(TrainerProcess process, int socket)
+      : process_(std::move(process)), socket_(socket) {}
+
+  TrainerProcess process_;
+  int socket_;
 };
 
 }  // namespace paceline

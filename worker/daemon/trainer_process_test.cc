@@ -165,5 +165,76 @@ TEST_F(TrainerProcessTest, MissingShimIsNamed) {
   EXPECT_FALSE(ReadTrainerLock(dir_)->alive);
 }
 
+// ---- Interpreters that stand by.
+
+class StandbyProcessTest : public TrainerProcessTest {
+ protected:
+  TrainerProcess::Command Standby(const std::string& script) {
+    TrainerProcess::Command command = Script(script);
+    command.working_directory = dir_;
+    command.environment_file = dir_ + "/environment";
+    command.log_segment_bytes = 1 << 20;
+    std::ofstream(command.environment_file) << "A=1" << '\0' << "PATH=/usr/bin:/bin" << '\0';
+    return command;
+  }
+
+  static absl::Status WaitForNews(StandbyProcess& standby) {
+    const absl::Time give_up = absl::Now() + absl::Milliseconds(kDeadlineMs);
+    while (absl::Now() < give_up) {
+      if (const auto news = standby.News(); news.has_value()) return *news;
+      ::poll(nullptr, 0, 2);
+    }
+    return absl::DeadlineExceededError("no news");
+  }
+};
+
+TEST_F(StandbyProcessTest, BecomesTheTrainerThatItIsToldToBe) {
+  const TrainerProcess::Command command =
+      Standby("echo early $A $PACELINE_STANDBY; printf r >&3; echo $(tr '\\0' ' ' <&3); exit 6");
+  auto standby = StandbyProcess::Start(command, "/the/modules");
+  ASSERT_TRUE(standby.ok()) << standby.status();
+  EXPECT_TRUE(WaitForNews(*standby).ok());
+  EXPECT_EQ(Log(), "") << "it is nobody's yet";
+  TrainerProcess::Command becomes = command;
+  becomes.environment_file = dir_ + "/other";
+  std::ofstream(becomes.environment_file) << "B=2" << '\0' << "C=3" << '\0';
+  const auto process = standby->Become(becomes);
+  ASSERT_TRUE(process.ok()) << process.status();
+  ASSERT_TRUE(Ended(*process));
+  EXPECT_TRUE(process->Reap());
+  EXPECT_EQ((*ReadExitRecord(dir_))->exit_code, 6);
+  EXPECT_EQ(Log(), "early 1 /the/modules\nB=2 C=3\n");
+}
+
+TEST_F(StandbyProcessTest, SaysWhyItDoesNotStandBy) {
+  auto refused = StandbyProcess::Start(Standby("printf 'nits imports open a GPU' >&3"), "/m");
+  ASSERT_TRUE(refused.ok()) << refused.status();
+  EXPECT_EQ(WaitForNews(*refused).message(), "its imports open a GPU");
+  TrainerProcess::Command missing = Standby("");
+  missing.program = {"no-such-python"};
+  auto unstarted = StandbyProcess::Start(missing, "/m");
+  ASSERT_TRUE(unstarted.ok()) << unstarted.status();
+  EXPECT_THAT(WaitForNews(*unstarted).message(),
+              ::testing::HasSubstr("cannot start no-such-python: No such file"));
+  auto dead = StandbyProcess::Start(Standby("kill -9 $$"), "/m");
+  ASSERT_TRUE(dead.ok()) << dead.status();
+  EXPECT_EQ(WaitForNews(*dead).message(), "it has ended");
+}
+
+TEST_F(StandbyProcessTest, NothingIsLeftOfOneThatIsNotNeeded) {
+  auto standby = StandbyProcess::Start(
+      Standby("setsid sleep 1000 & echo $! > " + dir_ + "/pid; printf r >&3; cat <&3"), "/m");
+  ASSERT_TRUE(standby.ok()) << standby.status();
+  EXPECT_TRUE(WaitForNews(*standby).ok());
+  int pid = 0;
+  std::ifstream(dir_ + "/pid") >> pid;
+  ASSERT_GT(pid, 0);
+  const TrainerProcess ending = std::move(*standby).End();
+  ASSERT_TRUE(Ended(ending));
+  EXPECT_TRUE(ending.Reap());
+  EXPECT_NE(::kill(pid, 0), 0);
+  EXPECT_FALSE((*ReadExitRecord(dir_)).has_value());
+}
+
 }  // namespace
 }  // namespace paceline

@@ -27,25 +27,33 @@ void CloseIfOpen(int& fd) {
 
 }  // namespace
 
-absl::StatusOr<LogPump> LogPump::Open(const std::string& log_dir,
-                                      const std::optional<UserIds>& owner, int64_t segment_bytes) {
+absl::StatusOr<LogPump> LogPump::Make(const std::optional<UserIds>& owner, int64_t segment_bytes) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return absl::ErrnoToStatus(errno, "cannot make a pipe");
+  ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
+  ::fcntl(ends[0], F_SETPIPE_SZ, kPipeBytes);
+  return LogPump(ends[1], ends[0], owner, segment_bytes);
+}
+
+absl::Status LogPump::OpenLog(const std::string& log_dir) {
   const auto failed = [&](absl::string_view what) {
     return absl::ErrnoToStatus(errno, absl::StrCat("cannot ", what, " ", log_dir));
   };
   if (::mkdir(log_dir.c_str(), 0700) != 0 && errno != EEXIST) return failed("make");
-  const int dir = ::open(log_dir.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  if (dir < 0) return failed("open");
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) {
-    const absl::Status status = failed("make a pipe for");
-    ::close(dir);
-    return status;
+  dir_ = ::open(log_dir.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (dir_ < 0) return failed("open");
+  if (owner_.has_value() && ::fchown(dir_, owner_->uid, owner_->gid) != 0) {
+    return failed("give away");
   }
-  ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
-  ::fcntl(ends[0], F_SETPIPE_SZ, kPipeBytes);
-  LogPump pump(dir, ends[1], ends[0], owner, segment_bytes);
-  if (owner.has_value() && ::fchown(dir, owner->uid, owner->gid) != 0) return failed("give away");
-  if (!pump.BeginSegment()) return failed("make a segment in");
+  if (!BeginSegment()) return failed("make a segment in");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<LogPump> LogPump::Open(const std::string& log_dir,
+                                      const std::optional<UserIds>& owner, int64_t segment_bytes) {
+  absl::StatusOr<LogPump> pump = Make(owner, segment_bytes);
+  if (!pump.ok()) return pump;
+  if (absl::Status opened = pump->OpenLog(log_dir); !opened.ok()) return opened;
   return pump;
 }
 

@@ -22,9 +22,13 @@ namespace paceline {
 
 class LogPump {
  public:
-  // Makes the folder `log_dir` and its first segment, both `owner`'s if there is one. The folder it
-  // lies in may be a stranger's: no link is followed in the place of it, and a segment is always a
-  // new file. A segment past `segment_bytes` is full.
+  // The pipe alone, which holds output back until OpenLog. A segment past `segment_bytes` is full.
+  static absl::StatusOr<LogPump> Make(const std::optional<UserIds>& owner, int64_t segment_bytes);
+  // Makes the folder `log_dir` and its first segment, both the owner's if there is one. The folder
+  // it lies in may be a stranger's: no link is followed in the place of it, and a segment is always
+  // a new file.
+  absl::Status OpenLog(const std::string& log_dir);
+  // Both.
   static absl::StatusOr<LogPump> Open(const std::string& log_dir,
                                       const std::optional<UserIds>& owner, int64_t segment_bytes);
   LogPump(LogPump&& other) noexcept;
@@ -38,19 +42,18 @@ class LogPump {
   // Readable when there is output; -1 when nobody can write any more.
   int fd() const { return output_; }
 
-  // Writes what there is, up to 1 MiB. True: there may be more.
+  // Writes what there is, up to 1 MiB. True: there may be more. Requires: OpenLog.
   bool Pump();
 
  private:
-  LogPump(int dir, int input, int output, const std::optional<UserIds>& owner,
-          int64_t segment_bytes)
-      : dir_(dir), input_(input), output_(output), owner_(owner), segment_bytes_(segment_bytes) {}
+  LogPump(int input, int output, const std::optional<UserIds>& owner, int64_t segment_bytes)
+      : input_(input), output_(output), owner_(owner), segment_bytes_(segment_bytes) {}
 
   bool BeginSegment();
   void Write(absl::string_view data);
   bool WriteAll(absl::string_view data);
 
-  int dir_;
+  int dir_ = -1;
   int input_;
   int output_;
   std::optional<UserIds> owner_;

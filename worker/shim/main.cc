@@ -5,6 +5,7 @@
 //                 [--path FIELD=PATH]... [flags of confinement.h]
 //                 [--working-directory DIR --environment FILE --log-segment-bytes N]
 //                 -- PROGRAM ARGS...
+//   paceline-shim --standby-fd N --standby-modules FILE [all of the above but the first line's]
 //
 // Holds the trainer's lock (trainer_lock.h), which it inherits as descriptor N; runs the program
 // in the trainer's own directory in a process group of its own, confined (confinement.h), with its
@@ -16,12 +17,18 @@
 // A program of the job's own (a command) starts in the working directory, with the variables of the
 // file alone ("KEY=value" and a NUL each; never of the shim itself, which may be root's), found by
 // its PATH, and its output is pumped into the log (log_pump.h).
+//
+// With --standby-fd the program is an interpreter that stands by for a command
+// (python/paceline/standby.py), and which trainer it is comes later, over the socket N: one packet
+// of "TRAINER_DIR", "DIR" and the file of the environment, a NUL between them, with the lock as a
+// descriptor. What the interpreter tells before is passed on there. All ends with the socket.
 #include <fcntl.h>
 #include <linux/close_range.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -64,6 +71,9 @@ namespace {
 constexpr uint64_t kReapNanos = 5'000'000'000;
 // Of the reason why a program was not started: fits into an empty pipe at once.
 constexpr size_t kMostFailureBytes = 4000;
+// Where an interpreter that stands by finds its socket.
+constexpr int kStandbyFd = 3;
+constexpr size_t kMostOrderBytes = 16 * 1024;
 
 struct Arguments {
   std::string dir;
@@ -76,15 +86,21 @@ struct Arguments {
   std::string working_directory;
   std::string environment_file;
   int64_t log_segment_bytes = 0;
+  // Of one that stands by.
+  int standby_fd = -1;
+  std::string standby_modules;
   char** program = nullptr;  // Ends with a null pointer.
 
   bool is_command() const { return !working_directory.empty(); }
+  bool is_standby() const { return standby_fd >= 0; }
 };
 
 bool TakeFlag(const std::string& flag, const std::string& value, Arguments& arguments) {
   if (flag == "--dir") arguments.dir = value;
   if (flag == "--own-dir") arguments.own_dir = value;
   if (flag == "--lock-fd") return absl::SimpleAtoi(value, &arguments.lock_fd);
+  if (flag == "--standby-fd") return absl::SimpleAtoi(value, &arguments.standby_fd);
+  if (flag == "--standby-modules") arguments.standby_modules = value;
   if (flag == "--working-directory") arguments.working_directory = value;
   if (flag == "--environment") arguments.environment_file = value;
   if (flag == "--log-segment-bytes") return absl::SimpleAtoi(value, &arguments.log_segment_bytes);
@@ -108,12 +124,15 @@ bool Parse(int argc, char** argv, Arguments& arguments) {
   }
   const bool whole_command = !arguments.is_command() || (!arguments.environment_file.empty() &&
                                                          arguments.log_segment_bytes > 0);
-  return !arguments.dir.empty() && !arguments.own_dir.empty() && arguments.lock_fd > 2 &&
-         whole_command && arguments.program != nullptr;
+  const bool has_place = arguments.is_standby()
+                             ? arguments.is_command() && !arguments.standby_modules.empty()
+                             : !arguments.dir.empty() && !arguments.own_dir.empty();
+  return has_place && whole_command && arguments.program != nullptr &&
+         (arguments.is_standby() ? arguments.standby_fd : arguments.lock_fd) > 2;
 }
 
-// Drops everything inherited but the lock: an open pipe of the daemon's would keep its reader
-// waiting for as long as the trainer lives.
+// Drops everything inherited but the lock, or the socket: an open pipe of the daemon's would keep
+// its reader waiting for as long as the trainer lives.
 void CloseInherited(int lock_fd) {
   const int null = ::open("/dev/null", O_RDWR);
   for (int fd = 0; fd <= 2; ++fd) ::dup2(null, fd);
@@ -139,18 +158,28 @@ absl::Status CannotStart(const Arguments& arguments, absl::string_view step) {
 struct CommandParts {
   std::string environment;  // The file's text.
   std::optional<LogPump> pump;
+  int standby = -1;  // Its end of the socket to an interpreter that stands by.
 };
 
-absl::Status OpenCommand(const Arguments& arguments, CommandParts& parts) {
+absl::Status ReadEnvironment(const Arguments& arguments, std::string& environment) {
   absl::StatusOr<std::optional<std::string>> text = ReadSmallFile(arguments.environment_file);
   if (!text.ok()) return text.status();
-  parts.environment = text->value_or("");
+  environment = text->value_or("");
+  return absl::OkStatus();
+}
+
+absl::Status OpenLog(const Arguments& arguments, LogPump& pump) {
+  return pump.OpenLog(absl::StrCat(arguments.own_dir, "/", trainer_dir::kLog));
+}
+
+absl::Status OpenCommand(const Arguments& arguments, CommandParts& parts) {
+  absl::Status status = ReadEnvironment(arguments, parts.environment);
+  if (!status.ok()) return status;
   absl::StatusOr<LogPump> pump =
-      LogPump::Open(absl::StrCat(arguments.own_dir, "/", trainer_dir::kLog),
-                    arguments.confinement.user, arguments.log_segment_bytes);
+      LogPump::Make(arguments.confinement.user, arguments.log_segment_bytes);
   if (!pump.ok()) return pump.status();
   parts.pump.emplace(*std::move(pump));
-  return absl::OkStatus();
+  return arguments.is_standby() ? absl::OkStatus() : OpenLog(arguments, *parts.pump);
 }
 
 // The program's output goes to its first log segment, and it starts in its own directory.
@@ -177,6 +206,16 @@ void ExecCommand(const Arguments& arguments, std::string environment) {
   }
   entries.push_back(nullptr);
   ::execvpe(arguments.program[0], arguments.program, entries.data());
+}
+
+// For the program. Requires: no other descriptor of that number is needed any more, but for pipes
+// that are closed by the start of the program.
+void KeepAs(int number, int fd) {
+  if (fd == number) {
+    ::fcntl(fd, F_SETFD, 0);
+  } else {
+    ::dup2(fd, number);
+  }
 }
 
 // In the child, a process with one thread. Returns only when the program could not be started:
@@ -210,6 +249,7 @@ absl::Status Exec(const Arguments& arguments, const CommandParts& parts, pid_t s
   }
   // All is closed on exec already; whatever a library of ours may open is, too.
   ::close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
+  if (parts.standby >= 0) KeepAs(kStandbyFd, parts.standby);
   if (const char* const failed = TakeLimits(arguments.confinement)) {
     return CannotStart(arguments, failed);
   }
@@ -343,6 +383,94 @@ void ReapLeftovers(pid_t trainer, Waiter& waiter) {
   while (!KillLeftovers(trainer) && NowNanos() <= give_up) waiter.Wait(20, [](int) {});
 }
 
+// The reason why the program was not started; empty: it was. Requires: the child has ended.
+std::string FailureOf(const Child& child) {
+  ExitRecord record;
+  TakeFailure(child.failure, record);
+  return record.start_error;
+}
+
+// Takes the daemon's order into `arguments`. False: there is none, and no need of this process.
+bool TakeOrder(Arguments& arguments) {
+  char text[kMostOrderBytes];
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+  iovec data = {text, sizeof(text)};
+  msghdr message = {};
+  message.msg_iov = &data;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  const ssize_t size = ::recvmsg(arguments.standby_fd, &message, MSG_CMSG_CLOEXEC);
+  if (size <= 0) return false;
+  const cmsghdr* const rights = CMSG_FIRSTHDR(&message);
+  if (rights == nullptr || rights->cmsg_type != SCM_RIGHTS) return false;
+  std::memcpy(&arguments.lock_fd, CMSG_DATA(rights), sizeof(int));
+  const std::vector<std::string> words =
+      absl::StrSplit(absl::string_view(text, static_cast<size_t>(size)), '\0');
+  if (words.size() != 3) return false;
+  arguments.dir = words[0];
+  arguments.own_dir = words[1];
+  arguments.environment_file = words[2];
+  return true;
+}
+
+// Starts an interpreter and waits for the order to become a trainer. Without one, nothing is left.
+std::optional<Child> StandBy(Arguments& arguments, CommandParts& parts, int signal_fd) {
+  int ends[2];
+  if (!OpenCommand(arguments, parts).ok() ||
+      ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+    return std::nullopt;
+  }
+  absl::StrAppend(&parts.environment, "PACELINE_STANDBY=", arguments.standby_modules);
+  parts.environment.push_back('\0');
+  const int interpreter = ends[0];
+  parts.standby = ends[1];
+  ExitRecord record;
+  const Child child = Start(arguments, parts, record);
+  ::close(ends[1]);
+  parts.pump->CloseInput();
+  if (child.pid < 0) return std::nullopt;
+  const auto tell = [&](absl::string_view words) {
+    ::send(arguments.standby_fd, words.data(), words.size(), MSG_NOSIGNAL);
+  };
+  bool wanted = true;
+  while (wanted) {
+    pollfd fds[] = {{signal_fd, POLLIN, 0}, {interpreter, POLLIN, 0}, {arguments.standby_fd, POLLIN, 0}};
+    if (::poll(fds, 3, -1) < 0) continue;
+    char words[kMostFailureBytes];
+    const ssize_t size = fds[1].revents != 0 ? ::read(interpreter, words, sizeof(words)) : -1;
+    if (size > 0) tell({words, static_cast<size_t>(size)});
+    signalfd_siginfo signal;
+    while (::read(signal_fd, &signal, sizeof(signal)) == sizeof(signal)) {
+      if (signal.ssi_signo != SIGCHLD) wanted = false;
+    }
+    if (::waitpid(child.pid, nullptr, WNOHANG) == child.pid) {
+      const std::string failure = FailureOf(child);
+      if (!failure.empty()) tell(absl::StrCat("n", failure));
+      return std::nullopt;
+    }
+    if (wanted && fds[2].revents != 0) {
+      if (!TakeOrder(arguments)) break;
+      std::string environment;
+      absl::Status status = ReadEnvironment(arguments, environment);
+      if (status.ok()) status = OpenLog(arguments, *parts.pump);
+      if (status.ok()) {
+        // What is left of it when the interpreter has just died is told by its end.
+        ::send(interpreter, environment.data(), environment.size(), MSG_NOSIGNAL);
+        ::close(interpreter);
+        ::close(arguments.standby_fd);
+        return child;
+      }
+      record.start_error = std::string(status.message());
+      WriteExitRecord(arguments.dir, record).IgnoreError();
+      break;
+    }
+  }
+  Waiter waiter(signal_fd, nullptr);
+  ReapLeftovers(child.pid, waiter);
+  return std::nullopt;
+}
+
 int Main(int argc, char** argv) {
   Arguments arguments;
   if (!Parse(argc, argv, arguments)) {
@@ -350,7 +478,7 @@ int Main(int argc, char** argv) {
                  "PROGRAM ARGS...\nIt is started by paceline-worker.\n";
     return kExitUsage;
   }
-  CloseInherited(arguments.lock_fd);
+  CloseInherited(arguments.is_standby() ? arguments.standby_fd : arguments.lock_fd);
   ::setsid();
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   ::signal(SIGHUP, SIG_IGN);
@@ -362,16 +490,22 @@ int Main(int argc, char** argv) {
 
   const int signal_fd = ::signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC);
 
-  const TrainerLock lock(arguments.lock_fd);
   ExitRecord record;
   CommandParts parts;
-  if (arguments.is_command()) {
+  Child trainer;
+  if (arguments.is_standby()) {
+    const std::optional<Child> child = StandBy(arguments, parts, signal_fd);
+    if (!child.has_value()) return kExitOk;
+    trainer = *child;
+  }
+  const TrainerLock lock(arguments.lock_fd);
+  if (arguments.is_command() && !arguments.is_standby()) {
     if (const absl::Status status = OpenCommand(arguments, parts); !status.ok()) {
       record.start_error = std::string(status.message());
       return WriteExitRecord(arguments.dir, record).ok() ? kExitOk : kExitFailure;
     }
   }
-  const Child trainer = Start(arguments, parts, record);
+  if (!arguments.is_standby()) trainer = Start(arguments, parts, record);
   LogPump* const pump = parts.pump.has_value() ? &*parts.pump : nullptr;
   if (pump != nullptr) pump->CloseInput();
   Waiter waiter(signal_fd, pump);

@@ -30,6 +30,8 @@ inline constexpr char kMarks[] = "marks";  // worker/daemon/log_marks.h.
 inline constexpr char kStatus[] = "status";  // paceline.v1.TrainerStatus, its last words.
 inline constexpr char kErrorFile[] =
     "error.json";  // Of a command: how it failed, as torch.distributed.elastic writes it.
+inline constexpr char kModules[] =
+    "modules";  // Of a watched command: what it has imported (python/paceline/_imports.py).
 inline constexpr char kLog[] = "log";  // Directory of log segments.
 
 // The segment that begins at offset 0 of the log.

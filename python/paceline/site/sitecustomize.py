@@ -6,6 +6,7 @@ Python would have run without this one.
 
 import os
 import sys
+from importlib import import_module
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
@@ -29,7 +30,11 @@ def _watch():
         except Exception as error:  # pylint: disable=broad-except
             module.tell_off(error)
 
-    module.after_torch(start)
+    if "PACELINE_STANDBY" in os.environ:
+        module.start = start  # For when it becomes the script.
+    else:
+        module.after_torch(start)
+    return module
 
 
 def _run_next():
@@ -45,9 +50,15 @@ def _run_next():
     spec.loader.exec_module(module)
 
 
+_package = None
 if os.environ.get("PACELINE_RING") and os.environ.get("PACELINE_WATCH") != "0":
     try:
-        _watch()
+        _package = _watch()
     except Exception:  # pylint: disable=broad-except
         pass  # Without its own files there is nothing to say it with.
 _run_next()
+if _package is not None and "PACELINE_STANDBY" not in os.environ:
+    try:
+        _package.imports = import_module("_paceline._imports").Imports()
+    except Exception:  # pylint: disable=broad-except
+        pass

@@ -1,0 +1,70 @@
+"""What a script has imported, for an interpreter that stands by for its next start (standby.py).
+
+Only installed packages and Python's own modules count: the script's own code may be another one by
+then. The list ends where the script changes its environment, since what it imports later may read
+that; what a package changes while it is imported is no such change.
+"""
+
+import os
+import sys
+
+# To import them does more than that, in a way that must not be done for another start.
+_NEVER = ("mpi4py", "pycuda.autoinit", "horovod")
+
+
+def _folders():
+    """Of installed packages and of Python's own modules; each ends with a slash."""
+    folders = {os.path.dirname(os.__file__)}
+    folders.update(path for path in sys.path
+                   if os.path.basename(path) in ("site-packages", "dist-packages"))
+    return tuple(os.path.join(folder, "") for folder in folders)
+
+
+class Imports:
+    """Stands in sys.meta_path until write(); not where the names of the modules are known."""
+
+    def __init__(self, names=None):
+        self.folders = _folders()
+        self.environment = dict(os.environ)
+        self.names = names  # Of the modules before the script changed its environment.
+        self.changed = None  # The variable that it changed.
+        if names is None:
+            sys.meta_path.insert(0, self)
+
+    def find_spec(self, name, path=None, target=None):  # pylint: disable=unused-argument
+        if "." not in name and self.names is None and self.environment != os.environ:
+            self._look_at_change()
+        return None
+
+    def _look_at_change(self):
+        frame = sys._getframe(2)
+        while frame is not None and "importlib" in frame.f_code.co_filename:
+            frame = frame.f_back
+        by_package = frame is not None and frame.f_code.co_filename.startswith(self.folders)
+        now = dict(os.environ)
+        if not by_package:
+            self.names = list(sys.modules)
+            self.changed = min(name for name in set(now) | set(self.environment)
+                               if now.get(name) != self.environment.get(name))
+        self.environment = now
+
+    def _is_installed(self, name):
+        spec = getattr(sys.modules.get(name), "__spec__", None)
+        origin = getattr(spec, "origin", None)
+        return (isinstance(origin, str) and origin.startswith(self.folders)
+                and getattr(spec, "name", None) == name
+                and not any(name == never or name.startswith(never + ".") for never in _NEVER))
+
+    def write(self, path):
+        """Module names, a line each; or one line "!" and why there are none that help."""
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+        names = [name for name in (self.names or list(sys.modules)) if self._is_installed(name)]
+        text = "\n".join(names)
+        if "torch" not in names:
+            text = "!torch is no installed package"
+            if self.changed is not None:
+                text = f"!the script sets {self.changed} before it imports torch"
+        with open(path + ".new", "w", encoding="utf-8") as file:
+            file.write(text + "\n")
+        os.rename(path + ".new", path)
