@@ -197,6 +197,21 @@ TEST_F(CommandJobTest, AJobThatWaitsForItsPlacesIsCancelledAndTheOneBeforeItGoes
   EXPECT_EQ(cluster_.WaitForEnd(first).state(), v1::SUCCEEDED);
 }
 
+TEST_F(CommandJobTest, AQuietProgramIsToldOfAndNeverCalledSlow) {
+  v1::JobSpec spec = Bash(2, "mkfifo pipe$RANK; until ((RANK)) || test -e go; do echo on; done; "
+                             "((RANK == 0)) || read line < pipe1");
+  spec.set_stall_warning_s(1);
+  const std::string id = cluster_.Submit(spec).id();
+  const v1::Job job = cluster_.WaitUntil(
+      id, [](const v1::Job& now) { return absl::StrContains(now.reason(), "quiet"); });
+  EXPECT_THAT(job.reason(), AllOf(StartsWith("rank 1 on "), HasSubstr(" has been quiet for "),
+                                  EndsWith(": no output, almost no processor time")));
+  EXPECT_EQ(job.state(), v1::RUNNING) << "nothing is done about it";
+  std::ofstream(File("go")) << "";
+  std::ofstream(File("pipe1")) << "line\n";
+  EXPECT_EQ(cluster_.WaitForEnd(id).state(), v1::SUCCEEDED);
+}
+
 // `paceline run` in a folder of its own, on a cluster that it makes.
 class RunTest : public ::testing::Test {
  protected:

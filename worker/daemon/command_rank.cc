@@ -6,6 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/host_port.h"
 #include "common/core/status_macros.h"
+#include "worker/daemon/log_files.h"
+#include "worker/daemon/process_state.h"
 #include "worker/daemon/trainer_environment.h"
 #include "worker/link/interface_host.h"
 #include "worker/shim/small_file.h"
@@ -58,6 +60,22 @@ absl::Status CommandRank::Complete(const v1::TrainerPlan& plan, bool watched,
   start.environment_file = File(trainer_dir::kEnvironment);
   start.log_segment_bytes = setup_.log_segment_bytes;
   return absl::OkStatus();
+}
+
+void CommandRank::LookForLife(absl::Time now, const v1::JobSpec& spec, pid_t shim) {
+  if (!quiet_.has_value()) quiet_.emplace(absl::Seconds(spec.stall_warning_s()));
+  if (now < quiet_->next_look()) return;
+  const absl::StatusOr<LogFiles::End> end = LogFiles(setup_.paths.LogDir(id_)).FindEnd();
+  quiet_->Look(now, end.ok() ? end->offset : 0, ProcessorTimeBelow(shim));
+}
+
+void CommandRank::TellQuiet(const v1::JobSpec& spec, v1::Progress& progress) const {
+  if (!quiet_.has_value()) return;
+  const double seconds = absl::ToDoubleSeconds(quiet_->quiet());
+  // Whoever has done nothing for so long is in no phase, whatever was told last.
+  if (progress.phase() != v1::IDLE && seconds < spec.stall_warning_s()) return;
+  progress.set_phase(v1::IDLE);
+  progress.set_phase_s(seconds);
 }
 
 std::string CommandRank::File(const char* name) const {

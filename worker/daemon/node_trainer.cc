@@ -257,6 +257,7 @@ Tell NodeTrainer::Poll(absl::Time now) {
     state_.emplace(processes->trainer);
     tell = Tell::kSoon;
   }
+  if (IsSilentCommand()) command_.LookForLife(now, plan_.spec(), process_->shim());
   if (stacks_ == Stacks::kBeingSaved) return tell;
   const bool suspended = state_->Suspended();
   if (std::exchange(suspended_, suspended) != suspended) tell = Tell::kNow;
@@ -366,6 +367,7 @@ v1::TrainerReport NodeTrainer::Report() const {
     report.set_store_address(StoreAddress());
   }
   if (ring_.has_value()) *report.mutable_progress() = ProgressAt(MonotonicNanos());
+  if (IsSilentCommand()) command_.TellQuiet(plan_.spec(), *report.mutable_progress());
   if (status_.has_evaluation()) *report.mutable_evaluation() = status_.evaluation();
   if (status_.has_plan()) *report.mutable_plan() = status_.plan();
   if (status_.has_figures()) *report.mutable_figures() = status_.figures();

@@ -121,6 +121,8 @@ class NodeTrainer {
   absl::Status OpenRing();
   TrainerProcess::Command StartCommand() const;
   bool IsCommand() const { return !plan_.spec().command().empty(); }
+  // It has made no step that was seen, and may never make one.
+  bool IsSilentCommand() const { return IsCommand() && steps_seen_ == 0; }
   v1::Progress ProgressAt(uint64_t now_ns) const;
   void SetResult(v1::TrainerReport result);
   // A file of its own directory, which may be anything; nothing: there is none of that size.
