@@ -212,6 +212,26 @@ TEST_F(CommandJobTest, AQuietProgramIsToldOfAndNeverCalledSlow) {
   EXPECT_EQ(cluster_.WaitForEnd(id).state(), v1::SUCCEEDED);
 }
 
+TEST_F(CommandJobTest, AProgramUnderAWrapperSpeaksForItsRank) {
+  // Its first status: who it is, and RUNNING (proto/trainer.proto).
+  const std::string dial = R"(
+import os, socket, struct
+job = os.environ["PACELINE_JOB_ID"].encode()
+own = bytes([10, len(job)]) + job + bytes([16, int(os.environ["PACELINE_GENERATION"])])
+status = bytes([10, len(own)]) + own + bytes([24, 3])
+daemon = socket.socket(socket.AF_UNIX)
+daemon.connect(os.environ["PACELINE_SOCKET"])
+daemon.sendall(struct.pack("<I", len(status)) + status)
+print("heard" if daemon.recv(4) else "refused")
+)";
+  // Not the last command: bash would become it.
+  const v1::Job job = cluster_.WaitForEnd(
+      cluster_.Submit(Job(1, {"bash", "-c", "bash -c '/usr/bin/python3 -c \"$0\"; true' \"$0\"; true", dial}))
+          .id());
+  EXPECT_EQ(job.state(), v1::SUCCEEDED) << job.reason();
+  EXPECT_EQ(cluster_.Log(job.id(), 0), "heard\n");
+}
+
 // `paceline run` in a folder of its own, on a cluster that it makes.
 class RunTest : public ::testing::Test {
  protected:

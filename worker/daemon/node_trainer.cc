@@ -307,6 +307,7 @@ void NodeTrainer::Fence(const std::string& why) {
 absl::Status NodeTrainer::Vouch(pid_t pid) const {
   if (!process_.has_value()) return absl::UnavailableError("it does not run");
   if (process_->IsTrainer(pid, dir_)) return absl::OkStatus();
+  if (IsCommand() && process_->HasStarted(pid)) return absl::OkStatus();
   const absl::StatusOr<TrainerProcesses> processes = ReadTrainerLock(dir_);
   if (processes.ok() && !processes->alive) return absl::UnavailableError("it has ended");
   return absl::PermissionDeniedError(

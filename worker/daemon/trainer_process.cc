@@ -131,6 +131,8 @@ bool TrainerProcess::IsTrainer(pid_t pid, const std::string& trainer_dir) const 
   return ParentOf(pid) == shim_;
 }
 
+bool TrainerProcess::HasStarted(pid_t pid) const { return DescendsFrom(pid, shim_); }
+
 void TrainerProcess::Terminate() const { ::pidfd_send_signal(fd_, SIGTERM, nullptr, 0); }
 
 void TrainerProcess::Kill() const {
