@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
@@ -31,6 +32,14 @@ bool IsOver(Client& client, const RankLog& log) {
   request.set_job(log.job_id);
   v1::Job job;
   return client.GetJob(request, &job).ok() && HasEnded(job.state());
+}
+
+// What a terminal would show of a line: what follows the last "\r" that anything follows.
+absl::string_view LastWritten(absl::string_view line) {
+  line = line.substr(0, line.find_last_not_of('\r') + 1);
+  const size_t over = line.rfind('\r');
+  if (over != absl::string_view::npos) line.remove_prefix(over + 1);
+  return line;
 }
 
 }  // namespace
@@ -93,10 +102,14 @@ std::vector<std::string> LineSplitter::Add(absl::string_view data) {
   while (true) {
     const size_t end = rest_.find('\n', begin);
     if (end == std::string::npos) break;
-    lines.push_back(rest_.substr(begin, end - begin));
+    lines.emplace_back(LastWritten(absl::string_view(rest_).substr(begin, end - begin)));
     begin = end + 1;
   }
+  if (begin > 0) is_draft_ = false;
   rest_.erase(0, begin);
+  is_draft_ = is_draft_ || absl::StrContains(rest_, '\r');
+  // The "\r" at its end stays: what follows may write over this.
+  rest_.erase(0, static_cast<size_t>(LastWritten(rest_).data() - rest_.data()));
   while (rest_.size() >= kLongestLine) {
     lines.push_back(rest_.substr(0, kLongestLine));
     rest_.erase(0, kLongestLine);
@@ -104,7 +117,15 @@ std::vector<std::string> LineSplitter::Add(absl::string_view data) {
   return lines;
 }
 
-std::string LineSplitter::Rest() { return std::exchange(rest_, ""); }
+std::string LineSplitter::Draft() const {
+  return is_draft_ ? std::string(LastWritten(rest_)) : "";
+}
+
+std::string LineSplitter::Rest() {
+  is_draft_ = false;
+  const std::string rest = std::exchange(rest_, "");
+  return std::string(LastWritten(rest));
+}
 
 std::vector<int> ParseRanks(absl::string_view text) {
   std::vector<int> ranks;
