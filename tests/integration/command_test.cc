@@ -277,6 +277,19 @@ TEST_F(RunTest, CtrlCStopsTheScriptAndTakesTheClusterDown) {
   ExpectNothingLeft();
 }
 
+TEST_F(RunTest, AClosedTerminalTakesTheClusterDownToo) {
+  Process run(Run("trap 'echo saved > saved; exit 0' TERM\necho $$ > pid\n"
+                  "while true; do sleep 0.01; done\n"),
+              folder_ + "/out");
+  ASSERT_TRUE(Eventually([&] { return !Text("pid").empty(); })) << Text("out");
+  // Both the kernel and a shell may tell.
+  run.Signal(SIGHUP);
+  run.Signal(SIGHUP);
+  EXPECT_EQ(run.Wait(), 130);
+  EXPECT_EQ(Text("saved"), "saved\n");
+  ExpectNothingLeft();
+}
+
 TEST_F(RunTest, ASecondCtrlCKillsTheScript) {
   std::vector<std::string> command =
       Run("trap 'echo no > no' TERM\necho $$ > pid\nwhile true; do sleep 0.01; done\n");
