@@ -78,9 +78,7 @@ class LogPrinter {
   }
 
  private:
-  std::string Prefix(int rank) const {
-    return prefixed_ ? absl::StrCat("[rank ", rank, "] ") : "";
-  }
+  std::string Prefix(int rank) const { return prefixed_ ? absl::StrCat("[rank ", rank, "] ") : ""; }
 
   void Clear() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (std::exchange(drawn_, false)) program_.out() << "\r\x1b[K";

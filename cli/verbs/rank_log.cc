@@ -10,6 +10,7 @@
 #include "cli/rpc/error_text.h"
 #include "cli/rpc/resumption.h"
 #include "cli/view/job_text.h"
+#include "common/core/last_written.h"
 #include "proto/job.pb.h"
 
 namespace paceline {
@@ -32,14 +33,6 @@ bool IsOver(Client& client, const RankLog& log) {
   request.set_job(log.job_id);
   v1::Job job;
   return client.GetJob(request, &job).ok() && HasEnded(job.state());
-}
-
-// What a terminal would show of a line: what follows the last "\r" that anything follows.
-absl::string_view LastWritten(absl::string_view line) {
-  line = line.substr(0, line.find_last_not_of('\r') + 1);
-  const size_t over = line.rfind('\r');
-  if (over != absl::string_view::npos) line.remove_prefix(over + 1);
-  return line;
 }
 
 }  // namespace
@@ -117,9 +110,7 @@ std::vector<std::string> LineSplitter::Add(absl::string_view data) {
   return lines;
 }
 
-std::string LineSplitter::Draft() const {
-  return is_draft_ ? std::string(LastWritten(rest_)) : "";
-}
+std::string LineSplitter::Draft() const { return is_draft_ ? std::string(LastWritten(rest_)) : ""; }
 
 std::string LineSplitter::Rest() {
   is_draft_ = false;

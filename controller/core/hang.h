@@ -38,8 +38,8 @@ std::optional<HangVerdict> FindHung(const Job& job, absl::Time steady_now);
 // stall_warning_s, or it makes steps, which tell more.
 absl::Duration QuietTime(const Job& job, const TrainerReport& report);
 
-// The rank that has made no step, or was quiet, for the longest time of stall_warning_s and more, in
-// words; empty: there is none.
+// The rank that has made no step, or was quiet, for the longest time of stall_warning_s and more,
+// in words; empty: there is none.
 std::string DescribeStall(const Job& job, absl::Time steady_now);
 
 // Which ranks keep a job that starts from training, and how long after it was placed; empty: it
