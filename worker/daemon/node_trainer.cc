@@ -226,6 +226,8 @@ absl::Status NodeTrainer::Adopt() {
     }
   }
   PACELINE_ASSIGN_OR_RETURN(process_, TrainerProcess::Adopt(dir_));
+  // It may end before the next Poll, and its end tells no ids.
+  if (process_.has_value()) FindPid();
   return absl::OkStatus();
 }
 
@@ -243,6 +245,14 @@ Tell NodeTrainer::OnStatus(const v1::TrainerStatus& status) {
   return tell;
 }
 
+bool NodeTrainer::FindPid() {
+  const absl::StatusOr<TrainerProcesses> processes = ReadTrainerLock(dir_);
+  if (!processes.ok() || processes->trainer == 0) return false;
+  pid_ = processes->trainer;
+  state_.emplace(processes->trainer);
+  return true;
+}
+
 Tell NodeTrainer::Poll(absl::Time now) {
   if (ring_.has_value()) {
     ring_->Poll();
@@ -251,10 +261,7 @@ Tell NodeTrainer::Poll(absl::Time now) {
   if (!process_.has_value()) return Tell::kNothing;
   Tell tell = Tell::kNothing;
   if (pid_ == 0) {
-    const absl::StatusOr<TrainerProcesses> processes = ReadTrainerLock(dir_);
-    if (!processes.ok() || processes->trainer == 0) return Tell::kNothing;
-    pid_ = processes->trainer;
-    state_.emplace(processes->trainer);
+    if (!FindPid()) return Tell::kNothing;
     tell = Tell::kSoon;
   }
   if (IsSilentCommand()) command_.LookForLife(now, plan_.spec(), process_->shim());

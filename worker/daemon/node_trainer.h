@@ -119,6 +119,8 @@ class NodeTrainer {
  private:
   absl::Status Prepare(const v1::TrainerPlan& plan);
   absl::Status OpenRing();
+  // Reads the process id from the lock; false while it is not on record.
+  bool FindPid();
   TrainerProcess::Command StartCommand() const;
   bool IsCommand() const { return !plan_.spec().command().empty(); }
   // It has made no step that was seen, and may never make one.
