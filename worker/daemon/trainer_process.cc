@@ -133,6 +133,8 @@ bool TrainerProcess::IsTrainer(pid_t pid, const std::string& trainer_dir) const 
   return ParentOf(pid) == shim_;
 }
 
+bool TrainerProcess::HasStarted(pid_t pid) const { return DescendsFrom(pid, shim_); }
+
 void TrainerProcess::Terminate() const { SignalPidFd(fd_, SIGTERM); }
 
 void TrainerProcess::Kill() const {
