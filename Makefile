@@ -1,6 +1,6 @@
 # What a person types. Each target does all the set-up that it needs.
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-stragglers demo-slipstream test test-gpu check build deb bench fuzz guards asan tsan \
+.PHONY: help demo demo-stragglers demo-slipstream test test-gpu check build deb wheel bench fuzz guards asan tsan \
   sim soak format monitor docs
 
 help:  ## Show this list.
@@ -30,6 +30,9 @@ build: .setup  ## Build the programs into build/bin; CUDA=1 for those with GPUs,
 
 deb: .setup  ## Build Debian packages into build/deb.
 	@tools/deb.sh
+
+wheel: .setup  ## Build a wheel for pip into build/wheel.
+	@tools/wheel.sh
 
 bench: .setup  ## Run one benchmark beside its peer: NAME=step, loader, hsgd, ...
 	@tools/bench.sh $(NAME)

@@ -156,7 +156,8 @@ write_toolchain_key() {
   key=$({
     dpkg-query -W -f '${Package} ${Version}\n' '*-dev' '*-dev-bin' 'g++*' 'gcc*' 'cpp*' 'clang*' 'lld*' \
       'binutils*' 'protobuf-compiler*' 2>/dev/null || true
-    grep -v '# tests$' "$requirements"  # What tests alone import changes nothing that is built.
+    # What tests alone import, or packing alone, changes nothing that is built.
+    grep -vE '# (tests|packing)$' "$requirements"
   } | sha256sum | cut -c1-16)
   mkdir -p "${toolchain_key%/*}"
   key="build --action_env=PACELINE_TOOLCHAIN=$key"

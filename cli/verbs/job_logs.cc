@@ -60,17 +60,35 @@ class LogPrinter {
     const absl::MutexLock lock(&mutex_);
     for (const std::string& line : lines) {
       if (pattern_ != nullptr && !RE2::PartialMatch(line, *pattern_)) continue;
-      if (prefixed_) program_.out() << "[rank " << rank << "] ";
-      program_.out() << Neutral(line) << "\n";
+      Clear();
+      program_.out() << Prefix(rank) << Neutral(line) << "\n";
     }
     program_.out() << std::flush;
   }
 
+  // On a terminal, shows a line that is still written over, in the place of the one before.
+  void Draw(int rank, const std::string& draft) ABSL_LOCKS_EXCLUDED(mutex_) {
+    const int width = program_.style().width;
+    if (draft.empty() || !program_.out_is_terminal() || width <= 0 || pattern_ != nullptr) return;
+    const absl::MutexLock lock(&mutex_);
+    Clear();
+    program_.out() << Shortened(absl::StrCat(Prefix(rank), NeutralLine(draft)), width - 1)
+                   << std::flush;
+    drawn_ = true;
+  }
+
  private:
+  std::string Prefix(int rank) const { return prefixed_ ? absl::StrCat("[rank ", rank, "] ") : ""; }
+
+  void Clear() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (std::exchange(drawn_, false)) program_.out() << "\r\x1b[K";
+  }
+
   Program& program_;
   const bool prefixed_;
   const RE2* const pattern_;
   absl::Mutex mutex_;
+  bool drawn_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 // Which rank's lines are printed now, of logs that are read at once up to their ends: one whole log
@@ -143,6 +161,7 @@ void PrintRank(Program& program, Client& client, const RankLog& wanted, LogPrint
   log.each = [&](absl::string_view data) {
     if (turns != nullptr) turns->Take(rank);
     printer.Print(rank, splitter.Add(data));
+    if (turns == nullptr) printer.Draw(rank, splitter.Draft());
   };
   log.on_trainer = [&](const std::string& node) {
     print_rest();

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "cli/rpc/error_text.h"
 #include "cli/rpc/resumption.h"
 #include "cli/view/job_text.h"
+#include "common/core/last_written.h"
 #include "proto/job.pb.h"
 
 namespace paceline {
@@ -93,10 +95,14 @@ std::vector<std::string> LineSplitter::Add(absl::string_view data) {
   while (true) {
     const size_t end = rest_.find('\n', begin);
     if (end == std::string::npos) break;
-    lines.push_back(rest_.substr(begin, end - begin));
+    lines.emplace_back(LastWritten(absl::string_view(rest_).substr(begin, end - begin)));
     begin = end + 1;
   }
+  if (begin > 0) is_draft_ = false;
   rest_.erase(0, begin);
+  is_draft_ = is_draft_ || absl::StrContains(rest_, '\r');
+  // The "\r" at its end stays: what follows may write over this.
+  rest_.erase(0, static_cast<size_t>(LastWritten(rest_).data() - rest_.data()));
   while (rest_.size() >= kLongestLine) {
     lines.push_back(rest_.substr(0, kLongestLine));
     rest_.erase(0, kLongestLine);
@@ -104,7 +110,13 @@ std::vector<std::string> LineSplitter::Add(absl::string_view data) {
   return lines;
 }
 
-std::string LineSplitter::Rest() { return std::exchange(rest_, ""); }
+std::string LineSplitter::Draft() const { return is_draft_ ? std::string(LastWritten(rest_)) : ""; }
+
+std::string LineSplitter::Rest() {
+  is_draft_ = false;
+  const std::string rest = std::exchange(rest_, "");
+  return std::string(LastWritten(rest));
+}
 
 std::vector<int> ParseRanks(absl::string_view text) {
   std::vector<int> ranks;

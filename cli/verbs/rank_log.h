@@ -41,17 +41,22 @@ grpc::Status ReadRankLog(Client& client, const RankLog& log);
 // Whether the controller has no word from the node whose log was asked for.
 bool NodeIsAway(const grpc::Status& status);
 
-// Cuts a stream of bytes into lines. Thread-compatible.
+// Cuts a stream of bytes into lines. Of a line that was written over ("\r", as progress bars do)
+// only what was written last is kept. Thread-compatible.
 class LineSplitter {
  public:
   // The lines that `data` completes, without their newlines. A line beyond 64 KiB is cut.
   std::vector<std::string> Add(absl::string_view data);
+
+  // What came after the last newline, if it is a line that is written over; else empty.
+  std::string Draft() const;
 
   // What came after the last newline.
   std::string Rest();
 
  private:
   std::string rest_;
+  bool is_draft_ = false;
 };
 
 // "0,3-5" as 0, 3, 4, 5. Empty when it is not such a list.

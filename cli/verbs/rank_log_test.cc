@@ -1,5 +1,6 @@
 #include "cli/verbs/rank_log.h"
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -21,6 +22,30 @@ TEST(LineSplitterTest, JoinsLinesThatWereCutInBetween) {
 TEST(LineSplitterTest, LineWithoutEndIsCutInsteadOfKeptForEver) {
   LineSplitter splitter;
   EXPECT_EQ(splitter.Add(std::string(200'000, 'x')).size(), 3u);
+}
+
+TEST(LineSplitterTest, OfALineThatIsWrittenOverTheLastStays) {
+  LineSplitter splitter;
+  EXPECT_THAT(splitter.Add("\r 10%\r 20%"), IsEmpty());
+  EXPECT_EQ(splitter.Draft(), " 20%");
+  EXPECT_THAT(splitter.Add("\r 30%\nend\r\n"), ElementsAre(" 30%", "end"));
+  EXPECT_EQ(splitter.Draft(), "");
+  EXPECT_THAT(splitter.Add("10%\r20%\r"), IsEmpty());
+  EXPECT_EQ(splitter.Draft(), "20%");
+  EXPECT_THAT(splitter.Add("30%\r"), IsEmpty());
+  EXPECT_EQ(splitter.Draft(), "30%");
+  EXPECT_EQ(splitter.Rest(), "30%");
+  EXPECT_THAT(splitter.Add("plain"), IsEmpty());
+  EXPECT_EQ(splitter.Draft(), "") << "it may be anything";
+  EXPECT_THAT(splitter.Add("\r\r\r\n"), ElementsAre("plain"));
+}
+
+TEST(LineSplitterTest, AMegabyteOfUpdatesIsOneLine) {
+  LineSplitter splitter;
+  for (int i = 0; i < 10'000; ++i) {
+    EXPECT_THAT(splitter.Add(absl::StrCat("\r", i, std::string(100, '.'))), IsEmpty());
+  }
+  EXPECT_THAT(splitter.Add("\rdone\n"), ElementsAre("done"));
 }
 
 TEST(ParseRanksTest, ReadsNumbersAndRanges) {

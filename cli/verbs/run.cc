@@ -1,4 +1,5 @@
 // paceline run SCRIPT: a program of one's own as the ranks of a job, followed to its end.
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -181,6 +182,16 @@ class OwnCluster {
   std::optional<DevCluster> cluster_;
 };
 
+// A terminal that is closed takes a cluster of its own along, as Ctrl-C does: once, since both the
+// kernel and a shell may tell of it. Not where the user wants to outlive it (nohup).
+void EndWithTheTerminal() {
+  const auto pass_on = [](int) {
+    ::signal(SIGHUP, SIG_IGN);
+    ::kill(::getpid(), SIGTERM);
+  };
+  if (::signal(SIGHUP, pass_on) == SIG_IGN) ::signal(SIGHUP, SIG_IGN);
+}
+
 // Cancels the job: asked to stop, or, `now`, killed.
 void Cancel(Program& program, const std::string& job_id, bool now) {
   v1::CancelJobRequest request;
@@ -250,6 +261,7 @@ int RunScript(Program& program, const RunFlags& flags) {
   if (!choice.ok()) return program.Fail(choice.status());
   OwnCluster own;
   if (choice->is_default) {
+    EndWithTheTerminal();
     const absl::Status started = own.Start(program, flags);
     if (program.interrupt().raised()) return kCliInterrupted;
     if (!started.ok()) return program.Fail(started);

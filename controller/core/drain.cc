@@ -14,6 +14,7 @@ namespace {
 
 // Where it would start if it were stopped now.
 std::string StartText(const Job& job) {
+  if (job.request.command.has_value()) return "starts its program again";
   const std::string from = ChooseStart(job);
   return from.empty() ? "begins anew" : absl::StrCat("goes on from ", from);
 }
@@ -49,6 +50,14 @@ std::string NoSwapText(const Job& job, DrainMode mode) {
 
 std::string FinishText(const Job& job, DrainMode mode) {
   if (job.state == JobState::kStopping) return "is ending";
+  if (job.request.command.has_value()) {
+    if (mode == DrainMode::kFinish) return "runs to its end here";
+    return absl::StrCat(
+        "runs to its end here, as a program of its own cannot move while it runs; at the deadline, "
+        "or with mode now, it is stopped (SIGTERM, and SIGKILL ",
+        absl::ToDoubleSeconds(StopGraceOf(job.request)),
+        " s later) and starts again elsewhere when there is room");
+  }
   if (mode == DrainMode::kFinish) return "trains to its end here";
   return absl::StrCat(NoSwapText(job, mode),
                       "trains to its end here, as it has no checkpoint.directory to move with; at "

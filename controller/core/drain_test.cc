@@ -42,6 +42,25 @@ TEST(DrainTest, JobWithoutCheckpointsMovesOnlyNow) {
   EXPECT_EQ(ChooseEffect(job, kB, DrainMode::kNow).way, DrainWay::kRequeue);
 }
 
+TEST(DrainTest, AProgramOfTheJobsOwnEndsHereOrStartsAgainElsewhere) {
+  JobRequest request = PlayedRequest();
+  request.checkpoints.directory.clear();
+  request.command = CommandPolicy();
+  request.command->stop_grace = absl::Seconds(30);
+  const Job job = RunningJob(request);
+  for (const DrainMode mode : {DrainMode::kSwap, DrainMode::kCheckpoint}) {
+    const DrainEffect effect = ChooseEffect(job, kB, mode);
+    EXPECT_EQ(effect.way, DrainWay::kFinish);
+    EXPECT_EQ(effect.text,
+              "runs to its end here, as a program of its own cannot move while it runs; at the "
+              "deadline, or with mode now, it is stopped (SIGTERM, and SIGKILL 30 s later) and "
+              "starts again elsewhere when there is room");
+  }
+  EXPECT_EQ(ChooseEffect(job, kB, DrainMode::kFinish).text, "runs to its end here");
+  EXPECT_EQ(ChooseEffect(job, kB, DrainMode::kNow).text,
+            "stops at once and starts its program again elsewhere when there is room");
+}
+
 TEST(DrainTest, RanksOfAJobThatRecoversMoveOrEndAlone) {
   JobRequest request = PlayedRequest();
   request.recovery.max_failures = 3;

@@ -71,6 +71,33 @@ const RankState* WhoGoesOn(const Job& job, const RankState& culprit) {
   return nullptr;
 }
 
+// "5 min", "2 h 5 min".
+std::string WholeText(absl::Duration time) {
+  const int64_t minutes = absl::ToInt64Minutes(time);
+  if (minutes == 0) return absl::StrCat(absl::ToInt64Seconds(time), " s");
+  if (minutes < 60) return absl::StrCat(minutes, " min");
+  return absl::StrCat(minutes / 60, " h ", minutes % 60, " min");
+}
+
+// Of programs of the job's own that make no steps. Nobody knows who waits for whom, so that one
+// stands for all.
+std::string DescribeQuiet(const Job& job) {
+  const RankState* longest = nullptr;
+  int others = 0;
+  for (const RankState& rank : job.ranks) {
+    const absl::Duration quiet = QuietTime(job, rank.report);
+    if (quiet == absl::ZeroDuration() || rank.silent_since != absl::InfiniteFuture()) continue;
+    if (longest != nullptr) ++others;
+    if (longest == nullptr || quiet > QuietTime(job, longest->report)) longest = &rank;
+  }
+  if (longest == nullptr) return "";
+  return absl::StrCat("rank ", RankOf(job, *longest).value(), " on ", longest->place.node.value(),
+                      " has been quiet for ", WholeText(QuietTime(job, longest->report)),
+                      longest->report.suspended ? " (its process is stopped)" : "",
+                      ": no output, almost no processor time",
+                      others > 0 ? absl::StrCat("; so have ", others, " more") : "");
+}
+
 std::string WhereIs(const RankState& rank, absl::Time now) {
   return absl::StrFormat("in %s of step %d, without a step for %.1f s",
                          PhaseName(rank.report.progress.phase), rank.report.progress.step,
@@ -117,6 +144,17 @@ std::optional<HangVerdict> FindHung(const Job& job, absl::Time steady_now) {
   return verdict;
 }
 
+absl::Duration QuietTime(const Job& job, const TrainerReport& report) {
+  const Progress& progress = report.progress;
+  if (!job.request.command.has_value() || report.state != TrainerState::kRunning ||
+      progress.step > 0 || progress.phase != kIdle ||
+      progress.in_phase < job.request.timeouts.stall_warning) {
+    return absl::ZeroDuration();
+  }
+  return absl::Floor(progress.in_phase,
+                     progress.in_phase < absl::Minutes(1) ? absl::Seconds(1) : absl::Minutes(1));
+}
+
 std::string DescribeStall(const Job& job, absl::Time steady_now) {
   const RankState* slowest = nullptr;
   for (const RankState& rank : job.ranks) {
@@ -127,7 +165,7 @@ std::string DescribeStall(const Job& job, absl::Time steady_now) {
     }
     if (slowest == nullptr || since < slowest->progressed) slowest = &rank;
   }
-  if (slowest == nullptr) return "";
+  if (slowest == nullptr) return DescribeQuiet(job);
   return absl::StrCat("rank ", RankOf(job, *slowest).value(), " on ", slowest->place.node.value(),
                       " is slow: ", WhereIs(*slowest, steady_now));
 }

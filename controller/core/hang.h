@@ -33,8 +33,13 @@ struct HangVerdict {
 // Nothing: no rank hangs.
 std::optional<HangVerdict> FindHung(const Job& job, absl::Time steady_now);
 
-// The rank that has made no step for the longest time of stall_warning_s and more, in words; empty:
-// there is none.
+// How long a rank with a program of the job's own has been quiet, as its node has told: no output,
+// and almost no processor time. Whole seconds, from a minute on whole minutes. Zero: not for
+// stall_warning_s, or it makes steps, which tell more.
+absl::Duration QuietTime(const Job& job, const TrainerReport& report);
+
+// The rank that has made no step, or was quiet, for the longest time of stall_warning_s and more,
+// in words; empty: there is none.
 std::string DescribeStall(const Job& job, absl::Time steady_now);
 
 // Which ranks keep a job that starts from training, and how long after it was placed; empty: it

@@ -247,5 +247,49 @@ TEST(HangTest, AJobThatDoesNotStartTellsWhichRankItWaitsFor) {
   EXPECT_EQ(played.job.reason, "all ranks train");
 }
 
+// A job with programs of its own, whose ranks have been quiet for so many seconds.
+MemberJob QuietJob(const std::vector<double>& quiet) {
+  JobRequest request = MemberRequest();
+  request.command = CommandPolicy();
+  request.timeouts.stall_warning = absl::Seconds(100);
+  MemberJob played(request);
+  for (size_t rank = 0; rank < quiet.size(); ++rank) {
+    TrainerReport report = played.Last(played.Id(static_cast<int>(rank)));
+    report.progress.step = 0;
+    report.progress.phase = kIdle;
+    report.progress.in_phase = absl::Seconds(quiet[rank]);
+    played.Tell(report, 1);
+  }
+  return played;
+}
+
+TEST(HangTest, AProgramWithoutStepsIsQuietAndNeverSlow) {
+  EXPECT_EQ(DescribeStall(QuietJob({0, 99, 0, 0}).job, At(10000).steady), "");
+  EXPECT_EQ(DescribeStall(QuietJob({0, 0, 330, 0}).job, At(10000).steady),
+            "rank 2 on c has been quiet for 5 min: no output, almost no processor time");
+  EXPECT_EQ(DescribeStall(QuietJob({100, 7500, 7200, 0}).job, At(10000).steady),
+            "rank 1 on b has been quiet for 2 h 5 min: no output, almost no processor time; so "
+            "have 2 more");
+  EXPECT_EQ(FindHung(QuietJob({9000, 9000, 9000, 0}).job, At(10000).steady), std::nullopt);
+}
+
+TEST(HangTest, AQuietProgramIsLookedAtWhenItsNodeTellsMore) {
+  MemberJob played = QuietJob({0, 0, 99.5, 0});
+  TrainerReport report = played.Last(played.Id(2));
+  report.progress.in_phase = absl::Seconds(99.9);
+  EXPECT_EQ(played.Tell(report, 2), JobChange::kNone);
+  report.progress.in_phase = absl::Seconds(100.4);
+  EXPECT_EQ(played.Tell(report, 3), JobChange::kProgress);
+  played.Advance(3);
+  EXPECT_EQ(played.job.reason,
+            "rank 2 on c has been quiet for 1 min: no output, almost no processor time");
+  report.progress.in_phase = absl::Seconds(101);
+  EXPECT_EQ(played.Tell(report, 4), JobChange::kNone);
+  report.progress.in_phase = absl::ZeroDuration();
+  EXPECT_EQ(played.Tell(report, 5), JobChange::kProgress);
+  played.Advance(5);
+  EXPECT_EQ(played.job.reason, "all ranks train");
+}
+
 }  // namespace
 }  // namespace paceline

@@ -331,6 +331,9 @@ JobChange ApplyReport(Job& job, const NodeName& node, const TrainerReport& repor
   if (!goes_on) Advance(job, now);
   if (job.state != state || evaluated) return JobChange::kState;
   if (may_change_address && StoreAddress(job) != address_before) return JobChange::kState;
+  if (QuietTime(job, before) != QuietTime(job, after)) {
+    change = std::max(change, JobChange::kProgress);
+  }
   return std::max(change, ChangeByOne(state, is_member, before, after));
 }
 

@@ -233,5 +233,27 @@ TEST_F(DaemonConfinedTest, ProcessThatSaysItIsATrainerIsRefusedAndCounted) {
   controller_->WaitForReport(AllIn(v1::TRAINER_RUNNING));
 }
 
+TEST_F(DaemonConfinedTest, ACommandRunsAsTheOtherUserAndSeesNothingOfTheDaemons) {
+  PACELINE_NEEDS_OTHER_USERS();
+  StartAsNobody();
+  v1::TrainerPlan plan = Plan(0, 1);
+  v1::JobSpec& spec = *plan.mutable_spec();
+  spec.Clear();
+  spec.set_working_directory("/");
+  for (const char* word : {"/bin/bash", "-c",
+                           "id -u; echo $HOME; touch \"$PACELINE_DIR/own\" && echo wrote; "
+                           "cat \"$PACELINE_DIR/../environment\" 2> /dev/null || echo hidden"}) {
+    spec.add_command(word);
+  }
+  (*spec.mutable_environment())["PATH"] = "/usr/bin:/bin";
+  (*spec.mutable_environment())["HOME"] = "/nonexistent";
+  const v1::TrainerReport ended = RunOne(plan);
+  EXPECT_EQ(ended.exit().exit_code(), 0) << ended.exit().message();
+  const std::string log = OwnDir(0) + "/log/00000000000000000000.log";
+  EXPECT_EQ(Contents(log), "65534\n/nonexistent\nwrote\nhidden\n");
+  EXPECT_EQ(OwnerOf(log), "65534 0600");
+  EXPECT_EQ(StatOf(OwnDir(0) + "/own").st_uid, kNobody);
+}
+
 }  // namespace
 }  // namespace paceline

@@ -76,7 +76,7 @@ void AddTrainerFlags(CLI::App& app, Flags& flags) {
                  "Parent program of the trainers [paceline-shim beside this program]");
   app.add_option("--watch-dir", flags.watch_dir,
                  "Directory of the Python code that watches the steps of commands "
-                 "[python/paceline/site beside this program, if it is there]");
+                 "[python/paceline/site beside this program, or ../site, if it is there]");
   app.add_option("--probe", flags.probe,
                  "Program that measures this node [paceline-probe beside this program]");
   app.add_option(
@@ -198,8 +198,13 @@ absl::Status FillDefaults(int cpus, const std::string& host_name, const std::str
   SetIfEmpty(absl::StrCat(program_dir, "/paceline-trainer-cuda"), flags.trainer_cuda);
   SetIfEmpty(absl::StrCat(program_dir, "/paceline-shim"), flags.shim);
   SetIfEmpty(absl::StrCat(program_dir, "/paceline-probe"), flags.probe);
-  const std::string watch = absl::StrCat(program_dir, "/python/paceline/site");
-  if (::access(watch.c_str(), F_OK) == 0) SetIfEmpty(watch, flags.watch_dir);
+  // The latter is where a wheel has it.
+  for (const char* place : {"/python/paceline/site", "/../site"}) {
+    const std::string watch = absl::StrCat(program_dir, place);
+    if (::access(absl::StrCat(watch, "/sitecustomize.py").c_str(), F_OK) == 0) {
+      SetIfEmpty(watch, flags.watch_dir);
+    }
+  }
   return absl::OkStatus();
 }
 

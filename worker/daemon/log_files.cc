@@ -12,8 +12,11 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "common/core/last_written.h"
 #include "common/core/status_macros.h"
 #include "common/foreign_dir.h"
 
@@ -199,13 +202,19 @@ std::string LogFiles::Tail(int lines, size_t bytes) const {
   const absl::StatusOr<End> end = FindEnd();
   if (!end.ok()) return "";
   std::string tail;
-  for (int64_t at = std::max(*from, end->offset - static_cast<int64_t>(bytes)); at < end->offset;) {
+  // Most of it may be a progress bar that is written over.
+  const size_t most = bytes + kMaxChunk;
+  for (int64_t at = std::max(*from, end->offset - static_cast<int64_t>(most)); at < end->offset;) {
     const absl::StatusOr<Chunk> chunk = Read(at);
     if (!chunk.ok() || chunk->data.empty()) break;
     tail += chunk->data;
-    if (tail.size() > bytes) tail.erase(0, tail.size() - bytes);
+    if (tail.size() > most) tail.erase(0, tail.size() - most);
     at = chunk->offset + static_cast<int64_t>(chunk->data.size());
   }
+  std::vector<absl::string_view> shown = absl::StrSplit(tail, '\n');
+  for (absl::string_view& line : shown) line = LastWritten(line);
+  tail = absl::StrJoin(shown, "\n");
+  if (tail.size() > bytes) tail.erase(0, tail.size() - bytes);
   return ToUtf8(std::move(tail));
 }
 

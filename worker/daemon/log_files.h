@@ -59,7 +59,8 @@ class LogFiles {
   // NotFound when there is no log.
   absl::StatusOr<End> FindEnd() const;
 
-  // The last lines, at most `lines` and `bytes`, as valid UTF-8: what is not is shown as "?".
+  // The last lines, at most `lines` and `bytes`, as valid UTF-8: what is not is shown as "?". Of a
+  // line that was written over ("\r"), what was written last.
   // Empty when there is no log.
   std::string Tail(int lines, size_t bytes) const;
 

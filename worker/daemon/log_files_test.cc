@@ -96,6 +96,13 @@ TEST_F(LogFilesTest, LineWithoutItsEndCountsAsOne) {
   EXPECT_EQ(LogFiles(dir_).Tail(2, 100), "two\nthr");
 }
 
+TEST_F(LogFilesTest, TailHasOfAProgressBarWhatWasWrittenLast) {
+  std::string bar;
+  for (int i = 0; i < 5000; ++i) bar += "\r " + std::to_string(i);
+  Write(0, "one\n" + bar + "\rdone\r\nError\n");
+  EXPECT_EQ(LogFiles(dir_).Tail(20, 100), "one\ndone\nError\n");
+}
+
 TEST_F(LogFilesTest, TailOfLongLinesIsBounded) {
   Write(0, std::string(200000, 'a') + "end\n");
   EXPECT_EQ(LogFiles(dir_).Tail(20, 10), "aaaaaaend\n");

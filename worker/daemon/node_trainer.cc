@@ -9,7 +9,6 @@
 #include <system_error>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/boot_clock.h"
 #include "common/core/host_port.h"
@@ -21,7 +20,6 @@
 #include "worker/daemon/job_paths.h"
 #include "worker/daemon/kept_message.h"
 #include "worker/daemon/log_files.h"
-#include "worker/daemon/trainer_environment.h"
 #include "worker/daemon/trainer_sockets.h"
 #include "worker/link/interface_host.h"
 #include "worker/shim/exit_record.h"
@@ -101,7 +99,11 @@ NodeTrainer::Remains NodeTrainer::Examine(const NodePaths& paths, const TrainerI
 }
 
 NodeTrainer::NodeTrainer(const TrainerSetup& setup, TrainerId id)
-    : setup_(setup), id_(std::move(id)), dir_(setup.paths.TrainerDir(id_)), last_step_(BootNow()) {}
+    : setup_(setup),
+      id_(std::move(id)),
+      dir_(setup.paths.TrainerDir(id_)),
+      last_step_(BootNow()),
+      command_(setup, id_) {}
 
 absl::Status NodeTrainer::Prepare(const v1::TrainerPlan& plan) {
   PACELINE_RETURN_IF_ERROR(MakeDirs(dir_, setup_.paths.OwnDir(id_), setup_.user));
@@ -123,7 +125,12 @@ absl::Status NodeTrainer::Start(const v1::TrainerPlan& plan) {
   if (!IsCommand() || (plan_.spec().watch() && !setup_.watch_dir.empty())) {
     PACELINE_RETURN_IF_ERROR(OpenRing());
   }
-  if (IsCommand()) return ReservePort();
+  if (IsCommand()) {
+    PACELINE_ASSIGN_OR_RETURN(const int port, command_.ReservePort());
+    status_.set_state(v1::TRAINER_READY);
+    status_.set_store_port(port);
+    return absl::OkStatus();
+  }
   PACELINE_ASSIGN_OR_RETURN(process_, TrainerProcess::Start(StartCommand()));
   return absl::OkStatus();
 }
@@ -134,23 +141,6 @@ absl::Status NodeTrainer::OpenRing() {
   PACELINE_ASSIGN_OR_RETURN(ring_, RingTail::Open(ring));
   // Nobody else can write its folder, so it is still the file that was made.
   return GiveTo(setup_.user, ring);
-}
-
-absl::Status NodeTrainer::ReservePort() {
-  if (!setup_.takes_commands) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("node ", setup_.node, " takes no commands (--commands off)"));
-  }
-  // Others may have been told the one of an earlier daemon.
-  PACELINE_ASSIGN_OR_RETURN(const std::optional<std::string> kept,
-                            ReadSmallFile(File(trainer_dir::kPort)));
-  int port = 0;
-  if (kept.has_value() && !absl::SimpleAtoi(*kept, &port)) port = 0;
-  PACELINE_ASSIGN_OR_RETURN(port_, ReservedPort::Take(port));
-  PACELINE_RETURN_IF_ERROR(WriteSmallFile(File(trainer_dir::kPort), absl::StrCat(port_->port())));
-  status_.set_state(v1::TRAINER_READY);
-  status_.set_store_port(port_->port());
-  return absl::OkStatus();
 }
 
 bool NodeTrainer::IsUnlaunched() const {
@@ -169,7 +159,7 @@ absl::Status NodeTrainer::Launch(const TrainerProcess::Command& command,
     PACELINE_ASSIGN_OR_RETURN(process_, TrainerProcess::Start(command));
   }
   // Only rank 0's is used.
-  if (Member().rank.value() != 0) port_.reset();
+  if (Member().rank.value() != 0) command_.FreePort();
   status_.set_state(v1::TRAINER_RUNNING);
   KeepMessage(File(trainer_dir::kSeen), status_);
   return absl::OkStatus();
@@ -183,44 +173,14 @@ void NodeTrainer::EndUnlaunched() {
 }
 
 absl::StatusOr<TrainerProcess::Command> NodeTrainer::PrepareLaunch() const {
-  const v1::JobSpec& spec = plan_.spec();
-  PACELINE_ASSIGN_OR_RETURN(const HostPort master, ParseHostPort(plan_.store_address()));
-  CommandSurroundings surroundings;
-  surroundings.master_host = master.host;
-  surroundings.master_port = master.port;
-  surroundings.own_dir = setup_.paths.OwnDir(id_);
-  surroundings.socket = setup_.paths.Socket();
-  surroundings.device = InterfaceDevice(setup_.interface);
-  surroundings.threads =
-      spec.threads_per_rank() > 0 ? spec.threads_per_rank() : setup_.default_threads;
-  if (ring_.has_value()) {
-    surroundings.ring = setup_.paths.Ring(id_);
-    surroundings.watch_dir = setup_.watch_dir;
-  }
-  std::string environment;
-  for (const std::string& entry :
-       CommandEnvironment(setup_.command_environment, plan_, surroundings)) {
-    environment.append(entry).push_back('\0');
-  }
-  PACELINE_RETURN_IF_ERROR(WriteSmallFile(File(trainer_dir::kEnvironment), environment));
-
+  PACELINE_RETURN_IF_ERROR(command_.WriteEnvironment(plan_, ring_.has_value()));
   return UserProgram();
 }
 
 TrainerProcess::Command NodeTrainer::UserProgram() const {
-  const v1::JobSpec& spec = plan_.spec();
   TrainerProcess::Command command = StartCommand();
-  command.program = {spec.command().begin(), spec.command().end()};
-  command.working_directory = spec.working_directory();
-  command.environment_file = File(trainer_dir::kEnvironment);
-  command.log_segment_bytes = setup_.log_segment_bytes;
+  command_.Complete(plan_.spec(), command);
   return command;
-}
-
-std::string NodeTrainer::EnvironmentText() const {
-  const absl::StatusOr<std::optional<std::string>> text =
-      ReadSmallFile(File(trainer_dir::kEnvironment));
-  return text.ok() ? text->value_or("") : "";
 }
 
 std::string NodeTrainer::ModulesPath() const {
@@ -289,6 +249,8 @@ absl::Status NodeTrainer::Adopt() {
     }
   }
   PACELINE_ASSIGN_OR_RETURN(process_, TrainerProcess::Adopt(dir_));
+  // It may end before the next Poll, and its end tells no ids.
+  if (process_.has_value()) FindPid();
   return absl::OkStatus();
 }
 
@@ -306,6 +268,14 @@ Tell NodeTrainer::OnStatus(const v1::TrainerStatus& status) {
   return tell;
 }
 
+bool NodeTrainer::FindPid() {
+  const absl::StatusOr<TrainerProcesses> processes = ReadTrainerLock(dir_);
+  if (!processes.ok() || processes->trainer == 0) return false;
+  pid_ = processes->trainer;
+  state_.emplace(processes->trainer);
+  return true;
+}
+
 Tell NodeTrainer::Poll(absl::Time now) {
   if (ring_.has_value()) {
     ring_->Poll();
@@ -314,16 +284,14 @@ Tell NodeTrainer::Poll(absl::Time now) {
   if (!process_.has_value()) return Tell::kNothing;
   Tell tell = Tell::kNothing;
   if (pid_ == 0) {
-    const absl::StatusOr<TrainerProcesses> processes = ReadTrainerLock(dir_);
-    if (!processes.ok() || processes->trainer == 0) return Tell::kNothing;
-    pid_ = processes->trainer;
-    state_.emplace(processes->trainer);
+    if (!FindPid()) return Tell::kNothing;
     tell = Tell::kSoon;
     if (IsCommand()) {  // It tells nothing itself, and a later daemon may find it ended.
       status_.set_pid(pid_);
       KeepMessage(File(trainer_dir::kSeen), status_);
     }
   }
+  if (IsSilentCommand()) command_.LookForLife(now, plan_.spec(), process_->shim());
   if (stacks_ == Stacks::kBeingSaved) return tell;
   const bool suspended = state_->Suspended();
   if (std::exchange(suspended_, suspended) != suspended) tell = Tell::kNow;
@@ -373,6 +341,7 @@ void NodeTrainer::Fence(const std::string& why) {
 absl::Status NodeTrainer::Vouch(pid_t pid) const {
   if (!process_.has_value()) return absl::UnavailableError("it does not run");
   if (process_->IsTrainer(pid, dir_)) return absl::OkStatus();
+  if (IsCommand() && process_->HasStarted(pid)) return absl::OkStatus();
   const absl::StatusOr<TrainerProcesses> processes = ReadTrainerLock(dir_);
   if (processes.ok() && !processes->alive) return absl::UnavailableError("it has ended");
   return absl::PermissionDeniedError(
@@ -407,7 +376,7 @@ void NodeTrainer::Judge(bool stop_requested) {
     exit.set_log_tail(LogFiles(setup_.paths.LogDir(id_)).Tail(kTailLines, kTailBytes));
   }
   process_.reset();
-  port_.reset();
+  command_.FreePort();
   result_ = std::move(result);
 }
 
@@ -433,6 +402,7 @@ v1::TrainerReport NodeTrainer::Report() const {
     report.set_store_address(StoreAddress());
   }
   if (ring_.has_value()) *report.mutable_progress() = ProgressAt(MonotonicNanos());
+  if (IsSilentCommand()) command_.TellQuiet(plan_.spec(), *report.mutable_progress());
   if (status_.has_evaluation()) *report.mutable_evaluation() = status_.evaluation();
   if (status_.has_plan()) *report.mutable_plan() = status_.plan();
   if (status_.has_figures()) *report.mutable_figures() = status_.figures();
@@ -485,7 +455,7 @@ TrainerId NodeTrainer::Member() const {
 
 void NodeTrainer::SetResult(v1::TrainerReport result) {
   process_.reset();
-  port_.reset();
+  command_.FreePort();
   result_ = std::move(result);
   KeepResult();
 }

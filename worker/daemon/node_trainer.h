@@ -22,39 +22,17 @@
 #include "common/core/ids.h"
 #include "proto/trainer.pb.h"
 #include "proto/worker.pb.h"
+#include "worker/daemon/command_rank.h"
 #include "worker/daemon/core/lease.h"
 #include "worker/daemon/core/trainer_end.h"
-#include "worker/daemon/job_user.h"
 #include "worker/daemon/node_paths.h"
 #include "worker/daemon/process_state.h"
-#include "worker/daemon/reserved_port.h"
 #include "worker/daemon/ring_tail.h"
 #include "worker/daemon/trainer_process.h"
+#include "worker/daemon/trainer_setup.h"
 #include "worker/daemon/trainer_status.h"
-#include "worker/shim/confinement.h"
 
 namespace paceline {
-
-// What all trainers of a node have in common.
-struct TrainerSetup {
-  NodePaths paths;
-  std::string shim;          // Paths of the programs.
-  std::string trainer;       // For CPU ranks.
-  std::string trainer_cuda;  // For CUDA ranks.
-  std::vector<std::string> environment;
-  std::vector<std::string> command_environment;  // Of commands, before the job's.
-  JobUser user;
-  Confinement limits;              // Without a user.
-  std::vector<std::string> roots;  // For the paths of jobs; none: they may name any.
-  int64_t log_segment_bytes = 8 << 20;
-  double orphan_timeout_s = 600;
-  std::string node;       // Name of this one.
-  std::string address;    // Host under which other nodes reach this one.
-  std::string interface;  // For the trainers' collectives and stores; empty: all.
-  int default_threads = 1;
-  bool takes_commands = true;
-  std::string watch_dir;  // Of the Python code that watches commands; empty: there is none.
-};
 
 class NodeTrainer {
  public:
@@ -96,7 +74,7 @@ class NodeTrainer {
   // as it is started, its variables ("KEY=value" and a NUL each), and what it has imported.
   bool IsWatchedCommand() const { return IsCommand() && ring_.has_value(); }
   TrainerProcess::Command UserProgram() const;
-  std::string EnvironmentText() const;
+  std::string EnvironmentText() const { return command_.EnvironmentText(); }
   std::string ModulesPath() const;
   std::optional<std::string> LeftModules() const;
 
@@ -152,9 +130,12 @@ class NodeTrainer {
  private:
   absl::Status Prepare(const v1::TrainerPlan& plan);
   absl::Status OpenRing();
-  absl::Status ReservePort();
+  // Reads the process id from the lock; false while it is not on record.
+  bool FindPid();
   TrainerProcess::Command StartCommand() const;
   bool IsCommand() const { return !plan_.spec().command().empty(); }
+  // It has made no step that was seen, and may never make one.
+  bool IsSilentCommand() const { return IsCommand() && steps_seen_ == 0; }
   v1::Progress ProgressAt(uint64_t now_ns) const;
   void SetResult(v1::TrainerReport result);
   // A file of its own directory, which may be anything; nothing: there is none of that size.
@@ -184,8 +165,8 @@ class NodeTrainer {
   bool fenced_ = false;
   enum class Stacks { kNone, kBeingSaved, kSaved } stacks_ = Stacks::kNone;
   uint64_t steps_seen_ = 0;
-  absl::Time last_step_;              // When they were seen; BootNow.
-  std::optional<ReservedPort> port_;  // Of a command.
+  absl::Time last_step_;  // When they were seen; BootNow.
+  CommandRank command_;
   std::optional<TrainerProcess> process_;
   std::optional<RingTail> ring_;
   std::optional<v1::TrainerReport> result_;

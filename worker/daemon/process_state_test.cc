@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 namespace paceline {
@@ -47,6 +48,57 @@ TEST(ProcessStateTest, StoppedProcessIsSuspendedUntilItGoesOn) {
 
 TEST(ProcessStateTest, ProcessThatNeverWasIsNotSuspended) {
   EXPECT_FALSE(ProcessState(999999999).Suspended());
+}
+
+// A child of this process that starts one of its own, which works until it has taken processor time
+// that can be told, and then waits, as its parent does.
+class BusyGrandchild {
+ public:
+  BusyGrandchild() {
+    int ends[2];
+    EXPECT_EQ(::pipe(ends), 0);
+    child_ = ::fork();
+    if (child_ == 0) {
+      if (::fork() == 0) {
+        while (::clock() < CLOCKS_PER_SEC / 10) {
+        }
+        const pid_t own = ::getpid();
+        if (::write(ends[1], &own, sizeof(own)) < 0) ::_exit(1);
+      }
+      while (true) ::pause();
+    }
+    EXPECT_EQ(::read(ends[0], &pid_, sizeof(pid_)), static_cast<ssize_t>(sizeof(pid_)));
+    ::close(ends[0]);
+    ::close(ends[1]);
+  }
+  ~BusyGrandchild() {
+    ::kill(pid_, SIGKILL);
+    ::kill(child_, SIGKILL);
+    ::waitpid(child_, nullptr, 0);
+  }
+  pid_t child() const { return child_; }
+  pid_t pid() const { return pid_; }
+
+ private:
+  pid_t child_ = -1;
+  pid_t pid_ = -1;
+};
+
+TEST(ProcessStateTest, KnowsWhoDescendsFromWhom) {
+  const BusyGrandchild busy;
+  EXPECT_TRUE(DescendsFrom(busy.pid(), busy.child()));
+  EXPECT_TRUE(DescendsFrom(busy.pid(), ::getpid()));
+  EXPECT_FALSE(DescendsFrom(busy.child(), busy.pid()));
+  EXPECT_FALSE(DescendsFrom(busy.child(), busy.child()));
+  EXPECT_FALSE(DescendsFrom(999999999, ::getpid()));
+}
+
+TEST(ProcessStateTest, ProcessorTimeIsThatOfAllBelow) {
+  const BusyGrandchild busy;
+  EXPECT_GE(ProcessorTimeBelow(busy.child()), absl::Milliseconds(50));
+  EXPECT_GE(ProcessorTimeBelow(::getpid()), absl::Milliseconds(50));
+  EXPECT_EQ(ProcessorTimeBelow(busy.pid()), absl::ZeroDuration());
+  EXPECT_EQ(ProcessorTimeBelow(999999999), absl::ZeroDuration());
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,10 +19,6 @@
 #include "worker/daemon/process_state.h"
 #include "worker/shim/trainer_lock.h"
 
-// This release of the C library's header does not say by itself that it is C.
-extern "C" {
-#include <sys/pidfd.h>
-}
 #ifndef P_PIDFD
 #define P_PIDFD 3
 #endif
@@ -33,6 +30,11 @@ namespace {
 constexpr int kGivenFd = 3;
 // Of why an interpreter does not stand by.
 constexpr size_t kMostWords = 4096;
+
+// As the C library has them since 2.36: the wheel (tools/wheel.sh) runs with older ones.
+int OpenPidFd(pid_t pid) { return static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)); }
+
+void SignalPidFd(int fd, int signal) { ::syscall(SYS_pidfd_send_signal, fd, signal, nullptr, 0); }
 
 std::vector<char*> Pointers(std::vector<std::string>& strings) {
   std::vector<char*> pointers;
@@ -91,7 +93,7 @@ pid_t SpawnShim(const TrainerProcess::Command& command, std::vector<std::string>
 // Opened once, a descriptor tells the process from all later ones of its number.
 absl::StatusOr<int> Watch(pid_t shim, const std::string& program) {
   if (shim < 0) return absl::ErrnoToStatus(-shim, absl::StrCat("cannot start ", program));
-  const int fd = ::pidfd_open(shim, 0);
+  const int fd = OpenPidFd(shim);
   if (fd >= 0) return fd;
   const absl::Status status = absl::ErrnoToStatus(errno, "cannot watch the shim");
   ::kill(shim, SIGKILL);
@@ -118,7 +120,7 @@ absl::StatusOr<std::optional<TrainerProcess>> TrainerProcess::Adopt(
   if (processes.shim == 0) {
     return absl::UnavailableError(absl::StrCat("the trainer in ", trainer_dir, " is starting"));
   }
-  const int fd = ::pidfd_open(processes.shim, 0);
+  const int fd = OpenPidFd(processes.shim);
   TrainerProcess process(fd, processes.shim);
   // Held still: the id did belong to the holder when it was opened.
   PACELINE_ASSIGN_OR_RETURN(processes, ReadTrainerLock(trainer_dir));
@@ -150,11 +152,13 @@ bool TrainerProcess::IsTrainer(pid_t pid, const std::string& trainer_dir) const 
   return ParentOf(pid) == shim_;
 }
 
-void TrainerProcess::Terminate() const { ::pidfd_send_signal(fd_, SIGTERM, nullptr, 0); }
+bool TrainerProcess::HasStarted(pid_t pid) const { return DescendsFrom(pid, shim_); }
+
+void TrainerProcess::Terminate() const { SignalPidFd(fd_, SIGTERM); }
 
 void TrainerProcess::Kill() const {
-  ::pidfd_send_signal(fd_, SIGUSR1, nullptr, 0);
-  ::pidfd_send_signal(fd_, SIGCONT, nullptr, 0);
+  SignalPidFd(fd_, SIGUSR1);
+  SignalPidFd(fd_, SIGCONT);
 }
 
 bool TrainerProcess::Reap() const {

@@ -60,6 +60,10 @@ class TrainerProcess {
   // `trainer_dir` names, or a child of the shim.
   bool IsTrainer(pid_t pid, const std::string& trainer_dir) const;
 
+  // Whether the trainer has started the process `pid`, or one that has: a program under a wrapper
+  // (bash -c, uv run) is the rank that it wraps.
+  bool HasStarted(pid_t pid) const;
+
   // Asks the trainer to end at the next step.
   void Terminate() const;
 

@@ -128,6 +128,8 @@ TEST_F(TrainerProcessTest, IsToldFromOtherProcesses) {
   pid_t child = 0;
   while (!(std::ifstream(dir_ + "/child") >> child)) ::poll(nullptr, 0, 2);
   EXPECT_FALSE(process->IsTrainer(child, dir_)) << "what it starts is somebody else";
+  EXPECT_TRUE(process->HasStarted(child));
+  EXPECT_FALSE(process->HasStarted(::getpid()));
   process->Kill();
   EXPECT_TRUE(Ended(*process));
 }

@@ -136,7 +136,9 @@ void ToldJob::LookAtStall(const Job& job, News& news) const {
   if (job.recovery.stalled) {
     news.Add(JobEventKind::kStall, true, job.reason);
   } else if (job.state == JobState::kRunning) {
-    news.Add(JobEventKind::kStall, false, "steps are made again");
+    news.Add(
+        JobEventKind::kStall, false,
+        job.request.command.has_value() ? "the ranks are active again" : "steps are made again");
   }
 }
 

