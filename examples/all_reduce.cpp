@@ -6,7 +6,7 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
-#include <torch/torch.h>
+#include <ATen/ATen.h>
 
 #include <cstdlib>
 #include <iostream>
@@ -37,9 +37,9 @@ int main() {
   options->devices.push_back(c10d::ProcessGroupGloo::createDefaultDevice());
   c10d::ProcessGroupGloo group(store, rank, ranks, options);
 
-  torch::Tensor sum = torch::zeros({1});
+  at::Tensor sum = at::zeros({1});
   for (int step = 1; step <= 100; ++step) {
-    std::vector<torch::Tensor> mine = {torch::full({1 << 16}, static_cast<float>(rank + step))};
+    std::vector<at::Tensor> mine = {at::full({1 << 16}, static_cast<float>(rank + step))};
     group.allreduce(mine)->wait();
     sum += mine[0].mean();
   }
