@@ -76,8 +76,8 @@ TEST(StragglersTest, OrdersOfTwoJobsAtTheSameTimeAreBothCarriedOut) {
   EXPECT_EQ(last.state, DecisionState::kHelped) << last.outcome;
 }
 
-// Ranks of a script as watching measures them: one takes its time in its forward pass, and the others
-// wait for it inside their backward passes.
+// Ranks of a script as watching measures them: one takes its time in its forward pass, and the
+// others wait for it inside their backward passes.
 WatchedJob::Row WaitingInBackward(int slow, double extra_s) {
   return [=](const std::vector<RankState>& ranks, int64_t step) {
     std::vector<StepTimes> row;
