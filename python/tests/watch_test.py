@@ -16,6 +16,7 @@ from types import SimpleNamespace
 HERE = os.path.dirname(os.path.abspath(__file__))
 PYTHON = os.path.dirname(HERE)
 SITE = os.path.join(PYTHON, "paceline", "site")
+EXAMPLES = os.path.join(os.path.dirname(PYTHON), "examples")
 FOLDER = tempfile.TemporaryDirectory()  # pylint: disable=consider-using-with
 RING = os.path.join(FOLDER.name, "ring")
 
@@ -590,21 +591,28 @@ class ProcessTest(unittest.TestCase):
 class LibraryTest(unittest.TestCase):
     """Scripts as people write them, with the real libraries."""
 
-    def start(self, script, rank=0, ranks=1, port=0):
+    def setUp(self):
+        # The ranks meet in it, as those of torchrun do.
+        self.store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+
+    def start(self, script, *arguments, rank=0, ranks=1):
+        """Of the folder `examples`."""
         ring = make_ring(os.path.join(FOLDER.name, f"{script}.{rank}"))
         environment = {**os.environ, "PACELINE_RING": ring, "PYTHONPATH": SITE, "RANK": str(rank),
                        "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks), "OMP_NUM_THREADS": "1",
-                       "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
+                       "LOCAL_WORLD_SIZE": str(ranks), "TORCHELASTIC_RUN_ID": script,
+                       "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(self.store.port),
+                       "TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": "0",
                        "CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1"}
         process = subprocess.Popen(
-            [sys.executable, os.path.join(HERE, "scripts", script)], env=environment,
+            [sys.executable, os.path.join(EXAMPLES, script), *arguments], env=environment,
             cwd=FOLDER.name, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         return process, ring
 
     def finish(self, process, ring):
         output = process.communicate()[0]
         self.assertEqual(process.returncode, 0, output)
-        self.assertNotIn("paceline", output)
+        self.assertNotIn("paceline: ", output)
         found = read_ring(ring)
         for record in found:
             self.assertGreater(record.forward, 0)
@@ -612,29 +620,39 @@ class LibraryTest(unittest.TestCase):
             self.assertGreater(record.optimizer, 0)
         return found
 
-    def test_ranks_of_ddp_and_fsdp2(self):
-        store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-        ranks = [self.start("ranks.py", rank, 2, store.port) for rank in range(2)]
+    def test_ranks_of_ddp(self):
+        ranks = [self.start("ddp.py", "--epochs", "1", "--width", "4", rank=rank, ranks=2)
+                 for rank in range(2)]
         for rank in ranks:
             found = self.finish(*rank)
-            self.assertEqual([record.samples for record in found], [4] * 8)
+            self.assertEqual([record.samples for record in found], [32] * 22 + [15])
+            self.assertTrue(all(record.data_wait for record in found))
+
+    def test_ranks_of_fsdp2(self):
+        """It gathers its parameters in the forward pass."""
+        ranks = [self.start("fsdp2.py", "--steps", "8", "--layers", "1", "--dim", "32", "--checkpoints",
+                            os.path.join(FOLDER.name, "fsdp2"), rank=rank, ranks=2)
+                 for rank in range(2)]
+        for rank in ranks:
+            found = self.finish(*rank)
+            self.assertEqual([record.samples for record in found], [16] * 8)
             self.assertTrue(all(record.data_wait for record in found))
 
     def test_accelerate(self):
-        found = self.finish(*self.start("accelerated.py"))
-        # 16 batches, 2 a step.
-        self.assertEqual([record.samples for record in found][1:-1], [8] * 6)
-        self.assertEqual(len(found), 8)
+        found = self.finish(*self.start("accelerated.py", "--epochs", "1"))
+        # 113 batches, 2 a step, one fetched ahead.
+        self.assertEqual([record.samples for record in found], [48, *[32] * 54, 21, 0])
 
     def test_lightning(self):
-        found = self.finish(*self.start("lightning_fit.py"))
-        self.assertEqual([record.samples for record in found], [4] * 8)
+        found = self.finish(*self.start("lightning_fit.py", "--epochs", "2"))
+        self.assertEqual([record.samples for record in found], ([32] * 44 + [30]) * 2)
 
     def test_trainer_of_transformers(self):
-        found = self.finish(*self.start("transformers_trainer.py"))
-        self.assertEqual(len(found), 6)
+        found = self.finish(*self.start("transformers_trainer.py", "--epochs", "2", "--output",
+                                        os.path.join(FOLDER.name, "sums")))
+        self.assertEqual(len(found), 20)
         # It fetches a batch ahead.
-        self.assertEqual(sum(record.samples for record in found[:3]), 24)
+        self.assertEqual(sum(record.samples for record in found[:10]), 80)
         self.assertFalse(found[1].masked)
 
 

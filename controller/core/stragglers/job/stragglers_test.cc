@@ -76,6 +76,37 @@ TEST(StragglersTest, OrdersOfTwoJobsAtTheSameTimeAreBothCarriedOut) {
   EXPECT_EQ(last.state, DecisionState::kHelped) << last.outcome;
 }
 
+// Ranks of a script as watching measures them: one takes its time in its forward pass, and the
+// others wait for it inside their backward passes.
+WatchedJob::Row WaitingInBackward(int slow, double extra_s) {
+  return [=](const std::vector<RankState>& ranks, int64_t step) {
+    std::vector<StepTimes> row;
+    for (size_t r = 0; r < ranks.size(); ++r) {
+      const double late = static_cast<int>(r) == slow ? extra_s : 0;
+      StepTimes times;
+      times.forward_s = Healthy(ranks[r].place.node, step) / 3 + late;
+      times.backward_s = 0.07 + extra_s - late;
+      times.total_s = times.forward_s + times.backward_s + 0.001;
+      row.push_back(times);
+    }
+    return row;
+  };
+}
+
+TEST(StragglersTest, AScriptIsJudgedWithoutItsBackwardPassInWhichRanksWait) {
+  JobRequest request = WatchedRequest(StragglerMode::kAdvise);
+  request.recovery = {};
+  request.spares = 0;
+  request.command.emplace();
+  WatchedJob watched(request);
+  ASSERT_EQ(watched.job().state, JobState::kRunning);
+  watched.Train(50, [](const NodeName&, int64_t) { return 0.1; });
+  watched.TrainAs(200, WaitingInBackward(5, 0.02));
+  const auto& slow = watched.stragglers->Find(watched.id)->told().slow();
+  ASSERT_EQ(slow.size(), 1U);
+  EXPECT_EQ(slow.count(5), 1U);
+}
+
 // Decisions of a job that is over, in their order: what was done about stragglers on the node.
 std::vector<RemedyDecision> Done(const std::vector<RemedyKind>& kinds, const std::string& node) {
   std::vector<RemedyDecision> decisions;

@@ -1,0 +1,147 @@
+"""Each script of examples/ as people start it: `paceline run` with two ranks on a cluster of two slots.
+
+Usage: examples_test.py EXAMPLE... WATCHING_FILE... PROGRAM...
+"""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+EXAMPLES = pathlib.Path(sys.argv[1]).resolve().parent
+PROGRAMS = pathlib.Path(sys.argv[-1]).absolute().parent
+WATCHING = next(pathlib.Path(path).parent for path in sys.argv if path.endswith("watch.py"))
+VENV = pathlib.Path(sys.prefix)
+LIMIT_S = 300
+
+
+class ExamplesTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory(dir="/tmp")
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = pathlib.Path(folder.name)
+        # As they are installed: what watches scripts lies beside the worker.
+        cls.bin = cls.folder / "bin"
+        shutil.copytree(PROGRAMS, cls.bin, ignore=shutil.ignore_patterns("*-cuda"))
+        shutil.copytree(WATCHING, cls.bin / "python/paceline")
+        cls.environment = {
+            "PATH": f"{cls.bin}:{VENV}/bin:{os.environ['PATH']}", "HOME": folder.name, "USER": "ann",
+            "PACELINE_DEV_DIR": f"{folder.name}/dev", "PACELINE_CONFIG": f"{folder.name}/none",
+            "VIRTUAL_ENV": str(VENV), "CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1",
+            "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
+        cls.addClassCleanup(cls.paceline, "dev", "down", "--purge")
+        cls.paceline("dev", "up", "--workers", "1", "--slots", "2", "--bin-dir", cls.bin)
+
+    @classmethod
+    def paceline(cls, *arguments):
+        done = subprocess.run([cls.bin / "paceline", *map(str, arguments)], env=cls.environment,
+                              cwd=cls.folder, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{arguments}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+    def start(self, *command):
+        log = open(self.folder / "log", "w+", encoding="utf-8")
+        self.addCleanup(log.close)
+        process = subprocess.Popen(
+            [self.bin / "paceline", "run", "--ranks", "2", *map(str, command)], env=self.environment,
+            cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
+        return process, log
+
+    def finish(self, process, log, name):
+        """What rank 0 wrote, and the job at its end."""
+        process.wait(LIMIT_S)
+        log.seek(0)
+        output = log.read()
+        job = self.job(name)
+        self.assertEqual(process.returncode, 0, output)
+        self.assertEqual(job["state"], "SUCCEEDED", output)
+        self.assertNotIn("no longer watched", output)
+        self.assertNotIn("not watched", output)
+        return output, job
+
+    def run_example(self, script, *arguments, options=()):
+        name = re.sub("[^a-z0-9]", "-", pathlib.Path(script).stem)
+        return self.finish(*self.start(*options, EXAMPLES / script, *arguments), name)
+
+    def job(self, name):
+        return json.loads(self.paceline("job", "describe", name, "-o", "json"))
+
+    def expect_steps(self, job, steps):
+        self.assertEqual([int(rank["progress"]["step"]) for rank in job["ranks"]], [steps, steps])
+
+    def test_ddp(self):
+        output, job = self.run_example("ddp.py", "--epochs", 2, "--width", 4, "--lr", 0.1)
+        self.assertRegex(output, r"epoch 1: loss \d.\d+, accuracy [3-9]\d\.\d %")
+        self.expect_steps(job, 2 * 23)  # 1,438 images, 32 for each rank in a step.
+
+    def test_fsdp2_goes_on_from_its_checkpoint_when_a_rank_is_killed(self):
+        process, log = self.start(
+            "--max-restarts", 2, EXAMPLES / "fsdp2.py", "--checkpoints", self.folder / "fsdp2", "--dim",
+            32, "--layers", 1, "--length", 16, "--every", 10, "--steps", 300)
+        deadline = time.monotonic() + LIMIT_S
+        while not (self.folder / "fsdp2/step-20/.metadata").exists():
+            self.assertIsNone(process.poll())
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.01)
+        os.kill(int(self.job("fsdp2")["ranks"][1]["pid"]), signal.SIGKILL)
+        output, job = self.finish(process, log, "fsdp2")
+        begins = [int(step) for step in re.findall("begins at step (\\d+)", output)]
+        self.assertEqual((len(begins), begins[0]), (2, 0), output)
+        self.assertGreaterEqual(begins[1], 20)
+        self.assertRegex(output, r"step 300: loss \d.\d+, saved")
+        self.assertEqual(job["restarts"], 1)
+        # set_state_dict makes a step of the optimizer, so that it has the state that is replaced then.
+        self.expect_steps(job, 1 + 300 - begins[1])
+
+    def test_transformers(self):
+        _, job = self.run_example("transformers_trainer.py", "--output", self.folder / "sums",
+                                  "--epochs", 2)
+        self.expect_steps(job, 2 * 5)
+        output, job = self.run_example("transformers_trainer.py", "--output", self.folder / "sums",
+                                       "--epochs", 3)
+        self.assertIn("done after step 15:", output)
+        self.expect_steps(job, 5)
+
+    def test_lightning(self):
+        output, job = self.run_example("lightning_fit.py")
+        self.assertRegex(output, r"done: accuracy [89]\d\.\d %")
+        self.expect_steps(job, 3 * 23)
+
+    def test_accelerate(self):
+        output, job = self.run_example("accelerated.py", "--epochs", 2)
+        self.assertRegex(output, r"epoch 1: loss \d.\d+")
+        self.expect_steps(job, 2 * 29)  # 57 batches of a rank, two of which are a step.
+
+    def test_bash_does_each_file_once(self):
+        for number in range(5):
+            (self.folder / f"file.{number}").write_text(str(number))
+        output, _ = self.run_example("checksums.sh", self.folder, self.folder / "sums-of-files")
+        self.assertRegex(output, r"rank 0: \d+ checksums")
+        found = [line.split()[1] for path in (self.folder / "sums-of-files").iterdir()
+                 for line in path.read_text().splitlines()]
+        self.assertEqual(len(found), len(set(found)))
+        for number in range(5):
+            self.assertIn(f"{self.folder}/file.{number}", found)
+
+    def test_cpp(self):
+        program = self.folder / "all_reduce"
+        subprocess.run([EXAMPLES / "build.sh", program], env=self.environment, check=True)
+        output, _ = self.finish(*self.start(program), "all-reduce")
+        # The sum over steps 1 to 100 of (0 + step) + (1 + step).
+        self.assertIn("rank 0 of 2: sum 10200\n", output)
+        done = subprocess.run(
+            [VENV / "bin/torchrun", "--standalone", "--no-python", "--nproc-per-node", "2", program],
+            env=self.environment, capture_output=True, text=True, check=False)
+        self.assertIn("rank 1 of 2: sum 10200\n", done.stdout, done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1], verbosity=2)
