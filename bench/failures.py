@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import socket
 import struct
@@ -173,16 +174,42 @@ class Torchrun(Peer):
                    "--rdzv_endpoint=localhost:0", PEER, "torchrun", *self.options,
                    "--checkpoint", folder / "checkpoint")
 
+    def stop(self):
+        """It ends its workers, which are in sessions of their own."""
+        for process in self.processes:
+            process.terminate()
+            process.wait()
+
 
 class OwnScript(Peer):
     """The script of Torchrun, by `paceline run` on a cluster of its own."""
 
-    def __init__(self, folder, programs):
+    def __init__(self, folder, programs, standby):
         super().__init__(folder)
         self.environment["TMPDIR"] = str(folder)
+        self.standby = standby
+        if standby:  # Programs as they are installed, with what watches scripts beside them.
+            shutil.copytree(programs, folder / "bin")
+            shutil.copytree(paceline_bench.ROOT / "python/paceline", folder / "bin/python/paceline",
+                            dirs_exist_ok=True)
+            programs = folder / "bin"
         self.spawn(programs / "paceline", "run", "--ranks", str(RANKS), "--max-restarts", "1000",
                    "--venv", VENV.parent, PEER, "torchrun", *self.options,
                    "--checkpoint", folder / "checkpoint")
+
+    def wait_for(self, step, since=0, timeout=180, look_every=0.05):
+        super().wait_for(step, since, timeout, look_every)
+        if self.standby and since == 0:  # Before a fault.
+            self.wait_for_standbys(time.monotonic() + timeout)
+
+    def wait_for_standbys(self, deadline):
+        while True:
+            logs = self.folder.glob("paceline-run-*/logs/*.log")
+            if sum(log.read_text().count('is="ready"') for log in logs) == RANKS:
+                return
+            if time.monotonic() > deadline:
+                raise RuntimeError("no interpreters stand by")
+            time.sleep(0.2)
 
     def stop(self):
         """Ctrl-C, twice: it takes its cluster down."""

@@ -201,8 +201,7 @@ bool ShowsProgress(const TrainerReport& before, const TrainerReport& after) {
          before.progress.phase != after.progress.phase ||
          before.progress.evaluated_batches != after.progress.evaluated_batches ||
          before.state != after.state || before.pid != after.pid ||
-         before.standby != after.standby ||
-         before.figures.details != after.figures.details;
+         before.standby != after.standby || before.figures.details != after.figures.details;
 }
 
 // What must survive the controller.

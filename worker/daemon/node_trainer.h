@@ -70,8 +70,8 @@ class NodeTrainer {
   // It was to end while it waited to be launched.
   void EndUnlaunched();
 
-  // Of a command, for an interpreter that stands by for its next start: whether one may, the program
-  // as it is started, its variables ("KEY=value" and a NUL each), and what it has imported.
+  // Of a command, for an interpreter that stands by for its next start: whether one may, the
+  // program as it is started, its variables ("KEY=value" and a NUL each), and what it has imported.
   bool IsWatchedCommand() const { return IsCommand() && ring_.has_value(); }
   TrainerProcess::Command UserProgram() const;
   std::string EnvironmentText() const { return command_.EnvironmentText(); }

@@ -40,9 +40,9 @@ class Standbys {
  private:
   using Key = std::pair<std::string, int>;  // Job and rank.
   struct Standby {
-    int64_t generation = 0;              // Of the rank beside which it was started.
-    std::vector<std::string> program;    // Of that one.
-    std::string environment;             // Of that one.
+    int64_t generation = 0;                 // Of the rank beside which it was started.
+    std::vector<std::string> program;       // Of that one.
+    std::string environment;                // Of that one.
     std::optional<StandbyProcess> process;  // Without it, `told` says why.
     bool ready = false;
     std::string told;

@@ -44,7 +44,8 @@ std::vector<char*> Pointers(std::vector<std::string>& strings) {
 }
 
 // Returns the child's id, or minus an errno.
-pid_t Spawn(std::vector<std::string> arguments, std::vector<std::string> environment, int given_fd) {
+pid_t Spawn(std::vector<std::string> arguments, std::vector<std::string> environment,
+            int given_fd) {
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);
   // Onto itself this still clears close-on-exec.
@@ -208,9 +209,8 @@ std::optional<absl::Status> StandbyProcess::News() {
 
 absl::StatusOr<TrainerProcess> StandbyProcess::Become(const TrainerProcess::Command& command) {
   PACELINE_ASSIGN_OR_RETURN(const TrainerLock lock, TrainerLock::Take(command.trainer_dir));
-  std::string order =
-      absl::StrJoin({command.trainer_dir, command.own_dir, command.environment_file},
-                    absl::string_view("\0", 1));
+  std::string order = absl::StrJoin(
+      {command.trainer_dir, command.own_dir, command.environment_file}, absl::string_view("\0", 1));
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
   iovec data = {order.data(), order.size()};
   msghdr message = {};

@@ -435,7 +435,8 @@ std::optional<Child> StandBy(Arguments& arguments, CommandParts& parts, int sign
   };
   bool wanted = true;
   while (wanted) {
-    pollfd fds[] = {{signal_fd, POLLIN, 0}, {interpreter, POLLIN, 0}, {arguments.standby_fd, POLLIN, 0}};
+    pollfd fds[] = {
+        {signal_fd, POLLIN, 0}, {interpreter, POLLIN, 0}, {arguments.standby_fd, POLLIN, 0}};
     if (::poll(fds, 3, -1) < 0) continue;
     char words[kMostFailureBytes];
     const ssize_t size = fds[1].revents != 0 ? ::read(interpreter, words, sizeof(words)) : -1;

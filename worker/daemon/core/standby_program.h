@@ -41,8 +41,8 @@ inline absl::StatusOr<std::vector<std::string>> StandbyProgram(
     const bool has_value = option == "-W" || option == "-X";
     const bool is_plain = option == "-u" || option == "-B" || option == "-O" || option == "-OO" ||
                           option == "-q" || option == "-s" || option == "-P";
-    const bool has_value_inside = option.size() > 2 && (absl::StartsWith(option, "-W") ||
-                                                        absl::StartsWith(option, "-X"));
+    const bool has_value_inside =
+        option.size() > 2 && (absl::StartsWith(option, "-W") || absl::StartsWith(option, "-X"));
     if (!is_plain && !has_value && !has_value_inside) {
       return absl::FailedPreconditionError(
           absl::StrCat("the interpreter is started with ", option));
