@@ -59,12 +59,20 @@ class Imports:
         """Module names, a line each; or one line "!" and why there are none that help."""
         if self in sys.meta_path:
             sys.meta_path.remove(self)
+        # The shim has made the rank's first process the leader of a group.
+        if os.getpid() != os.getpgrp():
+            self._put(path, "!a process that the rank has started trains, not the rank itself")
+            return
         names = [name for name in (self.names or list(sys.modules)) if self._is_installed(name)]
         text = "\n".join(names)
         if "torch" not in names:
             text = "!torch is no installed package"
             if self.changed is not None:
                 text = f"!the script sets {self.changed} before it imports torch"
+        self._put(path, text)
+
+    @staticmethod
+    def _put(path, text):
         with open(path + ".new", "w", encoding="utf-8") as file:
             file.write(text + "\n")
         os.rename(path + ".new", path)

@@ -60,6 +60,7 @@ class StandbyTest(unittest.TestCase):
         """As Python does it; its output and exit code."""
         done = subprocess.run([sys.executable, *command], cwd=self.folder, check=False,
                               env={**self.environment, **environment}, text=True,
+                              start_new_session=True,  # As the shim does.
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         return done.stdout, done.returncode
 
@@ -74,7 +75,7 @@ class StandbyTest(unittest.TestCase):
         process = subprocess.Popen(  # pylint: disable=consider-using-with,subprocess-popen-preexec-fn
             [sys.executable, *options, STANDBY, *command], cwd=self.folder, preexec_fn=take_socket,
             env={**self.environment, "PACELINE_STANDBY": self.modules, **environment}, text=True,
-            pass_fds=[3], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            pass_fds=[3], start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         theirs.close()
         return process, ours
 
@@ -203,6 +204,16 @@ class StandbyTest(unittest.TestCase):
         self.assertEqual(self.plain("script.py", PUT="1"), ("", 0))
         self.assertEqual(self.read("modules"),
                          "!the script sets PUT_BY_SCRIPT before it imports torch\n")
+
+    def test_a_process_that_the_rank_has_started_says_so(self):
+        make_ring(self.path("ring"))
+        self.write("script.py", TRAINING)
+        self.write("launcher.py", "import subprocess, sys; "
+                   "subprocess.run([sys.executable, 'script.py'], check=True)")
+        self.assertEqual(self.plain("launcher.py"), ("", 0))
+        self.assertEqual(len(read_ring(self.path("ring"))), 3)
+        self.assertEqual(self.read("modules"),
+                         "!a process that the rank has started trains, not the rank itself\n")
 
     def test_one_that_is_not_needed_ends(self):
         self.write("script.py", "print('never')")

@@ -20,6 +20,20 @@ PROGRAMS = pathlib.Path(sys.argv[-1]).absolute().parent
 WATCHING = next(pathlib.Path(path).parent for path in sys.argv if path.endswith("watch.py"))
 VENV = pathlib.Path(sys.prefix)
 LIMIT_S = 300
+# Trains until it is started again, and then for three steps.
+TRAINS_ON = """
+import os, sys, time
+print("torch is there:", "torch" in sys.modules, flush=True)
+import torch
+model = torch.nn.Linear(2, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+steps = 0
+while os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" or steps < 3:
+    model(torch.ones(2, 2)).sum().backward()
+    optimizer.step()
+    steps += 1
+    time.sleep(0.01)
+"""
 
 
 class ExamplesTest(unittest.TestCase):
@@ -100,6 +114,27 @@ class ExamplesTest(unittest.TestCase):
         self.assertEqual(job["restarts"], 1)
         # set_state_dict makes a step of the optimizer, so that it has the state that is replaced then.
         self.expect_steps(job, 1 + 300 - begins[1])
+
+    def test_an_interpreter_stands_by_for_the_next_start(self):
+        script = self.folder / "trains_on.py"
+        script.write_text(TRAINS_ON)
+        process, log = self.start("--max-restarts", 1, script)
+        deadline = time.monotonic() + LIMIT_S
+        job = {}
+        while [rank.get("standby") for rank in job.get("ranks", [])] != ["ready", "ready"]:
+            self.assertIsNone(process.poll())
+            self.assertLess(time.monotonic(), deadline, job)
+            time.sleep(0.05)
+            jobs = json.loads(self.paceline("job", "list", "-o", "json"))["jobs"]
+            if any(one["spec"]["name"] == "trains-on" for one in jobs):
+                job = self.job("trains-on")
+        self.assertRegex(self.paceline("job", "describe", "trains-on"), r"Standby: +2 ready\n")
+        os.kill(int(job["ranks"][1]["pid"]), signal.SIGKILL)
+        output, job = self.finish(process, log, "trains-on")
+        self.assertEqual(re.findall("torch is there: (.*)", output), ["False", "True"], output)
+        self.expect_steps(job, 3)
+        # No restart is left.
+        self.assertEqual([rank.get("standby") for rank in job["ranks"]], [None, None])
 
     def test_transformers(self):
         _, job = self.run_example("transformers_trainer.py", "--output", self.folder / "sums",
