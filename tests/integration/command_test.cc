@@ -263,6 +263,20 @@ os.kill(os.getpid(), signal.SIGKILL)
   EXPECT_EQ(job.failure().exit().signal(), SIGKILL);
 }
 
+TEST_F(CommandJobTest, WhoIsKilledByOthersWhileItIsAskedToEndIsTheReason) {
+  // As of a rank whose end is seen after that of the one that missed it, and so after the stop.
+  const v1::Job job = cluster_.WaitForEnd(
+      cluster_
+          .Submit(Bash(2,
+                       "if test $RANK = 0; then until test -e ready; do sleep 0.01; done; "
+                       "echo 'ConnectionResetError: Connection reset by peer'; exit 1; fi; "
+                       "trap 'kill -KILL $$' TERM; touch ready; while true; do sleep 0.01; done"))
+          .id());
+  EXPECT_EQ(job.state(), v1::FAILED);
+  EXPECT_EQ(job.failure().rank(), 1) << job.reason();
+  EXPECT_EQ(job.failure().exit().signal(), SIGKILL);
+}
+
 TEST_F(CommandJobTest, ARankThatIsKilledAtItsStartOrBehindTheOthersEndIsTheReason) {
   for (const char* script : {"((RANK == 0)) || kill -9 $$; read line < pipe",
                              "((RANK == 0)) && exec touch done; until test -e done; do sleep 0.01; "

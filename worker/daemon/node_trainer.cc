@@ -1,5 +1,6 @@
 #include "worker/daemon/node_trainer.h"
 
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -234,6 +235,7 @@ absl::Status NodeTrainer::Adopt() {
   status_ = ReadMessage<v1::TrainerStatus>(File(trainer_dir::kSeen)).value_or(status_);
   result_ = ReadMessage<v1::TrainerReport>(File(trainer_dir::kResult));
   if (ended()) return absl::OkStatus();
+  killed_ = plan_.has_stop();
   if (::access(StacksPath().c_str(), F_OK) == 0) stacks_ = Stacks::kSaved;
   if (const absl::Status taken = TakeStoreSecret(); !taken.ok()) {
     PACELINE_LOG(ERROR) << "store_secret_lost " << Named() << " reason=\"" << taken.message()
@@ -331,6 +333,11 @@ HeldTrainer NodeTrainer::Held() const {
   return held;
 }
 
+void NodeTrainer::Stop(bool kill) {
+  killed_ = killed_ || kill;
+  kill ? process_->Kill() : process_->Terminate();
+}
+
 void NodeTrainer::Fence(const std::string& why) {
   fenced_ = true;
   const absl::Status kept = WriteSmallFile(File(trainer_dir::kFenced), why);
@@ -356,6 +363,8 @@ void NodeTrainer::Judge(bool stop_requested) {
   const absl::StatusOr<std::optional<ExitRecord>> record = ReadExitRecord(dir_);
   const std::optional<ExitRecord> known = record.ok() ? *record : std::nullopt;
   const std::optional<ProcessEnd> process_end = ProcessEndOf(known);
+  // Somebody else has killed it, before or after it was asked to end.
+  if (process_end.has_value() && process_end->signal == SIGKILL && !killed_) stop_requested = false;
   const TrainerEnd end =
       JudgeEnd(process_end, IsCommand() ? WordsOfCommand(process_end) : TakeLastWords(),
                stop_requested, fenced.ok() ? fenced->value_or("") : "");

@@ -97,6 +97,9 @@ class NodeTrainer {
   // For core/lease.h.
   HeldTrainer Held() const;
 
+  // Asks it to end, or kills it. Requires: it has a process.
+  void Stop(bool kill);
+
   // Kills it, and puts `why` on record first. Once only.
   void Fence(const std::string& why);
 
@@ -163,6 +166,7 @@ class NodeTrainer {
   std::optional<ProcessState> state_;  // Of the process pid_.
   bool suspended_ = false;
   bool fenced_ = false;
+  bool killed_ = false;  // By this daemon, or maybe by an earlier one.
   enum class Stacks { kNone, kBeingSaved, kSaved } stacks_ = Stacks::kNone;
   uint64_t steps_seen_ = 0;
   absl::Time last_step_;  // When they were seen; BootNow.

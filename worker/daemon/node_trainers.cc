@@ -189,7 +189,7 @@ void NodeTrainers::Stop(const TrainerId& id, bool kill) {
   trainer->SetPlan(plan);
   sockets_.SetCommand(id, trainer->Command());
   PACELINE_LOG(INFO) << (kill ? "trainer_killed " : "trainer_asked_to_stop ") << trainer->Named();
-  kill ? trainer->process()->Kill() : trainer->process()->Terminate();
+  trainer->Stop(kill);
 }
 
 void NodeTrainers::Forget(const TrainerId& id) {
