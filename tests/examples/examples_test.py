@@ -140,7 +140,7 @@ class ExamplesTest(unittest.TestCase):
         self.assertEqual(re.findall("torch is there: (.*)", output), ["False", "True"], output)
         self.expect_steps(output, job, 3)
         # No restart is left.
-        self.assertEqual([rank.get("standby") for rank in job["ranks"]], [None, None])
+        self.assertFalse(any(rank.get("standby") for rank in job["ranks"]), job["ranks"])
 
     def test_transformers(self):
         output, job = self.run_example("transformers_trainer.py", "--output", self.folder / "sums",
