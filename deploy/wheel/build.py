@@ -90,6 +90,10 @@ def add_files(root, package):
     for name in ["_commands.py", "__main__.py"]:
         copy(HERE / name, package / name)
     share = package / "share"
+    for path in sorted((root / "examples").iterdir()):
+        if path.name != "BUILD":
+            copy(path, share / "examples/scripts" / path.name,
+                 0o755 if os.access(path, os.X_OK) else 0o644)
     deploy = root / "deploy"
     for source, pattern, target in [
             ("examples", "*.yaml", "examples"), ("examples", "*.py", "examples"),

@@ -205,6 +205,13 @@ class StandbyTest(unittest.TestCase):
         self.assertEqual(self.read("modules"),
                          "!the script sets PUT_BY_SCRIPT before it imports torch\n")
 
+    def test_a_script_that_replaces_its_environment_goes_on(self):
+        make_ring(self.path("ring"))
+        self.write("script.py", "import os\nos.environ = dict(os.environ)\n" + TRAINING)
+        self.assertEqual(self.plain("script.py"), ("", 0))
+        self.assertEqual(len(read_ring(self.path("ring"))), 3)
+        self.assertTrue(self.read("modules").startswith("!what the script imports cannot be told:"))
+
     def test_a_process_that_the_rank_has_started_says_so(self):
         make_ring(self.path("ring"))
         self.write("script.py", TRAINING)

@@ -170,6 +170,7 @@ class WheelTest(unittest.TestCase):
                           + package.replace("%2B", "+"), names)
         for name in ["bin/paceline-shim", "bin/torch/paceline-trainer", "site/sitecustomize.py",
                      "watch.py", "share/prometheus/alerts.yaml", "share/examples/digits-mlp.yaml",
+                     "share/examples/scripts/ddp.py",
                      "share/grafana/dashboards/paceline-fleet.json"]:
             self.assertIn("paceline/" + name, names)
 

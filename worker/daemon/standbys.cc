@@ -65,7 +65,7 @@ bool Standbys::IsImporting() const {
 }
 
 void Standbys::StartMissing(const NodeTrainer& trainer, absl::Time now) {
-  if (!MayStartAgain(trainer.plan())) return;
+  if (!MayStartAgain(trainer.plan()) || trainer.ring()->written() == 0) return;
   const Key key = KeyOf(trainer);
   const int64_t generation = trainer.Member().generation.value();
   if (const auto found = standbys_.find(key); found != standbys_.end()) {
@@ -86,7 +86,7 @@ void Standbys::StartMissing(const NodeTrainer& trainer, absl::Time now) {
   const auto program = StandbyProgram(command.program, script_);
   if (!program.ok()) return refuse(program.status().message());
   const std::optional<std::string> modules = trainer.LeftModules();
-  if (!modules.has_value()) return;  // It has not made a step yet.
+  if (!modules.has_value()) return refuse("what the script has imported is not known");
   absl::string_view why = *modules;
   if (absl::ConsumePrefix(&why, "!")) return refuse(absl::StripSuffix(why, "\n"));
   command.program = *program;
@@ -111,7 +111,12 @@ std::optional<TrainerProcess> Standbys::Start(const NodeTrainer& trainer,
     absl::StatusOr<TrainerProcess> become = standby.process->Become(command);
     if (become.ok()) process.emplace(*std::move(become));
   }
-  if (!process.has_value()) End(standby);
+  if (!process.has_value()) {
+    PACELINE_LOG(INFO) << "standby_left " << trainer.Named() << " reason=\""
+                       << (standby.ready ? "command or environment has changed" : standby.told)
+                       << "\"";
+    End(standby);
+  }
   standbys_.erase(found);
   return process;
 }

@@ -24,9 +24,9 @@ class Standbys {
   // `script`: path of standby.py; empty: none ever stands by.
   explicit Standbys(std::string script) : script_(std::move(script)) {}
 
-  // Starts those that are missing, one after the other, since importing takes a core from who
-  // trains; ends those whose job has had no trainer here for half a minute. To be called ten times
-  // a second. `now`: BootNow.
+  // Starts those that are missing, once their rank has made a step, and one after the other, since
+  // importing takes a core from who trains; ends those whose job has had no trainer here for half a
+  // minute. To be called ten times a second. `now`: BootNow.
   void Poll(const std::map<TrainerId, NodeTrainer>& trainers, absl::Time now);
 
   // The process of `command`, which `trainer` is about to be, by the interpreter that stood by for

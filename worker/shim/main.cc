@@ -448,7 +448,7 @@ std::optional<Child> StandBy(Arguments& arguments, CommandParts& parts, int sign
     if (::waitpid(child.pid, nullptr, WNOHANG) == child.pid) {
       const std::string failure = FailureOf(child);
       if (!failure.empty()) tell(absl::StrCat("n", failure));
-      return std::nullopt;
+      break;
     }
     if (wanted && fds[2].revents != 0) {
       if (!TakeOrder(arguments)) break;
@@ -456,7 +456,7 @@ std::optional<Child> StandBy(Arguments& arguments, CommandParts& parts, int sign
       absl::Status status = ReadEnvironment(arguments, environment);
       if (status.ok()) status = OpenLog(arguments, *parts.pump);
       if (status.ok()) {
-        // What is left of it when the interpreter has just died is told by its end.
+        // One that has died meanwhile tells so by its end, as a trainer does.
         ::send(interpreter, environment.data(), environment.size(), MSG_NOSIGNAL);
         ::close(interpreter);
         ::close(arguments.standby_fd);
