@@ -38,8 +38,10 @@ struct Checkpoint {
   CheckpointState state = CheckpointState::kComplete;
   std::string reason;  // Why it is damaged, or could not be removed so far.
   int64_t bytes = 0;
-  int ranks = 0;       // That saved it.
-  absl::Time created;  // Wall.
+  int ranks = 0;  // That saved it.
+  // Wall: when the controller heard of it, or by the node that wrote it. Never before an older one
+  // of the job, whatever their clocks say.
+  absl::Time created;
   bool pinned = false;
   std::string base = {};  // Directory that a person named for it; empty: the job's own.
 };

@@ -105,6 +105,18 @@ TEST(CheckpointTasksTest, CheckpointThatNobodyLivedToTellOfIsAdopted) {
   EXPECT_EQ(job.checkpoints.committed, 3);
 }
 
+TEST(CheckpointTasksTest, TimesOfCheckpointsAreInTheirOrderWhateverTheClocksOfNodesSay) {
+  Job job = QueuedJob();
+  FoundCheckpoint between = Found(30);
+  between.created = At(9).wall;  // Of a clock that is ahead.
+  FoundCheckpoint newest = Found(60);
+  newest.created = At(3.5).wall;  // Written before the one of step 40 was heard of.
+  TakeTaskResult(job, kA, Settled({Found(20), between, Found(40), newest}), At(6));
+  std::vector<absl::Time> times;
+  for (const Checkpoint& record : job.checkpoints.records) times.push_back(record.created);
+  EXPECT_THAT(times, ElementsAre(At(3).wall, At(4).wall, At(4).wall, At(4).wall));
+}
+
 TEST(CheckpointTasksTest, CheckpointElsewhereIsNotLookedForAndIsStartedFromAndRemovedThere) {
   JobRequest request = PlayedRequest();
   request.max_restarts = 1;

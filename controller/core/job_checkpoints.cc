@@ -1,6 +1,7 @@
 #include "controller/core/job_checkpoints.h"
 
 #include <algorithm>
+#include <iterator>
 #include <tuple>
 #include <utility>
 
@@ -84,8 +85,12 @@ Checkpoint* FindByDirectory(Job& job, const std::string& directory) {
 
 void AddCheckpoint(Job& job, Checkpoint checkpoint) {
   auto& records = job.checkpoints.records;
-  records.insert(std::upper_bound(records.begin(), records.end(), checkpoint, IsOlder),
-                 std::move(checkpoint));
+  const auto next = std::upper_bound(records.begin(), records.end(), checkpoint, IsOlder);
+  if (next != records.begin()) {
+    checkpoint.created = std::max(checkpoint.created, std::prev(next)->created);
+  }
+  if (next != records.end()) checkpoint.created = std::min(checkpoint.created, next->created);
+  records.insert(next, std::move(checkpoint));
 }
 
 void DropCheckpoint(Job& job, const CheckpointKey& key) {
