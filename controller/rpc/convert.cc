@@ -217,7 +217,9 @@ v1::Job ToProto(const Job& job, absl::Time wall_now) {
   if (job.evaluation.has_value()) *out.mutable_evaluation() = ToProto(*job.evaluation);
   *out.mutable_plan() = ToProto(job.plan, FindActivePlan(job));
   if (job.profile.has_value()) *out.mutable_profile() = ToProto(*job.profile);
-  if (SavesCheckpoints(job.request)) *out.mutable_checkpoints() = SummarizeCheckpoints(job);
+  if (SavesCheckpoints(job.request) || !job.checkpoints.last_error.empty()) {
+    *out.mutable_checkpoints() = SummarizeCheckpoints(job);
+  }
   out.set_restarts(job.restarts);
   out.set_restart_reason(job.restart_reason);
   out.set_restored_from(job.restored_from);
