@@ -140,6 +140,17 @@ TEST(CommandWordsTest, RanksInFrontOfLinesAreNoPartOfThem) {
             "ValueError: 1");
 }
 
+TEST(CommandWordsTest, AWrapperKnowsLessThanItsProgram) {
+  const std::string wrapper =
+      "Traceback (most recent call last):\n  File \"launch.py\", line 1, in <module>\n"
+      "subprocess.CalledProcessError: Command '['python', 'a.py']' returned non-zero exit status "
+      "1.\n";
+  const std::string program =
+      "Traceback (most recent call last):\n  File \"a.py\", line 1, in <module>\nValueError: 1\n";
+  EXPECT_EQ(CommandWords(kExitedOne, "", program + wrapper).message, "ValueError: 1");
+  EXPECT_THAT(CommandWords(kExitedOne, "", wrapper).message, StartsWith("subprocess.Called"));
+}
+
 TEST(CommandWordsTest, ASyntaxErrorHasNoTraceback) {
   EXPECT_EQ(
       CommandWords(kExitedOne, "",
@@ -173,6 +184,10 @@ TEST(CommandWordsTest, WhatFollowsFromAPeersEndIsToldApart) {
   EXPECT_EQ(kind("torch.OutOfMemoryError: CUDA out of memory. Tried"), FailureKind::kOutOfMemory);
   EXPECT_EQ(kind("MemoryError"), FailureKind::kOutOfMemory);
   EXPECT_EQ(kind("ValueError: 3"), FailureKind::kError);
+  EXPECT_EQ(
+      kind("torch.distributed.DistNetworkError: The server socket has failed to listen on any "
+           "local network address. port: 4711, code: -98, name: EADDRINUSE"),
+      FailureKind::kError);
 }
 
 TEST(CommandWordsTest, ASignalFromOutsideSaysNothing) {
