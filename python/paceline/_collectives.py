@@ -115,6 +115,13 @@ def summary(c10d):
     return answer
 
 
+def is_of_collective(error):
+    """Whether a collective has failed: torch may count that as finished."""
+    text = str(error)
+    return isinstance(error, RuntimeError) and any(
+        word in text for word in ("gloo", "NCCL", "nccl", "ollective", "rocess group", "ProcessGroup"))
+
+
 class Collectives:
     """Of this process, which has a process group."""
 
@@ -138,35 +145,38 @@ class Collectives:
         try:
             while True:
                 with open(self.ask, "rb", buffering=0) as pipe:
-                    asked = pipe.read(64)
-                if asked.strip().isdigit():
-                    self.write(int(asked))
+                    asked = pipe.read(64).split()
+                if asked and asked[-1].isdigit():
+                    self.write(int(asked[-1]))
         except Exception:  # The daemon says that nobody answers.
             pass
 
-    def write(self, wanted):
+    def write(self, wanted, error=None):
         try:
             answer = summary(self.c10d)
-        except Exception as error:
+            for group in answer["groups"]:
+                if group["newest"] and is_of_collective(error):
+                    group["collectives"][-1]["finished"] = False
+        except Exception as own:
             version = sys.modules["torch"].__version__
-            answer = {"rank": -1, "unavailable": cut("torch %s: %s" % (version, error), 200)}
+            answer = {"rank": -1, "unavailable": cut("torch %s: %s" % (version, own), 200)}
         answer["wanted"] = wanted
         with open(self.answer + ".new", "w", encoding="utf-8") as file:
             json.dump(answer, file)
         os.rename(self.answer + ".new", self.answer)
 
-    def leave(self):
-        """An error ends the script, or its process groups."""
+    def leave(self, error):
+        """It ends the script, or its process groups."""
         try:
             if os.getpid() == self.process:
-                self.write(0)
+                self.write(0, error)
         except Exception:  # It is not worth to be told beside the script's own error.
             pass
 
     def at_exit(self):
-        failed = hasattr(sys, "last_type") or hasattr(sys, "last_exc")
-        if failed and self.c10d.is_initialized():
-            self.leave()
+        error = getattr(sys, "last_value", None)  # Of what Python has reported, and nobody caught.
+        if error is not None and self.c10d.is_initialized():
+            self.leave(error)
 
 
 def hook(directory):
@@ -180,8 +190,8 @@ def hook(directory):
     @wraps(update)
     def _update_default_pg(group):
         try:
-            if group is None and known and sys.exc_info()[0] is not None:
-                known[0].leave()  # Torn down in a `finally`.
+            if group is None and known and sys.exc_info()[1] is not None:
+                known[0].leave(sys.exc_info()[1])  # Torn down in a `finally`.
             elif group is not None and not known:
                 known.append(Collectives(c10d, directory))
                 known[0].start()
