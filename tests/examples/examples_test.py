@@ -59,6 +59,24 @@ WRAPPERS = {
                    "--mixed_precision", "no", "--dynamo_backend", "no"],
 }
 
+# Rank 1 does not come to the third collective, or comes with another one, until told.
+STANDS = """
+import datetime, os, sys, time, torch, torch.distributed as dist
+how, told = sys.argv[1:]
+dist.init_process_group("gloo")
+for _ in range(2):
+    dist.all_reduce(torch.ones(4))
+if how == "fails":
+    dist.distributed_c10d._set_pg_timeout(datetime.timedelta(seconds=20), dist.group.WORLD)
+if dist.get_rank() == 1:
+    if how == "differs":
+        dist.broadcast(torch.ones(2), 0)
+    while not os.path.exists(told):
+        time.sleep(0.1)
+dist.all_reduce(torch.ones(7, 3))
+dist.destroy_process_group()
+"""
+
 
 class ExamplesTest(unittest.TestCase):
     @classmethod
@@ -193,6 +211,56 @@ class ExamplesTest(unittest.TestCase):
                                         "fails", ranks=1)
                 self.assertEqual(process.wait(LIMIT_S), 1)
                 self.assertIn("ValueError: shard 7 is short", self.job(f"{name}-fails")["reason"])
+
+    def submit_that_stands(self, how):
+        name = "stands-" + how
+        (self.folder / "stands.py").write_text(STANDS)
+        (self.folder / f"{name}.yaml").write_text(json.dumps({
+            "name": name, "ranks": 2, "command": ["python3", "stands.py", how, name],
+            "venv": str(VENV), "stall_warning_s": 1}))
+        self.paceline("submit", f"{name}.yaml")
+        return name
+
+    def wait_for(self, name, holds):
+        deadline = time.monotonic() + LIMIT_S
+        while True:
+            job = self.job(name)
+            if holds(job):
+                return job
+            self.assertLess(time.monotonic(), deadline, job)
+            time.sleep(0.2)
+
+    def wait_for_finding(self, name):
+        return self.wait_for(name, lambda job: job.get("collectives", {}).get("findings"))
+
+    def test_rank_that_does_not_enter_a_collective_is_named(self):
+        name = self.submit_that_stands("late")
+        finding = ("all_reduce #3 of group default_pg (float32 [7, 3]): rank 0 is in it, rank 1 has "
+                   "not entered it; its last was all_reduce #2")
+        job = self.wait_for_finding(name)
+        self.assertEqual(job["collectives"]["findings"], [finding])
+        self.assertRegex(job["reason"], "has been quiet for")
+        self.assertIn(finding, job["reason"])
+        page = self.paceline("job", "describe", name)
+        self.assertRegex(page, r"Collective: as of .* ago\)\n  all_reduce #3 of group default_pg")
+        self.assertIn(finding, self.paceline("job", "events", name))
+        (self.folder / name).touch()
+        job = self.wait_for(name, lambda job: job["state"] == "SUCCEEDED")
+        self.assertNotIn("collectives", job)
+
+    def test_ranks_that_enter_different_collectives_are_named(self):
+        name = self.submit_that_stands("differs")
+        job = self.wait_for_finding(name)
+        self.assertEqual(job["collectives"]["findings"], [
+            "collective #3 of group default_pg is not the same on all ranks: rank 0 called all_reduce "
+            "(float32 [7, 3]), rank 1 called broadcast (float32 [2])"])
+        self.paceline("job", "cancel", name)
+
+    def test_collective_that_fails_is_explained(self):
+        name = self.submit_that_stands("fails")
+        job = self.wait_for(name, lambda job: job["state"] == "FAILED")
+        self.assertIn("all_reduce #3 of group default_pg (float32 [7, 3]): rank 0 is in it, rank 1 has "
+                      "not entered it", job["reason"])
 
     def test_transformers(self):
         output, job = self.run_example("transformers_trainer.py", "--output", self.folder / "sums",

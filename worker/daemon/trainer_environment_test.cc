@@ -110,6 +110,20 @@ TEST(CommandEnvironmentTest, WatchingComesFirstInThePathOfPython) {
   EXPECT_THAT(CommandEnvironment({}, plan, around), Contains("PYTHONPATH=/lib/watch:/mine"));
 }
 
+TEST(CommandEnvironmentTest, CollectivesOfAWatchedCommandAreRecorded) {
+  CommandSurroundings around = Around();
+  v1::TrainerPlan plan = Plan();
+  const auto recorder = AnyOf(StartsWith("TORCH_FR_"), StartsWith("TORCH_NCCL_TRACE_"));
+  EXPECT_THAT(CommandEnvironment({}, plan, around), Not(Contains(recorder)));
+  around.ring = "/shm/ring";
+  EXPECT_THAT(CommandEnvironment({}, plan, around), Contains("TORCH_FR_BUFFER_SIZE=2000"));
+  EXPECT_THAT(CommandEnvironment({"TORCH_FR_BUFFER_SIZE=0"}, plan, around),
+              Contains("TORCH_FR_BUFFER_SIZE=0"));
+  // torch warns of its former name.
+  (*plan.mutable_spec()->mutable_environment())["TORCH_NCCL_TRACE_BUFFER_SIZE"] = "7";
+  EXPECT_THAT(CommandEnvironment({}, plan, around), Not(Contains(StartsWith("TORCH_FR_"))));
+}
+
 const std::optional<ProcessEnd> kExitedOne = ProcessEnd{1, 0, false, ""};
 
 TEST(CommandWordsTest, ExitZeroIsTheEnd) {
