@@ -289,7 +289,7 @@ void TakeAnswers(Job& job, Moment now) {
     if (exited ? !has_told : told.told.wanted != job.collectives.wanted) {
       told.told = RankCollectives();
       told.told.unavailable =
-          exited ? "it ended before it was asked"
+          exited ? "ended before being asked"
                  : absl::StrCat("node ", rank.place.node.value(), " has not answered");
     }
   }

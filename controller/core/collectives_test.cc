@@ -326,7 +326,7 @@ TEST_F(CollectivesOfJobTest, WhoEndedUnaskedIsUnknown) {
   }
   EXPECT_THAT(job().collectives.findings,
               ElementsAre(HasSubstr("of rank 1 it is not known"),
-                          "the collectives of rank 1 are not known: it ended before it was asked"));
+                          "the collectives of rank 1 are not known: ended before being asked"));
 }
 
 }  // namespace

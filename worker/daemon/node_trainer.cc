@@ -380,7 +380,9 @@ void NodeTrainer::Judge(bool stop_requested) {
   const TrainerEnd end =
       JudgeEnd(process_end, IsCommand() ? WordsOfCommand(process_end) : TakeLastWords(),
                stop_requested, fenced.ok() ? fenced->value_or("") : "");
-  if (IsWatchedCommand() && end.failure != FailureKind::kNone) {
+  // Of one that was asked to end an error does not count, and yet may tell why others failed.
+  if (IsWatchedCommand() &&
+      (end.failure != FailureKind::kNone || plan_.collectives_wanted() != 0)) {
     collectives_.TakeLeft(Member().rank.value());
   }
   v1::TrainerReport result = Report();
