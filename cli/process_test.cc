@@ -179,7 +179,7 @@ TEST_F(ProcessTest, LargeLogTakesLittleMemory) {
   GTEST_SKIP() << "what a sanitizer takes is not the program's";
 #endif
   EXPECT_GT(peak, 0);
-  EXPECT_LT(peak / 1024, 96) << "MiB";
+  EXPECT_LT(peak / 1024, 64) << "MiB";
 }
 
 }  // namespace

@@ -38,6 +38,7 @@ constexpr int kMaxMessageBytes = 64 << 20;
 constexpr absl::Duration kNoticeAfter = absl::Seconds(1);
 // Of a user's name: all metadata of a call must not exceed some kilobytes.
 constexpr size_t kMaxUserBytes = 256;
+constexpr int kLookaheadBytes = 4 << 20;
 
 int Millis(absl::Duration duration) {
   return static_cast<int>(absl::ToInt64Milliseconds(duration));
@@ -54,6 +55,10 @@ std::shared_ptr<grpc::Channel> NewChannel(
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectMs);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kMaxReconnectMs);
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  // gRPC would let come what it measures that the connection carries: on a slow machine tens of
+  // megabytes of a log before they are shown.
+  arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kLookaheadBytes);
   // A proxy of the environment is for the web; a controller is reached directly.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   return grpc::CreateCustomChannel(

@@ -31,9 +31,15 @@ TEST_F(RankFaultsTest, ASpareTakesThePlaceOfAKilledRank) {
   EXPECT_EQ(after.ranks(1).pid(), before.spares(0).pid());
   EXPECT_EQ(after.ranks(0).pid(), before.ranks(0).pid());
   EXPECT_EQ(after.ranks(2).pid(), before.ranks(2).pid());
-  ASSERT_EQ(after.membership_changes_size(), 1) << after.DebugString();
-  EXPECT_THAT(after.membership_changes(0).reason(), HasSubstr("SIGKILL"));
-  EXPECT_GE(after.membership_changes(0).step(), before.progress().step());
+  // A busy machine may tell of the death after the others' broken connections, for which they met
+  // anew first.
+  const v1::MembershipChange& last = *after.membership_changes().rbegin();
+  EXPECT_THAT(last.reason(), HasSubstr("SIGKILL")) << after.DebugString();
+  EXPECT_GE(last.step(), before.progress().step());
+  for (const v1::MembershipChange& change : after.membership_changes()) {
+    if (&change == &last) break;
+    EXPECT_THAT(change.reason(), HasSubstr("the members meet anew")) << after.DebugString();
+  }
   ExpectUndisturbedEnd();
 }
 
