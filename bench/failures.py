@@ -8,7 +8,6 @@ import json
 import os
 import pathlib
 import re
-import shutil
 import signal
 import socket
 import struct
@@ -188,13 +187,10 @@ class OwnScript(Peer):
         super().__init__(folder)
         self.environment["TMPDIR"] = str(folder)
         self.standby = standby
-        if standby:  # Programs as they are installed, with what watches scripts beside them.
-            shutil.copytree(programs, folder / "bin")
-            shutil.copytree(paceline_bench.ROOT / "python/paceline", folder / "bin/python/paceline",
-                            dirs_exist_ok=True)
-            programs = folder / "bin"
+        # For a script that is not watched none stand by.
+        watched = [] if standby else ["-e", "PACELINE_WATCH=0"]
         self.spawn(programs / "paceline", "run", "--ranks", str(RANKS), "--max-restarts", "1000",
-                   "--venv", VENV.parent, PEER, "torchrun", *self.options,
+                   *watched, "--venv", VENV.parent, PEER, "torchrun", *self.options,
                    "--checkpoint", folder / "checkpoint")
 
     def wait_for(self, step, since=0, timeout=180, look_every=0.05):

@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import pathlib
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -26,13 +25,11 @@ SLOW = 5
 
 
 class Cluster:
-    """Eight nodes, with programs as they are installed: what watches scripts lies beside the worker."""
+    """Eight nodes."""
 
     def __init__(self, programs, folder):
-        shutil.copytree(programs, folder / "bin")
-        shutil.copytree(paceline_bench.ROOT / "python/paceline", folder / "bin/python/paceline",
-                        ignore=shutil.ignore_patterns("__pycache__"))
-        self.cli = [folder / "bin/paceline", "--no-color"]
+        self.programs = programs.absolute()
+        self.cli = [self.programs / "paceline", "--no-color"]
         self.folder = folder
         self.environment = dict(os.environ, PACELINE_DEV_DIR=str(folder / "dev"),
                                 PACELINE_CONFIG=str(folder / "none"))
@@ -45,7 +42,7 @@ class Cluster:
         return json.loads(self.run(*arguments, "-o", "json"))
 
     def __enter__(self):
-        self.run("dev", "up", "--workers", RANKS, "--slots", 1, "--bin-dir", self.folder / "bin")
+        self.run("dev", "up", "--workers", RANKS, "--slots", 1, "--bin-dir", self.programs)
         return self
 
     def __exit__(self, *exception):

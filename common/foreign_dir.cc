@@ -296,6 +296,28 @@ absl::StatusOr<ForeignFile> ForeignDir::OpenFile(const std::string& name, bool w
   return file;
 }
 
+absl::Status ForeignDir::WriteToPipe(const std::string& name, absl::string_view text) const {
+  const std::string path = Joined(path_, name);
+  const int fd = ::openat(fd_, name.c_str(), O_WRONLY | kOpenFlags | O_NOCTTY);
+  struct stat info = {};
+  if (fd < 0 && errno == ENXIO && ::fstatat(fd_, name.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0 &&
+      S_ISFIFO(info.st_mode)) {
+    return absl::UnavailableError(absl::StrCat("nobody reads ", path));
+  }
+  if (fd < 0) return OpenFailed(path, "named pipe");
+  const absl::Cleanup close = [fd] { ::close(fd); };
+  if (::fstat(fd, &info) != 0) return Failed("look at", path);
+  if (!S_ISFIFO(info.st_mode)) return Refused(path, "a link, or no named pipe");
+  if (info.st_uid != owner_) return Refused(path, "another user's");
+  if (::write(fd, text.data(), text.size()) == static_cast<ssize_t>(text.size())) {
+    return absl::OkStatus();
+  }
+  if (errno == EAGAIN || errno == EPIPE) {
+    return absl::UnavailableError(absl::StrCat("nobody reads ", path));
+  }
+  return Failed("write to", path);
+}
+
 absl::StatusOr<std::vector<std::string>> ForeignDir::Names(size_t limit) const {
   const Listing listing = List(fd_);
   if (listing == nullptr) return Failed("list", path_);

@@ -71,6 +71,10 @@ class ForeignDir {
   // The same for a file, to read it, with `writable` also to write it.
   absl::StatusOr<ForeignFile> OpenFile(const std::string& name, bool writable = false) const;
 
+  // Writes `text`, at most PIPE_BUF bytes, to the named pipe `name` for somebody who waits there to
+  // read. Unavailable: nobody does, or nothing was read for long. Requires: SIGPIPE is ignored.
+  absl::Status WriteToPipe(const std::string& name, absl::string_view text) const;
+
   // What is in it, in no order; of more than `limit` entries any so many.
   absl::StatusOr<std::vector<std::string>> Names(size_t limit) const;
 

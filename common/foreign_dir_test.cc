@@ -97,6 +97,26 @@ TEST_F(ForeignDirTest, WhatIsNoPlainFileIsRefusedAndBlocksNobody) {
   }
 }
 
+TEST_F(ForeignDirTest, OnlyPipesThatSomebodyReadsAreWrittenTo) {
+  MakeTraps();
+  Write(dir_ + "/file", "kept");
+  for (const char* name : {"link", "dangling", "second", "directory", "socket", "file"}) {
+    EXPECT_EQ(Open().WriteToPipe(name, "7\n").code(), absl::StatusCode::kFailedPrecondition)
+        << name;
+  }
+  std::string kept;
+  std::ifstream(dir_ + "/file") >> kept;
+  EXPECT_EQ(kept, "kept");
+  EXPECT_EQ(Open().WriteToPipe("none", "7\n").code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(Open().WriteToPipe("pipe", "7\n").code(), absl::StatusCode::kUnavailable);
+  const int reader = ::open((dir_ + "/pipe").c_str(), O_RDONLY | O_NONBLOCK);
+  EXPECT_TRUE(Open().WriteToPipe("pipe", "7\n").ok());
+  char text[8] = {};
+  EXPECT_EQ(::read(reader, text, sizeof(text)), 2);
+  EXPECT_STREQ(text, "7\n");
+  ::close(reader);
+}
+
 TEST_F(ForeignDirTest, DirectoryThatIsALinkIsRefused) {
   fs::create_directory_symlink(root_ + "/outside", dir_ + "/linked");
   EXPECT_EQ(Open().OpenDir("linked").status().code(), absl::StatusCode::kFailedPrecondition);

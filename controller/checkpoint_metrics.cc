@@ -67,7 +67,10 @@ void CheckpointMetrics::Count(const Job& job) {
 void CheckpointMetrics::Forget(const JobId& id) { counts_.erase(id); }
 
 void CheckpointMetrics::Show(const Job& job) {
-  if (!SavesCheckpoints(job.request)) return;
+  if (!SavesCheckpoints(job.request) && job.checkpoints.last_error.empty() &&
+      series_.count(job.request.id) == 0) {
+    return;
+  }
   const prometheus::Labels labels = {{"job_id", job.request.id.value()}};
   Series& series = series_[job.request.id];
   if (series.complete == nullptr) {

@@ -16,7 +16,7 @@ while read -r name; do
   cmp -s "$program" "$target" && continue
   # Renamed into place: the old one may be running.
   cp "$program" "$target.new" && chmod 755 "$target.new" && mv -f "$target.new" "$target"
-done < <(bazel query --noshow_progress "labels(srcs, $what)" 2>/dev/null)
+done < <(bazel query --noshow_progress "filter(:dist_, labels(srcs, $what))" 2>/dev/null)
 # Beside the worker, where it finds what watches people's own scripts.
 mkdir -p build/bin/python
 (cd python && cp --parents -t ../build/bin/python paceline/*.py paceline/site/*.py)

@@ -25,7 +25,7 @@ for target in "${targets[@]}"; do
   mkdir -p "$bundle/programs/${path%/*}"
   strip -o "$bundle/programs/$path" "$built/$path"
 done
-for program in "$built"/dist/bin/*; do
+for program in "$built"/dist/bin/paceline*; do
   strip -o "$bundle/programs/bin/${program##*/}" "$program"
 done
 

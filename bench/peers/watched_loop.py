@@ -25,15 +25,27 @@ def ddp():
     return model, torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9), data, 16
 
 
-def fsdp2():
-    length = 128
-    model = llama.Llama(llama.Sizes(256, 4, 8, 8, 768, 2048), length)
+def small_ddp():
+    model = nn.parallel.DistributedDataParallel(nn.Linear(8, 8))
+    data = TensorDataset(torch.randn(4096, 8), torch.randint(8, (4096,)))
+    return model, torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9), data, 4
+
+
+def fsdp2(sizes=llama.Sizes(256, 4, 8, 8, 768, 2048), length=128):
+    model = llama.Llama(sizes, length)
     for layer in model.modules():
         if isinstance(layer, llama.Block):
             fully_shard(layer, mesh=init_device_mesh("cpu", (dist.get_world_size(),)))
     fully_shard(model, mesh=init_device_mesh("cpu", (dist.get_world_size(),)))
-    data = TensorDataset(*torch.randint(2048, (2, 1024, length)))
+    data = TensorDataset(*torch.randint(sizes.vocab_size, (2, 1024, length)))
     return model, torch.optim.AdamW(model.parameters(), lr=3e-4), data, 4
+
+
+def small_fsdp2():
+    return fsdp2(llama.Sizes(16, 1, 2, 2, 32, 64), length=4)
+
+
+KINDS = {"ddp": ddp, "small_ddp": small_ddp, "fsdp2": fsdp2, "small_fsdp2": small_fsdp2}
 
 
 def steps(model, optimizer, data, batch):
@@ -51,13 +63,13 @@ def steps(model, optimizer, data, batch):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("kind", choices=("ddp", "fsdp2"))
+    parser.add_argument("kind", choices=KINDS)
     parser.add_argument("--store", required=True, help="file where the ranks meet")
     args = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(1)
     dist.init_process_group("gloo", init_method=f"file://{args.store}", rank=0, world_size=1)
-    training = steps(*{"ddp": ddp, "fsdp2": fsdp2}[args.kind]())
+    training = steps(*KINDS[args.kind]())
     for line in sys.stdin:
         wall, processor = time.perf_counter(), time.process_time()
         for _ in range(int(line)):

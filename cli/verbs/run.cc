@@ -306,7 +306,9 @@ void AddRun(CLI::App& parent, Program& program) {
                  "SCRIPT is no Python script, even if it ends in .py");
   auto* ranks = verb->add_option("--ranks", flags->ranks, "Number of ranks. Default: 1")
                     ->check(WholeNumber(1, 4096));
-  verb->add_option("--nodes,--nnodes", flags->nodes, "Number of nodes. Default: 1")
+  verb->add_option(
+          "--nodes,--nnodes", flags->nodes,
+          "With --per-node the number of ranks, which lie on as few nodes as have room. Default: 1")
       ->check(WholeNumber(1, 4096))
       ->excludes(ranks);
   verb->add_option("--per-node,--nproc-per-node,--nproc_per_node", flags->per_node,

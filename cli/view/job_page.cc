@@ -96,6 +96,18 @@ std::string RankTable(const v1::Job& job, absl::Time now, const PageStyle& style
   return table.Rendered(style.width, style.colours);
 }
 
+// In which collectives its ranks stand, and since when that is known.
+void AddCollectives(std::string* page, const v1::Job& job, absl::Time now) {
+  if (!job.has_collectives()) return;
+  const v1::JobCollectives& collectives = job.collectives();
+  AddLine(page, "Collective",
+          absl::StrCat(collectives.findings().empty() ? "no rank waits in one, " : "", "as of ",
+                       MomentText(TimeOf(true, collectives.time()), now)));
+  for (const std::string& finding : collectives.findings()) {
+    absl::StrAppend(page, "  ", NeutralLine(finding), "\n");
+  }
+}
+
 // Where they are at the end, for people.
 std::vector<std::string> PlacesOfWeights(const v1::Job& job) {
   const v1::JobSpec& spec = job.spec();
@@ -229,6 +241,7 @@ std::string JobPage(const v1::Job& job, absl::Time now, const PageStyle& style) 
   if (const std::string standby = StandbyText(job); !standby.empty()) {
     AddLine(&page, "Standby", standby);
   }
+  AddCollectives(&page, job, now);
   if (job.plan().epoch() > 0 && job.spec().command().empty()) {
     const bool chosen = job.spec().strategy().has_auto_() && !job.plan().strategy().has_auto_();
     AddLine(&page, "Strategy",

@@ -128,6 +128,21 @@ TEST(JobPageTest, InterpretersThatStandByAreCounted) {
   EXPECT_THAT(line(), EndsWith("  none: started with -E"));
 }
 
+TEST(JobPageTest, CollectivesThatRanksStandInHaveTheirAge) {
+  v1::Job job = Failed();
+  EXPECT_THAT(JobPage(job, absl::FromUnixSeconds(1200), {}), Not(HasSubstr("Collective")));
+  job.mutable_collectives()->mutable_time()->set_seconds(1188);
+  EXPECT_THAT(JobPage(job, absl::FromUnixSeconds(1200), {}),
+              HasSubstr("Collective: no rank waits in one, as of "));
+  job.mutable_collectives()->add_findings("all_reduce #5: rank 0 is in it\033[2J");
+  job.mutable_collectives()->add_findings("the collectives of rank 1 are not known: it is away");
+  const std::string page = JobPage(job, absl::FromUnixSeconds(1200), {});
+  EXPECT_THAT(page, HasSubstr("Collective: as of "));
+  EXPECT_THAT(page, HasSubstr(" (12 s ago)\n"
+                              "  all_reduce #5: rank 0 is in it\\x1b[2J\n"
+                              "  the collectives of rank 1 are not known: it is away\n"));
+}
+
 TEST(JobPageTest, ALongReasonIsToldInFullOnce) {
   const std::string message =
       "RuntimeError: CUDA error: an illegal memory access was encountered; kernel errors may be "

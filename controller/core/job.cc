@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "controller/core/blame.h"
+#include "controller/core/collectives.h"
 #include "controller/core/failure_budget.h"
 #include "controller/core/hang.h"
 #include "controller/core/job_checkpoints.h"
@@ -141,6 +142,7 @@ void EndStopped(Job& job, Moment now) {
       job.reason = DescribeFailure(*job.failure);
     }
   }
+  TakeLastCollectives(job, now);
   if (job.requeue && !job.asked_to_stop) return Requeue(job, now);
   if (!job.failure.has_value()) return End(job, JobState::kCancelled, now);
   CountAtStart(job, now);
@@ -165,7 +167,10 @@ void Advance(Job& job, Moment now) {
     for (const RankState& rank : job.ranks) {
       if (HasFailed(rank)) RecordFailure(job, rank);
     }
-    if (job.failure.has_value()) BeginStop(job, kFailureGrace, now);
+    if (job.failure.has_value()) {
+      AskLastCollectives(job, now);
+      BeginStop(job, kFailureGrace, now);
+    }
   } else if (job.failure.has_value()) {
     for (const RankState& rank : job.ranks) {
       if (HasFailed(rank)) RecordFailure(job, rank);
@@ -175,6 +180,7 @@ void Advance(Job& job, Moment now) {
     if (AllHaveExited(job)) EndStopped(job, now);
   } else if (All(job.ranks, HasExited)) {
     End(job, JobState::kSucceeded, now);
+    job.collectives = JobCollectives();
     job.reason = "all ranks finished";
   } else if (job.state == JobState::kStarting && All(job.ranks, IsTraining)) {
     BeginTraining(job, now);
@@ -201,7 +207,8 @@ bool ShowsProgress(const TrainerReport& before, const TrainerReport& after) {
          before.progress.phase != after.progress.phase ||
          before.progress.evaluated_batches != after.progress.evaluated_batches ||
          before.state != after.state || before.pid != after.pid ||
-         before.standby != after.standby || before.figures.details != after.figures.details;
+         before.standby != after.standby || before.collectives.wanted != after.collectives.wanted ||
+         before.figures.details != after.figures.details;
 }
 
 // What must survive the controller.
@@ -287,6 +294,7 @@ void PlaceJob(Job& job, std::vector<Place> places, Moment now) {
   job.recovery.next_spare = job.request.ranks;
   job.recovery.batch = RankBatch();
   job.recovery.hopeless = false;
+  job.collectives = JobCollectives();
 }
 
 JobChange ApplyReport(Job& job, const NodeName& node, const TrainerReport& report, Moment now) {

@@ -156,6 +156,15 @@ struct RankState {
   bool counted = false;  // Its loss was (failure_budget.h).
 };
 
+// Which collectives its ranks stand in (collectives.h). Not stored.
+struct JobCollectives {
+  int64_t wanted = 0;  // Number of the newest question to the ranks; 0: they are not asked.
+  absl::Time asked = absl::InfinitePast();  // Steady.
+  bool answered = false;                    // By all, or by those that were waited for.
+  absl::Time told = absl::InfinitePast();   // Wall: when `findings` were made.
+  std::vector<std::string> findings;        // Of the newest answers, or those before.
+};
+
 struct JobFailure {
   Rank rank;
   NodeName node;
@@ -193,6 +202,7 @@ struct Job {
   std::vector<RankState> ranks;  // Members of the generation, by rank; empty while queued.
   std::optional<StopOrder> stop;
   std::optional<JobFailure> failure;
+  JobCollectives collectives;
   std::optional<Evaluation> evaluation;
   JobPlan plan;  // As last decided (plan.h).
   // One that only another generation can take up. Neither is stored: without, a change that was

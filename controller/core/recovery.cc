@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "controller/core/blame.h"
+#include "controller/core/collectives.h"
 #include "controller/core/failure_budget.h"
 #include "controller/core/hang.h"
 #include "controller/core/membership.h"
@@ -248,11 +249,16 @@ JobChange TellStall(Job& job, Moment now) {
         "none of its nodes answers; the ranks may train on, so nothing is moved until one answers, "
         "or is declared lost (paceline node lost)";
   }
+  const JobChange asked = TellCollectives(job, !reason.empty(), now);
   const bool told = job.recovery.stalled;
   job.recovery.stalled = !reason.empty();
-  if (reason.empty() && !told) return JobChange::kNone;
+  if (reason.empty() && !told) return asked;
   if (reason.empty()) reason = "all ranks train";
-  return std::exchange(job.reason, reason) == reason ? JobChange::kNone : JobChange::kProgress;
+  if (!job.collectives.findings.empty()) {
+    absl::StrAppend(&reason, "; ", job.collectives.findings.front());
+  }
+  const bool is_new = std::exchange(job.reason, reason) != reason;
+  return std::max(asked, is_new ? JobChange::kProgress : JobChange::kNone);
 }
 
 // The same of a job that starts.
@@ -271,6 +277,7 @@ void SetWake(Job& job, Moment now) {
     if (time > now.steady) wake = std::min(wake, time);
   };
   at(NextHangCheck(job, now.steady));
+  at(NextCollectives(job));
   if (job.state == JobState::kStarting) at(now.steady + kStartPace);
   if (Recovers(job)) {
     at(recovery.deadline);

@@ -232,6 +232,14 @@ JobChange TakeHold(Job& job) {
   return JobChange::kNone;
 }
 
+// Of a job without checkpoints, whose final weights are held.
+JobChange TakeHoldOfWeights(Job& job) {
+  if (std::any_of(job.ranks.begin(), job.ranks.end(), HoldsState)) return TakeHold(job);
+  if (job.checkpoints.last_error.empty()) return JobChange::kNone;
+  job.checkpoints.last_error.clear();
+  return JobChange::kState;
+}
+
 // What was told of the save while it was held.
 JobChange ForgetHold(Job& job, int64_t step) {
   if (!absl::StartsWith(job.checkpoints.last_error, SaveText(step))) return JobChange::kNone;
@@ -313,7 +321,9 @@ void ForgetEnded(Job& job) {
 }  // namespace
 
 JobChange TakeSaves(Job& job, const RankState& rank, Moment now) {
-  if (!SavesCheckpoints(job.request)) return JobChange::kNone;
+  if (!SavesCheckpoints(job.request)) {
+    return rank.report.saves.empty() ? JobChange::kNone : TakeHoldOfWeights(job);
+  }
   JobChange change = JobChange::kNone;
   for (const SaveStatus& status : rank.report.saves) {
     if (!IsOfThisGeneration(job, rank, status)) continue;

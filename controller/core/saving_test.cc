@@ -172,6 +172,20 @@ TEST(SavingTest, WhatAnOrderElsewhereHasLeftIsRemovedThere) {
   EXPECT_THAT(job.checkpoints.remnants, ElementsAre(Remnant{{20, 1}, "/spare"}));
 }
 
+TEST(SavingTest, FinalWeightsOfAJobWithoutCheckpointsAreShownWhileTheyAreHeld) {
+  JobRequest request = PlayedRequest();
+  request.checkpoints.directory = "";
+  Job job = RunningJob(request);
+  EXPECT_EQ(TellSaves(job, 1, {Held(1000, "net.safetensors: disk full")}, At(10)),
+            JobChange::kState);
+  EXPECT_THAT(SaveTrouble(job, At(11).wall), HasSubstr("rank 1 on b: net.safetensors: disk full"));
+  EXPECT_EQ(TellSaves(job, 1, {Held(1000, "net.safetensors: disk full")}, At(11)),
+            JobChange::kNone);
+  EXPECT_EQ(TellSaves(job, 1, {Told(1000, kWriting)}, At(12)), JobChange::kState);
+  EXPECT_EQ(SaveTrouble(job, At(13).wall), "");
+  EXPECT_THAT(StepsUnderWay(job), IsEmpty());
+}
+
 TEST(SavingTest, OfSeveralThatHoldTheirStateTheFirstIsShown) {
   Job job = RunningJob();
   TellSaves(job, 1, {Held(1000, "second")}, At(10));

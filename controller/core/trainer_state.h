@@ -133,6 +133,29 @@ struct TrainerExit {
   std::string log_tail;
 };
 
+// A collective that a rank of a watched command has entered. proto/status.proto.
+struct Collective {
+  int64_t number = 0;
+  std::string operation;
+  std::string input;
+  bool finished = false;
+};
+
+struct GroupCollectives {
+  std::string name;
+  std::string description;
+  std::vector<int> ranks;               // Global; empty: not known.
+  int64_t last = 0;                     // Number of the one that was entered last; 0: none was.
+  bool newest = false;                  // Of all groups' collectives, its last one is the newest.
+  std::vector<Collective> collectives;  // By number.
+};
+
+struct RankCollectives {
+  int64_t wanted = 0;  // The question that it answers; 0: it was left at the rank's end.
+  std::string unavailable;
+  std::vector<GroupCollectives> groups;
+};
+
 // One trainer as its node reports it.
 struct TrainerReport {
   TrainerId id;
@@ -150,10 +173,11 @@ struct TrainerReport {
   absl::Duration blocked = absl::ZeroDuration();
   bool asked_to_end = false;  // By somebody else than its daemon.
   MembershipStatus membership = {};
-  bool suspended = false;          // The process is stopped.
-  std::string stacks_file = {};    // Where its threads were, once that was asked for.
-  std::string standby = {};        // Of an interpreter for its next start; empty: not known.
-  std::string no_slipstream = {};  // Why Slipstream cannot train the model; empty: it can.
+  bool suspended = false;            // The process is stopped.
+  std::string stacks_file = {};      // Where its threads were, once that was asked for.
+  std::string standby = {};          // Of an interpreter for its next start; empty: not known.
+  std::string no_slipstream = {};    // Why Slipstream cannot train the model; empty: it can.
+  RankCollectives collectives = {};  // Of a watched command that was asked.
 };
 
 }  // namespace paceline

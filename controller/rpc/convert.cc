@@ -11,6 +11,7 @@
 #include "controller/core/profile.h"
 #include "controller/core/state_groups.h"
 #include "controller/rpc/convert_checkpoint.h"
+#include "controller/rpc/convert_collectives.h"
 #include "controller/rpc/convert_plan.h"
 
 namespace paceline {
@@ -217,11 +218,14 @@ v1::Job ToProto(const Job& job, absl::Time wall_now) {
   if (job.evaluation.has_value()) *out.mutable_evaluation() = ToProto(*job.evaluation);
   *out.mutable_plan() = ToProto(job.plan, FindActivePlan(job));
   if (job.profile.has_value()) *out.mutable_profile() = ToProto(*job.profile);
-  if (SavesCheckpoints(job.request)) *out.mutable_checkpoints() = SummarizeCheckpoints(job);
+  if (SavesCheckpoints(job.request) || !job.checkpoints.last_error.empty()) {
+    *out.mutable_checkpoints() = SummarizeCheckpoints(job);
+  }
   out.set_restarts(job.restarts);
   out.set_restart_reason(job.restart_reason);
   out.set_restored_from(job.restored_from);
   out.set_submitter(job.submitter);
+  SetCollectives(job.collectives, out);
   return out;
 }
 
@@ -255,6 +259,7 @@ v1::NodePlan ToProto(const std::vector<PlannedTrainer>& plan,
       *added.mutable_local() = LocalRanksOf(job, trainer.membership.rank.value());
     }
     added.set_save_stacks(trainer.save_stacks);
+    added.set_collectives_wanted(job.collectives.wanted);
     added.set_leased(trainer.leased);
   }
   return out;
@@ -364,6 +369,7 @@ std::vector<TrainerReport> FromProto(const v1::NodeReport& report) {
     out.stacks_file = trainer.stacks_file();
     out.no_slipstream = trainer.no_slipstream();
     out.standby = trainer.standby();
+    if (trainer.has_collectives()) out.collectives = FromProto(trainer.collectives());
   }
   return trainers;
 }

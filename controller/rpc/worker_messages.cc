@@ -7,6 +7,7 @@
 #include "common/identity/principal.h"
 #include "controller/rpc/convert.h"
 #include "controller/rpc/convert_checkpoint.h"
+#include "controller/rpc/convert_collectives.h"
 #include "controller/rpc/convert_node.h"
 
 namespace paceline {
@@ -27,6 +28,7 @@ void LimitTrainer(v1::TrainerReport* trainer) {
   Cut(trainer->mutable_store_address(), kMaxNodeText);
   if (!trainer->stacks_file().empty()) Cut(trainer->mutable_stacks_file());
   if (!trainer->standby().empty()) Cut(trainer->mutable_standby());
+  if (trainer->has_collectives()) LimitCollectives(trainer->mutable_collectives());
   if (trainer->has_exit()) {
     Cut(trainer->mutable_exit()->mutable_message());
     Cut(trainer->mutable_exit()->mutable_log_tail(), kMaxLogTail);

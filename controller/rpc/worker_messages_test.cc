@@ -93,6 +93,30 @@ TEST(WorkerMessagesTest, APartOfALogThatIsTooLongIsNotItsEnd) {
   EXPECT_EQ(log.error().size(), kMaxReportText);
 }
 
+TEST(WorkerMessagesTest, CollectivesAreBoundedAndInOrder) {
+  v1::NodeReport report;
+  v1::RankCollectives& told = *report.add_trainers()->mutable_collectives();
+  told.set_wanted(7);
+  for (int i = 0; i < 100; ++i) {
+    v1::GroupCollectives& group = *told.add_groups();
+    group.set_name(std::string(1000, 'x'));
+    for (int rank = 0; rank < 1000; ++rank) group.add_ranks(rank);
+    for (int number = 100; number > 0; --number) {
+      group.add_collectives()->set_number(number);
+    }
+    group.mutable_collectives(0)->set_operation(std::string(1000, 'x'));
+  }
+  LimitReport(&report);
+  const RankCollectives taken = ReportedBy(NodeName("a"), report).trainers[0].collectives;
+  EXPECT_EQ(taken.wanted, 7);
+  ASSERT_EQ(taken.groups.size(), 32u);
+  EXPECT_EQ(taken.groups[0].name.size(), 200u);
+  EXPECT_TRUE(taken.groups[0].ranks.empty());
+  ASSERT_EQ(taken.groups[0].collectives.size(), 32u);
+  EXPECT_EQ(taken.groups[0].collectives[0].number, 69);
+  EXPECT_EQ(taken.groups[0].last, 100);
+}
+
 TEST(WorkerMessagesTest, LongTextsAreCutBetweenCharacters) {
   std::string text = "xx";
   while (text.size() <= 2 * kMaxLogTail) text += "\u20ac";

@@ -312,6 +312,11 @@ def start():
     except Exception as error:
         watch.forget()
         tell_off(error)
+    if os.environ.get("PACELINE_DIR"):
+        try:
+            import_module(__package__ + "._collectives").hook(os.environ["PACELINE_DIR"])
+        except Exception:
+            pass  # The daemon says that nobody answers.
 
 
 if os.environ.get("PACELINE_RING") and os.environ.get("PACELINE_WATCH") != "0":

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -436,12 +437,12 @@ class ProcessTest(unittest.TestCase):
         return {**os.environ, "PACELINE_RING": self.ring, "PYTHONPATH": SITE,
                 "PYTHONDONTWRITEBYTECODE": "1", **others}
 
-    def run_script(self, script, *flags, environment=None):
+    def run_script(self, script, *flags, environment=None, python=sys.executable):
         for name, text in {**FAKE_TORCH, **self.torch}.items():
             if text is not None:
                 self.write(os.path.join("script/torch", name), text)
         path = self.write("script/script.py", script)
-        return subprocess.run([sys.executable, *flags, path], capture_output=True, text=True,
+        return subprocess.run([python, *flags, path], capture_output=True, text=True,
                               env=environment or self.environment(), check=False)
 
     def expect_off(self, reason):
@@ -457,6 +458,19 @@ class ProcessTest(unittest.TestCase):
         # Another program of the same rank goes on behind it.
         self.run_script(LOOP)
         self.assertEqual([record.step for record in read_ring(self.ring)], [0, 1, 2, 3, 4, 5])
+
+    def test_other_versions_of_python(self):
+        """Those that this machine has."""
+        found = [python for minor in range(9, 14) if minor != sys.version_info.minor
+                 and (python := shutil.which(f"python3.{minor}"))
+                 and subprocess.run([python, "-c", ""], check=False, capture_output=True).returncode == 0]
+        if not found:
+            self.skipTest("python3.9 to python3.13 are not in PATH")
+        for number, python in enumerate(found):
+            with self.subTest(python):
+                done = self.run_script(LOOP, python=python)
+                self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "done [3]\n", ""))
+                self.assertEqual(len(read_ring(self.ring)), 3 * (number + 1))
 
     def test_switched_off(self):
         for off in ({"PACELINE_WATCH": "0"}, {"PACELINE_RING": ""}):

@@ -43,6 +43,13 @@ ca=/etc/paceline/ca.pem
 join-token-file=/etc/second.token
 state-dir=/var/lib/paceline/second
 """
+SCRIPT = """
+import os, pwd, sys
+print(pwd.getpwuid(os.getuid()).pw_name + ":",
+      "watched" if any(name.startswith("_paceline.") for name in sys.modules) else "not watched",
+      "and reads the node's key" if os.access("/var/lib/paceline/worker/tls/key.pem", os.R_OK) else "only")
+open(os.environ["PACELINE_DIR"] + "/own", "w").close()
+"""
 PKI = "/etc/paceline/pki"
 ADMIN = ["paceline", "--tls-dir", f"{PKI}/admin"]
 
@@ -139,6 +146,7 @@ class DebianTest(unittest.TestCase):
             self.trains_through_restarts(machine, job)
             self.trains_through_an_upgrade(machine, job)
             machine.run(*ADMIN, "job", "cancel", job, "--grace", "1")
+            self.runs_scripts(machine)
             self.watchdog_starts_a_stuck_controller_again(machine)
             self.remove(machine)
 
@@ -276,6 +284,18 @@ class DebianTest(unittest.TestCase):
             self.assertIn("slots=1\nname=first\n", file.read(), "a changed file is kept")
         with open(machine.path("/etc/paceline/controller.conf"), encoding="utf-8") as file:
             self.assertTrue(file.read().startswith("# The flags"), "an unchanged one is renewed")
+
+    def runs_scripts(self, machine):
+        """A rank on each worker, as its trainers' user. That of the package sees nothing of the node's."""
+        with open(machine.path("/srv/own.py"), "w", encoding="utf-8") as file:
+            file.write(SCRIPT)
+        said = machine.run("setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups",
+                           "env", "--chdir=/srv", "HOME=/nonexistent", "paceline", "--tls-dir",
+                           "/srv/ann", "--server", "127.0.0.1:7450", "run", "--all-ranks", "--ranks", "2",
+                           "own.py")
+        self.assertRegex(said, r"\[rank \d\] paceline-job: watched only\n")
+        # The second worker has no other user for them: what its node knows they know.
+        self.assertRegex(said, r"\[rank \d\] paceline: watched and reads the node's key\n")
 
     def watchdog_starts_a_stuck_controller_again(self, machine):
         folder = machine.path("/run/systemd/system/paceline-controller.service.d")

@@ -1,21 +1,26 @@
 """The manifests of deploy/kubernetes: each fits the schema of its kind and version, as the API
 server of Kubernetes would check it (wheel kubernetes-validate), what one names another has, and the
-flags in them are those of our programs.
+flags in them are those of our programs, with which a script runs.
 
-    kubernetes_test.py FOLDER PROMETHEUS.YML PACELINE_CONTROLLER PACELINE_WORKER
+    kubernetes_test.py FOLDER PROMETHEUS.YML PROGRAMS
 """
 
 import copy
+import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
+import time
 import unittest
 
 import kubernetes_validate
 import yaml
 
-FOLDER, PROMETHEUS, CONTROLLER, WORKER = sys.argv[1:5]
+FOLDER, PROMETHEUS, PROGRAMS = sys.argv[1:4]
+CONTROLLER, WORKER = (f"{PROGRAMS}/paceline-{name}" for name in ("controller", "worker"))
 VERSION = "1.33"  # Of the API; the manifests name no field that is newer or deprecated there.
 # Not part of Kubernetes: a kind of the Prometheus operator.
 FOREIGN = {"ServiceMonitor"}
@@ -172,6 +177,63 @@ class KubernetesTest(unittest.TestCase):
             opened = {re.search(r"(\d+)$", a).group(1) for a in main["args"]
                       if re.match(r"--(listen|http|probe-port)=", a)}
             self.assertEqual(opened, declared)
+
+    def test_a_script_runs_with_the_flags_of_a_worker(self):
+        """As the pod's user, without a privilege: such a worker takes commands."""
+        folder = tempfile.mkdtemp(dir="/tmp")
+        self.addCleanup(shutil.rmtree, folder)
+        os.chmod(folder, 0o777)
+        shared = os.path.join(folder, "shared")
+        os.mkdir(shared)
+        programs = shutil.copytree(PROGRAMS, os.path.join(folder, "bin"))
+        worker = workloads()[1]
+        user = str(pod(worker)["spec"]["securityContext"]["runAsUser"])
+        as_user = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "--no-new-privs",
+                   "--bounding-set=-all"] if os.geteuid() == 0 else []
+        environment = {"PATH": "/usr/bin:/bin", "HOME": folder, "PACELINE_CONFIG": f"{folder}/none"}
+        address = os.path.join(folder, "address")
+
+        def start(program, *arguments):
+            process = subprocess.Popen([*as_user, f"{programs}/{program}", "--plaintext", *arguments],
+                                       env=environment, cwd=folder, stderr=subprocess.DEVNULL)
+            self.addCleanup(process.wait)
+            self.addCleanup(process.terminate)
+
+        start("paceline-controller", "--listen=127.0.0.1:0", "--http=127.0.0.1:0", f"--state-dir={folder}/c",
+              f"--address-file={address}")
+        while not os.path.exists(address):
+            time.sleep(0.01)
+        with open(address, encoding="utf-8") as file:
+            server = json.load(file)["grpc"]
+        # Where it is; what it proves itself by is another test's matter.
+        ours = {"controller": server, "name": "node", "address": "127.0.0.1", "interface": "127.0.0.1",
+                "listen": "127.0.0.1:0", "probe-port": "0", "state-dir": f"{folder}/state",
+                "allowed-root": shared}
+        flags = dict(re.match(r"--([a-z-]+)=(.*)", flag).groups()
+                     for flag in pod(worker)["spec"]["containers"][0]["args"])
+        for secret in ("ca", "join-token-file"):
+            del flags[secret]
+        start("paceline-worker", "--slots=2", *(f"--{flag}={value}" for flag, value in (flags | ours).items()))
+
+        def paceline(*arguments, where=folder):
+            return subprocess.run([*as_user, f"{programs}/paceline", "--plaintext", "--server", server, *arguments],
+                                  env=environment, cwd=where, capture_output=True, text=True, check=False,
+                                  timeout=120)
+
+        def run(where):
+            return paceline("run", "--all-ranks", "--ranks", "2", "bash", "-c",
+                            "echo $(id -u) has rank $RANK > out$RANK && cat out$RANK", where=where)
+
+        os.chmod(shared, 0o777)
+        while " READY " not in paceline("node", "list").stdout:
+            time.sleep(0.05)
+        done = run(shared)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for rank in range(2):
+            self.assertIn(f"{user if as_user else os.getuid()} has rank {rank}\n", done.stdout)
+        done = run(folder)
+        self.assertIn(f"jobs may name paths in {shared} on this node", done.stderr)
+        self.assertNotEqual(done.returncode, 0)
 
 
 if __name__ == "__main__":

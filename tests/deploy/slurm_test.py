@@ -48,6 +48,31 @@ optimizer: {{kind: sgd, learning_rate: 0.01}}
 threads_per_rank: 1
 checkpoint: {{directory: /srv/checkpoints, every_steps: 1000000}}
 """
+# Ranks meet as under torchrun: at a port that rank 0 opens.
+SCRIPT = """
+import os, signal, socket, sys, time
+def save(*_):
+    print("saved", flush=True)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+place = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
+if os.environ["RANK"] == "0":
+    with socket.create_server(place) as server:
+        peer = server.accept()[0]
+else:
+    while True:
+        try:
+            peer = socket.create_connection(place)
+            break
+        except ConnectionRefusedError:
+            time.sleep(0.01)
+print("all", os.environ["WORLD_SIZE"], "ranks have met", flush=True)
+while "on" in sys.argv:
+    time.sleep(0.01)
+peer.sendall(b"x")
+peer.recv(1)
+sys.exit(3)
+"""
 
 
 class SlurmTest(unittest.TestCase):
@@ -64,7 +89,8 @@ class SlurmTest(unittest.TestCase):
         # Slurm looks for names as a machine in a network does: one with 127.0.0.1 alone finds none.
         machine.run("ip", "address", "add", "10.111.0.1/32", "dev", "lo")
         machine.run("sh", "-c", "echo 127.0.0.1 machine >>/etc/hosts; mkdir -p /run/munge; "
-                    "chown munge /run/munge; mkdir -p /var/lib/slurm/slurmd /srv/checkpoints; "
+                    "chown munge /run/munge; mkdir -p /var/lib/slurm/slurmd /srv/checkpoints /srv/root; "
+                    "install --directory --owner=nobody --mode=700 /srv/nobody; "
                     "[ -s /etc/munge/munge.key ] || mungekey --create; "
                     "chown munge /etc/munge/munge.key")
         machine.run("systemctl", "start", "munge", "slurmctld", "slurmd")
@@ -90,12 +116,13 @@ class SlurmTest(unittest.TestCase):
         except FileNotFoundError:
             return ""
 
-    def submit(self, *arguments, **environment):
+    def submit(self, *arguments, user="root", **environment):
         """An allocation; its number."""
         variables = [f"{name}={value}" for name, value in environment.items()]
         said = self.machine.run(
-            "env", "PACELINE_BIN=/opt/paceline", "PACELINE_STATE=/srv/state", *variables, "sbatch",
-            "--nodes=1", "--output=/srv/%j.log", "/opt/paceline/paceline.sbatch", *arguments)
+            "setpriv", f"--reuid={user}", "--clear-groups", "env", "--chdir=/srv",
+            "PACELINE_BIN=/opt/paceline", f"PACELINE_STATE=/srv/{user}", *variables, "sbatch",
+            "--nodes=1", f"--output=/srv/{user}/%j.log", "/opt/paceline/paceline.sbatch", *arguments)
         return re.search(r"batch job (\d+)", said).group(1)
 
     def end_of(self, number):
@@ -114,7 +141,23 @@ class SlurmTest(unittest.TestCase):
     def test_an_allocation_runs_a_job_and_ends_with_it(self):
         self.write("/srv/short.yaml", JOB.format(steps=30))
         number = self.submit("/srv/short.yaml")
-        self.assertEqual(self.end_of(number), ("COMPLETED", "0:0"), self.read(f"/srv/{number}.log"))
+        self.assertEqual(self.end_of(number), ("COMPLETED", "0:0"), self.read(f"/srv/root/{number}.log"))
+
+    def test_a_script_runs_in_an_allocation_and_ends_it_with_its_exit_code(self):
+        self.write("/srv/own.py", SCRIPT)
+        number = self.submit("run", "--all-ranks", "--ranks", "2", "own.py", user="nobody")
+        log = f"/srv/nobody/{number}.log"
+        self.assertEqual(self.end_of(number), ("FAILED", "3:0"), self.read(log))
+        self.assertRegex(self.read(log), r"\[rank \d\] all 2 ranks have met\n")
+
+    def test_before_the_limit_a_script_is_asked_to_end(self):
+        self.write("/srv/own.py", SCRIPT)
+        number = self.submit("run", "--all-ranks", "--ranks", "2", "own.py", "on", user="nobody")
+        log = f"/srv/nobody/{number}.log"
+        self.machine.eventually(lambda: self.read(log).count("have met") == 2, "the script runs")
+        self.machine.run("scancel", "--batch", "--signal=TERM", number)
+        self.assertEqual(self.end_of(number), ("FAILED", "124:0"), self.read(log))
+        self.assertEqual(self.read(log).count("] saved\n"), 2, self.read(log))
 
     def test_a_folder_that_somebody_else_made_is_not_used(self):
         self.machine.run("install", "--directory", "--owner=nobody", "/srv/theirs/pki")
@@ -122,14 +165,14 @@ class SlurmTest(unittest.TestCase):
         self.write("/srv/short.yaml", JOB.format(steps=30))
         number = self.submit("/srv/short.yaml", PACELINE_STATE="/srv/theirs")
         self.assertEqual(self.end_of(number), ("FAILED", "1:0"))
-        self.assertIn("/srv/theirs on machine is not a folder of yours", self.read(f"/srv/{number}.log"))
+        self.assertIn("/srv/theirs on machine is not a folder of yours", self.read(f"/srv/root/{number}.log"))
         self.assertEqual(self.machine.run("ls", "/srv/theirs").split(), ["pki"])
 
     def test_before_the_limit_jobs_are_saved(self):
         self.write("/srv/long.yaml", JOB.format(steps=100000000))
         before = len(self.checkpoints())
         number = self.submit("/srv/long.yaml")
-        log = f"/srv/{number}.log"
+        log = f"/srv/root/{number}.log"
         self.machine.eventually(lambda: "digits RUNNING step " in self.read(log), "the job trains")
         # As Slurm does --signal=B:TERM@300 before the limit.
         self.machine.run("scancel", "--batch", "--signal=TERM", number)
@@ -153,7 +196,7 @@ class SlurmTest(unittest.TestCase):
             self.machine.eventually(lambda: self.paceline_node().get("state") == "READY",
                                     "the node is ready")
             self.machine.run("scancel", "--batch", "--signal=TERM", number)
-            self.assertEqual(self.end_of(number)[1], "124:0", self.read(f"/srv/{number}.log"))
+            self.assertEqual(self.end_of(number)[1], "124:0", self.read(f"/srv/root/{number}.log"))
             self.assertEqual(self.paceline_node()["holds"][0]["owner"], "slurm")
         self.assertIn("none", self.node_state())
         self.machine.run("/opt/paceline/paceline", "--plaintext", "node", "drain", "machine",

@@ -1,6 +1,8 @@
 """Each script of examples/ as people start it: `paceline run` with two ranks on a cluster of two slots.
 
-Usage: examples_test.py EXAMPLE... WATCHING_FILE... PROGRAM...
+Usage: examples_test.py EXAMPLE... PROGRAMS
+
+PROGRAMS is the folder of the built programs.
 """
 
 import json
@@ -16,8 +18,7 @@ import time
 import unittest
 
 EXAMPLES = pathlib.Path(sys.argv[1]).resolve().parent
-PROGRAMS = pathlib.Path(sys.argv[-1]).absolute().parent
-WATCHING = next(pathlib.Path(path).parent for path in sys.argv if path.endswith("watch.py"))
+PROGRAMS = pathlib.Path(sys.argv[-1]).absolute()
 VENV = pathlib.Path(sys.prefix)
 LIMIT_S = 300
 # Trains until it is started again, and then for three steps.
@@ -34,6 +35,47 @@ while os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" or steps < 3:
     steps += 1
     time.sleep(0.01)
 """
+# Trains until it is stopped.
+WRAPPED = """
+import signal, sys, time
+if sys.argv[1] == "fails":
+    raise ValueError("shard 7 is short")
+def save(*_):
+    print("saved", flush=True)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+import torch
+model = torch.nn.Linear(2, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+while True:
+    model(torch.ones(2, 2)).sum().backward()
+    optimizer.step()
+    time.sleep(0.01)
+"""
+# The second of them passes no signal on.
+WRAPPERS = {
+    "uv": ["uv", "run", "--no-project"],
+    "accelerate": ["accelerate", "launch", "--cpu", "--num_processes", "1", "--num_machines", "1",
+                   "--mixed_precision", "no", "--dynamo_backend", "no"],
+}
+
+# Rank 1 does not come to the third collective, or comes with another one, until told.
+STANDS = """
+import datetime, os, sys, time, torch, torch.distributed as dist
+how, told = sys.argv[1:]
+dist.init_process_group("gloo")
+for _ in range(2):
+    dist.all_reduce(torch.ones(4))
+if how == "fails":
+    dist.distributed_c10d._set_pg_timeout(datetime.timedelta(seconds=20), dist.group.WORLD)
+if dist.get_rank() == 1:
+    if how == "differs":
+        dist.broadcast(torch.ones(2), 0)
+    while not os.path.exists(told):
+        time.sleep(0.1)
+dist.all_reduce(torch.ones(7, 3))
+dist.destroy_process_group()
+"""
 
 
 class ExamplesTest(unittest.TestCase):
@@ -42,15 +84,13 @@ class ExamplesTest(unittest.TestCase):
         folder = tempfile.TemporaryDirectory(dir="/tmp")
         cls.addClassCleanup(folder.cleanup)
         cls.folder = pathlib.Path(folder.name)
-        # As they are installed: what watches scripts lies beside the worker.
         cls.bin = cls.folder / "bin"
         shutil.copytree(PROGRAMS, cls.bin, ignore=shutil.ignore_patterns("*-cuda"))
-        shutil.copytree(WATCHING, cls.bin / "python/paceline")
         cls.environment = {
             "PATH": f"{cls.bin}:{VENV}/bin:{os.environ['PATH']}", "HOME": folder.name, "USER": "ann",
             "PACELINE_DEV_DIR": f"{folder.name}/dev", "PACELINE_CONFIG": f"{folder.name}/none",
             "VIRTUAL_ENV": str(VENV), "CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1",
-            "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
+            "UV_OFFLINE": "1", "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
         cls.addClassCleanup(cls.paceline, "dev", "down", "--purge")
         cls.paceline("dev", "up", "--workers", "1", "--slots", "2", "--bin-dir", cls.bin)
 
@@ -61,7 +101,7 @@ class ExamplesTest(unittest.TestCase):
         assert done.returncode == 0, f"{arguments}: {done.stdout}{done.stderr}"
         return done.stdout
 
-    def start(self, *command):
+    def start(self, *command, ranks=2):
         """With restarts, as a process of torch may abort at its end: where a group outlives Python, a
         thread of gloo's ends that frees a tensor (pytorch/pytorch#179291).
         """
@@ -69,7 +109,7 @@ class ExamplesTest(unittest.TestCase):
         self.addCleanup(log.close)
         restarts = [] if "--max-restarts" in command else ["--max-restarts", "3"]
         process = subprocess.Popen(
-            [self.bin / "paceline", "run", "--ranks", "2", *restarts, *map(str, command)],
+            [self.bin / "paceline", "run", "--ranks", str(ranks), *restarts, *map(str, command)],
             env=self.environment, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
         return process, log
 
@@ -88,6 +128,20 @@ class ExamplesTest(unittest.TestCase):
     def run_example(self, script, *arguments, options=()):
         name = re.sub("[^a-z0-9]", "-", pathlib.Path(script).stem)
         return self.finish(*self.start(*options, EXAMPLES / script, *arguments), name)
+
+    def job_when(self, process, name, holds):
+        """The job, once that holds of it."""
+        deadline = time.monotonic() + LIMIT_S
+        job = {}
+        while True:
+            jobs = json.loads(self.paceline("job", "list", "-o", "json")).get("jobs", [])
+            if any(one["spec"]["name"] == name for one in jobs):
+                job = self.job(name)
+                if holds(job):
+                    return job
+            self.assertIsNone(process.poll(), job)
+            self.assertLess(time.monotonic(), deadline, job)
+            time.sleep(0.05)
 
     def job(self, name):
         return json.loads(self.paceline("job", "describe", name, "-o", "json"))
@@ -125,15 +179,8 @@ class ExamplesTest(unittest.TestCase):
         script = self.folder / "trains_on.py"
         script.write_text(TRAINS_ON)
         process, log = self.start("--max-restarts", 1, script)
-        deadline = time.monotonic() + LIMIT_S
-        job = {}
-        while [rank.get("standby") for rank in job.get("ranks", [])] != ["ready", "ready"]:
-            self.assertIsNone(process.poll())
-            self.assertLess(time.monotonic(), deadline, job)
-            time.sleep(0.05)
-            jobs = json.loads(self.paceline("job", "list", "-o", "json"))["jobs"]
-            if any(one["spec"]["name"] == "trains-on" for one in jobs):
-                job = self.job("trains-on")
+        job = self.job_when(process, "trains-on", lambda job: [
+            rank.get("standby") for rank in job.get("ranks", [])] == ["ready", "ready"])
         self.assertRegex(self.paceline("job", "describe", "trains-on"), r"Standby: +2 ready\n")
         os.kill(int(job["ranks"][1]["pid"]), signal.SIGKILL)
         output, job = self.finish(process, log, "trains-on")
@@ -141,6 +188,79 @@ class ExamplesTest(unittest.TestCase):
         self.expect_steps(output, job, 3)
         # No restart is left.
         self.assertFalse(any(rank.get("standby") for rank in job["ranks"]), job["ranks"])
+
+    def test_a_program_under_a_wrapper_is_watched_and_has_its_grace(self):
+        script = self.folder / "wrapped.py"
+        script.write_text(WRAPPED)
+        for name, wrapper in WRAPPERS.items():
+            with self.subTest(name):
+                process, log = self.start("--name", name, "--stop-grace", "10m", *wrapper, script, "trains", ranks=1)
+                self.job_when(process, name, lambda job: int(
+                    job.get("ranks", [{}])[0].get("progress", {}).get("step", 0)) >= 3)
+                process.send_signal(signal.SIGINT)
+                self.assertEqual(process.wait(LIMIT_S), 130)
+                log.seek(0)
+                self.assertIn("saved\n", log.read())
+
+    def test_a_program_under_a_wrapper_fails_for_its_own_reason(self):
+        script = self.folder / "wrapped.py"
+        script.write_text(WRAPPED)
+        for name, wrapper in WRAPPERS.items():
+            with self.subTest(name):
+                process, _ = self.start("--name", f"{name}-fails", "--max-restarts", 0, *wrapper, script,
+                                        "fails", ranks=1)
+                self.assertEqual(process.wait(LIMIT_S), 1)
+                self.assertIn("ValueError: shard 7 is short", self.job(f"{name}-fails")["reason"])
+
+    def submit_that_stands(self, how):
+        name = "stands-" + how
+        (self.folder / "stands.py").write_text(STANDS)
+        (self.folder / f"{name}.yaml").write_text(json.dumps({
+            "name": name, "ranks": 2, "command": ["python3", "stands.py", how, name],
+            "venv": str(VENV), "stall_warning_s": 1}))
+        self.paceline("submit", f"{name}.yaml")
+        return name
+
+    def wait_for(self, name, holds):
+        deadline = time.monotonic() + LIMIT_S
+        while True:
+            job = self.job(name)
+            if holds(job):
+                return job
+            self.assertLess(time.monotonic(), deadline, job)
+            time.sleep(0.2)
+
+    def wait_for_finding(self, name):
+        return self.wait_for(name, lambda job: job.get("collectives", {}).get("findings"))
+
+    def test_rank_that_does_not_enter_a_collective_is_named(self):
+        name = self.submit_that_stands("late")
+        finding = ("all_reduce #3 of group default_pg (float32 [7, 3]): rank 0 is in it, rank 1 has "
+                   "not entered it; its last was all_reduce #2")
+        job = self.wait_for_finding(name)
+        self.assertEqual(job["collectives"]["findings"], [finding])
+        self.assertRegex(job["reason"], "has been quiet for")
+        self.assertIn(finding, job["reason"])
+        page = self.paceline("job", "describe", name)
+        self.assertRegex(page, r"Collective: as of .* ago\)\n  all_reduce #3 of group default_pg")
+        self.assertIn(finding, self.paceline("job", "events", name))
+        (self.folder / name).touch()
+        job = self.wait_for(name, lambda job: job["state"] == "SUCCEEDED")
+        self.assertNotIn("collectives", job)
+
+    def test_ranks_that_enter_different_collectives_are_named(self):
+        name = self.submit_that_stands("differs")
+        job = self.wait_for_finding(name)
+        self.assertEqual(job["collectives"]["findings"], [
+            "collective #3 of group default_pg is not the same on all ranks: rank 0 called all_reduce "
+            "(float32 [7, 3]), rank 1 called broadcast (float32 [2])"])
+        self.paceline("job", "cancel", name)
+
+    def test_collective_that_fails_is_explained(self):
+        name = self.submit_that_stands("fails")
+        job = self.wait_for(name, lambda job: job["state"] == "FAILED")
+        self.assertIn("all_reduce #3 of group default_pg (float32 [7, 3]): rank 0 is in it, rank 1 has "
+                      "not entered it", job["reason"])
 
     def test_transformers(self):
         output, job = self.run_example("transformers_trainer.py", "--output", self.folder / "sums",

@@ -331,16 +331,28 @@ TEST_F(LeaderTest, AMemberOfEtcdThatIsKilledIsNotMissed) {
   ExpectNothingLost();
 }
 
+// A machine that stands still for seconds costs a leader its lease whatever etcd does: a slow etcd
+// would do so each time.
 TEST_F(LeaderTest, ASlowEtcdSlowsChangesDownAndNothingElse) {
-  for (int c = 0; c < 3; ++c) {
-    for (const auto& wire : controllers_.Wires(c)) wire->Delay(absl::Milliseconds(100));
+  const auto delay = [&](absl::Duration each_way) {
+    for (int c = 0; c < 3; ++c) {
+      for (const auto& wire : controllers_.Wires(c)) wire->Delay(each_way);
+    }
+  };
+  bool leads_all_the_time = false;
+  for (int spell = 0; spell < 3 && !leads_all_the_time; ++spell) {
+    delay(absl::Milliseconds(100));
+    EXPECT_EQ(Paceline({"node", "cordon", "w0", "--reason", "test"}).exit_code, 0);
+    EXPECT_EQ(Paceline({"node", "uncordon", "w0"}).exit_code, 0);
+    const int leads = controllers_.WaitForLeader();
+    leads_all_the_time = leads == leader_;
+    delay(absl::ZeroDuration());
+    if (leads_all_the_time) break;
+    EXPECT_EQ(controllers_.WaitForEnd(leader_), kExitDeposed);
+    controllers_.Start(leader_);
+    leader_ = leads;
   }
-  EXPECT_EQ(Paceline({"node", "cordon", "w0", "--reason", "test"}).exit_code, 0);
-  EXPECT_EQ(Paceline({"node", "uncordon", "w0"}).exit_code, 0);
-  EXPECT_EQ(controllers_.WaitForLeader(), leader_) << "it leads all the time";
-  for (int c = 0; c < 3; ++c) {
-    for (const auto& wire : controllers_.Wires(c)) wire->Delay(absl::ZeroDuration());
-  }
+  EXPECT_TRUE(leads_all_the_time) << controllers_.Log(leader_);
   ExpectNothingLost();
 }
 

@@ -1,17 +1,26 @@
-// The wire of a node is cut while its rank trains: for a moment, and for longer than its lease.
+// Jobs over hosts of their own: the wire of one is cut while its rank trains, for a moment, and for
+// longer than its lease; and scripts with the real torch meet over two, as torchrun would start
+// them.
 #include <gmock/gmock.h>
 #include <signal.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "proto/node.grpc.pb.h"
 #include "tests/faults/network_host.h"
 #include "tests/faults/recovering_job.h"
+#include "tests/integration/test_cluster.h"
 
 namespace paceline {
 namespace {
@@ -156,6 +165,136 @@ TEST_F(PartitionTest, AJobThatIsCutOffAsAWholeTrainsOnAndIsGivenToNobody) {
   const v1::Job after = cluster_->Get(id_);
   EXPECT_EQ(after.generation(), before.generation());
   EXPECT_EQ(after.ranks(0).pid(), before.ranks(0).pid());
+}
+
+// ---- Scripts over two hosts.
+
+// Each start imports torch.
+constexpr absl::Duration kTorchPatience = absl::Minutes(5);
+
+constexpr char kScript[] = R"(
+import os, signal, time
+
+rank, start = int(os.environ["RANK"]), os.environ["TORCHELASTIC_RESTART_COUNT"]
+place = os.environ["MASTER_ADDR"] + " " + os.environ["MASTER_PORT"]
+if rank == 0:
+    with open("start.new", "w") as file:
+        file.write(place)
+    os.rename("start.new", "start" + start)
+while start == "0" and not os.path.exists("go"):
+    time.sleep(0.01)
+
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+sum = torch.tensor([rank + 1])
+dist.all_reduce(sum)
+print("the sum is", sum.item(), flush=True)
+if start == "0" and rank == 3:
+    os.kill(os.getpid(), signal.SIGKILL)
+dist.barrier()
+dist.destroy_process_group()
+)";
+
+class TwoNodesTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const absl::Status entered = EnterOwnNetwork();
+    if (!entered.ok()) GTEST_SKIP() << "there cannot be two hosts here: " << entered.message();
+    hosts_.emplace_back(0);
+    hosts_.emplace_back(1);
+    TestNetwork network;
+    network.controller_host = kBridgeAddress;
+    network.commands = "on";
+    network.enter = [this](int w) { return hosts_[w].Enter(); };
+    network.host = [this](int w) { return hosts_[w].address(); };
+    cluster_ = std::make_unique<TestCluster>(2, 2, network);
+    std::ofstream(File("own.py")) << kScript;
+  }
+  // The daemons end before their hosts.
+  void TearDown() override { cluster_.reset(); }
+
+  // It may be started again once.
+  std::string Submit(int ranks) {
+    v1::JobSpec spec;
+    spec.set_name("own");
+    spec.set_ranks(ranks);
+    spec.set_working_directory(cluster_->directory());
+    spec.set_max_restarts(1);
+    const std::string python = absl::StrCat(std::getenv("TEST_SRCDIR"), "/torch/python.sh");
+    for (const std::string& word : {python, std::string("own.py")}) spec.add_command(word);
+    return cluster_->Submit(spec).id();
+  }
+  v1::Job WaitForEnd(const std::string& id) {
+    v1::Job job;
+    EXPECT_TRUE(Eventually(
+        [&] {
+          job = cluster_->Get(id);
+          return HasEnded(job);
+        },
+        kTorchPatience))
+        << job.DebugString();
+    return job;
+  }
+
+  std::string File(const std::string& name) const {
+    return absl::StrCat(cluster_->directory(), "/", name);
+  }
+  // Address and port of a start, as rank 0 found them.
+  std::vector<std::string> PlaceOfStart(int number) const {
+    std::string text;
+    EXPECT_TRUE(Eventually(
+        [&] {
+          text = ReadFile(File(absl::StrCat("start", number)));
+          return !text.empty();
+        },
+        kTorchPatience));
+    return absl::StrSplit(text, ' ');
+  }
+  const NetworkHost& HostOf(const v1::Rank& rank) const { return hosts_[rank.node() == "w1"]; }
+
+  std::vector<NetworkHost> hosts_;
+  std::unique_ptr<TestCluster> cluster_;
+};
+
+TEST_F(TwoNodesTest, RanksMeetOverGlooAndAgainWhenOneWasKilled) {
+  std::ofstream(File("go")) << "";
+  const std::string id = Submit(4);
+  const v1::Job job = WaitForEnd(id);
+  ASSERT_EQ(job.state(), v1::SUCCEEDED) << job.DebugString() << cluster_->Log(id, 0);
+  EXPECT_NE(job.ranks(1).node(), job.ranks(2).node());
+  EXPECT_EQ(job.restarts(), 1);
+  EXPECT_THAT(job.restart_reason(), HasSubstr("rank 3 on "));
+  EXPECT_THAT(job.restart_reason(), HasSubstr("SIGKILL"));
+  for (int rank = 0; rank < 4; ++rank) {
+    EXPECT_THAT(cluster_->Log(id, rank), HasSubstr("the sum is 10\n")) << rank;
+  }
+  const std::vector<std::string> first = PlaceOfStart(0);
+  const std::vector<std::string> second = PlaceOfStart(1);
+  EXPECT_EQ(second[0], HostOf(job.ranks(0)).address());
+  EXPECT_NE(first[1], second[1]);
+}
+
+TEST_F(TwoNodesTest, APortThatAStrangerHasTakenIsTheReasonAndTheNextStartHasAnother) {
+  const std::string id = Submit(3);
+  const std::vector<std::string> place = PlaceOfStart(0);
+  const v1::Rank rank = cluster_->Get(id).ranks(0);
+  std::vector<std::string> command = HostOf(rank).Enter();
+  command.insert(
+      command.end(),
+      {"/usr/bin/python3", "-c",
+       absl::StrCat("import socket, time\nstranger = socket.create_server(('', ", place[1],
+                    "))\nopen('", File("go"), "', 'w').close()\ntime.sleep(3600)")});
+  const Process stranger(command, File("stranger.log"));
+  const v1::Job job = WaitForEnd(id);
+  ASSERT_EQ(job.state(), v1::SUCCEEDED)
+      << job.DebugString() << ReadFile(File("stranger.log")) << cluster_->Log(id, 0);
+  EXPECT_EQ(job.restarts(), 1);
+  EXPECT_THAT(job.restart_reason(), HasSubstr("rank 0 on "));
+  EXPECT_THAT(job.restart_reason(), HasSubstr("EADDRINUSE"));
+  EXPECT_NE(PlaceOfStart(1)[1], place[1]);
+  EXPECT_THAT(cluster_->Log(id, 2), HasSubstr("the sum is 6\n"));
 }
 
 }  // namespace

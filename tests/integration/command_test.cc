@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "proto/job.grpc.pb.h"
+#include "proto/node.grpc.pb.h"
 #include "tests/integration/new_folder.h"
 #include "tests/integration/test_cluster.h"
 
@@ -28,9 +29,7 @@ using ::testing::StartsWith;
 
 TestNetwork WithCommands(const std::string& commands) {
   TestNetwork network;
-  network.worker_flags = [commands](int) {
-    return std::vector<std::string>{"--plaintext", "--commands", commands};
-  };
+  network.commands = commands;
   return network;
 }
 
@@ -234,6 +233,51 @@ print("heard" if daemon.recv(4) else "refused")
           .id());
   EXPECT_EQ(job.state(), v1::SUCCEEDED) << job.reason();
   EXPECT_EQ(cluster_.Log(job.id(), 0), "heard\n");
+}
+
+TEST_F(CommandJobTest, ADrainWaitsForItsEndAndOneThatDoesNotStartsItElsewhereAfterItsGrace) {
+  v1::JobSpec spec =
+      Bash(1,
+           "trap 'echo saved >> saves; exit 0' TERM; echo $PACELINE_GENERATION >> starts; "
+           "until test -e go; do sleep 0.01; done");
+  spec.set_stop_grace_s(60);
+  const std::string id = cluster_.Submit(spec).id();
+  ASSERT_TRUE(Eventually([&] { return ReadFile(File("starts")) == "1\n"; }));
+  const v1::Job before =
+      cluster_.WaitUntil(id, [](const v1::Job& now) { return now.state() == v1::RUNNING; });
+  const auto drain = [&](v1::DrainMode mode) {
+    grpc::ClientContext context;
+    v1::DrainNodeRequest request;
+    request.set_name(before.ranks(0).node());
+    request.set_request_id(absl::StrCat("drain-", mode));
+    request.set_owner("ann");
+    request.set_reason("its fan is loud");
+    request.set_mode(mode);
+    v1::DrainNodeResponse response;
+    const grpc::Status status =
+        v1::NodeService::NewStub(cluster_.channel())->Drain(&context, request, &response);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return response.node().state();
+  };
+  EXPECT_EQ(drain(v1::DRAIN_SWAP), v1::NODE_DRAINING);
+  EXPECT_EQ(ReadFile(File("saves")), "");
+  drain(v1::DRAIN_NOW);
+  ASSERT_TRUE(Eventually([&] { return ReadFile(File("starts")) == "1\n2\n"; }));
+  EXPECT_EQ(ReadFile(File("saves")), "saved\n");
+  std::ofstream(File("go")) << "";
+  const v1::Job after = cluster_.WaitForEnd(id);
+  EXPECT_EQ(after.state(), v1::SUCCEEDED) << after.reason();
+  EXPECT_NE(after.ranks(0).node(), before.ranks(0).node());
+  EXPECT_EQ(after.restarts(), 0) << "a drain is no failure of the job";
+  grpc::ClientContext context;
+  v1::ResumeNodeRequest resume;
+  resume.set_name(before.ranks(0).node());
+  resume.set_request_id("resume");
+  resume.set_owner("ann");
+  v1::Node node;
+  const grpc::Status resumed =
+      v1::NodeService::NewStub(cluster_.channel())->Resume(&context, resume, &node);
+  EXPECT_TRUE(resumed.ok()) << resumed.error_message();
 }
 
 // ---- Programs that behave badly.
@@ -541,9 +585,9 @@ TEST_F(RunTest, ASecondCtrlCKillsTheScript) {
 TEST(PassEnvironmentTest, AWorkersVariablesReachCommandsIfItSaysSo) {
   ::setenv("OWN_VARIABLE", "own", 1);
   for (const bool passes : {false, true}) {
-    TestNetwork network;
+    TestNetwork network = WithCommands("on");
     network.worker_flags = [passes](int) {
-      std::vector<std::string> flags = {"--plaintext", "--commands", "on"};
+      std::vector<std::string> flags = {"--plaintext"};
       if (passes) flags.emplace_back("--pass-environment");
       return flags;
     };

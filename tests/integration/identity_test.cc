@@ -367,6 +367,8 @@ TEST_F(IdentityTest, MetricsOverANetworkAreForCertificatesOfTheCluster) {
   std::vector<std::string> worker = Joining("w0", Token("w0"), "w0");
   worker.insert(worker.end(), {"--listen", "0.0.0.0:0", "--address-file", file});
   StartWorker(worker, "w0");
+  // It says hello before it writes that.
+  ASSERT_TRUE(Eventually([&] { return !ReadFile(file).empty(); })) << WorkerLog("w0");
   ASSERT_TRUE(Eventually([&] { return IsReady("w0"); })) << WorkerLog("w0");
   const std::string of_worker = nlohmann::json::parse(ReadFile(file))["http"];
   // A worker's certificate is not one to serve with: its scraper does not judge it.

@@ -213,6 +213,9 @@ void TestCluster::StartWorker(int w) {
   } else {
     command.push_back("--plaintext");
   }
+  if (!network_.commands.empty()) {
+    command.insert(command.end(), {"--commands", network_.commands});
+  }
   if (network_.host != nullptr) {
     for (const char* flag : {"--address", "--interface"}) {
       command.insert(command.end(), {flag, network_.host(w)});

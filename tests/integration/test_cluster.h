@@ -43,6 +43,8 @@ struct TestNetwork {
   // Of worker w: what its command begins with, and the address of its host.
   std::function<std::vector<std::string>(int w)> enter = {};
   std::function<std::string(int w)> host = {};
+  // Whether the workers take commands: their flag of that name; empty: its default.
+  std::string commands = {};
   // TLS, with an authority of the cluster's own; anyway unless the controller is on the loopback.
   bool tls = false;
   // Worker w gets its certificate by itself: it is started with these flags, and waited for.

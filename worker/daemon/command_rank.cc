@@ -70,11 +70,12 @@ void CommandRank::Complete(const v1::JobSpec& spec, TrainerProcess::Command& sta
   start.log_segment_bytes = setup_.log_segment_bytes;
 }
 
-void CommandRank::LookForLife(absl::Time now, const v1::JobSpec& spec, pid_t shim) {
+bool CommandRank::LookForLife(absl::Time now, const v1::JobSpec& spec, pid_t shim, bool was_asked) {
   if (!quiet_.has_value()) quiet_.emplace(absl::Seconds(spec.stall_warning_s()));
-  if (now < quiet_->next_look()) return;
+  if (now < quiet_->next_look()) return false;
   const absl::StatusOr<LogFiles::End> end = LogFiles(setup_.paths.LogDir(id_)).FindEnd();
-  quiet_->Look(now, end.ok() ? end->offset : 0, ProcessorTimeBelow(shim));
+  quiet_->Look(now, end.ok() ? end->offset : 0, ProcessorTimeBelow(shim), was_asked);
+  return true;
 }
 
 void CommandRank::TellQuiet(const v1::JobSpec& spec, v1::Progress& progress) const {

@@ -42,8 +42,9 @@ class CommandRank {
   // Adds to `start`, which is that of a trainer, what the program needs.
   void Complete(const v1::JobSpec& spec, TrainerProcess::Command& start) const;
 
-  // Looks for output and processor time of what runs below `shim`, if it is time to.
-  void LookForLife(absl::Time now, const v1::JobSpec& spec, pid_t shim);
+  // Looks for output and processor time of what runs below `shim`, if it is time to; whether it
+  // was. `was_asked`: processor time since the last look may have been used for an answer to us.
+  bool LookForLife(absl::Time now, const v1::JobSpec& spec, pid_t shim, bool was_asked);
 
   // Tells in the progress of a rank that has made no step how long it has been quiet.
   void TellQuiet(const v1::JobSpec& spec, v1::Progress& progress) const;

@@ -23,6 +23,8 @@ constexpr absl::string_view kPeerGone[] = {
     "DistBackendError", "DistNetworkError",          "DistStoreError",           "gloo/transport",
     "ncclRemoteError",  "Connection closed by peer", "Connection reset by peer",
 };
+// Of a store's server, which is this rank's own.
+constexpr absl::string_view kPortTaken = "EADDRINUSE";
 constexpr absl::string_view kNoMemory[] = {"OutOfMemoryError", "MemoryError", "CUDA out of memory",
                                            "std::bad_alloc"};
 
@@ -61,6 +63,11 @@ bool NamesException(absl::string_view line) {
          absl::EndsWith(name, "Interrupt");
 }
 
+// Says of a program that another one has failed, which has told why itself.
+bool IsOfWrapper(absl::string_view line) {
+  return absl::StartsWith(line, "subprocess.CalledProcessError: ");
+}
+
 // torch.distributed puts "[rank2]: " before the lines of a traceback.
 absl::string_view WithoutRank(absl::string_view line) {
   if (!absl::StartsWith(line, "[rank")) return line;
@@ -81,7 +88,7 @@ std::string ErrorIn(absl::string_view log_tail) {
     } else if (absl::StartsWith(line, "terminate called after throwing an instance of")) {
       found = std::string(line);
     } else if (!line.empty() && !IsIndented(line) && (in_traceback || NamesException(line))) {
-      found = std::string(line);
+      if (found.empty() || !IsOfWrapper(line)) found = std::string(line);
       in_traceback = false;
     }
   }
@@ -100,9 +107,10 @@ LastWords CommandWords(const std::optional<ProcessEnd>& end, const std::string& 
   std::string error = MessageOf(error_file);
   if (error.empty()) error = ErrorIn(log_tail);
   if (error.empty()) return words;
-  words.kind = HasOneOf(kPeerGone, error)   ? FailureKind::kCollective
-               : HasOneOf(kNoMemory, error) ? FailureKind::kOutOfMemory
-                                            : FailureKind::kError;
+  const bool own_port = absl::StrContains(error, kPortTaken);
+  words.kind = HasOneOf(kPeerGone, error) && !own_port ? FailureKind::kCollective
+               : HasOneOf(kNoMemory, error)            ? FailureKind::kOutOfMemory
+                                                       : FailureKind::kError;
   words.message = std::string(Utf8Prefix(error.substr(0, error.find('\n')), kMostMessageBytes));
   return words;
 }

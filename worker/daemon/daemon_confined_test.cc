@@ -233,26 +233,53 @@ TEST_F(DaemonConfinedTest, ProcessThatSaysItIsATrainerIsRefusedAndCounted) {
   controller_->WaitForReport(AllIn(v1::TRAINER_RUNNING));
 }
 
-TEST_F(DaemonConfinedTest, ACommandRunsAsTheOtherUserAndSeesNothingOfTheDaemons) {
-  PACELINE_NEEDS_OTHER_USERS();
-  StartAsNobody();
+v1::TrainerPlan BashPlan(const std::string& script) {
   v1::TrainerPlan plan = Plan(0, 1);
   v1::JobSpec& spec = *plan.mutable_spec();
   spec.Clear();
   spec.set_working_directory("/");
-  for (const char* word : {"/bin/bash", "-c",
-                           "id -u; echo $HOME; touch \"$PACELINE_DIR/own\" && echo wrote; "
-                           "cat \"$PACELINE_DIR/../environment\" 2> /dev/null || echo hidden"}) {
+  for (const std::string& word : {std::string("/bin/bash"), std::string("-c"), script}) {
     spec.add_command(word);
   }
   (*spec.mutable_environment())["PATH"] = "/usr/bin:/bin";
   (*spec.mutable_environment())["HOME"] = "/nonexistent";
-  const v1::TrainerReport ended = RunOne(plan);
+  return plan;
+}
+
+TEST_F(DaemonConfinedTest, ACommandRunsAsTheOtherUserAndSeesNothingOfTheDaemons) {
+  PACELINE_NEEDS_OTHER_USERS();
+  StartAsNobody();
+  const v1::TrainerReport ended =
+      RunOne(BashPlan("id -u; echo $HOME; touch \"$PACELINE_DIR/own\" && echo wrote; "
+                      "cat \"$PACELINE_DIR/../environment\" 2> /dev/null || echo hidden"));
   EXPECT_EQ(ended.exit().exit_code(), 0) << ended.exit().message();
   const std::string log = OwnDir(0) + "/log/00000000000000000000.log";
   EXPECT_EQ(Contents(log), "65534\n/nonexistent\nwrote\nhidden\n");
   EXPECT_EQ(OwnerOf(log), "65534 0600");
   EXPECT_EQ(StatOf(OwnDir(0) + "/own").st_uid, kNobody);
+  // Its variables, its plan, how it ended: the daemon's alone.
+  for (const auto& entry : fs::directory_iterator(TrainerDir(0))) {
+    if (entry.is_directory()) continue;
+    EXPECT_EQ(OwnerOf(entry.path()), absl::StrCat(::getuid(), " 0600")) << entry.path();
+  }
+}
+
+TEST_F(DaemonConfinedTest, TheErrorFileOfACommandIsRead) {
+  PACELINE_NEEDS_OTHER_USERS();
+  StartAsNobody();
+  const v1::TrainerReport ended = RunOne(
+      BashPlan("echo '{\"message\": \"ValueError: mine\"}' > $TORCHELASTIC_ERROR_FILE; exit 1"));
+  EXPECT_EQ(ended.exit().message(), "ValueError: mine");
+}
+
+TEST_F(DaemonConfinedTest, WhatALinkInThePlaceOfTheErrorFileLeadsToIsNotTold) {
+  PACELINE_NEEDS_OTHER_USERS();
+  StartAsNobody();
+  const std::string secret = root_ + "/secret";
+  std::ofstream(secret) << "{\"message\": \"the daemon's secret\"}";
+  ASSERT_EQ(::chmod(secret.c_str(), 0600), 0);
+  const std::string script = absl::StrCat("ln -s ", secret, " $TORCHELASTIC_ERROR_FILE; exit 1");
+  EXPECT_EQ(RunOne(BashPlan(script)).exit().message(), "exited with code 1");
 }
 
 }  // namespace

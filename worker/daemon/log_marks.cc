@@ -34,6 +34,14 @@ std::vector<Mark> ReadMarks(const std::string& path) {
   return marks;
 }
 
+// The worker's alone, as all that it has of a trainer.
+void Write(const std::string& path, std::ios::openmode mode, const std::string& lines) {
+  std::ofstream(path, mode) << lines;
+  std::error_code ignored;
+  std::filesystem::permissions(
+      path, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write, ignored);
+}
+
 std::string LineOf(const Mark& mark) { return absl::StrCat(mark.ms, " ", mark.offset, "\n"); }
 
 }  // namespace
@@ -46,15 +54,13 @@ void LogMarks::Add(absl::Time now) const {
   // Rounded up: all before the offset was written before it.
   const Mark mark = {absl::ToUnixMillis(now) + 1, end->offset};
   if (marks.size() < kMostMarks) {
-    std::ofstream(file_, std::ios::app) << LineOf(mark);
+    Write(file_, std::ios::app, LineOf(mark));
     return;
   }
+  std::string kept;
+  for (size_t i = 0; i < marks.size(); i += 2) absl::StrAppend(&kept, LineOf(marks[i]));
   const std::string thinned = absl::StrCat(file_, ".tmp");
-  {
-    std::ofstream out(thinned);
-    for (size_t i = 0; i < marks.size(); i += 2) out << LineOf(marks[i]);
-    out << LineOf(mark);
-  }
+  Write(thinned, std::ios::trunc, absl::StrCat(kept, LineOf(mark)));
   std::error_code ignored;
   std::filesystem::rename(thinned, file_, ignored);
 }

@@ -104,7 +104,8 @@ NodeTrainer::NodeTrainer(const TrainerSetup& setup, TrainerId id)
       id_(std::move(id)),
       dir_(setup.paths.TrainerDir(id_)),
       last_step_(BootNow()),
-      command_(setup, id_) {}
+      command_(setup, id_),
+      collectives_(setup.paths.OwnDir(id_)) {}
 
 absl::Status NodeTrainer::Prepare(const v1::TrainerPlan& plan) {
   PACELINE_RETURN_IF_ERROR(MakeDirs(dir_, setup_.paths.OwnDir(id_), setup_.user));
@@ -293,11 +294,22 @@ Tell NodeTrainer::Poll(absl::Time now) {
       KeepMessage(File(trainer_dir::kSeen), status_);
     }
   }
-  if (IsSilentCommand()) command_.LookForLife(now, plan_.spec(), process_->shim());
+  const bool asked = AskCollectives(now, tell);
+  was_asked_ = was_asked_ || asked;
+  if (IsSilentCommand() && command_.LookForLife(now, plan_.spec(), process_->shim(), was_asked_)) {
+    was_asked_ = asked;
+  }
   if (stacks_ == Stacks::kBeingSaved) return tell;
   const bool suspended = state_->Suspended();
   if (std::exchange(suspended_, suspended) != suspended) tell = Tell::kNow;
   return tell;
+}
+
+bool NodeTrainer::AskCollectives(absl::Time now, Tell& tell) {
+  if (!IsWatchedCommand() || !process_.has_value()) return false;
+  const bool waited = collectives_.waits();
+  if (collectives_.Poll(plan_.collectives_wanted(), Member().rank.value(), now)) tell = Tell::kNow;
+  return waited || collectives_.waits();
 }
 
 std::optional<pid_t> NodeTrainer::BeginStacks() {
@@ -368,6 +380,11 @@ void NodeTrainer::Judge(bool stop_requested) {
   const TrainerEnd end =
       JudgeEnd(process_end, IsCommand() ? WordsOfCommand(process_end) : TakeLastWords(),
                stop_requested, fenced.ok() ? fenced->value_or("") : "");
+  // Of one that was asked to end an error does not count, and yet may tell why others failed.
+  if (IsWatchedCommand() &&
+      (end.failure != FailureKind::kNone || plan_.collectives_wanted() != 0)) {
+    collectives_.TakeLeft(Member().rank.value());
+  }
   v1::TrainerReport result = Report();
   if (ring_.has_value() && known.has_value()) {
     *result.mutable_progress() = ProgressAt(known->end_ns);
@@ -427,6 +444,7 @@ v1::TrainerReport NodeTrainer::Report() const {
   if (stacks_ == Stacks::kSaved && ::access(StacksPath().c_str(), F_OK) == 0) {
     report.set_stacks_file(StacksPath());
   }
+  if (collectives_.told().has_value()) *report.mutable_collectives() = *collectives_.told();
   return report;
 }
 

@@ -22,6 +22,7 @@
 #include "common/core/ids.h"
 #include "proto/trainer.pb.h"
 #include "proto/worker.pb.h"
+#include "worker/daemon/asked_collectives.h"
 #include "worker/daemon/command_rank.h"
 #include "worker/daemon/core/lease.h"
 #include "worker/daemon/core/trainer_end.h"
@@ -95,6 +96,10 @@ class NodeTrainer {
   std::optional<pid_t> BeginStacks();
   std::string StacksPath() const;
   void EndStacks(bool saved);
+
+  // Of a watched command, as its plan wants: asks which collectives it has entered, looks for the
+  // answer, and returns whether one is still waited for. `now`: BootNow.
+  bool AskCollectives(absl::Time now, Tell& tell);
 
   // For core/lease.h.
   HeldTrainer Held() const;
@@ -174,6 +179,8 @@ class NodeTrainer {
   uint64_t steps_seen_ = 0;
   absl::Time last_step_;  // When they were seen; BootNow.
   CommandRank command_;
+  AskedCollectives collectives_;
+  bool was_asked_ = false;  // Since LookForLife has looked: it was not active by itself.
   std::optional<TrainerProcess> process_;
   std::optional<RingTail> ring_;
   std::optional<v1::TrainerReport> result_;

@@ -30,6 +30,10 @@ struct Overloaded : Functions... {
 template <typename... Functions>
 Overloaded(Functions...) -> Overloaded<Functions...>;
 
+// A rank that is to end has so long to tell of its collectives, and is looked at so often.
+constexpr absl::Duration kLastAnswer = absl::Milliseconds(300);
+constexpr absl::Duration kLookAgain = absl::Milliseconds(20);
+
 // Beside the folder of what watches a command.
 std::string StandbyScript(const TrainerSetup& setup) {
   return setup.watch_dir.empty() ? "" : absl::StrCat(setup.watch_dir, "/../standby.py");
@@ -212,7 +216,19 @@ void NodeTrainers::Stop(const TrainerId& id, bool kill) {
   trainer->SetPlan(plan);
   sockets_.SetCommand(id, trainer->Command());
   PACELINE_LOG(INFO) << (kill ? "trainer_killed " : "trainer_asked_to_stop ") << trainer->Named();
-  trainer->Stop(kill);
+  if (kill) return trainer->Stop(kill);
+  StopWhenAsked(id, BootNow() + kLastAnswer);
+}
+
+// Where another rank has failed, which collectives this one is in can only be asked before its end.
+void NodeTrainers::StopWhenAsked(const TrainerId& id, absl::Time latest) {
+  NodeTrainer* const trainer = Find(id);
+  if (trainer == nullptr || !trainer->process().has_value()) return;
+  Tell tell = Tell::kNothing;
+  const absl::Time now = BootNow();
+  if (!trainer->AskCollectives(now, tell) || now >= latest) return trainer->Stop(/*kill=*/false);
+  tell_(tell);
+  loop_.After(kLookAgain, [this, id, latest] { StopWhenAsked(id, latest); });
 }
 
 void NodeTrainers::Forget(const TrainerId& id) {

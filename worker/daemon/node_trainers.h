@@ -95,6 +95,7 @@ class NodeTrainers {
   void EndLater(const NodeTrainer& trainer);
   void Skip(const TrainerId& id);
   void Stop(const TrainerId& id, bool kill);
+  void StopWhenAsked(const TrainerId& id, absl::Time latest);
   void Forget(const TrainerId& id);
   void LeaveSteps(const TrainerId& id, RingTail& ring);
   void DeleteDir(const TrainerId& id);

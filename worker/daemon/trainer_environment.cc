@@ -27,6 +27,9 @@ constexpr absl::string_view kPrefixes[] = {
     "KMP_", "GOMP_", "TORCH_",  "PYTORCH_", "MALLOC_", "PACELINE_",
 };
 
+// Torch's own default since it has one for all backends.
+constexpr char kRecordedCollectives[] = "2000";
+
 // Of CommandEnvironment: what a rank's next start has another value of.
 constexpr absl::string_view kOfOneStart[] = {
     "MASTER_ADDR",
@@ -110,6 +113,10 @@ std::vector<std::string> CommandEnvironment(const std::vector<std::string>& pass
   if (!surroundings.ring.empty()) {
     variables["PACELINE_RING"] = surroundings.ring;
     PutFirst(surroundings.watch_dir, "PYTHONPATH", variables);
+    // What a rank says of its collectives when it hangs (python/paceline/_collectives.py).
+    if (variables.count("TORCH_NCCL_TRACE_BUFFER_SIZE") == 0) {
+      variables.emplace("TORCH_FR_BUFFER_SIZE", kRecordedCollectives);
+    }
   }
   std::vector<std::string> entries;
   for (const auto& [name, value] : variables) entries.push_back(absl::StrCat(name, "=", value));

@@ -110,6 +110,20 @@ TEST(CommandEnvironmentTest, WatchingComesFirstInThePathOfPython) {
   EXPECT_THAT(CommandEnvironment({}, plan, around), Contains("PYTHONPATH=/lib/watch:/mine"));
 }
 
+TEST(CommandEnvironmentTest, CollectivesOfAWatchedCommandAreRecorded) {
+  CommandSurroundings around = Around();
+  v1::TrainerPlan plan = Plan();
+  const auto recorder = AnyOf(StartsWith("TORCH_FR_"), StartsWith("TORCH_NCCL_TRACE_"));
+  EXPECT_THAT(CommandEnvironment({}, plan, around), Not(Contains(recorder)));
+  around.ring = "/shm/ring";
+  EXPECT_THAT(CommandEnvironment({}, plan, around), Contains("TORCH_FR_BUFFER_SIZE=2000"));
+  EXPECT_THAT(CommandEnvironment({"TORCH_FR_BUFFER_SIZE=0"}, plan, around),
+              Contains("TORCH_FR_BUFFER_SIZE=0"));
+  // torch warns of its former name.
+  (*plan.mutable_spec()->mutable_environment())["TORCH_NCCL_TRACE_BUFFER_SIZE"] = "7";
+  EXPECT_THAT(CommandEnvironment({}, plan, around), Not(Contains(StartsWith("TORCH_FR_"))));
+}
+
 const std::optional<ProcessEnd> kExitedOne = ProcessEnd{1, 0, false, ""};
 
 TEST(CommandWordsTest, ExitZeroIsTheEnd) {
@@ -138,6 +152,17 @@ TEST(CommandWordsTest, RanksInFrontOfLinesAreNoPartOfThem) {
                          "[rank2]:     raise ValueError(1)\n[rank2]: ValueError: 1\n")
                 .message,
             "ValueError: 1");
+}
+
+TEST(CommandWordsTest, AWrapperKnowsLessThanItsProgram) {
+  const std::string wrapper =
+      "Traceback (most recent call last):\n  File \"launch.py\", line 1, in <module>\n"
+      "subprocess.CalledProcessError: Command '['python', 'a.py']' returned non-zero exit status "
+      "1.\n";
+  const std::string program =
+      "Traceback (most recent call last):\n  File \"a.py\", line 1, in <module>\nValueError: 1\n";
+  EXPECT_EQ(CommandWords(kExitedOne, "", program + wrapper).message, "ValueError: 1");
+  EXPECT_THAT(CommandWords(kExitedOne, "", wrapper).message, StartsWith("subprocess.Called"));
 }
 
 TEST(CommandWordsTest, ASyntaxErrorHasNoTraceback) {
@@ -173,6 +198,10 @@ TEST(CommandWordsTest, WhatFollowsFromAPeersEndIsToldApart) {
   EXPECT_EQ(kind("torch.OutOfMemoryError: CUDA out of memory. Tried"), FailureKind::kOutOfMemory);
   EXPECT_EQ(kind("MemoryError"), FailureKind::kOutOfMemory);
   EXPECT_EQ(kind("ValueError: 3"), FailureKind::kError);
+  EXPECT_EQ(
+      kind("torch.distributed.DistNetworkError: The server socket has failed to listen on any "
+           "local network address. port: 4711, code: -98, name: EADDRINUSE"),
+      FailureKind::kError);
 }
 
 TEST(CommandWordsTest, ASignalFromOutsideSaysNothing) {

@@ -11,8 +11,8 @@
 // in the trainer's own directory in a process group of its own, confined (confinement.h), with its
 // output in the first log segment; dies with it and takes it along; leaves an exit record in
 // TRAINER_DIR, which the program need not be able to write. It does not run when one of the job's
-// paths lies outside of the allowed roots (allowed_roots.h). Answers SIGTERM (passed on) and
-// SIGUSR1 (kills the group).
+// paths lies outside of the allowed roots (allowed_roots.h). Answers SIGTERM (passed on, also to
+// what a command leaves behind that ends of it) and SIGUSR1 (kills the group).
 //
 // A program of the job's own (a command) starts in the working directory, with the variables of the
 // file alone ("KEY=value" and a NUL each; never of the shim itself, which may be root's), found by
@@ -42,7 +42,9 @@
 #include <cstring>
 #include <fstream>
 #include <iostream>
+#include <iterator>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -310,12 +312,17 @@ void TakeFailure(int failure, ExitRecord& record) {
   record.start_error = std::string(text + 1, static_cast<size_t>(size) - 1);
 }
 
+// What has lost its parent is this process's.
+std::vector<pid_t> Children() {
+  std::ifstream file(absl::StrCat("/proc/self/task/", ::getpid(), "/children"));
+  return {std::istream_iterator<pid_t>(file), std::istream_iterator<pid_t>()};
+}
+
 // Kills what is left of the trainer: its group, and descendants that left the group and became
 // children of this process when their parents died. True when none is left.
 bool KillLeftovers(pid_t trainer) {
   ::kill(-trainer, SIGKILL);
-  std::ifstream children(absl::StrCat("/proc/self/task/", ::getpid(), "/children"));
-  for (pid_t child; children >> child;) ::kill(child, SIGKILL);
+  for (const pid_t child : Children()) ::kill(child, SIGKILL);
   pid_t reaped;
   do {
     reaped = ::waitpid(-1, nullptr, WNOHANG);
@@ -352,8 +359,9 @@ class Waiter {
   LogPump* const pump_;
 };
 
-// Waits until the trainer ends and fills in how.
-void Wait(pid_t trainer, Waiter& waiter, ExitRecord& record) {
+// Waits until the trainer ends and fills in how. True: after a stop that was passed on.
+bool Wait(pid_t trainer, Waiter& waiter, ExitRecord& record) {
+  bool stopped = false;
   OomWatch oom;
   constexpr uint64_t kSampleNanos = uint64_t{OomWatch::kSampleSeconds} * 1'000'000'000;
   uint64_t sampled = NowNanos();
@@ -365,16 +373,33 @@ void Wait(pid_t trainer, Waiter& waiter, ExitRecord& record) {
       record.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
       record.end_ns = NowNanos();
       record.out_of_memory = record.signal == SIGKILL && oom.Grew();
-      return;
+      return stopped;
     }
     waiter.Wait(OomWatch::kSampleSeconds * 1000, [&](int signal) {
-      if (signal == SIGTERM) ::kill(trainer, SIGTERM);
+      if (signal == SIGTERM) stopped = ::kill(trainer, SIGTERM) == 0;
       if (signal == SIGUSR1) ::kill(-trainer, SIGKILL);
     });
     if (NowNanos() - sampled >= kSampleNanos) {
       oom.Sample();
       sampled = NowNanos();
     }
+  }
+}
+
+// A wrapper that a stop has ended at once (a shell, `accelerate launch`) leaves the program behind
+// that it stood for: that is asked to end, too, and has what is left of the grace.
+void StopOrphans(Waiter& waiter) {
+  std::set<pid_t> asked;
+  bool killed = false;
+  while (!killed) {
+    while (::waitpid(-1, nullptr, WNOHANG) > 0) {
+    }
+    const std::vector<pid_t> orphans = Children();
+    if (orphans.empty()) return;
+    for (const pid_t orphan : orphans) {
+      if (asked.insert(orphan).second) ::kill(orphan, SIGTERM);
+    }
+    waiter.Wait(1000, [&](int signal) { killed |= signal == SIGUSR1; });
   }
 }
 
@@ -514,8 +539,9 @@ int Main(int argc, char** argv) {
     // At once, as what comes before the program may hang in a file system. A daemon that cannot
     // read the ids still sees the lock; nothing better to do here.
     lock.WriteProcesses(::getpid(), trainer.pid).IgnoreError();
-    Wait(trainer.pid, waiter, record);
+    const bool stopped = Wait(trainer.pid, waiter, record);
     TakeFailure(trainer.failure, record);
+    if (stopped && arguments.is_command() && record.signal == SIGTERM) StopOrphans(waiter);
     ReapLeftovers(trainer.pid, waiter);
   }
   while (pump != nullptr && pump->Pump()) {

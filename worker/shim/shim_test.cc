@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,6 +14,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -345,6 +347,10 @@ class CommandShimTest : public ShimTest {
     std::ofstream(dir_ + "/environment") << environment_;
     more_flags_ = {"--working-directory", working_directory_,    "--environment",
                    dir_ + "/environment", "--log-segment-bytes", absl::StrCat(segment_bytes)};
+    if (standby_fd_ >= 0) {
+      more_flags_.insert(more_flags_.end(), {"--standby-fd", absl::StrCat(standby_fd_),
+                                             "--standby-modules", dir_ + "/modules"});
+    }
     Start(program);
   }
   void SetVariable(const std::string& entry) { environment_.append(entry).push_back('\0'); }
@@ -369,6 +375,7 @@ class CommandShimTest : public ShimTest {
   std::string path_ = "/usr/bin:/bin";
   std::string environment_;
   size_t segments_ = 0;
+  int standby_fd_ = -1;  // Not -1: the program stands by.
 };
 
 TEST_F(CommandShimTest, OutputOfTheWholeTreeIsInSegments) {
@@ -393,6 +400,55 @@ TEST_F(CommandShimTest, WhatOutlivesTheCommandIsKilledAndItsOutputIsThere) {
                 "read -u ${COPROC[0]}; exit 3"});
   EXPECT_EQ(Wait().exit_code, 3);
   EXPECT_EQ(WholeLog(), "left\n");
+}
+
+TEST_F(CommandShimTest, TheProgramOfAWrapperThatAStopEndsHasTheGrace) {
+  // Two wrappers, each of which dies of SIGTERM; not the last commands: bash would become them.
+  const std::string program =
+      "trap 'echo saved; exit 0' TERM; echo ready; while :; do read -t 1 <> none; done";
+  std::ofstream(dir_ + "/program") << "mkfifo none; " << program;
+  working_directory_ = dir_;
+  StartCommand({"bash", "-c", "bash -c 'bash program; true'; true"});
+  ASSERT_TRUE(Logged("ready"));
+  ::kill(shim_, SIGTERM);
+  EXPECT_EQ(Wait().signal, SIGTERM);
+  EXPECT_EQ(WholeLog(), "ready\nsaved\n");
+}
+
+TEST_F(CommandShimTest, TheProgramOfAWrapperThatIgnoresAStopIsKilledWithTheGroup) {
+  working_directory_ = dir_;
+  StartCommand({"bash", "-c",
+                "(trap 'echo asked >&2' TERM; mkfifo none; echo $BASHPID > child; "
+                "while :; do read -t 1 <> none; done); true"});
+  const pid_t child = PidIn("child");
+  ::kill(shim_, SIGTERM);
+  ASSERT_TRUE(Logged("asked"));
+  EXPECT_EQ(::kill(child, 0), 0);
+  ::kill(shim_, SIGUSR1);
+  EXPECT_EQ(Wait().signal, SIGTERM);
+  EXPECT_TRUE(Gone(child));
+}
+
+TEST_F(CommandShimTest, AnInterpreterThatStandsByIsTheOtherUserToo) {
+  PACELINE_NEEDS_OTHER_USERS();
+  RunAsNobody();
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0);
+  ::fcntl(ends[0], F_SETFD, FD_CLOEXEC);
+  standby_fd_ = ends[1];
+  StartCommand({"bash", "-c", "echo $(id -u) $$ >&3; read -u 3"});
+  ::close(ends[1]);
+  char words[64] = {};
+  ASSERT_GT(::recv(ends[0], words, sizeof(words) - 1, 0), 0);
+  EXPECT_THAT(words, ::testing::StartsWith(absl::StrCat(kNobody, " ")));
+  // Without need of it all ends, and leaves nothing.
+  ::close(ends[0]);
+  int status = -1;
+  EXPECT_EQ(::waitpid(shim_, &status, 0), shim_);
+  reaped_ = true;
+  EXPECT_EQ(status, 0);
+  EXPECT_TRUE(Gone(std::stoi(std::string(words).substr(std::strlen("65534 ")))));
+  EXPECT_FALSE(std::filesystem::exists(dir_ + "/exit"));
 }
 
 TEST_F(CommandShimTest, HasTheVariablesOfTheFileAlone) {

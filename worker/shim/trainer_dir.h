@@ -32,6 +32,10 @@ inline constexpr char kErrorFile[] =
     "error.json";  // Of a command: how it failed, as torch.distributed.elastic writes it.
 inline constexpr char kModules[] =
     "modules";  // Of a watched command: what it has imported (python/paceline/_imports.py).
+inline constexpr char kCollectivesAsk[] =
+    "collectives.ask";  // Pipe, read by a watched command (python/paceline/_collectives.py),
+inline constexpr char kCollectives[] =
+    "collectives";                     // and its answer: paceline.v1.RankCollectives as JSON.
 inline constexpr char kLog[] = "log";  // Directory of log segments.
 
 // The segment that begins at offset 0 of the log.

@@ -369,6 +369,26 @@ TEST_F(HeldSaveTest, WeightsThatCannotBeWrittenAreHeldWhenTheCheckpointIsComplet
   EXPECT_TRUE(std::filesystem::is_regular_file(weights));
 }
 
+TEST_F(HeldSaveTest, WeightsOfAJobThatSavesNoCheckpointsAreHeldToo) {
+  const std::string weights = directory_ + "/weights/net.rank1.safetensors";
+  std::filesystem::create_directories(weights);  // It is in the way.
+  const auto daemon = MakeDaemon();
+  daemon->Launch(
+      Spec(2, absl::StrCat("steps: 20 export_final: '", directory_, "/weights/net.safetensors' ")));
+  ASSERT_TRUE(daemon->Serve([&] { return Holds(*daemon, 1); })) << daemon->Log(1);
+  const v1::SaveStatus held = *daemon->status(1).saves().rbegin();
+  EXPECT_EQ(held.step(), 20);
+  EXPECT_THAT(held.error(), HasSubstr(weights));
+  EXPECT_THAT(held.error(), HasSubstr("mend the cause, or give the steps up with"));
+  EXPECT_FALSE(Holds(*daemon, 0)) << "it has written its own";
+  std::filesystem::remove(weights);
+  ASSERT_TRUE(daemon->Serve());
+  EXPECT_EQ(daemon->exit_code(0), 0) << daemon->Log(0);
+  EXPECT_EQ(daemon->exit_code(1), 0) << daemon->Log(1);
+  EXPECT_FALSE(Holds(*daemon, 1)) << "it is told no longer";
+  EXPECT_TRUE(std::filesystem::is_regular_file(weights));
+}
+
 TEST_F(HeldSaveTest, RankThatDiesMeanwhileIsReplacedAndTheStateIsSaved) {
   for (const std::string strategy :
        {"",

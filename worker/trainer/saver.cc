@@ -34,21 +34,6 @@ double SecondsSince(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-SaveFailure FailureOf(const absl::Status& status) {
-  switch (status.code()) {
-    case absl::StatusCode::kResourceExhausted:
-      return SaveFailure::kNoSpace;
-    case absl::StatusCode::kPermissionDenied:
-      return SaveFailure::kNoPermission;
-    case absl::StatusCode::kDataLoss:
-      return SaveFailure::kInconsistent;
-    case absl::StatusCode::kFailedPrecondition:
-      return SaveFailure::kNan;
-    default:
-      return SaveFailure::kIo;
-  }
-}
-
 ShardSaver::Options ShardOptions(const TrainerConfig& config) {
   ShardSaver::Options options;
   options.write_limit = config.checkpoint.write_limit;
@@ -66,6 +51,21 @@ int64_t BytesOf(const StatePart& part) {
 }
 
 }  // namespace
+
+SaveFailure FailureOf(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kResourceExhausted:
+      return SaveFailure::kNoSpace;
+    case absl::StatusCode::kPermissionDenied:
+      return SaveFailure::kNoPermission;
+    case absl::StatusCode::kDataLoss:
+      return SaveFailure::kInconsistent;
+    case absl::StatusCode::kFailedPrecondition:
+      return SaveFailure::kNan;
+    default:
+      return SaveFailure::kIo;
+  }
+}
 
 bool MayPass(const absl::Status& error) {
   return absl::IsResourceExhausted(error) || absl::IsPermissionDenied(error) ||

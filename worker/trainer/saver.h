@@ -42,6 +42,8 @@ namespace paceline {
 // permission, an error of the file system. Not a NaN, nor a file that is there already.
 bool MayPass(const absl::Status& error);
 
+SaveFailure FailureOf(const absl::Status& status);
+
 class Saver {
  public:
   // All of it outlives the saver.

@@ -84,12 +84,39 @@ int64_t OfFirst(const TrainingParts& parts, int64_t order) {
 // Of a rank that gives up.
 absl::Status Loss(const TrainingParts& parts, const absl::Status& cause) {
   if (!MayPass(cause)) return cause;
-  return absl::InternalError(absl::StrCat(
-      "the state after step ", parts.config.steps, " could not be written",
-      parts.saver == nullptr ? ""
-                             : absl::StrCat(" for ", absl::FormatDuration(kHoldPatience),
-                                            ", and all steps since the newest checkpoint are lost"),
-      ": ", cause.message()));
+  return absl::InternalError(
+      absl::StrCat("the state after step ", parts.config.steps, " could not be written for ",
+                   absl::FormatDuration(kHoldPatience), ", and all steps",
+                   parts.saver == nullptr ? "" : " since the newest checkpoint",
+                   " are lost: ", cause.message()));
+}
+
+SaveStatus NothingSaved(const TrainingParts& parts) {
+  SaveStatus save;
+  save.generation = parts.config.member.generation;
+  save.step = parts.config.steps;
+  return save;
+}
+
+// `span`: since and until when, for people.
+void TellHold(const TrainingParts& parts, const absl::Status& cause, const std::string& span) {
+  const std::string elsewhere = absl::StrCat(", save it elsewhere with `paceline checkpoint save ",
+                                             parts.config.id.job.value(), " --to DIR`");
+  const std::string what = absl::StrCat(cause.message(), "; the state is held ", span,
+                                        ", and written as soon as that works: mend the cause",
+                                        parts.saver == nullptr ? "" : elsewhere,
+                                        ", or give the steps up with `paceline job cancel`");
+  if (parts.saver != nullptr) return parts.saver->TellHold(parts.config.steps, cause, what);
+  PACELINE_LOG(WARNING) << "held step=" << parts.config.steps << ": " << what;
+  SaveStatus save = NothingSaved(parts);
+  save.failure = FailureOf(cause);
+  save.error = what;
+  parts.control.SetSave(save);
+}
+
+void TellHoldOver(const TrainingParts& parts) {
+  if (parts.saver != nullptr) return parts.saver->TellHoldOver();
+  parts.control.SetSave(NothingSaved(parts));
 }
 
 // Ends early when there is another order than `known` to save elsewhere.
@@ -111,8 +138,7 @@ absl::StatusOr<int64_t> WriteOrHold(const TrainingParts& parts, absl::Status own
                                         TimeOfDay(absl::Now() + kHoldPatience), " UTC");
   bool held = false;
   for (int tries = 1;; ++tries) {
-    const std::optional<absl::Duration> pause =
-        parts.saver == nullptr ? std::nullopt : PauseBeforeNextTry(tries, BootNow() - since);
+    const std::optional<absl::Duration> pause = PauseBeforeNextTry(tries, BootNow() - since);
     const bool gives_up = !own.ok() && (!MayPass(own) || !pause.has_value());
     const int64_t order = OrderElsewhere(parts);
     const int64_t proposed = OfFirst(parts, order);
@@ -125,25 +151,19 @@ absl::StatusOr<int64_t> WriteOrHold(const TrainingParts& parts, absl::Status own
     if (all.gives_up > 0)
       throw CollectiveError("end of training", "a rank could not write its part");
     if (all.agrees == parts.config.member.world_size) {
-      if (held) parts.saver->TellHoldOver();
+      if (held) TellHoldOver(parts);
       return proposed;
     }
     if (!own.ok()) {
       held = true;
-      parts.saver->TellHold(
-          parts.config.steps, own,
-          absl::StrCat(own.message(), "; the state is held ", span,
-                       ", and written as soon as that works: mend the cause, save it elsewhere "
-                       "with `paceline checkpoint save ",
-                       parts.config.id.job.value(),
-                       " --to DIR`, or give the steps up with `paceline job cancel`"));
+      TellHold(parts, own, span);
     }
     const absl::Duration usual = pause.value_or(kMaxHoldPause);
     // The others will hear of the order in a moment.
     WaitHere(parts, all.ordered > 0 ? std::min(usual, kOrderPause) : usual, order);
     if (!own.ok()) own = again();
   }
-  if (held) parts.saver->TellHoldOver();
+  if (held) TellHoldOver(parts);
   return 0;
 }
 

@@ -90,6 +90,7 @@ std::vector<JobLifeEvent> ToldJob::Look(const Job& job) {
   LookAtEvaluation(job, news);
   LookAtCheckpoints(job, news);
   LookAtStall(job, news);
+  LookAtCollectives(job, news);
   LookAtMembership(job, news);
   LookAtPlan(job, news);
   LookAtStart(job, news);
@@ -140,6 +141,11 @@ void ToldJob::LookAtStall(const Job& job, News& news) const {
         JobEventKind::kStall, false,
         job.request.command.has_value() ? "the ranks are active again" : "steps are made again");
   }
+}
+
+void ToldJob::LookAtCollectives(const Job& job, News& news) const {
+  if (job.collectives.findings.empty() || job.collectives.findings == collectives_) return;
+  news.Add(JobEventKind::kStall, true, absl::StrJoin(job.collectives.findings, "; "));
 }
 
 void ToldJob::LookAtMembership(const Job& job, News& news) const {
@@ -281,6 +287,7 @@ void ToldJob::Remember(const Job& job) {
   stops_when_saved_ = IsStopAsked(job);
   evaluated_ = job.evaluation.has_value() ? job.evaluation->step : 0;
   stalled_ = job.recovery.stalled;
+  collectives_ = job.collectives.findings;
   told_no_slipstream_ = told_no_slipstream_ || !WhyNoSlipstream(job).empty();
 }
 

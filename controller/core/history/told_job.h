@@ -45,6 +45,7 @@ class ToldJob {
   void LookAtCheckpoints(const Job& job, News& news) const;
   void LookAtEvaluation(const Job& job, News& news) const;
   void LookAtStall(const Job& job, News& news) const;
+  void LookAtCollectives(const Job& job, News& news) const;
   void Remember(const Job& job);
 
   bool known_ = false;
@@ -61,6 +62,7 @@ class ToldJob {
   bool stops_when_saved_ = false;
   int64_t evaluated_ = 0;  // Steps.
   bool stalled_ = false;
+  std::vector<std::string> collectives_;  // Findings.
   bool told_no_slipstream_ = false;
 };
 

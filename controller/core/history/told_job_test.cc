@@ -246,5 +246,15 @@ TEST(ToldJobTest, TellsThatNoStepIsMadeAndThatTheyAreAgain) {
   EXPECT_THAT(Look(told, played.job), ElementsAre("steps are made again"));
 }
 
+TEST(ToldJobTest, CollectivesThatRanksStandInAreToldOnce) {
+  MemberJob played;
+  ToldJob told(played.job);
+  played.job.collectives.findings = {"all_reduce #5: rank 0 is in it", "rank 1 is away"};
+  EXPECT_THAT(Look(told, played.job),
+              ElementsAre("! all_reduce #5: rank 0 is in it; rank 1 is away"));
+  played.job.collectives.told = At(9).wall;
+  EXPECT_THAT(Look(told, played.job), IsEmpty());
+}
+
 }  // namespace
 }  // namespace paceline

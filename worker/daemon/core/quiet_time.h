@@ -27,12 +27,14 @@ class QuietTime {
   absl::Time next_look() const { return looked_ + pace_; }
 
   // Takes in what its processes have done by now, in all: bytes of output, and processor time.
-  // Less of either than before means that something has changed, too.
-  void Look(absl::Time now, int64_t written, absl::Duration processor) {
+  // Less of either than before means that something has changed, too. `was_asked`: it may have used
+  // processor time for us, which counts as nothing.
+  void Look(absl::Time now, int64_t written, absl::Duration processor, bool was_asked = false) {
     const bool first = looked_ == absl::InfinitePast();
     const absl::Duration used = processor - processor_;
-    if (first || written != written_ || used < absl::ZeroDuration() ||
-        used >= std::max(kTick, kIdleShare * (now - looked_))) {
+    const bool worked =
+        used < absl::ZeroDuration() || used >= std::max(kTick, kIdleShare * (now - looked_));
+    if (first || written != written_ || (worked && !was_asked)) {
       active_ = now;
     }
     looked_ = now;

@@ -32,6 +32,15 @@ TEST(QuietTimeTest, ThreadsThatOnlyWakeUpDoNotCount) {
   EXPECT_EQ(time.quiet(), absl::ZeroDuration());
 }
 
+TEST(QuietTimeTest, AnswersToUsAreNoSignOfLife) {
+  QuietTime time(absl::Seconds(100));
+  time.Look(At(0), 0, absl::ZeroDuration());
+  time.Look(At(10), 0, absl::Seconds(2), /*was_asked=*/true);
+  EXPECT_EQ(time.quiet(), absl::Seconds(10));
+  time.Look(At(20), 1, absl::Seconds(2), /*was_asked=*/true);
+  EXPECT_EQ(time.quiet(), absl::ZeroDuration()) << "it has written";
+}
+
 TEST(QuietTimeTest, AProcessThatIsGoneWithItsTimeIsNews) {
   QuietTime time(absl::Seconds(100));
   time.Look(At(0), 5, absl::Seconds(60));

@@ -12,16 +12,22 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <memory>
+#include <set>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "worker/trainer/comm/connections.h"
 #include "worker/trainer/comm/node_sum.h"
@@ -109,6 +115,59 @@ TEST(StoreServerTest, KeysThatAStrangerHasSetAreNobodysWord) {
     });
   }
   for (std::thread& rank : ranks) rank.join();
+}
+
+// Of TCP, where this process listens.
+std::set<int> OwnPorts() {
+  std::set<std::string> own;
+  for (const auto& fd : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code closed;
+    own.insert(std::filesystem::read_symlink(fd.path(), closed).string());
+  }
+  std::set<int> ports;
+  for (const char* table : {"/proc/self/net/tcp", "/proc/self/net/tcp6"}) {
+    std::ifstream file(table);
+    for (std::string line; std::getline(file, line);) {
+      const std::vector<std::string> words = absl::StrSplit(line, ' ', absl::SkipEmpty());
+      if (words.size() < 10 || words[3] != "0A" ||
+          own.count(absl::StrCat("socket:[", words[9], "]")) == 0) {
+        continue;
+      }
+      ports.insert(std::stoi(words[1].substr(words[1].rfind(':') + 1), nullptr, 16));
+    }
+  }
+  return ports;
+}
+
+TEST(GroupTest, GarbageOfAStrangerDisturbsNobody) {
+  std::vector<int> strangers;
+  RunRanks(Ranks(2), [&](const TrainerConfig& config, Groups& groups) {
+    if (config.rank() == 0) {
+      const std::set<int> ports = OwnPorts();
+      EXPECT_GE(ports.size(), 2U) << "the store, and Gloo";
+      const std::string numbers(64, '\1');
+      for (const int port : ports) {
+        for (const std::string& garbage :
+             {std::string(), std::string("GET / HTTP/1.1\r\n\r\n"), numbers,
+              std::string(size_t{1} << 20, '\xff')}) {
+          sockaddr_in to{};
+          to.sin_family = AF_INET;
+          to.sin_port = htons(static_cast<uint16_t>(port));
+          to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+          strangers.push_back(::socket(AF_INET, SOCK_STREAM, 0));
+          EXPECT_EQ(::connect(strangers.back(), reinterpret_cast<sockaddr*>(&to), sizeof(to)), 0);
+          ::send(strangers.back(), garbage.data(), garbage.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+        }
+      }
+    }
+    at::Tensor value = Filled(1, config.rank());
+    groups.all().Sum(value);
+    EXPECT_THAT(Values(value), ElementsAre(1));
+    const auto made = groups.MakeOfAll("more", 1, Groups::Traffic::kOnHost);
+    made->Sum(value);
+    EXPECT_THAT(Values(value), ElementsAre(2));
+  });
+  for (const int fd : strangers) ::close(fd);
 }
 
 TEST(GroupTest, CollectivesReachTheMembersOnly) {
