@@ -147,9 +147,8 @@ TEST(GroupTest, GarbageOfAStrangerDisturbsNobody) {
       EXPECT_GE(ports.size(), 2U) << "the store, and Gloo";
       const std::string numbers(64, '\1');
       for (const int port : ports) {
-        for (const std::string& garbage :
-             {std::string(), std::string("GET / HTTP/1.1\r\n\r\n"), numbers,
-              std::string(size_t{1} << 20, '\xff')}) {
+        for (const std::string& garbage : {std::string(), std::string("GET / HTTP/1.1\r\n\r\n"),
+                                           numbers, std::string(size_t{1} << 20, '\xff')}) {
           sockaddr_in to{};
           to.sin_family = AF_INET;
           to.sin_port = htons(static_cast<uint16_t>(port));
