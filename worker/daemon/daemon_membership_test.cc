@@ -20,8 +20,8 @@ using ::testing::HasSubstr;
 
 // Reports at intervals would hide one that is late.
 constexpr absl::Duration kRarely = absl::Seconds(20);
-// What "at once" means on a busy machine.
-constexpr absl::Duration kAtOnce = absl::Milliseconds(100);
+// Not with the next report, however busy the machine is; how fast it is, bench/recovery.py measures.
+constexpr absl::Duration kAtOnce = absl::Seconds(5);
 
 v1::TrainerPlan Member(int64_t generation, int rank) {
   v1::TrainerPlan plan = Plan(2, 1000000);
@@ -98,7 +98,7 @@ TEST_F(DaemonTest, SuspendedTrainerIsReportedAtOnce) {
     controller_->WaitForReport([suspended](const v1::NodeReport& report) {
       return report.trainers(0).suspended() == suspended;
     });
-    EXPECT_LT(absl::Now() - now, 3 * kAtOnce);
+    EXPECT_LT(absl::Now() - now, kAtOnce);
   }
 }
 
