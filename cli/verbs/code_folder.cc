@@ -141,7 +141,7 @@ absl::Status TooMuch(const std::string& folder, const std::string& what,
       what, " of ", folder, " would travel with the job; allowed are ", BytesText(kMaxCodeBytes),
       " and ", kMaxCodeFiles, " files. Leave files out by a ", kIgnoreFile,
       " there (a line such as data/ or *.pt), and put data where every node sees it. The "
-      "largest:\n",
+      "largest: ",
       LargestFiles(std::move(sizes))));
 }
 
@@ -155,8 +155,8 @@ std::string LargestFiles(std::vector<std::pair<std::string, int64_t>> files) {
                     });
   std::string text;
   for (size_t i = 0; i < shown; ++i) {
-    absl::StrAppend(&text, "  ", BytesText(files[i].second), "  ", ShownCodePath(files[i].first),
-                    "\n");
+    absl::StrAppend(&text, i == 0 ? "" : ", ", ShownCodePath(files[i].first), " (",
+                    BytesText(files[i].second), ")");
   }
   return text;
 }

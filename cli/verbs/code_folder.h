@@ -29,7 +29,7 @@ struct PackedCode {
 // too much.
 absl::StatusOr<PackedCode> PackFolder(const std::string& folder);
 
-// The largest files as lines, "  12.3 MiB  data/train.npy"; of paths and their bytes.
+// The largest files, "data/train.npy (12.3 MiB), model.pt (1.0 MiB)"; of paths and their bytes.
 std::string LargestFiles(std::vector<std::pair<std::string, int64_t>> files);
 
 }  // namespace paceline

@@ -158,8 +158,9 @@ TEST_F(CodeFolderTest, TooMuchNamesTheLargest) {
   Write("data/b.npy");
   fs::resize_file(folder_ + "/data/a.npy", kMaxCodeBytes / 2);
   fs::resize_file(folder_ + "/data/b.npy", kMaxCodeBytes / 2 + 1);
-  EXPECT_THAT(Problem(), HasSubstr("The largest:\n  16.0 MiB  data/b.npy\n  16.0 MiB  data/a.npy\n"
-                                   "  1 B  train.py\n"));
+  EXPECT_THAT(
+      Problem(),
+      HasSubstr("The largest: data/b.npy (16.0 MiB), data/a.npy (16.0 MiB), train.py (1 B)"));
   EXPECT_THAT(Problem(), HasSubstr(".pacelineignore"));
 }
 
