@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/identity/principal.h"
 #include "common/log.h"
+#include "common/version.h"
 #include "controller/core/read_pace.h"
 #include "controller/metrics.h"
 #include "controller/rpc/convert.h"
@@ -357,6 +358,13 @@ class WorkerSessions::Stream : public grpc::ServerBidiReactor<grpc::ByteBuffer, 
       foreign = CheckMessage(sessions_->control_->cluster(), NodeName(hello.node()), *incoming_);
     }
     if (!foreign.ok()) return foreign;
+    if (IsLaterRelease(hello.version(), kVersion)) {
+      return MakeError(grpc::StatusCode::FAILED_PRECONDITION, "WORKER_IS_NEWER",
+                       absl::StrCat("the worker of node \"", hello.node(), "\" has version ",
+                                    hello.version(), ", this controller ", kVersion,
+                                    ", which does not know all that a newer one says: upgrade the "
+                                    "controller first; the worker joins by itself then"));
+    }
     const std::string& ours = sessions_->control_->cluster_id();
     if (!hello.cluster_id().empty() && hello.cluster_id() != ours) {
       return MakeError(
