@@ -80,7 +80,11 @@ HeldCode::HeldCode(EventLoop* loop, ControlLoop* control, Stored stored, CodeLim
 
 std::vector<CodeUse> HeldCode::Uses() const {
   std::vector<CodeUse> uses;
-  for (const auto& [hash, files] : files_) uses.push_back(files.use);
+  const std::set<std::string> used = UsedHashes();
+  for (const auto& [hash, files] : files_) {
+    uses.push_back(files.use);
+    uses.back().used = used.count(hash) > 0;
+  }
   for (const auto& [key, files] : uploads_) uses.push_back(files.use);
   return uses;
 }
@@ -96,8 +100,16 @@ void HeldCode::Receive(const std::string& submitter, const v1::UploadCodeRequest
   const Upload key(submitter, code.sha256());
   auto found = uploads_.find(key);
   if (found == uploads_.end()) {
-    const std::optional<Refusal> refusal = RefuseCode(Uses(), code.bytes(), submitter, limits_);
-    if (refusal.has_value()) return answer(MakeError(*refusal));
+    const CodeRoom room =
+        MakeCodeRoom(Uses(), code.bytes(), submitter, EventLoop::Now(), limits_);
+    if (room.refusal.has_value()) return answer(MakeError(*room.refusal));
+    WriteBatch batch;
+    std::set<size_t> forgotten(room.forgotten.begin(), room.forgotten.end());
+    size_t index = 0;
+    for (auto files = files_.begin(); files != files_.end(); ++index) {
+      files = forgotten.count(index) > 0 ? ForgetOne(files, batch) : std::next(files);
+    }
+    control_->Store(std::nullopt, std::move(batch), [](const absl::Status&) {});
     found = uploads_.emplace(key, Files{{code.bytes(), {submitter}}, NewUuid()}).first;
   }
   Files& files = found->second;
@@ -172,25 +184,32 @@ void HeldCode::Erase(const Files& files, size_t parts, WriteBatch& batch) {
   }
 }
 
-void HeldCode::Forget() {
+std::set<std::string> HeldCode::UsedHashes() const {
   std::set<std::string> used;
   for (const auto& [id, job] : control_->cluster().jobs()) {
     if (!job.ended_already() && job.request.command.has_value()) {
       used.insert(job.request.command->code);
     }
   }
+  return used;
+}
+
+std::map<std::string, HeldCode::Files>::iterator HeldCode::ForgetOne(
+    std::map<std::string, Files>::iterator files, WriteBatch& batch) {
+  PACELINE_LOG(INFO) << "code_forgotten sha256=" << files->first;
+  batch.deletes.push_back(kRecords + files->first);
+  Erase(files->second, PartsOf(files->second.use.bytes), batch);
+  return files_.erase(files);
+}
+
+void HeldCode::Forget() {
+  const std::set<std::string> used = UsedHashes();
   const absl::Time now = EventLoop::Now();
   WriteBatch batch;
   for (auto files = files_.begin(); files != files_.end();) {
     if (used.count(files->first) > 0) files->second.use.touched = now;
-    if (!IsOutdated(files->second.use, now, limits_)) {
-      ++files;
-      continue;
-    }
-    PACELINE_LOG(INFO) << "code_forgotten sha256=" << files->first;
-    batch.deletes.push_back(kRecords + files->first);
-    Erase(files->second, PartsOf(files->second.use.bytes), batch);
-    files = files_.erase(files);
+    files = IsOutdated(files->second.use, now, limits_) ? ForgetOne(files, batch)
+                                                         : std::next(files);
   }
   for (auto upload = uploads_.begin(); upload != uploads_.end();) {
     const CodeUse& use = upload->second.use;

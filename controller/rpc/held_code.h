@@ -20,6 +20,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -68,12 +69,17 @@ class HeldCode {
  private:
   using Upload = std::pair<std::string, std::string>;  // Submitter and hash.
 
+  // Of files_, then of uploads_.
   std::vector<CodeUse> Uses() const;
+  std::set<std::string> UsedHashes() const;
   // The parts of what has come, from `part` on, and what makes it complete.
   void StoreFrom(const Upload& key, size_t part, const Answer& answer);
   void Complete(const Upload& key, WriteBatch& batch);
   // What is outdated.
   void Forget();
+  // Returns what is behind it.
+  std::map<std::string, Files>::iterator ForgetOne(std::map<std::string, Files>::iterator files,
+                                                   WriteBatch& batch);
   static void Erase(const Files& files, size_t parts, WriteBatch& batch);
 
   EventLoop* const loop_;
