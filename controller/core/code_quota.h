@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/core/bytes_text.h"
 #include "controller/core/refusal.h"
 
 namespace paceline {
@@ -51,8 +52,7 @@ inline CodeRoom MakeCodeRoom(const std::vector<CodeUse>& uses, int64_t bytes,
   for (size_t i = 0; i < uses.size(); ++i) {
     all += uses[i].bytes;
     if (is_own(uses[i])) own += uses[i].bytes;
-    const bool rests =
-        uses[i].complete && !uses[i].used && now - uses[i].touched > limits.resting;
+    const bool rests = uses[i].complete && !uses[i].used && now - uses[i].touched > limits.resting;
     if (rests) resting.push_back(i);
   }
   std::stable_sort(resting.begin(), resting.end(),
@@ -65,21 +65,19 @@ inline CodeRoom MakeCodeRoom(const std::vector<CodeUse>& uses, int64_t bytes,
     all -= uses[i].bytes;
     if (is_own(uses[i])) own -= uses[i].bytes;
   }
-  constexpr char kRemedy[] =
-      ": try again when jobs have ended, or put what is large where all nodes see it";
+  const auto refused = [&](const char* whose, int64_t sum, const char* who, int64_t limit) {
+    return CodeRoom{
+        {},
+        Refusal{Refusal::Kind::kLimit, "TOO_MUCH_CODE",
+                absl::StrCat(whose, " code would have ", BytesText(sum), ", and ", who, " ",
+                             BytesText(limit),
+                             ": try again when jobs have ended, or put what is large where all "
+                             "nodes see it")}};
+  };
   if (own > limits.bytes_of_submitter) {
-    return {{},
-            Refusal{Refusal::Kind::kLimit, "TOO_MUCH_CODE",
-                    absl::StrCat("your jobs' code would have ", own,
-                                 " bytes, and a submitter may have ", limits.bytes_of_submitter,
-                                 kRemedy)}};
+    return refused("your jobs'", own, "a submitter may have", limits.bytes_of_submitter);
   }
-  if (all > limits.bytes) {
-    return {{},
-            Refusal{Refusal::Kind::kLimit, "TOO_MUCH_CODE",
-                    absl::StrCat("all jobs' code would have ", all,
-                                 " bytes, and the controller keeps ", limits.bytes, kRemedy)}};
-  }
+  if (all > limits.bytes) return refused("all jobs'", all, "the controller keeps", limits.bytes);
   return room;
 }
 

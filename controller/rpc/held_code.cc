@@ -100,8 +100,7 @@ void HeldCode::Receive(const std::string& submitter, const v1::UploadCodeRequest
   const Upload key(submitter, code.sha256());
   auto found = uploads_.find(key);
   if (found == uploads_.end()) {
-    const CodeRoom room =
-        MakeCodeRoom(Uses(), code.bytes(), submitter, EventLoop::Now(), limits_);
+    const CodeRoom room = MakeCodeRoom(Uses(), code.bytes(), submitter, EventLoop::Now(), limits_);
     if (room.refusal.has_value()) return answer(MakeError(*room.refusal));
     WriteBatch batch;
     std::set<size_t> forgotten(room.forgotten.begin(), room.forgotten.end());
@@ -208,8 +207,8 @@ void HeldCode::Forget() {
   WriteBatch batch;
   for (auto files = files_.begin(); files != files_.end();) {
     if (used.count(files->first) > 0) files->second.use.touched = now;
-    files = IsOutdated(files->second.use, now, limits_) ? ForgetOne(files, batch)
-                                                         : std::next(files);
+    files =
+        IsOutdated(files->second.use, now, limits_) ? ForgetOne(files, batch) : std::next(files);
   }
   for (auto upload = uploads_.begin(); upload != uploads_.end();) {
     const CodeUse& use = upload->second.use;
