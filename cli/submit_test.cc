@@ -185,5 +185,44 @@ TEST_F(SubmitTest, CtrlCLeavesTheJobAloneAndTellsHowToComeBack) {
   EXPECT_THAT(controller_.cancels(), IsEmpty());
 }
 
+TEST_F(SubmitTest, CodeIsSentWhenTheControllerDoesNotHaveIt) {
+  const std::string folder = absl::StrCat(::testing::TempDir(), "/shipped");
+  std::filesystem::create_directories(folder);
+  const std::string script(1'500'000, '#');
+  std::ofstream(folder + "/train.py") << script;
+  std::ofstream(folder + "/.pacelineignore") << "*.yaml\n";
+  std::ofstream(folder + "/job.yaml") << "name: own\ncommand: [python3, train.py]\n";
+  const std::string missing = "it does not have the code";
+  controller_.FailNext(Refused(missing, "CODE_NOT_FOUND"));
+  const Ran ran = Paceline({"submit", "--ship", folder + "/job.yaml"});
+  EXPECT_EQ(ran.exit, kCliOk) << ran.err;
+  EXPECT_THAT(ran.err, HasSubstr("with the job travel 2 files, 1.4 MiB of " + folder));
+  ASSERT_THAT(controller_.submits(), SizeIs(2));
+  const v1::JobSpec spec = controller_.submits()[1].spec();
+  EXPECT_EQ(controller_.submits()[0].SerializeAsString(),
+            controller_.submits()[1].SerializeAsString());
+  EXPECT_EQ(spec.working_directory(), "");
+  EXPECT_EQ(spec.code().bytes(), static_cast<int64_t>(controller_.code().size()));
+  EXPECT_THAT(controller_.code(), HasSubstr(script));
+  // It is there now.
+  EXPECT_EQ(Paceline({"submit", "--ship", folder + "/job.yaml"}).exit, kCliOk);
+  EXPECT_EQ(spec.code().bytes(), static_cast<int64_t>(controller_.code().size()));
+}
+
+TEST_F(SubmitTest, WhatTheCommandNamesTravels) {
+  const std::string folder = absl::StrCat(::testing::TempDir(), "/left-behind");
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder + "/train.py") << "x";
+  std::ofstream(folder + "/.pacelineignore") << "train.py\n";
+  std::ofstream(folder + "/job.yaml") << "name: own\ncommand: [python3, ./train.py]\n";
+  const Ran ran = Paceline({"submit", "--ship", folder + "/job.yaml"});
+  EXPECT_NE(ran.exit, kCliOk);
+  EXPECT_THAT(ran.err, HasSubstr("the command names train.py, which would not travel"));
+  const Ran model = Paceline({"submit", "--ship", JobFilePath()});
+  EXPECT_NE(model.exit, kCliOk);
+  EXPECT_THAT(model.err, HasSubstr("--ship goes with a command"));
+  EXPECT_THAT(controller_.submits(), IsEmpty());
+}
+
 }  // namespace
 }  // namespace paceline

@@ -138,6 +138,7 @@ TEST(AuditTest, CallsWithoutARecordAskForNoChange) {
       "JobService.List",
       "JobService.ListDecisions",
       "JobService.StreamLogs",
+      "JobService.UploadCode",  // Of which the Submit is recorded.
       "JobService.Watch",
       "JobService.Why",
       "NodeService.Get",

@@ -156,6 +156,7 @@ const char* LimitLabel(Limit limit) {
                                     "open_jobs",
                                     "open_jobs_per_submitter",
                                     "job_size",
+                                    "code",
                                     "request_size",
                                     "session_hello",
                                     "node_size",

@@ -88,6 +88,7 @@ enum class Limit {
   kOpenJobs,
   kOpenJobsPerSubmitter,
   kJobSize,
+  kCode,           // That travels with jobs.
   kRequestSize,    // Of another request.
   kSessionHello,   // A worker's session without a hello in time.
   kNodeSize,       // A hello of a node that cannot be.
@@ -114,7 +115,7 @@ class LimitMetrics {
   void Refused(Limit limit);
 
  private:
-  std::array<prometheus::Counter*, 18> refusals_;  // By Limit.
+  std::array<prometheus::Counter*, 19> refusals_;  // By Limit.
 };
 
 }  // namespace paceline

@@ -48,6 +48,7 @@
 #include "controller/rpc/call_limits.h"
 #include "controller/rpc/caller.h"
 #include "controller/rpc/checkpoint_service.h"
+#include "controller/rpc/held_code.h"
 #include "controller/rpc/history_service.h"
 #include "controller/rpc/identity_service.h"
 #include "controller/rpc/job_service.h"
@@ -128,6 +129,7 @@ class Server::Parts {
   std::unique_ptr<StateLock> lock_;
   std::unique_ptr<StateStore> store_;
   std::unique_ptr<ControlLoop> control_;
+  std::unique_ptr<HeldCode> code_;
   std::unique_ptr<WorkerSessions> workers_;
   std::unique_ptr<JobService> jobs_;
   std::unique_ptr<NodeService> nodes_;
@@ -211,6 +213,8 @@ ServerFailure Server::Parts::OpenState(Elected& elected) {
   auto identities = LoadIdentities(*store_);
   if (!identities.ok()) return StateFailure(identities.status());
   restored_ = *std::move(identities);
+  auto code = HeldCode::Load(*store_);
+  if (!code.ok()) return StateFailure(code.status());
   PACELINE_LOG(INFO) << "state_loaded jobs=" << state->jobs.size()
                      << " nodes=" << state->nodes.size() << " cluster=" << state->cluster_id
                      << " start=" << state->starts << " term=" << state->term;
@@ -220,6 +224,7 @@ ServerFailure Server::Parts::OpenState(Elected& elected) {
   }
   control_ = std::make_unique<ControlLoop>(&loop_, store_.get(), &metrics_, *std::move(state),
                                            options_.cluster);
+  code_ = std::make_unique<HeldCode>(&loop_, control_.get(), *std::move(code));
   auto audit = AuditLog::Open(options_.audit_log.empty() ? options_.state_dir + "/audit.jsonl"
                                                          : options_.audit_log);
   if (!audit.ok()) return {audit.status(), kExitStateNotWritable};
@@ -323,11 +328,11 @@ ServerFailure Server::Parts::Start(Elected elected) {
   if (failure.status.ok()) failure = OpenAccess();
   if (!failure.status.ok()) return failure;
   workers_ = std::make_unique<WorkerSessions>(
-      &loop_, control_.get(), &metrics_, &limits_,
+      &loop_, control_.get(), code_.get(), &metrics_, &limits_,
       [this](const grpc::ServerContextBase& context) { return FindCaller(context); },
       elected.may_act);
-  jobs_ = std::make_unique<JobService>(&loop_, &sender_, &lists_, control_.get(), workers_.get(),
-                                       &metrics_, &limits_);
+  jobs_ = std::make_unique<JobService>(&loop_, &sender_, &lists_, control_.get(), code_.get(),
+                                       workers_.get(), &metrics_, &limits_);
   nodes_ =
       std::make_unique<NodeService>(&loop_, &sender_, &lists_, control_.get(), &metrics_, &limits_);
   automation_ = std::make_unique<AutomationService>(&loop_, control_.get(), &metrics_, &limits_);

@@ -12,6 +12,7 @@
 #include <optional>
 #include <thread>
 
+#include "common/version.h"
 #include "controller/testing/running_server.h"
 #include "controller/testing/server_fixture.h"
 #include "google/rpc/error_details.pb.h"
@@ -308,6 +309,21 @@ TEST_F(ServerTest, ImpostorAndStrangerAreRefused) {
   PlayedWorker wrong(channel_, stranger);
   EXPECT_FALSE(wrong.Read().has_value());
   EXPECT_EQ(Reason(wrong.Finish()), "WRONG_CLUSTER");
+}
+
+TEST_F(ServerTest, WorkersOfLaterReleasesWaitForAControllerOfTheirs) {
+  v1::Hello hello = Hello("w0");
+  hello.set_version("1000.0.0");
+  PlayedWorker newer(channel_, hello);
+  EXPECT_FALSE(newer.Read().has_value());
+  const grpc::Status refused = newer.Finish();
+  EXPECT_EQ(Reason(refused), "WORKER_IS_NEWER");
+  EXPECT_THAT(refused.error_message(), HasSubstr("\"w0\""));
+  EXPECT_THAT(refused.error_message(), HasSubstr("upgrade the controller first"));
+  for (const char* known : {kVersion, "0.0.1", ""}) {
+    hello.set_version(known);
+    Join(hello);
+  }
 }
 
 TEST_F(ServerTest, WorkerThatConnectsAgainReplacesItsOldSession) {

@@ -60,7 +60,7 @@ const char* Shape(const YAML::Node& value) {
 void JobFileParser::Parse(const YAML::Node& document) {
   ParseGroup(document, "", &file_->spec);
   v1::JobSpec& spec = file_->spec;
-  if (!spec.command().empty() && spec.working_directory().empty()) {
+  if (!spec.command().empty() && spec.working_directory().empty() && !spec.has_code()) {
     spec.set_working_directory(folder_);
   }
   if (document.IsMap()) return;

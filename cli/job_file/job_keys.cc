@@ -57,6 +57,12 @@ const std::vector<JobKey>& JobKeys() {
        "What a command has from SIGTERM to SIGKILL when its job is stopped. Only with command.", true},
       {"watch", T::kBool, "", "true", "", "false",
        "Measure the steps of a Python command that uses PyTorch ([own-script.md](own-script.md)). Only with command."},
+      {"code", T::kGroup, "", "", "", "",
+       "Files that travel with the job, in the place of working_directory; `submit --ship` and `run --ship` send them and set this. Only with command."},
+      {"code.sha256", T::kText, "", "required", "64 of 0-9 and a-f",
+       "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", "Hash of their bytes. Only with command."},
+      {"code.bytes", T::kInteger, "bytes", "required", "1 to 33554432", "1", "How many bytes they are. Only with command."},
+      {"code.files", T::kInteger, "", "0", "0 to 20000", "1", "How many files they are. Only with command."},
 
       {"model", T::kGroup, "", "", "", "", "What is trained."},
       {"model.kind", T::kChoice, "", "required", "resnet18, mlp, llama, torchscript", "resnet18",

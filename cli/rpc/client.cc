@@ -231,6 +231,12 @@ grpc::Status Client::Submit(const v1::SubmitJobRequest& request, v1::Job* job) {
       [&](grpc::ClientContext* c) { return calls_->jobs->Submit(c, request, job); });
 }
 
+grpc::Status Client::UploadCode(const v1::UploadCodeRequest& request,
+                                v1::UploadCodeResponse* response) {
+  return calls_->Unary(
+      [&](grpc::ClientContext* c) { return calls_->jobs->UploadCode(c, request, response); });
+}
+
 grpc::Status Client::GetJob(const v1::GetJobRequest& request, v1::Job* job) {
   return calls_->Unary([&](grpc::ClientContext* c) { return calls_->jobs->Get(c, request, job); });
 }

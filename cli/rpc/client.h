@@ -1,8 +1,8 @@
 // The calls to a controller, each with a deadline.
 //
 // A unary call that finds the controller away is tried again until the client's timeout is
-// over; that is safe because each is a read or carries a request_id. A stream is not tried
-// again here: its reader knows from where to go on (resumption.h).
+// over; that is safe because each is a read, carries a request_id or may be repeated. A stream is
+// not tried again here: its reader knows from where to go on (resumption.h).
 //
 // Thread-safe.
 #ifndef CLI_RPC_CLIENT_H_
@@ -90,6 +90,8 @@ class SetLogLevelRequest;
 class StreamLogsRequest;
 class SubmitJobRequest;
 class UncordonNodeRequest;
+class UploadCodeRequest;
+class UploadCodeResponse;
 class WatchJobHistoryRequest;
 class WatchJobsRequest;
 class WatchNodesRequest;
@@ -130,6 +132,7 @@ class Client {
   Interrupt& interrupt() { return interrupt_; }
 
   grpc::Status Submit(const v1::SubmitJobRequest& request, v1::Job* job);
+  grpc::Status UploadCode(const v1::UploadCodeRequest& request, v1::UploadCodeResponse* response);
   grpc::Status GetJob(const v1::GetJobRequest& request, v1::Job* job);
   grpc::Status ListJobs(const v1::ListJobsRequest& request, v1::ListJobsResponse* response);
   grpc::Status CancelJob(const v1::CancelJobRequest& request, v1::Job* job);

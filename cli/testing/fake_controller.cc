@@ -25,6 +25,8 @@ class FakeController::JobCalls : public v1::JobService::Service {
   explicit JobCalls(FakeController& fake) : fake_(fake) {}
 
   grpc::Status Submit(grpc::ServerContext*, const v1::SubmitJobRequest*, v1::Job*) override;
+  grpc::Status UploadCode(grpc::ServerContext*, const v1::UploadCodeRequest*,
+                          v1::UploadCodeResponse*) override;
   grpc::Status Get(grpc::ServerContext*, const v1::GetJobRequest*, v1::Job*) override;
   // Tells the job's reason.
   grpc::Status Why(grpc::ServerContext*, const v1::WhyRequest*, v1::WhyResponse*) override;
@@ -132,6 +134,11 @@ std::vector<v1::SubmitJobRequest> FakeController::submits() const {
   return submits_;
 }
 
+std::string FakeController::code() const {
+  const absl::MutexLock lock(&mutex_);
+  return code_;
+}
+
 std::vector<v1::CancelJobRequest> FakeController::cancels() const {
   const absl::MutexLock lock(&mutex_);
   return cancels_;
@@ -204,6 +211,17 @@ grpc::Status FakeController::JobCalls::Submit(grpc::ServerContext* context,
   *job->mutable_spec() = request->spec();
   job->set_state(v1::QUEUED);
   job->set_revision(1);
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeController::JobCalls::UploadCode(grpc::ServerContext*,
+                                                  const v1::UploadCodeRequest* request,
+                                                  v1::UploadCodeResponse* response) {
+  const absl::MutexLock lock(&fake_.mutex_);
+  if (request->offset() == static_cast<int64_t>(fake_.code_.size())) {
+    fake_.code_ += request->data();
+  }
+  response->set_received(static_cast<int64_t>(fake_.code_.size()));
   return grpc::Status::OK;
 }
 

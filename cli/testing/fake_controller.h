@@ -78,6 +78,8 @@ class FakeController {
   void SetLargeLog(int64_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
 
   std::vector<v1::SubmitJobRequest> submits() const ABSL_LOCKS_EXCLUDED(mutex_);
+  // All that UploadCode was given, whatever hash it was for.
+  std::string code() const ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<v1::CancelJobRequest> cancels() const ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<v1::ChangeLadderRequest> ladders() const ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<v1::ChangeModeRequest> modes() const ABSL_LOCKS_EXCLUDED(mutex_);
@@ -125,6 +127,7 @@ class FakeController {
   int64_t large_log_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   std::function<void()> on_watch_idle_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::SubmitJobRequest> submits_ ABSL_GUARDED_BY(mutex_);
+  std::string code_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::CancelJobRequest> cancels_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::ChangeLadderRequest> ladders_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::ChangeModeRequest> modes_ ABSL_GUARDED_BY(mutex_);

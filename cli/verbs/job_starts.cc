@@ -16,6 +16,7 @@
 #include "cli/text/neutral.h"
 #include "cli/verbs/checkpoint_place.h"
 #include "cli/verbs/job_follow.h"
+#include "cli/verbs/ship.h"
 #include "cli/verbs/value_check.h"
 #include "cli/verbs/verb_parts.h"
 #include "cli/verbs/verbs.h"
@@ -75,6 +76,7 @@ struct SubmitFlags {
   std::string file;
   std::string from;
   std::string from_weights;
+  bool ship = false;
   bool dry_run = false;
   AcceptedJobFlags accepted;
   std::string request_id;
@@ -145,10 +147,16 @@ int Submit(Program& program, const SubmitFlags& flags) {
   v1::SubmitJobRequest request;
   *request.mutable_spec() = file->spec;
   SetBeginning(flags, request.mutable_spec());
+  std::string code;
+  if (flags.ship) {
+    absl::StatusOr<std::string> shipped = Ship(program, request.mutable_spec());
+    if (!shipped.ok()) return program.Fail(shipped.status());
+    code = *std::move(shipped);
+  }
   request.set_request_id(RequestId(flags.request_id));
   request.set_validate_only(flags.dry_run);
   v1::Job job;
-  const grpc::Status status = program.client().Submit(request, &job);
+  const grpc::Status status = SubmitShipped(program, request, code, &job);
   if (!status.ok()) return TellRefusal(program, flags.file, *file, status);
 
   TellMissingFiles(program, request.spec());
@@ -263,6 +271,7 @@ void AddSubmit(CLI::App& parent, Program& program) {
                    "file, a directory in Hugging Face's layout, or a checkpoint's directory")
       ->check(PlainPath())
       ->excludes(from);
+  verb->add_flag("--ship", flags->ship, kShipHelp);
   AddAcceptedJobFlags(*verb, &flags->accepted);
   verb->add_flag("--dry-run", flags->dry_run,
                  "Only ask whether it would be taken, and print it with all defaults");

@@ -26,6 +26,7 @@
 #include "cli/verbs/checkpoint_place.h"
 #include "cli/verbs/dev_start.h"
 #include "cli/verbs/job_output.h"
+#include "cli/verbs/ship.h"
 #include "cli/verbs/value_check.h"
 #include "cli/verbs/verb_parts.h"
 #include "cli/verbs/verbs.h"
@@ -59,6 +60,7 @@ struct RunFlags {
   double stop_grace_s = 0;
   bool all_ranks = false;
   bool no_watch = false;
+  bool ship = false;
   bool standalone = false;  // torchrun's; it is what is done anyway.
 };
 
@@ -255,8 +257,14 @@ int RunScript(Program& program, const RunFlags& flags) {
   // From the first moment to the last: an interrupt that nobody hears ends the process at once, and
   // would leave the cluster and the job behind.
   const Interrupt::Listener heard(program.interrupt(), [] {});
-  const absl::StatusOr<v1::JobSpec> spec = SpecOf(program, flags);
+  absl::StatusOr<v1::JobSpec> spec = SpecOf(program, flags);
   if (!spec.ok()) return program.Fail(spec.status());
+  std::string code;
+  if (flags.ship) {
+    absl::StatusOr<std::string> shipped = Ship(program, &*spec);
+    if (!shipped.ok()) return program.Fail(shipped.status());
+    code = *std::move(shipped);
+  }
   const absl::StatusOr<ServerChoice> choice = program.ChooseServer();
   if (!choice.ok()) return program.Fail(choice.status());
   OwnCluster own;
@@ -270,7 +278,7 @@ int RunScript(Program& program, const RunFlags& flags) {
   *request.mutable_spec() = *spec;
   request.set_request_id(NewUuid());
   v1::Job job;
-  const grpc::Status status = program.client().Submit(request, &job);
+  const grpc::Status status = SubmitShipped(program, request, code, &job);
   if (!status.ok()) {
     for (const FieldViolation& violation : FieldViolations(status)) {
       program.Note(absl::StrCat(violation.field, " ", violation.description));
@@ -326,6 +334,7 @@ void AddRun(CLI::App& parent, Program& program) {
       ->transform(Seconds(0));
   verb->add_flag("-a,--all-ranks", flags->all_ranks,
                  "Show the output of all ranks, each line with its rank. Default: rank 0's");
+  verb->add_flag("--ship", flags->ship, kShipHelp);
   verb->add_flag("--no-watch", flags->no_watch, "Do not measure its steps");
   verb->add_flag("--standalone", flags->standalone, "As torchrun's; it changes nothing");
   RunWith(*verb, program, flags, RunScript);

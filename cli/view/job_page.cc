@@ -233,6 +233,11 @@ std::string JobPage(const v1::Job& job, absl::Time now, const PageStyle& style) 
     AddLine(&page, "Shrunk", fewer);
   }
   if (!job.spec().command().empty()) AddLine(&page, "Command", CommandText(job.spec()));
+  if (job.spec().has_code()) {
+    AddLine(&page, "Code",
+            NeutralLine(absl::StrCat(CodeText(job.spec().code()), ", sha256 ",
+                                     job.spec().code().sha256())));
+  }
   if (const std::string standby = StandbyText(job); !standby.empty()) {
     AddLine(&page, "Standby", standby);
   }

@@ -100,6 +100,18 @@ TEST(JobPageTest, PageIsAsItShouldLook) {
   EXPECT_THAT(all, HasSubstr("    sync_batchnorm: false\n"));
 }
 
+TEST(JobPageTest, CodeThatTravelsIsToldByItsSizeAndHash) {
+  v1::Job job;
+  job.mutable_spec()->set_name("own");
+  job.mutable_spec()->add_command("true");
+  job.mutable_spec()->mutable_code()->set_sha256(std::string(64, 'a'));
+  job.mutable_spec()->mutable_code()->set_bytes(1536);
+  job.mutable_spec()->mutable_code()->set_files(2);
+  const std::string page = JobPage(job, absl::FromUnixSeconds(1200), {});
+  EXPECT_THAT(page, HasSubstr("true in the folder of its code\n"));
+  EXPECT_THAT(page, HasSubstr("2 files, 1.5 KiB, sha256 " + std::string(64, 'a') + "\n"));
+}
+
 TEST(JobPageTest, InterpretersThatStandByAreCounted) {
   v1::Job job = Failed();
   const auto line = [&] {

@@ -186,7 +186,13 @@ std::string CommandName(const v1::JobSpec& spec) {
 
 std::string CommandText(const v1::JobSpec& spec) {
   return NeutralLine(
-      absl::StrCat(absl::StrJoin(spec.command(), " "), " in ", spec.working_directory()));
+      absl::StrCat(absl::StrJoin(spec.command(), " "), " in ",
+                   spec.has_code() ? "the folder of its code" : spec.working_directory()));
+}
+
+std::string CodeText(const v1::Code& code) {
+  return absl::StrCat(code.files(), code.files() == 1 ? " file, " : " files, ",
+                      BytesText(code.bytes()));
 }
 
 bool MakesSteps(const v1::Job& job) {

@@ -49,6 +49,9 @@ std::string ModelText(const v1::JobSpec& spec);
 // "python3 train.py --width 512 in /home/ann/net".
 std::string CommandText(const v1::JobSpec& spec);
 
+// "12 files, 34.1 KiB".
+std::string CodeText(const v1::Code& code);
+
 // Whether steps of the job can be told: not of a command of which none was seen.
 bool MakesSteps(const v1::Job& job);
 

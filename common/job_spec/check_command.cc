@@ -20,17 +20,18 @@ namespace {
 using absl::StrCat;
 
 constexpr int kMostArguments = 256;
+constexpr size_t kSha256Digits = 64;
 
 // What a job with a command may say besides.
 constexpr absl::string_view kGoWithCommand[] = {
     "name",         "ranks",   "device",      "threads_per_rank",  "steps",
     "max_restarts", "queue",   "priority",    "placement",         "stall_warning_s",
     "stragglers",   "command", "environment", "working_directory", "venv",
-    "stop_grace_s", "watch",
+    "stop_grace_s", "watch",   "code",
 };
 // What only such a job may say.
 constexpr absl::string_view kNeedCommand[] = {
-    "working_directory", "environment", "venv", "stop_grace_s", "watch",
+    "working_directory", "environment", "venv", "stop_grace_s", "watch", "code",
 };
 
 constexpr absl::string_view kSetByPaceline[] = {
@@ -91,7 +92,23 @@ void CheckEnvironment(const v1::JobSpec& spec, ProblemList& problems) {
   }
 }
 
+void CheckCode(const v1::Code& code, const std::string& prefix, ProblemList& problems) {
+  const auto is_digit = [](char c) { return absl::ascii_isdigit(c) || (c >= 'a' && c <= 'f'); };
+  if (code.sha256().size() != kSha256Digits ||
+      !std::all_of(code.sha256().begin(), code.sha256().end(), is_digit)) {
+    problems.Add(prefix + "sha256", "is no SHA-256: 64 of 0-9 and a-f");
+  }
+  problems.CheckRange(prefix + "bytes", code.bytes(), 1, kMaxCodeBytes);
+  problems.CheckRange(prefix + "files", code.files(), 0, kMaxCodeFiles);
+}
+
 }  // namespace
+
+std::vector<SpecProblem> CheckCode(const v1::Code& code) {
+  ProblemList problems;
+  CheckCode(code, "code.", problems);
+  return problems.Take();
+}
 
 bool IsRankVariable(absl::string_view name) {
   return Has(kSetByPaceline, name) || absl::StartsWith(name, "PACELINE_") ||
@@ -119,7 +136,13 @@ void CheckCommand(const v1::JobSpec& spec, ProblemList& problems) {
     }
   }
   if (spec.command(0).empty()) problems.Add("command[0]", "is empty; give the program's name");
-  if (spec.working_directory().empty()) {
+  if (spec.has_code()) {
+    CheckCode(spec.code(), "code.", problems);
+    if (!spec.working_directory().empty()) {
+      problems.Add("working_directory",
+                   "is given beside code, in whose folder the command starts; give one of them");
+    }
+  } else if (spec.working_directory().empty()) {
     problems.Add("working_directory", "is missing; give the folder where the command starts");
   }
   CheckEnvironment(spec, problems);

@@ -6,6 +6,8 @@
 #ifndef COMMON_JOB_SPEC_JOB_SPEC_H_
 #define COMMON_JOB_SPEC_JOB_SPEC_H_
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -19,6 +21,11 @@ inline constexpr int kMaxSpecBytes = 256 << 10;  // Room for the names of 4096 n
 inline constexpr int kMaxSpecText = 4096;        // Bytes of any text; PATH_MAX.
 inline constexpr int kMaxSpecItems = 4096;       // Of any list; the most ranks there are.
 inline constexpr int kMaxSpecLabels = 64;
+
+// Of the code that travels with a job.
+inline constexpr int64_t kMaxCodeBytes = 32 << 20;
+inline constexpr int kMaxCodeFiles = 20'000;
+inline constexpr size_t kMaxCodePart = 512 << 10;  // Of a message.
 
 // One value that cannot be.
 struct SpecProblem {
@@ -62,6 +69,9 @@ bool IsRankVariable(absl::string_view name);
 
 // Samples in a forward pass without which the model may not be able to train: BatchNorm needs two.
 int LeastSamples(const v1::Model& model);
+
+// Of code by itself, as it is sent before a job names it.
+std::vector<SpecProblem> CheckCode(const v1::Code& code);
 
 // The problem, if there is one, of a path that nodes open: it must be absolute, without a part
 // "..", and not too long. An empty one has none.

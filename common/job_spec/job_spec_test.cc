@@ -350,6 +350,23 @@ TEST(CommandSpecTest, EachValueIsChecked) {
   EXPECT_THAT(Fields(spec), ElementsAre("command[1]"));
 }
 
+TEST(CommandSpecTest, CodeTakesThePlaceOfTheWorkingDirectory) {
+  v1::JobSpec spec = Command();
+  spec.mutable_code()->set_sha256(std::string(64, 'a'));
+  spec.mutable_code()->set_bytes(kMaxCodeBytes);
+  EXPECT_THAT(Fields(spec), ElementsAre("working_directory"));
+  spec.clear_working_directory();
+  EXPECT_THAT(Fields(spec), IsEmpty());
+  for (const std::string& digits : {std::string(64, 'A'), std::string(63, 'a'), std::string()}) {
+    spec.mutable_code()->set_sha256(digits);
+    EXPECT_THAT(Fields(spec), ElementsAre("code.sha256")) << digits;
+  }
+  spec.mutable_code()->set_sha256(std::string(64, '0'));
+  spec.mutable_code()->set_bytes(kMaxCodeBytes + 1);
+  spec.mutable_code()->set_files(-1);
+  EXPECT_THAT(Fields(spec), ElementsAre("code.bytes", "code.files"));
+}
+
 TEST(CommandSpecTest, VariablesHaveNamesThatAreTheJobsOwn) {
   const auto problem = [](const std::string& name) {
     v1::JobSpec spec = Command();
@@ -370,8 +387,9 @@ TEST(CommandSpecTest, VariablesHaveNamesThatAreTheJobsOwn) {
 }
 
 TEST(CommandSpecTest, ItsKeysNeedACommand) {
-  for (const char* change : {"working_directory: '/a'", "venv: '/v'", "stop_grace_s: 3",
-                             "watch: false", "environment { key: 'A' value: 'b' }"}) {
+  for (const char* change :
+       {"working_directory: '/a'", "venv: '/v'", "stop_grace_s: 3", "watch: false",
+        "environment { key: 'A' value: 'b' }", "code: { bytes: 1 }"}) {
     v1::JobSpec spec = Sound();
     v1::JobSpec merged;
     ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(change, &merged));

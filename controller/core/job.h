@@ -78,11 +78,15 @@ struct JobStrategy {
 struct CommandPolicy {
   bool watched = false;  // It may make steps that are seen.
   absl::Duration stop_grace = absl::Seconds(10);
+  std::string code = {};  // SHA-256 of the files that travel with it; empty: none do.
 };
 
 // A node with this label and value takes commands.
 inline constexpr char kCommandsLabel[] = "commands";
 inline constexpr char kTakesCommands[] = "on";
+// The same of code that travels with them.
+inline constexpr char kCodeLabel[] = "code";
+inline constexpr char kTakesCode[] = "on";
 
 // What the controller was asked to run; the spec itself is opaque to core.
 struct JobRequest {

@@ -160,6 +160,16 @@ absl::Status CanEverFit(const JobRequest& job, const std::vector<NodeSpace>& nod
         " and no node has one: add workers on machines with GPUs, or train with device: cpu"));
   }
   if (most == 0 && job.command.has_value()) {
+    const bool takes_commands = std::any_of(nodes.begin(), nodes.end(), [](const auto& node) {
+      if (node.labels == nullptr) return false;
+      const auto label = node.labels->find(kCommandsLabel);
+      return label != node.labels->end() && label->second == kTakesCommands;
+    });
+    if (takes_commands && !job.command->code.empty()) {
+      return absl::FailedPreconditionError(
+          "no node that the job may use takes code that travels with a job (label code=on): "
+          "update its worker, or put the folder where the nodes see it and submit without --ship");
+    }
     return absl::FailedPreconditionError(
         "no node that the job may use takes commands (label commands=on): start workers with "
         "--run-as USER or as somebody else than root, or with --commands on (docs/security.md)");

@@ -59,6 +59,7 @@ constexpr MethodRule kRules[] = {
     {"/paceline.v1.JobService/Resume", Role::kSubmitter, kOwn},
     {"/paceline.v1.JobService/StreamLogs", Role::kViewer, kOwn},
     {"/paceline.v1.JobService/Submit", Role::kSubmitter, kOwn},
+    {"/paceline.v1.JobService/UploadCode", Role::kSubmitter, kOwn},
     {"/paceline.v1.JobService/Watch", Role::kViewer, kOwn},
     {"/paceline.v1.JobService/Why", Role::kViewer, kOwn},
 

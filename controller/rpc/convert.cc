@@ -388,12 +388,13 @@ PlacementPolicy FromProto(const v1::PlacementPolicy& placement) {
 
 std::optional<CommandPolicy> CommandOf(const v1::JobSpec& spec) {
   if (spec.command().empty()) return std::nullopt;
-  return CommandPolicy{spec.watch(), absl::Seconds(spec.stop_grace_s())};
+  return CommandPolicy{spec.watch(), absl::Seconds(spec.stop_grace_s()), spec.code().sha256()};
 }
 
 PlacementPolicy PlacementOf(const v1::JobSpec& spec) {
   PlacementPolicy policy = FromProto(spec.placement());
   if (!spec.command().empty()) policy.labels[kCommandsLabel] = kTakesCommands;
+  if (spec.has_code()) policy.labels[kCodeLabel] = kTakesCode;
   return policy;
 }
 

@@ -162,6 +162,11 @@ void JobService::DoSubmit(const Principal& caller, const v1::SubmitJobRequest& r
     }
     const grpc::Status room = CheckOpenJobs(SubmitterOf(caller));
     if (!room.ok()) return answer(room);
+    // Whoever only asks has not sent it yet.
+    if (spec.has_code() && request_id != nullptr) {
+      const grpc::Status sent = code_->CheckSent(SubmitterOf(caller), spec.code());
+      if (!sent.ok()) return answer(sent);
+    }
     if (request_id == nullptr) {
       *reply->mutable_spec() = spec;
       return answer(grpc::Status::OK);
@@ -221,6 +226,27 @@ grpc::ServerUnaryReactor* JobService::Submit(grpc::CallbackServerContext* contex
   loop_->Post([=, caller = CallerOf(*context)] {
     DoSubmit(caller, *request, reply,
              [reactor](const grpc::Status& status) { reactor->Finish(status); });
+  });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* JobService::UploadCode(grpc::CallbackServerContext* context,
+                                                 const v1::UploadCodeRequest* request,
+                                                 v1::UploadCodeResponse* reply) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  if (!limits_->AdmitMutation(*context, *request, reactor)) return reactor;
+  const std::vector<SpecProblem> problems = CheckCode(request->code());
+  if (!problems.empty()) {
+    reactor->Finish(FieldsError("CODE_INVALID", "this cannot be code", problems));
+    return reactor;
+  }
+  loop_->Post([=, caller = CallerOf(*context)] {
+    code_->Receive(SubmitterOf(caller), *request, reply, [this, reactor](grpc::Status status) {
+      if (status.error_code() == grpc::StatusCode::RESOURCE_EXHAUSTED) {
+        metrics_->limits().Refused(Limit::kCode);
+      }
+      reactor->Finish(std::move(status));
+    });
   });
   return reactor;
 }

@@ -11,6 +11,7 @@
 #include "common/identity/principal.h"
 #include "controller/control_loop.h"
 #include "controller/rpc/call_limits.h"
+#include "controller/rpc/held_code.h"
 #include "controller/rpc/lists.h"
 #include "controller/rpc/mutations.h"
 #include "controller/rpc/watch_stream.h"
@@ -25,12 +26,13 @@ class JobService
     : public v1::JobService::WithRawCallbackMethod_Watch<v1::JobService::CallbackService> {
  public:
   // All pointers outlive this.
-  JobService(EventLoop* loop, Sender* sender, Lists* lists, ControlLoop* control,
+  JobService(EventLoop* loop, Sender* sender, Lists* lists, ControlLoop* control, HeldCode* code,
              WorkerSessions* workers, ControllerMetrics* metrics, CallLimits* limits)
       : loop_(loop),
         sender_(sender),
         lists_(lists),
         control_(control),
+        code_(code),
         workers_(workers),
         metrics_(metrics),
         limits_(limits),
@@ -46,6 +48,9 @@ class JobService
   // Called by gRPC.
   grpc::ServerUnaryReactor* Submit(grpc::CallbackServerContext* context,
                                    const v1::SubmitJobRequest* request, v1::Job* reply) override;
+  grpc::ServerUnaryReactor* UploadCode(grpc::CallbackServerContext* context,
+                                       const v1::UploadCodeRequest* request,
+                                       v1::UploadCodeResponse* reply) override;
   grpc::ServerUnaryReactor* Get(grpc::CallbackServerContext* context,
                                 const v1::GetJobRequest* request, v1::Job* reply) override;
   grpc::ServerUnaryReactor* List(grpc::CallbackServerContext* context,
@@ -116,6 +121,7 @@ class JobService
   Sender* const sender_;
   Lists* const lists_;
   ControlLoop* const control_;
+  HeldCode* const code_;
   WorkerSessions* const workers_;
   ControllerMetrics* const metrics_;
   CallLimits* const limits_;

@@ -12,6 +12,8 @@
 //                         v1::JoinTokenRecord
 //   revoked/<principal's URI>
 //                         v1::RevocationRecord
+//   code/..., code-part/...
+//                         controller/rpc/held_code.h
 //   meta/...              controller/store/meta_keys.h
 #ifndef CONTROLLER_RPC_RECORDS_H_
 #define CONTROLLER_RPC_RECORDS_H_

@@ -14,7 +14,8 @@ namespace paceline {
 inline constexpr size_t kMaxRequestText = 4096;   // Bytes of any text; PATH_MAX.
 inline constexpr int kMaxRequestItems = 4096;     // Of any list; the most ranks there are.
 inline constexpr size_t kMaxCsrBytes = 16 << 10;  // Of a certificate request; usual are some 500.
-// Of the whole, what this version does not know of it included; without a job's spec.
+// Of the whole, what this version does not know of it included; without a job's spec and a part of
+// its code (kMaxCodePart).
 inline constexpr size_t kMaxRequestBytes = 64 << 10;
 
 // INVALID_ARGUMENT, reason REQUEST_INVALID, with the fields that are larger; "request" is the

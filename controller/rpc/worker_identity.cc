@@ -82,6 +82,8 @@ grpc::Status CheckMessage(const Cluster& cluster, const NodeName& node,
     }
     // Answers a request of this very session, which has a number of its own.
     case v1::WorkerMessage::kLog:
+    // What the node may have of it, HeldCode says with the answer.
+    case v1::WorkerMessage::kCodeRequest:
     case v1::WorkerMessage::KIND_NOT_SET:
       return grpc::Status::OK;
   }

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/identity/principal.h"
 #include "common/log.h"
+#include "common/version.h"
 #include "controller/core/read_pace.h"
 #include "controller/metrics.h"
 #include "controller/rpc/convert.h"
@@ -251,6 +252,9 @@ class WorkerSessions::Stream : public grpc::ServerBidiReactor<grpc::ByteBuffer, 
         if (answer.has_value()) (*answer)(grpc::Status::OK, incoming_->log());
         return;
       }
+      case v1::WorkerMessage::kCodeRequest:
+        code_wanted_ = incoming_->code_request();
+        return Write();
       case v1::WorkerMessage::kSteps:
       case v1::WorkerMessage::KIND_NOT_SET:
         return;
@@ -354,6 +358,13 @@ class WorkerSessions::Stream : public grpc::ServerBidiReactor<grpc::ByteBuffer, 
       foreign = CheckMessage(sessions_->control_->cluster(), NodeName(hello.node()), *incoming_);
     }
     if (!foreign.ok()) return foreign;
+    if (IsLaterRelease(hello.version(), kVersion)) {
+      return MakeError(grpc::StatusCode::FAILED_PRECONDITION, "WORKER_IS_NEWER",
+                       absl::StrCat("the worker of node \"", hello.node(), "\" has version ",
+                                    hello.version(), ", this controller ", kVersion,
+                                    ", which does not know all that a newer one says: upgrade the "
+                                    "controller first; the worker joins by itself then"));
+    }
     const std::string& ours = sessions_->control_->cluster_id();
     if (!hello.cluster_id().empty() && hello.cluster_id() != ours) {
       return MakeError(
@@ -385,7 +396,12 @@ class WorkerSessions::Stream : public grpc::ServerBidiReactor<grpc::ByteBuffer, 
   // Starts the next write, if none is under way.
   void Write() {
     if (writing_ || closing_ || !sessions_->may_act_()) return;
-    const std::optional<v1::ControllerMessage> message = outbox_.Next();
+    std::optional<v1::ControllerMessage> message = outbox_.Next();
+    if (!message.has_value() && code_wanted_.has_value()) {
+      // Last of all, and one at a time: what is large holds up no plan.
+      *message.emplace().mutable_code() = sessions_->code_->Read(node_, *code_wanted_);
+      code_wanted_.reset();
+    }
     if (!message.has_value()) return;
     outgoing_ = Encode(*message);
     writing_ = true;
@@ -413,6 +429,7 @@ class WorkerSessions::Stream : public grpc::ServerBidiReactor<grpc::ByteBuffer, 
   std::string certificate_;            // The node of the caller's; empty: it has none.
   grpc::ByteBuffer outgoing_;          // Empty unless it is being written.
   SessionOutbox outbox_;
+  std::optional<v1::CodeRequest> code_wanted_;  // The newest one that was not answered.
   struct Log {
     std::string reader;
     LogCallback answer;

@@ -25,6 +25,7 @@
 #include "controller/core/dropped_totals.h"
 #include "controller/rpc/call_limits.h"
 #include "controller/rpc/caller.h"
+#include "controller/rpc/held_code.h"
 #include "proto/worker.grpc.pb.h"
 
 namespace paceline {
@@ -40,10 +41,12 @@ class WorkerSessions
   // All pointers outlive this. `find_caller`, asked on the loop, says who calls, nobody if that
   // holds no longer. While `may_act` says no, workers are told nothing: this controller may have
   // been deposed.
-  WorkerSessions(EventLoop* loop, ControlLoop* control, ControllerMetrics* metrics,
-                 const CallLimits* limits, CallerFinder find_caller, std::function<bool()> may_act)
+  WorkerSessions(EventLoop* loop, ControlLoop* control, const HeldCode* code,
+                 ControllerMetrics* metrics, const CallLimits* limits, CallerFinder find_caller,
+                 std::function<bool()> may_act)
       : loop_(loop),
         control_(control),
+        code_(code),
         metrics_(metrics),
         limits_(limits),
         find_caller_(std::move(find_caller)),
@@ -74,6 +77,7 @@ class WorkerSessions
 
   EventLoop* const loop_;
   ControlLoop* const control_;
+  const HeldCode* const code_;
   ControllerMetrics* const metrics_;
   const CallLimits* const limits_;
   const CallerFinder find_caller_;

@@ -120,6 +120,7 @@ class Controller {
         CheckCopy(message);
         log_ = message.log();
         return;
+      case v1::WorkerMessage::kCodeRequest:
       case v1::WorkerMessage::KIND_NOT_SET:
         return;
     }

@@ -64,7 +64,8 @@ std::string CommandRank::EnvironmentText() const {
 
 void CommandRank::Complete(const v1::JobSpec& spec, TrainerProcess::Command& start) const {
   start.program = {spec.command().begin(), spec.command().end()};
-  start.working_directory = spec.working_directory();
+  start.working_directory =
+      spec.has_code() ? setup_.paths.CodeDir(id_.job) : spec.working_directory();
   start.environment_file = File(trainer_dir::kEnvironment);
   start.log_segment_bytes = setup_.log_segment_bytes;
 }

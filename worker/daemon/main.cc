@@ -228,8 +228,10 @@ int Serve(const Flags& flags, const NodePaths& paths, const JobUser& user, NodeI
   if (!labels.ok()) return Fail(labels.status(), kExitUsage);
   WorkerNode::Options options = NodeOptions(flags, hardware, paths, user);
   options.hello.mutable_labels()->insert(labels->begin(), labels->end());
-  (*options.hello.mutable_labels())["commands"] =
-      options.trainers.setup.takes_commands ? "on" : "off";
+  const char* const takes_commands = options.trainers.setup.takes_commands ? "on" : "off";
+  (*options.hello.mutable_labels())["commands"] = takes_commands;
+  // And the code that travels with them, which workers of earlier versions do not know.
+  (*options.hello.mutable_labels())["code"] = takes_commands;
 
   const auto pair_server = PairServer::Start(
       flags.probe_port,

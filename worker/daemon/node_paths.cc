@@ -24,6 +24,10 @@ std::string NodePaths::OwnDir(const TrainerId& id) const {
   return absl::StrCat(TrainerDir(id), "/", TrainerName(id));
 }
 
+std::string NodePaths::CodeDir(const JobId& job) const {
+  return absl::StrCat(TrainersDir(), "/", job.value(), kCodeDirEnd);
+}
+
 std::string NodePaths::LogDir(const TrainerId& id) const {
   return absl::StrCat(OwnDir(id), "/", trainer_dir::kLog);
 }

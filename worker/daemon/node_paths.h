@@ -4,6 +4,7 @@
 //   <state dir>/trainers/<job>.<generation>.<rank>/   a trainer dir, see shim/trainer_dir.h
 //                       .../<job>.<generation>.<rank>/   the trainer's own dir, likewise
 //   <state dir>/trainers/<job>.<generation>.<rank>.removed-<n>/   is being removed (state_dir.h)
+//   <state dir>/trainers/<job>.code/   the code that travels with the job (job_codes.h)
 //   <runtime dir>/daemon.sock
 //   <runtime dir>/<job>.<generation>.<rank>.ring
 #ifndef WORKER_DAEMON_NODE_PATHS_H_
@@ -17,6 +18,9 @@
 
 namespace paceline {
 
+// Behind the job's id, in the name of the folder of its code.
+inline constexpr char kCodeDirEnd[] = ".code";
+
 struct NodePaths {
   std::string state_dir;
   std::string runtime_dir;
@@ -25,6 +29,7 @@ struct NodePaths {
   std::string TrainersDir() const;
   std::string TrainerDir(const TrainerId& id) const;
   std::string OwnDir(const TrainerId& id) const;
+  std::string CodeDir(const JobId& job) const;
   std::string LogDir(const TrainerId& id) const;
   std::string LogMarks(const TrainerId& id) const;
   std::string Socket() const;

@@ -150,7 +150,7 @@ bool NodeTrainer::IsUnlaunched() const {
 }
 
 bool NodeTrainer::CanLaunch() const {
-  return IsUnlaunched() && !plan_.has_stop() && !plan_.store_address().empty();
+  return IsUnlaunched() && !waits_for_code_ && !plan_.has_stop() && !plan_.store_address().empty();
 }
 
 absl::Status NodeTrainer::Launch(const TrainerProcess::Command& command,
@@ -424,7 +424,9 @@ v1::TrainerReport NodeTrainer::Report() const {
   report.set_state(status_.state() == v1::TRAINER_STATE_UNSPECIFIED ? v1::TRAINER_STARTING
                                                                     : status_.state());
   report.set_pid(pid_ != 0 ? pid_ : status_.pid());
-  if (status_.store_port() > 0) {
+  if (waits_for_code_) {
+    report.set_state(v1::TRAINER_STARTING);
+  } else if (status_.store_port() > 0) {
     report.set_store_address(StoreAddress());
   }
   if (ring_.has_value()) *report.mutable_progress() = ProgressAt(MonotonicNanos());

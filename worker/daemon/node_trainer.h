@@ -52,6 +52,8 @@ class NodeTrainer {
   // an error nothing runs; call FailStart. A command is not started until the plan says where rank
   // 0 is to be found: CanLaunch, Launch.
   absl::Status Start(const v1::TrainerPlan& plan);
+  // Of a command: the code that travels with it is on its way, and so it is not ready.
+  void SetWaitsForCode(bool waits) { waits_for_code_ = waits; }
   // Of a command that waits: whether the plan has all that it needs; and starts it then, with
   // errors as of Start.
   bool IsUnlaunched() const;
@@ -170,6 +172,7 @@ class NodeTrainer {
   int64_t pid_ = 0;
   std::optional<ProcessState> state_;  // Of the process pid_.
   bool suspended_ = false;
+  bool waits_for_code_ = false;
   bool fenced_ = false;
   bool killed_ = false;  // By this daemon, or maybe by an earlier one.
   enum class Stacks { kNone, kBeingSaved, kSaved } stacks_ = Stacks::kNone;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <set>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -49,6 +50,8 @@ NodeTrainers::NodeTrainers(EventLoop& loop, Options options, WorkerMetrics& metr
       tell_(std::move(tell)),
       set_(options_.set),
       standbys_(StandbyScript(options_.setup)),
+      codes_(options_.setup.paths, options_.setup.user, threads,
+             [this](const JobId& job) { OnCodeSettled(job); }),
       poller_(loop),
       sockets_(
           loop, poller_, Peers(),
@@ -72,6 +75,11 @@ TrainerSockets::Peers NodeTrainers::Peers() {
 absl::Status NodeTrainers::Start() {
   PACELINE_RETURN_IF_ERROR(sockets_.Listen(options_.setup.paths.Socket()));
   FindTrainers();
+  std::set<JobId> running;
+  for (const auto& [id, trainer] : trainers_) {
+    if (!trainer.ended()) running.insert(id.job);
+  }
+  codes_.Start(running, BootNow());
   RemoveStrayRings();
   RemoveDirs();  // That an earlier daemon did not come to.
   return absl::OkStatus();
@@ -142,6 +150,11 @@ void NodeTrainers::Start(const TrainerId& id) {
   if (!status.ok()) trainer.FailStart(status);
   tell_(Tell::kSoon);
   if (trainer.ended()) return EndLater(trainer);
+  if (trainer.plan().spec().has_code()) {
+    codes_.Want(id.job, id.generation, trainer.plan().spec().code(), BootNow());
+    TakeCode(trainer);
+    if (trainer.ended()) return;
+  }
   sockets_.SetCommand(id, trainer.Command());
   if (trainer.process().has_value()) OnStarted(trainer);
   if (trainer.CanLaunch()) Launch(trainer);
@@ -152,6 +165,15 @@ void NodeTrainers::OnStarted(NodeTrainer& trainer) {
   PACELINE_LOG(INFO) << "trainer_started " << trainer.Named()
                      << " shim=" << trainer.process()->shim();
   Watch(trainer);
+}
+
+// Looks what has become of its code.
+void NodeTrainers::TakeCode(NodeTrainer& trainer) {
+  const absl::Status code = codes_.Look(trainer.id().job);
+  trainer.SetWaitsForCode(absl::IsUnavailable(code));
+  if (code.ok() || absl::IsUnavailable(code)) return;
+  trainer.FailStart(code);
+  EndLater(trainer);
 }
 
 void NodeTrainers::Launch(NodeTrainer& trainer) {
@@ -231,8 +253,25 @@ void NodeTrainers::LeaveSteps(const TrainerId& id, RingTail& ring) {
   }
 }
 
+void NodeTrainers::OnCodeSettled(const JobId& job) {
+  RemoveDirs();  // What a failure has left may be what fills the disk.
+  for (auto& [id, trainer] : trainers_) {
+    if (!(id.job == job) || !trainer.IsUnlaunched()) continue;
+    TakeCode(trainer);
+    tell_(Tell::kNow);
+    if (trainer.CanLaunch()) Launch(trainer);
+  }
+}
+
+void NodeTrainers::RemoveUnusedCode(absl::Time now) {
+  std::set<JobId> needed;
+  for (const auto& [id, plan] : plans_) needed.insert(id.job);
+  for (const auto& [id, trainer] : trainers_) needed.insert(id.job);
+  if (codes_.RemoveUnused(needed, now)) RemoveDirs();
+}
+
 void NodeTrainers::DeleteDir(const TrainerId& id) {
-  const absl::Status aside = SetDirAside(options_.setup.paths, id);
+  const absl::Status aside = SetDirAside(options_.setup.paths.TrainerDir(id));
   if (!aside.ok()) PACELINE_LOG(ERROR) << "dir_not_deleted reason=\"" << aside.message() << "\"";
   RemoveDirs();
 }
@@ -294,6 +333,7 @@ void NodeTrainers::Poll(absl::Time now) {
   }
   metrics_.SetTrainers(by_state);
   standbys_.Poll(trainers_, now);
+  RemoveUnusedCode(now);
 }
 
 void NodeTrainers::Fence(const Lease& lease, absl::Time now) {

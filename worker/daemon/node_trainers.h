@@ -19,6 +19,7 @@
 #include "worker/daemon/core/lease.h"
 #include "worker/daemon/core/trainer_set.h"
 #include "worker/daemon/fd_poller.h"
+#include "worker/daemon/job_codes.h"
 #include "worker/daemon/left_steps.h"
 #include "worker/daemon/metrics.h"
 #include "worker/daemon/node_trainer.h"
@@ -68,6 +69,11 @@ class NodeTrainers {
   static constexpr int kMaxRecords = 4096;
   std::optional<v1::NodeSteps> NextSteps();
 
+  // Of the code of jobs: what to ask the controller for, and what comes of it (job_codes.h).
+  std::optional<v1::CodeRequest> NextCodeRequest() { return codes_.NextRequest(); }
+  void OnCode(const v1::CodeData& data) { codes_.OnData(data); }
+  void OnSessionLost() { codes_.OnLost(); }
+
   // Records of steps that will not be sent, since the start.
   int64_t dropped() const { return dropped_; }
 
@@ -83,6 +89,7 @@ class NodeTrainers {
   void Execute(const std::vector<TrainerAction>& actions);
   void ArmDeadline();
   void Start(const TrainerId& id);
+  void TakeCode(NodeTrainer& trainer);
   void Launch(NodeTrainer& trainer);
   void OnStarted(NodeTrainer& trainer);
   void EndLater(const NodeTrainer& trainer);
@@ -92,6 +99,8 @@ class NodeTrainers {
   void Forget(const TrainerId& id);
   void LeaveSteps(const TrainerId& id, RingTail& ring);
   void DeleteDir(const TrainerId& id);
+  void OnCodeSettled(const JobId& job);
+  void RemoveUnusedCode(absl::Time now);
   void RemoveDirs();
   void Watch(NodeTrainer& trainer);
   void OnProcessEnded(const TrainerId& id);
@@ -116,6 +125,7 @@ class NodeTrainers {
   std::map<TrainerId, v1::TrainerPlan> plans_;  // Of the latest plan.
   std::map<TrainerId, TrainerId> shown_as_;     // The members whose metrics are shown.
   Standbys standbys_;
+  JobCodes codes_;
   FdPoller poller_;
   TrainerSockets sockets_;
   std::optional<EventLoop::TimerId> deadline_;

@@ -144,8 +144,7 @@ absl::StatusOr<std::vector<TrainerId>> ListTrainerDirs(const NodePaths& paths) {
   return ids;
 }
 
-absl::Status SetDirAside(const NodePaths& paths, const TrainerId& id) {
-  const std::string dir = paths.TrainerDir(id);
+absl::Status SetDirAside(const std::string& dir) {
   // Where the same trainer was set aside before, a number later.
   for (size_t number = 0; number < kMaxAside; ++number) {
     if (std::rename(dir.c_str(), absl::StrCat(dir, kAside, number).c_str()) == 0) {

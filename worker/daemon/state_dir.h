@@ -50,9 +50,10 @@ absl::Status CloseStateDir(const std::string& path, bool trainers_pass);
 // The trainers that have a dir, the least recently changed first.
 absl::StatusOr<std::vector<TrainerId>> ListTrainerDirs(const NodePaths& paths);
 
-// Takes a trainer's dir away at once: under another name it waits for RemoveDirsAside, of this
-// daemon or a later one. A trainer may have left a million files, and any depth, in it.
-absl::Status SetDirAside(const NodePaths& paths, const TrainerId& id);
+// Takes away at once what lies in the trainers' dir, a trainer's dir or a job's code: under another
+// name it waits for RemoveDirsAside, of this daemon or a later one. A trainer may have left a
+// million files, and any depth, in it. One that is missing is away already.
+absl::Status SetDirAside(const std::string& dir);
 
 // Removes what was set aside, in turns of some thousand entries each, until `stop`. Follows no
 // link. What cannot be removed is told in the log and left. May take minutes.

@@ -127,14 +127,14 @@ class DirsAsideTest : public StateDirTest {
 
 TEST_F(DirsAsideTest, DirIsGoneAtOnceAndItsFilesLater) {
   MakeDir(3);
-  ASSERT_TRUE(SetDirAside(paths_, id_).ok());
+  ASSERT_TRUE(SetDirAside(paths_.TrainerDir(id_)).ok());
   EXPECT_FALSE(fs::exists(paths_.TrainerDir(id_)));
   EXPECT_TRUE(ListTrainerDirs(paths_)->empty());
   EXPECT_EQ(Dirs(), 1);
   // The same trainer once more, before that.
   MakeDir(1);
-  ASSERT_TRUE(SetDirAside(paths_, id_).ok());
-  ASSERT_TRUE(SetDirAside(paths_, id_).ok()) << "it is gone already";
+  ASSERT_TRUE(SetDirAside(paths_.TrainerDir(id_)).ok());
+  ASSERT_TRUE(SetDirAside(paths_.TrainerDir(id_)).ok()) << "it is gone already";
   EXPECT_EQ(Dirs(), 2);
   MakeDir(1);
   const std::atomic<bool> stop{false};
@@ -145,7 +145,7 @@ TEST_F(DirsAsideTest, DirIsGoneAtOnceAndItsFilesLater) {
 
 TEST_F(DirsAsideTest, WhatOneDaemonDoesNotComeToTheNextOneRemoves) {
   MakeDir(3);
-  ASSERT_TRUE(SetDirAside(paths_, id_).ok());
+  ASSERT_TRUE(SetDirAside(paths_.TrainerDir(id_)).ok());
   const std::atomic<bool> stopped{true};
   RemoveDirsAside(paths_, stopped);
   EXPECT_EQ(Dirs(), 1);
@@ -160,7 +160,7 @@ TEST_F(DirsAsideTest, LinksInItAreNotFollowed) {
   std::ofstream(paths_.state_dir + "/precious/file") << "x";
   fs::remove(paths_.LogDir(id_));
   fs::create_directory_symlink(paths_.state_dir + "/precious", paths_.LogDir(id_));
-  ASSERT_TRUE(SetDirAside(paths_, id_).ok());
+  ASSERT_TRUE(SetDirAside(paths_.TrainerDir(id_)).ok());
   const std::atomic<bool> stop{false};
   RemoveDirsAside(paths_, stop);
   EXPECT_EQ(Dirs(), 0);
@@ -169,7 +169,7 @@ TEST_F(DirsAsideTest, LinksInItAreNotFollowed) {
 
 TEST_F(DirsAsideTest, MoreFilesThanATurnTakesAreRemoved) {
   MakeDir(12'000);
-  ASSERT_TRUE(SetDirAside(paths_, id_).ok());
+  ASSERT_TRUE(SetDirAside(paths_.TrainerDir(id_)).ok());
   const std::atomic<bool> stop{false};
   RemoveDirsAside(paths_, stop);
   EXPECT_EQ(Dirs(), 0);

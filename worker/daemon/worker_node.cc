@@ -131,6 +131,10 @@ void WorkerNode::OnMessage(const v1::ControllerMessage& message) {
     case v1::ControllerMessage::kLogCancel:
       logs_.Cancel(message.log_cancel().id());
       break;
+    case v1::ControllerMessage::kCode:
+      trainers_.OnCode(message.code());
+      session_.Wake();
+      break;
     default:
       break;
   }
@@ -141,6 +145,7 @@ void WorkerNode::OnLost() {
   metrics_.SetConnected(false, session_.reconnects());
   loop_.Cancel(interval_timer_);
   logs_.Clear();
+  trainers_.OnSessionLost();
   const int64_t lost = sent_records_.Lost();
   records_lost_ += lost;
   metrics_.AddDropped(lost);
@@ -154,6 +159,8 @@ std::optional<v1::WorkerMessage> WorkerNode::NextMessage() {
     *message.mutable_report() = MakeReport();
   } else if (std::optional<v1::LogData> data = logs_.Next()) {
     *message.mutable_log() = *std::move(data);
+  } else if (std::optional<v1::CodeRequest> code = trainers_.NextCodeRequest()) {
+    *message.mutable_code_request() = *std::move(code);
   } else if (std::optional<v1::NodeSteps> steps = steps_due_ ? NextSteps() : std::nullopt) {
     *message.mutable_steps() = *std::move(steps);
   } else {

@@ -1,0 +1,44 @@
+// Which jobs' code a node keeps: of those that need it, and for a while after, since a job that
+// starts again is for a moment on no node.
+#ifndef WORKER_DAEMON_CORE_CODE_USE_H_
+#define WORKER_DAEMON_CORE_CODE_USE_H_
+
+#include <map>
+#include <set>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/core/ids.h"
+
+namespace paceline {
+
+// Thread-compatible.
+class CodeUse {
+ public:
+  static constexpr absl::Duration kKept = absl::Seconds(60);
+
+  void Begin(const JobId& job, absl::Time now) { needed_at_[job] = now; }
+
+  // The jobs that were begun and of which none is `needed`, nor was in the last kKept; they are
+  // forgotten.
+  std::vector<JobId> TakeUnused(const std::set<JobId>& needed, absl::Time now) {
+    std::vector<JobId> unused;
+    for (auto job = needed_at_.begin(); job != needed_at_.end();) {
+      if (needed.count(job->first) > 0) job->second = now;
+      if (now - job->second <= kKept) {
+        ++job;
+        continue;
+      }
+      unused.push_back(job->first);
+      job = needed_at_.erase(job);
+    }
+    return unused;
+  }
+
+ private:
+  std::map<JobId, absl::Time> needed_at_;
+};
+
+}  // namespace paceline
+
+#endif  // WORKER_DAEMON_CORE_CODE_USE_H_
