@@ -186,7 +186,8 @@ TEST_F(SubmitTest, CtrlCLeavesTheJobAloneAndTellsHowToComeBack) {
 }
 
 TEST_F(SubmitTest, CodeIsSentWhenTheControllerDoesNotHaveIt) {
-  const std::string folder = absl::StrCat(::testing::TempDir(), "/shipped");
+  const std::string folder =
+      (std::filesystem::path(::testing::TempDir()) / "shipped").lexically_normal().string();
   std::filesystem::create_directories(folder);
   const std::string script(1'500'000, '#');
   std::ofstream(folder + "/train.py") << script;

@@ -20,7 +20,8 @@ using ::testing::HasSubstr;
 
 // Reports at intervals would hide one that is late.
 constexpr absl::Duration kRarely = absl::Seconds(20);
-// Not with the next report, however busy the machine is; how fast it is, bench/recovery.py measures.
+// Not with the next report, however busy the machine is; how fast it is, bench/recovery.py
+// measures.
 constexpr absl::Duration kAtOnce = absl::Seconds(5);
 
 v1::TrainerPlan Member(int64_t generation, int rank) {
